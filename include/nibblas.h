@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nibblas.h - NVFP4 matrix multiplication on every machine.
+ *
+ * NVFP4: 4-bit floats e2m1, one e4m3 scale per 16 consecutive k of a row, one
+ * fp32 global scale per tensor.  A value is  e2m1 * scale * global.
+ *
+ * The way of a multiplication:
+ *   views (struct nib_nvfp4, struct nib_dense: own nothing)
+ *   -> nib_plan_create(): checks every argument once, picks room and kernel
+ *   -> nib_run(): allocates nothing, may be called from several threads.
+ * Weights used more than once should go through nib_pack() first.
+ *
+ * Conventions
+ * - Sizes are int64_t and count elements unless the name says _bytes or _rows.
+ *   m = rows of A and C, n = rows of B and columns of C, k = the summed length.
+ * - All data pointers are in the memory of the device (host memory for "cpu").
+ *   No alignment is asked of them on a CPU.
+ * - A function that can fail returns enum nib_status and takes a struct
+ *   nib_error last, which may be NULL.  The message names the argument, its
+ *   value and the rule.  The library never prints, exits or aborts.
+ * - Structs that begin with struct_bytes grow at the end in later versions: set
+ *   it to sizeof the struct and zero the rest.  A size smaller than today's is
+ *   an older caller, and the missing fields mean zero.
+ */
+#ifndef NIBBLAS_H
+#define NIBBLAS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NIB_VERSION_MAJOR 0
+#define NIB_VERSION_MINOR 1
+#define NIB_VERSION_PATCH 0
+
+#if defined(NIB_BUILD) && defined(__GNUC__)
+#define NIB_API __attribute__((visibility("default")))
+#else
+#define NIB_API
+#endif
+
+/* Values of a row that share one scale. */
+#define NIB_BLOCK 16
+/* Largest k: beyond it the exact int64 sum of the oracle could overflow. */
+#define NIB_MAX_K (INT64_C(1) << 20)
+
+/* "0.1.0", static. */
+NIB_API const char *nib_version(void);
+
+/* ------------------------------------------------------------------------ */
+/* Errors                                                                    */
+
+enum nib_status {
+	NIB_OK = 0,
+	NIB_BAD_ARGUMENT,  /* an argument breaks a rule; nothing was done */
+	NIB_UNSUPPORTED,   /* valid, but this build or device cannot do it */
+	NIB_OUT_OF_MEMORY, /* nothing was done, nothing is held */
+	NIB_NO_DEVICE,     /* the device asked for is not there */
+	NIB_BAD_DATA,      /* values: inf/NaN to quantise, scale sign bit */
+	NIB_BAD_FILE,      /* a file's contents break its format */
+	NIB_IO,            /* the operating system refused: errno's text */
+	NIB_DEVICE_FAILED, /* a launch or the device failed */
+};
+
+struct nib_error {
+	enum nib_status status;
+	char message[252]; /* one line, UTF-8, NUL-terminated */
+};
+
+/* "bad argument" and so on, static; never NULL. */
+NIB_API const char *nib_status_name(enum nib_status status);
+
+/* ------------------------------------------------------------------------ */
+/* Views                                                                     */
+
+enum nib_dtype { NIB_FP32 = 0, NIB_FP16 = 1, NIB_BF16 = 2 };
+
+enum nib_scale_layout {
+	/* Row-major [rows, k/16], rows scale_row_stride_bytes apart. */
+	NIB_LINEAR = 0,
+	/*
+	 * cuBLAS's and torch's SWIZZLE_32_4_4: rows padded to 128, k/16 to 4.
+	 * With G = k/16, scale (r, g) is byte
+	 *   ((r/128)*ceil(G/4) + g/4)*512 + (r%32)*16 + ((r%128)/32)*4 + g%4.
+	 * Padding is never read as data.
+	 */
+	NIB_TILED_128X4 = 1,
+};
+
+/*
+ * A stack of `batch` NVFP4 matrices [rows, k], k contiguous.  Owns nothing.
+ * Codes: two to a byte, low nibble = even k.  Code c: bit 3 is the sign, and
+ * c & 7 = 0..7 stands for 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+ * Scales: e4m3 with the sign bit 0; 0x7F is NaN and makes every result that it
+ * takes part in NaN.
+ * A stride of 0 means "dense": k/2 and rows * row stride for codes, k/16 and
+ * nib_scales_bytes() for scales.  Only functions that say so write through the
+ * pointers.
+ */
+struct nib_nvfp4 {
+	void *codes;
+	void *scales;
+	int64_t rows;
+	int64_t k;     /* a multiple of 16, at most NIB_MAX_K */
+	int64_t batch; /* 0 means 1 */
+	int64_t row_stride_bytes;
+	int64_t batch_stride_bytes;
+	enum nib_scale_layout scale_layout;
+	int64_t scale_row_stride_bytes; /* NIB_LINEAR only */
+	int64_t scale_batch_stride_bytes;
+};
+
+/*
+ * A stack of `batch` matrices [rows, cols] of floats, cols contiguous.
+ * A stride of 0 means dense: cols, and rows * row stride.
+ */
+struct nib_dense {
+	void *data;
+	enum nib_dtype dtype;
+	int64_t rows;
+	int64_t cols;
+	int64_t batch; /* 0 means 1 */
+	int64_t row_stride_elems;
+	int64_t batch_stride_elems;
+};
+
+/* Bytes of the scales of one [rows, k] matrix, dense; 0 if sizes are invalid. */
+NIB_API size_t nib_scales_bytes(enum nib_scale_layout layout, int64_t rows,
+				int64_t k);
+/* Bytes of one element: 4, 2, 2. */
+NIB_API size_t nib_dtype_bytes(enum nib_dtype dtype);
+
+/* ------------------------------------------------------------------------ */
+/* Devices                                                                   */
+
+struct nib_device;
+
+/*
+ * Calls task(arg, i) once for every 0 <= i < tasks, in any order, on any
+ * threads, and returns when all have returned.  Tasks never wait for each other,
+ * so running them one after the other is allowed.
+ */
+typedef void (*nib_parallel_for)(void *pool, int tasks,
+				 void (*task)(void *arg, int i), void *arg);
+
+struct nib_device_options {
+	size_t struct_bytes;
+	/* CPU: tasks to cut work into; 0 = the processors this process may use. */
+	int threads;
+	/* CPU: the caller's own pool instead of OpenMP; NULL = OpenMP. */
+	nib_parallel_for parallel_for;
+	void *pool;
+	/*
+	 * CPU: "scalar", "avx2", "avx512bw" or "avx512" forces one instruction
+	 * set; NULL = what NIB_CPU says, else the best one here.
+	 */
+	const char *isa;
+};
+
+/*
+ * Opens a device: "cpu".  options may be NULL.  Unknown names and instruction
+ * sets that this machine lacks are NIB_NO_DEVICE with the reason.  The device
+ * must outlive everything made from it.
+ */
+NIB_API enum nib_status nib_device_open(const char *name,
+					const struct nib_device_options *options,
+					struct nib_device **device,
+					struct nib_error *err);
+NIB_API void nib_device_close(struct nib_device *device); /* NULL is fine */
+
+struct nib_device_info {
+	size_t struct_bytes;
+	const char *name;      /* "cpu" */
+	const char *room;      /* "cpu-avx512": row of the speed tables */
+	char hardware[64];     /* the processor's own name */
+	char features[128];    /* "avx2 fma f16c avx512f ..." */
+	int threads;
+	int64_t l1_bytes, l2_bytes; /* data caches of one core; 0 = unknown */
+};
+NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
+					    struct nib_device_info *info,
+					    struct nib_error *err);
+
+/* Every room of this build, open here or not, best first. */
+struct nib_room_info {
+	size_t struct_bytes;
+	const char *room; /* "cpu-avx512" */
+	int is_open;
+	char reason[128]; /* why it is closed; "" when open */
+};
+NIB_API int nib_room_count(void);
+NIB_API enum nib_status nib_room_get_info(int index, struct nib_room_info *info,
+					  struct nib_error *err);
+
+/* ------------------------------------------------------------------------ */
+/* Packed weights                                                            */
+
+/*
+ * Weights in the device's own order: 0.5625 bytes a value, on huge pages where
+ * the system has them, good for every operation.  Holds a copy; the source may
+ * be freed.
+ */
+struct nib_packed;
+
+/* Packs all batches of b.  A scale with its sign bit set is NIB_BAD_DATA. */
+NIB_API enum nib_status nib_pack(struct nib_device *device,
+				 const struct nib_nvfp4 *b,
+				 struct nib_packed **packed,
+				 struct nib_error *err);
+NIB_API void nib_packed_free(struct nib_packed *packed); /* NULL is fine */
+/* Bytes held for the weights. */
+NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);
+
+/* ------------------------------------------------------------------------ */
+/* Multiplication                                                            */
+
+enum nib_op {
+	/* C = alpha * A * B^T, for each of the batches. */
+	NIB_GEMM = 0,
+	/* C = silu(alpha * A * B^T) * (alpha2 * A * B2^T); sums, silu and
+	 * product in fp32, one rounding to the output. */
+	NIB_DUAL_GEMM = 1,
+	/* NIB_GEMM with a.rows == 1: C[1, n] = alpha * B[n, k] * a[k]. */
+	NIB_GEMV = 2,
+};
+
+/*
+ * One multiplication.  a [m, k] and b [n, k] have the same batch count, or b has
+ * one that all batches of a share; c is [m, n] with a's batch count.  Give the
+ * weights either as a view (b) or packed (b_packed, then b is ignored); the same
+ * for b2, which only NIB_DUAL_GEMM reads.  alpha, alpha2: one float each, the
+ * product of the global scales; NULL = 1.
+ * c must not overlap any input or another problem's c.
+ */
+struct nib_problem {
+	struct nib_nvfp4 a, b, b2;
+	const struct nib_packed *b_packed, *b2_packed;
+	const float *alpha, *alpha2;
+	struct nib_dense c;
+};
+
+/*
+ * A mixture of experts: the rows of a are tokens sorted by expert; expert e has
+ * rows row_offsets[e] .. row_offsets[e+1]-1 and multiplies them by matrix e of
+ * the stack b (and b2).  row_offsets is read when the plan runs.
+ *   a, c         [rows, k] and [rows, n], batch 1; rows is an upper bound: rows
+ *                outside the offsets are neither read nor written
+ *   b, b2        batch = experts (or packed)
+ *   row_offsets  experts + 1 values, ascending, row_offsets[experts] <= a.rows
+ *   scale_rows   NULL: the scales of a are laid out for all rows together.
+ *                Else experts values: the row of a's scale tensor at which the
+ *                scales of expert e begin (torch pads each expert to 128 rows
+ *                in NIB_TILED_128X4; each entry a multiple of 128 there)
+ *   scale_rows_total  with scale_rows: rows of a's scale tensor
+ *   alpha, alpha2  experts values each; NULL = 1
+ */
+struct nib_moe_problem {
+	struct nib_nvfp4 a, b, b2;
+	const struct nib_packed *b_packed, *b2_packed;
+	const float *alpha, *alpha2;
+	struct nib_dense c;
+	const int32_t *row_offsets;
+	const int32_t *scale_rows;
+	int64_t scale_rows_total;
+};
+
+struct nib_plan;
+
+struct nib_plan_options {
+	size_t struct_bytes;
+	/* Nonzero: the plan keeps no workspace; every run must bring one. */
+	int caller_workspace;
+};
+
+/*
+ * Plans count problems of one operation: 1 is the plain call, more a group (one
+ * launch, any mixture of m, n, k), 0 does nothing.  Sizes, strides, layouts and
+ * packed weights are taken from problems; codes, scales, data and alpha pointers
+ * are not read and may be NULL.  problems need not outlive the call; packed
+ * weights must outlive the plan.
+ */
+NIB_API enum nib_status nib_plan_create(struct nib_device *device,
+					enum nib_op op,
+					const struct nib_problem *problems,
+					int64_t count,
+					const struct nib_plan_options *options,
+					struct nib_plan **plan,
+					struct nib_error *err);
+/* The same for a mixture of experts; op is NIB_GEMM or NIB_DUAL_GEMM. */
+NIB_API enum nib_status nib_plan_create_moe(struct nib_device *device,
+					    enum nib_op op,
+					    const struct nib_moe_problem *moe,
+					    const struct nib_plan_options *options,
+					    struct nib_plan **plan,
+					    struct nib_error *err);
+NIB_API void nib_plan_free(struct nib_plan *plan); /* NULL is fine */
+
+struct nib_plan_info {
+	size_t struct_bytes;
+	enum nib_op op;
+	int64_t count;          /* problems, or experts */
+	const char *room;
+	size_t workspace_bytes; /* of one run; align to 64 */
+	double flop;            /* 2*m*n*k summed; MoE: for all rows of a */
+	double bytes;           /* inputs and outputs, each once */
+	int64_t tasks;          /* units of work handed to the threads */
+	int threads;
+	/* One sentence: what runs, and why. */
+	const char *explanation;
+};
+NIB_API enum nib_status nib_plan_get_info(const struct nib_plan *plan,
+					  struct nib_plan_info *info,
+					  struct nib_error *err);
+
+struct nib_run_options {
+	size_t struct_bytes;
+	/*
+	 * workspace_bytes of the plan, for this run alone.  NULL: the plan's
+	 * own, and runs of one plan on several threads take turns.
+	 */
+	void *workspace;
+	size_t workspace_bytes;
+	/* Nonzero: also look at every scale for a sign bit (NIB_BAD_DATA). */
+	int check_data;
+};
+
+/*
+ * Runs a plan on problems of the sizes that it was made for (else
+ * NIB_BAD_ARGUMENT).  Allocates nothing.  The same inputs give the same bits for
+ * any thread count, instruction set, group order and neighbours.  On failure
+ * every c is unchanged.  options may be NULL.
+ */
+NIB_API enum nib_status nib_run(struct nib_plan *plan,
+				const struct nib_problem *problems,
+				int64_t count,
+				const struct nib_run_options *options,
+				struct nib_error *err);
+NIB_API enum nib_status nib_run_moe(struct nib_plan *plan,
+				    const struct nib_moe_problem *moe,
+				    const struct nib_run_options *options,
+				    struct nib_error *err);
+
+/* Plan, run, free: for a first try, or sizes that never come back. */
+NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
+				     const struct nib_problem *problems,
+				     int64_t count, struct nib_error *err);
+
+/* ------------------------------------------------------------------------ */
+/* The oracle                                                                */
+
+/*
+ * The exact result: an int64 sum with no rounding and no order, times alpha,
+ * rounded once to c's type (NIB_DUAL_GEMM: both sums exact, silu and product in
+ * double, rounded once).  Slow, single-threaded, host memory, views only (packed
+ * weights are refused).
+ */
+NIB_API enum nib_status nib_reference(enum nib_op op,
+				      const struct nib_problem *problems,
+				      int64_t count, struct nib_error *err);
+NIB_API enum nib_status nib_reference_moe(enum nib_op op,
+					  const struct nib_moe_problem *moe,
+					  struct nib_error *err);
+
+struct nib_check_options {
+	size_t struct_bytes;
+	/* Rows of each matrix of c to compare, chosen by seed; 0 = all. */
+	int64_t sample_rows;
+	uint64_t seed;
+};
+
+struct nib_check_result {
+	size_t struct_bytes;
+	int64_t checked;       /* elements compared */
+	int64_t failed;        /* elements outside their bound */
+	double worst_error;    /* |c - exact| / (sum of |block partials|) */
+	double worst_bound;    /* the bound of that same element, same unit */
+	double worst_fraction; /* largest error / bound; <= 1 passes */
+	/* Where worst_fraction was found. */
+	int64_t problem, batch, row, col;
+	double got, want;
+};
+
+/*
+ * Compares problems[].c, as a room wrote it, with the oracle under the bound of
+ * docs/numerics.md.  A mismatch is not an error of this call: read failed.
+ */
+NIB_API enum nib_status nib_check(enum nib_op op,
+				  const struct nib_problem *problems,
+				  int64_t count,
+				  const struct nib_check_options *options,
+				  struct nib_check_result *result,
+				  struct nib_error *err);
+NIB_API enum nib_status nib_check_moe(enum nib_op op,
+				      const struct nib_moe_problem *moe,
+				      const struct nib_check_options *options,
+				      struct nib_check_result *result,
+				      struct nib_error *err);
+
+/* ------------------------------------------------------------------------ */
+/* Quantisation                                                              */
+
+/* What a block of sixteen zeros gets as its scale. */
+enum nib_recipe {
+	NIB_RECIPE_MODELOPT = 0,           /* 1.0 */
+	NIB_RECIPE_COMPRESSED_TENSORS = 1, /* 0.125 */
+	NIB_RECIPE_GGML = 2,               /* 0 */
+};
+
+struct nib_quantize_options {
+	size_t struct_bytes;
+	enum nib_recipe recipe;
+	/* Values are e2m1 * scale * global; 0 = amax / 2688 of all of x. */
+	float global;
+	/* Nonzero: inf becomes the largest value, NaN becomes zero.  Else the
+	 * first one is NIB_BAD_DATA, with its index, and q is undefined. */
+	int saturate;
+};
+
+/*
+ * Quantises x [rows, k] (batch too) into q, which has x's sizes and is written:
+ *   scale = e4m3(amax of the block / (6 * global)), to nearest even, clamped to
+ *           [2^-9, 448];  code = e2m1(x / (scale * global)), to nearest even.
+ * Bit-exact in every room.  TILED padding is written as zero.  *global_used
+ * (may be NULL) receives the global scale; all zeros give 1.
+ */
+NIB_API enum nib_status nib_quantize(struct nib_device *device,
+				     const struct nib_dense *x,
+				     const struct nib_nvfp4 *q,
+				     const struct nib_quantize_options *options,
+				     float *global_used, struct nib_error *err);
+
+/* Largest |x|.  NaN or inf is NIB_BAD_DATA unless saturate (then skipped). */
+NIB_API enum nib_status nib_amax(struct nib_device *device,
+				 const struct nib_dense *x, int saturate,
+				 float *amax, struct nib_error *err);
+
+/* y = e2m1 * scale * global, rounded once to y's type. */
+NIB_API enum nib_status nib_dequantize(struct nib_device *device,
+				       const struct nib_nvfp4 *q, float global,
+				       const struct nib_dense *y,
+				       struct nib_error *err);
+
+/*
+ * Copies the scales of from into the layout of to, both [rows, k] and batch the
+ * same; codes are not looked at.  Padding of to is written as zero.
+ */
+NIB_API enum nib_status nib_convert_scales(struct nib_device *device,
+					   const struct nib_nvfp4 *from,
+					   const struct nib_nvfp4 *to,
+					   struct nib_error *err);
+
+/* ------------------------------------------------------------------------ */
+/* Files: safetensors                                                        */
+
+#define NIB_MAX_RANK 8
+
+struct nib_file;
+
+struct nib_file_tensor {
+	const char *name;  /* lives as long as the file */
+	const char *dtype; /* "F32", "BF16", "U8", "F8_E4M3", ... as stored */
+	int rank;
+	int64_t shape[NIB_MAX_RANK];
+	const void *data;
+	uint64_t bytes;
+};
+
+/*
+ * Maps a safetensors file and checks its whole header: at most 100 MB, no
+ * duplicate keys, known dtypes, shape * size = bytes without overflow, ranges
+ * inside the file, contiguous and not overlapping.  Read-only.  One file may be
+ * read from several threads.
+ */
+NIB_API enum nib_status nib_file_open(const char *path, struct nib_file **file,
+				      struct nib_error *err);
+/* The same for bytes in memory, which must outlive the file.  path: for errors. */
+NIB_API enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
+					     const char *path,
+					     struct nib_file **file,
+					     struct nib_error *err);
+NIB_API void nib_file_close(struct nib_file *file); /* NULL is fine */
+
+/* Tensors in the order of their data. */
+NIB_API int64_t nib_file_tensor_count(const struct nib_file *file);
+NIB_API const struct nib_file_tensor *
+nib_file_tensor_at(const struct nib_file *file, int64_t index);
+/* NULL if there is no such tensor. */
+NIB_API const struct nib_file_tensor *
+nib_file_find(const struct nib_file *file, const char *name);
+/* The string pairs of "__metadata__"; key and value NULL past the end. */
+NIB_API int64_t nib_file_metadata_count(const struct nib_file *file);
+NIB_API void nib_file_metadata_at(const struct nib_file *file, int64_t index,
+				  const char **key, const char **value);
+
+enum nib_checkpoint {
+	NIB_CHECKPOINT_MODELOPT = 0,
+	NIB_CHECKPOINT_COMPRESSED_TENSORS = 1,
+};
+
+/*
+ * An NVFP4 layer of a file, both formats read to one meaning:
+ * value = e2m1 * scale * global.
+ */
+struct nib_layer {
+	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */
+	enum nib_checkpoint format;
+	struct nib_nvfp4 weight;
+	float global;
+	float input_global; /* 0 = the file has none */
+};
+NIB_API int64_t nib_file_layer_count(const struct nib_file *file);
+NIB_API const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
+						  int64_t index);
+/* By layer name, or by the full name of its weight tensor; NULL if none. */
+NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
+						    const char *name);
+
+/*
+ * Writes a safetensors file atomically: declare every tensor, then write their
+ * bytes in the same order in pieces of any size, then commit.  Until commit
+ * (fsync, rename) the path holds what it held before; discard, or a failed
+ * commit, removes the temporary file.
+ */
+struct nib_writer;
+NIB_API enum nib_status nib_writer_open(const char *path,
+					struct nib_writer **writer,
+					struct nib_error *err);
+NIB_API enum nib_status nib_writer_metadata(struct nib_writer *writer,
+					    const char *key, const char *value,
+					    struct nib_error *err);
+NIB_API enum nib_status nib_writer_declare(struct nib_writer *writer,
+					   const char *name, const char *dtype,
+					   int rank, const int64_t *shape,
+					   struct nib_error *err);
+/* The tensors of an NVFP4 layer, codes first, in format's names and order. */
+NIB_API enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
+						 enum nib_checkpoint format,
+						 const char *name, int64_t rows,
+						 int64_t k, int has_input_global,
+						 struct nib_error *err);
+/* The next bytes of the declared data.  The first call writes the header. */
+NIB_API enum nib_status nib_writer_write(struct nib_writer *writer,
+					 const void *bytes, size_t n_bytes,
+					 struct nib_error *err);
+/* A whole declared layer: weight must be dense in memory, batch 1; any layout. */
+NIB_API enum nib_status nib_writer_write_layer(struct nib_writer *writer,
+					       enum nib_checkpoint format,
+					       const struct nib_nvfp4 *weight,
+					       float global, float input_global,
+					       struct nib_error *err);
+/* Frees writer whether it succeeds or not. */
+NIB_API enum nib_status nib_writer_commit(struct nib_writer *writer,
+					  struct nib_error *err);
+NIB_API void nib_writer_discard(struct nib_writer *writer); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
