@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - the list of rooms, and devices opened from it by name. */
+#include <string.h>
+
+#include "error.h"
+#include "options.h"
+#include "room.h"
+
+const struct nib_room *const nib_rooms[] = {&nib_room_cpu, NULL};
+
+/* The largest task count handed to a pool: beyond it something is wrong. */
+#define MAX_THREADS 4096
+
+static const struct nib_room *find_room(const char *name)
+{
+	for (int i = 0; nib_rooms[i]; i++) {
+		size_t n = strlen(nib_rooms[i]->name);
+
+		if (strncmp(name, nib_rooms[i]->name, n) == 0 &&
+		    (name[n] == '\0' || name[n] == ':'))
+			return nib_rooms[i];
+	}
+	return NULL;
+}
+
+enum nib_status nib_device_open(const char *name,
+				const struct nib_device_options *options,
+				struct nib_device **device,
+				struct nib_error *err)
+{
+	struct nib_device_options ours;
+	const struct nib_room *room;
+	enum nib_status status;
+
+	if (!device)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"device = NULL: must point to a pointer");
+	*device = NULL;
+	if (!name)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"name = NULL: must be a device name, as 'cpu'");
+	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
+	if (status)
+		return status;
+	if (ours.threads < 0 || ours.threads > MAX_THREADS)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"options.threads = %d: must be 0 (all) to %d",
+				ours.threads, MAX_THREADS);
+	room = find_room(name);
+	if (!room)
+		return nib_fail(err, NIB_NO_DEVICE,
+				"name = '%.32s': this build has no such room; "
+				"it has 'cpu'",
+				name);
+	return room->open(name, &ours, device, err);
+}
+
+void nib_device_close(struct nib_device *device)
+{
+	if (device)
+		device->room->close(device);
+}
+
+enum nib_status nib_device_get_info(const struct nib_device *device,
+				    struct nib_device_info *info,
+				    struct nib_error *err)
+{
+	struct nib_device_info ours = {0};
+	size_t bytes;
+	enum nib_status status;
+
+	if (!device)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"device = NULL: must be an open device");
+	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
+	if (status)
+		return status;
+	device->room->device_info(device, &ours);
+	nib_info_write(info, &ours, bytes);
+	return NIB_OK;
+}
+
+int nib_room_count(void)
+{
+	int count = 0;
+
+	for (int i = 0; nib_rooms[i]; i++)
+		count += nib_rooms[i]->levels;
+	return count;
+}
+
+enum nib_status nib_room_get_info(int index, struct nib_room_info *info,
+				  struct nib_error *err)
+{
+	struct nib_room_info ours = {0};
+	size_t bytes;
+	int level = index;
+	enum nib_status status;
+
+	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
+	if (status)
+		return status;
+	for (int i = 0; level >= 0 && nib_rooms[i]; i++) {
+		if (level < nib_rooms[i]->levels) {
+			nib_rooms[i]->level_info(level, &ours);
+			nib_info_write(info, &ours, bytes);
+			return NIB_OK;
+		}
+		level -= nib_rooms[i]->levels;
+	}
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"index = %d: must be 0 to %d (nib_room_count() - 1)",
+			index, nib_room_count() - 1);
+}

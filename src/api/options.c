@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - reads and writes structs that grow between versions. */
+#include "options.h"
+
+#include <string.h>
+
+#include "error.h"
+
+enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
+				 const char *name, struct nib_error *err)
+{
+	const unsigned char *from = theirs;
+	size_t theirs_bytes;
+
+	memset(ours, 0, bytes);
+	if (!theirs)
+		return NIB_OK;
+	memcpy(&theirs_bytes, theirs, sizeof(theirs_bytes));
+	if (theirs_bytes < sizeof(size_t))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.struct_bytes = %zu: must be sizeof the "
+				"struct",
+				name, theirs_bytes);
+	for (size_t i = bytes; i < theirs_bytes; i++)
+		if (from[i])
+			return nib_fail(err, NIB_UNSUPPORTED,
+					"%s.struct_bytes = %zu: byte %zu is "
+					"set, and this version knows %zu",
+					name, theirs_bytes, i, bytes);
+	memcpy(ours, theirs, theirs_bytes < bytes ? theirs_bytes : bytes);
+	return NIB_OK;
+}
+
+enum nib_status nib_info_check(const void *theirs, size_t ours_bytes,
+			       size_t *bytes, const char *name,
+			       struct nib_error *err)
+{
+	size_t theirs_bytes;
+
+	if (!theirs)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s = NULL: must point to a struct", name);
+	memcpy(&theirs_bytes, theirs, sizeof(theirs_bytes));
+	if (theirs_bytes < sizeof(size_t))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s->struct_bytes = %zu: must be sizeof the "
+				"struct",
+				name, theirs_bytes);
+	*bytes = theirs_bytes < ours_bytes ? theirs_bytes : ours_bytes;
+	return NIB_OK;
+}
+
+void nib_info_write(void *theirs, const void *ours, size_t bytes)
+{
+	memcpy((char *)theirs + sizeof(size_t),
+	       (const char *)ours + sizeof(size_t), bytes - sizeof(size_t));
+}

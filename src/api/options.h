@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.h - structs that begin with struct_bytes.  The caller's struct may be
+ * older (shorter) or newer (longer) than this build's.
+ */
+#ifndef NIB_OPTIONS_H
+#define NIB_OPTIONS_H
+
+#include "nibblas.h"
+
+/*
+ * Copies the caller's options (NULL = all zero) into ours, of `bytes`.  A longer
+ * struct is taken if what lies beyond ours is zero: those fields are not asked
+ * for.  name: for the message.
+ */
+enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
+				 const char *name, struct nib_error *err);
+
+/* Checks that an info struct may be written; *bytes = how much of it. */
+enum nib_status nib_info_check(const void *theirs, size_t ours_bytes,
+			       size_t *bytes, const char *name,
+			       struct nib_error *err);
+/* Copies ours into theirs, keeping theirs' struct_bytes. */
+void nib_info_write(void *theirs, const void *ours, size_t bytes);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * room.h - the shape of a room: one kind of hardware, a table of functions none
+ * of which is NULL.  The front door (device.c, plan.c, run.c, quantize.c)
+ * validates every argument and calls through this table; a room sees only valid
+ * arguments with all strides resolved (view.h).
+ */
+#ifndef NIB_ROOM_H
+#define NIB_ROOM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "nibblas.h"
+
+/* A room's own device, packed and plan structs begin with these. */
+struct nib_device {
+	const struct nib_room *room;
+};
+
+struct nib_packed {
+	struct nib_device *device;
+	int64_t rows, k, batch;
+	size_t bytes;
+};
+
+struct nib_plan {
+	struct nib_device *device;
+	enum nib_op op;
+	bool is_moe;
+	int64_t count; /* problems, or experts */
+	/* What the plan was made for, strides resolved, pointers not kept. */
+	struct nib_problem *problems; /* count, or NULL for MoE */
+	struct nib_moe_problem moe;
+	double flop, bytes;
+	/* Filled by the room. */
+	size_t workspace_bytes;
+	int64_t tasks;
+	int threads;
+	const char *room_name;
+	char explanation[256];
+	/* The plan's own workspace, NULL if every run brings one. */
+	void *workspace;
+	pthread_mutex_t workspace_lock;
+};
+
+struct nib_room {
+	/* "cpu": what a device name starts with. */
+	const char *name;
+	/* Rows of nib_room_get_info(): level 0 .. levels - 1, best first. */
+	int levels;
+	void (*level_info)(int level, struct nib_room_info *info);
+
+	enum nib_status (*open)(const char *name,
+				const struct nib_device_options *options,
+				struct nib_device **device,
+				struct nib_error *err);
+	void (*close)(struct nib_device *device);
+	void (*device_info)(const struct nib_device *device,
+			    struct nib_device_info *info);
+
+	enum nib_status (*pack)(struct nib_device *device,
+				const struct nib_nvfp4 *b,
+				struct nib_packed **packed,
+				struct nib_error *err);
+	void (*packed_free)(struct nib_packed *packed);
+
+	/* Allocates a plan of the room's own size, zeroed. */
+	struct nib_plan *(*plan_new)(void);
+	/* Fills the room's part of a plan whose front-door part is complete. */
+	enum nib_status (*plan)(struct nib_plan *plan, struct nib_error *err);
+	void (*plan_free)(struct nib_plan *plan);
+	enum nib_status (*run)(struct nib_plan *plan,
+			       const struct nib_problem *problems,
+			       void *workspace, struct nib_error *err);
+	enum nib_status (*run_moe)(struct nib_plan *plan,
+				   const struct nib_moe_problem *moe,
+				   void *workspace, struct nib_error *err);
+
+	enum nib_status (*quantize)(struct nib_device *device,
+				    const struct nib_dense *x,
+				    const struct nib_nvfp4 *q,
+				    const struct nib_quantize_options *options,
+				    float *global_used, struct nib_error *err);
+	enum nib_status (*amax)(struct nib_device *device,
+				const struct nib_dense *x, bool saturate,
+				float *amax, struct nib_error *err);
+	enum nib_status (*dequantize)(struct nib_device *device,
+				      const struct nib_nvfp4 *q, float global,
+				      const struct nib_dense *y,
+				      struct nib_error *err);
+	enum nib_status (*convert_scales)(struct nib_device *device,
+					  const struct nib_nvfp4 *from,
+					  const struct nib_nvfp4 *to,
+					  struct nib_error *err);
+};
+
+/* Every room of this build, best first, NULL at the end (device.c). */
+extern const struct nib_room *const nib_rooms[];
+
+extern const struct nib_room nib_room_cpu;
+
+#endif
