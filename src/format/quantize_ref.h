@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quantize_ref.h - what quantising and dequantising mean, one block at a time.
+ * Slow and obvious; every room gives the same bytes (docs/numerics.md).
+ *
+ * The fp32 operations below are IEEE, to nearest even, with subnormals kept:
+ * the floating-point environment that a C program starts with.
+ */
+#ifndef NIB_QUANTIZE_REF_H
+#define NIB_QUANTIZE_REF_H
+
+#include <stdint.h>
+
+#include "nibblas.h"
+
+/*
+ * The global scale of a tensor whose largest |x| is amax, finite: amax / 2688
+ * in fp32; 1 for amax = 0; if the quotient underflows to 0, 2^-149.
+ */
+float nib_global_ref(float amax);
+
+/*
+ * The scale byte of a block: fp32 amax / (fp32 6 * global), two roundings as
+ * torch does it, then nib_e4m3_encode().  amax = 0 takes the recipe's byte.
+ * amax may be infinite, no NaN.  global > 0, and 6 * global finite.
+ */
+uint8_t nib_scale_ref(float amax, float global, enum nib_recipe recipe);
+
+/*
+ * Quantises 16 values.  Code i is nib_e2m1_encode_ratio(x[i], scale * global)
+ * with the exact product; sign bits are kept, minus zero is code 8.
+ * Returns -1, or the index of the first inf or NaN, and then writes nothing.
+ * saturate: NaN is taken as plus zero, inf gives scale 448 and code 6.0, and -1
+ * is returned.
+ */
+int nib_quantize_block_ref(const float x[NIB_BLOCK], float global,
+			   enum nib_recipe recipe, int saturate,
+			   uint8_t codes[NIB_BLOCK / 2], uint8_t *scale);
+
+/*
+ * The bits of code * scale * global, the exact product rounded once to dtype.
+ * Minus zero keeps its sign.  A NaN scale or global, and infinity times zero,
+ * give the positive quiet NaN: 0x7FC00000, 0x7E00, 0x7FC0.
+ */
+uint32_t nib_dequantize_ref(unsigned code, uint8_t scale, float global,
+			    enum nib_dtype dtype);
+
+#endif
