@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `make install` puts where: libraries, header, command, documentation, and
+# the package files for pkg-config and find_package(nibblas).
+include(CMakePackageConfigHelpers)
+
+install(FILES include/nibblas.h TYPE INCLUDE)
+# Two sets: only the static library brings OpenMP and jansson to its users.
+install(TARGETS nibblas EXPORT nibblasTargets)
+install(TARGETS nibblas_static EXPORT nibblasStaticTargets)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibblas)
+foreach(set nibblasTargets nibblasStaticTargets)
+  install(EXPORT ${set} NAMESPACE nibblas:: DESTINATION ${package_dir})
+endforeach()
+configure_package_config_file(tools/nibblasConfig.cmake.in nibblasConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(nibblasConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/nibblasConfig.cmake
+  ${PROJECT_BINARY_DIR}/nibblasConfigVersion.cmake DESTINATION ${package_dir})
+
+configure_file(tools/nibblas.pc.in nibblas.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/nibblas.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(TARGET nib)
+  install(TARGETS nib)
+endif()
+install(FILES docs/man/nib.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+install(FILES cli/nib.bash RENAME nib OPTIONAL
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES LICENSE README.md NEWS.md TYPE DOC OPTIONAL)
