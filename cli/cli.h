@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cli.h - what the commands of nib share: the table of commands, the table of
+ * options that parsing, --help, the man page and completion all read, errors
+ * and exit codes.  The commands see nibblas.h only, as any program would.
+ *
+ * A command is one file cmd_NAME.c that defines `const struct cli_command
+ * command_NAME`; main.c lists it.  Its arguments are a plain struct; its option
+ * tables say where in the struct each value goes.
+ */
+#ifndef NIB_CLI_H
+#define NIB_CLI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "nibblas.h"
+
+/* What nib exits with; nib help exit-codes explains them. */
+enum cli_exit {
+	CLI_OK = 0,
+	CLI_FOUND = 1,  /* the command worked and what it looked at is not good */
+	CLI_USAGE = 2,  /* arguments break a rule; nothing was done */
+	CLI_INPUT = 3,  /* an input file cannot be read or used */
+	CLI_FAILED = 4, /* no memory, no such device, output not written */
+	CLI_SIGNAL = 128, /* + the signal's number: interrupted, cleaned up */
+};
+
+enum cli_kind {
+	OPT_FLAG,   /* int: 1 when given */
+	OPT_INT,    /* int64_t in min..max */
+	OPT_DOUBLE, /* double, finite and >= 0 */
+	OPT_TEXT,   /* const char * */
+	OPT_FILE,   /* const char *: completed as a path */
+	OPT_WORD,   /* const char *: one of value's words */
+	OPT_CHOICE, /* int: index of the word in value; -1 without a fallback */
+	OPT_TEXTS,  /* struct cli_texts: may be given several times */
+};
+
+struct cli_texts {
+	const char **items;
+	int count;
+};
+
+struct cli_option {
+	const char *name; /* "shape" for --shape; NULL ends a table */
+	enum cli_kind kind;
+	size_t offset;        /* into the struct of its group */
+	const char *value;    /* "N"; the words of OPT_WORD and OPT_CHOICE: "a|b" */
+	const char *fallback; /* parsed when the option is not given; or NULL */
+	const char *help;     /* one sentence, no full stop */
+	int64_t min, max;     /* OPT_INT */
+	char letter;          /* 'q' for -q, or 0 */
+};
+
+/* Options that several commands have; offset places their struct. */
+struct cli_group {
+	const char *title; /* NULL ends the list */
+	const struct cli_option *options;
+	size_t offset;
+};
+
+struct cli_command {
+	const char *name;
+	const char *summary;    /* one line, no full stop */
+	const char *positional; /* "IN OUT"; "" = none */
+	int min_positional, max_positional;
+	const char *description; /* paragraphs for --help and the man page */
+	const char *examples;    /* lines "command  # what it does" */
+	const struct cli_group *groups;
+	size_t args_bytes; /* of the struct that the groups fill */
+	/* Returns an enum cli_exit. */
+	int (*run)(const void *args, char *const *files, int n_files);
+};
+
+/* NULL-terminated, in the order of nib help. */
+extern const struct cli_command *const cli_commands[];
+extern const size_t cli_command_slots; /* entries of cli_commands */
+const struct cli_command *cli_find_command(const char *name);
+
+/* ---- args.c -------------------------------------------------------------- */
+
+/*
+ * Fills args (args_bytes of the command, zeroed by the caller) and files from
+ * argv[0 .. argc), which does not hold the command's name.  CLI_OK, or CLI_USAGE
+ * after a message.  *wants_help is 1 when --help was given: the rest is then
+ * not checked.  cli_args_free() in every case.
+ */
+int cli_parse(const struct cli_command *command, int argc, char **argv,
+	      void *args, char **files, int *n_files, int *wants_help);
+void cli_args_free(const struct cli_command *command, void *args);
+/* Nearest of the command names to a mistyped one; NULL if none is near. */
+const char *cli_nearest_command(const char *word);
+/* Index of word in "a|b|c", or -1. */
+int cli_word_index(const char *words, const char *word);
+/* A whole decimal number; 0 on success. */
+int cli_parse_int(const char *text, int64_t *value);
+int cli_parse_double(const char *text, double *value);
+
+/* ---- help.c -------------------------------------------------------------- */
+
+void cli_print_overview(FILE *to);
+void cli_print_help(const struct cli_command *command, FILE *to);
+extern const char cli_exit_codes_text[];
+
+/* ---- common.c ------------------------------------------------------------ */
+
+/* "nib check: message" on standard error.  cli_error() returns code. */
+__attribute__((format(printf, 2, 3))) int cli_error(enum cli_exit code,
+						    const char *format, ...);
+__attribute__((format(printf, 1, 2))) void cli_warn(const char *format, ...);
+/* The name that messages begin with: set by main. */
+extern const char *cli_command_name;
+
+/*
+ * Prints err, after what it happened to ("model.safetensors", may be NULL), and
+ * returns the exit code of its status.  cli_fail_input(): the same where the
+ * operating system refused an input rather than an output.
+ */
+int cli_fail(const char *what, const struct nib_error *err);
+int cli_fail_input(const char *what, const struct nib_error *err);
+int cli_no_memory(const char *what);
+
+/* --quiet */
+struct common_args {
+	int quiet;
+};
+extern const struct cli_option common_options[];
+
+/* --format: an enum table_format (table.h). */
+struct format_args {
+	int format;
+};
+extern const struct cli_option format_options[];
+
+/* --threads, --isa */
+struct device_args {
+	int64_t threads;
+	const char *isa;
+};
+extern const struct cli_option device_options[];
+/* Opens the CPU; prints and returns the exit code on failure. */
+int cli_open_device(const struct device_args *args, struct nib_device **device);
+/* "cpu-avx512"; lives as long as the device. */
+const char *cli_room(const struct nib_device *device);
+int cli_threads(const struct nib_device *device);
+/* The processor's name and the operating system: "AMD EPYC, Linux 6.1". */
+const char *cli_machine(const struct nib_device *device);
+
+extern const char *const cli_dtype_names[]; /* "fp32", "fp16", "bf16" */
+#define CLI_DTYPE_WORDS  "fp32|fp16|bf16"
+#define CLI_LAYOUT_WORDS "linear|tiled"
+extern const char *const cli_layout_names[]; /* "linear", "tiled" */
+
+/* Seconds of a clock that only goes forward. */
+double cli_now_s(void);
+/* "1.5 GiB" into text, which is returned. */
+#define CLI_SIZE_TEXT 32
+const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT]);
+
+/*
+ * From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that a command that
+ * writes a file can remove what it has begun: look at cli_interrupted() (the
+ * signal, or 0) between steps.
+ */
+void cli_catch_signals(void);
+int cli_interrupted(void);
+
+/*
+ * Whether out may be written: it must not be one of the inputs under another
+ * name, and an existing file needs force.  CLI_OK, or prints and returns.
+ */
+int cli_check_output(const char *out, const char *const *inputs, int n_inputs,
+		     int force);
+
+#endif

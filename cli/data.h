@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * data.h - operands of a shape: seeded random NVFP4 matrices, packed weights and
+ * outputs, ready to plan, run and check.
+ */
+#ifndef NIB_DATA_H
+#define NIB_DATA_H
+
+#include "nibblas.h"
+#include "shapes.h"
+
+enum data_fill {
+	/* All 16 codes and all 127 finite scales, alike likely. */
+	DATA_FULL,
+	/* The contest's: codes up to +-1.5, scales 1 and 2, alpha 1. */
+	DATA_CONTEST,
+};
+#define DATA_FILL_WORDS "full|contest"
+
+struct data_options {
+	enum nib_scale_layout layout;
+	enum nib_dtype out;
+	enum data_fill fill;
+	uint64_t seed;
+	/* Nonzero: weights are also packed for device; run_* then use them. */
+	int packed;
+	/* quantize, dequantize: type of the float side. */
+	enum nib_dtype dtype;
+};
+
+struct data {
+	enum nib_op op;
+	int is_moe;
+	int64_t count;
+	/*
+	 * views: as the oracle takes them.  problems: the same buffers as a plan
+	 * takes them, with packed weights if asked for.
+	 */
+	struct nib_problem *problems, *views;
+	struct nib_moe_problem moe, moe_views;
+	/* Bytes of all c together, which lie one after the other at c. */
+	void *c;
+	size_t c_bytes;
+	/*
+	 * quantize: x -> q.  dequantize: q -> x.  convert: q -> to, which has
+	 * the other layout.  global belongs to q.
+	 */
+	struct nib_dense x;
+	struct nib_nvfp4 q, to;
+	float global;
+
+	/* Owned. */
+	void *memory;
+	size_t memory_bytes;
+	struct nib_packed **packed;
+	int64_t n_packed;
+};
+
+/*
+ * Makes the operands of shape.  device is used for packing only and may be NULL
+ * without it.  On failure *data is NULL.
+ */
+enum nib_status data_new(const struct shape *shape,
+			 const struct data_options *options,
+			 struct nib_device *device, struct data **data,
+			 struct nib_error *err);
+void data_free(struct data *data); /* NULL is fine */
+/* Bytes that data_new() would hold, without the packed copies. */
+size_t data_bytes(const struct shape *shape, const struct data_options *options);
+/* Fills every c with 0xFF bytes: NaN, so that a missed element is seen. */
+void data_poison(struct data *data);
+/* Plans, or runs, whichever of the calls the shape needs. */
+enum nib_status data_plan(struct nib_device *device, const struct data *data,
+			  struct nib_plan **plan, struct nib_error *err);
+enum nib_status data_run(struct nib_plan *plan, const struct data *data,
+			 const struct nib_run_options *options,
+			 struct nib_error *err);
+
+/* A reproducible stream of 64 random bits (splitmix64); *state moves on. */
+uint64_t data_random(uint64_t *state);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - the command nib: finds the command, reads its options, runs it. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "progress.h"
+
+extern const struct cli_command command_info, command_plan, command_check,
+    command_quantize, command_inspect, command_verify, command_run,
+    command_completion, command_help;
+/* Weak: nib without its benchmark still links. */
+extern const struct cli_command command_bench __attribute__((weak));
+extern const struct cli_command command_report __attribute__((weak));
+
+const struct cli_command *const cli_commands[] = {
+    &command_info,   &command_plan,    &command_check,      &command_quantize,
+    &command_inspect, &command_verify, &command_run,        &command_completion,
+    &command_help,   &command_bench,   &command_report,     NULL,
+};
+
+const struct cli_command *cli_find_command(const char *name)
+{
+	for (size_t i = 0; cli_commands[i]; i++)
+		if (!strcmp(cli_commands[i]->name, name))
+			return cli_commands[i];
+	return NULL;
+}
+
+/* A full disk or a closed pipe must not look like success. */
+static int close_output(int code)
+{
+	int failed = ferror(stdout);
+
+	errno = 0;
+	if (fflush(stdout))
+		failed = 1;
+	if (!failed)
+		return code;
+	if (errno != EPIPE)
+		cli_error(CLI_FAILED, "cannot write to standard output%s%s",
+			  errno ? ": " : "", errno ? strerror(errno) : "");
+	return CLI_FAILED;
+}
+
+static int run_command(const struct cli_command *command, int argc,
+		       char **argv)
+{
+	void *args = calloc(1, command->args_bytes ? command->args_bytes : 1);
+	char **files = calloc((size_t)argc + 1, sizeof(*files));
+	int n_files, wants_help, code;
+
+	cli_command_name = command->name;
+	if (!args || !files) {
+		free(args);
+		free(files);
+		return cli_no_memory("arguments");
+	}
+	code = cli_parse(command, argc, argv, args, files, &n_files,
+			 &wants_help);
+	if (!code && wants_help)
+		cli_print_help(command, stdout);
+	else if (!code)
+		code = command->run(args, files, n_files);
+	progress_end();
+	cli_args_free(command, args);
+	free(args);
+	free(files);
+	return code;
+}
+
+static int unknown_command(const char *name)
+{
+	const char *near = cli_nearest_command(name);
+
+	if (near)
+		return cli_error(CLI_USAGE,
+				 "'%s' is not a command; did you mean nib %s?",
+				 name, near);
+	return cli_error(CLI_USAGE,
+			 "'%s' is not a command; nib help lists them", name);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+	const struct cli_command *command;
+	int code = CLI_OK;
+
+	/* A closed pipe is an error of the write, so that files get removed. */
+	signal(SIGPIPE, SIG_IGN);
+	if (!name) {
+		cli_print_overview(stderr);
+		return CLI_USAGE;
+	}
+	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+		printf("nib %s\n", nib_version());
+	} else if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+		cli_print_overview(stdout);
+	} else {
+		command = cli_find_command(name);
+		code = command ? run_command(command, argc - 2, argv + 2)
+			       : unknown_command(name);
+	}
+	return close_output(code);
+}

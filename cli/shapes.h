@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shapes.h - what to multiply, from the command line: --op, --shape, --m --n
+ * --k, --experts and --preset, with lists and ranges.
+ */
+#ifndef NIB_SHAPES_H
+#define NIB_SHAPES_H
+
+#include "cli.h"
+
+/* In the order of SHAPE_OP_WORDS. */
+enum shape_op {
+	OP_GEMM,
+	OP_DUAL_GEMM,
+	OP_GROUP_GEMM,
+	OP_GROUP_DUAL,
+	OP_GEMV,
+	OP_MOE,
+	OP_MOE_DUAL,
+	OP_QUANTIZE,
+	OP_DEQUANTIZE,
+	OP_CONVERT,
+};
+#define SHAPE_OP_WORDS                                                         \
+	"gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual|quantize|"     \
+	"dequantize|convert"
+extern const char *const shape_op_names[];
+
+/*
+ * One size of a shape: C[m, n] over k.  gemv: m = 1 and n = the rows of the
+ * matrix.  quantize, dequantize, convert: m rows of k, n = 0.
+ */
+struct shape_size {
+	int64_t m, n, k;
+};
+
+/* One row of a table: a call, which may be a group of multiplications. */
+struct shape {
+	enum shape_op op;
+	int64_t batch; /* L: every size this often; 1 for groups and MoE */
+	int64_t count; /* sizes: 1, the problems of a group, the experts */
+	struct shape_size *sizes;
+	const char *preset; /* static, or NULL */
+};
+
+struct shape_list {
+	struct shape *shapes;
+	int64_t count;
+};
+
+/* Place in a command's args with shape_options. */
+struct shape_args {
+	int op; /* enum shape_op, or -1 */
+	struct cli_texts shapes, presets;
+	const char *m, *n, *k;
+	int64_t experts, batch;
+};
+extern const struct cli_option shape_options[];
+
+/*
+ * Reads args.  An empty list (nothing asked for) is CLI_OK with count 0.  Prints
+ * and returns CLI_USAGE or CLI_FAILED otherwise.  shapes_free() in every case.
+ */
+int shapes_parse(const struct shape_args *args, struct shape_list *list);
+/* Adds one preset ("seeds") of one op (-1 = all of it) to list. */
+int shapes_add_preset(struct shape_list *list, const char *name, int op);
+void shapes_free(struct shape_list *list);
+
+/* What the library calls it; is_moe says which plan call. */
+enum nib_op shape_nib_op(const struct shape *shape, int *is_moe);
+/* 0 for quantize, dequantize and convert. */
+int shape_is_multiply(const struct shape *shape);
+/* 2*m*n*k summed, twice that for the dual operations; 0 if none. */
+double shape_flop(const struct shape *shape);
+
+/* "128x7168x16384" or "m=80,176,... n=4096 k=7168"; cut to fit. */
+#define SHAPE_TEXT 64
+const char *shape_text(const struct shape *shape, char text[SHAPE_TEXT]);
+/* "--op gemm --shape 128x7168x16384": gives this shape again; cut to fit. */
+const char *shape_arguments(const struct shape *shape, char *text,
+			    size_t bytes);
+
+#endif
