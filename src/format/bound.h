@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bound.h - how far a room's result may be from the exact one.  Every line is
+ * derived in docs/numerics.md.
+ */
+#ifndef NIB_BOUND_H
+#define NIB_BOUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "format/exact.h"
+#include "nibblas.h"
+
+/* What one element of c must be. */
+struct nib_expected {
+	double want;  /* the exact value; NaN: the result must be NaN */
+	double slack; /* of the fp32 value before its last rounding;
+		       * infinite: fp32 may overflow, anything is right */
+	double unit;  /* errors are reported divided by this; > 0 */
+};
+
+/* NIB_GEMM, NIB_GEMV. */
+struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
+				    int64_t k);
+/* NIB_DUAL_GEMM: silu(alpha * s) * (alpha2 * s2). */
+struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
+				    const struct nib_exact_sum *s2,
+				    float alpha2, int64_t k);
+
+struct nib_verdict {
+	double error;	 /* |got - want|; infinite if the kind is wrong */
+	double bound;	 /* what it may be */
+	double fraction; /* error / bound, 0 if error is 0 */
+};
+
+/* The room has passed if fraction <= 1. */
+struct nib_verdict nib_judge(const struct nib_expected *e, enum nib_dtype dtype,
+			     float got);
+
+#endif

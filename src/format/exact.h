@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exact.h - the dot product of two NVFP4 rows as an integer: no rounding, no
+ * order of summation.
+ *
+ * The unit is 2^-20: twice an e2m1 times twice an e2m1 counts 2^-2, an e4m3
+ * times an e4m3 counts 2^-18.  One block is at most 16*12*12 * 229376^2 <
+ * 2^46.8, so 2^16 blocks, k = NIB_MAX_K, stay below 2^62.8: an int64 holds the
+ * sum, and the sum of absolute values.  k above NIB_MAX_K is the caller's to
+ * refuse.
+ */
+#ifndef NIB_EXACT_H
+#define NIB_EXACT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nibblas.h"
+
+/* log2 of the unit of nib_exact_sum. */
+#define NIB_EXACT_UNIT (-20)
+
+/* A decoded row; the arrays are the caller's. */
+struct nib_exact_row {
+	int16_t *twice; /* k: 2 * e2m1 */
+	int32_t *scale; /* k/16: e4m3 * 2^9, 0 for NaN */
+	bool has_nan;	/* some scale is NaN */
+};
+
+struct nib_exact_sum {
+	int64_t sum;	   /* of the block partials */
+	int64_t magnitude; /* sum of |block partials| */
+	bool is_nan;	   /* a NaN scale takes part: ignore the numbers */
+};
+
+/*
+ * Decodes a row of v.  scale_row is where its scales are: row itself, but for
+ * the scale_rows of a mixture of experts.
+ */
+void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
+		      int64_t batch, int64_t row, int64_t scale_row);
+
+/* The first group of a row whose scale has its sign bit set; -1 = none. */
+int64_t nib_exact_signed_scale(const struct nib_nvfp4 *v, int64_t batch,
+			       int64_t scale_row);
+
+struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
+				   const struct nib_exact_row *b, int64_t k);
+
+/*
+ * alpha * sum, rounded once, to nearest even: the bits of dtype, or a double.
+ * alpha may be anything, inf * 0 is NaN, and so is a sum that is_nan.  Overflow
+ * gives infinity.  A zero sum counts as +0, so alpha = -1 gives -0.
+ */
+uint32_t nib_exact_round(const struct nib_exact_sum *s, float alpha,
+			 enum nib_dtype dtype);
+double nib_exact_double(const struct nib_exact_sum *s, float alpha);
+
+/*
+ * silu(x) = x / (1 + exp(-x)) with its limits at both infinities, -0 and +inf,
+ * and without the overflow of exp(-x); NaN gives NaN.  Within 2^-50 of itself.
+ */
+double nib_exact_silu(double x);
+
+#endif
