@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin face over CMake and its presets; `make help` lists the targets.
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+BUILD := build/release
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+
+.PHONY: all help demo test bench debug clang asan ubsan tsan valgrind fuzz lint \
+	format install clean dist
+
+all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
+	@cmake --build $(BUILD)
+
+$(BUILD)/CMakeCache.txt:
+	@tools/setup.sh --check build
+	@cmake --preset release -D NIB_BUILD_TESTS=OFF
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: ## Set up, build, run the main job on this machine, draw a report
+	@tools/setup.sh demo
+	@tools/setup.sh peers || echo "make demo: no peers to compare with"
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/nib demo
+
+test: ## Set up, build, run every test; last line: N passed, N failed
+	@tools/setup.sh test
+	@tools/run_tests.py release
+
+bench: all ## Measure this machine: nib bench --preset seeds, beside the peers
+	@$(BUILD)/nib bench --preset seeds
+
+debug clang: ## Build with assertions / by clang, and run the tests
+	@tools/run_tests.py $@
+
+asan ubsan tsan: ## Tests under AddressSanitizer + UBSan (gcc), UBSan, TSan (clang)
+	@tools/setup.sh sanitize
+	@tools/run_tests.py $@
+
+valgrind: ## Tests under memcheck
+	@tools/setup.sh valgrind
+	@tools/run_tests.py $@
+
+fuzz: ## Run each fuzzer for FUZZ_SECONDS (60)
+	@tools/setup.sh fuzz
+	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+lint: ## Formatting, static analysis, warnings, layers, names, spelling
+	@tools/setup.sh lint
+	@tools/lint.sh
+
+format: ## Format the C code in place
+	@tools/lint.sh --format
+
+install: $(BUILD)/CMakeCache.txt ## Install below PREFIX (/usr/local), DESTDIR heeded
+	@cmake $(BUILD) -D CMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@cmake --build $(BUILD)
+	@cmake --install $(BUILD)
+
+clean: ## Remove build/
+	rm -rf build
+
+dist: ## Make nibblas-VERSION.tar.gz of the committed tree
+	@tools/dist.sh

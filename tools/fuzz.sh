@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# fuzz.sh SECONDS - builds the fuzzers and runs each for so long, from its seeds in
+# tests/fuzz/corpus/.  What it learns is kept in build/fuzz/corpus/; an input that
+# breaks something is written to build/fuzz/crash/ and belongs in the seeds.
+set -eu
+cd "$(dirname "$0")/.."
+seconds=${1:?seconds}
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz
+mkdir -p build/fuzz/crash
+
+for source in tests/fuzz/fuzz_*.c; do
+	name=$(basename "$source" .c)
+	learnt=build/fuzz/corpus/$name
+	mkdir -p "$learnt"
+	echo "$name: $seconds s"
+	if ! build/fuzz/"$name" -max_total_time="$seconds" -timeout=10 \
+		-rss_limit_mb=2048 -malloc_limit_mb=1024 -print_final_stats=1 \
+		-artifact_prefix=build/fuzz/crash/ \
+		"$learnt" tests/fuzz/corpus/"$name" >build/fuzz/"$name".log 2>&1
+	then
+		tail -60 build/fuzz/"$name".log
+		echo "$name: FAILED, see build/fuzz/crash/"
+		exit 1
+	fi
+	sed -n "s/^stat::number_of_executed_units: */$name: clean, runs: /p" \
+		build/fuzz/"$name".log
+done

@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lint.sh [--format | STEP...] - every check that needs no run of the code, or the
+# steps named; --format formats the C code in place.  Prints a line a step and the
+# output of those that fail.
+# Steps are called by name:
+# shellcheck disable=SC2317
+set -u
+cd "$(dirname "$0")/.." || exit 2
+jobs=$(nproc)
+
+# clang-format's taste changes between versions; the tree follows this one.
+format_version=14
+max_lines=600
+
+c_files() {
+	find include src cli bench tests -name '*.[ch]' | sort
+}
+
+format_tool() {
+	for tool in clang-format-$format_version clang-format; do
+		if $tool --version 2>/dev/null |
+			grep -q "version $format_version\."; then
+			echo "$tool"
+			return
+		fi
+	done
+	echo "clang-format $format_version is not here" >&2
+	return 1
+}
+
+step_format() {
+	tool=$(format_tool) || return 1
+	for file in $(c_files); do
+		"$tool" "$file" | cmp -s - "$file" || echo "$file: make format"
+	done >"$log.format"
+	cat "$log.format"
+	[ ! -s "$log.format" ]
+}
+
+step_length() {
+	c_files | xargs wc -l | awk -v max="$max_lines" \
+		'$2 != "total" && $1 > max { print $2 ": " $1 " lines, at most " max
+			bad = 1 } END { exit bad }'
+}
+
+step_layers() {
+	tools/check_layers.sh
+}
+
+step_commits() {
+	tools/check_commits.sh
+}
+
+step_spelling() {
+	codespell
+}
+
+step_shell() {
+	find tools tests .ci \( -name '*.sh' -o -path .ci/run \) \
+		-exec shellcheck {} +
+}
+
+step_python() {
+	find tools tests -name '*.py' -print0 |
+		xargs -0 python3 -c 'import ast, sys
+for path in sys.argv[1:]:
+    ast.parse(open(path, encoding="utf-8").read(), path)'
+}
+
+step_header() {
+	for standard in c99 c17; do
+		for compiler in gcc clang; do
+			echo '#include "nibblas.h"' | $compiler -Iinclude -xc - \
+				-std="$standard" -Wall -Wextra -Wpedantic -Wundef \
+				-Werror -fsyntax-only || return 1
+		done
+	done
+	echo '#include "nibblas.h"' | clang -Iinclude -xc++ - -std=c++11 \
+		-Wall -Wextra -Wpedantic -Werror -fsyntax-only
+}
+
+# Every target with warnings as errors.
+step_gcc() {
+	cmake --preset lint-gcc && cmake --build --preset lint-gcc -j "$jobs"
+}
+
+step_clang() {
+	cmake --preset lint-clang && cmake --build --preset lint-clang -j "$jobs"
+}
+
+# Checks are chosen in .clang-tidy; flags come from the clang build.
+step_tidy() {
+	cmake --preset lint-clang >/dev/null || return 1
+	find src cli bench -name '*.c' -print0 |
+		xargs -0 -n 1 -P "$jobs" clang-tidy -p build/lint-clang --quiet \
+			--warnings-as-errors='*' 2>/dev/null
+}
+
+step_cppcheck() {
+	cppcheck --quiet --std=c11 --language=c -j "$jobs" --inline-suppr \
+		--enable=warning,performance,portability --error-exitcode=1 \
+		--suppressions-list=.cppcheck-suppress \
+		-D__x86_64__ -D__GNUC__ -D_GNU_SOURCE -Iinclude -Isrc -Icli -Ibench \
+		src cli bench
+}
+
+if [ "${1:-}" = --format ]; then
+	tool=$(format_tool) || exit 1
+	c_files | xargs "$tool" -i
+	exit
+fi
+[ $# -gt 0 ] || set -- format length layers commits spelling shell python \
+	header gcc clang tidy cppcheck
+
+log=$(mktemp)
+trap 'rm -f "$log" "$log.format"' EXIT
+failed=
+for step; do
+	begin=$(date +%s)
+	if "step_$step" >"$log" 2>&1; then
+		echo "lint: $step: ok ($(($(date +%s) - begin)) s)"
+	else
+		failed="$failed $step"
+		cat "$log"
+		echo "lint: $step: FAILED"
+	fi
+done
+[ -z "$failed" ] && exit 0
+echo "lint: failed:$failed"
+exit 1

@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# setup.sh [--check] NEED... - makes sure that the programs and libraries for each
+# NEED (build, test, demo, lint, sanitize, valgrind, fuzz) are here.  Installs what
+# is missing as Debian packages where it may (root, or sudo without a password);
+# otherwise, and with --check, says what to install and fails.
+set -u
+
+# have PACKAGE: is what the Debian package brings here, from wherever it came?
+have() {
+	case $1 in
+	gcc) command -v gcc && echo 'int main(void){return 0;}' |
+		gcc -xc - -o /dev/null ;;
+	libc6-dev) echo '#include <stdio.h>' | ${CC:-cc} -xc -E - ;;
+	cmake) command -v cmake && cmake -E echo && cmake_is_new ;;
+	libjansson-dev) pkg-config --exists jansson ;;
+	libcmocka-dev) pkg-config --exists cmocka ;;
+	libomp-dev) printf '#include <omp.h>\nint main(void){return 0;}' |
+		clang -xc -fopenmp - -o /dev/null ;;
+	libclang-rt-*) echo 'int main(void){return 0;}' |
+		clang -xc -fsanitize=thread - -o /dev/null ;;
+	libdnnl-dev) echo '#include <oneapi/dnnl/dnnl.h>' | cc -xc -E - ;;
+	libopenblas-dev) pkg-config --exists openblas ;;
+	*) command -v "$1" ;;
+	esac >/dev/null 2>&1
+}
+
+cmake_is_new() {
+	cmake --version | awk 'NR == 1 { split($3, v, ".")
+		exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'
+}
+
+# clang's sanitizers are packaged by version, which is known once clang is here.
+clang_runtime() {
+	if command -v clang >/dev/null; then
+		echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+	fi
+}
+
+# wanted NEED: its Debian packages.
+wanted() {
+	build='gcc libc6-dev make cmake pkg-config libjansson-dev'
+	case $1 in
+	build) echo "$build" ;;
+	test) echo "$build libcmocka-dev python3" ;;
+	demo) echo "$build" ;;
+	peers) echo 'libdnnl-dev libopenblas-dev' ;;
+	lint) echo "$build libcmocka-dev python3 clang libomp-dev" \
+		clang-format clang-tidy cppcheck shellcheck codespell ;;
+	sanitize | fuzz) echo "$build libcmocka-dev python3 clang libomp-dev" \
+		"$(clang_runtime)" ;;
+	valgrind) echo "$build libcmocka-dev python3 valgrind" ;;
+	*)
+		echo "setup.sh: unknown need '$1'" >&2
+		exit 2
+		;;
+	esac
+}
+
+check=no
+if [ "${1:-}" = --check ]; then
+	check=yes
+	shift
+fi
+# find_missing NEED...: sets missing.
+find_missing() {
+	missing=
+	for need; do
+		packages=$(wanted "$need") || exit 2
+		for package in $packages; do
+			case " $missing " in *" $package "*) continue ;; esac
+			have "$package" || missing="$missing $package"
+		done
+	done
+	missing=${missing# }
+}
+
+root=
+if [ "$(id -u)" != 0 ]; then
+	root='sudo -n'
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt() {
+	$root apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@" \
+		</dev/null
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# Twice: what the second round finds missing was not known in the first.
+for round in 1 2; do
+	find_missing "$@"
+	[ -z "$missing" ] && exit 0
+	if [ $check = yes ] || ! command -v apt-get >/dev/null ||
+		! $root true 2>/dev/null; then
+		echo "Missing for $*: $missing" >&2
+		echo "On Debian: sudo apt-get install" \
+			"--no-install-recommends $missing" >&2
+		exit 1
+	fi
+	echo "Installing: $missing"
+	# $missing is several words.
+	# shellcheck disable=SC2086
+	if ! { [ $round = 2 ] || apt update; } >"$log" 2>&1 ||
+		! apt install -y --no-install-recommends $missing >"$log" 2>&1
+	then
+		cat "$log" >&2
+		echo "setup.sh: apt-get could not install: $missing" >&2
+		exit 1
+	fi
+done
+find_missing "$@"
+if [ -n "$missing" ]; then
+	echo "setup.sh: installed, but not usable: $missing" >&2
+	exit 1
+fi
