@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dequantize.c - codes back to floats, and scales from layout to layout. */
+#include <string.h>
+
+#include "api/error.h"
+#include "cpu.h"
+#include "format/view.h"
+#include "quantize_tables.h"
+
+/* 16 KiB of fp32 stay in the first-level cache until they are streamed. */
+#define RUN_BLOCKS 256
+/* Fewer blocks or scales than this are not worth waking a thread for. */
+#define TASK_BLOCKS 2048
+/* Outputs from here on would push everything else out of the caches. */
+#define STREAM_BYTES (16 << 20)
+
+struct job {
+	const struct cpu_quantize_ops *ops;
+	struct nib_nvfp4 q, to; /* to: convert_scales only */
+	struct nib_dense y;
+	const struct cpu_dequantizer *table;
+	bool stream;
+	int tasks;
+	int64_t batch, rows, groups; /* as cut into runs */
+	int64_t runs_a_row, runs;
+};
+
+static void cut(struct job *job, const struct cpu_device *device,
+		int64_t run_groups)
+{
+	const int64_t worth =
+	    job->batch * job->rows * job->groups / TASK_BLOCKS + 1;
+
+	job->runs_a_row = (job->groups + run_groups - 1) / run_groups;
+	job->tasks = worth < device->threads ? (int)worth : device->threads;
+}
+
+/* ---- dequantise ---------------------------------------------------------- */
+
+static void get_tiled(const struct job *job, int64_t batch, int64_t row,
+		      int64_t group, int64_t n, uint8_t *scales)
+{
+	const uint8_t *from = nib_nvfp4_scale(&job->q, batch, row, group);
+
+	for (int64_t g = 0; g < n; g += 4)
+		memcpy(scales + g, from + g / 4 * NIB_SCALE_TILE_BYTES, 4);
+}
+
+static void dequantize_run(const struct job *job, int64_t index)
+{
+	const int64_t line = index / job->runs_a_row;
+	const int64_t batch = line / job->rows, row = line % job->rows;
+	const int64_t group = index % job->runs_a_row * RUN_BLOCKS;
+	const int64_t left = job->groups - group;
+	const int64_t n = left < RUN_BLOCKS ? left : RUN_BLOCKS;
+	const int64_t bytes =
+	    n * NIB_BLOCK * (int64_t)nib_dtype_bytes(job->y.dtype);
+	const uint8_t *codes = nib_nvfp4_row(&job->q, batch, row) + group * 8;
+	const uint8_t *scales;
+	uint8_t local[RUN_BLOCKS], staged[RUN_BLOCKS * NIB_BLOCK * 4];
+	uint8_t *y = nib_dense_at(&job->y, batch, row, group * NIB_BLOCK);
+
+	if (job->q.scale_layout == NIB_TILED_128X4) {
+		get_tiled(job, batch, row, group, n, local);
+		scales = local;
+	} else {
+		scales = nib_nvfp4_scale(&job->q, batch, row, group);
+	}
+	job->ops->dequantize[job->y.dtype](job->table, codes, scales, n,
+					   job->stream ? staged : y);
+	if (job->stream)
+		job->ops->stream(y, staged, (size_t)bytes);
+}
+
+static void dequantize_task(void *arg, int i)
+{
+	const struct job *job = arg;
+	const int64_t end = job->runs * (i + 1) / job->tasks;
+
+	for (int64_t at = job->runs * i / job->tasks; at < end; at++)
+		dequantize_run(job, at);
+}
+
+struct setup {
+	struct cpu_dequantizer *table;
+	enum nib_dtype dtype;
+	float global;
+};
+
+static void setup_task(void *arg, int i)
+{
+	const struct setup *setup = arg;
+
+	(void)i;
+	cpu_dequantizer_init(setup->table, setup->dtype, setup->global);
+}
+
+enum nib_status cpu_dequantize(struct nib_device *device,
+			       const struct nib_nvfp4 *q, float global,
+			       const struct nib_dense *y, struct nib_error *err)
+{
+	const struct cpu_device *cpu = cpu_device(device);
+	struct cpu_dequantizer table;
+	struct setup setup = {&table, y->dtype, global};
+	struct job job;
+
+	(void)err;
+	memset(&job, 0, sizeof(job));
+	job.ops = &cpu->ops.quantize;
+	job.q = *q;
+	job.y = *y;
+	job.table = &table;
+	job.batch = nib_nvfp4_batches(q);
+	job.rows = q->rows;
+	job.groups = nib_nvfp4_groups(q);
+	job.stream =
+	    job.batch * job.rows * q->k * (int64_t)nib_dtype_bytes(y->dtype) >=
+	    STREAM_BYTES;
+	if (q->scale_layout == NIB_LINEAR &&
+	    nib_dense_row_stride_elems(y) == q->k &&
+	    nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
+	    nib_nvfp4_scale_row_stride_bytes(q) == job.groups) {
+		job.groups *= job.rows;
+		job.rows = job.rows != 0;
+	}
+	cut(&job, cpu, RUN_BLOCKS);
+	job.runs = job.batch * job.rows * job.runs_a_row;
+	if (job.runs == 0)
+		return NIB_OK;
+	cpu_parallel(cpu, 1, setup_task, &setup);
+	cpu_parallel(cpu, job.tasks, dequantize_task, &job);
+	return NIB_OK;
+}
+
+/* ---- scale layouts ------------------------------------------------------- */
+
+/* A piece of a band of 128 rows: 32 KiB of scales, a multiple of 4 wide. */
+#define PIECE_GROUPS 256
+
+static void convert_piece(const struct job *job, int64_t index)
+{
+	const int64_t bands = (job->rows + 127) / 128;
+	const int64_t line = index / job->runs_a_row;
+	const int64_t batch = line / bands, row = line % bands * 128;
+	const int64_t group = index % job->runs_a_row * PIECE_GROUPS;
+	const int64_t left = job->groups - group;
+	const int64_t n = left < PIECE_GROUPS ? left : PIECE_GROUPS;
+	const int rows = job->rows - row < 128 ? (int)(job->rows - row) : 128;
+	const struct nib_nvfp4 *q = &job->q, *to = &job->to;
+	const uint8_t *source = nib_nvfp4_scale(q, batch, row, group);
+	uint8_t *target = nib_nvfp4_scale(to, batch, row, group);
+	int64_t stride = nib_nvfp4_scale_row_stride_bytes(q);
+	uint8_t local[128 * PIECE_GROUPS];
+
+	if (q->scale_layout == NIB_TILED_128X4 &&
+	    to->scale_layout == NIB_TILED_128X4) {
+		stride = PIECE_GROUPS;
+		job->ops->untile(source, rows, n, local, stride);
+		source = local;
+	}
+	if (to->scale_layout == NIB_TILED_128X4) {
+		job->ops->tile(source, stride, rows, n, target);
+		return;
+	}
+	if (q->scale_layout == NIB_TILED_128X4) {
+		job->ops->untile(source, rows, n, target,
+				 nib_nvfp4_scale_row_stride_bytes(to));
+		return;
+	}
+	for (int r = 0; r < rows; r++)
+		memcpy(target + r * nib_nvfp4_scale_row_stride_bytes(to),
+		       source + r * stride, (size_t)n);
+}
+
+static void convert_task(void *arg, int i)
+{
+	const struct job *job = arg;
+	const int64_t end = job->runs * (i + 1) / job->tasks;
+
+	for (int64_t at = job->runs * i / job->tasks; at < end; at++)
+		convert_piece(job, at);
+}
+
+enum nib_status cpu_convert_scales(struct nib_device *device,
+				   const struct nib_nvfp4 *from,
+				   const struct nib_nvfp4 *to,
+				   struct nib_error *err)
+{
+	const struct cpu_device *cpu = cpu_device(device);
+	struct job job;
+
+	(void)err;
+	memset(&job, 0, sizeof(job));
+	job.ops = &cpu->ops.quantize;
+	job.q = *from;
+	job.to = *to;
+	job.batch = nib_nvfp4_batches(from);
+	job.rows = from->rows;
+	job.groups = nib_nvfp4_groups(from);
+	cut(&job, cpu, PIECE_GROUPS);
+	job.runs = job.batch * ((job.rows + 127) / 128) * job.runs_a_row;
+	if (job.runs > 0)
+		cpu_parallel(cpu, job.tasks, convert_task, &job);
+	return NIB_OK;
+}

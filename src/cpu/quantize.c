@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quantize.c - quantise and amax: cuts views into contiguous runs, spreads them
+ * over threads, reports the first value that cannot be quantised.
+ *
+ * A run is at most RUN_BLOCKS blocks of one row.  Rows that follow each other
+ * without gaps count as one row.  Tasks share two numbers, a minimum and a
+ * maximum, so their order changes nothing.
+ */
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "api/error.h"
+#include "cpu.h"
+#include "format/half.h"
+#include "format/quantize_ref.h"
+#include "format/view.h"
+#include "quantize_tables.h"
+
+/* 16 KiB of fp32 and its outputs stay in the first-level cache. */
+#define RUN_BLOCKS 256
+/* Fewer elements than this are not worth waking a thread for. */
+#define TASK_ELEMS 32768
+
+struct job {
+	const struct cpu_device *device;
+	const struct cpu_quantize_ops *ops;
+	struct nib_dense x;
+	bool saturate;
+	int tasks;
+	int64_t batch, rows, cols; /* as cut into runs */
+	int64_t padded_rows;	   /* rows and those of padding in tiles */
+	int64_t runs_a_row, runs;
+	int64_t x_row, x_batch; /* elements */
+	int64_t infinity;	/* magnitude in x's type */
+	/* quantise only */
+	struct nib_nvfp4 q;
+	const struct cpu_quantizer *quantizer;
+	/* Index in x, row-major, of the first inf or NaN. */
+	_Atomic int64_t first_bad;
+	_Atomic uint32_t amax; /* magnitude in x's type */
+};
+
+/* A run: elements col .. col + n - 1 of one row. */
+struct run {
+	int64_t batch, row, col, n;
+};
+
+static struct run run_at(const struct job *job, int64_t index)
+{
+	const int64_t line = index / job->runs_a_row;
+	struct run run;
+
+	run.batch = line / job->padded_rows;
+	run.row = line % job->padded_rows;
+	run.col = index % job->runs_a_row * (RUN_BLOCKS * NIB_BLOCK);
+	run.n = job->cols - run.col;
+	if (run.n > RUN_BLOCKS * NIB_BLOCK)
+		run.n = RUN_BLOCKS * NIB_BLOCK;
+	return run;
+}
+
+static const uint8_t *run_data(const struct job *job, const struct run *run)
+{
+	const int64_t index =
+	    run->batch * job->x_batch + run->row * job->x_row + run->col;
+
+	return (const uint8_t *)job->x.data +
+	       index * (job->x.dtype == NIB_FP32 ? 4 : 2);
+}
+
+static void job_init(struct job *job, struct nib_device *device,
+		     const struct nib_dense *x, bool saturate)
+{
+	memset(job, 0, sizeof(*job));
+	job->device = cpu_device(device);
+	job->ops = &job->device->ops.quantize;
+	job->x = *x;
+	job->saturate = saturate;
+	job->batch = nib_dense_batches(x);
+	job->rows = job->padded_rows = x->rows;
+	job->cols = x->cols;
+	job->x_row = nib_dense_row_stride_elems(x);
+	job->x_batch = nib_dense_batch_stride_elems(x);
+	job->infinity = (int64_t)nib_infinity_bits(nib_dtype_format(x->dtype));
+	atomic_init(&job->first_bad, INT64_MAX);
+	atomic_init(&job->amax, 0);
+}
+
+/* The rows follow each other without gaps: one long row. */
+static void join_rows(struct job *job)
+{
+	job->cols *= job->rows;
+	job->rows = job->padded_rows = job->rows != 0;
+}
+
+/* Counts runs and tasks; after this the sizes stay as they are. */
+static void job_cut(struct job *job)
+{
+	const int64_t run_elems = RUN_BLOCKS * NIB_BLOCK;
+	int64_t worth;
+
+	job->runs_a_row = (job->cols + run_elems - 1) / run_elems;
+	job->runs = job->batch * job->padded_rows * job->runs_a_row;
+	worth = job->batch * job->rows * job->cols / TASK_ELEMS + 1;
+	job->tasks =
+	    worth < job->device->threads ? (int)worth : job->device->threads;
+}
+
+static void keep_min(_Atomic int64_t *least, int64_t value)
+{
+	int64_t seen = atomic_load(least);
+
+	while (value < seen &&
+	       !atomic_compare_exchange_weak(least, &seen, value))
+		;
+}
+
+static void keep_max(_Atomic uint32_t *largest, uint32_t value)
+{
+	uint32_t seen = atomic_load(largest);
+
+	while (value > seen &&
+	       !atomic_compare_exchange_weak(largest, &seen, value))
+		;
+}
+
+static uint32_t magnitude_at(const struct job *job, const uint8_t *data,
+			     int64_t i)
+{
+	uint32_t wide;
+	uint16_t narrow;
+
+	if (job->x.dtype == NIB_FP32) {
+		memcpy(&wide, data + 4 * i, sizeof(wide));
+		return wide & 0x7FFFFFFF;
+	}
+	memcpy(&narrow, data + 2 * i, sizeof(narrow));
+	return narrow & 0x7FFF;
+}
+
+/* Notes the first inf or NaN of a run, which has one. */
+static void note_bad(struct job *job, const struct run *run)
+{
+	const uint8_t *data = run_data(job, run);
+	int64_t i = 0;
+
+	while (magnitude_at(job, data, i) < job->infinity)
+		i++;
+	keep_min(&job->first_bad,
+		 (run->batch * job->rows + run->row) * job->cols + run->col +
+		     i);
+}
+
+static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
+{
+	const int64_t index = atomic_load(&job->first_bad);
+	const int64_t col = index % job->x.cols;
+	const int64_t row = index / job->x.cols % job->x.rows;
+	const int64_t batch = index / job->x.cols / job->x.rows;
+	const uint32_t bits = nib_dense_get_bits(&job->x, batch, row, col);
+
+	return nib_fail(err, NIB_BAD_DATA,
+			"x[batch %lld, row %lld, col %lld] = %s: must be "
+			"finite, or set saturate",
+			(long long)batch, (long long)row, (long long)col,
+			isnan(nib_dtype_to_fp32(bits, job->x.dtype)) ? "nan"
+								     : "inf");
+}
+
+/* ---- amax ---------------------------------------------------------------- */
+
+static uint32_t finite_amax(const struct job *job, const struct run *run)
+{
+	const uint8_t *data = run_data(job, run);
+	uint32_t largest = 0;
+
+	for (int64_t i = 0; i < run->n; i++) {
+		const uint32_t magnitude = magnitude_at(job, data, i);
+
+		if (magnitude < job->infinity && magnitude > largest)
+			largest = magnitude;
+	}
+	return largest;
+}
+
+static void amax_task(void *arg, int i)
+{
+	struct job *job = arg;
+	const int64_t end = job->runs * (i + 1) / job->tasks;
+	uint32_t largest = 0, magnitude;
+
+	for (int64_t at = job->runs * i / job->tasks; at < end; at++) {
+		const struct run run = run_at(job, at);
+
+		magnitude =
+		    job->ops->amax[job->x.dtype](run_data(job, &run), run.n);
+		if (magnitude >= job->infinity && job->saturate) {
+			magnitude = finite_amax(job, &run);
+		} else if (magnitude >= job->infinity) {
+			note_bad(job, &run);
+			break;
+		}
+		largest = magnitude > largest ? magnitude : largest;
+	}
+	keep_max(&job->amax, largest);
+}
+
+enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
+			 bool saturate, float *amax, struct nib_error *err)
+{
+	struct job job;
+
+	job_init(&job, device, x, saturate);
+	if (job.x_row == job.cols)
+		join_rows(&job);
+	job_cut(&job);
+	if (job.runs > 0)
+		cpu_parallel(job.device, job.tasks, amax_task, &job);
+	if (atomic_load(&job.first_bad) != INT64_MAX)
+		return fail_bad(&job, err);
+	*amax = nib_dtype_to_fp32(atomic_load(&job.amax), x->dtype);
+	return NIB_OK;
+}
+
+/* ---- quantise ------------------------------------------------------------ */
+
+/* With inf and NaN: the definition. */
+static void saturate_run(const struct job *job, const struct run *run,
+			 uint8_t *codes, uint8_t *scales)
+{
+	const uint8_t *data = run_data(job, run);
+	const struct cpu_quantizer *z = job->quantizer;
+	float block[NIB_BLOCK];
+
+	for (int64_t b = 0; b < run->n / NIB_BLOCK; b++) {
+		for (int i = 0; i < NIB_BLOCK; i++) {
+			uint32_t wide;
+			uint16_t narrow;
+			const int64_t at = b * NIB_BLOCK + i;
+
+			if (job->x.dtype == NIB_FP32) {
+				memcpy(&wide, data + 4 * at, sizeof(wide));
+			} else {
+				memcpy(&narrow, data + 2 * at, sizeof(narrow));
+				wide = narrow;
+			}
+			block[i] = nib_dtype_to_fp32(wide, job->x.dtype);
+		}
+		nib_quantize_block_ref(block, z->global, z->recipe, 1,
+				       codes + 8 * b, scales + b);
+	}
+}
+
+/* Scales of a run to their tiles, the last tile filled up with zeros. */
+static void put_tiled(const struct job *job, const struct run *run,
+		      uint8_t *scales, int64_t n)
+{
+	const int64_t groups = job->cols / NIB_BLOCK;
+	const int64_t group = run->col / NIB_BLOCK;
+	uint8_t *to = nib_nvfp4_scales(&job->q, run->batch) +
+		      nib_scale_offset_tiled(groups, run->row, group);
+
+	memset(scales + n, 0, 4);
+	for (int64_t g = 0; g < n; g += 4)
+		memcpy(to + g / 4 * NIB_SCALE_TILE_BYTES, scales + g, 4);
+}
+
+/* False: the run has an inf or NaN, and that is noted. */
+static bool quantize_run(struct job *job, const struct run *run)
+{
+	const int64_t blocks = run->n / NIB_BLOCK;
+	const bool tiled = job->q.scale_layout == NIB_TILED_128X4;
+	uint8_t local[RUN_BLOCKS + 4];
+	uint8_t *codes, *scales = local;
+
+	if (run->row >= job->rows) {
+		memset(local, 0, (size_t)blocks);
+		put_tiled(job, run, local, blocks);
+		return true;
+	}
+	codes = nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
+	if (!tiled)
+		scales = nib_nvfp4_scale(&job->q, run->batch, run->row,
+					 run->col / NIB_BLOCK);
+	if (!job->ops->quantize[job->x.dtype](
+		job->quantizer, run_data(job, run), blocks, codes, scales)) {
+		if (!job->saturate) {
+			note_bad(job, run);
+			return false;
+		}
+		saturate_run(job, run, codes, scales);
+	}
+	if (tiled)
+		put_tiled(job, run, scales, blocks);
+	return true;
+}
+
+static void quantize_task(void *arg, int i)
+{
+	struct job *job = arg;
+	const int64_t end = job->runs * (i + 1) / job->tasks;
+
+	for (int64_t at = job->runs * i / job->tasks; at < end; at++) {
+		const struct run run = run_at(job, at);
+
+		if (!quantize_run(job, &run))
+			break;
+	}
+}
+
+/* What runs under the default floating-point mode but is not cut into tasks. */
+struct setup {
+	struct cpu_quantizer *quantizer;
+	const struct nib_quantize_options *options;
+	enum nib_dtype dtype;
+	float amax;
+};
+
+static void setup_task(void *arg, int i)
+{
+	const struct setup *setup = arg;
+	float global = setup->options->global;
+
+	(void)i;
+	if (global == 0)
+		global = nib_global_ref(setup->amax);
+	cpu_quantizer_init(setup->quantizer, setup->dtype, global,
+			   setup->options->recipe);
+}
+
+enum nib_status cpu_quantize(struct nib_device *device,
+			     const struct nib_dense *x,
+			     const struct nib_nvfp4 *q,
+			     const struct nib_quantize_options *options,
+			     float *global_used, struct nib_error *err)
+{
+	const bool saturate = options->saturate != 0;
+	struct cpu_quantizer quantizer;
+	struct setup setup = {&quantizer, options, x->dtype, 0};
+	struct job job;
+	enum nib_status status;
+
+	if (options->global == 0) {
+		status = cpu_amax(device, x, saturate, &setup.amax, err);
+		if (status)
+			return status;
+	}
+	job_init(&job, device, x, saturate);
+	cpu_parallel(job.device, 1, setup_task, &setup);
+	job.q = *q;
+	job.quantizer = &quantizer;
+	if (q->scale_layout == NIB_TILED_128X4)
+		job.padded_rows = (job.rows + 127) / 128 * 128;
+	else if (job.x_row == q->k &&
+		 nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
+		 nib_nvfp4_scale_row_stride_bytes(q) == q->k / NIB_BLOCK)
+		join_rows(&job);
+	job_cut(&job);
+	if (job.runs > 0)
+		cpu_parallel(job.device, job.tasks, quantize_task, &job);
+	if (atomic_load(&job.first_bad) != INT64_MAX)
+		return fail_bad(&job, err);
+	if (global_used)
+		*global_used = quantizer.global;
+	return NIB_OK;
+}

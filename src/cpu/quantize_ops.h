@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quantize_ops.h - the inner loops of quantise, dequantise, amax and scale
+ * layouts: one contiguous run each, no strides, batches, threads or errors
+ * (quantize.c).  No pointer need be aligned, nothing beyond the run is touched,
+ * and every instruction set gives the same bytes.
+ *
+ * What a scale byte and a code mean is decided once a call, in the tables
+ * below; the loops only look up.
+ */
+#ifndef NIB_CPU_QUANTIZE_OPS_H
+#define NIB_CPU_QUANTIZE_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nibblas.h"
+
+#define CPU_DTYPES 3 /* enum nib_dtype indexes the arrays of functions */
+
+/*
+ * How to quantise.  The magnitude of a float, its bits without the sign, orders
+ * as an integer; limit[s][c] is the largest magnitude in x's own type whose
+ * code is <= c under scale byte s.  So code = how many of limit[s][0..6] it
+ * exceeds.
+ */
+struct cpu_quantizer {
+	union {
+		int32_t wide[128][8];	/* NIB_FP32 */
+		int16_t narrow[128][8]; /* NIB_FP16, NIB_BF16 */
+	} limit;
+	float global;
+	float largest_code; /* fp32 6 * global */
+	enum nib_recipe recipe;
+	uint8_t zero_scale; /* of a block of zeros */
+};
+
+/* How to dequantise: the bits of y for each scale byte and code. */
+struct cpu_dequantizer {
+	union {
+		uint32_t wide[256][16]; /* NIB_FP32 */
+		struct {
+			uint16_t word[256][16];
+			/* word's 16 low bytes, then its 16 high bytes */
+			uint8_t plane[256][32];
+		} narrow; /* NIB_FP16, NIB_BF16 */
+	} value;
+};
+
+struct cpu_quantize_ops {
+	/* The largest magnitude of n elements (inf < NaN); 0 for n = 0. */
+	uint32_t (*amax[CPU_DTYPES])(const void *x, int64_t n);
+	/*
+	 * Quantises blocks of 16 elements into 8 bytes of codes and one scale
+	 * each.  False: x has an inf or NaN, and the outputs are unspecified.
+	 */
+	bool (*quantize[CPU_DTYPES])(const struct cpu_quantizer *quantizer,
+				     const void *x, int64_t blocks,
+				     uint8_t *codes, uint8_t *scales);
+	void (*dequantize[CPU_DTYPES])(const struct cpu_dequantizer *table,
+				       const uint8_t *codes,
+				       const uint8_t *scales, int64_t blocks,
+				       void *y);
+	/*
+	 * One band of NIB_TILED_128X4, 1 to 128 rows, from and to NIB_LINEAR:
+	 * ceil(groups / 4) tiles of 512 bytes.  tile writes the padding as
+	 * zero.
+	 */
+	void (*tile)(const uint8_t *linear, int64_t row_stride_bytes, int rows,
+		     int64_t groups, uint8_t *tiles);
+	void (*untile)(const uint8_t *tiles, int rows, int64_t groups,
+		       uint8_t *linear, int64_t row_stride_bytes);
+	/* memcpy to memory that is not read soon: goes past the caches. */
+	void (*stream)(void *to, const void *from, size_t bytes);
+};
+
+/* Each overwrites what its instruction set does better; scalar fills all. */
+void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops);
+void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops);
+void cpu_quantize_ops_avx512bw(struct cpu_quantize_ops *ops);
+void cpu_quantize_ops_avx512(struct cpu_quantize_ops *ops);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* quantize_scalar.c - the definition (format/quantize_ref.h), run by run. */
+#include <string.h>
+
+#include "cpu/quantize_ops.h"
+#include "format/half.h"
+#include "format/quantize_ref.h"
+#include "format/scale_layout.h"
+
+static uint32_t amax_fp32(const void *x, int64_t n)
+{
+	const uint8_t *from = x;
+	uint32_t largest = 0, bits;
+
+	for (int64_t i = 0; i < n; i++) {
+		memcpy(&bits, from + 4 * i, sizeof(bits));
+		bits &= 0x7FFFFFFF;
+		largest = bits > largest ? bits : largest;
+	}
+	return largest;
+}
+
+/* fp16 and bf16: both order as integers. */
+static uint32_t amax_16bit(const void *x, int64_t n)
+{
+	const uint8_t *from = x;
+	uint16_t bits;
+	uint32_t largest = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		memcpy(&bits, from + 2 * i, sizeof(bits));
+		bits &= 0x7FFF;
+		largest = bits > largest ? bits : largest;
+	}
+	return largest;
+}
+
+static void load_block(const uint8_t *from, enum nib_dtype dtype,
+		       float x[NIB_BLOCK])
+{
+	uint16_t narrow[NIB_BLOCK];
+
+	if (dtype == NIB_FP32) {
+		memcpy(x, from, NIB_BLOCK * sizeof(*x));
+		return;
+	}
+	memcpy(narrow, from, sizeof(narrow));
+	for (int i = 0; i < NIB_BLOCK; i++)
+		x[i] = nib_dtype_to_fp32(narrow[i], dtype);
+}
+
+static bool quantize(const struct cpu_quantizer *z, const void *x,
+		     enum nib_dtype dtype, int64_t blocks, uint8_t *codes,
+		     uint8_t *scales)
+{
+	const int64_t block_bytes = dtype == NIB_FP32 ? 64 : 32;
+	float block[NIB_BLOCK];
+
+	for (int64_t i = 0; i < blocks; i++) {
+		load_block((const uint8_t *)x + i * block_bytes, dtype, block);
+		if (nib_quantize_block_ref(block, z->global, z->recipe, 0,
+					   codes + 8 * i, scales + i) >= 0)
+			return false;
+	}
+	return true;
+}
+
+static bool quantize_fp32(const struct cpu_quantizer *z, const void *x,
+			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+{
+	return quantize(z, x, NIB_FP32, blocks, codes, scales);
+}
+
+static bool quantize_fp16(const struct cpu_quantizer *z, const void *x,
+			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+{
+	return quantize(z, x, NIB_FP16, blocks, codes, scales);
+}
+
+static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
+			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+{
+	return quantize(z, x, NIB_BF16, blocks, codes, scales);
+}
+
+static void dequantize_fp32(const struct cpu_dequantizer *table,
+			    const uint8_t *codes, const uint8_t *scales,
+			    int64_t blocks, void *y)
+{
+	uint32_t pair[2];
+
+	for (int64_t i = 0; i < 8 * blocks; i++) {
+		const uint32_t *row = table->value.wide[scales[i / 8]];
+
+		pair[0] = row[codes[i] & 15];
+		pair[1] = row[codes[i] >> 4];
+		memcpy((uint8_t *)y + 8 * i, pair, sizeof(pair));
+	}
+}
+
+static void dequantize_16bit(const struct cpu_dequantizer *table,
+			     const uint8_t *codes, const uint8_t *scales,
+			     int64_t blocks, void *y)
+{
+	uint16_t pair[2];
+
+	for (int64_t i = 0; i < 8 * blocks; i++) {
+		const uint16_t *row = table->value.narrow.word[scales[i / 8]];
+
+		pair[0] = row[codes[i] & 15];
+		pair[1] = row[codes[i] >> 4];
+		memcpy((uint8_t *)y + 4 * i, pair, sizeof(pair));
+	}
+}
+
+static void tile(const uint8_t *linear, int64_t row_stride_bytes, int rows,
+		 int64_t groups, uint8_t *tiles)
+{
+	const int64_t tiles_across = (groups + 3) / 4;
+
+	memset(tiles, 0, (size_t)(tiles_across * NIB_SCALE_TILE_BYTES));
+	for (int r = 0; r < rows; r++)
+		for (int64_t g = 0; g < groups; g++)
+			tiles[nib_scale_offset_tiled(groups, r, g)] =
+			    linear[r * row_stride_bytes + g];
+}
+
+static void untile(const uint8_t *tiles, int rows, int64_t groups,
+		   uint8_t *linear, int64_t row_stride_bytes)
+{
+	for (int r = 0; r < rows; r++)
+		for (int64_t g = 0; g < groups; g++)
+			linear[r * row_stride_bytes + g] =
+			    tiles[nib_scale_offset_tiled(groups, r, g)];
+}
+
+static void stream(void *to, const void *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+
+void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops)
+{
+	ops->amax[NIB_FP32] = amax_fp32;
+	ops->amax[NIB_FP16] = amax_16bit;
+	ops->amax[NIB_BF16] = amax_16bit;
+	ops->quantize[NIB_FP32] = quantize_fp32;
+	ops->quantize[NIB_FP16] = quantize_fp16;
+	ops->quantize[NIB_BF16] = quantize_bf16;
+	ops->dequantize[NIB_FP32] = dequantize_fp32;
+	ops->dequantize[NIB_FP16] = dequantize_16bit;
+	ops->dequantize[NIB_BF16] = dequantize_16bit;
+	ops->tile = tile;
+	ops->untile = untile;
+	ops->stream = stream;
+}
