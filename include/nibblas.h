@@ -473,7 +473,8 @@ struct nib_file_tensor {
  * Maps a safetensors file and checks its whole header: at most 100 MB, no
  * duplicate keys, known dtypes, shape * size = bytes without overflow, ranges
  * inside the file, contiguous and not overlapping.  Read-only.  One file may be
- * read from several threads.
+ * read from several threads.  Nobody may make the file shorter meanwhile: the
+ * missing pages would raise SIGBUS.
  */
 NIB_API enum nib_status nib_file_open(const char *path, struct nib_file **file,
 				      struct nib_error *err);
@@ -491,7 +492,7 @@ nib_file_tensor_at(const struct nib_file *file, int64_t index);
 /* NULL if there is no such tensor. */
 NIB_API const struct nib_file_tensor *
 nib_file_find(const struct nib_file *file, const char *name);
-/* The string pairs of "__metadata__"; key and value NULL past the end. */
+/* The string pairs of "__metadata__", by key; both NULL past the end. */
 NIB_API int64_t nib_file_metadata_count(const struct nib_file *file);
 NIB_API void nib_file_metadata_at(const struct nib_file *file, int64_t index,
 				  const char **key, const char **value);
@@ -508,9 +509,13 @@ enum nib_checkpoint {
 struct nib_layer {
 	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */
 	enum nib_checkpoint format;
+	/* Read-only.  A stack [batch, rows, k] if the tensor has rank 3. */
 	struct nib_nvfp4 weight;
+	/* NaN if the matrices of a stack have different ones: read globals. */
 	float global;
-	float input_global; /* 0 = the file has none */
+	float input_global; /* 0 = the file has none; NaN as above */
+	/* weight.batch values, one for each matrix; NULL if all have global. */
+	const float *globals;
 };
 NIB_API int64_t nib_file_layer_count(const struct nib_file *file);
 NIB_API const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
@@ -520,10 +525,26 @@ NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 						    const char *name);
 
 /*
+ * A layer that is named like NVFP4 and is not in the list above: a tensor of it
+ * is missing, or has the wrong type or shape, or a global scale is no scale.
+ */
+struct nib_layer_problem {
+	const char *name;
+	enum nib_checkpoint format;
+	char reason[160]; /* "weight_scale_2 is missing" */
+};
+NIB_API int64_t nib_file_layer_problem_count(const struct nib_file *file);
+NIB_API const struct nib_layer_problem *
+nib_file_layer_problem_at(const struct nib_file *file, int64_t index);
+
+/*
  * Writes a safetensors file atomically: declare every tensor, then write their
  * bytes in the same order in pieces of any size, then commit.  Until commit
  * (fsync, rename) the path holds what it held before; discard, or a failed
- * commit, removes the temporary file.
+ * write or commit, removes the temporary file, which is in path's folder.
+ * A symbolic link is replaced, not followed; what is no regular file is refused.
+ * In the file the tensors lie by falling alignment, as other writers do.
+ * Used by one thread at a time.
  */
 struct nib_writer;
 NIB_API enum nib_status nib_writer_open(const char *path,
@@ -542,11 +563,19 @@ NIB_API enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 						 const char *name, int64_t rows,
 						 int64_t k, int has_input_global,
 						 struct nib_error *err);
-/* The next bytes of the declared data.  The first call writes the header. */
+/*
+ * The next bytes of the declared data.  The first call writes the header and
+ * asks the disk for the whole size.
+ */
 NIB_API enum nib_status nib_writer_write(struct nib_writer *writer,
 					 const void *bytes, size_t n_bytes,
 					 struct nib_error *err);
-/* A whole declared layer: weight must be dense in memory, batch 1; any layout. */
+/*
+ * A whole declared layer, batch 1; any strides and scale layout.  Scales with
+ * their sign bit set are NIB_BAD_DATA.  input_global is 0 exactly if the layer
+ * was declared without.  compressed-tensors stores 1 / global, so that reading
+ * it back may differ in the last bit.
+ */
 NIB_API enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 					       enum nib_checkpoint format,
 					       const struct nib_nvfp4 *weight,

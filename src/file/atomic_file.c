@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atomic_file.c - a new file that appears under its name all at once. */
+#include "atomic_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/error.h"
+#include "file/text.h"
+
+#define BUFFER_BYTES 65536
+#define MAX_TRIES    100
+
+struct nib_atomic_file {
+	char *path;
+	const char *base; /* path behind its last '/' */
+	char temp[40];	  /* name of the temporary file; "" = gone */
+	int dir_fd, fd;
+	int failed; /* the errno that ended it, or 0 */
+	/* Bytes not yet written, which belong at buffer_offset. */
+	size_t buffered;
+	uint64_t buffer_offset;
+	unsigned char buffer[BUFFER_BYTES];
+};
+
+static enum nib_status fail_errno(struct nib_error *err, const char *path,
+				  const char *call, int code)
+{
+	char shown[NIB_SHOWN_BYTES];
+
+	return nib_fail(err, code == ENOMEM ? NIB_OUT_OF_MEMORY : NIB_IO,
+			"%s: cannot %s: %s", nib_show_path(shown, path), call,
+			strerror(code));
+}
+
+/* Removes the temporary file; what is left can only be discarded. */
+static enum nib_status give_up(struct nib_atomic_file *file, const char *call,
+			       int code, struct nib_error *err)
+{
+	if (file->temp[0])
+		unlinkat(file->dir_fd, file->temp, 0);
+	file->temp[0] = '\0';
+	file->failed = code;
+	return fail_errno(err, file->path, call, code);
+}
+
+static int open_again(int dir_fd, const char *name, int flags)
+{
+	int fd;
+
+	do
+		fd = openat(dir_fd, name, flags | O_CLOEXEC, 0666);
+	while (fd < 0 && errno == EINTR);
+	return fd;
+}
+
+/* Sets dir_fd and base. */
+static enum nib_status open_folder(struct nib_atomic_file *file,
+				   struct nib_error *err)
+{
+	char *slash = strrchr(file->path, '/');
+	const char *folder = ".";
+
+	file->base = slash ? slash + 1 : file->path;
+	if (file->base[0] == '\0')
+		return fail_errno(err, file->path, "write",
+				  file->path[0] ? EISDIR : ENOENT);
+	if (slash == file->path) {
+		folder = "/";
+	} else if (slash) {
+		*slash = '\0';
+		folder = file->path;
+	}
+	file->dir_fd = open_again(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY);
+	if (slash)
+		*slash = '/';
+	if (file->dir_fd < 0)
+		return fail_errno(err, file->path, "open its folder", errno);
+	return NIB_OK;
+}
+
+/* A rename would put a file in the place of a device or of a pipe. */
+static enum nib_status check_target(struct nib_atomic_file *file,
+				    struct nib_error *err)
+{
+	char shown[NIB_SHOWN_BYTES];
+	struct stat st;
+
+	if (fstatat(file->dir_fd, file->base, &st, 0) != 0) {
+		if (errno == ENOENT)
+			return NIB_OK;
+		return fail_errno(err, file->path, "write", errno);
+	}
+	if (S_ISDIR(st.st_mode))
+		return fail_errno(err, file->path, "write", EISDIR);
+	if (!S_ISREG(st.st_mode))
+		return nib_fail(err, NIB_IO, "%s: not a regular file",
+				nib_show_path(shown, file->path));
+	return NIB_OK;
+}
+
+static enum nib_status create_temp(struct nib_atomic_file *file,
+				   struct nib_error *err)
+{
+	struct timespec now;
+
+	for (int i = 0; i < MAX_TRIES; i++) {
+		clock_gettime(CLOCK_REALTIME, &now);
+		snprintf(file->temp, sizeof(file->temp), ".nib-%lx-%lx-%x.tmp",
+			 (unsigned long)getpid(), (unsigned long)now.tv_nsec,
+			 (unsigned)i);
+		file->fd = open_again(file->dir_fd, file->temp,
+				      O_RDWR | O_CREAT | O_EXCL);
+		if (file->fd >= 0)
+			return NIB_OK;
+		if (errno != EEXIST)
+			break;
+	}
+	file->temp[0] = '\0'; /* not ours */
+	return fail_errno(err, file->path, "create a file beside it", errno);
+}
+
+enum nib_status nib_atomic_file_open(struct nib_atomic_file **out,
+				     const char *path, struct nib_error *err)
+{
+	struct nib_atomic_file *file = calloc(1, sizeof(*file));
+	enum nib_status status;
+
+	*out = NULL;
+	if (!file)
+		return fail_errno(err, path, "write", ENOMEM);
+	file->dir_fd = file->fd = -1;
+	file->path = strdup(path);
+	if (!file->path) {
+		free(file);
+		return fail_errno(err, path, "write", ENOMEM);
+	}
+	status = open_folder(file, err);
+	if (!status)
+		status = check_target(file, err);
+	if (!status)
+		status = create_temp(file, err);
+	if (status) {
+		nib_atomic_file_discard(file);
+		return status;
+	}
+	*out = file;
+	return NIB_OK;
+}
+
+enum nib_status nib_atomic_file_check(struct nib_atomic_file *file,
+				      struct nib_error *err)
+{
+	if (file->failed)
+		return give_up(file, "write", file->failed, err);
+	return NIB_OK;
+}
+
+enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file,
+					uint64_t n_bytes, struct nib_error *err)
+{
+	enum nib_status status = nib_atomic_file_check(file, err);
+
+	if (status)
+		return status;
+	if (n_bytes > INT64_MAX)
+		return give_up(file, "write", EFBIG, err);
+#ifdef __linux__
+	while (n_bytes > 0 && fallocate(file->fd, 0, 0, (off_t)n_bytes) != 0) {
+		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG ||
+		    errno == EIO)
+			return give_up(file, "write", errno, err);
+		if (errno != EINTR)
+			break; /* this file system cannot say */
+	}
+#endif
+	return NIB_OK;
+}
+
+static enum nib_status write_out(struct nib_atomic_file *file, uint64_t offset,
+				 const void *bytes, size_t n_bytes,
+				 struct nib_error *err)
+{
+	const unsigned char *at = bytes;
+
+	while (n_bytes > 0) {
+		ssize_t written = pwrite(file->fd, at, n_bytes, (off_t)offset);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written <= 0) /* 0: a disk that takes nothing is full */
+			return give_up(file, "write", written ? errno : ENOSPC,
+				       err);
+		at += written;
+		offset += (uint64_t)written;
+		n_bytes -= (size_t)written;
+	}
+	return NIB_OK;
+}
+
+static enum nib_status flush(struct nib_atomic_file *file,
+			     struct nib_error *err)
+{
+	size_t n = file->buffered;
+
+	file->buffered = 0;
+	return write_out(file, file->buffer_offset, file->buffer, n, err);
+}
+
+enum nib_status nib_atomic_file_write(struct nib_atomic_file *file,
+				      uint64_t offset, const void *bytes,
+				      size_t n_bytes, struct nib_error *err)
+{
+	enum nib_status status = nib_atomic_file_check(file, err);
+
+	if (status)
+		return status;
+	if (offset != file->buffer_offset + file->buffered ||
+	    n_bytes > BUFFER_BYTES - file->buffered) {
+		status = flush(file, err);
+		if (status)
+			return status;
+		file->buffer_offset = offset;
+	}
+	if (n_bytes >= BUFFER_BYTES) {
+		file->buffer_offset = offset + n_bytes;
+		return write_out(file, offset, bytes, n_bytes, err);
+	}
+	if (n_bytes > 0)
+		memcpy(file->buffer + file->buffered, bytes, n_bytes);
+	file->buffered += n_bytes;
+	return NIB_OK;
+}
+
+static enum nib_status finish(struct nib_atomic_file *file,
+			      struct nib_error *err)
+{
+	enum nib_status status = nib_atomic_file_check(file, err);
+	int fd = file->fd;
+
+	if (!status)
+		status = flush(file, err);
+	if (status)
+		return status;
+	if (fsync(fd) != 0)
+		return give_up(file, "write", errno, err);
+	file->fd = -1;
+	if (close(fd) != 0 && errno != EINTR) /* Linux: closed all the same */
+		return give_up(file, "write", errno, err);
+	if (renameat(file->dir_fd, file->temp, file->dir_fd, file->base) != 0)
+		return give_up(file, "replace", errno, err);
+	file->temp[0] = '\0';
+	/* Some file systems cannot sync a folder and say EINVAL. */
+	if (fsync(file->dir_fd) != 0 && errno != EINVAL)
+		return fail_errno(err, file->path,
+				  "sync its folder (the file is there)", errno);
+	return NIB_OK;
+}
+
+enum nib_status nib_atomic_file_commit(struct nib_atomic_file *file,
+				       struct nib_error *err)
+{
+	enum nib_status status = finish(file, err);
+
+	nib_atomic_file_discard(file);
+	return status;
+}
+
+void nib_atomic_file_discard(struct nib_atomic_file *file)
+{
+	if (!file)
+		return;
+	if (file->temp[0])
+		unlinkat(file->dir_fd, file->temp, 0);
+	if (file->fd >= 0)
+		close(file->fd);
+	if (file->dir_fd >= 0)
+		close(file->dir_fd);
+	free(file->path);
+	free(file);
+}

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * checkpoint.c - finds the NVFP4 layers of a file by the names of its tensors:
+ *
+ *                  ModelOpt              compressed-tensors
+ *   U8 [N, K/2]    X.weight              X.weight_packed
+ *   F8_E4M3 [N, K/16]  X.weight_scale    X.weight_scale
+ *   F32, 1 value   X.weight_scale_2      X.weight_global_scale  (reciprocal)
+ *   F32, optional  X.input_scale         X.input_global_scale   (reciprocal)
+ *
+ * A stack of E matrices has E before both shapes, and one global scale or E.
+ * Sizes and types are checked here; codes and block scales are not looked at.
+ */
+#include "checkpoint.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/error.h"
+#include "file/safetensors.h"
+#include "file/text.h"
+
+const struct nib_checkpoint_names nib_checkpoint_names[NIB_CHECKPOINTS] = {
+    [NIB_CHECKPOINT_MODELOPT] =
+	{
+	    ".weight",
+	    ".weight_scale",
+	    ".weight_scale_2",
+	    ".input_scale",
+	    false,
+	    0,
+	},
+    [NIB_CHECKPOINT_COMPRESSED_TENSORS] =
+	{
+	    ".weight_packed",
+	    ".weight_scale",
+	    ".weight_global_scale",
+	    ".input_global_scale",
+	    true,
+	    1,
+	},
+};
+
+struct finder {
+	struct nib_file *file;
+	char *scratch;	  /* a tensor's name */
+	char *names_free; /* the unused end of file->layer_names */
+	int64_t layers_room, problems_room;
+	char reason[sizeof(((struct nib_layer_problem *)NULL)->reason)];
+};
+
+/* The tensors of one layer; NULL where there is none. */
+struct parts {
+	const struct nib_file_tensor *weight, *scale, *global, *input_global;
+};
+
+/* Notes why a layer cannot be read.  The status stays inside this file. */
+__attribute__((format(printf, 2, 3))) static enum nib_status
+refuse(struct finder *f, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(f->reason, sizeof(f->reason), format, args);
+	va_end(args);
+	return NIB_BAD_FILE;
+}
+
+static const struct nib_file_tensor *find_part(struct finder *f,
+					       const char *layer,
+					       size_t layer_bytes,
+					       const char *suffix)
+{
+	memcpy(f->scratch, layer, layer_bytes);
+	strcpy(f->scratch + layer_bytes, suffix);
+	return nib_file_find(f->file, f->scratch);
+}
+
+static bool has_dtype(const struct nib_file_tensor *t, const char *dtype)
+{
+	return t && strcmp(t->dtype, dtype) == 0;
+}
+
+/*
+ * Says whether a layer looks like NVFP4 of this format.  Other formats share
+ * its names: FP8 has X.weight_scale, 4-bit integers and MXFP4 X.weight_packed.
+ */
+static bool find_parts(struct finder *f, enum nib_checkpoint format,
+		       const char *layer, size_t layer_bytes, struct parts *p)
+{
+	const struct nib_checkpoint_names *names =
+	    &nib_checkpoint_names[format];
+
+	p->weight = find_part(f, layer, layer_bytes, names->weight);
+	p->scale = find_part(f, layer, layer_bytes, names->scale);
+	p->global = find_part(f, layer, layer_bytes, names->global);
+	p->input_global = find_part(f, layer, layer_bytes, names->input_global);
+	if (p->global)
+		return true;
+	if (!has_dtype(p->weight, "U8"))
+		return false;
+	return has_dtype(p->scale, "F8_E4M3") ||
+	       (!p->scale && format == NIB_CHECKPOINT_COMPRESSED_TENSORS);
+}
+
+/* "F32 [4, 8]", cut to fit. */
+static const char *describe(char text[64], const struct nib_file_tensor *t)
+{
+	int used = snprintf(text, 64, "%s [", t->dtype);
+
+	for (int i = 0; i < t->rank && used < 64; i++)
+		used += snprintf(text + used, (size_t)(64 - used),
+				 i ? ", %" PRId64 : "%" PRId64, t->shape[i]);
+	if (used < 64)
+		snprintf(text + used, (size_t)(64 - used), "]");
+	return text;
+}
+
+static bool is_tiled_shape(const struct nib_file_tensor *scale, int64_t rows,
+			   int64_t groups)
+{
+	return scale->rank == 2 && rows <= INT64_MAX - 127 &&
+	       scale->shape[0] == (rows + 127) / 128 * 128 &&
+	       scale->shape[1] == (groups + 3) / 4 * 4;
+}
+
+static enum nib_status read_scale(struct finder *f,
+				  const struct nib_file_tensor *weight,
+				  const struct nib_file_tensor *scale,
+				  int64_t rows, int64_t groups)
+{
+	char text[64];
+	int last = weight->rank - 1;
+
+	if (has_dtype(scale, "F8_E4M3") && scale->rank == weight->rank &&
+	    memcmp(scale->shape, weight->shape,
+		   (size_t)last * sizeof(*scale->shape)) == 0 &&
+	    scale->shape[last] == groups)
+		return NIB_OK;
+	if (has_dtype(scale, "F8_E4M3") && is_tiled_shape(scale, rows, groups))
+		return refuse(f,
+			      "weight_scale is %s, padded as 128x4 tiles are: "
+			      "must be linear [%" PRId64 ", %" PRId64 "]",
+			      describe(text, scale), rows, groups);
+	return refuse(
+	    f,
+	    "weight_scale is %s: must be F8_E4M3 [%s%" PRId64 ", %" PRId64 "]",
+	    describe(text, scale), last == 2 ? "batch, " : "", rows, groups);
+}
+
+static enum nib_status read_weight(struct finder *f, const struct parts *p,
+				   const char *name, struct nib_nvfp4 *view)
+{
+	const struct nib_file_tensor *w = p->weight;
+	char text[64];
+	int64_t rows, half_k;
+
+	if (!has_dtype(w, "U8") || (w->rank != 2 && w->rank != 3))
+		return refuse(f, "%s is %s: must be U8 of rank 2 or 3", name,
+			      describe(text, w));
+	rows = w->shape[w->rank - 2];
+	half_k = w->shape[w->rank - 1];
+	if (half_k <= 0 || half_k % (NIB_BLOCK / 2) != 0 ||
+	    half_k > NIB_MAX_K / 2)
+		return refuse(f,
+			      "%s is %s: the last size must be a multiple of "
+			      "%d, 1 .. %" PRId64,
+			      name, describe(text, w), NIB_BLOCK / 2,
+			      NIB_MAX_K / 2);
+	if (w->rank == 3 && w->shape[0] == 0)
+		return refuse(f, "%s is %s: a stack of no matrices", name,
+			      describe(text, w));
+	*view = (struct nib_nvfp4){
+	    .codes = (void *)(uintptr_t)w->data,
+	    .scales = (void *)(uintptr_t)p->scale->data,
+	    .rows = rows,
+	    .k = 2 * half_k,
+	    .batch = w->rank == 3 ? w->shape[0] : 1,
+	    .scale_layout = NIB_LINEAR,
+	};
+	return read_scale(f, w, p->scale, rows, half_k / (NIB_BLOCK / 2));
+}
+
+/* One stored value to the meaning of the API; false if it is no scale. */
+static bool read_value(const struct nib_file_tensor *t, int64_t index,
+		       bool reciprocal, bool zero_is_none, float *value)
+{
+	float stored;
+
+	memcpy(&stored, (const char *)t->data + index * 4, 4);
+	if (!(stored >= 0) || (stored == 0 && signbit(stored)))
+		return false;
+	if (stored == 0 && zero_is_none)
+		*value = 0;
+	else
+		*value = reciprocal ? 1 / stored : stored;
+	return isfinite(*value);
+}
+
+/*
+ * Reads 1 or batch values.  *global gets the one that all matrices share, or
+ * NaN and then *globals, unless NULL, an array of them.
+ */
+static enum nib_status
+read_global(struct finder *f, const struct nib_file_tensor *t, const char *name,
+	    bool reciprocal, int64_t batch, float *global, float **globals)
+{
+	char text[64];
+	bool zero_is_none = !globals;
+	int64_t n;
+	float value;
+
+	if (!has_dtype(t, "F32") || t->bytes % 4 != 0 ||
+	    (t->bytes != 4 && t->bytes / 4 != (uint64_t)batch))
+		return refuse(f, "%s is %s: must be one F32%s", name,
+			      describe(text, t),
+			      batch > 1 ? ", or one for each matrix" : "");
+	n = (int64_t)(t->bytes / 4);
+	for (int64_t i = 0; i < n; i++) {
+		if (!read_value(t, i, reciprocal, zero_is_none, &value)) {
+			memcpy(&value, (const char *)t->data + i * 4, 4);
+			return refuse(f, "%s is %g: must be a positive number",
+				      name, (double)value);
+		}
+		if (i == 0)
+			*global = value;
+		else if (value != *global)
+			*global = NAN; /* equal to nothing: stays NaN */
+	}
+	if (!isnan(*global) || !globals)
+		return NIB_OK;
+	*globals = malloc((size_t)n * sizeof(**globals));
+	if (!*globals)
+		return NIB_OUT_OF_MEMORY;
+	for (int64_t i = 0; i < n; i++)
+		read_value(t, i, reciprocal, zero_is_none, &(*globals)[i]);
+	return NIB_OK;
+}
+
+/* layer->globals is the caller's to free if it is set, also on failure. */
+static enum nib_status read_layer(struct finder *f, const struct parts *p,
+				  struct nib_layer *layer)
+{
+	const struct nib_checkpoint_names *names =
+	    &nib_checkpoint_names[layer->format];
+	float *globals = NULL;
+	enum nib_status status;
+	const char *missing = !p->weight   ? names->weight
+			      : !p->scale  ? names->scale
+			      : !p->global ? names->global
+					   : NULL;
+
+	if (missing)
+		return refuse(f, "%s is missing", missing + 1);
+	status = read_weight(f, p, names->weight + 1, &layer->weight);
+	if (status)
+		return status;
+	if (p->input_global) {
+		status =
+		    read_global(f, p->input_global, names->input_global + 1,
+				names->reciprocal, layer->weight.batch,
+				&layer->input_global, NULL);
+		if (status)
+			return status;
+	}
+	status = read_global(f, p->global, names->global + 1, names->reciprocal,
+			     layer->weight.batch, &layer->global, &globals);
+	layer->globals = globals;
+	return status;
+}
+
+/* Room for one more; doubles at powers of two. */
+static bool make_room(void **array, int64_t used, int64_t *room, size_t bytes)
+{
+	int64_t more = *room ? 2 * *room : 16;
+	void *grown;
+
+	if (used < *room)
+		return true;
+	grown = realloc(*array, (size_t)more * bytes);
+	if (!grown)
+		return false;
+	*array = grown;
+	*room = more;
+	return true;
+}
+
+/* Puts a layer that looks like NVFP4 on one of the two lists. */
+static enum nib_status add_layer(struct finder *f, enum nib_checkpoint format,
+				 const char *name, size_t name_bytes,
+				 const struct parts *p)
+{
+	struct nib_file *file = f->file;
+	struct nib_layer layer = {.name = f->names_free, .format = format};
+	enum nib_checkpoint other = 1 - format;
+	struct nib_layer_problem *problem;
+	struct parts twin;
+	enum nib_status status;
+
+	memcpy(f->names_free, name, name_bytes);
+	f->names_free[name_bytes] = '\0';
+	f->names_free += name_bytes + 1;
+	if (!make_room((void **)&file->layers, file->n_layers, &f->layers_room,
+		       sizeof(*file->layers)) ||
+	    !make_room((void **)&file->problems, file->n_problems,
+		       &f->problems_room, sizeof(*file->problems)))
+		return NIB_OUT_OF_MEMORY;
+	if (find_parts(f, other, name, name_bytes, &twin))
+		status = refuse(f, "the layer is there in both formats");
+	else
+		status = read_layer(f, p, &layer);
+	if (!status) {
+		file->layers[file->n_layers++] = layer;
+		return NIB_OK;
+	}
+	free((void *)(uintptr_t)layer.globals);
+	if (status != NIB_BAD_FILE)
+		return status;
+	problem = &file->problems[file->n_problems++];
+	problem->name = layer.name;
+	problem->format = format;
+	memcpy(problem->reason, f->reason, sizeof(problem->reason));
+	return NIB_OK;
+}
+
+/* The bytes of name before suffix; 0 if it does not end so. */
+static size_t stem_bytes(const char *name, size_t name_bytes,
+			 const char *suffix)
+{
+	size_t n = strlen(suffix);
+
+	if (name_bytes <= n || strcmp(name + name_bytes - n, suffix) != 0)
+		return 0;
+	return name_bytes - n;
+}
+
+/* A layer is added at its weight, or if that is missing, at its global scale.
+ */
+static enum nib_status visit_tensor(struct finder *f, const char *name)
+{
+	size_t name_bytes = strlen(name);
+	struct parts p;
+	enum nib_status status;
+
+	for (int i = 0; i < NIB_CHECKPOINTS; i++) {
+		enum nib_checkpoint format = (enum nib_checkpoint)i;
+		const struct nib_checkpoint_names *names =
+		    &nib_checkpoint_names[i];
+		size_t at_weight = stem_bytes(name, name_bytes, names->weight);
+		size_t stem = at_weight
+				  ? at_weight
+				  : stem_bytes(name, name_bytes, names->global);
+
+		if (!stem || !find_parts(f, format, name, stem, &p) ||
+		    (!at_weight && p.weight))
+			continue;
+		status = add_layer(f, format, name, stem, &p);
+		if (status)
+			return status;
+	}
+	return NIB_OK;
+}
+
+static int compare_layers(const void *a, const void *b)
+{
+	const struct nib_layer *const *s = a, *const *t = b;
+
+	return strcmp((*s)->name, (*t)->name);
+}
+
+static enum nib_status index_layers(struct nib_file *file)
+{
+	size_t n = (size_t)file->n_layers;
+
+	if (n == 0)
+		return NIB_OK;
+	file->layers_by_name = malloc(n * sizeof(*file->layers_by_name));
+	if (!file->layers_by_name)
+		return NIB_OUT_OF_MEMORY;
+	for (size_t i = 0; i < n; i++)
+		file->layers_by_name[i] = &file->layers[i];
+	qsort(file->layers_by_name, n, sizeof(*file->layers_by_name),
+	      compare_layers);
+	return NIB_OK;
+}
+
+static enum nib_status find_layers(struct finder *f)
+{
+	struct nib_file *file = f->file;
+	size_t longest = 0, total = 1;
+	enum nib_status status;
+
+	for (int64_t i = 0; i < file->n_tensors; i++) {
+		size_t n = strlen(file->tensors[i].name);
+
+		total += n + 1;
+		longest = n > longest ? n : longest;
+	}
+	file->layer_names = f->names_free = malloc(total);
+	f->scratch = malloc(longest + NIB_LONGEST_SUFFIX + 1);
+	if (!file->layer_names || !f->scratch)
+		return NIB_OUT_OF_MEMORY;
+	for (int64_t i = 0; i < file->n_tensors; i++) {
+		status = visit_tensor(f, file->tensors[i].name);
+		if (status)
+			return status;
+	}
+	return index_layers(file);
+}
+
+enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
+				     struct nib_error *err)
+{
+	struct finder f = {.file = file};
+	char shown[NIB_SHOWN_BYTES];
+	enum nib_status status = find_layers(&f);
+
+	free(f.scratch);
+	if (status)
+		return nib_fail(err, status, "%s: out of memory for its layers",
+				nib_show_path(shown, path));
+	return NIB_OK;
+}
+
+void nib_file_free_layers(struct nib_file *file)
+{
+	for (int64_t i = 0; i < file->n_layers; i++)
+		free((void *)(uintptr_t)file->layers[i].globals);
+	free(file->layers);
+	free(file->layers_by_name);
+	free(file->problems);
+	free(file->layer_names);
+}
+
+int64_t nib_file_layer_count(const struct nib_file *file)
+{
+	return file ? file->n_layers : 0;
+}
+
+const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
+					  int64_t index)
+{
+	if (!file || index < 0 || index >= file->n_layers)
+		return NULL;
+	return &file->layers[index];
+}
+
+/* name need not end behind name_bytes. */
+static const struct nib_layer *find_layer(const struct nib_file *file,
+					  const char *name, size_t name_bytes)
+{
+	int64_t low = 0, high = file->n_layers;
+
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+		const struct nib_layer *layer = file->layers_by_name[middle];
+		int order = strncmp(name, layer->name, name_bytes);
+
+		if (order == 0 && layer->name[name_bytes] == '\0')
+			return layer;
+		if (order > 0)
+			low = middle + 1;
+		else
+			high = middle; /* also if ours is only its beginning */
+	}
+	return NULL;
+}
+
+const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
+					    const char *name)
+{
+	const struct nib_layer *layer;
+	size_t name_bytes;
+
+	if (!file || !name)
+		return NULL;
+	name_bytes = strlen(name);
+	layer = find_layer(file, name, name_bytes);
+	for (int i = 0; !layer && i < NIB_CHECKPOINTS; i++) {
+		size_t stem = stem_bytes(name, name_bytes,
+					 nib_checkpoint_names[i].weight);
+
+		if (!stem)
+			continue;
+		layer = find_layer(file, name, stem);
+		if (layer && layer->format != (enum nib_checkpoint)i)
+			layer = NULL;
+	}
+	return layer;
+}
+
+int64_t nib_file_layer_problem_count(const struct nib_file *file)
+{
+	return file ? file->n_problems : 0;
+}
+
+const struct nib_layer_problem *
+nib_file_layer_problem_at(const struct nib_file *file, int64_t index)
+{
+	if (!file || index < 0 || index >= file->n_problems)
+		return NULL;
+	return &file->problems[index];
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text.h - UTF-8, and names from files made fit for a one-line message. */
+#ifndef NIB_FILE_TEXT_H
+#define NIB_FILE_TEXT_H
+
+#include <stddef.h>
+
+/* Room for a name or a path in a message, with the NUL. */
+#define NIB_SHOWN_BYTES 80
+
+/*
+ * Bytes of the UTF-8 character at text, which has n_bytes more bytes; 0 if they
+ * begin no character (overlong forms and surrogates are none).
+ */
+size_t nib_utf8_char_bytes(const char *text, size_t n_bytes);
+
+/*
+ * Copies a name, which may hold anything, so that it can be printed: control
+ * characters and bytes that are no UTF-8 become '?', and what does not fit
+ * becomes "...".  Returns shown.
+ */
+const char *nib_show_name(char shown[NIB_SHOWN_BYTES], const char *name);
+/* The same for a path, of which the end says most. */
+const char *nib_show_path(char shown[NIB_SHOWN_BYTES], const char *path);
+
+#endif

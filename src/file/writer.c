@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * writer.c - writes a safetensors file in one pass: declare, write, commit.
+ *
+ * Bytes come in the order of declaration; each tensor's place in the file is
+ * known from the header, so they need no order there (writer_header.c).
+ */
+#include "writer.h"
+
+#include <inttypes.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/error.h"
+#include "file/text.h"
+
+/* ------------------------------------------------------------------------ */
+/* Strings: checked, copied, unique                                          */
+
+static int compare_strings(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static void keep_string(void *string)
+{
+	(void)string;
+}
+
+static enum nib_status check_text(const char *text, const char *argument,
+				  struct nib_error *err)
+{
+	char shown[NIB_SHOWN_BYTES];
+	size_t n_bytes;
+
+	if (!text)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "%s = NULL", argument);
+	n_bytes = strlen(text);
+	for (size_t i = 0; i < n_bytes;) {
+		size_t length = nib_utf8_char_bytes(text + i, n_bytes - i);
+
+		if (length == 0)
+			return nib_fail(err, NIB_BAD_ARGUMENT,
+					"%s = '%s': must be UTF-8", argument,
+					nib_show_name(shown, text));
+		i += length;
+	}
+	return NIB_OK;
+}
+
+/*
+ * Copies text and enters it in a tree, where it must be new.  On success *copy
+ * belongs to the caller, who takes it out with tdelete() before free().
+ */
+static enum nib_status copy_unique(void **tree, const char *text,
+				   const char *argument, char **copy,
+				   struct nib_error *err)
+{
+	char shown[NIB_SHOWN_BYTES];
+	enum nib_status status = check_text(text, argument, err);
+	void **entry;
+
+	if (status)
+		return status;
+	if (tfind(text, tree, compare_strings))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s = '%s': declared before", argument,
+				nib_show_name(shown, text));
+	*copy = strdup(text);
+	entry = *copy ? tsearch(*copy, tree, compare_strings) : NULL;
+	if (!entry) {
+		free(*copy);
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"out of memory for %s '%s'", argument,
+				nib_show_name(shown, text));
+	}
+	return NIB_OK;
+}
+
+static void forget(void **tree, char *copy)
+{
+	tdelete(copy, tree, compare_strings);
+	free(copy);
+}
+
+static bool make_room(void **array, int64_t used, int64_t *room, size_t bytes)
+{
+	int64_t more = *room ? 2 * *room : 16;
+	void *grown;
+
+	if (used < *room)
+		return true;
+	grown = realloc(*array, (size_t)more * bytes);
+	if (!grown)
+		return false;
+	*array = grown;
+	*room = more;
+	return true;
+}
+
+/* ------------------------------------------------------------------------ */
+/* Open and declare                                                          */
+
+enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
+				struct nib_error *err)
+{
+	struct nib_writer *w;
+	enum nib_status status;
+
+	if (!writer)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+	*writer = NULL;
+	if (!path)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "path = NULL");
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"out of memory for a writer");
+	status = nib_atomic_file_open(&w->file, path, err);
+	if (status) {
+		free(w);
+		return status;
+	}
+	*writer = w;
+	return NIB_OK;
+}
+
+static enum nib_status check_open(const struct nib_writer *writer,
+				  struct nib_error *err)
+{
+	if (!writer)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+	if (writer->has_header)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"declared after the first write: the header "
+				"is written");
+	return NIB_OK;
+}
+
+enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
+				    const char *value, struct nib_error *err)
+{
+	struct nib_file_pair *pair;
+	enum nib_status status = check_open(writer, err);
+	char *key_copy, *value_copy;
+
+	if (!status)
+		status = check_text(value, "value", err);
+	if (!status)
+		status = copy_unique(&writer->keys, key, "key", &key_copy, err);
+	if (status)
+		return status;
+	value_copy = strdup(value);
+	if (!value_copy ||
+	    !make_room((void **)&writer->metadata, writer->n_metadata,
+		       &writer->metadata_room, sizeof(*writer->metadata))) {
+		forget(&writer->keys, key_copy);
+		free(value_copy);
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"out of memory for metadata");
+	}
+	pair = &writer->metadata[writer->n_metadata++];
+	pair->key = key_copy;
+	pair->value = value_copy;
+	return NIB_OK;
+}
+
+static enum nib_status check_shape(struct nib_writer_tensor *t,
+				   const char *dtype, int rank,
+				   const int64_t *shape, struct nib_error *err)
+{
+	char shown[NIB_SHOWN_BYTES];
+
+	if (!dtype)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "dtype = NULL");
+	t->dtype = nib_file_dtype_find(dtype);
+	if (!t->dtype)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"dtype = '%s': must be one of safetensors'",
+				nib_show_name(shown, dtype));
+	if (rank < 0 || rank > NIB_MAX_RANK)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"rank = %d: must be 0 .. %d", rank,
+				NIB_MAX_RANK);
+	if (rank > 0 && !shape)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "shape = NULL");
+	t->rank = rank;
+	for (int i = 0; i < rank; i++) {
+		if (shape[i] < 0)
+			return nib_fail(err, NIB_BAD_ARGUMENT,
+					"shape[%d] = %" PRId64
+					": must not be negative",
+					i, shape[i]);
+		t->shape[i] = shape[i];
+	}
+	if (!nib_file_shape_bytes(t->dtype, rank, shape, &t->bytes))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"shape: its bytes overflow, or are no whole "
+				"number");
+	return NIB_OK;
+}
+
+enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
+				   const char *dtype, int rank,
+				   const int64_t *shape, struct nib_error *err)
+{
+	struct nib_writer_tensor t = {0};
+	enum nib_status status = check_open(writer, err);
+	uint64_t total;
+
+	if (!status)
+		status = check_shape(&t, dtype, rank, shape, err);
+	if (status)
+		return status;
+	if (__builtin_add_overflow(writer->total_bytes, t.bytes, &total) ||
+	    total > INT64_MAX - 8 - NIB_MAX_HEADER_BYTES)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"shape: the file would be too long");
+	if (name && strcmp(name, "__metadata__") == 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"name = '__metadata__': not for tensors");
+	status = copy_unique(&writer->names, name, "name", &t.name, err);
+	if (status)
+		return status;
+	if (!make_room((void **)&writer->tensors, writer->n_tensors,
+		       &writer->tensors_room, sizeof(*writer->tensors))) {
+		forget(&writer->names, t.name);
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"out of memory for a tensor");
+	}
+	writer->tensors[writer->n_tensors++] = t;
+	writer->total_bytes = total;
+	return NIB_OK;
+}
+
+void nib_writer_undeclare(struct nib_writer *writer, int64_t index)
+{
+	while (writer->n_tensors > index) {
+		struct nib_writer_tensor *t =
+		    &writer->tensors[--writer->n_tensors];
+
+		writer->total_bytes -= t->bytes;
+		forget(&writer->names, t->name);
+	}
+}
+
+/* ------------------------------------------------------------------------ */
+/* Write and end                                                             */
+
+static enum nib_status write_header(struct nib_writer *writer,
+				    struct nib_error *err)
+{
+	enum nib_status status;
+	char *header;
+	size_t n_bytes;
+
+	if (writer->has_header)
+		return NIB_OK;
+	status = nib_writer_header(writer, &header, &n_bytes, err);
+	if (status)
+		return status;
+	status = nib_atomic_file_reserve(writer->file,
+					 n_bytes + writer->total_bytes, err);
+	if (!status)
+		status = nib_atomic_file_write(writer->file, 0, header, n_bytes,
+					       err);
+	free(header);
+	if (status)
+		return status;
+	writer->has_header = true;
+	writer->data_begin = n_bytes;
+	return NIB_OK;
+}
+
+enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
+				 size_t n_bytes, struct nib_error *err)
+{
+	const unsigned char *from = bytes;
+	enum nib_status status;
+
+	if (!writer)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+	if (!bytes && n_bytes > 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "bytes = NULL");
+	if (n_bytes > writer->total_bytes - writer->written_bytes)
+		return nib_fail(
+		    err, NIB_BAD_ARGUMENT,
+		    "n_bytes = %zu: only %" PRIu64 " declared bytes are left",
+		    n_bytes, writer->total_bytes - writer->written_bytes);
+	status = write_header(writer, err);
+	while (!status && n_bytes > 0) {
+		const struct nib_writer_tensor *t =
+		    &writer->tensors[writer->at];
+		uint64_t left = t->bytes - writer->at_bytes;
+		size_t n = n_bytes < left ? n_bytes : (size_t)left;
+
+		if (left == 0) {
+			writer->at++;
+			writer->at_bytes = 0;
+			continue;
+		}
+		status = nib_atomic_file_write(writer->file,
+					       writer->data_begin + t->offset +
+						   writer->at_bytes,
+					       from, n, err);
+		if (status)
+			break;
+		from += n;
+		n_bytes -= n;
+		writer->at_bytes += n;
+		writer->written_bytes += n;
+	}
+	return status;
+}
+
+/* Frees all but the file. */
+static void free_writer(struct nib_writer *writer)
+{
+	tdestroy(writer->names, keep_string);
+	tdestroy(writer->keys, keep_string);
+	for (int64_t i = 0; i < writer->n_tensors; i++)
+		free(writer->tensors[i].name);
+	for (int64_t i = 0; i < writer->n_metadata; i++) {
+		free((void *)(uintptr_t)writer->metadata[i].key);
+		free((void *)(uintptr_t)writer->metadata[i].value);
+	}
+	free(writer->tensors);
+	free(writer->metadata);
+	free(writer);
+}
+
+static enum nib_status check_complete(struct nib_writer *writer,
+				      struct nib_error *err)
+{
+	char shown[NIB_SHOWN_BYTES];
+	const struct nib_writer_tensor *t;
+
+	if (writer->written_bytes == writer->total_bytes)
+		return NIB_OK;
+	t = &writer->tensors[writer->at];
+	while (writer->at_bytes == t->bytes) { /* done, or empty */
+		t++;
+		writer->at_bytes = 0;
+	}
+	return nib_fail(
+	    err, NIB_BAD_ARGUMENT,
+	    "commit: %" PRIu64 " of %" PRIu64
+	    " bytes are not written, from byte %" PRIu64 " of tensor '%s' on",
+	    writer->total_bytes - writer->written_bytes, writer->total_bytes,
+	    writer->at_bytes, nib_show_name(shown, t->name));
+}
+
+enum nib_status nib_writer_commit(struct nib_writer *writer,
+				  struct nib_error *err)
+{
+	enum nib_status status;
+
+	if (!writer)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+	status = nib_atomic_file_check(writer->file, err);
+	if (!status)
+		status = check_complete(writer, err);
+	if (!status)
+		status = write_header(writer, err);
+	if (status)
+		nib_atomic_file_discard(writer->file);
+	else
+		status = nib_atomic_file_commit(writer->file, err);
+	free_writer(writer);
+	return status;
+}
+
+void nib_writer_discard(struct nib_writer *writer)
+{
+	if (!writer)
+		return;
+	nib_atomic_file_discard(writer->file);
+	free_writer(writer);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer.h - inside a nib_writer; shared with writer_layer.c. */
+#ifndef NIB_FILE_WRITER_H
+#define NIB_FILE_WRITER_H
+
+#include <stdbool.h>
+
+#include "file/atomic_file.h"
+#include "file/dtype.h"
+#include "file/safetensors.h"
+#include "nibblas.h"
+
+struct nib_writer_tensor {
+	char *name;
+	const struct nib_file_dtype *dtype;
+	int rank;
+	int64_t shape[NIB_MAX_RANK];
+	uint64_t bytes;
+	uint64_t offset; /* in the data; known once the header is written */
+	/* Tensors of the layer that begins here; 0 = none does. */
+	int layer_tensors;
+	enum nib_checkpoint format;
+};
+
+struct nib_writer {
+	struct nib_atomic_file *file;
+	/* In the order of declaration, which is the order of writing. */
+	struct nib_writer_tensor *tensors;
+	int64_t n_tensors, tensors_room;
+	struct nib_file_pair *metadata;
+	int64_t n_metadata, metadata_room;
+	void *names, *keys; /* trees of <search.h>, against duplicates */
+	uint64_t total_bytes, written_bytes;
+	/* The tensor that takes the next byte, and its bytes so far. */
+	int64_t at;
+	uint64_t at_bytes;
+	bool has_header;
+	uint64_t data_begin; /* in the file */
+};
+
+/* Forgets the tensors from index on; none of them is written yet. */
+void nib_writer_undeclare(struct nib_writer *writer, int64_t index);
+
+/*
+ * Gives each tensor its offset and returns the header, with its length before
+ * it, for free(); NULL and NIB_OUT_OF_MEMORY or NIB_UNSUPPORTED if it cannot
+ * be.
+ */
+enum nib_status nib_writer_header(struct nib_writer *writer, char **header,
+				  size_t *n_bytes, struct nib_error *err);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer_layer.c - the tensors of an NVFP4 layer in a checkpoint's form. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/error.h"
+#include "file/checkpoint.h"
+#include "file/text.h"
+#include "file/writer.h"
+#include "format/view.h"
+
+#define CHUNK_SCALES 1024
+
+static enum nib_status check_sizes(int64_t rows, int64_t k,
+				   struct nib_error *err)
+{
+	if (rows < 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"rows = %" PRId64 ": must not be negative",
+				rows);
+	if (k <= 0 || k % NIB_BLOCK != 0 || k > NIB_MAX_K)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"k = %" PRId64
+				": must be a multiple of %d, 1 .. %" PRId64,
+				k, NIB_BLOCK, NIB_MAX_K);
+	return NIB_OK;
+}
+
+static enum nib_status check_format(enum nib_checkpoint format,
+				    struct nib_error *err)
+{
+	if ((unsigned)format >= NIB_CHECKPOINTS)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"format = %d: must be 0 .. %d", (int)format,
+				NIB_CHECKPOINTS - 1);
+	return NIB_OK;
+}
+
+static enum nib_status declare_part(struct nib_writer *writer, char *name,
+				    size_t name_bytes, const char *suffix,
+				    const char *dtype, int rank,
+				    const int64_t *shape, struct nib_error *err)
+{
+	memcpy(name + name_bytes, suffix, strlen(suffix) + 1);
+	return nib_writer_declare(writer, name, dtype, rank, shape, err);
+}
+
+/* name has room for the suffixes. */
+static enum nib_status declare_parts(struct nib_writer *writer,
+				     const struct nib_checkpoint_names *names,
+				     char *name, int64_t rows, int64_t k,
+				     int has_input_global,
+				     struct nib_error *err)
+{
+	const size_t n = strlen(name);
+	const int64_t codes[] = {rows, k / 2};
+	const int64_t scales[] = {rows, k / NIB_BLOCK};
+	const int64_t one[] = {1};
+	enum nib_status status;
+
+	status =
+	    declare_part(writer, name, n, names->weight, "U8", 2, codes, err);
+	if (!status)
+		status = declare_part(writer, name, n, names->scale, "F8_E4M3",
+				      2, scales, err);
+	if (!status)
+		status = declare_part(writer, name, n, names->global, "F32",
+				      names->global_rank, one, err);
+	if (!status && has_input_global)
+		status = declare_part(writer, name, n, names->input_global,
+				      "F32", names->global_rank, one, err);
+	return status;
+}
+
+enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
+					 enum nib_checkpoint format,
+					 const char *name, int64_t rows,
+					 int64_t k, int has_input_global,
+					 struct nib_error *err)
+{
+	enum nib_status status = check_sizes(rows, k, err);
+	int64_t first;
+	char *long_name;
+
+	if (!writer)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+	if (!name || !name[0])
+		return nib_fail(err, NIB_BAD_ARGUMENT, "name = %s",
+				name ? "''" : "NULL");
+	if (!status)
+		status = check_format(format, err);
+	if (status)
+		return status;
+	long_name = malloc(strlen(name) + NIB_LONGEST_SUFFIX + 1);
+	if (!long_name)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"out of memory for a layer's name");
+	strcpy(long_name, name);
+	first = writer->n_tensors;
+	status = declare_parts(writer, &nib_checkpoint_names[format], long_name,
+			       rows, k, has_input_global, err);
+	free(long_name);
+	if (status) {
+		/* A refused call after the first write has declared nothing. */
+		nib_writer_undeclare(writer, first);
+		return status;
+	}
+	writer->tensors[first].layer_tensors = has_input_global ? 4 : 3;
+	writer->tensors[first].format = format;
+	return NIB_OK;
+}
+
+/* The declared layer whose turn it is; NULL if it is not a layer's. */
+static const struct nib_writer_tensor *
+next_layer(const struct nib_writer *writer)
+{
+	int64_t at = writer->at;
+
+	/* A tensor that is full stands until the next byte comes. */
+	if (at < writer->n_tensors && writer->at_bytes > 0) {
+		if (writer->at_bytes < writer->tensors[at].bytes)
+			return NULL;
+		at++;
+	}
+	while (at < writer->n_tensors && !writer->tensors[at].layer_tensors &&
+	       writer->tensors[at].bytes == 0)
+		at++;
+	if (at >= writer->n_tensors || !writer->tensors[at].layer_tensors)
+		return NULL;
+	return &writer->tensors[at];
+}
+
+static enum nib_status check_strides(const struct nib_nvfp4 *w,
+				     struct nib_error *err)
+{
+	int64_t last;
+
+	if (w->row_stride_bytes != 0 && w->row_stride_bytes < w->k / 2)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"weight->row_stride_bytes = %" PRId64
+				": must be 0 or at least k/2 = %" PRId64,
+				w->row_stride_bytes, w->k / 2);
+	if (w->scale_layout != NIB_LINEAR && w->scale_layout != NIB_TILED_128X4)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"weight->scale_layout = %d: unknown",
+				(int)w->scale_layout);
+	if (w->scale_layout == NIB_LINEAR && w->scale_row_stride_bytes != 0 &&
+	    w->scale_row_stride_bytes < w->k / NIB_BLOCK)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"weight->scale_row_stride_bytes = %" PRId64
+				": must be 0 or at least k/16 = %" PRId64,
+				w->scale_row_stride_bytes, w->k / NIB_BLOCK);
+	if (__builtin_mul_overflow(w->rows, nib_nvfp4_row_stride_bytes(w),
+				   &last) ||
+	    (w->scale_layout == NIB_LINEAR &&
+	     __builtin_mul_overflow(
+		 w->rows, nib_nvfp4_scale_row_stride_bytes(w), &last)))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"weight: rows * stride overflows");
+	return NIB_OK;
+}
+
+static enum nib_status check_weight(const struct nib_writer_tensor *codes,
+				    const struct nib_nvfp4 *w,
+				    struct nib_error *err)
+{
+	char shown[NIB_SHOWN_BYTES];
+
+	if (!w)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "weight = NULL");
+	if (w->batch != 0 && w->batch != 1)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"weight->batch = %" PRId64 ": must be 0 or 1",
+				w->batch);
+	if (w->rows != codes->shape[0] || w->k != 2 * codes->shape[1])
+		return nib_fail(
+		    err, NIB_BAD_ARGUMENT,
+		    "weight is [%" PRId64 ", %" PRId64
+		    "]: '%s' was declared [%" PRId64 ", %" PRId64 "]",
+		    w->rows, w->k, nib_show_name(shown, codes->name),
+		    codes->shape[0], 2 * codes->shape[1]);
+	if (w->rows > 0 && !w->codes)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "weight->codes = NULL");
+	if (w->rows > 0 && !w->scales)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "weight->scales = NULL");
+	return check_strides(w, err);
+}
+
+static enum nib_status check_globals(const struct nib_writer_tensor *codes,
+				     float global, float input_global,
+				     struct nib_error *err)
+{
+	bool has_input = codes->layer_tensors == 4;
+
+	if (!(global >= 0) || !isfinite(global) || signbit(global))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"global = %g: must be a positive number",
+				(double)global);
+	if (!has_input && input_global != 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"input_global = %g: must be 0, the layer was "
+				"declared without",
+				(double)input_global);
+	if (has_input && (!(input_global > 0) || !isfinite(input_global)))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"input_global = %g: must be a positive number",
+				(double)input_global);
+	return NIB_OK;
+}
+
+static enum nib_status check_scales(const struct nib_nvfp4 *w,
+				    struct nib_error *err)
+{
+	const uint8_t *scales;
+
+	if (w->rows == 0)
+		return NIB_OK;
+	scales = nib_nvfp4_scales(w, 0);
+	for (int64_t r = 0; r < w->rows; r++) {
+		for (int64_t g = 0; g < nib_nvfp4_groups(w); g++) {
+			uint8_t s = scales[nib_nvfp4_scale_offset(w, r, g)];
+
+			if (s & 0x80)
+				return nib_fail(err, NIB_BAD_DATA,
+						"weight: scale (%" PRId64
+						", %" PRId64
+						") is 0x%02X: its sign bit "
+						"must be 0",
+						r, g, s);
+		}
+	}
+	return NIB_OK;
+}
+
+static enum nib_status write_codes(struct nib_writer *writer,
+				   const struct nib_nvfp4 *w,
+				   struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	if (nib_nvfp4_row_stride_bytes(w) == w->k / 2)
+		return nib_writer_write(writer, w->codes,
+					(size_t)(w->rows * (w->k / 2)), err);
+	for (int64_t r = 0; r < w->rows && !status; r++)
+		status = nib_writer_write(writer, nib_nvfp4_row(w, 0, r),
+					  (size_t)(w->k / 2), err);
+	return status;
+}
+
+static enum nib_status write_scales(struct nib_writer *writer,
+				    const struct nib_nvfp4 *w,
+				    struct nib_error *err)
+{
+	const int64_t groups = nib_nvfp4_groups(w);
+	const uint8_t *scales;
+	enum nib_status status = NIB_OK;
+	uint8_t chunk[CHUNK_SCALES];
+
+	if (w->rows == 0)
+		return NIB_OK;
+	scales = nib_nvfp4_scales(w, 0);
+	for (int64_t r = 0; r < w->rows && !status; r++) {
+		for (int64_t g = 0; g < groups && !status; g += CHUNK_SCALES) {
+			int64_t n = groups - g;
+
+			n = n < CHUNK_SCALES ? n : CHUNK_SCALES;
+			for (int64_t i = 0; i < n; i++)
+				chunk[i] =
+				    scales[nib_nvfp4_scale_offset(w, r, g + i)];
+			status =
+			    nib_writer_write(writer, chunk, (size_t)n, err);
+		}
+	}
+	return status;
+}
+
+static enum nib_status write_global(struct nib_writer *writer, bool reciprocal,
+				    float global, struct nib_error *err)
+{
+	float stored = reciprocal ? 1 / global : global;
+
+	return nib_writer_write(writer, &stored, sizeof(stored), err);
+}
+
+enum nib_status nib_writer_write_layer(struct nib_writer *writer,
+				       enum nib_checkpoint format,
+				       const struct nib_nvfp4 *weight,
+				       float global, float input_global,
+				       struct nib_error *err)
+{
+	const struct nib_writer_tensor *codes;
+	enum nib_status status = check_format(format, err);
+	bool has_input, reciprocal;
+
+	if (status)
+		return status;
+	if (!writer)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+	codes = next_layer(writer);
+	if (!codes || codes->format != format)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"the next declared tensor begins no layer of "
+				"this format");
+	has_input = codes->layer_tensors == 4;
+	reciprocal = nib_checkpoint_names[format].reciprocal;
+	status = check_weight(codes, weight, err);
+	if (!status)
+		status = check_globals(codes, global, input_global, err);
+	if (!status)
+		status = check_scales(weight, err);
+	if (!status)
+		status = write_codes(writer, weight, err);
+	if (!status)
+		status = write_scales(writer, weight, err);
+	if (!status)
+		status = write_global(writer, reciprocal, global, err);
+	if (!status && has_input)
+		status = write_global(writer, reciprocal, input_global, err);
+	return status;
+}
