@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* machine.c - what the bench asks the operating system about this machine. */
+#include "machine.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "nibblas.h"
+
+int64_t machine_cache_bytes(void)
+{
+	long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+	if (bytes <= 0)
+		bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	return bytes > 0 ? (int64_t)bytes : INT64_C(32) << 20;
+}
+
+int64_t machine_free_bytes(void)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	char line[128];
+	long long kib = 0;
+
+	while (file && fgets(line, sizeof line, file)) {
+		if (sscanf(line, "MemAvailable: %lld", &kib) == 1)
+			break;
+	}
+	if (file)
+		fclose(file);
+	return kib > 0 ? (int64_t)kib * 1024 : INT64_C(4) << 30;
+}
+
+void machine_bind_thread(int i)
+{
+	cpu_set_t allowed, one;
+
+	if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+		return;
+	i %= CPU_COUNT(&allowed);
+	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &allowed) || i-- > 0)
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		/* Refused: the scheduler places the thread, as ever. */
+		(void)sched_setaffinity(0, sizeof one, &one);
+		return;
+	}
+}
+
+void machine_describe(char *text, size_t text_bytes)
+{
+	struct nib_device_info info = {.struct_bytes = sizeof info};
+	struct nib_device *device = NULL;
+	struct utsname os = {0};
+	double gib = (double)sysconf(_SC_PHYS_PAGES) *
+		     (double)sysconf(_SC_PAGESIZE) / (1 << 30);
+
+	if (nib_device_open("cpu", NULL, &device, NULL) == NIB_OK)
+		(void)nib_device_get_info(device, &info, NULL);
+	uname(&os);
+	snprintf(text, text_bytes, "%s, %ld processors, %.0f GiB, %s %s",
+		 info.hardware[0] ? info.hardware : "unknown processor",
+		 sysconf(_SC_NPROCESSORS_ONLN), gib, os.sysname, os.release);
+	nib_device_close(device);
+}
+
+void *machine_alloc(size_t n_bytes)
+{
+	void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	(void)madvise(p, n_bytes, MADV_HUGEPAGE);
+	memset(p, 0, n_bytes);
+	return p;
+}
+
+void machine_free(void *p, size_t n_bytes)
+{
+	if (p)
+		munmap(p, n_bytes);
+}

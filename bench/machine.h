@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* machine.h - what the bench asks the operating system about this machine. */
+#ifndef NIB_BENCH_MACHINE_H
+#define NIB_BENCH_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The largest cache of one core in bytes; 32 MiB when it is not known. */
+int64_t machine_cache_bytes(void);
+/* Memory that is free for use now, in bytes; 4 GiB when it is not known. */
+int64_t machine_free_bytes(void);
+/* Binds the calling thread to the i-th processor that this process may use. */
+void machine_bind_thread(int i);
+/* "AMD EPYC, 2 processors, 23 GiB, Linux 6.1.0": written to text. */
+void machine_describe(char *text, size_t text_bytes);
+
+/*
+ * Pages of zeros, huge ones where the system has them; NULL when memory is
+ * short.  Touched, so that no page fault is left for the measurement.
+ */
+void *machine_alloc(size_t n_bytes);
+void machine_free(void *p, size_t n_bytes); /* NULL is fine */
+
+#endif

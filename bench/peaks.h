@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peaks.h - what this machine can do, measured: the limits of the tables.
+ *
+ * A peak is the rate of one instruction in a loop that does nothing else, or
+ * the rate at which plain loops move memory.  Other work on the machine slows
+ * peaks and kernels alike, so peaks are sampled again with every row, in turn
+ * with the kernels, and a row's limit comes from the samples of its own turns.
+ */
+#ifndef NIB_BENCH_PEAKS_H
+#define NIB_BENCH_PEAKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "stats.h"
+
+enum peak_kind {
+	PEAK_CLOCK,	   /* cycles: a chain of dependent additions */
+	PEAK_FMA,	   /* f32, widest vectors here, 2 a multiply-add */
+	PEAK_FMA_AVX2,	   /* f32, 32-byte vectors */
+	PEAK_DOT_BF16,	   /* vdpbf16ps, 2 a multiply-add */
+	PEAK_PMADDWD,	   /* 16-bit, SSE2: what every x86-64 has */
+	PEAK_MADD8_AVX2,   /* vpmaddubsw, 32-byte vectors */
+	PEAK_MADD8_AVX512, /* vpmaddubsw, 64-byte vectors */
+	PEAK_DOT8_AVX512,  /* vpdpbusd, 64-byte vectors */
+	PEAK_READ,	   /* memory, bytes read */
+	PEAK_WRITE,	   /* memory, bytes written past the caches */
+	PEAK_COPY,	   /* memory, bytes read plus bytes written */
+	PEAK_KINDS,
+};
+
+#define PEAK_MAX_THREADS 1024
+
+struct peaks;
+
+/* NULL when memory is short. */
+struct peaks *peaks_create(void);
+void peaks_free(struct peaks *peaks); /* NULL is fine */
+
+/* "vpdpbusd", "read bandwidth": the limit_kind of rows. */
+const char *peak_name(enum peak_kind kind);
+/* What one unit is: "OP", "FLOP", "B", "cycle". */
+const char *peak_unit(enum peak_kind kind);
+/* False if this processor lacks the instruction. */
+bool peak_available(enum peak_kind kind);
+
+/*
+ * Takes one sample (about 5 ms; memory: 20 ms) on threads threads, one to a
+ * processor, and returns it in units a second; 0 if it is not available here,
+ * or if memory or threads could not be had.
+ */
+double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
+/* All samples taken for (kind, threads), in order; never NULL. */
+const struct bench_samples *peaks_samples(struct peaks *peaks,
+					  enum peak_kind kind, int threads);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stats.h - the clock and the statistics of every measurement. */
+#ifndef NIB_BENCH_STATS_H
+#define NIB_BENCH_STATS_H
+
+#include <stdbool.h>
+
+/* Seconds on the monotonic clock. */
+double bench_now_s(void);
+/* Sleeps, so that threads which spin after their work go to sleep too. */
+void bench_settle(void);
+
+/* Values that grow as they come; zero-initialised is empty. */
+struct bench_samples {
+	double *values;
+	int count;
+	int capacity;
+};
+
+/* False when memory is short; then the samples are unchanged. */
+bool bench_samples_add(struct bench_samples *samples, double value);
+void bench_samples_free(struct bench_samples *samples);
+/* Median of the values from index first on; 0 when there are none. */
+double bench_samples_median(const struct bench_samples *samples, int first);
+
+#endif
