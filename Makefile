@@ -16,7 +16,7 @@ $(BUILD)/CMakeCache.txt:
 	@cmake --preset release -D NIB_BUILD_TESTS=OFF
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z ]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## Set up, build, run the main job on this machine, draw a report
 	@tools/setup.sh demo
@@ -53,10 +53,8 @@ lint: ## Formatting, static analysis, warnings, layers, names, spelling
 format: ## Format the C code in place
 	@tools/lint.sh --format
 
-install: $(BUILD)/CMakeCache.txt ## Install below PREFIX (/usr/local), DESTDIR heeded
-	@cmake $(BUILD) -D CMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
-	@cmake --build $(BUILD)
-	@cmake --install $(BUILD)
+install: all ## Install below PREFIX (/usr/local), DESTDIR heeded
+	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## Remove build/
 	rm -rf build

@@ -18,7 +18,13 @@ write_basic_package_version_file(nibblasConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/nibblasConfig.cmake
   ${PROJECT_BINARY_DIR}/nibblasConfigVersion.cmake DESTINATION ${package_dir})
 
-configure_file(tools/nibblas.pc.in nibblas.pc @ONLY)
+# The prefix is known for certain only when installing (--prefix).
+cmake_path(APPEND pc_includedir "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+cmake_path(APPEND pc_libdir "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+set(pc_prefix "@CMAKE_INSTALL_PREFIX@")
+configure_file(tools/nibblas.pc.in nibblas.pc.in @ONLY)
+install(CODE "configure_file([[${PROJECT_BINARY_DIR}/nibblas.pc.in]]
+  [[${PROJECT_BINARY_DIR}/nibblas.pc]] @ONLY)")
 install(FILES ${PROJECT_BINARY_DIR}/nibblas.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_plan.c - problems of any sizes and strides through packing, planning and
+ * running.  Nothing may crash or allocate by a size that was not checked; what
+ * is accepted and small is run, and its result is held to the oracle's bound.
+ */
+#include "input.h"
+
+#define MAX_PROBLEMS 3
+#define MAX_EXPERTS  4
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+static enum nib_op take_op(struct input *in)
+{
+	uint8_t byte = take_u8(in);
+
+	return byte < 250 ? (enum nib_op)(byte % 3) : (enum nib_op)byte;
+}
+
+/* k of all matrices, mostly one and a multiple of 16. */
+static int64_t take_k(struct input *in)
+{
+	uint8_t byte = take_u8(in);
+
+	return byte < 240 ? byte % 8 * NIB_BLOCK : take_size(in);
+}
+
+/* Another matrix's size, which one input in sixteen gets wrong. */
+static int64_t take_same(struct input *in, int64_t size)
+{
+	return take_u8(in) < 240 ? size : take_size(in);
+}
+
+static int64_t take_batch(struct input *in)
+{
+	uint8_t byte = take_u8(in);
+
+	return byte < 240 ? byte % 4 : take_size(in);
+}
+
+/* MAX_EXPERTS global scales, or NULL. */
+static const float *take_alpha(struct input *in)
+{
+	static const float alphas[2][MAX_EXPERTS] = {
+	    {0.75f, -2.5f, 0x1p-30f, 0},
+	    {0x1p20f, 1, -0.0f, 3},
+	};
+	uint8_t byte = take_u8(in) % 4;
+
+	return byte < 2 ? alphas[byte] : NULL;
+}
+
+static void take_weights(struct input *in, struct nib_nvfp4 *b, int64_t n,
+			 int64_t k, int64_t batch)
+{
+	b->rows = take_same(in, n);
+	b->k = take_same(in, k);
+	b->batch = take_same(in, batch);
+	take_nvfp4_strides(in, b);
+}
+
+static void take_problem(struct input *in, enum nib_op op,
+			 struct nib_problem *p)
+{
+	int64_t n = take_size(in);
+
+	p->a.rows = op == NIB_GEMV ? take_same(in, 1) : take_size(in);
+	p->a.k = take_k(in);
+	p->a.batch = take_batch(in);
+	take_nvfp4_strides(in, &p->a);
+	take_weights(in, &p->b, n, p->a.k, p->a.batch);
+	take_weights(in, &p->b2, n, p->a.k, p->a.batch);
+	p->c.rows = take_same(in, p->a.rows);
+	p->c.cols = take_same(in, n);
+	p->c.batch = take_same(in, p->a.batch);
+	take_dense_strides(in, &p->c);
+	p->alpha = take_alpha(in);
+	p->alpha2 = take_alpha(in);
+}
+
+/* True if the problem has all its buffers. */
+static bool fill_problem(struct input *in, struct nib_problem *p)
+{
+	bool a = fill_nvfp4(in, &p->a, p->a.rows);
+	bool b = fill_nvfp4(in, &p->b, p->b.rows);
+	bool b2 = fill_nvfp4(in, &p->b2, p->b2.rows);
+	bool c = fill_dense(in, &p->c);
+
+	return a && b && b2 && c;
+}
+
+static void free_problem(struct nib_problem *p)
+{
+	free_nvfp4(&p->a);
+	free_nvfp4(&p->b);
+	free_nvfp4(&p->b2);
+	free(p->c.data);
+}
+
+/*
+ * Packs b, which may be too large for a buffer: then packing must fail, not
+ * read.  Returns what was packed, or NULL.
+ */
+static struct nib_packed *pack(struct nib_device *device,
+			       const struct nib_nvfp4 *b)
+{
+	struct nib_packed *packed = NULL;
+	struct nib_error err = {0};
+	enum nib_status status = nib_pack(device, b, &packed, &err);
+
+	expect_message(status, &err);
+	return packed;
+}
+
+static struct nib_plan *make_plan(struct nib_device *device, enum nib_op op,
+				  const struct nib_problem *problems,
+				  int64_t count, bool caller_workspace)
+{
+	struct nib_plan_options options = {
+	    .struct_bytes = sizeof(options),
+	    .caller_workspace = caller_workspace,
+	};
+	struct nib_plan *plan = NULL;
+	struct nib_error err = {0};
+	enum nib_status status =
+	    nib_plan_create(device, op, problems, count, &options, &plan, &err);
+
+	expect_message(status, &err);
+	if (status == NIB_OK && !plan)
+		broken("a plan that is NULL", &err);
+	return plan;
+}
+
+/* A workspace of the size that the plan asks for, NULL if it needs none. */
+static void *make_workspace(const struct nib_plan *plan, size_t *bytes)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	struct nib_error err = {0};
+	void *workspace = NULL;
+
+	if (nib_plan_get_info(plan, &info, &err))
+		broken("a plan without information", &err);
+	if (!info.explanation || info.explanation[0] == '\0')
+		broken("a plan without explanation", &err);
+	*bytes = info.workspace_bytes;
+	if (*bytes > 0 && posix_memalign(&workspace, 64, *bytes))
+		abort();
+	return workspace;
+}
+
+static void check_result(enum nib_op op, const struct nib_problem *problems,
+			 int64_t count)
+{
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	struct nib_error err = {0};
+
+	if (nib_check(op, problems, count, NULL, &result, &err))
+		broken("the oracle refused what a plan took", &err);
+	if (result.failed > 0) {
+		fprintf(stderr, "problem %lld (%lld, %lld): %g, exact %g\n",
+			(long long)result.problem, (long long)result.row,
+			(long long)result.col, result.got, result.want);
+		broken("outside the bound", &err);
+	}
+}
+
+static void run_problems(struct nib_plan *plan, enum nib_op op,
+			 struct nib_problem *problems, int64_t count,
+			 bool caller_workspace, bool is_small)
+{
+	struct nib_run_options options = {.struct_bytes = sizeof(options),
+					  .check_data = 1};
+	struct nib_problem with_view[MAX_PROBLEMS];
+	struct nib_error err = {0};
+	enum nib_status status;
+
+	/* A plan of a huge problem must refuse NULL, before any workspace. */
+	if (caller_workspace && is_small)
+		options.workspace =
+		    make_workspace(plan, &options.workspace_bytes);
+	status = nib_run(plan, problems, count, &options, &err);
+	expect_message(status, &err);
+	if (status == NIB_OK && is_small && count > 0) {
+		memcpy(with_view, problems, sizeof(with_view));
+		for (int i = 0; i < MAX_PROBLEMS; i++)
+			with_view[i].b_packed = with_view[i].b2_packed = NULL;
+		check_result(op, with_view, count);
+	}
+	free(options.workspace);
+}
+
+static void fuzz_problems(struct input *in, struct nib_device *device)
+{
+	struct nib_problem problems[MAX_PROBLEMS] = {0};
+	struct nib_packed *packed[2 * MAX_PROBLEMS] = {0};
+	enum nib_op op = take_op(in);
+	int64_t count = take_u8(in) % (MAX_PROBLEMS + 1);
+	bool is_small = true, is_packed = take_u8(in) % 2;
+	bool caller_workspace = take_u8(in) % 2;
+	struct nib_plan *plan;
+
+	for (int64_t i = 0; i < count; i++)
+		take_problem(in, op, &problems[i]);
+	for (int64_t i = 0; i < count; i++)
+		is_small = fill_problem(in, &problems[i]) && is_small;
+	for (int64_t i = 0; is_packed && i < count; i++) {
+		packed[2 * i] = pack(device, &problems[i].b);
+		packed[2 * i + 1] = pack(device, &problems[i].b2);
+		problems[i].b_packed = packed[2 * i];
+		problems[i].b2_packed = packed[2 * i + 1];
+	}
+	/* A huge plan's own workspace may rightly be huge: not asked for. */
+	caller_workspace = caller_workspace || !is_small;
+	plan = make_plan(device, op, problems, count, caller_workspace);
+	if (plan)
+		run_problems(plan, op, problems, count, caller_workspace,
+			     is_small);
+	nib_plan_free(plan);
+	for (int64_t i = 0; i < count; i++)
+		free_problem(&problems[i]);
+	for (int i = 0; i < 2 * MAX_PROBLEMS; i++)
+		nib_packed_free(packed[i]);
+}
+
+/* ---- a mixture of experts --------------------------------------------------
+ */
+
+/* Offsets that mostly ascend to at most rows. */
+static void take_offsets(struct input *in, int32_t *offsets, int64_t rows)
+{
+	int32_t at = 0;
+
+	for (int e = 0; e <= MAX_EXPERTS; e++) {
+		uint8_t byte = take_u8(in);
+
+		if (byte >= 250)
+			offsets[e] = (int32_t)take_u64(in);
+		else
+			offsets[e] = at;
+		if (at + byte % 13 <= rows)
+			at += byte % 13;
+	}
+}
+
+/* Places of the experts' scales: one after the other, or anything. */
+static void take_scale_rows(struct input *in, int32_t *scale_rows, int64_t step)
+{
+	for (int e = 0; e < MAX_EXPERTS; e++) {
+		uint8_t byte = take_u8(in);
+
+		scale_rows[e] =
+		    byte < 250 ? e * (int32_t)step : (int32_t)take_u64(in);
+	}
+}
+
+static void run_moe(struct nib_plan *plan, enum nib_op op,
+		    struct nib_moe_problem *moe, bool is_small)
+{
+	struct nib_run_options options = {.struct_bytes = sizeof(options),
+					  .check_data = 1};
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	struct nib_error err = {0};
+	enum nib_status status;
+
+	if (is_small)
+		options.workspace =
+		    make_workspace(plan, &options.workspace_bytes);
+	status = nib_run_moe(plan, moe, &options, &err);
+	expect_message(status, &err);
+	free(options.workspace);
+	if (status != NIB_OK || !is_small)
+		return;
+	moe->b_packed = moe->b2_packed = NULL;
+	if (nib_check_moe(op, moe, NULL, &result, &err))
+		broken("the oracle refused what a plan took", &err);
+	if (result.failed > 0)
+		broken("outside the bound", &err);
+}
+
+static bool fill_moe(struct input *in, struct nib_moe_problem *moe)
+{
+	int64_t scale_rows =
+	    moe->scale_rows ? moe->scale_rows_total : moe->a.rows;
+	bool a = fill_nvfp4(in, &moe->a, scale_rows);
+	bool b = fill_nvfp4(in, &moe->b, moe->b.rows);
+	bool b2 = fill_nvfp4(in, &moe->b2, moe->b2.rows);
+	bool c = fill_dense(in, &moe->c);
+
+	return a && b && b2 && c;
+}
+
+static void fuzz_moe(struct input *in, struct nib_device *device)
+{
+	struct nib_plan_options options = {.struct_bytes = sizeof(options),
+					   .caller_workspace = 1};
+	enum nib_op op = take_op(in);
+	bool is_packed = take_u8(in) % 2, has_scale_rows = take_u8(in) % 2;
+	int32_t offsets[MAX_EXPERTS + 1], scale_rows[MAX_EXPERTS];
+	struct nib_problem like = {0};
+	struct nib_moe_problem moe = {.row_offsets = offsets};
+	struct nib_packed *packed[2] = {0};
+	struct nib_plan *plan = NULL;
+	struct nib_error err = {0};
+	enum nib_status status;
+	bool is_small;
+
+	take_problem(in, NIB_GEMM, &like);
+	moe.a = like.a, moe.b = like.b, moe.b2 = like.b2, moe.c = like.c;
+	moe.alpha = like.alpha, moe.alpha2 = like.alpha2;
+	moe.a.batch = take_same(in, 1);
+	moe.c.batch = take_same(in, 1);
+	take_offsets(in, offsets, moe.a.rows);
+	if (has_scale_rows) {
+		int64_t step = moe.a.scale_layout == NIB_LINEAR ? 48 : 128;
+
+		take_scale_rows(in, scale_rows, step);
+		moe.scale_rows = scale_rows;
+		moe.scale_rows_total = take_same(in, MAX_EXPERTS * step);
+	}
+	/* Arrays are read to the count of b: it must be theirs. */
+	if (moe.b.batch > MAX_EXPERTS)
+		moe.row_offsets = NULL;
+	is_small = fill_moe(in, &moe) && moe.row_offsets;
+	if (is_packed) {
+		moe.b_packed = packed[0] = pack(device, &moe.b);
+		moe.b2_packed = packed[1] = pack(device, &moe.b2);
+	}
+	status = nib_plan_create_moe(device, op, &moe, &options, &plan, &err);
+	expect_message(status, &err);
+	if (plan)
+		run_moe(plan, op, &moe, is_small);
+	nib_plan_free(plan);
+	nib_packed_free(packed[0]);
+	nib_packed_free(packed[1]);
+	free_nvfp4(&moe.a);
+	free_nvfp4(&moe.b);
+	free_nvfp4(&moe.b2);
+	free(moe.c.data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+	struct input in = {data, n_bytes};
+	struct nib_device *device = take_device(&in);
+
+	if (take_u8(&in) % 4)
+		fuzz_problems(&in, device);
+	else
+		fuzz_moe(&in, device);
+	return 0;
+}

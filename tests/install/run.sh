@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh SOURCE BUILD CC - installs BUILD below a fresh folder and uses it as
+# strangers do: pkg-config and find_package, shared and static, DESTDIR, and the
+# program of README.md.  Prints TAP.
+# Functions are called through check():
+# shellcheck disable=SC2317
+set -u
+source=$1 build=$2 cc=$3
+here=$source/tests/install
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/usr
+version=$(sed -n 's/^#define NIB_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' \
+	"$source/include/nibblas.h" | paste -sd.)
+soname=libnibblas.so.${version%%.*}
+count=0
+bad=0
+
+# check NAME COMMAND...: one TAP line, the command's output when it fails.
+check() {
+	name=$1
+	shift
+	count=$((count + 1))
+	if "$@" >"$work/log" 2>&1; then
+		echo "ok $count - $name"
+	else
+		bad=1
+		echo "not ok $count - $name"
+		sed 's/^/# /' "$work/log"
+	fi
+}
+
+# The folders of an install depend on the prefix (Debian: multiarch below /usr).
+find_folders() {
+	libdir=$(dirname "$(find "$prefix" -name "$soname")")
+	export PKG_CONFIG_PATH="$libdir/pkgconfig"
+	# A system package directory must not answer instead.
+	[ -f "$PKG_CONFIG_PATH/nibblas.pc" ]
+}
+
+prints_answer() {
+	"$@" | tee /dev/stderr | grep -qx "$version 32"
+}
+
+# with_pkg_config OUT CFILE [--static]
+with_pkg_config() {
+	out=$1 file=$2
+	shift 2
+	# Flags are several words.
+	# shellcheck disable=SC2046
+	"$cc" -std=c17 -Wall -Werror -o "$out" "$file" \
+		$(pkg-config --cflags nibblas) $("$@")
+}
+
+has_soname() {
+	readelf -d "$libdir/libnibblas.so" | grep -q "SONAME.*\[$soname\]" &&
+		[ -f "$libdir/libnibblas.so.$version" ]
+}
+
+has_no_shared() {
+	! readelf -d "$1" | grep -q 'NEEDED.*nibblas'
+}
+
+cmake_project() {
+	cmake -S "$here/cmake" -B "$work/cmake" -D CMAKE_PREFIX_PATH="$prefix" \
+		-D CMAKE_C_COMPILER="$cc" -D WANTED_VERSION="$1"
+}
+
+pc_version() {
+	[ "$(pkg-config --modversion nibblas)" = "$version" ]
+}
+
+stage() {
+	cmake --install "$build" --prefix "$prefix"
+}
+
+with_destdir() {
+	DESTDIR=$work/dest cmake --install "$build" --prefix "$prefix" &&
+		[ -f "$work/dest$prefix/include/nibblas.h" ] &&
+		! grep -r "$work/dest" "$work/dest$prefix" --include='*.pc' \
+			--include='*.cmake'
+}
+
+readme_program() {
+	awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' \
+		"$source/README.md" >"$work/readme.c"
+	[ -s "$work/readme.c" ] &&
+		with_pkg_config "$work/readme" "$work/readme.c" \
+			pkg-config --libs nibblas &&
+		LD_LIBRARY_PATH=$libdir "$work/readme"
+}
+
+check 'installs' stage
+check 'nibblas.pc is where the library is' find_folders
+check 'nibblas.pc has the version of the header' pc_version
+check "SONAME is $soname" has_soname
+check 'pkg-config, shared: builds' with_pkg_config "$work/shared" \
+	"$here/multiply.c" pkg-config --libs nibblas
+check 'pkg-config, shared: runs' prints_answer \
+	env LD_LIBRARY_PATH="$libdir" "$work/shared"
+mkdir "$work/only_static"
+cp "$libdir/libnibblas.a" "$work/only_static/"
+check 'pkg-config, static: builds' with_pkg_config "$work/static" \
+	"$here/multiply.c" sh -c "echo -L'$work/only_static' &&
+		pkg-config --static --libs nibblas | sed 's@-L$libdir@@'"
+check 'pkg-config, static: runs alone' prints_answer "$work/static"
+check 'pkg-config, static: needs no libnibblas.so' has_no_shared "$work/static"
+check 'find_package: configures' cmake_project "${version%.*}"
+check 'find_package: builds' cmake --build "$work/cmake"
+check 'find_package, shared: runs' prints_answer "$work/cmake/shared"
+check 'find_package, static: runs' prints_answer "$work/cmake/static"
+check 'find_package, static: needs no libnibblas.so' \
+	has_no_shared "$work/cmake/static"
+rm -rf "$work/cmake"
+check 'find_package: refuses a later version' \
+	sh -c "! cmake -S '$here/cmake' -B '$work/cmake' \
+		-D CMAKE_PREFIX_PATH='$prefix' -D WANTED_VERSION=999"
+check 'DESTDIR is heeded and written nowhere' with_destdir
+check 'the command runs' "$prefix/bin/nib" --version
+check 'the program of README.md builds and runs' readme_program
+exit $bad
