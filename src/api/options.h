@@ -9,9 +9,9 @@
 #include "nibblas.h"
 
 /*
- * Copies the caller's options (NULL = all zero) into ours, of `bytes`.  A longer
- * struct is taken if what lies beyond ours is zero: those fields are not asked
- * for.  name: for the message.
+ * Copies the caller's options (NULL = all zero) into ours, of `bytes`.  A
+ * longer struct is taken if what lies beyond ours is zero: those fields are not
+ * asked for.  name: for the message.
  */
 enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
 				 const char *name, struct nib_error *err);

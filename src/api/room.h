@@ -70,6 +70,12 @@ struct nib_room {
 	/* Fills the room's part of a plan whose front-door part is complete. */
 	enum nib_status (*plan)(struct nib_plan *plan, struct nib_error *err);
 	void (*plan_free)(struct nib_plan *plan);
+	/* Told of a new workspace, before its pages are touched. */
+	void (*advise)(void *workspace, size_t bytes);
+	/*
+	 * problems: valid, strides resolved, at the head of the workspace,
+	 * which the room's workspace_bytes includes (plan->count of them).
+	 */
 	enum nib_status (*run)(struct nib_plan *plan,
 			       const struct nib_problem *problems,
 			       void *workspace, struct nib_error *err);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.c - problem -> room: validated once, workspace sized, explained. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "options.h"
+#include "room.h"
+#include "validate.h"
+
+/* Workspaces begin on a cache line, large ones on a huge page. */
+#define LINE_BYTES 64
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static enum nib_status no_memory(const char *what, size_t bytes,
+				 struct nib_error *err)
+{
+	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)",
+			what, bytes);
+}
+
+/* The options, and a zeroed plan of the device's room. */
+static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
+				const struct nib_plan_options *options,
+				struct nib_plan_options *ours,
+				struct nib_plan **plan, struct nib_error *err)
+{
+	enum nib_status status;
+
+	if (!plan)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"plan = NULL: must point to a pointer");
+	*plan = NULL;
+	if (!device)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"device = NULL: must be an open device");
+	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	if (status)
+		return status;
+	*plan = device->room->plan_new();
+	if (!*plan)
+		return no_memory("a plan", sizeof(struct nib_plan), err);
+	(*plan)->device = device;
+	(*plan)->op = op;
+	if (pthread_mutex_init(&(*plan)->workspace_lock, NULL) != 0) {
+		device->room->plan_free(*plan);
+		*plan = NULL;
+		return no_memory("a lock", sizeof(pthread_mutex_t), err);
+	}
+	return NIB_OK;
+}
+
+/* The room's part, and the plan's own workspace; frees the plan on failure. */
+static enum nib_status finish_plan(struct nib_plan **plan,
+				   const struct nib_plan_options *options,
+				   enum nib_status status,
+				   struct nib_error *err)
+{
+	struct nib_plan *p = *plan;
+	size_t bytes, align;
+
+	if (!status)
+		status = p->device->room->plan(p, err);
+	if (!status && !options->caller_workspace && p->workspace_bytes) {
+		align =
+		    p->workspace_bytes >= HUGE_BYTES ? HUGE_BYTES : LINE_BYTES;
+		bytes = (p->workspace_bytes + align - 1) / align * align;
+		p->workspace = aligned_alloc(align, bytes);
+		if (!p->workspace)
+			status = no_memory("a workspace", bytes, err);
+		else
+			p->device->room->advise(p->workspace, bytes);
+	}
+	if (status) {
+		nib_plan_free(p);
+		*plan = NULL;
+	}
+	return status;
+}
+
+enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
+				const struct nib_problem *problems,
+				int64_t count,
+				const struct nib_plan_options *options,
+				struct nib_plan **plan, struct nib_error *err)
+{
+	struct nib_plan_options ours;
+	struct nib_plan *p;
+	enum nib_status status;
+
+	status = new_plan(device, op, options, &ours, plan, err);
+	if (status)
+		return status;
+	p = *plan;
+	if (count > 0 && problems) {
+		p->problems = calloc((size_t)count, sizeof(*p->problems));
+		if (!p->problems)
+			status = no_memory("the problems",
+					   (size_t)count * sizeof(*p->problems),
+					   err);
+	}
+	if (!status)
+		status = nib_valid_problems(op, device, problems, count,
+					    p->problems, err);
+	p->count = status ? 0 : count;
+	for (int64_t i = 0; i < p->count; i++) {
+		p->flop += nib_problem_flop(op, &p->problems[i]);
+		p->bytes += nib_problem_bytes(op, &p->problems[i]);
+	}
+	return finish_plan(plan, &ours, status, err);
+}
+
+enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
+				    const struct nib_moe_problem *moe,
+				    const struct nib_plan_options *options,
+				    struct nib_plan **plan,
+				    struct nib_error *err)
+{
+	struct nib_plan_options ours;
+	struct nib_problem whole = {0};
+	struct nib_plan *p;
+	enum nib_status status;
+
+	status = new_plan(device, op, options, &ours, plan, err);
+	if (status)
+		return status;
+	p = *plan;
+	p->is_moe = true;
+	status = nib_valid_moe(op, device, moe, &p->moe, err);
+	if (!status) {
+		p->count = p->moe.b.batch;
+		whole.a = p->moe.a;
+		whole.b = p->moe.b;
+		whole.b2 = p->moe.b2;
+		whole.c = p->moe.c;
+		p->flop = nib_problem_flop(op, &whole);
+		p->bytes = nib_problem_bytes(op, &whole);
+	}
+	return finish_plan(plan, &ours, status, err);
+}
+
+void nib_plan_free(struct nib_plan *plan)
+{
+	if (!plan)
+		return;
+	pthread_mutex_destroy(&plan->workspace_lock);
+	free(plan->workspace);
+	free(plan->problems);
+	plan->device->room->plan_free(plan);
+}
+
+enum nib_status nib_plan_get_info(const struct nib_plan *plan,
+				  struct nib_plan_info *info,
+				  struct nib_error *err)
+{
+	struct nib_plan_info ours = {0};
+	size_t bytes;
+	enum nib_status status;
+
+	if (!plan)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"plan = NULL: must be a plan");
+	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
+	if (status)
+		return status;
+	ours.op = plan->op;
+	ours.count = plan->count;
+	ours.room = plan->room_name;
+	ours.workspace_bytes = plan->workspace_bytes;
+	ours.flop = plan->flop;
+	ours.bytes = plan->bytes;
+	ours.tasks = plan->tasks;
+	ours.threads = plan->threads;
+	ours.explanation = plan->explanation;
+	nib_info_write(info, &ours, bytes);
+	return NIB_OK;
+}

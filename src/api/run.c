@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - plan + pointers -> room.  Nothing is allocated here: the validated
+ * copies of the problems live at the head of the workspace.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "error.h"
+#include "options.h"
+#include "room.h"
+#include "validate.h"
+
+static bool same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y)
+{
+	return x->rows == y->rows && x->k == y->k && x->batch == y->batch &&
+	       x->row_stride_bytes == y->row_stride_bytes &&
+	       x->batch_stride_bytes == y->batch_stride_bytes &&
+	       x->scale_layout == y->scale_layout &&
+	       x->scale_row_stride_bytes == y->scale_row_stride_bytes &&
+	       x->scale_batch_stride_bytes == y->scale_batch_stride_bytes;
+}
+
+static bool same_dense(const struct nib_dense *x, const struct nib_dense *y)
+{
+	return x->dtype == y->dtype && x->rows == y->rows &&
+	       x->cols == y->cols && x->batch == y->batch &&
+	       x->row_stride_elems == y->row_stride_elems &&
+	       x->batch_stride_elems == y->batch_stride_elems;
+}
+
+/* Which view of a problem is not what the plan was made for, or NULL. */
+static const char *wrong_view(const struct nib_problem *plan,
+			      const struct nib_problem *run)
+{
+	if (!same_nvfp4(&plan->a, &run->a))
+		return "a";
+	if (!same_nvfp4(&plan->b, &run->b) || !plan->b_packed != !run->b_packed)
+		return "b";
+	if (!same_nvfp4(&plan->b2, &run->b2) ||
+	    !plan->b2_packed != !run->b2_packed)
+		return "b2";
+	return same_dense(&plan->c, &run->c) ? NULL : "c";
+}
+
+static enum nib_status wrong_plan(const char *problem, const char *view,
+				  struct nib_error *err)
+{
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s.%s: its sizes, strides, type or packing are not "
+			"those that the plan was made for",
+			problem, view);
+}
+
+/* Options, and the workspace: the caller's, or the plan's under its lock. */
+static enum nib_status begin_run(struct nib_plan *plan,
+				 const struct nib_run_options *options,
+				 struct nib_run_options *ours, bool *locked,
+				 struct nib_error *err)
+{
+	enum nib_status status;
+
+	*locked = false;
+	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	if (status)
+		return status;
+	if (ours->workspace) {
+		if (ours->workspace_bytes < plan->workspace_bytes)
+			return nib_fail(err, NIB_BAD_ARGUMENT,
+					"options.workspace_bytes = %zu: must "
+					"be at least %zu",
+					ours->workspace_bytes,
+					plan->workspace_bytes);
+		if ((uintptr_t)ours->workspace % 64)
+			return nib_fail(err, NIB_BAD_ARGUMENT,
+					"options.workspace = %p: must be "
+					"aligned to 64 bytes",
+					ours->workspace);
+		return NIB_OK;
+	}
+	if (!plan->workspace && plan->workspace_bytes)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"options.workspace = NULL: the plan was made "
+				"with caller_workspace, so a run must bring "
+				"%zu bytes",
+				plan->workspace_bytes);
+	pthread_mutex_lock(&plan->workspace_lock);
+	*locked = true;
+	ours->workspace = plan->workspace;
+	return NIB_OK;
+}
+
+static void end_run(struct nib_plan *plan, bool locked)
+{
+	if (locked)
+		pthread_mutex_unlock(&plan->workspace_lock);
+}
+
+static enum nib_status check_signs(enum nib_op op, const struct nib_problem *p,
+				   int64_t index, struct nib_error *err)
+{
+	enum nib_status status;
+
+	status = nib_valid_scale_signs(
+	    &p->a, nib_label_of("problems", index, "a"), err);
+	if (!status && !p->b_packed)
+		status = nib_valid_scale_signs(
+		    &p->b, nib_label_of("problems", index, "b"), err);
+	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
+		status = nib_valid_scale_signs(
+		    &p->b2, nib_label_of("problems", index, "b2"), err);
+	return status;
+}
+
+/* Validates into resolved (count long), then hands over to the room. */
+static enum nib_status run_problems(struct nib_plan *plan,
+				    const struct nib_problem *problems,
+				    const struct nib_run_options *options,
+				    struct nib_error *err)
+{
+	struct nib_problem *resolved = options->workspace;
+	const int64_t count = plan->count;
+	enum nib_status status = NIB_OK;
+
+	for (int64_t i = 0; i < count && !status; i++) {
+		struct nib_problem *p = &resolved[i];
+		const char *view;
+
+		status = nib_valid_problem(plan->op, plan->device, &problems[i],
+					   i, p, err);
+		view = status ? NULL : wrong_view(&plan->problems[i], p);
+		if (view)
+			status = wrong_plan(
+			    nib_label_of("problems", i, "").text, view, err);
+		if (!status)
+			status = nib_valid_problem_data(plan->op, p, i, err);
+		if (!status && options->check_data)
+			status = check_signs(plan->op, p, i, err);
+	}
+	if (!status)
+		status = nib_valid_outputs(plan->op, resolved, count, err);
+	if (!status)
+		status = plan->device->room->run(
+		    plan, resolved, (char *)options->workspace, err);
+	return status;
+}
+
+enum nib_status nib_run(struct nib_plan *plan,
+			const struct nib_problem *problems, int64_t count,
+			const struct nib_run_options *options,
+			struct nib_error *err)
+{
+	struct nib_run_options ours;
+	bool locked;
+	enum nib_status status;
+
+	if (!plan || plan->is_moe)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "plan%s",
+				plan ? ": made by nib_plan_create_moe(), so it "
+				       "runs by nib_run_moe()"
+				     : " = NULL: must be a plan");
+	if (count != plan->count)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"count = %" PRId64
+				": must be the plan's %" PRId64,
+				count, plan->count);
+	if (count > 0 && !problems)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"problems = NULL: must point to %" PRId64
+				" problems",
+				count);
+	if (count == 0)
+		return NIB_OK;
+	status = begin_run(plan, options, &ours, &locked, err);
+	if (!status)
+		status = run_problems(plan, problems, &ours, err);
+	end_run(plan, locked);
+	return status;
+}
+
+static enum nib_status check_moe_signs(enum nib_op op,
+				       const struct nib_moe_problem *moe,
+				       struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	/* The rows of a are scattered over experts: look at the used ones. */
+	for (int64_t e = 0; e < moe->b.batch && !status; e++) {
+		int64_t begin = moe->row_offsets[e];
+		struct nib_nvfp4 a = moe->a;
+
+		a.rows = moe->row_offsets[e + 1] - begin;
+		if (moe->scale_rows)
+			begin = moe->scale_rows[e];
+		if (a.scale_layout == NIB_LINEAR) {
+			a.scales = (uint8_t *)a.scales +
+				   begin * a.scale_row_stride_bytes;
+			status =
+			    nib_valid_scale_signs(&a, nib_label("moe.a"), err);
+			continue;
+		}
+		/* Tiled: count rows from the start of begin's tile row. */
+		a.scales = (uint8_t *)a.scales +
+			   begin / 128 * 128 * ((a.k / 16 + 3) / 4) * 4;
+		a.rows = a.rows ? a.rows + begin % 128 : 0;
+		status = nib_valid_scale_signs(&a, nib_label("moe.a"), err);
+	}
+	if (!status && !moe->b_packed)
+		status =
+		    nib_valid_scale_signs(&moe->b, nib_label("moe.b"), err);
+	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
+		status =
+		    nib_valid_scale_signs(&moe->b2, nib_label("moe.b2"), err);
+	return status;
+}
+
+static enum nib_status run_moe(struct nib_plan *plan,
+			       const struct nib_moe_problem *moe,
+			       const struct nib_run_options *options,
+			       struct nib_error *err)
+{
+	struct nib_problem planned = {0}, given = {0};
+	struct nib_moe_problem ours;
+	const char *view;
+	enum nib_status status;
+
+	status = nib_valid_moe(plan->op, plan->device, moe, &ours, err);
+	if (status)
+		return status;
+	planned.a = plan->moe.a, given.a = ours.a;
+	planned.b = plan->moe.b, given.b = ours.b;
+	planned.b2 = plan->moe.b2, given.b2 = ours.b2;
+	planned.c = plan->moe.c, given.c = ours.c;
+	planned.b_packed = plan->moe.b_packed, given.b_packed = ours.b_packed;
+	planned.b2_packed = plan->moe.b2_packed;
+	given.b2_packed = ours.b2_packed;
+	view = wrong_view(&planned, &given);
+	if (view)
+		return wrong_plan("moe", view, err);
+	status = nib_valid_moe_data(plan->op, &ours, err);
+	if (!status && options->check_data)
+		status = check_moe_signs(plan->op, &ours, err);
+	if (!status)
+		status = plan->device->room->run_moe(plan, &ours,
+						     options->workspace, err);
+	return status;
+}
+
+enum nib_status nib_run_moe(struct nib_plan *plan,
+			    const struct nib_moe_problem *moe,
+			    const struct nib_run_options *options,
+			    struct nib_error *err)
+{
+	struct nib_run_options ours;
+	bool locked;
+	enum nib_status status;
+
+	if (!plan || !plan->is_moe)
+		return nib_fail(err, NIB_BAD_ARGUMENT, "plan%s",
+				plan ? ": made by nib_plan_create(), so it "
+				       "runs by nib_run()"
+				     : " = NULL: must be a plan");
+	status = begin_run(plan, options, &ours, &locked, err);
+	if (!status)
+		status = run_moe(plan, moe, &ours, err);
+	end_run(plan, locked);
+	return status;
+}
+
+enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
+			     const struct nib_problem *problems, int64_t count,
+			     struct nib_error *err)
+{
+	struct nib_plan *plan;
+	enum nib_status status;
+
+	status = nib_plan_create(device, op, problems, count, NULL, &plan, err);
+	if (!status)
+		status = nib_run(plan, problems, count, NULL, err);
+	nib_plan_free(plan);
+	return status;
+}

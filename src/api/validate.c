@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * validate.c - checks of single views: sizes, strides, layouts, pointers, and
+ * where their bytes lie.  validate_problem.c puts them together.
+ */
+#include "validate.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
+#include "format/scale_layout.h"
+#include "format/view.h"
+
+/* Rows, columns and batches: far above any use, far below overflow of a sum. */
+#define MAX_SIZE (INT64_C(1) << 40)
+
+struct nib_label nib_label(const char *name)
+{
+	struct nib_label label;
+
+	snprintf(label.text, sizeof(label.text), "%s", name);
+	return label;
+}
+
+struct nib_label nib_label_of(const char *array, int64_t index,
+			      const char *field)
+{
+	struct nib_label label;
+
+	snprintf(label.text, sizeof(label.text), "%s[%" PRId64 "].%s", array,
+		 index, field);
+	return label;
+}
+
+static enum nib_status check_size(int64_t value, const char *field,
+				  const struct nib_label *label,
+				  struct nib_error *err)
+{
+	if (value >= 0 && value <= MAX_SIZE)
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s.%s = %" PRId64 ": must be 0 to 2^40", label->text,
+			field, value);
+}
+
+/*
+ * One stride: 0 becomes dense, the length of what it steps over; a smaller one
+ * would overlap.  A single item is never stepped over.
+ */
+static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
+				      int64_t items, const char *field,
+				      const struct nib_label *label,
+				      struct nib_error *err)
+{
+	if (*stride == 0)
+		*stride = dense;
+	if (*stride < 0 || (items > 1 && *stride < dense))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.%s = %" PRId64
+				": must be 0 (dense) or at least %" PRId64,
+				label->text, field, *stride, dense);
+	return NIB_OK;
+}
+
+/* items * stride without overflow and below 2^62. */
+static enum nib_status check_extent(int64_t items, int64_t stride,
+				    int64_t *extent, const char *field,
+				    const struct nib_label *label,
+				    struct nib_error *err)
+{
+	if (!__builtin_mul_overflow(items, stride, extent) &&
+	    *extent < INT64_MAX / 2)
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s.%s = %" PRId64 " times %" PRId64
+			": must stay below 2^62 bytes",
+			label->text, field, stride, items);
+}
+
+/* Rows, then batches: both strides of one of the two arrays of a view. */
+static enum nib_status
+resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
+		int64_t batch, int64_t *batch_stride, const char *row_field,
+		const char *batch_field, const struct nib_label *label,
+		struct nib_error *err)
+{
+	int64_t extent;
+	enum nib_status status;
+
+	status =
+	    resolve_stride(row_stride, row_dense, rows, row_field, label, err);
+	if (!status)
+		status = check_extent(rows, *row_stride, &extent, row_field,
+				      label, err);
+	if (status)
+		return status;
+	/* The last row may be short, so a gap between rows may hold others. */
+	if (*batch_stride == 0)
+		*batch_stride = extent;
+	else if (rows > 0)
+		extent = (rows - 1) * *row_stride + row_dense;
+	status = resolve_stride(batch_stride, extent, batch, batch_field, label,
+				err);
+	if (!status)
+		status = check_extent(batch, *batch_stride, &extent,
+				      batch_field, label, err);
+	return status;
+}
+
+static enum nib_status resolve_scales(struct nib_nvfp4 *v,
+				      const struct nib_label *label,
+				      struct nib_error *err)
+{
+	int64_t extent;
+	enum nib_status status;
+
+	if (v->scale_layout == NIB_LINEAR)
+		return resolve_strides(v->rows, v->k / NIB_BLOCK,
+				       &v->scale_row_stride_bytes, v->batch,
+				       &v->scale_batch_stride_bytes,
+				       "scale_row_stride_bytes",
+				       "scale_batch_stride_bytes", label, err);
+	if (v->scale_row_stride_bytes != 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.scale_row_stride_bytes = %" PRId64
+				": must be 0 with NIB_TILED_128X4",
+				label->text, v->scale_row_stride_bytes);
+	status = resolve_stride(
+	    &v->scale_batch_stride_bytes,
+	    (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k), v->batch,
+	    "scale_batch_stride_bytes", label, err);
+	if (!status)
+		status =
+		    check_extent(v->batch, v->scale_batch_stride_bytes, &extent,
+				 "scale_batch_stride_bytes", label, err);
+	return status;
+}
+
+enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
+				struct nib_nvfp4 *out, struct nib_label label,
+				struct nib_error *err)
+{
+	struct nib_nvfp4 v = *in;
+	enum nib_status status;
+
+	if ((status = check_size(v.rows, "rows", &label, err)) ||
+	    (status = check_size(v.batch, "batch", &label, err)))
+		return status;
+	if (v.k < 0 || v.k > NIB_MAX_K || v.k % NIB_BLOCK != 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.k = %" PRId64
+				": must be a multiple of %d, 0 to %" PRId64,
+				label.text, v.k, NIB_BLOCK, NIB_MAX_K);
+	if (v.scale_layout != NIB_LINEAR && v.scale_layout != NIB_TILED_128X4)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.scale_layout = %d: must be NIB_LINEAR (0) "
+				"or NIB_TILED_128X4 (1)",
+				label.text, (int)v.scale_layout);
+	if (v.batch == 0)
+		v.batch = 1;
+	status = resolve_strides(v.rows, v.k / 2, &v.row_stride_bytes, v.batch,
+				 &v.batch_stride_bytes, "row_stride_bytes",
+				 "batch_stride_bytes", &label, err);
+	if (!status)
+		status = resolve_scales(&v, &label, err);
+	if (!status)
+		*out = v;
+	return status;
+}
+
+enum nib_status nib_valid_dense(const struct nib_dense *in,
+				struct nib_dense *out, struct nib_label label,
+				struct nib_error *err)
+{
+	struct nib_dense v = *in;
+	int64_t extent;
+	enum nib_status status;
+
+	if ((status = check_size(v.rows, "rows", &label, err)) ||
+	    (status = check_size(v.cols, "cols", &label, err)) ||
+	    (status = check_size(v.batch, "batch", &label, err)))
+		return status;
+	if (v.dtype != NIB_FP32 && v.dtype != NIB_FP16 && v.dtype != NIB_BF16)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.dtype = %d: must be NIB_FP32 (0), "
+				"NIB_FP16 (1) or NIB_BF16 (2)",
+				label.text, (int)v.dtype);
+	if (v.batch == 0)
+		v.batch = 1;
+	status = resolve_strides(v.rows, v.cols, &v.row_stride_elems, v.batch,
+				 &v.batch_stride_elems, "row_stride_elems",
+				 "batch_stride_elems", &label, err);
+	/* 4 bytes an element at most. */
+	if (!status)
+		status =
+		    check_extent(v.batch * v.batch_stride_elems, 4, &extent,
+				 "batch_stride_elems", &label, err);
+	if (!status)
+		*out = v;
+	return status;
+}
+
+/* ---- where the bytes lie ---------------------------------------------------
+ */
+
+static struct nib_span span_of(const void *data, int64_t rows,
+			       int64_t row_bytes, int64_t row_stride,
+			       int64_t batch, int64_t batch_stride)
+{
+	uintptr_t begin = (uintptr_t)data;
+	struct nib_span span = {begin, begin};
+
+	if (rows > 0 && row_bytes > 0)
+		span.end += (uintptr_t)((batch - 1) * batch_stride +
+					(rows - 1) * row_stride + row_bytes);
+	return span;
+}
+
+struct nib_span nib_codes_span(const struct nib_nvfp4 *v)
+{
+	return span_of(v->codes, v->rows, v->k / 2, v->row_stride_bytes,
+		       v->batch, v->batch_stride_bytes);
+}
+
+struct nib_span nib_scale_span(const struct nib_nvfp4 *v)
+{
+	if (v->scale_layout == NIB_LINEAR)
+		return span_of(v->scales, v->rows, v->k / NIB_BLOCK,
+			       v->scale_row_stride_bytes, v->batch,
+			       v->scale_batch_stride_bytes);
+	return span_of(
+	    v->scales, 1,
+	    (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k), 0,
+	    v->batch, v->scale_batch_stride_bytes);
+}
+
+struct nib_span nib_dense_span(const struct nib_dense *v)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(v->dtype);
+
+	return span_of(v->data, v->rows, v->cols * size,
+		       v->row_stride_elems * size, v->batch,
+		       v->batch_stride_elems * size);
+}
+
+bool nib_spans_overlap(struct nib_span a, struct nib_span b)
+{
+	return a.begin < b.end && b.begin < a.end;
+}
+
+static enum nib_status check_span(struct nib_span span, const char *field,
+				  const struct nib_label *label,
+				  struct nib_error *err)
+{
+	if (span.begin == span.end)
+		return NIB_OK;
+	if (span.begin == 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.%s = NULL: must point to %ju bytes",
+				label->text, field,
+				(uintmax_t)(span.end - span.begin));
+	if (span.end < span.begin)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.%s = %p: its strides run past the end of "
+				"memory",
+				label->text, field, (void *)span.begin);
+	return NIB_OK;
+}
+
+enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
+				     struct nib_label label,
+				     struct nib_error *err)
+{
+	enum nib_status status;
+
+	status = check_span(nib_codes_span(v), "codes", &label, err);
+	if (!status)
+		status = check_span(nib_scale_span(v), "scales", &label, err);
+	return status;
+}
+
+enum nib_status nib_valid_dense_data(const struct nib_dense *v,
+				     struct nib_label label,
+				     struct nib_error *err)
+{
+	return check_span(nib_dense_span(v), "data", &label, err);
+}
+
+/* ---- scale signs -----------------------------------------------------------
+ */
+
+/* The first group of the row whose scale has its sign bit, or -1. */
+static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch,
+			    int64_t row)
+{
+	const int64_t groups = v->k / NIB_BLOCK;
+	uint8_t any = 0;
+
+	if (v->scale_layout == NIB_LINEAR) {
+		const uint8_t *scales = nib_nvfp4_scale(v, batch, row, 0);
+
+		for (int64_t g = 0; g < groups; g++)
+			any |= scales[g];
+		if (!(any & 0x80))
+			return -1;
+	}
+	for (int64_t g = 0; g < groups; g++)
+		if (*nib_nvfp4_scale(v, batch, row, g) & 0x80)
+			return g;
+	return -1;
+}
+
+enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
+				      struct nib_label label,
+				      struct nib_error *err)
+{
+	for (int64_t batch = 0; batch < v->batch; batch++) {
+		for (int64_t row = 0; row < v->rows; row++) {
+			int64_t g = first_signed(v, batch, row);
+
+			if (g < 0)
+				continue;
+			return nib_fail(err, NIB_BAD_DATA,
+					"%s.scales: batch %" PRId64
+					", row %" PRId64 ", group %" PRId64
+					" is 0x%02x: the sign bit must be 0",
+					label.text, batch, row, g,
+					*nib_nvfp4_scale(v, batch, row, g));
+		}
+	}
+	return NIB_OK;
+}

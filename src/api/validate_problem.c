@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* validate_problem.c - checks of whole problems: sizes that fit, overlaps. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "error.h"
+#include "format/scale_layout.h"
+#include "room.h"
+#include "validate.h"
+
+static enum nib_status check_op(enum nib_op op, bool is_moe,
+				struct nib_error *err)
+{
+	if (op == NIB_GEMM || op == NIB_DUAL_GEMM ||
+	    (op == NIB_GEMV && !is_moe))
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT, "op = %d: must be %s", (int)op,
+			is_moe ? "NIB_GEMM (0) or NIB_DUAL_GEMM (1)"
+			       : "NIB_GEMM (0), NIB_DUAL_GEMM (1) or "
+				 "NIB_GEMV (2)");
+}
+
+/*
+ * The sizes of one weight operand, from its view or its packed form.  Packed
+ * weights give a view with sizes and no data.
+ */
+static enum nib_status
+resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
+		const struct nib_packed *packed, struct nib_nvfp4 *out,
+		struct nib_label label, struct nib_error *err)
+{
+	struct nib_nvfp4 sizes = {0};
+
+	if (!packed)
+		return nib_valid_nvfp4(view, out, label, err);
+	if (!device)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s_packed is set: the oracle reads views only",
+				label.text);
+	if (packed->device != device)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s_packed: must be packed for the plan's "
+				"device",
+				label.text);
+	sizes.rows = packed->rows;
+	sizes.k = packed->k;
+	sizes.batch = packed->batch;
+	return nib_valid_nvfp4(&sizes, out, label, err);
+}
+
+/* a [m, k] times b [n, k] into c [m, n]; n, k from b. */
+static enum nib_status check_fit(const struct nib_nvfp4 *b,
+				 const struct nib_nvfp4 *a,
+				 const struct nib_dense *c,
+				 struct nib_label label, struct nib_error *err)
+{
+	if (b->k != a->k)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.k = %" PRId64 ": must be a.k = %" PRId64,
+				label.text, b->k, a->k);
+	if (b->rows != c->cols)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.rows = %" PRId64
+				": must be c.cols = %" PRId64,
+				label.text, b->rows, c->cols);
+	return NIB_OK;
+}
+
+static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
+				   struct nib_label label,
+				   struct nib_error *err)
+{
+	if (b->batch == 1 || b->batch == batch)
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s.batch = %" PRId64
+			": must be 1 or a.batch = %" PRId64,
+			label.text, b->batch, batch);
+}
+
+/* The smallest of the bounds that the tests of a size share. */
+static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
+				    int64_t index, struct nib_error *err)
+{
+	if (p->c.rows != p->a.rows)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"problems[%" PRId64 "].c.rows = %" PRId64
+				": must be a.rows = %" PRId64,
+				index, p->c.rows, p->a.rows);
+	if (p->c.batch != p->a.batch)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"problems[%" PRId64 "].c.batch = %" PRId64
+				": must be a.batch = %" PRId64,
+				index, p->c.batch, p->a.batch);
+	if (op == NIB_GEMV && p->a.rows != 1)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"problems[%" PRId64 "].a.rows = %" PRId64
+				": must be 1 for NIB_GEMV",
+				index, p->a.rows);
+	return NIB_OK;
+}
+
+enum nib_status nib_valid_problem(enum nib_op op,
+				  const struct nib_device *device,
+				  const struct nib_problem *problem,
+				  int64_t index, struct nib_problem *out,
+				  struct nib_error *err)
+{
+	struct nib_label la = nib_label_of("problems", index, "a");
+	struct nib_label lb = nib_label_of("problems", index, "b");
+	struct nib_label lb2 = nib_label_of("problems", index, "b2");
+	struct nib_label lc = nib_label_of("problems", index, "c");
+	enum nib_status status;
+
+	*out = *problem;
+	if ((status = nib_valid_nvfp4(&problem->a, &out->a, la, err)) ||
+	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
+	    (status = resolve_weights(device, &problem->b, problem->b_packed,
+				      &out->b, lb, err)) ||
+	    (status = check_fit(&out->b, &out->a, &out->c, lb, err)) ||
+	    (status = check_batch(&out->b, out->a.batch, lb, err)) ||
+	    (status = check_output(op, out, index, err)))
+		return status;
+	if (op != NIB_DUAL_GEMM) {
+		memset(&out->b2, 0, sizeof(out->b2));
+		out->b2_packed = NULL;
+		return NIB_OK;
+	}
+	if ((status = resolve_weights(device, &problem->b2, problem->b2_packed,
+				      &out->b2, lb2, err)) ||
+	    (status = check_fit(&out->b2, &out->a, &out->c, lb2, err)))
+		return status;
+	return check_batch(&out->b2, out->a.batch, lb2, err);
+}
+
+enum nib_status nib_valid_problems(enum nib_op op,
+				   const struct nib_device *device,
+				   const struct nib_problem *problems,
+				   int64_t count, struct nib_problem *out,
+				   struct nib_error *err)
+{
+	enum nib_status status = check_op(op, false, err);
+
+	if (status)
+		return status;
+	if (count < 0 || count > INT32_MAX)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"count = %" PRId64 ": must be 0 to 2^31 - 1",
+				count);
+	if (count > 0 && !problems)
+		return nib_fail(
+		    err, NIB_BAD_ARGUMENT,
+		    "problems = NULL: must point to count = %" PRId64
+		    " problems",
+		    count);
+	for (int64_t i = 0; i < count && !status; i++)
+		status = nib_valid_problem(op, device, &problems[i], i, &out[i],
+					   err);
+	return status;
+}
+
+/* The MoE's weights, with one matrix an expert. */
+static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
+				     const struct nib_nvfp4 *b,
+				     struct nib_label label,
+				     struct nib_error *err)
+{
+	enum nib_status status = check_fit(b, &moe->a, &moe->c, label, err);
+
+	if (!status && b->batch != moe->b.batch)
+		status = nib_fail(err, NIB_BAD_ARGUMENT,
+				  "%s.batch = %" PRId64
+				  ": must be moe.b.batch = %" PRId64,
+				  label.text, b->batch, moe->b.batch);
+	return status;
+}
+
+enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
+			      const struct nib_moe_problem *moe,
+			      struct nib_moe_problem *out,
+			      struct nib_error *err)
+{
+	struct nib_label la = nib_label("moe.a"), lc = nib_label("moe.c");
+	struct nib_label lb = nib_label("moe.b"), lb2 = nib_label("moe.b2");
+	enum nib_status status;
+
+	if ((status = check_op(op, true, err)))
+		return status;
+	if (!moe)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"moe = NULL: must point to a problem");
+	*out = *moe;
+	if ((status = nib_valid_nvfp4(&moe->a, &out->a, la, err)) ||
+	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
+	    (status = resolve_weights(device, &moe->b, moe->b_packed, &out->b,
+				      lb, err)) ||
+	    (status = check_moe_fit(out, &out->b, lb, err)))
+		return status;
+	if (out->a.batch != 1 || out->c.batch != 1 ||
+	    out->c.rows != out->a.rows)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"moe.c = [%" PRId64 ", %" PRId64 "] x %" PRId64
+				": must have a.rows = %" PRId64
+				" rows, and a and c batch 1",
+				out->c.rows, out->c.cols, out->c.batch,
+				out->a.rows);
+	if (out->b.batch > INT32_MAX || out->a.rows > INT32_MAX)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"moe: %" PRId64 " experts, %" PRId64
+				" rows: both must be below 2^31",
+				out->b.batch, out->a.rows);
+	if (moe->scale_rows_total < 0 || moe->scale_rows_total > INT32_MAX)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"moe.scale_rows_total = %" PRId64
+				": must be 0 to 2^31 - 1",
+				moe->scale_rows_total);
+	if (op != NIB_DUAL_GEMM) {
+		memset(&out->b2, 0, sizeof(out->b2));
+		out->b2_packed = NULL;
+		return NIB_OK;
+	}
+	status = resolve_weights(device, &moe->b2, moe->b2_packed, &out->b2,
+				 lb2, err);
+	return status ? status : check_moe_fit(out, &out->b2, lb2, err);
+}
+
+/* ---- data: pointers and overlaps -------------------------------------------
+ */
+
+static enum nib_status check_disjoint(struct nib_span c, struct nib_label lc,
+				      struct nib_span in, struct nib_label li,
+				      struct nib_error *err)
+{
+	if (!nib_spans_overlap(c, in))
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s.data [%p, %p) overlaps %s [%p, %p): outputs must "
+			"lie apart",
+			lc.text, (void *)c.begin, (void *)c.end, li.text,
+			(void *)in.begin, (void *)in.end);
+}
+
+static enum nib_status check_input(const struct nib_nvfp4 *v,
+				   struct nib_label label, struct nib_span c,
+				   struct nib_label lc, struct nib_error *err)
+{
+	enum nib_status status = nib_valid_nvfp4_data(v, label, err);
+
+	if (!status)
+		status = check_disjoint(c, lc, nib_codes_span(v), label, err);
+	if (!status)
+		status = check_disjoint(c, lc, nib_scale_span(v), label, err);
+	return status;
+}
+
+enum nib_status nib_valid_problem_data(enum nib_op op,
+				       const struct nib_problem *p,
+				       int64_t index, struct nib_error *err)
+{
+	struct nib_label lc = nib_label_of("problems", index, "c");
+	struct nib_span c = nib_dense_span(&p->c);
+	enum nib_status status;
+
+	status = nib_valid_dense_data(&p->c, lc, err);
+	if (!status)
+		status = check_input(
+		    &p->a, nib_label_of("problems", index, "a"), c, lc, err);
+	if (!status && !p->b_packed)
+		status = check_input(
+		    &p->b, nib_label_of("problems", index, "b"), c, lc, err);
+	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
+		status = check_input(
+		    &p->b2, nib_label_of("problems", index, "b2"), c, lc, err);
+	return status;
+}
+
+/*
+ * Two outputs whose spans cross may still be column ranges of one wider matrix:
+ * the same row stride, and columns that never meet.
+ */
+static bool outputs_meet(const struct nib_dense *x, const struct nib_dense *y)
+{
+	struct nib_span sx = nib_dense_span(x), sy = nib_dense_span(y);
+	uintptr_t size, stride, offset;
+
+	if (!nib_spans_overlap(sx, sy))
+		return false;
+	size = nib_dtype_bytes(x->dtype);
+	stride = (uintptr_t)x->row_stride_elems * size;
+	if (stride !=
+		(uintptr_t)y->row_stride_elems * nib_dtype_bytes(y->dtype) ||
+	    (x->batch > 1 &&
+	     (uintptr_t)x->batch_stride_elems * size % stride) ||
+	    (y->batch > 1 && (uintptr_t)y->batch_stride_elems *
+				 nib_dtype_bytes(y->dtype) % stride))
+		return true;
+	/* Column of y's first element within x's rows, circularly. */
+	offset = sy.begin >= sx.begin
+		     ? (sy.begin - sx.begin) % stride
+		     : (stride - (sx.begin - sy.begin) % stride) % stride;
+	return offset < (uintptr_t)x->cols * size ||
+	       offset + (uintptr_t)y->cols * nib_dtype_bytes(y->dtype) > stride;
+}
+
+static enum nib_status check_pairs(const struct nib_problem *problems,
+				   int64_t count, struct nib_error *err)
+{
+	for (int64_t i = 0; i < count; i++)
+		for (int64_t j = i + 1; j < count; j++)
+			if (outputs_meet(&problems[i].c, &problems[j].c))
+				return nib_fail(err, NIB_BAD_ARGUMENT,
+						"problems[%" PRId64
+						"].c.data = %p overlaps "
+						"problems[%" PRId64
+						"].c: outputs must lie apart",
+						j, problems[j].c.data, i);
+	return NIB_OK;
+}
+
+/* An input of problem i against the outputs of all others. */
+static enum nib_status check_against(struct nib_span in, struct nib_label li,
+				     const struct nib_problem *problems,
+				     int64_t count, struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	for (int64_t j = 0; j < count && !status; j++)
+		status = check_disjoint(nib_dense_span(&problems[j].c),
+					nib_label_of("problems", j, "c"), in,
+					li, err);
+	return status;
+}
+
+enum nib_status nib_valid_outputs(enum nib_op op,
+				  const struct nib_problem *problems,
+				  int64_t count, struct nib_error *err)
+{
+	struct nib_span all = {UINTPTR_MAX, 0};
+	bool ascending = true;
+	enum nib_status status = NIB_OK;
+
+	for (int64_t i = 0; i < count; i++) {
+		struct nib_span c = nib_dense_span(&problems[i].c);
+
+		if (c.begin == c.end)
+			continue;
+		ascending = ascending && c.begin >= all.end;
+		all.begin = c.begin < all.begin ? c.begin : all.begin;
+		all.end = c.end > all.end ? c.end : all.end;
+	}
+	/* Outputs in the order of memory, the usual case, need no pairs. */
+	if (!ascending)
+		status = check_pairs(problems, count, err);
+	for (int64_t i = 0; i < count && !status; i++) {
+		const struct nib_problem *p = &problems[i];
+		const struct {
+			const struct nib_nvfp4 *view;
+			const char *name;
+			bool used;
+		} inputs[] = {
+		    {&p->a, "a", true},
+		    {&p->b, "b", !p->b_packed},
+		    {&p->b2, "b2", op == NIB_DUAL_GEMM && !p->b2_packed},
+		};
+
+		for (int j = 0; j < 3 && !status; j++) {
+			struct nib_label label =
+			    nib_label_of("problems", i, inputs[j].name);
+			struct nib_span codes = nib_codes_span(inputs[j].view);
+			struct nib_span scales = nib_scale_span(inputs[j].view);
+
+			if (!inputs[j].used)
+				continue;
+			if (nib_spans_overlap(all, codes))
+				status = check_against(codes, label, problems,
+						       count, err);
+			if (!status && nib_spans_overlap(all, scales))
+				status = check_against(scales, label, problems,
+						       count, err);
+		}
+	}
+	return status;
+}
+
+/* row_offsets ascending within a; scale_rows inside their tensor. */
+static enum nib_status check_offsets(const struct nib_moe_problem *moe,
+				     struct nib_error *err)
+{
+	const int64_t experts = moe->b.batch;
+
+	if (!moe->row_offsets)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"moe.row_offsets = NULL: must point to %" PRId64
+				" values",
+				experts + 1);
+	for (int64_t e = 0; e < experts; e++) {
+		int64_t begin = moe->row_offsets[e];
+		int64_t end = moe->row_offsets[e + 1];
+		int64_t scale = moe->scale_rows ? moe->scale_rows[e] : 0;
+
+		if (begin < 0 || end < begin || end > moe->a.rows)
+			return nib_fail(
+			    err, NIB_BAD_ARGUMENT,
+			    "moe.row_offsets[%" PRId64 "..] = %" PRId64
+			    ", %" PRId64
+			    ": must ascend within 0 to a.rows = %" PRId64,
+			    e, begin, end, moe->a.rows);
+		if (!moe->scale_rows || begin == end)
+			continue;
+		if (scale < 0 || scale + end - begin > moe->scale_rows_total)
+			return nib_fail(
+			    err, NIB_BAD_ARGUMENT,
+			    "moe.scale_rows[%" PRId64 "] = %" PRId64
+			    ": with %" PRId64 " rows it must stay within "
+			    "scale_rows_total = %" PRId64,
+			    e, scale, end - begin, moe->scale_rows_total);
+		if (moe->a.scale_layout == NIB_TILED_128X4 && scale % 128)
+			return nib_fail(err, NIB_BAD_ARGUMENT,
+					"moe.scale_rows[%" PRId64 "] = %" PRId64
+					": must be a multiple of 128 with "
+					"NIB_TILED_128X4",
+					e, scale);
+	}
+	return NIB_OK;
+}
+
+enum nib_status nib_valid_moe_data(enum nib_op op,
+				   const struct nib_moe_problem *moe,
+				   struct nib_error *err)
+{
+	struct nib_label lc = nib_label("moe.c");
+	struct nib_span c = nib_dense_span(&moe->c);
+	struct nib_nvfp4 scales = moe->a;
+	enum nib_status status;
+
+	/* The scales of a may have more rows than its codes. */
+	if (moe->scale_rows)
+		scales.rows = moe->scale_rows_total;
+	status = check_offsets(moe, err);
+	if (!status)
+		status = nib_valid_dense_data(&moe->c, lc, err);
+	if (!status)
+		status = check_input(&moe->a, nib_label("moe.a"), c, lc, err);
+	if (!status)
+		status = check_disjoint(c, lc, nib_scale_span(&scales),
+					nib_label("moe.a"), err);
+	if (!status && !moe->b_packed)
+		status = check_input(&moe->b, nib_label("moe.b"), c, lc, err);
+	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
+		status = check_input(&moe->b2, nib_label("moe.b2"), c, lc, err);
+	return status;
+}
+
+/* ---- what a problem costs ---------------------------------------------------
+ */
+
+double nib_problem_flop(enum nib_op op, const struct nib_problem *p)
+{
+	double flop = 2.0 * (double)p->a.rows * (double)p->c.cols *
+		      (double)p->a.k * (double)p->a.batch;
+
+	return op == NIB_DUAL_GEMM ? 2 * flop : flop;
+}
+
+/* 9/16 byte a value. */
+static double nvfp4_bytes(const struct nib_nvfp4 *v)
+{
+	return (double)v->batch * (double)v->rows * (double)v->k * 9 / 16;
+}
+
+double nib_problem_bytes(enum nib_op op, const struct nib_problem *p)
+{
+	double bytes = nvfp4_bytes(&p->a) + nvfp4_bytes(&p->b);
+
+	if (op == NIB_DUAL_GEMM)
+		bytes += nvfp4_bytes(&p->b2);
+	return bytes + (double)p->c.batch * (double)p->c.rows *
+			   (double)p->c.cols *
+			   (double)nib_dtype_bytes(p->c.dtype);
+}
