@@ -58,7 +58,8 @@ double nib_exact_double(const struct nib_exact_sum *s, float alpha);
 
 /*
  * silu(x) = x / (1 + exp(-x)) with its limits at both infinities, -0 and +inf,
- * and without the overflow of exp(-x); NaN gives NaN.  Within 2^-50 of itself.
+ * and without the overflow of exp(-x); NaN gives NaN.  Within 2^-50 of
+ * itself, but for results below 2^-1010.
  */
 double nib_exact_silu(double x);
 
