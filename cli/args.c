@@ -97,8 +97,9 @@ const char *cli_nearest_command(const char *word)
 {
 	struct nearest nearest = {word, NULL, 3};
 
-	for (size_t i = 0; cli_commands[i]; i++)
-		nearest_try(&nearest, cli_commands[i]->name);
+	for (size_t i = 0; i < cli_command_slots; i++)
+		if (cli_commands[i])
+			nearest_try(&nearest, cli_commands[i]->name);
 	return nearest.best;
 }
 
@@ -122,8 +123,7 @@ static const struct cli_option *find_option(const struct cli_command *command,
 	for (const struct cli_group *g = command->groups; g->title; g++)
 		for (const struct cli_option *o = g->options; o->name; o++) {
 			int found = name ? strlen(o->name) == length &&
-						   !strncmp(o->name, name,
-							    length)
+					       !strncmp(o->name, name, length)
 					 : letter && o->letter == letter;
 
 			if (found) {
@@ -140,18 +140,16 @@ static int set_int(const struct cli_option *o, int64_t *slot, const char *text)
 		return cli_error(CLI_USAGE, "--%s %s: not a whole number",
 				 o->name, text);
 	if (o->max > o->min && (*slot < o->min || *slot > o->max))
-		return cli_error(CLI_USAGE,
-				 "--%s %s: must be between %lld and %lld",
-				 o->name, text, (long long)o->min,
-				 (long long)o->max);
+		return cli_error(
+		    CLI_USAGE, "--%s %s: must be between %lld and %lld",
+		    o->name, text, (long long)o->min, (long long)o->max);
 	return CLI_OK;
 }
 
 static int append(struct cli_texts *texts, const char *text)
 {
 	const char **items =
-	    realloc(texts->items,
-		    sizeof(*items) * ((size_t)texts->count + 1));
+	    realloc(texts->items, sizeof(*items) * ((size_t)texts->count + 1));
 
 	if (!items)
 		return cli_no_memory("arguments");
@@ -237,8 +235,8 @@ static int unknown_option(const struct cli_command *command, const char *arg)
 }
 
 /* Reads the option at argv[*i], moving *i to the last word that it took. */
-static int read_option(const struct cli_command *command, int argc,
-		       char **argv, int *i, char *args)
+static int read_option(const struct cli_command *command, int argc, char **argv,
+		       int *i, char *args)
 {
 	const char *arg = argv[*i], *text = NULL;
 	size_t length = strcspn(arg, "="), offset;
@@ -268,8 +266,7 @@ static int check_positional(const struct cli_command *command, int n_files,
 			    char **files)
 {
 	if (n_files < command->min_positional)
-		return cli_error(CLI_USAGE,
-				 "needs %s; see nib %s --help",
+		return cli_error(CLI_USAGE, "needs %s; see nib %s --help",
 				 command->positional, command->name);
 	if (n_files > command->max_positional)
 		return cli_error(CLI_USAGE,

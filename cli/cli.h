@@ -20,10 +20,11 @@
 /* What nib exits with; nib help exit-codes explains them. */
 enum cli_exit {
 	CLI_OK = 0,
-	CLI_FOUND = 1,  /* the command worked and what it looked at is not good */
-	CLI_USAGE = 2,  /* arguments break a rule; nothing was done */
-	CLI_INPUT = 3,  /* an input file cannot be read or used */
-	CLI_FAILED = 4, /* no memory, no such device, output not written */
+	CLI_FOUND =
+	    1, /* the command worked and what it looked at is not good */
+	CLI_USAGE = 2,	  /* arguments break a rule; nothing was done */
+	CLI_INPUT = 3,	  /* an input file cannot be read or used */
+	CLI_FAILED = 4,	  /* no memory, no such device, output not written */
 	CLI_SIGNAL = 128, /* + the signal's number: interrupted, cleaned up */
 };
 
@@ -46,12 +47,13 @@ struct cli_texts {
 struct cli_option {
 	const char *name; /* "shape" for --shape; NULL ends a table */
 	enum cli_kind kind;
-	size_t offset;        /* into the struct of its group */
-	const char *value;    /* "N"; the words of OPT_WORD and OPT_CHOICE: "a|b" */
+	size_t offset; /* into the struct of its group */
+	const char
+	    *value; /* "N"; the words of OPT_WORD and OPT_CHOICE: "a|b" */
 	const char *fallback; /* parsed when the option is not given; or NULL */
 	const char *help;     /* one sentence, no full stop */
 	int64_t min, max;     /* OPT_INT */
-	char letter;          /* 'q' for -q, or 0 */
+	char letter;	      /* 'q' for -q, or 0 */
 };
 
 /* Options that several commands have; offset places their struct. */
@@ -63,29 +65,30 @@ struct cli_group {
 
 struct cli_command {
 	const char *name;
-	const char *summary;    /* one line, no full stop */
+	const char *summary;	/* one line, no full stop */
 	const char *positional; /* "IN OUT"; "" = none */
 	int min_positional, max_positional;
 	const char *description; /* paragraphs for --help and the man page */
-	const char *examples;    /* lines "command  # what it does" */
+	const char *examples;	 /* lines "command  # what it does" */
 	const struct cli_group *groups;
 	size_t args_bytes; /* of the struct that the groups fill */
 	/* Returns an enum cli_exit. */
 	int (*run)(const void *args, char *const *files, int n_files);
 };
 
-/* NULL-terminated, in the order of nib help. */
+/* In the order of nib help; an empty slot is a command left out of the build.
+ */
 extern const struct cli_command *const cli_commands[];
-extern const size_t cli_command_slots; /* entries of cli_commands */
+extern const size_t cli_command_slots;
 const struct cli_command *cli_find_command(const char *name);
 
 /* ---- args.c -------------------------------------------------------------- */
 
 /*
  * Fills args (args_bytes of the command, zeroed by the caller) and files from
- * argv[0 .. argc), which does not hold the command's name.  CLI_OK, or CLI_USAGE
- * after a message.  *wants_help is 1 when --help was given: the rest is then
- * not checked.  cli_args_free() in every case.
+ * argv[0 .. argc), which does not hold the command's name.  CLI_OK, or
+ * CLI_USAGE after a message.  *wants_help is 1 when --help was given: the rest
+ * is then not checked.  cli_args_free() in every case.
  */
 int cli_parse(const struct cli_command *command, int argc, char **argv,
 	      void *args, char **files, int *n_files, int *wants_help);
@@ -149,7 +152,7 @@ int cli_threads(const struct nib_device *device);
 const char *cli_machine(const struct nib_device *device);
 
 extern const char *const cli_dtype_names[]; /* "fp32", "fp16", "bf16" */
-#define CLI_DTYPE_WORDS  "fp32|fp16|bf16"
+#define CLI_DTYPE_WORDS	 "fp32|fp16|bf16"
 #define CLI_LAYOUT_WORDS "linear|tiled"
 extern const char *const cli_layout_names[]; /* "linear", "tiled" */
 
@@ -160,9 +163,9 @@ double cli_now_s(void);
 const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT]);
 
 /*
- * From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that a command that
- * writes a file can remove what it has begun: look at cli_interrupted() (the
- * signal, or 0) between steps.
+ * From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that a command
+ * that writes a file can remove what it has begun: look at cli_interrupted()
+ * (the signal, or 0) between steps.
  */
 void cli_catch_signals(void);
 int cli_interrupted(void);

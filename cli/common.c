@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* common.c - messages, exit codes, signals and the options that commands share. */
+/* common.c - messages, exit codes, signals and the options that commands share.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -179,8 +180,9 @@ const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT])
 		bytes /= 1024;
 		unit++;
 	}
-	snprintf(text, CLI_SIZE_TEXT, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s",
-		 bytes, units[unit]);
+	snprintf(text, CLI_SIZE_TEXT,
+		 unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes,
+		 units[unit]);
 	return text;
 }
 
@@ -226,14 +228,15 @@ int cli_check_output(const char *out, const char *const *inputs, int n_inputs,
 	for (int i = 0; i < n_inputs; i++)
 		if (!stat(inputs[i], &from) && from.st_dev == to.st_dev &&
 		    from.st_ino == to.st_ino)
-			return cli_error(CLI_USAGE,
-					 "%s and %s are the same file: an input "
-					 "is never written over",
-					 inputs[i], out);
+			return cli_error(
+			    CLI_USAGE,
+			    "%s and %s are the same file: an input "
+			    "is never written over",
+			    inputs[i], out);
 	if (!S_ISREG(to.st_mode))
 		return cli_error(CLI_USAGE, "%s: not a regular file", out);
 	if (!force)
-		return cli_error(CLI_USAGE,
-				 "%s exists; --force replaces it", out);
+		return cli_error(CLI_USAGE, "%s exists; --force replaces it",
+				 out);
 	return CLI_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * data.h - operands of a shape: seeded random NVFP4 matrices, packed weights and
- * outputs, ready to plan, run and check.
+ * data.h - operands of a shape: seeded random NVFP4 matrices, packed weights
+ * and outputs, ready to plan, run and check.
  */
 #ifndef NIB_DATA_H
 #define NIB_DATA_H
@@ -33,8 +33,8 @@ struct data {
 	int is_moe;
 	int64_t count;
 	/*
-	 * views: as the oracle takes them.  problems: the same buffers as a plan
-	 * takes them, with packed weights if asked for.
+	 * views: as the oracle takes them.  problems: the same buffers as a
+	 * plan takes them, with packed weights if asked for.
 	 */
 	struct nib_problem *problems, *views;
 	struct nib_moe_problem moe, moe_views;
@@ -66,7 +66,8 @@ enum nib_status data_new(const struct shape *shape,
 			 struct nib_error *err);
 void data_free(struct data *data); /* NULL is fine */
 /* Bytes that data_new() would hold, without the packed copies. */
-size_t data_bytes(const struct shape *shape, const struct data_options *options);
+size_t data_bytes(const struct shape *shape,
+		  const struct data_options *options);
 /* Fills every c with 0xFF bytes: NaN, so that a missed element is seen. */
 void data_poison(struct data *data);
 /* Plans, or runs, whichever of the calls the shape needs. */

@@ -9,22 +9,26 @@
 #include "progress.h"
 
 extern const struct cli_command command_info, command_plan, command_check,
-    command_quantize, command_inspect, command_verify, command_run,
     command_completion, command_help;
-/* Weak: nib without its benchmark still links. */
+/* Weak: nib without some of its files still links. */
+extern const struct cli_command command_quantize __attribute__((weak));
+extern const struct cli_command command_inspect __attribute__((weak));
+extern const struct cli_command command_verify __attribute__((weak));
+extern const struct cli_command command_run __attribute__((weak));
 extern const struct cli_command command_bench __attribute__((weak));
 extern const struct cli_command command_report __attribute__((weak));
 
 const struct cli_command *const cli_commands[] = {
-    &command_info,   &command_plan,    &command_check,      &command_quantize,
-    &command_inspect, &command_verify, &command_run,        &command_completion,
-    &command_help,   &command_bench,   &command_report,     NULL,
+    &command_info,   &command_plan,	  &command_check,   &command_bench,
+    &command_report, &command_quantize,	  &command_inspect, &command_verify,
+    &command_run,    &command_completion, &command_help,
 };
+const size_t cli_command_slots = sizeof(cli_commands) / sizeof(*cli_commands);
 
 const struct cli_command *cli_find_command(const char *name)
 {
-	for (size_t i = 0; cli_commands[i]; i++)
-		if (!strcmp(cli_commands[i]->name, name))
+	for (size_t i = 0; i < cli_command_slots; i++)
+		if (cli_commands[i] && !strcmp(cli_commands[i]->name, name))
 			return cli_commands[i];
 	return NULL;
 }
@@ -45,8 +49,7 @@ static int close_output(int code)
 	return CLI_FAILED;
 }
 
-static int run_command(const struct cli_command *command, int argc,
-		       char **argv)
+static int run_command(const struct cli_command *command, int argc, char **argv)
 {
 	void *args = calloc(1, command->args_bytes ? command->args_bytes : 1);
 	char **files = calloc((size_t)argc + 1, sizeof(*files));
@@ -58,8 +61,8 @@ static int run_command(const struct cli_command *command, int argc,
 		free(files);
 		return cli_no_memory("arguments");
 	}
-	code = cli_parse(command, argc, argv, args, files, &n_files,
-			 &wants_help);
+	code =
+	    cli_parse(command, argc, argv, args, files, &n_files, &wants_help);
 	if (!code && wants_help)
 		cli_print_help(command, stdout);
 	else if (!code)

@@ -11,10 +11,10 @@
 #include "progress.h"
 
 #define SHOW_AFTER_S  0.5 /* quick work shows nothing */
-#define REDRAW_S	0.1
+#define REDRAW_S      0.1
 #define PLAIN_AFTER_S 2.0 /* not a terminal: first line, then one each 5 s */
 #define PLAIN_EVERY_S 5.0
-#define BAR_CELLS	24
+#define BAR_CELLS     24
 
 static struct {
 	pthread_mutex_t lock; /* of everything below */
@@ -129,8 +129,8 @@ void progress_begin(const char *label, double total, int ticking)
 	now.item[0] = '\0';
 	snprintf(now.label, sizeof(now.label), "%s", label);
 	now.start_s = cli_now_s();
-	now.next_s = now.start_s +
-		     (now.is_terminal ? SHOW_AFTER_S : PLAIN_AFTER_S);
+	now.next_s =
+	    now.start_s + (now.is_terminal ? SHOW_AFTER_S : PLAIN_AFTER_S);
 	/* Without a thread the line still moves with each update. */
 	now.ticking = ticking && !now.quiet &&
 		      !pthread_create(&now.ticker, NULL, tick, NULL);

@@ -58,7 +58,7 @@ struct shape_args {
 extern const struct cli_option shape_options[];
 
 /*
- * Reads args.  An empty list (nothing asked for) is CLI_OK with count 0.  Prints
+ * Reads args.  An empty list (nothing asked for) is CLI_OK with count 0. Prints
  * and returns CLI_USAGE or CLI_FAILED otherwise.  shapes_free() in every case.
  */
 int shapes_parse(const struct shape_args *args, struct shape_list *list);

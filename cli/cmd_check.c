@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_check.c - nib check: runs multiplications of random operands and compares
+ * them with the exact oracle under the bound of docs/numerics.md.
+ */
+#include <string.h>
+
+#include "cli.h"
+#include "data.h"
+#include "progress.h"
+#include "shapes.h"
+#include "table.h"
+
+struct check_args {
+	struct shape_args shapes;
+	struct device_args device;
+	struct format_args format;
+	struct common_args common;
+	int layout, out, fill, packed, unpacked;
+	int64_t rows, seed;
+};
+
+/* The oracle does some 1e8 terms a second: about a second of them. */
+#define QUICK_TERMS 2e8
+
+static const struct table_column columns[] = {
+    {.key = "op", .title = "op", .width = 10},
+    {.key = "shape", .title = "shape", .width = 20},
+    {.key = "room", .title = "room", .width = 10},
+    {.key = "threads", .title = "thr"},
+    {.key = "layout", .title = "layout"},
+    {.key = "weights", .title = "weights", .width = 8},
+    {.key = "out", .title = "out", .width = 4},
+    {.key = "seed"},
+    {.key = "sample_rows"},
+    {.key = "checked", .title = "checked", .width = 9},
+    {.key = "failed", .title = "failed"},
+    {.key = "error", .title = "error", .print = "%.2e", .width = 8},
+    {.key = "bound", .title = "bound", .print = "%.2e", .width = 8},
+    {.key = "fraction", .title = "error/bound", .print = "%.3f"},
+    {.key = "ok", .title = "ok", .width = 3},
+    {.key = "worst_problem"},
+    {.key = "worst_batch"},
+    {.key = "worst_row"},
+    {.key = "worst_col"},
+    {.key = "worst_got"},
+    {.key = "worst_want"},
+    {.key = "run_s"},
+    {.key = "check_s"},
+    {.key = "version"},
+    {.key = "machine"},
+    {.key = "repro", .title = "again with"},
+    {0},
+};
+
+struct check {
+	const struct check_args *args;
+	struct nib_device *device;
+	struct table *table;
+	int64_t failed_rows, rows;
+	double terms, done_terms; /* of the oracle, for the bar */
+};
+
+static int64_t sample_rows(const struct check_args *args,
+			   const struct shape *shape)
+{
+	double per_row = shape_flop(shape) / 2, rows = 0;
+	int64_t sample;
+
+	if (args->rows >= 0)
+		return args->rows;
+	for (int64_t i = 0; i < shape->count; i++)
+		rows += (double)(shape->sizes[i].m * shape->batch);
+	if (per_row <= QUICK_TERMS || rows < 1)
+		return 0;
+	/* The sample is of each matrix of C. */
+	per_row /= rows;
+	sample = (int64_t)(QUICK_TERMS / per_row /
+			   (double)(shape->count * shape->batch));
+	return sample > 1 ? sample : 1;
+}
+
+static void put_row(struct check *check, const struct shape *shape, int packed,
+		    int64_t sample, const struct nib_check_result *result,
+		    double run_s, double check_s)
+{
+	const struct check_args *args = check->args;
+	struct table *t = check->table;
+	char text[SHAPE_TEXT], arguments[4096], repro[8192];
+	int n;
+
+	n = snprintf(repro, sizeof(repro),
+		     "nib check %s --layout %s --out %s --%s --isa %s "
+		     "--threads %d --rows %lld --seed %lld",
+		     shape_arguments(shape, arguments, sizeof(arguments)),
+		     cli_layout_names[args->layout], cli_dtype_names[args->out],
+		     packed ? "packed" : "unpacked",
+		     strchr(cli_room(check->device), '-') + 1,
+		     cli_threads(check->device), (long long)sample,
+		     (long long)args->seed);
+	if (args->fill == DATA_CONTEST)
+		snprintf(repro + n, sizeof(repro) - (size_t)n,
+			 " --data contest");
+	table_text(t, "op", shape_op_names[shape->op]);
+	table_text(t, "shape", shape_text(shape, text));
+	table_text(t, "room", cli_room(check->device));
+	table_int(t, "threads", cli_threads(check->device));
+	table_text(t, "layout", cli_layout_names[args->layout]);
+	table_text(t, "weights", packed ? "packed" : "view");
+	table_text(t, "out", cli_dtype_names[args->out]);
+	table_int(t, "seed", args->seed);
+	table_int(t, "sample_rows", sample);
+	table_int(t, "checked", result->checked);
+	table_int(t, "failed", result->failed);
+	table_number(t, "error", result->worst_error);
+	table_number(t, "bound", result->worst_bound);
+	table_number(t, "fraction", result->worst_fraction);
+	table_bool(t, "ok", !result->failed);
+	table_int(t, "worst_problem", result->problem);
+	table_int(t, "worst_batch", result->batch);
+	table_int(t, "worst_row", result->row);
+	table_int(t, "worst_col", result->col);
+	table_number(t, "worst_got", result->got);
+	table_number(t, "worst_want", result->want);
+	table_number(t, "run_s", run_s);
+	table_number(t, "check_s", check_s);
+	table_text(t, "version", nib_version());
+	table_text(t, "machine", cli_machine(check->device));
+	table_text(t, "repro", repro);
+	table_end_row(t);
+	if (result->failed)
+		table_note(t,
+			   "   FAILED: %lld of %lld elements; the worst is "
+			   "problem %lld, batch %lld, row %lld, column %lld: "
+			   "got %.9g, exact %.9g",
+			   (long long)result->failed,
+			   (long long)result->checked,
+			   (long long)result->problem, (long long)result->batch,
+			   (long long)result->row, (long long)result->col,
+			   result->got, result->want);
+}
+
+static enum nib_status run_data(struct check *check, struct data *data,
+				struct nib_error *err)
+{
+	struct nib_plan *plan;
+	enum nib_status status = data_plan(check->device, data, &plan, err);
+
+	if (status)
+		return status;
+	data_poison(data);
+	status = data_run(plan, data, NULL, err);
+	nib_plan_free(plan);
+	return status;
+}
+
+static int check_shape(struct check *check, const struct shape *shape,
+		       int packed)
+{
+	const struct check_args *args = check->args;
+	const struct data_options options = {
+	    .layout = (enum nib_scale_layout)args->layout,
+	    .out = (enum nib_dtype)args->out,
+	    .fill = (enum data_fill)args->fill,
+	    .seed = (uint64_t)args->seed,
+	    .packed = packed,
+	};
+	struct nib_check_options how = {
+	    .struct_bytes = sizeof(how),
+	    .sample_rows = sample_rows(args, shape),
+	    .seed = (uint64_t)args->seed,
+	};
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	double begin_s, run_s = 0;
+	char text[SHAPE_TEXT];
+	struct nib_error err;
+	enum nib_status status;
+	struct data *data;
+
+	shape_text(shape, text);
+	progress_update(check->done_terms, text);
+	if (data_new(shape, &options, check->device, &data, &err))
+		return cli_fail(text, &err);
+	begin_s = cli_now_s();
+	status = run_data(check, data, &err);
+	run_s = cli_now_s() - begin_s;
+	if (!status)
+		status = data->is_moe
+			     ? nib_check_moe(data->op, &data->moe_views, &how,
+					     &result, &err)
+			     : nib_check(data->op, data->views, data->count,
+					 &how, &result, &err);
+	data_free(data);
+	if (status)
+		return cli_fail(text, &err);
+	put_row(check, shape, packed, how.sample_rows, &result, run_s,
+		cli_now_s() - begin_s - run_s);
+	check->rows++;
+	check->failed_rows += result.failed != 0;
+	return CLI_OK;
+}
+
+static double terms(const struct check_args *args, const struct shape *shape)
+{
+	double all = shape_flop(shape) / 2;
+
+	return sample_rows(args, shape) && all > QUICK_TERMS ? QUICK_TERMS
+							     : all;
+}
+
+static int check_all(struct check *check, const struct shape_list *list)
+{
+	const struct check_args *args = check->args;
+	int both = args->packed == args->unpacked, code = CLI_OK;
+
+	for (int64_t i = 0; i < list->count; i++)
+		check->terms += terms(args, &list->shapes[i]) * (1 + both);
+	progress_begin("checking", check->terms, 1);
+	for (int64_t i = 0; i < list->count && !code; i++) {
+		const struct shape *shape = &list->shapes[i];
+
+		for (int packed = 0; packed < 2 && !code; packed++) {
+			if (!both && packed != args->packed)
+				continue;
+			code = check_shape(check, shape, packed);
+			check->done_terms += terms(args, shape);
+		}
+	}
+	progress_end();
+	return code;
+}
+
+static int check_shapes_fit(const struct shape_list *list)
+{
+	if (!list->count)
+		return cli_error(CLI_USAGE,
+				 "what? as nib check --preset small, or --op "
+				 "gemm --shape 128x4096x7168");
+	for (int64_t i = 0; i < list->count; i++)
+		if (!shape_is_multiply(&list->shapes[i]))
+			return cli_error(CLI_USAGE,
+					 "--op %s: check is for "
+					 "multiplications",
+					 shape_op_names[list->shapes[i].op]);
+	return CLI_OK;
+}
+
+static int run_check(const void *args_, char *const *files, int n_files)
+{
+	const struct check_args *args = args_;
+	struct check check = {.args = args};
+	struct shape_list list;
+	int code = shapes_parse(&args->shapes, &list), end;
+
+	(void)files;
+	(void)n_files;
+	progress_set_quiet(args->common.quiet);
+	if (!code)
+		code = check_shapes_fit(&list);
+	if (!code)
+		code = cli_open_device(&args->device, &check.device);
+	if (!code) {
+		check.table =
+		    table_new(columns, (enum table_format)args->format.format,
+			      TABLE_STREAM);
+		code = check_all(&check, &list);
+		if (!code)
+			table_note(check.table, "%lld of %lld passed",
+				   (long long)(check.rows - check.failed_rows),
+				   (long long)check.rows);
+		end = table_end(check.table);
+		code = code ? code : end;
+		nib_device_close(check.device);
+	}
+	shapes_free(&list);
+	return code ? code : check.failed_rows ? CLI_FOUND : CLI_OK;
+}
+
+static const struct cli_option options[] = {
+    {.name = "layout",
+     .kind = OPT_CHOICE,
+     .offset = offsetof(struct check_args, layout),
+     .value = CLI_LAYOUT_WORDS,
+     .fallback = "linear",
+     .help = "layout of the block scales"},
+    {.name = "out",
+     .kind = OPT_CHOICE,
+     .offset = offsetof(struct check_args, out),
+     .value = CLI_DTYPE_WORDS,
+     .fallback = "fp32",
+     .help = "type of C"},
+    {.name = "packed",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct check_args, packed),
+     .help = "only with packed weights (else with and without)"},
+    {.name = "unpacked",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct check_args, unpacked),
+     .help = "only with weights as they are"},
+    {.name = "rows",
+     .kind = OPT_INT,
+     .offset = offsetof(struct check_args, rows),
+     .value = "N",
+     .fallback = "-1",
+     .min = -1,
+     .max = INT64_C(1) << 40,
+     .help = "rows of each matrix of C to compare, chosen by the seed; 0 = "
+	     "all, -1 = all that a second allows"},
+    {.name = "seed",
+     .kind = OPT_INT,
+     .offset = offsetof(struct check_args, seed),
+     .value = "N",
+     .fallback = "1",
+     .min = 0,
+     .max = INT64_MAX,
+     .help = "of the random operands and rows"},
+    {.name = "data",
+     .kind = OPT_CHOICE,
+     .offset = offsetof(struct check_args, fill),
+     .value = DATA_FILL_WORDS,
+     .fallback = "full",
+     .help = "full: every code and every finite scale; contest: codes up to "
+	     "1.5, scales 1 and 2"},
+    {0},
+};
+
+static const struct cli_group groups[] = {
+    {"What to multiply", shape_options, offsetof(struct check_args, shapes)},
+    {"How", options, 0},
+    {"Device", device_options, offsetof(struct check_args, device)},
+    {"Output", format_options, offsetof(struct check_args, format)},
+    {"Messages", common_options, offsetof(struct check_args, common)},
+    {0},
+};
+
+const struct cli_command command_check = {
+    .name = "check",
+    .summary = "compare multiplications with the exact result",
+    .positional = "",
+    .description =
+	"Runs each shape on random operands and compares C with an exact\n"
+	"integer sum.  error is |C - exact| over the sum of the absolute\n"
+	"block products; bound is what rounding in fp32 and to C's type can\n"
+	"do; error/bound above 1 is a failure, and nib exits with 1.\n"
+	"Each row ends with the command that gives it again.\n",
+    .examples = "nib check --preset small                  # every operation\n"
+		"nib check --op gemm --shape 128x4096x7168 --out fp16\n"
+		"nib check --op gemv --shape 7168x16384x1 --isa avx2\n"
+		"nib check --op group_gemm --m 80,176,128 --n 4096 --k 7168\n"
+		"nib check --op gemm --m 1:16+1 --n 64 --k 256 --rows 0\n"
+		"nib check --preset seeds --format json > check.json\n",
+    .groups = groups,
+    .args_bytes = sizeof(struct check_args),
+    .run = run_check,
+};

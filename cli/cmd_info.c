@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_info.c - nib info: this machine as nibblas sees it. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "table.h"
+
+struct info_args {
+	struct device_args device;
+	struct format_args format;
+};
+
+/* The word of a sysfs choice in brackets: "always [madvise] never". */
+static void read_choice(const char *path, char *word, size_t bytes)
+{
+	char line[256] = "", *begin, *end;
+	FILE *file = fopen(path, "r");
+
+	snprintf(word, bytes, "unknown");
+	if (!file)
+		return;
+	if (fgets(line, sizeof(line), file) && (begin = strchr(line, '[')) &&
+	    (end = strchr(begin, ']'))) {
+		*end = '\0';
+		snprintf(word, bytes, "%s", begin + 1);
+	}
+	fclose(file);
+}
+
+/* A line of /proc/meminfo in bytes; 0 if it is not there. */
+static double read_meminfo(const char *key)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	char line[256];
+	double kib = 0;
+	size_t n = strlen(key);
+
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, n) && line[n] == ':') {
+			sscanf(line + n + 1, "%lf", &kib);
+			break;
+		}
+	fclose(file);
+	return kib * 1024;
+}
+
+static void add_size(json_t *about, const char *key, double bytes)
+{
+	if (bytes > 0)
+		json_object_set_new(about, key,
+				    json_integer((json_int_t)bytes));
+}
+
+static void add_text(json_t *about, const char *key, const char *text)
+{
+	json_object_set_new(about, key, json_string(text));
+}
+
+static void add_machine(json_t *about, const struct nib_device_info *info)
+{
+	char word[64], text[160];
+	struct utsname os;
+
+	add_text(about, "version", nib_version());
+	add_text(about, "processor", info->hardware);
+	add_text(about, "features", info->features);
+	add_text(about, "room", info->room);
+	json_object_set_new(about, "threads", json_integer(info->threads));
+	add_size(about, "l1_data_bytes", (double)info->l1_bytes);
+	add_size(about, "l2_bytes", (double)info->l2_bytes);
+	add_size(about, "l3_bytes", (double)sysconf(_SC_LEVEL3_CACHE_SIZE));
+	add_size(about, "memory_bytes", read_meminfo("MemTotal"));
+	add_size(about, "memory_available_bytes", read_meminfo("MemAvailable"));
+	read_choice("/sys/kernel/mm/transparent_hugepage/enabled", word,
+		    sizeof(word));
+	add_text(about, "huge_pages", word);
+	if (!uname(&os)) {
+		snprintf(text, sizeof(text), "%.64s %.64s", os.sysname,
+			 os.release);
+		add_text(about, "system", text);
+	}
+}
+
+static void add_rooms(json_t *about)
+{
+	json_t *rooms = json_array();
+
+	for (int i = 0; i < nib_room_count(); i++) {
+		struct nib_room_info room = {.struct_bytes = sizeof(room)};
+		json_t *entry = json_object();
+
+		if (nib_room_get_info(i, &room, NULL))
+			continue;
+		json_object_set_new(entry, "room", json_string(room.room));
+		json_object_set_new(entry, "open", json_boolean(room.is_open));
+		json_object_set_new(entry, "reason", json_string(room.reason));
+		json_array_append_new(rooms, entry);
+	}
+	json_object_set_new(about, "rooms", rooms);
+}
+
+static void put_value(const char *key, const json_t *value, char *text,
+		      size_t bytes)
+{
+	char size[CLI_SIZE_TEXT];
+
+	if (json_is_string(value))
+		snprintf(text, bytes, "%s", json_string_value(value));
+	else if (strstr(key, "bytes"))
+		snprintf(
+		    text, bytes, "%s",
+		    cli_size_text((double)json_integer_value(value), size));
+	else
+		snprintf(text, bytes, "%lld",
+			 (long long)json_integer_value(value));
+}
+
+/* "memory_available_bytes" -> "memory available". */
+static void put_label(const char *key, char *label, size_t bytes)
+{
+	char *units;
+
+	snprintf(label, bytes, "%s", key);
+	units = strstr(label, "_bytes");
+	if (units)
+		*units = '\0';
+	for (; *label; label++)
+		if (*label == '_')
+			*label = ' ';
+}
+
+static int print_for_people(const json_t *about, enum table_format format)
+{
+	static const struct table_column columns[] = {
+	    {.key = "what", .title = "what"},
+	    {.key = "value", .title = "value"},
+	    {0},
+	};
+	struct table *table = table_new(columns, format, 0);
+	const json_t *rooms = json_object_get(about, "rooms"), *value;
+	const char *key;
+	void *at;
+
+	for (at = json_object_iter((json_t *)(uintptr_t)about); at;
+	     at = json_object_iter_next((json_t *)(uintptr_t)about, at)) {
+		char label[64], text[256];
+
+		key = json_object_iter_key(at);
+		value = json_object_iter_value(at);
+		if (value == rooms)
+			continue;
+		put_label(key, label, sizeof(label));
+		put_value(key, value, text, sizeof(text));
+		table_text(table, "what", label);
+		table_text(table, "value", text);
+		table_end_row(table);
+	}
+	for (size_t i = 0; i < json_array_size(rooms); i++) {
+		const json_t *room = json_array_get(rooms, i);
+		int open = json_is_true(json_object_get(room, "open"));
+		char text[256];
+
+		snprintf(text, sizeof(text), "%s%s%s",
+			 json_string_value(json_object_get(room, "room")),
+			 open ? ": open" : ": closed, ",
+			 json_string_value(json_object_get(room, "reason")));
+		table_text(table, "what", "room");
+		table_text(table, "value", text);
+		table_end_row(table);
+	}
+	return table_end(table);
+}
+
+static int run_info(const void *args_, char *const *files, int n_files)
+{
+	const struct info_args *args = args_;
+	enum table_format format = (enum table_format)args->format.format;
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+	struct nib_device *device;
+	json_t *about;
+	int code = cli_open_device(&args->device, &device);
+
+	(void)files;
+	(void)n_files;
+	if (code)
+		return code;
+	nib_device_get_info(device, &info, NULL);
+	about = json_object();
+	if (!about) {
+		nib_device_close(device);
+		return cli_no_memory("description");
+	}
+	add_machine(about, &info);
+	add_rooms(about);
+	if (format == TABLE_FORMAT_JSON || format == TABLE_FORMAT_JSONL) {
+		json_dumpf(about, stdout,
+			   format == TABLE_FORMAT_JSON ? JSON_INDENT(1)
+						       : JSON_COMPACT);
+		putchar('\n');
+	} else {
+		code = print_for_people(about, format);
+	}
+	json_decref(about);
+	nib_device_close(device);
+	return code;
+}
+
+static const struct cli_group groups[] = {
+    {"Device", device_options, offsetof(struct info_args, device)},
+    {"Output", format_options, offsetof(struct info_args, format)},
+    {0},
+};
+
+const struct cli_command command_info = {
+    .name = "info",
+    .summary = "this machine: processor, caches, memory, rooms",
+    .positional = "",
+    .description =
+	"A room is one kind of hardware that nibblas has code for.  The room\n"
+	"that runs is the best open one; a closed one says why it is closed.\n"
+	"NIB_CPU=scalar|avx2|avx512bw|avx512 forces one instruction set.\n",
+    .examples = "nib info\n"
+		"nib info --format json | jq -r .room\n",
+    .groups = groups,
+    .args_bytes = sizeof(struct info_args),
+    .run = run_info,
+};

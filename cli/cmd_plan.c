@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_plan.c - nib plan: what would run for a shape, why, and how long. */
+#include <string.h>
+
+#include "cli.h"
+#include "data.h"
+#include "limits.h"
+#include "progress.h"
+#include "shapes.h"
+#include "table.h"
+
+struct plan_args {
+	struct shape_args shapes;
+	struct device_args device;
+	struct format_args format;
+	struct common_args common;
+	int layout, out, packed;
+	double gflops, gbps;
+};
+
+static const struct table_column columns[] = {
+    {.key = "op", .title = "op"},
+    {.key = "shape", .title = "shape"},
+    {.key = "room", .title = "room"},
+    {.key = "threads", .title = "thr"},
+    {.key = "layout"},
+    {.key = "weights"},
+    {.key = "out"},
+    {.key = "tasks", .title = "tasks"},
+    {.key = "workspace_bytes",
+     .title = "workspace",
+     .print = "%.0f KiB",
+     .scale = 1.0 / 1024},
+    {.key = "flop", .title = "GFLOP", .print = "%.3f", .scale = 1e-9},
+    {.key = "bytes", .title = "MB", .print = "%.2f", .scale = 1e-6},
+    {.key = "limit_gflops"},
+    {.key = "limit_gbps"},
+    {.key = "expected_s",
+     .title = "at least",
+     .print = "%.3f ms",
+     .scale = 1e3},
+    {.key = "limit_kind", .title = "limit"},
+    {.key = "explanation", .title = "what runs, and why"},
+    {.key = "version"},
+    {.key = "machine"},
+    {0},
+};
+
+struct planner {
+	const struct plan_args *args;
+	struct nib_device *device;
+	struct table *table;
+	struct limits limits;
+};
+
+static void put_row(struct planner *p, const struct shape *shape,
+		    const struct nib_plan_info *info)
+{
+	const struct plan_args *args = p->args;
+	double compute_s = info->flop / (p->limits.gflops * 1e9);
+	double memory_s = info->bytes / (p->limits.gbps * 1e9);
+	int by_memory = memory_s > compute_s;
+	char text[SHAPE_TEXT];
+	struct table *t = p->table;
+
+	table_text(t, "op", shape_op_names[shape->op]);
+	table_text(t, "shape", shape_text(shape, text));
+	table_text(t, "room", info->room);
+	table_int(t, "threads", info->threads);
+	table_text(t, "layout", cli_layout_names[args->layout]);
+	table_text(t, "weights", args->packed ? "packed" : "view");
+	table_text(t, "out", cli_dtype_names[args->out]);
+	table_int(t, "tasks", info->tasks);
+	table_int(t, "workspace_bytes", (int64_t)info->workspace_bytes);
+	table_number(t, "flop", info->flop);
+	table_number(t, "bytes", info->bytes);
+	table_number(t, "limit_gflops", p->limits.gflops);
+	table_number(t, "limit_gbps", p->limits.gbps);
+	table_number(t, "expected_s", by_memory ? memory_s : compute_s);
+	table_text(t, "limit_kind",
+		   by_memory ? p->limits.memory_name : p->limits.compute_name);
+	table_text(t, "explanation", info->explanation);
+	table_text(t, "version", nib_version());
+	table_text(t, "machine", cli_machine(p->device));
+	table_end_row(t);
+}
+
+static int plan_shape(struct planner *p, const struct shape *shape)
+{
+	const struct data_options options = {
+	    .layout = (enum nib_scale_layout)p->args->layout,
+	    .out = (enum nib_dtype)p->args->out,
+	    .packed = p->args->packed,
+	};
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	struct nib_plan *plan = NULL;
+	char text[SHAPE_TEXT];
+	struct nib_error err;
+	enum nib_status status;
+	struct data *data;
+
+	shape_text(shape, text);
+	if (data_new(shape, &options, p->device, &data, &err))
+		return cli_fail(text, &err);
+	status = data_plan(p->device, data, &plan, &err);
+	if (!status)
+		status = nib_plan_get_info(plan, &info, &err);
+	if (!status)
+		put_row(p, shape, &info);
+	nib_plan_free(plan);
+	data_free(data);
+	return status ? cli_fail(text, &err) : CLI_OK;
+}
+
+static int plan_all(struct planner *p, const struct shape_list *list)
+{
+	int code = CLI_OK, end;
+
+	if (p->args->gflops <= 0 || p->args->gbps <= 0) {
+		progress_begin("measuring this machine", 0, 0);
+		limits_measure(p->device, &p->limits);
+		progress_end();
+	}
+	if (p->args->gflops > 0) {
+		p->limits.gflops = p->args->gflops;
+		p->limits.compute_name = "--gflops";
+	}
+	if (p->args->gbps > 0) {
+		p->limits.gbps = p->args->gbps;
+		p->limits.memory_name = "--gbps";
+	}
+	p->table =
+	    table_new(columns, (enum table_format)p->args->format.format, 0);
+	progress_begin("planning", (double)list->count, 1);
+	for (int64_t i = 0; i < list->count && !code; i++) {
+		progress_update((double)i, NULL);
+		code = plan_shape(p, &list->shapes[i]);
+	}
+	progress_end();
+	end = table_end(p->table);
+	return code ? code : end;
+}
+
+static int run_plan(const void *args_, char *const *files, int n_files)
+{
+	const struct plan_args *args = args_;
+	struct planner planner = {.args = args};
+	struct shape_list list;
+	int code = shapes_parse(&args->shapes, &list);
+
+	(void)files;
+	(void)n_files;
+	progress_set_quiet(args->common.quiet);
+	if (!code && !list.count)
+		code = cli_error(CLI_USAGE,
+				 "what? as nib plan --preset seeds, or --op "
+				 "gemm --shape 128x4096x7168");
+	for (int64_t i = 0; i < list.count && !code; i++)
+		if (!shape_is_multiply(&list.shapes[i]))
+			code = cli_error(CLI_USAGE,
+					 "--op %s: only multiplications have "
+					 "plans",
+					 shape_op_names[list.shapes[i].op]);
+	if (!code)
+		code = cli_open_device(&args->device, &planner.device);
+	if (!code) {
+		code = plan_all(&planner, &list);
+		nib_device_close(planner.device);
+	}
+	shapes_free(&list);
+	return code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "layout",
+     .kind = OPT_CHOICE,
+     .offset = offsetof(struct plan_args, layout),
+     .value = CLI_LAYOUT_WORDS,
+     .fallback = "linear",
+     .help = "layout of the block scales"},
+    {.name = "out",
+     .kind = OPT_CHOICE,
+     .offset = offsetof(struct plan_args, out),
+     .value = CLI_DTYPE_WORDS,
+     .fallback = "fp16",
+     .help = "type of C"},
+    {.name = "packed",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct plan_args, packed),
+     .help = "plan for packed weights"},
+    {.name = "gflops",
+     .kind = OPT_DOUBLE,
+     .offset = offsetof(struct plan_args, gflops),
+     .value = "X",
+     .fallback = "0",
+     .help = "limit of the arithmetic, GFLOP/s (else measured now)"},
+    {.name = "gbps",
+     .kind = OPT_DOUBLE,
+     .offset = offsetof(struct plan_args, gbps),
+     .value = "X",
+     .fallback = "0",
+     .help = "limit of the memory, GB/s (else measured now)"},
+    {0},
+};
+
+static const struct cli_group groups[] = {
+    {"What to multiply", shape_options, offsetof(struct plan_args, shapes)},
+    {"How", options, 0},
+    {"Device", device_options, offsetof(struct plan_args, device)},
+    {"Output", format_options, offsetof(struct plan_args, format)},
+    {"Messages", common_options, offsetof(struct plan_args, common)},
+    {0},
+};
+
+const struct cli_command command_plan = {
+    .name = "plan",
+    .summary = "what would run for a shape, why, and the least time",
+    .positional = "",
+    .description =
+	"Plans without running.  \"at least\" is the larger of flop over the\n"
+	"arithmetic limit and bytes over the memory limit of this machine:\n"
+	"no program can be faster than that; nib bench says how near it is.\n",
+    .examples = "nib plan --op gemm --shape 128x4096x7168\n"
+		"nib plan --preset seeds --packed --threads 1\n"
+		"nib plan --preset cpu --gflops 500 --gbps 40 --format md\n",
+    .groups = groups,
+    .args_bytes = sizeof(struct plan_args),
+    .run = run_plan,
+};

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* limits.h - a quick measurement of what this machine can do, for nib plan. */
+#ifndef NIB_LIMITS_H
+#define NIB_LIMITS_H
+
+#include "nibblas.h"
+
+struct limits {
+	double gflops, gbps;
+	const char *compute_name, *memory_name; /* "vpdpbusd" */
+};
+
+/* Some 100 ms.  What cannot be measured is infinite: it limits nothing. */
+void limits_measure(const struct nib_device *device, struct limits *limits);
+
+#endif

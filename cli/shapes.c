@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shapes.c - reads --op, --shape, --m and so on into a list: see shapes.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shapes.h"
+
+#define MAX_SHAPES 65536	      /* of one list or one group */
+#define MAX_SIZE   (INT64_C(1) << 40) /* of one dimension */
+
+const char *const shape_op_names[] = {
+    "gemm", "dual_gemm", "group_gemm", "group_dual", "gemv",
+    "moe",  "moe_dual",	 "quantize",   "dequantize", "convert",
+};
+
+const struct cli_option shape_options[] = {
+    {.name = "op",
+     .kind = OPT_CHOICE,
+     .offset = offsetof(struct shape_args, op),
+     .value = SHAPE_OP_WORDS,
+     .help = "the operation (gemm if a shape is given without it)"},
+    {.name = "shape",
+     .kind = OPT_TEXTS,
+     .offset = offsetof(struct shape_args, shapes),
+     .value = "MxNxK[xL],...",
+     .help = "shapes; a group is MxNxK+MxNxK; gemv is MxK[xL] with a matrix "
+	     "of M rows; quantize, dequantize and convert are MxK[xL]"},
+    {.name = "m",
+     .kind = OPT_TEXT,
+     .offset = offsetof(struct shape_args, m),
+     .value = "LIST",
+     .help = "rows of A: a list of numbers and ranges (16, 1:16+1, 1:256*2); "
+	     "for a group or MoE the list is one group, else a sweep"},
+    {.name = "n",
+     .kind = OPT_TEXT,
+     .offset = offsetof(struct shape_args, n),
+     .value = "LIST",
+     .help = "columns of C, a sweep"},
+    {.name = "k",
+     .kind = OPT_TEXT,
+     .offset = offsetof(struct shape_args, k),
+     .value = "LIST",
+     .help = "the summed length, a sweep; multiples of 16"},
+    {.name = "experts",
+     .kind = OPT_INT,
+     .offset = offsetof(struct shape_args, experts),
+     .value = "E",
+     .fallback = "0",
+     .min = 0,
+     .max = MAX_SHAPES,
+     .help = "moe: experts, which take their rows from --m over and over "
+	     "(0 = as many as --m has)"},
+    {.name = "batch",
+     .kind = OPT_INT,
+     .offset = offsetof(struct shape_args, batch),
+     .value = "L",
+     .fallback = "1",
+     .min = 1,
+     .max = MAX_SHAPES,
+     .help = "batch of the shapes that --m --n --k make"},
+    {.name = "preset",
+     .kind = OPT_TEXTS,
+     .offset = offsetof(struct shape_args, presets),
+     .value = "seeds|cpu|small",
+     .help = "a named set of shapes; with --op only that operation's"},
+    {0},
+};
+
+/* ---- building ------------------------------------------------------------ */
+
+static struct shape *add_shape(struct shape_list *list, enum shape_op op,
+			       int64_t count, int64_t batch)
+{
+	struct shape *shapes, *shape;
+
+	if (list->count >= MAX_SHAPES) {
+		cli_error(CLI_USAGE, "more than %d shapes", MAX_SHAPES);
+		return NULL;
+	}
+	shapes =
+	    realloc(list->shapes, sizeof(*shapes) * ((size_t)list->count + 1));
+	if (!shapes) {
+		cli_no_memory("shapes");
+		return NULL;
+	}
+	list->shapes = shapes;
+	shape = &shapes[list->count];
+	*shape = (struct shape){.op = op, .count = count, .batch = batch};
+	shape->sizes =
+	    calloc((size_t)(count ? count : 1), sizeof(*shape->sizes));
+	if (!shape->sizes) {
+		cli_no_memory("shapes");
+		return NULL;
+	}
+	list->count++;
+	return shape;
+}
+
+static int is_group(enum shape_op op)
+{
+	return op == OP_GROUP_GEMM || op == OP_GROUP_DUAL || op == OP_MOE ||
+	       op == OP_MOE_DUAL;
+}
+
+static int is_moe(enum shape_op op)
+{
+	return op == OP_MOE || op == OP_MOE_DUAL;
+}
+
+int shape_is_multiply(const struct shape *shape)
+{
+	return shape->op < OP_QUANTIZE;
+}
+
+/* "AxBxC" at *text, up to a + or the end, into sizes; how many, or -1. */
+static int read_sizes(const char **text, int64_t sizes[4])
+{
+	const char *at = *text;
+	int count = 0;
+
+	for (;; at++) {
+		char *end;
+
+		if (*at < '0' || *at > '9' || count == 4)
+			return -1;
+		sizes[count] = strtoll(at, &end, 10);
+		if (sizes[count++] > MAX_SIZE)
+			return -1;
+		at = end;
+		if (*at != 'x')
+			break;
+	}
+	if (*at && *at != '+')
+		return -1;
+	*text = at;
+	return count;
+}
+
+static int bad_shape(enum shape_op op, const char *text)
+{
+	static const char *const forms[] = {
+	    [OP_GEMM] = "MxNxK or MxNxKxL",
+	    [OP_DUAL_GEMM] = "MxNxK or MxNxKxL",
+	    [OP_GROUP_GEMM] = "MxNxK+MxNxK+...",
+	    [OP_GROUP_DUAL] = "MxNxK+MxNxK+...",
+	    [OP_GEMV] = "MxK or MxKxL",
+	    [OP_QUANTIZE] = "MxK or MxKxL",
+	    [OP_DEQUANTIZE] = "MxK or MxKxL",
+	    [OP_CONVERT] = "MxK or MxKxL",
+	};
+
+	if (is_moe(op))
+		return cli_error(CLI_USAGE,
+				 "--shape %s: %s takes --m --n --k --experts",
+				 text, shape_op_names[op]);
+	return cli_error(CLI_USAGE, "--shape %s: %s takes %s", text,
+			 shape_op_names[op], forms[op]);
+}
+
+/* One --shape without commas. */
+static int add_shape_text(struct shape_list *list, enum shape_op op,
+			  const char *text)
+{
+	int group = is_group(op), no_n = op >= OP_QUANTIZE || op == OP_GEMV;
+	int64_t count = 1, s[4];
+	const char *at = text;
+	struct shape *shape;
+
+	for (const char *p = text; *p; p++)
+		count += *p == '+';
+	if (is_moe(op) || (!group && count > 1) || count > MAX_SHAPES)
+		return bad_shape(op, text);
+	shape = add_shape(list, op, count, 1);
+	if (!shape)
+		return CLI_FAILED;
+	for (int64_t i = 0; i < count; i++, at++) {
+		struct shape_size *size = &shape->sizes[i];
+		int dims = read_sizes(&at, s), plain = no_n ? 2 : 3;
+
+		if (dims != plain && (dims != plain + 1 || group))
+			return bad_shape(op, text);
+		*size =
+		    (struct shape_size){s[0], no_n ? 0 : s[1], s[plain - 1]};
+		if (op == OP_GEMV)
+			*size = (struct shape_size){1, s[0], s[1]};
+		shape->batch = dims > plain ? s[plain] : 1;
+	}
+	return CLI_OK;
+}
+
+static int add_shape_list(struct shape_list *list, enum shape_op op,
+			  const char *texts)
+{
+	char *copy = strdup(texts), *rest, *text;
+	int code = CLI_OK;
+
+	if (!copy)
+		return cli_no_memory("shapes");
+	if (!*copy)
+		code = cli_error(CLI_USAGE, "--shape is empty");
+	rest = copy;
+	while (!code && *copy && (text = strsep(&rest, ",")))
+		code = add_shape_text(list, op, text);
+	free(copy);
+	return code;
+}
+
+/* ---- lists and ranges ---------------------------------------------------- */
+
+struct numbers {
+	int64_t *items;
+	int64_t count;
+};
+
+static int add_number(struct numbers *numbers, int64_t n)
+{
+	int64_t *items;
+
+	if (numbers->count >= MAX_SHAPES)
+		return cli_error(CLI_USAGE, "a list of more than %d sizes",
+				 MAX_SHAPES);
+	items = realloc(numbers->items,
+			sizeof(*items) * ((size_t)numbers->count + 1));
+	if (!items)
+		return cli_no_memory("sizes");
+	numbers->items = items;
+	items[numbers->count++] = n;
+	return CLI_OK;
+}
+
+/* "16", "1:16+1" or "1:256*2". */
+static int add_range(struct numbers *numbers, const char *name,
+		     const char *text)
+{
+	long long first, last, step;
+	int used = -1, code = CLI_OK;
+	char how;
+
+	if (sscanf(text, "%lld%n", &first, &used) == 1 && used > 0 &&
+	    !text[used]) {
+		last = first;
+		how = '+';
+		step = 1;
+	} else {
+		used = -1;
+		if (sscanf(text, "%lld:%lld%c%lld%n", &first, &last, &how,
+			   &step, &used) != 4 ||
+		    used < 0 || text[used] || (how != '+' && how != '*'))
+			return cli_error(CLI_USAGE,
+					 "--%s %s: not a number, 1:16+1 or "
+					 "1:256*2",
+					 name, text);
+	}
+	if (first < 0 || last < first || last > MAX_SIZE ||
+	    step < (how == '*' ? 2 : 1) || step > MAX_SIZE ||
+	    (how == '*' && first < 1))
+		return cli_error(CLI_USAGE,
+				 "--%s %s: a range goes up from 0 or more "
+				 "(from 1 with *)",
+				 name, text);
+	for (int64_t n = first; n <= last && !code;
+	     n = how == '+' ? n + step : n * step)
+		code = add_number(numbers, n);
+	return code;
+}
+
+static int read_numbers(struct numbers *numbers, const char *name,
+			const char *texts)
+{
+	char *copy, *rest, *text;
+	int code = CLI_OK;
+
+	if (!texts)
+		return cli_error(CLI_USAGE, "--%s is missing", name);
+	copy = strdup(texts);
+	if (!copy)
+		return cli_no_memory("sizes");
+	rest = copy;
+	while (!code && (text = strsep(&rest, ",")))
+		code = add_range(numbers, name, text);
+	free(copy);
+	return code;
+}
+
+/* Every combination, or for a group every n and k with all of m. */
+static int add_combinations(struct shape_list *list,
+			    const struct shape_args *args, enum shape_op op,
+			    const struct numbers *m, const struct numbers *n,
+			    const struct numbers *k)
+{
+	int group = is_group(op);
+	int64_t calls = group ? 1 : m->count, each = group ? m->count : 1;
+
+	if (is_moe(op) && args->experts)
+		each = args->experts;
+	for (int64_t i = 0; i < calls; i++)
+		for (int64_t j = 0; j < n->count; j++)
+			for (int64_t h = 0; h < k->count; h++) {
+				struct shape *shape =
+				    add_shape(list, op, each, args->batch);
+
+				if (!shape)
+					return CLI_FAILED;
+				for (int64_t e = 0; e < each; e++)
+					shape->sizes[e] = (struct shape_size){
+					    m->items[(i + e) % m->count],
+					    n->items[j], k->items[h]};
+				if (op == OP_GEMV)
+					shape->sizes[0] = (struct shape_size){
+					    1, m->items[i], k->items[h]};
+			}
+	return CLI_OK;
+}
+
+static int add_mnk(struct shape_list *list, const struct shape_args *args,
+		   enum shape_op op)
+{
+	struct numbers m = {0}, n = {0}, k = {0};
+	int code;
+
+	if (is_group(op) && args->batch > 1)
+		return cli_error(CLI_USAGE, "--batch %lld: %s has no batch",
+				 (long long)args->batch, shape_op_names[op]);
+	code = read_numbers(&m, "m", args->m);
+	if (!code && (op == OP_GEMV || op >= OP_QUANTIZE))
+		code = add_number(&n, 0);
+	else if (!code)
+		code = read_numbers(&n, "n", args->n);
+	if (!code)
+		code = read_numbers(&k, "k", args->k);
+	if (!code)
+		code = add_combinations(list, args, op, &m, &n, &k);
+	free(m.items);
+	free(n.items);
+	free(k.items);
+	return code;
+}
+
+/* ---- presets ------------------------------------------------------------- */
+
+static const struct preset {
+	const char *name;
+	enum shape_op op;
+	const char *shape;     /* as --shape, or */
+	const char *m, *n, *k; /* as --m --n --k */
+	int64_t experts;
+} presets[] = {
+    /* The shapes of the GPU MODE NVFP4 problems. */
+    {"seeds", OP_GEMM,
+     "128x7168x16384,128x4096x7168,128x7168x2048,2304x4608x7168", 0, 0, 0, 0},
+    {"seeds", OP_DUAL_GEMM,
+     "256x4096x7168,512x4096x7168,256x3072x4096,512x3072x7168", 0, 0, 0, 0},
+    {"seeds", OP_GEMV, "7168x16384x1,4096x7168x8,7168x2048x4", 0, 0, 0, 0},
+    {"seeds", OP_GROUP_GEMM, 0, "80,176,128,72,64,248,96,160", "4096", "7168",
+     0},
+    {"seeds", OP_GROUP_GEMM, 0, "40,76,168,72,164,148,196,160", "7168", "2048",
+     0},
+    {"seeds", OP_GROUP_GEMM, 0, "192,320", "3072", "4096", 0},
+    {"seeds", OP_GROUP_GEMM, 0, "128,384", "4096", "1536", 0},
+    /* What a CPU is asked to do: prefill, decode, many experts. */
+    {"cpu", OP_GEMM, "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536",
+     0, 0, 0, 0},
+    {"cpu", OP_GEMV, "7168x16384x1,4096x7168x1,7168x2048x1", 0, 0, 0, 0},
+    {"cpu", OP_MOE, 0, "1:8+1", "1408", "2048", 64},
+    {"cpu", OP_MOE, 0, "4", "7168", "2048", 8},
+    /* Every operation at odd sizes, checked in full in a moment. */
+    {"small", OP_GEMM, "1x1x16,7x33x240,17x130x48,64x64x256,5x40x512x3", 0, 0,
+     0, 0},
+    {"small", OP_DUAL_GEMM, "3x5x32,33x65x240", 0, 0, 0, 0},
+    {"small", OP_GROUP_GEMM, "0x8x32+1x8x32+9x8x48+130x17x16", 0, 0, 0, 0},
+    {"small", OP_GROUP_DUAL, "2x8x32+0x8x32+9x24x48", 0, 0, 0, 0},
+    {"small", OP_GEMV, "1x16,67x240,129x1024x3", 0, 0, 0, 0},
+    {"small", OP_MOE, 0, "0:5+1", "40", "96", 12},
+    {"small", OP_MOE_DUAL, 0, "3,0,7", "24", "48", 0},
+};
+
+int shapes_add_preset(struct shape_list *list, const char *name, int op)
+{
+	int known = 0, code = CLI_OK;
+
+	for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++) {
+		const struct preset *p = &presets[i];
+		const struct shape_args args = {
+		    .m = p->m,
+		    .n = p->n,
+		    .k = p->k,
+		    .experts = p->experts,
+		    .batch = 1,
+		};
+		int64_t first = list->count;
+
+		if (strcmp(p->name, name))
+			continue;
+		known = 1;
+		if (op >= 0 && (enum shape_op)op != p->op)
+			continue;
+		code = p->shape ? add_shape_list(list, p->op, p->shape)
+				: add_mnk(list, &args, p->op);
+		if (code)
+			return code;
+		for (int64_t j = first; j < list->count; j++)
+			list->shapes[j].preset = p->name;
+	}
+	if (!known)
+		return cli_error(CLI_USAGE,
+				 "--preset %s: must be seeds, cpu or small",
+				 name);
+	return CLI_OK;
+}
+
+int shapes_parse(const struct shape_args *args, struct shape_list *list)
+{
+	enum shape_op op = args->op < 0 ? OP_GEMM : (enum shape_op)args->op;
+	int code = CLI_OK;
+
+	*list = (struct shape_list){0};
+	for (int i = 0; i < args->presets.count && !code; i++)
+		code =
+		    shapes_add_preset(list, args->presets.items[i], args->op);
+	for (int i = 0; i < args->shapes.count && !code; i++)
+		code = add_shape_list(list, op, args->shapes.items[i]);
+	if (!code && (args->m || args->n || args->k))
+		code = add_mnk(list, args, op);
+	if (!code && !list->count && args->presets.count)
+		code = cli_error(CLI_USAGE, "--preset %s has no %s",
+				 args->presets.items[0], shape_op_names[op]);
+	return code;
+}
+
+void shapes_free(struct shape_list *list)
+{
+	for (int64_t i = 0; i < list->count; i++)
+		free(list->shapes[i].sizes);
+	free(list->shapes);
+	*list = (struct shape_list){0};
+}

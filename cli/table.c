@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * table.c - prints rows: see table.h.  A row is a JSON object whatever the
+ * format, so that every format shows the same values.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "progress.h"
+#include "table.h"
+
+#define MAX_COLUMNS 64
+#define CELL	    512
+
+struct table {
+	const struct table_column *columns;
+	enum table_format format;
+	int flags, n_columns, failed, colour;
+	json_t *row;	 /* the one being filled */
+	json_t *waiting; /* array: rows whose widths are not known yet */
+	int64_t printed; /* rows */
+	int width[MAX_COLUMNS];
+	int is_number[MAX_COLUMNS];
+};
+
+int table_is_for_people(const struct table *table)
+{
+	return table && (table->format == TABLE_FORMAT_TEXT ||
+			 table->format == TABLE_FORMAT_MD);
+}
+
+/* Characters on screen: bytes that do not continue a UTF-8 sequence. */
+static int screen_width(const char *text)
+{
+	int n = 0;
+
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xC0) != 0x80;
+	return n;
+}
+
+static int shown(const struct table *table, int i)
+{
+	return table->columns[i].title != NULL;
+}
+
+struct table *table_new(const struct table_column *columns,
+			enum table_format format, int flags)
+{
+	struct table *table = calloc(1, sizeof(*table));
+
+	if (!table)
+		return NULL;
+	table->columns = columns;
+	table->format = format;
+	table->flags = flags;
+	table->colour = format == TABLE_FORMAT_TEXT && isatty(STDOUT_FILENO) &&
+			!getenv("NO_COLOR");
+	table->waiting = json_array();
+	table->failed = !table->waiting;
+	while (table->n_columns < MAX_COLUMNS &&
+	       columns[table->n_columns].key) {
+		const struct table_column *c = &columns[table->n_columns];
+		int i = table->n_columns++;
+
+		if (c->title && screen_width(c->title) > c->width)
+			table->width[i] = screen_width(c->title);
+		else
+			table->width[i] = c->width;
+	}
+	return table;
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+void table_json(struct table *table, const char *key, json_t *value)
+{
+	if (!table) {
+		json_decref(value);
+		return;
+	}
+	if (!table->row)
+		table->row = json_object();
+	/* Steals value, also when it fails. */
+	if (json_object_set_new(table->row, key, value))
+		table->failed = 1;
+}
+
+void table_text(struct table *table, const char *key, const char *text)
+{
+	json_t *value = json_string(text);
+
+	/* A file's names need not be UTF-8; JSON must be. */
+	table_json(table, key, value ? value : json_string("(not UTF-8)"));
+}
+
+void table_int(struct table *table, const char *key, int64_t n)
+{
+	table_json(table, key, json_integer(n));
+}
+
+void table_number(struct table *table, const char *key, double x)
+{
+	table_json(table, key, isfinite(x) ? json_real(x) : json_null());
+}
+
+void table_bool(struct table *table, const char *key, int yes)
+{
+	table_json(table, key, json_boolean(yes));
+}
+
+void table_numbers(struct table *table, const char *key, const double *x,
+		   int64_t count)
+{
+	json_t *list = json_array();
+
+	for (int64_t i = 0; list && i < count; i++)
+		if (json_array_append_new(list, isfinite(x[i]) ? json_real(x[i])
+							       : json_null()))
+			table->failed = 1;
+	table_json(table, key, list);
+}
+
+/* ---- for people ---------------------------------------------------------- */
+
+static void cell_text(const struct table_column *column, const json_t *value,
+		      char cell[CELL])
+{
+	double scale = column->scale != 0 ? column->scale : 1;
+	const char *print = column->print;
+
+	*cell = '\0';
+	if (!value || json_is_null(value))
+		snprintf(cell, CELL, "-");
+	else if (json_is_string(value))
+		snprintf(cell, CELL, "%s", json_string_value(value));
+	else if (json_is_boolean(value))
+		snprintf(cell, CELL, "%s", json_is_true(value) ? "yes" : "NO");
+	else if (json_is_integer(value) && !print)
+		snprintf(cell, CELL, "%lld",
+			 (long long)json_integer_value(value));
+	else if (json_is_number(value)) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+		snprintf(cell, CELL, print ? print : "%.4g",
+			 json_number_value(value) * scale);
+#pragma GCC diagnostic pop
+	} else
+		snprintf(cell, CELL, "(%zu)", json_array_size(value));
+}
+
+static void put_padded(const char *text, int width, int right)
+{
+	int pad = width - screen_width(text);
+
+	if (right)
+		printf("%*s", pad > 0 ? pad : 0, "");
+	fputs(text, stdout);
+	if (!right)
+		printf("%*s", pad > 0 ? pad : 0, "");
+}
+
+static int last_shown(const struct table *table)
+{
+	int last = -1;
+
+	for (int i = 0; i < table->n_columns; i++)
+		if (shown(table, i))
+			last = i;
+	return last;
+}
+
+/* row NULL: the titles. */
+static void print_cells(const struct table *table, const json_t *row)
+{
+	int md = table->format == TABLE_FORMAT_MD, last = last_shown(table);
+
+	for (int i = 0; i < table->n_columns; i++) {
+		const struct table_column *c = &table->columns[i];
+		int right = table->is_number[i];
+		const json_t *value = row ? json_object_get(row, c->key) : NULL;
+		char cell[CELL];
+
+		if (!shown(table, i))
+			continue;
+		if (row)
+			cell_text(c, value, cell);
+		else
+			snprintf(cell, CELL, "%s", c->title);
+		fputs(md ? "| " : "", stdout);
+		if (table->colour && value && json_is_boolean(value))
+			fputs(json_is_true(value) ? "\033[32m" : "\033[1;31m",
+			      stdout);
+		/* No blanks at the end of a line. */
+		put_padded(cell,
+			   i == last && !md && !right ? 0 : table->width[i],
+			   right);
+		if (table->colour && value && json_is_boolean(value))
+			fputs("\033[0m", stdout);
+		fputs(md ? " " : i == last ? "" : "  ", stdout);
+	}
+	fputs(md ? "|\n" : "\n", stdout);
+}
+
+static void measure(struct table *table, const json_t *row)
+{
+	for (int i = 0; i < table->n_columns; i++) {
+		const json_t *value =
+		    json_object_get(row, table->columns[i].key);
+		char cell[CELL];
+
+		if (!shown(table, i) || !value)
+			continue;
+		cell_text(&table->columns[i], value, cell);
+		if (screen_width(cell) > table->width[i])
+			table->width[i] = screen_width(cell);
+		if (json_is_number(value))
+			table->is_number[i] = 1;
+	}
+}
+
+static void print_titles(const struct table *table)
+{
+	if (table->colour)
+		fputs("\033[1m", stdout);
+	print_cells(table, NULL);
+	if (table->colour)
+		fputs("\033[0m", stdout);
+	if (table->format != TABLE_FORMAT_MD)
+		return;
+	for (int i = 0; i < table->n_columns; i++)
+		if (shown(table, i)) {
+			fputs("| ", stdout);
+			for (int j = 0; j < table->width[i] - 1; j++)
+				putchar('-');
+			fputs(table->is_number[i] ? ": " : "- ", stdout);
+		}
+	fputs("|\n", stdout);
+}
+
+/* Prints the rows that waited for their widths. */
+static void print_waiting(struct table *table)
+{
+	size_t i;
+	json_t *row;
+
+	json_array_foreach(table->waiting, i, row) measure(table, row);
+	json_array_foreach(table->waiting, i, row)
+	{
+		if (!table->printed++)
+			print_titles(table);
+		print_cells(table, row);
+	}
+	json_array_clear(table->waiting);
+}
+
+void table_note(struct table *table, const char *format, ...)
+{
+	va_list list;
+
+	if (!table_is_for_people(table))
+		return;
+	progress_hide();
+	print_waiting(table);
+	va_start(list, format);
+	vprintf(format, list);
+	va_end(list);
+	putchar('\n');
+}
+
+/* ---- for programs -------------------------------------------------------- */
+
+static void csv_text(const char *text)
+{
+	if (!text[strcspn(text, ",\"\r\n")]) {
+		fputs(text, stdout);
+		return;
+	}
+	putchar('"');
+	for (; *text; text++) {
+		if (*text == '"')
+			putchar('"');
+		putchar(*text);
+	}
+	putchar('"');
+}
+
+static void csv_value(const json_t *value)
+{
+	size_t i;
+	json_t *item;
+
+	if (json_is_string(value))
+		csv_text(json_string_value(value));
+	else if (json_is_integer(value))
+		printf("%lld", (long long)json_integer_value(value));
+	else if (json_is_real(value))
+		printf("%.9g", json_real_value(value));
+	else if (json_is_boolean(value))
+		fputs(json_is_true(value) ? "true" : "false", stdout);
+	else if (json_is_array(value))
+		json_array_foreach(value, i, item)
+		{
+			fputs(i ? ";" : "", stdout);
+			csv_value(item);
+		}
+}
+
+static void print_csv(struct table *table, const json_t *row)
+{
+	for (int i = 0; i < table->n_columns; i++) {
+		fputs(i ? "," : "", stdout);
+		if (row)
+			csv_value(json_object_get(row, table->columns[i].key));
+		else
+			csv_text(table->columns[i].key);
+	}
+	putchar('\n');
+}
+
+static void print_row(struct table *table, json_t *row)
+{
+	const size_t flags = JSON_REAL_PRECISION(9) | JSON_COMPACT;
+
+	if (table->format == TABLE_FORMAT_CSV) {
+		if (!table->printed)
+			print_csv(table, NULL);
+		print_csv(table, row);
+	} else {
+		if (table->format == TABLE_FORMAT_JSON)
+			fputs(table->printed ? ",\n" : "[\n", stdout);
+		if (json_dumpf(row, stdout, flags))
+			table->failed = 1;
+		if (table->format == TABLE_FORMAT_JSONL)
+			putchar('\n');
+	}
+	table->printed++;
+}
+
+void table_end_row(struct table *table)
+{
+	json_t *row;
+
+	if (!table || !table->row)
+		return;
+	row = table->row;
+	table->row = NULL;
+	progress_hide();
+	if (!table_is_for_people(table)) {
+		print_row(table, row);
+		json_decref(row);
+	} else if (json_array_append_new(table->waiting, row)) {
+		table->failed = 1;
+	} else if (table->flags & TABLE_STREAM) {
+		print_waiting(table);
+	}
+	if (table->flags & TABLE_STREAM)
+		fflush(stdout);
+}
+
+int table_end(struct table *table)
+{
+	int failed;
+
+	if (!table)
+		return cli_no_memory("table");
+	progress_hide();
+	if (table_is_for_people(table))
+		print_waiting(table);
+	else if (table->format == TABLE_FORMAT_JSON)
+		fputs(table->printed ? "\n]\n" : "[]\n", stdout);
+	else if (table->format == TABLE_FORMAT_CSV && !table->printed)
+		print_csv(table, NULL);
+	failed = table->failed;
+	json_decref(table->row);
+	json_decref(table->waiting);
+	free(table);
+	return failed ? cli_no_memory("table") : CLI_OK;
+}
