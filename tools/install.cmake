@@ -28,10 +28,18 @@ install(CODE "configure_file([[${PROJECT_BINARY_DIR}/nibblas.pc.in]]
 install(FILES ${PROJECT_BINARY_DIR}/nibblas.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# The command writes its own manual and completion; crossing, nobody can ask it.
 if(TARGET nib)
   install(TARGETS nib)
+  if(NOT CMAKE_CROSSCOMPILING)
+    add_custom_command(TARGET nib POST_BUILD
+      COMMAND nib completion man >nib.1
+      COMMAND nib completion bash >nib.bash
+      WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+    install(FILES ${PROJECT_BINARY_DIR}/nib.1
+      DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${PROJECT_BINARY_DIR}/nib.bash RENAME nib
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  endif()
 endif()
-install(FILES docs/man/nib.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
-install(FILES cli/nib.bash RENAME nib OPTIONAL
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES LICENSE README.md NEWS.md TYPE DOC OPTIONAL)
+install(FILES LICENSE README.md NEWS.md TYPE DOC)

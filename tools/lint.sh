@@ -102,7 +102,7 @@ step_cppcheck() {
 		--enable=warning,performance,portability --error-exitcode=1 \
 		--suppressions-list=.cppcheck-suppress \
 		-D__x86_64__ -D__GNUC__ -D_GNU_SOURCE \
-		-D'json_array_foreach(array,i,value)=for (;;)' \
+		--library=tools/cppcheck.cfg \
 		-Iinclude -Isrc -Icli -Ibench \
 		src cli bench
 }
