@@ -186,6 +186,19 @@ const struct bench_samples *peaks_samples(struct peaks *peaks,
 	return s ? &s->samples : &peaks->none;
 }
 
+int peaks_series_count(const struct peaks *peaks)
+{
+	return peaks->count;
+}
+
+const struct bench_samples *peaks_series_at(const struct peaks *peaks, int i,
+					    enum peak_kind *kind, int *threads)
+{
+	*kind = peaks->series[i]->kind;
+	*threads = peaks->series[i]->threads;
+	return &peaks->series[i]->samples;
+}
+
 /* -------------------------------------------------------------------------- */
 
 /* Where the threads of a sample wait until all are warm. */

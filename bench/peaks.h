@@ -54,5 +54,9 @@ double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
 /* All samples taken for (kind, threads), in order; never NULL. */
 const struct bench_samples *peaks_samples(struct peaks *peaks,
 					  enum peak_kind kind, int threads);
+/* All that was ever asked for, in the order of the first time. */
+int peaks_series_count(const struct peaks *peaks);
+const struct bench_samples *peaks_series_at(const struct peaks *peaks, int i,
+					    enum peak_kind *kind, int *threads);
 
 #endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contest.c - rooms and peers on one shape, measured in turns. */
+#include "contest.h"
+
+#include <time.h>
+
+/* Turns that the least time is cut into. */
+#define ROUNDS 5
+
+/* A sample is at least this long, or the clock's own cost would show in it. */
+#define SAMPLE_S 20e-6
+
+/* OpenBLAS's threads spin for 2^26 cycles after their work. */
+#define PEER_SETTLE_NS 40000000
+
+static bool is_done(const struct contestant *c,
+		    const struct contest_options *options)
+{
+	int few = options->min_samples < 3 ? options->min_samples : 3;
+
+	if (c->spent_s >= 5 * options->min_time_s && c->samples_s.count >= few)
+		return true;
+	return c->spent_s >= options->min_time_s &&
+	       c->samples_s.count >= options->min_samples;
+}
+
+static enum nib_status job_turn(struct contestant *c, double budget_s,
+				struct nib_error *err)
+{
+	double begin = bench_now_s(), end = 0, spent = 0;
+	enum nib_status status = job_run(c->job, err);
+	int runs;
+
+	end = bench_now_s();
+	runs = end - begin < SAMPLE_S
+		   ? (int)(SAMPLE_S / (end - begin + 1e-9)) + 1
+		   : 1;
+	while (!status) {
+		begin = bench_now_s();
+		for (int i = 0; i < runs && !status; i++)
+			status = job_run(c->job, err);
+		end = bench_now_s();
+		spent += end - begin;
+		if (!bench_samples_add(&c->samples_s, (end - begin) / runs) ||
+		    spent >= budget_s)
+			break;
+	}
+	c->spent_s += spent;
+	return status;
+}
+
+static bool peer_has_turn(struct contestant *c, double budget_s)
+{
+	double samples[PEER_MAX_SAMPLES];
+	struct timespec settle = {0, PEER_SETTLE_NS};
+	int n = peer_turn(c->peer, budget_s, PEER_MAX_SAMPLES, samples);
+
+	for (int i = 0; i < n; i++) {
+		bench_samples_add(&c->samples_s, samples[i]);
+		c->spent_s += samples[i];
+	}
+	nanosleep(&settle, NULL);
+	return n > 0;
+}
+
+static double share_done(const struct contestant *contestants, int count,
+			 const struct contest_options *options)
+{
+	double sum = 0;
+
+	for (int i = 0; i < count; i++) {
+		double time = contestants[i].spent_s / options->min_time_s;
+		double part = (double)contestants[i].samples_s.count /
+			      options->min_samples;
+
+		part = part < time ? part : time;
+		if (is_done(&contestants[i], options) || part > 1)
+			part = 1;
+		sum += part;
+	}
+	return sum / count;
+}
+
+enum nib_status contest_run(struct contestant *contestants, int count,
+			    struct peaks *peaks,
+			    const struct contest_options *options,
+			    struct nib_error *err)
+{
+	double budget_s = options->min_time_s / ROUNDS;
+	enum nib_status status = NIB_OK;
+	bool all_done = false;
+
+	while (!all_done && !status) {
+		all_done = true;
+		for (int i = 0; i < options->n_peaks; i++) {
+			bench_settle();
+			peaks_sample(peaks, options->peaks[i],
+				     options->threads);
+		}
+		for (int i = 0; i < count && !status; i++) {
+			struct contestant *c = &contestants[i];
+
+			if (is_done(c, options))
+				continue;
+			if (options->tick)
+				options->tick(
+				    options->arg,
+				    share_done(contestants, count, options));
+			bench_settle();
+			if (c->job)
+				status = job_turn(c, budget_s, err);
+			else if (!peer_has_turn(c, budget_s))
+				continue;
+			all_done = all_done && is_done(c, options);
+		}
+	}
+	return status;
+}

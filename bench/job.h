@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.h - a shape on one room of nibblas, ready to be run again and again.
+ *
+ * What a run may find ready: the plan, the packed weights, the workspace.  What
+ * it may not: operands in the caches.  So a job holds several copies of the
+ * operands, with different values, and every run takes the next one.
+ */
+#ifndef NIB_BENCH_JOB_H
+#define NIB_BENCH_JOB_H
+
+#include <stdbool.h>
+
+#include "data.h"
+#include "peaks.h"
+
+struct job;
+
+/* What of a job is timed. */
+enum job_timed {
+	JOB_RUN,  /* the operation */
+	JOB_PLAN, /* nib_plan_create() for it */
+};
+
+struct job_options {
+	struct data_options data;
+	int threads;
+	const char *isa; /* NULL = the best here */
+	enum job_timed timed;
+};
+
+/*
+ * How often operands of this many bytes are held, so that together they are
+ * four times the largest cache: 1 when one copy is already that large.
+ */
+int64_t job_copies(double bytes);
+
+/* On failure *job is NULL. */
+enum nib_status job_new(const struct shape *shape,
+			const struct job_options *options, struct job **job,
+			struct nib_error *err);
+void job_free(struct job *job); /* NULL is fine */
+
+/* One run, on the next copy. */
+enum nib_status job_run(struct job *job, struct nib_error *err);
+
+/*
+ * Runs on poisoned outputs and compares sample_rows rows (0 = all) of each
+ * matrix with the oracle; JOB_PLAN and the operations that do not multiply have
+ * none: *result then says that nothing was checked.
+ */
+enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
+			  struct nib_check_result *result,
+			  struct nib_error *err);
+
+/* "cpu-avx512": lives as long as the job. */
+const char *job_room(const struct job *job);
+double job_flop(const struct job *job);
+/* Bytes that one run must read and write, each operand once. */
+double job_bytes_read(const struct job *job);
+double job_bytes_written(const struct job *job);
+int64_t job_copies_held(const struct job *job);
+/* The instruction that bounds the multiplications of this room. */
+enum peak_kind job_peak(const struct job *job);
+/* The plan's own sentence; "" if the operation has no plan. */
+const char *job_explanation(const struct job *job);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.c - rows of the bench: JSON objects, printed by table.h. */
+#include "rows.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Every key, in the order of CSV; titles are what people see. */
+static const struct table_column all_columns[] = {
+    {.key = "op", .title = "op", .width = 10},
+    {.key = "shape", .title = "shape", .width = 18},
+    {.key = "room", .title = "room", .width = 20},
+    {.key = "threads", .title = "thr"},
+    {.key = "layout", .title = "layout"},
+    {.key = "dtype", .title = "in", .width = 4},
+    {.key = "out", .title = "out", .width = 4},
+    {.key = "packed", .title = "packed"},
+    {.key = "time_s",
+     .title = "time",
+     .print = "%.4f ms",
+     .scale = 1e3,
+     .width = 11},
+    {.key = "gflops", .title = "GFLOP/s", .print = "%.1f", .width = 7},
+    {.key = "gbps", .title = "GB/s", .print = "%.1f", .width = 5},
+    {.key = "fraction_of_limit",
+     .title = "of limit",
+     .print = "%.1f %%",
+     .scale = 100},
+    {.key = "limit_kind", .title = "limit", .width = 14},
+    {.key = "error", .title = "error", .print = "%.1e", .width = 7},
+    {.key = "bound", .title = "bound", .print = "%.1e", .width = 7},
+    {.key = "ok", .title = "ok", .width = 3},
+    {.key = "against_peers", .title = "against peers"},
+    {.key = "skipped", .title = "skipped"},
+    {.key = "samples_s"},
+    {.key = "flop"},
+    {.key = "bytes"},
+    {.key = "limit_s"},
+    {.key = "error_fraction"},
+    {.key = "checked"},
+    {.key = "copies"},
+    {.key = "unit"},
+    {.key = "speedup"},
+    {.key = "plan"},
+    {.key = "version"},
+    {.key = "machine"},
+    {.key = "date"},
+    {.key = "command"},
+    {0},
+};
+
+json_t *row_new(void)
+{
+	json_t *row = json_object();
+
+	for (int i = 0; row && all_columns[i].key; i++)
+		json_object_set_new(row, all_columns[i].key, json_null());
+	return row;
+}
+
+void row_text(json_t *row, const char *key, const char *text)
+{
+	json_object_set_new(row, key, json_string(text));
+}
+
+void row_number(json_t *row, const char *key, double x)
+{
+	json_object_set_new(row, key, isfinite(x) ? json_real(x) : json_null());
+}
+
+void row_integer(json_t *row, const char *key, int64_t n)
+{
+	json_object_set_new(row, key, json_integer(n));
+}
+
+void row_bool(json_t *row, const char *key, bool yes)
+{
+	json_object_set_new(row, key, json_boolean(yes));
+}
+
+void row_samples(json_t *row, const char *key,
+		 const struct bench_samples *samples)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < samples->count; i++)
+		json_array_append_new(list, json_real(samples->values[i]));
+	json_object_set_new(row, key, list);
+}
+
+double row_get_number(const json_t *row, const char *key)
+{
+	return json_number_value(json_object_get(row, key));
+}
+
+const char *row_get_text(const json_t *row, const char *key)
+{
+	const char *text = json_string_value(json_object_get(row, key));
+
+	return text ? text : "";
+}
+
+void rows_table_begin(struct rows_table *rows, enum table_format format,
+		      const char *const *hidden)
+{
+	memcpy(rows->columns, all_columns, sizeof all_columns);
+	for (int i = 0; rows->columns[i].key; i++) {
+		for (int j = 0; hidden[j]; j++) {
+			if (!strcmp(rows->columns[i].key, hidden[j]))
+				rows->columns[i].title = NULL;
+		}
+	}
+	rows->table = table_new(rows->columns, format, TABLE_STREAM);
+}
+
+void rows_table_add(struct rows_table *rows, const json_t *row)
+{
+	for (int i = 0; rows->columns[i].key; i++) {
+		const char *key = rows->columns[i].key;
+		json_t *value = json_object_get(row, key);
+
+		table_json(rows->table, key,
+			   value ? json_incref(value) : json_null());
+	}
+	table_end_row(rows->table);
+}
+
+int rows_table_end(struct rows_table *rows)
+{
+	return table_end(rows->table);
+}

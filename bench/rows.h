@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.h - rows of the bench: JSON objects, printed by table.h. */
+#ifndef NIB_BENCH_ROWS_H
+#define NIB_BENCH_ROWS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "stats.h"
+#include "table.h"
+
+/* A row that has every key of the list below, null. */
+json_t *row_new(void);
+void row_text(json_t *row, const char *key, const char *text);
+/* inf and NaN stay null. */
+void row_number(json_t *row, const char *key, double x);
+void row_integer(json_t *row, const char *key, int64_t n);
+void row_bool(json_t *row, const char *key, bool yes);
+void row_samples(json_t *row, const char *key,
+		 const struct bench_samples *samples);
+
+/* Reading: 0, "" or false when the key is missing or null. */
+double row_get_number(const json_t *row, const char *key);
+const char *row_get_text(const json_t *row, const char *key);
+
+/*
+ * A table whose columns are the keys of rows.  People see those that
+ * rows_show() has not hidden.  Columns live until rows_table_end().
+ */
+struct rows_table {
+	struct table_column columns[40];
+	struct table *table;
+};
+void rows_table_begin(struct rows_table *rows, enum table_format format,
+		      const char *const *hidden);
+void rows_table_add(struct rows_table *rows, const json_t *row);
+int rows_table_end(struct rows_table *rows);
+
+#endif
