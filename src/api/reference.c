@@ -549,7 +549,7 @@ enum nib_status nib_check(enum nib_op op, const struct nib_problem *problems,
 	struct nib_check_result ours;
 	struct oracle o = {0};
 	enum nib_status status;
-	size_t bytes;
+	size_t bytes = 0;
 
 	status = check_open(&o, options, &ours, result, &bytes, err);
 	if (status == NIB_OK)
@@ -567,7 +567,7 @@ enum nib_status nib_check_moe(enum nib_op op, const struct nib_moe_problem *moe,
 	struct nib_check_result ours;
 	struct oracle o = {0};
 	enum nib_status status;
-	size_t bytes;
+	size_t bytes = 0;
 
 	status = check_open(&o, options, &ours, result, &bytes, err);
 	if (status == NIB_OK)

@@ -51,7 +51,8 @@ static struct nib_expected expect_infinite(const struct nib_exact_sum *s,
 struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
 				    int64_t k)
 {
-	const double blocks = (double)(k / NIB_BLOCK);
+	const int64_t n_blocks = k / NIB_BLOCK;
+	const double blocks = (double)n_blocks;
 	const double want = nib_exact_double(s, alpha);
 	const double total = ldexp((double)s->magnitude, NIB_EXACT_UNIT) *
 			     fabs(nib_fp32_to_fp64(alpha));
