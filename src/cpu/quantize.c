@@ -342,7 +342,8 @@ enum nib_status cpu_quantize(struct nib_device *device,
 	struct job job;
 	enum nib_status status;
 
-	if (options->global == 0) {
+	/* As bits: a subnormal is not 0, whatever the caller's mode. */
+	if (nib_fp32_bits(options->global) == 0) {
 		status = cpu_amax(device, x, saturate, &setup.amax, err);
 		if (status)
 			return status;

@@ -27,8 +27,8 @@
  */
 struct cpu_quantizer {
 	union {
-		int32_t wide[128][8];	/* NIB_FP32 */
-		int16_t narrow[128][8]; /* NIB_FP16, NIB_BF16 */
+		_Alignas(64) int32_t wide[128][8]; /* NIB_FP32 */
+		int16_t narrow[128][8];		   /* NIB_FP16, NIB_BF16 */
 	} limit;
 	float global;
 	float largest_code; /* fp32 6 * global */
@@ -39,7 +39,7 @@ struct cpu_quantizer {
 /* How to dequantise: the bits of y for each scale byte and code. */
 struct cpu_dequantizer {
 	union {
-		uint32_t wide[256][16]; /* NIB_FP32 */
+		_Alignas(64) uint32_t wide[256][16]; /* NIB_FP32 */
 		struct {
 			uint16_t word[256][16];
 			/* word's 16 low bytes, then its 16 high bytes */

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quantize.c - the front door of quantise, amax, dequantise and scale layouts:
+ * checks every argument, then calls the device's room.
+ */
+#include <float.h>
+#include <inttypes.h>
+#include <stdbool.h>
+
+#include "error.h"
+#include "format/half.h"
+#include "options.h"
+#include "room.h"
+#include "validate.h"
+
+static enum nib_status check_pointer(const void *pointer, const char *name,
+				     const char *rule, struct nib_error *err)
+{
+	if (pointer)
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT, "%s = NULL: must %s", name,
+			rule);
+}
+
+static enum nib_status check_device(const struct nib_device *device,
+				    struct nib_error *err)
+{
+	return check_pointer(device, "device", "be an open device", err);
+}
+
+/* Everything about a dense view on its own. */
+static enum nib_status take_dense(const struct nib_dense *in,
+				  struct nib_dense *out, const char *name,
+				  struct nib_error *err)
+{
+	const struct nib_label label = nib_label(name);
+	enum nib_status status;
+
+	status = check_pointer(in, name, "point to a view", err);
+	if (!status)
+		status = nib_valid_dense(in, out, label, err);
+	if (!status)
+		status = nib_valid_dense_data(out, label, err);
+	return status;
+}
+
+static enum nib_status take_nvfp4(const struct nib_nvfp4 *in,
+				  struct nib_nvfp4 *out, const char *name,
+				  struct nib_error *err)
+{
+	const struct nib_label label = nib_label(name);
+	enum nib_status status;
+
+	status = check_pointer(in, name, "point to a view", err);
+	if (!status)
+		status = nib_valid_nvfp4(in, out, label, err);
+	if (!status)
+		status = nib_valid_nvfp4_data(out, label, err);
+	return status;
+}
+
+/* A view of which only the scales are looked at. */
+static enum nib_status take_scales(const struct nib_nvfp4 *in,
+				   struct nib_nvfp4 *out, const char *name,
+				   struct nib_error *err)
+{
+	const struct nib_label label = nib_label(name);
+	struct nib_nvfp4 v;
+	struct nib_span span;
+	enum nib_status status;
+
+	status = check_pointer(in, name, "point to a view", err);
+	if (status)
+		return status;
+	v = *in;
+	v.row_stride_bytes = v.batch_stride_bytes = 0;
+	status = nib_valid_nvfp4(&v, out, label, err);
+	if (status)
+		return status;
+	span = nib_scale_span(out);
+	if (span.begin != span.end &&
+	    (span.begin == 0 || span.end < span.begin))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s.scales = %p: must point to %ju bytes", name,
+				out->scales,
+				(uintmax_t)(span.end - span.begin));
+	return NIB_OK;
+}
+
+static enum nib_status check_same(int64_t a, const char *a_name, int64_t b,
+				  const char *b_name, struct nib_error *err)
+{
+	if (a == b)
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s = %" PRId64 ": must equal %s = %" PRId64, a_name, a,
+			b_name, b);
+}
+
+static enum nib_status check_apart(struct nib_span a, const char *a_name,
+				   struct nib_span b, const char *b_name,
+				   struct nib_error *err)
+{
+	if (!nib_spans_overlap(a, b))
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s = %p: must not overlap %s, bytes %p to %p", a_name,
+			(void *)a.begin, b_name, (void *)b.begin,
+			(void *)b.end);
+}
+
+/*
+ * True if each row holds its codes and its scales side by side: their spans
+ * overlap, their bytes do not.
+ */
+static bool is_interleaved(const struct nib_nvfp4 *q)
+{
+	const intptr_t stride = q->row_stride_bytes;
+	intptr_t offset = (intptr_t)q->scales - (intptr_t)q->codes;
+
+	if (q->scale_layout != NIB_LINEAR ||
+	    q->scale_row_stride_bytes != q->row_stride_bytes ||
+	    (q->batch > 1 &&
+	     (q->scale_batch_stride_bytes != q->batch_stride_bytes ||
+	      q->batch_stride_bytes < q->rows * stride)) ||
+	    stride == 0)
+		return false;
+	offset = (offset % stride + stride) % stride;
+	return offset >= q->k / 2 && offset + q->k / NIB_BLOCK <= stride;
+}
+
+static enum nib_status check_quantize_views(const struct nib_dense *x,
+					    const struct nib_nvfp4 *q,
+					    struct nib_error *err)
+{
+	const struct nib_span from = nib_dense_span(x);
+	const struct nib_span codes = nib_codes_span(q);
+	const struct nib_span scales = nib_scale_span(q);
+	enum nib_status status;
+
+	if ((status = check_same(q->rows, "q.rows", x->rows, "x.rows", err)) ||
+	    (status = check_same(q->k, "q.k", x->cols, "x.cols", err)) ||
+	    (status =
+		 check_same(q->batch, "q.batch", x->batch, "x.batch", err)) ||
+	    (status = check_apart(codes, "q.codes", from, "x", err)) ||
+	    (status = check_apart(scales, "q.scales", from, "x", err)))
+		return status;
+	if (is_interleaved(q))
+		return NIB_OK;
+	return check_apart(scales, "q.scales", codes, "q.codes", err);
+}
+
+static enum nib_status
+check_quantize_options(const struct nib_quantize_options *options,
+		       struct nib_error *err)
+{
+	if ((int)options->recipe < NIB_RECIPE_MODELOPT ||
+	    (int)options->recipe > NIB_RECIPE_GGML)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"options.recipe = %d: must be 0 to %d",
+				(int)options->recipe, NIB_RECIPE_GGML);
+	/*
+	 * Positive floats order as their bits, which no flush-to-zero mode of
+	 * the caller changes.  6 * global, the largest value at scale 1, is
+	 * finite.
+	 */
+	if (nib_fp32_bits(options->global) > nib_fp32_bits(FLT_MAX / 6))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"options.global = %g: must be 0 (amax / 2688) "
+				"or positive, at most %g",
+				(double)options->global, (double)FLT_MAX / 6);
+	return NIB_OK;
+}
+
+enum nib_status nib_quantize(struct nib_device *device,
+			     const struct nib_dense *x,
+			     const struct nib_nvfp4 *q,
+			     const struct nib_quantize_options *options,
+			     float *global_used, struct nib_error *err)
+{
+	struct nib_quantize_options ours;
+	struct nib_dense from;
+	struct nib_nvfp4 to;
+	enum nib_status status;
+
+	if ((status = check_device(device, err)) ||
+	    (status = nib_options_read(&ours, sizeof(ours), options, "options",
+				       err)) ||
+	    (status = check_quantize_options(&ours, err)) ||
+	    (status = take_dense(x, &from, "x", err)) ||
+	    (status = take_nvfp4(q, &to, "q", err)) ||
+	    (status = check_quantize_views(&from, &to, err)))
+		return status;
+	return device->room->quantize(device, &from, &to, &ours, global_used,
+				      err);
+}
+
+enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
+			 int saturate, float *amax, struct nib_error *err)
+{
+	struct nib_dense from;
+	enum nib_status status;
+
+	if ((status = check_device(device, err)) ||
+	    (status = check_pointer(amax, "amax", "point to a float", err)) ||
+	    (status = take_dense(x, &from, "x", err)))
+		return status;
+	return device->room->amax(device, &from, saturate != 0, amax, err);
+}
+
+enum nib_status nib_dequantize(struct nib_device *device,
+			       const struct nib_nvfp4 *q, float global,
+			       const struct nib_dense *y, struct nib_error *err)
+{
+	struct nib_nvfp4 from;
+	struct nib_dense to;
+	struct nib_span span;
+	enum nib_status status;
+
+	if ((status = check_device(device, err)) ||
+	    (status = take_nvfp4(q, &from, "q", err)) ||
+	    (status = take_dense(y, &to, "y", err)))
+		return status;
+	span = nib_dense_span(&to);
+	if ((status =
+		 check_same(to.rows, "y.rows", from.rows, "q.rows", err)) ||
+	    (status = check_same(to.cols, "y.cols", from.k, "q.k", err)) ||
+	    (status =
+		 check_same(to.batch, "y.batch", from.batch, "q.batch", err)) ||
+	    (status = check_apart(span, "y", nib_codes_span(&from), "q.codes",
+				  err)) ||
+	    (status = check_apart(span, "y", nib_scale_span(&from), "q.scales",
+				  err)))
+		return status;
+	return device->room->dequantize(device, &from, global, &to, err);
+}
+
+enum nib_status nib_convert_scales(struct nib_device *device,
+				   const struct nib_nvfp4 *from,
+				   const struct nib_nvfp4 *to,
+				   struct nib_error *err)
+{
+	struct nib_nvfp4 source, target;
+	enum nib_status status;
+
+	if ((status = check_device(device, err)) ||
+	    (status = take_scales(from, &source, "from", err)) ||
+	    (status = take_scales(to, &target, "to", err)) ||
+	    (status = check_same(target.rows, "to.rows", source.rows,
+				 "from.rows", err)) ||
+	    (status = check_same(target.k, "to.k", source.k, "from.k", err)) ||
+	    (status = check_same(target.batch, "to.batch", source.batch,
+				 "from.batch", err)) ||
+	    (status = check_apart(nib_scale_span(&target), "to.scales",
+				  nib_scale_span(&source), "from.scales", err)))
+		return status;
+	return device->room->convert_scales(device, &source, &target, err);
+}
