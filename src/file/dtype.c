@@ -27,12 +27,14 @@ const struct nib_file_dtype *nib_file_dtype_find(const char *name)
 bool nib_file_shape_bytes(const struct nib_file_dtype *dtype, int rank,
 			  const int64_t *shape, uint64_t *bytes)
 {
-	uint64_t bits = dtype->bits;
+	uint64_t elems = 1, bits;
 
 	for (int i = 0; i < rank; i++) {
-		if (__builtin_mul_overflow(bits, (uint64_t)shape[i], &bits))
+		if (__builtin_mul_overflow(elems, (uint64_t)shape[i], &elems))
 			return false;
 	}
+	if (__builtin_mul_overflow(elems, dtype->bits, &bits))
+		return false;
 	*bytes = bits / 8;
 	return bits % 8 == 0;
 }
