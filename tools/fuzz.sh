@@ -20,7 +20,8 @@ for source in tests/fuzz/fuzz_*.c; do
 		-artifact_prefix=build/fuzz/crash/ \
 		"$learnt" tests/fuzz/corpus/"$name" >build/fuzz/"$name".log 2>&1
 	then
-		tail -60 build/fuzz/"$name".log
+		grep -m1 -A40 -E 'ERROR:|runtime error:' build/fuzz/"$name".log ||
+			tail -40 build/fuzz/"$name".log
 		echo "$name: FAILED, see build/fuzz/crash/"
 		exit 1
 	fi

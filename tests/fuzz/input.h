@@ -125,7 +125,7 @@ static inline void take_dense_strides(struct input *in, struct nib_dense *d)
 static inline int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows,
 			     int64_t row_stride, int64_t width)
 {
-	wide end;
+	wide matrix, all;
 
 	batch = batch ? batch : 1;
 	if (batch < 0 || rows < 0 || width < 0 || row_stride < 0 ||
@@ -134,12 +134,15 @@ static inline int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows,
 	if (rows == 0 || width == 0)
 		return 0;
 	row_stride = row_stride ? row_stride : width;
-	end = (wide)row_stride * (rows - 1) + width;
-	if (batch > 1)
-		end += (batch_stride ? (wide)batch_stride
-				     : (wide)row_stride * rows) *
-		       (batch - 1);
-	return end > MAX_VIEW_BYTES ? -1 : (int64_t)end;
+	matrix = (wide)row_stride * (rows - 1) + width;
+	if (batch_stride == 0) {
+		/* Dense: the product of three sizes could overflow. */
+		if (batch > 1 && (wide)row_stride * rows > MAX_VIEW_BYTES)
+			return -1;
+		batch_stride = batch > 1 ? row_stride * rows : 0;
+	}
+	all = (wide)batch_stride * (batch - 1) + matrix;
+	return all > MAX_VIEW_BYTES ? -1 : (int64_t)all;
 }
 
 static inline int64_t codes_extent(const struct nib_nvfp4 *v)
