@@ -43,13 +43,12 @@ static const char *wrong_view(const struct nib_problem *plan,
 	return same_dense(&plan->c, &run->c) ? NULL : "c";
 }
 
-static enum nib_status wrong_plan(const char *problem, const char *view,
-				  struct nib_error *err)
+static enum nib_status wrong_plan(struct nib_label view, struct nib_error *err)
 {
 	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s.%s: its sizes, strides, type or packing are not "
+			"%s: its sizes, strides, type or packing are not "
 			"those that the plan was made for",
-			problem, view);
+			view.text);
 }
 
 /* Options, and the workspace: the caller's, or the plan's under its lock. */
@@ -130,8 +129,8 @@ static enum nib_status run_problems(struct nib_plan *plan,
 					   i, p, err);
 		view = status ? NULL : wrong_view(&plan->problems[i], p);
 		if (view)
-			status = wrong_plan(
-			    nib_label_of("problems", i, "").text, view, err);
+			status =
+			    wrong_plan(nib_label_of("problems", i, view), err);
 		if (!status)
 			status = nib_valid_problem_data(plan->op, p, i, err);
 		if (!status && options->check_data)
@@ -236,7 +235,7 @@ static enum nib_status run_moe(struct nib_plan *plan,
 	given.b2_packed = ours.b2_packed;
 	view = wrong_view(&planned, &given);
 	if (view)
-		return wrong_plan("moe", view, err);
+		return wrong_plan(nib_label_of("moe", 0, view), err);
 	status = nib_valid_moe_data(plan->op, &ours, err);
 	if (!status && options->check_data)
 		status = check_moe_signs(plan->op, &ours, err);

@@ -316,7 +316,8 @@ enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
 				      struct nib_label label,
 				      struct nib_error *err)
 {
-	/* Without data the other sizes may be anything: do not count to them. */
+	/* Without data the other sizes may be anything: do not count to them.
+	 */
 	if (v->rows == 0 || v->k == 0)
 		return NIB_OK;
 	for (int64_t batch = 0; batch < v->batch; batch++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cpu.c - the CPU room's table, and opening its device. */
-#include "cpu.h"
+#include "multiply.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ static void level_info(int level, struct nib_room_info *info)
 	enum cpu_isa isa = isa_of_level(level);
 
 	info->room = cpu_isa_room(isa);
-	info->is_open = cpu_isa_available(isa, info->reason,
-					  sizeof(info->reason));
+	info->is_open =
+	    cpu_isa_available(isa, info->reason, sizeof(info->reason));
 }
 
 /* What the options or NIB_CPU ask for, else the best. */
@@ -105,21 +105,22 @@ static void device_info(const struct nib_device *device,
 }
 
 const struct nib_room nib_room_cpu = {
-	.name = "cpu",
-	.levels = CPU_ISA_COUNT,
-	.level_info = level_info,
-	.open = open_cpu,
-	.close = close_cpu,
-	.device_info = device_info,
-	.pack = cpu_pack,
-	.packed_free = cpu_packed_free,
-	.plan_new = cpu_plan_new,
-	.plan = cpu_plan,
-	.plan_free = cpu_plan_free,
-	.run = cpu_run,
-	.run_moe = cpu_run_moe,
-	.quantize = cpu_quantize,
-	.amax = cpu_amax,
-	.dequantize = cpu_dequantize,
-	.convert_scales = cpu_convert_scales,
+    .name = "cpu",
+    .levels = CPU_ISA_COUNT,
+    .level_info = level_info,
+    .open = open_cpu,
+    .close = close_cpu,
+    .device_info = device_info,
+    .pack = cpu_pack,
+    .packed_free = cpu_packed_free,
+    .plan_new = cpu_plan_new,
+    .plan = cpu_plan,
+    .plan_free = cpu_plan_free,
+    .advise = cpu_advise,
+    .run = cpu_run,
+    .run_moe = cpu_run_moe,
+    .quantize = cpu_quantize,
+    .amax = cpu_amax,
+    .dequantize = cpu_dequantize,
+    .convert_scales = cpu_convert_scales,
 };

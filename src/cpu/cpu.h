@@ -26,18 +26,18 @@ cpu_device(const struct nib_device *device)
 
 /*
  * Runs task(arg, 0 .. tasks-1) on the device's threads and returns when all are
- * done.  Each task runs under the default floating-point mode (round to nearest,
- * subnormals kept), whatever the caller's thread has set.
+ * done.  Each task runs under the default floating-point mode (round to
+ * nearest, subnormals kept), whatever the caller's thread has set.
  */
 void cpu_parallel(const struct cpu_device *device, int tasks,
 		  void (*task)(void *arg, int i), void *arg);
 
-/* pack.c */
+/* weights.c */
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			 struct nib_packed **packed, struct nib_error *err);
 void cpu_packed_free(struct nib_packed *packed);
 
-/* plan.c, run.c */
+/* multiply.c */
 struct nib_plan *cpu_plan_new(void);
 enum nib_status cpu_plan(struct nib_plan *plan, struct nib_error *err);
 void cpu_plan_free(struct nib_plan *plan);

@@ -14,7 +14,7 @@
 static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2",
 						     "avx512bw", "avx512"};
 static const char *const isa_rooms[CPU_ISA_COUNT] = {
-	"cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512"};
+    "cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512"};
 
 /* XCR0: SSE and AVX state; and opmask, upper zmm halves, zmm16-31. */
 #define XCR0_AVX    0x06u
@@ -23,22 +23,22 @@ static const char *const isa_rooms[CPU_ISA_COUNT] = {
 struct feature {
 	const char *name;
 	enum cpu_isa isa; /* the level that needs it */
-	int leaf;         /* 1 or 7 */
-	char reg;         /* 'b', 'c' */
+	int leaf;	  /* 1 or 7 */
+	char reg;	  /* 'b', 'c' */
 	int bit;
 };
 
 /* Intel SDM volume 2A, CPUID. */
 static const struct feature features[] = {
-	{"avx2", CPU_AVX2, 7, 'b', 5},
-	{"fma", CPU_AVX2, 1, 'c', 12},
-	{"f16c", CPU_AVX2, 1, 'c', 29},
-	{"avx512f", CPU_AVX512BW, 7, 'b', 16},
-	{"avx512dq", CPU_AVX512BW, 7, 'b', 17},
-	{"avx512bw", CPU_AVX512BW, 7, 'b', 30},
-	{"avx512vl", CPU_AVX512BW, 7, 'b', 31},
-	{"avx512vbmi", CPU_AVX512, 7, 'c', 1},
-	{"avx512vnni", CPU_AVX512, 7, 'c', 11},
+    {"avx2", CPU_AVX2, 7, 'b', 5},
+    {"fma", CPU_AVX2, 1, 'c', 12},
+    {"f16c", CPU_AVX2, 1, 'c', 29},
+    {"avx512f", CPU_AVX512BW, 7, 'b', 16},
+    {"avx512dq", CPU_AVX512BW, 7, 'b', 17},
+    {"avx512bw", CPU_AVX512BW, 7, 'b', 30},
+    {"avx512vl", CPU_AVX512BW, 7, 'b', 31},
+    {"avx512vbmi", CPU_AVX512, 7, 'c', 1},
+    {"avx512vnni", CPU_AVX512, 7, 'c', 11},
 };
 #define FEATURE_COUNT (sizeof(features) / sizeof(features[0]))
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * epilogue.inc.h - from fp32 sums to the output: alpha, SiLU, NaN, one
+ * rounding.
+ *
+ * Plain C that every instruction set compiles for itself: additions,
+ * multiplications, divisions and integer operations in one written order, so
+ * the bits are the same everywhere.  The including file defines
+ *   FN(name)   name with the set's suffix
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/gemm_ops.h"
+
+/* 1.5 * 2^23: adding it rounds a small float to an integer in its low bits. */
+#define ROUND_MAGIC 12582912.0f
+
+static inline float FN(as_float)(uint32_t bits)
+{
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+static inline uint32_t FN(as_bits)(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+/*
+ * e^x for x <= 0, relative error below 2^-22: x = n ln 2 + r, |r| <= ln 2 / 2,
+ * e^r by its Taylor polynomial to r^7 (remainder 2^-27), times 2^n in two steps
+ * so that the last rounding is the only one for subnormal results.
+ */
+static inline float FN(exp_negative)(float x)
+{
+	const float clamped = x > -104.0f ? x : -104.0f;
+	const float shifted = clamped * 1.44269504f + ROUND_MAGIC;
+	const float n = shifted - ROUND_MAGIC;
+	/* ln 2 in two parts, the first with 9 trailing zeros (Cody, Waite). */
+	const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
+	const int32_t e =
+	    (int32_t)(FN(as_bits)(shifted) - FN(as_bits)(ROUND_MAGIC));
+	const int32_t half = e >> 1;
+	float p = 1.98412698e-4f;
+
+	p = p * r + 1.38888889e-3f;
+	p = p * r + 8.33333333e-3f;
+	p = p * r + 4.16666667e-2f;
+	p = p * r + 1.66666667e-1f;
+	p = p * r + 0.5f;
+	p = p * r + 1.0f;
+	p = p * r + 1.0f;
+	return p * FN(as_float)((uint32_t)(half + 127) << 23) *
+	       FN(as_float)((uint32_t)(e - half + 127) << 23);
+}
+
+/* x / (1 + e^-x); -0 at -inf, no NaN but from NaN. */
+static inline float FN(silu)(float x)
+{
+	const float e = FN(exp_negative)(x > 0.0f ? -x : x);
+	const float numerator = x > 0.0f ? 1.0f : e;
+
+	return x < -104.0f ? -0.0f : x * numerator / (1.0f + e);
+}
+
+/* fp32 -> fp16, to nearest even. */
+static inline uint16_t FN(to_fp16)(float x)
+{
+	const uint32_t bits = FN(as_bits)(x), magnitude = bits & 0x7fffffffu;
+	const uint32_t sign = bits >> 16 & 0x8000u;
+	/* Normal: rebias, add half an ulp less the tie bit. */
+	const uint32_t normal =
+	    (magnitude + 0xfffu + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
+	/* Subnormal: adding 0.5 puts the last bit at 2^-24. */
+	const uint32_t subnormal =
+	    FN(as_bits)(FN(as_float)(magnitude) + 0.5f) - 0x3f000000u;
+	uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
+
+	half = magnitude >= 0x477ff000u ? 0x7c00u : half;
+	half = magnitude > 0x7f800000u ? 0x7e00u : half;
+	return (uint16_t)(sign | half);
+}
+
+/* fp32 -> bf16, to nearest even. */
+static inline uint16_t FN(to_bf16)(float x)
+{
+	const uint32_t bits = FN(as_bits)(x);
+	const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+	const uint32_t nan = bits >> 16 | 0x40u;
+
+	return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+/* The last step: `cols` floats into c, unaligned. */
+static inline void FN(store_row)(const float *x, int64_t cols,
+				 enum nib_dtype dtype, char *c)
+{
+	uint16_t half[UNIT_COLS];
+
+	if (dtype == NIB_FP32) {
+		memcpy(c, x, (size_t)cols * 4);
+		return;
+	}
+	if (dtype == NIB_FP16)
+		for (int64_t j = 0; j < cols; j++)
+			half[j] = FN(to_fp16)(x[j]);
+	else
+		for (int64_t j = 0; j < cols; j++)
+			half[j] = FN(to_bf16)(x[j]);
+	memcpy(c, half, (size_t)cols * 2);
+}
+
+/*
+ * Row `row` of the output, columns col .. col+cols-1 (cols <= UNIT_COLS), from
+ * sums of A*B and, for the dual operation, A*B2 (else NULL).  nan: bit j for
+ * column col + j.
+ */
+static inline void FN(finish_row)(const struct cpu_item *item, int64_t row,
+				  int64_t col, int64_t cols, const float *sums,
+				  const float *sums2, uint64_t nan)
+{
+	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
+	char *c = item->c + row * item->c_row_stride_bytes + col * size;
+	const float alpha = item->alpha[0], alpha2 = item->alpha[1];
+	float x[UNIT_COLS];
+
+	if (sums2)
+		for (int64_t j = 0; j < cols; j++)
+			x[j] = FN(silu)(sums[j] * alpha) * (sums2[j] * alpha2);
+	else
+		for (int64_t j = 0; j < cols; j++)
+			x[j] = sums[j] * alpha;
+	if (item->nan_rows[row])
+		nan = UINT64_MAX;
+	if (nan)
+		for (int64_t j = 0; j < cols; j++)
+			x[j] = nan >> j & 1 ? NAN : x[j];
+	FN(store_row)(x, cols, item->dtype, c);
+}

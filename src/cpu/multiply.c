@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * multiply.c - plans and runs of the CPU room.
+ *
+ * A run is two phases over the device's threads:
+ *   1. tokens: every row of every A into records (pack_rows);
+ *   2. units: threads take rectangles of output in order from one counter; each
+ *      reads its weights once and writes its output once.
+ * Which thread computes a unit changes nothing in it, so the bits of a result
+ * do not depend on the threads.
+ *
+ * Workspace: [resolved problems][items][records][nan_rows][scratch x threads].
+ */
+#include "multiply.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/error.h"
+#include "schedule.h"
+
+struct cpu_plan {
+	struct nib_plan base;
+	int64_t items;
+	/* Offsets into the workspace. */
+	size_t items_at, records_at, nan_at, scratch_at, scratch_bytes;
+};
+
+/* Records below which one thread packs faster than two can be woken. */
+#define PACK_ALONE_RECORDS 4096
+
+struct run {
+	const struct cpu_device *device;
+	bool dual;
+	struct cpu_item *items;
+	int64_t count, rows;
+	int64_t units;
+	_Atomic int64_t next_unit;
+	char *scratch;
+	size_t scratch_bytes;
+	int pack_tasks;
+};
+
+static size_t round_up(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+/* ---- plans -----------------------------------------------------------------
+ */
+
+struct nib_plan *cpu_plan_new(void)
+{
+	struct cpu_plan *plan = calloc(1, sizeof(*plan));
+
+	return plan ? &plan->base : NULL;
+}
+
+void cpu_plan_free(struct nib_plan *plan)
+{
+	free(plan);
+}
+
+/* What all items together need. */
+struct needs {
+	int64_t items, rows, records, most_rows, units;
+	bool all_packed, any_packed;
+};
+
+static void add_item(struct needs *needs, int64_t batch, int64_t m, int64_t k)
+{
+	needs->items += batch;
+	needs->rows += batch * m;
+	needs->records += batch * m * (k / NIB_BLOCK);
+	needs->most_rows = m > needs->most_rows ? m : needs->most_rows;
+}
+
+/* Units as the schedule will cut them, for the plan's information. */
+static int64_t count_units(const struct nib_problem *p)
+{
+	return p->a.batch * ((p->a.rows + MAX_UNIT_ROWS - 1) / MAX_UNIT_ROWS) *
+	       ((p->c.cols + UNIT_COLS - 1) / UNIT_COLS);
+}
+
+static void explain(struct nib_plan *plan, const struct needs *needs)
+{
+	static const char *const ops[] = {"gemm", "dual gemm", "gemv"};
+	const struct cpu_device *cpu = cpu_device(plan->device);
+	const bool direct = needs->most_rows <= cpu->ops.gemm.direct_rows;
+
+	snprintf(plan->explanation, sizeof(plan->explanation),
+		 "%s%s on %s, %d thread%s: %s; %s weights",
+		 plan->is_moe	   ? "expert "
+		 : plan->count > 1 ? "group "
+				   : "",
+		 ops[plan->op], plan->room_name, plan->threads,
+		 plan->threads == 1 ? "" : "s",
+		 direct ? "few rows, so weights are decoded in registers and "
+			  "memory bandwidth is the limit"
+			: "rows enough to expand 64 columns of weights at a "
+			  "time into the cache and use them for all rows",
+		 needs->all_packed   ? "packed"
+		 : needs->any_packed ? "packed and unpacked"
+				     : "unpacked (nib_pack() saves reordering "
+				       "them in every run)");
+}
+
+/* a * b + c in size_t; false if it does not fit. */
+static bool grow(size_t *total, int64_t count, size_t each)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow((size_t)count, each, &bytes) ||
+	    __builtin_add_overflow(*total, bytes + 63, total))
+		return false;
+	*total = *total / 64 * 64;
+	return *total < SIZE_MAX / 4;
+}
+
+static void sum_needs(const struct nib_plan *plan, struct needs *needs)
+{
+	const struct nib_moe_problem *moe = &plan->moe;
+
+	needs->all_packed = true;
+	for (int64_t i = 0; i < (plan->is_moe ? 0 : plan->count); i++) {
+		const struct nib_problem *p = &plan->problems[i];
+
+		add_item(needs, p->a.batch, p->a.rows, p->a.k);
+		needs->units += count_units(p);
+		needs->all_packed = needs->all_packed && p->b_packed;
+		needs->any_packed = needs->any_packed || p->b_packed;
+	}
+	if (!plan->is_moe)
+		return;
+	add_item(needs, 1, moe->a.rows, moe->a.k);
+	needs->items = moe->b.batch;
+	needs->units =
+	    moe->b.batch * ((moe->c.cols + UNIT_COLS - 1) / UNIT_COLS);
+	needs->all_packed = needs->any_packed = moe->b_packed;
+}
+
+enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
+{
+	struct cpu_plan *plan = (struct cpu_plan *)base;
+	const struct cpu_device *cpu = cpu_device(base->device);
+	const struct cpu_gemm_ops *ops = &cpu->ops.gemm;
+	struct needs needs = {0};
+	int64_t unit_rows;
+	size_t at = 0;
+	bool fits;
+
+	sum_needs(base, &needs);
+	unit_rows =
+	    needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;
+	unit_rows =
+	    (unit_rows + ops->tile_rows - 1) / ops->tile_rows * ops->tile_rows;
+	plan->scratch_bytes =
+	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_DUAL_GEMM));
+
+	fits = grow(&at, base->is_moe ? 0 : base->count,
+		    sizeof(struct nib_problem));
+	plan->items_at = at;
+	fits = fits && grow(&at, needs.items, sizeof(struct cpu_item));
+	plan->records_at = at;
+	fits = fits && grow(&at, needs.records, sizeof(struct cpu_record));
+	plan->nan_at = at;
+	fits = fits && grow(&at, needs.rows, 1);
+	plan->scratch_at = at;
+	fits = fits && grow(&at, cpu->threads, plan->scratch_bytes);
+	if (!fits)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"problems: %lld rows of tokens need a "
+				"workspace beyond this machine's addresses",
+				(long long)needs.rows);
+	plan->items = needs.items;
+	base->workspace_bytes = at;
+	base->tasks = needs.units;
+	base->threads = cpu->threads;
+	base->room_name = cpu_isa_room(cpu->isa);
+	explain(base, &needs);
+	return NIB_OK;
+}
+
+/* ---- runs ------------------------------------------------------------------
+ */
+
+static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
+				     const struct nib_packed *base,
+				     int64_t batch)
+{
+	const struct cpu_packed *packed = (const struct cpu_packed *)base;
+	struct cpu_weights w = {0};
+
+	if (view->batch == 1)
+		batch = 0;
+	if (!packed) {
+		w.rows = cpu_rows_of(view, batch);
+		return w;
+	}
+	w.panel_stride_bytes = packed->panel_stride_bytes;
+	w.panels =
+	    packed->data + batch * packed->panels * packed->panel_stride_bytes;
+	w.nan_columns = packed->nan_columns + batch * packed->panels;
+	return w;
+}
+
+/* Item `batch` of a problem. */
+static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
+			       int64_t batch)
+{
+	struct cpu_item item = {
+	    .m = p->a.rows,
+	    .n = p->c.cols,
+	    .blocks = p->a.k / NIB_BLOCK,
+	    .a = cpu_rows_of(&p->a, batch),
+	    .alpha = {p->alpha ? *p->alpha : 1.0f,
+		      p->alpha2 ? *p->alpha2 : 1.0f},
+	    .c = nib_dense_at(&p->c, batch, 0, 0),
+	    .c_row_stride_bytes =
+		p->c.row_stride_elems * (int64_t)nib_dtype_bytes(p->c.dtype),
+	    .dtype = p->c.dtype,
+	};
+
+	item.b[0] = weights_of(&p->b, p->b_packed, batch);
+	if (op == NIB_DUAL_GEMM)
+		item.b[1] = weights_of(&p->b2, p->b2_packed, batch);
+	return item;
+}
+
+/* Item `expert` of a mixture: its rows of a and c, its matrix of the stack. */
+static struct cpu_item
+expert_of(enum nib_op op, const struct nib_moe_problem *moe, int64_t expert)
+{
+	const int64_t row = moe->row_offsets[expert];
+	const struct nib_problem p = {
+	    .a = moe->a,
+	    .b = moe->b,
+	    .b2 = moe->b2,
+	    .b_packed = moe->b_packed,
+	    .b2_packed = moe->b2_packed,
+	    .alpha = moe->alpha ? moe->alpha + expert : NULL,
+	    .alpha2 = moe->alpha2 ? moe->alpha2 + expert : NULL,
+	    .c = moe->c,
+	};
+	struct cpu_item item = item_of(op, &p, 0);
+
+	item.m = moe->row_offsets[expert + 1] - row;
+	item.a.codes = nib_nvfp4_row(&moe->a, 0, row);
+	item.a.rows = item.m;
+	item.a.scale_row = moe->scale_rows ? moe->scale_rows[expert] : row;
+	item.b[0] = weights_of(&moe->b, moe->b_packed, expert);
+	if (op == NIB_DUAL_GEMM)
+		item.b[1] = weights_of(&moe->b2, moe->b2_packed, expert);
+	item.c = nib_dense_at(&moe->c, 0, row, 0);
+	return item;
+}
+
+/* Phase 1, one task: an equal share of all rows. */
+static void pack_some(void *arg, int task)
+{
+	const struct run *run = arg;
+	const int64_t begin = run->rows * task / run->pack_tasks;
+	const int64_t end = run->rows * (task + 1) / run->pack_tasks;
+	int64_t row = 0;
+
+	for (int64_t i = 0; i < run->count && row < end; i++) {
+		const struct cpu_item *item = &run->items[i];
+		int64_t from = begin > row ? begin - row : 0;
+		int64_t to = end - row < item->m ? end - row : item->m;
+
+		if (from < to)
+			run->device->ops.gemm.pack_rows(item, from, to - from);
+		row += item->m;
+	}
+}
+
+/* Phase 2, one task: units until there are none left. */
+static void multiply_some(void *arg, int task)
+{
+	struct run *run = arg;
+	struct cpu_cursor cursor = {run->items, 0};
+	void *scratch = run->scratch + (size_t)task * run->scratch_bytes;
+	int64_t unit, m0, n0;
+
+	while ((unit = atomic_fetch_add_explicit(
+		    &run->next_unit, 1, memory_order_relaxed)) < run->units) {
+		const struct cpu_item *item =
+		    cpu_find_unit(&cursor, unit, &m0, &n0);
+
+		run->device->ops.gemm.multiply(item, run->dual, m0, n0,
+					       scratch);
+	}
+}
+
+/* Places the items' records, then runs both phases. */
+static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
+		      int64_t count, char *workspace)
+{
+	const struct cpu_device *cpu = cpu_device(plan->base.device);
+	struct cpu_record *records =
+	    (struct cpu_record *)(workspace + plan->records_at);
+	struct cpu_record *first = records;
+	uint8_t *nan_rows = (uint8_t *)workspace + plan->nan_at;
+	struct run run = {
+	    .device = cpu,
+	    .dual = plan->base.op == NIB_DUAL_GEMM,
+	    .items = items,
+	    .count = count,
+	    .scratch = workspace + plan->scratch_at,
+	    .scratch_bytes = plan->scratch_bytes,
+	};
+
+	for (int64_t i = 0; i < count; i++) {
+		items[i].records = records;
+		items[i].nan_rows = nan_rows;
+		records += items[i].m * items[i].blocks;
+		nan_rows += items[i].m;
+		run.rows += items[i].m;
+	}
+	run.units =
+	    cpu_schedule(items, count, cpu->threads, cpu->ops.gemm.tile_rows);
+	if (run.units == 0)
+		return;
+	run.pack_tasks =
+	    records - first < PACK_ALONE_RECORDS ? 1 : cpu->threads;
+	cpu_parallel(cpu, run.pack_tasks, pack_some, &run);
+	cpu_parallel(cpu,
+		     run.units < cpu->threads ? (int)run.units : cpu->threads,
+		     multiply_some, &run);
+}
+
+enum nib_status cpu_run(struct nib_plan *base,
+			const struct nib_problem *problems, void *workspace,
+			struct nib_error *err)
+{
+	const struct cpu_plan *plan = (const struct cpu_plan *)base;
+	struct cpu_item *items =
+	    (struct cpu_item *)((char *)workspace + plan->items_at);
+	int64_t count = 0;
+
+	(void)err;
+	for (int64_t i = 0; i < base->count; i++)
+		for (int64_t b = 0; b < problems[i].a.batch; b++)
+			items[count++] = item_of(base->op, &problems[i], b);
+	run_items(plan, items, count, workspace);
+	return NIB_OK;
+}
+
+enum nib_status cpu_run_moe(struct nib_plan *base,
+			    const struct nib_moe_problem *moe, void *workspace,
+			    struct nib_error *err)
+{
+	const struct cpu_plan *plan = (const struct cpu_plan *)base;
+	struct cpu_item *items =
+	    (struct cpu_item *)((char *)workspace + plan->items_at);
+
+	(void)err;
+	for (int64_t e = 0; e < moe->b.batch; e++)
+		items[e] = expert_of(base->op, moe, e);
+	run_items(plan, items, moe->b.batch, workspace);
+	return NIB_OK;
+}

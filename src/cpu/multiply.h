@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* multiply.h - what weights.c, schedule.c and multiply.c share. */
+#ifndef NIB_CPU_MULTIPLY_H
+#define NIB_CPU_MULTIPLY_H
+
+#include "cpu.h"
+#include "format/view.h"
+
+struct cpu_packed {
+	struct nib_packed base;
+	int64_t panels; /* of one matrix */
+	int64_t panel_stride_bytes;
+	uint8_t *data;
+	uint16_t *nan_columns; /* a word a panel */
+};
+
+/* Matrix `batch` of a resolved view. */
+static inline struct cpu_rows cpu_rows_of(const struct nib_nvfp4 *v,
+					  int64_t batch)
+{
+	return (struct cpu_rows){
+	    .codes = nib_nvfp4_row(v, batch, 0),
+	    .row_stride_bytes = v->row_stride_bytes,
+	    .scales = nib_nvfp4_scales(v, batch),
+	    .scale_layout = v->scale_layout,
+	    .scale_row_stride_bytes = v->scale_row_stride_bytes,
+	    .rows = v->rows,
+	    .blocks = v->k / NIB_BLOCK,
+	};
+}
+
+/* Asks for huge pages where that helps. */
+void cpu_advise(void *memory, size_t bytes);
+
+#endif

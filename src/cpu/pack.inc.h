@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pack.inc.h - from the caller's rows to the room's order (layout.h).  Plain C
+ * that every instruction set compiles for itself.  The including file defines
+ *   FN(name)   name with the set's suffix
+ * and has included format/e4m3.h and format/scale_layout.h.
+ */
+#include <string.h>
+
+#include "cpu/gemm_ops.h"
+#include "format/e2m1.h"
+
+/* A scale of the caller, sign bit dropped (cuBLAS ignores it as well). */
+static inline uint8_t FN(scale_at)(const struct cpu_rows *rows, int64_t row,
+				   int64_t block)
+{
+	int64_t at;
+
+	row += rows->scale_row;
+	if (rows->scale_layout == NIB_LINEAR)
+		at = row * rows->scale_row_stride_bytes + block;
+	else
+		at = nib_scale_offset_tiled(rows->blocks, row, block);
+	return rows->scales[at] & 0x7f;
+}
+
+/* Row i of item->a into its records, in tiles of tile_rows. */
+static inline void FN(pack_row)(const struct cpu_item *item, int64_t i,
+				int64_t tile_rows)
+{
+	const int64_t tile = i / tile_rows * tile_rows;
+	const int64_t in_tile =
+	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
+	const uint8_t *codes = item->a.codes + i * item->a.row_stride_bytes;
+	struct cpu_record *out =
+	    item->records + tile * item->blocks + (i - tile);
+	uint8_t has_nan = 0;
+
+	for (int64_t k = 0; k < item->blocks; k++, codes += 8, out += in_tile) {
+		uint8_t scale = FN(scale_at)(&item->a, i, k);
+		int32_t sum = 0;
+
+		if (scale == 0 || scale == NIB_E4M3_NAN) {
+			has_nan |= scale == NIB_E4M3_NAN;
+			memset(out, 0, sizeof(*out));
+			continue;
+		}
+		for (int j = 0; j < 4; j++) {
+			out->codes[j] = nib_e2m1_twice[codes[j] & 15];
+			out->codes[4 + j] = nib_e2m1_twice[codes[j] >> 4];
+			out->codes[8 + j] = nib_e2m1_twice[codes[4 + j] & 15];
+			out->codes[12 + j] = nib_e2m1_twice[codes[4 + j] >> 4];
+		}
+		for (int j = 0; j < NIB_BLOCK; j++)
+			sum += out->codes[j];
+		out->start = -CODE_OFFSET * sum;
+		out->scale = nib_e4m3_to_float(scale) * 0.25f;
+	}
+	item->nan_rows[i] = has_nan;
+}
+
+/* One row's codes and scales into column n of a panel. */
+static inline uint8_t FN(pack_column)(const struct cpu_rows *b, int64_t row,
+				      int64_t n, int64_t block0, int64_t blocks,
+				      uint8_t *panel)
+{
+	const uint8_t *codes =
+	    b->codes + row * b->row_stride_bytes + block0 * 8;
+	uint8_t has_nan = 0;
+
+	for (int64_t k = 0; k < blocks; k++, codes += 8) {
+		uint8_t scale = FN(scale_at)(b, row, block0 + k);
+		uint8_t *out = panel + cpu_codes_at(k) + 4 * n;
+
+		panel[cpu_scales_at(blocks, k) + n] = scale;
+		has_nan |= scale == NIB_E4M3_NAN;
+		if (scale) {
+			memcpy(out, codes, 4);
+			memcpy(out + 64, codes + 4, 4);
+		} else {
+			memset(out, 0, 4);
+			memset(out + 64, 0, 4);
+		}
+	}
+	return has_nan;
+}
+
+/* Columns that do not exist are columns of zeros. */
+static inline void FN(clear_column)(int64_t n, int64_t blocks, uint8_t *panel)
+{
+	for (int64_t k = 0; k < blocks; k++) {
+		uint8_t *out = panel + cpu_codes_at(k) + 4 * n;
+
+		panel[cpu_scales_at(blocks, k) + n] = 0;
+		memset(out, 0, 4);
+		memset(out + 64, 0, 4);
+	}
+}
+
+static inline uint16_t FN(pack_panel)(const struct cpu_rows *b, int64_t n0,
+				      int64_t block0, int64_t blocks,
+				      uint8_t *panel)
+{
+	unsigned int nan = 0;
+
+	for (int64_t n = 0; n < PANEL_COLS; n++) {
+		if (n0 + n < b->rows)
+			nan |= (unsigned int)FN(pack_column)(
+				   b, n0 + n, n, block0, blocks, panel)
+			       << n;
+		else
+			FN(clear_column)(n, blocks, panel);
+	}
+	return (uint16_t)nan;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schedule.h - how a run is cut: items (matrix products) into units (rectangles
+ * of output) that threads take in order.  Pure arithmetic.
+ */
+#ifndef NIB_CPU_SCHEDULE_H
+#define NIB_CPU_SCHEDULE_H
+
+#include "gemm_ops.h"
+
+/* Most rows of a unit: 64 columns of sums then fill 128 KiB of a core's L2. */
+#define MAX_UNIT_ROWS 512
+
+/*
+ * Sets unit_rows, row_units, col_units and first_unit of every item (m, n
+ * given) and returns the number of units.  Each element of an output lies in
+ * exactly one unit.
+ */
+int64_t cpu_schedule(struct cpu_item *items, int64_t count, int threads,
+		     int64_t tile_rows);
+
+/* A position in the schedule; moves forward only. */
+struct cpu_cursor {
+	const struct cpu_item *items;
+	int64_t item;
+};
+
+/* The item of unit, which must not be before the last one asked for. */
+static inline const struct cpu_item *
+cpu_find_unit(struct cpu_cursor *cursor, int64_t unit, int64_t *m0, int64_t *n0)
+{
+	const struct cpu_item *item = &cursor->items[cursor->item];
+	int64_t local;
+
+	while (unit >= item->first_unit + item->row_units * item->col_units)
+		item = &cursor->items[++cursor->item];
+	local = unit - item->first_unit;
+	*m0 = local / item->col_units * item->unit_rows;
+	*n0 = local % item->col_units * UNIT_COLS;
+	return item;
+}
+
+#endif
