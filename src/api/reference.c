@@ -184,6 +184,9 @@ static enum nib_status refuse_signs(const struct job *job, const char *name,
 				    int64_t first, int64_t end,
 				    struct nib_error *err)
 {
+	/* No scales: the rows may be any number. */
+	if (v->k == 0)
+		return NIB_OK;
 	for (int64_t row = first; row < end; row++) {
 		int64_t group = nib_exact_signed_scale(v, batch, row);
 
@@ -239,6 +242,9 @@ static enum nib_status each_problem(struct oracle *o, enum nib_op op,
 		    .alpha2 = p->alpha2 ? *p->alpha2 : 1,
 		};
 
+		/* Nothing to write: the batches may be any number. */
+		if (p->c.rows == 0 || p->c.cols == 0)
+			continue;
 		for (; job.batch < nib_nvfp4_batches(&p->a); job.batch++) {
 			enum nib_status status;
 
