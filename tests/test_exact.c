@@ -208,6 +208,7 @@ static void wide_products_keep_their_last_bit(void **state)
 {
 	const int64_t tie = (INT64_C(1) << 62) + (INT64_C(1) << 38);
 	const struct nib_exact_sum half = {3 << 7, 0, false};
+	const struct nib_exact_sum large = {INT64_C(1) << 62, 0, false};
 
 	(void)state;
 	assert_true(round32(tie, 1) == 0x1p42f);
@@ -218,6 +219,9 @@ static void wide_products_keep_their_last_bit(void **state)
 	assert_int_equal(nib_exact_round(&half, 0x1p-12f, NIB_FP16), 2);
 	assert_int_equal(nib_exact_round(&half, 0x1p-13f, NIB_FP16), 1);
 	assert_int_equal(nib_exact_round(&half, 0x1p-14f, NIB_FP16), 0);
+	/* A full 64 bits, all of them below fp16's last: 0.75 and 0.5. */
+	assert_int_equal(nib_exact_round(&large, 0x1.8p-67f, NIB_FP16), 1);
+	assert_int_equal(nib_exact_round(&large, 0x1p-67f, NIB_FP16), 0);
 }
 
 /*
@@ -332,6 +336,10 @@ static void judge_knows_overflow_and_nan(void **state)
 	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) > 1);
 	assert_true(fraction_of(&e, NIB_FP32, 1) > 1);
+	/* Rooms may see either sign, or zero. */
+	e = nib_expect_gemm(&cancelled, INFINITY, 16);
+	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
+	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
 	e = nib_expect_gemm(&one, 0, 16);
 	assert_true(fraction_of(&e, NIB_FP32, -0.0) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
@@ -344,6 +352,9 @@ static void judge_knows_overflow_and_nan(void **state)
 static void dual_bound_is_tight_and_knows_overflow(void **state)
 {
 	const struct nib_exact_sum one = {1 << 20, 1 << 20, false};
+	const struct nib_exact_sum cancelled = {0, 1 << 20, false};
+	const struct nib_exact_sum vague = {-5 * (1 << 20), INT64_C(1) << 44,
+					    false};
 	const struct nib_exact_sum nan = {0, 0, true};
 	const double want = 3 * 2 / (1 + exp(-2));
 	struct nib_expected e = nib_expect_dual(&one, 2, &one, 3, 16);
@@ -362,6 +373,18 @@ static void dual_bound_is_tight_and_knows_overflow(void **state)
 	assert_true(fraction_of(&e, NIB_FP32, -0.0) <= 1);
 	assert_true(fraction_of(&e, NIB_FP32, -1e-30) > 1);
 
+	/* x is -5, give or take 5: silu's minimum is inside. */
+	e = nib_expect_dual(&vague, 1, &one, 1, 16);
+	assert_true(fraction_of(&e, NIB_FP32, -0.278) <= 1);
+	assert_true(fraction_of(&e, NIB_FP32, -0.3) > 1);
+
+	/* y is 0, give or take 5u. */
+	e = nib_expect_dual(&one, 1, &cancelled, 1, 16);
+	assert_true(fraction_of(&e, NIB_FP32, 0.73 * 5 * 0x1p-24) <= 1);
+	assert_true(fraction_of(&e, NIB_FP32, 0.74 * 5 * 0x1p-24) > 1);
+	/* Infinity times zero in fp32. */
+	e = nib_expect_dual(&one, 0x1.FFFFFEp127f, &cancelled, 1, 16);
+	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
 	e = nib_expect_dual(&nan, 1, &one, 1, 16);
 	assert_true(fraction_of(&e, NIB_FP32, 0) > 1);
 	e = nib_expect_dual(&one, 1, &nan, 1, 16);
