@@ -7,15 +7,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "common_alloc.h"
 #include "common_data.h"
 #include "common_file.h"
 
@@ -463,104 +458,6 @@ static void shows_hostile_names_harmlessly(void **state)
 	}
 }
 
-/* ---- files that cannot be read ------------------------------------------- */
-
-static void check_io(const char *path, const char *says)
-{
-	struct nib_error err;
-	struct nib_file *file;
-
-	assert_int_equal(nib_file_open(path, &file, &err), NIB_IO);
-	if (!strstr(err.message, says))
-		fail_msg("%s: '%s', wanted '%s'", path, err.message, says);
-	assert_null(file);
-}
-
-static void says_why_a_file_cannot_be_read(void **state)
-{
-	struct test_folder folder = test_folder_new();
-	const char *secret = test_path(&folder, "secret");
-	const char *pipe = test_path(&folder, "pipe");
-
-	(void)state;
-	check_io(test_path(&folder, "absent"), strerror(ENOENT));
-	check_io(folder.path, strerror(EISDIR));
-	assert_int_equal(mkfifo(pipe, 0600), 0);
-	check_io(pipe, "not a regular file");
-	check_io("/dev/zero", "not a regular file");
-	test_write_file(secret, "x", 1);
-	assert_int_equal(chmod(secret, 0), 0);
-	assert_int_equal(chmod(folder.path, 0755), 0);
-	if (geteuid() == 0) { /* root may read everything: be nobody */
-		assert_int_equal(seteuid(65534), 0);
-		check_io(secret, strerror(EACCES));
-		assert_int_equal(seteuid(0), 0);
-	} else {
-		check_io(secret, strerror(EACCES));
-	}
-	test_folder_remove(&folder);
-}
-
-static void refuses_an_empty_file(void **state)
-{
-	struct test_folder folder = test_folder_new();
-	const char *path = test_path(&folder, "empty");
-	struct nib_error err;
-	struct nib_file *file;
-
-	(void)state;
-	test_write_file(path, "", 0);
-	assert_int_equal(nib_file_open(path, &file, &err), NIB_BAD_FILE);
-	assert_non_null(strstr(err.message, "0 bytes"));
-	test_folder_remove(&folder);
-}
-
-/* A sparse file larger than the address space that the process may have. */
-static void says_when_memory_cannot_be_mapped(void **state)
-{
-	struct test_folder folder = test_folder_new();
-	const char *path = test_path(&folder, "huge");
-	struct rlimit old, low;
-	struct nib_error err;
-	struct nib_file *file;
-	enum nib_status status;
-
-	(void)state;
-	test_write_file(path, "", 0);
-	if (!test_alloc_works() || truncate(path, (off_t)1 << 40) != 0) {
-		test_folder_remove(&folder);
-		skip();
-	}
-	assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
-	low = old;
-	low.rlim_cur = (rlim_t)1 << 39;
-	assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
-	status = nib_file_open(path, &file, &err);
-	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
-	assert_int_equal(status, NIB_OUT_OF_MEMORY);
-	assert_non_null(strstr(err.message, "cannot map"));
-	test_folder_remove(&folder);
-}
-
-static void reads_a_file_from_disk(void **state)
-{
-	struct test_folder folder = test_folder_new();
-	const char *path = test_path(&folder, "good");
-	struct test_image image =
-	    test_image_new("{" T("x", "U8", "5", "0,5") "}", NULL, 5);
-	struct nib_error err;
-	struct nib_file *file;
-
-	(void)state;
-	test_write_file(path, image.bytes, image.n_bytes);
-	assert_int_equal(nib_file_open(path, &file, &err), NIB_OK);
-	assert_memory_equal(nib_file_find(file, "x")->data,
-			    image.bytes + image.n_bytes - 5, 5);
-	nib_file_close(file);
-	test_image_free(&image);
-	test_folder_remove(&folder);
-}
-
 static void survives_null(void **state)
 {
 	struct nib_error err;
@@ -602,10 +499,6 @@ int main(void)
 	    cmocka_unit_test(refuses_deep_json),
 	    cmocka_unit_test(refuses_more_dimensions),
 	    cmocka_unit_test(shows_hostile_names_harmlessly),
-	    cmocka_unit_test(says_why_a_file_cannot_be_read),
-	    cmocka_unit_test(refuses_an_empty_file),
-	    cmocka_unit_test(says_when_memory_cannot_be_mapped),
-	    cmocka_unit_test(reads_a_file_from_disk),
 	    cmocka_unit_test(survives_null),
 	};
 

@@ -14,10 +14,13 @@ for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)
 	learnt=build/fuzz/corpus/$name
 	mkdir -p "$learnt"
+	dictionary=
+	[ ! -f "tests/fuzz/$name.dict" ] ||
+		dictionary=-dict=tests/fuzz/$name.dict
 	echo "$name: $seconds s"
 	if ! build/fuzz/"$name" -max_total_time="$seconds" -timeout=10 \
 		-rss_limit_mb=2048 -malloc_limit_mb=1024 -print_final_stats=1 \
-		-artifact_prefix=build/fuzz/crash/ \
+		-artifact_prefix=build/fuzz/crash/ $dictionary \
 		"$learnt" tests/fuzz/corpus/"$name" >build/fuzz/"$name".log 2>&1
 	then
 		grep -m1 -A40 -E 'ERROR:|runtime error:' build/fuzz/"$name".log ||
