@@ -40,7 +40,11 @@ struct cpu_record {
 	/* -CODE_OFFSET * sum of codes: takes B's offset out of a dot product.
 	 */
 	int32_t start;
-	/* The block's scale / 4 (both codes are doubled); 0 for 0 and NaN. */
+	/*
+	 * The block's scale / 4 (both codes are doubled).  For a scale of 0 or
+	 * NaN it is 1 and the codes are 0: kernels do integer arithmetic on its
+	 * bits, which must give a finite factor.
+	 */
 	float scale;
 };
 

@@ -43,6 +43,7 @@ static inline void FN(pack_row)(const struct cpu_item *item, int64_t i,
 		if (scale == 0 || scale == NIB_E4M3_NAN) {
 			has_nan |= scale == NIB_E4M3_NAN;
 			memset(out, 0, sizeof(*out));
+			out->scale = 1.0f;
 			continue;
 		}
 		for (int j = 0; j < 4; j++) {

@@ -19,7 +19,7 @@
 #include "quantize_tables.h"
 
 /* 16 KiB of fp32 and its outputs stay in the first-level cache. */
-#define RUN_BLOCKS 256
+#define RUN_BLOCKS 512
 /* Fewer elements than this are not worth waking a thread for. */
 #define TASK_ELEMS 32768
 

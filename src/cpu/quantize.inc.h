@@ -23,9 +23,9 @@
 #define BLOCK_BYTES 32
 #endif
 
-static inline bool NAME(quantize_step)(const struct cpu_quantizer *z,
-				       const uint8_t *x, enum nib_dtype dtype,
-				       uint8_t *codes, uint8_t *scales)
+static inline bool NAME(scales_step)(const struct cpu_quantizer *z,
+				     const uint8_t *x, enum nib_dtype dtype,
+				     uint8_t *scales)
 {
 	_Alignas(64) uint32_t amax[16];
 
@@ -35,10 +35,7 @@ static inline bool NAME(quantize_step)(const struct cpu_quantizer *z,
 #else
 	FN(widen)(amax, dtype);
 #endif
-	if (!FN(block_scales)(z, amax, scales))
-		return false;
-	NAME(block_codes)(z, x, scales, codes);
-	return true;
+	return FN(block_scales)(z, amax, scales);
 }
 
 static inline bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
@@ -48,22 +45,31 @@ static inline bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 	_Alignas(64) uint8_t x16[16 * BLOCK_BYTES];
 	uint8_t codes16[16 * 8], scales16[16];
 	const uint8_t *from = x;
+	const int64_t whole = blocks / 16 * 16;
+	const size_t left = (size_t)(blocks - whole);
 
-	for (; blocks >= 16; blocks -= 16) {
-		if (!NAME(quantize_step)(z, from, dtype, codes, scales))
+	/* Two passes: a block's scale is long ready when its codes need it. */
+	for (int64_t b = 0; b < whole; b += 16)
+		if (!NAME(scales_step)(z, from + b * BLOCK_BYTES, dtype,
+				       scales + b))
 			return false;
-		from += 16 * BLOCK_BYTES;
-		codes += 16 * 8;
-		scales += 16;
+	/* The second works from the cache, so memory fetches the next run. */
+	for (int64_t b = 0; b < whole; b += 16) {
+		for (int i = 0; i < 16 * BLOCK_BYTES; i += 64)
+			__builtin_prefetch(from + (whole + b) * BLOCK_BYTES +
+					   i);
+		NAME(block_codes)(z, from + b * BLOCK_BYTES, scales + b,
+				  codes + 8 * b);
 	}
-	if (blocks == 0)
+	if (left == 0)
 		return true;
 	memset(x16, 0, sizeof(x16));
-	memcpy(x16, from, (size_t)blocks * BLOCK_BYTES);
-	if (!NAME(quantize_step)(z, x16, dtype, codes16, scales16))
+	memcpy(x16, from + whole * BLOCK_BYTES, left * BLOCK_BYTES);
+	if (!NAME(scales_step)(z, x16, dtype, scales16))
 		return false;
-	memcpy(codes, codes16, (size_t)blocks * 8);
-	memcpy(scales, scales16, (size_t)blocks);
+	NAME(block_codes)(z, x16, scales16, codes16);
+	memcpy(codes + 8 * whole, codes16, left * 8);
+	memcpy(scales + whole, scales16, left);
 	return true;
 }
 

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm.inc.h - the multiplication skeleton, one copy for every vector set.
+ *
+ * Arithmetic.  2 * e2m1 is an integer of at most 12.  B's codes become unsigned
+ * bytes by adding CODE_OFFSET, A's stay signed; a record's `start` takes the
+ * offset out again, so four 4-wide byte dot products give the exact integer dot
+ * product of a block.  It is converted to fp32 and multiplied by scale_a / 4 *
+ * scale_b, exact as well (20 bits in all), and added by one fused multiply-add:
+ * one rounding a block, in the order of k, whatever the tile.
+ *
+ *   blocked (many rows): a chunk of CHUNK_BLOCKS k-blocks of a unit's 64
+ * columns is expanded once to bytes, in L2, then every tile of TILE_ROWS rows
+ * runs over it with its sums in registers.  Sums wait in L2 between chunks.
+ *       packed weights -expand-> [codes | scales] -tile-> sums -finish_row-> C
+ *     With SCALE_TABLE the expanded scales are a table: for each value t of the
+ *     3 fraction bits of A's scale, the bits of scale_b * (1 + t/8) less the
+ *     bits of 1 + t/8; an integer addition of A's scale bits then gives the
+ *     product, so no multiplication competes with the dot products.
+ *   direct (rows <= DIRECT_ROWS): weights are decoded in registers, used for
+ * all rows and never stored: one pass over memory.
+ *
+ * The including file defines
+ *   FN(name)       name with the set's suffix
+ *   V_COLS         columns of a vector: 32-bit lanes
+ *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of sums in registers
+ *   ROW_STEP       rows of a tile whose dot products are interleaved
+ *   CHUNK_BLOCKS   k-blocks of a chunk, a multiple of GROUP_BLOCKS
+ *   DIRECT_ROWS    at most TILE_ROWS
+ *   SCALE_TABLE    0 or 1
+ *   vint, vfloat   vector types, and on them
+ *   load_int(p) store_int(p, v) load_float(p) store_float(p, v)
+ *   set_float(x)   every lane x
+ *   add_int(x, y) sub_int(x, y)
+ *   add_float(x, y) mul_float(x, y) max_float(x, y)
+ *   fma_float(x, y, z)      x * y + z
+ *   to_bits(v) to_float(v)  the same bits as vint, as vfloat
+ *   set_int(x)     every 32-bit lane x
+ *   decode_low(v) decode_high(v)  nibbles to bytes 2 * e2m1 + CODE_OFFSET
+ *   scales(p)      V_COLS e4m3 bytes to floats / 256
+ *   vdot           the type of a running dot product, and on it
+ *   dot_start(start)        from a record's start
+ *   dot_add(dot, b, a4)     + four unsigned bytes of b times four signed of a4
+ *   dot_float(dot)          its value as floats
+ */
+#include <string.h>
+
+#include "cpu/epilogue.inc.h"
+#include "cpu/gemm_ops.h"
+
+#define V_BYTES	       (4 * V_COLS)
+#define PANEL_VECS     (PANEL_COLS / V_COLS)
+#define TILE_COLS      (TILE_VECS * V_COLS)
+#define TILE_PANELS    (TILE_COLS / PANEL_COLS)
+#define UNIT_TILES     (UNIT_COLS / TILE_COLS)
+#define TILE_SUMS      (TILE_ROWS * TILE_COLS)
+#define EXPANDED_CODES (4 * TILE_VECS * V_BYTES)
+#define EXPANDED_BLOCK                                                         \
+	(EXPANDED_CODES + (SCALE_TABLE ? 8 : 1) * TILE_VECS * V_BYTES)
+#define EXPANDED_TILE (CHUNK_BLOCKS * EXPANDED_BLOCK)
+/* fp32 bits of 1 + t/8, and where t lies in the bits of a scale. */
+#define BITS_OF_ONE    0x3f800000
+#define FRACTION_SHIFT 20
+#define TILE_INLINE    static inline __attribute__((always_inline))
+/* Loops over registers: they must vanish. */
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* ---- expand ----------------------------------------------------------------
+ */
+
+/* One vector of columns of one k-block: codes for the four steps, scales. */
+TILE_INLINE void FN(expand_vec)(const uint8_t *codes,
+				const uint8_t *scale_bytes, char *out)
+{
+	const vint z0 = load_int(codes), z1 = load_int(codes + 64);
+	char *table = out + EXPANDED_CODES;
+	vfloat s = mul_float(scales(scale_bytes), set_float(256.0f));
+
+	store_int(out, decode_low(z0));
+	store_int(out + TILE_VECS * V_BYTES, decode_high(z0));
+	store_int(out + 2 * TILE_VECS * V_BYTES, decode_low(z1));
+	store_int(out + 3 * TILE_VECS * V_BYTES, decode_high(z1));
+	if (!SCALE_TABLE) {
+		store_float((float *)table, s);
+		return;
+	}
+	/* A scale of 0 has codes of 0: any factor will do that stays finite
+	 * when bits are added to it. */
+	s = max_float(s, set_float(0x1p-9f));
+	const vfloat eighth = mul_float(s, set_float(0.125f));
+
+	UNROLL
+	for (int t = 0; t < 8; t++) {
+		const int one = BITS_OF_ONE + (t << FRACTION_SHIFT);
+
+		store_int(table + t * TILE_VECS * V_BYTES,
+			  sub_int(to_bits(s), set_int(one)));
+		s = add_float(s, eighth);
+	}
+}
+
+/* `blocks` k-blocks of a tile's panels; left: blocks to the panels' end. */
+static void FN(expand)(const uint8_t *const *panels, int64_t left,
+		       int64_t blocks, char *out)
+{
+	for (int64_t k = 0; k < blocks; k++, out += EXPANDED_BLOCK) {
+		const int64_t codes = cpu_codes_at(k);
+		const int64_t scale = cpu_scales_at(left, k);
+
+		UNROLL
+		for (int v = 0; v < TILE_VECS; v++) {
+			const uint8_t *panel = panels[v / PANEL_VECS];
+			const int col = v % PANEL_VECS * V_COLS;
+
+			FN(expand_vec)
+			(panel + codes + 4 * col, panel + scale + col,
+			 out + v * V_BYTES);
+		}
+	}
+}
+
+/* ---- tiles: the main loop --------------------------------------------------
+ */
+
+/* A record's scale times those of a vector of columns. */
+TILE_INLINE vfloat FN(scale_product)(const struct cpu_record *a,
+				     const char *expanded_scales, int v)
+{
+	if (SCALE_TABLE) {
+		int32_t bits;
+
+		memcpy(&bits, &a->scale, sizeof(bits));
+		expanded_scales +=
+		    (bits >> FRACTION_SHIFT & 7) * (TILE_VECS * V_BYTES);
+		return to_float(add_int(
+		    set_int(bits), load_int(expanded_scales + v * V_BYTES)));
+	}
+	return mul_float(
+	    set_float(a->scale),
+	    load_float((const float *)expanded_scales + v * V_COLS));
+}
+
+/* sums[row][col] (+)= `blocks` k-blocks, for `rows` rows, known when compiled.
+ */
+TILE_INLINE void FN(tile)(const int rows, const struct cpu_record *a,
+			  const char *b, int64_t blocks, float *sums,
+			  bool first)
+{
+	vfloat sum[TILE_ROWS][TILE_VECS];
+
+	UNROLL
+	for (int i = 0; i < rows; i++)
+		UNROLL
+	for (int v = 0; v < TILE_VECS; v++)
+		sum[i][v] = first
+				? set_float(0.0f)
+				: load_float(sums + i * TILE_COLS + v * V_COLS);
+	for (int64_t k = 0; k < blocks; k++) {
+		UNROLL
+		for (int i0 = 0; i0 < rows; i0 += ROW_STEP) {
+			const int step =
+			    rows - i0 < ROW_STEP ? rows - i0 : ROW_STEP;
+			vdot dot[ROW_STEP][TILE_VECS];
+
+			UNROLL
+			for (int i = 0; i < step; i++)
+				UNROLL
+			for (int v = 0; v < TILE_VECS; v++)
+				dot[i][v] = dot_start(a[i0 + i].start);
+			UNROLL
+			for (int g = 0; g < 4; g++)
+				UNROLL
+			for (int i = 0; i < step; i++) {
+				int32_t a4;
+
+				memcpy(&a4, a[i0 + i].codes + 4 * g, 4);
+				UNROLL
+				for (int v = 0; v < TILE_VECS; v++)
+					dot[i][v] = dot_add(
+					    dot[i][v],
+					    load_int(b + (g * TILE_VECS + v) *
+							     V_BYTES),
+					    a4);
+			}
+			UNROLL
+			for (int i = 0; i < step; i++)
+				UNROLL
+			for (int v = 0; v < TILE_VECS; v++)
+				sum[i0 + i][v] = fma_float(
+				    dot_float(dot[i][v]),
+				    FN(scale_product)(&a[i0 + i],
+						      b + EXPANDED_CODES, v),
+				    sum[i0 + i][v]);
+		}
+		a += rows;
+		b += EXPANDED_BLOCK;
+	}
+	UNROLL
+	for (int i = 0; i < rows; i++)
+		UNROLL
+	for (int v = 0; v < TILE_VECS; v++)
+		store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
+}
+
+/* ---- direct ----------------------------------------------------------------
+ */
+
+/* How far ahead of the decoding loop a panel's stream is fetched. */
+#define PREFETCH_BYTES 2304
+
+/*
+ * sums[row][16] (+)= `blocks` k-blocks of one panel, for `rows` rows; left:
+ * blocks to the panel's end.
+ */
+TILE_INLINE void FN(panel)(const int rows, const struct cpu_record *a,
+			   const uint8_t *panel, int64_t left, int64_t blocks,
+			   float *sums, bool first)
+{
+	vfloat sum[TILE_ROWS][PANEL_VECS];
+
+	UNROLL
+	for (int i = 0; i < rows; i++)
+		UNROLL
+	for (int v = 0; v < PANEL_VECS; v++)
+		/* scales() gives 1/256 of a scale: so do the sums. */
+		sum[i][v] =
+		    first ? set_float(0.0f)
+			  : mul_float(load_float(sums + 16 * i + v * V_COLS),
+				      set_float(0x1p-8f));
+	for (int64_t k = 0; k < blocks; k++, a += rows) {
+		const uint8_t *codes = panel + cpu_codes_at(k);
+		const uint8_t *scale = panel + cpu_scales_at(left, k);
+
+		__builtin_prefetch(codes + PREFETCH_BYTES);
+		__builtin_prefetch(codes + PREFETCH_BYTES + 64);
+		UNROLL
+		for (int v = 0; v < PANEL_VECS; v++) {
+			const vint z0 = load_int(codes + v * V_BYTES);
+			const vint z1 = load_int(codes + 64 + v * V_BYTES);
+			const vint b[4] = {decode_low(z0), decode_high(z0),
+					   decode_low(z1), decode_high(z1)};
+			const vfloat s = scales(scale + v * V_COLS);
+
+			UNROLL
+			for (int i = 0; i < rows; i++) {
+				vdot dot = dot_start(a[i].start);
+
+				UNROLL
+				for (int g = 0; g < 4; g++) {
+					int32_t a4;
+
+					memcpy(&a4, a[i].codes + 4 * g, 4);
+					dot = dot_add(dot, b[g], a4);
+				}
+				sum[i][v] = fma_float(
+				    dot_float(dot),
+				    mul_float(set_float(a[i].scale), s),
+				    sum[i][v]);
+			}
+		}
+	}
+	UNROLL
+	for (int i = 0; i < rows; i++)
+		UNROLL
+	for (int v = 0; v < PANEL_VECS; v++)
+		store_float(sums + 16 * i + v * V_COLS,
+			    mul_float(sum[i][v], set_float(256.0f)));
+}
+
+/* ---- one function for each number of rows ----------------------------------
+ */
+
+typedef void FN(tile_fn)(const struct cpu_record *a, const char *b,
+			 int64_t blocks, float *sums, bool first);
+typedef void FN(panel_fn)(const struct cpu_record *a, const uint8_t *panel,
+			  int64_t left, int64_t blocks, float *sums,
+			  bool first);
+
+#define TILE_OF(rows)                                                          \
+	static void FN(tile_##rows)(const struct cpu_record *a, const char *b, \
+				    int64_t blocks, float *sums, bool first)   \
+	{                                                                      \
+		FN(tile)(rows, a, b, blocks, sums, first);                     \
+	}                                                                      \
+	static void FN(panel_##rows)(const struct cpu_record *a,               \
+				     const uint8_t *panel, int64_t left,       \
+				     int64_t blocks, float *sums, bool first)  \
+	{                                                                      \
+		FN(panel)(rows, a, panel, left, blocks, sums, first);          \
+	}
+
+TILE_OF(1)
+TILE_OF(2)
+TILE_OF(3)
+TILE_OF(4)
+#if TILE_ROWS == 8
+TILE_OF(5)
+TILE_OF(6)
+TILE_OF(7)
+TILE_OF(8)
+#endif
+
+static FN(tile_fn) *const FN(tiles)[TILE_ROWS + 1] = {
+    NULL,	FN(tile_1), FN(tile_2), FN(tile_3), FN(tile_4),
+#if TILE_ROWS == 8
+    FN(tile_5), FN(tile_6), FN(tile_7), FN(tile_8),
+#endif
+};
+static FN(panel_fn) *const FN(panels)[TILE_ROWS + 1] = {
+    NULL,	 FN(panel_1), FN(panel_2), FN(panel_3), FN(panel_4),
+#if TILE_ROWS == 8
+    FN(panel_5), FN(panel_6), FN(panel_7), FN(panel_8),
+#endif
+};
+
+/* ---- units -----------------------------------------------------------------
+ */
+
+/* A thread's scratch, cut into its parts. */
+struct FN(scratch) {
+	float *sums[2];
+	char *expanded;
+	/* UNIT_PANELS panels of CHUNK_BLOCKS, for weights not packed. */
+	uint8_t *panels;
+	/* Columns with a NaN, a bit each. */
+	uint64_t nan;
+};
+
+static size_t FN(sums_bytes)(int64_t unit_rows)
+{
+	return (size_t)(unit_rows + TILE_ROWS) * UNIT_COLS * sizeof(float);
+}
+
+static size_t FN(scratch_bytes)(int64_t unit_rows, bool dual)
+{
+	return FN(sums_bytes)(unit_rows) * (dual ? 2 : 1) +
+	       (size_t)UNIT_TILES * EXPANDED_TILE +
+	       (size_t)UNIT_PANELS * (size_t)cpu_panel_bytes(CHUNK_BLOCKS);
+}
+
+static void FN(cut_scratch)(const struct cpu_item *item, bool dual,
+			    char *memory, struct FN(scratch) * scratch)
+{
+	scratch->nan = 0;
+	scratch->sums[0] = (float *)memory;
+	memory += FN(sums_bytes)(item->unit_rows);
+	scratch->sums[1] = (float *)memory;
+	memory += dual ? FN(sums_bytes)(item->unit_rows) : 0;
+	scratch->expanded = memory;
+	scratch->panels = (uint8_t *)memory + UNIT_TILES * EXPANDED_TILE;
+}
+
+/*
+ * Panel p of a unit at column n0, from block k0: where it lies, and how many
+ * blocks it has from there.  Weights that are not packed are packed into
+ * scratch first.  A panel past the matrix repeats the last one; nobody looks at
+ * it.
+ */
+static const uint8_t *FN(find_panel)(const struct cpu_item *item,
+				     const struct cpu_weights *b, int64_t n0,
+				     int p, int64_t k0, int64_t blocks,
+				     struct FN(scratch) * scratch,
+				     int64_t *left)
+{
+	const int64_t last = (item->n - 1) / PANEL_COLS;
+	const int64_t wanted = n0 / PANEL_COLS + p;
+	const int64_t panel = wanted < last ? wanted : last;
+	uint8_t *packed = scratch->panels + p * cpu_panel_bytes(CHUNK_BLOCKS);
+	uint64_t nan;
+
+	if (b->panels) {
+		nan = b->nan_columns[panel];
+		*left = item->blocks - k0;
+		packed = NULL;
+	} else {
+		nan = FN(pack_panel)(&b->rows, panel * PANEL_COLS, k0, blocks,
+				     packed);
+		*left = blocks;
+	}
+	if (wanted <= last)
+		scratch->nan |= nan << (p * PANEL_COLS);
+	return packed ? packed
+		      : b->panels + panel * b->panel_stride_bytes +
+			    k0 / GROUP_BLOCKS * GROUP_BYTES;
+}
+
+/* Asks for a share of the weights of the chunk after this one. */
+static void FN(prefetch_share)(const struct cpu_item *item,
+			       const struct cpu_weights *b, int64_t n0,
+			       int64_t k0, int64_t share, int64_t shares)
+{
+	const int64_t panels = (item->n + PANEL_COLS - 1) / PANEL_COLS;
+	const int64_t bytes = CHUNK_BLOCKS / GROUP_BLOCKS * GROUP_BYTES;
+	int64_t panel = n0 / PANEL_COLS;
+
+	if (!b->panels)
+		return;
+	k0 += CHUNK_BLOCKS;
+	if (k0 >= item->blocks) {
+		k0 = 0;
+		panel += UNIT_PANELS;
+	}
+	for (int p = 0; p < UNIT_PANELS && panel + p < panels; p++) {
+		const uint8_t *at = b->panels +
+				    (panel + p) * b->panel_stride_bytes +
+				    k0 / GROUP_BLOCKS * GROUP_BYTES;
+
+		for (int64_t x = bytes * share / shares & -64;
+		     x < bytes * (share + 1) / shares; x += 64)
+			__builtin_prefetch(at + x, 0, 2);
+	}
+}
+
+/* Where the sums of a row of a unit lie, from column tile * TILE_COLS. */
+static float *FN(blocked_sums)(float *sums, int64_t row, int64_t tile)
+{
+	return sums + (row / TILE_ROWS * UNIT_TILES + tile) * TILE_SUMS +
+	       row % TILE_ROWS * TILE_COLS;
+}
+
+/* One chunk of k: expand it, then all row tiles over it. */
+static void FN(chunk)(const struct cpu_item *item, const struct cpu_weights *b,
+		      int64_t m0, int64_t rows, int64_t n0, int64_t k0,
+		      struct FN(scratch) * scratch, float *sums)
+{
+	const int64_t left = item->blocks - k0;
+	const int64_t blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
+	const int64_t cols =
+	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+	const int tiles = (int)((cols + TILE_COLS - 1) / TILE_COLS);
+	const int64_t row_tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+
+	for (int t = 0; t < tiles; t++) {
+		const uint8_t *panels[TILE_PANELS];
+		int64_t panel_left = 0;
+
+		for (int p = 0; p < TILE_PANELS; p++)
+			panels[p] =
+			    FN(find_panel)(item, b, n0, t * TILE_PANELS + p, k0,
+					   blocks, scratch, &panel_left);
+		FN(expand)
+		(panels, panel_left, blocks,
+		 scratch->expanded + t * EXPANDED_TILE);
+	}
+	for (int64_t i = 0; i < row_tiles; i++) {
+		const int64_t row = m0 + i * TILE_ROWS;
+		const int64_t in_tile =
+		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
+		const struct cpu_record *a =
+		    item->records + row * item->blocks + k0 * in_tile;
+
+		FN(prefetch_share)(item, b, n0, k0, i, row_tiles);
+		for (int t = 0; t < tiles; t++)
+			FN(tiles)
+			[in_tile](
+			    a, scratch->expanded + t * EXPANDED_TILE, blocks,
+			    FN(blocked_sums)(sums, i * TILE_ROWS, t), k0 == 0);
+	}
+}
+
+static void FN(finish_blocked)(const struct cpu_item *item, bool dual,
+			       int64_t m0, int64_t rows, int64_t n0,
+			       const struct FN(scratch) * scratch)
+{
+	const int64_t unit =
+	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+
+	for (int64_t i = 0; i < rows; i++) {
+		for (int64_t col = 0; col < unit; col += TILE_COLS) {
+			const int64_t t = col / TILE_COLS;
+
+			FN(finish_row)
+			(item, m0 + i, n0 + col,
+			 unit - col < TILE_COLS ? unit - col : TILE_COLS,
+			 FN(blocked_sums)(scratch->sums[0], i, t),
+			 dual ? FN(blocked_sums)(scratch->sums[1], i, t) : NULL,
+			 scratch->nan >> col);
+		}
+	}
+}
+
+static void FN(multiply_blocked)(const struct cpu_item *item, bool dual,
+				 int64_t m0, int64_t rows, int64_t n0,
+				 struct FN(scratch) * scratch)
+{
+	for (int b = 0; b <= (dual ? 1 : 0); b++) {
+		if (item->blocks == 0)
+			memset(scratch->sums[b], 0,
+			       FN(sums_bytes)(item->unit_rows));
+		for (int64_t k0 = 0; k0 < item->blocks; k0 += CHUNK_BLOCKS)
+			FN(chunk)
+			(item, &item->b[b], m0, rows, n0, k0, scratch,
+			 scratch->sums[b]);
+	}
+	FN(finish_blocked)(item, dual, m0, rows, n0, scratch);
+}
+
+/* All rows of the item, one panel after the other. */
+static void FN(multiply_direct)(const struct cpu_item *item, bool dual,
+				int64_t n0, struct FN(scratch) * scratch)
+{
+	const int64_t rows = item->m;
+	const int64_t cols =
+	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+
+	for (int p = 0; p * PANEL_COLS < cols; p++) {
+		const int64_t col = p * PANEL_COLS, rest = cols - col;
+
+		for (int b = 0; b <= (dual ? 1 : 0); b++) {
+			const struct cpu_weights *w = &item->b[b];
+			const int64_t step =
+			    w->panels ? item->blocks : CHUNK_BLOCKS;
+			int64_t left;
+
+			if (item->blocks == 0)
+				memset(scratch->sums[b], 0,
+				       FN(sums_bytes)(item->unit_rows));
+			for (int64_t k0 = 0; k0 < item->blocks; k0 += step) {
+				const int64_t blocks = item->blocks - k0 < step
+							   ? item->blocks - k0
+							   : step;
+				const uint8_t *panel = FN(find_panel)(
+				    item, w, n0, p, k0, blocks, scratch, &left);
+
+				FN(panels)
+				[rows](item->records + k0 * rows, panel, left,
+				       blocks, scratch->sums[b], k0 == 0);
+			}
+		}
+		for (int64_t i = 0; i < rows; i++)
+			FN(finish_row)
+			(item, i, n0 + col,
+			 rest < PANEL_COLS ? rest : PANEL_COLS,
+			 scratch->sums[0] + i * PANEL_COLS,
+			 dual ? scratch->sums[1] + i * PANEL_COLS : NULL,
+			 scratch->nan >> col);
+	}
+}
+
+static void FN(multiply)(const struct cpu_item *item, bool dual, int64_t m0,
+			 int64_t n0, void *memory)
+{
+	const int64_t rows =
+	    item->m - m0 < item->unit_rows ? item->m - m0 : item->unit_rows;
+	struct FN(scratch) scratch;
+
+	FN(cut_scratch)(item, dual, memory, &scratch);
+	if (item->m <= DIRECT_ROWS)
+		FN(multiply_direct)(item, dual, n0, &scratch);
+	else
+		FN(multiply_blocked)(item, dual, m0, rows, n0, &scratch);
+}
+
+static void FN(pack_rows)(const struct cpu_item *item, int64_t m0, int64_t rows)
+{
+	for (int64_t i = m0; i < m0 + rows; i++)
+		FN(pack_row)(item, i, TILE_ROWS);
+}
+
+void FN(cpu_gemm_ops)(struct cpu_gemm_ops *ops)
+{
+	ops->tile_rows = TILE_ROWS;
+	ops->direct_rows = DIRECT_ROWS;
+	ops->scratch_bytes = FN(scratch_bytes);
+	ops->pack_rows = FN(pack_rows);
+	ops->pack_panel = FN(pack_panel);
+	ops->multiply = FN(multiply);
+}
