@@ -9,12 +9,9 @@
 #include "progress.h"
 
 extern const struct cli_command command_info, command_plan, command_check,
+    command_quantize, command_inspect, command_verify, command_run,
     command_completion, command_help;
-/* Weak: nib without some of its files still links. */
-extern const struct cli_command command_quantize __attribute__((weak));
-extern const struct cli_command command_inspect __attribute__((weak));
-extern const struct cli_command command_verify __attribute__((weak));
-extern const struct cli_command command_run __attribute__((weak));
+/* Weak: nib without its benchmark still links. */
 extern const struct cli_command command_bench __attribute__((weak));
 extern const struct cli_command command_report __attribute__((weak));
 

@@ -38,8 +38,9 @@ struct table_column {
 };
 
 /* Flags of table_new(). */
-#define TABLE_STREAM 1 /* print each row as it ends; columns keep their width  \
-			*/
+#define TABLE_STREAM                                                           \
+	1 /* print each row as it ends; columns keep their width               \
+	   */
 
 struct table;
 

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_inspect.c - nib inspect: what is in a safetensors file, and what looks
+ * wrong with it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+#include "findings.h"
+#include "progress.h"
+#include "table.h"
+
+struct inspect_args {
+	struct format_args format;
+	struct common_args common;
+	int brief, strict;
+};
+
+static const struct table_column columns[] = {
+    {.key = "kind"},
+    {.key = "name", .title = "name"},
+    {.key = "format", .title = "format"},
+    {.key = "shape", .title = "shape"},
+    {.key = "bytes", .title = "MB", .print = "%.3f", .scale = 1e-6},
+    {.key = "global", .title = "global", .print = "%.4g"},
+    {.key = "input_global", .title = "input", .print = "%.4g"},
+    {.key = "scale_min", .title = "scale min", .print = "%.4g"},
+    {.key = "scale_median", .title = "median", .print = "%.4g"},
+    {.key = "scale_max", .title = "max", .print = "%.4g"},
+    {.key = "zero_scales"},
+    {.key = "nan_scales"},
+    {.key = "sign_scales"},
+    {.key = "zeros", .title = "zeros", .print = "%.1f %%", .scale = 100},
+    {.key = "amax", .title = "amax", .print = "%.4g"},
+    {.key = "weak_blocks"},
+    {.key = "linear_structure"},
+    {.key = "tiled_structure"},
+    {.key = "finding"},
+    {.key = "severity"},
+    {.key = "text"},
+    {.key = "advice"},
+    {0},
+};
+
+struct inspector {
+	const struct inspect_args *args;
+	struct nib_file *file;
+	struct table *table;
+	struct scan_layer *scans;
+	int64_t n_scans;
+	struct findings findings;
+	double done_bytes;
+};
+
+static int on_bytes(void *arg, double bytes)
+{
+	struct inspector *inspector = arg;
+
+	inspector->done_bytes += bytes;
+	progress_update(inspector->done_bytes, NULL);
+	return 0;
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+static void put_stack_shape(const struct nib_nvfp4 *w, char *text, size_t bytes)
+{
+	if (w->batch > 1)
+		snprintf(text, bytes, "[%lld, %lld, %lld]", (long long)w->batch,
+			 (long long)w->rows, (long long)w->k);
+	else
+		snprintf(text, bytes, "[%lld, %lld]", (long long)w->rows,
+			 (long long)w->k);
+}
+
+static void put_layer(struct inspector *in, const struct scan_layer *scan)
+{
+	const struct nib_layer *layer = scan->layer;
+	const struct nib_nvfp4 *w = &layer->weight;
+	double elems = (double)w->batch * (double)w->rows * (double)w->k;
+	struct tensor_source source;
+	struct table *t = in->table;
+	char shape[80];
+
+	if (in->args->brief)
+		return;
+	tensor_from_layer(layer, &source);
+	put_stack_shape(w, shape, sizeof(shape));
+	table_text(t, "kind", "layer");
+	table_text(t, "name", layer->name);
+	table_text(t, "format", tensor_format(&source));
+	table_text(t, "shape", shape);
+	table_int(t, "bytes", (int64_t)(elems * 0.5625) + 4);
+	table_number(t, "global", (double)layer->global);
+	if (!(layer->input_global <= 0))
+		table_number(t, "input_global", (double)layer->input_global);
+	table_number(t, "scale_min", scan->scale_min);
+	table_number(t, "scale_median", scan->scale_median);
+	table_number(t, "scale_max", scan->scale_max);
+	table_int(t, "zero_scales", scan->zeros);
+	table_int(t, "nan_scales", scan->nans);
+	table_int(t, "sign_scales", scan->signs);
+	table_number(
+	    t, "zeros",
+	    elems > 0 ? (double)(scan->codes[0] + scan->codes[8]) / elems : 0);
+	table_number(t, "amax", scan->amax);
+	table_number(t, "weak_blocks",
+		     scan->blocks
+			 ? (double)scan->weak_blocks / (double)scan->blocks
+			 : 0);
+	table_number(t, "linear_structure", scan->linear_structure);
+	table_number(t, "tiled_structure", scan->tiled_structure);
+	table_end_row(t);
+}
+
+static void put_tensor(struct inspector *in,
+		       const struct nib_file_tensor *tensor,
+		       const struct scan_float *scan)
+{
+	struct table *t = in->table;
+	char shape[TENSOR_SHAPE_TEXT];
+
+	if (in->args->brief)
+		return;
+	table_text(t, "kind", "tensor");
+	table_text(t, "name", tensor->name);
+	table_text(t, "format", tensor->dtype);
+	table_text(t, "shape", tensor_shape_text(tensor, shape));
+	table_int(t, "bytes", (int64_t)tensor->bytes);
+	if (scan && scan->elems) {
+		table_number(t, "zeros",
+			     (double)scan->zeros / (double)scan->elems);
+		table_number(t, "amax", scan->amax);
+	}
+	table_end_row(t);
+}
+
+static void put_finding_rows(struct inspector *in)
+{
+	struct table *t = in->table;
+
+	for (int64_t i = 0; i < in->findings.count; i++) {
+		const struct finding *f = &in->findings.items[i];
+		const struct finding_rule *rule = &finding_rules[f->kind];
+
+		table_text(t, "kind", "finding");
+		table_text(t, "name", f->name);
+		table_text(t, "finding", rule->code);
+		table_text(t, "severity",
+			   rule->is_problem ? "problem" : "note");
+		table_text(t, "text", f->text);
+		table_text(t, "advice", rule->advice);
+		table_end_row(t);
+	}
+}
+
+/* For people: one paragraph a kind, with the first few layers. */
+#define SHOWN 4
+
+static void put_finding_texts(struct inspector *in)
+{
+	const struct findings *all = &in->findings;
+
+	for (int kind = 0; kind < FIND_KINDS; kind++) {
+		const struct finding_rule *rule = &finding_rules[kind];
+		int64_t shown = 0;
+
+		if (!all->of_kind[kind])
+			continue;
+		table_note(in->table, "\n%s: %s (%s): %lld",
+			   rule->is_problem ? "PROBLEM" : "note", rule->title,
+			   rule->code, (long long)all->of_kind[kind]);
+		for (int64_t i = 0; i < all->count && shown < SHOWN; i++)
+			if (all->items[i].kind == (enum finding_kind)kind) {
+				table_note(in->table, "  %s: %s",
+					   all->items[i].name,
+					   all->items[i].text);
+				shown++;
+			}
+		if (all->of_kind[kind] > shown)
+			table_note(in->table, "  ... and %lld more",
+				   (long long)(all->of_kind[kind] - shown));
+		table_note(in->table, "  -> %s", rule->advice);
+	}
+}
+
+/* ---- scanning ------------------------------------------------------------ */
+
+static int scan_layers(struct inspector *in)
+{
+	int64_t count = nib_file_layer_count(in->file);
+	int code = CLI_OK;
+
+	in->scans = calloc((size_t)count + 1, sizeof(*in->scans));
+	if (!in->scans)
+		return cli_no_memory("statistics");
+	for (int64_t i = 0; i < count && !code; i++) {
+		const struct nib_layer *layer = nib_file_layer_at(in->file, i);
+		const struct nib_nvfp4 *w = &layer->weight;
+		size_t elems = (size_t)(w->batch * w->rows * w->k);
+
+		progress_update(in->done_bytes, layer->name);
+		code = scan_layer(layer, &in->scans[i]);
+		if (code)
+			break;
+		in->n_scans++;
+		findings_of_layer(&in->findings, &in->scans[i]);
+		put_layer(in, &in->scans[i]);
+		tensor_drop(w->codes, elems / 2);
+		tensor_drop(w->scales, elems / NIB_BLOCK);
+		on_bytes(in, (double)elems * 0.5625);
+	}
+	return code;
+}
+
+static void scan_tensors(struct inspector *in)
+{
+	for (int64_t i = 0; i < nib_file_tensor_count(in->file); i++) {
+		const struct nib_file_tensor *tensor =
+		    nib_file_tensor_at(in->file, i);
+		struct scan_float scan = {0};
+		enum nib_dtype dtype;
+
+		if (tensor_in_layer(in->file, tensor))
+			continue;
+		progress_update(in->done_bytes, tensor->name);
+		if (tensor_dtype(tensor->dtype, &dtype)) {
+			on_bytes(in, (double)tensor->bytes);
+		} else {
+			scan_float(tensor, &scan, on_bytes, in);
+			findings_of_float(&in->findings, tensor->name, &scan);
+		}
+		put_tensor(in, tensor, &scan);
+	}
+}
+
+static void find_half_layers(struct inspector *in)
+{
+	for (int64_t i = 0; i < nib_file_layer_problem_count(in->file); i++) {
+		const struct nib_layer_problem *problem =
+		    nib_file_layer_problem_at(in->file, i);
+
+		findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
+			     "%s", problem->reason);
+	}
+}
+
+static int64_t count_problems(const struct findings *findings, int strict)
+{
+	int64_t problems = 0;
+
+	for (int i = 0; i < FIND_KINDS; i++)
+		if (finding_rules[i].is_problem || strict)
+			problems += findings->of_kind[i];
+	return problems;
+}
+
+static void put_header(struct inspector *in, const char *path, double bytes)
+{
+	char size[CLI_SIZE_TEXT];
+
+	table_note(in->table, "%s: %s, %lld tensors, %lld NVFP4 layers", path,
+		   cli_size_text(bytes, size),
+		   (long long)nib_file_tensor_count(in->file),
+		   (long long)nib_file_layer_count(in->file));
+	for (int64_t i = 0; i < nib_file_metadata_count(in->file); i++) {
+		const char *key, *value;
+
+		nib_file_metadata_at(in->file, i, &key, &value);
+		table_note(in->table, "  %s: %.200s", key, value);
+	}
+}
+
+static int inspect(struct inspector *in, const char *path)
+{
+	int64_t problems, notes;
+	struct stat stat_;
+	int code;
+	double bytes = stat(path, &stat_) ? 0 : (double)stat_.st_size;
+
+	put_header(in, path, bytes);
+	progress_begin("reading", bytes, 1);
+	code = scan_layers(in);
+	if (!code)
+		scan_tensors(in);
+	progress_end();
+	if (code)
+		return code;
+	find_half_layers(in);
+	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
+	if (in->findings.failed)
+		return cli_no_memory("findings");
+	if (table_is_for_people(in->table))
+		put_finding_texts(in);
+	else
+		put_finding_rows(in);
+	problems = count_problems(&in->findings, in->args->strict);
+	notes = in->findings.count - problems;
+	if (in->findings.count)
+		table_note(in->table, "\n%lld problem%s, %lld note%s",
+			   (long long)problems, problems == 1 ? "" : "s",
+			   (long long)notes, notes == 1 ? "" : "s");
+	else
+		table_note(in->table, "\nnothing looks wrong");
+	return problems ? CLI_FOUND : CLI_OK;
+}
+
+static int run_inspect(const void *args_, char *const *files, int n_files)
+{
+	const struct inspect_args *args = args_;
+	struct inspector in = {.args = args};
+	struct nib_error err;
+	int code, end;
+
+	(void)n_files;
+	progress_set_quiet(args->common.quiet);
+	if (nib_file_open(files[0], &in.file, &err))
+		return cli_fail_input(NULL, &err);
+	in.table =
+	    table_new(columns, (enum table_format)args->format.format, 0);
+	code = inspect(&in, files[0]);
+	end = table_end(in.table);
+	for (int64_t i = 0; i < in.n_scans; i++)
+		scan_layer_free(&in.scans[i]);
+	free(in.scans);
+	findings_free(&in.findings);
+	nib_file_close(in.file);
+	return end ? end : code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "brief",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct inspect_args, brief),
+     .help = "only the findings, not the tensors"},
+    {.name = "strict",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct inspect_args, strict),
+     .help = "notes count as problems for the exit code"},
+    {0},
+};
+
+static const struct cli_group groups[] = {
+    {"Inspecting", options, 0},
+    {"Output", format_options, offsetof(struct inspect_args, format)},
+    {"Messages", common_options, offsetof(struct inspect_args, common)},
+    {0},
+};
+
+const struct cli_command command_inspect = {
+    .name = "inspect",
+    .summary = "list a file's tensors and say what looks wrong",
+    .positional = "FILE",
+    .min_positional = 1,
+    .max_positional = 1,
+    .description =
+	"Lists NVFP4 layers with the statistics of their scales, the other\n"
+	"tensors, and findings with what to do about each.  A problem is\n"
+	"certain or nearly so, and makes nib exit with 1:\n"
+	"\n"
+	"  half-layer         a tensor of a layer is missing or misshapen\n"
+	"  scale-sign         block scales with their sign bit set\n"
+	"  scale-nan          block scales that are NaN\n"
+	"  all-zero           a layer of zeros\n"
+	"  reciprocal-global  1/x stored where x belongs\n"
+	"  tiled-scales       block scales in 128x4 tiles: rows and columns\n"
+	"                     explain the scales far better read that way\n"
+	"  int4-codes         two's complement integers, not e2m1\n"
+	"  not-finite         inf or NaN in a float tensor\n"
+	"\n"
+	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
+	"small-scales, not-shared, input-scale.  Exchanged nibbles leave every\n"
+	"block's values as they are, so one file cannot prove them: nib verify\n"
+	"against the original can.  Random weights have no pattern by which\n"
+	"tiled scales or exchanged nibbles could be seen.\n",
+    .examples = "nib inspect model.safetensors\n"
+		"nib inspect model.safetensors --brief --strict\n"
+		"nib inspect model.safetensors --format json |\n"
+		"    jq -r '.[] | select(.kind == \"finding\") | .text'\n",
+    .groups = groups,
+    .args_bytes = sizeof(struct inspect_args),
+    .run = run_inspect,
+};

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diagnose.c - undoes a usual mistake and looks whether that helps. */
+#include "diagnose.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS 128 /* one row of tiles */
+/* What counts as an explanation. */
+#define GOOD_DB 10.0
+#define GAIN_DB 6.0
+
+enum mistake { NIBBLES = 1, TILED = 2 };
+
+/* Row-by-row scales out of the tiles that bytes are taken to be. */
+static void untile(const uint8_t *bytes, int64_t groups, uint8_t *out)
+{
+	for (int64_t r = 0; r < ROWS; r++)
+		for (int64_t g = 0; g < groups; g++)
+			out[r * groups + g] = bytes[g / 4 * 512 + r % 32 * 16 +
+						    r / 32 * 4 + g % 4];
+}
+
+/* The first rows of an NVFP4 source with mistakes undone. */
+static enum nib_status read_undone(struct nib_device *device,
+				   const struct tensor_source *source,
+				   int64_t rows, int mistakes, float *out)
+{
+	int64_t groups = source->k / NIB_BLOCK, n = rows * (source->k / 2);
+	float global;
+	struct nib_nvfp4 view = tensor_view(source, 0, rows, &global);
+	const struct nib_dense y = {
+	    .data = out, .dtype = NIB_FP32, .rows = rows, .cols = source->k};
+	uint8_t *codes = malloc((size_t)n);
+	uint8_t *scales = malloc((size_t)(rows * groups));
+	enum nib_status status = NIB_OUT_OF_MEMORY;
+
+	if (codes && scales) {
+		memcpy(codes, view.codes, (size_t)n);
+		for (int64_t i = 0; i < n && mistakes & NIBBLES; i++)
+			codes[i] = (uint8_t)(codes[i] << 4 | codes[i] >> 4);
+		if (mistakes & TILED)
+			untile(view.scales, groups, scales);
+		else
+			memcpy(scales, view.scales, (size_t)(rows * groups));
+		view.codes = codes;
+		view.scales = scales;
+		status = nib_dequantize(device, &view, global, &y, NULL);
+	}
+	free(codes);
+	free(scales);
+	return status;
+}
+
+/* SQNR when b may also be multiplied by the best factor. */
+static double scaled_db(const struct tensor_error *error, double *factor)
+{
+	double noise;
+
+	*factor = 1;
+	if (error->other <= 0 || error->signal <= 0)
+		return -INFINITY;
+	*factor = error->dot / error->other;
+	noise = error->signal - *factor * error->dot;
+	/* What rounding of the sums leaves of an exact match. */
+	noise = fmax(noise, 1e-14 * error->signal);
+	return 10 * log10(error->signal / noise);
+}
+
+static void say(char *text, size_t bytes, const char *side, int mistakes,
+		double factor, double db)
+{
+	char multiplied[64] = "";
+
+	if (fabs(factor - 1) > 0.05)
+		snprintf(multiplied, sizeof(multiplied), "%smultiplied by %.4g",
+			 mistakes ? " and " : "", factor);
+	snprintf(text, bytes, "%s fits at %.1f dB %s%s%s%s%s", side, db,
+		 mistakes & NIBBLES ? "with nibbles exchanged" : "",
+		 mistakes == (NIBBLES | TILED) ? " and " : "",
+		 mistakes & TILED ? "with its scales read as 128x4 tiles" : "",
+		 multiplied,
+		 !mistakes && *multiplied
+		     ? " (a reciprocal or missing global scale?)"
+		     : "");
+}
+
+static void try_side(struct nib_device *device,
+		     const struct tensor_source *fixed,
+		     const struct tensor_source *other, const char *side,
+		     float *x, float *y, char *text, size_t bytes)
+{
+	int64_t rows = other->rows_each < ROWS ? other->rows_each : ROWS;
+	double best = -INFINITY;
+
+	rows = fixed->rows_each < rows ? fixed->rows_each : rows;
+	if (!other->is_nvfp4 || tensor_read(device, fixed, 0, rows, x, NULL))
+		return;
+	for (int mistakes = 1; mistakes < 4; mistakes++) {
+		struct tensor_error error = {0};
+		double factor, db;
+
+		if (mistakes & TILED &&
+		    (rows < ROWS || other->k / NIB_BLOCK % 4))
+			continue;
+		if (read_undone(device, other, rows, mistakes, y))
+			return;
+		tensor_error_add(&error, x, y, rows, other->k, 0);
+		db = scaled_db(&error, &factor);
+		if (db > GOOD_DB && db > best + 1) {
+			best = db;
+			say(text, bytes, side, mistakes, factor, db);
+		}
+	}
+}
+
+void diagnose(struct nib_device *device, const struct tensor_source *a,
+	      const struct tensor_source *b, const struct tensor_error *error,
+	      char *text, size_t bytes)
+{
+	size_t elems = (size_t)(ROWS * a->k);
+	float *x = malloc(elems * sizeof(*x)), *y = malloc(elems * sizeof(*y));
+	double factor, db = scaled_db(error, &factor);
+
+	*text = '\0';
+	if (db > GOOD_DB && db > tensor_sqnr_db(error) + GAIN_DB)
+		say(text, bytes, "B", 0, factor, db);
+	if (x && y && !*text)
+		try_side(device, a, b, "B", x, y, text, bytes);
+	if (x && y && !*text)
+		try_side(device, b, a, "A", x, y, text, bytes);
+	free(x);
+	free(y);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* findings.c - the rules of nib inspect that look at one layer or tensor. */
+#include "findings.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+const struct finding_rule finding_rules[FIND_KINDS] = {
+    [FIND_HALF_LAYER] = {"half-layer", 1, "layers that cannot be read",
+			 "Export the layer again; nib and engines skip or "
+			 "refuse it as it is."},
+    [FIND_SCALE_SIGN] =
+	{"scale-sign", 1, "block scales with their sign bit set",
+	 "Scales are positive: hardware ignores the bit, emulators negate the "
+	 "block.  Clear bit 7, or look for what wrote over the tensor."},
+    [FIND_SCALE_NAN] = {"scale-nan", 1, "block scales that are NaN (0x7F)",
+			"Every result that uses these rows is NaN.  Quantise "
+			"again, clamping scales to 448 before the cast."},
+    [FIND_ALL_ZERO] = {"all-zero", 1, "layers in which every value is zero",
+		       "The layer does nothing: it was never loaded or never "
+		       "written.  Export it again."},
+    [FIND_RECIPROCAL] =
+	{"reciprocal-global", 1,
+	 "global scales that look like their reciprocals",
+	 "ModelOpt stores amax/2688 (weight_scale_2), compressed-tensors "
+	 "2688/amax (weight_global_scale).  Store 1/x, or use the other "
+	 "format's names."},
+    [FIND_TILED] =
+	{"tiled-scales", 1,
+	 "weight_scale that is in the 128x4 tiled order, not row by row",
+	 "Checkpoints hold linear scales; convert with nib_convert_scales() "
+	 "from NIB_TILED_128X4 to NIB_LINEAR before saving."},
+    [FIND_INT4] = {"int4-codes", 1,
+		   "codes that look like signed integers, not e2m1",
+		   "The layer is INT4 under NVFP4's names; use a reader for "
+		   "that format."},
+    [FIND_NOT_FINITE] = {"not-finite", 1, "float tensors with inf or NaN",
+			 "The model was broken before it was quantised: look "
+			 "at the source checkpoint."},
+    [FIND_NIBBLES] =
+	{"nibble-order", 0,
+	 "layers that may have the two nibbles of each byte exchanged",
+	 "A hint only: the file alone cannot prove it.  nib verify against "
+	 "the original decides; the even k belongs in the low nibble."},
+    [FIND_WEAK_BLOCKS] =
+	{"weak-blocks", 0, "blocks that do not use the range of their codes",
+	 "A block scaled by its largest value has a code of 4 or 6.  Either "
+	 "the scales were made otherwise, which costs precision, or codes and "
+	 "scales do not belong together."},
+    [FIND_SMALL_SCALES] =
+	{"small-scales", 0, "layers whose block scales stay far below 448",
+	 "The global scale is larger than amax/2688: small blocks lose "
+	 "precision.  Harmless if the layer shares its global scale."},
+    [FIND_NOT_SHARED] =
+	{"not-shared", 0,
+	 "layers that engines fuse, with different global scales",
+	 "Engines that fuse them take one scale for all and get the others "
+	 "wrong.  nib quantize gives them one."},
+    [FIND_INPUT_SCALE] =
+	{"input-scale", 0, "input scales that look like their reciprocals",
+	 "The same rule as for the weights: ModelOpt stores amax/2688, "
+	 "compressed-tensors 2688/amax."},
+};
+
+void findings_add(struct findings *findings, enum finding_kind kind,
+		  const char *name, const char *format, ...)
+{
+	struct finding *items = realloc(
+	    findings->items, sizeof(*items) * ((size_t)findings->count + 1));
+	struct finding *finding;
+	va_list list;
+
+	if (!items) {
+		findings->failed = 1;
+		return;
+	}
+	findings->items = items;
+	findings->of_kind[kind]++;
+	finding = &items[findings->count++];
+	finding->kind = kind;
+	finding->name = name;
+	va_start(list, format);
+	vsnprintf(finding->text, sizeof(finding->text), format, list);
+	va_end(list);
+}
+
+void findings_free(struct findings *findings)
+{
+	free(findings->items);
+	*findings = (struct findings){0};
+}
+
+static void find_bad_scales(struct findings *f, const struct scan_layer *scan)
+{
+	const char *name = scan->layer->name;
+
+	if (scan->signs)
+		findings_add(f, FIND_SCALE_SIGN, name,
+			     "%lld of %lld scales have bit 7 set",
+			     (long long)scan->signs, (long long)scan->n_scales);
+	if (scan->nans)
+		findings_add(f, FIND_SCALE_NAN, name,
+			     "%lld of %lld scales are NaN",
+			     (long long)scan->nans, (long long)scan->n_scales);
+}
+
+static int is_all_zero(const struct scan_layer *scan)
+{
+	int64_t nonzero = 0;
+
+	for (int i = 0; i < 16; i++)
+		nonzero += i & 7 ? scan->codes[i] : 0;
+	return scan->n_scales && (!nonzero || scan->zeros == scan->n_scales);
+}
+
+/* Weights of real layers stay well inside these. */
+#define LARGEST_AMAX  1e3
+#define SMALLEST_AMAX 1e-5
+
+static void find_reciprocal(struct findings *f, const struct scan_layer *scan)
+{
+	double global = (double)scan->layer->global;
+	double other = 6 * scan->scale_max / global;
+
+	if (!(scan->amax > LARGEST_AMAX || scan->amax < SMALLEST_AMAX) ||
+	    !(other < LARGEST_AMAX && other > SMALLEST_AMAX))
+		return;
+	findings_add(f, FIND_RECIPROCAL, scan->layer->name,
+		     "global scale %.4g lets values reach %.3g; with 1/x it "
+		     "would be %.3g",
+		     global, scan->amax, other);
+}
+
+static void find_input_reciprocal(struct findings *f,
+				  const struct scan_layer *scan)
+{
+	double input = (double)scan->layer->input_global;
+
+	/* Activations reach 0.1 to 1e5: amax/2688 is 4e-5 to 40. */
+	if (input > 60)
+		findings_add(f, FIND_INPUT_SCALE, scan->layer->name,
+			     "input scale %.4g would mean inputs up to %.3g; "
+			     "1/x means %.3g",
+			     input, input * 2688, 2688 / input);
+}
+
+static void find_tiled(struct findings *f, const struct scan_layer *scan)
+{
+	double gain = scan->tiled_structure - scan->linear_structure;
+
+	/* NaN compares false. */
+	if (gain > 0.01 && gain > 8 * scan->structure_sd &&
+	    gain > 0.2 * scan->linear_structure)
+		findings_add(f, FIND_TILED, scan->layer->name,
+			     "rows and columns explain %.1f %% of the scales "
+			     "read as tiles, %.1f %% read as rows",
+			     100 * scan->tiled_structure,
+			     100 * scan->linear_structure);
+}
+
+/*
+ * e2m1 has a sign bit: code c and c + 8 are alike likely.  In two's complement
+ * it is c and 16 - c.
+ */
+static void find_int4(struct findings *f, const struct scan_layer *scan)
+{
+	double as_e2m1 = 0, as_int4 = 0, total = 0;
+
+	for (int c = 1; c < 8; c++) {
+		as_e2m1 += fabs((double)(scan->codes[c] - scan->codes[c + 8]));
+		as_int4 += fabs((double)(scan->codes[c] - scan->codes[16 - c]));
+		total += (double)(scan->codes[c] + scan->codes[c + 8]);
+	}
+	if (total >= 1024 && as_e2m1 > 0.2 * total && as_int4 < as_e2m1 / 4)
+		findings_add(f, FIND_INT4, scan->layer->name,
+			     "codes c and 16-c are alike common, c and c+8 "
+			     "are not");
+}
+
+static void find_range(struct findings *f, const struct scan_layer *scan)
+{
+	const char *name = scan->layer->name;
+
+	if (scan->blocks >= 64 &&
+	    (double)scan->weak_blocks > 0.05 * (double)scan->blocks)
+		findings_add(f, FIND_WEAK_BLOCKS, name,
+			     "%.1f %% of blocks have no code of 4 or 6",
+			     100 * (double)scan->weak_blocks /
+				 (double)scan->blocks);
+	if (scan->scale_max > 0 && scan->scale_max < 56)
+		findings_add(f, FIND_SMALL_SCALES, name,
+			     "the largest block scale is %.4g",
+			     scan->scale_max);
+}
+
+void findings_of_layer(struct findings *findings, const struct scan_layer *scan)
+{
+	find_bad_scales(findings, scan);
+	if (is_all_zero(scan)) {
+		findings_add(findings, FIND_ALL_ZERO, scan->layer->name, "%s",
+			     scan->zeros == scan->n_scales
+				 ? "every block scale is 0"
+				 : "every code is 0");
+		return;
+	}
+	find_reciprocal(findings, scan);
+	find_input_reciprocal(findings, scan);
+	find_tiled(findings, scan);
+	find_int4(findings, scan);
+	find_range(findings, scan);
+}
+
+void findings_of_float(struct findings *findings, const char *name,
+		       const struct scan_float *scan)
+{
+	if (scan->nans || scan->infs)
+		findings_add(findings, FIND_NOT_FINITE, name,
+			     "%lld NaN and %lld inf among %lld values",
+			     (long long)scan->nans, (long long)scan->infs,
+			     (long long)scan->elems);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scan.c - statistics of layers and tensors: see scan.h. */
+#include "scan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows that the costlier statistics look at; a multiple of 128. */
+#define SAMPLE_ROWS 1024
+
+static const float e2m1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+float scan_scale_value(uint8_t code)
+{
+	int exponent = code >> 3 & 15, mantissa = code & 7;
+	float x = exponent ? ldexpf((float)(8 + mantissa), exponent - 10)
+			   : ldexpf((float)mantissa, -9);
+
+	if ((code & 0x7F) == 0x7F)
+		return NAN;
+	return code & 0x80 ? -x : x;
+}
+
+/* ---- histograms ---------------------------------------------------------- */
+
+static void count_codes(const struct nib_layer *layer, int64_t codes[16])
+{
+	const struct nib_nvfp4 *w = &layer->weight;
+	int64_t bytes = w->batch * w->rows * (w->k / 2);
+	const uint8_t *p = w->codes;
+	int64_t pairs[256] = {0};
+
+#pragma omp parallel for reduction(+ : pairs[:256])
+	for (int64_t i = 0; i < bytes; i++)
+		pairs[p[i]]++;
+	for (int i = 0; i < 256; i++) {
+		codes[i & 15] += pairs[i];
+		codes[i >> 4] += pairs[i];
+	}
+}
+
+static void count_scales(struct scan_layer *scan)
+{
+	const struct nib_nvfp4 *w = &scan->layer->weight;
+	const uint8_t *p = w->scales;
+	int64_t seen = 0, finite;
+
+	scan->n_scales = w->batch * w->rows * (w->k / NIB_BLOCK);
+	for (int64_t i = 0; i < scan->n_scales; i++)
+		scan->scales[p[i]]++;
+	for (int i = 128; i < 256; i++)
+		scan->signs += scan->scales[i];
+	scan->nans = scan->scales[0x7F] + scan->scales[0xFF];
+	scan->zeros = scan->scales[0] + scan->scales[0x80];
+	scan->scale_min = INFINITY;
+	finite = scan->n_scales - scan->signs - scan->scales[0x7F];
+	for (int i = 0; i < 0x7F; i++) {
+		double value = (double)scan_scale_value((uint8_t)i);
+
+		if (!scan->scales[i])
+			continue;
+		scan->scale_min = fmin(scan->scale_min, value);
+		scan->scale_max = value;
+		if (2 * seen < finite)
+			scan->scale_median = value;
+		seen += scan->scales[i];
+	}
+	if (!seen)
+		scan->scale_min = 0;
+}
+
+/* ---- blocks and columns -------------------------------------------------- */
+
+static void scan_block(struct scan_layer *scan, const uint8_t *codes,
+		       uint8_t scale_code, int64_t first)
+{
+	float scale = scan_scale_value(scale_code & 0x7F);
+	int largest = 0;
+
+	for (int i = 0; i < NIB_BLOCK; i++) {
+		int code = codes[i / 2] >> (i & 1 ? 4 : 0) & 7;
+		double value = (double)(e2m1[code] * scale);
+
+		largest = code > largest ? code : largest;
+		if (isfinite(value))
+			scan->columns[first + i] += value * value;
+	}
+	/* Subnormal scales are too coarse to say anything. */
+	if (largest && scale_code >= 0x08 && scale_code < 0x7F) {
+		scan->blocks++;
+		scan->weak_blocks += largest < 6;
+	}
+}
+
+static void scan_blocks(struct scan_layer *scan)
+{
+	const struct nib_nvfp4 *w = &scan->layer->weight;
+	int64_t rows = w->rows * w->batch, groups = w->k / NIB_BLOCK;
+	int64_t step = rows / SAMPLE_ROWS + 1;
+
+	for (int64_t r = 0; r < rows; r += step) {
+		const uint8_t *codes =
+		    (const uint8_t *)w->codes + r * (w->k / 2);
+		const uint8_t *scales = (const uint8_t *)w->scales + r * groups;
+
+		for (int64_t g = 0; g < groups; g++)
+			scan_block(scan, codes + g * 8, scales[g],
+				   g * NIB_BLOCK);
+	}
+}
+
+/* ---- linear or tiled? ---------------------------------------------------- */
+
+/*
+ * The share of variance that rows and columns explain, less what they would by
+ * chance (adjusted R^2 of a two-way table).  Scales of a real layer follow
+ * their rows and columns; in the wrong order they look shuffled.
+ */
+static double structure(const double *x, int64_t rows, int64_t groups,
+			double *row_sums, double *col_sums)
+{
+	double n = (double)(rows * groups), mean = 0, total = 0, left = 0;
+
+	memset(row_sums, 0, (size_t)rows * sizeof(*row_sums));
+	memset(col_sums, 0, (size_t)groups * sizeof(*col_sums));
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t g = 0; g < groups; g++) {
+			row_sums[r] += x[r * groups + g];
+			col_sums[g] += x[r * groups + g];
+			mean += x[r * groups + g];
+		}
+	mean /= n;
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t g = 0; g < groups; g++) {
+			double value = x[r * groups + g] - mean;
+			double rest = x[r * groups + g] -
+				      row_sums[r] / (double)groups -
+				      col_sums[g] / (double)rows + mean;
+
+			total += value * value;
+			left += rest * rest;
+		}
+	if (total <= 0)
+		return 0;
+	return 1 - left / ((double)(rows - 1) * (double)(groups - 1)) /
+		       (total / (n - 1));
+}
+
+static int scan_structure(struct scan_layer *scan)
+{
+	const struct nib_nvfp4 *w = &scan->layer->weight;
+	int64_t groups = w->k / NIB_BLOCK;
+	int64_t rows = w->rows < SAMPLE_ROWS ? w->rows : SAMPLE_ROWS;
+	const uint8_t *bytes = w->scales;
+	double value[256], *x, *sums;
+
+	scan->linear_structure = scan->tiled_structure = NAN;
+	/* Elsewhere a tiled tensor has padding, and so another shape. */
+	if (w->rows % 128 || groups % 4 || !w->rows)
+		return CLI_OK;
+	x = malloc((size_t)(rows * groups) * sizeof(*x));
+	sums = malloc((size_t)(rows + groups) * sizeof(*sums));
+	if (!x || !sums) {
+		free(x);
+		free(sums);
+		return cli_no_memory("statistics");
+	}
+	for (int i = 0; i < 256; i++) {
+		float s = scan_scale_value((uint8_t)(i & 0x7F));
+
+		value[i] = s > 0 ? (double)log2f(s) : -10;
+	}
+	for (int64_t i = 0; i < rows * groups; i++)
+		x[i] = value[bytes[i]];
+	scan->linear_structure = structure(x, rows, groups, sums, sums + rows);
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t g = 0; g < groups; g++) {
+			int64_t tile = r / 128 * (groups / 4) + g / 4;
+
+			x[r * groups + g] =
+			    value[bytes[tile * 512 + r % 32 * 16 +
+					r % 128 / 32 * 4 + g % 4]];
+		}
+	scan->tiled_structure = structure(x, rows, groups, sums, sums + rows);
+	/* Of the difference by chance: that of a chi square of rows + groups.
+	 */
+	scan->structure_sd =
+	    sqrt(4.0 * (double)(rows + groups)) / (double)(rows * groups);
+	free(x);
+	free(sums);
+	return CLI_OK;
+}
+
+int scan_layer(const struct nib_layer *layer, struct scan_layer *scan)
+{
+	const struct nib_nvfp4 *w = &layer->weight;
+
+	*scan = (struct scan_layer){.layer = layer};
+	scan->columns = calloc((size_t)w->k, sizeof(*scan->columns));
+	if (!scan->columns)
+		return cli_no_memory("statistics");
+	count_codes(layer, scan->codes);
+	count_scales(scan);
+	scan->amax = 6 * scan->scale_max * (double)layer->global;
+	scan_blocks(scan);
+	return scan_structure(scan);
+}
+
+void scan_layer_free(struct scan_layer *scan)
+{
+	free(scan->columns);
+	scan->columns = NULL;
+}
+
+/* ---- columns of two layers ----------------------------------------------- */
+
+static double correlation(const double *a, const double *b, int64_t k,
+			  int64_t exchange)
+{
+	double sa = 0, sb = 0, saa = 0, sbb = 0, sab = 0, n = (double)k;
+
+	for (int64_t i = 0; i < k; i++) {
+		double x = log(a[i] + 1e-30), y = log(b[i ^ exchange] + 1e-30);
+
+		sa += x;
+		sb += y;
+		saa += x * x;
+		sbb += y * y;
+		sab += x * y;
+	}
+	saa -= sa * sa / n;
+	sbb -= sb * sb / n;
+	sab -= sa * sb / n;
+	return saa > 0 && sbb > 0 ? sab / sqrt(saa * sbb) : 0;
+}
+
+void scan_correlate(const double *a, const double *b, int64_t k, double *plain,
+		    double *exchanged)
+{
+	*plain = correlation(a, b, k, 0);
+	*exchanged = correlation(a, b, k, 1);
+}
+
+/* ---- float tensors ------------------------------------------------------- */
+
+static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
+{
+	int64_t nans = 0, infs = 0, zeros = 0;
+	double amax = 0;
+
+#pragma omp parallel for reduction(+ : nans, infs, zeros) reduction(max : amax)
+	for (int64_t i = 0; i < count; i++) {
+		double m = fabs((double)x[i]);
+
+		if (m < INFINITY) {
+			amax = m > amax ? m : amax;
+			zeros += m <= 0;
+		} else if (m > 0) {
+			infs++;
+		} else {
+			nans++;
+		}
+	}
+	scan->nans += nans;
+	scan->infs += infs;
+	scan->zeros += zeros;
+	scan->amax = fmax(scan->amax, amax);
+}
+
+#define PIECE_ELEMS ((int64_t)1 << 20)
+
+void scan_float(const struct nib_file_tensor *tensor, struct scan_float *scan,
+		int (*on_bytes)(void *arg, double bytes), void *arg)
+{
+	struct tensor_source source;
+	float *piece = malloc((size_t)PIECE_ELEMS * sizeof(*piece));
+	size_t bytes;
+
+	*scan = (struct scan_float){0};
+	if (!piece || tensor_from_float(tensor, &source)) {
+		free(piece);
+		return;
+	}
+	scan->elems = source.rows * source.k;
+	bytes = nib_dtype_bytes(source.dtype);
+	for (int64_t at = 0; at < scan->elems; at += PIECE_ELEMS) {
+		int64_t n = scan->elems - at < PIECE_ELEMS ? scan->elems - at
+							   : PIECE_ELEMS;
+		const char *data =
+		    (const char *)source.data + (size_t)at * bytes;
+
+		tensor_read_floats(data, source.dtype, n, piece);
+		scan_floats(piece, n, scan);
+		tensor_drop(data, (size_t)n * bytes);
+		if (on_bytes(arg, (double)n * (double)bytes))
+			break;
+	}
+	free(piece);
+}

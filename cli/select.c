@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* select.c - chooses the tensors to quantise: see select.h. */
+#include "select.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor.h"
+
+static const char weight_suffix[] = ".weight";
+
+/* The first glob of a comma list that matches name, into which; or 0. */
+static int matches(const char *globs, const char *name, char *which,
+		   size_t which_bytes)
+{
+	while (*globs) {
+		size_t n = strcspn(globs, ",");
+
+		snprintf(which, which_bytes, "%.*s", (int)n, globs);
+		if (n && !fnmatch(which, name, 0))
+			return 1;
+		globs += n + (globs[n] == ',');
+	}
+	return 0;
+}
+
+static int any_matches(const struct cli_texts *texts, const char *name,
+		       char *which, size_t which_bytes)
+{
+	for (int i = 0; i < texts->count; i++)
+		if (matches(texts->items[i], name, which, which_bytes))
+			return 1;
+	return 0;
+}
+
+/* Why a tensor cannot be a layer; 0 if it can. */
+static int refuse_kind(const struct nib_file *file, struct selected *item)
+{
+	const struct nib_file_tensor *t = item->tensor;
+	size_t n = strlen(t->name), s = sizeof(weight_suffix) - 1;
+	char *reason = item->reason;
+	const size_t bytes = sizeof(item->reason);
+
+	if (tensor_in_layer(file, t))
+		snprintf(reason, bytes, "already NVFP4");
+	else if (tensor_dtype(t->dtype, &item->dtype))
+		snprintf(reason, bytes, "type %s is no float to quantise",
+			 t->dtype);
+	else if (t->rank != 2)
+		snprintf(reason, bytes, "%d-D, not a matrix", t->rank);
+	else if (n <= s || strcmp(t->name + n - s, weight_suffix))
+		snprintf(reason, bytes, "the name does not end in .weight");
+	else if (!t->shape[0] || !t->shape[1])
+		snprintf(reason, bytes, "empty");
+	else if (t->shape[1] % NIB_BLOCK)
+		snprintf(reason, bytes, "k = %lld is not a multiple of 16",
+			 (long long)t->shape[1]);
+	else if (t->shape[1] > NIB_MAX_K)
+		snprintf(reason, bytes, "k = %lld is more than %lld",
+			 (long long)t->shape[1], (long long)NIB_MAX_K);
+	return *reason != '\0';
+}
+
+static int refuse_name(const struct select_options *o, struct selected *item)
+{
+	const char *name = item->tensor->name;
+	const size_t bytes = sizeof(item->reason);
+	char which[64];
+
+	if (o->include.count &&
+	    !any_matches(&o->include, name, which, sizeof(which)))
+		snprintf(item->reason, bytes, "not in --include");
+	else if (any_matches(&o->exclude, name, which, sizeof(which)))
+		snprintf(item->reason, bytes, "--exclude %s", which);
+	else if (!o->include.count && !o->exclude.count && !o->all &&
+		 matches(SELECT_DEFAULT_EXCLUDE, name, which, sizeof(which)))
+		snprintf(item->reason, bytes, "default exclude %s", which);
+	return *item->reason != '\0';
+}
+
+int select_tensors(const struct nib_file *file,
+		   const struct select_options *options,
+		   struct selection *selection)
+{
+	int64_t count = nib_file_tensor_count(file);
+
+	*selection = (struct selection){.count = count};
+	selection->items = calloc((size_t)count + 1, sizeof(*selection->items));
+	if (!selection->items)
+		return cli_no_memory("list of tensors");
+	for (int64_t i = 0; i < count; i++) {
+		struct selected *item = &selection->items[i];
+		const char *name;
+
+		item->tensor = nib_file_tensor_at(file, i);
+		name = item->tensor->name;
+		if (refuse_kind(file, item) || refuse_name(options, item))
+			continue;
+		item->layer =
+		    strndup(name, strlen(name) - sizeof(weight_suffix) + 1);
+		if (!item->layer)
+			return cli_no_memory("names of layers");
+		selection->quantised++;
+	}
+	return CLI_OK;
+}
+
+void select_free(struct selection *selection)
+{
+	for (int64_t i = 0; selection->items && i < selection->count; i++)
+		free(selection->items[i].layer);
+	free(selection->items);
+	*selection = (struct selection){0};
+}
+
+/* ---- shared global scales ------------------------------------------------ */
+
+/* Last parts of names whose matrices an engine stacks and multiplies as one. */
+static const char *const fused[][3] = {
+    {"q_proj", "k_proj", "v_proj"},
+    {"gate_proj", "up_proj", ""},
+    {"w1", "w3", ""},
+};
+
+/* Which set the layer's last part is in, or -1; *stem: bytes before that. */
+static int fused_set(const char *layer, size_t *stem)
+{
+	const char *dot = strrchr(layer, '.'), *part = dot ? dot + 1 : layer;
+
+	*stem = (size_t)(part - layer);
+	for (int i = 0; i < (int)(sizeof(fused) / sizeof(fused[0])); i++)
+		for (int j = 0; j < 3; j++)
+			if (*part && !strcmp(part, fused[i][j]))
+				return i;
+	return -1;
+}
+
+struct member {
+	struct selected *item;
+	size_t stem;
+	int set;
+};
+
+static int compare_stems(const struct member *a, const struct member *b)
+{
+	size_t n = a->stem < b->stem ? a->stem : b->stem;
+	int order = strncmp(a->item->layer, b->item->layer, n);
+
+	if (order)
+		return order;
+	if (a->stem != b->stem)
+		return a->stem < b->stem ? -1 : 1;
+	return a->set - b->set;
+}
+
+static int compare_members(const void *a, const void *b)
+{
+	return compare_stems(a, b);
+}
+
+void select_share_amax(struct selection *selection)
+{
+	struct member *members =
+	    calloc((size_t)selection->quantised + 1, sizeof(*members));
+	int64_t n = 0;
+
+	if (!members) {
+		cli_warn("not enough memory to share global scales");
+		return;
+	}
+	for (int64_t i = 0; i < selection->count; i++) {
+		struct selected *item = &selection->items[i];
+		size_t stem;
+		int set = item->layer ? fused_set(item->layer, &stem) : -1;
+
+		if (set >= 0)
+			members[n++] = (struct member){item, stem, set};
+	}
+	qsort(members, (size_t)n, sizeof(*members), compare_members);
+	for (int64_t i = 0, end; i < n; i = end) {
+		float amax = 0;
+
+		for (end = i;
+		     end < n && !compare_stems(&members[i], &members[end]);
+		     end++)
+			if (members[end].item->amax > amax)
+				amax = members[end].item->amax;
+		for (int64_t j = i; j < end; j++)
+			members[j].item->amax = amax;
+	}
+	free(members);
+}

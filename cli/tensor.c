@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor.c - rows of files' matrices as fp32: see tensor.h. */
+#include "tensor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int64_t tensor_piece_rows(int64_t k)
+{
+	int64_t rows = TENSOR_PIECE_BYTES / 4 / (k > 0 ? k : 1);
+
+	return rows > 0 ? rows : 1;
+}
+
+int tensor_dtype(const char *stored, enum nib_dtype *dtype)
+{
+	static const char *const names[] = {
+	    [NIB_FP32] = "F32", [NIB_FP16] = "F16", [NIB_BF16] = "BF16"};
+
+	for (int i = 0; i < 3; i++)
+		if (!strcmp(stored, names[i])) {
+			*dtype = (enum nib_dtype)i;
+			return 0;
+		}
+	return -1;
+}
+
+const char *tensor_shape_text(const struct nib_file_tensor *tensor,
+			      char text[TENSOR_SHAPE_TEXT])
+{
+	size_t used = 1;
+
+	strcpy(text, "[");
+	for (int i = 0; i < tensor->rank && used < TENSOR_SHAPE_TEXT - 24; i++)
+		used += (size_t)snprintf(text + used, TENSOR_SHAPE_TEXT - used,
+					 "%s%lld", i ? ", " : "",
+					 (long long)tensor->shape[i]);
+	snprintf(text + used, TENSOR_SHAPE_TEXT - used, "]");
+	return text;
+}
+
+int tensor_in_layer(const struct nib_file *file,
+		    const struct nib_file_tensor *tensor)
+{
+	static const char *const suffixes[] = {".weight",
+					       ".weight_packed",
+					       ".weight_scale",
+					       ".weight_scale_2",
+					       ".weight_global_scale",
+					       ".input_scale",
+					       ".input_global_scale"};
+	const char *name = tensor->name;
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		size_t s = strlen(suffixes[i]);
+		char *layer;
+		int found;
+
+		if (n <= s || strcmp(name + n - s, suffixes[i]))
+			continue;
+		layer = strndup(name, n - s);
+		found = layer && nib_file_find_layer(file, layer);
+		free(layer);
+		if (found)
+			return 1;
+	}
+	return 0;
+}
+
+void tensor_drop(const void *data, size_t bytes)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
+	uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+
+	/* Only whole pages: the neighbours' data stays. */
+	if (end > begin)
+		(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+void tensor_from_layer(const struct nib_layer *layer,
+		       struct tensor_source *source)
+{
+	*source = (struct tensor_source){
+	    .name = layer->name,
+	    .name_bytes = strlen(layer->name),
+	    .is_nvfp4 = 1,
+	    .rows = layer->weight.rows * layer->weight.batch,
+	    .rows_each = layer->weight.rows,
+	    .k = layer->weight.k,
+	    .layer = layer,
+	};
+}
+
+int tensor_from_float(const struct nib_file_tensor *tensor,
+		      struct tensor_source *source)
+{
+	static const char suffix[] = ".weight";
+	size_t n = strlen(tensor->name), s = sizeof(suffix) - 1;
+	enum nib_dtype dtype;
+	int64_t rows = 1;
+
+	if (tensor->rank < 1 || tensor_dtype(tensor->dtype, &dtype))
+		return -1;
+	for (int i = 0; i < tensor->rank - 1; i++)
+		rows *= tensor->shape[i];
+	if (n > s && !strcmp(tensor->name + n - s, suffix))
+		n -= s;
+	*source = (struct tensor_source){
+	    .name = tensor->name,
+	    .name_bytes = n,
+	    .rows = rows,
+	    .rows_each = rows,
+	    .k = tensor->shape[tensor->rank - 1],
+	    .data = tensor->data,
+	    .dtype = dtype,
+	};
+	return 0;
+}
+
+const char *tensor_format(const struct tensor_source *source)
+{
+	static const char *const names[] = {"F32", "F16", "BF16"};
+
+	if (!source->is_nvfp4)
+		return names[source->dtype];
+	return source->layer->format == NIB_CHECKPOINT_MODELOPT
+		   ? "NVFP4 modelopt"
+		   : "NVFP4 compressed-tensors";
+}
+
+struct nib_nvfp4 tensor_view(const struct tensor_source *source, int64_t first,
+			     int64_t count, float *global)
+{
+	const struct nib_layer *layer = source->layer;
+	struct nib_nvfp4 view = layer->weight;
+
+	*global = layer->globals ? layer->globals[first / source->rows_each]
+				 : layer->global;
+	/* Files hold both dense, so rows of a stack follow each other. */
+	view.codes = (char *)view.codes + first * (source->k / 2);
+	view.scales = (char *)view.scales + first * (source->k / NIB_BLOCK);
+	view.rows = count;
+	view.batch = 1;
+	view.batch_stride_bytes = 0;
+	view.scale_batch_stride_bytes = 0;
+	return view;
+}
+
+int64_t tensor_next_rows(const struct tensor_source *source, int64_t first)
+{
+	int64_t rows = tensor_piece_rows(source->k);
+	int64_t left = source->rows_each - first % source->rows_each;
+
+	return rows < left ? rows : left;
+}
+
+static float half_to_float(uint16_t half)
+{
+	uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+	uint32_t magnitude = half & 0x7FFF, bits;
+	float x;
+
+	if (magnitude < 0x0400) {
+		x = (float)magnitude * 0x1p-24f;
+		return sign ? -x : x;
+	}
+	bits = magnitude >= 0x7C00 ? 0x7F800000 | (magnitude & 0x3FF) << 13
+				   : (magnitude << 13) + ((127 - 15) << 23);
+	bits |= sign;
+	memcpy(&x, &bits, 4);
+	return x;
+}
+
+void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
+			float *out)
+{
+	const char *in = data;
+
+	if (dtype == NIB_FP32) {
+		memcpy(out, in, (size_t)count * 4);
+		return;
+	}
+	/* A file's data need not be aligned. */
+#pragma omp parallel for schedule(static) if (count >= 65536)
+	for (int64_t i = 0; i < count; i++) {
+		uint16_t half;
+		uint32_t bits;
+
+		memcpy(&half, in + 2 * i, 2);
+		bits = (uint32_t)half << 16;
+		if (dtype == NIB_BF16)
+			memcpy(out + i, &bits, 4);
+		else
+			out[i] = half_to_float(half);
+	}
+}
+
+enum nib_status tensor_read(struct nib_device *device,
+			    const struct tensor_source *source, int64_t first,
+			    int64_t count, float *out, struct nib_error *err)
+{
+	struct nib_dense y = {
+	    .data = out,
+	    .dtype = NIB_FP32,
+	    .rows = count,
+	    .cols = source->k,
+	};
+	size_t bytes = nib_dtype_bytes(source->dtype);
+	struct nib_nvfp4 view;
+	float global;
+
+	if (source->is_nvfp4) {
+		view = tensor_view(source, first, count, &global);
+		return nib_dequantize(device, &view, global, &y, err);
+	}
+	tensor_read_floats((const char *)source->data +
+			       (size_t)(first * source->k) * bytes,
+			   source->dtype, count * source->k, out);
+	return NIB_OK;
+}
+
+/* ---- comparison ---------------------------------------------------------- */
+
+static void add_row(struct tensor_error *error, const float *a, const float *b,
+		    int64_t k, int64_t row)
+{
+	double signal = 0, other = 0, dot = 0, noise = 0, worst = -1;
+	int64_t at = 0, not_finite = 0;
+
+	for (int64_t i = 0; i < k; i++) {
+		double x = (double)a[i], y = (double)b[i], d = fabs(x - y);
+
+		if (!(d < INFINITY)) {
+			not_finite++;
+			continue;
+		}
+		signal += x * x;
+		other += y * y;
+		dot += x * y;
+		noise += d * d;
+		if (d > worst) {
+			worst = d;
+			at = i;
+		}
+	}
+	*error = (struct tensor_error){
+	    .signal = signal,
+	    .other = other,
+	    .dot = dot,
+	    .noise = noise,
+	    .worst = worst,
+	    .worst_row = row,
+	    .worst_col = at,
+	    .worst_a = (double)a[at],
+	    .worst_b = (double)b[at],
+	    .not_finite = not_finite,
+	};
+}
+
+/* Rows summed side by side; the sums then in order: same digits for any
+ * thread count. */
+#define ROWS_AT_ONCE 256
+
+void tensor_error_add(struct tensor_error *error, const float *a,
+		      const float *b, int64_t rows, int64_t k, int64_t first)
+{
+	struct tensor_error each[ROWS_AT_ONCE];
+
+	if (k <= 0)
+		return;
+	for (int64_t r0 = 0; r0 < rows; r0 += ROWS_AT_ONCE) {
+		int64_t n = rows - r0 < ROWS_AT_ONCE ? rows - r0 : ROWS_AT_ONCE;
+
+#pragma omp parallel for schedule(static)
+		for (int64_t r = 0; r < n; r++)
+			add_row(&each[r], a + (r0 + r) * k, b + (r0 + r) * k, k,
+				first + r0 + r);
+		for (int64_t r = 0; r < n; r++) {
+			const struct tensor_error *e = &each[r];
+
+			error->signal += e->signal;
+			error->other += e->other;
+			error->dot += e->dot;
+			error->noise += e->noise;
+			error->not_finite += e->not_finite;
+			if (e->worst <= error->worst && first + r0 + r > 0)
+				continue;
+			error->worst = e->worst;
+			error->worst_row = e->worst_row;
+			error->worst_col = e->worst_col;
+			error->worst_a = e->worst_a;
+			error->worst_b = e->worst_b;
+		}
+	}
+}
+
+double tensor_sqnr_db(const struct tensor_error *error)
+{
+	if (error->noise <= 0)
+		return INFINITY;
+	return 10 * log10(error->signal / error->noise);
+}
+
+double tensor_cosine(const struct tensor_error *error)
+{
+	double length = sqrt(error->signal) * sqrt(error->other);
+
+	if (length <= 0)
+		return error->signal <= 0 && error->other <= 0 ? 1 : 0;
+	return error->dot / length;
+}
