@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:?seconds}
 cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz
+cmake --build --preset fuzz --target fuzzers -j "$(nproc)" >/dev/null
 mkdir -p build/fuzz/crash
 
 for source in tests/fuzz/fuzz_*.c; do

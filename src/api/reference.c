@@ -24,7 +24,7 @@ struct job {
 	int64_t index;
 	const struct nib_nvfp4 *a, *b, *b2; /* b2: NIB_DUAL_GEMM, else NULL */
 	const struct nib_dense *c;
-	int64_t batch, b_batch; /* batch: of a and c */
+	int64_t batch, b_batch, b2_batch; /* batch: of a and c */
 	int64_t first_row, end_row;
 	int64_t scale_shift; /* scales of a's row r are those of r + shift */
 	float alpha, alpha2;
@@ -161,7 +161,7 @@ static enum nib_status visit(struct oracle *o, const struct job *job,
 
 			nib_exact_decode(&o->b, job->b, job->b_batch, col, col);
 			if (job->b2)
-				nib_exact_decode(&o->b2, job->b2, job->b_batch,
+				nib_exact_decode(&o->b2, job->b2, job->b2_batch,
 						 col, col);
 			for (int i = 0; i < count; i++) {
 				s = nib_exact_dot(&o->a[i], &o->b, k);
@@ -216,7 +216,7 @@ static enum nib_status check_scales(struct oracle *o, const struct job *job,
 		status = refuse_signs(job, "b", job->b, job->b_batch, 0,
 				      job->b->rows, err);
 	if (status == NIB_OK && job->b2)
-		status = refuse_signs(job, "b2", job->b2, job->b_batch, 0,
+		status = refuse_signs(job, "b2", job->b2, job->b2_batch, 0,
 				      job->b2->rows, err);
 	return status;
 }
@@ -250,6 +250,8 @@ static enum nib_status each_problem(struct oracle *o, enum nib_op op,
 
 			job.b_batch =
 			    nib_nvfp4_batches(&p->b) == 1 ? 0 : job.batch;
+			job.b2_batch =
+			    nib_nvfp4_batches(&p->b2) == 1 ? 0 : job.batch;
 			sampler_start(o, 0, job.end_row, i, job.batch);
 			status = step(o, &job, err);
 			if (status != NIB_OK)
@@ -276,6 +278,7 @@ static enum nib_status each_expert(struct oracle *o, enum nib_op op,
 		    .b2 = op == NIB_DUAL_GEMM ? &moe->b2 : NULL,
 		    .c = &moe->c,
 		    .b_batch = e,
+		    .b2_batch = e,
 		    .first_row = first,
 		    .end_row = moe->row_offsets[e + 1],
 		    .scale_shift =
@@ -346,9 +349,7 @@ static enum nib_status check_operands(enum nib_op op, const struct nib_nvfp4 *a,
 				(long long)a->rows, (long long)a->k,
 				(long long)b->rows, (long long)b->k,
 				(long long)c->rows, (long long)c->cols);
-	if (op == NIB_DUAL_GEMM &&
-	    (b2->rows != b->rows || b2->k != b->k ||
-	     nib_nvfp4_batches(b2) != nib_nvfp4_batches(b)))
+	if (op == NIB_DUAL_GEMM && (b2->rows != b->rows || b2->k != b->k))
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"b2 is [%lld, %lld]: must be as b",
 				(long long)b2->rows, (long long)b2->k);
@@ -373,18 +374,23 @@ static enum nib_status check_problems(enum nib_op op,
 				(long long)count);
 	for (int64_t i = 0; i < count; i++) {
 		const struct nib_problem *p = &problems[i];
+		const int64_t batches = nib_nvfp4_batches(&p->a);
 		const int64_t b_batches = nib_nvfp4_batches(&p->b);
+		const int64_t b2_batches =
+		    op == NIB_DUAL_GEMM ? nib_nvfp4_batches(&p->b2) : 1;
 		enum nib_status status = check_operands(
 		    op, &p->a, &p->b, &p->b2, &p->c,
 		    p->b_packed || (op == NIB_DUAL_GEMM && p->b2_packed), err);
 
 		if (status != NIB_OK)
 			return status;
-		if (b_batches != 1 && b_batches != nib_nvfp4_batches(&p->a))
+		if ((b_batches != 1 && b_batches != batches) ||
+		    (b2_batches != 1 && b2_batches != batches))
 			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"problems[%lld].b.batch = %lld: must "
-					"be 1 or a's",
-					(long long)i, (long long)b_batches);
+					"problems[%lld].b.batch = %lld, "
+					"b2.batch = %lld: must be 1 or a's",
+					(long long)i, (long long)b_batches,
+					(long long)b2_batches);
 		if (op == NIB_GEMV && p->a.rows != 1)
 			return nib_fail(err, NIB_BAD_ARGUMENT,
 					"problems[%lld].a.rows = %lld: must be "
@@ -414,6 +420,10 @@ static enum nib_status check_moe(enum nib_op op,
 	if (status != NIB_OK)
 		return status;
 	experts = nib_nvfp4_batches(&moe->b);
+	if (op == NIB_DUAL_GEMM && nib_nvfp4_batches(&moe->b2) != experts)
+		return nib_fail(
+		    err, NIB_BAD_ARGUMENT, "b2.batch = %lld: must be b's, %lld",
+		    (long long)nib_nvfp4_batches(&moe->b2), (long long)experts);
 	rows = moe->scale_rows ? moe->scale_rows_total : moe->a.rows;
 	if (nib_nvfp4_batches(&moe->a) != 1 || moe->row_offsets[0] < 0 ||
 	    moe->row_offsets[experts] > moe->a.rows)
