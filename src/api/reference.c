@@ -437,7 +437,8 @@ static enum nib_status check_moe(enum nib_op op,
 		const int64_t scale_row =
 		    moe->scale_rows ? moe->scale_rows[e] : first;
 
-		if (count < 0 || scale_row < 0 || scale_row + count > rows)
+		if (count < 0 ||
+		    (count > 0 && (scale_row < 0 || scale_row + count > rows)))
 			return nib_fail(err, NIB_BAD_ARGUMENT,
 					"expert %lld: %lld rows with scales "
 					"from row %lld: must ascend and stay "

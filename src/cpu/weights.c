@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights.c - packed weights: panels (layout.h) on huge pages. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -44,6 +45,9 @@ void cpu_advise(void *memory, size_t bytes)
 		(void)madvise(memory, bytes, MADV_HUGEPAGE);
 }
 
+/* A word of memory each; 2^36 panels with data would be 2^43 bytes. */
+#define MAX_PANELS (SIZE_MAX >> 28)
+
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			 struct nib_packed **out, struct nib_error *err)
 {
@@ -61,7 +65,15 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	packed->base.batch = b->batch;
 	packed->panels = (b->rows + PANEL_COLS - 1) / PANEL_COLS;
 	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_BLOCK);
-	words = (size_t)(b->batch * packed->panels);
+	/* With k = 0 the sizes are not bounded by memory that exists. */
+	if (__builtin_mul_overflow(b->batch, packed->panels, &words) ||
+	    words > MAX_PANELS) {
+		free(packed);
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for packed weights of %" PRId64
+				" rows, batch %" PRId64,
+				b->rows, b->batch);
+	}
 	bytes = words * (size_t)packed->panel_stride_bytes;
 	packed->base.bytes = bytes;
 	bytes = (bytes + HUGE_BYTES) / HUGE_BYTES * HUGE_BYTES;
