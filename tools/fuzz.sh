@@ -20,7 +20,7 @@ for source in tests/fuzz/fuzz_*.c; do
 	echo "$name: $seconds s"
 	if ! build/fuzz/"$name" -max_total_time="$seconds" -timeout=10 \
 		-rss_limit_mb=2048 -malloc_limit_mb=1024 -print_final_stats=1 \
-		-artifact_prefix=build/fuzz/crash/ $dictionary \
+		-artifact_prefix=build/fuzz/crash/ ${dictionary:+"$dictionary"} \
 		"$learnt" tests/fuzz/corpus/"$name" >build/fuzz/"$name".log 2>&1
 	then
 		grep -m1 -A40 -E 'ERROR:|runtime error:' build/fuzz/"$name".log ||
