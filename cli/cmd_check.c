@@ -80,27 +80,41 @@ static int64_t sample_rows(const struct check_args *args,
 	return sample > 1 ? sample : 1;
 }
 
+/* The command that gives this row again; defaults are left out. */
+static void put_repro(const struct check *check, const struct shape *shape,
+		      int packed, int64_t sample, char *text, size_t bytes)
+{
+	const struct check_args *args = check->args;
+	char shape_args[4096], threads[32] = "", seed[32] = "";
+
+	if (args->device.threads)
+		snprintf(threads, sizeof(threads), " --threads %lld",
+			 (long long)args->device.threads);
+	if (args->seed != 1)
+		snprintf(seed, sizeof(seed), " --seed %lld",
+			 (long long)args->seed);
+	snprintf(text, bytes,
+		 "nib check %s --isa %s --%s%s%s%s%s --rows %lld%s",
+		 shape_arguments(shape, shape_args, sizeof(shape_args)),
+		 strchr(cli_room(check->device), '-') + 1,
+		 packed ? "packed" : "unpacked",
+		 args->layout ? " --layout tiled" : "",
+		 args->out == NIB_FP16	 ? " --out fp16"
+		 : args->out == NIB_BF16 ? " --out bf16"
+					 : "",
+		 args->fill == DATA_CONTEST ? " --data contest" : "", threads,
+		 (long long)sample, seed);
+}
+
 static void put_row(struct check *check, const struct shape *shape, int packed,
 		    int64_t sample, const struct nib_check_result *result,
 		    double run_s, double check_s)
 {
 	const struct check_args *args = check->args;
 	struct table *t = check->table;
-	char text[SHAPE_TEXT], arguments[4096], repro[8192];
-	int n;
+	char text[SHAPE_TEXT], repro[8192];
 
-	n = snprintf(repro, sizeof(repro),
-		     "nib check %s --layout %s --out %s --%s --isa %s "
-		     "--threads %d --rows %lld --seed %lld",
-		     shape_arguments(shape, arguments, sizeof(arguments)),
-		     cli_layout_names[args->layout], cli_dtype_names[args->out],
-		     packed ? "packed" : "unpacked",
-		     strchr(cli_room(check->device), '-') + 1,
-		     cli_threads(check->device), (long long)sample,
-		     (long long)args->seed);
-	if (args->fill == DATA_CONTEST)
-		snprintf(repro + n, sizeof(repro) - (size_t)n,
-			 " --data contest");
+	put_repro(check, shape, packed, sample, repro, sizeof(repro));
 	table_text(t, "op", shape_op_names[shape->op]);
 	table_text(t, "shape", shape_text(shape, text));
 	table_text(t, "room", cli_room(check->device));

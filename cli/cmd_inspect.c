@@ -21,7 +21,7 @@ struct inspect_args {
 
 static const struct table_column columns[] = {
     {.key = "kind"},
-    {.key = "name", .title = "name"},
+    {.key = "name", .title = "layer"},
     {.key = "format", .title = "format"},
     {.key = "shape", .title = "shape"},
     {.key = "bytes", .title = "MB", .print = "%.3f", .scale = 1e-6},
@@ -42,6 +42,17 @@ static const struct table_column columns[] = {
     {.key = "severity"},
     {.key = "text"},
     {.key = "advice"},
+    {0},
+};
+
+/* For people: the tensors that are no layers. */
+static const struct table_column tensor_columns[] = {
+    {.key = "name", .title = "other tensor"},
+    {.key = "format", .title = "type"},
+    {.key = "shape", .title = "shape"},
+    {.key = "bytes", .title = "MB", .print = "%.3f", .scale = 1e-6},
+    {.key = "zeros", .title = "zeros", .print = "%.1f %%", .scale = 100},
+    {.key = "amax", .title = "amax", .print = "%.4g"},
     {0},
 };
 
@@ -274,6 +285,21 @@ static void put_header(struct inspector *in, const char *path, double bytes)
 	}
 }
 
+/* People get a second table, with fewer columns. */
+static int begin_tensors(struct inspector *in)
+{
+	int code;
+
+	if (!table_is_for_people(in->table))
+		return CLI_OK;
+	if (in->n_scans && !in->args->brief)
+		table_note(in->table, "%s", "");
+	code = table_end(in->table);
+	in->table = table_new(tensor_columns,
+			      (enum table_format)in->args->format.format, 0);
+	return code;
+}
+
 static int inspect(struct inspector *in, const char *path)
 {
 	int64_t problems, notes;
@@ -284,6 +310,8 @@ static int inspect(struct inspector *in, const char *path)
 	put_header(in, path, bytes);
 	progress_begin("reading", bytes, 1);
 	code = scan_layers(in);
+	if (!code)
+		code = begin_tensors(in);
 	if (!code)
 		scan_tensors(in);
 	progress_end();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_plan.c - nib plan: what would run for a shape, why, and how long. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -40,7 +41,7 @@ static const struct table_column columns[] = {
      .print = "%.3f ms",
      .scale = 1e3},
     {.key = "limit_kind", .title = "limit"},
-    {.key = "explanation", .title = "what runs, and why"},
+    {.key = "explanation"},
     {.key = "version"},
     {.key = "machine"},
     {0},
@@ -51,7 +52,35 @@ struct planner {
 	struct nib_device *device;
 	struct table *table;
 	struct limits limits;
+	char **reasons; /* different explanations, for people */
+	int64_t n_reasons;
 };
+
+/* People read a sentence once, not in every row. */
+static void note_reason(struct planner *p, const char *text)
+{
+	char **reasons;
+
+	for (int64_t i = 0; i < p->n_reasons; i++)
+		if (!strcmp(p->reasons[i], text))
+			return;
+	reasons =
+	    realloc(p->reasons, sizeof(*reasons) * ((size_t)p->n_reasons + 1));
+	if (!reasons)
+		return;
+	p->reasons = reasons;
+	reasons[p->n_reasons] = strdup(text);
+	p->n_reasons += reasons[p->n_reasons] != NULL;
+}
+
+static void put_reasons(struct planner *p)
+{
+	for (int64_t i = 0; i < p->n_reasons; i++) {
+		table_note(p->table, "%s- %s", i ? "" : "\n", p->reasons[i]);
+		free(p->reasons[i]);
+	}
+	free(p->reasons);
+}
 
 static void put_row(struct planner *p, const struct shape *shape,
 		    const struct nib_plan_info *info)
@@ -80,6 +109,7 @@ static void put_row(struct planner *p, const struct shape *shape,
 	table_text(t, "limit_kind",
 		   by_memory ? p->limits.memory_name : p->limits.compute_name);
 	table_text(t, "explanation", info->explanation);
+	note_reason(p, info->explanation);
 	table_text(t, "version", nib_version());
 	table_text(t, "machine", cli_machine(p->device));
 	table_end_row(t);
@@ -91,6 +121,7 @@ static int plan_shape(struct planner *p, const struct shape *shape)
 	    .layout = (enum nib_scale_layout)p->args->layout,
 	    .out = (enum nib_dtype)p->args->out,
 	    .packed = p->args->packed,
+	    .empty = 1,
 	};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_plan *plan = NULL;
@@ -117,7 +148,7 @@ static int plan_all(struct planner *p, const struct shape_list *list)
 	int code = CLI_OK, end;
 
 	if (p->args->gflops <= 0 || p->args->gbps <= 0) {
-		progress_begin("measuring this machine", 0, 0);
+		progress_begin("measuring this machine", 0, 1);
 		limits_measure(p->device, &p->limits);
 		progress_end();
 	}
@@ -137,6 +168,7 @@ static int plan_all(struct planner *p, const struct shape_list *list)
 		code = plan_shape(p, &list->shapes[i]);
 	}
 	progress_end();
+	put_reasons(p);
 	end = table_end(p->table);
 	return code ? code : end;
 }

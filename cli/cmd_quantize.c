@@ -206,10 +206,7 @@ static void put_row(struct job *job, const struct selected *item,
 	table_text(table, "to", item->layer ? "NVFP4" : t->dtype);
 	table_int(table, "bytes_in", (int64_t)t->bytes);
 	table_int(table, "bytes_out", (int64_t)bytes_out);
-	if (!item->layer)
-		table_text(table, "reason", item->reason);
-	else
-		table_text(table, "reason", "");
+	table_text(table, "reason", item->reason);
 	if (error) {
 		table_number(table, "global", (double)item->global);
 		table_number(table, "sqnr_db", tensor_sqnr_db(error));

@@ -2,6 +2,7 @@
 /* common.c - messages, exit codes, signals and the options that commands share.
  */
 #include <errno.h>
+#include <omp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -127,6 +128,8 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 
 	if (nib_device_open("cpu", &options, device, &err))
 		return cli_fail(NULL, &err);
+	/* The loops of nib itself keep to --threads too. */
+	omp_set_num_threads(cli_threads(*device));
 	return CLI_OK;
 }
 

@@ -325,10 +325,12 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 	return status;
 }
 
-static void *allocate(size_t bytes)
+static void *allocate(size_t bytes, int empty)
 {
 	void *p = NULL;
 
+	if (empty)
+		return calloc(1, bytes ? bytes : 1);
 	if (posix_memalign(&p, bytes >= HUGE_BYTES ? HUGE_BYTES : ALIGN,
 			   bytes ? bytes : 1))
 		return NULL;
@@ -359,7 +361,9 @@ static enum nib_status fill(struct data *data, const struct shape *shape,
 {
 	enum nib_status status = NIB_OK;
 
-	if (data->is_moe)
+	if (options->empty)
+		; /* zero pages, which take no memory until they are read */
+	else if (data->is_moe)
 		fill_moe(data, options);
 	else if (shape_is_multiply(shape))
 		fill_problems(data, options);
@@ -396,7 +400,8 @@ enum nib_status data_new(const struct shape *shape,
 	if (data->problems)
 		place(&arena, shape, options, data);
 	data->memory_bytes = arena.used;
-	data->memory = data->views ? allocate(arena.used) : NULL;
+	data->memory =
+	    data->views ? allocate(arena.used, options->empty) : NULL;
 	if (!data->problems || !data->memory) {
 		data_free(data);
 		return refuse(err, NIB_OUT_OF_MEMORY,

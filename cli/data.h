@@ -24,6 +24,8 @@ struct data_options {
 	uint64_t seed;
 	/* Nonzero: weights are also packed for device; run_* then use them. */
 	int packed;
+	/* Nonzero: for planning only; all operands are zero pages. */
+	int empty;
 	/* quantize, dequantize: type of the float side. */
 	enum nib_dtype dtype;
 };

@@ -68,22 +68,34 @@ static double scaled_db(const struct tensor_error *error, double *factor)
 	return 10 * log10(error->signal / noise);
 }
 
-static void say(char *text, size_t bytes, const char *side, int mistakes,
-		double factor, double db)
+/* Is factor what turns 1 / global into global? */
+static int is_reciprocal(const struct tensor_source *source, double factor)
 {
-	char multiplied[64] = "";
+	double global = source->is_nvfp4 ? (double)source->layer->global : 1;
 
-	if (fabs(factor - 1) > 0.05)
+	return source->is_nvfp4 && fabs(factor * global * global - 1) < 0.1;
+}
+
+static void say(char *text, size_t bytes, const char *side,
+		const struct tensor_source *source, int mistakes, double factor,
+		double db)
+{
+	const char *and = mistakes ? " and " : "";
+	char multiplied[80] = "";
+
+	if (fabs(factor - 1) <= 0.05)
+		*multiplied = '\0';
+	else if (is_reciprocal(source, factor))
+		snprintf(multiplied, sizeof(multiplied),
+			 "%swith 1/x for its global scale", and);
+	else
 		snprintf(multiplied, sizeof(multiplied), "%smultiplied by %.4g",
-			 mistakes ? " and " : "", factor);
-	snprintf(text, bytes, "%s fits at %.1f dB %s%s%s%s%s", side, db,
+			 and, factor);
+	snprintf(text, bytes, "%s fits at %.1f dB %s%s%s%s", side, db,
 		 mistakes & NIBBLES ? "with nibbles exchanged" : "",
 		 mistakes == (NIBBLES | TILED) ? " and " : "",
 		 mistakes & TILED ? "with its scales read as 128x4 tiles" : "",
-		 multiplied,
-		 !mistakes && *multiplied
-		     ? " (a reciprocal or missing global scale?)"
-		     : "");
+		 multiplied);
 }
 
 static void try_side(struct nib_device *device,
@@ -110,7 +122,7 @@ static void try_side(struct nib_device *device,
 		db = scaled_db(&error, &factor);
 		if (db > GOOD_DB && db > best + 1) {
 			best = db;
-			say(text, bytes, side, mistakes, factor, db);
+			say(text, bytes, side, other, mistakes, factor, db);
 		}
 	}
 }
@@ -125,7 +137,7 @@ void diagnose(struct nib_device *device, const struct tensor_source *a,
 
 	*text = '\0';
 	if (db > GOOD_DB && db > tensor_sqnr_db(error) + GAIN_DB)
-		say(text, bytes, "B", 0, factor, db);
+		say(text, bytes, "B", b, 0, factor, db);
 	if (x && y && !*text)
 		try_side(device, a, b, "B", x, y, text, bytes);
 	if (x && y && !*text)

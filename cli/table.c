@@ -154,36 +154,34 @@ static void cell_text(const struct table_column *column, const json_t *value,
 		snprintf(cell, CELL, "(%zu)", json_array_size(value));
 }
 
-static void put_padded(const char *text, int width, int right)
+/* Blanks wait until text follows: none at the end of a line. */
+static void put(int *blanks, const char *text)
+{
+	if (!*text)
+		return;
+	printf("%*s%s", *blanks, "", text);
+	*blanks = 0;
+}
+
+static void put_padded(int *blanks, const char *text, int width, int right)
 {
 	int pad = width - screen_width(text);
 
-	if (right)
-		printf("%*s", pad > 0 ? pad : 0, "");
-	fputs(text, stdout);
-	if (!right)
-		printf("%*s", pad > 0 ? pad : 0, "");
-}
-
-static int last_shown(const struct table *table)
-{
-	int last = -1;
-
-	for (int i = 0; i < table->n_columns; i++)
-		if (shown(table, i))
-			last = i;
-	return last;
+	pad = pad > 0 ? pad : 0;
+	*blanks += right ? pad : 0;
+	put(blanks, text);
+	*blanks += right ? 0 : pad;
 }
 
 /* row NULL: the titles. */
 static void print_cells(const struct table *table, const json_t *row)
 {
-	int md = table->format == TABLE_FORMAT_MD, last = last_shown(table);
+	int md = table->format == TABLE_FORMAT_MD, blanks = 0;
 
 	for (int i = 0; i < table->n_columns; i++) {
 		const struct table_column *c = &table->columns[i];
-		int right = table->is_number[i];
 		const json_t *value = row ? json_object_get(row, c->key) : NULL;
+		int coloured = table->colour && json_is_boolean(value);
 		char cell[CELL];
 
 		if (!shown(table, i))
@@ -192,19 +190,19 @@ static void print_cells(const struct table *table, const json_t *row)
 			cell_text(c, value, cell);
 		else
 			snprintf(cell, CELL, "%s", c->title);
-		fputs(md ? "| " : "", stdout);
-		if (table->colour && value && json_is_boolean(value))
-			fputs(json_is_true(value) ? "\033[32m" : "\033[1;31m",
-			      stdout);
-		/* No blanks at the end of a line. */
-		put_padded(cell,
-			   i == last && !md && !right ? 0 : table->width[i],
-			   right);
-		if (table->colour && value && json_is_boolean(value))
-			fputs("\033[0m", stdout);
-		fputs(md ? " " : i == last ? "" : "  ", stdout);
+		if (md)
+			put(&blanks, "| ");
+		if (coloured)
+			put(&blanks,
+			    json_is_true(value) ? "\033[32m" : "\033[1;31m");
+		put_padded(&blanks, cell, table->width[i], table->is_number[i]);
+		if (coloured)
+			put(&blanks, "\033[0m");
+		blanks += md ? 1 : 2;
 	}
-	fputs(md ? "|\n" : "\n", stdout);
+	if (md)
+		put(&blanks, "|");
+	putchar('\n');
 }
 
 static void measure(struct table *table, const json_t *row)

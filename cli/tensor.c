@@ -226,27 +226,28 @@ enum nib_status tensor_read(struct nib_device *device,
 
 /* ---- comparison ---------------------------------------------------------- */
 
+/* The sums of one row; where its worst element is, worst_in_row() finds out. */
 static void add_row(struct tensor_error *error, const float *a, const float *b,
-		    int64_t k, int64_t row)
+		    int64_t k)
 {
-	double signal = 0, other = 0, dot = 0, noise = 0, worst = -1;
-	int64_t at = 0, not_finite = 0;
+	double signal = 0, other = 0, dot = 0, noise = 0, worst = 0;
+	int64_t finite = 0;
 
+#pragma omp simd reduction(+ : signal, other, dot, noise, finite)              \
+    reduction(max : worst)
 	for (int64_t i = 0; i < k; i++) {
-		double x = (double)a[i], y = (double)b[i], d = fabs(x - y);
+		int is_finite =
+		    fabsf(a[i]) < INFINITY && fabsf(b[i]) < INFINITY;
+		double x = is_finite ? (double)a[i] : 0;
+		double y = is_finite ? (double)b[i] : 0;
+		double d = fabs(x - y);
 
-		if (!(d < INFINITY)) {
-			not_finite++;
-			continue;
-		}
+		finite += is_finite;
 		signal += x * x;
 		other += y * y;
 		dot += x * y;
 		noise += d * d;
-		if (d > worst) {
-			worst = d;
-			at = i;
-		}
+		worst = d > worst ? d : worst;
 	}
 	*error = (struct tensor_error){
 	    .signal = signal,
@@ -254,17 +255,30 @@ static void add_row(struct tensor_error *error, const float *a, const float *b,
 	    .dot = dot,
 	    .noise = noise,
 	    .worst = worst,
-	    .worst_row = row,
-	    .worst_col = at,
-	    .worst_a = (double)a[at],
-	    .worst_b = (double)b[at],
-	    .not_finite = not_finite,
+	    .not_finite = k - finite,
 	};
 }
 
-/* Rows summed side by side; the sums then in order: same digits for any
- * thread count. */
-#define ROWS_AT_ONCE 256
+/* Notes the first element of a row that is off by worst. */
+static void note_worst(struct tensor_error *error, double worst, const float *a,
+		       const float *b, int64_t k, int64_t row)
+{
+	int64_t i = 0;
+
+	while (i < k - 1 && fabs((double)a[i] - (double)b[i]) != worst)
+		i++;
+	error->worst = worst;
+	error->worst_row = row;
+	error->worst_col = i;
+	error->worst_a = (double)a[i];
+	error->worst_b = (double)b[i];
+}
+
+/*
+ * Rows summed side by side; the sums then in order: same digits for any thread
+ * count.
+ */
+#define ROWS_AT_ONCE 4096
 
 void tensor_error_add(struct tensor_error *error, const float *a,
 		      const float *b, int64_t rows, int64_t k, int64_t first)
@@ -276,25 +290,22 @@ void tensor_error_add(struct tensor_error *error, const float *a,
 	for (int64_t r0 = 0; r0 < rows; r0 += ROWS_AT_ONCE) {
 		int64_t n = rows - r0 < ROWS_AT_ONCE ? rows - r0 : ROWS_AT_ONCE;
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n * k >= 65536)
 		for (int64_t r = 0; r < n; r++)
-			add_row(&each[r], a + (r0 + r) * k, b + (r0 + r) * k, k,
-				first + r0 + r);
+			add_row(&each[r], a + (r0 + r) * k, b + (r0 + r) * k,
+				k);
 		for (int64_t r = 0; r < n; r++) {
 			const struct tensor_error *e = &each[r];
+			int64_t at = r0 + r;
 
 			error->signal += e->signal;
 			error->other += e->other;
 			error->dot += e->dot;
 			error->noise += e->noise;
 			error->not_finite += e->not_finite;
-			if (e->worst <= error->worst && first + r0 + r > 0)
-				continue;
-			error->worst = e->worst;
-			error->worst_row = e->worst_row;
-			error->worst_col = e->worst_col;
-			error->worst_a = e->worst_a;
-			error->worst_b = e->worst_b;
+			if (e->worst > error->worst || first + at == 0)
+				note_worst(error, e->worst, a + at * k,
+					   b + at * k, k, first + at);
 		}
 	}
 }
