@@ -165,7 +165,7 @@ static void finds_each_of_many_tensors(void **state)
 			      "%s\"t.%d\":{\"dtype\":\"U8\",\"shape\":[1],"
 			      "\"data_offsets\":[%d,%d]}",
 			      i ? "," : "", i, n - 1 - i, n - i);
-	strcpy(at, "}");
+	memcpy(at, "}", 2);
 	image = test_image_new(header, NULL, (size_t)n);
 	assert_int_equal(test_image_open(&image, &file, &err), NIB_OK);
 	for (int i = 0; i < n; i++) {

@@ -53,7 +53,7 @@ static char *make_header(size_t *data_bytes)
 			used += parts[j].bytes;
 		}
 	}
-	strcpy(at, "}");
+	memcpy(at, "}", 2);
 	*data_bytes = used;
 	return header;
 }

@@ -45,7 +45,7 @@ static struct nib_file *open_parts(const struct part *parts,
 		used += parts->bytes;
 	}
 	assert_true(at + 2 < sizeof(header));
-	strcpy(header + at, "}");
+	memcpy(header + at, "}", 2);
 	*image = test_image_new(header, data, used);
 	if (test_image_open(image, &file, &err))
 		fail_msg("%s", err.message);

@@ -29,16 +29,6 @@ struct nib_atomic_file {
 	unsigned char buffer[BUFFER_BYTES];
 };
 
-static enum nib_status fail_errno(struct nib_error *err, const char *path,
-				  const char *call, int code)
-{
-	char shown[NIB_SHOWN_BYTES];
-
-	return nib_fail(err, code == ENOMEM ? NIB_OUT_OF_MEMORY : NIB_IO,
-			"%s: cannot %s: %s", nib_show_path(shown, path), call,
-			strerror(code));
-}
-
 /* Removes the temporary file; what is left can only be discarded. */
 static enum nib_status give_up(struct nib_atomic_file *file, const char *call,
 			       int code, struct nib_error *err)
@@ -47,7 +37,7 @@ static enum nib_status give_up(struct nib_atomic_file *file, const char *call,
 		unlinkat(file->dir_fd, file->temp, 0);
 	file->temp[0] = '\0';
 	file->failed = code;
-	return fail_errno(err, file->path, call, code);
+	return nib_fail_errno(err, file->path, call, code);
 }
 
 static int open_again(int dir_fd, const char *name, int flags)
@@ -69,8 +59,8 @@ static enum nib_status open_folder(struct nib_atomic_file *file,
 
 	file->base = slash ? slash + 1 : file->path;
 	if (file->base[0] == '\0')
-		return fail_errno(err, file->path, "write",
-				  file->path[0] ? EISDIR : ENOENT);
+		return nib_fail_errno(err, file->path, "write",
+				      file->path[0] ? EISDIR : ENOENT);
 	if (slash == file->path) {
 		folder = "/";
 	} else if (slash) {
@@ -81,7 +71,8 @@ static enum nib_status open_folder(struct nib_atomic_file *file,
 	if (slash)
 		*slash = '/';
 	if (file->dir_fd < 0)
-		return fail_errno(err, file->path, "open its folder", errno);
+		return nib_fail_errno(err, file->path, "open its folder",
+				      errno);
 	return NIB_OK;
 }
 
@@ -95,10 +86,10 @@ static enum nib_status check_target(struct nib_atomic_file *file,
 	if (fstatat(file->dir_fd, file->base, &st, 0) != 0) {
 		if (errno == ENOENT)
 			return NIB_OK;
-		return fail_errno(err, file->path, "write", errno);
+		return nib_fail_errno(err, file->path, "write", errno);
 	}
 	if (S_ISDIR(st.st_mode))
-		return fail_errno(err, file->path, "write", EISDIR);
+		return nib_fail_errno(err, file->path, "write", EISDIR);
 	if (!S_ISREG(st.st_mode))
 		return nib_fail(err, NIB_IO, "%s: not a regular file",
 				nib_show_path(shown, file->path));
@@ -123,7 +114,8 @@ static enum nib_status create_temp(struct nib_atomic_file *file,
 			break;
 	}
 	file->temp[0] = '\0'; /* not ours */
-	return fail_errno(err, file->path, "create a file beside it", errno);
+	return nib_fail_errno(err, file->path, "create a file beside it",
+			      errno);
 }
 
 enum nib_status nib_atomic_file_open(struct nib_atomic_file **out,
@@ -134,12 +126,12 @@ enum nib_status nib_atomic_file_open(struct nib_atomic_file **out,
 
 	*out = NULL;
 	if (!file)
-		return fail_errno(err, path, "write", ENOMEM);
+		return nib_fail_errno(err, path, "write", ENOMEM);
 	file->dir_fd = file->fd = -1;
 	file->path = strdup(path);
 	if (!file->path) {
 		free(file);
-		return fail_errno(err, path, "write", ENOMEM);
+		return nib_fail_errno(err, path, "write", ENOMEM);
 	}
 	status = open_folder(file, err);
 	if (!status)
@@ -258,8 +250,9 @@ static enum nib_status finish(struct nib_atomic_file *file,
 	file->temp[0] = '\0';
 	/* Some file systems cannot sync a folder and say EINVAL. */
 	if (fsync(file->dir_fd) != 0 && errno != EINVAL)
-		return fail_errno(err, file->path,
-				  "sync its folder (the file is there)", errno);
+		return nib_fail_errno(err, file->path,
+				      "sync its folder (the file is there)",
+				      errno);
 	return NIB_OK;
 }
 

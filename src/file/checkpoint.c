@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "api/error.h"
+#include "file/array.h"
 #include "file/safetensors.h"
 #include "file/text.h"
 
@@ -76,7 +77,7 @@ static const struct nib_file_tensor *find_part(struct finder *f,
 					       const char *suffix)
 {
 	memcpy(f->scratch, layer, layer_bytes);
-	strcpy(f->scratch + layer_bytes, suffix);
+	memcpy(f->scratch + layer_bytes, suffix, strlen(suffix) + 1);
 	return nib_file_find(f->file, f->scratch);
 }
 
@@ -231,7 +232,7 @@ read_global(struct finder *f, const struct nib_file_tensor *t, const char *name,
 		else if (value != *global)
 			*global = NAN; /* equal to nothing: stays NaN */
 	}
-	if (!isnan(*global) || !globals)
+	if (n < 2 || !isnan(*global) || !globals)
 		return NIB_OK;
 	*globals = malloc((size_t)n * sizeof(**globals));
 	if (!*globals)
@@ -273,22 +274,6 @@ static enum nib_status read_layer(struct finder *f, const struct parts *p,
 	return status;
 }
 
-/* Room for one more; doubles at powers of two. */
-static bool make_room(void **array, int64_t used, int64_t *room, size_t bytes)
-{
-	int64_t more = *room ? 2 * *room : 16;
-	void *grown;
-
-	if (used < *room)
-		return true;
-	grown = realloc(*array, (size_t)more * bytes);
-	if (!grown)
-		return false;
-	*array = grown;
-	*room = more;
-	return true;
-}
-
 /* Puts a layer that looks like NVFP4 on one of the two lists. */
 static enum nib_status add_layer(struct finder *f, enum nib_checkpoint format,
 				 const char *name, size_t name_bytes,
@@ -304,10 +289,10 @@ static enum nib_status add_layer(struct finder *f, enum nib_checkpoint format,
 	memcpy(f->names_free, name, name_bytes);
 	f->names_free[name_bytes] = '\0';
 	f->names_free += name_bytes + 1;
-	if (!make_room((void **)&file->layers, file->n_layers, &f->layers_room,
-		       sizeof(*file->layers)) ||
-	    !make_room((void **)&file->problems, file->n_problems,
-		       &f->problems_room, sizeof(*file->problems)))
+	if (!nib_array_grow(&file->layers, file->n_layers, &f->layers_room,
+			    sizeof(*file->layers)) ||
+	    !nib_array_grow(&file->problems, file->n_problems,
+			    &f->problems_room, sizeof(*file->problems)))
 		return NIB_OUT_OF_MEMORY;
 	if (find_parts(f, other, name, name_bytes, &twin))
 		status = refuse(f, "the layer is there in both formats");

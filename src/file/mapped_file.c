@@ -13,16 +13,6 @@
 #include "api/error.h"
 #include "file/text.h"
 
-static enum nib_status fail_errno(struct nib_error *err, const char *path,
-				  const char *call, int code)
-{
-	char shown[NIB_SHOWN_BYTES];
-
-	return nib_fail(err, code == ENOMEM ? NIB_OUT_OF_MEMORY : NIB_IO,
-			"%s: cannot %s: %s", nib_show_path(shown, path), call,
-			strerror(code));
-}
-
 static enum nib_status map_fd(struct nib_mapped_file *map, int fd,
 			      const char *path, struct nib_error *err)
 {
@@ -31,14 +21,14 @@ static enum nib_status map_fd(struct nib_mapped_file *map, int fd,
 	void *bytes;
 
 	if (fstat(fd, &st) != 0)
-		return fail_errno(err, path, "read its size", errno);
+		return nib_fail_errno(err, path, "read its size", errno);
 	if (S_ISDIR(st.st_mode))
-		return fail_errno(err, path, "read", EISDIR);
+		return nib_fail_errno(err, path, "read", EISDIR);
 	if (!S_ISREG(st.st_mode))
 		return nib_fail(err, NIB_IO, "%s: not a regular file",
 				nib_show_path(shown, path));
 	if ((uintmax_t)st.st_size > SIZE_MAX)
-		return fail_errno(err, path, "map", EFBIG);
+		return nib_fail_errno(err, path, "map", EFBIG);
 	map->n_bytes = (size_t)st.st_size;
 	if (map->n_bytes == 0) { /* mmap refuses a length of 0 */
 		map->bytes = "";
@@ -47,7 +37,7 @@ static enum nib_status map_fd(struct nib_mapped_file *map, int fd,
 	bytes = mmap(NULL, map->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes == MAP_FAILED) {
 		map->n_bytes = 0;
-		return fail_errno(err, path, "map", errno);
+		return nib_fail_errno(err, path, "map", errno);
 	}
 	map->bytes = bytes;
 	return NIB_OK;
@@ -65,7 +55,7 @@ enum nib_status nib_file_map(struct nib_mapped_file *map, const char *path,
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	while (fd < 0 && errno == EINTR);
 	if (fd < 0)
-		return fail_errno(err, path, "open", errno);
+		return nib_fail_errno(err, path, "open", errno);
 	status = map_fd(map, fd, path, err);
 	close(fd);
 	return status;

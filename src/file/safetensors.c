@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "api/error.h"
+#include "file/array.h"
 #include "file/dtype.h"
 #include "file/json.h"
 #include "file/text.h"
@@ -71,21 +72,6 @@ static enum nib_status bad_json(struct reader *r, const char *name)
 
 /* ------------------------------------------------------------------------ */
 /* One entry of the header                                                   */
-
-/* Room for one more of item_bytes; the old array stays valid on failure. */
-static void *grow(void *array, int64_t used, int64_t *room, size_t item_bytes)
-{
-	int64_t more = *room ? 2 * *room : 16;
-	void *grown;
-
-	if (used < *room)
-		return array;
-	/* more is below the bytes of the header: no overflow. */
-	grown = realloc(array, (size_t)more * item_bytes);
-	if (grown)
-		*room = more;
-	return grown;
-}
 
 static enum nib_status read_shape(struct reader *r,
 				  struct nib_file_tensor *tensor)
@@ -201,16 +187,14 @@ static enum nib_status check_bytes(struct reader *r,
 static enum nib_status read_tensor(struct reader *r, const char *name)
 {
 	struct nib_file *file = r->file;
-	struct nib_file_tensor *tensors, *tensor;
+	struct nib_file_tensor *tensor;
 	enum nib_status status;
 	unsigned seen = 0;
 
-	tensors = grow(file->tensors, file->n_tensors, &r->tensors_room,
-		       sizeof(*tensors));
-	if (!tensors)
+	if (!nib_array_grow(&file->tensors, file->n_tensors, &r->tensors_room,
+			    sizeof(*tensor)))
 		return out_of_memory(r);
-	file->tensors = tensors;
-	tensor = &tensors[file->n_tensors];
+	tensor = &file->tensors[file->n_tensors];
 	*tensor = (struct nib_file_tensor){.name = name};
 	if (!nib_json_expect(&r->json, '{'))
 		return bad_json(r, name);
@@ -242,7 +226,7 @@ static enum nib_status read_metadata(struct reader *r)
 	if (nib_json_take(&r->json, '}'))
 		return NIB_OK;
 	do {
-		struct nib_file_pair *pairs, pair;
+		struct nib_file_pair pair;
 
 		pair.key = nib_json_string(&r->json);
 		if (!pair.key || !nib_json_expect(&r->json, ':'))
@@ -250,12 +234,10 @@ static enum nib_status read_metadata(struct reader *r)
 		pair.value = nib_json_string(&r->json);
 		if (!pair.value)
 			return bad_json(r, "__metadata__");
-		pairs = grow(file->metadata, file->n_metadata,
-			     &r->metadata_room, sizeof(*pairs));
-		if (!pairs)
+		if (!nib_array_grow(&file->metadata, file->n_metadata,
+				    &r->metadata_room, sizeof(pair)))
 			return out_of_memory(r);
-		file->metadata = pairs;
-		pairs[file->n_metadata++] = pair;
+		file->metadata[file->n_metadata++] = pair;
 	} while (nib_json_take(&r->json, ','));
 	if (!nib_json_expect(&r->json, '}'))
 		return bad_json(r, "__metadata__");

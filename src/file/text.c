@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - UTF-8, and names from files made fit for a one-line message. */
+/* text.c - UTF-8, and names and paths in one-line messages. */
 #include "text.h"
 
+#include <errno.h>
 #include <string.h>
+
+#include "api/error.h"
 
 size_t nib_utf8_char_bytes(const char *text, size_t n_bytes)
 {
@@ -99,7 +102,17 @@ const char *nib_show_path(char shown[NIB_SHOWN_BYTES], const char *path)
 	skip = length - (NIB_SHOWN_BYTES - 4);
 	while (((unsigned char)path[skip] & 0xC0) == 0x80)
 		skip++;
-	memcpy(shown, "...", 3);
+	shown[0] = shown[1] = shown[2] = '.';
 	show(shown + 3, NIB_SHOWN_BYTES - 3, path + skip, length - skip);
 	return shown;
+}
+
+enum nib_status nib_fail_errno(struct nib_error *err, const char *path,
+			       const char *verb, int code)
+{
+	char shown[NIB_SHOWN_BYTES];
+
+	return nib_fail(err, code == ENOMEM ? NIB_OUT_OF_MEMORY : NIB_IO,
+			"%s: cannot %s: %s", nib_show_path(shown, path), verb,
+			strerror(code));
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.h - UTF-8, and names from files made fit for a one-line message. */
+/* text.h - UTF-8, and names and paths in one-line messages. */
 #ifndef NIB_FILE_TEXT_H
 #define NIB_FILE_TEXT_H
 
 #include <stddef.h>
+
+#include "nibblas.h"
 
 /* Room for a name or a path in a message, with the NUL. */
 #define NIB_SHOWN_BYTES 80
@@ -22,5 +24,12 @@ size_t nib_utf8_char_bytes(const char *text, size_t n_bytes);
 const char *nib_show_name(char shown[NIB_SHOWN_BYTES], const char *name);
 /* The same for a path, of which the end says most. */
 const char *nib_show_path(char shown[NIB_SHOWN_BYTES], const char *path);
+
+/*
+ * "PATH: cannot DO: what errno's code means"; NIB_IO, or NIB_OUT_OF_MEMORY for
+ * ENOMEM.
+ */
+enum nib_status nib_fail_errno(struct nib_error *err, const char *path,
+			       const char *verb, int code);
 
 #endif

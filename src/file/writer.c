@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "api/error.h"
+#include "file/array.h"
 #include "file/text.h"
 
 /* ------------------------------------------------------------------------ */
@@ -50,53 +51,37 @@ static enum nib_status check_text(const char *text, const char *argument,
 }
 
 /*
- * Copies text and enters it in a tree, where it must be new.  On success *copy
- * belongs to the caller, who takes it out with tdelete() before free().
+ * Copies text and enters it in a tree, where it must be new.  The copy belongs
+ * to the caller, who ends it with forget().  NULL: *status says why.
  */
-static enum nib_status copy_unique(void **tree, const char *text,
-				   const char *argument, char **copy,
-				   struct nib_error *err)
+static char *copy_unique(void **tree, const char *text, const char *argument,
+			 enum nib_status *status, struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
-	enum nib_status status = check_text(text, argument, err);
-	void **entry;
+	char *copy;
 
-	if (status)
-		return status;
-	if (tfind(text, tree, compare_strings))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s = '%s': declared before", argument,
-				nib_show_name(shown, text));
-	*copy = strdup(text);
-	entry = *copy ? tsearch(*copy, tree, compare_strings) : NULL;
-	if (!entry) {
-		free(*copy);
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"out of memory for %s '%s'", argument,
-				nib_show_name(shown, text));
+	*status = check_text(text, argument, err);
+	if (*status || !text)
+		return NULL;
+	if (tfind(text, tree, compare_strings)) {
+		*status = nib_fail(err, NIB_BAD_ARGUMENT,
+				   "%s = '%s': declared before", argument,
+				   nib_show_name(shown, text));
+		return NULL;
 	}
-	return NIB_OK;
+	copy = strdup(text);
+	if (copy && tsearch(copy, tree, compare_strings))
+		return copy;
+	free(copy);
+	*status = nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for %s '%s'",
+			   argument, nib_show_name(shown, text));
+	return NULL;
 }
 
 static void forget(void **tree, char *copy)
 {
 	tdelete(copy, tree, compare_strings);
 	free(copy);
-}
-
-static bool make_room(void **array, int64_t used, int64_t *room, size_t bytes)
-{
-	int64_t more = *room ? 2 * *room : 16;
-	void *grown;
-
-	if (used < *room)
-		return true;
-	grown = realloc(*array, (size_t)more * bytes);
-	if (!grown)
-		return false;
-	*array = grown;
-	*room = more;
-	return true;
 }
 
 /* ------------------------------------------------------------------------ */
@@ -147,14 +132,16 @@ enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
 
 	if (!status)
 		status = check_text(value, "value", err);
-	if (!status)
-		status = copy_unique(&writer->keys, key, "key", &key_copy, err);
 	if (status)
+		return status;
+	key_copy = copy_unique(&writer->keys, key, "key", &status, err);
+	if (!key_copy)
 		return status;
 	value_copy = strdup(value);
 	if (!value_copy ||
-	    !make_room((void **)&writer->metadata, writer->n_metadata,
-		       &writer->metadata_room, sizeof(*writer->metadata))) {
+	    !nib_array_grow(&writer->metadata, writer->n_metadata,
+			    &writer->metadata_room,
+			    sizeof(*writer->metadata))) {
 		forget(&writer->keys, key_copy);
 		free(value_copy);
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
@@ -220,11 +207,11 @@ enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 	if (name && strcmp(name, "__metadata__") == 0)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"name = '__metadata__': not for tensors");
-	status = copy_unique(&writer->names, name, "name", &t.name, err);
-	if (status)
+	t.name = copy_unique(&writer->names, name, "name", &status, err);
+	if (!t.name)
 		return status;
-	if (!make_room((void **)&writer->tensors, writer->n_tensors,
-		       &writer->tensors_room, sizeof(*writer->tensors))) {
+	if (!nib_array_grow(&writer->tensors, writer->n_tensors,
+			    &writer->tensors_room, sizeof(*writer->tensors))) {
 		forget(&writer->names, t.name);
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"out of memory for a tensor");

@@ -83,6 +83,7 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 	enum nib_status status = check_sizes(rows, k, err);
 	int64_t first;
 	char *long_name;
+	size_t name_bytes;
 
 	if (!writer)
 		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
@@ -93,11 +94,12 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 		status = check_format(format, err);
 	if (status)
 		return status;
-	long_name = malloc(strlen(name) + NIB_LONGEST_SUFFIX + 1);
+	name_bytes = strlen(name);
+	long_name = malloc(name_bytes + NIB_LONGEST_SUFFIX + 1);
 	if (!long_name)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"out of memory for a layer's name");
-	strcpy(long_name, name);
+	memcpy(long_name, name, name_bytes + 1);
 	first = writer->n_tensors;
 	status = declare_parts(writer, &nib_checkpoint_names[format], long_name,
 			       rows, k, has_input_global, err);
