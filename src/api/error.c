@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#undef nib_fail
+
 enum nib_status nib_fail(struct nib_error *err, enum nib_status status,
 			 const char *format, ...)
 {
