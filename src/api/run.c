@@ -4,6 +4,7 @@
  * copies of the problems live at the head of the workspace.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "error.h"
@@ -183,26 +184,15 @@ static enum nib_status check_moe_signs(enum nib_op op,
 {
 	enum nib_status status = NIB_OK;
 
-	/* The rows of a are scattered over experts: look at the used ones. */
+	/* Only the rows that an expert has: the others may hold anything. */
 	for (int64_t e = 0; e < moe->b.batch && !status; e++) {
-		int64_t begin = moe->row_offsets[e];
-		struct nib_nvfp4 a = moe->a;
+		const int64_t rows =
+		    moe->row_offsets[e + 1] - moe->row_offsets[e];
+		const int64_t first =
+		    moe->scale_rows ? moe->scale_rows[e] : moe->row_offsets[e];
 
-		a.rows = moe->row_offsets[e + 1] - begin;
-		if (moe->scale_rows)
-			begin = moe->scale_rows[e];
-		if (a.scale_layout == NIB_LINEAR) {
-			a.scales = (uint8_t *)a.scales +
-				   begin * a.scale_row_stride_bytes;
-			status =
-			    nib_valid_scale_signs(&a, nib_label("moe.a"), err);
-			continue;
-		}
-		/* Tiled: count rows from the start of begin's tile row. */
-		a.scales = (uint8_t *)a.scales +
-			   begin / 128 * 128 * ((a.k / 16 + 3) / 4) * 4;
-		a.rows = a.rows ? a.rows + begin % 128 : 0;
-		status = nib_valid_scale_signs(&a, nib_label("moe.a"), err);
+		status = nib_valid_row_signs(&moe->a, 0, first, first + rows,
+					     nib_label("moe.a"), err);
 	}
 	if (!status && !moe->b_packed)
 		status =
@@ -220,6 +210,7 @@ static enum nib_status run_moe(struct nib_plan *plan,
 {
 	struct nib_problem planned = {0}, given = {0};
 	struct nib_moe_problem ours;
+	struct nib_label label;
 	const char *view;
 	enum nib_status status;
 
@@ -234,8 +225,10 @@ static enum nib_status run_moe(struct nib_plan *plan,
 	planned.b2_packed = plan->moe.b2_packed;
 	given.b2_packed = ours.b2_packed;
 	view = wrong_view(&planned, &given);
-	if (view)
-		return wrong_plan(nib_label_of("moe", 0, view), err);
+	if (view) {
+		snprintf(label.text, sizeof(label.text), "moe.%s", view);
+		return wrong_plan(label, err);
+	}
 	status = nib_valid_moe_data(plan->op, &ours, err);
 	if (!status && options->check_data)
 		status = check_moe_signs(plan->op, &ours, err);

@@ -318,27 +318,39 @@ static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch,
 	return -1;
 }
 
+enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
+				    int64_t first, int64_t end,
+				    struct nib_label label,
+				    struct nib_error *err)
+{
+	/* Without scales the rows may be any number: do not count to it. */
+	if (v->k == 0)
+		return NIB_OK;
+	for (int64_t row = first; row < end; row++) {
+		int64_t g = first_signed(v, batch, row);
+
+		if (g < 0)
+			continue;
+		return nib_fail(err, NIB_BAD_DATA,
+				"%s.scales: batch %" PRId64 ", row %" PRId64
+				", group %" PRId64
+				" is 0x%02x: the sign bit must be 0",
+				label.text, batch, row, g,
+				*nib_nvfp4_scale(v, batch, row, g));
+	}
+	return NIB_OK;
+}
+
 enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
 				      struct nib_label label,
 				      struct nib_error *err)
 {
-	/* Without data the other sizes may be anything: do not count to them.
-	 */
+	enum nib_status status = NIB_OK;
+
+	/* Without data the batches may be any number as well. */
 	if (v->rows == 0 || v->k == 0)
 		return NIB_OK;
-	for (int64_t batch = 0; batch < v->batch; batch++) {
-		for (int64_t row = 0; row < v->rows; row++) {
-			int64_t g = first_signed(v, batch, row);
-
-			if (g < 0)
-				continue;
-			return nib_fail(err, NIB_BAD_DATA,
-					"%s.scales: batch %" PRId64
-					", row %" PRId64 ", group %" PRId64
-					" is 0x%02x: the sign bit must be 0",
-					label.text, batch, row, g,
-					*nib_nvfp4_scale(v, batch, row, g));
-		}
-	}
-	return NIB_OK;
+	for (int64_t batch = 0; batch < v->batch && !status; batch++)
+		status = nib_valid_row_signs(v, batch, 0, v->rows, label, err);
+	return status;
 }

@@ -52,6 +52,13 @@ enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
 				      struct nib_label label,
 				      struct nib_error *err);
 
+/* The same for rows first .. end-1 of one batch, which may be beyond v->rows.
+ */
+enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
+				    int64_t first, int64_t end,
+				    struct nib_label label,
+				    struct nib_error *err);
+
 /*
  * Problems: sizes that fit each other for op, packed weights of device (NULL:
  * packed weights are refused).  out, count long, receives the resolved copies
