@@ -92,7 +92,8 @@ enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
 	if (status)
 		return status;
 	p = *plan;
-	if (count > 0 && problems) {
+	/* A count beyond the rule gets its message from the checks below. */
+	if (count > 0 && count <= INT32_MAX && problems) {
 		p->problems = calloc((size_t)count, sizeof(*p->problems));
 		if (!p->problems)
 			status = no_memory("the problems",
