@@ -6,6 +6,9 @@
 
 #include "error.h"
 
+/* No struct comes near it; a struct_bytes that was never set often does. */
+#define MAX_STRUCT_BYTES 4096
+
 enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
 				 const char *name, struct nib_error *err)
 {
@@ -16,7 +19,7 @@ enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
 	if (!theirs)
 		return NIB_OK;
 	memcpy(&theirs_bytes, theirs, sizeof(theirs_bytes));
-	if (theirs_bytes < sizeof(size_t))
+	if (theirs_bytes < sizeof(size_t) || theirs_bytes > MAX_STRUCT_BYTES)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.struct_bytes = %zu: must be sizeof the "
 				"struct",
