@@ -313,13 +313,31 @@ static void begin_table(struct bench *bench)
 		hidden[n++] = "out";
 	if (!args->unpacked || !args->packed)
 		hidden[n++] = "packed";
-	if (!args->peers) {
+	if (!args->peers)
 		hidden[n++] = "against_peers";
-		hidden[n++] = "skipped";
-	}
 	hidden[n] = NULL;
 	rows_table_begin(&bench->table, (enum table_format)args->format.format,
 			 hidden);
+}
+
+/* For people peaks are not rows: they have no time. */
+static void print_peak_notes(struct bench *bench, const json_t *rows)
+{
+	size_t i;
+	json_t *row;
+
+	table_note(bench->table.table, "\nmeasured in the same run:");
+	json_array_foreach(rows, i, row)
+	{
+		bool bytes = row_get_number(row, "gbps") > 0;
+
+		table_note(
+		    bench->table.table, "  %-18s %4.0f thread%s %8.1f G%s/s",
+		    row_get_text(row, "shape"), row_get_number(row, "threads"),
+		    row_get_number(row, "threads") > 1 ? "s" : " ",
+		    row_get_number(row, bytes ? "gbps" : "gflops"),
+		    row_get_text(row, "unit"));
+	}
 }
 
 /* The peaks that were sampled on the way, or all of them with --peaks. */
@@ -333,7 +351,10 @@ static void print_peaks(struct bench *bench)
 				      (int)bench->args->samples);
 	}
 	measure_peak_rows(&bench->run, rows);
-	print_rows(bench, rows);
+	if (table_is_for_people(bench->table.table))
+		print_peak_notes(bench, rows);
+	else
+		print_rows(bench, rows);
 	json_decref(rows);
 }
 

@@ -72,10 +72,10 @@ void help_print_bash(FILE *to)
 			for (const struct cli_option *o = g->options; o->name;
 			     o++)
 				put_value_case(cli_commands[i], o, to);
-	fputs("\thelp:*) words=\"exit-codes ", to);
+	fputs("\thelp:*) words=\"--help exit-codes ", to);
 	put_command_names(to);
 	fputs("\" ;;\n"
-	      "\tcompletion:*) words=\"bash man\" ;;\n"
+	      "\tcompletion:*) words=\"--help bash man\" ;;\n"
 	      "\t*)\n"
 	      "\tif [[ $cur == -* ]]; then\n"
 	      "\tcase $command in\n",

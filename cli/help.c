@@ -75,6 +75,22 @@ int help_takes_value(const struct cli_option *option)
 	return option->kind != OPT_FLAG;
 }
 
+/* "a|b|c" as a wrapped list. */
+static void print_words(const char *words, FILE *to)
+{
+	char list[512];
+	size_t n = 0;
+
+	for (; *words && n < sizeof(list) - 2; words++) {
+		list[n++] = *words == '|' ? ',' : *words;
+		if (*words == '|')
+			list[n++] = ' ';
+	}
+	list[n] = '\0';
+	fprintf(to, "%*s", INDENT, "");
+	put_wrapped(to, list, INDENT, INDENT);
+}
+
 static void print_option(const struct cli_option *o, FILE *to)
 {
 	char head[128];
@@ -95,10 +111,7 @@ static void print_option(const struct cli_option *o, FILE *to)
 		fprintf(to, "%*s", INDENT - at, "");
 	put_wrapped(to, o->help, INDENT, INDENT);
 	if (words && strlen(o->value) > 12) {
-		fprintf(to, "%*s", INDENT, "");
-		for (const char *p = o->value; *p; p++)
-			fputs(*p == '|' ? ", " : (char[]){*p, 0}, to);
-		fputc('\n', to);
+		print_words(o->value, to);
 	}
 	if (o->fallback && *o->fallback && strcmp(o->fallback, "0"))
 		fprintf(to, "%*s[default: %s]\n", INDENT, "", o->fallback);

@@ -16,6 +16,7 @@
 
 #define MAX_COLUMNS 64
 #define CELL	    512
+#define DIGITS	    15 /* 0.1 stays 0.1; integers up to 1e15 stay whole */
 
 struct table {
 	const struct table_column *columns;
@@ -298,7 +299,7 @@ static void csv_value(const json_t *value)
 	else if (json_is_integer(value))
 		printf("%lld", (long long)json_integer_value(value));
 	else if (json_is_real(value))
-		printf("%.9g", json_real_value(value));
+		printf("%.*g", DIGITS, json_real_value(value));
 	else if (json_is_boolean(value))
 		fputs(json_is_true(value) ? "true" : "false", stdout);
 	else if (json_is_array(value))
@@ -323,7 +324,7 @@ static void print_csv(struct table *table, const json_t *row)
 
 static void print_row(struct table *table, json_t *row)
 {
-	const size_t flags = JSON_REAL_PRECISION(9) | JSON_COMPACT;
+	const size_t flags = JSON_REAL_PRECISION(DIGITS) | JSON_COMPACT;
 
 	if (table->format == TABLE_FORMAT_CSV) {
 		if (!table->printed)
