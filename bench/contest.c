@@ -7,6 +7,9 @@
 /* Turns that the least time is cut into. */
 #define ROUNDS 5
 
+/* Samples of each peak in a round. */
+#define PEAKS_A_ROUND 2
+
 /* A sample is at least this long, or the clock's own cost would show in it. */
 #define SAMPLE_S 20e-6
 
@@ -94,8 +97,9 @@ enum nib_status contest_run(struct contestant *contestants, int count,
 		all_done = true;
 		for (int i = 0; i < options->n_peaks; i++) {
 			bench_settle();
-			peaks_sample(peaks, options->peaks[i],
-				     options->threads);
+			for (int j = 0; j < PEAKS_A_ROUND; j++)
+				peaks_sample(peaks, options->peaks[i],
+					     options->threads);
 		}
 		for (int i = 0; i < count && !status; i++) {
 			struct contestant *c = &contestants[i];

@@ -30,7 +30,7 @@ struct job {
 
 int64_t job_copies(double bytes)
 {
-	double want = 4 * (double)machine_cache_bytes();
+	double want = 3 * (double)machine_cache_bytes();
 	int64_t copies;
 
 	if (bytes <= 0)
@@ -144,6 +144,14 @@ static enum nib_status no_memory(const char *what, struct nib_error *err)
 	return NIB_OUT_OF_MEMORY;
 }
 
+/* So that no timed run meets a page for the first time. */
+static void touch_outputs(struct data *data)
+{
+	data_poison(data);
+	if (data->to.scales)
+		memset(data->to.scales, 0, (size_t)scales_bytes(&data->to));
+}
+
 /* Operands and plan number i; the first one says how many there will be. */
 static enum nib_status add_copy(struct job *job, const struct shape *shape,
 				const struct job_options *options, int64_t i,
@@ -159,6 +167,7 @@ static enum nib_status add_copy(struct job *job, const struct shape *shape,
 	if (status)
 		return status;
 	job->n_copies++;
+	touch_outputs(copy->data);
 	if (has_plan(job)) {
 		status = create_plan(job, copy->data, &copy->plan, err);
 		if (!status)

@@ -293,11 +293,11 @@ static bool run_workers(struct worker *workers, int threads)
 	return started == threads;
 }
 
-/* 1 GiB, or more where that would fit into the caches, or what there is. */
+/* 256 MiB, or more where that would fit into the caches, or what there is. */
 static bool make_memory(struct peaks *peaks)
 {
-	int64_t bytes = INT64_C(1) << 30;
-	int64_t cached = 8 * SLICES * machine_cache_bytes();
+	int64_t bytes = INT64_C(256) << 20;
+	int64_t cached = 8 * machine_cache_bytes();
 	int64_t most = machine_free_bytes() / 8;
 
 	if (bytes < cached)

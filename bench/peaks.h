@@ -46,7 +46,7 @@ const char *peak_unit(enum peak_kind kind);
 bool peak_available(enum peak_kind kind);
 
 /*
- * Takes one sample (about 5 ms; memory: 20 ms) on threads threads, one to a
+ * Takes one sample (about 5 ms) on threads threads, one to a
  * processor, and returns it in units a second; 0 if it is not available here,
  * or if memory or threads could not be had.
  */

@@ -35,7 +35,8 @@
 	F(primitive_create)                                                    \
 	F(primitive_execute)                                                   \
 	F(primitive_destroy)                                                   \
-	F(reorder_primitive_desc_create)
+	F(reorder_primitive_desc_create)                                       \
+	F(sgemm)
 
 #define F(name) static __typeof__(dnnl_##name) *name;
 FUNCTIONS(F)
@@ -51,10 +52,17 @@ struct operand {
 	size_t bytes;
 };
 
+/*
+ * f32 goes through the faster of oneDNN's two doors, as timed once: the matmul
+ * primitive with packed weights, and dnnl_sgemm() with the weights as they are.
+ * (Without AVX-512 the primitive of 2.6 is half as fast as dnnl_sgemm().)
+ */
 struct handle {
-	dnnl_primitive_t matmul;
+	dnnl_primitive_t matmul; /* NULL: dnnl_sgemm() */
 	struct operand a, b;
 	dnnl_memory_t c;
+	int64_t m, n, k;
+	float *c_data;
 };
 
 static bool load(char reason[PEER_REASON])
@@ -165,6 +173,22 @@ static void remove_matmul(void *handle)
 	free(h);
 }
 
+static void run(void *handle)
+{
+	struct handle *h = handle;
+	const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, h->a.memory},
+					{DNNL_ARG_WEIGHTS, h->b.memory},
+					{DNNL_ARG_DST, h->c}};
+
+	if (h->matmul) {
+		primitive_execute(h->matmul, stream, 3, args);
+		stream_wait(stream);
+	} else {
+		sgemm('N', 'T', h->m, h->n, h->k, 1.0f, h->a.data, h->k,
+		      h->b.data, h->k, 0.0f, h->c_data, h->n);
+	}
+}
+
 /* The primitive, and the layout in which it wants the weights. */
 static bool make_matmul(struct handle *h, const struct peer_matmul *matmul,
 			dnnl_data_type_t type, dnnl_memory_desc_t *a_md,
@@ -195,8 +219,16 @@ static bool make_matmul(struct handle *h, const struct peer_matmul *matmul,
 	return made;
 }
 
-static void *add(const struct peer_matmul *matmul, dnnl_data_type_t type,
-		 char reason[PEER_REASON])
+static void *no_operands(struct handle *h, char reason[PEER_REASON])
+{
+	snprintf(reason, PEER_REASON, "oneDNN cannot make the operands");
+	if (h)
+		remove_matmul(h);
+	return NULL;
+}
+
+static void *add_primitive(const struct peer_matmul *matmul,
+			   dnnl_data_type_t type, char reason[PEER_REASON])
 {
 	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
 	const dnnl_dims_t b_dims = {matmul->k, matmul->n};
@@ -214,33 +246,73 @@ static void *add(const struct peer_matmul *matmul, dnnl_data_type_t type,
 	memory_desc_init_by_tag(&a_f32, 2, a_dims, dnnl_f32, dnnl_ab);
 	memory_desc_init_by_tag(&b_f32, 2, b_dims, dnnl_f32, dnnl_ba);
 	if (!reorder(&h->a, &a_md, matmul->a, &a_f32) ||
-	    !reorder(&h->b, &b_md, matmul->b, &b_f32)) {
-		snprintf(reason, PEER_REASON, "oneDNN cannot pack operands");
-		remove_matmul(h);
-		return NULL;
-	}
+	    !reorder(&h->b, &b_md, matmul->b, &b_f32))
+		return no_operands(h, reason);
 	return h;
 }
 
-static void *add_f32(const struct peer_matmul *matmul, char *reason)
+static void *add_sgemm(const struct peer_matmul *matmul,
+		       char reason[PEER_REASON])
 {
-	return add(matmul, dnnl_f32, reason);
+	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
+	const dnnl_dims_t b_dims = {matmul->n, matmul->k};
+	dnnl_memory_desc_t a_md, b_md;
+	struct handle *h = calloc(1, sizeof *h);
+
+	memory_desc_init_by_tag(&a_md, 2, a_dims, dnnl_f32, dnnl_ab);
+	memory_desc_init_by_tag(&b_md, 2, b_dims, dnnl_f32, dnnl_ab);
+	if (!h || !make_operand(&h->a, &a_md) || !make_operand(&h->b, &b_md))
+		return no_operands(h, reason);
+	memcpy(h->a.data, matmul->a, h->a.bytes);
+	memcpy(h->b.data, matmul->b, h->b.bytes);
+	h->m = matmul->m;
+	h->n = matmul->n;
+	h->k = matmul->k;
+	h->c_data = matmul->c;
+	return h;
 }
 
-static void *add_bf16(const struct peer_matmul *matmul, char *reason)
+static double time_once(struct handle *h)
 {
-	return add(matmul, dnnl_bf16, reason);
+	double begin;
+
+	run(h);
+	begin = bench_now_s();
+	run(h);
+	return bench_now_s() - begin;
 }
 
-static void run(void *handle)
-{
-	struct handle *h = handle;
-	dnnl_exec_arg_t args[3] = {{DNNL_ARG_SRC, h->a.memory},
-				   {DNNL_ARG_WEIGHTS, h->b.memory},
-				   {DNNL_ARG_DST, h->c}};
+/* Which door was faster for the sizes that were last asked for. */
+static struct {
+	int64_t m, n, k;
+	bool plain_wins;
+} decided;
 
-	primitive_execute(h->matmul, stream, 3, args);
-	stream_wait(stream);
+static void *add_f32(const struct peer_matmul *matmul, char reason[PEER_REASON])
+{
+	struct handle *primitive, *plain;
+
+	if (decided.m == matmul->m && decided.n == matmul->n &&
+	    decided.k == matmul->k)
+		return decided.plain_wins
+			   ? add_sgemm(matmul, reason)
+			   : add_primitive(matmul, dnnl_f32, reason);
+	primitive = add_primitive(matmul, dnnl_f32, reason);
+	plain = primitive ? add_sgemm(matmul, reason) : NULL;
+	if (!plain)
+		return primitive;
+	decided.m = matmul->m;
+	decided.n = matmul->n;
+	decided.k = matmul->k;
+	decided.plain_wins = time_once(plain) < time_once(primitive);
+	remove_matmul(decided.plain_wins ? primitive : plain);
+	return decided.plain_wins ? plain : primitive;
+}
+
+static void *add_bf16(const struct peer_matmul *matmul,
+		      char reason[PEER_REASON])
+{
+	return add_primitive(matmul, dnnl_bf16, reason);
 }
 
 #else

@@ -31,7 +31,7 @@ static const struct table_column all_columns[] = {
     {.key = "bound", .title = "bound", .print = "%.1e", .width = 7},
     {.key = "ok", .title = "ok", .width = 3},
     {.key = "against_peers", .title = "against peers"},
-    {.key = "skipped", .title = "skipped"},
+    {.key = "skipped"},
     {.key = "samples_s"},
     {.key = "flop"},
     {.key = "bytes"},

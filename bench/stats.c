@@ -56,10 +56,12 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-double bench_samples_median(const struct bench_samples *samples, int first)
+double bench_samples_quantile(const struct bench_samples *samples, int first,
+			      double share)
 {
 	int count = samples->count - first;
-	double *sorted, median;
+	double *sorted, at, value;
+	int below;
 
 	if (count <= 0)
 		return 0;
@@ -68,8 +70,16 @@ double bench_samples_median(const struct bench_samples *samples, int first)
 		return samples->values[samples->count - 1];
 	memcpy(sorted, samples->values + first, (size_t)count * sizeof *sorted);
 	qsort(sorted, (size_t)count, sizeof *sorted, compare);
-	median = count % 2 ? sorted[count / 2]
-			   : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+	at = share * (count - 1);
+	below = (int)at;
+	value = sorted[below];
+	if (below + 1 < count)
+		value += (at - below) * (sorted[below + 1] - value);
 	free(sorted);
-	return median;
+	return value;
+}
+
+double bench_samples_median(const struct bench_samples *samples, int first)
+{
+	return bench_samples_quantile(samples, first, 0.5);
 }

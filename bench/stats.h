@@ -20,7 +20,12 @@ struct bench_samples {
 /* False when memory is short; then the samples are unchanged. */
 bool bench_samples_add(struct bench_samples *samples, double value);
 void bench_samples_free(struct bench_samples *samples);
-/* Median of the values from index first on; 0 when there are none. */
+/*
+ * The value below which share (0..1) of the values from index first on lie,
+ * between neighbours by proportion; 0 when there are none.
+ */
+double bench_samples_quantile(const struct bench_samples *samples, int first,
+			      double share);
 double bench_samples_median(const struct bench_samples *samples, int first);
 
 #endif
