@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_report.c - nib report: rows of nib bench as one HTML page with charts. */
+#include <errno.h>
+#include <string.h>
+
+#include "cli.h"
+#include "report.h"
+#include "rows.h"
+
+struct report_args {
+	struct common_args common;
+	const char *output;
+	int force;
+};
+
+/* A row must say what it is of; the rest may be missing. */
+static int add_row(json_t *rows, json_t *row, const char *path)
+{
+	if (!json_is_object(row) || !row_get_text(row, "op")[0] ||
+	    !row_get_text(row, "shape")[0])
+		return cli_error(CLI_INPUT,
+				 "%s: row %zu is not a row of nib bench: it "
+				 "needs \"op\" and \"shape\"",
+				 path, json_array_size(rows) + 1);
+	return json_array_append(rows, row) ? cli_no_memory("rows") : CLI_OK;
+}
+
+/* A file is one array of rows, or rows one after the other (JSON lines). */
+static int read_rows(json_t *rows, FILE *file, const char *path)
+{
+	json_error_t error;
+	int code = CLI_OK, c;
+
+	while (!code) {
+		json_t *value, *row;
+		size_t i;
+
+		do
+			c = getc(file);
+		while (c == ' ' || c == '\n' || c == '\r' || c == '\t');
+		if (c == EOF)
+			break;
+		ungetc(c, file);
+		value = json_loadf(
+		    file, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES,
+		    &error);
+		if (!value)
+			return cli_error(CLI_INPUT, "%s:%d: %s", path,
+					 error.line, error.text);
+		if (!json_is_array(value))
+			code = add_row(rows, value, path);
+		else
+			json_array_foreach(value, i, row)
+			{
+				code = code ? code : add_row(rows, row, path);
+			}
+		json_decref(value);
+	}
+	if (!code && ferror(file))
+		code = cli_error(CLI_INPUT, "%s: %s", path, strerror(errno));
+	return code;
+}
+
+static int read_file(json_t *rows, const char *path)
+{
+	FILE *file = strcmp(path, "-") ? fopen(path, "r") : stdin;
+	int code;
+
+	if (!file)
+		return cli_error(CLI_INPUT, "%s: %s", path, strerror(errno));
+	code = read_rows(rows, file, path);
+	if (file != stdin)
+		fclose(file);
+	return code;
+}
+
+static int run_report(const void *args_, char *const *files, int n_files)
+{
+	const struct report_args *args = args_;
+	json_t *rows = json_array();
+	int code = cli_check_output(args->output, (const char *const *)files,
+				    n_files, args->force);
+
+	for (int i = 0; i < n_files && !code; i++)
+		code = read_file(rows, files[i]);
+	if (!code && !json_array_size(rows))
+		code = cli_error(CLI_INPUT, "%s: no rows", files[0]);
+	if (!code)
+		code = report_write(args->output, rows, NULL);
+	if (!code && !args->common.quiet)
+		printf("%s: %zu rows\n", args->output, json_array_size(rows));
+	json_decref(rows);
+	return code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPT_FILE,
+     .offset = offsetof(struct report_args, output),
+     .value = "FILE",
+     .fallback = "report.html",
+     .help = "the page to write"},
+    {.name = "force",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct report_args, force),
+     .help = "write over a page that exists"},
+    {0},
+};
+
+static const struct cli_group groups[] = {
+    {"Report", options, 0},
+    {"Messages", common_options, offsetof(struct report_args, common)},
+    {0},
+};
+
+const struct cli_command command_report = {
+    .name = "report",
+    .summary = "draw the rows of nib bench as one HTML page",
+    .positional = "ROWS.json...",
+    .min_positional = 1,
+    .max_positional = 64,
+    .description =
+	"Reads rows that nib bench wrote with --format json or jsonl (- is the\n"
+	"standard input) and writes one HTML file that needs nothing else:\n"
+	"charts of the share of this machine's limit, of the speed beside other\n"
+	"libraries, of bandwidth and of errors, and a table of every row.\n",
+    .examples = "nib bench --preset seeds --peers --format json > rows.json\n"
+		"nib report rows.json -o report.html\n",
+    .groups = groups,
+    .args_bytes = sizeof(struct report_args),
+    .run = run_report,
+};
