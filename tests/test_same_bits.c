@@ -236,8 +236,10 @@ static struct nib_problem batch_of(const struct nib_problem *p, int64_t l)
 	one.a.scales = nib_nvfp4_scales(&p->a, l);
 	one.b.codes = nib_nvfp4_row(&p->b, bl, 0);
 	one.b.scales = nib_nvfp4_scales(&p->b, bl);
-	one.b2.codes = nib_nvfp4_row(&p->b2, bl, 0);
-	one.b2.scales = nib_nvfp4_scales(&p->b2, bl);
+	if (p->b2.codes) {
+		one.b2.codes = nib_nvfp4_row(&p->b2, bl, 0);
+		one.b2.scales = nib_nvfp4_scales(&p->b2, bl);
+	}
 	one.c.data = nib_dense_at(&p->c, l, 0, 0);
 	one.a.batch = one.b.batch = one.b2.batch = one.c.batch = 1;
 	return one;
