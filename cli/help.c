@@ -22,28 +22,24 @@ const char cli_exit_codes_text[] =
     "130, 143, 129  interrupted by SIGINT, SIGTERM or SIGHUP; begun files\n"
     "   were removed\n";
 
-/* Words of text from column at, wrapped and indented. */
-static void put_wrapped(FILE *to, const char *text, int at, int indent)
+/* Words of text from column at, wrapped and indented; returns the column. */
+static int put_words(FILE *to, const char *text, int at, int indent)
 {
 	while (*text) {
 		int n = (int)strcspn(text, " ");
 
-		if (at + n >= WIDTH && at > indent) {
+		if (at > indent && at + 1 + n >= WIDTH) {
 			fprintf(to, "\n%*s", indent, "");
 			at = indent;
+		} else if (at > indent) {
+			fputc(' ', to);
+			at++;
 		}
 		fprintf(to, "%.*s", n, text);
-		text += n;
 		at += n;
-		if (*text == ' ') {
-			text++;
-			if (*text && at + 1 < WIDTH) {
-				fputc(' ', to);
-				at++;
-			}
-		}
+		text += n + (text[n] == ' ');
 	}
-	fputc('\n', to);
+	return at;
 }
 
 void cli_print_overview(FILE *to)
@@ -76,7 +72,7 @@ int help_takes_value(const struct cli_option *option)
 }
 
 /* "a|b|c" as a wrapped list. */
-static void print_words(const char *words, FILE *to)
+static int put_list(FILE *to, const char *words, int at)
 {
 	char list[512];
 	size_t n = 0;
@@ -87,8 +83,7 @@ static void print_words(const char *words, FILE *to)
 			list[n++] = ' ';
 	}
 	list[n] = '\0';
-	fprintf(to, "%*s", INDENT, "");
-	put_wrapped(to, list, INDENT, INDENT);
+	return put_words(to, list, at, INDENT);
 }
 
 static void print_option(const struct cli_option *o, FILE *to)
@@ -109,12 +104,19 @@ static void print_option(const struct cli_option *o, FILE *to)
 		fprintf(to, "\n%*s", INDENT, "");
 	else
 		fprintf(to, "%*s", INDENT - at, "");
-	put_wrapped(to, o->help, INDENT, INDENT);
+	at = put_words(to, o->help, INDENT, INDENT);
 	if (words && strlen(o->value) > 12) {
-		print_words(o->value, to);
+		fputc(':', to);
+		at++;
+		at = put_list(to, o->value, at);
 	}
-	if (o->fallback && *o->fallback && strcmp(o->fallback, "0"))
-		fprintf(to, "%*s[default: %s]\n", INDENT, "", o->fallback);
+	if (o->fallback && *o->fallback && strcmp(o->fallback, "0")) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "[default: %s]", o->fallback);
+		put_words(to, text, at, INDENT);
+	}
+	fputc('\n', to);
 }
 
 static void print_groups(const struct cli_command *command, FILE *to)

@@ -37,6 +37,14 @@ class NibTest(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def write(self, name, data):
+        with open(self.path(name), "wb") as file:
+            file.write(data)
+
     def nib(self, *args, code=0, **options):
         """Runs nib in the folder and compares its exit code."""
         result = nib(*args, cwd=self.folder, **options)
@@ -55,6 +63,14 @@ class NibTest(unittest.TestCase):
         self.assertRegex(result.stderr, says)
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
         return result
+
+
+def is_instrumented():
+    """Sanitizers keep memory of their own."""
+    with open(NIB, "rb") as file:
+        data = file.read()
+    return any(b"__%s_init" % name in data
+               for name in (b"asan", b"tsan", b"msan"))
 
 
 def read_csv(text):

@@ -100,7 +100,7 @@ class ManAndCompletion(NibTest):
         self.assertEqual(self.complete("check", "--preset", "s"),
                          ["seeds", "small"])
         self.assertEqual(self.complete("help", "exit"), ["exit-codes"])
-        open(self.path("some.safetensors"), "w", encoding="utf-8").close()
+        self.write("some.safetensors", b"")
         self.assertEqual(self.complete("inspect", "some"),
                          ["some.safetensors"])
         self.assertEqual(self.complete("run", "--weights", "some"),

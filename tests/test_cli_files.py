@@ -1,0 +1,524 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""nib quantize, verify and run on real files, against NVFP4 in plain Python."""
+
+import functools
+import math
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+from cli_common import (E2M1, NIB, NibTest, SCALES, decode_layer, e4m3,
+                        exchange_nibbles, floats, is_instrumented, load,
+                        matrix, nib, save, sqnr_db, tensor, tile, to_e2m1,
+                        to_e4m3)
+
+ROWS, K = 128, 128
+
+
+@functools.lru_cache(maxsize=None)
+def sources():
+    """A small model: what is quantised, and what is copied and why."""
+    return {
+        "model.embed_tokens.weight": matrix(40, 32, 1),
+        "model.layers.0.mlp.gate_proj.weight": matrix(ROWS, K, 2),
+        "model.layers.0.mlp.up_proj.weight": tensor("F32", (ROWS, K), [
+            2.5 * x for x in floats(matrix(ROWS, K, 3))]),
+        "model.layers.0.mlp.down_proj.weight": matrix(24, ROWS, 4, "F16"),
+        "model.layers.0.self_attn.o_proj.weight": matrix(17, 48, 5, "BF16"),
+        "model.layers.0.odd.weight": matrix(8, 20, 6),
+        "model.layers.0.stack.weight": ("F32", [2, 4, 16], bytes(512)),
+        "model.layers.0.input_layernorm.weight": tensor(
+            "BF16", (K,), [1 + i / 256 for i in range(K)]),
+        "model.layers.0.zero.weight": ("F32", [4, 32], bytes(512)),
+        "model.layers.0.mlp.up_proj.bias": tensor("F32", (4,), [1, 2, 3, 4]),
+        "model.position_ids": ("I64", [3], struct.pack("<3q", 0, 1, 2)),
+    }
+
+
+def checkpoint():
+    return dict(sources())
+
+
+QUANTISED = {
+    "model.layers.0.mlp.gate_proj": "F32",
+    "model.layers.0.mlp.up_proj": "F32",
+    "model.layers.0.mlp.down_proj": "F16",
+    "model.layers.0.self_attn.o_proj": "BF16",
+    "model.layers.0.zero": "F32",
+}
+
+
+def to_float32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+class FileTest(NibTest):
+    def setUp(self):
+        super().setUp()
+        self.source = checkpoint()
+        save(self.path("in"), self.source, {"format": "pt"})
+
+    def quantize(self, *args, code=0):
+        return self.rows("quantize", "in", "out", *args, code=code)
+
+
+class Quantize(FileTest):
+    def test_tensors_and_metadata(self):
+        rows = {row["tensor"]: row for row in self.quantize()}
+        tensors, metadata = load(self.path("out"))
+        self.assertEqual(metadata["format"], "pt")
+        self.assertEqual(metadata["nvfp4_recipe"], "modelopt")
+        for name, (dtype, shape, data) in self.source.items():
+            layer = name[:-len(".weight")]
+            if layer not in QUANTISED:
+                self.assertEqual(tensors[name], (dtype, shape, data))
+                self.assertEqual(rows[name]["to"], dtype)
+                continue
+            self.assertEqual(rows[layer]["to"], "NVFP4")
+            self.assertEqual(tensors[name][:2],
+                             ("U8", [shape[0], shape[1] // 2]))
+            self.assertEqual(tensors[layer + ".weight_scale"][:2],
+                             ("F8_E4M3", [shape[0], shape[1] // 16]))
+            self.assertEqual(tensors[layer + ".weight_scale_2"][:2],
+                             ("F32", []))
+        self.assertEqual(len(tensors), len(self.source) + 2 * len(QUANTISED))
+
+    def test_says_why_a_tensor_is_copied(self):
+        reasons = {row["tensor"]: row["reason"] for row in self.quantize()}
+        for name, says in [
+                ("model.embed_tokens.weight", r"default exclude \*embed\*"),
+                ("model.layers.0.odd.weight", "k = 20 is not a multiple"),
+                ("model.layers.0.stack.weight", "3-D"),
+                ("model.layers.0.input_layernorm.weight", "1-D"),
+                ("model.layers.0.mlp.up_proj.bias", "1-D"),
+                ("model.position_ids", "I64")]:
+            self.assertRegex(reasons[name], says)
+
+    def check_bits(self, zero_scale, *args):
+        """Scales and codes are those of the definition, bit for bit."""
+        rows = {row["tensor"]: row for row in self.quantize(*args)}
+        tensors, _ = load(self.path("out"))
+        weight = ".weight_packed" if "compressed-tensors" in args \
+            else ".weight"
+        for layer in QUANTISED:
+            values = floats(self.source[layer + ".weight"])
+            got = [x for row in decode_layer(tensors, layer) for x in row]
+            scales = tensors[layer + ".weight_scale"][2]
+            codes = tensors[layer + weight][2]
+            unit = rows[layer]["global"]
+            for at in range(0, len(values), 16):
+                block = values[at:at + 16]
+                amax = max(map(abs, block))
+                scale = scales[at // 16]
+                if amax == 0:
+                    self.assertEqual(e4m3(scale), zero_scale)
+                    continue
+                exact = amax / (6 * unit)
+                near = [to_e4m3(exact * (1 + e)) for e in (-3e-7, 0, 3e-7)]
+                self.assertIn(scale, near, layer)
+                for i, value in enumerate(block):
+                    x = value / (SCALES[scale] * unit)
+                    byte = codes[(at + i) // 2]
+                    code = byte >> 4 if i & 1 else byte & 15
+                    near = [E2M1[to_e2m1(x * (1 + e)) & 7]
+                            for e in (-3e-7, 0, 3e-7)]
+                    self.assertIn(E2M1[code & 7], near, (layer, at + i))
+            if any(values):
+                self.assertAlmostEqual(rows[layer]["sqnr_db"],
+                                       sqnr_db(values, got), delta=1e-3)
+                self.assertGreater(rows[layer]["sqnr_db"], 18)
+                worst = max(abs(x - y) for x, y in zip(values, got))
+                self.assertAlmostEqual(rows[layer]["max_error"], worst,
+                                       delta=1e-6 * worst)
+                at = rows[layer]["max_error_row"] * self.source[
+                    layer + ".weight"][1][1] + rows[layer]["max_error_col"]
+                self.assertAlmostEqual(abs(values[at] - got[at]), worst,
+                                       delta=1e-6 * worst)
+
+    def test_modelopt_bits(self):
+        self.check_bits(1.0)
+
+    def test_compressed_tensors_bits(self):
+        self.check_bits(0.125, "--format-out", "compressed-tensors")
+
+    def test_recipe(self):
+        self.check_bits(0.0, "--recipe", "ggml", "--threads", "1")
+
+    def test_fused_layers_share_a_global_scale(self):
+        gate, up = ("model.layers.0.mlp.%s_proj" % x for x in ("gate", "up"))
+        rows = {row["tensor"]: row for row in self.quantize()}
+        amax = max(map(abs, floats(self.source[up + ".weight"])))
+        self.assertEqual(rows[gate]["global"], rows[up]["global"])
+        self.assertAlmostEqual(rows[up]["global"], amax / 2688, delta=1e-9)
+        rows = {row["tensor"]: row
+                for row in self.quantize("--no-share", "--force")}
+        amax = max(map(abs, floats(self.source[gate + ".weight"])))
+        self.assertAlmostEqual(rows[gate]["global"], amax / 2688, delta=1e-9)
+
+    def test_threads_and_isa_do_not_change_the_file(self):
+        self.quantize()
+        want = self.read("out")
+        for args in (("--threads", "1"), ("--isa", "scalar"),
+                     ("--isa", "scalar", "--threads", "7")):
+            self.quantize("--force", *args)
+            self.assertEqual(self.read("out"), want)
+
+    def test_globs(self):
+        def quantised(*args):
+            return {row["tensor"] for row in self.quantize("--dry-run", *args)
+                    if row["to"] == "NVFP4"}
+        self.assertEqual(quantised(), set(QUANTISED))
+        self.assertEqual(quantised("--all"),
+                         set(QUANTISED) | {"model.embed_tokens"})
+        self.assertEqual(quantised("--include", "*gate*,*up*"), {
+            "model.layers.0.mlp.gate_proj", "model.layers.0.mlp.up_proj"})
+        self.assertEqual(quantised("--include", "*gate*", "--include",
+                                   "*up*", "--exclude", "*up*"),
+                         {"model.layers.0.mlp.gate_proj"})
+        self.assertEqual(quantised("--exclude", "*.mlp.*"), {
+            "model.embed_tokens", "model.layers.0.self_attn.o_proj",
+            "model.layers.0.zero"})
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_nothing_to_quantise_is_a_copy(self):
+        result = self.nib("quantize", "in", "out", "--include", "nope")
+        self.assertIn("no tensor to quantise", result.stderr)
+        self.assertEqual(load(self.path("out"))[0], self.source)
+        save(self.path("empty"), {})
+        self.nib("quantize", "empty", "empty2")
+        self.assertEqual(load(self.path("empty2"))[0], {})
+
+    def test_already_quantised_layers_are_kept(self):
+        self.quantize()
+        rows = self.rows("quantize", "out", "again", "--all")
+        self.assertEqual({row["reason"] for row in rows
+                          if row["tensor"].startswith(
+                              "model.layers.0.mlp.gate")}, {"already NVFP4"})
+        first, again = load(self.path("out"))[0], load(self.path("again"))[0]
+        for name in first:
+            if "embed" not in name:
+                self.assertEqual(again[name], first[name])
+
+    def test_never_over_the_input(self):
+        before = self.read("in")
+        os.link(self.path("in"), self.path("hard"))
+        os.symlink("in", self.path("soft"))
+        for out in ("in", "./in", "hard", "soft"):
+            self.refused("quantize", "in", out, "--force", code=2,
+                         says="same file")
+        self.assertEqual(self.read("in"), before)
+
+    def test_existing_output_needs_force(self):
+        self.write("out", b"precious")
+        self.refused("quantize", "in", "out", code=2, says="--force")
+        self.assertEqual(self.read("out"), b"precious")
+        self.quantize("--force")
+        self.refused("quantize", "in", ".", "--force", code=2,
+                     says="not a regular file")
+        self.refused("quantize", "in", "no/such/folder", code=4, says="No such")
+
+    def test_inf_and_nan(self):
+        name = "model.layers.0.mlp.up_proj.weight"
+        for bad in (math.inf, math.nan):
+            values = floats(checkpoint()[name])
+            values[1000] = bad
+            self.source[name] = tensor("F32", (ROWS, K), values)
+            save(self.path("in"), self.source)
+            self.refused("quantize", "in", "out", code=3,
+                         says=name + ".*--saturate")
+            self.assertEqual(os.listdir(self.folder), ["in"])
+        rows = {row["tensor"]: row for row in self.quantize("--saturate")}
+        self.assertGreater(rows[name[:-7]]["sqnr_db"], 18)
+
+    def test_no_room_leaves_nothing(self):
+        """A file size limit, as a full disk would be."""
+        import resource
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        result = nib("quantize", "in", "out", cwd=self.folder,
+                     preexec_fn=limit, restore_signals=False)
+        self.assertEqual(result.returncode, 4)
+        self.assertRegex(result.stderr, "out.*(large|space)")
+        self.assertEqual(os.listdir(self.folder), ["in"])
+
+    def test_broken_inputs(self):
+        data = self.read("in")
+        for name, content in [
+                ("empty", b""), ("short", data[:4]), ("cut", data[:-1]),
+                ("text", b"{}" * 100), ("long", data + b"x"),
+                ("huge", struct.pack("<Q", 1 << 60) + data[8:])]:
+            self.write("bad", content)
+            for command in (("inspect", "bad"), ("quantize", "bad", "out"),
+                            ("verify", "bad", "in"), ("verify", "in", "bad")):
+                with self.subTest(name=name, command=command):
+                    self.refused(*command, code=3, says="bad")
+        self.assertNotIn("out", os.listdir(self.folder))
+
+
+def save_sparse(path, rows, k):
+    """One bf16 matrix of zeros that takes no room on the disk."""
+    save(path, {})
+    header = ('{"w.weight":{"dtype":"BF16","shape":[%d,%d],"data_offsets":'
+              '[0,%d]}}' % (rows, k, 2 * rows * k)).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + 2 * rows * k)
+
+
+class LargeFiles(NibTest):
+    @unittest.skipIf(is_instrumented(), "a sanitizer takes memory too")
+    def test_memory_does_not_grow_with_the_file(self):
+        save_sparse(self.path("in"), 16384, 8192)  # 256 MiB
+        with subprocess.Popen([NIB, "quantize", "in", "out", "--quiet"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL) as p:
+            _, status, usage = os.wait4(p.pid, 0)
+            p.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(p.returncode, 0)
+        self.assertEqual(os.stat(self.path("out")).st_size // 1000,
+                         16384 * 8192 * 9 // 16 // 1000)
+        self.assertLess(usage.ru_maxrss, 160 * 1024)
+
+    def interrupt(self, number, when):
+        save_sparse(self.path("in"), 32768, 8192)
+        with subprocess.Popen([NIB, "quantize", "in", "out"], cwd=self.folder,
+                              stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as p:
+            end = time.monotonic() + 60
+            while not when() and p.poll() is None and time.monotonic() < end:
+                time.sleep(0.002)
+            p.send_signal(number)
+            text = p.communicate(timeout=60)[1]
+        self.assertEqual(p.returncode, 128 + number, text)
+        self.assertIn("interrupted; nothing was written", text)
+        self.assertEqual(os.listdir(self.folder), ["in"])
+
+    def test_interrupted_while_reading(self):
+        begin = time.monotonic()
+        self.interrupt(signal.SIGINT,
+                       lambda: time.monotonic() > begin + 0.05)
+
+    def test_interrupted_while_writing(self):
+        self.interrupt(signal.SIGTERM,
+                       lambda: len(os.listdir(self.folder)) > 1)
+
+    def test_progress_says_how_far(self):
+        save_sparse(self.path("in"), 65536, 16384)  # 2 GiB: some seconds
+        with subprocess.Popen([NIB, "quantize", "in", "out", "--threads", "1"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as p:
+            line = p.stderr.readline()
+            p.send_signal(signal.SIGINT)
+            p.communicate(timeout=60)
+        self.assertRegex(line, r"quantising +\d+ %  \d+ s")
+
+
+class Verify(FileTest):
+    def setUp(self):
+        super().setUp()
+        self.quantize()
+        self.tensors, _ = load(self.path("out"))
+
+    def change(self, name, data):
+        dtype, shape, _ = self.tensors[name]
+        self.tensors[name] = (dtype, shape, data)
+        save(self.path("bad"), self.tensors)
+
+    def remark(self, name):
+        rows = self.rows("verify", "in", "bad", code=1)
+        failed = [row for row in rows if not row["ok"]]
+        self.assertEqual([row["name"] for row in failed], [name])
+        return failed[0]["text"]
+
+    def test_a_file_is_identical_to_itself(self):
+        for name in ("in", "out"):
+            rows = self.rows("verify", name, name)
+            self.assertTrue(all(row["identical"] for row in rows))
+
+    def test_numbers(self):
+        rows = {row["name"]: row for row in self.rows("verify", "in", "out")}
+        for layer in QUANTISED:
+            want = floats(self.source[layer + ".weight"])
+            got = [x for r in decode_layer(self.tensors, layer) for x in r]
+            row = rows[layer]
+            if not any(want):
+                self.assertTrue(row["identical"])
+                continue
+            self.assertAlmostEqual(row["sqnr_db"], sqnr_db(want, got),
+                                   delta=1e-3)
+            dot = sum(x * y for x, y in zip(want, got))
+            cosine = dot / math.sqrt(sum(x * x for x in want) *
+                                     sum(y * y for y in got))
+            self.assertAlmostEqual(row["cosine"], cosine, delta=1e-6)
+            worst = max(abs(x - y) for x, y in zip(want, got))
+            self.assertAlmostEqual(row["max_error"], worst,
+                                   delta=1e-6 * worst)
+            k = self.source[layer + ".weight"][1][1]
+            at = row["row"] * k + row["col"]
+            self.assertAlmostEqual(row["worst_a"], want[at], delta=1e-6)
+            self.assertAlmostEqual(row["worst_b"], got[at], delta=1e-6)
+
+    def test_min_sqnr(self):
+        self.nib("verify", "in", "out", "--min-sqnr", "15")
+        self.nib("verify", "in", "out", "--min-sqnr", "60", code=1)
+
+    def test_finds_exchanged_nibbles(self):
+        name = "model.layers.0.mlp.down_proj"
+        self.change(name + ".weight", exchange_nibbles(
+            self.tensors[name + ".weight"][2]))
+        self.assertRegex(self.remark(name), "^B fits .* nibbles exchanged$")
+
+    def test_finds_tiled_scales(self):
+        name = "model.layers.0.mlp.gate_proj"
+        self.change(name + ".weight_scale", tile(
+            ROWS, K // 16, self.tensors[name + ".weight_scale"][2]))
+        self.assertRegex(self.remark(name), "^B fits .* 128x4 tiles$")
+
+    def test_finds_a_reciprocal(self):
+        name = "model.layers.0.self_attn.o_proj"
+        stored = floats(self.tensors[name + ".weight_scale_2"])[0]
+        self.change(name + ".weight_scale_2", struct.pack("<f", 1 / stored))
+        self.assertRegex(self.remark(name), "1/x for its global scale$")
+        self.change(name + ".weight_scale_2", struct.pack("<f", 3 * stored))
+        self.assertRegex(self.remark(name), "multiplied by 0.33")
+
+    def test_missing_and_misshapen(self):
+        del self.tensors["model.layers.0.mlp.up_proj.bias"]
+        save(self.path("bad"), self.tensors)
+        self.assertIn("none of this name",
+                      self.remark("model.layers.0.mlp.up_proj.bias"))
+        name = "model.layers.0.odd.weight"
+        self.tensors = dict(self.source)
+        self.tensors[name] = matrix(4, 40, 6)
+        save(self.path("bad"), self.tensors)
+        self.assertIn("shape [4, 40]", self.remark(name[:-7]))
+        self.tensors = dict(self.source)
+        self.change("model.position_ids", struct.pack("<3q", 0, 1, 3))
+        self.assertIn("bytes differ", self.remark("model.position_ids"))
+
+    def test_one_layer(self):
+        rows = self.rows("verify", "in", "out", "--layer",
+                         "model.layers.0.mlp.up_proj")
+        self.assertEqual(len(rows), 1)
+        self.refused("verify", "in", "out", "--layer", "nope", code=3,
+                     says="no layer 'nope'")
+
+
+class Run(FileTest):
+    LAYER = "model.layers.0.mlp.gate_proj"
+
+    def setUp(self):
+        super().setUp()
+        self.quantize()
+        self.weight = decode_layer(load(self.path("out"))[0], self.LAYER)
+        r = random.Random(9)
+        self.x = [r.gauss(0, 1) for _ in range(6 * K)]
+        save(self.path("x"), {"x": tensor("F32", (2, 3, K), self.x)})
+
+    def run_nib(self, *args, code=0):
+        return self.rows("run", "--weights", "out", "--tensor", self.LAYER,
+                         "--input", "x", "--output", "y", *args, code=code)[0]
+
+    def output(self, name="output"):
+        tensors, _ = load(self.path("y"))
+        self.assertEqual(list(tensors), [name])
+        return tensors[name]
+
+    def quantised_rows(self, unit):
+        """x as NVFP4 with the global scale unit, as rows."""
+        save(self.path("xw"), {"x.weight": tensor("F32", (6, K), self.x)})
+        self.nib("quantize", "xw", "xq", "--force")
+        tensors, _ = load(self.path("xq"))
+        self.assertAlmostEqual(
+            floats(tensors["x.weight_scale_2"])[0], unit, delta=1e-9)
+        return decode_layer(tensors, "x")
+
+    @staticmethod
+    def product(a, b):
+        return [sum(x * y for x, y in zip(row, col)) for row in a for col in b]
+
+    def test_is_the_product_of_the_quantised(self):
+        row = self.run_nib()
+        want = self.product(self.quantised_rows(row["input_global"]),
+                            self.weight)
+        dtype, shape, _ = self.output()
+        self.assertEqual((dtype, shape), ("F32", [2, 3, ROWS]))
+        self.assertGreater(sqnr_db(want, floats(self.output())), 120)
+        self.assertEqual((row["m"], row["n"], row["k"]), (6, ROWS, K))
+        self.assertEqual(row["input_global_from"], "data")
+
+    def test_is_near_the_float_product(self):
+        self.run_nib()
+        weight = floats(self.source[self.LAYER + ".weight"])
+        want = self.product([self.x[i * K:][:K] for i in range(6)],
+                            [weight[i * K:][:K] for i in range(ROWS)])
+        self.assertGreater(sqnr_db(want, floats(self.output())), 14)
+
+    def test_output_types(self):
+        self.run_nib()
+        want = floats(self.output())
+        for out, dtype, db in (("fp16", "F16", 60), ("bf16", "BF16", 45)):
+            self.run_nib("--out", out, "--force", "--output-tensor", "c")
+            self.assertEqual(self.output("c")[0], dtype)
+            self.assertGreater(sqnr_db(want, floats(self.output("c"))), db)
+
+    def test_input_scale_of_the_file(self):
+        tensors, _ = load(self.path("out"))
+        tensors[self.LAYER + ".input_scale"] = tensor("F32", (), [0.004])
+        save(self.path("out"), tensors)
+        row = self.run_nib()
+        self.assertEqual(row["input_global_from"], "weights file")
+        self.assertAlmostEqual(row["input_global"], 0.004, delta=1e-9)
+
+    def test_nvfp4_input_and_compressed_tensors(self):
+        first = self.run_nib()
+        self.quantised_rows(first["input_global"])
+        want = self.output()[2]
+        os.rename(self.path("xq"), self.path("x"))
+        row = self.run_nib("--force")
+        self.assertEqual(row["input"], "NVFP4")
+        dtype, shape, data = self.output()
+        self.assertEqual((dtype, shape, data), ("F32", [6, ROWS], want))
+
+    def test_dual(self):
+        up = "model.layers.0.mlp.up_proj"
+        row = self.run_nib("--tensor2", up)
+        a = self.quantised_rows(row["input_global"])
+        gate = self.product(a, self.weight)
+        other = self.product(a, decode_layer(load(self.path("out"))[0], up))
+        want = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, other)]
+        self.assertGreater(sqnr_db(want, floats(self.output())), 100)
+
+    def test_refusals(self):
+        base = ["run", "--weights", "out", "--input", "x", "--output", "y"]
+        self.refused(*base, "--tensor", "nope", code=2,
+                     says="no NVFP4 layer 'nope'; it has 5")
+        self.refused(*base, "--tensor", self.LAYER, "--index", "1", code=2,
+                     says="has 1 matrices")
+        self.refused(*base, "--tensor", "model.layers.0.mlp.down_proj",
+                     "--tensor2", self.LAYER, code=2, says="differ in shape")
+        self.refused(*base, "--tensor", "model.layers.0.self_attn.o_proj",
+                     code=3, says="has k = 48")
+        self.refused(*base, "--tensor", self.LAYER, "--input-tensor", "z",
+                     code=2, says="no tensor 'z'")
+        self.refused(*base[:-1], "x", "--tensor", self.LAYER, "--force",
+                     code=2, says="same file")
+        self.refused("run", "--weights", "in", "--tensor", "z", "--input", "x",
+                     "--output", "y", code=3, says="no NVFP4 layers")
+        self.refused(*base[:4], "in", *base[5:], "--tensor", self.LAYER,
+                     code=2, says="choose with --input-tensor")
+        self.assertFalse(os.path.exists(self.path("y")))
+        save(self.path("x"), {"x": tensor("F32", (1, K), [math.nan] * K)})
+        self.refused(*base, "--tensor", self.LAYER, code=3, says="bad data")
+        self.assertFalse(os.path.exists(self.path("y")))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
