@@ -18,8 +18,8 @@
 #include "format/view.h"
 #include "quantize_tables.h"
 
-/* 16 KiB of fp32 and its outputs stay in the first-level cache. */
-#define RUN_BLOCKS 512
+/* 8 KiB of fp32, the next run and the outputs stay in the first-level cache. */
+#define RUN_BLOCKS 128
 /* Fewer elements than this are not worth waking a thread for. */
 #define TASK_ELEMS 32768
 
@@ -31,6 +31,11 @@ struct job {
 	int tasks;
 	int64_t batch, rows, cols; /* as cut into runs */
 	int64_t padded_rows;	   /* rows and those of padding in tiles */
+	/*
+	 * Runs go row by row, but in tiles down 128 rows first: the scales of
+	 * these lie between each other and are written while in the cache.
+	 */
+	int64_t stripe_rows;
 	int64_t runs_a_row, runs;
 	int64_t x_row, x_batch; /* elements */
 	int64_t infinity;	/* magnitude in x's type */
@@ -49,12 +54,15 @@ struct run {
 
 static struct run run_at(const struct job *job, int64_t index)
 {
-	const int64_t line = index / job->runs_a_row;
+	const int64_t stripe_runs = job->runs_a_row * job->stripe_rows;
+	const int64_t in_stripe = index % stripe_runs;
+	const int64_t line = index / stripe_runs * job->stripe_rows +
+			     in_stripe % job->stripe_rows;
 	struct run run;
 
 	run.batch = line / job->padded_rows;
 	run.row = line % job->padded_rows;
-	run.col = index % job->runs_a_row * (RUN_BLOCKS * NIB_BLOCK);
+	run.col = in_stripe / job->stripe_rows * (RUN_BLOCKS * NIB_BLOCK);
 	run.n = job->cols - run.col;
 	if (run.n > RUN_BLOCKS * NIB_BLOCK)
 		run.n = RUN_BLOCKS * NIB_BLOCK;
@@ -80,6 +88,7 @@ static void job_init(struct job *job, struct nib_device *device,
 	job->saturate = saturate;
 	job->batch = nib_dense_batches(x);
 	job->rows = job->padded_rows = x->rows;
+	job->stripe_rows = 1;
 	job->cols = x->cols;
 	job->x_row = nib_dense_row_stride_elems(x);
 	job->x_batch = nib_dense_batch_stride_elems(x);
@@ -267,8 +276,8 @@ static void put_tiled(const struct job *job, const struct run *run,
 		memcpy(to + g / 4 * NIB_SCALE_TILE_BYTES, scales + g, 4);
 }
 
-/* False: the run has an inf or NaN, and that is noted. */
-static bool quantize_run(struct job *job, const struct run *run)
+static void quantize_run(struct job *job, const struct run *run,
+			 const struct run *next)
 {
 	const int64_t blocks = run->n / NIB_BLOCK;
 	const bool tiled = job->q.scale_layout == NIB_TILED_128X4;
@@ -278,23 +287,25 @@ static bool quantize_run(struct job *job, const struct run *run)
 	if (run->row >= job->rows) {
 		memset(local, 0, (size_t)blocks);
 		put_tiled(job, run, local, blocks);
-		return true;
+		return;
 	}
 	codes = nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
 	if (!tiled)
 		scales = nib_nvfp4_scale(&job->q, run->batch, run->row,
 					 run->col / NIB_BLOCK);
+	if (next->row >= job->rows)
+		next = run;
 	if (!job->ops->quantize[job->x.dtype](
-		job->quantizer, run_data(job, run), blocks, codes, scales)) {
+		job->quantizer, run_data(job, run), blocks, run_data(job, next),
+		codes, scales)) {
 		if (!job->saturate) {
 			note_bad(job, run);
-			return false;
+			return;
 		}
 		saturate_run(job, run, codes, scales);
 	}
 	if (tiled)
 		put_tiled(job, run, scales, blocks);
-	return true;
 }
 
 static void quantize_task(void *arg, int i)
@@ -304,9 +315,10 @@ static void quantize_task(void *arg, int i)
 
 	for (int64_t at = job->runs * i / job->tasks; at < end; at++) {
 		const struct run run = run_at(job, at);
+		const struct run next = run_at(job, at + (at + 1 < end));
 
-		if (!quantize_run(job, &run))
-			break;
+		/* In tiles a later run may hold an earlier inf or NaN. */
+		quantize_run(job, &run, &next);
 	}
 }
 
@@ -352,12 +364,15 @@ enum nib_status cpu_quantize(struct nib_device *device,
 	cpu_parallel(job.device, 1, setup_task, &setup);
 	job.q = *q;
 	job.quantizer = &quantizer;
-	if (q->scale_layout == NIB_TILED_128X4)
-		job.padded_rows = (job.rows + 127) / 128 * 128;
-	else if (job.x_row == q->k &&
-		 nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
-		 nib_nvfp4_scale_row_stride_bytes(q) == q->k / NIB_BLOCK)
+	if (q->scale_layout == NIB_TILED_128X4) {
+		job.stripe_rows = NIB_SCALE_TILE_ROWS;
+		job.padded_rows = (job.rows + NIB_SCALE_TILE_ROWS - 1) /
+				  NIB_SCALE_TILE_ROWS * NIB_SCALE_TILE_ROWS;
+	} else if (job.x_row == q->k &&
+		   nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
+		   nib_nvfp4_scale_row_stride_bytes(q) == q->k / NIB_BLOCK) {
 		join_rows(&job);
+	}
 	job_cut(&job);
 	if (job.runs > 0)
 		cpu_parallel(job.device, job.tasks, quantize_task, &job);

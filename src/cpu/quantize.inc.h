@@ -40,7 +40,8 @@ static inline bool NAME(scales_step)(const struct cpu_quantizer *z,
 
 static inline bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 				  enum nib_dtype dtype, int64_t blocks,
-				  uint8_t *codes, uint8_t *scales)
+				  const void *next, uint8_t *codes,
+				  uint8_t *scales)
 {
 	_Alignas(64) uint8_t x16[16 * BLOCK_BYTES];
 	uint8_t codes16[16 * 8], scales16[16];
@@ -56,10 +57,10 @@ static inline bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 	/* The second works from the cache, so memory fetches the next run. */
 	for (int64_t b = 0; b < whole; b += 16) {
 		for (int i = 0; i < 16 * BLOCK_BYTES; i += 64)
-			__builtin_prefetch(from + (whole + b) * BLOCK_BYTES +
-					   i);
-		NAME(block_codes)(z, from + b * BLOCK_BYTES, scales + b,
-				  codes + 8 * b);
+			__builtin_prefetch((const uint8_t *)next +
+					   b * BLOCK_BYTES + i);
+		NAME(block_codes)
+		(z, from + b * BLOCK_BYTES, scales + b, codes + 8 * b);
 	}
 	if (left == 0)
 		return true;

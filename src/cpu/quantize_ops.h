@@ -54,10 +54,12 @@ struct cpu_quantize_ops {
 	/*
 	 * Quantises blocks of 16 elements into 8 bytes of codes and one scale
 	 * each.  False: x has an inf or NaN, and the outputs are unspecified.
+	 * next: where as many blocks lie that the next call will read, or x.
 	 */
 	bool (*quantize[CPU_DTYPES])(const struct cpu_quantizer *quantizer,
 				     const void *x, int64_t blocks,
-				     uint8_t *codes, uint8_t *scales);
+				     const void *next, uint8_t *codes,
+				     uint8_t *scales);
 	void (*dequantize[CPU_DTYPES])(const struct cpu_dequantizer *table,
 				       const uint8_t *codes,
 				       const uint8_t *scales, int64_t blocks,

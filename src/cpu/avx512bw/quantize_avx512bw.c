@@ -175,28 +175,31 @@ static inline bool block_scales_avx512bw(const struct cpu_quantizer *z,
 /* ---- codes ----------------------------------------------------------------
  */
 
-/* Codes 0 - 15 of one fp32 block, in 32-bit lanes. */
+/*
+ * Codes 0 - 15 of one fp32 block, in 32-bit lanes.  The limit to try is the
+ * 3rd, then 1 + (0 or 4), then 0, 2, 4 or 6.
+ */
 static inline __m512i codes_wide(const int32_t limit[8], __m512i x)
 {
-	const __m512i one = _mm512_set1_epi32(1), two = _mm512_set1_epi32(2);
-	const __m512i limits =
-	    _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)limit));
+	const __m512i from_0 =
+	    _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)limit));
+	const __m512i from_1 = _mm512_castsi256_si512(
+	    _mm256_loadu_si256((const __m256i *)(limit + 1)));
 	const __m512i size = _mm512_and_si512(x, _mm512_set1_epi32(0x7FFFFFFF));
-	__m512i at;
 	__mmask16 over;
+	__m512i at;
 
-	/* at = the limit to try next: 3, then 1 or 5, then 0, 2, 4 or 6 */
 	over = _mm512_cmpgt_epi32_mask(size, _mm512_set1_epi32(limit[3]));
-	at = _mm512_mask_mov_epi32(one, over, _mm512_set1_epi32(5));
+	at = _mm512_maskz_mov_epi32(over, _mm512_set1_epi32(4));
 	over =
-	    _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, limits));
-	at = _mm512_sub_epi32(at, one);
-	at = _mm512_mask_add_epi32(at, over, at, two);
+	    _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_1));
+	at = _mm512_mask_add_epi32(at, over, at, _mm512_set1_epi32(2));
 	over =
-	    _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, limits));
-	at = _mm512_mask_add_epi32(at, over, at, one);
-	return _mm512_or_si512(at, _mm512_and_si512(_mm512_srli_epi32(x, 28),
-						    _mm512_set1_epi32(8)));
+	    _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_0));
+	at = _mm512_mask_add_epi32(at, over, at, _mm512_set1_epi32(1));
+	/* Bit 3 is the sign: 8 ? x >> 28 : at. */
+	return _mm512_ternarylogic_epi32(at, _mm512_srli_epi32(x, 28),
+					 _mm512_set1_epi32(8), 0xD8);
 }
 
 /* The same for two blocks of 16-bit floats, whose limits a and b point to. */
@@ -300,21 +303,27 @@ static inline void block_codes_narrow_avx512bw(const struct cpu_quantizer *z,
 #include "cpu/quantize.inc.h"
 
 static bool quantize_fp32(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+			  int64_t blocks, const void *next, uint8_t *codes,
+			  uint8_t *scales)
 {
-	return quantize_wide_avx512bw(z, x, NIB_FP32, blocks, codes, scales);
+	return quantize_wide_avx512bw(z, x, NIB_FP32, blocks, next, codes,
+				      scales);
 }
 
 static bool quantize_fp16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+			  int64_t blocks, const void *next, uint8_t *codes,
+			  uint8_t *scales)
 {
-	return quantize_narrow_avx512bw(z, x, NIB_FP16, blocks, codes, scales);
+	return quantize_narrow_avx512bw(z, x, NIB_FP16, blocks, next, codes,
+					scales);
 }
 
 static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+			  int64_t blocks, const void *next, uint8_t *codes,
+			  uint8_t *scales)
 {
-	return quantize_narrow_avx512bw(z, x, NIB_BF16, blocks, codes, scales);
+	return quantize_narrow_avx512bw(z, x, NIB_BF16, blocks, next, codes,
+					scales);
 }
 
 /* ---- amax -----------------------------------------------------------------

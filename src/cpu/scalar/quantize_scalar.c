@@ -66,20 +66,26 @@ static bool quantize(const struct cpu_quantizer *z, const void *x,
 }
 
 static bool quantize_fp32(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+			  int64_t blocks, const void *next, uint8_t *codes,
+			  uint8_t *scales)
 {
+	(void)next;
 	return quantize(z, x, NIB_FP32, blocks, codes, scales);
 }
 
 static bool quantize_fp16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+			  int64_t blocks, const void *next, uint8_t *codes,
+			  uint8_t *scales)
 {
+	(void)next;
 	return quantize(z, x, NIB_FP16, blocks, codes, scales);
 }
 
 static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, uint8_t *codes, uint8_t *scales)
+			  int64_t blocks, const void *next, uint8_t *codes,
+			  uint8_t *scales)
 {
+	(void)next;
 	return quantize(z, x, NIB_BF16, blocks, codes, scales);
 }
 
