@@ -194,14 +194,12 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 				 "batch_stride_elems", &label, err);
 	/* 4 bytes an element at most; strides that nothing uses count too. */
 	if (!status)
-		status = check_extent(v.rows ? v.rows : 1, v.row_stride_elems,
-				      &extent, "row_stride_elems", &label, err);
-	if (!status)
-		status = check_extent(4, extent, &extent, "row_stride_elems",
-				      &label, err);
+		status =
+		    check_extent(v.rows ? 4 * v.rows : 4, v.row_stride_elems,
+				 &extent, "row_stride_elems", &label, err);
 	if (!status)
 		status =
-		    check_extent(v.batch * v.batch_stride_elems, 4, &extent,
+		    check_extent(4 * v.batch, v.batch_stride_elems, &extent,
 				 "batch_stride_elems", &label, err);
 	if (!status)
 		*out = v;
