@@ -93,7 +93,6 @@ static void place_nan(struct job *job, const struct bits *clean,
 
 	memcpy(old_codes, codes, sizeof(old_codes));
 	*scale = NAN_SCALE;
-	/* Views and packed weights by turns. */
 	for (int zero = 0; zero < 2; zero++) {
 		if (zero)
 			memset(codes, 0, sizeof(old_codes));
