@@ -56,20 +56,30 @@ nib_nvfp4_scale_batch_stride_bytes(const struct nib_nvfp4 *v)
 	return (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k);
 }
 
+/*
+ * data + offset as numbers: a view of nothing may be NULL, to which C allows
+ * not even 0 to be added.
+ */
+static inline uint8_t *nib_offset_bytes(const void *data, int64_t offset)
+{
+	return (uint8_t *)((uintptr_t)data + (uintptr_t)offset);
+}
+
 /* The k/2 bytes of codes of a row. */
 static inline uint8_t *nib_nvfp4_row(const struct nib_nvfp4 *v, int64_t batch,
 				     int64_t row)
 {
-	return (uint8_t *)v->codes + batch * nib_nvfp4_batch_stride_bytes(v) +
-	       row * nib_nvfp4_row_stride_bytes(v);
+	return nib_offset_bytes(v->codes,
+				batch * nib_nvfp4_batch_stride_bytes(v) +
+				    row * nib_nvfp4_row_stride_bytes(v));
 }
 
 /* The first scale of a batch. */
 static inline uint8_t *nib_nvfp4_scales(const struct nib_nvfp4 *v,
 					int64_t batch)
 {
-	return (uint8_t *)v->scales +
-	       batch * nib_nvfp4_scale_batch_stride_bytes(v);
+	return nib_offset_bytes(v->scales,
+				batch * nib_nvfp4_scale_batch_stride_bytes(v));
 }
 
 /* From nib_nvfp4_scales() to one scale, in either layout. */
@@ -113,7 +123,8 @@ static inline void *nib_dense_at(const struct nib_dense *v, int64_t batch,
 	const int64_t index = batch * nib_dense_batch_stride_elems(v) +
 			      row * nib_dense_row_stride_elems(v) + col;
 
-	return (uint8_t *)v->data + index * (v->dtype == NIB_FP32 ? 4 : 2);
+	return nib_offset_bytes(v->data,
+				index * (v->dtype == NIB_FP32 ? 4 : 2));
 }
 
 /* An element's bits, in the low 16 or 32. */
