@@ -361,6 +361,13 @@ static void run_without_memory(struct job *job, struct nib_device *device)
 	nib_plan_free(plan);
 }
 
+/* LLVM's OpenMP allocates as it runs, and recurses without end if it cannot. */
+#ifdef __clang__
+#define OPENMP_ALLOCATES 1
+#else
+#define OPENMP_ALLOCATES 0
+#endif
+
 static void a_run_allocates_nothing(void **state)
 {
 	static const int64_t rows[] = {1, 0, 130};
@@ -373,7 +380,7 @@ static void a_run_allocates_nothing(void **state)
 		    .struct_bytes = sizeof(options),
 		    .threads = 3,
 		    .isa = test_isas[i / 4],
-		    .parallel_for = i & 1 ? serial : NULL,
+		    .parallel_for = i & 1 || OPENMP_ALLOCATES ? serial : NULL,
 		};
 		struct job_spec spec = spec_of(NIB_DUAL_GEMM, 130, 200, 240);
 		struct nib_device *device;
