@@ -428,22 +428,25 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 				   const struct nib_moe_problem *moe,
 				   struct nib_error *err)
 {
-	struct nib_label lc = nib_label("moe.c");
+	struct nib_label la = nib_label("moe.a"), lc = nib_label("moe.c");
 	struct nib_span c = nib_dense_span(&moe->c);
 	struct nib_nvfp4 scales = moe->a;
 	enum nib_status status;
 
-	/* The scales of a may have more rows than its codes. */
+	/* The scales of a may have more rows than its codes, or fewer. */
 	if (moe->scale_rows)
 		scales.rows = moe->scale_rows_total;
 	status = check_offsets(moe, err);
 	if (!status)
 		status = nib_valid_dense_data(&moe->c, lc, err);
 	if (!status)
-		status = check_input(&moe->a, nib_label("moe.a"), c, lc, err);
+		status = nib_valid_nvfp4_data(&moe->a, la, err);
 	if (!status)
-		status = check_disjoint(c, lc, nib_scale_span(&scales),
-					nib_label("moe.a"), err);
+		status =
+		    check_disjoint(c, lc, nib_codes_span(&moe->a), la, err);
+	if (!status)
+		status =
+		    check_disjoint(c, lc, nib_scale_span(&scales), la, err);
 	if (!status && !moe->b_packed)
 		status = check_input(&moe->b, nib_label("moe.b"), c, lc, err);
 	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
