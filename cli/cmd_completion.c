@@ -32,6 +32,13 @@ static void put_value_case(const struct cli_command *command,
 	}
 }
 
+static void put_value_cases(const struct cli_command *command, FILE *to)
+{
+	for (const struct cli_group *g = command->groups; g->title; g++)
+		for (const struct cli_option *o = g->options; o->name; o++)
+			put_value_case(command, o, to);
+}
+
 static void put_command_options(const struct cli_command *command, FILE *to)
 {
 	fprintf(to, "\t%s) words=\"--help", command->name);
@@ -66,12 +73,8 @@ void help_print_bash(FILE *to)
 	      "\tcase $command:$prev in\n",
 	      to);
 	for (size_t i = 0; i < cli_command_slots; i++)
-		for (const struct cli_group *g =
-			 cli_commands[i] ? cli_commands[i]->groups : NULL;
-		     g && g->title; g++)
-			for (const struct cli_option *o = g->options; o->name;
-			     o++)
-				put_value_case(cli_commands[i], o, to);
+		if (cli_commands[i])
+			put_value_cases(cli_commands[i], to);
 	fputs("\thelp:*) words=\"--help exit-codes ", to);
 	put_command_names(to);
 	fputs("\" ;;\n"

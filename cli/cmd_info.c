@@ -2,6 +2,7 @@
 /* cmd_info.c - nib info: this machine as nibblas sees it. */
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -43,7 +44,7 @@ static double read_meminfo(const char *key)
 		return 0;
 	while (fgets(line, sizeof(line), file))
 		if (!strncmp(line, key, n) && line[n] == ':') {
-			sscanf(line + n + 1, "%lf", &kib);
+			kib = strtod(line + n + 1, NULL);
 			break;
 		}
 	fclose(file);

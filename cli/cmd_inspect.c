@@ -205,9 +205,6 @@ static int scan_layers(struct inspector *in)
 	int64_t count = nib_file_layer_count(in->file);
 	int code = CLI_OK;
 
-	in->scans = calloc((size_t)count + 1, sizeof(*in->scans));
-	if (!in->scans)
-		return cli_no_memory("statistics");
 	for (int64_t i = 0; i < count && !code; i++) {
 		const struct nib_layer *layer = nib_file_layer_at(in->file, i);
 		const struct nib_nvfp4 *w = &layer->weight;
@@ -349,7 +346,12 @@ static int run_inspect(const void *args_, char *const *files, int n_files)
 		return cli_fail_input(NULL, &err);
 	in.table =
 	    table_new(columns, (enum table_format)args->format.format, 0);
-	code = inspect(&in, files[0]);
+	in.scans = calloc((size_t)nib_file_layer_count(in.file) + 1,
+			  sizeof(*in.scans));
+	if (in.scans)
+		code = inspect(&in, files[0]);
+	else
+		code = cli_no_memory("statistics");
 	end = table_end(in.table);
 	for (int64_t i = 0; i < in.n_scans; i++)
 		scan_layer_free(&in.scans[i]);

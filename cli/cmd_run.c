@@ -238,11 +238,12 @@ static int load_input(struct runner *r)
 		return code;
 	if (layer)
 		return use_layer(r, layer);
-	if (tensor_from_float(tensor, &source))
+	if (!tensor || tensor_from_float(tensor, &source))
 		return cli_error(CLI_INPUT,
 				 "%s: '%s' is %s: must be F32, F16, BF16 or an "
 				 "NVFP4 layer",
-				 r->args->input, tensor->name, tensor->dtype);
+				 r->args->input, tensor ? tensor->name : "",
+				 tensor ? tensor->dtype : "nothing");
 	code = set_shape(r, tensor->name, tensor->rank, tensor->shape);
 	return code ? code : quantize(r, &source);
 }
@@ -310,7 +311,8 @@ static int write_output(struct runner *r)
 	if (status || cli_interrupted()) {
 		nib_writer_discard(writer);
 		return status ? cli_fail(path, &err)
-			      : cli_error(CLI_SIGNAL + cli_interrupted(),
+			      : cli_error((enum cli_exit)(CLI_SIGNAL +
+							  cli_interrupted()),
 					  "interrupted; nothing was written");
 	}
 	return nib_writer_commit(writer, &err) ? cli_fail(path, &err) : CLI_OK;

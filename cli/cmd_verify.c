@@ -54,9 +54,10 @@ static int find_source(const struct nib_file *file,
 		       const struct tensor_source *like,
 		       struct tensor_source *source)
 {
+	static const char suffix[] = ".weight";
 	const struct nib_layer *layer;
 	const struct nib_file_tensor *tensor;
-	char *name = malloc(like->name_bytes + sizeof(".weight"));
+	char *name = malloc(like->name_bytes + sizeof(suffix));
 	int found = -1;
 
 	if (!name)
@@ -67,7 +68,7 @@ static int find_source(const struct nib_file *file,
 		tensor_from_layer(layer, source);
 		found = 0;
 	} else {
-		strcat(name, ".weight");
+		memcpy(name + like->name_bytes, suffix, sizeof(suffix));
 		tensor = nib_file_find(file, name);
 		name[like->name_bytes] = '\0';
 		if (!tensor)

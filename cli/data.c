@@ -3,10 +3,12 @@
  * data.c - makes the operands of a shape: see data.h.  One block of memory
  * holds them all; the code that lays it out runs twice, first to measure.
  */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "data.h"
 #include "data_fill.h"
@@ -238,6 +240,7 @@ static void fill_problems(struct data *data, const struct data_options *o)
 		float *alpha2 = (float *)(uintptr_t)p->alpha2;
 		int full = o->fill == DATA_FULL;
 
+		assert(alpha && alpha2);
 		fill_nvfp4(&p->a, scale_bytes(&p->a), o->fill, &seed);
 		fill_nvfp4(&p->b, scale_bytes(&p->b), o->fill, &seed);
 		fill_nvfp4(&p->b2, scale_bytes(&p->b2), o->fill, &seed);
@@ -256,6 +259,7 @@ static void fill_moe(struct data *data, const struct data_options *o)
 
 	if (moe->scale_rows)
 		all.rows = moe->scale_rows_total;
+	assert(alpha && alpha2);
 	fill_nvfp4(&moe->a, scale_bytes(&all), o->fill, &seed);
 	fill_nvfp4(&moe->b, scale_bytes(&moe->b), o->fill, &seed);
 	fill_nvfp4(&moe->b2, scale_bytes(&moe->b2), o->fill, &seed);
@@ -327,8 +331,13 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 
 static void *allocate(size_t bytes, int empty)
 {
+	size_t most =
+	    (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 	void *p = NULL;
 
+	/* The system would promise more, and end the process later. */
+	if (bytes > most)
+		return NULL;
 	if (empty)
 		return calloc(1, bytes ? bytes : 1);
 	if (posix_memalign(&p, bytes >= HUGE_BYTES ? HUGE_BYTES : ALIGN,

@@ -89,7 +89,7 @@ static int is_norm(const struct nib_file_tensor *t, int64_t k)
 
 	if (t->rank != 1 || t->shape[0] != k || tensor_dtype(t->dtype, &dtype))
 		return 0;
-	for (i = 0; t->name[i] && i < sizeof(lower) - 1; i++)
+	for (i = 0; i < sizeof(lower) - 1 && t->name[i]; i++)
 		lower[i] = (char)tolower((unsigned char)t->name[i]);
 	lower[i] = '\0';
 	return strstr(lower, "norm") && strstr(lower, ".weight");

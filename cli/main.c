@@ -14,11 +14,12 @@ extern const struct cli_command command_info, command_plan, command_check,
 /* Weak: nib without its benchmark still links. */
 extern const struct cli_command command_bench __attribute__((weak));
 extern const struct cli_command command_report __attribute__((weak));
+extern const struct cli_command command_demo __attribute__((weak));
 
 const struct cli_command *const cli_commands[] = {
-    &command_info,   &command_plan,	  &command_check,   &command_bench,
-    &command_report, &command_quantize,	  &command_inspect, &command_verify,
-    &command_run,    &command_completion, &command_help,
+    &command_info,   &command_plan, &command_check,	 &command_bench,
+    &command_report, &command_demo, &command_quantize,	 &command_inspect,
+    &command_verify, &command_run,  &command_completion, &command_help,
 };
 const size_t cli_command_slots = sizeof(cli_commands) / sizeof(*cli_commands);
 

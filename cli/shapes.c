@@ -228,32 +228,41 @@ static int add_number(struct numbers *numbers, int64_t n)
 	return CLI_OK;
 }
 
+/* A number at *text, which moves behind it; -1 if there is none. */
+static int64_t take_number(const char **text)
+{
+	char *end;
+	int64_t n = -1;
+
+	if (**text >= '0' && **text <= '9') {
+		n = strtoll(*text, &end, 10);
+		*text = end;
+	}
+	return n;
+}
+
 /* "16", "1:16+1" or "1:256*2". */
 static int add_range(struct numbers *numbers, const char *name,
 		     const char *text)
 {
-	long long first, last, step;
-	int used = -1, code = CLI_OK;
-	char how;
+	const char *at = text;
+	int64_t first = take_number(&at), last = first, step = 1;
+	int code = CLI_OK;
+	char how = '+';
 
-	if (sscanf(text, "%lld%n", &first, &used) == 1 && used > 0 &&
-	    !text[used]) {
-		last = first;
-		how = '+';
-		step = 1;
-	} else {
-		used = -1;
-		if (sscanf(text, "%lld:%lld%c%lld%n", &first, &last, &how,
-			   &step, &used) != 4 ||
-		    used < 0 || text[used] || (how != '+' && how != '*'))
-			return cli_error(CLI_USAGE,
-					 "--%s %s: not a number, 1:16+1 or "
-					 "1:256*2",
-					 name, text);
+	if (*at == ':') {
+		at++;
+		last = take_number(&at);
+		how = *at ? *at++ : '\0';
+		step = take_number(&at);
 	}
-	if (first < 0 || last < first || last > MAX_SIZE ||
-	    step < (how == '*' ? 2 : 1) || step > MAX_SIZE ||
-	    (how == '*' && first < 1))
+	if (*at || first < 0 || last < 0 || step < 0 ||
+	    (how != '+' && how != '*'))
+		return cli_error(CLI_USAGE,
+				 "--%s %s: not a number, 1:16+1 or 1:256*2",
+				 name, text);
+	if (last < first || last > MAX_SIZE || step < (how == '*' ? 2 : 1) ||
+	    step > MAX_SIZE || (how == '*' && first < 1))
 		return cli_error(CLI_USAGE,
 				 "--%s %s: a range goes up from 0 or more "
 				 "(from 1 with *)",
@@ -293,6 +302,8 @@ static int add_combinations(struct shape_list *list,
 
 	if (is_moe(op) && args->experts)
 		each = args->experts;
+	if (!m->count)
+		return cli_error(CLI_USAGE, "--m is empty");
 	for (int64_t i = 0; i < calls; i++)
 		for (int64_t j = 0; j < n->count; j++)
 			for (int64_t h = 0; h < k->count; h++) {

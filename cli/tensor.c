@@ -33,7 +33,8 @@ const char *tensor_shape_text(const struct nib_file_tensor *tensor,
 {
 	size_t used = 1;
 
-	strcpy(text, "[");
+	text[0] = '[';
+	text[1] = '\0';
 	for (int i = 0; i < tensor->rank && used < TENSOR_SHAPE_TEXT - 24; i++)
 		used += (size_t)snprintf(text + used, TENSOR_SHAPE_TEXT - used,
 					 "%s%lld", i ? ", " : "",

@@ -53,10 +53,6 @@ QUANTISED = {
 }
 
 
-def to_float32(value):
-    return struct.unpack("<f", struct.pack("<f", value))[0]
-
-
 class FileTest(NibTest):
     def setUp(self):
         super().setUp()
