@@ -337,6 +337,7 @@ static int run_inspect(const void *args_, char *const *files, int n_files)
 {
 	const struct inspect_args *args = args_;
 	struct inspector in = {.args = args};
+	struct scan_layer *scans;
 	struct nib_error err;
 	int code, end;
 
@@ -346,16 +347,16 @@ static int run_inspect(const void *args_, char *const *files, int n_files)
 		return cli_fail_input(NULL, &err);
 	in.table =
 	    table_new(columns, (enum table_format)args->format.format, 0);
-	in.scans = calloc((size_t)nib_file_layer_count(in.file) + 1,
-			  sizeof(*in.scans));
-	if (in.scans)
+	in.scans = scans =
+	    calloc((size_t)nib_file_layer_count(in.file) + 1, sizeof(*scans));
+	if (scans)
 		code = inspect(&in, files[0]);
 	else
 		code = cli_no_memory("statistics");
 	end = table_end(in.table);
 	for (int64_t i = 0; i < in.n_scans; i++)
-		scan_layer_free(&in.scans[i]);
-	free(in.scans);
+		scan_layer_free(&scans[i]);
+	free(scans);
 	findings_free(&in.findings);
 	nib_file_close(in.file);
 	return end ? end : code;
