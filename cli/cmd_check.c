@@ -53,8 +53,11 @@ static const struct table_column columns[] = {
     {0},
 };
 
+#define COLUMNS (sizeof(columns) / sizeof(columns[0]))
+
 struct check {
 	const struct check_args *args;
+	struct table_column columns[COLUMNS]; /* wide enough for the shapes */
 	struct nib_device *device;
 	struct table *table;
 	int64_t failed_rows, rows;
@@ -244,6 +247,22 @@ static int check_all(struct check *check, const struct shape_list *list)
 	return code;
 }
 
+/* Rows are printed as they come, so widths must be known before. */
+static void set_widths(struct check *check, const struct shape_list *list)
+{
+	char text[SHAPE_TEXT];
+
+	memcpy(check->columns, columns, sizeof(columns));
+	for (size_t c = 0; c < COLUMNS - 1; c++)
+		for (int64_t i = 0; i < list->count; i++) {
+			int n = (int)strlen(shape_text(&list->shapes[i], text));
+
+			if (!strcmp(columns[c].key, "shape") &&
+			    n > check->columns[c].width)
+				check->columns[c].width = n;
+		}
+}
+
 static int check_shapes_fit(const struct shape_list *list)
 {
 	if (!list->count)
@@ -274,9 +293,10 @@ static int run_check(const void *args_, char *const *files, int n_files)
 	if (!code)
 		code = cli_open_device(&args->device, &check.device);
 	if (!code) {
-		check.table =
-		    table_new(columns, (enum table_format)args->format.format,
-			      TABLE_STREAM);
+		set_widths(&check, &list);
+		check.table = table_new(check.columns,
+					(enum table_format)args->format.format,
+					TABLE_STREAM);
 		code = check_all(&check, &list);
 		if (!code)
 			table_note(check.table, "%lld of %lld passed",

@@ -86,8 +86,8 @@ static void say(char *text, size_t bytes, const char *side,
 	if (fabs(factor - 1) <= 0.05)
 		*multiplied = '\0';
 	else if (is_reciprocal(source, factor))
-		snprintf(multiplied, sizeof(multiplied),
-			 "%swith 1/x for its global scale", and);
+		snprintf(multiplied, sizeof(multiplied), "%s%s", and,
+			 "with 1/x for its global scale");
 	else
 		snprintf(multiplied, sizeof(multiplied), "%smultiplied by %.4g",
 			 and, factor);

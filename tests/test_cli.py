@@ -57,7 +57,7 @@ class Help(NibTest):
             self.assertRegex(text, r"(?m)^%s  " % code)
 
     def test_mistyped_names_get_a_suggestion(self):
-        self.refused("chek", code=2, says="did you mean nib check")
+        self.refused("cheek", code=2, says="did you mean nib check")
         self.refused("help", "quantise", code=2, says="did you mean quantize")
         self.refused("check", "--preet", "small", code=2,
                      says="did you mean --preset")

@@ -5,7 +5,9 @@
 import functools
 import math
 import os
+import pty
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -53,7 +55,7 @@ QUANTISED = {
 }
 
 
-class FileTest(NibTest):
+class ModelTest(NibTest):
     def setUp(self):
         super().setUp()
         self.source = checkpoint()
@@ -63,7 +65,7 @@ class FileTest(NibTest):
         return self.rows("quantize", "in", "out", *args, code=code)
 
 
-class Quantize(FileTest):
+class Quantize(ModelTest):
     def test_tensors_and_metadata(self):
         rows = {row["tensor"]: row for row in self.quantize()}
         tensors, metadata = load(self.path("out"))
@@ -233,8 +235,6 @@ class Quantize(FileTest):
 
     def test_no_room_leaves_nothing(self):
         """A file size limit, as a full disk would be."""
-        import resource
-
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
@@ -243,6 +243,31 @@ class Quantize(FileTest):
         self.assertEqual(result.returncode, 4)
         self.assertRegex(result.stderr, "out.*(large|space)")
         self.assertEqual(os.listdir(self.folder), ["in"])
+
+    @unittest.skipIf(is_instrumented(), "a sanitizer takes memory too")
+    def test_little_memory(self):
+        """At each limit it works, or says that memory is short."""
+        codes = []
+        for mib in range(16, 400, 24):
+            def limit(size=mib << 20):
+                resource.setrlimit(resource.RLIMIT_AS, (size, size))
+            for args in (("quantize", "in", "out", "--force"),
+                         ("inspect", "in"), ("verify", "in", "in"),
+                         ("check", "--op", "gemm", "--shape", "64x512x512",
+                          "--packed")):
+                threads = () if args[0] == "inspect" else ("--threads", "1")
+                result = nib(*args, *threads, cwd=self.folder,
+                             preexec_fn=limit,
+                             env=dict(os.environ, OMP_NUM_THREADS="1"))
+                codes.append(result.returncode)
+                # 127: not even the shared libraries fit.
+                self.assertIn(result.returncode, (0, 3, 4, 127), result.stderr)
+                if result.returncode in (3, 4):
+                    self.assertRegex(result.stderr, "memory")
+                self.assertEqual(set(os.listdir(self.folder)) - {"in", "out"},
+                                 set())
+        self.assertIn(4, codes)
+        self.assertIn(0, codes)
 
     def test_broken_inputs(self):
         data = self.read("in")
@@ -305,6 +330,31 @@ class LargeFiles(NibTest):
         self.interrupt(signal.SIGTERM,
                        lambda: len(os.listdir(self.folder)) > 1)
 
+    def test_progress_is_a_bar_on_a_terminal(self):
+        save_sparse(self.path("in"), 65536, 16384)
+        ours, theirs = pty.openpty()
+        with subprocess.Popen([NIB, "quantize", "in", "out", "--threads", "1"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL,
+                              stderr=theirs) as p:
+            os.close(theirs)
+            seen = b""
+            while seen.count(b"\r") < 4:
+                seen += os.read(ours, 1024)
+            p.send_signal(signal.SIGINT)
+            try:
+                while True:
+                    seen += os.read(ours, 1024)
+            except OSError:  # they closed their side
+                os.close(ours)
+        text = seen.decode()
+        self.assertRegex(text, r"\r\x1b\[Kquantising \[[=> ]{24}\] +\d+ %")
+        self.assertRegex(text, r"\r\x1b\[Knib quantize: interrupted")
+
+    def test_quiet_says_nothing(self):
+        save_sparse(self.path("in"), 8192, 16384)
+        result = self.nib("quantize", "in", "out", "--quiet", "--threads", "1")
+        self.assertEqual(result.stderr, "")
+
     def test_progress_says_how_far(self):
         save_sparse(self.path("in"), 65536, 16384)  # 2 GiB: some seconds
         with subprocess.Popen([NIB, "quantize", "in", "out", "--threads", "1"],
@@ -316,7 +366,7 @@ class LargeFiles(NibTest):
         self.assertRegex(line, r"quantising +\d+ %  \d+ s")
 
 
-class Verify(FileTest):
+class Verify(ModelTest):
     def setUp(self):
         super().setUp()
         self.quantize()
@@ -407,7 +457,7 @@ class Verify(FileTest):
                      says="no layer 'nope'")
 
 
-class Run(FileTest):
+class Run(ModelTest):
     LAYER = "model.layers.0.mlp.gate_proj"
 
     def setUp(self):
