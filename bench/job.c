@@ -30,7 +30,7 @@ struct job {
 
 int64_t job_copies(double bytes)
 {
-	double want = 3 * (double)machine_cache_bytes();
+	double want = 4 * (double)machine_cache_bytes();
 	int64_t copies;
 
 	if (bytes <= 0)

@@ -31,7 +31,7 @@ struct job_options {
 
 /*
  * How often operands of this many bytes are held, so that together they are
- * three times the largest cache: 1 when one copy is already that large.
+ * four times the largest cache: 1 when one copy is already that large.
  */
 int64_t job_copies(double bytes);
 

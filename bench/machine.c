@@ -11,13 +11,29 @@
 
 #include "nibblas.h"
 
+/*
+ * From sysfs: sysconf() on glibc 2.36 multiplies the L3 of AMD processors in
+ * virtual machines by some number of threads.
+ */
 int64_t machine_cache_bytes(void)
 {
-	long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	int64_t largest = 0;
 
-	if (bytes <= 0)
-		bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-	return bytes > 0 ? (int64_t)bytes : INT64_C(32) << 20;
+	for (int i = 0; i < 8; i++) {
+		char path[80];
+		long long kib = 0;
+		FILE *file;
+
+		snprintf(path, sizeof path,
+			 "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+		file = fopen(path, "r");
+		if (!file)
+			break;
+		if (fscanf(file, "%lldK", &kib) == 1 && kib * 1024 > largest)
+			largest = kib * 1024;
+		fclose(file);
+	}
+	return largest > 0 ? largest : INT64_C(32) << 20;
 }
 
 int64_t machine_free_bytes(void)

@@ -25,15 +25,16 @@ double row_get_number(const json_t *row, const char *key);
 const char *row_get_text(const json_t *row, const char *key);
 
 /*
- * A table whose columns are the keys of rows.  People see those that
- * rows_show() has not hidden.  Columns live until rows_table_end().
+ * A table whose columns are the keys of rows.  People do not see those of
+ * hidden (NULL-terminated); shape_width is the least width of their shapes.
+ * Must not move until rows_table_end().
  */
 struct rows_table {
 	struct table_column columns[40];
 	struct table *table;
 };
 void rows_table_begin(struct rows_table *rows, enum table_format format,
-		      const char *const *hidden);
+		      const char *const *hidden, int shape_width);
 void rows_table_add(struct rows_table *rows, const json_t *row);
 int rows_table_end(struct rows_table *rows);
 

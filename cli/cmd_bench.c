@@ -296,6 +296,23 @@ static double count_steps(const struct bench *bench)
 
 /* ---- the table ----------------------------------------------------------- */
 
+/* Plans are named with their operation. */
+static int shape_width(const struct bench *bench)
+{
+	size_t width = strlen("vpmaddubsw avx512");
+	char text[SHAPE_TEXT];
+
+	for (int64_t i = 0; i < bench->list.count; i++) {
+		const struct shape *s = &bench->list.shapes[i];
+		size_t n = strlen(shape_text(s, text));
+
+		if (bench->args->plan)
+			n += strlen(shape_op_names[s->op]) + 1;
+		width = n > width ? n : width;
+	}
+	return (int)width;
+}
+
 /* Columns that say the same in every row are left out for people. */
 static void begin_table(struct bench *bench)
 {
@@ -317,7 +334,7 @@ static void begin_table(struct bench *bench)
 		hidden[n++] = "against_peers";
 	hidden[n] = NULL;
 	rows_table_begin(&bench->table, (enum table_format)args->format.format,
-			 hidden);
+			 hidden, shape_width(bench));
 }
 
 /* For people peaks are not rows: they have no time. */

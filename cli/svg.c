@@ -52,6 +52,9 @@ void svg_put_style(FILE *file)
 	      "svg{width:100%;height:auto;max-width:920px;display:block}\n"
 	      "svg text{font:12px system-ui,sans-serif;fill:var(--fg)}\n"
 	      "svg .group{font-weight:600}\n"
+	      /* Numbers stay readable where a line runs through them. */
+	      "svg .value{paint-order:stroke;stroke:var(--bg);"
+	      "stroke-width:4px;stroke-linejoin:round}\n"
 	      "svg .axis{fill:var(--dim)}\n"
 	      "svg .grid{stroke:var(--grid)}\n"
 	      "svg .line{stroke:var(--line);stroke-width:1.5;"
@@ -144,8 +147,10 @@ static void put_bar(FILE *file, const struct svg_bar *bar, double end, int y)
 	double mark = LABEL_WIDTH + bar->mark / end * PLOT_WIDTH;
 	double text_x = LABEL_WIDTH + width + 6;
 
+	double text_end = text_x + 8 * (double)strlen(bar->value_text);
+
 	/* A mark just behind the bar would cross the number. */
-	if (bar->mark > 0 && mark + 6 > text_x && mark < text_x + 90)
+	if (bar->mark > 0 && mark + 6 > text_x && mark < text_end)
 		text_x = mark + 6;
 	fputs("<g><title>", file);
 	svg_put_text(file, bar->hint[0] ? bar->hint : bar->label);
@@ -161,7 +166,8 @@ static void put_bar(FILE *file, const struct svg_bar *bar, double end, int y)
 			"<line class=mark x1='%.1f' x2='%.1f' y1='%d' "
 			"y2='%d'/>",
 			mark, mark, y - 2, y + BAR + 2);
-	fprintf(file, "<text x='%.1f' y='%d'>", text_x, y + BAR - 4);
+	fprintf(file, "<text class=value x='%.1f' y='%d'>", text_x,
+		y + BAR - 4);
 	svg_put_text(file, bar->value_text);
 	fputs("</text></g>\n", file);
 }
@@ -188,6 +194,7 @@ void svg_put_bars(FILE *file, const struct svg_chart *chart,
 	svg_put_text(file, chart->title);
 	fputs("\">\n", file);
 	put_axis(file, chart, end, height);
+	put_line(file, chart, end, height);
 	for (int i = 0; i < count; i++) {
 		if (bars[i].group[0]) {
 			fprintf(file, "<text class=group x='0' y='%d'>",
@@ -199,6 +206,5 @@ void svg_put_bars(FILE *file, const struct svg_chart *chart,
 		put_bar(file, &bars[i], end, y);
 		y += BAR + GAP;
 	}
-	put_line(file, chart, end, height);
 	fputs("</svg></section>\n", file);
 }
