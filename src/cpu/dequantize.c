@@ -134,9 +134,13 @@ enum nib_status cpu_dequantize(struct nib_device *device,
 
 /* ---- scale layouts ------------------------------------------------------- */
 
-/* A piece of a band of 128 rows: 32 KiB of scales, a multiple of 4 wide. */
+/* A piece of a band of 128 rows: 16 KiB of scales, a multiple of 4 wide. */
 #define PIECE_GROUPS 256
 
+/*
+ * Tiles go through the cache in both directions: memory sees them as one
+ * stretch of bytes, the loops jump by 512.
+ */
 static void convert_piece(const struct job *job, int64_t index)
 {
 	const int64_t bands = (job->rows + 127) / 128;
@@ -145,31 +149,36 @@ static void convert_piece(const struct job *job, int64_t index)
 	const int64_t group = index % job->runs_a_row * PIECE_GROUPS;
 	const int64_t left = job->groups - group;
 	const int64_t n = left < PIECE_GROUPS ? left : PIECE_GROUPS;
+	const size_t tiles_bytes = (size_t)((n + 3) / 4 * NIB_SCALE_TILE_BYTES);
 	const int rows = job->rows - row < 128 ? (int)(job->rows - row) : 128;
-	const struct nib_nvfp4 *q = &job->q, *to = &job->to;
-	const uint8_t *source = nib_nvfp4_scale(q, batch, row, group);
+	const struct nib_nvfp4 *from = &job->q, *to = &job->to;
+	const uint8_t *source = nib_nvfp4_scale(from, batch, row, group);
 	uint8_t *target = nib_nvfp4_scale(to, batch, row, group);
-	int64_t stride = nib_nvfp4_scale_row_stride_bytes(q);
-	uint8_t local[128 * PIECE_GROUPS];
+	int64_t source_stride = nib_nvfp4_scale_row_stride_bytes(from);
+	int64_t target_stride = nib_nvfp4_scale_row_stride_bytes(to);
+	uint8_t tiles[128 * PIECE_GROUPS], linear[128 * PIECE_GROUPS];
 
-	if (q->scale_layout == NIB_TILED_128X4 &&
-	    to->scale_layout == NIB_TILED_128X4) {
-		stride = PIECE_GROUPS;
-		job->ops->untile(source, rows, n, local, stride);
-		source = local;
+	if (from->scale_layout == NIB_TILED_128X4) {
+		memcpy(tiles, source, tiles_bytes);
+		if (to->scale_layout == NIB_TILED_128X4) {
+			/* By rows, which leaves the padding behind. */
+			source = target = linear;
+			source_stride = target_stride = PIECE_GROUPS;
+		}
+		job->ops->untile(tiles, rows, n, target, target_stride);
 	}
 	if (to->scale_layout == NIB_TILED_128X4) {
-		job->ops->tile(source, stride, rows, n, target);
-		return;
+		target = nib_nvfp4_scale(to, batch, row, group);
+		job->ops->tile(source, source_stride, rows, n, tiles);
+		if (job->stream)
+			job->ops->stream(target, tiles, tiles_bytes);
+		else
+			memcpy(target, tiles, tiles_bytes);
+	} else if (from->scale_layout == NIB_LINEAR) {
+		for (int r = 0; r < rows; r++)
+			memcpy(target + r * target_stride,
+			       source + r * source_stride, (size_t)n);
 	}
-	if (q->scale_layout == NIB_TILED_128X4) {
-		job->ops->untile(source, rows, n, target,
-				 nib_nvfp4_scale_row_stride_bytes(to));
-		return;
-	}
-	for (int r = 0; r < rows; r++)
-		memcpy(target + r * nib_nvfp4_scale_row_stride_bytes(to),
-		       source + r * stride, (size_t)n);
 }
 
 static void convert_task(void *arg, int i)
@@ -197,6 +206,7 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 	job.batch = nib_nvfp4_batches(from);
 	job.rows = from->rows;
 	job.groups = nib_nvfp4_groups(from);
+	job.stream = job.batch * job.rows * job.groups >= STREAM_BYTES;
 	cut(&job, cpu, PIECE_GROUPS);
 	job.runs = job.batch * ((job.rows + 127) / 128) * job.runs_a_row;
 	if (job.runs > 0)

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/half.h"
 #include "format/quantize_ref.h"
@@ -65,6 +66,25 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype,
 	}
 }
 
+/*
+ * The bits of an exact value rounded once to dtype: nib_dequantize_ref()
+ * without its generality.  bf16 goes through an fp32 rounded to odd, which
+ * remembers on which side of a tie the value lies.
+ */
+static uint32_t value_bits(double value, enum nib_dtype dtype)
+{
+	const float nearest = (float)value;
+	uint32_t bits = nib_fp32_bits(nearest);
+
+	if (dtype == NIB_FP32)
+		return bits;
+	if (dtype == NIB_FP16)
+		return nib_fp64_to_fp16(value);
+	bits -= fabs((double)nearest) > fabs(value);
+	bits |= (double)nearest != value;
+	return nib_fp32_to_bf16(nib_fp32_from_bits(bits));
+}
+
 static void set_value(struct cpu_dequantizer *table, enum nib_dtype dtype,
 		      int scale, int code, uint32_t bits)
 {
@@ -80,9 +100,28 @@ static void set_value(struct cpu_dequantizer *table, enum nib_dtype dtype,
 void cpu_dequantizer_init(struct cpu_dequantizer *table, enum nib_dtype dtype,
 			  float global)
 {
-	for (int s = 0; s < 256; s++)
-		for (int c = 0; c < 16; c++)
-			set_value(table, dtype, s, c,
-				  nib_dequantize_ref((unsigned)c, (uint8_t)s,
-						     global, dtype));
+	const uint32_t sign = dtype == NIB_FP32 ? 0x80000000 : 0x8000;
+
+	for (int s = 0; s < 128; s++) {
+		const double d =
+		    (double)nib_e4m3_to_float((uint8_t)s) * (double)global;
+
+		for (int c = 0; c < 8; c++) {
+			const double value = 0.5 * nib_e2m1_twice[c] * d;
+			uint32_t plus, minus;
+
+			if (isnan(value)) {
+				plus = minus = nib_dequantize_ref(
+				    (unsigned)c, (uint8_t)s, global, dtype);
+			} else {
+				plus = value_bits(value, dtype);
+				minus = plus ^ sign;
+			}
+			/* A scale's sign bit acts as the code's does. */
+			set_value(table, dtype, s, c, plus);
+			set_value(table, dtype, s, c + 8, minus);
+			set_value(table, dtype, s + 128, c, minus);
+			set_value(table, dtype, s + 128, c + 8, plus);
+		}
+	}
 }
