@@ -511,12 +511,13 @@ static enum nib_status whole_life(const struct job *job, struct nib_error *err)
 
 static void failing_allocations(void **state)
 {
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job;
 	int failures = 0;
 
 	(void)state;
 	if (!test_alloc_works())
 		skip();
+	job = good_job(NIB_DUAL_GEMM);
 	for (int mode = TEST_ALLOC_ONE; mode <= TEST_ALLOC_FROM; mode++) {
 		bool has_failed = true;
 
