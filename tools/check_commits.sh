@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_commits.sh [RANGE] - of the last commit, or of a range, subjects are "area: what changes": at most 72
-# characters, no full stop at the end.  Without git or history it checks nothing.
+# check_commits.sh [RANGE] - the subject of the last commit, or of each of a range,
+# is "area: what changes": at most 72 characters, no full stop at the end.  Without
+# git or history it checks nothing.
 set -u
 git rev-parse HEAD >/dev/null 2>&1 || exit 0
 bad=$(git log --no-merges --format='%h %s' "${1:--1}" |
