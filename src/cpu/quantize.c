@@ -18,8 +18,10 @@
 #include "format/view.h"
 #include "quantize_tables.h"
 
-/* 8 KiB of fp32, the next run and the outputs stay in the first-level cache. */
-#define RUN_BLOCKS 128
+/* What tasks are cut into: long enough for memory to see streams. */
+#define RUN_BLOCKS 512
+/* 8 KiB of fp32, the next piece and the outputs stay in the nearest cache. */
+#define PIECE_BLOCKS 128
 /* Fewer elements than this are not worth waking a thread for. */
 #define TASK_ELEMS 32768
 
@@ -262,63 +264,118 @@ static void saturate_run(const struct job *job, const struct run *run,
 	}
 }
 
-/* Scales of a run to their tiles, the last tile filled up with zeros. */
-static void put_tiled(const struct job *job, const struct run *run,
-		      uint8_t *scales, int64_t n)
-{
-	const int64_t groups = job->cols / NIB_BLOCK;
-	const int64_t group = run->col / NIB_BLOCK;
-	uint8_t *to = nib_nvfp4_scales(&job->q, run->batch) +
-		      nib_scale_offset_tiled(groups, run->row, group);
+/* In tiles: the scales of one column of runs, down the 128 rows of a band. */
+struct stage {
+	uint8_t scales[NIB_SCALE_TILE_ROWS][RUN_BLOCKS];
+	int64_t first; /* row of the band that the task began with */
+};
 
-	memset(scales + n, 0, 4);
-	for (int64_t g = 0; g < n; g += 4)
-		memcpy(to + g / 4 * NIB_SCALE_TILE_BYTES, scales + g, 4);
+/* In pieces, the last of which fetches the beginning of the next run. */
+static void quantize_run(struct job *job, const struct run *run,
+			 const struct run *next, uint8_t *scales)
+{
+	const int64_t block_bytes = job->x.dtype == NIB_FP32 ? 64 : 32;
+	const int64_t blocks = run->n / NIB_BLOCK;
+	const uint8_t *data = run_data(job, run), *then;
+	uint8_t *codes =
+	    nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
+	bool finite = true;
+
+	for (int64_t b = 0; b < blocks; b += PIECE_BLOCKS) {
+		int64_t n = PIECE_BLOCKS;
+
+		then = data + (b + n) * block_bytes;
+		if (b + n >= blocks) {
+			n = blocks - b;
+			then =
+			    run_data(job, next->row < job->rows ? next : run);
+		}
+		finite &= job->ops->quantize[job->x.dtype](
+		    job->quantizer, data + b * block_bytes, n, then,
+		    codes + 8 * b, scales + b);
+	}
+	if (finite)
+		return;
+	if (job->saturate)
+		saturate_run(job, run, codes, scales);
+	else
+		note_bad(job, run);
 }
 
-static void quantize_run(struct job *job, const struct run *run,
-			 const struct run *next)
+/* Scales of one row to their tiles, the last tile filled up with zeros. */
+static void put_row(uint8_t *tiles, int64_t row, const uint8_t *scales,
+		    int64_t n)
 {
-	const int64_t blocks = run->n / NIB_BLOCK;
-	const bool tiled = job->q.scale_layout == NIB_TILED_128X4;
-	uint8_t local[RUN_BLOCKS + 4];
-	uint8_t *codes, *scales = local;
+	uint8_t *to = tiles + nib_scale_offset_in_tile(row, 0);
+	uint8_t four[4];
 
-	if (run->row >= job->rows) {
-		memset(local, 0, (size_t)blocks);
-		put_tiled(job, run, local, blocks);
+	for (int64_t g = 0; g < n; g += 4, to += NIB_SCALE_TILE_BYTES) {
+		memset(four, 0, 4);
+		memcpy(four, scales + g, (size_t)(n - g < 4 ? n - g : 4));
+		memcpy(to, four, 4);
+	}
+}
+
+/* The staged scales up to run's row to memory; run is the last of them. */
+static void put_tiled(const struct job *job, const struct run *run,
+		      struct stage *stage)
+{
+	const int64_t last = run->row % NIB_SCALE_TILE_ROWS;
+	const int64_t band = run->row - last;
+	const int64_t n = run->n / NIB_BLOCK;
+	const int64_t left = job->rows - band;
+	uint8_t *tiles =
+	    nib_nvfp4_scale(&job->q, run->batch, band, run->col / NIB_BLOCK);
+
+	if (stage->first == 0 && last == NIB_SCALE_TILE_ROWS - 1) {
+		job->ops->tile(stage->scales[0], RUN_BLOCKS,
+			       (int)(left < last + 1 ? left : last + 1), n,
+			       tiles);
 		return;
 	}
-	codes = nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
-	if (!tiled)
-		scales = nib_nvfp4_scale(&job->q, run->batch, run->row,
-					 run->col / NIB_BLOCK);
-	if (next->row >= job->rows)
-		next = run;
-	if (!job->ops->quantize[job->x.dtype](
-		job->quantizer, run_data(job, run), blocks, run_data(job, next),
-		codes, scales)) {
-		if (!job->saturate) {
-			note_bad(job, run);
-			return;
-		}
-		saturate_run(job, run, codes, scales);
-	}
-	if (tiled)
-		put_tiled(job, run, scales, blocks);
+	/* Shared with another task: only these rows. */
+	for (int64_t r = stage->first; r <= last; r++)
+		put_row(tiles, r, stage->scales[r], n);
+}
+
+static void quantize_tiled(struct job *job, const struct run *run,
+			   const struct run *next, bool is_last,
+			   struct stage *stage)
+{
+	const int64_t row = run->row % NIB_SCALE_TILE_ROWS;
+
+	if (stage->first < 0)
+		stage->first = row;
+	if (run->row < job->rows)
+		quantize_run(job, run, next, stage->scales[row]);
+	else
+		memset(stage->scales[row], 0, RUN_BLOCKS);
+	if (!is_last && row < NIB_SCALE_TILE_ROWS - 1)
+		return;
+	put_tiled(job, run, stage);
+	stage->first = -1;
 }
 
 static void quantize_task(void *arg, int i)
 {
 	struct job *job = arg;
 	const int64_t end = job->runs * (i + 1) / job->tasks;
+	struct stage stage;
 
+	stage.first = -1;
 	for (int64_t at = job->runs * i / job->tasks; at < end; at++) {
+		const bool is_last = at + 1 == end;
 		const struct run run = run_at(job, at);
-		const struct run next = run_at(job, at + (at + 1 < end));
+		const struct run next = run_at(job, at + !is_last);
 
 		/* In tiles a later run may hold an earlier inf or NaN. */
-		quantize_run(job, &run, &next);
+		if (job->q.scale_layout == NIB_TILED_128X4)
+			quantize_tiled(job, &run, &next, is_last, &stage);
+		else
+			quantize_run(job, &run, &next,
+				     nib_nvfp4_scale(&job->q, run.batch,
+						     run.row,
+						     run.col / NIB_BLOCK));
 	}
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize_avx512.c - quantise and dequantise with avx512. */
+/*
+ * quantize_avx512.c - what VNNI and VBMI add to quantise and dequantise: no
+ * loop here is bound by byte permutes, so all stay those of avx512bw.
+ */
 #include "cpu/quantize_ops.h"
 
 void cpu_quantize_ops_avx512(struct cpu_quantize_ops *ops)
