@@ -27,12 +27,13 @@ static bool is_done(const struct contestant *c,
 	       c->samples_s.count >= options->min_samples;
 }
 
+/* Samples until budget_s is spent, and least ones if they do not take long. */
 static enum nib_status job_turn(struct contestant *c, double budget_s,
-				struct nib_error *err)
+				int least, struct nib_error *err)
 {
 	double begin = bench_now_s(), end = 0, spent = 0;
 	enum nib_status status = job_run(c->job, err);
-	int runs;
+	int runs, taken = 0;
 
 	end = bench_now_s();
 	runs = end - begin < SAMPLE_S
@@ -45,7 +46,8 @@ static enum nib_status job_turn(struct contestant *c, double budget_s,
 		end = bench_now_s();
 		spent += end - begin;
 		if (!bench_samples_add(&c->samples_s, (end - begin) / runs) ||
-		    spent >= budget_s)
+		    (++taken >= least && spent >= budget_s) ||
+		    spent >= 5 * budget_s)
 			break;
 	}
 	c->spent_s += spent;
@@ -90,6 +92,7 @@ enum nib_status contest_run(struct contestant *contestants, int count,
 			    struct nib_error *err)
 {
 	double budget_s = options->min_time_s / ROUNDS;
+	int least = (options->min_samples + ROUNDS - 1) / ROUNDS;
 	enum nib_status status = NIB_OK;
 	bool all_done = false;
 
@@ -112,7 +115,7 @@ enum nib_status contest_run(struct contestant *contestants, int count,
 				    share_done(contestants, count, options));
 			bench_settle();
 			if (c->job)
-				status = job_turn(c, budget_s, err);
+				status = job_turn(c, budget_s, least, err);
 			else if (!peer_has_turn(c, budget_s))
 				continue;
 			all_done = all_done && is_done(c, options);

@@ -183,7 +183,7 @@ static const struct view views[] = {
     {wants_gflops,
      fill_gflops,
      {.title = "Multiplications that are bound by arithmetic",
-      .note = "Same shape, same run, in turns. Peers got operands that were "
+      .note = "Same shape, same run, in turns. Peers, if any, got operands that were "
 	      "dequantised (and packed) beforehand.",
       .unit = "GFLOP/s",
       .mark_label = "the room's limit"}},

@@ -7,7 +7,7 @@
 
 /* Pixels at the chart's natural size; the page scales it. */
 #define WIDTH	    920
-#define LABEL_WIDTH 310
+#define LABEL_WIDTH 360
 #define VALUE_WIDTH 130
 #define PLOT_WIDTH  (WIDTH - LABEL_WIDTH - VALUE_WIDTH)
 #define BAR	    16
@@ -15,8 +15,8 @@
 #define GROUP	    26 /* a group's heading */
 #define TOP	    26 /* labels of lines */
 #define AXIS	    30
-/* A character of the font at 12 pixels is at most this wide on average. */
-#define CHARS_OF_LABEL (LABEL_WIDTH / 7)
+/* Characters of 12 pixel fonts are some 7 wide on average. */
+#define CHARS_OF_LABEL 48
 
 void svg_put_text(FILE *file, const char *text)
 {

@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""nib bench, report and demo on tiny shapes.  Times are looked at for sanity,
+never for speed."""
+
+import html
+import json
+import os
+import re
+import shlex
+import unittest
+
+from cli_common import NibTest, nib, read_csv
+
+# Keys that every row has, and those that a measured multiplication fills.
+KEYS = """op shape room threads layout out time_s samples_s flop bytes gflops gbps
+limit_s fraction_of_limit limit_kind error bound ok version machine command packed
+""".split()
+QUICK = ["--min-time", "0.001", "--samples", "3", "--quiet"]
+ISAS = [room["room"][4:] for room in json.loads(
+    nib("info", "--format", "json").stdout)["rooms"] if room["open"]]
+
+
+def bench(test, *args, **options):
+    return test.rows("bench", *args, *QUICK, **options)
+
+
+def measured(rows):
+    return [r for r in rows if r["op"] != "peak" and
+            not r["room"].startswith("peer:")]
+
+
+class Bench(NibTest):
+    def check_row(self, row):
+        for key in KEYS:
+            self.assertIn(key, row)
+            self.assertIsNotNone(row[key], "%s of %s" % (key, row["command"]))
+        self.assertIs(row["ok"], True)
+        self.assertLessEqual(row["error"], row["bound"])
+        self.assertGreaterEqual(len(row["samples_s"]), 3)
+        self.assertGreater(min(row["samples_s"]), 0)
+        self.assertLessEqual(min(row["samples_s"]), row["time_s"])
+        self.assertGreaterEqual(max(row["samples_s"]), row["time_s"])
+        self.assertAlmostEqual(row["gflops"] * 1e9 * row["time_s"],
+                               row["flop"], delta=row["flop"] * 1e-6)
+        self.assertAlmostEqual(row["gbps"] * 1e9 * row["time_s"],
+                               row["bytes"], delta=row["bytes"] * 1e-6)
+        self.assertAlmostEqual(row["fraction_of_limit"] * row["time_s"],
+                               row["limit_s"], delta=row["limit_s"] * 1e-6)
+
+    def test_rows_of_every_multiplication(self):
+        shapes = [
+            ("--op", "gemm", "--shape", "7x33x240", 2 * 7 * 33 * 240,
+             (7 + 33) * 240 * 9 / 16 + 7 * 33 * 2),
+            ("--op", "dual_gemm", "--shape", "3x5x32", 4 * 3 * 5 * 32,
+             (3 + 2 * 5) * 32 * 9 / 16 + 3 * 5 * 2),
+            ("--op", "gemv", "--shape", "67x240x3", 2 * 67 * 240 * 3,
+             3 * ((1 + 67) * 240 * 9 / 16 + 67 * 2)),
+            ("--op", "group_gemm", "--shape", "0x8x32+9x8x48",
+             2 * 9 * 8 * 48, (9 + 8) * 48 * 9 / 16 + 9 * 8 * 2),
+        ]
+        for *arguments, flop, n_bytes in shapes:
+            row, = measured(bench(self, *arguments))
+            self.check_row(row)
+            self.assertEqual(row["op"], arguments[1])
+            self.assertEqual(row["flop"], flop)
+            self.assertEqual(row["bytes"], n_bytes)
+        row, = measured(bench(self, "--op", "moe", "--m", "3,0,7", "--n", "24",
+                              "--k", "48"))
+        self.check_row(row)
+        self.assertEqual(row["flop"], 2 * 10 * 24 * 48)
+
+    def test_axes_are_combined(self):
+        rows = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+                              "--isa", "all", "--threads", "1,2",
+                              "--layout", "linear,tiled", "--out",
+                              "fp32,fp16", "--packed", "--unpacked"))
+        for row in rows:
+            self.check_row(row)
+        seen = {(r["room"], r["threads"], r["layout"], r["out"], r["packed"])
+                for r in rows}
+        self.assertEqual(len(seen), len(rows))
+        self.assertEqual(len(rows), len(ISAS) * 2 * 2 * 2 * 2)
+        self.assertEqual({r["room"] for r in rows},
+                         {"cpu-" + isa for isa in ISAS})
+
+    def test_a_sweep_has_a_row_for_each_m(self):
+        rows = measured(bench(self, "--op", "gemm", "--m", "1:4+1", "--n",
+                              "16", "--k", "32"))
+        self.assertEqual([r["shape"] for r in rows],
+                         ["%dx16x32" % m for m in (1, 2, 3, 4)])
+
+    def test_operations_without_multiplication(self):
+        for op, n_bytes in (("quantize", 64 * 256 * (2 + 9 / 16)),
+                            ("dequantize", 64 * 256 * (2 + 9 / 16)),
+                            ("convert", 64 * 16 + 128 * 16)):
+            row, = measured(bench(self, "--op", op, "--shape", "64x256"))
+            self.assertEqual(row["bytes"], n_bytes)
+            self.assertIsNone(row["gflops"])
+            self.assertIn("bandwidth", row["limit_kind"])
+            self.assertGreater(row["fraction_of_limit"], 0)
+
+    def test_plan_is_timed(self):
+        row, = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+                              "--plan"))
+        self.assertEqual((row["op"], row["shape"]), ("plan", "gemm 5x16x32"))
+        self.assertGreater(row["time_s"], 0)
+        self.assertIsNone(row["fraction_of_limit"])
+
+    def test_peaks_of_the_same_run_are_rows(self):
+        rows = bench(self, "--op", "gemm", "--shape", "5x16x32",
+                     "--threads", "1")
+        row, = measured(rows)
+        peaks = {r["shape"]: r for r in rows if r["op"] == "peak"}
+        self.assertIn(row["limit_kind"], peaks)
+        self.assertIn("read bandwidth", peaks)
+        for peak in peaks.values():
+            self.assertEqual(peak["threads"], 1)
+            self.assertGreater(peak["gflops"] or peak["gbps"], 0)
+
+    def test_peaks_alone(self):
+        rows = bench(self, "--peaks", "--threads", "1")
+        self.assertEqual({r["op"] for r in rows}, {"peak"})
+        names = {r["shape"] for r in rows}
+        self.assertLessEqual({"clock", "f32 fma", "read bandwidth",
+                              "write bandwidth", "copy bandwidth"}, names)
+
+    def test_peers_are_measured_or_say_why_not(self):
+        rows = bench(self, "--op", "gemm", "--shape", "16x64x256", "--peers",
+                     "--threads", "1")
+        peers = {r["room"]: r for r in rows if r["room"].startswith("peer:")}
+        self.assertEqual(set(peers), {
+            "peer:onednn-bf16", "peer:onednn-f32", "peer:onednn-f32-avx2",
+            "peer:openblas-f32"})
+        ours, = measured(rows)
+        for room, row in peers.items():
+            self.assertNotIn("wrong result", row["skipped"] or "")
+            self.assertNotIn("died", row["skipped"] or "")
+            self.assertNotEqual(row["skipped"] is None, row["time_s"] is None)
+            if row["time_s"]:
+                self.assertAlmostEqual(ours["speedup"][room[5:]],
+                                       row["time_s"] / ours["time_s"])
+
+    def test_a_row_says_how_to_measure_it_again(self):
+        row, = measured(bench(self, "--op", "group_gemm", "--m", "3,0,17",
+                              "--n", "24", "--k", "48", "--isa", ISAS[-1],
+                              "--layout", "tiled", "--out", "fp16",
+                              "--unpacked", "--seed", "7", "--threads", "2",
+                              "--data", "contest"))
+        command = shlex.split(row["command"])
+        self.assertEqual(command[:2], ["nib", "bench"])
+        again, = measured(self.rows(*command[1:], "--quiet"))
+        for key in ("op shape room threads layout out packed flop bytes error "
+                    "bound command").split():
+            self.assertEqual(again[key], row[key], key)
+
+    def test_formats_show_the_same_rows(self):
+        args = ["bench", "--op", "gemm", "--shape", "5x16x32", *QUICK]
+        text = self.nib(*args).stdout
+        self.assertRegex(text, r"(?m)^gemm +5x16x32 +cpu-")
+        self.assertIn("measured in the same run", text)
+        row = read_csv(self.nib(*args, "--format", "csv").stdout)[0]
+        self.assertLessEqual(set(KEYS), set(row))
+        self.assertEqual(len(row["samples_s"].split(";")) >= 3, True)
+
+    def test_mistakes_are_named(self):
+        for option, value in (("--isa", "avx3"), ("--threads", "0"),
+                              ("--layout", "diagonal"), ("--out", "fp8"),
+                              ("--dtype", "fp64"), ("--threads", "1,x")):
+            self.refused("bench", "--op", "gemm", "--shape", "5x16x32",
+                         option, value, code=2, says=option)
+
+
+class Report(NibTest):
+    def page(self, *files, **options):
+        self.nib("report", *files, "-o", "page.html", **options)
+        return self.read("page.html").decode()
+
+    def test_every_row_is_on_the_page(self):
+        text = self.nib("bench", "--op", "gemm", "--m", "1:3+1", "--n", "16",
+                        "--k", "32", "--peers", *QUICK, "--format",
+                        "json").stdout
+        self.write("rows.json", text.encode())
+        page = self.page("rows.json")
+        rows = json.loads(text)
+        table = page[page.index("All rows"):page.index("To measure a row")]
+        self.assertEqual(table.count("<tr>"), len(rows) + 1)
+        for row in rows:
+            self.assertIn("<td class=t>%s</td>" % html.escape(row["shape"]),
+                          table)
+            if row["command"]:
+                self.assertIn(html.escape(row["command"]), page)
+        self.assertEqual(page.count("<svg"), page.count("</svg>"))
+        self.assertGreaterEqual(page.count("<svg"), 2)
+        self.assertIn(html.escape(rows[0]["machine"]), page)
+        # One file, nothing fetched.
+        self.assertNotRegex(page, r"https?://|<script|<link|@import|url\(")
+
+    def test_json_lines_and_several_files(self):
+        row = {"op": "gemm", "shape": "1x2x16", "room": "cpu-scalar",
+               "threads": 1, "time_s": 1.0, "gflops": 2.0,
+               "fraction_of_limit": 0.5, "limit_kind": "vpdpbusd"}
+        self.write("a.jsonl", (json.dumps(row) + "\n" + json.dumps(
+            dict(row, shape="3x4x32")) + "\n").encode())
+        self.write("b.json", json.dumps([dict(row, shape="5x6x48")]).encode())
+        page = self.page("a.jsonl", "b.json")
+        for shape in ("1x2x16", "3x4x32", "5x6x48"):
+            self.assertIn("<td class=t>%s</td>" % shape, page)
+
+    def test_text_of_rows_is_escaped(self):
+        row = {"op": "<b>", "shape": "\"&'<script>alert(1)</script>",
+               "room": "<i>", "threads": 1, "time_s": 1, "gflops": 1,
+               "fraction_of_limit": 2.5, "limit_kind": "<u>"}
+        self.write("rows.json", json.dumps([row]).encode())
+        page = self.page("rows.json")
+        for tag in ("<b>&", "<script", "<i>", "<u>"):
+            self.assertNotIn(tag, page)
+        self.assertIn("&lt;script&gt;", page)
+
+    def test_bad_rows_are_refused_and_nothing_is_written(self):
+        for data, says in ((b"", "no rows"), (b"[]", "no rows"),
+                           (b"[1]", "row 1"), (b'[{"op": "gemm"}]', "row 1"),
+                           (b'[{"op": "gemm"', "rows.json:1")):
+            self.write("rows.json", data)
+            self.refused("report", "rows.json", "-o", "page.html", code=3,
+                         says=says)
+            self.assertEqual(os.listdir(self.folder), ["rows.json"])
+        self.refused("report", "none.json", code=3, says="none.json")
+
+    def test_a_page_is_not_overwritten_unasked(self):
+        self.write("rows.json", b'[{"op": "gemm", "shape": "1x1x16"}]')
+        self.write("page.html", b"mine")
+        result = self.nib("report", "rows.json", "-o", "page.html", code=2)
+        self.assertIn("page.html", result.stderr)
+        self.assertEqual(self.read("page.html"), b"mine")
+        self.nib("report", "rows.json", "-o", "page.html", "--force")
+        self.assertIn(b"<html", self.read("page.html"))
+
+
+class Demo(NibTest):
+    def test_small(self):
+        result = self.nib("demo", "--preset", "small", "--min-time", "0.001",
+                          "--quiet", "-o", "page.html")
+        match = re.search(r"(\d+) of (\d+) shapes correct", result.stdout)
+        self.assertEqual(match[1], match[2])
+        self.assertGreater(int(match[2]), 5)
+        self.assertIn("report: " + os.path.realpath(self.path("page.html")),
+                      result.stdout)
+        self.assertIn(b"%s of %s</b>" % (match[1].encode(), match[2].encode()),
+                      self.read("page.html"))
+
+
+if __name__ == "__main__":
+    unittest.main()
