@@ -62,6 +62,8 @@ class Help(NibTest):
         self.refused("check", "--preet", "small", code=2,
                      says="did you mean --preset")
         self.refused("check", "--thr=2", code=2, says="did you mean --threads")
+        for word in ("inspet", "inspecct", "instect", "insp"):
+            self.refused(word, code=2, says="did you mean nib inspect")
         self.refused("zzzzzz", code=2, says="nib help lists them")
 
 

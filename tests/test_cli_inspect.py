@@ -159,6 +159,11 @@ class Inspect(NibTest):
         self.assertEqual({f for f in self.findings()
                           if f[0] != "nibble-order"},
                          {("tiled-scales", GATE), ("tiled-scales", UP)})
+        good = {row["name"]: row for row in self.rows("inspect", "good")}
+        for row in self.rows("inspect", "bad", code=1):
+            if row["name"] in (GATE, UP) and row["kind"] == "layer":
+                self.assertAlmostEqual(row["tiled_structure"],
+                                       good[row["name"]]["linear_structure"])
 
     def test_exchanged_nibbles_are_a_hint(self):
         name = GATE + ".weight"
