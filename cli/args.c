@@ -97,9 +97,8 @@ const char *cli_nearest_command(const char *word)
 {
 	struct nearest nearest = {word, NULL, 3};
 
-	for (size_t i = 0; i < cli_command_slots; i++)
-		if (cli_commands[i])
-			nearest_try(&nearest, cli_commands[i]->name);
+	for (size_t i = 0; cli_commands[i]; i++)
+		nearest_try(&nearest, cli_commands[i]->name);
 	return nearest.best;
 }
 

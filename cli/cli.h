@@ -76,10 +76,8 @@ struct cli_command {
 	int (*run)(const void *args, char *const *files, int n_files);
 };
 
-/* In the order of nib help; an empty slot is a command left out of the build.
- */
+/* NULL-terminated, in the order of nib help. */
 extern const struct cli_command *const cli_commands[];
-extern const size_t cli_command_slots;
 const struct cli_command *cli_find_command(const char *name);
 
 /* ---- args.c -------------------------------------------------------------- */

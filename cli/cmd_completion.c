@@ -50,10 +50,8 @@ static void put_command_options(const struct cli_command *command, FILE *to)
 
 static void put_command_names(FILE *to)
 {
-	for (size_t i = 0; i < cli_command_slots; i++)
-		if (cli_commands[i])
-			fprintf(to, "%s%s", i ? " " : "",
-				cli_commands[i]->name);
+	for (size_t i = 0; cli_commands[i]; i++)
+		fprintf(to, "%s%s", i ? " " : "", cli_commands[i]->name);
 }
 
 void help_print_bash(FILE *to)
@@ -72,9 +70,8 @@ void help_print_bash(FILE *to)
 	fputs(" --help --version\" -- \"$cur\"))\n\t\treturn\n\tfi\n"
 	      "\tcase $command:$prev in\n",
 	      to);
-	for (size_t i = 0; i < cli_command_slots; i++)
-		if (cli_commands[i])
-			put_value_cases(cli_commands[i], to);
+	for (size_t i = 0; cli_commands[i]; i++)
+		put_value_cases(cli_commands[i], to);
 	fputs("\thelp:*) words=\"--help exit-codes ", to);
 	put_command_names(to);
 	fputs("\" ;;\n"
@@ -83,9 +80,8 @@ void help_print_bash(FILE *to)
 	      "\tif [[ $cur == -* ]]; then\n"
 	      "\tcase $command in\n",
 	      to);
-	for (size_t i = 0; i < cli_command_slots; i++)
-		if (cli_commands[i])
-			put_command_options(cli_commands[i], to);
+	for (size_t i = 0; cli_commands[i]; i++)
+		put_command_options(cli_commands[i], to);
 	fputs("\tesac\n"
 	      "\telse\n\t\tfiles=1\n\tfi ;;\n"
 	      "\tesac\n"
@@ -209,9 +205,8 @@ void help_print_man(FILE *to)
 		"Every command takes \\fB\\-h\\fR, \\fB\\-\\-help\\fR.\n"
 		".SH COMMANDS\n",
 		nib_version());
-	for (size_t i = 0; i < cli_command_slots; i++)
-		if (cli_commands[i])
-			put_man_command(cli_commands[i], to);
+	for (size_t i = 0; cli_commands[i]; i++)
+		put_man_command(cli_commands[i], to);
 	fputs(".SH EXIT STATUS\n.nf\n", to);
 	put_roff(cli_exit_codes_text, strlen(cli_exit_codes_text), to);
 	fputs(".fi\n"

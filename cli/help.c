@@ -50,10 +50,9 @@ void cli_print_overview(FILE *to)
 		"usage: nib COMMAND [OPTION]... [FILE]...\n"
 		"\n",
 		nib_version());
-	for (size_t i = 0; i < cli_command_slots; i++)
-		if (cli_commands[i])
-			fprintf(to, "  %-12s%s\n", cli_commands[i]->name,
-				cli_commands[i]->summary);
+	for (size_t i = 0; cli_commands[i]; i++)
+		fprintf(to, "  %-12s%s\n", cli_commands[i]->name,
+			cli_commands[i]->summary);
 	fputs("\n"
 	      "  nib help COMMAND   options and examples of a command\n"
 	      "  nib --version\n"

@@ -9,24 +9,30 @@
 #include "progress.h"
 
 extern const struct cli_command command_info, command_plan, command_check,
-    command_quantize, command_inspect, command_verify, command_run,
-    command_completion, command_help;
-/* Weak: nib without its benchmark still links. */
-extern const struct cli_command command_bench __attribute__((weak));
-extern const struct cli_command command_report __attribute__((weak));
-extern const struct cli_command command_demo __attribute__((weak));
+    command_bench, command_report, command_demo, command_quantize,
+    command_inspect, command_verify, command_run, command_completion,
+    command_help;
 
 const struct cli_command *const cli_commands[] = {
-    &command_info,   &command_plan, &command_check,	 &command_bench,
-    &command_report, &command_demo, &command_quantize,	 &command_inspect,
-    &command_verify, &command_run,  &command_completion, &command_help,
+    &command_info,
+    &command_plan,
+    &command_check,
+    &command_bench,
+    &command_report,
+    &command_demo,
+    &command_quantize,
+    &command_inspect,
+    &command_verify,
+    &command_run,
+    &command_completion,
+    &command_help,
+    NULL,
 };
-const size_t cli_command_slots = sizeof(cli_commands) / sizeof(*cli_commands);
 
 const struct cli_command *cli_find_command(const char *name)
 {
-	for (size_t i = 0; i < cli_command_slots; i++)
-		if (cli_commands[i] && !strcmp(cli_commands[i]->name, name))
+	for (size_t i = 0; cli_commands[i]; i++)
+		if (!strcmp(cli_commands[i]->name, name))
 			return cli_commands[i];
 	return NULL;
 }
