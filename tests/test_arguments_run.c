@@ -241,9 +241,21 @@ static void overlapping_columns(void **state)
 
 /* ---- another plan -------------------------------------------------------- */
 
+/* The strides are those of operands with gaps: each may be one less or more. */
 static void change(struct nib_problem *p, int i)
 {
-	switch (i) {
+	int64_t *const strides[] = {
+	    &p->a.row_stride_bytes,	   &p->a.batch_stride_bytes,
+	    &p->a.scale_row_stride_bytes,  &p->a.scale_batch_stride_bytes,
+	    &p->b.row_stride_bytes,	   &p->b.batch_stride_bytes,
+	    &p->b2.scale_row_stride_bytes, &p->b2.scale_batch_stride_bytes,
+	    &p->c.row_stride_elems,	   &p->c.batch_stride_elems};
+
+	if (i < 10) {
+		(*strides[i])--;
+		return;
+	}
+	switch (i - 10) {
 	case 0:
 		p->a.rows = p->c.rows = 4;
 		break;
@@ -257,43 +269,20 @@ static void change(struct nib_problem *p, int i)
 		p->b.rows = p->b2.rows = p->c.cols = 6;
 		break;
 	case 4:
-		p->a.row_stride_bytes = 33;
-		break;
-	case 5:
-		p->a.batch_stride_bytes = 5 * 32 + 1;
-		break;
-	case 6:
-		p->a.scale_row_stride_bytes = 5;
-		break;
-	case 7:
-		p->a.scale_batch_stride_bytes = 21;
-		break;
-	case 8:
-		p->a.scale_layout = NIB_TILED_128X4;
-		break;
-	case 9:
-		p->b.row_stride_bytes = 33;
-		break;
-	case 10:
-		p->b.scale_layout = NIB_TILED_128X4;
-		break;
-	case 11:
 		p->b.batch = 1;
 		break;
-	case 12:
-		p->b2.row_stride_bytes = 34;
-		break;
-	case 13:
-		p->b2.batch_stride_bytes = 7 * 32 + 8;
-		break;
-	case 14:
+	case 5:
 		p->c.dtype = NIB_FP16;
 		break;
-	case 15:
-		p->c.row_stride_elems = 8;
+	case 6:
+		p->a.scale_layout = NIB_TILED_128X4;
+		p->a.scale_row_stride_bytes = 0;
+		p->a.scale_batch_stride_bytes = 0;
 		break;
 	default:
-		p->c.batch_stride_elems = 36;
+		p->b.scale_layout = NIB_LINEAR;
+		p->b.scale_row_stride_bytes = 0;
+		p->b.scale_batch_stride_bytes = 0;
 		break;
 	}
 }
@@ -301,14 +290,21 @@ static void change(struct nib_problem *p, int i)
 /* Every field that a plan was made from, changed to another valid value. */
 static void plans_of_others(void **state)
 {
-	static const char *const names[] = {"a",  "a",	"a", "b", "a", "a",
-					    "a",  "a",	"a", "b", "b", "b",
-					    "b2", "b2", "c", "c", "c"};
-	struct job *job = good_job(NIB_DUAL_GEMM);
-	struct nib_plan *plan = job_plan(job, device, false);
+	static const char *const names[] = {"a",  "a",	"a", "a", "b", "b",
+					    "b2", "b2", "c", "c", "a", "a",
+					    "a",  "b",	"b", "c", "a", "b"};
+	struct job_spec spec = spec_of(NIB_DUAL_GEMM);
+	struct job *job = job_new(NIB_DUAL_GEMM);
+	struct nib_plan *plan;
 	char name[32];
 
 	(void)state;
+	/* The second weights are linear as well if the first are tiled. */
+	spec.has_gaps = true;
+	spec.b_layout = NIB_TILED_128X4;
+	for (int i = 0; i < 3; i++)
+		job_add(job, &rng, &spec);
+	plan = job_plan(job, device, false);
 	for (int i = 0; i < (int)COUNT(names); i++) {
 		struct nib_problem problems[3];
 
@@ -322,13 +318,24 @@ static void plans_of_others(void **state)
 		   "must");
 	refuse_run(job, plan, job->problems, -3, NULL, NIB_BAD_ARGUMENT,
 		   "count = -3", "must");
-	/* Zeros and what they stand for are the same. */
+	nib_plan_free(plan);
+	job_free(job);
+}
+
+/* Zeros and what they stand for are the same to a plan. */
+static void strides_spelt_out(void **state)
+{
+	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct nib_plan *plan = job_plan(job, device, false);
+
+	(void)state;
 	for (int i = 0; i < 3; i++) {
 		job->problems[i].a.row_stride_bytes = 32;
 		job->problems[i].a.scale_batch_stride_bytes = 5 * 4;
 		job->problems[i].c.batch_stride_elems = 35;
 	}
 	job_run_plan(job, plan, NULL, "dense strides spelt out");
+	job_check(job, "dense strides spelt out");
 	nib_plan_free(plan);
 	job_free(job);
 }
@@ -557,6 +564,7 @@ int main(void)
 	    cmocka_unit_test(overlaps),
 	    cmocka_unit_test(overlapping_columns),
 	    cmocka_unit_test(plans_of_others),
+	    cmocka_unit_test(strides_spelt_out),
 	    cmocka_unit_test(plans_of_other_packing),
 	    cmocka_unit_test(packed_for_another_device),
 	    cmocka_unit_test(packed_of_other_sizes),

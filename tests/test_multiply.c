@@ -16,6 +16,8 @@
 
 #include "common_pairs.h"
 #include "common_problem.h"
+#include "format/half.h"
+#include "format/view.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -485,6 +487,62 @@ static void silu_at_its_ends(void **state)
 	}
 }
 
+/* fp16 and bf16 are the fp32 result rounded once, to even at a tie. */
+static void check_rounding(struct job *job, const struct job_how *how)
+{
+	const struct nib_dense wide = job->c[0].view;
+
+	job_run(job, how, "fp32");
+	for (int dtype = NIB_FP16; dtype <= NIB_BF16; dtype++) {
+		struct output narrow =
+		    output_new((enum nib_dtype)dtype, wide.rows, wide.cols, 1,
+			       true, false);
+		struct nib_problem p = job->problems[0];
+
+		p.c = narrow.view;
+		assert_int_equal(
+		    nib_multiply(how->device, job->op, &p, 1, NULL), NIB_OK);
+		for (int64_t i = 0; i < wide.rows * wide.cols; i++) {
+			const int64_t row = i / wide.cols, col = i % wide.cols;
+			const float x = nib_dense_get(&wide, 0, row, col);
+
+			assert_int_equal(
+			    nib_dense_get_bits(&narrow.view, 0, row, col),
+			    nib_fp64_to_dtype((double)x, p.c.dtype));
+		}
+		output_free(&narrow);
+	}
+}
+
+static void one_rounding(void **state)
+{
+	/* Ties, subnormals of fp16, its overflow, and of bf16. */
+	static const float steps[] = {1,	 1.0f / 3, 0x1p-26f,
+				      0x1p-140f, 0x1p7f,   0x1p119f};
+
+	(void)state;
+	for (int i = 0; i < TEST_ISAS * 12; i++) {
+		const struct job_how how = {.device = devices[i / 12][1]};
+		const struct job_spec spec = {
+		    .op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
+		    .m = 9 + i % 3 * 12,
+		    .n = 66,
+		    .k = 4096,
+		    .batch = 1,
+		    .b_batch = 1,
+		    .values = JOB_CONTEST,
+		    .alpha = &steps[i / 2 % 6],
+		};
+		struct job *job;
+
+		if (!how.device)
+			break;
+		job = job_of(&rng, &spec);
+		check_rounding(job, &how);
+		job_free(job);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -501,6 +559,7 @@ int main(void)
 	    cmocka_unit_test(no_k),
 	    cmocka_unit_test(infinite_alpha),
 	    cmocka_unit_test(silu_at_its_ends),
+	    cmocka_unit_test(one_rounding),
 	    cmocka_unit_test(all_pairs_of_settings),
 	};
 
