@@ -10,9 +10,6 @@
 /* Samples of each peak in a round. */
 #define PEAKS_A_ROUND 2
 
-/* A sample is at least this long, or the clock's own cost would show in it. */
-#define SAMPLE_S 20e-6
-
 /* OpenBLAS's threads spin for 2^26 cycles after their work. */
 #define PEER_SETTLE_NS 40000000
 
@@ -36,9 +33,7 @@ static enum nib_status job_turn(struct contestant *c, double budget_s,
 	int runs, taken = 0;
 
 	end = bench_now_s();
-	runs = end - begin < SAMPLE_S
-		   ? (int)(SAMPLE_S / (end - begin + 1e-9)) + 1
-		   : 1;
+	runs = job_runs_a_sample(end - begin);
 	while (!status) {
 		begin = bench_now_s();
 		for (int i = 0; i < runs && !status; i++)
@@ -58,12 +53,13 @@ static bool peer_has_turn(struct contestant *c, double budget_s)
 {
 	double samples[PEER_MAX_SAMPLES];
 	struct timespec settle = {0, PEER_SETTLE_NS};
-	int n = peer_turn(c->peer, budget_s, PEER_MAX_SAMPLES, samples);
+	double spent_s = 0;
+	int n =
+	    peer_turn(c->peer, budget_s, PEER_MAX_SAMPLES, samples, &spent_s);
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++)
 		bench_samples_add(&c->samples_s, samples[i]);
-		c->spent_s += samples[i];
-	}
+	c->spent_s += spent_s;
 	nanosleep(&settle, NULL);
 	return n > 0;
 }

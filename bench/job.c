@@ -10,6 +10,9 @@
 
 #define MAX_COPIES 64
 
+/* Least length of a sample. */
+#define SAMPLE_S 20e-6
+
 struct copy {
 	struct data *data;
 	struct nib_plan *plan; /* NULL when the operation has none */
@@ -39,6 +42,11 @@ int64_t job_copies(double bytes)
 		return MAX_COPIES;
 	copies = (int64_t)(want / bytes);
 	return (double)copies * bytes < want ? copies + 1 : copies;
+}
+
+int job_runs_a_sample(double run_s)
+{
+	return run_s < SAMPLE_S ? (int)(SAMPLE_S / (run_s + 1e-9)) + 1 : 1;
 }
 
 void job_free(struct job *job)

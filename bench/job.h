@@ -35,6 +35,12 @@ struct job_options {
  */
 int64_t job_copies(double bytes);
 
+/*
+ * How many runs of run_s seconds make one sample: more than one where the
+ * clock's own cost would show.
+ */
+int job_runs_a_sample(double run_s);
+
 /* On failure *job is NULL. */
 enum nib_status job_new(const struct shape *shape,
 			const struct job_options *options, struct job **job,

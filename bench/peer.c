@@ -170,7 +170,7 @@ bool peer_prepare(struct peer *peer, int64_t shape, int threads,
 }
 
 int peer_turn(struct peer *peer, double budget_s, int max_samples,
-	      double samples_s[PEER_MAX_SAMPLES])
+	      double samples_s[PEER_MAX_SAMPLES], double *spent_s)
 {
 	struct peer_request request = {.verb = PEER_TURN,
 				       .budget_s = budget_s,
@@ -180,6 +180,7 @@ int peer_turn(struct peer *peer, double budget_s, int max_samples,
 	if (!ask(peer, &request, &reply) || !reply.ok)
 		return 0;
 	memcpy(samples_s, reply.samples_s, sizeof reply.samples_s);
+	*spent_s = reply.spent_s;
 	return reply.count;
 }
 

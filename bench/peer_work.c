@@ -315,16 +315,20 @@ static void run_copy(struct peer_work *work)
 static void turn(struct peer_work *work, const struct peer_request *request,
 		 struct peer_reply *reply)
 {
-	double end_s;
+	double begin = bench_now_s(), s;
+	int runs;
 
 	run_copy(work);
-	end_s = bench_now_s() + request->budget_s;
+	runs = job_runs_a_sample(bench_now_s() - begin);
 	do {
-		double begin = bench_now_s();
-
-		run_copy(work);
-		reply->samples_s[reply->count++] = bench_now_s() - begin;
-	} while (bench_now_s() < end_s && reply->count < request->max_samples &&
+		begin = bench_now_s();
+		for (int i = 0; i < runs; i++)
+			run_copy(work);
+		s = bench_now_s() - begin;
+		reply->spent_s += s;
+		reply->samples_s[reply->count++] = s / runs;
+	} while (reply->spent_s < request->budget_s &&
+		 reply->count < request->max_samples &&
 		 reply->count < PEER_MAX_SAMPLES);
 }
 

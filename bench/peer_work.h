@@ -20,6 +20,7 @@ struct peer_reply {
 	char reason[PEER_REASON];
 	int count;
 	double samples_s[PEER_MAX_SAMPLES];
+	double spent_s;
 };
 
 struct peer_work;
