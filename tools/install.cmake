@@ -4,7 +4,7 @@
 include(CMakePackageConfigHelpers)
 
 install(FILES include/nibblas.h TYPE INCLUDE)
-# Two sets: only the static library brings OpenMP and jansson to its users.
+# Two sets: only the static library brings OpenMP to its users.
 install(TARGETS nibblas EXPORT nibblasTargets)
 install(TARGETS nibblas_static EXPORT nibblasStaticTargets)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibblas)
