@@ -2,7 +2,7 @@
 /*
  * contest.h - rooms and peers on one shape, measured in turns.
  *
- * In every round each contestant has one turn (one untimed run, then timed
+ * In every round each contestant has one turn (two untimed runs, then timed
  * ones) and each peak in question is sampled once, so that other work on the
  * machine hits them all alike and ratios stay honest.
  */

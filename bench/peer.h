@@ -50,10 +50,10 @@ void peer_stop(struct peer *peer);
 bool peer_prepare(struct peer *peer, int64_t shape, int threads,
 		  char reason[PEER_REASON]);
 /*
- * One turn: one untimed call, then timed ones until budget_s is spent, at least
- * one and at most max_samples (<= PEER_MAX_SAMPLES).  A sample of a short call
- * is the mean of several.  The number of samples, and the timed seconds; 0 if
- * the process died.
+ * One turn: two untimed calls, then timed ones until budget_s is spent, at
+ * least one and at most max_samples (<= PEER_MAX_SAMPLES).  A sample of a short
+ * call is the mean of several.  The number of samples, and the timed seconds; 0
+ * if the process died.
  */
 int peer_turn(struct peer *peer, double budget_s, int max_samples,
 	      double samples_s[PEER_MAX_SAMPLES], double *spent_s);
