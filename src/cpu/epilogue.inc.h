@@ -7,6 +7,7 @@
  * multiplications, divisions and integer operations in one written order, so
  * the bits are the same everywhere.  The including file defines
  *   FN(name)   name with the set's suffix
+ * and may define HAVE_F16C if the set has the instructions.
  */
 #include <math.h>
 #include <string.h>
@@ -97,6 +98,20 @@ static inline uint16_t FN(to_bf16)(float x)
 	return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
+/* 64 floats at most; writes up to the next multiple of 8. */
+static inline void FN(to_fp16_row)(const float *x, int64_t cols, uint16_t *half)
+{
+#ifdef HAVE_F16C
+	for (int64_t j = 0; j < cols; j += 8)
+		_mm_storeu_si128((void *)(half + j),
+				 _mm256_cvtps_ph(_mm256_loadu_ps(x + j),
+						 _MM_FROUND_TO_NEAREST_INT));
+#else
+	for (int64_t j = 0; j < cols; j++)
+		half[j] = FN(to_fp16)(x[j]);
+#endif
+}
+
 /* The last step: `cols` floats into c, unaligned. */
 static inline void FN(store_row)(const float *x, int64_t cols,
 				 enum nib_dtype dtype, char *c)
@@ -108,8 +123,7 @@ static inline void FN(store_row)(const float *x, int64_t cols,
 		return;
 	}
 	if (dtype == NIB_FP16)
-		for (int64_t j = 0; j < cols; j++)
-			half[j] = FN(to_fp16)(x[j]);
+		FN(to_fp16_row)(x, cols, half);
 	else
 		for (int64_t j = 0; j < cols; j++)
 			half[j] = FN(to_bf16)(x[j]);
@@ -121,9 +135,10 @@ static inline void FN(store_row)(const float *x, int64_t cols,
  * sums of A*B and, for the dual operation, A*B2 (else NULL).  nan: bit j for
  * column col + j.
  */
-static inline void FN(finish_row)(const struct cpu_item *item, int64_t row,
-				  int64_t col, int64_t cols, const float *sums,
-				  const float *sums2, uint64_t nan)
+static inline __attribute__((always_inline)) void
+FN(finish_row)(const struct cpu_item *item, int64_t row, int64_t col,
+	       int64_t cols, const float *sums, const float *sums2,
+	       uint64_t nan)
 {
 	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
 	char *c = item->c + row * item->c_row_stride_bytes + col * size;

@@ -25,7 +25,6 @@
  *   V_COLS         columns of a vector: 32-bit lanes
  *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of sums in registers
  *   ROW_STEP       rows of a tile whose dot products are interleaved
- *   CHUNK_BLOCKS   k-blocks of a chunk, a multiple of GROUP_BLOCKS
  *   DIRECT_ROWS    at most TILE_ROWS
  *   SCALE_TABLE    0 or 1
  *   vint, vfloat   vector types, and on them
@@ -65,23 +64,39 @@
 /* Loops over registers: they must vanish. */
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* ---- expand ----------------------------------------------------------------
+/* ---- tiles: the main loop --------------------------------------------------
  */
 
-/* One vector of columns of one k-block: codes for the four steps, scales. */
-TILE_INLINE void FN(expand_vec)(const uint8_t *codes,
-				const uint8_t *scale_bytes, char *out)
-{
-	const vint z0 = load_int(codes), z1 = load_int(codes + 64);
-	char *table = out + EXPANDED_CODES;
-	vfloat s = mul_float(scales(scale_bytes), set_float(256.0f));
+/* Where a tile's weights come from, the first time. */
+struct FN(source) {
+	const uint8_t *panels[TILE_PANELS];
+	/* Where those of the next chunk will: fetched meanwhile. */
+	const uint8_t *next[TILE_PANELS];
+	int64_t left; /* blocks to the end of the panels */
+};
 
-	store_int(out, decode_low(z0));
-	store_int(out + TILE_VECS * V_BYTES, decode_high(z0));
-	store_int(out + 2 * TILE_VECS * V_BYTES, decode_low(z1));
-	store_int(out + 3 * TILE_VECS * V_BYTES, decode_high(z1));
+/* The bytes of one k-block of a tile, a vector for each of the four steps. */
+struct FN(codes) {
+	vint step[4][TILE_VECS];
+};
+
+TILE_INLINE void FN(load_codes)(const char *expanded, struct FN(codes) * b)
+{
+	UNROLL
+	for (int g = 0; g < 4; g++)
+		UNROLL
+	for (int v = 0; v < TILE_VECS; v++)
+		b->step[g][v] =
+		    load_int(expanded + (g * TILE_VECS + v) * V_BYTES);
+}
+
+/* Scales of a vector of columns, or the table of their products (see above). */
+TILE_INLINE void FN(expand_scales)(const uint8_t *bytes, char *out)
+{
+	vfloat s = mul_float(scales(bytes), set_float(256.0f));
+
 	if (!SCALE_TABLE) {
-		store_float((float *)table, s);
+		store_int(out, to_bits(s));
 		return;
 	}
 	/* A scale of 0 has codes of 0: any factor will do that stays finite
@@ -93,34 +108,42 @@ TILE_INLINE void FN(expand_vec)(const uint8_t *codes,
 	for (int t = 0; t < 8; t++) {
 		const int one = BITS_OF_ONE + (t << FRACTION_SHIFT);
 
-		store_int(table + t * TILE_VECS * V_BYTES,
+		store_int(out + t * TILE_VECS * V_BYTES,
 			  sub_int(to_bits(s), set_int(one)));
 		s = add_float(s, eighth);
 	}
 }
 
-/* `blocks` k-blocks of a tile's panels; left: blocks to the panels' end. */
-static void FN(expand)(const uint8_t *const *panels, int64_t left,
-		       int64_t blocks, char *out)
+/* Expands k-block k from its panels. */
+TILE_INLINE void FN(expand_block)(const struct FN(source) * source, int64_t k,
+				  char *expanded)
 {
-	for (int64_t k = 0; k < blocks; k++, out += EXPANDED_BLOCK) {
-		const int64_t codes = cpu_codes_at(k);
-		const int64_t scale = cpu_scales_at(left, k);
+	const int64_t codes = cpu_codes_at(k);
+	const int64_t scale = cpu_scales_at(source->left, k);
 
-		UNROLL
-		for (int v = 0; v < TILE_VECS; v++) {
-			const uint8_t *panel = panels[v / PANEL_VECS];
-			const int col = v % PANEL_VECS * V_COLS;
+	UNROLL
+	for (int v = 0; v < TILE_VECS; v++) {
+		const uint8_t *panel = source->panels[v / PANEL_VECS];
+		const int col = v % PANEL_VECS * V_COLS;
+		const vint z0 = load_int(panel + codes + 4 * col);
+		const vint z1 = load_int(panel + codes + 64 + 4 * col);
 
-			FN(expand_vec)
-			(panel + codes + 4 * col, panel + scale + col,
-			 out + v * V_BYTES);
+		char *out = expanded + v * V_BYTES;
+
+		if (v % PANEL_VECS == 0) {
+			const uint8_t *next =
+			    source->next[v / PANEL_VECS] + codes;
+
+			__builtin_prefetch(next, 0, 2);
+			__builtin_prefetch(next + 64, 0, 2);
 		}
+		store_int(out, decode_low(z0));
+		store_int(out + TILE_VECS * V_BYTES, decode_high(z0));
+		store_int(out + 2 * TILE_VECS * V_BYTES, decode_low(z1));
+		store_int(out + 3 * TILE_VECS * V_BYTES, decode_high(z1));
+		FN(expand_scales)(panel + scale + col, out + EXPANDED_CODES);
 	}
 }
-
-/* ---- tiles: the main loop --------------------------------------------------
- */
 
 /* A record's scale times those of a vector of columns. */
 TILE_INLINE vfloat FN(scale_product)(const struct cpu_record *a,
@@ -132,19 +155,58 @@ TILE_INLINE vfloat FN(scale_product)(const struct cpu_record *a,
 		memcpy(&bits, &a->scale, sizeof(bits));
 		expanded_scales +=
 		    (bits >> FRACTION_SHIFT & 7) * (TILE_VECS * V_BYTES);
-		return to_float(add_int(
-		    set_int(bits), load_int(expanded_scales + v * V_BYTES)));
+		/* Broadcast from memory: from a register it costs a port. */
+		return to_float(
+		    add_int(to_bits(set_float(a->scale)),
+			    load_int(expanded_scales + v * V_BYTES)));
 	}
 	return mul_float(
 	    set_float(a->scale),
 	    load_float((const float *)expanded_scales + v * V_COLS));
 }
 
-/* sums[row][col] (+)= `blocks` k-blocks, for `rows` rows, known when compiled.
+/* sum[row][vector] += one k-block, for the `step` rows from a. */
+TILE_INLINE void FN(add_rows)(const int step, const struct cpu_record *a,
+			      const struct FN(codes) * b,
+			      const char *expanded_scales,
+			      vfloat (*sum)[TILE_VECS])
+{
+	vdot dot[ROW_STEP][TILE_VECS];
+
+	UNROLL
+	for (int i = 0; i < step; i++)
+		UNROLL
+	for (int v = 0; v < TILE_VECS; v++)
+		dot[i][v] = dot_start(a[i].start);
+	UNROLL
+	for (int g = 0; g < 4; g++)
+		UNROLL
+	for (int i = 0; i < step; i++) {
+		int32_t a4;
+
+		memcpy(&a4, a[i].codes + 4 * g, 4);
+		UNROLL
+		for (int v = 0; v < TILE_VECS; v++)
+			dot[i][v] = dot_add(dot[i][v], b->step[g][v], a4);
+	}
+	UNROLL
+	for (int i = 0; i < step; i++)
+		UNROLL
+	for (int v = 0; v < TILE_VECS; v++)
+		sum[i][v] = fma_float(
+		    dot_float(dot[i][v]),
+		    FN(scale_product)(&a[i], expanded_scales, v), sum[i][v]);
+}
+
+/*
+ * sums[row][col] (+)= `blocks` k-blocks, for `rows` rows, known when compiled.
+ * With a source (known when compiled too) the weights are expanded on the way,
+ * one k-block ahead, so that decoding hides behind this tile's arithmetic; the
+ * next tiles find them.
  */
-TILE_INLINE void FN(tile)(const int rows, const struct cpu_record *a,
-			  const char *b, int64_t blocks, float *sums,
-			  bool first)
+TILE_INLINE void FN(tile)(const int rows, const struct FN(source) * source,
+			  const struct cpu_record *a, char *expanded,
+			  int64_t blocks, float *sums, bool first)
 {
 	vfloat sum[TILE_ROWS][TILE_VECS];
 
@@ -155,45 +217,22 @@ TILE_INLINE void FN(tile)(const int rows, const struct cpu_record *a,
 		sum[i][v] = first
 				? set_float(0.0f)
 				: load_float(sums + i * TILE_COLS + v * V_COLS);
+	if (source)
+		FN(expand_block)(source, 0, expanded);
 	for (int64_t k = 0; k < blocks; k++) {
+		struct FN(codes) b;
+
+		if (source && k + 1 < blocks)
+			FN(expand_block)
+			(source, k + 1, expanded + EXPANDED_BLOCK);
+		FN(load_codes)(expanded, &b);
 		UNROLL
-		for (int i0 = 0; i0 < rows; i0 += ROW_STEP) {
-			const int step =
-			    rows - i0 < ROW_STEP ? rows - i0 : ROW_STEP;
-			vdot dot[ROW_STEP][TILE_VECS];
-
-			UNROLL
-			for (int i = 0; i < step; i++)
-				UNROLL
-			for (int v = 0; v < TILE_VECS; v++)
-				dot[i][v] = dot_start(a[i0 + i].start);
-			UNROLL
-			for (int g = 0; g < 4; g++)
-				UNROLL
-			for (int i = 0; i < step; i++) {
-				int32_t a4;
-
-				memcpy(&a4, a[i0 + i].codes + 4 * g, 4);
-				UNROLL
-				for (int v = 0; v < TILE_VECS; v++)
-					dot[i][v] = dot_add(
-					    dot[i][v],
-					    load_int(b + (g * TILE_VECS + v) *
-							     V_BYTES),
-					    a4);
-			}
-			UNROLL
-			for (int i = 0; i < step; i++)
-				UNROLL
-			for (int v = 0; v < TILE_VECS; v++)
-				sum[i0 + i][v] = fma_float(
-				    dot_float(dot[i][v]),
-				    FN(scale_product)(&a[i0 + i],
-						      b + EXPANDED_CODES, v),
-				    sum[i0 + i][v]);
-		}
+		for (int i = 0; i < rows; i += ROW_STEP)
+			FN(add_rows)
+			(rows - i < ROW_STEP ? rows - i : ROW_STEP, a + i, &b,
+			 expanded + EXPANDED_CODES, sum + i);
 		a += rows;
-		b += EXPANDED_BLOCK;
+		expanded += EXPANDED_BLOCK;
 	}
 	UNROLL
 	for (int i = 0; i < rows; i++)
@@ -270,17 +309,29 @@ TILE_INLINE void FN(panel)(const int rows, const struct cpu_record *a,
 /* ---- one function for each number of rows ----------------------------------
  */
 
-typedef void FN(tile_fn)(const struct cpu_record *a, const char *b,
+typedef void FN(tile_fn)(const struct cpu_record *a, char *expanded,
 			 int64_t blocks, float *sums, bool first);
+typedef void FN(first_fn)(const struct FN(source) * source,
+			  const struct cpu_record *a, char *expanded,
+			  int64_t blocks, float *sums, bool first);
 typedef void FN(panel_fn)(const struct cpu_record *a, const uint8_t *panel,
 			  int64_t left, int64_t blocks, float *sums,
 			  bool first);
 
 #define TILE_OF(rows)                                                          \
-	static void FN(tile_##rows)(const struct cpu_record *a, const char *b, \
-				    int64_t blocks, float *sums, bool first)   \
+	static void FN(tile_##rows)(const struct cpu_record *a,                \
+				    char *expanded, int64_t blocks,            \
+				    float *sums, bool first)                   \
 	{                                                                      \
-		FN(tile)(rows, a, b, blocks, sums, first);                     \
+		FN(tile)(rows, NULL, a, expanded, blocks, sums, first);        \
+	}                                                                      \
+	static void FN(first_##rows)(                                          \
+	    const struct FN(source) * source, const struct cpu_record *a,      \
+	    char *expanded, int64_t blocks, float *sums, bool first)           \
+	{                                                                      \
+		const struct FN(source) copy = *source;                        \
+                                                                               \
+		FN(tile)(rows, &copy, a, expanded, blocks, sums, first);       \
 	}                                                                      \
 	static void FN(panel_##rows)(const struct cpu_record *a,               \
 				     const uint8_t *panel, int64_t left,       \
@@ -304,6 +355,12 @@ static FN(tile_fn) *const FN(tiles)[TILE_ROWS + 1] = {
     NULL,	FN(tile_1), FN(tile_2), FN(tile_3), FN(tile_4),
 #if TILE_ROWS == 8
     FN(tile_5), FN(tile_6), FN(tile_7), FN(tile_8),
+#endif
+};
+static FN(first_fn) *const FN(firsts)[TILE_ROWS + 1] = {
+    NULL,	 FN(first_1), FN(first_2), FN(first_3), FN(first_4),
+#if TILE_ROWS == 8
+    FN(first_5), FN(first_6), FN(first_7), FN(first_8),
 #endif
 };
 static FN(panel_fn) *const FN(panels)[TILE_ROWS + 1] = {
@@ -373,8 +430,8 @@ static const uint8_t *FN(find_panel)(const struct cpu_item *item,
 		*left = item->blocks - k0;
 		packed = NULL;
 	} else {
-		nan = FN(pack_panel)(&b->rows, panel * PANEL_COLS, k0, blocks,
-				     packed);
+		nan = FN(pack_panel_vector)(&b->rows, panel * PANEL_COLS, k0,
+					    blocks, packed);
 		*left = blocks;
 	}
 	if (wanted <= last)
@@ -384,31 +441,24 @@ static const uint8_t *FN(find_panel)(const struct cpu_item *item,
 			    k0 / GROUP_BLOCKS * GROUP_BYTES;
 }
 
-/* Asks for a share of the weights of the chunk after this one. */
-static void FN(prefetch_share)(const struct cpu_item *item,
-			       const struct cpu_weights *b, int64_t n0,
-			       int64_t k0, int64_t share, int64_t shares)
+/*
+ * Where the chunk after k0 of packed panel p of a unit lies: further on, or at
+ * the start of the next unit's panel.  Only fetched, never read: it may lie
+ * past the end.
+ */
+static const uint8_t *FN(next_chunk)(const struct cpu_item *item,
+				     const struct cpu_weights *b, int64_t n0,
+				     int p, int64_t k0)
 {
-	const int64_t panels = (item->n + PANEL_COLS - 1) / PANEL_COLS;
-	const int64_t bytes = CHUNK_BLOCKS / GROUP_BLOCKS * GROUP_BYTES;
-	int64_t panel = n0 / PANEL_COLS;
+	int64_t panel = n0 / PANEL_COLS + p;
 
-	if (!b->panels)
-		return;
 	k0 += CHUNK_BLOCKS;
 	if (k0 >= item->blocks) {
 		k0 = 0;
 		panel += UNIT_PANELS;
 	}
-	for (int p = 0; p < UNIT_PANELS && panel + p < panels; p++) {
-		const uint8_t *at = b->panels +
-				    (panel + p) * b->panel_stride_bytes +
-				    k0 / GROUP_BLOCKS * GROUP_BYTES;
-
-		for (int64_t x = bytes * share / shares & -64;
-		     x < bytes * (share + 1) / shares; x += 64)
-			__builtin_prefetch(at + x, 0, 2);
-	}
+	return b->panels + panel * b->panel_stride_bytes +
+	       k0 / GROUP_BLOCKS * GROUP_BYTES;
 }
 
 /* Where the sums of a row of a unit lie, from column tile * TILE_COLS. */
@@ -418,7 +468,24 @@ static float *FN(blocked_sums)(float *sums, int64_t row, int64_t tile)
 	       row % TILE_ROWS * TILE_COLS;
 }
 
-/* One chunk of k: expand it, then all row tiles over it. */
+/* Where column tile t of a unit finds its weights for a chunk. */
+static void FN(find_source)(const struct cpu_item *item,
+			    const struct cpu_weights *b, int64_t n0, int t,
+			    int64_t k0, int64_t blocks,
+			    struct FN(scratch) * scratch,
+			    struct FN(source) * source)
+{
+	for (int i = 0; i < TILE_PANELS; i++) {
+		const int p = t * TILE_PANELS + i;
+
+		source->panels[i] = FN(find_panel)(item, b, n0, p, k0, blocks,
+						   scratch, &source->left);
+		source->next[i] = b->panels ? FN(next_chunk)(item, b, n0, p, k0)
+					    : source->panels[i];
+	}
+}
+
+/* One chunk of k: the first row tile expands it, all others run over it. */
 static void FN(chunk)(const struct cpu_item *item, const struct cpu_weights *b,
 		      int64_t m0, int64_t rows, int64_t n0, int64_t k0,
 		      struct FN(scratch) * scratch, float *sums)
@@ -430,32 +497,47 @@ static void FN(chunk)(const struct cpu_item *item, const struct cpu_weights *b,
 	const int tiles = (int)((cols + TILE_COLS - 1) / TILE_COLS);
 	const int64_t row_tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
 
-	for (int t = 0; t < tiles; t++) {
-		const uint8_t *panels[TILE_PANELS];
-		int64_t panel_left = 0;
-
-		for (int p = 0; p < TILE_PANELS; p++)
-			panels[p] =
-			    FN(find_panel)(item, b, n0, t * TILE_PANELS + p, k0,
-					   blocks, scratch, &panel_left);
-		FN(expand)
-		(panels, panel_left, blocks,
-		 scratch->expanded + t * EXPANDED_TILE);
-	}
 	for (int64_t i = 0; i < row_tiles; i++) {
 		const int64_t row = m0 + i * TILE_ROWS;
 		const int64_t in_tile =
 		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
 		const struct cpu_record *a =
-		    item->records + row * item->blocks + k0 * in_tile;
+		    item->records +
+		    cpu_record_at(item->m, item->blocks, TILE_ROWS, row, k0);
 
-		FN(prefetch_share)(item, b, n0, k0, i, row_tiles);
-		for (int t = 0; t < tiles; t++)
-			FN(tiles)
-			[in_tile](
-			    a, scratch->expanded + t * EXPANDED_TILE, blocks,
-			    FN(blocked_sums)(sums, i * TILE_ROWS, t), k0 == 0);
+		for (int t = 0; t < tiles; t++) {
+			char *expanded = scratch->expanded + t * EXPANDED_TILE;
+			float *to = FN(blocked_sums)(sums, i * TILE_ROWS, t);
+			struct FN(source) source;
+
+			if (i > 0) {
+				FN(tiles)
+				[in_tile](a, expanded, blocks, to, k0 == 0);
+				continue;
+			}
+			FN(find_source)
+			(item, b, n0, t, k0, blocks, scratch, &source);
+			FN(firsts)
+			[in_tile](&source, a, expanded, blocks, to, k0 == 0);
+		}
 	}
+}
+
+/* The rows of one column tile; cols is TILE_COLS, known when compiled, or less.
+ */
+TILE_INLINE void FN(finish_tile)(const struct cpu_item *item, bool dual,
+				 int64_t m0, int64_t rows, int64_t n0, int tile,
+				 int64_t cols,
+				 const struct FN(scratch) * scratch)
+{
+	const int64_t col = (int64_t)tile * TILE_COLS;
+
+	for (int64_t i = 0; i < rows; i++)
+		FN(finish_row)
+		(item, m0 + i, n0 + col, cols,
+		 FN(blocked_sums)(scratch->sums[0], i, tile),
+		 dual ? FN(blocked_sums)(scratch->sums[1], i, tile) : NULL,
+		 scratch->nan >> col);
 }
 
 static void FN(finish_blocked)(const struct cpu_item *item, bool dual,
@@ -465,17 +547,15 @@ static void FN(finish_blocked)(const struct cpu_item *item, bool dual,
 	const int64_t unit =
 	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
 
-	for (int64_t i = 0; i < rows; i++) {
-		for (int64_t col = 0; col < unit; col += TILE_COLS) {
-			const int64_t t = col / TILE_COLS;
+	for (int tile = 0; tile * TILE_COLS < unit; tile++) {
+		const int64_t cols = unit - tile * TILE_COLS;
 
-			FN(finish_row)
-			(item, m0 + i, n0 + col,
-			 unit - col < TILE_COLS ? unit - col : TILE_COLS,
-			 FN(blocked_sums)(scratch->sums[0], i, t),
-			 dual ? FN(blocked_sums)(scratch->sums[1], i, t) : NULL,
-			 scratch->nan >> col);
-		}
+		if (cols >= TILE_COLS)
+			FN(finish_tile)
+			(item, dual, m0, rows, n0, tile, TILE_COLS, scratch);
+		else
+			FN(finish_tile)
+			(item, dual, m0, rows, n0, tile, cols, scratch);
 	}
 }
 
@@ -489,8 +569,8 @@ static void FN(multiply_blocked)(const struct cpu_item *item, bool dual,
 			       FN(sums_bytes)(item->unit_rows));
 		for (int64_t k0 = 0; k0 < item->blocks; k0 += CHUNK_BLOCKS)
 			FN(chunk)
-			(item, &item->b[b], m0, rows, n0, k0, scratch,
-			 scratch->sums[b]);
+		(item, &item->b[b], m0, rows, n0, k0, scratch,
+		 scratch->sums[b]);
 	}
 	FN(finish_blocked)(item, dual, m0, rows, n0, scratch);
 }
@@ -529,11 +609,10 @@ static void FN(multiply_direct)(const struct cpu_item *item, bool dual,
 		}
 		for (int64_t i = 0; i < rows; i++)
 			FN(finish_row)
-			(item, i, n0 + col,
-			 rest < PANEL_COLS ? rest : PANEL_COLS,
-			 scratch->sums[0] + i * PANEL_COLS,
-			 dual ? scratch->sums[1] + i * PANEL_COLS : NULL,
-			 scratch->nan >> col);
+		(item, i, n0 + col, rest < PANEL_COLS ? rest : PANEL_COLS,
+		 scratch->sums[0] + i * PANEL_COLS,
+		 dual ? scratch->sums[1] + i * PANEL_COLS : NULL,
+		 scratch->nan >> col);
 	}
 }
 
@@ -554,7 +633,7 @@ static void FN(multiply)(const struct cpu_item *item, bool dual, int64_t m0,
 static void FN(pack_rows)(const struct cpu_item *item, int64_t m0, int64_t rows)
 {
 	for (int64_t i = m0; i < m0 + rows; i++)
-		FN(pack_row)(item, i, TILE_ROWS);
+		FN(pack_row_vector)(item, i, TILE_ROWS);
 }
 
 void FN(cpu_gemm_ops)(struct cpu_gemm_ops *ops)
@@ -563,6 +642,6 @@ void FN(cpu_gemm_ops)(struct cpu_gemm_ops *ops)
 	ops->direct_rows = DIRECT_ROWS;
 	ops->scratch_bytes = FN(scratch_bytes);
 	ops->pack_rows = FN(pack_rows);
-	ops->pack_panel = FN(pack_panel);
+	ops->pack_panel = FN(pack_panel_vector);
 	ops->multiply = FN(multiply);
 }

@@ -16,9 +16,10 @@
  * A block whose scale is 0 gets codes of 0, so that kernels need not look at
  * scales: any finite factor times 0 is 0.
  *
- * Tokens (A): a record of 24 bytes for each row and k-block, in tiles of
- * tile_rows rows (the last tile has as many as are left):
- * record[tile * tile_rows * blocks + block * rows of the tile + row in tile].
+ * Tokens (A): a record of 24 bytes for each row and k-block, in the order in
+ * which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks, in a chunk
+ * tiles of tile_rows rows (the last tile has as many as are left), in a tile
+ * k-blocks, in a k-block rows.
  */
 #ifndef NIB_CPU_LAYOUT_H
 #define NIB_CPU_LAYOUT_H
@@ -29,6 +30,9 @@
 #define BLOCK_CODES  128 /* bytes of codes of a k-block of a panel */
 #define GROUP_BLOCKS 4
 #define GROUP_BYTES  (GROUP_BLOCKS * (BLOCK_CODES + PANEL_COLS))
+
+/* k-blocks that a unit expands at a time. */
+#define CHUNK_BLOCKS 64
 
 /* Twice the value of an e2m1 code reaches 12: added, B fits an unsigned byte.
  */
@@ -47,6 +51,24 @@ struct cpu_record {
 	 */
 	float scale;
 };
+
+/*
+ * The record of (row, block), both of an m x blocks matrix; from there the next
+ * block of the chunk is `rows of the tile` records on.
+ */
+static inline int64_t cpu_record_at(int64_t m, int64_t blocks,
+				    int64_t tile_rows, int64_t row,
+				    int64_t block)
+{
+	const int64_t chunk = block / CHUNK_BLOCKS * CHUNK_BLOCKS;
+	const int64_t tile = row / tile_rows * tile_rows;
+	const int64_t in_chunk =
+	    blocks - chunk < CHUNK_BLOCKS ? blocks - chunk : CHUNK_BLOCKS;
+	const int64_t in_tile = m - tile < tile_rows ? m - tile : tile_rows;
+
+	return chunk * m + tile * in_chunk + (block - chunk) * in_tile + row -
+	       tile;
+}
 
 static inline int64_t cpu_panel_bytes(int64_t blocks)
 {

@@ -10,18 +10,30 @@
 #include "cpu/gemm_ops.h"
 #include "format/e2m1.h"
 
-/* A scale of the caller, sign bit dropped (cuBLAS ignores it as well). */
-static inline uint8_t FN(scale_at)(const struct cpu_rows *rows, int64_t row,
-				   int64_t block)
-{
-	int64_t at;
+/*
+ * The scales of a row: that of k-block k is at[k / 4 * step + k % 4], in both
+ * layouts.  Their sign bits are dropped (cuBLAS ignores them as well).
+ */
+struct FN(scale_row) {
+	const uint8_t *at;
+	int64_t step;
+};
 
+static inline struct FN(scale_row)
+    FN(scale_row_of)(const struct cpu_rows *rows, int64_t row)
+{
 	row += rows->scale_row;
 	if (rows->scale_layout == NIB_LINEAR)
-		at = row * rows->scale_row_stride_bytes + block;
-	else
-		at = nib_scale_offset_tiled(rows->blocks, row, block);
-	return rows->scales[at] & 0x7f;
+		return (struct FN(scale_row)){
+		    rows->scales + row * rows->scale_row_stride_bytes, 4};
+	return (struct FN(scale_row)){
+	    rows->scales + nib_scale_offset_tiled(rows->blocks, row, 0),
+	    NIB_SCALE_TILE_BYTES};
+}
+
+static inline uint8_t FN(scale_at)(struct FN(scale_row) row, int64_t block)
+{
+	return row.at[block / 4 * row.step + block % 4] & 0x7f;
 }
 
 /* Row i of item->a into its records, in tiles of tile_rows. */
@@ -32,12 +44,17 @@ static inline void FN(pack_row)(const struct cpu_item *item, int64_t i,
 	const int64_t in_tile =
 	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const uint8_t *codes = item->a.codes + i * item->a.row_stride_bytes;
-	struct cpu_record *out =
-	    item->records + tile * item->blocks + (i - tile);
+	const struct FN(scale_row) scales = FN(scale_row_of)(&item->a, i);
+	struct cpu_record *out = NULL;
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < item->blocks; k++, codes += 8, out += in_tile) {
-		uint8_t scale = FN(scale_at)(&item->a, i, k);
+		if (k % CHUNK_BLOCKS == 0)
+			out =
+			    item->records + cpu_record_at(item->m, item->blocks,
+							  tile_rows, i, k);
+
+		uint8_t scale = FN(scale_at)(scales, k);
 		int32_t sum = 0;
 
 		if (scale == 0 || scale == NIB_E4M3_NAN) {
@@ -65,12 +82,13 @@ static inline uint8_t FN(pack_column)(const struct cpu_rows *b, int64_t row,
 				      int64_t n, int64_t block0, int64_t blocks,
 				      uint8_t *panel)
 {
+	const struct FN(scale_row) scales = FN(scale_row_of)(b, row);
 	const uint8_t *codes =
 	    b->codes + row * b->row_stride_bytes + block0 * 8;
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < blocks; k++, codes += 8) {
-		uint8_t scale = FN(scale_at)(b, row, block0 + k);
+		uint8_t scale = FN(scale_at)(scales, block0 + k);
 		uint8_t *out = panel + cpu_codes_at(k) + 4 * n;
 
 		panel[cpu_scales_at(blocks, k) + n] = scale;

@@ -12,14 +12,14 @@
 #include "format/e4m3.h"
 #include "format/scale_layout.h"
 
-#define FN(name)     name##_avx512
-#define V_COLS	     16
-#define TILE_ROWS    8
-#define TILE_VECS    2
-#define ROW_STEP     2
-#define CHUNK_BLOCKS 64
-#define DIRECT_ROWS  8
-#define SCALE_TABLE  1
+#define FN(name)  name##_avx512
+#define V_COLS	  16
+#define TILE_ROWS 8
+#define TILE_VECS 2
+#define ROW_STEP  2
+#define HAVE_F16C
+#define DIRECT_ROWS 8
+#define SCALE_TABLE 1
 
 typedef __m512i vint;
 typedef __m512i vdot;
@@ -67,6 +67,6 @@ static inline __m512 scales(const uint8_t *bytes)
 	return _mm512_cvtph_ps(_mm256_slli_epi16(wide, 7));
 }
 
-#include "cpu/pack.inc.h"
+#include "cpu/pack_vector.inc.h"
 
 #include "cpu/gemm.inc.h"

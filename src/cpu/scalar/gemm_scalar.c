@@ -82,13 +82,8 @@ static void sum_panel(const struct cpu_item *item, const struct cpu_weights *b,
 			decode(packed, 1, 0, &decoded);
 		}
 		for (int64_t i = 0; i < rows; i++) {
-			int64_t tile = (m0 + i) / TILE_ROWS * TILE_ROWS;
-			int64_t in_tile = item->m - tile < TILE_ROWS
-					      ? item->m - tile
-					      : TILE_ROWS;
-
-			add_block(&item->records[tile * blocks + k * in_tile +
-						 m0 + i - tile],
+			add_block(&item->records[cpu_record_at(
+				      item->m, blocks, TILE_ROWS, m0 + i, k)],
 				  &decoded, sums + i * PANEL_COLS);
 		}
 	}
