@@ -5,14 +5,11 @@
  * many rows there are, the caller's pool and floating-point mode, and chance.
  */
 #include <immintrin.h>
-#include <inttypes.h>
-#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -125,8 +122,6 @@ static void copy_stack(const struct nib_nvfp4 *to, const struct nib_nvfp4 *from,
 
 static void layouts_and_strides(void **state)
 {
-	struct nib_device *device = test_device("scalar", 2);
-
 	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++) {
 		struct job_how how = {.device = test_device(test_isas[isa], 2)};
@@ -159,7 +154,6 @@ static void layouts_and_strides(void **state)
 		job_free(first);
 		nib_device_close(how.device);
 	}
-	nib_device_close(device);
 }
 
 /* The bits that problem i has when it runs alone. */
@@ -177,7 +171,7 @@ static struct bits bits_alone(const struct job *job, int i,
 static void group_is_its_problems(struct job *job, const struct job_how *how)
 {
 	struct job turned = {.op = job->op, .count = job->count};
-	struct bits alone[JOB_PROBLEMS], together, again;
+	struct bits alone[JOB_PROBLEMS], together;
 
 	for (int i = 0; i < job->count; i++)
 		alone[i] = bits_alone(job, i, how);
@@ -195,8 +189,6 @@ static void group_is_its_problems(struct job *job, const struct job_how *how)
 	/* The other way round. */
 	job_run(&turned, how, "reversed group");
 	job_has_bits(job, &together, "reversed group");
-	again = job_bits(job);
-	bits_free(&again);
 	bits_free(&together);
 }
 
@@ -499,6 +491,18 @@ static void callers_pools(void **state)
 #define FLUSH_TO_ZERO 0x8040u /* with subnormals-are-zero */
 #define UNMASK_ALL    0x1f80u
 
+/* valgrind knows the rounding mode alone. */
+static bool has_modes(void)
+{
+	const unsigned int normal = _mm_getcsr();
+	bool has_kept;
+
+	_mm_setcsr(normal | FLUSH_TO_ZERO);
+	has_kept = _mm_getcsr() & FLUSH_TO_ZERO;
+	_mm_setcsr(normal);
+	return has_kept;
+}
+
 static void callers_modes(void **state)
 {
 	static const unsigned int changes[] = {ROUND_DOWN,
@@ -507,11 +511,13 @@ static void callers_modes(void **state)
 					       FLUSH_TO_ZERO,
 					       ROUND_UP | FLUSH_TO_ZERO,
 					       UNMASK_ALL | ROUND_DOWN};
-	/* Outputs around the smallest fp32, and infinite ones. */
+	/* Outputs around the smallest fp32 and beyond the largest. */
 	static const float small = 0x1p-142f, large = 1e36f;
 	const unsigned int normal = _mm_getcsr();
 
 	(void)state;
+	if (!has_modes())
+		skip();
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		struct job_how how = {
 		    .device = test_device(test_isas[i / 4], 1 + i % 2),
@@ -529,8 +535,7 @@ static void callers_modes(void **state)
 		bits = job_bits(job);
 		for (size_t j = 0; j < sizeof(changes) / sizeof(changes[0]);
 		     j++) {
-			/* Sticky flags may be set, and stay as they are. */
-			unsigned int ours, mode = (normal ^ changes[j]) | 0x20;
+			unsigned int ours, mode = normal ^ changes[j];
 
 			job_poison(job);
 			_mm_setcsr(mode);
