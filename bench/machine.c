@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
@@ -20,8 +21,8 @@ int64_t machine_cache_bytes(void)
 	int64_t largest = 0;
 
 	for (int i = 0; i < 8; i++) {
-		char path[80];
-		long long kib = 0;
+		char path[80], line[32] = "";
+		int64_t bytes;
 		FILE *file;
 
 		snprintf(path, sizeof path,
@@ -29,8 +30,10 @@ int64_t machine_cache_bytes(void)
 		file = fopen(path, "r");
 		if (!file)
 			break;
-		if (fscanf(file, "%lldK", &kib) == 1 && kib * 1024 > largest)
-			largest = kib * 1024;
+		if (fgets(line, sizeof line, file)) {
+			bytes = strtoll(line, NULL, 10) * 1024; /* "32768K" */
+			largest = bytes > largest ? bytes : largest;
+		}
 		fclose(file);
 	}
 	return largest > 0 ? largest : INT64_C(32) << 20;
@@ -38,17 +41,18 @@ int64_t machine_cache_bytes(void)
 
 int64_t machine_free_bytes(void)
 {
+	static const char key[] = "MemAvailable:";
 	FILE *file = fopen("/proc/meminfo", "r");
 	char line[128];
-	long long kib = 0;
+	int64_t kib = 0;
 
-	while (file && fgets(line, sizeof line, file)) {
-		if (sscanf(line, "MemAvailable: %lld", &kib) == 1)
-			break;
+	while (file && !kib && fgets(line, sizeof line, file)) {
+		if (!strncmp(line, key, strlen(key)))
+			kib = strtoll(line + strlen(key), NULL, 10);
 	}
 	if (file)
 		fclose(file);
-	return kib > 0 ? (int64_t)kib * 1024 : INT64_C(4) << 30;
+	return kib > 0 ? kib * 1024 : INT64_C(4) << 30;
 }
 
 void machine_bind_thread(int i)

@@ -305,8 +305,12 @@ static void *add_f32(const struct peer_matmul *matmul, char reason[PEER_REASON])
 	decided.n = matmul->n;
 	decided.k = matmul->k;
 	decided.plain_wins = time_once(plain) < time_once(primitive);
-	remove_matmul(decided.plain_wins ? primitive : plain);
-	return decided.plain_wins ? plain : primitive;
+	if (decided.plain_wins) {
+		remove_matmul(primitive);
+		return plain;
+	}
+	remove_matmul(plain);
+	return primitive;
 }
 
 static void *add_bf16(const struct peer_matmul *matmul,
@@ -314,6 +318,10 @@ static void *add_bf16(const struct peer_matmul *matmul,
 {
 	return add_primitive(matmul, dnnl_bf16, reason);
 }
+
+#define FUNCTIONS_WITH(add_function)                                           \
+	.set_threads = set_threads, .add = add_function, .run = run,           \
+	.remove = remove_matmul,
 
 #else
 
@@ -325,44 +333,26 @@ static bool open_best(char reason[PEER_REASON])
 	return false;
 }
 
-#define open_avx2     open_best
-#define set_threads   NULL
-#define add_f32	      NULL
-#define add_bf16      NULL
-#define run	      NULL
-#define remove_matmul NULL
+#define open_avx2 open_best
+/* None: open() fails. */
+#define FUNCTIONS_WITH(add_function)
 
 #endif
 
-const struct peer_engine peer_onednn_bf16 = {
-    .room = "peer:onednn-bf16",
-    .limit = PEAK_DOT_BF16,
-    .operand_bytes = 2,
-    .open = open_best,
-    .set_threads = set_threads,
-    .add = add_bf16,
-    .run = run,
-    .remove = remove_matmul,
-};
+const struct peer_engine peer_onednn_bf16 = {.room = "peer:onednn-bf16",
+					     .limit = PEAK_DOT_BF16,
+					     .operand_bytes = 2,
+					     .open = open_best,
+					     FUNCTIONS_WITH(add_bf16)};
 
-const struct peer_engine peer_onednn_f32 = {
-    .room = "peer:onednn-f32",
-    .limit = PEAK_FMA,
-    .operand_bytes = 4,
-    .open = open_best,
-    .set_threads = set_threads,
-    .add = add_f32,
-    .run = run,
-    .remove = remove_matmul,
-};
+const struct peer_engine peer_onednn_f32 = {.room = "peer:onednn-f32",
+					    .limit = PEAK_FMA,
+					    .operand_bytes = 4,
+					    .open = open_best,
+					    FUNCTIONS_WITH(add_f32)};
 
-const struct peer_engine peer_onednn_f32_avx2 = {
-    .room = "peer:onednn-f32-avx2",
-    .limit = PEAK_FMA_AVX2,
-    .operand_bytes = 4,
-    .open = open_avx2,
-    .set_threads = set_threads,
-    .add = add_f32,
-    .run = run,
-    .remove = remove_matmul,
-};
+const struct peer_engine peer_onednn_f32_avx2 = {.room = "peer:onednn-f32-avx2",
+						 .limit = PEAK_FMA_AVX2,
+						 .operand_bytes = 4,
+						 .open = open_avx2,
+						 FUNCTIONS_WITH(add_f32)};

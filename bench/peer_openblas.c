@@ -87,6 +87,10 @@ static void run(void *handle)
 	      h->a, h->k, h->b, h->k, 0.0f, h->c, h->n);
 }
 
+#define FUNCTIONS                                                              \
+	.set_threads = set_threads, .add = add, .run = run,                    \
+	.remove = remove_matmul,
+
 #else
 
 static bool open_library(char reason[PEER_REASON])
@@ -97,20 +101,13 @@ static bool open_library(char reason[PEER_REASON])
 	return false;
 }
 
-#define set_threads   NULL
-#define add	      NULL
-#define run	      NULL
-#define remove_matmul NULL
+/* None: open() fails. */
+#define FUNCTIONS
 
 #endif
 
-const struct peer_engine peer_openblas_f32 = {
-    .room = "peer:openblas-f32",
-    .limit = PEAK_FMA,
-    .operand_bytes = 4,
-    .open = open_library,
-    .set_threads = set_threads,
-    .add = add,
-    .run = run,
-    .remove = remove_matmul,
-};
+const struct peer_engine peer_openblas_f32 = {.room = "peer:openblas-f32",
+					      .limit = PEAK_FMA,
+					      .operand_bytes = 4,
+					      .open = open_library,
+					      FUNCTIONS};
