@@ -108,15 +108,14 @@ static void threads_and_instruction_sets_of_experts(void **state)
 /* ---- one problem told in other ways -------------------------------------- */
 
 /* Values of one stack in the memory of another of the same sizes. */
-static void copy_stack(const struct nib_nvfp4 *to, const struct nib_nvfp4 *from,
-		       int64_t to_batch, int64_t from_batch)
+static void copy_stack(const struct nib_nvfp4 *to, const struct nib_nvfp4 *from)
 {
 	for (int64_t r = 0; r < to->rows; r++) {
-		memcpy(nib_nvfp4_row(to, to_batch, r),
-		       nib_nvfp4_row(from, from_batch, r), (size_t)to->k / 2);
+		memcpy(nib_nvfp4_row(to, 0, r), nib_nvfp4_row(from, 0, r),
+		       (size_t)to->k / 2);
 		for (int64_t g = 0; g < to->k / NIB_BLOCK; g++)
-			*nib_nvfp4_scale(to, to_batch, r, g) =
-			    *nib_nvfp4_scale(from, from_batch, r, g);
+			*nib_nvfp4_scale(to, 0, r, g) =
+			    *nib_nvfp4_scale(from, 0, r, g);
 	}
 }
 
@@ -142,9 +141,9 @@ static void layouts_and_strides(void **state)
 			spec.has_gaps = i >> 2 & 1;
 			spec.is_front = i >> 3 & 1;
 			job = job_of(&rng, &spec);
-			copy_stack(&job->a[0].view, &first->a[0].view, 0, 0);
-			copy_stack(&job->b[0].view, &first->b[0].view, 0, 0);
-			copy_stack(&job->b2[0].view, &first->b2[0].view, 0, 0);
+			copy_stack(&job->a[0].view, &first->a[0].view);
+			copy_stack(&job->b[0].view, &first->b[0].view);
+			copy_stack(&job->b2[0].view, &first->b2[0].view);
 			how.packing = (enum job_packing)(i % JOB_PACKINGS);
 			job_run(job, &how, "layout");
 			job_has_bits(job, &bits, "layout");
@@ -387,8 +386,7 @@ static void experts_alone(void **state)
 /* ---- the caller's pool --------------------------------------------------- */
 
 struct pool {
-	int calls, tasks;
-	/* Of the call in progress. */
+	int calls, tasks; /* and then of the call in progress: */
 	void (*task)(void *arg, int i);
 	void *arg;
 	int next;
