@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_same_bits.c - what must not change a single bit of a result: threads,
- * instruction set, packing, layouts, who else is in the group or the batch, how
- * many rows there are, the caller's pool and floating-point mode, and chance.
+ * test_same_bits.c - what must not change a bit of a result: threads, sets of
+ * instructions, packing, layouts, neighbours, rows, pools, modes, and chance.
  */
 #include <immintrin.h>
 #include <pthread.h>
