@@ -5,9 +5,8 @@
  *
  * Plain C that every instruction set compiles for itself: additions,
  * multiplications, divisions and integer operations in one written order, so
- * the bits are the same everywhere.  The including file defines
- *   FN(name)   name with the set's suffix
- * and may define HAVE_F16C if the set has the instructions.
+ * the bits are the same everywhere.  The including file may define HAVE_F16C if
+ * the set has those instructions.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 /* 1.5 * 2^23: adding it rounds a small float to an integer in its low bits. */
 #define ROUND_MAGIC 12582912.0f
 
-static inline float FN(as_float)(uint32_t bits)
+static inline float as_float(uint32_t bits)
 {
 	float x;
 
@@ -25,7 +24,7 @@ static inline float FN(as_float)(uint32_t bits)
 	return x;
 }
 
-static inline uint32_t FN(as_bits)(float x)
+static inline uint32_t as_bits(float x)
 {
 	uint32_t bits;
 
@@ -38,15 +37,14 @@ static inline uint32_t FN(as_bits)(float x)
  * e^r by its Taylor polynomial to r^7 (remainder 2^-27), times 2^n in two steps
  * so that the last rounding is the only one for subnormal results.
  */
-static inline float FN(exp_negative)(float x)
+static inline float exp_negative(float x)
 {
 	const float clamped = x > -104.0f ? x : -104.0f;
 	const float shifted = clamped * 1.44269504f + ROUND_MAGIC;
 	const float n = shifted - ROUND_MAGIC;
 	/* ln 2 in two parts, the first with 9 trailing zeros (Cody, Waite). */
 	const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
-	const int32_t e =
-	    (int32_t)(FN(as_bits)(shifted) - FN(as_bits)(ROUND_MAGIC));
+	const int32_t e = (int32_t)(as_bits(shifted) - as_bits(ROUND_MAGIC));
 	const int32_t half = e >> 1;
 	float p = 1.98412698e-4f;
 
@@ -57,30 +55,30 @@ static inline float FN(exp_negative)(float x)
 	p = p * r + 0.5f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	return p * FN(as_float)((uint32_t)(half + 127) << 23) *
-	       FN(as_float)((uint32_t)(e - half + 127) << 23);
+	return p * as_float((uint32_t)(half + 127) << 23) *
+	       as_float((uint32_t)(e - half + 127) << 23);
 }
 
 /* x / (1 + e^-x); -0 at -inf, no NaN but from NaN. */
-static inline float FN(silu)(float x)
+static inline float silu(float x)
 {
-	const float e = FN(exp_negative)(x > 0.0f ? -x : x);
+	const float e = exp_negative(x > 0.0f ? -x : x);
 	const float numerator = x > 0.0f ? 1.0f : e;
 
 	return x < -104.0f ? -0.0f : x * numerator / (1.0f + e);
 }
 
 /* fp32 -> fp16, to nearest even. */
-static inline uint16_t FN(to_fp16)(float x)
+static inline uint16_t to_fp16(float x)
 {
-	const uint32_t bits = FN(as_bits)(x), magnitude = bits & 0x7fffffffu;
+	const uint32_t bits = as_bits(x), magnitude = bits & 0x7fffffffu;
 	const uint32_t sign = bits >> 16 & 0x8000u;
 	/* Normal: rebias, add half an ulp less the tie bit. */
 	const uint32_t normal =
 	    (magnitude + 0xfffu + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
 	/* Subnormal: adding 0.5 puts the last bit at 2^-24. */
 	const uint32_t subnormal =
-	    FN(as_bits)(FN(as_float)(magnitude) + 0.5f) - 0x3f000000u;
+	    as_bits(as_float(magnitude) + 0.5f) - 0x3f000000u;
 	uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
 
 	half = magnitude >= 0x477ff000u ? 0x7c00u : half;
@@ -89,9 +87,9 @@ static inline uint16_t FN(to_fp16)(float x)
 }
 
 /* fp32 -> bf16, to nearest even. */
-static inline uint16_t FN(to_bf16)(float x)
+static inline uint16_t to_bf16(float x)
 {
-	const uint32_t bits = FN(as_bits)(x);
+	const uint32_t bits = as_bits(x);
 	const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 	const uint32_t nan = bits >> 16 | 0x40u;
 
@@ -99,7 +97,7 @@ static inline uint16_t FN(to_bf16)(float x)
 }
 
 /* 64 floats at most; writes up to the next multiple of 8. */
-static inline void FN(to_fp16_row)(const float *x, int64_t cols, uint16_t *half)
+static inline void to_fp16_row(const float *x, int64_t cols, uint16_t *half)
 {
 #ifdef HAVE_F16C
 	for (int64_t j = 0; j < cols; j += 8)
@@ -108,13 +106,13 @@ static inline void FN(to_fp16_row)(const float *x, int64_t cols, uint16_t *half)
 						 _MM_FROUND_TO_NEAREST_INT));
 #else
 	for (int64_t j = 0; j < cols; j++)
-		half[j] = FN(to_fp16)(x[j]);
+		half[j] = to_fp16(x[j]);
 #endif
 }
 
 /* The last step: `cols` floats into c, unaligned. */
-static inline void FN(store_row)(const float *x, int64_t cols,
-				 enum nib_dtype dtype, char *c)
+static inline void store_row(const float *x, int64_t cols, enum nib_dtype dtype,
+			     char *c)
 {
 	uint16_t half[UNIT_COLS];
 
@@ -123,10 +121,10 @@ static inline void FN(store_row)(const float *x, int64_t cols,
 		return;
 	}
 	if (dtype == NIB_FP16)
-		FN(to_fp16_row)(x, cols, half);
+		to_fp16_row(x, cols, half);
 	else
 		for (int64_t j = 0; j < cols; j++)
-			half[j] = FN(to_bf16)(x[j]);
+			half[j] = to_bf16(x[j]);
 	memcpy(c, half, (size_t)cols * 2);
 }
 
@@ -136,9 +134,8 @@ static inline void FN(store_row)(const float *x, int64_t cols,
  * column col + j.
  */
 static inline __attribute__((always_inline)) void
-FN(finish_row)(const struct cpu_item *item, int64_t row, int64_t col,
-	       int64_t cols, const float *sums, const float *sums2,
-	       uint64_t nan)
+finish_row(const struct cpu_item *item, int64_t row, int64_t col, int64_t cols,
+	   const float *sums, const float *sums2, uint64_t nan)
 {
 	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
 	char *c = item->c + row * item->c_row_stride_bytes + col * size;
@@ -147,7 +144,7 @@ FN(finish_row)(const struct cpu_item *item, int64_t row, int64_t col,
 
 	if (sums2)
 		for (int64_t j = 0; j < cols; j++)
-			x[j] = FN(silu)(sums[j] * alpha) * (sums2[j] * alpha2);
+			x[j] = silu(sums[j] * alpha) * (sums2[j] * alpha2);
 	else
 		for (int64_t j = 0; j < cols; j++)
 			x[j] = sums[j] * alpha;
@@ -156,5 +153,5 @@ FN(finish_row)(const struct cpu_item *item, int64_t row, int64_t col,
 	if (nan)
 		for (int64_t j = 0; j < cols; j++)
 			x[j] = nan >> j & 1 ? NAN : x[j];
-	FN(store_row)(x, cols, item->dtype, c);
+	store_row(x, cols, item->dtype, c);
 }

@@ -21,7 +21,7 @@
  * all rows and never stored: one pass over memory.
  *
  * The including file defines
- *   FN(name)       name with the set's suffix
+ *   CPU_GEMM_OPS   the function that fills the set's table
  *   V_COLS         columns of a vector: 32-bit lanes
  *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of sums in registers
  *   ROW_STEP       rows of a tile whose dot products are interleaved
@@ -36,7 +36,7 @@
  *   to_bits(v) to_float(v)  the same bits as vint, as vfloat
  *   set_int(x)     every 32-bit lane x
  *   decode_low(v) decode_high(v)  nibbles to bytes 2 * e2m1 + CODE_OFFSET
- *   scales(p)      V_COLS e4m3 bytes to floats / 256
+ *   load_scales(p)   V_COLS e4m3 bytes to floats / 256
  *   vdot           the type of a running dot product, and on it
  *   dot_start(start)        from a record's start
  *   dot_add(dot, b, a4)     + four unsigned bytes of b times four signed of a4
@@ -62,38 +62,23 @@
 #define FRACTION_SHIFT 20
 #define TILE_INLINE    static inline __attribute__((always_inline))
 /* Loops over registers: they must vanish. */
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 
 /* ---- tiles: the main loop --------------------------------------------------
  */
 
 /* Where a tile's weights come from, the first time. */
-struct FN(source) {
+struct source {
 	const uint8_t *panels[TILE_PANELS];
 	/* Where those of the next chunk will: fetched meanwhile. */
 	const uint8_t *next[TILE_PANELS];
 	int64_t left; /* blocks to the end of the panels */
 };
 
-/* The bytes of one k-block of a tile, a vector for each of the four steps. */
-struct FN(codes) {
-	vint step[4][TILE_VECS];
-};
-
-TILE_INLINE void FN(load_codes)(const char *expanded, struct FN(codes) * b)
-{
-	UNROLL
-	for (int g = 0; g < 4; g++)
-		UNROLL
-	for (int v = 0; v < TILE_VECS; v++)
-		b->step[g][v] =
-		    load_int(expanded + (g * TILE_VECS + v) * V_BYTES);
-}
-
 /* Scales of a vector of columns, or the table of their products (see above). */
-TILE_INLINE void FN(expand_scales)(const uint8_t *bytes, char *out)
+TILE_INLINE void expand_scales(const uint8_t *bytes, char *out)
 {
-	vfloat s = mul_float(scales(bytes), set_float(256.0f));
+	vfloat s = mul_float(load_scales(bytes), set_float(256.0f));
 
 	if (!SCALE_TABLE) {
 		store_int(out, to_bits(s));
@@ -104,8 +89,7 @@ TILE_INLINE void FN(expand_scales)(const uint8_t *bytes, char *out)
 	s = max_float(s, set_float(0x1p-9f));
 	const vfloat eighth = mul_float(s, set_float(0.125f));
 
-	UNROLL
-	for (int t = 0; t < 8; t++) {
+	UNROLLED (t, 8) {
 		const int one = BITS_OF_ONE + (t << FRACTION_SHIFT);
 
 		store_int(out + t * TILE_VECS * V_BYTES,
@@ -115,14 +99,13 @@ TILE_INLINE void FN(expand_scales)(const uint8_t *bytes, char *out)
 }
 
 /* Expands k-block k from its panels. */
-TILE_INLINE void FN(expand_block)(const struct FN(source) * source, int64_t k,
-				  char *expanded)
+TILE_INLINE void expand_block(const struct source *source, int64_t k,
+			      char *expanded)
 {
 	const int64_t codes = cpu_codes_at(k);
 	const int64_t scale = cpu_scales_at(source->left, k);
 
-	UNROLL
-	for (int v = 0; v < TILE_VECS; v++) {
+	UNROLLED (v, TILE_VECS) {
 		const uint8_t *panel = source->panels[v / PANEL_VECS];
 		const int col = v % PANEL_VECS * V_COLS;
 		const vint z0 = load_int(panel + codes + 4 * col);
@@ -136,18 +119,19 @@ TILE_INLINE void FN(expand_block)(const struct FN(source) * source, int64_t k,
 
 			__builtin_prefetch(next, 0, 2);
 			__builtin_prefetch(next + 64, 0, 2);
+			__builtin_prefetch(next + scale - codes, 0, 2);
 		}
 		store_int(out, decode_low(z0));
 		store_int(out + TILE_VECS * V_BYTES, decode_high(z0));
 		store_int(out + 2 * TILE_VECS * V_BYTES, decode_low(z1));
 		store_int(out + 3 * TILE_VECS * V_BYTES, decode_high(z1));
-		FN(expand_scales)(panel + scale + col, out + EXPANDED_CODES);
+		expand_scales(panel + scale + col, out + EXPANDED_CODES);
 	}
 }
 
 /* A record's scale times those of a vector of columns. */
-TILE_INLINE vfloat FN(scale_product)(const struct cpu_record *a,
-				     const char *expanded_scales, int v)
+TILE_INLINE vfloat scale_product(const struct cpu_record *a,
+				 const char *expanded_scales, int v)
 {
 	if (SCALE_TABLE) {
 		int32_t bits;
@@ -166,36 +150,32 @@ TILE_INLINE vfloat FN(scale_product)(const struct cpu_record *a,
 }
 
 /* sum[row][vector] += one k-block, for the `step` rows from a. */
-TILE_INLINE void FN(add_rows)(const int step, const struct cpu_record *a,
-			      const struct FN(codes) * b,
-			      const char *expanded_scales,
-			      vfloat (*sum)[TILE_VECS])
+TILE_INLINE void add_rows(const int step, const struct cpu_record *a,
+			  const char *expanded, vfloat (*sum)[TILE_VECS])
 {
 	vdot dot[ROW_STEP][TILE_VECS];
 
-	UNROLL
-	for (int i = 0; i < step; i++)
-		UNROLL
-	for (int v = 0; v < TILE_VECS; v++)
-		dot[i][v] = dot_start(a[i].start);
-	UNROLL
-	for (int g = 0; g < 4; g++)
-		UNROLL
-	for (int i = 0; i < step; i++) {
-		int32_t a4;
+	UNROLLED (i, step)
+		UNROLLED (v, TILE_VECS)
+			dot[i][v] = dot_start(a[i].start);
+	UNROLLED (g, 4)
+		UNROLLED (i, step) {
+			int32_t a4;
 
-		memcpy(&a4, a[i].codes + 4 * g, 4);
-		UNROLL
-		for (int v = 0; v < TILE_VECS; v++)
-			dot[i][v] = dot_add(dot[i][v], b->step[g][v], a4);
-	}
-	UNROLL
-	for (int i = 0; i < step; i++)
-		UNROLL
-	for (int v = 0; v < TILE_VECS; v++)
-		sum[i][v] = fma_float(
-		    dot_float(dot[i][v]),
-		    FN(scale_product)(&a[i], expanded_scales, v), sum[i][v]);
+			memcpy(&a4, a[i].codes + 4 * g, 4);
+			UNROLLED (v, TILE_VECS)
+				dot[i][v] = dot_add(
+				    dot[i][v],
+				    load_int(expanded +
+					     (g * TILE_VECS + v) * V_BYTES),
+				    a4);
+		}
+	UNROLLED (i, step)
+		UNROLLED (v, TILE_VECS)
+			sum[i][v] = fma_float(
+			    dot_float(dot[i][v]),
+			    scale_product(&a[i], expanded + EXPANDED_CODES, v),
+			    sum[i][v]);
 }
 
 /*
@@ -204,41 +184,35 @@ TILE_INLINE void FN(add_rows)(const int step, const struct cpu_record *a,
  * one k-block ahead, so that decoding hides behind this tile's arithmetic; the
  * next tiles find them.
  */
-TILE_INLINE void FN(tile)(const int rows, const struct FN(source) * source,
+TILE_INLINE void sum_tile(const int rows, const struct source *source,
 			  const struct cpu_record *a, char *expanded,
 			  int64_t blocks, float *sums, bool first)
 {
 	vfloat sum[TILE_ROWS][TILE_VECS];
 
-	UNROLL
-	for (int i = 0; i < rows; i++)
-		UNROLL
-	for (int v = 0; v < TILE_VECS; v++)
-		sum[i][v] = first
+	UNROLLED (i, rows)
+		UNROLLED (v, TILE_VECS)
+			sum[i][v] =
+			    first
 				? set_float(0.0f)
 				: load_float(sums + i * TILE_COLS + v * V_COLS);
 	if (source)
-		FN(expand_block)(source, 0, expanded);
+		expand_block(source, 0, expanded);
 	for (int64_t k = 0; k < blocks; k++) {
-		struct FN(codes) b;
-
 		if (source && k + 1 < blocks)
-			FN(expand_block)
-			(source, k + 1, expanded + EXPANDED_BLOCK);
-		FN(load_codes)(expanded, &b);
-		UNROLL
-		for (int i = 0; i < rows; i += ROW_STEP)
-			FN(add_rows)
-			(rows - i < ROW_STEP ? rows - i : ROW_STEP, a + i, &b,
-			 expanded + EXPANDED_CODES, sum + i);
+			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
+		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
+			add_rows(
+			    rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
+							   : ROW_STEP,
+			    a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
 		a += rows;
 		expanded += EXPANDED_BLOCK;
 	}
-	UNROLL
-	for (int i = 0; i < rows; i++)
-		UNROLL
-	for (int v = 0; v < TILE_VECS; v++)
-		store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
+	UNROLLED (i, rows)
+		UNROLLED (v, TILE_VECS)
+			store_float(sums + i * TILE_COLS + v * V_COLS,
+				    sum[i][v]);
 }
 
 /* ---- direct ----------------------------------------------------------------
@@ -251,41 +225,37 @@ TILE_INLINE void FN(tile)(const int rows, const struct FN(source) * source,
  * sums[row][16] (+)= `blocks` k-blocks of one panel, for `rows` rows; left:
  * blocks to the panel's end.
  */
-TILE_INLINE void FN(panel)(const int rows, const struct cpu_record *a,
+TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 			   const uint8_t *panel, int64_t left, int64_t blocks,
 			   float *sums, bool first)
 {
 	vfloat sum[TILE_ROWS][PANEL_VECS];
 
-	UNROLL
-	for (int i = 0; i < rows; i++)
-		UNROLL
-	for (int v = 0; v < PANEL_VECS; v++)
-		/* scales() gives 1/256 of a scale: so do the sums. */
-		sum[i][v] =
-		    first ? set_float(0.0f)
-			  : mul_float(load_float(sums + 16 * i + v * V_COLS),
-				      set_float(0x1p-8f));
+	UNROLLED (i, rows)
+		UNROLLED (v, PANEL_VECS)
+			/* load_scales() gives 1/256 of a scale: so do the sums.
+			 */
+			sum[i][v] = first ? set_float(0.0f)
+					  : mul_float(load_float(sums + 16 * i +
+								 v * V_COLS),
+						      set_float(0x1p-8f));
 	for (int64_t k = 0; k < blocks; k++, a += rows) {
 		const uint8_t *codes = panel + cpu_codes_at(k);
 		const uint8_t *scale = panel + cpu_scales_at(left, k);
 
 		__builtin_prefetch(codes + PREFETCH_BYTES);
 		__builtin_prefetch(codes + PREFETCH_BYTES + 64);
-		UNROLL
-		for (int v = 0; v < PANEL_VECS; v++) {
+		UNROLLED (v, PANEL_VECS) {
 			const vint z0 = load_int(codes + v * V_BYTES);
 			const vint z1 = load_int(codes + 64 + v * V_BYTES);
 			const vint b[4] = {decode_low(z0), decode_high(z0),
 					   decode_low(z1), decode_high(z1)};
-			const vfloat s = scales(scale + v * V_COLS);
+			const vfloat s = load_scales(scale + v * V_COLS);
 
-			UNROLL
-			for (int i = 0; i < rows; i++) {
+			UNROLLED (i, rows) {
 				vdot dot = dot_start(a[i].start);
 
-				UNROLL
-				for (int g = 0; g < 4; g++) {
+				UNROLLED (g, 4) {
 					int32_t a4;
 
 					memcpy(&a4, a[i].codes + 4 * g, 4);
@@ -298,46 +268,41 @@ TILE_INLINE void FN(panel)(const int rows, const struct cpu_record *a,
 			}
 		}
 	}
-	UNROLL
-	for (int i = 0; i < rows; i++)
-		UNROLL
-	for (int v = 0; v < PANEL_VECS; v++)
-		store_float(sums + 16 * i + v * V_COLS,
-			    mul_float(sum[i][v], set_float(256.0f)));
+	UNROLLED (i, rows)
+		UNROLLED (v, PANEL_VECS)
+			store_float(sums + 16 * i + v * V_COLS,
+				    mul_float(sum[i][v], set_float(256.0f)));
 }
 
 /* ---- one function for each number of rows ----------------------------------
  */
 
-typedef void FN(tile_fn)(const struct cpu_record *a, char *expanded,
-			 int64_t blocks, float *sums, bool first);
-typedef void FN(first_fn)(const struct FN(source) * source,
-			  const struct cpu_record *a, char *expanded,
-			  int64_t blocks, float *sums, bool first);
-typedef void FN(panel_fn)(const struct cpu_record *a, const uint8_t *panel,
-			  int64_t left, int64_t blocks, float *sums,
-			  bool first);
+typedef void tile_fn(const struct cpu_record *a, char *expanded, int64_t blocks,
+		     float *sums, bool first);
+typedef void first_fn(const struct source *source, const struct cpu_record *a,
+		      char *expanded, int64_t blocks, float *sums, bool first);
+typedef void panel_fn(const struct cpu_record *a, const uint8_t *panel,
+		      int64_t left, int64_t blocks, float *sums, bool first);
 
 #define TILE_OF(rows)                                                          \
-	static void FN(tile_##rows)(const struct cpu_record *a,                \
-				    char *expanded, int64_t blocks,            \
-				    float *sums, bool first)                   \
+	static void tile_##rows(const struct cpu_record *a, char *expanded,    \
+				int64_t blocks, float *sums, bool first)       \
 	{                                                                      \
-		FN(tile)(rows, NULL, a, expanded, blocks, sums, first);        \
+		sum_tile(rows, NULL, a, expanded, blocks, sums, first);        \
 	}                                                                      \
-	static void FN(first_##rows)(                                          \
-	    const struct FN(source) * source, const struct cpu_record *a,      \
-	    char *expanded, int64_t blocks, float *sums, bool first)           \
+	static void first_##rows(const struct source *source,                  \
+				 const struct cpu_record *a, char *expanded,   \
+				 int64_t blocks, float *sums, bool first)      \
 	{                                                                      \
-		const struct FN(source) copy = *source;                        \
+		const struct source copy = *source;                            \
                                                                                \
-		FN(tile)(rows, &copy, a, expanded, blocks, sums, first);       \
+		sum_tile(rows, &copy, a, expanded, blocks, sums, first);       \
 	}                                                                      \
-	static void FN(panel_##rows)(const struct cpu_record *a,               \
-				     const uint8_t *panel, int64_t left,       \
-				     int64_t blocks, float *sums, bool first)  \
+	static void panel_##rows(const struct cpu_record *a,                   \
+				 const uint8_t *panel, int64_t left,           \
+				 int64_t blocks, float *sums, bool first)      \
 	{                                                                      \
-		FN(panel)(rows, a, panel, left, blocks, sums, first);          \
+		sum_panel(rows, a, panel, left, blocks, sums, first);          \
 	}
 
 TILE_OF(1)
@@ -351,22 +316,22 @@ TILE_OF(7)
 TILE_OF(8)
 #endif
 
-static FN(tile_fn) *const FN(tiles)[TILE_ROWS + 1] = {
-    NULL,	FN(tile_1), FN(tile_2), FN(tile_3), FN(tile_4),
+static tile_fn *const tile_fns[TILE_ROWS + 1] = {
+    NULL,   tile_1, tile_2, tile_3, tile_4,
 #if TILE_ROWS == 8
-    FN(tile_5), FN(tile_6), FN(tile_7), FN(tile_8),
+    tile_5, tile_6, tile_7, tile_8,
 #endif
 };
-static FN(first_fn) *const FN(firsts)[TILE_ROWS + 1] = {
-    NULL,	 FN(first_1), FN(first_2), FN(first_3), FN(first_4),
+static first_fn *const first_fns[TILE_ROWS + 1] = {
+    NULL,    first_1, first_2, first_3, first_4,
 #if TILE_ROWS == 8
-    FN(first_5), FN(first_6), FN(first_7), FN(first_8),
+    first_5, first_6, first_7, first_8,
 #endif
 };
-static FN(panel_fn) *const FN(panels)[TILE_ROWS + 1] = {
-    NULL,	 FN(panel_1), FN(panel_2), FN(panel_3), FN(panel_4),
+static panel_fn *const panel_fns[TILE_ROWS + 1] = {
+    NULL,    panel_1, panel_2, panel_3, panel_4,
 #if TILE_ROWS == 8
-    FN(panel_5), FN(panel_6), FN(panel_7), FN(panel_8),
+    panel_5, panel_6, panel_7, panel_8,
 #endif
 };
 
@@ -374,7 +339,7 @@ static FN(panel_fn) *const FN(panels)[TILE_ROWS + 1] = {
  */
 
 /* A thread's scratch, cut into its parts. */
-struct FN(scratch) {
+struct scratch {
 	float *sums[2];
 	char *expanded;
 	/* UNIT_PANELS panels of CHUNK_BLOCKS, for weights not packed. */
@@ -383,28 +348,27 @@ struct FN(scratch) {
 	uint64_t nan;
 };
 
-static size_t FN(sums_bytes)(int64_t unit_rows)
+static size_t sums_bytes(int64_t unit_rows)
 {
 	return (size_t)(unit_rows + TILE_ROWS) * UNIT_COLS * sizeof(float);
 }
 
-static size_t FN(scratch_bytes)(int64_t unit_rows, bool dual)
+static size_t scratch_bytes(int64_t unit_rows, bool dual)
 {
-	return FN(sums_bytes)(unit_rows) * (dual ? 2 : 1) +
-	       (size_t)UNIT_TILES * EXPANDED_TILE +
+	return sums_bytes(unit_rows) * (dual ? 2 : 1) + (size_t)EXPANDED_TILE +
 	       (size_t)UNIT_PANELS * (size_t)cpu_panel_bytes(CHUNK_BLOCKS);
 }
 
-static void FN(cut_scratch)(const struct cpu_item *item, bool dual,
-			    char *memory, struct FN(scratch) * scratch)
+static void cut_scratch(const struct cpu_item *item, bool dual, char *memory,
+			struct scratch *scratch)
 {
 	scratch->nan = 0;
 	scratch->sums[0] = (float *)memory;
-	memory += FN(sums_bytes)(item->unit_rows);
+	memory += sums_bytes(item->unit_rows);
 	scratch->sums[1] = (float *)memory;
-	memory += dual ? FN(sums_bytes)(item->unit_rows) : 0;
+	memory += dual ? sums_bytes(item->unit_rows) : 0;
 	scratch->expanded = memory;
-	scratch->panels = (uint8_t *)memory + UNIT_TILES * EXPANDED_TILE;
+	scratch->panels = (uint8_t *)memory + EXPANDED_TILE;
 }
 
 /*
@@ -413,11 +377,10 @@ static void FN(cut_scratch)(const struct cpu_item *item, bool dual,
  * scratch first.  A panel past the matrix repeats the last one; nobody looks at
  * it.
  */
-static const uint8_t *FN(find_panel)(const struct cpu_item *item,
-				     const struct cpu_weights *b, int64_t n0,
-				     int p, int64_t k0, int64_t blocks,
-				     struct FN(scratch) * scratch,
-				     int64_t *left)
+static const uint8_t *find_panel(const struct cpu_item *item,
+				 const struct cpu_weights *b, int64_t n0, int p,
+				 int64_t k0, int64_t blocks,
+				 struct scratch *scratch, int64_t *left)
 {
 	const int64_t last = (item->n - 1) / PANEL_COLS;
 	const int64_t wanted = n0 / PANEL_COLS + p;
@@ -430,8 +393,8 @@ static const uint8_t *FN(find_panel)(const struct cpu_item *item,
 		*left = item->blocks - k0;
 		packed = NULL;
 	} else {
-		nan = FN(pack_panel_vector)(&b->rows, panel * PANEL_COLS, k0,
-					    blocks, packed);
+		nan = pack_panel_vector(&b->rows, panel * PANEL_COLS, k0,
+					blocks, packed);
 		*left = blocks;
 	}
 	if (wanted <= last)
@@ -446,9 +409,9 @@ static const uint8_t *FN(find_panel)(const struct cpu_item *item,
  * the start of the next unit's panel.  Only fetched, never read: it may lie
  * past the end.
  */
-static const uint8_t *FN(next_chunk)(const struct cpu_item *item,
-				     const struct cpu_weights *b, int64_t n0,
-				     int p, int64_t k0)
+static const uint8_t *next_chunk(const struct cpu_item *item,
+				 const struct cpu_weights *b, int64_t n0, int p,
+				 int64_t k0)
 {
 	int64_t panel = n0 / PANEL_COLS + p;
 
@@ -462,87 +425,79 @@ static const uint8_t *FN(next_chunk)(const struct cpu_item *item,
 }
 
 /* Where the sums of a row of a unit lie, from column tile * TILE_COLS. */
-static float *FN(blocked_sums)(float *sums, int64_t row, int64_t tile)
+static float *blocked_sums(float *sums, int64_t row, int64_t tile)
 {
 	return sums + (row / TILE_ROWS * UNIT_TILES + tile) * TILE_SUMS +
 	       row % TILE_ROWS * TILE_COLS;
 }
 
 /* Where column tile t of a unit finds its weights for a chunk. */
-static void FN(find_source)(const struct cpu_item *item,
-			    const struct cpu_weights *b, int64_t n0, int t,
-			    int64_t k0, int64_t blocks,
-			    struct FN(scratch) * scratch,
-			    struct FN(source) * source)
+static void find_source(const struct cpu_item *item,
+			const struct cpu_weights *b, int64_t n0, int t,
+			int64_t k0, int64_t blocks, struct scratch *scratch,
+			struct source *source)
 {
 	for (int i = 0; i < TILE_PANELS; i++) {
 		const int p = t * TILE_PANELS + i;
 
-		source->panels[i] = FN(find_panel)(item, b, n0, p, k0, blocks,
-						   scratch, &source->left);
-		source->next[i] = b->panels ? FN(next_chunk)(item, b, n0, p, k0)
+		source->panels[i] = find_panel(item, b, n0, p, k0, blocks,
+					       scratch, &source->left);
+		source->next[i] = b->panels ? next_chunk(item, b, n0, p, k0)
 					    : source->panels[i];
 	}
 }
 
-/* One chunk of k: the first row tile expands it, all others run over it. */
-static void FN(chunk)(const struct cpu_item *item, const struct cpu_weights *b,
-		      int64_t m0, int64_t rows, int64_t n0, int64_t k0,
-		      struct FN(scratch) * scratch, float *sums)
+/*
+ * One chunk of k of one column tile: the first row tile expands it, all others
+ * run over it.
+ */
+static void run_chunk(const struct cpu_item *item, const struct cpu_weights *b,
+		      int64_t m0, int64_t rows, int64_t n0, int t, int64_t k0,
+		      struct scratch *scratch, float *sums)
 {
 	const int64_t left = item->blocks - k0;
 	const int64_t blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
-	const int64_t cols =
-	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
-	const int tiles = (int)((cols + TILE_COLS - 1) / TILE_COLS);
-	const int64_t row_tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+	const bool first = k0 == 0;
+	char *expanded = scratch->expanded;
+	struct source source;
 
-	for (int64_t i = 0; i < row_tiles; i++) {
-		const int64_t row = m0 + i * TILE_ROWS;
+	find_source(item, b, n0, t, k0, blocks, scratch, &source);
+	for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+		const int64_t row = m0 + i;
 		const int64_t in_tile =
 		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
 		const struct cpu_record *a =
 		    item->records +
 		    cpu_record_at(item->m, item->blocks, TILE_ROWS, row, k0);
+		float *to = blocked_sums(sums, i, t);
 
-		for (int t = 0; t < tiles; t++) {
-			char *expanded = scratch->expanded + t * EXPANDED_TILE;
-			float *to = FN(blocked_sums)(sums, i * TILE_ROWS, t);
-			struct FN(source) source;
-
-			if (i > 0) {
-				FN(tiles)
-				[in_tile](a, expanded, blocks, to, k0 == 0);
-				continue;
-			}
-			FN(find_source)
-			(item, b, n0, t, k0, blocks, scratch, &source);
-			FN(firsts)
-			[in_tile](&source, a, expanded, blocks, to, k0 == 0);
-		}
+		if (i == 0)
+			first_fns[in_tile](&source, a, expanded, blocks, to,
+					   first);
+		else
+			tile_fns[in_tile](a, expanded, blocks, to, first);
 	}
 }
 
 /* The rows of one column tile; cols is TILE_COLS, known when compiled, or less.
  */
-TILE_INLINE void FN(finish_tile)(const struct cpu_item *item, bool dual,
-				 int64_t m0, int64_t rows, int64_t n0, int tile,
-				 int64_t cols,
-				 const struct FN(scratch) * scratch)
+TILE_INLINE void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
+			     int64_t rows, int64_t n0, int tile, int64_t cols,
+			     const struct scratch *scratch)
 {
 	const int64_t col = (int64_t)tile * TILE_COLS;
 
 	for (int64_t i = 0; i < rows; i++)
-		FN(finish_row)
-		(item, m0 + i, n0 + col, cols,
-		 FN(blocked_sums)(scratch->sums[0], i, tile),
-		 dual ? FN(blocked_sums)(scratch->sums[1], i, tile) : NULL,
-		 scratch->nan >> col);
+		finish_row(item, m0 + i, n0 + col, cols,
+			   blocked_sums(scratch->sums[0], i, tile),
+			   dual ? blocked_sums(scratch->sums[1], i, tile)
+				: NULL,
+			   scratch->nan >> col);
 }
 
-static void FN(finish_blocked)(const struct cpu_item *item, bool dual,
-			       int64_t m0, int64_t rows, int64_t n0,
-			       const struct FN(scratch) * scratch)
+static void finish_blocked(const struct cpu_item *item, bool dual, int64_t m0,
+			   int64_t rows, int64_t n0,
+			   const struct scratch *scratch)
 {
 	const int64_t unit =
 	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
@@ -551,33 +506,35 @@ static void FN(finish_blocked)(const struct cpu_item *item, bool dual,
 		const int64_t cols = unit - tile * TILE_COLS;
 
 		if (cols >= TILE_COLS)
-			FN(finish_tile)
-			(item, dual, m0, rows, n0, tile, TILE_COLS, scratch);
+			finish_tile(item, dual, m0, rows, n0, tile, TILE_COLS,
+				    scratch);
 		else
-			FN(finish_tile)
-			(item, dual, m0, rows, n0, tile, cols, scratch);
+			finish_tile(item, dual, m0, rows, n0, tile, cols,
+				    scratch);
 	}
 }
 
-static void FN(multiply_blocked)(const struct cpu_item *item, bool dual,
-				 int64_t m0, int64_t rows, int64_t n0,
-				 struct FN(scratch) * scratch)
+static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
+			     int64_t rows, int64_t n0, struct scratch *scratch)
 {
+	const int64_t cols =
+	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+
 	for (int b = 0; b <= (dual ? 1 : 0); b++) {
 		if (item->blocks == 0)
 			memset(scratch->sums[b], 0,
-			       FN(sums_bytes)(item->unit_rows));
+			       sums_bytes(item->unit_rows));
 		for (int64_t k0 = 0; k0 < item->blocks; k0 += CHUNK_BLOCKS)
-			FN(chunk)
-		(item, &item->b[b], m0, rows, n0, k0, scratch,
-		 scratch->sums[b]);
+			for (int t = 0; t * TILE_COLS < cols; t++)
+				run_chunk(item, &item->b[b], m0, rows, n0, t,
+					  k0, scratch, scratch->sums[b]);
 	}
-	FN(finish_blocked)(item, dual, m0, rows, n0, scratch);
+	finish_blocked(item, dual, m0, rows, n0, scratch);
 }
 
 /* All rows of the item, one panel after the other. */
-static void FN(multiply_direct)(const struct cpu_item *item, bool dual,
-				int64_t n0, struct FN(scratch) * scratch)
+static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
+			    struct scratch *scratch)
 {
 	const int64_t rows = item->m;
 	const int64_t cols =
@@ -594,54 +551,55 @@ static void FN(multiply_direct)(const struct cpu_item *item, bool dual,
 
 			if (item->blocks == 0)
 				memset(scratch->sums[b], 0,
-				       FN(sums_bytes)(item->unit_rows));
+				       sums_bytes(item->unit_rows));
 			for (int64_t k0 = 0; k0 < item->blocks; k0 += step) {
 				const int64_t blocks = item->blocks - k0 < step
 							   ? item->blocks - k0
 							   : step;
-				const uint8_t *panel = FN(find_panel)(
+				const uint8_t *panel = find_panel(
 				    item, w, n0, p, k0, blocks, scratch, &left);
 
-				FN(panels)
-				[rows](item->records + k0 * rows, panel, left,
-				       blocks, scratch->sums[b], k0 == 0);
+				panel_fns[rows](item->records + k0 * rows,
+						panel, left, blocks,
+						scratch->sums[b], k0 == 0);
 			}
 		}
 		for (int64_t i = 0; i < rows; i++)
-			FN(finish_row)
-		(item, i, n0 + col, rest < PANEL_COLS ? rest : PANEL_COLS,
-		 scratch->sums[0] + i * PANEL_COLS,
-		 dual ? scratch->sums[1] + i * PANEL_COLS : NULL,
-		 scratch->nan >> col);
+			finish_row(item, i, n0 + col,
+				   rest < PANEL_COLS ? rest : PANEL_COLS,
+				   scratch->sums[0] + i * PANEL_COLS,
+				   dual ? scratch->sums[1] + i * PANEL_COLS
+					: NULL,
+				   scratch->nan >> col);
 	}
 }
 
-static void FN(multiply)(const struct cpu_item *item, bool dual, int64_t m0,
-			 int64_t n0, void *memory)
+static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
+		     int64_t n0, void *memory)
 {
 	const int64_t rows =
 	    item->m - m0 < item->unit_rows ? item->m - m0 : item->unit_rows;
-	struct FN(scratch) scratch;
+	struct scratch scratch;
 
-	FN(cut_scratch)(item, dual, memory, &scratch);
+	cut_scratch(item, dual, memory, &scratch);
 	if (item->m <= DIRECT_ROWS)
-		FN(multiply_direct)(item, dual, n0, &scratch);
+		multiply_direct(item, dual, n0, &scratch);
 	else
-		FN(multiply_blocked)(item, dual, m0, rows, n0, &scratch);
+		multiply_blocked(item, dual, m0, rows, n0, &scratch);
 }
 
-static void FN(pack_rows)(const struct cpu_item *item, int64_t m0, int64_t rows)
+static void pack_rows(const struct cpu_item *item, int64_t m0, int64_t rows)
 {
 	for (int64_t i = m0; i < m0 + rows; i++)
-		FN(pack_row_vector)(item, i, TILE_ROWS);
+		pack_row_vector(item, i, TILE_ROWS);
 }
 
-void FN(cpu_gemm_ops)(struct cpu_gemm_ops *ops)
+void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)
 {
 	ops->tile_rows = TILE_ROWS;
 	ops->direct_rows = DIRECT_ROWS;
-	ops->scratch_bytes = FN(scratch_bytes);
-	ops->pack_rows = FN(pack_rows);
-	ops->pack_panel = FN(pack_panel_vector);
-	ops->multiply = FN(multiply);
+	ops->scratch_bytes = scratch_bytes;
+	ops->pack_rows = pack_rows;
+	ops->pack_panel = pack_panel_vector;
+	ops->multiply = multiply;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pack.inc.h - from the caller's rows to the room's order (layout.h).  Plain C
- * that every instruction set compiles for itself.  The including file defines
- *   FN(name)   name with the set's suffix
- * and has included format/e4m3.h and format/scale_layout.h.
+ * that every instruction set compiles for itself.  The including file has
+ * included format/e4m3.h and format/scale_layout.h.
  */
 #include <string.h>
 
@@ -14,37 +13,37 @@
  * The scales of a row: that of k-block k is at[k / 4 * step + k % 4], in both
  * layouts.  Their sign bits are dropped (cuBLAS ignores them as well).
  */
-struct FN(scale_row) {
+struct scale_row {
 	const uint8_t *at;
 	int64_t step;
 };
 
-static inline struct FN(scale_row)
-    FN(scale_row_of)(const struct cpu_rows *rows, int64_t row)
+static inline struct scale_row scale_row_of(const struct cpu_rows *rows,
+					    int64_t row)
 {
 	row += rows->scale_row;
 	if (rows->scale_layout == NIB_LINEAR)
-		return (struct FN(scale_row)){
+		return (struct scale_row){
 		    rows->scales + row * rows->scale_row_stride_bytes, 4};
-	return (struct FN(scale_row)){
+	return (struct scale_row){
 	    rows->scales + nib_scale_offset_tiled(rows->blocks, row, 0),
 	    NIB_SCALE_TILE_BYTES};
 }
 
-static inline uint8_t FN(scale_at)(struct FN(scale_row) row, int64_t block)
+static inline uint8_t scale_at(struct scale_row row, int64_t block)
 {
 	return row.at[block / 4 * row.step + block % 4] & 0x7f;
 }
 
 /* Row i of item->a into its records, in tiles of tile_rows. */
-static inline void FN(pack_row)(const struct cpu_item *item, int64_t i,
-				int64_t tile_rows)
+static inline void pack_row(const struct cpu_item *item, int64_t i,
+			    int64_t tile_rows)
 {
 	const int64_t tile = i / tile_rows * tile_rows;
 	const int64_t in_tile =
 	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const uint8_t *codes = item->a.codes + i * item->a.row_stride_bytes;
-	const struct FN(scale_row) scales = FN(scale_row_of)(&item->a, i);
+	const struct scale_row scales = scale_row_of(&item->a, i);
 	struct cpu_record *out = NULL;
 	uint8_t has_nan = 0;
 
@@ -54,7 +53,7 @@ static inline void FN(pack_row)(const struct cpu_item *item, int64_t i,
 			    item->records + cpu_record_at(item->m, item->blocks,
 							  tile_rows, i, k);
 
-		uint8_t scale = FN(scale_at)(scales, k);
+		uint8_t scale = scale_at(scales, k);
 		int32_t sum = 0;
 
 		if (scale == 0 || scale == NIB_E4M3_NAN) {
@@ -78,17 +77,17 @@ static inline void FN(pack_row)(const struct cpu_item *item, int64_t i,
 }
 
 /* One row's codes and scales into column n of a panel. */
-static inline uint8_t FN(pack_column)(const struct cpu_rows *b, int64_t row,
-				      int64_t n, int64_t block0, int64_t blocks,
-				      uint8_t *panel)
+static inline uint8_t pack_column(const struct cpu_rows *b, int64_t row,
+				  int64_t n, int64_t block0, int64_t blocks,
+				  uint8_t *panel)
 {
-	const struct FN(scale_row) scales = FN(scale_row_of)(b, row);
+	const struct scale_row scales = scale_row_of(b, row);
 	const uint8_t *codes =
 	    b->codes + row * b->row_stride_bytes + block0 * 8;
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < blocks; k++, codes += 8) {
-		uint8_t scale = FN(scale_at)(scales, block0 + k);
+		uint8_t scale = scale_at(scales, block0 + k);
 		uint8_t *out = panel + cpu_codes_at(k) + 4 * n;
 
 		panel[cpu_scales_at(blocks, k) + n] = scale;
@@ -105,7 +104,7 @@ static inline uint8_t FN(pack_column)(const struct cpu_rows *b, int64_t row,
 }
 
 /* Columns that do not exist are columns of zeros. */
-static inline void FN(clear_column)(int64_t n, int64_t blocks, uint8_t *panel)
+static inline void clear_column(int64_t n, int64_t blocks, uint8_t *panel)
 {
 	for (int64_t k = 0; k < blocks; k++) {
 		uint8_t *out = panel + cpu_codes_at(k) + 4 * n;
@@ -116,19 +115,19 @@ static inline void FN(clear_column)(int64_t n, int64_t blocks, uint8_t *panel)
 	}
 }
 
-static inline uint16_t FN(pack_panel)(const struct cpu_rows *b, int64_t n0,
-				      int64_t block0, int64_t blocks,
-				      uint8_t *panel)
+static inline uint16_t pack_panel(const struct cpu_rows *b, int64_t n0,
+				  int64_t block0, int64_t blocks,
+				  uint8_t *panel)
 {
 	unsigned int nan = 0;
 
 	for (int64_t n = 0; n < PANEL_COLS; n++) {
 		if (n0 + n < b->rows)
-			nan |= (unsigned int)FN(pack_column)(
-				   b, n0 + n, n, block0, blocks, panel)
+			nan |= (unsigned int)pack_column(b, n0 + n, n, block0,
+							 blocks, panel)
 			       << n;
 		else
-			FN(clear_column)(n, blocks, panel);
+			clear_column(n, blocks, panel);
 	}
 	return (uint16_t)nan;
 }

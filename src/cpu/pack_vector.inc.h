@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pack_vector.inc.h - pack.inc.h with AVX2's instructions, which every vector
- * set has.  Same bytes, tested against it.  The including file defines
- * FN(name).
+ * set has.  The same bytes.
  */
 #include <immintrin.h>
 
 #include "cpu/pack.inc.h"
 
 /* One k-block's 8 bytes of codes to a record's 16 integers. */
-static inline __m128i FN(record_codes)(const uint8_t *codes)
+static inline __m128i record_codes(const uint8_t *codes)
 {
 	const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2,
 					    -3, -4, -6, -8, -12);
@@ -22,7 +21,7 @@ static inline __m128i FN(record_codes)(const uint8_t *codes)
 }
 
 /* Sum of 16 signed bytes. */
-static inline int32_t FN(sum_bytes)(__m128i x)
+static inline int32_t sum_bytes(__m128i x)
 {
 	/* psadbw adds unsigned bytes, eight at a time: shift them by 128. */
 	const __m128i shifted = _mm_xor_si128(x, _mm_set1_epi8(-128));
@@ -31,14 +30,14 @@ static inline int32_t FN(sum_bytes)(__m128i x)
 	return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
 }
 
-static inline void FN(pack_row_vector)(const struct cpu_item *item, int64_t i,
-				       int64_t tile_rows)
+static inline void pack_row_vector(const struct cpu_item *item, int64_t i,
+				   int64_t tile_rows)
 {
 	const int64_t tile = i / tile_rows * tile_rows;
 	const int64_t in_tile =
 	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const uint8_t *codes = item->a.codes + i * item->a.row_stride_bytes;
-	const struct FN(scale_row) scales = FN(scale_row_of)(&item->a, i);
+	const struct scale_row scales = scale_row_of(&item->a, i);
 	struct cpu_record *out = NULL;
 	uint8_t has_nan = 0;
 
@@ -48,13 +47,13 @@ static inline void FN(pack_row_vector)(const struct cpu_item *item, int64_t i,
 			    item->records + cpu_record_at(item->m, item->blocks,
 							  tile_rows, i, k);
 
-		const uint8_t scale = FN(scale_at)(scales, k);
-		const __m128i twice = FN(record_codes)(codes);
+		const uint8_t scale = scale_at(scales, k);
+		const __m128i twice = record_codes(codes);
 		/* e4m3 << 7 is an fp16 of 1/256 of the value; / 4 is wanted. */
 		const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
 
 		_mm_storeu_si128((void *)out->codes, twice);
-		out->start = -CODE_OFFSET * FN(sum_bytes)(twice);
+		out->start = RECORD_START(-CODE_OFFSET * sum_bytes(twice));
 		out->scale = _mm_cvtss_f32(half) * 64.0f;
 		if (scale == 0 || scale == NIB_E4M3_NAN) {
 			has_nan |= scale == NIB_E4M3_NAN;
@@ -66,7 +65,7 @@ static inline void FN(pack_row_vector)(const struct cpu_item *item, int64_t i,
 }
 
 /* Four dwords of four rows each way: out[k] = dword k of each. */
-static inline void FN(transpose_4x4)(__m128i x[4])
+static inline void transpose_4x4(__m128i x[4])
 {
 	const __m128i a = _mm_unpacklo_epi32(x[0], x[1]);
 	const __m128i b = _mm_unpackhi_epi32(x[0], x[1]);
@@ -80,8 +79,8 @@ static inline void FN(transpose_4x4)(__m128i x[4])
 }
 
 /* The scales of 16 rows and 4 k-blocks: out[k] = 16 bytes, one a row. */
-static inline void FN(gather_scales)(const struct FN(scale_row) * rows,
-				     int64_t block, __m128i out[4])
+static inline void gather_scales(const struct scale_row *rows, int64_t block,
+				 __m128i out[4])
 {
 	/* Bytes of equal k-block together. */
 	const __m128i by_block =
@@ -97,14 +96,14 @@ static inline void FN(gather_scales)(const struct FN(scale_row) * rows,
 		out[r] = _mm_shuffle_epi8(_mm_loadu_si128((const void *)four),
 					  by_block);
 	}
-	FN(transpose_4x4)(out);
+	transpose_4x4(out);
 	for (int k = 0; k < 4; k++)
 		out[k] = _mm_and_si128(out[k], no_sign);
 }
 
 /* 8 rows of 32 bytes of codes: dword d of each to out + 64 * d. */
-static inline void FN(transpose_codes)(const uint8_t *const *rows, int64_t at,
-				       uint8_t *out)
+static inline void transpose_codes(const uint8_t *const *rows, int64_t at,
+				   uint8_t *out)
 {
 	__m256i x[8], y[8];
 
@@ -131,7 +130,7 @@ static inline void FN(transpose_codes)(const uint8_t *const *rows, int64_t at,
 }
 
 /* Codes of the columns in `zero` become 0. */
-static inline void FN(clear_codes)(uint8_t *codes, unsigned int zero)
+static inline void clear_codes(uint8_t *codes, unsigned int zero)
 {
 	for (; zero; zero &= zero - 1) {
 		const int n = __builtin_ctz(zero);
@@ -141,24 +140,24 @@ static inline void FN(clear_codes)(uint8_t *codes, unsigned int zero)
 	}
 }
 
-/* As FN(pack_panel), for 16 rows that exist and whole groups of k-blocks. */
-static inline unsigned int FN(pack_groups)(const struct cpu_rows *b, int64_t n0,
-					   int64_t block0, int64_t blocks,
-					   uint8_t *panel)
+/* As pack_panel, for 16 rows that exist and whole groups of k-blocks. */
+static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
+				       int64_t block0, int64_t blocks,
+				       uint8_t *panel)
 {
 	const __m128i nan_byte = _mm_set1_epi8(NIB_E4M3_NAN);
 	const uint8_t *codes[PANEL_COLS];
-	struct FN(scale_row) scales[PANEL_COLS];
+	struct scale_row scales[PANEL_COLS];
 	__m128i group[4], nan = _mm_setzero_si128();
 
 	for (int n = 0; n < PANEL_COLS; n++) {
 		codes[n] = b->codes + (n0 + n) * b->row_stride_bytes;
-		scales[n] = FN(scale_row_of)(b, n0 + n);
+		scales[n] = scale_row_of(b, n0 + n);
 	}
 	for (int64_t k = 0; k < blocks; k += GROUP_BLOCKS) {
-		FN(transpose_codes)(codes, (block0 + k) * 8, panel);
-		FN(transpose_codes)(codes + 8, (block0 + k) * 8, panel + 32);
-		FN(gather_scales)(scales, block0 + k, group);
+		transpose_codes(codes, (block0 + k) * 8, panel);
+		transpose_codes(codes + 8, (block0 + k) * 8, panel + 32);
+		gather_scales(scales, block0 + k, group);
 		for (int i = 0; i < GROUP_BLOCKS; i++) {
 			const __m128i zero =
 			    _mm_cmpeq_epi8(group[i], _mm_setzero_si128());
@@ -169,29 +168,27 @@ static inline unsigned int FN(pack_groups)(const struct cpu_rows *b, int64_t n0,
 					 group[i]);
 			nan = _mm_or_si128(nan,
 					   _mm_cmpeq_epi8(group[i], nan_byte));
-			FN(clear_codes)
-			(panel + i * BLOCK_CODES,
-			 (unsigned int)_mm_movemask_epi8(zero));
+			clear_codes(panel + i * BLOCK_CODES,
+				    (unsigned int)_mm_movemask_epi8(zero));
 		}
 		panel += GROUP_BYTES;
 	}
 	return (unsigned int)_mm_movemask_epi8(nan);
 }
 
-static inline uint16_t FN(pack_panel_vector)(const struct cpu_rows *b,
-					     int64_t n0, int64_t block0,
-					     int64_t blocks, uint8_t *panel)
+static inline uint16_t pack_panel_vector(const struct cpu_rows *b, int64_t n0,
+					 int64_t block0, int64_t blocks,
+					 uint8_t *panel)
 {
 	const int64_t whole = blocks / GROUP_BLOCKS * GROUP_BLOCKS;
 	unsigned int nan = 0;
 
 	/* At the edges, and for a chunk that begins inside a group. */
 	if (n0 + PANEL_COLS > b->rows || block0 % GROUP_BLOCKS)
-		return FN(pack_panel)(b, n0, block0, blocks, panel);
-	nan = FN(pack_groups)(b, n0, block0, whole, panel);
+		return pack_panel(b, n0, block0, blocks, panel);
+	nan = pack_groups(b, n0, block0, whole, panel);
 	if (whole < blocks)
-		nan |=
-		    FN(pack_panel)(b, n0, block0 + whole, blocks - whole,
-				   panel + whole / GROUP_BLOCKS * GROUP_BYTES);
+		nan |= pack_panel(b, n0, block0 + whole, blocks - whole,
+				  panel + whole / GROUP_BLOCKS * GROUP_BYTES);
 	return (uint16_t)nan;
 }

@@ -12,14 +12,15 @@
 #include "format/e4m3.h"
 #include "format/scale_layout.h"
 
-#define FN(name)  name##_avx512
-#define V_COLS	  16
-#define TILE_ROWS 8
-#define TILE_VECS 2
-#define ROW_STEP  2
+#define CPU_GEMM_OPS cpu_gemm_ops_avx512
+#define V_COLS	     16
+#define TILE_ROWS    8
+#define TILE_VECS    2
+#define ROW_STEP     2
 #define HAVE_F16C
-#define DIRECT_ROWS 8
-#define SCALE_TABLE 1
+#define DIRECT_ROWS	8
+#define RECORD_START(x) (x)
+#define SCALE_TABLE	1
 
 typedef __m512i vint;
 typedef __m512i vdot;
@@ -59,7 +60,7 @@ static inline __m512i decode_high(__m512i packed)
 }
 
 /* e4m3 shifted left by 7 is an fp16 of 1/256 of the value, subnormals too. */
-static inline __m512 scales(const uint8_t *bytes)
+static inline __m512 load_scales(const uint8_t *bytes)
 {
 	const __m256i wide =
 	    _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)bytes));

@@ -12,7 +12,6 @@
 #include "format/e4m3.h"
 #include "format/scale_layout.h"
 
-#define FN(name) name##_scalar
 #include "cpu/epilogue.inc.h"
 #include "cpu/pack.inc.h"
 
@@ -78,7 +77,7 @@ static void sum_panel(const struct cpu_item *item, const struct cpu_weights *b,
 		if (b->panels) {
 			decode(panel, blocks, k, &decoded);
 		} else {
-			*nan |= pack_panel_scalar(&b->rows, n0, k, 1, packed);
+			*nan |= pack_panel(&b->rows, n0, k, 1, packed);
 			decode(packed, 1, 0, &decoded);
 		}
 		for (int64_t i = 0; i < rows; i++) {
@@ -89,14 +88,14 @@ static void sum_panel(const struct cpu_item *item, const struct cpu_weights *b,
 	}
 }
 
-static size_t scratch_bytes_scalar(int64_t unit_rows, bool dual)
+static size_t scratch_bytes(int64_t unit_rows, bool dual)
 {
 	return 256 +
 	       (size_t)unit_rows * PANEL_COLS * sizeof(float) * (dual ? 2 : 1);
 }
 
-static void multiply_scalar(const struct cpu_item *item, bool dual, int64_t m0,
-			    int64_t n0, void *scratch)
+static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
+		     int64_t n0, void *scratch)
 {
 	const int64_t rows =
 	    item->m - m0 < item->unit_rows ? item->m - m0 : item->unit_rows;
@@ -114,26 +113,24 @@ static void multiply_scalar(const struct cpu_item *item, bool dual, int64_t m0,
 			sum_panel(item, &item->b[1], m0, rows, n, packed, sums2,
 				  &nan2);
 		for (int64_t i = 0; i < rows; i++)
-			finish_row_scalar(item, m0 + i, n, cols,
-					  sums + i * PANEL_COLS,
-					  dual ? sums2 + i * PANEL_COLS : NULL,
-					  (uint64_t)(nan | nan2));
+			finish_row(item, m0 + i, n, cols, sums + i * PANEL_COLS,
+				   dual ? sums2 + i * PANEL_COLS : NULL,
+				   (uint64_t)(nan | nan2));
 	}
 }
 
-static void pack_rows_scalar(const struct cpu_item *item, int64_t m0,
-			     int64_t rows)
+static void pack_all_rows(const struct cpu_item *item, int64_t m0, int64_t rows)
 {
 	for (int64_t i = m0; i < m0 + rows; i++)
-		pack_row_scalar(item, i, TILE_ROWS);
+		pack_row(item, i, TILE_ROWS);
 }
 
 void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops)
 {
 	ops->tile_rows = TILE_ROWS;
 	ops->direct_rows = 1;
-	ops->scratch_bytes = scratch_bytes_scalar;
-	ops->pack_rows = pack_rows_scalar;
-	ops->pack_panel = pack_panel_scalar;
-	ops->multiply = multiply_scalar;
+	ops->scratch_bytes = scratch_bytes;
+	ops->pack_rows = pack_all_rows;
+	ops->pack_panel = pack_panel;
+	ops->multiply = multiply;
 }
