@@ -415,7 +415,7 @@ static const uint8_t *next_chunk(const struct cpu_item *item,
 {
 	int64_t panel = n0 / PANEL_COLS + p;
 
-	k0 += CHUNK_BLOCKS;
+	k0 += cpu_chunk_blocks(item->blocks);
 	if (k0 >= item->blocks) {
 		k0 = 0;
 		panel += UNIT_PANELS;
@@ -447,6 +447,18 @@ static void find_source(const struct cpu_item *item,
 	}
 }
 
+/* Output lines that finish_row() will write soon: they come from memory. */
+static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
+			 int64_t col)
+{
+	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
+	const char *c = item->c + row * item->c_row_stride_bytes + col * size;
+
+	for (int64_t i = 0; i < rows; i++, c += item->c_row_stride_bytes)
+		for (int64_t x = 0; x < TILE_COLS * size; x += 64)
+			__builtin_prefetch(c + x, 1, 2);
+}
+
 /*
  * One chunk of k of one column tile: the first row tile expands it, all others
  * run over it.
@@ -455,9 +467,10 @@ static void run_chunk(const struct cpu_item *item, const struct cpu_weights *b,
 		      int64_t m0, int64_t rows, int64_t n0, int t, int64_t k0,
 		      struct scratch *scratch, float *sums)
 {
+	const int64_t chunk = cpu_chunk_blocks(item->blocks);
 	const int64_t left = item->blocks - k0;
-	const int64_t blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
-	const bool first = k0 == 0;
+	const int64_t blocks = left < chunk ? left : chunk;
+	const bool first = k0 == 0, last = blocks == left;
 	char *expanded = scratch->expanded;
 	struct source source;
 
@@ -471,6 +484,8 @@ static void run_chunk(const struct cpu_item *item, const struct cpu_weights *b,
 		    cpu_record_at(item->m, item->blocks, TILE_ROWS, row, k0);
 		float *to = blocked_sums(sums, i, t);
 
+		if (last)
+			fetch_output(item, row, in_tile, n0 + t * TILE_COLS);
 		if (i == 0)
 			first_fns[in_tile](&source, a, expanded, blocks, to,
 					   first);
@@ -517,6 +532,7 @@ static void finish_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 			     int64_t rows, int64_t n0, struct scratch *scratch)
 {
+	const int64_t chunk = cpu_chunk_blocks(item->blocks);
 	const int64_t cols =
 	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
 
@@ -524,7 +540,7 @@ static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 		if (item->blocks == 0)
 			memset(scratch->sums[b], 0,
 			       sums_bytes(item->unit_rows));
-		for (int64_t k0 = 0; k0 < item->blocks; k0 += CHUNK_BLOCKS)
+		for (int64_t k0 = 0; k0 < item->blocks; k0 += chunk)
 			for (int t = 0; t * TILE_COLS < cols; t++)
 				run_chunk(item, &item->b[b], m0, rows, n0, t,
 					  k0, scratch, scratch->sums[b]);

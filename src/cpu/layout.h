@@ -31,7 +31,7 @@
 #define GROUP_BLOCKS 4
 #define GROUP_BYTES  (GROUP_BLOCKS * (BLOCK_CODES + PANEL_COLS))
 
-/* k-blocks that a unit expands at a time. */
+/* Most k-blocks that a unit expands at a time. */
 #define CHUNK_BLOCKS 64
 
 /* Twice the value of an e2m1 code reaches 12: added, B fits an unsigned byte.
@@ -53,6 +53,18 @@ struct cpu_record {
 };
 
 /*
+ * k-blocks of a chunk of `blocks` in all: equal chunks (the last may be
+ * shorter), so that each fetches all of the next one.
+ */
+static inline int64_t cpu_chunk_blocks(int64_t blocks)
+{
+	const int64_t chunks = (blocks + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS;
+	const int64_t equal = chunks ? (blocks + chunks - 1) / chunks : 0;
+
+	return (equal + GROUP_BLOCKS - 1) / GROUP_BLOCKS * GROUP_BLOCKS;
+}
+
+/*
  * The record of (row, block), both of an m x blocks matrix; from there the next
  * block of the chunk is `rows of the tile` records on.
  */
@@ -60,10 +72,10 @@ static inline int64_t cpu_record_at(int64_t m, int64_t blocks,
 				    int64_t tile_rows, int64_t row,
 				    int64_t block)
 {
-	const int64_t chunk = block / CHUNK_BLOCKS * CHUNK_BLOCKS;
+	const int64_t most = cpu_chunk_blocks(blocks);
+	const int64_t chunk = block / most * most;
 	const int64_t tile = row / tile_rows * tile_rows;
-	const int64_t in_chunk =
-	    blocks - chunk < CHUNK_BLOCKS ? blocks - chunk : CHUNK_BLOCKS;
+	const int64_t in_chunk = blocks - chunk < most ? blocks - chunk : most;
 	const int64_t in_tile = m - tile < tile_rows ? m - tile : tile_rows;
 
 	return chunk * m + tile * in_chunk + (block - chunk) * in_tile + row -

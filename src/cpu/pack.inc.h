@@ -44,11 +44,12 @@ static inline void pack_row(const struct cpu_item *item, int64_t i,
 	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const uint8_t *codes = item->a.codes + i * item->a.row_stride_bytes;
 	const struct scale_row scales = scale_row_of(&item->a, i);
+	const int64_t chunk = cpu_chunk_blocks(item->blocks);
 	struct cpu_record *out = NULL;
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < item->blocks; k++, codes += 8, out += in_tile) {
-		if (k % CHUNK_BLOCKS == 0)
+		if (k % chunk == 0)
 			out =
 			    item->records + cpu_record_at(item->m, item->blocks,
 							  tile_rows, i, k);
