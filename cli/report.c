@@ -183,8 +183,8 @@ static const struct view views[] = {
     {wants_gflops,
      fill_gflops,
      {.title = "Multiplications that are bound by arithmetic",
-      .note = "Same shape, same run, in turns. Peers, if any, got operands that were "
-	      "dequantised (and packed) beforehand.",
+      .note = "Same shape, same run, in turns. Peers, if any, got operands "
+	      "that were dequantised (and packed) beforehand.",
       .unit = "GFLOP/s",
       .mark_label = "the room's limit"}},
     {wants_gbps,

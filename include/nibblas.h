@@ -59,10 +59,10 @@ enum nib_status {
 	NIB_BAD_ARGUMENT,  /* an argument breaks a rule; nothing was done */
 	NIB_UNSUPPORTED,   /* valid, but this build or device cannot do it */
 	NIB_OUT_OF_MEMORY, /* nothing was done, nothing is held */
-	NIB_NO_DEVICE,     /* the device asked for is not there */
-	NIB_BAD_DATA,      /* values: inf/NaN to quantise, scale sign bit */
-	NIB_BAD_FILE,      /* a file's contents break its format */
-	NIB_IO,            /* the operating system refused: errno's text */
+	NIB_NO_DEVICE,	   /* the device asked for is not there */
+	NIB_BAD_DATA,	   /* values: inf/NaN to quantise, scale sign bit */
+	NIB_BAD_FILE,	   /* a file's contents break its format */
+	NIB_IO,		   /* the operating system refused: errno's text */
 	NIB_DEVICE_FAILED, /* a launch or the device failed */
 };
 
@@ -128,7 +128,7 @@ struct nib_dense {
 	int64_t batch_stride_elems;
 };
 
-/* Bytes of the scales of one [rows, k] matrix, dense; 0 if sizes are invalid. */
+/* Bytes of the scales of one [rows, k] matrix, dense; 0 for invalid sizes. */
 NIB_API size_t nib_scales_bytes(enum nib_scale_layout layout, int64_t rows,
 				int64_t k);
 /* Bytes of one element: 4, 2, 2. */
@@ -141,15 +141,15 @@ struct nib_device;
 
 /*
  * Calls task(arg, i) once for every 0 <= i < tasks, in any order, on any
- * threads, and returns when all have returned.  Tasks never wait for each other,
- * so running them one after the other is allowed.
+ * threads, and returns when all have returned.  Tasks never wait for each
+ * other, so running them one after the other is allowed.
  */
 typedef void (*nib_parallel_for)(void *pool, int tasks,
 				 void (*task)(void *arg, int i), void *arg);
 
 struct nib_device_options {
 	size_t struct_bytes;
-	/* CPU: tasks to cut work into; 0 = the processors this process may use. */
+	/* CPU: tasks to cut work into; 0 = the processors it may use. */
 	int threads;
 	/* CPU: the caller's own pool instead of OpenMP; NULL = OpenMP. */
 	nib_parallel_for parallel_for;
@@ -166,18 +166,17 @@ struct nib_device_options {
  * sets that this machine lacks are NIB_NO_DEVICE with the reason.  The device
  * must outlive everything made from it.
  */
-NIB_API enum nib_status nib_device_open(const char *name,
-					const struct nib_device_options *options,
-					struct nib_device **device,
-					struct nib_error *err);
+NIB_API enum nib_status
+nib_device_open(const char *name, const struct nib_device_options *options,
+		struct nib_device **device, struct nib_error *err);
 NIB_API void nib_device_close(struct nib_device *device); /* NULL is fine */
 
 struct nib_device_info {
 	size_t struct_bytes;
-	const char *name;      /* "cpu" */
-	const char *room;      /* "cpu-avx512": row of the speed tables */
-	char hardware[64];     /* the processor's own name */
-	char features[128];    /* "avx2 fma f16c avx512f ..." */
+	const char *name;   /* "cpu" */
+	const char *room;   /* "cpu-avx512": row of the speed tables */
+	char hardware[64];  /* the processor's own name */
+	char features[128]; /* "avx2 fma f16c avx512f ..." */
 	int threads;
 	int64_t l1_bytes, l2_bytes; /* data caches of one core; 0 = unknown */
 };
@@ -229,11 +228,12 @@ enum nib_op {
 };
 
 /*
- * One multiplication.  a [m, k] and b [n, k] have the same batch count, or b has
- * one that all batches of a share; c is [m, n] with a's batch count.  Give the
- * weights either as a view (b) or packed (b_packed, then b is ignored); the same
- * for b2, which only NIB_DUAL_GEMM reads.  alpha, alpha2: one float each, the
- * product of the global scales; NULL = 1.
+ * One multiplication.  a [m, k] and b [n, k] have the same batch count, or b
+ * has one that all batches of a share; c is [m, n] with a's batch count.  Give
+ * the weights either as a view (b) or packed (b_packed, then b is ignored); the
+ * same for b2, which only NIB_DUAL_GEMM reads.  alpha, alpha2: one float each,
+ * the product of the global scales; NULL = 1.
+ *
  * c must not overlap any input or another problem's c.
  */
 struct nib_problem {
@@ -279,35 +279,32 @@ struct nib_plan_options {
 /*
  * Plans count problems of one operation: 1 is the plain call, more a group (one
  * launch, any mixture of m, n, k), 0 does nothing.  Sizes, strides, layouts and
- * packed weights are taken from problems; codes, scales, data and alpha pointers
- * are not read and may be NULL.  problems need not outlive the call; packed
- * weights must outlive the plan.
+ * packed weights are taken from problems; codes, scales, data and alpha
+ * pointers are not read and may be NULL.  problems need not outlive the call;
+ * packed weights must outlive the plan.
  */
-NIB_API enum nib_status nib_plan_create(struct nib_device *device,
-					enum nib_op op,
-					const struct nib_problem *problems,
-					int64_t count,
-					const struct nib_plan_options *options,
-					struct nib_plan **plan,
-					struct nib_error *err);
+NIB_API enum nib_status
+nib_plan_create(struct nib_device *device, enum nib_op op,
+		const struct nib_problem *problems, int64_t count,
+		const struct nib_plan_options *options, struct nib_plan **plan,
+		struct nib_error *err);
 /* The same for a mixture of experts; op is NIB_GEMM or NIB_DUAL_GEMM. */
-NIB_API enum nib_status nib_plan_create_moe(struct nib_device *device,
-					    enum nib_op op,
-					    const struct nib_moe_problem *moe,
-					    const struct nib_plan_options *options,
-					    struct nib_plan **plan,
-					    struct nib_error *err);
+NIB_API enum nib_status
+nib_plan_create_moe(struct nib_device *device, enum nib_op op,
+		    const struct nib_moe_problem *moe,
+		    const struct nib_plan_options *options,
+		    struct nib_plan **plan, struct nib_error *err);
 NIB_API void nib_plan_free(struct nib_plan *plan); /* NULL is fine */
 
 struct nib_plan_info {
 	size_t struct_bytes;
 	enum nib_op op;
-	int64_t count;          /* problems, or experts */
+	int64_t count; /* problems, or experts */
 	const char *room;
 	size_t workspace_bytes; /* of one run; align to 64 */
-	double flop;            /* 2*m*n*k summed; MoE: for all rows of a */
-	double bytes;           /* inputs and outputs, each once */
-	int64_t tasks;          /* units of work handed to the threads */
+	double flop;		/* 2*m*n*k summed; MoE: for all rows of a */
+	double bytes;		/* inputs and outputs, each once */
+	int64_t tasks;		/* units of work handed to the threads */
 	int threads;
 	/* One sentence: what runs, and why. */
 	const char *explanation;
@@ -330,9 +327,9 @@ struct nib_run_options {
 
 /*
  * Runs a plan on problems of the sizes that it was made for (else
- * NIB_BAD_ARGUMENT).  Allocates nothing.  The same inputs give the same bits for
- * any thread count, instruction set, group order and neighbours.  On failure
- * every c is unchanged.  options may be NULL.
+ * NIB_BAD_ARGUMENT).  Allocates nothing.  The same inputs give the same bits
+ * for any thread count, instruction set, group order and neighbours.  On
+ * failure every c is unchanged.  options may be NULL.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems,
@@ -355,8 +352,8 @@ NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 /*
  * The exact result: an int64 sum with no rounding and no order, times alpha,
  * rounded once to c's type (NIB_DUAL_GEMM: both sums exact, silu and product in
- * double, rounded once).  Slow, single-threaded, host memory, views only (packed
- * weights are refused).
+ * double, rounded once).  Slow, single-threaded, host memory, views only
+ * (packed weights are refused).
  */
 NIB_API enum nib_status nib_reference(enum nib_op op,
 				      const struct nib_problem *problems,
@@ -375,7 +372,7 @@ struct nib_check_options {
 struct nib_check_result {
 	size_t struct_bytes;
 	int64_t checked;       /* elements compared */
-	int64_t failed;        /* elements outside their bound */
+	int64_t failed;	       /* elements outside their bound */
 	double worst_error;    /* |c - exact| / (sum of |block partials|) */
 	double worst_bound;    /* the bound of that same element, same unit */
 	double worst_fraction; /* largest error / bound; <= 1 passes */
@@ -388,12 +385,10 @@ struct nib_check_result {
  * Compares problems[].c, as a room wrote it, with the oracle under the bound of
  * docs/numerics.md.  A mismatch is not an error of this call: read failed.
  */
-NIB_API enum nib_status nib_check(enum nib_op op,
-				  const struct nib_problem *problems,
-				  int64_t count,
-				  const struct nib_check_options *options,
-				  struct nib_check_result *result,
-				  struct nib_error *err);
+NIB_API enum nib_status
+nib_check(enum nib_op op, const struct nib_problem *problems, int64_t count,
+	  const struct nib_check_options *options,
+	  struct nib_check_result *result, struct nib_error *err);
 NIB_API enum nib_status nib_check_moe(enum nib_op op,
 				      const struct nib_moe_problem *moe,
 				      const struct nib_check_options *options,
@@ -405,9 +400,9 @@ NIB_API enum nib_status nib_check_moe(enum nib_op op,
 
 /* What a block of sixteen zeros gets as its scale. */
 enum nib_recipe {
-	NIB_RECIPE_MODELOPT = 0,           /* 1.0 */
+	NIB_RECIPE_MODELOPT = 0,	   /* 1.0 */
 	NIB_RECIPE_COMPRESSED_TENSORS = 1, /* 0.125 */
-	NIB_RECIPE_GGML = 2,               /* 0 */
+	NIB_RECIPE_GGML = 2,		   /* 0 */
 };
 
 struct nib_quantize_options {
@@ -478,7 +473,7 @@ struct nib_file_tensor {
  */
 NIB_API enum nib_status nib_file_open(const char *path, struct nib_file **file,
 				      struct nib_error *err);
-/* The same for bytes in memory, which must outlive the file.  path: for errors. */
+/* The same for bytes in memory, which must outlive the file; path names it. */
 NIB_API enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
 					     const char *path,
 					     struct nib_file **file,
@@ -490,8 +485,8 @@ NIB_API int64_t nib_file_tensor_count(const struct nib_file *file);
 NIB_API const struct nib_file_tensor *
 nib_file_tensor_at(const struct nib_file *file, int64_t index);
 /* NULL if there is no such tensor. */
-NIB_API const struct nib_file_tensor *
-nib_file_find(const struct nib_file *file, const char *name);
+NIB_API const struct nib_file_tensor *nib_file_find(const struct nib_file *file,
+						    const char *name);
 /* The string pairs of "__metadata__", by key; both NULL past the end. */
 NIB_API int64_t nib_file_metadata_count(const struct nib_file *file);
 NIB_API void nib_file_metadata_at(const struct nib_file *file, int64_t index,
@@ -542,9 +537,9 @@ nib_file_layer_problem_at(const struct nib_file *file, int64_t index);
  * bytes in the same order in pieces of any size, then commit.  Until commit
  * (fsync, rename) the path holds what it held before; discard, or a failed
  * write or commit, removes the temporary file, which is in path's folder.
- * A symbolic link is replaced, not followed; what is no regular file is refused.
- * In the file the tensors lie by falling alignment, as other writers do.
- * Used by one thread at a time.
+ * A symbolic link is replaced, not followed; what is no regular file is
+ * refused.  In the file the tensors lie by falling alignment, as other writers
+ * do.  Used by one thread at a time.
  */
 struct nib_writer;
 NIB_API enum nib_status nib_writer_open(const char *path,
@@ -558,11 +553,10 @@ NIB_API enum nib_status nib_writer_declare(struct nib_writer *writer,
 					   int rank, const int64_t *shape,
 					   struct nib_error *err);
 /* The tensors of an NVFP4 layer, codes first, in format's names and order. */
-NIB_API enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
-						 enum nib_checkpoint format,
-						 const char *name, int64_t rows,
-						 int64_t k, int has_input_global,
-						 struct nib_error *err);
+NIB_API enum nib_status
+nib_writer_declare_layer(struct nib_writer *writer, enum nib_checkpoint format,
+			 const char *name, int64_t rows, int64_t k,
+			 int has_input_global, struct nib_error *err);
 /*
  * The next bytes of the declared data.  The first call writes the header and
  * asks the disk for the whole size.

@@ -80,8 +80,7 @@ void rng_fill(struct rng *rng, void *to, size_t bytes)
 	}
 }
 
-/* ---- memory: [guard page][slack, data][guard page] ------------------------
- */
+/* ---- memory: [guard page][slack, data][guard page] ---------------------- */
 
 static size_t page_bytes(void)
 {

@@ -50,8 +50,7 @@ static struct nib_quantize_options options_of(enum nib_recipe recipe,
 	    .saturate = saturate};
 }
 
-/* ---- data ------------------------------------------------------------------
- */
+/* ---- data --------------------------------------------------------------- */
 
 static uint32_t finite_bits(uint32_t bits, enum nib_dtype dtype)
 {
@@ -120,8 +119,7 @@ static void fill(struct rng *rng, const struct test_case *c,
 	}
 }
 
-/* ---- the definition ---------------------------------------------------------
- */
+/* ---- the definition ----------------------------------------------------- */
 
 static float amax_ref(const struct nib_dense *x)
 {
@@ -168,8 +166,7 @@ static void quantize_ref(const struct nib_dense *x, const struct nib_nvfp4 *q,
 	}
 }
 
-/* ---- one case on every instruction set --------------------------------------
- */
+/* ---- one case on every instruction set ---------------------------------- */
 
 static struct test_nvfp4 output_new(const struct test_case *c)
 {
@@ -242,8 +239,7 @@ static void check_case(struct rng *rng, const struct test_case *c)
 	test_dense_free(&x);
 }
 
-/* ---- tests ------------------------------------------------------------------
- */
+/* ---- tests -------------------------------------------------------------- */
 
 static void values(void **state)
 {

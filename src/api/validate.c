@@ -206,8 +206,7 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 	return status;
 }
 
-/* ---- where the bytes lie ---------------------------------------------------
- */
+/* ---- where the bytes lie ------------------------------------------------ */
 
 static struct nib_span span_of(const void *data, int64_t rows,
 			       int64_t row_bytes, int64_t row_stride,
@@ -292,8 +291,7 @@ enum nib_status nib_valid_dense_data(const struct nib_dense *v,
 	return check_span(nib_dense_span(v), "data", &label, err);
 }
 
-/* ---- scale signs -----------------------------------------------------------
- */
+/* ---- scale signs -------------------------------------------------------- */
 
 /* The first group of the row whose scale has its sign bit, or -1. */
 static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch,

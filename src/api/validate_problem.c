@@ -224,8 +224,7 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 	return status ? status : check_moe_fit(out, &out->b2, lb2, err);
 }
 
-/* ---- data: pointers and overlaps -------------------------------------------
- */
+/* ---- data: pointers and overlaps ---------------------------------------- */
 
 static enum nib_status check_disjoint(struct nib_span c, struct nib_label lc,
 				      struct nib_span in, struct nib_label li,
@@ -454,8 +453,7 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 	return status;
 }
 
-/* ---- what a problem costs ---------------------------------------------------
- */
+/* ---- what a problem costs ----------------------------------------------- */
 
 double nib_problem_flop(enum nib_op op, const struct nib_problem *p)
 {

@@ -48,8 +48,7 @@ static size_t round_up(size_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* ---- plans -----------------------------------------------------------------
- */
+/* ---- plans -------------------------------------------------------------- */
 
 struct nib_plan *cpu_plan_new(void)
 {
@@ -183,8 +182,7 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	return NIB_OK;
 }
 
-/* ---- runs ------------------------------------------------------------------
- */
+/* ---- runs --------------------------------------------------------------- */
 
 static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
 				     const struct nib_packed *base,

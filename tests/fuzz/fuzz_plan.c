@@ -227,8 +227,7 @@ static void fuzz_problems(struct input *in, struct nib_device *device)
 		nib_packed_free(packed[i]);
 }
 
-/* ---- a mixture of experts --------------------------------------------------
- */
+/* ---- a mixture of experts ----------------------------------------------- */
 
 /* Offsets that mostly ascend to at most rows. */
 static void take_offsets(struct input *in, int32_t *offsets, int64_t rows)

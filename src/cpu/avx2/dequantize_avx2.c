@@ -9,8 +9,7 @@
 #include "cpu/avx2/quantize_avx2.h"
 #include "format/scale_layout.h"
 
-/* ---- dequantise ------------------------------------------------------------
- */
+/* ---- dequantise --------------------------------------------------------- */
 
 /* 8 codes, one in the low bits of each lane, bit 3 choosing the half row. */
 static inline __m256 values_fp32(__m256i code, __m256 plus, __m256 minus)
@@ -68,8 +67,7 @@ static void dequantize_16bit(const struct cpu_dequantizer *table,
 	}
 }
 
-/* ---- scale layouts ----------------------------------------------------------
- */
+/* ---- scale layouts ------------------------------------------------------ */
 
 /*
  * 16 bytes of a tile are 4 scales of rows r, r + 32, r + 64, r + 96: a 4 by 4

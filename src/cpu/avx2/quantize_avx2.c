@@ -17,8 +17,7 @@ static inline __m256i load(const void *from)
 	return _mm256_loadu_si256((const __m256i *)from);
 }
 
-/* ---- block maxima: a transposing tree of 8 blocks --------------------------
- */
+/* ---- block maxima: a transposing tree of 8 blocks ----------------------- */
 
 #define MAX_HALVES(max, a, b)                                                  \
 	max(_mm256_permute2x128_si256(a, b, 0x20),                             \
@@ -97,8 +96,7 @@ static inline void widen_avx2(uint32_t *amax, enum nib_dtype dtype)
 	}
 }
 
-/* ---- scales ----------------------------------------------------------------
- */
+/* ---- scales ------------------------------------------------------------- */
 
 /* fp32 of [2^-9, 448] to e4m3, to nearest even: nib_e4m3_encode(). */
 static inline __m256i e4m3(__m256 x)
@@ -151,8 +149,7 @@ static inline bool block_scales_avx2(const struct cpu_quantizer *z,
 	return _mm256_testz_si256(bad, bad);
 }
 
-/* ---- codes -----------------------------------------------------------------
- */
+/* ---- codes -------------------------------------------------------------- */
 
 /*
  * Codes 0 - 15 of 8 fp32, in 32-bit lanes.  The limit to try is the 3rd, then
@@ -288,8 +285,7 @@ static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
 				    scales);
 }
 
-/* ---- amax ------------------------------------------------------------------
- */
+/* ---- amax --------------------------------------------------------------- */
 
 static uint32_t amax_fp32(const void *x, int64_t n)
 {

@@ -14,8 +14,7 @@
 
 #define FN(name) name##_avx512bw
 
-/* ---- block maxima: a transposing tree of 16 blocks ------------------------
- */
+/* ---- block maxima: a transposing tree of 16 blocks ---------------------- */
 
 static inline __m512i load(const void *from)
 {
@@ -129,8 +128,7 @@ static inline void widen_avx512bw(uint32_t *amax, enum nib_dtype dtype)
 	_mm512_store_si512(amax, v);
 }
 
-/* ---- scales ---------------------------------------------------------------
- */
+/* ---- scales ------------------------------------------------------------- */
 
 /* fp32 of [2^-9, 448] to e4m3, to nearest even: nib_e4m3_encode(). */
 static inline __m512i e4m3(__m512 x)
@@ -172,8 +170,7 @@ static inline bool block_scales_avx512bw(const struct cpu_quantizer *z,
 	return true;
 }
 
-/* ---- codes ----------------------------------------------------------------
- */
+/* ---- codes -------------------------------------------------------------- */
 
 /*
  * Codes 0 - 15 of one fp32 block, in 32-bit lanes.  The limit to try is the
@@ -326,8 +323,7 @@ static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
 					scales);
 }
 
-/* ---- amax -----------------------------------------------------------------
- */
+/* ---- amax --------------------------------------------------------------- */
 
 static uint32_t amax_fp32(const void *x, int64_t n)
 {
@@ -379,8 +375,7 @@ static uint32_t amax_16bit(const void *x, int64_t n)
 	    _mm512_and_si512(most[0], _mm512_set1_epi32(0xFFFF)));
 }
 
-/* ---- dequantise ------------------------------------------------------------
- */
+/* ---- dequantise --------------------------------------------------------- */
 
 static void dequantize_fp32(const struct cpu_dequantizer *table,
 			    const uint8_t *codes, const uint8_t *scales,
@@ -450,8 +445,7 @@ static void dequantize_16bit(const struct cpu_dequantizer *table,
 			rows[scales[b]], rows[scales[b]])));
 }
 
-/* ---- copies ----------------------------------------------------------------
- */
+/* ---- copies ------------------------------------------------------------- */
 
 static void stream(void *to, const void *from, size_t bytes)
 {
