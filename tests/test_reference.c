@@ -455,6 +455,7 @@ static void bad_arguments_are_refused(void **state)
 	REFUSED((void)0, NIB_GEMV);
 	REFUSED((void)0, (enum nib_op)9);
 	REFUSED(p.b_packed = (const struct nib_packed *)&f, NIB_GEMM);
+	REFUSED(p.c.data = f.a.view.codes, NIB_GEMM);
 #undef REFUSED
 	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, &options, &r, NULL),
 			 NIB_BAD_ARGUMENT);

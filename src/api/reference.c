@@ -5,12 +5,13 @@
  *
  * The arithmetic is format/exact.c, the bounds are format/bound.c.
  */
-#include <stdbool.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/error.h"
 #include "api/options.h"
+#include "api/validate.h"
 #include "format/bound.h"
 #include "format/exact.h"
 #include "format/view.h"
@@ -20,12 +21,11 @@
 
 /* Rows first..end-1 of a times one matrix b (and b2). */
 struct job {
-	const char *where; /* "problems", "experts" and index: for errors */
-	int64_t index;
+	int64_t index; /* of the problem, or of the expert */
 	const struct nib_nvfp4 *a, *b, *b2; /* b2: NIB_DUAL_GEMM, else NULL */
 	const struct nib_dense *c;
 	int64_t batch, b_batch, b2_batch; /* batch: of a and c */
-	int64_t first_row, end_row;
+	int64_t end_row;		  /* the sampler knows the first */
 	int64_t scale_shift; /* scales of a's row r are those of r + shift */
 	float alpha, alpha2;
 };
@@ -44,9 +44,6 @@ struct oracle {
 	struct nib_check_result *result; /* NULL: write c */
 	struct sampler rows;
 };
-
-typedef enum nib_status (*job_step)(struct oracle *o, const struct job *job,
-				    struct nib_error *err);
 
 /* ---- which rows ---------------------------------------------------------- */
 
@@ -136,14 +133,12 @@ static void check_element(struct nib_check_result *result,
 
 /* ---- one job ------------------------------------------------------------- */
 
-static enum nib_status visit(struct oracle *o, const struct job *job,
-			     struct nib_error *err)
+static void visit(struct oracle *o, const struct job *job)
 {
 	const int64_t k = job->a->k;
 	int64_t rows[PANEL_ROWS];
 	int count;
 
-	(void)err;
 	for (;;) {
 		for (count = 0; count < PANEL_ROWS; count++) {
 			int64_t row = sampler_next(&o->rows, job->end_row);
@@ -155,7 +150,7 @@ static enum nib_status visit(struct oracle *o, const struct job *job,
 					 row + job->scale_shift);
 		}
 		if (count == 0)
-			return NIB_OK;
+			return;
 		for (int64_t col = 0; col < job->b->rows; col++) {
 			struct nib_exact_sum s, s2;
 
@@ -179,59 +174,14 @@ static enum nib_status visit(struct oracle *o, const struct job *job,
 	}
 }
 
-static enum nib_status refuse_signs(const struct job *job, const char *name,
-				    const struct nib_nvfp4 *v, int64_t batch,
-				    int64_t first, int64_t end,
-				    struct nib_error *err)
-{
-	/* No scales: the rows may be any number. */
-	if (v->k == 0)
-		return NIB_OK;
-	for (int64_t row = first; row < end; row++) {
-		int64_t group = nib_exact_signed_scale(v, batch, row);
-
-		if (group >= 0)
-			return nib_fail(err, NIB_BAD_DATA,
-					"%s[%lld].%s: scale (batch %lld, row "
-					"%lld, group %lld) has its sign bit "
-					"set: scales are not negative",
-					job->where, (long long)job->index, name,
-					(long long)batch, (long long)row,
-					(long long)group);
-	}
-	return NIB_OK;
-}
-
-/* Before anything is written: a scale with a sign is no scale. */
-static enum nib_status check_scales(struct oracle *o, const struct job *job,
-				    struct nib_error *err)
-{
-	enum nib_status status;
-
-	(void)o;
-	status = refuse_signs(job, "a", job->a, job->batch,
-			      job->first_row + job->scale_shift,
-			      job->end_row + job->scale_shift, err);
-	if (status == NIB_OK)
-		status = refuse_signs(job, "b", job->b, job->b_batch, 0,
-				      job->b->rows, err);
-	if (status == NIB_OK && job->b2)
-		status = refuse_signs(job, "b2", job->b2, job->b2_batch, 0,
-				      job->b2->rows, err);
-	return status;
-}
-
 /* ---- all jobs ------------------------------------------------------------ */
 
-static enum nib_status each_problem(struct oracle *o, enum nib_op op,
-				    const struct nib_problem *problems,
-				    int64_t count, job_step step,
-				    struct nib_error *err)
+static void each_problem(struct oracle *o, enum nib_op op,
+			 const struct nib_problem *problems, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++) {
 		const struct nib_problem *p = &problems[i];
 		struct job job = {
-		    .where = "problems",
 		    .index = i,
 		    .a = &p->a,
 		    .b = &p->b,
@@ -245,33 +195,24 @@ static enum nib_status each_problem(struct oracle *o, enum nib_op op,
 		/* Nothing to write: the batches may be any number. */
 		if (p->c.rows == 0 || p->c.cols == 0)
 			continue;
-		for (; job.batch < nib_nvfp4_batches(&p->a); job.batch++) {
-			enum nib_status status;
-
-			job.b_batch =
-			    nib_nvfp4_batches(&p->b) == 1 ? 0 : job.batch;
-			job.b2_batch =
-			    nib_nvfp4_batches(&p->b2) == 1 ? 0 : job.batch;
+		for (; job.batch < p->a.batch; job.batch++) {
+			job.b_batch = p->b.batch == 1 ? 0 : job.batch;
+			job.b2_batch = p->b2.batch == 1 ? 0 : job.batch;
 			sampler_start(o, 0, job.end_row, i, job.batch);
-			status = step(o, &job, err);
-			if (status != NIB_OK)
-				return status;
+			visit(o, &job);
 		}
 	}
-	return NIB_OK;
 }
 
-static enum nib_status each_expert(struct oracle *o, enum nib_op op,
-				   const struct nib_moe_problem *moe,
-				   job_step step, struct nib_error *err)
+static void each_expert(struct oracle *o, enum nib_op op,
+			const struct nib_moe_problem *moe)
 {
-	const int64_t experts = nib_nvfp4_batches(&moe->b);
+	const int64_t experts = moe->b.batch;
 
 	sampler_start(o, moe->row_offsets[0], moe->row_offsets[experts], 0, 0);
 	for (int64_t e = 0; e < experts; e++) {
 		const int64_t first = moe->row_offsets[e];
 		const struct job job = {
-		    .where = "experts",
 		    .index = e,
 		    .a = &moe->a,
 		    .b = &moe->b,
@@ -279,174 +220,15 @@ static enum nib_status each_expert(struct oracle *o, enum nib_op op,
 		    .c = &moe->c,
 		    .b_batch = e,
 		    .b2_batch = e,
-		    .first_row = first,
 		    .end_row = moe->row_offsets[e + 1],
 		    .scale_shift =
 			moe->scale_rows ? moe->scale_rows[e] - first : 0,
 		    .alpha = moe->alpha ? moe->alpha[e] : 1,
 		    .alpha2 = moe->alpha2 ? moe->alpha2[e] : 1,
 		};
-		enum nib_status status = step(o, &job, err);
 
-		if (status != NIB_OK)
-			return status;
+		visit(o, &job);
 	}
-	return NIB_OK;
-}
-
-/* ---- arguments ----------------------------------------------------------- */
-
-static enum nib_status check_view(const struct nib_nvfp4 *v, const char *name,
-				  struct nib_error *err)
-{
-	if (v->k < 0 || v->k % NIB_BLOCK || v->k > NIB_MAX_K)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.k = %lld: must be a multiple of %d from 0 "
-				"to %lld",
-				name, (long long)v->k, NIB_BLOCK,
-				(long long)NIB_MAX_K);
-	if (v->rows < 0 || v->batch < 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s: rows = %lld, batch = %lld: must not be "
-				"negative",
-				name, (long long)v->rows, (long long)v->batch);
-	if (v->scale_layout != NIB_LINEAR && v->scale_layout != NIB_TILED_128X4)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.scale_layout = %d: unknown", name,
-				(int)v->scale_layout);
-	if (v->rows && v->k && (!v->codes || !v->scales))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s: codes or scales is NULL", name);
-	return NIB_OK;
-}
-
-/* What plain problems and mixtures of experts have in common. */
-static enum nib_status check_operands(enum nib_op op, const struct nib_nvfp4 *a,
-				      const struct nib_nvfp4 *b,
-				      const struct nib_nvfp4 *b2,
-				      const struct nib_dense *c, bool is_packed,
-				      struct nib_error *err)
-{
-	enum nib_status status;
-
-	if (is_packed)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"b_packed or b2_packed is set: the oracle "
-				"reads views only");
-	status = check_view(a, "a", err);
-	if (status == NIB_OK)
-		status = check_view(b, "b", err);
-	if (status == NIB_OK && op == NIB_DUAL_GEMM)
-		status = check_view(b2, "b2", err);
-	if (status != NIB_OK)
-		return status;
-	if (a->k != b->k || a->rows != c->rows || b->rows != c->cols ||
-	    nib_nvfp4_batches(a) != nib_dense_batches(c))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"a is [%lld, %lld], b is [%lld, %lld], c is "
-				"[%lld, %lld]: must be [m, k], [n, k], [m, n] "
-				"and one batch count for a and c",
-				(long long)a->rows, (long long)a->k,
-				(long long)b->rows, (long long)b->k,
-				(long long)c->rows, (long long)c->cols);
-	if (op == NIB_DUAL_GEMM && (b2->rows != b->rows || b2->k != b->k))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"b2 is [%lld, %lld]: must be as b",
-				(long long)b2->rows, (long long)b2->k);
-	if (nib_dtype_bytes(c->dtype) == 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "c.dtype = %d: unknown",
-				(int)c->dtype);
-	if (c->rows && c->cols && !c->data)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "c.data is NULL");
-	return NIB_OK;
-}
-
-static enum nib_status check_problems(enum nib_op op,
-				      const struct nib_problem *problems,
-				      int64_t count, struct nib_error *err)
-{
-	if (op != NIB_GEMM && op != NIB_DUAL_GEMM && op != NIB_GEMV)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "op = %d: unknown",
-				(int)op);
-	if (count < 0 || (count && !problems))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"problems is NULL or count = %lld is negative",
-				(long long)count);
-	for (int64_t i = 0; i < count; i++) {
-		const struct nib_problem *p = &problems[i];
-		const int64_t batches = nib_nvfp4_batches(&p->a);
-		const int64_t b_batches = nib_nvfp4_batches(&p->b);
-		const int64_t b2_batches =
-		    op == NIB_DUAL_GEMM ? nib_nvfp4_batches(&p->b2) : 1;
-		enum nib_status status = check_operands(
-		    op, &p->a, &p->b, &p->b2, &p->c,
-		    p->b_packed || (op == NIB_DUAL_GEMM && p->b2_packed), err);
-
-		if (status != NIB_OK)
-			return status;
-		if ((b_batches != 1 && b_batches != batches) ||
-		    (b2_batches != 1 && b2_batches != batches))
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"problems[%lld].b.batch = %lld, "
-					"b2.batch = %lld: must be 1 or a's",
-					(long long)i, (long long)b_batches,
-					(long long)b2_batches);
-		if (op == NIB_GEMV && p->a.rows != 1)
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"problems[%lld].a.rows = %lld: must be "
-					"1 for NIB_GEMV",
-					(long long)i, (long long)p->a.rows);
-	}
-	return NIB_OK;
-}
-
-static enum nib_status check_moe(enum nib_op op,
-				 const struct nib_moe_problem *moe,
-				 struct nib_error *err)
-{
-	enum nib_status status;
-	int64_t experts, rows;
-
-	if (op != NIB_GEMM && op != NIB_DUAL_GEMM)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"op = %d: must be NIB_GEMM or NIB_DUAL_GEMM",
-				(int)op);
-	if (!moe || !moe->row_offsets)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"moe or moe->row_offsets is NULL");
-	status = check_operands(
-	    op, &moe->a, &moe->b, &moe->b2, &moe->c,
-	    moe->b_packed || (op == NIB_DUAL_GEMM && moe->b2_packed), err);
-	if (status != NIB_OK)
-		return status;
-	experts = nib_nvfp4_batches(&moe->b);
-	if (op == NIB_DUAL_GEMM && nib_nvfp4_batches(&moe->b2) != experts)
-		return nib_fail(
-		    err, NIB_BAD_ARGUMENT, "b2.batch = %lld: must be b's, %lld",
-		    (long long)nib_nvfp4_batches(&moe->b2), (long long)experts);
-	rows = moe->scale_rows ? moe->scale_rows_total : moe->a.rows;
-	if (nib_nvfp4_batches(&moe->a) != 1 || moe->row_offsets[0] < 0 ||
-	    moe->row_offsets[experts] > moe->a.rows)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"row_offsets: must be from 0 to a.rows = %lld, "
-				"and a's batch 1",
-				(long long)moe->a.rows);
-	for (int64_t e = 0; e < experts; e++) {
-		const int64_t first = moe->row_offsets[e];
-		const int64_t count = moe->row_offsets[e + 1] - first;
-		const int64_t scale_row =
-		    moe->scale_rows ? moe->scale_rows[e] : first;
-
-		if (count < 0 ||
-		    (count > 0 && (scale_row < 0 || scale_row + count > rows)))
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"expert %lld: %lld rows with scales "
-					"from row %lld: must ascend and stay "
-					"inside %lld rows of scales",
-					(long long)e, (long long)count,
-					(long long)scale_row, (long long)rows);
-	}
-	return NIB_OK;
 }
 
 /* ---- entry points -------------------------------------------------------- */
@@ -476,25 +258,39 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 	return NIB_OK;
 }
 
+/* The same rules as a run's, and scale signs before anything is written. */
 static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 				    const struct nib_problem *problems,
 				    int64_t count, struct nib_error *err)
 {
-	enum nib_status status;
+	struct nib_problem *resolved = NULL;
+	enum nib_status status = NIB_OK;
 	int64_t k = 0;
 
-	status = check_problems(op, problems, count, err);
-	if (status != NIB_OK)
-		return status;
-	for (int64_t i = 0; i < count; i++)
-		if (problems[i].a.k > k)
-			k = problems[i].a.k;
-	status = each_problem(o, op, problems, count, check_scales, err);
-	if (status == NIB_OK)
+	if (count > 0 && count <= INT32_MAX) {
+		resolved = calloc((size_t)count, sizeof(*resolved));
+		if (!resolved)
+			return nib_fail(err, NIB_OUT_OF_MEMORY,
+					"the oracle's %" PRId64 " problems",
+					count);
+	}
+	status = nib_valid_problems(op, NULL, problems, count, resolved, err);
+	for (int64_t i = 0; i < count && !status; i++) {
+		status = nib_valid_problem_data(op, &resolved[i], i, err);
+		if (!status)
+			status =
+			    nib_valid_problem_signs(op, &resolved[i], i, err);
+		if (resolved[i].a.k > k)
+			k = resolved[i].a.k;
+	}
+	if (!status)
+		status = nib_valid_outputs(op, resolved, count, err);
+	if (!status)
 		status = oracle_open(o, k, err);
-	if (status == NIB_OK)
-		status = each_problem(o, op, problems, count, visit, err);
+	if (!status)
+		each_problem(o, op, resolved, count);
 	free(o->memory);
+	free(resolved);
 	return status;
 }
 
@@ -502,15 +298,18 @@ static enum nib_status run_moe(struct oracle *o, enum nib_op op,
 			       const struct nib_moe_problem *moe,
 			       struct nib_error *err)
 {
+	struct nib_moe_problem resolved;
 	enum nib_status status;
 
-	status = check_moe(op, moe, err);
-	if (status == NIB_OK)
-		status = each_expert(o, op, moe, check_scales, err);
-	if (status == NIB_OK)
-		status = oracle_open(o, moe->a.k, err);
-	if (status == NIB_OK)
-		status = each_expert(o, op, moe, visit, err);
+	status = nib_valid_moe(op, NULL, moe, &resolved, err);
+	if (!status)
+		status = nib_valid_moe_data(op, &resolved, err);
+	if (!status)
+		status = nib_valid_moe_signs(op, &resolved, err);
+	if (!status)
+		status = oracle_open(o, resolved.a.k, err);
+	if (!status)
+		each_expert(o, op, &resolved);
 	free(o->memory);
 	return status;
 }

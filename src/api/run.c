@@ -96,22 +96,6 @@ static void end_run(struct nib_plan *plan, bool locked)
 		pthread_mutex_unlock(&plan->workspace_lock);
 }
 
-static enum nib_status check_signs(enum nib_op op, const struct nib_problem *p,
-				   int64_t index, struct nib_error *err)
-{
-	enum nib_status status;
-
-	status = nib_valid_scale_signs(
-	    &p->a, nib_label_of("problems", index, "a"), err);
-	if (!status && !p->b_packed)
-		status = nib_valid_scale_signs(
-		    &p->b, nib_label_of("problems", index, "b"), err);
-	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
-		status = nib_valid_scale_signs(
-		    &p->b2, nib_label_of("problems", index, "b2"), err);
-	return status;
-}
-
 /* Validates into resolved (count long), then hands over to the room. */
 static enum nib_status run_problems(struct nib_plan *plan,
 				    const struct nib_problem *problems,
@@ -135,7 +119,7 @@ static enum nib_status run_problems(struct nib_plan *plan,
 		if (!status)
 			status = nib_valid_problem_data(plan->op, p, i, err);
 		if (!status && options->check_data)
-			status = check_signs(plan->op, p, i, err);
+			status = nib_valid_problem_signs(plan->op, p, i, err);
 	}
 	if (!status)
 		status = nib_valid_outputs(plan->op, resolved, count, err);
@@ -178,31 +162,6 @@ enum nib_status nib_run(struct nib_plan *plan,
 	return status;
 }
 
-static enum nib_status check_moe_signs(enum nib_op op,
-				       const struct nib_moe_problem *moe,
-				       struct nib_error *err)
-{
-	enum nib_status status = NIB_OK;
-
-	/* Only the rows that an expert has: the others may hold anything. */
-	for (int64_t e = 0; e < moe->b.batch && !status; e++) {
-		const int64_t rows =
-		    moe->row_offsets[e + 1] - moe->row_offsets[e];
-		const int64_t first =
-		    moe->scale_rows ? moe->scale_rows[e] : moe->row_offsets[e];
-
-		status = nib_valid_row_signs(&moe->a, 0, first, first + rows,
-					     nib_label("moe.a"), err);
-	}
-	if (!status && !moe->b_packed)
-		status =
-		    nib_valid_scale_signs(&moe->b, nib_label("moe.b"), err);
-	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
-		status =
-		    nib_valid_scale_signs(&moe->b2, nib_label("moe.b2"), err);
-	return status;
-}
-
 static enum nib_status run_moe(struct nib_plan *plan,
 			       const struct nib_moe_problem *moe,
 			       const struct nib_run_options *options,
@@ -231,7 +190,7 @@ static enum nib_status run_moe(struct nib_plan *plan,
 	}
 	status = nib_valid_moe_data(plan->op, &ours, err);
 	if (!status && options->check_data)
-		status = check_moe_signs(plan->op, &ours, err);
+		status = nib_valid_moe_signs(plan->op, &ours, err);
 	if (!status)
 		status = plan->device->room->run_moe(plan, &ours,
 						     options->workspace, err);

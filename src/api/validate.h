@@ -91,6 +91,14 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 				   const struct nib_moe_problem *moe,
 				   struct nib_error *err);
 
+/* Scale signs of the views of one resolved problem whose data is valid. */
+enum nib_status nib_valid_problem_signs(enum nib_op op,
+					const struct nib_problem *problem,
+					int64_t index, struct nib_error *err);
+enum nib_status nib_valid_moe_signs(enum nib_op op,
+				    const struct nib_moe_problem *moe,
+				    struct nib_error *err);
+
 /* 2*m*n*k, and bytes of inputs and outputs once, of a resolved problem. */
 double nib_problem_flop(enum nib_op op, const struct nib_problem *problem);
 double nib_problem_bytes(enum nib_op op, const struct nib_problem *problem);

@@ -34,7 +34,7 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 	if (!packed)
 		return nib_valid_nvfp4(view, out, label, err);
 	if (!device)
-		return nib_fail(err, NIB_UNSUPPORTED,
+		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s_packed is set: the oracle reads views only",
 				label.text);
 	if (packed->device != device)
@@ -450,6 +450,50 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 		status = check_input(&moe->b, nib_label("moe.b"), c, lc, err);
 	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
 		status = check_input(&moe->b2, nib_label("moe.b2"), c, lc, err);
+	return status;
+}
+
+/* ---- scale signs -------------------------------------------------------- */
+
+enum nib_status nib_valid_problem_signs(enum nib_op op,
+					const struct nib_problem *p,
+					int64_t index, struct nib_error *err)
+{
+	enum nib_status status;
+
+	status = nib_valid_scale_signs(
+	    &p->a, nib_label_of("problems", index, "a"), err);
+	if (!status && !p->b_packed)
+		status = nib_valid_scale_signs(
+		    &p->b, nib_label_of("problems", index, "b"), err);
+	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
+		status = nib_valid_scale_signs(
+		    &p->b2, nib_label_of("problems", index, "b2"), err);
+	return status;
+}
+
+enum nib_status nib_valid_moe_signs(enum nib_op op,
+				    const struct nib_moe_problem *moe,
+				    struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	/* Only the rows that an expert has: the others may hold anything. */
+	for (int64_t e = 0; e < moe->b.batch && !status; e++) {
+		const int64_t rows =
+		    moe->row_offsets[e + 1] - moe->row_offsets[e];
+		const int64_t first =
+		    moe->scale_rows ? moe->scale_rows[e] : moe->row_offsets[e];
+
+		status = nib_valid_row_signs(&moe->a, 0, first, first + rows,
+					     nib_label("moe.a"), err);
+	}
+	if (!status && !moe->b_packed)
+		status =
+		    nib_valid_scale_signs(&moe->b, nib_label("moe.b"), err);
+	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
+		status =
+		    nib_valid_scale_signs(&moe->b2, nib_label("moe.b2"), err);
 	return status;
 }
 

@@ -32,19 +32,6 @@ void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
 	}
 }
 
-int64_t nib_exact_signed_scale(const struct nib_nvfp4 *v, int64_t batch,
-			       int64_t scale_row)
-{
-	const uint8_t *scales = nib_nvfp4_scales(v, batch);
-	const int64_t groups = nib_nvfp4_groups(v);
-
-	for (int64_t g = 0; g < groups; g++)
-		if (scales[nib_nvfp4_scale_offset(v, scale_row, g)] &
-		    NIB_E4M3_SIGN_BIT)
-			return g;
-	return -1;
-}
-
 /*
  * At most 16 * 12 * 12.  A function of its own because gcc vectorises this loop
  * well, but inlined it would rather transpose eight blocks.

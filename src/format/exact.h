@@ -40,10 +40,6 @@ struct nib_exact_sum {
 void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
 		      int64_t batch, int64_t row, int64_t scale_row);
 
-/* The first group of a row whose scale has its sign bit set; -1 = none. */
-int64_t nib_exact_signed_scale(const struct nib_nvfp4 *v, int64_t batch,
-			       int64_t scale_row);
-
 struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
 				   const struct nib_exact_row *b, int64_t k);
 
