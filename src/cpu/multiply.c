@@ -193,7 +193,7 @@ static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
 
 	if (view->batch == 1)
 		batch = 0;
-	if (!packed) {
+	if (!packed || !packed->data) {
 		w.rows = cpu_rows_of(view, batch);
 		return w;
 	}

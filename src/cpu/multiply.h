@@ -10,6 +10,7 @@ struct cpu_packed {
 	struct nib_packed base;
 	int64_t panels; /* of one matrix */
 	int64_t panel_stride_bytes;
+	/* Both NULL if there are no values. */
 	uint8_t *data;
 	uint16_t *nan_columns; /* a word a panel */
 };

@@ -11,13 +11,13 @@
 #include "multiply.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
+#define LINE_BYTES ((size_t)64)
 
-/* Kernels prefetch past the end of a panel; the last one needs no room for it:
- * a prefetch of an unmapped address does nothing. */
 struct job {
 	const struct cpu_device *device;
 	struct cpu_packed *packed;
 	const struct nib_nvfp4 *b;
+	int64_t all_panels; /* of all matrices */
 	int tasks;
 };
 
@@ -25,9 +25,8 @@ static void pack_some(void *arg, int task)
 {
 	const struct job *job = arg;
 	struct cpu_packed *packed = job->packed;
-	const int64_t all = packed->base.batch * packed->panels;
-	const int64_t begin = all * task / job->tasks;
-	const int64_t end = all * (task + 1) / job->tasks;
+	const int64_t begin = job->all_panels * task / job->tasks;
+	const int64_t end = job->all_panels * (task + 1) / job->tasks;
 
 	for (int64_t i = begin; i < end; i++) {
 		struct cpu_rows rows = cpu_rows_of(job->b, i / packed->panels);
@@ -45,16 +44,40 @@ void cpu_advise(void *memory, size_t bytes)
 		(void)madvise(memory, bytes, MADV_HUGEPAGE);
 }
 
-/* A word of memory each; 2^36 panels with data would be 2^43 bytes. */
-#define MAX_PANELS (SIZE_MAX >> 28)
+/* 2^36 panels with data would be 2^43 bytes. */
+#define MAX_PANELS ((int64_t)1 << 36)
+
+/*
+ * Memory for all_panels > 0, with no room after the last: kernels prefetch past
+ * it, and a prefetch of an unmapped address does nothing.
+ */
+static enum nib_status allocate(struct cpu_packed *packed, int64_t all_panels,
+				struct nib_error *err)
+{
+	const size_t bytes =
+	    (size_t)all_panels * (size_t)packed->panel_stride_bytes;
+	const size_t align = bytes >= HUGE_BYTES ? HUGE_BYTES : LINE_BYTES;
+	const size_t rounded = (bytes + align - 1) / align * align;
+
+	packed->nan_columns =
+	    calloc((size_t)all_panels, sizeof(*packed->nan_columns));
+	packed->data = aligned_alloc(align, rounded);
+	if (!packed->nan_columns || !packed->data)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for packed weights (%zu bytes)",
+				bytes);
+	packed->base.bytes = bytes;
+	cpu_advise(packed->data, rounded);
+	return NIB_OK;
+}
 
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			 struct nib_packed **out, struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(device);
 	struct cpu_packed *packed = calloc(1, sizeof(*packed));
-	struct job job = {cpu, packed, b, cpu->threads};
-	size_t bytes, words;
+	struct job job = {cpu, packed, b, 0, cpu->threads};
+	enum nib_status status = NIB_OK;
 
 	if (!packed)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
@@ -65,27 +88,21 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	packed->base.batch = b->batch;
 	packed->panels = (b->rows + PANEL_COLS - 1) / PANEL_COLS;
 	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_BLOCK);
-	/* With k = 0 the sizes are not bounded by memory that exists. */
-	if (__builtin_mul_overflow(b->batch, packed->panels, &words) ||
-	    words > MAX_PANELS) {
-		free(packed);
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for packed weights of %" PRId64
-				" rows, batch %" PRId64,
-				b->rows, b->batch);
-	}
-	bytes = words * (size_t)packed->panel_stride_bytes;
-	packed->base.bytes = bytes;
-	bytes = (bytes + HUGE_BYTES) / HUGE_BYTES * HUGE_BYTES;
-	packed->nan_columns = calloc(words + 1, sizeof(uint16_t));
-	packed->data = aligned_alloc(HUGE_BYTES, bytes);
-	if (!packed->nan_columns || !packed->data) {
+	/* Without values there are no panels, whatever rows and batch are. */
+	if (b->k > 0 && b->rows > 0 &&
+	    (__builtin_mul_overflow(b->batch, packed->panels,
+				    &job.all_panels) ||
+	     job.all_panels > MAX_PANELS))
+		status = nib_fail(err, NIB_OUT_OF_MEMORY,
+				  "no memory for packed weights of %" PRId64
+				  " rows, batch %" PRId64,
+				  b->rows, b->batch);
+	else if (job.all_panels > 0)
+		status = allocate(packed, job.all_panels, err);
+	if (status) {
 		cpu_packed_free(&packed->base);
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for packed weights (%zu bytes)",
-				bytes);
+		return status;
 	}
-	cpu_advise(packed->data, bytes);
 	cpu_parallel(cpu, job.tasks, pack_some, &job);
 	*out = &packed->base;
 	return NIB_OK;
