@@ -7,16 +7,42 @@
 
 #undef nib_fail
 
+/* A text that was cut may end inside a UTF-8 character: takes that off, too. */
+static void trim_character(char *text, size_t length)
+{
+	size_t tail = 0, whole = 1;
+	unsigned char lead;
+
+	while (tail < 3 && tail < length &&
+	       ((unsigned char)text[length - 1 - tail] & 0xC0) == 0x80)
+		tail++;
+	if (tail == length)
+		return;
+	lead = (unsigned char)text[length - 1 - tail];
+	if (lead >= 0xF0)
+		whole = 4;
+	else if (lead >= 0xE0)
+		whole = 3;
+	else if (lead >= 0xC0)
+		whole = 2;
+	if (1 + tail < whole)
+		text[length - 1 - tail] = '\0';
+}
+
 enum nib_status nib_fail(struct nib_error *err, enum nib_status status,
 			 const char *format, ...)
 {
 	if (err) {
 		va_list args;
+		int length;
 
 		err->status = status;
 		va_start(args, format);
-		vsnprintf(err->message, sizeof(err->message), format, args);
+		length =
+		    vsnprintf(err->message, sizeof(err->message), format, args);
 		va_end(args);
+		if (length >= (int)sizeof(err->message))
+			trim_character(err->message, sizeof(err->message) - 1);
 	}
 	return status;
 }

@@ -6,9 +6,9 @@
 #include "nibblas.h"
 
 /*
- * Writes status and the formatted message (cut to fit) into err, which may be
- * NULL, and returns status:  return nib_fail(err, NIB_BAD_ARGUMENT, "...",
- * ...);
+ * Writes status and the formatted message (cut to fit, between two
+ * characters) into err, which may be NULL, and returns status:
+ *	return nib_fail(err, NIB_BAD_ARGUMENT, "...", ...);
  */
 __attribute__((format(printf, 3, 4))) enum nib_status
 nib_fail(struct nib_error *err, enum nib_status status, const char *format,
