@@ -59,7 +59,8 @@ struct cpu_record {
 static inline int64_t cpu_chunk_blocks(int64_t blocks)
 {
 	const int64_t chunks = (blocks + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS;
-	const int64_t equal = chunks ? (blocks + chunks - 1) / chunks : 0;
+	/* Never 0: positions are divided by it. */
+	const int64_t equal = chunks > 0 ? (blocks + chunks - 1) / chunks : 1;
 
 	return (equal + GROUP_BLOCKS - 1) / GROUP_BLOCKS * GROUP_BLOCKS;
 }
