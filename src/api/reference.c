@@ -264,7 +264,7 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 				    int64_t count, struct nib_error *err)
 {
 	struct nib_problem *resolved = NULL;
-	enum nib_status status = NIB_OK;
+	enum nib_status status;
 	int64_t k = 0;
 
 	if (count > 0 && count <= INT32_MAX) {
@@ -275,6 +275,10 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 					count);
 	}
 	status = nib_valid_problems(op, NULL, problems, count, resolved, err);
+	if (status || !resolved) { /* refused, or nothing to do */
+		free(resolved);
+		return status;
+	}
 	for (int64_t i = 0; i < count && !status; i++) {
 		status = nib_valid_problem_data(op, &resolved[i], i, err);
 		if (!status)
