@@ -12,6 +12,8 @@ jobs=$(nproc)
 # clang-format's taste changes between versions; the tree follows this one.
 format_version=14
 max_lines=600
+# A skeleton documents what each instruction set must define for it.
+max_skeleton_lines=700
 
 c_files() {
 	find include src cli bench tests -name '*.[ch]' | sort
@@ -39,9 +41,14 @@ step_format() {
 }
 
 step_length() {
-	c_files | xargs wc -l | awk -v max="$max_lines" \
-		'$2 != "total" && $1 > max { print $2 ": " $1 " lines, at most " max
-			bad = 1 } END { exit bad }'
+	c_files | xargs wc -l | awk -v plain="$max_lines" \
+		-v skeleton="$max_skeleton_lines" '$2 != "total" {
+			max = $2 ~ /\.inc\.h$/ ? skeleton : plain
+			if ($1 > max) {
+				print $2 ": " $1 " lines, at most " max
+				bad = 1
+			}
+		} END { exit bad }'
 }
 
 step_layers() {
