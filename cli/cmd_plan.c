@@ -5,7 +5,7 @@
 
 #include "cli.h"
 #include "data.h"
-#include "limits.h"
+#include "plan_limits.h"
 #include "progress.h"
 #include "shapes.h"
 #include "table.h"

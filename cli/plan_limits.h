@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.h - a quick measurement of what this machine can do, for nib plan. */
-#ifndef NIB_LIMITS_H
-#define NIB_LIMITS_H
+/* plan_limits.h - a quick measurement of what this machine can do. */
+#ifndef NIB_PLAN_LIMITS_H
+#define NIB_PLAN_LIMITS_H
 
 #include "nibblas.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c - limits.h by the peaks of the benchmark. */
-#include "limits.h"
+/* plan_limits.c - what limits a plan, by the peaks of the benchmark. */
+#include "plan_limits.h"
 
 #include <math.h>
 #include <string.h>
