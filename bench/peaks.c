@@ -331,10 +331,11 @@ double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 		workers[i].kind = kind;
 		workers[i].index = i;
 		workers[i].n_bytes = share;
-		workers[i].p =
-		    peaks->memory +
-		    (size_t)peaks->next_slice * (peaks->memory_bytes / SLICES) +
-		    (size_t)i * share;
+		if (is_memory)
+			workers[i].p = peaks->memory +
+				       (size_t)peaks->next_slice *
+					   (peaks->memory_bytes / SLICES) +
+				       (size_t)i * share;
 	}
 	peaks->next_slice = (peaks->next_slice + 1) % SLICES;
 	if (run_workers(workers, threads)) {
