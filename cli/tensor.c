@@ -277,9 +277,9 @@ static void note_worst(struct tensor_error *error, double worst, const float *a,
 
 /*
  * Rows summed side by side; the sums then in order: same digits for any thread
- * count.
+ * count.  40 KB of stack, which is there when memory is not.
  */
-#define ROWS_AT_ONCE 4096
+#define ROWS_AT_ONCE 512
 
 void tensor_error_add(struct tensor_error *error, const float *a,
 		      const float *b, int64_t rows, int64_t k, int64_t first)
