@@ -179,7 +179,7 @@ class Report(NibTest):
         return self.read("page.html").decode()
 
     def test_every_row_is_on_the_page(self):
-        text = self.nib("bench", "--op", "gemm", "--m", "1:3+1", "--n", "16",
+        text = self.nib("bench", "--op", "gemm", "--m", "1:2+1", "--n", "16",
                         "--k", "32", "--peers", "--threads", "1", *QUICK,
                         "--format", "json").stdout
         self.write("rows.json", text.encode())
