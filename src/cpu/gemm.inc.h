@@ -218,33 +218,45 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 /* ---- direct ----------------------------------------------------------------
  */
 
-/* How far ahead of the decoding loop a panel's stream is fetched. */
-#define PREFETCH_BYTES 2304
+/* How far ahead of the arithmetic weights are asked for, into L2. */
+#define FETCH_BLOCKS (16 * GROUP_BLOCKS)
 
 /*
- * sums[row][16] (+)= `blocks` k-blocks of one panel, for `rows` rows; left:
- * blocks to the panel's end.
+ * Records of one pass: 12 KiB a row, so that a single row's stay in L1 while
+ * panels stream past.
+ */
+#define DIRECT_BLOCKS 512
+
+/*
+ * sums[row][16] (+)= `blocks` k-blocks of one panel, for `rows` rows, known
+ * when compiled; left: blocks to the panel's end; next: what will be read after
+ * them, so that the stream from memory never stops.
  */
 TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 			   const uint8_t *panel, int64_t left, int64_t blocks,
-			   float *sums, bool first)
+			   const uint8_t *next, float *sums, bool first)
 {
+	const uint8_t *fetch = panel + cpu_codes_at(FETCH_BLOCKS);
 	vfloat sum[TILE_ROWS][PANEL_VECS];
 
+	/* load_scales() gives 1/256 of a scale: so are the sums meanwhile. */
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
-			/* load_scales() gives 1/256 of a scale: so do the sums.
-			 */
-			sum[i][v] = first ? set_float(0.0f)
-					  : mul_float(load_float(sums + 16 * i +
-								 v * V_COLS),
-						      set_float(0x1p-8f));
+			sum[i][v] =
+			    first ? set_float(0.0f)
+				  : mul_float(load_float(sums + i * PANEL_COLS +
+							 v * V_COLS),
+					      set_float(0x1p-8f));
 	for (int64_t k = 0; k < blocks; k++, a += rows) {
 		const uint8_t *codes = panel + cpu_codes_at(k);
 		const uint8_t *scale = panel + cpu_scales_at(left, k);
 
-		__builtin_prefetch(codes + PREFETCH_BYTES);
-		__builtin_prefetch(codes + PREFETCH_BYTES + 64);
+		if (k + FETCH_BLOCKS == blocks)
+			fetch = next;
+		__builtin_prefetch(fetch, 0, 2);
+		__builtin_prefetch(fetch + 64, 0, 2);
+		__builtin_prefetch(fetch + 128, 0, 2);
+		fetch += BLOCK_CODES + PANEL_COLS;
 		UNROLLED (v, PANEL_VECS) {
 			const vint z0 = load_int(codes + v * V_BYTES);
 			const vint z1 = load_int(codes + 64 + v * V_BYTES);
@@ -270,7 +282,7 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 	}
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
-			store_float(sums + 16 * i + v * V_COLS,
+			store_float(sums + i * PANEL_COLS + v * V_COLS,
 				    mul_float(sum[i][v], set_float(256.0f)));
 }
 
@@ -282,7 +294,8 @@ typedef void tile_fn(const struct cpu_record *a, char *expanded, int64_t blocks,
 typedef void first_fn(const struct source *source, const struct cpu_record *a,
 		      char *expanded, int64_t blocks, float *sums, bool first);
 typedef void panel_fn(const struct cpu_record *a, const uint8_t *panel,
-		      int64_t left, int64_t blocks, float *sums, bool first);
+		      int64_t left, int64_t blocks, const uint8_t *next,
+		      float *sums, bool first);
 
 #define TILE_OF(rows)                                                          \
 	static void tile_##rows(const struct cpu_record *a, char *expanded,    \
@@ -298,11 +311,11 @@ typedef void panel_fn(const struct cpu_record *a, const uint8_t *panel,
                                                                                \
 		sum_tile(rows, &copy, a, expanded, blocks, sums, first);       \
 	}                                                                      \
-	static void panel_##rows(const struct cpu_record *a,                   \
-				 const uint8_t *panel, int64_t left,           \
-				 int64_t blocks, float *sums, bool first)      \
+	static void panel_##rows(                                              \
+	    const struct cpu_record *a, const uint8_t *panel, int64_t left,    \
+	    int64_t blocks, const uint8_t *next, float *sums, bool first)      \
 	{                                                                      \
-		sum_panel(rows, a, panel, left, blocks, sums, first);          \
+		sum_panel(rows, a, panel, left, blocks, next, sums, first);    \
 	}
 
 TILE_OF(1)
@@ -548,44 +561,81 @@ static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 	finish_blocked(item, dual, m0, rows, n0, scratch);
 }
 
-/* All rows of the item, one panel after the other. */
+/* Where the sums of a panel of a unit lie, in the direct pass. */
+static float *direct_sums(float *sums, int p)
+{
+	return sums + p * TILE_ROWS * PANEL_COLS;
+}
+
+/*
+ * What a direct pass reads after panel p of a unit from block k0: the unit's
+ * next panel, or its first one further on, or the next unit.  Only fetched.
+ */
+static const uint8_t *after_panel(const struct cpu_item *item,
+				  const struct cpu_weights *b, int64_t n0,
+				  int p, int panels, int64_t k0)
+{
+	int64_t panel = n0 / PANEL_COLS + p + 1;
+
+	if (p + 1 == panels) {
+		k0 += DIRECT_BLOCKS;
+		if (k0 < item->blocks)
+			panel -= panels;
+		else
+			k0 = 0;
+	}
+	return b->panels + panel * b->panel_stride_bytes + cpu_codes_at(k0);
+}
+
+/* All rows of the item, the panels of a unit one after the other. */
+static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
+		       int64_t n0, int panels, struct scratch *scratch,
+		       float *sums)
+{
+	const int64_t rows = item->m;
+	const int64_t step = b->panels ? DIRECT_BLOCKS : CHUNK_BLOCKS;
+
+	if (item->blocks == 0)
+		memset(sums, 0, sums_bytes(item->unit_rows));
+	for (int64_t k0 = 0; k0 < item->blocks; k0 += step) {
+		const int64_t left = item->blocks - k0;
+		const int64_t blocks = left < step ? left : step;
+
+		for (int p = 0; p < panels; p++) {
+			int64_t panel_left;
+			const uint8_t *panel = find_panel(
+			    item, b, n0, p, k0, blocks, scratch, &panel_left);
+			const uint8_t *next =
+			    b->panels ? after_panel(item, b, n0, p, panels, k0)
+				      : panel;
+
+			panel_fns[rows](item->records + k0 * rows, panel,
+					panel_left, blocks, next,
+					direct_sums(sums, p), k0 == 0);
+		}
+	}
+}
+
 static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
 			    struct scratch *scratch)
 {
-	const int64_t rows = item->m;
 	const int64_t cols =
 	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+	const int panels = (int)((cols + PANEL_COLS - 1) / PANEL_COLS);
 
-	for (int p = 0; p * PANEL_COLS < cols; p++) {
+	for (int b = 0; b <= (dual ? 1 : 0); b++)
+		sum_direct(item, &item->b[b], n0, panels, scratch,
+			   scratch->sums[b]);
+	for (int p = 0; p < panels; p++) {
 		const int64_t col = p * PANEL_COLS, rest = cols - col;
+		const float *sums = direct_sums(scratch->sums[0], p);
+		const float *sums2 = direct_sums(scratch->sums[1], p);
 
-		for (int b = 0; b <= (dual ? 1 : 0); b++) {
-			const struct cpu_weights *w = &item->b[b];
-			const int64_t step =
-			    w->panels ? item->blocks : CHUNK_BLOCKS;
-			int64_t left;
-
-			if (item->blocks == 0)
-				memset(scratch->sums[b], 0,
-				       sums_bytes(item->unit_rows));
-			for (int64_t k0 = 0; k0 < item->blocks; k0 += step) {
-				const int64_t blocks = item->blocks - k0 < step
-							   ? item->blocks - k0
-							   : step;
-				const uint8_t *panel = find_panel(
-				    item, w, n0, p, k0, blocks, scratch, &left);
-
-				panel_fns[rows](item->records + k0 * rows,
-						panel, left, blocks,
-						scratch->sums[b], k0 == 0);
-			}
-		}
-		for (int64_t i = 0; i < rows; i++)
+		for (int64_t i = 0; i < item->m; i++)
 			finish_row(item, i, n0 + col,
 				   rest < PANEL_COLS ? rest : PANEL_COLS,
-				   scratch->sums[0] + i * PANEL_COLS,
-				   dual ? scratch->sums[1] + i * PANEL_COLS
-					: NULL,
+				   sums + i * PANEL_COLS,
+				   dual ? sums2 + i * PANEL_COLS : NULL,
 				   scratch->nan >> col);
 	}
 }
