@@ -402,7 +402,8 @@ enum nib_status data_new(const struct shape *shape,
 		return status;
 	data = calloc(1, sizeof(*data));
 	if (!data)
-		return refuse(err, NIB_OUT_OF_MEMORY, "operands: ", 1);
+		return refuse(err, NIB_OUT_OF_MEMORY,
+			      "bytes of operands: ", (int64_t)sizeof(*data));
 	data->count = shape->count;
 	data->op = shape_nib_op(shape, &data->is_moe);
 	data->problems = calloc(slots, sizeof(*data->problems));
@@ -415,7 +416,7 @@ enum nib_status data_new(const struct shape *shape,
 	if (!data->problems || !data->memory) {
 		data_free(data);
 		return refuse(err, NIB_OUT_OF_MEMORY,
-			      "operands of bytes: ", (int64_t)arena.used);
+			      "bytes of operands: ", (int64_t)arena.used);
 	}
 	arena = (struct arena){.base = data->memory};
 	place(&arena, shape, options, data);
