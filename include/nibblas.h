@@ -97,15 +97,16 @@ enum nib_scale_layout {
  * c & 7 = 0..7 stands for 0, 0.5, 1, 1.5, 2, 3, 4, 6.
  * Scales: e4m3 with the sign bit 0; 0x7F is NaN and makes every result that it
  * takes part in NaN.
- * A stride of 0 means "dense": k/2 and rows * row stride for codes, k/16 and
- * nib_scales_bytes() for scales.  Only functions that say so write through the
- * pointers.
+ * A stride of 0 means "dense": k/2 and rows * row stride for codes; k/16 and
+ * rows * row stride for linear scales, nib_scales_bytes() for tiled ones.
+ * Strides must not make rows or batches overlap.  Only functions that say so
+ * write through the pointers.
  */
 struct nib_nvfp4 {
 	void *codes;
 	void *scales;
 	int64_t rows;
-	int64_t k;     /* a multiple of 16, at most NIB_MAX_K */
+	int64_t k;     /* a multiple of 16, 0 to NIB_MAX_K; 0 sums to 0 */
 	int64_t batch; /* 0 means 1 */
 	int64_t row_stride_bytes;
 	int64_t batch_stride_bytes;
@@ -371,12 +372,15 @@ struct nib_check_options {
 
 struct nib_check_result {
 	size_t struct_bytes;
-	int64_t checked;       /* elements compared */
-	int64_t failed;	       /* elements outside their bound */
-	double worst_error;    /* |c - exact| / (sum of |block partials|) */
+	int64_t checked; /* elements compared */
+	int64_t failed;	 /* elements outside their bound */
+	/* |c - exact| / (|alpha| * sum of |block partials|), for the dual
+	 * operation over the product of both; not divided where that is 0. */
+	double worst_error;
 	double worst_bound;    /* the bound of that same element, same unit */
 	double worst_fraction; /* largest error / bound; <= 1 passes */
-	/* Where worst_fraction was found. */
+	/* Where worst_fraction was found; MoE: problem is the expert, row is
+	 * c's row. */
 	int64_t problem, batch, row, col;
 	double got, want;
 };
@@ -408,7 +412,8 @@ enum nib_recipe {
 struct nib_quantize_options {
 	size_t struct_bytes;
 	enum nib_recipe recipe;
-	/* Values are e2m1 * scale * global; 0 = amax / 2688 of all of x. */
+	/* Values are e2m1 * scale * global; 0 = amax / 2688 of all of x, else
+	 * positive, with 6 * global finite. */
 	float global;
 	/* Nonzero: inf becomes the largest value, NaN becomes zero.  Else the
 	 * first one is NIB_BAD_DATA, with its index, and q is undefined. */
