@@ -45,7 +45,7 @@ struct oracle {
 	struct sampler rows;
 };
 
-/* ---- which rows ---------------------------------------------------------- */
+/* ---- which rows --------------------------------------------------------- */
 
 /* splitmix64, public domain (Sebastiano Vigna). */
 static uint64_t next_random(uint64_t *state)
@@ -86,7 +86,7 @@ static int64_t sampler_next(struct sampler *s, int64_t limit)
 	return -1;
 }
 
-/* ---- one element --------------------------------------------------------- */
+/* ---- one element -------------------------------------------------------- */
 
 static void write_element(const struct job *job, int64_t row, int64_t col,
 			  const struct nib_exact_sum *s,
@@ -131,7 +131,7 @@ static void check_element(struct nib_check_result *result,
 	result->want = expected.want;
 }
 
-/* ---- one job ------------------------------------------------------------- */
+/* ---- one job ------------------------------------------------------------ */
 
 static void visit(struct oracle *o, const struct job *job)
 {
@@ -174,7 +174,7 @@ static void visit(struct oracle *o, const struct job *job)
 	}
 }
 
-/* ---- all jobs ------------------------------------------------------------ */
+/* ---- all jobs ----------------------------------------------------------- */
 
 static void each_problem(struct oracle *o, enum nib_op op,
 			 const struct nib_problem *problems, int64_t count)
@@ -231,7 +231,7 @@ static void each_expert(struct oracle *o, enum nib_op op,
 	}
 }
 
-/* ---- entry points -------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------- */
 
 static enum nib_status oracle_open(struct oracle *o, int64_t k,
 				   struct nib_error *err)

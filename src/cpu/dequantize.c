@@ -35,7 +35,7 @@ static void cut(struct job *job, const struct cpu_device *device,
 	job->tasks = worth < device->threads ? (int)worth : device->threads;
 }
 
-/* ---- dequantise ---------------------------------------------------------- */
+/* ---- dequantise --------------------------------------------------------- */
 
 static void get_tiled(const struct job *job, int64_t batch, int64_t row,
 		      int64_t group, int64_t n, uint8_t *scales)
@@ -132,7 +132,7 @@ enum nib_status cpu_dequantize(struct nib_device *device,
 	return NIB_OK;
 }
 
-/* ---- scale layouts ------------------------------------------------------- */
+/* ---- scale layouts ------------------------------------------------------ */
 
 /* A piece of a band of 128 rows: 16 KiB of scales, a multiple of 4 wide. */
 #define PIECE_GROUPS 256

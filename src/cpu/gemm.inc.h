@@ -64,8 +64,7 @@
 /* Loops over registers: they must vanish. */
 #define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 
-/* ---- tiles: the main loop --------------------------------------------------
- */
+/* ---- tiles: the main loop ----------------------------------------------- */
 
 /* Where a tile's weights come from, the first time. */
 struct source {
@@ -215,8 +214,7 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 				    sum[i][v]);
 }
 
-/* ---- direct ----------------------------------------------------------------
- */
+/* ---- direct ------------------------------------------------------------- */
 
 /* How far ahead of the arithmetic weights are asked for, into L2. */
 #define FETCH_BLOCKS (16 * GROUP_BLOCKS)
@@ -286,8 +284,7 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 				    mul_float(sum[i][v], set_float(256.0f)));
 }
 
-/* ---- one function for each number of rows ----------------------------------
- */
+/* ---- one function for each number of rows ------------------------------- */
 
 typedef void tile_fn(const struct cpu_record *a, char *expanded, int64_t blocks,
 		     float *sums, bool first);
@@ -348,8 +345,7 @@ static panel_fn *const panel_fns[TILE_ROWS + 1] = {
 #endif
 };
 
-/* ---- units -----------------------------------------------------------------
- */
+/* ---- units -------------------------------------------------------------- */
 
 /* A thread's scratch, cut into its parts. */
 struct scratch {

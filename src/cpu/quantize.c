@@ -180,7 +180,7 @@ static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
 								     : "inf");
 }
 
-/* ---- amax ---------------------------------------------------------------- */
+/* ---- amax --------------------------------------------------------------- */
 
 static uint32_t finite_amax(const struct job *job, const struct run *run)
 {
@@ -235,7 +235,7 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 	return NIB_OK;
 }
 
-/* ---- quantise ------------------------------------------------------------ */
+/* ---- quantise ----------------------------------------------------------- */
 
 /* With inf and NaN: the definition. */
 static void saturate_run(const struct job *job, const struct run *run,

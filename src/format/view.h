@@ -15,7 +15,7 @@
 #include "format/scale_layout.h"
 #include "nibblas.h"
 
-/* ---- struct nib_nvfp4 ---------------------------------------------------- */
+/* ---- struct nib_nvfp4 --------------------------------------------------- */
 
 static inline int64_t nib_nvfp4_batches(const struct nib_nvfp4 *v)
 {
@@ -98,7 +98,7 @@ static inline uint8_t *nib_nvfp4_scale(const struct nib_nvfp4 *v, int64_t batch,
 	       nib_nvfp4_scale_offset(v, row, group);
 }
 
-/* ---- struct nib_dense ---------------------------------------------------- */
+/* ---- struct nib_dense --------------------------------------------------- */
 
 static inline int64_t nib_dense_batches(const struct nib_dense *v)
 {
