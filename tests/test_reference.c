@@ -457,6 +457,11 @@ static void bad_arguments_are_refused(void **state)
 	REFUSED(p.b_packed = (const struct nib_packed *)&f, NIB_GEMM);
 	REFUSED(p.c.data = f.a.view.codes, NIB_GEMM);
 #undef REFUSED
+	assert_int_equal(nib_reference(NIB_GEMM, NULL, INT32_MAX, NULL),
+			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_reference(NIB_GEMM, NULL, -1, NULL),
+			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_reference(NIB_GEMM, NULL, 0, NULL), NIB_OK);
 	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, &options, &r, NULL),
 			 NIB_BAD_ARGUMENT);
 	r.struct_bytes = 0;

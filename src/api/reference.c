@@ -267,7 +267,7 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 	enum nib_status status;
 	int64_t k = 0;
 
-	if (count > 0 && count <= INT32_MAX) {
+	if (count > 0 && count <= INT32_MAX && problems) {
 		resolved = calloc((size_t)count, sizeof(*resolved));
 		if (!resolved)
 			return nib_fail(err, NIB_OUT_OF_MEMORY,
