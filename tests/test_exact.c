@@ -7,6 +7,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -275,6 +276,15 @@ static void special_alphas_follow_ieee(void **state)
 			 0x7F7F);
 }
 
+/* valgrind computes long doubles as doubles: no judge of a double. */
+static bool has_long_double(void)
+{
+	volatile long double one = 1;
+
+	one += LDBL_EPSILON;
+	return one > 1;
+}
+
 static void silu_has_its_limits(void **state)
 {
 	(void)state;
@@ -285,6 +295,8 @@ static void silu_has_its_limits(void **state)
 	assert_true(nib_exact_silu(1e300) == 1e300);
 	assert_true(nib_exact_silu(-1e300) == 0);
 	assert_true(isnan(nib_exact_silu((double)NAN)));
+	if (!has_long_double())
+		skip();
 	for (int i = 0; i < 100000; i++) {
 		const double x = ((double)next_random() * 0x1p-63 - 1) * 740;
 		const long double want = x / (1 + expl(-(long double)x));

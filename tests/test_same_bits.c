@@ -123,18 +123,18 @@ static void layouts_and_strides(void **state)
 	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++) {
 		struct job_how how = {.device = test_device(test_isas[isa], 2)};
-		struct job *first = sample_job(NIB_DUAL_GEMM, NIB_FP32);
+		struct job *first;
 		struct bits bits;
 
 		if (!how.device)
 			break;
+		first = sample_job(NIB_DUAL_GEMM, NIB_FP32);
 		job_run(first, &how, "linear");
 		bits = job_bits(first);
 		for (int i = 1; i < 16; i++) {
+			struct job *job;
 			struct job_spec spec = spec_of(
 			    NIB_DUAL_GEMM, first->c[0].view.rows, 77, 16 * 21);
-			struct job *job;
-
 			spec.a_layout = (enum nib_scale_layout)(i & 1);
 			spec.b_layout = (enum nib_scale_layout)(i >> 1 & 1);
 			spec.has_gaps = i >> 2 & 1;
