@@ -14,8 +14,9 @@
  * Conventions
  * - Sizes are int64_t and count elements unless the name says _bytes or _rows.
  *   m = rows of A and C, n = rows of B and columns of C, k = the summed length.
- * - All data pointers are in the memory of the device (host memory for "cpu").
- *   No alignment is asked of them on a CPU.
+ * - All data pointers, alpha and row offsets among them, are in the memory of
+ * the device (host memory for "cpu").  No alignment is asked of them on a CPU.
+ * - On "cpu" all work is done when a function returns.
  * - A function that can fail returns enum nib_status and takes a struct
  *   nib_error last, which may be NULL.  The message names the argument, its
  *   value and the rule.  The library never prints, exits or aborts.
@@ -242,6 +243,7 @@ struct nib_problem {
 	const struct nib_packed *b_packed, *b2_packed;
 	const float *alpha, *alpha2;
 	struct nib_dense c;
+	const void *reserved[4]; /* must be NULL: room for later versions */
 };
 
 /*
@@ -250,7 +252,7 @@ struct nib_problem {
  * the stack b (and b2).  row_offsets is read when the plan runs.
  *   a, c         [rows, k] and [rows, n], batch 1; rows is an upper bound: rows
  *                outside the offsets are neither read nor written
- *   b, b2        batch = experts (or packed)
+ *   b, b2        batch = experts, at least one (or packed)
  *   row_offsets  experts + 1 values, ascending, row_offsets[experts] <= a.rows
  *   scale_rows   NULL: the scales of a are laid out for all rows together.
  *                Else experts values: the row of a's scale tensor at which the
@@ -267,6 +269,7 @@ struct nib_moe_problem {
 	const int32_t *row_offsets;
 	const int32_t *scale_rows;
 	int64_t scale_rows_total;
+	const void *reserved[4]; /* must be NULL: room for later versions */
 };
 
 struct nib_plan;
@@ -305,7 +308,7 @@ struct nib_plan_info {
 	size_t workspace_bytes; /* of one run; align to 64 */
 	double flop;		/* 2*m*n*k summed; MoE: for all rows of a */
 	double bytes;		/* inputs and outputs, each once */
-	int64_t tasks;		/* units of work handed to the threads */
+	int64_t tasks;		/* units of work, about: a run balances them */
 	int threads;
 	/* One sentence: what runs, and why. */
 	const char *explanation;

@@ -3,7 +3,7 @@
  * room.h - the shape of a room: one kind of hardware, a table of functions none
  * of which is NULL.  The front door (device.c, plan.c, run.c, quantize.c)
  * validates every argument and calls through this table; a room sees only valid
- * arguments with all strides resolved (view.h).
+ * arguments with all strides resolved (validate.h).
  */
 #ifndef NIB_ROOM_H
 #define NIB_ROOM_H

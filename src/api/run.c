@@ -49,7 +49,7 @@ static enum nib_status wrong_plan(struct nib_label view, struct nib_error *err)
 	return nib_fail(err, NIB_BAD_ARGUMENT,
 			"%s: its sizes, strides, type or packing are not "
 			"those that the plan was made for",
-			view.text);
+			NIB_LABEL_TEXT(view));
 }
 
 /* Options, and the workspace: the caller's, or the plan's under its lock. */
@@ -169,7 +169,6 @@ static enum nib_status run_moe(struct nib_plan *plan,
 {
 	struct nib_problem planned = {0}, given = {0};
 	struct nib_moe_problem ours;
-	struct nib_label label;
 	const char *view;
 	enum nib_status status;
 
@@ -184,10 +183,8 @@ static enum nib_status run_moe(struct nib_plan *plan,
 	planned.b2_packed = plan->moe.b2_packed;
 	given.b2_packed = ours.b2_packed;
 	view = wrong_view(&planned, &given);
-	if (view) {
-		snprintf(label.text, sizeof(label.text), "moe.%s", view);
-		return wrong_plan(label, err);
-	}
+	if (view)
+		return wrong_plan(nib_label_of("moe", -1, view), err);
 	status = nib_valid_moe_data(plan->op, &ours, err);
 	if (!status && options->check_data)
 		status = nib_valid_moe_signs(plan->op, &ours, err);

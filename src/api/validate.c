@@ -16,22 +16,18 @@
 /* Rows, columns and batches: far above any use, far below overflow of a sum. */
 #define MAX_SIZE (INT64_C(1) << 40)
 
-struct nib_label nib_label(const char *name)
+const char *nib_label_write(struct nib_label label, struct nib_label_text *text)
 {
-	struct nib_label label;
+	const size_t bytes = sizeof(text->text);
 
-	snprintf(label.text, sizeof(label.text), "%s", name);
-	return label;
-}
-
-struct nib_label nib_label_of(const char *array, int64_t index,
-			      const char *field)
-{
-	struct nib_label label;
-
-	snprintf(label.text, sizeof(label.text), "%s[%" PRId64 "].%s", array,
-		 index, field);
-	return label;
+	if (!label.array)
+		snprintf(text->text, bytes, "%s", label.field);
+	else if (label.index < 0)
+		snprintf(text->text, bytes, "%s.%s", label.array, label.field);
+	else
+		snprintf(text->text, bytes, "%s[%" PRId64 "].%s", label.array,
+			 label.index, label.field);
+	return text->text;
 }
 
 static enum nib_status check_size(int64_t value, const char *field,
@@ -41,8 +37,8 @@ static enum nib_status check_size(int64_t value, const char *field,
 	if (value >= 0 && value <= MAX_SIZE)
 		return NIB_OK;
 	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s.%s = %" PRId64 ": must be 0 to 2^40", label->text,
-			field, value);
+			"%s.%s = %" PRId64 ": must be 0 to 2^40",
+			NIB_LABEL_TEXT(*label), field, value);
 }
 
 /*
@@ -60,7 +56,7 @@ static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.%s = %" PRId64
 				": must be 0 (dense) or at least %" PRId64,
-				label->text, field, *stride, dense);
+				NIB_LABEL_TEXT(*label), field, *stride, dense);
 	return NIB_OK;
 }
 
@@ -76,7 +72,7 @@ static enum nib_status check_extent(int64_t items, int64_t stride,
 	return nib_fail(err, NIB_BAD_ARGUMENT,
 			"%s.%s = %" PRId64 " times %" PRId64
 			": must stay below 2^62 bytes",
-			label->text, field, stride, items);
+			NIB_LABEL_TEXT(*label), field, stride, items);
 }
 
 /* Rows, then batches: both strides of one of the two arrays of a view. */
@@ -126,7 +122,8 @@ static enum nib_status resolve_scales(struct nib_nvfp4 *v,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.scale_row_stride_bytes = %" PRId64
 				": must be 0 with NIB_TILED_128X4",
-				label->text, v->scale_row_stride_bytes);
+				NIB_LABEL_TEXT(*label),
+				v->scale_row_stride_bytes);
 	status = resolve_stride(
 	    &v->scale_batch_stride_bytes,
 	    (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k), v->batch,
@@ -152,12 +149,13 @@ enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.k = %" PRId64
 				": must be a multiple of %d, 0 to %" PRId64,
-				label.text, v.k, NIB_BLOCK, NIB_MAX_K);
+				NIB_LABEL_TEXT(label), v.k, NIB_BLOCK,
+				NIB_MAX_K);
 	if (v.scale_layout != NIB_LINEAR && v.scale_layout != NIB_TILED_128X4)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.scale_layout = %d: must be NIB_LINEAR (0) "
 				"or NIB_TILED_128X4 (1)",
-				label.text, (int)v.scale_layout);
+				NIB_LABEL_TEXT(label), (int)v.scale_layout);
 	if (v.batch == 0)
 		v.batch = 1;
 	status = resolve_strides(v.rows, v.k / 2, &v.row_stride_bytes, v.batch,
@@ -186,7 +184,7 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.dtype = %d: must be NIB_FP32 (0), "
 				"NIB_FP16 (1) or NIB_BF16 (2)",
-				label.text, (int)v.dtype);
+				NIB_LABEL_TEXT(label), (int)v.dtype);
 	if (v.batch == 0)
 		v.batch = 1;
 	status = resolve_strides(v.rows, v.cols, &v.row_stride_elems, v.batch,
@@ -250,7 +248,9 @@ struct nib_span nib_dense_span(const struct nib_dense *v)
 
 bool nib_spans_overlap(struct nib_span a, struct nib_span b)
 {
-	return a.begin < b.end && b.begin < a.end;
+	/* Empty ones lie nowhere. */
+	return a.begin < a.end && b.begin < b.end && a.begin < b.end &&
+	       b.begin < a.end;
 }
 
 static enum nib_status check_span(struct nib_span span, const char *field,
@@ -262,13 +262,14 @@ static enum nib_status check_span(struct nib_span span, const char *field,
 	if (span.begin == 0)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.%s = NULL: must point to %ju bytes",
-				label->text, field,
+				NIB_LABEL_TEXT(*label), field,
 				(uintmax_t)(span.end - span.begin));
 	if (span.end < span.begin)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.%s = %p: its strides run past the end of "
 				"memory",
-				label->text, field, (void *)span.begin);
+				NIB_LABEL_TEXT(*label), field,
+				(void *)span.begin);
 	return NIB_OK;
 }
 
@@ -331,7 +332,7 @@ enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
 				"%s.scales: batch %" PRId64 ", row %" PRId64
 				", group %" PRId64
 				" is 0x%02x: the sign bit must be 0",
-				label.text, batch, row, g,
+				NIB_LABEL_TEXT(label), batch, row, g,
 				*nib_nvfp4_scale(v, batch, row, g));
 	}
 	return NIB_OK;

@@ -16,14 +16,35 @@ struct nib_span {
 	uintptr_t begin, end;
 };
 
-/* What a view is called in messages: "problems[3].a". */
+/*
+ * What a view is called in messages: "problems[3].a", "moe.a", "b".  Text is
+ * made only when something is refused.
+ */
 struct nib_label {
-	char text[48];
+	const char *array; /* NULL: field alone */
+	int64_t index;	   /* negative: array.field */
+	const char *field;
 };
 
-struct nib_label nib_label(const char *name);
-struct nib_label nib_label_of(const char *array, int64_t index,
-			      const char *field);
+static inline struct nib_label nib_label(const char *name)
+{
+	return (struct nib_label){NULL, -1, name};
+}
+
+static inline struct nib_label nib_label_of(const char *array, int64_t index,
+					    const char *field)
+{
+	return (struct nib_label){array, index, field};
+}
+
+/* Writes the text into a buffer, which it returns. */
+struct nib_label_text {
+	char text[48];
+};
+const char *nib_label_write(struct nib_label label,
+			    struct nib_label_text *text);
+#define NIB_LABEL_TEXT(label)                                                  \
+	nib_label_write(label, &(struct nib_label_text){{0}})
 
 /* Sizes, strides and layout; no pointer is looked at.  in may be out. */
 enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,

@@ -36,16 +36,29 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 	if (!device)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s_packed is set: the oracle reads views only",
-				label.text);
+				NIB_LABEL_TEXT(label));
 	if (packed->device != device)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s_packed: must be packed for the plan's "
 				"device",
-				label.text);
+				NIB_LABEL_TEXT(label));
 	sizes.rows = packed->rows;
 	sizes.k = packed->k;
 	sizes.batch = packed->batch;
 	return nib_valid_nvfp4(&sizes, out, label, err);
+}
+
+/* Fields of later versions, which this one would ignore. */
+static enum nib_status check_reserved(const void *const reserved[4],
+				      const char *name, struct nib_error *err)
+{
+	for (int i = 0; i < 4; i++)
+		if (reserved[i])
+			return nib_fail(err, NIB_UNSUPPORTED,
+					"%s.reserved[%d] = %p: must be NULL in "
+					"this version",
+					name, i, reserved[i]);
+	return NIB_OK;
 }
 
 /* a [m, k] times b [n, k] into c [m, n]; n, k from b. */
@@ -57,12 +70,12 @@ static enum nib_status check_fit(const struct nib_nvfp4 *b,
 	if (b->k != a->k)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.k = %" PRId64 ": must be a.k = %" PRId64,
-				label.text, b->k, a->k);
+				NIB_LABEL_TEXT(label), b->k, a->k);
 	if (b->rows != c->cols)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"%s.rows = %" PRId64
 				": must be c.cols = %" PRId64,
-				label.text, b->rows, c->cols);
+				NIB_LABEL_TEXT(label), b->rows, c->cols);
 	return NIB_OK;
 }
 
@@ -75,10 +88,10 @@ static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
 	return nib_fail(err, NIB_BAD_ARGUMENT,
 			"%s.batch = %" PRId64
 			": must be 1 or a.batch = %" PRId64,
-			label.text, b->batch, batch);
+			NIB_LABEL_TEXT(label), b->batch, batch);
 }
 
-/* The smallest of the bounds that the tests of a size share. */
+/* c's rows and batches are a's. */
 static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
 				    int64_t index, struct nib_error *err)
 {
@@ -113,7 +126,8 @@ enum nib_status nib_valid_problem(enum nib_op op,
 	enum nib_status status;
 
 	*out = *problem;
-	if ((status = nib_valid_nvfp4(&problem->a, &out->a, la, err)) ||
+	if ((status = check_reserved(problem->reserved, "problem", err)) ||
+	    (status = nib_valid_nvfp4(&problem->a, &out->a, la, err)) ||
 	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &problem->b, problem->b_packed,
 				      &out->b, lb, err)) ||
@@ -168,10 +182,10 @@ static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
 	enum nib_status status = check_fit(b, &moe->a, &moe->c, label, err);
 
 	if (!status && b->batch != moe->b.batch)
-		status = nib_fail(err, NIB_BAD_ARGUMENT,
-				  "%s.batch = %" PRId64
-				  ": must be moe.b.batch = %" PRId64,
-				  label.text, b->batch, moe->b.batch);
+		status = nib_fail(
+		    err, NIB_BAD_ARGUMENT,
+		    "%s.batch = %" PRId64 ": must be moe.b.batch = %" PRId64,
+		    NIB_LABEL_TEXT(label), b->batch, moe->b.batch);
 	return status;
 }
 
@@ -190,7 +204,8 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"moe = NULL: must point to a problem");
 	*out = *moe;
-	if ((status = nib_valid_nvfp4(&moe->a, &out->a, la, err)) ||
+	if ((status = check_reserved(moe->reserved, "moe", err)) ||
+	    (status = nib_valid_nvfp4(&moe->a, &out->a, la, err)) ||
 	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &moe->b, moe->b_packed, &out->b,
 				      lb, err)) ||
@@ -214,6 +229,15 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 				"moe.scale_rows_total = %" PRId64
 				": must be 0 to 2^31 - 1",
 				moe->scale_rows_total);
+	if (moe->scale_rows) {
+		struct nib_nvfp4 scales = moe->a;
+
+		/* The scales of a may have more rows than its codes. */
+		scales.rows = moe->scale_rows_total;
+		scales.row_stride_bytes = 0;
+		if ((status = nib_valid_nvfp4(&scales, &scales, la, err)))
+			return status;
+	}
 	if (op != NIB_DUAL_GEMM) {
 		memset(&out->b2, 0, sizeof(out->b2));
 		out->b2_packed = NULL;
@@ -235,8 +259,8 @@ static enum nib_status check_disjoint(struct nib_span c, struct nib_label lc,
 	return nib_fail(err, NIB_BAD_ARGUMENT,
 			"%s.data [%p, %p) overlaps %s [%p, %p): outputs must "
 			"lie apart",
-			lc.text, (void *)c.begin, (void *)c.end, li.text,
-			(void *)in.begin, (void *)in.end);
+			NIB_LABEL_TEXT(lc), (void *)c.begin, (void *)c.end,
+			NIB_LABEL_TEXT(li), (void *)in.begin, (void *)in.end);
 }
 
 static enum nib_status check_input(const struct nib_nvfp4 *v,
@@ -316,17 +340,42 @@ static enum nib_status check_pairs(const struct nib_problem *problems,
 	return NIB_OK;
 }
 
-/* An input of problem i against the outputs of all others. */
+/* The first problem whose output ends after `at`, if outputs ascend. */
+static int64_t first_after(uintptr_t at, const struct nib_problem *problems,
+			   int64_t count)
+{
+	int64_t low = 0, high = count;
+
+	while (low < high) {
+		const int64_t middle = low + (high - low) / 2;
+
+		if (nib_dense_span(&problems[middle].c).end <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * An input of a problem against the outputs of all; those that ascend are
+ * compared only where the input lies.
+ */
 static enum nib_status check_against(struct nib_span in, struct nib_label li,
 				     const struct nib_problem *problems,
-				     int64_t count, struct nib_error *err)
+				     int64_t count, bool ascending,
+				     struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
+	int64_t j = ascending ? first_after(in.begin, problems, count) : 0;
 
-	for (int64_t j = 0; j < count && !status; j++)
+	for (; j < count && !status; j++) {
+		if (ascending && nib_dense_span(&problems[j].c).begin >= in.end)
+			break;
 		status = check_disjoint(nib_dense_span(&problems[j].c),
 					nib_label_of("problems", j, "c"), in,
 					li, err);
+	}
 	return status;
 }
 
@@ -335,21 +384,25 @@ enum nib_status nib_valid_outputs(enum nib_op op,
 				  int64_t count, struct nib_error *err)
 {
 	struct nib_span all = {UINTPTR_MAX, 0};
-	bool ascending = true;
+	bool ascending = true, searchable = true;
 	enum nib_status status = NIB_OK;
 
 	for (int64_t i = 0; i < count; i++) {
 		struct nib_span c = nib_dense_span(&problems[i].c);
 
-		if (c.begin == c.end)
+		if (c.begin == c.end) {
+			searchable = false;
 			continue;
+		}
 		ascending = ascending && c.begin >= all.end;
 		all.begin = c.begin < all.begin ? c.begin : all.begin;
 		all.end = c.end > all.end ? c.end : all.end;
 	}
-	/* Outputs in the order of memory, the usual case, need no pairs. */
+	/* Outputs in the order of memory, the usual case, need no pairs;
+	 * without empty ones among them they can be searched. */
 	if (!ascending)
 		status = check_pairs(problems, count, err);
+	searchable = searchable && ascending;
 	for (int64_t i = 0; i < count && !status; i++) {
 		const struct nib_problem *p = &problems[i];
 		const struct {
@@ -372,10 +425,10 @@ enum nib_status nib_valid_outputs(enum nib_op op,
 				continue;
 			if (nib_spans_overlap(all, codes))
 				status = check_against(codes, label, problems,
-						       count, err);
+						       count, searchable, err);
 			if (!status && nib_spans_overlap(all, scales))
 				status = check_against(scales, label, problems,
-						       count, err);
+						       count, searchable, err);
 		}
 	}
 	return status;
@@ -432,14 +485,20 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 	struct nib_nvfp4 scales = moe->a;
 	enum nib_status status;
 
-	/* The scales of a may have more rows than its codes, or fewer. */
-	if (moe->scale_rows)
+	/* The scales of a may have more rows than its codes, or fewer: then
+	 * its codes stand in for theirs. */
+	if (moe->scale_rows) {
 		scales.rows = moe->scale_rows_total;
+		scales.codes = scales.scales;
+		scales.row_stride_bytes = 0;
+	}
 	status = check_offsets(moe, err);
 	if (!status)
 		status = nib_valid_dense_data(&moe->c, lc, err);
 	if (!status)
 		status = nib_valid_nvfp4_data(&moe->a, la, err);
+	if (!status)
+		status = nib_valid_nvfp4_data(&scales, la, err);
 	if (!status)
 		status =
 		    check_disjoint(c, lc, nib_codes_span(&moe->a), la, err);

@@ -82,7 +82,9 @@ static inline uint16_t to_fp16(float x)
 	uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
 
 	half = magnitude >= 0x477ff000u ? 0x7c00u : half;
-	half = magnitude > 0x7f800000u ? 0x7e00u : half;
+	/* NaN: quiet, the leading bits of its payload kept, as vcvtps2ph. */
+	half = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x1ffu)
+				       : half;
 	return (uint16_t)(sign | half);
 }
 

@@ -9,16 +9,17 @@
  * scale_b, exact as well (20 bits in all), and added by one fused multiply-add:
  * one rounding a block, in the order of k, whatever the tile.
  *
- *   blocked (many rows): a chunk of CHUNK_BLOCKS k-blocks of a unit's 64
- * columns is expanded once to bytes, in L2, then every tile of TILE_ROWS rows
- * runs over it with its sums in registers.  Sums wait in L2 between chunks.
+ *   blocked (many rows): CHUNK_BLOCKS k-blocks of one tile's columns are
+ *     expanded to bytes in the cache by the first tile of TILE_ROWS rows; all
+ *     further tiles run over them, sums in registers.  Sums wait in L2 between
+ *     chunks.
  *       packed weights -expand-> [codes | scales] -tile-> sums -finish_row-> C
  *     With SCALE_TABLE the expanded scales are a table: for each value t of the
  *     3 fraction bits of A's scale, the bits of scale_b * (1 + t/8) less the
  *     bits of 1 + t/8; an integer addition of A's scale bits then gives the
  *     product, so no multiplication competes with the dot products.
- *   direct (rows <= DIRECT_ROWS): weights are decoded in registers, used for
- * all rows and never stored: one pass over memory.
+ *   direct (rows <= DIRECT_ROWS): weights are decoded in registers for all
+ *     rows and never stored: one pass over memory.
  *
  * The including file defines
  *   CPU_GEMM_OPS   the function that fills the set's table
@@ -26,6 +27,7 @@
  *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of sums in registers
  *   ROW_STEP       rows of a tile whose dot products are interleaved
  *   DIRECT_ROWS    at most TILE_ROWS
+ *   HAVE_F16C      see epilogue.inc.h;  RECORD_START(x)  see pack_vector.inc.h
  *   SCALE_TABLE    0 or 1
  *   vint, vfloat   vector types, and on them
  *   load_int(p) store_int(p, v) load_float(p) store_float(p, v)

@@ -56,7 +56,8 @@ struct cpu_item {
 
 struct cpu_gemm_ops {
 	int64_t tile_rows; /* of records */
-	/* Rows m at or below which weights are decoded in registers. */
+	/* Rows m at or below which weights are decoded in registers; 0: the
+	 * set has no such pass. */
 	int64_t direct_rows;
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);

@@ -64,46 +64,90 @@ void cpu_plan_free(struct nib_plan *plan)
 
 /* What all items together need. */
 struct needs {
-	int64_t items, rows, records, most_rows, units;
-	bool all_packed, any_packed;
+	int64_t items, rows, records, units;
+	int64_t least_rows, most_rows;
+	int packed, unpacked; /* weight operands of each kind */
+	bool fits;	      /* no sum has overflowed */
 };
 
-static void add_item(struct needs *needs, int64_t batch, int64_t m, int64_t k)
+static void add(struct needs *needs, int64_t *sum, int64_t x, int64_t y)
 {
-	needs->items += batch;
-	needs->rows += batch * m;
-	needs->records += batch * m * (k / NIB_BLOCK);
-	needs->most_rows = m > needs->most_rows ? m : needs->most_rows;
+	int64_t product;
+
+	if (__builtin_mul_overflow(x, y, &product) ||
+	    __builtin_add_overflow(*sum, product, sum))
+		needs->fits = false;
 }
 
-/* Units as the schedule will cut them, for the plan's information. */
-static int64_t count_units(const struct nib_problem *p)
+/* Outputs without elements are no work: nobody makes items of them. */
+static bool is_empty(const struct nib_problem *p)
 {
-	return p->a.batch * ((p->a.rows + MAX_UNIT_ROWS - 1) / MAX_UNIT_ROWS) *
-	       ((p->c.cols + UNIT_COLS - 1) / UNIT_COLS);
+	return p->c.rows == 0 || p->c.cols == 0;
+}
+
+static void add_weights(struct needs *needs, const struct nib_packed *packed)
+{
+	if (packed)
+		needs->packed = 1;
+	else
+		needs->unpacked = 1;
+}
+
+/* `batch` products of m rows each. */
+static void add_items(struct needs *needs, int64_t batch, int64_t m,
+		      const struct nib_nvfp4 *a, const struct nib_dense *c)
+{
+	const int64_t col_units = (c->cols + UNIT_COLS - 1) / UNIT_COLS;
+	const int64_t row_units = (m + MAX_UNIT_ROWS - 1) / MAX_UNIT_ROWS;
+	int64_t rows = 0, cuts = 0;
+
+	add(needs, &rows, batch, m);
+	add(needs, &needs->items, batch, 1);
+	add(needs, &needs->rows, batch, m);
+	add(needs, &needs->records, rows, a->k / NIB_BLOCK);
+	add(needs, &cuts, batch, row_units);
+	add(needs, &needs->units, cuts, col_units);
+	if (needs->most_rows == 0 || m < needs->least_rows)
+		needs->least_rows = m;
+	if (m > needs->most_rows)
+		needs->most_rows = m;
+}
+
+static const char *explain_rows(const struct nib_plan *plan,
+				const struct needs *needs)
+{
+	const struct cpu_device *cpu = cpu_device(plan->device);
+	const int64_t direct = cpu->ops.gemm.direct_rows;
+
+	if (direct == 0)
+		return "the definition, one product at a time";
+	if (plan->is_moe)
+		return "experts with few rows decode weights in registers, "
+		       "others expand them once into the cache";
+	if (needs->most_rows <= direct)
+		return "few rows: weights are decoded in registers, memory is "
+		       "the limit";
+	if (needs->least_rows <= direct)
+		return "weights of products with few rows are decoded in "
+		       "registers, others expanded once into the cache";
+	return "weights are expanded once into the cache and used for all rows";
 }
 
 static void explain(struct nib_plan *plan, const struct needs *needs)
 {
 	static const char *const ops[] = {"gemm", "dual gemm", "gemv"};
-	const struct cpu_device *cpu = cpu_device(plan->device);
-	const bool direct = needs->most_rows <= cpu->ops.gemm.direct_rows;
 
 	snprintf(plan->explanation, sizeof(plan->explanation),
-		 "%s%s on %s, %d thread%s: %s; %s weights",
+		 "%s%s on %s, %d thread%s: %s; %s",
 		 plan->is_moe	   ? "expert "
 		 : plan->count > 1 ? "group "
 				   : "",
 		 ops[plan->op], plan->room_name, plan->threads,
-		 plan->threads == 1 ? "" : "s",
-		 direct ? "few rows, so weights are decoded in registers and "
-			  "memory bandwidth is the limit"
-			: "rows enough to expand 64 columns of weights at a "
-			  "time into the cache and use them for all rows",
-		 needs->all_packed   ? "packed"
-		 : needs->any_packed ? "packed and unpacked"
-				     : "unpacked (nib_pack() saves reordering "
-				       "them in every run)");
+		 plan->threads == 1 ? "" : "s", explain_rows(plan, needs),
+		 !needs->unpacked ? "packed weights"
+		 : needs->packed  ? "some weights packed"
+				  : "unpacked weights, reordered in every run "
+				    "(nib_pack() saves that)");
 }
 
 /* a * b + c in size_t; false if it does not fit. */
@@ -121,23 +165,27 @@ static bool grow(size_t *total, int64_t count, size_t each)
 static void sum_needs(const struct nib_plan *plan, struct needs *needs)
 {
 	const struct nib_moe_problem *moe = &plan->moe;
+	const bool dual = plan->op == NIB_DUAL_GEMM;
 
-	needs->all_packed = true;
+	needs->fits = true;
 	for (int64_t i = 0; i < (plan->is_moe ? 0 : plan->count); i++) {
 		const struct nib_problem *p = &plan->problems[i];
 
-		add_item(needs, p->a.batch, p->a.rows, p->a.k);
-		needs->units += count_units(p);
-		needs->all_packed = needs->all_packed && p->b_packed;
-		needs->any_packed = needs->any_packed || p->b_packed;
+		if (is_empty(p))
+			continue;
+		add_items(needs, p->a.batch, p->a.rows, &p->a, &p->c);
+		add_weights(needs, p->b_packed);
+		if (dual)
+			add_weights(needs, p->b2_packed);
 	}
 	if (!plan->is_moe)
 		return;
-	add_item(needs, 1, moe->a.rows, moe->a.k);
-	needs->items = moe->b.batch;
-	needs->units =
-	    moe->b.batch * ((moe->c.cols + UNIT_COLS - 1) / UNIT_COLS);
-	needs->all_packed = needs->any_packed = moe->b_packed;
+	/* How rows fall to experts is known when the plan runs. */
+	add_items(needs, 1, moe->a.rows, &moe->a, &moe->c);
+	add(needs, &needs->items, moe->b.batch, 1);
+	add_weights(needs, moe->b_packed);
+	if (dual)
+		add_weights(needs, moe->b2_packed);
 }
 
 enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
@@ -158,8 +206,8 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	plan->scratch_bytes =
 	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_DUAL_GEMM));
 
-	fits = grow(&at, base->is_moe ? 0 : base->count,
-		    sizeof(struct nib_problem));
+	fits = needs.fits && grow(&at, base->is_moe ? 0 : base->count,
+				  sizeof(struct nib_problem));
 	plan->items_at = at;
 	fits = fits && grow(&at, needs.items, sizeof(struct cpu_item));
 	plan->records_at = at;
@@ -339,9 +387,12 @@ enum nib_status cpu_run(struct nib_plan *base,
 	int64_t count = 0;
 
 	(void)err;
-	for (int64_t i = 0; i < base->count; i++)
+	for (int64_t i = 0; i < base->count; i++) {
+		if (is_empty(&problems[i]))
+			continue;
 		for (int64_t b = 0; b < problems[i].a.batch; b++)
 			items[count++] = item_of(base->op, &problems[i], b);
+	}
 	run_items(plan, items, count, workspace);
 	return NIB_OK;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* threads.c - tasks onto OpenMP's threads or the caller's pool. */
 #include <immintrin.h>
-#include <omp.h>
 
 #include "cpu.h"
 

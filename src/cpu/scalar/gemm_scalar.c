@@ -128,7 +128,7 @@ static void pack_all_rows(const struct cpu_item *item, int64_t m0, int64_t rows)
 void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops)
 {
 	ops->tile_rows = TILE_ROWS;
-	ops->direct_rows = 1;
+	ops->direct_rows = 0;
 	ops->scratch_bytes = scratch_bytes;
 	ops->pack_rows = pack_all_rows;
 	ops->pack_panel = pack_panel;
