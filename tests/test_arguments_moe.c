@@ -220,6 +220,59 @@ static void output_right_after_the_scales(void **state)
 	nib_plan_free(plan);
 }
 
+/* Scales of rows that the codes do not have: their extent counts, too. */
+static void extent_of_scale_rows(void **state)
+{
+	static const int32_t row_offsets[] = {0, 1}, first_rows[] = {8};
+	uint8_t bytes[4096] = {0};
+	const struct nib_moe_problem moe = {
+	    .a = {.codes = bytes,
+		  .scales = bytes + 64,
+		  .rows = 1,
+		  .k = 64,
+		  .scale_row_stride_bytes = (INT64_C(1) << 34) - 1},
+	    .b = {.codes = bytes + 128,
+		  .scales = bytes + 1024,
+		  .rows = 16,
+		  .k = 64},
+	    .c = {.data = bytes + 2048, .rows = 1, .cols = 16},
+	    .row_offsets = row_offsets,
+	    .scale_rows = first_rows,
+	    .scale_rows_total = (1 << 30) + 1,
+	};
+	struct nib_plan *plan;
+	struct nib_error err = {.message = ""};
+
+	(void)state;
+	assert_int_equal(
+	    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
+	    NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(err.message, "moe.a.scale_row_stride_bytes"));
+	assert_null(plan);
+}
+
+/* What a later version may mean by it, this one must not ignore. */
+static void reserved_fields(void **state)
+{
+	struct job *job = good_job(NIB_GEMM, NIB_LINEAR, false);
+	struct nib_moe_problem moe = job->moe;
+	struct nib_problem problem = {.reserved = {NULL, NULL, NULL, &moe}};
+	struct nib_plan *plan;
+	struct nib_error err = {.message = ""};
+
+	(void)state;
+	moe.reserved[1] = &moe;
+	assert_int_equal(
+	    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
+	    NIB_UNSUPPORTED);
+	assert_non_null(strstr(err.message, "moe.reserved[1]"));
+	assert_int_equal(
+	    nib_plan_create(device, NIB_GEMM, &problem, 1, NULL, &plan, &err),
+	    NIB_UNSUPPORTED);
+	assert_non_null(strstr(err.message, "reserved[3]"));
+	job_free(job);
+}
+
 static void plans_of_others(void **state)
 {
 	struct job *job = good_job(NIB_GEMM, NIB_LINEAR, false);
@@ -397,6 +450,8 @@ int main(void)
 	    cmocka_unit_test(signs),
 	    cmocka_unit_test(overlaps),
 	    cmocka_unit_test(output_right_after_the_scales),
+	    cmocka_unit_test(extent_of_scale_rows),
+	    cmocka_unit_test(reserved_fields),
 	    cmocka_unit_test(plans_of_others),
 	    cmocka_unit_test(devices),
 	    cmocka_unit_test(environment),
