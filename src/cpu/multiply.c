@@ -4,12 +4,14 @@
  *
  * A run is two phases over the device's threads:
  *   1. tokens: every row of every A into records (pack_rows);
- *   2. units: threads take rectangles of output in order from one counter; each
+ *   2. units: each thread takes the rectangles of its own share of the output
+ * in order, so that its weights are one stream, then helps the others; a unit
  *      reads its weights once and writes its output once.
  * Which thread computes a unit changes nothing in it, so the bits of a result
  * do not depend on the threads.
  *
- * Workspace: [resolved problems][items][records][nan_rows][scratch x threads].
+ * Workspace: [resolved problems][items][records][nan_rows][shares][scratch],
+ * the last two once a thread.
  */
 #include "multiply.h"
 
@@ -25,11 +27,19 @@ struct cpu_plan {
 	struct nib_plan base;
 	int64_t items;
 	/* Offsets into the workspace. */
-	size_t items_at, records_at, nan_at, scratch_at, scratch_bytes;
+	size_t items_at, records_at, nan_at, shares_at, scratch_at;
+	size_t scratch_bytes;
 };
 
 /* Records below which one thread packs faster than two can be woken. */
 #define PACK_ALONE_RECORDS 4096
+
+/* A thread's share of the units, on a cache line of its own. */
+struct share {
+	_Atomic int64_t next;
+	int64_t end;
+	char line[48];
+};
 
 struct run {
 	const struct cpu_device *device;
@@ -37,7 +47,8 @@ struct run {
 	struct cpu_item *items;
 	int64_t count, rows;
 	int64_t units;
-	_Atomic int64_t next_unit;
+	struct share *shares; /* multiply_tasks */
+	int multiply_tasks;
 	char *scratch;
 	size_t scratch_bytes;
 	int pack_tasks;
@@ -214,6 +225,8 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	fits = fits && grow(&at, needs.records, sizeof(struct cpu_record));
 	plan->nan_at = at;
 	fits = fits && grow(&at, needs.rows, 1);
+	plan->shares_at = at;
+	fits = fits && grow(&at, cpu->threads, sizeof(struct share));
 	plan->scratch_at = at;
 	fits = fits && grow(&at, cpu->threads, plan->scratch_bytes);
 	if (!fits)
@@ -322,21 +335,43 @@ static void pack_some(void *arg, int task)
 	}
 }
 
-/* Phase 2, one task: units until there are none left. */
-static void multiply_some(void *arg, int task)
+/* Units of one share until there are none left. */
+static void multiply_share(const struct run *run, struct share *share,
+			   void *scratch)
 {
-	struct run *run = arg;
 	struct cpu_cursor cursor = {run->items, 0};
-	void *scratch = run->scratch + (size_t)task * run->scratch_bytes;
 	int64_t unit, m0, n0;
 
 	while ((unit = atomic_fetch_add_explicit(
-		    &run->next_unit, 1, memory_order_relaxed)) < run->units) {
+		    &share->next, 1, memory_order_relaxed)) < share->end) {
 		const struct cpu_item *item =
 		    cpu_find_unit(&cursor, unit, &m0, &n0);
 
 		run->device->ops.gemm.multiply(item, run->dual, m0, n0,
 					       scratch);
+	}
+}
+
+/* Phase 2, one task: its own share, then what others have left. */
+static void multiply_some(void *arg, int task)
+{
+	const struct run *run = arg;
+	void *scratch = run->scratch + (size_t)task * run->scratch_bytes;
+
+	for (int i = 0; i < run->multiply_tasks; i++)
+		multiply_share(run,
+			       &run->shares[(task + i) % run->multiply_tasks],
+			       scratch);
+}
+
+/* Equal shares of the units. */
+static void cut_shares(struct run *run)
+{
+	const int64_t tasks = run->multiply_tasks;
+
+	for (int64_t i = 0; i < tasks; i++) {
+		atomic_init(&run->shares[i].next, run->units * i / tasks);
+		run->shares[i].end = run->units * (i + 1) / tasks;
 	}
 }
 
@@ -354,6 +389,7 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	    .dual = plan->base.op == NIB_DUAL_GEMM,
 	    .items = items,
 	    .count = count,
+	    .shares = (struct share *)(workspace + plan->shares_at),
 	    .scratch = workspace + plan->scratch_at,
 	    .scratch_bytes = plan->scratch_bytes,
 	};
@@ -372,9 +408,10 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	run.pack_tasks =
 	    records - first < PACK_ALONE_RECORDS ? 1 : cpu->threads;
 	cpu_parallel(cpu, run.pack_tasks, pack_some, &run);
-	cpu_parallel(cpu,
-		     run.units < cpu->threads ? (int)run.units : cpu->threads,
-		     multiply_some, &run);
+	run.multiply_tasks =
+	    run.units < cpu->threads ? (int)run.units : cpu->threads;
+	cut_shares(&run);
+	cpu_parallel(cpu, run.multiply_tasks, multiply_some, &run);
 }
 
 enum nib_status cpu_run(struct nib_plan *base,
