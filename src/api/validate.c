@@ -43,14 +43,15 @@ static enum nib_status check_size(int64_t value, const char *field,
 
 /*
  * One stride: 0 becomes dense, the length of what it steps over; a smaller one
- * would overlap.  A single item is never stepped over.
+ * would overlap.  A single item is never stepped over, so its stride may be
+ * anything, and counts as dense where others are made from it.
  */
 static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
 				      int64_t items, const char *field,
 				      const struct nib_label *label,
 				      struct nib_error *err)
 {
-	if (*stride == 0)
+	if (*stride == 0 || (items <= 1 && *stride > 0 && *stride < dense))
 		*stride = dense;
 	if (*stride < 0 || (items > 1 && *stride < dense))
 		return nib_fail(err, NIB_BAD_ARGUMENT,

@@ -25,6 +25,16 @@ struct job {
 	int64_t runs_a_row, runs;
 };
 
+/* Of nothing, no batches: their number may be any, and products overflow. */
+static void set_sizes(struct job *job, const struct nib_nvfp4 *v)
+{
+	const bool is_empty = v->rows == 0 || v->k == 0;
+
+	job->batch = is_empty ? 0 : nib_nvfp4_batches(v);
+	job->rows = v->rows;
+	job->groups = nib_nvfp4_groups(v);
+}
+
 static void cut(struct job *job, const struct cpu_device *device,
 		int64_t run_groups)
 {
@@ -110,9 +120,7 @@ enum nib_status cpu_dequantize(struct nib_device *device,
 	job.q = *q;
 	job.y = *y;
 	job.table = &table;
-	job.batch = nib_nvfp4_batches(q);
-	job.rows = q->rows;
-	job.groups = nib_nvfp4_groups(q);
+	set_sizes(&job, q);
 	job.stream =
 	    job.batch * job.rows * q->k * (int64_t)nib_dtype_bytes(y->dtype) >=
 	    STREAM_BYTES;
@@ -203,9 +211,7 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 	job.ops = &cpu->ops.quantize;
 	job.q = *from;
 	job.to = *to;
-	job.batch = nib_nvfp4_batches(from);
-	job.rows = from->rows;
-	job.groups = nib_nvfp4_groups(from);
+	set_sizes(&job, from);
 	job.stream = job.batch * job.rows * job.groups >= STREAM_BYTES;
 	cut(&job, cpu, PIECE_GROUPS);
 	job.runs = job.batch * ((job.rows + 127) / 128) * job.runs_a_row;

@@ -88,7 +88,8 @@ static void job_init(struct job *job, struct nib_device *device,
 	job->ops = &job->device->ops.quantize;
 	job->x = *x;
 	job->saturate = saturate;
-	job->batch = nib_dense_batches(x);
+	/* Of nothing, no batches: products of their number could overflow. */
+	job->batch = x->rows == 0 || x->cols == 0 ? 0 : nib_dense_batches(x);
 	job->rows = job->padded_rows = x->rows;
 	job->stripe_rows = 1;
 	job->cols = x->cols;
