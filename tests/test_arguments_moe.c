@@ -251,6 +251,36 @@ static void extent_of_scale_rows(void **state)
 	assert_null(plan);
 }
 
+/*
+ * A single row may have any stride, but batches that are dense behind a short
+ * one would overlap.
+ */
+static void batches_behind_a_short_row(void **state)
+{
+	uint8_t bytes[4096] = {0};
+	const struct nib_problem problem = {.a = {.codes = bytes,
+						  .scales = bytes + 64,
+						  .rows = 1,
+						  .k = 16,
+						  .batch = 3},
+					    .b = {.codes = bytes + 128,
+						  .scales = bytes + 512,
+						  .rows = 18,
+						  .k = 16},
+					    .c = {.data = bytes + 2048,
+						  .rows = 1,
+						  .cols = 18,
+						  .batch = 3,
+						  .row_stride_elems = 3}};
+	struct nib_error err = {.message = ""};
+
+	(void)state;
+	assert_int_equal(nib_multiply(device, NIB_GEMM, &problem, 1, &err),
+			 NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(err.message, "c.batch_stride_elems = 3"));
+	assert_non_null(strstr(err.message, "at least 18"));
+}
+
 /* What a later version may mean by it, this one must not ignore. */
 static void reserved_fields(void **state)
 {
@@ -451,6 +481,7 @@ int main(void)
 	    cmocka_unit_test(overlaps),
 	    cmocka_unit_test(output_right_after_the_scales),
 	    cmocka_unit_test(extent_of_scale_rows),
+	    cmocka_unit_test(batches_behind_a_short_row),
 	    cmocka_unit_test(reserved_fields),
 	    cmocka_unit_test(plans_of_others),
 	    cmocka_unit_test(devices),

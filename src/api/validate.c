@@ -43,15 +43,14 @@ static enum nib_status check_size(int64_t value, const char *field,
 
 /*
  * One stride: 0 becomes dense, the length of what it steps over; a smaller one
- * would overlap.  A single item is never stepped over, so its stride may be
- * anything, and counts as dense where others are made from it.
+ * would overlap.  A single item is never stepped over.
  */
 static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
 				      int64_t items, const char *field,
 				      const struct nib_label *label,
 				      struct nib_error *err)
 {
-	if (*stride == 0 || (items <= 1 && *stride > 0 && *stride < dense))
+	if (*stride == 0)
 		*stride = dense;
 	if (*stride < 0 || (items > 1 && *stride < dense))
 		return nib_fail(err, NIB_BAD_ARGUMENT,
@@ -93,11 +92,11 @@ resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
 				      label, err);
 	if (status)
 		return status;
-	/* The last row may be short, so a gap between rows may hold others. */
 	if (*batch_stride == 0)
 		*batch_stride = extent;
-	else if (rows > 0)
-		extent = (rows - 1) * *row_stride + row_dense;
+	/* The last row may be short, so a gap between rows may hold others; a
+	 * single row may have any stride, and then dense is too little. */
+	extent = rows > 0 ? (rows - 1) * *row_stride + row_dense : 0;
 	status = resolve_stride(batch_stride, extent, batch, batch_field, label,
 				err);
 	if (!status)
