@@ -12,25 +12,10 @@
 #include <string.h>
 
 #include "cpu/gemm_ops.h"
+#include "format/half.h"
 
 /* 1.5 * 2^23: adding it rounds a small float to an integer in its low bits. */
 #define ROUND_MAGIC 12582912.0f
-
-static inline float as_float(uint32_t bits)
-{
-	float x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
-static inline uint32_t as_bits(float x)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	return bits;
-}
 
 /*
  * e^x for x <= 0, relative error below 2^-22: x = n ln 2 + r, |r| <= ln 2 / 2,
@@ -44,7 +29,8 @@ static inline float exp_negative(float x)
 	const float n = shifted - ROUND_MAGIC;
 	/* ln 2 in two parts, the first with 9 trailing zeros (Cody, Waite). */
 	const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
-	const int32_t e = (int32_t)(as_bits(shifted) - as_bits(ROUND_MAGIC));
+	const int32_t e =
+	    (int32_t)(nib_fp32_bits(shifted) - nib_fp32_bits(ROUND_MAGIC));
 	const int32_t half = e >> 1;
 	float p = 1.98412698e-4f;
 
@@ -55,8 +41,8 @@ static inline float exp_negative(float x)
 	p = p * r + 0.5f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	return p * as_float((uint32_t)(half + 127) << 23) *
-	       as_float((uint32_t)(e - half + 127) << 23);
+	return p * nib_fp32_from_bits((uint32_t)(half + 127) << 23) *
+	       nib_fp32_from_bits((uint32_t)(e - half + 127) << 23);
 }
 
 /* x / (1 + e^-x); -0 at -inf, no NaN but from NaN. */
@@ -71,14 +57,14 @@ static inline float silu(float x)
 /* fp32 -> fp16, to nearest even. */
 static inline uint16_t to_fp16(float x)
 {
-	const uint32_t bits = as_bits(x), magnitude = bits & 0x7fffffffu;
+	const uint32_t bits = nib_fp32_bits(x), magnitude = bits & 0x7fffffffu;
 	const uint32_t sign = bits >> 16 & 0x8000u;
 	/* Normal: rebias, add half an ulp less the tie bit. */
 	const uint32_t normal =
 	    (magnitude + 0xfffu + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
 	/* Subnormal: adding 0.5 puts the last bit at 2^-24. */
 	const uint32_t subnormal =
-	    as_bits(as_float(magnitude) + 0.5f) - 0x3f000000u;
+	    nib_fp32_bits(nib_fp32_from_bits(magnitude) + 0.5f) - 0x3f000000u;
 	uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
 
 	half = magnitude >= 0x477ff000u ? 0x7c00u : half;
@@ -91,7 +77,7 @@ static inline uint16_t to_fp16(float x)
 /* fp32 -> bf16, to nearest even. */
 static inline uint16_t to_bf16(float x)
 {
-	const uint32_t bits = as_bits(x);
+	const uint32_t bits = nib_fp32_bits(x);
 	const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 	const uint32_t nan = bits >> 16 | 0x40u;
 

@@ -655,7 +655,7 @@ static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
 static void pack_rows(const struct cpu_item *item, int64_t m0, int64_t rows)
 {
 	for (int64_t i = m0; i < m0 + rows; i++)
-		pack_row_vector(item, i, TILE_ROWS);
+		pack_row(item, i, TILE_ROWS);
 }
 
 void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)

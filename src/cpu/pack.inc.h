@@ -2,7 +2,8 @@
 /*
  * pack.inc.h - from the caller's rows to the room's order (layout.h).  Plain C
  * that every instruction set compiles for itself.  The including file has
- * included format/e4m3.h and format/scale_layout.h.
+ * included format/e4m3.h and format/scale_layout.h, and may define
+ *   PACK_RECORD   a faster pack_record()
  */
 #include <string.h>
 
@@ -35,6 +36,28 @@ static inline uint8_t scale_at(struct scale_row row, int64_t block)
 	return row.at[block / 4 * row.step + block % 4] & 0x7f;
 }
 
+#ifndef PACK_RECORD
+#define PACK_RECORD pack_record
+
+/* One k-block's 8 bytes of codes, and a scale that is neither 0 nor NaN. */
+static inline void pack_record(const uint8_t *codes, uint8_t scale,
+			       struct cpu_record *out)
+{
+	int32_t sum = 0;
+
+	for (int j = 0; j < 4; j++) {
+		out->codes[j] = nib_e2m1_twice[codes[j] & 15];
+		out->codes[4 + j] = nib_e2m1_twice[codes[j] >> 4];
+		out->codes[8 + j] = nib_e2m1_twice[codes[4 + j] & 15];
+		out->codes[12 + j] = nib_e2m1_twice[codes[4 + j] >> 4];
+	}
+	for (int j = 0; j < NIB_BLOCK; j++)
+		sum += out->codes[j];
+	out->start = -CODE_OFFSET * sum;
+	out->scale = nib_e4m3_to_float(scale) * 0.25f;
+}
+#endif
+
 /* Row i of item->a into its records, in tiles of tile_rows. */
 static inline void pack_row(const struct cpu_item *item, int64_t i,
 			    int64_t tile_rows)
@@ -49,30 +72,19 @@ static inline void pack_row(const struct cpu_item *item, int64_t i,
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < item->blocks; k++, codes += 8, out += in_tile) {
+		const uint8_t scale = scale_at(scales, k);
+
 		if (k % chunk == 0)
 			out =
 			    item->records + cpu_record_at(item->m, item->blocks,
 							  tile_rows, i, k);
-
-		uint8_t scale = scale_at(scales, k);
-		int32_t sum = 0;
-
 		if (scale == 0 || scale == NIB_E4M3_NAN) {
 			has_nan |= scale == NIB_E4M3_NAN;
 			memset(out, 0, sizeof(*out));
 			out->scale = 1.0f;
 			continue;
 		}
-		for (int j = 0; j < 4; j++) {
-			out->codes[j] = nib_e2m1_twice[codes[j] & 15];
-			out->codes[4 + j] = nib_e2m1_twice[codes[j] >> 4];
-			out->codes[8 + j] = nib_e2m1_twice[codes[4 + j] & 15];
-			out->codes[12 + j] = nib_e2m1_twice[codes[4 + j] >> 4];
-		}
-		for (int j = 0; j < NIB_BLOCK; j++)
-			sum += out->codes[j];
-		out->start = -CODE_OFFSET * sum;
-		out->scale = nib_e4m3_to_float(scale) * 0.25f;
+		PACK_RECORD(codes, scale, out);
 	}
 	item->nan_rows[i] = has_nan;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pack_vector.inc.h - pack.inc.h with AVX2's instructions, which every vector
- * set has.  The same bytes.
+ * set has.  The including file defines
+ *   RECORD_START(x)   a record's start as the set's dot_start() wants it
  */
 #include <immintrin.h>
 
-#include "cpu/pack.inc.h"
+#include "cpu/gemm_ops.h"
 
 /* One k-block's 8 bytes of codes to a record's 16 integers. */
 static inline __m128i record_codes(const uint8_t *codes)
@@ -30,40 +31,21 @@ static inline int32_t sum_bytes(__m128i x)
 	return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
 }
 
-static inline void pack_row_vector(const struct cpu_item *item, int64_t i,
-				   int64_t tile_rows)
+/* As pack_record() of pack.inc.h. */
+static inline void pack_record_vector(const uint8_t *codes, uint8_t scale,
+				      struct cpu_record *out)
 {
-	const int64_t tile = i / tile_rows * tile_rows;
-	const int64_t in_tile =
-	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
-	const uint8_t *codes = item->a.codes + i * item->a.row_stride_bytes;
-	const struct scale_row scales = scale_row_of(&item->a, i);
-	const int64_t chunk = cpu_chunk_blocks(item->blocks);
-	struct cpu_record *out = NULL;
-	uint8_t has_nan = 0;
+	const __m128i twice = record_codes(codes);
+	/* e4m3 << 7 is an fp16 of 1/256 of the value; / 4 is wanted. */
+	const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
 
-	for (int64_t k = 0; k < item->blocks; k++, codes += 8, out += in_tile) {
-		if (k % chunk == 0)
-			out =
-			    item->records + cpu_record_at(item->m, item->blocks,
-							  tile_rows, i, k);
-
-		const uint8_t scale = scale_at(scales, k);
-		const __m128i twice = record_codes(codes);
-		/* e4m3 << 7 is an fp16 of 1/256 of the value; / 4 is wanted. */
-		const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
-
-		_mm_storeu_si128((void *)out->codes, twice);
-		out->start = RECORD_START(-CODE_OFFSET * sum_bytes(twice));
-		out->scale = _mm_cvtss_f32(half) * 64.0f;
-		if (scale == 0 || scale == NIB_E4M3_NAN) {
-			has_nan |= scale == NIB_E4M3_NAN;
-			memset(out, 0, sizeof(*out));
-			out->scale = 1.0f;
-		}
-	}
-	item->nan_rows[i] = has_nan;
+	_mm_storeu_si128((void *)out->codes, twice);
+	out->start = RECORD_START(-CODE_OFFSET * sum_bytes(twice));
+	out->scale = _mm_cvtss_f32(half) * 64.0f;
 }
+
+#define PACK_RECORD pack_record_vector
+#include "cpu/pack.inc.h"
 
 /* Four dwords of four rows each way: out[k] = dword k of each. */
 static inline void transpose_4x4(__m128i x[4])
