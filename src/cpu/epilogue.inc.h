@@ -84,36 +84,40 @@ static inline uint16_t to_bf16(float x)
 	return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-/* 64 floats at most; writes up to the next multiple of 8. */
-static inline void to_fp16_row(const float *x, int64_t cols, uint16_t *half)
+/* Output of two bytes, wherever it lies. */
+typedef uint16_t half_at __attribute__((may_alias, aligned(1)));
+
+static inline void store_fp16(const float *restrict x, int64_t cols,
+			      half_at *restrict c)
 {
+	int64_t j = 0;
+
 #ifdef HAVE_F16C
-	for (int64_t j = 0; j < cols; j += 8)
-		_mm_storeu_si128((void *)(half + j),
+	for (; j + 8 <= cols; j += 8)
+		_mm_storeu_si128((void *)(c + j),
 				 _mm256_cvtps_ph(_mm256_loadu_ps(x + j),
 						 _MM_FROUND_TO_NEAREST_INT));
-#else
-	for (int64_t j = 0; j < cols; j++)
-		half[j] = to_fp16(x[j]);
 #endif
+	for (; j < cols; j++)
+		c[j] = to_fp16(x[j]);
 }
 
-/* The last step: `cols` floats into c, unaligned. */
-static inline void store_row(const float *x, int64_t cols, enum nib_dtype dtype,
-			     char *c)
+/*
+ * The last step: `cols` floats into c.  Straight into it: from a buffer that
+ * was written in smaller pieces, a copy waits for all stores before it.
+ */
+static inline void store_row(const float *restrict x, int64_t cols,
+			     enum nib_dtype dtype, char *restrict c)
 {
-	uint16_t half[UNIT_COLS];
+	half_at *half = (half_at *)c;
 
-	if (dtype == NIB_FP32) {
+	if (dtype == NIB_FP32)
 		memcpy(c, x, (size_t)cols * 4);
-		return;
-	}
-	if (dtype == NIB_FP16)
-		to_fp16_row(x, cols, half);
+	else if (dtype == NIB_FP16)
+		store_fp16(x, cols, half);
 	else
 		for (int64_t j = 0; j < cols; j++)
 			half[j] = to_bf16(x[j]);
-	memcpy(c, half, (size_t)cols * 2);
 }
 
 /*

@@ -197,7 +197,7 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 			    first
 				? set_float(0.0f)
 				: load_float(sums + i * TILE_COLS + v * V_COLS);
-	if (source)
+	if (source && blocks > 0)
 		expand_block(source, 0, expanded);
 	for (int64_t k = 0; k < blocks; k++) {
 		if (source && k + 1 < blocks)
@@ -470,22 +470,50 @@ static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
 			__builtin_prefetch(c + x, 1, 2);
 }
 
+/* Rows of one column tile; cols is TILE_COLS, known when compiled, or less. */
+TILE_INLINE void finish_rows(const struct cpu_item *item, int64_t row,
+			     int64_t rows, int64_t n0, int64_t col,
+			     int64_t cols, const float *sums,
+			     const float *sums2, uint64_t nan)
+{
+	for (int64_t i = 0; i < rows; i++)
+		finish_row(item, row + i, n0 + col, cols, sums + i * TILE_COLS,
+			   sums2 ? sums2 + i * TILE_COLS : NULL, nan >> col);
+}
+
+/* The tile at row i of a unit, while its sums are in L1. */
+static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
+			int64_t i, int64_t rows, int64_t n0, int t,
+			const struct scratch *scratch)
+{
+	const int64_t col = (int64_t)t * TILE_COLS, cols = item->n - n0 - col;
+	const float *sums = blocked_sums(scratch->sums[0], i, t);
+	const float *sums2 = dual ? blocked_sums(scratch->sums[1], i, t) : NULL;
+
+	if (cols >= TILE_COLS)
+		finish_rows(item, m0 + i, rows, n0, col, TILE_COLS, sums, sums2,
+			    scratch->nan);
+	else
+		finish_rows(item, m0 + i, rows, n0, col, cols, sums, sums2,
+			    scratch->nan);
+}
+
 /*
- * One chunk of k of one column tile: the first row tile expands it, all others
- * run over it.
+ * One chunk of k of one column tile of weights b: the first row tile expands
+ * it, all others run over it.
  */
-static void run_chunk(const struct cpu_item *item, const struct cpu_weights *b,
-		      int64_t m0, int64_t rows, int64_t n0, int t, int64_t k0,
-		      struct scratch *scratch, float *sums)
+static void run_chunk(const struct cpu_item *item, bool dual, int b, int64_t m0,
+		      int64_t rows, int64_t n0, int t, int64_t k0,
+		      struct scratch *scratch)
 {
 	const int64_t chunk = cpu_chunk_blocks(item->blocks);
 	const int64_t left = item->blocks - k0;
 	const int64_t blocks = left < chunk ? left : chunk;
-	const bool first = k0 == 0, last = blocks == left;
+	const bool first = k0 == 0, last = blocks == left && b == dual;
 	char *expanded = scratch->expanded;
 	struct source source;
 
-	find_source(item, b, n0, t, k0, blocks, scratch, &source);
+	find_source(item, &item->b[b], n0, t, k0, blocks, scratch, &source);
 	for (int64_t i = 0; i < rows; i += TILE_ROWS) {
 		const int64_t row = m0 + i;
 		const int64_t in_tile =
@@ -493,7 +521,7 @@ static void run_chunk(const struct cpu_item *item, const struct cpu_weights *b,
 		const struct cpu_record *a =
 		    item->records +
 		    cpu_record_at(item->m, item->blocks, TILE_ROWS, row, k0);
-		float *to = blocked_sums(sums, i, t);
+		float *to = blocked_sums(scratch->sums[b], i, t);
 
 		if (last)
 			fetch_output(item, row, in_tile, n0 + t * TILE_COLS);
@@ -502,41 +530,8 @@ static void run_chunk(const struct cpu_item *item, const struct cpu_weights *b,
 					   first);
 		else
 			tile_fns[in_tile](a, expanded, blocks, to, first);
-	}
-}
-
-/* The rows of one column tile; cols is TILE_COLS, known when compiled, or less.
- */
-TILE_INLINE void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
-			     int64_t rows, int64_t n0, int tile, int64_t cols,
-			     const struct scratch *scratch)
-{
-	const int64_t col = (int64_t)tile * TILE_COLS;
-
-	for (int64_t i = 0; i < rows; i++)
-		finish_row(item, m0 + i, n0 + col, cols,
-			   blocked_sums(scratch->sums[0], i, tile),
-			   dual ? blocked_sums(scratch->sums[1], i, tile)
-				: NULL,
-			   scratch->nan >> col);
-}
-
-static void finish_blocked(const struct cpu_item *item, bool dual, int64_t m0,
-			   int64_t rows, int64_t n0,
-			   const struct scratch *scratch)
-{
-	const int64_t unit =
-	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
-
-	for (int tile = 0; tile * TILE_COLS < unit; tile++) {
-		const int64_t cols = unit - tile * TILE_COLS;
-
-		if (cols >= TILE_COLS)
-			finish_tile(item, dual, m0, rows, n0, tile, TILE_COLS,
-				    scratch);
-		else
-			finish_tile(item, dual, m0, rows, n0, tile, cols,
-				    scratch);
+		if (last)
+			finish_tile(item, dual, m0, i, in_tile, n0, t, scratch);
 	}
 }
 
@@ -547,16 +542,11 @@ static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 	const int64_t cols =
 	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
 
-	for (int b = 0; b <= (dual ? 1 : 0); b++) {
-		if (item->blocks == 0)
-			memset(scratch->sums[b], 0,
-			       sums_bytes(item->unit_rows));
-		for (int64_t k0 = 0; k0 < item->blocks; k0 += chunk)
+	for (int b = 0; b <= (dual ? 1 : 0); b++)
+		for (int64_t k0 = 0; k0 == 0 || k0 < item->blocks; k0 += chunk)
 			for (int t = 0; t * TILE_COLS < cols; t++)
-				run_chunk(item, &item->b[b], m0, rows, n0, t,
-					  k0, scratch, scratch->sums[b]);
-	}
-	finish_blocked(item, dual, m0, rows, n0, scratch);
+				run_chunk(item, dual, b, m0, rows, n0, t, k0,
+					  scratch);
 }
 
 /* Where the sums of a panel of a unit lie, in the direct pass. */
