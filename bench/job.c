@@ -218,7 +218,7 @@ static enum nib_status make(struct job *job, const struct shape *shape,
 		status = add_copy(job, shape, options, i, err);
 		if (status)
 			return status;
-		if (i == 0 && job->timed == JOB_RUN)
+		if (i == 0 && job->timed == JOB_RUN && !options->warm)
 			copies =
 			    job_copies(job->bytes_read + job->bytes_written);
 	}

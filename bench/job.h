@@ -27,6 +27,8 @@ struct job_options {
 	int threads;
 	const char *isa; /* NULL = the best here */
 	enum job_timed timed;
+	/* One copy only: its operands may stay in the caches. */
+	bool warm;
 };
 
 /*

@@ -7,11 +7,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "gemm_rate.h"
 #include "machine.h"
 #include "rows.h"
 
-/* Rooms times packed and unpacked, and all peers. */
-#define MAX_CONTESTANTS 16
+/* Rooms times packed and unpacked, a GEMM for each room, and all peers. */
+#define MAX_CONTESTANTS 20
+
+/*
+ * Products of at most this many rows are held against the rate of a GEMM, not
+ * of an instruction: a group of them as a whole, whatever rows each has.
+ */
+#define FEW_ROWS 8
 
 bool measure_begin(struct measure_run *run)
 {
@@ -21,10 +28,11 @@ bool measure_begin(struct measure_run *run)
 	*run = (struct measure_run){0};
 	run->peaks = peaks_create();
 	run->peers = calloc((size_t)peer_count(), sizeof(*run->peers));
+	run->gemm_rates = gemm_rates_create();
 	machine_describe(run->machine, sizeof run->machine);
 	strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ",
 		 gmtime_r(&now, &utc));
-	return run->peaks && run->peers;
+	return run->peaks && run->peers && run->gemm_rates;
 }
 
 void measure_start_peers(struct measure_run *run, const struct shape_list *list,
@@ -39,6 +47,7 @@ void measure_end(struct measure_run *run)
 	for (int i = 0; run->peers && i < peer_count(); i++)
 		peer_stop(run->peers[i]);
 	free(run->peers);
+	gemm_rates_free(run->gemm_rates);
 	peaks_free(run->peaks);
 	*run = (struct measure_run){0};
 }
@@ -53,6 +62,9 @@ struct field {
 	int peer[MAX_CONTESTANTS]; /* index of a peer; -1 for a job */
 	bool packed[MAX_CONTESTANTS];
 	const char *isa[MAX_CONTESTANTS];
+	/* The contestant whose GEMM this job is held against, or -1. */
+	int gemm[MAX_CONTESTANTS];
+	bool is_gemm[MAX_CONTESTANTS]; /* is itself such a GEMM */
 	struct nib_check_result check[MAX_CONTESTANTS];
 	int count;
 	char skipped[MAX_CONTESTANTS]
@@ -74,11 +86,6 @@ static void want_peak(struct field *field, enum peak_kind kind)
 	field->peaks[field->n_peaks++] = kind;
 }
 
-static bool is_memory(enum peak_kind kind)
-{
-	return !strcmp(peak_unit(kind), "B");
-}
-
 /*
  * The limit of this contest.  Bandwidth belongs to the whole machine and
  * changes with its other users: the median of the samples taken in turn with
@@ -90,7 +97,7 @@ static double rate(const struct field *field, enum peak_kind kind)
 	const struct bench_samples *samples =
 	    peaks_samples(field->run->peaks, kind, field->options->threads);
 
-	if (is_memory(kind))
+	if (peak_is_memory(kind))
 		return bench_samples_median(samples, field->first_sample[kind]);
 	return bench_samples_quantile(samples, 0, 0.75);
 }
@@ -121,6 +128,7 @@ static enum nib_status add_job(struct field *field, const char *isa,
 	if (status)
 		return status;
 	field->peer[i] = -1;
+	field->gemm[i] = -1;
 	field->isa[i] = isa;
 	field->packed[i] = packed;
 	field->count++;
@@ -132,6 +140,66 @@ static enum nib_status add_job(struct field *field, const char *isa,
 			 options->data.seed, &field->check[i], err);
 }
 
+/* The longest k of a multiplication of few rows; 0: it is none, or no work. */
+static int64_t few_rows_k(const struct shape *shape)
+{
+	int64_t k = 0;
+
+	if (shape_flop(shape) <= 0)
+		return 0;
+	for (int64_t i = 0; i < shape->count; i++) {
+		if (shape->sizes[i].m > FEW_ROWS)
+			return 0;
+		if (shape->sizes[i].k > k)
+			k = shape->sizes[i].k;
+	}
+	return k;
+}
+
+/* The GEMM that the jobs of room isa, from index first on, are held against. */
+static enum nib_status add_gemm(struct field *field, const char *isa, int first,
+				struct nib_error *err)
+{
+	const struct measure_options *options = field->options;
+	const int64_t k = few_rows_k(options->shape);
+	int i = field->count;
+	enum nib_status status;
+
+	if (!multiplies(field) || k == 0 || i == MAX_CONTESTANTS)
+		return NIB_OK;
+	status = gemm_rate_job(k, options->threads, isa, &options->data,
+			       &field->contestants[i].job, err);
+	if (status)
+		return status;
+	field->peer[i] = -1;
+	field->gemm[i] = -1;
+	field->is_gemm[i] = true;
+	field->count++;
+	for (int j = first; j < i; j++)
+		field->gemm[j] = i;
+	return NIB_OK;
+}
+
+/* What the contest says of the rates of its GEMMs. */
+static void add_gemm_samples(const struct field *field)
+{
+	const struct measure_options *options = field->options;
+	const int64_t k = few_rows_k(options->shape);
+
+	for (int i = 0; i < field->count; i++) {
+		const struct contestant *c = &field->contestants[i];
+		struct bench_samples *to;
+
+		if (!field->is_gemm[i])
+			continue;
+		to = gemm_rates_samples(field->run->gemm_rates, k,
+					options->threads, job_room(c->job));
+		for (int j = 0; to && j < c->samples_s.count; j++)
+			bench_samples_add(to, job_flop(c->job) /
+						  c->samples_s.values[j]);
+	}
+}
+
 static enum nib_status add_jobs(struct field *field, struct nib_error *err)
 {
 	const struct measure_options *options = field->options;
@@ -140,10 +208,14 @@ static enum nib_status add_jobs(struct field *field, struct nib_error *err)
 	bool weights = shape_is_multiply(options->shape);
 
 	for (int i = 0; i < options->n_isas && !status; i++) {
+		const int first = field->count;
+
 		if (options->packed || !weights)
 			status = add_job(field, options->isas[i], weights, err);
 		if (options->unpacked && weights && !status)
 			status = add_job(field, options->isas[i], false, err);
+		if (!status)
+			status = add_gemm(field, options->isas[i], first, err);
 	}
 	return status;
 }
@@ -193,7 +265,7 @@ static void free_field(struct field *field)
 
 struct limit {
 	double s;
-	enum peak_kind kind;
+	char name[GEMM_RATE_NAME]; /* of a peak's row */
 };
 
 static void raise_limit(const struct field *field, struct limit *limit,
@@ -203,19 +275,40 @@ static void raise_limit(const struct field *field, struct limit *limit,
 
 	if (r > 0 && units / r > limit->s) {
 		limit->s = units / r;
-		limit->kind = kind;
+		snprintf(limit->name, sizeof limit->name, "%s",
+			 peak_name(kind));
+	}
+}
+
+/* As raise_limit(); the rate is, as that of an instruction, of the whole run.
+ */
+static void raise_limit_gemm(const struct field *field, struct limit *limit,
+			     double flop, int gemm)
+{
+	const struct measure_options *options = field->options;
+	const int64_t k = few_rows_k(options->shape);
+	const char *room = job_room(field->contestants[gemm].job);
+	const struct bench_samples *samples = gemm_rates_samples(
+	    field->run->gemm_rates, k, options->threads, room);
+	double r = samples ? bench_samples_quantile(samples, 0, 0.75) : 0;
+
+	if (r > 0 && flop / r > limit->s) {
+		limit->s = flop / r;
+		gemm_rate_name(k, room, limit->name);
 	}
 }
 
 /*
  * The least time that this machine can need: for a multiplication the slower of
- * its multiply-adds and of reading its operands; for the others the slowest of
- * reading, writing and both together.
+ * its multiply-adds and of reading its operands, the sums of all products of a
+ * group (not the sum of the slower of each: weights of one may be read while
+ * another is computed); for the others the slowest of reading, writing and both
+ * together.
  */
 static struct limit limit_of(const struct field *field, int i)
 {
 	const struct job *job = field->contestants[i].job;
-	struct limit limit = {0, PEAK_READ};
+	struct limit limit = {0, "read bandwidth"};
 
 	if (!job) {
 		int p = field->peer[i];
@@ -225,7 +318,12 @@ static struct limit limit_of(const struct field *field, int i)
 		raise_limit(field, &limit, peer_bytes(p, field->options->shape),
 			    PEAK_READ);
 	} else if (multiplies(field)) {
-		raise_limit(field, &limit, job_flop(job), job_peak(job));
+		if (field->gemm[i] >= 0)
+			raise_limit_gemm(field, &limit, job_flop(job),
+					 field->gemm[i]);
+		else
+			raise_limit(field, &limit, job_flop(job),
+				    job_peak(job));
 		raise_limit(field, &limit,
 			    job_bytes_read(job) + job_bytes_written(job),
 			    PEAK_READ);
@@ -337,7 +435,7 @@ static void set_times(const struct field *field, int i, json_t *row)
 	row_number(row, "gbps", bytes / time_s * 1e-9);
 	row_number(row, "limit_s", limit.s);
 	row_number(row, "fraction_of_limit", limit.s / time_s);
-	row_text(row, "limit_kind", peak_name(limit.kind));
+	row_text(row, "limit_kind", limit.name);
 }
 
 /* How many times faster than each peer: as an object and as words. */
@@ -374,6 +472,8 @@ static void append_rows(const struct field *field, json_t *rows)
 	for (int i = 0; i < field->count; i++) {
 		const struct contestant *c = &field->contestants[i];
 
+		if (field->is_gemm[i])
+			continue;
 		row = start_row(field, c->job ? job_room(c->job)
 					      : peer_room(field->peer[i]));
 		set_times(field, i, row);
@@ -431,63 +531,11 @@ enum nib_status measure_shape(struct measure_run *run,
 		status = contest_run(field->contestants, field->count,
 				     run->peaks, &contest, err);
 	}
-	if (!status)
+	if (!status) {
+		add_gemm_samples(field);
 		append_rows(field, rows);
+	}
 	free_field(field);
 	free(field);
 	return status;
-}
-
-/* -------------------------------------------------------------------------- */
-
-void measure_peaks(struct measure_run *run, int threads, int n)
-{
-	for (int i = 0; i < n; i++) {
-		for (int kind = 0; kind < PEAK_KINDS; kind++)
-			peaks_sample(run->peaks, (enum peak_kind)kind, threads);
-	}
-}
-
-static json_t *peak_row(const struct measure_run *run, enum peak_kind kind,
-			int threads, const struct bench_samples *samples)
-{
-	bool is_bytes = is_memory(kind);
-	double per_s =
-	    bench_samples_quantile(samples, 0, is_bytes ? 0.5 : 0.75);
-	struct bench_samples times = {0};
-	char line[64];
-	json_t *row = row_new();
-
-	for (int i = 0; i < samples->count; i++)
-		bench_samples_add(&times, 1e9 / samples->values[i]);
-	snprintf(line, sizeof line, "nib bench --peaks --threads %d", threads);
-	row_text(row, "op", "peak");
-	row_text(row, "shape", peak_name(kind));
-	row_text(row, "room", "cpu");
-	row_integer(row, "threads", threads);
-	row_number(row, "time_s", 1e9 / per_s);
-	row_samples(row, "samples_s", &times);
-	row_number(row, is_bytes ? "bytes" : "flop", 1e9);
-	row_number(row, is_bytes ? "gbps" : "gflops", per_s * 1e-9);
-	row_text(row, "unit", peak_unit(kind));
-	row_text(row, "version", nib_version());
-	row_text(row, "machine", run->machine);
-	row_text(row, "date", run->date);
-	row_text(row, "command", line);
-	bench_samples_free(&times);
-	return row;
-}
-
-void measure_peak_rows(struct measure_run *run, json_t *rows)
-{
-	for (int i = 0; i < peaks_series_count(run->peaks); i++) {
-		enum peak_kind kind;
-		int threads;
-		const struct bench_samples *samples =
-		    peaks_series_at(run->peaks, i, &kind, &threads);
-
-		if (samples->count)
-			json_array_append_new(
-			    rows, peak_row(run, kind, threads, samples));
-	}
 }

@@ -15,6 +15,7 @@
 struct measure_run {
 	struct peaks *peaks;
 	struct peer **peers; /* peer_count() entries, NULL = not wanted */
+	struct gemm_rates *gemm_rates;
 	char machine[160];
 	char date[32]; /* UTC */
 };

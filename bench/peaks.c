@@ -116,6 +116,11 @@ const char *peak_unit(enum peak_kind kind)
 	}
 }
 
+bool peak_is_memory(enum peak_kind kind)
+{
+	return compute_of(kind).loop == NULL;
+}
+
 bool peak_available(enum peak_kind kind)
 {
 	switch (kind) {
@@ -312,7 +317,7 @@ static bool make_memory(struct peaks *peaks)
 
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 {
-	bool is_memory = compute_of(kind).loop == NULL;
+	bool is_memory = peak_is_memory(kind);
 	struct series *s = find_series(peaks, kind, threads);
 	double begin = 0, end = 0, units = 0;
 	struct worker *workers;

@@ -42,6 +42,7 @@ void peaks_free(struct peaks *peaks); /* NULL is fine */
 const char *peak_name(enum peak_kind kind);
 /* What one unit is: "OP", "FLOP", "B", "cycle". */
 const char *peak_unit(enum peak_kind kind);
+bool peak_is_memory(enum peak_kind kind);
 /* False if this processor lacks the instruction. */
 bool peak_available(enum peak_kind kind);
 

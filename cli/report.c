@@ -175,8 +175,9 @@ static const struct view views[] = {
      {.title = "Share of this machine's limit",
       .note = "The least time this machine could need over the time taken. The "
 	      "limit is the multiply-adds at the rate of the room's multiply "
-	      "instruction, or the bytes at the bandwidth of memory, whichever "
-	      "is slower; both were measured in the same run.",
+	      "instruction (for up to 8 rows: of a GEMM), or the bytes at the "
+	      "bandwidth of memory, whichever is slower; both were measured in "
+	      "the same run.",
       .unit = "%",
       .line = 100,
       .line_label = "100 %: the limit"}},

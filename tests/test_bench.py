@@ -122,6 +122,25 @@ class Bench(NibTest):
             self.assertEqual(peak["threads"], 1)
             self.assertGreater(peak["gflops"] or peak["gbps"], 0)
 
+    def test_few_rows_are_held_against_a_gemm(self):
+        rows = bench(self, "--op", "group_gemm", "--m", "8,1", "--n", "512",
+                     "--k", "64", "--threads", "1")
+        row, = measured(rows)
+        gemm, = [r for r in rows if r["shape"].startswith("gemm ")]
+        self.assertEqual(gemm["op"], "peak")
+        self.assertEqual(gemm["room"], row["room"])
+        self.assertIn("--shape 512x512x64 ", gemm["command"])
+        self.assertGreaterEqual(row["limit_s"] * 1.000001,
+                                row["flop"] / (gemm["gflops"] * 1e9))
+        if row["limit_kind"] == gemm["shape"]:
+            self.assertAlmostEqual(row["limit_s"] * gemm["gflops"] * 1e9,
+                                   row["flop"], delta=row["flop"] * 1e-6)
+
+    def test_many_rows_are_held_against_an_instruction(self):
+        rows = bench(self, "--op", "group_gemm", "--m", "9,1", "--n", "512",
+                     "--k", "64", "--threads", "1")
+        self.assertFalse([r for r in rows if r["shape"].startswith("gemm ")])
+
     def test_peaks_alone(self):
         rows = bench(self, "--peaks", "--threads", "1")
         self.assertEqual({r["op"] for r in rows}, {"peak"})
