@@ -289,10 +289,10 @@ enum nib_status job_run(struct job *job, struct nib_error *err)
 				    NULL, err);
 	case OP_DEQUANTIZE:
 		return nib_dequantize(job->device, &data->q, data->global,
-				      &data->x, err);
+				      &data->x, NULL, err);
 	case OP_CONVERT:
 		return nib_convert_scales(job->device, &data->q, &data->to,
-					  err);
+					  NULL, err);
 	default:
 		return run_plan(job, copy, err);
 	}

@@ -182,7 +182,8 @@ static bool dequantize(struct peer_work *work, const struct nib_nvfp4 *q,
 	const struct nib_dense dense = {
 	    .data = to, .dtype = NIB_FP32, .rows = q->rows, .cols = q->k};
 
-	return nib_dequantize(work->device, q, 1.0f, &dense, NULL) == NIB_OK;
+	return nib_dequantize(work->device, q, 1.0f, &dense, NULL, NULL) ==
+	       NIB_OK;
 }
 
 /* Largest operands of the parts, and bytes of weights of them all. */

@@ -46,7 +46,7 @@ static enum nib_status read_undone(struct nib_device *device,
 			memcpy(scales, view.scales, (size_t)(rows * groups));
 		view.codes = codes;
 		view.scales = scales;
-		status = nib_dequantize(device, &view, global, &y, NULL);
+		status = nib_dequantize(device, &view, global, &y, NULL, NULL);
 	}
 	free(codes);
 	free(scales);

@@ -116,7 +116,7 @@ run_piece(struct quantizer *q, const struct selected *item,
 	status = nib_quantize(q->device, &x, &piece, &options, NULL, err);
 	if (!status)
 		status = nib_dequantize(q->device, &piece, item->global, &after,
-					err);
+					NULL, err);
 	if (!status)
 		status =
 		    tensor_read(q->device, source, first, rows, q->before, err);

@@ -217,7 +217,7 @@ enum nib_status tensor_read(struct nib_device *device,
 
 	if (source->is_nvfp4) {
 		view = tensor_view(source, first, count, &global);
-		return nib_dequantize(device, &view, global, &y, err);
+		return nib_dequantize(device, &view, global, &y, NULL, err);
 	}
 	tensor_read_floats((const char *)source->data +
 			       (size_t)(first * source->k) * bytes,

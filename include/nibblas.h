@@ -14,9 +14,13 @@
  * Conventions
  * - Sizes are int64_t and count elements unless the name says _bytes or _rows.
  *   m = rows of A and C, n = rows of B and columns of C, k = the summed length.
- * - All data pointers, alpha and row offsets among them, are in the memory of
- * the device (host memory for "cpu").  No alignment is asked of them on a CPU.
- * - On "cpu" all work is done when a function returns.
+ * - All data pointers, alpha, row offsets and scale rows among them, are in the
+ *   memory of the device (host memory for "cpu"), see nib_device_alloc().  No
+ *   alignment is asked of them on a CPU.  On "cuda" codes, tiled scales and
+ *   dense data begin at multiples of 16 bytes.
+ * - On "cpu" all work is done when a function returns.  On "cuda" work is
+ * queued on the stream of the options, after what is there already, unless a
+ *   function says that it waits; inputs stay as they are until it is done.
  * - A function that can fail returns enum nib_status and takes a struct
  *   nib_error last, which may be NULL.  The message names the argument, its
  *   value and the rule.  The library never prints, exits or aborts.
@@ -164,9 +168,16 @@ struct nib_device_options {
 };
 
 /*
- * Opens a device: "cpu".  options may be NULL.  Unknown names and instruction
- * sets that this machine lacks are NIB_NO_DEVICE with the reason.  The device
- * must outlive everything made from it.
+ * Opens a device: "cpu", "cuda" (the first GPU) or "cuda:1" (the second).
+ * options may be NULL.  Unknown names, GPUs that are not there and instruction
+ * sets that this machine lacks are NIB_NO_DEVICE with the reason; a GPU that
+ * this build has no kernels for is NIB_UNSUPPORTED.  The device must outlive
+ * everything made from it.
+ *
+ * "cuda" opens libcuda.so.1, or what NIB_CUDA_LIBRARY names, and works in the
+ * GPU's primary context, the one that CUDA's runtime uses, so that pointers and
+ * streams of other libraries are good here.  The calling thread's current
+ * context is left as it was.
  */
 NIB_API enum nib_status
 nib_device_open(const char *name, const struct nib_device_options *options,
@@ -175,16 +186,54 @@ NIB_API void nib_device_close(struct nib_device *device); /* NULL is fine */
 
 struct nib_device_info {
 	size_t struct_bytes;
-	const char *name;   /* "cpu" */
+	const char *name;   /* "cpu", "cuda:0" */
 	const char *room;   /* "cpu-avx512": row of the speed tables */
 	char hardware[64];  /* the processor's own name */
 	char features[128]; /* "avx2 fma f16c avx512f ..." */
-	int threads;
-	int64_t l1_bytes, l2_bytes; /* data caches of one core; 0 = unknown */
+	int threads;	    /* multiprocessors of a GPU */
+	/* Data caches of one core, a GPU's L2 of all; 0 = unknown. */
+	int64_t l1_bytes, l2_bytes;
+	/* Of GPUs, 0 on a CPU. */
+	int64_t memory_bytes;
+	int driver_version;		 /* 13000 is CUDA 13.0 */
+	int compute_capability;		 /* 90 is 9.0 */
+	int clock_khz, memory_clock_khz; /* the highest */
 };
 NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
 					    struct nib_device_info *info,
 					    struct nib_error *err);
+
+/*
+ * Memory that the device computes in, for those who have no allocator of their
+ * own: at a multiple of 64 bytes (256 on "cuda"), contents undefined.  0 bytes
+ * give NULL.  Alloc and free may wait for queued work.
+ */
+NIB_API enum nib_status nib_device_alloc(struct nib_device *device,
+					 size_t bytes, void **pointer,
+					 struct nib_error *err);
+NIB_API void nib_device_free(struct nib_device *device, void *pointer);
+/*
+ * Copies bytes; each side is memory of the host or of the device, and they do
+ * not overlap.  Comes after all work queued on the default stream, and waits
+ * until done.
+ */
+NIB_API enum nib_status nib_device_copy(struct nib_device *device, void *to,
+					const void *from, size_t bytes,
+					struct nib_error *err);
+/*
+ * Waits until all work queued on stream (NULL = the default stream) is done,
+ * and returns NIB_DEVICE_FAILED if it, or anything before, failed on the
+ * device.
+ */
+NIB_API enum nib_status nib_device_wait(struct nib_device *device, void *stream,
+					struct nib_error *err);
+
+/* Options of calls that have no others; may be NULL. */
+struct nib_call_options {
+	size_t struct_bytes;
+	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
+	void *stream;
+};
 
 /* Every room of this build, open here or not, best first. */
 struct nib_room_info {
@@ -207,7 +256,10 @@ NIB_API enum nib_status nib_room_get_info(int index, struct nib_room_info *info,
  */
 struct nib_packed;
 
-/* Packs all batches of b.  A scale with its sign bit set is NIB_BAD_DATA. */
+/*
+ * Packs all batches of b, and waits until done.  A scale with its sign bit set
+ * is NIB_BAD_DATA.
+ */
 NIB_API enum nib_status nib_pack(struct nib_device *device,
 				 const struct nib_nvfp4 *b,
 				 struct nib_packed **packed,
@@ -325,15 +377,25 @@ struct nib_run_options {
 	 */
 	void *workspace;
 	size_t workspace_bytes;
-	/* Nonzero: also look at every scale for a sign bit (NIB_BAD_DATA). */
+	/*
+	 * Nonzero: also look at every scale for a sign bit (NIB_BAD_DATA).  On
+	 * "cuda" that is NIB_UNSUPPORTED.
+	 */
 	int check_data;
+	/*
+	 * "cuda": a CUstream, NULL = the default stream.  "cpu": NULL.  Runs
+	 * that share a workspace, the plan's own too, are the caller's to
+	 * order: on one stream they are.
+	 */
+	void *stream;
 };
 
 /*
  * Runs a plan on problems of the sizes that it was made for (else
- * NIB_BAD_ARGUMENT).  Allocates nothing.  The same inputs give the same bits
- * for any thread count, instruction set, group order and neighbours.  On
- * failure every c is unchanged.  options may be NULL.
+ * NIB_BAD_ARGUMENT).  Allocates nothing.  On "cuda" it returns when the work is
+ * queued, and may be captured in a graph; problems may be gone by then.  The
+ * same inputs give the same bits for any thread count, instruction set, group
+ * order and neighbours.  On failure every c is unchanged.  options may be NULL.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems,
@@ -421,6 +483,13 @@ struct nib_quantize_options {
 	/* Nonzero: inf becomes the largest value, NaN becomes zero.  Else the
 	 * first one is NIB_BAD_DATA, with its index, and q is undefined. */
 	int saturate;
+	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
+	void *stream;
+	/*
+	 * The global scale in the device's memory, read when the work runs;
+	 * then global is 0, and global_used is not written.  NULL: see global.
+	 */
+	const float *global_pointer;
 };
 
 /*
@@ -429,6 +498,9 @@ struct nib_quantize_options {
  *           [2^-9, 448];  code = e2m1(x / (scale * global)), to nearest even.
  * Bit-exact in every room.  TILED padding is written as zero.  *global_used
  * (may be NULL) receives the global scale; all zeros give 1.
+ *
+ * On "cuda" the call waits if it may have something to tell: global_used is not
+ * NULL, or saturate is 0.
  */
 NIB_API enum nib_status nib_quantize(struct nib_device *device,
 				     const struct nib_dense *x,
@@ -436,7 +508,8 @@ NIB_API enum nib_status nib_quantize(struct nib_device *device,
 				     const struct nib_quantize_options *options,
 				     float *global_used, struct nib_error *err);
 
-/* Largest |x|.  NaN or inf is NIB_BAD_DATA unless saturate (then skipped). */
+/* Largest |x|, waiting for it.  NaN or inf is NIB_BAD_DATA unless saturate
+ * (then skipped). */
 NIB_API enum nib_status nib_amax(struct nib_device *device,
 				 const struct nib_dense *x, int saturate,
 				 float *amax, struct nib_error *err);
@@ -445,16 +518,18 @@ NIB_API enum nib_status nib_amax(struct nib_device *device,
 NIB_API enum nib_status nib_dequantize(struct nib_device *device,
 				       const struct nib_nvfp4 *q, float global,
 				       const struct nib_dense *y,
+				       const struct nib_call_options *options,
 				       struct nib_error *err);
 
 /*
  * Copies the scales of from into the layout of to, both [rows, k] and batch the
  * same; codes are not looked at.  Padding of to is written as zero.
  */
-NIB_API enum nib_status nib_convert_scales(struct nib_device *device,
-					   const struct nib_nvfp4 *from,
-					   const struct nib_nvfp4 *to,
-					   struct nib_error *err);
+NIB_API enum nib_status
+nib_convert_scales(struct nib_device *device, const struct nib_nvfp4 *from,
+		   const struct nib_nvfp4 *to,
+		   const struct nib_call_options *options,
+		   struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* Files: safetensors                                                        */

@@ -119,8 +119,8 @@ void job_run_plan(struct job *job, struct nib_plan *plan,
 
 void job_run(struct job *job, const struct job_how *how, const char *what)
 {
-	struct nib_run_options options = {sizeof(options), NULL, 0,
-					  how->check_data};
+	struct nib_run_options options = {.struct_bytes = sizeof(options),
+					  .check_data = how->check_data};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_plan *plan;
 	size_t bytes = 0;

@@ -58,7 +58,8 @@ static void check_dequantize(const struct nib_nvfp4 *q, float global,
 			continue;
 		got = test_dense_new(dtype, q->rows, q->k, q->batch, gap);
 		assert_int_equal(
-		    nib_dequantize(device, q, global, &got.view, NULL), NIB_OK);
+		    nib_dequantize(device, q, global, &got.view, NULL, NULL),
+		    NIB_OK);
 		if (memcmp(got.view.data, want.view.data, want.bytes) != 0)
 			print_error("isa %s dtype %d global %a [%lld, %lld]\n",
 				    test_isas[i], (int)dtype, (double)global,
@@ -189,8 +190,8 @@ static void check_convert(struct rng *rng, int64_t rows, int64_t k,
 			continue;
 		out.scales = guard_new(want.scales_bytes);
 		in.codes = out.codes = NULL; /* not looked at */
-		assert_int_equal(nib_convert_scales(device, &in, &out, NULL),
-				 NIB_OK);
+		assert_int_equal(
+		    nib_convert_scales(device, &in, &out, NULL, NULL), NIB_OK);
 		if (memcmp(out.scales, want.view.scales, want.scales_bytes))
 			print_error("isa %s [%lld, %lld] %d to %d\n",
 				    test_isas[i], (long long)rows, (long long)k,
@@ -244,34 +245,34 @@ static void refusals(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_dequantize(NULL, &q.view, 1, &y.view, &err),
+	assert_int_equal(nib_dequantize(NULL, &q.view, 1, &y.view, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "device = NULL");
-	assert_int_equal(nib_dequantize(device, NULL, 1, &y.view, &err),
+	assert_int_equal(nib_dequantize(device, NULL, 1, &y.view, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "q = NULL");
-	assert_int_equal(nib_dequantize(device, &q.view, 1, NULL, &err),
+	assert_int_equal(nib_dequantize(device, &q.view, 1, NULL, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "y = NULL");
 	yv.rows = 3;
-	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, &err),
+	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "y.rows = 3: must equal q.rows = 4");
 	yv = y.view;
 	yv.data = q.view.codes;
-	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, &err),
+	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "y = ");
-	assert_int_equal(nib_convert_scales(device, &q.view, &to, &err),
+	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "to.scales = ");
 	to.scales = NULL;
-	assert_int_equal(nib_convert_scales(device, &q.view, &to, &err),
+	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "to.scales = ");
 	to.scales = y.view.data;
 	to.k = 48;
-	assert_int_equal(nib_convert_scales(device, &q.view, &to, &err),
+	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "to.k = 48: must equal from.k = 64");
 	test_nvfp4_free(&q);

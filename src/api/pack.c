@@ -22,8 +22,7 @@ enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"b = NULL: must point to a view");
 	if ((status = nib_valid_nvfp4(b, &view, label, err)) ||
-	    (status = nib_valid_nvfp4_data(&view, label, err)) ||
-	    (status = nib_valid_scale_signs(&view, label, err)))
+	    (status = nib_valid_nvfp4_data(&view, label, err)))
 		return status;
 	return device->room->pack(device, &view, packed, err);
 }

@@ -8,10 +8,6 @@
 #include "room.h"
 #include "validate.h"
 
-/* Workspaces begin on a cache line, large ones on a huge page. */
-#define LINE_BYTES 64
-#define HUGE_BYTES ((size_t)2 << 20)
-
 static enum nib_status no_memory(const char *what, size_t bytes,
 				 struct nib_error *err)
 {
@@ -57,20 +53,12 @@ static enum nib_status finish_plan(struct nib_plan **plan,
 				   struct nib_error *err)
 {
 	struct nib_plan *p = *plan;
-	size_t bytes, align;
 
 	if (!status)
 		status = p->device->room->plan(p, err);
-	if (!status && !options->caller_workspace && p->workspace_bytes) {
-		align =
-		    p->workspace_bytes >= HUGE_BYTES ? HUGE_BYTES : LINE_BYTES;
-		bytes = (p->workspace_bytes + align - 1) / align * align;
-		p->workspace = aligned_alloc(align, bytes);
-		if (!p->workspace)
-			status = no_memory("a workspace", bytes, err);
-		else
-			p->device->room->advise(p->workspace, bytes);
-	}
+	if (!status && !options->caller_workspace && p->workspace_bytes)
+		status = p->device->room->workspace_new(
+		    p->device, p->workspace_bytes, &p->workspace, err);
 	if (status) {
 		nib_plan_free(p);
 		*plan = NULL;
@@ -145,7 +133,9 @@ void nib_plan_free(struct nib_plan *plan)
 	if (!plan)
 		return;
 	pthread_mutex_destroy(&plan->workspace_lock);
-	free(plan->workspace);
+	if (plan->workspace)
+		plan->device->room->workspace_free(plan->device,
+						   plan->workspace);
 	free(plan->problems);
 	plan->device->room->plan_free(plan);
 }

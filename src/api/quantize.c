@@ -10,7 +10,7 @@
 #include "error.h"
 #include "format/half.h"
 #include "options.h"
-#include "room.h"
+#include "run.h"
 #include "validate.h"
 
 static enum nib_status check_pointer(const void *pointer, const char *name,
@@ -26,6 +26,20 @@ static enum nib_status check_device(const struct nib_device *device,
 				    struct nib_error *err)
 {
 	return check_pointer(device, "device", "be an open device", err);
+}
+
+static enum nib_status take_call_options(const struct nib_device *device,
+					 const struct nib_call_options *options,
+					 struct nib_call_options *ours,
+					 struct nib_error *err)
+{
+	enum nib_status status;
+
+	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	if (!status)
+		status = nib_check_stream(device, ours->stream,
+					  "options.stream", err);
+	return status;
 }
 
 /* Everything about a dense view on its own. */
@@ -150,8 +164,44 @@ static enum nib_status check_quantize_views(const struct nib_dense *x,
 	return check_apart(scales, "q.scales", codes, "q.codes", err);
 }
 
+/*
+ * Positive floats order as their bits, which no flush-to-zero mode of the
+ * caller changes.  6 * global, the largest value at scale 1, is finite.
+ */
+static bool is_global(float global)
+{
+	return nib_fp32_bits(global) <= nib_fp32_bits(FLT_MAX / 6);
+}
+
+/* A host room gets the value in place of a pointer to it. */
+static enum nib_status read_global(const struct nib_device *device,
+				   struct nib_quantize_options *options,
+				   struct nib_error *err)
+{
+	const float *pointer = options->global_pointer;
+
+	if (!pointer)
+		return NIB_OK;
+	if (nib_fp32_bits(options->global) != 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"options.global = %g: must be 0 with "
+				"global_pointer",
+				(double)options->global);
+	if (!device->room->is_host)
+		return NIB_OK;
+	options->global_pointer = NULL;
+	options->global = *pointer;
+	if (nib_fp32_bits(*pointer) != 0 && is_global(*pointer))
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"*options.global_pointer = %g: must be positive, at "
+			"most %g",
+			(double)*pointer, (double)FLT_MAX / 6);
+}
+
 static enum nib_status
-check_quantize_options(const struct nib_quantize_options *options,
+check_quantize_options(const struct nib_device *device,
+		       struct nib_quantize_options *options,
 		       struct nib_error *err)
 {
 	if ((int)options->recipe < NIB_RECIPE_MODELOPT ||
@@ -159,17 +209,12 @@ check_quantize_options(const struct nib_quantize_options *options,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"options.recipe = %d: must be 0 to %d",
 				(int)options->recipe, NIB_RECIPE_GGML);
-	/*
-	 * Positive floats order as their bits, which no flush-to-zero mode of
-	 * the caller changes.  6 * global, the largest value at scale 1, is
-	 * finite.
-	 */
-	if (nib_fp32_bits(options->global) > nib_fp32_bits(FLT_MAX / 6))
+	if (!is_global(options->global))
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"options.global = %g: must be 0 (amax / 2688) "
 				"or positive, at most %g",
 				(double)options->global, (double)FLT_MAX / 6);
-	return NIB_OK;
+	return nib_check_stream(device, options->stream, "options.stream", err);
 }
 
 enum nib_status nib_quantize(struct nib_device *device,
@@ -186,10 +231,15 @@ enum nib_status nib_quantize(struct nib_device *device,
 	if ((status = check_device(device, err)) ||
 	    (status = nib_options_read(&ours, sizeof(ours), options, "options",
 				       err)) ||
-	    (status = check_quantize_options(&ours, err)) ||
+	    (status = check_quantize_options(device, &ours, err)) ||
 	    (status = take_dense(x, &from, "x", err)) ||
 	    (status = take_nvfp4(q, &to, "q", err)) ||
 	    (status = check_quantize_views(&from, &to, err)))
+		return status;
+	if (ours.global_pointer)
+		global_used = NULL;
+	status = read_global(device, &ours, err);
+	if (status)
 		return status;
 	return device->room->quantize(device, &from, &to, &ours, global_used,
 				      err);
@@ -210,14 +260,18 @@ enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
 
 enum nib_status nib_dequantize(struct nib_device *device,
 			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y, struct nib_error *err)
+			       const struct nib_dense *y,
+			       const struct nib_call_options *options,
+			       struct nib_error *err)
 {
+	struct nib_call_options ours;
 	struct nib_nvfp4 from;
 	struct nib_dense to;
 	struct nib_span span;
 	enum nib_status status;
 
 	if ((status = check_device(device, err)) ||
+	    (status = take_call_options(device, options, &ours, err)) ||
 	    (status = take_nvfp4(q, &from, "q", err)) ||
 	    (status = take_dense(y, &to, "y", err)))
 		return status;
@@ -232,18 +286,22 @@ enum nib_status nib_dequantize(struct nib_device *device,
 	    (status = check_apart(span, "y", nib_scale_span(&from), "q.scales",
 				  err)))
 		return status;
-	return device->room->dequantize(device, &from, global, &to, err);
+	return device->room->dequantize(device, &from, global, &to, ours.stream,
+					err);
 }
 
 enum nib_status nib_convert_scales(struct nib_device *device,
 				   const struct nib_nvfp4 *from,
 				   const struct nib_nvfp4 *to,
+				   const struct nib_call_options *options,
 				   struct nib_error *err)
 {
+	struct nib_call_options ours;
 	struct nib_nvfp4 source, target;
 	enum nib_status status;
 
 	if ((status = check_device(device, err)) ||
+	    (status = take_call_options(device, options, &ours, err)) ||
 	    (status = take_scales(from, &source, "from", err)) ||
 	    (status = take_scales(to, &target, "to", err)) ||
 	    (status = check_same(target.rows, "to.rows", source.rows,
@@ -254,5 +312,6 @@ enum nib_status nib_convert_scales(struct nib_device *device,
 	    (status = check_apart(nib_scale_span(&target), "to.scales",
 				  nib_scale_span(&source), "from.scales", err)))
 		return status;
-	return device->room->convert_scales(device, &source, &target, err);
+	return device->room->convert_scales(device, &source, &target,
+					    ours.stream, err);
 }

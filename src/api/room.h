@@ -3,7 +3,9 @@
  * room.h - the shape of a room: one kind of hardware, a table of functions none
  * of which is NULL.  The front door (device.c, plan.c, run.c, quantize.c)
  * validates every argument and calls through this table; a room sees only valid
- * arguments with all strides resolved (validate.h).
+ * arguments with all strides resolved (validate.h), but for the problems of a
+ * run, which it takes one by one (run.h): only the room knows where their
+ * copies can live and whether their data can be read.
  */
 #ifndef NIB_ROOM_H
 #define NIB_ROOM_H
@@ -34,7 +36,7 @@ struct nib_plan {
 	struct nib_moe_problem moe;
 	double flop, bytes;
 	/* Filled by the room. */
-	size_t workspace_bytes;
+	size_t workspace_bytes; /* 0: a run needs none, and gets NULL */
 	int64_t tasks;
 	int threads;
 	const char *room_name;
@@ -47,6 +49,8 @@ struct nib_plan {
 struct nib_room {
 	/* "cpu": what a device name starts with. */
 	const char *name;
+	/* Data is host memory, work is done on return: there are no streams. */
+	bool is_host;
 	/* Rows of nib_room_get_info(): level 0 .. levels - 1, best first. */
 	int levels;
 	void (*level_info)(int level, struct nib_room_info *info);
@@ -59,6 +63,17 @@ struct nib_room {
 	void (*device_info)(const struct nib_device *device,
 			    struct nib_device_info *info);
 
+	/* bytes > 0; copy: likewise. */
+	enum nib_status (*alloc)(struct nib_device *device, size_t bytes,
+				 void **pointer, struct nib_error *err);
+	void (*free)(struct nib_device *device, void *pointer);
+	enum nib_status (*copy)(struct nib_device *device, void *to,
+				const void *from, size_t bytes,
+				struct nib_error *err);
+	enum nib_status (*wait)(struct nib_device *device, void *stream,
+				struct nib_error *err);
+
+	/* Looks at the scales' signs itself. */
 	enum nib_status (*pack)(struct nib_device *device,
 				const struct nib_nvfp4 *b,
 				struct nib_packed **packed,
@@ -70,19 +85,29 @@ struct nib_room {
 	/* Fills the room's part of a plan whose front-door part is complete. */
 	enum nib_status (*plan)(struct nib_plan *plan, struct nib_error *err);
 	void (*plan_free)(struct nib_plan *plan);
-	/* Told of a new workspace, before its pages are touched. */
-	void (*advise)(void *workspace, size_t bytes);
+	/* A workspace that the plan keeps; bytes > 0, aligned to 64. */
+	enum nib_status (*workspace_new)(struct nib_device *device,
+					 size_t bytes, void **workspace,
+					 struct nib_error *err);
+	void (*workspace_free)(struct nib_device *device, void *workspace);
 	/*
-	 * problems: valid, strides resolved, at the head of the workspace,
-	 * which the room's workspace_bytes includes (plan->count of them).
+	 * problems: plan->count > 0 of them as the caller gave them, nothing
+	 * checked: see nib_take_problem() and nib_take_moe() in run.h.
+	 * options: workspace is there and aligned, the caller's or the plan's.
 	 */
 	enum nib_status (*run)(struct nib_plan *plan,
 			       const struct nib_problem *problems,
-			       void *workspace, struct nib_error *err);
+			       const struct nib_run_options *options,
+			       struct nib_error *err);
 	enum nib_status (*run_moe)(struct nib_plan *plan,
 				   const struct nib_moe_problem *moe,
-				   void *workspace, struct nib_error *err);
+				   const struct nib_run_options *options,
+				   struct nib_error *err);
 
+	/*
+	 * Views are valid, strides resolved.  A host room sees no
+	 * global_pointer and no stream.
+	 */
 	enum nib_status (*quantize)(struct nib_device *device,
 				    const struct nib_dense *x,
 				    const struct nib_nvfp4 *q,
@@ -93,12 +118,12 @@ struct nib_room {
 				float *amax, struct nib_error *err);
 	enum nib_status (*dequantize)(struct nib_device *device,
 				      const struct nib_nvfp4 *q, float global,
-				      const struct nib_dense *y,
+				      const struct nib_dense *y, void *stream,
 				      struct nib_error *err);
 	enum nib_status (*convert_scales)(struct nib_device *device,
 					  const struct nib_nvfp4 *from,
 					  const struct nib_nvfp4 *to,
-					  struct nib_error *err);
+					  void *stream, struct nib_error *err);
 };
 
 /* Every room of this build, best first, NULL at the end (device.c). */

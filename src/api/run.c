@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - plan + pointers -> room.  Nothing is allocated here: the validated
- * copies of the problems live at the head of the workspace.
+ * run.c - plan + pointers -> room.  Nothing is allocated here: the room says
+ * where the validated copies of the problems live.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "error.h"
 #include "options.h"
-#include "room.h"
+#include "run.h"
 #include "validate.h"
 
 static bool same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y)
@@ -52,6 +51,17 @@ static enum nib_status wrong_plan(struct nib_label view, struct nib_error *err)
 			NIB_LABEL_TEXT(view));
 }
 
+enum nib_status nib_check_stream(const struct nib_device *device,
+				 const void *stream, const char *name,
+				 struct nib_error *err)
+{
+	if (!stream || !device->room->is_host)
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s = %p: must be NULL on '%s', which has no streams",
+			name, stream, device->room->name);
+}
+
 /* Options, and the workspace: the caller's, or the plan's under its lock. */
 static enum nib_status begin_run(struct nib_plan *plan,
 				 const struct nib_run_options *options,
@@ -62,6 +72,9 @@ static enum nib_status begin_run(struct nib_plan *plan,
 
 	*locked = false;
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	if (!status)
+		status = nib_check_stream(plan->device, ours->stream,
+					  "options.stream", err);
 	if (status)
 		return status;
 	if (ours->workspace) {
@@ -96,37 +109,21 @@ static void end_run(struct nib_plan *plan, bool locked)
 		pthread_mutex_unlock(&plan->workspace_lock);
 }
 
-/* Validates into resolved (count long), then hands over to the room. */
-static enum nib_status run_problems(struct nib_plan *plan,
-				    const struct nib_problem *problems,
-				    const struct nib_run_options *options,
-				    struct nib_error *err)
+enum nib_status nib_take_problem(const struct nib_plan *plan,
+				 const struct nib_problem *given, int64_t index,
+				 struct nib_problem *out, struct nib_error *err)
 {
-	struct nib_problem *resolved = options->workspace;
-	const int64_t count = plan->count;
-	enum nib_status status = NIB_OK;
+	const char *view;
+	enum nib_status status;
 
-	for (int64_t i = 0; i < count && !status; i++) {
-		struct nib_problem *p = &resolved[i];
-		const char *view;
-
-		status = nib_valid_problem(plan->op, plan->device, &problems[i],
-					   i, p, err);
-		view = status ? NULL : wrong_view(&plan->problems[i], p);
-		if (view)
-			status =
-			    wrong_plan(nib_label_of("problems", i, view), err);
-		if (!status)
-			status = nib_valid_problem_data(plan->op, p, i, err);
-		if (!status && options->check_data)
-			status = nib_valid_problem_signs(plan->op, p, i, err);
-	}
-	if (!status)
-		status = nib_valid_outputs(plan->op, resolved, count, err);
-	if (!status)
-		status = plan->device->room->run(
-		    plan, resolved, (char *)options->workspace, err);
-	return status;
+	status =
+	    nib_valid_problem(plan->op, plan->device, given, index, out, err);
+	if (status)
+		return status;
+	view = wrong_view(&plan->problems[index], out);
+	if (view)
+		return wrong_plan(nib_label_of("problems", index, view), err);
+	return nib_valid_problem_data(plan->op, out, index, err);
 }
 
 enum nib_status nib_run(struct nib_plan *plan,
@@ -157,41 +154,33 @@ enum nib_status nib_run(struct nib_plan *plan,
 		return NIB_OK;
 	status = begin_run(plan, options, &ours, &locked, err);
 	if (!status)
-		status = run_problems(plan, problems, &ours, err);
+		status = plan->device->room->run(plan, problems, &ours, err);
 	end_run(plan, locked);
 	return status;
 }
 
-static enum nib_status run_moe(struct nib_plan *plan,
-			       const struct nib_moe_problem *moe,
-			       const struct nib_run_options *options,
-			       struct nib_error *err)
+enum nib_status nib_take_moe(const struct nib_plan *plan,
+			     const struct nib_moe_problem *given,
+			     struct nib_moe_problem *out, struct nib_error *err)
 {
-	struct nib_problem planned = {0}, given = {0};
-	struct nib_moe_problem ours;
+	struct nib_problem planned = {0}, run = {0};
 	const char *view;
 	enum nib_status status;
 
-	status = nib_valid_moe(plan->op, plan->device, moe, &ours, err);
+	status = nib_valid_moe(plan->op, plan->device, given, out, err);
 	if (status)
 		return status;
-	planned.a = plan->moe.a, given.a = ours.a;
-	planned.b = plan->moe.b, given.b = ours.b;
-	planned.b2 = plan->moe.b2, given.b2 = ours.b2;
-	planned.c = plan->moe.c, given.c = ours.c;
-	planned.b_packed = plan->moe.b_packed, given.b_packed = ours.b_packed;
+	planned.a = plan->moe.a, run.a = out->a;
+	planned.b = plan->moe.b, run.b = out->b;
+	planned.b2 = plan->moe.b2, run.b2 = out->b2;
+	planned.c = plan->moe.c, run.c = out->c;
+	planned.b_packed = plan->moe.b_packed, run.b_packed = out->b_packed;
 	planned.b2_packed = plan->moe.b2_packed;
-	given.b2_packed = ours.b2_packed;
-	view = wrong_view(&planned, &given);
+	run.b2_packed = out->b2_packed;
+	view = wrong_view(&planned, &run);
 	if (view)
 		return wrong_plan(nib_label_of("moe", -1, view), err);
-	status = nib_valid_moe_data(plan->op, &ours, err);
-	if (!status && options->check_data)
-		status = nib_valid_moe_signs(plan->op, &ours, err);
-	if (!status)
-		status = plan->device->room->run_moe(plan, &ours,
-						     options->workspace, err);
-	return status;
+	return nib_valid_moe_data(plan->op, out, err);
 }
 
 enum nib_status nib_run_moe(struct nib_plan *plan,
@@ -210,7 +199,7 @@ enum nib_status nib_run_moe(struct nib_plan *plan,
 				     : " = NULL: must be a plan");
 	status = begin_run(plan, options, &ours, &locked, err);
 	if (!status)
-		status = run_moe(plan, moe, &ours, err);
+		status = plan->device->room->run_moe(plan, moe, &ours, err);
 	end_run(plan, locked);
 	return status;
 }

@@ -435,16 +435,11 @@ enum nib_status nib_valid_outputs(enum nib_op op,
 }
 
 /* row_offsets ascending within a; scale_rows inside their tensor. */
-static enum nib_status check_offsets(const struct nib_moe_problem *moe,
-				     struct nib_error *err)
+enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
+				      struct nib_error *err)
 {
 	const int64_t experts = moe->b.batch;
 
-	if (!moe->row_offsets)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"moe.row_offsets = NULL: must point to %" PRId64
-				" values",
-				experts + 1);
 	for (int64_t e = 0; e < experts; e++) {
 		int64_t begin = moe->row_offsets[e];
 		int64_t end = moe->row_offsets[e + 1];
@@ -492,9 +487,12 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 		scales.codes = scales.scales;
 		scales.row_stride_bytes = 0;
 	}
-	status = check_offsets(moe, err);
-	if (!status)
-		status = nib_valid_dense_data(&moe->c, lc, err);
+	if (!moe->row_offsets)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"moe.row_offsets = NULL: must point to %" PRId64
+				" values",
+				moe->b.batch + 1);
+	status = nib_valid_dense_data(&moe->c, lc, err);
 	if (!status)
 		status = nib_valid_nvfp4_data(&moe->a, la, err);
 	if (!status)

@@ -37,15 +37,32 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			 struct nib_packed **packed, struct nib_error *err);
 void cpu_packed_free(struct nib_packed *packed);
 
+/*
+ * memory.c.  cpu_lines(): memory that begins on a cache line, large blocks on
+ * huge pages where the system has them; freed by free().
+ */
+void *cpu_lines(size_t bytes);
+enum nib_status cpu_workspace_new(struct nib_device *device, size_t bytes,
+				  void **workspace, struct nib_error *err);
+enum nib_status cpu_alloc(struct nib_device *device, size_t bytes,
+			  void **pointer, struct nib_error *err);
+void cpu_free(struct nib_device *device, void *pointer);
+enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
+			 size_t bytes, struct nib_error *err);
+enum nib_status cpu_wait(struct nib_device *device, void *stream,
+			 struct nib_error *err);
+
 /* multiply.c */
 struct nib_plan *cpu_plan_new(void);
 enum nib_status cpu_plan(struct nib_plan *plan, struct nib_error *err);
 void cpu_plan_free(struct nib_plan *plan);
 enum nib_status cpu_run(struct nib_plan *plan,
-			const struct nib_problem *problems, void *workspace,
+			const struct nib_problem *problems,
+			const struct nib_run_options *options,
 			struct nib_error *err);
 enum nib_status cpu_run_moe(struct nib_plan *plan,
-			    const struct nib_moe_problem *moe, void *workspace,
+			    const struct nib_moe_problem *moe,
+			    const struct nib_run_options *options,
 			    struct nib_error *err);
 
 /* quantize.c: as the functions of nibblas.h, arguments valid. */
@@ -58,11 +75,11 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 			 bool saturate, float *amax, struct nib_error *err);
 enum nib_status cpu_dequantize(struct nib_device *device,
 			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y,
+			       const struct nib_dense *y, void *stream,
 			       struct nib_error *err);
 enum nib_status cpu_convert_scales(struct nib_device *device,
 				   const struct nib_nvfp4 *from,
-				   const struct nib_nvfp4 *to,
+				   const struct nib_nvfp4 *to, void *stream,
 				   struct nib_error *err);
 
 #endif

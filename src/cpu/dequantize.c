@@ -107,13 +107,15 @@ static void setup_task(void *arg, int i)
 
 enum nib_status cpu_dequantize(struct nib_device *device,
 			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y, struct nib_error *err)
+			       const struct nib_dense *y, void *stream,
+			       struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(device);
 	struct cpu_dequantizer table;
 	struct setup setup = {&table, y->dtype, global};
 	struct job job;
 
+	(void)stream;
 	(void)err;
 	memset(&job, 0, sizeof(job));
 	job.ops = &cpu->ops.quantize;
@@ -200,12 +202,13 @@ static void convert_task(void *arg, int i)
 
 enum nib_status cpu_convert_scales(struct nib_device *device,
 				   const struct nib_nvfp4 *from,
-				   const struct nib_nvfp4 *to,
+				   const struct nib_nvfp4 *to, void *stream,
 				   struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(device);
 	struct job job;
 
+	(void)stream;
 	(void)err;
 	memset(&job, 0, sizeof(job));
 	job.ops = &cpu->ops.quantize;

@@ -21,6 +21,8 @@
 #include <string.h>
 
 #include "api/error.h"
+#include "api/run.h"
+#include "api/validate.h"
 #include "schedule.h"
 
 struct cpu_plan {
@@ -414,16 +416,43 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	cpu_parallel(cpu, run.multiply_tasks, multiply_some, &run);
 }
 
-enum nib_status cpu_run(struct nib_plan *base,
-			const struct nib_problem *problems, void *workspace,
+/* The problems of a run, checked, into the head of the workspace. */
+static enum nib_status take_problems(const struct nib_plan *plan,
+				     const struct nib_problem *given,
+				     const struct nib_run_options *options,
+				     struct nib_error *err)
+{
+	struct nib_problem *problems = options->workspace;
+	enum nib_status status = NIB_OK;
+
+	for (int64_t i = 0; i < plan->count && !status; i++) {
+		status =
+		    nib_take_problem(plan, &given[i], i, &problems[i], err);
+		if (!status && options->check_data)
+			status = nib_valid_problem_signs(plan->op, &problems[i],
+							 i, err);
+	}
+	if (!status)
+		status =
+		    nib_valid_outputs(plan->op, problems, plan->count, err);
+	return status;
+}
+
+enum nib_status cpu_run(struct nib_plan *base, const struct nib_problem *given,
+			const struct nib_run_options *options,
 			struct nib_error *err)
 {
 	const struct cpu_plan *plan = (const struct cpu_plan *)base;
+	const struct nib_problem *problems = options->workspace;
+	char *workspace = options->workspace;
 	struct cpu_item *items =
-	    (struct cpu_item *)((char *)workspace + plan->items_at);
+	    (struct cpu_item *)(workspace + plan->items_at);
 	int64_t count = 0;
+	enum nib_status status;
 
-	(void)err;
+	status = take_problems(base, given, options, err);
+	if (status)
+		return status;
 	for (int64_t i = 0; i < base->count; i++) {
 		if (is_empty(&problems[i]))
 			continue;
@@ -435,16 +464,26 @@ enum nib_status cpu_run(struct nib_plan *base,
 }
 
 enum nib_status cpu_run_moe(struct nib_plan *base,
-			    const struct nib_moe_problem *moe, void *workspace,
+			    const struct nib_moe_problem *given,
+			    const struct nib_run_options *options,
 			    struct nib_error *err)
 {
 	const struct cpu_plan *plan = (const struct cpu_plan *)base;
+	char *workspace = options->workspace;
 	struct cpu_item *items =
-	    (struct cpu_item *)((char *)workspace + plan->items_at);
+	    (struct cpu_item *)(workspace + plan->items_at);
+	struct nib_moe_problem moe;
+	enum nib_status status;
 
-	(void)err;
-	for (int64_t e = 0; e < moe->b.batch; e++)
-		items[e] = expert_of(base->op, moe, e);
-	run_items(plan, items, moe->b.batch, workspace);
+	status = nib_take_moe(base, given, &moe, err);
+	if (!status)
+		status = nib_valid_moe_offsets(&moe, err);
+	if (!status && options->check_data)
+		status = nib_valid_moe_signs(base->op, &moe, err);
+	if (status)
+		return status;
+	for (int64_t e = 0; e < moe.b.batch; e++)
+		items[e] = expert_of(base->op, &moe, e);
+	run_items(plan, items, moe.b.batch, workspace);
 	return NIB_OK;
 }

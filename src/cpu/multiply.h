@@ -30,7 +30,4 @@ static inline struct cpu_rows cpu_rows_of(const struct nib_nvfp4 *v,
 	};
 }
 
-/* Asks for huge pages where that helps. */
-void cpu_advise(void *memory, size_t bytes);
-
 #endif

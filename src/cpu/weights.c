@@ -3,15 +3,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "api/error.h"
+#include "api/validate.h"
 #include "cpu.h"
 #include "format/view.h"
 #include "multiply.h"
-
-#define HUGE_BYTES ((size_t)2 << 20)
-#define LINE_BYTES ((size_t)64)
 
 struct job {
 	const struct cpu_device *device;
@@ -37,13 +34,6 @@ static void pack_some(void *arg, int task)
 	}
 }
 
-void cpu_advise(void *memory, size_t bytes)
-{
-	/* A hint: without huge pages everything works, a little slower. */
-	if (bytes >= HUGE_BYTES)
-		(void)madvise(memory, bytes, MADV_HUGEPAGE);
-}
-
 /* 2^36 panels with data would be 2^43 bytes. */
 #define MAX_PANELS ((int64_t)1 << 36)
 
@@ -56,18 +46,15 @@ static enum nib_status allocate(struct cpu_packed *packed, int64_t all_panels,
 {
 	const size_t bytes =
 	    (size_t)all_panels * (size_t)packed->panel_stride_bytes;
-	const size_t align = bytes >= HUGE_BYTES ? HUGE_BYTES : LINE_BYTES;
-	const size_t rounded = (bytes + align - 1) / align * align;
 
 	packed->nan_columns =
 	    calloc((size_t)all_panels, sizeof(*packed->nan_columns));
-	packed->data = aligned_alloc(align, rounded);
+	packed->data = cpu_lines(bytes);
 	if (!packed->nan_columns || !packed->data)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory for packed weights (%zu bytes)",
 				bytes);
 	packed->base.bytes = bytes;
-	cpu_advise(packed->data, rounded);
 	return NIB_OK;
 }
 
@@ -75,10 +62,14 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			 struct nib_packed **out, struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(device);
-	struct cpu_packed *packed = calloc(1, sizeof(*packed));
-	struct job job = {cpu, packed, b, 0, cpu->threads};
-	enum nib_status status = NIB_OK;
+	struct cpu_packed *packed;
+	struct job job = {cpu, NULL, b, 0, cpu->threads};
+	enum nib_status status;
 
+	status = nib_valid_scale_signs(b, nib_label("b"), err);
+	if (status)
+		return status;
+	packed = job.packed = calloc(1, sizeof(*packed));
 	if (!packed)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory for packed weights");

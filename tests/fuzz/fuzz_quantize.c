@@ -53,7 +53,7 @@ static float *dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
 
 	if (!y.data)
 		abort();
-	if (nib_dequantize(device, q, global, &y, &err))
+	if (nib_dequantize(device, q, global, &y, NULL, &err))
 		broken("quantised, but not dequantised", &err);
 	return y.data;
 }
@@ -69,7 +69,7 @@ static void round_trip(struct input *in, struct nib_device *device,
 		void *codes = other.codes;
 		float *one, *two;
 
-		if (nib_convert_scales(device, q, &other, &err))
+		if (nib_convert_scales(device, q, &other, NULL, &err))
 			broken("quantised, but not converted", &err);
 		one = dequantize(device, q, global, n);
 		other.codes = q->codes;
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 	is_small = fill_nvfp4(&in, &q, q.rows) && is_small;
 
 	/* As they come: arbitrary codes and scales, or views that must fail. */
-	status = nib_dequantize(device, &q, options.global, &x, &err);
+	status = nib_dequantize(device, &q, options.global, &x, NULL, &err);
 	expect_message(status, &err);
 	status = nib_amax(device, &x, options.saturate, &amax, &err);
 	expect_message(status, &err);

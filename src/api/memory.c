@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c - the front door of a device's memory and of waiting for it. */
+#include "error.h"
+#include "run.h"
+
+static enum nib_status check_device(const struct nib_device *device,
+				    struct nib_error *err)
+{
+	if (device)
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"device = NULL: must be an open device");
+}
+
+enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
+				 void **pointer, struct nib_error *err)
+{
+	enum nib_status status;
+
+	if (!pointer)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"pointer = NULL: must point to a pointer");
+	*pointer = NULL;
+	status = check_device(device, err);
+	if (status || bytes == 0)
+		return status;
+	return device->room->alloc(device, bytes, pointer, err);
+}
+
+void nib_device_free(struct nib_device *device, void *pointer)
+{
+	if (device && pointer)
+		device->room->free(device, pointer);
+}
+
+enum nib_status nib_device_copy(struct nib_device *device, void *to,
+				const void *from, size_t bytes,
+				struct nib_error *err)
+{
+	const uintptr_t t = (uintptr_t)to, f = (uintptr_t)from;
+	enum nib_status status = check_device(device, err);
+
+	if (status || bytes == 0)
+		return status;
+	if (!to || !from)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s = NULL: must point to %zu bytes",
+				to ? "from" : "to", bytes);
+	if (t < f ? f - t < bytes : t - f < bytes)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"to = %p, from = %p: %zu bytes of each must "
+				"not overlap",
+				to, from, bytes);
+	return device->room->copy(device, to, from, bytes, err);
+}
+
+enum nib_status nib_device_wait(struct nib_device *device, void *stream,
+				struct nib_error *err)
+{
+	enum nib_status status = check_device(device, err);
+
+	if (!status)
+		status = nib_check_stream(device, stream, "stream", err);
+	return status ? status : device->room->wait(device, stream, err);
+}
