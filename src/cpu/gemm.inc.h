@@ -46,6 +46,7 @@
  */
 #include <string.h>
 
+#include "cpu/chunk.h"
 #include "cpu/epilogue.inc.h"
 #include "cpu/gemm_ops.h"
 
@@ -71,9 +72,17 @@
 /* Where a tile's weights come from, the first time. */
 struct source {
 	const uint8_t *panels[TILE_PANELS];
-	/* Where those of the next chunk will: fetched meanwhile. */
-	const uint8_t *next[TILE_PANELS];
 	int64_t left; /* blocks to the end of the panels */
+};
+
+/*
+ * What a tile fetches for the next chunk, `step` bytes of each panel a k-block.
+ * All row tiles take a share: fetched by the first of many, weights would have
+ * left L2 again when they are needed.
+ */
+struct fetch {
+	const uint8_t *panels[TILE_PANELS];
+	int64_t step;
 };
 
 /* Scales of a vector of columns, or the table of their products (see above). */
@@ -114,14 +123,6 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k,
 
 		char *out = expanded + v * V_BYTES;
 
-		if (v % PANEL_VECS == 0) {
-			const uint8_t *next =
-			    source->next[v / PANEL_VECS] + codes;
-
-			__builtin_prefetch(next, 0, 2);
-			__builtin_prefetch(next + 64, 0, 2);
-			__builtin_prefetch(next + scale - codes, 0, 2);
-		}
 		store_int(out, decode_low(z0));
 		store_int(out + TILE_VECS * V_BYTES, decode_high(z0));
 		store_int(out + 2 * TILE_VECS * V_BYTES, decode_low(z1));
@@ -186,8 +187,9 @@ TILE_INLINE void add_rows(const int step, const struct cpu_record *a,
  * next tiles find them.
  */
 TILE_INLINE void sum_tile(const int rows, const struct source *source,
-			  const struct cpu_record *a, char *expanded,
-			  int64_t blocks, float *sums, bool first)
+			  const struct fetch *fetch, const struct cpu_record *a,
+			  char *expanded, int64_t blocks, float *sums,
+			  bool first)
 {
 	vfloat sum[TILE_ROWS][TILE_VECS];
 
@@ -200,6 +202,9 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 	if (source && blocks > 0)
 		expand_block(source, 0, expanded);
 	for (int64_t k = 0; k < blocks; k++) {
+		UNROLLED (p, TILE_PANELS)
+			__builtin_prefetch(fetch->panels[p] + k * fetch->step,
+					   0, 2);
 		if (source && k + 1 < blocks)
 			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
 		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
@@ -288,27 +293,34 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 
 /* ---- one function for each number of rows ------------------------------- */
 
-typedef void tile_fn(const struct cpu_record *a, char *expanded, int64_t blocks,
-		     float *sums, bool first);
-typedef void first_fn(const struct source *source, const struct cpu_record *a,
-		      char *expanded, int64_t blocks, float *sums, bool first);
+typedef void tile_fn(const struct fetch *fetch, const struct cpu_record *a,
+		     char *expanded, int64_t blocks, float *sums, bool first);
+typedef void first_fn(const struct source *source, const struct fetch *fetch,
+		      const struct cpu_record *a, char *expanded,
+		      int64_t blocks, float *sums, bool first);
 typedef void panel_fn(const struct cpu_record *a, const uint8_t *panel,
 		      int64_t left, int64_t blocks, const uint8_t *next,
 		      float *sums, bool first);
 
 #define TILE_OF(rows)                                                          \
-	static void tile_##rows(const struct cpu_record *a, char *expanded,    \
+	static void tile_##rows(const struct fetch *fetch,                     \
+				const struct cpu_record *a, char *expanded,    \
 				int64_t blocks, float *sums, bool first)       \
 	{                                                                      \
-		sum_tile(rows, NULL, a, expanded, blocks, sums, first);        \
+		const struct fetch next = *fetch;                              \
+                                                                               \
+		sum_tile(rows, NULL, &next, a, expanded, blocks, sums, first); \
 	}                                                                      \
 	static void first_##rows(const struct source *source,                  \
+				 const struct fetch *fetch,                    \
 				 const struct cpu_record *a, char *expanded,   \
 				 int64_t blocks, float *sums, bool first)      \
 	{                                                                      \
 		const struct source copy = *source;                            \
+		const struct fetch next = *fetch;                              \
                                                                                \
-		sum_tile(rows, &copy, a, expanded, blocks, sums, first);       \
+		sum_tile(rows, &copy, &next, a, expanded, blocks, sums,        \
+			 first);                                               \
 	}                                                                      \
 	static void panel_##rows(                                              \
 	    const struct cpu_record *a, const uint8_t *panel, int64_t left,    \
@@ -415,47 +427,47 @@ static const uint8_t *find_panel(const struct cpu_item *item,
 			    k0 / GROUP_BLOCKS * GROUP_BYTES;
 }
 
-/*
- * Where the chunk after k0 of packed panel p of a unit lies: further on, or at
- * the start of the next unit's panel.  Only fetched, never read: it may lie
- * past the end.
- */
-static const uint8_t *next_chunk(const struct cpu_item *item,
-				 const struct cpu_weights *b, int64_t n0, int p,
-				 int64_t k0)
+/* Where the sums of a row of a unit lie, from a tile's first column. */
+static float *blocked_sums(float *sums, int64_t row, int64_t col)
 {
-	int64_t panel = n0 / PANEL_COLS + p;
-
-	k0 += cpu_chunk_blocks(item->blocks);
-	if (k0 >= item->blocks) {
-		k0 = 0;
-		panel += UNIT_PANELS;
-	}
-	return b->panels + panel * b->panel_stride_bytes +
-	       k0 / GROUP_BLOCKS * GROUP_BYTES;
-}
-
-/* Where the sums of a row of a unit lie, from column tile * TILE_COLS. */
-static float *blocked_sums(float *sums, int64_t row, int64_t tile)
-{
-	return sums + (row / TILE_ROWS * UNIT_TILES + tile) * TILE_SUMS +
+	return sums +
+	       (row / TILE_ROWS * UNIT_TILES + col / TILE_COLS) * TILE_SUMS +
 	       row % TILE_ROWS * TILE_COLS;
 }
 
-/* Where column tile t of a unit finds its weights for a chunk. */
+/* Where a chunk finds its weights. */
 static void find_source(const struct cpu_item *item,
-			const struct cpu_weights *b, int64_t n0, int t,
-			int64_t k0, int64_t blocks, struct scratch *scratch,
+			const struct cpu_chunk *chunk, struct scratch *scratch,
 			struct source *source)
 {
-	for (int i = 0; i < TILE_PANELS; i++) {
-		const int p = t * TILE_PANELS + i;
+	for (int i = 0; i < TILE_PANELS; i++)
+		source->panels[i] =
+		    find_panel(item, &item->b[chunk->b], chunk->n0,
+			       (int)chunk->col / PANEL_COLS + i, chunk->k0,
+			       chunk->blocks, scratch, &source->left);
+}
 
-		source->panels[i] = find_panel(item, b, n0, p, k0, blocks,
-					       scratch, &source->left);
-		source->next[i] = b->panels ? next_chunk(item, b, n0, p, k0)
-					    : source->panels[i];
-	}
+/*
+ * What `rows` rows fetch during a chunk with this source: the next chunk, if it
+ * is packed.  Never read; it may lie past the end.
+ */
+static void find_fetch(const struct cpu_item *item,
+		       const struct cpu_chunk *next,
+		       const struct source *source, int64_t rows,
+		       struct fetch *fetch)
+{
+	const struct cpu_weights *b = &item->b[next->b];
+	const int64_t panel = (next->n0 + next->col) / PANEL_COLS;
+	const int64_t k = next->k0 / GROUP_BLOCKS * GROUP_BYTES;
+
+	memcpy(fetch->panels, source->panels, sizeof(fetch->panels));
+	fetch->step = 0;
+	if (!b->panels)
+		return;
+	for (int i = 0; i < TILE_PANELS; i++)
+		fetch->panels[i] =
+		    b->panels + (panel + i) * b->panel_stride_bytes + k;
+	fetch->step = (BLOCK_CODES + PANEL_COLS) * TILE_ROWS / rows + 1;
 }
 
 /* Output lines that finish_row() will write soon: they come from memory. */
@@ -470,50 +482,52 @@ static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
 			__builtin_prefetch(c + x, 1, 2);
 }
 
-/* Rows of one column tile; cols is TILE_COLS, known when compiled, or less. */
+/* Rows of a tile; cols is TILE_COLS, known when compiled, or less. */
 TILE_INLINE void finish_rows(const struct cpu_item *item, int64_t row,
-			     int64_t rows, int64_t n0, int64_t col,
-			     int64_t cols, const float *sums,
-			     const float *sums2, uint64_t nan)
+			     int64_t rows, int64_t col, int64_t cols,
+			     const float *sums, const float *sums2,
+			     uint64_t nan)
 {
 	for (int64_t i = 0; i < rows; i++)
-		finish_row(item, row + i, n0 + col, cols, sums + i * TILE_COLS,
-			   sums2 ? sums2 + i * TILE_COLS : NULL, nan >> col);
+		finish_row(item, row + i, col, cols, sums + i * TILE_COLS,
+			   sums2 ? sums2 + i * TILE_COLS : NULL, nan);
 }
 
 /* The tile at row i of a unit, while its sums are in L1. */
 static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
-			int64_t i, int64_t rows, int64_t n0, int t,
+			int64_t i, int64_t rows, const struct cpu_chunk *chunk,
 			const struct scratch *scratch)
 {
-	const int64_t col = (int64_t)t * TILE_COLS, cols = item->n - n0 - col;
-	const float *sums = blocked_sums(scratch->sums[0], i, t);
-	const float *sums2 = dual ? blocked_sums(scratch->sums[1], i, t) : NULL;
+	const int64_t col = chunk->n0 + chunk->col, cols = item->n - col;
+	const float *sums = blocked_sums(scratch->sums[0], i, chunk->col);
+	const float *sums2 =
+	    dual ? blocked_sums(scratch->sums[1], i, chunk->col) : NULL;
+	const uint64_t nan = scratch->nan >> chunk->col;
 
 	if (cols >= TILE_COLS)
-		finish_rows(item, m0 + i, rows, n0, col, TILE_COLS, sums, sums2,
-			    scratch->nan);
+		finish_rows(item, m0 + i, rows, col, TILE_COLS, sums, sums2,
+			    nan);
 	else
-		finish_rows(item, m0 + i, rows, n0, col, cols, sums, sums2,
-			    scratch->nan);
+		finish_rows(item, m0 + i, rows, col, cols, sums, sums2, nan);
 }
 
 /*
- * One chunk of k of one column tile of weights b: the first row tile expands
- * it, all others run over it.
+ * One chunk: the first row tile expands it, all others run over it; meanwhile
+ * the next is fetched.
  */
-static void run_chunk(const struct cpu_item *item, bool dual, int b, int64_t m0,
-		      int64_t rows, int64_t n0, int t, int64_t k0,
-		      struct scratch *scratch)
+static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0,
+		      int64_t rows, const struct cpu_chunk *chunk,
+		      const struct cpu_chunk *next, struct scratch *scratch)
 {
-	const int64_t chunk = cpu_chunk_blocks(item->blocks);
-	const int64_t left = item->blocks - k0;
-	const int64_t blocks = left < chunk ? left : chunk;
-	const bool first = k0 == 0, last = blocks == left && b == dual;
+	const int64_t k0 = chunk->k0, blocks = chunk->blocks;
+	const bool first = k0 == 0;
+	const bool last = chunk->b == dual && k0 + blocks == item->blocks;
 	char *expanded = scratch->expanded;
 	struct source source;
+	struct fetch fetch;
 
-	find_source(item, &item->b[b], n0, t, k0, blocks, scratch, &source);
+	find_source(item, chunk, scratch, &source);
+	find_fetch(item, next, &source, rows, &fetch);
 	for (int64_t i = 0; i < rows; i += TILE_ROWS) {
 		const int64_t row = m0 + i;
 		const int64_t in_tile =
@@ -521,32 +535,37 @@ static void run_chunk(const struct cpu_item *item, bool dual, int b, int64_t m0,
 		const struct cpu_record *a =
 		    item->records +
 		    cpu_record_at(item->m, item->blocks, TILE_ROWS, row, k0);
-		float *to = blocked_sums(scratch->sums[b], i, t);
+		float *to =
+		    blocked_sums(scratch->sums[chunk->b], i, chunk->col);
 
 		if (last)
-			fetch_output(item, row, in_tile, n0 + t * TILE_COLS);
+			fetch_output(item, row, in_tile,
+				     chunk->n0 + chunk->col);
 		if (i == 0)
-			first_fns[in_tile](&source, a, expanded, blocks, to,
-					   first);
+			first_fns[in_tile](&source, &fetch, a, expanded, blocks,
+					   to, first);
 		else
-			tile_fns[in_tile](a, expanded, blocks, to, first);
+			tile_fns[in_tile](&fetch, a, expanded, blocks, to,
+					  first);
+		for (int p = 0; p < TILE_PANELS; p++)
+			fetch.panels[p] += blocks * fetch.step;
 		if (last)
-			finish_tile(item, dual, m0, i, in_tile, n0, t, scratch);
+			finish_tile(item, dual, m0, i, in_tile, chunk, scratch);
 	}
 }
 
 static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 			     int64_t rows, int64_t n0, struct scratch *scratch)
 {
-	const int64_t chunk = cpu_chunk_blocks(item->blocks);
-	const int64_t cols =
-	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+	struct cpu_chunk chunk = cpu_first_chunk(item, n0);
 
-	for (int b = 0; b <= (dual ? 1 : 0); b++)
-		for (int64_t k0 = 0; k0 == 0 || k0 < item->blocks; k0 += chunk)
-			for (int t = 0; t * TILE_COLS < cols; t++)
-				run_chunk(item, dual, b, m0, rows, n0, t, k0,
-					  scratch);
+	while (chunk.n0 == n0) {
+		const struct cpu_chunk next =
+		    cpu_next_chunk(item, dual, TILE_COLS, chunk);
+
+		run_chunk(item, dual, m0, rows, &chunk, &next, scratch);
+		chunk = next;
+	}
 }
 
 /* Where the sums of a panel of a unit lie, in the direct pass. */
