@@ -171,9 +171,11 @@ static void convert_ref(const struct nib_nvfp4 *from,
 	}
 }
 
+/* The output lies behind_bytes before a guard page. */
 static void check_convert(struct rng *rng, int64_t rows, int64_t k,
 			  int64_t batch, enum nib_scale_layout from,
-			  enum nib_scale_layout to, int64_t gap, int threads)
+			  enum nib_scale_layout to, int64_t gap, int threads,
+			  size_t behind_bytes)
 {
 	struct test_nvfp4 source = test_nvfp4_new(
 	    rng, rows, k, batch, from, TEST_SCALES_ANY, 0, from ? 0 : gap);
@@ -188,7 +190,7 @@ static void check_convert(struct rng *rng, int64_t rows, int64_t k,
 
 		if (!device)
 			continue;
-		out.scales = guard_new(want.scales_bytes);
+		out.scales = guard_new(want.scales_bytes + behind_bytes);
 		in.codes = out.codes = NULL; /* not looked at */
 		assert_int_equal(
 		    nib_convert_scales(device, &in, &out, NULL, NULL), NIB_OK);
@@ -198,7 +200,11 @@ static void check_convert(struct rng *rng, int64_t rows, int64_t k,
 				    (int)from, (int)to);
 		assert_memory_equal(out.scales, want.view.scales,
 				    want.scales_bytes);
-		guard_free(out.scales, want.scales_bytes);
+		for (size_t j = 0; j < behind_bytes; j++)
+			assert_int_equal(
+			    ((uint8_t *)out.scales)[want.scales_bytes + j],
+			    GUARD_POISON);
+		guard_free(out.scales, want.scales_bytes + behind_bytes);
 		nib_device_close(device);
 	}
 	test_nvfp4_free(&source);
@@ -209,8 +215,8 @@ static void layouts(void **state)
 {
 	static const int64_t rows[] = {0,  1,  4,   5,	 31,  32, 33,
 				       96, 97, 127, 128, 129, 300};
-	static const int64_t ks[] = {0,	  16,  32,  48,	  64,	80,
-				     240, 256, 272, 1040, 4096, 4176};
+	static const int64_t ks[] = {0,	  16,  32,  48,	 64,   80,   240,
+				     256, 272, 320, 448, 1040, 4096, 4176};
 	struct rng rng = rng_new(test_seed());
 
 	(void)state;
@@ -221,7 +227,34 @@ static void layouts(void **state)
 				    &rng, rows[r], ks[k], 1 + (int)(k % 3),
 				    (enum nib_scale_layout)(i % 2),
 				    (enum nib_scale_layout)(i / 2),
-				    (int)(r % 2) * 3, 1 + (int)(r + k) % 3);
+				    (int)(r % 2) * 3, 1 + (int)(r + k) % 3, 0);
+}
+
+/*
+ * Large enough to go past the caches, in several pieces a row: rows of whole
+ * cache lines, with a gap of one, at odd addresses, and with every kind of end.
+ */
+static void layouts_streamed(void **state)
+{
+	static const struct {
+		int64_t rows, groups, gap;
+		size_t behind_bytes;
+	} cases[] = {
+	    {256, 2112, 0, 0},	{256, 2112, 64, 0}, {384, 1408, 0, 16},
+	    {1280, 448, 0, 32}, {300, 1801, 0, 0},  {300, 1802, 5, 1},
+	    {511, 1084, 3, 64}, {129, 4160, 0, 0},
+	};
+	struct rng rng = rng_new(test_seed());
+
+	(void)state;
+	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++)
+		for (int i = 0; i < 2; i++)
+			check_convert(
+			    &rng, cases[c].rows, cases[c].groups * NIB_BLOCK,
+			    1 + (int64_t)(c % 2),
+			    i ? NIB_LINEAR : NIB_TILED_128X4,
+			    i ? NIB_TILED_128X4 : NIB_LINEAR, cases[c].gap,
+			    1 + (int)c % 3, cases[c].behind_bytes);
 }
 
 /* ---- refusals
@@ -283,9 +316,9 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_value), cmocka_unit_test(shapes),
-	    cmocka_unit_test(streamed),	   cmocka_unit_test(layouts),
-	    cmocka_unit_test(refusals),
+	    cmocka_unit_test(every_value),	cmocka_unit_test(shapes),
+	    cmocka_unit_test(streamed),		cmocka_unit_test(layouts),
+	    cmocka_unit_test(layouts_streamed), cmocka_unit_test(refusals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

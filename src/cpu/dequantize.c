@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dequantize.c - codes back to floats, and scales from layout to layout. */
+/* dequantize.c - codes back to floats. */
+#include <immintrin.h>
 #include <string.h>
 
 #include "api/error.h"
@@ -7,16 +8,16 @@
 #include "format/view.h"
 #include "quantize_tables.h"
 
-/* 16 KiB of fp32 stay in the first-level cache until they are streamed. */
-#define RUN_BLOCKS 256
-/* Fewer blocks or scales than this are not worth waking a thread for. */
+/* 4 KiB of fp32 wait on the stack until they are streamed. */
+#define RUN_BLOCKS 64
+/* Fewer blocks than this are not worth waking a thread for. */
 #define TASK_BLOCKS 2048
 /* Outputs from here on would push everything else out of the caches. */
 #define STREAM_BYTES (16 << 20)
 
 struct job {
 	const struct cpu_quantize_ops *ops;
-	struct nib_nvfp4 q, to; /* to: convert_scales only */
+	struct nib_nvfp4 q;
 	struct nib_dense y;
 	const struct cpu_dequantizer *table;
 	bool stream;
@@ -89,6 +90,8 @@ static void dequantize_task(void *arg, int i)
 
 	for (int64_t at = job->runs * i / job->tasks; at < end; at++)
 		dequantize_run(job, at);
+	if (job->stream)
+		_mm_sfence();
 }
 
 struct setup {
@@ -139,86 +142,5 @@ enum nib_status cpu_dequantize(struct nib_device *device,
 		return NIB_OK;
 	cpu_parallel(cpu, 1, setup_task, &setup);
 	cpu_parallel(cpu, job.tasks, dequantize_task, &job);
-	return NIB_OK;
-}
-
-/* ---- scale layouts ------------------------------------------------------ */
-
-/* A piece of a band of 128 rows: 16 KiB of scales, a multiple of 4 wide. */
-#define PIECE_GROUPS 256
-
-/*
- * Tiles go through the cache in both directions: memory sees them as one
- * stretch of bytes, the loops jump by 512.
- */
-static void convert_piece(const struct job *job, int64_t index)
-{
-	const int64_t bands = (job->rows + 127) / 128;
-	const int64_t line = index / job->runs_a_row;
-	const int64_t batch = line / bands, row = line % bands * 128;
-	const int64_t group = index % job->runs_a_row * PIECE_GROUPS;
-	const int64_t left = job->groups - group;
-	const int64_t n = left < PIECE_GROUPS ? left : PIECE_GROUPS;
-	const size_t tiles_bytes = (size_t)((n + 3) / 4 * NIB_SCALE_TILE_BYTES);
-	const int rows = job->rows - row < 128 ? (int)(job->rows - row) : 128;
-	const struct nib_nvfp4 *from = &job->q, *to = &job->to;
-	const uint8_t *source = nib_nvfp4_scale(from, batch, row, group);
-	uint8_t *target = nib_nvfp4_scale(to, batch, row, group);
-	int64_t source_stride = nib_nvfp4_scale_row_stride_bytes(from);
-	int64_t target_stride = nib_nvfp4_scale_row_stride_bytes(to);
-	uint8_t tiles[128 * PIECE_GROUPS], linear[128 * PIECE_GROUPS];
-
-	if (from->scale_layout == NIB_TILED_128X4) {
-		memcpy(tiles, source, tiles_bytes);
-		if (to->scale_layout == NIB_TILED_128X4) {
-			/* By rows, which leaves the padding behind. */
-			source = target = linear;
-			source_stride = target_stride = PIECE_GROUPS;
-		}
-		job->ops->untile(tiles, rows, n, target, target_stride);
-	}
-	if (to->scale_layout == NIB_TILED_128X4) {
-		target = nib_nvfp4_scale(to, batch, row, group);
-		job->ops->tile(source, source_stride, rows, n, tiles);
-		if (job->stream)
-			job->ops->stream(target, tiles, tiles_bytes);
-		else
-			memcpy(target, tiles, tiles_bytes);
-	} else if (from->scale_layout == NIB_LINEAR) {
-		for (int r = 0; r < rows; r++)
-			memcpy(target + r * target_stride,
-			       source + r * source_stride, (size_t)n);
-	}
-}
-
-static void convert_task(void *arg, int i)
-{
-	const struct job *job = arg;
-	const int64_t end = job->runs * (i + 1) / job->tasks;
-
-	for (int64_t at = job->runs * i / job->tasks; at < end; at++)
-		convert_piece(job, at);
-}
-
-enum nib_status cpu_convert_scales(struct nib_device *device,
-				   const struct nib_nvfp4 *from,
-				   const struct nib_nvfp4 *to, void *stream,
-				   struct nib_error *err)
-{
-	const struct cpu_device *cpu = cpu_device(device);
-	struct job job;
-
-	(void)stream;
-	(void)err;
-	memset(&job, 0, sizeof(job));
-	job.ops = &cpu->ops.quantize;
-	job.q = *from;
-	job.to = *to;
-	set_sizes(&job, from);
-	job.stream = job.batch * job.rows * job.groups >= STREAM_BYTES;
-	cut(&job, cpu, PIECE_GROUPS);
-	job.runs = job.batch * ((job.rows + 127) / 128) * job.runs_a_row;
-	if (job.runs > 0)
-		cpu_parallel(cpu, job.tasks, convert_task, &job);
 	return NIB_OK;
 }

@@ -20,6 +20,8 @@
 
 /* What tasks are cut into: long enough for memory to see streams. */
 #define RUN_BLOCKS 512
+/* In tiles: rows whose scales are put next to each other. */
+#define STAGE_ROWS 4
 /* 8 KiB of fp32, the next piece and the outputs stay in the nearest cache. */
 #define PIECE_BLOCKS 128
 /* Fewer elements than this are not worth waking a thread for. */
@@ -33,11 +35,6 @@ struct job {
 	int tasks;
 	int64_t batch, rows, cols; /* as cut into runs */
 	int64_t padded_rows;	   /* rows and those of padding in tiles */
-	/*
-	 * Runs go row by row, but in tiles down 128 rows first: the scales of
-	 * these lie between each other and are written while in the cache.
-	 */
-	int64_t stripe_rows;
 	int64_t runs_a_row, runs;
 	int64_t x_row, x_batch; /* elements */
 	int64_t infinity;	/* magnitude in x's type */
@@ -54,17 +51,27 @@ struct run {
 	int64_t batch, row, col, n;
 };
 
+static bool is_tiled(const struct job *job)
+{
+	return job->q.scale_layout == NIB_TILED_128X4;
+}
+
+/*
+ * Runs go row by row, but in tiles down 128 rows first: the scales of these lie
+ * between each other and are written while in the cache.
+ */
 static struct run run_at(const struct job *job, int64_t index)
 {
-	const int64_t stripe_runs = job->runs_a_row * job->stripe_rows;
+	const int64_t stripe_rows = is_tiled(job) ? NIB_SCALE_TILE_ROWS : 1;
+	const int64_t stripe_runs = job->runs_a_row * stripe_rows;
 	const int64_t in_stripe = index % stripe_runs;
-	const int64_t line = index / stripe_runs * job->stripe_rows +
-			     in_stripe % job->stripe_rows;
+	const int64_t line =
+	    index / stripe_runs * stripe_rows + in_stripe % stripe_rows;
 	struct run run;
 
 	run.batch = line / job->padded_rows;
 	run.row = line % job->padded_rows;
-	run.col = in_stripe / job->stripe_rows * (RUN_BLOCKS * NIB_BLOCK);
+	run.col = in_stripe / stripe_rows * (RUN_BLOCKS * NIB_BLOCK);
 	run.n = job->cols - run.col;
 	if (run.n > RUN_BLOCKS * NIB_BLOCK)
 		run.n = RUN_BLOCKS * NIB_BLOCK;
@@ -91,7 +98,6 @@ static void job_init(struct job *job, struct nib_device *device,
 	/* Of nothing, no batches: products of their number could overflow. */
 	job->batch = x->rows == 0 || x->cols == 0 ? 0 : nib_dense_batches(x);
 	job->rows = job->padded_rows = x->rows;
-	job->stripe_rows = 1;
 	job->cols = x->cols;
 	job->x_row = nib_dense_row_stride_elems(x);
 	job->x_batch = nib_dense_batch_stride_elems(x);
@@ -265,12 +271,6 @@ static void saturate_run(const struct job *job, const struct run *run,
 	}
 }
 
-/* In tiles: the scales of one column of runs, down the 128 rows of a band. */
-struct stage {
-	uint8_t scales[NIB_SCALE_TILE_ROWS][RUN_BLOCKS];
-	int64_t first; /* row of the band that the task began with */
-};
-
 /* In pieces, the last of which fetches the beginning of the next run. */
 static void quantize_run(struct job *job, const struct run *run,
 			 const struct run *next, uint8_t *scales)
@@ -303,80 +303,61 @@ static void quantize_run(struct job *job, const struct run *run,
 		note_bad(job, run);
 }
 
-/* Scales of one row to their tiles, the last tile filled up with zeros. */
-static void put_row(uint8_t *tiles, int64_t row, const uint8_t *scales,
-		    int64_t n)
+/* 4 scales of STAGE_ROWS rows that follow each other to their tile. */
+static void put_scales(uint8_t stage[STAGE_ROWS][RUN_BLOCKS], int64_t g,
+		       uint8_t *to)
 {
-	uint8_t *to = tiles + nib_scale_offset_in_tile(row, 0);
-	uint8_t four[4];
-
-	for (int64_t g = 0; g < n; g += 4, to += NIB_SCALE_TILE_BYTES) {
-		memset(four, 0, 4);
-		memcpy(four, scales + g, (size_t)(n - g < 4 ? n - g : 4));
-		memcpy(to, four, 4);
-	}
+	for (int i = 0; i < STAGE_ROWS; i++)
+		memcpy(to + 16 * i, stage[i] + g, 4);
 }
 
-/* The staged scales up to run's row to memory; run is the last of them. */
-static void put_tiled(const struct job *job, const struct run *run,
-		      struct stage *stage)
+/* STAGE_ROWS runs from number first on: their scales are 16 bytes apart. */
+static void quantize_tiled(struct job *job, int64_t first, bool is_last)
 {
-	const int64_t last = run->row % NIB_SCALE_TILE_ROWS;
-	const int64_t band = run->row - last;
-	const int64_t n = run->n / NIB_BLOCK;
-	const int64_t left = job->rows - band;
-	uint8_t *tiles =
-	    nib_nvfp4_scale(&job->q, run->batch, band, run->col / NIB_BLOCK);
+	const struct run begin = run_at(job, first);
+	const int64_t n = begin.n / NIB_BLOCK;
+	uint8_t *to = nib_nvfp4_scale(&job->q, begin.batch, begin.row,
+				      begin.col / NIB_BLOCK);
+	uint8_t stage[STAGE_ROWS][RUN_BLOCKS];
 
-	if (stage->first == 0 && last == NIB_SCALE_TILE_ROWS - 1) {
-		job->ops->tile(stage->scales[0], RUN_BLOCKS,
-			       (int)(left < last + 1 ? left : last + 1), n,
-			       tiles);
-		return;
+	for (int i = 0; i < STAGE_ROWS; i++) {
+		const struct run run = run_at(job, first + i);
+		const bool has_next = !is_last || i + 1 < STAGE_ROWS;
+		const struct run next = run_at(job, first + i + has_next);
+
+		if (run.row < job->rows) {
+			quantize_run(job, &run, &next, stage[i]);
+			memset(stage[i] + n, 0, (size_t)(-n & 3));
+		} else {
+			memset(stage[i], 0, (size_t)((n + 3) / 4 * 4));
+		}
 	}
-	/* Shared with another task: only these rows. */
-	for (int64_t r = stage->first; r <= last; r++)
-		put_row(tiles, r, stage->scales[r], n);
-}
-
-static void quantize_tiled(struct job *job, const struct run *run,
-			   const struct run *next, bool is_last,
-			   struct stage *stage)
-{
-	const int64_t row = run->row % NIB_SCALE_TILE_ROWS;
-
-	if (stage->first < 0)
-		stage->first = row;
-	if (run->row < job->rows)
-		quantize_run(job, run, next, stage->scales[row]);
-	else
-		memset(stage->scales[row], 0, RUN_BLOCKS);
-	if (!is_last && row < NIB_SCALE_TILE_ROWS - 1)
-		return;
-	put_tiled(job, run, stage);
-	stage->first = -1;
+	for (int64_t g = 0; g < n; g += 4, to += NIB_SCALE_TILE_BYTES)
+		put_scales(stage, g, to);
 }
 
 static void quantize_task(void *arg, int i)
 {
 	struct job *job = arg;
-	const int64_t end = job->runs * (i + 1) / job->tasks;
-	struct stage stage;
+	const int64_t step = is_tiled(job) ? STAGE_ROWS : 1;
+	const int64_t steps = job->runs / step;
+	const int64_t end = steps * (i + 1) / job->tasks * step;
 
-	stage.first = -1;
-	for (int64_t at = job->runs * i / job->tasks; at < end; at++) {
-		const bool is_last = at + 1 == end;
-		const struct run run = run_at(job, at);
-		const struct run next = run_at(job, at + !is_last);
+	for (int64_t at = steps * i / job->tasks * step; at < end; at += step) {
+		const bool is_last = at + step == end;
 
 		/* In tiles a later run may hold an earlier inf or NaN. */
-		if (job->q.scale_layout == NIB_TILED_128X4)
-			quantize_tiled(job, &run, &next, is_last, &stage);
-		else
+		if (is_tiled(job)) {
+			quantize_tiled(job, at, is_last);
+		} else {
+			const struct run run = run_at(job, at);
+			const struct run next = run_at(job, at + !is_last);
+
 			quantize_run(job, &run, &next,
 				     nib_nvfp4_scale(&job->q, run.batch,
 						     run.row,
 						     run.col / NIB_BLOCK));
+		}
 	}
 }
 
@@ -423,7 +404,6 @@ enum nib_status cpu_quantize(struct nib_device *device,
 	job.q = *q;
 	job.quantizer = &quantizer;
 	if (q->scale_layout == NIB_TILED_128X4) {
-		job.stripe_rows = NIB_SCALE_TILE_ROWS;
 		job.padded_rows = (job.rows + NIB_SCALE_TILE_ROWS - 1) /
 				  NIB_SCALE_TILE_ROWS * NIB_SCALE_TILE_ROWS;
 	} else if (job.x_row == q->k &&

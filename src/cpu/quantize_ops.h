@@ -48,6 +48,16 @@ struct cpu_dequantizer {
 	} value;
 };
 
+/*
+ * Rows of a band of 128 in NIB_LINEAR, grouped as a tile mixes them: row
+ * 32 * part + r lies at part * part_bytes + r * row_bytes, part < 4, r < rows.
+ */
+struct cpu_band {
+	uint8_t *scales;
+	int64_t part_bytes, row_bytes;
+	int rows; /* of each part: a multiple of 4, up to 32 */
+};
+
 struct cpu_quantize_ops {
 	/* The largest magnitude of n elements (inf < NaN); 0 for n = 0. */
 	uint32_t (*amax[CPU_DTYPES])(const void *x, int64_t n);
@@ -65,15 +75,20 @@ struct cpu_quantize_ops {
 				       const uint8_t *scales, int64_t blocks,
 				       void *y);
 	/*
-	 * One band of NIB_TILED_128X4, 1 to 128 rows, from and to NIB_LINEAR:
-	 * ceil(groups / 4) tiles of 512 bytes.  tile writes the padding as
-	 * zero.
+	 * Scales of a band to and from its tiles, groups a multiple of 4;
+	 * tiles points to the 16 bytes of row 0.  next: the source of the next
+	 * call, shaped as this one, or NULL.  stream: past the caches, where
+	 * the alignment allows it.
 	 */
-	void (*tile)(const uint8_t *linear, int64_t row_stride_bytes, int rows,
-		     int64_t groups, uint8_t *tiles);
-	void (*untile)(const uint8_t *tiles, int rows, int64_t groups,
-		       uint8_t *linear, int64_t row_stride_bytes);
-	/* memcpy to memory that is not read soon: goes past the caches. */
+	void (*tile)(const struct cpu_band *from, int64_t groups,
+		     const uint8_t *next, bool stream, uint8_t *tiles);
+	void (*untile)(const uint8_t *tiles, int64_t groups,
+		       const uint8_t *next, bool stream,
+		       const struct cpu_band *to);
+	/*
+	 * memcpy to memory that is not read soon: goes past the caches.  After
+	 * the last stream, tile or untile of a task comes an _mm_sfence().
+	 */
 	void (*stream)(void *to, const void *from, size_t bytes);
 };
 

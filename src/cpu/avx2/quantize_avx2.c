@@ -348,4 +348,5 @@ void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops)
 	ops->quantize[NIB_FP16] = quantize_fp16;
 	ops->quantize[NIB_BF16] = quantize_bf16;
 	cpu_dequantize_ops_avx2(ops);
+	cpu_scale_ops_avx2(ops);
 }

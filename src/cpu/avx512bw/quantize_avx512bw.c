@@ -460,7 +460,6 @@ static void stream(void *to, const void *from, size_t bytes)
 	     bytes -= 64, target += 64, source += 64)
 		_mm512_stream_si512((__m512i *)target, load(source));
 	memcpy(target, source, bytes);
-	_mm_sfence();
 }
 
 void cpu_quantize_ops_avx512bw(struct cpu_quantize_ops *ops)

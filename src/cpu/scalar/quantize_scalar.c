@@ -119,25 +119,43 @@ static void dequantize_16bit(const struct cpu_dequantizer *table,
 	}
 }
 
-static void tile(const uint8_t *linear, int64_t row_stride_bytes, int rows,
-		 int64_t groups, uint8_t *tiles)
+/* Where scale g of row 32 * part + r lies, from row 0 of the first tile on. */
+static int64_t in_tiles(int part, int r, int64_t g)
 {
-	const int64_t tiles_across = (groups + 3) / 4;
-
-	memset(tiles, 0, (size_t)(tiles_across * NIB_SCALE_TILE_BYTES));
-	for (int r = 0; r < rows; r++)
-		for (int64_t g = 0; g < groups; g++)
-			tiles[nib_scale_offset_tiled(groups, r, g)] =
-			    linear[r * row_stride_bytes + g];
+	return g / NIB_SCALE_TILE_GROUPS * NIB_SCALE_TILE_BYTES +
+	       nib_scale_offset_in_tile(32 * part + r,
+					g % NIB_SCALE_TILE_GROUPS);
 }
 
-static void untile(const uint8_t *tiles, int rows, int64_t groups,
-		   uint8_t *linear, int64_t row_stride_bytes)
+static void tile(const struct cpu_band *from, int64_t groups,
+		 const uint8_t *next, bool stream_it, uint8_t *tiles)
 {
-	for (int r = 0; r < rows; r++)
-		for (int64_t g = 0; g < groups; g++)
-			linear[r * row_stride_bytes + g] =
-			    tiles[nib_scale_offset_tiled(groups, r, g)];
+	(void)next;
+	(void)stream_it;
+	for (int part = 0; part < 4; part++)
+		for (int r = 0; r < from->rows; r++) {
+			const uint8_t *row = from->scales +
+					     part * from->part_bytes +
+					     r * from->row_bytes;
+
+			for (int64_t g = 0; g < groups; g++)
+				tiles[in_tiles(part, r, g)] = row[g];
+		}
+}
+
+static void untile(const uint8_t *tiles, int64_t groups, const uint8_t *next,
+		   bool stream_it, const struct cpu_band *to)
+{
+	(void)next;
+	(void)stream_it;
+	for (int part = 0; part < 4; part++)
+		for (int r = 0; r < to->rows; r++) {
+			uint8_t *row = to->scales + part * to->part_bytes +
+				       r * to->row_bytes;
+
+			for (int64_t g = 0; g < groups; g++)
+				row[g] = tiles[in_tiles(part, r, g)];
+		}
 }
 
 static void stream(void *to, const void *from, size_t bytes)
