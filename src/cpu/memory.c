@@ -12,7 +12,8 @@
 
 void *cpu_lines(size_t bytes)
 {
-	const size_t align = bytes >= HUGE_BYTES ? HUGE_BYTES : LINE_BYTES;
+	/* From half a huge page on: small ones cost a fifth of the speed. */
+	const size_t align = bytes > HUGE_BYTES / 2 ? HUGE_BYTES : LINE_BYTES;
 	size_t rounded;
 	void *memory;
 
