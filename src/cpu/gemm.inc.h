@@ -233,9 +233,9 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 #define DIRECT_BLOCKS 512
 
 /*
- * sums[row][16] (+)= `blocks` k-blocks of one panel, for `rows` rows, known
- * when compiled; left: blocks to the panel's end; next: what will be read after
- * them, so that the stream from memory never stops.
+ * sums[row][16 of a unit's] (+)= `blocks` k-blocks of one panel, for `rows`
+ * rows, known when compiled; left: blocks to the panel's end; next: what will
+ * be read after them, so that the stream from memory never stops.
  */
 TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 			   const uint8_t *panel, int64_t left, int64_t blocks,
@@ -249,7 +249,7 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 		UNROLLED (v, PANEL_VECS)
 			sum[i][v] =
 			    first ? set_float(0.0f)
-				  : mul_float(load_float(sums + i * PANEL_COLS +
+				  : mul_float(load_float(sums + i * UNIT_COLS +
 							 v * V_COLS),
 					      set_float(0x1p-8f));
 	for (int64_t k = 0; k < blocks; k++, a += rows) {
@@ -287,7 +287,7 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 	}
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
-			store_float(sums + i * PANEL_COLS + v * V_COLS,
+			store_float(sums + i * UNIT_COLS + v * V_COLS,
 				    mul_float(sum[i][v], set_float(256.0f)));
 }
 
@@ -568,12 +568,6 @@ static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 	}
 }
 
-/* Where the sums of a panel of a unit lie, in the direct pass. */
-static float *direct_sums(float *sums, int p)
-{
-	return sums + p * TILE_ROWS * PANEL_COLS;
-}
-
 /*
  * What a direct pass reads after panel p of a unit from block k0: the unit's
  * next panel, or its first one further on, or the next unit.  Only fetched.
@@ -618,9 +612,21 @@ static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 
 			panel_fns[rows](item->records + k0 * rows, panel,
 					panel_left, blocks, next,
-					direct_sums(sums, p), k0 == 0);
+					sums + (int64_t)p * PANEL_COLS,
+					k0 == 0);
 		}
 	}
+}
+
+/* All rows of a unit; cols is UNIT_COLS, known when compiled, or less. */
+TILE_INLINE void finish_direct(const struct cpu_item *item, bool dual,
+			       int64_t n0, int64_t cols,
+			       const struct scratch *scratch)
+{
+	for (int64_t i = 0; i < item->m; i++)
+		finish_row(item, i, n0, cols, scratch->sums[0] + i * UNIT_COLS,
+			   dual ? scratch->sums[1] + i * UNIT_COLS : NULL,
+			   scratch->nan);
 }
 
 static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
@@ -633,18 +639,10 @@ static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
 	for (int b = 0; b <= (dual ? 1 : 0); b++)
 		sum_direct(item, &item->b[b], n0, panels, scratch,
 			   scratch->sums[b]);
-	for (int p = 0; p < panels; p++) {
-		const int64_t col = p * PANEL_COLS, rest = cols - col;
-		const float *sums = direct_sums(scratch->sums[0], p);
-		const float *sums2 = direct_sums(scratch->sums[1], p);
-
-		for (int64_t i = 0; i < item->m; i++)
-			finish_row(item, i, n0 + col,
-				   rest < PANEL_COLS ? rest : PANEL_COLS,
-				   sums + i * PANEL_COLS,
-				   dual ? sums2 + i * PANEL_COLS : NULL,
-				   scratch->nan >> col);
-	}
+	if (cols == UNIT_COLS)
+		finish_direct(item, dual, n0, UNIT_COLS, scratch);
+	else
+		finish_direct(item, dual, n0, cols, scratch);
 }
 
 static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
