@@ -67,10 +67,11 @@ static const enum nib_op kind_ops[KINDS] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV,
 					    NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV,
 					    NIB_GEMM, NIB_DUAL_GEMM};
 
-/* Around tiles of 4, 8 and 16 rows and around units of 128 and 512. */
-static const int64_t ms[] = {0,	 1,   2,   3,	4,   5,	  6,  7,
-			     8,	 9,   12,  15,	16,  17,  31, 33,
-			     64, 101, 127, 129, 255, 511, 513};
+/* Around tiles of 4, 8 and 16 rows, the end of the direct pass (24), and units
+ * of 128 and 512. */
+static const int64_t ms[] = {0,	 1,  2,	  3,   4,   5,	 6,   7,  8,
+			     9,	 12, 15,  16,  17,  23,	 24,  25, 31,
+			     33, 64, 101, 127, 129, 255, 511, 513};
 /* Around panels of 16 columns and units of 32 and 64. */
 static const int64_t ns[] = {0,	 1,  2,	 7,  15, 16,  17,  31,	32,  33,
 			     47, 63, 64, 65, 79, 127, 128, 129, 193, 320};

@@ -18,15 +18,15 @@
  *     3 fraction bits of A's scale, the bits of scale_b * (1 + t/8) less the
  *     bits of 1 + t/8; an integer addition of A's scale bits then gives the
  *     product, so no multiplication competes with the dot products.
- *   direct (rows <= DIRECT_ROWS): weights are decoded in registers for all
- *     rows and never stored: one pass over memory.
+ *   direct (rows <= DIRECT_ROWS): weights are decoded in registers for each
+ *     tile of rows and never stored: one pass over memory.
  *
  * The including file defines
  *   CPU_GEMM_OPS   the function that fills the set's table
  *   V_COLS         columns of a vector: 32-bit lanes
  *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of sums in registers
  *   ROW_STEP       rows of a tile whose dot products are interleaved
- *   DIRECT_ROWS    at most TILE_ROWS
+ *   DIRECT_ROWS    up to here decoding again and again is cheaper
  *   HAVE_F16C      see epilogue.inc.h;  RECORD_START(x)  see pack_vector.inc.h
  *   SCALE_TABLE    0 or 1
  *   vint, vfloat   vector types, and on them
@@ -241,7 +241,8 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 			   const uint8_t *panel, int64_t left, int64_t blocks,
 			   const uint8_t *next, float *sums, bool first)
 {
-	const uint8_t *fetch = panel + cpu_codes_at(FETCH_BLOCKS);
+	const int64_t ahead = blocks < FETCH_BLOCKS ? blocks : FETCH_BLOCKS;
+	const uint8_t *fetch = panel + cpu_codes_at(ahead);
 	vfloat sum[TILE_ROWS][PANEL_VECS];
 
 	/* load_scales() gives 1/256 of a scale: so are the sums meanwhile. */
@@ -256,7 +257,7 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 		const uint8_t *codes = panel + cpu_codes_at(k);
 		const uint8_t *scale = panel + cpu_scales_at(left, k);
 
-		if (k + FETCH_BLOCKS == blocks)
+		if (k + ahead == blocks)
 			fetch = next;
 		__builtin_prefetch(fetch, 0, 2);
 		__builtin_prefetch(fetch + 64, 0, 2);
@@ -568,18 +569,35 @@ static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 	}
 }
 
+/* All rows of one panel, `blocks` k-blocks from k0: see sum_panel(). */
+static void sum_rows(const struct cpu_item *item, const uint8_t *panel,
+		     int64_t left, int64_t k0, int64_t blocks,
+		     const uint8_t *next, float *sums)
+{
+	for (int64_t row = 0; row < item->m; row += TILE_ROWS) {
+		const int64_t rows =
+		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
+		const struct cpu_record *a =
+		    item->records +
+		    cpu_record_at(item->m, item->blocks, TILE_ROWS, row, k0);
+
+		panel_fns[rows](a, panel, left, blocks, next,
+				sums + row * UNIT_COLS, k0 == 0);
+	}
+}
+
 /*
  * What a direct pass reads after panel p of a unit from block k0: the unit's
  * next panel, or its first one further on, or the next unit.  Only fetched.
  */
 static const uint8_t *after_panel(const struct cpu_item *item,
 				  const struct cpu_weights *b, int64_t n0,
-				  int p, int panels, int64_t k0)
+				  int p, int panels, int64_t k0, int64_t step)
 {
 	int64_t panel = n0 / PANEL_COLS + p + 1;
 
 	if (p + 1 == panels) {
-		k0 += DIRECT_BLOCKS;
+		k0 += step;
 		if (k0 < item->blocks)
 			panel -= panels;
 		else
@@ -588,13 +606,19 @@ static const uint8_t *after_panel(const struct cpu_item *item,
 	return b->panels + panel * b->panel_stride_bytes + cpu_codes_at(k0);
 }
 
-/* All rows of the item, the panels of a unit one after the other. */
+/*
+ * All rows of the item, the panels of a unit one after the other.  More rows
+ * than a tile has take a chunk of a panel (9 KiB) tile by tile: the first one
+ * brings it near, the others decode it again.
+ */
 static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 		       int64_t n0, int panels, struct scratch *scratch,
 		       float *sums)
 {
 	const int64_t rows = item->m;
-	const int64_t step = b->panels ? DIRECT_BLOCKS : CHUNK_BLOCKS;
+	const int64_t step = b->panels && rows <= TILE_ROWS
+				 ? DIRECT_BLOCKS
+				 : cpu_chunk_blocks(item->blocks);
 
 	if (item->blocks == 0)
 		memset(sums, 0, sums_bytes(item->unit_rows));
@@ -607,13 +631,12 @@ static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 			const uint8_t *panel = find_panel(
 			    item, b, n0, p, k0, blocks, scratch, &panel_left);
 			const uint8_t *next =
-			    b->panels ? after_panel(item, b, n0, p, panels, k0)
-				      : panel;
+			    b->panels
+				? after_panel(item, b, n0, p, panels, k0, step)
+				: panel;
 
-			panel_fns[rows](item->records + k0 * rows, panel,
-					panel_left, blocks, next,
-					sums + (int64_t)p * PANEL_COLS,
-					k0 == 0);
+			sum_rows(item, panel, panel_left, k0, blocks, next,
+				 sums + (int64_t)p * PANEL_COLS);
 		}
 	}
 }

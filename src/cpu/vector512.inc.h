@@ -9,7 +9,7 @@
 #define TILE_ROWS   8
 #define TILE_VECS   2
 #define ROW_STEP    2
-#define DIRECT_ROWS 8
+#define DIRECT_ROWS 24
 #define SCALE_TABLE 1
 #define HAVE_F16C
 
