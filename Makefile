@@ -6,7 +6,7 @@ BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: all help demo test bench debug clang asan ubsan tsan valgrind fuzz lint \
-	format install clean dist
+	format kernels install clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
 	@cmake --build $(BUILD)
@@ -52,6 +52,9 @@ lint: ## Formatting, static analysis, warnings, layers, names, spelling
 
 format: ## Format the C code in place
 	@tools/lint.sh --format
+
+kernels: all ## Write docs/kernels.md: registers and spills of the GPU kernels
+	@cmake --build $(BUILD) --target kernel_table
 
 install: all ## Install below PREFIX (/usr/local), DESTDIR heeded
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -14,6 +14,8 @@ format_version=14
 max_lines=600
 # A skeleton documents what each instruction set must define for it.
 max_skeleton_lines=700
+# The interface is one file.
+max_header_lines=800
 
 c_files() {
 	find include src cli bench tests -name '*.[ch]' | sort
@@ -42,8 +44,11 @@ step_format() {
 
 step_length() {
 	c_files | xargs wc -l | awk -v plain="$max_lines" \
-		-v skeleton="$max_skeleton_lines" '$2 != "total" {
+		-v skeleton="$max_skeleton_lines" \
+		-v header="$max_header_lines" '$2 != "total" {
 			max = $2 ~ /\.inc\.h$/ ? skeleton : plain
+			if ($2 == "include/nibblas.h")
+				max = header
 			if ($1 > max) {
 				print $2 ": " $1 " lines, at most " max
 				bad = 1

@@ -6,7 +6,8 @@
 #include "options.h"
 #include "room.h"
 
-const struct nib_room *const nib_rooms[] = {&nib_room_cpu, NULL};
+const struct nib_room *const nib_rooms[] = {&nib_room_cuda, &nib_room_cpu,
+					    NULL};
 
 /* The largest task count handed to a pool: beyond it something is wrong. */
 #define MAX_THREADS 4096
@@ -50,7 +51,7 @@ enum nib_status nib_device_open(const char *name,
 	if (!room)
 		return nib_fail(err, NIB_NO_DEVICE,
 				"name = '%.32s': this build has no such room; "
-				"it has 'cpu'",
+				"it has 'cuda' and 'cpu'",
 				name);
 	return room->open(name, &ours, device, err);
 }

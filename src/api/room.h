@@ -130,5 +130,6 @@ struct nib_room {
 extern const struct nib_room *const nib_rooms[];
 
 extern const struct nib_room nib_room_cpu;
+extern const struct nib_room nib_room_cuda;
 
 #endif

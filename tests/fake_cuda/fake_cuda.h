@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fake_cuda.h - what tests may set in the fake driver and read from it.  The
+ * driver is opened by its path, FAKE_CUDA; its state is the symbol fake_cuda.
+ */
+#ifndef NIB_TESTS_FAKE_CUDA_H
+#define NIB_TESTS_FAKE_CUDA_H
+
+#include "cuda/driver.h"
+
+#define FAKE_MAX_GPUS 4
+
+struct fake_cuda {
+	/* What it pretends; the defaults are one H200 that works. */
+	CUresult init_result;
+	int version, devices;
+	int capability[FAKE_MAX_GPUS]; /* 90 is 9.0 */
+	size_t memory_bytes;	       /* an allocation beyond it fails */
+	CUresult cubin_result, ptx_result;
+	/* Every call into a context, and every launch, gives these. */
+	CUresult context_result, launch_result;
+	/* This stream is refused as a handle. */
+	CUstream dead_stream;
+
+	/* What happened. */
+	int retained, depth; /* contexts */
+	int modules, cubins, ptxs;
+	int allocations;
+	int lookups;	     /* of functions */
+	int shared_bytes;    /* the last that a function was allowed */
+	int pointer_queries; /* calls that ask about a pointer */
+	int launches, waits;
+	CUlaunchConfig last; /* launch */
+	char last_kernel[64];
+	/* Calls made with no context, or a wrong one, current. */
+	int outside;
+};
+
+/* Registers memory: type CU_MEMORYTYPE_..., of a GPU; 0 forgets it. */
+typedef void fake_cuda_register(const void *pointer, size_t bytes, int type,
+				int ordinal, int is_managed);
+
+#endif

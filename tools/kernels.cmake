@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# The GPU kernels: src/cuda/kernels/*.cu, each made into a cubin and PTX for
+# Hopper and embedded by nib_images.  Without nvcc, or with NIB_CUDA=OFF, that is
+# an empty table, and the CUDA room says why it is closed.
+set(NIB_CUDA AUTO CACHE STRING
+  "GPU kernels: ON (nvcc must be there), OFF, AUTO (if nvcc is there)")
+set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+set(nib_kernels)
+if(NIB_CUDA)
+  find_program(NIB_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH
+    PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  mark_as_advanced(NIB_NVCC)
+  if(NIB_NVCC)
+    file(GLOB nib_kernels CONFIGURE_DEPENDS src/cuda/kernels/*.cu)
+  elseif(NIB_CUDA STREQUAL AUTO)
+    message(STATUS "nvcc was not found: no GPU kernels, CPU rooms only")
+  else()
+    message(FATAL_ERROR "NIB_CUDA=${NIB_CUDA}, but nvcc was not found: "
+      "set NIB_NVCC, or NIB_CUDA=OFF for a build without GPU kernels")
+  endif()
+endif()
+
+# In the assembly of each image: names that only images.c sees, PTX as a string.
+set(kernels_dir ${PROJECT_BINARY_DIR}/kernels)
+file(MAKE_DIRECTORY ${kernels_dir})
+set(image_data)
+set(image_lines)
+set(image_files)
+set(kernel_logs)
+foreach(source ${nib_kernels})
+  get_filename_component(name ${source} NAME_WE)
+  set(prefix ${kernels_dir}/${name})
+  add_custom_command(
+    OUTPUT ${prefix}.cubin ${prefix}.ptx ${prefix}.log
+    COMMAND ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh ${NIB_NVCC} ${source}
+      ${prefix} -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
+    DEPENDS ${source} ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh
+    DEPFILE ${prefix}.d
+    COMMENT "Compiling the kernels of ${name}.cu"
+    VERBATIM)
+  list(APPEND image_files ${prefix}.cubin ${prefix}.ptx)
+  list(APPEND kernel_logs ${prefix}.log)
+  string(APPEND image_data "IMAGE(${name}, \"${prefix}\")\n")
+  string(APPEND image_lines
+    "\t{\"${name}.cu\", ${name}_cubin, ${name}_ptx},\n")
+endforeach()
+configure_file(tools/images.c.in ${kernels_dir}/images.c @ONLY)
+set_source_files_properties(${kernels_dir}/images.c PROPERTIES
+  OBJECT_DEPENDS "${image_files}")
+add_library(nib_images OBJECT ${kernels_dir}/images.c)
+target_include_directories(nib_images PRIVATE include src)
+
+# docs/kernels.md: registers, shared memory and spills of every kernel.
+if(nib_kernels)
+  find_package(Python3 COMPONENTS Interpreter)
+  if(Python3_FOUND)
+    add_custom_target(kernel_table
+      COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/kernel_table.py
+        -o ${PROJECT_SOURCE_DIR}/docs/kernels.md ${kernel_logs}
+      DEPENDS ${kernel_logs}
+      VERBATIM)
+    # One of the two compiles them.
+    add_dependencies(kernel_table nib_images)
+  endif()
+endif()
