@@ -17,8 +17,8 @@ struct pointer_facts {
 	CUdeviceptr device_pointer;
 };
 
-static bool ask(const struct cuda_device *device, uintptr_t pointer,
-		struct pointer_facts *facts)
+static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
+		    struct pointer_facts *facts)
 {
 	int attributes[] = {
 	    CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
@@ -28,10 +28,15 @@ static bool ask(const struct cuda_device *device, uintptr_t pointer,
 	};
 	void *values[] = {&facts->type, &facts->ordinal, &facts->is_managed,
 			  &facts->device_pointer};
+	CUresult result;
 
 	memset(facts, 0, sizeof(*facts));
-	return device->driver->cuPointerGetAttributes(4, attributes, values,
-						      pointer) == CUDA_SUCCESS;
+	result = device->driver->cuPointerGetAttributes(4, attributes, values,
+							pointer);
+	if (result != CUDA_ERROR_INVALID_VALUE)
+		return result;
+	memset(facts, 0, sizeof(*facts));
+	return CUDA_SUCCESS;
 }
 
 enum nib_status cuda_check_span(const struct cuda_device *device,
@@ -41,6 +46,7 @@ enum nib_status cuda_check_span(const struct cuda_device *device,
 {
 	void *const pointer = (void *)span.begin;
 	struct pointer_facts facts;
+	CUresult result;
 
 	if (span.begin == span.end)
 		return NIB_OK;
@@ -50,7 +56,10 @@ enum nib_status cuda_check_span(const struct cuda_device *device,
 				"on %s",
 				NIB_LABEL_TEXT(label), *field ? "." : "", field,
 				pointer, align, device->name);
-	if (!ask(device, span.begin, &facts) || facts.type == 0 ||
+	result = ask(device, span.begin, &facts);
+	if (result)
+		return cuda_fail(device->driver, result, device->name, err);
+	if (facts.type == 0 ||
 	    (facts.type == CU_MEMORYTYPE_HOST && !facts.is_managed &&
 	     facts.device_pointer != span.begin))
 		return nib_fail(err, NIB_BAD_ARGUMENT,

@@ -3,7 +3,7 @@
  * driver.h - the part of the CUDA driver interface that nibblas uses, declared
  * here so that it builds where there is no toolkit, and libcuda opened at run
  * time.  Names, numbers and layouts are those of CUDA's cuda.h;
- * tests/test_cuda_driver.c compares them where that file is there.
+ * tests/test_cuda_header.c compares them where that file is there.
  */
 #ifndef NIB_CUDA_DRIVER_H
 #define NIB_CUDA_DRIVER_H
@@ -135,7 +135,7 @@ enum {
 };
 
 typedef struct {
-	_Alignas(64) uint64_t opaque[16];
+	_Alignas(128) uint64_t opaque[16];
 } CUtensorMap;
 
 /* The driver's functions, its version (13000 is 13.0) and the GPUs it sees. */

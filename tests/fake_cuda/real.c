@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* real.c - declared.h by CUDA's own cuda.h; nothing where that is not there. */
+#include "real.h"
+
+#include <stddef.h>
+
+#ifdef NIB_HAVE_CUDA_H
+#include <cuda.h>
+
+#include "declared.h"
+
+int real_count(void)
+{
+	return (int)(sizeof(declared) / sizeof(*declared));
+}
+
+long long real_value(int i)
+{
+	return declared[i].value;
+}
+
+#define STRING(x) #x
+#define NAME(x)	  STRING(x)
+/* What the header makes of the names whose suffix changes between versions. */
+const char *const real_names[] = {
+    NAME(cuMemAlloc),
+    NAME(cuMemFree),
+    NAME(cuCtxPushCurrent),
+    NAME(cuCtxPopCurrent),
+    NAME(cuDeviceTotalMem),
+    NAME(cuDevicePrimaryCtxRelease),
+    NAME(cuStreamSynchronize),
+    NAME(cuPointerGetAttributes),
+    NAME(cuMemcpy),
+    NAME(cuMemcpyAsync),
+    NAME(cuMemsetD8Async),
+    NAME(cuModuleLoadDataEx),
+    NAME(cuModuleGetFunction),
+    NAME(cuFuncSetAttribute),
+    NAME(cuLaunchKernelEx),
+    NAME(cuTensorMapEncodeTiled),
+    NAME(cuDeviceGetAttribute),
+    NAME(cuDevicePrimaryCtxRetain),
+    NULL,
+};
+#else
+const char *const real_names[] = {NULL};
+
+int real_count(void)
+{
+	return 0;
+}
+
+long long real_value(int i)
+{
+	return i;
+}
+#endif
