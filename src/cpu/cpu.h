@@ -65,7 +65,7 @@ enum nib_status cpu_run_moe(struct nib_plan *plan,
 			    const struct nib_run_options *options,
 			    struct nib_error *err);
 
-/* quantize.c: as the functions of nibblas.h, arguments valid. */
+/* quantize.c, dequantize.c, convert.c: as in nibblas.h, arguments valid. */
 enum nib_status cpu_quantize(struct nib_device *device,
 			     const struct nib_dense *x,
 			     const struct nib_nvfp4 *q,

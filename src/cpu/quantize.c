@@ -22,8 +22,8 @@
 #define RUN_BLOCKS 512
 /* In tiles: rows whose scales are put next to each other. */
 #define STAGE_ROWS 4
-/* 8 KiB of fp32, the next piece and the outputs stay in the nearest cache. */
-#define PIECE_BLOCKS 128
+/* This piece, the next and the outputs stay in the nearest cache. */
+#define PIECE_BYTES 4096
 /* Fewer elements than this are not worth waking a thread for. */
 #define TASK_ELEMS 32768
 
@@ -276,14 +276,15 @@ static void quantize_run(struct job *job, const struct run *run,
 			 const struct run *next, uint8_t *scales)
 {
 	const int64_t block_bytes = job->x.dtype == NIB_FP32 ? 64 : 32;
+	const int64_t piece_blocks = PIECE_BYTES / block_bytes;
 	const int64_t blocks = run->n / NIB_BLOCK;
 	const uint8_t *data = run_data(job, run), *then;
 	uint8_t *codes =
 	    nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
 	bool finite = true;
 
-	for (int64_t b = 0; b < blocks; b += PIECE_BLOCKS) {
-		int64_t n = PIECE_BLOCKS;
+	for (int64_t b = 0; b < blocks; b += piece_blocks) {
+		int64_t n = piece_blocks;
 
 		then = data + (b + n) * block_bytes;
 		if (b + n >= blocks) {

@@ -54,11 +54,14 @@ static inline bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 		if (!NAME(scales_step)(z, from + b * BLOCK_BYTES, dtype,
 				       scales + b))
 			return false;
-	/* The second works from the cache, so memory fetches the next run. */
+	/*
+	 * The second works from the cache, so memory fetches the next run: into
+	 * the second-level cache, which has more fetches under way at a time.
+	 */
 	for (int64_t b = 0; b < whole; b += 16) {
 		for (int i = 0; i < 16 * BLOCK_BYTES; i += 64)
-			__builtin_prefetch((const uint8_t *)next +
-					   b * BLOCK_BYTES + i);
+			__builtin_prefetch(
+			    (const uint8_t *)next + b * BLOCK_BYTES + i, 0, 2);
 		NAME(block_codes)
 		(z, from + b * BLOCK_BYTES, scales + b, codes + 8 * b);
 	}
