@@ -366,15 +366,45 @@ static void multiply_some(void *arg, int task)
 			       scratch);
 }
 
-/* Equal shares of the units. */
+/*
+ * What one unit of an item costs, in rows: up to three are done while their
+ * weights come from memory.
+ */
+static int64_t unit_cost(const struct cpu_item *item)
+{
+	const int64_t rows =
+	    item->m < item->unit_rows ? item->m : item->unit_rows;
+
+	return rows < 3 ? 3 : rows;
+}
+
+/* Shares of the units that cost about the same. */
 static void cut_shares(struct run *run)
 {
 	const int64_t tasks = run->multiply_tasks;
+	int64_t total = 0, before = 0, task = 0;
 
-	for (int64_t i = 0; i < tasks; i++) {
-		atomic_init(&run->shares[i].next, run->units * i / tasks);
-		run->shares[i].end = run->units * (i + 1) / tasks;
+	for (int64_t i = 0; i < run->count; i++)
+		total += run->items[i].row_units * run->items[i].col_units *
+			 unit_cost(&run->items[i]);
+	for (int64_t i = 0; i < run->count; i++) {
+		const struct cpu_item *item = &run->items[i];
+		const int64_t cost = unit_cost(item);
+		const int64_t after =
+		    before + item->row_units * item->col_units * cost;
+
+		for (; task < tasks && total / tasks * task < after; task++)
+			atomic_init(&run->shares[task].next,
+				    item->first_unit +
+					(total / tasks * task - before) / cost);
+		before = after;
 	}
+	for (int64_t i = 0; i < tasks; i++)
+		run->shares[i].end =
+		    i + 1 < tasks
+			? atomic_load_explicit(&run->shares[i + 1].next,
+					       memory_order_relaxed)
+			: run->units;
 }
 
 /* Places the items' records, then runs both phases. */
