@@ -104,8 +104,9 @@ enum nib_scale_layout {
  * takes part in NaN.
  * A stride of 0 means "dense": k/2 and rows * row stride for codes; k/16 and
  * rows * row stride for linear scales, nib_scales_bytes() for tiled ones.
- * Strides must not make rows or batches overlap.  Only functions that say so
- * write through the pointers.
+ * Rows and batches must not overlap: each batch lies behind all rows of the one
+ * before, or all batches lie between two rows ([rows, batch, k] in memory, as
+ * heads lie in tokens).  Only functions that say so write through the pointers.
  */
 struct nib_nvfp4 {
 	void *codes;
@@ -122,7 +123,8 @@ struct nib_nvfp4 {
 
 /*
  * A stack of `batch` matrices [rows, cols] of floats, cols contiguous.
- * A stride of 0 means dense: cols, and rows * row stride.
+ * A stride of 0 means dense: cols, and rows * row stride.  Rows and batches as
+ * above.
  */
 struct nib_dense {
 	void *data;
@@ -288,7 +290,8 @@ enum nib_op {
  * same for b2, which only NIB_DUAL_GEMM reads.  alpha, alpha2: one float each,
  * the product of the global scales; NULL = 1.
  *
- * c must not overlap any input or another problem's c.
+ * c must not overlap any input, from its first byte to its last, or another
+ * problem's c; two of them may be columns or heads of one tensor.
  */
 struct nib_problem {
 	struct nib_nvfp4 a, b, b2;

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "format/scale_layout.h"
+#include "format/view.h"
 
 static void die(const char *what)
 {
@@ -232,6 +232,22 @@ void test_dense_free(struct test_dense *matrix)
 {
 	guard_free(matrix->view.data, matrix->bytes);
 	memset(matrix, 0, sizeof(*matrix));
+}
+
+void test_nvfp4_between(struct nib_nvfp4 *v)
+{
+	v->batch_stride_bytes = nib_nvfp4_row_stride_bytes(v);
+	v->row_stride_bytes = v->batch * v->batch_stride_bytes;
+	if (v->scale_layout != NIB_LINEAR)
+		return;
+	v->scale_batch_stride_bytes = nib_nvfp4_scale_row_stride_bytes(v);
+	v->scale_row_stride_bytes = v->batch * v->scale_batch_stride_bytes;
+}
+
+void test_dense_between(struct nib_dense *v)
+{
+	v->batch_stride_elems = nib_dense_row_stride_elems(v);
+	v->row_stride_elems = v->batch * v->batch_stride_elems;
 }
 
 /* ---- devices ------------------------------------------------------------- */

@@ -81,6 +81,14 @@ struct test_dense test_dense_new(enum nib_dtype dtype, int64_t rows,
 				 int64_t cols, int64_t batch, int64_t row_gap);
 void test_dense_free(struct test_dense *matrix);
 
+/*
+ * Batches that lie behind the rows, without gaps between batches, become
+ * batches between the rows: the same memory as [rows, batch].  Tiled scales
+ * stay as they are.
+ */
+void test_nvfp4_between(struct nib_nvfp4 *v);
+void test_dense_between(struct nib_dense *v);
+
 /* ---- devices ------------------------------------------------------------- */
 
 /* "scalar", "avx2", "avx512bw", "avx512". */

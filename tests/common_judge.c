@@ -19,13 +19,8 @@ static int outputs(const struct job *job)
 
 void job_poison(struct job *job)
 {
-	for (int i = 0; i < outputs(job); i++) {
-		const struct output *c = &job->c[i];
-		const bool is_odd = c->is_front && c->view.row_stride_elems;
-
-		memset((uint8_t *)c->view.data - is_odd, GUARD_POISON,
-		       c->bytes);
-	}
+	for (int i = 0; i < outputs(job); i++)
+		memset(job->c[i].memory, GUARD_POISON, job->c[i].bytes);
 }
 
 /* ---- packed weights ------------------------------------------------------ */

@@ -94,6 +94,22 @@ static void fill_row(struct rng *rng, const struct nib_nvfp4 *v,
 		*nib_nvfp4_scale(v, batch, row, g) = random_scale(rng, values);
 }
 
+/* Of rows of `width`, with gaps after rows and batches. */
+static void set_strides(const struct stack_spec *spec, int64_t width,
+			int64_t row_gap, int64_t batch_gap, int64_t *row_stride,
+			int64_t *batch_stride)
+{
+	if (!spec->has_gaps)
+		row_gap = batch_gap = 0;
+	if (spec->is_between) {
+		*batch_stride = width + batch_gap;
+		*row_stride = spec->batch * *batch_stride + row_gap;
+	} else if (spec->has_gaps) {
+		*row_stride = width + row_gap;
+		*batch_stride = spec->rows * *row_stride + batch_gap;
+	}
+}
+
 struct stack stack_new(struct rng *rng, const struct stack_spec *spec)
 {
 	const int64_t groups = spec->k / NIB_BLOCK;
@@ -109,14 +125,13 @@ struct stack stack_new(struct rng *rng, const struct stack_spec *spec)
 	struct stack stack;
 	size_t bytes;
 
-	if (spec->has_gaps) {
-		v.row_stride_bytes = spec->k / 2 + 5;
-		v.batch_stride_bytes = spec->rows * v.row_stride_bytes + 11;
-		v.scale_row_stride_bytes = is_linear ? groups + 3 : 0;
-		v.scale_batch_stride_bytes =
-		    is_linear ? spec->rows * v.scale_row_stride_bytes + 7
-			      : tiled + 513;
-	}
+	set_strides(spec, spec->k / 2, 5, 11, &v.row_stride_bytes,
+		    &v.batch_stride_bytes);
+	if (is_linear)
+		set_strides(spec, groups, 3, 7, &v.scale_row_stride_bytes,
+			    &v.scale_batch_stride_bytes);
+	else if (spec->has_gaps)
+		v.scale_batch_stride_bytes = tiled + 513;
 	bytes =
 	    span_bytes(spec->batch, nib_nvfp4_batch_stride_bytes(&v),
 		       spec->rows, nib_nvfp4_row_stride_bytes(&v), spec->k / 2);
@@ -151,45 +166,33 @@ void stack_free(struct stack *stack)
 
 /* ---- outputs ------------------------------------------------------------- */
 
-struct output output_new(enum nib_dtype dtype, int64_t rows, int64_t cols,
-			 int64_t batch, bool has_gaps, bool is_front)
+struct output output_new(enum nib_dtype dtype, const struct stack_spec *spec)
 {
 	struct output output = {
 	    .view = {.dtype = dtype,
-		     .rows = rows,
-		     .cols = cols,
-		     .batch = batch},
-	    .is_front = is_front,
+		     .rows = spec->rows,
+		     .cols = spec->k,
+		     .batch = spec->batch},
 	};
 	struct nib_dense *v = &output.view;
 	size_t bytes;
 
-	if (has_gaps) {
-		v->row_stride_elems = cols + 3;
-		v->batch_stride_elems = rows * v->row_stride_elems + 9;
-	}
+	set_strides(spec, v->cols, 3, 9, &v->row_stride_elems,
+		    &v->batch_stride_elems);
 	bytes = nib_dtype_bytes(dtype) *
-		span_bytes(batch, nib_dense_batch_stride_elems(v), rows,
-			   nib_dense_row_stride_elems(v), cols);
+		span_bytes(v->batch, nib_dense_batch_stride_elems(v), v->rows,
+			   nib_dense_row_stride_elems(v), v->cols);
 	/* One byte more makes the address odd. */
-	output.bytes = guarded_bytes(bytes + has_gaps, is_front);
-	v->data = guard_new(output.bytes);
-	if (has_gaps && is_front)
-		v->data = (uint8_t *)v->data + 1;
+	output.bytes = guarded_bytes(bytes + spec->has_gaps, spec->is_front);
+	output.memory = guard_new(output.bytes);
+	v->data = output.memory + (spec->has_gaps && spec->is_front);
 	return output;
-}
-
-static uint8_t *output_memory(const struct output *output)
-{
-	const bool is_odd = output->is_front && output->view.row_stride_elems;
-
-	return (uint8_t *)output->view.data - is_odd;
 }
 
 void output_free(struct output *output)
 {
-	if (output->view.data)
-		guard_free(output_memory(output), output->bytes);
+	if (output->memory)
+		guard_free(output->memory, output->bytes);
 	memset(output, 0, sizeof(*output));
 }
 
@@ -208,16 +211,22 @@ void output_untouched(const struct output *output, int64_t first, int64_t end,
 		      const char *what)
 {
 	const struct nib_dense *v = &output->view;
-	const uint8_t *at = output_memory(output);
+	const uint8_t *at = output->memory;
 	const uint8_t *end_of_memory = at + output->bytes;
 	const size_t row_bytes = (size_t)v->cols * nib_dtype_bytes(v->dtype);
+	const int64_t rows = end - first;
+	const bool by_rows =
+	    nib_dense_batch_stride_elems(v) < nib_dense_row_stride_elems(v);
 
-	for (int64_t b = 0; b < v->batch && row_bytes; b++)
-		for (int64_t r = first; r < end; r++) {
-			check_poison(at, nib_dense_at(v, b, r, 0), output,
-				     what);
-			at = (uint8_t *)nib_dense_at(v, b, r, 0) + row_bytes;
-		}
+	/* In the order of memory. */
+	for (int64_t i = 0; i < v->batch * rows && row_bytes; i++) {
+		const int64_t b = by_rows ? i % v->batch : i / rows;
+		const int64_t r = by_rows ? i / v->batch : i % rows;
+		const uint8_t *row = nib_dense_at(v, b, first + r, 0);
+
+		check_poison(at, row, output, what);
+		at = row + row_bytes;
+	}
 	check_poison(at, end_of_memory, output, what);
 }
 
@@ -244,6 +253,7 @@ static void make_operands(struct job *job, int i, struct rng *rng,
 	    .layout = spec->a_layout,
 	    .values = spec->values,
 	    .has_gaps = spec->has_gaps,
+	    .is_between = spec->is_between,
 	    .is_front = spec->is_front,
 	};
 
@@ -258,8 +268,10 @@ static void make_operands(struct job *job, int i, struct rng *rng,
 		    spec->b_layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
 		job->b2[i] = stack_new(rng, &s);
 	}
-	job->c[i] = output_new(spec->dtype, m, spec->n, batch, spec->has_gaps,
-			       spec->is_front);
+	s.rows = m;
+	s.k = spec->n;
+	s.batch = batch;
+	job->c[i] = output_new(spec->dtype, &s);
 }
 
 void job_add(struct job *job, struct rng *rng, const struct job_spec *spec)
@@ -302,6 +314,7 @@ static void move_scales(struct job *job, struct rng *rng,
 	    .layout = spec->a_layout,
 	    .values = spec->values,
 	    .has_gaps = spec->has_gaps,
+	    .is_between = spec->is_between,
 	    .is_front = spec->is_front,
 	};
 	struct stack scales;

@@ -29,6 +29,8 @@ struct stack_spec {
 	enum job_values values;
 	/* Odd gaps between rows and between batches, full of NaN scales. */
 	bool has_gaps;
+	/* Batches between rows instead of behind them; not tiled scales. */
+	bool is_between;
 	/* The guard page is right before the first byte, not after the last. */
 	bool is_front;
 };
@@ -44,11 +46,11 @@ void stack_free(struct stack *stack);
 /* A dense stack, poisoned; with gaps also at an odd address. */
 struct output {
 	struct nib_dense view;
+	uint8_t *memory;
 	size_t bytes;
-	bool is_front;
 };
-struct output output_new(enum nib_dtype dtype, int64_t rows, int64_t cols,
-			 int64_t batch, bool has_gaps, bool is_front);
+/* spec: rows, k as columns, batch, has_gaps, is_between, is_front. */
+struct output output_new(enum nib_dtype dtype, const struct stack_spec *spec);
 void output_free(struct output *output);
 /* What was not an element of rows first .. end-1 must still be poison. */
 void output_untouched(const struct output *output, int64_t first, int64_t end,
@@ -66,7 +68,7 @@ struct job_spec {
 	enum nib_scale_layout a_layout, b_layout;
 	enum nib_dtype dtype;
 	enum job_values values;
-	bool has_gaps, is_front;
+	bool has_gaps, is_between, is_front;
 	const float *alpha, *alpha2; /* copied; NULL = none */
 };
 

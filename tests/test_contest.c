@@ -174,7 +174,8 @@ static void check_row(enum nib_op op, const struct nib_problem *p,
 	const int64_t n = p->c.cols;
 	const int64_t step = (n + SAMPLE_COLS - 1) / SAMPLE_COLS;
 	const uint16_t *c = (const uint16_t *)p->c.data +
-			    batch * p->c.batch_stride_elems + row * n;
+			    batch * p->c.batch_stride_elems +
+			    row * p->c.row_stride_elems;
 	double *a = decode(&p->a, batch, row);
 	int64_t col = rng_below(&rng, step);
 
@@ -296,6 +297,25 @@ static void small_specs(void **state)
 	run_group(ms, COUNT(ms), 200, 528);
 }
 
+/* [tokens, heads, dim] times weights of each head or shared ones. */
+static void heads_in_tokens(void **state)
+{
+	static const struct shape shapes[] = {
+	    {129, 64, 128, 8}, {7, 128, 64, 5}, {40, 129, 272, 3}};
+	static const enum nib_op ops[] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(shapes) * COUNT(ops); i++) {
+		const enum nib_op op = ops[i % COUNT(ops)];
+		struct nib_problem p = problem_of(op, &shapes[i / COUNT(ops)]);
+
+		test_nvfp4_between(&p.a);
+		test_nvfp4_between(&p.b);
+		test_dense_between(&p.c);
+		run(op, &p, 1);
+	}
+}
+
 static void skip_if_small(void)
 {
 	if (test_is_small())
@@ -354,6 +374,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(small_specs),
+	    cmocka_unit_test(heads_in_tokens),
 	    cmocka_unit_test(gemv_seeds),
 	    cmocka_unit_test(group_gemm_seeds),
 	    cmocka_unit_test(dual_gemm_seeds),

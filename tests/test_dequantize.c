@@ -48,7 +48,10 @@ static void check_dequantize(const struct nib_nvfp4 *q, float global,
 {
 	struct test_dense want =
 	    test_dense_new(dtype, q->rows, q->k, q->batch, gap);
+	const bool is_between = q->batch_stride_bytes < q->row_stride_bytes;
 
+	if (is_between)
+		test_dense_between(&want.view);
 	dequantize_ref(q, global, &want.view);
 	for (int i = 0; i < TEST_ISAS; i++) {
 		struct nib_device *device = test_device(test_isas[i], threads);
@@ -57,6 +60,8 @@ static void check_dequantize(const struct nib_nvfp4 *q, float global,
 		if (!device)
 			continue;
 		got = test_dense_new(dtype, q->rows, q->k, q->batch, gap);
+		if (is_between)
+			test_dense_between(&got.view);
 		assert_int_equal(
 		    nib_dequantize(device, q, global, &got.view, NULL, NULL),
 		    NIB_OK);
@@ -133,6 +138,8 @@ static void shapes(void **state)
 						   1 + i / 2, layout,
 						   TEST_SCALES_ANY, i / 2 * 5,
 						   layout ? 0 : i / 2 * 3);
+				if (i / 2 && r % 2)
+					test_nvfp4_between(&q.view);
 				check_dequantize(&q.view, 0.37f,
 						 dtypes[(r + k) % 3], i / 2 * 7,
 						 1 + i % 3);
@@ -175,13 +182,17 @@ static void convert_ref(const struct nib_nvfp4 *from,
 static void check_convert(struct rng *rng, int64_t rows, int64_t k,
 			  int64_t batch, enum nib_scale_layout from,
 			  enum nib_scale_layout to, int64_t gap, int threads,
-			  size_t behind_bytes)
+			  size_t behind_bytes, bool is_between)
 {
 	struct test_nvfp4 source = test_nvfp4_new(
 	    rng, rows, k, batch, from, TEST_SCALES_ANY, 0, from ? 0 : gap);
 	struct test_nvfp4 want = test_nvfp4_new(
 	    rng, rows, k, batch, to, TEST_SCALES_ONE, 0, to ? 0 : gap);
 
+	if (is_between) {
+		test_nvfp4_between(&source.view);
+		test_nvfp4_between(&want.view);
+	}
 	memset(want.view.scales, GUARD_POISON, want.scales_bytes);
 	convert_ref(&source.view, &want.view);
 	for (int i = 0; i < TEST_ISAS; i++) {
@@ -227,7 +238,8 @@ static void layouts(void **state)
 				    &rng, rows[r], ks[k], 1 + (int)(k % 3),
 				    (enum nib_scale_layout)(i % 2),
 				    (enum nib_scale_layout)(i / 2),
-				    (int)(r % 2) * 3, 1 + (int)(r + k) % 3, 0);
+				    (int)(r % 2) * 3, 1 + (int)(r + k) % 3, 0,
+				    (r + k) % 2);
 }
 
 /*
@@ -254,7 +266,7 @@ static void layouts_streamed(void **state)
 			    1 + (int64_t)(c % 2),
 			    i ? NIB_LINEAR : NIB_TILED_128X4,
 			    i ? NIB_TILED_128X4 : NIB_LINEAR, cases[c].gap,
-			    1 + (int)c % 3, cases[c].behind_bytes);
+			    1 + (int)c % 3, cases[c].behind_bytes, false);
 }
 
 /* ---- refusals

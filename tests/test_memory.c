@@ -335,6 +335,49 @@ static void interleaved_columns(void **state)
 	}
 }
 
+/* Two problems write heads of one tensor [tokens, heads, dim] with a tail. */
+static void heads_of_one_tensor(void **state)
+{
+	enum { TOKENS = 37, DIM = 19, HEADS = 5, STRIDE = HEADS * DIM + 4 };
+	static const int64_t first[] = {0, 2, HEADS};
+
+	(void)state;
+	for (int i = 0; i < TEST_ISAS * 3 * 2; i++) {
+		const enum nib_dtype dtype = (enum nib_dtype)(i / 2 % 3);
+		const size_t size = nib_dtype_bytes(dtype);
+		const size_t bytes = TOKENS * STRIDE * size;
+		struct job *job = job_new(NIB_GEMM);
+		uint8_t *c = guard_new(bytes);
+
+		for (int p = 0; p < 2; p++) {
+			const int at = i % 2 ? 1 - p : p;
+			struct job_spec spec =
+			    spec_of(NIB_GEMM, TOKENS, DIM, 80 + 16 * p);
+			struct nib_dense *out;
+
+			spec.dtype = dtype;
+			spec.batch = first[at + 1] - first[at];
+			spec.is_between = true;
+			job_add(job, &rng, &spec);
+			out = &job->problems[p].c;
+			out->data = c + (size_t)(first[at] * DIM) * size;
+			out->batch_stride_elems = DIM;
+			out->row_stride_elems = STRIDE;
+		}
+		if (devices[i / 6]) {
+			assert_int_equal(nib_multiply(devices[i / 6], NIB_GEMM,
+						      job->problems, 2, NULL),
+					 NIB_OK);
+			job_check(job, "heads");
+			for (size_t at = 0; at < bytes; at++)
+				if (at / size % STRIDE >= HEADS * DIM)
+					assert_int_equal(c[at], GUARD_POISON);
+		}
+		guard_free(c, bytes);
+		job_free(job);
+	}
+}
+
 /* ---- allocations --------------------------------------------------------- */
 
 static void serial(void *pool, int tasks, void (*task)(void *arg, int i),
@@ -412,8 +455,9 @@ static void *run_often(void *arg)
 {
 	struct runner *r = arg;
 	struct nib_run_options options = {.struct_bytes = sizeof(options)};
-	struct output c = output_new(NIB_FP32, r->problem.c.rows,
-				     r->problem.c.cols, 1, false, false);
+	const struct stack_spec spec = {
+	    .rows = r->problem.c.rows, .k = r->problem.c.cols, .batch = 1};
+	struct output c = output_new(NIB_FP32, &spec);
 
 	if (r->workspace_bytes) {
 		options.workspace = guard_new(r->workspace_bytes);
@@ -490,6 +534,7 @@ int main(void)
 	    cmocka_unit_test(plans_read_no_pointers),
 	    cmocka_unit_test(unused_experts_and_rows),
 	    cmocka_unit_test(interleaved_columns),
+	    cmocka_unit_test(heads_of_one_tensor),
 	    cmocka_unit_test(a_run_allocates_nothing),
 	    cmocka_unit_test(threads_share_a_plan),
 	};

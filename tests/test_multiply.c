@@ -90,6 +90,7 @@ enum factor {
 	F_DTYPE,
 	F_BATCH,
 	F_GAPS,
+	F_BETWEEN,
 	F_FRONT,
 	F_VALUES,
 	F_ALPHA,
@@ -111,6 +112,7 @@ static const int levels[FACTORS] = {
     [F_DTYPE] = 3,
     [F_BATCH] = 3, /* one; three; three that share b */
     [F_GAPS] = 2,
+    [F_BETWEEN] = 2,
     [F_FRONT] = 2,
     [F_VALUES] = JOB_VALUES - 1, /* not the contest's */
     [F_ALPHA] = COUNT(alphas),
@@ -157,6 +159,7 @@ static struct job_spec spec_of(const int *c)
 	    .dtype = (enum nib_dtype)c[F_DTYPE],
 	    .values = (enum job_values)c[F_VALUES],
 	    .has_gaps = c[F_GAPS],
+	    .is_between = c[F_BETWEEN],
 	    .is_front = c[F_FRONT],
 	    .alpha = c[F_ALPHA] ? &alphas[c[F_ALPHA]] : NULL,
 	    .alpha2 = c[F_ALPHA2] ? &alphas[c[F_ALPHA2]] : NULL,
@@ -208,11 +211,12 @@ static void describe(const int *c, char *text, size_t bytes)
 	    text, bytes,
 	    "%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " batch=%" PRId64
 	    "/%" PRId64
-	    " layouts=%d%d dtype=%d gaps=%d front=%d values=%d alpha=%a,%a "
+	    " layouts=%d%d dtype=%d gaps=%d between=%d front=%d values=%d alpha=%a,%a "
 	    "packing=%d workspace=%d threads=%d scale_rows=%d",
 	    kind_names[c[F_KIND]], s.m, s.n, s.k, s.batch, s.b_batch,
 	    (int)s.a_layout, (int)s.b_layout, (int)s.dtype, s.has_gaps,
-	    s.is_front, (int)s.values, s.alpha ? (double)*s.alpha : 1.0,
+	    s.is_between, s.is_front, (int)s.values,
+	    s.alpha ? (double)*s.alpha : 1.0,
 	    s.alpha2 ? (double)*s.alpha2 : 1.0, c[F_PACKING], c[F_WORKSPACE],
 	    thread_counts[c[F_THREADS]], c[F_SCALE_ROWS]);
 }
@@ -492,12 +496,12 @@ static void silu_at_its_ends(void **state)
 static void check_rounding(struct job *job, const struct job_how *how)
 {
 	const struct nib_dense wide = job->c[0].view;
+	const struct stack_spec spec = {
+	    .rows = wide.rows, .k = wide.cols, .batch = 1, .has_gaps = true};
 
 	job_run(job, how, "fp32");
 	for (int dtype = NIB_FP16; dtype <= NIB_BF16; dtype++) {
-		struct output narrow =
-		    output_new((enum nib_dtype)dtype, wide.rows, wide.cols, 1,
-			       true, false);
+		struct output narrow = output_new((enum nib_dtype)dtype, &spec);
 		struct nib_problem p = job->problems[0];
 
 		p.c = narrow.view;

@@ -36,6 +36,7 @@ struct test_case {
 	int64_t rows, k, batch, x_gap;
 	enum nib_scale_layout layout;
 	int64_t code_gap, scale_gap;
+	bool is_between; /* batches between the rows, of x and of q */
 	struct nib_quantize_options options;
 };
 
@@ -176,6 +177,8 @@ static struct test_nvfp4 output_new(const struct test_case *c)
 	    test_nvfp4_new(&rng, c->rows, c->k, c->batch, c->layout,
 			   TEST_SCALES_ONE, c->code_gap, c->scale_gap);
 
+	if (c->is_between)
+		test_nvfp4_between(&q.view);
 	memset(q.view.codes, GUARD_POISON, q.codes_bytes);
 	memset(q.view.scales, GUARD_POISON, q.scales_bytes);
 	return q;
@@ -183,13 +186,13 @@ static struct test_nvfp4 output_new(const struct test_case *c)
 
 static void describe(const struct test_case *c, const char *isa, int threads)
 {
-	print_error("isa %s threads %d: data %d dtype %d [%lld, %lld] batch "
-		    "%lld gaps %lld %lld %lld layout %d recipe %d global %a\n",
-		    isa, threads, (int)c->data, (int)c->dtype,
-		    (long long)c->rows, (long long)c->k, (long long)c->batch,
-		    (long long)c->x_gap, (long long)c->code_gap,
-		    (long long)c->scale_gap, (int)c->layout,
-		    (int)c->options.recipe, (double)c->options.global);
+	print_error(
+	    "isa %s threads %d: data %d dtype %d [%lld, %lld] batch "
+	    "%lld gaps %lld %lld %lld between %d layout %d recipe %d global %a\n",
+	    isa, threads, (int)c->data, (int)c->dtype, (long long)c->rows,
+	    (long long)c->k, (long long)c->batch, (long long)c->x_gap,
+	    (long long)c->code_gap, (long long)c->scale_gap, c->is_between,
+	    (int)c->layout, (int)c->options.recipe, (double)c->options.global);
 }
 
 static void check_room(const struct test_case *c, const struct nib_dense *x,
@@ -230,6 +233,8 @@ static void check_case(struct rng *rng, const struct test_case *c)
 	struct test_nvfp4 want = output_new(c);
 	float global;
 
+	if (c->is_between)
+		test_dense_between(&x.view);
 	fill(rng, c, &x.view);
 	quantize_ref(&x.view, &want.view, &c->options, &global);
 	for (int i = 0; i < TEST_ISAS; i++)
@@ -298,7 +303,7 @@ static void shapes(void **state)
 	(void)state;
 	for (size_t r = 0; r < 7; r++)
 		for (size_t k = 0; k < 9; k++)
-			for (int i = 0; i < 4; i++) {
+			for (int i = 0; i < 6; i++) {
 				struct test_case c = {
 				    .data = SPREAD,
 				    .dtype = dtypes[(r + k) % 3],
@@ -306,9 +311,10 @@ static void shapes(void **state)
 				    .k = ks[k],
 				    .batch = 1 + i % 3,
 				    .layout = (enum nib_scale_layout)(i % 2),
-				    .x_gap = i / 2 * 3,
-				    .code_gap = i / 2 * 5,
-				    .scale_gap = i % 2 ? 0 : i / 2 * 7,
+				    .x_gap = i / 2 % 2 * 3,
+				    .code_gap = i / 2 % 2 * 5,
+				    .scale_gap = i % 2 ? 0 : i / 2 % 2 * 7,
+				    .is_between = i > 3,
 				};
 				if (rows[r] > 2 && ks[k] > 240 && i > 1)
 					continue;

@@ -41,6 +41,10 @@ static struct fixture make(int64_t m, int64_t n, int64_t k, int64_t batch,
 	f.b2 = test_nvfp4_new(&rng, n, k, b_batch, NIB_TILED_128X4,
 			      TEST_SCALES_MIDDLE, 0, 0);
 	f.c = test_dense_new(dtype, m, n, batch, gap);
+	if (gap) { /* and the other way round */
+		test_nvfp4_between(&f.a.view);
+		test_dense_between(&f.c.view);
+	}
 	f.problem.a = f.a.view;
 	f.problem.b = f.b.view;
 	f.problem.b2 = f.b2.view;

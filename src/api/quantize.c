@@ -123,26 +123,6 @@ static enum nib_status check_apart(struct nib_span a, const char *a_name,
 			(void *)b.end);
 }
 
-/*
- * True if each row holds its codes and its scales side by side: their spans
- * overlap, their bytes do not.
- */
-static bool is_interleaved(const struct nib_nvfp4 *q)
-{
-	const intptr_t stride = q->row_stride_bytes;
-	intptr_t offset = (intptr_t)q->scales - (intptr_t)q->codes;
-
-	if (q->scale_layout != NIB_LINEAR ||
-	    q->scale_row_stride_bytes != q->row_stride_bytes ||
-	    (q->batch > 1 &&
-	     (q->scale_batch_stride_bytes != q->batch_stride_bytes ||
-	      q->batch_stride_bytes < q->rows * stride)) ||
-	    stride == 0)
-		return false;
-	offset = (offset % stride + stride) % stride;
-	return offset >= q->k / 2 && offset + q->k / NIB_BLOCK <= stride;
-}
-
 static enum nib_status check_quantize_views(const struct nib_dense *x,
 					    const struct nib_nvfp4 *q,
 					    struct nib_error *err)
@@ -159,7 +139,7 @@ static enum nib_status check_quantize_views(const struct nib_dense *x,
 	    (status = check_apart(codes, "q.codes", from, "x", err)) ||
 	    (status = check_apart(scales, "q.scales", from, "x", err)))
 		return status;
-	if (is_interleaved(q))
+	if (!nib_scales_overlap_codes(q))
 		return NIB_OK;
 	return check_apart(scales, "q.scales", codes, "q.codes", err);
 }

@@ -75,6 +75,39 @@ static enum nib_status check_extent(int64_t items, int64_t stride,
 			NIB_LABEL_TEXT(*label), field, stride, items);
 }
 
+/* All batches' pieces of `width` between two rows: [rows, batch] in memory. */
+static bool lies_between(int64_t width, int64_t row_stride, int64_t batch,
+			 int64_t batch_stride)
+{
+	return batch > 1 && batch_stride >= width &&
+	       batch_stride <= (row_stride - width) / (batch - 1);
+}
+
+/*
+ * The stride of batches that are not between the rows: behind them.  The last
+ * row may be short, so a gap between rows may hold others; a single row may
+ * have any stride, and then dense is too little.
+ */
+static enum nib_status check_behind(int64_t rows, int64_t row_dense,
+				    int64_t row_stride, int64_t batch,
+				    int64_t batch_stride, const char *field,
+				    const struct nib_label *label,
+				    struct nib_error *err)
+{
+	const int64_t all = rows > 0 ? (rows - 1) * row_stride + row_dense : 0;
+
+	if (batch_stride >= 0 && batch > 1 && batch_stride < all &&
+	    lies_between(row_dense, row_stride, batch, row_dense))
+		return nib_fail(
+		    err, NIB_BAD_ARGUMENT,
+		    "%s.%s = %" PRId64 ": must be 0 (dense), at least %" PRId64
+		    " (behind all rows) or %" PRId64 " to %" PRId64
+		    " (between two rows)",
+		    NIB_LABEL_TEXT(*label), field, batch_stride, all, row_dense,
+		    (row_stride - row_dense) / (batch - 1));
+	return resolve_stride(&batch_stride, all, batch, field, label, err);
+}
+
 /* Rows, then batches: both strides of one of the two arrays of a view. */
 static enum nib_status
 resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
@@ -94,11 +127,9 @@ resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
 		return status;
 	if (*batch_stride == 0)
 		*batch_stride = extent;
-	/* The last row may be short, so a gap between rows may hold others; a
-	 * single row may have any stride, and then dense is too little. */
-	extent = rows > 0 ? (rows - 1) * *row_stride + row_dense : 0;
-	status = resolve_stride(batch_stride, extent, batch, batch_field, label,
-				err);
+	if (!lies_between(row_dense, *row_stride, batch, *batch_stride))
+		status = check_behind(rows, row_dense, *row_stride, batch,
+				      *batch_stride, batch_field, label, err);
 	if (!status)
 		status = check_extent(batch, *batch_stride, &extent,
 				      batch_field, label, err);
@@ -206,44 +237,75 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 
 /* ---- where the bytes lie ------------------------------------------------ */
 
-static struct nib_span span_of(const void *data, int64_t rows,
-			       int64_t row_bytes, int64_t row_stride,
-			       int64_t batch, int64_t batch_stride)
-{
-	uintptr_t begin = (uintptr_t)data;
-	struct nib_span span = {begin, begin};
+/*
+ * batch * rows pieces of `width` bytes: piece (b, r) begins at
+ * begin + b * batch_stride + r * row_stride.
+ */
+struct grid {
+	uintptr_t begin;
+	int64_t width, rows, row_stride, batch, batch_stride;
+};
 
-	if (rows > 0 && row_bytes > 0)
-		span.end += (uintptr_t)((batch - 1) * batch_stride +
-					(rows - 1) * row_stride + row_bytes);
+static struct grid codes_grid(const struct nib_nvfp4 *v)
+{
+	return (struct grid){
+	    (uintptr_t)v->codes, v->k / 2, v->rows,
+	    v->row_stride_bytes, v->batch, v->batch_stride_bytes};
+}
+
+static struct grid scale_grid(const struct nib_nvfp4 *v)
+{
+	const bool is_linear = v->scale_layout == NIB_LINEAR;
+
+	return (struct grid){
+	    .begin = (uintptr_t)v->scales,
+	    .width = is_linear ? v->k / NIB_BLOCK
+			       : (int64_t)nib_scales_bytes(v->scale_layout,
+							   v->rows, v->k),
+	    .rows = is_linear ? v->rows : 1,
+	    .row_stride = is_linear ? v->scale_row_stride_bytes : 0,
+	    .batch = v->batch,
+	    .batch_stride = v->scale_batch_stride_bytes,
+	};
+}
+
+static struct grid dense_grid(const struct nib_dense *v)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(v->dtype);
+
+	return (struct grid){
+	    (uintptr_t)v->data,
+	    v->cols * size,
+	    v->rows,
+	    v->row_stride_elems * size,
+	    v->batch,
+	    v->batch_stride_elems * size,
+	};
+}
+
+static struct nib_span span_of(struct grid g)
+{
+	struct nib_span span = {g.begin, g.begin};
+
+	if (g.rows > 0 && g.width > 0)
+		span.end += (uintptr_t)((g.batch - 1) * g.batch_stride +
+					(g.rows - 1) * g.row_stride + g.width);
 	return span;
 }
 
 struct nib_span nib_codes_span(const struct nib_nvfp4 *v)
 {
-	return span_of(v->codes, v->rows, v->k / 2, v->row_stride_bytes,
-		       v->batch, v->batch_stride_bytes);
+	return span_of(codes_grid(v));
 }
 
 struct nib_span nib_scale_span(const struct nib_nvfp4 *v)
 {
-	if (v->scale_layout == NIB_LINEAR)
-		return span_of(v->scales, v->rows, v->k / NIB_BLOCK,
-			       v->scale_row_stride_bytes, v->batch,
-			       v->scale_batch_stride_bytes);
-	return span_of(
-	    v->scales, 1,
-	    (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k), 0,
-	    v->batch, v->scale_batch_stride_bytes);
+	return span_of(scale_grid(v));
 }
 
 struct nib_span nib_dense_span(const struct nib_dense *v)
 {
-	const int64_t size = (int64_t)nib_dtype_bytes(v->dtype);
-
-	return span_of(v->data, v->rows, v->cols * size,
-		       v->row_stride_elems * size, v->batch,
-		       v->batch_stride_elems * size);
+	return span_of(dense_grid(v));
 }
 
 bool nib_spans_overlap(struct nib_span a, struct nib_span b)
@@ -251,6 +313,70 @@ bool nib_spans_overlap(struct nib_span a, struct nib_span b)
 	/* Empty ones lie nowhere. */
 	return a.begin < a.end && b.begin < b.end && a.begin < b.end &&
 	       b.begin < a.end;
+}
+
+/* Bytes of a row's stride, circularly from begin, that hold all pieces. */
+static uintptr_t columns_bytes(const struct grid *g)
+{
+	if (g->batch_stride % g->row_stride == 0)
+		return (uintptr_t)g->width;
+	return (uintptr_t)((g->batch - 1) * g->batch_stride + g->width);
+}
+
+/* Column ranges of one wider matrix: one row stride, columns that never meet.
+ */
+static bool are_columns_apart(const struct grid *x, const struct grid *y)
+{
+	const uintptr_t stride = (uintptr_t)x->row_stride;
+	uintptr_t offset;
+
+	if (x->row_stride != y->row_stride || stride == 0)
+		return false;
+	/* Column of y's first byte within x's rows. */
+	offset = y->begin >= x->begin
+		     ? (y->begin - x->begin) % stride
+		     : (stride - (x->begin - y->begin) % stride) % stride;
+	return offset >= columns_bytes(x) &&
+	       offset + columns_bytes(y) <= stride;
+}
+
+/* Each piece beside its like: the two are one grid of longer pieces. */
+static bool are_pieces_apart(const struct grid *x, const struct grid *y)
+{
+	const struct grid *low = x->begin < y->begin ? x : y;
+	const struct grid *high = low == x ? y : x;
+	const uintptr_t offset = high->begin - low->begin;
+	int64_t width;
+
+	if (x->rows != y->rows || x->row_stride != y->row_stride ||
+	    x->batch != y->batch || x->batch_stride != y->batch_stride)
+		return false;
+	/* Far below any overflow of the sums that follow. */
+	if (offset < (uintptr_t)low->width || offset > INT64_MAX / 4)
+		return false;
+	width = (int64_t)offset + high->width;
+	if (x->rows > 1 && x->row_stride < width)
+		return false;
+	return x->batch == 1 ||
+	       x->batch_stride >= (x->rows - 1) * x->row_stride + width ||
+	       lies_between(width, x->row_stride, x->batch, x->batch_stride);
+}
+
+/* Neither wraps around the end of memory. */
+static bool grids_overlap(struct grid x, struct grid y)
+{
+	return nib_spans_overlap(span_of(x), span_of(y)) &&
+	       !are_columns_apart(&x, &y) && !are_pieces_apart(&x, &y);
+}
+
+bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y)
+{
+	return grids_overlap(dense_grid(x), dense_grid(y));
+}
+
+bool nib_scales_overlap_codes(const struct nib_nvfp4 *v)
+{
+	return grids_overlap(scale_grid(v), codes_grid(v));
 }
 
 static enum nib_status check_span(struct nib_span span, const char *field,

@@ -68,6 +68,14 @@ struct nib_span nib_scale_span(const struct nib_nvfp4 *v);
 struct nib_span nib_dense_span(const struct nib_dense *v);
 bool nib_spans_overlap(struct nib_span a, struct nib_span b);
 
+/*
+ * Views of valid data whose spans cross may still have no byte in common: side
+ * by side in the rows of one wider matrix, or each row of a batch beside the
+ * other's.  Anything else counts as overlap.
+ */
+bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y);
+bool nib_scales_overlap_codes(const struct nib_nvfp4 *v);
+
 /* NIB_BAD_DATA naming the first scale with its sign bit set. */
 enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
 				      struct nib_label label,

@@ -297,40 +297,12 @@ enum nib_status nib_valid_problem_data(enum nib_op op,
 	return status;
 }
 
-/*
- * Two outputs whose spans cross may still be column ranges of one wider matrix:
- * the same row stride, and columns that never meet.
- */
-static bool outputs_meet(const struct nib_dense *x, const struct nib_dense *y)
-{
-	struct nib_span sx = nib_dense_span(x), sy = nib_dense_span(y);
-	uintptr_t size, stride, offset;
-
-	if (!nib_spans_overlap(sx, sy))
-		return false;
-	size = nib_dtype_bytes(x->dtype);
-	stride = (uintptr_t)x->row_stride_elems * size;
-	if (stride !=
-		(uintptr_t)y->row_stride_elems * nib_dtype_bytes(y->dtype) ||
-	    (x->batch > 1 &&
-	     (uintptr_t)x->batch_stride_elems * size % stride) ||
-	    (y->batch > 1 && (uintptr_t)y->batch_stride_elems *
-				 nib_dtype_bytes(y->dtype) % stride))
-		return true;
-	/* Column of y's first element within x's rows, circularly. */
-	offset = sy.begin >= sx.begin
-		     ? (sy.begin - sx.begin) % stride
-		     : (stride - (sx.begin - sy.begin) % stride) % stride;
-	return offset < (uintptr_t)x->cols * size ||
-	       offset + (uintptr_t)y->cols * nib_dtype_bytes(y->dtype) > stride;
-}
-
 static enum nib_status check_pairs(const struct nib_problem *problems,
 				   int64_t count, struct nib_error *err)
 {
 	for (int64_t i = 0; i < count; i++)
 		for (int64_t j = i + 1; j < count; j++)
-			if (outputs_meet(&problems[i].c, &problems[j].c))
+			if (nib_dense_overlap(&problems[i].c, &problems[j].c))
 				return nib_fail(err, NIB_BAD_ARGUMENT,
 						"problems[%" PRId64
 						"].c.data = %p overlaps "

@@ -74,7 +74,8 @@ static inline int64_t take_size(struct input *in)
 	return (int64_t)take_u64(in);
 }
 
-/* 0 (dense) three times in four, else dense and a bit, or any size. */
+/* 0 (dense) three times in four, else a few of dense and a bit, or any size.
+ */
 static inline int64_t take_stride(struct input *in, int64_t dense)
 {
 	uint8_t byte = take_u8(in);
@@ -82,7 +83,7 @@ static inline int64_t take_stride(struct input *in, int64_t dense)
 	if (byte < 192)
 		return 0;
 	if (byte < 248 && dense < MAX_VIEW_BYTES)
-		return dense + byte % 8;
+		return dense * (1 + byte / 8 % 4) + byte % 8;
 	return take_size(in);
 }
 
@@ -106,16 +107,16 @@ static inline void take_nvfp4_strides(struct input *in, struct nib_nvfp4 *v)
 {
 	v->scale_layout = take_layout(in);
 	v->row_stride_bytes = take_stride(in, v->k / 2);
-	v->batch_stride_bytes = take_stride(in, 0);
+	v->batch_stride_bytes = take_stride(in, v->k / 2);
 	v->scale_row_stride_bytes = take_stride(in, v->k / NIB_BLOCK);
-	v->scale_batch_stride_bytes = take_stride(in, 0);
+	v->scale_batch_stride_bytes = take_stride(in, v->k / NIB_BLOCK);
 }
 
 static inline void take_dense_strides(struct input *in, struct nib_dense *d)
 {
 	d->dtype = take_dtype(in);
 	d->row_stride_elems = take_stride(in, d->cols);
-	d->batch_stride_elems = take_stride(in, 0);
+	d->batch_stride_elems = take_stride(in, d->cols);
 }
 
 /*
