@@ -2,13 +2,14 @@
 /*
  * pack.inc.h - from the caller's rows to the room's order (layout.h).  Plain C
  * that every instruction set compiles for itself.  The including file has
- * included format/e4m3.h and format/scale_layout.h, and may define
+ * included format/e4m3.h, and may define
  *   PACK_RECORD   a faster pack_record()
  */
 #include <string.h>
 
 #include "cpu/gemm_ops.h"
 #include "format/e2m1.h"
+#include "format/view.h"
 
 /*
  * The scales of a row: that of k-block k is at[k / 4 * step + k % 4], in both
@@ -25,10 +26,18 @@ static inline struct scale_row scale_row_of(const struct cpu_rows *rows,
 	row += rows->scale_row;
 	if (rows->scale_layout == NIB_LINEAR)
 		return (struct scale_row){
-		    rows->scales + row * rows->scale_row_stride_bytes, 4};
+		    nib_offset_bytes(rows->scales,
+				     row * rows->scale_row_stride_bytes),
+		    4};
 	return (struct scale_row){
-	    rows->scales + nib_scale_offset_tiled(rows->blocks, row, 0),
+	    nib_offset_bytes(rows->scales,
+			     nib_scale_offset_tiled(rows->blocks, row, 0)),
 	    NIB_SCALE_TILE_BYTES};
+}
+
+static inline const uint8_t *codes_of(const struct cpu_rows *rows, int64_t row)
+{
+	return nib_offset_bytes(rows->codes, row * rows->row_stride_bytes);
 }
 
 static inline uint8_t scale_at(struct scale_row row, int64_t block)
@@ -65,7 +74,7 @@ static inline void pack_row(const struct cpu_item *item, int64_t i,
 	const int64_t tile = i / tile_rows * tile_rows;
 	const int64_t in_tile =
 	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
-	const uint8_t *codes = item->a.codes + i * item->a.row_stride_bytes;
+	const uint8_t *codes = codes_of(&item->a, i);
 	const struct scale_row scales = scale_row_of(&item->a, i);
 	const int64_t chunk = cpu_chunk_blocks(item->blocks);
 	struct cpu_record *out = NULL;
@@ -95,8 +104,7 @@ static inline uint8_t pack_column(const struct cpu_rows *b, int64_t row,
 				  uint8_t *panel)
 {
 	const struct scale_row scales = scale_row_of(b, row);
-	const uint8_t *codes =
-	    b->codes + row * b->row_stride_bytes + block0 * 8;
+	const uint8_t *codes = nib_offset_bytes(codes_of(b, row), block0 * 8);
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < blocks; k++, codes += 8) {

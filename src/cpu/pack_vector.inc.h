@@ -134,7 +134,7 @@ static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
 	__m128i group[4], nan = _mm_setzero_si128();
 
 	for (int n = 0; n < PANEL_COLS; n++) {
-		codes[n] = b->codes + (n0 + n) * b->row_stride_bytes;
+		codes[n] = codes_of(b, n0 + n);
 		scales[n] = scale_row_of(b, n0 + n);
 	}
 	for (int64_t k = 0; k < blocks; k += GROUP_BLOCKS) {

@@ -82,7 +82,7 @@ static inline int64_t take_stride(struct input *in, int64_t dense)
 
 	if (byte < 192)
 		return 0;
-	if (byte < 248 && dense < MAX_VIEW_BYTES)
+	if (byte < 248 && dense >= 0 && dense < MAX_VIEW_BYTES)
 		return dense * (1 + byte / 8 % 4) + byte % 8;
 	return take_size(in);
 }
