@@ -18,7 +18,7 @@
 #define V_COLS	     8
 #define TILE_ROWS    4
 #define TILE_VECS    2
-#define ROW_STEP     2
+#define ROW_STEP     4
 #define HAVE_F16C
 #define DIRECT_ROWS 4
 /* Starts one of the two 16-bit sums of a lane; the other begins at 0. */
