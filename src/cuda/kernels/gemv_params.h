@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemv_params.h - what the host hands to the GEMV kernels, and the numbers that
+ * both sides must agree on.
+ */
+#ifndef NIB_GEMV_PARAMS_H
+#define NIB_GEMV_PARAMS_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define NIB_GEMV_FN static inline __host__ __device__
+#else
+#define NIB_GEMV_FN static inline
+#endif
+
+/* Threads of a CTA; its warps share the k of a tile of rows. */
+#define NIB_GEMV_WARPS	 4
+#define NIB_GEMV_THREADS (32 * NIB_GEMV_WARPS)
+/* Rows of b that a CTA multiplies at a time. */
+#define NIB_GEMV_TILE_ROWS 16
+/* k of one stage of a warp's ring. */
+#define NIB_GEMV_STEP 256
+#ifndef NIB_GEMV_STAGES
+#define NIB_GEMV_STAGES 3
+#endif
+/* Codes and scales of a stage. */
+#define NIB_GEMV_STAGE_BYTES (NIB_GEMV_TILE_ROWS * (NIB_GEMV_STEP / 16) * 9)
+#define NIB_GEMV_RING_BYTES                                                    \
+	(NIB_GEMV_WARPS * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES)
+/* Most tiles that one CTA may take one after the other. */
+#define NIB_GEMV_MAX_TILES 32
+/* The k of a that a CTA keeps at a time. */
+#define NIB_GEMV_PHASE(tokens) ((tokens) <= 2 ? 16384 : 32768 / (tokens))
+
+/* An NVFP4 operand in device memory, strides in bytes. */
+struct nib_gemv_operand {
+	const uint8_t *codes, *scales;
+	int64_t row_stride, batch_stride;
+	int64_t scale_row_stride, scale_batch_stride;
+	int32_t is_tiled;
+	/* 16, 4 or 1: what codes, scales and their strides are multiples of. */
+	int16_t codes_align, scales_align;
+};
+
+/* Grid: x = ctas of one matrix, y = batches. */
+struct nib_gemv_params {
+	struct nib_gemv_operand a, b;
+	const float *alpha; /* NULL = 1 */
+	void *c;
+	int64_t c_row_stride, c_batch_stride; /* elements */
+	int64_t n;
+	int32_t m, k; /* m is at most the variant's tokens */
+	int32_t c_dtype;
+	/* 16-row tiles of b, and how many of them a CTA takes. */
+	int32_t tiles, tiles_per_cta;
+};
+
+/*
+ * Tiles of n rows: NIB_TILED_128X4 counts whole 128-row blocks, of which a tile
+ * takes the 16 rows whose scales are neighbours.
+ */
+NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)
+{
+	return is_tiled ? (n + 127) / 128 * 8
+			: (n + NIB_GEMV_TILE_ROWS - 1) / NIB_GEMV_TILE_ROWS;
+}
+
+/* k of a phase, rounded up to the step: what is kept of each token. */
+NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int tokens)
+{
+	const int64_t phase = NIB_GEMV_PHASE(tokens);
+	const int64_t whole =
+	    (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
+
+	return whole < phase ? whole : phase;
+}
+
+/* Dynamic shared memory: ring, zeros, partial sums, codes and scales of a. */
+NIB_GEMV_FN int64_t nib_gemv_shared_bytes(int64_t k, int tokens,
+					  int tiles_per_cta)
+{
+	return NIB_GEMV_RING_BYTES + 128 +
+	       (int64_t)tiles_per_cta * NIB_GEMV_WARPS * NIB_GEMV_TILE_ROWS *
+		   tokens * 4 +
+	       nib_gemv_kept(k, tokens) * tokens * 5 / 4;
+}
+
+#endif

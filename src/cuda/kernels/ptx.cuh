@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ptx.cuh - the instructions that CUDA C has no name for and that need nothing
+ * of Hopper's own: one wrapper an instruction, named after it.  Shared memory
+ * addresses are 32-bit (smem_addr()).  What touches or orders memory says
+ * "memory".
+ */
+#ifndef NIB_PTX_CUH
+#define NIB_PTX_CUH
+
+#include <stdint.h>
+
+#define PTX_FN static __device__ __forceinline__
+
+PTX_FN uint32_t smem_addr(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- asynchronous copies (PTX ISA 7.0, sm_80+) --------------------------- */
+
+/* 16 bytes, past the L1; src_bytes of them are read, the rest becomes zero. */
+PTX_FN void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
+{
+	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::
+			     "r"(to),
+		     "l"(from), "r"(src_bytes)
+		     : "memory");
+}
+
+/* 16 bytes, past the L1, or zeros and nothing is read. */
+PTX_FN void cp_async_16_or_zero(uint32_t to, const void *from, bool is_there)
+{
+	asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.u32 p, %2, 0;\n\t"
+		     "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, p;"
+		     "\n\t}" ::"r"(to),
+		     "l"(from), "r"((uint32_t)is_there)
+		     : "memory");
+}
+
+PTX_FN void cp_async_4(uint32_t to, const void *from, uint32_t src_bytes)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
+		     "l"(from), "r"(src_bytes)
+		     : "memory");
+}
+
+PTX_FN void cp_async_commit_group(void)
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Until at most GROUPS of this thread's groups are unfinished. */
+template <int GROUPS> PTX_FN void cp_async_wait_group(void)
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
+/* ---- shared memory ------------------------------------------------------- */
+
+PTX_FN uint4 lds_128(uint32_t addr)
+{
+	uint4 x;
+	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+		     : "r"(addr)
+		     : "memory");
+	return x;
+}
+
+PTX_FN uint32_t lds_32(uint32_t addr)
+{
+	uint32_t x;
+	asm volatile("ld.shared.u32 %0, [%1];"
+		     : "=r"(x)
+		     : "r"(addr)
+		     : "memory");
+	return x;
+}
+
+PTX_FN void sts_128(uint32_t addr, uint4 x)
+{
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(addr),
+		     "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+		     : "memory");
+}
+
+PTX_FN void sts_f32(uint32_t addr, float x)
+{
+	asm volatile("st.shared.f32 [%0], %1;" ::"r"(addr), "f"(x) : "memory");
+}
+
+/* ---- arithmetic ---------------------------------------------------------- */
+
+/* Two e4m3 values (low byte first) as two halves; 0x7F gives NaN.  PTX ISA 7.8,
+ * sm_89+. */
+PTX_FN uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
+{
+	uint32_t h;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.rn.f16x2.e4m3x2 %0, lo;\n\t}"
+	    : "=r"(h)
+	    : "r"(bytes));
+	return h;
+}
+
+/* The same for the high two bytes. */
+PTX_FN uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
+{
+	uint32_t h;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.rn.f16x2.e4m3x2 %0, hi;\n\t}"
+	    : "=r"(h)
+	    : "r"(bytes));
+	return h;
+}
+
+/* One e4m3 byte, exact. */
+PTX_FN float e4m3_to_f32(uint32_t byte)
+{
+	float x;
+	asm("{\n\t.reg .b16 lo, hi;\n\t.reg .b32 h;\n\t"
+	    "mov.b32 {lo, hi}, %1;\n\tcvt.rn.f16x2.e4m3x2 h, lo;\n\t"
+	    "mov.b32 {lo, hi}, h;\n\tcvt.f32.f16 %0, lo;\n\t}"
+	    : "=f"(x)
+	    : "r"(byte));
+	return x;
+}
+
+/* To nearest even, beyond 448 to 448; NaN gives 0x7F. */
+PTX_FN uint32_t cvt_satfinite_e4m3_f32(float x)
+{
+	uint32_t bytes;
+	asm("{\n\t.reg .b16 pair;\n\t"
+	    "cvt.rn.satfinite.e4m3x2.f32 pair, 0f00000000, %1;\n\t"
+	    "cvt.u32.u16 %0, pair;\n\t}"
+	    : "=r"(bytes)
+	    : "f"(x));
+	return bytes;
+}
+
+/*
+ * Byte i of the result is byte c[4i+2:4i] of the eight bytes b:a; where bit
+ * 4i+3 of c is set, it is that byte's sign bit eight times.
+ */
+PTX_FN uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
+{
+	uint32_t d;
+	asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+	return d;
+}
+
+/*
+ * d[m16, n8] = a[m16, k32] * b[k32, n8] + c of 8-bit integers, exact.  With
+ * g = lane / 4 and t = lane % 4: a = (row g, k 4t), (g+8, 4t), (g, 4t+16),
+ * (g+8, 4t+16), four k to a register; b = (k 4t, column g), (4t+16, g);
+ * c, d = (row g, columns 2t, 2t+1), (g+8, ...).  PTX ISA 7.0, sm_80+.
+ */
+PTX_FN void mma_m16n8k32_s8(uint32_t d[4], const uint32_t a[4],
+			    const uint32_t b[2])
+{
+	asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+	    "{%0, %1, %2, %3};"
+	    : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+	      "r"(b[1]));
+}
+
+#endif

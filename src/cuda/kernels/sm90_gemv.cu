@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sm90_gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 8 tokens m:
+ * reads B once, as fast as memory gives it.
+ *
+ * A CTA has four warps and no roles: each warp takes every fourth step of 256 k
+ * of a tile of 16 rows of B, through a ring of its own that nobody else waits
+ * for.  The CTA's tiles are one stream of steps, so that the ring never drains:
+ *
+ *   global --cp.async--> ring[stage] --lds--> codes --prmt--> int8 --mma--> sum
+ *
+ * Arithmetic.  Twice an e2m1 is an integer of at most 12.  PRMT looks up four
+ * codes at once, and gives 0 for those whose sign bit is set; with the sign bits
+ * flipped it gives the others.  So b = positive - negative, two products of
+ * mma.m16n8k32 (s8, exact).  The columns of the mma are no rows of A: the lane
+ * t = lane % 4 holds whole blocks of 16 k, and the columns tell the blocks of
+ * the four lanes apart (and a second block, or a second token), because A is
+ * zero wherever lane and column do not belong together.  A lane gets the sums
+ * of the blocks whose scales it holds.  Sums start from 3 * 2^22, so that their
+ * bits are a float, and the difference of two such floats is the block's sum in
+ * fp32, exact (numerics.md): sum * (scale of a * scale of b) is added with one
+ * rounding, an fma.
+ *
+ * Order of the sum of a row, by k alone: a lane's steps one after the other,
+ * the lanes of a quad, then the four warps.
+ *
+ * Instructions of a lane for 8 weights and one token: 7 to look up (4 PRMT, 3
+ * shifts and logic), 1 mma, 12 for all else.  4.65 TB/s are 32 weights a clock
+ * and SM, which leaves 32 instructions, half of them ALU.
+ *
+ * Variants: tokens 1, 2, 4, 8 for rows of 16-byte pieces (b's alignments 16, k a
+ * multiple of 32), and 1_any, 8_any for the others.
+ *
+ * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; codes of A as
+ * int8 and its scales as fp32, at most 40 KiB for NIB_GEMV_PHASE(tokens) of k.
+ * Longer k goes in phases.
+ */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "gemv_copy.cuh"
+
+/* 3 * 2^22 as a float: integers of either sign added to it stay its bits. */
+#define MAGIC 0x4B400000u
+/* Twice the values of codes 0..3 and 4..7. */
+#define TWICE_LOW 0x03020100u
+#define TWICE_HIGH 0x0C080604u
+#define SIGNS 0x88888888u
+
+/* Where a CTA's shared memory has what. */
+struct layout {
+	uint32_t ring, zeros, codes, scales;
+	int kept; /* k of each token in codes and scales */
+};
+
+/* Eight codes as int8: those with clear sign bits, the others as zero. */
+__device__ static void look_up(uint32_t codes, uint32_t *first,
+			       uint32_t *second)
+{
+	*first = prmt(TWICE_LOW, TWICE_HIGH, codes);
+	*second = prmt(TWICE_LOW, TWICE_HIGH, codes >> 16);
+}
+
+/* Eight codes of rows g and g + 8 by columns of a, into both sums. */
+struct weights {
+	uint32_t positive[4], negative[4];
+};
+
+__device__ static struct weights decode(uint32_t row_g, uint32_t row_g8)
+{
+	struct weights w;
+
+	look_up(row_g, &w.positive[0], &w.positive[2]);
+	look_up(row_g8, &w.positive[1], &w.positive[3]);
+	look_up(row_g ^ SIGNS, &w.negative[0], &w.negative[2]);
+	look_up(row_g8 ^ SIGNS, &w.negative[1], &w.negative[3]);
+	return w;
+}
+
+struct sums {
+	uint32_t positive[4], negative[4];
+};
+
+__device__ static struct sums no_sums(void)
+{
+	return {{MAGIC, MAGIC, MAGIC, MAGIC}, {MAGIC, MAGIC, MAGIC, MAGIC}};
+}
+
+__device__ static void multiply(struct sums *d, const struct weights &w,
+				uint32_t x0, uint32_t x1)
+{
+	const uint32_t x[2] = {x0, x1};
+
+	mma_m16n8k32_s8(d->positive, w.positive, x);
+	mma_m16n8k32_s8(d->negative, w.negative, x);
+}
+
+__device__ static float block_sum(const struct sums &d, int i)
+{
+	return __uint_as_float(d.positive[i]) - __uint_as_float(d.negative[i]);
+}
+
+/* Four e4m3 as fp32. */
+__device__ static void widen_scales(uint32_t bytes, float s[4])
+{
+	const uint32_t low = cvt_f16x2_e4m3x2(bytes);
+	const uint32_t high = cvt_f16x2_e4m3x2_high(bytes);
+	const float2 a = __half22float2(*(const __half2 *)&low);
+	const float2 b = __half22float2(*(const __half2 *)&high);
+
+	s[0] = a.x, s[1] = a.y, s[2] = b.x, s[3] = b.y;
+}
+
+/* What a lane knows all along. */
+struct lane_view {
+	uint32_t pieces;  /* in a stage: its first piece of row g */
+	uint32_t scales;  /* in a stage: its four scales of row g */
+	uint32_t tail;	  /* of those, the ones of the last step */
+	uint32_t columns; /* codes of a for its column, or zeros */
+	uint32_t columns_odd; /* one token: for the odd blocks */
+	int stride, pair_stride; /* of columns by step and pair; 0: zeros */
+	int stride_odd;
+	uint32_t a_scales;
+};
+
+/*
+ * acc[r][c]: row g + 8r; c: even and odd blocks of the lane (one token), or the
+ * two tokens of each pair.
+ */
+template <int TOKENS> struct accumulators {
+	static const int pairs = (TOKENS + 1) / 2;
+	float x[pairs][2][2];
+};
+
+__device__ static float4 lds_f32x4(uint32_t addr)
+{
+	const uint4 x = lds_128(addr);
+
+	return make_float4(__uint_as_float(x.x), __uint_as_float(x.y),
+			   __uint_as_float(x.z), __uint_as_float(x.w));
+}
+
+/* One token: a column is one of the eight blocks of a piece of the quad. */
+__device__ static void multiply_step_one(struct accumulators<1> *acc,
+					 const struct lane_view &v,
+					 uint32_t stage, int step,
+					 const float (&s)[2][4])
+{
+	const uint32_t even = v.columns + step * v.stride;
+	const uint32_t odd = v.columns_odd + step * v.stride_odd;
+	const float4 sa = lds_f32x4(v.a_scales + step * (STEP_BLOCKS * 4));
+	const float a[4] = {sa.x, sa.y, sa.z, sa.w};
+
+#pragma unroll
+	for (int h = 0; h < 2; h++) {
+		const uint32_t from = stage + (v.pieces ^ h * 16);
+		const uint4 q = lds_128(from);
+		const uint4 q8 = lds_128(from + 8 * ROW_BYTES);
+		const uint4 x = lds_128(even + h * 32);
+		const uint4 y = lds_128(odd + h * 32);
+		struct sums d = no_sums();
+
+		multiply(&d, decode(q.x, q8.x), x.x, x.y);
+		multiply(&d, decode(q.y, q8.y), x.z, x.w);
+		multiply(&d, decode(q.z, q8.z), y.x, y.y);
+		multiply(&d, decode(q.w, q8.w), y.z, y.w);
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			acc->x[0][i / 2][i % 2] =
+				fmaf(block_sum(d, i),
+				     s[i / 2][2 * h + i % 2] * a[2 * h + i % 2],
+				     acc->x[0][i / 2][i % 2]);
+	}
+}
+
+/* Pairs of tokens: a column is a token of the pair and a lane of the quad. */
+template <int TOKENS>
+__device__ static void
+multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
+		    uint32_t stage, int step, const float (&s)[2][4],
+		    const struct layout &at)
+{
+#pragma unroll
+	for (int h = 0; h < 2; h++) {
+		const uint32_t from = stage + (v.pieces ^ h * 16);
+		const uint4 q = lds_128(from);
+		const uint4 q8 = lds_128(from + 8 * ROW_BYTES);
+
+#pragma unroll
+		for (int b = 0; b < 2; b++) {
+			const struct weights w0 =
+				decode(b ? q.z : q.x, b ? q8.z : q8.x);
+			const struct weights w1 =
+				decode(b ? q.w : q.y, b ? q8.w : q8.y);
+			const int block = 2 * h + b;
+
+#pragma unroll
+			for (int pair = 0; pair < TOKENS / 2; pair++) {
+				const uint4 x = lds_128(
+					v.columns + step * v.stride +
+					pair * v.pair_stride + block * 16);
+				const uint32_t sa =
+					v.a_scales +
+					2 * pair * (at.kept / 4) +
+					step * (STEP_BLOCKS * 4) + block * 4;
+				const float a[2] = {
+					__uint_as_float(lds_32(sa)),
+					__uint_as_float(
+						lds_32(sa + at.kept / 4))};
+				struct sums d = no_sums();
+
+				multiply(&d, w0, x.x, x.y);
+				multiply(&d, w1, x.z, x.w);
+#pragma unroll
+				for (int i = 0; i < 4; i++)
+					acc->x[pair][i / 2][i % 2] = fmaf(
+						block_sum(d, i),
+						s[i / 2][block] * a[i % 2],
+						acc->x[pair][i / 2][i % 2]);
+			}
+		}
+	}
+}
+
+/* step counts from the phase's beginning. */
+template <int TOKENS>
+__device__ static void multiply_step(struct accumulators<TOKENS> *acc,
+				     const struct lane_view &v, uint32_t stage,
+				     int step, bool is_last,
+				     const struct layout &at)
+{
+	const uint32_t mask = is_last ? v.tail : ~0u;
+	float s[2][4];
+
+	widen_scales(lds_32(stage + v.scales) & mask, s[0]);
+	widen_scales(lds_32(stage + v.scales + 8 * 16) & mask, s[1]);
+	if constexpr (TOKENS == 1)
+		multiply_step_one(acc, v, stage, step, s);
+	else
+		multiply_step_pairs<TOKENS>(acc, v, stage, step, s, at);
+}
+
+/* Sixteen codes as int8, in order, and their scale; zeros if not there. */
+struct block {
+	uint32_t codes[2];
+	uint8_t scale;
+};
+
+__device__ static struct block load_block(const struct nib_gemv_params &p,
+					  const struct nib_gemv_operand &a,
+					  int token, int block)
+{
+	const uint8_t *codes = a.codes + token * a.row_stride + block * 8;
+	struct block x = {{0, 0}, 0};
+
+	if (token >= p.m || block >= p.k / 16)
+		return x;
+	if (a.codes_align >= 4) {
+		x.codes[0] = __ldg((const uint32_t *)codes);
+		x.codes[1] = __ldg((const uint32_t *)codes + 1);
+	} else {
+		for (int i = 0; i < 8; i++)
+			x.codes[i / 4] |= (uint32_t)codes[i] << (i % 4 * 8);
+	}
+	x.scale = __ldg(a.scales + scale_offset(a, token, block, p.k / 16));
+	return x;
+}
+
+__device__ static void store_block(const struct layout &at, int token,
+				   int block, const struct block &x)
+{
+	const uint32_t h = cvt_f16x2_e4m3x2(x.scale);
+	uint32_t to[4];
+
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		uint32_t plus[2], minus[2];
+
+		look_up(x.codes[i], &plus[0], &plus[1]);
+		look_up(x.codes[i] ^ SIGNS, &minus[0], &minus[1]);
+		to[2 * i] = __vsub4(plus[0], minus[0]);
+		to[2 * i + 1] = __vsub4(plus[1], minus[1]);
+	}
+	sts_128(at.codes + token * at.kept + block * 16,
+		make_uint4(to[0], to[1], to[2], to[3]));
+	sts_f32(at.scales + token * (at.kept / 4) + block * 4,
+		__low2float(*(const __half2 *)&h));
+}
+
+/* A's codes and scales of a phase, eight blocks a thread in flight. */
+template <int TOKENS>
+__device__ static void load_tokens(const struct nib_gemv_params &p,
+				   const struct nib_gemv_operand &a,
+				   const struct layout &at, int first_step)
+{
+	const int blocks = at.kept / 16, first = first_step * STEP_BLOCKS;
+
+	for (int i = threadIdx.x; i < TOKENS * blocks;
+	     i += 8 * NIB_GEMV_THREADS) {
+		struct block x[8];
+
+#pragma unroll
+		for (int j = 0; j < 8; j++) {
+			const int at_j = i + j * NIB_GEMV_THREADS;
+
+			x[j] = load_block(p, a, at_j / blocks,
+					  first + at_j % blocks);
+		}
+#pragma unroll
+		for (int j = 0; j < 8; j++) {
+			const int at_j = i + j * NIB_GEMV_THREADS;
+
+			if (at_j < TOKENS * blocks)
+				store_block(at, at_j / blocks, at_j % blocks,
+					    x[j]);
+		}
+	}
+}
+
+template <int TOKENS>
+__device__ static struct lane_view
+view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
+	     const struct layout &at)
+{
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+	const int left = p.k / 16 - (all_steps(p) - 1) * STEP_BLOCKS - 4 * t;
+	const bool mine = g / 2 == t, even = mine && g % 2 == 0;
+	struct lane_view v;
+
+	v.pieces = g * ROW_BYTES + (2 * t ^ g % 2) * 16;
+	v.scales = CODES_BYTES + (b.is_tiled ? g / 4 * 64 + t * 16 + g % 4 * 4
+					     : g * 16 + t * 4);
+	v.tail = left >= 4 ? ~0u : left <= 0 ? 0 : (1u << 8 * left) - 1;
+	v.a_scales = at.scales + t * 16;
+	if (TOKENS == 1) {
+		const bool odd = mine && !even;
+
+		v.columns = even ? at.codes + t * 64 : at.zeros;
+		v.columns_odd = odd ? at.codes + t * 64 + 16 : at.zeros;
+		v.stride = even ? NIB_GEMV_STEP : 0;
+		v.stride_odd = odd ? NIB_GEMV_STEP : 0;
+		v.pair_stride = 0;
+	} else {
+		v.columns = mine ? at.codes + g % 2 * at.kept + t * 64
+				 : at.zeros;
+		v.stride = mine ? NIB_GEMV_STEP : 0;
+		v.pair_stride = mine ? 2 * at.kept : 0;
+		v.columns_odd = v.stride_odd = 0;
+	}
+	return v;
+}
+
+/* Adds the lanes of each quad; partial[token][16 rows] of a warp and tile. */
+template <int TOKENS>
+__device__ static void add_partial(float *partial,
+				   const struct accumulators<TOKENS> &acc)
+{
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+
+#pragma unroll
+	for (int i = 0; i < acc.pairs * 4; i++) {
+		const int pair = i / 4, r = i / 2 % 2, c = i % 2;
+		float x = acc.x[pair][r][c];
+
+		if (TOKENS == 1 && c == 1)
+			continue;
+		if (TOKENS == 1)
+			x += acc.x[pair][r][1];
+		x += __shfl_xor_sync(~0u, x, 1);
+		x += __shfl_xor_sync(~0u, x, 2);
+		if (t == 0)
+			partial[(2 * pair + c) * NIB_GEMV_TILE_ROWS + g +
+				8 * r] += x;
+	}
+}
+
+__device__ static void store(const struct nib_gemv_params &p, int64_t index,
+			     float x)
+{
+	if (p.c_dtype == 0)
+		((float *)p.c)[index] = x;
+	else if (p.c_dtype == 1)
+		((__half *)p.c)[index] = __float2half_rn(x);
+	else
+		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
+}
+
+/* Sums are in quarters: both factors of each product were doubled. */
+template <int TOKENS>
+__device__ static void store_tiles(const struct nib_gemv_params &p,
+				   const float *partial, int first, int tiles)
+{
+	const float alpha = p.alpha ? *p.alpha : 1.0f;
+	const int warp_stride = TOKENS * NIB_GEMV_TILE_ROWS;
+
+	for (int i = threadIdx.x; i < tiles * warp_stride;
+	     i += NIB_GEMV_THREADS) {
+		const int tile = i / warp_stride, r = i % NIB_GEMV_TILE_ROWS;
+		const int token = i / NIB_GEMV_TILE_ROWS % TOKENS;
+		const int64_t row = tile_row(p.b, first + tile, r);
+		const float *x = partial + tile * NIB_GEMV_WARPS * warp_stride +
+				 i % warp_stride;
+		float sum = x[0];
+
+#pragma unroll
+		for (int w = 1; w < NIB_GEMV_WARPS; w++)
+			sum += x[w * warp_stride];
+		if (row < p.n && token < p.m)
+			store(p,
+			      blockIdx.y * p.c_batch_stride +
+				      token * p.c_row_stride + row,
+			      sum * 0.25f * alpha);
+	}
+}
+
+__device__ static struct nib_gemv_operand
+operand_of_batch(struct nib_gemv_operand v)
+{
+	v.codes += blockIdx.y * v.batch_stride;
+	v.scales += blockIdx.y * v.scale_batch_stride;
+	return v;
+}
+
+/* A warp's ring, and what it copies next. */
+struct ring {
+	uint32_t begin, target;
+	int stage; /* the next to be multiplied */
+	struct cursor ahead;
+	struct source from;
+};
+
+__device__ static uint32_t ring_stage(const struct ring &r, int stage)
+{
+	return r.begin + stage * NIB_GEMV_STAGE_BYTES;
+}
+
+template <int TOKENS, bool ALIGNED>
+__device__ static void copy_next(const struct nib_gemv_params &p,
+				 const struct nib_gemv_operand &b,
+				 struct ring *r, int stage, int first,
+				 int tiles)
+{
+	const int steps = all_steps(p);
+
+	if (r->ahead.step < steps) {
+		copy_step<ALIGNED>(b, r->from, ring_stage(*r, stage), r->target,
+				   r->ahead.step);
+		if (advance<TOKENS>(&r->ahead, tiles, steps))
+			r->from = source_of(p, b,
+						     first + r->ahead.tile);
+	}
+	cp_async_commit_group();
+}
+
+/* The warp's steps of one tile, from step begin to end of all. */
+template <int TOKENS, bool ALIGNED>
+__device__ static struct accumulators<TOKENS>
+run_tile(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
+	 const struct layout &at, const struct lane_view &v, struct ring *r,
+	 int first, int tiles, int begin, int end)
+{
+	const int last = all_steps(p) - 1;
+	struct accumulators<TOKENS> acc = {};
+
+	for (int s = begin + threadIdx.x / 32; s < end; s += NIB_GEMV_WARPS) {
+		const int stage = r->stage;
+
+		cp_async_wait_group<NIB_GEMV_STAGES - 2>();
+		__syncwarp();
+		copy_next<TOKENS, ALIGNED>(
+			p, b, r, stage ? stage - 1 : NIB_GEMV_STAGES - 1, first,
+			tiles);
+		multiply_step<TOKENS>(&acc, v, ring_stage(*r, stage), s - begin,
+				      s == last, at);
+		r->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
+	}
+	return acc;
+}
+
+/* Multiplies the warp's steps of all tiles; the ring is filled ahead. */
+template <int TOKENS, bool ALIGNED>
+__device__ static void run_warp(const struct nib_gemv_params &p,
+				const struct nib_gemv_operand &a,
+				const struct nib_gemv_operand &b,
+				const struct layout &at, float *partial,
+				int first, int tiles)
+{
+	const int warp = threadIdx.x / 32, steps = all_steps(p);
+	const int phase = phase_steps<TOKENS>();
+	const int warp_sums = TOKENS * NIB_GEMV_TILE_ROWS;
+	const struct lane_view v = view_of_lane<TOKENS>(p, b, at);
+	struct ring r;
+
+	r.begin = at.ring + warp * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
+	r.target = lane_target();
+	r.stage = 0;
+	r.ahead = {0, warp, 0, min(phase, steps)};
+	r.from = source_of(p, b, first);
+	for (int stage = 0; stage < NIB_GEMV_STAGES - 1; stage++)
+		copy_next<TOKENS, ALIGNED>(p, b, &r, stage, first, tiles);
+
+	for (int begin = 0; begin < steps; begin += phase) {
+		if (begin)
+			__syncthreads();
+		load_tokens<TOKENS>(p, a, at, begin);
+		__syncthreads();
+		for (int tile = 0; tile < tiles; tile++)
+			add_partial(
+				partial + (tile * NIB_GEMV_WARPS + warp) *
+						  warp_sums,
+				run_tile<TOKENS, ALIGNED>(
+					p, b, at, v, &r, first, tiles, begin,
+					min(begin + phase, steps)));
+	}
+}
+
+template <int TOKENS, bool ALIGNED>
+__device__ static void gemv(const struct nib_gemv_params &p)
+{
+	extern __shared__ __align__(128) uint8_t shared[];
+	const struct nib_gemv_operand a = operand_of_batch(p.a);
+	const struct nib_gemv_operand b = operand_of_batch(p.b);
+	const int first = blockIdx.x * p.tiles_per_cta;
+	const int tiles = min(p.tiles - first, p.tiles_per_cta);
+	const int sums = tiles * NIB_GEMV_WARPS * TOKENS * NIB_GEMV_TILE_ROWS;
+	float *partial = (float *)(shared + NIB_GEMV_RING_BYTES + 128);
+	struct layout at;
+
+	at.kept = (int)nib_gemv_kept(p.k, TOKENS);
+	at.ring = smem_addr(shared);
+	at.zeros = at.ring + NIB_GEMV_RING_BYTES;
+	at.codes = at.zeros + 128 + p.tiles_per_cta * NIB_GEMV_WARPS * TOKENS *
+					NIB_GEMV_TILE_ROWS * 4;
+	at.scales = at.codes + TOKENS * at.kept;
+
+	for (int i = threadIdx.x; i < 32 + sums; i += NIB_GEMV_THREADS)
+		partial[i - 32] = 0;
+	/* run_warp() has a barrier before either is read, unless k = 0. */
+	run_warp<TOKENS, ALIGNED>(p, a, b, at, partial, first, tiles);
+	__syncthreads();
+	store_tiles<TOKENS>(p, partial, first, tiles);
+}
+
+#define GEMV(tokens, aligned, name, ctas)                                      \
+	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS, ctas)   \
+		nib_sm90_gemv_##name(                                          \
+			const __grid_constant__ struct nib_gemv_params p)      \
+	{                                                                      \
+		gemv<tokens, aligned>(p);                                      \
+	}
+
+GEMV(1, true, 1, 5)
+GEMV(2, true, 2, 4)
+GEMV(4, true, 4, 4)
+GEMV(8, true, 8, 2)
+GEMV(1, false, 1_any, 4)
+GEMV(8, false, 8_any, 2)
