@@ -1,14 +1,304 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize_cuda.c - quantise, amax, dequantise, scale layouts on a GPU. */
+/*
+ * quantize_cuda.c - quantise, amax, dequantise, scale layouts on a GPU: checks
+ * that pointers are the device's, fills the kernels' parameters, launches, and
+ * reads back what they found where the call has something to tell.
+ */
+#include <math.h>
+#include <string.h>
+
 #include "api/error.h"
 #include "cuda.h"
+#include "cuda/kernels/quantize_params.h"
+#include "format/quantize_ref.h"
+#include "format/view.h"
 
-static enum nib_status not_yet(const struct nib_device *device,
-			       struct nib_error *err)
+/* A grid beyond this many blocks an SM only waits. */
+#define BLOCKS_PER_SM 8
+
+/* One call: its stream, and what its kernels find (in device memory, or 0). */
+struct call {
+	struct cuda_device *device;
+	CUstream stream;
+	CUdeviceptr found;
+};
+
+static enum nib_status fail_call(const struct call *call, CUresult result,
+				 struct nib_error *err)
 {
-	return nib_fail(err, NIB_UNSUPPORTED,
-			"%s: this version converts numbers on 'cpu' alone",
-			cuda_device(device)->name);
+	return cuda_fail(call->device->driver, result, call->device->name, err);
+}
+
+static enum nib_status begin(struct call *call, struct nib_device *device,
+			     void *stream, struct nib_error *err)
+{
+	*call = (struct call){cuda_device(device), (CUstream)stream, 0};
+	return cuda_enter(call->device, err);
+}
+
+/* Stream-ordered, so that a call that tells nothing need not wait. */
+static enum nib_status new_found(struct call *call, struct nib_error *err)
+{
+	const struct cuda_driver *cu = call->device->driver;
+	const size_t bytes = sizeof(struct nib_quantize_found);
+	CUresult result;
+
+	result = cu->cuMemAllocAsync(&call->found, bytes, call->stream);
+	if (!result)
+		result =
+		    cu->cuMemsetD8Async(call->found, 0, bytes, call->stream);
+	return result ? fail_call(call, result, err) : NIB_OK;
+}
+
+/* Waits for what was found. */
+static enum nib_status read_back(const struct call *call, void *to,
+				 const void *from, size_t bytes,
+				 struct nib_error *err)
+{
+	const struct cuda_driver *cu = call->device->driver;
+	CUresult result;
+
+	result = cu->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
+				   (CUdeviceptr)(uintptr_t)from, bytes,
+				   call->stream);
+	if (!result)
+		result = cu->cuStreamSynchronize(call->stream);
+	return result ? fail_call(call, result, err) : NIB_OK;
+}
+
+static enum nib_status read_found(const struct call *call,
+				  struct nib_quantize_found *found,
+				  struct nib_error *err)
+{
+	return read_back(call, found, (void *)(uintptr_t)call->found,
+			 sizeof(*found), err);
+}
+
+static void end(struct call *call)
+{
+	if (call->found)
+		(void)call->device->driver->cuMemFreeAsync(call->found,
+							   call->stream);
+	cuda_leave(call->device);
+}
+
+/* A thread for each of the units, or a loop where there are very many. */
+static enum nib_status launch(const struct call *call, const char *name,
+			      int64_t units, void *params,
+			      struct nib_error *err)
+{
+	const int64_t most =
+	    (int64_t)call->device->multiprocessors * BLOCKS_PER_SM;
+	const int64_t blocks =
+	    units / NIB_QUANTIZE_THREADS + (units % NIB_QUANTIZE_THREADS != 0);
+	CUlaunchConfig config;
+	CUfunction function;
+	CUresult result;
+	enum nib_status status;
+
+	if (units == 0)
+		return NIB_OK;
+	status = cuda_kernel(call->device, name, 0, &function, err);
+	if (status)
+		return status;
+	memset(&config, 0, sizeof(config));
+	config.gridDimX = (unsigned)(blocks < most ? blocks : most);
+	config.gridDimY = config.gridDimZ = 1;
+	config.blockDimX = NIB_QUANTIZE_THREADS;
+	config.blockDimY = config.blockDimZ = 1;
+	config.hStream = call->stream;
+	result = call->device->driver->cuLaunchKernelEx(&config, function,
+							&params, NULL);
+	return result ? fail_call(call, result, err) : NIB_OK;
+}
+
+/* ---- views as the kernels see them --------------------------------------- */
+
+static struct nib_quantize_dense dense(const struct nib_dense *v)
+{
+	const int64_t bytes = (int64_t)nib_dtype_bytes(v->dtype);
+	struct nib_quantize_dense d = {
+	    .data = v->data,
+	    .rows = v->rows,
+	    .cols = v->cols,
+	    .batch = nib_dense_batches(v),
+	    .row_stride = nib_dense_row_stride_elems(v),
+	    .batch_stride = nib_dense_batch_stride_elems(v),
+	    .dtype = (int32_t)v->dtype,
+	};
+
+	d.is_aligned =
+	    (d.rows <= 1 || d.row_stride * bytes % CUDA_ALIGN == 0) &&
+	    (d.batch <= 1 || d.batch_stride * bytes % CUDA_ALIGN == 0);
+	return d;
+}
+
+static struct nib_quantize_nvfp4 nvfp4(const struct nib_nvfp4 *v)
+{
+	struct nib_quantize_nvfp4 q = {
+	    .codes = v->codes,
+	    .scales = v->scales,
+	    .rows = v->rows,
+	    .groups = nib_nvfp4_groups(v),
+	    .batch = nib_nvfp4_batches(v),
+	    .row_stride = nib_nvfp4_row_stride_bytes(v),
+	    .batch_stride = nib_nvfp4_batch_stride_bytes(v),
+	    .scale_row_stride = nib_nvfp4_scale_row_stride_bytes(v),
+	    .scale_batch_stride = nib_nvfp4_scale_batch_stride_bytes(v),
+	    .scale_bytes =
+		(int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
+	    .is_tiled = v->scale_layout == NIB_TILED_128X4,
+	};
+
+	q.tile_columns =
+	    (q.groups + NIB_SCALE_TILE_GROUPS - 1) / NIB_SCALE_TILE_GROUPS;
+	q.is_aligned = (q.rows <= 1 || q.row_stride % 8 == 0) &&
+		       (q.batch <= 1 || q.batch_stride % 8 == 0);
+	return q;
+}
+
+/* Of nothing, no batches: their number may be any. */
+static int64_t scale_units(const struct nib_quantize_nvfp4 *q)
+{
+	return q->scale_bytes ? q->scale_bytes * q->batch : 0;
+}
+
+/* ---- amax ---------------------------------------------------------------- */
+
+/* The value is read back for its name: what a wait costs is spent already. */
+static enum nib_status fail_bad(const struct call *call,
+				const struct nib_dense *x,
+				const struct nib_quantize_found *found,
+				struct nib_error *err)
+{
+	const int64_t index = (int64_t)~found->first_bad;
+	const int64_t col = index % x->cols;
+	const int64_t row = index / x->cols % x->rows;
+	const int64_t batch = index / x->cols / x->rows;
+	uint32_t bits = 0;
+	enum nib_status status;
+
+	status = read_back(call, &bits, nib_dense_at(x, batch, row, col),
+			   nib_dtype_bytes(x->dtype), err);
+	if (status)
+		return status;
+	return nib_fail(err, NIB_BAD_DATA,
+			"x[batch %lld, row %lld, col %lld] = %s: must be "
+			"finite, or set saturate",
+			(long long)batch, (long long)row, (long long)col,
+			isnan(nib_dtype_to_fp32(bits, x->dtype)) ? "nan"
+								 : "inf");
+}
+
+static enum nib_status launch_amax(const struct call *call,
+				   const struct nib_dense *x, bool saturate,
+				   struct nib_error *err)
+{
+	struct nib_amax_params p = {
+	    .x = dense(x),
+	    .found = (void *)(uintptr_t)call->found,
+	    .saturate = saturate,
+	};
+	struct nib_quantize_dense *d = &p.x;
+
+	if (d->rows == 0 || d->cols == 0)
+		return NIB_OK;
+	/* Rows without gaps are one long row. */
+	if (d->row_stride == d->cols) {
+		d->cols *= d->rows;
+		d->rows = 1;
+	}
+	return launch(call, "nib_sm90_amax",
+		      (d->cols + NIB_BLOCK - 1) / NIB_BLOCK * d->rows *
+			  d->batch,
+		      &p, err);
+}
+
+enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
+			  bool saturate, float *amax, struct nib_error *err)
+{
+	struct nib_quantize_found found;
+	struct call call;
+	enum nib_status status = begin(&call, device, NULL, err);
+
+	if (status)
+		return status;
+	status = cuda_check_dense(call.device, x, nib_label("x"), err);
+	if (!status)
+		status = new_found(&call, err);
+	if (!status)
+		status = launch_amax(&call, x, saturate, err);
+	if (!status)
+		status = read_found(&call, &found, err);
+	if (!status && found.first_bad)
+		status = fail_bad(&call, x, &found, err);
+	if (!status)
+		*amax = nib_fp32_from_bits(found.amax);
+	end(&call);
+	return status;
+}
+
+/* ---- quantise ------------------------------------------------------------ */
+
+static enum nib_status check_quantize(const struct call *call,
+				      const struct nib_dense *x,
+				      const struct nib_nvfp4 *q,
+				      const float *global_pointer,
+				      struct nib_error *err)
+{
+	const uintptr_t begin = (uintptr_t)global_pointer;
+	const struct nib_span global = {
+	    begin, begin ? begin + sizeof(*global_pointer) : 0};
+	enum nib_status status;
+
+	status = cuda_check_dense(call->device, x, nib_label("x"), err);
+	if (!status)
+		status = cuda_check_nvfp4(call->device, q, nib_label("q"), err);
+	if (!status)
+		status = cuda_check_span(call->device, global, sizeof(float),
+					 nib_label("options"), "global_pointer",
+					 err);
+	return status;
+}
+
+static enum nib_status
+launch_quantize(const struct call *call, const struct nib_dense *x,
+		const struct nib_nvfp4 *q,
+		const struct nib_quantize_options *options, bool global_of_amax,
+		struct nib_error *err)
+{
+	struct nib_quantize_params p = {
+	    .x = dense(x),
+	    .q = nvfp4(q),
+	    .global_pointer = options->global_pointer,
+	    .global = options->global,
+	    .global_of_amax = global_of_amax,
+	    .found = (void *)(uintptr_t)call->found,
+	    .zero_scale = nib_scale_ref(0, 1, options->recipe),
+	    .saturate = options->saturate != 0,
+	};
+
+	return launch(call, "nib_sm90_quantize", scale_units(&p.q), &p, err);
+}
+
+/* What the kernels found, once they are done. */
+static enum nib_status tell(const struct call *call, const struct nib_dense *x,
+			    float global, float *global_used,
+			    struct nib_error *err)
+{
+	struct nib_quantize_found found;
+	enum nib_status status = read_found(call, &found, err);
+
+	if (status)
+		return status;
+	if (found.first_bad)
+		return fail_bad(call, x, &found, err);
+	if (global_used)
+		*global_used =
+		    nib_fp32_bits(global)
+			? global
+			: nib_global_ref(nib_fp32_from_bits(found.amax));
+	return NIB_OK;
 }
 
 enum nib_status cuda_quantize(struct nib_device *device,
@@ -17,32 +307,50 @@ enum nib_status cuda_quantize(struct nib_device *device,
 			      const struct nib_quantize_options *options,
 			      float *global_used, struct nib_error *err)
 {
-	(void)x;
-	(void)q;
-	(void)options;
-	(void)global_used;
-	return not_yet(device, err);
+	const bool saturate = options->saturate != 0;
+	/* As bits: a subnormal is not 0, whatever the caller's mode. */
+	const bool of_amax =
+	    !options->global_pointer && nib_fp32_bits(options->global) == 0;
+	const bool waits = !saturate || global_used;
+	struct call call;
+	enum nib_status status = begin(&call, device, options->stream, err);
+
+	if (status)
+		return status;
+	status = check_quantize(&call, x, q, options->global_pointer, err);
+	if (!status && (waits || of_amax))
+		status = new_found(&call, err);
+	if (!status && of_amax)
+		status = launch_amax(&call, x, saturate, err);
+	if (!status)
+		status = launch_quantize(&call, x, q, options, of_amax, err);
+	if (!status && waits)
+		status = tell(&call, x, options->global, global_used, err);
+	end(&call);
+	return status;
 }
 
-enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
-			  bool saturate, float *amax, struct nib_error *err)
-{
-	(void)x;
-	(void)saturate;
-	(void)amax;
-	return not_yet(device, err);
-}
+/* ---- dequantise, scale layouts ------------------------------------------- */
 
 enum nib_status cuda_dequantize(struct nib_device *device,
 				const struct nib_nvfp4 *q, float global,
 				const struct nib_dense *y, void *stream,
 				struct nib_error *err)
 {
-	(void)q;
-	(void)global;
-	(void)y;
-	(void)stream;
-	return not_yet(device, err);
+	struct nib_dequantize_params p = {nvfp4(q), dense(y), global};
+	struct call call;
+	enum nib_status status = begin(&call, device, stream, err);
+
+	if (status)
+		return status;
+	status = cuda_check_nvfp4(call.device, q, nib_label("q"), err);
+	if (!status)
+		status = cuda_check_dense(call.device, y, nib_label("y"), err);
+	if (!status)
+		status = launch(&call, "nib_sm90_dequantize", scale_units(&p.q),
+				&p, err);
+	end(&call);
+	return status;
 }
 
 enum nib_status cuda_convert_scales(struct nib_device *device,
@@ -50,8 +358,19 @@ enum nib_status cuda_convert_scales(struct nib_device *device,
 				    const struct nib_nvfp4 *to, void *stream,
 				    struct nib_error *err)
 {
-	(void)from;
-	(void)to;
-	(void)stream;
-	return not_yet(device, err);
+	struct nib_convert_params p = {nvfp4(from), nvfp4(to)};
+	struct call call;
+	enum nib_status status = begin(&call, device, stream, err);
+
+	if (status)
+		return status;
+	status = cuda_check_scales(call.device, from, nib_label("from"), err);
+	if (!status)
+		status =
+		    cuda_check_scales(call.device, to, nib_label("to"), err);
+	if (!status)
+		status = launch(&call, "nib_sm90_convert_scales",
+				scale_units(&p.to), &p, err);
+	end(&call);
+	return status;
 }

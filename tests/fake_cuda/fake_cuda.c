@@ -133,6 +133,20 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+	if (stream && stream == fake_cuda.dead_stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return cuMemAlloc_v2(pointer, bytes);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+	if (stream && stream == fake_cuda.dead_stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return cuMemFree_v2(pointer);
+}
+
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
 	CUresult result = inside();

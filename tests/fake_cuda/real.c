@@ -31,6 +31,8 @@ const char *const real_names[] = {
     NAME(cuDevicePrimaryCtxRelease),
     NAME(cuStreamSynchronize),
     NAME(cuPointerGetAttributes),
+    NAME(cuMemAllocAsync),
+    NAME(cuMemFreeAsync),
     NAME(cuMemcpy),
     NAME(cuMemcpyAsync),
     NAME(cuMemsetD8Async),

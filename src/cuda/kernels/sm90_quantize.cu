@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sm90_quantize.cu - fp32, fp16, bf16 to NVFP4 and back, the largest |x|, and
+ * scales from layout to layout.  The same bits as src/format/quantize_ref.c.
+ *
+ * Limited by memory: a thread takes one block of 16 values.  Threads go in the
+ * order of the scales' bytes, so that those are written together: in
+ * NIB_TILED_128X4 a warp has 2 rows out of each of 4 quarters of a tile, 4
+ * blocks each.
+ *
+ * A code is the number of boundaries b * d (d = scale * global, exact in a
+ * double) that |x| has passed.  Each boundary becomes the smallest fp32 that is
+ * beyond it, and positive floats order as their bits.
+ */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ptx.cuh"
+#include "quantize_params.h"
+
+#define INFINITY_BITS 0x7F800000u
+#define NAN_BITS 0x7FC00000u
+
+/* Which scale, and so which block, a byte of scales is. */
+struct place {
+	int64_t batch, row, group;
+	uint8_t *scale;
+	bool is_padding;
+};
+
+/* i / d; most tensors have fewer than 2^32 blocks. */
+__device__ static uint64_t divide(uint64_t i, uint64_t d)
+{
+	if ((i | d) >> 32 == 0)
+		return (uint32_t)i / (uint32_t)d;
+	return i / d;
+}
+
+__device__ static struct place place_of(const struct nib_quantize_nvfp4 &q,
+					uint64_t i)
+{
+	struct place at;
+	uint64_t in_batch, tile, byte;
+
+	at.batch = divide(i, q.scale_bytes);
+	in_batch = i - at.batch * q.scale_bytes;
+	at.scale = q.scales + at.batch * q.scale_batch_stride;
+	if (!q.is_tiled) {
+		at.row = divide(in_batch, q.groups);
+		at.group = in_batch - at.row * q.groups;
+		at.scale += at.row * q.scale_row_stride + at.group;
+		at.is_padding = false;
+		return at;
+	}
+	tile = in_batch / 512;
+	byte = in_batch % 512;
+	at.row = divide(tile, q.tile_columns);
+	at.group = (tile - at.row * q.tile_columns) * 4 + byte % 4;
+	at.row = at.row * 128 + byte / 16 + byte % 16 / 4 * 32;
+	at.scale += in_batch;
+	at.is_padding = at.row >= q.rows || at.group >= q.groups;
+	return at;
+}
+
+/* Where the scale of (batch, row, group) is. */
+__device__ static const uint8_t *scale_at(const struct nib_quantize_nvfp4 &q,
+					  const struct place &at)
+{
+	const uint8_t *scales = q.scales + at.batch * q.scale_batch_stride;
+
+	if (!q.is_tiled)
+		return scales + at.row * q.scale_row_stride + at.group;
+	return scales +
+	       (at.row / 128 * q.tile_columns + at.group / 4) * 512 +
+	       at.row % 32 * 16 + at.row % 128 / 32 * 4 + at.group % 4;
+}
+
+__device__ static uint32_t widen(uint32_t half, int dtype)
+{
+	const __half_raw raw = {(unsigned short)half};
+
+	if (dtype == 2)
+		return half << 16;
+	return __float_as_uint(__half2float(__half(raw)));
+}
+
+/* n <= 16 elements from index on, as the bits of fp32; zeros beyond. */
+__device__ static void load_16(const struct nib_quantize_dense &x,
+			       int64_t index, int n, uint32_t out[16])
+{
+	const uint32_t *wide = (const uint32_t *)x.data + index;
+	const uint16_t *narrow = (const uint16_t *)x.data + index;
+
+	if (x.is_aligned && n == 16 && x.dtype == 0) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			const uint4 v = ((const uint4 *)wide)[i];
+
+			out[4 * i] = v.x, out[4 * i + 1] = v.y;
+			out[4 * i + 2] = v.z, out[4 * i + 3] = v.w;
+		}
+	} else if (x.is_aligned && n == 16) {
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			const uint4 v = ((const uint4 *)narrow)[i];
+			const uint32_t pair[4] = {v.x, v.y, v.z, v.w};
+
+#pragma unroll
+			for (int j = 0; j < 4; j++) {
+				out[8 * i + 2 * j] =
+					widen(pair[j] & 0xFFFF, x.dtype);
+				out[8 * i + 2 * j + 1] =
+					widen(pair[j] >> 16, x.dtype);
+			}
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < 16; i++)
+			out[i] = i >= n	      ? 0
+				 : x.dtype == 0 ? wide[i]
+						: widen(narrow[i], x.dtype);
+	}
+}
+
+/* index: of bits[0] in x, row-major. */
+__device__ static void note_bad(struct nib_quantize_found *found,
+				const uint32_t bits[16], int64_t index)
+{
+	int first = 0;
+
+#pragma unroll
+	for (int i = 15; i >= 0; i--)
+		if ((bits[i] & 0x7FFFFFFF) >= INFINITY_BITS)
+			first = i;
+	atomicMax(&found->first_bad, ~(unsigned long long)(index + first));
+}
+
+/* ---- amax ---------------------------------------------------------------- */
+
+__device__ static uint32_t block_max(uint32_t x)
+{
+	__shared__ uint32_t warps[NIB_QUANTIZE_THREADS / 32];
+
+	x = __reduce_max_sync(~0u, x);
+	if (threadIdx.x % 32 == 0)
+		warps[threadIdx.x / 32] = x;
+	__syncthreads();
+	return __reduce_max_sync(
+		~0u, warps[threadIdx.x % (NIB_QUANTIZE_THREADS / 32)]);
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
+	nib_sm90_amax(const __grid_constant__ struct nib_amax_params p)
+{
+	const uint64_t pieces = (p.x.cols + 15) / 16;
+	const uint64_t all = pieces * p.x.rows * p.x.batch;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
+	uint64_t i = (uint64_t)blockIdx.x * NIB_QUANTIZE_THREADS + threadIdx.x;
+	uint32_t largest = 0;
+
+	for (; i < all; i += stride) {
+		const uint64_t line = divide(i, pieces);
+		const uint64_t batch = divide(line, p.x.rows);
+		const uint64_t row = line - batch * p.x.rows;
+		const int64_t col = (i - line * pieces) * 16;
+		uint32_t bits[16], sum = 0;
+
+		load_16(p.x,
+			batch * p.x.batch_stride + row * p.x.row_stride + col,
+			(int)min(p.x.cols - col, (int64_t)16), bits);
+#pragma unroll
+		for (int j = 0; j < 16; j++) {
+			const uint32_t size = bits[j] & 0x7FFFFFFF;
+
+			sum = max(sum, size);
+			if (size < INFINITY_BITS)
+				largest = max(largest, size);
+		}
+		if (sum >= INFINITY_BITS && !p.saturate)
+			note_bad(p.found, bits, line * p.x.cols + col);
+	}
+	largest = block_max(largest);
+	if (threadIdx.x == 0)
+		atomicMax(&p.found->amax, largest);
+}
+
+/* ---- quantise ------------------------------------------------------------ */
+
+__device__ static float load_global(const struct nib_quantize_params &p)
+{
+	float global;
+
+	if (p.global_pointer)
+		return *p.global_pointer;
+	if (!p.global_of_amax)
+		return p.global;
+	if (p.found->amax == 0)
+		return 1.0f;
+	global = __fdiv_rn(__uint_as_float(p.found->amax), 2688.0f);
+	return global > 0 ? global : __uint_as_float(1);
+}
+
+/* The smallest fp32 that is > t, or >= t; t >= 0.  Zero passes none. */
+__device__ static uint32_t beyond(double t)
+{
+	return __float_as_uint(__double2float_rd(t)) + 1;
+}
+
+__device__ static uint32_t not_below(double t)
+{
+	return max(__float_as_uint(__double2float_ru(t)), 1u);
+}
+
+/* bound[i]: from here on the code is at least i; ties go to the even code. */
+__device__ static void set_bounds(double d, uint32_t bound[8])
+{
+	bound[1] = beyond(0.25 * d);
+	bound[2] = not_below(0.75 * d);
+	bound[3] = beyond(1.25 * d);
+	bound[4] = not_below(1.75 * d);
+	bound[5] = beyond(2.5 * d);
+	bound[6] = not_below(3.5 * d);
+	bound[7] = beyond(5.0 * d);
+}
+
+__device__ static uint32_t encode(uint32_t bits, const uint32_t bound[8])
+{
+	const uint32_t size = bits & 0x7FFFFFFF;
+	const bool upper = size >= bound[4];
+	const bool middle = size >= (upper ? bound[6] : bound[2]);
+	const uint32_t last = upper ? (middle ? bound[7] : bound[5])
+				    : (middle ? bound[3] : bound[1]);
+	const uint32_t code = upper * 4 + middle * 2 + (size >= last);
+
+	return size > INFINITY_BITS ? 0 : code | bits >> 31 << 3;
+}
+
+__device__ static void store_codes(const struct nib_quantize_nvfp4 &q,
+				   const struct place &at, uint32_t low,
+				   uint32_t high)
+{
+	uint8_t *to = q.codes + at.batch * q.batch_stride +
+		      at.row * q.row_stride + at.group * 8;
+
+	if (q.is_aligned) {
+		*(uint2 *)to = make_uint2(low, high);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		to[i] = low >> 8 * i;
+		to[4 + i] = high >> 8 * i;
+	}
+}
+
+__device__ static void quantize_block(const struct nib_quantize_params &p,
+				      const struct place &at, float global)
+{
+	const int64_t col = at.group * 16;
+	uint32_t bits[16], bound[8], codes[2] = {0, 0};
+	uint32_t amax = 0, worst = 0, scale = p.zero_scale;
+
+	load_16(p.x,
+		at.batch * p.x.batch_stride + at.row * p.x.row_stride + col, 16,
+		bits);
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		const uint32_t size = bits[i] & 0x7FFFFFFF;
+
+		worst = max(worst, size);
+		amax = max(amax, size > INFINITY_BITS ? 0 : size);
+	}
+	if (worst >= INFINITY_BITS && !p.saturate)
+		note_bad(p.found, bits,
+			 (at.batch * p.x.rows + at.row) * p.x.cols + col);
+	if (amax)
+		scale = max(cvt_satfinite_e4m3_f32(
+				    __fdiv_rn(__uint_as_float(amax),
+					      __fmul_rn(6.0f, global))),
+			    1u);
+	set_bounds((double)e4m3_to_f32(scale) * (double)global, bound);
+#pragma unroll
+	for (int i = 0; i < 16; i++)
+		codes[i / 8] |= encode(bits[i], bound) << i % 8 * 4;
+	store_codes(p.q, at, codes[0], codes[1]);
+	*at.scale = (uint8_t)scale;
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
+	nib_sm90_quantize(const __grid_constant__ struct nib_quantize_params p)
+{
+	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
+	const float global = load_global(p);
+	uint64_t i = (uint64_t)blockIdx.x * NIB_QUANTIZE_THREADS + threadIdx.x;
+
+	for (; i < all; i += stride) {
+		const struct place at = place_of(p.q, i);
+
+		if (at.is_padding)
+			*at.scale = 0;
+		else
+			quantize_block(p, at, global);
+	}
+}
+
+/* ---- dequantise ---------------------------------------------------------- */
+
+/*
+ * The fp32 next to x toward zero, its last bit set if that is not x: rounding
+ * it to fp16 or bf16 is rounding x.
+ */
+__device__ static float round_to_odd(double x)
+{
+	const float f = __double2float_rz(x);
+
+	return (double)f == x ? f : __uint_as_float(__float_as_uint(f) | 1);
+}
+
+__device__ static uint32_t narrow_to(double x, int dtype)
+{
+	if (isnan(x))
+		return dtype == 0 ? NAN_BITS : dtype == 1 ? 0x7E00 : 0x7FC0;
+	if (dtype == 0)
+		return __float_as_uint(__double2float_rn(x));
+	if (dtype == 1)
+		return __half_as_ushort(__float2half_rn(round_to_odd(x)));
+	return __bfloat16_as_ushort(__float2bfloat16_rn(round_to_odd(x)));
+}
+
+__device__ static void store_16(const struct nib_quantize_dense &y,
+				int64_t index, const uint32_t bits[16])
+{
+	uint32_t *wide = (uint32_t *)y.data + index;
+	uint16_t *narrow = (uint16_t *)y.data + index;
+
+	if (y.is_aligned && y.dtype == 0) {
+#pragma unroll
+		for (int i = 0; i < 16; i += 4)
+			((uint4 *)wide)[i / 4] =
+				make_uint4(bits[i], bits[i + 1], bits[i + 2],
+					   bits[i + 3]);
+	} else if (y.is_aligned) {
+#pragma unroll
+		for (int i = 0; i < 16; i += 8)
+			((uint4 *)narrow)[i / 8] =
+				make_uint4(bits[i] | bits[i + 1] << 16,
+					   bits[i + 2] | bits[i + 3] << 16,
+					   bits[i + 4] | bits[i + 5] << 16,
+					   bits[i + 6] | bits[i + 7] << 16);
+	} else {
+#pragma unroll
+		for (int i = 0; i < 16; i++) {
+			if (y.dtype == 0)
+				wide[i] = bits[i];
+			else
+				narrow[i] = (uint16_t)bits[i];
+		}
+	}
+}
+
+__device__ static void dequantize_block(const struct nib_dequantize_params &p,
+					const struct place &at)
+{
+	const uint8_t *codes = p.q.codes + at.batch * p.q.batch_stride +
+			       at.row * p.q.row_stride + at.group * 8;
+	const float scale = e4m3_to_f32(*at.scale);
+	uint32_t word[2] = {0, 0}, bits[16];
+
+	if (p.q.is_aligned) {
+		const uint2 v = *(const uint2 *)codes;
+
+		word[0] = v.x, word[1] = v.y;
+	} else {
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			word[i / 4] |= (uint32_t)codes[i] << i % 4 * 8;
+	}
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		const uint32_t code = word[i / 8] >> i % 8 * 4;
+		/* Half of what the table says, exact: fp16 1.0 is 0x3C00. */
+		const uint32_t twice =
+			prmt(0x03020100u, 0x0C080604u, code & 7) & 0xFF;
+		const float size = 0.5f * (float)twice;
+		const float value = code & 8 ? -size : size;
+
+		/* 6 bits times 24 bits: exact in a double. */
+		bits[i] = narrow_to((double)(value * scale) *
+					    (double)p.global,
+				    p.y.dtype);
+	}
+	store_16(p.y,
+		 at.batch * p.y.batch_stride + at.row * p.y.row_stride +
+			 at.group * 16,
+		 bits);
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
+	nib_sm90_dequantize(
+		const __grid_constant__ struct nib_dequantize_params p)
+{
+	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
+	uint64_t i = (uint64_t)blockIdx.x * NIB_QUANTIZE_THREADS + threadIdx.x;
+
+	for (; i < all; i += stride) {
+		const struct place at = place_of(p.q, i);
+
+		if (!at.is_padding)
+			dequantize_block(p, at);
+	}
+}
+
+/* ---- scales from layout to layout ---------------------------------------- */
+
+extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
+	nib_sm90_convert_scales(
+		const __grid_constant__ struct nib_convert_params p)
+{
+	const uint64_t all = (uint64_t)p.to.scale_bytes * p.to.batch;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
+	uint64_t i = (uint64_t)blockIdx.x * NIB_QUANTIZE_THREADS + threadIdx.x;
+
+	for (; i < all; i += stride) {
+		const struct place at = place_of(p.to, i);
+
+		*at.scale = at.is_padding ? 0 : *scale_at(p.from, at);
+	}
+}

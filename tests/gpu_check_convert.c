@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_check_convert.c - quantise, amax, dequantise and scale layouts on the
+ * GPU: the same bits as the CPU's, the same errors, nothing written beside.
+ */
+#include "gpu_common.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- quantise and amax -----------------------------------------------------
+ */
+
+struct quantize_case {
+	struct gpu_sizes s;
+	enum nib_recipe recipe;
+	float global;	 /* 0: found */
+	bool by_pointer; /* global through the device's memory */
+	bool ties, saturate;
+	int bad; /* values that are inf or NaN */
+};
+
+/* Into q's host side by the CPU, and the device's side by the GPU. */
+static const char *quantize_both(const struct quantize_case *c,
+				 const struct gpu_twin *x,
+				 const struct gpu_twin *codes,
+				 const struct gpu_twin *scales)
+{
+	static struct nib_error gpu_err;
+	const struct nib_dense from = gpu_dense(&c->s, gpu_host_of(x));
+	const struct nib_dense gpu_from = gpu_dense(&c->s, gpu_device_of(x));
+	const struct nib_nvfp4 to =
+	    gpu_nvfp4(&c->s, gpu_host_of(codes), gpu_host_of(scales));
+	const struct nib_nvfp4 gpu_to =
+	    gpu_nvfp4(&c->s, gpu_device_of(codes), gpu_device_of(scales));
+	struct nib_quantize_options options = {
+	    .struct_bytes = sizeof(options),
+	    .recipe = c->recipe,
+	    .global = c->global,
+	    .saturate = c->saturate,
+	};
+	struct gpu_twin global = gpu_twin_new(sizeof(float));
+	float want = 0, got = 0;
+	enum nib_status status, gpu_status;
+
+	gpu_test.err.message[0] = gpu_err.message[0] = '\0';
+	status = nib_quantize(gpu_test.cpu, &from, &to, &options, &want,
+			      &gpu_test.err);
+	memcpy(gpu_host_of(&global), &c->global, sizeof(float));
+	gpu_upload(&global);
+	if (c->by_pointer) {
+		options.global = 0;
+		options.global_pointer = gpu_device_of(&global);
+	}
+	gpu_status = nib_quantize(gpu_test.gpu, &gpu_from, &gpu_to, &options,
+				  c->by_pointer ? NULL : &got, &gpu_err);
+	gpu_twin_free(&global);
+	if (status != gpu_status)
+		return gpu_err.message[0] ? gpu_err.message : "status";
+	if (status)
+		return strcmp(gpu_test.err.message, gpu_err.message)
+			   ? gpu_err.message
+			   : "told";
+	return !c->by_pointer && gpu_float_bits(want) != gpu_float_bits(got)
+		   ? "another global scale"
+		   : NULL;
+}
+
+static void check_quantize(const struct quantize_case *c)
+{
+	struct gpu_twin x = gpu_twin_new(gpu_dense_bytes(&c->s));
+	struct gpu_twin codes = gpu_twin_new(gpu_codes_bytes(&c->s));
+	struct gpu_twin scales = gpu_twin_new(gpu_scale_bytes(&c->s));
+	uint8_t *got_codes = gpu_take(codes.bytes),
+		*got = gpu_take(scales.bytes);
+	static const uint32_t bad[3][2] = {
+	    {0xFF800000, 0x7FC00000}, {0xFC00, 0x7E00}, {0xFF80, 0x7FC0}};
+	char name[160];
+	const char *why;
+
+	snprintf(name, sizeof(name),
+		 "quantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64
+		 " gap %" PRId64 " recipe %d global %g%s%s%s bad %d",
+		 gpu_dtype_name(c->s.dtype), gpu_layout_name(c->s.layout),
+		 c->s.batch, c->s.rows, c->s.k, c->s.gap, (int)c->recipe,
+		 (double)c->global, c->by_pointer ? " pointer" : "",
+		 c->ties ? " ties" : "", c->saturate ? " saturate" : "",
+		 c->bad);
+	gpu_fill_dense(&c->s, gpu_host_of(&x), c->ties);
+	for (int i = 0; i < c->bad; i++)
+		gpu_put(&c->s, gpu_host_of(&x),
+			gpu_rnd_below(c->s.batch * c->s.rows) *
+				(c->s.k + c->s.gap) +
+			    gpu_rnd_below(c->s.k),
+			bad[c->s.dtype][i % 2]);
+	gpu_upload(&x);
+	gpu_upload(&codes);
+	gpu_upload(&scales);
+	why = quantize_both(c, &x, &codes, &scales);
+	if (why && strcmp(why, "told") == 0) {
+		why = NULL; /* q is undefined, but not what lies around it */
+		if (!gpu_download(&codes, got_codes) ||
+		    !gpu_download(&scales, got))
+			why = "guard band";
+	} else if (!why) {
+		if (!gpu_download(&codes, got_codes) ||
+		    !gpu_download(&scales, got))
+			why = "guard band";
+		else if (memcmp(got_codes, gpu_host_of(&codes), codes.bytes) !=
+			 0)
+			why = "codes differ";
+		else if (memcmp(got, gpu_host_of(&scales), scales.bytes) != 0)
+			why = "scales differ";
+	}
+	gpu_verdict(!why, name, why ? why : "");
+	free(got_codes);
+	free(got);
+	gpu_twin_free(&x);
+	gpu_twin_free(&codes);
+	gpu_twin_free(&scales);
+}
+
+static void check_all_quantize(void)
+{
+	static const int64_t rows[] = {1, 3, 127, 129, 256};
+	static const int64_t k[] = {16, 48, 240, 272, 1024};
+
+	for (int i = 0; i < 120; i++) {
+		struct quantize_case c = {
+		    .s = {rows[gpu_rnd_below(5)], k[gpu_rnd_below(5)],
+			  1 + gpu_rnd_below(3),
+			  gpu_rnd_below(3) ? gpu_rnd_below(4) * 4 : 3,
+			  i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
+			  (enum nib_dtype)(i / 2 % 3)},
+		    .recipe = (enum nib_recipe)gpu_rnd_below(3),
+		    .ties = i % 5 == 1,
+		    .saturate = i % 3 == 0,
+		    .bad = i % 4 == 3 ? 1 + (int)gpu_rnd_below(5) : 0,
+		};
+
+		if (i / 6 % 2) {
+			c.global =
+			    c.ties ? 1.0f / 448
+				   : (float)(1 + gpu_rnd_below(1000)) * 1e-4f;
+			c.by_pointer = i / 12 % 2;
+		}
+		check_quantize(&c);
+	}
+}
+
+static void check_amax(int64_t rows, int64_t cols, int64_t gap,
+		       enum nib_dtype dtype, bool saturate)
+{
+	const struct gpu_sizes s = {rows, cols, 2, gap, NIB_LINEAR, dtype};
+	struct gpu_twin x = gpu_twin_new(gpu_dense_bytes(&s));
+	struct nib_dense from, gpu_from;
+	float want = -1, got = -1;
+	enum nib_status status, gpu_status;
+	char name[120], message[sizeof(gpu_test.err.message)];
+
+	gpu_fill_dense(&s, gpu_host_of(&x), false);
+	if (saturate || gpu_rnd_below(2))
+		gpu_put(&s, gpu_host_of(&x), gpu_rnd_below(cols),
+			dtype == NIB_FP32 ? 0x7FC00000 : 0x7FFF);
+	gpu_upload(&x);
+	from = gpu_dense(&s, gpu_host_of(&x));
+	gpu_from = gpu_dense(&s, gpu_device_of(&x));
+	gpu_test.err.message[0] = '\0';
+	status = nib_amax(gpu_test.cpu, &from, saturate, &want, &gpu_test.err);
+	memcpy(message, gpu_test.err.message, sizeof(message));
+	gpu_status =
+	    nib_amax(gpu_test.gpu, &gpu_from, saturate, &got, &gpu_test.err);
+	snprintf(name, sizeof(name),
+		 "amax %s %" PRId64 "x%" PRId64 " gap %" PRId64 "%s",
+		 gpu_dtype_name(dtype), rows, cols, gap,
+		 saturate ? " saturate" : "");
+	gpu_verdict(status == gpu_status &&
+			gpu_float_bits(want) == gpu_float_bits(got) &&
+			strcmp(message, gpu_test.err.message) == 0,
+		    name, gpu_test.err.message);
+	gpu_twin_free(&x);
+}
+
+/* ---- dequantise, scale layouts ---------------------------------------------
+ */
+
+static void check_dequantize(const struct gpu_sizes *s, float global)
+{
+	struct gpu_twin codes = gpu_twin_new(gpu_codes_bytes(s));
+	struct gpu_twin scales = gpu_twin_new(gpu_scale_bytes(s));
+	struct gpu_twin y = gpu_twin_new(gpu_dense_bytes(s));
+	uint8_t *got = gpu_take(y.bytes);
+	struct nib_nvfp4 q;
+	struct nib_dense to;
+	char name[120];
+	bool ok;
+
+	gpu_fill_nvfp4(s, gpu_host_of(&codes), gpu_host_of(&scales));
+	((uint8_t *)gpu_host_of(&scales))[gpu_scale_at(s, 0, 0, 0)] = NAN_SCALE;
+	gpu_upload(&codes);
+	gpu_upload(&scales);
+	gpu_upload(&y);
+	q = gpu_nvfp4(s, gpu_host_of(&codes), gpu_host_of(&scales));
+	to = gpu_dense(s, gpu_host_of(&y));
+	gpu_must(
+	    nib_dequantize(gpu_test.cpu, &q, global, &to, NULL, &gpu_test.err),
+	    "dequantize");
+	q = gpu_nvfp4(s, gpu_device_of(&codes), gpu_device_of(&scales));
+	to = gpu_dense(s, gpu_device_of(&y));
+	gpu_test.err.message[0] = '\0';
+	ok = !nib_dequantize(gpu_test.gpu, &q, global, &to, NULL,
+			     &gpu_test.err) &&
+	     gpu_download(&y, got) &&
+	     memcmp(got, gpu_host_of(&y), y.bytes) == 0;
+	snprintf(name, sizeof(name),
+		 "dequantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64
+		 " gap %" PRId64 " global %g",
+		 gpu_dtype_name(s->dtype), gpu_layout_name(s->layout), s->batch,
+		 s->rows, s->k, s->gap, (double)global);
+	gpu_verdict(ok, name,
+		    gpu_test.err.message[0] ? gpu_test.err.message
+					    : "bits differ");
+	free(got);
+	gpu_twin_free(&codes);
+	gpu_twin_free(&scales);
+	gpu_twin_free(&y);
+}
+
+static void check_convert(const struct gpu_sizes *s)
+{
+	struct gpu_sizes other = *s;
+	struct gpu_twin from = gpu_twin_new(gpu_scale_bytes(s)), to;
+	uint8_t *codes = gpu_take(gpu_codes_bytes(s)), *got;
+	struct nib_nvfp4 in, out;
+	char name[120];
+	bool ok;
+
+	other.layout = s->layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
+	to = gpu_twin_new(gpu_scale_bytes(&other));
+	got = gpu_take(to.bytes);
+	gpu_fill_nvfp4(s, codes, gpu_host_of(&from));
+	gpu_upload(&from);
+	gpu_upload(&to);
+	in = gpu_nvfp4(s, NULL, gpu_host_of(&from));
+	out = gpu_nvfp4(&other, NULL, gpu_host_of(&to));
+	gpu_must(
+	    nib_convert_scales(gpu_test.cpu, &in, &out, NULL, &gpu_test.err),
+	    "convert");
+	in.scales = gpu_device_of(&from);
+	out.scales = gpu_device_of(&to);
+	gpu_test.err.message[0] = '\0';
+	ok =
+	    !nib_convert_scales(gpu_test.gpu, &in, &out, NULL, &gpu_test.err) &&
+	    gpu_download(&to, got) &&
+	    memcmp(got, gpu_host_of(&to), to.bytes) == 0;
+	snprintf(name, sizeof(name),
+		 "convert from %s %" PRId64 "x%" PRId64 "x%" PRId64,
+		 gpu_layout_name(s->layout), s->batch, s->rows, s->k);
+	gpu_verdict(ok, name,
+		    gpu_test.err.message[0] ? gpu_test.err.message
+					    : "bytes differ");
+	free(codes);
+	free(got);
+	gpu_twin_free(&from);
+	gpu_twin_free(&to);
+}
+
+static void check_all_conversions(void)
+{
+	static const float globals[] = {1.0f, 0x1.234568p-9f, 0x1p-149f,
+					3.0e38f, 0x1.fffffep-12f};
+
+	for (int i = 0; i < 48; i++) {
+		const struct gpu_sizes s = {1 + gpu_rnd_below(300),
+					    16 * (1 + gpu_rnd_below(40)),
+					    1 + gpu_rnd_below(3),
+					    i % 4 ? 8 * gpu_rnd_below(3) : 1,
+					    i % 2 ? NIB_TILED_128X4
+						  : NIB_LINEAR,
+					    (enum nib_dtype)(i % 3)};
+
+		check_dequantize(&s, globals[i % 5]);
+		check_convert(&s);
+	}
+	for (int i = 0; i < 24; i++)
+		check_amax(1 + gpu_rnd_below(200), 1 + gpu_rnd_below(3000),
+			   i % 3 ? gpu_rnd_below(9) : 0,
+			   (enum nib_dtype)(i % 3), i / 3 % 2);
+}
+
+int main(void)
+{
+	int code;
+
+	if (!gpu_begin(&code))
+		return code;
+	check_all_quantize();
+	check_all_conversions();
+	return gpu_end();
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_common.h - what the programs that need a GPU share (gpu_check_*.c): they
+ * see nibblas.h alone, print a line a case, and exit with 77 without a GPU.
+ * Helpers that fail end the program.
+ */
+#ifndef NIB_TESTS_GPU_COMMON_H
+#define NIB_TESTS_GPU_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nibblas.h"
+
+#define NAN_SCALE 0x7F
+
+extern struct gpu_test {
+	struct nib_device *cpu, *gpu;
+	struct nib_error err;
+	int passed, failed;
+} gpu_test;
+
+/* Opens both devices; false: exit with *exit_code. */
+bool gpu_begin(int *exit_code);
+/* Prints the counts; the exit code. */
+int gpu_end(void);
+void gpu_must(enum nib_status status, const char *what);
+/* why: printed if not ok. */
+void gpu_verdict(bool ok, const char *name, const char *why);
+
+uint32_t gpu_rnd(void);
+int64_t gpu_rnd_below(int64_t n);
+/* Zeros. */
+void *gpu_take(size_t bytes);
+uint32_t gpu_float_bits(float x);
+
+/* bytes at host + GUARD, and the same on the device. */
+struct gpu_twin {
+	uint8_t *host, *device;
+	size_t bytes;
+};
+
+struct gpu_twin gpu_twin_new(size_t bytes);
+void gpu_twin_free(struct gpu_twin *t);
+void *gpu_host_of(const struct gpu_twin *t);
+void *gpu_device_of(const struct gpu_twin *t);
+void gpu_upload(const struct gpu_twin *t);
+/* The device's bytes into to; false if a guard band has changed. */
+bool gpu_download(const struct gpu_twin *t, void *to);
+
+/* Stacks with gaps of `gap` bytes (codes, scales) or elements behind rows. */
+struct gpu_sizes {
+	int64_t rows, k, batch, gap;
+	enum nib_scale_layout layout;
+	enum nib_dtype dtype;
+};
+
+size_t gpu_codes_bytes(const struct gpu_sizes *s);
+size_t gpu_scale_bytes(const struct gpu_sizes *s);
+size_t gpu_dense_bytes(const struct gpu_sizes *s);
+struct nib_nvfp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes,
+			   void *scales);
+struct nib_dense gpu_dense(const struct gpu_sizes *s, void *data);
+/* The byte of a scale, as nibblas.h defines it. */
+size_t gpu_scale_at(const struct gpu_sizes *s, int64_t batch, int64_t row,
+		    int64_t group);
+const char *gpu_layout_name(enum nib_scale_layout layout);
+const char *gpu_dtype_name(enum nib_dtype dtype);
+/* Any codes; scales 0 to 448, padding and gaps NaN. */
+void gpu_fill_nvfp4(const struct gpu_sizes *s, uint8_t *codes, uint8_t *scales);
+/*
+ * Finite values, a quarter of the blocks zeros, gaps NaN; ties: multiples of
+ * 1/4 up to 6.
+ */
+void gpu_fill_dense(const struct gpu_sizes *s, void *data, bool ties);
+/* Sets an element's bits. */
+void gpu_put(const struct gpu_sizes *s, void *data, int64_t index,
+	     uint32_t bits);
+
+#endif
