@@ -29,17 +29,24 @@ static enum nib_status job_turn(struct contestant *c, double budget_s,
 				int least, struct nib_error *err)
 {
 	enum nib_status status = job_run(c->job, err);
-	double begin = bench_now_s(), end, spent = 0;
+	double begin, end, spent = 0;
 	int runs, taken = 0;
 
 	/* The first run of a turn is slow; the second says how long one is. */
 	if (!status)
+		status = job_wait(c->job, err);
+	begin = bench_now_s();
+	if (!status)
 		status = job_run(c->job, err);
-	runs = job_runs_a_sample(bench_now_s() - begin);
+	if (!status)
+		status = job_wait(c->job, err);
+	runs = job_runs(c->job, bench_now_s() - begin);
 	while (!status) {
 		begin = bench_now_s();
 		for (int i = 0; i < runs && !status; i++)
 			status = job_run(c->job, err);
+		if (!status)
+			status = job_wait(c->job, err);
 		end = bench_now_s();
 		spent += end - begin;
 		if (!bench_samples_add(&c->samples_s, (end - begin) / runs) ||

@@ -10,8 +10,9 @@
 
 #define MAX_COPIES 64
 
-/* Least length of a sample. */
-#define SAMPLE_S 20e-6
+/* Least length of a sample; and of one that ends with waiting for a GPU. */
+#define SAMPLE_S     20e-6
+#define GPU_SAMPLE_S 2e-3
 
 struct copy {
 	struct data *data;
@@ -49,6 +50,19 @@ int job_runs_a_sample(double run_s)
 	return run_s < SAMPLE_S ? (int)(SAMPLE_S / (run_s + 1e-9)) + 1 : 1;
 }
 
+bool job_is_host(const struct job *job)
+{
+	return strcmp(job->info.name, "cpu") == 0;
+}
+
+int job_runs(const struct job *job, double run_s)
+{
+	if (job_is_host(job))
+		return job_runs_a_sample(run_s);
+	return run_s < GPU_SAMPLE_S ? (int)(GPU_SAMPLE_S / (run_s + 1e-7)) + 1
+				    : 1;
+}
+
 void job_free(struct job *job)
 {
 	if (!job)
@@ -58,7 +72,7 @@ void job_free(struct job *job)
 		data_free(job->copies[i].data);
 	}
 	free(job->copies);
-	machine_free(job->workspace, job->workspace_bytes);
+	nib_device_free(job->device, job->workspace);
 	nib_device_close(job->device);
 	free(job);
 }
@@ -153,11 +167,12 @@ static enum nib_status no_memory(const char *what, struct nib_error *err)
 }
 
 /* So that no timed run meets a page for the first time. */
-static void touch_outputs(struct data *data)
+static enum nib_status touch_outputs(const struct job *job, struct data *data,
+				     struct nib_error *err)
 {
-	data_poison(data);
-	if (data->to.scales)
+	if (data->to.scales && job_is_host(job))
 		memset(data->to.scales, 0, (size_t)scales_bytes(&data->to));
+	return data_poison(data, err);
 }
 
 /* Operands and plan number i; the first one says how many there will be. */
@@ -175,7 +190,9 @@ static enum nib_status add_copy(struct job *job, const struct shape *shape,
 	if (status)
 		return status;
 	job->n_copies++;
-	touch_outputs(copy->data);
+	status = touch_outputs(job, copy->data, err);
+	if (status)
+		return status;
 	if (has_plan(job)) {
 		status = create_plan(job, copy->data, &copy->plan, err);
 		if (!status)
@@ -204,7 +221,8 @@ static enum nib_status make(struct job *job, const struct shape *shape,
 	enum nib_status status;
 	int64_t copies = 1;
 
-	status = nib_device_open("cpu", &device, &job->device, err);
+	status = nib_device_open(options->device ? options->device : "cpu",
+				 &device, &job->device, err);
 	if (status)
 		return status;
 	job->info.struct_bytes = sizeof job->info;
@@ -222,12 +240,8 @@ static enum nib_status make(struct job *job, const struct shape *shape,
 			copies =
 			    job_copies(job->bytes_read + job->bytes_written);
 	}
-	if (job->workspace_bytes) {
-		job->workspace = machine_alloc(job->workspace_bytes);
-		if (!job->workspace)
-			return no_memory("the workspace", err);
-	}
-	return NIB_OK;
+	return nib_device_alloc(job->device, job->workspace_bytes,
+				&job->workspace, err);
 }
 
 enum nib_status job_new(const struct shape *shape,
@@ -278,7 +292,11 @@ enum nib_status job_run(struct job *job, struct nib_error *err)
 	struct data *data = copy->data;
 	/* A global scale that is given: one pass over x, no search for amax. */
 	const struct nib_quantize_options quantize = {
-	    .struct_bytes = sizeof quantize, .global = data->global};
+	    .struct_bytes = sizeof quantize,
+	    .global = data->global,
+	    /* On a GPU the call then waits for nothing. */
+	    .saturate = !job_is_host(job),
+	};
 
 	job->next = (job->next + 1) % job->n_copies;
 	if (job->timed == JOB_PLAN)
@@ -298,6 +316,11 @@ enum nib_status job_run(struct job *job, struct nib_error *err)
 	}
 }
 
+enum nib_status job_wait(struct job *job, struct nib_error *err)
+{
+	return nib_device_wait(job->device, NULL, err);
+}
+
 enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 			  struct nib_check_result *result,
 			  struct nib_error *err)
@@ -314,8 +337,11 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 	*result = (struct nib_check_result){.struct_bytes = sizeof *result};
 	if (!has_plan(job) || job->timed == JOB_PLAN)
 		return NIB_OK;
-	data_poison(data);
-	status = run_plan(job, copy, err);
+	status = data_poison(data, err);
+	if (!status)
+		status = run_plan(job, copy, err);
+	if (!status)
+		status = data_fetch(data, err);
 	if (status)
 		return status;
 	if (data->is_moe)

@@ -25,7 +25,8 @@ enum job_timed {
 struct job_options {
 	struct data_options data;
 	int threads;
-	const char *isa; /* NULL = the best here */
+	const char *isa;    /* NULL = the best here */
+	const char *device; /* NULL = "cpu" */
 	enum job_timed timed;
 	/* One copy only: its operands may stay in the caches. */
 	bool warm;
@@ -43,13 +44,17 @@ int64_t job_copies(double bytes);
  */
 int job_runs_a_sample(double run_s);
 
+/* The same for a job: a GPU's samples also hide what waiting costs. */
+int job_runs(const struct job *job, double run_s);
+
 /* On failure *job is NULL. */
 enum nib_status job_new(const struct shape *shape,
 			const struct job_options *options, struct job **job,
 			struct nib_error *err);
 void job_free(struct job *job); /* NULL is fine */
 
-/* One run, on the next copy. */
+/* One run, on the next copy; on a GPU it is done after job_wait(). */
+enum nib_status job_wait(struct job *job, struct nib_error *err);
 enum nib_status job_run(struct job *job, struct nib_error *err);
 
 /*
@@ -61,6 +66,8 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 			  struct nib_check_result *result,
 			  struct nib_error *err);
 
+/* Whether it runs on the CPU, whose peaks are its limits. */
+bool job_is_host(const struct job *job);
 /* "cpu-avx512": lives as long as the job. */
 const char *job_room(const struct job *job);
 double job_flop(const struct job *job);

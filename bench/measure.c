@@ -108,6 +108,14 @@ static bool multiplies(const struct field *field)
 	       field->options->timed == JOB_RUN;
 }
 
+/* The CPU's peaks say nothing of a GPU. */
+static bool on_gpu(const struct field *field)
+{
+	const char *device = field->options->device;
+
+	return device && strcmp(device, "cpu") != 0;
+}
+
 static enum nib_status add_job(struct field *field, const char *isa,
 			       bool packed, struct nib_error *err)
 {
@@ -116,6 +124,7 @@ static enum nib_status add_job(struct field *field, const char *isa,
 	    .data = options->data,
 	    .threads = options->threads,
 	    .isa = isa,
+	    .device = options->device,
 	    .timed = options->timed,
 	};
 	int i = field->count;
@@ -132,7 +141,7 @@ static enum nib_status add_job(struct field *field, const char *isa,
 	field->isa[i] = isa;
 	field->packed[i] = packed;
 	field->count++;
-	if (multiplies(field))
+	if (multiplies(field) && !on_gpu(field))
 		want_peak(field, job_peak(field->contestants[i].job));
 	if (options->check_rows < 0)
 		return NIB_OK;
@@ -165,7 +174,8 @@ static enum nib_status add_gemm(struct field *field, const char *isa, int first,
 	int i = field->count;
 	enum nib_status status;
 
-	if (!multiplies(field) || k == 0 || i == MAX_CONTESTANTS)
+	if (!multiplies(field) || on_gpu(field) || k == 0 ||
+	    i == MAX_CONTESTANTS)
 		return NIB_OK;
 	status = gemm_rate_job(k, options->threads, isa, &options->data,
 			       &field->contestants[i].job, err);
@@ -240,7 +250,7 @@ static void add_peers(struct field *field)
 
 static void want_memory_peaks(struct field *field)
 {
-	if (field->options->timed == JOB_PLAN)
+	if (field->options->timed == JOB_PLAN || on_gpu(field))
 		return;
 	want_peak(field, PEAK_READ);
 	if (!multiplies(field)) {
@@ -342,11 +352,13 @@ static void set_command(const struct field *field, int i, json_t *row)
 {
 	const struct measure_options *o = field->options;
 	const struct contestant *c = &field->contestants[i];
-	char arguments[4096], line[4608], isa[32] = "";
+	char arguments[4096], line[4608], isa[48] = "";
 
 	shape_arguments(o->shape, arguments, sizeof arguments);
 	/* Rooms are called "cpu-" and the instruction set's name. */
-	if (c->job)
+	if (on_gpu(field))
+		snprintf(isa, sizeof isa, " --device %.32s", o->device);
+	else if (c->job)
 		snprintf(isa, sizeof isa, " --isa %s",
 			 strchr(job_room(c->job), '-') + 1);
 	snprintf(line, sizeof line,
@@ -433,6 +445,8 @@ static void set_times(const struct field *field, int i, json_t *row)
 	if (flop > 0)
 		row_number(row, "gflops", flop / time_s * 1e-9);
 	row_number(row, "gbps", bytes / time_s * 1e-9);
+	if (on_gpu(field))
+		return;
 	row_number(row, "limit_s", limit.s);
 	row_number(row, "fraction_of_limit", limit.s / time_s);
 	row_text(row, "limit_kind", limit.name);

@@ -35,6 +35,7 @@ struct measure_options {
 	int64_t shape_index; /* in the list that the peers were started with */
 	int threads;
 	struct data_options data; /* packed is ignored */
+	const char *device;	  /* NULL = "cpu" */
 	const char *const *isas;  /* NULL entries: the best here */
 	int n_isas;
 	bool packed, unpacked; /* weights; one of them or both */

@@ -135,18 +135,23 @@ struct format_args {
 };
 extern const struct cli_option format_options[];
 
-/* --threads, --isa */
+/* --threads, --isa; any_device_options: also --device */
 struct device_args {
+	const char *device; /* NULL = "cpu" */
 	int64_t threads;
 	const char *isa;
 };
 extern const struct cli_option device_options[];
-/* Opens the CPU; prints and returns the exit code on failure. */
+extern const struct cli_option any_device_options[];
+/* Opens the device; prints and returns the exit code on failure. */
 int cli_open_device(const struct device_args *args, struct nib_device **device);
 /* "cpu-avx512"; lives as long as the device. */
 const char *cli_room(const struct nib_device *device);
 int cli_threads(const struct nib_device *device);
-/* The processor's name and the operating system: "AMD EPYC, Linux 6.1". */
+/* Whether the device computes in the host's memory. */
+int cli_is_host(const struct nib_device *device);
+/* The device's hardware, its driver if it has one, and the operating system:
+ * "AMD EPYC, Linux 6.1". */
 const char *cli_machine(const struct nib_device *device);
 
 extern const char *const cli_dtype_names[]; /* "fp32", "fp16", "bf16" */

@@ -16,7 +16,7 @@ struct bench_args {
 	struct shape_args shapes;
 	struct format_args format;
 	struct common_args common;
-	const char *threads, *isa, *layout, *out, *dtype;
+	const char *device, *threads, *isa, *layout, *out, *dtype;
 	int packed, unpacked, peers, peaks, plan, fill, check;
 	double min_time_s;
 	int64_t samples, seed;
@@ -39,6 +39,7 @@ struct bench {
 	struct axis threads, layout, out, dtype;
 	const char *isas[MAX_AXIS];
 	int n_isas;
+	int on_gpu;
 	struct rows_table table;
 	int64_t not_ok;
 	double steps, done_steps; /* contests */
@@ -120,6 +121,8 @@ static int add_isa(struct bench *bench, struct axis *axis, const char *word)
 
 		if (nib_room_get_info(i, &room, NULL) != NIB_OK)
 			continue;
+		if (strncmp(room.room, "cpu-", 4) != 0)
+			continue;
 		isa = strchr(room.room, '-') + 1;
 		if (strcmp(word, isa) && (strcmp(word, "all") || !room.is_open))
 			continue;
@@ -131,15 +134,22 @@ static int add_isa(struct bench *bench, struct axis *axis, const char *word)
 	return found ? 0 : -1;
 }
 
-static int default_threads(struct bench *bench)
+/* What the device says where the options say nothing. */
+static int read_device(struct bench *bench)
 {
-	const struct device_args args = {0};
+	const struct device_args args = {.device = bench->args->device};
 	struct nib_device *device;
 	int code = cli_open_device(&args, &device);
 
 	if (code)
 		return code;
-	add_value(&bench->threads, cli_threads(device));
+	bench->on_gpu = !cli_is_host(device);
+	if (bench->on_gpu)
+		snprintf(bench->run.machine, sizeof bench->run.machine,
+			 "%.159s", cli_machine(device));
+	if (!bench->threads.count)
+		add_value(&bench->threads,
+			  bench->on_gpu ? 1 : cli_threads(device));
 	nib_device_close(device);
 	return CLI_OK;
 }
@@ -163,8 +173,6 @@ static int read_axes(struct bench *bench)
 	if (!code && args->threads)
 		code = for_words("threads", args->threads, add_threads, bench,
 				 &bench->threads);
-	if (!code && !bench->threads.count)
-		code = default_threads(bench);
 	return code;
 }
 
@@ -245,6 +253,7 @@ static int measure_axes(struct bench *bench, int64_t shape)
 	struct measure_options options = {
 	    .shape = s,
 	    .shape_index = shape,
+	    .device = args->device,
 	    .data = {.fill = (enum data_fill)args->fill,
 		     .seed = (uint64_t)args->seed},
 	    .isas = bench->isas,
@@ -414,6 +423,13 @@ static int run_bench(const void *args_, char *const *files, int n_files)
 		code = read_axes(&bench);
 	if (!code && !measure_begin(&bench.run))
 		code = cli_no_memory("measurement");
+	if (!code)
+		code = read_device(&bench);
+	if (!code && bench.on_gpu && (args->peers || args->peaks || args->isa))
+		code = cli_error(CLI_USAGE,
+				 "--peers, --peaks and --isa are of the CPU, "
+				 "not of --device %s",
+				 args->device);
 	if (!code && args->peers)
 		measure_start_peers(&bench.run, &bench.list, &peer_data);
 	if (!code)
@@ -424,6 +440,13 @@ static int run_bench(const void *args_, char *const *files, int n_files)
 }
 
 static const struct cli_option options[] = {
+    {.name = "device",
+     .kind = OPT_TEXT,
+     .offset = offsetof(struct bench_args, device),
+     .value = "NAME",
+     .fallback = "cpu",
+     .help =
+	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them)"},
     {.name = "threads",
      .kind = OPT_TEXT,
      .offset = offsetof(struct bench_args, threads),

@@ -88,7 +88,15 @@ static void put_repro(const struct check *check, const struct shape *shape,
 		      int packed, int64_t sample, char *text, size_t bytes)
 {
 	const struct check_args *args = check->args;
-	char shape_args[4096], threads[32] = "", seed[32] = "";
+	const char *room = cli_room(check->device);
+	char shape_args[4096], threads[32] = "", seed[32] = "", where[48];
+
+	if (cli_is_host(check->device))
+		snprintf(where, sizeof(where), "--isa %s",
+			 strchr(room, '-') + 1);
+	else
+		snprintf(where, sizeof(where), "--device %.32s",
+			 args->device.device);
 
 	if (args->device.threads)
 		snprintf(threads, sizeof(threads), " --threads %lld",
@@ -96,10 +104,8 @@ static void put_repro(const struct check *check, const struct shape *shape,
 	if (args->seed != 1)
 		snprintf(seed, sizeof(seed), " --seed %lld",
 			 (long long)args->seed);
-	snprintf(text, bytes,
-		 "nib check %s --isa %s --%s%s%s%s%s --rows %lld%s",
-		 shape_arguments(shape, shape_args, sizeof(shape_args)),
-		 strchr(cli_room(check->device), '-') + 1,
+	snprintf(text, bytes, "nib check %s %s --%s%s%s%s%s --rows %lld%s",
+		 shape_arguments(shape, shape_args, sizeof(shape_args)), where,
 		 packed ? "packed" : "unpacked",
 		 args->layout ? " --layout tiled" : "",
 		 args->out == NIB_FP16	 ? " --out fp16"
@@ -165,8 +171,11 @@ static enum nib_status run_data(struct check *check, struct data *data,
 
 	if (status)
 		return status;
-	data_poison(data);
-	status = data_run(plan, data, NULL, err);
+	status = data_poison(data, err);
+	if (!status)
+		status = data_run(plan, data, NULL, err);
+	if (!status)
+		status = data_fetch(data, err);
 	nib_plan_free(plan);
 	return status;
 }
@@ -361,7 +370,7 @@ static const struct cli_option options[] = {
 static const struct cli_group groups[] = {
     {"What to multiply", shape_options, offsetof(struct check_args, shapes)},
     {"How", options, 0},
-    {"Device", device_options, offsetof(struct check_args, device)},
+    {"Device", any_device_options, offsetof(struct check_args, device)},
     {"Output", format_options, offsetof(struct check_args, format)},
     {"Messages", common_options, offsetof(struct check_args, common)},
     {0},

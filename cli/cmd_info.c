@@ -106,6 +106,74 @@ static void add_rooms(json_t *about)
 	json_object_set_new(about, "rooms", rooms);
 }
 
+/* Every GPU that the driver has, usable or not. */
+static void add_gpus(json_t *about)
+{
+	json_t *gpus = json_array();
+
+	for (int i = 0;; i++) {
+		struct nib_device_info info = {.struct_bytes = sizeof(info)};
+		struct nib_device *device;
+		json_t *entry;
+		struct nib_error err;
+		enum nib_status status;
+		char name[16];
+
+		snprintf(name, sizeof(name), "cuda:%d", i);
+		status = nib_device_open(name, NULL, &device, &err);
+		if (status == NIB_NO_DEVICE)
+			break;
+		entry = json_object();
+		add_text(entry, "name", name);
+		add_text(entry, "reason", status ? err.message : "");
+		json_array_append_new(gpus, entry);
+		if (status)
+			continue;
+		nib_device_get_info(device, &info, NULL);
+		add_text(entry, "hardware", info.hardware);
+		add_text(entry, "room", info.room);
+		add_text(entry, "features", info.features);
+		add_size(entry, "memory_bytes", (double)info.memory_bytes);
+		add_size(entry, "l2_bytes", (double)info.l2_bytes);
+		add_size(entry, "multiprocessors", info.threads);
+		add_size(entry, "clock_khz", info.clock_khz);
+		add_size(entry, "memory_clock_khz", info.memory_clock_khz);
+		add_size(entry, "memory_bus_bits", info.memory_bus_bits);
+		nib_device_close(device);
+	}
+	json_object_set_new(about, "gpus", gpus);
+}
+
+static void put_gpu(struct table *table, const json_t *gpu)
+{
+	const char *reason = json_string_value(json_object_get(gpu, "reason"));
+	char text[512], size[CLI_SIZE_TEXT];
+
+	table_text(table, "what",
+		   json_string_value(json_object_get(gpu, "name")));
+	if (*reason)
+		snprintf(text, sizeof(text), "closed, %s", reason);
+	else
+		snprintf(
+		    text, sizeof(text),
+		    "%s, %lld multiprocessors at %.2f GHz, %s at %.2f GHz, %s",
+		    json_string_value(json_object_get(gpu, "hardware")),
+		    (long long)json_integer_value(
+			json_object_get(gpu, "multiprocessors")),
+		    (double)json_integer_value(
+			json_object_get(gpu, "clock_khz")) *
+			1e-6,
+		    cli_size_text((double)json_integer_value(
+				      json_object_get(gpu, "memory_bytes")),
+				  size),
+		    (double)json_integer_value(
+			json_object_get(gpu, "memory_clock_khz")) *
+			1e-6,
+		    json_string_value(json_object_get(gpu, "features")));
+	table_text(table, "value", text);
+	table_end_row(table);
+}
+
 static void put_value(const char *key, const json_t *value, char *text,
 		      size_t bytes)
 {
@@ -145,6 +213,7 @@ static int print_for_people(const json_t *about, enum table_format format)
 	};
 	struct table *table = table_new(columns, format, 0);
 	const json_t *rooms = json_object_get(about, "rooms"), *value;
+	const json_t *gpus = json_object_get(about, "gpus");
 	const char *key;
 	void *at;
 
@@ -154,7 +223,7 @@ static int print_for_people(const json_t *about, enum table_format format)
 
 		key = json_object_iter_key(at);
 		value = json_object_iter_value(at);
-		if (value == rooms)
+		if (value == rooms || value == gpus)
 			continue;
 		put_label(key, label, sizeof(label));
 		put_value(key, value, text, sizeof(text));
@@ -175,6 +244,8 @@ static int print_for_people(const json_t *about, enum table_format format)
 		table_text(table, "value", text);
 		table_end_row(table);
 	}
+	for (size_t i = 0; i < json_array_size(gpus); i++)
+		put_gpu(table, json_array_get(gpus, i));
 	return table_end(table);
 }
 
@@ -199,6 +270,7 @@ static int run_info(const void *args_, char *const *files, int n_files)
 	}
 	add_machine(about, &info);
 	add_rooms(about);
+	add_gpus(about);
 	if (format == TABLE_FORMAT_JSON || format == TABLE_FORMAT_JSONL) {
 		json_dumpf(about, stdout,
 			   format == TABLE_FORMAT_JSON ? JSON_INDENT(1)
@@ -220,7 +292,7 @@ static const struct cli_group groups[] = {
 
 const struct cli_command command_info = {
     .name = "info",
-    .summary = "this machine: processor, caches, memory, rooms",
+    .summary = "this machine: processor, caches, memory, rooms, GPUs",
     .positional = "",
     .description =
 	"A room is one kind of hardware that nibblas has code for.  The room\n"

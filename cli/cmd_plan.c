@@ -238,7 +238,7 @@ static const struct cli_option options[] = {
 static const struct cli_group groups[] = {
     {"What to multiply", shape_options, offsetof(struct plan_args, shapes)},
     {"How", options, 0},
-    {"Device", device_options, offsetof(struct plan_args, device)},
+    {"Device", any_device_options, offsetof(struct plan_args, device)},
     {"Output", format_options, offsetof(struct plan_args, format)},
     {"Messages", common_options, offsetof(struct plan_args, common)},
     {0},

@@ -106,8 +106,7 @@ static int find_amax(struct job *job, struct selected *item)
 		float amax;
 		char what[512];
 
-		if (nib_amax(job->device, &x, job->args->saturate, &amax,
-			     &err)) {
+		if (quantizer_amax(job->quantizer, &x, &amax, &err)) {
 			snprintf(what, sizeof(what),
 				 "%s: %s, rows %lld to %lld%s", job->in_path,
 				 t->name, (long long)r,
@@ -351,6 +350,7 @@ static void put_summary(struct job *job)
 static int run_passes(struct job *job)
 {
 	const struct selection *s = &job->selection;
+	struct nib_error err;
 	double total = 0;
 	int code;
 
@@ -365,10 +365,9 @@ static int run_passes(struct job *job)
 	for (int64_t i = 0; i < s->count; i++)
 		total += (double)s->items[i].tensor->bytes *
 			 (s->items[i].layer ? 2 : 1);
-	job->quantizer = quantizer_new(job->device, s, recipe(job),
-				       job->checkpoint, job->args->saturate);
-	if (!job->quantizer)
-		return cli_no_memory("buffers");
+	if (quantizer_new(job->device, s, recipe(job), job->checkpoint,
+			  job->args->saturate, &job->quantizer, &err))
+		return cli_fail(NULL, &err);
 	cli_catch_signals();
 	progress_begin("quantising", total, 1);
 	code = find_globals(job);
@@ -478,7 +477,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_group groups[] = {
     {"Quantising", options, 0},
-    {"Device", device_options, offsetof(struct quantize_args, device)},
+    {"Device", any_device_options, offsetof(struct quantize_args, device)},
     {"Output", format_options, offsetof(struct quantize_args, format)},
     {"Messages", common_options, offsetof(struct quantize_args, common)},
     {0},

@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "progress.h"
+#include "staging.h"
 #include "table.h"
 #include "tensor.h"
 
@@ -56,6 +57,9 @@ struct runner {
 	const char *a_format, *a_global_from;
 	void *owned_codes, *owned_scales;
 	struct nib_dense c;
+	/* Where the device computes: a, then the weights. */
+	struct staging codes[3], scales[3];
+	struct nib_nvfp4 weights_there[2];
 	double quantize_s, pack_s, run_s;
 };
 
@@ -111,7 +115,27 @@ static struct nib_nvfp4 weight_view(struct runner *r, int i)
 			   source.rows_each, &r->globals[i]);
 }
 
-static int pack(struct runner *r)
+/* The bytes of a dense view with linear scales: pair i, and its view there. */
+static enum nib_status stage(struct runner *r, int i, const struct nib_nvfp4 *q,
+			     struct nib_nvfp4 *there, struct nib_error *err)
+{
+	const size_t elems = (size_t)(q->rows * q->k);
+	enum nib_status status;
+
+	status = staging_new_loaded(r->device, q->codes, elems / 2,
+				    &r->codes[i], err);
+	if (!status)
+		status =
+		    staging_new_loaded(r->device, q->scales, elems / NIB_BLOCK,
+				       &r->scales[i], err);
+	*there = *q;
+	there->codes = r->codes[i].data;
+	there->scales = r->scales[i].data;
+	return status;
+}
+
+/* A GPU reads them once, as they are: packing would cost more. */
+static int load_weights(struct runner *r)
 {
 	double begin_s = cli_now_s();
 	struct nib_error err;
@@ -119,6 +143,11 @@ static int pack(struct runner *r)
 	for (int i = 0; i < 2 && r->layers[i]; i++) {
 		const struct nib_nvfp4 b = weight_view(r, i);
 
+		if (!cli_is_host(r->device)) {
+			if (stage(r, 1 + i, &b, &r->weights_there[i], &err))
+				return cli_fail(r->layers[i]->name, &err);
+			continue;
+		}
 		if (nib_pack(r->device, &b, &r->packed[i], &err))
 			return cli_fail_input(r->layers[i]->name, &err);
 	}
@@ -178,11 +207,13 @@ static int set_shape(struct runner *r, const char *name, int rank,
 static int use_layer(struct runner *r, const struct nib_layer *layer)
 {
 	const int64_t shape[] = {layer->weight.rows, layer->weight.k};
+	struct nib_error err;
 
 	if (layer->weight.batch > 1)
 		return cli_error(CLI_INPUT, "%s: '%s' is a stack of matrices",
 				 r->args->input, layer->name);
-	r->a = layer->weight;
+	if (stage(r, 0, &layer->weight, &r->a, &err))
+		return cli_fail(layer->name, &err);
 	r->a_global = layer->global;
 	r->a_format = "NVFP4";
 	r->a_global_from = "input file";
@@ -203,7 +234,12 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 	    .cols = source->k,
 	};
 	size_t elems = (size_t)(source->rows * source->k);
+	size_t x_bytes = elems * nib_dtype_bytes(source->dtype);
+	struct staging staged = {0};
+	struct nib_dense x_there = x;
+	struct nib_nvfp4 a_there;
 	double begin_s = cli_now_s();
+	enum nib_status status;
 	struct nib_error err;
 
 	/* A stack may have one each, of which reading says NaN. */
@@ -219,8 +255,17 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 	    .rows = source->rows,
 	    .k = source->k,
 	};
-	if (nib_quantize(r->device, &x, &r->a, &options, &r->a_global, &err))
+	status = staging_new_loaded(r->device, x.data, x_bytes, &staged, &err);
+	x_there.data = staged.data;
+	if (!status)
+		status = stage(r, 0, &r->a, &a_there, &err);
+	if (!status)
+		status = nib_quantize(r->device, &x_there, &a_there, &options,
+				      &r->a_global, &err);
+	staging_free(&staged);
+	if (status)
 		return cli_fail_input(source->name, &err);
+	r->a = a_there;
 	r->a_format = tensor_format(source);
 	r->a_global_from = options.global > 0 ? "weights file" : "data";
 	r->quantize_s = cli_now_s() - begin_s;
@@ -250,43 +295,78 @@ static int load_input(struct runner *r)
 
 /* ---- multiplication and output ------------------------------------------- */
 
-static int multiply(struct runner *r)
+/* The output's memory on the host; its size in *bytes. */
+static int allocate_output(struct runner *r, size_t *bytes)
 {
-	enum nib_op op = r->layers[1] ? NIB_DUAL_GEMM : NIB_GEMM;
-	float alpha = r->a_global * r->globals[0];
-	float alpha2 = r->a_global * r->globals[1];
-	struct nib_problem problem = {
-	    .a = r->a,
-	    .b_packed = r->packed[0],
-	    .b2_packed = r->packed[1],
-	    .alpha = &alpha,
-	    .alpha2 = &alpha2,
-	};
-	struct nib_plan *plan;
-	struct nib_error err;
-	enum nib_status status;
-	double begin_s;
-	size_t bytes;
-
 	r->c = (struct nib_dense){
 	    .dtype = (enum nib_dtype)r->args->out,
 	    .rows = r->a.rows,
 	    .cols = r->layers[0]->weight.rows,
 	};
 	if (__builtin_mul_overflow((size_t)r->c.rows, (size_t)r->c.cols,
-				   &bytes) ||
-	    __builtin_mul_overflow(bytes, nib_dtype_bytes(r->c.dtype), &bytes))
+				   bytes) ||
+	    __builtin_mul_overflow(*bytes, nib_dtype_bytes(r->c.dtype), bytes))
 		return cli_no_memory("output");
-	r->c.data = malloc(bytes ? bytes : 1);
-	if (!r->c.data)
-		return cli_no_memory("output");
-	problem.c = r->c;
-	if (nib_plan_create(r->device, op, &problem, 1, NULL, &plan, &err))
-		return cli_fail(NULL, &err);
+	r->c.data = malloc(*bytes ? *bytes : 1);
+	return r->c.data ? CLI_OK : cli_no_memory("output");
+}
+
+/* Plans and runs problem, whose data is where the device computes. */
+static enum nib_status run_problem(struct runner *r,
+				   const struct nib_problem *problem,
+				   struct nib_error *err)
+{
+	enum nib_op op = r->layers[1] ? NIB_DUAL_GEMM : NIB_GEMM;
+	struct nib_plan *plan;
+	enum nib_status status;
+	double begin_s;
+
+	status = nib_plan_create(r->device, op, problem, 1, NULL, &plan, err);
+	if (status)
+		return status;
 	begin_s = cli_now_s();
-	status = nib_run(plan, &problem, 1, NULL, &err);
+	status = nib_run(plan, problem, 1, NULL, err);
+	if (!status)
+		status = nib_device_wait(r->device, NULL, err);
 	r->run_s = cli_now_s() - begin_s;
 	nib_plan_free(plan);
+	return status;
+}
+
+static int multiply(struct runner *r)
+{
+	const float alphas[2] = {r->a_global * r->globals[0],
+				 r->a_global * r->globals[1]};
+	struct staging alpha = {0}, c = {0};
+	struct nib_problem problem = {
+	    .a = r->a,
+	    .b = r->weights_there[0],
+	    .b2 = r->weights_there[1],
+	    .b_packed = r->packed[0],
+	    .b2_packed = r->packed[1],
+	};
+	struct nib_error err;
+	enum nib_status status;
+	size_t bytes;
+	int code = allocate_output(r, &bytes);
+
+	if (code)
+		return code;
+	status =
+	    staging_new_loaded(r->device, alphas, sizeof(alphas), &alpha, &err);
+	if (!status)
+		status = staging_new(r->device, r->c.data, bytes, &c, &err);
+	if (!status) {
+		problem.alpha = alpha.data;
+		problem.alpha2 = problem.alpha + 1;
+		problem.c = r->c;
+		problem.c.data = c.data;
+		status = run_problem(r, &problem, &err);
+	}
+	if (!status)
+		status = staging_fetch(&c, bytes, &err);
+	staging_free(&alpha);
+	staging_free(&c);
 	return status ? cli_fail_input(NULL, &err) : CLI_OK;
 }
 
@@ -399,7 +479,7 @@ static int run_all(struct runner *r)
 	if (!code)
 		code = load_input(r);
 	if (!code)
-		code = pack(r);
+		code = load_weights(r);
 	if (!code)
 		code = multiply(r);
 	if (!code)
@@ -429,6 +509,10 @@ static int run_run(const void *args_, char *const *files, int n_files)
 	}
 	nib_packed_free(r.packed[0]);
 	nib_packed_free(r.packed[1]);
+	for (int i = 0; i < 3; i++) {
+		staging_free(&r.codes[i]);
+		staging_free(&r.scales[i]);
+	}
 	nib_device_close(r.device);
 	free(r.owned_codes);
 	free(r.owned_scales);
@@ -503,7 +587,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_group groups[] = {
     {"Running", options, 0},
-    {"Device", device_options, offsetof(struct run_args, device)},
+    {"Device", any_device_options, offsetof(struct run_args, device)},
     {"Output", format_options, offsetof(struct run_args, format)},
     {"Messages", common_options, offsetof(struct run_args, common)},
     {0},

@@ -37,21 +37,35 @@ const struct cli_option format_options[] = {
     {0},
 };
 
-const struct cli_option device_options[] = {
-    {.name = "threads",
-     .kind = OPT_INT,
-     .offset = offsetof(struct device_args, threads),
-     .value = "N",
-     .fallback = "0",
-     .min = 0,
-     .max = 4096,
-     .help = "threads to use; 0 = every processor this process may use"},
-    {.name = "isa",
-     .kind = OPT_WORD,
-     .offset = offsetof(struct device_args, isa),
-     .value = "scalar|avx2|avx512bw|avx512",
-     .help = "force one instruction set (else what NIB_CPU says, else the "
-	     "best one here)"},
+#define CPU_OPTIONS                                                            \
+	{.name = "threads",                                                    \
+	 .kind = OPT_INT,                                                      \
+	 .offset = offsetof(struct device_args, threads),                      \
+	 .value = "N",                                                         \
+	 .fallback = "0",                                                      \
+	 .min = 0,                                                             \
+	 .max = 4096,                                                          \
+	 .help = "threads to use; 0 = every processor this process may use"},  \
+	{                                                                      \
+		.name = "isa", .kind = OPT_WORD,                               \
+		.offset = offsetof(struct device_args, isa),                   \
+		.value = "scalar|avx2|avx512bw|avx512",                        \
+		.help =                                                        \
+		    "force one instruction set (else what NIB_CPU says, else " \
+		    "the best one here)"                                       \
+	}
+
+const struct cli_option device_options[] = {CPU_OPTIONS, {0}};
+
+const struct cli_option any_device_options[] = {
+    {.name = "device",
+     .kind = OPT_TEXT,
+     .offset = offsetof(struct device_args, device),
+     .value = "NAME",
+     .fallback = "cpu",
+     .help =
+	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them)"},
+    CPU_OPTIONS,
     {0},
 };
 
@@ -124,12 +138,16 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 	    .threads = (int)args->threads,
 	    .isa = args->isa,
 	};
+	const char *name = args->device ? args->device : "cpu";
 	struct nib_error err;
 
-	if (nib_device_open("cpu", &options, device, &err))
+	if (nib_device_open(name, &options, device, &err))
 		return cli_fail(NULL, &err);
 	/* The loops of nib itself keep to --threads too. */
-	omp_set_num_threads(cli_threads(*device));
+	if (cli_is_host(*device))
+		omp_set_num_threads(cli_threads(*device));
+	else if (args->threads)
+		omp_set_num_threads((int)args->threads);
 	return CLI_OK;
 }
 
@@ -152,17 +170,27 @@ int cli_threads(const struct nib_device *device)
 	return device_info(device).threads;
 }
 
+int cli_is_host(const struct nib_device *device)
+{
+	return strcmp(device_info(device).name, "cpu") == 0;
+}
+
 const char *cli_machine(const struct nib_device *device)
 {
 	static char text[256];
 	struct nib_device_info info = device_info(device);
 	struct utsname os;
+	char driver[48] = "";
 
+	if (info.driver_version)
+		snprintf(driver, sizeof(driver), ", CUDA %d.%d driver",
+			 info.driver_version / 1000,
+			 info.driver_version % 1000 / 10);
 	if (uname(&os))
-		snprintf(text, sizeof(text), "%s", info.hardware);
+		snprintf(text, sizeof(text), "%s%s", info.hardware, driver);
 	else
-		snprintf(text, sizeof(text), "%s, %.32s %.64s", info.hardware,
-			 os.sysname, os.release);
+		snprintf(text, sizeof(text), "%s%s, %.32s %.64s", info.hardware,
+			 driver, os.sysname, os.release);
 	return text;
 }
 

@@ -330,6 +330,60 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 	return status;
 }
 
+/* ---- on a GPU ------------------------------------------------------------ */
+
+static void *moved(const struct data *data, const void *pointer)
+{
+	const char *from = pointer;
+
+	if (!from)
+		return NULL;
+	return (char *)data->staging.data + (from - (char *)data->memory);
+}
+
+static void move_nvfp4(const struct data *data, struct nib_nvfp4 *q)
+{
+	q->codes = moved(data, q->codes);
+	q->scales = moved(data, q->scales);
+}
+
+/* All of memory to the device, and what the calls are given with it. */
+static enum nib_status move(struct data *data, struct nib_device *device,
+			    struct nib_error *err)
+{
+	struct nib_moe_problem *moe = &data->moe;
+	enum nib_status status;
+
+	status = staging_new_loaded(device, data->memory, data->memory_bytes,
+				    &data->staging, err);
+	if (status || data->staging.data == data->memory)
+		return status;
+	for (int64_t i = 0; i < data->count; i++) {
+		struct nib_problem *p = &data->problems[i];
+
+		move_nvfp4(data, &p->a);
+		move_nvfp4(data, &p->b);
+		move_nvfp4(data, &p->b2);
+		p->alpha = moved(data, p->alpha);
+		p->alpha2 = moved(data, p->alpha2);
+		p->c.data = moved(data, p->c.data);
+	}
+	move_nvfp4(data, &moe->a);
+	move_nvfp4(data, &moe->b);
+	move_nvfp4(data, &moe->b2);
+	moe->alpha = moved(data, moe->alpha);
+	moe->alpha2 = moved(data, moe->alpha2);
+	moe->row_offsets = moved(data, moe->row_offsets);
+	moe->scale_rows = moved(data, moe->scale_rows);
+	moe->c.data = moved(data, moe->c.data);
+	move_nvfp4(data, &data->q);
+	move_nvfp4(data, &data->to);
+	data->x.data = moved(data, data->x.data);
+	return NIB_OK;
+}
+
+/* ---- the memory ---------------------------------------------------------- */
+
 static void *allocate(size_t bytes, int empty)
 {
 	size_t most =
@@ -382,6 +436,10 @@ static enum nib_status fill(struct data *data, const struct shape *shape,
 	memcpy(data->views, data->problems,
 	       sizeof(*data->views) * (size_t)data->count);
 	data->moe_views = data->moe;
+	if (device && (!options->empty || options->packed))
+		status = move(data, device, err);
+	if (status)
+		return status;
 	if (options->packed && shape_is_multiply(shape))
 		status = pack(data, device, err);
 	return status;
@@ -437,14 +495,45 @@ void data_free(struct data *data)
 	free(data->packed);
 	free(data->problems);
 	free(data->views);
+	staging_free(&data->staging);
 	free(data->memory);
 	free(data);
 }
 
-void data_poison(struct data *data)
+/* The bytes of c, a part of memory. */
+static struct staging staged_c(const struct data *data)
 {
-	if (data->c_bytes)
-		memset(data->c, 0xFF, data->c_bytes);
+	const size_t at = (size_t)((char *)data->c - (char *)data->memory);
+
+	return (struct staging){
+	    .device = data->staging.device,
+	    .host = data->c,
+	    .bytes = data->c_bytes,
+	    .data =
+		data->staging.data ? (char *)data->staging.data + at : data->c,
+	};
+}
+
+enum nib_status data_poison(struct data *data, struct nib_error *err)
+{
+	const struct staging c = staged_c(data);
+
+	if (!data->c_bytes)
+		return NIB_OK;
+	memset(data->c, 0xFF, data->c_bytes);
+	return staging_load(&c, data->c_bytes, err);
+}
+
+enum nib_status data_fetch(struct data *data, struct nib_error *err)
+{
+	const struct staging c = staged_c(data);
+	enum nib_status status = NIB_OK;
+
+	if (data->staging.device)
+		status = nib_device_wait(data->staging.device, NULL, err);
+	if (!status && data->c_bytes)
+		status = staging_fetch(&c, data->c_bytes, err);
+	return status;
 }
 
 enum nib_status data_plan(struct nib_device *device, const struct data *data,

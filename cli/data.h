@@ -8,6 +8,7 @@
 
 #include "nibblas.h"
 #include "shapes.h"
+#include "staging.h"
 
 enum data_fill {
 	/* All 16 codes and all 127 finite scales, alike likely. */
@@ -51,16 +52,18 @@ struct data {
 	struct nib_nvfp4 q, to;
 	float global;
 
-	/* Owned. */
+	/* Owned.  On a GPU problems, moe, x, q and to are in its copy of
+	 * memory, views in memory itself. */
 	void *memory;
 	size_t memory_bytes;
+	struct staging staging;
 	struct nib_packed **packed;
 	int64_t n_packed;
 };
 
 /*
- * Makes the operands of shape.  device is used for packing only and may be NULL
- * without it.  On failure *data is NULL.
+ * Makes the operands of shape where device computes; NULL is the CPU, without
+ * packing.  On failure *data is NULL.
  */
 enum nib_status data_new(const struct shape *shape,
 			 const struct data_options *options,
@@ -71,7 +74,9 @@ void data_free(struct data *data); /* NULL is fine */
 size_t data_bytes(const struct shape *shape,
 		  const struct data_options *options);
 /* Fills every c with 0xFF bytes: NaN, so that a missed element is seen. */
-void data_poison(struct data *data);
+enum nib_status data_poison(struct data *data, struct nib_error *err);
+/* Waits, and brings every c to where the views have it. */
+enum nib_status data_fetch(struct data *data, struct nib_error *err);
 /* Plans, or runs, whichever of the calls the shape needs. */
 enum nib_status data_plan(struct nib_device *device, const struct data *data,
 			  struct nib_plan **plan, struct nib_error *err);

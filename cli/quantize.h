@@ -13,13 +13,24 @@ struct quantizer;
 
 /*
  * Buffers for the largest layer of selection: two pieces of fp32, the codes of
- * a piece and all scales of a layer (1/16 byte a value).  NULL without memory.
+ * a piece and all scales of a layer (1/16 byte a value); on a GPU the same and
+ * a piece of input there.  On failure *quantizer is NULL.
  */
-struct quantizer *quantizer_new(struct nib_device *device,
-				const struct selection *selection,
-				enum nib_recipe recipe,
-				enum nib_checkpoint checkpoint, int saturate);
+enum nib_status quantizer_new(struct nib_device *device,
+			      const struct selection *selection,
+			      enum nib_recipe recipe,
+			      enum nib_checkpoint checkpoint, int saturate,
+			      struct quantizer **quantizer,
+			      struct nib_error *err);
 void quantizer_free(struct quantizer *quantizer); /* NULL is fine */
+
+/*
+ * As nib_amax(), of a piece of a tensor on the host: at most
+ * tensor_piece_rows() rows of one of the selection.
+ */
+enum nib_status quantizer_amax(struct quantizer *quantizer,
+			       const struct nib_dense *x, float *amax,
+			       struct nib_error *err);
 
 /*
  * The global scale for amax, as reading the file will give it back:

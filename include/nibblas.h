@@ -200,6 +200,7 @@ struct nib_device_info {
 	int driver_version;		 /* 13000 is CUDA 13.0 */
 	int compute_capability;		 /* 90 is 9.0 */
 	int clock_khz, memory_clock_khz; /* the highest */
+	int memory_bus_bits;
 };
 NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
 					    struct nib_device_info *info,

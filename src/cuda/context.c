@@ -22,6 +22,7 @@ static enum nib_status read_properties(struct cuda_device *d, CUresult *result)
 	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &d->l2_bytes},
 	    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &d->clock_khz},
 	    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &d->memory_clock_khz},
+	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &d->memory_bus_bits},
 	};
 	const struct cuda_driver *cu = d->driver;
 	int major = 0, minor = 0;

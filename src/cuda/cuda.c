@@ -58,6 +58,7 @@ static void device_info(const struct nib_device *base,
 	info->compute_capability = device->capability;
 	info->clock_khz = device->clock_khz;
 	info->memory_clock_khz = device->memory_clock_khz;
+	info->memory_bus_bits = device->memory_bus_bits;
 }
 
 const struct nib_room nib_room_cuda = {

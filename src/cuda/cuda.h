@@ -28,6 +28,7 @@ struct cuda_device {
 	int shared_bytes; /* the most that one block may have */
 	int l2_bytes;
 	int clock_khz, memory_clock_khz;
+	int memory_bus_bits;
 	size_t memory_bytes;
 	char name[16]; /* "cuda:0" */
 	char hardware[64];

@@ -271,6 +271,9 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
 		*value = 3201000;
 		break;
+	case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+		*value = 6144;
+		break;
 	case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
 		*value = 60 << 20;
 		break;
