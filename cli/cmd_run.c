@@ -398,35 +398,13 @@ static int write_output(struct runner *r)
 	return nib_writer_commit(writer, &err) ? cli_fail(path, &err) : CLI_OK;
 }
 
-/* NaN if one is. */
-static double largest(const struct nib_dense *c)
-{
-	const char *data = c->data;
-	size_t bytes = nib_dtype_bytes(c->dtype);
-	int64_t elems = c->rows * c->cols;
-	double most = 0;
-	float x[1024];
-
-	for (int64_t i = 0; i < elems; i += 1024) {
-		int64_t n = elems - i < 1024 ? elems - i : 1024;
-
-		tensor_read_floats(data + (size_t)i * bytes, c->dtype, n, x);
-		for (int64_t j = 0; j < n; j++) {
-			if (isnan(x[j]))
-				return NAN;
-			most = fmax(most, fabs((double)x[j]));
-		}
-	}
-	return most;
-}
-
 static int put_row(struct runner *r)
 {
 	struct table *t =
 	    table_new(columns, (enum table_format)r->args->format.format, 0);
 	double flop = 2 * (double)r->c.rows * (double)r->c.cols *
 		      (double)r->a.k * (r->layers[1] ? 2 : 1);
-	double amax = largest(&r->c);
+	double amax = tensor_largest(&r->c);
 
 	table_text(t, "tensor", r->layers[0]->name);
 	table_int(t, "m", r->c.rows);

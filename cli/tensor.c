@@ -201,6 +201,27 @@ void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
 	}
 }
 
+double tensor_largest(const struct nib_dense *c)
+{
+	const char *data = c->data;
+	size_t bytes = nib_dtype_bytes(c->dtype);
+	int64_t elems = c->rows * c->cols;
+	double most = 0;
+	float x[1024];
+
+	for (int64_t i = 0; i < elems; i += 1024) {
+		int64_t n = elems - i < 1024 ? elems - i : 1024;
+
+		tensor_read_floats(data + (size_t)i * bytes, c->dtype, n, x);
+		for (int64_t j = 0; j < n; j++) {
+			if (isnan(x[j]))
+				return NAN;
+			most = fmax(most, fabs((double)x[j]));
+		}
+	}
+	return most;
+}
+
 enum nib_status tensor_read(struct nib_device *device,
 			    const struct tensor_source *source, int64_t first,
 			    int64_t count, float *out, struct nib_error *err)
