@@ -120,17 +120,19 @@ static enum nib_status stage(struct runner *r, int i, const struct nib_nvfp4 *q,
 			     struct nib_nvfp4 *there, struct nib_error *err)
 {
 	const size_t elems = (size_t)(q->rows * q->k);
+	struct staging codes = {0}, scales = {0};
 	enum nib_status status;
 
-	status = staging_new_loaded(r->device, q->codes, elems / 2,
-				    &r->codes[i], err);
+	status =
+	    staging_new_loaded(r->device, q->codes, elems / 2, &codes, err);
 	if (!status)
-		status =
-		    staging_new_loaded(r->device, q->scales, elems / NIB_BLOCK,
-				       &r->scales[i], err);
+		status = staging_new_loaded(r->device, q->scales,
+					    elems / NIB_BLOCK, &scales, err);
+	r->codes[i] = codes;
+	r->scales[i] = scales;
 	*there = *q;
-	there->codes = r->codes[i].data;
-	there->scales = r->scales[i].data;
+	there->codes = codes.data;
+	there->scales = scales.data;
 	return status;
 }
 

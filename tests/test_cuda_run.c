@@ -302,23 +302,28 @@ static void alignment(void)
 /* What the front door promises of every room. */
 static void other_refusals(void)
 {
+	struct nib_problem kept;
 	struct bed bed;
 
 	make_bed(&bed, false);
+	kept = bed.problems[2];
 	bed.problems[2].c.data = bed.problems[0].c.data;
 	refused(&bed, NIB_BAD_ARGUMENT, "outputs must lie apart");
-	make_bed(&bed, false);
-	bed.problems[1].b.rows++;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].b.rows");
-	make_bed(&bed, false);
-	bed.problems[1].c.row_stride_elems = COLS + 8;
+	bed.problems[2] = kept;
+	bed.problems[2].b.rows++;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[2].b.rows");
+	bed.problems[2] = kept;
+	bed.problems[2].c.row_stride_elems = COLS + 8;
 	refused(&bed, NIB_BAD_ARGUMENT, "those that the plan was made for");
-	make_bed(&bed, false);
+	bed.problems[2] = kept;
 	bed.options.check_data = 1;
 	refused(&bed, NIB_UNSUPPORTED, "options.check_data = 1");
-	make_bed(&bed, false);
+	bed.options.check_data = 0;
 	bed.fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
 	refused(&bed, NIB_DEVICE_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS");
+	bed.fake->context_result = CUDA_SUCCESS;
+	take(&bed);
+	free_bed(&bed);
 }
 
 /* ---- mixtures of experts ------------------------------------------------- */

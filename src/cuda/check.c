@@ -309,6 +309,12 @@ void cuda_taken_end(struct cuda_taken *taken, const struct nib_plan *plan)
 	cuda_leave(cuda_device(plan->device));
 }
 
+/* Padding may differ where nothing else does: then they are checked again. */
+static bool same_bytes(const void *x, const void *y, size_t bytes)
+{
+	return memcmp(x, y, bytes) == 0;
+}
+
 /* The last steps of begin, whatever kind of problems it was. */
 static enum nib_status finish(struct cuda_taken *taken,
 			      const struct nib_plan *plan,
@@ -334,8 +340,8 @@ enum nib_status cuda_taken_begin(struct cuda_taken *taken,
 	if (status)
 		return status;
 	if (!taken->is_valid ||
-	    memcmp(taken->given, problems,
-		   (size_t)plan->count * sizeof(*problems)) != 0)
+	    !same_bytes(taken->given, problems,
+			(size_t)plan->count * sizeof(*problems)))
 		status = take_problems(taken, plan, problems, err);
 	return finish(taken, plan, options, status, err);
 }
@@ -351,7 +357,7 @@ enum nib_status cuda_taken_begin_moe(struct cuda_taken *taken,
 	if (status)
 		return status;
 	if (!taken->is_valid || !moe ||
-	    memcmp(&taken->given_moe, moe, sizeof(*moe)) != 0)
+	    !same_bytes(&taken->given_moe, moe, sizeof(*moe)))
 		status = take_moe(taken, plan, moe, err);
 	return finish(taken, plan, options, status, err);
 }

@@ -110,7 +110,7 @@ void cuda_modules_unload(struct cuda_device *device)
 
 	if (!all)
 		return;
-	for (int i = 0; i < all->count; i++)
+	for (int i = 0; all->modules && i < all->count; i++)
 		(void)device->driver->cuModuleUnload(all->modules[i]);
 	pthread_mutex_destroy(&all->lock);
 	free(all->modules);
@@ -205,9 +205,9 @@ enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 	kernel = find_kernel(all, name);
 	if (!kernel)
 		status = add_kernel(device, name, &kernel, err);
-	if (!status)
+	if (kernel)
 		status = allow_shared(device, kernel, shared_bytes, err);
-	if (!status)
+	if (kernel && !status)
 		*function = kernel->function;
 	pthread_mutex_unlock(&all->lock);
 	return status;

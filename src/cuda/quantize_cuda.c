@@ -217,7 +217,7 @@ static enum nib_status launch_amax(const struct call *call,
 enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
 			  bool saturate, float *amax, struct nib_error *err)
 {
-	struct nib_quantize_found found;
+	struct nib_quantize_found found = {0};
 	struct call call;
 	enum nib_status status = begin(&call, device, NULL, err);
 
