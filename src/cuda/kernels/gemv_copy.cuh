@@ -28,16 +28,6 @@ __device__ static int all_steps(const struct nib_gemv_params &p)
 	return (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 }
 
-/* Row of b that is row r of a tile; may be n or more. */
-__device__ static int64_t tile_row(const struct nib_gemv_operand &b, int tile,
-				   int r)
-{
-	if (b.is_tiled)
-		return (int64_t)(tile / 8) * 128 + tile % 8 * 4 + r / 4 +
-		       r % 4 * 32;
-	return (int64_t)tile * NIB_GEMV_TILE_ROWS + r;
-}
-
 __device__ static int64_t scale_offset(const struct nib_gemv_operand &v,
 				       int64_t row, int block, int blocks)
 {
@@ -70,8 +60,8 @@ __device__ static void copy_16(uint32_t to, const uint8_t *from, int bytes,
 }
 
 /*
- * A stage: rows of 128 bytes of codes, whose 16-byte pieces are swapped pairwise
- * in odd rows (banks); then 16 pieces of scales: those of a row (LINEAR), or of
+ * A stage: rows of 128 bytes of codes, whose 16-byte pieces are swapped in
+ * pairs in odd rows (banks); then 16 pieces of scales: those of a row (LINEAR), or of
  * four rows of a tile column (TILED).  A lane copies piece lane % 8 of the rows
  * lane / 8 + 4i, and one piece of scales if lane < 16.
  */
@@ -95,7 +85,7 @@ __device__ static struct source source_of(const struct nib_gemv_params &p,
 					  int tile)
 {
 	const int lane = threadIdx.x % 32, blocks = p.k / 16;
-	const int64_t row = tile_row(b, tile, lane / 8);
+	const int64_t row = nib_gemv_row(tile, lane / 8, b.is_tiled);
 	/* Rows r + 4i: next to each other in a tile column of scales. */
 	const int64_t left = (p.n - row + (b.is_tiled ? 0 : 3)) /
 			     (b.is_tiled ? 1 : 4);
@@ -105,13 +95,15 @@ __device__ static struct source source_of(const struct nib_gemv_params &p,
 	s.codes = b.codes + row * b.row_stride + lane % 8 * 16;
 	s.bytes = p.k / 2 - lane % 8 * 16;
 	if (b.is_tiled) {
-		const int64_t scale_row = tile_row(b, tile, lane % 16 / 4 * 4);
+		const int64_t scale_row =
+			nib_gemv_row(tile, lane % 16 / 4 * 4, true);
 
 		s.scales = b.scales +
 			   scale_offset(b, scale_row, lane % 4 * 4, blocks);
 		s.blocks = (blocks + 3) / 4 * 4 - lane % 4 * 4;
 	} else {
-		const int64_t scale_row = tile_row(b, tile, lane % 16);
+		const int64_t scale_row =
+			nib_gemv_row(tile, lane % 16, false);
 
 		s.scales = b.scales + scale_offset(b, scale_row, 0, blocks);
 		s.blocks = scale_row < p.n ? blocks : 0;

@@ -29,7 +29,9 @@
 #define NIB_GEMV_RING_BYTES                                                    \
 	(NIB_GEMV_WARPS * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES)
 /* Most tiles that one CTA may take one after the other. */
-#define NIB_GEMV_MAX_TILES 32
+#define NIB_GEMV_MAX_TILES 16
+/* CTAs of a variant that an SM has registers for. */
+#define NIB_GEMV_CTAS(tokens) ((tokens) == 1 ? 5 : (tokens) <= 4 ? 4 : 2)
 /* The k of a that a CTA keeps at a time. */
 #define NIB_GEMV_PHASE(tokens) ((tokens) <= 2 ? 16384 : 32768 / (tokens))
 
@@ -64,6 +66,14 @@ NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)
 {
 	return is_tiled ? (n + 127) / 128 * 8
 			: (n + NIB_GEMV_TILE_ROWS - 1) / NIB_GEMV_TILE_ROWS;
+}
+
+/* Row of b that is row r < 16 of a tile; may be n or more. */
+NIB_GEMV_FN int64_t nib_gemv_row(int64_t tile, int r, int is_tiled)
+{
+	if (is_tiled)
+		return tile / 8 * 128 + tile % 8 * 4 + r / 4 + r % 4 * 32;
+	return tile * NIB_GEMV_TILE_ROWS + r;
 }
 
 /* k of a phase, rounded up to the step: what is kept of each token. */

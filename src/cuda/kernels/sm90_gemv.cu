@@ -10,8 +10,8 @@
  *   global --cp.async--> ring[stage] --lds--> codes --prmt--> int8 --mma--> sum
  *
  * Arithmetic.  Twice an e2m1 is an integer of at most 12.  PRMT looks up four
- * codes at once, and gives 0 for those whose sign bit is set; with the sign bits
- * flipped it gives the others.  So b = positive - negative, two products of
+ * codes at once, and gives 0 for those whose sign bit is set; with the sign
+ * bits flipped it gives the others.  So b = positive - negative, two products of
  * mma.m16n8k32 (s8, exact).  The columns of the mma are no rows of A: the lane
  * t = lane % 4 holds whole blocks of 16 k, and the columns tell the blocks of
  * the four lanes apart (and a second block, or a second token), because A is
@@ -28,8 +28,8 @@
  * shifts and logic), 1 mma, 12 for all else.  4.65 TB/s are 32 weights a clock
  * and SM, which leaves 32 instructions, half of them ALU.
  *
- * Variants: tokens 1, 2, 4, 8 for rows of 16-byte pieces (b's alignments 16, k a
- * multiple of 32), and 1_any, 8_any for the others.
+ * Variants: tokens 1, 2, 4, 8 for rows of 16-byte pieces (b's alignments 16, k
+ * a multiple of 32), and 1_any, 8_any for the others.
  *
  * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; codes of A as
  * int8 and its scales as fp32, at most 40 KiB for NIB_GEMV_PHASE(tokens) of k.
@@ -397,7 +397,8 @@ __device__ static void store_tiles(const struct nib_gemv_params &p,
 	     i += NIB_GEMV_THREADS) {
 		const int tile = i / warp_stride, r = i % NIB_GEMV_TILE_ROWS;
 		const int token = i / NIB_GEMV_TILE_ROWS % TOKENS;
-		const int64_t row = tile_row(p.b, first + tile, r);
+		const int64_t row =
+			nib_gemv_row(first + tile, r, p.b.is_tiled);
 		const float *x = partial + tile * NIB_GEMV_WARPS * warp_stride +
 				 i % warp_stride;
 		float sum = x[0];
@@ -549,9 +550,9 @@ __device__ static void gemv(const struct nib_gemv_params &p)
 		gemv<tokens, aligned>(p);                                      \
 	}
 
-GEMV(1, true, 1, 5)
-GEMV(2, true, 2, 4)
-GEMV(4, true, 4, 4)
-GEMV(8, true, 8, 2)
-GEMV(1, false, 1_any, 4)
-GEMV(8, false, 8_any, 2)
+GEMV(1, true, 1, NIB_GEMV_CTAS(1))
+GEMV(2, true, 2, NIB_GEMV_CTAS(2))
+GEMV(4, true, 4, NIB_GEMV_CTAS(4))
+GEMV(8, true, 8, NIB_GEMV_CTAS(8))
+GEMV(1, false, 1_any, NIB_GEMV_CTAS(1))
+GEMV(8, false, 8_any, NIB_GEMV_CTAS(8))

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemv.c - products of up to 8 rows on a GPU; see gemv.h. */
+#include "gemv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "format/view.h"
+
+/* What an SM's shared memory loses to each CTA. */
+#define CTA_SHARED_BYTES 1024
+/* Of gridDim.y. */
+#define MAX_BATCH 65535
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static int variant_tokens(int64_t m)
+{
+	return m == 1 ? 1 : m == 2 ? 2 : m <= 4 ? 4 : 8;
+}
+
+/* CTAs that an SM has at once. */
+static int64_t resident(const struct gemv_cut *cut, int64_t shared_bytes)
+{
+	const int64_t by_shared = (shared_bytes + CTA_SHARED_BYTES) /
+				  (cut->shared_bytes + CTA_SHARED_BYTES);
+	const int64_t by_registers = NIB_GEMV_CTAS(cut->tokens);
+
+	return by_shared < by_registers ? by_shared : by_registers;
+}
+
+struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
+			 bool b_is_tiled, int multiprocessors,
+			 int64_t shared_bytes)
+{
+	struct gemv_cut cut = {.tokens = variant_tokens(m)};
+
+	cut.tiles = (int32_t)nib_gemv_tiles(n, b_is_tiled);
+	for (int tiles = 1; tiles <= NIB_GEMV_MAX_TILES; tiles++) {
+		cut.tiles_per_cta = tiles;
+		cut.ctas = divide_up(cut.tiles, tiles);
+		cut.shared_bytes = nib_gemv_shared_bytes(k, cut.tokens, tiles);
+		if (cut.ctas * batch <=
+		    resident(&cut, shared_bytes) * multiprocessors)
+			break;
+	}
+	return cut;
+}
+
+bool gemv_takes(enum nib_op op, const struct nib_problem *p)
+{
+	return op != NIB_DUAL_GEMM && !p->b_packed && p->a.rows >= 1 &&
+	       p->a.rows <= CUDA_GEMV_MAX_ROWS && p->b.rows >= 1 &&
+	       nib_gemv_tiles(p->b.rows, true) <= INT32_MAX &&
+	       nib_nvfp4_batches(&p->a) <= MAX_BATCH;
+}
+
+/* 16, 4 or 1: what x is a multiple of. */
+static int16_t align_of(uint64_t x)
+{
+	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
+}
+
+/* v: NULL pointers are multiples of everything. */
+static struct nib_gemv_operand operand(const struct nib_nvfp4 *v,
+				       int64_t batches)
+{
+	struct nib_gemv_operand o = {
+	    .codes = v->codes,
+	    .scales = v->scales,
+	    .row_stride = nib_nvfp4_row_stride_bytes(v),
+	    .batch_stride = nib_nvfp4_batch_stride_bytes(v),
+	    .scale_row_stride = nib_nvfp4_scale_row_stride_bytes(v),
+	    .scale_batch_stride = nib_nvfp4_scale_batch_stride_bytes(v),
+	    .is_tiled = v->scale_layout == NIB_TILED_128X4,
+	};
+	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
+
+	/* One matrix, or row, has no stride to speak of. */
+	if (nib_nvfp4_batches(v) == 1)
+		o.batch_stride = o.scale_batch_stride = 0;
+	if (v->rows > 1)
+		codes |= (uint64_t)o.row_stride;
+	if (v->rows > 1 && !o.is_tiled)
+		scales |= (uint64_t)o.scale_row_stride;
+	if (batches > 1) {
+		codes |= (uint64_t)o.batch_stride;
+		scales |= (uint64_t)o.scale_batch_stride;
+	}
+	o.codes_align = align_of(codes);
+	o.scales_align = align_of(scales);
+	return o;
+}
+
+static bool is_aligned(const struct nib_gemv_params *p)
+{
+	return p->b.codes_align == 16 && p->b.scales_align == 16 &&
+	       p->k % 32 == 0;
+}
+
+static void set_pointers(struct nib_gemv_params *params,
+			 const struct nib_problem *p)
+{
+	const int64_t batches = nib_nvfp4_batches(&p->a);
+
+	params->a = operand(&p->a, batches);
+	params->b = operand(&p->b, batches);
+	params->alpha = p->alpha;
+	params->c = p->c.data;
+}
+
+enum nib_status cuda_gemv_plan(struct cuda_device *device,
+			       const struct nib_problem *p,
+			       struct cuda_gemv *gemv, struct nib_error *err)
+{
+	struct nib_gemv_params *params = &gemv->params;
+	struct nib_problem shape = *p;
+	enum nib_status status = NIB_OK;
+	char name[32];
+
+	memset(gemv, 0, sizeof(*gemv));
+	shape.a.codes = shape.a.scales = shape.b.codes = shape.b.scales = NULL;
+	shape.c.data = NULL;
+	shape.alpha = NULL;
+	set_pointers(params, &shape);
+	params->c_row_stride = nib_dense_row_stride_elems(&p->c);
+	params->c_batch_stride = nib_dense_batch_stride_elems(&p->c);
+	params->n = p->b.rows;
+	params->m = (int32_t)p->a.rows;
+	params->k = (int32_t)p->b.k;
+	params->c_dtype = (int32_t)p->c.dtype;
+	gemv->batch = (unsigned)nib_nvfp4_batches(&p->a);
+	gemv->cut = gemv_cut(params->m, params->n, params->k, gemv->batch,
+			     params->b.is_tiled, device->multiprocessors,
+			     device->shared_bytes);
+	params->tiles = gemv->cut.tiles;
+	params->tiles_per_cta = gemv->cut.tiles_per_cta;
+	if (is_aligned(params)) {
+		snprintf(name, sizeof(name), "nib_sm90_gemv_%d",
+			 gemv->cut.tokens);
+		status = cuda_kernel(device, name, (int)gemv->cut.shared_bytes,
+				     &gemv->aligned, err);
+	}
+	if (!status)
+		status = cuda_kernel(
+		    device,
+		    params->m == 1 ? "nib_sm90_gemv_1_any"
+				   : "nib_sm90_gemv_8_any",
+		    (int)nib_gemv_shared_bytes(
+			params->k, params->m == 1 ? 1 : CUDA_GEMV_MAX_ROWS,
+			gemv->cut.tiles_per_cta),
+		    &gemv->any, err);
+	return status;
+}
+
+enum nib_status cuda_gemv_launch(const struct cuda_device *device,
+				 const struct cuda_gemv *gemv,
+				 const struct nib_problem *p, CUstream stream,
+				 struct nib_error *err)
+{
+	struct nib_gemv_params params = gemv->params;
+	void *arguments[] = {&params};
+	CUlaunchConfig config;
+	CUfunction function = gemv->aligned;
+	int64_t shared_bytes = gemv->cut.shared_bytes;
+	CUresult result;
+
+	set_pointers(&params, p);
+	if (!function || !is_aligned(&params)) {
+		function = gemv->any;
+		shared_bytes = nib_gemv_shared_bytes(
+		    params.k, params.m == 1 ? 1 : CUDA_GEMV_MAX_ROWS,
+		    params.tiles_per_cta);
+	}
+	memset(&config, 0, sizeof(config));
+	config.gridDimX = (unsigned)gemv->cut.ctas;
+	config.gridDimY = gemv->batch;
+	config.gridDimZ = 1;
+	config.blockDimX = NIB_GEMV_THREADS;
+	config.blockDimY = config.blockDimZ = 1;
+	config.sharedMemBytes = (unsigned)shared_bytes;
+	config.hStream = stream;
+	result = device->driver->cuLaunchKernelEx(&config, function, arguments,
+						  NULL);
+	return result ? cuda_fail(device->driver, result, device->name, err)
+		      : NIB_OK;
+}
