@@ -184,7 +184,8 @@ struct nib_device_options {
 NIB_API enum nib_status
 nib_device_open(const char *name, const struct nib_device_options *options,
 		struct nib_device **device, struct nib_error *err);
-NIB_API void nib_device_close(struct nib_device *device); /* NULL is fine */
+/* NULL is fine.  On "cuda" queued work must be done: nib_device_wait(). */
+NIB_API void nib_device_close(struct nib_device *device);
 
 struct nib_device_info {
 	size_t struct_bytes;
