@@ -112,6 +112,23 @@ static void set_pointers(struct nib_gemv_params *params,
 	params->c = p->c.data;
 }
 
+/* All of an SM's memory as shared memory: several CTAs are meant to be there.
+ */
+static enum nib_status find_kernel(struct cuda_device *device, const char *name,
+				   int64_t shared_bytes, CUfunction *function,
+				   struct nib_error *err)
+{
+	CUresult result;
+	enum nib_status status =
+	    cuda_kernel(device, name, (int)shared_bytes, function, err);
+
+	if (status)
+		return status;
+	result = device->driver->cuFuncSetAttribute(
+	    *function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
+	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
+}
+
 enum nib_status cuda_gemv_plan(struct cuda_device *device,
 			       const struct nib_problem *p,
 			       struct cuda_gemv *gemv, struct nib_error *err)
@@ -141,15 +158,15 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 	if (is_aligned(params)) {
 		snprintf(name, sizeof(name), "nib_sm90_gemv_%d",
 			 gemv->cut.tokens);
-		status = cuda_kernel(device, name, (int)gemv->cut.shared_bytes,
+		status = find_kernel(device, name, gemv->cut.shared_bytes,
 				     &gemv->aligned, err);
 	}
 	if (!status)
-		status = cuda_kernel(
+		status = find_kernel(
 		    device,
 		    params->m == 1 ? "nib_sm90_gemv_1_any"
 				   : "nib_sm90_gemv_8_any",
-		    (int)nib_gemv_shared_bytes(
+		    nib_gemv_shared_bytes(
 			params->k, params->m == 1 ? 1 : CUDA_GEMV_MAX_ROWS,
 			gemv->cut.tiles_per_cta),
 		    &gemv->any, err);
