@@ -106,6 +106,12 @@ def read_unittest(lines, result):
     result.passed = max(0, total - len(result.failed) - len(result.skipped))
 
 
+def skipped(case):
+    """Whether the program said so; one that is missing has <skipped> too."""
+    skip = case.find("skipped")
+    return skip is not None and skip.get("message", "").startswith("SKIP_")
+
+
 def read_test(case):
     """One <testcase> of CTest's JUnit file."""
     name, status = case.get("name"), case.get("status")
@@ -120,6 +126,9 @@ def read_test(case):
     if status == "run":
         if result.count() == 0:
             result.passed = 1
+    elif skipped(case):
+        reason = " ".join(lines).removeprefix("skipped: ")
+        result.skipped.append(("all", reason))
     elif not result.failed:
         failure = case.find("failure")
         why = failure.get("message", "") if failure is not None else ""
