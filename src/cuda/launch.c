@@ -1,44 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.c - packed weights, plans and runs of the CUDA room. */
+/*
+ * launch.c - plans and runs of the CUDA room: which kernels, and when.  One
+ * product of one or two rows goes to the memory-bound kernels of gemv.c,
+ * everything else to those of gemm.c.
+ */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "api/error.h"
-#include "cuda.h"
+#include "gemm.h"
+#include "gemv.h"
 
-static enum nib_status not_yet(const struct nib_device *device,
-			       struct nib_error *err)
-{
-	return nib_fail(err, NIB_UNSUPPORTED,
-			"%s: this version multiplies on 'cpu' alone",
-			cuda_device(device)->name);
-}
+/* From three rows on the tensor cores are faster (docs/notes/0030). */
+#define GEMV_ROWS 2
 
-enum nib_status cuda_pack(struct nib_device *device, const struct nib_nvfp4 *b,
-			  struct nib_packed **packed, struct nib_error *err)
-{
-	(void)b;
-	(void)packed;
-	return not_yet(device, err);
-}
+struct cuda_plan {
+	struct nib_plan base;
+	struct cuda_taken taken;
+	bool is_gemv;
+	struct cuda_gemv gemv;
+	struct cuda_gemm gemm;
+};
 
-void cuda_packed_free(struct nib_packed *packed)
+static struct cuda_plan *cuda_plan_of(struct nib_plan *plan)
 {
-	free(packed);
+	return (struct cuda_plan *)plan;
 }
 
 struct nib_plan *cuda_plan_new(void)
 {
-	return calloc(1, sizeof(struct nib_plan));
+	return calloc(1, sizeof(struct cuda_plan));
+}
+
+static bool wants_gemv(const struct nib_plan *plan)
+{
+	return !plan->is_moe && plan->count == 1 &&
+	       plan->problems[0].a.rows <= GEMV_ROWS &&
+	       gemv_takes(plan->op, &plan->problems[0]);
+}
+
+static void explain(struct cuda_plan *p, const struct cuda_device *device)
+{
+	struct nib_plan *plan = &p->base;
+	const char *what = plan->op == NIB_DUAL_GEMM ? "dual GEMM" : "GEMM";
+
+	if (p->is_gemv)
+		snprintf(plan->explanation, sizeof(plan->explanation),
+			 "vector kernel on %s: %lld blocks read the weights "
+			 "once, as the memory gives them",
+			 device->name, (long long)plan->tasks);
+	else if (p->gemm.n_parts == 0)
+		snprintf(plan->explanation, sizeof(plan->explanation),
+			 "nothing to compute");
+	else
+		snprintf(plan->explanation, sizeof(plan->explanation),
+			 "%s on %s: tiles of %d rows x up to %d tokens on %d "
+			 "clusters, k in %d part%s, %lld launch%s of two "
+			 "kernels (the first converts the tokens, the second "
+			 "begins meanwhile)",
+			 what, device->name, NIB_TILE_ROWS, p->gemm.tile_tokens,
+			 p->gemm.clusters, p->gemm.splits,
+			 p->gemm.splits == 1 ? "" : "s",
+			 (long long)p->gemm.n_parts,
+			 p->gemm.n_parts == 1 ? "" : "es");
 }
 
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 {
-	return not_yet(plan->device, err);
+	struct cuda_plan *p = cuda_plan_of(plan);
+	struct cuda_device *device = cuda_device(plan->device);
+	enum nib_status status = cuda_enter(device, err);
+
+	if (status)
+		return status;
+	plan->room_name = CUDA_ROOM_NAME;
+	plan->threads = device->multiprocessors;
+	p->is_gemv = wants_gemv(plan);
+	status = cuda_taken_new(&p->taken, plan, err);
+	if (!status && p->is_gemv) {
+		status = cuda_gemv_plan(device, plan->problems, &p->gemv, err);
+		plan->tasks = p->gemv.cut.ctas * p->gemv.batch;
+	} else if (!status) {
+		status = cuda_gemm_plan(device, plan, &p->gemm, err);
+		plan->tasks = p->gemm.tiles;
+		plan->workspace_bytes = p->gemm.workspace_bytes;
+	}
+	cuda_leave(device);
+	if (!status)
+		explain(p, device);
+	return status;
 }
 
 void cuda_plan_free(struct nib_plan *plan)
 {
-	free(plan);
+	struct cuda_plan *p = cuda_plan_of(plan);
+	const struct cuda_device *device = cuda_device(plan->device);
+
+	if (cuda_enter(device, NULL) == NIB_OK) {
+		cuda_gemm_free(device, &p->gemm);
+		cuda_leave(device);
+	}
+	cuda_taken_free(&p->taken);
+	free(p);
 }
 
 enum nib_status cuda_run(struct nib_plan *plan,
@@ -46,9 +109,22 @@ enum nib_status cuda_run(struct nib_plan *plan,
 			 const struct nib_run_options *options,
 			 struct nib_error *err)
 {
-	(void)problems;
-	(void)options;
-	return not_yet(plan->device, err);
+	struct cuda_plan *p = cuda_plan_of(plan);
+	const struct cuda_device *device = cuda_device(plan->device);
+	enum nib_status status =
+	    cuda_taken_begin(&p->taken, plan, problems, options, err);
+
+	if (status)
+		return status;
+	if (p->is_gemv)
+		status = cuda_gemv_launch(device, &p->gemv, p->taken.problems,
+					  options->stream, err);
+	else
+		status =
+		    cuda_gemm_launch(device, &p->gemm, p->taken.problems,
+				     options->workspace, options->stream, err);
+	cuda_taken_end(&p->taken, plan);
+	return status;
 }
 
 enum nib_status cuda_run_moe(struct nib_plan *plan,
@@ -56,7 +132,15 @@ enum nib_status cuda_run_moe(struct nib_plan *plan,
 			     const struct nib_run_options *options,
 			     struct nib_error *err)
 {
-	(void)moe;
-	(void)options;
-	return not_yet(plan->device, err);
+	struct cuda_plan *p = cuda_plan_of(plan);
+	enum nib_status status =
+	    cuda_taken_begin_moe(&p->taken, plan, moe, options, err);
+
+	if (status)
+		return status;
+	status = cuda_gemm_launch_moe(cuda_device(plan->device), &p->gemm,
+				      &p->taken.moe, options->workspace,
+				      options->stream, err);
+	cuda_taken_end(&p->taken, plan);
+	return status;
 }

@@ -425,6 +425,14 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *active,
 	return CUDA_SUCCESS;
 }
 
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
+				      const CUlaunchConfig *config)
+{
+	(void)function;
+	*clusters = 132 / (int)config->attrs[0].value.clusterDim.x;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 			  void **arguments, void **extra)
 {

@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.c - plans and launches of the tiled multiplication; see gemm.h. */
+#include "gemm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/error.h"
+#include "format/view.h"
+
+/* What the runtime keeps of a CTA's shared memory. */
+#define RESERVED_BYTES 1024
+#define TABLE_ALIGN    16
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static int64_t round_up(int64_t a, int64_t step)
+{
+	return divide_up(a, step) * step;
+}
+
+static enum nib_status no_memory(size_t bytes, struct nib_error *err)
+{
+	return nib_fail(err, NIB_OUT_OF_MEMORY,
+			"no memory for a plan's tables (%zu bytes)", bytes);
+}
+
+/* ---- shapes -------------------------------------------------------------- */
+
+/* Of rows that lie at multiples of `stride` from an aligned one. */
+static int32_t scale_flags(const struct nib_nvfp4 *b)
+{
+	uint64_t x = (uintptr_t)b->scales;
+
+	if (b->scale_layout == NIB_TILED_128X4)
+		return 0;
+	x |= (uint64_t)nib_nvfp4_scale_row_stride_bytes(b);
+	if (nib_nvfp4_batches(b) > 1)
+		x |= (uint64_t)nib_nvfp4_scale_batch_stride_bytes(b);
+	return x % 16 == 0  ? 0
+	       : x % 4 == 0 ? NIB_B_SCALES_BY_4
+			    : NIB_B_SCALES_BY_1;
+}
+
+static int32_t code_flags(const struct nib_nvfp4 *b)
+{
+	uint64_t x = (uint64_t)nib_nvfp4_row_stride_bytes(b);
+
+	if (nib_nvfp4_batches(b) > 1)
+		x |= (uint64_t)nib_nvfp4_batch_stride_bytes(b);
+	return x % 16 == 0 ? 0 : NIB_B_CODES_BY_8;
+}
+
+/* The kernels read rows of codes by 8 bytes at least. */
+static enum nib_status check_strides(const struct nib_nvfp4 *v,
+				     const char *name, struct nib_error *err)
+{
+	const int64_t row = nib_nvfp4_row_stride_bytes(v);
+	const int64_t batch =
+	    nib_nvfp4_batches(v) > 1 ? nib_nvfp4_batch_stride_bytes(v) : 0;
+
+	if (row % 8 != 0 || batch % 8 != 0)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: row_stride_bytes = %lld, "
+				"batch_stride_bytes = %lld: must be multiples "
+				"of 8 on a GPU",
+				name, (long long)row, (long long)batch);
+	if (v->rows > INT32_MAX)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: rows = %lld: at most 2^31 - 1 on a GPU",
+				name, (long long)v->rows);
+	return NIB_OK;
+}
+
+static int32_t output_flags(const struct nib_dense *c)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(c->dtype);
+	const int64_t row = nib_dense_row_stride_elems(c) * size;
+	const int64_t batch =
+	    c->batch > 1 ? nib_dense_batch_stride_elems(c) * size : 0;
+
+	return row % 16 == 0 && batch % 16 == 0 ? NIB_C_BY_16 : 0;
+}
+
+static enum nib_status
+make_shape(const struct nib_nvfp4 *a, const struct nib_nvfp4 *b,
+	   const struct nib_nvfp4 *b2, const struct nib_dense *c,
+	   struct nib_gemm_shape *s, struct nib_error *err)
+{
+	enum nib_status status = check_strides(a, "a", err);
+
+	if (!status)
+		status = check_strides(b, "b", err);
+	if (!status && b2)
+		status = check_strides(b2, "b2", err);
+	if (status)
+		return status;
+	*s = (struct nib_gemm_shape){
+	    .m = (int32_t)a->rows,
+	    .n = (int32_t)b->rows,
+	    .k = (int32_t)b->k,
+	    .flags = code_flags(b) | output_flags(c),
+	    .a_stride_bytes = nib_nvfp4_row_stride_bytes(a),
+	    .a_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(a),
+	    .b_stride_bytes = nib_nvfp4_row_stride_bytes(b),
+	    .b_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b),
+	    .c_stride_elems = nib_dense_row_stride_elems(c),
+	};
+	if (a->scale_layout == NIB_TILED_128X4)
+		s->flags |= NIB_A_TILED;
+	if (b->scale_layout == NIB_TILED_128X4)
+		s->flags |= NIB_B_TILED;
+	if (!b2)
+		return NIB_OK;
+	s->b2_stride_bytes = nib_nvfp4_row_stride_bytes(b2);
+	s->b2_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b2);
+	s->flags |= code_flags(b2);
+	if (b2->scale_layout == NIB_TILED_128X4)
+		s->flags |= NIB_B2_TILED;
+	return NIB_OK;
+}
+
+/* ---- rings --------------------------------------------------------------- */
+
+/*
+ * As many token stages as a warm L2 needs and fit beside three weight stages;
+ * what is left goes to weights, which come from memory.
+ */
+static void choose_rings(const struct cuda_device *device, int32_t tile_tokens,
+			 struct gemm_part *part)
+{
+	const int32_t steps = NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K;
+	const int32_t stage = tile_tokens * NIB_TOKEN_STAGE_K * 2;
+	const int32_t room = device->shared_bytes - RESERVED_BYTES -
+			     NIB_GEMM_TAIL_BYTES - 3 * NIB_WEIGHT_STAGE_BYTES;
+	int32_t tokens = room / stage / steps * steps;
+	int32_t weights;
+
+	if (tokens > NIB_GEMM_STAGES_MAX)
+		tokens = NIB_GEMM_STAGES_MAX;
+	weights = 3 + (room - tokens * stage) / NIB_WEIGHT_STAGE_BYTES;
+	if (weights > NIB_GEMM_STAGES_MAX)
+		weights = NIB_GEMM_STAGES_MAX;
+	part->args.tile_tokens = tile_tokens;
+	part->args.token_stages = tokens;
+	part->args.token_stage_bytes = stage;
+	part->args.weight_stages = weights;
+	part->shared_bytes = tokens * stage + weights * NIB_WEIGHT_STAGE_BYTES +
+			     NIB_GEMM_TAIL_BYTES;
+}
+
+/* Bytes of prepared tokens: whole atoms of 8 rows, whole weight stages of k. */
+static size_t token_bytes(int64_t atoms, int64_t k)
+{
+	const int64_t stages = divide_up(k, NIB_WEIGHT_STAGE_K);
+
+	return (size_t)(atoms * 8 * 2 * NIB_WEIGHT_STAGE_K *
+			(stages ? stages : 1));
+}
+
+/* ---- plans --------------------------------------------------------------- */
+
+/* The tables of a plan while it is made; one allocation on the device. */
+struct tables {
+	uint8_t *bytes;
+	size_t used, room;
+};
+
+/* Offset of a copy of data; SIZE_MAX if there is no memory. */
+static size_t append(struct tables *t, const void *data, size_t bytes)
+{
+	const size_t at = (size_t)round_up((int64_t)t->used, TABLE_ALIGN);
+
+	if (at + bytes > t->room) {
+		const size_t room = 2 * (at + bytes);
+		uint8_t *more = realloc(t->bytes, room);
+
+		if (!more)
+			return SIZE_MAX;
+		t->bytes = more;
+		t->room = room;
+	}
+	if (bytes)
+		memcpy(t->bytes + at, data, bytes);
+	t->used = at + bytes;
+	return at;
+}
+
+/* CTAs that run at once, in clusters of each size. */
+static enum nib_status count_clusters(const struct cuda_device *device,
+				      CUfunction function, int32_t shared_bytes,
+				      struct nib_tile_device *out,
+				      struct nib_error *err)
+{
+	for (int i = 0; i < 3; i++) {
+		CUlaunchAttribute attribute;
+		CUlaunchConfig config;
+		int clusters = 0;
+		CUresult result;
+
+		memset(&attribute, 0, sizeof(attribute));
+		memset(&config, 0, sizeof(config));
+		attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+		attribute.value.clusterDim.x = (unsigned)NIB_GEMM_PAIR << i;
+		attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+		config.gridDimX = (unsigned)NIB_GEMM_PAIR << i;
+		config.gridDimY = config.gridDimZ = 1;
+		config.blockDimX = NIB_GEMM_THREADS;
+		config.blockDimY = config.blockDimZ = 1;
+		config.sharedMemBytes = (unsigned)shared_bytes;
+		config.attrs = &attribute;
+		config.numAttrs = 1;
+		result = device->driver->cuOccupancyMaxActiveClusters(
+		    &clusters, function, &config);
+		if (result)
+			return cuda_fail(device->driver, result, device->name,
+					 err);
+		out->clusters[i] = clusters;
+	}
+	if (out->clusters[0] < 1)
+		return nib_fail(err, NIB_DEVICE_FAILED,
+				"%s: not one pair of blocks with %d bytes of "
+				"shared memory fits",
+				device->name, shared_bytes);
+	return NIB_OK;
+}
+
+static enum nib_status find_kernels(struct cuda_device *device, enum nib_op op,
+				    struct cuda_gemm *gemm,
+				    struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	const int shared_bytes = device->shared_bytes - RESERVED_BYTES;
+	CUresult result;
+	enum nib_status status;
+
+	status = cuda_kernel(
+	    device, op == NIB_DUAL_GEMM ? "nib_dual_sm90" : "nib_gemm_sm90",
+	    shared_bytes, &gemm->multiply, err);
+	if (!status)
+		status = cuda_kernel(device, "nib_tokens_sm90", 0,
+				     &gemm->tokens, err);
+	if (status)
+		return status;
+	result = cu->cuFuncSetAttribute(
+	    gemm->multiply, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+	    1);
+	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
+}
+
+/* The matrices of all problems that have elements. */
+static enum nib_status list_matrices(const struct nib_plan *plan,
+				     struct cuda_gemm *gemm,
+				     struct nib_error *err)
+{
+	int64_t count = 0;
+
+	for (int64_t i = 0; i < plan->count; i++)
+		if (plan->problems[i].a.rows && plan->problems[i].c.cols)
+			count += nib_nvfp4_batches(&plan->problems[i].a);
+	gemm->matrices = calloc((size_t)count + 1, sizeof(*gemm->matrices));
+	if (!gemm->matrices)
+		return no_memory((size_t)count * sizeof(*gemm->matrices), err);
+	for (int64_t i = 0; i < plan->count; i++) {
+		const struct nib_problem *p = &plan->problems[i];
+
+		if (!p->a.rows || !p->c.cols)
+			continue;
+		for (int64_t l = 0; l < nib_nvfp4_batches(&p->a); l++)
+			gemm->matrices[gemm->n_matrices++] =
+			    (struct gemm_matrix){(int32_t)i, (int32_t)l};
+	}
+	return NIB_OK;
+}
+
+/* Shapes of a part's matrices; the part's rows, tokens and k. */
+static enum nib_status
+part_shapes(const struct nib_plan *plan, const struct cuda_gemm *gemm,
+	    struct gemm_part *part, struct nib_gemm_shape *shapes,
+	    struct nib_tile_shape *tile_shapes, struct nib_error *err)
+{
+	int64_t rows = 0, tokens = 0;
+
+	for (int32_t i = 0; i < part->args.count; i++) {
+		const struct gemm_matrix *x = &gemm->matrices[part->first + i];
+		const struct nib_problem *p = &plan->problems[x->problem];
+		struct nib_gemm_shape *s = &shapes[i];
+		enum nib_status status =
+		    make_shape(&p->a, cuda_weights(&p->b, p->b_packed),
+			       plan->op == NIB_DUAL_GEMM
+				   ? cuda_weights(&p->b2, p->b2_packed)
+				   : NULL,
+			       &p->c, s, err);
+
+		if (status)
+			return status;
+		s->first_row = (int32_t)rows;
+		s->first_token = (int32_t)tokens;
+		rows += s->m;
+		tokens += round_up(s->m, NIB_TILE_TOKENS_STEP);
+		if (tokens > INT32_MAX)
+			return nib_fail(err, NIB_UNSUPPORTED,
+					"problems: over 2^31 rows of a in one "
+					"launch");
+		if (s->k > part->most_k)
+			part->most_k = s->k;
+		tile_shapes[i] = (struct nib_tile_shape){s->m, s->n, s->k};
+		part->args.dtype = (int32_t)p->c.dtype;
+	}
+	part->args.rows = (int32_t)rows;
+	part->args.token_atoms = tokens / 8;
+	return NIB_OK;
+}
+
+/* Types of c may differ within a plan, not within a launch. */
+static int32_t part_count(const struct nib_plan *plan,
+			  const struct cuda_gemm *gemm, int64_t first)
+{
+	const enum nib_dtype dtype =
+	    plan->problems[gemm->matrices[first].problem].c.dtype;
+	int32_t count = 0;
+
+	while (count < NIB_GEMM_PROBLEMS && first + count < gemm->n_matrices &&
+	       plan->problems[gemm->matrices[first + count].problem].c.dtype ==
+		   dtype)
+		count++;
+	return count;
+}
+
+static int32_t most_tokens(const struct nib_gemm_tile *tiles, int64_t count)
+{
+	int32_t most = NIB_TILE_TOKENS_STEP;
+
+	for (int64_t i = 0; i < count; i++)
+		if (tiles[i].tokens > most)
+			most = tiles[i].tokens;
+	return most;
+}
+
+/* Table offsets stand in the pointers until the tables are on the device. */
+static enum nib_status plan_part(const struct cuda_device *device,
+				 const struct nib_plan *plan,
+				 const struct nib_tile_device *clusters,
+				 struct cuda_gemm *gemm, struct gemm_part *part,
+				 struct tables *tables, struct nib_error *err)
+{
+	struct nib_gemm_shape shapes[NIB_GEMM_PROBLEMS];
+	struct nib_tile_shape tile_shapes[NIB_GEMM_PROBLEMS];
+	struct nib_gemm_tile *tiles = NULL;
+	struct nib_tile_plan t;
+	size_t at_shapes, at_tiles, bytes, n_tiles;
+	enum nib_status status =
+	    part_shapes(plan, gemm, part, shapes, tile_shapes, err);
+
+	if (status)
+		return status;
+	if (!nib_tiles_plan(clusters, tile_shapes, part->args.count,
+			    plan->op == NIB_DUAL_GEMM, gemm->n_matrices == 1,
+			    &t, &tiles))
+		return no_memory(0, err);
+	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
+	at_shapes = append(tables, shapes,
+			   (size_t)part->args.count * sizeof(shapes[0]));
+	at_tiles = append(tables, tiles, n_tiles * sizeof(*tiles));
+	choose_rings(device, most_tokens(tiles, (int64_t)n_tiles), part);
+	free(tiles);
+	if (at_shapes == SIZE_MAX || at_tiles == SIZE_MAX)
+		return no_memory(n_tiles * sizeof(*tiles), err);
+	part->args.shapes = (const void *)(uintptr_t)at_shapes;
+	part->args.tiles = (const void *)(uintptr_t)at_tiles;
+	part->args.tile_rounds = t.rounds;
+	part->args.splits = t.splits;
+	part->clusters = t.clusters;
+	bytes = token_bytes(part->args.token_atoms, part->most_k);
+	if (bytes > gemm->workspace_bytes)
+		gemm->workspace_bytes = bytes;
+	gemm->tiles += t.tiles;
+	gemm->cycles += t.cycles;
+	if (gemm->n_parts == 0) {
+		gemm->tile_tokens = part->args.tile_tokens;
+		gemm->splits = t.splits;
+		gemm->clusters = t.clusters;
+	}
+	gemm->n_parts++;
+	return NIB_OK;
+}
+
+static enum nib_status plan_parts(const struct cuda_device *device,
+				  const struct nib_plan *plan,
+				  const struct nib_tile_device *clusters,
+				  struct cuda_gemm *gemm, struct tables *tables,
+				  struct nib_error *err)
+{
+	int64_t count = 0;
+	enum nib_status status = list_matrices(plan, gemm, err);
+
+	if (status)
+		return status;
+	for (int64_t i = 0; i < gemm->n_matrices;
+	     i += part_count(plan, gemm, i))
+		count++;
+	gemm->parts = calloc((size_t)count + 1, sizeof(*gemm->parts));
+	if (!gemm->parts)
+		return no_memory((size_t)count * sizeof(*gemm->parts), err);
+	for (int64_t i = 0; i < gemm->n_matrices && !status;) {
+		struct gemm_part *part = &gemm->parts[gemm->n_parts];
+
+		part->first = i;
+		part->args.count = part_count(plan, gemm, i);
+		i += part->args.count;
+		status =
+		    plan_part(device, plan, clusters, gemm, part, tables, err);
+	}
+	return status;
+}
+
+/*
+ * Tokens of a tile of a mixture, whose experts' shares only the device knows:
+ * half as many again as an average expert has.
+ */
+static int32_t mixture_tokens(int64_t rows, int64_t experts)
+{
+	const int64_t fair = 3 * rows / (2 * experts);
+
+	for (int32_t tokens = 32; tokens < NIB_TILE_TOKENS_MAX; tokens *= 2)
+		if (fair <= tokens)
+			return tokens;
+	return NIB_TILE_TOKENS_MAX;
+}
+
+static enum nib_status
+plan_mixture(const struct cuda_device *device, const struct nib_plan *plan,
+	     const struct nib_tile_device *clusters, struct cuda_gemm *gemm,
+	     struct tables *tables, struct nib_error *err)
+{
+	const struct nib_moe_problem *moe = &plan->moe;
+	const bool dual = plan->op == NIB_DUAL_GEMM;
+	const struct nib_nvfp4 *b = cuda_weights(&moe->b, moe->b_packed);
+	const struct nib_nvfp4 *b2 =
+	    dual ? cuda_weights(&moe->b2, moe->b2_packed) : NULL;
+	const int64_t experts = plan->count, rows = moe->a.rows;
+	const int64_t padded =
+	    round_up(rows, 16) + 16 * (experts < rows ? experts : rows);
+	struct nib_gemm_shape shape;
+	struct gemm_part *part;
+	enum nib_status status =
+	    make_shape(&moe->a, b, b2, &moe->c, &shape, err);
+
+	if (status)
+		return status;
+	if (experts > NIB_GEMM_EXPERTS || padded > INT32_MAX)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"moe: %lld experts, %lld rows: at most %d "
+				"experts and 2^31 - 16385 rows on a GPU",
+				(long long)experts, (long long)rows,
+				NIB_GEMM_EXPERTS);
+	if (rows == 0 || shape.n == 0)
+		return NIB_OK;
+	part = gemm->parts = calloc(1, sizeof(*part));
+	if (!part || append(tables, &shape, sizeof(shape)) == SIZE_MAX)
+		return no_memory(sizeof(*part) + sizeof(shape), err);
+	part->args.shapes = NULL; /* offset 0 */
+	part->args.count = 1;
+	part->args.rows = (int32_t)rows;
+	part->args.token_atoms = padded / 8;
+	part->args.dtype = (int32_t)moe->c.dtype;
+	part->args.splits = 1;
+	part->args.experts = (int32_t)experts;
+	part->args.b_batch_bytes = nib_nvfp4_batch_stride_bytes(b);
+	part->args.b_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(b);
+	if (dual) {
+		part->args.b2_batch_bytes = nib_nvfp4_batch_stride_bytes(b2);
+		part->args.b2_scale_batch_bytes =
+		    nib_nvfp4_scale_batch_stride_bytes(b2);
+	}
+	part->clusters = clusters->clusters[0];
+	part->most_k = shape.k;
+	choose_rings(device, mixture_tokens(rows, experts), part);
+	gemm->workspace_bytes =
+	    token_bytes(part->args.token_atoms, part->most_k);
+	gemm->tile_tokens = part->args.tile_tokens;
+	gemm->splits = 1;
+	gemm->clusters = part->clusters;
+	gemm->n_parts = 1;
+	return NIB_OK;
+}
+
+/* The tables to the device, offsets to addresses. */
+static enum nib_status place_tables(const struct cuda_device *device,
+				    const struct tables *tables,
+				    struct cuda_gemm *gemm,
+				    struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	CUresult result;
+
+	if (gemm->n_parts == 0)
+		return NIB_OK;
+	result = cu->cuMemAlloc_v2(&gemm->tables, tables->used);
+	if (!result)
+		result = cu->cuMemcpy(gemm->tables,
+				      (CUdeviceptr)(uintptr_t)tables->bytes,
+				      tables->used);
+	if (result)
+		return cuda_fail(cu, result, device->name, err);
+	for (int64_t i = 0; i < gemm->n_parts; i++) {
+		struct nib_gemm_args *args = &gemm->parts[i].args;
+		const uintptr_t base = (uintptr_t)gemm->tables;
+
+		args->shapes = (const void *)(base + (uintptr_t)args->shapes);
+		args->tiles = (const void *)(base + (uintptr_t)args->tiles);
+	}
+	return NIB_OK;
+}
+
+enum nib_status cuda_gemm_plan(struct cuda_device *device,
+			       const struct nib_plan *plan,
+			       struct cuda_gemm *gemm, struct nib_error *err)
+{
+	struct nib_tile_device clusters;
+	struct tables tables = {0};
+	enum nib_status status;
+
+	gemm->op = plan->op;
+	status = find_kernels(device, plan->op, gemm, err);
+	if (!status)
+		status = count_clusters(device, gemm->multiply,
+					device->shared_bytes - RESERVED_BYTES,
+					&clusters, err);
+	if (!status)
+		status = plan->is_moe ? plan_mixture(device, plan, &clusters,
+						     gemm, &tables, err)
+				      : plan_parts(device, plan, &clusters,
+						   gemm, &tables, err);
+	if (!status)
+		status = place_tables(device, &tables, gemm, err);
+	free(tables.bytes);
+	return status;
+}
+
+void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm)
+{
+	if (gemm->tables)
+		(void)device->driver->cuMemFree_v2(gemm->tables);
+	free(gemm->matrices);
+	free(gemm->parts);
+}
+
+/* ---- launches ------------------------------------------------------------ */
+
+static const uint8_t *at(const void *data, int64_t offset)
+{
+	return nib_offset_bytes(data, offset);
+}
+
+/* The pointers of matrix l of a stack of weights. */
+static void point_weights(const struct nib_nvfp4 *b, int64_t l,
+			  const uint8_t **codes, const uint8_t **scales)
+{
+	const int64_t matrix = nib_nvfp4_batches(b) > 1 ? l : 0;
+
+	*codes = at(b->codes, matrix * nib_nvfp4_batch_stride_bytes(b));
+	*scales = at(b->scales, matrix * nib_nvfp4_scale_batch_stride_bytes(b));
+}
+
+static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
+		  struct nib_gemm_pointers *out)
+{
+	const struct nib_nvfp4 *b = cuda_weights(&p->b, p->b_packed);
+	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
+
+	*out = (struct nib_gemm_pointers){
+	    .a = at(p->a.codes, l * nib_nvfp4_batch_stride_bytes(&p->a)),
+	    .a_scales =
+		at(p->a.scales, l * nib_nvfp4_scale_batch_stride_bytes(&p->a)),
+	    .c = nib_offset_bytes(
+		p->c.data, l * nib_dense_batch_stride_elems(&p->c) * size),
+	    .alpha = p->alpha,
+	    .flags = scale_flags(b),
+	};
+	point_weights(b, l, &out->b, &out->b_scales);
+	if (op == NIB_DUAL_GEMM) {
+		const struct nib_nvfp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
+
+		point_weights(b2, l, &out->b2, &out->b2_scales);
+		out->alpha2 = p->alpha2;
+		out->flags |= scale_flags(b2);
+	}
+}
+
+static enum nib_status launch(const struct cuda_device *device,
+			      const struct cuda_gemm *gemm,
+			      const struct gemm_part *part,
+			      struct nib_gemm_launch *params, CUstream stream,
+			      struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	const int64_t steps =
+	    divide_up(part->most_k ? part->most_k : 1, NIB_WEIGHT_STAGE_K) *
+	    (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K);
+	const unsigned cluster = (unsigned)(NIB_GEMM_PAIR * part->args.splits);
+	void *arguments[] = {params};
+	CUlaunchAttribute attributes[2];
+	CUlaunchConfig config;
+	CUresult result;
+
+	memset(&config, 0, sizeof(config));
+	config.gridDimX = (unsigned)part->args.rows;
+	config.gridDimY = (unsigned)divide_up(steps, NIB_TOKENS_STEPS);
+	config.gridDimZ = 1;
+	config.blockDimX = NIB_TOKENS_THREADS;
+	config.blockDimY = config.blockDimZ = 1;
+	config.hStream = stream;
+	result = cu->cuLaunchKernelEx(&config, gemm->tokens, arguments, NULL);
+	if (result)
+		return cuda_fail(cu, result, device->name, err);
+	/* It may begin while the tokens are prepared, and waits for them. */
+	memset(attributes, 0, sizeof(attributes));
+	attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+	attributes[0].value.clusterDim.x = cluster;
+	attributes[0].value.clusterDim.y = 1;
+	attributes[0].value.clusterDim.z = 1;
+	attributes[1].id =
+	    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+	attributes[1].value.programmaticStreamSerializationAllowed = 1;
+	config.gridDimX = (unsigned)part->clusters * cluster;
+	config.gridDimY = 1;
+	config.blockDimX = NIB_GEMM_THREADS;
+	config.sharedMemBytes = (unsigned)part->shared_bytes;
+	config.attrs = attributes;
+	config.numAttrs = 2;
+	result = cu->cuLaunchKernelEx(&config, gemm->multiply, arguments, NULL);
+	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
+}
+
+enum nib_status cuda_gemm_launch(const struct cuda_device *device,
+				 const struct cuda_gemm *gemm,
+				 const struct nib_problem *problems,
+				 void *workspace, CUstream stream,
+				 struct nib_error *err)
+{
+	/* Its parameters are copied by the launch. */
+	struct nib_gemm_launch params;
+	const enum nib_op op = gemm->op;
+	enum nib_status status = NIB_OK;
+
+	for (int64_t i = 0; i < gemm->n_parts && !status; i++) {
+		const struct gemm_part *part = &gemm->parts[i];
+
+		params.args = part->args;
+		params.args.tokens = workspace;
+		for (int32_t j = 0; j < part->args.count; j++) {
+			const struct gemm_matrix *x =
+			    &gemm->matrices[part->first + j];
+
+			point(op, &problems[x->problem], x->batch,
+			      &params.problems[j]);
+		}
+		status = launch(device, gemm, part, &params, stream, err);
+	}
+	return status;
+}
+
+enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
+				     const struct cuda_gemm *gemm,
+				     const struct nib_moe_problem *moe,
+				     void *workspace, CUstream stream,
+				     struct nib_error *err)
+{
+	const struct nib_problem whole = {
+	    .a = moe->a,
+	    .b = moe->b,
+	    .b2 = moe->b2,
+	    .b_packed = moe->b_packed,
+	    .b2_packed = moe->b2_packed,
+	    .alpha = moe->alpha,
+	    .alpha2 = moe->alpha2,
+	    .c = moe->c,
+	};
+	struct nib_gemm_launch params;
+
+	if (gemm->n_parts == 0)
+		return NIB_OK;
+	params.args = gemm->parts[0].args;
+	params.args.tokens = workspace;
+	params.args.row_offsets = moe->row_offsets;
+	params.args.scale_rows = moe->scale_rows;
+	point(gemm->op, &whole, 0, &params.problems[0]);
+	return launch(device, gemm, &gemm->parts[0], &params, stream, err);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm.h - products of any number of rows by the kernels of sm90_gemm.cuh: a
+ * plan's part (shapes and tiles in device memory) and a run's part (pointers).
+ */
+#ifndef NIB_CUDA_GEMM_H
+#define NIB_CUDA_GEMM_H
+
+#include "cuda.h"
+#include "cuda/kernels/gemm_params.h"
+#include "cuda/tiles.h"
+
+/* One matrix of a batch of a problem. */
+struct gemm_matrix {
+	int32_t problem, batch;
+};
+
+/* One launch: at most NIB_GEMM_PROBLEMS matrices, or a mixture. */
+struct gemm_part {
+	int64_t first; /* of the plan's matrices */
+	struct nib_gemm_args args;
+	int32_t clusters;
+	int32_t shared_bytes;
+	int32_t most_k;
+};
+
+struct cuda_gemm {
+	enum nib_op op;
+	CUfunction multiply, tokens;
+	struct gemm_matrix *matrices; /* that have elements */
+	int64_t n_matrices;
+	struct gemm_part *parts;
+	int64_t n_parts;
+	CUdeviceptr tables; /* the parts' shapes and tiles */
+	/* What the plan reports. */
+	size_t workspace_bytes; /* the prepared tokens */
+	int64_t tiles;
+	int32_t tile_tokens, splits, clusters; /* of the first part */
+	double cycles;			       /* by the model, all parts */
+};
+
+/*
+ * plan: the front door's part is complete; NIB_UNSUPPORTED for strides that the
+ * kernels do not take.  With the context entered, as the others.  Free also
+ * what a failed plan left.
+ */
+enum nib_status cuda_gemm_plan(struct cuda_device *device,
+			       const struct nib_plan *plan,
+			       struct cuda_gemm *gemm, struct nib_error *err);
+void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm);
+
+/* problems, moe: resolved, pointers checked. */
+enum nib_status cuda_gemm_launch(const struct cuda_device *device,
+				 const struct cuda_gemm *gemm,
+				 const struct nib_problem *problems,
+				 void *workspace, CUstream stream,
+				 struct nib_error *err);
+enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
+				     const struct cuda_gemm *gemm,
+				     const struct nib_moe_problem *moe,
+				     void *workspace, CUstream stream,
+				     struct nib_error *err);
+
+/* ---- pack.c -------------------------------------------------------------- */
+
+/* Weights on the GPU: codes dense, scales in tiles of 128 x 4. */
+struct cuda_packed {
+	struct nib_packed base;
+	CUdeviceptr data;
+	struct nib_nvfp4 view;
+};
+
+/* The weights of a problem, packed or not. */
+static inline const struct nib_nvfp4 *
+cuda_weights(const struct nib_nvfp4 *view, const struct nib_packed *packed)
+{
+	return packed ? &((const struct cuda_packed *)packed)->view : view;
+}
+
+#endif

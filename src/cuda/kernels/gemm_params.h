@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_params.h - what the host hands to the multiplication kernels: plain
+ * structs, read by C17 on the host and by CUDA C on the device.  Everything
+ * that a plan knows lies in device memory (shapes, tiles); what a run brings
+ * (pointers) travels in the kernel's parameters, so that a captured graph needs
+ * nothing else.
+ */
+#ifndef NIB_CUDA_GEMM_PARAMS_H
+#define NIB_CUDA_GEMM_PARAMS_H
+
+#include <stdint.h>
+
+/* Problems of one launch: they fill the 4 KiB of parameters. */
+#define NIB_GEMM_PROBLEMS 48
+/* Experts of a mixture. */
+#define NIB_GEMM_EXPERTS 1024
+
+/* A tile of one CTA: rows of B (dual: half of B, half of B2) x tokens. */
+#define NIB_TILE_ROWS	    128
+#define NIB_TILE_TOKENS_MAX 256
+/* Tokens of a tile come in steps of this, above 128 in steps of 32. */
+#define NIB_TILE_TOKENS_STEP 16
+/* k of one stage of the token ring, and of one of the weight ring. */
+#define NIB_TOKEN_STAGE_K  64
+#define NIB_WEIGHT_STAGE_K 256
+
+/* Threads of a CTA, CTAs of a cluster that share tokens. */
+#define NIB_GEMM_THREADS 384
+#define NIB_GEMM_PAIR	 2
+/* Shared memory: codes and scales of a weight stage; behind the rings. */
+#define NIB_WEIGHT_STAGE_BYTES                                                 \
+	(NIB_TILE_ROWS * (NIB_WEIGHT_STAGE_K / 2 + NIB_WEIGHT_STAGE_K / 16))
+#define NIB_GEMM_TAIL_BYTES 19456
+#define NIB_GEMM_STAGES_MAX 16
+
+/* The kernel that prepares tokens: a block takes a row and so many k64. */
+#define NIB_TOKENS_THREADS 256
+#define NIB_TOKENS_STEPS   128
+
+enum nib_gemm_flags {
+	NIB_A_TILED = 1, /* scale layouts */
+	NIB_B_TILED = 2,
+	NIB_B2_TILED = 4,
+	/* Rows of B's and B2's codes are not all 16-byte aligned, only 8. */
+	NIB_B_CODES_BY_8 = 8,
+	/* Rows of linear scales: 16-byte copies, else 4, else single bytes. */
+	NIB_B_SCALES_BY_4 = 16,
+	NIB_B_SCALES_BY_1 = 32,
+	/* Eight elements of c, from a multiple of eight, are 16 aligned bytes.
+	 */
+	NIB_C_BY_16 = 64,
+};
+
+/* One problem as the plan knows it; of a mixture, all experts share one. */
+struct nib_gemm_shape {
+	int32_t m, n, k;
+	int32_t flags;
+	/* Rows of tokens in the launch's problems before this one. */
+	int32_t first_row;
+	/* Where its rows begin in the converted tokens; a multiple of 16. */
+	int32_t first_token;
+	int64_t a_stride_bytes, a_scale_stride_bytes;
+	int64_t b_stride_bytes, b_scale_stride_bytes;
+	int64_t b2_stride_bytes, b2_scale_stride_bytes;
+	int64_t c_stride_elems;
+};
+
+/* The same problem as a run knows it. */
+struct nib_gemm_pointers {
+	const uint8_t *a, *a_scales;
+	const uint8_t *b, *b_scales;
+	const uint8_t *b2, *b2_scales;
+	void *c;
+	const float *alpha, *alpha2;
+	int64_t flags; /* beside the shape's: what alignment forbids */
+};
+
+/*
+ * Work of one cluster: rows of B from unit * 2 * NIB_TILE_ROWS on (dual: unit *
+ * NIB_TILE_ROWS), tokens [token, token + tokens).
+ */
+struct nib_gemm_tile {
+	int32_t problem;
+	int32_t unit;
+	int32_t token;
+	int32_t tokens; /* a multiple of 16; 0: no more work */
+};
+
+struct nib_gemm_args {
+	const struct nib_gemm_shape *shapes;
+	/* Entry i * clusters + c is the i-th tile of cluster c. */
+	const struct nib_gemm_tile *tiles;
+	int32_t tile_rounds;
+	int32_t count; /* problems */
+	/*
+	 * The tokens as fp16, in the order that wgmma wants (nib_tokens_sm90):
+	 * token_atoms atoms of 8 rows x 128 bytes for each 64 of k.
+	 */
+	uint8_t *tokens;
+	int64_t token_atoms;
+	int32_t rows;  /* tokens of all problems */
+	int32_t dtype; /* of c: enum nib_dtype */
+	/* Rings in shared memory; token_stages is a multiple of 4. */
+	int32_t token_stages, token_stage_bytes, weight_stages;
+	/* Pairs of CTAs of a cluster that share a tile's k: 1, 2 or 4. */
+	int32_t splits;
+	/* Mixture of experts, else experts = 0. */
+	int32_t experts;
+	int32_t tile_tokens; /* most tokens of a tile */
+	const int32_t *row_offsets, *scale_rows;
+	int64_t b_batch_bytes, b_scale_batch_bytes;
+	int64_t b2_batch_bytes, b2_scale_batch_bytes;
+};
+
+struct nib_gemm_launch {
+	struct nib_gemm_args args;
+	struct nib_gemm_pointers problems[NIB_GEMM_PROBLEMS];
+};
+
+#endif

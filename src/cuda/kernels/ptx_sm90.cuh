@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ptx_sm90.cuh - the Hopper instructions that the GEMM uses, one wrapper each:
+ * mbarrier, asynchronous copies, clusters, wgmma, setmaxnreg.  Shared memory
+ * addresses are 32-bit (smem_addr()).  A wrapper that orders or touches memory
+ * says "memory".  Wait loops are in pipeline.cuh.
+ */
+#ifndef NIB_PTX_SM90_CUH
+#define NIB_PTX_SM90_CUH
+
+#include <stdint.h>
+
+#define PTX_FN static __device__ __forceinline__
+
+PTX_FN uint32_t smem_addr(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- mbarrier (PTX ISA 7.0 and 8.0) -------------------------------------- */
+
+PTX_FN void mbarrier_init(uint32_t bar, uint32_t arrivals)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar),
+		     "r"(arrivals)
+		     : "memory");
+}
+
+/* Makes initialised barriers visible to the copy engine and the cluster. */
+PTX_FN void fence_mbarrier_init(void)
+{
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* May return early after a time limit: call it in a loop. */
+PTX_FN bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity)
+{
+	uint32_t done;
+	asm volatile("{\n\t.reg .pred p;\n\t"
+		     "mbarrier.try_wait.parity.shared::cta.b64 "
+		     "p, [%1], %2;\n\t"
+		     "selp.u32 %0, 1, 0, p;\n\t}"
+		     : "=r"(done)
+		     : "r"(bar), "r"(parity)
+		     : "memory");
+	return done;
+}
+
+PTX_FN void mbarrier_arrive(uint32_t bar)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar)
+		     : "memory");
+}
+
+/*
+ * bar: a shared::cluster address, of this CTA or another (mapa()).  Orders
+ * nothing but this thread's finished wgmma reads: a release at cluster scope
+ * would flush to the L2 each time.
+ */
+PTX_FN void mbarrier_arrive_cluster(uint32_t bar)
+{
+	asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar)
+		     : "memory");
+}
+
+PTX_FN void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
+{
+	asm volatile(
+		"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+			bar),
+		"r"(bytes)
+		: "memory");
+}
+
+/* ---- asynchronous copies ------------------------------------------------- */
+
+/* 16 bytes past the L1; the L2 fetches the 256 bytes around them. */
+PTX_FN void cp_async_16_l2_256(uint32_t to, const void *from)
+{
+	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::
+			     "r"(to),
+		     "l"(from)
+		     : "memory");
+}
+
+/* Of the source only src_bytes are read, the rest is zero. */
+PTX_FN void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+		     "l"(from), "r"(src_bytes)
+		     : "memory");
+}
+
+PTX_FN void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to),
+		     "l"(from), "r"(src_bytes)
+		     : "memory");
+}
+
+PTX_FN void cp_async_4_zfill(uint32_t to, const void *from, uint32_t src_bytes)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
+		     "l"(from), "r"(src_bytes)
+		     : "memory");
+}
+
+/* Arrives at bar when all earlier cp.async of this thread are done; the arrival
+ * is one of those that bar was initialised with. */
+PTX_FN void cp_async_mbarrier_arrive(uint32_t bar)
+{
+	asm volatile(
+		"cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
+			bar)
+		: "memory");
+}
+
+PTX_FN void cp_async_wait_all(void)
+{
+	asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* To the same offset in every CTA of mask; each gets bytes counted at its own
+ * bar.  PTX ISA 8.0. */
+PTX_FN void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
+				uint32_t bar, uint32_t mask)
+{
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_"
+		     "tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+		     "%4;" ::"r"(to),
+		     "l"(from), "r"(bytes), "r"(bar), "h"((uint16_t)mask)
+		     : "memory");
+}
+
+/* What ordinary stores wrote before, the copy engine and wgmma read after. */
+PTX_FN void fence_proxy_async(void)
+{
+	asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+/* ---- clusters ------------------------------------------------------------ */
+
+PTX_FN uint32_t cluster_ctarank(void)
+{
+	uint32_t rank;
+	asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+	return rank;
+}
+
+PTX_FN uint32_t clusterid_x(void)
+{
+	uint32_t id;
+	asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(id));
+	return id;
+}
+
+PTX_FN uint32_t nclusterid_x(void)
+{
+	uint32_t count;
+	asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
+	return count;
+}
+
+/* The address in CTA rank's shared memory of what lies at addr in ours. */
+PTX_FN uint32_t mapa(uint32_t addr, uint32_t rank)
+{
+	uint32_t mapped;
+	asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+		     : "=r"(mapped)
+		     : "r"(addr), "r"(rank));
+	return mapped;
+}
+
+PTX_FN void cluster_arrive(void)
+{
+	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+PTX_FN void cluster_wait(void)
+{
+	asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+PTX_FN float ld_cluster_f32(uint32_t addr)
+{
+	float x;
+	asm volatile("ld.shared::cluster.f32 %0, [%1];"
+		     : "=f"(x)
+		     : "r"(addr)
+		     : "memory");
+	return x;
+}
+
+/* ---- dependent launch (PTX ISA 7.8) -------------------------------------- */
+
+PTX_FN void griddepcontrol_launch_dependents(void)
+{
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+PTX_FN void griddepcontrol_wait(void)
+{
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* ---- shared memory ------------------------------------------------------- */
+
+PTX_FN void lds_64(uint32_t addr, uint32_t *lo, uint32_t *hi)
+{
+	asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(*lo), "=r"(*hi)
+		     : "r"(addr)
+		     : "memory");
+}
+
+PTX_FN uint32_t lds_u8(uint32_t addr)
+{
+	uint32_t x;
+	asm volatile("ld.shared.u8 %0, [%1];"
+		     : "=r"(x)
+		     : "r"(addr)
+		     : "memory");
+	return x;
+}
+
+PTX_FN void sts_u8(uint32_t addr, uint32_t x)
+{
+	asm volatile("st.shared.u8 [%0], %1;" ::"r"(addr), "r"(x) : "memory");
+}
+
+PTX_FN float lds_f32(uint32_t addr)
+{
+	float x;
+	asm volatile("ld.shared.f32 %0, [%1];"
+		     : "=f"(x)
+		     : "r"(addr)
+		     : "memory");
+	return x;
+}
+
+PTX_FN void sts_f32(uint32_t addr, float x)
+{
+	asm volatile("st.shared.f32 [%0], %1;" ::"r"(addr), "f"(x) : "memory");
+}
+
+PTX_FN uint4 lds_128(uint32_t addr)
+{
+	uint4 x;
+	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+		     : "r"(addr)
+		     : "memory");
+	return x;
+}
+
+/* Four 8x8 matrices of 16-bit values, each stored transposed; lane i gives the
+ * address of row i % 8 of matrix i / 8. */
+PTX_FN void stmatrix_x4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c,
+			      uint32_t d)
+{
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], "
+		     "{%1, %2, %3, %4};" ::"r"(addr),
+		     "r"(a), "r"(b), "r"(c), "r"(d)
+		     : "memory");
+}
+
+/* ---- barriers and registers ---------------------------------------------- */
+
+/* Named barrier for threads threads. */
+PTX_FN void bar_sync(uint32_t id, uint32_t threads)
+{
+	asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+template <int REGISTERS> PTX_FN void setmaxnreg_inc(void)
+{
+	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+template <int REGISTERS> PTX_FN void setmaxnreg_dec(void)
+{
+	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+/* ---- arithmetic ---------------------------------------------------------- */
+
+/* Two e4m3 values (low byte first) as two halves; 0x7F gives NaN. */
+PTX_FN uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
+{
+	uint32_t h;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.rn.f16x2.e4m3x2 %0, lo;\n\t}"
+	    : "=r"(h)
+	    : "r"(bytes));
+	return h;
+}
+
+/* The same for the high two bytes. */
+PTX_FN uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
+{
+	uint32_t h;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.rn.f16x2.e4m3x2 %0, hi;\n\t}"
+	    : "=r"(h)
+	    : "r"(bytes));
+	return h;
+}
+
+PTX_FN uint32_t mul_f16x2(uint32_t a, uint32_t b)
+{
+	uint32_t r;
+	asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+	return r;
+}
+
+PTX_FN uint32_t low_halves(uint32_t x)
+{
+	uint32_t r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "mov.b32 %0, {lo, lo};\n\t}"
+	    : "=r"(r)
+	    : "r"(x));
+	return r;
+}
+
+PTX_FN uint32_t high_halves(uint32_t x)
+{
+	uint32_t r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "mov.b32 %0, {hi, hi};\n\t}"
+	    : "=r"(r)
+	    : "r"(x));
+	return r;
+}
+
+/* Rounds to nearest even; overflow gives inf. */
+PTX_FN uint32_t cvt_f16x2_f32(float lo, float hi)
+{
+	uint32_t r;
+	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+	return r;
+}
+
+PTX_FN uint32_t cvt_bf16x2_f32(float lo, float hi)
+{
+	uint32_t r;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+	return r;
+}
+
+/* ---- wgmma (PTX ISA 8.0, sm_90a) ----------------------------------------- */
+
+PTX_FN void wgmma_fence(void)
+{
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+PTX_FN void wgmma_commit(void)
+{
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most GROUPS committed groups are unfinished. */
+template <int GROUPS> PTX_FN void wgmma_wait(void)
+{
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS)
+		     : "memory");
+}
+
+/*
+ * d[m64, nN] (+)= a[m64, k16] * b[k16, nN] in fp32; a in registers, b in shared
+ * memory behind desc.  The sum starts from zero where accumulate is 0.
+ * Register lists by eights: n = 16 needs one.
+ */
+#define REGS_0 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define REGS_1 REGS_0 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define REGS_2 REGS_1 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define REGS_3 REGS_2 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGS_4 REGS_3 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define REGS_5 REGS_4 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define REGS_6 REGS_5 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define REGS_7 REGS_6 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGS_8 REGS_7 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define REGS_9 REGS_8 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define REGS_10 REGS_9 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define REGS_11 REGS_10 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define REGS_12 REGS_11 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define REGS_13 REGS_12 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define REGS_14 REGS_13 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define REGS_15 REGS_14 ", %120, %121, %122, %123, %124, %125, %126, %127"
+
+#define D8(i)                                                                  \
+	"+f"(d[8 * i]), "+f"(d[8 * i + 1]), "+f"(d[8 * i + 2]),                \
+		"+f"(d[8 * i + 3]), "+f"(d[8 * i + 4]), "+f"(d[8 * i + 5]),    \
+		"+f"(d[8 * i + 6]), "+f"(d[8 * i + 7])
+#define OUTS_0 D8(0)
+#define OUTS_1 OUTS_0, D8(1)
+#define OUTS_2 OUTS_1, D8(2)
+#define OUTS_3 OUTS_2, D8(3)
+#define OUTS_4 OUTS_3, D8(4)
+#define OUTS_5 OUTS_4, D8(5)
+#define OUTS_6 OUTS_5, D8(6)
+#define OUTS_7 OUTS_6, D8(7)
+#define OUTS_8 OUTS_7, D8(8)
+#define OUTS_9 OUTS_8, D8(9)
+#define OUTS_10 OUTS_9, D8(10)
+#define OUTS_11 OUTS_10, D8(11)
+#define OUTS_12 OUTS_11, D8(12)
+#define OUTS_13 OUTS_12, D8(13)
+#define OUTS_14 OUTS_13, D8(14)
+#define OUTS_15 OUTS_14, D8(15)
+
+template <int N>
+PTX_FN void wgmma_f16(float *d, const uint32_t *a, uint64_t desc,
+		      uint32_t accumulate);
+
+/* n, its register list, and the operand numbers behind it. */
+#define WGMMA(n, list, a0, a1, a2, a3, b, p)                                   \
+	template <>                                                            \
+	__device__ __forceinline__ void wgmma_f16<n>(                          \
+		float *d, const uint32_t *a, uint64_t desc,                    \
+		uint32_t accumulate)                                           \
+	{                                                                      \
+		asm volatile("{\n\t.reg .pred p;\n\t"                          \
+			     "setp.ne.b32 p, %" #p ", 0;\n\t"                  \
+			     "wgmma.mma_async.sync.aligned.m64n" #n            \
+			     "k16.f32.f16.f16 {" REGS_##list "}, {%" #a0       \
+			     ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b           \
+			     ", p, 1, 1, 0;\n\t}"                              \
+			     : OUTS_##list                                     \
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),     \
+			       "l"(desc), "r"(accumulate)                      \
+			     : "memory");                                      \
+	}
+
+WGMMA(16, 0, 8, 9, 10, 11, 12, 13)
+WGMMA(32, 1, 16, 17, 18, 19, 20, 21)
+WGMMA(48, 2, 24, 25, 26, 27, 28, 29)
+WGMMA(64, 3, 32, 33, 34, 35, 36, 37)
+WGMMA(80, 4, 40, 41, 42, 43, 44, 45)
+WGMMA(96, 5, 48, 49, 50, 51, 52, 53)
+WGMMA(112, 6, 56, 57, 58, 59, 60, 61)
+WGMMA(128, 7, 64, 65, 66, 67, 68, 69)
+WGMMA(144, 8, 72, 73, 74, 75, 76, 77)
+WGMMA(160, 9, 80, 81, 82, 83, 84, 85)
+WGMMA(176, 10, 88, 89, 90, 91, 92, 93)
+WGMMA(192, 11, 96, 97, 98, 99, 100, 101)
+WGMMA(208, 12, 104, 105, 106, 107, 108, 109)
+WGMMA(224, 13, 112, 113, 114, 115, 116, 117)
+WGMMA(240, 14, 120, 121, 122, 123, 124, 125)
+WGMMA(256, 15, 128, 129, 130, 131, 132, 133)
+
+#endif

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sm90_dual.cu - C = silu(alpha * A * B^T) * (alpha2 * A * B2^T). */
+#include "sm90_gemm.cuh"
+
+extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
+nib_dual_sm90(const __grid_constant__ struct nib_gemm_launch p)
+{
+	gemm<true>(&p.args, p.problems);
+}

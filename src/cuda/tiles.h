@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tiles.h - which tile of which problem runs on which cluster: arithmetic on
+ * sizes, nothing of CUDA, tested without a GPU.
+ */
+#ifndef NIB_CUDA_TILES_H
+#define NIB_CUDA_TILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/kernels/gemm_params.h"
+
+/* One multiplication: all batches of a problem are problems of their own. */
+struct nib_tile_shape {
+	int32_t m, n, k;
+};
+
+/* Clusters of 2 * splits CTAs that the device holds at once: index log2. */
+struct nib_tile_device {
+	int32_t clusters[3];
+};
+
+struct nib_tile_plan {
+	int32_t splits;	     /* parts of k: 1, 2, 4 */
+	int32_t clusters;    /* to launch */
+	int32_t rounds;	     /* tiles of the busiest cluster */
+	int32_t tile_tokens; /* most tokens of a tile */
+	int64_t tiles;	     /* in all */
+	double cycles;	     /* of the busiest cluster, by the model */
+};
+
+/*
+ * Chooses tile sizes, the split of k and the clusters' loads.  may_split: a
+ * single problem's k may be divided (a group's never is, so that a problem's
+ * bits do not depend on its neighbours).  tiles: NULL, or receives an array of
+ * plan->rounds * plan->clusters entries for free(); false: out of memory.
+ */
+bool nib_tiles_plan(const struct nib_tile_device *device,
+		    const struct nib_tile_shape *shapes, int32_t count,
+		    bool dual, bool may_split, struct nib_tile_plan *plan,
+		    struct nib_gemm_tile **tiles);
+
+/* Model: cycles of one k64 step of a tile of so many tokens. */
+double nib_tile_step_cycles(int32_t tokens);
+
+#endif
