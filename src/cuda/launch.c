@@ -32,11 +32,24 @@ struct nib_plan *cuda_plan_new(void)
 	return calloc(1, sizeof(struct cuda_plan));
 }
 
+/* The problem as if its weights were not packed: a copy lies on the GPU. */
+static struct nib_problem unpacked(const struct nib_problem *p)
+{
+	struct nib_problem view = *p;
+
+	view.b = *cuda_weights(&p->b, p->b_packed);
+	view.b_packed = NULL;
+	return view;
+}
+
 static bool wants_gemv(const struct nib_plan *plan)
 {
-	return !plan->is_moe && plan->count == 1 &&
-	       plan->problems[0].a.rows <= GEMV_ROWS &&
-	       gemv_takes(plan->op, &plan->problems[0]);
+	struct nib_problem p;
+
+	if (plan->is_moe || plan->count != 1)
+		return false;
+	p = unpacked(&plan->problems[0]);
+	return p.a.rows <= GEMV_ROWS && gemv_takes(plan->op, &p);
 }
 
 static void explain(struct cuda_plan *p, const struct cuda_device *device)
@@ -78,7 +91,9 @@ enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 	p->is_gemv = wants_gemv(plan);
 	status = cuda_taken_new(&p->taken, plan, err);
 	if (!status && p->is_gemv) {
-		status = cuda_gemv_plan(device, plan->problems, &p->gemv, err);
+		const struct nib_problem view = unpacked(&plan->problems[0]);
+
+		status = cuda_gemv_plan(device, &view, &p->gemv, err);
 		plan->tasks = p->gemv.cut.ctas * p->gemv.batch;
 	} else if (!status) {
 		status = cuda_gemm_plan(device, plan, &p->gemm, err);
@@ -116,13 +131,16 @@ enum nib_status cuda_run(struct nib_plan *plan,
 
 	if (status)
 		return status;
-	if (p->is_gemv)
-		status = cuda_gemv_launch(device, &p->gemv, p->taken.problems,
+	if (p->is_gemv) {
+		const struct nib_problem view = unpacked(&p->taken.problems[0]);
+
+		status = cuda_gemv_launch(device, &p->gemv, &view,
 					  options->stream, err);
-	else
+	} else {
 		status =
 		    cuda_gemm_launch(device, &p->gemm, p->taken.problems,
 				     options->workspace, options->stream, err);
+	}
 	cuda_taken_end(&p->taken, plan);
 	return status;
 }
