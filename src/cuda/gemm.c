@@ -277,17 +277,18 @@ static enum nib_status list_matrices(const struct nib_plan *plan,
 }
 
 /* Shapes of a part's matrices; the part's rows, tokens and k. */
-static enum nib_status
-part_shapes(const struct nib_plan *plan, const struct cuda_gemm *gemm,
-	    struct gemm_part *part, struct nib_gemm_shape *shapes,
-	    struct nib_tile_shape *tile_shapes, struct nib_error *err)
+static enum nib_status part_shapes(const struct nib_plan *plan,
+				   const struct cuda_gemm *gemm,
+				   struct gemm_part *part,
+				   struct nib_tile_shape *tile_shapes,
+				   struct nib_error *err)
 {
 	int64_t rows = 0, tokens = 0;
 
 	for (int32_t i = 0; i < part->args.count; i++) {
 		const struct gemm_matrix *x = &gemm->matrices[part->first + i];
 		const struct nib_problem *p = &plan->problems[x->problem];
-		struct nib_gemm_shape *s = &shapes[i];
+		struct nib_gemm_shape *s = &part->args.shapes[i];
 		enum nib_status status =
 		    make_shape(&p->a, cuda_weights(&p->b, p->b_packed),
 			       plan->op == NIB_DUAL_GEMM
@@ -347,13 +348,12 @@ static enum nib_status plan_part(const struct cuda_device *device,
 				 struct cuda_gemm *gemm, struct gemm_part *part,
 				 struct tables *tables, struct nib_error *err)
 {
-	struct nib_gemm_shape shapes[NIB_GEMM_PROBLEMS];
 	struct nib_tile_shape tile_shapes[NIB_GEMM_PROBLEMS];
 	struct nib_gemm_tile *tiles = NULL;
 	struct nib_tile_plan t;
-	size_t at_shapes, at_tiles, bytes, n_tiles;
+	size_t at_tiles, bytes, n_tiles;
 	enum nib_status status =
-	    part_shapes(plan, gemm, part, shapes, tile_shapes, err);
+	    part_shapes(plan, gemm, part, tile_shapes, err);
 
 	if (status)
 		return status;
@@ -362,14 +362,11 @@ static enum nib_status plan_part(const struct cuda_device *device,
 			    &t, &tiles))
 		return no_memory(0, err);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
-	at_shapes = append(tables, shapes,
-			   (size_t)part->args.count * sizeof(shapes[0]));
 	at_tiles = append(tables, tiles, n_tiles * sizeof(*tiles));
 	choose_rings(device, most_tokens(tiles, (int64_t)n_tiles), part);
 	free(tiles);
-	if (at_shapes == SIZE_MAX || at_tiles == SIZE_MAX)
+	if (at_tiles == SIZE_MAX)
 		return no_memory(n_tiles * sizeof(*tiles), err);
-	part->args.shapes = (const void *)(uintptr_t)at_shapes;
 	part->args.tiles = (const void *)(uintptr_t)at_tiles;
 	part->args.tile_rounds = t.rounds;
 	part->args.splits = t.splits;
@@ -431,10 +428,11 @@ static int32_t mixture_tokens(int64_t rows, int64_t experts)
 	return NIB_TILE_TOKENS_MAX;
 }
 
-static enum nib_status
-plan_mixture(const struct cuda_device *device, const struct nib_plan *plan,
-	     const struct nib_tile_device *clusters, struct cuda_gemm *gemm,
-	     struct tables *tables, struct nib_error *err)
+static enum nib_status plan_mixture(const struct cuda_device *device,
+				    const struct nib_plan *plan,
+				    const struct nib_tile_device *clusters,
+				    struct cuda_gemm *gemm,
+				    struct nib_error *err)
 {
 	const struct nib_moe_problem *moe = &plan->moe;
 	const bool dual = plan->op == NIB_DUAL_GEMM;
@@ -460,9 +458,9 @@ plan_mixture(const struct cuda_device *device, const struct nib_plan *plan,
 	if (rows == 0 || shape.n == 0)
 		return NIB_OK;
 	part = gemm->parts = calloc(1, sizeof(*part));
-	if (!part || append(tables, &shape, sizeof(shape)) == SIZE_MAX)
-		return no_memory(sizeof(*part) + sizeof(shape), err);
-	part->args.shapes = NULL; /* offset 0 */
+	if (!part)
+		return no_memory(sizeof(*part), err);
+	part->args.shapes[0] = shape;
 	part->args.count = 1;
 	part->args.rows = (int32_t)rows;
 	part->args.token_atoms = padded / 8;
@@ -497,7 +495,7 @@ static enum nib_status place_tables(const struct cuda_device *device,
 	const struct cuda_driver *cu = device->driver;
 	CUresult result;
 
-	if (gemm->n_parts == 0)
+	if (tables->used == 0)
 		return NIB_OK;
 	result = cu->cuMemAlloc_v2(&gemm->tables, tables->used);
 	if (!result)
@@ -510,7 +508,6 @@ static enum nib_status place_tables(const struct cuda_device *device,
 		struct nib_gemm_args *args = &gemm->parts[i].args;
 		const uintptr_t base = (uintptr_t)gemm->tables;
 
-		args->shapes = (const void *)(base + (uintptr_t)args->shapes);
 		args->tiles = (const void *)(base + (uintptr_t)args->tiles);
 	}
 	return NIB_OK;
@@ -531,10 +528,10 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 					device->shared_bytes - RESERVED_BYTES,
 					&clusters, err);
 	if (!status)
-		status = plan->is_moe ? plan_mixture(device, plan, &clusters,
-						     gemm, &tables, err)
-				      : plan_parts(device, plan, &clusters,
-						   gemm, &tables, err);
+		status = plan->is_moe
+			     ? plan_mixture(device, plan, &clusters, gemm, err)
+			     : plan_parts(device, plan, &clusters, gemm,
+					  &tables, err);
 	if (!status)
 		status = place_tables(device, &tables, gemm, err);
 	free(tables.bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm.h - products of any number of rows by the kernels of sm90_gemm.cuh: a
- * plan's part (shapes and tiles in device memory) and a run's part (pointers).
+ * plan's part (the list of tiles in device memory) and a run's (pointers).
  */
 #ifndef NIB_CUDA_GEMM_H
 #define NIB_CUDA_GEMM_H
@@ -31,7 +31,7 @@ struct cuda_gemm {
 	int64_t n_matrices;
 	struct gemm_part *parts;
 	int64_t n_parts;
-	CUdeviceptr tables; /* the parts' shapes and tiles */
+	CUdeviceptr tables; /* the parts' tiles */
 	/* What the plan reports. */
 	size_t workspace_bytes; /* the prepared tokens */
 	int64_t tiles;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm_params.h - what the host hands to the multiplication kernels: plain
- * structs, read by C17 on the host and by CUDA C on the device.  Everything
- * that a plan knows lies in device memory (shapes, tiles); what a run brings
- * (pointers) travels in the kernel's parameters, so that a captured graph needs
- * nothing else.
+ * structs, read by C17 on the host and by CUDA C on the device.  Sizes and
+ * pointers travel in the kernel's parameters (a table in memory would be a miss
+ * before the first load); the list of tiles, which is long, lies in memory.
  */
 #ifndef NIB_CUDA_GEMM_PARAMS_H
 #define NIB_CUDA_GEMM_PARAMS_H
 
 #include <stdint.h>
 
-/* Problems of one launch: they fill the 4 KiB of parameters. */
+/* Problems of one launch: 9 KiB of parameters. */
 #define NIB_GEMM_PROBLEMS 48
 /* Experts of a mixture. */
 #define NIB_GEMM_EXPERTS 1024
@@ -31,7 +30,7 @@
 /* Shared memory: codes and scales of a weight stage; behind the rings. */
 #define NIB_WEIGHT_STAGE_BYTES                                                 \
 	(NIB_TILE_ROWS * (NIB_WEIGHT_STAGE_K / 2 + NIB_WEIGHT_STAGE_K / 16))
-#define NIB_GEMM_TAIL_BYTES 19456
+#define NIB_GEMM_TAIL_BYTES 27648
 #define NIB_GEMM_STAGES_MAX 16
 
 /* The kernel that prepares tokens: a block takes a row and so many k64. */
@@ -88,7 +87,7 @@ struct nib_gemm_tile {
 };
 
 struct nib_gemm_args {
-	const struct nib_gemm_shape *shapes;
+	struct nib_gemm_shape shapes[NIB_GEMM_PROBLEMS];
 	/* Entry i * clusters + c is the i-th tile of cluster c. */
 	const struct nib_gemm_tile *tiles;
 	int32_t tile_rounds;

@@ -65,15 +65,17 @@
  * rows of a stmatrix share a bank. */
 #define STAGING_STRIDE 48
 #define STAGING_WARP   (16 * STAGING_STRIDE)
-/* Dual: eight floats of each thread of a group, two buffers. */
-#define EXCHANGE_BUFFER (8 * 128 * 4)
+/* Sums of 32 tokens, 16 of each consumer thread, on their way to c. */
+#define BLOCK_TOKENS 32
+#define SUMS_STRIDE  (WARPS * 32 * 4)
+#define SUMS_BYTES   (BLOCK_TOKENS / 2 * SUMS_STRIDE)
 
 /* Behind the rings, at addresses that depend on no runtime size. */
 struct gemm_shared {
 	uint64_t weights_full[STAGES_MAX], weights_empty[STAGES_MAX];
 	uint64_t tokens_full[STAGES_MAX], tokens_empty[STAGES_MAX];
 	uint8_t staging[WARPS * STAGING_WARP];
-	uint8_t exchange[2 * EXCHANGE_BUFFER];
+	uint8_t sums[SUMS_BYTES];
 	/* Mixture: tiles of the experts before e. */
 	int32_t first_tile[EXPERTS_MAX + 1];
 };
@@ -252,14 +254,14 @@ DEVICE bool next_work(const struct nib_gemm_args *args,
 		w->shape = args->shapes + tile.problem;
 		w->expert = 0;
 		w->row_base = 0;
-		w->valid = min(tile.tokens, __ldg(&w->shape->m) - tile.token);
-		w->atom = (__ldg(&w->shape->first_token) + tile.token) / 8;
+		w->valid = min(tile.tokens, w->shape->m - tile.token);
+		w->atom = (w->shape->first_token + tile.token) / 8;
 	}
 	w->problem = tile.problem;
 	w->row0 = (2 * tile.unit + rank % 2) * cta_rows;
 	w->token = tile.token;
 	w->tokens = tile.tokens;
-	stages = (__ldg(&w->shape->k) + NIB_WEIGHT_STAGE_K - 1) /
+	stages = (w->shape->k + NIB_WEIGHT_STAGE_K - 1) /
 		 NIB_WEIGHT_STAGE_K;
 	w->stage0 = stages * part / args->splits;
 	/* k = 0 is a stage of zeros. */
@@ -298,10 +300,9 @@ DEVICE void open_weights(const struct nib_gemm_args *args,
 {
 	const struct nib_gemm_shape *s = w->shape;
 	const int64_t stride =
-		__ldg(second ? &s->b2_stride_bytes : &s->b_stride_bytes);
-	const int64_t scale_stride = __ldg(second ? &s->b2_scale_stride_bytes
-						  : &s->b_scale_stride_bytes);
-	const int32_t n = __ldg(&s->n), k = __ldg(&s->k);
+		(second ? s->b2_stride_bytes : s->b_stride_bytes);
+	const int64_t scale_stride = (second ? s->b2_scale_stride_bytes : s->b_scale_stride_bytes);
+	const int32_t n = s->n, k = s->k;
 	const int32_t row = row0 + (int32_t)(thread / 8);
 
 	b->codes = (second ? p->b2 + w->expert * args->b2_batch_bytes
@@ -314,7 +315,7 @@ DEVICE void open_weights(const struct nib_gemm_args *args,
 	b->stride8 = 8 * stride;
 	b->rows_left = n - row;
 	b->all_rows = row0 + 64 <= n;
-	b->is_tiled = __ldg(&s->flags) & (second ? NIB_B2_TILED : NIB_B_TILED);
+	b->is_tiled = s->flags & (second ? NIB_B2_TILED : NIB_B_TILED);
 	if (b->is_tiled) {
 		b->scales += (int64_t)(row0 / 128) * ((k / 16 + 3) / 4) * 512 +
 			     row0 % 128 / 64 * 8 + thread * 16;
@@ -458,9 +459,9 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 	for (int32_t round = 0;
 	     next_work(args, shared, round, CTA_ROWS(DUAL), &w); round++) {
 		const struct nib_gemm_pointers *p = problems + w.problem;
-		const int32_t k = __ldg(&w.shape->k);
+		const int32_t k = w.shape->k;
 		const int32_t flags =
-			__ldg(&w.shape->flags) | (int32_t)p->flags;
+			w.shape->flags | (int32_t)p->flags;
 		struct weight_source b[GROUPS];
 
 #pragma unroll
@@ -543,7 +544,6 @@ struct consumer {
 	struct gemm_shared *shared;
 	uint32_t weight_ring, token_ring;
 	struct ring weights, tokens;
-	uint32_t exchanges; /* dual: chunks handed over so far */
 	/* Lanes 0 and 1: tokens_empty[0] of the pair's CTA 0 and 1. */
 	uint32_t tokens_empty;
 };
@@ -604,7 +604,7 @@ DEVICE struct weight_reader reader_of(const struct work *w, bool is_tiled)
 		   (is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16);
 	r.scale_step = is_tiled ? 256 : 4;
 	r.scale_row8 = is_tiled ? 64 : 128;
-	r.groups_left = __ldg(&w->shape->k) / 16 - 16 * w->stage0 - (int32_t)t;
+	r.groups_left = w->shape->k / 16 - 16 * w->stage0 - (int32_t)t;
 	return r;
 }
 
@@ -813,8 +813,8 @@ DEVICE void store_halves(const struct consumer *c, const struct output *o,
 	}
 }
 
-DEVICE void store_floats(const struct consumer *c, const struct output *o,
-			 int32_t token0, const float *v)
+DEVICE void store_floats(const struct output *o, int32_t token0,
+			 const float *v)
 {
 	const int32_t row = (int32_t)(lane_of_thread() / 4);
 
@@ -830,73 +830,125 @@ DEVICE void store_floats(const struct consumer *c, const struct output *o,
 }
 
 /*
- * Sixteen tokens' sums v of this thread, from the accumulators' scale (2^-6) to
- * c.  Dual: warpgroup 1 hands its values to warpgroup 0, which stores.
+ * Sixteen tokens' sums v of this thread (dual: u of the same rows of B2), from
+ * the accumulators' scale, 2^-6, to c.
  */
 template <bool DUAL>
-DEVICE void finish_chunk(struct consumer *c, const struct output *o,
-			 int32_t token0, float *v)
+DEVICE void finish_chunk(const struct consumer *c, const struct output *o,
+			 int32_t token0, float *v, const float *u)
 {
-	const float alpha = DUAL && group_of_thread() ? o->alpha2 : o->alpha;
-
 #pragma unroll
-	for (int i = 0; i < 8; i++)
-		v[i] = v[i] * 64.0f * alpha;
-	if (DUAL) {
-		const uint32_t buffer = smem_addr(c->shared->exchange) +
-					c->exchanges++ % 2 * EXCHANGE_BUFFER +
-					(threadIdx.x % 128) * 4;
-
-		if (group_of_thread())
-#pragma unroll
-			for (uint32_t i = 0; i < 8; i++)
-				sts_f32(buffer + i * 512, v[i]);
-		bar_sync(1, 256);
-		if (group_of_thread())
-			return;
-#pragma unroll
-		for (uint32_t i = 0; i < 8; i++)
-			v[i] = silu(v[i]) * lds_f32(buffer + i * 512);
+	for (int i = 0; i < 8; i++) {
+		v[i] = v[i] * 64.0f * o->alpha;
+		if (DUAL)
+			v[i] = silu(v[i]) * (u[i] * 64.0f * o->alpha2);
 	}
 	if (o->dtype == 0)
-		store_floats(c, o, token0, v);
+		store_floats(o, token0, v);
 	else
 		store_halves(c, o, token0, v);
 }
 
-/* Every CTA of the cluster adds up its share of the chunks, parts in order. */
-template <int N, bool DUAL>
-DEVICE void finish_split(struct consumer *c, const struct output *o,
-			 const float *d)
+/* Accumulators of block `block` to a place that a loop can index. */
+template <int N>
+DEVICE void store_sums(uint32_t to, int block, const float *d)
 {
-	const uint32_t thread = threadIdx.x - 128;
-	const uint32_t mine = c->token_ring + thread * 4;
-	const uint32_t step = WARPS * 32 * 4;
-	const uint32_t part = cluster_ctarank() / 2;
-	const uint32_t splits = (uint32_t)c->args->splits;
-
-	/* All groups have read the last tokens and weights. */
-	bar_sync(1, WARPS * 32);
 #pragma unroll
-	for (uint32_t i = 0; i < N / 2; i++)
-		sts_f32(mine + i * step, d[i]);
-	cluster_arrive();
-	cluster_wait();
-	for (uint32_t chunk = part; chunk < N / 16; chunk += splits) {
-		float v[8];
+	for (int b = 0; b * BLOCK_TOKENS < N; b++) {
+		if (b != block)
+			continue;
+#pragma unroll
+		for (int i = b * 16; i < min(b * 16 + 16, N / 2); i++)
+			sts_f32(to + (uint32_t)(i - b * 16) * SUMS_STRIDE,
+				d[i]);
+	}
+}
+
+/*
+ * The tile to c, through shared memory block by block: unrolled over all
+ * accumulators, the epilogue of every tile size would be thousands of
+ * instructions that no cache holds.  Dual: group 1 hands its sums to group 0.
+ */
+template <int N, bool DUAL>
+DEVICE void finish_tile(const struct consumer *c, const struct output *o,
+			const float *d)
+{
+	const uint32_t mine = smem_addr(c->shared->sums) +
+			      (threadIdx.x - 128) * 4;
+
+#pragma unroll 1
+	for (int block = 0; block * BLOCK_TOKENS < N; block++) {
+		const int token0 = block * BLOCK_TOKENS;
+
+		store_sums<N>(mine, block, d);
+		if (DUAL)
+			bar_sync(1, WARPS * 32);
+#pragma unroll 1
+		for (int t = 0; t < min(BLOCK_TOKENS, N - token0); t += 16) {
+			float v[8], u[8];
+
+			if (DUAL && group_of_thread())
+				break;
+#pragma unroll
+			for (uint32_t i = 0; i < 8; i++) {
+				const uint32_t from =
+					mine + ((uint32_t)t / 2 + i) *
+						       SUMS_STRIDE;
+
+				v[i] = lds_f32(from);
+				if (DUAL)
+					u[i] = lds_f32(from + 128 * 4);
+			}
+			finish_chunk<DUAL>(c, o, token0 + t, v, u);
+		}
+		if (DUAL)
+			bar_sync(1, WARPS * 32);
+	}
+}
+
+/* A chunk's sums over the parts of k, in order. */
+DEVICE void add_parts(uint32_t from, uint32_t splits, float *v)
+{
+#pragma unroll
+	for (uint32_t i = 0; i < 8; i++)
+		v[i] = 0;
+#pragma unroll 1
+	for (uint32_t p = 0; p < splits; p++) {
+		const uint32_t part = mapa(from, 2 * p + cluster_ctarank() % 2);
 
 #pragma unroll
 		for (uint32_t i = 0; i < 8; i++)
-			v[i] = 0;
-		for (uint32_t p = 0; p < splits; p++) {
-			const uint32_t from = mapa(
-				mine, 2 * p + cluster_ctarank() % 2);
+			v[i] += ld_cluster_f32(part + i * SUMS_STRIDE);
+	}
+}
+
+/* Every CTA of the cluster adds up its share of the chunks. */
+template <int N, bool DUAL>
+DEVICE void finish_split(const struct consumer *c, const struct output *o,
+			 const float *d)
+{
+	const uint32_t mine = c->token_ring + (threadIdx.x - 128) * 4;
+	const uint32_t splits = (uint32_t)c->args->splits;
+
+	/* Both groups have read the last tokens and weights. */
+	bar_sync(1, WARPS * 32);
 #pragma unroll
-			for (uint32_t i = 0; i < 8; i++)
-				v[i] += ld_cluster_f32(from +
-						       (chunk * 8 + i) * step);
-		}
-		finish_chunk<DUAL>(c, o, (int32_t)chunk * 16, v);
+	for (uint32_t i = 0; i < N / 2; i++)
+		sts_f32(mine + i * SUMS_STRIDE, d[i]);
+	cluster_arrive();
+	cluster_wait();
+	if (DUAL && group_of_thread())
+		return;
+#pragma unroll 1
+	for (uint32_t chunk = cluster_ctarank() / 2; chunk < N / 16;
+	     chunk += splits) {
+		const uint32_t from = mine + chunk * 8 * SUMS_STRIDE;
+		float v[8], u[8];
+
+		add_parts(from, splits, v);
+		if (DUAL)
+			add_parts(from + 128 * 4, splits, u);
+		finish_chunk<DUAL>(c, o, (int32_t)chunk * 16, v, u);
 	}
 }
 
@@ -910,16 +962,16 @@ DEVICE struct output output_of(const struct consumer *c,
 			    (int32_t)(lane_of_thread() / 4);
 	struct output o;
 
-	o.stride_elems = __ldg(&s->c_stride_elems);
+	o.stride_elems = s->c_stride_elems;
 	o.dtype = c->args->dtype;
 	o.c = (char *)p->c +
 	      ((int64_t)(w->row_base + w->token) * o.stride_elems + row) *
 		      (o.dtype == 0 ? 4 : 2);
-	o.rows_left = __ldg(&s->n) - row;
+	o.rows_left = s->n - row;
 	o.valid = w->valid;
 	o.alpha = p->alpha ? __ldg(p->alpha + w->expert) : 1.0f;
 	o.alpha2 = p->alpha2 ? __ldg(p->alpha2 + w->expert) : 1.0f;
-	o.by_16 = __ldg(&s->flags) & NIB_C_BY_16;
+	o.by_16 = s->flags & NIB_C_BY_16;
 	return o;
 }
 
@@ -937,7 +989,7 @@ DEVICE void consume_tile(struct consumer *c, const struct work *w,
 	struct output o;
 	struct work again;
 
-	sum_tile<N>(c, w, __ldg(&w->shape->flags) & tiled, d);
+	sum_tile<N>(c, w, w->shape->flags & tiled, d);
 	asm volatile("" : "+r"(round)::"memory");
 	next_work(c->args, c->shared, round, CTA_ROWS(DUAL), &again);
 	o = output_of<DUAL>(c, problems + again.problem, &again);
@@ -945,9 +997,7 @@ DEVICE void consume_tile(struct consumer *c, const struct work *w,
 		finish_split<N, DUAL>(c, &o, d);
 		return;
 	}
-#pragma unroll
-	for (int i = 0; i < N / 16; i++)
-		finish_chunk<DUAL>(c, &o, i * 16, d + 8 * i);
+	finish_tile<N, DUAL>(c, &o, d);
 }
 
 template <bool DUAL>

@@ -33,7 +33,7 @@ DEVICE int32_t find_row(const int32_t *first, int64_t stride_elems,
 	while (high - low > 1) {
 		const int32_t mid = (low + high) / 2;
 
-		if (__ldg(first + mid * stride_elems) <= row)
+		if (first[mid * stride_elems] <= row)
 			low = mid;
 		else
 			high = mid;
@@ -44,11 +44,11 @@ DEVICE int32_t find_row(const int32_t *first, int64_t stride_elems,
 /* Bytes to row r's scales of group 0. */
 DEVICE int64_t scale_row_offset(const struct nib_gemm_shape *s, int32_t r)
 {
-	if (__ldg(&s->flags) & NIB_A_TILED)
-		return (int64_t)(r / 128) * ((__ldg(&s->k) / 16 + 3) / 4) *
+	if (s->flags & NIB_A_TILED)
+		return (int64_t)(r / 128) * ((s->k / 16 + 3) / 4) *
 			       512 +
 		       r % 32 * 16 + r % 128 / 32 * 4;
-	return r * __ldg(&s->a_scale_stride_bytes);
+	return r * s->a_scale_stride_bytes;
 }
 
 /* false: row belongs to no expert. */
@@ -79,13 +79,13 @@ DEVICE bool find_token_row(const struct nib_gemm_args *args,
 
 		s += i;
 		p += i;
-		local = scale_row = row - __ldg(&s->first_row);
-		out->padded = __ldg(&s->first_token) + local;
+		local = scale_row = row - s->first_row;
+		out->padded = s->first_token + local;
 	}
-	out->k = __ldg(&s->k);
-	out->codes = p->a + local * __ldg(&s->a_stride_bytes);
+	out->k = s->k;
+	out->codes = p->a + local * s->a_stride_bytes;
 	out->scales = p->a_scales + scale_row_offset(s, scale_row);
-	out->scale_step = __ldg(&s->flags) & NIB_A_TILED ? 512 : 4;
+	out->scale_step = s->flags & NIB_A_TILED ? 512 : 4;
 	return true;
 }
 
