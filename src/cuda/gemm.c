@@ -301,7 +301,9 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 		s->first_row = (int32_t)rows;
 		s->first_token = (int32_t)tokens;
 		rows += s->m;
-		tokens += round_up(s->m, NIB_TILE_TOKENS_STEP);
+		/* A tile of over 128 reads whole steps of 32. */
+		tokens += round_up(s->m, s->m > 128 ? 2 * NIB_TILE_TOKENS_STEP
+						    : NIB_TILE_TOKENS_STEP);
 		if (tokens > INT32_MAX)
 			return nib_fail(err, NIB_UNSUPPORTED,
 					"problems: over 2^31 rows of a in one "

@@ -123,9 +123,12 @@ DEVICE int32_t padded_row(int32_t e, int32_t offset)
 	return 16 * (offset / 16 + min(e, offset));
 }
 
-DEVICE int32_t round_up_16(int32_t x)
+/* Tokens of a tile: the kernel has multiples of 16, above 128 of 32. */
+DEVICE int32_t round_tokens(int32_t x)
 {
-	return (x + 15) & ~15;
+	const int32_t step = x > 128 ? 32 : 16;
+
+	return (x + step - 1) & -step;
 }
 
 /* Tokens of each tile of an expert with m of them: equal shares. */
@@ -133,7 +136,7 @@ DEVICE int32_t share_tokens(int32_t m, int32_t most)
 {
 	const int32_t tiles = (m + most - 1) / most;
 
-	return tiles ? round_up_16((m + tiles - 1) / tiles) : 16;
+	return tiles ? round_tokens((m + tiles - 1) / tiles) : 16;
 }
 
 DEVICE int32_t row_units(int32_t n, int32_t cta_rows)
@@ -221,7 +224,7 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 	tile->problem = 0;
 	tile->unit = inside % units;
 	tile->token = inside / units * share;
-	tile->tokens = min(share, round_up_16(m - tile->token));
+	tile->tokens = min(share, round_tokens(m - tile->token));
 	w->expert = e;
 	w->row_base = first;
 	w->valid = min(tile->tokens, m - tile->token);
