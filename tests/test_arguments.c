@@ -14,28 +14,10 @@
 
 #include <cmocka.h>
 
-#include "common_problem.h"
+#include "common_arguments.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TWO_40	     (INT64_C(1) << 40)
-
-static struct rng rng;
-static struct nib_device *device;
-
-static int open_device(void **state)
-{
-	(void)state;
-	rng = rng_new(test_seed());
-	device = test_device("scalar", 2);
-	return device ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-	(void)state;
-	nib_device_close(device);
-	return 0;
-}
 
 static const char unset[] = "no message";
 
@@ -45,20 +27,6 @@ static struct nib_error fresh(void)
 
 	memcpy(err.message, unset, sizeof(unset));
 	return err;
-}
-
-/* status is want, and so is err's, and its message has all three texts. */
-static void refused(enum nib_status status, enum nib_status want,
-		    const struct nib_error *err, const char *argument,
-		    const char *value, const char *rule)
-{
-	if (status != want || err->status != want ||
-	    !strstr(err->message, argument) || !strstr(err->message, value) ||
-	    !strstr(err->message, rule))
-		fail_msg("%s (%s): %s; wanted %s naming '%s', '%s', '%s'",
-			 nib_status_name(status), nib_status_name(err->status),
-			 err->message, nib_status_name(want), argument, value,
-			 rule);
 }
 
 /* ---- one field of a problem ---------------------------------------------- */

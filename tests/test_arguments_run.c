@@ -15,28 +15,10 @@
 #include <cmocka.h>
 
 #include "common_alloc.h"
-#include "common_problem.h"
+#include "common_arguments.h"
 #include "format/view.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static struct rng rng;
-static struct nib_device *device;
-
-static int open_device(void **state)
-{
-	(void)state;
-	rng = rng_new(test_seed());
-	device = test_device("scalar", 2);
-	return device ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-	(void)state;
-	nib_device_close(device);
-	return 0;
-}
 
 /* Outputs of job: all poison. */
 static void untouched(const struct job *job)
@@ -56,11 +38,7 @@ static void refuse_run(struct job *job, struct nib_plan *plan,
 	const enum nib_status status =
 	    nib_run(plan, problems, count, options, &err);
 
-	if (status != want || err.status != want ||
-	    !strstr(err.message, argument) || !strstr(err.message, rule))
-		fail_msg("%s: %s; wanted %s naming '%s' and '%s'",
-			 nib_status_name(status), err.message,
-			 nib_status_name(want), argument, rule);
+	refused(status, want, &err, argument, "", rule);
 	untouched(job);
 }
 

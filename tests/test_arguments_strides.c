@@ -13,29 +13,12 @@
 
 #include <cmocka.h>
 
-#include "common_problem.h"
+#include "common_arguments.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES	     4096
 
-static struct rng rng;
-static struct nib_device *device;
 static uint8_t memory[BYTES], zeros[BYTES];
-
-static int open_device(void **state)
-{
-	(void)state;
-	rng = rng_new(test_seed());
-	device = test_device("scalar", 1);
-	return device ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-	(void)state;
-	nib_device_close(device);
-	return 0;
-}
 
 /* batch * rows pieces of `width` bytes. */
 struct grid {
