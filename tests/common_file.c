@@ -129,3 +129,45 @@ unsigned char *test_read_file(const char *path, size_t *n_bytes)
 	*n_bytes = (size_t)size;
 	return bytes;
 }
+
+struct nib_writer *test_writer_open(const char *path)
+{
+	struct nib_writer *writer;
+	struct nib_error err;
+
+	if (nib_writer_open(path, &writer, &err))
+		fail_msg("%s", err.message);
+	return writer;
+}
+
+void test_declare(struct nib_writer *writer, const char *name,
+		  const char *dtype, int rank, const int64_t *shape)
+{
+	struct nib_error err;
+
+	if (nib_writer_declare(writer, name, dtype, rank, shape, &err))
+		fail_msg("%s", err.message);
+}
+
+struct nib_file *test_file_open(const char *path)
+{
+	struct nib_file *file;
+	struct nib_error err;
+
+	if (nib_file_open(path, &file, &err))
+		fail_msg("%s", err.message);
+	return file;
+}
+
+void test_folder_holds(const struct test_folder *folder, const char *path,
+		       const char *text)
+{
+	size_t n_bytes;
+	unsigned char *bytes = test_read_file(path, &n_bytes);
+
+	assert_non_null(bytes);
+	assert_int_equal(n_bytes, strlen(text));
+	assert_memory_equal(bytes, text, n_bytes);
+	free(bytes);
+	assert_int_equal(test_folder_count(folder), 1);
+}

@@ -38,5 +38,14 @@ void test_folder_remove(struct test_folder *folder);
 void test_write_file(const char *path, const void *bytes, size_t n_bytes);
 /* The bytes, for free(); NULL if there is no such file. */
 unsigned char *test_read_file(const char *path, size_t *n_bytes);
+/* path, in the folder, holds this text, and no other file is there. */
+void test_folder_holds(const struct test_folder *folder, const char *path,
+		       const char *text);
+
+/* As the library's, where no failure is expected. */
+struct nib_writer *test_writer_open(const char *path);
+void test_declare(struct nib_writer *writer, const char *name,
+		  const char *dtype, int rank, const int64_t *shape);
+struct nib_file *test_file_open(const char *path);
 
 #endif

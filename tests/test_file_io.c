@@ -22,49 +22,6 @@
 #include "common_alloc.h"
 #include "common_file.h"
 
-static struct nib_writer *open_writer(const char *path)
-{
-	struct nib_writer *writer;
-	struct nib_error err;
-
-	if (nib_writer_open(path, &writer, &err))
-		fail_msg("%s", err.message);
-	return writer;
-}
-
-static void declare(struct nib_writer *writer, const char *name,
-		    const char *dtype, int rank, const int64_t *shape)
-{
-	struct nib_error err;
-
-	if (nib_writer_declare(writer, name, dtype, rank, shape, &err))
-		fail_msg("%s", err.message);
-}
-
-static struct nib_file *open_file(const char *path)
-{
-	struct nib_file *file;
-	struct nib_error err;
-
-	if (nib_file_open(path, &file, &err))
-		fail_msg("%s", err.message);
-	return file;
-}
-
-/* The path holds this text, and nothing else is in the folder. */
-static void check_untouched(const struct test_folder *folder, const char *path,
-			    const char *text)
-{
-	size_t n_bytes;
-	unsigned char *bytes = test_read_file(path, &n_bytes);
-
-	assert_non_null(bytes);
-	assert_int_equal(n_bytes, strlen(text));
-	assert_memory_equal(bytes, text, n_bytes);
-	free(bytes);
-	assert_int_equal(test_folder_count(folder), 1);
-}
-
 /* ---- files that cannot be read ------------------------------------------- */
 
 static void check_io(const char *path, const char *says)
@@ -181,23 +138,23 @@ static void keeps_the_old_file_until_commit(void **state)
 	(void)state;
 	test_write_file(path, "before", 6);
 	for (int step = 0; step < 3; step++) {
-		w = open_writer(path);
+		w = test_writer_open(path);
 		if (step > 0)
-			declare(w, "a", "U8", 1, shape);
+			test_declare(w, "a", "U8", 1, shape);
 		if (step > 1)
 			assert_int_equal(
 			    nib_writer_write(w, data, 100000, &err), NIB_OK);
 		/* The old file, and the temporary one. */
 		assert_int_equal(test_folder_count(&folder), 2);
 		nib_writer_discard(w);
-		check_untouched(&folder, path, "before");
+		test_folder_holds(&folder, path, "before");
 	}
-	w = open_writer(path);
-	declare(w, "a", "U8", 1, shape);
+	w = test_writer_open(path);
+	test_declare(w, "a", "U8", 1, shape);
 	assert_int_equal(nib_writer_write(w, data, 100000, &err), NIB_OK);
 	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
 	assert_int_equal(test_folder_count(&folder), 1);
-	file = open_file(path);
+	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), 1);
 	nib_file_close(file);
 	free(data);
@@ -216,13 +173,14 @@ static void follows_umask_and_replaces_links(void **state)
 	(void)state;
 	test_write_file(other, "other", 5);
 	assert_int_equal(symlink(other, path), 0);
-	assert_int_equal(nib_writer_commit(open_writer(path), &err), NIB_OK);
+	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
+			 NIB_OK);
 	umask(old);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
 	assert_int_equal(st.st_mode & 0777, 0640);
 	assert_int_equal(remove(path), 0);
-	check_untouched(&folder, other, "other");
+	test_folder_holds(&folder, other, "other");
 	test_folder_remove(&folder);
 }
 
@@ -236,11 +194,11 @@ static void writes_relative_to_the_folder_at_open(void **state)
 	(void)state;
 	assert_non_null(before);
 	assert_int_equal(chdir(folder.path), 0);
-	w = open_writer("x");
+	w = test_writer_open("x");
 	assert_int_equal(chdir(before), 0);
 	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
 	free(before);
-	nib_file_close(open_file(test_path(&folder, "x")));
+	nib_file_close(test_file_open(test_path(&folder, "x")));
 	assert_int_equal(test_folder_count(&folder), 1);
 	test_folder_remove(&folder);
 }
@@ -293,7 +251,7 @@ static void writes_the_longest_name(void **state)
 	memset(name, 'n', 255);
 	name[255] = '\0';
 	assert_int_equal(
-	    nib_writer_commit(open_writer(test_path(&folder, name)), &err),
+	    nib_writer_commit(test_writer_open(test_path(&folder, name)), &err),
 	    NIB_OK);
 	test_folder_remove(&folder);
 }
@@ -325,8 +283,8 @@ static void says_at_once_that_the_disk_is_full(void **state)
 
 	(void)state;
 	test_write_file(path, "before", 6);
-	w = open_writer(path);
-	declare(w, "a", "U8", 1, shape);
+	w = test_writer_open(path);
+	test_declare(w, "a", "U8", 1, shape);
 	old = limit_files(500000);
 	status = nib_writer_write(w, "", 1, &err); /* of a million */
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
@@ -338,10 +296,10 @@ static void says_at_once_that_the_disk_is_full(void **state)
 	}
 	assert_int_equal(status, NIB_IO);
 	assert_non_null(strstr(err.message, strerror(EFBIG)));
-	check_untouched(&folder, path, "before"); /* gone before discard */
+	test_folder_holds(&folder, path, "before"); /* gone before discard */
 	assert_int_equal(nib_writer_write(w, "", 1, &err), NIB_IO);
 	assert_int_equal(nib_writer_commit(w, &err), NIB_IO);
-	check_untouched(&folder, path, "before");
+	test_folder_holds(&folder, path, "before");
 	test_folder_remove(&folder);
 }
 
@@ -363,8 +321,8 @@ static void removes_its_file_when_a_write_fails(void **state)
 		size_t at = 0;
 
 		test_write_file(path, "before", 6);
-		w = open_writer(path);
-		declare(w, "a", "U8", 1, shape);
+		w = test_writer_open(path);
+		test_declare(w, "a", "U8", 1, shape);
 		assert_int_equal(nib_writer_write(w, NULL, 0, &err), NIB_OK);
 		old = limit_files(500000);
 		for (; at < 1000000 && !status; at += pieces[i])
@@ -373,10 +331,10 @@ static void removes_its_file_when_a_write_fails(void **state)
 		assert_int_equal(status, NIB_IO);
 		assert_non_null(strstr(err.message, strerror(EFBIG)));
 		assert_true(i == 1 || at <= 600000);
-		check_untouched(&folder, path, "before");
+		test_folder_holds(&folder, path, "before");
 		assert_int_equal(nib_writer_commit(w, &err), NIB_IO);
 		assert_non_null(strstr(err.message, strerror(EFBIG)));
-		check_untouched(&folder, path, "before");
+		test_folder_holds(&folder, path, "before");
 		test_folder_remove(&folder);
 	}
 	free(data);

@@ -14,49 +14,6 @@
 #include "common_data.h"
 #include "common_file.h"
 
-static struct nib_writer *open_writer(const char *path)
-{
-	struct nib_writer *writer;
-	struct nib_error err;
-
-	if (nib_writer_open(path, &writer, &err))
-		fail_msg("%s", err.message);
-	return writer;
-}
-
-static void declare(struct nib_writer *writer, const char *name,
-		    const char *dtype, int rank, const int64_t *shape)
-{
-	struct nib_error err;
-
-	if (nib_writer_declare(writer, name, dtype, rank, shape, &err))
-		fail_msg("%s", err.message);
-}
-
-static struct nib_file *open_file(const char *path)
-{
-	struct nib_file *file;
-	struct nib_error err;
-
-	if (nib_file_open(path, &file, &err))
-		fail_msg("%s", err.message);
-	return file;
-}
-
-/* The path holds this text, and nothing else is in the folder. */
-static void check_untouched(const struct test_folder *folder, const char *path,
-			    const char *text)
-{
-	size_t n_bytes;
-	unsigned char *bytes = test_read_file(path, &n_bytes);
-
-	assert_non_null(bytes);
-	assert_int_equal(n_bytes, strlen(text));
-	assert_memory_equal(bytes, text, n_bytes);
-	free(bytes);
-	assert_int_equal(test_folder_count(folder), 1);
-}
-
 /* ---- round trips --------------------------------------------------------- */
 
 static void writes_tensors_in_pieces_of_any_size(void **state)
@@ -74,7 +31,7 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 	(void)state;
 	rng_fill(&rng, data, total);
 	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
-		struct nib_writer *writer = open_writer(path);
+		struct nib_writer *writer = test_writer_open(path);
 		struct nib_error err;
 		struct nib_file *file;
 		const char *key, *value;
@@ -84,11 +41,11 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 		    NIB_OK);
 		assert_int_equal(nib_writer_metadata(writer, "a", "", &err),
 				 NIB_OK);
-		declare(writer, "odd", "U8", 1, odd);
-		declare(writer, "many \"\x01", "F32", 2, many);
-		declare(writer, "half", "BF16", 1, one);
-		declare(writer, "empty", "F64", 2, empty);
-		declare(writer, "scalar", "F64", 0, NULL);
+		test_declare(writer, "odd", "U8", 1, odd);
+		test_declare(writer, "many \"\x01", "F32", 2, many);
+		test_declare(writer, "half", "BF16", 1, one);
+		test_declare(writer, "empty", "F64", 2, empty);
+		test_declare(writer, "scalar", "F64", 0, NULL);
 		for (size_t at = 0; at < total; at += pieces[i]) {
 			size_t n = total - at;
 
@@ -102,7 +59,7 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
 		assert_int_equal(test_folder_count(&folder), 1);
 
-		file = open_file(path);
+		file = test_file_open(path);
 		assert_int_equal(nib_file_tensor_count(file), 5);
 		assert_memory_equal(nib_file_find(file, "odd")->data, data,
 				    100003);
@@ -142,8 +99,9 @@ static void writes_an_empty_file(void **state)
 	struct nib_file *file;
 
 	(void)state;
-	assert_int_equal(nib_writer_commit(open_writer(path), &err), NIB_OK);
-	file = open_file(path);
+	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
+			 NIB_OK);
+	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), 0);
 	nib_file_close(file);
 	test_folder_remove(&folder);
@@ -156,7 +114,7 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 {
 	struct test_folder folder = test_folder_new();
 	const char *path = test_path(&folder, "x");
-	struct nib_writer *writer = open_writer(path);
+	struct nib_writer *writer = test_writer_open(path);
 	struct rng rng = rng_new(test_seed());
 	struct test_nvfp4 w =
 	    test_nvfp4_new(&rng, rows, k, 1, layout, TEST_SCALES_ANY, gap,
@@ -178,7 +136,7 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 				   input_global, &err))
 		fail_msg("%s", err.message);
 	assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
-	file = open_file(path);
+	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file),
 			 input_global != 0 ? 4 : 3);
 	assert_int_equal(nib_file_layer_count(file), 1);
@@ -262,7 +220,7 @@ static void writes_the_names_of_the_formats(void **state)
 	for (int f = 0; f < 2; f++) {
 		struct test_folder folder = test_folder_new();
 		const char *path = test_path(&folder, "x");
-		struct nib_writer *writer = open_writer(path);
+		struct nib_writer *writer = test_writer_open(path);
 		struct nib_error err;
 		struct nib_file *file;
 		float stored;
@@ -276,7 +234,7 @@ static void writes_the_names_of_the_formats(void **state)
 							0.25F, 0.5F, &err),
 				 NIB_OK);
 		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
-		file = open_file(path);
+		file = test_file_open(path);
 		for (int i = 0; i < 4; i++) {
 			const struct nib_file_tensor *t =
 			    nib_file_find(file, formats[f].names[i]);
@@ -302,7 +260,7 @@ static void mixes_layers_and_tensors(void **state)
 	static const int64_t shape[] = {5}, empty[] = {0};
 	struct test_folder folder = test_folder_new();
 	const char *path = test_path(&folder, "x");
-	struct nib_writer *writer = open_writer(path);
+	struct nib_writer *writer = test_writer_open(path);
 	unsigned char codes[24], scales[3] = {1, 2, 3};
 	const struct nib_nvfp4 w = {
 	    .codes = codes, .scales = scales, .rows = 3, .k = 16};
@@ -312,8 +270,8 @@ static void mixes_layers_and_tensors(void **state)
 
 	(void)state;
 	memset(codes, 0x35, sizeof(codes));
-	declare(writer, "before", "U8", 1, shape);
-	declare(writer, "empty", "U8", 1, empty);
+	test_declare(writer, "before", "U8", 1, shape);
+	test_declare(writer, "empty", "U8", 1, empty);
 	assert_int_equal(nib_writer_declare_layer(writer,
 						  NIB_CHECKPOINT_MODELOPT,
 						  "none", 0, 16, 0, &err),
@@ -322,7 +280,7 @@ static void mixes_layers_and_tensors(void **state)
 						  NIB_CHECKPOINT_MODELOPT, "x",
 						  3, 16, 1, &err),
 			 NIB_OK);
-	declare(writer, "after", "U8", 1, shape);
+	test_declare(writer, "after", "U8", 1, shape);
 	/* Not yet its turn. */
 	assert_int_equal(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT,
 						&w, 1, 1, &err),
@@ -336,7 +294,7 @@ static void mixes_layers_and_tensors(void **state)
 			 NIB_OK);
 	assert_int_equal(nib_writer_write(writer, "67890", 5, &err), NIB_OK);
 	assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
-	file = open_file(path);
+	file = test_file_open(path);
 	assert_int_equal(nib_file_layer_count(file), 2);
 	assert_true(nib_file_find_layer(file, "x")->input_global == 3);
 	assert_memory_equal(nib_file_find(file, "after")->data, "67890", 5);
@@ -361,11 +319,11 @@ static void refuses_bad_declarations(void **state)
 			     huge[] = {INT64_C(1) << 40, INT64_C(1) << 40},
 			     long_[] = {INT64_C(1) << 60};
 	struct test_folder folder = test_folder_new();
-	struct nib_writer *w = open_writer(test_path(&folder, "x"));
+	struct nib_writer *w = test_writer_open(test_path(&folder, "x"));
 	struct nib_error err;
 
 	(void)state;
-	declare(w, "a", "U8", 1, one);
+	test_declare(w, "a", "U8", 1, one);
 	assert_int_equal(nib_writer_metadata(w, "k", "v", &err), NIB_OK);
 	REFUSED(nib_writer_declare(w, "a", "F32", 1, one, &err), "before");
 	REFUSED(nib_writer_declare(w, NULL, "F32", 1, one, &err), "name");
@@ -382,7 +340,7 @@ static void refuses_bad_declarations(void **state)
 	REFUSED(nib_writer_declare(w, "b", "U8", 2, huge, &err), "overflow");
 	REFUSED(nib_writer_declare(w, "b", "F4", 1, three, &err), "whole");
 	for (char name[] = "0"; name[0] < '7'; name[0]++)
-		declare(w, name, "U8", 1, long_);
+		test_declare(w, name, "U8", 1, long_);
 	REFUSED(nib_writer_declare(w, "b", "U8", 1, long_, &err), "too long");
 	REFUSED(nib_writer_metadata(w, "k", "w", &err), "before");
 	REFUSED(nib_writer_metadata(w, NULL, "w", &err), "key");
@@ -404,7 +362,7 @@ static void refuses_bad_layers(void **state)
 	const enum nib_checkpoint m = NIB_CHECKPOINT_MODELOPT;
 	const enum nib_checkpoint bad = (enum nib_checkpoint)2;
 	struct test_folder folder = test_folder_new();
-	struct nib_writer *w = open_writer(test_path(&folder, "x"));
+	struct nib_writer *w = test_writer_open(test_path(&folder, "x"));
 	unsigned char codes[16] = {0}, scales[2] = {1, 2};
 	const struct nib_nvfp4 good = {
 	    .codes = codes, .scales = scales, .rows = 2, .k = 16};
@@ -412,11 +370,11 @@ static void refuses_bad_layers(void **state)
 	struct nib_error err;
 
 	(void)state;
-	declare(w, "taken.weight_scale_2", "U8", 1, one);
+	test_declare(w, "taken.weight_scale_2", "U8", 1, one);
 	REFUSED(nib_writer_declare_layer(w, m, "taken", 2, 16, 0, &err),
 		"taken.weight_scale_2");
 	/* Nothing of the refused layer stays. */
-	declare(w, "taken.weight", "U8", 1, one);
+	test_declare(w, "taken.weight", "U8", 1, one);
 	REFUSED(nib_writer_declare_layer(w, m, "x", -1, 16, 0, &err), "rows");
 	REFUSED(nib_writer_declare_layer(w, m, "x", 2, 0, 0, &err), "k = 0");
 	REFUSED(nib_writer_declare_layer(w, m, "x", 2, 24, 0, &err), "k = 24");
@@ -432,7 +390,7 @@ static void refuses_bad_layers(void **state)
 		"writer");
 	nib_writer_discard(w);
 
-	w = open_writer(test_path(&folder, "x"));
+	w = test_writer_open(test_path(&folder, "x"));
 	assert_int_equal(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err),
 			 NIB_OK);
 	REFUSED(nib_writer_write_layer(w, bad, &good, 1, 0, &err), "format");
@@ -489,10 +447,10 @@ static void refuses_more_or_fewer_bytes_than_declared(void **state)
 
 	(void)state;
 	test_write_file(path, "before", 6);
-	w = open_writer(path);
-	declare(w, "a", "U8", 1, eight);
-	declare(w, "e", "U8", 1, empty);
-	declare(w, "b", "U8", 1, eight);
+	w = test_writer_open(path);
+	test_declare(w, "a", "U8", 1, eight);
+	test_declare(w, "e", "U8", 1, empty);
+	test_declare(w, "b", "U8", 1, eight);
 	REFUSED(nib_writer_write(w, "12345678901234567", 17, &err), "only 16");
 	REFUSED(nib_writer_write(w, NULL, 1, &err), "bytes = NULL");
 	REFUSED(nib_writer_write(NULL, "1", 1, &err), "writer");
@@ -504,12 +462,12 @@ static void refuses_more_or_fewer_bytes_than_declared(void **state)
 		"after the first write");
 	REFUSED(nib_writer_commit(w, &err),
 		"8 of 16 bytes are not written, from byte 0 of tensor 'b'");
-	check_untouched(&folder, path, "before");
+	test_folder_holds(&folder, path, "before");
 
-	w = open_writer(path);
-	declare(w, "a", "U8", 1, eight);
+	w = test_writer_open(path);
+	test_declare(w, "a", "U8", 1, eight);
 	REFUSED(nib_writer_commit(w, &err), "from byte 0 of tensor 'a'");
-	check_untouched(&folder, path, "before");
+	test_folder_holds(&folder, path, "before");
 	test_folder_remove(&folder);
 }
 
