@@ -500,7 +500,7 @@ void data_free(struct data *data)
 	free(data);
 }
 
-/* The bytes of c, a part of memory. */
+/* The bytes of c, a part of memory; there must be some. */
 static struct staging staged_c(const struct data *data)
 {
 	const size_t at = (size_t)((char *)data->c - (char *)data->memory);
@@ -516,24 +516,26 @@ static struct staging staged_c(const struct data *data)
 
 enum nib_status data_poison(struct data *data, struct nib_error *err)
 {
-	const struct staging c = staged_c(data);
+	struct staging c;
 
 	if (!data->c_bytes)
 		return NIB_OK;
+	c = staged_c(data);
 	memset(data->c, 0xFF, data->c_bytes);
 	return staging_load(&c, data->c_bytes, err);
 }
 
 enum nib_status data_fetch(struct data *data, struct nib_error *err)
 {
-	const struct staging c = staged_c(data);
 	enum nib_status status = NIB_OK;
+	struct staging c;
 
 	if (data->staging.device)
 		status = nib_device_wait(data->staging.device, NULL, err);
-	if (!status && data->c_bytes)
-		status = staging_fetch(&c, data->c_bytes, err);
-	return status;
+	if (status || !data->c_bytes)
+		return status;
+	c = staged_c(data);
+	return staging_fetch(&c, data->c_bytes, err);
 }
 
 enum nib_status data_plan(struct nib_device *device, const struct data *data,
