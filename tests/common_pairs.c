@@ -5,7 +5,13 @@
  */
 #include "common_pairs.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #define TRIES 60
 
@@ -56,6 +62,9 @@ static bool best_case(const struct pairs *p, int i, int a, int j, int b,
 
 bool pairs_next(struct pairs *p, int *levels)
 {
+	assert_in_range(p->factors, 1, PAIRS_FACTORS);
+	for (int i = 0; i < p->factors; i++)
+		assert_in_range(p->levels[i], 1, PAIRS_LEVELS);
 	for (int i = 0; i < p->factors; i++)
 		for (int j = i + 1; j < p->factors; j++)
 			for (int a = 0; a < p->levels[i]; a++)

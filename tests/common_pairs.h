@@ -11,7 +11,7 @@
 #include "common_data.h"
 
 #define PAIRS_FACTORS 20
-#define PAIRS_LEVELS  24
+#define PAIRS_LEVELS  32
 
 struct pairs {
 	struct rng *rng;
