@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_launch.c - launches of the tiled multiplication; see gemm.h. */
+#include "gemm.h"
+
+#include <string.h>
+
+#include "format/view.h"
+
+/* Of rows that lie at multiples of `stride` from an aligned one. */
+static int32_t scale_flags(const struct nib_nvfp4 *b)
+{
+	uint64_t x = (uintptr_t)b->scales;
+
+	if (b->scale_layout == NIB_TILED_128X4)
+		return 0;
+	x |= (uint64_t)nib_nvfp4_scale_row_stride_bytes(b);
+	if (nib_nvfp4_batches(b) > 1)
+		x |= (uint64_t)nib_nvfp4_scale_batch_stride_bytes(b);
+	return x % 16 == 0  ? 0
+	       : x % 4 == 0 ? NIB_B_SCALES_BY_4
+			    : NIB_B_SCALES_BY_1;
+}
+
+static const uint8_t *at(const void *data, int64_t offset)
+{
+	return nib_offset_bytes(data, offset);
+}
+
+/* The pointers of matrix l of a stack of weights. */
+static void point_weights(const struct nib_nvfp4 *b, int64_t l,
+			  const uint8_t **codes, const uint8_t **scales)
+{
+	const int64_t matrix = nib_nvfp4_batches(b) > 1 ? l : 0;
+
+	*codes = at(b->codes, matrix * nib_nvfp4_batch_stride_bytes(b));
+	*scales = at(b->scales, matrix * nib_nvfp4_scale_batch_stride_bytes(b));
+}
+
+static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
+		  struct nib_gemm_pointers *out)
+{
+	const struct nib_nvfp4 *b = cuda_weights(&p->b, p->b_packed);
+	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
+
+	*out = (struct nib_gemm_pointers){
+	    .a = at(p->a.codes, l * nib_nvfp4_batch_stride_bytes(&p->a)),
+	    .a_scales =
+		at(p->a.scales, l * nib_nvfp4_scale_batch_stride_bytes(&p->a)),
+	    .c = nib_offset_bytes(
+		p->c.data, l * nib_dense_batch_stride_elems(&p->c) * size),
+	    .alpha = p->alpha,
+	    .flags = scale_flags(b),
+	};
+	point_weights(b, l, &out->b, &out->b_scales);
+	if (op == NIB_DUAL_GEMM) {
+		const struct nib_nvfp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
+
+		point_weights(b2, l, &out->b2, &out->b2_scales);
+		out->alpha2 = p->alpha2;
+		out->flags |= scale_flags(b2);
+	}
+}
+
+static enum nib_status launch(const struct cuda_device *device,
+			      const struct cuda_gemm *gemm,
+			      const struct gemm_part *part,
+			      struct nib_gemm_launch *params, CUstream stream,
+			      struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	const int64_t steps =
+	    divide_up(part->most_k ? part->most_k : 1, NIB_WEIGHT_STAGE_K) *
+	    (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K);
+	const unsigned cluster = (unsigned)(NIB_GEMM_PAIR * part->args.splits);
+	void *arguments[] = {params};
+	CUlaunchAttribute attributes[2];
+	CUlaunchConfig config;
+	CUresult result;
+
+	memset(&config, 0, sizeof(config));
+	config.gridDimX = (unsigned)part->args.rows;
+	config.gridDimY = (unsigned)divide_up(steps, NIB_TOKENS_STEPS);
+	config.gridDimZ = 1;
+	config.blockDimX = NIB_TOKENS_THREADS;
+	config.blockDimY = config.blockDimZ = 1;
+	config.hStream = stream;
+	result = cu->cuLaunchKernelEx(&config, gemm->tokens, arguments, NULL);
+	if (result)
+		return cuda_fail(cu, result, device->name, err);
+	/* It may begin while the tokens are prepared, and waits for them. */
+	memset(attributes, 0, sizeof(attributes));
+	attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+	attributes[0].value.clusterDim.x = cluster;
+	attributes[0].value.clusterDim.y = 1;
+	attributes[0].value.clusterDim.z = 1;
+	attributes[1].id =
+	    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+	attributes[1].value.programmaticStreamSerializationAllowed = 1;
+	config.gridDimX = (unsigned)part->clusters * cluster;
+	config.gridDimY = 1;
+	config.blockDimX = NIB_GEMM_THREADS;
+	config.sharedMemBytes = (unsigned)part->shared_bytes;
+	config.attrs = attributes;
+	config.numAttrs = 2;
+	result = cu->cuLaunchKernelEx(&config, gemm->multiply, arguments, NULL);
+	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
+}
+
+enum nib_status cuda_gemm_launch(const struct cuda_device *device,
+				 const struct cuda_gemm *gemm,
+				 const struct nib_problem *problems,
+				 void *workspace, CUstream stream,
+				 struct nib_error *err)
+{
+	/* Its parameters are copied by the launch. */
+	struct nib_gemm_launch params;
+	const enum nib_op op = gemm->op;
+	enum nib_status status = NIB_OK;
+
+	for (int64_t i = 0; i < gemm->n_parts && !status; i++) {
+		const struct gemm_part *part = &gemm->parts[i];
+
+		params.args = part->args;
+		params.args.tokens = workspace;
+		for (int32_t j = 0; j < part->args.count; j++) {
+			const struct gemm_matrix *x =
+			    &gemm->matrices[part->first + j];
+
+			point(op, &problems[x->problem], x->batch,
+			      &params.problems[j]);
+		}
+		status = launch(device, gemm, part, &params, stream, err);
+	}
+	return status;
+}
+
+enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
+				     const struct cuda_gemm *gemm,
+				     const struct nib_moe_problem *moe,
+				     void *workspace, CUstream stream,
+				     struct nib_error *err)
+{
+	const struct nib_problem whole = {
+	    .a = moe->a,
+	    .b = moe->b,
+	    .b2 = moe->b2,
+	    .b_packed = moe->b_packed,
+	    .b2_packed = moe->b2_packed,
+	    .alpha = moe->alpha,
+	    .alpha2 = moe->alpha2,
+	    .c = moe->c,
+	};
+	struct nib_gemm_launch params;
+
+	if (gemm->n_parts == 0)
+		return NIB_OK;
+	params.args = gemm->parts[0].args;
+	params.args.tokens = workspace;
+	params.args.row_offsets = moe->row_offsets;
+	params.args.scale_rows = moe->scale_rows;
+	point(gemm->op, &whole, 0, &params.problems[0]);
+	return launch(device, gemm, &gemm->parts[0], &params, stream, err);
+}
