@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_gemm.c - what plans of products ask of a GPU, on the fake driver:
+ * how many launches of which size, how much workspace, what is refused, and
+ * that a failed launch is told and forgotten.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common_fake_cuda.h"
+#include "cuda/kernels/gemm_params.h"
+#include "nibblas.h"
+
+#define M	 20
+#define N	 300
+#define K	 512
+#define MANY	 100
+#define SM_BYTES (227 << 10)
+#define CTAS	 132 /* that the fake driver holds at once */
+/* Prepared tokens: fp16, whole weight stages. */
+#define ROW_BYTES (2 * K)
+
+struct bed {
+	struct fake_cuda *fake;
+	struct nib_device *device;
+	char *memory;
+	struct nib_problem problems[MANY];
+	struct nib_plan *plan;
+	struct nib_error err;
+};
+
+static struct nib_nvfp4 nvfp4(const struct bed *bed, int64_t rows,
+			      int64_t batch)
+{
+	return (struct nib_nvfp4){.codes = bed->memory,
+				  .scales = bed->memory,
+				  .rows = rows,
+				  .k = K,
+				  .batch = batch};
+}
+
+static void make_bed(struct bed *bed)
+{
+	const size_t inputs = 1 << 20, c_bytes = M * N * 2;
+	void *memory;
+
+	memset(bed, 0, sizeof(*bed));
+	bed->fake = fake_open(FAKE_CUDA);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_OK);
+	assert_int_equal(nib_device_alloc(bed->device, inputs + MANY * c_bytes,
+					  &memory, NULL),
+			 NIB_OK);
+	bed->memory = memory;
+	memset(bed->memory, 0, inputs);
+	for (int i = 0; i < MANY; i++)
+		bed->problems[i] = (struct nib_problem){
+		    .a = nvfp4(bed, M, 1),
+		    .b = nvfp4(bed, N, 1),
+		    .b2 = nvfp4(bed, N, 1),
+		    .c = {.data = bed->memory + inputs + (size_t)i * c_bytes,
+			  .dtype = NIB_FP16,
+			  .rows = M,
+			  .cols = N},
+		};
+}
+
+static void free_bed(struct bed *bed)
+{
+	nib_plan_free(bed->plan);
+	nib_device_free(bed->device, bed->memory);
+	nib_device_close(bed->device);
+	assert_int_equal(bed->fake->allocations, 0);
+	assert_int_equal(bed->fake->retained, 0);
+	assert_int_equal(bed->fake->depth, 0);
+	assert_int_equal(bed->fake->outside, 0);
+}
+
+static void plan(struct bed *bed, enum nib_op op, int64_t count)
+{
+	nib_plan_free(bed->plan);
+	if (nib_plan_create(bed->device, op, bed->problems, count, NULL,
+			    &bed->plan, &bed->err))
+		fail_msg("%s", bed->err.message);
+}
+
+static size_t workspace(const struct bed *bed)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	return info.workspace_bytes;
+}
+
+/* Kernels that a run launches. */
+static int run(struct bed *bed, int64_t count)
+{
+	const int before = bed->fake->launches;
+
+	if (nib_run(bed->plan, bed->problems, count, NULL, &bed->err))
+		fail_msg("%s", bed->err.message);
+	return bed->fake->launches - before;
+}
+
+static void check_last(const struct bed *bed, const char *kernel)
+{
+	const CUlaunchConfig *last = &bed->fake->last;
+
+	assert_string_equal(bed->fake->last_kernel, kernel);
+	assert_int_equal(last->blockDimX, NIB_GEMM_THREADS);
+	/* Whole clusters, no more than the GPU holds. */
+	assert_in_range(last->gridDimX, NIB_GEMM_PAIR, CTAS);
+	assert_int_equal(last->gridDimX % NIB_GEMM_PAIR, 0);
+	assert_int_equal(last->gridDimY, 1);
+	/* The rings fill what an SM has. */
+	assert_in_range(last->sharedMemBytes,
+			NIB_GEMM_TAIL_BYTES + 3 * NIB_WEIGHT_STAGE_BYTES,
+			SM_BYTES);
+	assert_int_equal(last->numAttrs, 2);
+}
+
+static void launches_of_groups(void)
+{
+	static const struct {
+		int64_t count;
+		int kernels;
+	} cases[] = {{1, 2}, {2, 2}, {48, 2}, {49, 4}, {96, 4}, {100, 6}};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const int64_t count = cases[i].count;
+		const int64_t at_once =
+		    count < NIB_GEMM_PROBLEMS ? count : NIB_GEMM_PROBLEMS;
+
+		plan(&bed, NIB_GEMM, count);
+		assert_int_equal(run(&bed, count), cases[i].kernels);
+		check_last(&bed, "nib_gemm_sm90");
+		/* 20 rows are 32 prepared ones. */
+		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
+		plan(&bed, NIB_DUAL_GEMM, count);
+		assert_int_equal(run(&bed, count), cases[i].kernels);
+		check_last(&bed, "nib_dual_sm90");
+	}
+	/* Each type of c needs a launch of its own. */
+	bed.problems[1].c.dtype = NIB_BF16;
+	plan(&bed, NIB_GEMM, 3);
+	assert_int_equal(run(&bed, 3), 6);
+	free_bed(&bed);
+}
+
+/* Tiles of over 128 tokens read whole steps of 32. */
+static void room_for_whole_tiles(void)
+{
+	static const int rows[][2] = {{9, 16},	  {16, 16},   {17, 32},
+				      {128, 128}, {129, 160}, {145, 160},
+				      {161, 192}, {257, 288}};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		bed.problems[0].a.rows = bed.problems[0].c.rows = rows[i][0];
+		plan(&bed, NIB_GEMM, 1);
+		assert_int_equal(workspace(&bed), rows[i][1] * ROW_BYTES);
+	}
+	free_bed(&bed);
+}
+
+static void nothing_to_do(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	for (int i = 0; i < 2; i++) {
+		bed.problems[i].a.rows = bed.problems[i].c.rows = 0;
+		bed.problems[2 + i].b.rows = bed.problems[2 + i].c.cols = 0;
+	}
+	plan(&bed, NIB_GEMM, 4);
+	assert_int_equal(run(&bed, 4), 0);
+	assert_int_equal(workspace(&bed), 0);
+	/* Empty problems beside others cost nothing. */
+	plan(&bed, NIB_GEMM, 4 + 48);
+	assert_int_equal(run(&bed, 4 + 48), 2);
+	free_bed(&bed);
+}
+
+static void few_rows_and_batches(void)
+{
+	struct bed bed;
+	struct nib_problem *p;
+
+	make_bed(&bed);
+	p = &bed.problems[0];
+	p->a.batch = p->c.batch = 50;
+	plan(&bed, NIB_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 4);
+	p->a.batch = p->c.batch = 1;
+	/* Few rows: the kernels that the memory bounds, no workspace. */
+	p->a.rows = p->c.rows = 1;
+	plan(&bed, NIB_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 1);
+	assert_int_equal(workspace(&bed), 0);
+	/* But not two products. */
+	plan(&bed, NIB_DUAL_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 2);
+	check_last(&bed, "nib_dual_sm90");
+	free_bed(&bed);
+}
+
+static void refused(struct bed *bed, const char *part)
+{
+	struct nib_plan *none = NULL;
+
+	assert_int_equal(nib_plan_create(bed->device, NIB_DUAL_GEMM,
+					 bed->problems, 2, NULL, &none,
+					 &bed->err),
+			 NIB_UNSUPPORTED);
+	assert_null(none);
+	if (!strstr(bed->err.message, part))
+		fail_msg("message '%s' lacks '%s'", bed->err.message, part);
+}
+
+static void strides(void)
+{
+	struct bed bed;
+	struct nib_problem *p, kept;
+
+	make_bed(&bed);
+	p = &bed.problems[1];
+	kept = *p;
+	p->a.row_stride_bytes = K / 2 + 4;
+	refused(&bed, "a: row_stride_bytes = 260");
+	refused(&bed, "multiples of 8");
+	*p = kept;
+	p->b.row_stride_bytes = K / 2 + 1;
+	refused(&bed, "b: row_stride_bytes = 257");
+	*p = kept;
+	p->b2.row_stride_bytes = K / 2 + 2;
+	refused(&bed, "b2: row_stride_bytes = 258");
+	*p = kept;
+	p->a.batch = p->c.batch = 2;
+	p->a.batch_stride_bytes = M * K / 2 + 4;
+	refused(&bed, "batch_stride_bytes = 5124");
+	*p = kept;
+	p->b.row_stride_bytes = K / 2 + 8;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	assert_int_equal(run(&bed, 2), 2);
+	free_bed(&bed);
+}
+
+/* Packed weights are a copy: the view may be gone. */
+static void packed_weights(void)
+{
+	struct bed bed;
+	struct nib_packed *packed;
+
+	make_bed(&bed);
+	assert_int_equal(
+	    nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err),
+	    NIB_OK);
+	memset(&bed.problems[0].b, 0, sizeof(bed.problems[0].b));
+	bed.problems[0].b_packed = packed;
+	plan(&bed, NIB_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 2);
+	check_last(&bed, "nib_gemm_sm90");
+	nib_packed_free(packed);
+	free_bed(&bed);
+}
+
+static void mixture_of(struct bed *bed, int64_t experts, int64_t rows,
+		       struct nib_moe_problem *moe)
+{
+	*moe = (struct nib_moe_problem){
+	    .a = nvfp4(bed, rows, 1),
+	    .b = nvfp4(bed, 2, experts),
+	    .b2 = nvfp4(bed, 2, experts),
+	    .c = bed->problems[0].c,
+	    .row_offsets = (int32_t *)(void *)bed->memory,
+	};
+	moe->c.rows = rows;
+	moe->c.cols = 2;
+}
+
+static void mixtures(void)
+{
+	struct nib_moe_problem moe;
+	struct nib_plan *none = NULL;
+	struct bed bed;
+	int before;
+
+	make_bed(&bed);
+	mixture_of(&bed, 1024, 100, &moe);
+	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
+		nib_plan_free(bed.plan);
+		assert_int_equal(nib_plan_create_moe(bed.device,
+						     (enum nib_op)op, &moe,
+						     NULL, &bed.plan, &bed.err),
+				 NIB_OK);
+		before = bed.fake->launches;
+		if (nib_run_moe(bed.plan, &moe, NULL, &bed.err))
+			fail_msg("%s", bed.err.message);
+		assert_int_equal(bed.fake->launches - before, 2);
+		check_last(&bed,
+			   op == NIB_GEMM ? "nib_gemm_sm90" : "nib_dual_sm90");
+		assert_int_equal(bed.fake->last.gridDimX, CTAS);
+		/* Each of 100 experts may have a token, in its own 16 rows. */
+		assert_true(workspace(&bed) >= 100 * 16 * ROW_BYTES);
+	}
+	mixture_of(&bed, 1025, 100, &moe);
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &none, &bed.err),
+			 NIB_UNSUPPORTED);
+	assert_non_null(strstr(bed.err.message, "1025 experts"));
+	assert_null(none);
+	free_bed(&bed);
+}
+
+static void failed_launch(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	plan(&bed, NIB_GEMM, 49);
+	bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
+	assert_int_equal(nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
+			 NIB_DEVICE_FAILED);
+	assert_int_equal(bed.fake->launches, 0);
+	bed.fake->launch_result = CUDA_SUCCESS;
+	assert_int_equal(run(&bed, 49), 4);
+	free_bed(&bed);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"launches_of_groups", launches_of_groups},
+	    {"room_for_whole_tiles", room_for_whole_tiles},
+	    {"nothing_to_do", nothing_to_do},
+	    {"few_rows_and_batches", few_rows_and_batches},
+	    {"strides", strides},
+	    {"packed_weights", packed_weights},
+	    {"mixtures", mixtures},
+	    {"failed_launch", failed_launch},
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}
