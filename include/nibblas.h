@@ -187,6 +187,19 @@ nib_device_open(const char *name, const struct nib_device_options *options,
 /* NULL is fine.  On "cuda" queued work must be done: nib_device_wait(). */
 NIB_API void nib_device_close(struct nib_device *device);
 
+/*
+ * How a device adds products up, and so how far its results may be off:
+ * docs/numerics.md has a bound for each.
+ */
+enum nib_arithmetic {
+	/* The 16 products of a block exactly, blocks in fp32. */
+	NIB_ARITHMETIC_BLOCKS = 0,
+	/* 16 fp16 products and the sum so far at a time, on a tensor core,
+	 * which cuts off what is below 2^-25 of the largest of them.  What
+	 * does better, as products of few rows, is inside this bound too. */
+	NIB_ARITHMETIC_FP16_TENSOR = 1,
+};
+
 struct nib_device_info {
 	size_t struct_bytes;
 	const char *name;   /* "cpu", "cuda:0" */
@@ -202,6 +215,8 @@ struct nib_device_info {
 	int compute_capability;		 /* 90 is 9.0 */
 	int clock_khz, memory_clock_khz; /* the highest */
 	int memory_bus_bits;
+	/* What nib_check_options.arithmetic must be for results of this one. */
+	enum nib_arithmetic arithmetic;
 };
 NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
 					    struct nib_device_info *info,
@@ -438,14 +453,20 @@ struct nib_check_options {
 	/* Rows of each matrix of c to compare, chosen by seed; 0 = all. */
 	int64_t sample_rows;
 	uint64_t seed;
+	/* Whose bound: that of the device, nib_device_info.arithmetic. */
+	enum nib_arithmetic arithmetic;
 };
 
 struct nib_check_result {
 	size_t struct_bytes;
 	int64_t checked; /* elements compared */
 	int64_t failed;	 /* elements outside their bound */
-	/* |c - exact| / (|alpha| * sum of |block partials|), for the dual
-	 * operation over the product of both; not divided where that is 0. */
+	/*
+	 * |c - exact| / (|alpha| * T), for the dual operation over the product
+	 * of both; not divided where that is 0.  T is the sum of what the
+	 * arithmetic rounds: of |block partials| for NIB_ARITHMETIC_BLOCKS, of
+	 * |products| for NIB_ARITHMETIC_FP16_TENSOR.
+	 */
 	double worst_error;
 	double worst_bound;    /* the bound of that same element, same unit */
 	double worst_fraction; /* largest error / bound; <= 1 passes */

@@ -175,6 +175,7 @@ static void what_it_says_of_itself(void)
 	assert_int_equal(info.clock_khz, 1980000);
 	assert_int_equal(info.memory_clock_khz, 3201000);
 	assert_int_equal(info.memory_bus_bits, 6144);
+	assert_int_equal(info.arithmetic, NIB_ARITHMETIC_FP16_TENSOR);
 	assert_int_equal(info.memory_bytes, 1 << 30);
 	assert_int_equal(info.l2_bytes, 60 << 20);
 	nib_device_close(same);

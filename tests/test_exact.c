@@ -76,19 +76,26 @@ static struct nib_exact_sum slow_dot(const struct nib_nvfp4 *a, int64_t a_batch,
 				     int64_t a_row, const struct nib_nvfp4 *b,
 				     int64_t b_batch, int64_t b_row)
 {
-	int128 sum = 0, magnitude = 0;
+	int128 sum = 0, magnitude = 0, products = 0;
 
 	for (int64_t i = 0; i < a->k; i += 16) {
 		int128 partial = 0;
 
-		for (int64_t j = i; j < i + 16; j++)
-			partial += (int128)slow_value(a, a_batch, a_row, j) *
-				   slow_value(b, b_batch, b_row, j);
+		for (int64_t j = i; j < i + 16; j++) {
+			const int128 product =
+			    (int128)slow_value(a, a_batch, a_row, j) *
+			    slow_value(b, b_batch, b_row, j);
+
+			partial += product;
+			products += product < 0 ? -product : product;
+		}
 		sum += partial;
 		magnitude += partial < 0 ? -partial : partial;
 	}
 	assert_true(sum == (int64_t)sum && magnitude == (int64_t)magnitude);
-	return (struct nib_exact_sum){(int64_t)sum, (int64_t)magnitude, false};
+	assert_true(products == (int64_t)products);
+	return (struct nib_exact_sum){(int64_t)sum, (int64_t)magnitude,
+				      (int64_t)products, false};
 }
 
 /* ---- the sum ------------------------------------------------------------ */
@@ -105,6 +112,7 @@ static struct nib_exact_sum fast_dot(const struct nib_nvfp4 *a, int64_t a_batch,
 	nib_exact_decode(&x, a, a_batch, a_row, a_row);
 	nib_exact_decode(&y, b, b_batch, b_row, b_row);
 	s = nib_exact_dot(&x, &y, a->k);
+	s.products = nib_exact_products(&x, &y, a->k);
 	free(x.twice);
 	free(x.scale);
 	free(y.twice);
@@ -136,6 +144,7 @@ static void sum_equals_the_slow_one(void **state)
 				       col);
 			assert_true(want.sum == got.sum);
 			assert_true(want.magnitude == got.magnitude);
+			assert_true(want.products == got.products);
 			assert_false(got.is_nan);
 		}
 		test_nvfp4_free(&a);
@@ -154,6 +163,7 @@ static void largest_sum_fits(void **state)
 	memset(a.view.scales, 0x7E, (size_t)a.view.k / 16);
 	s = fast_dot(&a.view, 0, 0, &a.view, 0, 0);
 	assert_true(s.sum == want && s.magnitude == want);
+	assert_true(s.products == want);
 	assert_true(want > INT64_C(1) << 62);
 	test_nvfp4_free(&a);
 }
@@ -180,7 +190,7 @@ static void nan_scale_is_seen(void **state)
 
 static float round32(int64_t sum, float alpha)
 {
-	const struct nib_exact_sum s = {sum, 0, false};
+	const struct nib_exact_sum s = {sum, 0, 0, false};
 
 	return nib_fp32_from_bits(nib_exact_round(&s, alpha, NIB_FP32));
 }
@@ -197,7 +207,7 @@ static void product_is_rounded_once(void **state)
 		const float alpha = ldexpf((float)(next_random() >> 40),
 					   -(int)(next_random() % 150));
 		const long double exact = (long double)sum * alpha * 0x1p-20L;
-		const struct nib_exact_sum s = {sum, 0, false};
+		const struct nib_exact_sum s = {sum, 0, 0, false};
 
 		assert_true(round32(sum, alpha) == (float)exact);
 		assert_true(round32(sum, -alpha) == -(float)exact);
@@ -208,8 +218,8 @@ static void product_is_rounded_once(void **state)
 static void wide_products_keep_their_last_bit(void **state)
 {
 	const int64_t tie = (INT64_C(1) << 62) + (INT64_C(1) << 38);
-	const struct nib_exact_sum half = {3 << 7, 0, false};
-	const struct nib_exact_sum large = {INT64_C(1) << 62, 0, false};
+	const struct nib_exact_sum half = {3 << 7, 0, 0, false};
+	const struct nib_exact_sum large = {INT64_C(1) << 62, 0, 0, false};
 
 	(void)state;
 	assert_true(round32(tie, 1) == 0x1p42f);
@@ -253,7 +263,7 @@ static void what_64_bits_lose_breaks_ties(void **state)
 
 static void special_alphas_follow_ieee(void **state)
 {
-	const struct nib_exact_sum one = {1 << 20, 1 << 20, false};
+	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, false};
 
 	(void)state;
 	assert_true(isnan(round32(5, NAN)));
@@ -306,6 +316,9 @@ static void silu_has_its_limits(void **state)
 	}
 }
 
+#define BLOCKS NIB_ARITHMETIC_BLOCKS
+#define TENSOR NIB_ARITHMETIC_FP16_TENSOR
+
 /* ---- bounds ------------------------------------------------------------- */
 
 static double fraction_of(const struct nib_expected *e, enum nib_dtype dtype,
@@ -316,10 +329,10 @@ static double fraction_of(const struct nib_expected *e, enum nib_dtype dtype,
 
 static void judge_knows_overflow_and_nan(void **state)
 {
-	const struct nib_exact_sum one = {1 << 20, 1 << 20, false};
-	const struct nib_exact_sum nan = {0, 0, true};
-	const struct nib_exact_sum cancelled = {0, 1 << 20, false};
-	struct nib_expected e = nib_expect_gemm(&one, 1, 16);
+	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, false};
+	const struct nib_exact_sum nan = {0, 0, 0, true};
+	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, false};
+	struct nib_expected e = nib_expect_gemm(&one, 1, 16, BLOCKS);
 
 	(void)state;
 	assert_true(fraction_of(&e, NIB_FP32, 1) == 0);
@@ -330,46 +343,87 @@ static void judge_knows_overflow_and_nan(void **state)
 	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) > 1);
 	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) > 1);
 
-	e = nib_expect_gemm(&nan, 1, 16);
+	e = nib_expect_gemm(&nan, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, 0) > 1);
 
-	e = nib_expect_gemm(&one, 65519.996f, 16); /* may go either way */
+	e = nib_expect_gemm(&one, 65519.996f, 16,
+			    BLOCKS); /* may go either way */
 	assert_true(fraction_of(&e, NIB_FP16, 65504) <= 1);
 	assert_true(fraction_of(&e, NIB_FP16, (double)INFINITY) == 0);
 	assert_true(fraction_of(&e, NIB_FP16, (double)-INFINITY) > 1);
-	e = nib_expect_gemm(&one, -65536, 16);
+	e = nib_expect_gemm(&one, -65536, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP16, (double)-INFINITY) == 0);
 	assert_true(fraction_of(&e, NIB_FP16, -65504) > 1);
 	assert_true(fraction_of(&e, NIB_FP16, (double)INFINITY) > 1);
 	assert_true(fraction_of(&e, NIB_FP32, -65536) == 0);
 
-	e = nib_expect_gemm(&one, INFINITY, 16);
+	e = nib_expect_gemm(&one, INFINITY, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) > 1);
 	assert_true(fraction_of(&e, NIB_FP32, 1) > 1);
 	/* Rooms may see either sign, or zero. */
-	e = nib_expect_gemm(&cancelled, INFINITY, 16);
+	e = nib_expect_gemm(&cancelled, INFINITY, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
-	e = nib_expect_gemm(&one, 0, 16);
+	e = nib_expect_gemm(&one, 0, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, -0.0) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
 	assert_true(fraction_of(&e, NIB_FP16, 0x1p-24) > 1);
-	e = nib_expect_gemm(&cancelled, 1, 16);
+	e = nib_expect_gemm(&cancelled, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, 0x1p-22) <= 1);
 	assert_true(fraction_of(&e, NIB_FP32, 0x1p-21) > 1);
 }
 
+static void tensor_bound_is_of_the_products(void **state)
+{
+	struct nib_exact_sum s = {1 << 20, 1 << 20, 1 << 20, false};
+	const struct nib_exact_sum opposed = {0, 0, 1 << 20, false};
+	const struct nib_exact_sum zero = {0, 0, 0, false};
+	struct nib_expected e = nib_expect_gemm(&s, 1, 32, TENSOR);
+
+	(void)state;
+	assert_true(e.unit == 1);
+	assert_true(fabs(e.slack - 28 * 0x1p-24) < 0x1p-100);
+	s.products = 3 << 20;
+	e = nib_expect_gemm(&s, -2, 32, TENSOR);
+	assert_true(e.want == -2 && e.unit == 6);
+	assert_true(fabs(e.slack - 6 * 28 * 0x1p-24) < 0x1p-100);
+	/* What cancels in a block does so on a CPU alone. */
+	e = nib_expect_gemm(&opposed, 1, 16, TENSOR);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1p-20) <= 1);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1.3p-20) > 1);
+	e = nib_expect_gemm(&opposed, 1, 16, BLOCKS);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1p-20) > 1);
+	e = nib_expect_gemm(&opposed, INFINITY, 16, TENSOR);
+	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	s.products = INT64_C(1) << 39;
+	e = nib_expect_gemm(&s, INFINITY, 16, TENSOR);
+	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) > 1);
+	s.products = INT64_C(1) << 40;
+	e = nib_expect_gemm(&s, INFINITY, 16, TENSOR);
+	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	e = nib_expect_gemm(&zero, 1, 16, TENSOR);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
+	/* silu(0) * y and silu(x) * 0, give or take what cancels. */
+	e = nib_expect_dual(&opposed, 1, &zero, 1, 16, TENSOR);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1p-100) > 1);
+	s.products = 1 << 20;
+	e = nib_expect_dual(&s, 1, &opposed, 1, 16, TENSOR);
+	assert_true(fraction_of(&e, NIB_FP32, 0.73 * 18.5 * 0x1p-24) <= 1);
+	assert_true(fraction_of(&e, NIB_FP32, 0.74 * 18.5 * 0x1p-24) > 1);
+}
+
 static void dual_bound_is_tight_and_knows_overflow(void **state)
 {
-	const struct nib_exact_sum one = {1 << 20, 1 << 20, false};
-	const struct nib_exact_sum cancelled = {0, 1 << 20, false};
-	const struct nib_exact_sum vague = {-5 * (1 << 20), INT64_C(1) << 44,
+	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, false};
+	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, false};
+	const struct nib_exact_sum vague = {-5 * (1 << 20), INT64_C(1) << 44, 0,
 					    false};
-	const struct nib_exact_sum nan = {0, 0, true};
+	const struct nib_exact_sum nan = {0, 0, 0, true};
 	const double want = 3 * 2 / (1 + exp(-2));
-	struct nib_expected e = nib_expect_dual(&one, 2, &one, 3, 16);
+	struct nib_expected e = nib_expect_dual(&one, 2, &one, 3, 16, BLOCKS);
 
 	(void)state;
 	assert_true(fabs(e.want - want) < 1e-14);
@@ -378,30 +432,30 @@ static void dual_bound_is_tight_and_knows_overflow(void **state)
 	assert_true(fraction_of(&e, NIB_FP32, want * (1 + 0x1p-19)) > 1);
 
 	/* Far on the left silu is tiny, and so is what it may err. */
-	e = nib_expect_dual(&one, -60, &one, 1, 16);
+	e = nib_expect_dual(&one, -60, &one, 1, 16, BLOCKS);
 	assert_true(e.slack < 0x1p-10 * fabs(e.want));
 	/* exp(100) is infinite in fp32: a plain fp32 silu gives -0. */
-	e = nib_expect_dual(&one, -100, &one, 1, 16);
+	e = nib_expect_dual(&one, -100, &one, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, -0.0) <= 1);
 	assert_true(fraction_of(&e, NIB_FP32, -1e-30) > 1);
 
 	/* x is -5, give or take 5: silu's minimum is inside. */
-	e = nib_expect_dual(&vague, 1, &one, 1, 16);
+	e = nib_expect_dual(&vague, 1, &one, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, -0.278) <= 1);
 	assert_true(fraction_of(&e, NIB_FP32, -0.3) > 1);
 
 	/* y is 0, give or take 5u. */
-	e = nib_expect_dual(&one, 1, &cancelled, 1, 16);
+	e = nib_expect_dual(&one, 1, &cancelled, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, 0.73 * 5 * 0x1p-24) <= 1);
 	assert_true(fraction_of(&e, NIB_FP32, 0.74 * 5 * 0x1p-24) > 1);
 	/* Infinity times zero in fp32. */
-	e = nib_expect_dual(&one, 0x1.FFFFFEp127f, &cancelled, 1, 16);
+	e = nib_expect_dual(&one, 0x1.FFFFFEp127f, &cancelled, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
-	e = nib_expect_dual(&nan, 1, &one, 1, 16);
+	e = nib_expect_dual(&nan, 1, &one, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, 0) > 1);
-	e = nib_expect_dual(&one, 1, &nan, 1, 16);
+	e = nib_expect_dual(&one, 1, &nan, 1, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
-	e = nib_expect_dual(&one, 0x1p127f, &one, 4, 16);
+	e = nib_expect_dual(&one, 0x1p127f, &one, 4, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, 1) > 1);
 }
@@ -418,6 +472,7 @@ int main(void)
 	    cmocka_unit_test(special_alphas_follow_ieee),
 	    cmocka_unit_test(silu_has_its_limits),
 	    cmocka_unit_test(judge_knows_overflow_and_nan),
+	    cmocka_unit_test(tensor_bound_is_of_the_products),
 	    cmocka_unit_test(dual_bound_is_tight_and_knows_overflow),
 	};
 

@@ -99,8 +99,11 @@ static struct nib_check_result check(enum nib_op op,
 				     int64_t count, int64_t sample_rows,
 				     uint64_t seed)
 {
-	const struct nib_check_options options = {sizeof(options), sample_rows,
-						  seed};
+	const struct nib_check_options options = {
+	    .struct_bytes = sizeof(options),
+	    .sample_rows = sample_rows,
+	    .seed = seed,
+	};
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 	struct nib_error err = {0};
 
@@ -241,7 +244,11 @@ static void moe_equals_its_experts(void **state)
 		    .row_offsets = offsets,
 		};
 		struct nib_check_result r = {.struct_bytes = sizeof(r)};
-		struct nib_check_options options = {sizeof(options), 7, 1};
+		struct nib_check_options options = {
+		    .struct_bytes = sizeof(options),
+		    .sample_rows = 7,
+		    .seed = 1,
+		};
 		const enum nib_op op = is_dual ? NIB_DUAL_GEMM : NIB_GEMM;
 
 		if (is_padded) {
@@ -435,7 +442,14 @@ static void bad_arguments_are_refused(void **state)
 {
 	struct fixture f = make(3, 4, 32, 1, 1, NIB_FP32, 0);
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
-	struct nib_check_options options = {sizeof(options), -1, 0};
+	struct nib_check_options options = {
+	    .struct_bytes = sizeof(options),
+	    .sample_rows = -1,
+	};
+	struct nib_check_options unknown = {
+	    .struct_bytes = sizeof(unknown),
+	    .arithmetic = (enum nib_arithmetic)2,
+	};
 	struct nib_problem p;
 
 	(void)state;
@@ -467,6 +481,8 @@ static void bad_arguments_are_refused(void **state)
 			 NIB_BAD_ARGUMENT);
 	assert_int_equal(nib_reference(NIB_GEMM, NULL, 0, NULL), NIB_OK);
 	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, &options, &r, NULL),
+			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, &unknown, &r, NULL),
 			 NIB_BAD_ARGUMENT);
 	r.struct_bytes = 0;
 	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, NULL, &r, NULL),

@@ -105,16 +105,18 @@ static void write_element(const struct job *job, int64_t row, int64_t col,
 	nib_dense_set_bits(job->c, job->batch, row, col, bits);
 }
 
-static void check_element(struct nib_check_result *result,
-			  const struct job *job, int64_t row, int64_t col,
+static void check_element(const struct oracle *o, const struct job *job,
+			  int64_t row, int64_t col,
 			  const struct nib_exact_sum *s,
 			  const struct nib_exact_sum *s2)
 {
+	const enum nib_arithmetic arithmetic = o->options.arithmetic;
+	struct nib_check_result *result = o->result;
 	const float got = nib_dense_get(job->c, job->batch, row, col);
 	const int64_t k = job->a->k;
 	const struct nib_expected expected =
-	    s2 ? nib_expect_dual(s, job->alpha, s2, job->alpha2, k)
-	       : nib_expect_gemm(s, job->alpha, k);
+	    s2 ? nib_expect_dual(s, job->alpha, s2, job->alpha2, k, arithmetic)
+	       : nib_expect_gemm(s, job->alpha, k, arithmetic);
 	const struct nib_verdict v = nib_judge(&expected, job->c->dtype, got);
 
 	result->failed += !(v.fraction <= 1);
@@ -129,6 +131,18 @@ static void check_element(struct nib_check_result *result,
 	result->col = col;
 	result->got = got;
 	result->want = expected.want;
+}
+
+/* With what the bound needs. */
+static struct nib_exact_sum sum_of(const struct oracle *o,
+				   const struct nib_exact_row *a,
+				   const struct nib_exact_row *b, int64_t k)
+{
+	struct nib_exact_sum s = nib_exact_dot(a, b, k);
+
+	if (o->options.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
+		s.products = nib_exact_products(a, b, k);
+	return s;
 }
 
 /* ---- one job ------------------------------------------------------------ */
@@ -159,12 +173,11 @@ static void visit(struct oracle *o, const struct job *job)
 				nib_exact_decode(&o->b2, job->b2, job->b2_batch,
 						 col, col);
 			for (int i = 0; i < count; i++) {
-				s = nib_exact_dot(&o->a[i], &o->b, k);
+				s = sum_of(o, &o->a[i], &o->b, k);
 				if (job->b2)
-					s2 = nib_exact_dot(&o->a[i], &o->b2, k);
+					s2 = sum_of(o, &o->a[i], &o->b2, k);
 				if (o->result)
-					check_element(o->result, job, rows[i],
-						      col, &s,
+					check_element(o, job, rows[i], col, &s,
 						      job->b2 ? &s2 : NULL);
 				else
 					write_element(job, rows[i], col, &s,
@@ -356,6 +369,15 @@ static enum nib_status check_open(struct oracle *o,
 				"options.sample_rows = %lld: must be 0 (all) "
 				"or more",
 				(long long)o->options.sample_rows);
+	if (o->options.arithmetic != NIB_ARITHMETIC_BLOCKS &&
+	    o->options.arithmetic != NIB_ARITHMETIC_FP16_TENSOR)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"options.arithmetic = %d: must be "
+				"NIB_ARITHMETIC_BLOCKS (%d) or "
+				"NIB_ARITHMETIC_FP16_TENSOR (%d)",
+				(int)o->options.arithmetic,
+				NIB_ARITHMETIC_BLOCKS,
+				NIB_ARITHMETIC_FP16_TENSOR);
 	return nib_info_check(theirs, sizeof(*ours), result_bytes, "result",
 			      err);
 }

@@ -102,6 +102,7 @@ static void device_info(const struct nib_device *device,
 	info->threads = cpu->threads;
 	info->l1_bytes = cpu->l1_bytes;
 	info->l2_bytes = cpu->l2_bytes;
+	info->arithmetic = NIB_ARITHMETIC_BLOCKS;
 }
 
 const struct nib_room nib_room_cpu = {

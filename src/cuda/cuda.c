@@ -59,6 +59,7 @@ static void device_info(const struct nib_device *base,
 	info->clock_khz = device->clock_khz;
 	info->memory_clock_khz = device->memory_clock_khz;
 	info->memory_bus_bits = device->memory_bus_bits;
+	info->arithmetic = NIB_ARITHMETIC_FP16_TENSOR;
 }
 
 const struct nib_room nib_room_cuda = {

@@ -38,32 +38,47 @@ static double half_ulp(enum nib_dtype dtype, double x)
 	return ldexp(1, exponent - f.fraction_bits - 1);
 }
 
+/* What an fp32 sum may be off, alpha included: units * U * of. */
+struct sum_bound {
+	double units, of;
+};
+
+static struct sum_bound bound_of(const struct nib_exact_sum *s, int64_t k,
+				 enum nib_arithmetic arithmetic)
+{
+	const int64_t n_blocks = k / NIB_BLOCK;
+	const double blocks = (double)n_blocks;
+
+	if (arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
+		return (struct sum_bound){9.5 * blocks + 9,
+					  (double)s->products};
+	return (struct sum_bound){blocks + 4, (double)s->magnitude};
+}
+
 /* An infinite alpha, times a sum that fp32 may see with another sign. */
 static struct nib_expected expect_infinite(const struct nib_exact_sum *s,
-					   double want, double blocks)
+					   double want, struct sum_bound b)
 {
-	const bool is_sure =
-	    fabs((double)s->sum) > (blocks + 4) * U * (double)s->magnitude;
+	const bool is_sure = fabs((double)s->sum) > b.units * U * b.of;
 
 	return (struct nib_expected){want, is_sure ? 0 : INFINITY, 1};
 }
 
 struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
-				    int64_t k)
+				    int64_t k, enum nib_arithmetic arithmetic)
 {
-	const int64_t n_blocks = k / NIB_BLOCK;
-	const double blocks = (double)n_blocks;
+	const struct sum_bound b = bound_of(s, k, arithmetic);
 	const double want = nib_exact_double(s, alpha);
-	const double total = ldexp((double)s->magnitude, NIB_EXACT_UNIT) *
-			     fabs(nib_fp32_to_fp64(alpha));
+	const double total =
+	    ldexp(b.of, NIB_EXACT_UNIT) * fabs(nib_fp32_to_fp64(alpha));
 	struct nib_expected e = {want, 0, 1};
 
-	if (isnan(want) && !s->is_nan && isinf(alpha) && s->magnitude) {
+	if (isnan(want) && !s->is_nan && isinf(alpha) && b.of > 0) {
 		e.slack = INFINITY; /* inf * a sum that cancels exactly */
 	} else if (isinf(want)) {
-		return expect_infinite(s, want, blocks);
+		return expect_infinite(s, want, b);
 	} else if (!isnan(want) && total > 0) {
-		e.slack = (blocks + 4) * U * total + HALF_SMALLEST;
+		e.slack = b.units * U * total + HALF_SMALLEST;
 		e.unit = total;
 	}
 	return e;
@@ -84,10 +99,12 @@ static double silu_spread(double x, double slack)
 
 struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
 				    const struct nib_exact_sum *s2,
-				    float alpha2, int64_t k)
+				    float alpha2, int64_t k,
+				    enum nib_arithmetic arithmetic)
 {
-	const struct nib_expected x = nib_expect_gemm(s, alpha, k);
-	const struct nib_expected y = nib_expect_gemm(s2, alpha2, k);
+	const struct nib_expected x = nib_expect_gemm(s, alpha, k, arithmetic);
+	const struct nib_expected y =
+	    nib_expect_gemm(s2, alpha2, k, arithmetic);
 	const double limit = overflow_of(NIB_FP32);
 	struct nib_expected e = {NAN, 0, x.unit * y.unit};
 	double silu, spread, size, slack;

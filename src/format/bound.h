@@ -20,13 +20,14 @@ struct nib_expected {
 	double unit;  /* errors are reported divided by this; > 0 */
 };
 
-/* NIB_GEMM, NIB_GEMV. */
+/* NIB_GEMM, NIB_GEMV.  s->products is read for FP16_TENSOR alone. */
 struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
-				    int64_t k);
+				    int64_t k, enum nib_arithmetic arithmetic);
 /* NIB_DUAL_GEMM: silu(alpha * s) * (alpha2 * s2). */
 struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
 				    const struct nib_exact_sum *s2,
-				    float alpha2, int64_t k);
+				    float alpha2, int64_t k,
+				    enum nib_arithmetic arithmetic);
 
 struct nib_verdict {
 	double error;	 /* |got - want|; infinite if the kind is wrong */

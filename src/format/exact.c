@@ -3,6 +3,7 @@
 #include "format/exact.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "format/e2m1.h"
 #include "format/e4m3.h"
@@ -61,6 +62,29 @@ struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
 		s.magnitude += partial < 0 ? -partial : partial;
 	}
 	return s;
+}
+
+/* A function of its own as block_dot() is. */
+static __attribute__((noinline)) int32_t block_products(const int16_t *x,
+							const int16_t *y)
+{
+	int32_t sum = 0;
+
+	for (int i = 0; i < NIB_BLOCK; i++)
+		sum += abs(x[i] * y[i]);
+	return sum;
+}
+
+int64_t nib_exact_products(const struct nib_exact_row *a,
+			   const struct nib_exact_row *b, int64_t k)
+{
+	int64_t sum = 0;
+
+	for (int64_t g = 0; g < k / NIB_BLOCK; g++)
+		sum += (int64_t)a->scale[g] * b->scale[g] *
+		       block_products(a->twice + g * NIB_BLOCK,
+				      b->twice + g * NIB_BLOCK);
+	return sum;
 }
 
 static uint64_t round_product(const struct nib_exact_sum *s, float alpha,

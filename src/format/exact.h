@@ -6,7 +6,7 @@
  * The unit is 2^-20: twice an e2m1 times twice an e2m1 counts 2^-2, an e4m3
  * times an e4m3 counts 2^-18.  One block is at most 16*12*12 * 229376^2 <
  * 2^46.8, so 2^16 blocks, k = NIB_MAX_K, stay below 2^62.8: an int64 holds the
- * sum, and the sum of absolute values.  k above NIB_MAX_K is the caller's to
+ * sum, and the sums of absolute values.  k above NIB_MAX_K is the caller's to
  * refuse.
  */
 #ifndef NIB_EXACT_H
@@ -30,6 +30,7 @@ struct nib_exact_row {
 struct nib_exact_sum {
 	int64_t sum;	   /* of the block partials */
 	int64_t magnitude; /* sum of |block partials| */
+	int64_t products;  /* sum of |products|, see nib_exact_products() */
 	bool is_nan;	   /* a NaN scale takes part: ignore the numbers */
 };
 
@@ -40,8 +41,15 @@ struct nib_exact_sum {
 void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
 		      int64_t batch, int64_t row, int64_t scale_row);
 
+/* Leaves products 0. */
 struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
 				   const struct nib_exact_row *b, int64_t k);
+/*
+ * The sum of |products|, which only the bound of NIB_ARITHMETIC_FP16_TENSOR
+ * needs: it costs as much as the dot product.
+ */
+int64_t nib_exact_products(const struct nib_exact_row *a,
+			   const struct nib_exact_row *b, int64_t k);
 
 /*
  * alpha * sum, rounded once, to nearest even: the bits of dtype, or a double.
