@@ -329,6 +329,7 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 	    .struct_bytes = sizeof options,
 	    .sample_rows = sample_rows,
 	    .seed = seed,
+	    .arithmetic = job->info.arithmetic,
 	};
 	const struct copy *copy = &job->copies[0];
 	struct data *data = copy->data;

@@ -148,6 +148,7 @@ int cli_open_device(const struct device_args *args, struct nib_device **device);
 /* "cpu-avx512"; lives as long as the device. */
 const char *cli_room(const struct nib_device *device);
 int cli_threads(const struct nib_device *device);
+enum nib_arithmetic cli_arithmetic(const struct nib_device *device);
 /* Whether the device computes in the host's memory. */
 int cli_is_host(const struct nib_device *device);
 /* The device's hardware, its driver if it has one, and the operating system:

@@ -195,6 +195,7 @@ static int check_shape(struct check *check, const struct shape *shape,
 	    .struct_bytes = sizeof(how),
 	    .sample_rows = sample_rows(args, shape),
 	    .seed = (uint64_t)args->seed,
+	    .arithmetic = cli_arithmetic(check->device),
 	};
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 	double begin_s, run_s = 0;
@@ -383,8 +384,9 @@ const struct cli_command command_check = {
     .description =
 	"Runs each shape on random operands and compares C with an exact\n"
 	"integer sum.  error is |C - exact| over the sum of the absolute\n"
-	"block products; bound is what rounding in fp32 and to C's type can\n"
-	"do; error/bound above 1 is a failure, and nib exits with 1.\n"
+	"block products (GPUs: of all products); bound is what the device's\n"
+	"arithmetic and rounding to C's type can do; error/bound above 1 is\n"
+	"a failure, and nib exits with 1.\n"
 	"Each row ends with the command that gives it again.\n",
     .examples = "nib check --preset small                  # every operation\n"
 		"nib check --op gemm --shape 128x4096x7168 --out fp16\n"

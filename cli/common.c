@@ -170,6 +170,11 @@ int cli_threads(const struct nib_device *device)
 	return device_info(device).threads;
 }
 
+enum nib_arithmetic cli_arithmetic(const struct nib_device *device)
+{
+	return device_info(device).arithmetic;
+}
+
 int cli_is_host(const struct nib_device *device)
 {
 	return strcmp(device_info(device).name, "cpu") == 0;
