@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_few_rows.c - products of up to 8 rows on the GPU: within their
+ * gpu_check_few_rows.c - products of up to 4 rows on the GPU: within their
  * bound on all codes and scales, with NaN in the padding and guard bands around
  * every buffer, and the same bits without neighbours in the batch.
  */
@@ -168,7 +168,7 @@ static void check_all_products(void)
 	for (int i = 0; i < 160; i++) {
 		const int64_t gap = i % 3 ? 0 : 16 * gpu_rnd_below(3);
 
-		p = product(1 + (i % 2 ? 0 : gpu_rnd_below(8)),
+		p = product(1 + (i % 2 ? 0 : gpu_rnd_below(4)),
 			    n[gpu_rnd_below(8)], k[gpu_rnd_below(8)],
 			    i % 3 ? 1 : 2 + gpu_rnd_below(2), gap, i);
 		/* The last matrix must begin where the device wants it. */

@@ -201,6 +201,7 @@ static const char *check_result(const struct mixture *x, const struct memory *m)
 	    .sample_rows =
 		1 + ORACLE_PRODUCTS / (x->b.rows * x->b.k + 1) / x->experts,
 	    .seed = gpu_rnd(),
+	    .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
 	};
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	static char text[160];

@@ -215,6 +215,7 @@ static struct nib_check_options check_options(const struct item *x)
 	    .struct_bytes = sizeof(o),
 	    .sample_rows = 2 + ORACLE_PRODUCTS / row / x->c.batch,
 	    .seed = gpu_rnd(),
+	    .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
 	};
 
 	return o;
