@@ -499,7 +499,7 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       const struct nib_plan *plan,
 			       struct cuda_gemm *gemm, struct nib_error *err)
 {
-	struct nib_tile_device clusters;
+	struct nib_tile_device clusters = {0};
 	struct tables tables = {0};
 	enum nib_status status;
 
