@@ -29,7 +29,9 @@ static struct cuda_plan *cuda_plan_of(struct nib_plan *plan)
 
 struct nib_plan *cuda_plan_new(void)
 {
-	return calloc(1, sizeof(struct cuda_plan));
+	struct cuda_plan *plan = calloc(1, sizeof(*plan));
+
+	return plan ? &plan->base : NULL;
 }
 
 /* The problem as if its weights were not packed: a copy lies on the GPU. */
