@@ -113,6 +113,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 	memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
 	if (!memory)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* No kernel writes here, yet pack looks at the scales' signs. */
+	memset(memory, 0, bytes);
 	fake_register(memory, bytes, CU_MEMORYTYPE_DEVICE, current(), 0);
 	count(&fake_cuda.allocations, 1);
 	*pointer = (uintptr_t)memory;
