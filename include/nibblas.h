@@ -415,7 +415,9 @@ struct nib_run_options {
  * NIB_BAD_ARGUMENT).  Allocates nothing.  On "cuda" it returns when the work is
  * queued, and may be captured in a graph; problems may be gone by then.  The
  * same inputs give the same bits for any thread count, instruction set, group
- * order and neighbours.  On failure every c is unchanged.  options may be NULL.
+ * order and neighbours ("cuda": among groups; a plan of one matrix may divide
+ * k, and has bits of its own).  On failure every c is unchanged.  options may
+ * be NULL.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems,

@@ -147,8 +147,9 @@ DEVICE void prepare_tokens(const struct nib_gemm_args *args,
 	griddepcontrol_launch_dependents();
 	if (!find_token_row(args, problems, (int32_t)blockIdx.x, &r))
 		return;
-	/* The GEMM works in whole weight stages: zeros behind k. */
-	steps = (r.k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K * STEPS;
+	/* The GEMM works in whole weight stages, one at least: zeros behind k. */
+	steps = max(1, (r.k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) *
+		STEPS;
 #pragma unroll
 	for (int i = 0; i < TOKEN_STEPS; i++)
 		if (first + 32 * i < steps)
