@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sm90_gemm.cu - C = alpha * A * B^T, and the kernel that prepares its tokens. */
+/* sm90_gemm.cu - C = alpha * A * B^T, and what prepares its tokens. */
 #include "sm90_gemm.cuh"
 #include "sm90_tokens.cuh"
 

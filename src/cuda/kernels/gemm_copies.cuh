@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_copies.cuh - the producers: weights by cp.async of whole 128-byte lines,
+ * with zeros for what lies outside; prepared tokens by bulk copies, each CTA of
+ * a pair sending half to both.
+ */
+#ifndef NIB_GEMM_COPIES_CUH
+#define NIB_GEMM_COPIES_CUH
+
+#include "gemm_schedule.cuh"
+
+/* ---- weights: global -> ring --------------------------------------------- */
+
+/*
+ * Where 16-byte chunk c of a row's 128 bytes lies: the quads of four rows that
+ * a half-warp reads at once fall into different banks.
+ */
+DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk)
+{
+	return chunk ^ ((row & 3) * 2 + (row >> 2 & 1));
+}
+
+/*
+ * 64 rows of weights, as one of the 64 producer threads sees them: of codes,
+ * every eighth row from its first, one 16-byte chunk of each; of scales, one
+ * row or, tiled, two pieces of a tile.
+ */
+struct weight_source {
+	const uint8_t *codes, *scales;
+	int64_t stride8; /* from one of its rows of codes to the next */
+	int32_t rows_left; /* of the matrix, from its first row of codes on */
+	bool all_rows; /* all 64 are inside the matrix */
+	bool has_scales, is_tiled;
+};
+
+DEVICE void open_weights(const struct nib_gemm_args *args,
+			 const struct nib_gemm_pointers *p,
+			 const struct work *w, int32_t row0, bool second,
+			 uint32_t thread, struct weight_source *b)
+{
+	const struct nib_gemm_shape *s = w->shape;
+	const int64_t stride = second ? s->b2_stride_bytes : s->b_stride_bytes;
+	const int64_t scale_stride =
+		second ? s->b2_scale_stride_bytes : s->b_scale_stride_bytes;
+	const int32_t n = s->n, k = s->k;
+	const int32_t row = row0 + (int32_t)(thread / 8);
+
+	b->codes = (second ? p->b2 + w->expert * args->b2_batch_bytes
+			   : p->b + w->expert * args->b_batch_bytes) +
+		   row * stride + thread % 8 * 16;
+	b->scales = second ? p->b2_scales +
+				     w->expert * args->b2_scale_batch_bytes
+			   : p->b_scales +
+				     w->expert * args->b_scale_batch_bytes;
+	b->stride8 = 8 * stride;
+	b->rows_left = n - row;
+	b->all_rows = row0 + 64 <= n;
+	b->is_tiled = s->flags & (second ? NIB_B2_TILED : NIB_B_TILED);
+	if (b->is_tiled) {
+		b->scales += (int64_t)(row0 / 128) * ((k / 16 + 3) / 4) * 512 +
+			     row0 % 128 / 64 * 8 + thread * 16;
+		b->has_scales = row0 < n;
+	} else {
+		b->scales += (row0 + (int32_t)thread) * scale_stride;
+		b->has_scales = row0 + (int32_t)thread < n;
+	}
+}
+
+/* Bytes byte0 .. byte0 + 127 of 64 rows, all of them inside the matrix. */
+DEVICE void copy_codes_inside(uint32_t to, const struct weight_source *b,
+			      int32_t byte0)
+{
+	const uint8_t *from = b->codes + byte0;
+
+#pragma unroll
+	for (uint32_t i = 0; i < 8; i++) {
+		cp_async_16_l2_256(to + i * 1024, from);
+		from += b->stride8;
+	}
+}
+
+/* The same at the edges: what is outside becomes zero. */
+DEVICE void copy_codes_edge(uint32_t to, const struct weight_source *b,
+			    int32_t byte0, int32_t left, bool by_8)
+{
+	const uint8_t *from = b->codes + byte0;
+
+#pragma unroll 1
+	for (int32_t r = 0; r < 64; r += 8) {
+		const uint32_t bytes =
+			r < b->rows_left && left > 0 ? (uint32_t)left : 0;
+		/* A copy of nothing must still name readable memory. */
+		const uint8_t *source = bytes ? from : b->codes;
+
+		if (!by_8) {
+			cp_async_16_zfill(to, source, bytes);
+		} else {
+			cp_async_8_zfill(to, source, min(bytes, 8u));
+			cp_async_8_zfill(to + 8,
+					 bytes > 8 ? source + 8 : source,
+					 bytes > 8 ? bytes - 8 : 0);
+		}
+		to += 1024;
+		from += b->stride8;
+	}
+}
+
+/* Linear scales of 64 rows, a thread a row: place [row][16 groups]. */
+DEVICE void copy_linear_scales(uint32_t place, const struct weight_source *b,
+			       int32_t group0, int32_t groups, int32_t flags)
+{
+	const int32_t left =
+		b->has_scales ? max(0, min(16, groups - group0)) : 0;
+	const uint8_t *from = b->scales + (left ? group0 : 0);
+
+	if (flags & NIB_B_SCALES_BY_1) {
+#pragma unroll 1
+		for (int32_t i = 0; i < 16; i++)
+			sts_u8(place + (uint32_t)i,
+			       i < left ? __ldg(from + i) : 0);
+	} else if (flags & NIB_B_SCALES_BY_4) {
+#pragma unroll 1
+		for (int32_t i = 0; i < 16; i += 4) {
+			const int32_t rest = max(0, min(4, left - i));
+
+			cp_async_4_zfill(place + (uint32_t)i,
+					 rest ? from + i : b->scales,
+					 (uint32_t)rest);
+		}
+	} else {
+		cp_async_16_zfill(place, from, (uint32_t)left);
+	}
+}
+
+/*
+ * Tiled scales of 64 rows (half a tile of 128): 8 of the 16 bytes of a piece,
+ * for the four tiles of this k256.
+ */
+DEVICE void copy_tiled_scales(uint32_t to, const struct weight_source *b,
+			      int32_t group0, int32_t groups, uint32_t thread)
+{
+	const int32_t tile = group0 / 4 + (int32_t)(thread / 32);
+
+#pragma unroll
+	for (int32_t i = 0; i < 2; i++) {
+		const bool inside =
+			b->has_scales && tile + 2 * i < (groups + 3) / 4;
+
+		cp_async_8_zfill(to + thread * 8 + (uint32_t)i * 512,
+				 inside ? b->scales + group0 * 128 + i * 1024
+					: b->scales,
+				 inside ? 8 : 0);
+	}
+}
+
+/* One stage: 64 rows of k256 for each group, codes and scales. */
+DEVICE void copy_weights(uint32_t to, int32_t k, int32_t flags,
+			 const struct weight_source *b, int32_t k0,
+			 uint32_t thread)
+{
+	const int32_t chunk = (int32_t)(thread % 8);
+	/* Rows eight apart have the same swizzle. */
+	const uint32_t place =
+		thread / 8 * 128 +
+		swizzled(thread / 8, (uint32_t)chunk) * 16;
+	const bool whole = k0 + NIB_WEIGHT_STAGE_K <= k &&
+			   !(flags & NIB_B_CODES_BY_8);
+
+#pragma unroll
+	for (uint32_t part = 0; part < GROUPS; part++) {
+		const uint32_t codes = to + part * PART_CODES + place;
+		const uint32_t scales =
+			to + GROUPS * PART_CODES + part * PART_SCALES;
+
+		if (whole && b[part].all_rows)
+			copy_codes_inside(codes, b + part, k0 / 2);
+		else
+			copy_codes_edge(codes, b + part, k0 / 2,
+					min(16, k / 2 - k0 / 2 - chunk * 16),
+					flags & NIB_B_CODES_BY_8);
+		if (b[part].is_tiled)
+			copy_tiled_scales(scales, b + part, k0 / 16, k / 16,
+					  thread);
+		else
+			copy_linear_scales(scales + thread * 16, b + part,
+					   k0 / 16, k / 16, flags);
+	}
+}
+
+template <bool DUAL>
+DEVICE void produce_weights(const struct nib_gemm_args *args,
+			    const struct nib_gemm_pointers *problems,
+			    struct gemm_shared *shared, uint32_t rings)
+{
+	const uint32_t thread = threadIdx.x;
+	struct ring ring = {0, 0};
+	struct work w;
+
+	for (int32_t round = 0;
+	     next_work(args, shared, round, CTA_ROWS(DUAL), &w); round++) {
+		const struct nib_gemm_pointers *p = problems + w.problem;
+		const int32_t k = w.shape->k;
+		const int32_t flags =
+			w.shape->flags | (int32_t)p->flags;
+		struct weight_source b[GROUPS];
+
+#pragma unroll
+		for (int part = 0; part < GROUPS; part++)
+			open_weights(args, p, &w,
+				     w.row0 + part * 64 % CTA_ROWS(DUAL),
+				     part * 64 >= CTA_ROWS(DUAL), thread,
+				     b + part);
+		for (int32_t s = 0; s < w.stages; s++) {
+			const uint32_t full =
+				smem_addr(shared->weights_full + ring.stage);
+
+			wait(smem_addr(shared->weights_empty + ring.stage),
+			     ring.parity ^ 1);
+			copy_weights(
+				rings + ring.stage * WEIGHT_STAGE,
+				k, flags, b,
+				(w.stage0 + s) * NIB_WEIGHT_STAGE_K, thread);
+			if (flags & NIB_B_SCALES_BY_1) {
+				cp_async_wait_all();
+				mbarrier_arrive(full);
+			} else {
+				cp_async_mbarrier_arrive(full);
+			}
+			advance(&ring, (uint32_t)args->weight_stages);
+		}
+	}
+	/* Nothing may be in flight when the CTA ends. */
+	cp_async_wait_all();
+}
+
+/* ---- tokens: prepared fp16 -> ring --------------------------------------- */
+
+/* Half of the tile's tokens into both CTAs of the pair. */
+template <bool DUAL>
+DEVICE void produce_tokens(const struct nib_gemm_args *args,
+			   struct gemm_shared *shared, uint32_t token_ring)
+{
+	const uint32_t half = cluster_ctarank() % 2;
+	const uint32_t pair = 3u << (cluster_ctarank() & ~1u);
+	struct ring ring = {0, 0};
+	struct work w;
+
+	/* The kernel before this one prepares the tokens. */
+	griddepcontrol_wait();
+	fence_proxy_async();
+	for (int32_t round = 0;
+	     next_work(args, shared, round, CTA_ROWS(DUAL), &w); round++) {
+		const uint32_t bytes = (uint32_t)w.tokens * 64;
+
+		const uint8_t *from =
+			args->tokens +
+			(w.stage0 * STEPS * args->token_atoms + w.atom) * 1024 +
+			half * bytes;
+
+		for (int32_t s = 0; s < w.stages * STEPS; s++) {
+			const uint32_t full =
+				smem_addr(shared->tokens_full + ring.stage);
+
+			wait(smem_addr(shared->tokens_empty + ring.stage),
+			     ring.parity ^ 1);
+			mbarrier_arrive_expect_tx(full, 2 * bytes);
+			bulk_copy_multicast(
+				token_ring +
+					ring.stage *
+						(uint32_t)args->token_stage_bytes +
+					half * bytes,
+				from, bytes, full, pair);
+			from += args->token_atoms * 1024;
+			advance(&ring, (uint32_t)args->token_stages);
+		}
+	}
+}
+
+#endif

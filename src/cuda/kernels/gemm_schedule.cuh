@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_schedule.cuh - which tile comes next: from the plan's list, or of a
+ * mixture, whose experts' rows only the device knows, counted at the start.
+ */
+#ifndef NIB_GEMM_SCHEDULE_CUH
+#define NIB_GEMM_SCHEDULE_CUH
+
+#include "gemm_shared.cuh"
+
+/* What one CTA has to do next. */
+struct work {
+	const struct nib_gemm_shape *shape;
+	int32_t problem; /* index of its pointers */
+	int32_t expert;	 /* of a mixture, else 0 */
+	int32_t row0;	 /* first row of B of this CTA */
+	int32_t token;	 /* first token, of the problem's */
+	int32_t tokens;	 /* of the tile, padded to 16 */
+	int32_t valid;	 /* of them, real ones */
+	int32_t row_base; /* the problem's first row in c */
+	int32_t atom;	  /* first atom of the tile's tokens */
+	int32_t stage0, stages; /* of k256, of this CTA */
+};
+
+/* Where expert e's tokens begin among the prepared ones: no prefix sum needed,
+ * at most 15 rows are lost for each expert that has tokens. */
+DEVICE int32_t padded_row(int32_t e, int32_t offset)
+{
+	return 16 * (offset / 16 + min(e, offset));
+}
+
+/* Tokens of a tile: the kernel has multiples of 16, above 128 of 32. */
+DEVICE int32_t round_tokens(int32_t x)
+{
+	const int32_t step = x > 128 ? 32 : 16;
+
+	return (x + step - 1) & -step;
+}
+
+/* Tokens of each tile of an expert with m of them: equal shares. */
+DEVICE int32_t share_tokens(int32_t m, int32_t most)
+{
+	const int32_t tiles = (m + most - 1) / most;
+
+	return tiles ? round_tokens((m + tiles - 1) / tiles) : 16;
+}
+
+DEVICE int32_t row_units(int32_t n, int32_t cta_rows)
+{
+	return (n + 2 * cta_rows - 1) / (2 * cta_rows);
+}
+
+DEVICE int32_t expert_tiles(const struct nib_gemm_args *args, int32_t e,
+			    int32_t units)
+{
+	const int32_t first = __ldg(args->row_offsets + e);
+	const int32_t m =
+		min(__ldg(args->row_offsets + e + 1), args->rows) - first;
+	int32_t share;
+
+	if (m <= 0 || first < 0)
+		return 0;
+	share = share_tokens(m, args->tile_tokens);
+	return (m + share - 1) / share * units;
+}
+
+/*
+ * Warp 0 counts the tiles of every expert: a lane sums a run of experts, then
+ * the runs are summed over the lanes.
+ */
+DEVICE void count_tiles(const struct nib_gemm_args *args,
+			struct gemm_shared *shared, int32_t cta_rows)
+{
+	const int32_t units = row_units(args->shapes->n, cta_rows);
+	const int32_t lane = threadIdx.x;
+	const int32_t run = (args->experts + 31) / 32;
+	const int32_t e0 = lane * run;
+	const int32_t e1 = min(e0 + run, args->experts);
+	int32_t sum = 0, before;
+
+	for (int32_t e = e0; e < e1; e++)
+		sum += expert_tiles(args, e, units);
+	before = sum;
+	for (int32_t d = 1; d < 32; d *= 2) {
+		const int32_t other = __shfl_up_sync(~0u, before, d);
+
+		before += lane >= d ? other : 0;
+	}
+	before -= sum;
+	for (int32_t e = e0; e < e1; e++) {
+		shared->first_tile[e] = before;
+		before += expert_tiles(args, e, units);
+	}
+	if (lane == 31)
+		shared->first_tile[args->experts] = before;
+}
+
+/* The last expert whose first tile is <= index. */
+DEVICE int32_t find_expert(const struct gemm_shared *shared, int32_t experts,
+			   int32_t index)
+{
+	int32_t low = 0, high = experts;
+
+	while (high - low > 1) {
+		const int32_t mid = (low + high) / 2;
+
+		if (shared->first_tile[mid] <= index)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
+			     const struct gemm_shared *shared, int32_t index,
+			     int32_t cta_rows, struct nib_gemm_tile *tile,
+			     struct work *w)
+{
+	const int32_t units = row_units(args->shapes->n, cta_rows);
+	int32_t e, first, m, share, inside;
+
+	if (index >= shared->first_tile[args->experts])
+		return false;
+	e = find_expert(shared, args->experts, index);
+	first = __ldg(args->row_offsets + e);
+	m = min(__ldg(args->row_offsets + e + 1), args->rows) - first;
+	share = share_tokens(m, args->tile_tokens);
+	inside = index - shared->first_tile[e];
+	tile->problem = 0;
+	tile->unit = inside % units;
+	tile->token = inside / units * share;
+	tile->tokens = min(share, round_tokens(m - tile->token));
+	w->expert = e;
+	w->row_base = first;
+	w->valid = min(tile->tokens, m - tile->token);
+	w->atom = (padded_row(e, first) + tile->token) / 8;
+	return true;
+}
+
+/* Tile `round` of this cluster; false: no more. */
+DEVICE bool next_work(const struct nib_gemm_args *args,
+		      const struct gemm_shared *shared, int32_t round,
+		      int32_t cta_rows, struct work *w)
+{
+	const int32_t index = round * (int32_t)nclusterid_x() +
+			      (int32_t)clusterid_x();
+	const int32_t rank = (int32_t)cluster_ctarank();
+	const int32_t part = rank / 2;
+	struct nib_gemm_tile tile;
+	int32_t stages;
+
+	if (args->experts) {
+		if (!next_expert_tile(args, shared, index, cta_rows, &tile, w))
+			return false;
+		w->shape = args->shapes;
+	} else {
+		if (round >= args->tile_rounds)
+			return false;
+		*(int4 *)&tile = __ldg((const int4 *)args->tiles + index);
+		if (tile.tokens == 0)
+			return false;
+		w->shape = args->shapes + tile.problem;
+		w->expert = 0;
+		w->row_base = 0;
+		w->valid = min(tile.tokens, w->shape->m - tile.token);
+		w->atom = (w->shape->first_token + tile.token) / 8;
+	}
+	w->problem = tile.problem;
+	w->row0 = (2 * tile.unit + rank % 2) * cta_rows;
+	w->token = tile.token;
+	w->tokens = tile.tokens;
+	stages = (w->shape->k + NIB_WEIGHT_STAGE_K - 1) /
+		 NIB_WEIGHT_STAGE_K;
+	w->stage0 = stages * part / args->splits;
+	/* k = 0 is a stage of zeros. */
+	w->stages = max(1, stages * (part + 1) / args->splits - w->stage0);
+	return true;
+}
+
+#endif

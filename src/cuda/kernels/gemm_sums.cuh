@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_sums.cuh - the consumers' loop: weights from the ring, dequantised in
+ * registers, times the tokens in the other ring, into accumulators.
+ */
+#ifndef NIB_GEMM_SUMS_CUH
+#define NIB_GEMM_SUMS_CUH
+
+#include "gemm_schedule.cuh"
+
+/* ---- consumers ----------------------------------------------------------- */
+
+/* Everything a consumer thread knows that no tile changes. */
+struct consumer {
+	const struct nib_gemm_args *args;
+	struct gemm_shared *shared;
+	uint32_t weight_ring, token_ring;
+	struct ring weights, tokens;
+	/* Lanes 0 and 1: tokens_empty[0] of the pair's CTA 0 and 1. */
+	uint32_t tokens_empty;
+};
+
+/* Where a consumer thread is: asked for again, registers are few. */
+DEVICE uint32_t group_of_thread(void)
+{
+	return threadIdx.x / 128 - 1;
+}
+
+DEVICE uint32_t lane_of_thread(void)
+{
+	return threadIdx.x % 32;
+}
+
+/* The first of the two rows of the tile that this lane holds. */
+DEVICE uint32_t row_of_thread(void)
+{
+	return (threadIdx.x / 32 - 4) * 16 + lane_of_thread() / 4;
+}
+
+/*
+ * Codes of a word as fp16 times 2^-6 times scale, exact: a code becomes an e4m3
+ * (its two exponent bits and one of mantissa in place, sign on top), which is
+ * the value times 2^-6.  out: codes (0,2), (4,6), (1,3), (5,7).
+ */
+DEVICE void dequantize8(uint32_t q, uint32_t scale, uint32_t *out)
+{
+	const uint32_t even = (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
+	const uint32_t odd = (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
+
+	out[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
+	out[1] = mul_f16x2(cvt_f16x2_e4m3x2_high(even), scale);
+	out[2] = mul_f16x2(cvt_f16x2_e4m3x2(odd), scale);
+	out[3] = mul_f16x2(cvt_f16x2_e4m3x2_high(odd), scale);
+}
+
+/*
+ * What a consumer lane reads of a weight stage: 8 bytes of two rows, eight
+ * apart, and their scales; offsets in the stage for step 0.
+ */
+struct weight_reader {
+	uint32_t codes, scales;
+	uint32_t scale_step; /* from a step's scales to the next step's */
+	uint32_t scale_row8; /* to those of the second row */
+	int32_t groups_left; /* scales from this lane's first on */
+};
+
+DEVICE struct weight_reader reader_of(const struct work *w, bool is_tiled)
+{
+	const uint32_t t = lane_of_thread() % 4;
+	const uint32_t row = row_of_thread() % 64, group = group_of_thread();
+	struct weight_reader r;
+
+	r.codes = group * PART_CODES + row * 128 + swizzled(row, t / 2) * 16 +
+		  t % 2 * 8;
+	r.scales = GROUPS * PART_CODES + group * PART_SCALES + t +
+		   (is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16);
+	r.scale_step = is_tiled ? 256 : 4;
+	r.scale_row8 = is_tiled ? 64 : 128;
+	r.groups_left = w->shape->k / 16 - 16 * w->stage0 - (int32_t)t;
+	return r;
+}
+
+/*
+ * The A operands of the four k16 steps of step `step` of the stage at base:
+ * group t of each row.  Groups past k have no scale, and padding must not be
+ * read as one; their codes are zero.
+ */
+DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
+			 uint32_t step, uint32_t (*a)[4])
+{
+	/* Two chunks of 16 bytes a step: the swizzle is an exclusive or. */
+	const uint32_t codes = base + (r->codes ^ step * 32);
+	const uint32_t scales = base + r->scales + step * r->scale_step;
+	uint32_t low0, low1, high0, high1, out[4], s;
+
+	lds_64(codes, &low0, &low1);
+	lds_64(codes + 8 * 128, &high0, &high1);
+	s = lds_u8(scales) + lds_u8(scales + r->scale_row8) * 256;
+	s = (int32_t)step * 4 < r->groups_left ? s : 0;
+	s = cvt_f16x2_e4m3x2(s);
+	dequantize8(low0, low_halves(s), out);
+	a[0][0] = out[0], a[0][2] = out[1], a[1][0] = out[2], a[1][2] = out[3];
+	dequantize8(low1, low_halves(s), out);
+	a[2][0] = out[0], a[2][2] = out[1], a[3][0] = out[2], a[3][2] = out[3];
+	dequantize8(high0, high_halves(s), out);
+	a[0][1] = out[0], a[0][3] = out[1], a[1][1] = out[2], a[1][3] = out[3];
+	dequantize8(high1, high_halves(s), out);
+	a[2][1] = out[0], a[2][3] = out[1], a[3][1] = out[2], a[3][3] = out[3];
+}
+
+/* 128-byte swizzle, k contiguous, 1024 bytes from eight rows to the next. */
+DEVICE uint64_t token_descriptor(uint32_t addr)
+{
+	return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 |
+	       (uint64_t)1 << 16 | (addr & 0x3FFFF) >> 4;
+}
+
+/* Waits for the next weight stage; its address. */
+DEVICE uint32_t await_weights(const struct consumer *c)
+{
+	wait(smem_addr(c->shared->weights_full + c->weights.stage),
+	     c->weights.parity);
+	return c->weight_ring + c->weights.stage * WEIGHT_STAGE;
+}
+
+DEVICE void release_weights(struct consumer *c)
+{
+	__syncwarp();
+	if (lane_of_thread() == 0)
+		mbarrier_arrive(
+			smem_addr(c->shared->weights_empty + c->weights.stage));
+	advance(&c->weights, (uint32_t)c->args->weight_stages);
+}
+
+/* Tells both CTAs of the pair. */
+DEVICE void release_tokens(const struct consumer *c, uint32_t stage)
+{
+	__syncwarp();
+	if (lane_of_thread() < 2)
+		mbarrier_arrive_cluster(c->tokens_empty + stage * 8);
+}
+
+/*
+ * The four wgmma of a step, one group.  FIRST: the sums start here, said as a
+ * constant, so that the compiler sees that d is not read: without that, the
+ * accumulators of every tile size would live through the loop over tiles.
+ */
+template <int N, bool FIRST>
+DEVICE void issue_step(const struct consumer *c, uint32_t stage,
+		       const uint32_t (*a)[4], float *d)
+{
+	const uint64_t desc = token_descriptor(
+		c->token_ring + stage * (uint32_t)c->args->token_stage_bytes);
+
+	wait(smem_addr(c->shared->tokens_full + stage), c->tokens.parity);
+	wgmma_fence();
+	wgmma_f16<N>(d, a[0], desc, !FIRST);
+	wgmma_f16<N>(d, a[1], desc + 2, 1);
+	wgmma_f16<N>(d, a[2], desc + 4, 1);
+	wgmma_f16<N>(d, a[3], desc + 6, 1);
+	wgmma_commit();
+}
+
+/*
+ * One weight stage: its four steps.  a[0] holds step 0's weights on entry and
+ * the next stage's on exit (if there is one).  While the tensor cores work on a
+ * step, the weights of the next one are dequantised into the other set of
+ * registers: one group of wgmma is always in flight.  The tokens of the step
+ * before the stage are still being read on entry.
+ */
+template <int N, bool FIRST>
+DEVICE void sum_stage(struct consumer *c, struct weight_reader *r, bool is_last,
+		      uint32_t (*a)[4][4], float *d)
+{
+	const uint32_t stage = c->tokens.stage;
+	const uint32_t before =
+		(stage ? stage : (uint32_t)c->args->token_stages) - 1;
+	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
+
+#pragma unroll
+	for (uint32_t j = 0; j < STEPS; j++) {
+		if (FIRST && j == 0)
+			issue_step<N, true>(c, stage, a[0], d);
+		else
+			issue_step<N, false>(c, stage + j, a[j % 2], d);
+		/* The step before is done: its operands are free. */
+		wgmma_wait<1>();
+		if (!(FIRST && j == 0))
+			release_tokens(c, j ? stage + j - 1 : before);
+		if (j == STEPS - 1) {
+			release_weights(c);
+			if (is_last)
+				break;
+			r->groups_left -= 4 * STEPS;
+			base = await_weights(c);
+		}
+		load_weights(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
+	}
+	c->tokens.stage += STEPS;
+	if (c->tokens.stage == (uint32_t)c->args->token_stages) {
+		c->tokens.stage = 0;
+		c->tokens.parity ^= 1;
+	}
+}
+
+/* d = the tile's sums over this CTA's k. */
+template <int N>
+DEVICE void sum_tile(struct consumer *c, const struct work *w, bool is_tiled,
+		     float *d)
+{
+	struct weight_reader r = reader_of(w, is_tiled);
+	const int32_t stages = w->stages;
+	uint32_t a[2][4][4];
+
+	load_weights(&r, await_weights(c), 0, a[0]);
+	sum_stage<N, true>(c, &r, stages == 1, a, d);
+	for (int32_t s = 1; s < stages; s++)
+		sum_stage<N, false>(c, &r, s + 1 == stages, a, d);
+	wgmma_wait<0>();
+	release_tokens(c, (c->tokens.stage ? c->tokens.stage
+					   : (uint32_t)c->args->token_stages) -
+				  1);
+}
+
+#endif
