@@ -123,9 +123,8 @@ DEVICE void copy_linear_scales(uint32_t place, const struct weight_source *b,
 		for (int32_t i = 0; i < 16; i += 4) {
 			const int32_t rest = max(0, min(4, left - i));
 
-			cp_async_4_zfill(place + (uint32_t)i,
-					 rest ? from + i : b->scales,
-					 (uint32_t)rest);
+			cp_async_4(place + (uint32_t)i,
+				   rest ? from + i : b->scales, (uint32_t)rest);
 		}
 	} else {
 		cp_async_16_zfill(place, from, (uint32_t)left);

@@ -95,16 +95,17 @@ DEVICE void count_tiles(const struct nib_gemm_args *args,
 		shared->first_tile[args->experts] = before;
 }
 
-/* The last expert whose first tile is <= index. */
-DEVICE int32_t find_expert(const struct gemm_shared *shared, int32_t experts,
-			   int32_t index)
+/* The last i with first[i] <= value, of an ascending sequence read by stride;
+ * 0 if there is none. */
+DEVICE int32_t find_last(const int32_t *first, int64_t stride_elems,
+			 int32_t count, int32_t value)
 {
-	int32_t low = 0, high = experts;
+	int32_t low = 0, high = count;
 
 	while (high - low > 1) {
 		const int32_t mid = (low + high) / 2;
 
-		if (shared->first_tile[mid] <= index)
+		if (first[mid * stride_elems] <= value)
 			low = mid;
 		else
 			high = mid;
@@ -122,7 +123,7 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 
 	if (index >= shared->first_tile[args->experts])
 		return false;
-	e = find_expert(shared, args->experts, index);
+	e = find_last(shared->first_tile, 1, args->experts, index);
 	first = __ldg(args->row_offsets + e);
 	m = min(__ldg(args->row_offsets + e + 1), args->rows) - first;
 	share = share_tokens(m, args->tile_tokens);

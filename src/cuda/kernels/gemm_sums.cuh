@@ -37,6 +37,12 @@ DEVICE uint32_t row_of_thread(void)
 	return (threadIdx.x / 32 - 4) * 16 + lane_of_thread() / 4;
 }
 
+/* The odd codes of a word, each times 2^-6, as e4m3 bytes. */
+DEVICE uint32_t odd_as_e4m3(uint32_t q)
+{
+	return (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
+}
+
 /*
  * Codes of a word as fp16 times 2^-6 times scale, exact: a code becomes an e4m3
  * (its two exponent bits and one of mantissa in place, sign on top), which is
@@ -45,7 +51,7 @@ DEVICE uint32_t row_of_thread(void)
 DEVICE void dequantize8(uint32_t q, uint32_t scale, uint32_t *out)
 {
 	const uint32_t even = (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
-	const uint32_t odd = (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
+	const uint32_t odd = odd_as_e4m3(q);
 
 	out[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
 	out[1] = mul_f16x2(cvt_f16x2_e4m3x2_high(even), scale);

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_sm90.cuh - the Hopper instructions that the GEMM uses, one wrapper each:
- * mbarrier, asynchronous copies, clusters, wgmma, setmaxnreg.  Shared memory
- * addresses are 32-bit (smem_addr()).  A wrapper that orders or touches memory
- * says "memory".  Wait loops are in pipeline.cuh.
+ * ptx_sm90.cuh - what the GEMM uses beside ptx.cuh, one wrapper an instruction:
+ * mbarrier, asynchronous copies, clusters, wgmma, setmaxnreg.  Wait loops are in
+ * gemm_shared.cuh.
  */
 #ifndef NIB_PTX_SM90_CUH
 #define NIB_PTX_SM90_CUH
 
-#include <stdint.h>
-
-#define PTX_FN static __device__ __forceinline__
-
-PTX_FN uint32_t smem_addr(const void *p)
-{
-	return (uint32_t)__cvta_generic_to_shared(p);
-}
+#include "ptx.cuh"
 
 /* ---- mbarrier (PTX ISA 7.0 and 8.0) -------------------------------------- */
 
@@ -94,13 +86,6 @@ PTX_FN void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 PTX_FN void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to),
-		     "l"(from), "r"(src_bytes)
-		     : "memory");
-}
-
-PTX_FN void cp_async_4_zfill(uint32_t to, const void *from, uint32_t src_bytes)
-{
-	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
 		     "l"(from), "r"(src_bytes)
 		     : "memory");
 }
@@ -238,21 +223,6 @@ PTX_FN float lds_f32(uint32_t addr)
 	return x;
 }
 
-PTX_FN void sts_f32(uint32_t addr, float x)
-{
-	asm volatile("st.shared.f32 [%0], %1;" ::"r"(addr), "f"(x) : "memory");
-}
-
-PTX_FN uint4 lds_128(uint32_t addr)
-{
-	uint4 x;
-	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-		     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-		     : "r"(addr)
-		     : "memory");
-	return x;
-}
-
 /* Four 8x8 matrices of 16-bit values, each stored transposed; lane i gives the
  * address of row i % 8 of matrix i / 8. */
 PTX_FN void stmatrix_x4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c,
@@ -283,28 +253,6 @@ template <int REGISTERS> PTX_FN void setmaxnreg_dec(void)
 }
 
 /* ---- arithmetic ---------------------------------------------------------- */
-
-/* Two e4m3 values (low byte first) as two halves; 0x7F gives NaN. */
-PTX_FN uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
-{
-	uint32_t h;
-	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
-	    "cvt.rn.f16x2.e4m3x2 %0, lo;\n\t}"
-	    : "=r"(h)
-	    : "r"(bytes));
-	return h;
-}
-
-/* The same for the high two bytes. */
-PTX_FN uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
-{
-	uint32_t h;
-	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
-	    "cvt.rn.f16x2.e4m3x2 %0, hi;\n\t}"
-	    : "=r"(h)
-	    : "r"(bytes));
-	return h;
-}
 
 PTX_FN uint32_t mul_f16x2(uint32_t a, uint32_t b)
 {

@@ -53,7 +53,8 @@ DEVICE void consume_tile(struct consumer *c, const struct work *w,
 			 const struct nib_gemm_pointers *problems,
 			 int32_t round)
 {
-	const int32_t tiled = DUAL && group_of_thread() ? NIB_B2_TILED : NIB_B_TILED;
+	const int32_t tiled =
+		DUAL && group_of_thread() ? NIB_B2_TILED : NIB_B_TILED;
 	float d[N / 2];
 	struct output o;
 	struct work again;

@@ -24,23 +24,6 @@ struct token_row {
 	int32_t padded; /* row among the prepared ones */
 };
 
-/* The last i with first[i] <= row, of an ascending sequence read by stride. */
-DEVICE int32_t find_row(const int32_t *first, int64_t stride_elems,
-			int32_t count, int32_t row)
-{
-	int32_t low = 0, high = count;
-
-	while (high - low > 1) {
-		const int32_t mid = (low + high) / 2;
-
-		if (first[mid * stride_elems] <= row)
-			low = mid;
-		else
-			high = mid;
-	}
-	return low;
-}
-
 /* Bytes to row r's scales of group 0. */
 DEVICE int64_t scale_row_offset(const struct nib_gemm_shape *s, int32_t r)
 {
@@ -63,7 +46,7 @@ DEVICE bool find_token_row(const struct nib_gemm_args *args,
 	if (args->experts) {
 		const int32_t *offsets = args->row_offsets;
 		const int32_t e =
-			find_row(offsets, 1, args->experts, row);
+			find_last(offsets, 1, args->experts, row);
 		const int32_t first = __ldg(offsets + e);
 
 		if (row < first || row >= __ldg(offsets + e + 1))
@@ -73,9 +56,9 @@ DEVICE bool find_token_row(const struct nib_gemm_args *args,
 			scale_row = __ldg(args->scale_rows + e) + row - first;
 	} else {
 		const int32_t i =
-			find_row(&s->first_row,
-				 sizeof(struct nib_gemm_shape) / 4,
-				 args->count, row);
+			find_last(&s->first_row,
+				  sizeof(struct nib_gemm_shape) / 4,
+				  args->count, row);
 
 		s += i;
 		p += i;
@@ -117,9 +100,8 @@ DEVICE uint4 token_chunk(const struct token_codes *c, uint32_t chunk)
 
 #pragma unroll
 	for (int t = 0; t < 4; t++) {
-		const uint32_t q = odd ? c->word[t] : c->word[t] << 4;
 		const uint32_t bytes =
-			(q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
+			odd_as_e4m3(odd ? c->word[t] : c->word[t] << 4);
 		const uint32_t pair = cvt_f16x2_e4m3x2(high ? bytes >> 16
 							    : bytes);
 		/* Times 2^6 first: a product below 2^-14 would still be exact,
