@@ -10,7 +10,6 @@
 
 /* What the runtime keeps of a CTA's shared memory. */
 #define RESERVED_BYTES 1024
-#define TABLE_ALIGN    16
 
 static int64_t round_up(int64_t a, int64_t step)
 {
@@ -20,7 +19,7 @@ static int64_t round_up(int64_t a, int64_t step)
 static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 {
 	return nib_fail(err, NIB_OUT_OF_MEMORY,
-			"no memory for a plan's tables (%zu bytes)", bytes);
+			"no memory for a plan (%zu bytes)", bytes);
 }
 
 /* ---- shapes -------------------------------------------------------------- */
@@ -143,30 +142,30 @@ static size_t token_bytes(int64_t atoms, int64_t k)
 
 /* ---- plans --------------------------------------------------------------- */
 
-/* The tables of a plan while it is made; one allocation on the device. */
-struct tables {
-	uint8_t *bytes;
-	size_t used, room;
+/* The tiles of all parts while a plan is made; one allocation on the device. */
+struct tile_list {
+	struct nib_gemm_tile *tiles;
+	size_t count, room;
 };
 
-/* Offset of a copy of data; SIZE_MAX if there is no memory. */
-static size_t append(struct tables *t, const void *data, size_t bytes)
+static bool append(struct tile_list *list, const struct nib_gemm_tile *tiles,
+		   size_t count)
 {
-	const size_t at = (size_t)round_up((int64_t)t->used, TABLE_ALIGN);
-
-	if (at + bytes > t->room) {
-		const size_t room = 2 * (at + bytes);
-		uint8_t *more = realloc(t->bytes, room);
+	if (list->count + count > list->room) {
+		const size_t room = 2 * (list->count + count);
+		struct nib_gemm_tile *more =
+		    realloc(list->tiles, room * sizeof(*more));
 
 		if (!more)
-			return SIZE_MAX;
-		t->bytes = more;
-		t->room = room;
+			return false;
+		list->tiles = more;
+		list->room = room;
 	}
-	if (bytes)
-		memcpy(t->bytes + at, data, bytes);
-	t->used = at + bytes;
-	return at;
+	if (count)
+		memcpy(list->tiles + list->count, tiles,
+		       count * sizeof(*tiles));
+	list->count += count;
+	return true;
 }
 
 /* CTAs that run at once, in clusters of each size. */
@@ -323,17 +322,17 @@ static int32_t most_tokens(const struct nib_gemm_tile *tiles, int64_t count)
 	return most;
 }
 
-/* Table offsets stand in the pointers until the tables are on the device. */
 static enum nib_status plan_part(const struct cuda_device *device,
 				 const struct nib_plan *plan,
 				 const struct nib_tile_device *clusters,
 				 struct cuda_gemm *gemm, struct gemm_part *part,
-				 struct tables *tables, struct nib_error *err)
+				 struct tile_list *list, struct nib_error *err)
 {
 	struct nib_tile_shape tile_shapes[NIB_GEMM_PROBLEMS];
 	struct nib_gemm_tile *tiles = NULL;
 	struct nib_tile_plan t;
-	size_t at_tiles, bytes, n_tiles;
+	size_t bytes, n_tiles;
+	bool has_room;
 	enum nib_status status =
 	    part_shapes(plan, gemm, part, tile_shapes, err);
 
@@ -344,12 +343,12 @@ static enum nib_status plan_part(const struct cuda_device *device,
 			    &t, &tiles))
 		return no_memory(0, err);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
-	at_tiles = append(tables, tiles, n_tiles * sizeof(*tiles));
+	part->first_tile = list->count;
+	has_room = append(list, tiles, n_tiles);
 	choose_rings(device, most_tokens(tiles, (int64_t)n_tiles), part);
 	free(tiles);
-	if (at_tiles == SIZE_MAX)
+	if (!has_room)
 		return no_memory(n_tiles * sizeof(*tiles), err);
-	part->args.tiles = (const void *)(uintptr_t)at_tiles;
 	part->args.tile_rounds = t.rounds;
 	part->args.splits = t.splits;
 	part->clusters = t.clusters;
@@ -357,7 +356,6 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	if (bytes > gemm->workspace_bytes)
 		gemm->workspace_bytes = bytes;
 	gemm->tiles += t.tiles;
-	gemm->cycles += t.cycles;
 	if (gemm->n_parts == 0) {
 		gemm->tile_tokens = part->args.tile_tokens;
 		gemm->splits = t.splits;
@@ -370,8 +368,8 @@ static enum nib_status plan_part(const struct cuda_device *device,
 static enum nib_status plan_parts(const struct cuda_device *device,
 				  const struct nib_plan *plan,
 				  const struct nib_tile_device *clusters,
-				  struct cuda_gemm *gemm, struct tables *tables,
-				  struct nib_error *err)
+				  struct cuda_gemm *gemm,
+				  struct tile_list *list, struct nib_error *err)
 {
 	int64_t count = 0;
 	enum nib_status status = list_matrices(plan, gemm, err);
@@ -391,7 +389,7 @@ static enum nib_status plan_parts(const struct cuda_device *device,
 		part->args.count = part_count(plan, gemm, i);
 		i += part->args.count;
 		status =
-		    plan_part(device, plan, clusters, gemm, part, tables, err);
+		    plan_part(device, plan, clusters, gemm, part, list, err);
 	}
 	return status;
 }
@@ -468,30 +466,29 @@ static enum nib_status plan_mixture(const struct cuda_device *device,
 	return NIB_OK;
 }
 
-/* The tables to the device, offsets to addresses. */
-static enum nib_status place_tables(const struct cuda_device *device,
-				    const struct tables *tables,
-				    struct cuda_gemm *gemm,
-				    struct nib_error *err)
+/* The tiles to the device. */
+static enum nib_status place_tiles(const struct cuda_device *device,
+				   const struct tile_list *list,
+				   struct cuda_gemm *gemm,
+				   struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
+	const size_t bytes = list->count * sizeof(*list->tiles);
 	CUresult result;
 
-	if (tables->used == 0)
+	if (list->count == 0)
 		return NIB_OK;
-	result = cu->cuMemAlloc_v2(&gemm->tables, tables->used);
+	result = cu->cuMemAlloc_v2(&gemm->tiles_data, bytes);
 	if (!result)
-		result = cu->cuMemcpy(gemm->tables,
-				      (CUdeviceptr)(uintptr_t)tables->bytes,
-				      tables->used);
+		result =
+		    cu->cuMemcpy(gemm->tiles_data,
+				 (CUdeviceptr)(uintptr_t)list->tiles, bytes);
 	if (result)
 		return cuda_fail(cu, result, device->name, err);
-	for (int64_t i = 0; i < gemm->n_parts; i++) {
-		struct nib_gemm_args *args = &gemm->parts[i].args;
-		const uintptr_t base = (uintptr_t)gemm->tables;
-
-		args->tiles = (const void *)(base + (uintptr_t)args->tiles);
-	}
+	for (int64_t i = 0; i < gemm->n_parts; i++)
+		gemm->parts[i].args.tiles =
+		    (const struct nib_gemm_tile *)(uintptr_t)gemm->tiles_data +
+		    gemm->parts[i].first_tile;
 	return NIB_OK;
 }
 
@@ -500,7 +497,7 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       struct cuda_gemm *gemm, struct nib_error *err)
 {
 	struct nib_tile_device clusters = {0};
-	struct tables tables = {0};
+	struct tile_list list = {0};
 	enum nib_status status;
 
 	gemm->op = plan->op;
@@ -510,20 +507,20 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 					device->shared_bytes - RESERVED_BYTES,
 					&clusters, err);
 	if (!status)
-		status = plan->is_moe
-			     ? plan_mixture(device, plan, &clusters, gemm, err)
-			     : plan_parts(device, plan, &clusters, gemm,
-					  &tables, err);
+		status =
+		    plan->is_moe
+			? plan_mixture(device, plan, &clusters, gemm, err)
+			: plan_parts(device, plan, &clusters, gemm, &list, err);
 	if (!status)
-		status = place_tables(device, &tables, gemm, err);
-	free(tables.bytes);
+		status = place_tiles(device, &list, gemm, err);
+	free(list.tiles);
 	return status;
 }
 
 void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm)
 {
-	if (gemm->tables)
-		(void)device->driver->cuMemFree_v2(gemm->tables);
+	if (gemm->tiles_data)
+		(void)device->driver->cuMemFree_v2(gemm->tiles_data);
 	free(gemm->matrices);
 	free(gemm->parts);
 }

@@ -17,7 +17,8 @@ struct gemm_matrix {
 
 /* One launch: at most NIB_GEMM_PROBLEMS matrices, or a mixture. */
 struct gemm_part {
-	int64_t first; /* of the plan's matrices */
+	int64_t first;	   /* of the plan's matrices */
+	size_t first_tile; /* of the plan's tiles */
 	struct nib_gemm_args args;
 	int32_t clusters;
 	int32_t shared_bytes;
@@ -31,12 +32,11 @@ struct cuda_gemm {
 	int64_t n_matrices;
 	struct gemm_part *parts;
 	int64_t n_parts;
-	CUdeviceptr tables; /* the parts' tiles */
+	CUdeviceptr tiles_data; /* of all parts */
 	/* What the plan reports. */
 	size_t workspace_bytes; /* the prepared tokens */
 	int64_t tiles;
 	int32_t tile_tokens, splits, clusters; /* of the first part */
-	double cycles;			       /* by the model, all parts */
 };
 
 static inline int64_t divide_up(int64_t a, int64_t b)
