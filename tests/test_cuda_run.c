@@ -140,18 +140,22 @@ static void free_bed(struct bed *bed)
 	assert_int_equal(bed->fake->outside, 0);
 }
 
+static enum nib_status begin(struct bed *bed, struct nib_error *err)
+{
+	if (bed->plan.is_moe)
+		return cuda_taken_begin_moe(&bed->taken, &bed->plan, &bed->moe,
+					    &bed->options, err);
+	return cuda_taken_begin(&bed->taken, &bed->plan, bed->problems,
+				&bed->options, err);
+}
+
 /* A whole take and end; how many pointers it asked about. */
 static int take(struct bed *bed)
 {
 	const int before = bed->fake->pointer_queries;
 	struct nib_error err;
-	enum nib_status status;
+	const enum nib_status status = begin(bed, &err);
 
-	status = bed->plan.is_moe
-		     ? cuda_taken_begin_moe(&bed->taken, &bed->plan, &bed->moe,
-					    &bed->options, &err)
-		     : cuda_taken_begin(&bed->taken, &bed->plan, bed->problems,
-					&bed->options, &err);
 	if (status)
 		fail_msg("%s", err.message);
 	assert_int_equal(bed->fake->depth, 1);
@@ -163,13 +167,8 @@ static int take(struct bed *bed)
 static void refused(struct bed *bed, enum nib_status want, const char *part)
 {
 	struct nib_error err = {NIB_OK, ""};
-	enum nib_status status;
+	const enum nib_status status = begin(bed, &err);
 
-	status = bed->plan.is_moe
-		     ? cuda_taken_begin_moe(&bed->taken, &bed->plan, &bed->moe,
-					    &bed->options, &err)
-		     : cuda_taken_begin(&bed->taken, &bed->plan, bed->problems,
-					&bed->options, &err);
 	assert_int_equal(status, want);
 	check_message(err.message, part);
 	assert_int_equal(bed->fake->depth, 0);
