@@ -18,7 +18,7 @@ max_skeleton_lines=700
 max_header_lines=800
 
 c_files() {
-	find include src cli bench tests -name '*.[ch]' | sort
+	find include src cli bench emu tests -name '*.[ch]' | sort
 }
 
 format_tool() {
@@ -104,7 +104,7 @@ step_clang() {
 # Checks are chosen in .clang-tidy; flags come from the clang build.
 step_tidy() {
 	cmake --preset lint-clang >/dev/null || return 1
-	find src cli bench -name '*.c' -print0 |
+	find src cli bench emu -name '*.c' -print0 |
 		xargs -0 -n 1 -P "$jobs" clang-tidy -p build/lint-clang --quiet \
 			--warnings-as-errors='*' 2>/dev/null
 }
@@ -115,8 +115,8 @@ step_cppcheck() {
 		--suppressions-list=.cppcheck-suppress \
 		-D__x86_64__ -D__GNUC__ -D_GNU_SOURCE \
 		--library=tools/cppcheck.cfg \
-		-Iinclude -Isrc -Icli -Ibench \
-		src cli bench
+		-Iinclude -Isrc -Icli -Ibench -Iemu \
+		src cli bench emu
 }
 
 if [ "${1:-}" = --format ]; then

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * emu.h - what all parts of the software GPU share: errors as text, memory with
+ * a state for each byte, and where the windows of the address space lie.
+ * The engines (memory, mbarrier, wgmma, tensor_map) are pure: they know these
+ * types, and nothing of warps, instructions or the driver interface.
+ */
+#ifndef EMU_EMU_H
+#define EMU_EMU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EMU_LANES 32
+
+struct emu_error {
+	char text[1024];
+};
+
+/* Writes the text (cut to fit) into err, which may be NULL; returns false. */
+__attribute__((format(printf, 2, 3))) bool emu_fail(struct emu_error *err,
+						    const char *format, ...);
+
+/* Adds to the text. */
+__attribute__((format(printf, 2, 3))) void
+emu_add_text(struct emu_error *err, const char *format, ...);
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* The state of one byte, bits of its shadow; 0: nothing is there. */
+enum emu_shadow {
+	EMU_MAPPED = 1,	   /* of an allocation */
+	EMU_WRITTEN = 2,   /* its value is defined */
+	EMU_LANDING = 4,   /* an asynchronous copy is going to write it */
+	EMU_BARRIER = 8,   /* of a live mbarrier: not for loads and stores */
+	EMU_UNFENCED = 16, /* written by threads, with no proxy fence since */
+	EMU_LEAVING = 32,  /* an asynchronous operation is going to read it */
+};
+
+/*
+ * A range of addresses: byte address - base of data, with its state in shadow.
+ * base is 0 in windows that count from zero (shared memory of a CTA).
+ */
+struct emu_space {
+	uint64_t base, bytes;
+	uint8_t *data, *shadow;
+};
+
+/* True if all of bytes bytes have the state bits. */
+static inline bool emu_space_has(const struct emu_space *s, uint64_t address,
+				 uint64_t bytes, uint8_t bits)
+{
+	const uint64_t at = address - s->base;
+
+	if (at >= s->bytes || bytes > s->bytes - at)
+		return false;
+	for (uint64_t i = 0; i < bytes; i++)
+		if ((s->shadow[at + i] & bits) != bits)
+			return false;
+	return true;
+}
+
+/* ---- addresses ----------------------------------------------------------- */
+
+/*
+ * Generic addresses: device memory at its host address (below 2^47), shared and
+ * local memory in windows above.  An address in shared memory names the CTA of
+ * the cluster: rank << EMU_RANK_SHIFT | offset, and the first bytes of a CTA's
+ * shared memory are the system's, as on Hopper.
+ */
+#define EMU_SHARED_WINDOW   (UINT64_C(1) << 56)
+#define EMU_LOCAL_WINDOW    (UINT64_C(1) << 57)
+#define EMU_RANK_SHIFT	    24
+#define EMU_SHARED_RESERVED 1024
+#define EMU_SHARED_MAX	    (227 * 1024)
+#define EMU_CLUSTER_MAX	    16
+
+#endif
