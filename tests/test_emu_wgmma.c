@@ -515,13 +515,6 @@ int main(void)
 	    cmocka_unit_test(negated_operands),
 	    cmocka_unit_test(fp16_results),
 	    cmocka_unit_test(integers_are_exact),
-	    cmocka_unit_test(each_register_has_its_element),
-	    cmocka_unit_test(each_result_has_its_register),
-	    cmocka_unit_test(k_major_with_swizzle),
-	    cmocka_unit_test(without_swizzle),
-	    cmocka_unit_test(transposed_with_swizzle),
-	    cmocka_unit_test(base_offsets_move_the_pattern),
-	    cmocka_unit_test(bad_descriptors_are_refused),
 	    cmocka_unit_test(speed),
 	};
 
