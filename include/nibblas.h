@@ -254,6 +254,31 @@ struct nib_call_options {
 	void *stream;
 };
 
+/*
+ * Work that does one thing only, as fast as the device can: what results are
+ * held against.
+ */
+enum nib_probe {
+	/* Reads amount bytes, a multiple of 16, at data, each once. */
+	NIB_PROBE_READ = 0,
+	/* amount FLOP of fp16 products and fp32 sums on the tensor cores, the
+	 * operands in registers and shared memory. */
+	NIB_PROBE_MULTIPLY = 1,
+	/* One multiprocessor lets its clock tick amount times. */
+	NIB_PROBE_CYCLES = 2,
+};
+/*
+ * Queues a probe.  data: memory of the device at a multiple of 16, for
+ * NIB_PROBE_READ; else NULL.  *done (may be NULL) receives what the probe does:
+ * amount, FLOP rounded up to whole steps of all multiprocessors.  amount 0 does
+ * nothing.  On "cpu" that is NIB_UNSUPPORTED.
+ */
+NIB_API enum nib_status nib_device_probe(struct nib_device *device,
+					 enum nib_probe probe, const void *data,
+					 int64_t amount, int64_t *done,
+					 const struct nib_call_options *options,
+					 struct nib_error *err);
+
 /* Every room of this build, open here or not, best first. */
 struct nib_room_info {
 	size_t struct_bytes;

@@ -73,6 +73,12 @@ struct nib_room {
 	enum nib_status (*wait)(struct nib_device *device, void *stream,
 				struct nib_error *err);
 
+	/* amount > 0, of READ a multiple of 16; data is not looked at yet. */
+	enum nib_status (*probe)(struct nib_device *device,
+				 enum nib_probe probe, const void *data,
+				 int64_t amount, int64_t *done, void *stream,
+				 struct nib_error *err);
+
 	/* Looks at the scales' signs itself. */
 	enum nib_status (*pack)(struct nib_device *device,
 				const struct nib_nvfp4 *b,

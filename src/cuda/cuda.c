@@ -73,6 +73,7 @@ const struct nib_room nib_room_cuda = {
     .free = cuda_free,
     .copy = cuda_copy,
     .wait = cuda_wait,
+    .probe = cuda_probe,
     .pack = cuda_pack,
     .packed_free = cuda_packed_free,
     .plan_new = cuda_plan_new,

@@ -152,7 +152,12 @@ enum nib_status cuda_taken_begin_moe(struct cuda_taken *taken,
 				     struct nib_error *err);
 void cuda_taken_end(struct cuda_taken *taken, const struct nib_plan *plan);
 
-/* ---- launch.c, quantize_cuda.c: entries of the room's table -------------- */
+/* ---- launch.c, quantize_cuda.c, probe.c: entries of the room's table ------
+ */
+
+enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
+			   const void *data, int64_t amount, int64_t *done,
+			   void *stream, struct nib_error *err);
 
 enum nib_status cuda_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			  struct nib_packed **packed, struct nib_error *err);
