@@ -2,6 +2,7 @@
 /* job.c - a shape on one room of nibblas, ready to be run again and again. */
 #include "job.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +30,13 @@ struct job {
 	void *workspace; /* one for all plans: it stays as warm as in use */
 	size_t workspace_bytes;
 	double flop, bytes_read, bytes_written;
+	char *read; /* n_copies times bytes_read of the GPU, or NULL */
 	char explanation[512];
 };
 
-int64_t job_copies(double bytes)
+int64_t job_copies(double bytes, double cache_bytes)
 {
-	double want = 4 * (double)machine_cache_bytes();
+	double want = 4 * cache_bytes;
 	int64_t copies;
 
 	if (bytes <= 0)
@@ -67,19 +69,20 @@ void job_free(struct job *job)
 {
 	if (!job)
 		return;
-	for (int64_t i = 0; i < job->n_copies; i++) {
+	for (int64_t i = 0; job->copies && i < job->n_copies; i++) {
 		nib_plan_free(job->copies[i].plan);
 		data_free(job->copies[i].data);
 	}
 	free(job->copies);
 	nib_device_free(job->device, job->workspace);
+	nib_device_free(job->device, job->read);
 	nib_device_close(job->device);
 	free(job);
 }
 
 static bool has_plan(const struct job *job)
 {
-	return job->op < OP_QUANTIZE;
+	return job->op < OP_QUANTIZE && !job->read;
 }
 
 static enum nib_status create_plan(struct job *job, const struct data *data,
@@ -209,24 +212,39 @@ static enum nib_status add_copy(struct job *job, const struct shape *shape,
 	return NIB_OK;
 }
 
+static enum nib_status open_device(struct job *job, const char *name,
+				   int threads, const char *isa,
+				   struct nib_error *err)
+{
+	const struct nib_device_options device = {
+	    .struct_bytes = sizeof device,
+	    .threads = threads,
+	    .isa = isa,
+	};
+	enum nib_status status;
+
+	status =
+	    nib_device_open(name ? name : "cpu", &device, &job->device, err);
+	if (status)
+		return status;
+	job->info.struct_bytes = sizeof job->info;
+	return nib_device_get_info(job->device, &job->info, err);
+}
+
+static double cache_bytes(const struct job *job)
+{
+	return (double)(job_is_host(job) ? machine_cache_bytes()
+					 : job->info.l2_bytes);
+}
+
 static enum nib_status make(struct job *job, const struct shape *shape,
 			    const struct job_options *options,
 			    struct nib_error *err)
 {
-	const struct nib_device_options device = {
-	    .struct_bytes = sizeof device,
-	    .threads = options->threads,
-	    .isa = options->isa,
-	};
-	enum nib_status status;
+	enum nib_status status = open_device(
+	    job, options->device, options->threads, options->isa, err);
 	int64_t copies = 1;
 
-	status = nib_device_open(options->device ? options->device : "cpu",
-				 &device, &job->device, err);
-	if (status)
-		return status;
-	job->info.struct_bytes = sizeof job->info;
-	status = nib_device_get_info(job->device, &job->info, err);
 	if (status)
 		return status;
 	job->copies = calloc(MAX_COPIES, sizeof *job->copies);
@@ -238,7 +256,8 @@ static enum nib_status make(struct job *job, const struct shape *shape,
 			return status;
 		if (i == 0 && job->timed == JOB_RUN && !options->warm)
 			copies =
-			    job_copies(job->bytes_read + job->bytes_written);
+			    job_copies(job->bytes_read + job->bytes_written,
+				       cache_bytes(job));
 	}
 	return nib_device_alloc(job->device, job->workspace_bytes,
 				&job->workspace, err);
@@ -257,6 +276,34 @@ enum nib_status job_new(const struct shape *shape,
 	job->op = shape->op;
 	job->timed = options->timed;
 	status = make(job, shape, options, err);
+	if (status)
+		job_free(job);
+	else
+		*out = job;
+	return status;
+}
+
+enum nib_status job_new_read(const char *device, double bytes, struct job **out,
+			     struct nib_error *err)
+{
+	struct job *job = calloc(1, sizeof *job);
+	enum nib_status status;
+	void *memory = NULL;
+
+	*out = NULL;
+	if (!job)
+		return no_memory("a job", err);
+	status = open_device(job, device, 1, NULL, err);
+	if (!status) {
+		/* Whole lines of memory. */
+		job->bytes_read = ceil(bytes / 256) * 256;
+		job->n_copies = job_copies(job->bytes_read, cache_bytes(job));
+		status = nib_device_alloc(job->device,
+					  (size_t)job->bytes_read *
+					      (size_t)job->n_copies,
+					  &memory, err);
+		job->read = memory;
+	}
 	if (status)
 		job_free(job);
 	else
@@ -286,7 +333,18 @@ static enum nib_status make_plan(struct job *job, const struct copy *copy,
 	return status;
 }
 
-enum nib_status job_run(struct job *job, struct nib_error *err)
+/* The next part of the memory. */
+static enum nib_status run_read(struct job *job, struct nib_error *err)
+{
+	const int64_t bytes = (int64_t)job->bytes_read;
+	const char *part = job->read + job->next * bytes;
+
+	job->next = (job->next + 1) % job->n_copies;
+	return nib_device_probe(job->device, NIB_PROBE_READ, part, bytes, NULL,
+				NULL, err);
+}
+
+static enum nib_status run_copy(struct job *job, struct nib_error *err)
 {
 	const struct copy *copy = &job->copies[job->next];
 	struct data *data = copy->data;
@@ -314,6 +372,11 @@ enum nib_status job_run(struct job *job, struct nib_error *err)
 	default:
 		return run_plan(job, copy, err);
 	}
+}
+
+enum nib_status job_run(struct job *job, struct nib_error *err)
+{
+	return job->read ? run_read(job, err) : run_copy(job, err);
 }
 
 enum nib_status job_wait(struct job *job, struct nib_error *err)
@@ -379,6 +442,8 @@ int64_t job_copies_held(const struct job *job)
 
 enum peak_kind job_peak(const struct job *job)
 {
+	if (!job_is_host(job))
+		return PEAK_GPU_MULTIPLY;
 	if (!strcmp(job->info.room, "cpu-avx512"))
 		return PEAK_DOT8_AVX512;
 	if (!strcmp(job->info.room, "cpu-avx512bw"))
@@ -386,6 +451,11 @@ enum peak_kind job_peak(const struct job *job)
 	if (!strcmp(job->info.room, "cpu-avx2"))
 		return PEAK_MADD8_AVX2;
 	return PEAK_PMADDWD;
+}
+
+enum peak_kind job_read_peak(const struct job *job)
+{
+	return job_is_host(job) ? PEAK_READ : PEAK_GPU_READ;
 }
 
 const char *job_explanation(const struct job *job)

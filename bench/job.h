@@ -36,7 +36,7 @@ struct job_options {
  * How often operands of this many bytes are held, so that together they are
  * four times the largest cache: 1 when one copy is already that large.
  */
-int64_t job_copies(double bytes);
+int64_t job_copies(double bytes, double cache_bytes);
 
 /*
  * How many runs of run_s seconds make one sample: more than one where the
@@ -52,6 +52,12 @@ enum nib_status job_new(const struct shape *shape,
 			const struct job_options *options, struct job **job,
 			struct nib_error *err);
 void job_free(struct job *job); /* NULL is fine */
+/*
+ * A plain read of so many bytes of a GPU, not in its caches either: what a run
+ * that moves them can take at least.
+ */
+enum nib_status job_new_read(const char *device, double bytes, struct job **job,
+			     struct nib_error *err);
 
 /* One run, on the next copy; on a GPU it is done after job_wait(). */
 enum nib_status job_wait(struct job *job, struct nib_error *err);
@@ -75,8 +81,9 @@ double job_flop(const struct job *job);
 double job_bytes_read(const struct job *job);
 double job_bytes_written(const struct job *job);
 int64_t job_copies_held(const struct job *job);
-/* The instruction that bounds the multiplications of this room. */
+/* The instruction that bounds the multiplications of this room, its memory. */
 enum peak_kind job_peak(const struct job *job);
+enum peak_kind job_read_peak(const struct job *job);
 /* The plan's own sentence; "" if the operation has no plan. */
 const char *job_explanation(const struct job *job);
 

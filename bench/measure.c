@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* measure.c - from a shape to rows: see measure.h. */
-#include "measure.h"
+#include "field.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +10,6 @@
 #include "gemm_rate.h"
 #include "machine.h"
 #include "rows.h"
-
-/* Rooms times packed and unpacked, a GEMM for each room, and all peers. */
-#define MAX_CONTESTANTS 20
-
-/*
- * Products of at most this many rows are held against the rate of a GEMM, not
- * of an instruction: a group of them as a whole, whatever rows each has.
- */
-#define FEW_ROWS 8
 
 bool measure_begin(struct measure_run *run)
 {
@@ -30,9 +21,18 @@ bool measure_begin(struct measure_run *run)
 	run->peers = calloc((size_t)peer_count(), sizeof(*run->peers));
 	run->gemm_rates = gemm_rates_create();
 	machine_describe(run->machine, sizeof run->machine);
+	snprintf(run->device, sizeof run->device, "cpu");
 	strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ",
 		 gmtime_r(&now, &utc));
 	return run->peaks && run->peers && run->gemm_rates;
+}
+
+enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
+				struct nib_error *err)
+{
+	snprintf(run->device, sizeof run->device, "%s", device);
+	run->on_gpu = true;
+	return peaks_use_gpu(run->peaks, device, err);
 }
 
 void measure_start_peers(struct measure_run *run, const struct shape_list *list,
@@ -54,26 +54,6 @@ void measure_end(struct measure_run *run)
 
 /* -------------------------------------------------------------------------- */
 
-/* One contest: who takes part, and which peaks it is held against. */
-struct field {
-	const struct measure_run *run;
-	const struct measure_options *options;
-	struct contestant contestants[MAX_CONTESTANTS];
-	int peer[MAX_CONTESTANTS]; /* index of a peer; -1 for a job */
-	bool packed[MAX_CONTESTANTS];
-	const char *isa[MAX_CONTESTANTS];
-	/* The contestant whose GEMM this job is held against, or -1. */
-	int gemm[MAX_CONTESTANTS];
-	bool is_gemm[MAX_CONTESTANTS]; /* is itself such a GEMM */
-	struct nib_check_result check[MAX_CONTESTANTS];
-	int count;
-	char skipped[MAX_CONTESTANTS]
-		    [PEER_REASON]; /* by peer; "" = takes part */
-	enum peak_kind peaks[PEAK_KINDS];
-	int n_peaks;
-	int first_sample[PEAK_KINDS]; /* of this contest in its series */
-};
-
 static void want_peak(struct field *field, enum peak_kind kind)
 {
 	for (int i = 0; i < field->n_peaks; i++) {
@@ -86,36 +66,6 @@ static void want_peak(struct field *field, enum peak_kind kind)
 	field->peaks[field->n_peaks++] = kind;
 }
 
-/*
- * The limit of this contest.  Bandwidth belongs to the whole machine and
- * changes with its other users: the median of the samples taken in turn with
- * this contest.  The rate of an instruction does not, others can only slow it:
- * the upper quartile of all samples of the run.
- */
-static double rate(const struct field *field, enum peak_kind kind)
-{
-	const struct bench_samples *samples =
-	    peaks_samples(field->run->peaks, kind, field->options->threads);
-
-	if (peak_is_memory(kind))
-		return bench_samples_median(samples, field->first_sample[kind]);
-	return bench_samples_quantile(samples, 0, 0.75);
-}
-
-static bool multiplies(const struct field *field)
-{
-	return shape_is_multiply(field->options->shape) &&
-	       field->options->timed == JOB_RUN;
-}
-
-/* The CPU's peaks say nothing of a GPU. */
-static bool on_gpu(const struct field *field)
-{
-	const char *device = field->options->device;
-
-	return device && strcmp(device, "cpu") != 0;
-}
-
 static enum nib_status add_job(struct field *field, const char *isa,
 			       bool packed, struct nib_error *err)
 {
@@ -124,7 +74,7 @@ static enum nib_status add_job(struct field *field, const char *isa,
 	    .data = options->data,
 	    .threads = options->threads,
 	    .isa = isa,
-	    .device = options->device,
+	    .device = field->run->device,
 	    .timed = options->timed,
 	};
 	int i = field->count;
@@ -141,7 +91,7 @@ static enum nib_status add_job(struct field *field, const char *isa,
 	field->isa[i] = isa;
 	field->packed[i] = packed;
 	field->count++;
-	if (multiplies(field) && !on_gpu(field))
+	if (field_multiplies(field))
 		want_peak(field, job_peak(field->contestants[i].job));
 	if (options->check_rows < 0)
 		return NIB_OK;
@@ -149,32 +99,16 @@ static enum nib_status add_job(struct field *field, const char *isa,
 			 options->data.seed, &field->check[i], err);
 }
 
-/* The longest k of a multiplication of few rows; 0: it is none, or no work. */
-static int64_t few_rows_k(const struct shape *shape)
-{
-	int64_t k = 0;
-
-	if (shape_flop(shape) <= 0)
-		return 0;
-	for (int64_t i = 0; i < shape->count; i++) {
-		if (shape->sizes[i].m > FEW_ROWS)
-			return 0;
-		if (shape->sizes[i].k > k)
-			k = shape->sizes[i].k;
-	}
-	return k;
-}
-
 /* The GEMM that the jobs of room isa, from index first on, are held against. */
 static enum nib_status add_gemm(struct field *field, const char *isa, int first,
 				struct nib_error *err)
 {
 	const struct measure_options *options = field->options;
-	const int64_t k = few_rows_k(options->shape);
+	const int64_t k = field_few_rows_k(field);
 	int i = field->count;
 	enum nib_status status;
 
-	if (!multiplies(field) || on_gpu(field) || k == 0 ||
+	if (!field_multiplies(field) || field->run->on_gpu || k == 0 ||
 	    i == MAX_CONTESTANTS)
 		return NIB_OK;
 	status = gemm_rate_job(k, options->threads, isa, &options->data,
@@ -190,11 +124,37 @@ static enum nib_status add_gemm(struct field *field, const char *isa, int first,
 	return NIB_OK;
 }
 
+/* Small products cannot reach the bandwidth of long reads: a read as long as
+ * theirs says how near one can come. */
+static enum nib_status add_read(struct field *field, struct nib_error *err)
+{
+	const struct job *job = field->contestants[0].job;
+	int i = field->count;
+	enum nib_status status;
+	double bytes;
+
+	if (!field->run->on_gpu || field->options->timed == JOB_PLAN ||
+	    i == 0 || i == MAX_CONTESTANTS)
+		return NIB_OK;
+	bytes = job_bytes_read(job) + job_bytes_written(job);
+	if (bytes <= 0)
+		return NIB_OK;
+	status = job_new_read(field->run->device, bytes,
+			      &field->contestants[i].job, err);
+	if (status)
+		return status;
+	field->peer[i] = -1;
+	field->gemm[i] = -1;
+	field->is_read[i] = true;
+	field->count++;
+	return NIB_OK;
+}
+
 /* What the contest says of the rates of its GEMMs. */
 static void add_gemm_samples(const struct field *field)
 {
 	const struct measure_options *options = field->options;
-	const int64_t k = few_rows_k(options->shape);
+	const int64_t k = field_few_rows_k(field);
 
 	for (int i = 0; i < field->count; i++) {
 		const struct contestant *c = &field->contestants[i];
@@ -227,7 +187,7 @@ static enum nib_status add_jobs(struct field *field, struct nib_error *err)
 		if (!status)
 			status = add_gemm(field, options->isas[i], first, err);
 	}
-	return status;
+	return status ? status : add_read(field, err);
 }
 
 static void add_peers(struct field *field)
@@ -250,10 +210,15 @@ static void add_peers(struct field *field)
 
 static void want_memory_peaks(struct field *field)
 {
-	if (field->options->timed == JOB_PLAN || on_gpu(field))
+	if (field->options->timed == JOB_PLAN)
 		return;
+	if (field->run->on_gpu) {
+		want_peak(field, PEAK_GPU_READ);
+		want_peak(field, PEAK_GPU_CLOCK);
+		return;
+	}
 	want_peak(field, PEAK_READ);
-	if (!multiplies(field)) {
+	if (!field_multiplies(field)) {
 		want_peak(field, PEAK_WRITE);
 		want_peak(field, PEAK_COPY);
 	}
@@ -271,82 +236,6 @@ static void free_field(struct field *field)
 	}
 }
 
-/* -------------------------------------------------------------------------- */
-
-struct limit {
-	double s;
-	char name[GEMM_RATE_NAME]; /* of a peak's row */
-};
-
-static void raise_limit(const struct field *field, struct limit *limit,
-			double units, enum peak_kind kind)
-{
-	double r = rate(field, kind);
-
-	if (r > 0 && units / r > limit->s) {
-		limit->s = units / r;
-		snprintf(limit->name, sizeof limit->name, "%s",
-			 peak_name(kind));
-	}
-}
-
-/* As raise_limit(); the rate is, as that of an instruction, of the whole run.
- */
-static void raise_limit_gemm(const struct field *field, struct limit *limit,
-			     double flop, int gemm)
-{
-	const struct measure_options *options = field->options;
-	const int64_t k = few_rows_k(options->shape);
-	const char *room = job_room(field->contestants[gemm].job);
-	const struct bench_samples *samples = gemm_rates_samples(
-	    field->run->gemm_rates, k, options->threads, room);
-	double r = samples ? bench_samples_quantile(samples, 0, 0.75) : 0;
-
-	if (r > 0 && flop / r > limit->s) {
-		limit->s = flop / r;
-		gemm_rate_name(k, room, limit->name);
-	}
-}
-
-/*
- * The least time that this machine can need: for a multiplication the slower of
- * its multiply-adds and of reading its operands, the sums of all products of a
- * group (not the sum of the slower of each: weights of one may be read while
- * another is computed); for the others the slowest of reading, writing and both
- * together.
- */
-static struct limit limit_of(const struct field *field, int i)
-{
-	const struct job *job = field->contestants[i].job;
-	struct limit limit = {0, "read bandwidth"};
-
-	if (!job) {
-		int p = field->peer[i];
-
-		raise_limit(field, &limit, shape_flop(field->options->shape),
-			    peer_limit(p));
-		raise_limit(field, &limit, peer_bytes(p, field->options->shape),
-			    PEAK_READ);
-	} else if (multiplies(field)) {
-		if (field->gemm[i] >= 0)
-			raise_limit_gemm(field, &limit, job_flop(job),
-					 field->gemm[i]);
-		else
-			raise_limit(field, &limit, job_flop(job),
-				    job_peak(job));
-		raise_limit(field, &limit,
-			    job_bytes_read(job) + job_bytes_written(job),
-			    PEAK_READ);
-	} else if (field->options->timed == JOB_RUN) {
-		raise_limit(field, &limit, job_bytes_read(job), PEAK_READ);
-		raise_limit(field, &limit, job_bytes_written(job), PEAK_WRITE);
-		raise_limit(field, &limit,
-			    job_bytes_read(job) + job_bytes_written(job),
-			    PEAK_COPY);
-	}
-	return limit;
-}
-
 /* The line that gives row i again. */
 static void set_command(const struct field *field, int i, json_t *row)
 {
@@ -356,8 +245,8 @@ static void set_command(const struct field *field, int i, json_t *row)
 
 	shape_arguments(o->shape, arguments, sizeof arguments);
 	/* Rooms are called "cpu-" and the instruction set's name. */
-	if (on_gpu(field))
-		snprintf(isa, sizeof isa, " --device %.32s", o->device);
+	if (field->run->on_gpu)
+		snprintf(isa, sizeof isa, " --device %s", field->run->device);
 	else if (c->job)
 		snprintf(isa, sizeof isa, " --isa %s",
 			 strchr(job_room(c->job), '-') + 1);
@@ -429,7 +318,6 @@ static void set_times(const struct field *field, int i, json_t *row)
 {
 	const struct contestant *c = &field->contestants[i];
 	double time_s = bench_samples_median(&c->samples_s, 0);
-	struct limit limit = limit_of(field, i);
 	double flop =
 	    c->job ? job_flop(c->job) : shape_flop(field->options->shape);
 	double bytes = c->job
@@ -445,11 +333,7 @@ static void set_times(const struct field *field, int i, json_t *row)
 	if (flop > 0)
 		row_number(row, "gflops", flop / time_s * 1e-9);
 	row_number(row, "gbps", bytes / time_s * 1e-9);
-	if (on_gpu(field))
-		return;
-	row_number(row, "limit_s", limit.s);
-	row_number(row, "fraction_of_limit", limit.s / time_s);
-	row_text(row, "limit_kind", limit.name);
+	field_set_limits(field, i, time_s, row);
 }
 
 /* How many times faster than each peer: as an object and as words. */
@@ -486,7 +370,7 @@ static void append_rows(const struct field *field, json_t *rows)
 	for (int i = 0; i < field->count; i++) {
 		const struct contestant *c = &field->contestants[i];
 
-		if (field->is_gemm[i])
+		if (field->is_gemm[i] || field->is_read[i])
 			continue;
 		row = start_row(field, c->job ? job_room(c->job)
 					      : peer_room(field->peer[i]));
@@ -536,7 +420,7 @@ enum nib_status measure_shape(struct measure_run *run,
 	field->run = run;
 	field->options = options;
 	status = add_jobs(field, err);
-	if (!status && multiplies(field))
+	if (!status && field_multiplies(field))
 		add_peers(field);
 	if (!status) {
 		want_memory_peaks(field);
@@ -546,6 +430,9 @@ enum nib_status measure_shape(struct measure_run *run,
 				     run->peaks, &contest, err);
 	}
 	if (!status) {
+		if (run->on_gpu)
+			peaks_sample(run->peaks, PEAK_GPU_CLOCK,
+				     options->threads);
 		add_gemm_samples(field);
 		append_rows(field, rows);
 	}

@@ -17,11 +17,16 @@ struct measure_run {
 	struct peer **peers; /* peer_count() entries, NULL = not wanted */
 	struct gemm_rates *gemm_rates;
 	char machine[160];
-	char date[32]; /* UTC */
+	char date[32];	 /* UTC */
+	char device[32]; /* "cpu", "cuda:0" */
+	bool on_gpu;
 };
 
 /* False without memory. */
 bool measure_begin(struct measure_run *run);
+/* From now on shapes and peaks are those of this GPU, "cuda:0". */
+enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
+				struct nib_error *err);
 /*
  * Starts the peers: before any thread exists, so before the first measurement.
  * list must not change afterwards.
@@ -35,7 +40,6 @@ struct measure_options {
 	int64_t shape_index; /* in the list that the peers were started with */
 	int threads;
 	struct data_options data; /* packed is ignored */
-	const char *device;	  /* NULL = "cpu" */
 	const char *const *isas;  /* NULL entries: the best here */
 	int n_isas;
 	bool packed, unpacked; /* weights; one of them or both */

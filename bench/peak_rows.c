@@ -12,7 +12,9 @@ void measure_peaks(struct measure_run *run, int threads, int n)
 {
 	for (int i = 0; i < n; i++) {
 		for (int kind = 0; kind < PEAK_KINDS; kind++)
-			peaks_sample(run->peaks, (enum peak_kind)kind, threads);
+			if (peak_is_gpu((enum peak_kind)kind) == run->on_gpu)
+				peaks_sample(run->peaks, (enum peak_kind)kind,
+					     threads);
 	}
 }
 
@@ -60,15 +62,19 @@ static void add_peak(struct measure_run *run, int i, json_t *rows)
 	char command[64];
 	const struct rate rate = {
 	    .name = peak_name(kind),
-	    .room = "cpu",
+	    .room = peaks_room(run->peaks, kind),
 	    .unit = peak_unit(kind),
 	    .command = command,
 	    .threads = threads,
 	    .is_bytes = peak_is_memory(kind),
 	};
 
-	snprintf(command, sizeof command, "nib bench --peaks --threads %d",
-		 threads);
+	if (run->on_gpu)
+		snprintf(command, sizeof command,
+			 "nib bench --peaks --device %s", run->device);
+	else
+		snprintf(command, sizeof command,
+			 "nib bench --peaks --threads %d", threads);
 	if (samples->count)
 		json_array_append_new(rows, rate_row(run, &rate, samples));
 }

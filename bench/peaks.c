@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu_peaks.h"
 #include "machine.h"
 #include "peak_kernels.h"
 
@@ -32,6 +33,7 @@ struct peaks {
 	unsigned char *memory; /* made when first needed */
 	size_t memory_bytes;
 	int next_slice;
+	struct gpu_peaks *gpu; /* NULL: there is none */
 	struct bench_samples none;
 };
 
@@ -93,6 +95,9 @@ const char *peak_name(enum peak_kind kind)
 	    [PEAK_READ] = "read bandwidth",
 	    [PEAK_WRITE] = "write bandwidth",
 	    [PEAK_COPY] = "copy bandwidth",
+	    [PEAK_GPU_READ] = "read bandwidth",
+	    [PEAK_GPU_MULTIPLY] = "wgmma f16",
+	    [PEAK_GPU_CLOCK] = "clock",
 	};
 
 	return names[kind];
@@ -102,14 +107,17 @@ const char *peak_unit(enum peak_kind kind)
 {
 	switch (kind) {
 	case PEAK_CLOCK:
+	case PEAK_GPU_CLOCK:
 		return "cycle";
 	case PEAK_FMA:
 	case PEAK_FMA_AVX2:
 	case PEAK_DOT_BF16:
+	case PEAK_GPU_MULTIPLY:
 		return "FLOP";
 	case PEAK_READ:
 	case PEAK_WRITE:
 	case PEAK_COPY:
+	case PEAK_GPU_READ:
 		return "B";
 	default:
 		return "OP";
@@ -118,7 +126,12 @@ const char *peak_unit(enum peak_kind kind)
 
 bool peak_is_memory(enum peak_kind kind)
 {
-	return compute_of(kind).loop == NULL;
+	return strcmp(peak_unit(kind), "B") == 0;
+}
+
+bool peak_is_gpu(enum peak_kind kind)
+{
+	return kind >= PEAK_GPU_READ;
 }
 
 bool peak_available(enum peak_kind kind)
@@ -155,7 +168,20 @@ void peaks_free(struct peaks *peaks)
 	}
 	free(peaks->series);
 	machine_free(peaks->memory, peaks->memory_bytes);
+	gpu_peaks_close(peaks->gpu);
 	free(peaks);
+}
+
+enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
+			      struct nib_error *err)
+{
+	gpu_peaks_close(peaks->gpu);
+	return gpu_peaks_open(name, &peaks->gpu, err);
+}
+
+const char *peaks_room(const struct peaks *peaks, enum peak_kind kind)
+{
+	return peak_is_gpu(kind) ? gpu_peaks_room(peaks->gpu) : "cpu";
 }
 
 /* The series of (kind, threads), made if it is not there; NULL: no memory. */
@@ -315,15 +341,15 @@ static bool make_memory(struct peaks *peaks)
 	return peaks->memory != NULL;
 }
 
-double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
+/* Units a second of the processor's kinds. */
+static double sample_cpu(struct peaks *peaks, enum peak_kind kind, int threads)
 {
 	bool is_memory = peak_is_memory(kind);
-	struct series *s = find_series(peaks, kind, threads);
 	double begin = 0, end = 0, units = 0;
 	struct worker *workers;
 	size_t share = 0;
 
-	if (!s || !peak_available(kind) || threads < 1 ||
+	if (!peak_available(kind) || threads < 1 ||
 	    threads > PEAK_MAX_THREADS ||
 	    (is_memory && !peaks->memory && !make_memory(peaks)))
 		return 0;
@@ -353,8 +379,21 @@ double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 		}
 	}
 	free(workers);
-	if (end <= begin ||
-	    !bench_samples_add(&s->samples, units / (end - begin)))
+	return end > begin ? units / (end - begin) : 0;
+}
+
+double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
+{
+	struct series *s = find_series(peaks, kind, threads);
+	double per_s = 0;
+
+	if (!s)
 		return 0;
-	return units / (end - begin);
+	if (!peak_is_gpu(kind))
+		per_s = sample_cpu(peaks, kind, threads);
+	else if (peaks->gpu)
+		per_s = gpu_peaks_sample(peaks->gpu, kind);
+	if (per_s <= 0 || !bench_samples_add(&s->samples, per_s))
+		return 0;
+	return per_s;
 }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "nibblas.h"
 #include "stats.h"
 
 enum peak_kind {
@@ -27,6 +28,9 @@ enum peak_kind {
 	PEAK_READ,	   /* memory, bytes read */
 	PEAK_WRITE,	   /* memory, bytes written past the caches */
 	PEAK_COPY,	   /* memory, bytes read plus bytes written */
+	PEAK_GPU_READ,	   /* a GPU's memory, bytes read */
+	PEAK_GPU_MULTIPLY, /* wgmma of fp16, 2 a multiply-add */
+	PEAK_GPU_CLOCK,	   /* cycles of a multiprocessor */
 	PEAK_KINDS,
 };
 
@@ -37,19 +41,28 @@ struct peaks;
 /* NULL when memory is short. */
 struct peaks *peaks_create(void);
 void peaks_free(struct peaks *peaks); /* NULL is fine */
+/*
+ * The kinds of a GPU are from now on those of the device name, "cuda:0"; their
+ * threads are 1.  Without it they are not available.
+ */
+enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
+			      struct nib_error *err);
+/* The room of a kind: "cpu", "cuda-sm90". */
+const char *peaks_room(const struct peaks *peaks, enum peak_kind kind);
 
 /* "vpdpbusd", "read bandwidth": the limit_kind of rows. */
 const char *peak_name(enum peak_kind kind);
 /* What one unit is: "OP", "FLOP", "B", "cycle". */
 const char *peak_unit(enum peak_kind kind);
 bool peak_is_memory(enum peak_kind kind);
+bool peak_is_gpu(enum peak_kind kind);
 /* False if this processor lacks the instruction. */
 bool peak_available(enum peak_kind kind);
 
 /*
- * Takes one sample (about 5 ms) on threads threads, one to a
- * processor, and returns it in units a second; 0 if it is not available here,
- * or if memory or threads could not be had.
+ * Takes one sample (about 5 ms, of a GPU's multiplications 20) on threads
+ * threads, one to a processor, and returns it in units a second; 0 if it is not
+ * available here, or if memory or threads could not be had.
  */
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
 /* All samples taken for (kind, threads), in order; never NULL. */

@@ -247,7 +247,7 @@ static bool make_operands(struct peer_work *work, const struct data *data,
 			  char reason[PEER_REASON])
 {
 	double weights = measure_parts(work, data);
-	int64_t copies = job_copies(weights);
+	int64_t copies = job_copies(weights, (double)machine_cache_bytes());
 	double need = (double)copies * weights + (double)work->a_bytes +
 		      (double)work->b_bytes + (double)work->c_bytes;
 

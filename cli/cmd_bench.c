@@ -39,7 +39,6 @@ struct bench {
 	struct axis threads, layout, out, dtype;
 	const char *isas[MAX_AXIS];
 	int n_isas;
-	int on_gpu;
 	struct rows_table table;
 	int64_t not_ok;
 	double steps, done_steps; /* contests */
@@ -139,18 +138,20 @@ static int read_device(struct bench *bench)
 {
 	const struct device_args args = {.device = bench->args->device};
 	struct nib_device *device;
-	int code = cli_open_device(&args, &device);
+	struct nib_error err;
+	int code = cli_open_device(&args, &device), on_gpu;
 
 	if (code)
 		return code;
-	bench->on_gpu = !cli_is_host(device);
-	if (bench->on_gpu)
+	on_gpu = !cli_is_host(device);
+	if (on_gpu)
 		snprintf(bench->run.machine, sizeof bench->run.machine,
 			 "%.159s", cli_machine(device));
 	if (!bench->threads.count)
-		add_value(&bench->threads,
-			  bench->on_gpu ? 1 : cli_threads(device));
+		add_value(&bench->threads, on_gpu ? 1 : cli_threads(device));
 	nib_device_close(device);
+	if (on_gpu && measure_use_gpu(&bench->run, bench->args->device, &err))
+		return cli_fail(bench->args->device, &err);
 	return CLI_OK;
 }
 
@@ -253,7 +254,6 @@ static int measure_axes(struct bench *bench, int64_t shape)
 	struct measure_options options = {
 	    .shape = s,
 	    .shape_index = shape,
-	    .device = args->device,
 	    .data = {.fill = (enum data_fill)args->fill,
 		     .seed = (uint64_t)args->seed},
 	    .isas = bench->isas,
@@ -425,10 +425,10 @@ static int run_bench(const void *args_, char *const *files, int n_files)
 		code = cli_no_memory("measurement");
 	if (!code)
 		code = read_device(&bench);
-	if (!code && bench.on_gpu && (args->peers || args->peaks || args->isa))
+	if (!code && bench.run.on_gpu && (args->peers || args->isa))
 		code = cli_error(CLI_USAGE,
-				 "--peers, --peaks and --isa are of the CPU, "
-				 "not of --device %s",
+				 "--peers and --isa are of the CPU, not of "
+				 "--device %s",
 				 args->device);
 	if (!code && args->peers)
 		measure_start_peers(&bench.run, &bench.list, &peer_data);
@@ -554,7 +554,8 @@ const struct cli_command command_bench = {
 	"is the median of its samples.  \"of limit\" is the least time that this\n"
 	"machine could need over the time taken: the multiply-adds at the rate\n"
 	"of the instruction named in \"limit\" (of a GEMM for up to 8 rows), or the\n"
-	"bytes at the bandwidth of memory, whichever is slower.  These rates are\n"
+	"bytes at the bandwidth of memory, whichever is slower; on a GPU, the\n"
+	"tensor cores' rate and the bandwidth of a long read.  These rates are\n"
 	"measured in the same run, in turns with the rows, and are printed as rows\n"
 	"themselves (op peak).\n"
 	"\n"
@@ -567,6 +568,7 @@ const struct cli_command command_bench = {
 		"nib bench --op quantize --shape 4096x7168 --dtype fp32,bf16\n"
 		"nib bench --op gemm --shape 128x4096x7168 --plan\n"
 		"nib bench --peaks --threads 1,2\n"
+		"nib bench --device cuda:0 --preset seeds\n"
 		"nib bench --preset seeds --format json > rows.json\n",
     .groups = groups,
     .args_bytes = sizeof(struct bench_args),

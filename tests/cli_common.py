@@ -27,6 +27,15 @@ def nib(*args, cwd=None, **options):
                           **options)
 
 
+def fake_gpu():
+    """The environment in which nib sees the GPU of tests/fake_cuda, whose kernels
+    do nothing; None for a build without kernels."""
+    env = dict(os.environ, NIB_CUDA_LIBRARY=os.environ.get("FAKE_CUDA", ""))
+    rooms = json.loads(nib("info", "--format", "json", env=env).stdout)["rooms"]
+    return env if any(r["open"] and r["room"].startswith("cuda")
+                      for r in rooms) else None
+
+
 class NibTest(unittest.TestCase):
     """A test with a folder of its own."""
 
@@ -52,10 +61,10 @@ class NibTest(unittest.TestCase):
             " ".join(map(str, args)), result.stdout, result.stderr))
         return result
 
-    def rows(self, *args, code=0):
+    def rows(self, *args, code=0, **options):
         """The rows that nib prints as JSON."""
-        return json.loads(self.nib(*args, "--format", "json",
-                                   code=code).stdout)
+        return json.loads(self.nib(*args, "--format", "json", code=code,
+                                   **options).stdout)
 
     def refused(self, *args, code, says):
         """nib fails with code, one line and a text that says why."""

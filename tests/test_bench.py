@@ -10,11 +10,11 @@ import re
 import shlex
 import unittest
 
-from cli_common import NibTest, nib, read_csv
+from cli_common import NibTest, fake_gpu, nib, read_csv
 
 # Keys that every row has, and those that a measured multiplication fills.
 KEYS = """op shape room threads layout out time_s samples_s flop bytes gflops gbps
-limit_s fraction_of_limit limit_kind error bound ok version machine command packed
+limit_s peak_gflops peak_gbps fraction_of_limit limit_kind error bound ok version machine command packed
 """.split()
 QUICK = ["--min-time", "0.001", "--samples", "3", "--quiet"]
 # The peers' own code takes a minute under a sanitizer and is not ours to check.
@@ -193,6 +193,58 @@ class Bench(NibTest):
                               ("--dtype", "fp64"), ("--threads", "1,x")):
             self.refused("bench", "--op", "gemm", "--shape", "5x16x32",
                          option, value, code=2, says=option)
+
+
+GPU = fake_gpu()
+
+
+@unittest.skipUnless(GPU, "this build has no GPU kernels")
+class Gpu(NibTest):
+    """What is measured on a GPU; the numbers of the fake one mean nothing."""
+
+    def test_limits_are_the_peaks_of_the_run(self):
+        for arguments in (("--op", "gemm", "--shape", "33x256x512"),
+                          ("--op", "group_gemm", "--m", "3,0,17", "--n", "24",
+                           "--k", "48"),
+                          ("--op", "quantize", "--shape", "64x256")):
+            rows = bench(self, *arguments, "--device", "cuda:0", "--check",
+                         "none", env=GPU)
+            row, = measured(rows)
+            limit = row["bytes"] / (row["peak_gbps"] * 1e9)
+            if row["flop"]:
+                limit = max(limit, row["flop"] / (row["peak_gflops"] * 1e9))
+            self.assertAlmostEqual(row["limit_s"] / limit, 1)
+            self.assertAlmostEqual(row["fraction_of_limit"] * row["time_s"] /
+                                   limit, 1)
+            self.assertAlmostEqual(row["fraction_of_read"] * row["time_s"] /
+                                   row["read_s"], 1)
+            self.assertGreater(row["clock_before_mhz"], 0)
+            self.assertGreater(row["clock_after_mhz"], 0)
+            peaks = {r["shape"]: r for r in rows if r["op"] == "peak"}
+            self.assertEqual(set(peaks) - {"wgmma f16"},
+                             {"read bandwidth", "clock"})
+            self.assertEqual("wgmma f16" in peaks, bool(row["flop"]))
+            self.assertIn(row["limit_kind"], peaks)
+
+    def test_peaks_alone(self):
+        rows = bench(self, "--peaks", "--device", "cuda:0", env=GPU)
+        self.assertEqual({(r["op"], r["shape"], r["room"]) for r in rows},
+                         {("peak", name, "cuda-sm90") for name in
+                          ("read bandwidth", "wgmma f16", "clock")})
+        again = shlex.split(rows[0]["command"])[1:]
+        self.assertEqual(len(self.rows(*again, "--samples", "1", "--quiet",
+                                       env=GPU)), 3)
+
+    def test_plans_have_no_limit(self):
+        row, = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+                              "--plan", "--device", "cuda:0", env=GPU))
+        self.assertIsNone(row["limit_s"])
+        self.assertIsNone(row["read_s"])
+
+    def test_what_is_of_the_cpu_is_refused(self):
+        for option in (["--peers"], ["--isa", "scalar"]):
+            self.nib("bench", "--op", "gemm", "--shape", "5x16x32", *option,
+                     "--device", "cuda:0", env=GPU, code=2)
 
 
 class Report(NibTest):
