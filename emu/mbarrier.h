@@ -28,9 +28,10 @@ enum emu_mbarrier_fault emu_mbarrier_init(uint64_t *bar, uint32_t arrivals);
 enum emu_mbarrier_fault emu_mbarrier_invalidate(uint64_t *bar);
 enum emu_mbarrier_fault emu_mbarrier_arrive(uint64_t *bar, uint32_t count,
 					    bool *flipped);
-/* Arrives once and lowers the arrivals expected of all later phases. */
+/* The same, and count arrivals fewer are expected of all later phases. */
 enum emu_mbarrier_fault emu_mbarrier_arrive_drop(uint64_t *bar, uint32_t count,
 						 bool *flipped);
+/* Ends the phase, too, where the bytes had landed before. */
 enum emu_mbarrier_fault emu_mbarrier_expect_tx(uint64_t *bar, uint32_t bytes);
 enum emu_mbarrier_fault emu_mbarrier_complete_tx(uint64_t *bar, uint32_t bytes,
 						 bool *flipped);
@@ -38,7 +39,11 @@ enum emu_mbarrier_fault emu_mbarrier_complete_tx(uint64_t *bar, uint32_t bytes,
 enum emu_mbarrier_fault emu_mbarrier_add_pending(uint64_t *bar);
 
 bool emu_mbarrier_is_live(uint64_t bar);
-/* True if the phase of this parity has ended: what try_wait.parity asks. */
+/*
+ * True if the phase of this parity has ended: what try_wait.parity asks.  The
+ * phase before the first has parity 1.  Two phases back cannot be told from
+ * none.
+ */
 bool emu_mbarrier_test_parity(uint64_t bar, uint32_t parity);
 /* "phase parity 1, 3 of 64 arrivals and 8192 bytes to come" */
 void emu_mbarrier_describe(uint64_t bar, char *text, size_t size);
