@@ -123,8 +123,9 @@ const struct cli_command command_report = {
     .description =
 	"Reads rows that nib bench wrote with --format json or jsonl (- is the\n"
 	"standard input) and writes one HTML file that needs nothing else:\n"
-	"charts of the share of this machine's limit, of the speed beside other\n"
-	"libraries, of bandwidth and of errors, and a table of every row.\n",
+	"charts of the share of this machine's limit (a roofline too), of the speed\n"
+	"beside other libraries, of bandwidth and of errors, and a table of every\n"
+	"row.\n",
     .examples = "nib bench --preset seeds --peers --format json > rows.json\n"
 		"nib report rows.json -o report.html\n",
     .groups = groups,

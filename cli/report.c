@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "roofline.h"
 #include "rows.h"
 #include "svg.h"
 
@@ -404,6 +405,8 @@ static int put_page(FILE *file, const json_t *rows, const char *how)
 	put_tiles(file, rows);
 	for (size_t i = 0; i < sizeof views / sizeof views[0] && !code; i++)
 		code = put_view(file, rows, &views[i]);
+	if (!code)
+		code = roofline_put(file, rows);
 	put_table(file, rows);
 	put_commands(file, rows);
 	fputs("</body></html>\n", file);

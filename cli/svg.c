@@ -60,7 +60,10 @@ void svg_put_style(FILE *file)
 	      "svg .line{stroke:var(--line);stroke-width:1.5;"
 	      "stroke-dasharray:5 3}\n"
 	      "svg .linelabel{fill:var(--line)}\n"
-	      "svg .mark{stroke:var(--fg);stroke-width:2.5}\n",
+	      "svg .mark{stroke:var(--fg);stroke-width:2.5}\n"
+	      "svg .roof{stroke:var(--line);stroke-width:2}\n"
+	      "svg .lead{fill:none;stroke:var(--dim);stroke-width:.7;"
+	      "opacity:.6}\n",
 	      file);
 	for (int i = 0; i < SVG_SERIES; i++)
 		fprintf(file, "svg .s%d{fill:var(--s%d)}\n", i, i);
@@ -97,7 +100,7 @@ static int chart_height(const struct svg_bar *bars, int count)
 	return height;
 }
 
-static void put_cut(FILE *file, const char *text, size_t most)
+void svg_put_cut(FILE *file, const char *text, size_t most)
 {
 	char cut[SVG_TEXT];
 
@@ -156,7 +159,7 @@ static void put_bar(FILE *file, const struct svg_bar *bar, double end, int y)
 	svg_put_text(file, bar->hint[0] ? bar->hint : bar->label);
 	fprintf(file, "</title><text x='%d' y='%d' text-anchor=end>",
 		LABEL_WIDTH - 8, y + BAR - 4);
-	put_cut(file, bar->label, CHARS_OF_LABEL);
+	svg_put_cut(file, bar->label, CHARS_OF_LABEL);
 	fprintf(file,
 		"</text><rect class=s%d x='%d' y='%d' width='%.1f' height='%d' "
 		"rx=2 />",

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* svg.h - charts of horizontal bars, written into an HTML page. */
+/*
+ * svg.h - charts of horizontal bars, written into an HTML page, and what other
+ * charts of it share.
+ */
 #ifndef NIB_SVG_H
 #define NIB_SVG_H
 
@@ -30,6 +33,8 @@ struct svg_chart {
 
 /* Writes text with &, <, > and quotes escaped. */
 void svg_put_text(FILE *file, const char *text);
+/* The same, cut to most bytes with an ellipsis; text is below SVG_TEXT. */
+void svg_put_cut(FILE *file, const char *text, size_t most);
 /* The style sheet's part for charts: colours come from its variables. */
 void svg_put_style(FILE *file);
 /* Nothing at all when there are no bars. */

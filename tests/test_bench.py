@@ -20,7 +20,8 @@ QUICK = ["--min-time", "0.001", "--samples", "3", "--quiet"]
 # The peers' own code takes a minute under a sanitizer and is not ours to check.
 PEERS = ["--peers"] if os.environ.get("NIB_TEST_SIZE") != "small" else []
 ISAS = [room["room"][4:] for room in json.loads(
-    nib("info", "--format", "json").stdout)["rooms"] if room["open"]]
+    nib("info", "--format", "json").stdout)["rooms"]
+        if room["open"] and room["room"].startswith("cpu-")]
 
 
 def bench(test, *args, **options):
@@ -292,6 +293,40 @@ class Report(NibTest):
         for tag in ("<b>&", "<script", "<i>", "<u>"):
             self.assertNotIn(tag, page)
         self.assertIn("&lt;script&gt;", page)
+
+    def test_roofline(self):
+        row = {"op": "gemm", "shape": "8x8x16", "room": "cuda-sm90",
+               "threads": 1, "flop": 2e9, "bytes": 1e7, "time_s": 4e-6,
+               "peak_gflops": 5e5, "peak_gbps": 2500, "ok": True}
+        # At the ridge; on the slope; below both; of another room; none.
+        rows = [row, dict(row, bytes=1e8, time_s=4e-5),
+                dict(row, time_s=4e-5, ok=False),
+                dict(row, room="cpu-avx2", threads=2),
+                dict(row, room="peer:x"), dict(row, peak_gbps=None),
+                dict(row, op="peak", flop=1e9, bytes=None)]
+        self.write("rows.json", json.dumps(rows).encode())
+        page = self.page("rows.json")
+        charts = re.findall(r"Roofline of ([^<]*)</h2>.*?(<svg.*?</svg>)", page,
+                            re.S)
+        self.assertEqual([name for name, _ in charts],
+                         ["cuda-sm90", "cpu-avx2, 2 threads"])
+        svg = charts[0][1]
+        slope, flat = [[float(x) for x in line] for line in re.findall(
+            r"class=roof x1='(.*?)' y1='(.*?)' x2='(.*?)' y2='(.*?)'", svg)]
+        dots = [(series, float(x), float(y)) for series, x, y in re.findall(
+            r"<circle class=(\w+) cx='(.*?)' cy='(.*?)'", svg)]
+        self.assertEqual(slope[2:], flat[:2])
+        self.assertEqual(len(dots), 3)
+        self.assertIn(("s0", *slope[2:]), dots)
+        self.assertEqual([d[1] for d in dots if d[0] == "s6"], [slope[2]])
+        x, y = [d[1:] for d in dots if d[1] < slope[2]][0]
+        share = (x - slope[0]) / (slope[2] - slope[0])
+        self.assertAlmostEqual(slope[1] + share * (slope[3] - slope[1]), y,
+                               delta=0.2)
+        self.assertIn("multiply instruction, 500 TFLOP/s", svg)
+        self.assertIn("read bandwidth, 2500 GB/s", svg)
+        self.assertIn("FLOP per byte", svg)
+        self.assertEqual(svg.count(">gemm 8x8x16, 0 %</text>"), 3)
 
     def test_bad_rows_are_refused_and_nothing_is_written(self):
         for data, says in ((b"", "no rows"), (b"[]", "no rows"),
