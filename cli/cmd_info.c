@@ -51,6 +51,27 @@ static double read_meminfo(const char *key)
 	return kib * 1024;
 }
 
+/*
+ * The release of NVIDIA's kernel module, "580.82.07": the first word of its
+ * line that is a number.  False if there is none.
+ */
+static int read_driver(char *word, size_t bytes)
+{
+	FILE *file = fopen("/proc/driver/nvidia/version", "r");
+	char line[256] = "", *at, *next = NULL;
+
+	if (!file)
+		return 0;
+	at = fgets(line, sizeof(line), file) ? strtok_r(line, " \t\n", &next)
+					     : NULL;
+	fclose(file);
+	while (at && (*at < '0' || *at > '9'))
+		at = strtok_r(NULL, " \t\n", &next);
+	if (at)
+		snprintf(word, bytes, "%s", at);
+	return at != NULL;
+}
+
 static void add_size(json_t *about, const char *key, double bytes)
 {
 	if (bytes > 0)
@@ -86,6 +107,8 @@ static void add_machine(json_t *about, const struct nib_device_info *info)
 			 os.release);
 		add_text(about, "system", text);
 	}
+	if (read_driver(word, sizeof(word)))
+		add_text(about, "nvidia_driver", word);
 }
 
 static void add_rooms(json_t *about)
@@ -117,7 +140,7 @@ static void add_gpus(json_t *about)
 		json_t *entry;
 		struct nib_error err;
 		enum nib_status status;
-		char name[16];
+		char name[16], text[32];
 
 		snprintf(name, sizeof(name), "cuda:%d", i);
 		status = nib_device_open(name, NULL, &device, &err);
@@ -135,6 +158,14 @@ static void add_gpus(json_t *about)
 		add_text(entry, "features", info.features);
 		add_size(entry, "memory_bytes", (double)info.memory_bytes);
 		add_size(entry, "l2_bytes", (double)info.l2_bytes);
+		snprintf(text, sizeof(text), "%d.%d",
+			 info.driver_version / 1000,
+			 info.driver_version % 1000 / 10);
+		add_text(entry, "cuda_version", text);
+		snprintf(text, sizeof(text), "%d.%d",
+			 info.compute_capability / 10,
+			 info.compute_capability % 10);
+		add_text(entry, "compute_capability", text);
 		add_size(entry, "multiprocessors", info.threads);
 		add_size(entry, "clock_khz", info.clock_khz);
 		add_size(entry, "memory_clock_khz", info.memory_clock_khz);
@@ -147,7 +178,7 @@ static void add_gpus(json_t *about)
 static void put_gpu(struct table *table, const json_t *gpu)
 {
 	const char *reason = json_string_value(json_object_get(gpu, "reason"));
-	char text[512], size[CLI_SIZE_TEXT];
+	char text[512], size[CLI_SIZE_TEXT], l2[CLI_SIZE_TEXT];
 
 	table_text(table, "what",
 		   json_string_value(json_object_get(gpu, "name")));
@@ -156,13 +187,17 @@ static void put_gpu(struct table *table, const json_t *gpu)
 	else
 		snprintf(
 		    text, sizeof(text),
-		    "%s, %lld multiprocessors at %.2f GHz, %s at %.2f GHz, %s",
+		    "%s, %lld multiprocessors at up to %.2f GHz, L2 %s, memory "
+		    "%s at %.2f GHz, %s",
 		    json_string_value(json_object_get(gpu, "hardware")),
 		    (long long)json_integer_value(
 			json_object_get(gpu, "multiprocessors")),
 		    (double)json_integer_value(
 			json_object_get(gpu, "clock_khz")) *
 			1e-6,
+		    cli_size_text((double)json_integer_value(
+				      json_object_get(gpu, "l2_bytes")),
+				  l2),
 		    cli_size_text((double)json_integer_value(
 				      json_object_get(gpu, "memory_bytes")),
 				  size),
@@ -297,6 +332,7 @@ const struct cli_command command_info = {
     .description =
 	"A room is one kind of hardware that nibblas has code for.  The room\n"
 	"that runs is the best open one; a closed one says why it is closed.\n"
+	"GPUs are listed with what their driver says of them, in use or not.\n"
 	"NIB_CPU=scalar|avx2|avx512bw|avx512 forces one instruction set.\n",
     .examples = "nib info\n"
 		"nib info --format json | jq -r .room\n",

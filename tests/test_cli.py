@@ -10,11 +10,12 @@ import signal
 import subprocess
 import unittest
 
-from cli_common import NIB, NibTest, nib, read_csv
+from cli_common import NIB, NibTest, fake_gpu, nib, read_csv
 
 COMMANDS = re.findall(r"^  ([a-z]+)  +\S", nib("help").stdout, re.M)
 ISAS = [room["room"][4:] for room in json.loads(
-    nib("info", "--format", "json").stdout)["rooms"] if room["open"]]
+    nib("info", "--format", "json").stdout)["rooms"]
+        if room["open"] and room["room"].startswith("cpu-")]
 
 
 def options_of(command):
@@ -174,6 +175,33 @@ class Arguments(NibTest):
 
 
 class Output(NibTest):
+    @unittest.skipUnless(fake_gpu(), "this build has no GPU kernels")
+    def test_info_lists_gpus(self):
+        env = fake_gpu()
+        gpu, = json.loads(self.nib("info", "--format", "json",
+                                   env=env).stdout)["gpus"]
+        self.assertEqual(gpu, {
+            "name": "cuda:0", "reason": "", "hardware": "NVIDIA Fake 0",
+            "room": "cuda-sm90", "cuda_version": "13.0",
+            "compute_capability": "9.0", "memory_bytes": 1 << 30,
+            "features": "compute capability 9.0, CUDA 13.0 driver",
+            "l2_bytes": 60 << 20, "multiprocessors": 132,
+            "clock_khz": 1980000, "memory_clock_khz": 3201000,
+            "memory_bus_bits": 6144})
+        self.assertRegex(
+            self.nib("info", env=env).stdout,
+            r"(?m)^cuda:0 +NVIDIA Fake 0, 132 multiprocessors at up to 1.98 "
+            r"GHz, L2 60.0 MiB, memory 1.0 GiB at 3.20 GHz")
+
+    def test_info_says_why_the_gpu_room_is_closed(self):
+        env = dict(os.environ, NIB_CUDA_LIBRARY="/nonexistent/libcuda.so")
+        about = json.loads(self.nib("info", "--format", "json",
+                                    env=env).stdout)
+        room, = [r for r in about["rooms"] if r["room"] == "cuda-sm90"]
+        self.assertFalse(room["open"])
+        self.assertRegex(room["reason"], "no NVIDIA driver|without nvcc")
+        self.assertEqual(about["gpus"], [])
+
     def test_info(self):
         about = json.loads(self.nib("info", "--format", "json").stdout)
         self.assertEqual(about["threads"], len(os.sched_getaffinity(0)))
