@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the command nib: finds the command, reads its options, runs it. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "progress.h"
@@ -37,7 +39,18 @@ const struct cli_command *cli_find_command(const char *name)
 	return NULL;
 }
 
-/* A full disk or a closed pipe must not look like success. */
+/* A pipe that nobody reads any more. */
+static int reader_is_gone(void)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+}
+
+/*
+ * A full disk or a closed pipe must not look like success.  Whichever write
+ * failed first may be long past, its errno lost and nothing left to flush.
+ */
 static int close_output(int code)
 {
 	int failed = ferror(stdout);
@@ -47,7 +60,7 @@ static int close_output(int code)
 		failed = 1;
 	if (!failed)
 		return code;
-	if (errno != EPIPE)
+	if (errno != EPIPE && !reader_is_gone())
 		cli_error(CLI_FAILED, "cannot write to standard output%s%s",
 			  errno ? ": " : "", errno ? strerror(errno) : "");
 	return CLI_FAILED;
