@@ -8,24 +8,70 @@
 
 #include "emu.h"
 
-#define EMU_TENSOR_RANK 5
+#define EMU_TENSOR_RANK	     5
+#define EMU_TENSOR_MAP_BYTES 128
+#define EMU_TENSOR_PIECE     16
+#define EMU_TENSOR_BOX_ALIGN 128 /* of a box in shared memory */
 
+/* The numbers of cuda.h. */
+enum emu_tensor_type {
+	EMU_TENSOR_U8,
+	EMU_TENSOR_U16,
+	EMU_TENSOR_U32,
+	EMU_TENSOR_S32,
+	EMU_TENSOR_U64,
+	EMU_TENSOR_S64,
+	EMU_TENSOR_F16,
+	EMU_TENSOR_F32,
+	EMU_TENSOR_F64,
+	EMU_TENSOR_BF16,
+	EMU_TENSOR_F32_FTZ,
+	EMU_TENSOR_TF32,
+	EMU_TENSOR_TF32_FTZ,
+	EMU_TENSOR_16U4_ALIGN8B,
+	EMU_TENSOR_16U4_ALIGN16B,
+	EMU_TENSOR_16U6_ALIGN16B,
+};
+
+enum emu_tensor_interleave {
+	EMU_TENSOR_INTERLEAVE_NONE,
+	EMU_TENSOR_INTERLEAVE_16B,
+	EMU_TENSOR_INTERLEAVE_32B,
+};
+
+enum emu_tensor_swizzle {
+	EMU_TENSOR_SWIZZLE_NONE,
+	EMU_TENSOR_SWIZZLE_32B,
+	EMU_TENSOR_SWIZZLE_64B,
+	EMU_TENSOR_SWIZZLE_128B,
+	EMU_TENSOR_SWIZZLE_128B_ATOM_32B,
+	EMU_TENSOR_SWIZZLE_128B_ATOM_32B_FLIP_8B,
+	EMU_TENSOR_SWIZZLE_128B_ATOM_64B,
+};
+
+/* The arguments of cuTensorMapEncodeTiled; sizes in elements. */
 struct emu_tensor_map {
 	uint64_t address;
 	uint64_t sizes[EMU_TENSOR_RANK];
-	uint64_t strides_bytes[EMU_TENSOR_RANK]; /* [0]: the element's size */
+	uint64_t strides_bytes[EMU_TENSOR_RANK - 1]; /* of dimension 1 on */
 	uint32_t box[EMU_TENSOR_RANK];
 	uint32_t element_strides[EMU_TENSOR_RANK];
-	uint32_t element_bytes;
 	int type, rank, interleave, swizzle, l2_promotion, fill;
 };
 
-/* All documented rules; the values are those of cuda.h. */
+/* All rules that cuda.h documents; err names the argument and its value. */
 bool emu_tensor_map_check(const struct emu_tensor_map *map,
 			  struct emu_error *err);
 
-/* To and from the 128 opaque bytes; decode: false where they are no map. */
+/* To the 128 opaque bytes of a map that was checked. */
 void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque);
+
+/*
+ * Back again, for a copy.  False with err where the bytes are no map (one that
+ * was changed in place, say), or one whose copies are not modelled: interleaved
+ * layouts, 16-byte aligned packed types, swizzles of atoms larger than 16
+ * bytes, a row of the box narrower than the swizzle, the NaN fill.
+ */
 bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 			   struct emu_error *err);
 
@@ -33,16 +79,18 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 uint32_t emu_tensor_map_box_bytes(const struct emu_tensor_map *map);
 
 /*
- * Piece i of a box at coordinates: 16 bytes (or the last of a row) at
- * shared_offset from the box's begin, swizzle included, from address; outside:
- * zeros (or the fill's NaN) and nothing is read.
+ * 16 bytes of a box: at shared_offset from the box's begin, swizzle included.
+ * Of them the bytes from skip_bytes on, inside_bytes in number, are the
+ * tensor's at address; the others are outside: zeros in a load, left out of a
+ * store.  Coordinates of 4-bit elements are even along the rows.
  */
 struct emu_tensor_piece {
 	uint64_t address;
 	uint32_t shared_offset;
-	uint32_t bytes;	       /* at most 16 */
-	uint32_t inside_bytes; /* the first of them that exist */
+	uint32_t skip_bytes, inside_bytes;
 };
+
+/* Pieces of a box, and piece i of the box at coordinates. */
 uint32_t emu_tensor_map_pieces(const struct emu_tensor_map *map);
 void emu_tensor_map_piece(const struct emu_tensor_map *map,
 			  const int32_t *coordinates, uint32_t shared_address,

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_emu_tensor_map.c - tensor maps of the software GPU: each rule of cuda.h
+ * refused by name, and boxes against a plain loop over their elements.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common_data.h"
+#include "tensor_map.h"
+
+static struct rng rng;
+static struct emu_error err;
+
+static int setup(void **state)
+{
+	(void)state;
+	rng = rng_new(test_seed());
+	return 0;
+}
+
+/* fp16 [3][20][100], boxes of [2][8][64], swizzled. */
+static struct emu_tensor_map good_map(void)
+{
+	return (struct emu_tensor_map){
+	    .address = 0x10000,
+	    .sizes = {100, 20, 3},
+	    .strides_bytes = {208, 208 * 20},
+	    .box = {64, 8, 2},
+	    .element_strides = {1, 1, 1},
+	    .type = EMU_TENSOR_F16,
+	    .rank = 3,
+	    .swizzle = EMU_TENSOR_SWIZZLE_128B,
+	    .l2_promotion = 3,
+	};
+}
+
+/* ---- rules --------------------------------------------------------------- */
+
+static void refused(const struct emu_tensor_map *map, const char *text)
+{
+	err.text[0] = 0;
+	assert_false(emu_tensor_map_check(map, &err));
+	if (!strstr(err.text, text))
+		fail_msg("\"%s\" does not say \"%s\"", err.text, text);
+}
+
+static void taken(const struct emu_tensor_map *map)
+{
+	if (!emu_tensor_map_check(map, &err))
+		fail_msg("%s", err.text);
+}
+
+/* The good map with one member changed is refused with this text. */
+#define REFUSED(member, value, text)                                           \
+	do {                                                                   \
+		struct emu_tensor_map changed = good_map();                    \
+		changed.member = value;                                        \
+		refused(&changed, text);                                       \
+	} while (0)
+
+#define TAKEN(member, value)                                                   \
+	do {                                                                   \
+		struct emu_tensor_map changed = good_map();                    \
+		changed.member = value;                                        \
+		taken(&changed);                                               \
+	} while (0)
+
+static void rules_of_one_argument(void **state)
+{
+	(void)state;
+	TAKEN(rank, 3);
+	REFUSED(type, 16, "tensorDataType = 16: must be 0 to 15");
+	REFUSED(type, -1, "tensorDataType = -1");
+	REFUSED(interleave, 3, "interleave = 3");
+	REFUSED(swizzle, 7, "swizzle = 7");
+	REFUSED(l2_promotion, 4, "l2Promotion = 4");
+	REFUSED(fill, 2, "oobFill = 2");
+	TAKEN(fill, 1);
+	REFUSED(rank, 0, "tensorRank = 0: must be 1 to 5");
+	REFUSED(rank, 6, "tensorRank = 6");
+	REFUSED(address, 0x10008, "globalAddress = 0x10008: must be 16-byte");
+	REFUSED(sizes[2], 0, "globalDim[2] = 0: must be 1 to 2^32");
+	REFUSED(sizes[1], (UINT64_C(1) << 32) + 1, "globalDim[1] = 4294967297");
+	TAKEN(sizes[1], UINT64_C(1) << 32);
+	REFUSED(strides_bytes[0], 216, "globalStrides[0] = 216: must be a mul");
+	REFUSED(strides_bytes[1], UINT64_C(1) << 40, "globalStrides[1] = ");
+	TAKEN(strides_bytes[1], (UINT64_C(1) << 40) - 16);
+	REFUSED(box[1], 0, "boxDim[1] = 0: must be 1 to 256");
+	REFUSED(box[2], 257, "boxDim[2] = 257");
+	TAKEN(box[2], 256);
+	REFUSED(box[0], 60, "must be a multiple of 16 bytes");
+	REFUSED(box[0], 72, "its 144 bytes must be at most the 128");
+	REFUSED(element_strides[1], 0, "elementStrides[1] = 0: must be 1 to 8");
+	REFUSED(element_strides[2], 9, "elementStrides[2] = 9");
+	/* Without interleaving the first one is not read. */
+	TAKEN(element_strides[0], 9);
+}
+
+static void rules_of_swizzles(void **state)
+{
+	struct emu_tensor_map map = good_map();
+
+	(void)state;
+	REFUSED(swizzle, EMU_TENSOR_SWIZZLE_64B, "at most the 64 of");
+	REFUSED(swizzle, EMU_TENSOR_SWIZZLE_32B, "at most the 32 of");
+	TAKEN(swizzle, EMU_TENSOR_SWIZZLE_NONE);
+	TAKEN(swizzle, EMU_TENSOR_SWIZZLE_128B_ATOM_64B);
+	map.box[0] = 16;
+	map.swizzle = EMU_TENSOR_SWIZZLE_32B;
+	taken(&map);
+	map.swizzle = EMU_TENSOR_SWIZZLE_NONE;
+	map.box[0] = 256;
+	taken(&map);
+}
+
+static void rules_of_interleaved_layouts(void **state)
+{
+	struct emu_tensor_map map = good_map();
+
+	(void)state;
+	map.interleave = EMU_TENSOR_INTERLEAVE_16B;
+	taken(&map);
+	map.element_strides[0] = 9;
+	refused(&map, "elementStrides[0] = 9");
+	map.element_strides[0] = 1;
+	map.rank = 2;
+	refused(&map, "tensorRank = 2: must be 3 or more");
+	map.rank = 3;
+	map.interleave = EMU_TENSOR_INTERLEAVE_32B;
+	refused(&map, "swizzle = 3: must be 32B");
+	map.swizzle = EMU_TENSOR_SWIZZLE_32B;
+	refused(&map, "globalStrides[0] = 208: must be a multiple of 32");
+	map.strides_bytes[0] = 224;
+	map.strides_bytes[1] = 224 * 20;
+	taken(&map);
+	map.address += 16;
+	refused(&map, "must be 32-byte aligned");
+}
+
+static void rules_of_packed_types(void **state)
+{
+	struct emu_tensor_map map = good_map();
+
+	(void)state;
+	REFUSED(type, EMU_TENSOR_16U4_ALIGN16B,
+		"globalDim[0] = 100: must be a multiple of 128");
+	map.type = EMU_TENSOR_16U4_ALIGN8B;
+	taken(&map);
+	map.fill = 1;
+	refused(&map, "oobFill = 1: NaN is for floating-point");
+	map.fill = 0;
+	map.sizes[0] = 101;
+	refused(&map, "globalDim[0] = 101: must be a multiple of 2");
+	map.sizes[0] = 256;
+	map.type = EMU_TENSOR_16U6_ALIGN16B;
+	refused(&map, "boxDim[0] = 64: must be 128");
+	map.box[0] = 128;
+	refused(&map, "globalStrides[0] = 208: must be a multiple of 32");
+	map.strides_bytes[0] = 224;
+	map.strides_bytes[1] = 224 * 20;
+	taken(&map);
+	map.swizzle = EMU_TENSOR_SWIZZLE_64B;
+	refused(&map, "swizzle = 2: not one of those");
+	map.swizzle = EMU_TENSOR_SWIZZLE_128B_ATOM_64B;
+	taken(&map);
+	map.type = EMU_TENSOR_16U4_ALIGN16B;
+	refused(&map, "swizzle = 6: not one of those");
+	map.swizzle = EMU_TENSOR_SWIZZLE_NONE;
+	taken(&map);
+	map.address += 16;
+	refused(&map, "must be 32-byte aligned");
+	map.address -= 16;
+	map.type = EMU_TENSOR_16U6_ALIGN16B;
+	map.interleave = EMU_TENSOR_INTERLEAVE_16B;
+	refused(&map, "interleave = 1: must be NONE");
+}
+
+/* ---- the opaque bytes ---------------------------------------------------- */
+
+static void maps_come_back(void **state)
+{
+	struct emu_tensor_map map = good_map(), back;
+	uint8_t opaque[EMU_TENSOR_MAP_BYTES];
+
+	(void)state;
+	map.sizes[1] = UINT64_C(1) << 32;
+	map.strides_bytes[1] = (UINT64_C(1) << 40) - 16;
+	map.box[1] = 256;
+	map.element_strides[2] = 8;
+	emu_tensor_map_encode(&map, opaque);
+	if (!emu_tensor_map_decode(opaque, &back, &err))
+		fail_msg("%s", err.text);
+	assert_memory_equal(&map, &back, sizeof(map));
+	/* A byte that changed is noticed, wherever something is kept. */
+	for (int i = 0; i < 104; i++) {
+		opaque[i] ^= 1;
+		assert_false(emu_tensor_map_decode(opaque, &back, &err));
+		assert_non_null(strstr(err.text, "128 bytes are not as"));
+		opaque[i] ^= 1;
+	}
+	memset(opaque, 0, sizeof(opaque));
+	assert_false(emu_tensor_map_decode(opaque, &back, &err));
+}
+
+static void not_modelled(struct emu_tensor_map map, const char *what)
+{
+	uint8_t opaque[EMU_TENSOR_MAP_BYTES];
+	struct emu_tensor_map back;
+
+	taken(&map);
+	emu_tensor_map_encode(&map, opaque);
+	assert_false(emu_tensor_map_decode(opaque, &back, &err));
+	assert_non_null(strstr(err.text, what));
+}
+
+static void what_is_not_modelled_is_refused(void **state)
+{
+	struct emu_tensor_map map = good_map();
+
+	(void)state;
+	map.interleave = EMU_TENSOR_INTERLEAVE_16B;
+	not_modelled(map, "interleaved");
+	map = good_map();
+	map.swizzle = EMU_TENSOR_SWIZZLE_128B_ATOM_32B;
+	not_modelled(map, "more than 16 bytes");
+	map = good_map();
+	map.box[0] = 32;
+	not_modelled(map, "narrower than its swizzle");
+	map = good_map();
+	map.fill = 1;
+	not_modelled(map, "NaN fill");
+	map = good_map();
+	map.type = EMU_TENSOR_16U4_ALIGN16B;
+	map.sizes[0] = 128;
+	map.box[0] = 128;
+	map.strides_bytes[0] = 224;
+	map.strides_bytes[1] = 2240;
+	not_modelled(map, "packed type");
+}
+
+/* ---- boxes against a plain loop ------------------------------------------ */
+
+#define TENSOR_BYTES (1 << 18)
+#define SHARED_BYTES (1 << 17)
+
+static uint8_t tensor[TENSOR_BYTES], shared[SHARED_BYTES];
+static uint8_t want[SHARED_BYTES], stored[TENSOR_BYTES];
+
+static int bits_of_type(int type)
+{
+	static const int bits[] = {8,  16, 32, 32, 64, 64, 16,
+				   32, 64, 16, 32, 32, 32, 4};
+
+	return bits[type];
+}
+
+/* The 16 bytes at place chunk of row row, by the figures of the CUDA guide. */
+static uint32_t swizzle_by_figure(int swizzle, uint32_t at)
+{
+	const uint32_t width = swizzle == EMU_TENSOR_SWIZZLE_32B   ? 2
+			       : swizzle == EMU_TENSOR_SWIZZLE_64B ? 4
+								   : 8;
+	const uint32_t row = at / 128, chunk = at % 128 / 16;
+	uint32_t moved = chunk;
+
+	if (swizzle != EMU_TENSOR_SWIZZLE_NONE)
+		moved = chunk / width * width + (chunk % width ^ row % width);
+	return row * 128 + moved * 16 + at % 16;
+}
+
+/* A random map over tensor whose boxes fit in shared. */
+static struct emu_tensor_map random_map(void)
+{
+	struct emu_tensor_map map = {0};
+	uint64_t bytes;
+	int bits;
+
+	do {
+		uint64_t shared_bytes;
+
+		map.type = (int)rng_below(&rng, EMU_TENSOR_16U4_ALIGN16B);
+		map.rank = 1 + (int)rng_below(&rng, 5);
+		map.swizzle = (int)rng_below(&rng, 4);
+		bits = bits_of_type(map.type);
+		map.sizes[0] = 2 + 2 * (uint64_t)rng_below(&rng, 150);
+		map.box[0] = map.swizzle
+				 ? (16u << map.swizzle) * 8 / (uint32_t)bits
+				 : (1 + (uint32_t)rng_below(&rng, 8)) * 128 /
+				       (uint32_t)bits;
+		map.element_strides[0] = 1;
+		bytes = (map.sizes[0] * (uint64_t)bits / 8 + 15) / 16 * 16;
+		shared_bytes = map.box[0] * (uint32_t)bits / 8;
+		for (int i = 1; i < map.rank; i++) {
+			map.strides_bytes[i - 1] =
+			    bytes + 16 * (uint64_t)rng_below(&rng, 3);
+			map.sizes[i] = 1 + (uint64_t)rng_below(&rng, 12);
+			map.box[i] = 1 + (uint32_t)rng_below(&rng, 9);
+			map.element_strides[i] =
+			    1 + (uint32_t)rng_below(&rng, 3);
+			bytes = map.strides_bytes[i - 1] * map.sizes[i];
+			shared_bytes *= map.box[i];
+		}
+		if (shared_bytes > SHARED_BYTES - 4096)
+			bytes = UINT64_MAX;
+	} while (map.box[0] > 256 || bytes > TENSOR_BYTES);
+	for (int i = map.rank; i < EMU_TENSOR_RANK; i++)
+		map.sizes[i] = map.box[i] = map.element_strides[i] = 1;
+	map.address = 1 << 20;
+	return map;
+}
+
+/* One element of the box: its byte (or nibble) in shared memory, plainly. */
+static void load_plainly(const struct emu_tensor_map *map, const int32_t *at,
+			 uint32_t begin)
+{
+	const uint32_t bits = (uint32_t)bits_of_type(map->type);
+	uint32_t j[5], bit = begin * 8;
+
+	memset(want, 0xAA, sizeof(want));
+	for (j[4] = 0; j[4] < map->box[4]; j[4] += map->element_strides[4])
+		for (j[3] = 0; j[3] < map->box[3];
+		     j[3] += map->element_strides[3])
+			for (j[2] = 0; j[2] < map->box[2];
+			     j[2] += map->element_strides[2])
+				for (j[1] = 0; j[1] < map->box[1];
+				     j[1] += map->element_strides[1])
+					for (j[0] = 0; j[0] < map->box[0];
+					     j[0]++, bit += bits) {
+						const uint32_t to =
+						    swizzle_by_figure(
+							map->swizzle, bit / 8);
+						uint64_t from = 0;
+						bool is_inside = true;
+
+						for (int d = 0; d < 5; d++) {
+							const int64_t x =
+							    (int64_t)at[d] +
+							    j[d];
+
+							is_inside =
+							    is_inside &&
+							    x >= 0 &&
+							    x < (int64_t)map
+								    ->sizes[d];
+							from +=
+							    (uint64_t)x *
+							    (d ? map->strides_bytes
+									 [d -
+									  1] *
+								     8
+							       : bits);
+						}
+						if (bits == 4) {
+							const uint32_t shift =
+							    bit % 8;
+							const uint32_t x =
+							    is_inside
+								? tensor[from /
+									 8] >>
+									  from %
+									      8 &
+								      15u
+								: 0;
+
+							want[to] =
+							    (uint8_t)((want[to] &
+								       ~(15u
+									 << shift)) |
+								      x << shift);
+						} else if (is_inside) {
+							memcpy(want + to,
+							       tensor +
+								   from / 8,
+							       bits / 8);
+						} else {
+							memset(want + to, 0,
+							       bits / 8);
+						}
+					}
+}
+
+static void load(const struct emu_tensor_map *map, const int32_t *at,
+		 uint32_t begin)
+{
+	const uint32_t pieces = emu_tensor_map_pieces(map);
+
+	assert_int_equal(emu_tensor_map_box_bytes(map), pieces * 16);
+	memset(shared, 0xAA, sizeof(shared));
+	for (uint32_t i = 0; i < pieces; i++) {
+		struct emu_tensor_piece p;
+		uint8_t *to;
+
+		emu_tensor_map_piece(map, at, begin, i, &p);
+		assert_true(p.shared_offset < pieces * 16);
+		assert_true(p.skip_bytes + p.inside_bytes <= 16);
+		to = shared + begin + p.shared_offset;
+		memset(to, 0, 16);
+		if (!p.inside_bytes)
+			continue;
+		assert_true(p.address >= map->address);
+		assert_true(p.address - map->address + p.inside_bytes <=
+			    TENSOR_BYTES);
+		memcpy(to + p.skip_bytes, tensor + (p.address - map->address),
+		       p.inside_bytes);
+		/* And back, as a store. */
+		memcpy(stored + (p.address - map->address), to + p.skip_bytes,
+		       p.inside_bytes);
+	}
+}
+
+static void random_boxes(void **state)
+{
+	int nonzero = 0;
+
+	(void)state;
+	rng_fill(&rng, tensor, sizeof(tensor));
+	for (int round = 0; round < 400; round++) {
+		const struct emu_tensor_map map = random_map();
+		const uint32_t begin = 128 * (uint32_t)rng_below(&rng, 8);
+		int32_t at[5] = {0};
+
+		taken(&map);
+		for (int d = 0; d < map.rank; d++)
+			at[d] = (int32_t)rng_below(&rng,
+						   (int64_t)map.sizes[d] + 20) -
+				10;
+		at[0] &= ~1;
+		memcpy(stored, tensor, sizeof(stored));
+		load_plainly(&map, at, begin);
+		load(&map, at, begin);
+		if (memcmp(shared, want, sizeof(want)) != 0)
+			fail_msg("round %d: type %d rank %d swizzle %d", round,
+				 map.type, map.rank, map.swizzle);
+		assert_memory_equal(stored, tensor, sizeof(stored));
+		nonzero += shared[begin] != 0;
+	}
+	assert_in_range(nonzero, 50, 400);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(rules_of_one_argument),
+	    cmocka_unit_test(rules_of_swizzles),
+	    cmocka_unit_test(rules_of_interleaved_layouts),
+	    cmocka_unit_test(rules_of_packed_types),
+	    cmocka_unit_test(maps_come_back),
+	    cmocka_unit_test(what_is_not_modelled_is_refused),
+	    cmocka_unit_test(random_boxes),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
