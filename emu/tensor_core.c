@@ -114,9 +114,9 @@ static void fill_row(struct emu_operand *o, int row, const uint32_t *codes,
 		o->exponent[at] =
 		    (int16_t)(x == 0 ? NO_EXPONENT
 				     : (biased ? biased : 1) - f->bias);
-		o->class[at] = FINITE;
+		o->kind[at] = FINITE;
 		if (!is_finite) {
-			o->class[at] = (uint8_t)class_of(f, code);
+			o->kind[at] = (uint8_t)class_of(f, code);
 			o->is_special[row] = 1;
 		}
 	}
@@ -261,7 +261,7 @@ static uint32_t to_f16(double x)
 
 static enum class class_of_product(const struct emu_operand *a, int at_a,
 				   const struct emu_operand *b, int at_b) {
-	const enum class ca = a->class[at_a], cb = b->class[at_b];
+	const enum class ca = a->kind[at_a], cb = b->kind[at_b];
 	const double x = a->value[at_a], y = b->value[at_b];
 
 	if (ca == FINITE && cb == FINITE) return FINITE;

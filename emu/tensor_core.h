@@ -44,7 +44,7 @@ struct emu_operand {
 	/* Of an infinity or a NaN, a zero. */
 	double value[EMU_MMA_MAX_ROWS * EMU_MMA_MAX_K];
 	int16_t exponent[EMU_MMA_MAX_ROWS * EMU_MMA_MAX_K];
-	uint8_t class[EMU_MMA_MAX_ROWS * EMU_MMA_MAX_K];
+	uint8_t kind[EMU_MMA_MAX_ROWS * EMU_MMA_MAX_K];
 };
 
 /* Bytes of one element. */
