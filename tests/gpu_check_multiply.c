@@ -5,7 +5,7 @@
  * bands and gaps unchanged, and the same bits again, in any order, beside any
  * neighbours and from two threads.
  */
-#include "gpu_common.h"
+#include "gpu_problem.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -19,20 +19,6 @@
 #define RUNS		200
 #define THREAD_RUNS	50
 
-struct item {
-	enum nib_op op;
-	struct gpu_sizes a, b, b2, c; /* c: rows m, k holds n */
-	bool packed, no_alpha;
-	int64_t nan_row, nan_col; /* of the first matrix; -1: none */
-};
-
-/* The same problem on both sides. */
-struct memory {
-	struct gpu_twin a[2], b[2], b2[2]; /* codes, scales */
-	struct gpu_twin c, alpha;
-	struct nib_packed *packed, *packed2;
-};
-
 static void tell(const char *name, const char *why)
 {
 	gpu_test.passed += !why;
@@ -41,122 +27,7 @@ static void tell(const char *name, const char *why)
 		printf("FAIL %s: %s\n", name, why);
 }
 
-/* ---- operands ------------------------------------------------------------ */
-
-static void operand_new(const struct gpu_sizes *s, int64_t nan_row,
-			struct gpu_twin *t)
-{
-	t[0] = gpu_twin_new(gpu_codes_bytes(s));
-	t[1] = gpu_twin_new(gpu_scale_bytes(s));
-	gpu_fill_nvfp4(s, gpu_host_of(&t[0]), gpu_host_of(&t[1]));
-	if (nan_row >= 0)
-		((uint8_t *)gpu_host_of(&t[1]))[gpu_scale_at(
-		    s, 0, nan_row, gpu_rnd_below(s->k / 16))] = NAN_SCALE;
-	gpu_upload(&t[0]);
-	gpu_upload(&t[1]);
-}
-
-static struct gpu_twin alpha_new(int64_t count)
-{
-	struct gpu_twin t = gpu_twin_new((size_t)count * 2 * sizeof(float));
-	float *alpha = gpu_host_of(&t);
-
-	for (int64_t i = 0; i < 2 * count; i++)
-		alpha[i] = (gpu_rnd() & 1 ? -0x1p-18f : 0x1p-19f) *
-			   (1.0f + (float)gpu_rnd_below(64) / 64);
-	gpu_upload(&t);
-	return t;
-}
-
-static void poison(const struct gpu_twin *c)
-{
-	memset(gpu_host_of(c), 0xFF, c->bytes);
-	gpu_upload(c);
-}
-
-static struct memory memory_new(const struct item *x)
-{
-	const bool dual = x->op == NIB_DUAL_GEMM;
-	struct memory m;
-
-	memset(&m, 0, sizeof(m));
-	operand_new(&x->a, x->nan_row, m.a);
-	operand_new(&x->b, x->nan_col, m.b);
-	operand_new(&x->b2, -1, m.b2);
-	m.alpha = alpha_new(1);
-	m.c = gpu_twin_new(gpu_dense_bytes(&x->c));
-	poison(&m.c);
-	if (x->packed) {
-		const struct nib_nvfp4 b = gpu_nvfp4(
-		    &x->b, gpu_device_of(&m.b[0]), gpu_device_of(&m.b[1]));
-		const struct nib_nvfp4 b2 = gpu_nvfp4(
-		    &x->b2, gpu_device_of(&m.b2[0]), gpu_device_of(&m.b2[1]));
-
-		gpu_must(nib_pack(gpu_test.gpu, &b, &m.packed, &gpu_test.err),
-			 "pack");
-		if (dual)
-			gpu_must(nib_pack(gpu_test.gpu, &b2, &m.packed2,
-					  &gpu_test.err),
-				 "pack");
-	}
-	return m;
-}
-
-static void memory_free(struct memory *m)
-{
-	nib_packed_free(m->packed);
-	nib_packed_free(m->packed2);
-	for (int i = 0; i < 2; i++) {
-		gpu_twin_free(&m->a[i]);
-		gpu_twin_free(&m->b[i]);
-		gpu_twin_free(&m->b2[i]);
-	}
-	gpu_twin_free(&m->c);
-	gpu_twin_free(&m->alpha);
-}
-
-static struct nib_problem problem(const struct item *x, const struct memory *m,
-				  void *(*side)(const struct gpu_twin *))
-{
-	struct nib_problem p;
-
-	memset(&p, 0, sizeof(p));
-	p.a = gpu_nvfp4(&x->a, side(&m->a[0]), side(&m->a[1]));
-	p.b = gpu_nvfp4(&x->b, side(&m->b[0]), side(&m->b[1]));
-	if (x->op == NIB_DUAL_GEMM)
-		p.b2 = gpu_nvfp4(&x->b2, side(&m->b2[0]), side(&m->b2[1]));
-	if (!x->no_alpha) {
-		p.alpha = side(&m->alpha);
-		p.alpha2 = p.alpha + 1;
-	}
-	p.c = gpu_dense(&x->c, side(&m->c));
-	if (side == gpu_device_of) {
-		p.b_packed = m->packed;
-		p.b2_packed = m->packed2;
-	}
-	return p;
-}
-
 /* ---- verdicts ------------------------------------------------------------ */
-
-/* Inputs and what is around them are as they were. */
-static bool is_unchanged(const struct gpu_twin *t)
-{
-	uint8_t *now = gpu_take(t->bytes);
-	const bool ok =
-	    gpu_download(t, now) && memcmp(now, gpu_host_of(t), t->bytes) == 0;
-
-	free(now);
-	return ok;
-}
-
-static bool inputs_unchanged(const struct memory *m)
-{
-	return is_unchanged(&m->a[0]) && is_unchanged(&m->a[1]) &&
-	       is_unchanged(&m->b[0]) && is_unchanged(&m->b[1]) &&
-	       is_unchanged(&m->b2[0]) && is_unchanged(&m->b2[1]) &&
-	       is_unchanged(&m->alpha);
-}
 
 static uint32_t element(const struct gpu_sizes *c, const void *data, int64_t i)
 {
@@ -182,7 +53,7 @@ static bool is_nan(const struct gpu_sizes *c, uint32_t bits)
  * Poison is NaN: elements that nobody wrote are found with those that should
  * not be NaN.  written: rows of c from the first on.
  */
-static const char *check_places(const struct item *x, const void *c,
+static const char *check_places(const struct gpu_item *x, const void *c,
 				int64_t written)
 {
 	const int64_t pitch = x->c.k + x->c.gap;
@@ -208,7 +79,7 @@ static const char *check_places(const struct item *x, const void *c,
 	return NULL;
 }
 
-static struct nib_check_options check_options(const struct item *x)
+static struct nib_check_options check_options(const struct gpu_item *x)
 {
 	const int64_t row = x->b.rows * x->b.k + 1;
 	struct nib_check_options o = {
@@ -221,9 +92,10 @@ static struct nib_check_options check_options(const struct item *x)
 	return o;
 }
 
-static const char *check_item(const struct item *x, const struct memory *m)
+static const char *check_item(const struct gpu_item *x,
+			      const struct gpu_memory *m)
 {
-	const struct nib_problem on_host = problem(x, m, gpu_host_of);
+	const struct nib_problem on_host = gpu_problem(x, m, gpu_host_of);
 	const struct nib_check_options options = check_options(x);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 	static char text[160];
@@ -244,7 +116,7 @@ static const char *check_item(const struct item *x, const struct memory *m)
 		 result.batch, result.row, result.col, result.got, result.want);
 	if (result.failed)
 		return text;
-	return inputs_unchanged(m) ? NULL : "an input changed";
+	return gpu_inputs_unchanged(m) ? NULL : "an input changed";
 }
 
 static const char *multiply(enum nib_op op, const struct nib_problem *p,
@@ -258,74 +130,18 @@ static const char *multiply(enum nib_op op, const struct nib_problem *p,
 
 /* ---- single problems ----------------------------------------------------- */
 
-static enum nib_scale_layout any_layout(void)
+static void check_single(const struct gpu_item *x)
 {
-	return gpu_rnd() & 1 ? NIB_TILED_128X4 : NIB_LINEAR;
-}
-
-static struct gpu_sizes weights(int64_t n, int64_t k, int64_t batch)
-{
-	return (struct gpu_sizes){n,
-				  k,
-				  batch,
-				  gpu_rnd_below(3) ? 0 : 8 * gpu_rnd_below(3),
-				  any_layout(),
-				  NIB_FP32};
-}
-
-static struct item item(enum nib_op op, int64_t m, int64_t n, int64_t k,
-			int64_t batch, int64_t b_batch)
-{
-	struct item x = {
-	    .op = op,
-	    .a = weights(m, k, batch),
-	    .b = weights(n, k, b_batch),
-	    .b2 = weights(n, k, b_batch),
-	    .c = {m, n, batch, gpu_rnd() & 1 ? 0 : gpu_rnd_below(9), NIB_LINEAR,
-		  (enum nib_dtype)gpu_rnd_below(3)},
-	    .packed = gpu_rnd_below(4) == 0,
-	    .nan_row = -1,
-	    .nan_col = -1,
-	};
-
-	if (m && k && gpu_rnd_below(3) == 0) {
-		x.nan_row = gpu_rnd() & 1 ? gpu_rnd_below(m) : -1;
-		x.nan_col = gpu_rnd() & 1 ? gpu_rnd_below(n) : -1;
-	}
-	/* Without alpha the two sums' product would overflow. */
-	x.no_alpha = op != NIB_DUAL_GEMM && gpu_rnd_below(8) == 0;
-	return x;
-}
-
-static void name_item(const struct item *x, const char *what, char *name,
-		      size_t bytes)
-{
-	snprintf(name, bytes,
-		 "%s %s %s m %" PRId64 " n %" PRId64 " k %" PRId64
-		 " batch %" PRId64 "/%" PRId64 " a %s+%" PRId64 " b %s+%" PRId64
-		 " b2 %s+%" PRId64 " c +%" PRId64 "%s%s nan %" PRId64
-		 ", %" PRId64,
-		 what, x->op == NIB_DUAL_GEMM ? "dual" : "gemm",
-		 gpu_dtype_name(x->c.dtype), x->c.rows, x->c.k, x->b.k,
-		 x->c.batch, x->b.batch, gpu_layout_name(x->a.layout), x->a.gap,
-		 gpu_layout_name(x->b.layout), x->b.gap,
-		 gpu_layout_name(x->b2.layout), x->b2.gap, x->c.gap,
-		 x->packed ? " packed" : "", x->no_alpha ? " no alpha" : "",
-		 x->nan_row, x->nan_col);
-}
-
-static void check_single(const struct item *x)
-{
-	struct memory m = memory_new(x);
-	const struct nib_problem p = problem(x, &m, gpu_device_of);
+	struct gpu_memory m = gpu_memory_new(x);
+	const struct nib_problem p = gpu_problem(x, &m, gpu_device_of);
 	const char *why = multiply(x->op, &p, 1);
 	char name[256];
 
 	if (!why)
 		why = check_item(x, &m);
-	name_item(x, "single", name, sizeof(name));
+	gpu_name_item(x, "single", name, sizeof(name));
 	tell(name, why);
-	memory_free(&m);
+	gpu_memory_free(&m);
 }
 
 static const int64_t edges_m[] = {0,  1,   7,	8,   9,	  16,  17,  63, 64,
@@ -338,19 +154,20 @@ static void check_singles(void)
 	for (int i = 0; i < 17 * 8; i++) {
 		/* 17, 8 and 7 share no factor: all pairs come. */
 		const int64_t m = edges_m[i % 17], n = edges_n[i % 8];
-		struct item x;
+		struct gpu_item x;
 
-		x = item(NIB_GEMM, m, n, edges_k[i % 7], 1, 1);
+		x = gpu_any_item(NIB_GEMM, m, n, edges_k[i % 7], 1, 1);
 		check_single(&x);
-		x = item(NIB_DUAL_GEMM, m, n, edges_k[(i + 3) % 7], 1, 1);
+		x = gpu_any_item(NIB_DUAL_GEMM, m, n, edges_k[(i + 3) % 7], 1,
+				 1);
 		check_single(&x);
 	}
 	for (int i = 0; i < 24; i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
 		const int64_t batch = 2 + gpu_rnd_below(3);
-		const struct item x =
-		    item(op, 1 + gpu_rnd_below(150), edges_n[i % 8],
-			 edges_k[gpu_rnd_below(6)], batch, i & 2 ? batch : 1);
+		const struct gpu_item x = gpu_any_item(
+		    op, 1 + gpu_rnd_below(150), edges_n[i % 8],
+		    edges_k[gpu_rnd_below(6)], batch, i & 2 ? batch : 1);
 
 		check_single(&x);
 	}
@@ -361,8 +178,8 @@ static void check_singles(void)
 struct group {
 	enum nib_op op;
 	int count;
-	struct item items[MANY];
-	struct memory memory[MANY];
+	struct gpu_item items[MANY];
+	struct gpu_memory memory[MANY];
 	uint8_t *first[MANY]; /* the bits of the first run */
 };
 
@@ -373,10 +190,10 @@ static struct group *group_new(enum nib_op op, int count)
 	g->op = op;
 	g->count = count;
 	for (int i = 0; i < count; i++) {
-		g->items[i] = item(op, gpu_rnd_below(i % 7 ? 40 : 300),
-				   edges_n[gpu_rnd_below(8)],
-				   edges_k[gpu_rnd_below(6)], 1, 1);
-		g->memory[i] = memory_new(&g->items[i]);
+		g->items[i] = gpu_any_item(op, gpu_rnd_below(i % 7 ? 40 : 300),
+					   edges_n[gpu_rnd_below(8)],
+					   edges_k[gpu_rnd_below(6)], 1, 1);
+		g->memory[i] = gpu_memory_new(&g->items[i]);
 		g->first[i] = gpu_take(g->memory[i].c.bytes);
 	}
 	return g;
@@ -385,7 +202,7 @@ static struct group *group_new(enum nib_op op, int count)
 static void group_free(struct group *g)
 {
 	for (int i = 0; i < g->count; i++) {
-		memory_free(&g->memory[i]);
+		gpu_memory_free(&g->memory[i]);
 		free(g->first[i]);
 	}
 	free(g);
@@ -400,8 +217,9 @@ static const char *run_some(const struct group *g, int from, int step,
 	for (int i = 0; i < count; i++) {
 		const int at = (from + i * step) % g->count;
 
-		poison(&g->memory[at].c);
-		p[i] = problem(&g->items[at], &g->memory[at], gpu_device_of);
+		gpu_poison(&g->memory[at].c, 0xFF);
+		p[i] =
+		    gpu_problem(&g->items[at], &g->memory[at], gpu_device_of);
 	}
 	return multiply(g->op, p, count);
 }
@@ -426,7 +244,7 @@ static void check_again(const struct group *g, int from, int step, int count,
 	for (int i = 0; i < count; i++) {
 		const int at = (from + i * step) % g->count;
 
-		name_item(&g->items[at], what, name, sizeof(name));
+		gpu_name_item(&g->items[at], what, name, sizeof(name));
 		tell(name, why ? why : same_bits(g, at) ? NULL : "other bits");
 	}
 }
@@ -438,10 +256,10 @@ static void check_group(enum nib_op op, int count)
 	char name[256];
 
 	for (int i = 0; i < count; i++) {
-		const struct memory *m = &g->memory[i];
+		const struct gpu_memory *m = &g->memory[i];
 
 		why = failed ? failed : check_item(&g->items[i], m);
-		name_item(&g->items[i], "group", name, sizeof(name));
+		gpu_name_item(&g->items[i], "group", name, sizeof(name));
 		tell(name, why);
 		memcpy(g->first[i], gpu_host_of(&m->c), m->c.bytes);
 	}
@@ -455,8 +273,8 @@ static void check_group(enum nib_op op, int count)
 /* ---- the same bits, run after run ---------------------------------------- */
 
 struct runner {
-	struct item item;
-	struct memory memory;
+	struct gpu_item item;
+	struct gpu_memory memory;
 	struct nib_plan *plan;
 	uint8_t *first, *now;
 	int runs;
@@ -464,17 +282,17 @@ struct runner {
 	const char *why;
 };
 
-static void runner_new(struct runner *r, const struct item *x, int runs)
+static void runner_new(struct runner *r, const struct gpu_item *x, int runs)
 {
 	struct nib_problem p;
 
 	memset(r, 0, sizeof(*r));
 	r->item = *x;
-	r->memory = memory_new(x);
+	r->memory = gpu_memory_new(x);
 	r->runs = runs;
 	r->first = gpu_take(r->memory.c.bytes);
 	r->now = gpu_take(r->memory.c.bytes);
-	p = problem(x, &r->memory, gpu_device_of);
+	p = gpu_problem(x, &r->memory, gpu_device_of);
 	gpu_must(nib_plan_create(gpu_test.gpu, x->op, &p, 1, NULL, &r->plan,
 				 &gpu_test.err),
 		 "plan");
@@ -484,12 +302,12 @@ static void *run_again(void *argument)
 {
 	struct runner *r = argument;
 	const struct nib_problem p =
-	    problem(&r->item, &r->memory, gpu_device_of);
+	    gpu_problem(&r->item, &r->memory, gpu_device_of);
 
 	for (int i = 0; i < r->runs && !r->why; i++) {
 		uint8_t *to = i ? r->now : r->first;
 
-		poison(&r->memory.c);
+		gpu_poison(&r->memory.c, 0xFF);
 		if (nib_run(r->plan, &p, 1, NULL, &r->err) ||
 		    nib_device_wait(gpu_test.gpu, NULL, &r->err))
 			r->why = r->err.message;
@@ -505,17 +323,17 @@ static void runner_end(struct runner *r, const char *what)
 {
 	char name[256];
 
-	name_item(&r->item, what, name, sizeof(name));
+	gpu_name_item(&r->item, what, name, sizeof(name));
 	tell(name, r->why ? r->why : check_item(&r->item, &r->memory));
 	nib_plan_free(r->plan);
 	free(r->first);
 	free(r->now);
-	memory_free(&r->memory);
+	gpu_memory_free(&r->memory);
 }
 
 static void check_runs(enum nib_op op, int64_t m, int64_t n, int64_t k)
 {
-	const struct item x = item(op, m, n, k, 1, 1);
+	const struct gpu_item x = gpu_any_item(op, m, n, k, 1, 1);
 	struct runner r;
 
 	runner_new(&r, &x, RUNS);
@@ -525,8 +343,9 @@ static void check_runs(enum nib_op op, int64_t m, int64_t n, int64_t k)
 
 static void check_threads(void)
 {
-	const struct item x = item(NIB_GEMM, 257, 1000, 7168, 1, 1);
-	const struct item y = item(NIB_DUAL_GEMM, 65, 1000, 1040, 1, 1);
+	const struct gpu_item x = gpu_any_item(NIB_GEMM, 257, 1000, 7168, 1, 1);
+	const struct gpu_item y =
+	    gpu_any_item(NIB_DUAL_GEMM, 65, 1000, 1040, 1, 1);
 	struct runner r[2];
 	pthread_t thread;
 

@@ -58,7 +58,8 @@ void gpu_verdict(bool ok, const char *name, const char *why)
 
 struct gpu_twin gpu_twin_new(size_t bytes)
 {
-	struct gpu_twin t = {gpu_take(bytes + 2 * GUARD), NULL, bytes};
+	struct gpu_twin t = {gpu_take(bytes + 2 * GUARD), NULL, bytes,
+			     gpu_test.gpu};
 	void *device = NULL;
 
 	memset(t.host, GUARD_BYTE, bytes + 2 * GUARD);
@@ -81,32 +82,38 @@ void *gpu_device_of(const struct gpu_twin *t)
 
 void gpu_upload(const struct gpu_twin *t)
 {
-	gpu_must(nib_device_copy(gpu_test.gpu, t->device, t->host,
+	gpu_must(nib_device_copy(t->gpu, t->device, t->host,
 				 t->bytes + 2 * GUARD, &gpu_test.err),
 		 "upload");
 }
 
-/* The device's bytes into to; false if a guard band has changed. */
-bool gpu_download(const struct gpu_twin *t, void *to)
+bool gpu_guards_hold(const struct gpu_twin *t)
 {
-	uint8_t *all = gpu_take(t->bytes + 2 * GUARD);
+	uint8_t bytes[2 * GUARD];
 	bool ok = true;
 
-	gpu_must(nib_device_copy(gpu_test.gpu, all, t->device,
-				 t->bytes + 2 * GUARD, &gpu_test.err),
-		 "download");
-	for (size_t i = 0; i < GUARD; i++)
-		ok = ok && all[i] == GUARD_BYTE &&
-		     all[GUARD + t->bytes + i] == GUARD_BYTE;
-	memcpy(to, all + GUARD, t->bytes);
-	free(all);
+	for (int i = 0; i < 2; i++)
+		gpu_must(nib_device_copy(t->gpu, bytes + i * GUARD,
+					 t->device + (i ? GUARD + t->bytes : 0),
+					 GUARD, &gpu_test.err),
+			 "guard band");
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		ok = ok && bytes[i] == GUARD_BYTE;
 	return ok;
+}
+
+bool gpu_download(const struct gpu_twin *t, void *to)
+{
+	gpu_must(nib_device_copy(t->gpu, to, t->device + GUARD, t->bytes,
+				 &gpu_test.err),
+		 "download");
+	return gpu_guards_hold(t);
 }
 
 void gpu_twin_free(struct gpu_twin *t)
 {
 	free(t->host);
-	nib_device_free(gpu_test.gpu, t->device);
+	nib_device_free(t->gpu, t->device);
 }
 
 /* ---- views ----------------------------------------------------------------
@@ -271,6 +278,8 @@ bool gpu_begin(int *exit_code)
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	enum nib_status status;
 
+	/* Of a program that hangs, the last line says where. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	status = nib_device_open("cuda", NULL, &gpu_test.gpu, &gpu_test.err);
 	*exit_code = SKIPPED;
 	if (status == NIB_NO_DEVICE || status == NIB_UNSUPPORTED) {

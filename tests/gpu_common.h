@@ -35,10 +35,11 @@ int64_t gpu_rnd_below(int64_t n);
 void *gpu_take(size_t bytes);
 uint32_t gpu_float_bits(float x);
 
-/* bytes at host + GUARD, and the same on the device. */
+/* bytes at host + GUARD, and the same on the GPU that gpu_test.gpu was. */
 struct gpu_twin {
 	uint8_t *host, *device;
 	size_t bytes;
+	struct nib_device *gpu;
 };
 
 struct gpu_twin gpu_twin_new(size_t bytes);
@@ -48,6 +49,7 @@ void *gpu_device_of(const struct gpu_twin *t);
 void gpu_upload(const struct gpu_twin *t);
 /* The device's bytes into to; false if a guard band has changed. */
 bool gpu_download(const struct gpu_twin *t, void *to);
+bool gpu_guards_hold(const struct gpu_twin *t);
 
 /* Stacks with gaps of `gap` bytes (codes, scales) or elements behind rows. */
 struct gpu_sizes {

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_problem.h - products with random operands on both sides, for the programs
+ * that need a GPU: padding and gaps hold NaN scales, outputs NaN, and guard
+ * bands lie around every buffer.
+ */
+#ifndef NIB_TESTS_GPU_PROBLEM_H
+#define NIB_TESTS_GPU_PROBLEM_H
+
+#include "gpu_common.h"
+
+struct gpu_item {
+	enum nib_op op;
+	struct gpu_sizes a, b, b2, c; /* c: rows m, k holds n */
+	bool packed, no_alpha;
+	int64_t nan_row, nan_col; /* of the first matrix; -1: none */
+};
+
+/* The same problem on both sides. */
+struct gpu_memory {
+	struct gpu_twin a[2], b[2], b2[2]; /* codes, scales */
+	struct gpu_twin c, alpha;
+	struct nib_packed *packed, *packed2;
+};
+
+enum nib_scale_layout gpu_any_layout(void);
+/* Of any layout, with a gap behind the rows now and then. */
+struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch);
+/* Everything but sizes is any. */
+struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
+			     int64_t batch, int64_t b_batch);
+void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
+		   size_t bytes);
+
+struct gpu_memory gpu_memory_new(const struct gpu_item *x);
+/* Other contents of every input; packed weights stay. */
+void gpu_memory_fill(const struct gpu_item *x, const struct gpu_memory *m);
+void gpu_memory_free(struct gpu_memory *m);
+/* side: gpu_host_of or gpu_device_of. */
+struct nib_problem gpu_problem(const struct gpu_item *x,
+			       const struct gpu_memory *m,
+			       void *(*side)(const struct gpu_twin *));
+
+/* Codes and scales, not filled; their matrices as packed weights. */
+void gpu_operand_new(const struct gpu_sizes *s, struct gpu_twin *t);
+struct nib_packed *gpu_pack(const struct gpu_sizes *s,
+			    const struct gpu_twin *t);
+/* The device's side full of bytes of this value. */
+void gpu_poison(const struct gpu_twin *t, int byte);
+/* Inputs and what is around them are as they were. */
+bool gpu_is_unchanged(const struct gpu_twin *t);
+bool gpu_inputs_unchanged(const struct gpu_memory *m);
+/* alpha and alpha2 of count problems. */
+void gpu_fill_alpha(const struct gpu_twin *t);
+
+#endif

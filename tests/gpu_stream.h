@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_stream.h - streams and graphs of a caller's, by the driver that the
+ * library opens too.  A call that the driver refuses ends the program, but for
+ * those that say otherwise.
+ */
+#ifndef NIB_TESTS_GPU_STREAM_H
+#define NIB_TESTS_GPU_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* After gpu_begin(). */
+void gpu_driver_open(void);
+/* The GPU's primary context becomes this thread's; is it still? */
+void *gpu_context_set(int ordinal);
+bool gpu_context_is(const void *context);
+
+/* In this thread's context; the default stream does not wait for it. */
+void *gpu_stream_new(void);
+void gpu_stream_free(void *stream);
+
+struct gpu_graph {
+	void *graph, *exec;
+	size_t nodes, kernels; /* kernels: of the nodes */
+};
+
+/*
+ * Between begin and end the driver refuses, on every thread, what may allocate
+ * or wait.  end: NULL, or what was wrong; then graph holds nothing.
+ */
+void gpu_capture_begin(void *stream);
+const char *gpu_capture_end(void *stream, struct gpu_graph *graph);
+void gpu_graph_launch(const struct gpu_graph *graph, void *stream);
+void gpu_graph_free(struct gpu_graph *graph);
+
+#endif
