@@ -15,6 +15,9 @@
 #define SAMPLE_S     20e-6
 #define GPU_SAMPLE_S 2e-3
 
+/* Runs of a sample that waits for none: a GPU's queue must not fill up. */
+#define QUEUED_RUNS 16
+
 struct copy {
 	struct data *data;
 	struct nib_plan *plan; /* NULL when the operation has none */
@@ -57,8 +60,15 @@ bool job_is_host(const struct job *job)
 	return strcmp(job->info.name, "cpu") == 0;
 }
 
+bool job_sample_waits(const struct job *job)
+{
+	return job->timed != JOB_QUEUE;
+}
+
 int job_runs(const struct job *job, double run_s)
 {
+	if (!job_sample_waits(job))
+		return QUEUED_RUNS;
 	if (job_is_host(job))
 		return job_runs_a_sample(run_s);
 	return run_s < GPU_SAMPLE_S ? (int)(GPU_SAMPLE_S / (run_s + 1e-7)) + 1
@@ -399,7 +409,7 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 	enum nib_status status;
 
 	*result = (struct nib_check_result){.struct_bytes = sizeof *result};
-	if (!has_plan(job) || job->timed == JOB_PLAN)
+	if (!has_plan(job) || job->timed != JOB_RUN)
 		return NIB_OK;
 	status = data_poison(data, err);
 	if (!status)

@@ -20,6 +20,9 @@ struct job;
 enum job_timed {
 	JOB_RUN,  /* the operation */
 	JOB_PLAN, /* nib_plan_create() for it */
+	/* The host's part of it: on a GPU a call returns when the work is
+	 * queued. */
+	JOB_QUEUE,
 };
 
 struct job_options {
@@ -47,6 +50,9 @@ int job_runs_a_sample(double run_s);
 /* The same for a job: a GPU's samples also hide what waiting costs. */
 int job_runs(const struct job *job, double run_s);
 
+/* Does a sample end with waiting, or before? */
+bool job_sample_waits(const struct job *job);
+
 /* On failure *job is NULL. */
 enum nib_status job_new(const struct shape *shape,
 			const struct job_options *options, struct job **job,
@@ -65,8 +71,8 @@ enum nib_status job_run(struct job *job, struct nib_error *err);
 
 /*
  * Runs on poisoned outputs and compares sample_rows rows (0 = all) of each
- * matrix with the oracle; JOB_PLAN and the operations that do not multiply have
- * none: *result then says that nothing was checked.
+ * matrix with the oracle; all but JOB_RUN, and the operations that do not
+ * multiply have none: *result then says that nothing was checked.
  */
 enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 			  struct nib_check_result *result,

@@ -133,8 +133,8 @@ static enum nib_status add_read(struct field *field, struct nib_error *err)
 	enum nib_status status;
 	double bytes;
 
-	if (!field->run->on_gpu || field->options->timed == JOB_PLAN ||
-	    i == 0 || i == MAX_CONTESTANTS)
+	if (!field->run->on_gpu || field->options->timed != JOB_RUN || i == 0 ||
+	    i == MAX_CONTESTANTS)
 		return NIB_OK;
 	bytes = job_bytes_read(job) + job_bytes_written(job);
 	if (bytes <= 0)
@@ -210,7 +210,7 @@ static void add_peers(struct field *field)
 
 static void want_memory_peaks(struct field *field)
 {
-	if (field->options->timed == JOB_PLAN)
+	if (field->options->timed != JOB_RUN)
 		return;
 	if (field->run->on_gpu) {
 		want_peak(field, PEAK_GPU_READ);
@@ -258,7 +258,7 @@ static void set_command(const struct field *field, int i, json_t *row)
 		 c->job && !field->packed[i] ? "unpacked" : "packed",
 		 o->data.fill == DATA_FULL ? "full" : "contest",
 		 (unsigned long long)o->data.seed, o->min_time_s,
-		 o->min_samples, o->timed == JOB_PLAN ? " --plan" : "",
+		 o->min_samples, o->timed != JOB_RUN ? " --plan" : "",
 		 c->job ? "" : " --peers");
 	row_text(row, "command", line);
 }
@@ -281,17 +281,19 @@ static json_t *start_row(const struct field *field, const char *room)
 	const struct measure_options *o = field->options;
 	char text[256];
 	json_t *row = row_new();
-	bool plan = o->timed == JOB_PLAN;
+	const char *op = o->timed == JOB_PLAN	 ? "plan"
+			 : o->timed == JOB_QUEUE ? "queue"
+						 : shape_op_names[o->shape->op];
 
 	shape_text(o->shape, text);
-	if (plan) {
+	if (o->timed != JOB_RUN) {
 		char with_op[256];
 
 		snprintf(with_op, sizeof with_op, "%s %.200s",
 			 shape_op_names[o->shape->op], text);
 		memcpy(text, with_op, sizeof text);
 	}
-	row_text(row, "op", plan ? "plan" : shape_op_names[o->shape->op]);
+	row_text(row, "op", op);
 	row_text(row, "shape", text);
 	row_text(row, "room", room);
 	row_integer(row, "threads", o->threads);
@@ -326,7 +328,7 @@ static void set_times(const struct field *field, int i, json_t *row)
 
 	row_number(row, "time_s", time_s);
 	row_samples(row, "samples_s", &c->samples_s);
-	if (field->options->timed == JOB_PLAN || time_s <= 0)
+	if (field->options->timed != JOB_RUN || time_s <= 0)
 		return;
 	row_number(row, "flop", flop);
 	row_number(row, "bytes", bytes);

@@ -107,12 +107,16 @@ const char *row_get_text(const json_t *row, const char *key)
 }
 
 void rows_table_begin(struct rows_table *rows, enum table_format format,
-		      const char *const *hidden, int shape_width)
+		      const char *const *hidden, int shape_width, bool in_us)
 {
 	memcpy(rows->columns, all_columns, sizeof all_columns);
 	for (int i = 0; rows->columns[i].key; i++) {
 		if (!strcmp(rows->columns[i].key, "shape"))
 			rows->columns[i].width = shape_width;
+		if (in_us && !strcmp(rows->columns[i].key, "time_s")) {
+			rows->columns[i].print = "%.3f us";
+			rows->columns[i].scale = 1e6;
+		}
 		for (int j = 0; hidden[j]; j++) {
 			if (!strcmp(rows->columns[i].key, hidden[j]))
 				rows->columns[i].title = NULL;

@@ -26,7 +26,8 @@ const char *row_get_text(const json_t *row, const char *key);
 
 /*
  * A table whose columns are the keys of rows.  People do not see those of
- * hidden (NULL-terminated); shape_width is the least width of their shapes.
+ * hidden (NULL-terminated); shape_width is the least width of their shapes;
+ * times are in us, not ms, if in_us.
  * Must not move until rows_table_end().
  */
 struct rows_table {
@@ -34,7 +35,7 @@ struct rows_table {
 	struct table *table;
 };
 void rows_table_begin(struct rows_table *rows, enum table_format format,
-		      const char *const *hidden, int shape_width);
+		      const char *const *hidden, int shape_width, bool in_us);
 void rows_table_add(struct rows_table *rows, const json_t *row);
 int rows_table_end(struct rows_table *rows);
 

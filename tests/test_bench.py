@@ -236,11 +236,16 @@ class Gpu(NibTest):
         self.assertEqual(len(self.rows(*again, "--samples", "1", "--quiet",
                                        env=GPU)), 3)
 
-    def test_plans_have_no_limit(self):
-        row, = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+    def test_plan_and_queue_have_no_limit(self):
+        rows = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
                               "--plan", "--device", "cuda:0", env=GPU))
-        self.assertIsNone(row["limit_s"])
-        self.assertIsNone(row["read_s"])
+        self.assertEqual([(r["op"], r["shape"]) for r in rows],
+                         [("plan", "gemm 5x16x32"), ("queue", "gemm 5x16x32")])
+        for row in rows:
+            self.assertGreater(row["time_s"], 0)
+            self.assertIn("--plan", row["command"])
+            for key in ("limit_s", "read_s", "gflops", "checked"):
+                self.assertIsNone(row[key], key)
 
     def test_what_is_of_the_cpu_is_refused(self):
         for option in (["--peers"], ["--isa", "scalar"]):
