@@ -95,7 +95,7 @@ static enum class class_of(const struct format *f, uint32_t code) {
 	return code & f->sign ? MINUS_INFINITY : PLUS_INFINITY;
 }
 
-static void fill_row(struct emu_operand *o, int row, const uint32_t *codes,
+static void fill_row(struct emu_mma_operand *o, int row, const uint32_t *codes,
 		     uint32_t flip)
 {
 	const struct format *f = &formats[o->type];
@@ -122,8 +122,9 @@ static void fill_row(struct emu_operand *o, int row, const uint32_t *codes,
 	}
 }
 
-void emu_operand_fill(struct emu_operand *operand, enum emu_mma_type type,
-		      int rows, const uint32_t *codes, bool negate)
+void emu_mma_operand_fill(struct emu_mma_operand *operand,
+			  enum emu_mma_type type, int rows,
+			  const uint32_t *codes, bool negate)
 {
 	operand->rows = rows;
 	operand->k = 32 / emu_mma_type_bytes(type);
@@ -181,8 +182,9 @@ static void load_c(struct row *row, int n, bool is_f16, const uint32_t *c)
 }
 
 /* Each sum's largest exponent, and the factor that makes integers of terms. */
-static void align(const struct emu_operand *a, const struct emu_operand *b,
-		  int m, int fraction_bits, struct row *row)
+static void align(const struct emu_mma_operand *a,
+		  const struct emu_mma_operand *b, int m, int fraction_bits,
+		  struct row *row)
 {
 	const int n = b->rows;
 
@@ -205,8 +207,9 @@ static void align(const struct emu_operand *a, const struct emu_operand *b,
  * The products, cut to integers.  Each is below 2^27 (2^15 for 8-bit operands),
  * and all sixteen (32) together below 2^31.
  */
-static void add_products(const struct emu_operand *a,
-			 const struct emu_operand *b, int m, struct row *row)
+static void add_products(const struct emu_mma_operand *a,
+			 const struct emu_mma_operand *b, int m,
+			 struct row *row)
 {
 	const int n = b->rows;
 
@@ -259,8 +262,8 @@ static uint32_t to_f16(double x)
 
 /* ---- infinities and NaN -------------------------------------------------- */
 
-static enum class class_of_product(const struct emu_operand *a, int at_a,
-				   const struct emu_operand *b, int at_b) {
+static enum class class_of_product(const struct emu_mma_operand *a, int at_a,
+				   const struct emu_mma_operand *b, int at_b) {
 	const enum class ca = a->kind[at_a], cb = b->kind[at_b];
 	const double x = a->value[at_a], y = b->value[at_b];
 
@@ -274,8 +277,8 @@ static enum class class_of_product(const struct emu_operand *a, int at_a,
 }
 
 /* The class of the sum of row m and column n. */
-static enum class class_of_sum(const struct emu_operand *a,
-			       const struct emu_operand *b, int m, int n,
+static enum class class_of_sum(const struct emu_mma_operand *a,
+			       const struct emu_mma_operand *b, int m, int n,
 			       float c) {
 	bool seen[4] = {false};
 
@@ -299,8 +302,9 @@ static uint32_t special_result(enum class class, bool is_f16)
 	return bits_of(class == MINUS_INFINITY ? -INFINITY : INFINITY);
 }
 
-void emu_fused_sums(const struct emu_operand *a, const struct emu_operand *b,
-		    bool d_is_f16, const uint32_t *c, uint32_t *d)
+void emu_fused_sums(const struct emu_mma_operand *a,
+		    const struct emu_mma_operand *b, bool d_is_f16,
+		    const uint32_t *c, uint32_t *d)
 {
 	const struct precision p = precision_of(a->type);
 	const int n = b->rows;

@@ -36,7 +36,7 @@ enum emu_mma_type { EMU_F16, EMU_BF16, EMU_TF32, EMU_E4M3, EMU_E5M2, EMU_S8 };
  * One operand of one instruction, taken apart; element (row, i) is at
  * [i * rows + row].  Rows are those of A or the columns of B.
  */
-struct emu_operand {
+struct emu_mma_operand {
 	int rows, k;
 	enum emu_mma_type type;
 	/* Nonzero: a row that holds an infinity or a NaN. */
@@ -55,15 +55,17 @@ int emu_mma_type_bytes(enum emu_mma_type type);
  * 32 bytes; codes: [rows][k], one a word.  negate: each element times -1.  Not
  * for EMU_S8.
  */
-void emu_operand_fill(struct emu_operand *operand, enum emu_mma_type type,
-		      int rows, const uint32_t *codes, bool negate);
+void emu_mma_operand_fill(struct emu_mma_operand *operand,
+			  enum emu_mma_type type, int rows,
+			  const uint32_t *codes, bool negate);
 
 /*
  * d[m][n] = row m of a times column n of b + c[m][n], m < a->rows, n < b->rows,
  * bits of fp32 or (d_is_f16) of fp16.  Both operands have elements of one size.
  * c NULL: zeros.  c and d may be the same.
  */
-void emu_fused_sums(const struct emu_operand *a, const struct emu_operand *b,
-		    bool d_is_f16, const uint32_t *c, uint32_t *d);
+void emu_fused_sums(const struct emu_mma_operand *a,
+		    const struct emu_mma_operand *b, bool d_is_f16,
+		    const uint32_t *c, uint32_t *d);
 
 #endif

@@ -127,14 +127,15 @@ static void integer_rows(const struct emu_wgmma_shape *shape, const uint32_t *a,
 void emu_wgmma_rows(const struct emu_wgmma_shape *shape, const uint32_t *a,
 		    const uint32_t *b, const uint32_t *c, uint32_t *d)
 {
-	struct emu_operand operand_a, operand_b;
+	struct emu_mma_operand operand_a, operand_b;
 
 	if (shape->a_type == EMU_S8) {
 		integer_rows(shape, a, b, c, d);
 		return;
 	}
-	emu_operand_fill(&operand_a, shape->a_type, ROWS, a, shape->a_negated);
-	emu_operand_fill(&operand_b, shape->b_type, shape->n, b,
-			 shape->b_negated);
+	emu_mma_operand_fill(&operand_a, shape->a_type, ROWS, a,
+			     shape->a_negated);
+	emu_mma_operand_fill(&operand_b, shape->b_type, shape->n, b,
+			     shape->b_negated);
 	emu_fused_sums(&operand_a, &operand_b, shape->d_is_f16, c, d);
 }
