@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check.h - who may touch shared memory, whatever the values are: a record of
+ * what happens before what, for the warps of a cluster and the engines that
+ * work for them.  A value can be right by luck of timing; an order cannot.
+ *
+ * Each warp knows, of every other, until when it has seen its work (a vector of
+ * clocks).  It learns by acquiring - a barrier's wait - what those knew who
+ * released - arrived.  Engines have clocks of their own: a barrier's counts its
+ * phases, which is when a bulk copy's bytes are there; wgmma, cp.async and bulk
+ * stores count groups.  Each word remembers who wrote it last and who has read
+ * it since.
+ *
+ * What ordinary instructions wrote, the asynchronous proxy (bulk copies, wgmma)
+ * may touch only after a fence.proxy.async: of the writer before it released,
+ * or of the one who starts the engine after it acquired.
+ *
+ * Limits: the lanes of a warp are one; global memory is not followed; words of
+ * 4 bytes; a clock of more than 2^18 - 1 is not followed further.
+ *
+ * Every call that can object returns false with a sentence in err, and goes on
+ * as if nothing had been wrong.  Addresses are those of shared::cluster: rank
+ * and offset.  Warps are numbered through the cluster.  line: of the PTX
+ * source.
+ */
+#ifndef EMU_CHECK_H
+#define EMU_CHECK_H
+
+#include "emu.h"
+
+struct emu_check;
+
+struct emu_check_options {
+	/*
+	 * Demand a fence.proxy.async between loads of a stage and the bulk copy
+	 * that refills it.  PTX's text does; CUTLASS's kernels do without.
+	 */
+	bool fence_before_refill;
+};
+
+/* bytes: of each CTA's shared memory.  NULL: out of memory or too many warps.
+ */
+struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
+				 uint32_t bytes,
+				 struct emu_check_options options);
+void emu_check_close(struct emu_check *c);
+
+/* ---- ordinary instructions ----------------------------------------------- */
+
+bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, uint32_t line, struct emu_error *err);
+bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
+		     uint32_t bytes, uint32_t line, struct emu_error *err);
+
+/* fence.proxy.async, and fence.mbarrier_init. */
+void emu_check_fence_proxy(struct emu_check *c, uint32_t warp);
+void emu_check_fence_init(struct emu_check *c, uint32_t warp);
+
+/* ---- engines ------------------------------------------------------------- */
+
+enum emu_engine {
+	EMU_ENGINE_WGMMA, /* reads operands */
+	EMU_ENGINE_COPY,  /* cp.async: writes, as threads do */
+	EMU_ENGINE_STORE, /* bulk groups: reads shared memory */
+	EMU_ENGINES
+};
+
+/* A bulk load begins: its bytes are there when the barrier's phase has ended.
+ */
+bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, uint64_t barrier, uint32_t line,
+		    struct emu_error *err);
+/* A cp.async begins. */
+bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, uint32_t line, struct emu_error *err);
+/* wgmma or a bulk store begins to read. */
+bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
+			   enum emu_engine engine, uint64_t address,
+			   uint32_t bytes, uint32_t line,
+			   struct emu_error *err);
+/* commit_group; wait_group (bulk stores: .read): all but the last `groups`. */
+void emu_check_commit(struct emu_check *c, uint32_t warp,
+		      enum emu_engine engine);
+void emu_check_wait_group(struct emu_check *c, uint32_t warp,
+			  enum emu_engine engine, uint32_t groups);
+/* cp.async.wait_all, committed or not. */
+void emu_check_wait_all(struct emu_check *c, uint32_t warp);
+
+/* ---- mbarriers ----------------------------------------------------------- */
+
+enum emu_scope {
+	EMU_SCOPE_NONE /* .relaxed */,
+	EMU_SCOPE_CTA,
+	EMU_SCOPE_CLUSTER
+};
+
+bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
+		    uint32_t line, struct emu_error *err);
+void emu_check_inval(struct emu_check *c, uint64_t barrier);
+/*
+ * Before the arrival counts.  At another CTA's barrier, a .cta scope carries no
+ * more than that the warp's wgmma have read their operands.
+ */
+bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
+		      enum emu_scope scope, struct emu_error *err);
+/*
+ * cp.async.mbarrier.arrive: at the instruction, a mark of what it stands for;
+ * when it arrives, before it counts.
+ */
+uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp);
+void emu_check_copy_arrive(struct emu_check *c, uint32_t warp, uint32_t mark,
+			   uint64_t barrier);
+/* The phase has ended, by whatever call. */
+void emu_check_phase(struct emu_check *c, uint64_t barrier);
+/* A try_wait or test_wait that said yes. */
+bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
+		    enum emu_scope scope, struct emu_error *err);
+
+/* ---- barriers of threads ------------------------------------------------- */
+
+/* bar.* of a CTA: its number; of the cluster: EMU_CLUSTER_BARRIER. */
+#define EMU_CLUSTER_BARRIER 16
+
+/* Arrives (releases, unless relaxed); all have: the barrier opens; goes on. */
+void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
+		    uint32_t number, bool is_release);
+void emu_check_open_barrier(struct emu_check *c, uint32_t cta, uint32_t number);
+void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta,
+		     uint32_t number, bool is_acquire);
+
+#endif
