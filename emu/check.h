@@ -121,10 +121,10 @@ bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 /* bar.* of a CTA: its number; of the cluster: EMU_CLUSTER_BARRIER. */
 #define EMU_CLUSTER_BARRIER 16
 
-/* Arrives (releases, unless relaxed); all have: the barrier opens; goes on. */
+/* Arrives (releases, unless relaxed); the last one has; goes on (acquires). */
 void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
 		    uint32_t number, bool is_release);
-void emu_check_open_barrier(struct emu_check *c, uint32_t cta, uint32_t number);
+void emu_check_all_joined(struct emu_check *c, uint32_t cta, uint32_t number);
 void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta,
 		     uint32_t number, bool is_acquire);
 

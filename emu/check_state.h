@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_state.h - what check.c (orders) and check_words.c (memory) share. */
+#ifndef EMU_CHECK_STATE_H
+#define EMU_CHECK_STATE_H
+
+#include "check.h"
+
+/* ---- actors -------------------------------------------------------------- */
+
+/*
+ * Actor 4 w is warp w, the three behind it are its engines in the order of enum
+ * emu_engine; behind all warps come the mbarriers.
+ */
+#define ACTORS_PER_WARP (1 + EMU_ENGINES)
+#define MOST_ACTORS	1024
+#define MOST_BARRIERS	256
+
+/*
+ * A moment of an actor, and the bytes of a word that it was about:
+ * [31:22] actor, [21:4] clock, [3:0] bytes.  0: none.
+ */
+typedef uint32_t epoch;
+
+#define MOST_CLOCK ((1u << 18) - 1)
+
+static inline epoch epoch_of(uint32_t actor, uint32_t clock, uint32_t bytes)
+{
+	return actor << 22 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 |
+	       bytes;
+}
+
+static inline uint32_t actor_of(epoch e)
+{
+	return e >> 22;
+}
+
+static inline uint32_t clock_of(epoch e)
+{
+	return e >> 4 & MOST_CLOCK;
+}
+
+/* ---- what one knows ------------------------------------------------------ */
+
+/*
+ * By actor: until which clock its work has been seen, and until which a proxy
+ * fence stands behind it.
+ */
+struct frontier {
+	uint32_t *seen, *fenced;
+};
+
+static inline bool knows(const uint32_t *clocks, epoch e)
+{
+	return clocks[actor_of(e)] >= clock_of(e);
+}
+
+/* What those who arrive leave for those who wait. */
+struct sync {
+	struct frontier arrived, opened;
+	/* From other CTAs' warps: not for a wait of .cta scope. */
+	struct frontier far_arrived, far_opened;
+};
+
+#define RING 64
+
+struct warp {
+	struct frontier knows;
+	uint32_t cta;
+	uint32_t init_clock;		 /* of its last fence.mbarrier_init */
+	uint32_t committed[EMU_ENGINES]; /* groups */
+	uint32_t marks;			 /* of cp.async: groups and arrivals */
+	uint32_t marks_of_groups[RING];	 /* of the last groups */
+};
+
+struct barrier {
+	uint64_t address;
+	epoch init;
+	uint32_t phases; /* ended */
+	struct sync sync;
+};
+
+/* ---- memory -------------------------------------------------------------- */
+
+#define WORD_BYTES 4
+#define READERS	   10
+
+struct word {
+	epoch write;
+	uint32_t line; /* of the write */
+	epoch reads[READERS];
+	uint32_t count, next; /* of reads; the one to be forgotten */
+};
+
+struct emu_check {
+	struct emu_check_options options;
+	uint32_t ctas, warps, bytes; /* bytes of a CTA's shared memory */
+	uint32_t actors;	     /* there is room for */
+	struct warp *warp;
+	struct word **words;	/* by CTA */
+	uint16_t **barrier_ids; /* by CTA, by offset / 8; 0: none */
+	struct barrier *barriers;
+	uint32_t barrier_count;
+	struct sync *joins; /* 16 a CTA, then the cluster's */
+};
+
+static inline uint32_t actor_of_warp(uint32_t warp)
+{
+	return warp * ACTORS_PER_WARP;
+}
+
+static inline uint32_t actor_of_engine(uint32_t warp, enum emu_engine engine)
+{
+	return warp * ACTORS_PER_WARP + 1 + (uint32_t)engine;
+}
+
+/* An actor is a warp, one of its engines, or a barrier. */
+static inline bool is_barrier(const struct emu_check *c, uint32_t actor)
+{
+	return actor >= c->warps * ACTORS_PER_WARP;
+}
+
+/* Wrote as threads do: by itself or by cp.async. */
+static inline bool is_generic(const struct emu_check *c, uint32_t actor)
+{
+	return !is_barrier(c, actor) &&
+	       (actor % ACTORS_PER_WARP == 0 ||
+		actor % ACTORS_PER_WARP == 1 + EMU_ENGINE_COPY);
+}
+
+/* The barrier initialised at address; NULL: none. */
+struct barrier *emu_check_barrier(const struct emu_check *c, uint64_t address);
+/* False with err if its init does not happen before what warp does now. */
+bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
+			const struct barrier *b, struct emu_error *err);
+
+#endif
