@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpu_torch.py - the peers of gpu_peers.py: what torch and Humming multiply, on
+operands that were expanded beforehand."""
+
+import json
+
+from gpu_operands import BF16, DUAL_ALPHA, FP8, FP16
+
+class Peer:
+    """calls: one for each set of inputs; result(batch, row) of the first one;
+    None if its weights are its own."""
+
+    def __init__(self, calls, result=None):
+        self.calls, self.result = calls, result
+
+
+def fp16_peer(torch, shape, sets):
+    """torch.matmul, which is cuBLAS; products of a group one by one."""
+    made = [(o.tokens(FP16), o.weights(FP16)) for o in sets]
+
+    def multiply(a, b):
+        return [x @ w.t() for x, w in zip(a, b)]
+
+    def result(batch, row):
+        out = torch.cat(multiply(*made[0]))
+        return out[row]
+
+    return Peer([lambda m=m: multiply(*m) for m in made], result)
+
+
+def bmm_peer(torch, shape, sets):
+    made = [(torch.stack(o.weights(FP16)),
+             torch.stack(o.tokens(FP16)).transpose(1, 2).contiguous())
+            for o in sets]
+    return Peer([lambda m=m: torch.bmm(*m) for m in made],
+                lambda batch, row: torch.bmm(*made[0])[batch, :, 0])
+
+
+def silu_peer(torch, shape, sets):
+    """One product with both weights, then silu and product, compiled."""
+    n = shape.n
+    made = [(o.tokens(FP16)[0],
+             torch.cat(o.weights(FP16, 0) + o.weights(FP16, 1)))
+            for o in sets]
+    silu_mul = torch.compile(lambda g, u: (
+        torch.nn.functional.silu(g.float() * DUAL_ALPHA)
+        * (u.float() * DUAL_ALPHA)).half())
+
+    def multiply(a, b):
+        h = a @ b.t()
+        return silu_mul(h[:, :n], h[:, n:])
+
+    return Peer([lambda m=m: multiply(*m) for m in made],
+                lambda batch, row: multiply(*made[0])[row])
+
+
+def grouped_peer(torch, shape, sets):
+    made = [(torch.cat(o.tokens(BF16)), torch.stack(o.weights(BF16)),
+             o.offsets[1:].contiguous()) for o in sets]
+
+    def multiply(a, b, offsets):
+        return torch._grouped_mm(a, b.transpose(-2, -1), offs=offsets)
+
+    return Peer([lambda m=m: multiply(*m) for m in made],
+                lambda batch, row: multiply(*made[0])[row])
+
+
+def grouped_fp8_peer(torch, shape, sets):
+    made = [(torch.cat([x.to(torch.float8_e4m3fn) for x in o.tokens("fp32")]),
+             torch.stack([x.to(torch.float8_e4m3fn)
+                          for x in o.weights("fp32")]),
+             o.offsets[1:].contiguous()) for o in sets]
+    scale_a = torch.ones(shape.rows, device=sets[0].side.device)
+    scale_b = torch.ones(len(shape.ms), shape.n, device=sets[0].side.device)
+
+    def multiply(a, b, offsets):
+        return torch._scaled_grouped_mm(
+            a, b.transpose(-2, -1), scale_a, scale_b, offs=offsets,
+            out_dtype=torch.bfloat16, use_fast_accum=True)
+
+    return Peer([lambda m=m: multiply(*m) for m in made],
+                lambda batch, row: multiply(*made[0])[row])
+
+
+def fp8_peer(torch, shape, sets):
+    made = [(o.tokens(FP8)[0], o.weights(FP8)[0]) for o in sets]
+    one = torch.ones((), device=sets[0].side.device)
+
+    def multiply(a, b):
+        return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one,
+                                out_dtype=torch.float16, use_fast_accum=True)
+
+    return Peer([lambda m=m: multiply(*m) for m in made],
+                lambda batch, row: multiply(*made[0])[row])
+
+
+def humming_peer(torch, shape, sets):
+    """Weights of its own, so its results are not compared; a group's products
+    are experts."""
+    from humming.config import GemmType
+    from humming.layer import HummingLayer
+    from humming.tune import get_heuristics_config
+
+    grouped = len(shape.ms) > 1
+    kind = GemmType.GROUPED_CONTIGUOUS if grouped else GemmType.DENSE
+
+    def layer_call(o):
+        layer = HummingLayer(
+            shape_n=shape.n * shape.products, shape_k=shape.k,
+            num_experts=len(shape.ms) if grouped else 0,
+            weight_config={"dtype": "float4e2m1", "group_size": 16,
+                           "scale_dtype": "float8e4m3",
+                           "has_zero_point": False,
+                           "is_fp_zero_point": False},
+            input_config={"dtype": "float16", "group_size": 0},
+            torch_dtype=torch.float16).to("cuda:0")
+        for p in layer.parameters():
+            p.data.view(torch.uint8).fill_(0x38)
+        layer.transform()
+        tuning = get_heuristics_config(
+            meta=layer.humming_metas[""], use_f16_accum=False,
+            use_m_major_input_scale=False, gemm_type=kind)
+        x = torch.cat(o.tokens(FP16))
+        compute = json.dumps({"use_f16_accum": False,
+                              "use_m_major_input_scale": False,
+                              "gemm_type": kind.value})
+        return lambda: layer(
+            inputs=x, input_scale=None, sorted_ids=None, expert_ids=None,
+            num_tokens_padded=None,
+            expert_layout=o.offsets if grouped else None, valid_shape_m=0,
+            compute_config=compute, tuning_config=tuning, top_k=1)
+
+    return Peer([layer_call(o) for o in sets])
+
+
+def peers_of(shape):
+    grouped = [("torch grouped bf16", grouped_peer),
+               ("torch grouped fp8", grouped_fp8_peer)]
+    return {
+        "gemm": [("cuBLAS fp16", fp16_peer), ("cuBLAS fp8", fp8_peer)],
+        "group_gemm": [("cuBLAS fp16", fp16_peer)] + grouped,
+        "moe": grouped,
+        "dual_gemm": [("cuBLAS fp16 + silu", silu_peer)],
+        "gemv": [("torch bmm fp16", bmm_peer)],
+    }[shape.op] + ([] if shape.batch > 1 else [("humming", humming_peer)])
