@@ -279,6 +279,49 @@ NIB_API enum nib_status nib_device_probe(struct nib_device *device,
 					 const struct nib_call_options *options,
 					 struct nib_error *err);
 
+/*
+ * What a GPU's planner holds of its kernels: by these cycles it cuts products
+ * into tiles.  Only their ratios matter, and no result depends on them but by
+ * how k is divided (nib_run()).
+ */
+#define NIB_MAX_TILE_SIZES 32
+struct nib_costs {
+	size_t struct_bytes;
+	int sizes;			     /* of tiles that there are */
+	int tile_rows[NIB_MAX_TILE_SIZES];   /* of a, ascending */
+	int step_cycles[NIB_MAX_TILE_SIZES]; /* for 64 of k, 1 to 10^6 */
+	int tile_cycles;		     /* of a tile beside its steps */
+	int split_cycles; /* of adding the parts of a divided k */
+	/* The rest is for reading.  Columns of c of a tile; tiles that all
+	 * multiprocessors together compute at once. */
+	int tile_cols, tiles_at_once;
+	int is_from_file;
+	/* Where the file is looked for when the device is opened, "" for
+	 * nowhere; lives as long as the device. */
+	const char *path;
+	char reason[128]; /* why they are not from that file; "" if they are */
+};
+/*
+ * Costs of a device.  When it is opened they are those of a file that was saved
+ * on this machine for this kind of GPU and this version, else built in.  The
+ * file is nibblas/tune-<GPU>-<multiprocessors>-<version>.json in
+ * $XDG_CACHE_HOME or ~/.cache, or what NIB_TUNING names; NIB_TUNING=off: none.
+ * A file that is damaged or of another GPU is not used, and is no error.
+ */
+NIB_API enum nib_status nib_device_get_costs(struct nib_device *device,
+					     struct nib_costs *costs,
+					     struct nib_error *err);
+/*
+ * Plans made from now on use these (NULL = the built-in ones); sizes and
+ * tile_rows are those of get.  No other thread may make plans meanwhile.
+ */
+NIB_API enum nib_status nib_device_set_costs(struct nib_device *device,
+					     const struct nib_costs *costs,
+					     struct nib_error *err);
+/* Writes the device's costs to that file, and its folders. */
+NIB_API enum nib_status nib_device_save_costs(struct nib_device *device,
+					      struct nib_error *err);
+
 /* Every room of this build, open here or not, best first. */
 struct nib_room_info {
 	size_t struct_bytes;

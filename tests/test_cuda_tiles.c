@@ -61,8 +61,9 @@ static void make_group(struct group *g, int i)
 	/* An H200, part of one, one pair of CTAs; large clusters may not fit.
 	 */
 	static const struct nib_tile_device devices[] = {
-	    {{66, 33, 16}}, {{60, 28, 12}}, {{7, 3, 1}},
-	    {{1, 0, 0}},    {{2, 1, 0}},    {{66, 0, 16}},
+	    {.clusters = {66, 33, 16}}, {.clusters = {60, 28, 12}},
+	    {.clusters = {7, 3, 1}},	{.clusters = {1, 0, 0}},
+	    {.clusters = {2, 1, 0}},	{.clusters = {66, 0, 16}},
 	};
 
 	memset(g, 0, sizeof(*g));
@@ -194,7 +195,7 @@ static void covers(void **state)
 /* Few rows of B and a long k: k is divided, and that is faster. */
 static void divides_a_long_k(void **state)
 {
-	struct group g = {.device = {{66, 33, 16}},
+	struct group g = {.device = {.clusters = {66, 33, 16}},
 			  .shapes = {{64, 2048, 16384}},
 			  .count = 1,
 			  .may_split = true};
@@ -214,17 +215,70 @@ static void divides_a_long_k(void **state)
 	assert_int_equal(q.splits, 1);
 }
 
+static void sizes(void **state)
+{
+	int32_t last = 0;
+
+	(void)state;
+	for (int i = 0; i < NIB_TILE_SIZES; i++) {
+		const int32_t n = nib_tile_size(i);
+
+		assert_int_equal(n - last, n > 128 ? 2 * STEP : STEP);
+		assert_int_equal(nib_tile_size_of(last + 1), i);
+		assert_int_equal(nib_tile_size_of(n), i);
+		last = n;
+	}
+	assert_int_equal(last, NIB_TILE_TOKENS_MAX);
+}
+
 static void longer_tiles_cost_more(void **state)
 {
 	(void)state;
-	for (int32_t n = STEP; n < NIB_TILE_TOKENS_MAX; n += STEP)
-		assert_true(nib_tile_step_cycles(n) <
-			    nib_tile_step_cycles(n + STEP));
+	for (int i = 1; i < NIB_TILE_SIZES; i++)
+		assert_true(nib_cuda_costs.step[i - 1] <
+			    nib_cuda_costs.step[i]);
+}
+
+/* The planner takes the size, and the split, that a given table favours. */
+static void reads_the_table(void **state)
+{
+	struct nib_cuda_costs costs;
+	struct group g = {.device = {.clusters = {66, 33, 16}, .costs = &costs},
+			  .shapes = {{768, 4096, 7168}},
+			  .count = 1,
+			  .may_split = true};
+	struct nib_tile_plan p;
+
+	(void)state;
+	for (int i = 0; i < NIB_TILE_SIZES; i++) {
+		/* One that divides 768, and so has no smaller rest. */
+		if (768 % nib_tile_size(i))
+			continue;
+		for (int j = 0; j < NIB_TILE_SIZES; j++)
+			costs.step[j] = j == i ? 1 : NIB_COSTS_MAX;
+		costs.tile = costs.split = 1;
+		assert_true(plan_of(&g, &p, NULL));
+		assert_int_equal(p.splits, 1);
+		/* 16 units of 256 rows over 66 clusters, 112 steps each. */
+		assert_int_equal(p.tiles, 16 * 768 / nib_tile_size(i));
+		assert_int_equal((int64_t)p.cycles,
+				 113 * divide_up((int32_t)p.tiles, p.clusters));
+	}
+	/* Eight units of 64 tokens: parts of k, where adding them up is free.
+	 */
+	g.shapes[0] = (struct nib_tile_shape){64, 2048, 7168};
+	costs = nib_cuda_costs;
+	costs.split = 1;
+	assert_true(plan_of(&g, &p, NULL));
+	assert_int_equal(p.splits, 4);
+	costs.split = NIB_COSTS_MAX;
+	assert_true(plan_of(&g, &p, NULL));
+	assert_int_equal(p.splits, 1);
 }
 
 static void without_memory(void **state)
 {
-	struct group g = {.device = {{66, 33, 16}},
+	struct group g = {.device = {.clusters = {66, 33, 16}},
 			  .shapes = {{300, 4096, 7168}, {5, 129, 16}},
 			  .count = 2};
 	struct nib_gemm_tile *tiles = NULL;
@@ -254,7 +308,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(covers),
 	    cmocka_unit_test(divides_a_long_k),
+	    cmocka_unit_test(sizes),
 	    cmocka_unit_test(longer_tiles_cost_more),
+	    cmocka_unit_test(reads_the_table),
 	    cmocka_unit_test(without_memory),
 	};
 

@@ -53,6 +53,10 @@ enum nib_status nib_device_probe(struct nib_device *device,
 	if (!device)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"device = NULL: must be an open device");
+	if (device->room->is_host)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: only GPUs have probes",
+				device->room->name);
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)
 		status = nib_check_stream(device, ours.stream, "options.stream",

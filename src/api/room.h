@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * room.h - the shape of a room: one kind of hardware, a table of functions none
- * of which is NULL.  The front door (device.c, plan.c, run.c, quantize.c)
- * validates every argument and calls through this table; a room sees only valid
- * arguments with all strides resolved (validate.h), but for the problems of a
- * run, which it takes one by one (run.h): only the room knows where their
- * copies can live and whether their data can be read.
+ * of which is NULL but where a comment says so.  The front door (device.c,
+ * plan.c, run.c, quantize.c) validates every argument and calls through this
+ * table; a room sees only valid arguments with all strides resolved
+ * (validate.h), but for the problems of a run, which it takes one by one
+ * (run.h): only the room knows where their copies can live and whether their
+ * data can be read.
  */
 #ifndef NIB_ROOM_H
 #define NIB_ROOM_H
@@ -73,11 +74,24 @@ struct nib_room {
 	enum nib_status (*wait)(struct nib_device *device, void *stream,
 				struct nib_error *err);
 
-	/* amount > 0, of READ a multiple of 16; data is not looked at yet. */
+	/*
+	 * The next four: NULL in rooms that are is_host.  amount > 0, of READ a
+	 * multiple of 16; data is not looked at yet.
+	 */
 	enum nib_status (*probe)(struct nib_device *device,
 				 enum nib_probe probe, const void *data,
 				 int64_t amount, int64_t *done, void *stream,
 				 struct nib_error *err);
+
+	/* costs of set may be NULL. */
+	enum nib_status (*costs_get)(struct nib_device *device,
+				     struct nib_costs *costs,
+				     struct nib_error *err);
+	enum nib_status (*costs_set)(struct nib_device *device,
+				     const struct nib_costs *costs,
+				     struct nib_error *err);
+	enum nib_status (*costs_save)(struct nib_device *device,
+				      struct nib_error *err);
 
 	/* Looks at the scales' signs itself. */
 	enum nib_status (*pack)(struct nib_device *device,

@@ -105,20 +105,6 @@ static void device_info(const struct nib_device *device,
 	info->arithmetic = NIB_ARITHMETIC_BLOCKS;
 }
 
-/* Which instructions bound a CPU depends on the set: see nib bench --peaks. */
-static enum nib_status no_probe(struct nib_device *device, enum nib_probe probe,
-				const void *data, int64_t amount, int64_t *done,
-				void *stream, struct nib_error *err)
-{
-	(void)device;
-	(void)probe;
-	(void)data;
-	(void)amount;
-	(void)done;
-	(void)stream;
-	return nib_fail(err, NIB_UNSUPPORTED, "cpu: only GPUs have probes");
-}
-
 const struct nib_room nib_room_cpu = {
     .name = "cpu",
     .is_host = true,
@@ -131,7 +117,6 @@ const struct nib_room nib_room_cpu = {
     .free = cpu_free,
     .copy = cpu_copy,
     .wait = cpu_wait,
-    .probe = no_probe,
     .pack = cpu_pack,
     .packed_free = cpu_packed_free,
     .plan_new = cpu_plan_new,

@@ -147,6 +147,7 @@ enum nib_status cuda_open(const char *name,
 	status = cuda_describe(driver, ordinal, device, err);
 	if (!status) {
 		device->base.room = &nib_room_cuda;
+		cuda_costs_open(device);
 		status = start(device, err);
 	}
 	if (status)

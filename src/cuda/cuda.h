@@ -8,6 +8,7 @@
 
 #include "api/room.h"
 #include "api/validate.h"
+#include "costs.h"
 #include "driver.h"
 
 /* The one architecture that this room has kernels for. */
@@ -32,6 +33,10 @@ struct cuda_device {
 	size_t memory_bytes;
 	char name[16]; /* "cuda:0" */
 	char hardware[64];
+	/* As nib_costs has them. */
+	struct nib_cuda_costs costs;
+	bool costs_from_file;
+	char costs_path[1024], costs_reason[128];
 };
 
 static inline struct cuda_device *cuda_device(const struct nib_device *device)
@@ -57,6 +62,18 @@ enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 enum nib_status cuda_enter(const struct cuda_device *device,
 			   struct nib_error *err);
 void cuda_leave(const struct cuda_device *device);
+
+/* ---- costs_file.c, costs.c ----------------------------------------------- */
+
+/* The costs of the file, or the built-in ones; device is described. */
+void cuda_costs_open(struct cuda_device *device);
+enum nib_status cuda_costs_get(struct nib_device *device,
+			       struct nib_costs *costs, struct nib_error *err);
+enum nib_status cuda_costs_set(struct nib_device *device,
+			       const struct nib_costs *costs,
+			       struct nib_error *err);
+enum nib_status cuda_costs_save(struct nib_device *device,
+				struct nib_error *err);
 
 /* ---- module.c: the kernels of this build -------------------------------- */
 

@@ -496,7 +496,7 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       const struct nib_plan *plan,
 			       struct cuda_gemm *gemm, struct nib_error *err)
 {
-	struct nib_tile_device clusters = {0};
+	struct nib_tile_device clusters = {.costs = &device->costs};
 	struct tile_list list = {0};
 	enum nib_status status;
 
@@ -515,6 +515,20 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 		status = place_tiles(device, &list, gemm, err);
 	free(list.tiles);
 	return status;
+}
+
+enum nib_status cuda_gemm_clusters(struct cuda_device *device,
+				   struct nib_tile_device *clusters,
+				   struct nib_error *err)
+{
+	struct cuda_gemm gemm = {0};
+	enum nib_status status = find_kernels(device, NIB_GEMM, &gemm, err);
+
+	*clusters = (struct nib_tile_device){.costs = &device->costs};
+	return status ? status
+		      : count_clusters(device, gemm.multiply,
+				       device->shared_bytes - RESERVED_BYTES,
+				       clusters, err);
 }
 
 void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm)

@@ -54,6 +54,11 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       struct cuda_gemm *gemm, struct nib_error *err);
 void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm);
 
+/* Clusters of each size that run at once. */
+enum nib_status cuda_gemm_clusters(struct cuda_device *device,
+				   struct nib_tile_device *clusters,
+				   struct nib_error *err);
+
 /* problems, moe: resolved, pointers checked. */
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 const struct cuda_gemm *gemm,

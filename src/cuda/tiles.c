@@ -5,7 +5,7 @@
  *
  * A problem of m tokens is cut into equal tiles, as many as the cap on a tile
  * asks for; the cap is tried in all its steps and the shortest makespan wins.
- * The model's constants are measured (docs/notes/0030-hopper-gemm.md).
+ * What a tile costs is in the device's table (costs.h).
  */
 #include "cuda/tiles.h"
 
@@ -14,20 +14,6 @@
 
 /* Tokens of a tile: multiples of 16, above 128 of 32. */
 #define STEP NIB_TILE_TOKENS_STEP
-
-/* A tile outside its k loop: first loads, epilogue. */
-#define TILE_CYCLES 1500.0
-/* Sums of parts of k through distributed shared memory. */
-#define SPLIT_CYCLES 2500.0
-
-double nib_tile_step_cycles(int32_t tokens)
-{
-	/* The tensor cores' time for both groups; one group's own time, in
-	 * which it multiplies and dequantises in turn. */
-	const double multiply = 4.1 * tokens + 20, alone = 2.2 * tokens + 330;
-
-	return multiply > alone ? multiply : alone;
-}
 
 static int32_t divide_up(int32_t a, int32_t b)
 {
@@ -56,14 +42,15 @@ struct run {
 	int32_t units;
 };
 
-static double tile_cycles(const struct nib_tile_shape *s, int32_t tokens,
+static double tile_cycles(const struct nib_cuda_costs *costs,
+			  const struct nib_tile_shape *s, int32_t tokens,
 			  int32_t splits)
 {
 	const int32_t steps = divide_up(s->k, NIB_TOKEN_STAGE_K);
+	const double step = costs->step[nib_tile_size_of(tokens)];
 
-	return TILE_CYCLES +
-	       divide_up(steps, splits) * nib_tile_step_cycles(tokens) +
-	       (splits > 1 ? SPLIT_CYCLES : 0);
+	return costs->tile + divide_up(steps, splits) * step +
+	       (splits > 1 ? costs->split : 0);
 }
 
 static int by_falling_cycles(const void *a, const void *b)
@@ -76,16 +63,38 @@ static int by_falling_cycles(const void *a, const void *b)
 					: (x->token < y->token ? -1 : 1);
 }
 
-/* Two runs a problem at most: equal tiles, and a smaller one at the end. */
-static int32_t make_runs(const struct nib_tile_shape *shapes, int32_t count,
-			 int32_t cap, bool dual, int32_t splits,
-			 struct run *runs)
+/* Loads of the clusters as a heap, the least loaded on top. */
+struct heap {
+	double *load;
+	int32_t *cluster;
+	int32_t size;
+};
+
+struct search {
+	const struct nib_cuda_costs *costs;
+	const struct nib_tile_shape *shapes;
+	int32_t count;
+	bool dual;
+	struct run *runs;
+	struct heap heap;
+	int32_t *rounds;
+};
+
+/*
+ * The search's runs: two a problem at most, equal tiles, and a smaller one at
+ * the end.
+ */
+static int32_t make_runs(const struct search *search, int32_t cap,
+			 int32_t splits)
 {
-	const int32_t unit_rows = dual ? NIB_TILE_ROWS : 2 * NIB_TILE_ROWS;
+	const struct nib_cuda_costs *costs = search->costs;
+	const int32_t unit_rows =
+	    search->dual ? NIB_TILE_ROWS : 2 * NIB_TILE_ROWS;
+	struct run *runs = search->runs;
 	int32_t n_runs = 0;
 
-	for (int32_t i = 0; i < count; i++) {
-		const struct nib_tile_shape *s = shapes + i;
+	for (int32_t i = 0; i < search->count; i++) {
+		const struct nib_tile_shape *s = search->shapes + i;
 		const int32_t tokens =
 		    s->m && s->n ? tile_tokens(s->m, cap) : 1;
 		const int32_t whole = s->n ? s->m / tokens : 0;
@@ -94,7 +103,7 @@ static int32_t make_runs(const struct nib_tile_shape *shapes, int32_t count,
 
 		if (whole)
 			runs[n_runs++] =
-			    (struct run){tile_cycles(s, tokens, splits),
+			    (struct run){tile_cycles(costs, s, tokens, splits),
 					 i,
 					 tokens,
 					 0,
@@ -104,7 +113,7 @@ static int32_t make_runs(const struct nib_tile_shape *shapes, int32_t count,
 			const int32_t last = round_tokens(rest);
 
 			runs[n_runs++] =
-			    (struct run){tile_cycles(s, last, splits),
+			    (struct run){tile_cycles(costs, s, last, splits),
 					 i,
 					 last,
 					 whole * tokens,
@@ -115,13 +124,6 @@ static int32_t make_runs(const struct nib_tile_shape *shapes, int32_t count,
 	qsort(runs, (size_t)n_runs, sizeof(*runs), by_falling_cycles);
 	return n_runs;
 }
-
-/* Loads of the clusters as a heap, the least loaded on top. */
-struct heap {
-	double *load;
-	int32_t *cluster;
-	int32_t size;
-};
 
 static void add_to_least(struct heap *h, double cycles)
 {
@@ -188,15 +190,6 @@ static void deal(const struct run *runs, int32_t n_runs, struct heap *h,
 			plan->cycles = h->load[c];
 }
 
-struct search {
-	const struct nib_tile_shape *shapes;
-	int32_t count;
-	bool dual;
-	struct run *runs;
-	struct heap heap;
-	int32_t *rounds;
-};
-
 /* Tries every cap with this split of k; keeps what beats *best. */
 static void try_caps(struct search *s, int32_t splits, int32_t clusters,
 		     struct nib_tile_plan *best)
@@ -206,8 +199,7 @@ static void try_caps(struct search *s, int32_t splits, int32_t clusters,
 	for (int32_t cap = most; cap >= STEP;
 	     cap -= cap > 128 ? 2 * STEP : STEP) {
 		struct nib_tile_plan p = {splits, clusters, 0, cap, 0, 0};
-		const int32_t n_runs = make_runs(s->shapes, s->count, cap,
-						 s->dual, splits, s->runs);
+		const int32_t n_runs = make_runs(s, cap, splits);
 		int64_t tiles = 0;
 		double cycles = 0;
 
@@ -238,8 +230,7 @@ static bool fill(struct search *s, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile **tiles)
 {
 	const size_t entries = (size_t)plan->rounds * (size_t)plan->clusters;
-	const int32_t n_runs = make_runs(s->shapes, s->count, plan->tile_tokens,
-					 s->dual, plan->splits, s->runs);
+	const int32_t n_runs = make_runs(s, plan->tile_tokens, plan->splits);
 
 	*tiles = calloc(entries ? entries : 1, sizeof(**tiles));
 	if (!*tiles)
@@ -255,7 +246,12 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 		    struct nib_gemm_tile **tiles)
 {
 	const int32_t most = device->clusters[0];
-	struct search s = {.shapes = shapes, .count = count, .dual = dual};
+	struct search s = {
+	    .costs = device->costs ? device->costs : &nib_cuda_costs,
+	    .shapes = shapes,
+	    .count = count,
+	    .dual = dual,
+	};
 	bool ok;
 
 	s.runs = calloc((size_t)count * 2 + 1, sizeof(*s.runs));

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cuda/costs.h"
 #include "cuda/kernels/gemm_params.h"
 
 /* One multiplication: all batches of a problem are problems of their own. */
@@ -16,9 +17,10 @@ struct nib_tile_shape {
 	int32_t m, n, k;
 };
 
-/* Clusters of 2 * splits CTAs that the device holds at once: index log2. */
 struct nib_tile_device {
+	/* Of 2 * splits CTAs that it holds at once: index log2. */
 	int32_t clusters[3];
+	const struct nib_cuda_costs *costs; /* NULL = the built-in ones */
 };
 
 struct nib_tile_plan {
@@ -40,8 +42,5 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 		    const struct nib_tile_shape *shapes, int32_t count,
 		    bool dual, bool may_split, struct nib_tile_plan *plan,
 		    struct nib_gemm_tile **tiles);
-
-/* Model: cycles of one k64 step of a tile of so many tokens. */
-double nib_tile_step_cycles(int32_t tokens);
 
 #endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* costs.c - the front door of what a device's planner chooses by. */
+#include "error.h"
+#include "options.h"
+#include "room.h"
+
+static enum nib_status check(const struct nib_device *device,
+			     struct nib_error *err)
+{
+	if (!device)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"device = NULL: must be an open device");
+	if (device->room->is_host)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: its planner knows no costs; a GPU's does",
+				device->room->name);
+	return NIB_OK;
+}
+
+enum nib_status nib_device_get_costs(struct nib_device *device,
+				     struct nib_costs *costs,
+				     struct nib_error *err)
+{
+	struct nib_costs ours = {0};
+	size_t bytes;
+	enum nib_status status = check(device, err);
+
+	if (!status)
+		status =
+		    nib_info_check(costs, sizeof(ours), &bytes, "costs", err);
+	if (!status)
+		status = device->room->costs_get(device, &ours, err);
+	if (!status)
+		nib_info_write(costs, &ours, bytes);
+	return status;
+}
+
+enum nib_status nib_device_set_costs(struct nib_device *device,
+				     const struct nib_costs *costs,
+				     struct nib_error *err)
+{
+	struct nib_costs ours;
+	enum nib_status status = check(device, err);
+
+	if (!status)
+		status =
+		    nib_options_read(&ours, sizeof(ours), costs, "costs", err);
+	if (status)
+		return status;
+	return device->room->costs_set(device, costs ? &ours : NULL, err);
+}
+
+enum nib_status nib_device_save_costs(struct nib_device *device,
+				      struct nib_error *err)
+{
+	enum nib_status status = check(device, err);
+
+	return status ? status : device->room->costs_save(device, err);
+}
