@@ -257,6 +257,10 @@ static enum nib_status make(struct job *job, const struct shape *shape,
 
 	if (status)
 		return status;
+	if (options->costs)
+		status = nib_device_set_costs(job->device, options->costs, err);
+	if (status)
+		return status;
 	job->copies = calloc(MAX_COPIES, sizeof *job->copies);
 	if (!job->copies)
 		return no_memory("the list of copies", err);

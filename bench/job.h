@@ -33,6 +33,8 @@ struct job_options {
 	enum job_timed timed;
 	/* One copy only: its operands may stay in the caches. */
 	bool warm;
+	/* Of a GPU, to plan by instead of its own; NULL = its own. */
+	const struct nib_costs *costs;
 };
 
 /*

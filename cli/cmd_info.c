@@ -129,6 +129,18 @@ static void add_rooms(json_t *about)
 	json_object_set_new(about, "rooms", rooms);
 }
 
+/* Which costs the planner has (nib tune). */
+static void add_tuning(json_t *entry, struct nib_device *device)
+{
+	struct nib_costs costs = {.struct_bytes = sizeof(costs)};
+
+	if (nib_device_get_costs(device, &costs, NULL))
+		return;
+	json_object_set_new(entry, "tuned", json_boolean(costs.is_from_file));
+	add_text(entry, "tuning_file", costs.path);
+	add_text(entry, "untuned_reason", costs.reason);
+}
+
 /* Every GPU that the driver has, usable or not. */
 static void add_gpus(json_t *about)
 {
@@ -170,9 +182,32 @@ static void add_gpus(json_t *about)
 		add_size(entry, "clock_khz", info.clock_khz);
 		add_size(entry, "memory_clock_khz", info.memory_clock_khz);
 		add_size(entry, "memory_bus_bits", info.memory_bus_bits);
+		add_tuning(entry, device);
 		nib_device_close(device);
 	}
 	json_object_set_new(about, "gpus", gpus);
+}
+
+/* The line below a GPU: which costs its planner has. */
+static void put_tuning(struct table *table, const json_t *gpu)
+{
+	const char *file =
+	    json_string_value(json_object_get(gpu, "tuning_file"));
+	const char *reason =
+	    json_string_value(json_object_get(gpu, "untuned_reason"));
+	char text[512];
+
+	if (!file || !reason)
+		return;
+	if (json_is_true(json_object_get(gpu, "tuned")))
+		snprintf(text, sizeof(text), "as measured by nib tune, %.400s",
+			 file);
+	else
+		snprintf(text, sizeof(text), "built in, %s%s%.300s", reason,
+			 *file ? ": " : "", file);
+	table_text(table, "what", "  tile costs");
+	table_text(table, "value", text);
+	table_end_row(table);
 }
 
 static void put_gpu(struct table *table, const json_t *gpu)
@@ -207,6 +242,7 @@ static void put_gpu(struct table *table, const json_t *gpu)
 		    json_string_value(json_object_get(gpu, "features")));
 	table_text(table, "value", text);
 	table_end_row(table);
+	put_tuning(table, gpu);
 }
 
 static void put_value(const char *key, const json_t *value, char *text,

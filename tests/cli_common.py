@@ -30,7 +30,8 @@ def nib(*args, cwd=None, **options):
 def fake_gpu():
     """The environment in which nib sees the GPU of tests/fake_cuda, whose kernels
     do nothing; None for a build without kernels."""
-    env = dict(os.environ, NIB_CUDA_LIBRARY=os.environ.get("FAKE_CUDA", ""))
+    env = dict(os.environ, NIB_CUDA_LIBRARY=os.environ.get("FAKE_CUDA", ""),
+               NIB_TUNING="off")
     rooms = json.loads(nib("info", "--format", "json", env=env).stdout)["rooms"]
     return env if any(r["open"] and r["room"].startswith("cuda")
                       for r in rooms) else None

@@ -187,7 +187,8 @@ class Output(NibTest):
             "features": "compute capability 9.0, CUDA 13.0 driver",
             "l2_bytes": 60 << 20, "multiprocessors": 132,
             "clock_khz": 1980000, "memory_clock_khz": 3201000,
-            "memory_bus_bits": 6144})
+            "memory_bus_bits": 6144, "tuned": False, "tuning_file": "",
+            "untuned_reason": "no file is looked for"})
         self.assertRegex(
             self.nib("info", env=env).stdout,
             r"(?m)^cuda:0 +NVIDIA Fake 0, 132 multiprocessors at up to 1.98 "

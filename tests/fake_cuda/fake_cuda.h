@@ -10,6 +10,16 @@
 
 #define FAKE_MAX_GPUS 4
 
+/*
+ * With FAKE_CUDA_TIMES in the environment a launch of a GEMM or of the clock's
+ * probe takes as long as a GPU would whose tiles cost this (tests/test_tune.py
+ * has the same numbers).
+ */
+#define FAKE_CYCLE_NS	       0.5
+#define FAKE_TILE_CYCLES       40000
+#define FAKE_SPLIT_CYCLES      30000
+#define FAKE_STEP_CYCLES(rows) (1000 + 40 * (rows))
+
 struct fake_cuda {
 	/* What it pretends; the defaults are one H200 that works. */
 	CUresult init_result;

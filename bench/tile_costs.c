@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tile_costs.c - see tile_costs.h.
+ *
+ * A product of m rows and so many columns that every multiprocessor has the
+ *same number of tiles of m rows each takes
+ *
+ *	launch(m, k) + tiles * (tile + k / 64 * step)
+ *
+ * cycles.  Two tiles each minus one tile each, at the same k, leave the
+ *bracket: what the launch and the conversion of a cost falls out.  Two k give
+ *step and tile.  The four products take turns; their weights stay in the L2,
+ *since a tile is not to be charged with the memory's bandwidth.
+ */
+#include "tile_costs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "contest.h"
+
+#define STEP_K 64
+/* Two tiles on each multiprocessor of an H200 at the larger: 29 MB of weights.
+ */
+#define LOW_K  512
+#define HIGH_K 1536
+/* Of the product whose k is divided, or not. */
+#define SPLIT_K	   2048
+#define SPLIT_ROWS 128
+
+/* Unlike any measured cost: what a planner may not choose, and what it must. */
+#define NEVER  1000000
+#define ALWAYS 1
+
+struct tuner {
+	const struct tile_costs_options *options;
+	struct peaks *peaks;
+	double done;
+};
+
+static const enum peak_kind clock_kind = PEAK_GPU_CLOCK;
+
+int tile_costs_steps(const struct nib_costs *costs)
+{
+	return costs->sizes + 1;
+}
+
+/*
+ * The line through the cycles of a tile with two numbers of steps: its slope is
+ * a step, its value at 0 the tile.
+ */
+struct line {
+	double step, tile;
+};
+
+static struct line line_through(double low_steps, double low_cycles,
+				double high_steps, double high_cycles)
+{
+	const double step =
+	    (high_cycles - low_cycles) / (high_steps - low_steps);
+
+	return (struct line){step, low_cycles - low_steps * step};
+}
+
+/* Takes x if it is a cost at all; says whether it did. */
+static bool take(double x, int *cost)
+{
+	if (!(x >= 0.5 && x <= NEVER))
+		return false;
+	*cost = (int)lround(x);
+	return true;
+}
+
+/* By these costs the planner has no choice: tiles of this size, k whole. */
+static struct nib_costs only_size(const struct nib_costs *costs, int size)
+{
+	struct nib_costs only = *costs;
+
+	for (int i = 0; i < only.sizes; i++)
+		only.step_cycles[i] = i == size ? ALWAYS : NEVER;
+	only.tile_cycles = ALWAYS;
+	only.split_cycles = NEVER;
+	return only;
+}
+
+static enum nib_status add_product(const struct tuner *tuner,
+				   const struct nib_costs *costs,
+				   struct shape_size size,
+				   struct contestant *contestant,
+				   struct nib_error *err)
+{
+	const struct shape shape = {
+	    .op = OP_GEMM, .batch = 1, .count = 1, .sizes = &size};
+	const struct job_options options = {
+	    .data = {.out = NIB_BF16, .packed = true, .seed = 1},
+	    .threads = 1,
+	    .device = tuner->options->device,
+	    .timed = JOB_RUN,
+	    .warm = true,
+	    .costs = costs,
+	};
+
+	return job_new(&shape, &options, &contestant->job, err);
+}
+
+/* Cycles of each contestant, by the median of its time and of the clock. */
+static enum nib_status compete(struct tuner *tuner,
+			       struct contestant *contestants, int count,
+			       double *cycles, struct nib_error *err)
+{
+	const struct tile_costs_options *o = tuner->options;
+	const struct contest_options contest = {
+	    .threads = 1,
+	    .min_time_s = o->min_time_s,
+	    .min_samples = o->min_samples,
+	    .peaks = &clock_kind,
+	    .n_peaks = 1,
+	};
+	const struct bench_samples *clock =
+	    peaks_samples(tuner->peaks, clock_kind, 1);
+	const int first = clock->count;
+	enum nib_status status =
+	    contest_run(contestants, count, tuner->peaks, &contest, err);
+
+	for (int i = 0; i < count; i++)
+		cycles[i] = bench_samples_median(&contestants[i].samples_s, 0) *
+			    bench_samples_median(clock, first);
+	return status;
+}
+
+static void release(struct contestant *contestants, int count)
+{
+	for (int i = 0; i < count; i++) {
+		bench_samples_free(&contestants[i].samples_s);
+		job_free(contestants[i].job);
+	}
+}
+
+static void tick(struct tuner *tuner, const char *what)
+{
+	if (tuner->options->tick)
+		tuner->options->tick(tuner->options->arg, tuner->done, what);
+	tuner->done++;
+}
+
+static enum nib_status measure_size(struct tuner *tuner,
+				    const struct nib_costs *costs, int size,
+				    struct line *line, struct nib_error *err)
+{
+	const struct nib_costs only = only_size(costs, size);
+	const int64_t n = (int64_t)costs->tile_cols * costs->tiles_at_once;
+	struct contestant products[4] = {0};
+	double cycles[4] = {0};
+	char what[64];
+	enum nib_status status = NIB_OK;
+
+	snprintf(what, sizeof(what), "tiles of %d rows",
+		 costs->tile_rows[size]);
+	tick(tuner, what);
+	for (int i = 0; i < 4 && !status; i++) {
+		const struct shape_size s = {costs->tile_rows[size],
+					     n * (1 + i % 2),
+					     i < 2 ? LOW_K : HIGH_K};
+
+		status = add_product(tuner, &only, s, &products[i], err);
+	}
+	if (!status)
+		status = compete(tuner, products, 4, cycles, err);
+	*line = line_through((double)LOW_K / STEP_K, cycles[1] - cycles[0],
+			     (double)HIGH_K / STEP_K, cycles[3] - cycles[2]);
+	release(products, 4);
+	return status;
+}
+
+static int split_size(const struct nib_costs *costs)
+{
+	int i = 0;
+
+	while (i < costs->sizes - 1 && costs->tile_rows[i] < SPLIT_ROWS)
+		i++;
+	return i;
+}
+
+/*
+ * Tiles on less than half of the multiprocessors and on more than a quarter: k
+ * in two parts, or in one.  *split: what the former takes beyond half of the
+ * steps; NaN if k cannot be divided here.
+ */
+static enum nib_status measure_split(struct tuner *tuner,
+				     const struct nib_costs *costs,
+				     double *split, struct nib_error *err)
+{
+	const int size = split_size(costs);
+	const struct shape_size s = {costs->tile_rows[size],
+				     (int64_t)costs->tile_cols *
+					 (costs->tiles_at_once * 3 / 8),
+				     SPLIT_K};
+	struct nib_costs only = only_size(costs, size);
+	struct contestant products[2] = {0};
+	double cycles[2] = {0};
+	enum nib_status status = NIB_OK;
+
+	tick(tuner, "divided k");
+	for (int i = 0; i < 2 && !status; i++) {
+		only.split_cycles = i ? ALWAYS : NEVER;
+		status = add_product(tuner, &only, s, &products[i], err);
+	}
+	*split = NAN;
+	if (!status && strstr(job_explanation(products[0].job), "1 part,") &&
+	    strstr(job_explanation(products[1].job), "2 parts,")) {
+		status = compete(tuner, products, 2, cycles, err);
+		*split =
+		    cycles[1] - cycles[0] +
+		    (double)SPLIT_K / STEP_K / 2 * costs->step_cycles[size];
+	}
+	release(products, 2);
+	return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The sizes' fixed costs are one number to the planner: their median. */
+static double middle(double *values, int count)
+{
+	qsort(values, (size_t)count, sizeof(*values), by_value);
+	return count % 2 ? values[count / 2]
+			 : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static enum nib_status measure_all(struct tuner *tuner,
+				   const struct nib_costs *before,
+				   struct tile_costs *out,
+				   struct nib_error *err)
+{
+	struct nib_costs *costs = &out->costs;
+	double tiles[NIB_MAX_TILE_SIZES], split = NAN;
+	enum nib_status status = NIB_OK;
+
+	for (int i = 0; i < costs->sizes && !status; i++) {
+		struct line line = {0, 0};
+
+		status = measure_size(tuner, before, i, &line, err);
+		tiles[i] = line.tile;
+		out->missed += !take(line.step, &costs->step_cycles[i]);
+	}
+	if (!status)
+		status = measure_split(tuner, costs, &split, err);
+	if (status)
+		return status;
+	out->missed += !take(middle(tiles, costs->sizes), &costs->tile_cycles);
+	out->has_split = take(split, &costs->split_cycles);
+	return NIB_OK;
+}
+
+enum nib_status tile_costs_measure(const struct tile_costs_options *options,
+				   const struct nib_costs *before,
+				   struct tile_costs *out,
+				   struct nib_error *err)
+{
+	struct tuner tuner = {.options = options, .peaks = peaks_create()};
+	enum nib_status status;
+
+	*out = (struct tile_costs){.costs = *before};
+	if (!tuner.peaks) {
+		err->status = NIB_OUT_OF_MEMORY;
+		snprintf(err->message, sizeof(err->message),
+			 "no memory for a measurement");
+		return NIB_OUT_OF_MEMORY;
+	}
+	status = peaks_use_gpu(tuner.peaks, options->device, err);
+	if (!status)
+		status = measure_all(&tuner, before, out, err);
+	peaks_free(tuner.peaks);
+	return status;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_tune.c - nib tune: what a GPU's planner chooses by, measured on this
+ * machine and kept for the programs that open the device later.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "progress.h"
+#include "table.h"
+#include "tile_costs.h"
+
+struct tune_args {
+	struct format_args format;
+	struct common_args common;
+	const char *device;
+	double min_time_s;
+	int64_t samples;
+	int dry_run, reset;
+};
+
+static const struct table_column columns[] = {
+    {.key = "cost", .title = "cost"},
+    {.key = "rows", .title = "tile rows"},
+    {.key = "before_cycles", .title = "before", .print = "%.0f cycles"},
+    {.key = "cycles", .title = "now", .print = "%.0f cycles"},
+    {.key = "change", .title = "change", .print = "%+.1f %%", .scale = 100},
+    {.key = "device"},
+    {.key = "version"},
+    {.key = "machine"},
+    {0},
+};
+
+static void put_cost(struct table *table, const struct nib_device *device,
+		     const char *cost, int rows, int before, int now)
+{
+	table_text(table, "cost", cost);
+	if (rows)
+		table_int(table, "rows", rows);
+	table_number(table, "before_cycles", before);
+	table_number(table, "cycles", now);
+	table_number(table, "change", (double)now / before - 1);
+	table_text(table, "device", cli_room(device));
+	table_text(table, "version", nib_version());
+	table_text(table, "machine", cli_machine(device));
+	table_end_row(table);
+}
+
+static int print_costs(const struct tune_args *args,
+		       const struct nib_device *device,
+		       const struct nib_costs *before,
+		       const struct nib_costs *now, const char *note)
+{
+	struct table *table =
+	    table_new(columns, (enum table_format)args->format.format, 0);
+
+	for (int i = 0; i < now->sizes; i++)
+		put_cost(table, device, "64 of k", now->tile_rows[i],
+			 before->step_cycles[i], now->step_cycles[i]);
+	put_cost(table, device, "a tile", 0, before->tile_cycles,
+		 now->tile_cycles);
+	put_cost(table, device, "a divided k", 0, before->split_cycles,
+		 now->split_cycles);
+	table_note(table, "%s", note);
+	return table_end(table);
+}
+
+static void show(void *arg, double done, const char *what)
+{
+	(void)arg;
+	progress_update(done, what);
+}
+
+/* The costs of this machine in place of *costs. */
+static int measure(const struct tune_args *args, struct nib_costs *costs,
+		   bool *has_split)
+{
+	const struct tile_costs_options options = {
+	    .device = args->device,
+	    .min_time_s = args->min_time_s > 1e-6 ? args->min_time_s : 1e-6,
+	    .min_samples = (int)args->samples,
+	    .tick = show,
+	};
+	struct nib_error err = {0};
+	struct tile_costs out;
+	enum nib_status status;
+
+	progress_begin("measuring", tile_costs_steps(costs), 0);
+	status = tile_costs_measure(&options, costs, &out, &err);
+	progress_end();
+	if (status)
+		return cli_fail(args->device, &err);
+	/* Half a table would compare what was measured with what was not. */
+	if (out.missed)
+		return cli_error(CLI_FAILED,
+				 "%s: %d of %d costs are lost in the noise, so "
+				 "nothing is changed: is it busy? try "
+				 "--min-time 1",
+				 args->device, out.missed, costs->sizes + 1);
+	*costs = out.costs;
+	*has_split = out.has_split;
+	return CLI_OK;
+}
+
+/* Measures, or takes the built-in costs; note says what was done. */
+static int tune(const struct tune_args *args, struct nib_device *device,
+		struct nib_costs *costs, char *note, size_t note_bytes)
+{
+	struct nib_error err = {0};
+	bool has_split = true;
+	enum nib_status status;
+	int code = args->reset ? CLI_OK : measure(args, costs, &has_split);
+
+	if (code)
+		return code;
+	status = nib_device_set_costs(device, args->reset ? NULL : costs, &err);
+	if (!status)
+		status = nib_device_get_costs(device, costs, &err);
+	if (!status && !args->dry_run)
+		status = nib_device_save_costs(device, &err);
+	if (status)
+		return cli_fail(args->device, &err);
+	snprintf(note, note_bytes, "%s%s%s",
+		 has_split ? "" : "a divided k could not be measured\n",
+		 args->dry_run ? "not written" : "written to ",
+		 args->dry_run ? "" : costs->path);
+	return CLI_OK;
+}
+
+static int run_tune(const void *args_, char *const *files, int n_files)
+{
+	const struct tune_args *args = args_;
+	const struct device_args device_args = {.device = args->device};
+	struct nib_costs before = {.struct_bytes = sizeof(before)}, now;
+	struct nib_device *device;
+	struct nib_error err;
+	char note[1200];
+	int code = cli_open_device(&device_args, &device);
+
+	(void)files;
+	(void)n_files;
+	progress_set_quiet(args->common.quiet);
+	if (code)
+		return code;
+	if (nib_device_get_costs(device, &before, &err))
+		code = cli_fail(NULL, &err);
+	now = before;
+	if (!code)
+		code = tune(args, device, &now, note, sizeof(note));
+	if (!code)
+		code = print_costs(args, device, &before, &now, note);
+	nib_device_close(device);
+	return code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "device",
+     .kind = OPT_TEXT,
+     .offset = offsetof(struct tune_args, device),
+     .value = "NAME",
+     .fallback = "cuda:0",
+     .help = "the GPU: cuda:0, cuda:1, ... (nib info lists them)"},
+    {.name = "dry-run",
+     .letter = 'n',
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct tune_args, dry_run),
+     .help = "measure and print, write nothing"},
+    {.name = "reset",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct tune_args, reset),
+     .help = "measure nothing: back to the costs that are built in"},
+    {.name = "min-time",
+     .kind = OPT_DOUBLE,
+     .offset = offsetof(struct tune_args, min_time_s),
+     .value = "SECONDS",
+     .fallback = "0.1",
+     .help = "least time of the timed runs of a product"},
+    {.name = "samples",
+     .kind = OPT_INT,
+     .offset = offsetof(struct tune_args, samples),
+     .value = "N",
+     .fallback = "15",
+     .min = 1,
+     .max = 100000,
+     .help = "least number of timed runs of a product"},
+    {0},
+};
+
+static const struct cli_group groups[] = {
+    {"Tuning", options, 0},
+    {"Output", format_options, offsetof(struct tune_args, format)},
+    {"Messages", common_options, offsetof(struct tune_args, common)},
+    {0},
+};
+
+const struct cli_command command_tune = {
+    .name = "tune",
+    .summary = "measure what a GPU's planner chooses by, and keep it",
+    .positional = "",
+    .description =
+	"A product on a GPU is cut into tiles, and how is decided by what a tile\n"
+	"of each size costs.  These costs are built in, as an H200 has them.  nib\n"
+	"tune measures them on this machine, for some 50 products and half a\n"
+	"minute, prints them beside those in use, and writes them to a file that\n"
+	"every program which opens the device reads from then on.\n"
+	"\n"
+	"A cost is a difference of times: two tiles on every multiprocessor minus\n"
+	"one, for two lengths of k; the slope is the cost of 64 of k, the rest that\n"
+	"of a tile.  The cycles are those of the clock measured meanwhile.  Results\n"
+	"do not depend on costs, but where k is divided (docs/numerics.md).\n"
+	"\n"
+	"The file is nibblas/tune-GPU-MULTIPROCESSORS-VERSION.json in\n"
+	"$XDG_CACHE_HOME or ~/.cache.  NIB_TUNING names another one; NIB_TUNING=off\n"
+	"reads none.  A file that is damaged, or of another GPU or version, is not\n"
+	"used; nib info says which costs are, and why.\n",
+    .examples =
+	"nib tune\n"
+	"nib tune --device cuda:1 --dry-run\n"
+	"nib tune --min-time 0.5               # a machine that is busy\n"
+	"nib tune --reset\n"
+	"NIB_TUNING=off nib bench --device cuda:0   # what it brought\n",
+    .groups = groups,
+    .args_bytes = sizeof(struct tune_args),
+    .run = run_tune,
+};
