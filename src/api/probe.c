@@ -45,7 +45,7 @@ enum nib_status nib_device_probe(struct nib_device *device,
 				 struct nib_error *err)
 {
 	struct nib_call_options ours;
-	int64_t unused;
+	int64_t unused = 0;
 	enum nib_status status;
 
 	done = done ? done : &unused;
