@@ -127,9 +127,7 @@ struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
 	c->actors = actors + MOST_BARRIERS < MOST_ACTORS
 			? actors + MOST_BARRIERS
 			: MOST_ACTORS;
-	c->barriers = calloc(c->actors - actors, sizeof(c->barriers[0]));
-	if (!c->barriers || !make_warps(c) || !make_memory(c) ||
-	    !make_joins(c)) {
+	if (!make_warps(c) || !make_memory(c) || !make_joins(c)) {
 		emu_check_close(c);
 		return NULL;
 	}
@@ -153,7 +151,6 @@ void emu_check_close(struct emu_check *c)
 	free(c->warp);
 	free(c->words);
 	free(c->barrier_ids);
-	free(c->barriers);
 	free(c->joins);
 	free(c);
 }
@@ -224,7 +221,7 @@ static uint16_t *id_at(const struct emu_check *c, uint64_t address)
 					      : NULL;
 }
 
-struct barrier *emu_check_barrier(const struct emu_check *c, uint64_t address)
+struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address)
 {
 	const uint16_t *id = id_at(c, address);
 

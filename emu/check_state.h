@@ -98,7 +98,7 @@ struct emu_check {
 	struct warp *warp;
 	struct word **words;	/* by CTA */
 	uint16_t **barrier_ids; /* by CTA, by offset / 8; 0: none */
-	struct barrier *barriers;
+	struct barrier barriers[MOST_BARRIERS];
 	uint32_t barrier_count;
 	struct sync *joins; /* 16 a CTA, then the cluster's */
 };
@@ -128,7 +128,7 @@ static inline bool is_generic(const struct emu_check *c, uint32_t actor)
 }
 
 /* The barrier initialised at address; NULL: none. */
-struct barrier *emu_check_barrier(const struct emu_check *c, uint64_t address);
+struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address);
 /* False with err if its init does not happen before what warp does now. */
 bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
 			const struct barrier *b, struct emu_error *err);

@@ -109,11 +109,12 @@ static size_t blocks_until(const struct emu_memory *memory, uint64_t address)
 static struct block *block_of(const struct emu_memory *memory, uint64_t address)
 {
 	const size_t i = blocks_until(memory, address);
+	struct block *block = memory->blocks;
 
-	if (i == 0 || address - memory->blocks[i - 1].begin >=
-			  memory->blocks[i - 1].bytes)
+	if (i == 0 || !block)
 		return NULL;
-	return &memory->blocks[i - 1];
+	block += i - 1;
+	return address - block->begin < block->bytes ? block : NULL;
 }
 
 /* Puts a block where no live one is; freed ones in its way are forgotten. */
@@ -260,19 +261,18 @@ void emu_memory_describe(const struct emu_memory *memory, uint64_t address,
 	const uint64_t past =
 	    before ? address - before->begin - before->bytes : NEAR_BYTES;
 	const uint64_t ahead = after ? after->begin - address : NEAR_BYTES;
-	const struct block *b;
+	const struct block *b = block_of(memory, address);
 	const char *where;
 	uint64_t distance;
 
-	if (block_of(memory, address)) {
-		b = before;
+	if (b) {
 		distance = address - b->begin;
 		where = "inside";
-	} else if (past < NEAR_BYTES && past <= ahead) {
+	} else if (before && past < NEAR_BYTES && past <= ahead) {
 		b = before;
 		distance = past;
 		where = "past the end of";
-	} else if (ahead < NEAR_BYTES) {
+	} else if (after && ahead < NEAR_BYTES) {
 		b = after;
 		distance = ahead;
 		where = "before";

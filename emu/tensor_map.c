@@ -311,10 +311,10 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 
 /* ---- boxes --------------------------------------------------------------- */
 
-/* Elements of the box along a dimension. */
+/* Elements of the box along a dimension but the first. */
 static uint32_t steps(const struct emu_tensor_map *map, int i)
 {
-	const uint32_t stride = i > 0 ? map->element_strides[i] : 1;
+	const uint32_t stride = map->element_strides[i];
 
 	return (map->box[i] + stride - 1) / stride;
 }

@@ -315,74 +315,63 @@ static struct emu_tensor_map random_map(void)
 	return map;
 }
 
-/* One element of the box: its byte (or nibble) in shared memory, plainly. */
+/* Elements of the box along a dimension. */
+static uint32_t steps(const struct emu_tensor_map *map, int d)
+{
+	uint32_t n = 0;
+
+	for (uint32_t at = 0; at < map->box[d]; at += map->element_strides[d])
+		n++;
+	return n;
+}
+
+/* One element, from_bit of the tensor or nothing, to bit of the box. */
+static void put_plainly(const struct emu_tensor_map *map, uint32_t bit,
+			bool is_inside, uint64_t from_bit)
+{
+	const uint32_t bits = (uint32_t)bits_of_type(map->type);
+	const uint32_t shift = bit % 8;
+	uint8_t *to = want + swizzle_by_figure(map->swizzle, bit / 8);
+	uint32_t x = 0;
+
+	if (bits != 4 && is_inside) {
+		memcpy(to, tensor + from_bit / 8, bits / 8);
+	} else if (bits != 4) {
+		memset(to, 0, bits / 8);
+	} else {
+		if (is_inside)
+			x = (uint32_t)tensor[from_bit / 8] >> from_bit % 8 & 15;
+		*to = (uint8_t)((*to & ~(15u << shift)) | x << shift);
+	}
+}
+
 static void load_plainly(const struct emu_tensor_map *map, const int32_t *at,
 			 uint32_t begin)
 {
 	const uint32_t bits = (uint32_t)bits_of_type(map->type);
-	uint32_t j[5], bit = begin * 8;
+	uint32_t count = 1;
 
 	memset(want, 0xAA, sizeof(want));
-	for (j[4] = 0; j[4] < map->box[4]; j[4] += map->element_strides[4])
-		for (j[3] = 0; j[3] < map->box[3];
-		     j[3] += map->element_strides[3])
-			for (j[2] = 0; j[2] < map->box[2];
-			     j[2] += map->element_strides[2])
-				for (j[1] = 0; j[1] < map->box[1];
-				     j[1] += map->element_strides[1])
-					for (j[0] = 0; j[0] < map->box[0];
-					     j[0]++, bit += bits) {
-						const uint32_t to =
-						    swizzle_by_figure(
-							map->swizzle, bit / 8);
-						uint64_t from = 0;
-						bool is_inside = true;
+	for (int d = 0; d < 5; d++)
+		count *= steps(map, d);
+	for (uint32_t e = 0; e < count; e++) {
+		uint32_t rest = e;
+		uint64_t from = 0;
+		bool is_inside = true;
 
-						for (int d = 0; d < 5; d++) {
-							const int64_t x =
-							    (int64_t)at[d] +
-							    j[d];
+		for (int d = 0; d < 5; d++) {
+			const int64_t x =
+			    at[d] + (int64_t)(rest % steps(map, d)) *
+					map->element_strides[d];
 
-							is_inside =
-							    is_inside &&
-							    x >= 0 &&
-							    x < (int64_t)map
-								    ->sizes[d];
-							from +=
-							    (uint64_t)x *
-							    (d ? map->strides_bytes
-									 [d -
-									  1] *
-								     8
-							       : bits);
-						}
-						if (bits == 4) {
-							const uint32_t shift =
-							    bit % 8;
-							const uint32_t x =
-							    is_inside
-								? tensor[from /
-									 8] >>
-									  from %
-									      8 &
-								      15u
-								: 0;
-
-							want[to] =
-							    (uint8_t)((want[to] &
-								       ~(15u
-									 << shift)) |
-								      x << shift);
-						} else if (is_inside) {
-							memcpy(want + to,
-							       tensor +
-								   from / 8,
-							       bits / 8);
-						} else {
-							memset(want + to, 0,
-							       bits / 8);
-						}
-					}
+			rest /= steps(map, d);
+			is_inside =
+			    is_inside && x >= 0 && x < (int64_t)map->sizes[d];
+			from += (uint64_t)x *
+				(d ? map->strides_bytes[d - 1] * 8 : bits);
+		}
+		put_plainly(map, begin * 8 + e * bits, is_inside, from);
+	}
 }
 
 static void load(const struct emu_tensor_map *map, const int32_t *at,

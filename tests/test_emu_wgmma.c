@@ -117,7 +117,7 @@ static struct number product(struct number a, struct number b)
 static int64_t shift_to_zero(int64_t x, int shift)
 {
 	if (shift <= 0)
-		return x << -shift;
+		return x * ((int64_t)1 << -shift);
 	if (shift > 62)
 		return 0;
 	return x < 0 ? -(-x >> shift) : x >> shift;
