@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_check_probes.c - the probes on a GPU: their rates are what the hardware's
+ * own numbers allow, and twice the amount takes twice the time, so that nothing
+ * was left out by the compiler.
+ */
+#include "gpu_common.h"
+
+#include <stdio.h>
+#include <time.h>
+
+/* Of dense fp16 on Hopper, each multiprocessor, each cycle. */
+#define FLOP_A_CYCLE 4096.0
+/* What the highest clocks allow may be exceeded by this: clocks are rounded. */
+#define SLACK 1.03
+#define RUNS  7
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The shortest of some runs; *done as nib_device_probe() says. */
+static double probe_s(enum nib_probe probe, const void *data, int64_t amount,
+		      double *done)
+{
+	double best = 1e9;
+
+	for (int i = 0; i < RUNS; i++) {
+		int64_t units;
+		double begin = now_s(), end;
+
+		gpu_must(nib_device_probe(gpu_test.gpu, probe, data, amount,
+					  &units, NULL, &gpu_test.err),
+			 "probe");
+		gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err),
+			 "wait");
+		end = now_s();
+		*done = (double)units;
+		best = end - begin < best ? end - begin : best;
+	}
+	return best;
+}
+
+/* Units a second lie in (least, most), and the time grows as the amount. */
+static void check(enum nib_probe probe, const char *name, const void *data,
+		  int64_t amount, double least, double most)
+{
+	double done, more, s, more_s, rate;
+	char text[160];
+
+	(void)probe_s(probe, data, amount / 32 * 16, &done);
+	s = probe_s(probe, data, amount / 32 * 16, &done);
+	more_s = probe_s(probe, data, amount, &more);
+	/* Their difference has no launch and no wait. */
+	rate = (more - done) / (more_s - s);
+	snprintf(text, sizeof(text), "%.4g a second: must be %.4g to %.4g",
+		 rate, least, most);
+	printf("# %s: %s\n", name, text);
+	gpu_verdict(rate > least && rate < most, name, text);
+	snprintf(text, sizeof(text), "%.3f times as long for %.3f times it",
+		 more_s / s, more / done);
+	gpu_verdict(more_s / s > 1.6 && more_s / s < 2.2, name, text);
+}
+
+int main(void)
+{
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+	const int64_t bytes = INT64_C(2) << 30;
+	void *data;
+	double clock, bandwidth, flop;
+	int code;
+
+	if (!gpu_begin(&code))
+		return code;
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
+		 "info");
+	clock = info.clock_khz * 1e3;
+	/* Two transfers a cycle. */
+	bandwidth = info.memory_clock_khz * 1e3 * 2 * info.memory_bus_bits / 8;
+	flop = clock * info.threads * FLOP_A_CYCLE;
+	gpu_must(
+	    nib_device_alloc(gpu_test.gpu, (size_t)bytes, &data, &gpu_test.err),
+	    "alloc");
+	check(NIB_PROBE_READ, "read", data, bytes, 0.6 * bandwidth,
+	      SLACK * bandwidth);
+	check(NIB_PROBE_MULTIPLY, "multiply", NULL, INT64_C(8000000000000),
+	      0.4 * flop, SLACK * flop);
+	check(NIB_PROBE_CYCLES, "cycles", NULL, 4000000, 0.3 * clock,
+	      SLACK * clock);
+	nib_device_free(gpu_test.gpu, data);
+	return gpu_end();
+}
