@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_emu_tensor_recorded.c - the software GPU's tensor copies against what an
+ * H200 and its driver answered: gpu_probe/tensor_h200.txt, written by
+ * gpu_probe/tensor.cu, whose head says how.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu_probe/tensor_cases.h"
+
+#define RECORDING NIB_RECORDINGS "/tensor_h200.txt"
+#define BASE	  (UINT64_C(1) << 20)
+
+static uint8_t global[TENSOR_BYTES], shared[TENSOR_SHARED];
+
+static void fill(void)
+{
+	for (uint32_t i = 0; i < TENSOR_BYTES; i++)
+		global[i] = tensor_global_byte(i);
+	for (uint32_t i = 0; i < TENSOR_SHARED; i++)
+		shared[i] = tensor_shared_byte(i);
+}
+
+static uint64_t load(int i)
+{
+	struct tensor_case c;
+
+	tensor_case_make(&c, false, i);
+	memset(shared, TENSOR_FILL, sizeof(shared));
+	tensor_case_load(&c, global, shared);
+	return tensor_hash(shared, TENSOR_SHARED);
+}
+
+static uint64_t store(int i)
+{
+	struct tensor_case c;
+
+	fill();
+	tensor_case_make(&c, true, i);
+	tensor_case_store(&c, global, shared);
+	return tensor_hash(global, TENSOR_BYTES);
+}
+
+static bool is_taken(int i)
+{
+	struct emu_tensor_map map;
+
+	tensor_rule_make(&map, i, BASE);
+	return emu_tensor_map_check(&map, NULL);
+}
+
+static void copies_and_rules_are_the_gpus(void **state)
+{
+	FILE *recording = fopen(RECORDING, "r");
+	unsigned long long hash;
+	unsigned is_counted;
+	char line[200], taken;
+
+	(void)state;
+	if (!recording) {
+		print_message("%s is not there: no GPU was asked yet\n",
+			      RECORDING);
+		skip();
+	}
+	assert_non_null(fgets(line, sizeof(line), recording));
+	fill();
+	for (int i = 0; i < TENSOR_CASES; i++) {
+		assert_int_equal(
+		    fscanf(recording, "%llx %u", &hash, &is_counted), 2);
+		if (load(i) != hash || !is_counted)
+			fail_msg("load %d differs", i);
+	}
+	for (int i = 0; i < TENSOR_CASES; i++) {
+		assert_int_equal(fscanf(recording, "%llx", &hash), 1);
+		if (store(i) != hash)
+			fail_msg("store %d differs", i);
+	}
+	for (int i = 0; i < TENSOR_RULES; i++) {
+		assert_int_equal(fscanf(recording, " %c", &taken), 1);
+		if (is_taken(i) != (taken == '1'))
+			fail_msg("rule %d: the driver's answer is %c", i,
+				 taken);
+	}
+	fclose(recording);
+}
+
+/* What the recording relies on, and that the cases are worth asking. */
+static void cases_are_as_they_were(void **state)
+{
+	uint64_t hash = 0;
+	int swizzled = 0, outside = 0, taken = 0;
+
+	(void)state;
+	fill();
+	for (int i = 0; i < TENSOR_CASES; i++) {
+		struct tensor_case c;
+		struct emu_tensor_piece p;
+
+		tensor_case_make(&c, false, i);
+		if (!emu_tensor_map_check(&c.map, NULL))
+			fail_msg("load %d breaks a rule", i);
+		emu_tensor_map_piece(&c.map, c.coordinates, c.begin, 0, &p);
+		swizzled += c.map.swizzle != 0;
+		outside += p.inside_bytes == 0;
+		hash = hash * 31 + load(i);
+	}
+	for (int i = 0; i < TENSOR_CASES; i++)
+		hash = hash * 31 + store(i);
+	for (int i = 0; i < TENSOR_RULES; i++)
+		taken += is_taken(i);
+	assert_in_range(swizzled, 100, 240);
+	assert_in_range(outside, 30, 150);
+	assert_in_range(taken, 100, 400);
+	assert_true(hash == UINT64_C(0x868254E192364CE7));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(cases_are_as_they_were),
+	    cmocka_unit_test(copies_and_rules_are_the_gpus),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
