@@ -31,47 +31,27 @@ static double best(struct peaks *peaks, enum peak_kind kind, int threads)
 	return most > 0 ? most * 1e-9 : INFINITY;
 }
 
-static void measure(const struct nib_device *device, struct limits *limits)
+void limits_measure(const struct nib_device *device, struct limits *limits)
 {
-	enum peak_kind kind = room_peak(cli_room(device));
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+	bool on_gpu = !cli_is_host(device);
+	enum peak_kind compute =
+	    on_gpu ? PEAK_GPU_MULTIPLY : room_peak(cli_room(device));
+	enum peak_kind memory = on_gpu ? PEAK_GPU_READ : PEAK_READ;
+	int threads = on_gpu ? 1 : cli_threads(device);
 	struct peaks *peaks = peaks_create();
-	int threads = cli_threads(device);
+	struct nib_error err;
 
 	*limits = (struct limits){
 	    .gflops = INFINITY,
 	    .gbps = INFINITY,
-	    .compute_name = peak_name(kind),
-	    .memory_name = peak_name(PEAK_READ),
+	    .compute_name = peak_name(compute),
+	    .memory_name = peak_name(memory),
 	};
-	if (!peaks)
-		return;
-	limits->gflops = best(peaks, kind, threads);
-	limits->gbps = best(peaks, PEAK_READ, threads);
-	peaks_free(peaks);
-}
-
-/*
- * What a GPU's clocks promise: 4096 fp16 operations a clock and multiprocessor
- * (compute capability 9.0), two transfers a clock and wire of the memory.
- */
-static void nominal(const struct nib_device *device, struct limits *limits)
-{
-	struct nib_device_info info = {.struct_bytes = sizeof(info)};
-
 	nib_device_get_info(device, &info, NULL);
-	*limits = (struct limits){
-	    .gflops = 4096.0 * info.threads * info.clock_khz * 1e-6,
-	    .gbps =
-		2.0 * info.memory_bus_bits / 8 * info.memory_clock_khz * 1e-6,
-	    .compute_name = "nominal wgmma",
-	    .memory_name = "nominal read bandwidth",
-	};
-}
-
-void limits_measure(const struct nib_device *device, struct limits *limits)
-{
-	if (!cli_is_host(device))
-		nominal(device, limits);
-	else
-		measure(device, limits);
+	if (peaks && (!on_gpu || !peaks_use_gpu(peaks, info.name, &err))) {
+		limits->gflops = best(peaks, compute, threads);
+		limits->gbps = best(peaks, memory, threads);
+	}
+	peaks_free(peaks);
 }
