@@ -133,7 +133,7 @@ static void check_all_quantize(void)
 			  1 + gpu_rnd_below(3),
 			  gpu_rnd_below(3) ? gpu_rnd_below(4) * 4 : 3,
 			  i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
-			  (enum nib_dtype)(i / 2 % 3)},
+			  (enum nib_dtype)(i / 2 % 3), false},
 		    .recipe = (enum nib_recipe)gpu_rnd_below(3),
 		    .ties = i % 5 == 1,
 		    .saturate = i % 3 == 0,
@@ -153,7 +153,8 @@ static void check_all_quantize(void)
 static void check_amax(int64_t rows, int64_t cols, int64_t gap,
 		       enum nib_dtype dtype, bool saturate)
 {
-	const struct gpu_sizes s = {rows, cols, 2, gap, NIB_LINEAR, dtype};
+	const struct gpu_sizes s = {rows,	cols,  2,    gap,
+				    NIB_LINEAR, dtype, false};
 	struct gpu_twin x = gpu_twin_new(gpu_dense_bytes(&s));
 	struct nib_dense from, gpu_from;
 	float want = -1, got = -1;
@@ -279,7 +280,8 @@ static void check_all_conversions(void)
 					    i % 4 ? 8 * gpu_rnd_below(3) : 1,
 					    i % 2 ? NIB_TILED_128X4
 						  : NIB_LINEAR,
-					    (enum nib_dtype)(i % 3)};
+					    (enum nib_dtype)(i % 3),
+					    false};
 
 		check_dequantize(&s, globals[i % 5]);
 		check_convert(&s);

@@ -4,7 +4,7 @@
  * bound on all codes and scales, with NaN in the padding and guard bands around
  * every buffer, and the same bits without neighbours in the batch.
  */
-#include "gpu_common.h"
+#include "gpu_problem.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,6 +77,14 @@ static void product_free(struct product_memory *m)
 	gpu_twin_free(&m->alpha);
 }
 
+static bool inputs_unchanged(const struct product_memory *m)
+{
+	return gpu_is_unchanged(&m->a_codes) &&
+	       gpu_is_unchanged(&m->a_scales) &&
+	       gpu_is_unchanged(&m->b_codes) &&
+	       gpu_is_unchanged(&m->b_scales) && gpu_is_unchanged(&m->alpha);
+}
+
 /* The last of count matrices. */
 static void *last_of(void *first, const struct gpu_twin *t, int64_t count)
 {
@@ -114,9 +122,9 @@ static const char *run_product(const struct product *p, enum nib_op op,
 		return gpu_test.err.message;
 	if (!gpu_download(&m->c, again))
 		return "guard band, alone";
-	return memcmp(again, gpu_host_of(&m->c), m->c.bytes) != 0
-		   ? "other bits without neighbours"
-		   : NULL;
+	if (memcmp(again, gpu_host_of(&m->c), m->c.bytes) != 0)
+		return "other bits without neighbours";
+	return inputs_unchanged(m) ? NULL : "an input changed";
 }
 
 static void check_product(const struct product *p)
@@ -151,9 +159,10 @@ static struct product product(int64_t m, int64_t n, int64_t k, int64_t batch,
 	const int64_t c_gap = (8 - n % 8) % 8 + 8 * (choice >> 2 & 1);
 
 	return (struct product){
-	    .a = {m, k, batch, gap, a, NIB_FP32},
-	    .b = {n, k, batch, gap, b, NIB_FP32},
-	    .c = {m, n, batch, c_gap, NIB_LINEAR, (enum nib_dtype)(choice % 3)},
+	    .a = {m, k, batch, gap, a, NIB_FP32, false},
+	    .b = {n, k, batch, gap, b, NIB_FP32, false},
+	    .c = {m, n, batch, c_gap, NIB_LINEAR, (enum nib_dtype)(choice % 3),
+		  false},
 	    .alpha = choice % 5 ? -0.75f : 0x1p-20f,
 	    .nan = choice % 4 == 3,
 	};

@@ -49,34 +49,43 @@ static bool is_nan(const struct gpu_sizes *c, uint32_t bits)
 	return (bits & 0x7FFF) > (c->dtype == NIB_FP16 ? 0x7C00 : 0x7F80);
 }
 
-/*
- * Poison is NaN: elements that nobody wrote are found with those that should
- * not be NaN.  written: rows of c from the first on.
- */
-static const char *check_places(const struct gpu_item *x, const void *c,
-				int64_t written)
+/* One row of c's memory.  Poison is NaN: elements that nobody wrote are found
+ * with those that should not be NaN. */
+static const char *check_row(const struct gpu_item *x, const void *c,
+			     int64_t at, bool is_nan_row, bool has_nan_col)
 {
 	const int64_t pitch = x->c.k + x->c.gap;
 	const uint32_t untouched = x->c.dtype == NIB_FP32 ? UINT32_MAX : 0xFFFF;
 
-	for (int64_t row = 0; row < x->c.batch * x->c.rows; row++)
-		for (int64_t col = 0; col < pitch; col++) {
-			const uint32_t bits =
-			    element(&x->c, c, row * pitch + col);
-			const bool is_shared = x->b.batch < x->c.batch;
-			const bool wants_nan = row == x->nan_row ||
-					       (col == x->nan_col &&
-						(row < x->c.rows || is_shared));
+	for (int64_t col = 0; col < pitch; col++) {
+		const uint32_t bits = element(&x->c, c, at * pitch + col);
+		const bool wants_nan =
+		    is_nan_row || (has_nan_col && col == x->nan_col);
 
-			if (col >= x->c.k || row >= written) {
-				if (bits != untouched)
-					return "wrote outside c";
-			} else if (is_nan(&x->c, bits) != wants_nan) {
-				return wants_nan ? "no NaN from a NaN scale"
-						 : "NaN or not written";
-			}
+		if (col >= x->c.k) {
+			if (bits != untouched)
+				return "wrote outside c";
+		} else if (is_nan(&x->c, bits) != wants_nan) {
+			return wants_nan ? "no NaN from a NaN scale"
+					 : "NaN or not written";
 		}
+	}
 	return NULL;
+}
+
+static const char *check_places(const struct gpu_item *x, const void *c)
+{
+	const int64_t batches = x->c.batch, rows = x->c.rows;
+	const char *why = NULL;
+
+	for (int64_t b = 0; b < batches && !why; b++)
+		for (int64_t row = 0; row < rows && !why; row++)
+			why = check_row(x, c,
+					x->c.is_between ? row * batches + b
+							: b * rows + row,
+					b == 0 && row == x->nan_row,
+					b == 0 || x->b.batch < batches);
+	return why;
 }
 
 static struct nib_check_options check_options(const struct gpu_item *x)
@@ -103,7 +112,7 @@ static const char *check_item(const struct gpu_item *x,
 
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
 		return "guard band of c";
-	why = check_places(x, gpu_host_of(&m->c), x->c.batch * x->c.rows);
+	why = check_places(x, gpu_host_of(&m->c));
 	if (why)
 		return why;
 	gpu_must(
@@ -119,13 +128,42 @@ static const char *check_item(const struct gpu_item *x,
 	return gpu_inputs_unchanged(m) ? NULL : "an input changed";
 }
 
+static const char *run_plan(struct nib_plan *plan, const struct nib_problem *p,
+			    int64_t count)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	struct nib_run_options options = {.struct_bytes = sizeof(options)};
+	struct gpu_twin workspace;
+	const char *why = NULL;
+
+	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "plan");
+	workspace = gpu_twin_new(info.workspace_bytes);
+	gpu_poison(&workspace, 0xFF);
+	options.workspace = gpu_device_of(&workspace);
+	options.workspace_bytes = info.workspace_bytes;
+	if (nib_run(plan, p, count, &options, &gpu_test.err) ||
+	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
+		why = gpu_test.err.message;
+	else if (!gpu_guards_hold(&workspace))
+		why = "guard band of the workspace";
+	gpu_twin_free(&workspace);
+	return why;
+}
+
 static const char *multiply(enum nib_op op, const struct nib_problem *p,
 			    int64_t count)
 {
-	return nib_multiply(gpu_test.gpu, op, p, count, &gpu_test.err) ||
-		       nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err)
-		   ? gpu_test.err.message
-		   : NULL;
+	const struct nib_plan_options options = {
+	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	struct nib_plan *plan;
+	const char *why;
+
+	if (nib_plan_create(gpu_test.gpu, op, p, count, &options, &plan,
+			    &gpu_test.err))
+		return gpu_test.err.message;
+	why = run_plan(plan, p, count);
+	nib_plan_free(plan);
+	return why;
 }
 
 /* ---- single problems ----------------------------------------------------- */
@@ -162,13 +200,17 @@ static void check_singles(void)
 				 1);
 		check_single(&x);
 	}
-	for (int i = 0; i < 24; i++) {
+	for (int i = 0; i < 48; i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
 		const int64_t batch = 2 + gpu_rnd_below(3);
-		const struct gpu_item x = gpu_any_item(
-		    op, 1 + gpu_rnd_below(150), edges_n[i % 8],
+		struct gpu_item x = gpu_any_item(
+		    op, 1 + gpu_rnd_below(i % 3 ? 150 : 4), edges_n[i % 8],
 		    edges_k[gpu_rnd_below(6)], batch, i & 2 ? batch : 1);
 
+		x.a.is_between = i & 4;
+		x.b.is_between = i & 8;
+		x.b2.is_between = i & 16;
+		x.c.is_between = i & 32;
 		check_single(&x);
 	}
 }

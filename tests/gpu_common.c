@@ -146,6 +146,12 @@ struct nib_nvfp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes, void *scales)
 
 	if (s->layout == NIB_LINEAR)
 		v.scale_row_stride_bytes = s->k / 16 + s->gap;
+	if (s->is_between) {
+		v.batch_stride_bytes = v.row_stride_bytes;
+		v.row_stride_bytes *= s->batch;
+		v.scale_batch_stride_bytes = v.scale_row_stride_bytes;
+		v.scale_row_stride_bytes *= s->batch;
+	}
 	return v;
 }
 
@@ -157,13 +163,16 @@ size_t gpu_dense_bytes(const struct gpu_sizes *s)
 
 struct nib_dense gpu_dense(const struct gpu_sizes *s, void *data)
 {
+	const int64_t pitch = s->k + s->gap;
+
 	return (struct nib_dense){
 	    .data = data,
 	    .dtype = s->dtype,
 	    .rows = s->rows,
 	    .cols = s->k,
 	    .batch = s->batch,
-	    .row_stride_elems = s->k + s->gap,
+	    .row_stride_elems = s->is_between ? s->batch * pitch : pitch,
+	    .batch_stride_elems = s->is_between ? pitch : 0,
 	};
 }
 
@@ -174,6 +183,9 @@ size_t gpu_scale_at(const struct gpu_sizes *s, int64_t batch, int64_t row,
 	const int64_t groups = s->k / 16;
 	const int64_t each = (int64_t)gpu_scale_bytes(s) / s->batch;
 
+	if (s->layout == NIB_LINEAR && s->is_between)
+		return (size_t)((row * s->batch + batch) * (groups + s->gap) +
+				group);
 	if (s->layout == NIB_LINEAR)
 		return (size_t)(batch * each + row * (groups + s->gap) + group);
 	return (size_t)(batch * each +

@@ -51,11 +51,16 @@ void gpu_upload(const struct gpu_twin *t);
 bool gpu_download(const struct gpu_twin *t, void *to);
 bool gpu_guards_hold(const struct gpu_twin *t);
 
-/* Stacks with gaps of `gap` bytes (codes, scales) or elements behind rows. */
+/*
+ * Stacks with gaps of `gap` bytes (codes, scales) or elements behind rows;
+ * is_between: [rows, batch, k] in memory (not of tiled scales), as heads lie in
+ * tokens.
+ */
 struct gpu_sizes {
 	int64_t rows, k, batch, gap;
 	enum nib_scale_layout layout;
 	enum nib_dtype dtype;
+	bool is_between;
 };
 
 size_t gpu_codes_bytes(const struct gpu_sizes *s);

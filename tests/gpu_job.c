@@ -108,7 +108,8 @@ static void choose_sizes(struct gpu_job *job)
 					    1,
 					    8,
 					    gpu_any_layout(),
-					    (enum nib_dtype)gpu_rnd_below(3)};
+					    (enum nib_dtype)gpu_rnd_below(3),
+					    false};
 	}
 }
 

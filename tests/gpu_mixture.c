@@ -18,7 +18,7 @@ struct gpu_mixture gpu_any_mixture(enum nib_op op, int64_t experts,
 	    .b = gpu_any_weights(n, k, experts),
 	    .b2 = gpu_any_weights(n, k, experts),
 	    .c = {0, n, 1, gpu_rnd_below(9), NIB_LINEAR,
-		  (enum nib_dtype)gpu_rnd_below(3)},
+		  (enum nib_dtype)gpu_rnd_below(3), false},
 	    .has_scale_rows = gpu_rnd() & 1,
 	    .packed = gpu_rnd_below(4) == 0,
 	};

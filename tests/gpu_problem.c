@@ -19,7 +19,8 @@ struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch)
 				  batch,
 				  gpu_rnd_below(3) ? 0 : 8 * gpu_rnd_below(3),
 				  gpu_any_layout(),
-				  NIB_FP32};
+				  NIB_FP32,
+				  false};
 }
 
 struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
@@ -31,7 +32,7 @@ struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
 	    .b = gpu_any_weights(n, k, b_batch),
 	    .b2 = gpu_any_weights(n, k, b_batch),
 	    .c = {m, n, batch, gpu_rnd() & 1 ? 0 : gpu_rnd_below(9), NIB_LINEAR,
-		  (enum nib_dtype)gpu_rnd_below(3)},
+		  (enum nib_dtype)gpu_rnd_below(3), false},
 	    .packed = gpu_rnd_below(4) == 0,
 	    .nan_row = -1,
 	    .nan_col = -1,
@@ -49,18 +50,19 @@ struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
 void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
 		   size_t bytes)
 {
-	snprintf(name, bytes,
-		 "%s %s %s m %" PRId64 " n %" PRId64 " k %" PRId64
-		 " batch %" PRId64 "/%" PRId64 " a %s+%" PRId64 " b %s+%" PRId64
-		 " b2 %s+%" PRId64 " c +%" PRId64 "%s%s nan %" PRId64
-		 ", %" PRId64,
-		 what, x->op == NIB_DUAL_GEMM ? "dual" : "gemm",
-		 gpu_dtype_name(x->c.dtype), x->c.rows, x->c.k, x->b.k,
-		 x->c.batch, x->b.batch, gpu_layout_name(x->a.layout), x->a.gap,
-		 gpu_layout_name(x->b.layout), x->b.gap,
-		 gpu_layout_name(x->b2.layout), x->b2.gap, x->c.gap,
-		 x->packed ? " packed" : "", x->no_alpha ? " no alpha" : "",
-		 x->nan_row, x->nan_col);
+	snprintf(
+	    name, bytes,
+	    "%s %s %s m %" PRId64 " n %" PRId64 " k %" PRId64 " batch %" PRId64
+	    "/%" PRId64 " between %d%d%d%d a %s+%" PRId64 " b %s+%" PRId64
+	    " b2 %s+%" PRId64 " c +%" PRId64 "%s%s nan %" PRId64 ", %" PRId64,
+	    what, x->op == NIB_DUAL_GEMM ? "dual" : "gemm",
+	    gpu_dtype_name(x->c.dtype), x->c.rows, x->c.k, x->b.k, x->c.batch,
+	    x->b.batch, x->a.is_between, x->b.is_between, x->b2.is_between,
+	    x->c.is_between, gpu_layout_name(x->a.layout), x->a.gap,
+	    gpu_layout_name(x->b.layout), x->b.gap,
+	    gpu_layout_name(x->b2.layout), x->b2.gap, x->c.gap,
+	    x->packed ? " packed" : "", x->no_alpha ? " no alpha" : "",
+	    x->nan_row, x->nan_col);
 }
 
 /* ---- memory -------------------------------------------------------------- */
