@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_emu_mbarrier_recorded.c - the software GPU's mbarrier against what an
- * H200 answered: gpu_probe/mbarrier_h200.txt, written by gpu_probe/mbarrier.cu,
- * whose head says how.
+ * H200 answered: gpu_probe/mbarrier_h200.txt, written by gpu_probe/run.sh.
  */
 #include <setjmp.h>
 #include <stdarg.h>

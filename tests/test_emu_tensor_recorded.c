@@ -2,7 +2,7 @@
 /*
  * test_emu_tensor_recorded.c - the software GPU's tensor copies against what an
  * H200 and its driver answered: gpu_probe/tensor_h200.txt, written by
- * gpu_probe/tensor.cu, whose head says how.
+ * gpu_probe/run.sh.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mbarrier.cu - asks a Hopper GPU what mbarrier_cases.h lists, writes its
- * answers, and compares them with the software GPU's.  From the source folder:
- *
- *	nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -Iemu \
- *	    -o probe tests/gpu_probe/mbarrier.cu \
- *	    tests/gpu_probe/mbarrier_cases.c emu/mbarrier.c emu/error.c
- *	./probe tests/gpu_probe/mbarrier_h200.txt
- *
- * Exit code 1 if anything differs.
+ * answers, and compares them with the software GPU's.  Exit code 1 if anything
+ * differs.  run.sh builds it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,18 +117,23 @@ static int difference(int i)
 
 int main(int argc, char **argv)
 {
-	FILE *file = argc == 2 ? fopen(argv[1], "w") : NULL;
+	FILE *file;
 	int differences = 0;
 	cudaDeviceProp device;
 	mbarrier_case *cases;
 
-	if (!file) {
+	if (argc != 2) {
 		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
+		return 2;
+	}
+	must(cudaGetDeviceProperties(&device, 0), "device");
+	file = fopen(argv[1], "w");
+	if (!file) {
+		perror(argv[1]);
 		return 2;
 	}
 	for (int i = 0; i < MBARRIER_CASES; i++)
 		mbarrier_case_make(&models[i], i);
-	must(cudaGetDeviceProperties(&device, 0), "device");
 	must(cudaMalloc(&cases, sizeof(models)), "malloc");
 	must(cudaMemcpy(cases, models, sizeof(models), cudaMemcpyHostToDevice),
 	     "copy");

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensor.cu - asks a Hopper GPU and its driver what tensor_cases.h lists, writes
- * their answers, and compares them with the software GPU's.  From the source
- * folder:
- *
- *	nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -Iemu \
- *	    -o probe tests/gpu_probe/tensor.cu \
- *	    tests/gpu_probe/tensor_cases.c emu/tensor_map.c emu/error.c
- *	./probe tests/gpu_probe/tensor_h200.txt
- *
- * Exit code 1 if anything differs.
+ * their answers, and compares them with the software GPU's.  Exit code 1 if
+ * anything differs.  run.sh builds it.
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -296,15 +289,20 @@ static void ask_rule(FILE *file, int i)
 
 int main(int argc, char **argv)
 {
-	FILE *file = argc == 2 ? fopen(argv[1], "w") : NULL;
+	FILE *file;
 	cudaDriverEntryPointQueryResult found;
 	cudaDeviceProp device;
 
-	if (!file) {
+	if (argc != 2) {
 		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
 		return 2;
 	}
 	must(cudaGetDeviceProperties(&device, 0), "device");
+	file = fopen(argv[1], "w");
+	if (!file) {
+		perror(argv[1]);
+		return 2;
+	}
 	must(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled",
 					      (void **)&encode_tiled, 12000,
 					      cudaEnableDefault, &found),

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wgmma.cu - asks a Hopper GPU what wgmma_cases.h lists, writes its
- * answers, and compares them with the software GPU's.  From the source folder:
- *
- *	nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a \
- *	    -Iemu -Isrc -o probe tests/gpu_probe/wgmma.cu \
- *	    tests/gpu_probe/wgmma_cases.c emu/tensor_core.c emu/wgmma.c emu/error.c
- *	./probe tests/gpu_probe/wgmma_h200.txt
- *
- * Prints a line a variant and kind of data, and what differs; exit code 1 if
- * anything does.
+ * wgmma.cu - asks a Hopper GPU what wgmma_cases.h lists, writes its answers,
+ * and compares them with the software GPU's.  Prints a line a variant and kind
+ * of data, and what differs; exit code 1 if anything does.  run.sh builds it.
  */
 #include <cuda_fp16.h>
 #include <stdio.h>
@@ -329,12 +322,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
 		return 2;
 	}
+	must(cudaGetDeviceProperties(&device, 0), "device");
 	file = fopen(argv[1], "w");
 	if (!file) {
 		perror(argv[1]);
 		return 2;
 	}
-	must(cudaGetDeviceProperties(&device, 0), "device");
 	must(cudaFuncSetAttribute(where,
 				  cudaFuncAttributeMaxDynamicSharedMemorySize,
 				  WGMMA_PLACE_BYTES + 1024),
