@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_emu_wgmma_recorded.c - the software GPU's tensor core against what an
- * H200 answered: gpu_probe/wgmma_h200.txt, written by gpu_probe/run.sh.  The recording has a hash of each instruction's 512 sums, and
- * the offset of each piece of 16 bytes that a descriptor finds.
+ * H200 answered: gpu_probe/wgmma_h200.txt, written by gpu_probe/run.sh.  The
+ * recording has a hash of each instruction's 512 sums, and the offset of each
+ * piece of 16 bytes that a descriptor finds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
