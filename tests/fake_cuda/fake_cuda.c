@@ -465,16 +465,18 @@ static double launch_ns(const char *name, void *const *arguments)
 		(a->splits > 1 ? FAKE_SPLIT_CYCLES : 0));
 }
 
-static void spend(double ns)
-{
-	struct timespec begin, now;
+/* Of all launches so far, and of looking at the clock. */
+static _Atomic uint64_t clock_ns;
 
-	clock_gettime(CLOCK_MONOTONIC, &begin);
-	do
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	while ((double)(now.tv_sec - begin.tv_sec) * 1e9 +
-		   (double)(now.tv_nsec - begin.tv_nsec) <
-	       ns);
+/* Only programs that LD_PRELOAD this library have this clock. */
+EXPORT int clock_gettime(clockid_t id, struct timespec *now)
+{
+	const uint64_t ns = clock_ns += FAKE_LOOK_NS;
+
+	(void)id;
+	now->tv_sec = (time_t)(ns / 1000000000);
+	now->tv_nsec = (long)(ns % 1000000000);
+	return 0;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
@@ -495,8 +497,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 	fake_cuda.last = *config;
 	memcpy(fake_cuda.last_kernel, function->name, sizeof(function->name));
 	pthread_mutex_unlock(&lock);
-	if (getenv("FAKE_CUDA_TIMES"))
-		spend(launch_ns(function->name, arguments));
+	clock_ns += (uint64_t)launch_ns(function->name, arguments);
 	return CUDA_SUCCESS;
 }
 

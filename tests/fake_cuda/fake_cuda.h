@@ -11,10 +11,12 @@
 #define FAKE_MAX_GPUS 4
 
 /*
- * With FAKE_CUDA_TIMES in the environment a launch of a GEMM or of the clock's
- * probe takes as long as a GPU would whose tiles cost this (tests/test_tune.py
- * has the same numbers).
+ * A program that is run with this library in LD_PRELOAD has a clock on which
+ * launches of GEMMs and of the clock's probe take as long as on a GPU whose
+ * tiles cost this, whatever else the machine does; looking at it takes a little
+ * (tests/test_tune.py has the same numbers).
  */
+#define FAKE_LOOK_NS	       20
 #define FAKE_CYCLE_NS	       0.5
 #define FAKE_TILE_CYCLES       40000
 #define FAKE_SPLIT_CYCLES      30000
