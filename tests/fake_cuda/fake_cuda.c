@@ -8,6 +8,7 @@
 #include "fake_cuda.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -452,7 +453,7 @@ static double launch_ns(const char *name, void *const *arguments)
 	const struct nib_gemm_launch *gemm = arguments[0];
 	const struct nib_probe_args *probe = arguments[0];
 	const struct nib_gemm_args *a = &gemm->args;
-	double steps;
+	int32_t steps;
 
 	if (strcmp(name, "nib_sm90_probe_cycles") == 0)
 		return (double)probe->count * FAKE_CYCLE_NS;
@@ -466,12 +467,12 @@ static double launch_ns(const char *name, void *const *arguments)
 }
 
 /* Of all launches so far, and of looking at the clock. */
-static _Atomic uint64_t clock_ns;
+static atomic_uint_fast64_t clock_ns;
 
 /* Only programs that LD_PRELOAD this library have this clock. */
 EXPORT int clock_gettime(clockid_t id, struct timespec *now)
 {
-	const uint64_t ns = clock_ns += FAKE_LOOK_NS;
+	const uint64_t ns = atomic_fetch_add(&clock_ns, FAKE_LOOK_NS);
 
 	(void)id;
 	now->tv_sec = (time_t)(ns / 1000000000);
@@ -497,7 +498,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 	fake_cuda.last = *config;
 	memcpy(fake_cuda.last_kernel, function->name, sizeof(function->name));
 	pthread_mutex_unlock(&lock);
-	clock_ns += (uint64_t)launch_ns(function->name, arguments);
+	atomic_fetch_add(&clock_ns,
+			 (uint64_t)launch_ns(function->name, arguments));
 	return CUDA_SUCCESS;
 }
 
