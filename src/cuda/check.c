@@ -15,6 +15,21 @@
 struct pointer_facts {
 	int type, ordinal, is_managed;
 	CUdeviceptr device_pointer;
+	CUdeviceptr range_start; /* of its allocation */
+	size_t range_bytes;
+};
+
+/*
+ * Allocations of the device that pointers of this call lie in: others in them
+ * need no question.  A group's weights have one each, so some more than the
+ * operands of one problem are kept.
+ */
+#define KNOWN 16
+
+struct inquiry {
+	const struct cuda_device *device;
+	struct nib_span known[KNOWN];
+	unsigned next;
 };
 
 static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
@@ -25,13 +40,16 @@ static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
 	    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
 	    CU_POINTER_ATTRIBUTE_IS_MANAGED,
 	    CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+	    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+	    CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 	};
-	void *values[] = {&facts->type, &facts->ordinal, &facts->is_managed,
-			  &facts->device_pointer};
+	void *values[] = {&facts->type,	       &facts->ordinal,
+			  &facts->is_managed,  &facts->device_pointer,
+			  &facts->range_start, &facts->range_bytes};
 	CUresult result;
 
 	memset(facts, 0, sizeof(*facts));
-	result = device->driver->cuPointerGetAttributes(4, attributes, values,
+	result = device->driver->cuPointerGetAttributes(6, attributes, values,
 							pointer);
 	if (result != CUDA_ERROR_INVALID_VALUE)
 		return result;
@@ -39,13 +57,56 @@ static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
 	return CUDA_SUCCESS;
 }
 
-enum nib_status cuda_check_span(const struct cuda_device *device,
-				struct nib_span span, unsigned align,
-				struct nib_label label, const char *field,
-				struct nib_error *err)
+static bool is_known(const struct inquiry *in, uintptr_t pointer)
+{
+	for (int i = 0; i < KNOWN; i++)
+		if (pointer >= in->known[i].begin && pointer < in->known[i].end)
+			return true;
+	return false;
+}
+
+static void remember(struct inquiry *in, const struct pointer_facts *facts)
+{
+	if (facts->type != CU_MEMORYTYPE_DEVICE || facts->is_managed)
+		return;
+	in->known[in->next++ % KNOWN] = (struct nib_span){
+	    (uintptr_t)facts->range_start,
+	    (uintptr_t)facts->range_start + facts->range_bytes};
+}
+
+/* NIB_OK if the facts are those of the device's memory. */
+static enum nib_status judge(const struct cuda_device *device,
+			     const struct pointer_facts *facts,
+			     struct nib_span span, struct nib_label label,
+			     const char *field, struct nib_error *err)
 {
 	void *const pointer = (void *)span.begin;
+
+	if (facts->type == 0 ||
+	    (facts->type == CU_MEMORYTYPE_HOST && !facts->is_managed &&
+	     facts->device_pointer != span.begin))
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s%s%s = %p: is host memory; must be memory "
+				"of %s (nib_device_alloc(), cudaMalloc())",
+				NIB_LABEL_TEXT(label), *field ? "." : "", field,
+				pointer, device->name);
+	if (facts->type == CU_MEMORYTYPE_DEVICE && !facts->is_managed &&
+	    facts->ordinal != device->ordinal)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s%s%s = %p: is memory of cuda:%d; must be of "
+				"%s",
+				NIB_LABEL_TEXT(label), *field ? "." : "", field,
+				pointer, facts->ordinal, device->name);
+	return NIB_OK;
+}
+
+static enum nib_status check_span(struct inquiry *in, struct nib_span span,
+				  unsigned align, struct nib_label label,
+				  const char *field, struct nib_error *err)
+{
+	const struct cuda_device *device = in->device;
 	struct pointer_facts facts;
+	enum nib_status status;
 	CUresult result;
 
 	if (span.begin == span.end)
@@ -55,106 +116,129 @@ enum nib_status cuda_check_span(const struct cuda_device *device,
 				"%s%s%s = %p: must be a multiple of %u bytes "
 				"on %s",
 				NIB_LABEL_TEXT(label), *field ? "." : "", field,
-				pointer, align, device->name);
+				(void *)span.begin, align, device->name);
+	if (is_known(in, span.begin))
+		return NIB_OK;
 	result = ask(device, span.begin, &facts);
 	if (result)
 		return cuda_fail(device->driver, result, device->name, err);
-	if (facts.type == 0 ||
-	    (facts.type == CU_MEMORYTYPE_HOST && !facts.is_managed &&
-	     facts.device_pointer != span.begin))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s%s%s = %p: is host memory; must be memory "
-				"of %s (nib_device_alloc(), cudaMalloc())",
-				NIB_LABEL_TEXT(label), *field ? "." : "", field,
-				pointer, device->name);
-	if (facts.type == CU_MEMORYTYPE_DEVICE && !facts.is_managed &&
-	    facts.ordinal != device->ordinal)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s%s%s = %p: is memory of cuda:%d; must be of "
-				"%s",
-				NIB_LABEL_TEXT(label), *field ? "." : "", field,
-				pointer, facts.ordinal, device->name);
-	return NIB_OK;
+	status = judge(device, &facts, span, label, field, err);
+	if (!status)
+		remember(in, &facts);
+	return status;
 }
 
-static unsigned scale_align(const struct nib_nvfp4 *v)
+static enum nib_status check_scales(struct inquiry *in,
+				    const struct nib_nvfp4 *v,
+				    struct nib_label label,
+				    struct nib_error *err)
 {
-	return v->scale_layout == NIB_TILED_128X4 ? CUDA_ALIGN : 1;
+	const bool is_tiled = v->scale_layout == NIB_TILED_128X4;
+
+	return check_span(in, nib_scale_span(v), is_tiled ? CUDA_ALIGN : 1,
+			  label, "scales", err);
+}
+
+static enum nib_status check_nvfp4(struct inquiry *in,
+				   const struct nib_nvfp4 *v,
+				   struct nib_label label,
+				   struct nib_error *err)
+{
+	enum nib_status status;
+
+	status =
+	    check_span(in, nib_codes_span(v), CUDA_ALIGN, label, "codes", err);
+	return status ? status : check_scales(in, v, label, err);
+}
+
+static enum nib_status check_dense(struct inquiry *in,
+				   const struct nib_dense *v,
+				   struct nib_label label,
+				   struct nib_error *err)
+{
+	return check_span(in, nib_dense_span(v), CUDA_ALIGN, label, "data",
+			  err);
+}
+
+enum nib_status cuda_check_span(const struct cuda_device *device,
+				struct nib_span span, unsigned align,
+				struct nib_label label, const char *field,
+				struct nib_error *err)
+{
+	struct inquiry in = {.device = device};
+
+	return check_span(&in, span, align, label, field, err);
 }
 
 enum nib_status cuda_check_scales(const struct cuda_device *device,
 				  const struct nib_nvfp4 *v,
 				  struct nib_label label, struct nib_error *err)
 {
-	return cuda_check_span(device, nib_scale_span(v), scale_align(v), label,
-			       "scales", err);
+	struct inquiry in = {.device = device};
+
+	return check_scales(&in, v, label, err);
 }
 
 enum nib_status cuda_check_nvfp4(const struct cuda_device *device,
 				 const struct nib_nvfp4 *v,
 				 struct nib_label label, struct nib_error *err)
 {
-	enum nib_status status;
+	struct inquiry in = {.device = device};
 
-	status = cuda_check_span(device, nib_codes_span(v), CUDA_ALIGN, label,
-				 "codes", err);
-	return status ? status : cuda_check_scales(device, v, label, err);
+	return check_nvfp4(&in, v, label, err);
 }
 
 enum nib_status cuda_check_dense(const struct cuda_device *device,
 				 const struct nib_dense *v,
 				 struct nib_label label, struct nib_error *err)
 {
-	return cuda_check_span(device, nib_dense_span(v), CUDA_ALIGN, label,
-			       "data", err);
+	struct inquiry in = {.device = device};
+
+	return check_dense(&in, v, label, err);
 }
 
 /* count values of 4 bytes; NULL is none. */
-static enum nib_status check_words(const struct cuda_device *device,
-				   const void *words, int64_t count,
-				   struct nib_label label,
+static enum nib_status check_words(struct inquiry *in, const void *words,
+				   int64_t count, struct nib_label label,
 				   struct nib_error *err)
 {
 	struct nib_span span = {(uintptr_t)words, (uintptr_t)words};
 
 	if (words)
 		span.end += 4 * (uintptr_t)count;
-	return cuda_check_span(device, span, 4, label, "", err);
+	return check_span(in, span, 4, label, "", err);
 }
 
 /* ---- the problems of a run ----------------------------------------------- */
 
-static enum nib_status check_problem(const struct cuda_device *device,
-				     enum nib_op op,
+static enum nib_status check_problem(struct inquiry *in, enum nib_op op,
 				     const struct nib_problem *p, int64_t i,
 				     struct nib_error *err)
 {
 	const bool dual = op == NIB_DUAL_GEMM;
 	enum nib_status status;
 
-	status = cuda_check_nvfp4(device, &p->a,
-				  nib_label_of("problems", i, "a"), err);
+	status = check_nvfp4(in, &p->a, nib_label_of("problems", i, "a"), err);
 	if (!status && !p->b_packed)
-		status = cuda_check_nvfp4(
-		    device, &p->b, nib_label_of("problems", i, "b"), err);
+		status = check_nvfp4(in, &p->b,
+				     nib_label_of("problems", i, "b"), err);
 	if (!status && dual && !p->b2_packed)
-		status = cuda_check_nvfp4(
-		    device, &p->b2, nib_label_of("problems", i, "b2"), err);
+		status = check_nvfp4(in, &p->b2,
+				     nib_label_of("problems", i, "b2"), err);
 	if (!status)
-		status = cuda_check_dense(
-		    device, &p->c, nib_label_of("problems", i, "c"), err);
+		status = check_dense(in, &p->c,
+				     nib_label_of("problems", i, "c"), err);
 	if (!status)
-		status = check_words(device, p->alpha, 1,
+		status = check_words(in, p->alpha, 1,
 				     nib_label_of("problems", i, "alpha"), err);
 	if (!status && dual)
 		status =
-		    check_words(device, p->alpha2, 1,
+		    check_words(in, p->alpha2, 1,
 				nib_label_of("problems", i, "alpha2"), err);
 	return status;
 }
 
-static enum nib_status check_moe(const struct cuda_device *device,
-				 enum nib_op op,
+static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 				 const struct nib_moe_problem *moe,
 				 struct nib_error *err)
 {
@@ -165,31 +249,27 @@ static enum nib_status check_moe(const struct cuda_device *device,
 
 	if (moe->scale_rows)
 		scales.rows = moe->scale_rows_total;
-	status = cuda_check_span(device, nib_codes_span(&moe->a), CUDA_ALIGN,
-				 nib_label("moe.a"), "codes", err);
+	status = check_span(in, nib_codes_span(&moe->a), CUDA_ALIGN,
+			    nib_label("moe.a"), "codes", err);
 	if (!status)
-		status =
-		    cuda_check_scales(device, &scales, nib_label("moe.a"), err);
+		status = check_scales(in, &scales, nib_label("moe.a"), err);
 	if (!status && !moe->b_packed)
-		status =
-		    cuda_check_nvfp4(device, &moe->b, nib_label("moe.b"), err);
+		status = check_nvfp4(in, &moe->b, nib_label("moe.b"), err);
 	if (!status && dual && !moe->b2_packed)
-		status = cuda_check_nvfp4(device, &moe->b2, nib_label("moe.b2"),
-					  err);
+		status = check_nvfp4(in, &moe->b2, nib_label("moe.b2"), err);
 	if (!status)
-		status =
-		    cuda_check_dense(device, &moe->c, nib_label("moe.c"), err);
+		status = check_dense(in, &moe->c, nib_label("moe.c"), err);
 	if (!status)
-		status = check_words(device, moe->row_offsets, experts + 1,
+		status = check_words(in, moe->row_offsets, experts + 1,
 				     nib_label("moe.row_offsets"), err);
 	if (!status)
-		status = check_words(device, moe->scale_rows, experts,
+		status = check_words(in, moe->scale_rows, experts,
 				     nib_label("moe.scale_rows"), err);
 	if (!status)
-		status = check_words(device, moe->alpha, experts,
+		status = check_words(in, moe->alpha, experts,
 				     nib_label("moe.alpha"), err);
 	if (!status && dual)
-		status = check_words(device, moe->alpha2, experts,
+		status = check_words(in, moe->alpha2, experts,
 				     nib_label("moe.alpha2"), err);
 	return status;
 }
@@ -228,14 +308,14 @@ static enum nib_status take_problems(struct cuda_taken *taken,
 				     const struct nib_problem *given,
 				     struct nib_error *err)
 {
-	const struct cuda_device *device = cuda_device(plan->device);
+	struct inquiry in = {.device = cuda_device(plan->device)};
 	enum nib_status status = NIB_OK;
 
 	for (int64_t i = 0; i < plan->count && !status; i++) {
 		status = nib_take_problem(plan, &given[i], i,
 					  &taken->problems[i], err);
 		if (!status)
-			status = check_problem(device, plan->op,
+			status = check_problem(&in, plan->op,
 					       &taken->problems[i], i, err);
 	}
 	if (!status)
@@ -252,12 +332,12 @@ static enum nib_status take_moe(struct cuda_taken *taken,
 				const struct nib_moe_problem *given,
 				struct nib_error *err)
 {
+	struct inquiry in = {.device = cuda_device(plan->device)};
 	enum nib_status status;
 
 	status = nib_take_moe(plan, given, &taken->moe, err);
 	if (!status)
-		status = check_moe(cuda_device(plan->device), plan->op,
-				   &taken->moe, err);
+		status = check_moe(&in, plan->op, &taken->moe, err);
 	if (!status)
 		taken->given_moe = *given;
 	return status;
