@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * emu_run.h - short PTX programs on the software GPU, for test_emu_*.c: no
+ * driver, one kernel, input and output in device memory.
+ */
+#ifndef NIB_TESTS_EMU_RUN_H
+#define NIB_TESTS_EMU_RUN_H
+
+#include "emu/grid.h"
+#include "emu/memory.h"
+
+#define EMU_TEXT_BYTES 65536
+
+struct emu_job {
+	const char
+	    *ptx; /* a module; its first kernel has the parameters in, out */
+	const void *in;
+	size_t in_bytes;
+	void *out; /* undefined before, unless keeps_out */
+	size_t out_bytes;
+	bool keeps_out;
+	uint32_t grid, block, cluster; /* 0: 1, 32, 1 */
+	uint32_t shared_bytes;
+	uint64_t seed, budget;
+	uint64_t instructions; /* of threads: set */
+};
+
+/* False with err; out has what the kernel has written, the rest is 0xFF. */
+bool emu_run_job(struct emu_job *job, struct emu_error *err);
+
+/*
+ * A module around a body.  It has %in, %out (64 bits), %lane, %warp (32),
+ * %tid (32), and registers %p<32>, %h<32> (16), %r<64>, %d<64> (64 bits),
+ * %f<32>, %g<32> (f64).
+ */
+const char *emu_module_text(const char *body);
+
+/* Runs a body, and fails the test where that fails. */
+void emu_must_run(const char *body, struct emu_job *job);
+/* The body must fail, and its report say all of words (NULL at the end). */
+void emu_must_fail(const char *body, struct emu_job *job, ...);
+
+uint32_t emu_test_random(void);
+uint64_t emu_test_random_64(void);
+
+#endif
