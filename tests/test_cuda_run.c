@@ -201,6 +201,33 @@ static void steady_state_asks_nothing(void)
 	free_bed(&bed);
 }
 
+/* Pointers into one allocation are one question, and only of one run. */
+static void neighbours_are_asked_about_once(void)
+{
+	struct bed bed;
+	_Alignas(64) static char host[64];
+	char *shared;
+
+	make_bed(&bed, false);
+	shared = fresh(&bed, COUNT * 8);
+	for (int i = 0; i < COUNT; i++) {
+		bed.problems[i].alpha = (float *)(void *)(shared + 8 * i);
+		bed.problems[i].alpha2 = bed.problems[i].alpha + 1;
+	}
+	assert_int_equal(take(&bed), COUNT * 7 + 1);
+	/* Given back, it is no longer the device's. */
+	fake_register_memory(shared, 0, 0, 0, 0);
+	bed.problems[0].alpha = NULL;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].alpha2");
+	fake_register_memory(shared, COUNT * 8 + 64, CU_MEMORYTYPE_DEVICE, 0,
+			     0);
+	bed.problems[1].alpha2 = (float *)(void *)host;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].alpha2");
+	bed.problems[1].alpha2 = NULL;
+	take(&bed);
+	free_bed(&bed);
+}
+
 static void a_refusal_is_not_remembered(void)
 {
 	struct bed bed;
@@ -373,6 +400,8 @@ int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
 	    {"steady_state_asks_nothing", steady_state_asks_nothing},
+	    {"neighbours_are_asked_about_once",
+	     neighbours_are_asked_about_once},
 	    {"a_refusal_is_not_remembered", a_refusal_is_not_remembered},
 	    {"every_pointer_is_checked", every_pointer_is_checked},
 	    {"kinds_of_memory", kinds_of_memory},

@@ -209,6 +209,13 @@ CUresult cuPointerGetAttributes(unsigned attributes_count, int *attributes,
 		case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 			*(CUdeviceptr *)values[i] = block ? pointer : 0;
 			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+			*(CUdeviceptr *)values[i] = block ? block->begin : 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+			*(size_t *)values[i] =
+			    block ? block->end - block->begin : 0;
+			break;
 		default:
 			result = CUDA_ERROR_INVALID_VALUE;
 		}
