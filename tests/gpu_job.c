@@ -97,7 +97,7 @@ static void choose_sizes(struct gpu_job *job)
 		choose_mixture(job);
 		break;
 	case GPU_GEMV:
-		add_item(job, 1, 7168, 4096, 3);
+		add_item(job, 1, 7168, 2048, 2);
 		break;
 	case GPU_FEW_ROWS:
 		add_item(job, 3, 4096, 2064, 1);
