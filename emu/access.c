@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "watch.h"
 
 void emu_offset_addresses(const struct emu_warp *w,
 			  const struct emu_value *base, int64_t offset,
@@ -198,6 +199,9 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       complaint(shadow, bytes, kind));
 		return NULL;
 	}
+	if (kind <= EMU_WRITE &&
+	    !emu_watch_access(w, i, lane, s, at, bytes, kind == EMU_WRITE))
+		return NULL;
 	if (kind == EMU_WRITE)
 		memset(shadow, EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED, bytes);
 	if (shadow_out)

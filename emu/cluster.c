@@ -6,6 +6,7 @@
 
 #include "grid.h"
 #include "transfer.h"
+#include "watch.h"
 #include "wgmma_queue.h"
 
 /* ---- registers -------------------------------------------------------------
@@ -247,6 +248,18 @@ static void place_ctas(struct emu_cluster *cluster)
 	}
 }
 
+/* A cluster too large to be followed goes on without. */
+static void begin_check(struct emu_cluster *c)
+{
+	const struct emu_check_options options = {false};
+	const struct emu_cta *first = &c->ctas[0];
+
+	if (!c->grid->machine->options.is_unchecked)
+		c->check =
+		    emu_check_open(c->n_ctas, first->n_warps,
+				   (uint32_t)first->shared.bytes, options);
+}
+
 struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
 {
 	struct emu_cluster *c = calloc(1, sizeof(*c));
@@ -265,8 +278,10 @@ struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
 		place_ctas(c);
 	for (uint32_t rank = 0; ok && rank < c->n_ctas; rank++)
 		ok = begin_cta(c, rank);
-	if (ok)
+	if (ok) {
+		begin_check(c);
 		return c;
+	}
 	if (c)
 		emu_cluster_free(c);
 	grid->machine->has_failed = true;
@@ -301,6 +316,7 @@ void emu_cluster_free(struct emu_cluster *c)
 	if (c->transfers)
 		(void)emu_transfers_end(c);
 	free(c->transfers);
+	emu_check_close(c->check);
 	for (uint32_t rank = 0; c->ctas && rank < c->n_ctas; rank++)
 		free_cta(&c->ctas[rank]);
 	free(c->ctas);

@@ -68,6 +68,8 @@ CUresult cuInit(unsigned flags)
 		d->machine.options.seed = number_from("NIBEMU_SEED", 0);
 		d->machine.options.budget =
 		    number_from("NIBEMU_BUDGET", BUDGET);
+		d->machine.options.is_unchecked =
+		    number_from("NIBEMU_UNCHECKED", 0);
 		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);
 		d->sms = (uint32_t)number_from("NIBEMU_SMS", EMU_SMS);
 		if (d->sms < 1 || d->sms > EMU_SMS)

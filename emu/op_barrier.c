@@ -5,6 +5,7 @@
  */
 #include "decode.h"
 #include "warp.h"
+#include "watch.h"
 
 /* ---- sleep and wake --------------------------------------------------------
  */
@@ -45,6 +46,7 @@ enum { ARRIVES_ONLY = 1 };
 
 static void complete(struct emu_cta *c, struct emu_named_barrier *b)
 {
+	emu_watch_all_joined(c, (uint32_t)(b - c->barriers));
 	for (uint32_t i = 0; i < c->n_warps; i++)
 		if (b->waiting >> i & 1) {
 			c->warps[i].has_waited = true;
@@ -72,6 +74,7 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 
 	if (w->has_waited) {
 		w->has_waited = false;
+		emu_watch_leave(w, number[lane], true);
 		return;
 	}
 	if (i->operands > 1)
@@ -95,8 +98,11 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 	}
 	b->expected = expected;
 	b->arrived += EMU_LANES;
+	emu_watch_join(w, number[lane], true);
 	if (is_full(w->cta, b)) {
 		complete(w->cta, b);
+		if (!(i->option & ARRIVES_ONLY))
+			emu_watch_leave(w, number[lane], true);
 		emu_machine_of(w)->effects++;
 	} else if (!(i->option & ARRIVES_ONLY)) {
 		b->waiting |= 1u << w->index;
@@ -130,6 +136,7 @@ static void advance_cluster(struct emu_cluster *c)
 		return;
 	c->barrier_phase++;
 	c->barrier_arrived = 0;
+	emu_watch_all_joined(&c->ctas[0], EMU_CLUSTER_BARRIER);
 	emu_wake(c, EMU_AT_CLUSTER);
 }
 
@@ -149,6 +156,7 @@ static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
 		w->has_arrived = true;
 		w->cluster_phase = c->barrier_phase;
 		c->barrier_arrived++;
+		emu_watch_join(w, EMU_CLUSTER_BARRIER, !i->vector);
 		emu_machine_of(w)->effects++;
 		advance_cluster(c);
 	} else if (!w->has_arrived) {
@@ -157,6 +165,7 @@ static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
 		emu_wait_for(w, i, EMU_AT_CLUSTER, 0);
 	} else {
 		w->has_arrived = false;
+		emu_watch_leave(w, EMU_CLUSTER_BARRIER, true);
 	}
 }
 
@@ -168,6 +177,7 @@ bool emu_bind_barrier_cluster(struct emu_bind *b)
 	    (arrives ? emu_has(b, "acquire") : emu_has(b, "release")))
 		return emu_bind_fail(b, ".arrive.release or .wait.acquire");
 	b->i->option = arrives ? CLUSTER_ARRIVE : CLUSTER_WAIT;
+	b->i->vector = emu_has(b, "relaxed");
 	b->i->is_converged = true;
 	b->i->run = run_cluster;
 	return emu_arguments(b, 0, 0);

@@ -8,6 +8,7 @@
 #include "access.h"
 #include "mbarrier.h"
 #include "transfer.h"
+#include "watch.h"
 
 /* A bulk copy lands in pieces of so many bytes. */
 #define PIECE_BYTES 64
@@ -69,7 +70,8 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 	}
 	if (!p.from)
 		p.from = p.to;
-	return emu_transfer_add(t, &p);
+	return emu_watch_copy(w, t->instr, lane, to, p.bytes) &&
+	       emu_transfer_add(t, &p);
 }
 
 static void run_cp_async(struct emu_warp *w, const struct emu_instr *i,
@@ -132,11 +134,17 @@ static void run_group(struct emu_warp *w, const struct emu_instr *i,
 	uint32_t *group = is_bulk ? w->async->bulk_group : w->async->cp_group;
 
 	if (i->option == CP_COMMIT || i->option == BULK_COMMIT ||
-	    i->option == CP_WAIT_ALL)
+	    i->option == CP_WAIT_ALL) {
 		EMU_EACH_LANE(l) group[l] += lanes >> l & 1;
-	if (i->option != CP_COMMIT && i->option != BULK_COMMIT)
-		emu_transfers_wait(w, is_bulk ? EMU_BULK_STORE : EMU_CP_ASYNC,
-				   lanes, (uint32_t)i->immediate);
+		emu_watch_commit(w,
+				 is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY);
+	}
+	if (i->option == CP_COMMIT || i->option == BULK_COMMIT)
+		return;
+	emu_watch_wait_group(w, is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY,
+			     (uint32_t)i->immediate);
+	emu_transfers_wait(w, is_bulk ? EMU_BULK_STORE : EMU_CP_ASYNC, lanes,
+			   (uint32_t)i->immediate);
 }
 
 static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
@@ -185,6 +193,7 @@ static void run_cp_arrive(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	emu_addresses(w, i, &i->operand[0], t->barriers);
 	t->lanes = lanes;
+	t->mark = emu_watch_copy_mark(w);
 	EMU_EACH_LANE(l)
 	{
 		uint64_t *bar;
@@ -272,7 +281,8 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 {
 	struct emu_transfer *t;
 
-	if (!emu_barrier_at(w, i, lane, barrier))
+	if (!emu_barrier_at(w, i, lane, barrier) ||
+	    !emu_watch_load(w, i, lane, to, bytes, barrier))
 		return false;
 	t = emu_transfer_new(w, i, EMU_BULK_LOAD);
 	if (!t)
@@ -353,7 +363,9 @@ static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
 
 		if (!(lanes >> l & 1))
 			continue;
-		if (!check_bulk(w, i, l, to[l], from[l], bytes[l]))
+		if (!check_bulk(w, i, l, to[l], from[l], bytes[l]) ||
+		    !emu_watch_engine_read(w, i, l, EMU_ENGINE_STORE, from[l],
+					   bytes[l]))
 			return;
 		t = emu_transfer_new(w, i, EMU_BULK_STORE);
 		if (!t)
@@ -419,16 +431,26 @@ bool emu_bind_bulk(struct emu_bind *b)
 /* ---- fences ----------------------------------------------------------------
  */
 
+enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT };
+
 static void run_fence(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes)
 {
-	(void)w;
-	(void)i;
 	(void)lanes;
+	if (i->option == FENCE_PROXY)
+		emu_watch_fence_proxy(w);
+	if (i->option == FENCE_INIT)
+		emu_watch_fence_init(w);
 }
 
 bool emu_bind_fence(struct emu_bind *b)
 {
+	const char *name = b->i->opcode->name;
+
+	b->i->option = strncmp(name, "fence.proxy", 11) == 0 ? FENCE_PROXY
+		       : strcmp(name, "fence.mbarrier_init") == 0
+			   ? FENCE_INIT
+			   : FENCE_MEMORY;
 	b->i->run = run_fence;
 	return emu_arguments(b, 0, 0);
 }

@@ -6,6 +6,7 @@
 #include "access.h"
 #include "mbarrier.h"
 #include "transfer.h"
+#include "watch.h"
 
 enum mbarrier_op {
 	MBARRIER_INIT,
@@ -54,6 +55,8 @@ static void run_init(struct emu_warp *w, const struct emu_instr *i,
 			return;
 		}
 		memset(shadow, EMU_MAPPED | EMU_WRITTEN | EMU_BARRIER, 8);
+		if (!emu_watch_init(w, i, l, address[l]))
+			return;
 	}
 	emu_machine_of(w)->effects++;
 }
@@ -78,7 +81,27 @@ static void run_inval(struct emu_warp *w, const struct emu_instr *i,
 		(void)emu_access(w, i, l, EMU_SHARED, address[l], 8, EMU_PEEK,
 				 &shadow);
 		memset(shadow, EMU_MAPPED, 8);
+		emu_watch_inval(w, address[l]);
 	}
+}
+
+/* Bytes that came first may end the phase here. */
+static bool expect(struct emu_warp *w, const struct emu_instr *i, int lane,
+		   uint64_t address, uint64_t *bar, uint32_t bytes)
+{
+	const bool before = emu_mbarrier_test_parity(*bar, 0);
+	const enum emu_mbarrier_fault fault =
+	    emu_mbarrier_expect_tx(bar, bytes);
+
+	if (fault) {
+		report(w, i, lane, fault, *bar);
+		return false;
+	}
+	if (emu_mbarrier_test_parity(*bar, 0) != before) {
+		emu_watch_phase(w->cta->cluster, address);
+		emu_wake_at(w->cta->cluster, address);
+	}
+	return true;
 }
 
 /* ---- arrive ----------------------------------------------------------------
@@ -90,7 +113,7 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 	const bool expects = i->option != MBARRIER_ARRIVE;
 	const struct emu_value *o = i->operand;
 	const uint32_t *number = i->operands > 1 ? emu_row(w, &o[1]) : NULL;
-	uint64_t address[EMU_LANES];
+	uint64_t address[EMU_LANES], told = UINT64_MAX;
 
 	emu_addresses(w, i, &o[0], address);
 	EMU_EACH_LANE(l)
@@ -102,17 +125,14 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 		bar = emu_barrier_at(w, i, l, address[l]);
 		if (!bar)
 			return;
-		if (expects) {
-			const enum emu_mbarrier_fault fault =
-			    emu_mbarrier_expect_tx(bar, number[l]);
-
-			if (fault) {
-				report(w, i, l, fault, *bar);
-				return;
-			}
-			/* Bytes that came first may end the phase here. */
-			emu_wake_at(w->cta->cluster, address[l]);
-		}
+		if (expects && !expect(w, i, l, address[l], bar, number[l]))
+			return;
+		/* What lanes know, their warp knows: once an address. */
+		if (i->option != MBARRIER_EXPECT && address[l] != told &&
+		    !emu_watch_arrive(w, i, l, address[l],
+				      (enum emu_scope)i->vector))
+			return;
+		told = address[l];
 		if (i->option != MBARRIER_EXPECT &&
 		    !emu_arrive_at(w, i, l, address[l],
 				   !expects && number ? number[l] : 1, 0))
@@ -136,7 +156,7 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 	const uint32_t *parity = emu_row(w, &i->operand[2]);
 	const bool doubts =
 	    i->option == MBARRIER_TRY_WAIT && is_false_alarm(emu_machine_of(w));
-	uint64_t address[EMU_LANES];
+	uint64_t address[EMU_LANES], told = UINT64_MAX;
 	uint32_t done = 0;
 	int undone = -1;
 
@@ -154,10 +174,16 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 			emu_fault(w, i, l, "parity %u: 0 or 1", parity[l]);
 			return;
 		}
-		if (emu_mbarrier_test_parity(*bar, parity[l]) && !doubts)
-			done |= 1u << l;
-		else
+		if (!emu_mbarrier_test_parity(*bar, parity[l]) || doubts) {
 			undone = l;
+			continue;
+		}
+		done |= 1u << l;
+		if (address[l] != told &&
+		    !emu_watch_wait(w, i, l, address[l],
+				    (enum emu_scope)i->vector))
+			return;
+		told = address[l];
 	}
 	emu_put_lanes(w, &i->operand[0], done, lanes);
 	if (doubts)
@@ -169,6 +195,14 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 /* ---- binding ---------------------------------------------------------------
  */
 
+/* .release.cta and .acquire.cta are what is meant where nothing is said. */
+static uint8_t scope_of(const struct emu_bind *b)
+{
+	if (emu_has(b, "relaxed"))
+		return EMU_SCOPE_NONE;
+	return emu_has(b, "cluster") ? EMU_SCOPE_CLUSTER : EMU_SCOPE_CTA;
+}
+
 static bool bind_arrive(struct emu_bind *b, const char *name)
 {
 	const struct emu_argument *d = emu_argument(b, 0);
@@ -179,6 +213,7 @@ static bool bind_arrive(struct emu_bind *b, const char *name)
 	b->i->option = is_expect ? MBARRIER_EXPECT
 		       : has_tx	 ? MBARRIER_ARRIVE_EXPECT
 				 : MBARRIER_ARRIVE;
+	b->i->vector = scope_of(b);
 	b->i->run = run_arrive;
 	if (!emu_arguments(b, first + (has_tx ? 2 : 1), first + 2))
 		return false;
@@ -198,6 +233,7 @@ static bool bind_wait(struct emu_bind *b, enum mbarrier_op op)
 		return emu_bind_fail(b, ".parity is missing: waits for a state "
 					"are not known here");
 	b->i->option = op;
+	b->i->vector = scope_of(b);
 	b->i->run = run_wait;
 	/* A fourth argument is a time limit: any is kept. */
 	return emu_arguments(b, 3, 4) && emu_dst(b, emu_argument(b, 0), 1) &&

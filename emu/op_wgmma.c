@@ -9,6 +9,7 @@
 
 #include "access.h"
 #include "transfer.h"
+#include "watch.h"
 #include "wgmma_queue.h"
 
 /* Word 0 to 3 of a, and what the instruction says. */
@@ -181,6 +182,49 @@ static void a_from_registers(const struct pending *p, uint32_t *a)
 			a[row * 16 + k] = p->a[i][l] & 0xFFFF;
 			a[row * 16 + k + 1] = p->a[i][l] >> 16;
 		}
+}
+
+/*
+ * The checker hears of the operands when the instruction is issued: from now on
+ * they may be read.
+ */
+static bool watch_operand(struct emu_warp *w, const struct pending *p,
+			  uint64_t descriptor, bool is_transposed, int first,
+			  int rows)
+{
+	const struct emu_wgmma_shape s = shape_of(p->instr);
+	const int pieces = is_transposed ? rows / 8 : 2;
+	const int count = (is_transposed ? 16 : rows) * pieces;
+
+	for (int k = 0; k < count; k++) {
+		const int row = k / pieces + (is_transposed ? 0 : first);
+		const int piece = k % pieces + (is_transposed ? first / 8 : 0);
+		struct emu_error err = {{0}};
+		uint32_t offset;
+
+		if (!emu_wgmma_offset(descriptor, &s, is_transposed, row, piece,
+				      &offset, &err)) {
+			emu_fault(w, p->instr, -1, "%s", err.text);
+			return false;
+		}
+		if (!emu_watch_engine_read(
+			w, p->instr, -1, EMU_ENGINE_WGMMA,
+			(uint64_t)w->cta->rank << EMU_RANK_SHIFT | offset, 16))
+			return false;
+	}
+	return true;
+}
+
+static bool watch_operands(struct emu_warp *w, const struct pending *p)
+{
+	const struct emu_wgmma_shape s = shape_of(p->instr);
+
+	if (!w->cta->cluster->check)
+		return true;
+	return (!(p->instr->option & EMU_A_IN_SHARED) ||
+		watch_operand(w, p, p->a_descriptor, s.a_transposed,
+			      (int)(w->index % 4) * 16, 16)) &&
+	       watch_operand(w, p, p->b_descriptor, s.b_transposed, 0, s.n);
 }
 
 static struct accumulator *find_set(struct emu_wgmma_queue *q,
@@ -433,7 +477,8 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
 	if (!take_operands(w, i, &grown[q->count]))
 		return;
 	set = open_set(w, i);
-	if (!set || !check_group(w, &grown[q->count]))
+	if (!set || !check_group(w, &grown[q->count]) ||
+	    !watch_operands(w, &grown[q->count]))
 		return;
 	set->left++;
 	q->count++;
@@ -492,10 +537,13 @@ void emu_run_wgmma_group(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	if (i->option == EMU_WGMMA_FENCE)
 		q->is_fenced = true;
-	if (i->option == EMU_WGMMA_COMMIT)
+	if (i->option == EMU_WGMMA_COMMIT) {
 		q->group++;
+		emu_watch_commit(w, EMU_ENGINE_WGMMA);
+	}
 	if (i->option != EMU_WGMMA_WAIT)
 		return;
+	emu_watch_wait_group(w, EMU_ENGINE_WGMMA, (uint32_t)i->immediate);
 	while (count < q->count &&
 	       q->pending[count].group + (uint32_t)i->immediate < q->group)
 		count++;

@@ -8,6 +8,7 @@
 #include "access.h"
 #include "arena.h"
 #include "mbarrier.h"
+#include "watch.h"
 
 /* Turns of the scheduler that a copy takes at most, but for a few. */
 #define USUAL_DELAY 40
@@ -61,8 +62,10 @@ bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 		return false;
 	}
 	emu_machine_of(w)->effects++;
-	if (flipped)
+	if (flipped) {
+		emu_watch_phase(w->cta->cluster, barrier);
 		emu_wake_at(w->cta->cluster, barrier);
+	}
 	return true;
 }
 
@@ -180,11 +183,16 @@ static void finish(struct emu_transfer *t)
 	if (t->kind == EMU_BULK_LOAD)
 		(void)emu_arrive_at(t->warp, t->instr, -1, t->barrier, 0,
 				    t->tx_bytes);
-	if (t->kind == EMU_CP_ARRIVE)
-		EMU_EACH_LANE(l)
-	if (t->lanes >> l & 1 &&
-	    !emu_arrive_at(t->warp, t->instr, l, t->barriers[l], 1, 0))
+	if (t->kind != EMU_CP_ARRIVE)
 		return;
+	EMU_EACH_LANE(l)
+	{
+		if (!(t->lanes >> l & 1))
+			continue;
+		emu_watch_copy_arrive(t->warp, t->mark, t->barriers[l]);
+		if (!emu_arrive_at(t->warp, t->instr, l, t->barriers[l], 1, 0))
+			return;
+	}
 }
 
 static void remove_transfer(struct emu_transfers *all, size_t index)

@@ -38,6 +38,7 @@ struct emu_transfer {
 	uint64_t barrier; /* shared::cluster address; BULK_LOAD, CP_ARRIVE */
 	uint64_t barriers[EMU_LANES]; /* CP_ARRIVE: one a lane */
 	uint32_t tx_bytes;
+	uint32_t mark; /* CP_ARRIVE: the checker's, of what came before */
 };
 
 struct emu_transfers {

@@ -79,11 +79,13 @@ struct emu_cluster {
 	struct emu_cta *ctas;
 	uint32_t barrier_phase, barrier_arrived; /* threads */
 	struct emu_transfers *transfers;
+	struct emu_check *check; /* NULL: nobody watches */
 };
 
 struct emu_options {
-	uint64_t seed;	 /* 0: everything at once and in order */
-	uint64_t budget; /* instructions of threads in a launch */
+	uint64_t seed;	   /* 0: everything at once and in order */
+	uint64_t budget;   /* instructions of threads in a launch */
+	bool is_unchecked; /* no checker of shared memory's order */
 };
 
 struct emu_machine {

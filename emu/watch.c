@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* watch.c - from warps to the checker; see watch.h. */
+#include "watch.h"
+
+#include "decode.h"
+
+static struct emu_check *checker_of(const struct emu_warp *w)
+{
+	return w->cta->cluster->check;
+}
+
+static uint32_t number_of(const struct emu_warp *w)
+{
+	return w->cta->rank * w->cta->n_warps + w->index;
+}
+
+/* What a call to the checker said. */
+static bool say(struct emu_warp *w, const struct emu_instr *i, int lane,
+		bool is_good, const struct emu_error *err)
+{
+	if (!is_good)
+		emu_fault(w, i, lane, "%s", err->text);
+	return is_good;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* The CTA whose shared memory a space is; NULL: it is other memory. */
+static const struct emu_cta *cta_of(const struct emu_cluster *c,
+				    const struct emu_space *space)
+{
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		if (&c->ctas[k].shared == space)
+			return &c->ctas[k];
+	return NULL;
+}
+
+bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      const struct emu_space *space, uint64_t at,
+		      uint32_t bytes, bool is_write)
+{
+	struct emu_check *c = checker_of(w);
+	const struct emu_cta *cta = c ? cta_of(w->cta->cluster, space) : NULL;
+	struct emu_error err;
+	uint64_t address;
+
+	/* Atomics make an order of their own. */
+	if (!cta || i->opcode->bind == emu_bind_atom ||
+	    i->opcode->bind == emu_bind_red)
+		return true;
+	address = (uint64_t)cta->rank << EMU_RANK_SHIFT | at;
+	return say(w, i, lane,
+		   is_write ? emu_check_write(c, number_of(w), address, bytes,
+					      i->line, &err)
+			    : emu_check_read(c, number_of(w), address, bytes,
+					     i->line, &err),
+		   &err);
+}
+
+bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t to, uint32_t bytes)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane,
+		   emu_check_copy(c, number_of(w), to, bytes, i->line, &err),
+		   &err);
+}
+
+bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t to, uint32_t bytes, uint64_t barrier)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c || say(w, i, lane,
+			 emu_check_load(c, number_of(w), to, bytes, barrier,
+					i->line, &err),
+			 &err);
+}
+
+bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
+			   int lane, enum emu_engine engine, uint64_t from,
+			   uint32_t bytes)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c || say(w, i, lane,
+			 emu_check_engine_read(c, number_of(w), engine, from,
+					       bytes, i->line, &err),
+			 &err);
+}
+
+void emu_watch_commit(struct emu_warp *w, enum emu_engine engine)
+{
+	if (checker_of(w))
+		emu_check_commit(checker_of(w), number_of(w), engine);
+}
+
+void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
+			  uint32_t groups)
+{
+	if (checker_of(w))
+		emu_check_wait_group(checker_of(w), number_of(w), engine,
+				     groups);
+}
+
+uint32_t emu_watch_copy_mark(struct emu_warp *w)
+{
+	return checker_of(w) ? emu_check_copy_mark(checker_of(w), number_of(w))
+			     : 0;
+}
+
+void emu_watch_copy_arrive(struct emu_warp *w, uint32_t mark, uint64_t barrier)
+{
+	if (checker_of(w))
+		emu_check_copy_arrive(checker_of(w), number_of(w), mark,
+				      barrier);
+}
+
+/* ---- mbarriers ----------------------------------------------------------- */
+
+bool emu_watch_init(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t barrier)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane,
+		   emu_check_init(c, number_of(w), barrier, i->line, &err),
+		   &err);
+}
+
+void emu_watch_inval(struct emu_warp *w, uint64_t barrier)
+{
+	if (checker_of(w))
+		emu_check_inval(checker_of(w), barrier);
+}
+
+bool emu_watch_arrive(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      uint64_t barrier, enum emu_scope scope)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane,
+		   emu_check_arrive(c, number_of(w), barrier, scope, &err),
+		   &err);
+}
+
+void emu_watch_phase(struct emu_cluster *c, uint64_t barrier)
+{
+	if (c->check)
+		emu_check_phase(c->check, barrier);
+}
+
+bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t barrier, enum emu_scope scope)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane,
+		   emu_check_wait(c, number_of(w), barrier, scope, &err), &err);
+}
+
+/* ---- fences and barriers of threads -------------------------------------- */
+
+void emu_watch_fence_proxy(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_fence_proxy(checker_of(w), number_of(w));
+}
+
+void emu_watch_fence_init(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_fence_init(checker_of(w), number_of(w));
+}
+
+void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release)
+{
+	if (checker_of(w))
+		emu_check_join(checker_of(w), number_of(w), w->cta->rank,
+			       number, is_release);
+}
+
+void emu_watch_all_joined(const struct emu_cta *c, uint32_t number)
+{
+	if (c->cluster->check)
+		emu_check_all_joined(c->cluster->check, c->rank, number);
+}
+
+void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire)
+{
+	if (checker_of(w))
+		emu_check_leave(checker_of(w), number_of(w), w->cta->rank,
+				number, is_acquire);
+}
