@@ -166,7 +166,7 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 				CUdeviceptr pointer)
 {
 	CUresult result = emu_driver_enter();
-	uint64_t begin, bytes;
+	uint64_t begin = 0, bytes = 0;
 	const bool is_known =
 	    !result &&
 	    emu_memory_find(emu_driver.machine.memory, pointer, &begin, &bytes);
@@ -184,6 +184,12 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 			break;
 		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 			*(int *)values[i] = is_known ? 0 : -2;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+			*(CUdeviceptr *)values[i] = is_known ? begin : 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+			*(size_t *)values[i] = is_known ? bytes : 0;
 			break;
 		default:
 			result = CUDA_ERROR_INVALID_VALUE;
