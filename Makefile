@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all help demo test bench debug clang asan ubsan tsan valgrind fuzz lint \
+.PHONY: all help demo test test-emu bench debug clang asan ubsan tsan valgrind fuzz lint \
 	format kernels install clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
@@ -16,7 +16,7 @@ $(BUILD)/CMakeCache.txt:
 	@cmake --preset release -D NIB_BUILD_TESTS=OFF
 
 help: ## List the targets
-	@sed -n 's/^\([a-z ]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z -]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## Set up, build, run the main job on this machine, draw a report
 	@tools/setup.sh demo
@@ -27,6 +27,9 @@ demo: ## Set up, build, run the main job on this machine, draw a report
 test: ## Set up, build, run every test; last line: N passed, N failed
 	@tools/setup.sh test
 	@tools/run_tests.py release
+
+test-emu: all ## All GPU tests on the software GPU (needs nvcc, no GPU)
+	@tools/test_emu.sh $(BUILD)
 
 bench: all ## Measure this machine: nib bench --preset seeds, beside the peers
 	@$(BUILD)/nib bench --preset seeds

@@ -13,6 +13,18 @@
 struct gpu_test gpu_test;
 static uint64_t seed = UINT64_C(88172645463325252);
 
+bool gpu_is_small(void)
+{
+	const char *size = getenv("NIB_TEST_SIZE");
+
+	return size && strcmp(size, "small") == 0;
+}
+
+int gpu_cases(int all)
+{
+	return gpu_is_small() ? (all + 9) / 10 : all;
+}
+
 uint32_t gpu_rnd(void)
 {
 	seed ^= seed << 13;

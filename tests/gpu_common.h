@@ -29,6 +29,10 @@ void gpu_must(enum nib_status status, const char *what);
 /* why: printed if not ok. */
 void gpu_verdict(bool ok, const char *name, const char *why);
 
+/* NIB_TEST_SIZE=small: a tenth of the cases, and none that are large. */
+bool gpu_is_small(void);
+int gpu_cases(int all);
+
 uint32_t gpu_rnd(void);
 int64_t gpu_rnd_below(int64_t n);
 /* Zeros. */
