@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_emu_mutations.py [SCHEDULES] - the Hopper kernels with one bug planted at
+a time, on the software GPU: each must be reported, on every schedule, by a rule
+that fits; without a bug there is no report.  Prints the table: the bug, on how many
+schedules it was found, and what was said.  Needs the kernels (nvcc), no GPU."""
+import os
+import re
+import subprocess
+import sys
+
+BUILD = os.path.dirname(os.environ["NIB"])
+PROGRAM = os.path.join(BUILD, "emu_small")
+SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+
+ARRIVE = "mbarrier.arrive.shared::"
+UNWAITED = "has not waited|to bring these bytes|never written|nothing orders"
+
+# (bug, NIBEMU_REPLACE, what the report must say)
+BUGS = [
+    ("no barrier of the cluster after mbarrier.init",
+     "barrier.cluster=>", "mbarrier.init of warp|no mbarrier was"),
+    ("an mbarrier without its init",
+     "mbarrier.init.shared::cta.b64=>#1", "no mbarrier was initialised"),
+    ("no wgmma.wait_group",
+     "wgmma.wait_group=>", "has not been waited for"),
+    ("one group of wgmma more in flight",
+     "wgmma.wait_group.sync.aligned 1;=>wgmma.wait_group.sync.aligned 2;",
+     "has not been waited for|a wgmma of"),
+    ("results stored before the last wgmma",
+     "wgmma.wait_group.sync.aligned 0;=>wgmma.wait_group.sync.aligned 1;",
+     "has not been waited for"),
+    ("no wgmma.commit_group",
+     "wgmma.commit_group=>", "has not been waited for|a wgmma of"),
+    ("no wait at any mbarrier",
+     "mbarrier.try_wait=>setp.eq.u32 p, 0, 0; // ", UNWAITED),
+    ("stages are not released to the other CTA",
+     ARRIVE + "cluster=>", "deadlock"),
+    ("stages are not released",
+     ARRIVE + "cta=>", "deadlock"),
+    ("cp.async is not waited for",
+     "cp.async.wait_all=>", UNWAITED),
+    ("cp.async does not arrive",
+     "cp.async.mbarrier.arrive=>", "deadlock"),
+    ("bytes are not expected, arrivals are",
+     "mbarrier.arrive.expect_tx=>mbarrier.arrive", "more arrivals"),
+    ("no barrier between warps",
+     "bar.sync=>", UNWAITED + "|reads it|wrote it"),
+]
+
+
+def run(seed, rule):
+    """The exit code, and what was printed behind the device's name."""
+    env = dict(os.environ, NIBEMU_SEED=str(seed), NIBEMU_SMS="4",
+               NIB_CUDA_LIBRARY=os.path.join(BUILD, "libnibemu.so"))
+    if rule:
+        env["NIBEMU_REPLACE"] = rule
+    done = subprocess.run([PROGRAM], env=env, capture_output=True, text=True,
+                          timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def said(text):
+    """The report without where: from the opcode on."""
+    match = re.search(r"nibemu: ([^\n]*)", text)
+    text = match.group(1) if match else text.strip().split("\n")[-1]
+    text = re.sub(r" \(NIBEMU_SEED.*", "", text)
+    return re.sub(r"^.*?PTX line \d+, \S+: ", "", text)[:100]
+
+
+def try_bug(name, rule, words):
+    """True if every schedule reports it with one of the words."""
+    found, last = 0, ""
+    for seed in range(SCHEDULES):
+        code, text = run(seed, rule)
+        if code == 1 and re.search(words, text):
+            found += 1
+            last = text
+        else:
+            print(f"seed {seed}, {name}: exit code {code}: {text[-600:]}")
+    print(f"{name:48} {found} of {SCHEDULES}: {said(last)}")
+    return found == SCHEDULES
+
+
+def main():
+    """0, 1, or 77 without kernels."""
+    if not os.path.exists(PROGRAM):
+        print("skipped: emu_small was not built")
+        return 77
+    code, text = run(0, None)
+    if code == 77:
+        print("skipped:", text.strip())
+        return 77
+    for seed in range(SCHEDULES):
+        code, text = run(seed, None)
+        if code != 0:
+            print(f"without a bug, seed {seed}: {text}")
+            return 1
+    print(f"{'none':48} 0 of {SCHEDULES}")
+    return 0 if all([try_bug(*bug) for bug in BUGS]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
