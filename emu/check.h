@@ -16,7 +16,7 @@
  * or of the one who starts the engine after it acquired.
  *
  * Limits: the lanes of a warp are one; global memory is not followed; words of
- * 4 bytes; a clock of more than 2^18 - 1 is not followed further.
+ * 4 bytes; a clock of more than 2^17 - 1 is not followed further.
  *
  * Every call that can object returns false with a sentence in err, and goes on
  * as if nothing had been wrong.  Addresses are those of shared::cluster: rank

@@ -12,26 +12,26 @@
  * emu_engine; behind all warps come the mbarriers.
  */
 #define ACTORS_PER_WARP (1 + EMU_ENGINES)
-#define MOST_ACTORS	1024
-#define MOST_BARRIERS	256
+#define MOST_ACTORS	2048
+#define MOST_BARRIERS	512
 
 /*
  * A moment of an actor, and the bytes of a word that it was about:
- * [31:22] actor, [21:4] clock, [3:0] bytes.  0: none.
+ * [31:21] actor, [20:4] clock, [3:0] bytes.  0: none.
  */
 typedef uint32_t epoch;
 
-#define MOST_CLOCK ((1u << 18) - 1)
+#define MOST_CLOCK ((1u << 17) - 1)
 
 static inline epoch epoch_of(uint32_t actor, uint32_t clock, uint32_t bytes)
 {
-	return actor << 22 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 |
+	return actor << 21 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 |
 	       bytes;
 }
 
 static inline uint32_t actor_of(epoch e)
 {
-	return e >> 22;
+	return e >> 21;
 }
 
 static inline uint32_t clock_of(epoch e)

@@ -137,7 +137,7 @@ int main(void)
 		return code;
 	for (int i = 0; i < gpu_cases(90); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
-		const int64_t count = experts[i % 9];
+		const int64_t count = experts[i % (gpu_is_small() ? 7 : 9)];
 
 		/* Also experts of over 128 and over 256 tokens. */
 		check_mixture(op, count, count < 9 ? 600 : 20 + i % 3 * 60,
