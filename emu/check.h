@@ -15,8 +15,9 @@
  * may touch only after a fence.proxy.async: of the writer before it released,
  * or of the one who starts the engine after it acquired.
  *
- * Limits: the lanes of a warp are one; global memory is not followed; words of
- * 4 bytes; a clock of more than 2^17 - 1 is not followed further.
+ * Limits: the lanes of a warp are one; global memory is not followed, nor what
+ * atomics order; words of 4 bytes; a clock of more than 65,535 is not followed
+ * further, nor is a cluster with more than 64 mbarriers a CTA (one CTA: 128).
  *
  * Every call that can object returns false with a sentence in err, and goes on
  * as if nothing had been wrong.  Addresses are those of shared::cluster: rank
@@ -38,8 +39,7 @@ struct emu_check_options {
 	bool fence_before_refill;
 };
 
-/* bytes: of each CTA's shared memory.  NULL: out of memory or too many warps.
- */
+/* bytes: of each CTA's shared memory.  NULL: out of memory, or too large. */
 struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
 				 uint32_t bytes,
 				 struct emu_check_options options);

@@ -12,26 +12,26 @@
  * emu_engine; behind all warps come the mbarriers.
  */
 #define ACTORS_PER_WARP (1 + EMU_ENGINES)
-#define MOST_ACTORS	2048
-#define MOST_BARRIERS	512
+#define MOST_ACTORS	4096
+#define MOST_BARRIERS	1024 /* of a cluster of 16 CTAs */
 
 /*
  * A moment of an actor, and the bytes of a word that it was about:
- * [31:21] actor, [20:4] clock, [3:0] bytes.  0: none.
+ * [31:20] actor, [19:4] clock, [3:0] bytes.  0: none.
  */
 typedef uint32_t epoch;
 
-#define MOST_CLOCK ((1u << 17) - 1)
+#define MOST_CLOCK 0xFFFFu
 
 static inline epoch epoch_of(uint32_t actor, uint32_t clock, uint32_t bytes)
 {
-	return actor << 21 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 |
+	return actor << 20 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 |
 	       bytes;
 }
 
 static inline uint32_t actor_of(epoch e)
 {
-	return e >> 21;
+	return e >> 20;
 }
 
 static inline uint32_t clock_of(epoch e)
@@ -100,6 +100,7 @@ struct emu_check {
 	uint16_t **barrier_ids; /* by CTA, by offset / 8; 0: none */
 	struct barrier barriers[MOST_BARRIERS];
 	uint32_t barrier_count;
+	bool is_blind;	    /* more than it can follow: it objects to nothing */
 	struct sync *joins; /* 16 a CTA, then the cluster's */
 };
 

@@ -195,7 +195,7 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 	bool is_good = true;
 
 	if (cta >= c->ctas || at >= c->bytes || bytes > c->bytes - at ||
-	    bytes == 0)
+	    bytes == 0 || c->is_blind)
 		return true; /* the bounds are another's */
 	for (uint64_t i = at / WORD_BYTES; i <= (at + bytes - 1) / WORD_BYTES;
 	     i++) {

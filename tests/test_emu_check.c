@@ -228,7 +228,8 @@ static void what_cannot_be_followed(void **state)
 
 	(void)state;
 	assert_null(emu_check_open(0, 1, BYTES, options));
-	assert_null(emu_check_open(16, 32, BYTES, options));
+	assert_null(emu_check_open(17, 1, BYTES, options));
+	assert_null(emu_check_open(16, 49, BYTES, options));
 	/* Out of the shared memory, or of it in part: another's to say. */
 	GOOD(load(0, BYTES));
 	GOOD(store(0, BYTES - 8));
@@ -237,11 +238,38 @@ static void what_cannot_be_followed(void **state)
 	GOOD(emu_check_wait(c, 0, DATA, CTA_SCOPE, &err));
 	emu_check_phase(c, DATA);
 	emu_check_inval(c, DATA);
-	BAD(emu_check_init(c, 0, BYTES, LINE, &err), "mbarriers");
-	for (uint32_t i = 0; i < 512; i++)
+	for (uint32_t i = 0; i < 128; i++)
 		GOOD(emu_check_init(c, 0, BAR + 8 * i, LINE, &err));
-	BAD(emu_check_init(c, 0, BAR + 8 * 512, LINE, &err),
-	    "more than 512 mbarriers");
+	BAD(emu_check_arrive(c, 1, BAR, CTA_SCOPE, &err), "mbarrier.init");
+	GOOD(store(0, DATA));
+	BAD(load(1, DATA), "warp 0");
+	/* One more than it can follow: it objects to nothing any more. */
+	GOOD(emu_check_init(c, 0, BAR + 8 * 128, LINE, &err));
+	GOOD(emu_check_arrive(c, 1, BAR, CTA_SCOPE, &err));
+	GOOD(load(2, DATA));
+}
+
+/* A cluster of the largest size. */
+static void the_largest_cluster(void **state)
+{
+	const struct emu_check_options options = {false};
+	const uint64_t last = UINT64_C(15) << EMU_RANK_SHIFT;
+
+	(void)state;
+	emu_check_close(c);
+	c = emu_check_open(16, 32, 8192, options);
+	assert_non_null(c);
+	GOOD(store(511, last | 4096));
+	BAD(load(0, last | 4096), "warp 31 of CTA rank 15 wrote it");
+	for (uint32_t i = 0; i < 1024; i++)
+		GOOD(emu_check_init(c, 0,
+				    (uint64_t)(i % 16) << EMU_RANK_SHIFT |
+					(1024 + i / 16 * 8),
+				    LINE, &err));
+	BAD(emu_check_arrive(c, 511, last | (1024 + 63 * 8), FAR_SCOPE, &err),
+	    "mbarrier.init of warp 0 of CTA rank 0");
+	GOOD(bulk(0, last | 4096 | 256, last | 1024));
+	BAD(load(511, last | 4096 | 256), "offset 1024 of CTA rank 15");
 }
 
 static void no_memory_of_the_host(void **state)
@@ -285,6 +313,7 @@ int main(void)
 	    TEST(another_ctas_data),
 	    TEST(a_cta_scope_does_not_reach_another_cta),
 	    TEST(what_cannot_be_followed),
+	    TEST(the_largest_cluster),
 	    TEST(no_memory_of_the_host),
 	};
 
