@@ -83,8 +83,8 @@ SHIFT(shr_u16, uint16_t, 16, 0, x >> n)
 SHIFT(shr_u32, uint32_t, 32, 0, x >> n)
 SHIFT(shr_u64, uint64_t, 64, 0, x >> n)
 SHIFT(shr_s16, int16_t, 16, x >> 15, x >> n)
-SHIFT(shr_s32, int32_t, 32, x >> 31, x >> n)
-SHIFT(shr_s64, int64_t, 64, x >> 63, x >> n)
+SHIFT(shr_s32, int32_t, 32, x < 0 ? -1 : 0, x >> n)
+SHIFT(shr_s64, int64_t, 64, x < 0 ? -1 : 0, x >> n)
 
 /* Counts: results of 32 bits. */
 #define COUNT(name, T, expression)                                             \

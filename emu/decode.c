@@ -89,23 +89,33 @@ bool emu_has(const struct emu_bind *b, const char *word)
 	return false;
 }
 
+/* A letter and a number below 10,000 behind it. */
+static bool take_size(const char **at, const char *end, char letter, int *size)
+{
+	const char *p = *at;
+
+	if (p == end || *p != letter)
+		return false;
+	*size = 0;
+	for (p++; p < end && *p >= '0' && *p <= '9' && *size < 1000; p++)
+		*size = *size * 10 + (*p - '0');
+	if (p == *at + 1)
+		return false;
+	*at = p;
+	return true;
+}
+
 /* m64n16k16 or m8n8. */
 static bool parse_shape(struct emu_bind *b, const char *word, size_t length)
 {
-	char text[24];
-	int used = 0;
+	const char *at = word, *end = word + length;
 
-	if (length >= sizeof(text) || *word != 'm')
-		return false;
-	memcpy(text, word, length);
-	text[length] = '\0';
 	b->shape_m = b->shape_n = b->shape_k = 0;
-	if (sscanf(text, "m%dn%dk%d%n", &b->shape_m, &b->shape_n, &b->shape_k,
-		   &used) == 3 &&
-	    (size_t)used == length)
-		return true;
-	return sscanf(text, "m%dn%d%n", &b->shape_m, &b->shape_n, &used) == 2 &&
-	       (size_t)used == length;
+	if (!take_size(&at, end, 'm', &b->shape_m) ||
+	    !take_size(&at, end, 'n', &b->shape_n))
+		return false;
+	return at == end ||
+	       (take_size(&at, end, 'k', &b->shape_k) && at == end);
 }
 
 /* The word that the row does not take, or NULL. */

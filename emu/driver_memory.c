@@ -219,14 +219,16 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 	struct emu_error err = {{0}};
 	CUresult result = emu_driver_enter();
 
-	if (!result && (!map || (uintptr_t)map % 64 || !sizes || !box ||
-			!element_strides || (rank > 1 && !strides_bytes) ||
-			rank < 1 || rank > EMU_TENSOR_RANK))
-		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
-					 "tensor map: a pointer is missing, "
-					 "the map not aligned to 64, or rank "
-					 "%u not 1 to 5",
-					 rank);
+	if (!map || (uintptr_t)map % 64 || !sizes || !box || !element_strides ||
+	    (rank > 1 && !strides_bytes) || rank < 1 || rank > EMU_TENSOR_RANK)
+		return emu_driver_leave(
+		    result
+			? result
+			: emu_driver_fail(
+			      CUDA_ERROR_INVALID_VALUE,
+			      "tensor map: a pointer is missing, the map not "
+			      "aligned to 64, or rank %u not 1 to 5",
+			      rank));
 	if (result)
 		return emu_driver_leave(result);
 	memcpy(m.sizes, sizes, rank * sizeof(*sizes));

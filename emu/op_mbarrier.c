@@ -112,7 +112,8 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 {
 	const bool expects = i->option != MBARRIER_ARRIVE;
 	const struct emu_value *o = i->operand;
-	const uint32_t *number = i->operands > 1 ? emu_row(w, &o[1]) : NULL;
+	const bool has_number = i->operands > 1;
+	const uint32_t *number = emu_row(w, &o[has_number]);
 	uint64_t address[EMU_LANES], told = UINT64_MAX;
 
 	emu_addresses(w, i, &o[0], address);
@@ -135,7 +136,7 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 		told = address[l];
 		if (i->option != MBARRIER_EXPECT &&
 		    !emu_arrive_at(w, i, l, address[l],
-				   !expects && number ? number[l] : 1, 0))
+				   !expects && has_number ? number[l] : 1, 0))
 			return;
 	}
 	emu_machine_of(w)->effects++;

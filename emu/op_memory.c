@@ -123,7 +123,7 @@ bool emu_bind_ld(struct emu_bind *b)
 {
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
 	const struct emu_argument *d;
-	uint32_t count, n;
+	uint32_t count = 0, n = 0;
 
 	if (!bind_access(b, &count) ||
 	    !emu_arguments(b, 2 + policy, 2 + policy))
@@ -142,7 +142,7 @@ bool emu_bind_st(struct emu_bind *b)
 {
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
 	const struct emu_argument *a;
-	uint32_t count, n;
+	uint32_t count = 0, n = 0;
 
 	if (!bind_access(b, &count) ||
 	    !emu_arguments(b, 2 + policy, 2 + policy) ||
@@ -345,9 +345,9 @@ enum { TRANSPOSED = 1 };
  * neighbours of row t / 4 from column 2 (t % 4) on; transposed, of column t
  * / 4.
  */
-static uint8_t *matrix_rows(struct emu_warp *w, const struct emu_instr *i,
-			    const struct emu_value *base,
-			    enum emu_access_kind kind, uint8_t **rows)
+static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
+			const struct emu_value *base, enum emu_access_kind kind,
+			uint8_t **rows)
 {
 	uint64_t address[EMU_LANES];
 
@@ -356,9 +356,9 @@ static uint8_t *matrix_rows(struct emu_warp *w, const struct emu_instr *i,
 		rows[r] = emu_access(w, i, r, (enum emu_state_space)i->space,
 				     address[r], 16, kind, NULL);
 		if (!rows[r])
-			return NULL;
+			return false;
 	}
-	return rows[0];
+	return true;
 }
 
 static uint8_t *element(uint8_t **rows, const struct emu_instr *i, int matrix,
@@ -374,7 +374,7 @@ static uint8_t *element(uint8_t **rows, const struct emu_instr *i, int matrix,
 static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i,
 			 uint32_t lanes)
 {
-	uint8_t *rows[EMU_LANES];
+	uint8_t *rows[EMU_LANES] = {NULL};
 
 	(void)lanes;
 	if (!matrix_rows(w, i, &i->operand[0], EMU_WRITE, rows))
@@ -395,7 +395,7 @@ static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i,
 static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i,
 			 uint32_t lanes)
 {
-	uint8_t *rows[EMU_LANES];
+	uint8_t *rows[EMU_LANES] = {NULL};
 
 	if (!matrix_rows(w, i, &i->operand[i->vector], EMU_READ, rows))
 		return;

@@ -142,7 +142,8 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 	struct emu_kernel *k = p->build.kernel;
 	uint32_t *used =
 	    space == EMU_SHARED ? &k->shared_bytes : &k->local_bytes;
-	const uint64_t at = (*used + d->align - 1) / d->align * d->align;
+	const uint64_t align = d->align ? d->align : 1;
+	const uint64_t at = (*used + align - 1) / align * align;
 
 	if (at + d->bytes > (UINT64_C(1) << 20))
 		return emu_parse_fail(p, p->lexer.line,
