@@ -90,6 +90,7 @@ const struct emu_opcode emu_opcodes[] = {
      "u32 s32 u64 s64 f32 f64 b32 b64", emu_bind_red},
     {"prefetch", "global local L1 L2 L2::evict_last L2::evict_normal", "",
      emu_bind_prefetch},
+    {"prefetch.tensormap", "", "", emu_bind_prefetch},
     {"prefetchu", "L1", "", emu_bind_prefetch},
     {"stmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
      emu_bind_stmatrix},
@@ -147,6 +148,11 @@ const struct emu_opcode emu_opcodes[] = {
      "shared::cluster shared::cta global mbarrier::complete_tx::bytes "
      "multicast::cluster bulk_group L2::cache_hint",
      "", emu_bind_bulk},
+    {"cp.async.bulk.tensor",
+     "1d 2d 3d 4d 5d shared::cluster shared::cta global tile "
+     "mbarrier::complete_tx::bytes multicast::cluster bulk_group "
+     "L2::cache_hint",
+     "", emu_bind_bulk_tensor},
     {"cp.async.bulk.commit_group", "", "", emu_bind_bulk_group},
     {"cp.async.bulk.wait_group", "read", "", emu_bind_bulk_group},
     {"fence", ORDERS, "", emu_bind_fence},

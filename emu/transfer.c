@@ -180,7 +180,7 @@ static bool must_wait(const struct emu_transfers *all, size_t index)
 /* All pieces have landed: the barrier hears of it. */
 static void finish(struct emu_transfer *t)
 {
-	if (t->kind == EMU_BULK_LOAD)
+	if (t->kind == EMU_BULK_LOAD && t->tx_bytes)
 		(void)emu_arrive_at(t->warp, t->instr, -1, t->barrier, 0,
 				    t->tx_bytes);
 	if (t->kind != EMU_CP_ARRIVE)
