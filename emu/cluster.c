@@ -19,7 +19,7 @@
 struct emu_block {
 	struct emu_block *next;
 	size_t bytes;
-	_Alignas(64) uint8_t data[];
+	_Alignas(16) uint8_t data[];
 };
 
 static uint8_t *take_registers(struct emu_machine *m, size_t bytes)
