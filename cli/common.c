@@ -64,7 +64,8 @@ const struct cli_option any_device_options[] = {
      .value = "NAME",
      .fallback = "cpu",
      .help =
-	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them)"},
+	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them), "
+	 "emu:h200 (a GPU in software, for tests)"},
     CPU_OPTIONS,
     {0},
 };
@@ -140,7 +141,10 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 	};
 	const char *name = args->device ? args->device : "cpu";
 	struct nib_error err;
+	int code = cli_emu_device(name, &name);
 
+	if (code)
+		return code;
 	if (nib_device_open(name, &options, device, &err))
 		return cli_fail(NULL, &err);
 	/* The loops of nib itself keep to --threads too. */
