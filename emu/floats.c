@@ -21,6 +21,25 @@ static int bias(const struct emu_format *f)
 	return (1 << (f->exponent_bits - 1)) - 1;
 }
 
+/* -1022 <= e <= 1023 */
+static double power_of_2(int e)
+{
+	const uint64_t bits = (uint64_t)(e + 1023) << 52;
+	double x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+/* Of the leading bit; below -1022 for a subnormal double. */
+static int exponent_of(double x)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return (int)(bits >> 52 & 0x7FF) - 1023;
+}
+
 double emu_widen(const struct emu_format *f, uint32_t bits)
 {
 	const uint32_t magnitude = bits & (sign_bit(f) - 1);
@@ -33,10 +52,10 @@ double emu_widen(const struct emu_format *f, uint32_t bits)
 	else if (!f->has_inf && f->nan && magnitude == f->nan)
 		x = NAN;
 	else if (exponent == 0)
-		x = ldexp(mantissa, 1 - bias(f) - f->mantissa_bits);
+		x = mantissa * power_of_2(1 - bias(f) - f->mantissa_bits);
 	else
-		x = ldexp(mantissa + (1u << f->mantissa_bits),
-			  exponent - bias(f) - f->mantissa_bits);
+		x = (mantissa + (1u << f->mantissa_bits)) *
+		    power_of_2(exponent - bias(f) - f->mantissa_bits);
 	return bits & sign_bit(f) ? -x : x;
 }
 
@@ -92,17 +111,16 @@ uint32_t emu_narrow(const struct emu_format *f, double x,
 		return sign | beyond(f, is_negative, true, rounding, saturates);
 	if (size == 0)
 		return sign;
-	(void)frexp(size, &exponent);
-	exponent -= 1;
+	exponent = exponent_of(size);
 	if (exponent < 1 - bias(f))
 		exponent = 1 - bias(f);
 	if (exponent > bias(f) + 1)
 		return sign |
 		       beyond(f, is_negative, false, rounding, saturates);
 	/* In units of the last place: exact. */
-	scaled = ldexp(size, f->mantissa_bits - exponent);
-	whole = floor(scaled);
-	bits = (uint32_t)whole;
+	scaled = size * power_of_2(f->mantissa_bits - exponent);
+	bits = (uint32_t)scaled;
+	whole = bits;
 	bits += rounds_up(scaled - whole, bits & 1, is_negative, rounding);
 	/* Carries go into the exponent by themselves. */
 	bits += (uint32_t)(exponent + bias(f) - 1) << f->mantissa_bits;
