@@ -328,6 +328,48 @@ static void test_ctas_that_wait(void **state)
 		assert_int_equal(out[t], t % LANES);
 }
 
+/* A seed is one schedule: the same polls, the same instructions. */
+static void test_replay(void **state)
+{
+	static const char *body =
+	    "mov.u32 %r1, dynamic;\nmov.u32 %r2, 128;\n"
+	    "setp.eq.u32 %p1, %tid, 0;\n"
+	    "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.sync 0;\n"
+	    "mad.lo.u32 %r3, %tid, 16, %r1;\n"
+	    "mad.wide.u32 %d1, %tid, 16, %in;\n"
+	    "cp.async.cg.shared.global [%r3+128], [%d1], 16;\n"
+	    "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r1];\n"
+	    "L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;\n"
+	    "@!%p2 bra L;\nld.shared.u32 %r4, [%r3+128];\n" OUT_4
+	    "st.global.u32 [%d41], %r4;\n";
+	static uint32_t in[128][4], out[128];
+	uint64_t counts[SEEDS];
+	int different = 0;
+
+	(void)state;
+	for (uint32_t t = 0; t < 128; t++)
+		in[t][0] = t * t;
+	for (int run = 0; run < 2 * SEEDS; run++) {
+		struct emu_job job = {.in = in,
+				      .in_bytes = sizeof(in),
+				      .out = out,
+				      .out_bytes = sizeof(out),
+				      .block = 128,
+				      .shared_bytes = 4096,
+				      .seed = (uint64_t)run % SEEDS};
+
+		emu_must_run(body, &job);
+		for (uint32_t t = 0; t < 128; t++)
+			assert_int_equal(out[t], t * t);
+		if (run < SEEDS)
+			counts[run] = job.instructions;
+		else
+			assert_true(counts[run - SEEDS] == job.instructions);
+		different += counts[run % SEEDS] != counts[0];
+	}
+	assert_in_range(different, SEEDS, 2 * SEEDS);
+}
+
 /* Cost grows with the work: ten times the loop, ten times the instructions. */
 static void test_counts(void **state)
 {
@@ -363,6 +405,7 @@ int main(void)
 	    cmocka_unit_test(test_loads),
 	    cmocka_unit_test(test_lanes_that_wait),
 	    cmocka_unit_test(test_ctas_that_wait),
+	    cmocka_unit_test(test_replay),
 	    cmocka_unit_test(test_counts),
 	};
 
