@@ -111,6 +111,7 @@ struct run {
 	struct emu_cluster **live;
 	size_t n_live, room, most; /* clusters at once */
 	struct emu_warp *starved;
+	bool delays_first; /* of grids that overlap, the earlier one */
 	uint64_t last_effects, limit;
 	uint32_t idle_rounds;
 	/* Rounds in which warps ran and did nothing that others can see. */
@@ -352,17 +353,40 @@ static void check_stale(struct run *r)
 	}
 }
 
+/* A cluster of a later grid is there: this one may take its time. */
+static bool is_overtaken(const struct run *r, const struct emu_cluster *c)
+{
+	for (size_t k = 0; k < r->n_live; k++)
+		if (r->live[k]->grid->id > c->grid->id)
+			return true;
+	return false;
+}
+
+static bool turns(struct run *r, bool of_latest)
+{
+	const size_t start = emu_random_below(r->m, (uint32_t)r->n_live);
+	bool has_run = false;
+
+	for (size_t n = 0; n < r->n_live && !r->m->has_failed; n++) {
+		const size_t at = (start + n) % r->n_live;
+
+		if (!of_latest || !is_overtaken(r, r->live[at]))
+			has_run = turn(r, at) || has_run;
+	}
+	return has_run;
+}
+
 static void round_of_turns(struct run *r)
 {
-	bool has_run = false;
+	bool has_run;
 
 	while (r->n_live < r->most && begin_cluster(r))
 		;
 	if (r->n_live == 0)
 		return;
-	for (size_t n = 0, start = emu_random_below(r->m, (uint32_t)r->n_live);
-	     n < r->n_live && !r->m->has_failed; n++)
-		has_run = turn(r, (start + n) % r->n_live) || has_run;
+	has_run = turns(r, r->delays_first && emu_random_below(r->m, 64));
+	if (!has_run && r->delays_first && !r->m->has_failed && r->n_live)
+		has_run = turns(r, false);
 	if (!has_run && !r->m->has_failed && r->n_live)
 		idle(r);
 	check_stale(r);
@@ -405,6 +429,7 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 				(g->grid[2] / g->cluster[2]);
 	}
 	m->random = (m->options.seed + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
+	r.delays_first = m->options.seed && emu_random_below(m, 2);
 	while (!m->has_failed && !all_ended(&r))
 		round_of_turns(&r);
 	for (size_t k = 0; k < r.n_live; k++)
