@@ -322,9 +322,20 @@ bool emu_bind_bar_warp(struct emu_bind *b)
 /* ---- mma -------------------------------------------------------------------
  */
 
-static int32_t byte_of(const uint32_t *row, int lane, int byte)
+/* Four signed bytes of a register. */
+static void unpack(uint32_t word, int16_t *to)
 {
-	return (int8_t)(row[lane] >> 8 * byte);
+	for (int k = 0; k < 4; k++)
+		to[k] = (int8_t)(word >> 8 * k);
+}
+
+static uint32_t dot(const int16_t *x, const int16_t *y)
+{
+	int32_t sum = 0;
+
+	for (int k = 0; k < 32; k++)
+		sum += x[k] * y[k];
+	return (uint32_t)sum;
 }
 
 /*
@@ -336,31 +347,28 @@ static void run_mma_s8(struct emu_warp *w, const struct emu_instr *i,
 		       uint32_t lanes)
 {
 	const struct emu_value *o = i->operand;
-	const uint32_t *a[4], *b[2], *c[4];
+	int16_t a[16][32], b[8][32];
 	uint32_t r[4][EMU_LANES];
 
 	for (int k = 0; k < 4; k++) {
-		a[k] = emu_row(w, &o[4 + k]);
-		c[k] = emu_row(w, &o[10 + k]);
-	}
-	for (int k = 0; k < 2; k++)
-		b[k] = emu_row(w, &o[8 + k]);
-	for (int e = 0; e < 4; e++)
-		EMU_EACH_LANE(l)
-		{
-			const int row = l / 4, column = 2 * (l % 4) + e % 2;
-			uint32_t sum = c[e][l];
+		const uint32_t *row = emu_row(w, &o[4 + k]);
 
-			for (int k = 0; k < 32; k++)
-				sum +=
-				    (uint32_t)(byte_of(a[e / 2 + 2 * (k / 16)],
-						       4 * row + k % 16 / 4,
-						       k % 4) *
-					       byte_of(b[k / 16],
-						       4 * column + k % 16 / 4,
-						       k % 4));
-			r[e][l] = sum;
-		}
+		EMU_EACH_LANE(l)
+		unpack(row[l], &a[l / 4 + k % 2 * 8][l % 4 * 4 + k / 2 * 16]);
+	}
+	for (int k = 0; k < 2; k++) {
+		const uint32_t *row = emu_row(w, &o[8 + k]);
+
+		EMU_EACH_LANE(l)
+		unpack(row[l], &b[l / 4][l % 4 * 4 + k * 16]);
+	}
+	for (int e = 0; e < 4; e++) {
+		const uint32_t *c = emu_row(w, &o[10 + e]);
+
+		EMU_EACH_LANE(l)
+		r[e][l] =
+		    c[l] + dot(a[l / 4 + e / 2 * 8], b[2 * (l % 4) + e % 2]);
+	}
 	for (int e = 0; e < 4; e++)
 		emu_put_32(w, &o[e], r[e], lanes);
 }

@@ -455,12 +455,64 @@ static void test_setp(void **state)
 	}
 }
 
+/* m16n8k32: PTX ISA's places of the elements, and exact sums modulo 2^32. */
+static void test_mma(void **state)
+{
+	static const char *body =
+	    "mad.wide.u32 %d40, %lane, 48, %in;\n"
+	    "mad.wide.u32 %d41, %lane, 16, %out;\n"
+	    "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d40];\n"
+	    "ld.global.v2.u32 {%r5, %r6}, [%d40+16];\n"
+	    "ld.global.v4.u32 {%r7, %r8, %r9, %r10}, [%d40+32];\n"
+	    "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+	    "{%r7, %r8, %r9, %r10}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, "
+	    "{%r7, %r8, %r9, %r10};\n"
+	    "st.global.v4.u32 [%d41], {%r7, %r8, %r9, %r10};\n";
+	int8_t a[16][32], b[32][8];
+	uint32_t c[16][8], in[LANES][12] = {{0}}, out[LANES][4];
+	struct emu_job job = {.in = in,
+			      .in_bytes = sizeof(in),
+			      .out = out,
+			      .out_bytes = sizeof(out)};
+
+	(void)state;
+	for (int i = 0; i < 16 * 32; i++) {
+		a[i / 32][i % 32] = (int8_t)emu_test_random();
+		b[i / 16][i % 8] = (int8_t)emu_test_random();
+		c[i / 32][i % 8] = emu_test_random();
+	}
+	for (int l = 0; l < LANES; l++) {
+		const int g = l / 4, t = l % 4;
+
+		for (int r = 0; r < 4; r++) {
+			memcpy(&in[l][r], &a[g + r % 2 * 8][4 * t + r / 2 * 16],
+			       4);
+			in[l][8 + r] = c[g + r / 2 * 8][2 * t + r % 2];
+		}
+		for (int k = 0; k < 8; k++)
+			((int8_t *)&in[l][4])[k] =
+			    b[4 * t + k % 4 + k / 4 * 16][g];
+	}
+	emu_must_run(body, &job);
+	for (int l = 0; l < LANES; l++)
+		for (int r = 0; r < 4; r++) {
+			const int row = l / 4 + r / 2 * 8;
+			const int column = 2 * (l % 4) + r % 2;
+			uint32_t want = c[row][column];
+
+			for (int k = 0; k < 32; k++)
+				want += (uint32_t)(a[row][k] * b[k][column]);
+			assert_int_equal(out[l][r], want);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_operations),
 	    cmocka_unit_test(test_fields),
 	    cmocka_unit_test(test_setp),
+	    cmocka_unit_test(test_mma),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
