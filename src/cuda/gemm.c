@@ -277,7 +277,6 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 
 		if (status)
 			return status;
-		s->first_row = (int32_t)rows;
 		s->first_token = (int32_t)tokens;
 		rows += s->m;
 		/* A tile of over 128 reads whole steps of 32. */

@@ -78,7 +78,7 @@ static enum nib_status launch(const struct cuda_device *device,
 	CUresult result;
 
 	memset(&config, 0, sizeof(config));
-	config.gridDimX = (unsigned)part->args.rows;
+	config.gridDimX = (unsigned)part->args.token_atoms;
 	config.gridDimY = (unsigned)divide_up(steps, NIB_TOKENS_STEPS);
 	config.gridDimZ = 1;
 	config.blockDimX = NIB_TOKENS_THREADS;

@@ -33,9 +33,13 @@
 #define NIB_GEMM_TAIL_BYTES 27648
 #define NIB_GEMM_STAGES_MAX 16
 
-/* The kernel that prepares tokens: a block takes a row and so many k64. */
-#define NIB_TOKENS_THREADS 256
-#define NIB_TOKENS_STEPS   128
+/*
+ * The kernel that prepares tokens: a block makes an atom, eight rows of tokens,
+ * of so many k64; two threads make a row's 128 bytes of one.
+ */
+#define NIB_TOKENS_ATOM	   8
+#define NIB_TOKENS_STEPS   16
+#define NIB_TOKENS_THREADS (NIB_TOKENS_ATOM * NIB_TOKENS_STEPS * 2)
 
 enum nib_gemm_flags {
 	NIB_A_TILED = 1, /* scale layouts */
@@ -55,8 +59,6 @@ enum nib_gemm_flags {
 struct nib_gemm_shape {
 	int32_t m, n, k;
 	int32_t flags;
-	/* Rows of tokens in the launch's problems before this one. */
-	int32_t first_row;
 	/* Where its rows begin in the converted tokens; a multiple of 16. */
 	int32_t first_token;
 	int64_t a_stride_bytes, a_scale_stride_bytes;

@@ -3,151 +3,172 @@
  * sm90_tokens.cuh - tokens from NVFP4 to fp16 in the order that the GEMM's
  * wgmma reads, once for all tiles.  Values are e2m1 * scale, exact in fp16.
  *
- * A block takes one row of tokens and up to 128 k64 steps of it; eight threads
- * make the 128 bytes of one step, one 16-byte chunk each, so that both the read
- * (32 bytes of codes) and the write are whole lines.  Bound by latency: a few
- * megabytes that stay in the L2.
+ *   codes, scales (global) --16 bytes a thread--> registers: dequantise -->
+ *     shared memory, 16 atoms of 8 rows x 128 bytes, swizzled
+ *     --whole lines--> prepared tokens (L2)
+ *
+ * A block makes one atom of eight rows for 16 k64 steps; a warp has the eight
+ * rows of two steps, two threads a row, so that its 8-byte stores fall into
+ * different banks.  Rows behind a problem's last become zeros.  Bound by the
+ * writes, 4.5 bytes of them for a byte read.
  */
 #ifndef NIB_SM90_TOKENS_CUH
 #define NIB_SM90_TOKENS_CUH
 
 #include "sm90_gemm.cuh"
 
-/* k64 steps in flight of one thread. */
-#define TOKEN_STEPS (NIB_TOKENS_STEPS / (NIB_TOKENS_THREADS / 8))
+#define ATOM_BYTES (NIB_TOKENS_ATOM * 128)
+/* A tile of 128 x 4 scales. */
+#define SCALE_TILE 512
 
-/* One row of tokens: where from, where to. */
-struct token_row {
-	const uint8_t *codes, *scales;
-	int64_t scale_step; /* from one k64's four scales to the next */
-	int32_t k;
-	int32_t padded; /* row among the prepared ones */
+/* The rows of an atom: where from. */
+struct token_rows {
+	const struct nib_gemm_shape *shape;
+	const uint8_t *codes, *scales; /* of the problem's or expert's row 0 */
+	int32_t row, scale_row;	       /* of the atom's first row, from there */
+	int32_t rows;		       /* of the atom's eight, real ones */
 };
 
-/* Bytes to row r's scales of group 0. */
-DEVICE int64_t scale_row_offset(const struct nib_gemm_shape *s, int32_t r)
+/* Bytes from the scales of row 0 to those of row r and group g. */
+DEVICE int64_t scale_offset(const struct nib_gemm_shape *s, int32_t r,
+			    int32_t g)
 {
 	if (s->flags & NIB_A_TILED)
-		return (int64_t)(r / 128) * ((s->k / 16 + 3) / 4) *
-			       512 +
-		       r % 32 * 16 + r % 128 / 32 * 4;
-	return r * s->a_scale_stride_bytes;
+		return ((int64_t)(r / 128) * ((s->k / 16 + 3) / 4) + g / 4) *
+			   SCALE_TILE +
+		       r % 32 * 16 + r % 128 / 32 * 4 + g % 4;
+	return r * s->a_scale_stride_bytes + g;
 }
 
-/* false: row belongs to no expert. */
-DEVICE bool find_token_row(const struct nib_gemm_args *args,
-			   const struct nib_gemm_pointers *problems,
-			   int32_t row, struct token_row *out)
+/* The last expert whose prepared rows begin at `row` or before. */
+DEVICE int32_t find_padded(const struct nib_gemm_args *args, int32_t row)
 {
+	int32_t low = 0, high = args->experts;
+
+	while (high - low > 1) {
+		const int32_t mid = (low + high) / 2;
+
+		if (padded_row(mid, __ldg(args->row_offsets + mid)) <= row)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* false: no tokens lie there. */
+DEVICE bool find_rows(const struct nib_gemm_args *args,
+		      const struct nib_gemm_pointers *problems, int32_t atom,
+		      struct token_rows *out)
+{
+	const int32_t padded = atom * NIB_TOKENS_ATOM;
 	const struct nib_gemm_shape *s = args->shapes;
 	const struct nib_gemm_pointers *p = problems;
-	int32_t scale_row = row, local = row;
 
 	if (args->experts) {
-		const int32_t *offsets = args->row_offsets;
-		const int32_t e =
-			find_last(offsets, 1, args->experts, row);
-		const int32_t first = __ldg(offsets + e);
+		const int32_t e = find_padded(args, padded);
+		const int32_t first = __ldg(args->row_offsets + e);
+		const int32_t end =
+		    min(__ldg(args->row_offsets + e + 1), args->rows);
+		const int32_t local = padded - padded_row(e, max(first, 0));
 
-		if (row < first || row >= __ldg(offsets + e + 1))
+		if (first < 0 || local < 0)
 			return false;
-		out->padded = padded_row(e, first) + row - first;
+		out->row = first + local;
+		out->scale_row = out->row;
 		if (args->scale_rows)
-			scale_row = __ldg(args->scale_rows + e) + row - first;
+			out->scale_row = __ldg(args->scale_rows + e) + local;
+		out->rows = end - out->row;
 	} else {
-		const int32_t i =
-			find_last(&s->first_row,
-				  sizeof(struct nib_gemm_shape) / 4,
-				  args->count, row);
+		const int32_t i = find_last(&s->first_token,
+					    sizeof(struct nib_gemm_shape) / 4,
+					    args->count, padded);
 
 		s += i;
 		p += i;
-		local = scale_row = row - s->first_row;
-		out->padded = s->first_token + local;
+		out->row = out->scale_row = padded - s->first_token;
+		out->rows = s->m - out->row;
 	}
-	out->k = s->k;
-	out->codes = p->a + local * s->a_stride_bytes;
-	out->scales = p->a_scales + scale_row_offset(s, scale_row);
-	out->scale_step = s->flags & NIB_A_TILED ? 512 : 4;
-	return true;
+	out->shape = s;
+	out->codes = p->a;
+	out->scales = p->a_scales;
+	return out->rows > 0;
 }
 
-/* Codes and scales of one k64 step, zero past k. */
-struct token_codes {
-	uint32_t word[4];  /* word h of each of the four groups */
-	uint32_t scale[4]; /* bytes */
+/* 16 codes of one group and its scale. */
+struct token_group {
+	uint2 codes;
+	uint32_t scale;
 };
 
-DEVICE void load_token_codes(const struct token_row *r, int32_t step,
-			     uint32_t word, struct token_codes *c)
+DEVICE struct token_group load_group(const struct token_rows *r, int32_t row,
+				     int32_t group)
 {
-	const uint32_t *codes = (const uint32_t *)r->codes + step * 8;
-	const uint8_t *scales = r->scales + step * r->scale_step;
-	const int32_t groups = r->k / 16 - step * 4;
+	struct token_group x = {make_uint2(0, 0), 0};
 
-#pragma unroll
-	for (int t = 0; t < 4; t++) {
-		c->word[t] = t < groups ? __ldg(codes + t * 2 + word) : 0;
-		c->scale[t] = t < groups ? __ldg(scales + t) : 0;
-	}
+	if (row >= r->rows || group >= r->shape->k / 16)
+		return x;
+	x.codes =
+	    __ldg((const uint2 *)(r->codes +
+				  (r->row + row) * r->shape->a_stride_bytes) +
+		  group);
+	x.scale = __ldg(r->scales +
+			scale_offset(r->shape, r->scale_row + row, group));
+	return x;
 }
 
-/* Chunk `chunk` of the step's 128 bytes: positions 8 * chunk on. */
-DEVICE uint4 token_chunk(const struct token_codes *c, uint32_t chunk)
+/* Two codes of a group, as halves: chunk `chunk` of the step's 128 bytes. */
+DEVICE uint32_t token_pair(const struct token_group *x, uint32_t chunk)
 {
-	const bool odd = chunk / 2 % 2, high = chunk % 2;
-	uint32_t out[4];
+	const uint32_t word = chunk / 4 ? x->codes.y : x->codes.x;
+	const uint32_t bytes = odd_as_e4m3(chunk / 2 % 2 ? word : word << 4);
+	const uint32_t pair =
+	    chunk % 2 ? cvt_f16x2_e4m3x2_high(bytes) : cvt_f16x2_e4m3x2(bytes);
 
-#pragma unroll
-	for (int t = 0; t < 4; t++) {
-		const uint32_t bytes =
-			odd_as_e4m3(odd ? c->word[t] : c->word[t] << 4);
-		const uint32_t pair = cvt_f16x2_e4m3x2(high ? bytes >> 16
-							    : bytes);
-		/* Times 2^6 first: a product below 2^-14 would still be exact,
-		 * but full-size values keep the sums' scale simple. */
-		const uint32_t value = mul_f16x2(pair, 0x54005400u);
-
-		out[t] = mul_f16x2(
-			value,
-			cvt_f16x2_e4m3x2(c->scale[t] * 0x0101u));
-	}
-	return make_uint4(out[0], out[1], out[2], out[3]);
+	/* Times 2^6 first: a product below 2^-14 would still be exact, but
+	 * full-size values keep the sums' scale simple. */
+	return mul_f16x2(mul_f16x2(pair, 0x54005400u),
+			 low_halves(cvt_f16x2_e4m3x2(x->scale * 0x0101u)));
 }
 
 DEVICE void prepare_tokens(const struct nib_gemm_args *args,
 			   const struct nib_gemm_pointers *problems)
 {
-	const uint32_t chunk = threadIdx.x % 8;
-	const int32_t first =
-		(int32_t)(blockIdx.y * 32 * TOKEN_STEPS + threadIdx.x / 8);
-	struct token_codes codes[TOKEN_STEPS];
-	struct token_row r;
+	__shared__ __align__(128) uint8_t atoms[NIB_TOKENS_STEPS * ATOM_BYTES];
+	const uint32_t row = threadIdx.x / 2 % 8, step = threadIdx.x / 16;
+	const uint32_t pair = threadIdx.x % 2; /* groups 2 pair, 2 pair + 1 */
+	const int32_t step0 = (int32_t)blockIdx.y * NIB_TOKENS_STEPS;
+	const int32_t group = (step0 + (int32_t)step) * 4 + (int32_t)pair * 2;
+	struct token_group x[2];
+	struct token_rows r;
 	int32_t steps;
 
 	/* The GEMM may start: it waits for this grid before it reads tokens. */
 	griddepcontrol_launch_dependents();
-	if (!find_token_row(args, problems, (int32_t)blockIdx.x, &r))
+	if (!find_rows(args, problems, (int32_t)blockIdx.x, &r))
 		return;
-	/* The GEMM works in whole weight stages, one at least: zeros behind k. */
-	steps = max(1, (r.k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) *
-		STEPS;
+	/* The GEMM works in whole weight stages, one at least: zeros behind k.
+	 */
+	steps =
+	    max(1, (r.shape->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) *
+	    STEPS;
+	x[0] = load_group(&r, (int32_t)row, group);
+	x[1] = load_group(&r, (int32_t)row, group + 1);
 #pragma unroll
-	for (int i = 0; i < TOKEN_STEPS; i++)
-		if (first + 32 * i < steps)
-			load_token_codes(&r, first + 32 * i, chunk / 4,
-					 codes + i);
-#pragma unroll
-	for (int i = 0; i < TOKEN_STEPS; i++) {
-		const int64_t step = first + 32 * i;
-		const uint32_t in_atom = (uint32_t)r.padded % 8;
+	for (uint32_t chunk = 0; chunk < 8; chunk++)
+		*(uint2 *)(atoms + step * ATOM_BYTES + row * 128 +
+			   (chunk ^ row) * 16 + pair * 8) =
+		    make_uint2(token_pair(x, chunk), token_pair(x + 1, chunk));
+	__syncthreads();
+	for (uint32_t i = threadIdx.x; i < sizeof(atoms) / 16;
+	     i += NIB_TOKENS_THREADS) {
+		const int32_t at = step0 + (int32_t)(i / (ATOM_BYTES / 16));
 
-		if (step < steps)
-			*(uint4 *)(args->tokens +
-				   (step * args->token_atoms + r.padded / 8) *
-					   1024 +
-				   in_atom * 128 + (chunk ^ in_atom) * 16) =
-				token_chunk(codes + i, chunk);
+		if (at < steps)
+			((uint4 *)(args->tokens +
+				   (at * args->token_atoms + blockIdx.x) *
+				       ATOM_BYTES))[i % (ATOM_BYTES / 16)] =
+			    ((const uint4 *)atoms)[i];
 	}
 }
 
