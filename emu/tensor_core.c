@@ -233,7 +233,8 @@ static uint32_t to_f32(double x, int result_bits)
 	if (fabs(x) < 0x1p-126) {
 		const double unit = power_of_2(-126 - result_bits);
 
-		return bits_of((float)(trunc(x / unit) * unit));
+		/* What is cut to nothing is +0, as an H200 has it. */
+		return bits_of((float)(trunc(x / unit) * unit + 0.0));
 	}
 	memcpy(&bits, &x, sizeof(bits));
 	bits &= ~(uint64_t)0 << (52 - result_bits);
@@ -257,6 +258,8 @@ static uint32_t to_f16(double x)
 		return sign | 0x7C00;
 	/* A carry out of the fraction is the next exponent, or infinity. */
 	steps = (uint32_t)nearbyint(x * power_of_2(10 - e));
+	if (steps == 0)
+		return 0;
 	return sign | (((uint32_t)(e + 14) << 10) + steps);
 }
 

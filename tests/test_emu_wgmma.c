@@ -156,6 +156,7 @@ static uint32_t reference(const struct emu_wgmma_shape *s, const uint32_t *a,
 	int e = -133;
 	bool is_nan = false, plus = false, minus = false;
 	int64_t sum = 0;
+	uint32_t bits;
 
 	for (int i = 0; i < s->k; i++)
 		x[i] = product(number_of(&layouts[s->a_type], a[i]),
@@ -177,7 +178,9 @@ static uint32_t reference(const struct emu_wgmma_shape *s, const uint32_t *a,
 			sum += shift_to_zero(x[i].significand,
 					     e - x[i].exponent + x[i].bits -
 						 terms);
-	return cut(sum, e - terms, kept);
+	bits = cut(sum, e - terms, kept);
+	/* What is cut to nothing is +0. */
+	return bits == 0x80000000 ? 0 : bits;
 }
 
 /* ---- random operands ----------------------------------------------------- */
