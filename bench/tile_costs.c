@@ -3,14 +3,17 @@
  * tile_costs.c - see tile_costs.h.
  *
  * A product of m rows and so many columns that every multiprocessor has the
- *same number of tiles of m rows each takes
+ * same number of tiles of m rows each takes
  *
  *	launch(m, k) + tiles * (tile + k / 64 * step)
  *
  * cycles.  Two tiles each minus one tile each, at the same k, leave the
- *bracket: what the launch and the conversion of a cost falls out.  Two k give
- *step and tile.  The four products take turns; their weights stay in the L2,
- *since a tile is not to be charged with the memory's bandwidth.
+ * bracket: what the launch and the conversion of a cost falls out.  Two k give
+ * step and tile.  The four products take turns; their weights stay in the L2,
+ * since a tile is not to be charged with the memory's bandwidth.
+ *
+ * That is a model, and sums of its costs may choose worse than those in use: so
+ * two groups are timed with both.
  */
 #include "tile_costs.h"
 
@@ -34,6 +37,28 @@
 #define NEVER  1000000
 #define ALWAYS 1
 
+/* Groups of eight as mixtures of experts have them: m, n, k. */
+#define N_GROUPS    2
+#define GROUP_COUNT 8
+static const struct shape_size groups[N_GROUPS][GROUP_COUNT] = {
+    {{80, 4096, 7168},
+     {176, 4096, 7168},
+     {128, 4096, 7168},
+     {72, 4096, 7168},
+     {64, 4096, 7168},
+     {248, 4096, 7168},
+     {96, 4096, 7168},
+     {160, 4096, 7168}},
+    {{40, 7168, 2048},
+     {76, 7168, 2048},
+     {168, 7168, 2048},
+     {72, 7168, 2048},
+     {164, 7168, 2048},
+     {148, 7168, 2048},
+     {196, 7168, 2048},
+     {160, 7168, 2048}},
+};
+
 struct tuner {
 	const struct tile_costs_options *options;
 	struct peaks *peaks;
@@ -44,7 +69,7 @@ static const enum peak_kind clock_kind = PEAK_GPU_CLOCK;
 
 int tile_costs_steps(const struct nib_costs *costs)
 {
-	return costs->sizes + 1;
+	return costs->sizes + 1 + N_GROUPS;
 }
 
 /*
@@ -85,14 +110,12 @@ static struct nib_costs only_size(const struct nib_costs *costs, int size)
 	return only;
 }
 
-static enum nib_status add_product(const struct tuner *tuner,
-				   const struct nib_costs *costs,
-				   struct shape_size size,
-				   struct contestant *contestant,
-				   struct nib_error *err)
+static enum nib_status add_shape(const struct tuner *tuner,
+				 const struct nib_costs *costs,
+				 const struct shape *shape,
+				 struct contestant *contestant,
+				 struct nib_error *err)
 {
-	const struct shape shape = {
-	    .op = OP_GEMM, .batch = 1, .count = 1, .sizes = &size};
 	const struct job_options options = {
 	    .data = {.out = NIB_BF16, .packed = true, .seed = 1},
 	    .threads = 1,
@@ -102,7 +125,19 @@ static enum nib_status add_product(const struct tuner *tuner,
 	    .costs = costs,
 	};
 
-	return job_new(&shape, &options, &contestant->job, err);
+	return job_new(shape, &options, &contestant->job, err);
+}
+
+static enum nib_status add_product(const struct tuner *tuner,
+				   const struct nib_costs *costs,
+				   struct shape_size size,
+				   struct contestant *contestant,
+				   struct nib_error *err)
+{
+	const struct shape shape = {
+	    .op = OP_GEMM, .batch = 1, .count = 1, .sizes = &size};
+
+	return add_shape(tuner, costs, &shape, contestant, err);
 }
 
 /* Cycles of each contestant, by the median of its time and of the clock. */
@@ -234,6 +269,37 @@ static double middle(double *values, int count)
 			 : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
+/* *gain: how many times as fast the groups are with the measured costs. */
+static enum nib_status judge(struct tuner *tuner,
+			     const struct nib_costs *before,
+			     const struct nib_costs *now, double *gain,
+			     struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	*gain = 1;
+	for (int i = 0; i < N_GROUPS && !status; i++) {
+		struct shape_size sizes[GROUP_COUNT];
+		const struct shape shape = {.op = OP_GROUP_GEMM,
+					    .batch = 1,
+					    .count = GROUP_COUNT,
+					    .sizes = sizes};
+		struct contestant products[2] = {0};
+		double cycles[2] = {1, 1};
+
+		memcpy(sizes, groups[i], sizeof(sizes));
+		tick(tuner, "a group of eight");
+		for (int j = 0; j < 2 && !status; j++)
+			status = add_shape(tuner, j ? now : before, &shape,
+					   &products[j], err);
+		if (!status)
+			status = compete(tuner, products, 2, cycles, err);
+		*gain *= sqrt(cycles[0] / cycles[1]);
+		release(products, 2);
+	}
+	return status;
+}
+
 static enum nib_status measure_all(struct tuner *tuner,
 				   const struct nib_costs *before,
 				   struct tile_costs *out,
@@ -256,7 +322,7 @@ static enum nib_status measure_all(struct tuner *tuner,
 		return status;
 	out->missed += !take(middle(tiles, costs->sizes), &costs->tile_cycles);
 	out->has_split = take(split, &costs->split_cycles);
-	return NIB_OK;
+	return judge(tuner, before, costs, &out->gain, err);
 }
 
 enum nib_status tile_costs_measure(const struct tile_costs_options *options,

@@ -27,6 +27,8 @@ struct tile_costs {
 	int missed;
 	/* False also where the device does not divide k. */
 	bool has_split;
+	/* How many times as fast groups are as with the device's costs. */
+	double gain;
 };
 
 /* before: as the device has them. */

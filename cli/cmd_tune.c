@@ -11,13 +11,16 @@
 #include "table.h"
 #include "tile_costs.h"
 
+/* Costs are kept unless groups are slower with them than noise explains. */
+#define LEAST_GAIN 0.99
+
 struct tune_args {
 	struct format_args format;
 	struct common_args common;
 	const char *device;
 	double min_time_s;
 	int64_t samples;
-	int dry_run, reset;
+	int dry_run, reset, keep;
 };
 
 static const struct table_column columns[] = {
@@ -72,9 +75,12 @@ static void show(void *arg, double done, const char *what)
 	progress_update(done, what);
 }
 
-/* The costs of this machine in place of *costs. */
+/*
+ * The costs of this machine in place of *costs; *gain below 1: they would make
+ * groups slower.
+ */
 static int measure(const struct tune_args *args, struct nib_costs *costs,
-		   bool *has_split)
+		   bool *has_split, double *gain)
 {
 	const struct tile_costs_options options = {
 	    .device = args->device,
@@ -100,6 +106,7 @@ static int measure(const struct tune_args *args, struct nib_costs *costs,
 				 args->device, out.missed, costs->sizes + 1);
 	*costs = out.costs;
 	*has_split = out.has_split;
+	*gain = out.gain;
 	return CLI_OK;
 }
 
@@ -109,11 +116,21 @@ static int tune(const struct tune_args *args, struct nib_device *device,
 {
 	struct nib_error err = {0};
 	bool has_split = true;
+	double gain = 1;
 	enum nib_status status;
-	int code = args->reset ? CLI_OK : measure(args, costs, &has_split);
+	int code =
+	    args->reset ? CLI_OK : measure(args, costs, &has_split, &gain);
 
 	if (code)
 		return code;
+	if (gain < LEAST_GAIN && !args->keep) {
+		snprintf(note, note_bytes,
+			 "not written: with the measured costs groups of eight "
+			 "take %.0f %% longer than with those in use, which "
+			 "stay (--keep writes them all the same)",
+			 100 * (1 / gain - 1));
+		return CLI_OK;
+	}
 	status = nib_device_set_costs(device, args->reset ? NULL : costs, &err);
 	if (!status)
 		status = nib_device_get_costs(device, costs, &err);
@@ -170,6 +187,10 @@ static const struct cli_option options[] = {
      .kind = OPT_FLAG,
      .offset = offsetof(struct tune_args, reset),
      .help = "measure nothing: back to the costs that are built in"},
+    {.name = "keep",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct tune_args, keep),
+     .help = "write what was measured even where groups are slower with it"},
     {.name = "min-time",
      .kind = OPT_DOUBLE,
      .offset = offsetof(struct tune_args, min_time_s),
@@ -207,7 +228,9 @@ const struct cli_command command_tune = {
 	"\n"
 	"A cost is a difference of times: two tiles on every multiprocessor minus\n"
 	"one, for two lengths of k; the slope is the cost of 64 of k, the rest that\n"
-	"of a tile.  The cycles are those of the clock measured meanwhile.  Results\n"
+	"of a tile.  The cycles are those of the clock measured meanwhile.  Then two\n"
+	"groups of products are timed with both tables, and where the measured one\n"
+	"makes them slower, those in use stay.  Results\n"
 	"do not depend on costs, but where k is divided (docs/numerics.md).\n"
 	"\n"
 	"The file is nibblas/tune-GPU-MULTIPROCESSORS-VERSION.json in\n"

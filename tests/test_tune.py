@@ -35,8 +35,9 @@ class Tune(NibTest):
 
     def costs(self):
         """Tunes; the costs that were measured."""
-        rows = self.rows("tune", "--quiet", "--min-time", "0.02", env=dict(
-            self.env, LD_PRELOAD=os.environ["FAKE_CUDA"]))
+        rows = self.rows("tune", "--quiet", "--keep", "--min-time", "0.02",
+                         env=dict(self.env,
+                                  LD_PRELOAD=os.environ["FAKE_CUDA"]))
         self.assertEqual([r["cost"] for r in rows],
                          ["64 of k"] * len(SIZES) + ["a tile", "a divided k"])
         self.assertEqual([r["rows"] for r in rows[:-2]], SIZES)
@@ -58,6 +59,18 @@ class Tune(NibTest):
         self.assertEqual(kept["tile_rows"], SIZES)
         self.assertIs(self.gpu()["tuned"], True)
         self.assertEqual(self.gpu()["tuning_file"], self.file())
+
+    @unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
+                     "a sanitizer must be the first library")
+    def test_costs_that_slow_groups_are_not_kept(self):
+        # By this clock every tile of a launch is as long as its largest one,
+        # so that groups, which have several sizes, are slower with true costs.
+        result = self.nib("tune", "--quiet", "--min-time", "0.02", env=dict(
+            self.env, LD_PRELOAD=os.environ["FAKE_CUDA"]))
+        self.assertRegex(result.stdout, r"not written: with the measured costs "
+                         r"groups of eight take \d+ % longer")
+        self.assertEqual(os.listdir(self.folder), [])
+        self.assertIs(self.gpu()["tuned"], False)
 
     def test_reset_and_dry_run(self):
         rows = self.rows("tune", "--reset", "--dry-run", env=self.env)
