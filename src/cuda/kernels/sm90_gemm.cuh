@@ -14,10 +14,9 @@
  * rows of the tile each (dual: the same 64 rows of B and of B2), and one more
  * for the copies: two warps copy weights, a thread asks for tokens.
  *
- * A warp that has issued a wgmma with A in registers stands still while it runs
- * (N / 2 cycles), so its own dequantising (about 75 cycles a k16) never
- * overlaps it; only the other group's does.  The tensor cores are full from
- * about 170 tokens on (docs/notes/0030-hopper-gemm.md).
+ * A step of k64 takes max(4 N, 2 N + 340) cycles: the tensor cores', or what the
+ * instructions of two groups and of the copies take to issue.  The latter could
+ * be less (docs/notes/0031-hopper-three-groups.md).
  *
  * Barriers: weights_full (64 producer threads, by cp.async), weights_empty (8
  * consumer warps); tokens_full (one arrival + bytes), tokens_empty (16: the
