@@ -44,6 +44,8 @@ class Peers(unittest.TestCase):
 @unittest.skipUnless(importlib.util.find_spec("numpy") or
                      importlib.util.find_spec("torch"), "no numpy, no torch")
 @unittest.skipUnless(os.path.exists(LIBRARY), "no " + LIBRARY)
+@unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
+                 "a sanitizer must be the first library")
 class DryRun(NibTest):
     def dry_run(self, *args):
         path = os.path.join(self.folder, "rows.json")
