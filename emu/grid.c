@@ -390,7 +390,8 @@ static void round_of_turns(struct run *r)
 	if (!has_run && !r->m->has_failed && r->n_live)
 		idle(r);
 	check_stale(r);
-	if (r->m->instructions > r->limit && !r->m->has_failed) {
+	/* Without a live cluster the next round, if there is one, says it. */
+	if (r->n_live && r->m->instructions > r->limit && !r->m->has_failed) {
 		const struct emu_warp *w = r->live[0]->ctas[0].warps;
 
 		r->m->has_failed = true;
