@@ -47,6 +47,20 @@ emu_bind_fail(struct emu_bind *b, const char *format, ...);
 
 /* True if the opcode has the word. */
 bool emu_has(const struct emu_bind *b, const char *word);
+/* Exactly one of the words; *which: its place among them. */
+static inline bool emu_has_one(const struct emu_bind *b,
+			       const char *const *words, uint32_t count,
+			       uint32_t *which)
+{
+	uint32_t found = 0;
+
+	for (uint32_t k = 0; k < count; k++)
+		if (emu_has(b, words[k])) {
+			*which = k;
+			found++;
+		}
+	return found == 1;
+}
 /* The number of arguments. */
 bool emu_arguments(struct emu_bind *b, uint32_t least, uint32_t most);
 

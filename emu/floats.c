@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "power.h"
+
 const struct emu_format emu_format_f16 = {5, 10, true, 0x7FFF, 0x7BFF};
 const struct emu_format emu_format_bf16 = {8, 7, true, 0x7FFF, 0x7F7F};
 const struct emu_format emu_format_tf32 = {8, 10, true, 0x3FFFF, 0x3FBFF};
@@ -19,16 +21,6 @@ static uint32_t sign_bit(const struct emu_format *f)
 static int bias(const struct emu_format *f)
 {
 	return (1 << (f->exponent_bits - 1)) - 1;
-}
-
-/* -1022 <= e <= 1023 */
-static double power_of_2(int e)
-{
-	const uint64_t bits = (uint64_t)(e + 1023) << 52;
-	double x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
 }
 
 /* Of the leading bit; below -1022 for a subnormal double. */
@@ -52,10 +44,10 @@ double emu_widen(const struct emu_format *f, uint32_t bits)
 	else if (!f->has_inf && f->nan && magnitude == f->nan)
 		x = NAN;
 	else if (exponent == 0)
-		x = mantissa * power_of_2(1 - bias(f) - f->mantissa_bits);
+		x = mantissa * emu_power_of_2(1 - bias(f) - f->mantissa_bits);
 	else
 		x = (mantissa + (1u << f->mantissa_bits)) *
-		    power_of_2(exponent - bias(f) - f->mantissa_bits);
+		    emu_power_of_2(exponent - bias(f) - f->mantissa_bits);
 	return bits & sign_bit(f) ? -x : x;
 }
 
@@ -118,7 +110,7 @@ uint32_t emu_narrow(const struct emu_format *f, double x,
 		return sign |
 		       beyond(f, is_negative, false, rounding, saturates);
 	/* In units of the last place: exact. */
-	scaled = size * power_of_2(f->mantissa_bits - exponent);
+	scaled = size * emu_power_of_2(f->mantissa_bits - exponent);
 	bits = (uint32_t)scaled;
 	whole = bits;
 	bits += rounds_up(scaled - whole, bits & 1, is_negative, rounding);

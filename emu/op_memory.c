@@ -297,14 +297,10 @@ static bool takes(uint32_t operation, enum emu_type t)
 
 static bool bind_atomic(struct emu_bind *b, bool has_result)
 {
-	uint32_t operation = 0, found = 0, n = has_result;
+	uint32_t operation = 0, n = has_result;
 
-	for (uint32_t k = 0; k < ATOMICS; k++)
-		if (emu_has(b, atomic_words[k])) {
-			operation = k;
-			found++;
-		}
-	if (found != 1 || b->n_types != 1 || !takes(operation, b->types[0]))
+	if (!emu_has_one(b, atomic_words, ATOMICS, &operation) ||
+	    b->n_types != 1 || !takes(operation, b->types[0]))
 		return emu_bind_fail(b, "one operation that its type has");
 	b->i->option = operation | (has_result ? 0 : NO_RESULT);
 	b->i->space = (uint8_t)emu_space_of(b);

@@ -111,14 +111,8 @@ bool emu_bind_shfl(struct emu_bind *b)
 {
 	static const char *const modes[] = {"up", "down", "bfly", "idx"};
 	const struct emu_argument *d = emu_argument(b, 0);
-	uint32_t found = 0;
 
-	for (uint32_t k = 0; k < 4; k++)
-		if (emu_has(b, modes[k])) {
-			b->i->option = k;
-			found++;
-		}
-	if (found != 1 || !emu_has(b, "sync"))
+	if (!emu_has_one(b, modes, 4, &b->i->option) || !emu_has(b, "sync"))
 		return emu_bind_fail(b, ".sync and one of .up .down .bfly "
 					".idx");
 	if (!emu_arguments(b, 5, 5) || !emu_dst(b, d, 4))
@@ -170,14 +164,8 @@ static void run_vote(struct emu_warp *w, const struct emu_instr *i,
 bool emu_bind_vote(struct emu_bind *b)
 {
 	static const char *const modes[] = {"all", "any", "uni", "ballot"};
-	uint32_t found = 0;
 
-	for (uint32_t k = 0; k < 4; k++)
-		if (emu_has(b, modes[k])) {
-			b->i->option = k;
-			found++;
-		}
-	if (found != 1 || !emu_has(b, "sync"))
+	if (!emu_has_one(b, modes, 4, &b->i->option) || !emu_has(b, "sync"))
 		return emu_bind_fail(b, ".sync and one of .all .any .uni "
 					".ballot");
 	b->i->run = run_vote;
@@ -242,14 +230,9 @@ bool emu_bind_redux(struct emu_bind *b)
 {
 	static const char *const operations[] = {"add", "min", "max",
 						 "and", "or",  "xor"};
-	uint32_t found = 0;
 
-	for (uint32_t k = 0; k < 6; k++)
-		if (emu_has(b, operations[k])) {
-			b->i->option = k;
-			found++;
-		}
-	if (found != 1 || !emu_has(b, "sync") || b->n_types != 1 ||
+	if (!emu_has_one(b, operations, 6, &b->i->option) ||
+	    !emu_has(b, "sync") || b->n_types != 1 ||
 	    (b->types[0] == EMU_B32) != (b->i->option >= REDUX_AND))
 		return emu_bind_fail(b, ".sync, and one operation that the "
 					"type has");

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "power.h"
+
 /* Below every exponent that a product can have. */
 #define NO_EXPONENT (-8192)
 
@@ -37,16 +39,6 @@ int emu_mma_type_bytes(enum emu_mma_type type)
 	default:
 		return 1;
 	}
-}
-
-/* 2^e as a double, -1022 <= e <= 1023. */
-static double power_of_2(int e)
-{
-	const uint64_t bits = (uint64_t)(e + 1023) << 52;
-	double x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
 }
 
 static float float_of(uint32_t bits)
@@ -99,7 +91,7 @@ static void fill_row(struct emu_mma_operand *o, int row, const uint32_t *codes,
 		     uint32_t flip)
 {
 	const struct format *f = &formats[o->type];
-	const double scale = power_of_2(127 - f->bias);
+	const double scale = emu_power_of_2(127 - f->bias);
 
 	o->is_special[row] = 0;
 	for (int i = 0, at = row; i < o->k; i++, at += o->rows) {
@@ -200,7 +192,8 @@ static void align(const struct emu_mma_operand *a,
 		}
 	}
 	for (int j = 0; j < n; j++)
-		row->scale[j] = power_of_2(fraction_bits - row->exponent[j]);
+		row->scale[j] =
+		    emu_power_of_2(fraction_bits - row->exponent[j]);
 }
 
 /*
@@ -231,7 +224,7 @@ static uint32_t to_f32(double x, int result_bits)
 	if (fabs(x) >= 0x1p128)
 		return bits_of(x < 0 ? -INFINITY : INFINITY);
 	if (fabs(x) < 0x1p-126) {
-		const double unit = power_of_2(-126 - result_bits);
+		const double unit = emu_power_of_2(-126 - result_bits);
 
 		/* What is cut to nothing is +0, as an H200 has it. */
 		return bits_of((float)(trunc(x / unit) * unit + 0.0));
@@ -257,7 +250,7 @@ static uint32_t to_f16(double x)
 	if (e > 15)
 		return sign | 0x7C00;
 	/* A carry out of the fraction is the next exponent, or infinity. */
-	steps = (uint32_t)nearbyint(x * power_of_2(10 - e));
+	steps = (uint32_t)nearbyint(x * emu_power_of_2(10 - e));
 	if (steps == 0)
 		return 0;
 	return sign | (((uint32_t)(e + 14) << 10) + steps);
@@ -321,7 +314,7 @@ void emu_fused_sums(const struct emu_mma_operand *a,
 			const double sum =
 			    (row.sum[j] +
 			     trunc(row.finite_c[j] * row.scale[j])) *
-			    power_of_2(row.exponent[j] - p.terms);
+			    emu_power_of_2(row.exponent[j] - p.terms);
 			enum class class = FINITE;
 
 			if (a->is_special[m] || b->is_special[j] ||
