@@ -37,27 +37,8 @@
 #define NEVER  1000000
 #define ALWAYS 1
 
-/* Groups of eight as mixtures of experts have them: m, n, k. */
-#define N_GROUPS    2
-#define GROUP_COUNT 8
-static const struct shape_size groups[N_GROUPS][GROUP_COUNT] = {
-    {{80, 4096, 7168},
-     {176, 4096, 7168},
-     {128, 4096, 7168},
-     {72, 4096, 7168},
-     {64, 4096, 7168},
-     {248, 4096, 7168},
-     {96, 4096, 7168},
-     {160, 4096, 7168}},
-    {{40, 7168, 2048},
-     {76, 7168, 2048},
-     {168, 7168, 2048},
-     {72, 7168, 2048},
-     {164, 7168, 2048},
-     {148, 7168, 2048},
-     {196, 7168, 2048},
-     {160, 7168, 2048}},
-};
+/* Of the preset "seeds", whose first groups have eight products each. */
+#define N_GROUPS 2
 
 struct tuner {
 	const struct tile_costs_options *options;
@@ -108,6 +89,14 @@ static struct nib_costs only_size(const struct nib_costs *costs, int size)
 	only.tile_cycles = ALWAYS;
 	only.split_cycles = NEVER;
 	return only;
+}
+
+static enum nib_status out_of_memory(struct nib_error *err)
+{
+	err->status = NIB_OUT_OF_MEMORY;
+	snprintf(err->message, sizeof(err->message),
+		 "no memory for a measurement");
+	return NIB_OUT_OF_MEMORY;
 }
 
 static enum nib_status add_shape(const struct tuner *tuner,
@@ -275,28 +264,28 @@ static enum nib_status judge(struct tuner *tuner,
 			     const struct nib_costs *now, double *gain,
 			     struct nib_error *err)
 {
+	struct shape_list seeds = {0};
 	enum nib_status status = NIB_OK;
 
 	*gain = 1;
+	if (shapes_add_preset(&seeds, "seeds", OP_GROUP_GEMM)) {
+		shapes_free(&seeds);
+		return out_of_memory(err);
+	}
 	for (int i = 0; i < N_GROUPS && !status; i++) {
-		struct shape_size sizes[GROUP_COUNT];
-		const struct shape shape = {.op = OP_GROUP_GEMM,
-					    .batch = 1,
-					    .count = GROUP_COUNT,
-					    .sizes = sizes};
 		struct contestant products[2] = {0};
 		double cycles[2] = {1, 1};
 
-		memcpy(sizes, groups[i], sizeof(sizes));
 		tick(tuner, "a group of eight");
 		for (int j = 0; j < 2 && !status; j++)
-			status = add_shape(tuner, j ? now : before, &shape,
-					   &products[j], err);
+			status = add_shape(tuner, j ? now : before,
+					   &seeds.shapes[i], &products[j], err);
 		if (!status)
 			status = compete(tuner, products, 2, cycles, err);
 		*gain *= sqrt(cycles[0] / cycles[1]);
 		release(products, 2);
 	}
+	shapes_free(&seeds);
 	return status;
 }
 
@@ -334,12 +323,8 @@ enum nib_status tile_costs_measure(const struct tile_costs_options *options,
 	enum nib_status status;
 
 	*out = (struct tile_costs){.costs = *before};
-	if (!tuner.peaks) {
-		err->status = NIB_OUT_OF_MEMORY;
-		snprintf(err->message, sizeof(err->message),
-			 "no memory for a measurement");
-		return NIB_OUT_OF_MEMORY;
-	}
+	if (!tuner.peaks)
+		return out_of_memory(err);
 	status = peaks_use_gpu(tuner.peaks, options->device, err);
 	if (!status)
 		status = measure_all(&tuner, before, out, err);
