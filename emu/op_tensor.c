@@ -56,6 +56,13 @@ static bool read_box(struct emu_warp *w, const struct emu_instr *i, int lane,
 	for (int k = 0; k < i->vector; k++)
 		box->at[k] =
 		    ((const int32_t *)emu_row(w, &coordinates[k]))[lane];
+	if (emu_tensor_map_refuses(&box->map, box->at)) {
+		emu_fault(w, i, lane,
+			  "coordinate %d along the rows: a box must begin at a "
+			  "multiple of 16 bytes of a row",
+			  box->at[0]);
+		return false;
+	}
 	return true;
 }
 

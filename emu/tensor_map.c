@@ -311,6 +311,12 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 
 /* ---- boxes --------------------------------------------------------------- */
 
+bool emu_tensor_map_refuses(const struct emu_tensor_map *map,
+			    const int32_t *coordinates)
+{
+	return (int64_t)coordinates[0] * element_bits(map->type) % 128 != 0;
+}
+
 /* Elements of the box along a dimension but the first. */
 static uint32_t steps(const struct emu_tensor_map *map, int i)
 {

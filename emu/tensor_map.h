@@ -75,6 +75,13 @@ void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque);
 bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 			   struct emu_error *err);
 
+/*
+ * True if the GPU takes no box there (an illegal instruction): along a row it
+ * must begin at a multiple of 16 bytes, outside of the tensor as well.
+ */
+bool emu_tensor_map_refuses(const struct emu_tensor_map *map,
+			    const int32_t *coordinates);
+
 /* Bytes of a box, which complete_tx counts even where it is outside. */
 uint32_t emu_tensor_map_box_bytes(const struct emu_tensor_map *map);
 
@@ -82,7 +89,7 @@ uint32_t emu_tensor_map_box_bytes(const struct emu_tensor_map *map);
  * 16 bytes of a box: at shared_offset from the box's begin, swizzle included.
  * Of them the bytes from skip_bytes on, inside_bytes in number, are the
  * tensor's at address; the others are outside: zeros in a load, left out of a
- * store.  Coordinates of 4-bit elements are even along the rows.
+ * store.
  */
 struct emu_tensor_piece {
 	uint64_t address;

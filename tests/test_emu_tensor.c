@@ -142,9 +142,9 @@ static void run_case(CUfunction function, int x, int y, int swizzle)
 
 static void test_boxes(void **state)
 {
-	static const int places[][2] = {{0, 0},	    {16, 3},   {200, 30},
-					{-20, -5},  {3, 39},   {272, 0},
-					{-127, 20}, {100, -15}};
+	static const int places[][2] = {{0, 0},	    {16, 3},  {208, 30},
+					{-32, -5},  {0, 39},  {272, 0},
+					{-112, 20}, {96, -15}};
 	CUmodule module;
 	CUfunction function;
 

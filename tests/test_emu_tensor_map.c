@@ -432,6 +432,26 @@ static void random_boxes(void **state)
 	assert_in_range(nonzero, 50, 400);
 }
 
+/* By the type's size, in and outside of the tensor. */
+static void boxes_begin_at_multiples_of_16_bytes(void **state)
+{
+	struct emu_tensor_map map = {.type = EMU_TENSOR_F16, .rank = 2};
+
+	(void)state;
+	for (int32_t x = -32; x <= 32; x++) {
+		const int32_t at[] = {x, 3};
+
+		map.type = EMU_TENSOR_U8;
+		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 16 != 0);
+		map.type = EMU_TENSOR_F16;
+		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 8 != 0);
+		map.type = EMU_TENSOR_F64;
+		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 2 != 0);
+		map.type = EMU_TENSOR_16U4_ALIGN8B;
+		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 32 != 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -442,6 +462,7 @@ int main(void)
 	    cmocka_unit_test(maps_come_back),
 	    cmocka_unit_test(what_is_not_modelled_is_refused),
 	    cmocka_unit_test(random_boxes),
+	    cmocka_unit_test(boxes_begin_at_multiples_of_16_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

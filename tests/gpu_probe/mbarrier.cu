@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mbarrier.cu - asks a Hopper GPU what mbarrier_cases.h lists, writes its
- * answers, and compares them with the software GPU's.  Exit code 1 if anything
- * differs.  run.sh builds it.
+ * answers, and compares them with the software GPU's.  A history that ends the
+ * GPU's context is an answer, too.  Exit code 1 if anything differs.  run.sh
+ * builds it.
+ *
+ * A line of the recording: "ok HASH" of all results, or "trap STEP HASH NAME":
+ * how many steps had a result, of which the hash is, and CUDA's error.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 extern "C" {
+#include "children.h"
 #include "mbarrier_cases.h"
 }
+
+#define UNKNOWN 0xFFFFFFFFu /* the result of a step not taken */
 
 static __device__ uint32_t pending_of(uint64_t state)
 {
@@ -76,21 +83,25 @@ static __device__ uint32_t test_wait(uint32_t bar, uint32_t parity)
 	return done;
 }
 
-/* One thread a case. */
-static __global__ void ask(mbarrier_case *cases)
+/*
+ * results lies in the host's memory, where it outlives the context: a step's
+ * result is there before the next step begins.
+ */
+static __global__ void ask_gpu(const __grid_constant__ mbarrier_case c,
+			       volatile uint32_t *results)
 {
-	mbarrier_case *c = cases + blockIdx.x;
 	__shared__ uint64_t barrier;
 	const uint32_t bar = (uint32_t)__cvta_generic_to_shared(&barrier);
 
 	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar),
-		     "r"(c->arrivals)
+		     "r"(c.arrivals)
 		     : "memory");
-	for (int i = 0; i < MBARRIER_STEPS; i++) {
-		const uint32_t pending = take_step(bar, c->steps[i]);
+	for (uint32_t i = 0; i < c.n_steps; i++) {
+		const uint32_t pending = take_step(bar, c.steps[i]);
 
-		c->results[i] = pending << 8 | test_wait(bar, 1) << 1 |
-				test_wait(bar, 0);
+		results[i] = pending << 8 | test_wait(bar, 1) << 1 |
+			     test_wait(bar, 0);
+		__threadfence_system();
 	}
 }
 
@@ -102,65 +113,105 @@ static void must(cudaError_t status, const char *what)
 	exit(2);
 }
 
-static mbarrier_case models[MBARRIER_CASES], answers[MBARRIER_CASES];
+static uint32_t *results; /* of the GPU */
 
-/* The first step that differs; MBARRIER_STEPS: none. */
-static int difference(int i)
+static void begin(char *name, int bytes)
 {
-	int step = 0;
+	cudaDeviceProp device;
 
-	while (step < MBARRIER_STEPS &&
-	       answers[i].results[step] == models[i].results[step])
-		step++;
-	return step;
+	must(cudaGetDeviceProperties(&device, 0), "device");
+	snprintf(name, bytes, "%s", device.name);
+	must(cudaHostAlloc((void **)&results,
+			   MBARRIER_STEPS * sizeof(*results),
+			   cudaHostAllocMapped),
+	     "host memory");
+}
+
+/* How the GPU's results differ from the model's, if they do. */
+static void compare(int question, const mbarrier_case *model,
+		    const mbarrier_case *gpu, uint32_t steps,
+		    probe_answer *answer)
+{
+	char name[80];
+	uint32_t i = 0;
+
+	mbarrier_case_name(question, name, sizeof(name));
+	while (i < steps && i < model->fault_step &&
+	       gpu->results[i] == model->results[i])
+		i++;
+	if (i == model->n_steps)
+		return;
+	answer->differs = 1;
+	printf("%s, %u arrivals, step %u (kind %u, number %u): GPU ", name,
+	       model->arrivals, i, model->steps[i].kind,
+	       model->steps[i].number);
+	if (i < steps)
+		printf("0x%x", gpu->results[i]);
+	else
+		printf("traps");
+	if (i < model->fault_step)
+		printf(", model 0x%x\n", model->results[i]);
+	else
+		printf(", model reports\n");
+	fflush(stdout);
+}
+
+static void ask(int question, probe_answer *answer)
+{
+	static mbarrier_case model, gpu;
+	cudaError_t status;
+	uint32_t steps = 0;
+
+	mbarrier_case_make(&model, question);
+	gpu = model;
+	for (int i = 0; i < MBARRIER_STEPS; i++)
+		results[i] = UNKNOWN;
+	ask_gpu<<<1, 1>>>(model, results);
+	status = cudaGetLastError();
+	if (status == cudaSuccess)
+		status = cudaDeviceSynchronize();
+	while (steps < model.n_steps && results[steps] != UNKNOWN) {
+		gpu.results[steps] = results[steps];
+		steps++;
+	}
+	compare(question, &model, &gpu, steps, answer);
+	if (status != cudaSuccess)
+		probe_trap(answer, "trap %u %016llx %s", steps,
+			   (unsigned long long)mbarrier_case_hash(&gpu, steps),
+			   cudaGetErrorName(status));
+	snprintf(answer->text, sizeof(answer->text), "ok %016llx",
+		 (unsigned long long)mbarrier_case_hash(&gpu, steps));
 }
 
 int main(int argc, char **argv)
 {
+	const probe_questions questions = {mbarrier_cases(), begin, ask};
+	probe_answer *answers;
+	int differences = 0, traps = 0;
 	FILE *file;
-	int differences = 0;
-	cudaDeviceProp device;
-	mbarrier_case *cases;
 
 	if (argc != 2) {
 		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
 		return 2;
 	}
-	must(cudaGetDeviceProperties(&device, 0), "device");
+	answers = probe_ask(&questions);
+	if (!answers)
+		return 2;
 	file = fopen(argv[1], "w");
 	if (!file) {
 		perror(argv[1]);
 		return 2;
 	}
-	for (int i = 0; i < MBARRIER_CASES; i++)
-		mbarrier_case_make(&models[i], i);
-	must(cudaMalloc(&cases, sizeof(models)), "malloc");
-	must(cudaMemcpy(cases, models, sizeof(models), cudaMemcpyHostToDevice),
-	     "copy");
-	ask<<<MBARRIER_CASES, 1>>>(cases);
-	must(cudaGetLastError(), "launch");
-	must(cudaMemcpy(answers, cases, sizeof(answers),
-			cudaMemcpyDeviceToHost),
-	     "run");
-	fprintf(file, "# tests/gpu_probe/mbarrier.cu on %s\n", device.name);
-	for (int i = 0; i < MBARRIER_CASES; i++) {
-		const int step = difference(i);
-
-		fprintf(file, "%016llx%c",
-			(unsigned long long)mbarrier_case_hash(&answers[i]),
-			i % 4 == 3 ? '\n' : ' ');
-		if (step == MBARRIER_STEPS)
-			continue;
-		if (differences++ < 20)
-			printf("case %d (%u arrivals) step %d: kind %u number %u: GPU 0x%x, model 0x%x\n",
-			       i, models[i].arrivals, step,
-			       models[i].steps[step].kind,
-			       models[i].steps[step].number,
-			       answers[i].results[step],
-			       models[i].results[step]);
+	fprintf(file, "# tests/gpu_probe/mbarrier.cu on %s\n",
+		answers[questions.count].text);
+	for (int i = 0; i < questions.count; i++) {
+		fprintf(file, "%s\n", answers[i].text);
+		differences += answers[i].differs;
+		traps += answers[i].is_trap;
 	}
 	if (fclose(file) != 0)
 		return 2;
-	printf("%d of %d cases differ\n", differences, MBARRIER_CASES);
+	printf("%d of %d histories differ, %d end in a trap\n", differences,
+	       questions.count, traps);
 	return differences != 0;
 }

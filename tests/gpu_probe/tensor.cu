@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensor.cu - asks a Hopper GPU and its driver what tensor_cases.h lists, writes
- * their answers, and compares them with the software GPU's.  Exit code 1 if
+ * their answers, and compares them with the software GPU's.  A box that ends the
+ * GPU's context is an answer, too; one that the software GPU takes is asked
+ * again with one thing simpler at a time, to see what it was.  Exit code 1 if
  * anything differs.  run.sh builds it.
+ *
+ * Lines of the recording: of each load, "ok HASH COUNTED" (whether as many bytes
+ * were counted as expected); of each store, "ok HASH"; or "refused" by the
+ * driver, or "trap NAME" (CUDA's error); then the driver's answers to the rules,
+ * a digit each.
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -10,6 +17,7 @@
 #include <string.h>
 
 extern "C" {
+#include "children.h"
 #include "tensor_cases.h"
 }
 
@@ -166,9 +174,8 @@ static bool encode(CUtensorMap *to, const emu_tensor_map *map)
 			    (CUtensorMapFloatOOBfill)map->fill) == CUDA_SUCCESS;
 }
 
-static uint8_t before[TENSOR_BYTES], model[TENSOR_BYTES], answer[TENSOR_BYTES];
+static uint8_t before[TENSOR_BYTES], model[TENSOR_BYTES], reply[TENSOR_BYTES];
 static uint8_t *global, *out;
-static int differences;
 
 static void describe(const char *what, int i, const tensor_case *c)
 {
@@ -184,91 +191,107 @@ static void describe(const char *what, int i, const tensor_case *c)
 }
 
 /* Prints the first bytes that differ. */
-static void compare(const char *what, int i, const tensor_case *c,
+static bool compare(const char *what, int i, const tensor_case *c,
 		    uint32_t bytes)
 {
 	int shown = 0;
 
-	if (memcmp(answer, model, bytes) == 0)
-		return;
-	if (differences++ >= 12)
-		return;
+	if (memcmp(reply, model, bytes) == 0)
+		return true;
 	describe(what, i, c);
 	for (uint32_t at = 0; at < bytes && shown < 16; at++)
-		if (answer[at] != model[at] && ++shown)
+		if (reply[at] != model[at] && ++shown)
 			printf("  byte %u: GPU %02x, model %02x\n", at,
-			       answer[at], model[at]);
+			       reply[at], model[at]);
+	return false;
 }
 
-static void ask_load(FILE *file, int i)
+static void trapped(cudaError_t status, bool is_expected, probe_answer *answer)
 {
-	tensor_case c;
+	answer->differs = !is_expected;
+	probe_trap(answer, "trap %s", cudaGetErrorName(status));
+}
+
+static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
+{
+	const bool is_refused =
+		emu_tensor_map_refuses(&asked->map, asked->coordinates);
+	tensor_case c = *asked;
 	CUtensorMap map;
+	cudaError_t status;
 	place at;
 	uint8_t done;
 
-	tensor_case_make(&c, false, i);
 	memcpy(at.at, c.coordinates, sizeof(at.at));
 	memset(model, TENSOR_FILL, TENSOR_SHARED);
-	tensor_case_load(&c, before, model);
+	if (!is_refused)
+		tensor_case_load(&c, before, model);
 	must(cudaMemcpy(global, before, TENSOR_BYTES, cudaMemcpyHostToDevice),
 	     "copy");
 	c.map.address += (uint64_t)global;
 	if (!encode(&map, &c.map)) {
-		describe("refused: load", i, &c);
-		differences++;
-		fprintf(file, "%016llx 0\n", 0ull);
+		answer->differs = 1;
+		snprintf(answer->text, PROBE_TEXT, "refused");
 		return;
 	}
 	load<<<1, 256, TENSOR_SHARED>>>(map, c.map.rank, at, c.begin,
 					emu_tensor_map_box_bytes(&c.map), out);
-	must(cudaGetLastError(), "launch");
-	must(cudaMemcpy(answer, out, TENSOR_SHARED + 1, cudaMemcpyDeviceToHost),
-	     "load");
-	done = answer[TENSOR_SHARED];
-	fprintf(file, "%016llx %u\n",
-		(unsigned long long)tensor_hash(answer, TENSOR_SHARED), done);
-	if (!done) {
-		describe("bytes not counted as expected: load", i, &c);
-		differences++;
-	}
-	compare("load", i, &c, TENSOR_SHARED);
+	status = cudaMemcpy(reply, out, TENSOR_SHARED + 1,
+			    cudaMemcpyDeviceToHost);
+	if (status != cudaSuccess)
+		trapped(status, is_refused, answer);
+	done = reply[TENSOR_SHARED];
+	snprintf(answer->text, PROBE_TEXT, "ok %016llx %u",
+		 (unsigned long long)tensor_hash(reply, TENSOR_SHARED), done);
+	answer->differs = is_refused || !done;
+	if (answer->differs)
+		describe(done ? "no trap: load" : "bytes not as expected: load",
+			 i, asked);
+	else if (!compare("load", i, asked, TENSOR_SHARED))
+		answer->differs = 1;
 }
 
-static void ask_store(FILE *file, int i)
+static void ask_store(const tensor_case *asked, int i, probe_answer *answer)
 {
+	const bool is_refused =
+		emu_tensor_map_refuses(&asked->map, asked->coordinates);
 	static uint8_t shared[TENSOR_SHARED];
-	tensor_case c;
+	tensor_case c = *asked;
 	CUtensorMap map;
+	cudaError_t status;
 	place at;
 
-	tensor_case_make(&c, true, i);
 	memcpy(at.at, c.coordinates, sizeof(at.at));
 	for (uint32_t k = 0; k < TENSOR_SHARED; k++)
 		shared[k] = tensor_shared_byte(k);
 	memcpy(model, before, TENSOR_BYTES);
-	tensor_case_store(&c, model, shared);
+	if (!is_refused)
+		tensor_case_store(&c, model, shared);
 	must(cudaMemcpy(global, before, TENSOR_BYTES, cudaMemcpyHostToDevice),
 	     "copy");
 	must(cudaMemcpy(out, shared, TENSOR_SHARED, cudaMemcpyHostToDevice),
 	     "copy");
 	c.map.address += (uint64_t)global;
 	if (!encode(&map, &c.map)) {
-		describe("refused: store", i, &c);
-		differences++;
-		fprintf(file, "%016llx\n", 0ull);
+		answer->differs = 1;
+		snprintf(answer->text, PROBE_TEXT, "refused");
 		return;
 	}
 	store<<<1, 256, TENSOR_SHARED>>>(map, c.map.rank, at, c.begin, out);
-	must(cudaGetLastError(), "launch");
-	must(cudaMemcpy(answer, global, TENSOR_BYTES, cudaMemcpyDeviceToHost),
-	     "store");
-	fprintf(file, "%016llx\n",
-		(unsigned long long)tensor_hash(answer, TENSOR_BYTES));
-	compare("store", i, &c, TENSOR_BYTES);
+	status =
+		cudaMemcpy(reply, global, TENSOR_BYTES, cudaMemcpyDeviceToHost);
+	if (status != cudaSuccess)
+		trapped(status, is_refused, answer);
+	snprintf(answer->text, PROBE_TEXT, "ok %016llx",
+		 (unsigned long long)tensor_hash(reply, TENSOR_BYTES));
+	answer->differs = is_refused;
+	if (is_refused)
+		describe("no trap: store", i, asked);
+	else if (!compare("store", i, asked, TENSOR_BYTES))
+		answer->differs = 1;
 }
 
-static void ask_rule(FILE *file, int i)
+static void ask_rule(int i, probe_answer *answer)
 {
 	emu_tensor_map map;
 	CUtensorMap encoded;
@@ -278,31 +301,25 @@ static void ask_rule(FILE *file, int i)
 	tensor_rule_make(&map, i, (uint64_t)global);
 	is_taken = encode(&encoded, &map);
 	is_good = emu_tensor_map_check(&map, &err);
-	fprintf(file, "%d%s", is_taken, i % 64 == 63 ? "\n" : "");
+	snprintf(answer->text, PROBE_TEXT, "%d", is_taken);
 	if (is_taken == is_good)
 		return;
-	differences++;
+	answer->differs = 1;
 	printf("rule %d: the driver %s it; model: %s (type %d rank %d interleave %d swizzle %d fill %d)\n",
 	       i, is_taken ? "takes" : "refuses", is_good ? "good" : err.text,
 	       map.type, map.rank, map.interleave, map.swizzle, map.fill);
 }
 
-int main(int argc, char **argv)
+/* ---- questions ----------------------------------------------------------- */
+
+/* In each child. */
+static void begin(char *name, int bytes)
 {
-	FILE *file;
 	cudaDriverEntryPointQueryResult found;
 	cudaDeviceProp device;
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
-		return 2;
-	}
 	must(cudaGetDeviceProperties(&device, 0), "device");
-	file = fopen(argv[1], "w");
-	if (!file) {
-		perror(argv[1]);
-		return 2;
-	}
+	snprintf(name, bytes, "%s", device.name);
 	must(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled",
 					      (void **)&encode_tiled, 12000,
 					      cudaEnableDefault, &found),
@@ -313,17 +330,138 @@ int main(int argc, char **argv)
 				  cudaFuncAttributeMaxDynamicSharedMemorySize,
 				  TENSOR_SHARED),
 	     "shared memory");
+	must(cudaFuncSetAttribute(store,
+				  cudaFuncAttributeMaxDynamicSharedMemorySize,
+				  TENSOR_SHARED),
+	     "shared memory");
 	for (uint32_t i = 0; i < TENSOR_BYTES; i++)
 		before[i] = tensor_global_byte(i);
-	fprintf(file, "# tests/gpu_probe/tensor.cu on %s\n", device.name);
-	for (int i = 0; i < TENSOR_CASES; i++)
-		ask_load(file, i);
-	for (int i = 0; i < TENSOR_CASES; i++)
-		ask_store(file, i);
-	for (int i = 0; i < TENSOR_RULES; i++)
-		ask_rule(file, i);
+}
+
+
+static void ask_box(const tensor_case *c, bool is_store, int i,
+		    probe_answer *answer)
+{
+	if (is_store)
+		ask_store(c, i, answer);
+	else
+		ask_load(c, i, answer);
+}
+
+/* Loads, stores, rules. */
+static void ask(int question, probe_answer *answer)
+{
+	const bool is_store = question >= TENSOR_CASES;
+	tensor_case c;
+
+	if (question >= 2 * TENSOR_CASES) {
+		ask_rule(question - 2 * TENSOR_CASES, answer);
+		return;
+	}
+	tensor_case_make(&c, is_store, question % TENSOR_CASES);
+	ask_box(&c, is_store, question % TENSOR_CASES, answer);
+}
+
+/* ---- what it was --------------------------------------------------------- */
+
+#define SIMPLER	   6
+#define MOST_AGAIN 12
+static int again[MOST_AGAIN], n_again;
+
+static const char *make_simpler(tensor_case *c, int what)
+{
+	switch (what) {
+	case 0:
+		c->begin = 0;
+		return "begin 0";
+	case 1:
+		c->map.swizzle = 0;
+		return "no swizzle";
+	case 2:
+		for (int i = 0; i < EMU_TENSOR_RANK; i++)
+			c->map.element_strides[i] = 1;
+		return "element strides 1";
+	case 3:
+		c->coordinates[0] = 0;
+		return "first coordinate 0";
+	case 4:
+		for (int i = 1; i < EMU_TENSOR_RANK; i++)
+			c->coordinates[i] = 0;
+		return "other coordinates 0";
+	default:
+		c->map.address = 0;
+		return "address aligned";
+	}
+}
+
+static void ask_simpler(int question, probe_answer *answer)
+{
+	const int of = again[question / SIMPLER];
+	tensor_case c;
+
+	tensor_case_make(&c, of >= TENSOR_CASES, of % TENSOR_CASES);
+	make_simpler(&c, question % SIMPLER);
+	ask_box(&c, of >= TENSOR_CASES, of % TENSOR_CASES, answer);
+}
+
+static void find_causes(const probe_answer *answers)
+{
+	probe_questions q = {0, begin, ask_simpler};
+	probe_answer *replies;
+
+	for (int i = 0; i < 2 * TENSOR_CASES && n_again < MOST_AGAIN; i++)
+		if (answers[i].is_trap && answers[i].differs)
+			again[n_again++] = i;
+	q.count = n_again * SIMPLER;
+	replies = n_again ? probe_ask(&q) : NULL;
+	if (!replies)
+		return;
+	for (int i = 0; i < q.count; i++) {
+		const int of = again[i / SIMPLER];
+		tensor_case c;
+
+		tensor_case_make(&c, of >= TENSOR_CASES, of % TENSOR_CASES);
+		if (i % SIMPLER == 0)
+			describe("trap", of, &c);
+		printf("  %s: %s\n", make_simpler(&c, i % SIMPLER),
+		       replies[i].text);
+	}
+	probe_free(replies, q.count);
+}
+
+int main(int argc, char **argv)
+{
+	const int copies = 2 * TENSOR_CASES;
+	const probe_questions questions = {copies + TENSOR_RULES, begin, ask};
+	int differences = 0, traps = 0;
+	probe_answer *answers;
+	FILE *file;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
+		return 2;
+	}
+	answers = probe_ask(&questions);
+	if (!answers)
+		return 2;
+	file = fopen(argv[1], "w");
+	if (!file) {
+		perror(argv[1]);
+		return 2;
+	}
+	fprintf(file, "# tests/gpu_probe/tensor.cu on %s\n",
+		answers[questions.count].text);
+	for (int i = 0; i < questions.count; i++) {
+		const bool is_end = i < copies || (i - copies) % 64 == 63;
+
+		fprintf(file, "%s%s", answers[i].text, is_end ? "\n" : "");
+		differences += answers[i].differs;
+		traps += answers[i].is_trap;
+	}
 	if (fclose(file) != 0)
 		return 2;
-	printf("%d differences\n", differences);
+	find_causes(answers);
+	printf("%d of %d answers differ, %d are traps\n", differences,
+	       questions.count, traps);
 	return differences != 0;
 }

@@ -93,6 +93,10 @@ void tensor_case_make(struct tensor_case *made, bool is_store, int index)
 		    below(&state, 4) ? (int32_t)below(&state, size)
 				     : (int32_t)below(&state, size + 12) - 6;
 	}
+	/* A GPU takes those along a row that lead to multiples of 16 bytes. */
+	if (below(&state, 16))
+		made->coordinates[0] &=
+		    ~(128 / (int)bits_of(made->map.type) - 1);
 }
 
 /* ---- the model ----------------------------------------------------------- */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * children.h - questions of which some end a GPU's context for good: they are
+ * asked in a child process, and after one that did, in the next child.
+ */
+#ifndef NIB_TESTS_CHILDREN_H
+#define NIB_TESTS_CHILDREN_H
+
+#define PROBE_TEXT    480
+#define PROBE_SECONDS 60 /* for a question, before its child is ended */
+
+struct probe_answer {
+	int is_asked, is_trap, differs;
+	char text[PROBE_TEXT]; /* the recording's line */
+};
+
+struct probe_questions {
+	int count;
+	/* Once in each child, before anything else; writes the GPU's name. */
+	void (*begin)(char *name, int bytes);
+	/* Fills the answer, or calls probe_trap(). */
+	void (*ask)(int question, struct probe_answer *answer);
+};
+
+/*
+ * count answers and one more, whose text is the GPU's name, in memory that
+ * parent and children share.  The parent must not have used CUDA.  NULL, with a
+ * line on stderr: a child could not begin.
+ */
+struct probe_answer *probe_ask(const struct probe_questions *questions);
+void probe_free(struct probe_answer *answers, int count);
+
+/* In a child: this question has ended the context; text as printf's. */
+__attribute__((format(printf, 2, 3), noreturn)) void
+probe_trap(struct probe_answer *answer, const char *format, ...);
+
+#endif
