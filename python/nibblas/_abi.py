@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_abi.py - include/nibblas.h as ctypes; written by tools/python_abi.py."""
+
+import ctypes as C
+
+NIB_VERSION_MAJOR = 0
+NIB_VERSION_MINOR = 1
+NIB_VERSION_PATCH = 0
+NIB_BLOCK = 16
+NIB_MAX_K = 1048576
+NIB_MAX_TILE_SIZES = 32
+NIB_MAX_RANK = 8
+
+# enum nib_status
+NIB_OK = 0
+NIB_BAD_ARGUMENT = 1
+NIB_UNSUPPORTED = 2
+NIB_OUT_OF_MEMORY = 3
+NIB_NO_DEVICE = 4
+NIB_BAD_DATA = 5
+NIB_BAD_FILE = 6
+NIB_IO = 7
+NIB_DEVICE_FAILED = 8
+
+# enum nib_dtype
+NIB_FP32 = 0
+NIB_FP16 = 1
+NIB_BF16 = 2
+
+# enum nib_scale_layout
+NIB_LINEAR = 0
+NIB_TILED_128X4 = 1
+
+# enum nib_arithmetic
+NIB_ARITHMETIC_BLOCKS = 0
+NIB_ARITHMETIC_FP16_TENSOR = 1
+
+# enum nib_probe
+NIB_PROBE_READ = 0
+NIB_PROBE_MULTIPLY = 1
+NIB_PROBE_CYCLES = 2
+
+# enum nib_op
+NIB_GEMM = 0
+NIB_DUAL_GEMM = 1
+NIB_GEMV = 2
+
+# enum nib_recipe
+NIB_RECIPE_MODELOPT = 0
+NIB_RECIPE_COMPRESSED_TENSORS = 1
+NIB_RECIPE_GGML = 2
+
+# enum nib_checkpoint
+NIB_CHECKPOINT_MODELOPT = 0
+NIB_CHECKPOINT_COMPRESSED_TENSORS = 1
+
+nib_parallel_for = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_void_p, C.c_void_p)
+
+
+class nib_error(C.Structure):
+    _fields_ = [
+        ("status", C.c_int),
+        ("message", C.c_char * 252),
+    ]
+
+
+class nib_nvfp4(C.Structure):
+    _fields_ = [
+        ("codes", C.c_void_p),
+        ("scales", C.c_void_p),
+        ("rows", C.c_int64),
+        ("k", C.c_int64),
+        ("batch", C.c_int64),
+        ("row_stride_bytes", C.c_int64),
+        ("batch_stride_bytes", C.c_int64),
+        ("scale_layout", C.c_int),
+        ("scale_row_stride_bytes", C.c_int64),
+        ("scale_batch_stride_bytes", C.c_int64),
+    ]
+
+
+class nib_dense(C.Structure):
+    _fields_ = [
+        ("data", C.c_void_p),
+        ("dtype", C.c_int),
+        ("rows", C.c_int64),
+        ("cols", C.c_int64),
+        ("batch", C.c_int64),
+        ("row_stride_elems", C.c_int64),
+        ("batch_stride_elems", C.c_int64),
+    ]
+
+
+class nib_device_options(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("threads", C.c_int),
+        ("parallel_for", nib_parallel_for),
+        ("pool", C.c_void_p),
+        ("isa", C.c_char_p),
+    ]
+
+
+class nib_device_info(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("name", C.c_char_p),
+        ("room", C.c_char_p),
+        ("hardware", C.c_char * 64),
+        ("features", C.c_char * 128),
+        ("threads", C.c_int),
+        ("l1_bytes", C.c_int64),
+        ("l2_bytes", C.c_int64),
+        ("memory_bytes", C.c_int64),
+        ("driver_version", C.c_int),
+        ("compute_capability", C.c_int),
+        ("clock_khz", C.c_int),
+        ("memory_clock_khz", C.c_int),
+        ("memory_bus_bits", C.c_int),
+        ("arithmetic", C.c_int),
+    ]
+
+
+class nib_call_options(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("stream", C.c_void_p),
+    ]
+
+
+class nib_costs(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("sizes", C.c_int),
+        ("tile_rows", C.c_int * 32),
+        ("step_cycles", C.c_int * 32),
+        ("tile_cycles", C.c_int),
+        ("split_cycles", C.c_int),
+        ("tile_cols", C.c_int),
+        ("tiles_at_once", C.c_int),
+        ("is_from_file", C.c_int),
+        ("path", C.c_char_p),
+        ("reason", C.c_char * 128),
+    ]
+
+
+class nib_room_info(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("room", C.c_char_p),
+        ("is_open", C.c_int),
+        ("reason", C.c_char * 128),
+    ]
+
+
+class nib_problem(C.Structure):
+    _fields_ = [
+        ("a", nib_nvfp4),
+        ("b", nib_nvfp4),
+        ("b2", nib_nvfp4),
+        ("b_packed", C.c_void_p),
+        ("b2_packed", C.c_void_p),
+        ("alpha", C.c_void_p),
+        ("alpha2", C.c_void_p),
+        ("c", nib_dense),
+        ("reserved", C.c_void_p * 4),
+    ]
+
+
+class nib_moe_problem(C.Structure):
+    _fields_ = [
+        ("a", nib_nvfp4),
+        ("b", nib_nvfp4),
+        ("b2", nib_nvfp4),
+        ("b_packed", C.c_void_p),
+        ("b2_packed", C.c_void_p),
+        ("alpha", C.c_void_p),
+        ("alpha2", C.c_void_p),
+        ("c", nib_dense),
+        ("row_offsets", C.c_void_p),
+        ("scale_rows", C.c_void_p),
+        ("scale_rows_total", C.c_int64),
+        ("reserved", C.c_void_p * 4),
+    ]
+
+
+class nib_plan_options(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("caller_workspace", C.c_int),
+    ]
+
+
+class nib_plan_info(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("op", C.c_int),
+        ("count", C.c_int64),
+        ("room", C.c_char_p),
+        ("workspace_bytes", C.c_size_t),
+        ("flop", C.c_double),
+        ("bytes", C.c_double),
+        ("tasks", C.c_int64),
+        ("threads", C.c_int),
+        ("explanation", C.c_char_p),
+    ]
+
+
+class nib_run_options(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("workspace", C.c_void_p),
+        ("workspace_bytes", C.c_size_t),
+        ("check_data", C.c_int),
+        ("stream", C.c_void_p),
+    ]
+
+
+class nib_check_options(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("sample_rows", C.c_int64),
+        ("seed", C.c_uint64),
+        ("arithmetic", C.c_int),
+    ]
+
+
+class nib_check_result(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("checked", C.c_int64),
+        ("failed", C.c_int64),
+        ("worst_error", C.c_double),
+        ("worst_bound", C.c_double),
+        ("worst_fraction", C.c_double),
+        ("problem", C.c_int64),
+        ("batch", C.c_int64),
+        ("row", C.c_int64),
+        ("col", C.c_int64),
+        ("got", C.c_double),
+        ("want", C.c_double),
+    ]
+
+
+class nib_quantize_options(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("recipe", C.c_int),
+        ("global", C.c_float),
+        ("saturate", C.c_int),
+        ("stream", C.c_void_p),
+        ("global_pointer", C.c_void_p),
+    ]
+
+
+class nib_file_tensor(C.Structure):
+    _fields_ = [
+        ("name", C.c_char_p),
+        ("dtype", C.c_char_p),
+        ("rank", C.c_int),
+        ("shape", C.c_int64 * 8),
+        ("data", C.c_void_p),
+        ("bytes", C.c_uint64),
+    ]
+
+
+class nib_layer(C.Structure):
+    _fields_ = [
+        ("name", C.c_char_p),
+        ("format", C.c_int),
+        ("weight", nib_nvfp4),
+        ("global", C.c_float),
+        ("input_global", C.c_float),
+        ("globals", C.c_void_p),
+    ]
+
+
+class nib_layer_problem(C.Structure):
+    _fields_ = [
+        ("name", C.c_char_p),
+        ("format", C.c_int),
+        ("reason", C.c_char * 160),
+    ]
+
+
+# name: (result, arguments)
+FUNCTIONS = {
+    "nib_version": (C.c_char_p, []),
+    "nib_status_name": (C.c_char_p, [C.c_int]),
+    "nib_scales_bytes": (C.c_size_t, [C.c_int, C.c_int64, C.c_int64]),
+    "nib_dtype_bytes": (C.c_size_t, [C.c_int]),
+    "nib_device_open": (C.c_int, [C.c_char_p, C.POINTER(nib_device_options),
+        C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_device_close": (None, [C.c_void_p]),
+    "nib_device_get_info": (C.c_int, [C.c_void_p, C.POINTER(nib_device_info),
+        C.POINTER(nib_error)]),
+    "nib_device_alloc": (C.c_int, [C.c_void_p, C.c_size_t,
+        C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_device_free": (None, [C.c_void_p, C.c_void_p]),
+    "nib_device_copy": (C.c_int, [C.c_void_p, C.c_void_p, C.c_void_p,
+        C.c_size_t, C.POINTER(nib_error)]),
+    "nib_device_wait": (C.c_int, [C.c_void_p, C.c_void_p,
+        C.POINTER(nib_error)]),
+    "nib_device_probe": (C.c_int, [C.c_void_p, C.c_int, C.c_void_p, C.c_int64,
+        C.POINTER(C.c_int64), C.POINTER(nib_call_options),
+        C.POINTER(nib_error)]),
+    "nib_device_get_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
+        C.POINTER(nib_error)]),
+    "nib_device_set_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
+        C.POINTER(nib_error)]),
+    "nib_device_save_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_error)]),
+    "nib_room_count": (C.c_int, []),
+    "nib_room_get_info": (C.c_int, [C.c_int, C.POINTER(nib_room_info),
+        C.POINTER(nib_error)]),
+    "nib_pack": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
+        C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_packed_free": (None, [C.c_void_p]),
+    "nib_packed_bytes": (C.c_size_t, [C.c_void_p]),
+    "nib_plan_create": (C.c_int, [C.c_void_p, C.c_int, C.POINTER(nib_problem),
+        C.c_int64, C.POINTER(nib_plan_options), C.POINTER(C.c_void_p),
+        C.POINTER(nib_error)]),
+    "nib_plan_create_moe": (C.c_int, [C.c_void_p, C.c_int,
+        C.POINTER(nib_moe_problem), C.POINTER(nib_plan_options),
+        C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_plan_free": (None, [C.c_void_p]),
+    "nib_plan_get_info": (C.c_int, [C.c_void_p, C.POINTER(nib_plan_info),
+        C.POINTER(nib_error)]),
+    "nib_run": (C.c_int, [C.c_void_p, C.POINTER(nib_problem), C.c_int64,
+        C.POINTER(nib_run_options), C.POINTER(nib_error)]),
+    "nib_run_moe": (C.c_int, [C.c_void_p, C.POINTER(nib_moe_problem),
+        C.POINTER(nib_run_options), C.POINTER(nib_error)]),
+    "nib_multiply": (C.c_int, [C.c_void_p, C.c_int, C.POINTER(nib_problem),
+        C.c_int64, C.POINTER(nib_error)]),
+    "nib_reference": (C.c_int, [C.c_int, C.POINTER(nib_problem), C.c_int64,
+        C.POINTER(nib_error)]),
+    "nib_reference_moe": (C.c_int, [C.c_int, C.POINTER(nib_moe_problem),
+        C.POINTER(nib_error)]),
+    "nib_check": (C.c_int, [C.c_int, C.POINTER(nib_problem), C.c_int64,
+        C.POINTER(nib_check_options), C.POINTER(nib_check_result),
+        C.POINTER(nib_error)]),
+    "nib_check_moe": (C.c_int, [C.c_int, C.POINTER(nib_moe_problem),
+        C.POINTER(nib_check_options), C.POINTER(nib_check_result),
+        C.POINTER(nib_error)]),
+    "nib_quantize": (C.c_int, [C.c_void_p, C.POINTER(nib_dense),
+        C.POINTER(nib_nvfp4), C.POINTER(nib_quantize_options),
+        C.POINTER(C.c_float), C.POINTER(nib_error)]),
+    "nib_amax": (C.c_int, [C.c_void_p, C.POINTER(nib_dense), C.c_int,
+        C.POINTER(C.c_float), C.POINTER(nib_error)]),
+    "nib_dequantize": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4), C.c_float,
+        C.POINTER(nib_dense), C.POINTER(nib_call_options),
+        C.POINTER(nib_error)]),
+    "nib_convert_scales": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
+        C.POINTER(nib_nvfp4), C.POINTER(nib_call_options),
+        C.POINTER(nib_error)]),
+    "nib_file_open": (C.c_int, [C.c_char_p, C.POINTER(C.c_void_p),
+        C.POINTER(nib_error)]),
+    "nib_file_open_memory": (C.c_int, [C.c_void_p, C.c_size_t, C.c_char_p,
+        C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_file_close": (None, [C.c_void_p]),
+    "nib_file_tensor_count": (C.c_int64, [C.c_void_p]),
+    "nib_file_tensor_at": (C.POINTER(nib_file_tensor), [C.c_void_p, C.c_int64]),
+    "nib_file_find": (C.POINTER(nib_file_tensor), [C.c_void_p, C.c_char_p]),
+    "nib_file_metadata_count": (C.c_int64, [C.c_void_p]),
+    "nib_file_metadata_at": (None, [C.c_void_p, C.c_int64,
+        C.POINTER(C.c_char_p), C.POINTER(C.c_char_p)]),
+    "nib_file_layer_count": (C.c_int64, [C.c_void_p]),
+    "nib_file_layer_at": (C.POINTER(nib_layer), [C.c_void_p, C.c_int64]),
+    "nib_file_find_layer": (C.POINTER(nib_layer), [C.c_void_p, C.c_char_p]),
+    "nib_file_layer_problem_count": (C.c_int64, [C.c_void_p]),
+    "nib_file_layer_problem_at": (C.POINTER(nib_layer_problem), [C.c_void_p,
+        C.c_int64]),
+    "nib_writer_open": (C.c_int, [C.c_char_p, C.POINTER(C.c_void_p),
+        C.POINTER(nib_error)]),
+    "nib_writer_metadata": (C.c_int, [C.c_void_p, C.c_char_p, C.c_char_p,
+        C.POINTER(nib_error)]),
+    "nib_writer_declare": (C.c_int, [C.c_void_p, C.c_char_p, C.c_char_p,
+        C.c_int, C.c_void_p, C.POINTER(nib_error)]),
+    "nib_writer_declare_layer": (C.c_int, [C.c_void_p, C.c_int, C.c_char_p,
+        C.c_int64, C.c_int64, C.c_int, C.POINTER(nib_error)]),
+    "nib_writer_write": (C.c_int, [C.c_void_p, C.c_void_p, C.c_size_t,
+        C.POINTER(nib_error)]),
+    "nib_writer_write_layer": (C.c_int, [C.c_void_p, C.c_int,
+        C.POINTER(nib_nvfp4), C.c_float, C.c_float, C.POINTER(nib_error)]),
+    "nib_writer_commit": (C.c_int, [C.c_void_p, C.POINTER(nib_error)]),
+    "nib_writer_discard": (None, [C.c_void_p]),
+}
