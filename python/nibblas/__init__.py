@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVFP4 matrix multiplication on every machine: libnibblas for Python.
+
+Here are the functions for NumPy's arrays and whatever speaks DLPack; PyTorch's
+operators are in nibblas.torch."""
+
+from nibblas._device import Device, Room, device, rooms
+from nibblas._library import (ArgumentError, DataError, DeviceFailedError, Error,
+                              FileError, NoDeviceError, OutOfMemoryError,
+                              SystemIOError, UnsupportedError, version)
+from nibblas._plans import plan_cache_limit
+
+__version__ = version()
+__all__ = [
+    "ArgumentError", "DataError", "Device", "DeviceFailedError", "Error",
+    "FileError", "NoDeviceError", "OutOfMemoryError", "Room", "SystemIOError",
+    "UnsupportedError", "device", "plan_cache_limit", "rooms", "version"]

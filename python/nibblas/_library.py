@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_library.py - libnibblas, opened, and its errors as exceptions."""
+
+import ctypes as C
+import ctypes.util
+import os
+import re
+
+from nibblas import _abi as abi
+
+
+class Error(RuntimeError):
+    """What the library refused, in its words: argument, value, rule.
+    status: its number in enum nib_status."""
+
+    status = None
+
+
+class ArgumentError(Error, ValueError):
+    """An argument breaks a rule; nothing was done."""
+
+    status = abi.NIB_BAD_ARGUMENT
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Valid, but this build or device cannot do it."""
+
+    status = abi.NIB_UNSUPPORTED
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Nothing was done, nothing is held."""
+
+    status = abi.NIB_OUT_OF_MEMORY
+
+
+class NoDeviceError(Error):
+    """The device asked for is not there."""
+
+    status = abi.NIB_NO_DEVICE
+
+
+class DataError(Error, ValueError):
+    """Values: inf or NaN to quantise, a scale's sign bit."""
+
+    status = abi.NIB_BAD_DATA
+
+
+class FileError(Error, ValueError):
+    """A file's contents break its format."""
+
+    status = abi.NIB_BAD_FILE
+
+
+class SystemIOError(Error, OSError):
+    """The operating system refused."""
+
+    status = abi.NIB_IO
+
+
+class DeviceFailedError(Error):
+    """A launch or the device failed."""
+
+    status = abi.NIB_DEVICE_FAILED
+
+
+ERRORS = {kind.status: kind for kind in (
+    ArgumentError, UnsupportedError, OutOfMemoryError, NoDeviceError, DataError,
+    FileError, SystemIOError, DeviceFailedError)}
+
+
+def library_path():
+    """NIBBLAS_LIBRARY, else the wheel's own, else the system's."""
+    given = os.environ.get("NIBBLAS_LIBRARY")
+    if given:
+        return given
+    own = os.path.join(os.path.dirname(__file__), "lib", "libnibblas.so")
+    if os.path.exists(own):
+        return own
+    found = ctypes.util.find_library("nibblas")
+    if found:
+        return found
+    raise ImportError(
+        f"nibblas: no library: {own} is not there (pip install builds it), "
+        "NIBBLAS_LIBRARY is not set, and the system has no libnibblas")
+
+
+def load(path):
+    """The library, with the header's types; refuses another version's."""
+    library = C.CDLL(path)
+    for name, (result, arguments) in abi.FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"{path} has no {name}()") from None
+        function.restype, function.argtypes = result, arguments
+    want = (f"{abi.NIB_VERSION_MAJOR}.{abi.NIB_VERSION_MINOR}."
+            f"{abi.NIB_VERSION_PATCH}")
+    got = library.nib_version().decode()
+    if got != want:
+        raise ImportError(f"{path} is libnibblas {got}; this package is "
+                          f"{want}'s")
+    return library
+
+
+lib = load(library_path())
+
+# How the library's names of arguments read here: problems[0].b2.k is b2.k of a
+# single product, b2[3].k of a group's fourth.
+NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe)\.(\w+)|\b(global)(?= = )")
+
+
+def translate(message, count=1, names=None):
+    """The message with this package's names of arguments."""
+    names = names or {}
+
+    def rename(match):
+        index, field, _ = match.groups()
+        field = names.get(field or "global", field or "global")
+        return f"{field}[{index}]" if index and count > 1 else field
+
+    return NAMES.sub(rename, message)
+
+
+def fail(status, error, count=1, names=None):
+    """Raises the exception of a failed call."""
+    message = error.message.decode(errors="replace")
+    raise ERRORS.get(status, Error)(translate(message, count, names))
+
+
+def call(name, *arguments, names=None):
+    """A function whose last argument is a struct nib_error; raises its error."""
+    error = abi.nib_error()
+    status = getattr(lib, name)(*arguments, C.byref(error))
+    if status:
+        fail(status, error, names=names)
+
+
+def version():
+    """The library's version, as "0.1.0"."""
+    return lib.nib_version().decode()

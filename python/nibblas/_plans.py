@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_plans.py - plans of the library, kept by what they were made for.
+
+A key holds everything that validation looks at: operation, device, shapes, strides,
+types, layouts.  A call whose key is known needs no checks but the library's own, and
+only writes pointers into problems that were filled before."""
+
+import ctypes as C
+import itertools
+import threading
+import weakref
+
+from nibblas import _abi as abi
+from nibblas._library import call, fail, lib
+
+WORD = C.sizeof(C.c_void_p)
+
+
+def word(struct, *path):
+    """Where a pointer lies in a struct, in words: word(nib_problem, "a",
+    "codes")."""
+    at = 0
+    for name in path:
+        at += getattr(struct, name).offset
+        struct = dict(struct._fields_)[name]
+    assert at % WORD == 0
+    return at // WORD
+
+
+class Work:
+    """One caller's problems and options; of one call at a time."""
+
+    __slots__ = ("problems", "words", "options", "error", "arguments")
+
+    def __init__(self, plan):
+        size = C.sizeof(plan.template)
+        self.problems = type(plan.template).from_buffer_copy(plan.template)
+        self.words = memoryview(self.problems).cast("B").cast("Q")
+        assert self.words.nbytes == size
+        self.options = abi.nib_run_options(
+            struct_bytes=C.sizeof(abi.nib_run_options))
+        self.error = abi.nib_error()
+        count = () if plan.is_moe else (C.c_int64(plan.count),)
+        self.arguments = (plan.handle, C.byref(self.problems), *count,
+                          C.byref(self.options), C.byref(self.error))
+
+
+class Plan:
+    """A plan, and works for its callers.  moe: template is one struct
+    nib_moe_problem, else an array of struct nib_problem."""
+
+    # names: of C's views in this call.  given: what the caller keeps of it.
+    def __init__(self, device, op, template, names=None, given=None,
+                 caller_workspace=False):
+        self.device, self.template = device, template
+        self.names, self.given = names, given
+        self.is_moe = isinstance(template, abi.nib_moe_problem)
+        self.count = 1 if self.is_moe else len(template)
+        self.handle = C.c_void_p()
+        options = abi.nib_plan_options(
+            struct_bytes=C.sizeof(abi.nib_plan_options),
+            caller_workspace=caller_workspace)
+        if self.is_moe:
+            call("nib_plan_create_moe", device.handle, op, C.byref(template),
+                 C.byref(options), C.byref(self.handle), names=names)
+            self.function = lib["nib_run_moe"]
+        else:
+            call("nib_plan_create", device.handle, op, template, self.count,
+                 C.byref(options), C.byref(self.handle), names=names)
+            self.function = lib["nib_run"]
+        # The arguments are of the right types already.
+        self.function.restype = C.c_int
+        # At the end of the process the system takes all back.
+        weakref.finalize(self, lib.nib_plan_free, self.handle).atexit = False
+        self.workspace_bytes = self.info().workspace_bytes
+        self.is_pinned, self.stamp = False, 0
+        self.idle = []
+
+    def info(self):
+        info = abi.nib_plan_info(struct_bytes=C.sizeof(abi.nib_plan_info))
+        call("nib_plan_get_info", self.handle, C.byref(info))
+        return info
+
+    def take(self):
+        """A work that nobody else has."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return Work(self)
+
+    def run(self, work):
+        """Runs the work and takes it back."""
+        status = self.function(*work.arguments)
+        if status:
+            fail(status, work.error, self.count, self.names)
+        self.idle.append(work)
+
+
+class Cache:
+    """The plans used last, at most `limit` (pinned ones are not counted)."""
+
+    def __init__(self, limit=256):
+        self.limit = limit
+        self.plans = {}
+        self.lock = threading.Lock()
+        self.clock = itertools.count(1).__next__
+
+    def get(self, key):
+        """The plan of key, or None."""
+        plan = self.plans.get(key)
+        if plan is not None:
+            plan.stamp = self.clock()
+        return plan
+
+    def add(self, key, plan):
+        """Keeps plan, unless another thread was first; returns the kept one."""
+        plan.stamp = self.clock()
+        with self.lock:
+            kept = self.plans.setdefault(key, plan)
+            self.shrink()
+        return kept
+
+    def shrink(self):
+        """Under the lock: lets go of the plans that were used longest ago.
+        Whoever runs one of them holds it until that is done."""
+        loose = [key for key, plan in self.plans.items() if not plan.is_pinned]
+        excess = len(loose) - self.limit
+        if excess > 0:
+            loose.sort(key=lambda key: self.plans[key].stamp)
+            for key in loose[:excess]:
+                del self.plans[key]
+
+    def clear(self):
+        with self.lock:
+            self.plans = {key: plan for key, plan in self.plans.items()
+                          if plan.is_pinned}
+
+
+cache = Cache()
+
+
+def plan_cache_limit(limit=None):
+    """How many plans are kept (256); sets it if given, and returns it."""
+    if limit is not None:
+        if limit < 1:
+            raise ValueError(f"limit = {limit}: must be at least 1")
+        with cache.lock:
+            cache.limit = limit
+            cache.shrink()
+    return cache.limit

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_problems.py - from arrays to the problems of nibblas.h: what fits together, and
+the sizes of results.  One function an operation; shared by all doors."""
+
+from typing import NamedTuple
+
+from nibblas import _abi as abi
+from nibblas import _views as views
+from nibblas._plans import word
+
+
+class Operand(NamedTuple):
+    """An NVFP4 argument: arrays and a layout."""
+
+    codes: views.Array
+    scales: views.Array
+    layout: str
+
+
+def _alpha(alpha, count):
+    """Checks alpha, if there is one."""
+    if alpha is not None:
+        views.vector(alpha, count)
+
+
+def _output(c, shape, name="a"):
+    """The struct of a given output, which must have this shape."""
+    view, _ = views.dense(c)
+    if tuple(c.shape) != tuple(shape):
+        c.fail(f"must have shape {tuple(shape)}, {name}'s rows and b's")
+    return view
+
+
+def _result(shape, dtype):
+    """The struct of an output that does not exist yet."""
+    batch, rows, cols = shape if len(shape) == 3 else (1, *shape)
+    return abi.nib_dense(dtype=views.choose("out_dtype", dtype, views.DENSE),
+                         rows=rows, cols=cols, batch=batch)
+
+
+def product(a, b, b2, alphas, c=None, dtype=None, gemv=False):
+    """(nib_problem, shape of c) of A * B^T, or of the dual product if b2 is
+    not None.  gemv: a is [K/2] or [batch, K/2]."""
+    p = abi.nib_problem()
+    is_vector = gemv and len(a.codes.shape) == 1
+    if gemv:
+        a = Operand(_as_row(a.codes), _vector_scales(a), a.layout)
+    p.a, a_sizes = views.nvfp4(*a)
+    p.b, b_sizes = views.nvfp4(*b)
+    views.same_k(a.codes, a_sizes, b.codes, b_sizes)
+    if b2 is not None:
+        p.b2, b2_sizes = views.nvfp4(*b2)
+        views.same_k(a.codes, a_sizes, b2.codes, b2_sizes)
+        if b2_sizes.rows != b_sizes.rows:
+            b2.codes.fail(f"{b2_sizes.rows} rows: must be {b.codes.name}'s "
+                          f"{b_sizes.rows}")
+    for alpha in alphas:
+        _alpha(alpha, 1)
+    shape = (a_sizes.rows, b_sizes.rows)
+    if a_sizes.is_stack:
+        shape = (a_sizes.batch, *shape)
+    elif b_sizes.is_stack and b_sizes.batch != 1:
+        b.codes.fail(f"{b_sizes.batch} matrices: {a.codes.name} is one matrix")
+    if gemv:
+        outer = () if is_vector else shape[:1]
+        p.c, shape = _gemv_output(c, shape, outer, dtype)
+    else:
+        p.c = _result(shape, dtype) if c is None else _output(
+            c, shape, a.codes.name)
+    return p, shape
+
+
+def _as_row(x):
+    """[K/2] or [batch, K/2] as [1, 1, K/2] or [batch, 1, K/2]."""
+    if len(x.shape) not in (1, 2):
+        x.fail("must be [K/2] or [batch, K/2]")
+    batch, stride = (1, 0) if len(x.shape) == 1 else (x.shape[0], x.strides[0])
+    return x._replace(shape=(batch, 1, x.shape[-1]),
+                      strides=(stride, 0, x.strides[-1]))
+
+
+def _vector_scales(a):
+    """Linear ones of vectors, [K/16] or [batch, K/16], as a stack's; tiled
+    ones as they are."""
+    if a.layout != "linear":
+        x = a.scales
+        if len(a.codes.shape) == 1:
+            return x._replace(shape=(1, *x.shape), strides=(0, *x.strides))
+        return x
+    if len(a.scales.shape) != len(a.codes.shape):
+        a.scales.fail("must be [K/16] or [batch, K/16], as the codes are, in "
+                      "layout 'linear'")
+    return _as_row(a.scales)
+
+
+def _gemv_output(c, shape, outer, dtype):
+    """c is [n] or [batch, n]."""
+    want = (*outer, shape[-1])
+    if c is None:
+        return _result(shape, dtype), want
+    if tuple(c.shape) != want:
+        c.fail(f"must have shape {want}")
+    row = c.strides[0] if len(want) == 2 else 0
+    x = c._replace(shape=shape, strides=(row, 0, c.strides[-1]))
+    return views.dense(x)[0], want
+
+
+def mixture(a, b, b2, row_offsets, scale_rows, alphas, c=None, dtype=None):
+    """(nib_moe_problem, shape of c) of a mixture of experts."""
+    moe = abi.nib_moe_problem()
+    total = None
+    if len(a.codes.shape) != 2:
+        a.codes.fail("must be [rows, K/2]: the tokens of all experts")
+    if scale_rows is not None:
+        total = _scale_rows_total(a)
+        moe.scale_rows_total = total
+    moe.a, a_sizes = views.nvfp4(*a, scale_rows=total)
+    moe.b, b_sizes = views.nvfp4(*b)
+    experts = b_sizes.batch
+    stacks = [(moe.b, b)]
+    if b2 is not None:
+        moe.b2, _ = views.nvfp4(*b2)
+        stacks.append((moe.b2, b2))
+    for view, x in stacks:
+        if len(x.codes.shape) != 3:
+            x.codes.fail("must be [experts, n, K/2]")
+        if (view.batch, view.rows) != (experts, b_sizes.rows):
+            x.codes.fail(f"must have {b.codes.name}'s {experts} experts of "
+                         f"{b_sizes.rows} rows")
+        if view.k != a_sizes.cols:
+            x.codes.fail(f"K = {view.k}: must be {a.codes.name}'s "
+                         f"{a_sizes.cols}")
+    if experts == 0:
+        b.codes.fail("must have at least one expert")
+    views.vector(row_offsets, experts + 1, "int32")
+    if scale_rows is not None:
+        views.vector(scale_rows, experts, "int32")
+    for alpha in alphas:
+        _alpha(alpha, experts)
+    shape = (a_sizes.rows, b_sizes.rows)
+    moe.c = _result(shape, dtype) if c is None else _output(c, shape)
+    return moe, shape
+
+
+def _scale_rows_total(a):
+    """Rows of a's scale tensor, whose experts begin where scale_rows says."""
+    groups = a.codes.shape[-1] * 2 // 16
+    width = groups if a.layout == "linear" else (groups + 3) // 4 * 4
+    numel = a.scales.numel()
+    if width == 0:
+        return 0
+    if numel % width or (a.layout == "tiled" and numel // width % 128):
+        a.scales.fail(f"must have whole rows of {width} scales"
+                      + (", a multiple of 128" if a.layout == "tiled" else ""))
+    return numel // width
+
+
+# Where pointers go, by the names of arguments.
+_P, _M = abi.nib_problem, abi.nib_moe_problem
+
+
+def _words(struct, c):
+    places = {"a": ("a", "codes"), "a_scales": ("a", "scales"),
+              "b": ("b", "codes"), "b_scales": ("b", "scales"),
+              "b2": ("b2", "codes"), "b2_scales": ("b2", "scales"),
+              "alpha": ("alpha",), "alpha2": ("alpha2",), "c": ("c", "data"),
+              **c}
+    return {name: word(struct, *path) for name, path in places.items()}
+
+
+PROBLEM_WORDS = _words(_P, {})
+MOE_WORDS = _words(_M, {"row_offsets": ("row_offsets",),
+                        "scale_rows": ("scale_rows",)})
+PROBLEM_SIZE = word(type("Two", (abi.C.Structure,), {
+    "_fields_": [("first", _P), ("second", _P)]}), "second")
