@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_multiply.py - the multiplications as functions of tensors: what the operators
+call.  A call whose plan is known takes a few microseconds: a key, a look-up, six
+pointers, the library."""
+
+import torch
+
+from nibblas import _abi as abi
+from nibblas import _problems
+from nibblas._library import ArgumentError
+from nibblas._plans import Plan, cache
+from nibblas.torch._tensors import array, dtype_name, meta, operand
+
+_WORDS = _problems.PROBLEM_WORDS
+_A, _AS = _WORDS["a"], _WORDS["a_scales"]
+_B, _BS = _WORDS["b"], _WORDS["b_scales"]
+_ALPHA, _C = _WORDS["alpha"], _WORDS["c"]
+
+
+def _plan(side, place, op, key, template, given):
+    """A new plan, kept under key."""
+    side.check_not_capturing("a product of new sizes (run it once before)")
+    plan = Plan(side.device(place), op, template, given=given,
+                caller_workspace=not side.own_workspace)
+    return cache.add(key, plan)
+
+
+def _group(problems):
+    """The array of problems; those of no batch at all are left out."""
+    return (abi.nib_problem * len(problems))(*problems)
+
+
+def _dense(shape):
+    """(shape, strides) of a new output: what torch makes soonest."""
+    strides, size = [], 1
+    for n in reversed(shape):
+        strides.insert(0, size)
+        size *= max(n, 1)
+    return tuple(shape), tuple(strides)
+
+
+def _new(given, dtype, device):
+    return torch.empty_strided(*given, dtype=dtype, device=device)
+
+
+def _single(side, place, key, op, a, b, b2, alphas, c, dtype):
+    """Plans one product; given: the shape of c."""
+    p, shape = _problems.product(
+        a, b, b2, alphas, c=c, dtype=dtype, gemv=op == abi.NIB_GEMV)
+    template = _group([] if shape[0] == 0 and p.a.batch == 0 else [p])
+    return _plan(side, place, op, key, template, _dense(shape))
+
+
+def _simple(side, op, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
+            b_layout):
+    """gemm and gemv; c: the output, or None for a new one."""
+    place = side.place(a)
+    key = (op, place, a.shape, a.stride(), a.dtype,
+           a_scales.shape, a_scales.stride(), a_scales.dtype,
+           b.shape, b.stride(), b.dtype,
+           b_scales.shape, b_scales.stride(), b_scales.dtype,
+           a_layout, b_layout, out_dtype,
+           None if alpha is None else meta(alpha),
+           None if c is None else meta(c))
+    plan = cache.get(key)
+    if plan is None:
+        plan = _single(
+            side, place, key, op, operand("a", a, a_scales, a_layout),
+            operand("b", b, b_scales, b_layout), None,
+            [array("alpha", alpha)], array("c", c), dtype_name(out_dtype))
+    if c is None:
+        c = _new(plan.given, out_dtype, a.device)
+    if plan.count == 0:
+        return c
+    work = plan.take()
+    words = work.words
+    words[_A], words[_AS] = a.data_ptr(), a_scales.data_ptr()
+    words[_B], words[_BS] = b.data_ptr(), b_scales.data_ptr()
+    words[_ALPHA] = 0 if alpha is None else alpha.data_ptr()
+    words[_C] = c.data_ptr()
+    side.run(plan, work, place)
+    return c
+
+
+def gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
+         b_layout):
+    return _simple(side, abi.NIB_GEMM, c, a, a_scales, b, b_scales, alpha,
+                   out_dtype, a_layout, b_layout)
+
+
+def gemv(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
+         b_layout):
+    return _simple(side, abi.NIB_GEMV, c, a, a_scales, b, b_scales, alpha,
+                   out_dtype, a_layout, b_layout)
+
+
+def _set(words, where, tensors, base=0):
+    """Writes the pointers of tensors by name."""
+    for name, tensor in tensors.items():
+        words[base + where[name]] = 0 if tensor is None else tensor.data_ptr()
+
+
+def dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2,
+              out_dtype, a_layout, b_layout):
+    place = side.place(a)
+    tensors = {"a": a, "a_scales": a_scales, "b": b, "b_scales": b_scales,
+               "b2": b2, "b2_scales": b2_scales, "alpha": alpha,
+               "alpha2": alpha2}
+    key = (abi.NIB_DUAL_GEMM, place, *map(meta, tensors.values()), a_layout,
+           b_layout, out_dtype, meta(c))
+    plan = cache.get(key)
+    if plan is None:
+        plan = _single(
+            side, place, key, abi.NIB_DUAL_GEMM,
+            operand("a", a, a_scales, a_layout),
+            operand("b", b, b_scales, b_layout),
+            operand("b2", b2, b2_scales, b_layout),
+            [array("alpha", alpha), array("alpha2", alpha2)], array("c", c),
+            dtype_name(out_dtype))
+    if c is None:
+        c = _new(plan.given, out_dtype, a.device)
+    if plan.count == 0:
+        return c
+    work = plan.take()
+    _set(work.words, _WORDS, {**tensors, "c": c})
+    side.run(plan, work, place)
+    return c
+
+
+def _check_lengths(a, lists):
+    for name, one in lists.items():
+        if one is not None and len(one) != len(a):
+            raise ArgumentError(f"{name}: {len(one)} tensors; must be as many "
+                                f"as a has, {len(a)}")
+
+
+def _group_problems(a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
+                    b_layout, c):
+    """(problems, shapes of c); names as a[3]."""
+    problems, shapes = [], []
+    if alpha is not None:
+        _problems.views.vector(array("alpha", alpha), len(a))
+    for i in range(len(a)):
+        def at(name, tensors):
+            return array(f"{name}[{i}]", tensors[i])
+        p, shape = _problems.product(
+            _problems.Operand(at("a", a), at("a_scales", a_scales), a_layout),
+            _problems.Operand(at("b", b), at("b_scales", b_scales), b_layout),
+            None, [], c=None if c is None else at("c", c),
+            dtype=dtype_name(out_dtype))
+        problems.append(p)
+        shapes.append(_dense(shape))
+    return problems, shapes
+
+
+def group_gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
+               b_layout):
+    """One launch of len(a) products; alpha: one value for each."""
+    lists = {"a_scales": a_scales, "b": b, "b_scales": b_scales, "c": c}
+    _check_lengths(a, lists)
+    if not a:
+        return []
+    place = side.place(a[0])
+    key = ("group", place, *map(meta, a), *map(meta, a_scales), *map(meta, b),
+           *map(meta, b_scales), meta(alpha), out_dtype, a_layout, b_layout,
+           None if c is None else tuple(map(meta, c)))
+    plan = cache.get(key)
+    if plan is None:
+        problems, shapes = _group_problems(
+            a, a_scales, b, b_scales, alpha, out_dtype, a_layout, b_layout, c)
+        full = [i for i, p in enumerate(problems) if p.a.batch > 0]
+        plan = _plan(side, place, abi.NIB_GEMM, key,
+                     _group([problems[i] for i in full]), (shapes, full))
+    shapes, full = plan.given
+    if c is None:
+        device = a[0].device
+        c = [_new(shape, out_dtype, device) for shape in shapes]
+    work = plan.take()
+    words, base = work.words, 0
+    for i in full:
+        words[base + _A], words[base + _AS] = (a[i].data_ptr(),
+                                               a_scales[i].data_ptr())
+        words[base + _B], words[base + _BS] = (b[i].data_ptr(),
+                                               b_scales[i].data_ptr())
+        words[base + _ALPHA] = (0 if alpha is None
+                                else alpha.data_ptr() + 4 * i)
+        words[base + _C] = c[i].data_ptr()
+        base += _problems.PROBLEM_SIZE
+    side.run(plan, work, place)
+    return c
+
+
+def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
+             out_dtype, a_layout, b_layout):
+    """A mixture of experts: its offsets stay on the device."""
+    place = side.place(a)
+    tensors = {"a": a, "a_scales": a_scales, "b": b, "b_scales": b_scales,
+               "row_offsets": row_offsets, "scale_rows": scale_rows,
+               "alpha": alpha}
+    key = ("moe", place, *map(meta, tensors.values()), out_dtype, a_layout,
+           b_layout, meta(c))
+    plan = cache.get(key)
+    if plan is None:
+        moe, shape = _problems.mixture(
+            operand("a", a, a_scales, a_layout),
+            operand("b", b, b_scales, b_layout), None,
+            array("row_offsets", row_offsets),
+            array("scale_rows", scale_rows), [array("alpha", alpha)],
+            c=array("c", c), dtype=dtype_name(out_dtype))
+        plan = _plan(side, place, abi.NIB_GEMM, key, moe, _dense(shape))
+    if c is None:
+        c = _new(plan.given, out_dtype, a.device)
+    work = plan.take()
+    _set(work.words, _problems.MOE_WORDS, {**tensors, "c": c})
+    side.run(plan, work, place)
+    return c

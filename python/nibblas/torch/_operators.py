@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_operators.py - torch.ops.nibblas: schemas, what each computes on CPU and CUDA,
+and fake kernels (shapes only), by which torch.compile and export trace.
+
+An operator allocates its result.  Its twin *_out writes into c, which may be any
+view whose last stride is 1, and returns nothing."""
+
+import torch
+
+from nibblas._library import UnsupportedError
+from nibblas._views import DENSE, choose
+from nibblas.torch import _convert, _multiply
+from nibblas.torch._tensors import Cpu, Cuda, dtype_name
+
+# Whoever holds it keeps the operators registered.
+LIBRARY = torch.library.Library("nibblas", "DEF")
+TAGS = [torch.Tag.pt2_compliant_tag]
+if hasattr(torch.Tag, "needs_exact_strides"):
+    TAGS.append(torch.Tag.needs_exact_strides)
+
+OPERANDS = "Tensor a, Tensor a_scales, Tensor b, Tensor b_scales"
+LISTS = "Tensor[] a, Tensor[] a_scales, Tensor[] b, Tensor[] b_scales"
+OPTIONS = 'str a_layout="tiled", str b_layout="tiled"'
+NEW = f"ScalarType? out_dtype=None, {OPTIONS}"
+
+
+def _out_dtype(dtype):
+    """bfloat16 if nothing is said, as in torch's scaled_mm."""
+    if dtype is None:
+        return torch.bfloat16
+    choose("out_dtype", dtype_name(dtype), DENSE)
+    return dtype
+
+
+def _define(name, schema, implementation, fake):
+    """implementation(side, ...) on each kind of device."""
+    LIBRARY.define(name + schema, tags=TAGS)
+    for key, side in (("CPU", Cpu), ("CUDA", Cuda)):
+        def kernel(*args, _side=side, **kwargs):
+            return implementation(_side, *args, **kwargs)
+        LIBRARY.impl(name, kernel, key)
+    torch.library.register_fake("nibblas::" + name, fake, lib=LIBRARY)
+
+
+def _nothing(*_args, **_kwargs):
+    """The fake kernel of operators that write into their arguments."""
+
+
+# ---- shapes of results -----------------------------------------------------
+
+
+def _new(a, shape, dtype):
+    return a.new_empty(shape, dtype=_out_dtype(dtype))
+
+
+def _gemm_fake(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
+               a_layout="tiled", b_layout="tiled"):
+    return _new(a, (*a.shape[:-1], b.shape[-2]), out_dtype)
+
+
+def _dual_fake(a, a_scales, b, b_scales, b2, b2_scales, alpha=None, alpha2=None,
+               out_dtype=None, a_layout="tiled", b_layout="tiled"):
+    return _new(a, (*a.shape[:-1], b.shape[-2]), out_dtype)
+
+
+def _group_fake(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
+                a_layout="tiled", b_layout="tiled"):
+    return [_gemm_fake(x, None, y, None, None, out_dtype)
+            for x, y in zip(a, b)]
+
+
+def _moe_fake(a, a_scales, b, b_scales, row_offsets, scale_rows=None,
+              alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
+    return _new(a, (a.shape[0], b.shape[1]), out_dtype)
+
+
+# ---- gemm, gemv: the functions that must be quick ---------------------------
+
+
+def _simple(implementation):
+    def kernel_on(side):
+        def kernel(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
+                   a_layout="tiled", b_layout="tiled"):
+            return implementation(side, None, a, a_scales, b, b_scales, alpha,
+                                  out_dtype or torch.bfloat16, a_layout,
+                                  b_layout)
+        return kernel
+
+    def out_kernel_on(side):
+        def kernel(c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
+                   b_layout="tiled"):
+            implementation(side, c, a, a_scales, b, b_scales, alpha, c.dtype,
+                           a_layout, b_layout)
+        return kernel
+    return kernel_on, out_kernel_on
+
+
+def _define_simple(name, implementation):
+    schemas = (f"({OPERANDS}, Tensor? alpha=None, {NEW}) -> Tensor",
+               f"(Tensor(a!) c, {OPERANDS}, Tensor? alpha=None, {OPTIONS}) "
+               "-> ()")
+    fakes = (_gemm_fake, _nothing)
+    for suffix, schema, make, fake in zip(
+            ("", "_out"), schemas, _simple(implementation), fakes):
+        LIBRARY.define(name + suffix + schema, tags=TAGS)
+        LIBRARY.impl(name + suffix, make(Cpu), "CPU")
+        LIBRARY.impl(name + suffix, make(Cuda), "CUDA")
+        torch.library.register_fake(f"nibblas::{name}{suffix}", fake,
+                                    lib=LIBRARY)
+
+
+_define_simple("gemm", _multiply.gemm)
+_define_simple("gemv", _multiply.gemv)
+
+# ---- the other multiplications ---------------------------------------------
+
+
+def _dual(side, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
+          alpha2=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
+    return _multiply.dual_gemm(side, None, a, a_scales, b, b_scales, b2,
+                               b2_scales, alpha, alpha2, _out_dtype(out_dtype),
+                               a_layout, b_layout)
+
+
+def _dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
+              alpha2=None, a_layout="tiled", b_layout="tiled"):
+    _multiply.dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales,
+                        alpha, alpha2, c.dtype, a_layout, b_layout)
+
+
+def _group(side, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
+           a_layout="tiled", b_layout="tiled"):
+    return _multiply.group_gemm(side, None, a, a_scales, b, b_scales, alpha,
+                                _out_dtype(out_dtype), a_layout, b_layout)
+
+
+def _group_out(side, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
+               b_layout="tiled"):
+    _multiply.group_gemm(side, c, a, a_scales, b, b_scales, alpha,
+                         torch.bfloat16, a_layout, b_layout)
+
+
+def _moe(side, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
+         alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
+    return _multiply.moe_gemm(side, None, a, a_scales, b, b_scales, row_offsets,
+                              scale_rows, alpha, _out_dtype(out_dtype),
+                              a_layout, b_layout)
+
+
+def _moe_out(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
+             alpha=None, a_layout="tiled", b_layout="tiled"):
+    _multiply.moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets,
+                       scale_rows, alpha, c.dtype, a_layout, b_layout)
+
+
+_SECOND = "Tensor b2, Tensor b2_scales"
+_ALPHAS = "Tensor? alpha=None, Tensor? alpha2=None"
+_define("dual_gemm", f"({OPERANDS}, {_SECOND}, {_ALPHAS}, {NEW}) -> Tensor",
+        _dual, _dual_fake)
+_define("dual_gemm_out",
+        f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ALPHAS}, {OPTIONS}) -> ()",
+        _dual_out, _nothing)
+_define("group_gemm", f"({LISTS}, Tensor? alpha=None, {NEW}) -> Tensor[]",
+        _group, _group_fake)
+_define("group_gemm_out",
+        f"(Tensor(a!)[] c, {LISTS}, Tensor? alpha=None, {OPTIONS}) -> ()",
+        _group_out, _nothing)
+_ROUTES = "Tensor row_offsets, Tensor? scale_rows=None, Tensor? alpha=None"
+_define("moe_gemm", f"({OPERANDS}, {_ROUTES}, {NEW}) -> Tensor", _moe,
+        _moe_fake)
+_define("moe_gemm_out",
+        f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {OPTIONS}) -> ()", _moe_out,
+        _nothing)
+
+
+
+def _group_elsewhere(a, *_args, **_kwargs):
+    """Without a tensor there is no device."""
+    if not a:
+        return []
+    raise UnsupportedError(f"a: is on {a[0].device}; must be on a CPU or CUDA")
+
+
+def _group_out_elsewhere(_c, a, *_args, **_kwargs):
+    _group_elsewhere(a)
+
+
+LIBRARY.impl("group_gemm", _group_elsewhere, "CompositeExplicitAutograd")
+LIBRARY.impl("group_gemm_out", _group_out_elsewhere, "CompositeExplicitAutograd")
+
+# ---- formats ---------------------------------------------------------------
+
+
+def _padded(rows, groups):
+    return -(-rows // 128) * 128, -(-groups // 4) * 4
+
+
+def _quantize_fake(x, global_scale=None, layout="tiled", recipe="modelopt",
+                   saturate=False):
+    outer, rows, k = x.shape[:-2], x.shape[-2], x.shape[-1]
+    scales = (rows, k // 16) if layout == "linear" else _padded(rows, k // 16)
+    return (x.new_empty((*outer, rows, k // 2), dtype=torch.uint8),
+            x.new_empty((*outer, *scales), dtype=torch.float8_e4m3fn),
+            x.new_empty((), dtype=torch.float32))
+
+
+def _dequantize_fake(codes, scales, global_scale=None, out_dtype=None,
+                     layout="tiled"):
+    return _new(codes, (*codes.shape[:-1], codes.shape[-1] * 2), out_dtype)
+
+
+def _to_blocked_fake(scales):
+    return scales.new_empty((*scales.shape[:-2],
+                             *_padded(scales.shape[-2], scales.shape[-1])))
+
+
+def _from_blocked_fake(blocked, rows, groups):
+    outer = blocked.shape[:-2] if blocked.dim() == 3 else ()
+    return blocked.new_empty((*outer, rows, groups))
+
+
+def _dequantize(side, codes, scales, global_scale=None, out_dtype=None,
+                layout="tiled"):
+    return _convert.dequantize(side, codes, scales, global_scale,
+                               _out_dtype(out_dtype), layout)
+
+
+_define("quantize",
+        '(Tensor x, Tensor? global_scale=None, str layout="tiled", '
+        'str recipe="modelopt", bool saturate=False) '
+        "-> (Tensor, Tensor, Tensor)", _convert.quantize, _quantize_fake)
+_define("dequantize",
+        "(Tensor codes, Tensor scales, Tensor? global_scale=None, "
+        'ScalarType? out_dtype=None, str layout="tiled") -> Tensor',
+        _dequantize, _dequantize_fake)
+_define("to_blocked", "(Tensor scales) -> Tensor", _convert.to_blocked,
+        _to_blocked_fake)
+_define("from_blocked", "(Tensor blocked, SymInt rows, SymInt groups) -> Tensor",
+        _convert.from_blocked, _from_blocked_fake)

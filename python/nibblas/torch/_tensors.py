@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_tensors.py - torch's tensors, devices and streams as nibblas sees them."""
+
+import torch
+
+from nibblas import _device
+from nibblas._library import UnsupportedError
+from nibblas._problems import Operand
+from nibblas._views import Array
+
+NAMES = {torch.uint8: "uint8", torch.float32: "float32",
+         torch.float16: "float16", torch.bfloat16: "bfloat16",
+         torch.int32: "int32", torch.float8_e4m3fn: "float8_e4m3fn"}
+# Older ones have no such type; there codes are uint8.
+FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)
+if FLOAT4 is not None:
+    NAMES[FLOAT4] = "float4_e2m1fn_x2"
+
+
+def dtype_name(dtype):
+    """ "bfloat16" of torch.bfloat16."""
+    return NAMES.get(dtype) or str(dtype).removeprefix("torch.")
+
+
+def array(name, tensor):
+    """A tensor as views take it; None stays None."""
+    if tensor is None:
+        return None
+    device = "cpu" if tensor.is_cpu else str(tensor.device)
+    return Array(name, tensor.data_ptr(), tuple(tensor.shape),
+                 tuple(tensor.stride()), dtype_name(tensor.dtype), device,
+                 tensor)
+
+
+def operand(name, codes, scales, layout):
+    return Operand(array(name, codes), array(name + "_scales", scales), layout)
+
+
+def meta(tensor):
+    """What of a tensor a plan depends on."""
+    if tensor is None:
+        return None
+    return tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _raw_stream_function():
+    fast = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return fast or (lambda i: torch.cuda.current_stream(i).cuda_stream)
+
+
+def _capturing_function():
+    fast = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+    return fast or torch.cuda.is_current_stream_capturing
+
+
+class Cpu:
+    """Where CPU tensors are multiplied: as many threads as torch uses."""
+
+    own_workspace = True
+
+    @staticmethod
+    def place(_tensor):
+        return torch.get_num_threads()
+
+    @staticmethod
+    def device(place):
+        return _device.device("cpu", threads=place)
+
+    @staticmethod
+    def stream(_place):
+        return None
+
+    @staticmethod
+    def run(plan, work, _place):
+        plan.run(work)
+
+    @staticmethod
+    def check_not_capturing(_what):
+        pass
+
+
+class Cuda:
+    """Where CUDA tensors are: the current stream of their device.  Workspaces
+    come from torch's allocator, which knows of streams and graphs."""
+
+    own_workspace = False
+    raw_stream = staticmethod(_raw_stream_function())
+    is_capturing = staticmethod(_capturing_function())
+
+    @staticmethod
+    def place(tensor):
+        return tensor.get_device()
+
+    @staticmethod
+    def device(place):
+        return _device.device(f"cuda:{place}")
+
+    @classmethod
+    def stream(cls, place):
+        return cls.raw_stream(place) or None
+
+    @classmethod
+    def run(cls, plan, work, place):
+        options = work.options
+        options.stream = cls.raw_stream(place)
+        if plan.workspace_bytes:
+            workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8,
+                                    device=torch.device("cuda", place))
+            options.workspace = workspace.data_ptr()
+            options.workspace_bytes = plan.workspace_bytes
+        if cls.is_capturing():
+            # The graph reads the plan's tables whenever it is replayed.
+            plan.is_pinned = True
+        plan.run(work)
+
+    @classmethod
+    def check_not_capturing(cls, what):
+        if cls.is_capturing():
+            raise UnsupportedError(f"{what} while a CUDA graph is captured")
