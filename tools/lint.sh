@@ -74,7 +74,7 @@ step_shell() {
 }
 
 step_python() {
-	find tools tests -name '*.py' -print0 |
+	find tools tests bench python -name "*.py" -print0 |
 		xargs -0 python3 -c 'import ast, sys
 for path in sys.argv[1:]:
     ast.parse(open(path, encoding="utf-8").read(), path)'

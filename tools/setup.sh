@@ -21,6 +21,7 @@ have() {
 		clang -xc -fsanitize=thread - -o /dev/null ;;
 	libdnnl-dev) echo '#include <oneapi/dnnl/dnnl.h>' | cc -xc -E - ;;
 	libopenblas-dev) pkg-config --exists openblas ;;
+	python3-venv) python3 -c 'import ensurepip, venv' ;;
 	*) command -v "$1" ;;
 	esac >/dev/null 2>&1
 }
@@ -42,7 +43,7 @@ wanted() {
 	build='gcc libc6-dev make cmake pkg-config libjansson-dev'
 	case $1 in
 	build) echo "$build" ;;
-	test) echo "$build libcmocka-dev python3" ;;
+	test) echo "$build libcmocka-dev python3 python3-venv" ;;
 	demo) echo "$build" ;;
 	peers) echo 'libdnnl-dev libopenblas-dev' ;;
 	lint) echo "$build libcmocka-dev python3 clang libomp-dev" \

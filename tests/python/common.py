@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the Python package share: random operands, NVFP4 as
+docs/numerics.md defines it in float64, and the oracle of nibblas.h."""
+
+import ctypes as C
+import os
+import unittest
+
+import numpy as np
+
+from nibblas import _abi as abi
+from nibblas._library import call
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6])
+VALUES = np.concatenate([E2M1, -E2M1])
+BYTES = np.arange(127)
+E4M3 = np.where(BYTES < 8, BYTES % 8 * 2.0 ** -9,
+                (8 + BYTES % 8) * 2.0 ** (BYTES // 8 - 10.0))
+
+
+def needs_torch():
+    """torch, or raises SkipTest with the reason why it is not here."""
+    try:
+        import torch
+    except ImportError as error:
+        raise unittest.SkipTest("no torch: " + (
+            os.environ.get("NIBBLAS_NO_TORCH") or str(error))) from None
+    return torch
+
+
+def random_codes(rng, *shape):
+    return rng.integers(0, 256, shape, dtype=np.uint8)
+
+
+def random_scales(rng, *shape, low=40, high=72):
+    """Bytes of e4m3; 40 to 72 are 1/4 to 4."""
+    return rng.integers(low, high, shape, dtype=np.uint8)
+
+
+def blocked_index(rows, groups):
+    """Where each scale is in SWIZZLE_32_4_4, [rows, groups]."""
+    r, g = np.arange(rows)[:, None], np.arange(groups)[None, :]
+    return ((r // 128 * -(-groups // 4) + g // 4) * 512 + r % 32 * 16
+            + r % 128 // 32 * 4 + g % 4)
+
+
+def blocked(scales, padding=0x7F):
+    """Linear scales [..., rows, groups] in that order, padding with NaN."""
+    rows, groups = scales.shape[-2:]
+    padded = (-(-rows // 128) * 128, -(-groups // 4) * 4)
+    out = np.full((*scales.shape[:-2], padded[0] * padded[1]), padding,
+                  np.uint8)
+    out[..., blocked_index(rows, groups)] = scales
+    return out.reshape(*scales.shape[:-2], *padded)
+
+
+def decode(codes, scales):
+    """float64 values of codes [..., K/2] with linear scales [..., K/16]."""
+    pairs = np.stack([codes & 15, codes >> 4], -1)
+    values = VALUES[pairs].reshape(*codes.shape[:-1], scales.shape[-1], 16)
+    return (values * E4M3[scales][..., None]).reshape(
+        *codes.shape[:-1], 2 * codes.shape[-1])
+
+
+def bound(a, b):
+    """docs/numerics.md for CPU rooms: (K/16 + 4) * 2^-24 * sum of |block
+    partials|; a, b: float64 values."""
+    groups = a.shape[-1] // 16
+    partials = np.einsum("...mgk,...ngk->...mng", *(
+        x.reshape(*x.shape[:-1], groups, 16) for x in (a, b)))
+    return (groups + 4) * 2.0 ** -24 * np.abs(partials).sum(-1)
+
+
+def pointer(x):
+    return None if x is None else x.ctypes.data
+
+
+def view(codes, scales, layout=abi.NIB_LINEAR):
+    """Contiguous arrays as struct nib_nvfp4."""
+    *batch, rows, half = codes.shape
+    return abi.nib_nvfp4(
+        codes=pointer(codes), scales=pointer(scales), rows=rows, k=2 * half,
+        batch=batch[0] if batch else 1, scale_layout=layout)
+
+
+def dense(c, dtype):
+    *batch, rows, cols = c.shape
+    return abi.nib_dense(data=pointer(c), dtype=dtype, rows=rows, cols=cols,
+                         batch=batch[0] if batch else 1)
+
+
+def reference(op, a, b, b2=None, alpha=None, alpha2=None):
+    """The oracle's fp32 result; operands are (codes, linear scales)."""
+    shape = (*a[0].shape[:-1], b[0].shape[-2])
+    c = np.zeros(shape, np.float32)
+    p = (abi.nib_problem * 1)(abi.nib_problem(
+        a=view(*a), b=view(*b), alpha=pointer(alpha), alpha2=pointer(alpha2),
+        c=dense(c, abi.NIB_FP32)))
+    if b2 is not None:
+        p[0].b2 = view(*b2)
+    call("nib_reference", op, p, C.c_int64(1))
+    return c
+
+
+class TorchTest(unittest.TestCase):
+    """Tests that need torch; self.ops is torch.ops.nibblas."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.torch = needs_torch()
+        import nibblas.torch
+        cls.door = nibblas.torch
+        cls.ops = cls.torch.ops.nibblas
+        cls.rng = np.random.default_rng(1)
+
+    def operand(self, *shape, layout="tiled", low=40, high=72):
+        """(codes, scales) as tensors, and their float64 values and linear
+        arrays; shape ends with K."""
+        codes = random_codes(self.rng, *shape[:-1], shape[-1] // 2)
+        scales = random_scales(self.rng, *shape[:-1], shape[-1] // 16, low=low,
+                               high=high)
+        laid = blocked(scales) if layout == "tiled" else scales
+        tensors = (self.torch.from_numpy(codes), self.torch.from_numpy(
+            np.ascontiguousarray(laid)))
+        return tensors, decode(codes, scales), (codes, scales)
+
+    def assert_within(self, got, want, limit):
+        error = np.abs(got.double().numpy() - want)
+        self.assertEqual(tuple(got.shape), want.shape)
+        self.assertTrue((error <= limit).all(), (error - limit).tolist())
+
+    def refused(self, pattern, function, *args, **kwargs):
+        with self.assertRaisesRegex(ValueError, pattern):
+            function(*args, **kwargs)

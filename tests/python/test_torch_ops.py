@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.ops.nibblas against float64 on decoded operands, under the bound of
+docs/numerics.md, and against the exact oracle bit by bit; opcheck of each."""
+
+import unittest
+
+import numpy as np
+from common import (TorchTest, blocked, blocked_index, bound, decode, random_codes,
+                    random_scales, reference)
+
+from nibblas import _abi as abi
+
+SIZES = [(1, 1, 16), (3, 5, 48), (17, 130, 64), (129, 33, 256), (5, 64, 1040)]
+
+
+class Products(TorchTest):
+    def test_gemm_within_the_bound(self):
+        for m, n, k in SIZES:
+            for layout in ("tiled", "linear"):
+                a, x, _ = self.operand(m, k, layout=layout)
+                b, y, _ = self.operand(n, k, layout=layout)
+                c = self.ops.gemm(*a, *b, None, self.torch.float32, layout,
+                                  layout)
+                self.assert_within(c, x @ y.T, bound(x, y))
+
+    def test_layouts_may_differ(self):
+        a, x, _ = self.operand(9, 96, layout="tiled")
+        b, y, _ = self.operand(7, 96, layout="linear")
+        c = self.ops.gemm(*a, *b, out_dtype=self.torch.float32,
+                          b_layout="linear")
+        self.assert_within(c, x @ y.T, bound(x, y))
+
+    def test_output_types_round_once(self):
+        a, _, left = self.operand(9, 128)
+        b, _, right = self.operand(33, 128)
+        alpha = self.torch.tensor([2.0 ** -9])
+        whole = self.ops.gemm(*a, *b, alpha, self.torch.float32)
+        for dtype in (self.torch.float16, self.torch.bfloat16):
+            c = self.ops.gemm(*a, *b, alpha, dtype)
+            self.assertTrue(self.torch.equal(c, whole.to(dtype)))
+        self.assertEqual(self.ops.gemm(*a, *b).dtype, self.torch.bfloat16)
+
+    def test_torch_types_of_codes_and_scales(self):
+        a, _, _ = self.operand(9, 128)
+        b, _, _ = self.operand(33, 128)
+        want = self.ops.gemm(*a, *b)
+        kinds = (self.torch.float4_e2m1fn_x2, self.torch.float8_e4m3fn)
+        typed = [x.view(kind) for x, kind in zip((*a, *b), kinds * 2)]
+        self.assertTrue(self.torch.equal(self.ops.gemm(*typed), want))
+
+    def test_batches_and_shared_weights(self):
+        for layout in ("tiled", "linear"):
+            a, x, _ = self.operand(3, 6, 64, layout=layout)
+            b, y, _ = self.operand(3, 10, 64, layout=layout)
+            args = (None, self.torch.float32, layout, layout)
+            c = self.ops.gemm(*a, *b, *args)
+            self.assert_within(c, np.einsum("lmk,lnk->lmn", x, y),
+                               bound(x, y))
+            one = (b[0][1], b[1][1])
+            c = self.ops.gemm(*a, *one, *args)
+            self.assert_within(c, x @ y[1].T, bound(x, y[1:2]))
+
+    def test_views_with_strides(self):
+        a, x, _ = self.operand(20, 256, layout="linear")
+        b, y, _ = self.operand(10, 256, layout="linear")
+        part = (a[0][::2, 32:96], a[1][::2, 4:12])
+        c = self.ops.gemm(*part, b[0][:, 32:96], b[1][:, 4:12], None,
+                          self.torch.float32, "linear", "linear")
+        x, y = x[::2, 64:192], y[:, 64:192]
+        self.assert_within(c, x @ y.T, bound(x, y))
+
+    def test_gemv(self):
+        for layout in ("tiled", "linear"):
+            args = (None, self.torch.float32, layout, layout)
+            a, x, _ = self.operand(4, 1, 128, layout=layout)
+            b, y, _ = self.operand(4, 33, 128, layout=layout)
+            vectors = (a[0][:, 0], a[1] if layout == "tiled" else a[1][:, 0])
+            c = self.ops.gemv(*vectors, *b, *args)
+            self.assert_within(c, np.einsum("lk,lnk->ln", x[:, 0], y),
+                               bound(x, y)[:, 0])
+            c = self.ops.gemv(vectors[0][2], vectors[1][2], b[0][2], b[1][2],
+                              *args)
+            self.assert_within(c, y[2] @ x[2, 0], bound(x, y)[2, 0])
+
+    def test_dual_gemm(self):
+        a, x, _ = self.operand(9, 128)
+        b, y, _ = self.operand(33, 128)
+        b2, z, _ = self.operand(33, 128)
+        alphas = [self.torch.tensor([s]) for s in (2.0 ** -8, 2.0 ** -9)]
+        c = self.ops.dual_gemm(*a, *b, *b2, *alphas, self.torch.float32)
+        g, u = x @ y.T * 2.0 ** -8, x @ z.T * 2.0 ** -9
+        dg, du = bound(x, y) * 2.0 ** -8, bound(x, z) * 2.0 ** -9
+        want = g / (1 + np.exp(-g)) * u
+        # |silu'| <= 1.1, and a few roundings of fp32.
+        limit = 1.1 * dg * np.abs(u) + np.abs(g) * du + 1e-6 * np.abs(want)
+        self.assert_within(c, want, limit + 1e-6)
+
+    def test_group_gemm(self):
+        shapes = [(4, 16, 64), (0, 8, 32), (130, 5, 128), (1, 33, 16)]
+        a, x = zip(*[self.operand(m, k)[:2] for m, n, k in shapes])
+        b, y = zip(*[self.operand(n, k)[:2] for m, n, k in shapes])
+        alpha = self.torch.tensor([1.0, 2.0, 0.5, 4.0])
+        lists = [list(one) for one in (*zip(*a), *zip(*b))]
+        out = self.ops.group_gemm(*lists, alpha, self.torch.float32)
+        self.assertEqual(len(out), len(shapes))
+        for c, p, q, s in zip(out, x, y, alpha.tolist()):
+            self.assert_within(c, s * (p @ q.T), s * bound(p, q))
+        self.assertEqual(self.ops.group_gemm([], [], [], []), [])
+
+    def experts(self, layout):
+        """Tokens by expert: values, tensors, offsets and rows of scales."""
+        counts = [3, 0, 130, 1]
+        codes = random_codes(self.rng, sum(counts), 32)
+        scales = random_scales(self.rng, sum(counts), 4)
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        if layout == "tiled":
+            parts = [blocked(scales[s:e]) for s, e in zip(starts, ends)]
+            laid = np.concatenate(parts)
+            rows = np.cumsum([0] + [len(p) for p in parts[:-1]])
+        else:
+            laid, rows = scales, starts
+        t = self.torch
+        return (decode(codes, scales), t.from_numpy(codes), t.from_numpy(laid),
+                t.tensor([0, *ends], dtype=t.int32),
+                t.tensor(rows, dtype=t.int32), list(zip(starts, ends)))
+
+    def test_moe_gemm(self):
+        for layout in ("tiled", "linear"):
+            x, a, a_scales, offsets, rows, spans = self.experts(layout)
+            b, y, _ = self.operand(4, 40, 64, layout=layout)
+            alpha = self.torch.tensor([1.0, 2.0, 0.5, 4.0])
+            c = self.ops.moe_gemm(a, a_scales, *b, offsets, rows, alpha,
+                                  self.torch.float32, layout, layout)
+            for e, (start, end) in enumerate(spans):
+                part, s = x[start:end], alpha[e].item()
+                self.assert_within(c[start:end], s * (part @ y[e].T),
+                                   s * bound(part, y[e]))
+
+    def test_empty(self):
+        t = self.torch
+        for m, n, k in ((0, 4, 32), (4, 0, 32), (4, 4, 0)):
+            a, _, _ = self.operand(m, k)
+            b, _, _ = self.operand(n, k)
+            c = self.ops.gemm(*a, *b)
+            self.assertTrue(t.equal(c, t.zeros(m, n, dtype=t.bfloat16)))
+        a, _, _ = self.operand(0, 3, 32)
+        b, _, _ = self.operand(0, 5, 32)
+        self.assertEqual(tuple(self.ops.gemm(*a, *b).shape), (0, 3, 5))
+
+    def test_written_in_place(self):
+        t = self.torch
+        a, _, _ = self.operand(2, 9, 64)
+        b, _, _ = self.operand(2, 33, 64)
+        want = self.ops.gemm(*a, *b, None, t.float16)
+        c = t.full((9, 40, 2), 7.0, dtype=t.float16).permute(2, 0, 1)
+        # cols are not contiguous in that one: heads of one tensor are.
+        self.refused("^c: .*last must be 1", self.ops.gemm_out, c[:, :, :33],
+                     *a, *b)
+        c = t.full((9, 2, 40), 7.0, dtype=t.float16).permute(1, 0, 2)
+        self.assertIsNone(self.ops.gemm_out(c[:, :, :33], *a, *b))
+        self.assertTrue(t.equal(c[:, :, :33], want))
+        self.assertTrue((c[:, :, 33:] == 7).all())
+
+    def test_all_twins_write_the_same(self):
+        t = self.torch
+        a, _, _ = self.operand(9, 64)
+        b, _, _ = self.operand(33, 64)
+        b2, _, _ = self.operand(33, 64)
+        c = t.zeros(9, 33, dtype=t.bfloat16)
+        self.ops.dual_gemm_out(c, *a, *b, *b2)
+        self.assertTrue(t.equal(c, self.ops.dual_gemm(*a, *b, *b2)))
+        lists = [[one] * 2 for one in (*a, *b)]
+        group = [t.zeros(9, 33), t.zeros(9, 33)]
+        self.ops.group_gemm_out(group, *lists)
+        self.assertTrue(t.equal(group[1], self.ops.gemm(*a, *b, None,
+                                                        t.float32)))
+        v, _, _ = self.operand(1, 64)
+        vector = t.zeros(33)
+        self.ops.gemv_out(vector, v[0][0], v[1], *b)
+        self.assertTrue(t.equal(vector, self.ops.gemv(
+            v[0][0], v[1], *b, None, t.float32)))
+        offsets = t.tensor([0, 9], dtype=t.int32)
+        stack = (b[0][None], b[1][None])
+        mixed = t.zeros(9, 33)
+        self.ops.moe_gemm_out(mixed, *a, *stack, offsets)
+        self.assertTrue(t.equal(mixed, group[1]))
+
+
+class Oracle(TorchTest):
+    def power_of_two(self, *shape):
+        """Operands whose sums are exact in fp32, whatever their order."""
+        return self.operand(*shape, low=56, high=57)
+
+    def test_gemm_bit_by_bit(self):
+        for m, n, k in SIZES:
+            a, _, left = self.power_of_two(m, k)
+            b, _, right = self.power_of_two(n, k)
+            c = self.ops.gemm(*a, *b, None, self.torch.float32)
+            self.assertTrue(np.array_equal(c.numpy(), reference(
+                abi.NIB_GEMM, left, right)))
+
+    def test_batches_bit_by_bit(self):
+        a, _, left = self.power_of_two(3, 9, 160)
+        b, _, right = self.power_of_two(3, 20, 160)
+        alpha = self.torch.tensor([0.25])
+        c = self.ops.gemm(*a, *b, alpha, self.torch.float32)
+        self.assertTrue(np.array_equal(c.numpy(), reference(
+            abi.NIB_GEMM, left, right, alpha=alpha.numpy())))
+
+    def test_rooms_agree_bit_by_bit(self):
+        a, _, left = self.operand(9, 1040, low=1, high=127)
+        b, _, right = self.operand(33, 1040, low=1, high=127)
+        c = self.ops.gemm(*a, *b, None, self.torch.float32)
+        exact = reference(abi.NIB_GEMM, left, right)
+        x, y = decode(*left), decode(*right)
+        self.assertTrue((np.abs(exact - x @ y.T) <=
+                         2.0 ** -24 * np.abs(x @ y.T)).all())
+        self.assert_within(c, exact.astype(np.float64), bound(x, y))
+
+
+class Formats(TorchTest):
+    def test_blocked_there_and_back(self):
+        for shape in ((1, 1), (200, 16), (130, 448), (2, 33, 5)):
+            linear = random_scales(self.rng, *shape, low=0, high=127)
+            x = self.torch.from_numpy(linear)
+            for kind in (self.torch.uint8, self.torch.float8_e4m3fn):
+                tiled = self.ops.to_blocked(x.view(kind))
+                self.assertEqual(tiled.dtype, kind)
+                self.assertTrue(np.array_equal(
+                    tiled.view(self.torch.uint8).numpy(),
+                    blocked(linear, padding=0)))
+                back = self.ops.from_blocked(tiled, *shape[-2:])
+                self.assertTrue(self.torch.equal(
+                    back.view(self.torch.uint8), x))
+        flat = tiled[0].reshape(-1)
+        self.assertTrue(self.torch.equal(
+            self.ops.from_blocked(flat, 33, 5).view(self.torch.uint8), x[0]))
+
+    def test_golden_offsets(self):
+        self.assertEqual(blocked_index(201, 16)[200, 9], 3209)
+        self.assertEqual(blocked_index(131, 448)[130, 447], 114211)
+
+    def test_quantize_is_near_and_decodes(self):
+        t = self.torch
+        for dtype in (t.float32, t.float16, t.bfloat16):
+            x = t.randn(37, 96).to(dtype)
+            for layout in ("tiled", "linear"):
+                codes, scales, scale = self.ops.quantize(x, layout=layout)
+                self.assertEqual(scale.item(), (x.abs().max().float()
+                                                / 2688).item())
+                linear = scales if layout == "linear" else (
+                    self.ops.from_blocked(scales, 37, 6))
+                want = decode(codes.numpy(), linear.view(t.uint8).numpy())
+                y = self.ops.dequantize(codes, scales, scale, t.float32,
+                                        layout)
+                exact = t.from_numpy(want) * scale.double()
+                self.assertTrue(t.equal(y, exact.float()))
+                error = (y - x.float()).norm() / x.float().norm()
+                self.assertLess(error, 0.12)
+
+    def test_quantize_with_a_given_scale(self):
+        t = self.torch
+        x = t.randn(8, 64)
+        given = t.tensor(0.01)
+        codes, scales, used = self.ops.quantize(x, given)
+        self.assertEqual(used.item(), given.item())
+        self.assertNotEqual(used.data_ptr(), given.data_ptr())
+        own = self.ops.quantize(x)
+        again = self.ops.quantize(x, own[2])
+        for one, other in zip(own, again):
+            self.assertTrue(t.equal(one.float(), other.float()))
+
+    def test_zero_blocks_by_recipe(self):
+        t = self.torch
+        x = t.zeros(1, 16)
+        for recipe, value in (("modelopt", 1.0), ("compressed-tensors", 0.125),
+                              ("ggml", 0.0)):
+            _, scales, scale = self.ops.quantize(x, None, "linear", recipe)
+            self.assertEqual(scales.float().item(), value)
+            self.assertEqual(scale.item(), 1.0)
+
+    def test_inf_and_nan(self):
+        t = self.torch
+        x = t.randn(4, 32)
+        x[2, 5] = float("inf")
+        self.refused("row 2, col 5. = inf", self.ops.quantize, x)
+        codes, scales, scale = self.ops.quantize(x, saturate=True)
+        y = self.ops.dequantize(codes, scales, scale, t.float32)
+        self.assertTrue(y.isfinite().all())
+        self.assertEqual(y.argmax().item(), 69)
+
+
+class Opcheck(TorchTest):
+    def check(self, name, *args, **kwargs):
+        # test_faketensor, test_schema, test_autograd_registration and
+        # test_aot_dispatch_dynamic; each asserts.
+        self.torch.library.opcheck(getattr(self.ops, name).default, args,
+                                   kwargs)
+
+    def test_products(self):
+        t = self.torch
+        a, _, _ = self.operand(9, 64)
+        b, _, _ = self.operand(33, 64)
+        alpha = t.tensor([0.5])
+        self.check("gemm", *a, *b)
+        self.check("gemm", *a, *b, alpha, t.float16)
+        self.check("gemm_out", t.zeros(9, 33), *a, *b)
+        self.check("dual_gemm", *a, *b, *b, alpha, alpha)
+        self.check("dual_gemm_out", t.zeros(9, 33), *a, *b, *b)
+        v, _, _ = self.operand(1, 64)
+        self.check("gemv", v[0][0], v[1], *b)
+        self.check("gemv_out", t.zeros(33), v[0][0], v[1], *b)
+        lists = [[one, one.clone()] for one in (*a, *b)]
+        self.check("group_gemm", *lists)
+        self.check("group_gemm_out", [t.zeros(9, 33), t.zeros(9, 33)], *lists)
+        stack = (b[0][None], b[1][None])
+        offsets = t.tensor([0, 9], dtype=t.int32)
+        self.check("moe_gemm", *a, *stack, offsets)
+        self.check("moe_gemm_out", t.zeros(9, 33), *a, *stack, offsets)
+
+    def test_formats(self):
+        t = self.torch
+        x = t.randn(9, 64)
+        codes, scales, scale = self.ops.quantize(x)
+        scales = scales.view(t.uint8)  # opcheck compares by allclose()
+        self.check("quantize", x)
+        self.check("quantize", x, scale, "linear", saturate=True)
+        self.check("dequantize", codes, scales, scale)
+        self.check("from_blocked", scales, 9, 4)
+        self.check("to_blocked", t.zeros(9, 4, dtype=t.uint8))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

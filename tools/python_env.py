@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""python_env.py DIR [SCRIPT ARGUMENT...] - makes the virtual environment in which
+tests/python/ run, of this interpreter, and runs a script in it, the package being
+the source tree's.  What pip could not install is left out, and the tests that need it
+say so; without NumPy there is no environment, and a script exits with 77 (skipped).
+
+The environment is made again when the list below has changed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
+# The CPU build of torch: the plain one brings gigabytes of CUDA with it.
+TORCH = "torch==2.13.0+cpu"
+STEPS = [["numpy"], [TORCH], [TORCH, "--index-url", CPU_WHEELS,
+                              "--extra-index-url", "https://pypi.org/simple"]]
+
+
+def pip(folder, *args):
+    """An empty string, or the last line that pip said."""
+    command = [os.path.join(folder, "bin", "python"), "-m", "pip",
+               "--disable-pip-version-check", "--no-input", "install", "--quiet",
+               "--retries", "1", "--timeout", "15", *args]
+    try:
+        done = subprocess.run(command, text=True, capture_output=True,
+                              timeout=200, check=False)
+    except subprocess.TimeoutExpired:
+        return "pip: no answer in 200 s"
+    if done.returncode == 0:
+        return ""
+    errors = [line for line in done.stderr.splitlines()
+              if line.startswith("ERROR")]
+    return (errors or done.stderr.splitlines() or ["pip failed"])[-1]
+
+
+def make(folder):
+    """What there is: {"numpy": "", "torch": "why it is missing"}."""
+    shutil.rmtree(folder, ignore_errors=True)
+    done = subprocess.run([sys.executable, "-m", "venv", folder], text=True,
+                          capture_output=True, check=False)
+    if done.returncode:
+        return {"numpy": "venv: " + (done.stderr or done.stdout).strip()}
+    missing = {"numpy": pip(folder, *STEPS[0])}
+    if not missing["numpy"]:
+        missing["torch"] = pip(folder, *STEPS[1]) and pip(folder, *STEPS[2])
+    return missing
+
+
+def prepare(folder):
+    stamp = os.path.join(folder, "made-of.json")
+    want = {"steps": STEPS, "python": sys.version}
+    try:
+        with open(stamp, encoding="utf-8") as file:
+            made = json.load(file)
+    except (OSError, ValueError):
+        made = {}
+    if made.get("want") == want and not any(made["missing"].values()):
+        return made["missing"]
+    missing = make(folder)
+    os.makedirs(folder, exist_ok=True)
+    with open(stamp, "w", encoding="utf-8") as file:
+        json.dump({"want": want, "missing": missing}, file)
+    return missing
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    folder, *script = sys.argv[1:]
+    if not script:
+        for name, reason in prepare(folder).items():
+            print(f"{name}: {reason or 'installed'}")
+        return
+    with open(os.path.join(folder, "made-of.json"), encoding="utf-8") as file:
+        missing = json.load(file)["missing"]
+    if missing["numpy"]:
+        print("skipped: no numpy:", missing["numpy"])
+        sys.exit(77)
+    env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"),
+               NIBBLAS_NO_TORCH=missing["torch"])
+    python = os.path.join(folder, "bin", "python")
+    os.execve(python, [python, *script], env)
+
+
+if __name__ == "__main__":
+    main()
