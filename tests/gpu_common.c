@@ -25,6 +25,11 @@ int gpu_cases(int all)
 	return gpu_is_small() ? (all + 9) / 10 : all;
 }
 
+void gpu_seed(uint64_t number)
+{
+	seed = (number + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
+}
+
 uint32_t gpu_rnd(void)
 {
 	seed ^= seed << 13;

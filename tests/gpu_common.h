@@ -33,6 +33,8 @@ void gpu_verdict(bool ok, const char *name, const char *why);
 bool gpu_is_small(void);
 int gpu_cases(int all);
 
+/* What follows depends on the number alone. */
+void gpu_seed(uint64_t number);
 uint32_t gpu_rnd(void);
 int64_t gpu_rnd_below(int64_t n);
 /* Zeros. */
