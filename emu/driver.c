@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define F(name, arguments) EMU_EXPORT CUresult name arguments;
 #include "cuda/driver.def"
@@ -70,6 +71,8 @@ CUresult cuInit(unsigned flags)
 		    number_from("NIBEMU_BUDGET", BUDGET);
 		d->machine.options.is_unchecked =
 		    number_from("NIBEMU_UNCHECKED", 0);
+		d->machine.options.threads = (uint32_t)number_from(
+		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);
 		d->sms = (uint32_t)number_from("NIBEMU_SMS", EMU_SMS);
 		if (d->sms < 1 || d->sms > EMU_SMS)
@@ -131,6 +134,9 @@ static const struct {
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED",
      "unspecified launch failure"},
+    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+     "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+     "too many blocks in cooperative launch"},
     {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED",
      "operation not supported"},
     {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
@@ -234,6 +240,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {82, EMU_SM_REGISTERS},
 	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
 	     EMU_SHARED_MAX},
+	    {95, 1},  /* cooperative launches */
 	    {120, 1}, /* clusters */
 	};
 

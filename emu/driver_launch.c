@@ -294,7 +294,11 @@ static CUresult read_attributes(const CUlaunchConfig *config,
 	for (unsigned i = 0; i < config->numAttrs; i++)
 		switch (config->attrs[i].id) {
 		case 0: /* CU_LAUNCH_ATTRIBUTE_IGNORE */
+			break;
 		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+			w->grid.is_cooperative =
+			    config->attrs[i].value.cooperative;
+			break;
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
@@ -331,6 +335,26 @@ static CUresult copy_parameters(const struct emu_kernel *k, void **arguments,
 	return CUDA_SUCCESS;
 }
 
+/* All CTAs of a cooperative grid must be there at once. */
+static CUresult check_residency(struct emu_grid *g)
+{
+	const uint32_t threads = g->block[0] * g->block[1] * g->block[2];
+	const uint32_t ctas = g->cluster[0] * g->cluster[1] * g->cluster[2];
+	const uint64_t all = (uint64_t)g->grid[0] * g->grid[1] * g->grid[2];
+	const uint32_t each = resident(g->kernel, threads, g->dynamic_bytes);
+
+	g->resident = emu_driver.sms * each / ctas;
+	if (g->is_cooperative && all > (uint64_t)g->resident * ctas)
+		return emu_driver_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+				       "%s: a cooperative grid of %" PRIu64
+				       " CTAs: the GPU holds %u at once",
+				       g->kernel->name, all,
+				       g->resident * ctas);
+	/* More than NIBEMU_SMS may hold: one by one. */
+	g->resident += g->resident == 0;
+	return CUDA_SUCCESS;
+}
+
 static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
 			  void **arguments, struct emu_work *w)
 {
@@ -358,6 +382,8 @@ static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
 	if (!result && !emu_grid_check(g, &err))
 		result =
 		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+	if (!result)
+		result = check_residency(g);
 	if (!result)
 		result = copy_parameters(function->kernel, arguments, w);
 	return result;

@@ -1,41 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c - who runs next: clusters of one or more grids, warps in turns of
- * random length, copies in between; and the report when nobody can go on.
+ * grid.c - launches: the rules of their sizes, and which way they run: clusters
+ * that know nothing of each other on all processors, others in one schedule.
  */
 #include "grid.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "arena.h"
-#include "mbarrier.h"
-#include "transfer.h"
-
-/* Clusters that run side by side, as long as they do not wait for others. */
-#define USUAL_CLUSTERS 4
-/* Nobody has done anything that others can see for so many rounds. */
-#define DEADLOCK_ROUNDS 16
-/* Polling may wait for a cluster that has not begun. */
-#define STALE_ROUNDS 64
-
-/* ---- random numbers --------------------------------------------------------
- */
-
-uint32_t emu_random(struct emu_machine *m)
-{
-	m->random ^= m->random << 13;
-	m->random ^= m->random >> 7;
-	m->random ^= m->random << 17;
-	return (uint32_t)(m->random >> 24);
-}
-
-uint32_t emu_random_below(struct emu_machine *m, uint32_t n)
-{
-	return n ? emu_random(m) % n : 0;
-}
+#include "access.h"
+#include "schedule.h"
+#include "team.h"
 
 /* ---- limits ----------------------------------------------------------------
  */
@@ -101,326 +75,41 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 	return check_shared(g, err);
 }
 
-/* ---- the scheduler ---------------------------------------------------------
+/* ---- runs ------------------------------------------------------------------
  */
 
-struct run {
-	struct emu_machine *m;
-	struct emu_grid *const *grids;
-	uint32_t n_grids;
-	struct emu_cluster **live;
-	size_t n_live, room, most; /* clusters at once */
-	struct emu_warp *starved;
-	bool delays_first; /* of grids that overlap, the earlier one */
-	uint64_t last_effects, limit;
-	uint32_t idle_rounds;
-	/* Rounds in which warps ran and did nothing that others can see. */
-	uint64_t stale_effects;
-	uint32_t stale_rounds;
-};
-
-static bool may_begin(const struct emu_grid *g)
+/* Through memory, so that what one does depends on when others did. */
+static bool communicates(const struct emu_grid *g)
 {
-	const struct emu_grid *before = g->before;
+	const struct emu_kernel *k = g->kernel;
 
-	return !before || before->ended == before->n_clusters ||
-	       before->triggered ==
-		   before->grid[0] * before->grid[1] * before->grid[2];
-}
-
-/* One more cluster; false if there is none that may begin. */
-static bool begin_cluster(struct run *r)
-{
-	for (uint32_t k = 0; k < r->n_grids; k++) {
-		struct emu_grid *g = r->grids[k];
-		struct emu_cluster **grown;
-
-		if (g->begun == g->n_clusters || !may_begin(g))
-			continue;
-		grown = emu_grow(r->live, &r->room, r->n_live, sizeof(*grown));
-		if (!grown) {
-			r->m->has_failed = true;
-			emu_fail(&r->m->report, "no memory for clusters");
-			return false;
-		}
-		r->live = grown;
-		grown[r->n_live] = emu_cluster_new(g, g->begun);
-		if (!grown[r->n_live])
-			return false;
-		g->begun++;
-		r->n_live++;
-		r->m->effects++;
-		return true;
-	}
-	return false;
-}
-
-static void end_cluster(struct run *r, size_t index)
-{
-	struct emu_cluster *c = r->live[index];
-
-	c->grid->ended++;
-	r->m->effects++;
-	(void)emu_cluster_end(c);
-	r->live[index] = r->live[--r->n_live];
-	if (r->starved && r->starved->cta->cluster == c)
-		r->starved = NULL;
-	emu_cluster_free(c);
-	/* Those that wait for the grid before look again. */
-	for (size_t k = 0; k < r->n_live; k++)
-		emu_wake(r->live[k], EMU_AT_GRID);
-}
-
-/* A warp that can run, from a random one on; NULL: none. */
-static struct emu_warp *pick_warp(struct run *r, struct emu_cluster *c)
-{
-	uint32_t count = 0, at;
-	struct emu_warp *spare = NULL;
-
-	for (uint32_t k = 0; k < c->n_ctas; k++)
-		count += c->ctas[k].n_warps;
-	at = emu_random_below(r->m, count);
-	for (uint32_t n = 0; n < count; n++) {
-		const uint32_t number = (at + n) % count;
-		const struct emu_cta *cta =
-		    &c->ctas[number / c->ctas[0].n_warps];
-		struct emu_warp *w = &cta->warps[number % c->ctas[0].n_warps];
-
-		if (w->wait != EMU_RUNNABLE)
-			continue;
-		if (w != r->starved)
-			return w;
-		spare = w;
-	}
-	/* The starved warp runs when all others wait, and now and then. */
-	return spare;
-}
-
-/* Warps that sleep at a barrier wake for no reason, now and then. */
-static void wake_sleepers(struct emu_cluster *c, bool all)
-{
-	struct emu_machine *m = c->grid->machine;
-
-	for (uint32_t k = 0; k < c->n_ctas; k++)
-		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
-			struct emu_warp *w = &c->ctas[k].warps[i];
-
-			if (w->wait == EMU_AT_MBARRIER &&
-			    (all || emu_random_below(m, 64) == 0))
-				w->wait = EMU_RUNNABLE;
-		}
-}
-
-static void choose_starved(struct run *r, struct emu_cluster *c)
-{
-	const struct emu_cta *cta;
-
-	if (!r->m->options.seed || emu_random_below(r->m, 512))
-		return;
-	cta = &c->ctas[emu_random_below(r->m, c->n_ctas)];
-	r->starved = emu_random_below(r->m, 4)
-			 ? &cta->warps[emu_random_below(r->m, cta->n_warps)]
-			 : NULL;
-}
-
-/* ---- deadlock --------------------------------------------------------------
- */
-
-static const char *const waits[] = {
-    [EMU_RUNNABLE] = "running",
-    [EMU_AT_BARRIER] = "at barrier",
-    [EMU_AT_CLUSTER] = "at the cluster's barrier",
-    [EMU_AT_MBARRIER] = "at the mbarrier",
-    [EMU_AT_GRID] = "for the grid before",
-    [EMU_AT_REGISTERS] = "for registers",
-    [EMU_EXITED] = "ended",
-};
-
-static void describe_wait(const struct emu_warp *w, struct emu_error *to)
-{
-	const uint32_t pc = w->pc ? w->pc - (w->wait == EMU_AT_MBARRIER) : 0;
-	const struct emu_cta *c = w->cta;
-	char place[200], state[100];
-	uint64_t bits;
-
-	emu_describe_place(w, &w->code[pc], place, sizeof(place));
-	emu_add_text(to, "\n  cluster %u rank %u warp %u waits %s",
-		     c->cluster->index, c->rank, w->index, waits[w->wait]);
-	if (w->wait == EMU_AT_BARRIER)
-		emu_add_text(
-		    to, " %u (%u of %u threads)", (uint32_t)w->wait_address,
-		    c->barriers[w->wait_address % 16].arrived,
-		    c->barriers[w->wait_address % 16].expected == UINT32_MAX
-			? c->threads
-			: c->barriers[w->wait_address % 16].expected);
-	if (w->wait == EMU_AT_MBARRIER) {
-		const uint64_t at =
-		    w->wait_address & ((1u << EMU_RANK_SHIFT) - 1);
-
-		memcpy(&bits, c->shared.data + at, sizeof(bits));
-		emu_mbarrier_describe(bits, state, sizeof(state));
-		emu_add_text(to, " at offset %" PRIu64 " for parity %u (%s)",
-			     at, w->wait_parity, state);
-	}
-	emu_add_text(to, ", %s", place);
-}
-
-static void report_deadlock(struct run *r)
-{
-	struct emu_error *to = &r->m->report;
-
-	if (r->m->has_failed)
-		return;
-	r->m->has_failed = true;
-	emu_fail(to, "%s: deadlock: nothing is on its way and",
-		 r->live[0]->grid->kernel->name);
-	for (size_t n = 0; n < r->n_live; n++)
-		for (uint32_t k = 0; k < r->live[n]->n_ctas; k++)
-			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps;
-			     i++) {
-				const struct emu_warp *w =
-				    &r->live[n]->ctas[k].warps[i];
-
-				if (w->wait != EMU_EXITED)
-					describe_wait(w, to);
-			}
-}
-
-/* Nobody could run: time goes on, sleepers look again, others may begin. */
-static void idle(struct run *r)
-{
-	bool on_its_way = false;
-
-	for (size_t k = 0; k < r->n_live; k++)
-		on_its_way = emu_transfers_step(r->live[k], true) || on_its_way;
-	if (r->m->effects != r->last_effects) {
-		r->last_effects = r->m->effects;
-		r->idle_rounds = 0;
-		return;
-	}
-	if (on_its_way)
-		return;
-	if (begin_cluster(r)) {
-		r->most = r->n_live;
-		return;
-	}
-	if (++r->idle_rounds > DEADLOCK_ROUNDS) {
-		report_deadlock(r);
-		return;
-	}
-	for (size_t k = 0; k < r->n_live; k++)
-		wake_sleepers(r->live[k], true);
-}
-
-/* ---- turns -----------------------------------------------------------------
- */
-
-static uint32_t turn_length(struct run *r)
-{
-	if (!r->m->options.seed)
-		return 4096;
-	return 1 + emu_random_below(r->m, emu_random_below(r->m, 8) ? 256 : 16);
-}
-
-/* A turn of one cluster; false if none of its warps could run. */
-static bool turn(struct run *r, size_t index)
-{
-	struct emu_cluster *c = r->live[index];
-	struct emu_warp *w;
-
-	choose_starved(r, c);
-	w = pick_warp(r, c);
-	if (r->m->options.seed && emu_random_below(r->m, 64) == 0)
-		wake_sleepers(c, false);
-	(void)emu_transfers_step(c, false);
-	if (!w)
-		return false;
-	emu_warp_run(w, turn_length(r));
-	if (c->n_live == 0)
-		end_cluster(r, index);
-	return true;
-}
-
-/* Warps that poll memory run, and yet nothing happens. */
-static void check_stale(struct run *r)
-{
-	if (r->stale_effects != r->m->effects) {
-		r->stale_effects = r->m->effects;
-		r->stale_rounds = 0;
-	} else if (++r->stale_rounds > STALE_ROUNDS && begin_cluster(r)) {
-		r->most = r->n_live;
-		r->stale_rounds = 0;
-	}
-}
-
-/* A cluster of a later grid is there: this one may take its time. */
-static bool is_overtaken(const struct run *r, const struct emu_cluster *c)
-{
-	for (size_t k = 0; k < r->n_live; k++)
-		if (r->live[k]->grid->id > c->grid->id)
+	for (uint32_t i = 0; i < k->count; i++)
+		if (emu_is_strong(&k->code[i]))
 			return true;
-	return false;
+	return g->is_cooperative;
 }
 
-static bool turns(struct run *r, bool of_latest)
+static bool run_together(struct emu_machine *m, struct emu_grid *const *grids,
+			 uint32_t count, bool delays_first)
 {
-	const size_t start = emu_random_below(r->m, (uint32_t)r->n_live);
-	bool has_run = false;
+	_Atomic uint64_t instructions = 0;
+	const struct emu_schedule schedule = {
+	    .machine = m,
+	    .grids = grids,
+	    .n_grids = count,
+	    .delays_first = delays_first,
+	    .instructions = &instructions,
+	};
 
-	for (size_t n = 0; n < r->n_live && !r->m->has_failed; n++) {
-		const size_t at = (start + n) % r->n_live;
-
-		if (!of_latest || !is_overtaken(r, r->live[at]))
-			has_run = turn(r, at) || has_run;
-	}
-	return has_run;
-}
-
-static void round_of_turns(struct run *r)
-{
-	bool has_run;
-
-	while (r->n_live < r->most && begin_cluster(r))
-		;
-	if (r->n_live == 0)
-		return;
-	has_run = turns(r, r->delays_first && emu_random_below(r->m, 64));
-	if (!has_run && r->delays_first && !r->m->has_failed && r->n_live)
-		has_run = turns(r, false);
-	if (!has_run && !r->m->has_failed && r->n_live)
-		idle(r);
-	check_stale(r);
-	/* Without a live cluster the next round, if there is one, says it. */
-	if (r->n_live && r->m->instructions > r->limit && !r->m->has_failed) {
-		const struct emu_warp *w = r->live[0]->ctas[0].warps;
-
-		r->m->has_failed = true;
-		emu_fail(&r->m->report,
-			 "%s: it has run %" PRIu64
-			 " instructions of threads and has not ended "
-			 "(NIBEMU_BUDGET)",
-			 w->cta->cluster->grid->kernel->name,
-			 r->m->options.budget);
-	}
-}
-
-static bool all_ended(const struct run *r)
-{
-	for (uint32_t k = 0; k < r->n_grids; k++)
-		if (r->grids[k]->ended < r->grids[k]->n_clusters)
-			return false;
-	return true;
+	(void)emu_schedule_run(&schedule);
+	emu_free_blocks(m);
+	return !m->has_failed;
 }
 
 bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 		   uint32_t count)
 {
-	struct run r = {.m = m,
-			.grids = grids,
-			.n_grids = count,
-			.most = USUAL_CLUSTERS,
-			.last_effects = UINT64_MAX,
-			.limit = m->instructions + m->options.budget};
+	bool overlap;
 
 	for (uint32_t k = 0; k < count; k++) {
 		struct emu_grid *g = grids[k];
@@ -428,14 +117,18 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 		g->n_clusters = g->grid[0] / g->cluster[0] *
 				(g->grid[1] / g->cluster[1]) *
 				(g->grid[2] / g->cluster[2]);
+		g->begun = g->ended = g->triggered = 0;
+		if (!g->resident)
+			g->resident = g->n_clusters;
 	}
-	m->random = (m->options.seed + 1) * UINT64_C(0x9E3779B97F4A7C15) | 1;
-	r.delays_first = m->options.seed && emu_random_below(m, 2);
-	while (!m->has_failed && !all_ended(&r))
-		round_of_turns(&r);
-	for (size_t k = 0; k < r.n_live; k++)
-		emu_cluster_free(r.live[k]);
-	free(r.live);
-	emu_free_blocks(m);
+	emu_random_begin(m, 0);
+	/* Under half of the seeds a grid overtakes the one before. */
+	overlap = count > 1 && m->options.seed && emu_random_below(m, 2);
+	if (overlap)
+		return run_together(m, grids, count, true);
+	for (uint32_t k = 0; k < count && !m->has_failed; k++)
+		(void)(communicates(grids[k])
+			   ? run_together(m, &grids[k], 1, false)
+			   : emu_team_run(m, grids[k]));
 	return !m->has_failed;
 }

@@ -11,6 +11,30 @@
 /* ---- ld and st -------------------------------------------------------------
  */
 
+enum { IS_STRONG = 1 }; /* ld, st */
+
+bool emu_is_strong(const struct emu_instr *i)
+{
+	if (i->space != EMU_GLOBAL && i->space != EMU_GENERIC)
+		return false;
+	return i->opcode->bind == emu_bind_atom ||
+	       i->opcode->bind == emu_bind_red ||
+	       ((i->opcode->bind == emu_bind_ld ||
+		 i->opcode->bind == emu_bind_st) &&
+		i->option & IS_STRONG);
+}
+
+static bool has_strong_word(const struct emu_bind *b)
+{
+	static const char *const words[] = {"relaxed", "acquire", "release",
+					    "acq_rel", "sc",	  "volatile"};
+
+	for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++)
+		if (emu_has(b, words[k]))
+			return true;
+	return false;
+}
+
 static bool is_signed(enum emu_type t)
 {
 	return t == EMU_S8T || t == EMU_S16 || t == EMU_S32 || t == EMU_S64;
@@ -74,6 +98,8 @@ static void run_ld(struct emu_warp *w, const struct emu_instr *i,
 		    lanes >> l & 1 ? value[e][l] : 0;
 		emu_put_wide(w, &i->operand[e], value[e], lanes);
 	}
+	if (i->option & IS_STRONG)
+		emu_rest(w);
 }
 
 static void run_st(struct emu_warp *w, const struct emu_instr *i,
@@ -115,6 +141,7 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 		return emu_bind_fail(b, "a vector of over 32 bytes");
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->option = has_strong_word(b) ? IS_STRONG : 0;
 	return true;
 }
 
@@ -249,6 +276,7 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 	const uint32_t operation = i->option & 15;
 	uint64_t address[EMU_LANES], y[EMU_LANES], z[EMU_LANES] = {0};
 	uint64_t before[EMU_LANES] = {0};
+	bool has_changed = false;
 
 	emu_addresses(w, i, &o[0], address);
 	emu_get_wide(w, &o[1], y);
@@ -269,11 +297,16 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 				 address[l], bytes, EMU_WRITE, NULL);
 		before[l] = read_element(at, bytes);
 		after = combined(operation, type, before[l], y[l], z[l]);
+		has_changed = has_changed || memcmp(at, &after, bytes) != 0;
 		memcpy(at, &after, bytes);
 	}
 	if (has_result)
 		emu_put_wide(w, &i->operand[0], before, lanes);
-	emu_machine_of(w)->effects++;
+	emu_machine_of(w)->effects += has_changed;
+	if (has_changed)
+		w->must_yield = true;
+	else
+		emu_rest(w);
 }
 
 static bool takes(uint32_t operation, enum emu_type t)

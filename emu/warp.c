@@ -227,6 +227,15 @@ void emu_sleep_at(struct emu_warp *w, uint64_t barrier, uint32_t parity)
 	w->must_yield = true;
 }
 
+void emu_rest(struct emu_warp *w)
+{
+	w->has_polled = true;
+	if (others_can_run(w))
+		rest(w);
+	else
+		w->must_yield = true;
+}
+
 static void report_divergence(struct emu_warp *w, const struct emu_instr *i,
 			      uint32_t lanes)
 {
@@ -303,7 +312,7 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 {
 	uint64_t done = 0;
 
-	w->must_yield = false;
+	w->must_yield = w->has_polled = false;
 	for (uint32_t n = 0; n < most && !w->must_yield; n++) {
 		const struct emu_instr *i;
 		uint32_t lanes;

@@ -46,6 +46,8 @@ struct emu_warp {
 	uint32_t wait_parity;
 	bool in_flight;	  /* registers of a wgmma are out of reach */
 	bool must_yield;  /* ends its turn after this instruction */
+	bool has_polled;  /* its turn ended with a load that may wait for others
+			   */
 	bool has_waited;  /* what it waited for has come: barriers */
 	bool has_arrived; /* at the cluster's barrier, in this phase */
 	uint32_t cluster_phase;
@@ -86,6 +88,7 @@ struct emu_options {
 	uint64_t seed;	   /* 0: everything at once and in order */
 	uint64_t budget;   /* instructions of threads in a launch */
 	bool is_unchecked; /* no checker of shared memory's order */
+	uint32_t threads;  /* of the host */
 };
 
 struct emu_machine {
@@ -109,6 +112,8 @@ struct emu_grid {
 	uint64_t parameters;	 /* in device memory */
 	struct emu_grid *before; /* griddepcontrol.wait; NULL: none */
 	uint64_t id;
+	bool is_cooperative;
+	uint32_t resident; /* clusters that the GPU holds at once; 0: all */
 	/* The scheduler's. */
 	uint32_t n_clusters, begun, ended, triggered;
 };
@@ -128,6 +133,8 @@ void emu_wait_for(struct emu_warp *w, const struct emu_instr *i,
 /* Polled in vain: sleeps until the barrier's next phase or a false alarm, if no
  * other path of the warp can go on. */
 void emu_sleep_at(struct emu_warp *w, uint64_t barrier, uint32_t parity);
+/* May have polled memory: others have a turn. */
+void emu_rest(struct emu_warp *w);
 /*
  * True if the running path has all of these lanes that still live; otherwise
  * the path waits for them here, or the launch fails because they cannot come.
@@ -156,6 +163,8 @@ void emu_describe_warp(const struct emu_warp *w, char *text, size_t size);
 void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i,
 			char *text, size_t size);
 
+/* Numbers that depend on the seed and the stream alone. */
+void emu_random_begin(struct emu_machine *m, uint64_t stream);
 uint32_t emu_random(struct emu_machine *m);
 /* 0 .. n - 1 */
 uint32_t emu_random_below(struct emu_machine *m, uint32_t n);

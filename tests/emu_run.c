@@ -86,6 +86,8 @@ static bool run_module(struct emu_job *job, struct emu_machine *m,
 			     .block = {job->block ? job->block : 32, 1, 1},
 			     .cluster = {job->cluster ? job->cluster : 1, 1, 1},
 			     .dynamic_bytes = job->shared_bytes,
+			     .is_cooperative = job->is_cooperative,
+			     .resident = job->resident,
 			     .id = 1};
 	struct emu_grid *all[] = {&g};
 	uint64_t parameters[2];
@@ -111,6 +113,7 @@ bool emu_run_job(struct emu_job *job, struct emu_error *err)
 {
 	struct emu_machine m = {
 	    .options = {.seed = job->seed,
+			.threads = job->threads,
 			.budget = job->budget ? job->budget : 100000000}};
 	struct emu_module *module;
 	bool ok = false;

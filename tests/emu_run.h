@@ -22,6 +22,9 @@ struct emu_job {
 	uint32_t grid, block, cluster; /* 0: 1, 32, 1 */
 	uint32_t shared_bytes;
 	uint64_t seed, budget;
+	uint32_t threads;  /* of the host; 0: this one */
+	uint32_t resident; /* clusters that the GPU holds; 0: all */
+	bool is_cooperative;
 	uint64_t instructions; /* of threads: set */
 };
 
