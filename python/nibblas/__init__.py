@@ -8,10 +8,14 @@ from nibblas._device import Device, Room, device, rooms
 from nibblas._library import (ArgumentError, DataError, DeviceFailedError, Error,
                               FileError, NoDeviceError, OutOfMemoryError,
                               SystemIOError, UnsupportedError, version)
+from nibblas._numpy import (Quantized, dequantize, dual_gemm, from_blocked, gemm,
+                            gemv, group_gemm, quantize, to_blocked)
 from nibblas._plans import plan_cache_limit
 
 __version__ = version()
 __all__ = [
     "ArgumentError", "DataError", "Device", "DeviceFailedError", "Error",
-    "FileError", "NoDeviceError", "OutOfMemoryError", "Room", "SystemIOError",
-    "UnsupportedError", "device", "plan_cache_limit", "rooms", "version"]
+    "FileError", "NoDeviceError", "OutOfMemoryError", "Quantized", "Room",
+    "SystemIOError", "UnsupportedError", "dequantize", "device", "dual_gemm",
+    "from_blocked", "gemm", "gemv", "group_gemm", "plan_cache_limit", "quantize",
+    "rooms", "to_blocked", "version"]

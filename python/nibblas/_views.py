@@ -56,6 +56,22 @@ class Sizes(NamedTuple):
     is_stack: bool
 
 
+def dense_strides(shape):
+    """Row-major, in elements."""
+    strides, size = [], 1
+    for n in reversed(shape):
+        strides.append(size)
+        size *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def scale_shape(layout, rows, groups):
+    """Of the scales of one [rows, 16 * groups] matrix."""
+    if choose("layout", layout, LAYOUTS) == abi.NIB_LINEAR:
+        return rows, groups
+    return -(-rows // 128) * 128, -(-groups // 4) * 4
+
+
 def choose(name, value, choices):
     """choices[value], or the error that lists them."""
     try:

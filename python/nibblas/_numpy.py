@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_numpy.py - the NumPy door: the operations on arrays of the host, and on any
+DLPack object of a device (then `out` says where the result goes)."""
+
+import ctypes as C
+from typing import NamedTuple
+
+import numpy as np
+
+from nibblas import _abi as abi
+from nibblas import _device
+from nibblas import _problems
+from nibblas import _views as views
+from nibblas._arrays import array, new
+from nibblas._library import ArgumentError, call
+from nibblas._plans import Plan, cache
+
+
+# What C's views are called here.
+NAMES = {"c": "out"}
+
+
+class Quantized(NamedTuple):
+    """An NVFP4 matrix: value = e2m1 * scale * global_scale."""
+
+    codes: object  # uint8 [.., rows, K/2]
+    scales: object  # uint8, by layout
+    global_scale: float
+
+
+class _Call:
+    """The arguments of one multiplication, by name."""
+
+    def __init__(self, stream):
+        self.arrays, self.stream = {}, stream
+
+    def add(self, name, x):
+        x = array(name, x, self.stream)
+        if x is not None:
+            self.arrays[name] = x
+        return x
+
+    def operand(self, name, codes, scales, layout):
+        return _problems.Operand(self.add(name, codes),
+                                 self.add(name + "_scales", scales), layout)
+
+    def alpha(self, name, value):
+        """An array of the device, or a number on the host."""
+        if value is not None and np.isscalar(value):
+            value = np.array([value], np.float32)
+        return self.add(name, value)
+
+    def out(self, name, x, shape, dtype, device):
+        """(what is returned, its array)."""
+        if x is None:
+            x = new(device, shape, dtype)
+        return x, array(name, x, self.stream, write=True)
+
+    def device(self):
+        return views.check_device(list(self.arrays.values()))
+
+    def key(self):
+        return tuple((name, x.shape, x.strides, x.dtype)
+                     for name, x in self.arrays.items())
+
+
+def _run(plan, pointers, stream):
+    """pointers: (word, address) of all."""
+    work = plan.take()
+    for at, pointer in pointers:
+        work.words[at] = pointer
+    work.options.stream = stream
+    plan.run(work)
+
+
+def _multiply(op, call_, build, out, out_dtype, layouts, stream):
+    """One product.  build(c, dtype) gives the problem and the shape of c."""
+    device = call_.device()
+    c = array("out", out, stream, write=True)
+    if c is not None:
+        call_.arrays["out"] = c
+        call_.device()
+    key = ("array", op, device, call_.key(), layouts, out_dtype)
+    plan = cache.get(key)
+    if plan is None:
+        problem, shape = build(c, out_dtype)
+        empty = problem.a.batch == 0
+        template = (abi.nib_problem * (not empty))(*[problem][:not empty])
+        plan = cache.add(key, Plan(_device.device(device), op, template, NAMES,
+                                   given=shape))
+    if c is None:
+        out, c = call_.out("out", None, plan.given, out_dtype, device)
+    if plan.count:
+        words = _problems.PROBLEM_WORDS
+        pointers = [(words[name], x.pointer)
+                    for name, x in call_.arrays.items() if name != "out"]
+        _run(plan, [*pointers, (words["c"], c.pointer)], stream)
+    return out
+
+
+def _two(op, a, a_scales, b, b_scales, alpha, out, out_dtype, a_layout,
+         b_layout, stream):
+    args = _Call(stream)
+    left = args.operand("a", a, a_scales, a_layout)
+    right = args.operand("b", b, b_scales, b_layout)
+    factor = args.alpha("alpha", alpha)
+
+    def build(c, dtype):
+        return _problems.product(left, right, None, [factor], c=c, dtype=dtype,
+                                 gemv=op == abi.NIB_GEMV)
+    return _multiply(op, args, build, out, out_dtype, (a_layout, b_layout),
+                     stream)
+
+
+def gemm(a, a_scales, b, b_scales, *, alpha=None, out=None, out_dtype="float32",
+         a_layout="tiled", b_layout="tiled", stream=None):
+    """alpha * A * B^T, [M, N] or [batch, M, N].
+
+    a [M, K/2], b [N, K/2] (or stacks of them): codes, two to a byte.  Scales by
+    layout: "linear" [rows, K/16]; "tiled" as cuBLAS and torch's SWIZZLE_32_4_4,
+    rows padded to 128, K/16 to 4.  alpha: a number, or one float32 where the
+    arrays are.  out: an array for the result; its type counts, not out_dtype."""
+    return _two(abi.NIB_GEMM, a, a_scales, b, b_scales, alpha, out, out_dtype,
+                a_layout, b_layout, stream)
+
+
+def gemv(a, a_scales, b, b_scales, *, alpha=None, out=None, out_dtype="float32",
+         a_layout="tiled", b_layout="tiled", stream=None):
+    """alpha * B * a, [N] or [batch, N]: a [K/2] or [batch, K/2], b [N, K/2] or
+    [batch, N, K/2]."""
+    return _two(abi.NIB_GEMV, a, a_scales, b, b_scales, alpha, out, out_dtype,
+                a_layout, b_layout, stream)
+
+
+def dual_gemm(a, a_scales, b, b_scales, b2, b2_scales, *, alpha=None,
+              alpha2=None, out=None, out_dtype="float32", a_layout="tiled",
+              b_layout="tiled", stream=None):
+    """silu(alpha * A * B^T) * (alpha2 * A * B2^T), in one kernel."""
+    args = _Call(stream)
+    left = args.operand("a", a, a_scales, a_layout)
+    right = args.operand("b", b, b_scales, b_layout)
+    second = args.operand("b2", b2, b2_scales, b_layout)
+    factors = [args.alpha("alpha", alpha), args.alpha("alpha2", alpha2)]
+
+    def build(c, dtype):
+        return _problems.product(left, right, second, factors, c=c, dtype=dtype)
+    return _multiply(abi.NIB_DUAL_GEMM, args, build, out, out_dtype,
+                     (a_layout, b_layout), stream)
+
+
+def group_gemm(a, a_scales, b, b_scales, *, alpha=None, out=None,
+               out_dtype="float32", a_layout="tiled", b_layout="tiled",
+               stream=None):
+    """Products of different sizes in one launch: lists of what gemm takes, alpha
+    an array of as many values.  A list of results."""
+    lists = {"a_scales": a_scales, "b": b, "b_scales": b_scales, "out": out}
+    for name, one in lists.items():
+        if one is not None and len(one) != len(a):
+            raise ArgumentError(f"{name}: {len(one)} arrays; must be as many "
+                                f"as a has, {len(a)}")
+    if not a:
+        return []
+    args = _Call(stream)
+    factor = args.add("alpha", alpha)
+    if factor is not None:
+        views.vector(factor, len(a))
+    problems, shapes = [], []
+    for i in range(len(a)):
+        p, shape = _problems.product(
+            args.operand(f"a[{i}]", a[i], a_scales[i], a_layout),
+            args.operand(f"b[{i}]", b[i], b_scales[i], b_layout), None, [],
+            c=None if out is None else args.add(f"out[{i}]", out[i]),
+            dtype=out_dtype)
+        problems.append(p)
+        shapes.append(shape)
+    device = args.device()
+    results = out if out is not None else [
+        new(device, shape, out_dtype) for shape in shapes]
+    for i, p in enumerate(problems):
+        p.c.data = array(f"out[{i}]", results[i], stream, write=True).pointer
+        p.alpha = None if factor is None else factor.pointer + 4 * i
+    problems = [p for p in problems if p.a.batch > 0]
+    template = (abi.nib_problem * len(problems))(*problems)
+    plan = Plan(_device.device(device), abi.NIB_GEMM, template, NAMES)
+    _run(plan, [], stream)
+    return results
+
+
+# ---- formats -----------------------------------------------------------------
+
+
+def _options(kind, stream):
+    return kind(struct_bytes=C.sizeof(kind), stream=stream)
+
+
+def quantize(x, global_scale=None, *, layout="tiled", recipe="modelopt",
+             saturate=False, out=None, stream=None):
+    """x [rows, K] or [batch, rows, K] of float32, float16 or bfloat16 as NVFP4.
+
+    global_scale: a number; None is amax / 2688 of all of x.  recipe: what a block
+    of zeros gets as its scale ("modelopt" 1, "compressed-tensors" 0.125, "ggml"
+    0).  saturate: inf is the largest value and NaN zero, else they are a
+    DataError.  out: (codes, scales) to write into."""
+    source = array("x", x, stream)
+    view, sizes = views.dense(source)
+    if sizes.cols % abi.NIB_BLOCK:
+        source.fail(f"K = {sizes.cols}: must be a multiple of 16")
+    outer = tuple(source.shape[:-2])
+    if out is None:
+        shape = (*outer, *views.scale_shape(layout, sizes.rows, sizes.cols // 16))
+        out = (new(source.device, (*outer, sizes.rows, sizes.cols // 2),
+                   "uint8"), new(source.device, shape, "uint8"))
+    codes, scales = (array(name, one, stream, write=True)
+                     for name, one in zip(("codes", "scales"), out))
+    views.check_device([source, codes, scales])
+    q, q_sizes = views.nvfp4(codes, scales, layout)
+    if q_sizes != sizes:
+        codes.fail(f"must hold x's {tuple(source.shape)} values")
+    options = _options(abi.nib_quantize_options, stream)
+    options.recipe = views.choose("recipe", recipe, views.RECIPES)
+    options.saturate = saturate
+    if global_scale is not None:
+        # A keyword of Python's.
+        setattr(options, "global", float(global_scale))
+    used = C.c_float(1.0)
+    if source.numel():
+        call("nib_quantize", _device.device(source.device).handle,
+             C.byref(view), C.byref(q), C.byref(options), C.byref(used),
+             names={"global": "global_scale"})
+    return Quantized(*out, used.value)
+
+
+def dequantize(codes, scales, global_scale=1.0, *, layout="tiled",
+               out_dtype="float32", out=None, stream=None):
+    """e2m1 * scale * global_scale, rounded once: [rows, K] or [batch, rows, K]."""
+    source = array("codes", codes, stream)
+    q, sizes = views.nvfp4(source, array("scales", scales, stream), layout)
+    shape = (*source.shape[:-1], sizes.cols)
+    if out is None:
+        out = new(source.device, shape, out_dtype)
+    target = array("out", out, stream, write=True)
+    if tuple(target.shape) != shape:
+        target.fail(f"must have shape {shape}")
+    y, _ = views.dense(target)
+    options = _options(abi.nib_call_options, stream)
+    if target.numel():
+        call("nib_dequantize", _device.device(source.device).handle,
+             C.byref(q), C.c_float(global_scale), C.byref(y), C.byref(options))
+    return out
+
+
+def _convert(source, target, shape, layouts, stream):
+    """Scales of [.., rows, groups]; source and target are arrays."""
+    codes = (*shape[:-1], shape[-1] * abi.NIB_BLOCK // 2)
+    blank = views.Array("scales", 0, codes, views.dense_strides(codes), "uint8",
+                        source.device)
+    pair = [views.nvfp4(blank, x, layout)[0]
+            for x, layout in zip((source, target), layouts)]
+    options = _options(abi.nib_call_options, stream)
+    if target.numel():
+        call("nib_convert_scales", _device.device(source.device).handle,
+             C.byref(pair[0]), C.byref(pair[1]), C.byref(options))
+
+
+def to_blocked(scales, *, out=None, stream=None):
+    """Linear scales [.., rows, K/16] to the padded tiles of SWIZZLE_32_4_4."""
+    source = array("scales", scales, stream)
+    if len(source.shape) not in (2, 3):
+        source.fail("must have 2 or 3 dimensions")
+    shape = source.shape
+    if out is None:
+        out = new(source.device, (*shape[:-2], *views.scale_shape("tiled", *shape[-2:])),
+                  "uint8")
+    _convert(source, array("out", out, stream, write=True), shape,
+             ("linear", "tiled"), stream)
+    return out
+
+
+def from_blocked(blocked, rows, groups, *, out=None, stream=None):
+    """Back to [.., rows, groups], without the padding."""
+    source = array("blocked", blocked, stream)
+    outer = tuple(source.shape[:1]) if len(source.shape) == 3 else ()
+    shape = (*outer, rows, groups)
+    if out is None:
+        out = new(source.device, shape, "uint8")
+    _convert(source, array("out", out, stream, write=True), shape,
+             ("tiled", "linear"), stream)
+    return out
