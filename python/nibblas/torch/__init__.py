@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVFP4 in PyTorch: importing this registers torch.ops.nibblas, for CPU and CUDA
-tensors, torch.compile and CUDA graphs."""
+tensors, torch.compile and CUDA graphs.
 
-from nibblas.torch import _operators  # registers the operators
+scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments."""
+
+from nibblas.torch import _operators
+from nibblas.torch._scaled_mm import _scaled_mm, scaled_grouped_mm, scaled_mm
+
+__all__ = ["_scaled_mm", "scaled_grouped_mm", "scaled_mm"]

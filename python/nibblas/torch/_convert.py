@@ -20,12 +20,6 @@ def _call_options(side, place):
         struct_bytes=C.sizeof(abi.nib_call_options), stream=side.stream(place))
 
 
-def _scale_shape(layout, rows, groups):
-    if layout == "linear":
-        return rows, groups
-    return -(-rows // 128) * 128, -(-groups // 4) * 4
-
-
 def _global_on_device(x):
     """amax / 2688 of what is finite, with no word to the host; as the library
     computes it."""
@@ -48,7 +42,7 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
     codes = torch.empty((*outer, sizes.rows, sizes.cols // 2),
                         dtype=torch.uint8, device=x.device)
     scales = torch.empty(
-        (*outer, *_scale_shape(layout, sizes.rows, sizes.cols // 16)),
+        (*outer, *views.scale_shape(layout, sizes.rows, sizes.cols // 16)),
         dtype=torch.float8_e4m3fn, device=x.device)
     options = abi.nib_quantize_options(
         struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=saturate,
@@ -119,12 +113,11 @@ def _convert(side, source, target, scales, blocked, rows, groups):
     """Between linear scales and blocked ones; source, target: tensors."""
     place = side.place(source)
     shape = (*scales.shape[:-2], rows, groups * abi.NIB_BLOCK // 2)
-    codes = views.Array("codes", 0, shape, scales.strides[:-1] + (1,), "uint8",
+    # No codes: nobody looks at them.
+    codes = views.Array("codes", 0, shape, views.dense_strides(shape), "uint8",
                         scales.device)
-    codes = codes._replace(strides=_dense(shape))
     linear, _ = views.nvfp4(codes, scales, "linear")
     tiled, _ = views.nvfp4(codes, blocked, "tiled")
-    # No codes: nobody looks at them.
     pair = (linear, tiled) if source.data_ptr() == scales.pointer else (
         tiled, linear)
     if target.numel():
@@ -135,21 +128,13 @@ def _convert(side, source, target, scales, blocked, rows, groups):
     return target
 
 
-def _dense(shape):
-    strides, size = [], 1
-    for n in reversed(shape):
-        strides.append(size)
-        size *= n
-    return tuple(reversed(strides))
-
-
 def to_blocked(side, scales):
     """[rows, K/16] to the padded tiles of SWIZZLE_32_4_4."""
     x = array("scales", scales)
     _check_scales(x, (2, 3))
     rows, groups = scales.shape[-2:]
     blocked = torch.empty((*scales.shape[:-2],
-                           *_scale_shape("tiled", rows, groups)),
+                           *views.scale_shape("tiled", rows, groups)),
                           dtype=scales.dtype, device=scales.device)
     return _convert(side, scales, blocked, x, array("blocked", blocked), rows,
                     groups)

@@ -32,11 +32,7 @@ def _group(problems):
 
 def _dense(shape):
     """(shape, strides) of a new output: what torch makes soonest."""
-    strides, size = [], 1
-    for n in reversed(shape):
-        strides.insert(0, size)
-        size *= max(n, 1)
-    return tuple(shape), tuple(strides)
+    return tuple(shape), _problems.views.dense_strides(shape)
 
 
 def _new(given, dtype, device):
