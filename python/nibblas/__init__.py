@@ -5,17 +5,19 @@ Here are the functions for NumPy's arrays and whatever speaks DLPack; PyTorch's
 operators are in nibblas.torch."""
 
 from nibblas._device import Device, Room, device, rooms
+from nibblas._files import Checkpoint, Layer
 from nibblas._library import (ArgumentError, DataError, DeviceFailedError, Error,
                               FileError, NoDeviceError, OutOfMemoryError,
                               SystemIOError, UnsupportedError, version)
 from nibblas._numpy import (Quantized, dequantize, dual_gemm, from_blocked, gemm,
-                            gemv, group_gemm, quantize, to_blocked)
+                            gemv, group_gemm, pack, quantize, to_blocked)
+from nibblas._packed import Packed
 from nibblas._plans import plan_cache_limit
 
 __version__ = version()
 __all__ = [
-    "ArgumentError", "DataError", "Device", "DeviceFailedError", "Error",
-    "FileError", "NoDeviceError", "OutOfMemoryError", "Quantized", "Room",
-    "SystemIOError", "UnsupportedError", "dequantize", "device", "dual_gemm",
-    "from_blocked", "gemm", "gemv", "group_gemm", "plan_cache_limit", "quantize",
-    "rooms", "to_blocked", "version"]
+    "ArgumentError", "Checkpoint", "DataError", "Device", "DeviceFailedError",
+    "Error", "FileError", "Layer", "NoDeviceError", "OutOfMemoryError", "Packed",
+    "Quantized", "Room", "SystemIOError", "UnsupportedError", "dequantize",
+    "device", "dual_gemm", "from_blocked", "gemm", "gemv", "group_gemm", "pack",
+    "plan_cache_limit", "quantize", "rooms", "to_blocked", "version"]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from nibblas import _abi as abi
 from nibblas import _views as views
+from nibblas._packed import Packed
 from nibblas._plans import word
 
 
@@ -46,7 +47,11 @@ def product(a, b, b2, alphas, c=None, dtype=None, gemv=False):
     if gemv:
         a = Operand(_as_row(a.codes), _vector_scales(a), a.layout)
     p.a, a_sizes = views.nvfp4(*a)
-    p.b, b_sizes = views.nvfp4(*b)
+    if isinstance(b, Packed):
+        p.b_packed, b_sizes = b.handle, b.sizes
+        b = Operand(_packed_codes(b), None, None)
+    else:
+        p.b, b_sizes = views.nvfp4(*b)
     views.same_k(a.codes, a_sizes, b.codes, b_sizes)
     if b2 is not None:
         p.b2, b2_sizes = views.nvfp4(*b2)
@@ -68,6 +73,13 @@ def product(a, b, b2, alphas, c=None, dtype=None, gemv=False):
         p.c = _result(shape, dtype) if c is None else _output(
             c, shape, a.codes.name)
     return p, shape
+
+
+def _packed_codes(b):
+    """What messages say of packed weights."""
+    s = b.sizes
+    shape = (s.batch, s.rows, s.cols) if s.is_stack else (s.rows, s.cols)
+    return views.Array("b", 0, shape, (), "packed", b.device.name)
 
 
 def _as_row(x):

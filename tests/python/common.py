@@ -3,7 +3,9 @@
 docs/numerics.md defines it in float64, and the oracle of nibblas.h."""
 
 import ctypes as C
+import json
 import os
+import struct
 import unittest
 
 import numpy as np
@@ -102,6 +104,29 @@ def reference(op, a, b, b2=None, alpha=None, alpha2=None):
         p[0].b2 = view(*b2)
     call("nib_reference", op, p, C.c_int64(1))
     return c
+
+
+SAFETENSORS = {"uint8": "U8", "float8_e4m3fn": "F8_E4M3", "float32": "F32",
+               "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
+
+
+def save_safetensors(path, tensors):
+    """Tensors of torch by name, as the format says: a header in JSON and the
+    bytes."""
+    import torch
+    header, data = {}, b""
+    for name, x in tensors.items():
+        raw = x.detach().contiguous().reshape(-1).view(
+            torch.uint8).numpy().tobytes()
+        header[name] = {
+            "dtype": SAFETENSORS[str(x.dtype).removeprefix("torch.")],
+            "shape": list(x.shape), "data_offsets": [len(data),
+                                                     len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
 
 
 class TorchTest(unittest.TestCase):

@@ -2,9 +2,12 @@
 """NVFP4 in PyTorch: importing this registers torch.ops.nibblas, for CPU and CUDA
 tensors, torch.compile and CUDA graphs.
 
-scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments."""
+scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments; Linear and
+swap_linears() put NVFP4 into a model."""
 
 from nibblas.torch import _operators
+from nibblas.torch._linear import Linear, pack, swap_linears
 from nibblas.torch._scaled_mm import _scaled_mm, scaled_grouped_mm, scaled_mm
 
-__all__ = ["_scaled_mm", "scaled_grouped_mm", "scaled_mm"]
+__all__ = ["Linear", "_scaled_mm", "pack", "scaled_grouped_mm", "scaled_mm",
+           "swap_linears"]

@@ -8,6 +8,7 @@ import torch
 from nibblas import _abi as abi
 from nibblas import _problems
 from nibblas._library import ArgumentError
+from nibblas._packed import packed
 from nibblas._plans import Plan, cache
 from nibblas.torch._tensors import array, dtype_name, meta, operand
 
@@ -88,6 +89,32 @@ def gemv(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
          b_layout):
     return _simple(side, abi.NIB_GEMV, c, a, a_scales, b, b_scales, alpha,
                    out_dtype, a_layout, b_layout)
+
+
+def gemm_packed(side, a, a_scales, b, alpha, out_dtype, a_layout):
+    """b: the number of packed weights, whose device computes."""
+    weights = packed(b)
+    place = side.place(a)
+    key = (place, meta(a), meta(a_scales), meta(alpha), out_dtype, a_layout)
+    plan = weights.plans.get(key)
+    if plan is None:
+        side.check_not_capturing("a product of new sizes (run it once before)")
+        if side.device(place).name != weights.device.name:
+            raise ArgumentError(f"b: packed on {weights.device.name}; must be "
+                                f"on a's {side.device(place).name}")
+        p, shape = _problems.product(
+            operand("a", a, a_scales, a_layout), weights, None,
+            [array("alpha", alpha)], dtype=dtype_name(out_dtype))
+        plan = weights.plans.add(key, Plan(
+            weights.device, abi.NIB_GEMM, _group([p] if p.a.batch else []),
+            given=_dense(shape), caller_workspace=not side.own_workspace))
+    c = _new(plan.given, out_dtype, a.device)
+    if plan.count:
+        work = plan.take()
+        _set(work.words, _WORDS, {"a": a, "a_scales": a_scales, "alpha": alpha,
+                                  "c": c})
+        side.run(plan, work, place)
+    return c
 
 
 def _set(words, where, tensors, base=0):

@@ -8,6 +8,7 @@ view whose last stride is 1, and returns nothing."""
 import torch
 
 from nibblas._library import UnsupportedError
+from nibblas._packed import packed
 from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _multiply
 from nibblas.torch._tensors import Cpu, Cuda, dtype_name
@@ -187,6 +188,22 @@ def _group_out_elsewhere(_c, a, *_args, **_kwargs):
 
 LIBRARY.impl("group_gemm", _group_elsewhere, "CompositeExplicitAutograd")
 LIBRARY.impl("group_gemm_out", _group_out_elsewhere, "CompositeExplicitAutograd")
+
+# ---- packed weights: b is a number, that of nibblas.Packed -------------------
+
+
+def _packed_fake(a, a_scales, b, alpha=None, out_dtype=None, a_layout="tiled"):
+    return _new(a, (*a.shape[:-1], packed(int(b)).sizes.rows), out_dtype)
+
+
+def _packed(side, a, a_scales, b, alpha=None, out_dtype=None, a_layout="tiled"):
+    return _multiply.gemm_packed(side, a, a_scales, b, alpha,
+                                 _out_dtype(out_dtype), a_layout)
+
+
+_define("gemm_packed", "(Tensor a, Tensor a_scales, int b, Tensor? alpha=None, "
+        'ScalarType? out_dtype=None, str a_layout="tiled") -> Tensor', _packed,
+        _packed_fake)
 
 # ---- formats ---------------------------------------------------------------
 

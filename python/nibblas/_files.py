@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_files.py - safetensors files: NVFP4 layers as ModelOpt and compressed-tensors
+store them, read to one meaning, and the other tensors, without copies."""
+
+import ctypes as C
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from nibblas import _abi as abi
+from nibblas._library import call, lib
+
+FORMATS = {abi.NIB_CHECKPOINT_MODELOPT: "modelopt",
+           abi.NIB_CHECKPOINT_COMPRESSED_TENSORS: "compressed-tensors"}
+# BF16 and the 8-bit floats have no type in NumPy: their bits.
+TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16,
+         "BF16": np.uint16, "I64": np.int64, "I32": np.int32, "I16": np.int16,
+         "I8": np.int8, "U64": np.uint64, "U32": np.uint32, "U16": np.uint16,
+         "U8": np.uint8, "BOOL": np.bool_, "F8_E4M3": np.uint8,
+         "F8_E5M2": np.uint8, "F8_E8M0": np.uint8}
+
+
+class Layer(NamedTuple):
+    """value = e2m1 * scale * global_scale, whatever the file's own convention.
+    Arrays are read-only views of the file."""
+
+    name: str
+    format: str  # "modelopt" or "compressed-tensors"
+    codes: np.ndarray  # uint8 [rows, K/2], or a stack
+    scales: np.ndarray  # uint8 (e4m3) [rows, K/16], layout "linear"
+    global_scale: object  # a float; of a stack with several, an array
+    input_global_scale: object  # a float; None: the file has none
+
+
+class _File:
+    """The mapped file; closed when nobody looks at it any more."""
+
+    def __init__(self, path):
+        self.handle = C.c_void_p()
+        call("nib_file_open", os.fsencode(path), C.byref(self.handle))
+
+    def __del__(self):
+        if lib is not None:
+            lib.nib_file_close(self.handle)
+
+    def view(self, address, dtype, shape):
+        """A read-only array that keeps the file open."""
+        dtype = np.dtype(dtype)
+        count = int(np.prod(shape, dtype=np.int64))
+        if count == 0:
+            return np.empty(shape, dtype)
+        data = (C.c_uint8 * (count * dtype.itemsize)).from_address(address)
+        data.file = self
+        out = np.frombuffer(data, dtype, count).reshape(shape)
+        out.flags.writeable = False
+        return out
+
+
+class Checkpoint(Mapping):
+    """The NVFP4 layers of a safetensors file, by name.
+
+        with nibblas.Checkpoint("model.safetensors") as file:
+            layer = file["model.layers.0.mlp.up_proj"]
+
+    tensor() gives the other tensors, problems what is named like NVFP4 and is
+    broken, with the reason."""
+
+    def __init__(self, path):
+        self.path = path
+        self._file = _File(path)
+        handle = self._file.handle
+        self._layers = {}
+        for i in range(lib.nib_file_layer_count(handle)):
+            layer = lib.nib_file_layer_at(handle, i).contents
+            self._layers[layer.name.decode()] = i
+        self._tensors = {}
+        for i in range(lib.nib_file_tensor_count(handle)):
+            tensor = lib.nib_file_tensor_at(handle, i).contents
+            self._tensors[tensor.name.decode()] = i
+        self.problems = {}
+        for i in range(lib.nib_file_layer_problem_count(handle)):
+            problem = lib.nib_file_layer_problem_at(handle, i).contents
+            self.problems[problem.name.decode()] = problem.reason.decode()
+
+    def __getitem__(self, name):
+        layer = lib.nib_file_layer_at(self._open(), self._layers[name]).contents
+        w = layer.weight
+        stack = (w.batch,) if w.batch > 1 else ()
+        view = self._file.view
+        scale, given = getattr(layer, "global"), layer.input_global
+        if layer.globals:
+            scale = view(layer.globals, np.float32, (w.batch,))
+        return Layer(
+            name, FORMATS[layer.format],
+            view(w.codes, np.uint8, (*stack, w.rows, w.k // 2)),
+            view(w.scales, np.uint8, (*stack, w.rows, w.k // 16)), scale,
+            None if given == 0 else given)
+
+    def __iter__(self):
+        return iter(self._layers)
+
+    def __len__(self):
+        return len(self._layers)
+
+    def tensors(self):
+        """Names of all tensors, those of layers too."""
+        return list(self._tensors)
+
+    def tensor(self, name):
+        """Any tensor as it is stored; types that NumPy lacks as their bits."""
+        tensor = lib.nib_file_tensor_at(self._open(),
+                                        self._tensors[name]).contents
+        shape = tuple(tensor.shape[:tensor.rank])
+        return self._file.view(tensor.data, TYPES[tensor.dtype.decode()], shape)
+
+    def _open(self):
+        if self._file is None:
+            raise ValueError(f"{self.path}: is closed")
+        return self._file.handle
+
+    def close(self):
+        """Arrays that were read stay good."""
+        self._file = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.close()

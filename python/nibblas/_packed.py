@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_packed.py - weights in a device's own order, for products that come again."""
+
+import ctypes as C
+import itertools
+import weakref
+
+from nibblas import _views as views
+from nibblas._library import ArgumentError, call, lib
+from nibblas._plans import Cache
+
+_numbers = itertools.count(1)
+_alive = weakref.WeakValueDictionary()
+
+
+class Packed:
+    """A copy of weights [rows, k] (or a stack), good for every product on its
+    device; the source may go.  Made by pack().  Plans with it are kept here, so
+    that they go when it does.  number: what operators of torch call it by."""
+
+    def __init__(self, device, view, sizes):
+        self.device, self.sizes = device, sizes
+        self.handle = C.c_void_p()
+        call("nib_pack", device.handle, C.byref(view), C.byref(self.handle))
+        self.bytes = lib.nib_packed_bytes(self.handle)
+        self.plans = Cache(limit=64)
+        self.number = next(_numbers)
+        _alive[self.number] = self
+
+    def __del__(self):
+        # Plans first: they point to the weights.
+        if getattr(self, "plans", None) is not None and lib is not None:
+            self.plans.plans = {}
+            lib.nib_packed_free(self.handle)
+
+    def __repr__(self):
+        s = self.sizes
+        shape = [s.batch, s.rows, s.cols] if s.is_stack else [s.rows, s.cols]
+        return f"nibblas.Packed({shape} on {self.device.name}, {self.bytes} bytes)"
+
+
+def packed(number):
+    """The living packed weights of this number."""
+    found = _alive.get(number)
+    if found is None:
+        raise ArgumentError(f"b = {number}: is the number of no packed weights "
+                            "that are alive")
+    return found
+
+
+def pack_arrays(device, codes, scales, layout):
+    """Packs arrays of the device; b is what errors call them."""
+    view, sizes = views.nvfp4(codes, scales, layout)
+    if sizes.is_stack and sizes.batch == 0:
+        codes.fail("must have at least one matrix")
+    return Packed(device, view, sizes)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_linear.py - torch.nn.Linear with NVFP4 weights and activations."""
+
+import torch
+from torch import nn
+
+from nibblas import _packed
+from nibblas._library import ArgumentError
+from nibblas._views import choose, RECIPES
+from nibblas.torch._tensors import Cpu, Cuda, array
+
+
+def pack(b, b_scales, layout="tiled"):
+    """Weights [N, K/2] (or a stack) in the order of the device that they are on,
+    for torch.ops.nibblas.gemm_packed, which takes the result's number."""
+    side = Cpu if b.is_cpu else Cuda
+    return _packed.pack_arrays(side.device(side.place(b)), array("b", b),
+                               array("b_scales", b_scales), layout)
+
+
+class Linear(nn.Module):
+    """y = x * W^T + bias in NVFP4: x is quantised as it comes, W is kept as
+    ModelOpt stores it, so that its checkpoints load:
+
+        weight          uint8 [out, in/2]
+        weight_scale    float8_e4m3fn [out, in/16]
+        weight_scale_2  float32 []
+        input_scale     float32 []: the global scale of x; 0 = amax / 2688 of it
+
+    On a CPU the weights are packed too (a second copy of 0.5625 bytes a value) when
+    they are made, loaded or moved; call pack() after writing to them.  On CUDA
+    nothing waits: inf and NaN of x are saturated there, on a CPU they are an error.
+    No gradients."""
+
+    def __init__(self, in_features, out_features, bias=True, device=None,
+                 dtype=None):
+        super().__init__()
+        if in_features % 16:
+            raise ArgumentError(f"in_features = {in_features}: must be a "
+                                "multiple of 16")
+        self.in_features, self.out_features = in_features, out_features
+        self._packed = None
+
+        def buffer(name, *shape, dtype):
+            self.register_buffer(name, torch.zeros(shape, dtype=dtype,
+                                                   device=device))
+        buffer("weight", out_features, in_features // 2, dtype=torch.uint8)
+        buffer("weight_scale", out_features, in_features // 16,
+               dtype=torch.float8_e4m3fn)
+        buffer("weight_scale_2", dtype=torch.float32)
+        buffer("input_scale", dtype=torch.float32)
+        self.bias = None
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(
+                out_features, dtype=dtype, device=device), requires_grad=False)
+        self._has_input_scale = False
+
+    @classmethod
+    def from_linear(cls, linear, recipe="modelopt", input_scale=None):
+        """A torch.nn.Linear, quantised."""
+        choose("recipe", recipe, RECIPES)
+        weight = linear.weight.detach()
+        made = cls(linear.in_features, linear.out_features,
+                   linear.bias is not None, weight.device, weight.dtype)
+        codes, scales, scale = torch.ops.nibblas.quantize(
+            weight, None, "linear", recipe)
+        made.weight.copy_(codes)
+        made.weight_scale.copy_(scales)
+        made.weight_scale_2.copy_(scale)
+        if input_scale is not None:
+            made.input_scale.fill_(float(input_scale))
+        if linear.bias is not None:
+            made.bias.data.copy_(linear.bias.detach())
+        made.train(linear.training)
+        made.pack()
+        return made
+
+    def pack(self):
+        """Packs the weights again, on a CPU; reads input_scale."""
+        self._packed = None
+        if self.weight.is_cpu:
+            self._packed = pack(self.weight, self.weight_scale, "linear")
+        if not self.input_scale.is_meta:
+            self._has_input_scale = self.input_scale.item() != 0
+
+    def forward(self, x):
+        rows = x.reshape(-1, self.in_features)
+        given = self.input_scale if self._has_input_scale else None
+        codes, scales, scale = torch.ops.nibblas.quantize.default(
+            rows, given, "linear", "modelopt", x.is_cuda)
+        alpha = (scale * self.weight_scale_2).reshape(1)
+        dtype = torch.float32 if self.bias is not None else x.dtype
+        if self._packed is not None:
+            y = torch.ops.nibblas.gemm_packed.default(
+                codes, scales, self._packed.number, alpha, dtype, "linear")
+        else:
+            y = torch.ops.nibblas.gemm.default(
+                codes, scales, self.weight, self.weight_scale, alpha, dtype,
+                "linear", "linear")
+        if self.bias is not None:
+            y = (y + self.bias).to(x.dtype)
+        return y.reshape(*x.shape[:-1], self.out_features)
+
+    def extra_repr(self):
+        return (f"in_features={self.in_features}, "
+                f"out_features={self.out_features}, "
+                f"bias={self.bias is not None}")
+
+    # What changes the weights packs them again.
+
+    def _apply(self, fn, recurse=True):
+        # half() and to(bfloat16) are meant for floats that are kept as such.
+        kept = {name: getattr(self, name) for name in
+                ("weight_scale", "weight_scale_2", "input_scale")}
+        types = {name: tensor.dtype for name, tensor in kept.items()}
+        super()._apply(fn, recurse)
+        for name, dtype in types.items():
+            moved = getattr(self, name)
+            if moved.dtype != dtype:
+                setattr(self, name, kept[name].to(moved.device))
+        self.pack()
+        return self
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        # Checkpoints without it quantise x by its own amax.
+        state_dict.setdefault(prefix + "input_scale",
+                              torch.zeros_like(self.input_scale))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self.pack()
+
+    def __getstate__(self):
+        return {**self.__dict__, "_packed": None}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.pack()
+
+
+def swap_linears(model, keep=None, recipe="modelopt"):
+    """Puts a Linear of this module in the place of each torch.nn.Linear of model
+    that it can; keep(name, linear) says which stay.  Returns (names of those
+    swapped, {name: reason} of those left)."""
+    swapped, left, made = [], {}, {}
+    linears = [(name, one) for name, one in model.named_modules(
+        remove_duplicate=False) if type(one) is nn.Linear]
+    for name, linear in linears:
+        if keep is not None and keep(name, linear):
+            left[name] = "kept"
+        elif linear.in_features % 16:
+            left[name] = (f"in_features = {linear.in_features} is no multiple "
+                          "of 16")
+        elif name == "":
+            left[name] = "is the model itself: use Linear.from_linear()"
+        else:
+            # One that is used twice stays one.
+            if id(linear) not in made:
+                made[id(linear)] = Linear.from_linear(linear, recipe)
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, made[id(linear)])
+            swapped.append(name)
+    return swapped, left

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nibblas.torch.Linear in models: the numbers, moves, copies, state dicts,
+torch.compile; and packed weights, which give the bits of unpacked ones."""
+
+import copy
+import gc
+import io
+import os
+import tempfile
+import unittest
+
+import nibblas
+import numpy as np
+from common import TorchTest, save_safetensors
+
+from nibblas import _packed
+
+
+class PackedWeights(TorchTest):
+    def test_same_bits(self):
+        t = self.torch
+        for m, n, k in ((1, 40, 64), (9, 130, 256), (40, 33, 1040)):
+            for layout in ("tiled", "linear"):
+                a, _, _ = self.operand(m, k, layout=layout)
+                b, _, _ = self.operand(n, k, layout=layout)
+                weights = self.door.pack(*b, layout)
+                alpha = t.tensor([0.5])
+                got = self.ops.gemm_packed(*a, weights.number, alpha,
+                                           t.float32, layout)
+                want = self.ops.gemm(*a, *b, alpha, t.float32, layout, layout)
+                self.assertTrue(t.equal(got, want))
+                arrays = [x.numpy() for x in (*a, *b)]
+                mine = nibblas.pack(*arrays[2:], b_layout=layout)
+                got = nibblas.gemm(*arrays[:2], mine, alpha=0.5,
+                                   a_layout=layout)
+                self.assertTrue(np.array_equal(got, want.numpy()))
+
+    def test_opcheck(self):
+        a, _, _ = self.operand(9, 64)
+        b, _, _ = self.operand(33, 64)
+        weights = self.door.pack(*b)
+        self.torch.library.opcheck(self.ops.gemm_packed.default,
+                                   (*a, weights.number))
+
+    def test_refusals(self):
+        a, _, _ = self.operand(9, 32)
+        b, _, _ = self.operand(33, 64)
+        weights = self.door.pack(*b)
+        self.refused("^b: .*K = 64: must be a's 32", self.ops.gemm_packed, *a,
+                     weights.number)
+        number = weights.number
+        del weights
+        gc.collect()
+        self.refused(f"^b = {number}: is the number of no packed weights",
+                     self.ops.gemm_packed, *a, number)
+        self.refused("^b: .*K = 2 .* 12 = 24", self.door.pack, b[0][:, :12],
+                     b[1])
+
+    def test_memory_goes_with_them(self):
+        a, _, _ = self.operand(9, 64)
+        b, _, _ = self.operand(33, 64)
+        gc.collect()
+        before = len(_packed._alive)
+        for _ in range(3):
+            weights = self.door.pack(*b)
+            self.ops.gemm_packed(*a, weights.number)
+            self.assertGreaterEqual(weights.bytes, 33 * 64 * 9 // 16)
+        del weights
+        gc.collect()
+        self.assertEqual(len(_packed._alive), before)
+
+
+class LinearTest(TorchTest):
+    def setUp(self):
+        self.torch.manual_seed(3)
+
+    def model(self):
+        nn = self.torch.nn
+        return nn.Sequential(nn.Linear(64, 96), nn.GELU(),
+                             nn.Linear(96, 48, bias=False), nn.Linear(48, 5))
+
+    def swapped(self):
+        model = self.model()
+        quantised = copy.deepcopy(model)
+        names, left = self.door.swap_linears(quantised)
+        self.assertEqual((names, left), (["0", "2", "3"], {}))
+        return model, quantised
+
+
+class Numbers(LinearTest):
+    def test_is_the_product_of_what_was_quantised(self):
+        t = self.torch
+        linear = t.nn.Linear(64, 40)
+        ours = self.door.Linear.from_linear(linear)
+        x = t.randn(2, 7, 64)
+        w = self.ops.dequantize(ours.weight, ours.weight_scale,
+                                ours.weight_scale_2, t.float32, "linear")
+        q = self.ops.quantize(x.reshape(-1, 64))
+        y = self.ops.dequantize(*q, t.float32)
+        want = (y.double() @ w.double().t() + linear.bias).reshape(2, 7, 40)
+        with t.inference_mode():
+            got = ours(x)
+        self.assertLess((got - want).abs().max(), 1e-5)
+        self.assertLess((got - linear(x)).norm() / got.norm(), 0.2)
+
+    def test_a_static_input_scale(self):
+        t = self.torch
+        linear = t.nn.Linear(64, 40)
+        x = t.randn(7, 64)
+        amax = x.abs().max().item()
+        ours = self.door.Linear.from_linear(linear,
+                                            input_scale=amax / 2688)
+        plain = self.door.Linear.from_linear(linear)
+        self.assertLess((ours(x) - plain(x)).abs().max(), 1e-3)
+        # Rows do not depend on their neighbours then.
+        self.assertTrue(t.equal(ours(x)[2:3], ours(x[2:3])))
+
+    def test_types_of_activations(self):
+        t = self.torch
+        for bias in (True, False):
+            ours = self.door.Linear.from_linear(t.nn.Linear(64, 40, bias))
+            for dtype in (t.float16, t.bfloat16):
+                x = t.randn(3, 64).to(dtype)
+                self.assertTrue(t.equal(ours(x), ours(x.float()).to(dtype)))
+
+    def test_not_finite(self):
+        _, ours = self.swapped()
+        x = self.torch.full((2, 64), float("nan"))
+        self.refused("row 0, col 0", ours, x)
+
+    def test_left(self):
+        nn = self.torch.nn
+        shared = nn.Linear(32, 32)
+        model = nn.ModuleDict({"odd": nn.Linear(20, 4), "x": shared,
+                               "y": shared, "head": nn.Linear(32, 4)})
+        names, left = self.door.swap_linears(
+            model, keep=lambda name, _: name == "head")
+        self.assertEqual(names, ["x", "y"])
+        self.assertIs(model["x"], model["y"])
+        self.assertEqual(set(left), {"odd", "head"})
+        self.assertIn("20", left["odd"])
+
+
+class Life(LinearTest):
+    def test_copies_and_state(self):
+        t = self.torch
+        _, ours = self.swapped()
+        x = t.randn(3, 64)
+        want = ours(x)
+        self.assertTrue(t.equal(copy.deepcopy(ours)(x), want))
+        other = self.model()
+        self.door.swap_linears(other)
+        self.assertFalse(t.equal(other(x), want))
+        other.load_state_dict(ours.state_dict())
+        self.assertTrue(t.equal(other(x), want))
+        file = io.BytesIO()
+        t.save(ours, file)
+        file.seek(0)
+        loaded = t.load(file, weights_only=False)
+        self.assertTrue(t.equal(loaded(x), want))
+
+    def test_floats_of_the_format_stay_floats(self):
+        t = self.torch
+        _, ours = self.swapped()
+        x = t.randn(3, 64)
+        want = ours(x)
+        ours.half()
+        self.assertEqual(ours[0].weight_scale_2.dtype, t.float32)
+        self.assertEqual(ours[0].weight_scale.dtype, t.float8_e4m3fn)
+        self.assertEqual(ours[0].bias.dtype, t.float16)
+        got = ours(x.half())
+        self.assertLess((got.float() - want).norm() / want.norm(), 0.1)
+
+    def test_compiles_whole(self):
+        _, ours = self.swapped()
+        for backend in ("aot_eager", "eager"):
+            self.torch._dynamo.reset()
+            compiled = self.torch.compile(ours, backend=backend,
+                                          fullgraph=True)
+            for rows in (1, 4, 9):
+                x = self.torch.randn(rows, 64)
+                with self.torch.inference_mode():
+                    self.assertTrue(self.torch.equal(compiled(x), ours(x)))
+
+    def test_exports(self):
+        _, ours = self.swapped()
+        x = self.torch.randn(4, 64)
+        program = self.torch.export.export(ours, (x,))
+        names = {str(node.target) for node in program.graph.nodes}
+        self.assertIn("nibblas.quantize.default", names)
+        self.assertTrue(self.torch.equal(program.module()(x), ours(x)))
+
+    def test_modelopts_file(self):
+        t = self.torch
+        linear = t.nn.Linear(64, 40, bias=False)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.safetensors")
+            ours = self.door.Linear.from_linear(linear)
+            state = {"proj." + key: value for key, value in
+                     ours.state_dict().items() if key != "input_scale"}
+            save_safetensors(path, state)
+            with nibblas.Checkpoint(path) as checkpoint:
+                layer = checkpoint["proj"]
+                self.assertTrue(np.array_equal(layer.codes,
+                                               ours.weight.numpy()))
+                self.assertEqual(layer.global_scale,
+                                 ours.weight_scale_2.item())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
