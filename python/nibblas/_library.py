@@ -107,7 +107,8 @@ lib = load(library_path())
 
 # How the library's names of arguments read here: problems[0].b2.k is b2.k of a
 # single product, b2[3].k of a group's fourth.
-NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe)\.(\w+)|\b(global)(?= = )")
+NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe)\.(\w+)")
+GLOBAL = re.compile(r"\*?options\.global(_pointer)?\b|^global\b")
 
 
 def translate(message, count=1, names=None):
@@ -115,11 +116,11 @@ def translate(message, count=1, names=None):
     names = names or {}
 
     def rename(match):
-        index, field, _ = match.groups()
-        field = names.get(field or "global", field or "global")
+        index, field = match.groups()
+        field = names.get(field, field)
         return f"{field}[{index}]" if index and count > 1 else field
 
-    return NAMES.sub(rename, message)
+    return GLOBAL.sub("global_scale", NAMES.sub(rename, message))
 
 
 def fail(status, error, count=1, names=None):

@@ -237,8 +237,7 @@ def quantize(x, global_scale=None, *, layout="tiled", recipe="modelopt",
     used = C.c_float(1.0)
     if source.numel():
         call("nib_quantize", _device.device(source.device).handle,
-             C.byref(view), C.byref(q), C.byref(options), C.byref(used),
-             names={"global": "global_scale"})
+             C.byref(view), C.byref(q), C.byref(options), C.byref(used))
     return Quantized(*out, used.value)
 
 

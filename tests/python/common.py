@@ -139,6 +139,7 @@ class TorchTest(unittest.TestCase):
         cls.door = nibblas.torch
         cls.ops = cls.torch.ops.nibblas
         cls.rng = np.random.default_rng(1)
+        cls.torch.manual_seed(1)
 
     def operand(self, *shape, layout="tiled", low=40, high=72):
         """(codes, scales) as tensors, and their float64 values and linear

@@ -288,7 +288,7 @@ class Formats(TorchTest):
         codes, scales, scale = self.ops.quantize(x, saturate=True)
         y = self.ops.dequantize(codes, scales, scale, t.float32)
         self.assertTrue(y.isfinite().all())
-        self.assertEqual(y.argmax().item(), 69)
+        self.assertEqual(y[2, 5], y.max())
 
 
 class Opcheck(TorchTest):

@@ -12,7 +12,6 @@ from nibblas._library import call
 from nibblas.torch._tensors import array
 
 LARGEST = 6.0 * 448.0
-_NAMES = {"from": "scales", "to": "blocked", "q": "codes", "global": "global_scale"}
 
 
 def _call_options(side, place):
@@ -65,7 +64,7 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
                       scale_layout=layout_number)
     if x.numel():
         call("nib_quantize", side.device(place).handle, C.byref(view),
-             C.byref(q), C.byref(options), C.byref(used), names=_NAMES)
+             C.byref(q), C.byref(options), C.byref(used))
     elif layout == "tiled":
         scales.view(torch.uint8).zero_()
     if global_scale is None:
@@ -85,7 +84,7 @@ def _decode(side, codes, scales, value, out_dtype, layout):
     options = _call_options(side, place)
     if y.numel():
         call("nib_dequantize", side.device(place).handle, C.byref(view),
-             C.c_float(value), C.byref(to), C.byref(options), names=_NAMES)
+             C.c_float(value), C.byref(to), C.byref(options))
     return y
 
 
@@ -123,8 +122,7 @@ def _convert(side, source, target, scales, blocked, rows, groups):
     if target.numel():
         options = _call_options(side, place)
         call("nib_convert_scales", side.device(place).handle,
-             C.byref(pair[0]), C.byref(pair[1]), C.byref(options),
-             names=_NAMES)
+             C.byref(pair[0]), C.byref(pair[1]), C.byref(options))
     return target
 
 
