@@ -216,8 +216,7 @@ static void add_products(const struct emu_mma_operand *a,
 	}
 }
 
-/* x, exact, cut toward zero to fp32. */
-static uint32_t to_f32(double x, int result_bits)
+uint32_t emu_cut_to_f32(double x, int result_bits)
 {
 	uint64_t bits;
 
@@ -323,8 +322,9 @@ void emu_fused_sums(const struct emu_mma_operand *a,
 			if (class != FINITE)
 				d[m * n + j] = special_result(class, d_is_f16);
 			else
-				d[m * n + j] = d_is_f16 ? to_f16(sum)
-							: to_f32(sum, p.result);
+				d[m * n + j] =
+				    d_is_f16 ? to_f16(sum)
+					     : emu_cut_to_f32(sum, p.result);
 		}
 	}
 }

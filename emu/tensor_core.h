@@ -68,4 +68,7 @@ void emu_fused_sums(const struct emu_mma_operand *a,
 		    const struct emu_mma_operand *b, bool d_is_f16,
 		    const uint32_t *c, uint32_t *d);
 
+/* x, exact, cut toward zero to fp32 with so many bits behind the point. */
+uint32_t emu_cut_to_f32(double x, int result_bits);
+
 #endif
