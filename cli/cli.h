@@ -145,7 +145,7 @@ extern const struct cli_option device_options[];
 extern const struct cli_option any_device_options[];
 /* Opens the device; prints and returns the exit code on failure. */
 int cli_open_device(const struct device_args *args, struct nib_device **device);
-/* The name to open: emu:h200 is cuda:0 of the driver in software. */
+/* The name to open: emu:h200, emu:b200 are cuda:0 of the driver in software. */
 int cli_emu_device(const char *name, const char **device);
 /* "cpu-avx512"; lives as long as the device. */
 const char *cli_room(const struct nib_device *device);

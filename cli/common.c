@@ -65,7 +65,7 @@ const struct cli_option any_device_options[] = {
      .fallback = "cpu",
      .help =
 	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them), "
-	 "emu:h200 (a GPU in software, for tests)"},
+	 "emu:h200 or emu:b200 (a GPU in software, for tests)"},
     CPU_OPTIONS,
     {0},
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_device.c - the device emu:h200: the library opens its driver as it opens
- * any, by NIB_CUDA_LIBRARY, which is set to the software GPU beside the command
- * or among the libraries of its prefix.
+ * emu_device.c - the devices emu:h200 and emu:b200: the library opens their
+ * driver as it opens any, by NIB_CUDA_LIBRARY, which is set to the software GPU
+ * beside the command or among the libraries of its prefix; NIBEMU_DEVICE says
+ * which of them it is.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -44,9 +45,10 @@ int cli_emu_device(const char *name, const char **device)
 	*device = name;
 	if (strncmp(name, "emu:", 4) != 0)
 		return CLI_OK;
-	if (strcmp(name, "emu:h200") != 0)
+	if (strcmp(name, "emu:h200") != 0 && strcmp(name, "emu:b200") != 0)
 		return cli_error(CLI_USAGE,
-				 "device %s: the GPU in software is emu:h200",
+				 "device %s: the GPUs in software are "
+				 "emu:h200 and emu:b200",
 				 name);
 	*device = "cuda:0";
 	snprintf(path, sizeof(path), LIBRARY);
@@ -63,7 +65,8 @@ int cli_emu_device(const char *name, const char **device)
 		}
 	}
 	/* Nowhere near: wherever the loader finds it. */
-	if (setenv("NIB_CUDA_LIBRARY", path, 1) != 0)
+	if (setenv("NIBEMU_DEVICE", name + 4, 1) != 0 ||
+	    setenv("NIB_CUDA_LIBRARY", path, 1) != 0)
 		return cli_no_memory("environment");
 	return CLI_OK;
 }

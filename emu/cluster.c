@@ -121,6 +121,8 @@ static void fill_specials(struct emu_warp *w)
 {
 	const struct emu_cta *c = w->cta;
 	const struct emu_grid *g = c->cluster->grid;
+	const struct emu_device *device = g->machine->device;
+	const uint32_t sms = (device ? device : emu_device_default())->sms;
 	uint8_t *to = w->bank[EMU_REGISTERS];
 	uint32_t clusters[3], cluster_id[3], in_cluster[3];
 
@@ -142,8 +144,8 @@ static void fill_specials(struct emu_warp *w)
 	fill_32(to, EMU_WARPID, w->index);
 	fill_32(to, EMU_NWARPID, c->n_warps);
 	fill_32(to, EMU_SMID,
-		(c->cluster->index * c->cluster->n_ctas + c->rank) % EMU_SMS);
-	fill_32(to, EMU_NSMID, EMU_SMS);
+		(c->cluster->index * c->cluster->n_ctas + c->rank) % sms);
+	fill_32(to, EMU_NSMID, sms);
 	fill_32(to, EMU_DYNAMIC_SMEM_SIZE, g->dynamic_bytes);
 	fill_32(to, EMU_TOTAL_SMEM_SIZE,
 		(uint32_t)c->shared.bytes - EMU_SHARED_RESERVED);

@@ -17,12 +17,18 @@
 #include "driver_more.def"
 #undef F
 
-/* Of an H200. */
-#define MEMORY_BYTES (UINT64_C(143771) << 20)
-#define LEAST_BYTES  (UINT64_C(256) << 20)
-#define BUDGET	     UINT64_C(50000000000)
+#define LEAST_BYTES (UINT64_C(256) << 20)
+#define BUDGET	    UINT64_C(50000000000)
 
 struct emu_driver emu_driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The device, also before cuInit. */
+static const struct emu_device *device_of(void)
+{
+	const struct emu_device *d = emu_driver.machine.device;
+
+	return d ? d : emu_device_default();
+}
 
 /* Of a thread. */
 #define MAX_DEPTH 64
@@ -42,11 +48,12 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 	return text && *text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* As much as an H200 has, or what the host gives addresses for. */
+/* As much as the GPU has, or what the host gives addresses for. */
 static bool open_memory(struct emu_error *err)
 {
 	struct emu_machine *m = &emu_driver.machine;
-	uint64_t bytes = number_from("NIBEMU_MEMORY_BYTES", MEMORY_BYTES);
+	uint64_t bytes =
+	    number_from("NIBEMU_MEMORY_BYTES", device_of()->memory_bytes);
 
 	for (; !m->memory && bytes >= LEAST_BYTES; bytes /= 2)
 		m->memory = emu_memory_open(bytes, err);
@@ -54,6 +61,20 @@ static bool open_memory(struct emu_error *err)
 		return false;
 	m->global = *emu_memory_space(m->memory);
 	return true;
+}
+
+static CUresult choose_device(void)
+{
+	const char *name = getenv("NIBEMU_DEVICE");
+	const struct emu_device *d = emu_device_default();
+
+	if (name && *name)
+		d = emu_device_find(name);
+	if (!d)
+		return emu_driver_fail(CUDA_ERROR_INVALID_DEVICE,
+				       "NIBEMU_DEVICE=%s: h200 or b200", name);
+	emu_driver.machine.device = d;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuInit(unsigned flags)
@@ -65,7 +86,9 @@ CUresult cuInit(unsigned flags)
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&d->lock);
-	if (!d->is_begun) {
+	if (!d->is_begun)
+		result = choose_device();
+	if (!d->is_begun && !result) {
 		d->machine.options.seed = number_from("NIBEMU_SEED", 0);
 		d->machine.options.budget =
 		    number_from("NIBEMU_BUDGET", BUDGET);
@@ -74,9 +97,9 @@ CUresult cuInit(unsigned flags)
 		d->machine.options.threads = (uint32_t)number_from(
 		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);
-		d->sms = (uint32_t)number_from("NIBEMU_SMS", EMU_SMS);
-		if (d->sms < 1 || d->sms > EMU_SMS)
-			d->sms = EMU_SMS;
+		d->sms = (uint32_t)number_from("NIBEMU_SMS", device_of()->sms);
+		if (d->sms < 1 || d->sms > device_of()->sms)
+			d->sms = device_of()->sms;
 		d->is_begun = open_memory(&err);
 		if (!d->is_begun)
 			result = emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
@@ -198,7 +221,7 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 {
 	if (device != 0 || bytes < 1)
 		return CUDA_ERROR_INVALID_DEVICE;
-	snprintf(name, (size_t)bytes, "H200 in software");
+	snprintf(name, (size_t)bytes, "%s", device_of()->title);
 	return CUDA_SUCCESS;
 }
 
@@ -215,7 +238,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
-	static const struct {
+	const struct emu_device *d = device_of();
+	const struct {
 		int attribute, value;
 	} known[] = {
 	    {1, EMU_MAX_THREADS},
@@ -228,14 +252,16 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {8, 48 << 10}, /* shared memory without opting in */
 	    {10, EMU_LANES},
 	    {12, EMU_SM_REGISTERS},
-	    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
-	    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 3201000},
-	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6144},
-	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 60 << 20},
+	    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+	     (int)(emu_driver.sms ? emu_driver.sms : d->sms)},
+	    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, d->clock_khz},
+	    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, d->memory_clock_khz},
+	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->bus_bits},
+	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, d->l2_bytes},
 	    {39, 2048}, /* threads of an SM */
 	    {41, 1},	/* unified addressing */
-	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->major},
+	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->minor},
 	    {81, 228 << 10}, /* shared memory of an SM */
 	    {82, EMU_SM_REGISTERS},
 	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
@@ -246,10 +272,6 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 
 	if (device != 0)
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) {
-		*value = (int)(emu_driver.sms ? emu_driver.sms : EMU_SMS);
-		return CUDA_SUCCESS;
-	}
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		if (known[i].attribute == attribute) {
 			*value = known[i].value;

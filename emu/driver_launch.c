@@ -81,6 +81,11 @@ static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
 	struct emu_error err = {{0}};
 
 	m->module = read_module(image, &err);
+	if (m->module && !emu_device_takes(emu_driver.machine.device,
+					   m->module->target, &err)) {
+		emu_module_free(m->module);
+		m->module = NULL;
+	}
 	if (!m->module) {
 		tell(count, options, values, err.text);
 		return emu_driver_fail(CUDA_ERROR_INVALID_PTX, "%s", err.text);

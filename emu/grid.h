@@ -7,8 +7,7 @@
 
 #include "warp.h"
 
-/* Of an H200; the same numbers as the driver's attributes. */
-#define EMU_SMS		 132
+/* Of all devices (device.h); the same numbers as the driver's attributes. */
 #define EMU_MAX_THREADS	 1024
 #define EMU_SM_REGISTERS 65536
 #define EMU_MAX_GRID_X	 2147483647u

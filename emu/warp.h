@@ -6,6 +6,7 @@
 #ifndef EMU_WARP_H
 #define EMU_WARP_H
 
+#include "device.h"
 #include "emu.h"
 #include "ptx.h"
 
@@ -92,6 +93,7 @@ struct emu_options {
 };
 
 struct emu_machine {
+	const struct emu_device *device; /* NULL: the default */
 	struct emu_memory *memory;
 	struct emu_space global;
 	struct emu_options options;
