@@ -5,6 +5,15 @@
 #include "decode.h"
 #include "wgmma_queue.h"
 
+static bool has_target(struct emu_bind *b)
+{
+	const char *target = b->parser->module->target;
+
+	return (target && strcmp(target, "sm_90a") == 0) ||
+	       emu_bind_fail(b, ".target sm_90a has it, not %s",
+			     target ? target : "none");
+}
+
 bool emu_bind_wgmma_group(struct emu_bind *b)
 {
 	const char *name = b->i->opcode->name;
@@ -16,6 +25,8 @@ bool emu_bind_wgmma_group(struct emu_bind *b)
 		       : strcmp(name, "wgmma.commit_group") == 0
 			   ? EMU_WGMMA_COMMIT
 			   : EMU_WGMMA_WAIT;
+	if (!has_target(b))
+		return false;
 	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
 		return emu_bind_fail(b, ".sync.aligned is missing");
 	if (b->i->option != EMU_WGMMA_WAIT)
@@ -75,6 +86,8 @@ bool emu_bind_wgmma(struct emu_bind *b)
 	    b->types[1] != b->types[2] || b->types[1] == EMU_F32)
 		return emu_bind_fail(b, "only m64nNk16.f32 of .f16 or .bf16 "
 					"is known here");
+	if (!has_target(b))
+		return false;
 	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
 		return emu_bind_fail(b, ".sync.aligned is missing");
 	if (!emu_arguments(b, shared ? 8 : 7, shared ? 8 : 7))

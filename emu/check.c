@@ -7,10 +7,12 @@
 
 /* ---- frontiers ----------------------------------------------------------- */
 
-static bool frontier_new(struct frontier *f, uint32_t actors)
+static bool frontier_new(const struct emu_check *c, struct frontier *f)
 {
-	f->seen = calloc(2 * (size_t)actors, sizeof(f->seen[0]));
-	f->fenced = f->seen ? f->seen + actors : NULL;
+	f->seen = calloc(c->vectors * (size_t)c->actors, sizeof(f->seen[0]));
+	f->fenced = f->seen ? f->seen + c->actors : NULL;
+	if (f->seen && c->vectors > 2)
+		f->before = f->fenced + c->actors;
 	return f->seen;
 }
 
@@ -20,22 +22,18 @@ static void merge_clocks(uint32_t *to, const uint32_t *from, uint32_t actors)
 		to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
-/* Both halves lie behind each other. */
+/* The vectors lie behind each other. */
 static void merge(const struct emu_check *c, struct frontier *to,
 		  const struct frontier *from)
 {
-	merge_clocks(to->seen, from->seen, 2 * c->actors);
+	merge_clocks(to->seen, from->seen, c->vectors * c->actors);
 }
 
 static void copy(const struct emu_check *c, struct frontier *to,
 		 const struct frontier *from)
 {
-	memcpy(to->seen, from->seen, 2 * c->actors * sizeof(to->seen[0]));
-}
-
-static void raise_clock(uint32_t *clocks, uint32_t actor, uint32_t to)
-{
-	clocks[actor] = clocks[actor] > to ? clocks[actor] : to;
+	memcpy(to->seen, from->seen,
+	       c->vectors * c->actors * sizeof(to->seen[0]));
 }
 
 /* What the warp does from now on is later than what it did. */
@@ -46,12 +44,11 @@ static void tick(struct emu_check *c, uint32_t warp)
 	*clock += *clock < MOST_CLOCK;
 }
 
-static bool sync_new(struct sync *s, uint32_t actors, bool has_far)
+static bool sync_new(const struct emu_check *c, struct sync *s, bool has_far)
 {
-	return frontier_new(&s->arrived, actors) &&
-	       frontier_new(&s->opened, actors) &&
-	       (!has_far || (frontier_new(&s->far_arrived, actors) &&
-			     frontier_new(&s->far_opened, actors)));
+	return frontier_new(c, &s->arrived) && frontier_new(c, &s->opened) &&
+	       (!has_far || (frontier_new(c, &s->far_arrived) &&
+			     frontier_new(c, &s->far_opened)));
 }
 
 static void sync_free(struct sync *s)
@@ -79,7 +76,12 @@ static bool make_warps(struct emu_check *c)
 		return false;
 	for (uint32_t i = 0; i < c->warps; i++) {
 		c->warp[i].cta = i / (c->warps / c->ctas);
-		if (!frontier_new(&c->warp[i].knows, c->actors))
+		if (!frontier_new(c, &c->warp[i].knows))
+			return false;
+		if (c->vectors > 2)
+			c->warp[i].after =
+			    calloc(c->actors, sizeof(*c->warp[i].after));
+		if (c->vectors > 2 && !c->warp[i].after)
 			return false;
 		tick(c, i);
 	}
@@ -107,7 +109,7 @@ static bool make_joins(struct emu_check *c)
 {
 	c->joins = calloc(joins_of(c), sizeof(c->joins[0]));
 	for (uint32_t i = 0; c->joins && i < joins_of(c); i++)
-		if (!sync_new(&c->joins[i], c->actors, false))
+		if (!sync_new(c, &c->joins[i], false))
 			return false;
 	return c->joins;
 }
@@ -125,6 +127,7 @@ struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
 		return NULL;
 	}
 	c->options = options;
+	c->vectors = options.is_strict ? 3 : 2;
 	c->ctas = ctas;
 	c->warps = ctas * warps_of_cta;
 	c->bytes = bytes;
@@ -140,8 +143,11 @@ void emu_check_close(struct emu_check *c)
 {
 	if (!c)
 		return;
-	for (uint32_t i = 0; c->warp && i < c->warps; i++)
+	for (uint32_t i = 0; c->warp && i < c->warps; i++) {
 		free(c->warp[i].knows.seen);
+		free(c->warp[i].after);
+	}
+	emu_check_tmem_close(c);
 	for (uint32_t i = 0; c->words && i < c->ctas; i++)
 		free(c->words[i]);
 	for (uint32_t i = 0; c->barrier_ids && i < c->ctas; i++)
@@ -259,7 +265,7 @@ bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 			return true;
 		}
 		b = &c->barriers[c->barrier_count];
-		if (!sync_new(&b->sync, c->actors, true)) {
+		if (!sync_new(c, &b->sync, true)) {
 			sync_free(&b->sync);
 			memset(b, 0, sizeof(*b));
 			return emu_fail(err, "out of memory");

@@ -37,6 +37,15 @@ struct emu_check_options {
 	 * that refills it.  PTX's text does; CUTLASS's kernels do without.
 	 */
 	bool fence_before_refill;
+	/* The CTAs have tensor memory, and no wgmma. */
+	bool has_tensor_memory;
+	/*
+	 * Of tcgen05, take PTX's order alone: only the pairs that it calls
+	 * pipelined are in order, and between threads there are its fences.
+	 * Otherwise what one warp issues to the tensor core is in order, as all
+	 * kernels that copy scales behind running multiplications assume.
+	 */
+	bool is_strict;
 };
 
 /* bytes: of each CTA's shared memory.  NULL: out of memory, or too large. */
@@ -59,9 +68,11 @@ void emu_check_fence_init(struct emu_check *c, uint32_t warp);
 /* ---- engines ------------------------------------------------------------- */
 
 enum emu_engine {
-	EMU_ENGINE_WGMMA, /* reads operands */
-	EMU_ENGINE_COPY,  /* cp.async: writes, as threads do */
-	EMU_ENGINE_STORE, /* bulk groups: reads shared memory */
+	EMU_ENGINE_WGMMA,   /* reads operands; tcgen05.mma and .cp do, too */
+	EMU_ENGINE_COPY,    /* cp.async: writes, as threads do */
+	EMU_ENGINE_STORE,   /* bulk groups: reads shared memory */
+	EMU_ENGINE_TMEM_LD, /* tcgen05.ld and .st */
+	EMU_ENGINE_TMEM_ST,
 	EMU_ENGINES
 };
 
@@ -115,6 +126,48 @@ void emu_check_phase(struct emu_check *c, uint64_t barrier);
 /* A try_wait or test_wait that said yes. */
 bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    enum emu_scope scope, struct emu_error *err);
+
+/* ---- tensor memory ---------------------------------------------------------
+ */
+
+enum emu_tmem_use {
+	EMU_TMEM_MMA, /* an accumulator */
+	EMU_TMEM_MMA_A,
+	EMU_TMEM_MMA_SCALE,
+	EMU_TMEM_CP,
+	EMU_TMEM_LD,
+	EMU_TMEM_ST,
+	EMU_TMEM_ALLOC,
+	EMU_TMEM_DEALLOC,
+	EMU_TMEM_USES
+};
+
+/* tag: equal for instructions with one accumulator, shape and kind. */
+struct emu_tmem_access {
+	enum emu_tmem_use use;
+	uint32_t cta, lane, lanes, column, columns;
+	uint32_t tag, line;
+};
+
+/* Begins; those of multiplications and copies end before a commit arrives,
+ * those of ld and st at the wait. */
+bool emu_check_tmem(struct emu_check *c, uint32_t warp,
+		    const struct emu_tmem_access *access,
+		    struct emu_error *err);
+/* tcgen05.wait::ld, ::st. */
+void emu_check_tmem_wait(struct emu_check *c, uint32_t warp,
+			 enum emu_engine engine);
+/* tcgen05.fence::before_thread_sync, ::after_thread_sync. */
+void emu_check_tmem_before(struct emu_check *c, uint32_t warp);
+void emu_check_tmem_after(struct emu_check *c, uint32_t warp);
+/* Two warps have allocated together: each knows that the other has. */
+void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other);
+
+/* tcgen05.commit: what stands behind it, for free(); NULL: no memory. */
+struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp);
+/* It arrives, before it counts. */
+void emu_check_mark_arrive(struct emu_check *c,
+			   const struct emu_check_mark *mark, uint64_t barrier);
 
 /* ---- barriers of threads ------------------------------------------------- */
 

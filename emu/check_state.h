@@ -8,8 +8,8 @@
 /* ---- actors -------------------------------------------------------------- */
 
 /*
- * Actor 4 w is warp w, the three behind it are its engines in the order of enum
- * emu_engine; behind all warps come the mbarriers.
+ * Each warp is an actor, and those behind it are its engines in the order of
+ * enum emu_engine; behind all warps come the mbarriers.
  */
 #define ACTORS_PER_WARP (1 + EMU_ENGINES)
 #define MOST_ACTORS	4096
@@ -42,11 +42,12 @@ static inline uint32_t clock_of(epoch e)
 /* ---- what one knows ------------------------------------------------------ */
 
 /*
- * By actor: until which clock its work has been seen, and until which a proxy
- * fence stands behind it.
+ * By actor: until which clock its work has been seen, until which a proxy fence
+ * stands behind it, and, where that is asked for, a
+ * tcgen05.fence::before_thread_sync.
  */
 struct frontier {
-	uint32_t *seen, *fenced;
+	uint32_t *seen, *fenced, *before;
 };
 
 static inline bool knows(const uint32_t *clocks, epoch e)
@@ -70,6 +71,9 @@ struct warp {
 	uint32_t committed[EMU_ENGINES]; /* groups */
 	uint32_t marks;			 /* of cp.async: groups and arrivals */
 	uint32_t marks_of_groups[RING];	 /* of the last groups */
+	/* What was before its last tcgen05.fence::after_thread_sync; or NULL.
+	 */
+	uint32_t *after;
 };
 
 struct barrier {
@@ -95,9 +99,11 @@ struct emu_check {
 	struct emu_check_options options;
 	uint32_t ctas, warps, bytes; /* bytes of a CTA's shared memory */
 	uint32_t actors;	     /* there is room for */
+	uint32_t vectors;	     /* of a frontier */
 	struct warp *warp;
-	struct word **words;	/* by CTA */
-	uint16_t **barrier_ids; /* by CTA, by offset / 8; 0: none */
+	struct word **words;	 /* by CTA */
+	struct tmem_word **tmem; /* by CTA, once it is used */
+	uint16_t **barrier_ids;	 /* by CTA, by offset / 8; 0: none */
 	struct barrier barriers[MOST_BARRIERS];
 	uint32_t barrier_count;
 	bool is_blind;	    /* more than it can follow: it objects to nothing */
@@ -112,6 +118,17 @@ static inline uint32_t actor_of_warp(uint32_t warp)
 static inline uint32_t actor_of_engine(uint32_t warp, enum emu_engine engine)
 {
 	return warp * ACTORS_PER_WARP + 1 + (uint32_t)engine;
+}
+
+/* The place of tensor memory's words, for check_tensor.c. */
+void emu_check_tmem_close(struct emu_check *c);
+/* "a wgmma of warp 3 of CTA rank 0" */
+void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
+			size_t size);
+
+static inline void raise_clock(uint32_t *clocks, uint32_t actor, uint32_t to)
+{
+	clocks[actor] = clocks[actor] > to ? clocks[actor] : to;
 }
 
 /* An actor is a warp, one of its engines, or a barrier. */

@@ -8,12 +8,17 @@
 
 /* ---- reports ------------------------------------------------------------- */
 
-/* "a wgmma of warp 3 of CTA rank 0" */
-static void describe(const struct emu_check *c, uint32_t actor, char *text,
-		     size_t size)
+void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
+			size_t size)
 {
-	static const char *const whose[ACTORS_PER_WARP] = {
-	    "", "a wgmma of ", "a cp.async of ", "a bulk store of "};
+	const char *const whose[ACTORS_PER_WARP] = {
+	    "",
+	    c->options.has_tensor_memory ? "tcgen05.mma or .cp of "
+					 : "a wgmma of ",
+	    "a cp.async of ",
+	    "a bulk store of ",
+	    "tcgen05.ld of ",
+	    "tcgen05.st of "};
 	const uint32_t warps = c->warps * ACTORS_PER_WARP;
 	const uint32_t warp = actor / ACTORS_PER_WARP;
 	uint64_t at;
@@ -48,7 +53,7 @@ static bool object(const struct emu_check *c, const struct access *a, epoch e,
 {
 	char who[120], where[40] = "";
 
-	describe(c, actor_of(e), who, sizeof(who));
+	emu_check_describe(c, actor_of(e), who, sizeof(who));
 	if (line)
 		snprintf(where, sizeof(where), " (PTX line %u)",
 			 (unsigned)line);
@@ -72,6 +77,10 @@ static const char *unordered_write(const struct emu_check *c, epoch e,
 
 static const char *unordered_read(const struct emu_check *c, epoch e)
 {
+	if (c->options.has_tensor_memory &&
+	    actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
+	    !is_barrier(c, actor_of(e)))
+		return "and nothing says that it has: a tcgen05.commit behind it must be waited for";
 	if (actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
 	    !is_barrier(c, actor_of(e)))
 		return "and nothing says that it has: wgmma.wait_group must come before the arrival that hands the bytes over";
@@ -266,9 +275,12 @@ bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
 			   enum emu_engine engine, uint64_t address,
 			   uint32_t bytes, uint32_t line, struct emu_error *err)
 {
-	const struct access a = {
-	    warp, engine == EMU_ENGINE_WGMMA ? "wgmma reads" : "bulk store of",
-	    address, line, err};
+	const struct access a = {warp,
+				 engine != EMU_ENGINE_WGMMA ? "bulk store of"
+				 : c->options.has_tensor_memory
+				     ? "the tensor core reads"
+				     : "wgmma reads",
+				 address, line, err};
 
 	return touch(c, &a, READS | IS_ASYNC, actor_of_engine(warp, engine),
 		     c->warp[warp].committed[engine] + 1, bytes);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "grid.h"
+#include "tensor_queue.h"
 #include "transfer.h"
 #include "watch.h"
 #include "wgmma_queue.h"
@@ -253,7 +254,10 @@ static void place_ctas(struct emu_cluster *cluster)
 /* A cluster too large to be followed goes on without. */
 static void begin_check(struct emu_cluster *c)
 {
-	const struct emu_check_options options = {false};
+	const bool has_tmem = c->grid->kernel->cta_group;
+	const struct emu_check_options options = {
+	    .has_tensor_memory = has_tmem,
+	    .is_strict = has_tmem && c->grid->machine->options.is_strict};
 	const struct emu_cta *first = &c->ctas[0];
 
 	if (!c->grid->machine->options.is_unchecked)
@@ -304,6 +308,8 @@ static void free_cta(struct emu_cta *c)
 
 		if (w->async)
 			emu_wgmma_free(w->async->wgmma);
+		if (w->async)
+			emu_tmem_queue_free(w->async->tmem);
 		free(w->async);
 		give_registers(c->cluster->grid->machine,
 			       w->bank[EMU_REGISTERS]);

@@ -157,5 +157,13 @@ bool emu_bind_bulk_group(struct emu_bind *b);
 bool emu_bind_fence(struct emu_bind *b);
 bool emu_bind_wgmma(struct emu_bind *b);
 bool emu_bind_wgmma_group(struct emu_bind *b);
+/* tcgen05 */
+bool emu_bind_tmem_alloc(struct emu_bind *b);
+bool emu_bind_tmem_move(struct emu_bind *b);
+bool emu_bind_tmem_wait(struct emu_bind *b);
+bool emu_bind_tmem_fence(struct emu_bind *b);
+bool emu_bind_tmem_copy(struct emu_bind *b);
+bool emu_bind_tmem_commit(struct emu_bind *b);
+bool emu_bind_umma(struct emu_bind *b);
 
 #endif

@@ -22,6 +22,10 @@
 	"ca cg cs lu cv wb wt L1::evict_normal L1::evict_unchanged "           \
 	"L1::evict_first L1::evict_last L1::no_allocate L2::cache_hint "       \
 	"L2::64B L2::128B L2::256B"
+#define GROUPS "cta_group::1 cta_group::2"
+#define TMEM_SHAPES                                                            \
+	"sync aligned 32x32b 16x64b 16x128b 16x256b 16x32bx2 x1 x2 x4 x8 x16 " \
+	"x32 x64 x128"
 #define ORDERS                                                                 \
 	"weak relaxed acquire release acq_rel volatile sc cta cluster gpu sys"
 
@@ -164,6 +168,31 @@ const struct emu_opcode emu_opcodes[] = {
     {"wgmma.commit_group", "sync aligned", "", emu_bind_wgmma_group},
     {"wgmma.wait_group", "sync aligned", "", emu_bind_wgmma_group},
     {"wgmma.mma_async", "sync aligned shape", "f32 f16 bf16", emu_bind_wgmma},
+    /* Blackwell's tensor core and its memory */
+    {"tcgen05.alloc", GROUPS " sync aligned shared::cta", "b32",
+     emu_bind_tmem_alloc},
+    {"tcgen05.dealloc", GROUPS " sync aligned", "b32", emu_bind_tmem_alloc},
+    {"tcgen05.relinquish_alloc_permit", GROUPS " sync aligned", "",
+     emu_bind_tmem_alloc},
+    {"tcgen05.ld", TMEM_SHAPES " pack::16b", "b32", emu_bind_tmem_move},
+    {"tcgen05.st", TMEM_SHAPES " unpack::16b", "b32", emu_bind_tmem_move},
+    {"tcgen05.wait::ld", "sync aligned", "", emu_bind_tmem_wait},
+    {"tcgen05.wait::st", "sync aligned", "", emu_bind_tmem_wait},
+    {"tcgen05.fence::before_thread_sync", "", "", emu_bind_tmem_fence},
+    {"tcgen05.fence::after_thread_sync", "", "", emu_bind_tmem_fence},
+    {"tcgen05.mma",
+     GROUPS " kind::f16 kind::mxf8f6f4 kind::mxf4nvf4 block_scale "
+	    "scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 "
+	    "collector::a::fill collector::a::use collector::a::lastuse "
+	    "collector::a::discard",
+     "", emu_bind_umma},
+    {"tcgen05.cp",
+     GROUPS " 128x256b 128x128b 4x256b 64x128b 32x128b warpx4 "
+	    "warpx2::02_13 warpx2::01_23",
+     "", emu_bind_tmem_copy},
+    {"tcgen05.commit",
+     GROUPS " mbarrier::arrive::one shared::cluster multicast::cluster", "b64",
+     emu_bind_tmem_commit},
 };
 
 const size_t emu_opcode_count = sizeof(emu_opcodes) / sizeof(*emu_opcodes);

@@ -184,6 +184,7 @@ static const char *const waits[] = {
     [EMU_AT_MBARRIER] = "at the mbarrier",
     [EMU_AT_GRID] = "for the grid before",
     [EMU_AT_REGISTERS] = "for registers",
+    [EMU_AT_TENSOR_MEMORY] = "for tensor memory",
     [EMU_EXITED] = "ended",
 };
 

@@ -8,6 +8,7 @@
 #include "access.h"
 #include "arena.h"
 #include "mbarrier.h"
+#include "tensor_queue.h"
 #include "watch.h"
 
 /* Turns of the scheduler that a copy takes at most, but for a few. */
@@ -284,10 +285,11 @@ bool emu_transfers_step(struct emu_cluster *c, bool is_idle)
 {
 	struct emu_transfers *all = c->transfers;
 	struct emu_machine *m = c->grid->machine;
+	const bool has_tensor = emu_tensor_step(c, is_idle);
 	size_t start;
 
 	if (all->count == 0)
-		return false;
+		return has_tensor;
 	all->tick++;
 	if (is_idle)
 		skip_to_next(all);
@@ -312,6 +314,7 @@ bool emu_transfers_end(struct emu_cluster *c)
 	if (all->count)
 		emu_fault(all->list[0]->warp, all->list[0]->instr, -1,
 			  "the cluster has ended and this operation has not");
+	emu_tensor_end(c);
 	while (all->count)
 		remove_transfer(all, all->count - 1);
 	free(all->list);

@@ -51,6 +51,7 @@ struct emu_transfers {
 struct emu_async {
 	uint32_t cp_group[EMU_LANES], bulk_group[EMU_LANES];
 	struct emu_wgmma_queue *wgmma;
+	struct emu_tmem_queue *tmem;
 };
 
 /* NULL after a fault (no memory). */

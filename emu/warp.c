@@ -16,6 +16,8 @@
 #include <string.h>
 
 #include "decode.h"
+#include "tensor_queue.h"
+#include "transfer.h"
 #include "wgmma_queue.h"
 
 /* So many instructions before another path has its turn. */
@@ -308,6 +310,14 @@ static bool is_whole(struct emu_warp *w, const struct emu_instr *i)
 	return false;
 }
 
+/* Registers that an asynchronous instruction holds are not for this one. */
+static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
+{
+	if (w->async->wgmma && !emu_wgmma_check(w, i))
+		return false;
+	return !w->async->tmem || emu_tmem_check_registers(w, i);
+}
+
 void emu_warp_run(struct emu_warp *w, uint32_t most)
 {
 	uint64_t done = 0;
@@ -328,7 +338,7 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 		i = &w->code[w->pc];
 		if (i->is_converged && !is_whole(w, i))
 			continue;
-		if (w->in_flight && !emu_wgmma_check(w, i))
+		if (w->in_flight && !can_touch(w, i))
 			break;
 		lanes = guarded(w, i);
 		w->pc++;

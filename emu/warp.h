@@ -22,11 +22,12 @@ struct emu_path {
 
 enum emu_wait {
 	EMU_RUNNABLE,
-	EMU_AT_BARRIER,	  /* bar.sync; wait_address: its number */
-	EMU_AT_CLUSTER,	  /* barrier.cluster.wait */
-	EMU_AT_MBARRIER,  /* try_wait; wait_address: of the barrier */
-	EMU_AT_GRID,	  /* griddepcontrol.wait */
-	EMU_AT_REGISTERS, /* setmaxnreg.inc */
+	EMU_AT_BARRIER,	      /* bar.sync; wait_address: its number */
+	EMU_AT_CLUSTER,	      /* barrier.cluster.wait */
+	EMU_AT_MBARRIER,      /* try_wait; wait_address: of the barrier */
+	EMU_AT_GRID,	      /* griddepcontrol.wait */
+	EMU_AT_REGISTERS,     /* setmaxnreg.inc */
+	EMU_AT_TENSOR_MEMORY, /* tcgen05.alloc */
 	EMU_EXITED,
 };
 
@@ -45,7 +46,7 @@ struct emu_warp {
 	enum emu_wait wait;
 	uint64_t wait_address; /* shared::cluster address, or a number */
 	uint32_t wait_parity;
-	bool in_flight;	  /* registers of a wgmma are out of reach */
+	bool in_flight;	  /* registers of wgmma, tcgen05.ld are out of reach */
 	bool must_yield;  /* ends its turn after this instruction */
 	bool has_polled;  /* its turn ended with a load that may wait for others
 			   */
@@ -82,14 +83,16 @@ struct emu_cluster {
 	struct emu_cta *ctas;
 	uint32_t barrier_phase, barrier_arrived; /* threads */
 	struct emu_transfers *transfers;
-	struct emu_check *check; /* NULL: nobody watches */
+	struct emu_tensor *tensor; /* NULL: nothing of tcgen05 yet */
+	struct emu_check *check;   /* NULL: nobody watches */
 };
 
 struct emu_options {
 	uint64_t seed;	   /* 0: everything at once and in order */
 	uint64_t budget;   /* instructions of threads in a launch */
-	bool is_unchecked; /* no checker of shared memory's order */
 	uint32_t threads;  /* of the host */
+	bool is_unchecked; /* no checker of the order of accesses */
+	bool is_strict;	   /* tcgen05: PTX's order, not the hardware's */
 };
 
 struct emu_machine {

@@ -170,6 +170,62 @@ bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   emu_check_wait(c, number_of(w), barrier, scope, &err), &err);
 }
 
+/* ---- tensor memory ------------------------------------------------------- */
+
+bool emu_watch_tmem(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    enum emu_tmem_use use, uint32_t cta, uint32_t first_lane,
+		    uint32_t lanes, uint32_t column, uint32_t columns,
+		    uint32_t tag)
+{
+	const struct emu_tmem_access a = {use,	  cta,	   first_lane, lanes,
+					  column, columns, tag,	       i->line};
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane, emu_check_tmem(c, number_of(w), &a, &err), &err);
+}
+
+void emu_watch_tmem_wait(struct emu_warp *w, bool stores)
+{
+	if (checker_of(w))
+		emu_check_tmem_wait(checker_of(w), number_of(w),
+				    stores ? EMU_ENGINE_TMEM_ST
+					   : EMU_ENGINE_TMEM_LD);
+}
+
+void emu_watch_tmem_before(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_tmem_before(checker_of(w), number_of(w));
+}
+
+void emu_watch_tmem_after(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_tmem_after(checker_of(w), number_of(w));
+}
+
+void emu_watch_tmem_pair(struct emu_warp *w, struct emu_warp *other)
+{
+	if (checker_of(w))
+		emu_check_tmem_pair(checker_of(w), number_of(w),
+				    number_of(other));
+}
+
+struct emu_check_mark *emu_watch_mark(struct emu_warp *w)
+{
+	return checker_of(w) ? emu_check_mark(checker_of(w), number_of(w))
+			     : NULL;
+}
+
+void emu_watch_mark_arrive(struct emu_warp *w,
+			   const struct emu_check_mark *mark, uint64_t barrier)
+{
+	if (checker_of(w) && mark)
+		emu_check_mark_arrive(checker_of(w), mark, barrier);
+}
+
 /* ---- fences and barriers of threads -------------------------------------- */
 
 void emu_watch_fence_proxy(struct emu_warp *w)

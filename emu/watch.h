@@ -44,6 +44,20 @@ bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
 void emu_watch_fence_proxy(struct emu_warp *w);
 void emu_watch_fence_init(struct emu_warp *w);
 
+/* Tensor memory (check.h); lane < 0: the warp. */
+bool emu_watch_tmem(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    enum emu_tmem_use use, uint32_t cta, uint32_t first_lane,
+		    uint32_t lanes, uint32_t column, uint32_t columns,
+		    uint32_t tag);
+void emu_watch_tmem_wait(struct emu_warp *w, bool stores);
+void emu_watch_tmem_before(struct emu_warp *w);
+void emu_watch_tmem_after(struct emu_warp *w);
+void emu_watch_tmem_pair(struct emu_warp *w, struct emu_warp *other);
+/* NULL: nobody watches, or no memory. */
+struct emu_check_mark *emu_watch_mark(struct emu_warp *w);
+void emu_watch_mark_arrive(struct emu_warp *w,
+			   const struct emu_check_mark *mark, uint64_t barrier);
+
 /* bar.* by number, the cluster's by EMU_CLUSTER_BARRIER. */
 void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release);
 void emu_watch_all_joined(const struct emu_cta *c, uint32_t number);

@@ -35,7 +35,8 @@ static struct emu_error err;
 
 static inline void begin(bool fence_before_refill)
 {
-	const struct emu_check_options options = {fence_before_refill};
+	const struct emu_check_options options = {.fence_before_refill =
+						      fence_before_refill};
 
 	c = emu_check_open(2, WARPS, BYTES, options);
 	assert_non_null(c);

@@ -29,12 +29,17 @@ uint64_t emu_test_random_64(void)
 
 const char *emu_module_text(const char *body)
 {
+	return emu_module_text_for(NULL, body);
+}
+
+const char *emu_module_text_for(const char *target, const char *body)
+{
 	static char text[EMU_TEXT_BYTES];
 
 	snprintf(
 	    text, sizeof(text),
-	    ".version 9.0\n.target sm_90a\n.address_size 64\n"
-	    ".extern .shared .align 128 .b8 dynamic[];\n"
+	    ".version 9.0\n.target %s\n.address_size 64\n"
+	    ".extern .shared .align 1024 .b8 dynamic[];\n"
 	    ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
 	    "\t.reg .b64 %%in, %%out;\n\t.reg .b32 %%lane, %%warp, %%tid;\n"
 	    "\t.reg .pred %%p<32>;\n\t.reg .b16 %%h<32>;\n"
@@ -43,7 +48,7 @@ const char *emu_module_text(const char *body)
 	    "\tld.param.u64 %%in, [in];\n\tld.param.u64 %%out, [out];\n"
 	    "\tmov.u32 %%tid, %%tid.x;\n\tand.b32 %%lane, %%tid, 31;\n"
 	    "\tshr.u32 %%warp, %%tid, 5;\n%s\tret;\n}\n",
-	    body);
+	    target ? target : "sm_90a", body);
 	return text;
 }
 
@@ -114,6 +119,7 @@ bool emu_run_job(struct emu_job *job, struct emu_error *err)
 	struct emu_machine m = {
 	    .options = {.seed = job->seed,
 			.threads = job->threads,
+			.is_strict = job->is_strict,
 			.budget = job->budget ? job->budget : 100000000}};
 	struct emu_module *module;
 	bool ok = false;
@@ -133,7 +139,7 @@ void emu_must_run(const char *body, struct emu_job *job)
 {
 	struct emu_error err = {{0}};
 
-	job->ptx = emu_module_text(body);
+	job->ptx = emu_module_text_for(job->target, body);
 	if (!emu_run_job(job, &err))
 		fail_msg("%s\n%s", err.text, body);
 }
@@ -144,7 +150,7 @@ void emu_must_fail(const char *body, struct emu_job *job, ...)
 	const char *word;
 	va_list words;
 
-	job->ptx = emu_module_text(body);
+	job->ptx = emu_module_text_for(job->target, body);
 	if (emu_run_job(job, &err))
 		fail_msg("it ran:\n%s", body);
 	va_start(words, job);

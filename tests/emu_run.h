@@ -25,6 +25,8 @@ struct emu_job {
 	uint32_t threads;  /* of the host; 0: this one */
 	uint32_t resident; /* clusters that the GPU holds; 0: all */
 	bool is_cooperative;
+	const char *target;    /* NULL: sm_90a */
+	bool is_strict;	       /* tcgen05 by PTX's order */
 	uint64_t instructions; /* of threads: set */
 };
 
@@ -34,9 +36,10 @@ bool emu_run_job(struct emu_job *job, struct emu_error *err);
 /*
  * A module around a body.  It has %in, %out (64 bits), %lane, %warp (32),
  * %tid (32), and registers %p<32>, %h<32> (16), %r<64>, %d<64> (64 bits),
- * %f<32>, %g<32> (f64).
+ * %f<32>, %g<32> (f64).  target NULL: sm_90a.
  */
 const char *emu_module_text(const char *body);
+const char *emu_module_text_for(const char *target, const char *body);
 
 /* Runs a body, and fails the test where that fails. */
 void emu_must_run(const char *body, struct emu_job *job);

@@ -63,7 +63,7 @@ static void test_instructions(void **state)
 	check_body("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%f1}, "
 		   "%d1, %d2, %p1, 1, 1, 0, 0;\n",
 		   "only m64nNk16");
-	check_body("tcgen05.alloc.cta_group::1 [%r1], 32;\n",
+	check_body("tcgen06.alloc.cta_group::1 [%r1], 32;\n",
 		   "opcode is not known here");
 	check_body("call foo, bar;\n", "opcode is not known here");
 	check_body("add.u32 %r1, %r2, %r3", "instead of ',' or ';'");
