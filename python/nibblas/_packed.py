@@ -30,7 +30,7 @@ class Packed:
     def __del__(self):
         # Plans first: they point to the weights.
         if getattr(self, "plans", None) is not None and lib is not None:
-            self.plans.plans = {}
+            self.plans.plans.clear()
             lib.nib_packed_free(self.handle)
 
     def __repr__(self):

@@ -132,8 +132,9 @@ class Cache:
 
     def clear(self):
         with self.lock:
-            self.plans = {key: plan for key, plan in self.plans.items()
-                          if plan.is_pinned}
+            for key in [key for key, plan in self.plans.items()
+                        if not plan.is_pinned]:
+                del self.plans[key]
 
 
 cache = Cache()

@@ -48,47 +48,51 @@ def _single(side, place, key, op, a, b, b2, alphas, c, dtype):
     return _plan(side, place, op, key, template, _dense(shape))
 
 
-def _simple(side, op, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
-            b_layout):
-    """gemm and gemv; c: the output, or None for a new one."""
-    place = side.place(a)
-    key = (op, place, a.shape, a.stride(), a.dtype,
-           a_scales.shape, a_scales.stride(), a_scales.dtype,
-           b.shape, b.stride(), b.dtype,
-           b_scales.shape, b_scales.stride(), b_scales.dtype,
-           a_layout, b_layout, out_dtype,
-           None if alpha is None else meta(alpha),
-           None if c is None else meta(c))
-    plan = cache.get(key)
-    if plan is None:
-        plan = _single(
-            side, place, key, op, operand("a", a, a_scales, a_layout),
-            operand("b", b, b_scales, b_layout), None,
-            [array("alpha", alpha)], array("c", c), dtype_name(out_dtype))
-    if c is None:
-        c = _new(plan.given, out_dtype, a.device)
-    if plan.count == 0:
+def _simple_plan(side, op, place, key, c, a, a_scales, b, b_scales, alpha,
+                 out_dtype, a_layout, b_layout):
+    return _single(
+        side, place, key, op, operand("a", a, a_scales, a_layout),
+        operand("b", b, b_scales, b_layout), None, [array("alpha", alpha)],
+        array("c", c), dtype_name(out_dtype))
+
+
+def simple(side, op):
+    """gemm or gemv on one kind of device: a function of c (None for a new one),
+    the operands and options.  Written out, for it is to be quick."""
+    plans, clock = cache.plans, cache.clock
+    place_of, run = side.place, side.run
+
+    def multiply(c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
+                 b_layout):
+        place = place_of(a)
+        key = (op, place,
+               a.shape, a.is_contiguous() or a.stride(), a.dtype,
+               a_scales.shape, a_scales.is_contiguous() or a_scales.stride(),
+               a_scales.dtype,
+               b.shape, b.is_contiguous() or b.stride(), b.dtype,
+               b_scales.shape, b_scales.is_contiguous() or b_scales.stride(),
+               b_scales.dtype, a_layout, b_layout, out_dtype,
+               None if alpha is None else meta(alpha),
+               None if c is None else meta(c))
+        plan = plans.get(key)
+        if plan is None:
+            plan = _simple_plan(side, op, place, key, c, a, a_scales, b,
+                                b_scales, alpha, out_dtype, a_layout, b_layout)
+        plan.stamp = clock()
+        if c is None:
+            c = torch.empty_strided(*plan.given, dtype=out_dtype,
+                                    device=a.device)
+        if plan.count == 0:
+            return c
+        work = plan.take()
+        words = work.words
+        words[_A], words[_AS] = a.data_ptr(), a_scales.data_ptr()
+        words[_B], words[_BS] = b.data_ptr(), b_scales.data_ptr()
+        words[_ALPHA] = 0 if alpha is None else alpha.data_ptr()
+        words[_C] = c.data_ptr()
+        run(plan, work, place)
         return c
-    work = plan.take()
-    words = work.words
-    words[_A], words[_AS] = a.data_ptr(), a_scales.data_ptr()
-    words[_B], words[_BS] = b.data_ptr(), b_scales.data_ptr()
-    words[_ALPHA] = 0 if alpha is None else alpha.data_ptr()
-    words[_C] = c.data_ptr()
-    side.run(plan, work, place)
-    return c
-
-
-def gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
-         b_layout):
-    return _simple(side, abi.NIB_GEMM, c, a, a_scales, b, b_scales, alpha,
-                   out_dtype, a_layout, b_layout)
-
-
-def gemv(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
-         b_layout):
-    return _simple(side, abi.NIB_GEMV, c, a, a_scales, b, b_scales, alpha,
-                   out_dtype, a_layout, b_layout)
+    return multiply
 
 
 def gemm_packed(side, a, a_scales, b, alpha, out_dtype, a_layout):

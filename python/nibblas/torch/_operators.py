@@ -7,6 +7,7 @@ view whose last stride is 1, and returns nothing."""
 
 import torch
 
+from nibblas import _abi as abi
 from nibblas._library import UnsupportedError
 from nibblas._packed import packed
 from nibblas._views import DENSE, choose
@@ -78,40 +79,39 @@ def _moe_fake(a, a_scales, b, b_scales, row_offsets, scale_rows=None,
 # ---- gemm, gemv: the functions that must be quick ---------------------------
 
 
-def _simple(implementation):
-    def kernel_on(side):
-        def kernel(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
-                   a_layout="tiled", b_layout="tiled"):
-            return implementation(side, None, a, a_scales, b, b_scales, alpha,
-                                  out_dtype or torch.bfloat16, a_layout,
-                                  b_layout)
-        return kernel
+def _simple(op, side):
+    """Both kernels on one kind of device."""
+    multiply, usual = _multiply.simple(side, op), torch.bfloat16
 
-    def out_kernel_on(side):
-        def kernel(c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
+    def kernel(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
+               a_layout="tiled", b_layout="tiled"):
+        return multiply(None, a, a_scales, b, b_scales, alpha,
+                        out_dtype or usual, a_layout, b_layout)
+
+    def out_kernel(c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
                    b_layout="tiled"):
-            implementation(side, c, a, a_scales, b, b_scales, alpha, c.dtype,
-                           a_layout, b_layout)
-        return kernel
-    return kernel_on, out_kernel_on
+        multiply(c, a, a_scales, b, b_scales, alpha, c.dtype, a_layout,
+                 b_layout)
+    return kernel, out_kernel
 
 
-def _define_simple(name, implementation):
+def _define_simple(name, op):
     schemas = (f"({OPERANDS}, Tensor? alpha=None, {NEW}) -> Tensor",
                f"(Tensor(a!) c, {OPERANDS}, Tensor? alpha=None, {OPTIONS}) "
                "-> ()")
     fakes = (_gemm_fake, _nothing)
-    for suffix, schema, make, fake in zip(
-            ("", "_out"), schemas, _simple(implementation), fakes):
+    kernels = zip(_simple(op, Cpu), _simple(op, Cuda))
+    for suffix, schema, pair, fake in zip(("", "_out"), schemas, kernels,
+                                          fakes):
         LIBRARY.define(name + suffix + schema, tags=TAGS)
-        LIBRARY.impl(name + suffix, make(Cpu), "CPU")
-        LIBRARY.impl(name + suffix, make(Cuda), "CUDA")
+        LIBRARY.impl(name + suffix, pair[0], "CPU")
+        LIBRARY.impl(name + suffix, pair[1], "CUDA")
         torch.library.register_fake(f"nibblas::{name}{suffix}", fake,
                                     lib=LIBRARY)
 
 
-_define_simple("gemm", _multiply.gemm)
-_define_simple("gemv", _multiply.gemv)
+_define_simple("gemm", abi.NIB_GEMM)
+_define_simple("gemv", abi.NIB_GEMV)
 
 # ---- the other multiplications ---------------------------------------------
 

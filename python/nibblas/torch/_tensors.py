@@ -4,7 +4,7 @@
 import torch
 
 from nibblas import _device
-from nibblas._library import UnsupportedError
+from nibblas._library import UnsupportedError, fail
 from nibblas._problems import Operand
 from nibblas._views import Array
 
@@ -37,10 +37,12 @@ def operand(name, codes, scales, layout):
 
 
 def meta(tensor):
-    """What of a tensor a plan depends on."""
+    """What of a tensor a plan depends on.  Those that lie densely have no
+    strides to compare."""
     if tensor is None:
         return None
-    return tensor.shape, tensor.stride(), tensor.dtype
+    return (tensor.shape, tensor.is_contiguous() or tensor.stride(),
+            tensor.dtype)
 
 
 def _raw_stream_function():
@@ -70,9 +72,13 @@ class Cpu:
     def stream(_place):
         return None
 
+    # Plan.run() without a call more.
     @staticmethod
     def run(plan, work, _place):
-        plan.run(work)
+        status = plan.function(*work.arguments)
+        if status:
+            fail(status, work.error, plan.count, plan.names)
+        plan.idle.append(work)
 
     @staticmethod
     def check_not_capturing(_what):
