@@ -106,6 +106,25 @@ def reference(op, a, b, b2=None, alpha=None, alpha2=None):
     return c
 
 
+def failures(op, a, b, c, arithmetic, b2=None, alpha=None, alpha2=None):
+    """nib_check(): how many elements of c are outside the bound of a device's
+    arithmetic, and a sentence about the worst.  c: fp32 or fp16."""
+    dtype = {"float32": abi.NIB_FP32, "float16": abi.NIB_FP16}[c.dtype.name]
+    p = (abi.nib_problem * 1)(abi.nib_problem(
+        a=view(*a), b=view(*b), alpha=pointer(alpha), alpha2=pointer(alpha2),
+        c=dense(c, dtype)))
+    if b2 is not None:
+        p[0].b2 = view(*b2)
+    options = abi.nib_check_options(
+        struct_bytes=C.sizeof(abi.nib_check_options), arithmetic=arithmetic)
+    result = abi.nib_check_result(
+        struct_bytes=C.sizeof(abi.nib_check_result))
+    call("nib_check", op, p, C.c_int64(1), C.byref(options), C.byref(result))
+    assert result.checked == c.size
+    return result.failed, (f"row {result.row}, col {result.col}: "
+                           f"{result.got}, must be {result.want}")
+
+
 SAFETENSORS = {"uint8": "U8", "float8_e4m3fn": "F8_E4M3", "float32": "F32",
                "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
 

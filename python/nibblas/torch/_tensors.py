@@ -105,13 +105,18 @@ class Cuda:
     def stream(cls, place):
         return cls.raw_stream(place) or None
 
+    @staticmethod
+    def workspace(n_bytes, place):
+        """Work on one stream is in order, so it may go at once."""
+        return torch.empty(n_bytes, dtype=torch.uint8,
+                           device=torch.device("cuda", place))
+
     @classmethod
     def run(cls, plan, work, place):
         options = work.options
         options.stream = cls.raw_stream(place)
         if plan.workspace_bytes:
-            workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8,
-                                    device=torch.device("cuda", place))
+            workspace = cls.workspace(plan.workspace_bytes, place)
             options.workspace = workspace.data_ptr()
             options.workspace_bytes = plan.workspace_bytes
         if cls.is_capturing():

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doors on the software GPU: arrays of its memory by DLPack, and what the
+operators do for CUDA tensors (streams, workspaces, plans) with stand-ins for them,
+since torch itself has no such GPU.  Skipped in builds without kernels."""
+
+import ctypes as C
+import os
+import unittest
+from unittest import mock
+
+import nibblas
+import numpy as np
+from common import (blocked, decode, failures, needs_torch, random_codes,
+                    random_scales)
+
+from nibblas import _abi as abi
+from nibblas._arrays import CUDA, _Device, _Tensor, _Type
+from nibblas._library import call, lib
+
+EMULATOR = os.path.join(os.path.dirname(os.environ["NIBBLAS_LIBRARY"]),
+                        "libnibemu.so")
+TYPES = {"uint8": _Type(1, 8, 1), "float32": _Type(2, 32, 1),
+         "float16": _Type(2, 16, 1), "int32": _Type(0, 32, 1)}
+_new_capsule = C.pythonapi.PyCapsule_New
+_new_capsule.restype = C.py_object
+_new_capsule.argtypes = [C.c_void_p, C.c_char_p, C.c_void_p]
+
+
+class Managed(C.Structure):
+    _fields_ = [("tensor", _Tensor), ("context", C.c_void_p),
+                ("deleter", C.c_void_p)]
+
+
+class Array:
+    """An array in the GPU's memory; speaks DLPack, and as much of torch's tensors
+    as the operators ask."""
+
+    is_cpu, is_cuda, device = False, True, "cuda:0"
+
+    def __init__(self, gpu, data):
+        self.gpu, self.data = gpu, np.ascontiguousarray(data)
+        self.shape = self.data.shape
+        self.pointer = C.c_void_p()
+        call("nib_device_alloc", gpu.handle, self.data.nbytes,
+             C.byref(self.pointer))
+        self.copy(self.pointer, self.data.ctypes.data)
+        self.streams = []
+
+    def copy(self, to, source):
+        call("nib_device_copy", self.gpu.handle, to, source, self.data.nbytes)
+
+    def numpy(self):
+        self.copy(self.data.ctypes.data, self.pointer)
+        return self.data
+
+    def __del__(self):
+        lib.nib_device_free(self.gpu.handle, self.pointer)
+
+    # DLPack
+
+    def __dlpack_device__(self):
+        return CUDA, 0
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        self.sizes = (C.c_int64 * len(self.shape))(*self.shape)
+        self.managed = Managed(tensor=_Tensor(
+            self.pointer, _Device(CUDA, 0), len(self.shape),
+            TYPES[self.data.dtype.name], self.sizes, None, 0))
+        return _new_capsule(C.addressof(self.managed), b"dltensor", None)
+
+    # torch
+
+    @property
+    def dtype(self):
+        import torch
+        return getattr(torch, self.data.dtype.name)
+
+    def stride(self):
+        return tuple(n // self.data.itemsize for n in self.data.strides)
+
+    def is_contiguous(self):
+        return True
+
+    def data_ptr(self):
+        return self.pointer.value or 0
+
+    def get_device(self):
+        return 0
+
+
+class EmulatedTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not os.path.exists(EMULATOR):
+            raise unittest.SkipTest("no " + EMULATOR)
+        os.environ.update(NIB_CUDA_LIBRARY=EMULATOR, NIBEMU_SMS="16",
+                          NIB_TUNING="off")
+        try:
+            cls.gpu = nibblas.device("cuda")
+        except nibblas.Error as error:
+            raise unittest.SkipTest(str(error)) from None
+        cls.arithmetic = cls.gpu.info()["arithmetic"]
+        cls.rng = np.random.default_rng(4)
+
+    def operand(self, *shape):
+        """Arrays of the GPU (scales tiled), and the linear ones of the host."""
+        codes = random_codes(self.rng, *shape[:-1], shape[-1] // 2)
+        scales = random_scales(self.rng, *shape[:-1], shape[-1] // 16)
+        return (Array(self.gpu, codes), Array(self.gpu, blocked(scales))), (
+            codes, scales)
+
+    def output(self, *shape, dtype=np.float32):
+        return Array(self.gpu, np.full(shape, np.nan, dtype))
+
+    def assert_right(self, op, a, b, c, **kwargs):
+        bad, worst = failures(op, a, b, c.numpy(), self.arithmetic, **kwargs)
+        self.assertEqual(bad, 0, worst)
+
+
+class ByDlpack(EmulatedTest):
+    def test_products(self):
+        a, left = self.operand(9, 128)
+        b, right = self.operand(130, 128)
+        c = self.output(9, 130)
+        self.assertIs(nibblas.gemm(*a, *b, out=c), c)
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+        # 1 is DLPack's name of the default stream.
+        self.assertEqual(a[0].streams, [1])
+        alpha = np.float32([2.0 ** -6])
+        factor = Array(self.gpu, alpha)
+        half = self.output(9, 130, dtype=np.float16)
+        nibblas.dual_gemm(*a, *b, *b, alpha=factor, alpha2=factor, out=half)
+        self.assert_right(abi.NIB_DUAL_GEMM, left, right, half, b2=right,
+                          alpha=alpha, alpha2=alpha)
+
+    def test_formats(self):
+        x = self.rng.standard_normal((9, 64)).astype(np.float32)
+        out = (Array(self.gpu, np.zeros((9, 32), np.uint8)),
+               Array(self.gpu, np.zeros((128, 4), np.uint8)))
+        got = nibblas.quantize(Array(self.gpu, x), out=out)
+        want = nibblas.quantize(x)
+        self.assertEqual(got.global_scale, want.global_scale)
+        self.assertTrue(np.array_equal(out[0].numpy(), want.codes))
+        self.assertTrue(np.array_equal(out[1].numpy(), want.scales))
+        y = self.output(9, 64)
+        nibblas.dequantize(*got, out=y)
+        self.assertTrue(np.array_equal(y.numpy(), nibblas.dequantize(*want)))
+
+    def test_refusals(self):
+        a, _ = self.operand(9, 64)
+        b, right = self.operand(33, 64)
+        with self.assertRaisesRegex(ValueError, "^out = None: on cuda:0"):
+            nibblas.gemm(*a, *b)
+        with self.assertRaisesRegex(ValueError, "^b: .*is on cpu; must be on"):
+            nibblas.gemm(*a, right[0], b[1], out=self.output(9, 33))
+        with self.assertRaisesRegex(ValueError, "^out: .*is on cpu"):
+            nibblas.gemm(*a, *b, out=np.zeros((9, 33), np.float32))
+
+
+class AsTensors(EmulatedTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.torch = needs_torch()
+        import nibblas.torch
+        from nibblas.torch import _multiply, _tensors
+        cls.multiply, cls.side = _multiply, _tensors.Cuda
+
+    def setUp(self):
+        self.capturing, self.workspaces = False, []
+
+        def workspace(n_bytes, place):
+            self.workspaces.append(Array(self.gpu, np.zeros(n_bytes,
+                                                            np.uint8)))
+            return self.workspaces[-1]
+        for name, value in (("raw_stream", lambda place: 0),
+                            ("is_capturing", lambda: self.capturing),
+                            ("workspace", workspace)):
+            patch = mock.patch.object(self.side, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def gemm(self, c, a, b):
+        self.multiply.simple(self.side, abi.NIB_GEMM)(
+            c, *a, *b, None, c.dtype, "tiled", "tiled")
+
+    def test_gemm_and_groups(self):
+        a, left = self.operand(9, 128)
+        b, right = self.operand(130, 128)
+        for _ in range(2):
+            c = self.output(9, 130)
+            self.gemm(c, a, b)
+            self.assert_right(abi.NIB_GEMM, left, right, c)
+        # Each run has a workspace of its own.
+        self.assertEqual(len(self.workspaces), 2)
+        many = [self.output(9, 130, dtype=np.float16) for _ in range(3)]
+        self.multiply.group_gemm(self.side, many, *([x] * 3 for x in (*a, *b)),
+                                 None, self.torch.float16, "tiled", "tiled")
+        for c in many:
+            self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_experts(self):
+        a, left = self.operand(9, 64)
+        b, right = self.operand(2, 33, 64)
+        c = self.output(9, 33)
+        offsets = Array(self.gpu, np.int32([0, 4, 9]))
+        self.multiply.moe_gemm(self.side, c, *a, *b, offsets, None, None,
+                               c.dtype, "tiled", "tiled")
+        got = c.numpy()
+        x = decode(*left)
+        for e, rows in enumerate((slice(0, 4), slice(4, 9))):
+            want = x[rows] @ decode(right[0][e], right[1][e]).T
+            self.assertLess(np.abs(got[rows] - want).max(), 1e-2)
+
+    def test_packed(self):
+        from nibblas import _packed
+        from nibblas.torch._tensors import array
+        a, left = self.operand(9, 64)
+        b, right = self.operand(33, 64)
+        weights = _packed.pack_arrays(self.gpu, array("b", b[0]),
+                                      array("b_scales", b[1]), "tiled")
+        with mock.patch.object(
+                self.multiply, "_new",
+                lambda given, dtype, device: self.output(*given[0])):
+            c = self.multiply.gemm_packed(
+                self.side, *a, weights.number, None, self.torch.float32,
+                "tiled")
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_capture(self):
+        a, left = self.operand(7, 64)
+        b, right = self.operand(35, 64)
+        c = self.output(7, 35)
+        self.capturing = True
+        with self.assertRaisesRegex(NotImplementedError, "run it once before"):
+            self.gemm(c, a, b)
+        self.capturing = False
+        self.gemm(c, a, b)
+        self.capturing = True
+        self.gemm(c, a, b)
+        from nibblas._plans import cache
+        newest = max(cache.plans.values(), key=lambda plan: plan.stamp)
+        self.assertTrue(newest.is_pinned)
+        newest.is_pinned = False
+
+    def test_memory_of_the_host_is_refused(self):
+        a, _ = self.operand(9, 64)
+        b, _ = self.operand(33, 64)
+        host = self.torch.zeros(33, 32, dtype=self.torch.uint8)
+        with self.assertRaisesRegex(ValueError,
+                                    "^b: .*is on cpu|^b.codes .*host memory"):
+            self.gemm(self.output(9, 33), a, (host, b[1]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
