@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import os
+import shutil
 import tempfile
 import unittest
 
@@ -181,6 +182,15 @@ class Life(LinearTest):
                 x = self.torch.randn(rows, 64)
                 with self.torch.inference_mode():
                     self.assertTrue(self.torch.equal(compiled(x), ours(x)))
+
+    @unittest.skipUnless(shutil.which("g++"), "no g++ for torch.compile")
+    def test_compiles_by_inductor(self):
+        _, ours = self.swapped()
+        x = self.torch.randn(6, 64)
+        with self.torch.inference_mode():
+            got = self.torch.compile(ours, fullgraph=True)(x)
+            want = ours(x)
+        self.assertLess((got - want).norm() / want.norm(), 0.05)
 
     def test_exports(self):
         _, ours = self.swapped()

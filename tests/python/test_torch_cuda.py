@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators on a GPU of torch: results under the device's bound, the current
+stream, CUDA graphs, torch.compile with graphs, two threads.  Skipped where there is no
+GPU, or no kernels for it.
+
+    pip install . && python tests/python/test_torch_cuda.py"""
+
+import threading
+import unittest
+
+import nibblas
+import numpy as np
+from common import TorchTest, blocked, failures
+
+from nibblas import _abi as abi
+from nibblas import _plans
+
+
+class CudaTest(TorchTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not cls.torch.cuda.is_available():
+            raise unittest.SkipTest("torch has no GPU here")
+        try:
+            cls.gpu = nibblas.device("cuda")
+        except nibblas.Error as error:
+            raise unittest.SkipTest(str(error)) from None
+        cls.arithmetic = cls.gpu.info()["arithmetic"]
+
+    def operand(self, *shape, **kwargs):
+        tensors, _, linear = super().operand(*shape, **kwargs)
+        return tuple(x.cuda() for x in tensors), linear
+
+    def assert_right(self, op, a, b, c, **kwargs):
+        bad, worst = failures(op, a, b, c.cpu().numpy(), self.arithmetic,
+                              **kwargs)
+        self.assertEqual(bad, 0, worst)
+
+
+class Products(CudaTest):
+    def test_gemm(self):
+        t = self.torch
+        alpha = t.tensor([2.0 ** -6], device="cuda")
+        for m, n, k in ((1, 40, 64), (17, 130, 256), (128, 512, 1040)):
+            for layout in ("tiled", "linear"):
+                a, left = self.operand(m, k, layout=layout)
+                b, right = self.operand(n, k, layout=layout)
+                for dtype in (t.float32, t.float16):
+                    c = self.ops.gemm(*a, *b, alpha, dtype, layout, layout)
+                    self.assert_right(abi.NIB_GEMM, left, right, c,
+                                      alpha=np.float32([2.0 ** -6]))
+
+    def test_torch_types(self):
+        t = self.torch
+        a, _ = self.operand(17, 128)
+        b, _ = self.operand(33, 128)
+        kinds = (t.float4_e2m1fn_x2, t.float8_e4m3fn) * 2
+        typed = [x.view(kind) for x, kind in zip((*a, *b), kinds)]
+        self.assertTrue(t.equal(self.ops.gemm(*typed), self.ops.gemm(*a, *b)))
+
+    def test_gemv_dual_group(self):
+        t = self.torch
+        a, left = self.operand(4, 1, 128)
+        b, right = self.operand(4, 40, 128)
+        c = self.ops.gemv(a[0][:, 0], a[1], *b, None, t.float32)
+        self.assert_right(abi.NIB_GEMV, left, right, c[:, None])
+        a, left = self.operand(17, 128)
+        b, right = self.operand(40, 128)
+        alpha = t.tensor([2.0 ** -6], device="cuda")
+        value = np.float32([2.0 ** -6])
+        c = self.ops.dual_gemm(*a, *b, *b, alpha, alpha, t.float32)
+        self.assert_right(abi.NIB_DUAL_GEMM, left, right, c, b2=right,
+                          alpha=value, alpha2=value)
+        for c in self.ops.group_gemm(*([x] * 3 for x in (*a, *b)), None,
+                                     t.float32):
+            self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_scaled_mm_and_grouped(self):
+        t, f = self.torch, self.torch.nn.functional
+        if not hasattr(f, "scaled_mm"):
+            self.skipTest("torch.nn.functional has no scaled_mm")
+        block, whole = f.ScalingType.BlockWise1x16, f.ScalingType.TensorWise
+        tiled = f.SwizzleType.SWIZZLE_32_4_4
+        a, left = self.operand(17, 128)
+        b, right = self.operand(40, 128)
+        one = t.ones(1, device="cuda")
+        kinds = (t.float4_e2m1fn_x2, t.float8_e4m3fn) * 2
+        a4, sa, b4, sb = [x.view(k) for x, k in zip((*a, *b), kinds)]
+        recipe = [block, whole]
+        c = self.door.scaled_mm(a4, b4.t(), [sa, one], recipe, [sb, one],
+                                recipe, tiled, tiled,
+                                output_dtype=t.float32)
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+        # Two experts with one weight: rows 0..4 and 5..16.
+        parts = [blocked(left[1][:5]), blocked(left[1][5:])]
+        sa = t.from_numpy(np.concatenate(parts)).cuda().view(kinds[1])
+        offs = t.tensor([5, 17], dtype=t.int32, device="cuda")
+        c = self.door.scaled_grouped_mm(
+            a4, t.stack([b[0]] * 2).view(kinds[0]).transpose(1, 2), sa, block,
+            t.stack([b[1]] * 2).view(kinds[1]), block, tiled, tiled, offs=offs,
+            output_dtype=t.float32)
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_formats_are_the_cpus(self):
+        t = self.torch
+        x = t.randn(130, 256)
+        for saturate in (False, True):
+            for layout in ("tiled", "linear"):
+                want = self.ops.quantize(x, None, layout, "modelopt", saturate)
+                got = self.ops.quantize(x.cuda(), None, layout, "modelopt",
+                                        saturate)
+                for one, other in zip(got, want):
+                    self.assertTrue(t.equal(one.cpu().float(), other.float()))
+                for dtype in (t.float32, t.float16, t.bfloat16):
+                    y = self.ops.dequantize(*got, dtype, layout)
+                    self.assertTrue(t.equal(y.cpu(), self.ops.dequantize(
+                        *want, dtype, layout)))
+        scales = t.randint(0, 127, (130, 9), dtype=t.uint8)
+        tiled = self.ops.to_blocked(scales.cuda())
+        self.assertTrue(t.equal(tiled.cpu(), self.ops.to_blocked(scales)))
+        self.assertTrue(t.equal(self.ops.from_blocked(tiled, 130, 9).cpu(),
+                                scales))
+
+    def test_inf_is_refused(self):
+        x = self.torch.ones(4, 32, device="cuda")
+        x[2, 5] = float("inf")
+        self.refused("row 2, col 5", self.ops.quantize, x)
+
+    def test_devices_do_not_mix(self):
+        a, _ = self.operand(17, 128)
+        b, _ = self.operand(40, 128)
+        with self.assertRaisesRegex(ValueError, "b.*cpu|b.*host memory"):
+            self.ops.gemm(*a, b[0].cpu(), b[1])
+        # A size that is known: the library looks at the pointers.
+        self.ops.gemm(*a, *b)
+        with self.assertRaisesRegex(ValueError, "b.*cpu|b.*host memory"):
+            self.ops.gemm(*a, b[0].cpu(), b[1])
+
+
+class Order(CudaTest):
+    def product(self, m=17, n=512, k=2048):
+        a, left = self.operand(m, k)
+        b, right = self.operand(n, k)
+        return a, b, left, right
+
+    def test_current_stream(self):
+        t = self.torch
+        a, b, left, right = self.product()
+        stream = t.cuda.Stream()
+        later = t.zeros_like(a[0])
+        t.cuda.synchronize()
+        with t.cuda.stream(stream):
+            # The product must wait for this copy, and for nothing else.
+            t.cuda._sleep(50_000_000)
+            later.copy_(a[0])
+            c = self.ops.gemm(later, a[1], *b, None, t.float32)
+        self.assertFalse(stream.query())
+        stream.synchronize()
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_graph(self):
+        t = self.torch
+        a, b, left, right = self.product()
+        lists = [[x] * 2 for x in (*a, *b)]
+        offsets = t.tensor([0, 5, 17], dtype=t.int32, device="cuda")
+        experts = (t.stack([b[0]] * 2), t.stack([b[1]] * 2))
+        x = t.randn(17, 2048, device="cuda")
+
+        def work():
+            one = self.ops.gemm(*a, *b, None, t.float32)
+            two = self.ops.group_gemm(*lists, None, t.float32)[1]
+            three = self.ops.moe_gemm(*a, *experts, offsets, None, None,
+                                      t.float32)
+            q = self.ops.quantize(x, None, "tiled", "modelopt", True)
+            return one, two, three, self.ops.dequantize(*q, t.float32)
+        side = t.cuda.Stream()
+        with t.cuda.stream(side):
+            eager = work()
+        side.synchronize()
+        graph = t.cuda.CUDAGraph()
+        with t.cuda.graph(graph):
+            captured = work()
+        for _ in range(3):
+            for one in captured:
+                one.fill_(float("nan"))
+            graph.replay()
+            t.cuda.synchronize()
+            for one, other in zip(captured, eager):
+                self.assertTrue(t.equal(one, other))
+        # New inputs in the same places, and plans that the cache let go.
+        _plans.cache.clear()
+        codes = t.randint_like(a[0], 0, 256)
+        a[0].copy_(codes)
+        offsets.copy_(t.tensor([0, 17, 17]))
+        graph.replay()
+        t.cuda.synchronize()
+        left = (codes.cpu().numpy(), left[1])
+        for c in captured[:3]:
+            self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_graph_of_an_unknown_size(self):
+        t = self.torch
+        a, b, _, _ = self.product(m=19)
+        graph = t.cuda.CUDAGraph()
+        with self.assertRaisesRegex(Exception, "run it once before"):
+            with t.cuda.graph(graph):
+                self.ops.gemm(*a, *b)
+
+    def test_compile_with_graphs(self):
+        t = self.torch
+        model = t.nn.Sequential(t.nn.Linear(256, 512), t.nn.GELU(),
+                                t.nn.Linear(512, 64)).cuda()
+        self.door.swap_linears(model)
+        x = t.randn(24, 256, device="cuda")
+        with t.inference_mode():
+            want = model(x)
+            compiled = t.compile(model, mode="reduce-overhead",
+                                 fullgraph=True)
+            for _ in range(5):
+                t.compiler.cudagraph_mark_step_begin()
+                got = compiled(x).clone()
+        # GELU is compiled, so that values near a tie may round differently.
+        self.assertLess((got - want).norm() / want.norm(), 0.05)
+
+    def test_threads_with_streams(self):
+        t = self.torch
+        a, b, left, right = self.product()
+        want = self.ops.gemm(*a, *b, None, t.float32)
+        t.cuda.synchronize()
+        errors = []
+
+        def work():
+            try:
+                with t.cuda.stream(t.cuda.Stream()):
+                    for _ in range(50):
+                        c = self.ops.gemm(*a, *b, None, t.float32)
+                        if not t.equal(c, want):
+                            raise AssertionError("other bits")
+            except BaseException as error:
+                errors.append(error)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual(errors, [])
+
+    def test_linear_is_the_cpus(self):
+        t = self.torch
+        linear = t.nn.Linear(256, 130)
+        ours = self.door.Linear.from_linear(linear)
+        x = t.randn(2, 9, 256)
+        want = ours(x)
+        got = ours.cuda()(x.cuda())
+        self.assertLess((got.cpu() - want).abs().max(), 1e-3)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pip install .` as a user does it, without nvcc: the wheel has the library and all
+modules, and works with NumPy alone."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+from common import SOURCE
+
+TRY = """
+import sys
+import numpy as np
+import nibblas
+x = np.arange(64, dtype=np.float32).reshape(2, 32)
+q = nibblas.quantize(x)
+c = nibblas.gemm(q.codes, q.scales, q.codes, q.scales,
+                 alpha=q.global_scale ** 2)
+assert np.allclose(c, x @ x.T, rtol=0.05), c
+assert "torch" not in sys.modules
+assert any(room.name == "cpu-scalar" for room in nibblas.rooms())
+print(nibblas.__file__, nibblas.__version__)
+"""
+
+
+def run(command, **options):
+    return subprocess.run(command, text=True, capture_output=True, check=False,
+                          **options)
+
+
+class Wheel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="nib-wheel-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        done = run([sys.executable, "-m", "pip", "wheel", "--no-deps",
+                    "--no-input", "--disable-pip-version-check", "--retries",
+                    "1", "--timeout", "15", "--wheel-dir", cls.folder, SOURCE,
+                    "-C", "cmake.define.NIB_CUDA=OFF"], timeout=240)
+        said = done.stdout + done.stderr
+        if "scikit-build-core" in said and "No matching distribution" in said:
+            raise unittest.SkipTest("pip: cannot get scikit-build-core")
+        assert done.returncode == 0, said
+        cls.wheel = os.path.join(cls.folder, next(
+            name for name in os.listdir(cls.folder) if name.endswith(".whl")))
+
+    def test_holds_all_modules_and_the_library(self):
+        with zipfile.ZipFile(self.wheel) as archive:
+            names = set(archive.namelist())
+        root = os.path.join(SOURCE, "python")
+        for folder, _, files in os.walk(os.path.join(root, "nibblas")):
+            for name in files:
+                if name.endswith(".py"):
+                    self.assertIn(os.path.relpath(os.path.join(folder, name),
+                                                  root), names)
+        libraries = [name for name in names if ".so" in name]
+        self.assertEqual(libraries, ["nibblas/lib/libnibblas.so"])
+        self.assertRegex(os.path.basename(self.wheel),
+                         r"^nibblas-\d+\.\d+\.\d+-py3-none-linux_")
+
+    def test_works_where_it_is_installed(self):
+        target = os.path.join(self.folder, "site")
+        done = run([sys.executable, "-m", "pip", "install", "--no-deps",
+                    "--no-index", "--disable-pip-version-check", "--quiet",
+                    "--target", target, self.wheel])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        env = {key: value for key, value in os.environ.items()
+               if key != "NIBBLAS_LIBRARY"}
+        done = run([sys.executable, "-c", TRY], cwd=self.folder,
+                   env={**env, "PYTHONPATH": target})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        path, version = done.stdout.split()
+        self.assertTrue(path.startswith(target), path)
+        self.assertIn(f"nibblas-{version}-", self.wheel)
+
+    def test_without_a_library_says_what_is_missing(self):
+        env = {**os.environ, "NIBBLAS_LIBRARY": "/nowhere/libnibblas.so"}
+        done = run([sys.executable, "-c", "import nibblas"], env=env)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("/nowhere/libnibblas.so", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
