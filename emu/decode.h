@@ -127,6 +127,9 @@ bool emu_bind_st(struct emu_bind *b);
 bool emu_bind_atom(struct emu_bind *b);
 bool emu_bind_red(struct emu_bind *b);
 bool emu_bind_prefetch(struct emu_bind *b);
+bool emu_bind_policy_fractional(struct emu_bind *b);
+bool emu_bind_policy_range(struct emu_bind *b);
+bool emu_bind_policy_cvt(struct emu_bind *b);
 bool emu_bind_stmatrix(struct emu_bind *b);
 bool emu_bind_ldmatrix(struct emu_bind *b);
 /* flow */

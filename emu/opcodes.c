@@ -26,6 +26,8 @@
 #define TMEM_SHAPES                                                            \
 	"sync aligned 32x32b 16x64b 16x128b 16x256b 16x32bx2 x1 x2 x4 x8 x16 " \
 	"x32 x64 x128"
+#define PRIORITIES                                                             \
+	"L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged"
 #define ORDERS                                                                 \
 	"weak relaxed acquire release acq_rel volatile sc cta cluster gpu sys"
 
@@ -96,6 +98,9 @@ const struct emu_opcode emu_opcodes[] = {
      emu_bind_prefetch},
     {"prefetch.tensormap", "", "", emu_bind_prefetch},
     {"prefetchu", "L1", "", emu_bind_prefetch},
+    {"createpolicy.fractional", PRIORITIES, "b64", emu_bind_policy_fractional},
+    {"createpolicy.range", "global " PRIORITIES, "b64", emu_bind_policy_range},
+    {"createpolicy.cvt", "L2", "b64", emu_bind_policy_cvt},
     {"stmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
      emu_bind_stmatrix},
     {"ldmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
