@@ -145,6 +145,19 @@ static const struct emu_space *find(const struct emu_warp *w, int lane,
 	}
 }
 
+/* Shared memory of a CTA of which no thread lives. */
+static bool has_ended(const struct emu_warp *w, const struct emu_space *s)
+{
+	const struct emu_cluster *c = w->cta->cluster;
+
+	if (s == &w->cta->shared || s == &c->grid->machine->global)
+		return false;
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		if (s == &c->ctas[k].shared)
+			return c->ctas[k].n_live == 0;
+	return false;
+}
+
 /* True if (shadow & mask) == want for all bytes. */
 static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask,
 		      uint8_t want)
@@ -191,6 +204,11 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (!s || at >= s->bytes || bytes > s->bytes - at) {
 		report(w, i, lane, space, address, bytes, kind,
 		       "nothing is there");
+		return NULL;
+	}
+	if (w->cta->cluster->n_ctas > 1 && has_ended(w, s)) {
+		report(w, i, lane, space, address, bytes, kind,
+		       "that CTA has ended");
 		return NULL;
 	}
 	shadow = s->shadow + at;

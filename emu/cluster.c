@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "grid.h"
+#include "mbarrier.h"
 #include "tensor_queue.h"
 #include "transfer.h"
 #include "watch.h"
@@ -257,7 +258,8 @@ static void begin_check(struct emu_cluster *c)
 	const bool has_tmem = c->grid->kernel->cta_group;
 	const struct emu_check_options options = {
 	    .has_tensor_memory = has_tmem,
-	    .is_strict = has_tmem && c->grid->machine->options.is_strict};
+	    .is_strict = has_tmem && c->grid->machine->options.is_strict,
+	    .fence_before_refill = c->grid->machine->options.is_strict};
 	const struct emu_cta *first = &c->ctas[0];
 
 	if (!c->grid->machine->options.is_unchecked)
@@ -296,9 +298,40 @@ struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
 	return NULL;
 }
 
+/* Bytes that were expected and did not come, or came unexpected. */
+static void check_barriers(const struct emu_cta *c)
+{
+	struct emu_machine *m = c->cluster->grid->machine;
+	char state[200];
+
+	for (uint64_t at = 0; at + 8 <= c->shared.bytes; at += 8) {
+		uint64_t bar;
+
+		if (!(c->shared.shadow[at] & EMU_BARRIER))
+			continue;
+		memcpy(&bar, c->shared.data + at, sizeof(bar));
+		if (emu_mbarrier_bytes(bar) == 0)
+			continue;
+		emu_mbarrier_describe(bar, state, sizeof(state));
+		m->has_failed = true;
+		emu_fail(&m->report,
+			 "%s, cluster %u: the CTA of rank %u has ended, and "
+			 "its mbarrier at offset %u is bytes short or over: %s",
+			 c->cluster->grid->kernel->name, c->cluster->index,
+			 c->rank, (uint32_t)at, state);
+		return;
+	}
+}
+
 bool emu_cluster_end(struct emu_cluster *c)
 {
-	return emu_transfers_end(c);
+	bool ok = emu_transfers_end(c);
+
+	for (uint32_t rank = 0; ok && rank < c->n_ctas; rank++) {
+		check_barriers(&c->ctas[rank]);
+		ok = !c->grid->machine->has_failed;
+	}
+	return ok;
 }
 
 static void free_cta(struct emu_cta *c)

@@ -169,6 +169,11 @@ bool emu_mbarrier_test_parity(uint64_t bar, uint32_t parity)
 	       unpack(bar).is_odd != (bool)(parity & 1);
 }
 
+int32_t emu_mbarrier_bytes(uint64_t bar)
+{
+	return unpack(bar).tx;
+}
+
 void emu_mbarrier_describe(uint64_t bar, char *text, size_t size)
 {
 	const struct state s = unpack(bar);

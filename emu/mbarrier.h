@@ -45,6 +45,8 @@ bool emu_mbarrier_is_live(uint64_t bar);
  * none.
  */
 bool emu_mbarrier_test_parity(uint64_t bar, uint32_t parity);
+/* Bytes that this phase still expects; negative: that landed beyond. */
+int32_t emu_mbarrier_bytes(uint64_t bar);
 /* "phase parity 1, 3 of 64 arrivals and 8192 bytes to come" */
 void emu_mbarrier_describe(uint64_t bar, char *text, size_t size);
 

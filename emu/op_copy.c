@@ -11,7 +11,7 @@
 #include "watch.h"
 
 /* A bulk copy lands in pieces of so many bytes. */
-#define PIECE_BYTES 64
+#define PIECE_BYTES EMU_PIECE_MOST
 
 /* ---- cp.async --------------------------------------------------------------
  */
@@ -125,6 +125,8 @@ bool emu_bind_cp_async(struct emu_bind *b)
 /* ---- groups ----------------------------------------------------------------
  */
 
+enum { WAIT_READ = 1 };
+
 enum { CP_COMMIT, CP_WAIT, CP_WAIT_ALL, BULK_COMMIT, BULK_WAIT };
 
 static void run_group(struct emu_warp *w, const struct emu_instr *i,
@@ -144,7 +146,8 @@ static void run_group(struct emu_warp *w, const struct emu_instr *i,
 	emu_watch_wait_group(w, is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY,
 			     (uint32_t)i->immediate);
 	emu_transfers_wait(w, is_bulk ? EMU_BULK_STORE : EMU_CP_ASYNC, lanes,
-			   (uint32_t)i->immediate);
+			   (uint32_t)i->immediate,
+			   is_bulk && i->vector == WAIT_READ);
 }
 
 static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
@@ -166,6 +169,7 @@ static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
 	    !emu_number(b, emu_argument(b, 0), 0, 1 << 20, &number))
 		return false;
 	b->i->immediate = number;
+	b->i->vector = emu_has(b, "read") ? WAIT_READ : 0;
 	return true;
 }
 

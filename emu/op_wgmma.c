@@ -468,6 +468,11 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
 		emu_fault(w, i, -1, "lanes of the warp have exited");
 		return;
 	}
+	if (!q->is_fenced) {
+		emu_fault(w, i, -1,
+			  "a wgmma.fence must come before the warp's first");
+		return;
+	}
 	grown = emu_grow(q->pending, &q->room, q->count, sizeof(*grown));
 	if (!grown) {
 		emu_fault(w, i, -1, "no memory for a wgmma");

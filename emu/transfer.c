@@ -75,6 +75,7 @@ bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 void emu_transfer_drop(struct emu_transfer *t)
 {
+	free(t->kept);
 	free(t->pieces);
 	free(t);
 }
@@ -142,6 +143,26 @@ static void land(struct emu_transfer *t, struct emu_piece *p)
 	p->is_done = true;
 	t->left--;
 	emu_machine_of(t->warp)->effects++;
+}
+
+/* The source may change from now on. */
+static void keep(struct emu_transfer *t, struct emu_piece *p)
+{
+	const size_t at = (size_t)(p - t->pieces) * 2 * EMU_PIECE_MOST;
+
+	if (p->is_done || p->is_kept)
+		return;
+	if (!t->kept)
+		t->kept = malloc(t->n_pieces * 2 * EMU_PIECE_MOST);
+	if (!t->kept) {
+		land(t, p);
+		return;
+	}
+	memcpy(t->kept + at, p->from, p->copied);
+	memcpy(t->kept + at + EMU_PIECE_MOST, p->from_shadow, p->copied);
+	p->from = t->kept + at;
+	p->from_shadow = t->kept + at + EMU_PIECE_MOST;
+	p->is_kept = true;
 }
 
 static void land_random(struct emu_transfer *t, uint32_t most)
@@ -243,7 +264,7 @@ void emu_transfer_issue(struct emu_transfer *t)
 }
 
 void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
-			uint32_t lanes, uint32_t newest)
+			uint32_t lanes, uint32_t newest, bool is_read)
 {
 	struct emu_transfers *all = w->cta->cluster->transfers;
 	const uint32_t *group =
@@ -257,8 +278,12 @@ void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
 		for (size_t p = 0; p < t->n_pieces; p++) {
 			struct emu_piece *piece = &t->pieces[p];
 
-			if (lanes >> piece->lane & 1 &&
-			    piece->group + newest < group[piece->lane])
+			if (!(lanes >> piece->lane & 1) ||
+			    piece->group + newest >= group[piece->lane])
+				continue;
+			if (is_read)
+				keep(t, piece);
+			else
 				land(t, piece);
 		}
 	}
@@ -307,10 +332,25 @@ bool emu_transfers_step(struct emu_cluster *c, bool is_idle)
 	return true;
 }
 
+/* Stores whose sources have been read end by themselves. */
+static void land_kept(struct emu_transfers *all)
+{
+	for (size_t k = 0; k < all->count;) {
+		struct emu_transfer *t = all->list[k];
+
+		for (size_t p = 0; p < t->n_pieces; p++)
+			if (t->pieces[p].is_kept)
+				land(t, &t->pieces[p]);
+		if (t->kind != EMU_BULK_STORE || !try_finish(all, k))
+			k++;
+	}
+}
+
 bool emu_transfers_end(struct emu_cluster *c)
 {
 	struct emu_transfers *all = c->transfers;
 
+	land_kept(all);
 	if (all->count)
 		emu_fault(all->list[0]->warp, all->list[0]->instr, -1,
 			  "the cluster has ended and this operation has not");

@@ -18,6 +18,8 @@ enum emu_transfer_kind {
 	EMU_BULK_STORE, /* from shared memory; groups by lane */
 };
 
+#define EMU_PIECE_MOST 64 /* bytes */
+
 struct emu_piece {
 	const uint8_t *from, *from_shadow;
 	uint8_t *to, *to_shadow;
@@ -25,6 +27,7 @@ struct emu_piece {
 	uint32_t group;
 	uint8_t lane;
 	bool is_done;
+	bool is_kept; /* its source has been read: from is a copy */
 };
 
 struct emu_transfer {
@@ -39,6 +42,7 @@ struct emu_transfer {
 	uint64_t barriers[EMU_LANES]; /* CP_ARRIVE: one a lane */
 	uint32_t tx_bytes;
 	uint32_t mark; /* CP_ARRIVE: the checker's, of what came before */
+	uint8_t *kept; /* copies of sources, and of their states */
 };
 
 struct emu_transfers {
@@ -68,9 +72,12 @@ void emu_transfer_drop(struct emu_transfer *t);
 /* Sends it off; with seed 0, to its end. */
 void emu_transfer_issue(struct emu_transfer *t);
 
-/* Pieces of lanes in groups before `group` of their lane land now. */
+/*
+ * Pieces of lanes, but of their newest groups, land now; is_read: their sources
+ * are read, and the bytes may land later.
+ */
 void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
-			uint32_t lanes, uint32_t newest);
+			uint32_t lanes, uint32_t newest, bool is_read);
 
 /* Time passes: some of what is due happens.  False if nothing is on its way. */
 bool emu_transfers_step(struct emu_cluster *c, bool is_idle);
