@@ -94,6 +94,7 @@ CUresult cuInit(unsigned flags)
 		    number_from("NIBEMU_BUDGET", BUDGET);
 		d->machine.options.is_unchecked =
 		    number_from("NIBEMU_UNCHECKED", 0);
+		d->machine.options.is_strict = number_from("NIBEMU_STRICT", 0);
 		d->machine.options.threads = (uint32_t)number_from(
 		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 		d->machine.options.is_strict = number_from("NIBEMU_STRICT", 0);

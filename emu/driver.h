@@ -39,7 +39,20 @@ struct CUfunc_st {
 	bool any_cluster;
 };
 
-enum emu_work_kind { EMU_WORK_KERNEL, EMU_WORK_COPY, EMU_WORK_SET };
+enum emu_work_kind {
+	EMU_WORK_KERNEL,
+	EMU_WORK_COPY,
+	EMU_WORK_SET,
+	EMU_WORK_ALLOC, /* of a graph: its bytes begin to exist, */
+	EMU_WORK_FREE,	/* and end */
+};
+
+/* Memory that a graph allocates: its place is kept for all copies of it. */
+struct emu_reservation {
+	CUdeviceptr address;
+	size_t bytes;
+	size_t owners; /* nodes */
+};
 
 /* What was queued; kernels own their grid and a copy of their parameters. */
 struct emu_work {
@@ -50,6 +63,7 @@ struct emu_work {
 	CUdeviceptr to, from;
 	size_t bytes;
 	unsigned char value;
+	struct emu_reservation *reservation; /* of ALLOC and FREE */
 	struct emu_work *next;
 };
 
@@ -91,6 +105,8 @@ CUresult emu_driver_flush(void);
 CUresult emu_driver_submit(CUstream stream, struct emu_work *work);
 bool emu_stream_is_valid(CUstream stream);
 void emu_work_free(struct emu_work *work);
+void emu_reservation_leave(struct emu_reservation *r);
+bool emu_stream_is_capturing(CUstream stream);
 /* Runs a copy or a fill. */
 CUresult emu_driver_move(const struct emu_work *work);
 /* "0x7f... is not ..." kept for cuGetErrorString. */

@@ -285,6 +285,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 
 void emu_work_free(struct emu_work *work)
 {
+	emu_reservation_leave(work->reservation);
 	free(work->parameters);
 	free(work);
 }

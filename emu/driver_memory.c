@@ -42,20 +42,6 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 	return emu_driver_leave(result);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
-	if (!emu_stream_is_valid(stream))
-		return CUDA_ERROR_INVALID_HANDLE;
-	return cuMemAlloc_v2(pointer, bytes);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
-{
-	if (!emu_stream_is_valid(stream))
-		return CUDA_ERROR_INVALID_HANDLE;
-	return cuMemFree_v2(pointer);
-}
-
 /* ---- copies and fills ------------------------------------------------------
  */
 
@@ -90,11 +76,24 @@ static uint8_t *shadow_of(CUdeviceptr pointer)
 	return s->shadow + (pointer - s->base);
 }
 
+/* Memory of a graph begins to exist, with undefined bytes, or ends. */
+static CUresult change_reservation(const struct emu_work *w)
+{
+	const struct emu_reservation *r = w->reservation;
+
+	memset(shadow_of(r->address),
+	       w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0, r->bytes);
+	return CUDA_SUCCESS;
+}
+
 CUresult emu_driver_move(const struct emu_work *w)
 {
 	const bool is_copy = w->kind == EMU_WORK_COPY;
-	CUresult result = check_range("write of", w->to, w->bytes);
+	CUresult result;
 
+	if (w->reservation)
+		return change_reservation(w);
+	result = check_range("write of", w->to, w->bytes);
 	if (!result && is_copy)
 		result = check_range("read of", w->from, w->bytes);
 	if (result || w->bytes == 0)
@@ -156,6 +155,98 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
 	    .kind = EMU_WORK_SET, .to = to, .value = value, .bytes = bytes};
 
 	return submit(stream, &w, false);
+}
+
+/* ---- memory in the order of a stream ---------------------------------------
+ */
+
+void emu_reservation_leave(struct emu_reservation *r)
+{
+	if (!r || --r->owners)
+		return;
+	(void)emu_memory_free(emu_driver.machine.memory, r->address, NULL);
+	free(r);
+}
+
+/* A node of the graph that is being captured. */
+static CUresult capture(CUstream stream, enum emu_work_kind kind,
+			struct emu_reservation *r)
+{
+	struct emu_work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	w->kind = kind;
+	w->reservation = r;
+	r->owners++;
+	return emu_driver_submit(stream, w);
+}
+
+static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+	struct emu_reservation *r = calloc(1, sizeof(*r));
+	struct emu_error err = {{0}};
+	CUresult result;
+
+	if (!r)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r->bytes = bytes;
+	r->owners = 1;
+	r->address = emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
+	if (!r->address) {
+		free(r);
+		return emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
+				       err.text);
+	}
+	memset(shadow_of(r->address), 0, bytes);
+	*pointer = r->address;
+	result = capture(stream, EMU_WORK_ALLOC, r);
+	emu_reservation_leave(r);
+	return result;
+}
+
+static struct emu_reservation *reservation_of(CUstream stream,
+					      CUdeviceptr pointer)
+{
+	for (const struct emu_work *w = stream->graph->first; w; w = w->next)
+		if (w->kind == EMU_WORK_ALLOC &&
+		    w->reservation->address == pointer)
+			return w->reservation;
+	return NULL;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+	CUresult result = emu_driver_enter();
+	bool captures;
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result && (!pointer || bytes == 0))
+		result = CUDA_ERROR_INVALID_VALUE;
+	captures = !result && emu_stream_is_capturing(stream);
+	if (captures)
+		result = reserve(pointer, bytes, stream);
+	result = emu_driver_leave(result);
+	return result || captures ? result : cuMemAlloc_v2(pointer, bytes);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+	CUresult result = emu_driver_enter();
+	struct emu_reservation *r;
+	bool captures;
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	captures = !result && emu_stream_is_capturing(stream);
+	if (captures) {
+		r = reservation_of(stream, pointer);
+		result = r ? capture(stream, EMU_WORK_FREE, r)
+			   : CUDA_ERROR_INVALID_VALUE;
+	}
+	result = emu_driver_leave(result);
+	return result || captures ? result : cuMemFree_v2(pointer);
 }
 
 /* ---- pointers --------------------------------------------------------------

@@ -28,7 +28,7 @@ bool emu_stream_is_valid(CUstream stream)
 	return s;
 }
 
-static bool is_capturing(CUstream stream)
+bool emu_stream_is_capturing(CUstream stream)
 {
 	return (uintptr_t)stream > 2 && stream->graph;
 }
@@ -86,7 +86,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 
 	if (!result && !emu_stream_is_valid(stream))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	if (!result && is_capturing(stream))
+	if (!result && emu_stream_is_capturing(stream))
 		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!result)
 		result = emu_driver_flush();
@@ -125,7 +125,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 
 	if (!result && !emu_stream_is_valid(stream))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	else if (!result && !is_capturing(stream))
+	else if (!result && !emu_stream_is_capturing(stream))
 		result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	if (!result) {
 		*graph = stream->graph;
@@ -145,9 +145,11 @@ static struct emu_work *copy_work(const struct emu_work *from)
 		return NULL;
 	*w = *from;
 	w->next = NULL;
+	if (w->reservation)
+		w->reservation->owners++;
 	w->parameters = malloc(bytes + 1);
 	if (!w->parameters) {
-		free(w);
+		emu_work_free(w);
 		return NULL;
 	}
 	if (bytes)
@@ -226,7 +228,9 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 CUresult cuGraphNodeGetType(CUgraphNode node, int *type)
 {
 	static const int types[] = {
-	    [EMU_WORK_KERNEL] = 0, [EMU_WORK_COPY] = 1, [EMU_WORK_SET] = 2};
+	    [EMU_WORK_KERNEL] = 0, [EMU_WORK_COPY] = 1,	 [EMU_WORK_SET] = 2,
+	    [EMU_WORK_ALLOC] = 10, [EMU_WORK_FREE] = 11,
+	};
 
 	*type = types[((const struct emu_work *)(uintptr_t)node)->kind];
 	return CUDA_SUCCESS;
@@ -275,7 +279,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 
 	if (!result && !emu_stream_is_valid(stream))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	if (!result && is_capturing(stream))
+	if (!result && emu_stream_is_capturing(stream))
 		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!result)
 		result = emu_driver_flush();
