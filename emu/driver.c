@@ -97,7 +97,6 @@ CUresult cuInit(unsigned flags)
 		d->machine.options.is_strict = number_from("NIBEMU_STRICT", 0);
 		d->machine.options.threads = (uint32_t)number_from(
 		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
-		d->machine.options.is_strict = number_from("NIBEMU_STRICT", 0);
 		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);
 		d->sms = (uint32_t)number_from("NIBEMU_SMS", device_of()->sms);
 		if (d->sms < 1 || d->sms > device_of()->sms)

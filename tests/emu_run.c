@@ -82,29 +82,45 @@ static uint64_t put(struct emu_machine *m, const void *bytes, size_t size)
 	return at;
 }
 
+static struct emu_grid grid_of(const struct emu_job *job, struct emu_machine *m,
+			       const struct emu_kernel *kernel,
+			       const uint64_t *parameters)
+{
+	return (struct emu_grid){
+	    .machine = m,
+	    .kernel = kernel,
+	    .grid = {job->grid ? job->grid : 1, 1, 1},
+	    .block = {job->block ? job->block : 32, 1, 1},
+	    .cluster = {job->cluster ? job->cluster : 1, 1, 1},
+	    .dynamic_bytes = job->shared_bytes,
+	    .is_cooperative = job->is_cooperative,
+	    .resident = job->resident,
+	    .parameters = put(m, parameters, 2 * sizeof(*parameters)),
+	};
+}
+
 static bool run_module(struct emu_job *job, struct emu_machine *m,
 		       const struct emu_module *module, struct emu_error *err)
 {
-	struct emu_grid g = {.machine = m,
-			     .kernel = module->kernels[0],
-			     .grid = {job->grid ? job->grid : 1, 1, 1},
-			     .block = {job->block ? job->block : 32, 1, 1},
-			     .cluster = {job->cluster ? job->cluster : 1, 1, 1},
-			     .dynamic_bytes = job->shared_bytes,
-			     .is_cooperative = job->is_cooperative,
-			     .resident = job->resident,
-			     .id = 1};
-	struct emu_grid *all[] = {&g};
+	const uint32_t count = job->is_chain ? 2 : 1;
+	struct emu_grid g[2], *all[] = {&g[0], &g[1]};
 	uint64_t parameters[2];
 	bool ok;
 
+	assert_true(module->n_kernels >= count);
 	parameters[0] = put(m, job->in, job->in_bytes);
 	parameters[1] =
 	    put(m, job->keeps_out ? job->out : NULL, job->out_bytes);
-	g.parameters = put(m, parameters, sizeof(parameters));
-	if (!emu_grid_check(&g, err))
-		return false;
-	ok = emu_grids_run(m, all, 1);
+	if (job->prepare)
+		job->prepare(parameters[0], (void *)(uintptr_t)parameters[0]);
+	for (uint32_t i = 0; i < count; i++) {
+		g[i] = grid_of(job, m, module->kernels[i], parameters);
+		g[i].id = i + 1;
+		g[i].before = i ? &g[i - 1] : NULL;
+		if (!emu_grid_check(&g[i], err))
+			return false;
+	}
+	ok = emu_grids_run(m, all, count);
 	if (!ok)
 		*err = m->report;
 	if (job->out_bytes)

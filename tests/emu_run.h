@@ -12,8 +12,7 @@
 #define EMU_TEXT_BYTES 65536
 
 struct emu_job {
-	const char
-	    *ptx; /* a module; its first kernel has the parameters in, out */
+	const char *ptx; /* a module; its kernels have the parameters in, out */
 	const void *in;
 	size_t in_bytes;
 	void *out; /* undefined before, unless keeps_out */
@@ -27,6 +26,10 @@ struct emu_job {
 	bool is_cooperative;
 	const char *target;    /* NULL: sm_90a */
 	bool is_strict;	       /* tcgen05 by PTX's order */
+	/* The module's second kernel follows and may begin early. */
+	bool is_chain;
+	/* Writes into the device's copy of in, which lies at address. */
+	void (*prepare)(uint64_t address, uint8_t *in);
 	uint64_t instructions; /* of threads: set */
 };
 
