@@ -13,16 +13,26 @@
 struct gpu_test gpu_test;
 static uint64_t seed = UINT64_C(88172645463325252);
 
-bool gpu_is_small(void)
+static bool size_is(const char *name)
 {
 	const char *size = getenv("NIB_TEST_SIZE");
 
-	return size && strcmp(size, "small") == 0;
+	return size && strcmp(size, name) == 0;
+}
+
+bool gpu_is_small(void)
+{
+	return size_is("small") || size_is("medium");
 }
 
 int gpu_cases(int all)
 {
-	return gpu_is_small() ? (all + 9) / 10 : all;
+	return size_is("small") ? (all + 9) / 10 : all;
+}
+
+int gpu_repeats(int all)
+{
+	return gpu_is_small() && all > 2 ? 2 : all;
 }
 
 void gpu_seed(uint64_t number)

@@ -29,9 +29,13 @@ void gpu_must(enum nib_status status, const char *what);
 /* why: printed if not ok. */
 void gpu_verdict(bool ok, const char *name, const char *why);
 
-/* NIB_TEST_SIZE=small: a tenth of the cases, and none that are large. */
+/*
+ * NIB_TEST_SIZE=medium: all cases but the large ones, few repetitions; small: a
+ * tenth of these cases.  gpu_is_small(): either of them.
+ */
 bool gpu_is_small(void);
 int gpu_cases(int all);
+int gpu_repeats(int all);
 
 /* What follows depends on the number alone. */
 void gpu_seed(uint64_t number);

@@ -64,15 +64,60 @@ static void add_item(struct gpu_job *job, int64_t m, int64_t n, int64_t k,
 	job->items[job->count++] = x;
 }
 
-static void choose_mixture(struct gpu_job *job)
+static void choose_values(struct gpu_job *job, int64_t rows, int64_t k)
 {
-	job->mixture = gpu_any_mixture(op_of(job->kind), 40, 150, 3, 520, 1040);
+	job->x = (struct gpu_sizes){
+	    rows, k, 1, 8, gpu_any_layout(), (enum nib_dtype)gpu_rnd_below(3),
+	    false};
+}
+
+static void choose_mixture(struct gpu_job *job, int64_t experts, int64_t most,
+			   int64_t n, int64_t k)
+{
+	job->mixture =
+	    gpu_any_mixture(op_of(job->kind), experts, most, 3, n, k);
 	job->mixture.packed = false;
 	job->mixture.has_scale_rows = job->kind == GPU_DUAL_MIXTURE;
 }
 
+/* Fewer columns, where the GPU is slow; edges stay. */
+static void choose_small_sizes(struct gpu_job *job)
+{
+	switch (job->kind) {
+	case GPU_GEMM:
+		add_item(job, 300, 500, 528, 1);
+		break;
+	case GPU_SPLIT_GEMM:
+		add_item(job, 17, 130, 7168, 1);
+		break;
+	case GPU_GROUP:
+	case GPU_DUAL_GROUP:
+		add_item(job, 248, 150, 528, 1);
+		add_item(job, 0, 300, 512, 1);
+		add_item(job, 77, 250, 1040, 1);
+		add_item(job, 1, 129, 272, 1);
+		add_item(job, 65, 100, 528, 3);
+		break;
+	case GPU_DUAL:
+		add_item(job, 257, 300, 528, 1);
+		break;
+	case GPU_MIXTURE:
+	case GPU_DUAL_MIXTURE:
+		choose_mixture(job, 12, 100, 130, 528);
+		break;
+	case GPU_GEMV:
+		add_item(job, 1, 700, 2048, 2);
+		break;
+	case GPU_FEW_ROWS:
+		add_item(job, 3, 500, 2064, 1);
+		break;
+	default:
+		choose_values(job, 117, 1024);
+	}
+}
+
 /* Work for each of 132 SMs, and edges. */
-static void choose_sizes(struct gpu_job *job)
+static void choose_large_sizes(struct gpu_job *job)
 {
 	switch (job->kind) {
 	case GPU_GEMM:
@@ -94,7 +139,7 @@ static void choose_sizes(struct gpu_job *job)
 		break;
 	case GPU_MIXTURE:
 	case GPU_DUAL_MIXTURE:
-		choose_mixture(job);
+		choose_mixture(job, 40, 150, 520, 1040);
 		break;
 	case GPU_GEMV:
 		add_item(job, 1, 7168, 2048, 2);
@@ -103,14 +148,16 @@ static void choose_sizes(struct gpu_job *job)
 		add_item(job, 3, 4096, 2064, 1);
 		break;
 	default:
-		job->x = (struct gpu_sizes){517,
-					    4096,
-					    1,
-					    8,
-					    gpu_any_layout(),
-					    (enum nib_dtype)gpu_rnd_below(3),
-					    false};
+		choose_values(job, 517, 4096);
 	}
+}
+
+static void choose_sizes(struct gpu_job *job)
+{
+	if (gpu_is_small())
+		choose_small_sizes(job);
+	else
+		choose_large_sizes(job);
 }
 
 /* ---- memory -------------------------------------------------------------- */
