@@ -127,6 +127,26 @@ static void test_votes(void **state)
 	emu_must_fail(text, &job, "elect", "not in its own mask", NULL);
 }
 
+/* Constants as predicates hold for every lane; by lane, and as a guard. */
+static void test_constant_predicates(void **state)
+{
+	static const char *body =
+	    OUT_4 "mov.pred %p1, -1;\nmov.pred %p2, 0;\nmov.pred %p3, 1;\n"
+		  "vote.sync.ballot.b32 %r1, %p1, -1;\n"
+		  "vote.sync.ballot.b32 %r2, %p2, -1;\n"
+		  "vote.sync.ballot.b32 %r3, %p3, -1;\n"
+		  "xor.b32 %r1, %r1, %lane;\nadd.u32 %r1, %r1, %r2;\n"
+		  "@%p3 xor.b32 %r1, %r1, %r3;\n"
+		  "@%p2 mov.u32 %r1, 77;\nst.global.u32 [%d41], %r1;\n";
+	uint32_t out[LANES];
+	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
+
+	(void)state;
+	emu_must_run(body, &job);
+	for (int l = 0; l < LANES; l++)
+		assert_int_equal(out[l], l);
+}
+
 /* A sum over 256 threads in shared memory, with barriers, on many schedules. */
 static void test_barriers(void **state)
 {
@@ -398,6 +418,7 @@ int main(void)
 	    cmocka_unit_test(test_scopes),
 	    cmocka_unit_test(test_shuffle),
 	    cmocka_unit_test(test_votes),
+	    cmocka_unit_test(test_constant_predicates),
 	    cmocka_unit_test(test_barriers),
 	    cmocka_unit_test(test_clusters),
 	    cmocka_unit_test(test_generic),
