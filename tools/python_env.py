@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python_env.py DIR [SCRIPT ARGUMENT...] - makes the virtual environment in which
+"""python_env.py [--formats] DIR [SCRIPT ARGUMENT...] - makes the virtual environment in which
 tests/python/ run, of this interpreter, and runs a script in it, the package being
 the source tree's.  What pip could not install is left out, and the tests that need it
 say so; without NumPy there is no environment, and a script exits with 77 (skipped).
 
-The environment is made again when the list below has changed."""
+--formats: with the packages whose checkpoints are read, ModelOpt, compressed-tensors
+and torchao: half a gigabyte.
+
+The environment is made again when the lists below have changed."""
 
 import json
 import os
@@ -19,6 +22,9 @@ CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 TORCH = "torch==2.13.0+cpu"
 STEPS = [["numpy"], [TORCH], [TORCH, "--index-url", CPU_WHEELS,
                               "--extra-index-url", "https://pypi.org/simple"]]
+# requests: ModelOpt 0.47 imports it and does not say so.
+FORMATS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
+           "compressed-tensors==0.20.0", "torchao==0.18.0"]
 
 
 def pip(folder, *args):
@@ -28,9 +34,9 @@ def pip(folder, *args):
                "--retries", "1", "--timeout", "15", *args]
     try:
         done = subprocess.run(command, text=True, capture_output=True,
-                              timeout=200, check=False)
+                              timeout=280, check=False)
     except subprocess.TimeoutExpired:
-        return "pip: no answer in 200 s"
+        return "pip: no answer in 280 s"
     if done.returncode == 0:
         return ""
     errors = [line for line in done.stderr.splitlines()
@@ -38,7 +44,7 @@ def pip(folder, *args):
     return (errors or done.stderr.splitlines() or ["pip failed"])[-1]
 
 
-def make(folder):
+def make(folder, formats):
     """What there is: {"numpy": "", "torch": "why it is missing"}."""
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([sys.executable, "-m", "venv", folder], text=True,
@@ -48,12 +54,14 @@ def make(folder):
     missing = {"numpy": pip(folder, *STEPS[0])}
     if not missing["numpy"]:
         missing["torch"] = pip(folder, *STEPS[1]) and pip(folder, *STEPS[2])
+        if formats and not missing["torch"]:
+            missing["formats"] = pip(folder, *FORMATS)
     return missing
 
 
-def prepare(folder):
+def prepare(folder, formats):
     stamp = os.path.join(folder, "made-of.json")
-    want = {"steps": STEPS, "python": sys.version}
+    want = {"steps": STEPS + [FORMATS] * formats, "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:
             made = json.load(file)
@@ -61,7 +69,7 @@ def prepare(folder):
         made = {}
     if made.get("want") == want and not any(made["missing"].values()):
         return made["missing"]
-    missing = make(folder)
+    missing = make(folder, formats)
     os.makedirs(folder, exist_ok=True)
     with open(stamp, "w", encoding="utf-8") as file:
         json.dump({"want": want, "missing": missing}, file)
@@ -69,12 +77,15 @@ def prepare(folder):
 
 
 def main():
-    if len(sys.argv) < 2:
+    arguments = sys.argv[1:]
+    formats = arguments[:1] == ["--formats"]
+    if len(arguments) < 1 + formats:
         sys.exit(__doc__)
-    folder, *script = sys.argv[1:]
+    folder, *script = arguments[formats:]
+    if formats or not script:
+        for name, reason in prepare(folder, formats).items():
+            print(f"{name}: {reason or 'installed'}", flush=True)
     if not script:
-        for name, reason in prepare(folder).items():
-            print(f"{name}: {reason or 'installed'}")
         return
     with open(os.path.join(folder, "made-of.json"), encoding="utf-8") as file:
         missing = json.load(file)["missing"]
