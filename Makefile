@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all help demo test test-emu test-formats bench debug clang asan ubsan tsan valgrind fuzz lint \
+.PHONY: all help demo test test-emu test-models bench debug clang asan ubsan tsan valgrind fuzz lint \
 	format kernels install clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
@@ -31,11 +31,13 @@ test: ## Set up, build, run every test; last line: N passed, N failed
 test-emu: all ## All GPU tests on the software GPU (needs nvcc, no GPU)
 	@tools/test_emu.sh $(BUILD)
 
-test-formats: all ## Checkpoints by ModelOpt, compressed-tensors, torchao (0.5 GB)
+test-models: all ## Python beside ModelOpt, torchao, and on a real model (0.5 GB)
 	@tools/setup.sh test
-	@NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so tools/python_env.py \
-		--formats $(BUILD)/python-env-formats \
-		tests/python/test_peer_formats.py
+	@for test in peer_formats example; do \
+		NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so \
+		tools/python_env.py --models $(BUILD)/python-env-models \
+			tests/python/test_$$test.py || exit 1; \
+	done
 
 bench: all ## Measure this machine: nib bench --preset seeds, beside the peers
 	@$(BUILD)/nib bench --preset seeds

