@@ -66,7 +66,7 @@ class _Call:
 
 
 def _run(plan, pointers, stream):
-    """pointers: (word, address) of all."""
+    """pointers: (word, address) of each."""
     work = plan.take()
     for at, pointer in pointers:
         work.words[at] = pointer
@@ -176,26 +176,49 @@ def group_gemm(a, a_scales, b, b_scales, *, alpha=None, out=None,
     factor = args.add("alpha", alpha)
     if factor is not None:
         views.vector(factor, len(a))
-    problems, shapes = [], []
-    for i in range(len(a)):
-        p, shape = _problems.product(
-            args.operand(f"a[{i}]", a[i], a_scales[i], a_layout),
-            args.operand(f"b[{i}]", b[i], b_scales[i], b_layout), None, [],
-            c=None if out is None else args.add(f"out[{i}]", out[i]),
-            dtype=out_dtype)
-        problems.append(p)
-        shapes.append(shape)
+    pairs = [(args.operand(f"a[{i}]", a[i], a_scales[i], a_layout),
+              args.operand(f"b[{i}]", b[i], b_scales[i], b_layout))
+             for i in range(len(a))]
+    given = None if out is None else [
+        array(f"out[{i}]", c, stream, write=True) for i, c in enumerate(out)]
+    for c in given or []:
+        args.arrays[c.name] = c
     device = args.device()
-    results = out if out is not None else [
-        new(device, shape, out_dtype) for shape in shapes]
-    for i, p in enumerate(problems):
-        p.c.data = array(f"out[{i}]", results[i], stream, write=True).pointer
-        p.alpha = None if factor is None else factor.pointer + 4 * i
-    problems = [p for p in problems if p.a.batch > 0]
-    template = (abi.nib_problem * len(problems))(*problems)
-    plan = Plan(_device.device(device), abi.NIB_GEMM, template, NAMES)
-    _run(plan, [], stream)
-    return results
+    key = ("array group", device, args.key(), (a_layout, b_layout), out_dtype)
+    plan = cache.get(key)
+    if plan is None:
+        plan = cache.add(key, _group_plan(device, pairs, given, out_dtype))
+    shapes, full = plan.given
+    if out is None:
+        out = [new(device, shape, out_dtype) for shape in shapes]
+        given = [array(f"out[{i}]", c) for i, c in enumerate(out)]
+    _run(plan, _group_pointers(pairs, factor, given, full), stream)
+    return out
+
+
+def _group_plan(device, pairs, given, out_dtype):
+    """given: the outputs, or None.  Products of no batch are left out."""
+    made = [_problems.product(left, right, None, [], dtype=out_dtype,
+                              c=None if given is None else given[i])
+            for i, (left, right) in enumerate(pairs)]
+    full = [i for i, (p, _) in enumerate(made) if p.a.batch > 0]
+    template = (abi.nib_problem * len(full))(*(made[i][0] for i in full))
+    return Plan(_device.device(device), abi.NIB_GEMM, template, NAMES,
+                given=([shape for _, shape in made], full))
+
+
+def _group_pointers(pairs, factor, given, full):
+    words = _problems.PROBLEM_WORDS
+    for at, i in enumerate(full):
+        base = at * _problems.PROBLEM_SIZE
+        left, right = pairs[i]
+        yield base + words["a"], left.codes.pointer
+        yield base + words["a_scales"], left.scales.pointer
+        yield base + words["b"], right.codes.pointer
+        yield base + words["b_scales"], right.scales.pointer
+        yield base + words["c"], given[i].pointer
+        yield (base + words["alpha"],
+               0 if factor is None else factor.pointer + 4 * i)
 
 
 # ---- formats -----------------------------------------------------------------

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python in README.md and docs/python.md runs as it stands there."""
+
+import os
+import re
+import tempfile
+import unittest
+
+import nibblas
+import numpy as np
+from common import SOURCE, TorchTest, save_safetensors
+
+
+def blocks(*path):
+    with open(os.path.join(SOURCE, *path), encoding="utf-8") as file:
+        return re.findall(r"^```python\n(.*?)^```", file.read(), re.M | re.S)
+
+
+class Docs(TorchTest):
+    def test_readme(self):
+        found = blocks("README.md")
+        self.assertEqual(len(found), 1)
+        names = {}
+        exec(found[0], names)
+        self.assertEqual(tuple(names["y"].shape), (128, 4096))
+
+    def test_page(self):
+        t = self.torch
+        first, scaled, arrays, files = blocks("docs", "python.md")
+        x, w = t.randn(8, 64), t.randn(24, 64)
+        names = {"x": x, "w": w}
+        exec(first, names)
+        whole = names["y"]
+        self.assertLess((whole - x @ w.t()).norm() / whole.norm(), 0.3)
+        exec(scaled, names)
+        self.assertTrue(t.equal(names["y"], whole))
+        names = {"x": x.numpy(), "p": nibblas.quantize(w.numpy())}
+        exec(arrays, names)
+        self.assertTrue(np.array_equal(
+            t.from_numpy(names["y"]).bfloat16().float(), whole.float()))
+        self.addCleanup(os.chdir, os.getcwd())
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            linear = self.door.Linear.from_linear(t.nn.Linear(64, 24))
+            save_safetensors("model.safetensors", {
+                "up." + key: value for key, value in
+                linear.state_dict().items() if key.startswith("weight")})
+            names = {"nibblas": nibblas}
+            exec(files, names)
+            self.assertEqual(names["layer"].codes.shape, (24, 32))
+            os.chdir(SOURCE)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
