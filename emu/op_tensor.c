@@ -15,7 +15,7 @@
 #define BOX_ALIGN 128
 #define MAP_ALIGN 64
 
-enum { HAS_MASK = 1 };
+enum { HAS_MASK = 1, IS_PAIR = 2 };
 
 struct box {
 	struct emu_tensor_map map;
@@ -196,6 +196,37 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
+/* The mbarrier is of the CTA that gets the box, or cta_group::2 of its pair. */
+static bool check_ranks(struct emu_warp *w, const struct emu_instr *i, int lane,
+			uint64_t to, uint64_t barrier)
+{
+	const uint32_t pair = i->option & IS_PAIR ? 1 : 0;
+	const uint64_t rank = to >> EMU_RANK_SHIFT;
+
+	if ((rank ^ barrier >> EMU_RANK_SHIFT) <= pair)
+		return true;
+	emu_fault(w, i, lane,
+		  "the data goes to CTA rank %u, the mbarrier is of CTA rank "
+		  "%u: %s",
+		  (unsigned)rank, (unsigned)(barrier >> EMU_RANK_SHIFT),
+		  pair ? "not of its pair"
+		       : "they may differ in a pair, with .cta_group::2");
+	return false;
+}
+
+/*
+ * Of a multicast: the same offset in the CTA that gets the box, or with
+ * cta_group::2 in that CTA of its pair whose rank is even or odd as the
+ * barrier's.
+ */
+static uint64_t barrier_rank(const struct emu_instr *i, uint64_t rank,
+			     uint64_t barrier)
+{
+	return i->option & IS_PAIR
+		   ? (rank & ~UINT64_C(1)) | (barrier >> EMU_RANK_SHIFT & 1)
+		   : rank;
+}
+
 static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct box *box, uint64_t to, uint64_t barrier)
 {
@@ -206,7 +237,8 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (!check_shared(w, i, lane, to))
 		return false;
 	if (!(i->option & HAS_MASK))
-		return load_to(w, i, lane, box, to, barrier);
+		return check_ranks(w, i, lane, to, barrier) &&
+		       load_to(w, i, lane, box, to, barrier);
 	mask = ((const uint16_t *)emu_row(w, &i->operand[3 + i->vector]))[lane];
 	if (mask >> n_ctas || mask == 0) {
 		emu_fault(w, i, lane, "mask %04x of a cluster of %u CTAs", mask,
@@ -217,7 +249,8 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		if (mask >> rank & 1 &&
 		    !load_to(w, i, lane, box,
 			     (to & low) | rank << EMU_RANK_SHIFT,
-			     (barrier & low) | rank << EMU_RANK_SHIFT))
+			     (barrier & low) | barrier_rank(i, rank, barrier)
+						   << EMU_RANK_SHIFT))
 			return false;
 	return true;
 }
@@ -315,6 +348,7 @@ bool emu_bind_bulk_tensor(struct emu_bind *b)
 {
 	const bool has_mask = emu_has(b, "multicast::cluster");
 	const bool is_store = emu_has(b, "bulk_group");
+	const bool is_pair = emu_has(b, "cta_group::2");
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
 	const uint32_t n = is_store ? 2 + policy : 3u + has_mask + policy;
 
@@ -326,7 +360,9 @@ bool emu_bind_bulk_tensor(struct emu_bind *b)
 					"an mbarrier or .bulk_group");
 	if (!emu_arguments(b, n, n))
 		return false;
-	b->i->option = has_mask ? HAS_MASK : 0;
+	if (is_pair && (is_store || emu_has(b, "cta_group::1")))
+		return emu_bind_fail(b, "one .cta_group, of a load");
+	b->i->option = (has_mask ? HAS_MASK : 0) | (is_pair ? IS_PAIR : 0);
 	b->i->run = is_store ? run_store : run_load;
 	if (is_store)
 		return bind_map(b, emu_argument(b, 0)) &&

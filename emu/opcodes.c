@@ -160,7 +160,7 @@ const struct emu_opcode emu_opcodes[] = {
     {"cp.async.bulk.tensor",
      "1d 2d 3d 4d 5d shared::cluster shared::cta global tile "
      "mbarrier::complete_tx::bytes multicast::cluster bulk_group "
-     "L2::cache_hint",
+     "L2::cache_hint " GROUPS,
      "", emu_bind_bulk_tensor},
     {"cp.async.bulk.commit_group", "", "", emu_bind_bulk_group},
     {"cp.async.bulk.wait_group", "read", "", emu_bind_bulk_group},
