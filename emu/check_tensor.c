@@ -22,15 +22,19 @@ struct tmem_word {
 	uint8_t count, next; /* of reads; the one to be forgotten */
 };
 
-static const char *const names[EMU_TMEM_USES] = {
-    [EMU_TMEM_MMA] = "tcgen05.mma",
-    [EMU_TMEM_MMA_A] = "A of a tcgen05.mma",
-    [EMU_TMEM_MMA_SCALE] = "scales of a tcgen05.mma",
-    [EMU_TMEM_CP] = "tcgen05.cp",
-    [EMU_TMEM_LD] = "tcgen05.ld",
-    [EMU_TMEM_ST] = "tcgen05.st",
-    [EMU_TMEM_ALLOC] = "tcgen05.alloc",
-    [EMU_TMEM_DEALLOC] = "tcgen05.dealloc",
+/* Who an access is, as what it takes the cells, and what it does with them. */
+static const struct {
+	const char *name, *as, *does;
+} uses[EMU_TMEM_USES] = {
+    [EMU_TMEM_MMA] = {"tcgen05.mma", "its accumulator, ", "writes it"},
+    [EMU_TMEM_MMA_A] = {"tcgen05.mma", "its A, ", "reads it as A"},
+    [EMU_TMEM_MMA_SCALE] = {"tcgen05.mma", "its scales, ",
+			    "reads it as scales"},
+    [EMU_TMEM_CP] = {"tcgen05.cp", "", "writes it"},
+    [EMU_TMEM_LD] = {"tcgen05.ld", "", "reads it"},
+    [EMU_TMEM_ST] = {"tcgen05.st", "", "writes it"},
+    [EMU_TMEM_ALLOC] = {"tcgen05.alloc", "", "allocates it"},
+    [EMU_TMEM_DEALLOC] = {"tcgen05.dealloc", "", "gives it back"},
 };
 
 static bool is_write(enum emu_tmem_use use)
@@ -92,12 +96,11 @@ static bool object(const struct emu_check *c, const struct tmem_step *s,
 			 (unsigned)line);
 	return emu_fail(
 	    s->err,
-	    "%s: tensor memory column %u, lanes %u to %u of CTA rank %u: %s of warp %u of CTA rank %u %s it%s, %s",
-	    names[s->a->use], (unsigned)s->column, (unsigned)(32 * s->part),
-	    (unsigned)(32 * s->part + 31), (unsigned)s->a->cta, names[use],
+	    "%stensor memory column %u, lanes %u to %u of CTA rank %u: %s of warp %u of CTA rank %u %s%s, %s",
+	    uses[s->a->use].as, (unsigned)s->column, (unsigned)(32 * s->part),
+	    (unsigned)(32 * s->part + 31), (unsigned)s->a->cta, uses[use].name,
 	    (unsigned)(warp % (c->warps / c->ctas)),
-	    (unsigned)c->warp[warp].cta, is_write(use) ? "writes" : "reads",
-	    where, rule);
+	    (unsigned)c->warp[warp].cta, uses[use].does, where, rule);
 }
 
 static const char *missing_order(enum emu_tmem_use use)
