@@ -11,10 +11,8 @@
 
 #include <cmocka.h>
 
-#include "emu_run.h"
+#include "emu_tcgen05.h"
 #include "tensor_memory.h"
-
-#define TARGET "sm_100a"
 
 /* Warp 0 allocates, all learn where; DEALLOC by the same warp. */
 #define ALLOC_COLUMNS(n)                                                       \
@@ -34,32 +32,6 @@
 	"Z:\n"
 /* %r2: the first lane that the warp reaches. */
 #define MY_LANES "shl.b32 %r2, %warp, 21; add.u32 %r2, %r2, %r1;\n"
-
-static char text[EMU_TEXT_BYTES];
-
-static void append(const char *format, ...)
-{
-	const size_t used = strlen(text);
-	va_list list;
-
-	va_start(list, format);
-	vsnprintf(text + used, sizeof(text) - used, format, list);
-	va_end(list);
-}
-
-/* As it is. */
-static void add(const char *more)
-{
-	append("%s", more);
-}
-
-static void append_registers(uint32_t count)
-{
-	append("{");
-	for (uint32_t i = 0; i < count; i++)
-		append("%s%%x%u", i ? "," : "", i);
-	append("}");
-}
 
 /* ---- ld and st -------------------------------------------------------------
  */
@@ -114,27 +86,27 @@ static uint32_t mark(uint32_t lane, uint32_t column)
 static void load_program(const char *name, uint32_t x, uint32_t registers,
 			 uint32_t columns, uint32_t high_lanes, uint32_t split)
 {
-	text[0] = 0;
-	add(ALLOC MY_LANES);
-	append(".reg .b32 %%x<%u>;\n", registers);
-	append("shl.b32 %%r3, %%tid, 16; mov.u32 %%r4, 0;\n"
-	       "F: add.u32 %%r5, %%r2, %%r4; add.u32 %%r4, %%r4, 1;\n"
-	       "add.u32 %%r6, %%r3, %%r4;\n"
-	       "tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r5], {%%r6};\n"
-	       "setp.lt.u32 %%p1, %%r4, %u; @%%p1 bra F;\n"
-	       "tcgen05.wait::st.sync.aligned;\n"
-	       "tcgen05.ld.sync.aligned.%s.x%u.b32 ",
-	       columns, name, x);
-	append_registers(registers);
-	append(", [%%r2+%u]", high_lanes << 16);
+	emu_text[0] = 0;
+	emu_add(ALLOC MY_LANES);
+	emu_append(".reg .b32 %%x<%u>;\n", registers);
+	emu_append("shl.b32 %%r3, %%tid, 16; mov.u32 %%r4, 0;\n"
+		   "F: add.u32 %%r5, %%r2, %%r4; add.u32 %%r4, %%r4, 1;\n"
+		   "add.u32 %%r6, %%r3, %%r4;\n"
+		   "tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r5], {%%r6};\n"
+		   "setp.lt.u32 %%p1, %%r4, %u; @%%p1 bra F;\n"
+		   "tcgen05.wait::st.sync.aligned;\n"
+		   "tcgen05.ld.sync.aligned.%s.x%u.b32 ",
+		   columns, name, x);
+	emu_append_registers("x", registers);
+	emu_append(", [%%r2+%u]", high_lanes << 16);
 	if (split)
-		append(", %u", split);
-	append(";\ntcgen05.wait::ld.sync.aligned;\n"
-	       "mul.wide.u32 %%d1, %%tid, %u; add.s64 %%d1, %%d1, %%out;\n",
-	       4 * registers);
+		emu_append(", %u", split);
+	emu_append(";\ntcgen05.wait::ld.sync.aligned;\n"
+		   "mul.wide.u32 %%d1, %%tid, %u; add.s64 %%d1, %%d1, %%out;\n",
+		   4 * registers);
 	for (uint32_t i = 0; i < registers; i++)
-		append("st.global.b32 [%%d1+%u], %%x%u;\n", 4 * i, i);
-	add(DEALLOC);
+		emu_append("st.global.b32 [%%d1+%u], %%x%u;\n", 4 * i, i);
+	emu_add(DEALLOC);
 }
 
 static void check_load(uint32_t which, uint32_t x, uint32_t high_lanes,
@@ -145,7 +117,7 @@ static void check_load(uint32_t which, uint32_t x, uint32_t high_lanes,
 	const uint32_t registers = emu_tmem_shape_registers(shape) * x;
 	const uint32_t split = shape == EMU_TMEM_16X32BX2 ? x + 3 : 0;
 	const uint32_t columns = emu_tmem_shape_columns(shape) * x + split;
-	struct emu_job job = {.target = TARGET,
+	struct emu_job job = {.target = TCGEN05_TARGET,
 			      .out = out,
 			      .out_bytes = 128 * 4 * (size_t)registers,
 			      .block = 128,
@@ -153,7 +125,7 @@ static void check_load(uint32_t which, uint32_t x, uint32_t high_lanes,
 
 	load_program(shapes[which].name, x, registers, columns, high_lanes,
 		     split);
-	emu_must_run(text, &job);
+	emu_must_run(emu_text, &job);
 	for (uint32_t lane = 0; lane < 128; lane++)
 		for (uint32_t c = 0; c < columns; c++) {
 			const uint32_t high = split ? split : columns;
@@ -188,7 +160,7 @@ static void check_store(uint32_t which, uint32_t x, bool packs, uint64_t seed)
 	static uint32_t in[128 * 128], out[128 * 128];
 	const enum emu_tmem_shape shape = shapes[which].shape;
 	const uint32_t registers = emu_tmem_shape_registers(shape) * x;
-	struct emu_job job = {.target = TARGET,
+	struct emu_job job = {.target = TCGEN05_TARGET,
 			      .in = in,
 			      .in_bytes = 128 * 4 * (size_t)registers,
 			      .out = out,
@@ -198,30 +170,30 @@ static void check_store(uint32_t which, uint32_t x, bool packs, uint64_t seed)
 
 	for (uint32_t i = 0; i < 128 * registers; i++)
 		in[i] = emu_test_random();
-	text[0] = 0;
-	add(ALLOC MY_LANES);
-	append(".reg .b32 %%x<%u>;\n", registers);
-	append("mul.wide.u32 %%d1, %%tid, %u; add.s64 %%d2, %%d1, %%in;\n"
-	       "add.s64 %%d1, %%d1, %%out;\n",
-	       4 * registers);
+	emu_text[0] = 0;
+	emu_add(ALLOC MY_LANES);
+	emu_append(".reg .b32 %%x<%u>;\n", registers);
+	emu_append("mul.wide.u32 %%d1, %%tid, %u; add.s64 %%d2, %%d1, %%in;\n"
+		   "add.s64 %%d1, %%d1, %%out;\n",
+		   4 * registers);
 	for (uint32_t i = 0; i < registers; i++)
-		append("ld.global.b32 %%x%u, [%%d2+%u];\n", i, 4 * i);
-	append("tcgen05.st.sync.aligned.%s.x%u%s.b32 [%%r2], ",
-	       shapes[which].name, x, packs ? ".unpack::16b" : "");
-	append(shape == EMU_TMEM_16X32BX2 ? "128, " : "");
-	append_registers(registers);
-	append(";\ntcgen05.wait::st.sync.aligned;\n");
+		emu_append("ld.global.b32 %%x%u, [%%d2+%u];\n", i, 4 * i);
+	emu_append("tcgen05.st.sync.aligned.%s.x%u%s.b32 [%%r2], ",
+		   shapes[which].name, x, packs ? ".unpack::16b" : "");
+	emu_append(shape == EMU_TMEM_16X32BX2 ? "128, " : "");
+	emu_append_registers("x", registers);
+	emu_append(";\ntcgen05.wait::st.sync.aligned;\n");
 	for (uint32_t i = 0; i < registers; i++)
-		append("mov.b32 %%x%u, 0;\n", i);
-	append("tcgen05.ld.sync.aligned.%s.x%u%s.b32 ", shapes[which].name, x,
-	       packs ? ".pack::16b" : "");
-	append_registers(registers);
-	append(", [%%r2]%s;\ntcgen05.wait::ld.sync.aligned;\n",
-	       shape == EMU_TMEM_16X32BX2 ? ", 128" : "");
+		emu_append("mov.b32 %%x%u, 0;\n", i);
+	emu_append("tcgen05.ld.sync.aligned.%s.x%u%s.b32 ", shapes[which].name,
+		   x, packs ? ".pack::16b" : "");
+	emu_append_registers("x", registers);
+	emu_append(", [%%r2]%s;\ntcgen05.wait::ld.sync.aligned;\n",
+		   shape == EMU_TMEM_16X32BX2 ? ", 128" : "");
 	for (uint32_t i = 0; i < registers; i++)
-		append("st.global.b32 [%%d1+%u], %%x%u;\n", 4 * i, i);
-	add(DEALLOC);
-	emu_must_run(text, &job);
+		emu_append("st.global.b32 [%%d1+%u], %%x%u;\n", 4 * i, i);
+	emu_add(DEALLOC);
+	emu_must_run(emu_text, &job);
 	assert_memory_equal(in, out, job.out_bytes);
 }
 
@@ -270,7 +242,7 @@ static void check_copy(uint32_t which, uint64_t seed)
 	static uint32_t out[128 * 8];
 	const uint32_t row_bytes = copies[which].row_bytes;
 	const uint32_t columns = row_bytes / 4;
-	struct emu_job job = {.target = TARGET,
+	struct emu_job job = {.target = TCGEN05_TARGET,
 			      .in = in,
 			      .in_bytes = sizeof(in),
 			      .out = out,
@@ -281,36 +253,36 @@ static void check_copy(uint32_t which, uint64_t seed)
 
 	for (size_t i = 0; i < sizeof(in); i++)
 		in[i] = (uint8_t)emu_test_random();
-	text[0] = 0;
+	emu_text[0] = 0;
 	/* Each thread brings 32 bytes: rows of 8 of 16 bytes, 128 apart; the
 	 * second pieces 2048 behind. */
-	add(ALLOC INIT_BARRIER MY_LANES);
-	append(".reg .b32 %%x<8>;\n"
-	       "shl.b32 %%r3, %%tid, 4; cvt.u64.u32 %%d1, %%r3;\n"
-	       "add.s64 %%d1, %%d1, %%in; mov.u32 %%r4, dynamic;\n"
-	       "add.u32 %%r5, %%r4, %%r3;\n"
-	       "ld.global.v4.b32 {%%x0,%%x1,%%x2,%%x3}, [%%d1];\n"
-	       "st.shared.v4.b32 [%%r5], {%%x0,%%x1,%%x2,%%x3};\n"
-	       "ld.global.v4.b32 {%%x0,%%x1,%%x2,%%x3}, [%%d1+2048];\n"
-	       "st.shared.v4.b32 [%%r5+2048], {%%x0,%%x1,%%x2,%%x3};\n"
-	       "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
-	       "shr.u32 %%r4, %%r4, 4; cvt.u64.u32 %%d2, %%r4;\n"
-	       "or.b64 %%d2, %%d2, 0x%llx;\n"
-	       "@!%%p7 tcgen05.cp.cta_group::1.%s [%%r1+4], %%d2;\n",
-	       (unsigned long long)(UINT64_C(1) << 46 |
-				    (uint64_t)(128 >> 4) << 32 |
-				    (uint64_t)(2048 >> 4) << 16),
-	       copies[which].name);
-	add(COMMIT);
-	append("tcgen05.ld.sync.aligned.32x32b.x%u.b32 ", columns);
-	append_registers(columns);
-	append(", [%%r2+4];\ntcgen05.wait::ld.sync.aligned;\n"
-	       "mul.wide.u32 %%d1, %%tid, %u; add.s64 %%d1, %%d1, %%out;\n",
-	       4 * columns);
+	emu_add(ALLOC INIT_BARRIER MY_LANES);
+	emu_append(".reg .b32 %%x<8>;\n"
+		   "shl.b32 %%r3, %%tid, 4; cvt.u64.u32 %%d1, %%r3;\n"
+		   "add.s64 %%d1, %%d1, %%in; mov.u32 %%r4, dynamic;\n"
+		   "add.u32 %%r5, %%r4, %%r3;\n"
+		   "ld.global.v4.b32 {%%x0,%%x1,%%x2,%%x3}, [%%d1];\n"
+		   "st.shared.v4.b32 [%%r5], {%%x0,%%x1,%%x2,%%x3};\n"
+		   "ld.global.v4.b32 {%%x0,%%x1,%%x2,%%x3}, [%%d1+2048];\n"
+		   "st.shared.v4.b32 [%%r5+2048], {%%x0,%%x1,%%x2,%%x3};\n"
+		   "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
+		   "shr.u32 %%r4, %%r4, 4; cvt.u64.u32 %%d2, %%r4;\n"
+		   "or.b64 %%d2, %%d2, 0x%llx;\n"
+		   "@!%%p7 tcgen05.cp.cta_group::1.%s [%%r1+4], %%d2;\n",
+		   (unsigned long long)(UINT64_C(1) << 46 |
+					(uint64_t)(128 >> 4) << 32 |
+					(uint64_t)(2048 >> 4) << 16),
+		   copies[which].name);
+	emu_add(COMMIT);
+	emu_append("tcgen05.ld.sync.aligned.32x32b.x%u.b32 ", columns);
+	emu_append_registers("x", columns);
+	emu_append(", [%%r2+4];\ntcgen05.wait::ld.sync.aligned;\n"
+		   "mul.wide.u32 %%d1, %%tid, %u; add.s64 %%d1, %%d1, %%out;\n",
+		   4 * columns);
 	for (uint32_t i = 0; i < columns; i++)
-		append("st.global.b32 [%%d1+%u], %%x%u;\n", 4 * i, i);
-	add(DEALLOC);
-	emu_must_run(text, &job);
+		emu_append("st.global.b32 [%%d1+%u], %%x%u;\n", 4 * i, i);
+	emu_add(DEALLOC);
+	emu_must_run(emu_text, &job);
 	for (uint32_t row = 0; row < copies[which].rows; row++)
 		for (uint32_t c = 0; c < copies[which].copies; c++) {
 			const uint32_t lane =
@@ -341,7 +313,7 @@ static void test_copies(void **state)
 static void bad(const char *body, const char *first, const char *second)
 {
 	uint32_t out[128];
-	struct emu_job job = {.target = TARGET,
+	struct emu_job job = {.target = TCGEN05_TARGET,
 			      .out = out,
 			      .out_bytes = sizeof(out),
 			      .block = 128,
@@ -468,7 +440,7 @@ static void test_words(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct emu_job job = {.target = TARGET};
+		struct emu_job job = {.target = TCGEN05_TARGET};
 
 		emu_must_fail(cases[i].text, &job, "PTX line 20", cases[i].why,
 			      NULL);
