@@ -380,7 +380,8 @@ bool emu_src(struct emu_bind *b, const struct emu_argument *a,
 			      ? 2
 			      : emu_type_bytes(type);
 
-	/* True is -1, or any number but 0; a row is 32 bits, here four bytes. */
+	/* True is -1, or any number but 0; a row is 32 bits, here four bytes.
+	 */
 	if (type == EMU_PRED && a->kind == EMU_ARG_INTEGER)
 		return add_constant(b, a->value ? 0xFF : 0, bytes);
 	if (type == EMU_PRED)

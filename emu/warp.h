@@ -92,7 +92,7 @@ struct emu_options {
 	uint64_t budget;   /* instructions of threads in a launch */
 	uint32_t threads;  /* of the host */
 	bool is_unchecked; /* no checker of the order of accesses */
-	bool is_strict;	   /* PTX's rules that practice does without (check.h) */
+	bool is_strict; /* PTX's rules that practice does without (check.h) */
 };
 
 struct emu_machine {

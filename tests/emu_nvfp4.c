@@ -42,10 +42,12 @@ const char *nvfp4_text(void)
 
 char *nvfp4_kernel_text(const char *kernel)
 {
-	const char *all = nvfp4_text(), *begin, *end;
-	const char *body = strstr(all, ".visible .entry ");
+	const char *all = nvfp4_text(), *body, *begin, *end;
 	char name[80], *text;
 
+	if (!all)
+		return NULL;
+	body = strstr(all, ".visible .entry ");
 	snprintf(name, sizeof(name), ".visible .entry %s(", kernel);
 	begin = strstr(all, name);
 	end = begin ? strstr(begin, "\n}") : NULL;

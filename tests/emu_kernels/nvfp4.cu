@@ -199,7 +199,7 @@ struct Stage {
   static constexpr int kSfb = kSteps * kAtom;
   static constexpr int kBytes = kA + kB + kSfa + kSfb;
   // What a CTA's own copies bring; the even one also brings B's scales to both.
-  static constexpr int kOwn = kA + kB + kSfa;
+  static constexpr int kOneCta = kA + kB + kSfa;
   static constexpr int kShared = kCtas * kSfb;
 };
 
@@ -271,7 +271,7 @@ __device__ void copies(const Maps& maps, const Sizes& s,
       const uint32_t full = p.leader(p.full + 8 * ring.at);
 
       barrier_wait(p.empty + 8 * ring.at, ring.phase ^ 1);
-      barrier_expect(full, S::kOwn + (p.rank ? 0 : S::kShared));
+      barrier_expect(full, S::kOneCta + (p.rank ? 0 : S::kShared));
       load_2d<kCtas>(p.a(ring.at), &maps.a, k * 128, m * 128, full);
       load_2d<kCtas>(p.b(ring.at), &maps.b, k * 128,
                      n + p.rank * (kN / kCtas), full);
