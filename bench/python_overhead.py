@@ -3,7 +3,8 @@
 """python_overhead.py - what a call of torch.ops.nibblas costs on the host beside its
 work: a product of 1 x 1 x 16 whose plan is known, the time of nib_run() for it, and
 the time that torch itself takes to call an operator that does nothing and to make the
-result.  Medians of many rounds, each as long as 20,000 calls.
+result.  Processor time of the calling thread, so that others on the machine hardly
+count; medians of rounds of 20,000 calls.
 
     pip install . && python bench/python_overhead.py [--device cuda]"""
 
@@ -16,6 +17,7 @@ import torch
 import nibblas
 import nibblas.torch
 from nibblas._plans import cache
+from nibblas._problems import PROBLEM_WORDS
 
 CALLS, ROUNDS = 20000, 9
 
@@ -34,19 +36,20 @@ def median_us(function, *args):
     wait = torch.cuda.synchronize if torch.cuda.is_available() else int
     rounds = []
     for _ in range(ROUNDS + 1):
-        begin = time.perf_counter_ns()
+        begin = time.thread_time_ns()
         for _ in range(CALLS):
             function(*args)
-        rounds.append((time.perf_counter_ns() - begin) / CALLS / 1000)
+        rounds.append((time.thread_time_ns() - begin) / CALLS / 1000)
         wait()
     return statistics.median(rounds[1:]), min(rounds), max(rounds)
 
 
-def run_alone():
-    """The library's part: the plan used last, with the pointers of its last
-    run."""
+def run_alone(**tensors):
+    """The library's part: the plan used last, of these tensors."""
     plan = max(cache.plans.values(), key=lambda plan: plan.stamp)
     work = plan.take()
+    for name, tensor in tensors.items():
+        work.words[PROBLEM_WORDS[name]] = tensor.data_ptr()
 
     def run():
         plan.function(*work.arguments)
@@ -77,7 +80,8 @@ def main():
     ]
     if device == "cpu":
         ops.gemm(*plain)
-        rows.append(("nib_run()", run_alone()))
+        rows.append(("nib_run()", run_alone(
+            a=a, a_scales=scales, b=a, b_scales=scales, c=c)))
     print(f"{nibblas.device(device)}, torch {torch.__version__}")
     for name, function, *args in rows:
         middle, least, most = median_us(function, *args)

@@ -72,8 +72,9 @@ def simple(side, op):
                b.shape, b.is_contiguous() or b.stride(), b.dtype,
                b_scales.shape, b_scales.is_contiguous() or b_scales.stride(),
                b_scales.dtype, a_layout, b_layout, out_dtype,
-               None if alpha is None else meta(alpha),
-               None if c is None else meta(c))
+               alpha is None or alpha.shape, alpha is None or alpha.dtype,
+               c is None or c.shape,
+               c is None or c.is_contiguous() or c.stride())
         plan = plans.get(key)
         if plan is None:
             plan = _simple_plan(side, op, place, key, c, a, a_scales, b,
