@@ -21,6 +21,10 @@ c_files() {
 	find include src cli bench emu tests -name '*.[ch]' | sort
 }
 
+python_files() {
+	find tools tests bench python examples -name '*.py' | sort
+}
+
 format_tool() {
 	for tool in clang-format-$format_version clang-format; do
 		if $tool --version 2>/dev/null |
@@ -43,7 +47,7 @@ step_format() {
 }
 
 step_length() {
-	c_files | xargs wc -l | awk -v plain="$max_lines" \
+	{ c_files && python_files; } | xargs wc -l | awk -v plain="$max_lines" \
 		-v skeleton="$max_skeleton_lines" \
 		-v header="$max_header_lines" '$2 != "total" {
 			max = $2 ~ /\.inc\.h$/ ? skeleton : plain
@@ -74,8 +78,7 @@ step_shell() {
 }
 
 step_python() {
-	find tools tests bench python -name "*.py" -print0 |
-		xargs -0 python3 -c 'import ast, sys
+	python_files | xargs python3 -c 'import ast, sys
 for path in sys.argv[1:]:
     ast.parse(open(path, encoding="utf-8").read(), path)'
 }

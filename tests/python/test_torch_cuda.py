@@ -138,6 +138,29 @@ class Products(CudaTest):
             self.ops.gemm(*a, b[0].cpu(), b[1])
 
 
+class Dlpack(CudaTest):
+    def check(self, convert):
+        """convert: a tensor of torch on the GPU as the library's array."""
+        t = self.torch
+        a, left = self.operand(17, 128)
+        b, right = self.operand(40, 128)
+        c = t.zeros(17, 40, device="cuda")
+        nibblas.gemm(*map(convert, (*a, *b)), out=convert(c),
+                     stream=t.cuda.current_stream().cuda_stream or None)
+        t.cuda.synchronize()
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_tensors(self):
+        self.check(lambda x: x)
+
+    def test_cupy(self):
+        try:
+            import cupy
+        except ImportError as error:
+            self.skipTest(str(error))
+        self.check(cupy.from_dlpack)
+
+
 class Order(CudaTest):
     def product(self, m=17, n=512, k=2048):
         a, left = self.operand(m, k)

@@ -129,6 +129,28 @@ class Numbers(LinearTest):
         x = self.torch.full((2, 64), float("nan"))
         self.refused("row 0, col 0", ours, x)
 
+    def test_gradient_of_activations(self):
+        t = self.torch
+        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        for dtype in (t.float32, t.bfloat16):
+            x = t.randn(2, 7, 64, dtype=dtype, requires_grad=True)
+            up = t.randn(2, 7, 40, dtype=dtype)
+            (ours(x) * up).sum().backward()
+            w = self.ops.dequantize(ours.weight, ours.weight_scale,
+                                    ours.weight_scale_2, t.float32, "linear")
+            self.assertTrue(t.equal(x.grad, up @ w.to(dtype)))
+            self.assertTrue(t.equal(ours(x), ours(x.detach())))
+
+    def test_compiles_with_a_gradient(self):
+        t = self.torch
+        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        x = t.randn(7, 64, requires_grad=True)
+        ours(x).square().sum().backward()
+        want, x.grad = x.grad, None
+        compiled = t.compile(ours, backend="aot_eager", fullgraph=True)
+        compiled(x).square().sum().backward()
+        self.assertTrue(t.allclose(x.grad, want))
+
     def test_left(self):
         nn = self.torch.nn
         shared = nn.Linear(32, 32)

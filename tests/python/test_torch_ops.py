@@ -4,6 +4,7 @@ docs/numerics.md, and against the exact oracle bit by bit; opcheck of each."""
 
 import unittest
 
+import nibblas
 import numpy as np
 from common import (TorchTest, blocked, blocked_index, bound, decode, random_codes,
                     random_scales, reference)
@@ -47,6 +48,19 @@ class Products(TorchTest):
         kinds = (self.torch.float4_e2m1fn_x2, self.torch.float8_e4m3fn)
         typed = [x.view(kind) for x, kind in zip((*a, *b), kinds * 2)]
         self.assertTrue(self.torch.equal(self.ops.gemm(*typed), want))
+
+    def test_by_dlpack_too(self):
+        t = self.torch
+        a, _, _ = self.operand(9, 128)
+        b, _, _ = self.operand(33, 128)
+        want = self.ops.gemm(*a, *b)
+        kinds = (t.float4_e2m1fn_x2, t.float8_e4m3fn) * 2
+        for one in ((*a, *b), [x.view(k) for x, k in zip((*a, *b), kinds)]):
+            out = t.zeros(9, 33, dtype=t.bfloat16)
+            nibblas.gemm(*one, out=out)
+            self.assertTrue(t.equal(out, want))
+        q = nibblas.quantize(t.ones(4, 32, dtype=t.bfloat16))
+        self.assertEqual(nibblas.dequantize(*q).tolist(), [[1.0] * 32] * 4)
 
     def test_batches_and_shared_weights(self):
         for layout in ("tiled", "linear"):

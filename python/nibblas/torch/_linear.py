@@ -18,6 +18,24 @@ def pack(b, b_scales, layout="tiled"):
                                array("b_scales", b_scales), layout)
 
 
+class _StraightThrough(torch.autograd.Function):
+    """What the quantised weights make of a gradient: x is taken as if it had not
+    been rounded."""
+
+    @staticmethod
+    def forward(ctx, rows, linear):
+        ctx.linear = linear
+        return linear.multiply(rows)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        linear = ctx.linear
+        weight = torch.ops.nibblas.dequantize.default(
+            linear.weight, linear.weight_scale, linear.weight_scale_2,
+            torch.float32, "linear").to(gradient.dtype)
+        return gradient @ weight, None
+
+
 class Linear(nn.Module):
     """y = x * W^T + bias in NVFP4: x is quantised as it comes, W is kept as
     ModelOpt stores it, so that its checkpoints load:
@@ -30,7 +48,7 @@ class Linear(nn.Module):
     On a CPU the weights are packed too (a second copy of 0.5625 bytes a value) when
     they are made, loaded or moved; call pack() after writing to them.  On CUDA
     nothing waits: inf and NaN of x are saturated there, on a CPU they are an error.
-    No gradients."""
+    Weights and bias have no gradients; x has that of the quantised weights."""
 
     def __init__(self, in_features, out_features, bias=True, device=None,
                  dtype=None):
@@ -85,11 +103,19 @@ class Linear(nn.Module):
 
     def forward(self, x):
         rows = x.reshape(-1, self.in_features)
+        if rows.requires_grad and torch.is_grad_enabled():
+            y = _StraightThrough.apply(rows, self)
+        else:
+            y = self.multiply(rows)
+        return y.reshape(*x.shape[:-1], self.out_features)
+
+    def multiply(self, rows):
+        """rows [M, in] to [M, out]."""
         given = self.input_scale if self._has_input_scale else None
         codes, scales, scale = torch.ops.nibblas.quantize.default(
-            rows, given, "linear", "modelopt", x.is_cuda)
+            rows, given, "linear", "modelopt", rows.is_cuda)
         alpha = (scale * self.weight_scale_2).reshape(1)
-        dtype = torch.float32 if self.bias is not None else x.dtype
+        dtype = torch.float32 if self.bias is not None else rows.dtype
         if self._packed is not None:
             y = torch.ops.nibblas.gemm_packed.default(
                 codes, scales, self._packed.number, alpha, dtype, "linear")
@@ -98,8 +124,8 @@ class Linear(nn.Module):
                 codes, scales, self.weight, self.weight_scale, alpha, dtype,
                 "linear", "linear")
         if self.bias is not None:
-            y = (y + self.bias).to(x.dtype)
-        return y.reshape(*x.shape[:-1], self.out_features)
+            y = (y + self.bias).to(rows.dtype)
+        return y
 
     def extra_repr(self):
         return (f"in_features={self.in_features}, "

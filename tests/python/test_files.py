@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nibblas.Checkpoint: both formats by one meaning, stacks, broken layers, other
+tensors, and how long its arrays live.  `nib quantize` writes, so that Python reads what
+another program wrote."""
+
+import gc
+import json
+import os
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import nibblas
+import numpy as np
+from common import random_scales
+
+NIB = os.environ.get("NIB", "nib")
+NAMES = {"float32": "F32", "float16": "F16", "uint8": "U8", "int64": "I64"}
+
+
+def save(path, tensors):
+    """tensors: name -> an array, or (type's name, array)."""
+    header, data = {}, b""
+    for name, x in tensors.items():
+        kind, x = x if isinstance(x, tuple) else (NAMES[x.dtype.name], x)
+        header[name] = {"dtype": kind, "shape": list(x.shape),
+                        "data_offsets": [len(data), len(data) + x.nbytes]}
+        data += x.tobytes()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+class FileTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="nib-files-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.rng = np.random.default_rng(6)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def save(self, tensors):
+        save(self.path("m.safetensors"), tensors)
+        return self.path("m.safetensors")
+
+
+class Written(FileTest):
+    def test_by_nib(self):
+        weights = {f"layer.{i}.proj.weight": self.rng.standard_normal(
+            (24 + i, 64)).astype(np.float32) for i in range(3)}
+        weights["norm.weight"] = np.arange(5, dtype=np.float32)
+        source = self.save(weights)
+        for form in ("modelopt", "compressed-tensors"):
+            out = self.path(form + ".safetensors")
+            try:
+                subprocess.run([NIB, "quantize", source, out, "--format-out",
+                                form], check=True, capture_output=True)
+            except FileNotFoundError:
+                self.skipTest("no " + NIB)
+            with nibblas.Checkpoint(out) as file:
+                self.assertEqual(len(file), 3)
+                self.assertEqual(file.problems, {})
+                self.assertTrue(np.array_equal(file.tensor("norm.weight"),
+                                               np.arange(5)))
+                for name in file:
+                    layer, w = file[name], weights[name + ".weight"]
+                    self.assertEqual(layer.format, form)
+                    q = nibblas.quantize(w, layer.global_scale,
+                                         layout="linear", recipe=form)
+                    self.assertTrue(np.array_equal(q.scales, layer.scales))
+                    self.assertTrue(np.array_equal(q.codes, layer.codes))
+
+
+class Read(FileTest):
+    def layer(self, rows=8, k=32):
+        return {"up.weight": self.rng.integers(0, 256, (rows, k // 2),
+                                               dtype=np.uint8),
+                "up.weight_scale": ("F8_E4M3", random_scales(
+                    self.rng, rows, k // 16)),
+                "up.weight_scale_2": np.float32(0.25)}
+
+    def test_arrays_outlive_the_file(self):
+        tensors = self.layer()
+        file = nibblas.Checkpoint(self.save(tensors))
+        layer = file["up"]
+        file.close()
+        with self.assertRaisesRegex(ValueError, "is closed"):
+            file["up"]
+        del file
+        gc.collect()
+        os.unlink(self.path("m.safetensors"))
+        self.assertTrue(np.array_equal(layer.codes, tensors["up.weight"]))
+        self.assertFalse(layer.codes.flags.writeable)
+        self.assertIsNone(layer.input_global_scale)
+        self.assertEqual(layer.global_scale, 0.25)
+
+    def test_used_as_it_is(self):
+        tensors = self.layer(24, 64)
+        with nibblas.Checkpoint(self.save(tensors)) as file:
+            layer = file["up"]
+        x = nibblas.quantize(self.rng.standard_normal((3, 64)))
+        y = nibblas.gemm(x.codes, x.scales, layer.codes, layer.scales,
+                         alpha=x.global_scale * layer.global_scale,
+                         b_layout="linear")
+        w = nibblas.dequantize(layer.codes, layer.scales, layer.global_scale,
+                               layout="linear")
+        self.assertTrue(np.allclose(y, nibblas.dequantize(*x) @ w.T,
+                                    rtol=1e-5, atol=1e-3))
+
+    def test_stacks(self):
+        codes = self.rng.integers(0, 256, (3, 8, 16), dtype=np.uint8)
+        scales = random_scales(self.rng, 3, 8, 2)
+        scale = np.float32([0.5, 1, 2])
+        with nibblas.Checkpoint(self.save(
+                {"up.weight": codes, "up.weight_scale": ("F8_E4M3", scales),
+                 "up.weight_scale_2": scale})) as file:
+            layer = file["up"]
+        self.assertTrue(np.array_equal(layer.codes, codes))
+        self.assertTrue(np.array_equal(layer.scales, scales))
+        self.assertTrue(np.array_equal(layer.global_scale, scale))
+
+    def test_broken_layers_say_why(self):
+        tensors = self.layer()
+        del tensors["up.weight_scale_2"]
+        with nibblas.Checkpoint(self.save(tensors)) as file:
+            self.assertEqual(list(file), [])
+            self.assertEqual(set(file.problems), {"up"})
+            self.assertIn("weight_scale_2", file.problems["up"])
+            self.assertEqual(set(file.tensors()), set(tensors))
+
+    def test_types_of_tensors(self):
+        given = {"a": np.arange(6, dtype=np.int64).reshape(2, 3),
+                 "b": np.float16([1.5]), "c": ("BF16", np.uint16([0x3F80])),
+                 "d": np.zeros((0, 4), np.float32)}
+        with nibblas.Checkpoint(self.save(given)) as file:
+            for name, x in given.items():
+                x = x[1] if isinstance(x, tuple) else x
+                got = file.tensor(name)
+                self.assertEqual((got.dtype, got.shape), (x.dtype, x.shape))
+                self.assertTrue(np.array_equal(got, x))
+
+    def test_refusals(self):
+        with open(self.path("bad"), "wb") as file:
+            file.write(b"\xff" * 64)
+        with self.assertRaises(nibblas.FileError):
+            nibblas.Checkpoint(self.path("bad"))
+        with self.assertRaisesRegex(OSError, "nowhere"):
+            nibblas.Checkpoint(self.path("nowhere"))
+        file = nibblas.Checkpoint(self.save(self.layer()))
+        for read in (file.__getitem__, file.tensor):
+            with self.assertRaises(KeyError):
+                read("down")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
