@@ -33,7 +33,7 @@ def save(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-class FileTest(unittest.TestCase):
+class FilesTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="nib-files-")
         self.addCleanup(folder.cleanup)
@@ -48,7 +48,7 @@ class FileTest(unittest.TestCase):
         return self.path("m.safetensors")
 
 
-class Written(FileTest):
+class Written(FilesTest):
     def test_by_nib(self):
         weights = {f"layer.{i}.proj.weight": self.rng.standard_normal(
             (24 + i, 64)).astype(np.float32) for i in range(3)}
@@ -75,7 +75,7 @@ class Written(FileTest):
                     self.assertTrue(np.array_equal(q.codes, layer.codes))
 
 
-class Read(FileTest):
+class Read(FilesTest):
     def layer(self, rows=8, k=32):
         return {"up.weight": self.rng.integers(0, 256, (rows, k // 2),
                                                dtype=np.uint8),
@@ -102,7 +102,8 @@ class Read(FileTest):
         tensors = self.layer(24, 64)
         with nibblas.Checkpoint(self.save(tensors)) as file:
             layer = file["up"]
-        x = nibblas.quantize(self.rng.standard_normal((3, 64)))
+        x = nibblas.quantize(np.float32(self.rng.standard_normal(
+            (3, 64))))
         y = nibblas.gemm(x.codes, x.scales, layer.codes, layer.scales,
                          alpha=x.global_scale * layer.global_scale,
                          b_layout="linear")
