@@ -319,6 +319,8 @@ bool emu_wide_dst(struct emu_bind *b, const struct emu_argument *a, int least)
 		return emu_bind_fail(b, "a result that is no register");
 	if (register_bytes(b, a->reg) == 1)
 		return check_width(b, a, 2);
+	if (register_bytes(b, a->reg) > 8)
+		return check_width(b, a, 8);
 	return register_bytes(b, a->reg) >= least ? add_register(b, a, true)
 						  : check_width(b, a, least);
 }
@@ -398,6 +400,8 @@ bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a,
 		return emu_src(b, a, type);
 	if (register_bytes(b, a->reg) == 1)
 		return check_width(b, a, 2);
+	if (register_bytes(b, a->reg) > 8)
+		return check_width(b, a, 8);
 	if (register_bytes(b, a->reg) < emu_type_bytes(type))
 		return check_width(b, a, emu_type_bytes(type));
 	return add_register(b, a, false);

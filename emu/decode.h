@@ -160,6 +160,11 @@ bool emu_bind_bulk_group(struct emu_bind *b);
 bool emu_bind_fence(struct emu_bind *b);
 bool emu_bind_wgmma(struct emu_bind *b);
 bool emu_bind_wgmma_group(struct emu_bind *b);
+/* launch control, and what it needs */
+bool emu_bind_try_cancel(struct emu_bind *b);
+bool emu_bind_query_cancel(struct emu_bind *b);
+bool emu_bind_ld_128(struct emu_bind *b);
+bool emu_bind_mov_128(struct emu_bind *b);
 /* tcgen05 */
 bool emu_bind_tmem_alloc(struct emu_bind *b);
 bool emu_bind_tmem_move(struct emu_bind *b);

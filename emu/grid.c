@@ -84,7 +84,8 @@ static bool communicates(const struct emu_grid *g)
 	const struct emu_kernel *k = g->kernel;
 
 	for (uint32_t i = 0; i < k->count; i++)
-		if (emu_is_strong(&k->code[i]))
+		if (emu_is_strong(&k->code[i]) ||
+		    k->code[i].opcode->bind == emu_bind_try_cancel)
 			return true;
 	return g->is_cooperative;
 }

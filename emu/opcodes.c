@@ -81,6 +81,7 @@ const struct emu_opcode emu_opcodes[] = {
      emu_bind_setp},
     /* moves and conversions */
     {"mov", "", BITS " " INTEGERS " f32 f64 pred", emu_bind_mov},
+    {"mov", "", "b128", emu_bind_mov_128},
     {"cvt", ROUNDING " rna rni rzi rmi rpi sat satfinite",
      ANY " f16x2 bf16x2 e4m3x2 e5m2x2", emu_bind_cvt},
     {"cvta", "to " SPACES, "u64", emu_bind_cvta},
@@ -88,6 +89,7 @@ const struct emu_opcode emu_opcodes[] = {
     {"isspacep", SPACES, "", emu_bind_isspacep},
     /* memory */
     {"ld", SPACES " " CACHES " " ORDERS " nc v2 v4 v8", ANY, emu_bind_ld},
+    {"ld", "global shared shared::cta", "b128", emu_bind_ld_128},
     {"ldu", "global v2 v4", ANY, emu_bind_ld},
     {"st", SPACES " " CACHES " " ORDERS " v2 v4 v8", ANY, emu_bind_st},
     {"atom", SPACES " " ORDERS " add min max and or xor exch cas inc dec",
@@ -127,6 +129,14 @@ const struct emu_opcode emu_opcodes[] = {
      emu_bind_barrier_cluster},
     {"setmaxnreg", "inc dec sync aligned", "u32", emu_bind_setmaxnreg},
     {"griddepcontrol", "launch_dependents wait", "", emu_bind_griddepcontrol},
+    {"clusterlaunchcontrol.try_cancel",
+     "async shared::cta mbarrier::complete_tx::bytes "
+     "multicast::cluster::all",
+     "b128", emu_bind_try_cancel},
+    {"clusterlaunchcontrol.query_cancel",
+     "is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y "
+     "get_first_ctaid::z v4",
+     "pred b32 b128", emu_bind_query_cancel},
     {"mma", "sync aligned shape row col", "s32 s8", emu_bind_mma},
     /* asynchronous */
     {"mbarrier.init", "shared shared::cta", "b64", emu_bind_mbarrier},

@@ -37,7 +37,7 @@ static bool parse_registers(struct emu_parser *p)
 				 : EMU_NO_TYPE;
 	const int bytes = emu_type_bytes(type);
 
-	if (type == EMU_NO_TYPE || bytes > 8)
+	if (type == EMU_NO_TYPE || bytes > 16)
 		return emu_parse_fail(
 		    p, t->line, "'%.*s' is no type of registers here",
 		    (int)(t->length < 40 ? t->length : 40), t->text);

@@ -140,8 +140,8 @@ struct life {
 	bool has_row;
 };
 
-/* Rows by their size: predicates, 16, 32 and 64 bits. */
-#define SIZES 4
+/* Rows by their size: predicates, 16, 32, 64 and 128 bits. */
+#define SIZES 5
 
 struct placer {
 	struct emu_builder *build;
@@ -158,7 +158,11 @@ static uint32_t row_bytes(int bytes)
 
 static int size_of(int bytes)
 {
-	return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
+	return bytes == 1   ? 0
+	       : bytes == 2 ? 1
+	       : bytes == 4 ? 2
+	       : bytes == 8 ? 3
+			    : 4;
 }
 
 static void see(struct placer *p, uint32_t reg, uint32_t block, uint32_t at,

@@ -41,8 +41,9 @@ struct emu_transfer {
 	uint64_t barrier; /* shared::cluster address; BULK_LOAD, CP_ARRIVE */
 	uint64_t barriers[EMU_LANES]; /* CP_ARRIVE: one a lane */
 	uint32_t tx_bytes;
-	uint32_t mark; /* CP_ARRIVE: the checker's, of what came before */
-	uint8_t *kept; /* copies of sources, and of their states */
+	uint8_t own[16]; /* a source that is in no memory */
+	uint32_t mark;	 /* CP_ARRIVE: the checker's, of what came before */
+	uint8_t *kept;	 /* copies of sources, and of their states */
 };
 
 struct emu_transfers {
