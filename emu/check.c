@@ -300,6 +300,27 @@ static void merge_wgmma(const struct emu_check *c, uint32_t *to,
 	merge_clocks(to + barriers, from + barriers, c->actors - barriers);
 }
 
+/*
+ * Tensor memory is no memory with caches: what a warp has waited for there has
+ * ended for everyone whom it lets go on, in whatever words.  PTX does not say
+ * so.
+ */
+static void merge_tmem(const struct emu_check *c, uint32_t *to,
+		       const uint32_t *from)
+{
+	static const enum emu_engine engines[] = {
+	    EMU_ENGINE_WGMMA, EMU_ENGINE_TMEM_LD, EMU_ENGINE_TMEM_ST};
+
+	if (!c->options.has_tensor_memory || c->options.is_strict)
+		return;
+	for (uint32_t w = 0; w < c->warps; w++)
+		for (uint32_t k = 0; k < 3; k++) {
+			const uint32_t i = actor_of_engine(w, engines[k]);
+
+			raise_clock(to, i, from[i]);
+		}
+}
+
 bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		      enum emu_scope scope, struct emu_error *err)
 {
@@ -309,6 +330,7 @@ bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 
 	if (!b)
 		return true; /* the state machine objects */
+	merge_tmem(c, b->sync.arrived.seen, w->knows.seen);
 	if (is_far)
 		merge_wgmma(c, b->sync.arrived.seen, w->knows.seen);
 	if (scope == EMU_SCOPE_CLUSTER && is_far)
@@ -354,6 +376,7 @@ bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		return true;
 	/* Before the wait itself teaches it. */
 	is_ready = emu_check_is_ready(c, warp, b, err);
+	merge_tmem(c, w->knows.seen, b->sync.opened.seen);
 	if (scope != EMU_SCOPE_NONE)
 		merge(c, &w->knows, &b->sync.opened);
 	if (scope == EMU_SCOPE_CLUSTER)
@@ -377,6 +400,7 @@ void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
 	struct warp *w = &c->warp[warp];
 	struct sync *s = join_of(c, cta, number);
 
+	merge_tmem(c, s->arrived.seen, w->knows.seen);
 	if (is_release)
 		merge(c, &s->arrived, &w->knows);
 	else /* what fence.mbarrier_init has released */
@@ -395,7 +419,10 @@ void emu_check_all_joined(struct emu_check *c, uint32_t cta, uint32_t number)
 void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta,
 		     uint32_t number, bool is_acquire)
 {
+	struct frontier *knows = &c->warp[warp].knows;
+	const struct sync *s = join_of(c, cta, number);
+
+	merge_tmem(c, knows->seen, s->opened.seen);
 	if (is_acquire)
-		merge(c, &c->warp[warp].knows,
-		      &join_of(c, cta, number)->opened);
+		merge(c, knows, &s->opened);
 }

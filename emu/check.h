@@ -43,7 +43,8 @@ struct emu_check_options {
 	 * Of tcgen05, take PTX's order alone: only the pairs that it calls
 	 * pipelined are in order, and between threads there are its fences.
 	 * Otherwise what one warp issues to the tensor core is in order, as all
-	 * kernels that copy scales behind running multiplications assume.
+	 * kernels that copy scales behind running multiplications assume, and
+	 * relaxed arrivals, or of .cta scope, hand tensor memory over.
 	 */
 	bool is_strict;
 };

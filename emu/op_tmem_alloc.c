@@ -84,7 +84,8 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
 			  c->n_ctas, w->cta->rank);
 		return false;
 	}
-	if (c->barrier_phase == 0) {
+	/* All run at once here, and on a GPU nearly so: PTX wants it said. */
+	if (c->barrier_phase == 0 && emu_machine_of(w)->options.is_strict) {
 		emu_fault(w, i, -1,
 			  "nothing says that CTA rank %u has begun: a barrier "
 			  "of the cluster must come before",
@@ -123,18 +124,45 @@ static void take_place(struct emu_warp *w, const struct emu_instr *i,
 	emu_machine_of(w)->effects++;
 }
 
+static uint64_t place_to(struct emu_warp *w, const struct emu_instr *i)
+{
+	uint64_t to[EMU_LANES];
+
+	emu_addresses(w, i, &i->operand[0], to);
+	return to[0];
+}
+
 static bool write_address(struct emu_warp *w, const struct emu_instr *i,
 			  uint32_t first)
 {
-	uint64_t to[EMU_LANES];
-	uint8_t *at;
+	uint8_t *at = emu_access(w, i, 0, (enum emu_state_space)i->space,
+				 place_to(w, i), 4, EMU_WRITE, NULL);
 
-	emu_addresses(w, i, &i->operand[0], to);
-	at = emu_access(w, i, 0, (enum emu_state_space)i->space, to[0], 4,
-			EMU_WRITE, NULL);
 	if (at)
 		memcpy(at, &first, sizeof(first));
 	return at;
+}
+
+/* What CUTLASS's allocator asks for: the same warp, number and place. */
+static bool agrees(struct emu_warp *w, const struct emu_instr *i,
+		   const struct emu_tmem_request *yours,
+		   const struct emu_tmem_request *mine)
+{
+	const uint64_t low = (UINT64_C(1) << EMU_RANK_SHIFT) - 1;
+
+	if (yours->columns != mine->columns)
+		emu_fault(w, i, -1, "%u columns, the other CTA asks for %u",
+			  mine->columns, yours->columns);
+	else if (yours->warp->index != w->index)
+		emu_fault(w, i, -1, "warp %u, of the other CTA warp %u",
+			  w->index, yours->warp->index);
+	else if ((yours->to & low) != (mine->to & low))
+		emu_fault(
+		    w, i, -1, "to shared memory offset %u, in the other CTA %u",
+		    (uint32_t)(mine->to & low), (uint32_t)(yours->to & low));
+	else
+		return true;
+	return false;
 }
 
 /* Both CTAs get the same columns, once both have asked. */
@@ -143,42 +171,40 @@ static void alloc_pair(struct emu_warp *w, const struct emu_instr *i,
 {
 	struct emu_tensor *x = w->cta->cluster->tensor;
 	struct emu_tmem_request *mine = &x->request[w->cta->rank];
+	struct emu_tmem_request asked = {.warp = w, .columns = columns};
 	struct emu_tmem_request *yours;
 	uint32_t peer = 0, first = 0;
 
 	if (mine->warp == w && mine->is_done) {
-		first = mine->first;
 		mine->warp = NULL;
-		take_place(w, i, t, first, columns);
-		(void)write_address(w, i, first);
+		(void)write_address(w, i, mine->first);
 		return;
 	}
 	if (!find_peer(w, i, &peer))
 		return;
+	asked.to = place_to(w, i);
 	yours = &x->request[peer];
 	if (mine->warp && mine->warp != w) {
 		emu_fault(w, i, -1, "warp %u allocates at the same time",
 			  mine->warp->index);
 		return;
 	}
-	if (yours->warp && !yours->is_done && yours->columns != columns) {
-		emu_fault(w, i, -1, "%u columns, CTA rank %u asks for %u",
-			  columns, peer, yours->columns);
+	if (yours->warp && !yours->is_done && !agrees(w, i, yours, &asked))
 		return;
-	}
 	if (yours->warp && !yours->is_done &&
 	    pick_place(w, t, columns, &first) &&
 	    emu_tmem_is_free(x->memory[peer], first, columns)) {
 		yours->first = first;
 		yours->is_done = true;
 		mine->warp = NULL;
+		take_place(w, i, t, first, columns);
+		take_place(yours->warp, i, x->memory[peer], first, columns);
 		emu_watch_tmem_pair(w, yours->warp);
 		emu_wake(w->cta->cluster, EMU_AT_TENSOR_MEMORY);
-		take_place(w, i, t, first, columns);
 		(void)write_address(w, i, first);
 		return;
 	}
-	*mine = (struct emu_tmem_request){.warp = w, .columns = columns};
+	*mine = asked;
 	emu_wait_for(w, i, EMU_AT_TENSOR_MEMORY, columns);
 }
 
@@ -186,6 +212,7 @@ void emu_run_tmem_alloc(struct emu_warp *w, const struct emu_instr *i,
 			uint32_t lanes)
 {
 	struct emu_tmem *t = emu_tmem_of(w, i, w->cta->rank);
+	const struct emu_warp *owner;
 	uint32_t columns, first;
 	struct emu_error err;
 
@@ -196,6 +223,14 @@ void emu_run_tmem_alloc(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	if (!emu_tmem_may_alloc(t, columns, &err)) {
 		emu_fault(w, i, -1, "%s", err.text);
+		return;
+	}
+	owner = w->cta->cluster->tensor->owner[w->cta->rank].warp;
+	if (owner && owner != w) {
+		emu_fault(w, i, -1,
+			  "warp %u has allocated before: one warp makes all "
+			  "allocations of a CTA",
+			  owner->index);
 		return;
 	}
 	if (i->option & EMU_TCGEN05_PAIR) {
@@ -212,7 +247,6 @@ void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i,
 			  uint32_t lanes)
 {
 	struct emu_tmem *t = emu_tmem_of(w, i, w->cta->rank);
-	const struct emu_warp *owner;
 	uint32_t address, columns;
 	struct emu_error err;
 
@@ -222,14 +256,8 @@ void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i,
 	    !emu_uniform(w, i, &i->operand[1], "the number of columns",
 			 &columns))
 		return;
-	owner = w->cta->cluster->tensor->owner[w->cta->rank].warp;
 	if (!emu_tmem_dealloc(t, address, columns, &err)) {
 		emu_fault(w, i, -1, "%s", err.text);
-		return;
-	}
-	if (emu_machine_of(w)->options.is_strict && owner != w) {
-		emu_fault(w, i, -1, "warp %u has allocated: one warp does both",
-			  owner->index);
 		return;
 	}
 	(void)emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank, 0,

@@ -20,6 +20,7 @@ struct emu_check_mark;
 struct emu_tmem_request {
 	struct emu_warp *warp; /* NULL: nobody asks */
 	uint32_t columns, first;
+	uint64_t to; /* where the address goes */
 	bool is_done;
 };
 
