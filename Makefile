@@ -5,8 +5,8 @@ FUZZ_SECONDS ?= 60
 BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all help demo test test-emu test-models bench debug clang asan ubsan tsan valgrind fuzz lint \
-	format kernels install clean dist
+.PHONY: all help demo test test-emu emu-bugs test-models bench debug clang asan ubsan tsan \
+	valgrind fuzz lint format kernels install clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
 	@cmake --build $(BUILD)
@@ -30,6 +30,9 @@ test: ## Set up, build, run every test; last line: N passed, N failed
 
 test-emu: all ## All GPU tests on the software GPU (needs nvcc, no GPU)
 	@tools/test_emu.sh $(BUILD)
+
+emu-bugs: all ## Write docs/software-gpu-bugs.md: what the software GPU finds
+	@tools/emu_bugs.sh $(BUILD)
 
 test-models: all ## Python beside ModelOpt, torchao, and on a real model (0.5 GB)
 	@tools/setup.sh test

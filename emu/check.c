@@ -44,6 +44,25 @@ static void tick(struct emu_check *c, uint32_t warp)
 	*clock += *clock < MOST_CLOCK;
 }
 
+uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp,
+			uint32_t other)
+{
+	/* What cannot be followed is taken to be in order. */
+	return c->is_blind ? UINT32_MAX
+			   : c->warp[warp].knows.seen[actor_of_warp(other)];
+}
+
+void emu_check_tick(struct emu_check *c, uint32_t warp)
+{
+	tick(c, warp);
+}
+
+uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
+			     enum emu_engine engine)
+{
+	return c->warp[warp].committed[engine];
+}
+
 static bool sync_new(const struct emu_check *c, struct sync *s, bool has_far)
 {
 	return frontier_new(c, &s->arrived) && frontier_new(c, &s->opened) &&

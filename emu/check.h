@@ -55,6 +55,15 @@ struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
 				 struct emu_check_options options);
 void emu_check_close(struct emu_check *c);
 
+/* ---- for order.h ---------------------------------------------------------
+ */
+
+/* Until when warp has seen what another one of its cluster did. */
+uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp,
+			uint32_t other);
+/* What it does from now on is later. */
+void emu_check_tick(struct emu_check *c, uint32_t warp);
+
 /* ---- ordinary instructions ----------------------------------------------- */
 
 bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
@@ -95,6 +104,9 @@ void emu_check_commit(struct emu_check *c, uint32_t warp,
 		      enum emu_engine engine);
 void emu_check_wait_group(struct emu_check *c, uint32_t warp,
 			  enum emu_engine engine, uint32_t groups);
+/* Groups that it has committed. */
+uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
+			     enum emu_engine engine);
 /* cp.async.wait_all, committed or not. */
 void emu_check_wait_all(struct emu_check *c, uint32_t warp);
 

@@ -10,6 +10,7 @@
 #include "access.h"
 #include "schedule.h"
 #include "team.h"
+#include "watch_order.h"
 
 /* ---- limits ----------------------------------------------------------------
  */
@@ -102,16 +103,17 @@ static bool run_together(struct emu_machine *m, struct emu_grid *const *grids,
 	    .instructions = &instructions,
 	};
 
+	m->order = emu_watch_order_open(grids, count);
 	(void)emu_schedule_run(&schedule);
 	emu_free_blocks(m);
+	emu_order_close(m->order);
+	m->order = NULL;
 	return !m->has_failed;
 }
 
 bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 		   uint32_t count)
 {
-	bool overlap;
-
 	for (uint32_t k = 0; k < count; k++) {
 		struct emu_grid *g = grids[k];
 
@@ -124,12 +126,16 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 	}
 	emu_random_begin(m, 0);
 	/* Under half of the seeds a grid overtakes the one before. */
-	overlap = count > 1 && m->options.seed && emu_random_below(m, 2);
-	if (overlap)
-		return run_together(m, grids, count, true);
-	for (uint32_t k = 0; k < count && !m->has_failed; k++)
-		(void)(communicates(grids[k])
-			   ? run_together(m, &grids[k], 1, false)
-			   : emu_team_run(m, grids[k]));
+	if (count > 1 && m->options.seed)
+		return run_together(m, grids, count, emu_random_below(m, 2));
+	for (uint32_t k = 0; k < count && !m->has_failed; k++) {
+		/* Some for the sake of the order in global memory. */
+		const bool is_together =
+		    communicates(grids[k]) ||
+		    (m->options.seed && emu_random_below(m, 2));
+
+		(void)(is_together ? run_together(m, &grids[k], 1, false)
+				   : emu_team_run(m, grids[k]));
+	}
 	return !m->has_failed;
 }

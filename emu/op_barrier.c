@@ -6,6 +6,7 @@
 #include "decode.h"
 #include "warp.h"
 #include "watch.h"
+#include "watch_order.h"
 
 /* ---- sleep and wake --------------------------------------------------------
  */
@@ -248,6 +249,8 @@ static void run_grid_wait(struct emu_warp *w, const struct emu_instr *i,
 	(void)lanes;
 	if (before && before->ended < before->n_clusters)
 		emu_wait_for(w, i, EMU_AT_GRID, before->id);
+	else
+		emu_watch_grids(w);
 }
 
 /* The grid's count is of CTAs; one that ends has said so, too. */

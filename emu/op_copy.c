@@ -9,6 +9,7 @@
 #include "mbarrier.h"
 #include "transfer.h"
 #include "watch.h"
+#include "watch_order.h"
 
 /* A bulk copy lands in pieces of so many bytes. */
 #define PIECE_BYTES EMU_PIECE_MOST
@@ -70,7 +71,9 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 	}
 	if (!p.from)
 		p.from = p.to;
-	return emu_watch_copy(w, t->instr, lane, to, p.bytes) &&
+	return emu_watch_global(w, t->instr, lane, EMU_ORDER_READ, from,
+				p.copied) &&
+	       emu_watch_copy(w, t->instr, lane, to, p.bytes) &&
 	       emu_transfer_add(t, &p);
 }
 
@@ -145,6 +148,8 @@ static void run_group(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	emu_watch_wait_group(w, is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY,
 			     (uint32_t)i->immediate);
+	if (is_bulk && i->vector != WAIT_READ)
+		emu_watch_stored(w, (uint32_t)i->immediate);
 	emu_transfers_wait(w, is_bulk ? EMU_BULK_STORE : EMU_CP_ASYNC, lanes,
 			   (uint32_t)i->immediate,
 			   is_bulk && i->vector == WAIT_READ);
@@ -275,7 +280,13 @@ static bool add_bulk(struct emu_transfer *t, int lane,
 		if (!emu_transfer_add(t, &p))
 			return false;
 	}
-	return true;
+	if (to_space == EMU_GLOBAL)
+		return emu_watch_global(t->warp, t->instr, lane,
+					EMU_ORDER_WRITE | EMU_ORDER_STORE, to,
+					bytes);
+	return from_space != EMU_GLOBAL ||
+	       emu_watch_global(t->warp, t->instr, lane, EMU_ORDER_READ, from,
+				bytes);
 }
 
 /* To one CTA, whose barrier hears of the bytes. */
@@ -441,6 +452,8 @@ static void run_fence(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes)
 {
 	(void)lanes;
+	if (i->option == FENCE_MEMORY)
+		emu_watch_fence(w, i->vector ? EMU_ORDER_NEAR : EMU_ORDER_WIDE);
 	if (i->option == FENCE_PROXY)
 		emu_watch_fence_proxy(w);
 	if (i->option == FENCE_INIT)
@@ -455,6 +468,7 @@ bool emu_bind_fence(struct emu_bind *b)
 		       : strcmp(name, "fence.mbarrier_init") == 0
 			   ? FENCE_INIT
 			   : FENCE_MEMORY;
+	b->i->vector = emu_has(b, "cta") || emu_has(b, "cluster");
 	b->i->run = run_fence;
 	return emu_arguments(b, 0, 0);
 }

@@ -7,11 +7,19 @@
 #include <string.h>
 
 #include "access.h"
+#include "watch_order.h"
 
 /* ---- ld and st -------------------------------------------------------------
  */
 
-enum { IS_STRONG = 1 }; /* ld, st */
+/* ld, st; of atomics shifted to the left. */
+enum {
+	IS_STRONG = 1,
+	IS_ORDERED = 2,
+	IS_WIDE = 4,
+	RELEASES = 8,
+	ACQUIRES = 16
+};
 
 bool emu_is_strong(const struct emu_instr *i)
 {
@@ -24,15 +32,26 @@ bool emu_is_strong(const struct emu_instr *i)
 		i->option & IS_STRONG);
 }
 
-static bool has_strong_word(const struct emu_bind *b)
+static uint32_t order_of(const struct emu_bind *b)
 {
-	static const char *const words[] = {"relaxed", "acquire", "release",
-					    "acq_rel", "sc",	  "volatile"};
+	const bool acquires = emu_has(b, "acquire") || emu_has(b, "acq_rel");
+	const bool releases = emu_has(b, "release") || emu_has(b, "acq_rel");
+	const bool is_near = emu_has(b, "cta") || emu_has(b, "cluster");
 
-	for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++)
-		if (emu_has(b, words[k]))
-			return true;
-	return false;
+	if (!acquires && !releases && !emu_has(b, "relaxed") &&
+	    !emu_has(b, "sc") && !emu_has(b, "volatile"))
+		return 0;
+	return IS_STRONG | (acquires || releases ? IS_ORDERED : 0) |
+	       (is_near ? 0 : IS_WIDE) | (releases ? RELEASES : 0) |
+	       (acquires ? ACQUIRES : 0);
+}
+
+/* Of a side that has the order or has not. */
+static enum emu_order_scope scope_of(uint32_t order, uint32_t side)
+{
+	if (!(order & side))
+		return EMU_ORDER_RELAXED;
+	return order & IS_WIDE ? EMU_ORDER_WIDE : EMU_ORDER_NEAR;
 }
 
 static bool is_signed(enum emu_type t)
@@ -98,8 +117,11 @@ static void run_ld(struct emu_warp *w, const struct emu_instr *i,
 		    lanes >> l & 1 ? value[e][l] : 0;
 		emu_put_wide(w, &i->operand[e], value[e], lanes);
 	}
-	if (i->option & IS_STRONG)
+	if (i->option & IS_STRONG) {
+		emu_watch_acquire(w, lanes, address,
+				  scope_of(i->option, ACQUIRES));
 		emu_rest(w);
+	}
 }
 
 static void run_st(struct emu_warp *w, const struct emu_instr *i,
@@ -112,6 +134,9 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i,
 	emu_addresses(w, i, &i->operand[0], address);
 	for (uint32_t e = 0; e < n; e++)
 		emu_get_wide(w, &i->operand[1 + e], value[e]);
+	if (i->option & IS_STRONG)
+		emu_watch_release(w, lanes, address,
+				  scope_of(i->option, RELEASES), false);
 	EMU_EACH_LANE(l)
 	{
 		uint8_t *to;
@@ -141,7 +166,7 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 		return emu_bind_fail(b, "a vector of over 32 bytes");
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
-	b->i->option = has_strong_word(b) ? IS_STRONG : 0;
+	b->i->option = order_of(b);
 	return true;
 }
 
@@ -207,7 +232,8 @@ enum atomic {
 static const char *const atomic_words[ATOMICS] = {
     "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"};
 
-#define NO_RESULT 16
+#define NO_RESULT   16
+#define ORDER_SHIFT 8
 
 static uint64_t add_floats(enum emu_type type, uint64_t x, uint64_t y)
 {
@@ -276,12 +302,15 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 	const uint32_t operation = i->option & 15;
 	uint64_t address[EMU_LANES], y[EMU_LANES], z[EMU_LANES] = {0};
 	uint64_t before[EMU_LANES] = {0};
+	const uint32_t order = i->option >> ORDER_SHIFT;
 	bool has_changed = false;
 
 	emu_addresses(w, i, &o[0], address);
 	emu_get_wide(w, &o[1], y);
 	if (operation == ATOMIC_CAS)
 		emu_get_wide(w, &o[2], z);
+	emu_watch_acquire(w, lanes, address, scope_of(order, ACQUIRES));
+	emu_watch_release(w, lanes, address, scope_of(order, RELEASES), true);
 	EMU_EACH_LANE(l)
 	{
 		uint64_t after;
@@ -335,7 +364,8 @@ static bool bind_atomic(struct emu_bind *b, bool has_result)
 	if (!emu_has_one(b, atomic_words, ATOMICS, &operation) ||
 	    b->n_types != 1 || !takes(operation, b->types[0]))
 		return emu_bind_fail(b, "one operation that its type has");
-	b->i->option = operation | (has_result ? 0 : NO_RESULT);
+	b->i->option = operation | (has_result ? 0 : NO_RESULT) |
+		       order_of(b) << ORDER_SHIFT;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->run = run_atom;
 	if (!emu_arguments(b, n + (operation == ATOMIC_CAS ? 3 : 2),

@@ -10,6 +10,7 @@
 #include "tensor_map.h"
 #include "transfer.h"
 #include "watch.h"
+#include "watch_order.h"
 
 /* A box begins at a multiple of so many bytes of shared memory. */
 #define BOX_ALIGN 128
@@ -99,6 +100,12 @@ static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 		}
 	}
 	*shadow = first_shadow;
+	if (!emu_watch_global(t->warp, t->instr, lane,
+			      t->kind == EMU_BULK_STORE
+				  ? EMU_ORDER_WRITE | EMU_ORDER_STORE
+				  : EMU_ORDER_READ,
+			      address, bytes))
+		return NULL;
 	return first;
 }
 

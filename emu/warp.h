@@ -105,6 +105,7 @@ struct emu_machine {
 	uint64_t instructions;	  /* of threads */
 	uint64_t clock;		  /* instructions of warps */
 	struct emu_block *blocks; /* of warps that have ended */
+	struct emu_order *order;  /* of grids that run together; may be NULL */
 	bool has_failed;
 	struct emu_error report;
 };
@@ -121,6 +122,7 @@ struct emu_grid {
 	uint32_t resident; /* clusters that the GPU holds at once; 0: all */
 	/* The scheduler's. */
 	uint32_t n_clusters, begun, ended, triggered;
+	uint32_t in_run; /* its number among the grids that run together */
 };
 
 /* ---- for instructions ------------------------------------------------------

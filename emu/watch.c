@@ -2,7 +2,9 @@
 /* watch.c - from warps to the checker; see watch.h. */
 #include "watch.h"
 
+#include "access.h"
 #include "decode.h"
+#include "watch_order.h"
 
 static struct emu_check *checker_of(const struct emu_warp *w)
 {
@@ -44,6 +46,12 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_error err;
 	uint64_t address;
 
+	if (space == &emu_machine_of(w)->global && emu_machine_of(w)->order)
+		return emu_watch_global(
+		    w, i, lane,
+		    (is_write ? EMU_ORDER_WRITE : EMU_ORDER_READ) |
+			(emu_is_strong(i) ? EMU_ORDER_STRONG : 0),
+		    space->base + at, bytes);
 	/* Atomics make an order of their own. */
 	if (!cta || i->opcode->bind == emu_bind_atom ||
 	    i->opcode->bind == emu_bind_red)
