@@ -80,7 +80,7 @@ static const struct {
      false},
     {"no wait::ld", "tcgen05.wait::ld=>//", "result of a tcgen05.ld", 1, false},
     {"the shape of a load", "ld.sync.aligned.32x32b=>ld.sync.aligned.16x64b",
-     "nothing orders", 1, false},
+     UNORDERED, 1, false},
     /* the tensor core */
     {"scales of A are not copied", "tcgen05.cp=>//#1", "nan, not", 1, false},
     {"scales of B are not copied", "tcgen05.cp=>//#2", "nan, not", 2, false},
