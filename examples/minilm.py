@@ -113,8 +113,8 @@ layer = model.get_submodule(swapped[0])
 x = torch.randn(64, layer.in_features, device=device)
 a, a_scales, a_global = torch.ops.nibblas.quantize(x)
 b, b_scales, b_global = torch.ops.nibblas.quantize(layer.weight.detach())
-y = torch.ops.nibblas.gemm(a, a_scales, b, b_scales,
-                           (a_global * b_global).reshape(1), torch.float32)
+y = torch.ops.nibblas.gemm(a, a_scales, b, b_scales, a_global * b_global,
+                           torch.float32)
 exact = x @ layer.weight.t()
 noise = (y - exact).square().sum() / exact.square().sum()
 print(f"{swapped[0]}: {-10 * noise.log10():.1f} dB over the noise of both "

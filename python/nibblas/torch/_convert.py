@@ -8,7 +8,8 @@ import torch
 
 from nibblas import _abi as abi
 from nibblas import _views as views
-from nibblas._library import call
+from nibblas._library import call, fail, lib
+from nibblas._plans import Cache
 from nibblas.torch._tensors import array
 
 LARGEST = 6.0 * 448.0
@@ -29,48 +30,99 @@ def _global_on_device(x):
     return torch.where(amax == 0, 1.0, scale)
 
 
+class _Call:
+    """The structs of one call of nib_quantize(), filled but for pointers."""
+
+    def __init__(self, kept):
+        self.x = abi.nib_dense.from_buffer_copy(kept.x)
+        self.q = abi.nib_nvfp4.from_buffer_copy(kept.q)
+        self.options = abi.nib_quantize_options.from_buffer_copy(kept.options)
+        self.used, self.error = C.c_void_p(), abi.nib_error()
+        self.arguments = (kept.handle, C.byref(self.x), C.byref(self.q),
+                          C.byref(self.options), self.used,
+                          C.byref(self.error))
+
+
+class _Quantizer:
+    """What is known of x by its sizes; kept as plans are."""
+
+    function = lib["nib_quantize"]
+    function.restype = C.c_int
+
+    def __init__(self, side, place, x, global_scale, layout, recipe, saturate):
+        source = array("x", x)
+        self.x, sizes = views.dense(source)
+        if sizes.cols % abi.NIB_BLOCK:
+            source.fail(f"K = {sizes.cols}: must be a multiple of 16")
+        if global_scale is not None:
+            views.vector(array("global_scale", global_scale), 1)
+        outer, groups = tuple(x.shape[:-2]), sizes.cols // abi.NIB_BLOCK
+        self.codes = (*outer, sizes.rows, sizes.cols // 2)
+        self.scales = (*outer, *views.scale_shape(layout, sizes.rows, groups))
+        self.q = abi.nib_nvfp4(
+            rows=sizes.rows, k=sizes.cols, batch=sizes.batch,
+            scale_layout=views.choose("layout", layout, views.LAYOUTS))
+        self.options = abi.nib_quantize_options(
+            struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=saturate,
+            recipe=views.choose("recipe", recipe, views.RECIPES))
+        self.handle = side.device(place).handle
+        self.is_empty = x.numel() == 0
+        self.is_pinned, self.stamp, self.idle = False, 0, []
+
+    def run(self, x, codes, scales, stream, given, used):
+        """given: the address of a global scale, or None; used: where the one
+        that was found goes, in the host's memory."""
+        try:
+            call_ = self.idle.pop()
+        except IndexError:
+            call_ = _Call(self)
+        call_.x.data = x.data_ptr()
+        call_.q.codes, call_.q.scales = codes.data_ptr(), scales.data_ptr()
+        call_.options.stream = stream
+        call_.options.global_pointer = given
+        call_.used.value = used
+        status = self.function(*call_.arguments)
+        if status:
+            fail(status, call_.error)
+        self.idle.append(call_)
+
+
+_quantizers = Cache()
+
+
 def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
              saturate=False):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
     place = side.place(x)
-    view, sizes = views.dense(array("x", x))
-    if sizes.cols % abi.NIB_BLOCK:
-        array("x", x).fail(f"K = {sizes.cols}: must be a multiple of 16")
-    layout_number = views.choose("layout", layout, views.LAYOUTS)
-    outer = x.shape[:-2]
-    codes = torch.empty((*outer, sizes.rows, sizes.cols // 2),
-                        dtype=torch.uint8, device=x.device)
-    scales = torch.empty(
-        (*outer, *views.scale_shape(layout, sizes.rows, sizes.cols // 16)),
-        dtype=torch.float8_e4m3fn, device=x.device)
-    options = abi.nib_quantize_options(
-        struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=saturate,
-        recipe=views.choose("recipe", recipe, views.RECIPES),
-        stream=side.stream(place))
+    key = (place, x.shape, x.is_contiguous() or x.stride(), x.dtype, layout,
+           recipe, saturate, None if global_scale is None else (
+               global_scale.shape, global_scale.dtype))
+    kept = _quantizers.get(key)
+    if kept is None:
+        kept = _quantizers.add(key, _Quantizer(
+            side, place, x, global_scale, layout, recipe, saturate))
     if not saturate:
         side.check_not_capturing("saturate = False: waits to tell of inf and "
                                  "NaN, which it cannot")
-    used = C.c_float(1.0)
+    device, used = x.device, None
+    codes = torch.empty(kept.codes, dtype=torch.uint8, device=device)
+    scales = torch.empty(kept.scales, dtype=torch.float8_e4m3fn, device=device)
     if global_scale is not None:
-        views.vector(array("global_scale", global_scale), 1)
-        global_scale = global_scale.reshape(()).clone()
+        scale = global_scale.reshape(()).clone()
     elif x.is_cuda and saturate:
-        global_scale = _global_on_device(x)
-    if global_scale is not None:
-        options.global_pointer = global_scale.data_ptr()
-    q = abi.nib_nvfp4(codes=codes.data_ptr() or None,
-                      scales=scales.data_ptr() or None, rows=sizes.rows,
-                      k=sizes.cols, batch=sizes.batch,
-                      scale_layout=layout_number)
-    if x.numel():
-        call("nib_quantize", side.device(place).handle, C.byref(view),
-             C.byref(q), C.byref(options), C.byref(used))
-    elif layout == "tiled":
+        scale = _global_on_device(x)
+    else:
+        scale = used = torch.empty((), dtype=torch.float32)
+        if kept.is_empty:
+            scale.fill_(1.0)
+    if kept.is_empty:
         scales.view(torch.uint8).zero_()
-    if global_scale is None:
-        global_scale = torch.full((), used.value, dtype=torch.float32,
-                                  device=x.device)
-    return codes, scales, global_scale
+    else:
+        kept.run(x, codes, scales, side.stream(place),
+                 scale.data_ptr() if used is None else None,
+                 None if used is None else used.data_ptr())
+    # What was found on a GPU is told on the host.
+    return codes, scales, scale if used is None else scale.to(device)
 
 
 def _decode(side, codes, scales, value, out_dtype, layout):

@@ -114,7 +114,7 @@ class Linear(nn.Module):
         given = self.input_scale if self._has_input_scale else None
         codes, scales, scale = torch.ops.nibblas.quantize.default(
             rows, given, "linear", "modelopt", rows.is_cuda)
-        alpha = (scale * self.weight_scale_2).reshape(1)
+        alpha = scale * self.weight_scale_2
         dtype = torch.float32 if self.bias is not None else rows.dtype
         if self._packed is not None:
             y = torch.ops.nibblas.gemm_packed.default(
