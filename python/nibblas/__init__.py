@@ -10,7 +10,8 @@ from nibblas._library import (ArgumentError, DataError, DeviceFailedError, Error
                               FileError, NoDeviceError, OutOfMemoryError,
                               SystemIOError, UnsupportedError, version)
 from nibblas._numpy import (Quantized, dequantize, dual_gemm, from_blocked, gemm,
-                            gemv, group_gemm, pack, quantize, to_blocked)
+                            gemv, group_gemm, moe_gemm, pack, quantize,
+                            to_blocked)
 from nibblas._packed import Packed
 from nibblas._plans import plan_cache_limit
 
@@ -19,5 +20,5 @@ __all__ = [
     "ArgumentError", "Checkpoint", "DataError", "Device", "DeviceFailedError",
     "Error", "FileError", "Layer", "NoDeviceError", "OutOfMemoryError", "Packed",
     "Quantized", "Room", "SystemIOError", "UnsupportedError", "dequantize",
-    "device", "dual_gemm", "from_blocked", "gemm", "gemv", "group_gemm", "pack",
-    "plan_cache_limit", "quantize", "rooms", "to_blocked", "version"]
+    "device", "dual_gemm", "from_blocked", "gemm", "gemv", "group_gemm", "moe_gemm",
+    "pack", "plan_cache_limit", "quantize", "rooms", "to_blocked", "version"]

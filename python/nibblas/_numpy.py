@@ -221,6 +221,44 @@ def _group_pointers(pairs, factor, given, full):
                0 if factor is None else factor.pointer + 4 * i)
 
 
+def moe_gemm(a, a_scales, b, b_scales, row_offsets, *, scale_rows=None, b2=None,
+             b2_scales=None, alpha=None, alpha2=None, out=None,
+             out_dtype="float32", a_layout="tiled", b_layout="tiled",
+             stream=None):
+    """A mixture of experts: rows row_offsets[e] to row_offsets[e + 1] of a are
+    multiplied by matrix e of b [experts, N, K/2]; with b2 the dual product.
+
+    row_offsets int32 [experts + 1]; scale_rows int32 [experts]: where each expert's
+    rows begin in a_scales, None: where they begin in a.  alpha [experts].  Rows
+    outside the offsets are not written."""
+    args = _Call(stream)
+    left = args.operand("a", a, a_scales, a_layout)
+    right = args.operand("b", b, b_scales, b_layout)
+    second = None if b2 is None else args.operand("b2", b2, b2_scales, b_layout)
+    routes = [args.add("row_offsets", row_offsets),
+              args.add("scale_rows", scale_rows)]
+    factors = [args.add("alpha", alpha), args.add("alpha2", alpha2)]
+    c = array("out", out, stream, write=True)
+    if c is not None:
+        args.arrays["out"] = c
+    name = args.device()
+    key = ("array moe", name, args.key(), (a_layout, b_layout), out_dtype)
+    plan = cache.get(key)
+    if plan is None:
+        moe, shape = _problems.mixture(left, right, second, *routes, factors,
+                                       c=c, dtype=out_dtype)
+        op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
+        plan = cache.add(key, Plan(_device.device(name), op, moe, NAMES,
+                                   given=shape))
+    if c is None:
+        out, c = args.out("out", None, plan.given, out_dtype, name)
+    words = _problems.MOE_WORDS
+    pointers = [(words[key], x.pointer) for key, x in args.arrays.items()
+                if key != "out"]
+    _run(plan, [*pointers, (words["c"], c.pointer)], stream)
+    return out
+
+
 # ---- formats -----------------------------------------------------------------
 
 

@@ -83,6 +83,30 @@ class Products(NumpyTest):
                                2 ** i * bound(x[i], y[i]))
         self.assertEqual(nibblas.group_gemm([], [], [], []), [])
 
+    def test_moe(self):
+        a, x, _ = self.operand(12, 64, layout="linear")
+        b, y, _ = self.operand(3, 20, 64)
+        offsets = np.int32([0, 5, 5, 12])
+        alpha = np.float32([1, 2, 4])
+        kw = {"alpha": alpha, "a_layout": "linear"}
+        c = nibblas.moe_gemm(*a, *b, offsets, **kw)
+        for e, s in enumerate(alpha):
+            rows = slice(offsets[e], offsets[e + 1])
+            self.assert_within(c[rows], s * (x[rows] @ y[e].T),
+                               s * bound(x[rows], y[e]))
+        small = alpha * np.float32(2.0 ** -8)
+        got = nibblas.moe_gemm(*a, *b, offsets, b2=b[0], b2_scales=b[1],
+                               alpha=small, alpha2=small, a_layout="linear")
+        want = nibblas.dual_gemm(a[0][5:], a[1][5:], b[0][2], b[1][2], b[0][2],
+                                 b[1][2], alpha=small[2], alpha2=small[2],
+                                 a_layout="linear")
+        self.assertTrue(np.array_equal(got[5:], want))
+        out = np.zeros((12, 20), np.float32)
+        self.assertIs(nibblas.moe_gemm(*a, *b, offsets, out=out, **kw), out)
+        self.assertTrue(np.array_equal(out, c))
+        with self.assertRaisesRegex(ValueError, "^row_offsets: .*4 elements"):
+            nibblas.moe_gemm(*a, *b, offsets[:3], **kw)
+
     def test_out(self):
         a, _, _ = self.operand(9, 64)
         b, _, _ = self.operand(33, 64)

@@ -132,6 +132,8 @@ class Products(CudaTest):
         b, _ = self.operand(40, 128)
         with self.assertRaisesRegex(ValueError, "b.*cpu|b.*host memory"):
             self.ops.gemm(*a, b[0].cpu(), b[1])
+        with self.assertRaisesRegex(ValueError, "^a: is on cpu"):
+            self.ops.gemm(a[0].cpu(), a[1], *b)
         # A size that is known: the library looks at the pointers.
         self.ops.gemm(*a, *b)
         with self.assertRaisesRegex(ValueError, "b.*cpu|b.*host memory"):

@@ -80,6 +80,9 @@ class Products(ErrorTest):
         # The fake kernel: nothing is computed for it.
         out = self.ops.gemm(meta, meta, meta, meta)
         self.assertTrue(out.is_meta)
+        # What the CUDA kernel asks of its first argument.
+        from nibblas.torch._tensors import Cuda
+        self.refused("^a: is on cpu; must be on a GPU", Cuda.place, self.a[0])
 
     def test_out(self):
         t = self.torch

@@ -151,6 +151,27 @@ class Products(TorchTest):
                 self.assert_within(c[start:end], s * (part @ y[e].T),
                                    s * bound(part, y[e]))
 
+    def test_moe_dual_gemm(self):
+        for layout in ("tiled", "linear"):
+            x, a, a_scales, offsets, rows, spans = self.experts(layout)
+            b, _, _ = self.operand(4, 40, 64, layout=layout)
+            b2, _, _ = self.operand(4, 40, 64, layout=layout)
+            alpha = self.torch.tensor([1.0, 2.0, 0.5, 4.0]) * 2.0 ** -7
+            alpha2 = alpha / 2
+            args = (self.torch.float32, layout, layout)
+            c = self.ops.moe_dual_gemm(a, a_scales, *b, *b2, offsets, rows,
+                                       alpha, alpha2, *args)
+            # The same rows, expert by expert.
+            codes, scales = a, a_scales
+            for e, (start, end) in enumerate(spans):
+                first = int(rows[e])
+                last = first + (-(-(end - start) // 128) * 128
+                                if layout == "tiled" else end - start)
+                want = self.ops.dual_gemm(
+                    codes[start:end], scales[first:last], b[0][e], b[1][e],
+                    b2[0][e], b2[1][e], alpha[e], alpha2[e], *args)
+                self.assertTrue(self.torch.equal(c[start:end], want))
+
     def test_empty(self):
         t = self.torch
         for m, n, k in ((0, 4, 32), (4, 0, 32), (4, 4, 0)):
@@ -305,6 +326,40 @@ class Formats(TorchTest):
         self.assertEqual(y[2, 5], y.max())
 
 
+class Compile(TorchTest):
+    def test_sizes_may_change(self):
+        t = self.torch
+
+        def f(x, w):
+            a, a_scales, a_global = self.ops.quantize(x)
+            b, b_scales, b_global = self.ops.quantize(w)
+            c = self.ops.gemm(a, a_scales, b, b_scales, a_global * b_global)
+            rows, groups = x.shape[0], x.shape[1] // 16
+            linear = self.ops.from_blocked(a_scales, rows, groups)
+            return c, self.ops.dequantize(a, linear, a_global, layout="linear")
+        compiled = t.compile(f, backend="aot_eager", dynamic=True,
+                             fullgraph=True)
+        for m, n, k in ((3, 8, 32), (130, 8, 96), (7, 200, 64)):
+            x, w = t.randn(m, k), t.randn(n, k)
+            for one, other in zip(compiled(x, w), f(x, w)):
+                self.assertTrue(t.equal(one, other))
+
+    def test_writes_in_place(self):
+        t = self.torch
+        a, _, _ = self.operand(9, 64)
+        b, _, _ = self.operand(33, 64)
+
+        def f(c, *args):
+            self.ops.gemm_out(c, *args)
+            return c * 2
+        compiled = t.compile(f, backend="aot_eager", fullgraph=True)
+        c = t.zeros(9, 33)
+        got = compiled(c, *a, *b)
+        want = self.ops.gemm(*a, *b, None, t.float32)
+        self.assertTrue(t.equal(c, want))
+        self.assertTrue(t.equal(got, want * 2))
+
+
 class Opcheck(TorchTest):
     def check(self, name, *args, **kwargs):
         # test_faketensor, test_schema, test_autograd_registration and
@@ -332,6 +387,9 @@ class Opcheck(TorchTest):
         offsets = t.tensor([0, 9], dtype=t.int32)
         self.check("moe_gemm", *a, *stack, offsets)
         self.check("moe_gemm_out", t.zeros(9, 33), *a, *stack, offsets)
+        self.check("moe_dual_gemm", *a, *stack, *stack, offsets)
+        self.check("moe_dual_gemm_out", t.zeros(9, 33), *a, *stack, *stack,
+                   offsets)
 
     def test_formats(self):
         t = self.torch

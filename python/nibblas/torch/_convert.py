@@ -93,7 +93,7 @@ _quantizers = Cache()
 def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
              saturate=False):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
-    place = side.place(x)
+    place = side.place(x, "x")
     key = (place, x.shape, x.is_contiguous() or x.stride(), x.dtype, layout,
            recipe, saturate, None if global_scale is None else (
                global_scale.shape, global_scale.dtype))
@@ -127,7 +127,7 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
 
 def _decode(side, codes, scales, value, out_dtype, layout):
     """With the global scale as a number."""
-    place = side.place(codes)
+    place = side.place(codes, "codes")
     view, sizes = views.nvfp4(array("codes", codes), array("scales", scales),
                               layout)
     y = torch.empty((*codes.shape[:-1], sizes.cols), dtype=out_dtype,
@@ -162,7 +162,7 @@ def _check_scales(x, dims):
 
 def _convert(side, source, target, scales, blocked, rows, groups):
     """Between linear scales and blocked ones; source, target: tensors."""
-    place = side.place(source)
+    place = side.place(source, "scales")
     shape = (*scales.shape[:-2], rows, groups * abi.NIB_BLOCK // 2)
     # No codes: nobody looks at them.
     codes = views.Array("codes", 0, shape, views.dense_strides(shape), "uint8",

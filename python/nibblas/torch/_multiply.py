@@ -219,23 +219,29 @@ def group_gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
 
 
 def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
-             out_dtype, a_layout, b_layout):
-    """A mixture of experts: its offsets stay on the device."""
+             out_dtype, a_layout, b_layout, b2=None, b2_scales=None,
+             alpha2=None):
+    """A mixture of experts, the dual product if there is b2: its offsets stay on
+    the device."""
     place = side.place(a)
     tensors = {"a": a, "a_scales": a_scales, "b": b, "b_scales": b_scales,
                "row_offsets": row_offsets, "scale_rows": scale_rows,
-               "alpha": alpha}
+               "alpha": alpha, "b2": b2, "b2_scales": b2_scales,
+               "alpha2": alpha2}
     key = ("moe", place, *map(meta, tensors.values()), out_dtype, a_layout,
            b_layout, meta(c))
     plan = cache.get(key)
     if plan is None:
         moe, shape = _problems.mixture(
             operand("a", a, a_scales, a_layout),
-            operand("b", b, b_scales, b_layout), None,
+            operand("b", b, b_scales, b_layout),
+            None if b2 is None else operand("b2", b2, b2_scales, b_layout),
             array("row_offsets", row_offsets),
-            array("scale_rows", scale_rows), [array("alpha", alpha)],
+            array("scale_rows", scale_rows),
+            [array("alpha", alpha), array("alpha2", alpha2)],
             c=array("c", c), dtype=dtype_name(out_dtype))
-        plan = _plan(side, place, abi.NIB_GEMM, key, moe, _dense(shape))
+        op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
+        plan = _plan(side, place, op, key, moe, _dense(shape))
     if c is None:
         c = _new(plan.given, out_dtype, a.device)
     work = plan.take()

@@ -154,6 +154,28 @@ def _moe_out(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
                        scale_rows, alpha, c.dtype, a_layout, b_layout)
 
 
+def _moe_dual_fake(a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
+                   scale_rows=None, alpha=None, alpha2=None, out_dtype=None,
+                   a_layout="tiled", b_layout="tiled"):
+    return _new(a, (a.shape[0], b.shape[1]), out_dtype)
+
+
+def _moe_dual(side, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
+              scale_rows=None, alpha=None, alpha2=None, out_dtype=None,
+              a_layout="tiled", b_layout="tiled"):
+    return _multiply.moe_gemm(
+        side, None, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
+        _out_dtype(out_dtype), a_layout, b_layout, b2, b2_scales, alpha2)
+
+
+def _moe_dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
+                  scale_rows=None, alpha=None, alpha2=None, a_layout="tiled",
+                  b_layout="tiled"):
+    _multiply.moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets,
+                       scale_rows, alpha, c.dtype, a_layout, b_layout, b2,
+                       b2_scales, alpha2)
+
+
 _SECOND = "Tensor b2, Tensor b2_scales"
 _ALPHAS = "Tensor? alpha=None, Tensor? alpha2=None"
 _define("dual_gemm", f"({OPERANDS}, {_SECOND}, {_ALPHAS}, {NEW}) -> Tensor",
@@ -166,12 +188,19 @@ _define("group_gemm", f"({LISTS}, Tensor? alpha=None, {NEW}) -> Tensor[]",
 _define("group_gemm_out",
         f"(Tensor(a!)[] c, {LISTS}, Tensor? alpha=None, {OPTIONS}) -> ()",
         _group_out, _nothing)
-_ROUTES = "Tensor row_offsets, Tensor? scale_rows=None, Tensor? alpha=None"
-_define("moe_gemm", f"({OPERANDS}, {_ROUTES}, {NEW}) -> Tensor", _moe,
+_ROUTES = "Tensor row_offsets, Tensor? scale_rows=None"
+_ALPHA = "Tensor? alpha=None"
+_define("moe_gemm", f"({OPERANDS}, {_ROUTES}, {_ALPHA}, {NEW}) -> Tensor", _moe,
         _moe_fake)
 _define("moe_gemm_out",
-        f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {OPTIONS}) -> ()", _moe_out,
-        _nothing)
+        f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {_ALPHA}, {OPTIONS}) -> ()",
+        _moe_out, _nothing)
+_define("moe_dual_gemm",
+        f"({OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, {NEW}) -> Tensor",
+        _moe_dual, _moe_dual_fake)
+_define("moe_dual_gemm_out",
+        f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, "
+        f"{OPTIONS}) -> ()", _moe_dual_out, _nothing)
 
 
 

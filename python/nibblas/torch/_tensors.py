@@ -4,7 +4,7 @@
 import torch
 
 from nibblas import _device
-from nibblas._library import UnsupportedError, fail
+from nibblas._library import ArgumentError, UnsupportedError, fail
 from nibblas._problems import Operand
 from nibblas._views import Array
 
@@ -61,7 +61,7 @@ class Cpu:
     own_workspace = True
 
     @staticmethod
-    def place(_tensor):
+    def place(_tensor, _name="a"):
         return torch.get_num_threads()
 
     @staticmethod
@@ -94,8 +94,12 @@ class Cuda:
     is_capturing = staticmethod(_capturing_function())
 
     @staticmethod
-    def place(tensor):
-        return tensor.get_device()
+    def place(tensor, name="a"):
+        place = tensor.get_device()
+        if place < 0:
+            raise ArgumentError(f"{name}: is on {tensor.device}; must be on a "
+                                "GPU, as another argument is")
+        return place
 
     @staticmethod
     def device(place):
