@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block_sums.c - see block_sums.h; all terms are integers of 64 bits. */
+/*
+ * block_sums.c - see block_sums.h.  Terms are integers of 64 bits; where
+ * nothing can be cut, as with all scales and sums of usual size, sums in double
+ * are exact and faster.
+ */
 #include "block_sums.h"
 
 #include <math.h>
@@ -81,15 +85,20 @@ static uint32_t result_of(int64_t sum, int e)
 
 /* ---- operands ------------------------------------------------------------ */
 
+void emu_block_operand_scale(struct emu_block_operand *o, int row,
+			     const uint8_t *scales)
+{
+	memcpy(o->scale[row], scales, (size_t)o->scales);
+}
+
 void emu_block_operand_set(struct emu_block_operand *o, int row,
 			   enum emu_umma_kind kind, const uint8_t *codes,
-			   const uint8_t *scales, bool negate)
+			   bool negate)
 {
 	static const int8_t twice[16] = {0, 1,	2,  3,	4,  6,	8,  12,
 					 0, -1, -2, -3, -4, -6, -8, -12};
 	static const uint8_t signs[] = {0, 0, 0x80, 0x80, 0x20, 0x20, 8};
 
-	memcpy(o->scale[row], scales, (size_t)o->scales);
 	if (kind == EMU_UMMA_MXF4NVF4) {
 		for (int k = 0; k < EMU_UMMA_MAX_K; k++)
 			o->value[row][k] = negate
@@ -105,6 +114,8 @@ void emu_block_operand_set(struct emu_block_operand *o, int row,
 
 struct row_scales {
 	struct number group[GROUPS];
+	double value[GROUPS];
+	int high, low; /* exponents, of those that are not zero */
 	bool is_nan;
 };
 
@@ -112,10 +123,20 @@ static void take_scales(const struct emu_block_operand *o, int row,
 			struct row_scales *to)
 {
 	to->is_nan = false;
-	for (int g = 0; g < GROUPS; g++) {
-		to->group[g] = scale_of(o->scale[row][g * o->scales / GROUPS],
-					o->scale_is_ue8m0);
-		to->is_nan |= to->group[g].is_nan;
+	to->high = to->low = 0;
+	for (int g = 0, seen = 0; g < GROUPS; g++) {
+		const struct number x = scale_of(
+		    o->scale[row][g * o->scales / GROUPS], o->scale_is_ue8m0);
+
+		to->group[g] = x;
+		to->value[g] = x.significand * emu_power_of_2(x.exponent - 3);
+		to->is_nan |= x.is_nan;
+		if (x.significand == 0)
+			continue;
+		to->high =
+		    !seen || x.exponent > to->high ? x.exponent : to->high;
+		to->low = !seen || x.exponent < to->low ? x.exponent : to->low;
+		seen = 1;
 	}
 }
 
@@ -154,6 +175,46 @@ static uint32_t fp4_sum(const int16_t *x, const int16_t *y,
 	return result_of(sum, e - FP4_BITS);
 }
 
+/*
+ * The same where no term has bits below 2^(e - 35): terms are multiples of
+ * 2^(exponent - 8), c of 2^(exponent - 23).
+ */
+static bool is_plain(const struct row_scales *sx, const struct row_scales *sy,
+		     uint32_t c)
+{
+	const int high = sx->high + sy->high, low = sx->low + sy->low;
+	const int e = (int)(c >> 23 & 0xFF) - 127;
+
+	if (sx->is_nan || sy->is_nan || high - low > FP4_BITS - 8)
+		return false;
+	return (c & 0x7FFFFFFF) == 0 ||
+	       (e > -127 && e < 128 && high - e <= FP4_BITS - 23 &&
+		e - low <= FP4_BITS - 8);
+}
+
+static uint32_t plain_sum(const int16_t *x, const int16_t *y,
+			  const struct row_scales *sx,
+			  const struct row_scales *sy, uint32_t c)
+{
+	float from;
+	double sum;
+	uint64_t bits;
+
+	memcpy(&from, &c, sizeof(from));
+	sum = from;
+	for (int g = 0; g < GROUPS; g++)
+		sum += dot(x + GROUP * g, y + GROUP * g) * 0.25 *
+		       (sx->value[g] * sy->value[g]);
+	if (!(fabs(sum) >= 0x1p-126 && fabs(sum) < 0x1p128))
+		return emu_cut_to_f32(sum, 23);
+	memcpy(&bits, &sum, sizeof(bits));
+	bits &= ~(uint64_t)0 << 29;
+	memcpy(&sum, &bits, sizeof(sum));
+	from = (float)sum;
+	memcpy(&c, &from, sizeof(c));
+	return c;
+}
+
 void emu_fp4_sums(const struct emu_block_operand *a,
 		  const struct emu_block_operand *b, const uint32_t *c,
 		  uint32_t *d)
@@ -166,9 +227,13 @@ void emu_fp4_sums(const struct emu_block_operand *a,
 		take_scales(a, m, &sa);
 		for (int n = 0; n < b->rows; n++) {
 			const int at = m * b->rows + n;
+			const uint32_t from = c ? c[at] : 0;
 
-			d[at] = fp4_sum(a->value[m], b->value[n], &sa, &sb[n],
-					c ? c[at] : 0);
+			d[at] = is_plain(&sa, &sb[n], from)
+				    ? plain_sum(a->value[m], b->value[n], &sa,
+						&sb[n], from)
+				    : fp4_sum(a->value[m], b->value[n], &sa,
+					      &sb[n], from);
 		}
 	}
 }

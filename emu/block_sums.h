@@ -38,10 +38,12 @@ struct emu_block_operand {
 	int16_t value[EMU_UMMA_MAX_ROWS][EMU_UMMA_MAX_K];
 };
 
-/* One row of element codes and its scales. */
+/* One row of element codes; its scales. */
 void emu_block_operand_set(struct emu_block_operand *operand, int row,
 			   enum emu_umma_kind kind, const uint8_t *codes,
-			   const uint8_t *scales, bool negate);
+			   bool negate);
+void emu_block_operand_scale(struct emu_block_operand *operand, int row,
+			     const uint8_t *scales);
 
 /*
  * d[m][n] = row m of a times row n of b + c[m][n]: bits of fp32.  c NULL:

@@ -193,8 +193,9 @@ static void read_scales(const struct emu_umma *u, const struct emu_tmem *t,
 /* ---- D ---------------------------------------------------------------------
  */
 
-/* Rows `first` .. of the CTA number `cta` of the group; columns of D. */
-static bool d_cell(const struct run *r, int cta, int row, int column,
+/* Of the CTA number `cta` of the group; a row's columns lie side by side, as
+ * many as tensor memory has of D. */
+static void d_cell(const struct run *r, int cta, int row, int column,
 		   uint32_t *lane, uint32_t *at)
 {
 	const struct emu_umma *u = &r->work->umma;
@@ -204,26 +205,29 @@ static bool d_cell(const struct run *r, int cta, int row, int column,
 			 &place, &tmem_column);
 	*lane = emu_tmem_lane(r->work->d) + (uint32_t)place;
 	*at = emu_tmem_column(r->work->d) + (uint32_t)tmem_column;
-	return which == cta;
 }
 
 static bool load_d(const struct run *r, const struct emu_tmem *t, int cta,
 		   int first, int rows)
 {
-	const int n = r->work->umma.n;
+	const int n = r->work->umma.n,
+		  part = emu_umma_d_columns(&r->work->umma);
 
-	for (int k = 0; k < rows * n; k++) {
+	for (int k = 0; k < rows * n; k += part) {
 		uint32_t lane, column;
 
-		(void)d_cell(r, cta, first + k / n, k % n, &lane, &column);
-		if (t->written[lane][column] != 0xF) {
+		d_cell(r, cta, first + k / n, k % n, &lane, &column);
+		for (int c = 0; c < part; c++) {
+			if (t->written[lane][column + (uint32_t)c] == 0xF)
+				continue;
 			emu_fault(r->w, r->i, -1,
 				  "it adds to tensor memory lane %u, column "
 				  "%u, which was never written",
-				  lane, column);
+				  lane, column + (uint32_t)c);
 			return false;
 		}
-		r->space->d[k] = t->cell[lane][column];
+		memcpy(r->space->d + k, &t->cell[lane][column],
+		       sizeof(uint32_t) * (size_t)part);
 	}
 	return true;
 }
@@ -231,14 +235,16 @@ static bool load_d(const struct run *r, const struct emu_tmem *t, int cta,
 static void store_d(const struct run *r, struct emu_tmem *t, int cta, int first,
 		    int rows)
 {
-	const int n = r->work->umma.n;
+	const int n = r->work->umma.n,
+		  part = emu_umma_d_columns(&r->work->umma);
 
-	for (int k = 0; k < rows * n; k++) {
+	for (int k = 0; k < rows * n; k += part) {
 		uint32_t lane, column;
 
-		(void)d_cell(r, cta, first + k / n, k % n, &lane, &column);
-		t->cell[lane][column] = r->space->d[k];
-		t->written[lane][column] = 0xF;
+		d_cell(r, cta, first + k / n, k % n, &lane, &column);
+		memcpy(&t->cell[lane][column], r->space->d + k,
+		       sizeof(uint32_t) * (size_t)part);
+		memset(&t->written[lane][column], 0xF, (size_t)part);
 	}
 }
 
@@ -283,16 +289,31 @@ static bool run_f16(const struct run *r, struct emu_tmem *t, int cta)
 	return true;
 }
 
-static void set_row(const struct emu_umma *u, struct emu_block_operand *o,
-		    int row, const uint8_t *bytes, bool is_undefined,
-		    uint8_t *scales, bool negate)
+static void set_rows(const struct emu_umma *u, struct emu_block_operand *o,
+		     int rows, uint8_t (*bytes)[EMU_UMMA_K_BYTES], bool negate)
 {
 	uint8_t codes[EMU_UMMA_MAX_K];
 
-	emu_umma_unpack(u, o->type, bytes, codes);
-	if (is_undefined)
-		scales[0] = UNDEFINED_SCALE;
-	emu_block_operand_set(o, row, u->form.kind, codes, scales, negate);
+	for (int row = 0; row < rows; row++) {
+		emu_umma_unpack(u, o->type, bytes[row], codes);
+		emu_block_operand_set(o, row, u->form.kind, codes, negate);
+	}
+}
+
+/* Scales of rows from `first` on; of an undefined row NaN. */
+static void set_scales(const struct emu_umma *u, struct emu_block_operand *o,
+		       const struct emu_tmem *t, uint32_t address, int id,
+		       int first, int rows, uint32_t quarter,
+		       const bool *undefined)
+{
+	uint8_t scales[EMU_UMMA_MAX_SCALES];
+
+	for (int row = 0; row < rows; row++) {
+		read_scales(u, t, address, id, first + row, quarter, scales);
+		if (undefined[first + row])
+			scales[0] = UNDEFINED_SCALE;
+		emu_block_operand_scale(o, row, scales);
+	}
 }
 
 /* 32 rows of D, whose lanes have scales of their own. */
@@ -301,22 +322,14 @@ static bool run_quarter(const struct run *r, struct emu_tmem *t, int cta,
 {
 	const struct emu_umma *u = &r->work->umma;
 	struct workspace *s = r->space;
-	uint8_t scales[EMU_UMMA_MAX_SCALES];
 	const int first = 32 * (int)quarter;
 	const uint32_t *c = r->work->accumulates ? s->d : NULL;
 
-	for (int row = 0; row < 32; row++) {
-		read_scales(u, t, r->work->sfa, u->sfa_id, first + row, quarter,
-			    scales);
-		set_row(u, &s->a, row, s->a_bytes[first + row],
-			s->a_undefined[first + row], scales, u->a_negated);
-	}
-	for (int row = 0; row < u->n; row++) {
-		read_scales(u, t, r->work->sfb, u->sfb_id, row, quarter,
-			    scales);
-		set_row(u, &s->b, row, s->b_bytes[row], s->b_undefined[row],
-			scales, u->b_negated);
-	}
+	set_rows(u, &s->a, 32, s->a_bytes + first, u->a_negated);
+	set_scales(u, &s->a, t, r->work->sfa, u->sfa_id, first, 32, quarter,
+		   s->a_undefined);
+	set_scales(u, &s->b, t, r->work->sfb, u->sfb_id, 0, u->n, quarter,
+		   s->b_undefined);
 	if (c && !load_d(r, t, cta, first, 32))
 		return false;
 	if (u->form.kind == EMU_UMMA_MXF4NVF4)
@@ -338,6 +351,7 @@ static bool run_scaled(const struct run *r, struct emu_tmem *t, int cta)
 	r->space->a.scales = r->space->b.scales = u->form.scales;
 	r->space->a.scale_is_ue8m0 = r->space->b.scale_is_ue8m0 =
 	    u->scale_is_ue8m0;
+	set_rows(u, &r->space->b, u->n, r->space->b_bytes, u->b_negated);
 	for (uint32_t quarter = 0; quarter < 4; quarter++)
 		if (!run_quarter(r, t, cta, quarter))
 			return false;

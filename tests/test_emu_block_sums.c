@@ -249,10 +249,13 @@ static void fill(struct problem *p, enum emu_umma_kind kind, enum data data,
 static void set(struct problem *p, enum emu_umma_kind kind, bool negate)
 {
 	for (int i = 0; i < ROWS; i++)
-		emu_block_operand_set(&p->x, i, kind, p->a[i], p->sa[i],
-				      negate);
+		emu_block_operand_set(&p->x, i, kind, p->a[i], negate);
+	for (int i = 0; i < ROWS; i++)
+		emu_block_operand_scale(&p->x, i, p->sa[i]);
 	for (int i = 0; i < COLS; i++)
-		emu_block_operand_set(&p->y, i, kind, p->b[i], p->sb[i], false);
+		emu_block_operand_set(&p->y, i, kind, p->b[i], false);
+	for (int i = 0; i < COLS; i++)
+		emu_block_operand_scale(&p->y, i, p->sb[i]);
 }
 
 static void check(const struct problem *p, int at, uint32_t want)
