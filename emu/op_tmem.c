@@ -156,6 +156,20 @@ static bool watch_move(struct emu_warp *w, const struct move *m)
 	return true;
 }
 
+/* The cell of register r of a thread; the first of two where they are packed.
+ */
+static void place_of(const struct move *m, int thread, uint32_t r,
+		     uint32_t *lane, uint32_t *column)
+{
+	const struct emu_instr *i = m->instr;
+	const uint32_t wide = i->option & EMU_TMEM_PACK ? 2 : 1;
+
+	emu_tmem_fragment(shape_of(i), thread, (int)r, lane, column);
+	*lane += emu_tmem_lane(m->address);
+	*column = *column * wide + emu_tmem_column(m->address) +
+		  (thread >= 16 ? split_of(i) : 0);
+}
+
 /* A cell of a load; false after a fault. */
 static bool load_cell(struct emu_warp *w, const struct move *m,
 		      const struct emu_tmem *t, int thread, uint32_t lane,
@@ -195,10 +209,7 @@ static bool move_one(struct emu_warp *w, struct move *m, struct emu_tmem *t,
 	uint32_t *value = &m->values[r * EMU_LANES + (uint32_t)thread];
 	uint32_t lane, column, low, high = 0;
 
-	emu_tmem_fragment(shape_of(i), split_of(i), thread, (int)r, &lane,
-			  &column);
-	lane += emu_tmem_lane(m->address);
-	column = column * (packs ? 2 : 1) + emu_tmem_column(m->address);
+	place_of(m, thread, r, &lane, &column);
 	if (m->is_store) {
 		store_cell(t, lane, column, packs ? *value & 0xFFFF : *value);
 		if (packs)
@@ -236,12 +247,7 @@ static void mark_store(struct emu_warp *w, const struct move *m)
 		{
 			uint32_t lane, column;
 
-			emu_tmem_fragment(shape_of(m->instr),
-					  split_of(m->instr), l, (int)r, &lane,
-					  &column);
-			lane += emu_tmem_lane(m->address);
-			column = column * (packs ? 2 : 1) +
-				 emu_tmem_column(m->address);
+			place_of(m, l, r, &lane, &column);
 			t->pending[lane][column]++;
 			if (packs)
 				t->pending[lane][column + 1]++;

@@ -134,8 +134,8 @@ uint32_t emu_tmem_shape_columns(enum emu_tmem_shape shape)
 	return shapes[shape].columns;
 }
 
-void emu_tmem_fragment(enum emu_tmem_shape shape, uint32_t split, int thread,
-		       int i, uint32_t *lane, uint32_t *column)
+void emu_tmem_fragment(enum emu_tmem_shape shape, int thread, int i,
+		       uint32_t *lane, uint32_t *column)
 {
 	const uint32_t t = (uint32_t)thread, r = (uint32_t)i;
 
@@ -154,7 +154,7 @@ void emu_tmem_fragment(enum emu_tmem_shape shape, uint32_t split, int thread,
 		break;
 	case EMU_TMEM_16X32BX2:
 		*lane = t % 16;
-		*column = r + t / 16 * split;
+		*column = r;
 		break;
 	default:
 		*lane = t;

@@ -80,10 +80,12 @@ enum emu_tmem_shape {
 uint32_t emu_tmem_shape_lanes(enum emu_tmem_shape shape);
 uint32_t emu_tmem_shape_registers(enum emu_tmem_shape shape);
 uint32_t emu_tmem_shape_columns(enum emu_tmem_shape shape);
-/* Register `i` of a thread: lane and column relative to the address.  split:
- * columns between the halves of 16x32bx2. */
-void emu_tmem_fragment(enum emu_tmem_shape shape, uint32_t split, int thread,
-		       int i, uint32_t *lane, uint32_t *column);
+/*
+ * Register `i` of a thread: lane and column relative to the address, and for
+ * the upper 16 threads of 16x32bx2 to that of their half.
+ */
+void emu_tmem_fragment(enum emu_tmem_shape shape, int thread, int i,
+		       uint32_t *lane, uint32_t *column);
 
 /* ---- cp ------------------------------------------------------------------ */
 
