@@ -89,6 +89,29 @@ class ScaledMm(ScaledTest):
                                 self.swizzle, self.swizzle)
         self.assertTrue(t.equal(c, t.zeros(3, 3, dtype=t.bfloat16)))
 
+    def test_empty_without_swizzle(self):
+        t = self.torch
+        for m, half in ((0, 16), (3, 0), (0, 0)):
+            a = t.zeros(m, half, dtype=t.uint8)
+            b = t.zeros(5, half, dtype=t.uint8)
+            c = self.door.scaled_mm(
+                a, b.t(), t.zeros(m, half // 8, dtype=t.float8_e4m3fn),
+                self.block, t.zeros(5, half // 8, dtype=t.float8_e4m3fn),
+                self.block)
+            self.assertTrue(t.equal(c, t.zeros(m, 5, dtype=t.bfloat16)))
+
+    def test_a_known_call_is_still_checked(self):
+        a, sa, _ = self.typed(5, 64)
+        b, sb, _ = self.typed(16, 64)
+        good = [a, b.t(), sa, self.block, sb, self.block, self.swizzle,
+                self.swizzle]
+        want = self.door.scaled_mm(*good)
+        for i, other in ((1, b.t().contiguous()), (2, sa[:64]),
+                         (4, sb.float()), (7, self.plain)):
+            with self.assertRaises(ValueError):
+                self.door.scaled_mm(*good[:i], other, *good[i + 1:])
+        self.assertTrue(self.torch.equal(self.door.scaled_mm(*good), want))
+
     def test_other_recipes_are_torchs(self):
         t = self.torch
         a = t.ones(16, 32).to(t.float8_e4m3fn)

@@ -119,15 +119,21 @@ def _check_blocks(side, scale, rows, half, layout, matrices=1):
            f"{tuple(scale.shape)}")
 
 
-def _alpha(a, b, count):
-    """The product of two global scales, as count values; both or none."""
+def _check_globals(a, b, count):
+    """Both or none, one value or count."""
     _check((a is None) == (b is None), "For two-level-scaled NVFP4, the global "
            f"scale of scale_{'a' if a is None else 'b'} must have a value")
+    for side, one in (("a", a), ("b", b)):
+        _check(one is None or one.numel() in (1, count),
+               f"the global scale of scale_{side} must have 1 or {count} "
+               f"elements, got {0 if one is None else one.numel()}")
+
+
+def _alpha(a, b, count):
+    """The product of two global scales, as count values."""
+    _check_globals(a, b, count)
     if a is None:
         return None
-    for side, one in (("a", a), ("b", b)):
-        _check(one.numel() in (1, count), f"the global scale of scale_{side} "
-               f"must have 1 or {count} elements, got {one.numel()}")
     alpha = a.reshape(-1) * b.reshape(-1)
     return alpha if alpha.numel() == count else alpha.expand(count).contiguous()
 
@@ -144,6 +150,38 @@ def _with_bias(multiply, bias, dtype):
     return (multiply(torch.float32) + bias).to(dtype)
 
 
+# What calls were checked, by all that the checks look at.
+_known = {}
+MOST_KNOWN = 1024
+
+
+def _frozen(x):
+    """An argument of scaled_mm, as its checks see it."""
+    if isinstance(x, torch.Tensor):
+        return x.shape, x.stride(), x.dtype
+    return tuple(map(_frozen, x)) if isinstance(x, (list, tuple)) else x
+
+
+def _check_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
+              swizzle_a, swizzle_b, bias, output_dtype, contraction_dim,
+              use_fast_accum):
+    """All rules; returns the type of the result and both layouts."""
+    _check_codes("mat_a", mat_a, (2,))
+    _check_codes("mat_b", mat_b, (2,))
+    dtype = _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
+                          use_fast_accum)
+    _check_columns(mat_b)
+    block_a, global_a, layout_a = _read_scales("a", scale_a, scale_recipe_a,
+                                               swizzle_a)
+    block_b, global_b, layout_b = _read_scales("b", scale_b, scale_recipe_b,
+                                               swizzle_b)
+    (m, half), n = mat_a.shape, mat_b.shape[1]
+    _check_blocks("a", block_a, m, half, layout_a)
+    _check_blocks("b", block_b, n, half, layout_b)
+    _check_globals(global_a, global_b, 1)
+    return dtype, layout_a, layout_b
+
+
 def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
               swizzle_a=None, swizzle_b=None, bias=None,
               output_dtype=torch.bfloat16, contraction_dim=(),
@@ -158,23 +196,26 @@ def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
         return F.scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
                            scale_recipe_b, swizzle_a, swizzle_b, bias,
                            output_dtype, contraction_dim, use_fast_accum)
-    _check_codes("mat_a", mat_a, (2,))
-    _check_codes("mat_b", mat_b, (2,))
-    dtype = _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
-                          use_fast_accum)
-    _check_columns(mat_b)
-    block_a, global_a, layout_a = _read_scales("a", scale_a, scale_recipe_a,
-                                               swizzle_a)
-    block_b, global_b, layout_b = _read_scales("b", scale_b, scale_recipe_b,
-                                               swizzle_b)
-    (m, half), n = mat_a.shape, mat_b.shape[1]
-    _check_blocks("a", block_a, m, half, layout_a)
-    _check_blocks("b", block_b, n, half, layout_b)
+    arguments = (mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
+                 scale_recipe_b, swizzle_a, swizzle_b, bias, output_dtype,
+                 contraction_dim, use_fast_accum)
+    if torch.compiler.is_compiling():
+        dtype, layout_a, layout_b = _check_mm(*arguments)
+    else:
+        key = tuple(map(_frozen, arguments))
+        known = _known.get(key)
+        if known is None:
+            known = _check_mm(*arguments)
+            if len(_known) >= MOST_KNOWN:
+                _known.clear()
+            _known[key] = known
+        dtype, layout_a, layout_b = known
+    (block_a, *global_a), (block_b, *global_b) = _list(scale_a), _list(scale_b)
+    alpha = global_a[0] * global_b[0] if global_a else None
     if layout_a == "linear":
-        block_a = block_a.view(m, half // 8)
+        block_a = block_a.view(mat_a.shape[0], mat_a.shape[1] // 8)
     if layout_b == "linear":
-        block_b = block_b.view(n, half // 8)
-    alpha = _alpha(global_a, global_b, 1)
+        block_b = block_b.view(mat_b.shape[1], mat_a.shape[1] // 8)
     return _with_bias(lambda out: torch.ops.nibblas.gemm.default(
         mat_a, block_a, mat_b.t(), block_b, alpha, out, layout_a, layout_b),
         bias, dtype)
@@ -196,13 +237,14 @@ def _scaled_mm(mat_a, mat2, scale_a, scale_b, bias=None, scale_result=None,
 # ---- groups ------------------------------------------------------------------
 
 
-def _expert_rows(offs, tile):
-    """Row offsets with their leading 0, and where each expert's scales begin if
-    its rows are padded to whole tiles; computed on the device."""
+def _expert_rows(offs, padding):
+    """Row offsets with their leading 0, and if there is padding where each expert's
+    scales begin, rows padded to 128; computed on the device."""
     starts = torch.nn.functional.pad(offs, (1, 0))
-    counts = starts.diff()
-    padded = (counts + tile - 1) // tile * tile
-    return starts, (padded.cumsum(0) - padded).to(torch.int32)
+    if not padding:
+        return starts, None
+    padded = (starts.diff() + 127) & -128
+    return starts, padded.cumsum(0, dtype=torch.int32) - padded
 
 
 def _check_group(mat_a, mat_b, offs):
@@ -275,11 +317,10 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
     alpha = _alpha(global_a, global_b, count)
     if offs is not None:
         _check_token_scales(block_a, mat_a.shape[0], half // 8, layout_a)
-        starts, scale_rows = _expert_rows(offs, 128)
+        starts, scale_rows = _expert_rows(offs, layout_a == "tiled")
         return torch.ops.nibblas.moe_gemm.default(
             mat_a, block_a, mat_b.transpose(1, 2), block_b, starts,
-            scale_rows if layout_a == "tiled" else None, alpha, dtype,
-            layout_a, layout_b)
+            scale_rows, alpha, dtype, layout_a, layout_b)
     _check(mat_a.shape[0] == count, f"mat_a must have mat_b's {count} "
            f"matrices, got {mat_a.shape[0]}")
     m = mat_a.shape[1]
