@@ -131,9 +131,6 @@ def _check_globals(a, b, count):
 
 def _alpha(a, b, count):
     """The product of two global scales, as count values."""
-    _check_globals(a, b, count)
-    if a is None:
-        return None
     alpha = a.reshape(-1) * b.reshape(-1)
     return alpha if alpha.numel() == count else alpha.expand(count).contiguous()
 
@@ -156,10 +153,24 @@ MOST_KNOWN = 1024
 
 
 def _frozen(x):
-    """An argument of scaled_mm, as its checks see it."""
+    """An argument as its checks see it."""
     if isinstance(x, torch.Tensor):
         return x.shape, x.stride(), x.dtype
     return tuple(map(_frozen, x)) if isinstance(x, (list, tuple)) else x
+
+
+def _checked(check, *arguments):
+    """What check() returns, remembered."""
+    if torch.compiler.is_compiling():
+        return check(*arguments)
+    key = (check, *map(_frozen, arguments))
+    known = _known.get(key)
+    if known is None:
+        known = check(*arguments)
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[key] = known
+    return known
 
 
 def _check_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
@@ -196,20 +207,10 @@ def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
         return F.scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
                            scale_recipe_b, swizzle_a, swizzle_b, bias,
                            output_dtype, contraction_dim, use_fast_accum)
-    arguments = (mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
-                 scale_recipe_b, swizzle_a, swizzle_b, bias, output_dtype,
-                 contraction_dim, use_fast_accum)
-    if torch.compiler.is_compiling():
-        dtype, layout_a, layout_b = _check_mm(*arguments)
-    else:
-        key = tuple(map(_frozen, arguments))
-        known = _known.get(key)
-        if known is None:
-            known = _check_mm(*arguments)
-            if len(_known) >= MOST_KNOWN:
-                _known.clear()
-            _known[key] = known
-        dtype, layout_a, layout_b = known
+    dtype, layout_a, layout_b = _checked(
+        _check_mm, mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
+        scale_recipe_b, swizzle_a, swizzle_b, bias, output_dtype,
+        contraction_dim, use_fast_accum)
     (block_a, *global_a), (block_b, *global_b) = _list(scale_a), _list(scale_b)
     alpha = global_a[0] * global_b[0] if global_a else None
     if layout_a == "linear":
@@ -240,10 +241,10 @@ def _scaled_mm(mat_a, mat2, scale_a, scale_b, bias=None, scale_result=None,
 def _expert_rows(offs, padding):
     """Row offsets with their leading 0, and if there is padding where each expert's
     scales begin, rows padded to 128; computed on the device."""
-    starts = torch.nn.functional.pad(offs, (1, 0))
+    starts = torch.cat((offs.new_zeros(1), offs))
     if not padding:
         return starts, None
-    padded = (starts.diff() + 127) & -128
+    padded = (offs - starts[:-1] + 127) & -128
     return starts, padded.cumsum(0, dtype=torch.int32) - padded
 
 
@@ -277,11 +278,38 @@ def _check_token_scales(block, rows, groups, layout):
         f"{tuple(block.shape)}")
 
 
-def _stack_scales(side, block, layout, count, rows, half):
-    """Of a stack of matrices, cut by matrix."""
-    _check_blocks(side, block, rows, half, layout, count)
-    shape = (rows, half // 8) if layout == "linear" else (-1,)
-    return block.view(count, *shape)
+def _cut(block, layout, count, rows, half):
+    """The scales of a stack, by matrix."""
+    if layout == "linear":
+        return block.view(count, rows, half // 8)
+    return block.view(count, block.numel() // max(count, 1))
+
+
+def _check_grouped(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
+                   scale_recipe_b, swizzle_a, swizzle_b, bias, offs,
+                   output_dtype, contraction_dim, use_fast_accum):
+    """All rules; returns the type of the result and both layouts."""
+    _check_codes("mat_a", mat_a, (2, 3))
+    _check_codes("mat_b", mat_b, (2, 3))
+    _check_group(mat_a, mat_b, offs)
+    _check(bias is None, "Bias not supported yet")
+    dtype = _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
+                          use_fast_accum)
+    _check_columns(mat_b)
+    block_a, global_a, layout_a = _read_scales("a", scale_a, scale_recipe_a,
+                                               swizzle_a)
+    block_b, global_b, layout_b = _read_scales("b", scale_b, scale_recipe_b,
+                                               swizzle_b)
+    count, half, n = mat_b.shape
+    _check_blocks("b", block_b, n, half, layout_b, count)
+    _check_globals(global_a, global_b, count)
+    if offs is not None:
+        _check_token_scales(block_a, mat_a.shape[0], half // 8, layout_a)
+        return dtype, layout_a, layout_b
+    _check(mat_a.shape[0] == count, f"mat_a must have mat_b's {count} "
+           f"matrices, got {mat_a.shape[0]}")
+    _check_blocks("a", block_a, mat_a.shape[1], half, layout_a, count)
+    return dtype, layout_a, layout_b
 
 
 def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
@@ -301,32 +329,23 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
             mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
             swizzle_a, swizzle_b, bias, offs, output_dtype, contraction_dim,
             use_fast_accum)
-    _check_codes("mat_a", mat_a, (2, 3))
-    _check_codes("mat_b", mat_b, (2, 3))
-    _check_group(mat_a, mat_b, offs)
-    _check(bias is None, "Bias not supported yet")
-    dtype = _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
-                          use_fast_accum)
-    _check_columns(mat_b)
-    block_a, global_a, layout_a = _read_scales("a", scale_a, scale_recipe_a,
-                                               swizzle_a)
-    block_b, global_b, layout_b = _read_scales("b", scale_b, scale_recipe_b,
-                                               swizzle_b)
+    dtype, layout_a, layout_b = _checked(
+        _check_grouped, mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
+        scale_recipe_b, swizzle_a, swizzle_b, bias, offs, output_dtype,
+        contraction_dim, use_fast_accum)
+    (block_a, *global_a), (block_b, *global_b) = _list(scale_a), _list(scale_b)
     count, half, n = mat_b.shape
-    block_b = _stack_scales("b", block_b, layout_b, count, n, half)
-    alpha = _alpha(global_a, global_b, count)
+    block_b = _cut(block_b, layout_b, count, n, half)
+    alpha = _alpha(*global_a, *global_b, count) if global_a else None
+    b = mat_b.transpose(1, 2)
     if offs is not None:
-        _check_token_scales(block_a, mat_a.shape[0], half // 8, layout_a)
         starts, scale_rows = _expert_rows(offs, layout_a == "tiled")
         return torch.ops.nibblas.moe_gemm.default(
-            mat_a, block_a, mat_b.transpose(1, 2), block_b, starts,
-            scale_rows, alpha, dtype, layout_a, layout_b)
-    _check(mat_a.shape[0] == count, f"mat_a must have mat_b's {count} "
-           f"matrices, got {mat_a.shape[0]}")
-    m = mat_a.shape[1]
-    block_a = _stack_scales("a", block_a, layout_a, count, m, half)
-    return _batched(mat_a, block_a, mat_b.transpose(1, 2), block_b, alpha,
-                    dtype, layout_a, layout_b)
+            mat_a, block_a, b, block_b, starts, scale_rows, alpha, dtype,
+            layout_a, layout_b)
+    block_a = _cut(block_a, layout_a, count, mat_a.shape[1], half)
+    return _batched(mat_a, block_a, b, block_b, alpha, dtype, layout_a,
+                    layout_b)
 
 
 def _batched(a, a_scales, b, b_scales, alpha, dtype, a_layout, b_layout):
