@@ -136,6 +136,10 @@ class CompressedTensors(FormatTest):
         # Its own values are bfloat16.
         want = self.compressor.decompress(dict(state), self.scheme)["weight"]
         self.assert_near(self.values(layer), want.float(), 2.0 ** -6)
+        x = t.randn(7, 160)
+        linear = self.door.Linear.from_layer(layer)
+        self.assertLess((linear(x) - x @ want.float().t()).norm(),
+                        0.2 * linear(x).norm())
         codes, scales, _ = self.ops.quantize(
             w, (1 / reciprocal).reshape(1), "linear", "compressed-tensors")
         self.assertTrue(np.array_equal(codes, layer.codes))

@@ -237,6 +237,12 @@ class Life(LinearTest):
                                                ours.weight.numpy()))
                 self.assertEqual(layer.global_scale,
                                  ours.weight_scale_2.item())
+                again = self.door.Linear.from_layer(layer, t.ones(40))
+        x = t.randn(3, 64)
+        self.assertTrue(t.equal(again(x), ours(x) + 1))
+        stack = layer._replace(codes=layer.codes[None])
+        self.refused("^layer proj: a stack", self.door.Linear.from_layer,
+                     stack)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,24 @@ class Linear(nn.Module):
         made.pack()
         return made
 
+    @classmethod
+    def from_layer(cls, layer, bias=None, device=None):
+        """A layer of nibblas.Checkpoint, of either format; bias: a tensor."""
+        if layer.codes.ndim != 2:
+            raise ArgumentError(f"layer {layer.name}: a stack of "
+                                f"{layer.codes.shape[0]} matrices; must be one")
+        rows, half = layer.codes.shape
+        made = cls(2 * half, rows, bias is not None, device,
+                   None if bias is None else bias.dtype)
+        made.weight.copy_(torch.tensor(layer.codes))
+        made.weight_scale.view(torch.uint8).copy_(torch.tensor(layer.scales))
+        made.weight_scale_2.fill_(layer.global_scale)
+        made.input_scale.fill_(layer.input_global_scale or 0.0)
+        if bias is not None:
+            made.bias.data.copy_(bias)
+        made.pack()
+        return made
+
     def pack(self):
         """Packs the weights again, on a CPU; reads input_scale."""
         self._packed = None
