@@ -238,6 +238,25 @@ static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
 	return by_shared < by_threads ? (uint32_t)by_shared : by_threads;
 }
 
+#define SMS_OF_AN_H200 132
+
+/*
+ * A cluster lies within a GPC.  An H200 said that it holds 66 clusters of two
+ * CTAs, one an SM, and 30 of four: GPCs of 14, 16 and 18 SMs, as these.  With
+ * another number of SMs there is one pool of them.
+ */
+static uint32_t clusters_at_once(uint32_t each, uint32_t ctas)
+{
+	static const uint32_t gpcs[] = {18, 18, 18, 18, 16, 16, 14, 14};
+	uint32_t sum = 0;
+
+	if (emu_driver.sms != SMS_OF_AN_H200)
+		return emu_driver.sms * each / ctas;
+	for (size_t i = 0; i < sizeof(gpcs) / sizeof(*gpcs); i++)
+		sum += gpcs[i] * each / ctas;
+	return sum;
+}
+
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
 						     CUfunction function,
 						     int threads,
@@ -273,10 +292,8 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 
 	if (ctas == 0 || ctas > EMU_CLUSTER_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	*clusters =
-	    (int)(emu_driver.sms *
-		  resident(function->kernel, threads, config->sharedMemBytes) /
-		  ctas);
+	*clusters = (int)clusters_at_once(
+	    resident(function->kernel, threads, config->sharedMemBytes), ctas);
 	return CUDA_SUCCESS;
 }
 
@@ -349,7 +366,7 @@ static CUresult check_residency(struct emu_grid *g)
 	const uint64_t all = (uint64_t)g->grid[0] * g->grid[1] * g->grid[2];
 	const uint32_t each = resident(g->kernel, threads, g->dynamic_bytes);
 
-	g->resident = emu_driver.sms * each / ctas;
+	g->resident = clusters_at_once(each, ctas);
 	if (g->is_cooperative && all > (uint64_t)g->resident * ctas)
 		return emu_driver_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
 				       "%s: a cooperative grid of %" PRIu64
