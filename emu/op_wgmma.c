@@ -293,6 +293,8 @@ static bool run_oldest(struct emu_warp *w, size_t count)
 	for (size_t k = 0; k < count; k++)
 		if (!run_one(w, &q->pending[k]))
 			return false;
+	if (count == 0)
+		return true;
 	q->count -= count;
 	memmove(q->pending, q->pending + count, q->count * sizeof(*q->pending));
 	return true;
