@@ -258,7 +258,7 @@ static struct element element_of(enum emu_umma_type type, uint32_t code)
 	};
 	const int exponents = formats[type].exponent_bits;
 	const int fractions = formats[type].fraction_bits;
-	const int bias = (1 << (exponents - 1)) - 1;
+	const int bias = (1 << exponents >> 1) - 1;
 	const int biased = (int)(code >> fractions) & ((1 << exponents) - 1);
 	const int fraction = (int)code & ((1 << fractions) - 1);
 	int significand = (biased ? 1 << fractions : 0) + fraction;

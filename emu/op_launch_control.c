@@ -122,7 +122,7 @@ static bool has_target(struct emu_bind *b)
 	const char *target = b->parser->module->target;
 
 	return (target && strncmp(target, "sm_", 3) == 0 &&
-		atoi(target + 3) >= 100) ||
+		strtol(target + 3, NULL, 10) >= 100) ||
 	       emu_bind_fail(b, ".target sm_100 and later have it, not %s",
 			     target ? target : "none");
 }

@@ -362,7 +362,7 @@ bool emu_umma_run(struct emu_warp *w, const struct emu_instr *i,
 		  const struct emu_umma_work *work)
 {
 	const struct emu_umma *u = &work->umma;
-	const struct run r = {w, i, work, malloc(sizeof(*r.space))};
+	const struct run r = {w, i, work, calloc(1, sizeof(*r.space))};
 	bool ok = r.space;
 
 	if (!r.space)
