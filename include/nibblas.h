@@ -291,7 +291,7 @@ struct nib_costs {
 	int tile_rows[NIB_MAX_TILE_SIZES];   /* of a, ascending */
 	int step_cycles[NIB_MAX_TILE_SIZES]; /* for 64 of k, 1 to 10^6 */
 	int tile_cycles;		     /* of a tile beside its steps */
-	int split_cycles; /* of adding the parts of a divided k */
+	int split_cycles; /* of joining two parts of k of a tile of 128 rows */
 	/* The rest is for reading.  Columns of c of a tile; tiles that all
 	 * multiprocessors together compute at once. */
 	int tile_cols, tiles_at_once;

@@ -58,12 +58,10 @@ static int32_t units_of(const struct group *g, int32_t i)
 
 static void make_group(struct group *g, int i)
 {
-	/* An H200, part of one, one pair of CTAs; large clusters may not fit.
-	 */
+	/* An H200, parts of one, one pair of CTAs. */
 	static const struct nib_tile_device devices[] = {
-	    {.clusters = {66, 33, 16}}, {.clusters = {60, 28, 12}},
-	    {.clusters = {7, 3, 1}},	{.clusters = {1, 0, 0}},
-	    {.clusters = {2, 1, 0}},	{.clusters = {66, 0, 16}},
+	    {.clusters = 66}, {.clusters = 60}, {.clusters = 7},
+	    {.clusters = 1},  {.clusters = 2},	{.clusters = 57},
 	};
 
 	memset(g, 0, sizeof(*g));
@@ -95,18 +93,19 @@ static void check_tile(const struct group *g, const struct nib_tile_plan *p,
 	/* The prepared tokens end with whole steps. */
 	step = s->m > 128 ? 2 * STEP : STEP;
 	assert_true(t->token + t->tokens <= divide_up(s->m, step) * step);
+	assert_in_range(t->part, 0, p->k_parts - 1);
 }
 
-/* seen: zeros; left so. */
+/* Every part of k of every tile once.  seen: zeros; left so. */
 static void check_cover(const struct group *g, const struct nib_tile_plan *p,
-			const struct nib_gemm_tile *tiles, unsigned char *seen)
+			const struct nib_gemm_tile *tiles, unsigned *seen)
 {
 	const int32_t steps = MAX_M / STEP + 2;
 	int64_t used = 0;
 
 	for (int64_t i = 0; i < (int64_t)p->rounds * p->clusters; i++) {
 		const struct nib_gemm_tile *t = &tiles[i];
-		unsigned char *at;
+		unsigned *at;
 
 		if (t->tokens == 0) {
 			static const struct nib_gemm_tile none;
@@ -118,8 +117,12 @@ static void check_cover(const struct group *g, const struct nib_tile_plan *p,
 		assert_true(i < p->clusters || tiles[i - p->clusters].tokens);
 		check_tile(g, p, t);
 		at = seen + (t->problem * 71 + t->unit) * steps;
-		for (int32_t j = 0; j < t->tokens / STEP; j++)
-			at[t->token / STEP + j]++;
+		for (int32_t j = 0; j < t->tokens / STEP; j++) {
+			unsigned *bits = &at[t->token / STEP + j];
+
+			assert_int_equal(*bits >> t->part & 1, 0);
+			*bits |= 1u << t->part;
+		}
 		used++;
 	}
 	assert_int_equal(used, p->tiles);
@@ -128,22 +131,23 @@ static void check_cover(const struct group *g, const struct nib_tile_plan *p,
 			for (int32_t j = 0; j < divide_up(g->shapes[i].m, STEP);
 			     j++)
 				assert_int_equal(seen[(i * 71 + u) * steps + j],
-						 1);
-	memset(seen, 0, MAX_COUNTS);
+						 (1u << p->k_parts) - 1);
+	memset(seen, 0, MAX_COUNTS * sizeof(*seen));
 }
 
 static void check_split(const struct group *g, const struct nib_tile_plan *p)
 {
-	assert_true(p->splits == 1 || p->splits == 2 || p->splits == 4);
-	assert_int_equal(
-	    p->clusters,
-	    g->device.clusters[p->splits == 4 ? 2 : p->splits / 2]);
-	if (p->splits == 1)
+	const int32_t k = g->shapes[0].k;
+
+	assert_int_equal(p->clusters, g->device.clusters);
+	assert_in_range(p->k_parts, 1, 16);
+	if (p->k_parts == 1)
 		return;
 	assert_true(g->may_split);
 	assert_int_equal(g->count, 1);
-	/* Each part has a weight stage, and a cluster one tile at most. */
-	assert_true(g->shapes[0].k > NIB_WEIGHT_STAGE_K * p->splits);
+	/* Each part has a weight stage, and a cluster one tile at most: parts
+	 * wait for each other. */
+	assert_true(divide_up(k, NIB_WEIGHT_STAGE_K) >= p->k_parts);
 	assert_true(p->rounds <= 1);
 }
 
@@ -156,7 +160,7 @@ static bool plan_of(const struct group *g, struct nib_tile_plan *plan,
 
 static void covers(void **state)
 {
-	unsigned char *seen = test_calloc(MAX_COUNTS, 1);
+	unsigned *seen = test_calloc(MAX_COUNTS, sizeof(*seen));
 	int splits = 0;
 
 	(void)state;
@@ -178,14 +182,14 @@ static void covers(void **state)
 				    (size_t)entries * sizeof(*tiles));
 		free(again);
 		assert_true(plan_of(&g, &q, NULL));
-		assert_int_equal(q.splits, p.splits);
+		assert_int_equal(q.k_parts, p.k_parts);
 		assert_int_equal(q.clusters, p.clusters);
 		assert_int_equal(q.rounds, p.rounds);
 		assert_int_equal(q.tile_tokens, p.tile_tokens);
 		assert_int_equal(q.tiles, p.tiles);
 		assert_true(q.cycles <= p.cycles && q.cycles >= p.cycles);
 		free(tiles);
-		splits += p.splits > 1;
+		splits += p.k_parts > 1;
 	}
 	/* Both ways were tested. */
 	assert_in_range(splits, GROUPS / 50, GROUPS / 2);
@@ -195,7 +199,7 @@ static void covers(void **state)
 /* Few rows of B and a long k: k is divided, and that is faster. */
 static void divides_a_long_k(void **state)
 {
-	struct group g = {.device = {.clusters = {66, 33, 16}},
+	struct group g = {.device = {.clusters = 66},
 			  .shapes = {{64, 2048, 16384}},
 			  .count = 1,
 			  .may_split = true};
@@ -203,16 +207,16 @@ static void divides_a_long_k(void **state)
 
 	(void)state;
 	assert_true(plan_of(&g, &p, NULL));
-	assert_true(p.splits > 1);
+	assert_true(p.k_parts > 1);
 	g.may_split = false;
 	assert_true(plan_of(&g, &q, NULL));
-	assert_int_equal(q.splits, 1);
+	assert_int_equal(q.k_parts, 1);
 	assert_true(p.cycles < q.cycles);
 	/* A second problem, even an empty one, makes it a group. */
 	g.may_split = true;
 	g.count = 2;
 	assert_true(plan_of(&g, &q, NULL));
-	assert_int_equal(q.splits, 1);
+	assert_int_equal(q.k_parts, 1);
 }
 
 static void sizes(void **state)
@@ -243,7 +247,7 @@ static void longer_tiles_cost_more(void **state)
 static void reads_the_table(void **state)
 {
 	struct nib_cuda_costs costs;
-	struct group g = {.device = {.clusters = {66, 33, 16}, .costs = &costs},
+	struct group g = {.device = {.clusters = 66, .costs = &costs},
 			  .shapes = {{768, 4096, 7168}},
 			  .count = 1,
 			  .may_split = true};
@@ -258,7 +262,7 @@ static void reads_the_table(void **state)
 			costs.step[j] = j == i ? 1 : NIB_COSTS_MAX;
 		costs.tile = costs.split = 1;
 		assert_true(plan_of(&g, &p, NULL));
-		assert_int_equal(p.splits, 1);
+		assert_int_equal(p.k_parts, 1);
 		/* 16 units of 256 rows over 66 clusters, 112 steps each. */
 		assert_int_equal(p.tiles, 16 * 768 / nib_tile_size(i));
 		assert_int_equal((int64_t)p.cycles,
@@ -270,15 +274,16 @@ static void reads_the_table(void **state)
 	costs = nib_cuda_costs;
 	costs.split = 1;
 	assert_true(plan_of(&g, &p, NULL));
-	assert_int_equal(p.splits, 4);
+	/* Of 28 stages, eight parts would have as many as seven. */
+	assert_int_equal(p.k_parts, 7);
 	costs.split = NIB_COSTS_MAX;
 	assert_true(plan_of(&g, &p, NULL));
-	assert_int_equal(p.splits, 1);
+	assert_int_equal(p.k_parts, 1);
 }
 
 static void without_memory(void **state)
 {
-	struct group g = {.device = {.clusters = {66, 33, 16}},
+	struct group g = {.device = {.clusters = 66},
 			  .shapes = {{300, 4096, 7168}, {5, 129, 16}},
 			  .count = 2};
 	struct nib_gemm_tile *tiles = NULL;

@@ -12,7 +12,7 @@
 const struct nib_cuda_costs nib_cuda_costs = {
     .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938, 1070},
     .tile = 1500,
-    .split = 2500,
+    .split = 6000,
 };
 
 /* Up to here tiles grow by 16 tokens, from here by 32. */
@@ -56,7 +56,7 @@ enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 	costs->tile_cycles = device->costs.tile;
 	costs->split_cycles = device->costs.split;
 	costs->tile_cols = NIB_GEMM_PAIR * NIB_TILE_ROWS;
-	costs->tiles_at_once = clusters.clusters[0];
+	costs->tiles_at_once = clusters.clusters;
 	costs->is_from_file = device->costs_from_file;
 	costs->path = device->costs_path;
 	memcpy(costs->reason, device->costs_reason, sizeof(costs->reason));

@@ -23,14 +23,14 @@ int nib_tile_size_of(int32_t tokens);
 struct nib_cuda_costs {
 	int32_t step[NIB_TILE_SIZES]; /* 64 of k of a tile */
 	int32_t tile;  /* a tile outside its k loop: first loads, epilogue */
-	int32_t split; /* sums of parts of k through distributed memory */
+	int32_t split; /* a tile of 128 tokens, k in two parts: to join them */
 };
 
 /*
  * Measured on an H200 (docs/notes/0030-hopper-gemm.md).  Raise the revision
  * with every change of the kernels' speed: files of another one are not read.
  */
-#define NIB_COSTS_REVISION 1
+#define NIB_COSTS_REVISION 2
 extern const struct nib_cuda_costs nib_cuda_costs;
 
 #endif

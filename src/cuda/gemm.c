@@ -140,6 +140,32 @@ static size_t token_bytes(int64_t atoms, int64_t k)
 			(stages ? stages : 1));
 }
 
+/* Bytes of the sums of a pair of CTAs. */
+static size_t sums_bytes(int32_t tile_tokens)
+{
+	return (size_t)NIB_GEMM_PAIR * (size_t)NIB_GEMM_SUMS(tile_tokens) *
+	       sizeof(float);
+}
+
+/* A workspace: tokens, sums of parts of k, and how many have arrived. */
+static size_t part_bytes(const struct gemm_part *part)
+{
+	return token_bytes(part->args.token_atoms, part->most_k) +
+	       part->sums_bytes +
+	       (size_t)part->args.n_arrivals * sizeof(uint32_t);
+}
+
+void cuda_gemm_place(const struct gemm_part *part, void *workspace,
+		     struct nib_gemm_args *args)
+{
+	uint8_t *at = workspace;
+
+	args->tokens = at;
+	at += token_bytes(part->args.token_atoms, part->most_k);
+	args->sums = (float *)at;
+	args->arrivals = (uint32_t *)(at + part->sums_bytes);
+}
+
 /* ---- plans --------------------------------------------------------------- */
 
 /* The tiles of all parts while a plan is made; one allocation on the device. */
@@ -168,42 +194,39 @@ static bool append(struct tile_list *list, const struct nib_gemm_tile *tiles,
 	return true;
 }
 
-/* CTAs that run at once, in clusters of each size. */
+/* Pairs of CTAs that run at once. */
 static enum nib_status count_clusters(const struct cuda_device *device,
 				      CUfunction function, int32_t shared_bytes,
 				      struct nib_tile_device *out,
 				      struct nib_error *err)
 {
-	for (int i = 0; i < 3; i++) {
-		CUlaunchAttribute attribute;
-		CUlaunchConfig config;
-		int clusters = 0;
-		CUresult result;
+	CUlaunchAttribute attribute;
+	CUlaunchConfig config;
+	int clusters = 0;
+	CUresult result;
 
-		memset(&attribute, 0, sizeof(attribute));
-		memset(&config, 0, sizeof(config));
-		attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-		attribute.value.clusterDim.x = (unsigned)NIB_GEMM_PAIR << i;
-		attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
-		config.gridDimX = (unsigned)NIB_GEMM_PAIR << i;
-		config.gridDimY = config.gridDimZ = 1;
-		config.blockDimX = NIB_GEMM_THREADS;
-		config.blockDimY = config.blockDimZ = 1;
-		config.sharedMemBytes = (unsigned)shared_bytes;
-		config.attrs = &attribute;
-		config.numAttrs = 1;
-		result = device->driver->cuOccupancyMaxActiveClusters(
-		    &clusters, function, &config);
-		if (result)
-			return cuda_fail(device->driver, result, device->name,
-					 err);
-		out->clusters[i] = clusters;
-	}
-	if (out->clusters[0] < 1)
+	memset(&attribute, 0, sizeof(attribute));
+	memset(&config, 0, sizeof(config));
+	attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+	attribute.value.clusterDim.x = NIB_GEMM_PAIR;
+	attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+	config.gridDimX = NIB_GEMM_PAIR;
+	config.gridDimY = config.gridDimZ = 1;
+	config.blockDimX = NIB_GEMM_THREADS;
+	config.blockDimY = config.blockDimZ = 1;
+	config.sharedMemBytes = (unsigned)shared_bytes;
+	config.attrs = &attribute;
+	config.numAttrs = 1;
+	result = device->driver->cuOccupancyMaxActiveClusters(
+	    &clusters, function, &config);
+	if (result)
+		return cuda_fail(device->driver, result, device->name, err);
+	if (clusters < 1)
 		return nib_fail(err, NIB_DEVICE_FAILED,
 				"%s: not one pair of blocks with %d bytes of "
 				"shared memory fits",
 				device->name, shared_bytes);
+	out->clusters = clusters;
 	return NIB_OK;
 }
 
@@ -211,9 +234,7 @@ static enum nib_status find_kernels(struct cuda_device *device, enum nib_op op,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	const struct cuda_driver *cu = device->driver;
 	const int shared_bytes = device->shared_bytes - RESERVED_BYTES;
-	CUresult result;
 	enum nib_status status;
 
 	status = cuda_kernel(
@@ -222,12 +243,7 @@ static enum nib_status find_kernels(struct cuda_device *device, enum nib_op op,
 	if (!status)
 		status = cuda_kernel(device, "nib_tokens_sm90", 0,
 				     &gemm->tokens, err);
-	if (status)
-		return status;
-	result = cu->cuFuncSetAttribute(
-	    gemm->multiply, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
-	    1);
-	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
+	return status;
 }
 
 /* The matrices of all problems that have elements. */
@@ -349,15 +365,21 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	if (!has_room)
 		return no_memory(n_tiles * sizeof(*tiles), err);
 	part->args.tile_rounds = t.rounds;
-	part->args.splits = t.splits;
+	part->args.k_parts = t.k_parts;
+	if (t.k_parts > 1) {
+		part->args.n_arrivals =
+		    (int32_t)(t.tiles / t.k_parts) * NIB_GEMM_PAIR;
+		part->sums_bytes =
+		    (size_t)t.tiles * sums_bytes(part->args.tile_tokens);
+	}
 	part->clusters = t.clusters;
-	bytes = token_bytes(part->args.token_atoms, part->most_k);
+	bytes = part_bytes(part);
 	if (bytes > gemm->workspace_bytes)
 		gemm->workspace_bytes = bytes;
 	gemm->tiles += t.tiles;
 	if (gemm->n_parts == 0) {
 		gemm->tile_tokens = part->args.tile_tokens;
-		gemm->splits = t.splits;
+		gemm->k_parts = t.k_parts;
 		gemm->clusters = t.clusters;
 	}
 	gemm->n_parts++;
@@ -444,7 +466,7 @@ static enum nib_status plan_mixture(const struct cuda_device *device,
 	part->args.rows = (int32_t)rows;
 	part->args.token_atoms = padded / 8;
 	part->args.dtype = (int32_t)moe->c.dtype;
-	part->args.splits = 1;
+	part->args.k_parts = 1;
 	part->args.experts = (int32_t)experts;
 	part->args.b_batch_bytes = nib_nvfp4_batch_stride_bytes(b);
 	part->args.b_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(b);
@@ -453,13 +475,12 @@ static enum nib_status plan_mixture(const struct cuda_device *device,
 		part->args.b2_scale_batch_bytes =
 		    nib_nvfp4_scale_batch_stride_bytes(b2);
 	}
-	part->clusters = clusters->clusters[0];
+	part->clusters = clusters->clusters;
 	part->most_k = shape.k;
 	choose_rings(device, mixture_tokens(rows, experts), part);
-	gemm->workspace_bytes =
-	    token_bytes(part->args.token_atoms, part->most_k);
+	gemm->workspace_bytes = part_bytes(part);
 	gemm->tile_tokens = part->args.tile_tokens;
-	gemm->splits = 1;
+	gemm->k_parts = 1;
 	gemm->clusters = part->clusters;
 	gemm->n_parts = 1;
 	return NIB_OK;

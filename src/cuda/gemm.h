@@ -23,6 +23,7 @@ struct gemm_part {
 	int32_t clusters;
 	int32_t shared_bytes;
 	int32_t most_k;
+	size_t sums_bytes; /* of parts of k, in the workspace */
 };
 
 struct cuda_gemm {
@@ -36,7 +37,7 @@ struct cuda_gemm {
 	/* What the plan reports. */
 	size_t workspace_bytes; /* the prepared tokens */
 	int64_t tiles;
-	int32_t tile_tokens, splits, clusters; /* of the first part */
+	int32_t tile_tokens, k_parts, clusters; /* of the first part */
 };
 
 static inline int64_t divide_up(int64_t a, int64_t b)
@@ -54,7 +55,11 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       struct cuda_gemm *gemm, struct nib_error *err);
 void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm);
 
-/* Clusters of each size that run at once. */
+/* The workspace's places into a launch's arguments. */
+void cuda_gemm_place(const struct gemm_part *part, void *workspace,
+		     struct nib_gemm_args *args);
+
+/* How many pairs of CTAs run at once. */
 enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				   struct nib_tile_device *clusters,
 				   struct nib_error *err);

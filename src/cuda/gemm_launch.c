@@ -71,9 +71,8 @@ static enum nib_status launch(const struct cuda_device *device,
 	const int64_t steps =
 	    divide_up(part->most_k ? part->most_k : 1, NIB_WEIGHT_STAGE_K) *
 	    (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K);
-	const unsigned cluster = (unsigned)(NIB_GEMM_PAIR * part->args.splits);
 	void *arguments[] = {params};
-	CUlaunchAttribute attributes[2];
+	CUlaunchAttribute attributes[3];
 	CUlaunchConfig config;
 	CUresult result;
 
@@ -90,18 +89,25 @@ static enum nib_status launch(const struct cuda_device *device,
 	/* It may begin while the tokens are prepared, and waits for them. */
 	memset(attributes, 0, sizeof(attributes));
 	attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-	attributes[0].value.clusterDim.x = cluster;
+	attributes[0].value.clusterDim.x = NIB_GEMM_PAIR;
 	attributes[0].value.clusterDim.y = 1;
 	attributes[0].value.clusterDim.z = 1;
 	attributes[1].id =
 	    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
 	attributes[1].value.programmaticStreamSerializationAllowed = 1;
-	config.gridDimX = (unsigned)part->clusters * cluster;
+	config.gridDimX = (unsigned)part->clusters * NIB_GEMM_PAIR;
 	config.gridDimY = 1;
 	config.blockDimX = NIB_GEMM_THREADS;
 	config.sharedMemBytes = (unsigned)part->shared_bytes;
 	config.attrs = attributes;
 	config.numAttrs = 2;
+	/* Parts of k wait for each other: all CTAs are to run at once, whatever
+	 * else the GPU does. */
+	if (part->args.k_parts > 1) {
+		attributes[2].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+		attributes[2].value.cooperative = 1;
+		config.numAttrs = 3;
+	}
 	result = cu->cuLaunchKernelEx(&config, gemm->multiply, arguments, NULL);
 	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
 }
@@ -121,7 +127,7 @@ enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 		const struct gemm_part *part = &gemm->parts[i];
 
 		params.args = part->args;
-		params.args.tokens = workspace;
+		cuda_gemm_place(part, workspace, &params.args);
 		for (int32_t j = 0; j < part->args.count; j++) {
 			const struct gemm_matrix *x =
 			    &gemm->matrices[part->first + j];
@@ -155,7 +161,7 @@ enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 	if (gemm->n_parts == 0)
 		return NIB_OK;
 	params.args = gemm->parts[0].args;
-	params.args.tokens = workspace;
+	cuda_gemm_place(&gemm->parts[0], workspace, &params.args);
 	params.args.row_offsets = moe->row_offsets;
 	params.args.scale_rows = moe->scale_rows;
 	point(gemm->op, &whole, 0, &params.problems[0]);

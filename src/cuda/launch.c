@@ -74,8 +74,8 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 			 "kernels (the first converts the tokens, the second "
 			 "begins meanwhile)",
 			 what, device->name, NIB_TILE_ROWS, p->gemm.tile_tokens,
-			 p->gemm.clusters, p->gemm.splits,
-			 p->gemm.splits == 1 ? "" : "s",
+			 p->gemm.clusters, p->gemm.k_parts,
+			 p->gemm.k_parts == 1 ? "" : "s",
 			 (long long)p->gemm.n_parts,
 			 p->gemm.n_parts == 1 ? "" : "es");
 }

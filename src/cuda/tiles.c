@@ -14,6 +14,8 @@
 
 /* Tokens of a tile: multiples of 16, above 128 of 32. */
 #define STEP NIB_TILE_TOKENS_STEP
+/* Parts of k, most. */
+#define PARTS_MAX 16
 
 static int32_t divide_up(int32_t a, int32_t b)
 {
@@ -42,15 +44,31 @@ struct run {
 	int32_t units;
 };
 
+static int32_t stages_of(const struct nib_tile_shape *s)
+{
+	return divide_up(s->k, NIB_WEIGHT_STAGE_K);
+}
+
+static int32_t min32(int32_t a, int32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Of one part of a tile, with its share of the work of joining them. */
 static double tile_cycles(const struct nib_cuda_costs *costs,
 			  const struct nib_tile_shape *s, int32_t tokens,
-			  int32_t splits)
+			  int32_t parts)
 {
-	const int32_t steps = divide_up(s->k, NIB_TOKEN_STAGE_K);
+	const int32_t stage_steps = NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K;
+	const int32_t steps =
+	    min32(divide_up(s->k, NIB_TOKEN_STAGE_K),
+		  divide_up(stages_of(s), parts) * stage_steps);
 	const double step = costs->step[nib_tile_size_of(tokens)];
+	/* The table has two parts of 128 tokens; a fifth of that is waiting. */
+	const double join =
+	    (double)costs->split * (parts + 1) * (tokens + 32) / (3 * 160);
 
-	return costs->tile + divide_up(steps, splits) * step +
-	       (splits > 1 ? costs->split : 0);
+	return costs->tile + steps * step + (parts > 1 ? join : 0);
 }
 
 static int by_falling_cycles(const void *a, const void *b)
@@ -85,7 +103,7 @@ struct search {
  * the end.
  */
 static int32_t make_runs(const struct search *search, int32_t cap,
-			 int32_t splits)
+			 int32_t parts)
 {
 	const struct nib_cuda_costs *costs = search->costs;
 	const int32_t unit_rows =
@@ -103,7 +121,7 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 
 		if (whole)
 			runs[n_runs++] =
-			    (struct run){tile_cycles(costs, s, tokens, splits),
+			    (struct run){tile_cycles(costs, s, tokens, parts),
 					 i,
 					 tokens,
 					 0,
@@ -113,7 +131,7 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 			const int32_t last = round_tokens(rest);
 
 			runs[n_runs++] =
-			    (struct run){tile_cycles(costs, s, last, splits),
+			    (struct run){tile_cycles(costs, s, last, parts),
 					 i,
 					 last,
 					 whole * tokens,
@@ -157,6 +175,8 @@ static void deal(const struct run *runs, int32_t n_runs, struct heap *h,
 		 int32_t *rounds, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile *tiles)
 {
+	const int32_t parts = plan->k_parts;
+
 	for (int32_t c = 0; c < h->size; c++) {
 		h->load[c] = 0;
 		h->cluster[c] = c;
@@ -167,7 +187,8 @@ static void deal(const struct run *runs, int32_t n_runs, struct heap *h,
 	for (int32_t r = 0; r < n_runs; r++) {
 		const struct run *run = runs + r;
 
-		for (int32_t t = 0; t < run->tiles * run->units; t++) {
+		for (int32_t i = 0; i < run->tiles * run->units * parts; i++) {
+			const int32_t t = i / parts;
 			const int32_t c = h->cluster[0];
 			const int32_t round = rounds[c]++;
 
@@ -177,7 +198,8 @@ static void deal(const struct run *runs, int32_t n_runs, struct heap *h,
 					run->problem, t % run->units,
 					run->token +
 					    t / run->units * run->tokens,
-					run->tokens};
+					(int16_t)run->tokens,
+					(int16_t)(i % parts)};
 			if (rounds[c] > plan->rounds)
 				plan->rounds = rounds[c];
 			add_to_least(h, run->cycles);
@@ -190,22 +212,23 @@ static void deal(const struct run *runs, int32_t n_runs, struct heap *h,
 			plan->cycles = h->load[c];
 }
 
-/* Tries every cap with this split of k; keeps what beats *best. */
-static void try_caps(struct search *s, int32_t splits, int32_t clusters,
+/* Tries every cap with k in so many parts; keeps what beats *best. */
+static void try_caps(struct search *s, int32_t parts, int32_t clusters,
 		     struct nib_tile_plan *best)
 {
 	const int32_t most = NIB_TILE_TOKENS_MAX;
 
 	for (int32_t cap = most; cap >= STEP;
 	     cap -= cap > 128 ? 2 * STEP : STEP) {
-		struct nib_tile_plan p = {splits, clusters, 0, cap, 0, 0};
-		const int32_t n_runs = make_runs(s, cap, splits);
+		struct nib_tile_plan p = {
+		    .k_parts = parts, .clusters = clusters, .tile_tokens = cap};
+		const int32_t n_runs = make_runs(s, cap, parts);
 		int64_t tiles = 0;
 		double cycles = 0;
 
 		for (int32_t r = 0; r < n_runs; r++) {
-			const int64_t n =
-			    (int64_t)s->runs[r].tiles * s->runs[r].units;
+			const int64_t n = (int64_t)s->runs[r].tiles *
+					  s->runs[r].units * parts;
 
 			tiles += n;
 			cycles += (double)n * s->runs[r].cycles;
@@ -213,8 +236,8 @@ static void try_caps(struct search *s, int32_t splits, int32_t clusters,
 		/* Not even a perfect balance would win. */
 		if (best->clusters && cycles / clusters >= best->cycles)
 			continue;
-		/* A part's sums take the place of the token ring. */
-		if (splits > 1 && tiles > clusters)
+		/* Who adds parts up waits for the others: all run at once. */
+		if (parts > 1 && tiles > clusters)
 			break;
 		/* Long lists need no fine search. */
 		if (tiles > 64 * (int64_t)clusters && cap < most)
@@ -230,7 +253,7 @@ static bool fill(struct search *s, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile **tiles)
 {
 	const size_t entries = (size_t)plan->rounds * (size_t)plan->clusters;
-	const int32_t n_runs = make_runs(s, plan->tile_tokens, plan->splits);
+	const int32_t n_runs = make_runs(s, plan->tile_tokens, plan->k_parts);
 
 	*tiles = calloc(entries ? entries : 1, sizeof(**tiles));
 	if (!*tiles)
@@ -245,7 +268,12 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 		    bool dual, bool may_split, struct nib_tile_plan *plan,
 		    struct nib_gemm_tile **tiles)
 {
-	const int32_t most = device->clusters[0];
+	const int32_t most = device->clusters;
+	/* Every part has a stage of k at least. */
+	const int32_t most_parts =
+	    may_split && count == 1 && stages_of(shapes) > 1
+		? min32(stages_of(shapes), PARTS_MAX)
+		: 1;
 	struct search s = {
 	    .costs = device->costs ? device->costs : &nib_cuda_costs,
 	    .shapes = shapes,
@@ -261,11 +289,8 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 	ok = s.runs && s.heap.load && s.heap.cluster && s.rounds;
 	if (ok) {
 		*plan = (struct nib_tile_plan){0};
-		for (int32_t i = 0; i < (may_split && count == 1 ? 3 : 1); i++)
-			/* Every part has a stage of k at least. */
-			if (device->clusters[i] > 0 &&
-			    (i == 0 || shapes[0].k > (NIB_WEIGHT_STAGE_K << i)))
-				try_caps(&s, 1 << i, device->clusters[i], plan);
+		for (int32_t parts = 1; parts <= most_parts; parts++)
+			try_caps(&s, parts, most, plan);
 		ok = !tiles || fill(&s, plan, tiles);
 	}
 	free(s.runs);

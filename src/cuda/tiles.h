@@ -18,17 +18,16 @@ struct nib_tile_shape {
 };
 
 struct nib_tile_device {
-	/* Of 2 * splits CTAs that it holds at once: index log2. */
-	int32_t clusters[3];
+	int32_t clusters; /* pairs of CTAs that it holds at once */
 	const struct nib_cuda_costs *costs; /* NULL = the built-in ones */
 };
 
 struct nib_tile_plan {
-	int32_t splits;	     /* parts of k: 1, 2, 4 */
+	int32_t k_parts;     /* of each tile's k */
 	int32_t clusters;    /* to launch */
 	int32_t rounds;	     /* tiles of the busiest cluster */
 	int32_t tile_tokens; /* most tokens of a tile */
-	int64_t tiles;	     /* in all */
+	int64_t tiles;	     /* in all, parts counted */
 	double cycles;	     /* of the busiest cluster, by the model */
 };
 

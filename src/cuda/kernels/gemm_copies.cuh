@@ -38,7 +38,7 @@ DEVICE void open_weights(const struct nib_gemm_args *args,
 			 const struct work *w, int32_t row0, bool second,
 			 uint32_t thread, struct weight_source *b)
 {
-	const struct nib_gemm_shape *s = w->shape;
+	const struct nib_gemm_shape *s = args->shapes + w->problem;
 	const int64_t stride = second ? s->b2_stride_bytes : s->b_stride_bytes;
 	const int64_t scale_stride =
 		second ? s->b2_scale_stride_bytes : s->b_scale_stride_bytes;
@@ -152,6 +152,32 @@ DEVICE void copy_tiled_scales(uint32_t to, const struct weight_source *b,
 	}
 }
 
+/*
+ * Of the last tile of scales in k, of which `groups` are there in the stage, the
+ * bytes behind k become zeros: they may be anything.  Each thread does this in
+ * the pieces that it has copied.
+ */
+DEVICE void clear_padding(uint32_t to, const struct weight_source *b,
+			  int32_t groups, uint32_t thread)
+{
+	const int32_t tile = groups / 4;
+	const uint32_t keep = (1u << groups % 4 * 8) - 1;
+
+	if ((int32_t)(thread / 32) != tile % 2)
+		return;
+#pragma unroll
+	for (uint32_t part = 0; part < GROUPS; part++) {
+		const uint32_t place = to + GROUPS * PART_CODES +
+				       part * PART_SCALES + thread % 32 * 8 +
+				       (uint32_t)tile * 256;
+
+		if (b[part].is_tiled) {
+			sts_32(place, lds_32(place) & keep);
+			sts_32(place + 4, lds_32(place + 4) & keep);
+		}
+	}
+}
+
 /* One stage: 64 rows of k256 for each group, codes and scales. */
 DEVICE void copy_weights(uint32_t to, int32_t k, int32_t flags,
 			 const struct weight_source *b, int32_t k0,
@@ -192,35 +218,42 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 			    struct gemm_shared *shared, uint32_t rings)
 {
 	const uint32_t thread = threadIdx.x;
-	struct ring ring = {0, 0};
-	struct work w;
+	struct ring ring = {0, 0}, works = {0, 0};
+	const struct work *w;
 
-	for (int32_t round = 0;
-	     next_work(args, shared, round, CTA_ROWS(DUAL), &w); round++) {
-		const struct nib_gemm_pointers *p = problems + w.problem;
-		const int32_t k = w.shape->k;
-		const int32_t flags =
-			w.shape->flags | (int32_t)p->flags;
+	for (; (w = await_work(shared, &works))->tokens;
+	     advance(&works, WORKS)) {
+		const struct nib_gemm_pointers *p = problems + w->problem;
+		const int32_t k = args->shapes[w->problem].k;
+		const int32_t flags = w->flags | (int32_t)p->flags;
+		const int32_t stage0 = w->stage0, stages = w->stages;
 		struct weight_source b[GROUPS];
 
 #pragma unroll
 		for (int part = 0; part < GROUPS; part++)
-			open_weights(args, p, &w,
-				     w.row0 + part * 64 % CTA_ROWS(DUAL),
+			open_weights(args, p, w,
+				     w->row0 + part * 64 % CTA_ROWS(DUAL),
 				     part * 64 >= CTA_ROWS(DUAL), thread,
 				     b + part);
-		for (int32_t s = 0; s < w.stages; s++) {
+		__syncwarp();
+		if (thread % 32 == 0)
+			release_work(shared, &works);
+		for (int32_t s = 0; s < stages; s++) {
 			const uint32_t full =
 				smem_addr(shared->weights_full + ring.stage);
+			const uint32_t to = rings + ring.stage * WEIGHT_STAGE;
+			const int32_t k0 = (stage0 + s) * NIB_WEIGHT_STAGE_K;
+			const bool has_padding =
+				k % 64 && k0 + NIB_WEIGHT_STAGE_K > k;
 
 			wait(smem_addr(shared->weights_empty + ring.stage),
 			     ring.parity ^ 1);
-			copy_weights(
-				rings + ring.stage * WEIGHT_STAGE,
-				k, flags, b,
-				(w.stage0 + s) * NIB_WEIGHT_STAGE_K, thread);
-			if (flags & NIB_B_SCALES_BY_1) {
+			copy_weights(to, k, flags, b, k0, thread);
+			if (has_padding || flags & NIB_B_SCALES_BY_1) {
 				cp_async_wait_all();
+				if (has_padding)
+					clear_padding(to, b, (k - k0) / 16,
+						      thread);
 				mbarrier_arrive(full);
 			} else {
 				cp_async_mbarrier_arrive(full);
@@ -235,28 +268,28 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 /* ---- tokens: prepared fp16 -> ring --------------------------------------- */
 
 /* Half of the tile's tokens into both CTAs of the pair. */
-template <bool DUAL>
 DEVICE void produce_tokens(const struct nib_gemm_args *args,
 			   struct gemm_shared *shared, uint32_t token_ring)
 {
-	const uint32_t half = cluster_ctarank() % 2;
-	const uint32_t pair = 3u << (cluster_ctarank() & ~1u);
-	struct ring ring = {0, 0};
-	struct work w;
+	const uint32_t half = cluster_ctarank();
+	struct ring ring = {0, 0}, works = {0, 0};
+	const struct work *w;
 
 	/* The kernel before this one prepares the tokens. */
 	griddepcontrol_wait();
 	fence_proxy_async();
-	for (int32_t round = 0;
-	     next_work(args, shared, round, CTA_ROWS(DUAL), &w); round++) {
-		const uint32_t bytes = (uint32_t)w.tokens * 64;
-
+	for (; (w = await_work(shared, &works))->tokens;
+	     advance(&works, WORKS)) {
+		const uint32_t bytes = (uint32_t)w->tokens * 64;
+		const int32_t steps = w->stages * STEPS;
 		const uint8_t *from =
 			args->tokens +
-			(w.stage0 * STEPS * args->token_atoms + w.atom) * 1024 +
+			(w->stage0 * STEPS * args->token_atoms + w->atom) *
+				1024 +
 			half * bytes;
 
-		for (int32_t s = 0; s < w.stages * STEPS; s++) {
+		release_work(shared, &works);
+		for (int32_t s = 0; s < steps; s++) {
 			const uint32_t full =
 				smem_addr(shared->tokens_full + ring.stage);
 
@@ -268,7 +301,7 @@ DEVICE void produce_tokens(const struct nib_gemm_args *args,
 					ring.stage *
 						(uint32_t)args->token_stage_bytes +
 					half * bytes,
-				from, bytes, full, pair);
+				from, bytes, full, 3);
 			from += args->token_atoms * 1024;
 			advance(&ring, (uint32_t)args->token_stages);
 		}

@@ -30,6 +30,35 @@ struct output {
 	bool by_16;
 };
 
+/*
+ * x, of which the compiler knows nothing: what follows from it is worked out
+ * here, not before the loop over tiles, where it would take registers.
+ */
+DEVICE uint32_t opaque(uint32_t x)
+{
+	asm volatile("" : "+r"(x));
+	return x;
+}
+
+/* Eight sums, from the accumulators' scale, 2^-6, to 16-bit pairs. */
+DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
+{
+	float v[8];
+
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		v[i] = d[i] * 64.0f * o->alpha;
+	if (o->dtype == 1) {
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			h[i] = cvt_f16x2_f32(v[2 * i], v[2 * i + 1]);
+	} else {
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			h[i] = cvt_bf16x2_f32(v[2 * i], v[2 * i + 1]);
+	}
+}
+
 /* Sixteen tokens from token0 on, as 16-bit values: through shared memory. */
 DEVICE void store_halves(const struct consumer *c, const struct output *o,
 			 int32_t token0, const float *v)
@@ -69,6 +98,58 @@ DEVICE void store_halves(const struct consumer *c, const struct output *o,
 		for (int i = 0; i < 8; i++)
 			if (row + i < o->rows_left)
 				to[i] = (uint16_t)(word[i / 2] >> i % 2 * 16);
+	}
+}
+
+/*
+ * In the sums' place, of which a warp has 128 bytes in every SUMS_STRIDE (its
+ * neighbours may be using theirs): 16 bytes of a token, so that neither the
+ * eight tokens of a stmatrix nor four tokens' pairs share a bank.
+ */
+DEVICE uint32_t odd_place(uint32_t token, uint32_t half)
+{
+	return token * SUMS_STRIDE + (token + 4 * half) % 8 * 16;
+}
+
+/*
+ * The tile's 16-bit values where all rows of the warp are inside and stores are
+ * of 16 bytes: straight from the accumulators.  Two places to transpose in, so
+ * that the next sixteen tokens need not wait for the reads of these.
+ */
+template <int N>
+DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
+			     uint32_t chunks, const float *d)
+{
+	const uint32_t thread = opaque(threadIdx.x);
+	const uint32_t warp = thread / 32 - 4, lane = thread % 32;
+	const uint32_t even =
+	    smem_addr(c->shared->staging) + warp * STAGING_WARP;
+	const uint32_t odd = smem_addr(c->shared->sums) + warp * 32 * 4;
+	/* A token and eight of its rows: of stmatrix, and of the store. */
+	const uint32_t t = lane / 16 * 8 + lane % 8, r = lane / 8 % 2;
+	const uint32_t write[2] = {even + t * STAGING_STRIDE + r * 16,
+				   odd + odd_place(t, r)};
+	const uint32_t read[2] = {
+	    even + lane / 2 * STAGING_STRIDE + lane % 2 * 16,
+	    odd + odd_place(lane / 2, lane % 2)};
+	const int64_t step = 16 * o->stride_elems;
+	const int32_t valid = o->valid - (int32_t)(lane / 2);
+	uint16_t *to = (uint16_t *)o->c + lane / 2 * o->stride_elems +
+		       lane % 2 * 8;
+
+#pragma unroll
+	for (int i = 0; i < N / 16; i++) {
+		uint32_t h[4];
+
+		if (chunks >> i & 1) {
+			round_chunk(o, d + 8 * i, h);
+			stmatrix_x4_trans(write[i % 2], h[0], h[1], h[2],
+					  h[3]);
+			__syncwarp();
+			if (i * 16 < valid)
+				*(uint4 *)to = lds_128(read[i % 2]);
+		}
+		to += step;
 	}
 }
 
@@ -125,15 +206,18 @@ DEVICE void store_sums(uint32_t to, int block, const float *d)
 
 /*
  * The tile to c, through shared memory block by block: unrolled over all
- * accumulators, the epilogue of every tile size would be thousands of
- * instructions that no cache holds.  Dual: group 1 hands its sums to group 0.
+ * accumulators, this would be thousands of instructions that no cache holds.
+ * Only the sixteens of tokens in chunks.  Dual: the groups hand each other
+ * their sums, and each finishes every other sixteen.
  */
 template <int N, bool DUAL>
-DEVICE void finish_tile(const struct consumer *c, const struct output *o,
-			const float *d)
+DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
+			  uint32_t chunks, const float *d)
 {
-	const uint32_t mine = smem_addr(c->shared->sums) +
-			      (threadIdx.x - 128) * 4;
+	const uint32_t sums = smem_addr(c->shared->sums);
+	const uint32_t mine = sums + (threadIdx.x - 128) * 4;
+	const uint32_t first = DUAL ? sums + threadIdx.x % 128 * 4 : mine;
+	const int begin = DUAL ? (int)group_of_thread() * 16 : 0;
 
 #pragma unroll 1
 	for (int block = 0; block * BLOCK_TOKENS < N; block++) {
@@ -143,16 +227,16 @@ DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 		if (DUAL)
 			bar_sync(1, WARPS * 32);
 #pragma unroll 1
-		for (int t = 0; t < min(BLOCK_TOKENS, N - token0); t += 16) {
+		for (int t = begin; t < min(BLOCK_TOKENS, N - token0);
+		     t += DUAL ? 32 : 16) {
 			float v[8], u[8];
 
-			if (DUAL && group_of_thread())
-				break;
+			if (!(chunks >> (token0 + t) / 16 & 1))
+				continue;
 #pragma unroll
 			for (uint32_t i = 0; i < 8; i++) {
 				const uint32_t from =
-					mine + ((uint32_t)t / 2 + i) *
-						       SUMS_STRIDE;
+				    first + ((uint32_t)t / 2 + i) * SUMS_STRIDE;
 
 				v[i] = lds_f32(from);
 				if (DUAL)
@@ -165,72 +249,87 @@ DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 	}
 }
 
-/* A chunk's sums over the parts of k, in order. */
-DEVICE void add_parts(uint32_t from, uint32_t splits, float *v)
+template <int N, bool DUAL>
+DEVICE void finish_tile(const struct consumer *c, const struct output *o,
+			uint32_t chunks, const float *d)
 {
-#pragma unroll
-	for (uint32_t i = 0; i < 8; i++)
-		v[i] = 0;
-#pragma unroll 1
-	for (uint32_t p = 0; p < splits; p++) {
-		const uint32_t part = mapa(from, 2 * p + cluster_ctarank() % 2);
-
-#pragma unroll
-		for (uint32_t i = 0; i < 8; i++)
-			v[i] += ld_cluster_f32(part + i * SUMS_STRIDE);
-	}
+	/* A vote: the compiler then knows that the warp stays together. */
+	if (!DUAL && o->dtype != 0 &&
+	    __all_sync(~0u, o->by_16 && o->rows_left >= 16))
+		store_whole_rows<N>(c, o, chunks, d);
+	else
+		finish_blocks<N, DUAL>(c, o, chunks, d);
 }
 
-/* Every CTA of the cluster adds up its share of the chunks. */
-template <int N, bool DUAL>
-DEVICE void finish_split(const struct consumer *c, const struct output *o,
-			 const float *d)
+/* Sixteens of tokens that the part `part` of k finishes: every k_parts-th. */
+DEVICE uint32_t chunks_of_part(int32_t k_parts, int32_t part)
 {
-	const uint32_t mine = c->token_ring + (threadIdx.x - 128) * 4;
-	const uint32_t splits = (uint32_t)c->args->splits;
+	uint32_t mine = 0;
 
-	/* Both groups have read the last tokens and weights. */
-	bar_sync(1, WARPS * 32);
+	for (int32_t i = part; i < NIB_TILE_TOKENS_MAX / 16; i += k_parts)
+		mine |= 1u << i;
+	return mine;
+}
+
+/*
+ * A part of k done: its sums of the chunks that other parts finish go to memory,
+ * and theirs of mine are added, in order.  Nobody waits in vain: all CTAs of the
+ * launch run at once.
+ */
+template <int N>
+DEVICE void join_parts(const struct consumer *c, const struct work *w,
+		       uint32_t mine, float *d)
+{
+	const struct nib_gemm_args *args = c->args;
+	const int64_t part_elems = NIB_GEMM_SUMS(args->tile_tokens);
+	const uint32_t place = (uint32_t)w->tile * 2 + cluster_ctarank();
+	float *sums = args->sums + (int64_t)place * args->k_parts * part_elems +
+		      (threadIdx.x - 128) * 4;
+
 #pragma unroll
-	for (uint32_t i = 0; i < N / 2; i++)
-		sts_f32(mine + i * SUMS_STRIDE, d[i]);
-	cluster_arrive();
-	cluster_wait();
-	if (DUAL && group_of_thread())
-		return;
+	for (int i = 0; i < N / 2; i += 4)
+		if (!(mine >> i / 8 & 1))
+			st_global_f32x4(sums + w->part * part_elems +
+						i * WARPS * 32,
+					d + i);
+	bar_sync(1, WARPS * 32);
+	if (threadIdx.x == 128) {
+		red_add_release(args->arrivals + place, 1);
+		while (ld_acquire(args->arrivals + place) <
+		       (uint32_t)args->k_parts)
+			;
+	}
+	bar_sync(1, WARPS * 32);
 #pragma unroll 1
-	for (uint32_t chunk = cluster_ctarank() / 2; chunk < N / 16;
-	     chunk += splits) {
-		const uint32_t from = mine + chunk * 8 * SUMS_STRIDE;
-		float v[8], u[8];
-
-		add_parts(from, splits, v);
-		if (DUAL)
-			add_parts(from + 128 * 4, splits, u);
-		finish_chunk<DUAL>(c, o, (int32_t)chunk * 16, v, u);
+	for (int32_t p = 0; p < args->k_parts; p++) {
+		if (p != w->part) {
+#pragma unroll
+			for (int i = 0; i < N / 2; i += 4)
+				if (mine >> i / 8 & 1)
+					add_global_f32x4(d + i,
+							 sums + i * WARPS * 32);
+		}
+		sums += part_elems;
 	}
 }
 
 template <bool DUAL>
-DEVICE struct output output_of(const struct consumer *c,
-			       const struct nib_gemm_pointers *p,
-			       const struct work *w)
+DEVICE struct output output_of(const struct consumer *c, const struct work *w,
+			       const float *alpha)
 {
-	const struct nib_gemm_shape *s = w->shape;
-	const int32_t row = w->row0 + (int32_t)(row_of_thread() % CTA_ROWS(DUAL)) -
+	/* Of this warp's first row, from the CTA's. */
+	const int32_t row = (int32_t)(row_of_thread() % CTA_ROWS(DUAL)) -
 			    (int32_t)(lane_of_thread() / 4);
 	struct output o;
 
-	o.stride_elems = s->c_stride_elems;
 	o.dtype = c->args->dtype;
-	o.c = (char *)p->c +
-	      ((int64_t)(w->row_base + w->token) * o.stride_elems + row) *
-		      (o.dtype == 0 ? 4 : 2);
-	o.rows_left = s->n - row;
+	o.stride_elems = w->c_stride_elems;
+	o.c = w->c + row * (o.dtype == 0 ? 4 : 2);
+	o.rows_left = w->rows_left - row;
 	o.valid = w->valid;
-	o.alpha = p->alpha ? __ldg(p->alpha + w->expert) : 1.0f;
-	o.alpha2 = p->alpha2 ? __ldg(p->alpha2 + w->expert) : 1.0f;
-	o.by_16 = s->flags & NIB_C_BY_16;
+	o.alpha = alpha[0];
+	o.alpha2 = alpha[1];
+	o.by_16 = w->flags & NIB_C_BY_16;
 	return o;
 }
 

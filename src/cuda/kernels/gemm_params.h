@@ -20,7 +20,7 @@
 #define NIB_TILE_TOKENS_MAX 256
 /* Tokens of a tile come in steps of this, above 128 in steps of 32. */
 #define NIB_TILE_TOKENS_STEP 16
-/* k of one stage of the token ring, and of one of the weight ring. */
+/* k of a step: a stage of the token ring; and of one of the weight ring. */
 #define NIB_TOKEN_STAGE_K  64
 #define NIB_WEIGHT_STAGE_K 256
 
@@ -55,6 +55,12 @@ enum nib_gemm_flags {
 	NIB_C_BY_16 = 64,
 };
 
+/*
+ * Floats of a part's sums, of one CTA: half a tile's tokens of each of 256
+ * threads.  The rest keeps parts off the same slices of the L2.
+ */
+#define NIB_GEMM_SUMS(tile_tokens) (((tile_tokens) / 2 + 1) * 256)
+
 /* One problem as the plan knows it; of a mixture, all experts share one. */
 struct nib_gemm_shape {
 	int32_t m, n, k;
@@ -78,14 +84,15 @@ struct nib_gemm_pointers {
 };
 
 /*
- * Work of one cluster: rows of B from unit * 2 * NIB_TILE_ROWS on (dual: unit *
- * NIB_TILE_ROWS), tokens [token, token + tokens).
+ * Work of one pair of CTAs: rows of B from unit * 2 * NIB_TILE_ROWS on (dual:
+ * unit * NIB_TILE_ROWS), tokens [token, token + tokens).
  */
 struct nib_gemm_tile {
 	int32_t problem;
 	int32_t unit;
 	int32_t token;
-	int32_t tokens; /* a multiple of 16; 0: no more work */
+	int16_t tokens; /* a multiple of 16; 0: no more work */
+	int16_t part;	/* of its k: which of args.k_parts */
 };
 
 struct nib_gemm_args {
@@ -104,8 +111,16 @@ struct nib_gemm_args {
 	int32_t dtype; /* of c: enum nib_dtype */
 	/* Rings in shared memory; token_stages is a multiple of 4. */
 	int32_t token_stages, token_stage_bytes, weight_stages;
-	/* Pairs of CTAs of a cluster that share a tile's k: 1, 2 or 4. */
-	int32_t splits;
+	/*
+	 * Parts of each tile's k.  If there are several, there is one problem,
+	 * no CTA has two tiles, and they meet in memory: of each tile, CTA of
+	 * the pair and part NIB_GEMM_SUMS(tile_tokens), and, cleared by
+	 * nib_tokens_sm90, how many parts of a tile and CTA are there.
+	 */
+	int32_t k_parts;
+	float *sums;
+	uint32_t *arrivals;
+	int32_t n_arrivals;
 	/* Mixture of experts, else experts = 0. */
 	int32_t experts;
 	int32_t tile_tokens; /* most tokens of a tile */

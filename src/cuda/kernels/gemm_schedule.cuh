@@ -8,20 +8,6 @@
 
 #include "gemm_shared.cuh"
 
-/* What one CTA has to do next. */
-struct work {
-	const struct nib_gemm_shape *shape;
-	int32_t problem; /* index of its pointers */
-	int32_t expert;	 /* of a mixture, else 0 */
-	int32_t row0;	 /* first row of B of this CTA */
-	int32_t token;	 /* first token, of the problem's */
-	int32_t tokens;	 /* of the tile, padded to 16 */
-	int32_t valid;	 /* of them, real ones */
-	int32_t row_base; /* the problem's first row in c */
-	int32_t atom;	  /* first atom of the tile's tokens */
-	int32_t stage0, stages; /* of k256, of this CTA */
-};
-
 /* Where expert e's tokens begin among the prepared ones: no prefix sum needed,
  * at most 15 rows are lost for each expert that has tokens. */
 DEVICE int32_t padded_row(int32_t e, int32_t offset)
@@ -113,10 +99,11 @@ DEVICE int32_t find_last(const int32_t *first, int64_t stride_elems,
 	return low;
 }
 
+/* Tile `index` of a mixture; *row: the expert's first row in c. */
 DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 			     const struct gemm_shared *shared, int32_t index,
 			     int32_t cta_rows, struct nib_gemm_tile *tile,
-			     struct work *w)
+			     struct work *w, int32_t *row)
 {
 	const int32_t units = row_units(args->shapes->n, cta_rows);
 	int32_t e, first, m, share, inside;
@@ -131,52 +118,112 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 	tile->problem = 0;
 	tile->unit = inside % units;
 	tile->token = inside / units * share;
-	tile->tokens = min(share, round_tokens(m - tile->token));
+	tile->tokens = (int16_t)min(share, round_tokens(m - tile->token));
+	tile->part = 0;
 	w->expert = e;
-	w->row_base = first;
-	w->valid = min(tile->tokens, m - tile->token);
+	*row = first;
+	w->valid = min((int32_t)tile->tokens, m - tile->token);
 	w->atom = (padded_row(e, first) + tile->token) / 8;
 	return true;
 }
 
+/* Where the tile's results go; row: the problem's first in c. */
+DEVICE void find_output(const struct nib_gemm_args *args,
+			const struct nib_gemm_pointers *p, int32_t row,
+			struct work *w)
+{
+	const struct nib_gemm_shape *s = args->shapes + w->problem;
+
+	w->rows_left = s->n - w->row0;
+	w->flags = s->flags;
+	w->c_stride_elems = s->c_stride_elems;
+	w->c = (char *)p->c + (row * s->c_stride_elems + w->row0) *
+				      (args->dtype == 0 ? 4 : 2);
+	w->alpha = p->alpha ? p->alpha + w->expert : NULL;
+	w->alpha2 = p->alpha2 ? p->alpha2 + w->expert : NULL;
+}
+
 /* Tile `round` of this cluster; false: no more. */
 DEVICE bool next_work(const struct nib_gemm_args *args,
+		      const struct nib_gemm_pointers *problems,
 		      const struct gemm_shared *shared, int32_t round,
 		      int32_t cta_rows, struct work *w)
 {
 	const int32_t index = round * (int32_t)nclusterid_x() +
 			      (int32_t)clusterid_x();
-	const int32_t rank = (int32_t)cluster_ctarank();
-	const int32_t part = rank / 2;
+	const struct nib_gemm_shape *s = args->shapes;
 	struct nib_gemm_tile tile;
-	int32_t stages;
+	int32_t stages, row = 0;
 
+	w->tokens = 0;
 	if (args->experts) {
-		if (!next_expert_tile(args, shared, index, cta_rows, &tile, w))
+		if (!next_expert_tile(args, shared, index, cta_rows, &tile, w,
+				      &row))
 			return false;
-		w->shape = args->shapes;
 	} else {
 		if (round >= args->tile_rounds)
 			return false;
 		*(int4 *)&tile = __ldg((const int4 *)args->tiles + index);
 		if (tile.tokens == 0)
 			return false;
-		w->shape = args->shapes + tile.problem;
+		s += tile.problem;
 		w->expert = 0;
-		w->row_base = 0;
-		w->valid = min(tile.tokens, w->shape->m - tile.token);
-		w->atom = (w->shape->first_token + tile.token) / 8;
+		w->valid = min((int32_t)tile.tokens, s->m - tile.token);
+		w->atom = (s->first_token + tile.token) / 8;
 	}
 	w->problem = tile.problem;
-	w->row0 = (2 * tile.unit + rank % 2) * cta_rows;
-	w->token = tile.token;
+	w->row0 = (2 * tile.unit + (int32_t)cluster_ctarank()) * cta_rows;
 	w->tokens = tile.tokens;
-	stages = (w->shape->k + NIB_WEIGHT_STAGE_K - 1) /
-		 NIB_WEIGHT_STAGE_K;
-	w->stage0 = stages * part / args->splits;
+	stages = (s->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K;
+	w->part = tile.part;
+	w->tile = tile.token / args->tile_tokens * row_units(s->n, cta_rows) +
+		  tile.unit;
+	w->stage0 = stages * tile.part / args->k_parts;
 	/* k = 0 is a stage of zeros. */
-	w->stages = max(1, stages * (part + 1) / args->splits - w->stage0);
+	w->stages =
+		max(1, stages * (tile.part + 1) / args->k_parts - w->stage0);
+	find_output(args, problems + tile.problem, row + tile.token, w);
 	return true;
+}
+
+/*
+ * The scheduler, one thread: finds out, while others work on a tile, all about
+ * the ones to come.
+ */
+template <bool DUAL>
+DEVICE void schedule(const struct nib_gemm_args *args,
+		     const struct nib_gemm_pointers *problems,
+		     struct gemm_shared *shared)
+{
+	struct ring ring = {0, 0};
+	struct work w;
+	bool more;
+
+	for (int32_t round = 0;; round++) {
+		more = next_work(args, problems, shared, round, CTA_ROWS(DUAL),
+				 &w);
+		wait(smem_addr(shared->works_empty + ring.stage),
+		     ring.parity ^ 1);
+		shared->works[ring.stage] = w;
+		mbarrier_arrive(smem_addr(shared->works_full + ring.stage));
+		if (!more)
+			return;
+		advance(&ring, WORKS);
+	}
+}
+
+/* The role's next tile; one without tokens is the end. */
+DEVICE const struct work *await_work(const struct gemm_shared *shared,
+				     const struct ring *works)
+{
+	wait(smem_addr(shared->works_full + works->stage), works->parity);
+	return shared->works + works->stage;
+}
+
+/* Of each role's warps one thread, once it has done with a tile. */
+DEVICE void release_work(const struct gemm_shared *shared, struct ring *works)
+{
+	mbarrier_arrive(smem_addr(shared->works_empty + works->stage));
 }
 
 #endif

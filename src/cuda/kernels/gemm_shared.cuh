@@ -21,6 +21,8 @@
 #define CONSUMER_REGISTERS 216
 #define PRODUCER_REGISTERS 72
 #define WEIGHT_PRODUCERS   64
+/* The thread that schedules, of a warp of its own. */
+#define SCHEDULER 96
 /* A weight stage: codes, then scales, 64 rows of each after the other. */
 #define PART_CODES   (64 * (NIB_WEIGHT_STAGE_K / 2))
 #define PART_SCALES  (64 * (NIB_WEIGHT_STAGE_K / 16))
@@ -38,10 +40,34 @@
 #define SUMS_STRIDE  (WARPS * 32 * 4)
 #define SUMS_BYTES   (BLOCK_TOKENS / 2 * SUMS_STRIDE)
 
+/* Tiles that are known ahead. */
+#define WORKS 4
+
+/* What one CTA has to do next: written by the scheduler, read by all roles. */
+struct work {
+	int32_t tokens;	 /* of the tile, padded to 16; 0: no more work */
+	int32_t valid;	 /* of them, real ones */
+	int32_t atom;	 /* first atom of the tile's tokens */
+	int32_t stage0, stages; /* of k256 */
+	int32_t problem; /* index of its shape and pointers */
+	int32_t expert;	 /* of a mixture, else 0 */
+	int32_t row0;	 /* first row of B of this CTA */
+	int32_t part;	 /* of the tile's k */
+	int32_t tile;	 /* k in parts: which tile, parts aside */
+	/* Where it goes: the first token's element of row0. */
+	int32_t rows_left; /* rows of B from row0 on */
+	int32_t flags;	   /* of the shape */
+	int64_t c_stride_elems;
+	char *c;
+	const float *alpha, *alpha2; /* of this expert; NULL: 1 */
+};
+
 /* Behind the rings, at addresses that depend on no runtime size. */
 struct gemm_shared {
 	uint64_t weights_full[STAGES_MAX], weights_empty[STAGES_MAX];
 	uint64_t tokens_full[STAGES_MAX], tokens_empty[STAGES_MAX];
+	uint64_t works_full[WORKS], works_empty[WORKS];
+	struct work works[WORKS];
 	uint8_t staging[WARPS * STAGING_WARP];
 	uint8_t sums[SUMS_BYTES];
 	/* Mixture: tiles of the experts before e. */

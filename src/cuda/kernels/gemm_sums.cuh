@@ -14,8 +14,10 @@
 struct consumer {
 	const struct nib_gemm_args *args;
 	struct gemm_shared *shared;
-	uint32_t weight_ring, token_ring;
-	struct ring weights, tokens;
+	uint32_t weight_ring;
+	uint32_t token_desc; /* low half of the token ring's descriptor */
+	uint32_t step_desc;  /* from a step's tokens to the next step's */
+	struct ring weights, tokens, works;
 	/* Lanes 0 and 1: tokens_empty[0] of the pair's CTA 0 and 1. */
 	uint32_t tokens_empty;
 };
@@ -67,10 +69,9 @@ struct weight_reader {
 	uint32_t codes, scales;
 	uint32_t scale_step; /* from a step's scales to the next step's */
 	uint32_t scale_row8; /* to those of the second row */
-	int32_t groups_left; /* scales from this lane's first on */
 };
 
-DEVICE struct weight_reader reader_of(const struct work *w, bool is_tiled)
+DEVICE struct weight_reader reader_of(bool is_tiled)
 {
 	const uint32_t t = lane_of_thread() % 4;
 	const uint32_t row = row_of_thread() % 64, group = group_of_thread();
@@ -82,14 +83,12 @@ DEVICE struct weight_reader reader_of(const struct work *w, bool is_tiled)
 		   (is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16);
 	r.scale_step = is_tiled ? 256 : 4;
 	r.scale_row8 = is_tiled ? 64 : 128;
-	r.groups_left = w->shape->k / 16 - 16 * w->stage0 - (int32_t)t;
 	return r;
 }
 
 /*
- * The A operands of the four k16 steps of step `step` of the stage at base:
- * group t of each row.  Groups past k have no scale, and padding must not be
- * read as one; their codes are zero.
+ * The A operands of the four k16 of step `step` of the stage at base: group t of
+ * each row.  Behind k are codes and scales of zero.
  */
 DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 			 uint32_t step, uint32_t (*a)[4])
@@ -102,7 +101,6 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 	lds_64(codes, &low0, &low1);
 	lds_64(codes + 8 * 128, &high0, &high1);
 	s = lds_u8(scales) + lds_u8(scales + r->scale_row8) * 256;
-	s = (int32_t)step * 4 < r->groups_left ? s : 0;
 	s = cvt_f16x2_e4m3x2(s);
 	dequantize8(low0, low_halves(s), out);
 	a[0][0] = out[0], a[0][2] = out[1], a[1][0] = out[2], a[1][2] = out[3];
@@ -114,11 +112,15 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 	a[2][1] = out[0], a[2][3] = out[1], a[3][1] = out[2], a[3][3] = out[3];
 }
 
-/* 128-byte swizzle, k contiguous, 1024 bytes from eight rows to the next. */
-DEVICE uint64_t token_descriptor(uint32_t addr)
+/*
+ * Of tokens: 128-byte swizzle, k contiguous, 1024 bytes from eight rows to the
+ * next.  The low half has the address, in 16 bytes, and counts it up.
+ */
+#define DESCRIPTOR_HIGH (1u << 30 | 1024 >> 4)
+
+DEVICE uint32_t token_descriptor(uint32_t addr)
 {
-	return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 |
-	       (uint64_t)1 << 16 | (addr & 0x3FFFF) >> 4;
+	return 1u << 16 | addr >> 4;
 }
 
 /* Waits for the next weight stage; its address. */
@@ -146,24 +148,27 @@ DEVICE void release_tokens(const struct consumer *c, uint32_t stage)
 		mbarrier_arrive_cluster(c->tokens_empty + stage * 8);
 }
 
+/* The token stage before the next weight stage's. */
+DEVICE uint32_t last_tokens(const struct consumer *c)
+{
+	return (c->tokens.stage ? c->tokens.stage
+				: (uint32_t)c->args->token_stages) -
+	       1;
+}
+
 /*
  * The four wgmma of a step, one group.  FIRST: the sums start here, said as a
  * constant, so that the compiler sees that d is not read: without that, the
  * accumulators of every tile size would live through the loop over tiles.
  */
 template <int N, bool FIRST>
-DEVICE void issue_step(const struct consumer *c, uint32_t stage,
-		       const uint32_t (*a)[4], float *d)
+DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
 {
-	const uint64_t desc = token_descriptor(
-		c->token_ring + stage * (uint32_t)c->args->token_stage_bytes);
-
-	wait(smem_addr(c->shared->tokens_full + stage), c->tokens.parity);
 	wgmma_fence();
-	wgmma_f16<N>(d, a[0], desc, !FIRST);
-	wgmma_f16<N>(d, a[1], desc + 2, 1);
-	wgmma_f16<N>(d, a[2], desc + 4, 1);
-	wgmma_f16<N>(d, a[3], desc + 6, 1);
+	wgmma_f16<N>(d, a[0], pack_64(desc, DESCRIPTOR_HIGH), !FIRST);
+	wgmma_f16<N>(d, a[1], pack_64(desc + 2, DESCRIPTOR_HIGH), 1);
+	wgmma_f16<N>(d, a[2], pack_64(desc + 4, DESCRIPTOR_HIGH), 1);
+	wgmma_f16<N>(d, a[3], pack_64(desc + 6, DESCRIPTOR_HIGH), 1);
 	wgmma_commit();
 }
 
@@ -171,24 +176,26 @@ DEVICE void issue_step(const struct consumer *c, uint32_t stage,
  * One weight stage: its four steps.  a[0] holds step 0's weights on entry and
  * the next stage's on exit (if there is one).  While the tensor cores work on a
  * step, the weights of the next one are dequantised into the other set of
- * registers: one group of wgmma is always in flight.  The tokens of the step
- * before the stage are still being read on entry.
+ * registers: one group of wgmma is always in flight.  The last tokens before
+ * the stage are still being read on entry.
  */
 template <int N, bool FIRST>
-DEVICE void sum_stage(struct consumer *c, struct weight_reader *r, bool is_last,
-		      uint32_t (*a)[4][4], float *d)
+DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
+		      bool is_last, uint32_t (*a)[4][4], float *d)
 {
-	const uint32_t stage = c->tokens.stage;
-	const uint32_t before =
-		(stage ? stage : (uint32_t)c->args->token_stages) - 1;
+	const uint32_t stage = c->tokens.stage, before = last_tokens(c);
+	const uint32_t full = smem_addr(c->shared->tokens_full + stage);
 	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
+	uint32_t desc = c->token_desc + stage * c->step_desc;
 
 #pragma unroll
 	for (uint32_t j = 0; j < STEPS; j++) {
+		wait(full + j * 8, c->tokens.parity);
 		if (FIRST && j == 0)
-			issue_step<N, true>(c, stage, a[0], d);
+			issue_step<N, true>(desc, a[0], d);
 		else
-			issue_step<N, false>(c, stage + j, a[j % 2], d);
+			issue_step<N, false>(desc, a[j % 2], d);
+		desc += c->step_desc;
 		/* The step before is done: its operands are free. */
 		wgmma_wait<1>();
 		if (!(FIRST && j == 0))
@@ -197,7 +204,6 @@ DEVICE void sum_stage(struct consumer *c, struct weight_reader *r, bool is_last,
 			release_weights(c);
 			if (is_last)
 				break;
-			r->groups_left -= 4 * STEPS;
 			base = await_weights(c);
 		}
 		load_weights(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
@@ -209,13 +215,12 @@ DEVICE void sum_stage(struct consumer *c, struct weight_reader *r, bool is_last,
 	}
 }
 
-/* d = the tile's sums over this CTA's k. */
+/* d = the tile's sums over this part of k. */
 template <int N>
-DEVICE void sum_tile(struct consumer *c, const struct work *w, bool is_tiled,
+DEVICE void sum_tile(struct consumer *c, int32_t stages, bool is_tiled,
 		     float *d)
 {
-	struct weight_reader r = reader_of(w, is_tiled);
-	const int32_t stages = w->stages;
+	const struct weight_reader r = reader_of(is_tiled);
 	uint32_t a[2][4][4];
 
 	load_weights(&r, await_weights(c), 0, a[0]);
@@ -223,9 +228,7 @@ DEVICE void sum_tile(struct consumer *c, const struct work *w, bool is_tiled,
 	for (int32_t s = 1; s < stages; s++)
 		sum_stage<N, false>(c, &r, s + 1 == stages, a, d);
 	wgmma_wait<0>();
-	release_tokens(c, (c->tokens.stage ? c->tokens.stage
-					   : (uint32_t)c->args->token_stages) -
-				  1);
+	release_tokens(c, last_tokens(c));
 }
 
 #endif

@@ -56,6 +56,51 @@ template <int GROUPS> PTX_FN void cp_async_wait_group(void)
 	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
 
+PTX_FN void prefetch_l2(const void *p)
+{
+	asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/* ---- global memory between CTAs ------------------------------------------ */
+
+/* What this CTA wrote before it, up to a barrier, is seen by who acquires it. */
+PTX_FN void red_add_release(uint32_t *to, uint32_t x)
+{
+	asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(x)
+		     : "memory");
+}
+
+PTX_FN uint32_t ld_acquire(const uint32_t *from)
+{
+	uint32_t x;
+
+	asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+		     : "=r"(x)
+		     : "l"(from)
+		     : "memory");
+	return x;
+}
+
+PTX_FN void st_global_f32x4(float *to, const float *x)
+{
+	asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+		     "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+		     : "memory");
+}
+
+/* to += from, which is read past the L1. */
+PTX_FN void add_global_f32x4(float *to, const float *from)
+{
+	float x[4];
+
+	asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+		     : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+		     : "l"(from)
+		     : "memory");
+	for (int i = 0; i < 4; i++)
+		to[i] += x[i];
+}
+
 /* ---- shared memory ------------------------------------------------------- */
 
 PTX_FN uint4 lds_128(uint32_t addr)
@@ -76,6 +121,11 @@ PTX_FN uint32_t lds_32(uint32_t addr)
 		     : "r"(addr)
 		     : "memory");
 	return x;
+}
+
+PTX_FN void sts_32(uint32_t addr, uint32_t x)
+{
+	asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory");
 }
 
 PTX_FN void sts_128(uint32_t addr, uint4 x)

@@ -198,6 +198,14 @@ PTX_FN void lds_64(uint32_t addr, uint32_t *lo, uint32_t *hi)
 		     : "memory");
 }
 
+PTX_FN uint64_t pack_64(uint32_t low, uint32_t high)
+{
+	uint64_t x;
+
+	asm("mov.b64 %0, {%1, %2};" : "=l"(x) : "r"(low), "r"(high));
+	return x;
+}
+
 PTX_FN uint32_t lds_u8(uint32_t addr)
 {
 	uint32_t x;

@@ -9,18 +9,21 @@
  *     ring of N x k64, 128-byte swizzle --> wgmma B operand (nN)
  *   accumulators: fp32, D[row of B, token] --> alpha, SiLU --> C
  *
- * A cluster is a pair of CTAs with neighbouring rows of B and the same tokens
- * (times `splits` pairs that share k).  A CTA has two consumer warpgroups, 64
+ * A cluster is a pair of CTAs with neighbouring rows of B and the same tokens.
+ * Pairs may share a tile's k: their sums meet in memory.  A CTA has two consumer warpgroups, 64
  * rows of the tile each (dual: the same 64 rows of B and of B2), and one more
- * for the copies: two warps copy weights, a thread asks for tokens.
+ * for the copies: two warps copy weights, a thread asks for tokens, another
+ * finds out about the tiles to come.
  *
- * A step of k64 takes max(4 N, 2 N + 340) cycles: the tensor cores', or what the
- * instructions of two groups and of the copies take to issue.  The latter could
- * be less (docs/notes/0031-hopper-three-groups.md).
+ * A step of k64 takes max(4 N, 2 N + 330) cycles: the tensor cores', or what the
+ * instructions of two groups, 96 a warp and step, and of the copies take to issue
+ * (docs/notes/0032-hopper-fixed-costs.md).
  *
  * Barriers: weights_full (64 producer threads, by cp.async), weights_empty (8
  * consumer warps); tokens_full (one arrival + bytes), tokens_empty (16: the
- * consumer warps of both CTAs of the pair, since either writes into both).
+ * consumer warps of both CTAs of the pair, since either writes into both);
+ * works_full, works_empty (one each; 8 consumer and 2 producer warps, and the
+ * token producer): what the scheduler says of a tile.
  *
  * Shared memory (dynamic): token ring token_stages * token_stage_bytes, weight
  * ring weight_stages * 18432 bytes, then the epilogue's and the schedule's.
@@ -44,50 +47,53 @@
 #include "gemm_epilogue.cuh"
 
 /*
- * One tile.  What the epilogue needs is found out again after the loop: kept
- * over it, it would cost registers that the accumulators take.
+ * One tile.  What the epilogue needs is read again after the loop: kept over it,
+ * it would cost registers that the accumulators take.
  */
 template <int N, bool DUAL>
-DEVICE void consume_tile(struct consumer *c, const struct work *w,
-			 const struct nib_gemm_pointers *problems,
-			 int32_t round)
+DEVICE void consume_tile(struct consumer *c)
 {
+	const struct work *w = c->shared->works + c->works.stage;
 	const int32_t tiled =
 		DUAL && group_of_thread() ? NIB_B2_TILED : NIB_B_TILED;
+	uint32_t mine = ~0u;
+	/* Asked for now: nobody is to wait for memory after the loop. */
+	const float alpha[2] = {w->alpha ? __ldg(w->alpha) : 1.0f,
+				w->alpha2 ? __ldg(w->alpha2) : 1.0f};
 	float d[N / 2];
 	struct output o;
-	struct work again;
 
-	sum_tile<N>(c, w, w->shape->flags & tiled, d);
-	asm volatile("" : "+r"(round)::"memory");
-	next_work(c->args, c->shared, round, CTA_ROWS(DUAL), &again);
-	o = output_of<DUAL>(c, problems + again.problem, &again);
-	if (c->args->splits > 1) {
-		finish_split<N, DUAL>(c, &o, d);
-		return;
+	sum_tile<N>(c, w->stages, w->flags & tiled, d);
+	if (c->args->k_parts > 1) {
+		mine = chunks_of_part(c->args->k_parts, w->part);
+		join_parts<N>(c, w, mine, d);
 	}
-	finish_tile<N, DUAL>(c, &o, d);
+	o = output_of<DUAL>(c, w, alpha);
+	finish_tile<N, DUAL>(c, &o, mine, d);
 }
 
 template <bool DUAL>
-DEVICE void consume(struct consumer *c,
-		    const struct nib_gemm_pointers *problems)
+DEVICE void consume(struct consumer *c)
 {
-	struct work w;
+	for (;; advance(&c->works, WORKS)) {
+		const int32_t tokens =
+			await_work(c->shared, &c->works)->tokens;
 
-	for (int32_t round = 0;
-	     next_work(c->args, c->shared, round, CTA_ROWS(DUAL), &w);
-	     round++) {
+		if (!tokens)
+			return;
 #define CASE(n)                                                                \
 	case n:                                                                \
-		consume_tile<n, DUAL>(c, &w, problems, round);                 \
+		consume_tile<n, DUAL>(c);                                      \
 		break;
-		switch (w.tokens) {
+		switch (tokens) {
 			CASE(16) CASE(32) CASE(48) CASE(64)
 			CASE(80) CASE(96) CASE(112) CASE(128)
 			CASE(160) CASE(192) CASE(224) CASE(256)
 		}
 #undef CASE
+		__syncwarp();
+		if (lane_of_thread() == 0)
+			release_work(c->shared, &c->works);
 	}
 }
 
@@ -107,6 +113,11 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 		mbarrier_init(smem_addr(shared->tokens_empty + i),
 			      2 * WARPS);
 	}
+	for (int32_t i = 0; i < WORKS; i++) {
+		mbarrier_init(smem_addr(shared->works_full + i), 1);
+		mbarrier_init(smem_addr(shared->works_empty + i),
+			      WARPS + WEIGHT_PRODUCERS / 32 + 1);
+	}
 	fence_mbarrier_init();
 }
 
@@ -124,34 +135,39 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 				       args->weight_stages *
 					       WEIGHT_STAGE);
 
+	if (!args->experts && threadIdx.x == 0)
+		prefetch_l2(args->tiles + clusterid_x());
 	if (threadIdx.x == 32)
 		init_barriers(args, shared);
 	if (args->experts && threadIdx.x < 32)
 		count_tiles(args, shared, CTA_ROWS(DUAL));
 	__syncthreads();
+	/* Who touches the other CTA waits for its barriers. */
 	cluster_arrive();
-	cluster_wait();
-
 	if (threadIdx.x < 128) {
 		setmaxnreg_dec<PRODUCER_REGISTERS>();
 		if (threadIdx.x < WEIGHT_PRODUCERS)
 			produce_weights<DUAL>(args, problems, shared,
 					      weight_ring);
-		else if (threadIdx.x == WEIGHT_PRODUCERS)
-			produce_tokens<DUAL>(args, shared, token_ring);
+		if (threadIdx.x == SCHEDULER)
+			schedule<DUAL>(args, problems, shared);
 		__syncwarp();
-		if (args->splits > 1) {
-			cluster_arrive();
-			cluster_wait();
-		}
+		cluster_wait();
+		if (threadIdx.x == WEIGHT_PRODUCERS)
+			produce_tokens(args, shared, token_ring);
+		__syncwarp();
 	} else {
-		struct consumer c = {args, shared, weight_ring, token_ring};
+		struct consumer c = {args, shared, weight_ring,
+				     token_descriptor(token_ring),
+				     (uint32_t)args->token_stage_bytes >> 4};
 
+		cluster_wait();
 		setmaxnreg_inc<CONSUMER_REGISTERS>();
 		c.tokens_empty = mapa(smem_addr(shared->tokens_empty),
-				      (cluster_ctarank() & ~1u) +
-					      lane_of_thread() % 2);
-		consume<DUAL>(&c, problems);
+				      lane_of_thread() % 2);
+		/* The kernel before this one clears the arrivals. */
+		griddepcontrol_wait();
+		consume<DUAL>(&c);
 	}
 	/* Nobody leaves while others may write here or read from here. */
 	cluster_arrive();

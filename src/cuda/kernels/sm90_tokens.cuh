@@ -145,6 +145,10 @@ DEVICE void prepare_tokens(const struct nib_gemm_args *args,
 
 	/* The GEMM may start: it waits for this grid before it reads tokens. */
 	griddepcontrol_launch_dependents();
+	if (blockIdx.x == 0 && blockIdx.y == 0)
+		for (int32_t i = threadIdx.x; i < args->n_arrivals;
+		     i += NIB_TOKENS_THREADS)
+			args->arrivals[i] = 0;
 	if (!find_rows(args, problems, (int32_t)blockIdx.x, &r))
 		return;
 	/* The GEMM works in whole weight stages, one at least: zeros behind k.
