@@ -37,6 +37,7 @@ emu-bugs: all ## Write docs/software-gpu-bugs.md: what the software GPU finds
 test-models: all ## Python beside ModelOpt, torchao, and on a real model (0.5 GB)
 	@tools/setup.sh test
 	@for test in peer_formats example; do \
+		OMP_WAIT_POLICY=passive \
 		NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so \
 		tools/python_env.py --models $(BUILD)/python-env-models \
 			tests/python/test_$$test.py || exit 1; \
