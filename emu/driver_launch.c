@@ -242,7 +242,7 @@ static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
 
 /*
  * A cluster lies within a GPC.  An H200 said that it holds 66 clusters of two
- * CTAs, one an SM, and 30 of four: GPCs of 14, 16 and 18 SMs, as these.  With
+ * CTAs, one an SM, 30 of four and 14 of eight: GPCs of 14, 16 and 18 SMs.  With
  * another number of SMs there is one pool of them.
  */
 static uint32_t clusters_at_once(uint32_t each, uint32_t ctas)

@@ -15,7 +15,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 	struct emu_error err = {{0}};
 	CUresult result = emu_driver_enter();
 
-	if (!result && bytes == 0)
+	if (!result && (!pointer || bytes == 0))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result) {
 		*pointer =

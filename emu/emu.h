@@ -14,6 +14,18 @@
 
 #define EMU_LANES 32
 
+/*
+ * In front of a function: made for several instruction sets, the best one
+ * chosen at run time; the same bits from all, as nothing is contracted.
+ */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) &&          \
+    !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define EMU_FAST                                                               \
+	__attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#else
+#define EMU_FAST
+#endif
+
 struct emu_error {
 	char text[1024];
 };

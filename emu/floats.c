@@ -39,15 +39,18 @@ double emu_widen(const struct emu_format *f, uint32_t bits)
 	const int exponent = (int)(magnitude >> f->mantissa_bits);
 	double x;
 
-	if (f->has_inf && exponent == (1 << f->exponent_bits) - 1)
+	if (exponent && magnitude <= f->largest) {
+		const uint64_t wide =
+		    ((uint64_t)magnitude << (52 - f->mantissa_bits)) +
+		    ((uint64_t)(1023 - bias(f)) << 52);
+
+		memcpy(&x, &wide, sizeof(x));
+	} else if (f->has_inf && exponent == (1 << f->exponent_bits) - 1)
 		x = mantissa ? NAN : INFINITY;
 	else if (!f->has_inf && f->nan && magnitude == f->nan)
 		x = NAN;
-	else if (exponent == 0)
-		x = mantissa * emu_power_of_2(1 - bias(f) - f->mantissa_bits);
 	else
-		x = (mantissa + (1u << f->mantissa_bits)) *
-		    emu_power_of_2(exponent - bias(f) - f->mantissa_bits);
+		x = mantissa * emu_power_of_2(1 - bias(f) - f->mantissa_bits);
 	return bits & sign_bit(f) ? -x : x;
 }
 
@@ -87,6 +90,30 @@ static uint32_t beyond(const struct emu_format *f, bool is_negative,
 	return infinity;
 }
 
+/*
+ * Most calls: to nearest, between the smallest normal number and the largest.
+ * Half of the last place but one, and one if that is odd, carry as they should.
+ */
+static bool narrow_to_nearest(const struct emu_format *f, double x,
+			      uint32_t *to)
+{
+	const int cut = 52 - f->mantissa_bits;
+	const uint64_t least = (uint64_t)(1024 - bias(f)) << 52;
+	uint64_t bits, magnitude;
+
+	memcpy(&bits, &x, sizeof(bits));
+	magnitude = bits << 1 >> 1;
+	if (magnitude < least || magnitude >> 52 > (uint64_t)bias(f) + 1024)
+		return false;
+	magnitude += (UINT64_C(1) << (cut - 1)) - 1 + (magnitude >> cut & 1);
+	magnitude -= (uint64_t)(1023 - bias(f)) << 52;
+	*to = (uint32_t)(magnitude >> cut);
+	if (*to > f->largest)
+		return false;
+	*to |= bits >> 63 ? sign_bit(f) : 0;
+	return true;
+}
+
 uint32_t emu_narrow(const struct emu_format *f, double x,
 		    enum emu_rounding rounding, bool saturates)
 {
@@ -97,6 +124,8 @@ uint32_t emu_narrow(const struct emu_format *f, double x,
 	double scaled, whole;
 	int exponent;
 
+	if (rounding == EMU_RN && narrow_to_nearest(f, x, &bits))
+		return bits;
 	if (isnan(x))
 		return f->nan;
 	if (isinf(x))

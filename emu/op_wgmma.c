@@ -123,7 +123,7 @@ static bool read_piece(struct emu_warp *w, const struct pending *p,
 		       int piece, uint32_t *to, size_t step)
 {
 	const struct emu_wgmma_shape s = shape_of(p->instr);
-	struct emu_error err = {{0}};
+	struct emu_error err;
 	uint32_t offset;
 	uint16_t halves[8];
 	uint8_t *shadow;

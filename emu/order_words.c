@@ -67,11 +67,12 @@ static bool grow_pages(struct emu_order *o)
 /* NULL: too many. */
 static struct page *page_at(struct emu_order *o, uint64_t number)
 {
-	struct page **at =
-	    o->page_room ? find_page(o->pages, o->page_room, number) : NULL;
+	struct page **at, *found = NULL;
 
-	if (at && *at)
-		return *at;
+	if (o->page_room)
+		found = *find_page(o->pages, o->page_room, number);
+	if (found)
+		return found;
 	if (o->n_pages == MOST_PAGES ||
 	    (2 * o->n_pages >= o->page_room && !grow_pages(o)))
 		return NULL;

@@ -97,26 +97,29 @@ static void fill_row(struct emu_mma_operand *o, int row, const uint32_t *codes,
 	for (int i = 0, at = row; i < o->k; i++, at += o->rows) {
 		const uint32_t code = codes[i] ^ flip;
 		const uint32_t magnitude = code & f->magnitude;
-		const bool is_finite = magnitude < f->infinity;
+		const uint32_t sign = (uint32_t) !!(code & f->sign) << 31;
 		const int biased = (int)(magnitude >> f->fraction_bits);
-		const double x =
-		    is_finite ? float_of(magnitude << f->shift) * scale : 0;
+		/* All ones for zeros: signs and zeros are no pattern that a
+		 * branch could learn. */
+		const int zero = -(int)(magnitude == 0);
+		const int exponent = biased + (biased == 0) - f->bias;
 
-		o->value[at] = code & f->sign ? -x : x;
+		o->value[at] = float_of(magnitude << f->shift | sign) * scale;
 		o->exponent[at] =
-		    (int16_t)(x == 0 ? NO_EXPONENT
-				     : (biased ? biased : 1) - f->bias);
+		    (int16_t)((exponent & ~zero) | (NO_EXPONENT & zero));
 		o->kind[at] = FINITE;
-		if (!is_finite) {
+		if (magnitude >= f->infinity) {
+			o->value[at] = 0;
+			o->exponent[at] = NO_EXPONENT;
 			o->kind[at] = (uint8_t)class_of(f, code);
 			o->is_special[row] = 1;
 		}
 	}
 }
 
-void emu_mma_operand_fill(struct emu_mma_operand *operand,
-			  enum emu_mma_type type, int rows,
-			  const uint32_t *codes, bool negate)
+EMU_FAST void emu_mma_operand_fill(struct emu_mma_operand *operand,
+				   enum emu_mma_type type, int rows,
+				   const uint32_t *codes, bool negate)
 {
 	operand->rows = rows;
 	operand->k = 32 / emu_mma_type_bytes(type);
@@ -297,9 +300,9 @@ static uint32_t special_result(enum class class, bool is_f16)
 	return bits_of(class == MINUS_INFINITY ? -INFINITY : INFINITY);
 }
 
-void emu_fused_sums(const struct emu_mma_operand *a,
-		    const struct emu_mma_operand *b, bool d_is_f16,
-		    const uint32_t *c, uint32_t *d)
+EMU_FAST void emu_fused_sums(const struct emu_mma_operand *a,
+			     const struct emu_mma_operand *b, bool d_is_f16,
+			     const uint32_t *c, uint32_t *d)
 {
 	const struct precision p = precision_of(a->type);
 	const int n = b->rows;
