@@ -184,9 +184,9 @@ static void read_scales(const struct emu_umma *u, const struct emu_tmem *t,
 		emu_umma_scale_place(row, id, s, &column, &byte);
 		lane = 32 * quarter + (uint32_t)row % 32;
 		at = emu_tmem_column(address) + (uint32_t)column;
-		scales[s] = t->written[lane][at] >> byte & 1
-				? (uint8_t)(t->cell[lane][at] >> 8 * byte)
-				: UNDEFINED_SCALE;
+		scales[s] = UNDEFINED_SCALE;
+		if (t->written[lane][at] >> byte & 1)
+			scales[s] = (uint8_t)(t->cell[lane][at] >> 8 * byte);
 	}
 }
 

@@ -30,7 +30,8 @@ void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
 {
 	const struct emu_cta *c = w->cta;
 
-	snprintf(text, size, "%s, cluster %u, CTA (%u,%u,%u), warp %u",
+	/* The names of templates are longer than all the rest. */
+	snprintf(text, size, "%.150s, cluster %u, CTA (%u,%u,%u), warp %u",
 		 c->cluster->grid->kernel->name, c->cluster->index, c->id[0],
 		 c->id[1], c->id[2], w->index);
 }
