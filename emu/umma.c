@@ -37,8 +37,8 @@ static bool decode_types(uint32_t d, struct emu_umma *u, struct emu_error *err)
 	const enum emu_umma_kind kind = u->form.kind;
 	static const char *const rules[] = {
 	    [EMU_UMMA_F16] = "kind::f16 has F16 = 0, BF16 = 1",
-	    [EMU_UMMA_MXF8F6F4] = "kind::mxf8f6f4 has E4M3 = 0, E5M2 = 1, "
-				  "E2M3 = 3, E3M2 = 4, E2M1 = 5",
+	    [EMU_UMMA_MXF8F6F4] = ("kind::mxf8f6f4 has E4M3 = 0, E5M2 = 1, "
+				   "E2M3 = 3, E3M2 = 4, E2M1 = 5"),
 	    [EMU_UMMA_MXF4NVF4] = "kind::mxf4nvf4 has E2M1 = 1",
 	};
 	const int width = kind == EMU_UMMA_MXF4NVF4 ? 2 : 3;
