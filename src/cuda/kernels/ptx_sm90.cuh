@@ -166,16 +166,6 @@ PTX_FN void cluster_wait(void)
 	asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-PTX_FN float ld_cluster_f32(uint32_t addr)
-{
-	float x;
-	asm volatile("ld.shared::cluster.f32 %0, [%1];"
-		     : "=f"(x)
-		     : "r"(addr)
-		     : "memory");
-	return x;
-}
-
 /* ---- dependent launch (PTX ISA 7.8) -------------------------------------- */
 
 PTX_FN void griddepcontrol_launch_dependents(void)

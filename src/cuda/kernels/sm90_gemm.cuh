@@ -10,10 +10,10 @@
  *   accumulators: fp32, D[row of B, token] --> alpha, SiLU --> C
  *
  * A cluster is a pair of CTAs with neighbouring rows of B and the same tokens.
- * Pairs may share a tile's k: their sums meet in memory.  A CTA has two consumer warpgroups, 64
- * rows of the tile each (dual: the same 64 rows of B and of B2), and one more
- * for the copies: two warps copy weights, a thread asks for tokens, another
- * finds out about the tiles to come.
+ * Pairs may share a tile's k: their sums meet in memory.  A CTA has two consumer
+ * warpgroups, 64 rows of the tile each (dual: the same 64 rows of B and of B2),
+ * and one more for the copies: two warps copy weights, a thread asks for tokens,
+ * another finds out about the tiles to come.
  *
  * A step of k64 takes max(4 N, 2 N + 330) cycles: the tensor cores', or what the
  * instructions of two groups, 96 a warp and step, and of the copies take to issue
