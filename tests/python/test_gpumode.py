@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nibblas.gpumode: the contest's tuples, its tests and its check, on the CPU; and what
+is refused."""
+
+import contextlib
+import io
+import unittest
+
+import nibblas
+from common import TorchTest
+
+# Multiplications of a spec that this test leaves to a larger run.
+LARGE = 1e9
+
+
+def cost(spec):
+    return sum(s.m * s.n * s.k * s.batch for s in spec)
+
+
+class GpuMode(TorchTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        from nibblas import gpumode
+        from nibblas.gpumode import _contest
+        cls.gpumode, cls.contest = gpumode, _contest
+
+    def run_spec(self, problem, spec):
+        data = self.contest.generate(problem, spec)
+        result = self.gpumode.custom_kernel(problem)(data)
+        if problem == "group_gemm":
+            self.assertEqual([id(c) for c in result],
+                             [id(c) for _, _, c in data[0]])
+        else:
+            self.assertIs(result, data[-1])
+        verdict = self.contest.check(problem, data)
+        self.assertEqual(verdict.elements,
+                         sum(s.m * s.n * s.batch for s in spec))
+        self.assertEqual(verdict.wrong, 0, (problem, spec, verdict.first))
+        return verdict
+
+    def test_small(self):
+        size = self.contest.Size
+        for m, n, k, batch in ((1, 1, 16, 1), (40, 33, 80, 1), (129, 200, 272, 3),
+                               (5, 130, 1024, 2)):
+            for problem in ("gemm", "dual_gemm"):
+                self.run_spec(problem, (size(m, n, k, batch),))
+            self.run_spec("gemv", (size(m, 1, k, batch),))
+        verdict = self.run_spec("group_gemm", (
+            size(3, 40, 48), size(129, 7, 272), size(40, 200, 64)))
+        # Sums of these data are exact: one rounding is all that may differ.
+        self.assertEqual(verdict.rounded, verdict.elements)
+
+    def test_contest(self):
+        for problem, specs in self.contest.TESTS.items():
+            self.assertEqual(len(specs), 10)
+            for spec in specs:
+                if cost(spec) > LARGE:
+                    print(f"skipped: {problem} {tuple(spec[0])}: large for a "
+                          "reference in float64")
+                    continue
+                with self.subTest(problem=problem, spec=spec):
+                    self.run_spec(problem, spec)
+
+    def test_other_strides(self):
+        """c and a need not lie densely."""
+        t = self.torch
+        spec = (self.contest.Size(9, 20, 64, 2),)
+        data = list(self.contest.generate("gemm", spec))
+        wide = t.zeros(2, 9, 48, dtype=t.uint8)
+        wide[:, :, :32] = data[0].permute(2, 0, 1)
+        data[0] = wide[:, :, :32].permute(1, 2, 0)
+        room = t.full((2, 9, 24), 7, dtype=t.float16)
+        data[-1] = room[:, :, :20].permute(1, 2, 0)
+        self.gpumode.gemm(tuple(data))
+        self.assertEqual(self.contest.check("gemm", data).wrong, 0)
+        self.assertTrue((room[:, :, 20:] == 7).all())
+
+    def test_torch_types(self):
+        t = self.torch
+        data = list(self.contest.generate(
+            "gemv", (self.contest.Size(130, 1, 128, 2),)))
+        for i in (0, 1):
+            data[i] = data[i].view(t.float4_e2m1fn_x2)
+        self.gpumode.gemv(tuple(data))
+        data[:2] = [x.view(t.uint8) for x in data[:2]]
+        self.assertEqual(self.contest.check("gemv", data).wrong, 0)
+
+    def test_check_finds_errors(self):
+        """An element that is off, one not written, one infinite."""
+        for value in (1.01, float("nan"), float("inf")):
+            data = self.contest.generate("gemm", (self.contest.Size(9, 20, 64),))
+            self.gpumode.gemm(data)
+            data[-1][3, 4, 0] = data[-1][3, 4, 0] * value + value
+            verdict = self.contest.check("gemm", data)
+            self.assertEqual(verdict.wrong, 1)
+            self.assertIn("row 3, col 4", verdict.first)
+
+    def test_refusals(self):
+        size = self.contest.Size
+        data = self.contest.generate("gemm", (size(9, 20, 64, 2),))
+
+        def refused(pattern, i, x):
+            self.refused(pattern, self.gpumode.gemm,
+                         (*data[:i], x, *data[i + 1:]))
+
+        self.refused("^problem = 'gem': must be 'group_gemm' or",
+                     self.gpumode.custom_kernel, "gem")
+        self.refused("^data: tuple of 6; must be the 7 parts",
+                     self.gpumode.gemm, data[:6])
+        refused(r"^a: .*must be \[rows, K/2, L\]", 0, data[0][:, :, 0])
+        refused(r"^b: .*must have shape \(20, 32, 2\)", 1, data[1][:, :16])
+        refused(r"^sfa_permuted: .*must have shape \(32, 4, 1, 4, 1, 2\)", 4,
+                data[2])
+        refused("^sfb_permuted: .*must be a view of .*permuted by", 5,
+                data[5].contiguous())
+        refused(r"^c: .*must have shape \(9, 20, 2\)", 6, data[6][:8])
+        abc, plain, scales, sizes = self.contest.generate(
+            "group_gemm", (size(9, 20, 64), size(8, 24, 48)))
+        self.refused("^data: 2 abc_tensors, 1 sfasfb_reordered",
+                     self.gpumode.group_gemm, (abc, plain, scales[:1], sizes))
+        self.refused(r"^a\[1\]: .*must have shape \(8, 32, 1\)",
+                     self.gpumode.group_gemm,
+                     (abc, plain, scales, [sizes[0], (8, 24, 64, 1)]))
+
+    def test_command(self):
+        from nibblas.gpumode import __main__ as command
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            self.assertEqual(command.check("gemv", "cpu"), 0)
+        lines = text.getvalue().splitlines()
+        self.assertEqual(len(lines), 13)
+        self.assertEqual(lines[-1], "10 of 10 tests passed")
+        self.assertEqual(len({len(line) for line in lines[1:-1]}), 1)
+
+    def test_plans_are_kept(self):
+        data = self.contest.generate("gemm", (self.contest.Size(9, 21, 64),))
+        from nibblas import _plans
+        self.gpumode.gemm(data)
+        count = len(_plans.cache.plans)
+        self.gpumode.gemm(data)
+        self.assertEqual(len(_plans.cache.plans), count)
+
+
+if __name__ == "__main__":
+    print(nibblas.rooms())
+    unittest.main(verbosity=2)
