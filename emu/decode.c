@@ -269,6 +269,9 @@ static bool add_constant(struct emu_bind *b, uint64_t value, int bytes)
 
 	if (!o)
 		return emu_bind_fail(b, "too many operands");
+	if (bytes > 8)
+		return emu_bind_fail(b, "a number where a register of 128 bits "
+					"belongs");
 	o->bank = EMU_CONSTANTS;
 	o->bytes = (uint8_t)bytes;
 	o->row = emu_constant_row(&b->parser->build, value, (uint32_t)bytes);
