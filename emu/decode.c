@@ -269,9 +269,6 @@ static bool add_constant(struct emu_bind *b, uint64_t value, int bytes)
 
 	if (!o)
 		return emu_bind_fail(b, "too many operands");
-	if (bytes > 8)
-		return emu_bind_fail(b, "a number where a register of 128 bits "
-					"belongs");
 	o->bank = EMU_CONSTANTS;
 	o->bytes = (uint8_t)bytes;
 	o->row = emu_constant_row(&b->parser->build, value, (uint32_t)bytes);
@@ -354,7 +351,8 @@ static bool add_number(struct emu_bind *b, const struct emu_argument *a,
 	} else if (a->kind == EMU_ARG_INTEGER && is_float(type)) {
 		return emu_bind_fail(b, "an integer where a float belongs");
 	}
-	return add_constant(b, value, bytes);
+	return bytes > 8 ? emu_bind_fail(b, "a number of 128 bits")
+			 : add_constant(b, value, bytes);
 }
 
 static bool add_source(struct emu_bind *b, const struct emu_argument *a,
@@ -484,8 +482,7 @@ enum emu_state_space emu_space_of(const struct emu_bind *b)
 	return EMU_GENERIC;
 }
 
-/* ---- plain arithmetic ------------------------------------------------------
- */
+/* ---- plain arithmetic ---------------------------------------------------- */
 
 static enum emu_type wide_type(enum emu_type type)
 {
