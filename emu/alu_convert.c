@@ -8,6 +8,7 @@
 
 #include "decode.h"
 #include "floats.h"
+#include "halves.h"
 #include "warp.h"
 
 enum { SATURATES = 8, TO_INTEGER = 16, HAS_ROUNDING = 32 };
@@ -252,6 +253,27 @@ static void floats_to_pair(struct emu_warp *w, const struct emu_instr *i,
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
+/* From E4M3 to fp16, which loses nothing. */
+static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	uint8_t codes[2 * EMU_LANES];
+	uint16_t halves[2 * EMU_LANES];
+	uint64_t x[EMU_LANES];
+	uint32_t r[EMU_LANES];
+
+	emu_get_wide(w, &i->operand[1], x);
+	EMU_EACH_LANE(l)
+	{
+		codes[2 * l] = (uint8_t)x[l];
+		codes[2 * l + 1] = (uint8_t)(x[l] >> 8);
+	}
+	emu_halves_from_e4m3(codes, halves, 2 * EMU_LANES);
+	EMU_EACH_LANE(l)
+	r[l] = halves[2 * l] | (uint32_t)halves[2 * l + 1] << 16;
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
 /* A pair into one of another format. */
 static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i,
 			 uint32_t lanes)
@@ -329,7 +351,8 @@ static bool bind_pair(struct emu_bind *b)
 	}
 	if (!is_pair(from) || to == from)
 		return emu_bind_fail(b, "no such conversion");
-	b->i->run = pair_to_pair;
+	b->i->run =
+	    to == EMU_F16X2 && from == EMU_E4M3X2 ? e4m3_to_f16 : pair_to_pair;
 	return emu_arguments(b, 2, 2) && emu_src(b, emu_argument(b, 1), from);
 }
 

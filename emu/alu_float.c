@@ -11,6 +11,7 @@
 
 #include "decode.h"
 #include "floats.h"
+#include "halves.h"
 #include "warp.h"
 
 static void put_f32(struct emu_warp *w, const struct emu_value *o,
@@ -81,6 +82,8 @@ F32(div, x / b[l])
 F32(fma, fmaf(x, b[l], c[l]))
 F32(min, least_f32(x, b[l]))
 F32(max, most_f32(x, b[l]))
+F32(min_nan, x != x || b[l] != b[l] ? NAN : least_f32(x, b[l]))
+F32(max_nan, x != x || b[l] != b[l] ? NAN : most_f32(x, b[l]))
 F32(sqrt, sqrtf(x))
 F32(rcp, 1 / x)
 F32(rsqrt, (float)(1 / sqrt(x)))
@@ -208,6 +211,23 @@ static uint32_t half_max(const struct emu_format *f, uint32_t a, uint32_t b,
 	    false);
 }
 
+/* .NaN: of a NaN and a number it is NaN. */
+static uint32_t half_min_nan(const struct emu_format *f, uint32_t a, uint32_t b,
+			     uint32_t c)
+{
+	return isnan(emu_widen(f, a)) || isnan(emu_widen(f, b))
+		   ? f->nan
+		   : half_min(f, a, b, c);
+}
+
+static uint32_t half_max_nan(const struct emu_format *f, uint32_t a, uint32_t b,
+			     uint32_t c)
+{
+	return isnan(emu_widen(f, a)) || isnan(emu_widen(f, b))
+		   ? f->nan
+		   : half_max(f, a, b, c);
+}
+
 #define HALF(name, format)                                                     \
 	static void name##_##format(struct emu_warp *w,                        \
 				    const struct emu_instr *i, uint32_t lanes) \
@@ -240,21 +260,51 @@ static uint32_t half_max(const struct emu_format *f, uint32_t a, uint32_t b,
 			   << 16;                                              \
 		emu_put_32(w, &o[0], r, lanes);                                \
 	}
+/* fp16 by rows; a pair's halves are two of a row of 64. */
+#define HALF_ROW(name, function)                                               \
+	static void name##_f16(struct emu_warp *w, const struct emu_instr *i,  \
+			       uint32_t lanes)                                 \
+	{                                                                      \
+		uint16_t r[EMU_LANES];                                         \
+                                                                               \
+		function(emu_row(w, &i->operand[1]),                           \
+			 emu_row(w, &i->operand[2]), r, EMU_LANES);            \
+		emu_put_16(w, &i->operand[0], r, lanes);                       \
+	}                                                                      \
+	static void name##_f16x2(struct emu_warp *w,                           \
+				 const struct emu_instr *i, uint32_t lanes)    \
+	{                                                                      \
+		uint16_t a[2 * EMU_LANES], b[2 * EMU_LANES];                   \
+		uint32_t r[EMU_LANES];                                         \
+                                                                               \
+		memcpy(a, emu_row(w, &i->operand[1]), sizeof(a));              \
+		memcpy(b, emu_row(w, &i->operand[2]), sizeof(b));              \
+		function(a, b, a, 2 * EMU_LANES);                              \
+		memcpy(r, a, sizeof(r));                                       \
+		emu_put_32(w, &i->operand[0], r, lanes);                       \
+	}
+HALF_ROW(add, emu_halves_add)
+HALF_ROW(sub, emu_halves_subtract)
+HALF_ROW(mul, emu_halves_multiply)
+HALF(add, bf16)
+HALF(sub, bf16)
+HALF(mul, bf16)
+
 #define BOTH_HALVES(name) HALF(name, f16) HALF(name, bf16)
-BOTH_HALVES(add)
-BOTH_HALVES(sub)
-BOTH_HALVES(mul)
 BOTH_HALVES(fma)
 BOTH_HALVES(min)
 BOTH_HALVES(max)
+BOTH_HALVES(min_nan)
+BOTH_HALVES(max_nan)
 
-#define HALF_ROWS(name, signature)                                             \
-	{#name, EMU_T_F16, signature, name##_f16},                             \
-	    {#name, EMU_T_BF16, signature, name##_bf16},                       \
-	    {#name, EMU_F16X2, signature, name##_f16x2},                       \
+#define HALF_ROWS_OF(opcode, name, signature)                                  \
+	{opcode, EMU_T_F16, signature, name##_f16},                            \
+	    {opcode, EMU_T_BF16, signature, name##_bf16},                      \
+	    {opcode, EMU_F16X2, signature, name##_f16x2},                      \
 	{                                                                      \
-#name, EMU_BF16X2, signature, name##_bf16x2                    \
+		opcode, EMU_BF16X2, signature, name##_bf16x2                   \
 	}
+#define HALF_ROWS(name, signature) HALF_ROWS_OF(#name, name, signature)
 #define FLOAT_ROWS(name, signature)                                            \
 	{#name, EMU_F32, signature, name##_f32},                               \
 	{                                                                      \
@@ -296,6 +346,10 @@ const struct emu_alu emu_float_alu[] = {
     HALF_ROWS(fma, "tttt"),
     HALF_ROWS(min, "ttt"),
     HALF_ROWS(max, "ttt"),
+    {"min.NaN", EMU_F32, "ttt", min_nan_f32},
+    {"max.NaN", EMU_F32, "ttt", max_nan_f32},
+    HALF_ROWS_OF("min.NaN", min_nan, "ttt"),
+    HALF_ROWS_OF("max.NaN", max_nan, "ttt"),
     {NULL, EMU_NO_TYPE, NULL, NULL},
 };
 

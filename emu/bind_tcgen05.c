@@ -164,8 +164,25 @@ bool emu_bind_tmem_fence(struct emu_bind *b)
 /* ---- mma -------------------------------------------------------------------
  */
 
+/* By the index of their words; kind::mxf4 is mxf4nvf4 with blocks of 32. */
+enum { WORD_MXF4 = EMU_UMMA_I8 + 1 };
+
+static const char *const kind_words[] = {[EMU_UMMA_F16] = "kind::f16",
+					 [EMU_UMMA_MXF8F6F4] = "kind::mxf8f6f4",
+					 [EMU_UMMA_MXF4NVF4] = "kind::mxf4nvf4",
+					 [EMU_UMMA_F8F6F4] = "kind::f8f6f4",
+					 [EMU_UMMA_TF32] = "kind::tf32",
+					 [EMU_UMMA_I8] = "kind::i8",
+					 [WORD_MXF4] = "kind::mxf4"};
+
+static bool has_scales(uint32_t word)
+{
+	return word == EMU_UMMA_MXF8F6F4 || word == EMU_UMMA_MXF4NVF4 ||
+	       word == WORD_MXF4;
+}
+
 /* Of a row: by the words, which the kind must have. */
-static bool bind_scales(struct emu_bind *b, uint32_t kind)
+static bool bind_scales(struct emu_bind *b, uint32_t word)
 {
 	const bool is_1 = emu_has(b, "scale_vec::1X");
 	const bool is_2 = emu_has(b, "scale_vec::2X");
@@ -173,26 +190,31 @@ static bool bind_scales(struct emu_bind *b, uint32_t kind)
 	const bool is_32 = emu_has(b, "block32");
 	uint32_t scales = 0;
 
-	if (kind == EMU_UMMA_F16)
+	if (!has_scales(word))
 		return !(emu_has(b, "block_scale") || is_1 || is_2 || is_4 ||
 			 is_32) ||
-		       emu_bind_fail(b, "kind::f16 has no scales");
+		       emu_bind_fail(b, "%s has no scales", kind_words[word]);
 	if (!emu_has(b, "block_scale"))
 		return emu_bind_fail(b, ".block_scale is missing");
 	if (is_1 + is_2 + is_4 + is_32 > 1)
 		return emu_bind_fail(b, "one size of blocks");
-	if (kind == EMU_UMMA_MXF8F6F4 && !is_2 && !is_4)
+	if (word == EMU_UMMA_MXF8F6F4 && !is_2 && !is_4)
 		scales = 1;
-	if (kind == EMU_UMMA_MXF4NVF4 && (is_4 || is_2 || is_32))
+	if (word == EMU_UMMA_MXF4NVF4 && (is_4 || is_2 || is_32))
 		scales = is_4 ? 4 : 2;
+	if (word == WORD_MXF4 && !is_4 && !is_1)
+		scales = 2;
 	if (!scales)
-		return emu_bind_fail(b, "%s",
-				     kind == EMU_UMMA_MXF8F6F4
-					 ? "kind::mxf8f6f4 has scale_vec::1X"
-					 : "kind::mxf4nvf4 has scale_vec::4X "
-					   "(block16) or 2X (block32), and "
-					   "must say which");
-	b->i->option |= scales << 2;
+		return emu_bind_fail(
+		    b, "%s",
+		    word == EMU_UMMA_MXF8F6F4 ? "kind::mxf8f6f4 has "
+						"scale_vec::1X"
+		    : word == WORD_MXF4	      ? "kind::mxf4 has scale_vec::2X "
+						"(block32)"
+					: "kind::mxf4nvf4 has scale_vec::4X "
+					  "(block16) or 2X (block32), and must "
+					  "say which");
+	b->i->option |= scales << EMU_UMMA_SCALES_SHIFT;
 	return true;
 }
 
@@ -200,7 +222,7 @@ static bool bind_a(struct emu_bind *b, const struct emu_argument *a)
 {
 	if (a->kind != EMU_ARG_ADDRESS)
 		return emu_src(b, a, EMU_B64);
-	b->i->option |= 1 << 5;
+	b->i->option |= EMU_UMMA_A_IN_TMEM;
 	return bind_tmem_address(b, a);
 }
 
@@ -217,21 +239,18 @@ static bool bind_plain_address(struct emu_bind *b, const struct emu_argument *a)
 
 bool emu_bind_umma(struct emu_bind *b)
 {
-	static const char *const kinds[] = {"kind::f16", "kind::mxf8f6f4",
-					    "kind::mxf4nvf4"};
-	uint32_t kind = 0, n;
+	uint32_t word = 0, n;
 
 	if (!has_target(b) || !bind_group(b))
 		return false;
-	if (!emu_has_one(b, kinds, 3, &kind))
-		return emu_bind_fail(b, "one of .kind::f16, .kind::mxf8f6f4 "
-					"and .kind::mxf4nvf4 is known here");
-	b->i->option |= kind;
+	if (!emu_has_one(b, kind_words, WORD_MXF4 + 1, &word))
+		return emu_bind_fail(b, "one .kind");
+	b->i->option |= word == WORD_MXF4 ? EMU_UMMA_MXF4NVF4 : word;
 	b->i->run = emu_run_umma;
-	n = kind == EMU_UMMA_F16 ? 5 : 7;
-	if (!bind_scales(b, kind))
+	n = has_scales(word) ? 7 : 5;
+	if (!bind_scales(b, word))
 		return false;
-	if (kind == EMU_UMMA_F16 && b->s->n_arguments > 5)
+	if (n == 5 && b->s->n_arguments > 5)
 		return emu_bind_fail(b, "disable-output-lane and "
 					"scale-input-d are not known here");
 	if (!emu_arguments(b, n, n) ||

@@ -159,7 +159,7 @@ static uint32_t fp4_sum(const int16_t *x, const int16_t *y,
 	int exponents[GROUPS], e = parts.exponent;
 
 	if (parts.is_nan || sx->is_nan || sy->is_nan)
-		return EMU_NAN;
+		return EMU_NAN_F32;
 	if (is_infinite(c))
 		return c;
 	for (int g = 0; g < GROUPS; g++) {
@@ -295,7 +295,7 @@ static uint32_t special_sum(const struct element *x, const struct element *y,
 			minus = true;
 	}
 	if (is_nan || (plus && minus))
-		return EMU_NAN;
+		return EMU_NAN_F32;
 	return plus ? 0x7F800000 : 0xFF800000;
 }
 
@@ -352,7 +352,7 @@ void emu_mx_sums(const struct emu_block_operand *a,
 			    scale_of(b->scale[n][0], b->scale_is_ue8m0);
 
 			d[at] = sa.is_nan || sb.is_nan
-				    ? EMU_NAN
+				    ? EMU_NAN_F32
 				    : mx_sum(x, y[n], sa.exponent + sb.exponent,
 					     c ? c[at] : 0);
 		}

@@ -16,8 +16,8 @@
  * the factors' and the scales' exponents, cut to 2^(e - 25); zeros have no
  * exponent; their exact sum with c, cut toward zero to fp32.
  *
- * The sign of a UE4M3 is ignored; a scale or c that is NaN gives EMU_NAN, and
- * so does what is NaN in the products.  Source: Xie et al., MMA-Sim, arXiv
+ * The sign of a UE4M3 is ignored; a scale or c that is NaN gives EMU_NAN_F32,
+ *and so does what is NaN in the products.  Source: Xie et al., MMA-Sim, arXiv
  * 2511.10909, and its code (nv_fused_dot_add_with_block_scale).  An infinite c
  * of kind::mxf4nvf4, which that leaves open, stays.
  */

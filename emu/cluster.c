@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "grid.h"
 #include "mbarrier.h"
@@ -11,12 +12,12 @@
 #include "watch.h"
 #include "wgmma_queue.h"
 
-/* ---- registers -------------------------------------------------------------
+/* ---- blocks ----------------------------------------------------------------
  */
 
 /*
- * A warp's registers are most of what a cluster needs: they go from one to the
- * next with what is in them, as on the hardware.
+ * Registers and shared memory are most of what a cluster needs: they go from
+ * one to the next, registers with what is in them, as on the hardware.
  */
 struct emu_block {
 	struct emu_block *next;
@@ -24,7 +25,34 @@ struct emu_block {
 	_Alignas(16) uint8_t data[];
 };
 
-static uint8_t *take_registers(struct emu_machine *m, size_t bytes)
+/*
+ * Large ones are the system's own zeros, not calloc()'s: of the registers of a
+ * kernel with many ways to run, most are never touched.
+ */
+#define LARGE_BYTES 65536
+
+static struct emu_block *new_block(size_t bytes)
+{
+	void *b;
+
+	if (bytes < LARGE_BYTES)
+		return calloc(1, bytes);
+	b = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return b == MAP_FAILED ? NULL : b;
+}
+
+static void free_block(struct emu_block *b)
+{
+	const size_t bytes = sizeof(*b) + b->bytes;
+
+	if (bytes < LARGE_BYTES)
+		free(b);
+	else
+		munmap(b, bytes);
+}
+
+static uint8_t *take_block(struct emu_machine *m, size_t bytes)
 {
 	struct emu_block **at = &m->blocks, *b;
 
@@ -34,14 +62,14 @@ static uint8_t *take_registers(struct emu_machine *m, size_t bytes)
 	if (b)
 		*at = b->next;
 	else
-		b = calloc(1, sizeof(*b) + bytes);
+		b = new_block(sizeof(*b) + bytes);
 	if (!b)
 		return NULL;
 	b->bytes = bytes;
 	return b->data;
 }
 
-static void give_registers(struct emu_machine *m, uint8_t *data)
+static void give_block(struct emu_machine *m, uint8_t *data)
 {
 	struct emu_block *b;
 
@@ -58,7 +86,7 @@ void emu_free_blocks(struct emu_machine *m)
 	while (m->blocks) {
 		struct emu_block *next = m->blocks->next;
 
-		free(m->blocks);
+		free_block(m->blocks);
 		m->blocks = next;
 	}
 }
@@ -148,6 +176,8 @@ static void fill_specials(struct emu_warp *w)
 	fill_32(to, EMU_SMID,
 		(c->cluster->index * c->cluster->n_ctas + c->rank) % sms);
 	fill_32(to, EMU_NSMID, sms);
+	fill_32(to, EMU_ENVREG1, (uint32_t)(g->workspace >> 32));
+	fill_32(to, EMU_ENVREG2, (uint32_t)g->workspace);
 	fill_32(to, EMU_DYNAMIC_SMEM_SIZE, g->dynamic_bytes);
 	fill_32(to, EMU_TOTAL_SMEM_SIZE,
 		(uint32_t)c->shared.bytes - EMU_SHARED_RESERVED);
@@ -175,7 +205,7 @@ static bool begin_warp(struct emu_cta *c, uint32_t index)
 	w->registers_each = emu_registers_each(k, c->threads);
 	w->bank[EMU_CONSTANTS] = k->constants;
 	w->bank[EMU_REGISTERS] =
-	    take_registers(c->cluster->grid->machine, k->register_bytes);
+	    take_block(c->cluster->grid->machine, k->register_bytes);
 	w->async = calloc(1, sizeof(*w->async));
 	if (!w->bank[EMU_REGISTERS] || !w->async)
 		return false;
@@ -217,7 +247,7 @@ static bool begin_cta(struct emu_cluster *cluster, uint32_t rank)
 	    EMU_SM_REGISTERS -
 	    c->n_warps * EMU_LANES * emu_registers_each(g->kernel, c->threads);
 	c->shared.bytes = bytes;
-	c->shared.data = malloc(2 * bytes);
+	c->shared.data = take_block(cluster->grid->machine, 2 * bytes);
 	c->warps = calloc(c->n_warps, sizeof(*c->warps));
 	if (!c->shared.data || !c->warps)
 		return false;
@@ -334,7 +364,7 @@ bool emu_cluster_end(struct emu_cluster *c)
 	return ok;
 }
 
-static void free_cta(struct emu_cta *c)
+static void free_cta(struct emu_machine *m, struct emu_cta *c)
 {
 	for (uint32_t i = 0; c->warps && i < c->n_warps; i++) {
 		struct emu_warp *w = &c->warps[i];
@@ -344,12 +374,11 @@ static void free_cta(struct emu_cta *c)
 		if (w->async)
 			emu_tmem_queue_free(w->async->tmem);
 		free(w->async);
-		give_registers(c->cluster->grid->machine,
-			       w->bank[EMU_REGISTERS]);
+		give_block(m, w->bank[EMU_REGISTERS]);
 		free(w->local.data);
 	}
 	free(c->warps);
-	free(c->shared.data);
+	give_block(m, c->shared.data);
 }
 
 void emu_cluster_free(struct emu_cluster *c)
@@ -359,7 +388,7 @@ void emu_cluster_free(struct emu_cluster *c)
 	free(c->transfers);
 	emu_check_close(c->check);
 	for (uint32_t rank = 0; c->ctas && rank < c->n_ctas; rank++)
-		free_cta(&c->ctas[rank]);
+		free_cta(c->grid->machine, &c->ctas[rank]);
 	free(c->ctas);
 	free(c);
 }

@@ -451,21 +451,49 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
 
 #define MAX_CHAIN 64
 
-/* Parameters lie in device memory, where generic addresses reach them. */
-static CUresult place_parameters(struct emu_work *w)
+/* Bytes that a kernel finds in device memory; 0: none left. */
+static uint64_t place(const void *data, size_t bytes)
 {
 	struct emu_machine *m = &emu_driver.machine;
-	const size_t bytes = w->grid.kernel->parameter_bytes;
 	struct emu_error err = {{0}};
+	const uint64_t at = emu_memory_alloc(m->memory, bytes + 1, &err);
 
-	w->grid.parameters = emu_memory_alloc(m->memory, bytes + 1, &err);
-	if (!w->grid.parameters)
-		return emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
-				       err.text);
-	memcpy((void *)(uintptr_t)w->grid.parameters, w->parameters, bytes);
-	memset(m->global.shadow + (w->grid.parameters - m->global.base),
+	if (!at) {
+		(void)emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
+		return 0;
+	}
+	memcpy((void *)(uintptr_t)at, data, bytes);
+	memset(m->global.shadow + (at - m->global.base),
 	       EMU_MAPPED | EMU_WRITTEN, bytes);
-	return CUDA_SUCCESS;
+	return at;
+}
+
+/*
+ * Parameters lie in device memory, where generic addresses reach them.  A
+ * cooperative grid has a workspace, as cooperative_groups/details/driver_abi.h
+ * has it: its size and a barrier, whose top bit may be either.
+ */
+static CUresult place_parameters(struct emu_work *w)
+{
+	struct emu_grid *g = &w->grid;
+	const uint32_t workspace[2] = {8, (uint32_t)(g->id % 2) << 31};
+
+	g->parameters = place(w->parameters, g->kernel->parameter_bytes);
+	if (g->parameters && g->is_cooperative)
+		g->workspace = place(workspace, sizeof(workspace));
+	return !g->parameters || (g->is_cooperative && !g->workspace)
+		   ? CUDA_ERROR_OUT_OF_MEMORY
+		   : CUDA_SUCCESS;
+}
+
+static void remove_parameters(struct emu_work *w)
+{
+	struct emu_memory *memory = emu_driver.machine.memory;
+
+	if (w->grid.parameters)
+		(void)emu_memory_free(memory, w->grid.parameters, NULL);
+	if (w->grid.workspace)
+		(void)emu_memory_free(memory, w->grid.workspace, NULL);
 }
 
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)
@@ -511,9 +539,7 @@ CUresult emu_driver_flush(void)
 		result = run_chain(grids, count);
 	for (w = emu_driver.queue; w; w = next) {
 		next = w->next;
-		if (w->grid.parameters)
-			(void)emu_memory_free(emu_driver.machine.memory,
-					      w->grid.parameters, NULL);
+		remove_parameters(w);
 		emu_work_free(w);
 	}
 	emu_driver.queue = emu_driver.queue_end = NULL;

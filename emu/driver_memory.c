@@ -329,7 +329,9 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 	memcpy(m.box, box, rank * sizeof(*box));
 	memcpy(m.element_strides, element_strides,
 	       rank * sizeof(*element_strides));
-	if (emu_tensor_map_check(&m, &err))
+	if (emu_tensor_map_check(&m, &err) &&
+	    emu_tensor_map_check_device(&m, emu_driver.machine.device->major,
+					&err))
 		emu_tensor_map_encode(&m, map);
 	else
 		result =

@@ -67,6 +67,8 @@ const char *emu_mbarrier_fault_text(enum emu_mbarrier_fault fault)
 		return "more arrivals at the mbarrier than its phase expects";
 	case EMU_MBARRIER_TX_RANGE:
 		return "an mbarrier's transaction count must stay within -1048575 and 1048575";
+	case EMU_MBARRIER_TX_BYTES:
+		return "one operation counts 1048575 bytes at most";
 	default:
 		return "no fault";
 	}
@@ -132,6 +134,8 @@ static enum emu_mbarrier_fault change_tx(uint64_t *bar, int64_t bytes,
 
 	if (!emu_mbarrier_is_live(*bar))
 		return EMU_MBARRIER_NOT_LIVE;
+	if (bytes < -EMU_MBARRIER_MAX || bytes > EMU_MBARRIER_MAX)
+		return EMU_MBARRIER_TX_BYTES;
 	if (tx < -EMU_MBARRIER_MAX || tx > EMU_MBARRIER_MAX)
 		return EMU_MBARRIER_TX_RANGE;
 	s.tx = (int32_t)tx;

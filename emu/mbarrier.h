@@ -18,6 +18,7 @@ enum emu_mbarrier_fault {
 	EMU_MBARRIER_BAD_COUNT, /* outside 1 .. EMU_MBARRIER_MAX */
 	EMU_MBARRIER_OVER,	/* more arrivals than the phase expects */
 	EMU_MBARRIER_TX_RANGE,	/* beyond +-EMU_MBARRIER_MAX */
+	EMU_MBARRIER_TX_BYTES,	/* more than EMU_MBARRIER_MAX at once */
 };
 
 /* A sentence about a fault. */

@@ -294,16 +294,11 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint64_t from, uint32_t bytes,
 		    uint64_t barrier)
 {
-	struct emu_transfer *t;
+	struct emu_transfer *t =
+	    emu_transfer_new_load(w, i, lane, to, bytes, barrier);
 
-	if (!emu_barrier_at(w, i, lane, barrier) ||
-	    !emu_watch_load(w, i, lane, to, bytes, barrier))
-		return false;
-	t = emu_transfer_new(w, i, EMU_BULK_LOAD);
 	if (!t)
 		return false;
-	t->barrier = barrier;
-	t->tx_bytes = bytes;
 	if (!add_bulk(t, lane, EMU_SHARED_CLUSTER, to,
 		      (enum emu_state_space)i->space, from, bytes)) {
 		emu_transfer_drop(t);
@@ -313,18 +308,11 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
-static uint64_t at_rank(uint64_t address, uint32_t rank)
-{
-	return (address & ((1u << EMU_RANK_SHIFT) - 1)) | (uint64_t)rank
-							      << EMU_RANK_SHIFT;
-}
-
 static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint64_t to, uint64_t from, uint64_t barrier)
 {
 	const uint32_t bytes =
 	    ((const uint32_t *)emu_row(w, &i->operand[2]))[lane];
-	const uint32_t n_ctas = w->cta->cluster->n_ctas;
 	uint32_t mask;
 
 	if (!check_bulk(w, i, lane, to, from, bytes))
@@ -337,16 +325,12 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 			  "different CTAs");
 		return false;
 	}
-	mask = ((const uint16_t *)emu_row(w, &i->operand[4]))[lane];
-	if (mask >> n_ctas || mask == 0) {
-		emu_fault(w, i, lane, "mask %04x of a cluster of %u CTAs", mask,
-			  n_ctas);
+	if (!emu_transfer_mask(w, i, lane, &i->operand[4], &mask))
 		return false;
-	}
-	for (uint32_t rank = 0; rank < n_ctas; rank++)
+	for (uint32_t rank = 0; mask >> rank; rank++)
 		if (mask >> rank & 1 &&
-		    !load_to(w, i, lane, at_rank(to, rank), from, bytes,
-			     at_rank(barrier, rank)))
+		    !load_to(w, i, lane, emu_at_rank(to, rank), from, bytes,
+			     emu_at_rank(barrier, rank)))
 			return false;
 	return true;
 }

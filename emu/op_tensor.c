@@ -4,6 +4,7 @@
  * both directions.  What a map says is tensor_map.h's, what is on its way
  * transfer.h's.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "access.h"
@@ -23,10 +24,31 @@ struct box {
 	int32_t at[EMU_TENSOR_RANK];
 };
 
+/* Where the box begins, if the GPU takes one there. */
+static bool read_place(struct emu_warp *w, const struct emu_instr *i, int lane,
+		       const struct emu_value *coordinates, bool is_store,
+		       struct box *box)
+{
+	const char *why;
+	char text[80] = "";
+	int used = 0;
+
+	for (int k = 0; k < i->vector; k++)
+		box->at[k] =
+		    ((const int32_t *)emu_row(w, &coordinates[k]))[lane];
+	why = emu_tensor_map_refuses(&box->map, box->at, is_store);
+	if (!why)
+		return true;
+	for (int k = 0; k < i->vector; k++)
+		used += snprintf(text + used, sizeof(text) - (size_t)used,
+				 k ? ", %d" : "%d", box->at[k]);
+	emu_fault(w, i, lane, "coordinates {%s}: %s", text, why);
+	return false;
+}
+
 /* The map in memory, which threads may not have changed since a fence. */
-static bool read_box(struct emu_warp *w, const struct emu_instr *i, int lane,
-		     uint64_t address, const struct emu_value *coordinates,
-		     struct box *box)
+static bool read_map(struct emu_warp *w, const struct emu_instr *i, int lane,
+		     uint64_t address, struct box *box)
 {
 	struct emu_error err = {{0}};
 	uint8_t opaque[128];
@@ -52,16 +74,6 @@ static bool read_box(struct emu_warp *w, const struct emu_instr *i, int lane,
 	}
 	if (box->map.rank != i->vector) {
 		emu_fault(w, i, lane, "a map of rank %d", box->map.rank);
-		return false;
-	}
-	for (int k = 0; k < i->vector; k++)
-		box->at[k] =
-		    ((const int32_t *)emu_row(w, &coordinates[k]))[lane];
-	if (emu_tensor_map_refuses(&box->map, box->at)) {
-		emu_fault(w, i, lane,
-			  "coordinate %d along the rows: a box must begin at a "
-			  "multiple of 16 bytes of a row",
-			  box->at[0]);
 		return false;
 	}
 	return true;
@@ -111,7 +123,7 @@ static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 
 /* Zeros up to skip_bytes, the tensor's bytes, zeros behind. */
 static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
-		     const struct emu_tensor_piece *piece)
+		     const struct emu_tensor_piece *piece, bool is_tf32)
 {
 	uint8_t *shadow, *from_shadow = NULL;
 	uint8_t *to =
@@ -132,17 +144,35 @@ static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 	p.to_shadow += p.bytes;
 	p.bytes = 16 - piece->skip_bytes;
 	p.copied = piece->inside_bytes;
+	p.is_tf32 = is_tf32;
 	p.from = tensor_bytes(t, lane, piece->address, p.copied, &from_shadow);
 	p.from_shadow = from_shadow;
 	return p.from && emu_transfer_add(t, &p);
+}
+
+/* What is written behind the end of the tensor's last row must be there. */
+static bool check_padding(struct emu_transfer *t, int lane,
+			  const struct emu_tensor_piece *piece)
+{
+	struct emu_machine *m = emu_machine_of(t->warp);
+	const uint64_t end = piece->address + piece->inside_bytes;
+	const uint32_t rest = piece->stored_bytes - piece->inside_bytes;
+
+	if (emu_space_has(&m->global, end, rest, EMU_MAPPED))
+		return true;
+	emu_fault(t->warp, t->instr, lane,
+		  "the tensor's last row ends at 0x%llx, and its memory there: "
+		  "a store writes whole 16 bytes, %u more",
+		  (unsigned long long)end, rest);
+	return false;
 }
 
 static bool add_store(struct emu_transfer *t, int lane, uint64_t shared,
 		      const struct emu_tensor_piece *piece)
 {
 	struct emu_piece p = {.lane = (uint8_t)lane,
-			      .bytes = piece->inside_bytes,
-			      .copied = piece->inside_bytes,
+			      .bytes = piece->stored_bytes,
+			      .copied = piece->stored_bytes,
 			      .group = t->warp->async->bulk_group[lane]};
 	uint8_t *shadow = NULL;
 	const uint8_t *from =
@@ -155,6 +185,8 @@ static bool add_store(struct emu_transfer *t, int lane, uint64_t shared,
 		return true;
 	p.from = from + piece->skip_bytes;
 	p.from_shadow = shadow + piece->skip_bytes;
+	if (!check_padding(t, lane, piece))
+		return false;
 	p.to = tensor_bytes(t, lane, piece->address, p.bytes, &shadow);
 	p.to_shadow = shadow;
 	return p.to && emu_transfer_add(t, &p);
@@ -165,13 +197,14 @@ static bool add_box(struct emu_transfer *t, int lane, uint64_t shared,
 {
 	const uint32_t offset = (uint32_t)shared & ((1u << EMU_RANK_SHIFT) - 1);
 	const uint32_t count = emu_tensor_map_pieces(&box->map);
+	const bool is_tf32 = emu_tensor_map_rounds(&box->map);
 
 	for (uint32_t k = 0; k < count; k++) {
 		struct emu_tensor_piece piece;
 
 		emu_tensor_map_piece(&box->map, box->at, offset, k, &piece);
 		if (t->kind == EMU_BULK_LOAD
-			? !add_load(t, lane, shared, &piece)
+			? !add_load(t, lane, shared, &piece, is_tf32)
 			: !add_store(t, lane, shared, &piece))
 			return false;
 	}
@@ -184,17 +217,11 @@ static bool add_box(struct emu_transfer *t, int lane, uint64_t shared,
 static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    const struct box *box, uint64_t to, uint64_t barrier)
 {
-	const uint32_t bytes = emu_tensor_map_box_bytes(&box->map);
-	struct emu_transfer *t;
+	struct emu_transfer *t = emu_transfer_new_load(
+	    w, i, lane, to, emu_tensor_map_box_bytes(&box->map), barrier);
 
-	if (!emu_barrier_at(w, i, lane, barrier) ||
-	    !emu_watch_load(w, i, lane, to, bytes, barrier))
-		return false;
-	t = emu_transfer_new(w, i, EMU_BULK_LOAD);
 	if (!t)
 		return false;
-	t->barrier = barrier;
-	t->tx_bytes = bytes;
 	if (!add_box(t, lane, to, box)) {
 		emu_transfer_drop(t);
 		return false;
@@ -237,8 +264,6 @@ static uint64_t barrier_rank(const struct emu_instr *i, uint64_t rank,
 static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct box *box, uint64_t to, uint64_t barrier)
 {
-	const uint64_t low = (UINT64_C(1) << EMU_RANK_SHIFT) - 1;
-	const uint32_t n_ctas = w->cta->cluster->n_ctas;
 	uint32_t mask;
 
 	if (!check_shared(w, i, lane, to))
@@ -246,18 +271,13 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (!(i->option & HAS_MASK))
 		return check_ranks(w, i, lane, to, barrier) &&
 		       load_to(w, i, lane, box, to, barrier);
-	mask = ((const uint16_t *)emu_row(w, &i->operand[3 + i->vector]))[lane];
-	if (mask >> n_ctas || mask == 0) {
-		emu_fault(w, i, lane, "mask %04x of a cluster of %u CTAs", mask,
-			  n_ctas);
+	if (!emu_transfer_mask(w, i, lane, &i->operand[3 + i->vector], &mask))
 		return false;
-	}
-	for (uint64_t rank = 0; rank < n_ctas; rank++)
+	for (uint64_t rank = 0; mask >> rank; rank++)
 		if (mask >> rank & 1 &&
-		    !load_to(w, i, lane, box,
-			     (to & low) | rank << EMU_RANK_SHIFT,
-			     (barrier & low) | barrier_rank(i, rank, barrier)
-						   << EMU_RANK_SHIFT))
+		    !load_to(
+			w, i, lane, box, emu_at_rank(to, rank),
+			emu_at_rank(barrier, barrier_rank(i, rank, barrier))))
 			return false;
 	return true;
 }
@@ -276,7 +296,8 @@ static void run_load(struct emu_warp *w, const struct emu_instr *i,
 		struct box box;
 
 		if (lanes >> l & 1 &&
-		    (!read_box(w, i, l, map[l], &o[2], &box) ||
+		    (!read_map(w, i, l, map[l], &box) ||
+		     !read_place(w, i, l, &o[2], false, &box) ||
 		     !load_lane(w, i, l, &box, to[l], barrier[l])))
 			return;
 	}
@@ -318,7 +339,8 @@ static void run_store(struct emu_warp *w, const struct emu_instr *i,
 		struct box box;
 
 		if (lanes >> l & 1 &&
-		    (!read_box(w, i, l, map[l], &o[1], &box) ||
+		    (!read_map(w, i, l, map[l], &box) ||
+		     !read_place(w, i, l, &o[1], true, &box) ||
 		     !store_lane(w, i, l, &box, from[l])))
 			return;
 	}

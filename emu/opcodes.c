@@ -8,11 +8,12 @@
 
 #include "decode.h"
 
-#define INTEGERS "u16 s16 u32 s32 u64 s64"
-#define FLOATS	 "f32 f64 f16 bf16 f16x2 bf16x2"
-#define BITS	 "b16 b32 b64"
-#define ANY	 "b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 b64 u64 s64 f64"
-#define ROUNDING "rn rz rm rp"
+#define INTEGERS     "u16 s16 u32 s32 u64 s64"
+#define FLOATS	     "f32 f64 f16 bf16 f16x2 bf16x2"
+#define SMALL_FLOATS "f32 f16 bf16 f16x2 bf16x2"
+#define BITS	     "b16 b32 b64"
+#define ANY	     "b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 b64 u64 s64 f64"
+#define ROUNDING     "rn rz rm rp"
 #define SPACES                                                                 \
 	"global shared shared::cta shared::cluster local param param::entry "  \
 	"const"
@@ -48,6 +49,8 @@ const struct emu_opcode emu_opcodes[] = {
     {"rem", "", INTEGERS, emu_bind_alu},
     {"min", "", INTEGERS " " FLOATS, emu_bind_alu},
     {"max", "", INTEGERS " " FLOATS, emu_bind_alu},
+    {"min.NaN", "", SMALL_FLOATS, emu_bind_alu},
+    {"max.NaN", "", SMALL_FLOATS, emu_bind_alu},
     {"abs", "", "s16 s32 s64 " FLOATS, emu_bind_alu},
     {"neg", "", "s16 s32 s64 " FLOATS, emu_bind_alu},
     {"sqrt", ROUNDING, "f32 f64", emu_bind_alu},
@@ -196,7 +199,8 @@ const struct emu_opcode emu_opcodes[] = {
     {"tcgen05.fence::before_thread_sync", "", "", emu_bind_tmem_fence},
     {"tcgen05.fence::after_thread_sync", "", "", emu_bind_tmem_fence},
     {"tcgen05.mma",
-     GROUPS " kind::f16 kind::mxf8f6f4 kind::mxf4nvf4 block_scale "
+     GROUPS " kind::f16 kind::tf32 kind::f8f6f4 kind::i8 kind::mxf8f6f4 "
+	    "kind::mxf4 kind::mxf4nvf4 block_scale "
 	    "scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 "
 	    "collector::a::fill collector::a::use collector::a::lastuse "
 	    "collector::a::discard",

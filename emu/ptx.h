@@ -135,6 +135,8 @@ enum emu_special {
 	EMU_DYNAMIC_SMEM_SIZE,
 	EMU_TOTAL_SMEM_SIZE,
 	EMU_CLOCK,
+	EMU_ENVREG1, /* of a cooperative grid: the address of its workspace */
+	EMU_ENVREG2,
 	EMU_SHARED_BASE, /* the CTA's window: what symbols are added to */
 	EMU_SPECIALS_32,
 	EMU_SHARED_BASE_64 = EMU_SPECIALS_32, /* rows of 64 bits from here */

@@ -294,7 +294,7 @@ static enum class class_of_sum(const struct emu_mma_operand *a,
 static uint32_t special_result(enum class class, bool is_f16)
 {
 	if (class == NOT_A_NUMBER)
-		return is_f16 ? EMU_NAN_F16 : EMU_NAN;
+		return is_f16 ? EMU_NAN_F16 : EMU_NAN_F32;
 	if (is_f16)
 		return class == MINUS_INFINITY ? 0xFC00 : 0x7C00;
 	return bits_of(class == MINUS_INFINITY ? -INFINITY : INFINITY);

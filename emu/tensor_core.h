@@ -16,18 +16,17 @@
  * Fraction bits: 25 for operands of 16 and 32 bits, 13 for those of 8 bits.  An
  * fp32 result is cut toward zero, of 8-bit operands to 13 bits behind the
  * point; an fp16 result is rounded to nearest even.  Overflow gives infinity,
- * NaN is always EMU_NAN, a sum of zero is +0.  Source: Xie et al., MMA-Sim,
+ * NaN is always EMU_NAN_F32, a sum of zero is +0.  Source: Xie et al., MMA-Sim,
  * arXiv 2511.10909.
  */
 #ifndef EMU_TENSOR_CORE_H
 #define EMU_TENSOR_CORE_H
 
 #include "emu.h"
+#include "floats.h"
 
 enum emu_mma_type { EMU_F16, EMU_BF16, EMU_TF32, EMU_E4M3, EMU_E5M2, EMU_S8 };
 
-#define EMU_NAN		  0x7FFFFFFFu
-#define EMU_NAN_F16	  0x7FFFu
 #define EMU_ZERO_EXPONENT (-133)
 #define EMU_MMA_MAX_K	  32
 #define EMU_MMA_MAX_ROWS  256

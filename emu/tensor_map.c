@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "floats.h"
+
 static uint32_t element_bits(int type)
 {
 	static const uint8_t bits[] = {
@@ -21,9 +23,8 @@ static uint32_t element_bits(int type)
 	    [EMU_TENSOR_TF32] = 32,
 	    [EMU_TENSOR_TF32_FTZ] = 32,
 	    [EMU_TENSOR_16U4_ALIGN8B] = 4,
-	    /* In shared memory, where 16 elements have 16 bytes. */
-	    [EMU_TENSOR_16U4_ALIGN16B] = 8,
-	    [EMU_TENSOR_16U6_ALIGN16B] = 8,
+	    [EMU_TENSOR_16U4_ALIGN16B] = 4,
+	    [EMU_TENSOR_16U6_ALIGN16B] = 6,
 	};
 
 	return bits[type];
@@ -43,9 +44,21 @@ static bool is_wide_packed(int type)
 	       type == EMU_TENSOR_16U6_ALIGN16B;
 }
 
+/* Of the box, in shared memory, where 16 elements of packed types that are
+ * aligned to 16 bytes have 16 bytes. */
 static uint32_t row_bytes(const struct emu_tensor_map *map)
 {
-	return map->box[0] * element_bits(map->type) / 8;
+	return is_wide_packed(map->type)
+		   ? map->box[0]
+		   : map->box[0] * element_bits(map->type) / 8;
+}
+
+/* Of global memory that 16 bytes of shared memory stand for. */
+static uint32_t piece_bits(const struct emu_tensor_map *map)
+{
+	return is_wide_packed(map->type)
+		   ? EMU_TENSOR_PIECE * element_bits(map->type)
+		   : EMU_TENSOR_PIECE * 8;
 }
 
 /* ---- the rules of cuTensorMapEncodeTiled --------------------------------- */
@@ -145,8 +158,6 @@ static bool check_sizes(const struct emu_tensor_map *map, struct emu_error *err)
 			return emu_fail(err,
 					"boxDim[%d] = %u: must be 1 to 256", i,
 					(unsigned)map->box[i]);
-		if (i == 0 && map->interleave == EMU_TENSOR_INTERLEAVE_NONE)
-			continue; /* its element stride is not read */
 		if (map->element_strides[i] < 1 || map->element_strides[i] > 8)
 			return emu_fail(
 			    err, "elementStrides[%d] = %u: must be 1 to 8", i,
@@ -168,7 +179,7 @@ static bool check_box(const struct emu_tensor_map *map, struct emu_error *err)
 		    err, "boxDim[0] = %u: must be 128 for tensorDataType = %d",
 		    (unsigned)map->box[0], map->type);
 	if (map->interleave == EMU_TENSOR_INTERLEAVE_NONE &&
-	    map->box[0] * element_bits(map->type) % 128 != 0)
+	    row_bytes(map) % EMU_TENSOR_PIECE != 0)
 		return emu_fail(
 		    err,
 		    "boxDim[0] = %u: times the element's %u bits it must be a multiple of 16 bytes",
@@ -202,6 +213,19 @@ bool emu_tensor_map_check(const struct emu_tensor_map *map,
 	return true;
 }
 
+bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
+				 struct emu_error *err)
+{
+	if (major >= 10)
+		return true;
+	if (map->swizzle > EMU_TENSOR_SWIZZLE_128B)
+		return emu_fail(
+		    err,
+		    "swizzle = %d: must be 0 to 3 on compute capability %d",
+		    map->swizzle, major);
+	return true;
+}
+
 /* ---- the opaque bytes ---------------------------------------------------- */
 
 /* Not the hardware's form, which is not documented. */
@@ -219,6 +243,11 @@ struct opaque {
 _Static_assert(sizeof(struct opaque) == 104, "all bytes have a name");
 
 #define MAGIC UINT64_C(0x70616D726F736E65) /* "ensormap" */
+/*
+ * Of check, set by nobody but the encoder: CUTLASS and Triton clear bit 21 of a
+ * map's second word on drivers up to 13.1, a workaround for small tensors.
+ */
+#define SPARE (UINT64_C(1) << 21)
 
 /* FNV-1a over all but check. */
 static uint64_t checksum(struct opaque o)
@@ -230,7 +259,7 @@ static uint64_t checksum(struct opaque o)
 	memcpy(bytes, &o, sizeof(o));
 	for (size_t i = 0; i < sizeof(o); i++)
 		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001B3);
-	return hash;
+	return hash | SPARE;
 }
 
 void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque)
@@ -263,8 +292,6 @@ static const char *not_modelled(const struct emu_tensor_map *map)
 {
 	if (map->interleave != EMU_TENSOR_INTERLEAVE_NONE)
 		return "an interleaved layout";
-	if (is_wide_packed(map->type))
-		return "a packed type aligned to 16 bytes";
 	if (map->swizzle > EMU_TENSOR_SWIZZLE_128B)
 		return "a swizzle of more than 16 bytes";
 	if (map->swizzle && row_bytes(map) != swizzle_bytes(map->swizzle))
@@ -281,7 +308,7 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 	const char *what;
 
 	memcpy(&o, opaque, sizeof(o));
-	if (o.magic != MAGIC || o.check != checksum(o))
+	if (o.magic != MAGIC || (o.check | SPARE) != checksum(o))
 		return emu_fail(
 		    err,
 		    "the tensor map's 128 bytes are not as cuTensorMapEncodeTiled made them");
@@ -311,10 +338,19 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 
 /* ---- boxes --------------------------------------------------------------- */
 
-bool emu_tensor_map_refuses(const struct emu_tensor_map *map,
-			    const int32_t *coordinates)
+const char *emu_tensor_map_refuses(const struct emu_tensor_map *map,
+				   const int32_t *coordinates, bool is_store)
 {
-	return (int64_t)coordinates[0] * element_bits(map->type) % 128 != 0;
+	if (is_wide_packed(map->type) && coordinates[0] % 128 != 0)
+		return "along a row a box of a packed type that is aligned to "
+		       "16 bytes must begin at a multiple of 128 elements";
+	if ((int64_t)coordinates[0] * element_bits(map->type) % 128 != 0)
+		return "along a row a box must begin at a multiple of 16 bytes";
+	for (int i = 0; is_store && i < map->rank; i++)
+		if (coordinates[i] < 0)
+			return "a box that is stored may not begin at a "
+			       "negative coordinate";
+	return NULL;
 }
 
 /* Elements of the box along a dimension but the first. */
@@ -354,13 +390,12 @@ void emu_tensor_map_piece(const struct emu_tensor_map *map,
 	const int64_t bits = element_bits(map->type);
 	const uint32_t in_row = row_bytes(map) / EMU_TENSOR_PIECE;
 	/* The piece's bits of its row of the tensor, and those that exist. */
-	const int64_t begin = coordinates[0] * bits +
-			      (int64_t)(i % in_row) * EMU_TENSOR_PIECE * 8;
+	const int64_t begin =
+	    coordinates[0] * bits + (int64_t)(i % in_row) * piece_bits(map);
 	const int64_t size = (int64_t)map->sizes[0] * bits;
 	const int64_t first = begin < 0 ? 0 : begin;
-	const int64_t end = begin + EMU_TENSOR_PIECE * 8 < size
-				? begin + EMU_TENSOR_PIECE * 8
-				: size;
+	const int64_t end =
+	    begin + piece_bits(map) < size ? begin + piece_bits(map) : size;
 	bool is_inside = first < end;
 
 	piece->shared_offset =
@@ -380,4 +415,25 @@ void emu_tensor_map_piece(const struct emu_tensor_map *map,
 	}
 	piece->skip_bytes = is_inside ? (uint32_t)(first - begin) / 8 : 0;
 	piece->inside_bytes = is_inside ? (uint32_t)(end - first) / 8 : 0;
+	piece->stored_bytes =
+	    is_inside ? piece_bits(map) / 8 - piece->skip_bytes : 0;
+}
+
+bool emu_tensor_map_rounds(const struct emu_tensor_map *map)
+{
+	return map->type == EMU_TENSOR_TF32 || map->type == EMU_TENSOR_TF32_FTZ;
+}
+
+void emu_tensor_round_tf32(uint8_t *elements, uint32_t bytes)
+{
+	const int cut = 23 - emu_format_tf32.mantissa_bits;
+
+	for (uint32_t i = 0; i < bytes; i += 4) {
+		uint32_t rounded;
+		float x;
+
+		memcpy(&x, elements + i, sizeof(x));
+		rounded = emu_narrow(&emu_format_tf32, x, EMU_RN, false) << cut;
+		memcpy(elements + i, &rounded, sizeof(rounded));
+	}
 }

@@ -7,18 +7,21 @@
 
 #include "access.h"
 #include "block_sums.h"
+#include "integer_sums.h"
 #include "watch.h"
 
-#define UNDEFINED_F16	0xFFFF /* a NaN */
-#define UNDEFINED_SCALE 0xFF   /* a NaN of both types */
+#define UNDEFINED_CODE	0xFFFFFFFFu /* a NaN, also of fp16 and bf16 */
+#define UNDEFINED_SCALE 0xFF	    /* a NaN of both types */
+#define SCALE_OF_1	127	    /* UE8M0 */
 
 /* Everything of one CTA's share. */
 struct workspace {
 	uint32_t d[128 * EMU_UMMA_MAX_ROWS];
-	/* kind::f16: codes, 16 a row. */
+	/* Kinds f16 and tf32: codes, 16 and 8 a row. */
 	uint32_t a_codes[128 * 16], b_codes[EMU_UMMA_MAX_ROWS * 16];
 	struct emu_mma_operand a_fused, b_fused;
-	/* Scaled kinds; a: 32 rows, those of a quarter of the lanes. */
+	/* Scaled kinds and f8f6f4; a: 32 rows, in scaled kinds those of a
+	 * quarter of the lanes. */
 	struct emu_block_operand a, b;
 	uint8_t a_bytes[128][EMU_UMMA_K_BYTES];
 	uint8_t b_bytes[EMU_UMMA_MAX_ROWS][EMU_UMMA_K_BYTES];
@@ -251,34 +254,42 @@ static void store_d(const struct run *r, struct emu_tmem *t, int cta, int first,
 /* ---- sums ------------------------------------------------------------------
  */
 
-static void codes_f16(uint8_t (*bytes)[EMU_UMMA_K_BYTES], const bool *undefined,
-		      int rows, uint32_t *codes)
+/* Elements of 2 or 4 bytes; an undefined row's are NaN. */
+static void codes_of(const struct emu_umma *u,
+		     uint8_t (*bytes)[EMU_UMMA_K_BYTES], const bool *undefined,
+		     int rows, uint32_t *codes)
 {
-	for (int row = 0; row < rows; row++)
-		for (int k = 0; k < 16; k++) {
-			uint16_t half;
+	const int size = EMU_UMMA_K_BYTES / u->k;
 
-			memcpy(&half, bytes[row] + 2 * k, 2);
-			codes[row * 16 + k] =
-			    undefined[row] ? UNDEFINED_F16 : half;
+	for (int row = 0; row < rows; row++)
+		for (int k = 0; k < u->k; k++) {
+			uint32_t code = 0;
+
+			memcpy(&code, bytes[row] + size * k, (size_t)size);
+			codes[row * u->k + k] =
+			    undefined[row] ? UNDEFINED_CODE : code;
 		}
 }
 
 static void fill_fused(struct emu_mma_operand *o, enum emu_umma_type type,
 		       int rows, const uint32_t *codes, bool negate)
 {
-	emu_mma_operand_fill(o, type == EMU_UMMA_TYPE_BF16 ? EMU_BF16 : EMU_F16,
+	emu_mma_operand_fill(o,
+			     type == EMU_UMMA_TYPE_TF32	  ? EMU_TF32
+			     : type == EMU_UMMA_TYPE_BF16 ? EMU_BF16
+							  : EMU_F16,
 			     rows, codes, negate);
 }
 
-static bool run_f16(const struct run *r, struct emu_tmem *t, int cta)
+/* Kinds f16 and tf32. */
+static bool run_fused(const struct run *r, struct emu_tmem *t, int cta)
 {
 	const struct emu_umma *u = &r->work->umma;
 	struct workspace *s = r->space;
 	const int rows = emu_umma_a_rows(u);
 
-	codes_f16(s->a_bytes, s->a_undefined, rows, s->a_codes);
-	codes_f16(s->b_bytes, s->b_undefined, u->n, s->b_codes);
+	codes_of(u, s->a_bytes, s->a_undefined, rows, s->a_codes);
+	codes_of(u, s->b_bytes, s->b_undefined, u->n, s->b_codes);
 	fill_fused(&s->a_fused, u->a_type, rows, s->a_codes, u->a_negated);
 	fill_fused(&s->b_fused, u->b_type, u->n, s->b_codes, u->b_negated);
 	if (r->work->accumulates && !load_d(r, t, cta, 0, rows))
@@ -286,6 +297,34 @@ static bool run_f16(const struct run *r, struct emu_tmem *t, int cta)
 	emu_fused_sums(&s->a_fused, &s->b_fused, u->d_is_f16,
 		       r->work->accumulates ? s->d : NULL, s->d);
 	store_d(r, t, cta, 0, rows);
+	return true;
+}
+
+/* kind::i8: sums of undefined rows are undefined, as no number says so. */
+static bool run_integer(const struct run *r, struct emu_tmem *t, int cta)
+{
+	const struct emu_umma *u = &r->work->umma;
+	struct workspace *s = r->space;
+	const struct emu_integer_operand a = {
+	    emu_umma_a_rows(u), u->a_type == EMU_UMMA_TYPE_S8,
+	    (const uint8_t(*)[EMU_INTEGER_K])s->a_bytes};
+	const struct emu_integer_operand b = {
+	    u->n, u->b_type == EMU_UMMA_TYPE_S8,
+	    (const uint8_t(*)[EMU_INTEGER_K])s->b_bytes};
+
+	if (r->work->accumulates && !load_d(r, t, cta, 0, a.rows))
+		return false;
+	emu_integer_sums(&a, &b, u->saturates,
+			 r->work->accumulates ? s->d : NULL, s->d);
+	store_d(r, t, cta, 0, a.rows);
+	for (int k = 0; k < a.rows * u->n; k++) {
+		uint32_t lane, column;
+
+		if (!s->a_undefined[k / u->n] && !s->b_undefined[k % u->n])
+			continue;
+		d_cell(r, cta, k / u->n, k % u->n, &lane, &column);
+		t->written[lane][column] = 0;
+	}
 	return true;
 }
 
@@ -300,7 +339,8 @@ static void set_rows(const struct emu_umma *u, struct emu_block_operand *o,
 	}
 }
 
-/* Scales of rows from `first` on; of an undefined row NaN. */
+/* Scales of rows from `first` on, 1 in kind::f8f6f4; of an undefined row NaN.
+ */
 static void set_scales(const struct emu_umma *u, struct emu_block_operand *o,
 		       const struct emu_tmem *t, uint32_t address, int id,
 		       int first, int rows, uint32_t quarter,
@@ -309,14 +349,18 @@ static void set_scales(const struct emu_umma *u, struct emu_block_operand *o,
 	uint8_t scales[EMU_UMMA_MAX_SCALES];
 
 	for (int row = 0; row < rows; row++) {
-		read_scales(u, t, address, id, first + row, quarter, scales);
+		if (u->form.scales)
+			read_scales(u, t, address, id, first + row, quarter,
+				    scales);
+		else
+			scales[0] = SCALE_OF_1;
 		if (undefined[first + row])
 			scales[0] = UNDEFINED_SCALE;
 		emu_block_operand_scale(o, row, scales);
 	}
 }
 
-/* 32 rows of D, whose lanes have scales of their own. */
+/* 32 rows of D, whose lanes have scales of their own where there are any. */
 static bool run_quarter(const struct run *r, struct emu_tmem *t, int cta,
 			uint32_t quarter)
 {
@@ -348,14 +392,28 @@ static bool run_scaled(const struct run *r, struct emu_tmem *t, int cta)
 	r->space->b.rows = u->n;
 	r->space->a.type = u->a_type;
 	r->space->b.type = u->b_type;
-	r->space->a.scales = r->space->b.scales = u->form.scales;
+	r->space->a.scales = r->space->b.scales =
+	    u->form.scales ? u->form.scales : 1;
 	r->space->a.scale_is_ue8m0 = r->space->b.scale_is_ue8m0 =
-	    u->scale_is_ue8m0;
+	    u->scale_is_ue8m0 || !u->form.scales;
 	set_rows(u, &r->space->b, u->n, r->space->b_bytes, u->b_negated);
-	for (uint32_t quarter = 0; quarter < 4; quarter++)
-		if (!run_quarter(r, t, cta, quarter))
+	for (int first = 0; first < emu_umma_a_rows(u); first += 32)
+		if (!run_quarter(r, t, cta, (uint32_t)first / 32))
 			return false;
 	return true;
+}
+
+static bool run_kind(const struct run *r, struct emu_tmem *t, int cta)
+{
+	switch (r->work->umma.form.kind) {
+	case EMU_UMMA_F16:
+	case EMU_UMMA_TF32:
+		return run_fused(r, t, cta);
+	case EMU_UMMA_I8:
+		return run_integer(r, t, cta);
+	default:
+		return run_scaled(r, t, cta);
+	}
 }
 
 bool emu_umma_run(struct emu_warp *w, const struct emu_instr *i,
@@ -372,9 +430,7 @@ bool emu_umma_run(struct emu_warp *w, const struct emu_instr *i,
 		const uint32_t rank = rank_of(w, u, cta);
 		struct emu_tmem *t = emu_tmem_of(w, i, rank);
 
-		ok = t && read_a(&r, rank, t) &&
-		     (u->form.kind == EMU_UMMA_F16 ? run_f16(&r, t, cta)
-						   : run_scaled(&r, t, cta));
+		ok = t && read_a(&r, rank, t) && run_kind(&r, t, cta);
 	}
 	free(r.space);
 	return ok;
@@ -425,7 +481,7 @@ static bool use_cta(struct emu_warp *w, const struct emu_instr *i, int lane,
 	const struct emu_umma *u = &x->umma;
 	const uint32_t tag = x->d ^ (uint32_t)u->m << 20 ^
 			     (uint32_t)u->n << 10 ^
-			     (uint32_t)u->form.kind << 30;
+			     (uint32_t)u->form.kind << 29;
 	const uint32_t lanes = 128 - emu_tmem_lane(x->d);
 	const uint32_t b_columns = ((uint32_t)u->n + 31) / 32;
 

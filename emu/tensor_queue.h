@@ -46,13 +46,17 @@ struct emu_tmem_queue;
 /* Of instructions' option. */
 #define EMU_TCGEN05_PAIR 0x80 /* cta_group::2 */
 
-/* mma: bits 0-1 kind, 2-4 scales of a row, 5 A in tensor memory. */
+/* mma: bits 0-2 kind, then the scales of a row, whether A is in tensor memory.
+ */
+#define EMU_UMMA_SCALES_SHIFT 3
+#define EMU_UMMA_A_IN_TMEM    0x40
+
 static inline struct emu_umma_form emu_umma_form_of(const struct emu_instr *i)
 {
 	return (struct emu_umma_form){
-	    .kind = (enum emu_umma_kind)(i->option & 3),
-	    .scales = (int)(i->option >> 2 & 7),
-	    .a_in_tensor_memory = i->option >> 5 & 1,
+	    .kind = (enum emu_umma_kind)(i->option & 7),
+	    .scales = (int)(i->option >> EMU_UMMA_SCALES_SHIFT & 7),
+	    .a_in_tensor_memory = i->option & EMU_UMMA_A_IN_TMEM,
 	    .ctas = i->option & EMU_TCGEN05_PAIR ? 2 : 1,
 	};
 }

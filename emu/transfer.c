@@ -8,6 +8,7 @@
 #include "access.h"
 #include "arena.h"
 #include "mbarrier.h"
+#include "tensor_map.h"
 #include "tensor_queue.h"
 #include "watch.h"
 
@@ -96,6 +97,43 @@ struct emu_transfer *emu_transfer_new(struct emu_warp *w,
 	return t;
 }
 
+struct emu_transfer *emu_transfer_new_load(struct emu_warp *w,
+					   const struct emu_instr *i, int lane,
+					   uint64_t to, uint32_t bytes,
+					   uint64_t barrier)
+{
+	struct emu_transfer *t;
+
+	if (!emu_barrier_at(w, i, lane, barrier) ||
+	    !emu_watch_load(w, i, lane, to, bytes, barrier))
+		return NULL;
+	t = emu_transfer_new(w, i, EMU_BULK_LOAD);
+	if (!t)
+		return NULL;
+	t->barrier = barrier;
+	t->tx_bytes = bytes;
+	return t;
+}
+
+bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
+		       const struct emu_value *operand, uint32_t *mask)
+{
+	const uint32_t n_ctas = w->cta->cluster->n_ctas;
+
+	*mask = ((const uint16_t *)emu_row(w, operand))[lane];
+	if (*mask && !(*mask >> n_ctas))
+		return true;
+	emu_fault(w, i, lane, "mask %04x of a cluster of %u CTAs", *mask,
+		  n_ctas);
+	return false;
+}
+
+uint64_t emu_at_rank(uint64_t address, uint64_t rank)
+{
+	return (address & ((1u << EMU_RANK_SHIFT) - 1)) | rank
+							      << EMU_RANK_SHIFT;
+}
+
 bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
 {
 	struct emu_piece *grown =
@@ -135,6 +173,8 @@ static void land(struct emu_transfer *t, struct emu_piece *p)
 	if (p->is_done)
 		return;
 	memcpy(p->to, p->from, p->copied);
+	if (p->is_tf32)
+		emu_tensor_round_tf32(p->to, p->copied);
 	memset(p->to + p->copied, 0, p->bytes - p->copied);
 	memset(p->to_shadow, written, p->bytes);
 	for (uint32_t k = 0; k < p->copied; k++)

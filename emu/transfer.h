@@ -28,6 +28,7 @@ struct emu_piece {
 	uint8_t lane;
 	bool is_done;
 	bool is_kept; /* its source has been read: from is a copy */
+	bool is_tf32; /* rounded as it lands */
 };
 
 struct emu_transfer {
@@ -68,6 +69,19 @@ struct emu_transfer *emu_transfer_new(struct emu_warp *w,
  * copies to one place.
  */
 bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece);
+/*
+ * One to a CTA's shared memory, of which the barrier there hears.  NULL after a
+ * fault.
+ */
+struct emu_transfer *emu_transfer_new_load(struct emu_warp *w,
+					   const struct emu_instr *i, int lane,
+					   uint64_t to, uint32_t bytes,
+					   uint64_t barrier);
+/* A multicast's CTAs, of lane; false after a fault: not of this cluster. */
+bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
+		       const struct emu_value *operand, uint32_t *mask);
+/* The same offset in another CTA. */
+uint64_t emu_at_rank(uint64_t address, uint64_t rank);
 /* Gives it up after a fault. */
 void emu_transfer_drop(struct emu_transfer *t);
 /* Sends it off; with seed 0, to its end. */

@@ -18,47 +18,95 @@ static uint32_t bits(uint32_t descriptor, int low, int count)
 	return descriptor >> low & ((1u << count) - 1);
 }
 
-/* Codes of types: -1 is none. */
-static int type_of(enum emu_umma_kind kind, uint32_t code)
-{
-	static const int8_t small[8] = {
-	    EMU_UMMA_TYPE_E4M3, EMU_UMMA_TYPE_E5M2, -1, EMU_UMMA_TYPE_E2M3,
-	    EMU_UMMA_TYPE_E3M2, EMU_UMMA_TYPE_E2M1, -1, -1};
+/* What an operand's type can be, of a kind without block scales D's, too. */
+struct types {
+	int8_t codes[8]; /* -1: none */
+	const char *rule;
+	uint32_t d; /* the code of D's usual type */
+	const char *d_rule;
+};
 
-	if (kind == EMU_UMMA_F16)
-		return code < 2 ? (int)code : -1;
-	if (kind == EMU_UMMA_MXF8F6F4)
-		return small[code & 7];
-	return code == 1 ? EMU_UMMA_TYPE_E2M1 : -1;
+#define F8F6F4                                                                 \
+	{                                                                      \
+		EMU_UMMA_TYPE_E4M3, EMU_UMMA_TYPE_E5M2, -1,                    \
+		    EMU_UMMA_TYPE_E2M3, EMU_UMMA_TYPE_E3M2,                    \
+		    EMU_UMMA_TYPE_E2M1, -1, -1                                 \
+	}
+
+static const struct types types[] = {
+    [EMU_UMMA_F16] = {{EMU_UMMA_TYPE_F16, EMU_UMMA_TYPE_BF16, -1, -1, -1, -1,
+		       -1, -1},
+		      "kind::f16 has F16 = 0, BF16 = 1",
+		      1,
+		      "F16 = 0, F32 = 1"},
+    [EMU_UMMA_MXF8F6F4] = {F8F6F4,
+			   ("kind::mxf8f6f4 has E4M3 = 0, E5M2 = 1, E2M3 = 3, "
+			    "E3M2 = 4, E2M1 = 5"),
+			   0, NULL},
+    [EMU_UMMA_MXF4NVF4] = {{-1, EMU_UMMA_TYPE_E2M1, -1, -1, -1, -1, -1, -1},
+			   "kind::mxf4nvf4 and kind::mxf4 have E2M1 = 1",
+			   0,
+			   NULL},
+    [EMU_UMMA_F8F6F4] = {F8F6F4,
+			 ("kind::f8f6f4 has E4M3 = 0, E5M2 = 1, E2M3 = 3, "
+			  "E3M2 = 4, E2M1 = 5"),
+			 1, "F32 = 1; sums in F16 are not modelled"},
+    [EMU_UMMA_TF32] = {{-1, -1, EMU_UMMA_TYPE_TF32, -1, -1, -1, -1, -1},
+		       "kind::tf32 has TF32 = 2",
+		       1,
+		       "F32 = 1"},
+    [EMU_UMMA_I8] = {{EMU_UMMA_TYPE_U8, EMU_UMMA_TYPE_S8, -1, -1, -1, -1, -1,
+		      -1},
+		     "kind::i8 has U8 = 0, S8 = 1",
+		     2,
+		     "S32 = 2"},
+};
+
+static bool has_small_elements(enum emu_umma_type type)
+{
+	return type >= EMU_UMMA_TYPE_E2M3 && type <= EMU_UMMA_TYPE_E2M1;
 }
 
 static bool decode_types(uint32_t d, struct emu_umma *u, struct emu_error *err)
 {
 	const enum emu_umma_kind kind = u->form.kind;
-	static const char *const rules[] = {
-	    [EMU_UMMA_F16] = "kind::f16 has F16 = 0, BF16 = 1",
-	    [EMU_UMMA_MXF8F6F4] = ("kind::mxf8f6f4 has E4M3 = 0, E5M2 = 1, "
-				   "E2M3 = 3, E3M2 = 4, E2M1 = 5"),
-	    [EMU_UMMA_MXF4NVF4] = "kind::mxf4nvf4 has E2M1 = 1",
-	};
+	const struct types *t = &types[kind];
 	const int width = kind == EMU_UMMA_MXF4NVF4 ? 2 : 3;
-	const int a = type_of(kind, bits(d, 7, 3));
-	const int b = type_of(kind, bits(d, 10, width));
+	const int a = t->codes[bits(d, 7, 3)];
+	const int b = t->codes[bits(d, 10, width)];
+	const uint32_t sum = bits(d, 4, 2);
 
 	if (a < 0)
-		return refuse(err, d, "A type", bits(d, 7, 3), rules[kind]);
+		return refuse(err, d, "A type", bits(d, 7, 3), t->rule);
 	if (b < 0)
-		return refuse(err, d, "B type", bits(d, 10, width),
-			      rules[kind]);
+		return refuse(err, d, "B type", bits(d, 10, width), t->rule);
 	u->a_type = (enum emu_umma_type)a;
 	u->b_type = (enum emu_umma_type)b;
-	u->d_is_f16 = kind == EMU_UMMA_F16 && bits(d, 4, 2) == 0;
-	if (kind == EMU_UMMA_F16 && bits(d, 4, 2) > 1)
-		return refuse(err, d, "D type", bits(d, 4, 2),
-			      "F16 = 0, F32 = 1");
+	u->d_is_f16 = kind == EMU_UMMA_F16 && sum == 0;
+	if (t->d_rule && sum != t->d && !u->d_is_f16)
+		return refuse(err, d, "D type", sum, t->d_rule);
 	if (u->d_is_f16 && (a != EMU_UMMA_TYPE_F16 || b != EMU_UMMA_TYPE_F16))
 		return refuse(err, d, "D type", 0,
 			      "sums in F16 are of F16 operands");
+	return true;
+}
+
+static bool decode_transposition(uint32_t d, struct emu_umma *u,
+				 struct emu_error *err)
+{
+	u->a_transposed = bits(d, 15, 1);
+	u->b_transposed = bits(d, 16, 1);
+	if ((u->a_transposed && has_small_elements(u->a_type)) ||
+	    (u->b_transposed && has_small_elements(u->b_type)))
+		return refuse(err, d, "transposition", 1,
+			      "elements of 6 and 4 bits are K-major");
+	if ((u->a_transposed || u->b_transposed) &&
+	    u->form.kind == EMU_UMMA_TF32)
+		return refuse(err, d, "transposition", 1,
+			      "TF32 that is not K-major is not modelled");
+	if (u->a_transposed && u->form.a_in_tensor_memory)
+		return refuse(err, d, "transposition", 1,
+			      "A is in tensor memory");
 	return true;
 }
 
@@ -66,27 +114,24 @@ static bool decode_types(uint32_t d, struct emu_umma *u, struct emu_error *err)
 static bool decode_common(uint32_t d, struct emu_umma *u, struct emu_error *err)
 {
 	const bool is_fp4 = u->form.kind == EMU_UMMA_MXF4NVF4;
+	const bool is_i8 = u->form.kind == EMU_UMMA_I8;
 
 	if (bits(d, 2, 1))
 		return refuse(err, d, "sparsity", 1,
 			      "sparse operands are not modelled");
-	if (bits(d, 0, 2) || bits(d, 3, 1) || bits(d, 6, 1) ||
+	u->saturates = is_i8 && bits(d, 3, 1);
+	if (bits(d, 0, 2) || (!is_i8 && bits(d, 3, 1)) || bits(d, 6, 1) ||
 	    (is_fp4 && bits(d, 12, 1)))
 		return refuse(err, d, "reserved bits", bits(d, 0, 13) & 0x104B,
-			      is_fp4 ? "bits 0, 1, 3, 6 and 12 are 0"
-				     : "bits 0, 1, 3 and 6 are 0");
+			      is_fp4  ? "bits 0, 1, 3, 6 and 12 are 0"
+			      : is_i8 ? "bits 0, 1 and 6 are 0"
+				      : "bits 0, 1, 3 and 6 are 0");
 	u->a_negated = bits(d, 13, 1);
 	u->b_negated = bits(d, 14, 1);
-	u->a_transposed = bits(d, 15, 1);
-	u->b_transposed = bits(d, 16, 1);
-	if ((u->a_transposed && u->a_type > EMU_UMMA_TYPE_E5M2) ||
-	    (u->b_transposed && u->b_type > EMU_UMMA_TYPE_E5M2))
-		return refuse(err, d, "transposition", 1,
-			      "elements of 6 and 4 bits are K-major");
-	if (u->a_transposed && u->form.a_in_tensor_memory)
-		return refuse(err, d, "transposition", 1,
-			      "A is in tensor memory");
-	return true;
+	if (is_i8 && bits(d, 13, 2))
+		return refuse(err, d, "negation", bits(d, 13, 2),
+			      "kind::i8 has none");
+	return decode_transposition(d, u, err);
 }
 
 static bool decode_scales(uint32_t d, struct emu_umma *u, struct emu_error *err)
@@ -121,23 +166,36 @@ static bool decode_scales(uint32_t d, struct emu_umma *u, struct emu_error *err)
 	return true;
 }
 
+/* Sizes of N go by so many. */
+static int n_step(const struct emu_umma *u)
+{
+	const bool is_i8 = u->form.kind == EMU_UMMA_I8;
+
+	if (u->form.ctas == 2)
+		return u->form.a_in_tensor_memory || is_i8 ? 32 : 16;
+	if (u->form.scales || (u->m == 64 && (!is_i8 || u->n <= 32)))
+		return 8;
+	return 16;
+}
+
 static bool decode_sizes(uint32_t d, struct emu_umma *u, struct emu_error *err)
 {
+	static const uint8_t ks[] = {
+	    [EMU_UMMA_F16] = 16,      [EMU_UMMA_MXF8F6F4] = 32,
+	    [EMU_UMMA_MXF4NVF4] = 64, [EMU_UMMA_F8F6F4] = 32,
+	    [EMU_UMMA_TF32] = 8,      [EMU_UMMA_I8] = 32};
 	const int pair = u->form.ctas == 2;
-	const int step = pair ? (u->form.a_in_tensor_memory ? 32 : 16)
-			 : u->form.kind == EMU_UMMA_F16 && u->m == 128 ? 16
-								       : 8;
+	int step;
 
 	u->n = 8 * (int)bits(d, 17, 6);
-	u->k = u->form.kind == EMU_UMMA_F16	   ? 16
-	       : u->form.kind == EMU_UMMA_MXF8F6F4 ? 32
-						   : 64;
+	u->k = ks[u->form.kind];
+	step = n_step(u);
 	if (pair ? u->m != 128 && u->m != 256
-		 : u->m != 128 && (u->m != 64 || u->form.kind != EMU_UMMA_F16))
+		 : u->m != 128 && (u->m != 64 || u->form.scales))
 		return refuse(err, d, "M", (uint32_t)u->m,
-			      pair ? "of a pair 128 or 256"
-			      : u->form.kind == EMU_UMMA_F16 ? "64 or 128"
-							     : "128");
+			      pair		? "of a pair 128 or 256"
+			      : !u->form.scales ? "64 or 128"
+						: "128");
 	if (u->n == 0 || u->n > 256 || u->n % step)
 		return refuse(err, d, "N", (uint32_t)u->n,
 			      step == 8	   ? "8 to 256 by 8"
@@ -157,7 +215,7 @@ bool emu_umma_decode(uint32_t d, const struct emu_umma_form *form,
 	u->form = *form;
 	if (!decode_types(d, u, err) || !decode_common(d, u, err))
 		return false;
-	if (form->kind != EMU_UMMA_F16) {
+	if (form->scales) {
 		if (!decode_scales(d, u, err))
 			return false;
 	} else {
@@ -167,8 +225,8 @@ bool emu_umma_decode(uint32_t d, const struct emu_umma_form *form,
 				      bits(d, 23, 1) | bits(d, 29, 3) << 6,
 				      "bits 23 and 29 to 31 are 0");
 	}
-	if (form->a_in_tensor_memory && form->kind == EMU_UMMA_MXF8F6F4 &&
-	    u->a_type > EMU_UMMA_TYPE_E5M2)
+	if (form->a_in_tensor_memory && form->kind != EMU_UMMA_MXF4NVF4 &&
+	    has_small_elements(u->a_type))
 		return refuse(err, d, "A type", bits(d, 7, 3),
 			      "elements of 6 and 4 bits in tensor memory are "
 			      "not modelled");
@@ -264,7 +322,7 @@ uint32_t emu_umma_offset(const struct emu_umma_matrix *m, bool is_transposed,
 
 static uint32_t bits_of_type(enum emu_umma_type type)
 {
-	static const uint8_t sizes[] = {16, 16, 8, 8, 6, 6, 4};
+	static const uint8_t sizes[] = {16, 16, 8, 8, 6, 6, 4, 32, 8, 8};
 
 	return sizes[type];
 }

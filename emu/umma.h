@@ -14,7 +14,15 @@
 
 #include "emu.h"
 
-enum emu_umma_kind { EMU_UMMA_F16, EMU_UMMA_MXF8F6F4, EMU_UMMA_MXF4NVF4 };
+/* kind::mxf4 is MXF4NVF4 with two scales a row. */
+enum emu_umma_kind {
+	EMU_UMMA_F16,
+	EMU_UMMA_MXF8F6F4,
+	EMU_UMMA_MXF4NVF4,
+	EMU_UMMA_F8F6F4,
+	EMU_UMMA_TF32,
+	EMU_UMMA_I8,
+};
 
 enum emu_umma_type {
 	EMU_UMMA_TYPE_F16,
@@ -24,6 +32,9 @@ enum emu_umma_type {
 	EMU_UMMA_TYPE_E2M3,
 	EMU_UMMA_TYPE_E3M2,
 	EMU_UMMA_TYPE_E2M1,
+	EMU_UMMA_TYPE_TF32,
+	EMU_UMMA_TYPE_U8,
+	EMU_UMMA_TYPE_S8,
 };
 
 #define EMU_UMMA_MAX_ROWS   256
@@ -44,7 +55,8 @@ struct emu_umma {
 	struct emu_umma_form form;
 	int m, n, k; /* elements */
 	enum emu_umma_type a_type, b_type;
-	bool d_is_f16, a_negated, b_negated, a_transposed, b_transposed;
+	bool d_is_f16, saturates, a_negated, b_negated, a_transposed,
+	    b_transposed;
 	bool scale_is_ue8m0; /* else UE4M3 */
 	int sfa_id, sfb_id;  /* byte of the first scale in its column */
 };
@@ -83,8 +95,9 @@ uint32_t emu_umma_offset(const struct emu_umma_matrix *matrix,
 			 bool is_transposed, int row, int piece);
 
 /*
- * The element codes in a row's 32 bytes: k of them.  mxf8f6f4 keeps 16 elements
- * in each 16 bytes, those of 6 and 4 bits packed at their begin.
+ * The element codes in a row's 32 bytes: k of them, of at most 8 bits.  Kinds
+ * mxf8f6f4 and f8f6f4 keep 16 elements in each 16 bytes, those of 6 and 4 bits
+ * packed at their begin.
  */
 void emu_umma_unpack(const struct emu_umma *umma, enum emu_umma_type type,
 		     const uint8_t bytes[EMU_UMMA_K_BYTES], uint8_t *codes);

@@ -116,6 +116,7 @@ struct emu_grid {
 	uint32_t grid[3], block[3], cluster[3];
 	uint32_t dynamic_bytes;
 	uint64_t parameters;	 /* in device memory */
+	uint64_t workspace;	 /* there too, of a cooperative grid, else 0 */
 	struct emu_grid *before; /* griddepcontrol.wait; NULL: none */
 	uint64_t id;
 	bool is_cooperative;

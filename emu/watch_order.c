@@ -42,7 +42,26 @@ static bool is_global(const struct emu_warp *w, uint64_t address)
 	return address - s->base < s->bytes;
 }
 
-/* What lanes know, their warp knows: once an address. */
+/*
+ * What lanes know, their warp knows, so once an address is enough: *told
+ * becomes the next of lanes' addresses in global memory that is not *told,
+ * *lanes what is left.  False: there is none.
+ */
+static bool next_address(const struct emu_warp *w, uint32_t *lanes,
+			 const uint64_t *address, uint64_t *told)
+{
+	while (*lanes) {
+		const uint64_t at = address[__builtin_ctz(*lanes)];
+
+		*lanes &= *lanes - 1;
+		if (at != *told && is_global(w, at)) {
+			*told = at;
+			return true;
+		}
+	}
+	return false;
+}
+
 void emu_watch_release(struct emu_warp *w, uint32_t lanes,
 		       const uint64_t *address, enum emu_order_scope scope,
 		       bool is_atomic)
@@ -52,12 +71,9 @@ void emu_watch_release(struct emu_warp *w, uint32_t lanes,
 
 	if (!describe(w, &who))
 		return;
-	EMU_EACH_LANE(l)
-	if (lanes >> l & 1 && address[l] != told && is_global(w, address[l])) {
-		told = address[l];
+	while (next_address(w, &lanes, address, &told))
 		emu_order_release(emu_machine_of(w)->order, &who, told, scope,
 				  is_atomic);
-	}
 }
 
 void emu_watch_acquire(struct emu_warp *w, uint32_t lanes,
@@ -68,11 +84,8 @@ void emu_watch_acquire(struct emu_warp *w, uint32_t lanes,
 
 	if (!describe(w, &who))
 		return;
-	EMU_EACH_LANE(l)
-	if (lanes >> l & 1 && address[l] != told && is_global(w, address[l])) {
-		told = address[l];
+	while (next_address(w, &lanes, address, &told))
 		emu_order_acquire(emu_machine_of(w)->order, &who, told, scope);
-	}
 }
 
 void emu_watch_fence(struct emu_warp *w, enum emu_order_scope scope)

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "check.h"
+#include "emu_verdict.h"
 
 #define WARPS 4 /* of a CTA */
 #define BYTES 65536
@@ -56,21 +57,6 @@ static inline int teardown(void **state)
 	c = NULL;
 	return 0;
 }
-
-/* A call that must not object; one that must, with a text. */
-#define GOOD(call)                                                             \
-	do {                                                                   \
-		if (!(call))                                                   \
-			fail_msg("%s: %s", #call, err.text);                   \
-	} while (0)
-#define BAD(call, part)                                                        \
-	do {                                                                   \
-		err.text[0] = 0;                                               \
-		assert_false(call);                                            \
-		if (!strstr(err.text, part))                                   \
-			fail_msg("\"%s\" does not say \"%s\"", err.text,       \
-				 part);                                        \
-	} while (0)
 
 /* ---- short names --------------------------------------------------------- */
 

@@ -118,7 +118,7 @@ static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
 	const int smallest = is_ue8m0 ? -127 : -6;
 
 	if (isnan(float_of(c)))
-		return EMU_NAN;
+		return EMU_NAN_F32;
 	for (int g = 0; g < 4; g++) {
 		const double a = scale_value(sx[g * scales / 4], is_ue8m0);
 		const double b = scale_value(sy[g * scales / 4], is_ue8m0);
@@ -127,7 +127,7 @@ static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
 		double sum = 0;
 
 		if (isnan(a) || isnan(b))
-			return EMU_NAN;
+			return EMU_NAN_F32;
 		for (int k = 16 * g; k < 16 * g + 16; k++)
 			sum +=
 			    small_value(x[k], 2, 1) * small_value(y[k], 2, 1);
@@ -179,7 +179,7 @@ static uint32_t mx_reference(enum emu_umma_type ta, enum emu_umma_type tb,
 			: pa.exponent + pb.exponent + (int)lrint(log2(scale));
 	}
 	if (isnan(plain))
-		return EMU_NAN;
+		return EMU_NAN_F32;
 	if (isinf(plain))
 		return bits_of(plain < 0 ? -INFINITY : INFINITY);
 	return fused(terms, 33, 25);
@@ -354,8 +354,9 @@ static void test_known(void **state)
 	/* The smallest scale: 2^-9; exact. */
 	assert_int_equal(one_sum(1, 1, 0x01, 0x01, 0, false),
 			 bits_of(ldexpf(16, -18)));
-	assert_int_equal(one_sum(7, 7, 0x7F, 0x38, 0, false), EMU_NAN);
-	assert_int_equal(one_sum(0, 0, 0x38, 0x38, 0x7F800001, false), EMU_NAN);
+	assert_int_equal(one_sum(7, 7, 0x7F, 0x38, 0, false), EMU_NAN_F32);
+	assert_int_equal(one_sum(0, 0, 0x38, 0x38, 0x7F800001, false),
+			 EMU_NAN_F32);
 	assert_int_equal(one_sum(7, 7, 0x38, 0x38, 0xFF800000, false),
 			 0xFF800000);
 	assert_int_equal(one_sum(0, 0, 0, 0, 0x80000000, false), 0);

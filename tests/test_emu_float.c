@@ -141,6 +141,80 @@ static void test_arithmetic(void **state)
 	}
 }
 
+/* a or b, as min and max without .NaN have it, in any format. */
+static uint32_t chosen(double a, double b, uint32_t a_bits, uint32_t b_bits,
+		       uint32_t nan, bool is_max)
+{
+	bool is_a = is_max ? a > b : a < b;
+
+	if (a != a || b != b)
+		return nan;
+	if (a == b)
+		is_a = (signbit(a) != 0) != is_max;
+	return is_a ? a_bits : b_bits;
+}
+
+static void check_choices(const uint32_t *in, const uint32_t *out)
+{
+	float x, y;
+
+	memcpy(&x, &in[0], 4);
+	memcpy(&y, &in[1], 4);
+	for (int is_max = 0; is_max < 2; is_max++) {
+		const uint32_t *got = out + 3 * is_max;
+
+		assert_int_equal(
+		    got[0], chosen(x, y, in[0], in[1], 0x7FFFFFFF, is_max));
+		for (int k = 0; k < 4; k++) {
+			const struct emu_format *f =
+			    k < 2 ? &emu_format_f16 : &emu_format_bf16;
+			const uint32_t a = in[0] >> k % 2 * 16 & 0xFFFF;
+			const uint32_t b = in[1] >> k % 2 * 16 & 0xFFFF;
+
+			assert_int_equal(got[1 + k / 2] >> k % 2 * 16 & 0xFFFF,
+					 chosen(emu_widen(f, a),
+						emu_widen(f, b), a, b, 0x7FFF,
+						is_max));
+		}
+	}
+}
+
+/* .NaN: where one is none, so is the result. */
+static void test_choices_of_nan(void **state)
+{
+	static const char *body = IN_OUT
+	    "ld.global.v2.u32 {%r1, %r2}, [%d40];\n"
+	    "mov.b32 %f1, %r1;\nmov.b32 %f2, %r2;\n"
+	    "min.NaN.f32 %f3, %f1, %f2;\nmax.NaN.f32 %f4, %f1, %f2;\n"
+	    "min.NaN.f16x2 %r3, %r1, %r2;\nmax.NaN.f16x2 %r4, %r1, %r2;\n"
+	    "min.NaN.bf16x2 %r5, %r1, %r2;\nmax.NaN.bf16x2 %r6, %r1, %r2;\n"
+	    "mad.wide.u32 %d42, %tid, 24, %out;\n"
+	    "st.global.f32 [%d42], %f3;\nst.global.u32 [%d42+4], %r3;\n"
+	    "st.global.u32 [%d42+8], %r5;\nst.global.f32 [%d42+12], %f4;\n"
+	    "st.global.u32 [%d42+16], %r4;\nst.global.u32 [%d42+20], %r6;\n";
+	static const uint32_t special[] = {0,	       0x80000000, 0x7F800001,
+					   0xFFC00000, 0x7C017C01, 0x80007F80,
+					   0x7E000000, 0xFF800000};
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		uint32_t in[LANES][4], out[LANES][6];
+		struct emu_job job = {.in = in,
+				      .in_bytes = sizeof(in),
+				      .out = out,
+				      .out_bytes = sizeof(out)};
+
+		for (int l = 0; l < LANES; l++)
+			for (int k = 0; k < 4; k++)
+				in[l][k] = emu_test_random() % 4
+					       ? emu_test_random()
+					       : special[emu_test_random() % 8];
+		emu_must_run(body, &job);
+		for (int l = 0; l < LANES; l++)
+			check_choices(in[l], out[l]);
+	}
+}
+
 /* min and max take the number, and -0 is less than +0; .sat is 0 to 1. */
 static void test_choices(void **state)
 {
@@ -420,9 +494,13 @@ static void test_halves(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_choices),
-	    cmocka_unit_test(test_codes),      cmocka_unit_test(test_narrow),
-	    cmocka_unit_test(test_integers),   cmocka_unit_test(test_halves),
+	    cmocka_unit_test(test_arithmetic),
+	    cmocka_unit_test(test_choices),
+	    cmocka_unit_test(test_choices_of_nan),
+	    cmocka_unit_test(test_codes),
+	    cmocka_unit_test(test_narrow),
+	    cmocka_unit_test(test_integers),
+	    cmocka_unit_test(test_halves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,11 +157,14 @@ static void forbidden_calls(void **state)
 		EMU_MBARRIER_BAD_COUNT);
 	REFUSED(emu_mbarrier_init(&bar, 0), EMU_MBARRIER_BAD_COUNT);
 	REFUSED(emu_mbarrier_init(&bar, 1u << 20), EMU_MBARRIER_BAD_COUNT);
-	REFUSED(emu_mbarrier_expect_tx(&bar, 1u << 20), EMU_MBARRIER_TX_RANGE);
+	REFUSED(emu_mbarrier_expect_tx(&bar, 1u << 20), EMU_MBARRIER_TX_BYTES);
 	REFUSED(emu_mbarrier_complete_tx(&bar, UINT32_MAX, NULL),
-		EMU_MBARRIER_TX_RANGE);
+		EMU_MBARRIER_TX_BYTES);
 	OK(emu_mbarrier_expect_tx(&bar, EMU_MBARRIER_MAX));
 	REFUSED(emu_mbarrier_expect_tx(&bar, 1), EMU_MBARRIER_TX_RANGE);
+	/* Where the count would stay in range, too. */
+	REFUSED(emu_mbarrier_complete_tx(&bar, 1u << 20, NULL),
+		EMU_MBARRIER_TX_BYTES);
 	assert_false(land(&bar, EMU_MBARRIER_MAX));
 	assert_false(land(&bar, EMU_MBARRIER_MAX));
 	REFUSED(emu_mbarrier_complete_tx(&bar, 1, NULL), EMU_MBARRIER_TX_RANGE);
@@ -206,6 +209,8 @@ static void faults_have_texts(void **state)
 			       "more arrivals"));
 	assert_non_null(
 	    strstr(emu_mbarrier_fault_text(EMU_MBARRIER_TX_RANGE), "-1048575"));
+	assert_non_null(
+	    strstr(emu_mbarrier_fault_text(EMU_MBARRIER_TX_BYTES), "at most"));
 }
 
 /* Random histories: the barrier and three plain counters agree. */

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "emu_verdict.h"
 #include "order.h"
 
 #define CLUSTERS 4
@@ -115,20 +116,6 @@ static void join(uint32_t c)
 	for (uint32_t w = 0; w < WARPS; w++)
 		emu_check_leave(checks[c], w, 0, 0, true);
 }
-
-#define GOOD(call)                                                             \
-	do {                                                                   \
-		if (!(call))                                                   \
-			fail_msg("%s: %s", #call, err.text);                   \
-	} while (0)
-#define BAD(call, part)                                                        \
-	do {                                                                   \
-		err.text[0] = 0;                                               \
-		assert_false(call);                                            \
-		if (!strstr(err.text, part))                                   \
-			fail_msg("\"%s\" does not say \"%s\"", err.text,       \
-				 part);                                        \
-	} while (0)
 
 /* ---- without an order ----------------------------------------------------
  */

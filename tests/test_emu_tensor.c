@@ -2,7 +2,8 @@
 /*
  * test_emu_tensor.c - tensor copies from end to end, through the driver's
  * interface: a map is encoded and given to a kernel, which loads a box with
- * parts outside, shows where its bytes lie, and stores it by another map.
+ * parts outside, shows where its bytes lie, and stores it by another map, where
+ * no coordinate is negative.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,6 +54,7 @@ static const char *const text =
     "C: ld.shared.u8 %h1, [%r7]; st.global.u8 [%d4], %h1;\n"
     "add.u32 %r7, %r7, 64; add.s64 %d4, %d4, 64; add.u32 %r8, %r8, 64;\n"
     "setp.lt.u32 %p3, %r8, 2048; @%p3 bra C; bar.sync 0; @%p1 bra E;\n"
+    "max.s32 %r1, %r1, 0; max.s32 %r2, %r2, 0;\n"
     "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group\n"
     "  [%d2, {%r1, %r2}], [%r3];\n"
     "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n"
@@ -99,15 +101,24 @@ static void check_shared(const uint8_t *out, int x, int y, bool is_swizzled)
 		}
 }
 
+/* What was loaded at (x, y) and stored at no negative place. */
 static void check_stored(const uint8_t *to, int x, int y)
 {
+	const int move_x = x < 0 ? x : 0, move_y = y < 0 ? y : 0;
+
 	for (int r = 0; r < HEIGHT; r++)
 		for (int c = 0; c < WIDTH; c++) {
-			const bool inside =
-			    c >= x && c < x + BOX_X && r >= y && r < y + BOX_Y;
+			const int from_x = c + move_x, from_y = r + move_y;
+			const bool is_in_box =
+			    from_x >= x && from_x < x + BOX_X && from_y >= y &&
+			    from_y < y + BOX_Y;
+			const bool was_outside = from_x < 0 || from_y < 0;
 
 			assert_int_equal(to[r * WIDTH + c],
-					 inside ? original(c, r) : 0xEE);
+					 !is_in_box ? 0xEE
+					 : was_outside
+					     ? 0
+					     : original(from_x, from_y));
 		}
 }
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common_data.h"
+#include "emu_verdict.h"
 #include "tensor_map.h"
 
 static struct rng rng;
@@ -44,16 +45,12 @@ static struct emu_tensor_map good_map(void)
 
 static void refused(const struct emu_tensor_map *map, const char *text)
 {
-	err.text[0] = 0;
-	assert_false(emu_tensor_map_check(map, &err));
-	if (!strstr(err.text, text))
-		fail_msg("\"%s\" does not say \"%s\"", err.text, text);
+	BAD(emu_tensor_map_check(map, &err), text);
 }
 
 static void taken(const struct emu_tensor_map *map)
 {
-	if (!emu_tensor_map_check(map, &err))
-		fail_msg("%s", err.text);
+	GOOD(emu_tensor_map_check(map, &err));
 }
 
 /* The good map with one member changed is refused with this text. */
@@ -98,8 +95,8 @@ static void rules_of_one_argument(void **state)
 	REFUSED(box[0], 72, "its 144 bytes must be at most the 128");
 	REFUSED(element_strides[1], 0, "elementStrides[1] = 0: must be 1 to 8");
 	REFUSED(element_strides[2], 9, "elementStrides[2] = 9");
-	/* Without interleaving the first one is not read. */
-	TAKEN(element_strides[0], 9);
+	REFUSED(element_strides[0], 9, "elementStrides[0] = 9");
+	TAKEN(element_strides[0], 8);
 }
 
 static void rules_of_swizzles(void **state)
@@ -111,6 +108,11 @@ static void rules_of_swizzles(void **state)
 	REFUSED(swizzle, EMU_TENSOR_SWIZZLE_32B, "at most the 32 of");
 	TAKEN(swizzle, EMU_TENSOR_SWIZZLE_NONE);
 	TAKEN(swizzle, EMU_TENSOR_SWIZZLE_128B_ATOM_64B);
+	assert_true(emu_tensor_map_check_device(&map, 9, &err));
+	map.swizzle = EMU_TENSOR_SWIZZLE_128B_ATOM_32B;
+	assert_true(emu_tensor_map_check_device(&map, 10, &err));
+	assert_false(emu_tensor_map_check_device(&map, 9, &err));
+	assert_non_null(strstr(err.text, "swizzle = 4: must be 0 to 3"));
 	map.box[0] = 16;
 	map.swizzle = EMU_TENSOR_SWIZZLE_32B;
 	taken(&map);
@@ -204,6 +206,10 @@ static void maps_come_back(void **state)
 		assert_non_null(strstr(err.text, "128 bytes are not as"));
 		opaque[i] ^= 1;
 	}
+	/* But for bit 21 of the second word, which libraries clear. */
+	opaque[8 + 2] &= (uint8_t) ~(1 << 5);
+	GOOD(emu_tensor_map_decode(opaque, &back, &err));
+	assert_memory_equal(&map, &back, sizeof(map));
 	memset(opaque, 0, sizeof(opaque));
 	assert_false(emu_tensor_map_decode(opaque, &back, &err));
 }
@@ -235,13 +241,6 @@ static void what_is_not_modelled_is_refused(void **state)
 	map = good_map();
 	map.fill = 1;
 	not_modelled(map, "NaN fill");
-	map = good_map();
-	map.type = EMU_TENSOR_16U4_ALIGN16B;
-	map.sizes[0] = 128;
-	map.box[0] = 128;
-	map.strides_bytes[0] = 224;
-	map.strides_bytes[1] = 2240;
-	not_modelled(map, "packed type");
 }
 
 /* ---- boxes against a plain loop ------------------------------------------ */
@@ -378,6 +377,9 @@ static void load(const struct emu_tensor_map *map, const int32_t *at,
 		 uint32_t begin)
 {
 	const uint32_t pieces = emu_tensor_map_pieces(map);
+	const uint32_t whole = map->type == EMU_TENSOR_16U4_ALIGN16B   ? 8
+			       : map->type == EMU_TENSOR_16U6_ALIGN16B ? 12
+								       : 16;
 
 	assert_int_equal(emu_tensor_map_box_bytes(map), pieces * 16);
 	memset(shared, 0xAA, sizeof(shared));
@@ -388,6 +390,8 @@ static void load(const struct emu_tensor_map *map, const int32_t *at,
 		emu_tensor_map_piece(map, at, begin, i, &p);
 		assert_true(p.shared_offset < pieces * 16);
 		assert_true(p.skip_bytes + p.inside_bytes <= 16);
+		assert_int_equal(p.stored_bytes,
+				 p.inside_bytes ? whole - p.skip_bytes : 0);
 		to = shared + begin + p.shared_offset;
 		memset(to, 0, 16);
 		if (!p.inside_bytes)
@@ -432,6 +436,57 @@ static void random_boxes(void **state)
 	assert_in_range(nonzero, 50, 400);
 }
 
+/* 16 elements of the tensor, of 4 or 6 bits, to 16 bytes each. */
+static void packed_boxes(void **state)
+{
+	(void)state;
+	rng_fill(&rng, tensor, sizeof(tensor));
+	for (int round = 0; round < 40; round++) {
+		const uint32_t wide = round % 2 ? 12 : 8; /* of 16 elements */
+		const struct emu_tensor_map map = {
+		    .address = 1 << 20,
+		    .type = round % 2 ? EMU_TENSOR_16U6_ALIGN16B
+				      : EMU_TENSOR_16U4_ALIGN16B,
+		    .rank = 2,
+		    .sizes = {384, 9},
+		    .strides_bytes = {384 / 16 * wide +
+				      32 * (uint64_t)(round % 3)},
+		    .box = {128, 4},
+		    .element_strides = {1, 1},
+		    .swizzle = round % 4 < 2 ? EMU_TENSOR_SWIZZLE_NONE
+					     : EMU_TENSOR_SWIZZLE_128B,
+		};
+		const int32_t at[5] = {128 * (round % 5 - 1), round % 12 - 2};
+
+		taken(&map);
+		assert_null(emu_tensor_map_refuses(&map, at, false));
+		memset(want, 0xAA, sizeof(want));
+		for (uint32_t e = 0; e < 32; e++) {
+			const int64_t x = at[0] / 16 + (int64_t)e % 8;
+			const int64_t y = at[1] + (int64_t)e / 8;
+			uint8_t *to =
+			    want + swizzle_by_figure(map.swizzle, 16 * e);
+
+			memset(to, 0, 16);
+			if (x >= 0 && x < 384 / 16 && y >= 0 && y < 9)
+				memcpy(to,
+				       tensor +
+					   (uint64_t)y * map.strides_bytes[0] +
+					   (uint64_t)x * wide,
+				       wide);
+		}
+		memcpy(stored, tensor, sizeof(stored));
+		load(&map, at, 0);
+		assert_memory_equal(shared, want, sizeof(want));
+		assert_memory_equal(stored, tensor, sizeof(stored));
+	}
+}
+
+static bool is_refused(const struct emu_tensor_map *map, const int32_t *at)
+{
+	return emu_tensor_map_refuses(map, at, false) != NULL;
+}
+
 /* By the type's size, in and outside of the tensor. */
 static void boxes_begin_at_multiples_of_16_bytes(void **state)
 {
@@ -442,13 +497,58 @@ static void boxes_begin_at_multiples_of_16_bytes(void **state)
 		const int32_t at[] = {x, 3};
 
 		map.type = EMU_TENSOR_U8;
-		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 16 != 0);
+		assert_int_equal(is_refused(&map, at), x % 16 != 0);
 		map.type = EMU_TENSOR_F16;
-		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 8 != 0);
+		assert_int_equal(is_refused(&map, at), x % 8 != 0);
 		map.type = EMU_TENSOR_F64;
-		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 2 != 0);
+		assert_int_equal(is_refused(&map, at), x % 2 != 0);
 		map.type = EMU_TENSOR_16U4_ALIGN8B;
-		assert_int_equal(emu_tensor_map_refuses(&map, at), x % 32 != 0);
+		assert_int_equal(is_refused(&map, at), x % 32 != 0);
+		map.type = EMU_TENSOR_16U4_ALIGN16B;
+		assert_int_equal(is_refused(&map, at), x % 128 != 0);
+	}
+}
+
+static void boxes_are_not_stored_at_negative_coordinates(void **state)
+{
+	const struct emu_tensor_map map = good_map();
+
+	(void)state;
+	for (int d = 0; d < 3; d++) {
+		int32_t at[] = {0, 0, 0};
+
+		at[d] = -8;
+		assert_null(emu_tensor_map_refuses(&map, at, false));
+		assert_non_null(emu_tensor_map_refuses(&map, at, true));
+		at[d] = 1000;
+		assert_null(emu_tensor_map_refuses(&map, at, true));
+	}
+}
+
+/* By the bits: half of the cut ones, and one more where the last kept is odd.
+ */
+static void loads_round_tf32_to_even(void **state)
+{
+	static const uint32_t special[] = {
+	    0,		0x80000000, 0x00000001, 0x00001000, 0x00003000,
+	    0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x3F801000,
+	    0x3F803000, 0x3F800FFF, 0x3F801001, 0x007FFFFF};
+
+	(void)state;
+	for (int i = 0; i < 100000; i++) {
+		const bool is_special =
+		    i < (int)(sizeof(special) / sizeof(*special));
+		const uint32_t x =
+		    is_special ? special[i] : (uint32_t)rng_next(&rng);
+		uint32_t even = (x + 0xFFF + (x >> 13 & 1)) & 0xFFFFE000;
+		uint32_t got[4] = {0, 0, x, 0};
+
+		if ((x & 0x7FFFFFFF) > 0x7F800000)
+			even = 0x7FFFE000;
+		emu_tensor_round_tf32((uint8_t *)got, sizeof(got));
+		if (got[2] != even)
+			fail_msg("%08x becomes %08x, not %08x", x, got[2],
+				 even);
 	}
 }
 
@@ -462,7 +562,10 @@ int main(void)
 	    cmocka_unit_test(maps_come_back),
 	    cmocka_unit_test(what_is_not_modelled_is_refused),
 	    cmocka_unit_test(random_boxes),
+	    cmocka_unit_test(packed_boxes),
 	    cmocka_unit_test(boxes_begin_at_multiples_of_16_bytes),
+	    cmocka_unit_test(boxes_are_not_stored_at_negative_coordinates),
+	    cmocka_unit_test(loads_round_tf32_to_even),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -429,8 +429,16 @@ static void test_words(void **state)
 	    {"tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%r1], %d1;\n",
 	     ".b8x16 is not known here"},
 	    {"tcgen05.shift.cta_group::1.down [%r1];\n", "not known here"},
-	    {"tcgen05.mma.cta_group::1.kind::tf32 [%r1], %d1, %d2, %r2, %p1;\n",
-	     "not known here"},
+	    {"tcgen05.mma.cta_group::1.kind::f4 [%r1], %d1, %d2, %r2, %p1;\n",
+	     ".kind::f4 is not known here"},
+	    {"tcgen05.mma.cta_group::1 [%r1], %d1, %d2, %r2, %p1;\n",
+	     "one .kind"},
+	    {"tcgen05.mma.cta_group::1.kind::i8.block_scale [%r1], %d1, %d2, "
+	     "%r2, %p1;\n",
+	     "kind::i8 has no scales"},
+	    {"tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::4X "
+	     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
+	     "kind::mxf4 has scale_vec::2X"},
 	    {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale "
 	     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
 	     "must say which"},

@@ -20,6 +20,11 @@ static const struct emu_umma_form fp4_pair = {EMU_UMMA_MXF4NVF4, 2, 4, false};
 static const struct emu_umma_form mx = {EMU_UMMA_MXF8F6F4, 1, 1, false};
 static const struct emu_umma_form f16 = {EMU_UMMA_F16, 1, 0, false};
 static const struct emu_umma_form f16_pair = {EMU_UMMA_F16, 2, 0, false};
+static const struct emu_umma_form f8 = {EMU_UMMA_F8F6F4, 1, 0, false};
+static const struct emu_umma_form tf32 = {EMU_UMMA_TF32, 1, 0, false};
+static const struct emu_umma_form i8 = {EMU_UMMA_I8, 1, 0, false};
+static const struct emu_umma_form i8_pair = {EMU_UMMA_I8, 2, 0, false};
+static const struct emu_umma_form f8_tmem = {EMU_UMMA_F8F6F4, 1, 0, true};
 static const struct emu_umma_form f16_tmem = {EMU_UMMA_F16, 1, 0, true};
 
 static struct emu_umma decoded(uint32_t descriptor,
@@ -84,6 +89,19 @@ static void test_other_kinds(void **state)
 	assert_int_equal(u.sfb_id, 2);
 	assert_int_equal(u.n, 256);
 	assert_int_equal(u.k, 32);
+	u = decoded((4u << 24 | 4u << 17 | 1u << 10 | 2u << 4 | 8u), &i8);
+	assert_int_equal(u.a_type, EMU_UMMA_TYPE_U8);
+	assert_int_equal(u.b_type, EMU_UMMA_TYPE_S8);
+	assert_true(u.saturates);
+	assert_int_equal(u.k, 32);
+	u = decoded(8u << 24 | 8u << 17 | 2u << 10 | 2u << 7 | 1u << 4, &tf32);
+	assert_int_equal(u.a_type, EMU_UMMA_TYPE_TF32);
+	assert_int_equal(u.k, 8);
+	u = decoded(4u << 24 | 9u << 17 | 5u << 10 | 3u << 7 | 1u << 4, &f8);
+	assert_int_equal(u.a_type, EMU_UMMA_TYPE_E2M3);
+	assert_int_equal(u.b_type, EMU_UMMA_TYPE_E2M1);
+	assert_int_equal(u.m, 64);
+	assert_int_equal(u.n, 72);
 	u = decoded(y, &f16);
 	assert_int_equal(u.a_type, EMU_UMMA_TYPE_BF16);
 	assert_int_equal(u.b_type, EMU_UMMA_TYPE_F16);
@@ -137,6 +155,20 @@ static void test_refused_instructions(void **state)
 	    {&f16, 0x0A100010, "M 160", "64 or 128"},
 	    {&f16, 0x08120010, "N 72", "16 to 256 by 16"},
 	    {&f16_pair, 0x04100010, "M 64", "128 or 256"},
+	    {&f8, 0x08100110, "A type 2", "E4M3 = 0"},
+	    {&f8, 0x08100000, "D type 0", "sums in F16 are not modelled"},
+	    {&f8, 0x08108190, "transposition", "K-major"},
+	    {&f8_tmem, 0x08100190, "A type 3", "not modelled"},
+	    {&tf32, 0x08100810, "A type 0", "TF32 = 2"},
+	    {&tf32, 0x08100900, "D type 0", "F32 = 1"},
+	    {&tf32, 0x08108910, "transposition", "TF32"},
+	    {&i8, 0x08100120, "A type 2", "S8 = 1"},
+	    {&i8, 0x08100010, "D type 1", "S32 = 2"},
+	    {&i8, 0x08102020, "negation 1", "has none"},
+	    {&i8, 0x081000A1, "reserved bits", "bits 0, 1 and 6"},
+	    {&i8, 0x040A0020, "N 40", "16 to 256 by 16"},
+	    {&i8, 0x08020020, "N 8", "16 to 256 by 16"},
+	    {&i8_pair, 0x10060020, "N 24", "32 to 256 by 32"},
 	    {&f16_tmem, 0x08108010, "transposition", "in tensor memory"},
 	};
 

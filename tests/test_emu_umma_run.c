@@ -80,14 +80,18 @@ static uint32_t code_of(enum emu_umma_type type, int value)
 	    [EMU_UMMA_TYPE_E2M3] = {0, 0x08, 0x10, 0x14, 0x28},
 	    [EMU_UMMA_TYPE_E3M2] = {0, 0x0C, 0x10, 0x12, 0x2C},
 	    [EMU_UMMA_TYPE_E2M1] = {0, 2, 4, 5, 10},
+	    [EMU_UMMA_TYPE_TF32] = {0, 0x3F800000, 0x40000000, 0x40400000,
+				    0xBF800000},
+	    [EMU_UMMA_TYPE_U8] = {0, 1, 2, 3, 255},
+	    [EMU_UMMA_TYPE_S8] = {0, 1, 2, 3, 255},
 	};
 
-	return codes[type][value < 0 ? 4 : value];
+	return codes[type][value < 0 || value > 3 ? 4 : value];
 }
 
 static uint32_t bits_of(enum emu_umma_type type)
 {
-	static const uint8_t bits[] = {16, 16, 8, 8, 6, 6, 4};
+	static const uint8_t bits[] = {16, 16, 8, 8, 6, 6, 4, 32, 8, 8};
 
 	return bits[type];
 }
@@ -145,14 +149,19 @@ struct operand {
 	struct layout layout;
 	int rows, k;
 	bool is_fp4; /* kind::mxf4nvf4: 32 elements in 16 bytes */
-	int8_t value[256][64];
+	int16_t value[256][64];
 };
 
 static void fill(struct operand *o)
 {
-	for (int i = 0; i < o->rows * o->k; i++)
-		o->value[i / o->k][i % o->k] =
-		    (int8_t)(emu_test_random() % 5) - 1;
+	for (int i = 0; i < o->rows * o->k; i++) {
+		int value = (int)(emu_test_random() % 5) - 1;
+
+		/* -1's code has no sign. */
+		if (o->type == EMU_UMMA_TYPE_U8 && value < 0)
+			value = 255;
+		o->value[i / o->k][i % o->k] = (int16_t)value;
+	}
 }
 
 static void put(const struct operand *o, int first, int rows, uint8_t *to)
@@ -171,9 +180,9 @@ static void put(const struct operand *o, int first, int rows, uint8_t *to)
 			at = place_of(&o->layout, bits_of(o->type), row, k,
 				      &shift);
 		}
-		to[at] |= (uint8_t)(code << shift);
-		if (shift + bits_of(o->type) > 8)
-			to[at + 1] |= (uint8_t)(code >> (8 - shift));
+		for (uint32_t bit = 0; bit < shift + bits_of(o->type); bit += 8)
+			to[at + bit / 8] |=
+			    (uint8_t)((uint64_t)code << shift >> bit);
 	}
 }
 
@@ -188,7 +197,7 @@ struct test {
 
 static uint32_t idesc_of(const struct emu_umma *u)
 {
-	static const uint8_t codes[] = {0, 1, 0, 1, 3, 4, 5};
+	static const uint8_t codes[] = {0, 1, 0, 1, 3, 4, 5, 2, 0, 1};
 	const bool is_fp4 = u->form.kind == EMU_UMMA_MXF4NVF4;
 	uint32_t d = (uint32_t)(is_fp4 ? 1 : codes[u->a_type]) << 7 |
 		     (uint32_t)(is_fp4 ? 1 : codes[u->b_type]) << 10 |
@@ -197,9 +206,10 @@ static uint32_t idesc_of(const struct emu_umma *u)
 		     (uint32_t)u->a_transposed << 15 |
 		     (uint32_t)u->b_transposed << 16 | (uint32_t)u->n / 8 << 17;
 
-	if (u->form.kind == EMU_UMMA_F16)
-		return d | (uint32_t)!u->d_is_f16 << 4 |
-		       (uint32_t)u->m / 16 << 24;
+	if (!u->form.scales)
+		return d |
+		       (u->form.kind == EMU_UMMA_I8 ? 2u : !u->d_is_f16) << 4 |
+		       (uint32_t)u->saturates << 3 | (uint32_t)u->m / 16 << 24;
 	return d | (uint32_t)u->sfb_id << 4 |
 	       (uint32_t)u->scale_is_ue8m0 << 23 | (uint32_t)u->m / 128 << 27 |
 	       (uint32_t)u->sfa_id << 29;
@@ -250,9 +260,8 @@ static void put_a_in_tmem(const struct emu_umma *u, const struct operand *a,
 			const uint32_t code =
 			    code_of(a->type, a->value[cta * rows + r][k]);
 
-			to[bit / 8] |= (uint8_t)(code << bit % 8);
-			if (bits_of(a->type) == 16)
-				to[bit / 8 + 1] = (uint8_t)(code >> 8);
+			for (uint32_t b = 0; b < bits_of(a->type); b += 8)
+				to[(bit + b) / 8] = (uint8_t)(code >> b);
 		}
 	}
 }
@@ -273,12 +282,14 @@ static int sum_of(const struct test *t, const struct operand *a,
 	return t->accumulates ? 2 * sum : sum;
 }
 
-static float float_of(uint32_t bits, bool is_f16)
+static float float_of(uint32_t bits, const struct emu_umma *u)
 {
 	const uint32_t magnitude = bits & 0x7FFF;
 	float x;
 
-	if (is_f16 && magnitude)
+	if (u->form.kind == EMU_UMMA_I8)
+		return (float)(int32_t)bits;
+	if (u->d_is_f16 && magnitude)
 		bits = (bits & 0x8000) << 16 | ((magnitude << 13) + 0x38000000);
 	memcpy(&x, &bits, sizeof(x));
 	return x;
@@ -294,8 +305,7 @@ static void check(const struct test *t, const struct operand *a,
 			float got;
 
 			emu_umma_d_place(&t->umma, m, n, &cta, &lane, &column);
-			got = float_of(out[cta].d[lane][column],
-				       t->umma.d_is_f16);
+			got = float_of(out[cta].d[lane][column], &t->umma);
 			if (got != (float)want)
 				fail_msg("%dx%d, kind %d, types %d %d, row %d, "
 					 "column %d: %g, not %d",
@@ -308,10 +318,17 @@ static void check(const struct test *t, const struct operand *a,
 
 static const char *words_of(const struct emu_umma *u)
 {
-	if (u->form.kind == EMU_UMMA_F16)
-		return "kind::f16";
-	if (u->form.kind == EMU_UMMA_MXF8F6F4)
-		return "kind::mxf8f6f4.block_scale.scale_vec::1X";
+	static const char *const plain[] = {
+	    [EMU_UMMA_F16] = "kind::f16",
+	    [EMU_UMMA_MXF8F6F4] = "kind::mxf8f6f4.block_scale.scale_vec::1X",
+	    [EMU_UMMA_F8F6F4] = "kind::f8f6f4",
+	    [EMU_UMMA_TF32] = "kind::tf32",
+	    [EMU_UMMA_I8] = "kind::i8"};
+
+	if (u->form.kind != EMU_UMMA_MXF4NVF4)
+		return plain[u->form.kind];
+	if (u->form.scales == 2 && u->a_negated)
+		return "kind::mxf4.block_scale";
 	return u->form.scales == 4 ? "kind::mxf4nvf4.block_scale.scale_vec::4X"
 				     ".collector::a::fill"
 				   : "kind::mxf4nvf4.block_scale.block32";
@@ -339,9 +356,10 @@ static void run(struct test *t, uint64_t seed)
 
 	assert_non_null(in);
 	assert_non_null(out);
-	u->k = u->form.kind == EMU_UMMA_F16	   ? 16
-	       : u->form.kind == EMU_UMMA_MXF8F6F4 ? 32
-						   : 64;
+	u->k = u->form.kind == EMU_UMMA_MXF4NVF4
+		   ? 64
+		   : (int)(256 /
+			   (bits_of(u->a_type) > 8 ? bits_of(u->a_type) : 8));
 	t->a_layout.is_transposed = u->a_transposed;
 	t->b_layout.is_transposed = u->b_transposed;
 	a = (struct operand){.type = u->a_type,
@@ -504,6 +522,62 @@ static void test_mxf4nvf4(void **state)
 	}
 }
 
+/* M of 64 and of pairs of 64 rows, too, where there are no scales. */
+static void test_f8f6f4(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 25; i++) {
+		const int a = i % 5, b = i / 5;
+		struct test t = {.umma = {.form = {EMU_UMMA_F8F6F4, 1 + i % 2,
+						   0, i % 2 == 0 && a < 2},
+					  .m = (64 << i % 2) << i / 2 % 2,
+					  .n = 32 + 32 * (i % 3),
+					  .a_type = (enum emu_umma_type)(
+					      EMU_UMMA_TYPE_E4M3 + a),
+					  .b_type = (enum emu_umma_type)(
+					      EMU_UMMA_TYPE_E4M3 + b),
+					  .b_transposed = b < 2 && i % 2,
+					  .a_negated = i % 4 == 1},
+				 .a_layout.swizzle = i % 2 ? 128 : 32,
+				 .b_layout.swizzle = i % 3 ? 64 : 32,
+				 .accumulates = i % 2};
+
+		run(&t, (uint64_t)(i % 5));
+	}
+}
+
+static void test_tf32_and_i8(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 32; i++) {
+		const bool is_i8 = i % 2;
+		const enum emu_umma_type of_i8[] = {EMU_UMMA_TYPE_U8,
+						    EMU_UMMA_TYPE_S8};
+		const enum emu_umma_type a_type =
+		    is_i8 ? of_i8[i / 8 % 2] : EMU_UMMA_TYPE_TF32;
+		const enum emu_umma_type b_type =
+		    is_i8 ? of_i8[i / 16] : EMU_UMMA_TYPE_TF32;
+		struct test t = {
+		    .umma = {.form = {is_i8 ? EMU_UMMA_I8 : EMU_UMMA_TF32,
+				      1 + i / 2 % 2, 0, i % 7 == 3},
+			     .m = (64 << i / 2 % 2) << (i / 4 % 2),
+			     .n = 32 + 32 * (i % 5),
+			     .a_type = a_type,
+			     .b_type = b_type,
+			     .a_transposed = is_i8 && i % 3 == 0 && i % 7 != 3,
+			     .b_transposed = is_i8 && i % 5 == 0,
+			     .b_negated = !is_i8 && i % 3 == 0,
+			     .saturates = is_i8 && i % 3 == 1},
+		    .a_layout.swizzle = i % 4 ? 128 : 0,
+		    .b_layout.swizzle = i % 3 ? 64 : 32,
+		    .accumulates = i / 2 % 2};
+
+		if (t.umma.form.a_in_tensor_memory && t.umma.form.ctas == 2)
+			t.umma.m = 256;
+		run(&t, (uint64_t)(i % 5));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -512,6 +586,8 @@ int main(void)
 	    cmocka_unit_test(test_a_in_tensor_memory),
 	    cmocka_unit_test(test_mxf8f6f4),
 	    cmocka_unit_test(test_mxf4nvf4),
+	    cmocka_unit_test(test_f8f6f4),
+	    cmocka_unit_test(test_tf32_and_i8),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -362,15 +362,15 @@ static void infinities_and_nan(void **state)
 
 	(void)state;
 	assert_int_equal(one_sum(EMU_F16, a, b, 0), 0x7F800000);
-	assert_int_equal(one_sum(EMU_F16, a, b, 0xFF800000), EMU_NAN);
+	assert_int_equal(one_sum(EMU_F16, a, b, 0xFF800000), EMU_NAN_F32);
 	b[0] = 0xBC00;
 	assert_int_equal(one_sum(EMU_F16, a, b, 0), 0xFF800000);
 	b[0] = 0;
-	assert_int_equal(one_sum(EMU_F16, a, b, 0), EMU_NAN);
+	assert_int_equal(one_sum(EMU_F16, a, b, 0), EMU_NAN_F32);
 	a[0] = 0xFC01;
-	assert_int_equal(one_sum(EMU_F16, a, b, 0), EMU_NAN);
+	assert_int_equal(one_sum(EMU_F16, a, b, 0), EMU_NAN_F32);
 	a[0] = 0;
-	assert_int_equal(one_sum(EMU_F16, a, b, 0xFFC12345), EMU_NAN);
+	assert_int_equal(one_sum(EMU_F16, a, b, 0xFFC12345), EMU_NAN_F32);
 	assert_int_equal(one_sum(EMU_F16, a, b, 0xFF800000), 0xFF800000);
 }
 

@@ -6,6 +6,7 @@
 #include "children.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -102,4 +103,49 @@ struct probe_answer *probe_ask(const struct probe_questions *q)
 void probe_free(struct probe_answer *answers, int count)
 {
 	munmap(answers, ((size_t)count + 1) * sizeof(*answers));
+}
+
+/* A line each, but for digits; false: not written. */
+static bool record(const char *path, const struct probe_questions *q,
+		   const struct probe_answer *answers)
+{
+	FILE *file = fopen(path, "w");
+
+	if (!file) {
+		perror(path);
+		return false;
+	}
+	fprintf(file, "# tests/gpu_probe/%s on %s\n", q->program,
+		answers[q->count].text);
+	for (int i = 0; i < q->count; i++) {
+		const bool is_digit = q->digits_from && i >= q->digits_from;
+		const bool is_end =
+		    !is_digit || (i - q->digits_from) % 64 == 63;
+
+		fprintf(file, "%s%s", answers[i].text, is_end ? "\n" : "");
+	}
+	return fclose(file) == 0;
+}
+
+int probe_main(int argc, char **argv, const struct probe_questions *q)
+{
+	int differences = 0, traps = 0;
+	struct probe_answer *answers;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
+		return 2;
+	}
+	answers = probe_ask(q);
+	if (!answers || !record(argv[1], q, answers))
+		return 2;
+	for (int i = 0; i < q->count; i++) {
+		differences += answers[i].differs;
+		traps += answers[i].is_trap;
+	}
+	if (q->explain)
+		q->explain(answers);
+	printf("%d of %d %s differ, %d end in a trap\n", differences, q->count,
+	       q->things, traps);
+	return differences != 0;
 }

@@ -20,7 +20,20 @@ struct probe_questions {
 	void (*begin)(char *name, int bytes);
 	/* Fills the answer, or calls probe_trap(). */
 	void (*ask)(int question, struct probe_answer *answer);
+	/* "mbarrier.cu", "histories", for the recording and for people. */
+	const char *program, *things;
+	/* Answers from here on are digits, 64 a line; 0: none are. */
+	int digits_from;
+	/* Says more of the answers; may be NULL. */
+	void (*explain)(const struct probe_answer *answers);
 };
+
+/*
+ * main() of a program that asks: PROGRAM RECORDING.  Writes the answers, says
+ * how many differ from the software GPU.  1 if any does, 2 if they could not be
+ * had.
+ */
+int probe_main(int argc, char **argv, const struct probe_questions *questions);
 
 /*
  * count answers and one more, whose text is the GPU's name, in memory that

@@ -139,7 +139,7 @@ static void compare(int question, const mbarrier_case *model,
 	while (i < steps && i < model->fault_step &&
 	       gpu->results[i] == model->results[i])
 		i++;
-	if (i == model->n_steps)
+	if (i == model->n_steps || (i == steps && i == model->fault_step))
 		return;
 	answer->differs = 1;
 	printf("%s, %u arrivals, step %u (kind %u, number %u): GPU ", name,
@@ -185,33 +185,9 @@ static void ask(int question, probe_answer *answer)
 
 int main(int argc, char **argv)
 {
-	const probe_questions questions = {mbarrier_cases(), begin, ask};
-	probe_answer *answers;
-	int differences = 0, traps = 0;
-	FILE *file;
+	probe_questions questions = {mbarrier_cases(), begin, ask};
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
-		return 2;
-	}
-	answers = probe_ask(&questions);
-	if (!answers)
-		return 2;
-	file = fopen(argv[1], "w");
-	if (!file) {
-		perror(argv[1]);
-		return 2;
-	}
-	fprintf(file, "# tests/gpu_probe/mbarrier.cu on %s\n",
-		answers[questions.count].text);
-	for (int i = 0; i < questions.count; i++) {
-		fprintf(file, "%s\n", answers[i].text);
-		differences += answers[i].differs;
-		traps += answers[i].is_trap;
-	}
-	if (fclose(file) != 0)
-		return 2;
-	printf("%d of %d histories differ, %d end in a trap\n", differences,
-	       questions.count, traps);
-	return differences != 0;
+	questions.program = "mbarrier.cu";
+	questions.things = "histories";
+	return probe_main(argc, argv, &questions);
 }

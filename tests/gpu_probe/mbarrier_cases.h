@@ -3,7 +3,8 @@
  * mbarrier_cases.h - histories of an mbarrier that a GPU is asked (mbarrier.cu
  * writes what it answers) and the software GPU is then held to
  * (test_emu_mbarrier_recorded.c).  First random ones, of which no step breaks a
- * rule of PTX; then named ones, of which some do.
+ * rule of PTX, but one, which lands more bytes at once than can be counted;
+ * then named ones, of which some do.
  */
 #ifndef NIB_TESTS_MBARRIER_CASES_H
 #define NIB_TESTS_MBARRIER_CASES_H

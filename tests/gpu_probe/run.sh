@@ -26,7 +26,7 @@ build_all() {
 	mkdir -p "$programs" || exit 2
 	build wgmma emu/tensor_core.c emu/wgmma.c
 	build mbarrier tests/gpu_probe/children.c emu/mbarrier.c
-	build tensor tests/gpu_probe/children.c emu/tensor_map.c
+	build tensor tests/gpu_probe/children.c emu/tensor_map.c emu/floats.c
 }
 
 if [ "${1:-}" = --build ]; then

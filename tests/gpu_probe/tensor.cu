@@ -215,7 +215,7 @@ static void trapped(cudaError_t status, bool is_expected, probe_answer *answer)
 static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
 {
 	const bool is_refused =
-		emu_tensor_map_refuses(&asked->map, asked->coordinates);
+		emu_tensor_map_refuses(&asked->map, asked->coordinates, false);
 	tensor_case c = *asked;
 	CUtensorMap map;
 	cudaError_t status;
@@ -254,7 +254,7 @@ static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
 static void ask_store(const tensor_case *asked, int i, probe_answer *answer)
 {
 	const bool is_refused =
-		emu_tensor_map_refuses(&asked->map, asked->coordinates);
+		emu_tensor_map_refuses(&asked->map, asked->coordinates, true);
 	static uint8_t shared[TENSOR_SHARED];
 	tensor_case c = *asked;
 	CUtensorMap map;
@@ -300,7 +300,8 @@ static void ask_rule(int i, probe_answer *answer)
 
 	tensor_rule_make(&map, i, (uint64_t)global);
 	is_taken = encode(&encoded, &map);
-	is_good = emu_tensor_map_check(&map, &err);
+	is_good = emu_tensor_map_check(&map, &err) &&
+		  emu_tensor_map_check_device(&map, 9, &err);
 	snprintf(answer->text, PROBE_TEXT, "%d", is_taken);
 	if (is_taken == is_good)
 		return;
@@ -431,37 +432,12 @@ static void find_causes(const probe_answer *answers)
 
 int main(int argc, char **argv)
 {
-	const int copies = 2 * TENSOR_CASES;
-	const probe_questions questions = {copies + TENSOR_RULES, begin, ask};
-	int differences = 0, traps = 0;
-	probe_answer *answers;
-	FILE *file;
+	probe_questions questions = {2 * TENSOR_CASES + TENSOR_RULES, begin,
+				     ask};
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s RECORDING\n", argv[0]);
-		return 2;
-	}
-	answers = probe_ask(&questions);
-	if (!answers)
-		return 2;
-	file = fopen(argv[1], "w");
-	if (!file) {
-		perror(argv[1]);
-		return 2;
-	}
-	fprintf(file, "# tests/gpu_probe/tensor.cu on %s\n",
-		answers[questions.count].text);
-	for (int i = 0; i < questions.count; i++) {
-		const bool is_end = i < copies || (i - copies) % 64 == 63;
-
-		fprintf(file, "%s%s", answers[i].text, is_end ? "\n" : "");
-		differences += answers[i].differs;
-		traps += answers[i].is_trap;
-	}
-	if (fclose(file) != 0)
-		return 2;
-	find_causes(answers);
-	printf("%d of %d answers differ, %d are traps\n", differences,
-	       questions.count, traps);
-	return differences != 0;
+	questions.program = "tensor.cu";
+	questions.things = "answers";
+	questions.digits_from = 2 * TENSOR_CASES;
+	questions.explain = find_causes;
+	return probe_main(argc, argv, &questions);
 }

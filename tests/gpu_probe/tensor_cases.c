@@ -115,6 +115,8 @@ void tensor_case_load(const struct tensor_case *asked, const uint8_t *global,
 		if (p.inside_bytes)
 			memcpy(to + p.skip_bytes, global + p.address,
 			       p.inside_bytes);
+		if (emu_tensor_map_rounds(&asked->map))
+			emu_tensor_round_tf32(to, EMU_TENSOR_PIECE);
 	}
 }
 
@@ -126,11 +128,11 @@ void tensor_case_store(const struct tensor_case *asked, uint8_t *global,
 
 		emu_tensor_map_piece(&asked->map, asked->coordinates,
 				     asked->begin, i, &p);
-		if (p.inside_bytes)
+		if (p.stored_bytes)
 			memcpy(global + p.address,
 			       shared + asked->begin + p.shared_offset +
 				   p.skip_bytes,
-			       p.inside_bytes);
+			       p.stored_bytes);
 	}
 }
 
