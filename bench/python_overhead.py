@@ -56,6 +56,32 @@ def run_alone(**tensors):
     return run
 
 
+def scaled_rows(a, scales, alpha):
+    """torch's own conventions; the grouped one of a single expert."""
+    kinds = torch.nn.functional
+    if not hasattr(kinds, "scaled_grouped_mm"):
+        return []
+    block = kinds.ScalingType.BlockWise1x16
+    whole = kinds.ScalingType.TensorWise
+    swizzle = kinds.SwizzleType.SWIZZLE_32_4_4
+    plain = kinds.SwizzleType.NO_SWIZZLE
+    one = (scales, block, scales, block, swizzle, swizzle)
+    two = ([scales, alpha], [block, whole], [scales, alpha], [block, whole],
+           [swizzle, plain], [swizzle, plain])
+    b = a[None].transpose(1, 2)
+    offs = torch.ones(1, dtype=torch.int32, device=a.device)
+    door = nibblas.torch
+    return [
+        ("scaled_mm", door.scaled_mm, a, a.t(), *one),
+        ("scaled_mm, global scales", door.scaled_mm, a, a.t(), *two),
+        ("_scaled_mm", door._scaled_mm, a, a.t(), scales, scales),
+        ("scaled_grouped_mm of one", door.scaled_grouped_mm, a, b, *one, None,
+         offs),
+        ("scaled_grouped_mm, global scales", door.scaled_grouped_mm, a, b, *two,
+         None, offs),
+    ]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -78,6 +104,7 @@ def main():
         ("torch: torch.empty()", lambda: torch.empty(
             (1, 1), dtype=torch.bfloat16, device=device)),
     ]
+    rows += scaled_rows(a, scales, alpha)
     if device == "cpu":
         ops.gemm(*plain)
         rows.append(("nib_run()", run_alone(

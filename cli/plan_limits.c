@@ -3,6 +3,7 @@
 #include "plan_limits.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "cli.h"
@@ -31,6 +32,26 @@ static double best(struct peaks *peaks, enum peak_kind kind, int threads)
 	return most > 0 ? most * 1e-9 : INFINITY;
 }
 
+/* Of a GPU that is the software GPU: measuring it would say nothing. */
+static bool is_software(const struct nib_device_info *info)
+{
+	return strstr(info->hardware, " in software") != NULL;
+}
+
+/* What the GPU that it stands for can do at its highest clocks. */
+static void limits_by_clock(const struct nib_device_info *info,
+			    struct limits *limits)
+{
+	/* Of dense fp16 products, a multiprocessor and cycle. */
+	const double flop = 4096;
+
+	limits->compute_name = "clock";
+	limits->memory_name = "memory clock";
+	limits->gflops = flop * info->threads * info->clock_khz * 1e-6;
+	limits->gbps =
+	    2e-6 * info->memory_clock_khz * info->memory_bus_bits / 8;
+}
+
 void limits_measure(const struct nib_device *device, struct limits *limits)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
@@ -39,7 +60,7 @@ void limits_measure(const struct nib_device *device, struct limits *limits)
 	    on_gpu ? PEAK_GPU_MULTIPLY : room_peak(cli_room(device));
 	enum peak_kind memory = on_gpu ? PEAK_GPU_READ : PEAK_READ;
 	int threads = on_gpu ? 1 : cli_threads(device);
-	struct peaks *peaks = peaks_create();
+	struct peaks *peaks;
 	struct nib_error err;
 
 	*limits = (struct limits){
@@ -49,6 +70,11 @@ void limits_measure(const struct nib_device *device, struct limits *limits)
 	    .memory_name = peak_name(memory),
 	};
 	nib_device_get_info(device, &info, NULL);
+	if (is_software(&info)) {
+		limits_by_clock(&info, limits);
+		return;
+	}
+	peaks = peaks_create();
 	if (peaks && (!on_gpu || !peaks_use_gpu(peaks, info.name, &err))) {
 		limits->gflops = best(peaks, compute, threads);
 		limits->gbps = best(peaks, memory, threads);

@@ -10,7 +10,10 @@ struct limits {
 	const char *compute_name, *memory_name; /* "vpdpbusd" */
 };
 
-/* Some 100 ms.  What cannot be measured is infinite: it limits nothing. */
+/*
+ * Some 100 ms.  What cannot be measured is infinite: it limits nothing.  A GPU
+ * in software is not measured: its limits are those of the GPU's clocks.
+ */
 void limits_measure(const struct nib_device *device, struct limits *limits);
 
 #endif

@@ -400,6 +400,9 @@ struct nib_problem {
  *                in NIB_TILED_128X4; each entry a multiple of 128 there)
  *   scale_rows_total  with scale_rows: rows of a's scale tensor
  *   alpha, alpha2  experts values each; NULL = 1
+ * Host arrays that break these rules are refused.  On a GPU nobody looks at
+ * them beforehand: row_offsets are clamped to [0, a.rows], an expert whose
+ * scales leave their tensor gives NaN, and nothing outside is touched.
  */
 struct nib_moe_problem {
 	struct nib_nvfp4 a, b, b2;
@@ -473,7 +476,8 @@ struct nib_run_options {
 	/*
 	 * "cuda": a CUstream, NULL = the default stream.  "cpu": NULL.  Runs
 	 * that share a workspace, the plan's own too, are the caller's to
-	 * order: on one stream they are.
+	 * order: on one stream they are.  A destroyed one is NIB_BAD_ARGUMENT
+	 * where the driver tells, which CUDA does not promise.
 	 */
 	void *stream;
 };
@@ -610,12 +614,21 @@ NIB_API enum nib_status nib_amax(struct nib_device *device,
 				 const struct nib_dense *x, int saturate,
 				 float *amax, struct nib_error *err);
 
-/* y = e2m1 * scale * global, rounded once to y's type. */
-NIB_API enum nib_status nib_dequantize(struct nib_device *device,
-				       const struct nib_nvfp4 *q, float global,
-				       const struct nib_dense *y,
-				       const struct nib_call_options *options,
-				       struct nib_error *err);
+struct nib_dequantize_options {
+	size_t struct_bytes;
+	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
+	void *stream;
+	/* The global scale in the device's memory, read when the work runs;
+	 * then global is 0.  NULL: see global. */
+	const float *global_pointer;
+};
+
+/* y = e2m1 * scale * global, rounded once to y's type.  options may be NULL. */
+NIB_API enum nib_status
+nib_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+	       float global, const struct nib_dense *y,
+	       const struct nib_dequantize_options *options,
+	       struct nib_error *err);
 
 /*
  * Copies the scales of from into the layout of to, both [rows, k] and batch the
@@ -626,6 +639,17 @@ nib_convert_scales(struct nib_device *device, const struct nib_nvfp4 *from,
 		   const struct nib_nvfp4 *to,
 		   const struct nib_call_options *options,
 		   struct nib_error *err);
+
+/*
+ * Where rows and scales of a mixture's experts begin, of where their rows end
+ * (ends [experts], ascending): row_offsets [experts + 1], and scale_rows
+ * [experts] (may be NULL) for tiled scales of which each expert's are padded to
+ * 128 rows.  All in the device's memory; waits for nothing.
+ */
+NIB_API enum nib_status
+nib_expert_rows(struct nib_device *device, const int32_t *ends, int64_t experts,
+		int32_t *row_offsets, int32_t *scale_rows,
+		const struct nib_call_options *options, struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* Files: safetensors                                                        */

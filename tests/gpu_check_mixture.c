@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_check_mixture.c - mixtures of experts on the GPU: few and many experts,
- * empty ones, scales laid out expert by expert, rows outside the offsets.
+ * empty ones, scales laid out expert by expert, rows outside the offsets, and
+ * offsets that lead out of the tensors: no device checks them beforehand.
  */
 #include "gpu_mixture.h"
 
@@ -63,14 +64,14 @@ static const char *run_plan(const struct gpu_mixture *x,
 	const struct nib_moe_problem p =
 	    gpu_mixture_problem(x, m, gpu_device_of);
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
-	uint8_t *again = gpu_take(m->c.bytes);
+	uint8_t *again = gpu_take(m->base.c.bytes);
 	struct gpu_twin workspace;
 	const char *why;
 
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "plan");
 	workspace = gpu_twin_new(info.workspace_bytes);
 	why = run_once(plan, &p, &workspace);
-	if (!why && !gpu_download(&m->c, gpu_host_of(&m->c)))
+	if (!why && !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
 		why = "guard band of c";
 	if (!why)
 		why = gpu_mixture_places(x, m);
@@ -78,8 +79,9 @@ static const char *run_plan(const struct gpu_mixture *x,
 		why = check_result(x, m);
 	if (!why)
 		why = run_once(plan, &p, &workspace);
-	if (!why && (!gpu_download(&m->c, again) ||
-		     memcmp(again, gpu_host_of(&m->c), m->c.bytes) != 0))
+	if (!why &&
+	    (!gpu_download(&m->base.c, again) ||
+	     memcmp(again, gpu_host_of(&m->base.c), m->base.c.bytes) != 0))
 		why = "other bits in a second run";
 	if (!why && !gpu_mixture_unchanged(m))
 		why = "an input changed";
@@ -126,6 +128,220 @@ static void check_mixture(enum nib_op op, int64_t experts, int64_t most,
 	gpu_mixture_free(&m);
 }
 
+/* ---- where experts begin ------------------------------------------------- */
+
+static void check_expert_rows(int64_t experts, bool anything)
+{
+	const size_t n = (size_t)experts;
+	struct gpu_twin ends = gpu_twin_new(n * 4);
+	struct gpu_twin rows = gpu_twin_new(n * 4 + 4);
+	struct gpu_twin scales = gpu_twin_new(n * 4);
+	int32_t *values = gpu_host_of(&ends), at = 0;
+	uint8_t *got = gpu_take(rows.bytes + scales.bytes);
+	char name[80];
+	bool ok;
+
+	for (size_t i = 0; i < n; i++) {
+		at += (int32_t)(gpu_rnd() % 300) * (int32_t)(gpu_rnd() % 3);
+		values[i] = anything ? (int32_t)gpu_rnd() : at;
+	}
+	gpu_upload(&ends);
+	gpu_upload(&rows);
+	gpu_upload(&scales);
+	gpu_must(nib_expert_rows(gpu_test.cpu, values, experts,
+				 gpu_host_of(&rows), gpu_host_of(&scales), NULL,
+				 &gpu_test.err),
+		 "expert rows");
+	gpu_test.err.message[0] = '\0';
+	ok =
+	    !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
+			     gpu_device_of(&rows), gpu_device_of(&scales), NULL,
+			     &gpu_test.err) &&
+	    gpu_download(&rows, got) &&
+	    memcmp(got, gpu_host_of(&rows), rows.bytes) == 0 &&
+	    gpu_download(&scales, got) &&
+	    memcmp(got, gpu_host_of(&scales), scales.bytes) == 0 &&
+	    !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
+			     gpu_device_of(&rows), NULL, NULL, &gpu_test.err) &&
+	    gpu_download(&rows, got) &&
+	    memcmp(got, gpu_host_of(&rows), rows.bytes) == 0;
+	snprintf(name, sizeof(name), "expert rows %" PRId64 "%s", experts,
+		 anything ? ", any ends" : "");
+	gpu_verdict(ok, name,
+		    gpu_test.err.message[0] ? gpu_test.err.message
+					    : "values differ");
+	free(got);
+	gpu_twin_free(&ends);
+	gpu_twin_free(&rows);
+	gpu_twin_free(&scales);
+}
+
+static void check_all_expert_rows(void)
+{
+	static const int64_t counts[] = {1, 2, 31, 32, 33, 64, 100, 1000};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		check_expert_rows(counts[i], false);
+		check_expert_rows(counts[i], true);
+	}
+}
+
+/* ---- arrays on the device that say anything ------------------------------ */
+
+#define BAD_EXPERTS 6
+
+/* The bytes of c's rows [first, end). */
+static const uint8_t *rows_of(const struct gpu_mixture *x, const uint8_t *c,
+			      int64_t first, int64_t end, size_t *bytes)
+{
+	const int64_t pitch = x->c.k + x->c.gap;
+
+	*bytes = (size_t)((end - first) * pitch) * sizeof(float);
+	return c + (size_t)(first * pitch) * sizeof(float);
+}
+
+/* c, fp32, is NaN in the expert's rows and the same as `good` in others'. */
+static const char *only_one_is_nan(const struct gpu_mixture *x,
+				   const struct gpu_mixture_memory *m,
+				   const uint8_t *good, int64_t expert)
+{
+	const int32_t *offsets = gpu_host_of(&m->offsets);
+	const uint8_t *c = gpu_host_of(&m->base.c);
+
+	for (int64_t e = 0; e < x->experts; e++) {
+		size_t bytes;
+		const uint8_t *now =
+		    rows_of(x, c, offsets[e], offsets[e + 1], &bytes);
+		const uint8_t *then =
+		    rows_of(x, good, offsets[e], offsets[e + 1], &bytes);
+
+		/* Elements between rows keep their poison, a NaN. */
+		for (size_t i = 0; i < bytes && e == expert; i += 4) {
+			float value;
+
+			memcpy(&value, now + i, sizeof(value));
+			if (value == value)
+				return "a number where no scale can be";
+		}
+		if (e != expert && memcmp(now, then, bytes) != 0)
+			return "the bits of another expert changed";
+	}
+	return NULL;
+}
+
+/* One entry of scale_rows leads out of the scales. */
+static const char *run_bad_scales(const struct gpu_mixture *x,
+				  const struct gpu_mixture_memory *m,
+				  struct nib_plan *plan,
+				  const struct gpu_twin *workspace,
+				  const uint8_t *good)
+{
+	const struct nib_moe_problem p =
+	    gpu_mixture_problem(x, m, gpu_device_of);
+	const int32_t *offsets = gpu_host_of(&m->offsets);
+	int32_t *scale_rows = gpu_host_of(&m->scale_rows);
+	const char *why = NULL;
+
+	for (int64_t e = 0; e < x->experts && !why; e++) {
+		const int32_t own = offsets[e + 1] - offsets[e];
+		const int32_t total = (int32_t)x->a.rows;
+		const int32_t bad[] = {-1, INT32_MIN, total - own + 1,
+				       INT32_MAX, INT32_MAX - own};
+		const int32_t kept = scale_rows[e];
+
+		for (size_t i = 0; i < sizeof(bad) / sizeof(*bad) && !why;
+		     i++) {
+			scale_rows[e] = bad[i];
+			gpu_upload(&m->scale_rows);
+			gpu_poison(&m->base.c, 0xFF);
+			why = run_once(plan, &p, workspace);
+			if (!why &&
+			    !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
+				why = "guard band of c";
+			if (!why)
+				why = only_one_is_nan(x, m, good, e);
+		}
+		scale_rows[e] = kept;
+	}
+	gpu_upload(&m->scale_rows);
+	return why;
+}
+
+static void make_bad_offsets(const struct gpu_mixture *x, int32_t *offsets)
+{
+	const int32_t rows = (int32_t)x->rows;
+	const int32_t odd[] = {0,	 -1,	    INT32_MIN,
+			       rows,	 rows + 1,  INT32_MAX - 100,
+			       rows / 2, INT32_MAX, INT32_MIN + 5};
+
+	do {
+		for (int64_t e = 0; e <= x->experts; e++)
+			offsets[e] = odd[gpu_rnd_below(9)];
+	} while (gpu_mixture_shares_rows(x, offsets));
+}
+
+/* Offsets that descend, begin before the rows or lead behind them. */
+static const char *run_bad_offsets(const struct gpu_mixture *x,
+				   const struct gpu_mixture_memory *m,
+				   struct nib_plan *plan,
+				   const struct gpu_twin *workspace)
+{
+	const struct nib_moe_problem p =
+	    gpu_mixture_problem(x, m, gpu_device_of);
+	int32_t *offsets = gpu_host_of(&m->offsets);
+	const char *why = NULL;
+
+	for (int i = 0; i < gpu_cases(60) && !why; i++) {
+		make_bad_offsets(x, offsets);
+		/* All at the end of what an int holds. */
+		for (int64_t e = 0; e < x->experts && i == 0; e++)
+			offsets[e] = INT32_MAX;
+		gpu_upload(&m->offsets);
+		why = run_once(plan, &p, workspace);
+		if (!why && !gpu_guards_hold(&m->base.c))
+			why = "guard band of c";
+	}
+	return why;
+}
+
+static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout)
+{
+	struct gpu_mixture x = gpu_any_mixture(op, BAD_EXPERTS, 150, 0, 64, 48);
+	struct nib_plan_options options = {.struct_bytes = sizeof(options),
+					   .caller_workspace = 1};
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	struct gpu_mixture_memory m;
+	struct gpu_twin workspace;
+	struct nib_moe_problem p;
+	struct nib_plan *plan;
+	const char *why;
+	uint8_t *good;
+
+	x.a.layout = layout;
+	x.c.dtype = NIB_FP32;
+	x.has_scale_rows = true;
+	m = gpu_mixture_new(&x);
+	p = gpu_mixture_problem(&x, &m, gpu_device_of);
+	good = gpu_take(m.base.c.bytes);
+	gpu_must(nib_plan_create_moe(gpu_test.gpu, op, &p, &options, &plan,
+				     &gpu_test.err),
+		 "plan");
+	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "plan");
+	workspace = gpu_twin_new(info.workspace_bytes);
+	why = run_once(plan, &p, &workspace);
+	if (!why && !gpu_download(&m.base.c, good))
+		why = "guard band of c";
+	if (!why)
+		why = run_bad_scales(&x, &m, plan, &workspace, good);
+	gpu_verdict(!why, "scale_rows outside the scales", why);
+	why = run_bad_offsets(&x, &m, plan, &workspace);
+	gpu_verdict(!why, "row_offsets outside the rows", why);
+	nib_plan_free(plan);
+	gpu_twin_free(&workspace);
+	gpu_mixture_free(&m);
+	free(good);
+}
+
 int main(void)
 {
 	static const int64_t experts[] = {1, 2, 3, 8, 31, 32, 33, 128, 257};
@@ -144,6 +360,10 @@ int main(void)
 			      i % 8, n[i % 5],
 			      k[count < 33 && !gpu_is_small() ? i % 7 : i % 5]);
 	}
+	for (int i = 0; i < 4; i++)
+		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
+				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR);
+	check_all_expert_rows();
 	for (int i = 0; i < 4 && !gpu_is_small(); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
 

@@ -50,15 +50,6 @@ static const char *choice_of(const char *line, const char *name)
 	return line + 17 + length + 2;
 }
 
-static bool in_software(void)
-{
-	struct nib_device_info info = {.struct_bytes = sizeof(info)};
-
-	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
-		 "the device");
-	return strstr(info.hardware, "in software") != NULL;
-}
-
 static void compare(const char *name, const char *choice, uint64_t hash)
 {
 	char why[LINE];
@@ -73,7 +64,7 @@ static void compare(const char *name, const char *choice, uint64_t hash)
 			 "%016" PRIx64 " (%s), recorded: %.16s (%s)", hash,
 			 choice, lines[i], choice_of(lines[i], name));
 	if (i < n_lines && strtoull(lines[i], NULL, 16) != hash &&
-	    strstr(name, " dual ") && in_software()) {
+	    strstr(name, " dual ") && gpu_in_software()) {
 		/* Rounded to 16 bits, it is seldom seen. */
 		printf("skipped: %s: SiLU's ex2.approx is a GPU's own, here "
 		       "it is rounded to nearest\n",

@@ -334,6 +334,15 @@ bool gpu_begin(int *exit_code)
 	return true;
 }
 
+bool gpu_in_software(void)
+{
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
+		 "the device");
+	return strstr(info.hardware, "in software") != NULL;
+}
+
 int gpu_end(void)
 {
 	printf("%d passed, %d failed\n", gpu_test.passed, gpu_test.failed);

@@ -23,6 +23,8 @@ extern struct gpu_test {
 
 /* Opens both devices; false: exit with *exit_code. */
 bool gpu_begin(int *exit_code);
+/* The GPU is the software one, which reports what others leave undefined. */
+bool gpu_in_software(void);
 /* Prints the counts; the exit code. */
 int gpu_end(void);
 void gpu_must(enum nib_status status, const char *what);

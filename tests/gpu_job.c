@@ -183,7 +183,7 @@ static void take_memory(struct gpu_job *job, const struct gpu_job *like)
 		    like ? gpu_mixture_new_like(&job->mixture,
 						&like->mixture_memory)
 			 : gpu_mixture_new(&job->mixture);
-		job->bytes = job->mixture_memory.c.bytes;
+		job->bytes = job->mixture_memory.base.c.bytes;
 	}
 	if (is_quantize(job)) {
 		gpu_operand_new(&job->x, job->q);
@@ -315,7 +315,7 @@ static int results_of(const struct gpu_job *job,
 		return 2;
 	}
 	if (is_mixture(job)) {
-		results[0] = &job->mixture_memory.c;
+		results[0] = &job->mixture_memory.base.c;
 		return 1;
 	}
 	for (int i = 0; i < job->count; i++)

@@ -86,7 +86,7 @@ static void spoil_scales(const struct gpu_mixture *x,
 {
 	const int32_t *offsets = gpu_host_of(&m->offsets);
 	const int32_t *scale_rows = gpu_host_of(&m->scale_rows);
-	uint8_t *scales = gpu_host_of(&m->a[1]);
+	uint8_t *scales = gpu_host_of(&m->base.a[1]);
 	bool *used = gpu_take((size_t)x->a.rows * sizeof(*used));
 
 	for (int64_t e = 0; e < x->experts; e++)
@@ -104,18 +104,21 @@ static void spoil_scales(const struct gpu_mixture *x,
 static void fill_operands(const struct gpu_mixture *x,
 			  const struct gpu_mixture_memory *m)
 {
-	gpu_fill_nvfp4(&x->a, gpu_host_of(&m->a[0]), gpu_host_of(&m->a[1]));
-	gpu_fill_nvfp4(&x->b, gpu_host_of(&m->b[0]), gpu_host_of(&m->b[1]));
-	gpu_fill_nvfp4(&x->b2, gpu_host_of(&m->b2[0]), gpu_host_of(&m->b2[1]));
+	gpu_fill_nvfp4(&x->a, gpu_host_of(&m->base.a[0]),
+		       gpu_host_of(&m->base.a[1]));
+	gpu_fill_nvfp4(&x->b, gpu_host_of(&m->base.b[0]),
+		       gpu_host_of(&m->base.b[1]));
+	gpu_fill_nvfp4(&x->b2, gpu_host_of(&m->base.b2[0]),
+		       gpu_host_of(&m->base.b2[1]));
 	spoil_scales(x, m);
 	for (int i = 0; i < 2; i++) {
-		gpu_upload(&m->a[i]);
-		gpu_upload(&m->b[i]);
-		gpu_upload(&m->b2[i]);
+		gpu_upload(&m->base.a[i]);
+		gpu_upload(&m->base.b[i]);
+		gpu_upload(&m->base.b2[i]);
 	}
 	gpu_upload(&m->offsets);
 	gpu_upload(&m->scale_rows);
-	gpu_fill_alpha(&m->alpha);
+	gpu_fill_alpha(&m->base.alpha);
 }
 
 void gpu_mixture_fill(const struct gpu_mixture *x,
@@ -129,17 +132,17 @@ void gpu_mixture_fill(const struct gpu_mixture *x,
 static void take_memory(const struct gpu_mixture *x,
 			struct gpu_mixture_memory *m)
 {
-	gpu_operand_new(&x->a, m->a);
-	gpu_operand_new(&x->b, m->b);
-	gpu_operand_new(&x->b2, m->b2);
-	m->alpha = gpu_twin_new((size_t)x->experts * 2 * sizeof(float));
+	gpu_operand_new(&x->a, m->base.a);
+	gpu_operand_new(&x->b, m->base.b);
+	gpu_operand_new(&x->b2, m->base.b2);
+	m->base.alpha = gpu_twin_new((size_t)x->experts * 2 * sizeof(float));
 	fill_operands(x, m);
-	m->c = gpu_twin_new(gpu_dense_bytes(&x->c));
-	gpu_poison(&m->c, 0xFF);
+	m->base.c = gpu_twin_new(gpu_dense_bytes(&x->c));
+	gpu_poison(&m->base.c, 0xFF);
 	if (x->packed) {
-		m->packed = gpu_pack(&x->b, m->b);
+		m->base.packed = gpu_pack(&x->b, m->base.b);
 		if (x->op == NIB_DUAL_GEMM)
-			m->packed2 = gpu_pack(&x->b2, m->b2);
+			m->base.packed2 = gpu_pack(&x->b2, m->base.b2);
 	}
 }
 
@@ -171,15 +174,7 @@ gpu_mixture_new_like(const struct gpu_mixture *x,
 
 void gpu_mixture_free(struct gpu_mixture_memory *m)
 {
-	nib_packed_free(m->packed);
-	nib_packed_free(m->packed2);
-	for (int i = 0; i < 2; i++) {
-		gpu_twin_free(&m->a[i]);
-		gpu_twin_free(&m->b[i]);
-		gpu_twin_free(&m->b2[i]);
-	}
-	gpu_twin_free(&m->c);
-	gpu_twin_free(&m->alpha);
+	gpu_memory_free(&m->base);
 	gpu_twin_free(&m->offsets);
 	gpu_twin_free(&m->scale_rows);
 }
@@ -192,33 +187,63 @@ gpu_mixture_problem(const struct gpu_mixture *x,
 	struct nib_moe_problem p;
 
 	memset(&p, 0, sizeof(p));
-	p.a = gpu_nvfp4(&x->a, side(&m->a[0]), side(&m->a[1]));
+	p.a = gpu_nvfp4(&x->a, side(&m->base.a[0]), side(&m->base.a[1]));
 	p.a.rows = x->rows;
-	p.b = gpu_nvfp4(&x->b, side(&m->b[0]), side(&m->b[1]));
+	p.b = gpu_nvfp4(&x->b, side(&m->base.b[0]), side(&m->base.b[1]));
 	if (x->op == NIB_DUAL_GEMM)
-		p.b2 = gpu_nvfp4(&x->b2, side(&m->b2[0]), side(&m->b2[1]));
-	p.alpha = side(&m->alpha);
+		p.b2 = gpu_nvfp4(&x->b2, side(&m->base.b2[0]),
+				 side(&m->base.b2[1]));
+	p.alpha = side(&m->base.alpha);
 	p.alpha2 = p.alpha + x->experts;
-	p.c = gpu_dense(&x->c, side(&m->c));
+	p.c = gpu_dense(&x->c, side(&m->base.c));
 	p.row_offsets = side(&m->offsets);
 	if (x->has_scale_rows) {
 		p.scale_rows = side(&m->scale_rows);
 		p.scale_rows_total = x->a.rows;
 	}
 	if (side == gpu_device_of) {
-		p.b_packed = m->packed;
-		p.b2_packed = m->packed2;
+		p.b_packed = m->base.packed;
+		p.b2_packed = m->base.packed2;
 	}
 	return p;
 }
 
 bool gpu_mixture_unchanged(const struct gpu_mixture_memory *m)
 {
-	return gpu_is_unchanged(&m->a[0]) && gpu_is_unchanged(&m->a[1]) &&
-	       gpu_is_unchanged(&m->b[0]) && gpu_is_unchanged(&m->b[1]) &&
-	       gpu_is_unchanged(&m->b2[0]) && gpu_is_unchanged(&m->b2[1]) &&
-	       gpu_is_unchanged(&m->alpha) && gpu_is_unchanged(&m->offsets) &&
+	return gpu_is_unchanged(&m->base.a[0]) &&
+	       gpu_is_unchanged(&m->base.a[1]) &&
+	       gpu_is_unchanged(&m->base.b[0]) &&
+	       gpu_is_unchanged(&m->base.b[1]) &&
+	       gpu_is_unchanged(&m->base.b2[0]) &&
+	       gpu_is_unchanged(&m->base.b2[1]) &&
+	       gpu_is_unchanged(&m->base.alpha) &&
+	       gpu_is_unchanged(&m->offsets) &&
 	       gpu_is_unchanged(&m->scale_rows);
+}
+
+/* The row that an offset stands for. */
+static int32_t row_of(const struct gpu_mixture *x, int32_t offset)
+{
+	if (offset < 0)
+		return 0;
+	return offset > x->rows ? (int32_t)x->rows : offset;
+}
+
+bool gpu_mixture_shares_rows(const struct gpu_mixture *x,
+			     const int32_t *offsets)
+{
+	for (int64_t i = 0; i < x->experts; i++)
+		for (int64_t j = 0; j < i; j++) {
+			const int32_t begin = row_of(x, offsets[i]);
+			const int32_t end = row_of(x, offsets[i + 1]);
+			const int32_t begin2 = row_of(x, offsets[j]);
+			const int32_t end2 = row_of(x, offsets[j + 1]);
+
+			if (begin < end && begin2 < end2 && begin < end2 &&
+			    begin2 < end)
+				return true;
+		}
+	return false;
 }
 
 const char *gpu_mixture_places(const struct gpu_mixture *x,
@@ -227,7 +252,7 @@ const char *gpu_mixture_places(const struct gpu_mixture *x,
 	const int32_t *offsets = gpu_host_of(&m->offsets);
 	const size_t size = nib_dtype_bytes(x->c.dtype);
 	const int64_t pitch = x->c.k + x->c.gap;
-	const uint8_t *c = gpu_host_of(&m->c);
+	const uint8_t *c = gpu_host_of(&m->base.c);
 
 	for (int64_t i = 0; i < x->rows * pitch; i++) {
 		const bool inside =

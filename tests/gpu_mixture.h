@@ -18,9 +18,8 @@ struct gpu_mixture {
 };
 
 struct gpu_mixture_memory {
-	struct gpu_twin a[2], b[2], b2[2]; /* codes, scales */
-	struct gpu_twin c, alpha, offsets, scale_rows;
-	struct nib_packed *packed, *packed2;
+	struct gpu_memory base;
+	struct gpu_twin offsets, scale_rows;
 };
 
 /* Everything but sizes is any. */
@@ -45,8 +44,11 @@ struct nib_moe_problem
 gpu_mixture_problem(const struct gpu_mixture *x,
 		    const struct gpu_mixture_memory *m,
 		    void *(*side)(const struct gpu_twin *));
+/* Experts that share rows of c race, which the software GPU reports. */
+bool gpu_mixture_shares_rows(const struct gpu_mixture *x,
+			     const int32_t *offsets);
 bool gpu_mixture_unchanged(const struct gpu_mixture_memory *m);
-/* NULL if all rows of experts are written, and nothing else of m->c's host. */
+/* NULL if all rows of experts are written, and nothing else of C's host. */
 const char *gpu_mixture_places(const struct gpu_mixture *x,
 			       const struct gpu_mixture_memory *m);
 

@@ -239,7 +239,7 @@ static void kernels_by_name(void)
 	assert_int_equal(fake->lookups, 1);
 	assert_int_equal(fake->shared_bytes, 0);
 	/* More than were there at first. */
-	for (int i = 0; i < 40; i++) {
+	for (int i = 10; i < 50; i++) {
 		snprintf(name, sizeof(name), "kernel_%d", i);
 		assert_int_equal(cuda_kernel(cuda, name, 0, &other, NULL),
 				 NIB_OK);
@@ -258,9 +258,20 @@ static void kernels_by_name(void)
 	    cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
 	    NIB_DEVICE_FAILED);
 	check_message(err.message, "kernel_of_first: CUDA_ERROR");
+	/* No module was asked for what another one has, nor for what none has,
+	 * be it the beginning or the end of another's name. */
+	static const char *const none[] = {"kernel_1", "ernel_of_first",
+					   "kernel_of_first ", ""};
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(cuda_kernel(cuda, none[i], 0, &again, &err),
+				 NIB_DEVICE_FAILED);
+		check_message(err.message, "no such kernel in this library");
+	}
+	assert_int_equal(fake->misses, 0);
 	assert_int_equal(cuda_kernel(cuda, "missing_one", 0, &again, &err),
 			 NIB_DEVICE_FAILED);
-	check_message(err.message, "missing_one: ");
+	check_message(err.message, "missing_one: CUDA_ERROR");
+	assert_int_equal(fake->misses, 1);
 	cuda_leave(cuda);
 	nib_device_close(device);
 	check_clean(fake);
@@ -275,7 +286,7 @@ static void *find_many(void *arg)
 
 	failed += cuda_enter(cuda, NULL) != NIB_OK;
 	for (int i = 0; i < 200; i++) {
-		snprintf(name, sizeof(name), "kernel_%d", i % 20);
+		snprintf(name, sizeof(name), "kernel_%d", 10 + i % 20);
 		failed += cuda_kernel(cuda, name, i, &function, NULL) != NIB_OK;
 	}
 	cuda_leave(cuda);

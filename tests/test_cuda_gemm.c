@@ -96,6 +96,16 @@ static size_t workspace(const struct bed *bed)
 	return info.workspace_bytes;
 }
 
+static void check_explained(const struct bed *bed, const char *part)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	assert_non_null(strstr(info.explanation, part));
+	/* To the end. */
+	assert_non_null(strstr(info.explanation, " begins meanwhile)"));
+}
+
 /* Kernels that a run launches. */
 static int run(struct bed *bed, int64_t count)
 {
@@ -128,7 +138,15 @@ static void launches_of_groups(void)
 	static const struct {
 		int64_t count;
 		int kernels;
-	} cases[] = {{1, 2}, {2, 2}, {48, 2}, {49, 4}, {96, 4}, {100, 6}};
+		const char *launches;
+	} cases[] = {
+	    {1, 2, ", 1 launch of two kernels"},
+	    {2, 2, ", 1 launch of two kernels"},
+	    {48, 2, ", 1 launch of two kernels"},
+	    {49, 4, ", 2 launches, of 48 matrices and one type at most, of"},
+	    {96, 4, ", 2 launches, of 48 matrices"},
+	    {100, 6, ", 3 launches, of 48 matrices"},
+	};
 	struct bed bed;
 
 	make_bed(&bed);
@@ -140,6 +158,7 @@ static void launches_of_groups(void)
 		plan(&bed, NIB_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
 		check_last(&bed, "nib_gemm_sm90");
+		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
 		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
 		plan(&bed, NIB_DUAL_GEMM, count);
@@ -334,6 +353,28 @@ static void failed_launch(void)
 	free_bed(&bed);
 }
 
+/* As drivers that notice it answer; CUDA does not promise that they do. */
+static void destroyed_stream(void)
+{
+	struct nib_run_options options = {.struct_bytes = sizeof(options)};
+	struct bed bed;
+
+	make_bed(&bed);
+	plan(&bed, NIB_GEMM, 49);
+	options.stream = &bed;
+	bed.fake->dead_stream = options.stream;
+	assert_int_equal(
+	    nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
+	    NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
+	assert_int_equal(bed.fake->launches, 0);
+	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err),
+			 NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
+	assert_int_equal(run(&bed, 49), 4);
+	free_bed(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
@@ -345,6 +386,7 @@ int main(int argc, char **argv)
 	    {"packed_weights", packed_weights},
 	    {"mixtures", mixtures},
 	    {"failed_launch", failed_launch},
+	    {"destroyed_stream", destroyed_stream},
 	};
 
 	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

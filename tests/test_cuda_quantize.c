@@ -133,7 +133,9 @@ static void waits_only_to_tell(void)
 
 static void other_conversions(void)
 {
+	struct nib_dequantize_options options = {sizeof(options), NULL, NULL};
 	struct bed bed;
+	int32_t *words, host[4];
 	float amax = -1;
 
 	make_bed(&bed);
@@ -146,10 +148,32 @@ static void other_conversions(void)
 	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err),
 	    NIB_OK);
 	check_did(&bed, 1, 0, "nib_sm90_dequantize");
+	options.global_pointer = bed.global;
+	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
+					&options, &bed.err),
+			 NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_dequantize");
+	options.global_pointer = &amax;
+	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
+					&options, &bed.err),
+			 NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
+	check_did(&bed, 0, 0, NULL);
 	assert_int_equal(nib_convert_scales(bed.device, &bed.tiled, &bed.linear,
 					    NULL, &bed.err),
 			 NIB_OK);
 	check_did(&bed, 1, 0, "nib_sm90_convert_scales");
+	words = fresh(&bed, 64);
+	assert_int_equal(nib_expert_rows(bed.device, words, 3, words + 4,
+					 words + 8, NULL, &bed.err),
+			 NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_expert_rows");
+	assert_int_equal(bed.fake->last.gridDimX, 1);
+	assert_int_equal(nib_expert_rows(bed.device, words, 3, host, words + 8,
+					 NULL, &bed.err),
+			 NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "row_offsets"));
+	check_did(&bed, 0, 0, NULL);
 	free_bed(&bed);
 }
 

@@ -49,6 +49,8 @@ static void check_dequantize(const struct nib_nvfp4 *q, float global,
 	struct test_dense want =
 	    test_dense_new(dtype, q->rows, q->k, q->batch, gap);
 	const bool is_between = q->batch_stride_bytes < q->row_stride_bytes;
+	const struct nib_dequantize_options by_pointer = {sizeof(by_pointer),
+							  NULL, &global};
 
 	if (is_between)
 		test_dense_between(&want.view);
@@ -63,7 +65,8 @@ static void check_dequantize(const struct nib_nvfp4 *q, float global,
 		if (is_between)
 			test_dense_between(&got.view);
 		assert_int_equal(
-		    nib_dequantize(device, q, global, &got.view, NULL, NULL),
+		    nib_dequantize(device, q, i % 2 ? 0 : global, &got.view,
+				   i % 2 ? &by_pointer : NULL, NULL),
 		    NIB_OK);
 		if (memcmp(got.view.data, want.view.data, want.bytes) != 0)
 			print_error("isa %s dtype %d global %a [%lld, %lld]\n",
@@ -287,6 +290,9 @@ static void refusals(void **state)
 	struct test_dense y = test_dense_new(NIB_FP32, 4, 64, 1, 0);
 	struct nib_nvfp4 to = q.view;
 	struct nib_dense yv = y.view;
+	float global = 1;
+	struct nib_dequantize_options options = {sizeof(options), NULL,
+						 &global};
 	struct nib_error err;
 
 	(void)state;
@@ -307,6 +313,15 @@ static void refusals(void **state)
 	yv.data = q.view.codes;
 	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, NULL, &err),
 			 NIB_BAD_ARGUMENT);
+	begins(&err, "y = ");
+	assert_int_equal(
+	    nib_dequantize(device, &q.view, 1, &y.view, &options, &err),
+	    NIB_BAD_ARGUMENT);
+	begins(&err, "global = 1: must be 0 with options.global_pointer");
+	options.global_pointer = (const float *)y.view.data + 5;
+	assert_int_equal(
+	    nib_dequantize(device, &q.view, 0, &y.view, &options, &err),
+	    NIB_BAD_ARGUMENT);
 	begins(&err, "y = ");
 	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
 			 NIB_BAD_ARGUMENT);

@@ -130,6 +130,8 @@ static void streams_are_refused(void **state)
 	struct nib_problem problem = {
 	    .a = q, .b = q, .c = {&c, NIB_FP32, .rows = 1, .cols = 1}};
 	const struct nib_call_options call = {sizeof(call), codes};
+	const struct nib_dequantize_options dequantize = {sizeof(dequantize),
+							  codes, NULL};
 	struct nib_quantize_options quantize = {sizeof(quantize),
 						.stream = codes};
 	struct nib_run_options run = {sizeof(run), .stream = codes};
@@ -140,7 +142,7 @@ static void streams_are_refused(void **state)
 	assert_int_equal(nib_device_wait(device, codes, &err),
 			 NIB_BAD_ARGUMENT);
 	check_message(&err, "must be NULL on 'cpu'");
-	assert_int_equal(nib_dequantize(device, &q, 1, &x, &call, &err),
+	assert_int_equal(nib_dequantize(device, &q, 1, &x, &dequantize, &err),
 			 NIB_BAD_ARGUMENT);
 	check_message(&err, "options.stream = 0x");
 	assert_int_equal(nib_convert_scales(device, &q, &q, &call, &err),

@@ -32,18 +32,18 @@ foreach(source ${nib_kernels})
   get_filename_component(name ${source} NAME_WE)
   set(prefix ${kernels_dir}/${name})
   add_custom_command(
-    OUTPUT ${prefix}.cubin ${prefix}.ptx ${prefix}.log
+    OUTPUT ${prefix}.cubin ${prefix}.ptx ${prefix}.kernels ${prefix}.log
     COMMAND ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh ${NIB_NVCC} ${source}
       ${prefix} -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
     DEPENDS ${source} ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh
     DEPFILE ${prefix}.d
     COMMENT "Compiling the kernels of ${name}.cu"
     VERBATIM)
-  list(APPEND image_files ${prefix}.cubin ${prefix}.ptx)
+  list(APPEND image_files ${prefix}.cubin ${prefix}.ptx ${prefix}.kernels)
   list(APPEND kernel_logs ${prefix}.log)
   string(APPEND image_data "IMAGE(${name}, \"${prefix}\")\n")
   string(APPEND image_lines
-    "\t{\"${name}.cu\", ${name}_cubin, ${name}_ptx},\n")
+    "\t{\"${name}.cu\", ${name}_cubin, ${name}_ptx, ${name}_kernels},\n")
 endforeach()
 configure_file(tools/images.c.in ${kernels_dir}/images.c @ONLY)
 set_source_files_properties(${kernels_dir}/images.c PROPERTIES

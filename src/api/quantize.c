@@ -111,18 +111,6 @@ static enum nib_status check_same(int64_t a, const char *a_name, int64_t b,
 			b_name, b);
 }
 
-static enum nib_status check_apart(struct nib_span a, const char *a_name,
-				   struct nib_span b, const char *b_name,
-				   struct nib_error *err)
-{
-	if (!nib_spans_overlap(a, b))
-		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s = %p: must not overlap %s, bytes %p to %p", a_name,
-			(void *)a.begin, b_name, (void *)b.begin,
-			(void *)b.end);
-}
-
 static enum nib_status check_quantize_views(const struct nib_dense *x,
 					    const struct nib_nvfp4 *q,
 					    struct nib_error *err)
@@ -136,12 +124,12 @@ static enum nib_status check_quantize_views(const struct nib_dense *x,
 	    (status = check_same(q->k, "q.k", x->cols, "x.cols", err)) ||
 	    (status =
 		 check_same(q->batch, "q.batch", x->batch, "x.batch", err)) ||
-	    (status = check_apart(codes, "q.codes", from, "x", err)) ||
-	    (status = check_apart(scales, "q.scales", from, "x", err)))
+	    (status = nib_check_apart(codes, "q.codes", from, "x", err)) ||
+	    (status = nib_check_apart(scales, "q.scales", from, "x", err)))
 		return status;
 	if (!nib_scales_overlap_codes(q))
 		return NIB_OK;
-	return check_apart(scales, "q.scales", codes, "q.codes", err);
+	return nib_check_apart(scales, "q.scales", codes, "q.codes", err);
 }
 
 /*
@@ -238,36 +226,67 @@ enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
 	return device->room->amax(device, &from, saturate != 0, amax, err);
 }
 
+/* As take_call_options(); global: the argument beside them. */
+static enum nib_status
+take_dequantize_options(const struct nib_device *device,
+			const struct nib_dequantize_options *options,
+			struct nib_dequantize_options *ours, float global,
+			struct nib_error *err)
+{
+	enum nib_status status;
+
+	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	if (!status && ours->global_pointer && nib_fp32_bits(global) != 0)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"global = %g: must be 0 with "
+				"options.global_pointer",
+				(double)global);
+	if (!status)
+		status = nib_check_stream(device, ours->stream,
+					  "options.stream", err);
+	return status;
+}
+
 enum nib_status nib_dequantize(struct nib_device *device,
 			       const struct nib_nvfp4 *q, float global,
 			       const struct nib_dense *y,
-			       const struct nib_call_options *options,
+			       const struct nib_dequantize_options *options,
 			       struct nib_error *err)
 {
-	struct nib_call_options ours;
+	struct nib_dequantize_options ours;
 	struct nib_nvfp4 from;
 	struct nib_dense to;
-	struct nib_span span;
+	struct nib_span span, pointed = {0};
 	enum nib_status status;
 
 	if ((status = check_device(device, err)) ||
-	    (status = take_call_options(device, options, &ours, err)) ||
+	    (status = take_dequantize_options(device, options, &ours, global,
+					      err)) ||
 	    (status = take_nvfp4(q, &from, "q", err)) ||
 	    (status = take_dense(y, &to, "y", err)))
 		return status;
 	span = nib_dense_span(&to);
+	if (ours.global_pointer)
+		pointed = (struct nib_span){(uintptr_t)ours.global_pointer,
+					    (uintptr_t)ours.global_pointer +
+						sizeof(float)};
 	if ((status =
 		 check_same(to.rows, "y.rows", from.rows, "q.rows", err)) ||
 	    (status = check_same(to.cols, "y.cols", from.k, "q.k", err)) ||
 	    (status =
 		 check_same(to.batch, "y.batch", from.batch, "q.batch", err)) ||
-	    (status = check_apart(span, "y", nib_codes_span(&from), "q.codes",
-				  err)) ||
-	    (status = check_apart(span, "y", nib_scale_span(&from), "q.scales",
-				  err)))
+	    (status = nib_check_apart(span, "y", nib_codes_span(&from),
+				      "q.codes", err)) ||
+	    (status = nib_check_apart(span, "y", nib_scale_span(&from),
+				      "q.scales", err)) ||
+	    (status = nib_check_apart(span, "y", pointed,
+				      "options.global_pointer", err)))
 		return status;
-	return device->room->dequantize(device, &from, global, &to, ours.stream,
-					err);
+	if (ours.global_pointer && device->room->is_host) {
+		global = *ours.global_pointer;
+		ours.global_pointer = NULL;
+	}
+	return device->room->dequantize(device, &from, global, &to, &ours, err);
 }
 
 enum nib_status nib_convert_scales(struct nib_device *device,
@@ -289,8 +308,9 @@ enum nib_status nib_convert_scales(struct nib_device *device,
 	    (status = check_same(target.k, "to.k", source.k, "from.k", err)) ||
 	    (status = check_same(target.batch, "to.batch", source.batch,
 				 "from.batch", err)) ||
-	    (status = check_apart(nib_scale_span(&target), "to.scales",
-				  nib_scale_span(&source), "from.scales", err)))
+	    (status =
+		 nib_check_apart(nib_scale_span(&target), "to.scales",
+				 nib_scale_span(&source), "from.scales", err)))
 		return status;
 	return device->room->convert_scales(device, &source, &target,
 					    ours.stream, err);

@@ -136,10 +136,18 @@ struct nib_room {
 	enum nib_status (*amax)(struct nib_device *device,
 				const struct nib_dense *x, bool saturate,
 				float *amax, struct nib_error *err);
-	enum nib_status (*dequantize)(struct nib_device *device,
-				      const struct nib_nvfp4 *q, float global,
-				      const struct nib_dense *y, void *stream,
-				      struct nib_error *err);
+	enum nib_status (*dequantize)(
+	    struct nib_device *device, const struct nib_nvfp4 *q, float global,
+	    const struct nib_dense *y,
+	    const struct nib_dequantize_options *options,
+	    struct nib_error *err);
+	/* NULL in rooms that are is_host; experts > 0, scale_rows may be NULL.
+	 */
+	enum nib_status (*expert_rows)(struct nib_device *device,
+				       const int32_t *ends, int64_t experts,
+				       int32_t *row_offsets,
+				       int32_t *scale_rows, void *stream,
+				       struct nib_error *err);
 	enum nib_status (*convert_scales)(struct nib_device *device,
 					  const struct nib_nvfp4 *from,
 					  const struct nib_nvfp4 *to,

@@ -315,6 +315,18 @@ bool nib_spans_overlap(struct nib_span a, struct nib_span b)
 	       b.begin < a.end;
 }
 
+enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
+				struct nib_span b, const char *b_name,
+				struct nib_error *err)
+{
+	if (!nib_spans_overlap(a, b))
+		return NIB_OK;
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s = %p: must not overlap %s, bytes %p to %p", a_name,
+			(void *)a.begin, b_name, (void *)b.begin,
+			(void *)b.end);
+}
+
 /* Bytes of a row's stride, circularly from begin, that hold all pieces. */
 static uintptr_t columns_bytes(const struct grid *g)
 {

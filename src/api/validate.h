@@ -67,6 +67,10 @@ struct nib_span nib_codes_span(const struct nib_nvfp4 *v);
 struct nib_span nib_scale_span(const struct nib_nvfp4 *v);
 struct nib_span nib_dense_span(const struct nib_dense *v);
 bool nib_spans_overlap(struct nib_span a, struct nib_span b);
+/* The names are those of the arguments. */
+enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
+				struct nib_span b, const char *b_name,
+				struct nib_error *err);
 
 /*
  * Views of valid data whose spans cross may still have no byte in common: side

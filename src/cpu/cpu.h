@@ -75,7 +75,8 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 			 bool saturate, float *amax, struct nib_error *err);
 enum nib_status cpu_dequantize(struct nib_device *device,
 			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y, void *stream,
+			       const struct nib_dense *y,
+			       const struct nib_dequantize_options *options,
 			       struct nib_error *err);
 enum nib_status cpu_convert_scales(struct nib_device *device,
 				   const struct nib_nvfp4 *from,

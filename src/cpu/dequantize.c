@@ -110,7 +110,8 @@ static void setup_task(void *arg, int i)
 
 enum nib_status cpu_dequantize(struct nib_device *device,
 			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y, void *stream,
+			       const struct nib_dense *y,
+			       const struct nib_dequantize_options *options,
 			       struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(device);
@@ -118,7 +119,7 @@ enum nib_status cpu_dequantize(struct nib_device *device,
 	struct setup setup = {&table, y->dtype, global};
 	struct job job;
 
-	(void)stream;
+	(void)options;
 	(void)err;
 	memset(&job, 0, sizeof(job));
 	job.ops = &cpu->ops.quantize;

@@ -15,26 +15,6 @@ const struct nib_cuda_costs nib_cuda_costs = {
     .split = 6000,
 };
 
-/* Up to here tiles grow by 16 tokens, from here by 32. */
-#define FINE_TOKENS 128
-#define FINE_SIZES  (FINE_TOKENS / NIB_TILE_TOKENS_STEP)
-
-int32_t nib_tile_size(int i)
-{
-	return i < FINE_SIZES ? (i + 1) * NIB_TILE_TOKENS_STEP
-			      : FINE_TOKENS + (i + 1 - FINE_SIZES) * 2 *
-						  NIB_TILE_TOKENS_STEP;
-}
-
-int nib_tile_size_of(int32_t tokens)
-{
-	int i = 0;
-
-	while (i < NIB_TILE_SIZES - 1 && nib_tile_size(i) < tokens)
-		i++;
-	return i;
-}
-
 enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 			       struct nib_error *err)
 {

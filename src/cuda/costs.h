@@ -9,11 +9,33 @@
 
 #include <stdint.h>
 
-/* Tokens of a tile: 16, 32, ... 128, 160, ... 256. */
-#define NIB_TILE_SIZES 12
-int32_t nib_tile_size(int i);
+#include "cuda/kernels/gemm_params.h"
+
+/* Tokens of a tile: 16, 32, ... 128, 160, ... 256; the first sizes grow by a
+ * step, the others by two. */
+#define NIB_TILE_SIZES	    12
+#define NIB_TILE_FINE_SIZES 8
+
+static inline int32_t nib_tile_size(int i)
+{
+	const int coarse =
+	    i < NIB_TILE_FINE_SIZES ? 0 : i + 1 - NIB_TILE_FINE_SIZES;
+
+	return (i + 1 + coarse) * NIB_TILE_TOKENS_STEP;
+}
+
 /* The smallest tile that holds so many tokens, at most 256. */
-int nib_tile_size_of(int32_t tokens);
+static inline int nib_tile_size_of(int32_t tokens)
+{
+	const int steps =
+	    (tokens + NIB_TILE_TOKENS_STEP - 1) / NIB_TILE_TOKENS_STEP;
+
+	if (tokens >= NIB_TILE_TOKENS_MAX)
+		return NIB_TILE_SIZES - 1;
+	if (steps <= NIB_TILE_FINE_SIZES)
+		return steps < 1 ? 0 : steps - 1;
+	return NIB_TILE_FINE_SIZES + (steps - NIB_TILE_FINE_SIZES - 1) / 2;
+}
 
 /*
  * In cycles of a multiprocessor's clock, 1 to NIB_COSTS_MAX; the planner
@@ -25,6 +47,13 @@ struct nib_cuda_costs {
 	int32_t tile;  /* a tile outside its k loop: first loads, epilogue */
 	int32_t split; /* a tile of 128 tokens, k in two parts: to join them */
 };
+
+/* Of a tile of size i with so many times 64 of k. */
+static inline double nib_tile_cycles(const struct nib_cuda_costs *costs, int i,
+				     int32_t steps)
+{
+	return costs->tile + (double)steps * costs->step[i];
+}
 
 /*
  * Measured on an H200 (docs/notes/0030-hopper-gemm.md).  Raise the revision

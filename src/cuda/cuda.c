@@ -90,4 +90,5 @@ const struct nib_room nib_room_cuda = {
     .amax = cuda_amax,
     .dequantize = cuda_dequantize,
     .convert_scales = cuda_convert_scales,
+    .expert_rows = cuda_expert_rows,
 };

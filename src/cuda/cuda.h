@@ -77,13 +77,15 @@ enum nib_status cuda_costs_save(struct nib_device *device,
 
 /* ---- module.c: the kernels of this build -------------------------------- */
 
-/* One source file's kernels, as embedded; ptx ends with a NUL. */
+/* One source file's kernels, as embedded; ptx ends with a NUL, and kernels are
+ * their names with spaces between. */
 struct cuda_image {
 	const char *name;
 	const void *cubin, *ptx;
+	const char *kernels;
 };
 /* Ends with a NULL name; none at all in a build without nvcc. */
-extern const struct cuda_image cuda_images[];
+extern const struct cuda_image *cuda_images;
 
 /* Both with the context entered. */
 enum nib_status cuda_modules_load(struct cuda_device *device,
@@ -199,11 +201,16 @@ enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
 			  bool saturate, float *amax, struct nib_error *err);
 enum nib_status cuda_dequantize(struct nib_device *device,
 				const struct nib_nvfp4 *q, float global,
-				const struct nib_dense *y, void *stream,
+				const struct nib_dense *y,
+				const struct nib_dequantize_options *options,
 				struct nib_error *err);
 enum nib_status cuda_convert_scales(struct nib_device *device,
 				    const struct nib_nvfp4 *from,
 				    const struct nib_nvfp4 *to, void *stream,
 				    struct nib_error *err);
+enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
+				 int64_t experts, int32_t *row_offsets,
+				 int32_t *scale_rows, void *stream,
+				 struct nib_error *err);
 
 #endif

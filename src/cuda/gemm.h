@@ -35,7 +35,7 @@ struct cuda_gemm {
 	int64_t n_parts;
 	CUdeviceptr tiles_data; /* of all parts */
 	/* What the plan reports. */
-	size_t workspace_bytes; /* the prepared tokens */
+	size_t workspace_bytes; /* prepared tokens, sums of parts of k */
 	int64_t tiles;
 	int32_t tile_tokens, k_parts, clusters; /* of the first part */
 };

@@ -164,6 +164,7 @@ enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 	cuda_gemm_place(&gemm->parts[0], workspace, &params.args);
 	params.args.row_offsets = moe->row_offsets;
 	params.args.scale_rows = moe->scale_rows;
+	params.args.scale_rows_total = (int32_t)moe->scale_rows_total;
 	point(gemm->op, &whole, 0, &params.problems[0]);
 	return launch(device, gemm, &gemm->parts[0], &params, stream, err);
 }

@@ -58,7 +58,13 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 {
 	struct nib_plan *plan = &p->base;
 	const char *what = plan->op == NIB_DUAL_GEMM ? "dual GEMM" : "GEMM";
+	char launches[80] = "1 launch";
 
+	/* More do not fit into a kernel's parameters. */
+	if (p->gemm.n_parts > 1)
+		snprintf(launches, sizeof(launches),
+			 "%lld launches, of %d matrices and one type at most,",
+			 (long long)p->gemm.n_parts, NIB_GEMM_PROBLEMS);
 	if (p->is_gemv)
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "vector kernel on %s: %lld blocks read the weights "
@@ -70,14 +76,12 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 	else
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "%s on %s: tiles of %d rows x up to %d tokens on %d "
-			 "clusters, k in %d part%s, %lld launch%s of two "
-			 "kernels (the first converts the tokens, the second "
-			 "begins meanwhile)",
+			 "clusters, k in %d part%s, %s of two kernels (the "
+			 "first converts the tokens, the second begins "
+			 "meanwhile)",
 			 what, device->name, NIB_TILE_ROWS, p->gemm.tile_tokens,
 			 p->gemm.clusters, p->gemm.k_parts,
-			 p->gemm.k_parts == 1 ? "" : "s",
-			 (long long)p->gemm.n_parts,
-			 p->gemm.n_parts == 1 ? "" : "es");
+			 p->gemm.k_parts == 1 ? "" : "s", launches);
 }
 
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)

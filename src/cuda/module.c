@@ -119,17 +119,38 @@ void cuda_modules_unload(struct cuda_device *device)
 	device->modules = NULL;
 }
 
-/* In whichever image it is. */
-static CUresult find_function(const struct cuda_device *device,
-			      const char *name, CUfunction *function)
+static bool has_kernel(const struct cuda_image *image, const char *name)
+{
+	const size_t length = strlen(name);
+	const char *at = image->kernels;
+
+	while (*at) {
+		const size_t word = strcspn(at, " ");
+
+		if (word == length && memcmp(at, name, length) == 0)
+			return true;
+		at += word + (at[word] != '\0');
+	}
+	return false;
+}
+
+/* Only the module that has it is asked: a sanitizer reports calls that fail. */
+static enum nib_status find_function(const struct cuda_device *device,
+				     const char *name, CUfunction *function,
+				     struct nib_error *err)
 {
 	const struct cuda_modules *all = device->modules;
-	CUresult result = CUDA_ERROR_NOT_FOUND;
+	CUresult result;
+	int i = 0;
 
-	for (int i = 0; i < all->count && result == CUDA_ERROR_NOT_FOUND; i++)
-		result = device->driver->cuModuleGetFunction(
-		    function, all->modules[i], name);
-	return result;
+	while (i < all->count && !has_kernel(&cuda_images[i], name))
+		i++;
+	if (i == all->count)
+		return nib_fail(err, NIB_DEVICE_FAILED,
+				"%s: no such kernel in this library", name);
+	result = device->driver->cuModuleGetFunction(function, all->modules[i],
+						     name);
+	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
 }
 
 static struct kernel *find_kernel(struct cuda_modules *all, const char *name)
@@ -161,15 +182,15 @@ static enum nib_status add_kernel(struct cuda_device *device, const char *name,
 {
 	struct cuda_modules *all = device->modules;
 	struct kernel k = {.shared_bytes = 0};
-	CUresult result;
+	enum nib_status status;
 
 	if (!make_room(all))
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory for the kernel %s", name);
 	snprintf(k.name, sizeof(k.name), "%s", name);
-	result = find_function(device, name, &k.function);
-	if (result)
-		return cuda_fail(device->driver, result, name, err);
+	status = find_function(device, name, &k.function, err);
+	if (status)
+		return status;
 	*kernel = &all->kernels[all->kernel_count++];
 	**kernel = k;
 	return NIB_OK;

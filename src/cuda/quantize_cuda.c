@@ -240,24 +240,32 @@ enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
 
 /* ---- quantise ------------------------------------------------------------ */
 
+/* NULL is none. */
+static enum nib_status check_global(const struct call *call,
+				    const float *global_pointer,
+				    struct nib_error *err)
+{
+	const uintptr_t begin = (uintptr_t)global_pointer;
+	const struct nib_span global = {
+	    begin, begin ? begin + sizeof(*global_pointer) : 0};
+
+	return cuda_check_span(call->device, global, sizeof(float),
+			       nib_label("options"), "global_pointer", err);
+}
+
 static enum nib_status check_quantize(const struct call *call,
 				      const struct nib_dense *x,
 				      const struct nib_nvfp4 *q,
 				      const float *global_pointer,
 				      struct nib_error *err)
 {
-	const uintptr_t begin = (uintptr_t)global_pointer;
-	const struct nib_span global = {
-	    begin, begin ? begin + sizeof(*global_pointer) : 0};
 	enum nib_status status;
 
 	status = cuda_check_dense(call->device, x, nib_label("x"), err);
 	if (!status)
 		status = cuda_check_nvfp4(call->device, q, nib_label("q"), err);
 	if (!status)
-		status = cuda_check_span(call->device, global, sizeof(float),
-					 nib_label("options"), "global_pointer",
-					 err);
+		status = check_global(call, global_pointer, err);
 	return status;
 }
 
@@ -334,18 +342,22 @@ enum nib_status cuda_quantize(struct nib_device *device,
 
 enum nib_status cuda_dequantize(struct nib_device *device,
 				const struct nib_nvfp4 *q, float global,
-				const struct nib_dense *y, void *stream,
+				const struct nib_dense *y,
+				const struct nib_dequantize_options *options,
 				struct nib_error *err)
 {
-	struct nib_dequantize_params p = {nvfp4(q), dense(y), global};
+	struct nib_dequantize_params p = {nvfp4(q), dense(y),
+					  options->global_pointer, global};
 	struct call call;
-	enum nib_status status = begin(&call, device, stream, err);
+	enum nib_status status = begin(&call, device, options->stream, err);
 
 	if (status)
 		return status;
 	status = cuda_check_nvfp4(call.device, q, nib_label("q"), err);
 	if (!status)
 		status = cuda_check_dense(call.device, y, nib_label("y"), err);
+	if (!status)
+		status = check_global(&call, options->global_pointer, err);
 	if (!status)
 		status = launch(&call, "nib_sm90_dequantize", scale_units(&p.q),
 				&p, err);
@@ -371,6 +383,45 @@ enum nib_status cuda_convert_scales(struct nib_device *device,
 	if (!status)
 		status = launch(&call, "nib_sm90_convert_scales",
 				scale_units(&p.to), &p, err);
+	end(&call);
+	return status;
+}
+
+/* ---- experts' rows ------------------------------------------------------- */
+
+static enum nib_status check_words(const struct call *call,
+				   const int32_t *words, int64_t count,
+				   const char *name, struct nib_error *err)
+{
+	const uintptr_t begin = (uintptr_t)words;
+	const struct nib_span span = {
+	    begin, begin ? begin + sizeof(*words) * (uintptr_t)count : 0};
+
+	return cuda_check_span(call->device, span, sizeof(*words),
+			       nib_label(name), "", err);
+}
+
+enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
+				 int64_t experts, int32_t *row_offsets,
+				 int32_t *scale_rows, void *stream,
+				 struct nib_error *err)
+{
+	struct nib_expert_rows_params p = {ends, experts, row_offsets,
+					   scale_rows};
+	struct call call;
+	enum nib_status status = begin(&call, device, stream, err);
+
+	if (status)
+		return status;
+	status = check_words(&call, ends, experts, "ends", err);
+	if (!status)
+		status = check_words(&call, row_offsets, experts + 1,
+				     "row_offsets", err);
+	if (!status)
+		status =
+		    check_words(&call, scale_rows, experts, "scale_rows", err);
+	if (!status)
+		status = launch(&call, "nib_sm90_expert_rows", 1, &p, err);
 	end(&call);
 	return status;
 }

@@ -1,38 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiles.c - the schedule of a group: equal tiles of each problem, the longest
- * first, always to the cluster that is free first (LPT).
+ * tiles.c - the schedule of a group, by the shortest time of two searches:
+ * tile_search.c packs tiles of all sizes; here are equal tiles of each problem,
+ * the longest first, always to the cluster that is free first (LPT).
  *
- * A problem of m tokens is cut into equal tiles, as many as the cap on a tile
- * asks for; the cap is tried in all its steps and the shortest makespan wins.
- * What a tile costs is in the device's table (costs.h).
+ * For those a problem of m tokens is cut into as many equal tiles as the cap on
+ * a tile asks for, and the cap is tried in all its steps.  What a tile costs is
+ * in the device's table (costs.h).
  */
 #include "cuda/tiles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/tile_search.h"
+
 /* Tokens of a tile: multiples of 16, above 128 of 32. */
 #define STEP NIB_TILE_TOKENS_STEP
 /* Parts of k, most. */
 #define PARTS_MAX 16
-
-static int32_t divide_up(int32_t a, int32_t b)
-{
-	return a / b + (a % b != 0);
-}
-
-static int32_t round_tokens(int32_t tokens)
-{
-	const int32_t step = tokens > 128 ? 2 * STEP : STEP;
-
-	return divide_up(tokens, step) * step;
-}
+/* So many tiles a cluster need no fine search. */
+#define LONG_LIST 64
+/* The most that a schedule of more tiles must win. */
+#define MORE_TILES 0.1
 
 /* Tokens of a tile of a problem with m, none above cap. */
 static int32_t tile_tokens(int32_t m, int32_t cap)
 {
-	return round_tokens(divide_up(m, divide_up(m, cap)));
+	return nib_tile_size(nib_tile_size_of(divide_up(m, divide_up(m, cap))));
 }
 
 /* The tiles of a problem that have the same cost. */
@@ -63,12 +58,12 @@ static double tile_cycles(const struct nib_cuda_costs *costs,
 	const int32_t steps =
 	    min32(divide_up(s->k, NIB_TOKEN_STAGE_K),
 		  divide_up(stages_of(s), parts) * stage_steps);
-	const double step = costs->step[nib_tile_size_of(tokens)];
 	/* The table has two parts of 128 tokens; a fifth of that is waiting. */
 	const double join =
 	    (double)costs->split * (parts + 1) * (tokens + 32) / (3 * 160);
 
-	return costs->tile + steps * step + (parts > 1 ? join : 0);
+	return nib_tile_cycles(costs, nib_tile_size_of(tokens), steps) +
+	       (parts > 1 ? join : 0);
 }
 
 static int by_falling_cycles(const void *a, const void *b)
@@ -106,8 +101,6 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 			 int32_t parts)
 {
 	const struct nib_cuda_costs *costs = search->costs;
-	const int32_t unit_rows =
-	    search->dual ? NIB_TILE_ROWS : 2 * NIB_TILE_ROWS;
 	struct run *runs = search->runs;
 	int32_t n_runs = 0;
 
@@ -117,7 +110,7 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 		    s->m && s->n ? tile_tokens(s->m, cap) : 1;
 		const int32_t whole = s->n ? s->m / tokens : 0;
 		const int32_t rest = s->n ? s->m % tokens : 0;
-		const int32_t units = divide_up(s->n, unit_rows);
+		const int32_t units = nib_tile_units(s, search->dual);
 
 		if (whole)
 			runs[n_runs++] =
@@ -128,7 +121,8 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 					 whole,
 					 units};
 		if (rest) {
-			const int32_t last = round_tokens(rest);
+			const int32_t last =
+			    nib_tile_size(nib_tile_size_of(rest));
 
 			runs[n_runs++] =
 			    (struct run){tile_cycles(costs, s, last, parts),
@@ -139,7 +133,6 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 					 units};
 		}
 	}
-	qsort(runs, (size_t)n_runs, sizeof(*runs), by_falling_cycles);
 	return n_runs;
 }
 
@@ -170,13 +163,14 @@ static void add_to_least(struct heap *h, double cycles)
 	h->cluster[i] = cluster;
 }
 
-/* Deals the runs out; rounds[c] counts, tiles (if any) are stored. */
-static void deal(const struct run *runs, int32_t n_runs, struct heap *h,
+/* Sorts and deals the runs; rounds[c] counts, tiles (if any) are stored. */
+static void deal(struct run *runs, int32_t n_runs, struct heap *h,
 		 int32_t *rounds, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile *tiles)
 {
 	const int32_t parts = plan->k_parts;
 
+	qsort(runs, (size_t)n_runs, sizeof(*runs), by_falling_cycles);
 	for (int32_t c = 0; c < h->size; c++) {
 		h->load[c] = 0;
 		h->cluster[c] = c;
@@ -212,7 +206,7 @@ static void deal(const struct run *runs, int32_t n_runs, struct heap *h,
 			plan->cycles = h->load[c];
 }
 
-/* Tries every cap with k in so many parts; keeps what beats *best. */
+/* Tries caps with k in so many parts; keeps what beats *best. */
 static void try_caps(struct search *s, int32_t parts, int32_t clusters,
 		     struct nib_tile_plan *best)
 {
@@ -239,8 +233,7 @@ static void try_caps(struct search *s, int32_t parts, int32_t clusters,
 		/* Who adds parts up waits for the others: all run at once. */
 		if (parts > 1 && tiles > clusters)
 			break;
-		/* Long lists need no fine search. */
-		if (tiles > 64 * (int64_t)clusters && cap < most)
+		if (tiles > LONG_LIST * (int64_t)clusters && cap < most)
 			break;
 		s->heap.size = clusters;
 		deal(s->runs, n_runs, &s->heap, s->rounds, &p, NULL);
@@ -249,18 +242,96 @@ static void try_caps(struct search *s, int32_t parts, int32_t clusters,
 	}
 }
 
+/* loads: NULL, or the packed tiles, which may be the plan's. */
 static bool fill(struct search *s, struct nib_tile_plan *plan,
+		 const struct nib_tile_loads *loads,
 		 struct nib_gemm_tile **tiles)
 {
 	const size_t entries = (size_t)plan->rounds * (size_t)plan->clusters;
-	const int32_t n_runs = make_runs(s, plan->tile_tokens, plan->k_parts);
+	int32_t n_runs;
 
 	*tiles = calloc(entries ? entries : 1, sizeof(**tiles));
 	if (!*tiles)
 		return false;
+	if (plan->is_packed) {
+		nib_tile_loads_list(loads, plan->clusters, s->rounds, *tiles);
+		return true;
+	}
+	n_runs = make_runs(s, plan->tile_tokens, plan->k_parts);
 	s->heap.size = plan->clusters;
 	deal(s->runs, n_runs, &s->heap, s->rounds, plan, *tiles);
 	return true;
+}
+
+/*
+ * The packed tiles, if they end earlier than *plan.  More tiles read weights
+ * more often and cost more than the table says (docs/notes/0034): they must win
+ * as much as they are more, up to a tenth.
+ */
+static void take_packed(const struct nib_tile_loads *loads, int32_t clusters,
+			struct nib_tile_plan *plan)
+{
+	double more = loads && plan->tiles
+			  ? (double)loads->tiles / (double)plan->tiles - 1
+			  : 0;
+
+	more = more < 0 ? 0 : more > MORE_TILES ? MORE_TILES : more;
+	if (loads && loads->cycles * (1 + more) < plan->cycles)
+		*plan = (struct nib_tile_plan){
+		    .k_parts = 1,
+		    .clusters = clusters,
+		    .rounds = loads->rounds,
+		    .tile_tokens = loads->tile_tokens,
+		    .tiles = loads->tiles,
+		    .cycles = loads->cycles,
+		    .is_packed = true,
+		};
+}
+
+/* Whether the shapes, in tiles of the largest size, are a long list. */
+static bool is_long(const struct search *s, int32_t clusters)
+{
+	int64_t tiles = 0;
+
+	for (int32_t i = 0; i < s->count; i++)
+		tiles +=
+		    (int64_t)divide_up(s->shapes[i].m, NIB_TILE_TOKENS_MAX) *
+		    nib_tile_units(s->shapes + i, s->dual);
+	return tiles > LONG_LIST * (int64_t)clusters;
+}
+
+/* Packed tiles have all of k: not if the smallest of them takes too long. */
+static bool whole_k_may_win(const struct search *s,
+			    const struct nib_tile_plan *plan)
+{
+	for (int32_t i = 0; i < s->count; i++)
+		if (s->shapes[i].m && s->shapes[i].n &&
+		    tile_cycles(s->costs, s->shapes + i, STEP, 1) >=
+			plan->cycles)
+			return false;
+	return true;
+}
+
+static bool plan_all(struct search *s, int32_t clusters, int32_t most_parts,
+		     struct nib_tile_plan *plan, struct nib_gemm_tile **tiles)
+{
+	const struct nib_tile_loads *loads = NULL;
+	struct nib_tile_search *packed = NULL;
+	bool ok = true;
+
+	*plan = (struct nib_tile_plan){0};
+	for (int32_t parts = 1; parts <= most_parts; parts++)
+		try_caps(s, parts, clusters, plan);
+	if (!is_long(s, clusters) && whole_k_may_win(s, plan)) {
+		packed = nib_tile_search(s->costs, s->shapes, s->count, s->dual,
+					 clusters, &loads);
+		ok = packed != NULL;
+	}
+	take_packed(loads, clusters, plan);
+	if (ok && tiles)
+		ok = fill(s, plan, loads, tiles);
+	free(packed);
+	return ok;
 }
 
 bool nib_tiles_plan(const struct nib_tile_device *device,
@@ -287,12 +358,7 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 	s.heap.cluster = calloc((size_t)most, sizeof(*s.heap.cluster));
 	s.rounds = calloc((size_t)most, sizeof(*s.rounds));
 	ok = s.runs && s.heap.load && s.heap.cluster && s.rounds;
-	if (ok) {
-		*plan = (struct nib_tile_plan){0};
-		for (int32_t parts = 1; parts <= most_parts; parts++)
-			try_caps(&s, parts, most, plan);
-		ok = !tiles || fill(&s, plan, tiles);
-	}
+	ok = ok && plan_all(&s, most, most_parts, plan, tiles);
 	free(s.runs);
 	free(s.heap.load);
 	free(s.heap.cluster);

@@ -29,6 +29,7 @@ struct nib_tile_plan {
 	int32_t tile_tokens; /* most tokens of a tile */
 	int64_t tiles;	     /* in all, parts counted */
 	double cycles;	     /* of the busiest cluster, by the model */
+	bool is_packed;	     /* by tile_search.c, else equal tiles by LPT */
 };
 
 /*

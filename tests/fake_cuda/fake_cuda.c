@@ -402,8 +402,10 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 	if (result)
 		return result;
 	if (strncmp(name, "missing_", 8) == 0 ||
-	    (only && strcmp(only + 5, name) != 0))
+	    (only && strcmp(only + 5, name) != 0)) {
+		count(&fake_cuda.misses, 1);
 		return CUDA_ERROR_NOT_FOUND;
+	}
 	pthread_mutex_lock(&lock);
 	fake_cuda.lookups++;
 	while (at < used && strcmp(functions[at].name, name) != 0)

@@ -39,6 +39,7 @@ struct fake_cuda {
 	int modules, cubins, ptxs;
 	int allocations;
 	int lookups;	     /* of functions */
+	int misses;	     /* lookups of what a module does not have */
 	int shared_bytes;    /* the last that a function was allowed */
 	int pointer_queries; /* calls that ask about a pointer */
 	int launches, waits;

@@ -11,12 +11,14 @@
 
 /* ---- epilogue ------------------------------------------------------------ */
 
-/* x / (1 + e^-x); -0 at -inf, NaN only from NaN. */
+/* x / (1 + e^-x), within 8 units of 2^-24 (numerics.md); -0 at -inf, NaN only from
+ * NaN. */
 DEVICE float silu(float x)
 {
 	const float e = expf(-fabsf(x));
 
-	return x < -104.0f ? -0.0f : x * (x > 0 ? 1.0f : e) / (1.0f + e);
+	return x < -104.0f ? -0.0f
+			   : x * (x > 0 ? 1.0f : e) * rcp_approx(1.0f + e);
 }
 
 /* What the epilogue needs of a tile. */
@@ -30,24 +32,9 @@ struct output {
 	bool by_16;
 };
 
-/*
- * x, of which the compiler knows nothing: what follows from it is worked out
- * here, not before the loop over tiles, where it would take registers.
- */
-DEVICE uint32_t opaque(uint32_t x)
+/* Eight values to 16-bit pairs. */
+DEVICE void round_halves(const struct output *o, const float *v, uint32_t *h)
 {
-	asm volatile("" : "+r"(x));
-	return x;
-}
-
-/* Eight sums, from the accumulators' scale, 2^-6, to 16-bit pairs. */
-DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
-{
-	float v[8];
-
-#pragma unroll
-	for (int i = 0; i < 8; i++)
-		v[i] = d[i] * 64.0f * o->alpha;
 	if (o->dtype == 1) {
 #pragma unroll
 		for (int i = 0; i < 4; i++)
@@ -59,46 +46,61 @@ DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
 	}
 }
 
+/* Eight sums, from the accumulators' scale, 2^-6, to 16-bit pairs. */
+DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
+{
+	float v[8];
+
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		v[i] = d[i] * 64.0f * o->alpha;
+	round_halves(o, v, h);
+}
+
+/* Eight rows of a token to c: 16 bytes at once where that is allowed. */
+DEVICE void store_rows8(const struct output *o, int32_t token, int32_t row,
+			uint4 x)
+{
+	const uint32_t word[4] = {x.x, x.y, x.z, x.w};
+	uint16_t *to = (uint16_t *)o->c + token * o->stride_elems + row;
+
+	if (token >= o->valid)
+		return;
+	if (o->by_16 && row + 8 <= o->rows_left) {
+		*(uint4 *)to = x;
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		if (row + i < o->rows_left)
+			to[i] = (uint16_t)(word[i / 2] >> i % 2 * 16);
+}
+
+DEVICE uint32_t staging_of_warp(const struct consumer *c)
+{
+	return smem_addr(c->shared->staging) +
+	       (threadIdx.x / 32 - 4) * STAGING_WARP;
+}
+
 /* Sixteen tokens from token0 on, as 16-bit values: through shared memory. */
 DEVICE void store_halves(const struct consumer *c, const struct output *o,
 			 int32_t token0, const float *v)
 {
-	const uint32_t warp = threadIdx.x / 32 - 4;
-	const uint32_t staging =
-		smem_addr(c->shared->staging) + warp * STAGING_WARP;
-	const uint32_t matrix = lane_of_thread() / 8;
-	const uint32_t token = lane_of_thread() / 2;
-	const int32_t row = (int32_t)(lane_of_thread() % 2) * 8;
+	const uint32_t staging = staging_of_warp(c);
+	const uint32_t lane = lane_of_thread(), matrix = lane / 8;
 	uint32_t h[4];
-	uint16_t *to;
 	uint4 x;
 
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		h[i] = o->dtype == 1 ? cvt_f16x2_f32(v[2 * i], v[2 * i + 1])
-				     : cvt_bf16x2_f32(v[2 * i], v[2 * i + 1]);
+	round_halves(o, v, h);
 	stmatrix_x4_trans(staging +
-				  (matrix / 2 * 8 + lane_of_thread() % 8) *
-					  STAGING_STRIDE +
+				  (matrix / 2 * 8 + lane % 8) * STAGING_STRIDE +
 				  matrix % 2 * 16,
 			  h[0], h[1], h[2], h[3]);
 	__syncwarp();
-	x = lds_128(staging + token * STAGING_STRIDE + (uint32_t)row * 2);
+	x = lds_128(staging + lane / 2 * STAGING_STRIDE + lane % 2 * 16);
 	__syncwarp();
-	if (token0 + (int32_t)token >= o->valid)
-		return;
-	to = (uint16_t *)o->c + (token0 + (int32_t)token) * o->stride_elems +
-	     row;
-	if (o->by_16 && row + 8 <= o->rows_left) {
-		*(uint4 *)to = x;
-	} else {
-		const uint32_t word[4] = {x.x, x.y, x.z, x.w};
-
-#pragma unroll
-		for (int i = 0; i < 8; i++)
-			if (row + i < o->rows_left)
-				to[i] = (uint16_t)(word[i / 2] >> i % 2 * 16);
-	}
+	store_rows8(o, token0 + (int32_t)(lane / 2), (int32_t)(lane % 2) * 8,
+		    x);
 }
 
 /*
@@ -120,6 +122,7 @@ template <int N>
 DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 			     uint32_t chunks, const float *d)
 {
+	/* Worked out here, not before the loop over tiles: registers are few. */
 	const uint32_t thread = opaque(threadIdx.x);
 	const uint32_t warp = thread / 32 - 4, lane = thread % 32;
 	const uint32_t even =
@@ -169,26 +172,6 @@ DEVICE void store_floats(const struct output *o, int32_t token0,
 	}
 }
 
-/*
- * Sixteen tokens' sums v of this thread (dual: u of the same rows of B2), from
- * the accumulators' scale, 2^-6, to c.
- */
-template <bool DUAL>
-DEVICE void finish_chunk(const struct consumer *c, const struct output *o,
-			 int32_t token0, float *v, const float *u)
-{
-#pragma unroll
-	for (int i = 0; i < 8; i++) {
-		v[i] = v[i] * 64.0f * o->alpha;
-		if (DUAL)
-			v[i] = silu(v[i]) * (u[i] * 64.0f * o->alpha2);
-	}
-	if (o->dtype == 0)
-		store_floats(o, token0, v);
-	else
-		store_halves(c, o, token0, v);
-}
-
 /* Accumulators of block `block` to a place that a loop can index. */
 template <int N>
 DEVICE void store_sums(uint32_t to, int block, const float *d)
@@ -207,45 +190,110 @@ DEVICE void store_sums(uint32_t to, int block, const float *d)
 /*
  * The tile to c, through shared memory block by block: unrolled over all
  * accumulators, this would be thousands of instructions that no cache holds.
- * Only the sixteens of tokens in chunks.  Dual: the groups hand each other
- * their sums, and each finishes every other sixteen.
+ * Only the sixteens of tokens in chunks.
  */
-template <int N, bool DUAL>
+template <int N>
 DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 			  uint32_t chunks, const float *d)
 {
-	const uint32_t sums = smem_addr(c->shared->sums);
-	const uint32_t mine = sums + (threadIdx.x - 128) * 4;
-	const uint32_t first = DUAL ? sums + threadIdx.x % 128 * 4 : mine;
-	const int begin = DUAL ? (int)group_of_thread() * 16 : 0;
+	const uint32_t mine =
+		smem_addr(c->shared->sums) + (threadIdx.x - 128) * 4;
 
 #pragma unroll 1
 	for (int block = 0; block * BLOCK_TOKENS < N; block++) {
 		const int token0 = block * BLOCK_TOKENS;
 
 		store_sums<N>(mine, block, d);
-		if (DUAL)
-			bar_sync(1, WARPS * 32);
 #pragma unroll 1
-		for (int t = begin; t < min(BLOCK_TOKENS, N - token0);
-		     t += DUAL ? 32 : 16) {
-			float v[8], u[8];
+		for (int t = 0; t < min(BLOCK_TOKENS, N - token0); t += 16) {
+			float v[8];
 
 			if (!(chunks >> (token0 + t) / 16 & 1))
 				continue;
 #pragma unroll
-			for (uint32_t i = 0; i < 8; i++) {
-				const uint32_t from =
-				    first + ((uint32_t)t / 2 + i) * SUMS_STRIDE;
-
-				v[i] = lds_f32(from);
-				if (DUAL)
-					u[i] = lds_f32(from + 128 * 4);
-			}
-			finish_chunk<DUAL>(c, o, token0 + t, v, u);
+			for (uint32_t i = 0; i < 8; i++)
+				v[i] = lds_f32(mine + ((uint32_t)t / 2 + i) *
+							      SUMS_STRIDE) *
+				       64.0f * o->alpha;
+			if (o->dtype == 0)
+				store_floats(o, token0 + t, v);
+			else
+				store_halves(c, o, token0 + t, v);
 		}
-		if (DUAL)
-			bar_sync(1, WARPS * 32);
+	}
+}
+
+/* Of sixteen tokens, whose sums are at from: this lane's four results, tokens
+ * 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of lane t of a quad. */
+DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
+{
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++) {
+		const uint32_t at = from + (i / 2 * 4 + i % 2) * SUMS_STRIDE;
+		const float x = lds_f32(at) * 64.0f * o->alpha;
+		const float y = lds_f32(at + 2 * SUMS_STRIDE) * 64.0f *
+				o->alpha2;
+
+		v[i] = silu(x) * y;
+	}
+}
+
+/* Eight rows of 32 tokens from token0 on; chunks: which of the two sixteens. */
+DEVICE void store_dual(const struct consumer *c, const struct output *o,
+		       int32_t token0, uint32_t chunks, const float *v)
+{
+	const uint32_t place = staging_of_warp(c) + lane_of_thread() * 16;
+	uint32_t h[4];
+	uint4 x;
+
+	if (o->dtype == 0) {
+		const int32_t row = (int32_t)(lane_of_thread() / 4);
+
+#pragma unroll
+		for (int i = 0; i < 8; i++) {
+			const int32_t token =
+				token0 + i / 2 * 8 +
+				(int32_t)(lane_of_thread() % 4) * 2 + i % 2;
+
+			if (chunks >> i / 4 & 1 && token < o->valid &&
+			    row < o->rows_left)
+				((float *)o->c)[token * o->stride_elems +
+						row] = v[i];
+		}
+		return;
+	}
+	round_halves(o, v, h);
+	stmatrix_x4_trans(place, h[0], h[1], h[2], h[3]);
+	__syncwarp();
+	x = lds_128(place);
+	__syncwarp();
+	if (chunks >> lane_of_thread() / 16 & 1)
+		store_rows8(o, token0 + (int32_t)lane_of_thread(), 0, x);
+}
+
+/* The same for dual products: a thread has both sums of each of its results. */
+template <int N>
+DEVICE void finish_dual(const struct consumer *c, const struct output *o,
+			uint32_t chunks, const float *d)
+{
+	const uint32_t mine =
+		smem_addr(c->shared->sums) + (threadIdx.x - 128) * 4;
+
+	chunks &= (1u << N / 16) - 1;
+#pragma unroll 1
+	for (int block = 0; block * BLOCK_TOKENS < N; block++) {
+		const uint32_t both = chunks >> block * 2 & 3;
+		float v[8] = {0};
+
+		if (!both)
+			continue;
+		store_sums<N>(mine, block, d);
+#pragma unroll
+		for (int i = 0; i < 2; i++)
+			if (both >> i & 1)
+				finish_pairs(o, mine + i * 8 * SUMS_STRIDE,
+					     v + 4 * i);
+		store_dual(c, o, block * BLOCK_TOKENS, both, v);
 	}
 }
 
@@ -254,11 +302,13 @@ DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 			uint32_t chunks, const float *d)
 {
 	/* A vote: the compiler then knows that the warp stays together. */
-	if (!DUAL && o->dtype != 0 &&
-	    __all_sync(~0u, o->by_16 && o->rows_left >= 16))
+	if (DUAL)
+		finish_dual<N>(c, o, chunks, d);
+	else if (o->dtype != 0 &&
+		 __all_sync(~0u, o->by_16 && o->rows_left >= 16))
 		store_whole_rows<N>(c, o, chunks, d);
 	else
-		finish_blocks<N, DUAL>(c, o, chunks, d);
+		finish_blocks<N>(c, o, chunks, d);
 }
 
 /* Sixteens of tokens that the part `part` of k finishes: every k_parts-th. */
@@ -318,7 +368,7 @@ DEVICE struct output output_of(const struct consumer *c, const struct work *w,
 			       const float *alpha)
 {
 	/* Of this warp's first row, from the CTA's. */
-	const int32_t row = (int32_t)(row_of_thread() % CTA_ROWS(DUAL)) -
+	const int32_t row = (int32_t)row_of_thread<DUAL>() -
 			    (int32_t)(lane_of_thread() / 4);
 	struct output o;
 

@@ -125,6 +125,7 @@ struct nib_gemm_args {
 	int32_t experts;
 	int32_t tile_tokens; /* most tokens of a tile */
 	const int32_t *row_offsets, *scale_rows;
+	int32_t scale_rows_total; /* bounds what scale_rows says */
 	int64_t b_batch_bytes, b_scale_batch_bytes;
 	int64_t b2_batch_bytes, b2_scale_batch_bytes;
 };

@@ -31,6 +31,13 @@ DEVICE int32_t share_tokens(int32_t m, int32_t most)
 	return tiles ? round_tokens((m + tiles - 1) / tiles) : 16;
 }
 
+/* Where expert e's rows begin, e = experts: where the last one's end.  The
+ * offsets may say anything: every expert stays within the rows. */
+DEVICE int32_t expert_row(const struct nib_gemm_args *args, int32_t e)
+{
+	return min(max(__ldg(args->row_offsets + e), 0), args->rows);
+}
+
 DEVICE int32_t row_units(int32_t n, int32_t cta_rows)
 {
 	return (n + 2 * cta_rows - 1) / (2 * cta_rows);
@@ -39,12 +46,10 @@ DEVICE int32_t row_units(int32_t n, int32_t cta_rows)
 DEVICE int32_t expert_tiles(const struct nib_gemm_args *args, int32_t e,
 			    int32_t units)
 {
-	const int32_t first = __ldg(args->row_offsets + e);
-	const int32_t m =
-		min(__ldg(args->row_offsets + e + 1), args->rows) - first;
+	const int32_t m = expert_row(args, e + 1) - expert_row(args, e);
 	int32_t share;
 
-	if (m <= 0 || first < 0)
+	if (m <= 0)
 		return 0;
 	share = share_tokens(m, args->tile_tokens);
 	return (m + share - 1) / share * units;
@@ -111,8 +116,8 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 	if (index >= shared->first_tile[args->experts])
 		return false;
 	e = find_last(shared->first_tile, 1, args->experts, index);
-	first = __ldg(args->row_offsets + e);
-	m = min(__ldg(args->row_offsets + e + 1), args->rows) - first;
+	first = expert_row(args, e);
+	m = expert_row(args, e + 1) - first;
 	share = share_tokens(m, args->tile_tokens);
 	inside = index - shared->first_tile[e];
 	tile->problem = 0;

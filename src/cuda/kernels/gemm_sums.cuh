@@ -33,10 +33,14 @@ DEVICE uint32_t lane_of_thread(void)
 	return threadIdx.x % 32;
 }
 
-/* The first of the two rows of the tile that this lane holds. */
+/*
+ * The first row of the CTA's that this lane holds: a warp has 16 rows of B, or
+ * dual eight of B and the same of B2.  So a lane has both factors of a result.
+ */
+template <bool DUAL>
 DEVICE uint32_t row_of_thread(void)
 {
-	return (threadIdx.x / 32 - 4) * 16 + lane_of_thread() / 4;
+	return (threadIdx.x / 32 - 4) * (DUAL ? 8 : 16) + lane_of_thread() / 4;
 }
 
 /* The odd codes of a word, each times 2^-6, as e4m3 bytes. */
@@ -62,27 +66,42 @@ DEVICE void dequantize8(uint32_t q, uint32_t scale, uint32_t *out)
 }
 
 /*
- * What a consumer lane reads of a weight stage: 8 bytes of two rows, eight
- * apart, and their scales; offsets in the stage for step 0.
+ * What a consumer lane reads of a weight stage: 8 bytes of two rows, and their
+ * scales; offsets in the stage for step 0.  The second row is eight behind the
+ * first, or dual the same of B2, whose scales may have another layout.
  */
 struct weight_reader {
 	uint32_t codes, scales;
 	uint32_t scale_step; /* from a step's scales to the next step's */
 	uint32_t scale_row8; /* to those of the second row */
+	uint32_t scales2, scale_step2; /* dual: of the second row */
 };
 
-DEVICE struct weight_reader reader_of(bool is_tiled)
+/* Of 64 rows of scales: those of a row. */
+DEVICE uint32_t scale_place(uint32_t row, bool is_tiled)
+{
+	return is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16;
+}
+
+template <bool DUAL>
+DEVICE struct weight_reader reader_of(int32_t flags)
 {
 	const uint32_t t = lane_of_thread() % 4;
-	const uint32_t row = row_of_thread() % 64, group = group_of_thread();
+	const uint32_t part = DUAL ? 0 : group_of_thread();
+	const uint32_t row = row_of_thread<DUAL>() % 64;
+	const uint32_t scales =
+		GROUPS * PART_CODES + part * PART_SCALES + t;
+	const bool tiled = flags & NIB_B_TILED;
+	const bool tiled2 = DUAL ? flags & NIB_B2_TILED : tiled;
 	struct weight_reader r;
 
-	r.codes = group * PART_CODES + row * 128 + swizzled(row, t / 2) * 16 +
-		  t % 2 * 8;
-	r.scales = GROUPS * PART_CODES + group * PART_SCALES + t +
-		   (is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16);
-	r.scale_step = is_tiled ? 256 : 4;
-	r.scale_row8 = is_tiled ? 64 : 128;
+	r.codes = part * PART_CODES + row * 128 +
+		  swizzled(row, t / 2) * 16 + t % 2 * 8;
+	r.scales = scales + scale_place(row, tiled);
+	r.scale_step = tiled ? 256 : 4;
+	r.scale_row8 = tiled ? 64 : 128;
+	r.scales2 = scales + PART_SCALES + scale_place(row, tiled2);
+	r.scale_step2 = tiled2 ? 256 : 4;
 	return r;
 }
 
@@ -90,6 +109,7 @@ DEVICE struct weight_reader reader_of(bool is_tiled)
  * The A operands of the four k16 of step `step` of the stage at base: group t of
  * each row.  Behind k are codes and scales of zero.
  */
+template <bool DUAL>
 DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 			 uint32_t step, uint32_t (*a)[4])
 {
@@ -99,8 +119,11 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 	uint32_t low0, low1, high0, high1, out[4], s;
 
 	lds_64(codes, &low0, &low1);
-	lds_64(codes + 8 * 128, &high0, &high1);
-	s = lds_u8(scales) + lds_u8(scales + r->scale_row8) * 256;
+	lds_64(codes + (DUAL ? PART_CODES : 8 * 128), &high0, &high1);
+	s = lds_u8(scales) +
+	    lds_u8(DUAL ? base + r->scales2 + step * r->scale_step2
+			: scales + r->scale_row8) *
+		256;
 	s = cvt_f16x2_e4m3x2(s);
 	dequantize8(low0, low_halves(s), out);
 	a[0][0] = out[0], a[0][2] = out[1], a[1][0] = out[2], a[1][2] = out[3];
@@ -179,7 +202,7 @@ DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
  * registers: one group of wgmma is always in flight.  The last tokens before
  * the stage are still being read on entry.
  */
-template <int N, bool FIRST>
+template <int N, bool DUAL, bool FIRST>
 DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
 		      bool is_last, uint32_t (*a)[4][4], float *d)
 {
@@ -206,7 +229,7 @@ DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
 				break;
 			base = await_weights(c);
 		}
-		load_weights(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
+		load_weights<DUAL>(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
 	}
 	c->tokens.stage += STEPS;
 	if (c->tokens.stage == (uint32_t)c->args->token_stages) {
@@ -216,17 +239,17 @@ DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
 }
 
 /* d = the tile's sums over this part of k. */
-template <int N>
-DEVICE void sum_tile(struct consumer *c, int32_t stages, bool is_tiled,
+template <int N, bool DUAL>
+DEVICE void sum_tile(struct consumer *c, int32_t stages, int32_t flags,
 		     float *d)
 {
-	const struct weight_reader r = reader_of(is_tiled);
+	const struct weight_reader r = reader_of<DUAL>(flags);
 	uint32_t a[2][4][4];
 
-	load_weights(&r, await_weights(c), 0, a[0]);
-	sum_stage<N, true>(c, &r, stages == 1, a, d);
+	load_weights<DUAL>(&r, await_weights(c), 0, a[0]);
+	sum_stage<N, DUAL, true>(c, &r, stages == 1, a, d);
 	for (int32_t s = 1; s < stages; s++)
-		sum_stage<N, false>(c, &r, s + 1 == stages, a, d);
+		sum_stage<N, DUAL, false>(c, &r, s + 1 == stages, a, d);
 	wgmma_wait<0>();
 	release_tokens(c, last_tokens(c));
 }

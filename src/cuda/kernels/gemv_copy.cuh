@@ -72,12 +72,20 @@ __device__ static uint32_t lane_target(void)
 	return r * ROW_BYTES + (piece ^ r % 2) * 16;
 }
 
+/* A TILED step is four tile columns of 512 bytes. */
+__device__ static int scale_step_bytes(const struct nib_gemv_operand &b)
+{
+	return b.is_tiled ? 2048 : STEP_BLOCKS;
+}
+
 /* What a lane copies of a tile, at k = 0; fixed for all its steps. */
 struct source {
 	const uint8_t *codes, *scales;
 	int rows;   /* of its four rows of codes, those that are there */
 	int bytes;  /* of a row of codes from its own piece on */
 	int blocks; /* scales from its own on; 0: none to copy */
+	int whole;  /* steps of which all 16 rows are there in full */
+	int64_t pitch; /* from one of its rows of codes to the next */
 };
 
 __device__ static struct source source_of(const struct nib_gemv_params &p,
@@ -110,38 +118,57 @@ __device__ static struct source source_of(const struct nib_gemv_params &p,
 	}
 	if (lane >= 16)
 		s.blocks = 0;
+	s.whole = nib_gemv_row(tile, NIB_GEMV_TILE_ROWS - 1, b.is_tiled) < p.n
+			  ? p.k / NIB_GEMV_STEP
+			  : 0;
+	s.pitch = b.is_tiled ? b.row_stride : 4 * b.row_stride;
 	return s;
 }
 
+/* A step without edges, of aligned pieces. */
+__device__ static void copy_whole_step(const struct nib_gemv_operand &b,
+				       const struct source &from,
+				       uint32_t codes_to, uint32_t scales_to,
+				       int step)
+{
+	const uint8_t *codes = from.codes + step * ROW_BYTES;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		cp_async_16_l2_256(codes_to + i * 4 * ROW_BYTES, codes);
+		codes += from.pitch;
+	}
+	if (from.blocks > 0)
+		cp_async_16_l2_256(scales_to,
+				   from.scales + step * scale_step_bytes(b));
+}
+
+/* Any step: rows and bytes behind the matrix become zeros. */
 template <bool ALIGNED>
 __device__ static void copy_step(const struct nib_gemv_operand &b,
-				 const struct source &from, uint32_t to,
-				 uint32_t target, int step)
+				 const struct source &from, uint32_t codes_to,
+				 uint32_t scales_to, int step)
 {
-	const int lane = threadIdx.x % 32;
-	const int64_t pitch = b.is_tiled ? b.row_stride : 4 * b.row_stride;
-	const uint8_t *codes = from.codes + (int64_t)step * ROW_BYTES;
+	const uint8_t *codes = from.codes + step * ROW_BYTES;
 	const int bytes = from.bytes - step * ROW_BYTES;
-	/* A TILED step is four tile columns of 512 bytes. */
-	const int scale_step = b.is_tiled ? 2048 : STEP_BLOCKS;
 	const int scales = from.blocks - step * STEP_BLOCKS;
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		if (ALIGNED)
-			cp_async_16_or_zero(to + target + i * 4 * ROW_BYTES,
-					    codes, i < from.rows && bytes > 0);
+			cp_async_16_or_zero(codes_to + i * 4 * ROW_BYTES, codes,
+					    i < from.rows && bytes > 0);
 		else
-			copy_16(to + target + i * 4 * ROW_BYTES,
+			copy_16(codes_to + i * 4 * ROW_BYTES,
 				i < from.rows && bytes > 0 ? codes : b.codes,
 				i < from.rows ? min(max(bytes, 0), 16) : 0,
 				b.codes_align);
-		codes += pitch;
+		codes += from.pitch;
 	}
-	if (lane >= 16)
+	if (threadIdx.x % 32 >= 16)
 		return;
-	copy_16(to + CODES_BYTES + lane * 16,
-		scales > 0 ? from.scales + (int64_t)step * scale_step
+	copy_16(scales_to,
+		scales > 0 ? from.scales + step * scale_step_bytes(b)
 			   : b.scales,
 		b.is_tiled && scales > 0 ? 16 : min(max(scales, 0), 16),
 		ALIGNED ? 16 : b.scales_align);

@@ -17,7 +17,24 @@ PTX_FN uint32_t smem_addr(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* x, of which the compiler knows nothing: it keeps it, and what follows from it
+ * is worked out here. */
+PTX_FN uint32_t opaque(uint32_t x)
+{
+	asm volatile("" : "+r"(x));
+	return x;
+}
+
 /* ---- asynchronous copies (PTX ISA 7.0, sm_80+) --------------------------- */
+
+/* 16 bytes past the L1; the L2 fetches the 256 bytes around them. */
+PTX_FN void cp_async_16_l2_256(uint32_t to, const void *from)
+{
+	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::
+			     "r"(to),
+		     "l"(from)
+		     : "memory");
+}
 
 /* 16 bytes, past the L1; src_bytes of them are read, the rest becomes zero. */
 PTX_FN void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)

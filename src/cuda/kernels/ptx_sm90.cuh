@@ -66,15 +66,6 @@ PTX_FN void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
 
 /* ---- asynchronous copies ------------------------------------------------- */
 
-/* 16 bytes past the L1; the L2 fetches the 256 bytes around them. */
-PTX_FN void cp_async_16_l2_256(uint32_t to, const void *from)
-{
-	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::
-			     "r"(to),
-		     "l"(from)
-		     : "memory");
-}
-
 /* Of the source only src_bytes are read, the rest is zero. */
 PTX_FN void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 {
@@ -277,6 +268,14 @@ PTX_FN uint32_t high_halves(uint32_t x)
 	    : "=r"(r)
 	    : "r"(x));
 	return r;
+}
+
+/* 1 / x, one unit in the last place off at most. */
+PTX_FN float rcp_approx(float x)
+{
+	float y;
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
 }
 
 /* Rounds to nearest even; overflow gives inf. */

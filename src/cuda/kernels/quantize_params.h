@@ -60,7 +60,15 @@ struct nib_amax_params {
 struct nib_dequantize_params {
 	struct nib_quantize_nvfp4 q;
 	struct nib_quantize_dense y;
+	const float *global_pointer; /* NULL: global */
 	float global;
+};
+
+/* Experts of a mixture; scale_rows may be NULL. */
+struct nib_expert_rows_params {
+	const int32_t *ends;
+	int64_t experts;
+	int32_t *row_offsets, *scale_rows;
 };
 
 /* Scales alone. */

@@ -11,9 +11,10 @@
  *
  * A cluster is a pair of CTAs with neighbouring rows of B and the same tokens.
  * Pairs may share a tile's k: their sums meet in memory.  A CTA has two consumer
- * warpgroups, 64 rows of the tile each (dual: the same 64 rows of B and of B2),
- * and one more for the copies: two warps copy weights, a thread asks for tokens,
- * another finds out about the tiles to come.
+ * warpgroups, 64 rows of the tile each (dual: 32 rows of B and the same of B2, so
+ * that a thread has both sums of a result), and one more for the copies: two warps
+ * copy weights, a thread asks for tokens, another finds out about the tiles to
+ * come.
  *
  * A step of k64 takes max(4 N, 2 N + 330) cycles: the tensor cores', or what the
  * instructions of two groups, 96 a warp and step, and of the copies take to issue
@@ -54,8 +55,6 @@ template <int N, bool DUAL>
 DEVICE void consume_tile(struct consumer *c)
 {
 	const struct work *w = c->shared->works + c->works.stage;
-	const int32_t tiled =
-		DUAL && group_of_thread() ? NIB_B2_TILED : NIB_B_TILED;
 	uint32_t mine = ~0u;
 	/* Asked for now: nobody is to wait for memory after the loop. */
 	const float alpha[2] = {w->alpha ? __ldg(w->alpha) : 1.0f,
@@ -63,7 +62,7 @@ DEVICE void consume_tile(struct consumer *c)
 	float d[N / 2];
 	struct output o;
 
-	sum_tile<N>(c, w->stages, w->flags & tiled, d);
+	sum_tile<N, DUAL>(c, w->stages, w->flags, d);
 	if (c->args->k_parts > 1) {
 		mine = chunks_of_part(c->args->k_parts, w->part);
 		join_parts<N>(c, w, mine, d);

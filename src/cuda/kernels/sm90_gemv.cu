@@ -53,12 +53,15 @@ struct layout {
 	int kept; /* k of each token in codes and scales */
 };
 
-/* Eight codes as int8: those with clear sign bits, the others as zero. */
-__device__ static void look_up(uint32_t codes, uint32_t *first,
+/*
+ * Eight codes as int8: those with clear sign bits, the others as zero.  low:
+ * table_low(), or TWICE_LOW itself where speed does not matter.
+ */
+__device__ static void look_up(uint32_t codes, uint32_t low, uint32_t *first,
 			       uint32_t *second)
 {
-	*first = prmt(TWICE_LOW, TWICE_HIGH, codes);
-	*second = prmt(TWICE_LOW, TWICE_HIGH, codes >> 16);
+	*first = prmt(low, TWICE_HIGH, codes);
+	*second = prmt(low, TWICE_HIGH, codes >> 16);
 }
 
 /* Eight codes of rows g and g + 8 by columns of a, into both sums. */
@@ -66,14 +69,15 @@ struct weights {
 	uint32_t positive[4], negative[4];
 };
 
-__device__ static struct weights decode(uint32_t row_g, uint32_t row_g8)
+__device__ static struct weights decode(uint32_t row_g, uint32_t row_g8,
+				       uint32_t low)
 {
 	struct weights w;
 
-	look_up(row_g, &w.positive[0], &w.positive[2]);
-	look_up(row_g8, &w.positive[1], &w.positive[3]);
-	look_up(row_g ^ SIGNS, &w.negative[0], &w.negative[2]);
-	look_up(row_g8 ^ SIGNS, &w.negative[1], &w.negative[3]);
+	look_up(row_g, low, &w.positive[0], &w.positive[2]);
+	look_up(row_g8, low, &w.positive[1], &w.positive[3]);
+	look_up(row_g ^ SIGNS, low, &w.negative[0], &w.negative[2]);
+	look_up(row_g8 ^ SIGNS, low, &w.negative[1], &w.negative[3]);
 	return w;
 }
 
@@ -121,6 +125,7 @@ struct lane_view {
 	int stride, pair_stride; /* of columns by step and pair; 0: zeros */
 	int stride_odd;
 	uint32_t a_scales;
+	uint32_t low; /* of the table of codes */
 };
 
 /*
@@ -160,10 +165,10 @@ __device__ static void multiply_step_one(struct accumulators<1> *acc,
 		const uint4 y = lds_128(odd + h * 32);
 		struct sums d = no_sums();
 
-		multiply(&d, decode(q.x, q8.x), x.x, x.y);
-		multiply(&d, decode(q.y, q8.y), x.z, x.w);
-		multiply(&d, decode(q.z, q8.z), y.x, y.y);
-		multiply(&d, decode(q.w, q8.w), y.z, y.w);
+		multiply(&d, decode(q.x, q8.x, v.low), x.x, x.y);
+		multiply(&d, decode(q.y, q8.y, v.low), x.z, x.w);
+		multiply(&d, decode(q.z, q8.z, v.low), y.x, y.y);
+		multiply(&d, decode(q.w, q8.w, v.low), y.z, y.w);
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 			acc->x[0][i / 2][i % 2] =
@@ -189,9 +194,9 @@ multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
 #pragma unroll
 		for (int b = 0; b < 2; b++) {
 			const struct weights w0 =
-				decode(b ? q.z : q.x, b ? q8.z : q8.x);
+				decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
 			const struct weights w1 =
-				decode(b ? q.w : q.y, b ? q8.w : q8.y);
+				decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
 			const int block = 2 * h + b;
 
 #pragma unroll
@@ -276,8 +281,8 @@ __device__ static void store_block(const struct layout &at, int token,
 	for (int i = 0; i < 2; i++) {
 		uint32_t plus[2], minus[2];
 
-		look_up(x.codes[i], &plus[0], &plus[1]);
-		look_up(x.codes[i] ^ SIGNS, &minus[0], &minus[1]);
+		look_up(x.codes[i], TWICE_LOW, &plus[0], &plus[1]);
+		look_up(x.codes[i] ^ SIGNS, TWICE_LOW, &minus[0], &minus[1]);
 		to[2 * i] = __vsub4(plus[0], minus[0]);
 		to[2 * i + 1] = __vsub4(plus[1], minus[1]);
 	}
@@ -317,6 +322,29 @@ __device__ static void load_tokens(const struct nib_gemv_params &p,
 	}
 }
 
+__device__ static uint32_t ring_of_warp(const struct layout &at)
+{
+	return at.ring +
+	       threadIdx.x / 32 * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
+}
+
+/*
+ * TWICE_LOW, through the warp's ring, still empty, from the next lane: of a
+ * constant or a value that the whole warp shares, ptxas makes a copy before
+ * every use, 45 of the 365 instructions of a step.
+ */
+__device__ static uint32_t table_low(const struct layout &at)
+{
+	const uint32_t place = ring_of_warp(at) + threadIdx.x % 32 * 4;
+	uint32_t low;
+
+	sts_32(place, TWICE_LOW);
+	__syncwarp();
+	low = lds_32(place ^ 4);
+	__syncwarp();
+	return low;
+}
+
 template <int TOKENS>
 __device__ static struct lane_view
 view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
@@ -332,6 +360,7 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 					     : g * 16 + t * 4);
 	v.tail = left >= 4 ? ~0u : left <= 0 ? 0 : (1u << 8 * left) - 1;
 	v.a_scales = at.scales + t * 16;
+	v.low = table_low(at);
 	if (TOKENS == 1) {
 		const bool odd = mine && !even;
 
@@ -424,7 +453,8 @@ operand_of_batch(struct nib_gemv_operand v)
 
 /* A warp's ring, and what it copies next. */
 struct ring {
-	uint32_t begin, target;
+	uint32_t begin;
+	uint32_t codes, scales; /* the lane's places in a stage */
 	int stage; /* the next to be multiplied */
 	struct cursor ahead;
 	struct source from;
@@ -444,8 +474,14 @@ __device__ static void copy_next(const struct nib_gemv_params &p,
 	const int steps = all_steps(p);
 
 	if (r->ahead.step < steps) {
-		copy_step<ALIGNED>(b, r->from, ring_stage(*r, stage), r->target,
-				   r->ahead.step);
+		const uint32_t to = ring_stage(*r, stage);
+
+		if (ALIGNED && r->ahead.step < r->from.whole)
+			copy_whole_step(b, r->from, to + r->codes,
+					to + r->scales, r->ahead.step);
+		else
+			copy_step<ALIGNED>(b, r->from, to + r->codes,
+					   to + r->scales, r->ahead.step);
 		if (advance<TOKENS>(&r->ahead, tiles, steps))
 			r->from = source_of(p, b,
 						     first + r->ahead.tile);
@@ -492,8 +528,9 @@ __device__ static void run_warp(const struct nib_gemv_params &p,
 	const struct lane_view v = view_of_lane<TOKENS>(p, b, at);
 	struct ring r;
 
-	r.begin = at.ring + warp * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
-	r.target = lane_target();
+	r.begin = ring_of_warp(at);
+	r.codes = lane_target();
+	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
 	r.stage = 0;
 	r.ahead = {0, warp, 0, min(phase, steps)};
 	r.from = source_of(p, b, first);

@@ -360,7 +360,7 @@ __device__ static void store_16(const struct nib_quantize_dense &y,
 }
 
 __device__ static void dequantize_block(const struct nib_dequantize_params &p,
-					const struct place &at)
+					const struct place &at, double global)
 {
 	const uint8_t *codes = p.q.codes + at.batch * p.q.batch_stride +
 			       at.row * p.q.row_stride + at.group * 8;
@@ -386,8 +386,7 @@ __device__ static void dequantize_block(const struct nib_dequantize_params &p,
 		const float value = code & 8 ? -size : size;
 
 		/* 6 bits times 24 bits: exact in a double. */
-		bits[i] = narrow_to((double)(value * scale) *
-					    (double)p.global,
+		bits[i] = narrow_to((double)(value * scale) * global,
 				    p.y.dtype);
 	}
 	store_16(p.y,
@@ -402,13 +401,14 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 {
 	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
+	const double global = p.global_pointer ? *p.global_pointer : p.global;
 	uint64_t i = (uint64_t)blockIdx.x * NIB_QUANTIZE_THREADS + threadIdx.x;
 
 	for (; i < all; i += stride) {
 		const struct place at = place_of(p.q, i);
 
 		if (!at.is_padding)
-			dequantize_block(p, at);
+			dequantize_block(p, at, global);
 	}
 }
 
@@ -426,5 +426,43 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 		const struct place at = place_of(p.to, i);
 
 		*at.scale = at.is_padding ? 0 : *scale_at(p.from, at);
+	}
+}
+
+/* ---- experts' rows ------------------------------------------------------- */
+
+/* One warp, 32 experts at a time. */
+extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
+	nib_sm90_expert_rows(
+		const __grid_constant__ struct nib_expert_rows_params p)
+{
+	const int lane = threadIdx.x;
+	uint32_t before = 0; /* padded rows of the experts that are done */
+
+	if (lane >= 32)
+		return;
+	if (lane == 0)
+		p.row_offsets[0] = 0;
+	for (int64_t first = 0; first < p.experts; first += 32) {
+		const int64_t e = first + lane;
+		const bool is_one = e < p.experts;
+		const uint32_t end = is_one ? p.ends[e] : 0;
+		const uint32_t begin = is_one && e > 0 ? p.ends[e - 1] : 0;
+		const uint32_t rows = is_one ? (end - begin + 127) & ~127u : 0;
+		uint32_t sum = rows; /* of the lanes up to this one */
+
+#pragma unroll
+		for (int i = 1; i < 32; i *= 2) {
+			const uint32_t other =
+				__shfl_up_sync(0xFFFFFFFF, sum, i);
+
+			sum += lane >= i ? other : 0;
+		}
+		if (is_one) {
+			p.row_offsets[e + 1] = end;
+			if (p.scale_rows)
+				p.scale_rows[e] = before + sum - rows;
+		}
+		before += __shfl_sync(0xFFFFFFFF, sum, 31);
 	}
 }

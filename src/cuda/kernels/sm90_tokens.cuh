@@ -20,13 +20,15 @@
 #define ATOM_BYTES (NIB_TOKENS_ATOM * 128)
 /* A tile of 128 x 4 scales. */
 #define SCALE_TILE 512
+#define E4M3_NAN   0x7F
 
 /* The rows of an atom: where from. */
 struct token_rows {
 	const struct nib_gemm_shape *shape;
-	const uint8_t *codes, *scales; /* of the problem's or expert's row 0 */
-	int32_t row, scale_row;	       /* of the atom's first row, from there */
-	int32_t rows;		       /* of the atom's eight, real ones */
+	const uint8_t *codes;	/* of the problem's or expert's row 0 */
+	const uint8_t *scales;	/* the same; NULL: all are NaN */
+	int32_t row, scale_row; /* of the atom's first row, from there */
+	int32_t rows;		/* of the atom's eight, real ones */
 };
 
 /* Bytes from the scales of row 0 to those of row r and group g. */
@@ -48,7 +50,7 @@ DEVICE int32_t find_padded(const struct nib_gemm_args *args, int32_t row)
 	while (high - low > 1) {
 		const int32_t mid = (low + high) / 2;
 
-		if (padded_row(mid, __ldg(args->row_offsets + mid)) <= row)
+		if (padded_row(mid, expert_row(args, mid)) <= row)
 			low = mid;
 		else
 			high = mid;
@@ -64,20 +66,27 @@ DEVICE bool find_rows(const struct nib_gemm_args *args,
 	const int32_t padded = atom * NIB_TOKENS_ATOM;
 	const struct nib_gemm_shape *s = args->shapes;
 	const struct nib_gemm_pointers *p = problems;
+	bool has_scales = true;
 
 	if (args->experts) {
 		const int32_t e = find_padded(args, padded);
-		const int32_t first = __ldg(args->row_offsets + e);
-		const int32_t end =
-		    min(__ldg(args->row_offsets + e + 1), args->rows);
-		const int32_t local = padded - padded_row(e, max(first, 0));
+		const int32_t first = expert_row(args, e);
+		const int32_t end = expert_row(args, e + 1);
+		const int32_t local = padded - padded_row(e, first);
 
-		if (first < 0 || local < 0)
+		if (local < 0)
 			return false;
 		out->row = first + local;
 		out->scale_row = out->row;
-		if (args->scale_rows)
-			out->scale_row = __ldg(args->scale_rows + e) + local;
+		if (args->scale_rows) {
+			const int32_t own = __ldg(args->scale_rows + e);
+			const int32_t m = end - first;
+
+			/* An expert that leaves the scale tensor reads none. */
+			has_scales =
+			    own >= 0 && own <= args->scale_rows_total - m;
+			out->scale_row = has_scales ? own + local : 0;
+		}
 		out->rows = end - out->row;
 	} else {
 		const int32_t i = find_last(&s->first_token,
@@ -91,7 +100,7 @@ DEVICE bool find_rows(const struct nib_gemm_args *args,
 	}
 	out->shape = s;
 	out->codes = p->a;
-	out->scales = p->a_scales;
+	out->scales = has_scales ? p->a_scales : NULL;
 	return out->rows > 0;
 }
 
@@ -108,12 +117,15 @@ DEVICE struct token_group load_group(const struct token_rows *r, int32_t row,
 
 	if (row >= r->rows || group >= r->shape->k / 16)
 		return x;
+	x.scale = E4M3_NAN;
 	x.codes =
 	    __ldg((const uint2 *)(r->codes +
 				  (r->row + row) * r->shape->a_stride_bytes) +
 		  group);
-	x.scale = __ldg(r->scales +
-			scale_offset(r->shape, r->scale_row + row, group));
+	if (r->scales)
+		x.scale =
+		    __ldg(r->scales +
+			  scale_offset(r->shape, r->scale_row + row, group));
 	return x;
 }
 
