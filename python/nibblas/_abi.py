@@ -253,6 +253,14 @@ class nib_quantize_options(C.Structure):
     ]
 
 
+class nib_dequantize_options(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("stream", C.c_void_p),
+        ("global_pointer", C.c_void_p),
+    ]
+
+
 class nib_file_tensor(C.Structure):
     _fields_ = [
         ("name", C.c_char_p),
@@ -347,10 +355,13 @@ FUNCTIONS = {
     "nib_amax": (C.c_int, [C.c_void_p, C.POINTER(nib_dense), C.c_int,
         C.POINTER(C.c_float), C.POINTER(nib_error)]),
     "nib_dequantize": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4), C.c_float,
-        C.POINTER(nib_dense), C.POINTER(nib_call_options),
+        C.POINTER(nib_dense), C.POINTER(nib_dequantize_options),
         C.POINTER(nib_error)]),
     "nib_convert_scales": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
         C.POINTER(nib_nvfp4), C.POINTER(nib_call_options),
+        C.POINTER(nib_error)]),
+    "nib_expert_rows": (C.c_int, [C.c_void_p, C.c_void_p, C.c_int64,
+        C.POINTER(C.c_int32), C.POINTER(C.c_int32), C.POINTER(nib_call_options),
         C.POINTER(nib_error)]),
     "nib_file_open": (C.c_int, [C.c_char_p, C.POINTER(C.c_void_p),
         C.POINTER(nib_error)]),

@@ -314,7 +314,7 @@ def dequantize(codes, scales, global_scale=1.0, *, layout="tiled",
     if tuple(target.shape) != shape:
         target.fail(f"must have shape {shape}")
     y, _ = views.dense(target)
-    options = _options(abi.nib_call_options, stream)
+    options = _options(abi.nib_dequantize_options, stream)
     if target.numel():
         call("nib_dequantize", _device.device(source.device).handle,
              C.byref(q), C.c_float(global_scale), C.byref(y), C.byref(options))

@@ -5,6 +5,7 @@ since torch itself has no such GPU.  Skipped in builds without kernels."""
 
 import ctypes as C
 import os
+import threading
 import unittest
 from unittest import mock
 
@@ -81,6 +82,9 @@ class Array:
 
     def is_contiguous(self):
         return True
+
+    def numel(self):
+        return self.data.size
 
     def data_ptr(self):
         return self.pointer.value or 0
@@ -169,6 +173,8 @@ class AsTensors(EmulatedTest):
 
     def setUp(self):
         self.capturing, self.workspaces = False, []
+        self.side.kept = threading.local()
+        self.addCleanup(setattr, self.side, "kept", threading.local())
 
         def workspace(n_bytes, place):
             self.workspaces.append(Array(self.gpu, np.zeros(n_bytes,
@@ -192,13 +198,51 @@ class AsTensors(EmulatedTest):
             c = self.output(9, 130)
             self.gemm(c, a, b)
             self.assert_right(abi.NIB_GEMM, left, right, c)
-        # Each run has a workspace of its own.
-        self.assertEqual(len(self.workspaces), 2)
+        # The second run has the first one's workspace, behind it in the stream.
+        self.assertEqual(len(self.workspaces), 0)
+        self.assertEqual(len(self.side.kept.workspaces), 1)
         many = [self.output(9, 130, dtype=np.float16) for _ in range(3)]
         self.multiply.group_gemm(self.side, many, *([x] * 3 for x in (*a, *b)),
                                  None, self.torch.float16, "tiled", "tiled")
         for c in many:
             self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_workspaces(self):
+        """One for each thread and stream, growing; a graph, a large product and
+        one for which there is no memory take torch's."""
+        from nibblas.torch import _tensors
+        a, left = self.operand(9, 128)
+        b, right = self.operand(130, 128)
+
+        def run(of_torch):
+            c = self.output(9, 130)
+            self.gemm(c, a, b)
+            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assertEqual(len(self.workspaces), of_torch)
+            return self.side.kept.workspaces[0, 0]
+        first, others = run(0), []
+        self.assertIs(run(0), first)
+        other = threading.Thread(target=lambda: others.append(run(0)))
+        other.start()
+        other.join()
+        self.assertNotEqual(others[0].address, first.address)
+        self.capturing = True
+        run(1)
+        self.capturing = False
+        run(1)
+        with mock.patch.object(_tensors, "MOST_KEPT_BYTES", 1):
+            run(2)
+        kept = self.side.kept_workspace
+        self.assertIs(kept(1, 0, 0), first)
+        grown = kept(first.bytes + 1, 0, 0)
+        self.assertEqual(grown.bytes, 2 * first.bytes)
+        self.assertIs(kept(1, 0, 0), grown)
+        self.assertNotEqual(kept(1, 0, 7).address, grown.address)
+        for stream in range(100):
+            kept(1, 0, stream)
+        self.assertLessEqual(len(self.side.kept.workspaces),
+                             _tensors.MOST_KEPT)
+        self.assertIsNone(kept(1 << 60, 0, 0))
 
     def test_experts(self):
         a, left = self.operand(9, 64)
@@ -228,6 +272,24 @@ class AsTensors(EmulatedTest):
                 "tiled")
         self.assert_right(abi.NIB_GEMM, left, right, c)
 
+    def test_dequantize(self):
+        """The global scale stays on the device, whatever the result's type."""
+        from nibblas.torch import _convert
+        a, left = self.operand(9, 64)
+        values = np.float32([0.37])
+        scale = Array(self.gpu, values)
+        self.capturing = True
+        for dtype in (self.torch.float32, self.torch.float16):
+            name = str(dtype).removeprefix("torch.")
+            y = self.output(9, 64, dtype=getattr(np, name))
+            with mock.patch.object(_convert.torch, "empty",
+                                   lambda *_, **__: y):  # noqa: B023
+                self.assertIs(_convert.dequantize(
+                    self.side, *a, scale, dtype, "tiled"), y)
+            want = nibblas.dequantize(left[0], left[1], 0.37, layout="linear",
+                                      out_dtype=name)
+            self.assertTrue(np.array_equal(y.numpy(), want))
+
     def test_capture(self):
         a, left = self.operand(7, 64)
         b, right = self.operand(35, 64)
@@ -243,6 +305,19 @@ class AsTensors(EmulatedTest):
         newest = max(cache.plans.values(), key=lambda plan: plan.stamp)
         self.assertTrue(newest.is_pinned)
         newest.is_pinned = False
+
+    def test_probes(self):
+        """What bench holds results against on a GPU."""
+        from nibblas.gpumode import _limits
+        x = Array(self.gpu, np.zeros(4096, np.uint8))
+        for probe, data, amount in ((abi.NIB_PROBE_READ, x.pointer, 4096),
+                                    (abi.NIB_PROBE_MULTIPLY, None, 1)):
+            done = _limits.queue_probe(self.gpu, probe, data, amount)
+            self.assertGreaterEqual(done, amount)
+        call("nib_device_wait", self.gpu.handle, None)
+        rates = iter((1, 7, 5, 9, 6, 8))
+        self.assertEqual(_limits.probe_rate(lambda n: (n, n / next(rates)), 64),
+                         7)
 
     def test_memory_of_the_host_is_refused(self):
         a, _ = self.operand(9, 64)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.gpumode: the contest's tuples, its tests and its check, on the CPU; and what
-is refused."""
+"""nibblas.gpumode: the contest's tuples, its data, its tests and its check, on the
+CPU; and what is refused."""
 
 import contextlib
 import io
@@ -22,11 +22,13 @@ class GpuMode(TorchTest):
     def setUpClass(cls):
         super().setUpClass()
         from nibblas import gpumode
-        from nibblas.gpumode import _contest
+        from nibblas.gpumode import _contest, _data, _specs
         cls.gpumode, cls.contest = gpumode, _contest
+        cls.data, cls.specs = _data, _specs
 
     def run_spec(self, problem, spec):
-        data = self.contest.generate(problem, spec)
+        data = self.data.generate(problem, spec)
+        self.contest.wipe(problem, data)
         result = self.gpumode.custom_kernel(problem)(data)
         if problem == "group_gemm":
             self.assertEqual([id(c) for c in result],
@@ -40,7 +42,7 @@ class GpuMode(TorchTest):
         return verdict
 
     def test_small(self):
-        size = self.contest.Size
+        size = self.specs.Size
         for m, n, k, batch in ((1, 1, 16, 1), (40, 33, 80, 1), (129, 200, 272, 3),
                                (5, 130, 1024, 2)):
             for problem in ("gemm", "dual_gemm"):
@@ -52,7 +54,7 @@ class GpuMode(TorchTest):
         self.assertEqual(verdict.rounded, verdict.elements)
 
     def test_contest(self):
-        for problem, specs in self.contest.TESTS.items():
+        for problem, specs in self.specs.TESTS.items():
             self.assertEqual(len(specs), 10)
             for spec in specs:
                 if cost(spec) > LARGE:
@@ -65,10 +67,10 @@ class GpuMode(TorchTest):
     def test_other_strides(self):
         """c and a need not lie densely."""
         t = self.torch
-        spec = (self.contest.Size(9, 20, 64, 2),)
-        data = list(self.contest.generate("gemm", spec))
+        spec = (self.specs.Size(9, 20, 64, 2),)
+        data = list(self.data.generate("gemm", spec))
         wide = t.zeros(2, 9, 48, dtype=t.uint8)
-        wide[:, :, :32] = data[0].permute(2, 0, 1)
+        wide[:, :, :32] = data[0].view(t.uint8).permute(2, 0, 1)
         data[0] = wide[:, :, :32].permute(1, 2, 0)
         room = t.full((2, 9, 24), 7, dtype=t.float16)
         data[-1] = room[:, :, :20].permute(1, 2, 0)
@@ -76,20 +78,55 @@ class GpuMode(TorchTest):
         self.assertEqual(self.contest.check("gemm", data).wrong, 0)
         self.assertTrue((room[:, :, 20:] == 7).all())
 
-    def test_torch_types(self):
+    def test_bytes_for_torchs_types(self):
         t = self.torch
-        data = list(self.contest.generate(
-            "gemv", (self.contest.Size(130, 1, 128, 2),)))
-        for i in (0, 1):
-            data[i] = data[i].view(t.float4_e2m1fn_x2)
+        data = list(self.data.generate(
+            "gemv", (self.specs.Size(130, 1, 128, 2),)))
+        self.assertEqual(data[0].dtype, t.float4_e2m1fn_x2)
+        for i in range(6):
+            data[i] = data[i].view(t.uint8)
         self.gpumode.gemv(tuple(data))
-        data[:2] = [x.view(t.uint8) for x in data[:2]]
+        data[2:4] = [x.view(t.float8_e4m3fn) for x in data[2:4]]
         self.assertEqual(self.contest.check("gemv", data).wrong, 0)
+
+    def test_data_are_the_contests(self):
+        """Each problem's own codes and scales, of a seed's own."""
+        t = self.torch
+        signed = {n | s for n in (0, 1, 2, 3) for s in (0, 8)}
+        rules = {"gemm": (set(range(16)), {0, 1, 2, 3}),
+                 "gemv": ({0, 1, 2, 3}, {0, 1, 2}),
+                 "dual_gemm": (signed, None), "group_gemm": (signed, {1, 2})}
+        spec = (self.specs.Size(130, 140, 512),)
+        for problem, (codes, scales) in rules.items():
+            data, other = (self.data.generate(problem, spec, seed=seed)
+                           for seed in (1111, 1153))
+            if problem == "group_gemm":
+                (a, b, c), (sa, _), (ta, _) = (x[0] for x in data[:3])
+                self.assertEqual(data[3], [(130, 140, 512, 1)])
+                other = other[0][0]
+            else:
+                a, b, c = data[0], data[1], data[-1]
+                count = 3 if problem == "dual_gemm" else 2
+                sa, ta = data[count], data[2 * count]
+            a = a.view(t.uint8)
+            self.assertEqual(set((a & 15).flatten().tolist()), codes)
+            if scales is None:
+                self.assertTrue(0 <= sa.float().min() and sa.float().max() <= 1)
+            else:
+                self.assertEqual(set(sa.float().flatten().tolist()), scales)
+            self.assertEqual(tuple(ta.shape), (32, 4, 2, 4, 8, 1))
+            for m, g in ((0, 0), (37, 5), (129, 31)):
+                self.assertEqual(sa[m, g, 0].float(), ta[
+                    m % 32, m % 128 // 32, m // 128, g % 4, g // 4, 0].float())
+            self.assertEqual(c.dtype, t.float16)
+            self.assertFalse((a == other[0].view(t.uint8)).all())
+            rows = {"gemv": 128}.get(problem, 140)
+            self.assertEqual(tuple(b.shape), (rows, 256, 1))
 
     def test_check_finds_errors(self):
         """An element that is off, one not written, one infinite."""
         for value in (1.01, float("nan"), float("inf")):
-            data = self.contest.generate("gemm", (self.contest.Size(9, 20, 64),))
+            data = self.data.generate("gemm", (self.specs.Size(9, 20, 64),))
             self.gpumode.gemm(data)
             data[-1][3, 4, 0] = data[-1][3, 4, 0] * value + value
             verdict = self.contest.check("gemm", data)
@@ -97,8 +134,8 @@ class GpuMode(TorchTest):
             self.assertIn("row 3, col 4", verdict.first)
 
     def test_refusals(self):
-        size = self.contest.Size
-        data = self.contest.generate("gemm", (size(9, 20, 64, 2),))
+        size = self.specs.Size
+        data = self.data.generate("gemm", (size(9, 20, 64, 2),))
 
         def refused(pattern, i, x):
             self.refused(pattern, self.gpumode.gemm,
@@ -115,7 +152,7 @@ class GpuMode(TorchTest):
         refused("^sfb_permuted: .*must be a view of .*permuted by", 5,
                 data[5].contiguous())
         refused(r"^c: .*must have shape \(9, 20, 2\)", 6, data[6][:8])
-        abc, plain, scales, sizes = self.contest.generate(
+        abc, plain, scales, sizes = self.data.generate(
             "group_gemm", (size(9, 20, 64), size(8, 24, 48)))
         self.refused("^data: 2 abc_tensors, 1 sfasfb_reordered",
                      self.gpumode.group_gemm, (abc, plain, scales[:1], sizes))
@@ -132,9 +169,14 @@ class GpuMode(TorchTest):
         self.assertEqual(len(lines), 13)
         self.assertEqual(lines[-1], "10 of 10 tests passed")
         self.assertEqual(len({len(line) for line in lines[1:-1]}), 1)
+        with contextlib.redirect_stdout(text):
+            self.assertEqual(command.main(["check", "gemv", "--only", "2,0"]), 0)
+        self.assertEqual(text.getvalue().splitlines()[-2].split()[:4],
+                         ["m", "128", "k", "256"])
+        self.assertTrue(text.getvalue().endswith("2 of 2 tests passed\n"))
 
     def test_plans_are_kept(self):
-        data = self.contest.generate("gemm", (self.contest.Size(9, 21, 64),))
+        data = self.data.generate("gemm", (self.specs.Size(9, 21, 64),))
         from nibblas import _plans
         self.gpumode.gemm(data)
         count = len(_plans.cache.plans)

@@ -209,6 +209,14 @@ class Formats(ErrorTest):
             ("^blocked: .*must have 256 x 4", {"rows": 200}),
             ("^blocked: .*must have 128 x 8", {"groups": 5}),
         ), {"blocked": self.a[1], "rows": 9, "groups": 4})
+        self.check(self.ops.expert_rows, (
+            ("^ends: .*must be int32", {"ends": t.ones(3)}),
+            ("^ends: .*at least one", {"ends": t.zeros(0, dtype=t.int32)}),
+            ("^ends: .*must be .experts", {"ends": t.zeros(
+                2, 2, dtype=t.int32)}),
+            ("^ends: .*must be contiguous", {"ends": t.zeros(
+                6, dtype=t.int32)[::2]}),
+        ), {"ends": t.ones(3, dtype=t.int32)})
 
 
 class Kinds(ErrorTest):

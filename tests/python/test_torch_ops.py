@@ -401,6 +401,18 @@ class Opcheck(TorchTest):
         self.check("dequantize", codes, scales, scale)
         self.check("from_blocked", scales, 9, 4)
         self.check("to_blocked", t.zeros(9, 4, dtype=t.uint8))
+        self.check("expert_rows", t.tensor([3, 3, 200], dtype=t.int32))
+
+    def test_expert_rows(self):
+        t = self.torch
+        for counts in ([5], [0, 1, 128, 129, 0, 300], list(range(70))):
+            ends = t.tensor(counts).cumsum(0, dtype=t.int32)
+            rows, scales = self.ops.expert_rows(ends)
+            padded = [-(-n // 128) * 128 for n in counts]
+            self.assertEqual(rows.tolist(), [0, *ends.tolist()])
+            self.assertEqual(scales.tolist(),
+                             [sum(padded[:e]) for e in range(len(padded))])
+            self.assertEqual((rows.dtype, scales.dtype), (t.int32, t.int32))
 
 
 if __name__ == "__main__":

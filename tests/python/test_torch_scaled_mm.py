@@ -204,6 +204,15 @@ class ScaledGroupedMm(ScaledTest):
                 a, b.transpose(1, 2), [sa, ga], recipe,
                 [sb.reshape(4, -1), gb], recipe, swizzle, swizzle, offs=offs,
                 output_dtype=self.torch.float32)
+            for scales, factor in (([sa, ga], ga), (sa, None)):
+                by = recipe if factor is not None else self.block
+                half = self.door.scaled_grouped_mm(
+                    a, b.transpose(1, 2), scales, by, [
+                        sb.reshape(4, -1), gb] if factor is not None else sb,
+                    by, swizzle, swizzle, offs=offs)
+                whole = c if factor is not None else (
+                    c / ga.repeat_interleave(self.torch.tensor(counts))[:, None])
+                self.assertTrue(self.torch.equal(half, whole.bfloat16()))
             start = 0
             for e, end in enumerate(offs.tolist()):
                 s = ga[e].item()
@@ -226,6 +235,68 @@ class ScaledGroupedMm(ScaledTest):
                                         *args)
         factor = g.numpy()[:, None, None]
         self.assert_within(c, factor * want, factor * bound(x, y))
+
+    def k_groups(self, rows, sizes, layout):
+        """[rows, K/2], its scales, and each group's float64 values."""
+        codes = random_codes(self.rng, rows, sum(sizes) // 2)
+        scales = random_scales(self.rng, rows, sum(sizes) // 16)
+        ends = np.cumsum(sizes)
+        pieces = [(codes[:, (e - n) // 2:e // 2], scales[:, (e - n) // 16:e // 16])
+                  for n, e in zip(sizes, ends)]
+        if layout == "tiled":
+            scales = np.concatenate([blocked(s).ravel() for _, s in pieces])
+            scales = scales.reshape(-(-rows // 128) * 128, -1)
+        t = self.torch
+        return (t.from_numpy(codes).view(t.float4_e2m1fn_x2),
+                t.from_numpy(scales).view(t.float8_e4m3fn),
+                [decode(*piece) for piece in pieces])
+
+    def test_groups_of_k(self):
+        t = self.torch
+        recipe = [self.block, self.whole]
+        for sizes in ([64, 32, 128], [96, 0, 32, 160], [48]):
+            offs = t.tensor(np.cumsum(sizes), dtype=t.int32)
+            ga = t.tensor([1., 2., .5, 4.][:len(sizes)])
+            for layout, swizzle in (("tiled", self.swizzle), ("linear", None)):
+                a, sa, x = self.k_groups(5, sizes, layout)
+                b, sb, y = self.k_groups(130, sizes, layout)
+                plain = self.door.scaled_grouped_mm(
+                    a, b.t(), sa, self.block, sb, self.block, swizzle, swizzle,
+                    offs=offs, output_dtype=t.float32)
+                c = self.door.scaled_grouped_mm(
+                    a, b.t(), [sa, ga], recipe, [sb, t.ones(1)], recipe,
+                    swizzle, swizzle, offs=offs, output_dtype=t.float32)
+                self.assertEqual(tuple(c.shape), (len(sizes), 5, 130))
+                for i, factor in enumerate(ga.tolist()):
+                    if sizes[i] == 0:
+                        self.assertFalse(plain[i].any() or c[i].any())
+                        continue
+                    want, limit = x[i] @ y[i].T, bound(x[i], y[i])
+                    self.assert_within(plain[i], want, limit)
+                    self.assert_within(c[i], factor * want, factor * limit)
+
+    def test_groups_of_k_refused(self):
+        t = self.torch
+        a, sa, _ = self.k_groups(5, [64, 32], "tiled")
+        b, sb, _ = self.k_groups(9, [64, 32], "tiled")
+
+        def ends(*values):
+            return t.tensor(values, dtype=t.int32)
+        good = {"mat_a": a, "mat_b": b.t(), "scale_a": sa,
+                "scale_recipe_a": self.block, "scale_b": sb,
+                "scale_recipe_b": self.block, "swizzle_a": self.swizzle,
+                "swizzle_b": self.swizzle, "offs": ends(64, 96)}
+        self.door.scaled_grouped_mm(**good)
+        for pattern, change in (
+                (r"^offs = \[64, 112\]: must be multiples of 16 .*at most K = 96",
+                 {"offs": ends(64, 112)}),
+                (r"^offs = \[64, 32\]", {"offs": ends(64, 32)}),
+                (r"^offs = \[60, 96\]", {"offs": ends(60, 96)}),
+                ("^scale_a must have 512 elements", {"offs": ends(64)}),
+                ("^scale_b must have shape .9, 6.", {"swizzle_b": None}),
+                ("contraction dimensions must match", {"mat_b": b[:, :32].t()})):
+            self.refused(pattern, self.door.scaled_grouped_mm,
+                         **{**good, **change})
 
     def test_compiles(self):
         a, sa, _, offs = self.tokens([3, 5], 64, "tiled")
@@ -262,8 +333,9 @@ class ScaledGroupedMm(ScaledTest):
                 ("^scale_a must have shape .8, 4.", {"swizzle_a": None})):
             self.refused(pattern, self.door.scaled_grouped_mm,
                          **{**good, **change})
-        with self.assertRaisesRegex(NotImplementedError, "^mat_b must be 3D"):
-            self.door.scaled_grouped_mm(**{**good, "mat_b": b[0].t()})
+        with self.assertRaisesRegex(NotImplementedError, "^mat_a is 3D and"):
+            self.door.scaled_grouped_mm(**{**good, "mat_a": a[None],
+                                           "mat_b": b[0].t()})
 
 
 if __name__ == "__main__":

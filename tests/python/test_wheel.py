@@ -58,7 +58,9 @@ class Wheel(unittest.TestCase):
                     self.assertIn(os.path.relpath(os.path.join(folder, name),
                                                   root), names)
         libraries = [name for name in names if ".so" in name]
-        self.assertEqual(libraries, ["nibblas/lib/libnibblas.so"])
+        self.assertEqual(sorted(libraries), [
+            "nibblas/lib/libnibblas.so",
+            "nibblas/lib/libnibblas_submission.so"])
         self.assertRegex(os.path.basename(self.wheel),
                          r"^nibblas-\d+\.\d+\.\d+-py3-none-linux_")
 

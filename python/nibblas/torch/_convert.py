@@ -125,32 +125,28 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
     return codes, scales, scale if used is None else scale.to(device)
 
 
-def _decode(side, codes, scales, value, out_dtype, layout):
-    """With the global scale as a number."""
+def dequantize(side, codes, scales, global_scale, out_dtype, layout):
     place = side.place(codes, "codes")
+    value, pointer = 1.0, None
+    if global_scale is not None:
+        views.vector(array("global_scale", global_scale), 1)
+        if global_scale.is_cuda:
+            # The device reads it when it is there: nothing waits.
+            value, pointer = 0.0, global_scale.data_ptr()
+        else:
+            value = global_scale.item()
     view, sizes = views.nvfp4(array("codes", codes), array("scales", scales),
                               layout)
     y = torch.empty((*codes.shape[:-1], sizes.cols), dtype=out_dtype,
                     device=codes.device)
     to, _ = views.dense(array("y", y))
-    options = _call_options(side, place)
+    options = abi.nib_dequantize_options(
+        struct_bytes=C.sizeof(abi.nib_dequantize_options),
+        stream=side.stream(place), global_pointer=pointer)
     if y.numel():
         call("nib_dequantize", side.device(place).handle, C.byref(view),
              C.c_float(value), C.byref(to), C.byref(options))
     return y
-
-
-def dequantize(side, codes, scales, global_scale, out_dtype, layout):
-    if global_scale is None:
-        return _decode(side, codes, scales, 1.0, out_dtype, layout)
-    views.vector(array("global_scale", global_scale), 1)
-    if global_scale.is_cuda and out_dtype == torch.float32:
-        # Exact products, and one rounding by the multiplication: nothing waits.
-        return _decode(side, codes, scales, 1.0, out_dtype,
-                       layout).mul_(global_scale.reshape(()))
-    side.check_not_capturing("out_dtype of 16 bits: reads global_scale, which "
-                             "it cannot")
-    return _decode(side, codes, scales, global_scale.item(), out_dtype, layout)
 
 
 def _check_scales(x, dims):
@@ -199,3 +195,28 @@ def from_blocked(side, blocked, rows, groups):
                          device=blocked.device)
     return _convert(side, blocked, scales, array("scales", scales), x, rows,
                     groups)
+
+
+# Pointers are numbers here.
+_expert_rows = lib["nib_expert_rows"]
+_expert_rows.restype = C.c_int
+
+
+def expert_rows(side, ends):
+    """(row_offsets [E + 1], scale_rows [E]) of a mixture, of where its experts'
+    rows end; nothing waits."""
+    place = side.place(ends, "ends")
+    count = ends.numel()
+    if ends.dim() != 1 or count < 1:
+        array("ends", ends).fail("must be [experts], at least one")
+    views.vector(array("ends", ends), count, "int32")
+    rows = torch.empty(count + 1, dtype=torch.int32, device=ends.device)
+    scales = torch.empty(count, dtype=torch.int32, device=ends.device)
+    options, error = _call_options(side, place), abi.nib_error()
+    status = _expert_rows(
+        side.device(place).handle, C.c_void_p(ends.data_ptr()),
+        C.c_int64(count), C.c_void_p(rows.data_ptr()),
+        C.c_void_p(scales.data_ptr()), C.byref(options), C.byref(error))
+    if status:
+        fail(status, error)
+    return rows, scales

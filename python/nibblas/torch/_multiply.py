@@ -16,6 +16,10 @@ _WORDS = _problems.PROBLEM_WORDS
 _A, _AS = _WORDS["a"], _WORDS["a_scales"]
 _B, _BS = _WORDS["b"], _WORDS["b_scales"]
 _ALPHA, _C = _WORDS["alpha"], _WORDS["c"]
+_MOE = [_problems.MOE_WORDS[name] for name in (
+    "a", "a_scales", "b", "b_scales", "row_offsets", "scale_rows", "alpha", "b2",
+    "b2_scales", "alpha2")]
+_MOE_C = _problems.MOE_WORDS["c"]
 
 
 def _plan(side, place, op, key, template, given):
@@ -224,12 +228,15 @@ def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
     """A mixture of experts, the dual product if there is b2: its offsets stay on
     the device."""
     place = side.place(a)
-    tensors = {"a": a, "a_scales": a_scales, "b": b, "b_scales": b_scales,
-               "row_offsets": row_offsets, "scale_rows": scale_rows,
-               "alpha": alpha, "b2": b2, "b2_scales": b2_scales,
-               "alpha2": alpha2}
-    key = ("moe", place, *map(meta, tensors.values()), out_dtype, a_layout,
-           b_layout, meta(c))
+    tensors = (a, a_scales, b, b_scales, row_offsets, scale_rows, alpha, b2,
+               b2_scales, alpha2)
+    key = ["moe", place, out_dtype, a_layout, b_layout, meta(c)]
+    for x in tensors:
+        if x is None:
+            key.append(None)
+        else:
+            key += x.shape, x.is_contiguous() or x.stride(), x.dtype
+    key = tuple(key)
     plan = cache.get(key)
     if plan is None:
         moe, shape = _problems.mixture(
@@ -245,6 +252,9 @@ def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
     if c is None:
         c = _new(plan.given, out_dtype, a.device)
     work = plan.take()
-    _set(work.words, _problems.MOE_WORDS, {**tensors, "c": c})
+    words = work.words
+    for at, x in zip(_MOE, tensors):
+        words[at] = 0 if x is None else x.data_ptr()
+    words[_MOE_C] = c.data_ptr()
     side.run(plan, work, place)
     return c

@@ -279,6 +279,12 @@ _define("dequantize",
         "(Tensor codes, Tensor scales, Tensor? global_scale=None, "
         'ScalarType? out_dtype=None, str layout="tiled") -> Tensor',
         _dequantize, _dequantize_fake)
+def _expert_rows_fake(ends):
+    return ends.new_empty(ends.shape[0] + 1), ends.new_empty(ends.shape[0])
+
+
+_define("expert_rows", "(Tensor ends) -> (Tensor, Tensor)",
+        _convert.expert_rows, _expert_rows_fake)
 _define("to_blocked", "(Tensor scales) -> Tensor", _convert.to_blocked,
         _to_blocked_fake)
 _define("from_blocked", "(Tensor blocked, SymInt rows, SymInt groups) -> Tensor",

@@ -15,6 +15,12 @@ LAYOUTS = {0: "linear", 1: "tiled"}
 RECIPES = ([BLOCK_WISE_1X16], [BLOCK_WISE_1X16, TENSOR_WISE])
 OUTPUTS = (torch.bfloat16, torch.float16, torch.float32)
 
+_ops = torch.ops.nibblas
+_gemm, _group_gemm = _ops.gemm.default, _ops.group_gemm.default
+_moe_gemm = _ops.moe_gemm.default
+_group_gemm_out = _ops.group_gemm_out.default
+_expert_rows = _ops.expert_rows.default
+
 
 def _list(value):
     """A single value, a sequence or None as a list."""
@@ -129,68 +135,94 @@ def _check_globals(a, b, count):
                f"elements, got {0 if one is None else one.numel()}")
 
 
-def _alpha(a, b, count):
-    """The product of two global scales, as count values."""
-    alpha = a.reshape(-1) * b.reshape(-1)
-    return alpha if alpha.numel() == count else alpha.expand(count).contiguous()
+def _scales(scale_a, scale_b, count=1):
+    """(blocks of a, of b, alpha or None), the checks being done; alpha is the
+    product of the global scales, as count values."""
+    block_a = scale_a if isinstance(scale_a, torch.Tensor) else scale_a[0]
+    block_b = scale_b if isinstance(scale_b, torch.Tensor) else scale_b[0]
+    if isinstance(scale_a, torch.Tensor) or len(scale_a) == 1:
+        return block_a, block_b, None
+    a, b = scale_a[1], scale_b[1]
+    if a.dim() > 1 or b.dim() > 1:
+        a, b = a.reshape(-1), b.reshape(-1)
+    alpha = a * b
+    if alpha.numel() != count:
+        alpha = alpha.expand(count)
+    return block_a, block_b, alpha.contiguous()
 
 
 def _is_nvfp4(mat, recipe):
-    return mat.dtype == FLOAT4 or BLOCK_WISE_1X16 in _numbers(
+    return mat.dtype is FLOAT4 or BLOCK_WISE_1X16 in _numbers(
         "scale_recipe", recipe)
 
 
-def _with_bias(multiply, bias, dtype):
-    """One rounding: the bias is added in fp32."""
-    if bias is None:
-        return multiply(dtype)
-    return (multiply(torch.float32) + bias).to(dtype)
-
-
-# What calls were checked, by all that the checks look at.
+# What calls were checked, by all that the checks look at, with the recipes that a
+# key has by their addresses: while they are here nothing else can be there.
 _known = {}
 MOST_KNOWN = 1024
 
 
-def _frozen(x):
-    """An argument as its checks see it."""
+def _add_sizes(key, x):
+    """What the checks see of scales: a tensor, or several."""
     if isinstance(x, torch.Tensor):
-        return x.shape, x.stride(), x.dtype
-    return tuple(map(_frozen, x)) if isinstance(x, (list, tuple)) else x
+        key += x.shape, x.is_contiguous() or x.stride(), x.dtype
+    elif isinstance(x, (list, tuple)):
+        for one in x:
+            _add_sizes(key, one)
+    key.append(None)
 
 
-def _checked(check, *arguments):
-    """What check() returns, remembered."""
+def _checked(check, tensors, options):
+    """What check(*tensors, *options) returns, remembered.  tensors: both
+    matrices, both scales, more.  Hashing torch's enumerators would cost more
+    than the rest."""
     if torch.compiler.is_compiling():
-        return check(*arguments)
-    key = (check, *map(_frozen, arguments))
+        return check(*tensors, *options)
+    a, b, scale_a, scale_b, *more = tensors
+    key = [check, a.shape, a.stride(), a.dtype, b.shape, b.stride(), b.dtype]
+    _add_sizes(key, scale_a)
+    _add_sizes(key, scale_b)
+    for x in more:
+        key.append(x is None or (x.shape, x.dtype))
+    for x in options:
+        key.append(tuple(map(id, x)) if isinstance(x, (list, tuple)) else id(x))
+    key = tuple(key)
     known = _known.get(key)
     if known is None:
-        known = check(*arguments)
+        result = check(*tensors, *options)
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        _known[key] = known
-    return known
+        held = [tuple(x) if isinstance(x, list) else x for x in options]
+        _known[key] = known = (result, held)
+    return known[0]
 
 
-def _check_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
-              swizzle_a, swizzle_b, bias, output_dtype, contraction_dim,
-              use_fast_accum):
-    """All rules; returns the type of the result and both layouts."""
-    _check_codes("mat_a", mat_a, (2,))
-    _check_codes("mat_b", mat_b, (2,))
+def _check_operands(dims, mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a,
+                    scale_recipe_b, swizzle_a, swizzle_b, output_dtype,
+                    contraction_dim, use_fast_accum):
+    """The rules of all functions; returns the type of the result, and (blocks,
+    global scale or None, layout) of a and b."""
+    _check_codes("mat_a", mat_a, dims)
+    _check_codes("mat_b", mat_b, dims)
     dtype = _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
                           use_fast_accum)
     _check_columns(mat_b)
-    block_a, global_a, layout_a = _read_scales("a", scale_a, scale_recipe_a,
-                                               swizzle_a)
-    block_b, global_b, layout_b = _read_scales("b", scale_b, scale_recipe_b,
-                                               swizzle_b)
+    return (dtype, _read_scales("a", scale_a, scale_recipe_a, swizzle_a),
+            _read_scales("b", scale_b, scale_recipe_b, swizzle_b))
+
+
+def _check_mm(mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a, *options):
+    """All rules; returns the type of the result and both layouts, or Nones:
+    this is not NVFP4, but torch's."""
+    if not _is_nvfp4(mat_a, scale_recipe_a):
+        return None, None, None
+    dtype, a, b = _check_operands((2,), mat_a, mat_b, scale_a, scale_b, bias,
+                                  scale_recipe_a, *options)
     (m, half), n = mat_a.shape, mat_b.shape[1]
-    _check_blocks("a", block_a, m, half, layout_a)
-    _check_blocks("b", block_b, n, half, layout_b)
-    _check_globals(global_a, global_b, 1)
-    return dtype, layout_a, layout_b
+    _check_blocks("a", a[0], m, half, a[2])
+    _check_blocks("b", b[0], n, half, b[2])
+    _check_globals(a[1], b[1], 1)
+    return dtype, a[2], b[2]
 
 
 def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
@@ -203,23 +235,32 @@ def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
     uint8); recipes BlockWise1x16, or [BlockWise1x16, TensorWise] with scales
     [blocks, global]; swizzles SWIZZLE_32_4_4 or NO_SWIZZLE (None).  N may be any,
     output_dtype float32 too, and bias is added before the one rounding."""
-    if not _is_nvfp4(mat_a, scale_recipe_a):
+    dtype, layout_a, layout_b = _checked(
+        _check_mm, (mat_a, mat_b, scale_a, scale_b, bias),
+        (scale_recipe_a, scale_recipe_b, swizzle_a, swizzle_b, output_dtype,
+         contraction_dim, use_fast_accum))
+    if dtype is None:
         return F.scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
                            scale_recipe_b, swizzle_a, swizzle_b, bias,
                            output_dtype, contraction_dim, use_fast_accum)
-    dtype, layout_a, layout_b = _checked(
-        _check_mm, mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
-        scale_recipe_b, swizzle_a, swizzle_b, bias, output_dtype,
-        contraction_dim, use_fast_accum)
-    (block_a, *global_a), (block_b, *global_b) = _list(scale_a), _list(scale_b)
-    alpha = global_a[0] * global_b[0] if global_a else None
+    block_a, block_b, alpha = _scales(scale_a, scale_b)
+    if (bias is None and layout_a == layout_b == "tiled"
+            and dtype is torch.bfloat16):
+        # Arguments that are not given cost nothing.
+        if alpha is None:
+            return _gemm(mat_a, block_a, mat_b.t(), block_b)
+        return _gemm(mat_a, block_a, mat_b.t(), block_b, alpha)
     if layout_a == "linear":
         block_a = block_a.view(mat_a.shape[0], mat_a.shape[1] // 8)
     if layout_b == "linear":
         block_b = block_b.view(mat_b.shape[1], mat_a.shape[1] // 8)
-    return _with_bias(lambda out: torch.ops.nibblas.gemm.default(
-        mat_a, block_a, mat_b.t(), block_b, alpha, out, layout_a, layout_b),
-        bias, dtype)
+    if bias is None:
+        return _gemm(mat_a, block_a, mat_b.t(), block_b, alpha, dtype, layout_a,
+                     layout_b)
+    # One rounding: the bias is added in fp32.
+    product = _gemm(mat_a, block_a, mat_b.t(), block_b, alpha, torch.float32,
+                    layout_a, layout_b)
+    return (product + bias).to(dtype)
 
 
 def _scaled_mm(mat_a, mat2, scale_a, scale_b, bias=None, scale_result=None,
@@ -238,28 +279,18 @@ def _scaled_mm(mat_a, mat2, scale_a, scale_b, bias=None, scale_result=None,
 # ---- groups ------------------------------------------------------------------
 
 
-def _expert_rows(offs, padding):
-    """Row offsets with their leading 0, and if there is padding where each expert's
-    scales begin, rows padded to 128; computed on the device."""
-    starts = torch.cat((offs.new_zeros(1), offs))
-    if not padding:
-        return starts, None
-    padded = (offs - starts[:-1] + 127) & -128
-    return starts, padded.cumsum(0, dtype=torch.int32) - padded
-
-
 def _check_group(mat_a, mat_b, offs):
     _check((offs is not None) == (mat_a.dim() == 2 or mat_b.dim() == 2),
            "Have to provide offsets (offs) if there is a 2d matrix, and only "
            "then")
-    if mat_b.dim() == 2:
+    if mat_a.dim() == 3 and mat_b.dim() == 2:
         raise NotImplementedError(
-            "mat_b must be 3D: groups of rows of mat_b or of K are not "
-            "supported for float4_e2m1fn_x2")
+            "mat_a is 3D and mat_b 2D: groups of columns are not supported for "
+            "float4_e2m1fn_x2; only 2d-3d, 2d-2d (groups of K) and 3d-3d are")
     if offs is not None:
         _check(offs.dim() == 1 and offs.dtype == torch.int32,
                f"offs must be 1D of int32, got {offs.dim()}D of {offs.dtype}")
-        _check(offs.numel() == mat_b.shape[0],
+        _check(mat_b.dim() == 2 or offs.numel() == mat_b.shape[0],
                f"offs must have an end for each of mat_b's {mat_b.shape[0]} "
                f"matrices, got {offs.numel()}")
 
@@ -280,36 +311,81 @@ def _check_token_scales(block, rows, groups, layout):
 
 def _cut(block, layout, count, rows, half):
     """The scales of a stack, by matrix."""
+    if block.dim() == (3 if layout == "linear" else 2) and (
+            block.shape[0] == count and count > 0):
+        return block
     if layout == "linear":
         return block.view(count, rows, half // 8)
     return block.view(count, block.numel() // max(count, 1))
 
 
-def _check_grouped(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
-                   scale_recipe_b, swizzle_a, swizzle_b, bias, offs,
-                   output_dtype, contraction_dim, use_fast_accum):
-    """All rules; returns the type of the result and both layouts."""
-    _check_codes("mat_a", mat_a, (2, 3))
-    _check_codes("mat_b", mat_b, (2, 3))
+def _check_grouped(mat_a, mat_b, scale_a, scale_b, offs, bias, scale_recipe_a,
+                   *options):
+    """As _check_mm()."""
+    if not _is_nvfp4(mat_a, scale_recipe_a):
+        return None, None, None
     _check_group(mat_a, mat_b, offs)
     _check(bias is None, "Bias not supported yet")
-    dtype = _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
-                          use_fast_accum)
-    _check_columns(mat_b)
-    block_a, global_a, layout_a = _read_scales("a", scale_a, scale_recipe_a,
-                                               swizzle_a)
-    block_b, global_b, layout_b = _read_scales("b", scale_b, scale_recipe_b,
-                                               swizzle_b)
+    dtype, a, b = _check_operands((2, 3), mat_a, mat_b, scale_a, scale_b, bias,
+                                  scale_recipe_a, *options)
+    if mat_b.dim() == 2:
+        # How many scales there must be, offs knows.
+        _check_globals(a[1], b[1], offs.numel())
+        return dtype, a[2], b[2]
     count, half, n = mat_b.shape
-    _check_blocks("b", block_b, n, half, layout_b, count)
-    _check_globals(global_a, global_b, count)
+    _check_blocks("b", b[0], n, half, b[2], count)
+    _check_globals(a[1], b[1], count)
     if offs is not None:
-        _check_token_scales(block_a, mat_a.shape[0], half // 8, layout_a)
-        return dtype, layout_a, layout_b
-    _check(mat_a.shape[0] == count, f"mat_a must have mat_b's {count} "
-           f"matrices, got {mat_a.shape[0]}")
-    _check_blocks("a", block_a, mat_a.shape[1], half, layout_a, count)
-    return dtype, layout_a, layout_b
+        _check_token_scales(a[0], mat_a.shape[0], half // 8, a[2])
+    else:
+        _check(mat_a.shape[0] == count, f"mat_a must have mat_b's {count} "
+               f"matrices, got {mat_a.shape[0]}")
+        _check_blocks("a", a[0], mat_a.shape[1], half, a[2], count)
+    return dtype, a[2], b[2]
+
+
+# ---- groups of K: their sizes are the host's ---------------------------------
+
+
+def _check_ends(ends, k):
+    """offs' values."""
+    _check(all(begin <= end for begin, end in zip([0, *ends], ends))
+           and not any(end % 16 for end in ends) and ends[-1:] <= [k],
+           f"offs = {ends}: must be multiples of 16 in ascending order, at most "
+           f"K = {k}")
+
+
+def _cut_k(side, codes, block, layout, ends):
+    """([codes], [scales]) of each group; blocked scales are those of one group
+    after the other."""
+    rows, groups = codes.shape[0], codes.shape[1] // 8
+    begins = [0, *ends[:-1]]
+    pieces = [codes[:, begin // 2:end // 2] for begin, end in zip(begins, ends)]
+    if layout == "linear":
+        _check(tuple(block.shape) == (rows, groups), f"scale_{side} must have "
+               f"shape {(rows, groups)}, got {tuple(block.shape)}")
+        return pieces, [block[:, begin // 16:end // 16]
+                        for begin, end in zip(begins, ends)]
+    sizes = [-(-rows // 128) * 128 * (-(-(end - begin) // 64) * 4)
+             for begin, end in zip(begins, ends)]
+    _check(block.numel() == sum(sizes) and block.is_contiguous(),
+           f"scale_{side} must have {sum(sizes)} elements, each group's rows "
+           "padded to 128 and its K/16 to 4, contiguous, got "
+           f"{block.numel()} of shape {tuple(block.shape)}")
+    return pieces, list(block.view(-1).split(sizes))
+
+
+def _by_k(mat_a, block_a, b, block_b, offs, alpha, dtype, layout_a, layout_b):
+    """[G, M, N]: a product for each group of K, in one launch."""
+    ends = offs.tolist()
+    _check_ends(ends, 2 * mat_a.shape[1])
+    c = torch.empty((len(ends), mat_a.shape[0], b.shape[0]), dtype=dtype,
+                    device=mat_a.device)
+    if ends:
+        _group_gemm_out(
+            list(c.unbind()), *_cut_k("a", mat_a, block_a, layout_a, ends),
+            *_cut_k("b", b, block_b, layout_b, ends), alpha, layout_a, layout_b)
+    return c
 
 
 def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
@@ -323,24 +399,36 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
     int32: where each group's rows end; with SWIZZLE_32_4_4 each group's scales are
     padded to 128 rows, with NO_SWIZZLE they are [rows, K/16].  Rows after the last
     end are not written.  Or mat_a [G, M, K/2] without offs.  Global scales: one
-    value, or one for each group.  Nothing waits for the device."""
-    if not _is_nvfp4(mat_a, scale_recipe_a):
+    value, or one for each group.  Nothing waits for the device.
+
+    Or mat_a [M, K/2] and mat_b [K/2, N] with offs, where each group of K ends: the
+    result is [G, M, N].  Blocked scales are those of each group by itself, one after
+    the other, others [rows, K/16].  That reads offs, and so waits for it."""
+    dtype, layout_a, layout_b = _checked(
+        _check_grouped, (mat_a, mat_b, scale_a, scale_b, offs, bias),
+        (scale_recipe_a, scale_recipe_b, swizzle_a, swizzle_b, output_dtype,
+         contraction_dim, use_fast_accum))
+    if dtype is None:
         return F.scaled_grouped_mm(
             mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
             swizzle_a, swizzle_b, bias, offs, output_dtype, contraction_dim,
             use_fast_accum)
-    dtype, layout_a, layout_b = _checked(
-        _check_grouped, mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
-        scale_recipe_b, swizzle_a, swizzle_b, bias, offs, output_dtype,
-        contraction_dim, use_fast_accum)
-    (block_a, *global_a), (block_b, *global_b) = _list(scale_a), _list(scale_b)
+    if mat_b.dim() == 2:
+        block_a, block_b, alpha = _scales(scale_a, scale_b, offs.numel())
+        return _by_k(mat_a, block_a, mat_b.t(), block_b, offs, alpha, dtype,
+                     layout_a, layout_b)
     count, half, n = mat_b.shape
+    block_a, block_b, alpha = _scales(scale_a, scale_b, count)
     block_b = _cut(block_b, layout_b, count, n, half)
-    alpha = _alpha(*global_a, *global_b, count) if global_a else None
     b = mat_b.transpose(1, 2)
     if offs is not None:
-        starts, scale_rows = _expert_rows(offs, layout_a == "tiled")
-        return torch.ops.nibblas.moe_gemm.default(
+        starts, scale_rows = _expert_rows(offs.contiguous())
+        if layout_a == "linear":
+            scale_rows = None
+        if layout_a == layout_b == "tiled" and dtype is torch.bfloat16:
+            return _moe_gemm(mat_a, block_a, b, block_b, starts, scale_rows,
+                             alpha)
+        return _moe_gemm(
             mat_a, block_a, b, block_b, starts, scale_rows, alpha, dtype,
             layout_a, layout_b)
     block_a = _cut(block_a, layout_a, count, mat_a.shape[1], half)
@@ -351,8 +439,8 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
 def _batched(a, a_scales, b, b_scales, alpha, dtype, a_layout, b_layout):
     """One product of stacks; with several factors, a group of matrices."""
     if alpha is None or alpha.numel() == 1:
-        return torch.ops.nibblas.gemm.default(
+        return _gemm(
             a, a_scales, b, b_scales, alpha, dtype, a_layout, b_layout)
-    return torch.stack(torch.ops.nibblas.group_gemm.default(
+    return torch.stack(_group_gemm(
         list(a.unbind()), list(a_scales.unbind()), list(b.unbind()),
         list(b_scales.unbind()), alpha, dtype, a_layout, b_layout))

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """_tensors.py - torch's tensors, devices and streams as nibblas sees them."""
 
+import ctypes as C
+import threading
+import weakref
+
 import torch
 
 from nibblas import _device
-from nibblas._library import ArgumentError, UnsupportedError, fail
+from nibblas._library import (ArgumentError, OutOfMemoryError, UnsupportedError,
+                              call, fail, lib)
 from nibblas._problems import Operand
 from nibblas._views import Array
 
@@ -85,11 +90,32 @@ class Cpu:
         pass
 
 
+# Larger workspaces are not kept between calls, nor those of more streams.
+MOST_KEPT_BYTES, MOST_KEPT = 8 << 20, 32
+
+
+class Kept:
+    """A workspace that a thread keeps for one of its streams, where work is in
+    order.  Not of torch's memory: a graph's pool may hold nothing that outlives
+    its calls.  The driver frees it behind the work that uses it."""
+
+    __slots__ = ("bytes", "address", "__weakref__")
+
+    def __init__(self, device, n_bytes):
+        pointer = C.c_void_p()
+        call("nib_device_alloc", device.handle, n_bytes, C.byref(pointer))
+        self.bytes, self.address = n_bytes, pointer.value
+        weakref.finalize(self, lib.nib_device_free, device.handle,
+                         pointer).atexit = False
+
+
 class Cuda:
     """Where CUDA tensors are: the current stream of their device.  Workspaces
-    come from torch's allocator, which knows of streams and graphs."""
+    come from torch's allocator, which knows of streams and graphs, but for small
+    ones, which cost less when they are kept."""
 
     own_workspace = False
+    kept = threading.local()
     raw_stream = staticmethod(_raw_stream_function())
     is_capturing = staticmethod(_capturing_function())
 
@@ -116,16 +142,42 @@ class Cuda:
                            device=torch.device("cuda", place))
 
     @classmethod
+    def kept_workspace(cls, n_bytes, place, stream):
+        """This thread's for the stream, made or grown; None if there is no
+        memory."""
+        try:
+            kept = cls.kept.workspaces
+        except AttributeError:
+            kept = cls.kept.workspaces = {}
+        found = kept.get((place, stream))
+        if found is None or found.bytes < n_bytes:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            try:
+                # Powers of two, so that growing ends.
+                found = Kept(cls.device(place), 1 << (n_bytes - 1).bit_length())
+            except OutOfMemoryError:
+                return None
+            kept[place, stream] = found
+        return found
+
+    @classmethod
     def run(cls, plan, work, place):
         options = work.options
-        options.stream = cls.raw_stream(place)
-        if plan.workspace_bytes:
-            workspace = cls.workspace(plan.workspace_bytes, place)
-            options.workspace = workspace.data_ptr()
-            options.workspace_bytes = plan.workspace_bytes
+        stream = options.stream = cls.raw_stream(place)
+        n_bytes, kept = plan.workspace_bytes, None
         if cls.is_capturing():
-            # The graph reads the plan's tables whenever it is replayed.
+            # The graph reads the plan's tables whenever it is replayed, and has
+            # a workspace of its own memory.
             plan.is_pinned = True
+        elif 0 < n_bytes <= MOST_KEPT_BYTES:
+            kept = cls.kept_workspace(n_bytes, place, stream)
+        if kept is not None:
+            options.workspace = kept.address
+        elif n_bytes:
+            workspace = cls.workspace(n_bytes, place)
+            options.workspace = workspace.data_ptr()
+        options.workspace_bytes = n_bytes
         plan.run(work)
 
     @classmethod
