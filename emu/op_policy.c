@@ -61,8 +61,9 @@ bool emu_bind_policy_range(struct emu_bind *b)
 /* d, property */
 bool emu_bind_policy_cvt(struct emu_bind *b)
 {
+	if (!emu_has(b, "L2"))
+		return emu_bind_fail(b, ".L2 is missing");
 	b->i->run = run_createpolicy;
-	return emu_has(b, "L2") && emu_arguments(b, 2, 2) &&
-	       emu_dst(b, emu_argument(b, 0), 8) &&
+	return emu_arguments(b, 2, 2) && emu_dst(b, emu_argument(b, 0), 8) &&
 	       emu_src(b, emu_argument(b, 1), EMU_B64);
 }

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "emu/decode.h"
 #include "emu_run.h"
 
 static void check_text(const char *text, const char *first, const char *second)
@@ -72,6 +73,7 @@ static void test_instructions(void **state)
 	check_body(".maxnreg 3;\n", "is not known here");
 	check_body(".shared .align 3 .b8 x[4];\n", "no power of two");
 	check_body(".shared .b8 x[9999999];\n", "2^20 bytes");
+	check_body("createpolicy.cvt.b64 %d1, %d2;\n", ".L2 is missing");
 	check_body("mov.u32 %r1, \"text\";\n", "instead of a number");
 }
 
@@ -142,6 +144,87 @@ static void test_broken(void **state)
 	free(text);
 }
 
+/* One of the blank-separated words of list, behind a dot; none: nothing. */
+static void append_word(char *text, const char *list)
+{
+	size_t n = 0, length;
+
+	for (const char *p = list; *p; p += strspn(p, " "), n++)
+		p += strcspn(p, " ");
+	if (!n)
+		return;
+	for (n = emu_test_random() % n; n; n--) {
+		list += strcspn(list, " ");
+		list += strspn(list, " ");
+	}
+	length = strcspn(list, " ");
+	if (length == 5 && memcmp(list, "shape", 5) == 0)
+		strcat(text, ".m64n16k16");
+	else
+		snprintf(text + strlen(text), length + 2, ".%s", list);
+}
+
+/* A statement of the row: some of its words and types, any arguments. */
+static void write_statement(char *text, const struct emu_opcode *row)
+{
+	static const char *const arguments[] = {"%r1",
+						"%r2",
+						"%d1",
+						"%f1",
+						"%h1",
+						"%p1",
+						"7",
+						"1.5",
+						"[%d1]",
+						"[%r1]",
+						"[dynamic]",
+						"_",
+						"{%r1, %r2}",
+						"!%p1",
+						"[%d1, {%r1, %r2}]",
+						"%r1|%p1",
+						"%g1",
+						"dynamic",
+						"{%f1, %f2, %f3, %f4}"};
+	const uint32_t words = emu_test_random() % 5;
+	const uint32_t types = emu_test_random() % 4;
+	const uint32_t count = emu_test_random() % 7;
+
+	strcpy(text, row->name);
+	for (uint32_t k = 0; k < words; k++)
+		append_word(text, row->modifiers);
+	for (uint32_t k = 0; k < types; k++)
+		append_word(text, row->types);
+	for (uint32_t k = 0; k < count; k++) {
+		strcat(text, k ? ", " : " ");
+		strcat(text,
+		       arguments[emu_test_random() %
+				 (sizeof(arguments) / sizeof(*arguments))]);
+	}
+	strcat(text, ";\n");
+}
+
+/* Each row of the table, with words and arguments that it seldom takes: who
+ * refuses says why. */
+static void test_every_opcode(void **state)
+{
+	char body[1024];
+
+	(void)state;
+	for (size_t i = 0; i < emu_opcode_count; i++)
+		for (int k = 0; k < 200; k++) {
+			struct emu_error err = {{0}};
+			struct emu_module *m;
+
+			write_statement(body, &emu_opcodes[i]);
+			m = emu_module_read(emu_module_text(body), NULL, NULL,
+					    &err);
+			if (!m && !err.text[0])
+				fail_msg("refused without a word: %s", body);
+			emu_module_free(m);
+		}
+}
+
 /* Launches that no GPU takes. */
 static void test_launches(void **state)
 {
@@ -172,6 +255,7 @@ int main(void)
 	    cmocka_unit_test(test_instructions),
 	    cmocka_unit_test(test_modules),
 	    cmocka_unit_test(test_broken),
+	    cmocka_unit_test(test_every_opcode),
 	    cmocka_unit_test(test_launches),
 	};
 
