@@ -156,9 +156,26 @@ class GpuMode(TorchTest):
             "group_gemm", (size(9, 20, 64), size(8, 24, 48)))
         self.refused("^data: 2 abc_tensors, 1 sfasfb_reordered",
                      self.gpumode.group_gemm, (abc, plain, scales[:1], sizes))
+        self.gpumode.group_gemm((abc, plain, scales, sizes))
         self.refused(r"^a\[1\]: .*must have shape \(8, 32, 1\)",
                      self.gpumode.group_gemm,
                      (abc, plain, scales, [sizes[0], (8, 24, 64, 1)]))
+
+    def test_refused_devices(self):
+        """Of shapes whose plan is known."""
+        data = self.data.generate("gemm", (self.specs.Size(9, 20, 64, 2),))
+        self.gpumode.gemm(data)
+        self.refused(r"^data: a tensor of shape \(20, 32, 2\) is on meta; must "
+                     "be on cpu", self.gpumode.gemm,
+                     (data[0], data[1].to("meta"), *data[2:]))
+        self.refused("^data: is on meta; must be on a CPU or a GPU",
+                     self.gpumode.gemm, tuple(x.to("meta") for x in data))
+
+    def test_refused_types(self):
+        """By the names of the contest."""
+        data = list(self.data.generate("gemv", (self.specs.Size(130, 1, 64),)))
+        data[5] = data[5].view(self.torch.int8)
+        self.refused("^sfb_permuted: .*int8", self.gpumode.gemv, tuple(data))
 
     def test_command(self):
         from nibblas.gpumode import __main__ as command

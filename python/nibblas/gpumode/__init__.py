@@ -9,143 +9,113 @@ returns it.
 
 Tensors of any device that nibblas.torch knows."""
 
-import nibblas.torch  # noqa: F401 (registers the operators)
-import torch
+from nibblas import _abi as abi
+from nibblas import _problems
 from nibblas._library import ArgumentError
-
-_ops = torch.ops.nibblas
-_gemm_out = _ops.gemm_out.default
-_gemv_out = _ops.gemv_out.default
-_dual_gemm_out = _ops.dual_gemm_out.default
-_group_gemm_out = _ops.group_gemm_out.default
+from nibblas._plans import Plan, cache, word
+from nibblas.gpumode._tuples import PROBLEMS
+from nibblas.torch._tensors import Cpu, Cuda, array
 
 
-def _fail(name, x, rule):
-    raise ArgumentError(f"{name}: shape {tuple(x.shape)}, strides "
-                        f"{tuple(x.stride())}: {rule}")
+def _check_devices(tensors):
+    first = tensors[0].device
+    if first.type not in ("cpu", "cuda"):
+        raise ArgumentError(f"data: is on {first}; must be on a CPU or a GPU")
+    for x in tensors:
+        if x.device != first:
+            raise ArgumentError(
+                f"data: a tensor of shape {tuple(x.shape)} is on {x.device}; must "
+                f"be on {first}, as the first")
 
 
-def _take(data, count, what):
-    """The tuple's parts."""
-    if not isinstance(data, (tuple, list)) or len(data) != count:
-        size = (f" of {len(data)}" if isinstance(data, (tuple, list)) else "")
-        raise ArgumentError(f"data: {type(data).__name__}{size}; must be the "
-                            f"{count} parts ({what})")
-    return data
+def _nib_problem(op, views, names):
+    """A product's views, (c, a, scales, b, scales, ..), as the library has them."""
+    c, *rest = map(array, names, views)
+    a, b, *b2 = (_problems.Operand(codes, scales, "tiled")
+                 for codes, scales in zip(rest[::2], rest[1::2]))
+    return _problems.product(a, b, b2[0] if b2 else None, [], c=c,
+                             gemv=op == abi.NIB_GEMV)[0]
 
 
-def _matrices(name, x, rows, cols, batch, at_least=False):
-    """Checks [rows, cols, L] and gives [L, rows, cols]."""
-    shape = tuple(x.shape)
-    if shape != (rows, cols, batch) and not (
-            at_least and len(shape) == 3 and shape[0] >= 1
-            and shape[1:] == (cols, batch)):
-        least = "at least " if at_least else ""
-        _fail(name, x, f"must have shape ({least}{rows}, {cols}, {batch})")
-    return x.permute(2, 0, 1)
+def _plan(problem, side, place, key, data):
+    """A new plan for such tuples, kept under key; given: where in its problems which
+    tensor's pointer goes."""
+    kind = PROBLEMS[problem]
+    _check_devices(kind.tensors(data))
+    problems, given = [], []
+    for i, views in enumerate(kind.products(data)):
+        at = f"[{i}]" if problem == "group_gemm" else ""
+        p = _nib_problem(kind.op, views, [name + at for name in kind.names])
+        if p.a.batch == 0:
+            continue
+        base, first = len(problems) * _problems.PROBLEM_SIZE, i * len(kind.pointers)
+        given += [(base + word(abi.nib_problem, *path.split(".")), first + j)
+                  for j, path in enumerate(kind.pointers)]
+        problems.append(p)
+    side.check_not_capturing("a product of new sizes (run it once before)")
+    return cache.add(key, Plan(
+        side.device(place), kind.op,
+        (abi.nib_problem * len(problems))(*problems), given=given,
+        caller_workspace=not side.own_workspace))
 
 
-def _tiles(name, x, rows, half, batch):
-    """Scales of 6 dimensions as they lie in memory: [L, rows / 128, K / 64, 32, 4, 4],
-    the tiled layout."""
-    want = (32, 4, -(-rows // 128), 4, -(-half // 32), batch)
-    if tuple(x.shape) != want:
-        _fail(name, x, f"must have shape {want}")
-    tiles = x.permute(5, 2, 4, 0, 1, 3)
-    if not tiles.is_contiguous():
-        _fail(name, x, f"must be a view of {tuple(tiles.shape)} as it lies in "
-              "memory, permuted by (3, 4, 1, 5, 2, 0)")
-    return tiles
-
-
-def _sizes(a, b):
-    """(M, N, K/2, L); the shapes of all else follow from them."""
-    for name, x in (("a", a), ("b", b)):
-        if x.dim() != 3:
-            _fail(name, x, "must be [rows, K/2, L]")
-    return a.shape[0], b.shape[0], a.shape[1], a.shape[2]
+def _compute(problem, data):
+    """No operator and no view on the way of tuples whose shapes are known: they
+    would cost more than a small product takes."""
+    kind = PROBLEMS[problem]
+    tensors = kind.tensors(data)
+    if not tensors:
+        return kind.result(tensors)
+    side = Cuda if tensors[0].is_cuda else Cpu
+    place = side.place(tensors[0])
+    key = [problem, place]
+    for x in tensors:
+        key += x.shape, x.stride(), x.dtype, x.device
+    if problem == "group_gemm":
+        key += map(tuple, data[3])
+    key = tuple(key)
+    plan = cache.get(key) or _plan(problem, side, place, key, data)
+    if plan.count:
+        work = plan.take()
+        words = work.words
+        for at, i in plan.given:
+            words[at] = tensors[i].data_ptr()
+        side.run(plan, work, place)
+    return kind.result(tensors)
 
 
 def gemm(data):
     """c = A * B^T of (a, b, sfa, sfb, sfa_permuted, sfb_permuted, c)."""
-    a, b, _, _, sfa, sfb, c = _take(
-        data, 7, "a, b, sfa, sfb, sfa_permuted, sfb_permuted, c")
-    m, n, half, batch = _sizes(a, b)
-    _gemm_out(_matrices("c", c, m, n, batch),
-              _matrices("a", a, m, half, batch),
-              _tiles("sfa_permuted", sfa, m, half, batch),
-              _matrices("b", b, n, half, batch),
-              _tiles("sfb_permuted", sfb, n, half, batch))
-    return c
+    return _compute("gemm", data)
 
 
 def gemv(data):
     """c [M, 1, L] = A * row 0 of B, which is padded to 128 rows, of the parts of
     gemm()."""
-    a, b, _, _, sfa, sfb, c = _take(
-        data, 7, "a, b, sfa, sfb, sfa_permuted, sfb_permuted, c")
-    m, n, half, batch = _sizes(a, b)
-    # The library's vectors come first; one row of scales is one row of tiles.
-    _gemv_out(_matrices("c", c, m, 1, batch)[:, :, 0],
-              _matrices("b", b, 1, half, batch, at_least=True)[:, 0],
-              _tiles("sfb_permuted", sfb, min(n, 128), half, batch),
-              _matrices("a", a, m, half, batch),
-              _tiles("sfa_permuted", sfa, m, half, batch))
-    return c
+    return _compute("gemv", data)
 
 
 def dual_gemm(data):
     """c = silu(A * B1^T) * (A * B2^T) of (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted,
     sfb1_permuted, sfb2_permuted, c)."""
-    a, b1, b2, _, _, _, sfa, sfb1, sfb2, c = _take(
-        data, 10, "a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, "
-        "sfb2_permuted, c")
-    m, n, half, batch = _sizes(a, b1)
-    _dual_gemm_out(_matrices("c", c, m, n, batch),
-                   _matrices("a", a, m, half, batch),
-                   _tiles("sfa_permuted", sfa, m, half, batch),
-                   _matrices("b1", b1, n, half, batch),
-                   _tiles("sfb1_permuted", sfb1, n, half, batch),
-                   _matrices("b2", b2, n, half, batch),
-                   _tiles("sfb2_permuted", sfb2, n, half, batch))
-    return c
+    return _compute("dual_gemm", data)
 
 
 def group_gemm(data):
     """The c of each product of (abc_tensors, sfasfb_tensors,
     sfasfb_reordered_tensors, problem_sizes), in one launch: lists of (a, b, c), of
     (sfa, sfb), of their six-dimensional forms, and of (M, N, K, L)."""
-    abc, _, scales, sizes = _take(
-        data, 4, "abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, "
-        "problem_sizes")
-    if not len(abc) == len(scales) == len(sizes):
-        raise ArgumentError(
-            f"data: {len(abc)} abc_tensors, {len(scales)} "
-            f"sfasfb_reordered_tensors, {len(sizes)} problem_sizes: must be as "
-            "many")
-    lists = ([], [], [], [], [])
-    for i, ((a, b, c), (sfa, sfb), (m, n, k, batch)) in enumerate(
-            zip(abc, scales, sizes)):
-        at, half = f"[{i}]", k // 2
-        for parts, x in zip(lists, (
-                _matrices("c" + at, c, m, n, batch),
-                _matrices("a" + at, a, m, half, batch),
-                _tiles("sfa_reordered" + at, sfa, m, half, batch),
-                _matrices("b" + at, b, n, half, batch),
-                _tiles("sfb_reordered" + at, sfb, n, half, batch))):
-            parts.append(x)
-    _group_gemm_out(*lists)
-    return [c for _, _, c in abc]
+    return _compute("group_gemm", data)
 
 
-PROBLEMS = {"group_gemm": group_gemm, "dual_gemm": dual_gemm, "gemm": gemm,
-            "gemv": gemv}
+_FUNCTIONS = {"group_gemm": group_gemm, "dual_gemm": dual_gemm, "gemm": gemm,
+              "gemv": gemv}
 
 
 def custom_kernel(problem):
     """The function of a problem: custom_kernel("gemm")(data)."""
     try:
-        return PROBLEMS[problem]
+        return _FUNCTIONS[problem]
     except (KeyError, TypeError):
         raise ArgumentError(f"problem = {problem!r}: must be " + " or ".join(
             map(repr, PROBLEMS))) from None

@@ -2,8 +2,8 @@
 """_bundle.py - one self-contained file with the custom_kernel() of a problem: the
 library's own code (libnibblas_submission.so: the planner and the CUDA room) and the
 kernels of libnibblas.so, compressed; the structs of nibblas.h as _abi.py has them; and
-the functions of nibblas.gpumode that check the tuple.  Nothing is written down twice,
-so that a bundle plans and launches as the package does."""
+the functions of _tuples.py.  Nothing is written down twice, so that a bundle plans and
+launches as the package does."""
 
 import ast
 import base64
@@ -16,8 +16,9 @@ import struct
 from typing import NamedTuple
 
 import nibblas
-from nibblas import _abi, gpumode
+from nibblas import _abi
 from nibblas._library import UnsupportedError, library_path
+from nibblas.gpumode import _tuples
 
 # The contest's robot takes no file that is longer, or has this word in it.
 MOST_CHARACTERS = 1_000_000
@@ -28,47 +29,7 @@ ALIGNMENT = 64
 OTHERS = re.compile("amax|quantize|convert|probe|expert_rows")
 STRUCTS = ("nib_error", "nib_nvfp4", "nib_dense", "nib_problem",
            "nib_plan_options", "nib_run_options")
-CONSTANTS = ("NIB_BAD_ARGUMENT", "NIB_TILED_128X4", "NIB_FP16", "NIB_GEMM",
-             "NIB_GEMV", "NIB_DUAL_GEMM")
-# Where a tuple's tensors go, and which they are.
-_PAIR = ("a.codes", "b.codes", "a.scales", "b.scales", "c.data")
-POINTERS = {
-    "gemm": _PAIR, "group_gemm": _PAIR,
-    "gemv": ("b.codes", "a.codes", "b.scales", "a.scales", "c.data"),
-    "dual_gemm": ("a.codes", "b.codes", "b2.codes", "a.scales", "b.scales",
-                  "b2.scales", "c.data")}
-_SINGLE = '''
-def tensors_of(data):
-    {parts} = _take(
-        data, {count}, "{parts}")
-    return {used}
-
-
-def result_of(data):
-    return data[-1]
-'''
-_GROUP = '''
-def tensors_of(data):
-    abc, _, scales, _ = _take(data, 4, "abc_tensors, sfasfb_tensors, "
-                              "sfasfb_reordered_tensors, problem_sizes")
-    return [x for (a, b, c), (sfa, sfb) in zip(abc, scales)
-            for x in (a, b, sfa, sfb, c)]
-
-
-def result_of(data):
-    return [c for _, _, c in data[0]]
-'''
-_TUPLES = {
-    "gemm": _SINGLE.format(
-        parts="a, b, sfa, sfb, sfa_permuted, sfb_permuted, c", count=7,
-        used="a, b, sfa_permuted, sfb_permuted, c"),
-    "dual_gemm": _SINGLE.format(
-        parts="a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, "
-        "sfb2_permuted, c", count=10,
-        used="a, b1, b2, sfa_permuted, sfb1_permuted, sfb2_permuted, c"),
-    "group_gemm": _GROUP}
-_TUPLES["gemv"] = _TUPLES["gemm"]
-
+CONSTANTS = ("NIB_BAD_ARGUMENT", "NIB_TILED_128X4", "NIB_FP16")
 HEAD = '''#!POPCORN leaderboard nvfp4_{problem}
 # SPDX-License-Identifier: Apache-2.0
 """{problem} of the GPU MODE x NVIDIA contest, by nibblas {version}:
@@ -201,11 +162,16 @@ def _classes():
         f'"{FORBIDDEN}"', '"queue"') + "\n"
 
 
-def _checks(problem):
-    """The functions that know a tuple's rules."""
-    names = ("_fail", "_take", "_matrices", "_tiles", "_sizes", problem)
-    return "\n\n".join(inspect.getsource(getattr(gpumode, name))
-                       for name in names)
+def _functions(problem):
+    """Those that know the problem's tuples."""
+    kind = _tuples.PROBLEMS[problem]
+    used = [kind.tensors, kind.products, kind.result]
+    helpers = (_tuples._fail, _tuples._take, _tuples._matrices, _tuples._tiles,
+               _tuples._sizes)
+    names = ", ".join(function.__name__ for function in used)
+    return "\n\n".join(map(inspect.getsource, (*helpers, *used))) + (
+        f"\n\nOP, POINTERS = {kind.op}, {kind.pointers}\n"
+        f"tensors_of, products_of, result_of = {names}\n")
 
 
 def _rest(current):
@@ -268,8 +234,7 @@ def _text(problem, current, code, kernels, preset):
                     hardware=hardware(kernels)),
         _constants(), "\n\n", _classes(),
         "\n\n# ---- the problem -----------------------------------------------\n"
-        "\n\n", _checks(problem), "\n", _TUPLES[problem],
-        f"\n\nproblem_function = {problem}\nPOINTERS = {POINTERS[problem]}\n\n"
+        "\n\n", _functions(problem), "\n\n"
         "# ---- the library and its kernels "
         "--------------------------------\n\n",
         _blob(code, kernels, preset), "\n", _rest(current)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """_submission.py - the part of a submission that is the same in all of them; _bundle.py
-puts the structs of nibblas.h, the functions of nibblas.gpumode that check a problem's
-tuple and the library's bytes before it.  Not a module of the package: it is read as
-text, from the line of dashes on."""
+puts the structs of nibblas.h, the functions of _tuples.py and the library's bytes
+before it.  Not a module of the package: it is read as text, from the line of dashes
+on."""
 # ruff: noqa: F821
 
 # ---- the library, from memory --------------------------------------------------
@@ -116,26 +116,6 @@ def _product(c, a, a_tiles, b, b_tiles, *more):
     return problem
 
 
-# What a problem's function asked for; it is called for a plan alone.
-_asked = []
-
-
-def _gemm_out(*tensors):
-    _asked.append((NIB_GEMM, [_product(*tensors)]))
-
-
-def _gemv_out(*tensors):
-    _asked.append((NIB_GEMV, [_product(*tensors)]))
-
-
-def _dual_gemm_out(*tensors):
-    _asked.append((NIB_DUAL_GEMM, [_product(*tensors)]))
-
-
-def _group_gemm_out(*lists):
-    _asked.append((NIB_GEMM, [_product(*tensors) for tensors in zip(*lists)]))
-
-
 # ---- plans, by shape ---------------------------------------------------------------
 
 
@@ -155,9 +135,7 @@ class _Plan:
     """A plan and the structs of its calls, ready but for the pointers."""
 
     def __init__(self, index, queue, data, tensors):
-        del _asked[:]
-        problem_function(data)
-        op, problems = _asked.pop()
+        problems = [_product(*views) for views in products_of(data)]
         count = len(problems)
         self.problems = (nib_problem * count)(*problems)
         self.words = memoryview(self.problems).cast("B").cast("Q")
@@ -167,7 +145,7 @@ class _Plan:
         self.point(tensors)
         self.handle, self.error = C.c_void_p(), nib_error()
         count = C.c_int64(count)
-        _call("nib_plan_create", _device(index), op, self.problems, count,
+        _call("nib_plan_create", _device(index), OP, self.problems, count,
               C.byref(nib_plan_options(
                   struct_bytes=C.sizeof(nib_plan_options))),
               C.byref(self.handle))
@@ -208,4 +186,4 @@ def custom_kernel(data):
         plan.point(tensors)
     if _run(*plan.arguments):
         _fail_with(plan.error)
-    return result_of(data)
+    return result_of(tensors)

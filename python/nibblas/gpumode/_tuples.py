@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_tuples.py - the tuples of the contest's problems: which of their tensors are used, the
+rules of their shapes, and the same tensors as the library's views.  Bundles have these
+functions too, as text: they need tensors and ArgumentError, nothing else."""
+
+from typing import Callable, NamedTuple
+
+from nibblas import _abi as abi
+from nibblas._library import ArgumentError
+
+
+class Problem(NamedTuple):
+    """A problem of the contest."""
+
+    op: int
+    tensors: Callable   # of a tuple: the tensors used, c last in each product
+    products: Callable  # of a tuple: for each product views in the order of names
+    result: Callable    # of the tensors: what a submission returns
+    names: tuple        # of the views, as the contest calls them
+    pointers: tuple     # where a product's tensors go in struct nib_problem
+
+
+def _fail(name, x, rule):
+    raise ArgumentError(f"{name}: shape {tuple(x.shape)}, strides "
+                        f"{tuple(x.stride())}: {rule}")
+
+
+def _take(data, count, what):
+    """The tuple's parts."""
+    if not isinstance(data, (tuple, list)) or len(data) != count:
+        size = (f" of {len(data)}" if isinstance(data, (tuple, list)) else "")
+        raise ArgumentError(f"data: {type(data).__name__}{size}; must be the "
+                            f"{count} parts ({what})")
+    return data
+
+
+def _matrices(name, x, rows, cols, batch, at_least=False):
+    """Checks [rows, cols, L] and gives [L, rows, cols]."""
+    shape = tuple(x.shape)
+    if shape != (rows, cols, batch) and not (
+            at_least and len(shape) == 3 and shape[0] >= 1
+            and shape[1:] == (cols, batch)):
+        least = "at least " if at_least else ""
+        _fail(name, x, f"must have shape ({least}{rows}, {cols}, {batch})")
+    return x.permute(2, 0, 1)
+
+
+def _tiles(name, x, rows, half, batch):
+    """Scales of 6 dimensions as they lie in memory: [L, rows / 128, K / 64, 32, 4, 4],
+    the tiled layout."""
+    want = (32, 4, -(-rows // 128), 4, -(-half // 32), batch)
+    if tuple(x.shape) != want:
+        _fail(name, x, f"must have shape {want}")
+    tiles = x.permute(5, 2, 4, 0, 1, 3)
+    if not tiles.is_contiguous():
+        _fail(name, x, f"must be a view of {tuple(tiles.shape)} as it lies in "
+              "memory, permuted by (3, 4, 1, 5, 2, 0)")
+    return tiles
+
+
+def _sizes(a, b):
+    """(M, N, K/2, L); the shapes of all else follow from them."""
+    for name, x in (("a", a), ("b", b)):
+        if x.dim() != 3:
+            _fail(name, x, "must be [rows, K/2, L]")
+    return a.shape[0], b.shape[0], a.shape[1], a.shape[2]
+
+
+def last(tensors):
+    return tensors[-1]
+
+
+def gemm_tensors(data):
+    a, b, _, _, sfa, sfb, c = _take(
+        data, 7, "a, b, sfa, sfb, sfa_permuted, sfb_permuted, c")
+    return a, b, sfa, sfb, c
+
+
+def gemm_products(data):
+    """c = A * B^T."""
+    a, b, sfa, sfb, c = gemm_tensors(data)
+    m, n, half, batch = _sizes(a, b)
+    return [(_matrices("c", c, m, n, batch),
+             _matrices("a", a, m, half, batch),
+             _tiles("sfa_permuted", sfa, m, half, batch),
+             _matrices("b", b, n, half, batch),
+             _tiles("sfb_permuted", sfb, n, half, batch))]
+
+
+def gemv_products(data):
+    """c [M, 1, L] = A * row 0 of B, which is padded to 128 rows."""
+    a, b, sfa, sfb, c = gemm_tensors(data)
+    m, n, half, batch = _sizes(a, b)
+    # The library's vectors come first; one row of scales is one row of tiles.
+    return [(_matrices("c", c, m, 1, batch)[:, :, 0],
+             _matrices("b", b, 1, half, batch, at_least=True)[:, 0],
+             _tiles("sfb_permuted", sfb, min(n, 128), half, batch),
+             _matrices("a", a, m, half, batch),
+             _tiles("sfa_permuted", sfa, m, half, batch))]
+
+
+def dual_tensors(data):
+    a, b1, b2, _, _, _, sfa, sfb1, sfb2, c = _take(
+        data, 10, "a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, "
+        "sfb2_permuted, c")
+    return a, b1, b2, sfa, sfb1, sfb2, c
+
+
+def dual_products(data):
+    """c = silu(A * B1^T) * (A * B2^T)."""
+    a, b1, b2, sfa, sfb1, sfb2, c = dual_tensors(data)
+    m, n, half, batch = _sizes(a, b1)
+    return [(_matrices("c", c, m, n, batch),
+             _matrices("a", a, m, half, batch),
+             _tiles("sfa_permuted", sfa, m, half, batch),
+             _matrices("b1", b1, n, half, batch),
+             _tiles("sfb1_permuted", sfb1, n, half, batch),
+             _matrices("b2", b2, n, half, batch),
+             _tiles("sfb2_permuted", sfb2, n, half, batch))]
+
+
+def group_tensors(data):
+    abc, _, scales, sizes = _take(
+        data, 4, "abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, "
+        "problem_sizes")
+    if not len(abc) == len(scales) == len(sizes):
+        raise ArgumentError(
+            f"data: {len(abc)} abc_tensors, {len(scales)} "
+            f"sfasfb_reordered_tensors, {len(sizes)} problem_sizes: must be as "
+            "many")
+    return [x for (a, b, c), (sfa, sfb) in zip(abc, scales)
+            for x in (a, b, sfa, sfb, c)]
+
+
+def group_products(data):
+    """The products of problem_sizes, lists of (M, N, K, L)."""
+    tensors = iter(group_tensors(data))
+    products = []
+    for i, (m, n, k, batch) in enumerate(data[3]):
+        a, b, sfa, sfb, c = (next(tensors) for _ in range(5))
+        at, half = f"[{i}]", k // 2
+        products.append((
+            _matrices("c" + at, c, m, n, batch),
+            _matrices("a" + at, a, m, half, batch),
+            _tiles("sfa_reordered" + at, sfa, m, half, batch),
+            _matrices("b" + at, b, n, half, batch),
+            _tiles("sfb_reordered" + at, sfb, n, half, batch)))
+    return products
+
+
+def every_c(tensors):
+    return list(tensors[4::5])
+
+
+_PAIR = ("a.codes", "b.codes", "a.scales", "b.scales", "c.data")
+PROBLEMS = {
+    "group_gemm": Problem(
+        abi.NIB_GEMM, group_tensors, group_products, every_c,
+        ("c", "a", "sfa_reordered", "b", "sfb_reordered"), _PAIR),
+    "dual_gemm": Problem(
+        abi.NIB_DUAL_GEMM, dual_tensors, dual_products, last,
+        ("c", "a", "sfa_permuted", "b1", "sfb1_permuted", "b2",
+         "sfb2_permuted"),
+        ("a.codes", "b.codes", "b2.codes", "a.scales", "b.scales", "b2.scales",
+         "c.data")),
+    "gemm": Problem(
+        abi.NIB_GEMM, gemm_tensors, gemm_products, last,
+        ("c", "a", "sfa_permuted", "b", "sfb_permuted"), _PAIR),
+    "gemv": Problem(
+        abi.NIB_GEMV, gemm_tensors, gemv_products, last,
+        ("c", "b", "sfb_permuted", "a", "sfa_permuted"),
+        ("b.codes", "a.codes", "b.scales", "a.scales", "c.data"))}
