@@ -2,6 +2,8 @@
 # A thin face over CMake and its presets; `make help` lists the targets.
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+# 0: other inputs each time.
+FUZZ_SEED ?= 0
 BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
@@ -59,7 +61,7 @@ valgrind: ## Tests under memcheck
 
 fuzz: ## Run each fuzzer for FUZZ_SECONDS (60)
 	@tools/setup.sh fuzz
-	@tools/fuzz.sh $(FUZZ_SECONDS)
+	@tools/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_SEED)
 
 lint: ## Formatting, static analysis, warnings, layers, names, spelling
 	@tools/setup.sh lint

@@ -1,11 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fuzz.sh SECONDS - builds the fuzzers and runs each for so long, from its seeds in
-# tests/fuzz/corpus/.  What it learns is kept in build/fuzz/corpus/; an input that
-# breaks something is written to build/fuzz/crash/ and belongs in the seeds.
+# fuzz.sh SECONDS [SEED] - builds the fuzzers and runs each for so long, from its
+# seeds in tests/fuzz/corpus/.  What it learns is kept in build/fuzz/corpus/; an input
+# that breaks something is written to build/fuzz/crash/, shown for who has only the
+# log, and belongs in the seeds.  The same SEED on what has learnt nothing gives the
+# same run; 0, as without it: another one each time.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:?seconds}
+seed=${2:-0}
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target fuzzers -j "$(nproc)" >/dev/null
 mkdir -p build/fuzz/crash
@@ -19,13 +22,15 @@ for source in tests/fuzz/fuzz_*.c; do
 		dictionary=-dict=tests/fuzz/$name.dict
 	echo "$name: $seconds s"
 	if ! build/fuzz/"$name" -max_total_time="$seconds" -timeout=10 \
-		-rss_limit_mb=2048 -malloc_limit_mb=1024 -print_final_stats=1 \
+		-seed="$seed" -rss_limit_mb=2048 -malloc_limit_mb=1024 -print_final_stats=1 \
 		-artifact_prefix=build/fuzz/crash/ ${dictionary:+"$dictionary"} \
 		"$learnt" tests/fuzz/corpus/"$name" >build/fuzz/"$name".log 2>&1
 	then
 		grep -m1 -A40 -E 'ERROR:|runtime error:' build/fuzz/"$name".log ||
 			tail -40 build/fuzz/"$name".log
-		echo "$name: FAILED, see build/fuzz/crash/"
+		input=$(sed -n 's/.*Test unit written to //p' build/fuzz/"$name".log)
+		echo "$name: FAILED, see ${input:-build/fuzz/$name.log}"
+		[ ! -f "$input" ] || gzip -9c "$input" | base64
 		exit 1
 	fi
 	sed -n "s/^stat::number_of_executed_units: */$name: clean, runs: /p" \
