@@ -19,17 +19,36 @@ class PlanTest(TorchTest):
         limit = nibblas.plan_cache_limit()
         self.addCleanup(nibblas.plan_cache_limit, limit)
 
-    def made(self, function):
-        """How many plans a call makes."""
+    def made(self, function, kind=_plans.Plan):
+        """How many plans, or calls of another kind, a call makes."""
         made = []
-        init = _plans.Plan.__init__
+        init = kind.__init__
 
         def count(plan, *args, **kwargs):
             made.append(plan)
             init(plan, *args, **kwargs)
-        with mock.patch.object(_plans.Plan, "__init__", count):
+        with mock.patch.object(kind, "__init__", count):
             function()
         return len(made)
+
+    def run_all(self, functions):
+        """Runs them at once; an exception of one is raised here."""
+        errors, start = [], threading.Barrier(len(functions))
+
+        def run(function):
+            start.wait()
+            try:
+                function()
+            except BaseException as error:
+                errors.append(error)
+        workers = [threading.Thread(target=run, args=(one,))
+                   for one in functions]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        if errors:
+            raise errors[0]
 
 
 class Keys(PlanTest):
@@ -127,25 +146,6 @@ class Bounds(PlanTest):
 
 
 class Threads(PlanTest):
-    def run_all(self, functions):
-        """Runs them at once; an exception of one is raised here."""
-        errors, start = [], threading.Barrier(len(functions))
-
-        def run(function):
-            start.wait()
-            try:
-                function()
-            except BaseException as error:
-                errors.append(error)
-        workers = [threading.Thread(target=run, args=(one,))
-                   for one in functions]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        if errors:
-            raise errors[0]
-
     def test_one_plan_in_many_threads(self):
         t = self.torch
         b, _, _ = self.operand(65, 256)
@@ -174,6 +174,60 @@ class Threads(PlanTest):
                 self.assertTrue(t.equal(got, want[i]))
         self.run_all([lambda i=i: worker(i) for i in range(6)])
         self.assertLessEqual(len(_plans.cache.plans), 4)
+
+
+class Conversions(PlanTest):
+    def setUp(self):
+        super().setUp()
+        from nibblas.torch import _convert
+        _convert.calls.clear()
+        self.kind = _convert._Call
+
+    def test_what_they_are_kept_by(self):
+        t, ops = self.torch, self.ops
+        x = t.randn(8, 128)
+        codes, scales, found = ops.quantize(x)
+        linear = ops.from_blocked(scales, 8, 8)
+        ends = t.tensor([3, 8]).int()
+        wide = t.zeros(8, 128, dtype=t.uint8)[:, :64]
+        self.setUp()
+        for call in (
+                lambda: ops.quantize(x),
+                lambda: ops.quantize(x.half()),
+                lambda: ops.quantize(x, found),
+                lambda: ops.quantize(x, saturate=True),
+                lambda: ops.quantize(x, layout="linear"),
+                lambda: ops.quantize(x[:, ::2].contiguous()),
+                lambda: ops.quantize(x[::2]),
+                lambda: ops.dequantize(codes, scales),
+                lambda: ops.dequantize(codes, scales, found),
+                lambda: ops.dequantize(codes, scales, found, t.float32),
+                lambda: ops.dequantize(wide, scales),
+                lambda: ops.dequantize(codes, linear, layout="linear"),
+                lambda: ops.to_blocked(linear),
+                lambda: ops.to_blocked(linear[:, :4]),
+                lambda: ops.to_blocked(linear.view(t.uint8)),
+                lambda: ops.from_blocked(scales, 8, 8),
+                lambda: ops.from_blocked(scales, 7, 8),
+                lambda: ops.expert_rows(ends),
+                lambda: ops.expert_rows(ends[:1])):
+            self.assertEqual(self.made(call, self.kind), 1)
+            self.assertEqual(self.made(call, self.kind), 0)
+        self.refused("^global_scale", ops.dequantize, codes, scales, t.ones(2))
+        self.refused("^scales", ops.dequantize, codes, scales[:64])
+        self.refused("^blocked", ops.from_blocked, scales, 8, 80)
+
+    def test_one_call_in_many_threads(self):
+        t, ops = self.torch, self.ops
+        inputs = [t.randn(9, 64) for _ in range(8)]
+        want = [ops.dequantize(*ops.quantize(x)) for x in inputs]
+
+        def worker(i):
+            for _ in range(100):
+                got = ops.dequantize(*ops.quantize(inputs[i]))
+                self.assertTrue(t.equal(got, want[i]))
+        self.setUp()
+        self.run_all([lambda i=i: worker(i) for i in range(8)])
 
 
 if __name__ == "__main__":

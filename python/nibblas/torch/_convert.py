@@ -8,16 +8,11 @@ import torch
 
 from nibblas import _abi as abi
 from nibblas import _views as views
-from nibblas._library import call, fail, lib
+from nibblas._library import fail, lib
 from nibblas._plans import Cache
-from nibblas.torch._tensors import array
+from nibblas.torch._tensors import array, dtype_name
 
 LARGEST = 6.0 * 448.0
-
-
-def _call_options(side, place):
-    return abi.nib_call_options(
-        struct_bytes=C.sizeof(abi.nib_call_options), stream=side.stream(place))
 
 
 def _global_on_device(x):
@@ -30,122 +25,157 @@ def _global_on_device(x):
     return torch.where(amax == 0, 1.0, scale)
 
 
+class _Work:
+    """One caller's arguments; of one call at a time."""
+
+    __slots__ = ("own", "error", "arguments")
+
+    def __init__(self, call):
+        self.own = [type(x).from_buffer_copy(x) for x in call.template]
+        self.error = abi.nib_error()
+        self.arguments = (call.handle, *(
+            C.byref(x) if isinstance(x, C.Structure) else x for x in self.own),
+            C.byref(self.error))
+
+
 class _Call:
-    """The structs of one call of nib_quantize(), filled but for pointers."""
+    """A checked call of a function of nibblas.h, kept as plans are: all of its
+    arguments but pointers.  given: what the caller keeps of it."""
 
-    def __init__(self, kept):
-        self.x = abi.nib_dense.from_buffer_copy(kept.x)
-        self.q = abi.nib_nvfp4.from_buffer_copy(kept.q)
-        self.options = abi.nib_quantize_options.from_buffer_copy(kept.options)
-        self.used, self.error = C.c_void_p(), abi.nib_error()
-        self.arguments = (kept.handle, C.byref(self.x), C.byref(self.q),
-                          C.byref(self.options), self.used,
-                          C.byref(self.error))
-
-
-class _Quantizer:
-    """What is known of x by its sizes; kept as plans are."""
-
-    function = lib["nib_quantize"]
-    function.restype = C.c_int
-
-    def __init__(self, side, place, x, global_scale, layout, recipe, saturate):
-        source = array("x", x)
-        self.x, sizes = views.dense(source)
-        if sizes.cols % abi.NIB_BLOCK:
-            source.fail(f"K = {sizes.cols}: must be a multiple of 16")
-        if global_scale is not None:
-            views.vector(array("global_scale", global_scale), 1)
-        outer, groups = tuple(x.shape[:-2]), sizes.cols // abi.NIB_BLOCK
-        self.codes = (*outer, sizes.rows, sizes.cols // 2)
-        self.scales = (*outer, *views.scale_shape(layout, sizes.rows, groups))
-        self.q = abi.nib_nvfp4(
-            rows=sizes.rows, k=sizes.cols, batch=sizes.batch,
-            scale_layout=views.choose("layout", layout, views.LAYOUTS))
-        self.options = abi.nib_quantize_options(
-            struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=saturate,
-            recipe=views.choose("recipe", recipe, views.RECIPES))
+    def __init__(self, side, place, name, template, given, is_empty=False):
+        self.function = lib[name]
+        self.function.restype = C.c_int
         self.handle = side.device(place).handle
-        self.is_empty = x.numel() == 0
+        self.template, self.given, self.is_empty = template, given, is_empty
         self.is_pinned, self.stamp, self.idle = False, 0, []
 
-    def run(self, x, codes, scales, stream, given, used):
-        """given: the address of a global scale, or None; used: where the one
-        that was found goes, in the host's memory."""
+    def take(self):
+        """A work that nobody else has."""
         try:
-            call_ = self.idle.pop()
+            return self.idle.pop()
         except IndexError:
-            call_ = _Call(self)
-        call_.x.data = x.data_ptr()
-        call_.q.codes, call_.q.scales = codes.data_ptr(), scales.data_ptr()
-        call_.options.stream = stream
-        call_.options.global_pointer = given
-        call_.used.value = used
-        status = self.function(*call_.arguments)
+            return _Work(self)
+
+    def run(self, work):
+        """Calls the function and takes the work back."""
+        status = self.function(*work.arguments)
         if status:
-            fail(status, call_.error)
-        self.idle.append(call_)
+            fail(status, work.error)
+        self.idle.append(work)
 
 
-_quantizers = Cache()
+calls = Cache()
+
+
+def _layout(shape, dtype):
+    """What _new() needs of a result."""
+    return tuple(shape), views.dense_strides(shape), dtype
+
+
+def _new(given, device):
+    shape, strides, dtype = given
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+def _check_global(global_scale):
+    if global_scale is not None:
+        views.vector(array("global_scale", global_scale), 1)
+
+
+def _quantize_call(side, place, x, global_scale, layout, recipe, saturate):
+    source = array("x", x)
+    dense, sizes = views.dense(source)
+    if sizes.cols % abi.NIB_BLOCK:
+        source.fail(f"K = {sizes.cols}: must be a multiple of 16")
+    _check_global(global_scale)
+    outer, groups = x.shape[:-2], sizes.cols // abi.NIB_BLOCK
+    q = abi.nib_nvfp4(
+        rows=sizes.rows, k=sizes.cols, batch=sizes.batch,
+        scale_layout=views.choose("layout", layout, views.LAYOUTS))
+    options = abi.nib_quantize_options(
+        struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=saturate,
+        recipe=views.choose("recipe", recipe, views.RECIPES))
+    scales = views.scale_shape(layout, sizes.rows, groups)
+    return _Call(
+        side, place, "nib_quantize", (dense, q, options, C.c_void_p()),
+        (_layout((*outer, sizes.rows, sizes.cols // 2), torch.uint8),
+         _layout((*outer, *scales), torch.float8_e4m3fn)), x.numel() == 0)
 
 
 def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
              saturate=False):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
     place = side.place(x, "x")
-    key = (place, x.shape, x.is_contiguous() or x.stride(), x.dtype, layout,
-           recipe, saturate, None if global_scale is None else (
+    key = ("quantize", place, x.shape, x.is_contiguous() or x.stride(), x.dtype,
+           layout, recipe, saturate, None if global_scale is None else (
                global_scale.shape, global_scale.dtype))
-    kept = _quantizers.get(key)
-    if kept is None:
-        kept = _quantizers.add(key, _Quantizer(
-            side, place, x, global_scale, layout, recipe, saturate))
+    known = calls.get(key) or calls.add(key, _quantize_call(
+        side, place, x, global_scale, layout, recipe, saturate))
     if not saturate:
         side.check_not_capturing("saturate = False: waits to tell of inf and "
                                  "NaN, which it cannot")
-    device, used = x.device, None
-    codes = torch.empty(kept.codes, dtype=torch.uint8, device=device)
-    scales = torch.empty(kept.scales, dtype=torch.float8_e4m3fn, device=device)
+    device, is_found = x.device, False
+    codes, scales = (_new(given, device) for given in known.given)
     if global_scale is not None:
         scale = global_scale.reshape(()).clone()
     elif x.is_cuda and saturate:
         scale = _global_on_device(x)
     else:
-        scale = used = torch.empty((), dtype=torch.float32)
-        if kept.is_empty:
-            scale.fill_(1.0)
-    if kept.is_empty:
+        # What is found on a GPU is told on the host.
+        scale, is_found = torch.empty_strided((), (), dtype=torch.float32), True
+    if known.is_empty:
         scales.view(torch.uint8).zero_()
-    else:
-        kept.run(x, codes, scales, side.stream(place),
-                 scale.data_ptr() if used is None else None,
-                 None if used is None else used.data_ptr())
-    # What was found on a GPU is told on the host.
-    return codes, scales, scale if used is None else scale.to(device)
+        return codes, scales, scale.fill_(1.0).to(device) if is_found else scale
+    work = known.take()
+    dense, q, options, used = work.own
+    dense.data = x.data_ptr()
+    q.codes, q.scales = codes.data_ptr(), scales.data_ptr()
+    options.stream = side.stream(place)
+    pointer = scale.data_ptr()
+    options.global_pointer, used.value = (
+        (None, pointer) if is_found else (pointer, None))
+    known.run(work)
+    return codes, scales, scale.to(device) if x.is_cuda and is_found else scale
+
+
+def _dequantize_call(side, place, codes, scales, global_scale, out_dtype, layout):
+    _check_global(global_scale)
+    view, sizes = views.nvfp4(array("codes", codes), array("scales", scales),
+                              layout)
+    given = _layout((*codes.shape[:-1], sizes.cols), out_dtype)
+    like = views.Array("y", 0, *given[:2], dtype_name(out_dtype), "")
+    options = abi.nib_dequantize_options(
+        struct_bytes=C.sizeof(abi.nib_dequantize_options))
+    return _Call(side, place, "nib_dequantize",
+                 (view, C.c_float(), views.dense(like)[0], options), given,
+                 0 in given[0])
 
 
 def dequantize(side, codes, scales, global_scale, out_dtype, layout):
     place = side.place(codes, "codes")
-    value, pointer = 1.0, None
+    key = ("dequantize", place, out_dtype, layout,
+           codes.shape, codes.is_contiguous() or codes.stride(), codes.dtype,
+           scales.shape, scales.is_contiguous() or scales.stride(), scales.dtype,
+           None if global_scale is None else (
+               global_scale.shape, global_scale.dtype))
+    known = calls.get(key) or calls.add(key, _dequantize_call(
+        side, place, codes, scales, global_scale, out_dtype, layout))
+    y = _new(known.given, codes.device)
+    if known.is_empty:
+        return y
+    work = known.take()
+    view, value, to, options = work.own
+    view.codes, view.scales = codes.data_ptr(), scales.data_ptr()
+    to.data = y.data_ptr()
+    options.stream = side.stream(place)
+    value.value, options.global_pointer = 1.0, None
     if global_scale is not None:
-        views.vector(array("global_scale", global_scale), 1)
-        if global_scale.is_cuda:
-            # The device reads it when it is there: nothing waits.
-            value, pointer = 0.0, global_scale.data_ptr()
+        if global_scale.is_cpu and not codes.is_cpu:
+            value.value = global_scale.item()
         else:
-            value = global_scale.item()
-    view, sizes = views.nvfp4(array("codes", codes), array("scales", scales),
-                              layout)
-    y = torch.empty((*codes.shape[:-1], sizes.cols), dtype=out_dtype,
-                    device=codes.device)
-    to, _ = views.dense(array("y", y))
-    options = abi.nib_dequantize_options(
-        struct_bytes=C.sizeof(abi.nib_dequantize_options),
-        stream=side.stream(place), global_pointer=pointer)
-    if y.numel():
-        call("nib_dequantize", side.device(place).handle, C.byref(view),
-             C.c_float(value), C.byref(to), C.byref(options))
+            # Where the codes are it is read when they are: nothing waits.
+            value.value, options.global_pointer = 0.0, global_scale.data_ptr()
+    known.run(work)
     return y
 
 
@@ -156,67 +186,89 @@ def _check_scales(x, dims):
         x.fail("must have " + " or ".join(map(str, dims)) + " dimensions")
 
 
-def _convert(side, source, target, scales, blocked, rows, groups):
-    """Between linear scales and blocked ones; source, target: tensors."""
-    place = side.place(source, "scales")
-    shape = (*scales.shape[:-2], rows, groups * abi.NIB_BLOCK // 2)
+def _convert_call(side, place, source, rows, groups, layouts):
+    """Of the scales of [rows, 16 * groups] from one of two layouts to the other;
+    source: an Array."""
+    outer = source.shape[:-2] if len(source.shape) == 3 else ()
+    shape = (*outer, *views.scale_shape(layouts[1], rows, groups))
+    strides = views.dense_strides(shape)
+    target = views.Array("target", 0, shape, strides, source.dtype, source.device)
     # No codes: nobody looks at them.
+    shape = (*outer, rows, groups * abi.NIB_BLOCK // 2)
     codes = views.Array("codes", 0, shape, views.dense_strides(shape), "uint8",
-                        scales.device)
-    linear, _ = views.nvfp4(codes, scales, "linear")
-    tiled, _ = views.nvfp4(codes, blocked, "tiled")
-    pair = (linear, tiled) if source.data_ptr() == scales.pointer else (
-        tiled, linear)
-    if target.numel():
-        options = _call_options(side, place)
-        call("nib_convert_scales", side.device(place).handle,
-             C.byref(pair[0]), C.byref(pair[1]), C.byref(options))
+                        source.device)
+    pair = [views.nvfp4(codes, x, layout)[0]
+            for x, layout in zip((source, target), layouts)]
+    options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
+    return _Call(side, place, "nib_convert_scales", (*pair, options),
+                 (target.shape, strides, source.owner.dtype), 0 in target.shape)
+
+
+def _convert(side, place, known, source):
+    target = _new(known.given, source.device)
+    if not known.is_empty:
+        work = known.take()
+        one, other, options = work.own
+        one.scales, other.scales = source.data_ptr(), target.data_ptr()
+        options.stream = side.stream(place)
+        known.run(work)
     return target
 
 
 def to_blocked(side, scales):
     """[rows, K/16] to the padded tiles of SWIZZLE_32_4_4."""
-    x = array("scales", scales)
-    _check_scales(x, (2, 3))
-    rows, groups = scales.shape[-2:]
-    blocked = torch.empty((*scales.shape[:-2],
-                           *views.scale_shape("tiled", rows, groups)),
-                          dtype=scales.dtype, device=scales.device)
-    return _convert(side, scales, blocked, x, array("blocked", blocked), rows,
-                    groups)
+    place = side.place(scales, "scales")
+    key = ("to_blocked", place, scales.shape,
+           scales.is_contiguous() or scales.stride(), scales.dtype)
+    known = calls.get(key)
+    if known is None:
+        x = array("scales", scales)
+        _check_scales(x, (2, 3))
+        known = calls.add(key, _convert_call(
+            side, place, x, *x.shape[-2:], ("linear", "tiled")))
+    return _convert(side, place, known, scales)
 
 
 def from_blocked(side, blocked, rows, groups):
     """Back, without the padding."""
-    x = array("blocked", blocked)
-    _check_scales(x, (1, 2, 3))
-    outer = blocked.shape[:1] if blocked.dim() == 3 else ()
-    scales = torch.empty((*outer, rows, groups), dtype=blocked.dtype,
-                         device=blocked.device)
-    return _convert(side, blocked, scales, array("scales", scales), x, rows,
-                    groups)
+    place = side.place(blocked, "blocked")
+    key = ("from_blocked", place, blocked.shape,
+           blocked.is_contiguous() or blocked.stride(), blocked.dtype, rows,
+           groups)
+    known = calls.get(key)
+    if known is None:
+        x = array("blocked", blocked)
+        _check_scales(x, (1, 2, 3))
+        known = calls.add(key, _convert_call(
+            side, place, x, rows, groups, ("tiled", "linear")))
+    return _convert(side, place, known, blocked)
 
 
-# Pointers are numbers here.
-_expert_rows = lib["nib_expert_rows"]
-_expert_rows.restype = C.c_int
+def _expert_rows_call(side, place, ends):
+    count = ends.numel()
+    if ends.dim() != 1 or count < 1:
+        array("ends", ends).fail("must be [experts], at least one")
+    views.vector(array("ends", ends), count, "int32")
+    options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
+    return _Call(side, place, "nib_expert_rows",
+                 (C.c_void_p(), C.c_int64(count), C.c_void_p(), C.c_void_p(),
+                  options), (_layout((count + 1,), torch.int32),
+                             _layout((count,), torch.int32)))
 
 
 def expert_rows(side, ends):
     """(row_offsets [E + 1], scale_rows [E]) of a mixture, of where its experts'
     rows end; nothing waits."""
     place = side.place(ends, "ends")
-    count = ends.numel()
-    if ends.dim() != 1 or count < 1:
-        array("ends", ends).fail("must be [experts], at least one")
-    views.vector(array("ends", ends), count, "int32")
-    rows = torch.empty(count + 1, dtype=torch.int32, device=ends.device)
-    scales = torch.empty(count, dtype=torch.int32, device=ends.device)
-    options, error = _call_options(side, place), abi.nib_error()
-    status = _expert_rows(
-        side.device(place).handle, C.c_void_p(ends.data_ptr()),
-        C.c_int64(count), C.c_void_p(rows.data_ptr()),
-        C.c_void_p(scales.data_ptr()), C.byref(options), C.byref(error))
-    if status:
-        fail(status, error)
+    key = ("expert_rows", place, ends.shape, ends.is_contiguous(), ends.dtype)
+    known = calls.get(key) or calls.add(key, _expert_rows_call(
+        side, place, ends))
+    device = ends.device
+    rows, scales = (_new(given, device) for given in known.given)
+    work = known.take()
+    source, _, to_rows, to_scales, options = work.own
+    source.value = ends.data_ptr()
+    to_rows.value, to_scales.value = rows.data_ptr(), scales.data_ptr()
+    options.stream = side.stream(place)
+    known.run(work)
     return rows, scales
