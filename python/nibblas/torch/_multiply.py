@@ -16,10 +16,11 @@ _WORDS = _problems.PROBLEM_WORDS
 _A, _AS = _WORDS["a"], _WORDS["a_scales"]
 _B, _BS = _WORDS["b"], _WORDS["b_scales"]
 _ALPHA, _C = _WORDS["alpha"], _WORDS["c"]
+_DUAL = [_WORDS[name] for name in (
+    "a", "a_scales", "b", "b_scales", "b2", "b2_scales", "alpha", "alpha2", "c")]
 _MOE = [_problems.MOE_WORDS[name] for name in (
     "a", "a_scales", "b", "b_scales", "row_offsets", "scale_rows", "alpha", "b2",
-    "b2_scales", "alpha2")]
-_MOE_C = _problems.MOE_WORDS["c"]
+    "b2_scales", "alpha2", "c")]
 
 
 def _plan(side, place, op, key, template, given):
@@ -132,35 +133,55 @@ def _set(words, where, tensors, base=0):
         words[base + where[name]] = 0 if tensor is None else tensor.data_ptr()
 
 
-def dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2,
-              out_dtype, a_layout, b_layout):
-    place = side.place(a)
-    tensors = {"a": a, "a_scales": a_scales, "b": b, "b_scales": b_scales,
-               "b2": b2, "b2_scales": b2_scales, "alpha": alpha,
-               "alpha2": alpha2}
-    key = (abi.NIB_DUAL_GEMM, place, *map(meta, tensors.values()), a_layout,
-           b_layout, out_dtype, meta(c))
-    plan = cache.get(key)
-    if plan is None:
-        plan = _single(
-            side, place, key, abi.NIB_DUAL_GEMM,
-            operand("a", a, a_scales, a_layout),
-            operand("b", b, b_scales, b_layout),
-            operand("b2", b2, b2_scales, b_layout),
-            [array("alpha", alpha), array("alpha2", alpha2)], array("c", c),
-            dtype_name(out_dtype))
+def _many(side, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):
+    """A dual product or a mixture of tensors, whose pointers belong where `where`
+    says, c's last; plan(...) makes one for sizes that are new."""
+    place = side.place(tensors[0])
+    key = [op, place, out_dtype, a_layout, b_layout]
+    for x in (*tensors, c):
+        if x is None:
+            key.append(None)
+        else:
+            key += x.shape, x.is_contiguous() or x.stride(), x.dtype
+    key = tuple(key)
+    known = cache.get(key)
+    if known is None:
+        known = plan(side, place, key, c, *tensors, out_dtype, a_layout,
+                     b_layout)
     if c is None:
-        c = _new(plan.given, out_dtype, a.device)
-    if plan.count == 0:
+        c = torch.empty_strided(*known.given, dtype=out_dtype,
+                                device=tensors[0].device)
+    if known.count == 0:
         return c
-    work = plan.take()
-    _set(work.words, _WORDS, {**tensors, "c": c})
-    side.run(plan, work, place)
+    work = known.take()
+    words = work.words
+    for at, x in zip(where, tensors):
+        words[at] = 0 if x is None else x.data_ptr()
+    words[where[-1]] = c.data_ptr()
+    side.run(known, work, place)
     return c
 
 
-def _check_lengths(a, lists):
-    for name, one in lists.items():
+def _dual_plan(side, place, key, c, a, a_scales, b, b_scales, b2, b2_scales,
+               alpha, alpha2, out_dtype, a_layout, b_layout):
+    return _single(
+        side, place, key, abi.NIB_DUAL_GEMM,
+        operand("a", a, a_scales, a_layout),
+        operand("b", b, b_scales, b_layout),
+        operand("b2", b2, b2_scales, b_layout),
+        [array("alpha", alpha), array("alpha2", alpha2)], array("c", c),
+        dtype_name(out_dtype))
+
+
+def dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2,
+              out_dtype, a_layout, b_layout):
+    return _many(side, "dual", _dual_plan, c,
+                 (a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2),
+                 out_dtype, a_layout, b_layout, _DUAL)
+
+
+def _check_lengths(a, *lists):
+    for name, one in zip(("a_scales", "b", "b_scales", "c"), lists):
         if one is not None and len(one) != len(a):
             raise ArgumentError(f"{name}: {len(one)} tensors; must be as many "
                                 f"as a has, {len(a)}")
@@ -185,28 +206,38 @@ def _group_problems(a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
     return problems, shapes
 
 
+def _group_plan(side, place, key, a, a_scales, b, b_scales, alpha, out_dtype,
+                a_layout, b_layout, c):
+    """given: shapes of c, and which products have a batch at all."""
+    problems, shapes = _group_problems(
+        a, a_scales, b, b_scales, alpha, out_dtype, a_layout, b_layout, c)
+    full = [i for i, p in enumerate(problems) if p.a.batch > 0]
+    return _plan(side, place, abi.NIB_GEMM, key,
+                 _group([problems[i] for i in full]), (shapes, full))
+
+
 def group_gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
                b_layout):
     """One launch of len(a) products; alpha: one value for each."""
-    lists = {"a_scales": a_scales, "b": b, "b_scales": b_scales, "c": c}
-    _check_lengths(a, lists)
+    _check_lengths(a, a_scales, b, b_scales, c)
     if not a:
         return []
     place = side.place(a[0])
-    key = ("group", place, *map(meta, a), *map(meta, a_scales), *map(meta, b),
-           *map(meta, b_scales), meta(alpha), out_dtype, a_layout, b_layout,
-           None if c is None else tuple(map(meta, c)))
+    key = ["group", place, out_dtype, a_layout, b_layout, c is None,
+           alpha is None or (alpha.shape, alpha.is_contiguous(), alpha.dtype)]
+    for tensors in (a, a_scales, b, b_scales, c or ()):
+        for x in tensors:
+            key += x.shape, x.is_contiguous() or x.stride(), x.dtype
+    key = tuple(key)
     plan = cache.get(key)
     if plan is None:
-        problems, shapes = _group_problems(
-            a, a_scales, b, b_scales, alpha, out_dtype, a_layout, b_layout, c)
-        full = [i for i, p in enumerate(problems) if p.a.batch > 0]
-        plan = _plan(side, place, abi.NIB_GEMM, key,
-                     _group([problems[i] for i in full]), (shapes, full))
+        plan = _group_plan(side, place, key, a, a_scales, b, b_scales, alpha,
+                           out_dtype, a_layout, b_layout, c)
     shapes, full = plan.given
     if c is None:
         device = a[0].device
-        c = [_new(shape, out_dtype, device) for shape in shapes]
+        c = [torch.empty_strided(*shape, dtype=out_dtype, device=device)
+             for shape in shapes]
     work = plan.take()
     words, base = work.words, 0
     for i in full:
@@ -222,39 +253,25 @@ def group_gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
     return c
 
 
+def _moe_plan(side, place, key, c, a, a_scales, b, b_scales, row_offsets,
+              scale_rows, alpha, b2, b2_scales, alpha2, out_dtype, a_layout,
+              b_layout):
+    moe, shape = _problems.mixture(
+        operand("a", a, a_scales, a_layout),
+        operand("b", b, b_scales, b_layout),
+        None if b2 is None else operand("b2", b2, b2_scales, b_layout),
+        array("row_offsets", row_offsets), array("scale_rows", scale_rows),
+        [array("alpha", alpha), array("alpha2", alpha2)],
+        c=array("c", c), dtype=dtype_name(out_dtype))
+    op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
+    return _plan(side, place, op, key, moe, _dense(shape))
+
+
 def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
              out_dtype, a_layout, b_layout, b2=None, b2_scales=None,
              alpha2=None):
     """A mixture of experts, the dual product if there is b2: its offsets stay on
     the device."""
-    place = side.place(a)
-    tensors = (a, a_scales, b, b_scales, row_offsets, scale_rows, alpha, b2,
-               b2_scales, alpha2)
-    key = ["moe", place, out_dtype, a_layout, b_layout, meta(c)]
-    for x in tensors:
-        if x is None:
-            key.append(None)
-        else:
-            key += x.shape, x.is_contiguous() or x.stride(), x.dtype
-    key = tuple(key)
-    plan = cache.get(key)
-    if plan is None:
-        moe, shape = _problems.mixture(
-            operand("a", a, a_scales, a_layout),
-            operand("b", b, b_scales, b_layout),
-            None if b2 is None else operand("b2", b2, b2_scales, b_layout),
-            array("row_offsets", row_offsets),
-            array("scale_rows", scale_rows),
-            [array("alpha", alpha), array("alpha2", alpha2)],
-            c=array("c", c), dtype=dtype_name(out_dtype))
-        op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
-        plan = _plan(side, place, op, key, moe, _dense(shape))
-    if c is None:
-        c = _new(plan.given, out_dtype, a.device)
-    work = plan.take()
-    words = work.words
-    for at, x in zip(_MOE, tensors):
-        words[at] = 0 if x is None else x.data_ptr()
-    words[_MOE_C] = c.data_ptr()
-    side.run(plan, work, place)
-    return c
+    return _many(side, "moe", _moe_plan, c,
+                 (a, a_scales, b, b_scales, row_offsets, scale_rows, alpha, b2,
+                  b2_scales, alpha2), out_dtype, a_layout, b_layout, _MOE)

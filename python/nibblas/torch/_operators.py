@@ -5,6 +5,8 @@ and fake kernels (shapes only), by which torch.compile and export trace.
 An operator allocates its result.  Its twin *_out writes into c, which may be any
 view whose last stride is 1, and returns nothing."""
 
+import functools
+
 import torch
 
 from nibblas import _abi as abi
@@ -38,9 +40,7 @@ def _define(name, schema, implementation, fake):
     """implementation(side, ...) on each kind of device."""
     LIBRARY.define(name + schema, tags=TAGS)
     for key, side in (("CPU", Cpu), ("CUDA", Cuda)):
-        def kernel(*args, _side=side, **kwargs):
-            return implementation(_side, *args, **kwargs)
-        LIBRARY.impl(name, kernel, key)
+        LIBRARY.impl(name, functools.partial(implementation, side), key)
     torch.library.register_fake("nibblas::" + name, fake, lib=LIBRARY)
 
 
