@@ -1,14 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python_overhead.py - what a call of torch.ops.nibblas costs on the host beside its
-work: a product of 1 x 1 x 16 whose plan is known, the time of nib_run() for it, and
-the time that torch itself takes to call an operator that does nothing and to make the
-result.  Processor time of the calling thread, so that others on the machine hardly
-count; medians of rounds of 20,000 calls.
+"""python_overhead.py - what calls of nibblas.torch cost on the host beside their work:
+the smallest operands, plans that are known.  Microseconds:
+
+    call      the operator, or one of torch's own functions as we have them
+    library   the part of nibblas.h's functions: called with the arguments that the
+              operators left, less what ctypes takes to call one that does nothing
+    overhead  call less library
+    torch     of that, operators in Python with the same arguments that do nothing but
+              make the same results
+
+On a GPU the library's part is launches, and is not told apart.  Processor time of the
+calling thread, so that others on the machine hardly count; medians of 31 rounds of
+2,000 calls, in which everything takes its turn.
 
     pip install . && python bench/python_overhead.py [--device cuda]"""
 
 import argparse
+import itertools
 import statistics
 import time
 
@@ -16,47 +25,125 @@ import torch
 
 import nibblas
 import nibblas.torch
+from nibblas._library import lib
 from nibblas._plans import cache
-from nibblas._problems import PROBLEM_WORDS
+from nibblas.torch._convert import calls
 
-CALLS, ROUNDS = 20000, 9
-
-
-def nothing():
-    """An operator with gemm's arguments that returns its third."""
-    library = torch.library.Library("nibblas_bench", "DEF")
-    library.define("nothing(Tensor a, Tensor a_scales, Tensor b, Tensor b_scales,"
-                   " Tensor? alpha=None, ScalarType? out_dtype=None) -> Tensor")
-    for key in ("CPU", "CUDA"):
-        library.impl("nothing", lambda a, s, b, *_: b, key)
-    return library, torch.ops.nibblas_bench.nothing.default
+CALLS, ROUNDS = 2000, 31
+LIBRARY = torch.library.Library("nibblas_bench", "DEF")
+NUMBERS = itertools.count()
 
 
-def median_us(function, *args):
-    wait = torch.cuda.synchronize if torch.cuda.is_available() else int
-    rounds = []
-    for _ in range(ROUNDS + 1):
+class Timed:
+    """A function with its arguments, and what a call took in each round."""
+
+    def __init__(self, function, args, kept=None):
+        self.function, self.args, self.kept = function, args, kept
+        self.rounds = []
+
+    def measure(self):
+        function, args = self.function, self.args
         begin = time.thread_time_ns()
         for _ in range(CALLS):
             function(*args)
-        rounds.append((time.thread_time_ns() - begin) / CALLS / 1000)
-        wait()
-    return statistics.median(rounds[1:]), min(rounds), max(rounds)
+        self.rounds.append((time.thread_time_ns() - begin) / CALLS / 1000)
+
+    def median(self):
+        return statistics.median(self.rounds[1:])
 
 
-def run_alone(**tensors):
-    """The library's part: the plan used last, of these tensors."""
-    plan = max(cache.plans.values(), key=lambda plan: plan.stamp)
+def nothing_like(operator, args):
+    """An operator of operator's arguments that only makes what it makes."""
+    result = operator(*args)
+    several = result if isinstance(result, (tuple, list)) else [result]
+    sizes = [(x.shape, x.stride(), x.dtype) for x in several if x is not None]
+    device = next((x.device for x in several if x is not None), None)
+
+    def make(*_):
+        made = [torch.empty_strided(shape, stride, dtype=dtype, device=device)
+                for shape, stride, dtype in sizes]
+        return made[0] if isinstance(result, torch.Tensor) else (
+            type(result)(made) if made else None)
+    name = f"nothing{next(NUMBERS)}"
+    LIBRARY.define(name + "(" + str(operator._schema).split("(", 1)[1])
+    for key in ("CPU", "CUDA"):
+        LIBRARY.impl(name, make, key)
+    return Timed(getattr(torch.ops.nibblas_bench, name).default, args)
+
+
+def library_calls(operator, args):
+    """The function of nibblas.h that an operator calls, as it left its arguments,
+    and one that does nothing, called with the same."""
+    cache.clear()
+    calls.clear()
+    result = operator(*args)
+    plan, = (*cache.plans.values(), *calls.plans.values())
     work = plan.take()
-    for name, tensor in tensors.items():
-        work.words[PROBLEM_WORDS[name]] = tensor.data_ptr()
-
-    def run():
-        plan.function(*work.arguments)
-    return run
+    nothing = lib["nib_version"]
+    return [Timed(function, work.arguments, (result, plan, work))
+            for function in (plan.function, nothing)]
 
 
-def scaled_rows(a, scales, alpha):
+class Row:
+    """A line of the table.  operators: what the function calls, itself if it is
+    one."""
+
+    def __init__(self, name, function, *args, operators=None):
+        self.name, self.call = name, Timed(function, args)
+        self.library, self.torch = [], []
+        for operator, its_args in operators or [(function, args)]:
+            self.torch.append(nothing_like(operator, its_args))
+            if all(x.is_cpu for x in its_args if isinstance(x, torch.Tensor)):
+                self.library.append(library_calls(operator, its_args))
+
+    def timed(self):
+        return [self.call, *self.torch, *(x for two in self.library for x in two)]
+
+    def text(self):
+        call = self.call.median()
+        library = sum(run.median() - nothing.median()
+                      for run, nothing in self.library)
+        numbers = [call, library, call - library,
+                   sum(x.median() for x in self.torch)]
+        cells = [f"{x:8.1f}" for x in numbers]
+        if not self.library:
+            cells[1:3] = ["       -"] * 2
+        spread = f"{min(self.call.rounds):.1f} to {max(self.call.rounds[1:]):.1f}"
+        return f"{self.name:33}" + "  ".join(cells) + f"   {spread}"
+
+
+def operator_rows(device):
+    """The eight operators."""
+    ops, bf16 = torch.ops.nibblas, torch.bfloat16
+    x = torch.ones(1, 16, device=device)
+    a, scales, one = ops.quantize(x)
+    alpha = torch.ones(1, device=device)
+    c = torch.empty(1, 1, dtype=bf16, device=device)
+    plain, third = (a, scales, a, scales), (a, scales)
+    lists = [[x] for x in plain]
+    eight = [[x] * 8 for x in plain]
+    linear = ops.from_blocked(scales, 1, 1)
+    return plain, alpha, [
+        Row("gemm", ops.gemm.default, *plain),
+        Row("gemm, alpha, out_dtype", ops.gemm.default, *plain, alpha, bf16),
+        Row("gemm_out", ops.gemm_out.default, c, *plain),
+        Row("gemv", ops.gemv.default, a[0], scales, a, scales),
+        Row("gemv_out", ops.gemv_out.default, c[0], a[0], scales, a, scales),
+        Row("dual_gemm", ops.dual_gemm.default, *plain, *third),
+        Row("dual_gemm_out", ops.dual_gemm_out.default, c, *plain, *third),
+        Row("group_gemm of one", ops.group_gemm.default, *lists),
+        Row("group_gemm_out of one", ops.group_gemm_out.default, [c], *lists),
+        Row("group_gemm of eight", ops.group_gemm.default, *eight),
+        Row("quantize", ops.quantize.default, x),
+        Row("quantize, global_scale", ops.quantize.default, x, one),
+        Row("dequantize", ops.dequantize.default, a, scales),
+        Row("dequantize, global_scale", ops.dequantize.default, a, scales, one),
+        Row("to_blocked", ops.to_blocked.default, linear),
+        Row("from_blocked", ops.from_blocked.default, scales, 1, 1),
+    ]
+
+
+def function_rows(a, scales, alpha):
     """torch's own conventions; the grouped one of a single expert."""
     kinds = torch.nn.functional
     if not hasattr(kinds, "scaled_grouped_mm"):
@@ -68,17 +155,24 @@ def scaled_rows(a, scales, alpha):
     one = (scales, block, scales, block, swizzle, swizzle)
     two = ([scales, alpha], [block, whole], [scales, alpha], [block, whole],
            [swizzle, plain], [swizzle, plain])
-    b = a[None].transpose(1, 2)
     offs = torch.ones(1, dtype=torch.int32, device=a.device)
-    door = nibblas.torch
+    ops, door = torch.ops.nibblas, nibblas.torch
+    starts, rows = ops.expert_rows(offs)
+    gemm = [(ops.gemm.default, (a, scales, a, scales))]
+    grouped = [(ops.expert_rows.default, (offs,)),
+               (ops.moe_gemm.default, (a, scales, a[None], scales[None], starts,
+                                       rows))]
+    b = a[None].transpose(1, 2)
     return [
-        ("scaled_mm", door.scaled_mm, a, a.t(), *one),
-        ("scaled_mm, global scales", door.scaled_mm, a, a.t(), *two),
-        ("_scaled_mm", door._scaled_mm, a, a.t(), scales, scales),
-        ("scaled_grouped_mm of one", door.scaled_grouped_mm, a, b, *one, None,
-         offs),
-        ("scaled_grouped_mm, global scales", door.scaled_grouped_mm, a, b, *two,
-         None, offs),
+        Row("scaled_mm", door.scaled_mm, a, a.t(), *one, operators=gemm),
+        Row("scaled_mm, global scales", door.scaled_mm, a, a.t(), *two,
+            operators=gemm),
+        Row("_scaled_mm", door._scaled_mm, a, a.t(), scales, scales,
+            operators=gemm),
+        Row("scaled_grouped_mm of one", door.scaled_grouped_mm, a, b, *one, None,
+            offs, operators=grouped),
+        Row("scaled_grouped_mm, global scales", door.scaled_grouped_mm, a, b,
+            *two, None, offs, operators=grouped),
     ]
 
 
@@ -86,34 +180,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     device = parser.parse_args().device
-    ops = torch.ops.nibblas
-    x = torch.ones(1, 16, device=device)
-    a, scales, _ = ops.quantize(x)
-    alpha = torch.ones(1, device=device)
-    c = torch.empty(1, 1, dtype=torch.bfloat16, device=device)
-    plain = (a, scales, a, scales)
-    library, empty = nothing()
-    rows = [
-        ("gemm", ops.gemm.default, *plain),
-        ("gemm, alpha, out_dtype", ops.gemm.default, *plain, alpha,
-         torch.bfloat16),
-        ("gemm_out", ops.gemm_out.default, c, *plain),
-        ("gemv", ops.gemv.default, a[0], scales, a, scales),
-        ("group_gemm of one", ops.group_gemm.default, *([x] for x in plain)),
-        ("torch: an operator of Python", empty, *plain),
-        ("torch: torch.empty()", lambda: torch.empty(
-            (1, 1), dtype=torch.bfloat16, device=device)),
-    ]
-    rows += scaled_rows(a, scales, alpha)
-    if device == "cpu":
-        ops.gemm(*plain)
-        rows.append(("nib_run()", run_alone(
-            a=a, a_scales=scales, b=a, b_scales=scales, c=c)))
-    print(f"{nibblas.device(device)}, torch {torch.__version__}")
-    for name, function, *args in rows:
-        middle, least, most = median_us(function, *args)
-        print(f"{middle:7.2f} us  ({least:.2f} to {most:.2f})  {name}")
-    del library
+    plain, alpha, rows = operator_rows(device)
+    rows += function_rows(*plain[:2], alpha)
+    for _ in range(ROUNDS + 1):
+        for row in rows:
+            for one in row.timed():
+                one.measure()
+            if device != "cpu":
+                torch.cuda.synchronize()
+    print(f"{nibblas.device(device)}, torch {torch.__version__}\n"
+          f"{'us':33}    call   library  overhead     torch   calls from, to")
+    for row in rows:
+        print(row.text())
 
 
 if __name__ == "__main__":
