@@ -15,9 +15,11 @@
 #include "cuda/tile_search.h"
 #include "cuda/tiles.h"
 
-#define GROUPS	   400
-#define STEP	   NIB_TILE_TOKENS_STEP
-#define MAX_M	   3001
+#define GROUPS 400
+#define STEP   NIB_TILE_TOKENS_STEP
+#define MAX_M  3001
+/* Of deals_longest_first: less than 64 tiles a cluster, a long list. */
+#define MOST_DEALT 2432
 #define MAX_COUNTS (NIB_GEMM_PROBLEMS * 71 * (MAX_M / STEP + 2))
 
 struct group {
@@ -232,6 +234,91 @@ static void covers(void **state)
 	test_free(seen);
 }
 
+static int by_falling_cycles(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Equal tiles of at most `cap` tokens, the longest first, each to the cluster
+ * that is free first: the makespan, in the plainest way. */
+static double dealt_cycles(const struct group *g, int32_t cap)
+{
+	static double tiles[MOST_DEALT];
+	double loads[72] = {0}, most = 0;
+	int n = 0;
+
+	for (int32_t i = 0; i < g->count; i++) {
+		const struct nib_tile_shape *s = &g->shapes[i];
+		const int32_t cuts = divide_up(s->m, cap);
+		const int32_t tokens =
+		    cuts
+			? nib_tile_size(nib_tile_size_of(divide_up(s->m, cuts)))
+			: 1;
+
+		for (int32_t at = 0; at < s->m; at += tokens)
+			for (int32_t u = 0; u < units_of(g, i); u++)
+				tiles[n++] = nib_tile_cycles(
+				    g->device.costs,
+				    nib_tile_size_of(at + tokens > s->m
+							 ? s->m - at
+							 : tokens),
+				    divide_up(s->k, NIB_TOKEN_STAGE_K));
+	}
+	assert_true(n <= MOST_DEALT);
+	qsort(tiles, (size_t)n, sizeof(*tiles), by_falling_cycles);
+	for (int i = 0; i < n; i++) {
+		int least = 0;
+
+		for (int c = 1; c < g->device.clusters; c++)
+			if (loads[c] < loads[least])
+				least = c;
+		loads[least] += tiles[i];
+		if (loads[least] > most)
+			most = loads[least];
+	}
+	return most;
+}
+
+/* What is not tried, and how tiles are dealt, loses nothing. */
+static void deals_longest_first(void **state)
+{
+	int packed = 0;
+
+	(void)state;
+	for (int i = 0; i < GROUPS; i++) {
+		struct nib_cuda_costs costs = nib_cuda_costs;
+		struct group g = {
+		    .device = {.clusters = 38 + rnd_below(35), .costs = &costs},
+		    .count = 1 + rnd_below(8),
+		    .dual = i % 2};
+		struct nib_tile_plan p;
+		double best = 0;
+
+		for (int j = 0; j < NIB_TILE_SIZES && i % 3 == 0; j++)
+			costs.step[j] = 1 + rnd_below(1000);
+		for (int32_t j = 0; j < g.count; j++)
+			g.shapes[j] = (struct nib_tile_shape){
+			    rnd_size(1, 600), rnd_size(1, 1024),
+			    rnd_size(1, 100) * 64};
+		for (int j = 0; j < NIB_TILE_SIZES; j++) {
+			const double cycles =
+			    dealt_cycles(&g, nib_tile_size(j));
+
+			if (j == 0 || cycles < best)
+				best = cycles;
+		}
+		assert_true(plan_of(&g, &p, NULL));
+		if (p.is_packed ? p.cycles >= best
+				: p.cycles < best || p.cycles > best)
+			fail_msg("group %d: %.0f cycles, the best deal %.0f", i,
+				 p.cycles, best);
+		packed += p.is_packed;
+	}
+	assert_in_range(packed, GROUPS / 10, GROUPS * 9 / 10);
+}
+
 /* Few rows of B and a long k: k is divided, and that is faster. */
 static void divides_a_long_k(void **state)
 {
@@ -420,6 +507,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(covers),
+	    cmocka_unit_test(deals_longest_first),
 	    cmocka_unit_test(divides_a_long_k),
 	    cmocka_unit_test(balances_groups),
 	    cmocka_unit_test(more_tiles_must_win),

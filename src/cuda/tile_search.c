@@ -13,6 +13,7 @@
 #include "cuda/tile_search.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ struct nib_tile_search {
 	int32_t count, clusters;
 	bool dual;
 	double cycles; /* that no cluster may exceed */
+	double least;  /* cycles of a tile of any size */
 	double cost[NIB_GEMM_PROBLEMS][NIB_TILE_SIZES];
 	double price[NIB_GEMM_PROBLEMS]; /* of a cycle of work */
 	int32_t cap[NIB_GEMM_PROBLEMS];	 /* tokens of a tile, most */
@@ -237,6 +239,8 @@ static void fill(const struct nib_tile_search *s, struct pattern *p,
 		const double gap = s->cycles - p->cycles;
 		int32_t each;
 
+		if (gap < s->least)
+			return;
 		if (x->cycles > gap)
 			continue;
 		each = x->count - (i == 0 ? used(p, 0) : 0);
@@ -255,6 +259,8 @@ static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 	double best = LEAST_CUT * s->cycles;
 	int32_t at = -1, tokens = 0;
 
+	if (gap < s->least)
+		return;
 	for (int32_t i = 0; i < min32(s->n_left, CUTS_LOOKED_AT); i++) {
 		const struct nib_tile_piece *x = s->left + i;
 		const double *cost = s->cost[x->problem];
@@ -480,6 +486,7 @@ struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
 	s->dual = dual;
 	s->current = 0;
 	s->cycles = 0;
+	s->least = INFINITY;
 	s->is_stale = true;
 	s->patterns = PATTERNS(count);
 	for (int32_t i = 0; i < count; i++) {
@@ -490,6 +497,8 @@ struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
 			s->cost[i][j] = nib_tile_cycles(costs, j, steps);
 			if (s->cost[i][j] > s->cycles)
 				s->cycles = s->cost[i][j];
+			if (s->cost[i][j] < s->least)
+				s->least = s->cost[i][j];
 		}
 	}
 	/* All sizes allowed: the least work, evenly. */

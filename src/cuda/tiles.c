@@ -10,6 +10,7 @@
  */
 #include "cuda/tiles.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,11 +77,11 @@ static int by_falling_cycles(const void *a, const void *b)
 					: (x->token < y->token ? -1 : 1);
 }
 
-/* Loads of the clusters as a heap, the least loaded on top. */
-struct heap {
-	double *load;
-	int32_t *cluster;
-	int32_t size;
+/* Of a cluster: what it has, and which is free next.  The loads' last one is
+ * the end of that list, never free; behind it comes the first. */
+struct load {
+	double cycles;
+	int32_t next;
 };
 
 struct search {
@@ -89,7 +90,7 @@ struct search {
 	int32_t count;
 	bool dual;
 	struct run *runs;
-	struct heap heap;
+	struct load *loads;
 	int32_t *rounds;
 };
 
@@ -136,107 +137,148 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 	return n_runs;
 }
 
-static void add_to_least(struct heap *h, double cycles)
+/*
+ * The cluster that is free first, with so many cycles more.  after: the one
+ * that got the run's last tile, or end; this one comes behind it, so that a run
+ * costs a walk around the list, whatever its tiles.
+ */
+static int32_t give_to_first(struct load *loads, int32_t end, int32_t after,
+			     double cycles)
 {
-	const int32_t cluster = h->cluster[0];
-	const double load = h->load[0] + cycles;
-	int32_t i = 0;
+	const int32_t c = loads[end].next;
+	int32_t i = after == c ? end : after, next;
 
-	for (;;) {
-		int32_t child = 2 * i + 1;
-
-		if (child >= h->size)
+	loads[end].next = loads[c].next;
+	loads[c].cycles += cycles;
+	for (;; i = next) {
+		next = loads[i].next;
+		if (loads[next].cycles > loads[c].cycles ||
+		    (loads[next].cycles == loads[c].cycles && next > c))
 			break;
-		if (child + 1 < h->size &&
-		    (h->load[child + 1] < h->load[child] ||
-		     (h->load[child + 1] == h->load[child] &&
-		      h->cluster[child + 1] < h->cluster[child])))
-			child++;
-		if (load < h->load[child] ||
-		    (load == h->load[child] && cluster < h->cluster[child]))
-			break;
-		h->load[i] = h->load[child];
-		h->cluster[i] = h->cluster[child];
-		i = child;
 	}
-	h->load[i] = load;
-	h->cluster[i] = cluster;
+	loads[i].next = c;
+	loads[c].next = next;
+	return c;
 }
 
-/* Sorts and deals the runs; rounds[c] counts, tiles (if any) are stored. */
-static void deal(struct run *runs, int32_t n_runs, struct heap *h,
-		 int32_t *rounds, struct nib_tile_plan *plan,
+/* Deals the sorted runs; s->rounds counts, tiles (if any) are stored. */
+static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile *tiles)
 {
-	const int32_t parts = plan->k_parts;
+	const int32_t parts = plan->k_parts, end = plan->clusters;
+	struct load *loads = s->loads;
+	int32_t *rounds = s->rounds;
 
-	qsort(runs, (size_t)n_runs, sizeof(*runs), by_falling_cycles);
-	for (int32_t c = 0; c < h->size; c++) {
-		h->load[c] = 0;
-		h->cluster[c] = c;
+	for (int32_t c = 0; c < end; c++) {
+		loads[c] = (struct load){0, c + 1};
 		rounds[c] = 0;
 	}
-	plan->tiles = 0;
+	loads[end] = (struct load){INFINITY, 0};
 	plan->rounds = 0;
+	plan->cycles = 0;
 	for (int32_t r = 0; r < n_runs; r++) {
-		const struct run *run = runs + r;
+		const struct run *run = &s->runs[r];
+		int32_t c = end;
 
 		for (int32_t i = 0; i < run->tiles * run->units * parts; i++) {
 			const int32_t t = i / parts;
-			const int32_t c = h->cluster[0];
-			const int32_t round = rounds[c]++;
 
+			c = give_to_first(loads, end, c, run->cycles);
 			if (tiles)
-				tiles[(int64_t)round * h->size + c] =
+				tiles[(int64_t)rounds[c] * end + c] =
 				    (struct nib_gemm_tile){
 					run->problem, t % run->units,
 					run->token +
 					    t / run->units * run->tokens,
 					(int16_t)run->tokens,
 					(int16_t)(i % parts)};
-			if (rounds[c] > plan->rounds)
+			if (++rounds[c] > plan->rounds)
 				plan->rounds = rounds[c];
-			add_to_least(h, run->cycles);
-			plan->tiles++;
+			if (loads[c].cycles > plan->cycles)
+				plan->cycles = loads[c].cycles;
 		}
 	}
-	plan->cycles = 0;
-	for (int32_t c = 0; c < h->size; c++)
-		if (h->load[c] > plan->cycles)
-			plan->cycles = h->load[c];
+}
+
+static int64_t tiles_of(const struct run *run, int32_t parts)
+{
+	return (int64_t)run->tiles * run->units * parts;
+}
+
+/* plan->tiles, and as plan->cycles an even share; returns the largest size. */
+static int count_tiles(const struct run *runs, int32_t n_runs,
+		       struct nib_tile_plan *plan)
+{
+	double work = 0;
+	int largest = 0;
+
+	for (int32_t r = 0; r < n_runs; r++) {
+		const int64_t n = tiles_of(&runs[r], plan->k_parts);
+		const int size = nib_tile_size_of(runs[r].tokens);
+
+		plan->tiles += n;
+		work += (double)n * runs[r].cycles;
+		if (size > largest)
+			largest = size;
+	}
+	plan->cycles = work / plan->clusters;
+	return largest;
+}
+
+/*
+ * Sorts the runs.  Some cluster has to take so many of the longest tiles, of
+ * the tiles of the first two runs, and so on: no deal ends before, and one with
+ * a cluster for each tile ends then.
+ */
+static double least_cycles(struct run *runs, int32_t n_runs,
+			   const struct nib_tile_plan *plan)
+{
+	const int32_t clusters = plan->clusters;
+	int64_t tiles = 0;
+	double least = 0;
+
+	qsort(runs, (size_t)n_runs, sizeof(*runs), by_falling_cycles);
+	for (int32_t r = 0; r < n_runs; r++) {
+		double cycles;
+
+		tiles += tiles_of(&runs[r], plan->k_parts);
+		cycles = (double)((tiles + clusters - 1) / clusters) *
+			 runs[r].cycles;
+		if (cycles > least)
+			least = cycles;
+	}
+	return least;
 }
 
 /* Tries caps with k in so many parts; keeps what beats *best. */
 static void try_caps(struct search *s, int32_t parts, int32_t clusters,
 		     struct nib_tile_plan *best)
 {
-	const int32_t most = NIB_TILE_TOKENS_MAX;
+	const int most = NIB_TILE_SIZES - 1;
+	int largest;
 
-	for (int32_t cap = most; cap >= STEP;
-	     cap -= cap > 128 ? 2 * STEP : STEP) {
-		struct nib_tile_plan p = {
-		    .k_parts = parts, .clusters = clusters, .tile_tokens = cap};
-		const int32_t n_runs = make_runs(s, cap, parts);
-		int64_t tiles = 0;
-		double cycles = 0;
+	/* Caps that no tile reaches give the same tiles again. */
+	for (int cap = most; cap >= 0; cap = largest - 1) {
+		struct nib_tile_plan p = {.k_parts = parts,
+					  .clusters = clusters,
+					  .tile_tokens = nib_tile_size(cap)};
+		const int32_t n_runs = make_runs(s, p.tile_tokens, parts);
 
-		for (int32_t r = 0; r < n_runs; r++) {
-			const int64_t n = (int64_t)s->runs[r].tiles *
-					  s->runs[r].units * parts;
-
-			tiles += n;
-			cycles += (double)n * s->runs[r].cycles;
-		}
-		/* Not even a perfect balance would win. */
-		if (best->clusters && cycles / clusters >= best->cycles)
-			continue;
+		largest = count_tiles(s->runs, n_runs, &p);
 		/* Who adds parts up waits for the others: all run at once. */
-		if (parts > 1 && tiles > clusters)
+		if (parts > 1 && p.tiles > clusters)
 			break;
-		if (tiles > LONG_LIST * (int64_t)clusters && cap < most)
+		if (p.tiles > LONG_LIST * (int64_t)clusters && cap < most)
 			break;
-		s->heap.size = clusters;
-		deal(s->runs, n_runs, &s->heap, s->rounds, &p, NULL);
+		/* Not even a perfect balance would win. */
+		if (best->clusters && p.cycles >= best->cycles)
+			continue;
+		p.rounds = p.tiles > 0;
+		p.cycles = least_cycles(s->runs, n_runs, &p);
+		if (best->clusters && p.cycles >= best->cycles)
+			continue;
+		if (p.tiles > clusters)
+			deal(s, n_runs, &p, NULL);
 		if (best->clusters == 0 || p.cycles < best->cycles)
 			*best = p;
 	}
@@ -258,8 +300,8 @@ static bool fill(struct search *s, struct nib_tile_plan *plan,
 		return true;
 	}
 	n_runs = make_runs(s, plan->tile_tokens, plan->k_parts);
-	s->heap.size = plan->clusters;
-	deal(s->runs, n_runs, &s->heap, s->rounds, plan, *tiles);
+	qsort(s->runs, (size_t)n_runs, sizeof(*s->runs), by_falling_cycles);
+	deal(s, n_runs, plan, *tiles);
 	return true;
 }
 
@@ -354,14 +396,12 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 	bool ok;
 
 	s.runs = calloc((size_t)count * 2 + 1, sizeof(*s.runs));
-	s.heap.load = calloc((size_t)most, sizeof(*s.heap.load));
-	s.heap.cluster = calloc((size_t)most, sizeof(*s.heap.cluster));
+	s.loads = calloc((size_t)most + 1, sizeof(*s.loads));
 	s.rounds = calloc((size_t)most, sizeof(*s.rounds));
-	ok = s.runs && s.heap.load && s.heap.cluster && s.rounds;
+	ok = s.runs && s.loads && s.rounds;
 	ok = ok && plan_all(&s, most, most_parts, plan, tiles);
 	free(s.runs);
-	free(s.heap.load);
-	free(s.heap.cluster);
+	free(s.loads);
 	free(s.rounds);
 	return ok;
 }
