@@ -34,8 +34,10 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint32_t bytes, enum emu_access_kind kind,
 		    uint8_t **shadow);
 
-/* An access of memory that CTAs share by which they may wait for each other:
- * atomic, or of an order or scope. */
+/* An access by which threads may wait for each other: atomic, or of an order or
+ * scope. */
+bool emu_has_order(const struct emu_instr *i);
+/* One of memory that CTAs share by which they may. */
 bool emu_is_strong(const struct emu_instr *i);
 
 /* The space that holds an address of a cluster's shared memory; *at is the

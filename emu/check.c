@@ -211,9 +211,10 @@ void emu_check_commit(struct emu_check *c, uint32_t warp,
 }
 
 void emu_check_wait_group(struct emu_check *c, uint32_t warp,
-			  enum emu_engine engine, uint32_t groups)
+			  enum emu_engine engine, uint32_t groups, uint32_t now)
 {
 	struct warp *w = &c->warp[warp];
+	const uint32_t known = w->knows.seen[actor_of_engine(warp, engine)];
 	uint32_t done;
 
 	if (w->committed[engine] <= groups || groups >= RING)
@@ -222,6 +223,9 @@ void emu_check_wait_group(struct emu_check *c, uint32_t warp,
 	if (engine == EMU_ENGINE_COPY)
 		done = w->marks_of_groups[(done - 1) % RING];
 	raise_clock(w->knows.seen, actor_of_engine(warp, engine), done);
+	if (done > known)
+		emu_check_lanes_waited(c, warp, engine, known + 1, done + 1,
+				       now);
 }
 
 uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp)
@@ -270,11 +274,12 @@ bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
 }
 
 bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
-		    uint32_t line, struct emu_error *err)
+		    struct emu_place place, struct emu_error *err)
 {
 	const uint32_t room = c->actors - c->warps * ACTORS_PER_WARP;
 	const uint32_t self = actor_of_warp(warp);
-	const bool is_ordered = emu_check_write(c, warp, barrier, 8, line, err);
+	const bool is_ordered =
+	    emu_check_write(c, warp, barrier, 8, place, err);
 	struct barrier *b = emu_check_barrier(c, barrier);
 	uint16_t *id = id_at(c, barrier);
 

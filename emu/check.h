@@ -15,14 +15,19 @@
  * may touch only after a fence.proxy.async: of the writer before it released,
  * or of the one who starts the engine after it acquired.
  *
- * Limits: the lanes of a warp are one; global memory is not followed, nor what
- * atomics order; words of 4 bytes; a clock of more than 65,535 is not followed
- * further, nor is a cluster with more than 64 mbarriers a CTA (one CTA: 128).
+ * The lanes of a warp are followed beside that, in its own memory of moments
+ * (lanes.h): each word remembers which lane wrote it last, and which lanes of
+ * one warp have read it since.  Two lanes of a warp have no order of their own.
+ *
+ * Limits: to other warps the lanes of a warp are one, and so it is to waits for
+ * an engine's work, but for cp.async and bulk stores of its own; global memory
+ * is not followed, nor what atomics order; words of 4 bytes; a clock of more
+ * than 65,535 is not followed further, nor is a cluster with more than 64
+ * mbarriers a CTA (one CTA: 128).
  *
  * Every call that can object returns false with a sentence in err, and goes on
  * as if nothing had been wrong.  Addresses are those of shared::cluster: rank
- * and offset.  Warps are numbered through the cluster.  line: of the PTX
- * source.
+ * and offset.  Warps are numbered through the cluster.
  */
 #ifndef EMU_CHECK_H
 #define EMU_CHECK_H
@@ -66,10 +71,20 @@ void emu_check_tick(struct emu_check *c, uint32_t warp);
 
 /* ---- ordinary instructions ----------------------------------------------- */
 
+/* Of an access: */
+struct emu_place {
+	uint32_t line; /* of the PTX source */
+	/* Lanes that do it, all or one; 0: their order is not looked at. */
+	uint32_t lanes;
+	uint32_t moment; /* the number of the warp's instruction */
+};
+
 bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, uint32_t line, struct emu_error *err);
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err);
 bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
-		     uint32_t bytes, uint32_t line, struct emu_error *err);
+		     uint32_t bytes, struct emu_place place,
+		     struct emu_error *err);
 
 /* fence.proxy.async, and fence.mbarrier_init. */
 void emu_check_fence_proxy(struct emu_check *c, uint32_t warp);
@@ -89,21 +104,24 @@ enum emu_engine {
 /* A bulk load begins: its bytes are there when the barrier's phase has ended.
  */
 bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, uint64_t barrier, uint32_t line,
+		    uint32_t bytes, uint64_t barrier, struct emu_place place,
 		    struct emu_error *err);
 /* A cp.async begins. */
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, uint32_t line, struct emu_error *err);
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err);
 /* wgmma or a bulk store begins to read. */
 bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
 			   enum emu_engine engine, uint64_t address,
-			   uint32_t bytes, uint32_t line,
+			   uint32_t bytes, struct emu_place place,
 			   struct emu_error *err);
-/* commit_group; wait_group (bulk stores: .read): all but the last `groups`. */
+/* commit_group; wait_group (bulk stores: .read): all but the last `groups`;
+ * now: the number of the warp's instruction. */
 void emu_check_commit(struct emu_check *c, uint32_t warp,
 		      enum emu_engine engine);
 void emu_check_wait_group(struct emu_check *c, uint32_t warp,
-			  enum emu_engine engine, uint32_t groups);
+			  enum emu_engine engine, uint32_t groups,
+			  uint32_t now);
 /* Groups that it has committed. */
 uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
 			     enum emu_engine engine);
@@ -119,7 +137,7 @@ enum emu_scope {
 };
 
 bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
-		    uint32_t line, struct emu_error *err);
+		    struct emu_place place, struct emu_error *err);
 void emu_check_inval(struct emu_check *c, uint64_t barrier);
 /*
  * Before the arrival counts.  At another CTA's barrier, a .cta scope carries no
@@ -181,6 +199,17 @@ struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp);
 /* It arrives, before it counts. */
 void emu_check_mark_arrive(struct emu_check *c,
 			   const struct emu_check_mark *mark, uint64_t barrier);
+
+/* ---- lanes of a warp (lanes.h) ------------------------------------------- */
+
+/* live: lanes that have not exited; now: the number of the warp's instruction.
+ */
+void emu_check_lanes_meet(struct emu_check *c, uint32_t warp, uint32_t lanes,
+			  uint32_t live, uint32_t now);
+void emu_check_lanes_release(struct emu_check *c, uint32_t warp, uint32_t lanes,
+			     uint32_t now);
+void emu_check_lanes_acquire(struct emu_check *c, uint32_t warp, uint32_t lanes,
+			     uint32_t live);
 
 /* ---- barriers of threads ------------------------------------------------- */
 

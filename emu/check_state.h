@@ -4,6 +4,7 @@
 #define EMU_CHECK_STATE_H
 
 #include "check.h"
+#include "lanes.h"
 
 /* ---- actors -------------------------------------------------------------- */
 
@@ -64,8 +65,16 @@ struct sync {
 
 #define RING 64
 
+/* A group of an engine: the lanes that started it, and when they had waited for
+ * it; 0: they have not, by its group. */
+struct group {
+	uint32_t clock, lanes, waited;
+};
+
 struct warp {
 	struct frontier knows;
+	struct emu_lanes lanes;
+	struct group copies[RING], stores[RING]; /* by clock */
 	uint32_t cta;
 	uint32_t init_clock;		 /* of its last fence.mbarrier_init */
 	uint32_t committed[EMU_ENGINES]; /* groups */
@@ -92,7 +101,10 @@ struct word {
 	epoch write;
 	uint32_t line; /* of the write */
 	epoch reads[READERS];
-	uint32_t count, next; /* of reads; the one to be forgotten */
+	uint32_t count : 4, next : 4; /* of reads; the one to be forgotten */
+	/* Of one warp: the lane of its write, or all; who has read since. */
+	uint32_t write_lane : 6, read_bytes : 4, read_warp : 12;
+	uint32_t write_moment, read_lanes, read_moment, read_line;
 };
 
 struct emu_check {
@@ -144,6 +156,37 @@ static inline bool is_generic(const struct emu_check *c, uint32_t actor)
 	       (actor % ACTORS_PER_WARP == 0 ||
 		actor % ACTORS_PER_WARP == 1 + EMU_ENGINE_COPY);
 }
+
+/* What an access, and what stands against it, is made of (check_words.c). */
+struct access {
+	uint32_t warp;
+	const char *what; /* "load of" */
+	uint64_t address;
+	struct emu_place place;
+	struct emu_error *err;
+};
+
+/* check_lanes.c: false with a sentence if a lane of the access's warp did
+ * something else before, and nothing orders the two. */
+bool emu_check_lanes_write(const struct emu_check *c, const struct access *a,
+			   const struct word *w, epoch e);
+bool emu_check_lanes_reads(const struct emu_check *c, const struct access *a,
+			   const struct word *w, epoch e);
+bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
+			   epoch read);
+/* The word remembers; is_lane: the write is no engine's but cp.async. */
+void emu_check_lanes_add_read(const struct emu_check *c, const struct access *a,
+			      struct word *w, epoch e);
+void emu_check_lanes_set_write(struct word *w, const struct access *a, epoch e,
+			       bool is_lane);
+/* A cp.async or a bulk store is in its group. */
+void emu_check_lanes_begin(struct emu_check *c, uint32_t warp,
+			   enum emu_engine engine, uint32_t clock,
+			   uint32_t lanes);
+/* Its groups first .. end - 1 have been waited for by wait_group. */
+void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
+			    enum emu_engine engine, uint32_t first,
+			    uint32_t end, uint32_t now);
 
 /* The barrier initialised at address; NULL: none. */
 struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address);

@@ -38,15 +38,6 @@ void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
 	    (unsigned)(at >> EMU_RANK_SHIFT));
 }
 
-/* An access, and what stands against it. */
-struct access {
-	uint32_t warp;
-	const char *what; /* "load of" */
-	uint64_t address;
-	uint32_t line;
-	struct emu_error *err;
-};
-
 /* how: "wrote", "reads"; line 0: not known. */
 static bool object(const struct emu_check *c, const struct access *a, epoch e,
 		   const char *how, uint32_t line, const char *rule)
@@ -115,7 +106,7 @@ static void add_read(const struct emu_check *c, struct word *w, uint32_t warp,
 		return;
 	}
 	w->reads[w->next] = e;
-	w->next = (w->next + 1) % READERS;
+	w->next = (w->next + 1u) % READERS & 15;
 }
 
 /* Forgets readers of the bytes of e, which come before it, and the writer. */
@@ -126,7 +117,7 @@ static void set_write(struct word *w, epoch e, uint32_t line)
 	for (uint32_t i = 0; i < w->count; i++)
 		if (!is_of_same_bytes(w->reads[i], e))
 			w->reads[kept++] = w->reads[i];
-	w->count = kept;
+	w->count = kept & 15;
 	w->next = 0;
 	w->write = e;
 	w->line = line;
@@ -170,8 +161,21 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 			return object(
 			    c, a, r, "has read", 0,
 			    "and there was no fence.proxy.async between that load and the copy");
+		if (a->place.lanes && !emu_check_lanes_store(c, a, r))
+			return false;
 	}
 	return true;
+}
+
+/* What other lanes of the warp did to the word. */
+static bool follows_lanes(const struct emu_check *c, const struct access *a,
+			  const struct word *w, epoch e, bool is_write)
+{
+	if (!a->place.lanes)
+		return true;
+	if (is_write && w->read_lanes && !emu_check_lanes_reads(c, a, w, e))
+		return false;
+	return !w->write_moment || emu_check_lanes_write(c, a, w, e);
 }
 
 /* ---- ranges of words ----------------------------------------------------- */
@@ -218,27 +222,35 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 			is_good = follows_reads(c, &a, w, e, kind & IS_ASYNC);
 		if (is_good)
 			is_good = follows_write(c, &a, w, e, kind & IS_ASYNC);
-		if (kind & WRITES)
-			set_write(w, e, a.line);
-		else
+		if (is_good)
+			is_good = follows_lanes(c, &a, w, e, kind & WRITES);
+		if (kind & WRITES) {
+			set_write(w, e, a.place.line);
+			emu_check_lanes_set_write(w, &a, e, !(kind & IS_ASYNC));
+		} else {
 			add_read(c, w, a.warp, e);
+			if (!(kind & IS_ASYNC) && a.place.lanes)
+				emu_check_lanes_add_read(c, &a, w, e);
+		}
 	}
 	return is_good;
 }
 
 bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, uint32_t line, struct emu_error *err)
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err)
 {
-	const struct access a = {warp, "load of", address, line, err};
+	const struct access a = {warp, "load of", address, place, err};
 	const uint32_t self = actor_of_warp(warp);
 
 	return touch(c, &a, READS, self, c->warp[warp].knows.seen[self], bytes);
 }
 
 bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
-		     uint32_t bytes, uint32_t line, struct emu_error *err)
+		     uint32_t bytes, struct emu_place place,
+		     struct emu_error *err)
 {
-	const struct access a = {warp, "store to", address, line, err};
+	const struct access a = {warp, "store to", address, place, err};
 	const uint32_t self = actor_of_warp(warp);
 
 	return touch(c, &a, WRITES, self, c->warp[warp].knows.seen[self],
@@ -246,19 +258,22 @@ bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
 }
 
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, uint32_t line, struct emu_error *err)
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err)
 {
-	const struct access a = {warp, "cp.async to", address, line, err};
+	const struct access a = {warp, "cp.async to", address, place, err};
 
+	emu_check_lanes_begin(c, warp, EMU_ENGINE_COPY, c->warp[warp].marks + 1,
+			      place.lanes);
 	return touch(c, &a, WRITES, actor_of_engine(warp, EMU_ENGINE_COPY),
 		     c->warp[warp].marks + 1, bytes);
 }
 
 bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, uint64_t barrier, uint32_t line,
+		    uint32_t bytes, uint64_t barrier, struct emu_place place,
 		    struct emu_error *err)
 {
-	const struct access a = {warp, "bulk copy to", address, line, err};
+	const struct access a = {warp, "bulk copy to", address, place, err};
 	const struct barrier *b = emu_check_barrier(c, barrier);
 	uint32_t actor;
 	bool is_ready;
@@ -273,15 +288,20 @@ bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 
 bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
 			   enum emu_engine engine, uint64_t address,
-			   uint32_t bytes, uint32_t line, struct emu_error *err)
+			   uint32_t bytes, struct emu_place place,
+			   struct emu_error *err)
 {
 	const struct access a = {warp,
 				 engine != EMU_ENGINE_WGMMA ? "bulk store of"
 				 : c->options.has_tensor_memory
 				     ? "the tensor core reads"
 				     : "wgmma reads",
-				 address, line, err};
+				 address, place, err};
 
+	if (engine == EMU_ENGINE_STORE)
+		emu_check_lanes_begin(c, warp, engine,
+				      c->warp[warp].committed[engine] + 1,
+				      place.lanes);
 	return touch(c, &a, READS | IS_ASYNC, actor_of_engine(warp, engine),
 		     c->warp[warp].committed[engine] + 1, bytes);
 }

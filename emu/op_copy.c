@@ -203,6 +203,7 @@ static void run_cp_arrive(struct emu_warp *w, const struct emu_instr *i,
 	emu_addresses(w, i, &i->operand[0], t->barriers);
 	t->lanes = lanes;
 	t->mark = emu_watch_copy_mark(w);
+	emu_watch_lanes_release(w, lanes);
 	EMU_EACH_LANE(l)
 	{
 		uint64_t *bar;
@@ -435,9 +436,12 @@ enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT };
 static void run_fence(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes)
 {
-	(void)lanes;
-	if (i->option == FENCE_MEMORY)
+	if (i->option == FENCE_MEMORY) {
 		emu_watch_fence(w, i->vector ? EMU_ORDER_NEAR : EMU_ORDER_WIDE);
+		/* In this order: two lanes' fences alone order nothing. */
+		emu_watch_lanes_acquire(w, lanes);
+		emu_watch_lanes_release(w, lanes);
+	}
 	if (i->option == FENCE_PROXY)
 		emu_watch_fence_proxy(w);
 	if (i->option == FENCE_INIT)

@@ -139,6 +139,8 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 				   !expects && has_number ? number[l] : 1, 0))
 			return;
 	}
+	if (i->option != MBARRIER_EXPECT && i->vector != EMU_SCOPE_NONE)
+		emu_watch_lanes_release(w, lanes);
 	emu_machine_of(w)->effects++;
 }
 
@@ -186,6 +188,8 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 			return;
 		told = address[l];
 	}
+	if (done && i->vector != EMU_SCOPE_NONE)
+		emu_watch_lanes_acquire(w, done);
 	emu_put_lanes(w, &i->operand[0], done, lanes);
 	if (doubts)
 		w->must_yield = true;

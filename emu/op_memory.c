@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "access.h"
+#include "watch.h"
 #include "watch_order.h"
 
 /* ---- ld and st -------------------------------------------------------------
@@ -21,15 +22,19 @@ enum {
 	ACQUIRES = 16
 };
 
-bool emu_is_strong(const struct emu_instr *i)
+bool emu_has_order(const struct emu_instr *i)
 {
-	if (i->space != EMU_GLOBAL && i->space != EMU_GENERIC)
-		return false;
 	return i->opcode->bind == emu_bind_atom ||
 	       i->opcode->bind == emu_bind_red ||
 	       ((i->opcode->bind == emu_bind_ld ||
 		 i->opcode->bind == emu_bind_st) &&
 		i->option & IS_STRONG);
+}
+
+bool emu_is_strong(const struct emu_instr *i)
+{
+	return (i->space == EMU_GLOBAL || i->space == EMU_GENERIC) &&
+	       emu_has_order(i);
 }
 
 static uint32_t order_of(const struct emu_bind *b)
@@ -120,6 +125,8 @@ static void run_ld(struct emu_warp *w, const struct emu_instr *i,
 	if (i->option & IS_STRONG) {
 		emu_watch_acquire(w, lanes, address,
 				  scope_of(i->option, ACQUIRES));
+		if (i->option & ACQUIRES)
+			emu_watch_lanes_acquire(w, lanes);
 		emu_rest(w);
 	}
 }
@@ -137,6 +144,8 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i,
 	if (i->option & IS_STRONG)
 		emu_watch_release(w, lanes, address,
 				  scope_of(i->option, RELEASES), false);
+	if (i->option & RELEASES)
+		emu_watch_lanes_release(w, lanes);
 	EMU_EACH_LANE(l)
 	{
 		uint8_t *to;
@@ -311,6 +320,12 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 		emu_get_wide(w, &o[2], z);
 	emu_watch_acquire(w, lanes, address, scope_of(order, ACQUIRES));
 	emu_watch_release(w, lanes, address, scope_of(order, RELEASES), true);
+	/* They come one after the other: each may acquire what the one before
+	 * released. */
+	if (order & RELEASES)
+		emu_watch_lanes_release(w, lanes);
+	if (order & ACQUIRES)
+		emu_watch_lanes_acquire(w, lanes);
 	EMU_EACH_LANE(l)
 	{
 		uint64_t after;

@@ -436,6 +436,7 @@ void emu_run_tmem_commit(struct emu_warp *w, const struct emu_instr *i,
 			  op->mask, n_ctas);
 	} else if (emu_barrier_at(w, i, lane, op->barrier)) {
 		op->mark = emu_watch_mark(w);
+		emu_watch_lanes_release(w, 1u << lane);
 		enqueue(op);
 		return;
 	}

@@ -7,6 +7,7 @@
 
 #include "decode.h"
 #include "warp.h"
+#include "watch.h"
 
 /*
  * The lanes of a membermask must be together; each lane that executes is in its
@@ -292,7 +293,18 @@ bool emu_bind_activemask(struct emu_bind *b)
 static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i,
 			 uint32_t lanes)
 {
-	(void)has_members(w, i, &i->operand[0], lanes);
+	const uint32_t *masks = emu_row(w, &i->operand[0]);
+
+	if (!has_members(w, i, &i->operand[0], lanes))
+		return;
+	/* Tiles of a warp meet by themselves: each mask once. */
+	for (uint32_t left = lanes; left;) {
+		const uint32_t mask =
+		    masks[__builtin_ctz(left)] | (left & -left);
+
+		emu_watch_meet(w, mask & lanes);
+		left &= ~mask;
+	}
 }
 
 bool emu_bind_bar_warp(struct emu_bind *b)

@@ -110,7 +110,7 @@ const struct emu_opcode emu_opcodes[] = {
      emu_bind_stmatrix},
     {"ldmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
      emu_bind_ldmatrix},
-    {"membar", "cta gl sys", "", emu_bind_nothing},
+    {"membar", "cta gl sys", "", emu_bind_fence},
     /* flow */
     {"bra", "uni", "", emu_bind_bra},
     {"ret", "uni", "", emu_bind_exit},

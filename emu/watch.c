@@ -25,6 +25,58 @@ static bool say(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return is_good;
 }
 
+/* ---- lanes ----------------------------------------------------------------
+ */
+
+/* The number of the instruction that runs. */
+static uint32_t now(const struct emu_warp *w)
+{
+	return (uint32_t)emu_machine_of(w)->clock;
+}
+
+/*
+ * A matrix is the access of all lanes, whoever names its rows; tcgen05.alloc is
+ * nobody's, and an access of an order or scope is no race of lanes.
+ */
+static uint32_t lanes_of(const struct emu_instr *i, int lane)
+{
+	if (i->opcode->bind == emu_bind_ldmatrix ||
+	    i->opcode->bind == emu_bind_stmatrix)
+		return UINT32_MAX;
+	return lane < 0 || i->is_converged || emu_has_order(i) ? 0 : 1u << lane;
+}
+
+static struct emu_place place_of(const struct emu_warp *w,
+				 const struct emu_instr *i, int lane)
+{
+	return (struct emu_place){
+	    .line = i->line,
+	    .lanes = lanes_of(i, lane),
+	    .moment = now(w),
+	};
+}
+
+void emu_watch_meet(struct emu_warp *w, uint32_t lanes)
+{
+	if (checker_of(w))
+		emu_check_lanes_meet(checker_of(w), number_of(w), lanes,
+				     w->live, now(w));
+}
+
+void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes)
+{
+	if (checker_of(w))
+		emu_check_lanes_release(checker_of(w), number_of(w), lanes,
+					now(w));
+}
+
+void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes)
+{
+	if (checker_of(w))
+		emu_check_lanes_acquire(checker_of(w), number_of(w), lanes,
+					w->live);
+}
+
 /* ---- memory -------------------------------------------------------------- */
 
 /* The CTA whose shared memory a space is; NULL: it is other memory. */
@@ -59,9 +111,9 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	address = (uint64_t)cta->rank << EMU_RANK_SHIFT | at;
 	return say(w, i, lane,
 		   is_write ? emu_check_write(c, number_of(w), address, bytes,
-					      i->line, &err)
+					      place_of(w, i, lane), &err)
 			    : emu_check_read(c, number_of(w), address, bytes,
-					     i->line, &err),
+					     place_of(w, i, lane), &err),
 		   &err);
 }
 
@@ -71,10 +123,10 @@ bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
-	return !c ||
-	       say(w, i, lane,
-		   emu_check_copy(c, number_of(w), to, bytes, i->line, &err),
-		   &err);
+	return !c || say(w, i, lane,
+			 emu_check_copy(c, number_of(w), to, bytes,
+					place_of(w, i, lane), &err),
+			 &err);
 }
 
 bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
@@ -83,9 +135,11 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
+	/* Who waits for the bytes knows that the copy was begun. */
+	emu_watch_lanes_release(w, 1u << lane);
 	return !c || say(w, i, lane,
 			 emu_check_load(c, number_of(w), to, bytes, barrier,
-					i->line, &err),
+					place_of(w, i, lane), &err),
 			 &err);
 }
 
@@ -94,11 +148,15 @@ bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
 			   uint32_t bytes)
 {
 	struct emu_check *c = checker_of(w);
+	struct emu_place place = place_of(w, i, lane);
 	struct emu_error err;
 
+	/* The tensor core reads later than its instruction. */
+	if (engine != EMU_ENGINE_STORE)
+		place.lanes = 0;
 	return !c || say(w, i, lane,
 			 emu_check_engine_read(c, number_of(w), engine, from,
-					       bytes, i->line, &err),
+					       bytes, place, &err),
 			 &err);
 }
 
@@ -113,7 +171,7 @@ void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
 {
 	if (checker_of(w))
 		emu_check_wait_group(checker_of(w), number_of(w), engine,
-				     groups);
+				     groups, now(w));
 }
 
 uint32_t emu_watch_copy_mark(struct emu_warp *w)
@@ -137,10 +195,10 @@ bool emu_watch_init(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
-	return !c ||
-	       say(w, i, lane,
-		   emu_check_init(c, number_of(w), barrier, i->line, &err),
-		   &err);
+	return !c || say(w, i, lane,
+			 emu_check_init(c, number_of(w), barrier,
+					place_of(w, i, lane), &err),
+			 &err);
 }
 
 void emu_watch_inval(struct emu_warp *w, uint64_t barrier)
@@ -253,6 +311,8 @@ void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release)
 	if (checker_of(w))
 		emu_check_join(checker_of(w), number_of(w), w->cta->rank,
 			       number, is_release);
+	if (is_release)
+		emu_watch_lanes_release(w, w->live);
 }
 
 void emu_watch_all_joined(const struct emu_cta *c, uint32_t number)
@@ -266,4 +326,6 @@ void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire)
 	if (checker_of(w))
 		emu_check_leave(checker_of(w), number_of(w), w->cta->rank,
 				number, is_acquire);
+	if (is_acquire)
+		emu_watch_lanes_acquire(w, w->live);
 }

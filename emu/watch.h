@@ -10,6 +10,14 @@
 #include "check.h"
 #include "warp.h"
 
+/*
+ * Order between the lanes of a warp (lanes.h): bar.warp.sync; what releases and
+ * what acquires, in whatever memory.
+ */
+void emu_watch_meet(struct emu_warp *w, uint32_t lanes);
+void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes);
+void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);
+
 /* A load, store or atomic of a lane, in one of the cluster's spaces or others:
  * those are not followed. */
 bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,

@@ -19,7 +19,7 @@
 
 #define WARPS 4 /* of a CTA */
 #define BYTES 65536
-#define LINE  77
+#define LINE  ((struct emu_place){.line = 77})
 
 /* Another CTA's warps and memory. */
 #define FAR(warp)  (WARPS + (warp))

@@ -106,7 +106,7 @@ static void a_multicast_copy(void **state)
 	GOOD(wgmma(FAR(1), REMOTE(DATA)));
 	emu_check_commit(c, FAR(1), EMU_ENGINE_WGMMA);
 	/* The other CTA may fill it again when that wgmma has ended. */
-	emu_check_wait_group(c, FAR(1), EMU_ENGINE_WGMMA, 0);
+	emu_check_wait_group(c, FAR(1), EMU_ENGINE_WGMMA, 0, 0);
 	hand_over(FAR(1), OTHER_BAR, CTA_SCOPE);
 	wait(0, OTHER_BAR);
 	BAD(bulk(0, REMOTE(DATA), REMOTE(BAR)), "a wgmma of warp 2 of CTA");
@@ -175,7 +175,7 @@ static void operands_until_the_wait(void **state)
 	GOOD(wgmma(1, DATA + 64));
 	emu_check_commit(c, 1, EMU_ENGINE_WGMMA);
 	/* Too early: the last group may be in flight. */
-	emu_check_wait_group(c, 1, EMU_ENGINE_WGMMA, 1);
+	emu_check_wait_group(c, 1, EMU_ENGINE_WGMMA, 1, 0);
 	hand_over(1, OTHER_BAR, CTA_SCOPE);
 	wait(0, OTHER_BAR);
 	BAD(emu_check_load(c, 0, DATA + 128, 64, BAR, LINE, &err),
@@ -196,7 +196,7 @@ static void the_end_of_operands_at_another_cta(void **state)
 	wait(1, BAR);
 	GOOD(wgmma(1, DATA));
 	emu_check_commit(c, 1, EMU_ENGINE_WGMMA);
-	emu_check_wait_group(c, 1, EMU_ENGINE_WGMMA, 0);
+	emu_check_wait_group(c, 1, EMU_ENGINE_WGMMA, 0, 0);
 	hand_over(1, REMOTE(BAR), CTA_SCOPE);
 	wait(FAR(0), REMOTE(BAR));
 	GOOD(bulk(FAR(0), DATA, BAR));
@@ -221,7 +221,7 @@ static void a_bulk_store_until_it_has_read(void **state)
 	fence(0);
 	GOOD(bulk_store(0, DATA + 1024));
 	emu_check_commit(c, 0, EMU_ENGINE_STORE);
-	emu_check_wait_group(c, 0, EMU_ENGINE_STORE, 0);
+	emu_check_wait_group(c, 0, EMU_ENGINE_STORE, 0, 0);
 	GOOD(store(0, DATA + 1024));
 }
 
@@ -234,10 +234,10 @@ static void cp_async_and_its_groups(void **state)
 	emu_check_commit(c, 0, EMU_ENGINE_COPY);
 	BAD(load(0, DATA), "a cp.async of warp 0 of CTA rank 0 wrote it (PTX "
 			   "line 77), and this warp has not waited for its");
-	emu_check_wait_group(c, 0, EMU_ENGINE_COPY, 1);
+	emu_check_wait_group(c, 0, EMU_ENGINE_COPY, 1, 0);
 	GOOD(load(0, DATA));
 	BAD(load(0, DATA + 16), "has not waited for its group");
-	emu_check_wait_group(c, 0, EMU_ENGINE_COPY, 0);
+	emu_check_wait_group(c, 0, EMU_ENGINE_COPY, 0, 0);
 	GOOD(load(0, DATA + 16));
 	BAD(load(1, DATA), "a cp.async of");
 	block_barrier();

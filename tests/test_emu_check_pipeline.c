@@ -138,6 +138,11 @@ static bool join(struct pipeline *p, uint32_t warp, uint32_t number,
 	return true;
 }
 
+static struct emu_place line(uint32_t number)
+{
+	return (struct emu_place){.line = number};
+}
+
 static bool begin(struct pipeline *p, uint32_t warp)
 {
 	if (warp == 0 && !(p->joined & 1))
@@ -145,11 +150,11 @@ static bool begin(struct pipeline *p, uint32_t warp)
 			emu_mbarrier_init(&p->full[s], 1);
 			emu_mbarrier_init(&p->empty[s], CONSUMERS);
 			report(p, emu_check_init(p->check, 0,
-						 address_of(p, &p->full[s]), 1,
-						 &p->err));
+						 address_of(p, &p->full[s]),
+						 line(1), &p->err));
 			report(p, emu_check_init(p->check, 0,
-						 address_of(p, &p->empty[s]), 1,
-						 &p->err));
+						 address_of(p, &p->empty[s]),
+						 line(1), &p->err));
 		}
 	if (p->bug != NO_BARRIER_AFTER_INIT)
 		return join(p, warp, 0, WARPS);
@@ -172,7 +177,7 @@ static bool produce(struct pipeline *p)
 	emu_mbarrier_expect_tx(&p->full[s], STAGE_BYTES);
 	report(p,
 	       emu_check_load(p->check, 0, 4096 + s * STAGE_BYTES, STAGE_BYTES,
-			      address_of(p, &p->full[s]), 2, &p->err));
+			      address_of(p, &p->full[s]), line(2), &p->err));
 	p->copies[s] = (struct copy){s, true};
 	arrive(p, 0, &p->full[s]);
 	p->round[0]++;
@@ -209,13 +214,13 @@ static bool consume(struct pipeline *p, uint32_t warp)
 	if (p->bug != NO_WAIT_FOR_FULL && !wait(p, warp, &p->full[s], parity))
 		return false;
 	report(p, emu_check_engine_read(p->check, warp, EMU_ENGINE_WGMMA,
-					4096 + s * STAGE_BYTES, STAGE_BYTES, 3,
-					&p->err));
+					4096 + s * STAGE_BYTES, STAGE_BYTES,
+					line(3), &p->err));
 	emu_check_commit(p->check, warp, EMU_ENGINE_WGMMA);
 	if (p->bug == RELEASE_OF_THE_STAGE_IN_FLIGHT)
 		release(p, warp, round);
 	if (p->bug != RELEASE_BEFORE_WGMMA_HAS_READ)
-		emu_check_wait_group(p->check, warp, EMU_ENGINE_WGMMA, 1);
+		emu_check_wait_group(p->check, warp, EMU_ENGINE_WGMMA, 1, 0);
 	if (round % ROUNDS > 0 && p->bug != RELEASE_OF_THE_STAGE_IN_FLIGHT)
 		release(p, warp, round - 1);
 	p->round[warp]++;
@@ -225,7 +230,7 @@ static bool consume(struct pipeline *p, uint32_t warp)
 /* The tile's last stage, and the result to staging. */
 static bool drain(struct pipeline *p, uint32_t warp)
 {
-	emu_check_wait_group(p->check, warp, EMU_ENGINE_WGMMA, 0);
+	emu_check_wait_group(p->check, warp, EMU_ENGINE_WGMMA, 0, 0);
 	if (p->bug != RELEASE_OF_THE_STAGE_IN_FLIGHT)
 		release(p, warp, p->round[warp] - 1);
 	return true;
@@ -235,8 +240,8 @@ static bool stage_result(struct pipeline *p, uint32_t warp)
 {
 	if (p->bug == PROXY_FENCE_BEFORE_THE_STORE)
 		emu_check_fence_proxy(p->check, warp);
-	report(p, emu_check_write(p->check, warp, STAGING + warp * 64, 64, 4,
-				  &p->err));
+	report(p, emu_check_write(p->check, warp, STAGING + warp * 64, 64,
+				  line(4), &p->err));
 	if (p->bug != NO_PROXY_FENCE && p->bug != PROXY_FENCE_BEFORE_THE_STORE)
 		emu_check_fence_proxy(p->check, warp);
 	return true;
@@ -246,12 +251,12 @@ static bool store_result(struct pipeline *p, uint32_t warp)
 {
 	if (warp != 1)
 		return true;
-	report(p,
-	       emu_check_engine_read(p->check, warp, EMU_ENGINE_STORE,
-				     STAGING + 64, CONSUMERS * 64, 5, &p->err));
+	report(p, emu_check_engine_read(p->check, warp, EMU_ENGINE_STORE,
+					STAGING + 64, CONSUMERS * 64, line(5),
+					&p->err));
 	emu_check_commit(p->check, warp, EMU_ENGINE_STORE);
 	if (p->bug != STAGING_USED_AGAIN_TOO_EARLY)
-		emu_check_wait_group(p->check, warp, EMU_ENGINE_STORE, 0);
+		emu_check_wait_group(p->check, warp, EMU_ENGINE_STORE, 0, 0);
 	return true;
 }
 

@@ -28,7 +28,7 @@ static bool use(uint32_t warp, enum emu_tmem_use use, uint32_t column,
 					  .column = column,
 					  .columns = 4,
 					  .tag = tag,
-					  .line = LINE};
+					  .line = 77};
 
 	return emu_check_tmem(c, warp, &a, &err);
 }
@@ -302,7 +302,7 @@ static void test_places(void **state)
 	const struct emu_tmem_access other_column = {
 	    .use = EMU_TMEM_LD, .lanes = 128, .column = 4, .columns = 4};
 	struct emu_tmem_access half = {
-	    .use = EMU_TMEM_MMA, .lanes = 16, .columns = 4, .line = LINE};
+	    .use = EMU_TMEM_MMA, .lanes = 16, .columns = 4, .line = 77};
 
 	(void)state;
 	open_check(false);

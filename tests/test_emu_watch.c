@@ -176,7 +176,8 @@ static void bulk_stores(void **state)
 	refused(&p, "bar.sync 0", "", "wrote it|reads it");
 	refused(&p, "@%p1 cp.async.bulk.wait_group.read", "",
 		"a bulk store of warp 0 of CTA rank 0 reads it");
-	refused(&p, "bar.sync 1", "", "a bulk store of warp 0|wrote it");
+	refused(&p, "bar.sync 1", "",
+		"a bulk store of warp 0|reads it by a bulk store|wrote it");
 }
 
 static void copies_of_threads(void **state)
