@@ -185,6 +185,9 @@ static int add_shape_text(struct shape_list *list, enum shape_op op,
 			*size = (struct shape_size){1, s[0], s[1]};
 		shape->batch = dims > plain ? s[plain] : 1;
 	}
+	if (shape->batch < 1)
+		return cli_error(CLI_USAGE, "--shape %s: xL must be 1 or more",
+				 text);
 	return CLI_OK;
 }
 
