@@ -293,8 +293,8 @@ static void quantize_run(struct job *job, const struct run *run,
 			    run_data(job, next->row < job->rows ? next : run);
 		}
 		finite &= job->ops->quantize[job->x.dtype](
-		    job->quantizer, data + b * block_bytes, n, then,
-		    codes + 8 * b, scales + b);
+		    job->quantizer, data + b * block_bytes, job->x.dtype, n,
+		    then, codes + 8 * b, scales + b);
 	}
 	if (finite)
 		return;

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize.inc.h - quantising in steps of 16 blocks, one copy for every vector
- * instruction set: the loop, the tail, and what passes between the parts.  The
- * including file defines:
+ * quantize.inc.h - quantising in steps of 16 blocks, and amax, one copy for
+ * every vector instruction set: the loop, the tail, and what passes between the
+ * parts.  The including file defines:
  *   FN(name)   name with the instruction set's suffix
  *   WIDE       1: fp32 input, 0: fp16 or bf16
+ *   vector     a register; load(from) one, load_some(from, bytes) less of one,
+ *              zeros behind
+ *   magnitudes(v), max(a, b), largest(v)
+ *              of all lanes without their signs; largest: of them all
  *   block_amax(x, amax)
  *              amax[b] = the largest magnitude of block b, 16 blocks
  *   block_scales(z, amax, scales)
@@ -38,10 +42,9 @@ static inline bool NAME(scales_step)(const struct cpu_quantizer *z,
 	return FN(block_scales)(z, amax, scales);
 }
 
-static inline bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
-				  enum nib_dtype dtype, int64_t blocks,
-				  const void *next, uint8_t *codes,
-				  uint8_t *scales)
+static bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
+			   enum nib_dtype dtype, int64_t blocks,
+			   const void *next, uint8_t *codes, uint8_t *scales)
 {
 	_Alignas(64) uint8_t x16[16 * BLOCK_BYTES];
 	uint8_t codes16[16 * 8], scales16[16];
@@ -75,6 +78,26 @@ static inline bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 	memcpy(codes + 8 * whole, codes16, left * 8);
 	memcpy(scales + whole, scales16, left);
 	return true;
+}
+
+static uint32_t NAME(amax)(const void *x, int64_t n)
+{
+	const int64_t step = sizeof(vector);
+	const uint8_t *at = x;
+	int64_t bytes = n * (BLOCK_BYTES / 16);
+	vector most[4] = {0};
+
+	for (; bytes >= 4 * step; bytes -= 4 * step, at += 4 * step)
+		for (int i = 0; i < 4; i++)
+			most[i] = NAME(max)(
+			    most[i], NAME(magnitudes)(load(at + step * i)));
+	for (; bytes >= step; bytes -= step, at += step)
+		most[0] = NAME(max)(most[0], NAME(magnitudes)(load(at)));
+	if (bytes)
+		most[0] = NAME(max)(
+		    most[0], NAME(magnitudes)(load_some(at, (size_t)bytes)));
+	return NAME(largest)(NAME(max)(NAME(max)(most[0], most[1]),
+				       NAME(max)(most[2], most[3])));
 }
 
 #undef NAME

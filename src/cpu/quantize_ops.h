@@ -67,9 +67,9 @@ struct cpu_quantize_ops {
 	 * next: where as many blocks lie that the next call will read, or x.
 	 */
 	bool (*quantize[CPU_DTYPES])(const struct cpu_quantizer *quantizer,
-				     const void *x, int64_t blocks,
-				     const void *next, uint8_t *codes,
-				     uint8_t *scales);
+				     const void *x, enum nib_dtype dtype,
+				     int64_t blocks, const void *next,
+				     uint8_t *codes, uint8_t *scales);
 	void (*dequantize[CPU_DTYPES])(const struct cpu_dequantizer *table,
 				       const uint8_t *codes,
 				       const uint8_t *scales, int64_t blocks,

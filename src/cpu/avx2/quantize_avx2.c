@@ -17,6 +17,51 @@ static inline __m256i load(const void *from)
 	return _mm256_loadu_si256((const __m256i *)from);
 }
 
+/* ---- magnitudes --------------------------------------------------------- */
+
+typedef __m256i vector;
+
+static inline __m256i load_some(const void *from, size_t bytes)
+{
+	__m256i v = _mm256_setzero_si256();
+
+	memcpy(&v, from, bytes);
+	return v;
+}
+
+static inline __m256i magnitudes_wide_avx2(__m256i v)
+{
+	return _mm256_and_si256(v, _mm256_set1_epi32(0x7FFFFFFF));
+}
+
+static inline __m256i magnitudes_narrow_avx2(__m256i v)
+{
+	return _mm256_and_si256(v, _mm256_set1_epi16(0x7FFF));
+}
+
+#define max_wide_avx2	_mm256_max_epu32
+#define max_narrow_avx2 _mm256_max_epu16
+
+static inline uint32_t largest_wide_avx2(__m256i v)
+{
+	uint32_t lanes[8], largest = 0;
+
+	memcpy(lanes, &v, sizeof(lanes));
+	for (int i = 0; i < 8; i++)
+		largest = lanes[i] > largest ? lanes[i] : largest;
+	return largest;
+}
+
+static inline uint32_t largest_narrow_avx2(__m256i v)
+{
+	uint16_t lanes[16], largest = 0;
+
+	memcpy(lanes, &v, sizeof(lanes));
+	for (int i = 0; i < 16; i++)
+		largest = lanes[i] > largest ? lanes[i] : largest;
+	return largest;
+}
+
 /* ---- block maxima: a transposing tree of 8 blocks ----------------------- */
 
 #define MAX_HALVES(max, a, b)                                                  \
@@ -47,7 +92,6 @@ static inline __m256i in_order(__m256i v)
 
 static inline void block_amax_wide_avx2(const uint8_t *x, uint32_t *amax)
 {
-	const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
 	__m256i v[8];
 
 	for (int half = 0; half < 2; half++) {
@@ -55,24 +99,23 @@ static inline void block_amax_wide_avx2(const uint8_t *x, uint32_t *amax)
 			const uint8_t *at = x + 64 * (8 * half + b);
 
 			v[b] = _mm256_max_epu32(
-			    _mm256_and_si256(load(at), magnitude),
-			    _mm256_and_si256(load(at + 32), magnitude));
+			    magnitudes_wide_avx2(load(at)),
+			    magnitudes_wide_avx2(load(at + 32)));
 		}
 		_mm256_store_si256((__m256i *)(amax + 8 * half),
-				   MAX_TREE(_mm256_max_epu32, v));
+				   MAX_TREE(max_wide_avx2, v));
 	}
 }
 
 static inline void block_amax_narrow_avx2(const uint8_t *x, uint32_t *amax)
 {
-	const __m256i magnitude = _mm256_set1_epi16(0x7FFF);
 	__m256i v[8], two;
 
 	for (int half = 0; half < 2; half++) {
 		for (int b = 0; b < 8; b++)
-			v[b] = _mm256_and_si256(load(x + 32 * (8 * half + b)),
-						magnitude);
-		two = MAX_TREE(_mm256_max_epu16, v);
+			v[b] = magnitudes_narrow_avx2(
+			    load(x + 32 * (8 * half + b)));
+		two = MAX_TREE(max_narrow_avx2, v);
 		two = _mm256_max_epu16(two, _mm256_srli_epi32(two, 16));
 		_mm256_store_si256(
 		    (__m256i *)(amax + 8 * half),
@@ -262,91 +305,14 @@ static inline void block_codes_narrow_avx2(const struct cpu_quantizer *z,
 #define WIDE 0
 #include "cpu/quantize.inc.h"
 
-static bool quantize_fp32(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	return quantize_wide_avx2(z, x, NIB_FP32, blocks, next, codes, scales);
-}
-
-static bool quantize_fp16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	return quantize_narrow_avx2(z, x, NIB_FP16, blocks, next, codes,
-				    scales);
-}
-
-static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	return quantize_narrow_avx2(z, x, NIB_BF16, blocks, next, codes,
-				    scales);
-}
-
-/* ---- amax --------------------------------------------------------------- */
-
-static uint32_t amax_fp32(const void *x, int64_t n)
-{
-	const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
-	const uint8_t *at = x;
-	uint32_t lanes[8] = {0}, largest = 0;
-	__m256i most[4] = {0};
-
-	for (; n >= 32; n -= 32, at += 128)
-		for (int i = 0; i < 4; i++)
-			most[i] = _mm256_max_epu32(
-			    most[i],
-			    _mm256_and_si256(load(at + 32 * i), magnitude));
-	for (; n > 0; n -= 8, at += 32) {
-		memset(lanes, 0, sizeof(lanes));
-		memcpy(lanes, at, (size_t)(n < 8 ? n : 8) * 4);
-		most[0] = _mm256_max_epu32(
-		    most[0], _mm256_and_si256(load(lanes), magnitude));
-	}
-	most[0] = _mm256_max_epu32(_mm256_max_epu32(most[0], most[1]),
-				   _mm256_max_epu32(most[2], most[3]));
-	_mm256_storeu_si256((__m256i *)lanes, most[0]);
-	for (int i = 0; i < 8; i++)
-		largest = lanes[i] > largest ? lanes[i] : largest;
-	return largest;
-}
-
-static uint32_t amax_16bit(const void *x, int64_t n)
-{
-	const __m256i magnitude = _mm256_set1_epi16(0x7FFF);
-	const uint8_t *at = x;
-	uint16_t lanes[16], largest = 0;
-	__m256i most[4] = {0};
-
-	for (; n >= 64; n -= 64, at += 128)
-		for (int i = 0; i < 4; i++)
-			most[i] = _mm256_max_epu16(
-			    most[i],
-			    _mm256_and_si256(load(at + 32 * i), magnitude));
-	for (; n > 0; n -= 16, at += 32) {
-		memset(lanes, 0, sizeof(lanes));
-		memcpy(lanes, at, (size_t)(n < 16 ? n : 16) * 2);
-		most[0] = _mm256_max_epu16(
-		    most[0], _mm256_and_si256(load(lanes), magnitude));
-	}
-	most[0] = _mm256_max_epu16(_mm256_max_epu16(most[0], most[1]),
-				   _mm256_max_epu16(most[2], most[3]));
-	_mm256_storeu_si256((__m256i *)lanes, most[0]);
-	for (int i = 0; i < 16; i++)
-		largest = lanes[i] > largest ? lanes[i] : largest;
-	return largest;
-}
-
 void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops)
 {
-	ops->amax[NIB_FP32] = amax_fp32;
-	ops->amax[NIB_FP16] = amax_16bit;
-	ops->amax[NIB_BF16] = amax_16bit;
-	ops->quantize[NIB_FP32] = quantize_fp32;
-	ops->quantize[NIB_FP16] = quantize_fp16;
-	ops->quantize[NIB_BF16] = quantize_bf16;
+	ops->amax[NIB_FP32] = amax_wide_avx2;
+	ops->amax[NIB_FP16] = amax_narrow_avx2;
+	ops->amax[NIB_BF16] = amax_narrow_avx2;
+	ops->quantize[NIB_FP32] = quantize_wide_avx2;
+	ops->quantize[NIB_FP16] = quantize_narrow_avx2;
+	ops->quantize[NIB_BF16] = quantize_narrow_avx2;
 	cpu_dequantize_ops_avx2(ops);
 	cpu_scale_ops_avx2(ops);
 }

@@ -14,12 +14,42 @@
 
 #define FN(name) name##_avx512bw
 
-/* ---- block maxima: a transposing tree of 16 blocks ---------------------- */
+/* ---- magnitudes --------------------------------------------------------- */
+
+typedef __m512i vector;
 
 static inline __m512i load(const void *from)
 {
 	return _mm512_loadu_si512(from);
 }
+
+static inline __m512i load_some(const void *from, size_t bytes)
+{
+	return _mm512_maskz_loadu_epi8((UINT64_C(1) << bytes) - 1, from);
+}
+
+static inline __m512i magnitudes_wide_avx512bw(__m512i v)
+{
+	return _mm512_and_si512(v, _mm512_set1_epi32(0x7FFFFFFF));
+}
+
+static inline __m512i magnitudes_narrow_avx512bw(__m512i v)
+{
+	return _mm512_and_si512(v, _mm512_set1_epi16(0x7FFF));
+}
+
+#define max_wide_avx512bw     _mm512_max_epu32
+#define max_narrow_avx512bw   _mm512_max_epu16
+#define largest_wide_avx512bw _mm512_reduce_max_epu32
+
+static inline uint32_t largest_narrow_avx512bw(__m512i v)
+{
+	v = _mm512_max_epu16(v, _mm512_srli_epi32(v, 16));
+	return _mm512_reduce_max_epu32(
+	    _mm512_and_si512(v, _mm512_set1_epi32(0xFFFF)));
+}
+
+/* ---- block maxima: a transposing tree of 16 blocks ---------------------- */
 
 /* 256-bit halves: a0 a1 | b0 b1 -> max(a0, a1) | max(b0, b1), 32-bit lanes */
 static inline __m512i max_halves_32(__m512i a, __m512i b)
@@ -75,15 +105,14 @@ static inline __m512i transpose(__m512i v)
 
 static inline void block_amax_wide_avx512bw(const uint8_t *x, uint32_t *amax)
 {
-	const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
 	__m512i four[4], even, odd;
 
 	for (int i = 0; i < 4; i++) {
 		const uint8_t *at = x + 256 * i;
-		const __m512i a = _mm512_and_si512(load(at), magnitude);
-		const __m512i b = _mm512_and_si512(load(at + 64), magnitude);
-		const __m512i c = _mm512_and_si512(load(at + 128), magnitude);
-		const __m512i d = _mm512_and_si512(load(at + 192), magnitude);
+		const __m512i a = magnitudes_wide_avx512bw(load(at));
+		const __m512i b = magnitudes_wide_avx512bw(load(at + 64));
+		const __m512i c = magnitudes_wide_avx512bw(load(at + 128));
+		const __m512i d = magnitudes_wide_avx512bw(load(at + 192));
 
 		/* quarter j: 4 lanes of block 4*i + j */
 		four[i] =
@@ -97,13 +126,12 @@ static inline void block_amax_wide_avx512bw(const uint8_t *x, uint32_t *amax)
 
 static inline void block_amax_narrow_avx512bw(const uint8_t *x, uint32_t *amax)
 {
-	const __m512i magnitude = _mm512_set1_epi16(0x7FFF);
 	__m512i four[4], even, odd, both;
 
 	for (int i = 0; i < 4; i++) {
 		const uint8_t *at = x + 128 * i;
-		const __m512i a = _mm512_and_si512(load(at), magnitude);
-		const __m512i b = _mm512_and_si512(load(at + 64), magnitude);
+		const __m512i a = magnitudes_narrow_avx512bw(load(at));
+		const __m512i b = magnitudes_narrow_avx512bw(load(at + 64));
 
 		/* quarter j: 8 lanes of block 4*i + j */
 		four[i] = max_quarters_16(a, b);
@@ -299,82 +327,6 @@ static inline void block_codes_narrow_avx512bw(const struct cpu_quantizer *z,
 #define WIDE 0
 #include "cpu/quantize.inc.h"
 
-static bool quantize_fp32(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	return quantize_wide_avx512bw(z, x, NIB_FP32, blocks, next, codes,
-				      scales);
-}
-
-static bool quantize_fp16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	return quantize_narrow_avx512bw(z, x, NIB_FP16, blocks, next, codes,
-					scales);
-}
-
-static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	return quantize_narrow_avx512bw(z, x, NIB_BF16, blocks, next, codes,
-					scales);
-}
-
-/* ---- amax --------------------------------------------------------------- */
-
-static uint32_t amax_fp32(const void *x, int64_t n)
-{
-	const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-	const uint8_t *at = x;
-	__m512i most[4] = {0};
-	__mmask16 left;
-
-	for (; n >= 64; n -= 64, at += 256)
-		for (int i = 0; i < 4; i++)
-			most[i] = _mm512_max_epu32(
-			    most[i],
-			    _mm512_and_si512(load(at + 64 * i), magnitude));
-	for (; n > 0; n -= 16, at += 64) {
-		left = n < 16 ? (__mmask16)((1u << n) - 1) : (__mmask16)0xFFFF;
-		most[0] = _mm512_max_epu32(
-		    most[0],
-		    _mm512_and_si512(_mm512_maskz_loadu_epi32(left, at),
-				     magnitude));
-	}
-	most[0] = _mm512_max_epu32(_mm512_max_epu32(most[0], most[1]),
-				   _mm512_max_epu32(most[2], most[3]));
-	return _mm512_reduce_max_epu32(most[0]);
-}
-
-static uint32_t amax_16bit(const void *x, int64_t n)
-{
-	const __m512i magnitude = _mm512_set1_epi16(0x7FFF);
-	const uint8_t *at = x;
-	__m512i most[4] = {0};
-	__mmask32 left;
-
-	for (; n >= 128; n -= 128, at += 256)
-		for (int i = 0; i < 4; i++)
-			most[i] = _mm512_max_epu16(
-			    most[i],
-			    _mm512_and_si512(load(at + 64 * i), magnitude));
-	for (; n > 0; n -= 32, at += 64) {
-		left = n < 32 ? (1u << n) - 1 : 0xFFFFFFFF;
-		most[0] = _mm512_max_epu16(
-		    most[0],
-		    _mm512_and_si512(_mm512_maskz_loadu_epi16(left, at),
-				     magnitude));
-	}
-	most[0] = _mm512_max_epu16(_mm512_max_epu16(most[0], most[1]),
-				   _mm512_max_epu16(most[2], most[3]));
-	most[0] = _mm512_max_epu16(most[0], _mm512_srli_epi32(most[0], 16));
-	return _mm512_reduce_max_epu32(
-	    _mm512_and_si512(most[0], _mm512_set1_epi32(0xFFFF)));
-}
-
 /* ---- dequantise --------------------------------------------------------- */
 
 static void dequantize_fp32(const struct cpu_dequantizer *table,
@@ -464,12 +416,12 @@ static void stream(void *to, const void *from, size_t bytes)
 
 void cpu_quantize_ops_avx512bw(struct cpu_quantize_ops *ops)
 {
-	ops->amax[NIB_FP32] = amax_fp32;
-	ops->amax[NIB_FP16] = amax_16bit;
-	ops->amax[NIB_BF16] = amax_16bit;
-	ops->quantize[NIB_FP32] = quantize_fp32;
-	ops->quantize[NIB_FP16] = quantize_fp16;
-	ops->quantize[NIB_BF16] = quantize_bf16;
+	ops->amax[NIB_FP32] = amax_wide_avx512bw;
+	ops->amax[NIB_FP16] = amax_narrow_avx512bw;
+	ops->amax[NIB_BF16] = amax_narrow_avx512bw;
+	ops->quantize[NIB_FP32] = quantize_wide_avx512bw;
+	ops->quantize[NIB_FP16] = quantize_narrow_avx512bw;
+	ops->quantize[NIB_BF16] = quantize_narrow_avx512bw;
 	ops->dequantize[NIB_FP32] = dequantize_fp32;
 	ops->dequantize[NIB_FP16] = dequantize_16bit;
 	ops->dequantize[NIB_BF16] = dequantize_16bit;

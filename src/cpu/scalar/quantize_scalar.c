@@ -50,12 +50,13 @@ static void load_block(const uint8_t *from, enum nib_dtype dtype,
 }
 
 static bool quantize(const struct cpu_quantizer *z, const void *x,
-		     enum nib_dtype dtype, int64_t blocks, uint8_t *codes,
-		     uint8_t *scales)
+		     enum nib_dtype dtype, int64_t blocks, const void *next,
+		     uint8_t *codes, uint8_t *scales)
 {
 	const int64_t block_bytes = dtype == NIB_FP32 ? 64 : 32;
 	float block[NIB_BLOCK];
 
+	(void)next;
 	for (int64_t i = 0; i < blocks; i++) {
 		load_block((const uint8_t *)x + i * block_bytes, dtype, block);
 		if (nib_quantize_block_ref(block, z->global, z->recipe, 0,
@@ -63,30 +64,6 @@ static bool quantize(const struct cpu_quantizer *z, const void *x,
 			return false;
 	}
 	return true;
-}
-
-static bool quantize_fp32(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	(void)next;
-	return quantize(z, x, NIB_FP32, blocks, codes, scales);
-}
-
-static bool quantize_fp16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	(void)next;
-	return quantize(z, x, NIB_FP16, blocks, codes, scales);
-}
-
-static bool quantize_bf16(const struct cpu_quantizer *z, const void *x,
-			  int64_t blocks, const void *next, uint8_t *codes,
-			  uint8_t *scales)
-{
-	(void)next;
-	return quantize(z, x, NIB_BF16, blocks, codes, scales);
 }
 
 static void dequantize_fp32(const struct cpu_dequantizer *table,
@@ -168,9 +145,9 @@ void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops)
 	ops->amax[NIB_FP32] = amax_fp32;
 	ops->amax[NIB_FP16] = amax_16bit;
 	ops->amax[NIB_BF16] = amax_16bit;
-	ops->quantize[NIB_FP32] = quantize_fp32;
-	ops->quantize[NIB_FP16] = quantize_fp16;
-	ops->quantize[NIB_BF16] = quantize_bf16;
+	ops->quantize[NIB_FP32] = quantize;
+	ops->quantize[NIB_FP16] = quantize;
+	ops->quantize[NIB_BF16] = quantize;
 	ops->dequantize[NIB_FP32] = dequantize_fp32;
 	ops->dequantize[NIB_FP16] = dequantize_16bit;
 	ops->dequantize[NIB_BF16] = dequantize_16bit;
