@@ -15,6 +15,7 @@
 
 #include "block_sums.h"
 #include "common_data.h"
+#include "format/half.h"
 
 #define ROWS 24
 #define COLS 40
@@ -26,22 +27,6 @@ static int setup(void **state)
 	(void)state;
 	rng = rng_new(test_seed());
 	return 0;
-}
-
-static float float_of(uint32_t bits)
-{
-	float x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
-static uint32_t bits_of(float x)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	return bits;
 }
 
 /* ---- the rules again, in floating point ---------------------------------- */
@@ -90,9 +75,9 @@ static uint32_t cut(double x)
 	struct parts p;
 
 	if (fabs(x) >= 0x1p128)
-		return bits_of(x < 0 ? -INFINITY : INFINITY);
+		return nib_fp32_bits(x < 0 ? -INFINITY : INFINITY);
 	p = parts_of(x, -126, -126);
-	return bits_of(
+	return nib_fp32_bits(
 	    (float)ldexp(trunc(ldexp(p.significand, 23)), p.exponent - 23) +
 	    0.0F);
 }
@@ -114,10 +99,10 @@ static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
 			      const uint8_t *sx, const uint8_t *sy, int scales,
 			      bool is_ue8m0, uint32_t c)
 {
-	struct parts terms[5] = {parts_of(float_of(c), -126, -126)};
+	struct parts terms[5] = {parts_of(nib_fp32_from_bits(c), -126, -126)};
 	const int smallest = is_ue8m0 ? -127 : -6;
 
-	if (isnan(float_of(c)))
+	if (isnan(nib_fp32_from_bits(c)))
 		return EMU_NAN_F32;
 	for (int g = 0; g < 4; g++) {
 		const double a = scale_value(sx[g * scales / 4], is_ue8m0);
@@ -135,7 +120,7 @@ static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
 		    sum * pa.significand * pb.significand;
 		terms[1 + g].exponent = pa.exponent + pb.exponent;
 	}
-	if (isinf(float_of(c)))
+	if (isinf(nib_fp32_from_bits(c)))
 		return c;
 	return fused(terms, 5, 35);
 }
@@ -161,8 +146,8 @@ static uint32_t mx_reference(enum emu_umma_type ta, enum emu_umma_type tb,
 {
 	const double scale = scale_value(sx, true) * scale_value(sy, true);
 	struct parts terms[33] = {
-	    parts_of(float_of(c), -126, EMU_ZERO_EXPONENT)};
-	double plain = scale + (double)float_of(c);
+	    parts_of(nib_fp32_from_bits(c), -126, EMU_ZERO_EXPONENT)};
+	double plain = scale + (double)nib_fp32_from_bits(c);
 
 	for (int k = 0; k < 32; k++) {
 		const double a = element(ta, x[k]), b = element(tb, y[k]);
@@ -181,7 +166,7 @@ static uint32_t mx_reference(enum emu_umma_type ta, enum emu_umma_type tb,
 	if (isnan(plain))
 		return EMU_NAN_F32;
 	if (isinf(plain))
-		return bits_of(plain < 0 ? -INFINITY : INFINITY);
+		return nib_fp32_bits(plain < 0 ? -INFINITY : INFINITY);
 	return fused(terms, 33, 25);
 }
 
@@ -215,8 +200,8 @@ static uint32_t c_code(enum data data)
 		return (uint32_t)rng_next(&rng);
 	if (data == SPARSE && rng_below(&rng, 2))
 		return 0;
-	return bits_of(ldexpf((float)(int32_t)rng_next(&rng),
-			      (int)rng_below(&rng, 24) - 40));
+	return nib_fp32_bits(ldexpf((float)(int32_t)rng_next(&rng),
+				    (int)rng_below(&rng, 24) - 40));
 }
 
 static void fill(struct problem *p, enum emu_umma_kind kind, enum data data,
@@ -343,17 +328,17 @@ static void test_known(void **state)
 	(void)state;
 	/* 64 times 6 x 6, scales 448 x 448. */
 	assert_int_equal(one_sum(7, 7, 0x7E, 0x7E, 0, false),
-			 bits_of(64 * 36.0F * 448 * 448));
+			 nib_fp32_bits(64 * 36.0F * 448 * 448));
 	assert_int_equal(one_sum(7, 15, 0x38, 0x38, 0, false),
-			 bits_of(-64 * 36.0F));
+			 nib_fp32_bits(-64 * 36.0F));
 	assert_int_equal(one_sum(7, 15, 0x38, 0x38, 0, true),
-			 bits_of(64 * 36.0F));
+			 nib_fp32_bits(64 * 36.0F));
 	/* The sign of a scale is nobody's. */
-	assert_int_equal(one_sum(1, 1, 0xB8, 0x38, bits_of(1), false),
-			 bits_of(64 * 0.25F + 1));
+	assert_int_equal(one_sum(1, 1, 0xB8, 0x38, nib_fp32_bits(1), false),
+			 nib_fp32_bits(64 * 0.25F + 1));
 	/* The smallest scale: 2^-9; exact. */
 	assert_int_equal(one_sum(1, 1, 0x01, 0x01, 0, false),
-			 bits_of(ldexpf(16, -18)));
+			 nib_fp32_bits(ldexpf(16, -18)));
 	assert_int_equal(one_sum(7, 7, 0x7F, 0x38, 0, false), EMU_NAN_F32);
 	assert_int_equal(one_sum(0, 0, 0x38, 0x38, 0x7F800001, false),
 			 EMU_NAN_F32);
@@ -362,10 +347,12 @@ static void test_known(void **state)
 	assert_int_equal(one_sum(0, 0, 0, 0, 0x80000000, false), 0);
 	/* c of 2^30 cuts what is below 2^-5; and the result what is below 2^7,
 	 * toward zero. */
-	assert_int_equal(one_sum(1, 1, 0x01, 0x01, bits_of(0x1p30F), false),
-			 bits_of(0x1p30F));
-	assert_int_equal(one_sum(7, 15, 0x28, 0x30, bits_of(0x1p30F), false),
-			 bits_of(0x1p30F - 64 * 5));
+	assert_int_equal(
+	    one_sum(1, 1, 0x01, 0x01, nib_fp32_bits(0x1p30F), false),
+	    nib_fp32_bits(0x1p30F));
+	assert_int_equal(
+	    one_sum(7, 15, 0x28, 0x30, nib_fp32_bits(0x1p30F), false),
+	    nib_fp32_bits(0x1p30F - 64 * 5));
 }
 
 int main(void)

@@ -47,6 +47,20 @@ static float any_float(void)
 	return x;
 }
 
+static void any_floats(float x[LANES][4])
+{
+	for (int l = 0; l < LANES; l++)
+		for (int k = 0; k < 4; k++)
+			x[l][k] = any_float();
+}
+
+/* Both are arrays. */
+#define RUN(body, from, to)                                                    \
+	emu_must_run(body, &(struct emu_job){.in = (from),                     \
+					     .in_bytes = sizeof(from),         \
+					     .out = (to),                      \
+					     .out_bytes = sizeof(to)})
+
 /* ---- arithmetic ------------------------------------------------------------
  */
 
@@ -109,10 +123,6 @@ static void test_arithmetic(void **state)
 		char body[600];
 		float in[LANES][4];
 		uint32_t out[LANES];
-		struct emu_job job = {.in = in,
-				      .in_bytes = sizeof(in),
-				      .out = out,
-				      .out_bytes = sizeof(out)};
 
 		snprintf(body, sizeof(body),
 			 "%sld.global.v4.f32 {%%f1, %%f2, %%f3, %%f4}, "
@@ -121,10 +131,8 @@ static void test_arithmetic(void **state)
 			 IN_OUT, operations[o].name, roundings[r].word,
 			 operations[o].sources > 1 ? ", %f2" : "",
 			 operations[o].sources > 2 ? ", %f3" : "");
-		for (int l = 0; l < LANES; l++)
-			for (int k = 0; k < 4; k++)
-				in[l][k] = any_float();
-		emu_must_run(body, &job);
+		any_floats(in);
+		RUN(body, in, out);
 		for (int l = 0; l < LANES; l++) {
 			volatile float want;
 
@@ -199,17 +207,13 @@ static void test_choices_of_nan(void **state)
 	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		uint32_t in[LANES][4], out[LANES][6];
-		struct emu_job job = {.in = in,
-				      .in_bytes = sizeof(in),
-				      .out = out,
-				      .out_bytes = sizeof(out)};
 
 		for (int l = 0; l < LANES; l++)
 			for (int k = 0; k < 4; k++)
 				in[l][k] = emu_test_random() % 4
 					       ? emu_test_random()
 					       : special[emu_test_random() % 8];
-		emu_must_run(body, &job);
+		RUN(body, in, out);
 		for (int l = 0; l < LANES; l++)
 			check_choices(in[l], out[l]);
 	}
@@ -236,15 +240,9 @@ static void test_choices(void **state)
 	for (int round = 0; round < ROUNDS; round++) {
 		float in[LANES][4];
 		uint32_t out[LANES][6];
-		struct emu_job job = {.in = in,
-				      .in_bytes = sizeof(in),
-				      .out = out,
-				      .out_bytes = sizeof(out)};
 
-		for (int l = 0; l < LANES; l++)
-			for (int k = 0; k < 4; k++)
-				in[l][k] = any_float();
-		emu_must_run(body, &job);
+		any_floats(in);
+		RUN(body, in, out);
 		for (int l = 0; l < LANES; l++) {
 			const float x = in[l][0], y = in[l][1], sum = x + y;
 			const bool first =
@@ -405,10 +403,6 @@ static void test_integers(void **state)
 			uint64_t n;
 		} in[LANES];
 		uint32_t out[LANES][8];
-		struct emu_job job = {.in = in,
-				      .in_bytes = sizeof(in),
-				      .out = out,
-				      .out_bytes = sizeof(out)};
 
 		for (int l = 0; l < LANES; l++) {
 			in[l].pad = 0;
@@ -420,7 +414,7 @@ static void test_integers(void **state)
 			in[l].n =
 			    emu_test_random_64() >> emu_test_random() % 64;
 		}
-		emu_must_run(body, &job);
+		RUN(body, in, out);
 		for (int l = 0; l < LANES; l++) {
 			const double x = (double)in[l].x;
 			const int32_t nearest = clamped(rint(x));
@@ -458,15 +452,11 @@ static void test_halves(void **state)
 	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		uint32_t in[LANES][4], out[LANES][4];
-		struct emu_job job = {.in = in,
-				      .in_bytes = sizeof(in),
-				      .out = out,
-				      .out_bytes = sizeof(out)};
 
 		for (int l = 0; l < LANES; l++)
 			for (int k = 0; k < 4; k++)
 				in[l][k] = emu_test_random();
-		emu_must_run(body, &job);
+		RUN(body, in, out);
 		for (int l = 0; l < 2 * LANES; l++) {
 			const struct emu_format *f = &emu_format_f16;
 			long double v[3];

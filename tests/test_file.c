@@ -347,6 +347,19 @@ static void refuses_every_truncation(void **state)
 	test_image_free(&image);
 }
 
+/* The image is refused so, in such words; it is freed. */
+static struct nib_error refused(struct test_image image, enum nib_status status,
+				const char *says)
+{
+	struct nib_error err;
+	struct nib_file *file;
+
+	assert_int_equal(test_image_open(&image, &file, &err), status);
+	assert_non_null(strstr(err.message, says));
+	test_image_free(&image);
+	return err;
+}
+
 static void refuses_lengths_that_lie(void **state)
 {
 	static const struct {
@@ -363,16 +376,11 @@ static void refuses_lengths_that_lie(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		struct test_image image = test_image_new("{}", NULL, 0);
-		struct nib_error err;
-		struct nib_file *file;
 
 		for (int b = 0; b < 8; b++)
 			image.bytes[b] =
 			    (unsigned char)(lies[i].length >> 8 * b);
-		assert_int_equal(test_image_open(&image, &file, &err),
-				 NIB_BAD_FILE);
-		assert_non_null(strstr(err.message, lies[i].says));
-		test_image_free(&image);
+		refused(image, NIB_BAD_FILE, lies[i].says);
 	}
 }
 
@@ -391,32 +399,21 @@ static void refuses_deep_json(void **state)
 	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
 		size_t n = strlen(begins[i]);
 		char *header = malloc(n + depth + 1);
-		struct test_image image;
-		struct nib_error err;
-		struct nib_file *file;
 
 		memcpy(header, begins[i], n);
 		memset(header + n, '[', depth);
 		header[n + depth] = '\0';
-		image = test_image_new(header, NULL, 0);
-		assert_int_equal(test_image_open(&image, &file, &err),
-				 NIB_BAD_FILE);
-		test_image_free(&image);
+		refused(test_image_new(header, NULL, 0), NIB_BAD_FILE, "");
 		free(header);
 	}
 }
 
 static void refuses_more_dimensions(void **state)
 {
-	struct test_image image = test_image_new(
-	    "{" T("x", "U8", "1,1,1,1,1,1,1,1,1", "0,1") "}", NULL, 1);
-	struct nib_error err;
-	struct nib_file *file;
-
 	(void)state;
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_UNSUPPORTED);
-	assert_non_null(strstr(err.message, "more than 8 dimensions"));
-	test_image_free(&image);
+	refused(test_image_new("{" T("x", "U8", "1,1,1,1,1,1,1,1,1", "0,1") "}",
+			       NULL, 1),
+		NIB_UNSUPPORTED, "more than 8 dimensions");
 }
 
 /* A message is one line of UTF-8 without control characters, whatever comes. */
@@ -431,9 +428,7 @@ static void shows_hostile_names_harmlessly(void **state)
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		char header[2048], name[1024];
-		struct test_image image;
 		struct nib_error err;
-		struct nib_file *file;
 
 		snprintf(name, sizeof(name), "%s", names[i]);
 		if (i == 2) { /* cut inside of two-byte characters */
@@ -443,10 +438,8 @@ static void shows_hostile_names_harmlessly(void **state)
 		}
 		snprintf(header, sizeof(header), "{\"%s\":{\"dtype\":\"?\"}}",
 			 name);
-		image = test_image_new(header, NULL, 0);
-		assert_int_equal(test_image_open(&image, &file, &err),
-				 NIB_BAD_FILE);
-		assert_non_null(strstr(err.message, "unknown dtype '?'"));
+		err = refused(test_image_new(header, NULL, 0), NIB_BAD_FILE,
+			      "unknown dtype '?'");
 		for (const char *c = err.message; *c; c++) {
 			assert_true((unsigned char)*c >= 0x20 && *c != 0x7F);
 			if ((unsigned char)*c == 0xC2)
@@ -454,7 +447,6 @@ static void shows_hostile_names_harmlessly(void **state)
 			if ((unsigned char)*c == 0xC3)
 				assert_int_equal((unsigned char)c[1], 0xA9);
 		}
-		test_image_free(&image);
 	}
 }
 
