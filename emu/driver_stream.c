@@ -80,17 +80,21 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 	return emu_driver_leave(result);
 }
 
+/* Runs what is queued, if the stream may be waited for. */
+static CUresult flush(CUstream stream)
+{
+	if (!emu_stream_is_valid(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (emu_stream_is_capturing(stream))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	return emu_driver_flush();
+}
+
 CUresult cuStreamSynchronize(CUstream stream)
 {
-	CUresult result = emu_driver_enter();
+	const CUresult result = emu_driver_enter();
 
-	if (!result && !emu_stream_is_valid(stream))
-		result = CUDA_ERROR_INVALID_HANDLE;
-	if (!result && emu_stream_is_capturing(stream))
-		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	if (!result)
-		result = emu_driver_flush();
-	return emu_driver_leave(result);
+	return emu_driver_leave(result ? result : flush(stream));
 }
 
 /* ---- graphs ----------------------------------------------------------------
@@ -277,12 +281,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 {
 	CUresult result = emu_driver_enter();
 
-	if (!result && !emu_stream_is_valid(stream))
-		result = CUDA_ERROR_INVALID_HANDLE;
-	if (!result && emu_stream_is_capturing(stream))
-		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!result)
-		result = emu_driver_flush();
+		result = flush(stream);
 	event->instructions = emu_driver.machine.instructions;
 	return emu_driver_leave(result);
 }

@@ -217,15 +217,9 @@ static void describe_wait(const struct emu_warp *w, struct emu_error *to)
 	emu_add_text(to, ", %s", place);
 }
 
-static void report_deadlock(struct run *r)
+/* Where they wait: all that have not exited, or the first that polls. */
+static void describe_warps(struct run *r, bool polls)
 {
-	struct emu_error *to = &r->m->report;
-
-	if (r->m->has_failed)
-		return;
-	r->m->has_failed = true;
-	emu_fail(to, "%s: deadlock: nothing is on its way and",
-		 r->live[0]->grid->kernel->name);
 	for (size_t n = 0; n < r->n_live; n++)
 		for (uint32_t k = 0; k < r->live[n]->n_ctas; k++)
 			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps;
@@ -233,9 +227,24 @@ static void report_deadlock(struct run *r)
 				const struct emu_warp *w =
 				    &r->live[n]->ctas[k].warps[i];
 
-				if (w->wait != EMU_EXITED)
-					describe_wait(w, to);
+				if (polls ? !w->has_polled ||
+						w->wait != EMU_RUNNABLE
+					  : w->wait == EMU_EXITED)
+					continue;
+				describe_wait(w, &r->m->report);
+				if (polls)
+					return;
 			}
+}
+
+static void report_deadlock(struct run *r)
+{
+	if (r->m->has_failed)
+		return;
+	r->m->has_failed = true;
+	emu_fail(&r->m->report, "%s: deadlock: nothing is on its way and",
+		 r->live[0]->grid->kernel->name);
+	describe_warps(r, false);
 }
 
 /* Nobody could run: time goes on, sleepers look again, others may begin. */
@@ -296,31 +305,19 @@ static bool turn(struct run *r, size_t index)
 
 static void report_polling(struct run *r)
 {
-	struct emu_error *to = &r->m->report;
 	uint32_t waiting = 0;
 
 	for (uint32_t k = 0; k < r->n_grids; k++)
 		waiting += r->grids[k]->n_clusters - r->grids[k]->begun;
 	r->m->has_failed = true;
 	emu_fail(
-	    to,
+	    &r->m->report,
 	    "%s: deadlock: all that runs polls memory, and nobody is going "
 	    "to write there; %u clusters have not begun, and the GPU holds "
 	    "%u at once; the first that polls:",
 	    r->live[0]->grid->kernel->name, waiting,
 	    r->live[0]->grid->resident);
-	for (size_t n = 0; n < r->n_live; n++)
-		for (uint32_t k = 0; k < r->live[n]->n_ctas; k++)
-			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps;
-			     i++) {
-				const struct emu_warp *w =
-				    &r->live[n]->ctas[k].warps[i];
-
-				if (w->has_polled && w->wait == EMU_RUNNABLE) {
-					describe_wait(w, to);
-					return;
-				}
-			}
+	describe_warps(r, true);
 }
 
 /* Warps that poll memory run, and yet nothing happens. */
