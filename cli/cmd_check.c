@@ -363,8 +363,7 @@ static const struct cli_option options[] = {
      .offset = offsetof(struct check_args, fill),
      .value = DATA_FILL_WORDS,
      .fallback = "full",
-     .help = "full: every code and every finite scale; contest: codes up to "
-	     "1.5, scales 1 and 2"},
+     .help = DATA_FILL_HELP},
     {0},
 };
 

@@ -17,6 +17,9 @@ enum data_fill {
 	DATA_CONTEST,
 };
 #define DATA_FILL_WORDS "full|contest"
+#define DATA_FILL_HELP                                                         \
+	"full: every code and every finite scale; contest: codes up to 1.5, "  \
+	"scales 1 and 2"
 
 struct data_options {
 	enum nib_scale_layout layout;
