@@ -77,16 +77,6 @@ static int on_bytes(void *arg, double bytes)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-static void put_stack_shape(const struct nib_nvfp4 *w, char *text, size_t bytes)
-{
-	if (w->batch > 1)
-		snprintf(text, bytes, "[%lld, %lld, %lld]", (long long)w->batch,
-			 (long long)w->rows, (long long)w->k);
-	else
-		snprintf(text, bytes, "[%lld, %lld]", (long long)w->rows,
-			 (long long)w->k);
-}
-
 static void put_layer(struct inspector *in, const struct scan_layer *scan)
 {
 	const struct nib_layer *layer = scan->layer;
@@ -94,16 +84,14 @@ static void put_layer(struct inspector *in, const struct scan_layer *scan)
 	double elems = (double)w->batch * (double)w->rows * (double)w->k;
 	struct tensor_source source;
 	struct table *t = in->table;
-	char shape[80];
 
 	if (in->args->brief)
 		return;
 	tensor_from_layer(layer, &source);
-	put_stack_shape(w, shape, sizeof(shape));
 	table_text(t, "kind", "layer");
 	table_text(t, "name", layer->name);
 	table_text(t, "format", tensor_format(&source));
-	table_text(t, "shape", shape);
+	table_shape(t, "shape", source.shape, source.rank);
 	table_int(t, "bytes", (int64_t)(elems * 0.5625) + 4);
 	table_number(t, "global", (double)layer->global);
 	if (!(layer->input_global <= 0))
@@ -132,14 +120,13 @@ static void put_tensor(struct inspector *in,
 		       const struct scan_float *scan)
 {
 	struct table *t = in->table;
-	char shape[TENSOR_SHAPE_TEXT];
 
 	if (in->args->brief)
 		return;
 	table_text(t, "kind", "tensor");
 	table_text(t, "name", tensor->name);
 	table_text(t, "format", tensor->dtype);
-	table_text(t, "shape", tensor_shape_text(tensor, shape));
+	table_shape(t, "shape", tensor->shape, tensor->rank);
 	table_int(t, "bytes", (int64_t)tensor->bytes);
 	if (scan && scan->elems) {
 		table_number(t, "zeros",

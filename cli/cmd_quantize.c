@@ -193,14 +193,13 @@ static void put_row(struct job *job, const struct selected *item,
 		    const struct tensor_error *error, double bytes_out)
 {
 	const struct nib_file_tensor *t = item->tensor;
-	char shape[TENSOR_SHAPE_TEXT];
 	struct table *table = job->table;
 
 	/* People are not told of each norm and bias; see put_summary(). */
 	if (!item->layer && t->rank < 2 && table_is_for_people(table))
 		return;
 	table_text(table, "tensor", item->layer ? item->layer : t->name);
-	table_text(table, "shape", tensor_shape_text(t, shape));
+	table_shape(table, "shape", t->shape, t->rank);
 	table_text(table, "from", t->dtype);
 	table_text(table, "to", item->layer ? "NVFP4" : t->dtype);
 	table_int(table, "bytes_in", (int64_t)t->bytes);

@@ -18,6 +18,8 @@ struct verify_args {
 	double min_sqnr;
 };
 
+static const char weight_suffix[] = ".weight";
+
 static const struct table_column columns[] = {
     {.key = "name", .title = "name"},
     {.key = "shape", .title = "shape"},
@@ -46,38 +48,64 @@ struct verifier {
 	int64_t room; /* elements of x and of y */
 	int64_t compared, failed, identical;
 	double done_bytes, worst_db;
-	char worst_name[128];
+	const char *worst_name;
+	int64_t only_b;
+	const char *only_b_name; /* of the first */
 };
 
-/* The tensor of file that is called as source of another file. */
+/* The layer whose weight would be the tensor name, or NULL. */
+static const struct nib_layer *layer_of_weight(const struct nib_file *file,
+					       const char *name)
+{
+	const size_t n = strlen(name), s = sizeof(weight_suffix) - 1;
+	const struct nib_layer *found;
+	char *layer;
+
+	if (n <= s || strcmp(name + n - s, weight_suffix))
+		return NULL;
+	layer = strndup(name, n - s);
+	found = layer ? nib_file_find_layer(file, layer) : NULL;
+	free(layer);
+	return found;
+}
+
+/* The tensor of the weight of a layer, or NULL. */
+static const struct nib_file_tensor *find_weight(const struct nib_file *file,
+						 const char *layer)
+{
+	const struct nib_file_tensor *found;
+	char *name;
+
+	if (asprintf(&name, "%s%s", layer, weight_suffix) < 0)
+		return NULL;
+	found = nib_file_find(file, name);
+	free(name);
+	return found;
+}
+
+/*
+ * The weight of file that like, of another file, is to be compared with: of
+ * the same name, and only a layer, which has several tensors, goes without
+ * ".weight".
+ */
 static int find_source(const struct nib_file *file,
 		       const struct tensor_source *like,
 		       struct tensor_source *source)
 {
-	static const char suffix[] = ".weight";
-	const struct nib_layer *layer;
 	const struct nib_file_tensor *tensor;
-	char *name = malloc(like->name_bytes + sizeof(suffix));
-	int found = -1;
+	const struct nib_layer *layer;
 
-	if (!name)
+	layer = like->is_nvfp4 ? nib_file_find_layer(file, like->name) : NULL;
+	tensor = like->is_nvfp4 ? find_weight(file, like->name)
+				: nib_file_find(file, like->name);
+	if (!layer && tensor && !tensor_from_float(tensor, source))
+		return 0;
+	if (!layer && !like->is_nvfp4)
+		layer = layer_of_weight(file, like->name);
+	if (!layer)
 		return -1;
-	snprintf(name, like->name_bytes + 1, "%s", like->name);
-	layer = nib_file_find_layer(file, name);
-	if (layer) {
-		tensor_from_layer(layer, source);
-		found = 0;
-	} else {
-		memcpy(name + like->name_bytes, suffix, sizeof(suffix));
-		tensor = nib_file_find(file, name);
-		name[like->name_bytes] = '\0';
-		if (!tensor)
-			tensor = nib_file_find(file, name);
-		if (tensor)
-			found = tensor_from_float(tensor, source);
-	}
-	free(name);
-	return found;
+	tensor_from_layer(layer, source);
+	return 0;
 }
 
 static int grow(struct verifier *v, int64_t elems)
@@ -122,23 +150,20 @@ static int compare_rows(struct verifier *v, const struct tensor_source *a,
 	return CLI_OK;
 }
 
-static void put_names(struct verifier *v, const struct tensor_source *a)
+/* b NULL: there is none. */
+static void put_names(struct verifier *v, const struct tensor_source *a,
+		      const struct tensor_source *b)
 {
-	char text[512];
-
-	snprintf(text, sizeof(text), "%.*s", (int)a->name_bytes, a->name);
-	table_text(v->table, "name", text);
-	snprintf(text, sizeof(text), "[%lld, %lld]", (long long)a->rows,
-		 (long long)a->k);
-	table_text(v->table, "shape", text);
+	table_text(v->table, "name", b && b->is_nvfp4 ? b->name : a->name);
+	table_shape(v->table, "shape", a->shape, a->rank);
 	table_text(v->table, "a", tensor_format(a));
+	table_text(v->table, "b", b ? tensor_format(b) : "-");
 }
 
 static void put_failure(struct verifier *v, const struct tensor_source *a,
-			const char *b_format, const char *text)
+			const struct tensor_source *b, const char *text)
 {
-	put_names(v, a);
-	table_text(v->table, "b", b_format);
+	put_names(v, a, b);
 	table_bool(v->table, "ok", 0);
 	table_text(v->table, "text", text);
 	table_end_row(v->table);
@@ -161,14 +186,12 @@ static void put_result(struct verifier *v, const struct tensor_source *a,
 	v->identical += identical;
 	if (db < v->worst_db) {
 		v->worst_db = db;
-		snprintf(v->worst_name, sizeof(v->worst_name), "%.*s",
-			 (int)a->name_bytes, a->name);
+		v->worst_name = b->is_nvfp4 ? b->name : a->name;
 	}
 	/* People need not read every equal norm. */
 	if (identical && !a->is_nvfp4 && !b->is_nvfp4 && table_is_for_people(t))
 		return;
-	put_names(v, a);
-	table_text(t, "b", tensor_format(b));
+	put_names(v, a, b);
 	table_number(t, "sqnr_db", db);
 	table_number(t, "cosine", tensor_cosine(error));
 	table_number(t, "max_error", error->worst);
@@ -190,26 +213,37 @@ static void put_result(struct verifier *v, const struct tensor_source *a,
 	table_end_row(t);
 }
 
+/* --layer names a layer with or without ".weight". */
+static int is_asked_for(const struct verifier *v, const char *name)
+{
+	const char *layer = v->args->layer;
+	size_t n = layer ? strlen(layer) : 0, m = strlen(name);
+
+	if (!layer || !strcmp(layer, name))
+		return 1;
+	return n < m ? !strncmp(layer, name, n) &&
+			   !strcmp(name + n, weight_suffix)
+		     : !strncmp(layer, name, m) &&
+			   !strcmp(layer + m, weight_suffix);
+}
+
 static int verify_source(struct verifier *v, const struct tensor_source *a)
 {
 	struct tensor_error error = {0};
 	struct tensor_source b;
-	char text[128];
+	char text[TENSOR_SHAPE_TEXT + 32], shape[TENSOR_SHAPE_TEXT];
 	int code;
 
-	if (v->args->layer &&
-	    (strncmp(a->name, v->args->layer, a->name_bytes) ||
-	     (v->args->layer[a->name_bytes] &&
-	      strcmp(v->args->layer + a->name_bytes, ".weight"))))
+	if (!is_asked_for(v, a->name))
 		return CLI_OK;
 	if (find_source(v->b, a, &b)) {
-		put_failure(v, a, "-", "B has none of this name");
+		put_failure(v, a, NULL, "B has none of this name");
 		return CLI_OK;
 	}
 	if (a->rows != b.rows || a->k != b.k) {
-		snprintf(text, sizeof(text), "B has the shape [%lld, %lld]",
-			 (long long)b.rows, (long long)b.k);
-		put_failure(v, a, tensor_format(&b), text);
+		snprintf(text, sizeof(text), "B has the shape %s",
+			 tensor_shape_text(b.shape, b.rank, shape));
+		put_failure(v, a, &b, text);
 		return CLI_OK;
 	}
 	code = compare_rows(v, a, &b, &error);
@@ -224,12 +258,11 @@ static void verify_bytes(struct verifier *v,
 {
 	const struct nib_file_tensor *other = nib_file_find(v->b, tensor->name);
 	struct table *t = v->table;
-	char shape[TENSOR_SHAPE_TEXT];
 	int equal = other && other->bytes == tensor->bytes &&
 		    !strcmp(other->dtype, tensor->dtype) &&
 		    !memcmp(other->data, tensor->data, tensor->bytes);
 
-	if (v->args->layer && strcmp(v->args->layer, tensor->name))
+	if (!is_asked_for(v, tensor->name))
 		return;
 	v->compared++;
 	v->identical += equal;
@@ -237,7 +270,7 @@ static void verify_bytes(struct verifier *v,
 	if (equal && table_is_for_people(t))
 		return;
 	table_text(t, "name", tensor->name);
-	table_text(t, "shape", tensor_shape_text(tensor, shape));
+	table_shape(t, "shape", tensor->shape, tensor->rank);
 	table_text(t, "a", tensor->dtype);
 	table_text(t, "b", other ? other->dtype : "-");
 	table_bool(t, "identical", equal);
@@ -247,6 +280,46 @@ static void verify_bytes(struct verifier *v,
 		   : other ? "the bytes differ"
 			   : "B has none of this name");
 	table_end_row(t);
+}
+
+/* What only B has fails nothing; people get the count. */
+static void put_only_b(struct verifier *v, const char *name,
+		       const int64_t *shape, int rank, const char *format)
+{
+	if (!is_asked_for(v, name))
+		return;
+	if (!v->only_b++)
+		v->only_b_name = name;
+	if (table_is_for_people(v->table))
+		return;
+	table_text(v->table, "name", name);
+	table_shape(v->table, "shape", shape, rank);
+	table_text(v->table, "a", "-");
+	table_text(v->table, "b", format);
+	table_bool(v->table, "identical", 0);
+	table_bool(v->table, "ok", 1);
+	table_text(v->table, "text", "A has none of this name");
+	table_end_row(v->table);
+}
+
+static void find_only_b(struct verifier *v)
+{
+	struct tensor_source a, b;
+
+	for (int64_t i = 0; i < nib_file_layer_count(v->b); i++) {
+		tensor_from_layer(nib_file_layer_at(v->b, i), &b);
+		if (find_source(v->a, &b, &a))
+			put_only_b(v, b.name, b.shape, b.rank,
+				   tensor_format(&b));
+	}
+	for (int64_t i = 0; i < nib_file_tensor_count(v->b); i++) {
+		const struct nib_file_tensor *t = nib_file_tensor_at(v->b, i);
+
+		if (!tensor_in_layer(v->b, t) &&
+		    !nib_file_find(v->a, t->name) &&
+		    !layer_of_weight(v->a, t->name))
+			put_only_b(v, t->name, t->shape, t->rank, t->dtype);
+	}
 }
 
 static int verify_all(struct verifier *v)
@@ -293,10 +366,12 @@ static int verify(struct verifier *v)
 	    table_new(columns, (enum table_format)v->args->format.format, 0);
 	code = verify_all(v);
 	if (!code && !v->compared)
-		code = cli_error(CLI_INPUT,
-				 v->args->layer ? "A has no layer '%s'"
-						: "A has no tensors%s",
-				 v->args->layer ? v->args->layer : "");
+		code = v->args->layer
+			   ? cli_error(CLI_USAGE, "--layer %s: A has none",
+				       v->args->layer)
+			   : cli_error(CLI_INPUT, "A has no tensors");
+	if (!code)
+		find_only_b(v);
 	if (!code) {
 		table_note(v->table,
 			   "%lld of %lld are within %.1f dB (%lld identical)",
@@ -306,6 +381,11 @@ static int verify(struct verifier *v)
 		if (isfinite(v->worst_db))
 			table_note(v->table, "worst: %.2f dB (%s)", v->worst_db,
 				   v->worst_name);
+		if (v->only_b)
+			table_note(v->table, "only in B: %lld tensor%s (%s%s)",
+				   (long long)v->only_b,
+				   v->only_b > 1 ? "s" : "", v->only_b_name,
+				   v->only_b > 1 ? ", ..." : "");
 	}
 	end = table_end(v->table);
 	if (code || end)
@@ -368,7 +448,8 @@ const struct cli_command command_verify = {
     .max_positional = 2,
     .description =
 	"Compares every layer and tensor of A with that of the same name in\n"
-	"B.  A is the original: SQNR is its energy over that of A - B, in dB.\n"
+	"B, and counts what only B has, which fails nothing.  A is the\n"
+	"original: SQNR is its energy over that of A - B, in dB.\n"
 	"Where a layer is below --min-sqnr the usual mistakes are undone one\n"
 	"by one (nibbles exchanged, scales in 128x4 tiles, a wrong global\n"
 	"scale) and the remark says which of them explains the difference.\n",

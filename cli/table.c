@@ -127,7 +127,35 @@ void table_numbers(struct table *table, const char *key, const double *x,
 	table_json(table, key, list);
 }
 
+void table_shape(struct table *table, const char *key, const int64_t *shape,
+		 int rank)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; list && i < rank; i++)
+		if (json_array_append_new(list, json_integer(shape[i])))
+			table->failed = 1;
+	table_json(table, key, list);
+}
+
 /* ---- for people ---------------------------------------------------------- */
+
+static void list_text(const json_t *list, char cell[CELL])
+{
+	size_t used, i;
+	json_t *item;
+
+	used = (size_t)snprintf(cell, CELL, "[");
+	json_array_foreach(list, i, item)
+	{
+		if (used > CELL - 32)
+			break;
+		used +=
+		    (size_t)snprintf(cell + used, CELL - used, "%s%.15g",
+				     i ? ", " : "", json_number_value(item));
+	}
+	snprintf(cell + used, CELL - used, "]");
+}
 
 static void cell_text(const struct table_column *column, const json_t *value,
 		      char cell[CELL])
@@ -152,7 +180,7 @@ static void cell_text(const struct table_column *column, const json_t *value,
 			 json_number_value(value) * scale);
 #pragma GCC diagnostic pop
 	} else
-		snprintf(cell, CELL, "(%zu)", json_array_size(value));
+		list_text(value, cell);
 }
 
 /* Blanks wait until text follows: none at the end of a line. */

@@ -65,6 +65,9 @@ void table_bool(struct table *table, const char *key, int yes);
 /* A list of numbers: JSON array; "a;b;c" in CSV. */
 void table_numbers(struct table *table, const char *key, const double *x,
 		   int64_t count);
+/* A tensor's sizes: "[128, 64]" for people, else as table_numbers(). */
+void table_shape(struct table *table, const char *key, const int64_t *shape,
+		 int rank);
 /* Takes over value, which may be any JSON; NULL marks the table as failed. */
 void table_json(struct table *table, const char *key, json_t *value);
 void table_end_row(struct table *table);

@@ -28,17 +28,17 @@ int tensor_dtype(const char *stored, enum nib_dtype *dtype)
 	return -1;
 }
 
-const char *tensor_shape_text(const struct nib_file_tensor *tensor,
+const char *tensor_shape_text(const int64_t *shape, int rank,
 			      char text[TENSOR_SHAPE_TEXT])
 {
 	size_t used = 1;
 
 	text[0] = '[';
 	text[1] = '\0';
-	for (int i = 0; i < tensor->rank && used < TENSOR_SHAPE_TEXT - 24; i++)
+	for (int i = 0; i < rank && used < TENSOR_SHAPE_TEXT - 24; i++)
 		used += (size_t)snprintf(text + used, TENSOR_SHAPE_TEXT - used,
 					 "%s%lld", i ? ", " : "",
-					 (long long)tensor->shape[i]);
+					 (long long)shape[i]);
 	snprintf(text + used, TENSOR_SHAPE_TEXT - used, "]");
 	return text;
 }
@@ -86,22 +86,28 @@ void tensor_drop(const void *data, size_t bytes)
 void tensor_from_layer(const struct nib_layer *layer,
 		       struct tensor_source *source)
 {
+	const struct nib_nvfp4 *w = &layer->weight;
+
 	*source = (struct tensor_source){
 	    .name = layer->name,
-	    .name_bytes = strlen(layer->name),
 	    .is_nvfp4 = 1,
-	    .rows = layer->weight.rows * layer->weight.batch,
-	    .rows_each = layer->weight.rows,
-	    .k = layer->weight.k,
+	    .rank = w->batch > 1 ? 3 : 2,
+	    .shape = {w->rows, w->k},
+	    .rows = w->rows * w->batch,
+	    .rows_each = w->rows,
+	    .k = w->k,
 	    .layer = layer,
 	};
+	if (w->batch > 1) {
+		source->shape[0] = w->batch;
+		source->shape[1] = w->rows;
+		source->shape[2] = w->k;
+	}
 }
 
 int tensor_from_float(const struct nib_file_tensor *tensor,
 		      struct tensor_source *source)
 {
-	static const char suffix[] = ".weight";
-	size_t n = strlen(tensor->name), s = sizeof(suffix) - 1;
 	enum nib_dtype dtype;
 	int64_t rows = 1;
 
@@ -109,17 +115,16 @@ int tensor_from_float(const struct nib_file_tensor *tensor,
 		return -1;
 	for (int i = 0; i < tensor->rank - 1; i++)
 		rows *= tensor->shape[i];
-	if (n > s && !strcmp(tensor->name + n - s, suffix))
-		n -= s;
 	*source = (struct tensor_source){
 	    .name = tensor->name,
-	    .name_bytes = n,
+	    .rank = tensor->rank,
 	    .rows = rows,
 	    .rows_each = rows,
 	    .k = tensor->shape[tensor->rank - 1],
 	    .data = tensor->data,
 	    .dtype = dtype,
 	};
+	memcpy(source->shape, tensor->shape, sizeof(source->shape));
 	return 0;
 }
 

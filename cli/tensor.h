@@ -17,7 +17,7 @@ int64_t tensor_piece_rows(int64_t k);
 int tensor_dtype(const char *stored, enum nib_dtype *dtype);
 /* "[128, 64]" into text. */
 #define TENSOR_SHAPE_TEXT 96
-const char *tensor_shape_text(const struct nib_file_tensor *tensor,
+const char *tensor_shape_text(const int64_t *shape, int rank,
 			      char text[TENSOR_SHAPE_TEXT]);
 
 /* Whether tensor is a part of one of file's NVFP4 layers. */
@@ -32,9 +32,9 @@ void tensor_drop(const void *data, size_t bytes);
  * counted through: row r of matrix b is row b * rows_each + r.
  */
 struct tensor_source {
-	const char *name; /* the layer's: without ".weight" */
-	size_t name_bytes;
-	int is_nvfp4;
+	const char *name; /* the tensor's, or the layer's: without ".weight" */
+	int is_nvfp4, rank;
+	int64_t shape[NIB_MAX_RANK];
 	int64_t rows, rows_each, k;
 	/* float */
 	const void *data;

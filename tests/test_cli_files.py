@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nib quantize, verify and run on real files, against NVFP4 in plain Python."""
+"""nib quantize and run on real files, against NVFP4 in plain Python."""
 
-import functools
 import math
 import os
 import pty
@@ -14,55 +13,10 @@ import subprocess
 import time
 import unittest
 
-from cli_common import (E2M1, NIB, NibTest, SCALES, decode_layer, e4m3,
-                        exchange_nibbles, floats, is_instrumented, load,
-                        matrix, nib, save, sqnr_db, tensor, tile, to_e2m1,
-                        to_e4m3)
-
-ROWS, K = 128, 128
-
-
-@functools.lru_cache(maxsize=None)
-def sources():
-    """A small model: what is quantised, and what is copied and why."""
-    return {
-        "model.embed_tokens.weight": matrix(40, 32, 1),
-        "model.layers.0.mlp.gate_proj.weight": matrix(ROWS, K, 2),
-        "model.layers.0.mlp.up_proj.weight": tensor("F32", (ROWS, K), [
-            2.5 * x for x in floats(matrix(ROWS, K, 3))]),
-        "model.layers.0.mlp.down_proj.weight": matrix(24, ROWS, 4, "F16"),
-        "model.layers.0.self_attn.o_proj.weight": matrix(17, 48, 5, "BF16"),
-        "model.layers.0.odd.weight": matrix(8, 20, 6),
-        "model.layers.0.stack.weight": ("F32", [2, 4, 16], bytes(512)),
-        "model.layers.0.input_layernorm.weight": tensor(
-            "BF16", (K,), [1 + i / 256 for i in range(K)]),
-        "model.layers.0.zero.weight": ("F32", [4, 32], bytes(512)),
-        "model.layers.0.mlp.up_proj.bias": tensor("F32", (4,), [1, 2, 3, 4]),
-        "model.position_ids": ("I64", [3], struct.pack("<3q", 0, 1, 2)),
-    }
-
-
-def checkpoint():
-    return dict(sources())
-
-
-QUANTISED = {
-    "model.layers.0.mlp.gate_proj": "F32",
-    "model.layers.0.mlp.up_proj": "F32",
-    "model.layers.0.mlp.down_proj": "F16",
-    "model.layers.0.self_attn.o_proj": "BF16",
-    "model.layers.0.zero": "F32",
-}
-
-
-class ModelTest(NibTest):
-    def setUp(self):
-        super().setUp()
-        self.source = checkpoint()
-        save(self.path("in"), self.source, {"format": "pt"})
-
-    def quantize(self, *args, code=0):
-        return self.rows("quantize", "in", "out", *args, code=code)
+from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
+                        is_instrumented, load, nib, save, sqnr_db, tensor,
+                        to_e2m1, to_e4m3)
+from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
 
 
 class Quantize(ModelTest):
@@ -380,97 +334,6 @@ class LargeFiles(NibTest):
             p.send_signal(signal.SIGINT)
             p.communicate(timeout=60)
         self.assertRegex(line, r"quantising +\d+ %  \d+ s")
-
-
-class Verify(ModelTest):
-    def setUp(self):
-        super().setUp()
-        self.quantize()
-        self.tensors, _ = load(self.path("out"))
-
-    def change(self, name, data):
-        dtype, shape, _ = self.tensors[name]
-        self.tensors[name] = (dtype, shape, data)
-        save(self.path("bad"), self.tensors)
-
-    def remark(self, name):
-        rows = self.rows("verify", "in", "bad", code=1)
-        failed = [row for row in rows if not row["ok"]]
-        self.assertEqual([row["name"] for row in failed], [name])
-        return failed[0]["text"]
-
-    def test_a_file_is_identical_to_itself(self):
-        for name in ("in", "out"):
-            rows = self.rows("verify", name, name)
-            self.assertTrue(all(row["identical"] for row in rows))
-
-    def test_numbers(self):
-        rows = {row["name"]: row for row in self.rows("verify", "in", "out")}
-        for layer in QUANTISED:
-            want = floats(self.source[layer + ".weight"])
-            got = [x for r in decode_layer(self.tensors, layer) for x in r]
-            row = rows[layer]
-            if not any(want):
-                self.assertTrue(row["identical"])
-                continue
-            self.assertAlmostEqual(row["sqnr_db"], sqnr_db(want, got),
-                                   delta=1e-3)
-            dot = sum(x * y for x, y in zip(want, got))
-            cosine = dot / math.sqrt(sum(x * x for x in want) *
-                                     sum(y * y for y in got))
-            self.assertAlmostEqual(row["cosine"], cosine, delta=1e-6)
-            worst = max(abs(x - y) for x, y in zip(want, got))
-            self.assertAlmostEqual(row["max_error"], worst,
-                                   delta=1e-6 * worst)
-            k = self.source[layer + ".weight"][1][1]
-            at = row["row"] * k + row["col"]
-            self.assertAlmostEqual(row["worst_a"], want[at], delta=1e-6)
-            self.assertAlmostEqual(row["worst_b"], got[at], delta=1e-6)
-
-    def test_min_sqnr(self):
-        self.nib("verify", "in", "out", "--min-sqnr", "15")
-        self.nib("verify", "in", "out", "--min-sqnr", "60", code=1)
-
-    def test_finds_exchanged_nibbles(self):
-        name = "model.layers.0.mlp.down_proj"
-        self.change(name + ".weight", exchange_nibbles(
-            self.tensors[name + ".weight"][2]))
-        self.assertRegex(self.remark(name), "^B fits .* nibbles exchanged$")
-
-    def test_finds_tiled_scales(self):
-        name = "model.layers.0.mlp.gate_proj"
-        self.change(name + ".weight_scale", tile(
-            ROWS, K // 16, self.tensors[name + ".weight_scale"][2]))
-        self.assertRegex(self.remark(name), "^B fits .* 128x4 tiles$")
-
-    def test_finds_a_reciprocal(self):
-        name = "model.layers.0.self_attn.o_proj"
-        stored = floats(self.tensors[name + ".weight_scale_2"])[0]
-        self.change(name + ".weight_scale_2", struct.pack("<f", 1 / stored))
-        self.assertRegex(self.remark(name), "1/x for its global scale$")
-        self.change(name + ".weight_scale_2", struct.pack("<f", 3 * stored))
-        self.assertRegex(self.remark(name), "multiplied by 0.33")
-
-    def test_missing_and_misshapen(self):
-        del self.tensors["model.layers.0.mlp.up_proj.bias"]
-        save(self.path("bad"), self.tensors)
-        self.assertIn("none of this name",
-                      self.remark("model.layers.0.mlp.up_proj.bias"))
-        name = "model.layers.0.odd.weight"
-        self.tensors = dict(self.source)
-        self.tensors[name] = matrix(4, 40, 6)
-        save(self.path("bad"), self.tensors)
-        self.assertIn("shape [4, 40]", self.remark(name[:-7]))
-        self.tensors = dict(self.source)
-        self.change("model.position_ids", struct.pack("<3q", 0, 1, 3))
-        self.assertIn("bytes differ", self.remark("model.position_ids"))
-
-    def test_one_layer(self):
-        rows = self.rows("verify", "in", "out", "--layer",
-                         "model.layers.0.mlp.up_proj")
-        self.assertEqual(len(rows), 1)
-        self.refused("verify", "in", "out", "--layer", "nope", code=3,
-                     says="no layer 'nope'")
 
 
 class Run(ModelTest):
