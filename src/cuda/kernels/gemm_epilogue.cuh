@@ -146,6 +146,8 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 
 		if (chunks >> i & 1) {
 			round_chunk(o, d + 8 * i, h);
+			/* A part's sixteens may all have one of the places. */
+			__syncwarp();
 			stmatrix_x4_trans(write[i % 2], h[0], h[1], h[2],
 					  h[3]);
 			__syncwarp();
