@@ -265,8 +265,8 @@ class AsTensors(EmulatedTest):
         weights = _packed.pack_arrays(self.gpu, array("b", b[0]),
                                       array("b_scales", b[1]), "tiled")
         with mock.patch.object(
-                self.multiply, "_new",
-                lambda given, dtype, device: self.output(*given[0])):
+                self.multiply, "maker",
+                lambda shape, *_: lambda: self.output(*shape)):
             c = self.multiply.gemm_packed(
                 self.side, *a, weights.number, None, self.torch.float32,
                 "tiled")
@@ -282,8 +282,8 @@ class AsTensors(EmulatedTest):
         for dtype in (self.torch.float32, self.torch.float16):
             name = str(dtype).removeprefix("torch.")
             y = self.output(9, 64, dtype=getattr(np, name))
-            with mock.patch.object(_convert, "_new",
-                                   lambda *_: y):  # noqa: B023
+            with mock.patch.object(_convert, "maker",
+                                   lambda *_: lambda: y):  # noqa: B023
                 self.assertIs(_convert.dequantize(
                     self.side, *a, scale, dtype, "tiled"), y)
             want = nibblas.dequantize(left[0], left[1], 0.37, layout="linear",

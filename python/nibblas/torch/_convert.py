@@ -10,7 +10,7 @@ from nibblas import _abi as abi
 from nibblas import _views as views
 from nibblas._library import fail, lib
 from nibblas._plans import Cache
-from nibblas.torch._tensors import array, dtype_name
+from nibblas.torch._tensors import array, dtype_name, maker
 
 LARGEST = 6.0 * 448.0
 
@@ -40,7 +40,8 @@ class _Work:
 
 class _Call:
     """A checked call of a function of nibblas.h, kept as plans are: all of its
-    arguments but pointers.  given: what the caller keeps of it."""
+    arguments but pointers.  given: what makes its
+    results."""
 
     def __init__(self, side, place, name, template, given, is_empty=False):
         self.function = lib[name]
@@ -65,16 +66,7 @@ class _Call:
 
 
 calls = Cache()
-
-
-def _layout(shape, dtype):
-    """What _new() needs of a result."""
-    return tuple(shape), views.dense_strides(shape), dtype
-
-
-def _new(given, device):
-    shape, strides, dtype = given
-    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+_new_scale = maker((), torch.float32, torch.device("cpu"))
 
 
 def _check_global(global_scale):
@@ -98,8 +90,9 @@ def _quantize_call(side, place, x, global_scale, layout, recipe, saturate):
     scales = views.scale_shape(layout, sizes.rows, groups)
     return _Call(
         side, place, "nib_quantize", (dense, q, options, C.c_void_p()),
-        (_layout((*outer, sizes.rows, sizes.cols // 2), torch.uint8),
-         _layout((*outer, *scales), torch.float8_e4m3fn)), x.numel() == 0)
+        (maker((*outer, sizes.rows, sizes.cols // 2), torch.uint8, x.device),
+         maker((*outer, *scales), torch.float8_e4m3fn, x.device)),
+        x.numel() == 0)
 
 
 def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
@@ -114,18 +107,21 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
     if not saturate:
         side.check_not_capturing("saturate = False: waits to tell of inf and "
                                  "NaN, which it cannot")
-    device, is_found = x.device, False
-    codes, scales = (_new(given, device) for given in known.given)
+    new_codes, new_scales = known.given
+    codes, scales, is_found = new_codes(), new_scales(), False
     if global_scale is not None:
-        scale = global_scale.reshape(()).clone()
+        # Seldom anything but a scalar, which reshape() only costs time.
+        scale = (global_scale.reshape(()) if global_scale.shape
+                 else global_scale).clone()
     elif x.is_cuda and saturate:
         scale = _global_on_device(x)
     else:
         # What is found on a GPU is told on the host.
-        scale, is_found = torch.empty_strided((), (), dtype=torch.float32), True
+        scale, is_found = _new_scale(), True
     if known.is_empty:
         scales.view(torch.uint8).zero_()
-        return codes, scales, scale.fill_(1.0).to(device) if is_found else scale
+        return codes, scales, (
+            scale.fill_(1.0).to(x.device) if is_found else scale)
     work = known.take()
     dense, q, options, used = work.own
     dense.data = x.data_ptr()
@@ -135,20 +131,24 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
     options.global_pointer, used.value = (
         (None, pointer) if is_found else (pointer, None))
     known.run(work)
-    return codes, scales, scale.to(device) if x.is_cuda and is_found else scale
+    if is_found and not x.is_cpu:
+        scale = scale.to(x.device)
+    return codes, scales, scale
 
 
 def _dequantize_call(side, place, codes, scales, global_scale, out_dtype, layout):
+    views.choose("out_dtype", dtype_name(out_dtype), views.DENSE)
     _check_global(global_scale)
     view, sizes = views.nvfp4(array("codes", codes), array("scales", scales),
                               layout)
-    given = _layout((*codes.shape[:-1], sizes.cols), out_dtype)
-    like = views.Array("y", 0, *given[:2], dtype_name(out_dtype), "")
+    shape = (*codes.shape[:-1], sizes.cols)
+    y = views.Array("y", 0, shape, views.dense_strides(shape),
+                    dtype_name(out_dtype), "")
     options = abi.nib_dequantize_options(
         struct_bytes=C.sizeof(abi.nib_dequantize_options))
     return _Call(side, place, "nib_dequantize",
-                 (view, C.c_float(), views.dense(like)[0], options), given,
-                 0 in given[0])
+                 (view, C.c_float(), views.dense(y)[0], options),
+                 maker(shape, out_dtype, codes.device), 0 in shape)
 
 
 def dequantize(side, codes, scales, global_scale, out_dtype, layout):
@@ -160,7 +160,7 @@ def dequantize(side, codes, scales, global_scale, out_dtype, layout):
                global_scale.shape, global_scale.dtype))
     known = calls.get(key) or calls.add(key, _dequantize_call(
         side, place, codes, scales, global_scale, out_dtype, layout))
-    y = _new(known.given, codes.device)
+    y = known.given()
     if known.is_empty:
         return y
     work = known.take()
@@ -191,8 +191,8 @@ def _convert_call(side, place, source, rows, groups, layouts):
     source: an Array."""
     outer = source.shape[:-2] if len(source.shape) == 3 else ()
     shape = (*outer, *views.scale_shape(layouts[1], rows, groups))
-    strides = views.dense_strides(shape)
-    target = views.Array("target", 0, shape, strides, source.dtype, source.device)
+    target = source._replace(name="target", shape=shape,
+                             strides=views.dense_strides(shape))
     # No codes: nobody looks at them.
     shape = (*outer, rows, groups * abi.NIB_BLOCK // 2)
     codes = views.Array("codes", 0, shape, views.dense_strides(shape), "uint8",
@@ -201,11 +201,12 @@ def _convert_call(side, place, source, rows, groups, layouts):
             for x, layout in zip((source, target), layouts)]
     options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
     return _Call(side, place, "nib_convert_scales", (*pair, options),
-                 (target.shape, strides, source.owner.dtype), 0 in target.shape)
+                 maker(target.shape, source.owner.dtype, source.owner.device),
+                 0 in target.shape)
 
 
 def _convert(side, place, known, source):
-    target = _new(known.given, source.device)
+    target = known.given()
     if not known.is_empty:
         work = known.take()
         one, other, options = work.own
@@ -252,8 +253,8 @@ def _expert_rows_call(side, place, ends):
     options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
     return _Call(side, place, "nib_expert_rows",
                  (C.c_void_p(), C.c_int64(count), C.c_void_p(), C.c_void_p(),
-                  options), (_layout((count + 1,), torch.int32),
-                             _layout((count,), torch.int32)))
+                  options), (maker((count + 1,), torch.int32, ends.device),
+                             maker((count,), torch.int32, ends.device)))
 
 
 def expert_rows(side, ends):
@@ -263,8 +264,8 @@ def expert_rows(side, ends):
     key = ("expert_rows", place, ends.shape, ends.is_contiguous(), ends.dtype)
     known = calls.get(key) or calls.add(key, _expert_rows_call(
         side, place, ends))
-    device = ends.device
-    rows, scales = (_new(given, device) for given in known.given)
+    new_rows, new_scales = known.given
+    rows, scales = new_rows(), new_scales()
     work = known.take()
     source, _, to_rows, to_scales, options = work.own
     source.value = ends.data_ptr()

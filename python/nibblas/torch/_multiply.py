@@ -3,16 +3,15 @@
 call.  A call whose plan is known takes a few microseconds: a key, a look-up, six
 pointers, the library."""
 
-import torch
-
 from nibblas import _abi as abi
 from nibblas import _problems
 from nibblas._library import ArgumentError
 from nibblas._packed import packed
 from nibblas._plans import Plan, cache
-from nibblas.torch._tensors import array, dtype_name, meta, operand
+from nibblas.torch._tensors import array, dtype_name, maker, meta, operand
 
 _WORDS = _problems.PROBLEM_WORDS
+_SIZE = _problems.PROBLEM_SIZE
 _A, _AS = _WORDS["a"], _WORDS["a_scales"]
 _B, _BS = _WORDS["b"], _WORDS["b_scales"]
 _ALPHA, _C = _WORDS["alpha"], _WORDS["c"]
@@ -36,29 +35,22 @@ def _group(problems):
     return (abi.nib_problem * len(problems))(*problems)
 
 
-def _dense(shape):
-    """(shape, strides) of a new output: what torch makes soonest."""
-    return tuple(shape), _problems.views.dense_strides(shape)
-
-
-def _new(given, dtype, device):
-    return torch.empty_strided(*given, dtype=dtype, device=device)
-
-
 def _single(side, place, key, op, a, b, b2, alphas, c, dtype):
-    """Plans one product; given: the shape of c."""
+    """Plans one product; given: what makes c."""
     p, shape = _problems.product(
-        a, b, b2, alphas, c=c, dtype=dtype, gemv=op == abi.NIB_GEMV)
+        a, b, b2, alphas, c=array("c", c), dtype=dtype_name(dtype),
+        gemv=op == abi.NIB_GEMV)
     template = _group([] if shape[0] == 0 and p.a.batch == 0 else [p])
-    return _plan(side, place, op, key, template, _dense(shape))
+    return _plan(side, place, op, key, template,
+                 maker(shape, dtype, a.codes.owner.device))
 
 
 def _simple_plan(side, op, place, key, c, a, a_scales, b, b_scales, alpha,
                  out_dtype, a_layout, b_layout):
     return _single(
         side, place, key, op, operand("a", a, a_scales, a_layout),
-        operand("b", b, b_scales, b_layout), None, [array("alpha", alpha)],
-        array("c", c), dtype_name(out_dtype))
+        operand("b", b, b_scales, b_layout), None, [array("alpha", alpha)], c,
+        out_dtype)
 
 
 def simple(side, op):
@@ -86,8 +78,7 @@ def simple(side, op):
                                 b_scales, alpha, out_dtype, a_layout, b_layout)
         plan.stamp = clock()
         if c is None:
-            c = torch.empty_strided(*plan.given, dtype=out_dtype,
-                                    device=a.device)
+            c = plan.given()
         if plan.count == 0:
             return c
         work = plan.take()
@@ -117,8 +108,9 @@ def gemm_packed(side, a, a_scales, b, alpha, out_dtype, a_layout):
             [array("alpha", alpha)], dtype=dtype_name(out_dtype))
         plan = weights.plans.add(key, Plan(
             weights.device, abi.NIB_GEMM, _group([p] if p.a.batch else []),
-            given=_dense(shape), caller_workspace=not side.own_workspace))
-    c = _new(plan.given, out_dtype, a.device)
+            given=maker(shape, out_dtype, a.device),
+            caller_workspace=not side.own_workspace))
+    c = plan.given()
     if plan.count:
         work = plan.take()
         _set(work.words, _WORDS, {"a": a, "a_scales": a_scales, "alpha": alpha,
@@ -149,8 +141,7 @@ def _many(side, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):
         known = plan(side, place, key, c, *tensors, out_dtype, a_layout,
                      b_layout)
     if c is None:
-        c = torch.empty_strided(*known.given, dtype=out_dtype,
-                                device=tensors[0].device)
+        c = known.given()
     if known.count == 0:
         return c
     work = known.take()
@@ -169,8 +160,7 @@ def _dual_plan(side, place, key, c, a, a_scales, b, b_scales, b2, b2_scales,
         operand("a", a, a_scales, a_layout),
         operand("b", b, b_scales, b_layout),
         operand("b2", b2, b2_scales, b_layout),
-        [array("alpha", alpha), array("alpha2", alpha2)], array("c", c),
-        dtype_name(out_dtype))
+        [array("alpha", alpha), array("alpha2", alpha2)], c, out_dtype)
 
 
 def dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2,
@@ -189,8 +179,8 @@ def _check_lengths(a, *lists):
 
 def _group_problems(a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
                     b_layout, c):
-    """(problems, shapes of c); names as a[3]."""
-    problems, shapes = [], []
+    """(problems, what makes c); names as a[3]."""
+    problems, makers = [], []
     if alpha is not None:
         _problems.views.vector(array("alpha", alpha), len(a))
     for i in range(len(a)):
@@ -202,28 +192,32 @@ def _group_problems(a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
             None, [], c=None if c is None else at("c", c),
             dtype=dtype_name(out_dtype))
         problems.append(p)
-        shapes.append(_dense(shape))
-    return problems, shapes
+        makers.append(maker(shape, out_dtype, a[0].device))
+    return problems, makers
 
 
 def _group_plan(side, place, key, a, a_scales, b, b_scales, alpha, out_dtype,
                 a_layout, b_layout, c):
-    """given: shapes of c, and which products have a batch at all."""
-    problems, shapes = _group_problems(
+    """given: what makes c, and where the words of each product begin, None of
+    those without a batch, which are left out."""
+    _check_lengths(a, a_scales, b, b_scales, c)
+    problems, makers = _group_problems(
         a, a_scales, b, b_scales, alpha, out_dtype, a_layout, b_layout, c)
-    full = [i for i, p in enumerate(problems) if p.a.batch > 0]
-    return _plan(side, place, abi.NIB_GEMM, key,
-                 _group([problems[i] for i in full]), (shapes, full))
+    full = [p for p in problems if p.a.batch > 0]
+    places = iter(range(0, len(full) * _SIZE, _SIZE))
+    bases = [next(places) if p.a.batch > 0 else None for p in problems]
+    return _plan(side, place, abi.NIB_GEMM, key, _group(full), (makers, bases))
 
 
 def group_gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
                b_layout):
     """One launch of len(a) products; alpha: one value for each."""
-    _check_lengths(a, a_scales, b, b_scales, c)
     if not a:
+        _check_lengths(a, a_scales, b, b_scales, c)
         return []
     place = side.place(a[0])
-    key = ["group", place, out_dtype, a_layout, b_layout, c is None,
+    key = ["group", place, out_dtype, a_layout, b_layout, len(a), len(a_scales),
+           len(b), len(b_scales), c is None or len(c),
            alpha is None or (alpha.shape, alpha.is_contiguous(), alpha.dtype)]
     for tensors in (a, a_scales, b, b_scales, c or ()):
         for x in tensors:
@@ -233,22 +227,21 @@ def group_gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
     if plan is None:
         plan = _group_plan(side, place, key, a, a_scales, b, b_scales, alpha,
                            out_dtype, a_layout, b_layout, c)
-    shapes, full = plan.given
+    makers, bases = plan.given
     if c is None:
-        device = a[0].device
-        c = [torch.empty_strided(*shape, dtype=out_dtype, device=device)
-             for shape in shapes]
+        c = [make() for make in makers]
     work = plan.take()
-    words, base = work.words, 0
-    for i in full:
-        words[base + _A], words[base + _AS] = (a[i].data_ptr(),
-                                               a_scales[i].data_ptr())
-        words[base + _B], words[base + _BS] = (b[i].data_ptr(),
-                                               b_scales[i].data_ptr())
-        words[base + _ALPHA] = (0 if alpha is None
-                                else alpha.data_ptr() + 4 * i)
-        words[base + _C] = c[i].data_ptr()
-        base += _problems.PROBLEM_SIZE
+    words, factor = work.words, 0 if alpha is None else alpha.data_ptr()
+    for base, x, x_scales, y, y_scales, z in zip(bases, a, a_scales, b, b_scales,
+                                                 c):
+        if base is not None:
+            words[base + _A], words[base + _AS] = (x.data_ptr(),
+                                                   x_scales.data_ptr())
+            words[base + _B], words[base + _BS] = (y.data_ptr(),
+                                                   y_scales.data_ptr())
+            words[base + _ALPHA], words[base + _C] = factor, z.data_ptr()
+        if factor:
+            factor += 4
     side.run(plan, work, place)
     return c
 
@@ -264,7 +257,7 @@ def _moe_plan(side, place, key, c, a, a_scales, b, b_scales, row_offsets,
         [array("alpha", alpha), array("alpha2", alpha2)],
         c=array("c", c), dtype=dtype_name(out_dtype))
     op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
-    return _plan(side, place, op, key, moe, _dense(shape))
+    return _plan(side, place, op, key, moe, maker(shape, out_dtype, a.device))
 
 
 def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,

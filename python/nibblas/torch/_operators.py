@@ -26,12 +26,14 @@ OPERANDS = "Tensor a, Tensor a_scales, Tensor b, Tensor b_scales"
 LISTS = "Tensor[] a, Tensor[] a_scales, Tensor[] b, Tensor[] b_scales"
 OPTIONS = 'str a_layout="tiled", str b_layout="tiled"'
 NEW = f"ScalarType? out_dtype=None, {OPTIONS}"
+# If nothing is said, as in torch's scaled_mm.
+USUAL = torch.bfloat16
 
 
 def _out_dtype(dtype):
-    """bfloat16 if nothing is said, as in torch's scaled_mm."""
+    """What a fake kernel makes; others leave the check to the plan."""
     if dtype is None:
-        return torch.bfloat16
+        return USUAL
     choose("out_dtype", dtype_name(dtype), DENSE)
     return dtype
 
@@ -81,7 +83,7 @@ def _moe_fake(a, a_scales, b, b_scales, row_offsets, scale_rows=None,
 
 def _simple(op, side):
     """Both kernels on one kind of device."""
-    multiply, usual = _multiply.simple(side, op), torch.bfloat16
+    multiply, usual = _multiply.simple(side, op), USUAL
 
     def kernel(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
                a_layout="tiled", b_layout="tiled"):
@@ -119,7 +121,7 @@ _define_simple("gemv", abi.NIB_GEMV)
 def _dual(side, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
           alpha2=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
     return _multiply.dual_gemm(side, None, a, a_scales, b, b_scales, b2,
-                               b2_scales, alpha, alpha2, _out_dtype(out_dtype),
+                               b2_scales, alpha, alpha2, out_dtype or USUAL,
                                a_layout, b_layout)
 
 
@@ -132,7 +134,7 @@ def _dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
 def _group(side, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
            a_layout="tiled", b_layout="tiled"):
     return _multiply.group_gemm(side, None, a, a_scales, b, b_scales, alpha,
-                                _out_dtype(out_dtype), a_layout, b_layout)
+                                out_dtype or USUAL, a_layout, b_layout)
 
 
 def _group_out(side, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
@@ -144,7 +146,7 @@ def _group_out(side, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
 def _moe(side, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
          alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
     return _multiply.moe_gemm(side, None, a, a_scales, b, b_scales, row_offsets,
-                              scale_rows, alpha, _out_dtype(out_dtype),
+                              scale_rows, alpha, out_dtype or USUAL,
                               a_layout, b_layout)
 
 
@@ -165,7 +167,7 @@ def _moe_dual(side, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
               a_layout="tiled", b_layout="tiled"):
     return _multiply.moe_gemm(
         side, None, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
-        _out_dtype(out_dtype), a_layout, b_layout, b2, b2_scales, alpha2)
+        out_dtype or USUAL, a_layout, b_layout, b2, b2_scales, alpha2)
 
 
 def _moe_dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
@@ -227,7 +229,7 @@ def _packed_fake(a, a_scales, b, alpha=None, out_dtype=None, a_layout="tiled"):
 
 def _packed(side, a, a_scales, b, alpha=None, out_dtype=None, a_layout="tiled"):
     return _multiply.gemm_packed(side, a, a_scales, b, alpha,
-                                 _out_dtype(out_dtype), a_layout)
+                                 out_dtype or USUAL, a_layout)
 
 
 _define("gemm_packed", "(Tensor a, Tensor a_scales, int b, Tensor? alpha=None, "
@@ -268,7 +270,7 @@ def _from_blocked_fake(blocked, rows, groups):
 def _dequantize(side, codes, scales, global_scale=None, out_dtype=None,
                 layout="tiled"):
     return _convert.dequantize(side, codes, scales, global_scale,
-                               _out_dtype(out_dtype), layout)
+                               out_dtype or USUAL, layout)
 
 
 _define("quantize",

@@ -419,8 +419,9 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
                      layout_a, layout_b)
     count, half, n = mat_b.shape
     block_a, block_b, alpha = _scales(scale_a, scale_b, count)
-    block_b = _cut(block_b, layout_b, count, n, half)
-    b = mat_b.transpose(1, 2)
+    b = mat_b.mT
+    if layout_b == "linear" or offs is None:
+        block_b = _cut(block_b, layout_b, count, n, half)
     if offs is not None:
         starts, scale_rows = _expert_rows(offs.contiguous())
         if layout_a == "linear":

@@ -2,6 +2,7 @@
 """_tensors.py - torch's tensors, devices and streams as nibblas sees them."""
 
 import ctypes as C
+import functools
 import threading
 import weakref
 
@@ -11,7 +12,7 @@ from nibblas import _device
 from nibblas._library import (ArgumentError, OutOfMemoryError, UnsupportedError,
                               call, fail, lib)
 from nibblas._problems import Operand
-from nibblas._views import Array
+from nibblas._views import Array, dense_strides
 
 NAMES = {torch.uint8: "uint8", torch.float32: "float32",
          torch.float16: "float16", torch.bfloat16: "bfloat16",
@@ -39,6 +40,14 @@ def array(name, tensor):
 
 def operand(name, codes, scales, layout):
     return Operand(array(name, codes), array(name + "_scales", scales), layout)
+
+
+def maker(shape, dtype, device):
+    """A function that makes new tensors, dense: in the way that torch does it
+    soonest, and with arguments that are ready."""
+    return functools.partial(
+        torch.empty_strided, tuple(shape), dense_strides(shape), dtype=dtype,
+        device=device)
 
 
 def meta(tensor):
