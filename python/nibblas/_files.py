@@ -22,14 +22,22 @@ TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16,
          "F8_E5M2": np.uint8, "F8_E8M0": np.uint8}
 
 
+class LinearScales(np.ndarray):
+    """Scales that say how they lie: where rows are a multiple of 128 and K of 64,
+    tiled ones have the same shape."""
+
+    scale_layout = "linear"
+
+
 class Layer(NamedTuple):
     """value = e2m1 * scale * global_scale, whatever the file's own convention.
-    Arrays are read-only views of the file."""
+    Arrays are read-only views of the file.  Functions are to be told that scales are
+    "linear": gemm(..., b_layout="linear"), dequantize(..., layout="linear")."""
 
     name: str
     format: str  # "modelopt" or "compressed-tensors"
     codes: np.ndarray  # uint8 [rows, K/2], or a stack
-    scales: np.ndarray  # uint8 (e4m3) [rows, K/16], layout "linear"
+    scales: LinearScales  # uint8 (e4m3) [rows, K/16]
     global_scale: object  # a float; of a stack with several, an array
     input_global_scale: object  # a float; None: the file has none
 
@@ -95,8 +103,8 @@ class Checkpoint(Mapping):
         return Layer(
             name, FORMATS[layer.format],
             view(w.codes, np.uint8, (*stack, w.rows, w.k // 2)),
-            view(w.scales, np.uint8, (*stack, w.rows, w.k // 16)), scale,
-            None if given == 0 else given)
+            view(w.scales, np.uint8, (*stack, w.rows, w.k // 16)).view(
+                LinearScales), scale, None if given == 0 else given)
 
     def __iter__(self):
         return iter(self._layers)

@@ -29,6 +29,14 @@ class Quantized(NamedTuple):
     global_scale: float
 
 
+def _check_layout(name, scales, layout):
+    """Some scales know how they lie (_files.py)."""
+    own = getattr(scales, "scale_layout", layout)
+    if own != layout:
+        raise ArgumentError(f"{name}: lie in layout '{own}', not '{layout}', "
+                            "which the call takes them for")
+
+
 class _Call:
     """The arguments of one multiplication, by name."""
 
@@ -42,6 +50,7 @@ class _Call:
         return x
 
     def operand(self, name, codes, scales, layout):
+        _check_layout(name + "_scales", scales, layout)
         return _problems.Operand(self.add(name, codes),
                                  self.add(name + "_scales", scales), layout)
 
@@ -103,6 +112,7 @@ def _multiply(op, call_, build, out, out_dtype, layouts, stream, packed=None):
 def pack(b, b_scales, *, b_layout="tiled", device=None, stream=None):
     """Weights in a device's own order, for gemm and gemv: products that come again
     are faster.  A copy of 0.5625 bytes a value; b may go."""
+    _check_layout("b_scales", b_scales, b_layout)
     codes, scales = array("b", b, stream), array("b_scales", b_scales, stream)
     name = views.check_device([codes, scales])
     return pack_arrays(device or _device.device(name), codes, scales, b_layout)
@@ -305,6 +315,7 @@ def quantize(x, global_scale=None, *, layout="tiled", recipe="modelopt",
 def dequantize(codes, scales, global_scale=1.0, *, layout="tiled",
                out_dtype="float32", out=None, stream=None):
     """e2m1 * scale * global_scale, rounded once: [rows, K] or [batch, rows, K]."""
+    _check_layout("scales", scales, layout)
     source = array("codes", codes, stream)
     q, sizes = views.nvfp4(source, array("scales", scales, stream), layout)
     shape = (*source.shape[:-1], sizes.cols)

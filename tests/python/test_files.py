@@ -98,6 +98,23 @@ class Read(FilesTest):
         self.assertIsNone(layer.input_global_scale)
         self.assertEqual(layer.global_scale, 0.25)
 
+    def test_scales_know_their_layout(self):
+        """Of 128 rows and K 64 tiled ones have the same shape."""
+        with nibblas.Checkpoint(self.save(self.layer(128, 64))) as file:
+            layer = file["up"]
+        x = nibblas.quantize(np.float32(self.rng.standard_normal((3, 64))))
+        wrong = "scales: lie in layout 'linear', not 'tiled'"
+        with self.assertRaisesRegex(nibblas.Error, "^b_" + wrong):
+            nibblas.gemm(x.codes, x.scales, layer.codes, layer.scales)
+        with self.assertRaisesRegex(nibblas.Error, "^b_" + wrong):
+            nibblas.pack(layer.codes, layer.scales)
+        with self.assertRaisesRegex(nibblas.Error, "^" + wrong):
+            nibblas.dequantize(layer.codes, layer.scales)
+        tiled = nibblas.to_blocked(layer.scales)
+        self.assertTrue(np.array_equal(
+            nibblas.dequantize(layer.codes, tiled),
+            nibblas.dequantize(layer.codes, layer.scales, layout="linear")))
+
     def test_used_as_it_is(self):
         tensors = self.layer(24, 64)
         with nibblas.Checkpoint(self.save(tensors)) as file:
