@@ -102,6 +102,7 @@ int main(int argc, char **argv)
 
 	/* A closed pipe is an error of the write, so that files get removed. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* and so is a limit of a file's size */
 	if (!name) {
 		cli_print_overview(stderr);
 		return CLI_USAGE;
