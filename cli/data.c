@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "data.h"
 #include "data_fill.h"
 
@@ -153,6 +154,11 @@ static void place(struct arena *arena, const struct shape *shape,
 	}
 }
 
+static size_t machine_bytes(void)
+{
+	return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 /* ---- checks -------------------------------------------------------------- */
 
 static enum nib_status refuse(struct nib_error *err, enum nib_status status,
@@ -164,6 +170,20 @@ static enum nib_status refuse(struct nib_error *err, enum nib_status status,
 			 (long long)n);
 	}
 	return status;
+}
+
+static enum nib_status no_memory(struct nib_error *err, double bytes)
+{
+	char size[CLI_SIZE_TEXT], most[CLI_SIZE_TEXT];
+
+	if (err) {
+		err->status = NIB_OUT_OF_MEMORY;
+		snprintf(err->message, sizeof(err->message),
+			 "no memory for %s of operands, this machine has %s",
+			 cli_size_text(bytes, size),
+			 cli_size_text((double)machine_bytes(), most));
+	}
+	return NIB_OUT_OF_MEMORY;
 }
 
 /* The sizes that the layout code divides by or adds up. */
@@ -188,9 +208,7 @@ static enum nib_status check_sizes(const struct shape *shape,
 		rows += (double)pad128(s->m);
 	}
 	if (bytes > MAX_BYTES)
-		return refuse(err, NIB_OUT_OF_MEMORY,
-			      "the operands would take GiB: ",
-			      (int64_t)(bytes / 1073741824));
+		return no_memory(err, bytes);
 	if (shape->op >= OP_MOE && shape->op <= OP_MOE_DUAL &&
 	    (rows > INT32_MAX || !shape->count))
 		return refuse(err, NIB_BAD_ARGUMENT,
@@ -384,17 +402,22 @@ static enum nib_status move(struct data *data, struct nib_device *device,
 
 /* ---- the memory ---------------------------------------------------------- */
 
-static void *allocate(size_t bytes, int empty)
+/* Zero pages, which take no memory until they are written. */
+static void *reserve(size_t bytes)
 {
-	size_t most =
-	    (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void *allocate(size_t bytes)
+{
 	void *p = NULL;
 
 	/* The system would promise more, and end the process later. */
-	if (bytes > most)
+	if (bytes > machine_bytes())
 		return NULL;
-	if (empty)
-		return calloc(1, bytes ? bytes : 1);
 	if (posix_memalign(&p, bytes >= HUGE_BYTES ? HUGE_BYTES : ALIGN,
 			   bytes ? bytes : 1))
 		return NULL;
@@ -426,7 +449,7 @@ static enum nib_status fill(struct data *data, const struct shape *shape,
 	enum nib_status status = NIB_OK;
 
 	if (options->empty)
-		; /* zero pages, which take no memory until they are read */
+		; /* zeros as they are */
 	else if (data->is_moe)
 		fill_moe(data, options);
 	else if (shape_is_multiply(shape))
@@ -460,8 +483,7 @@ enum nib_status data_new(const struct shape *shape,
 		return status;
 	data = calloc(1, sizeof(*data));
 	if (!data)
-		return refuse(err, NIB_OUT_OF_MEMORY,
-			      "bytes of operands: ", (int64_t)sizeof(*data));
+		return no_memory(err, sizeof(*data));
 	data->count = shape->count;
 	data->op = shape_nib_op(shape, &data->is_moe);
 	data->problems = calloc(slots, sizeof(*data->problems));
@@ -469,12 +491,15 @@ enum nib_status data_new(const struct shape *shape,
 	if (data->problems)
 		place(&arena, shape, options, data);
 	data->memory_bytes = arena.used;
-	data->memory =
-	    data->views ? allocate(arena.used, options->empty) : NULL;
+	data->is_reserved = options->empty && arena.used > 0;
+	if (data->views && !data->is_reserved)
+		data->memory = allocate(arena.used);
+	else if (data->views &&
+		 (!options->packed || arena.used <= machine_bytes()))
+		data->memory = reserve(arena.used);
 	if (!data->problems || !data->memory) {
 		data_free(data);
-		return refuse(err, NIB_OUT_OF_MEMORY,
-			      "bytes of operands: ", (int64_t)arena.used);
+		return no_memory(err, (double)arena.used);
 	}
 	arena = (struct arena){.base = data->memory};
 	place(&arena, shape, options, data);
@@ -496,7 +521,10 @@ void data_free(struct data *data)
 	free(data->problems);
 	free(data->views);
 	staging_free(&data->staging);
-	free(data->memory);
+	if (data->is_reserved && data->memory)
+		munmap(data->memory, data->memory_bytes);
+	else
+		free(data->memory);
 	free(data);
 }
 

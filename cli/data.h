@@ -28,7 +28,10 @@ struct data_options {
 	uint64_t seed;
 	/* Nonzero: weights are also packed for device; run_* then use them. */
 	int packed;
-	/* Nonzero: for planning only; all operands are zero pages. */
+	/*
+	 * Nonzero: for planning only; all operands are zero pages, which no
+	 * machine need have as long as nobody packs them.
+	 */
 	int empty;
 	/* quantize, dequantize: type of the float side. */
 	enum nib_dtype dtype;
@@ -59,6 +62,7 @@ struct data {
 	 * memory, views in memory itself. */
 	void *memory;
 	size_t memory_bytes;
+	int is_reserved; /* memory: addresses, with pages where written */
 	struct staging staging;
 	struct nib_packed **packed;
 	int64_t n_packed;

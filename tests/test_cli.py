@@ -159,7 +159,7 @@ class Arguments(NibTest):
 
     def test_too_large_is_no_crash(self):
         self.refused("check", "--shape", "99999999x99999999x1048576", code=4,
-                     says="would take GiB")
+                     says="no memory for .* of operands, this machine has")
         self.refused("plan", "--shape", "900000x900000x1048576", "--gflops",
                      "1", "--gbps", "1", code=4, says="memory")
 
@@ -243,6 +243,14 @@ class Output(NibTest):
         self.assertEqual(cells[:2], ["gemm", "3x5x32"])
         self.assertTrue(all(len(line) == len(lines[0])
                             for line in lines[:2]))
+
+    def test_notes_are_no_rows_of_markdown(self):
+        for args in (("check", "--preset", "small"),
+                     ("plan", "--shape", "1x1x16", "--gflops", "1", "--gbps",
+                      "1")):
+            text = self.nib(*args, "--format", "md").stdout
+            self.assertRegex(text, r"\|\n\n[^|]")
+            self.assertNotRegex(text, r"\|\n[^|\n]")
 
     def test_text_has_no_trailing_blanks_or_colours(self):
         for args in (("info",), ("check", "--preset", "small")):
@@ -348,6 +356,13 @@ class Plan(NibTest):
         self.assertEqual(row["limit_kind"], "--gbps")
         self.assertAlmostEqual(row["expected_s"], row["bytes"] / 10e9,
                                delta=1e-9)
+
+    def test_needs_no_operands(self):
+        """Terabytes; only packed ones are made."""
+        args = ("plan", "--op", "gemv", "--shape", "9999999x1048576",
+                "--gflops", "1", "--gbps", "1")
+        self.assertEqual(self.rows(*args)[0]["flop"], 2 * 9999999 * 1048576)
+        self.refused(*args, "--packed", code=4, says="no memory for .* of")
 
     def test_explains_itself(self):
         args = ("plan", "--shape", "64x128x256", "--gflops", "1", "--gbps",
