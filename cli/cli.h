@@ -111,6 +111,11 @@ extern const char cli_exit_codes_text[];
 __attribute__((format(printf, 2, 3))) int cli_error(enum cli_exit code,
 						    const char *format, ...);
 __attribute__((format(printf, 1, 2))) void cli_warn(const char *format, ...);
+/*
+ * Control characters of text become ?: names in files may hold what would move
+ * a terminal's cursor, or begin a line of its own.
+ */
+void cli_clean(char *text);
 /* The name that messages begin with: set by main. */
 extern const char *cli_command_name;
 

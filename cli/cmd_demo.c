@@ -90,10 +90,12 @@ static void print_end(struct demo *demo, const char *output)
 
 	table_note(table,
 		   "\n%lld of %lld shapes correct: %.0f elements compared with "
-		   "the exact result, %d random\nrow%s of every matrix of C.  "
-		   "Weights packed beforehand, operands out of the caches.",
+		   "the exact result, %d random",
 		   (long long)(demo->done - demo->failed),
-		   (long long)demo->done, demo->checked, CHECK_ROWS,
+		   (long long)demo->done, demo->checked, CHECK_ROWS);
+	table_note(table,
+		   "row%s of every matrix of C.  Weights packed beforehand, "
+		   "operands out of the caches.",
 		   CHECK_ROWS == 1 ? "" : "s");
 	table_note(table, "report: %s", path ? path : output);
 	free(path);

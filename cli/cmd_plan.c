@@ -76,7 +76,7 @@ static void note_reason(struct planner *p, const char *text)
 static void put_reasons(struct planner *p)
 {
 	for (int64_t i = 0; i < p->n_reasons; i++) {
-		table_note(p->table, "%s- %s", i ? "" : "\n", p->reasons[i]);
+		table_note(p->table, i ? "- %s" : "\n- %s", p->reasons[i]);
 		free(p->reasons[i]);
 	}
 	free(p->reasons);

@@ -139,7 +139,7 @@ static int tune(const struct tune_args *args, struct nib_device *device,
 	if (status)
 		return cli_fail(args->device, &err);
 	snprintf(note, note_bytes, "%s%s%s",
-		 has_split ? "" : "a divided k could not be measured\n",
+		 has_split ? "" : "a divided k could not be measured; ",
 		 args->dry_run ? "not written" : "written to ",
 		 args->dry_run ? "" : costs->path);
 	return CLI_OK;

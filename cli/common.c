@@ -70,13 +70,32 @@ const struct cli_option any_device_options[] = {
     {0},
 };
 
+void cli_clean(char *text)
+{
+	char *to = text;
+
+	for (const char *c = text; *c; c++) {
+		unsigned char first = (unsigned char)c[0];
+		unsigned char second = (unsigned char)c[1];
+		/* U+0080 to U+009F are two bytes of UTF-8. */
+		int is_c1 = first == 0xC2 && second >= 0x80 && second < 0xA0;
+
+		*to++ = (char)(first < 0x20 || first == 0x7F || is_c1 ? '?'
+								      : first);
+		c += is_c1;
+	}
+	*to = '\0';
+}
+
 static void message(const char *kind, const char *format, va_list list)
 {
+	char text[8192];
+
+	vsnprintf(text, sizeof(text), format, list);
+	cli_clean(text);
 	progress_hide();
-	fprintf(stderr, "nib%s%s: %s", *cli_command_name ? " " : "",
-		cli_command_name, kind);
-	vfprintf(stderr, format, list);
-	fputc('\n', stderr);
+	fprintf(stderr, "nib%s%s: %s%s\n", *cli_command_name ? " " : "",
+		cli_command_name, kind, text);
 }
 
 int cli_error(enum cli_exit code, const char *format, ...)

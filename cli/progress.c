@@ -143,6 +143,7 @@ void progress_update(double done, const char *item)
 	now.done = done;
 	if (item)
 		snprintf(now.item, sizeof(now.item), "%s", item);
+	cli_clean(now.item);
 	draw();
 	pthread_mutex_unlock(&now.lock);
 }

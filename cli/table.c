@@ -25,6 +25,7 @@ struct table {
 	json_t *row;	 /* the one being filled */
 	json_t *waiting; /* array: rows whose widths are not known yet */
 	int64_t printed; /* rows */
+	enum { NOTHING, NOTE, ROW } last; /* what was printed last */
 	int width[MAX_COLUMNS];
 	int is_number[MAX_COLUMNS];
 };
@@ -164,23 +165,25 @@ static void cell_text(const struct table_column *column, const json_t *value,
 	const char *print = column->print;
 
 	*cell = '\0';
-	if (!value || json_is_null(value))
+	if (!value || json_is_null(value)) {
 		snprintf(cell, CELL, "-");
-	else if (json_is_string(value))
+	} else if (json_is_string(value)) {
 		snprintf(cell, CELL, "%s", json_string_value(value));
-	else if (json_is_boolean(value))
+		cli_clean(cell);
+	} else if (json_is_boolean(value)) {
 		snprintf(cell, CELL, "%s", json_is_true(value) ? "yes" : "NO");
-	else if (json_is_integer(value) && !print)
+	} else if (json_is_integer(value) && !print) {
 		snprintf(cell, CELL, "%lld",
 			 (long long)json_integer_value(value));
-	else if (json_is_number(value)) {
+	} else if (json_is_number(value)) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 		snprintf(cell, CELL, print ? print : "%.4g",
 			 json_number_value(value) * scale);
 #pragma GCC diagnostic pop
-	} else
+	} else {
 		list_text(value, cell);
+	}
 }
 
 /* Blanks wait until text follows: none at the end of a line. */
@@ -253,6 +256,8 @@ static void measure(struct table *table, const json_t *row)
 
 static void print_titles(const struct table *table)
 {
+	if (table->format == TABLE_FORMAT_MD && table->last == NOTE)
+		putchar('\n');
 	if (table->colour)
 		fputs("\033[1m", stdout);
 	print_cells(table, NULL);
@@ -282,48 +287,71 @@ static void print_waiting(struct table *table)
 		if (!table->printed++)
 			print_titles(table);
 		print_cells(table, row);
+		table->last = ROW;
 	}
 	json_array_clear(table->waiting);
 }
 
 void table_note(struct table *table, const char *format, ...)
 {
+	size_t own = strspn(format, "\n");
 	va_list list;
+	char *text;
+	int length;
 
 	if (!table_is_for_people(table))
 		return;
 	progress_hide();
 	print_waiting(table);
 	va_start(list, format);
-	vprintf(format, list);
+	length = vasprintf(&text, format, list);
 	va_end(list);
-	putchar('\n');
+	if (length < 0) {
+		table->failed = 1;
+		return;
+	}
+	cli_clean(text + own);
+	/* What follows a row of Markdown at once is a row. */
+	if (table->format == TABLE_FORMAT_MD && table->last == ROW && !own &&
+	    *text)
+		putchar('\n');
+	puts(text);
+	table->last = NOTE;
+	free(text);
 }
 
 /* ---- for programs -------------------------------------------------------- */
 
-static void csv_text(const char *text)
+static void csv_text(struct table *table, const char *value)
 {
-	if (!text[strcspn(text, ",\"\r\n")]) {
-		fputs(text, stdout);
+	char *text = strdup(value);
+	int quoted;
+
+	if (!text) {
+		table->failed = 1;
 		return;
 	}
-	putchar('"');
-	for (; *text; text++) {
-		if (*text == '"')
+	cli_clean(text);
+	quoted = text[strcspn(text, ",\"")] != '\0';
+	if (quoted)
+		putchar('"');
+	for (const char *c = text; *c; c++) {
+		if (*c == '"')
 			putchar('"');
-		putchar(*text);
+		putchar(*c);
 	}
-	putchar('"');
+	if (quoted)
+		putchar('"');
+	free(text);
 }
 
-static void csv_value(const json_t *value)
+static void csv_value(struct table *table, const json_t *value)
 {
 	size_t i;
 	json_t *item;
 
 	if (json_is_string(value))
-		csv_text(json_string_value(value));
+		csv_text(table, json_string_value(value));
 	else if (json_is_integer(value))
 		printf("%lld", (long long)json_integer_value(value));
 	else if (json_is_real(value))
@@ -334,7 +362,7 @@ static void csv_value(const json_t *value)
 		json_array_foreach(value, i, item)
 		{
 			fputs(i ? ";" : "", stdout);
-			csv_value(item);
+			csv_value(table, item);
 		}
 }
 
@@ -343,9 +371,10 @@ static void print_csv(struct table *table, const json_t *row)
 	for (int i = 0; i < table->n_columns; i++) {
 		fputs(i ? "," : "", stdout);
 		if (row)
-			csv_value(json_object_get(row, table->columns[i].key));
+			csv_value(table,
+				  json_object_get(row, table->columns[i].key));
 		else
-			csv_text(table->columns[i].key);
+			csv_text(table, table->columns[i].key);
 	}
 	putchar('\n');
 }

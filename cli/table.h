@@ -2,7 +2,8 @@
 /*
  * table.h - rows of named values, printed for people (aligned, or Markdown) or
  * for programs (CSV, JSON, JSON lines).  People see a few columns, rounded;
- * programs see every column, exact.
+ * programs see every column, exact, but for control characters of text, which
+ * only JSON shows as they are.
  *
  *	struct table *t = table_new(columns, format, TABLE_STREAM);
  *	table_text(t, "op", "gemm");
@@ -50,7 +51,8 @@ struct table;
  */
 struct table *table_new(const struct table_column *columns,
 			enum table_format format, int flags);
-/* For people only (text, Markdown): a line between rows; a heading. */
+/* For people only (text, Markdown): a line between rows; a heading.  Empty
+ * lines before it are those at the beginning of format. */
 __attribute__((format(printf, 2, 3))) void table_note(struct table *table,
 						      const char *format, ...);
 int table_is_for_people(const struct table *table);

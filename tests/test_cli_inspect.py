@@ -94,6 +94,28 @@ class Inspect(NibTest):
         self.assertIn("| layer", self.nib("inspect", "good", "--format",
                                           "md").stdout)
 
+    def test_control_characters_of_names(self):
+        """A terminal gets none; JSON has the name as it is."""
+        name = "a\x1b[31m\nb\x7f\u009bc\u00e9\t\"d"
+        save(self.path("bad"), {
+            name + ".weight": matrix(16, 32, 7),
+            "x" + name: tensor("F32", (2,), [math.nan] * 2)})
+        for args, code in ((("inspect", "bad"), 1),
+                           (("inspect", "bad", "--brief"), 1),
+                           (("quantize", "bad", "out", "--force"), 0),
+                           (("verify", "bad", "good"), 1),
+                           (("verify", "good", "bad"), 1)):
+            for form in ("text", "md", "csv"):
+                result = self.nib(*args, "--format", form, code=code)
+                self.assertIn("a?[31m?b??c\u00e9?", result.stdout)
+                self.assertNotRegex(result.stdout + result.stderr,
+                                    "[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+        self.assertIn(name + ".weight", {
+            row["name"] for row in self.rows("inspect", "bad", code=1)})
+        self.refused("run", "--weights", "good", "--tensor", name,
+                     "--input", "bad", "--output", "y", code=2,
+                     says=r"'a\?\[31m\?b")
+
     def test_sign_bits(self):
         name = UP + ".weight_scale"
         data = bytearray(self.tensors[name][2])
