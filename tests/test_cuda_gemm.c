@@ -271,6 +271,40 @@ static void strides(void)
 	free_bed(&bed);
 }
 
+/* Tiled scales of weights are copied by 8 bytes; all others by single ones
+ * where they must. */
+static void strides_of_scales(void)
+{
+	const int64_t tiled = (int64_t)nib_scales_bytes(NIB_TILED_128X4, N, K);
+	struct bed bed;
+	struct nib_problem *p, kept;
+
+	make_bed(&bed);
+	p = &bed.problems[1];
+	p->a.batch = p->b.batch = p->b2.batch = p->c.batch = 2;
+	kept = *p;
+	p->b.scale_layout = NIB_TILED_128X4;
+	p->b.scale_batch_stride_bytes = tiled + 4;
+	refused(&bed, "b: scale_batch_stride_bytes = 12292: must be a multiple "
+		      "of 8");
+	*p = kept;
+	p->b2.scale_layout = NIB_TILED_128X4;
+	p->b2.scale_batch_stride_bytes = tiled + 1;
+	refused(&bed, "b2: scale_batch_stride_bytes = 12289");
+	p->b2.scale_batch_stride_bytes = tiled + 8;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	/* One matrix has no stride. */
+	p->b2.batch = 1;
+	p->b2.scale_batch_stride_bytes = tiled + 1;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	*p = kept;
+	p->a.scale_layout = NIB_TILED_128X4;
+	p->a.scale_batch_stride_bytes = tiled + 1;
+	p->b.scale_batch_stride_bytes = N * K / 16 + 1;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	free_bed(&bed);
+}
+
 /* Packed weights are a copy: the view may be gone. */
 static void packed_weights(void)
 {
@@ -383,6 +417,7 @@ int main(int argc, char **argv)
 	    {"nothing_to_do", nothing_to_do},
 	    {"few_rows_and_batches", few_rows_and_batches},
 	    {"strides", strides},
+	    {"strides_of_scales", strides_of_scales},
 	    {"packed_weights", packed_weights},
 	    {"mixtures", mixtures},
 	    {"failed_launch", failed_launch},

@@ -54,6 +54,21 @@ static enum nib_status check_strides(const struct nib_nvfp4 *v,
 	return NIB_OK;
 }
 
+/* Tiled scales of weights come by 8 bytes, in every matrix of a stack. */
+static enum nib_status check_weights(const struct nib_nvfp4 *b,
+				     const char *name, struct nib_error *err)
+{
+	const int64_t batch = nib_nvfp4_scale_batch_stride_bytes(b);
+
+	if (b->scale_layout == NIB_TILED_128X4 && nib_nvfp4_batches(b) > 1 &&
+	    batch % 8 != 0)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: scale_batch_stride_bytes = %lld: must be "
+				"a multiple of 8 in tiles on a GPU",
+				name, (long long)batch);
+	return check_strides(b, name, err);
+}
+
 static int32_t output_flags(const struct nib_dense *c)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes(c->dtype);
@@ -72,9 +87,9 @@ make_shape(const struct nib_nvfp4 *a, const struct nib_nvfp4 *b,
 	enum nib_status status = check_strides(a, "a", err);
 
 	if (!status)
-		status = check_strides(b, "b", err);
+		status = check_weights(b, "b", err);
 	if (!status && b2)
-		status = check_strides(b2, "b2", err);
+		status = check_weights(b2, "b2", err);
 	if (status)
 		return status;
 	*s = (struct nib_gemm_shape){
