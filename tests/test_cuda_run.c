@@ -396,6 +396,58 @@ static void experts(void)
 	free_bed(&bed);
 }
 
+/* Weights packed where others were freed: never by their address alone. */
+static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
+				     const char *part)
+{
+	const struct nib_packed kept = *p;
+	struct nib_device other = *bed->device;
+
+	take(bed);
+	assert_int_equal(take(bed), 0);
+	p->rows--;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	p->k += 16;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	p->batch++;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	p->device = &other;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	assert_int_equal(take(bed), 0);
+}
+
+static void packed_weights_are_looked_at(void)
+{
+	struct nib_packed packed = {.rows = COLS, .k = K, .batch = 1};
+	struct bed bed;
+
+	make_bed(&bed, false);
+	packed.device = bed.device;
+	bed.problems[1].b_packed = bed.plan.problems[1].b_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "problems[1].b");
+	bed.problems[1].b_packed = bed.plan.problems[1].b_packed = NULL;
+	bed.problems[2].b2_packed = bed.plan.problems[2].b2_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "problems[2].b2");
+	free_bed(&bed);
+	make_bed(&bed, true);
+	packed.device = bed.device;
+	packed.batch = EXPERTS;
+	bed.moe.b_packed = bed.plan.moe.b_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "moe.b");
+	bed.moe.b_packed = bed.plan.moe.b_packed = NULL;
+	bed.moe.b2_packed = bed.plan.moe.b2_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "moe.b2");
+	free_bed(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
@@ -408,6 +460,7 @@ int main(int argc, char **argv)
 	    {"alignment", alignment},
 	    {"other_refusals", other_refusals},
 	    {"experts", experts},
+	    {"packed_weights_are_looked_at", packed_weights_are_looked_at},
 	};
 
 	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

@@ -395,6 +395,45 @@ static bool same_bytes(const void *x, const void *y, size_t bytes)
 	return memcmp(x, y, bytes) == 0;
 }
 
+/* Packed weights of a checked problem: freed since, others may lie there. */
+static bool same_packed(const struct nib_plan *plan,
+			const struct nib_packed *packed,
+			const struct nib_nvfp4 *checked)
+{
+	return !packed ||
+	       (packed->device == plan->device &&
+		packed->rows == checked->rows && packed->k == checked->k &&
+		packed->batch == checked->batch);
+}
+
+static bool is_taken(const struct cuda_taken *taken,
+		     const struct nib_plan *plan,
+		     const struct nib_problem *problems)
+{
+	const size_t bytes = (size_t)plan->count * sizeof(*problems);
+
+	if (!taken->is_valid || !same_bytes(taken->given, problems, bytes))
+		return false;
+	for (int64_t i = 0; i < plan->count; i++) {
+		const struct nib_problem *p = &taken->problems[i];
+
+		if (!same_packed(plan, p->b_packed, &p->b) ||
+		    !same_packed(plan, p->b2_packed, &p->b2))
+			return false;
+	}
+	return true;
+}
+
+static bool is_taken_moe(const struct cuda_taken *taken,
+			 const struct nib_plan *plan,
+			 const struct nib_moe_problem *moe)
+{
+	return taken->is_valid && moe &&
+	       same_bytes(&taken->given_moe, moe, sizeof(*moe)) &&
+	       same_packed(plan, taken->moe.b_packed, &taken->moe.b) &&
+	       same_packed(plan, taken->moe.b2_packed, &taken->moe.b2);
+}
+
 /* The last steps of begin, whatever kind of problems it was. */
 static enum nib_status finish(struct cuda_taken *taken,
 			      const struct nib_plan *plan,
@@ -419,9 +458,7 @@ enum nib_status cuda_taken_begin(struct cuda_taken *taken,
 
 	if (status)
 		return status;
-	if (!taken->is_valid ||
-	    !same_bytes(taken->given, problems,
-			(size_t)plan->count * sizeof(*problems)))
+	if (!is_taken(taken, plan, problems))
 		status = take_problems(taken, plan, problems, err);
 	return finish(taken, plan, options, status, err);
 }
@@ -436,8 +473,7 @@ enum nib_status cuda_taken_begin_moe(struct cuda_taken *taken,
 
 	if (status)
 		return status;
-	if (!taken->is_valid || !moe ||
-	    !same_bytes(&taken->given_moe, moe, sizeof(*moe)))
+	if (!is_taken_moe(taken, plan, moe))
 		status = take_moe(taken, plan, moe, err);
 	return finish(taken, plan, options, status, err);
 }
