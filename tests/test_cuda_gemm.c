@@ -101,7 +101,8 @@ static void check_explained(const struct bed *bed, const char *part)
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 
 	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
-	assert_non_null(strstr(info.explanation, part));
+	if (!strstr(info.explanation, part))
+		fail_msg("'%s' lacks '%s'", info.explanation, part);
 	/* To the end. */
 	assert_non_null(strstr(info.explanation, " begins meanwhile)"));
 }
@@ -186,6 +187,25 @@ static void room_for_whole_tiles(void)
 		plan(&bed, NIB_GEMM, 1);
 		assert_int_equal(workspace(&bed), rows[i][1] * ROW_BYTES);
 	}
+	free_bed(&bed);
+}
+
+/* A problem's bits do not depend on its neighbours, nor on there being any. */
+static void no_group_divides_k(void)
+{
+	struct nib_problem *p;
+	struct bed bed;
+
+	make_bed(&bed);
+	p = &bed.problems[0];
+	p->a.k = p->b.k = 7168;
+	plan(&bed, NIB_GEMM, 1);
+	check_explained(&bed, " parts, 1 launch");
+	plan(&bed, NIB_GEMM, 2);
+	check_explained(&bed, ", k in 1 part, ");
+	bed.problems[1].a.rows = bed.problems[1].c.rows = 0;
+	plan(&bed, NIB_GEMM, 2);
+	check_explained(&bed, ", k in 1 part, ");
 	free_bed(&bed);
 }
 
@@ -414,6 +434,7 @@ int main(int argc, char **argv)
 	static const struct fake_test tests[] = {
 	    {"launches_of_groups", launches_of_groups},
 	    {"room_for_whole_tiles", room_for_whole_tiles},
+	    {"no_group_divides_k", no_group_divides_k},
 	    {"nothing_to_do", nothing_to_do},
 	    {"few_rows_and_batches", few_rows_and_batches},
 	    {"strides", strides},

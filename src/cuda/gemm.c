@@ -369,8 +369,9 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	if (status)
 		return status;
 	if (!nib_tiles_plan(clusters, tile_shapes, part->args.count,
-			    plan->op == NIB_DUAL_GEMM, gemm->n_matrices == 1,
-			    &t, &tiles))
+			    plan->op == NIB_DUAL_GEMM,
+			    plan->count == 1 && gemm->n_matrices == 1, &t,
+			    &tiles))
 		return no_memory(0, err);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
 	part->first_tile = list->count;
