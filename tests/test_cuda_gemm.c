@@ -291,6 +291,21 @@ static void strides(void)
 	free_bed(&bed);
 }
 
+/* Numbers of tiles are int32_t. */
+static void sizes_beyond_int32(void)
+{
+	struct bed bed;
+	struct nib_problem *p;
+
+	make_bed(&bed);
+	p = &bed.problems[1];
+	p->a.rows = p->c.rows = 1 << 24;
+	p->b.rows = p->b2.rows = p->c.cols = 1 << 24;
+	p->a.k = p->b.k = p->b2.k = 16;
+	refused(&bed, "problems: 8589934595 tiles");
+	free_bed(&bed);
+}
+
 /* Tiled scales of weights are copied by 8 bytes; all others by single ones
  * where they must. */
 static void strides_of_scales(void)
@@ -438,6 +453,7 @@ int main(int argc, char **argv)
 	    {"nothing_to_do", nothing_to_do},
 	    {"few_rows_and_batches", few_rows_and_batches},
 	    {"strides", strides},
+	    {"sizes_beyond_int32", sizes_beyond_int32},
 	    {"strides_of_scales", strides_of_scales},
 	    {"packed_weights", packed_weights},
 	    {"mixtures", mixtures},

@@ -293,7 +293,7 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 				   struct nib_tile_shape *tile_shapes,
 				   struct nib_error *err)
 {
-	int64_t rows = 0, tokens = 0;
+	int64_t rows = 0, tokens = 0, tiles;
 
 	for (int32_t i = 0; i < part->args.count; i++) {
 		const struct gemm_matrix *x = &gemm->matrices[part->first + i];
@@ -324,6 +324,13 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 	}
 	part->args.rows = (int32_t)rows;
 	part->args.token_atoms = tokens / 8;
+	tiles = nib_tiles_least(tile_shapes, part->args.count,
+				plan->op == NIB_DUAL_GEMM);
+	if (tiles > INT32_MAX)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"problems: %lld tiles of c, at most 2^31 - 1 "
+				"in one launch",
+				(long long)tiles);
 	return NIB_OK;
 }
 

@@ -161,6 +161,11 @@ static int32_t give_to_first(struct load *loads, int32_t end, int32_t after,
 	return c;
 }
 
+static int64_t tiles_of(const struct run *run, int32_t parts)
+{
+	return (int64_t)run->tiles * run->units * parts;
+}
+
 /* Deals the sorted runs; s->rounds counts, tiles (if any) are stored. */
 static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile *tiles)
@@ -178,9 +183,10 @@ static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 	plan->cycles = 0;
 	for (int32_t r = 0; r < n_runs; r++) {
 		const struct run *run = &s->runs[r];
+		const int32_t count = (int32_t)tiles_of(run, parts);
 		int32_t c = end;
 
-		for (int32_t i = 0; i < run->tiles * run->units * parts; i++) {
+		for (int32_t i = 0; i < count; i++) {
 			const int32_t t = i / parts;
 
 			c = give_to_first(loads, end, c, run->cycles);
@@ -198,11 +204,6 @@ static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 				plan->cycles = loads[c].cycles;
 		}
 	}
-}
-
-static int64_t tiles_of(const struct run *run, int32_t parts)
-{
-	return (int64_t)run->tiles * run->units * parts;
 }
 
 /* plan->tiles, and as plan->cycles an even share; returns the largest size. */
@@ -330,16 +331,22 @@ static void take_packed(const struct nib_tile_loads *loads, int32_t clusters,
 		};
 }
 
-/* Whether the shapes, in tiles of the largest size, are a long list. */
-static bool is_long(const struct search *s, int32_t clusters)
+int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count,
+			bool dual)
 {
 	int64_t tiles = 0;
 
-	for (int32_t i = 0; i < s->count; i++)
-		tiles +=
-		    (int64_t)divide_up(s->shapes[i].m, NIB_TILE_TOKENS_MAX) *
-		    nib_tile_units(s->shapes + i, s->dual);
-	return tiles > LONG_LIST * (int64_t)clusters;
+	for (int32_t i = 0; i < count; i++)
+		tiles += (int64_t)divide_up(shapes[i].m, NIB_TILE_TOKENS_MAX) *
+			 nib_tile_units(shapes + i, dual);
+	return tiles;
+}
+
+/* Of such a list only the tiles of the largest size are tried. */
+static bool is_long(const struct search *s, int32_t clusters)
+{
+	return nib_tiles_least(s->shapes, s->count, s->dual) >
+	       LONG_LIST * (int64_t)clusters;
 }
 
 /* Packed tiles have all of k: not if the smallest of them takes too long. */

@@ -32,11 +32,16 @@ struct nib_tile_plan {
 	bool is_packed;	     /* by tile_search.c, else equal tiles by LPT */
 };
 
+/* Tiles in all, each of the largest size. */
+int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count,
+			bool dual);
+
 /*
  * Chooses tile sizes, the split of k and the clusters' loads.  may_split: a
  * single problem's k may be divided (a group's never is, so that a problem's
  * bits do not depend on its neighbours).  tiles: NULL, or receives an array of
  * plan->rounds * plan->clusters entries for free(); false: out of memory.
+ * nib_tiles_least() of the shapes must be at most INT32_MAX.
  */
 bool nib_tiles_plan(const struct nib_tile_device *device,
 		    const struct nib_tile_shape *shapes, int32_t count,
