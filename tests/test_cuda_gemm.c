@@ -291,7 +291,7 @@ static void strides(void)
 	free_bed(&bed);
 }
 
-/* Numbers of tiles are int32_t. */
+/* Numbers of tiles, and rows up to the end of a tile, are int32_t. */
 static void sizes_beyond_int32(void)
 {
 	struct bed bed;
@@ -303,6 +303,9 @@ static void sizes_beyond_int32(void)
 	p->b.rows = p->b2.rows = p->c.cols = 1 << 24;
 	p->a.k = p->b.k = p->b2.k = 16;
 	refused(&bed, "problems: 8589934595 tiles");
+	p->a.rows = p->c.rows = 1;
+	p->b.rows = p->b2.rows = p->c.cols = INT32_MAX - 510;
+	refused(&bed, "b: rows = 2147483137: at most 2^31 - 512 on a GPU");
 	free_bed(&bed);
 }
 
@@ -404,6 +407,18 @@ static void mixtures(void)
 			 NIB_UNSUPPORTED);
 	assert_non_null(strstr(bed.err.message, "1025 experts"));
 	assert_null(none);
+	mixture_of(&bed, 1, 1, &moe);
+	moe.a.k = moe.b.k = 0;
+	moe.b.rows = moe.c.cols = INT32_MAX - 510;
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &none, &bed.err),
+			 NIB_UNSUPPORTED);
+	assert_non_null(strstr(bed.err.message, "2^31 - 512"));
+	moe.b.rows = moe.c.cols = INT32_MAX - 511;
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &none, &bed.err),
+			 NIB_OK);
+	nib_plan_free(none);
 	free_bed(&bed);
 }
 

@@ -8,6 +8,9 @@
 #include "api/error.h"
 #include "format/view.h"
 
+/* Rows at which the tiles of a pair of CTAs end are int32_t in the kernels, and
+ * some are looked at one tile ahead. */
+#define ROWS_MAX (INT32_MAX - 4 * NIB_TILE_ROWS + 1)
 /* What the runtime keeps of a CTA's shared memory. */
 #define RESERVED_BYTES 1024
 
@@ -47,9 +50,9 @@ static enum nib_status check_strides(const struct nib_nvfp4 *v,
 				"batch_stride_bytes = %lld: must be multiples "
 				"of 8 on a GPU",
 				name, (long long)row, (long long)batch);
-	if (v->rows > INT32_MAX)
+	if (v->rows > ROWS_MAX)
 		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s: rows = %lld: at most 2^31 - 1 on a GPU",
+				"%s: rows = %lld: at most 2^31 - 512 on a GPU",
 				name, (long long)v->rows);
 	return NIB_OK;
 }
