@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "common_alloc.h"
 #include "common_fake_cuda.h"
 #include "cuda/kernels/gemm_params.h"
 #include "nibblas.h"
@@ -437,6 +438,35 @@ static void failed_launch(void)
 	free_bed(&bed);
 }
 
+/* The GPU's memory is lost with its context, the host's is not. */
+static void lost_context(void)
+{
+	struct bed bed;
+	long live;
+	int lost;
+
+	make_bed(&bed);
+	/* Kernels that were looked up are the device's. */
+	plan(&bed, NIB_GEMM, 49);
+	nib_plan_free(bed.plan);
+	bed.plan = NULL;
+	live = test_alloc_live();
+	plan(&bed, NIB_GEMM, 49);
+	bed.fake->enter_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	assert_int_equal(nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
+			 NIB_DEVICE_FAILED);
+	nib_plan_free(bed.plan);
+	bed.plan = NULL;
+	/* Of the fake, tiles and workspace. */
+	lost = bed.fake->allocations - 1;
+	assert_int_equal(lost, 2);
+	if (test_alloc_works())
+		assert_int_equal(test_alloc_live() - live, lost);
+	bed.fake->enter_result = CUDA_SUCCESS;
+	bed.fake->allocations -= lost;
+	free_bed(&bed);
+}
+
 /* As drivers that notice it answer; CUDA does not promise that they do. */
 static void destroyed_stream(void)
 {
@@ -473,6 +503,7 @@ int main(int argc, char **argv)
 	    {"packed_weights", packed_weights},
 	    {"mixtures", mixtures},
 	    {"failed_launch", failed_launch},
+	    {"lost_context", lost_context},
 	    {"destroyed_stream", destroyed_stream},
 	};
 

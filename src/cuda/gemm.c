@@ -577,10 +577,10 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				       clusters, err);
 }
 
-void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm)
+void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)
 {
 	if (gemm->tiles_data)
-		(void)device->driver->cuMemFree_v2(gemm->tiles_data);
+		cuda_free(device, (void *)(uintptr_t)gemm->tiles_data);
 	free(gemm->matrices);
 	free(gemm->parts);
 }

@@ -53,7 +53,8 @@ static inline int64_t divide_up(int64_t a, int64_t b)
 enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       const struct nib_plan *plan,
 			       struct cuda_gemm *gemm, struct nib_error *err);
-void cuda_gemm_free(const struct cuda_device *device, struct cuda_gemm *gemm);
+/* From any context, also where the device's is lost. */
+void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
 
 /* The workspace's places into a launch's arguments. */
 void cuda_gemm_place(const struct gemm_part *part, void *workspace,

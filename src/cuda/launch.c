@@ -115,12 +115,8 @@ enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 void cuda_plan_free(struct nib_plan *plan)
 {
 	struct cuda_plan *p = cuda_plan_of(plan);
-	const struct cuda_device *device = cuda_device(plan->device);
 
-	if (cuda_enter(device, NULL) == NIB_OK) {
-		cuda_gemm_free(device, &p->gemm);
-		cuda_leave(device);
-	}
+	cuda_gemm_free(plan->device, &p->gemm);
 	cuda_taken_free(&p->taken);
 	free(p);
 }

@@ -329,6 +329,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
+	if (fake_cuda.enter_result)
+		return fake_cuda.enter_result;
 	if (depth == MAX_DEPTH)
 		abort();
 	stack[depth++] = context;

@@ -29,8 +29,9 @@ struct fake_cuda {
 	int capability[FAKE_MAX_GPUS]; /* 90 is 9.0 */
 	size_t memory_bytes;	       /* an allocation beyond it fails */
 	CUresult cubin_result, ptx_result;
-	/* Every call into a context, and every launch, gives these. */
-	CUresult context_result, launch_result;
+	/* Entering a context, every call into one, and every launch, give
+	 * these. */
+	CUresult enter_result, context_result, launch_result;
 	/* This stream is refused as a handle. */
 	CUstream dead_stream;
 
