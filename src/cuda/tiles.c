@@ -240,13 +240,12 @@ static double least_cycles(struct run *runs, int32_t n_runs,
 
 	qsort(runs, (size_t)n_runs, sizeof(*runs), by_falling_cycles);
 	for (int32_t r = 0; r < n_runs; r++) {
-		double cycles;
+		int64_t rounds;
 
 		tiles += tiles_of(&runs[r], plan->k_parts);
-		cycles = (double)((tiles + clusters - 1) / clusters) *
-			 runs[r].cycles;
-		if (cycles > least)
-			least = cycles;
+		rounds = (tiles + clusters - 1) / clusters;
+		if ((double)rounds * runs[r].cycles > least)
+			least = (double)rounds * runs[r].cycles;
 	}
 	return least;
 }
