@@ -17,10 +17,10 @@ struct report_args {
 static int add_row(json_t *rows, json_t *row, const char *path)
 {
 	if (!json_is_object(row) || !row_get_text(row, "op")[0] ||
-	    !row_get_text(row, "shape")[0])
+	    !row_get_text(row, "shape")[0] || !json_object_get(row, "time_s"))
 		return cli_error(CLI_INPUT,
 				 "%s: row %zu is not a row of nib bench: it "
-				 "needs \"op\" and \"shape\"",
+				 "needs \"op\", \"shape\" and \"time_s\"",
 				 path, json_array_size(rows) + 1);
 	return json_array_append(rows, row) ? cli_no_memory("rows") : CLI_OK;
 }

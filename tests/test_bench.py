@@ -342,9 +342,16 @@ class Report(NibTest):
                          says=says)
             self.assertEqual(os.listdir(self.folder), ["rows.json"])
         self.refused("report", "none.json", code=3, says="none.json")
+        self.write("plan.json", self.nib(
+            "plan", "--shape", "1x1x16", "--gflops", "1", "--gbps", "1",
+            "--format", "json").stdout.encode())
+        self.refused("report", "plan.json", "-o", "page.html", code=3,
+                     says="row 1 is not a row of nib bench")
+        self.refused("report", "rows.json", "-o", "-", code=2,
+                     says="not the standard output")
 
     def test_a_page_is_not_overwritten_unasked(self):
-        self.write("rows.json", b'[{"op": "gemm", "shape": "1x1x16"}]')
+        self.write("rows.json", b'[{"op": "gemm", "shape": "1x1x16", "time_s": 1}]')
         self.write("page.html", b"mine")
         result = self.nib("report", "rows.json", "-o", "page.html", code=2)
         self.assertIn("page.html", result.stderr)
