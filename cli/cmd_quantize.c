@@ -38,6 +38,7 @@ static const struct table_column columns[] = {
     {.key = "sqnr_db", .title = "SQNR", .print = "%.2f dB"},
     {.key = "cosine"},
     {.key = "max_error", .title = "max error", .print = "%.3g"},
+    {.key = "not_finite"},
     {.key = "max_error_row"},
     {.key = "max_error_col"},
     {.key = "reason", .title = "why copied"},
@@ -60,6 +61,7 @@ struct job {
 	/* for the summary */
 	double bytes_in, bytes_out, worst_db, sum_db;
 	const char *worst_name;
+	int64_t inexact, not_finite;
 };
 
 /* The format's own unless --recipe says. */
@@ -108,12 +110,9 @@ static int find_amax(struct job *job, struct selected *item)
 
 		if (quantizer_amax(job->quantizer, &x, &amax, &err)) {
 			snprintf(what, sizeof(what),
-				 "%s: %s, rows %lld to %lld%s", job->in_path,
+				 "%s: %s, rows %lld to %lld", job->in_path,
 				 t->name, (long long)r,
-				 (long long)(r + rows - 1),
-				 err.status == NIB_BAD_DATA
-				     ? " (--saturate takes it anyway)"
-				     : "");
+				 (long long)(r + rows - 1));
 			return cli_fail_input(what, &err);
 		}
 		if (amax > item->amax)
@@ -210,6 +209,7 @@ static void put_row(struct job *job, const struct selected *item,
 		table_number(table, "sqnr_db", tensor_sqnr_db(error));
 		table_number(table, "cosine", tensor_cosine(error));
 		table_number(table, "max_error", error->worst);
+		table_int(table, "not_finite", error->not_finite);
 		table_int(table, "max_error_row", error->worst_row);
 		table_int(table, "max_error_col", error->worst_col);
 	}
@@ -232,12 +232,16 @@ static void count_row(struct job *job, const struct selected *item,
 	if (error) {
 		double db = tensor_sqnr_db(error);
 
-		/* An all-zero layer is exact, and says nothing about others. */
-		if (db < job->worst_db || !job->worst_name) {
+		job->not_finite += error->not_finite;
+		/* An exact layer, as of zeros, says nothing about others. */
+		if (isfinite(db)) {
+			job->inexact++;
+			job->sum_db += db;
+		}
+		if (isfinite(db) && (!job->worst_name || db < job->worst_db)) {
 			job->worst_db = db;
 			job->worst_name = item->layer;
 		}
-		job->sum_db += isfinite(db) ? db : 0;
 	}
 	put_row(job, item, error, bytes);
 }
@@ -340,10 +344,19 @@ static void put_summary(struct job *job)
 		   cli_size_text(job->bytes_in, in),
 		   cli_size_text(job->bytes_out, out),
 		   job->bytes_out > 0 ? job->bytes_in / job->bytes_out : 1);
-	if (n)
+	if (job->inexact)
 		table_note(job->table, "SQNR: mean %.2f dB, worst %.2f dB (%s)",
-			   job->sum_db / (double)n, job->worst_db,
+			   job->sum_db / (double)job->inexact, job->worst_db,
 			   job->worst_name);
+	if (n > job->inexact)
+		table_note(job->table, "exact: %lld layer%s",
+			   (long long)(n - job->inexact),
+			   n - job->inexact == 1 ? "" : "s");
+	if (job->not_finite)
+		cli_warn("%lld value%s inf or NaN, and finite in %s now",
+			 (long long)job->not_finite,
+			 job->not_finite == 1 ? " was" : "s were",
+			 job->out_path);
 }
 
 static int run_passes(struct job *job)

@@ -70,6 +70,35 @@ static void count_scales(struct scan_layer *scan)
 		scan->scale_min = 0;
 }
 
+static double largest_code(const uint8_t *codes)
+{
+	int largest = 0;
+
+	for (int i = 0; i < NIB_BLOCK / 2; i++) {
+		int low = codes[i] & 7, high = codes[i] >> 4 & 7;
+
+		largest = low > largest ? low : largest;
+		largest = high > largest ? high : largest;
+	}
+	return (double)e2m1[largest];
+}
+
+/* Codes are read only where the scale allows more than what was found. */
+static double largest_value(const struct nib_nvfp4 *w)
+{
+	int64_t blocks = w->batch * w->rows * (w->k / NIB_BLOCK);
+	const uint8_t *codes = w->codes, *scales = w->scales;
+	double value[256], most = 0;
+
+	for (int i = 0; i < 256; i++)
+		value[i] = fabs((double)scan_scale_value((uint8_t)i));
+	for (int64_t i = 0; i < blocks; i++)
+		if (6 * value[scales[i]] > most)
+			most = fmax(most, value[scales[i]] *
+					      largest_code(codes + 8 * i));
+	return most;
+}
+
 /* ---- blocks and columns -------------------------------------------------- */
 
 static void scan_block(struct scan_layer *scan, const uint8_t *codes,
@@ -202,7 +231,7 @@ int scan_layer(const struct nib_layer *layer, struct scan_layer *scan)
 		return cli_no_memory("statistics");
 	count_codes(layer, scan->codes);
 	count_scales(scan);
-	scan->amax = 6 * scan->scale_max * (double)layer->global;
+	scan->amax = largest_value(w) * (double)layer->global;
 	scan_blocks(scan);
 	return scan_structure(scan);
 }

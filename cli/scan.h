@@ -18,7 +18,7 @@ struct scan_layer {
 	int64_t n_scales;
 	int64_t signs, nans, zeros; /* scales with the sign set; 0x7F; 0 */
 	double scale_min, scale_median, scale_max; /* finite ones */
-	double amax; /* 6 * scale_max * global: what the layer can reach */
+	double amax;				   /* largest |value| */
 	/*
 	 * Of sampled blocks with a normal scale, and those whose largest code
 	 * is under 4: a block scaled by its largest value has a 6 or a 4.

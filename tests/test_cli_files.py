@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """nib quantize and run on real files, against NVFP4 in plain Python."""
 
+import json
 import math
 import os
 import pty
@@ -172,7 +173,11 @@ class Quantize(ModelTest):
         self.quantize("--force")
         self.refused("quantize", "in", ".", "--force", code=2,
                      says="not a regular file")
-        self.refused("quantize", "in", "no/such/folder", code=4, says="No such")
+        result = self.refused("quantize", "in", "no/such/folder", code=4,
+                              says="No such")
+        self.assertEqual(result.stderr.count("no/such/folder"), 1)
+        self.refused("quantize", "in", "-", code=2, says="not the standard")
+        self.assertFalse(os.path.exists(self.path("-")))
 
     def test_inf_and_nan(self):
         name = "model.layers.0.mlp.up_proj.weight"
@@ -182,10 +187,30 @@ class Quantize(ModelTest):
             self.source[name] = tensor("F32", (ROWS, K), values)
             save(self.path("in"), self.source)
             self.refused("quantize", "in", "out", code=3,
-                         says=name + ".*--saturate")
+                         says=name + ".*or give --saturate")
             self.assertEqual(os.listdir(self.folder), ["in"])
-        rows = {row["tensor"]: row for row in self.quantize("--saturate")}
+        result = self.nib("quantize", "in", "out", "--saturate", "--format",
+                          "json")
+        rows = {row["tensor"]: row for row in json.loads(result.stdout)}
         self.assertGreater(rows[name[:-7]]["sqnr_db"], 18)
+        self.assertEqual({row["tensor"]: row["not_finite"] for row in
+                          rows.values() if row.get("not_finite")},
+                         {name[:-7]: 1})
+        self.assertRegex(result.stderr, "1 value was inf or NaN, and finite")
+
+    def test_exact_layers_have_no_sqnr(self):
+        save(self.path("z"), {"z.weight": ("F32", [4, 32], bytes(512))})
+        text = self.nib("quantize", "z", "zeros").stdout
+        self.assertIn("exact: 1 layer\n", text)
+        self.assertNotIn("SQNR:", text)
+        text = self.nib("quantize", "in", "out").stdout
+        rows = self.rows("quantize", "in", "out", "--force")
+        finite = [row["sqnr_db"] for row in rows if row.get("sqnr_db")]
+        self.assertIn("SQNR: mean %.2f dB, worst %.2f dB" % (
+            sum(finite) / len(finite), min(finite)), text)
+        layer, = [row for row in self.rows("inspect", "zeros", code=1)
+                  if row["kind"] == "layer"]
+        self.assertEqual(layer["amax"], 0)
 
     @unittest.skipIf(is_instrumented([b"tsan"]),
                      "ThreadSanitizer maps a file longer than the limit")
@@ -440,7 +465,8 @@ class Run(ModelTest):
                      code=2, says="choose with --input-tensor")
         self.assertFalse(os.path.exists(self.path("y")))
         save(self.path("x"), {"x": tensor("F32", (1, K), [math.nan] * K)})
-        self.refused(*base, "--tensor", self.LAYER, code=3, says="bad data")
+        self.refused(*base, "--tensor", self.LAYER, code=3,
+                     says=": x: x: .*or give --saturate .bad data")
         self.assertFalse(os.path.exists(self.path("y")))
 
 
