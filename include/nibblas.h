@@ -157,7 +157,12 @@ typedef void (*nib_parallel_for)(void *pool, int tasks,
 
 struct nib_device_options {
 	size_t struct_bytes;
-	/* CPU: tasks to cut work into; 0 = the processors it may use. */
+	/*
+	 * CPU: tasks to cut work into; 0 = the processors it may use.  Where
+	 * other programs use them too OMP_WAIT_POLICY=passive, set before the
+	 * program starts, saves calls that take tens of milliseconds: threads
+	 * of OpenMP spin as they wait for one that is not running.
+	 */
 	int threads;
 	/* CPU: the caller's own pool instead of OpenMP; NULL = OpenMP. */
 	nib_parallel_for parallel_for;
