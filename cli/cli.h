@@ -58,7 +58,7 @@ struct cli_option {
 
 /* Options that several commands have; offset places their struct. */
 struct cli_group {
-	const char *title; /* NULL ends the list */
+	const char *title; /* "" = of the group before; NULL ends the list */
 	const struct cli_option *options;
 	size_t offset;
 };
@@ -152,6 +152,8 @@ extern const struct cli_option any_device_options[];
 int cli_open_device(const struct device_args *args, struct nib_device **device);
 /* The name to open: emu:h200, emu:b200 are cuda:0 of the driver in software. */
 int cli_emu_device(const char *name, const char **device);
+/* CLI_USAGE after a message where times would say nothing: emu:h200. */
+int cli_check_timed(const char *device);
 /* "cpu-avx512"; lives as long as the device. */
 const char *cli_room(const struct nib_device *device);
 int cli_threads(const struct nib_device *device);

@@ -25,6 +25,7 @@ struct bench_args {
 enum check_rows { CHECK_SAMPLE, CHECK_ALL, CHECK_NONE };
 
 #define MAX_AXIS 16
+#define TOO_MANY 1 /* of add_*(), which return -1 for a wrong word */
 
 /* One list of --threads, --isa, --layout, --out or --dtype. */
 struct axis {
@@ -48,10 +49,10 @@ struct bench {
 /* ---- lists --------------------------------------------------------------- */
 
 /*
- * Calls add for each word of "a,b,c", with its length as the precision to print
- * it by; stops at the first nonzero.
+ * Calls add for each word of "a,b,c", stops at the first nonzero.  values: what
+ * a word must be.
  */
-static int for_words(const char *option, const char *list,
+static int for_words(const char *option, const char *list, const char *values,
 		     int (*add)(struct bench *bench, struct axis *axis,
 				const char *word),
 		     struct bench *bench, struct axis *axis)
@@ -68,11 +69,12 @@ static int for_words(const char *option, const char *list,
 		memcpy(word, list, length);
 		word[length] = '\0';
 		code = add(bench, axis, word);
+		if (code == TOO_MANY)
+			return cli_error(CLI_USAGE, "--%s: more than %d values",
+					 option, MAX_AXIS);
 		if (code)
-			return cli_error(CLI_USAGE,
-					 "--%s '%s': not one of its values, or "
-					 "more than %d",
-					 option, word, MAX_AXIS);
+			return cli_error(CLI_USAGE, "--%s %s: must be %s",
+					 option, word, values);
 		list += length + (list[length] == ',');
 	}
 	return CLI_OK;
@@ -80,8 +82,10 @@ static int for_words(const char *option, const char *list,
 
 static int add_value(struct axis *axis, int value)
 {
-	if (axis->count == MAX_AXIS || value < 0)
+	if (value < 0)
 		return -1;
+	if (axis->count == MAX_AXIS)
+		return TOO_MANY;
 	axis->values[axis->count++] = value;
 	return 0;
 }
@@ -126,7 +130,7 @@ static int add_isa(struct bench *bench, struct axis *axis, const char *word)
 		if (strcmp(word, isa) && (strcmp(word, "all") || !room.is_open))
 			continue;
 		if (bench->n_isas == MAX_AXIS)
-			return -1;
+			return TOO_MANY;
 		bench->isas[bench->n_isas++] = isa;
 		found = 1;
 	}
@@ -139,8 +143,10 @@ static int read_device(struct bench *bench)
 	const struct device_args args = {.device = bench->args->device};
 	struct nib_device *device;
 	struct nib_error err;
-	int code = cli_open_device(&args, &device), on_gpu;
+	int code = cli_check_timed(args.device), on_gpu;
 
+	if (!code)
+		code = cli_open_device(&args, &device);
 	if (code)
 		return code;
 	on_gpu = !cli_is_host(device);
@@ -157,22 +163,26 @@ static int read_device(struct bench *bench)
 
 static int read_axes(struct bench *bench)
 {
+	static const char dtypes[] = "one of " CLI_DTYPE_WORDS;
 	const struct bench_args *args = bench->args;
-	int code = for_words("layout", args->layout, add_layout, bench,
-			     &bench->layout);
+	int code = for_words("layout", args->layout, "one of " CLI_LAYOUT_WORDS,
+			     add_layout, bench, &bench->layout);
 
 	if (!code)
-		code =
-		    for_words("out", args->out, add_dtype, bench, &bench->out);
+		code = for_words("out", args->out, dtypes, add_dtype, bench,
+				 &bench->out);
 	if (!code)
-		code = for_words("dtype", args->dtype, add_dtype, bench,
+		code = for_words("dtype", args->dtype, dtypes, add_dtype, bench,
 				 &bench->dtype);
 	if (!code && args->isa)
-		code = for_words("isa", args->isa, add_isa, bench, NULL);
+		code = for_words("isa", args->isa,
+				 "one of scalar|avx2|avx512bw|avx512|all",
+				 add_isa, bench, NULL);
 	if (!code && !bench->n_isas)
 		bench->isas[bench->n_isas++] = NULL;
 	if (!code && args->threads)
-		code = for_words("threads", args->threads, add_threads, bench,
+		code = for_words("threads", args->threads,
+				 "a number from 1 to 1024", add_threads, bench,
 				 &bench->threads);
 	return code;
 }
@@ -548,7 +558,8 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"What to measure", shape_options, offsetof(struct bench_args, shapes)},
+    {"What to measure", shape_op_options, offsetof(struct bench_args, shapes)},
+    {"", shape_options, offsetof(struct bench_args, shapes)},
     {"How", options, 0},
     {"Output", format_options, offsetof(struct bench_args, format)},
     {"Messages", common_options, offsetof(struct bench_args, common)},

@@ -273,21 +273,6 @@ static void set_widths(struct check *check, const struct shape_list *list)
 		}
 }
 
-static int check_shapes_fit(const struct shape_list *list)
-{
-	if (!list->count)
-		return cli_error(CLI_USAGE,
-				 "what? as nib check --preset small, or --op "
-				 "gemm --shape 128x4096x7168");
-	for (int64_t i = 0; i < list->count; i++)
-		if (!shape_is_multiply(&list->shapes[i]))
-			return cli_error(CLI_USAGE,
-					 "--op %s: check is for "
-					 "multiplications",
-					 shape_op_names[list->shapes[i].op]);
-	return CLI_OK;
-}
-
 static int run_check(const void *args_, char *const *files, int n_files)
 {
 	const struct check_args *args = args_;
@@ -298,8 +283,10 @@ static int run_check(const void *args_, char *const *files, int n_files)
 	(void)files;
 	(void)n_files;
 	progress_set_quiet(args->common.quiet);
-	if (!code)
-		code = check_shapes_fit(&list);
+	if (!code && !list.count)
+		code = cli_error(CLI_USAGE,
+				 "needs shapes, as --preset small or --op gemm "
+				 "--shape 128x4096x7168");
 	if (!code)
 		code = cli_open_device(&args->device, &check.device);
 	if (!code) {
@@ -368,7 +355,9 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"What to multiply", shape_options, offsetof(struct check_args, shapes)},
+    {"What to multiply", shape_product_options,
+     offsetof(struct check_args, shapes)},
+    {"", shape_options, offsetof(struct check_args, shapes)},
     {"How", options, 0},
     {"Device", any_device_options, offsetof(struct check_args, device)},
     {"Output", format_options, offsetof(struct check_args, format)},

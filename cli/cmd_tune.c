@@ -153,7 +153,10 @@ static int run_tune(const void *args_, char *const *files, int n_files)
 	struct nib_device *device;
 	struct nib_error err;
 	char note[1200];
-	int code = cli_open_device(&device_args, &device);
+	int code = cli_check_timed(args->device);
+
+	if (!code)
+		code = cli_open_device(&device_args, &device);
 
 	(void)files;
 	(void)n_files;

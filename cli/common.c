@@ -64,8 +64,8 @@ const struct cli_option any_device_options[] = {
      .value = "NAME",
      .fallback = "cpu",
      .help =
-	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them), "
-	 "emu:h200 or emu:b200 (a GPU in software, for tests)"},
+	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them) or "
+	 "emu:h200 (a GPU in software, for tests)"},
     CPU_OPTIONS,
     {0},
 };
@@ -117,6 +117,30 @@ void cli_warn(const char *format, ...)
 	va_end(list);
 }
 
+/* The library's message with the options of nib for its arguments. */
+static void put_in_options(const char *message, char *text, size_t bytes)
+{
+	static const struct {
+		const char *argument, *option;
+	} words[] = {
+	    {"name = ", "--device "},
+	    {"options.isa = ", "--isa "},
+	    {"options.threads = ", "--threads "},
+	    {"or set saturate", "or give --saturate"},
+	};
+
+	snprintf(text, bytes, "%s", message);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		const char *at = strstr(message, words[i].argument);
+
+		/* Names of arguments begin a message; the advice ends one. */
+		if (!at || (at > message && at[strlen(words[i].argument)]))
+			continue;
+		snprintf(text, bytes, "%.*s%s%s", (int)(at - message), message,
+			 words[i].option, at + strlen(words[i].argument));
+	}
+}
+
 static int fail(const char *what, const struct nib_error *err, int io_code)
 {
 	static const int codes[] = {
@@ -130,10 +154,15 @@ static int fail(const char *what, const struct nib_error *err, int io_code)
 	    [NIB_DEVICE_FAILED] = CLI_FAILED,
 	};
 	int code = err->status == NIB_IO ? io_code : codes[err->status];
+	size_t n = what ? strlen(what) : 0;
+	char text[sizeof(err->message) + 64];
 
+	put_in_options(err->message, text, sizeof(text));
+	/* Errors of files begin with the path themselves. */
+	if (n && !strncmp(text, what, n) && text[n] == ':')
+		what = NULL;
 	return cli_error((enum cli_exit)code, "%s%s%s (%s)", what ? what : "",
-			 what ? ": " : "", err->message,
-			 nib_status_name(err->status));
+			 what ? ": " : "", text, nib_status_name(err->status));
 }
 
 int cli_fail(const char *what, const struct nib_error *err)
@@ -279,6 +308,10 @@ int cli_check_output(const char *out, const char *const *inputs, int n_inputs,
 
 	if (!*out)
 		return cli_error(CLI_USAGE, "the output file has no name");
+	if (!strcmp(out, "-"))
+		return cli_error(CLI_USAGE,
+				 "-: the output is a file, not the standard "
+				 "output; ./- is one of that name");
 	if (stat(out, &to)) {
 		if (errno == ENOENT)
 			return CLI_OK;

@@ -36,6 +36,15 @@ static bool find_folder(char *folder, size_t bytes)
 	return true;
 }
 
+int cli_check_timed(const char *device)
+{
+	if (strncmp(device, "emu:", 4) != 0)
+		return CLI_OK;
+	return cli_error(CLI_USAGE,
+			 "--device %s: a GPU in software cannot be timed",
+			 device);
+}
+
 int cli_emu_device(const char *name, const char **device)
 {
 	static const char *const places[] = {"", "../" NIB_EMU_LIBDIR "/",
@@ -47,7 +56,7 @@ int cli_emu_device(const char *name, const char **device)
 		return CLI_OK;
 	if (strcmp(name, "emu:h200") != 0 && strcmp(name, "emu:b200") != 0)
 		return cli_error(CLI_USAGE,
-				 "device %s: the GPUs in software are "
+				 "--device %s: the GPUs in software are "
 				 "emu:h200 and emu:b200",
 				 name);
 	*device = "cuda:0";

@@ -121,7 +121,8 @@ static void print_option(const struct cli_option *o, FILE *to)
 static void print_groups(const struct cli_command *command, FILE *to)
 {
 	for (const struct cli_group *g = command->groups; g->title; g++) {
-		fprintf(to, "\n%s:\n", g->title);
+		if (*g->title)
+			fprintf(to, "\n%s:\n", g->title);
 		for (const struct cli_option *o = g->options; o->name; o++)
 			print_option(o, to);
 	}

@@ -13,18 +13,24 @@ const char *const shape_op_names[] = {
     "moe",  "moe_dual",	 "quantize",   "dequantize", "convert",
 };
 
+#define OP_OPTION(words)                                                       \
+	{                                                                      \
+		.name = "op", .kind = OPT_CHOICE,                              \
+		.offset = offsetof(struct shape_args, op), .value = words,     \
+		.help = "the operation (gemm if a shape is given without it)"  \
+	}
+
+const struct cli_option shape_op_options[] = {OP_OPTION(SHAPE_OP_WORDS), {0}};
+const struct cli_option shape_product_options[] = {
+    OP_OPTION(SHAPE_PRODUCT_WORDS), {0}};
+
 const struct cli_option shape_options[] = {
-    {.name = "op",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct shape_args, op),
-     .value = SHAPE_OP_WORDS,
-     .help = "the operation (gemm if a shape is given without it)"},
     {.name = "shape",
      .kind = OPT_TEXTS,
      .offset = offsetof(struct shape_args, shapes),
      .value = "MxNxK[xL],...",
-     .help = "shapes; a group is MxNxK+MxNxK; gemv is MxK[xL] with a matrix "
-	     "of M rows; quantize, dequantize and convert are MxK[xL]"},
+     .help = "shapes; a group is MxNxK+MxNxK; gemv, and what has no N, is "
+	     "MxK[xL], a matrix of M rows"},
     {.name = "m",
      .kind = OPT_TEXT,
      .offset = offsetof(struct shape_args, m),
@@ -112,7 +118,10 @@ int shape_is_multiply(const struct shape *shape)
 	return shape->op < OP_QUANTIZE;
 }
 
-/* "AxBxC" at *text, up to a + or the end, into sizes; how many, or -1. */
+#define TOO_LARGE 9 /* more than there are sizes */
+
+/* "AxBxC" at *text, up to a + or the end, into sizes; how many, TOO_LARGE or
+ * -1. */
 static int read_sizes(const char **text, int64_t sizes[4])
 {
 	const char *at = *text;
@@ -125,7 +134,7 @@ static int read_sizes(const char **text, int64_t sizes[4])
 			return -1;
 		sizes[count] = strtoll(at, &end, 10);
 		if (sizes[count++] > MAX_SIZE)
-			return -1;
+			return TOO_LARGE;
 		at = end;
 		if (*at != 'x')
 			break;
@@ -177,6 +186,10 @@ static int add_shape_text(struct shape_list *list, enum shape_op op,
 		struct shape_size *size = &shape->sizes[i];
 		int dims = read_sizes(&at, s), plain = no_n ? 2 : 3;
 
+		if (dims == TOO_LARGE)
+			return cli_error(CLI_USAGE,
+					 "--shape %s: a size is at most 2^40",
+					 text);
 		if (dims != plain && (dims != plain + 1 || group))
 			return bad_shape(op, text);
 		*size =

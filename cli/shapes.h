@@ -21,9 +21,9 @@ enum shape_op {
 	OP_DEQUANTIZE,
 	OP_CONVERT,
 };
-#define SHAPE_OP_WORDS                                                         \
-	"gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual|quantize|"     \
-	"dequantize|convert"
+#define SHAPE_PRODUCT_WORDS                                                    \
+	"gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual"
+#define SHAPE_OP_WORDS SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
 extern const char *const shape_op_names[];
 
 /*
@@ -48,13 +48,15 @@ struct shape_list {
 	int64_t count;
 };
 
-/* Place in a command's args with shape_options. */
+/* Place in a command's args with shape_options, and --op of all operations
+ * (shape_op_options) or of multiplications (shape_product_options). */
 struct shape_args {
 	int op; /* enum shape_op, or -1 */
 	struct cli_texts shapes, presets;
 	const char *m, *n, *k;
 	int64_t experts, batch;
 };
+extern const struct cli_option shape_op_options[], shape_product_options[];
 extern const struct cli_option shape_options[];
 
 /*

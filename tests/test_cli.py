@@ -78,6 +78,9 @@ class ManAndCompletion(NibTest):
             for option in options_of(name):
                 if option != "--help":
                     self.assertIn("\\fB%s\\fR" % option, section)
+        for name in ("NIB_CPU", "NIB_TUNING", "NIB_CUDA_LIBRARY", "NO_COLOR",
+                     "XDG_CACHE_HOME", "OMP_WAIT_POLICY"):
+            self.assertIn(".TP\n\\fB%s\\fR" % name, page)
 
     def complete(self, *words):
         script = self.path("nib.bash")
@@ -121,7 +124,8 @@ class Arguments(NibTest):
                 ("--shape -1x1x16", "gemm takes MxNxK"),
                 ("--shape 1x1x", "gemm takes MxNxK"),
                 ("--shape 1x1x16,", "gemm takes MxNxK"),
-                ("--shape 99999999999999999999x1x16", "gemm takes MxNxK"),
+                ("--shape 99999999999999999999x1x16", "at most 2\\^40"),
+                ("--shape 1099511627777x1x16", "at most 2\\^40"),
                 ("--shape 1x1x16+1x1x16", "gemm takes MxNxK"),
                 ("--op moe --shape 1x2x16", "moe takes --m --n --k"),
                 ("--op gemv --shape 1x2x3x4", "gemv takes MxK"),
@@ -141,8 +145,8 @@ class Arguments(NibTest):
                 ("--shape 5x5x0", "multiple of 16"),
                 ("--shape 5x5x1048592", "1048576"),
                 ("--preset nope", "seeds, cpu or small"),
-                ("--preset cpu --op convert", "has no convert"),
-                ("--op quantize --shape 4x16", "is for multiplications"),
+                ("--preset cpu --op dual_gemm", "has no dual_gemm"),
+                ("--op quantize --shape 4x16", "must be one of gemm"),
                 ("--op group_gemm --m 1 --n 1 --k 16 --batch 2", "no batch"),
                 ("--threads -1 --shape 1x1x16", "between 0 and 4096"),
                 ("--threads 1.5 --shape 1x1x16", "not a whole number"),
@@ -153,9 +157,35 @@ class Arguments(NibTest):
                 ("--nope", "not an option"),
                 ("-x", "not an option"),
                 ("foo --shape 1x1x16", "one argument too many"),
-                ("", "what\\?")]:
+                ("--device emu:x --shape 1x1x16", "--device emu:x: "),
+                ("", "needs shapes")]:
             with self.subTest(args):
                 self.refused("check", *shlex.split(args), code=2, says=says)
+
+    def test_messages_are_of_options(self):
+        """Not of the library's arguments."""
+        for args, code, says in [
+                ("check --device foo --shape 1x1x16", 4, "nib check: "
+                 "--device 'foo': this build has no such room"),
+                ("plan --op quantize --shape 4x16", 2, "must be one of gemm"),
+                ("plan", 2, "needs shapes"),
+                ("bench --out int8", 2,
+                 "--out int8: must be one of fp32|fp16|bf16"),
+                ("bench --layout x", 2, "must be one of linear|tiled"),
+                ("bench --isa x", 2, "must be one of scalar|"),
+                ("bench --threads 0", 2, "must be a number from 1 to"),
+                ("bench --out " + ",".join(17 * ["fp16"]), 2,
+                 "--out: more than 16 values"),
+                ("bench --device emu:h200 --shape 1x1x16", 2,
+                 "a GPU in software cannot be timed"),
+                ("tune --device emu:h200", 2,
+                 "a GPU in software cannot be timed")]:
+            with self.subTest(args):
+                self.refused(*args.split(), code=code, says=re.escape(says))
+        missing = sorted({"scalar", "avx2", "avx512bw", "avx512"} - set(ISAS))
+        if missing:
+            self.refused("check", "--shape", "1x1x16", "--isa", missing[0],
+                         code=4, says="^nib check: --isa " + missing[0])
 
     def test_too_large_is_no_crash(self):
         self.refused("check", "--shape", "99999999x99999999x1048576", code=4,
@@ -225,7 +255,11 @@ class Output(NibTest):
         for room in about["rooms"]:
             self.assertEqual(room["open"], room["reason"] == "")
         bad = dict(os.environ, NIB_CPU="sse9")
-        self.assertNotEqual(nib("info", env=bad).returncode, 0)
+        result = self.nib("info", "--format", "json", env=bad, code=2)
+        self.assertIn("NIB_CPU = 'sse9'", result.stderr)
+        self.assertEqual([r["room"] for r in json.loads(result.stdout)["rooms"]
+                          if r["open"] and "cpu" in r["room"]],
+                         ["cpu-" + isa for isa in ISAS])
 
     def test_formats_agree(self):
         args = ("check", "--op", "gemm", "--shape", "3x5x32", "--packed")
