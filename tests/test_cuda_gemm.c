@@ -6,6 +6,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -118,6 +119,26 @@ static int run(struct bed *bed, int64_t count)
 	return bed->fake->launches - before;
 }
 
+/* Pairs that may begin beside the kernel before; all at once, if parts of k
+ * wait for each other. */
+static void check_attributes(const CUlaunchConfig *last, bool divides_k)
+{
+	const CUlaunchAttribute *a = last->attrs;
+
+	assert_int_equal(last->numAttrs, divides_k ? 3 : 2);
+	assert_int_equal(a[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+	assert_int_equal(a[0].value.clusterDim.x, NIB_GEMM_PAIR);
+	assert_int_equal(a[0].value.clusterDim.y, 1);
+	assert_int_equal(a[0].value.clusterDim.z, 1);
+	assert_int_equal(a[1].id,
+			 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+	assert_int_equal(a[1].value.programmaticStreamSerializationAllowed, 1);
+	if (!divides_k)
+		return;
+	assert_int_equal(a[2].id, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+	assert_int_equal(a[2].value.cooperative, 1);
+}
+
 static void check_last(const struct bed *bed, const char *kernel)
 {
 	const CUlaunchConfig *last = &bed->fake->last;
@@ -132,7 +153,6 @@ static void check_last(const struct bed *bed, const char *kernel)
 	assert_in_range(last->sharedMemBytes,
 			NIB_GEMM_TAIL_BYTES + 3 * NIB_WEIGHT_STAGE_BYTES,
 			SM_BYTES);
-	assert_int_equal(last->numAttrs, 2);
 }
 
 static void launches_of_groups(void)
@@ -160,6 +180,7 @@ static void launches_of_groups(void)
 		plan(&bed, NIB_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
 		check_last(&bed, "nib_gemm_sm90");
+		check_attributes(&bed.fake->last, false);
 		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
 		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
@@ -199,9 +220,12 @@ static void no_group_divides_k(void)
 
 	make_bed(&bed);
 	p = &bed.problems[0];
-	p->a.k = p->b.k = 7168;
+	p->a.k = p->b.k = 4096;
 	plan(&bed, NIB_GEMM, 1);
 	check_explained(&bed, " parts, 1 launch");
+	assert_int_equal(run(&bed, 1), 2);
+	check_last(&bed, "nib_gemm_sm90");
+	check_attributes(&bed.fake->last, true);
 	plan(&bed, NIB_GEMM, 2);
 	check_explained(&bed, ", k in 1 part, ");
 	bed.problems[1].a.rows = bed.problems[1].c.rows = 0;
@@ -398,6 +422,7 @@ static void mixtures(void)
 		assert_int_equal(bed.fake->launches - before, 2);
 		check_last(&bed,
 			   op == NIB_GEMM ? "nib_gemm_sm90" : "nib_dual_sm90");
+		check_attributes(&bed.fake->last, false);
 		assert_int_equal(bed.fake->last.gridDimX, CTAS);
 		/* Each of 100 experts may have a token, in its own 16 rows. */
 		assert_true(workspace(&bed) >= 100 * 16 * ROW_BYTES);
@@ -423,18 +448,24 @@ static void mixtures(void)
 	free_bed(&bed);
 }
 
+/* Any of the four: nothing is launched behind it, and the plan runs again. */
 static void failed_launch(void)
 {
 	struct bed bed;
 
 	make_bed(&bed);
 	plan(&bed, NIB_GEMM, 49);
-	bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
-	assert_int_equal(nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
-			 NIB_DEVICE_FAILED);
-	assert_int_equal(bed.fake->launches, 0);
-	bed.fake->launch_result = CUDA_SUCCESS;
-	assert_int_equal(run(&bed, 49), 4);
+	for (int i = 0; i < 4; i++) {
+		bed.fake->launches = 0;
+		bed.fake->launches_left = i;
+		bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
+		assert_int_equal(
+		    nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
+		    NIB_DEVICE_FAILED);
+		assert_int_equal(bed.fake->launches, i);
+		bed.fake->launch_result = CUDA_SUCCESS;
+		assert_int_equal(run(&bed, 49), 4);
+	}
 	free_bed(&bed);
 }
 

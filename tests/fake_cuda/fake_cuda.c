@@ -491,23 +491,38 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *now)
 	return 0;
 }
 
+/* With the lock. */
+static void record(const CUlaunchConfig *config, CUfunction function)
+{
+	if (config->numAttrs > FAKE_MAX_ATTRIBUTES)
+		abort();
+	fake_cuda.launches++;
+	fake_cuda.last = *config;
+	fake_cuda.last.attrs = fake_cuda.last_attributes;
+	for (unsigned i = 0; i < config->numAttrs; i++)
+		fake_cuda.last_attributes[i] = config->attrs[i];
+	memcpy(fake_cuda.last_kernel, function->name, sizeof(function->name));
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 			  void **arguments, void **extra)
 {
 	CUresult result = inside();
 
 	(void)extra;
-	if (!result)
-		result = fake_cuda.launch_result;
+	if (!result && fake_cuda.launch_result) {
+		if (fake_cuda.launches_left > 0)
+			fake_cuda.launches_left--;
+		else
+			result = fake_cuda.launch_result;
+	}
 	if (!result && config->hStream &&
 	    config->hStream == fake_cuda.dead_stream)
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (result)
 		return result;
 	pthread_mutex_lock(&lock);
-	fake_cuda.launches++;
-	fake_cuda.last = *config;
-	memcpy(fake_cuda.last_kernel, function->name, sizeof(function->name));
+	record(config, function);
 	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(&clock_ns,
 			 (uint64_t)launch_ns(function->name, arguments));

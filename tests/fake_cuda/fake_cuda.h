@@ -8,7 +8,8 @@
 
 #include "cuda/driver.h"
 
-#define FAKE_MAX_GPUS 4
+#define FAKE_MAX_GPUS	    4
+#define FAKE_MAX_ATTRIBUTES 4
 
 /*
  * A program that is run with this library in LD_PRELOAD has a clock on which
@@ -32,6 +33,8 @@ struct fake_cuda {
 	/* Entering a context, every call into one, and every launch, give
 	 * these. */
 	CUresult enter_result, context_result, launch_result;
+	/* So many launches succeed before launch_result comes. */
+	int launches_left;
 	/* This stream is refused as a handle. */
 	CUstream dead_stream;
 
@@ -44,7 +47,8 @@ struct fake_cuda {
 	int shared_bytes;    /* the last that a function was allowed */
 	int pointer_queries; /* calls that ask about a pointer */
 	int launches, waits;
-	CUlaunchConfig last; /* launch */
+	CUlaunchConfig last; /* launch, and its attributes */
+	CUlaunchAttribute last_attributes[FAKE_MAX_ATTRIBUTES];
 	char last_kernel[64];
 	/* Calls made with no context, or a wrong one, current. */
 	int outside;
