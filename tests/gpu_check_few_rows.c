@@ -20,6 +20,9 @@ struct product {
 	bool nan; /* one scale of b is NaN */
 };
 
+/* What c holds before a run: no NaN, and far from any sum. */
+#define POISON 0xEE
+
 /* The same problem on both sides. */
 struct product_memory {
 	struct gpu_twin a_codes, a_scales, b_codes, b_scales, c, alpha;
@@ -57,7 +60,7 @@ static struct product_memory product_new(const struct product *p)
 		    &p->b, p->b.batch - 1, p->b.rows - 1, p->b.k / 16 - 1)] =
 		    NAN_SCALE;
 	memcpy(gpu_host_of(&m.alpha), &p->alpha, sizeof(float));
-	memset(gpu_host_of(&m.c), 0xEE, m.c.bytes);
+	memset(gpu_host_of(&m.c), POISON, m.c.bytes);
 	gpu_upload(&m.a_codes);
 	gpu_upload(&m.a_scales);
 	gpu_upload(&m.b_codes);
@@ -93,24 +96,45 @@ static void *last_of(void *first, const struct gpu_twin *t, int64_t count)
 	return (uint8_t *)first + each * (size_t)(count - 1);
 }
 
-/* Runs twice, the second time over the last matrix of the batch alone. */
+/* Is everything but rows [first, end) of c, counted through its batch, as it
+ * was, and the gaps behind their columns too? */
+static bool rest_unchanged(const struct product *p, const uint8_t *c,
+			   int64_t first, int64_t end)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
+	const int64_t pitch = (p->c.k + p->c.gap) * size;
+	const int64_t rows = p->c.batch * p->c.rows;
+
+	for (int64_t i = 0; i < rows * pitch; i++)
+		if (c[i] != POISON && (i / pitch < first || i / pitch >= end ||
+				       i % pitch >= p->c.k * size))
+			return false;
+	return true;
+}
+
+/* Runs twice, the second time over the last matrix of the batch alone; again:
+ * room for a copy of c. */
 static const char *run_product(const struct product *p, enum nib_op op,
 			       const struct product_memory *m, uint8_t *again)
 {
 	struct nib_problem on_gpu = problem(p, m, gpu_device_of);
 	const struct nib_problem on_host = problem(p, m, gpu_host_of);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	const int64_t rows = p->c.batch * p->c.rows;
 
 	if (nib_multiply(gpu_test.gpu, op, &on_gpu, 1, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		return gpu_test.err.message;
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
 		return "guard band";
+	if (!rest_unchanged(p, gpu_host_of(&m->c), 0, rows))
+		return "wrote between rows of c";
 	gpu_must(nib_check(op, &on_host, 1, NULL, &result, &gpu_test.err),
 		 "check");
 	if (result.failed)
 		return "outside its bound";
-	gpu_upload(&m->c);
+	memcpy(again, gpu_host_of(&m->c), m->c.bytes);
+	gpu_poison(&m->c, POISON);
 	on_gpu.a.codes = last_of(on_gpu.a.codes, &m->a_codes, p->a.batch);
 	on_gpu.a.scales = last_of(on_gpu.a.scales, &m->a_scales, p->a.batch);
 	on_gpu.b.codes = last_of(on_gpu.b.codes, &m->b_codes, p->b.batch);
@@ -120,9 +144,13 @@ static const char *run_product(const struct product *p, enum nib_op op,
 	if (nib_multiply(gpu_test.gpu, op, &on_gpu, 1, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		return gpu_test.err.message;
-	if (!gpu_download(&m->c, again))
+	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
 		return "guard band, alone";
-	if (memcmp(again, gpu_host_of(&m->c), m->c.bytes) != 0)
+	if (!rest_unchanged(p, gpu_host_of(&m->c), rows - p->c.rows, rows))
+		return "wrote outside c, alone";
+	if (memcmp(last_of(again, &m->c, p->c.batch),
+		   last_of(gpu_host_of(&m->c), &m->c, p->c.batch),
+		   m->c.bytes / (size_t)p->c.batch) != 0)
 		return "other bits without neighbours";
 	return inputs_unchanged(m) ? NULL : "an input changed";
 }
