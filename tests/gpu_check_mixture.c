@@ -200,6 +200,28 @@ static const uint8_t *rows_of(const struct gpu_mixture *x, const uint8_t *c,
 	return c + (size_t)(first * pitch) * sizeof(float);
 }
 
+/* Poison is a NaN that no sum gives; it stays behind the columns. */
+static const char *all_are_nan(const struct gpu_mixture *x, const uint8_t *c,
+			       size_t bytes)
+{
+	const size_t pitch = (size_t)(x->c.k + x->c.gap);
+
+	for (size_t i = 0; i < bytes / sizeof(float); i++) {
+		uint32_t bits;
+
+		memcpy(&bits, c + i * sizeof(bits), sizeof(bits));
+		if (i % pitch >= (size_t)x->c.k) {
+			if (bits != UINT32_MAX)
+				return "wrote between rows of c";
+		} else if (bits == UINT32_MAX) {
+			return "a row of no scale was not written";
+		} else if ((bits & 0x7FFFFFFF) <= 0x7F800000) {
+			return "a number where no scale can be";
+		}
+	}
+	return NULL;
+}
+
 /* c, fp32, is NaN in the expert's rows and the same as `good` in others'. */
 static const char *only_one_is_nan(const struct gpu_mixture *x,
 				   const struct gpu_mixture_memory *m,
@@ -207,26 +229,21 @@ static const char *only_one_is_nan(const struct gpu_mixture *x,
 {
 	const int32_t *offsets = gpu_host_of(&m->offsets);
 	const uint8_t *c = gpu_host_of(&m->base.c);
+	const char *why = NULL;
 
-	for (int64_t e = 0; e < x->experts; e++) {
+	for (int64_t e = 0; e < x->experts && !why; e++) {
 		size_t bytes;
 		const uint8_t *now =
 		    rows_of(x, c, offsets[e], offsets[e + 1], &bytes);
 		const uint8_t *then =
 		    rows_of(x, good, offsets[e], offsets[e + 1], &bytes);
 
-		/* Elements between rows keep their poison, a NaN. */
-		for (size_t i = 0; i < bytes && e == expert; i += 4) {
-			float value;
-
-			memcpy(&value, now + i, sizeof(value));
-			if (value == value)
-				return "a number where no scale can be";
-		}
-		if (e != expert && memcmp(now, then, bytes) != 0)
-			return "the bits of another expert changed";
+		if (e == expert)
+			why = all_are_nan(x, now, bytes);
+		else if (memcmp(now, then, bytes) != 0)
+			why = "the bits of another expert changed";
 	}
-	return NULL;
+	return why;
 }
 
 /* One entry of scale_rows leads out of the scales. */

@@ -49,8 +49,7 @@ static bool is_nan(const struct gpu_sizes *c, uint32_t bits)
 	return (bits & 0x7FFF) > (c->dtype == NIB_FP16 ? 0x7C00 : 0x7F80);
 }
 
-/* One row of c's memory.  Poison is NaN: elements that nobody wrote are found
- * with those that should not be NaN. */
+/* One row of c's memory.  Poison is a NaN that no sum gives. */
 static const char *check_row(const struct gpu_item *x, const void *c,
 			     int64_t at, bool is_nan_row, bool has_nan_col)
 {
@@ -65,9 +64,11 @@ static const char *check_row(const struct gpu_item *x, const void *c,
 		if (col >= x->c.k) {
 			if (bits != untouched)
 				return "wrote outside c";
+		} else if (bits == untouched) {
+			return "not written";
 		} else if (is_nan(&x->c, bits) != wants_nan) {
 			return wants_nan ? "no NaN from a NaN scale"
-					 : "NaN or not written";
+					 : "NaN from numbers";
 		}
 	}
 	return NULL;
