@@ -491,10 +491,12 @@ struct nib_run_options {
  * Runs a plan on problems of the sizes that it was made for (else
  * NIB_BAD_ARGUMENT).  Allocates nothing.  On "cuda" it returns when the work is
  * queued, and may be captured in a graph; problems may be gone by then.  The
- * same inputs give the same bits for any thread count, instruction set, group
- * order and neighbours ("cuda": among groups; a plan of one matrix may divide
- * k, and has bits of its own).  On failure every c is unchanged.  options may
- * be NULL.
+ * plan, its packed weights, operands and workspace must outlive a graph, and
+ * its replays are runs that use the workspace.  The same inputs give the same
+ * bits for any thread count, instruction set, group order and neighbours
+ * ("cuda": among groups; a plan of one matrix may divide k, and has bits of its
+ * own).  On failure every c is unchanged ("cuda": unless the driver refuses a
+ * launch of a large group after others).  options may be NULL.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems,
