@@ -350,7 +350,9 @@ struct nib_packed;
 
 /*
  * Packs all batches of b, and waits until done.  A scale with its sign bit set
- * is NIB_BAD_DATA.
+ * is NIB_BAD_DATA.  On "cuda" b is read behind all work queued on the default
+ * stream: what a stream that does not order itself with that one writes there
+ * must be done before.
  */
 NIB_API enum nib_status nib_pack(struct nib_device *device,
 				 const struct nib_nvfp4 *b,
@@ -616,7 +618,8 @@ NIB_API enum nib_status nib_quantize(struct nib_device *device,
 				     float *global_used, struct nib_error *err);
 
 /* Largest |x|, waiting for it.  NaN or inf is NIB_BAD_DATA unless saturate
- * (then skipped). */
+ * (then skipped).  On "cuda" x is read on the default stream, as by nib_pack().
+ */
 NIB_API enum nib_status nib_amax(struct nib_device *device,
 				 const struct nib_dense *x, int saturate,
 				 float *amax, struct nib_error *err);

@@ -115,7 +115,8 @@ def pack(b, b_scales, *, b_layout="tiled", device=None, stream=None):
     _check_layout("b_scales", b_scales, b_layout)
     codes, scales = array("b", b, stream), array("b_scales", b_scales, stream)
     name = views.check_device([codes, scales])
-    return pack_arrays(device or _device.device(name), codes, scales, b_layout)
+    return pack_arrays(device or _device.device(name), codes, scales, b_layout,
+                       stream)
 
 
 def _two(op, a, a_scales, b, b_scales, alpha, out, out_dtype, a_layout,

@@ -48,9 +48,12 @@ def packed(number):
     return found
 
 
-def pack_arrays(device, codes, scales, layout):
-    """Packs arrays of the device; b is what errors call them."""
+def pack_arrays(device, codes, scales, layout, stream=None):
+    """Packs arrays of the device; b is what errors call them.  nib_pack() reads
+    behind the default stream: what is queued on another is waited for."""
     view, sizes = views.nvfp4(codes, scales, layout)
     if sizes.is_stack and sizes.batch == 0:
         codes.fail("must have at least one matrix")
+    if stream and not device.is_cpu:
+        call("nib_device_wait", device.handle, stream)
     return Packed(device, view, sizes)

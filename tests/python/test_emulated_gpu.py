@@ -3,6 +3,7 @@
 operators do for CUDA tensors (streams, workspaces, plans) with stand-ins for them,
 since torch itself has no such GPU.  Skipped in builds without kernels."""
 
+import contextlib
 import ctypes as C
 import os
 import threading
@@ -15,6 +16,7 @@ from common import (blocked, decode, failures, needs_torch, random_codes,
                     random_scales)
 
 from nibblas import _abi as abi
+from nibblas import _packed
 from nibblas._arrays import CUDA, _Device, _Tensor, _Type
 from nibblas._library import call, lib
 
@@ -93,6 +95,20 @@ class Array:
         return 0
 
 
+@contextlib.contextmanager
+def pack_calls():
+    """What pack() asks of the library; streams need not be there."""
+    calls = []
+
+    def call_(name, *args):
+        waits = name == "nib_device_wait"
+        calls.append(f"wait for {args[1]}" if waits else name)
+        if not waits:
+            call(name, *args)
+    with mock.patch.object(_packed, "call", call_):
+        yield calls
+
+
 class EmulatedTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -137,6 +153,15 @@ class ByDlpack(EmulatedTest):
         nibblas.dual_gemm(*a, *b, *b, alpha=factor, alpha2=factor, out=half)
         self.assert_right(abi.NIB_DUAL_GEMM, left, right, half, b2=right,
                           alpha=alpha, alpha2=alpha)
+
+    def test_pack_waits_for_the_stream(self):
+        """nib_pack() reads on the default stream, whatever stream has b."""
+        b, _ = self.operand(33, 64)
+        with pack_calls() as calls:
+            nibblas.pack(*b, stream=7)
+            nibblas.pack(*b)
+        self.assertEqual(b[0].streams, [7, 1])
+        self.assertEqual(calls, ["wait for 7", "nib_pack", "nib_pack"])
 
     def test_formats(self):
         x = self.rng.standard_normal((9, 64)).astype(np.float32)
@@ -258,7 +283,6 @@ class AsTensors(EmulatedTest):
             self.assertLess(np.abs(got[rows] - want).max(), 1e-2)
 
     def test_packed(self):
-        from nibblas import _packed
         from nibblas.torch._tensors import array
         a, left = self.operand(9, 64)
         b, right = self.operand(33, 64)

@@ -14,8 +14,10 @@ def pack(b, b_scales, layout="tiled"):
     """Weights [N, K/2] (or a stack) in the order of the device that they are on,
     for torch.ops.nibblas.gemm_packed, which takes the result's number."""
     side = Cpu if b.is_cpu else Cuda
-    return _packed.pack_arrays(side.device(side.place(b)), array("b", b),
-                               array("b_scales", b_scales), layout)
+    place = side.place(b)
+    return _packed.pack_arrays(side.device(place), array("b", b),
+                               array("b_scales", b_scales), layout,
+                               side.stream(place))
 
 
 class _StraightThrough(torch.autograd.Function):
