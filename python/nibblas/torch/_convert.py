@@ -10,7 +10,7 @@ from nibblas import _abi as abi
 from nibblas import _views as views
 from nibblas._library import fail, lib
 from nibblas._plans import Cache
-from nibblas.torch._tensors import array, dtype_name, maker
+from nibblas.torch._tensors import USUAL, array, dtype_name, maker
 
 LARGEST = 6.0 * 448.0
 
@@ -151,7 +151,9 @@ def _dequantize_call(side, place, codes, scales, global_scale, out_dtype, layout
                  maker(shape, out_dtype, codes.device), 0 in shape)
 
 
-def dequantize(side, codes, scales, global_scale, out_dtype, layout):
+def dequantize(side, codes, scales, global_scale=None, out_dtype=None,
+               layout="tiled"):
+    out_dtype = out_dtype or USUAL
     place = side.place(codes, "codes")
     key = ("dequantize", place, out_dtype, layout,
            codes.shape, codes.is_contiguous() or codes.stride(), codes.dtype,

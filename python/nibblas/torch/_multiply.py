@@ -8,7 +8,8 @@ from nibblas import _problems
 from nibblas._library import ArgumentError
 from nibblas._packed import packed
 from nibblas._plans import Plan, cache
-from nibblas.torch._tensors import array, dtype_name, maker, meta, operand
+from nibblas.torch._tensors import (USUAL, array, dtype_name, maker, meta,
+                                    operand)
 
 _WORDS = _problems.PROBLEM_WORDS
 _SIZE = _problems.PROBLEM_SIZE
@@ -92,8 +93,10 @@ def simple(side, op):
     return multiply
 
 
-def gemm_packed(side, a, a_scales, b, alpha, out_dtype, a_layout):
+def gemm_packed(side, a, a_scales, b, alpha=None, out_dtype=None,
+                a_layout="tiled"):
     """b: the number of packed weights, whose device computes."""
+    out_dtype = out_dtype or USUAL
     weights = packed(b)
     place = side.place(a)
     key = (place, meta(a), meta(a_scales), meta(alpha), out_dtype, a_layout)
@@ -163,11 +166,12 @@ def _dual_plan(side, place, key, c, a, a_scales, b, b_scales, b2, b2_scales,
         [array("alpha", alpha), array("alpha2", alpha2)], c, out_dtype)
 
 
-def dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2,
-              out_dtype, a_layout, b_layout):
+def dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
+              alpha2=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
+    """c: None for a new one, here and below."""
     return _many(side, "dual", _dual_plan, c,
                  (a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2),
-                 out_dtype, a_layout, b_layout, _DUAL)
+                 out_dtype or USUAL, a_layout, b_layout, _DUAL)
 
 
 def _check_lengths(a, *lists):
@@ -209,9 +213,10 @@ def _group_plan(side, place, key, a, a_scales, b, b_scales, alpha, out_dtype,
     return _plan(side, place, abi.NIB_GEMM, key, _group(full), (makers, bases))
 
 
-def group_gemm(side, c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
-               b_layout):
+def group_gemm(side, c, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
+               a_layout="tiled", b_layout="tiled"):
     """One launch of len(a) products; alpha: one value for each."""
+    out_dtype = out_dtype or USUAL
     if not a:
         _check_lengths(a, a_scales, b, b_scales, c)
         return []
@@ -260,11 +265,12 @@ def _moe_plan(side, place, key, c, a, a_scales, b, b_scales, row_offsets,
     return _plan(side, place, op, key, moe, maker(shape, out_dtype, a.device))
 
 
-def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
-             out_dtype, a_layout, b_layout, b2=None, b2_scales=None,
-             alpha2=None):
+def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
+             alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled",
+             b2=None, b2_scales=None, alpha2=None):
     """A mixture of experts, the dual product if there is b2: its offsets stay on
     the device."""
     return _many(side, "moe", _moe_plan, c,
                  (a, a_scales, b, b_scales, row_offsets, scale_rows, alpha, b2,
-                  b2_scales, alpha2), out_dtype, a_layout, b_layout, _MOE)
+                  b2_scales, alpha2), out_dtype or USUAL, a_layout, b_layout,
+                 _MOE)

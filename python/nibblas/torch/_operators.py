@@ -14,7 +14,7 @@ from nibblas._library import UnsupportedError
 from nibblas._packed import packed
 from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _multiply
-from nibblas.torch._tensors import Cpu, Cuda, dtype_name
+from nibblas.torch._tensors import USUAL, Cpu, Cuda, dtype_name
 
 # Whoever holds it keeps the operators registered.
 LIBRARY = torch.library.Library("nibblas", "DEF")
@@ -26,8 +26,6 @@ OPERANDS = "Tensor a, Tensor a_scales, Tensor b, Tensor b_scales"
 LISTS = "Tensor[] a, Tensor[] a_scales, Tensor[] b, Tensor[] b_scales"
 OPTIONS = 'str a_layout="tiled", str b_layout="tiled"'
 NEW = f"ScalarType? out_dtype=None, {OPTIONS}"
-# If nothing is said, as in torch's scaled_mm.
-USUAL = torch.bfloat16
 
 
 def _out_dtype(dtype):
@@ -38,11 +36,11 @@ def _out_dtype(dtype):
     return dtype
 
 
-def _define(name, schema, implementation, fake):
-    """implementation(side, ...) on each kind of device."""
+def _define(name, schema, implementation, fake, *first):
+    """implementation(side, *first, ...) on each kind of device."""
     LIBRARY.define(name + schema, tags=TAGS)
     for key, side in (("CPU", Cpu), ("CUDA", Cuda)):
-        LIBRARY.impl(name, functools.partial(implementation, side), key)
+        LIBRARY.impl(name, functools.partial(implementation, side, *first), key)
     torch.library.register_fake("nibblas::" + name, fake, lib=LIBRARY)
 
 
@@ -118,36 +116,16 @@ _define_simple("gemv", abi.NIB_GEMV)
 # ---- the other multiplications ---------------------------------------------
 
 
-def _dual(side, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
-          alpha2=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
-    return _multiply.dual_gemm(side, None, a, a_scales, b, b_scales, b2,
-                               b2_scales, alpha, alpha2, out_dtype or USUAL,
-                               a_layout, b_layout)
-
-
 def _dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
               alpha2=None, a_layout="tiled", b_layout="tiled"):
     _multiply.dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales,
                         alpha, alpha2, c.dtype, a_layout, b_layout)
 
 
-def _group(side, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
-           a_layout="tiled", b_layout="tiled"):
-    return _multiply.group_gemm(side, None, a, a_scales, b, b_scales, alpha,
-                                out_dtype or USUAL, a_layout, b_layout)
-
-
 def _group_out(side, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
                b_layout="tiled"):
     _multiply.group_gemm(side, c, a, a_scales, b, b_scales, alpha,
                          torch.bfloat16, a_layout, b_layout)
-
-
-def _moe(side, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
-         alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
-    return _multiply.moe_gemm(side, None, a, a_scales, b, b_scales, row_offsets,
-                              scale_rows, alpha, out_dtype or USUAL,
-                              a_layout, b_layout)
 
 
 def _moe_out(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
@@ -167,7 +145,7 @@ def _moe_dual(side, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
               a_layout="tiled", b_layout="tiled"):
     return _multiply.moe_gemm(
         side, None, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
-        out_dtype or USUAL, a_layout, b_layout, b2, b2_scales, alpha2)
+        out_dtype, a_layout, b_layout, b2, b2_scales, alpha2)
 
 
 def _moe_dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
@@ -181,19 +159,19 @@ def _moe_dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
 _SECOND = "Tensor b2, Tensor b2_scales"
 _ALPHAS = "Tensor? alpha=None, Tensor? alpha2=None"
 _define("dual_gemm", f"({OPERANDS}, {_SECOND}, {_ALPHAS}, {NEW}) -> Tensor",
-        _dual, _dual_fake)
+        _multiply.dual_gemm, _dual_fake, None)
 _define("dual_gemm_out",
         f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ALPHAS}, {OPTIONS}) -> ()",
         _dual_out, _nothing)
 _define("group_gemm", f"({LISTS}, Tensor? alpha=None, {NEW}) -> Tensor[]",
-        _group, _group_fake)
+        _multiply.group_gemm, _group_fake, None)
 _define("group_gemm_out",
         f"(Tensor(a!)[] c, {LISTS}, Tensor? alpha=None, {OPTIONS}) -> ()",
         _group_out, _nothing)
 _ROUTES = "Tensor row_offsets, Tensor? scale_rows=None"
 _ALPHA = "Tensor? alpha=None"
-_define("moe_gemm", f"({OPERANDS}, {_ROUTES}, {_ALPHA}, {NEW}) -> Tensor", _moe,
-        _moe_fake)
+_define("moe_gemm", f"({OPERANDS}, {_ROUTES}, {_ALPHA}, {NEW}) -> Tensor",
+        _multiply.moe_gemm, _moe_fake, None)
 _define("moe_gemm_out",
         f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {_ALPHA}, {OPTIONS}) -> ()",
         _moe_out, _nothing)
@@ -203,7 +181,6 @@ _define("moe_dual_gemm",
 _define("moe_dual_gemm_out",
         f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, "
         f"{OPTIONS}) -> ()", _moe_dual_out, _nothing)
-
 
 
 def _group_elsewhere(a, *_args, **_kwargs):
@@ -227,14 +204,9 @@ def _packed_fake(a, a_scales, b, alpha=None, out_dtype=None, a_layout="tiled"):
     return _new(a, (*a.shape[:-1], packed(int(b)).sizes.rows), out_dtype)
 
 
-def _packed(side, a, a_scales, b, alpha=None, out_dtype=None, a_layout="tiled"):
-    return _multiply.gemm_packed(side, a, a_scales, b, alpha,
-                                 out_dtype or USUAL, a_layout)
-
-
 _define("gemm_packed", "(Tensor a, Tensor a_scales, int b, Tensor? alpha=None, "
-        'ScalarType? out_dtype=None, str a_layout="tiled") -> Tensor', _packed,
-        _packed_fake)
+        'ScalarType? out_dtype=None, str a_layout="tiled") -> Tensor',
+        _multiply.gemm_packed, _packed_fake)
 
 # ---- formats ---------------------------------------------------------------
 
@@ -267,12 +239,6 @@ def _from_blocked_fake(blocked, rows, groups):
     return blocked.new_empty((*outer, rows, groups))
 
 
-def _dequantize(side, codes, scales, global_scale=None, out_dtype=None,
-                layout="tiled"):
-    return _convert.dequantize(side, codes, scales, global_scale,
-                               out_dtype or USUAL, layout)
-
-
 _define("quantize",
         '(Tensor x, Tensor? global_scale=None, str layout="tiled", '
         'str recipe="modelopt", bool saturate=False) '
@@ -280,7 +246,9 @@ _define("quantize",
 _define("dequantize",
         "(Tensor codes, Tensor scales, Tensor? global_scale=None, "
         'ScalarType? out_dtype=None, str layout="tiled") -> Tensor',
-        _dequantize, _dequantize_fake)
+        _convert.dequantize, _dequantize_fake)
+
+
 def _expert_rows_fake(ends):
     return ends.new_empty(ends.shape[0] + 1), ends.new_empty(ends.shape[0])
 

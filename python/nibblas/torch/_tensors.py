@@ -17,6 +17,8 @@ from nibblas._views import Array, dense_strides
 NAMES = {torch.uint8: "uint8", torch.float32: "float32",
          torch.float16: "float16", torch.bfloat16: "bfloat16",
          torch.int32: "int32", torch.float8_e4m3fn: "float8_e4m3fn"}
+# Results' type if nothing is said, as in torch's scaled_mm.
+USUAL = torch.bfloat16
 # Older ones have no such type; there codes are uint8.
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)
 if FLOAT4 is not None:
