@@ -27,17 +27,17 @@ class Docs(TorchTest):
     def test_page(self):
         t = self.torch
         first, scaled, arrays, files = blocks("docs", "python.md")
-        x, w = t.randn(8, 64), t.randn(24, 64)
-        names = {"x": x, "w": w}
+        names = {}
         exec(first, names)
-        whole = names["y"]
+        x, w, whole = names["x"], names["w"], names["y"]
         self.assertLess((whole - x @ w.t()).norm() / whole.norm(), 0.3)
         exec(scaled, names)
         self.assertTrue(t.equal(names["y"], whole))
-        names = {"x": x.numpy(), "p": nibblas.quantize(w.numpy())}
+        names = {}
         exec(arrays, names)
-        self.assertTrue(np.array_equal(
-            t.from_numpy(names["y"]).bfloat16().float(), whole.float()))
+        want = names["x"] @ names["w"].T
+        self.assertLess(np.linalg.norm(names["y"] - want),
+                        0.3 * np.linalg.norm(want))
         self.addCleanup(os.chdir, os.getcwd())
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
