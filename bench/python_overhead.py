@@ -11,8 +11,8 @@ the smallest operands, plans that are known.  Microseconds:
               make the same results
 
 On a GPU the library's part is launches, and is not told apart.  Processor time of the
-calling thread, so that others on the machine hardly count; medians of 31 rounds of
-2,000 calls, in which everything takes its turn.
+calling thread, in rounds of 2,000 calls, in which everything takes its turn: the least
+of 31, since others on the machine can only add to it, and the calls' median beside it.
 
     pip install . && python bench/python_overhead.py [--device cuda]"""
 
@@ -48,8 +48,8 @@ class Timed:
             function(*args)
         self.rounds.append((time.thread_time_ns() - begin) / CALLS / 1000)
 
-    def median(self):
-        return statistics.median(self.rounds[1:])
+    def least(self):
+        return min(self.rounds)
 
 
 def nothing_like(operator, args):
@@ -100,16 +100,16 @@ class Row:
         return [self.call, *self.torch, *(x for two in self.library for x in two)]
 
     def text(self):
-        call = self.call.median()
-        library = sum(run.median() - nothing.median()
+        call = self.call.least()
+        library = sum(run.least() - nothing.least()
                       for run, nothing in self.library)
         numbers = [call, library, call - library,
-                   sum(x.median() for x in self.torch)]
+                   sum(x.least() for x in self.torch),
+                   statistics.median(self.call.rounds)]
         cells = [f"{x:8.1f}" for x in numbers]
         if not self.library:
             cells[1:3] = ["       -"] * 2
-        spread = f"{min(self.call.rounds):.1f} to {max(self.call.rounds[1:]):.1f}"
-        return f"{self.name:33}" + "  ".join(cells) + f"   {spread}"
+        return f"{self.name:33}" + "  ".join(cells)
 
 
 def operator_rows(device):
@@ -177,7 +177,9 @@ def function_rows(a, scales, alpha):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     device = parser.parse_args().device
     plain, alpha, rows = operator_rows(device)
@@ -189,7 +191,7 @@ def main():
             if device != "cpu":
                 torch.cuda.synchronize()
     print(f"{nibblas.device(device)}, torch {torch.__version__}\n"
-          f"{'us':33}    call   library  overhead     torch   calls from, to")
+          f"{'us':33}    call   library  overhead     torch    median")
     for row in rows:
         print(row.text())
 
