@@ -67,7 +67,10 @@ static void raise_limit(const struct field *field, struct limit *limit,
 	}
 }
 
-/* As raise_limit(); the rate is, as that of an instruction, of the whole run.
+/*
+ * As raise_limit(); the rate is, as that of an instruction, of the whole run,
+ * but the fastest sample: they are few, and longer than a turn of another
+ * program.
  */
 static void raise_limit_gemm(const struct field *field, struct limit *limit,
 			     double flop, int gemm)
@@ -77,7 +80,7 @@ static void raise_limit_gemm(const struct field *field, struct limit *limit,
 	const char *room = job_room(field->contestants[gemm].job);
 	const struct bench_samples *samples = gemm_rates_samples(
 	    field->run->gemm_rates, k, options->threads, room);
-	double r = samples ? bench_samples_quantile(samples, 0, 0.75) : 0;
+	double r = samples ? bench_samples_quantile(samples, 0, 1) : 0;
 
 	if (r > 0 && flop / r > limit->s) {
 		limit->s = flop / r;

@@ -328,6 +328,7 @@ static void set_times(const struct field *field, int i, json_t *row)
 
 	row_number(row, "time_s", time_s);
 	row_samples(row, "samples_s", &c->samples_s);
+	row_spread(row, &c->samples_s);
 	if (field->options->timed != JOB_RUN || time_s <= 0)
 		return;
 	row_number(row, "flop", flop);

@@ -23,14 +23,13 @@ struct rate {
 	const char *name, *room, *unit, *command;
 	int threads;
 	bool is_bytes;
+	double quantile; /* of the samples: see limits.c */
 };
 
 static json_t *rate_row(const struct measure_run *run, const struct rate *rate,
 			const struct bench_samples *samples)
 {
-	/* See rate() of measure.c. */
-	double per_s =
-	    bench_samples_quantile(samples, 0, rate->is_bytes ? 0.5 : 0.75);
+	double per_s = bench_samples_quantile(samples, 0, rate->quantile);
 	struct bench_samples times = {0};
 	json_t *row = row_new();
 
@@ -42,6 +41,7 @@ static json_t *rate_row(const struct measure_run *run, const struct rate *rate,
 	row_integer(row, "threads", rate->threads);
 	row_number(row, "time_s", 1e9 / per_s);
 	row_samples(row, "samples_s", &times);
+	row_spread(row, &times);
 	row_number(row, rate->is_bytes ? "bytes" : "flop", 1e9);
 	row_number(row, rate->is_bytes ? "gbps" : "gflops", per_s * 1e-9);
 	row_text(row, "unit", rate->unit);
@@ -67,6 +67,7 @@ static void add_peak(struct measure_run *run, int i, json_t *rows)
 	    .command = command,
 	    .threads = threads,
 	    .is_bytes = peak_is_memory(kind),
+	    .quantile = peak_is_memory(kind) ? 0.5 : 0.75,
 	};
 
 	if (run->on_gpu)
@@ -93,6 +94,7 @@ static void add_gemm_rate(struct measure_run *run, int i, json_t *rows)
 	    .unit = "FLOP",
 	    .command = command,
 	    .threads = gemm.threads,
+	    .quantile = 1,
 	};
 
 	snprintf(command, sizeof command,

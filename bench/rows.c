@@ -15,11 +15,8 @@ static const struct table_column all_columns[] = {
     {.key = "dtype", .title = "in", .width = 4},
     {.key = "out", .title = "out", .width = 4},
     {.key = "packed", .title = "packed"},
-    {.key = "time_s",
-     .title = "time",
-     .print = "%.4f ms",
-     .scale = 1e3,
-     .width = 11},
+    {.key = "time_s", .title = "time", .print = TABLE_SECONDS, .width = 10},
+    {.key = "spread", .title = "spread", .print = "%.0f %%", .scale = 100},
     {.key = "gflops", .title = "GFLOP/s", .print = "%.1f", .width = 7},
     {.key = "gbps", .title = "GB/s", .print = "%.1f", .width = 5},
     {.key = "fraction_of_limit",
@@ -94,6 +91,14 @@ void row_samples(json_t *row, const char *key,
 	json_object_set_new(row, key, list);
 }
 
+void row_spread(json_t *row, const struct bench_samples *samples)
+{
+	row_number(row, "spread",
+		   (bench_samples_quantile(samples, 0, 0.75) -
+		    bench_samples_quantile(samples, 0, 0.25)) /
+		       bench_samples_median(samples, 0));
+}
+
 double row_get_number(const json_t *row, const char *key)
 {
 	return json_number_value(json_object_get(row, key));
@@ -107,16 +112,13 @@ const char *row_get_text(const json_t *row, const char *key)
 }
 
 void rows_table_begin(struct rows_table *rows, enum table_format format,
-		      const char *const *hidden, int shape_width, bool in_us)
+		      const char *const *hidden, int shape_width)
 {
+	rows->above_limit = 0;
 	memcpy(rows->columns, all_columns, sizeof all_columns);
 	for (int i = 0; rows->columns[i].key; i++) {
 		if (!strcmp(rows->columns[i].key, "shape"))
 			rows->columns[i].width = shape_width;
-		if (in_us && !strcmp(rows->columns[i].key, "time_s")) {
-			rows->columns[i].print = "%.3f us";
-			rows->columns[i].scale = 1e6;
-		}
 		for (int j = 0; hidden[j]; j++) {
 			if (!strcmp(rows->columns[i].key, hidden[j]))
 				rows->columns[i].title = NULL;
@@ -125,8 +127,13 @@ void rows_table_begin(struct rows_table *rows, enum table_format format,
 	rows->table = table_new(rows->columns, format, TABLE_STREAM);
 }
 
+/* The rates of a limit vary by some percent. */
+#define ABOVE_LIMIT 1.05
+
 void rows_table_add(struct rows_table *rows, const json_t *row)
 {
+	rows->above_limit +=
+	    row_get_number(row, "fraction_of_limit") > ABOVE_LIMIT;
 	for (int i = 0; rows->columns[i].key; i++) {
 		const char *key = rows->columns[i].key;
 		json_t *value = json_object_get(row, key);
@@ -139,5 +146,11 @@ void rows_table_add(struct rows_table *rows, const json_t *row)
 
 int rows_table_end(struct rows_table *rows)
 {
+	if (rows->above_limit)
+		table_note(rows->table,
+			   "%lld row%s above the limit: the machine was busy "
+			   "with something else when the limits were measured",
+			   (long long)rows->above_limit,
+			   rows->above_limit == 1 ? " is" : "s are");
 	return table_end(rows->table);
 }

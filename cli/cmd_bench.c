@@ -29,6 +29,7 @@ enum check_rows { CHECK_SAMPLE, CHECK_ALL, CHECK_NONE };
 
 /* One list of --threads, --isa, --layout, --out or --dtype. */
 struct axis {
+	const char *words; /* "a|b" of --layout, --out and --dtype */
 	int values[MAX_AXIS];
 	int count;
 };
@@ -49,16 +50,18 @@ struct bench {
 /* ---- lists --------------------------------------------------------------- */
 
 /*
- * Calls add for each word of "a,b,c", stops at the first nonzero.  values: what
- * a word must be.
+ * Calls add for each word of "a,b,c", stops at the first nonzero.  words:
+ * what there are.
  */
-static int for_words(const char *option, const char *list, const char *values,
+static int for_words(const char *option, const char *list, const char *words,
 		     int (*add)(struct bench *bench, struct axis *axis,
 				const char *word),
 		     struct bench *bench, struct axis *axis)
 {
 	char word[32];
 
+	if (axis)
+		axis->words = words;
 	while (*list) {
 		size_t length = strcspn(list, ",");
 		int code;
@@ -73,8 +76,8 @@ static int for_words(const char *option, const char *list, const char *values,
 			return cli_error(CLI_USAGE, "--%s: more than %d values",
 					 option, MAX_AXIS);
 		if (code)
-			return cli_error(CLI_USAGE, "--%s %s: must be %s",
-					 option, word, values);
+			return cli_error(CLI_USAGE, "--%s %s: not one of %s",
+					 option, word, words);
 		list += length + (list[length] == ',');
 	}
 	return CLI_OK;
@@ -100,16 +103,10 @@ static int add_threads(struct bench *bench, struct axis *axis, const char *word)
 	return add_value(axis, (int)n);
 }
 
-static int add_layout(struct bench *bench, struct axis *axis, const char *word)
+static int add_choice(struct bench *bench, struct axis *axis, const char *word)
 {
 	(void)bench;
-	return add_value(axis, cli_word_index(CLI_LAYOUT_WORDS, word));
-}
-
-static int add_dtype(struct bench *bench, struct axis *axis, const char *word)
-{
-	(void)bench;
-	return add_value(axis, cli_word_index(CLI_DTYPE_WORDS, word));
+	return add_value(axis, cli_word_index(axis->words, word));
 }
 
 /* "all" = every room that is open here. */
@@ -163,27 +160,25 @@ static int read_device(struct bench *bench)
 
 static int read_axes(struct bench *bench)
 {
-	static const char dtypes[] = "one of " CLI_DTYPE_WORDS;
 	const struct bench_args *args = bench->args;
-	int code = for_words("layout", args->layout, "one of " CLI_LAYOUT_WORDS,
-			     add_layout, bench, &bench->layout);
+	int code = for_words("layout", args->layout, CLI_LAYOUT_WORDS,
+			     add_choice, bench, &bench->layout);
 
 	if (!code)
-		code = for_words("out", args->out, dtypes, add_dtype, bench,
-				 &bench->out);
+		code = for_words("out", args->out, CLI_DTYPE_WORDS, add_choice,
+				 bench, &bench->out);
 	if (!code)
-		code = for_words("dtype", args->dtype, dtypes, add_dtype, bench,
-				 &bench->dtype);
+		code = for_words("dtype", args->dtype, CLI_DTYPE_WORDS,
+				 add_choice, bench, &bench->dtype);
 	if (!code && args->isa)
 		code = for_words("isa", args->isa,
-				 "one of scalar|avx2|avx512bw|avx512|all",
-				 add_isa, bench, NULL);
+				 "scalar|avx2|avx512bw|avx512|all", add_isa,
+				 bench, NULL);
 	if (!code && !bench->n_isas)
 		bench->isas[bench->n_isas++] = NULL;
 	if (!code && args->threads)
-		code = for_words("threads", args->threads,
-				 "a number from 1 to 1024", add_threads, bench,
-				 &bench->threads);
+		code = for_words("threads", args->threads, "1 to 1024",
+				 add_threads, bench, &bench->threads);
 	return code;
 }
 
@@ -361,7 +356,7 @@ static void begin_table(struct bench *bench)
 		hidden[n++] = "against_peers";
 	hidden[n] = NULL;
 	rows_table_begin(&bench->table, (enum table_format)args->format.format,
-			 hidden, shape_width(bench), args->plan);
+			 hidden, shape_width(bench));
 }
 
 /* For people peaks are not rows: they have no time. */
@@ -370,6 +365,8 @@ static void print_peak_notes(struct bench *bench, const json_t *rows)
 	size_t i;
 	json_t *row;
 
+	if (!json_array_size(rows))
+		return;
 	table_note(bench->table.table, "\nmeasured in the same run:");
 	json_array_foreach(rows, i, row)
 	{
@@ -574,17 +571,18 @@ const struct cli_command command_bench = {
     .description =
 	"Measures every combination of shapes, threads, layouts and types, on\n"
 	"one or more rooms, with operands that are not in the caches.  A time\n"
-	"is the median of its samples.  \"of limit\" is the least time that this\n"
-	"machine could need over the time taken: the multiply-adds at the rate\n"
-	"of the instruction named in \"limit\" (of a GEMM for up to 8 rows), or the\n"
-	"bytes at the bandwidth of memory, whichever is slower; on a GPU, the\n"
-	"tensor cores' rate and the bandwidth of a long read.  These rates are\n"
-	"measured in the same run, in turns with the rows, and are printed as rows\n"
-	"themselves (op peak).\n"
+	"is the median of its samples, spread what their middle half spans, over\n"
+	"the median.  \"of limit\" is the least time that this machine could need\n"
+	"over the time taken: the multiply-adds at the rate of the instruction\n"
+	"named in \"limit\" (of a GEMM for up to 8 rows), or the bytes at the\n"
+	"bandwidth of memory, whichever is slower; on a GPU, the tensor cores'\n"
+	"rate and the bandwidth of a long read.  These rates are measured in the\n"
+	"same run, in turns with the rows, and are printed as rows themselves\n"
+	"(op peak).  Above 100 % the machine was busy when they were.\n"
 	"\n"
-	"Each row of --format json has its samples and the command that gives it\n"
-	"again; nib report draws them.  Without a shape: --preset seeds.\n"
-	"nib exits with 1 when a result is outside its error bound.\n",
+	"A row of --format json has its samples and the command that gives it again;\n"
+	"nib report draws them.  Without a shape: --preset seeds.  nib exits with 1\n"
+	"when a result is outside its error bound.\n",
     .examples = "nib bench --preset seeds --peers --threads 1,2\n"
 		"nib bench --op gemm --shape 128x4096x7168 --isa all\n"
 		"nib bench --op gemm --m 1:64+1 --n 4096 --k 7168   # cliffs?\n"

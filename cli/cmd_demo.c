@@ -123,7 +123,7 @@ static int run_shapes(struct demo *demo, const struct shape_list *list,
 	int code = CLI_OK, end;
 
 	rows_table_begin(&demo->table, (enum table_format)args->format.format,
-			 hidden, widest_shape(list), false);
+			 hidden, widest_shape(list));
 	progress_begin("running", (double)list->count, 0);
 	for (int64_t i = 0; i < list->count && !code; i++)
 		code = run_shape(demo, &list->shapes[i], args, threads);

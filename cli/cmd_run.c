@@ -35,7 +35,7 @@ static const struct table_column columns[] = {
     {.key = "threads", .title = "thr"},
     {.key = "quantize_s"},
     {.key = "pack_s"},
-    {.key = "time_s", .title = "time", .print = "%.3f ms", .scale = 1e3},
+    {.key = "time_s", .title = "time", .print = TABLE_SECONDS},
     {.key = "gflops", .title = "GFLOP/s", .print = "%.1f"},
     {.key = "amax", .title = "amax of C", .print = "%.4g"},
     {.key = "output", .title = "output"},

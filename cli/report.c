@@ -178,7 +178,8 @@ static const struct view views[] = {
 	      "limit is the multiply-adds at the rate of the room's multiply "
 	      "instruction (for up to 8 rows: of a GEMM), or the bytes at the "
 	      "bandwidth of memory, whichever is slower; both were measured in "
-	      "the same run.",
+	      "the same run.  Above 100 %: the machine was busy with something "
+	      "else when they were.",
       .unit = "%",
       .line = 100,
       .line_label = "100 %: the limit"}},
@@ -307,6 +308,16 @@ static void put_number(FILE *file, const json_t *row, const char *key,
 		fputs("<td>-</td>", file);
 }
 
+static void put_time(FILE *file, double s)
+{
+	if (s <= 0)
+		fputs("<td>-</td>", file);
+	else if (s < 1e-3)
+		fprintf(file, "<td>%.3f us</td>", s * 1e6);
+	else
+		fprintf(file, "<td>%.3f ms</td>", s * 1e3);
+}
+
 static void put_words(FILE *file, const json_t *row, const char *key)
 {
 	fputs("<td class=t>", file);
@@ -332,12 +343,13 @@ static void put_table(FILE *file, const json_t *rows)
 	size_t i;
 	const json_t *row;
 
-	fputs("<section><h2>All rows</h2>\n<div class=scroll><table><tr>"
-	      "<th class=t>op<th class=t>shape<th class=t>room<th>threads"
-	      "<th class=t>layout<th class=t>out<th>time<th>GFLOP/s<th>GB/s"
-	      "<th>of limit<th class=t>limit<th>error<th>bound<th class=t>ok"
-	      "<th class=t>against peers</tr>\n",
-	      file);
+	fputs(
+	    "<section><h2>All rows</h2>\n<div class=scroll><table><tr>"
+	    "<th class=t>op<th class=t>shape<th class=t>room<th>threads"
+	    "<th class=t>layout<th class=t>out<th>time<th>spread<th>GFLOP/s<th>GB/s"
+	    "<th>of limit<th class=t>limit<th>error<th>bound<th class=t>ok"
+	    "<th class=t>against peers</tr>\n",
+	    file);
 	json_array_foreach(rows, i, row)
 	{
 		fputs("<tr>", file);
@@ -350,7 +362,8 @@ static void put_table(FILE *file, const json_t *rows)
 		if (is_peak(row))
 			fputs("<td>-</td>", file);
 		else
-			put_number(file, row, "time_s", 1e3, " ms", 3);
+			put_time(file, row_get_number(row, "time_s"));
+		put_number(file, row, "spread", 100, " %", 0);
 		put_number(file, row, "gflops", 1, "", 1);
 		put_number(file, row, "gbps", 1, "", 1);
 		put_number(file, row, "fraction_of_limit", 100, " %", 1);

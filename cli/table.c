@@ -158,6 +158,16 @@ static void list_text(const json_t *list, char cell[CELL])
 	snprintf(cell + used, CELL - used, "]");
 }
 
+static void seconds_text(double s, char cell[CELL])
+{
+	if (s < 1e-3)
+		snprintf(cell, CELL, "%.3f us", s * 1e6);
+	else if (s < 1)
+		snprintf(cell, CELL, "%.3f ms", s * 1e3);
+	else
+		snprintf(cell, CELL, "%.3f s", s);
+}
+
 static void cell_text(const struct table_column *column, const json_t *value,
 		      char cell[CELL])
 {
@@ -175,6 +185,9 @@ static void cell_text(const struct table_column *column, const json_t *value,
 	} else if (json_is_integer(value) && !print) {
 		snprintf(cell, CELL, "%lld",
 			 (long long)json_integer_value(value));
+	} else if (json_is_number(value) && print &&
+		   !strcmp(print, TABLE_SECONDS)) {
+		seconds_text(json_number_value(value), cell);
 	} else if (json_is_number(value)) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"

@@ -26,12 +26,15 @@ enum table_format {
 	TABLE_FORMAT_JSONL,
 };
 
+#define TABLE_SECONDS "s"
+
 struct table_column {
 	const char *key;   /* "time_s"; NULL ends the list */
 	const char *title; /* "time", for people; NULL = for programs only */
 	/*
 	 * For people: a number is multiplied by scale (0 = 1) and printed with
-	 * print (NULL = "%.4g"), which takes one double: "%.1f ms".
+	 * print (NULL = "%.4g"), which takes one double: "%.1f ms"; with
+	 * TABLE_SECONDS in the unit that suits it: "12.3 us".
 	 */
 	const char *print;
 	double scale;

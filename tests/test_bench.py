@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import statistics
 import unittest
 
 from cli_common import NibTest, fake_gpu, nib, read_csv
@@ -104,6 +105,35 @@ class Bench(NibTest):
             self.assertIsNone(row["gflops"])
             self.assertIn("bandwidth", row["limit_kind"])
             self.assertGreater(row["fraction_of_limit"], 0)
+
+    def test_spread_is_of_the_samples(self):
+        rows = bench(self, "--op", "gemm", "--shape", "5x16x32")
+        for row in rows:
+            low, mid, high = statistics.quantiles(row["samples_s"], n=4,
+                                                  method="inclusive")
+            self.assertAlmostEqual(row["spread"], (high - low) / mid,
+                                   delta=1e-6)
+
+    def test_rows_above_the_limit_are_noted(self):
+        """Whether there are any is the machine's affair."""
+        result = self.nib("bench", "--op", "gemm", "--m", "1:8+1", "--n", "64",
+                          "--k", "64", *QUICK)
+        shares = [float(x) for x in re.findall(r"(\d+\.\d) %", result.stdout)]
+        self.assertEqual(len(shares), 8)
+        # Rounded, and so between the two.
+        self.assertLessEqual(max(shares) > 105.05,
+                             "above the limit:" in result.stdout)
+        self.assertGreaterEqual(max(shares) > 104.95,
+                                "above the limit:" in result.stdout)
+
+    def test_times_have_a_unit_that_suits(self):
+        text = self.nib("bench", "--op", "gemm", "--shape", "1x1x16", *QUICK,
+                        "--plan").stdout
+        self.assertRegex(text, r"plan +gemm 1x1x16 .* \d+\.\d{3} us ")
+        self.assertNotIn("measured in the same run", text)
+        self.assertRegex(self.nib("plan", "--shape", "1000x1000x1600",
+                                  "--gflops", "1", "--gbps", "1").stdout,
+                         r" 3\.200 s ")
 
     def test_plan_is_timed(self):
         row, = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
