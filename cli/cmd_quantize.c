@@ -330,8 +330,9 @@ static void put_summary(struct job *job)
 		small += !s->items[i].layer && s->items[i].tensor->rank < 2;
 	if (small)
 		table_note(job->table,
-			   "and %lld tensors that are no matrix: copied",
-			   (long long)small);
+			   "and %lld tensor%s that %s no matrix: copied",
+			   (long long)small, small == 1 ? "" : "s",
+			   small == 1 ? "is" : "are");
 	if (job->args->dry_run) {
 		table_note(job->table, "%lld of %lld tensors would be NVFP4",
 			   (long long)n, (long long)s->count);
@@ -397,6 +398,12 @@ static int run_job(struct job *job)
 	code = select_tensors(job->file, &job->args->select, &job->selection);
 	if (code)
 		return code;
+	if (!job->selection.quantised && job->args->select.include.count)
+		return cli_error(
+		    CLI_USAGE,
+		    "--include %s: %s has no tensor to quantise of "
+		    "such a name; nothing was written",
+		    job->args->select.include.items[0], job->in_path);
 	if (!job->selection.quantised)
 		cli_warn("%s has no tensor to quantise: everything is copied",
 			 job->in_path);
@@ -507,7 +514,11 @@ const struct cli_command command_quantize = {
 	"every other tensor is copied, and the table says why.  SQNR is the\n"
 	"energy of a layer over the energy of its error: about 20 dB is usual.\n"
 	"\n"
-	"OUT appears whole or not at all; IN may be larger than memory.\n",
+	"OUT appears whole or not at all; IN may be larger than memory.  Of a\n"
+	"model in several files each is quantised by itself, and its index is\n"
+	"left to the caller.  Stacks of experts (3-D) are copied.  There is no\n"
+	"calibration, so no input_scale, and no config (hf_quant_config.json)\n"
+	"is written: engines that want them need them from elsewhere.\n",
     .examples =
 	"nib quantize model.safetensors out.safetensors\n"
 	"nib quantize in.safetensors out.safetensors --dry-run\n"

@@ -23,6 +23,7 @@ struct run_args {
 
 static const struct table_column columns[] = {
     {.key = "tensor", .title = "layer"},
+    {.key = "tensor2"},
     {.key = "m", .title = "m"},
     {.key = "n", .title = "n"},
     {.key = "k", .title = "k"},
@@ -414,6 +415,8 @@ static int put_row(struct runner *r)
 	double amax = tensor_largest(&r->c);
 
 	table_text(t, "tensor", r->layers[0]->name);
+	if (r->layers[1])
+		table_text(t, "tensor2", r->layers[1]->name);
 	table_int(t, "m", r->c.rows);
 	table_int(t, "n", r->c.cols);
 	table_int(t, "k", r->a.k);

@@ -139,7 +139,10 @@ class Quantize(ModelTest):
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_nothing_to_quantise_is_a_copy(self):
-        result = self.nib("quantize", "in", "out", "--include", "nope")
+        self.refused("quantize", "in", "out", "--include", "nope", code=2,
+                     says="--include nope: in has no tensor to quantise")
+        self.assertFalse(os.path.exists(self.path("out")))
+        result = self.nib("quantize", "in", "out", "--exclude", "*")
         self.assertIn("no tensor to quantise", result.stderr)
         self.assertEqual(load(self.path("out"))[0], self.source)
         save(self.path("empty"), {})
@@ -439,6 +442,7 @@ class Run(ModelTest):
     def test_dual(self):
         up = "model.layers.0.mlp.up_proj"
         row = self.run_nib("--tensor2", up)
+        self.assertEqual(row["tensor2"], up)
         a = self.quantised_rows(row["input_global"])
         gate = self.product(a, self.weight)
         other = self.product(a, decode_layer(load(self.path("out"))[0], up))
