@@ -243,7 +243,11 @@ class Output(NibTest):
         self.assertEqual(about["rooms"][-1],
                          {"room": "cpu-scalar", "open": True, "reason": ""})
         rows = read_csv(self.nib("info", "--format", "csv").stdout)
-        self.assertIn({"what": "room", "value": "cpu-scalar: open"}, rows)
+        self.assertIn({"what": "room cpu-scalar", "value": "open"}, rows)
+        self.assertIn({"what": "l1_data_bytes",
+                       "value": str(about["l1_data_bytes"])}, rows)
+        self.assertEqual([row["value"] for row in rows if row["what"] ==
+                          "room"], [about["room"]])
         self.assertIn("| version", self.nib("info", "--format", "md").stdout)
         self.assertRegex(self.nib("info").stdout, r"(?m)^memory +\d")
 
@@ -404,6 +408,13 @@ class Plan(NibTest):
         row = self.rows(*args)[0]
         self.assertIn(row["explanation"], self.nib(*args).stdout)
         self.assertGreaterEqual(row["tasks"], 1)
+
+    def test_without_rows_no_weights_are_read(self):
+        for packed, says in (((), "no weights are read"),
+                             (("--packed",), "no weights are read")):
+            row = self.rows("plan", "--shape", "0x16x32", "--gflops", "1",
+                            "--gbps", "1", *packed)[0]
+            self.assertRegex(row["explanation"], says + "$")
 
     def test_seeds(self):
         rows = self.rows("plan", "--preset", "seeds", "--gflops", "1",

@@ -157,10 +157,11 @@ static void explain(struct nib_plan *plan, const struct needs *needs)
 				   : "",
 		 ops[plan->op], plan->room_name, plan->threads,
 		 plan->threads == 1 ? "" : "s", explain_rows(plan, needs),
-		 !needs->unpacked ? "packed weights"
-		 : needs->packed  ? "some weights packed"
-				  : "unpacked weights, reordered in every run "
-				    "(nib_pack() saves that)");
+		 !needs->packed && !needs->unpacked ? "no weights are read"
+		 : !needs->unpacked		    ? "packed weights"
+		 : needs->packed		    ? "some weights packed"
+				 : "unpacked weights, reordered in every run "
+				   "(nib_pack() saves that)");
 }
 
 /* a * b + c in size_t; false if it does not fit. */
