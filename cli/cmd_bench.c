@@ -420,8 +420,9 @@ static int run_all(struct bench *bench)
 	end = rows_table_end(&bench->table);
 	if (!code && !end && bench->not_ok)
 		return cli_error(CLI_FOUND,
-				 "%lld rows are outside their error bound",
-				 (long long)bench->not_ok);
+				 "%lld row%s outside the error bound",
+				 (long long)bench->not_ok,
+				 bench->not_ok == 1 ? " is" : "s are");
 	return code ? code : end;
 }
 

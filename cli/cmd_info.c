@@ -298,20 +298,26 @@ static int print_for_people(const json_t *about, enum table_format format)
 			continue;
 		put_label(key, label, sizeof(label));
 		put_value(key, value, text, sizeof(text));
-		table_text(table, "what", label);
-		table_text(table, "value", text);
+		/* Programs get numbers, under the keys of JSON. */
+		if (format == TABLE_FORMAT_CSV && json_is_integer(value))
+			table_json(table, "value",
+				   json_copy((json_t *)(uintptr_t)value));
+		else
+			table_text(table, "value", text);
+		table_text(table, "what",
+			   format == TABLE_FORMAT_CSV ? key : label);
 		table_end_row(table);
 	}
 	for (size_t i = 0; i < json_array_size(rooms); i++) {
 		const json_t *room = json_array_get(rooms, i);
 		int open = json_is_true(json_object_get(room, "open"));
-		char text[256];
+		char text[256], label[64];
 
-		snprintf(text, sizeof(text), "%s%s%s",
-			 json_string_value(json_object_get(room, "room")),
-			 open ? ": open" : ": closed, ",
+		snprintf(label, sizeof(label), "room %s",
+			 json_string_value(json_object_get(room, "room")));
+		snprintf(text, sizeof(text), "%s%s", open ? "open" : "closed, ",
 			 json_string_value(json_object_get(room, "reason")));
-		table_text(table, "what", "room");
+		table_text(table, "what", label);
 		table_text(table, "value", text);
 		table_end_row(table);
 	}

@@ -24,7 +24,7 @@ static const struct table_column columns[] = {
     {.key = "name", .title = "layer"},
     {.key = "format", .title = "format"},
     {.key = "shape", .title = "shape"},
-    {.key = "bytes", .title = "MB", .print = "%.3f", .scale = 1e-6},
+    {.key = "bytes", .title = "size", .print = TABLE_BYTES},
     {.key = "global", .title = "global", .print = "%.4g"},
     {.key = "input_global", .title = "input", .print = "%.4g"},
     {.key = "scale_min", .title = "scale min", .print = "%.4g"},
@@ -50,7 +50,7 @@ static const struct table_column tensor_columns[] = {
     {.key = "name", .title = "other tensor"},
     {.key = "format", .title = "type"},
     {.key = "shape", .title = "shape"},
-    {.key = "bytes", .title = "MB", .print = "%.3f", .scale = 1e-6},
+    {.key = "bytes", .title = "size", .print = TABLE_BYTES},
     {.key = "zeros", .title = "zeros", .print = "%.1f %%", .scale = 100},
     {.key = "amax", .title = "amax", .print = "%.4g"},
     {0},
@@ -255,12 +255,14 @@ static int64_t count_problems(const struct findings *findings, int strict)
 
 static void put_header(struct inspector *in, const char *path, double bytes)
 {
+	const int64_t tensors = nib_file_tensor_count(in->file);
+	const int64_t layers = nib_file_layer_count(in->file);
 	char size[CLI_SIZE_TEXT];
 
-	table_note(in->table, "%s: %s, %lld tensors, %lld NVFP4 layers", path,
-		   cli_size_text(bytes, size),
-		   (long long)nib_file_tensor_count(in->file),
-		   (long long)nib_file_layer_count(in->file));
+	table_note(in->table, "%s: %s, %lld tensor%s, %lld NVFP4 layer%s", path,
+		   cli_size_text(bytes, size), (long long)tensors,
+		   tensors == 1 ? "" : "s", (long long)layers,
+		   layers == 1 ? "" : "s");
 	for (int64_t i = 0; i < nib_file_metadata_count(in->file); i++) {
 		const char *key, *value;
 

@@ -88,7 +88,8 @@ static int run_report(const void *args_, char *const *files, int n_files)
 	if (!code)
 		code = report_write(args->output, rows, NULL);
 	if (!code && !args->common.quiet)
-		printf("%s: %zu rows\n", args->output, json_array_size(rows));
+		printf("%s: %zu row%s\n", args->output, json_array_size(rows),
+		       json_array_size(rows) == 1 ? "" : "s");
 	json_decref(rows);
 	return code;
 }

@@ -36,8 +36,8 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 		   "The layer is INT4 under NVFP4's names; use a reader for "
 		   "that format."},
     [FIND_NOT_FINITE] = {"not-finite", 1, "float tensors with inf or NaN",
-			 "The model was broken before it was quantised: look "
-			 "at the source checkpoint."},
+			 "Quantising makes none of either: look at what the "
+			 "file was made from."},
     [FIND_NIBBLES] =
 	{"nibble-order", 0,
 	 "layers that may have the two nibbles of each byte exchanged",

@@ -188,6 +188,9 @@ static void cell_text(const struct table_column *column, const json_t *value,
 	} else if (json_is_number(value) && print &&
 		   !strcmp(print, TABLE_SECONDS)) {
 		seconds_text(json_number_value(value), cell);
+	} else if (json_is_number(value) && print &&
+		   !strcmp(print, TABLE_BYTES)) {
+		cli_size_text(json_number_value(value), cell);
 	} else if (json_is_number(value)) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -401,6 +404,10 @@ static void print_row(struct table *table, json_t *row)
 			print_csv(table, NULL);
 		print_csv(table, row);
 	} else {
+		for (int i = 0; i < table->n_columns; i++)
+			if (!json_object_get(row, table->columns[i].key))
+				json_object_set_new(row, table->columns[i].key,
+						    json_null());
 		if (table->format == TABLE_FORMAT_JSON)
 			fputs(table->printed ? ",\n" : "[\n", stdout);
 		if (json_dumpf(row, stdout, flags))

@@ -27,6 +27,7 @@ enum table_format {
 };
 
 #define TABLE_SECONDS "s"
+#define TABLE_BYTES   "B"
 
 struct table_column {
 	const char *key;   /* "time_s"; NULL ends the list */
@@ -34,7 +35,7 @@ struct table_column {
 	/*
 	 * For people: a number is multiplied by scale (0 = 1) and printed with
 	 * print (NULL = "%.4g"), which takes one double: "%.1f ms"; with
-	 * TABLE_SECONDS in the unit that suits it: "12.3 us".
+	 * TABLE_SECONDS or TABLE_BYTES in the unit that suits it: "12.3 us".
 	 */
 	const char *print;
 	double scale;
@@ -60,7 +61,8 @@ __attribute__((format(printf, 2, 3))) void table_note(struct table *table,
 						      const char *format, ...);
 int table_is_for_people(const struct table *table);
 
-/* Values of the current row, in any order; a column not set is empty. */
+/* Values of the current row, in any order; a column not set is empty, in JSON
+ * null. */
 void table_text(struct table *table, const char *key, const char *text);
 void table_int(struct table *table, const char *key, int64_t n);
 /* inf and NaN are JSON null. */

@@ -77,9 +77,19 @@ class Inspect(NibTest):
             self.assertAlmostEqual(row["global"], unit, delta=1e-9)
             self.assertAlmostEqual(row["amax"], 6 * scales[-1] * unit,
                                    delta=1e-6)
+        # Every row has every key.
+        self.assertEqual(len({frozenset(row) for row in rows.values()}), 1)
+        self.assertEqual(rows[GATE]["shape"], [ROWS, K])
         norm = floats(self.tensors["layers.0.norm.weight"])
         self.assertAlmostEqual(rows["layers.0.norm.weight"]["amax"],
                                max(norm), delta=1e-6)
+
+    def test_words_of_one(self):
+        save(self.path("one"), {"a": tensor("F32", (2,), [math.nan, 1])})
+        text = self.nib("inspect", "one", code=1).stdout
+        self.assertRegex(text, r"^one: \d+ B, 1 tensor, 0 NVFP4 layers\n")
+        self.assertRegex(text, r"\na +F32 +\[2\] +8 B ")
+        self.assertIn("look at what the file was made from", text)
 
     def test_formats(self):
         self.change(GATE + ".weight_scale", bytes(ROWS * K // 16))
