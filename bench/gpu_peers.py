@@ -90,8 +90,8 @@ class HostClock:
 
 # ---- rows ------------------------------------------------------------------
 
-KEYS = ("op shape room threads layout dtype out packed time_s gflops gbps "
-        "fraction_of_limit limit_kind error bound ok against_peers skipped "
+KEYS = ("op shape room threads layout dtype out packed time_s spread gflops "
+        "gbps fraction_of_limit limit_kind error bound ok against_peers skipped "
         "samples_s flop bytes limit_s peak_gflops peak_gbps read_s "
         "fraction_of_read clock_before_mhz clock_after_mhz error_fraction "
         "checked copies unit speedup plan version machine date command").split()
@@ -123,7 +123,10 @@ class Run:
 
     def timed(self, shape, samples):
         seconds = statistics.median(samples)
-        return {"time_s": seconds, "samples_s": samples, "flop": shape.flop(),
+        low, _, high = (statistics.quantiles(samples, n=4, method="inclusive")
+                        if len(samples) > 1 else 3 * samples)
+        return {"time_s": seconds, "spread": (high - low) / seconds,
+                "samples_s": samples, "flop": shape.flop(),
                 "gflops": shape.flop() / seconds * 1e-9}
 
     def limit(self, shape):
