@@ -266,13 +266,8 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 		status = nib_quantize(r->device, &x_there, &a_there, &options,
 				      &r->a_global, &err);
 	staging_free(&staged);
-	if (status) {
-		char what[512];
-
-		snprintf(what, sizeof(what), "%s: %s", r->args->input,
-			 source->name);
-		return cli_fail_input(what, &err);
-	}
+	if (status)
+		return cli_fail_input(r->args->input, &err);
 	r->a = a_there;
 	r->a_format = tensor_format(source);
 	r->a_global_from = options.global > 0 ? "weights file" : "data";

@@ -470,7 +470,7 @@ class Run(ModelTest):
         self.assertFalse(os.path.exists(self.path("y")))
         save(self.path("x"), {"x": tensor("F32", (1, K), [math.nan] * K)})
         self.refused(*base, "--tensor", self.LAYER, code=3,
-                     says=": x: x: .*or give --saturate .bad data")
+                     says=": x: .*or give --saturate .bad data")
         self.assertFalse(os.path.exists(self.path("y")))
 
 
