@@ -33,6 +33,7 @@
 #define EMU_CHECK_H
 
 #include "emu.h"
+#include "lanes.h"
 
 struct emu_check;
 
@@ -70,14 +71,6 @@ uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp,
 void emu_check_tick(struct emu_check *c, uint32_t warp);
 
 /* ---- ordinary instructions ----------------------------------------------- */
-
-/* Of an access: */
-struct emu_place {
-	uint32_t line; /* of the PTX source */
-	/* Lanes that do it, all or one; 0: their order is not looked at. */
-	uint32_t lanes;
-	uint32_t moment; /* the number of the warp's instruction */
-};
 
 bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, struct emu_place place,
@@ -202,6 +195,9 @@ void emu_check_mark_arrive(struct emu_check *c,
 
 /* ---- lanes of a warp (lanes.h) ------------------------------------------- */
 
+/* What they know of each other. */
+const struct emu_lanes *emu_check_lanes(const struct emu_check *c,
+					uint32_t warp);
 /* live: lanes that have not exited; now: the number of the warp's instruction.
  */
 void emu_check_lanes_meet(struct emu_check *c, uint32_t warp, uint32_t lanes,

@@ -4,7 +4,6 @@
 #define EMU_CHECK_STATE_H
 
 #include "check.h"
-#include "lanes.h"
 
 /* ---- actors -------------------------------------------------------------- */
 
@@ -99,12 +98,10 @@ struct barrier {
 
 struct word {
 	epoch write;
-	uint32_t line; /* of the write */
-	epoch reads[READERS];
+	uint32_t line : 24;	      /* of the write */
 	uint32_t count : 4, next : 4; /* of reads; the one to be forgotten */
-	/* Of one warp: the lane of its write, or all; who has read since. */
-	uint32_t write_lane : 6, read_bytes : 4, read_warp : 12;
-	uint32_t write_moment, read_lanes, read_moment, read_line;
+	epoch reads[READERS];
+	struct emu_lane_word lanes;
 };
 
 struct emu_check {
@@ -168,17 +165,10 @@ struct access {
 
 /* check_lanes.c: false with a sentence if a lane of the access's warp did
  * something else before, and nothing orders the two. */
-bool emu_check_lanes_write(const struct emu_check *c, const struct access *a,
-			   const struct word *w, epoch e);
-bool emu_check_lanes_reads(const struct emu_check *c, const struct access *a,
-			   const struct word *w, epoch e);
+bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
+			   const struct word *w, epoch e, bool is_write);
 bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
 			   epoch read);
-/* The word remembers; is_lane: the write is no engine's but cp.async. */
-void emu_check_lanes_add_read(const struct emu_check *c, const struct access *a,
-			      struct word *w, epoch e);
-void emu_check_lanes_set_write(struct word *w, const struct access *a, epoch e,
-			       bool is_lane);
 /* A cp.async or a bulk store is in its group. */
 void emu_check_lanes_begin(struct emu_check *c, uint32_t warp,
 			   enum emu_engine engine, uint32_t clock,

@@ -120,7 +120,7 @@ static void set_write(struct word *w, epoch e, uint32_t line)
 	w->count = kept & 15;
 	w->next = 0;
 	w->write = e;
-	w->line = line;
+	w->line = line & 0xFFFFFF;
 }
 
 /* The write that a reader, whose moment is e, finds. */
@@ -167,17 +167,6 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 	return true;
 }
 
-/* What other lanes of the warp did to the word. */
-static bool follows_lanes(const struct emu_check *c, const struct access *a,
-			  const struct word *w, epoch e, bool is_write)
-{
-	if (!a->place.lanes)
-		return true;
-	if (is_write && w->read_lanes && !emu_check_lanes_reads(c, a, w, e))
-		return false;
-	return !w->write_moment || emu_check_lanes_write(c, a, w, e);
-}
-
 /* ---- ranges of words ----------------------------------------------------- */
 
 enum { READS = 0, WRITES = 1, IS_ASYNC = 2 };
@@ -195,6 +184,16 @@ static uint32_t bytes_of_word(uint64_t at, uint32_t bytes, uint64_t word)
 	return mask;
 }
 
+/* Mostly all lanes have seen what was done to a word; cp.async counts from its
+ * wait. */
+static bool may_race(const struct emu_lanes *l, const struct word *w,
+		     uint32_t warp, bool is_write)
+{
+	return w->lanes.write_moment >= l->least ||
+	       (is_write && w->lanes.read_moment >= l->least) ||
+	       actor_of(w->write) == actor_of_engine(warp, EMU_ENGINE_COPY);
+}
+
 /*
  * One access by actor at clock; all words get it, whether err was written or
  * not; the first objection is the one that stays.
@@ -204,12 +203,16 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 {
 	const uint64_t cta = first->address >> EMU_RANK_SHIFT;
 	const uint64_t at = first->address & ((1u << EMU_RANK_SHIFT) - 1);
+	const struct emu_lanes *lanes = &c->warp[first->warp].lanes;
 	struct access a = *first;
+	struct emu_place by_lanes = first->place;
 	bool is_good = true;
 
 	if (cta >= c->ctas || at >= c->bytes || bytes > c->bytes - at ||
 	    bytes == 0 || c->is_blind)
 		return true; /* the bounds are another's */
+	if (kind & IS_ASYNC)
+		by_lanes.lanes = 0;
 	for (uint64_t i = at / WORD_BYTES; i <= (at + bytes - 1) / WORD_BYTES;
 	     i++) {
 		struct word *w = &c->words[cta][i];
@@ -222,15 +225,18 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 			is_good = follows_reads(c, &a, w, e, kind & IS_ASYNC);
 		if (is_good)
 			is_good = follows_write(c, &a, w, e, kind & IS_ASYNC);
-		if (is_good)
-			is_good = follows_lanes(c, &a, w, e, kind & WRITES);
+		if (is_good && a.place.lanes &&
+		    may_race(lanes, w, a.warp, kind & WRITES))
+			is_good =
+			    emu_check_lanes_order(c, &a, w, e, kind & WRITES);
 		if (kind & WRITES) {
 			set_write(w, e, a.place.line);
-			emu_check_lanes_set_write(w, &a, e, !(kind & IS_ASYNC));
+			emu_lane_write(&w->lanes, e & 15, by_lanes);
 		} else {
 			add_read(c, w, a.warp, e);
-			if (!(kind & IS_ASYNC) && a.place.lanes)
-				emu_check_lanes_add_read(c, &a, w, e);
+			if (by_lanes.lanes)
+				emu_lane_read(&w->lanes, lanes, a.warp, e & 15,
+					      a.place);
 		}
 	}
 	return is_good;

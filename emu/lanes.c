@@ -74,7 +74,7 @@ void emu_lanes_acquire(struct emu_lanes *l, uint32_t lanes, uint32_t live)
 }
 
 bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
-		    uint32_t moment, uint32_t *lane, uint32_t *other)
+		    uint32_t moment, struct emu_lane_pair *pair)
 {
 	for (; lanes; lanes &= lanes - 1) {
 		const uint32_t b = (uint32_t)__builtin_ctz(lanes);
@@ -86,10 +86,51 @@ bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
 			if (moment < l->all[a] ||
 			    (l->ahead >> b & 1 && moment < l->seen[b][a]))
 				continue;
-			*lane = b;
-			*other = a;
+			*pair = (struct emu_lane_pair){b, a};
 			return true;
 		}
 	}
+	return false;
+}
+
+/* ---- words of memory ----------------------------------------------------- */
+
+void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l,
+		   uint32_t warp, uint32_t bytes, struct emu_place place)
+{
+	const uint32_t common = word->read_bytes & bytes & 15;
+	struct emu_lane_pair p;
+
+	/*
+	 * Readers that this lane has not seen stay, all with the earliest
+	 * moment and the bytes that they share: rather too little than an
+	 * order that is there taken for none.
+	 */
+	if (common && word->reader == warp &&
+	    (word->read_moment == place.moment ||
+	     emu_lanes_race(l, place.lanes, word->read_lanes, word->read_moment,
+			    &p))) {
+		word->read_lanes |= place.lanes;
+		word->read_bytes = common & 15;
+		return;
+	}
+	word->read_lanes = place.lanes;
+	word->read_bytes = bytes & 15;
+	word->reader = warp & (EMU_MOST_WARPS - 1);
+	word->read_moment = place.moment;
+	word->read_line = place.line;
+}
+
+bool emu_lanes_object(struct emu_error *err, struct emu_lane_pair pair,
+		      const char *did, uint32_t line, const char *rule)
+{
+	emu_add_text(err, " by lane %u: lane %u of the same warp %s",
+		     (unsigned)pair.lane, (unsigned)pair.other, did);
+	if (line)
+		emu_add_text(err, " (PTX line %u)", (unsigned)line);
+	emu_add_text(err,
+		     ", and nothing orders the two lanes: %s with both in its "
+		     "mask",
+		     rule);
 	return false;
 }

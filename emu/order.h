@@ -10,9 +10,12 @@
  * its cluster have what they have seen of these moments.  Each word remembers
  * who wrote it last and who has read it since.
  *
- * Limits: words of 4 bytes; lanes of a warp are one; bulk copies read when they
- * are issued; proxies are not told apart; the last few readers of a word; 128
- * MiB of global memory.
+ * The lanes of a warp have their own order (lanes.h), which its cluster's
+ * checker knows; accesses of an order and bulk stores are none of theirs.
+ *
+ * Limits: words of 4 bytes; to other warps the lanes of a warp are one; bulk
+ * copies read when they are issued; proxies are not told apart; the last few
+ * readers of a word; 128 MiB of global memory.
  */
 #ifndef EMU_ORDER_H
 #define EMU_ORDER_H
@@ -43,7 +46,7 @@ enum emu_order_kind {
 /* False with a sentence in err: nothing orders it after another's access. */
 bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		      uint32_t kind, uint64_t address, uint32_t bytes,
-		      uint32_t line, struct emu_error *err);
+		      struct emu_place place, struct emu_error *err);
 
 enum emu_order_scope {
 	EMU_ORDER_RELAXED,

@@ -22,6 +22,7 @@ struct word {
 	struct touch write, reads[READERS];
 	uint32_t line; /* of the write */
 	uint8_t next;  /* reader to be forgotten */
+	struct emu_lane_word lanes;
 };
 
 struct page {
@@ -177,13 +178,53 @@ static void set_write(struct word *word, const struct touch *new, uint32_t line)
 	word->line = line;
 }
 
+/* Another lane of the warp, without an order: false with a sentence. */
+static bool follows_lanes(const struct emu_order_warp *w,
+			  const struct word *word, const struct touch *new,
+			  uint64_t address, struct emu_place place,
+			  struct emu_error *err)
+{
+	const struct emu_lanes *l = emu_check_lanes(w->check, w->warp);
+	const bool is_write = new->kind &EMU_ORDER_WRITE;
+	const char *what = is_write ? "store to" : "load of";
+	struct emu_lane_pair p;
+
+	if (is_write && emu_lane_overtakes(&word->lanes, l, new->actor,
+					   new->bytes, place, &p)) {
+		emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
+		return emu_lanes_object(err, p, "reads it",
+					word->lanes.read_line, EMU_LANES_MEET);
+	}
+	/* Stores of one instruction are no race. */
+	if (word->write.actor != new->actor ||
+	    !(word->write.bytes & new->bytes) || !word->lanes.write_moment ||
+	    word->lanes.write_moment == place.moment ||
+	    !emu_lanes_race(l, place.lanes, emu_lane_writers(&word->lanes),
+			    word->lanes.write_moment, &p))
+		return true;
+	emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
+	return emu_lanes_object(err, p, "wrote it", word->line, EMU_LANES_MEET);
+}
+
+static void add_lanes(const struct emu_order_warp *w, struct word *word,
+		      const struct touch *new, struct emu_place place)
+{
+	if (new->kind & EMU_ORDER_WRITE)
+		emu_lane_write(&word->lanes, new->bytes, place);
+	else if (place.lanes)
+		emu_lane_read(&word->lanes, emu_check_lanes(w->check, w->warp),
+			      new->actor, new->bytes, place);
+}
+
 static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
 		  struct word *word, const struct touch *new, uint64_t address,
-		  uint32_t line, struct emu_error *err)
+		  struct emu_place place, struct emu_error *err)
 {
-	bool ok = true;
+	bool ok =
+	    !place.lanes || follows_lanes(w, word, new, address, place, err);
 
-	if (races(&word->write, new) && !is_before(o, w, &word->write))
+	add_lanes(w, word, new, place);
+	if (ok && races(&word->write, new) && !is_before(o, w, &word->write))
 		ok = object(o, w, &word->write, "wrote", address, word->line,
 			    err);
 	if (!(new->kind &EMU_ORDER_WRITE)) {
@@ -195,7 +236,7 @@ static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
 		    !is_before(o, w, &word->reads[i]))
 			ok = object(o, w, &word->reads[i], "reads", address, 0,
 				    err);
-	set_write(word, new, line);
+	set_write(word, new, place.line);
 	return ok;
 }
 
@@ -214,7 +255,7 @@ static uint8_t bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
 
 bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		      uint32_t kind, uint64_t address, uint32_t bytes,
-		      uint32_t line, struct emu_error *err)
+		      struct emu_place place, struct emu_error *err)
 {
 	const uint64_t end = address + bytes;
 	struct touch new = {
@@ -227,6 +268,9 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 	};
 	struct page *page = NULL;
 
+	if (kind & (EMU_ORDER_STRONG | EMU_ORDER_STORE) ||
+	    new.actor >= EMU_MOST_WARPS)
+		place.lanes = 0;
 	for (uint64_t at = address / WORD_BYTES * WORD_BYTES; at < end;
 	     at += WORD_BYTES) {
 		if (!page || page->number != at / PAGE_BYTES)
@@ -235,7 +279,7 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 			return true;
 		new.bytes = bytes_of_word(address, end, at);
 		if (!touch(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES],
-			   &new, at, line, err))
+			   &new, at, place, err))
 			return false;
 	}
 	return true;

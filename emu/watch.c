@@ -46,7 +46,7 @@ static uint32_t lanes_of(const struct emu_instr *i, int lane)
 	return lane < 0 || i->is_converged || emu_has_order(i) ? 0 : 1u << lane;
 }
 
-static struct emu_place place_of(const struct emu_warp *w,
+struct emu_place emu_watch_place(const struct emu_warp *w,
 				 const struct emu_instr *i, int lane)
 {
 	return (struct emu_place){
@@ -111,9 +111,9 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	address = (uint64_t)cta->rank << EMU_RANK_SHIFT | at;
 	return say(w, i, lane,
 		   is_write ? emu_check_write(c, number_of(w), address, bytes,
-					      place_of(w, i, lane), &err)
+					      emu_watch_place(w, i, lane), &err)
 			    : emu_check_read(c, number_of(w), address, bytes,
-					     place_of(w, i, lane), &err),
+					     emu_watch_place(w, i, lane), &err),
 		   &err);
 }
 
@@ -125,7 +125,7 @@ bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	return !c || say(w, i, lane,
 			 emu_check_copy(c, number_of(w), to, bytes,
-					place_of(w, i, lane), &err),
+					emu_watch_place(w, i, lane), &err),
 			 &err);
 }
 
@@ -135,11 +135,14 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
-	/* Who waits for the bytes knows that the copy was begun. */
-	emu_watch_lanes_release(w, 1u << lane);
+	/* Who waits for the bytes knows what was before, and that the copy has
+	 * read its source. */
+	if (c)
+		emu_check_lanes_release(c, number_of(w), 1u << lane,
+					now(w) + 1);
 	return !c || say(w, i, lane,
 			 emu_check_load(c, number_of(w), to, bytes, barrier,
-					place_of(w, i, lane), &err),
+					emu_watch_place(w, i, lane), &err),
 			 &err);
 }
 
@@ -148,7 +151,7 @@ bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
 			   uint32_t bytes)
 {
 	struct emu_check *c = checker_of(w);
-	struct emu_place place = place_of(w, i, lane);
+	struct emu_place place = emu_watch_place(w, i, lane);
 	struct emu_error err;
 
 	/* The tensor core reads later than its instruction. */
@@ -197,7 +200,7 @@ bool emu_watch_init(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	return !c || say(w, i, lane,
 			 emu_check_init(c, number_of(w), barrier,
-					place_of(w, i, lane), &err),
+					emu_watch_place(w, i, lane), &err),
 			 &err);
 }
 

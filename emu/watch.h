@@ -14,6 +14,8 @@
  * Order between the lanes of a warp (lanes.h): bar.warp.sync; what releases and
  * what acquires, in whatever memory.
  */
+struct emu_place emu_watch_place(const struct emu_warp *w,
+				 const struct emu_instr *i, int lane);
 void emu_watch_meet(struct emu_warp *w, uint32_t lanes);
 void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes);
 void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);

@@ -3,6 +3,7 @@
 #include "watch_order.h"
 
 #include "access.h"
+#include "watch.h"
 
 /* False: nobody watches. */
 static bool describe(const struct emu_warp *w, struct emu_order_warp *to)
@@ -28,7 +29,7 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if (!describe(w, &who) ||
 	    emu_order_access(emu_machine_of(w)->order, &who, kind, address,
-			     bytes, i->line, &err))
+			     bytes, emu_watch_place(w, i, lane), &err))
 		return true;
 	emu_fault(w, i, lane, "%s", err.text);
 	return false;

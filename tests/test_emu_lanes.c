@@ -438,20 +438,56 @@ static void test_two_warps(void **state)
 		    "by lane 0", "lane 31 of the same warp reads it");
 }
 
+/* ---- global memory ------------------------------------------------------- */
+
+/* The last line counts in global memory: such grids are followed. */
+#define GLOBAL(between)                                                        \
+	"mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d2, %out, %d1;\n"               \
+	"xor.b32 %r3, %lane, 1;\nmul.wide.u32 %d1, %r3, 4;\n"                  \
+	"add.s64 %d3, %out, %d1;\nst.global.u32 [%d2], %lane;\n" between       \
+	"ld.global.u32 %r4, [%d3];\n" COUNTED
+#define COUNTED "red.global.add.u32 [%in+2048], 1;\n"
+
+static void test_global(void **state)
+{
+	(void)state;
+	runs(GLOBAL("bar.warp.sync -1;\n"));
+	runs(GLOBAL("bar.sync 0;\n"));
+	reported(GLOBAL(""), "load of global memory 0x",
+		 "by lane 0: lane 1 of the same warp wrote it (PTX line");
+	reported(GLOBAL("bar.warp.sync -1;\nld.global.u32 %r4, [%d3];\n"
+			"st.global.u32 [%d2], %r4;\n"),
+		 "store to global memory 0x",
+		 "by lane 0: lane 1 of the same warp reads it (PTX line");
+	reported(GLOBAL("st.global.u32 [%d3], %lane;\n"),
+		 "store to global memory 0x",
+		 "by lane 0: lane 1 of the same warp wrote it (PTX line");
+	/* A lane's own, one instruction's stores, accesses of an order. */
+	runs("mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d2, %out, %d1;\n"
+	     "st.global.u32 [%d2], %lane;\nld.global.u32 %r4, [%d2];\n"
+	     "st.global.u32 [%d2], %r4;\nst.global.u32 [%out+1024], %lane;\n"
+	     "st.relaxed.gpu.global.u32 [%out+512], %lane;\n"
+	     "ld.relaxed.gpu.global.u32 %r4, [%out+512];\n" COUNTED);
+	/* A copy has read its source when its bytes are there. */
+	runs(HERE INIT("1") "@!%p1 bra L;\n" LOAD "L: " WAIT
+			    "mad.wide.u32 %d1, %lane, 4, %in;\n"
+			    "st.global.u32 [%d1], %lane;\n" COUNTED);
+}
+
 /* ---- the engine alone ---------------------------------------------------- */
 
 static bool race(const struct emu_lanes *l, uint32_t lane, uint32_t other,
 		 uint32_t moment)
 {
-	uint32_t a, b;
+	struct emu_lane_pair p;
 
-	return emu_lanes_race(l, 1u << lane, 1u << other, moment, &a, &b);
+	return emu_lanes_race(l, 1u << lane, 1u << other, moment, &p);
 }
 
 static void test_engine(void **state)
 {
 	static struct emu_lanes l;
-	uint32_t lane = 0, other = 0;
+	struct emu_lane_pair p;
 
 	(void)state;
 	assert_true(race(&l, 0, 1, 1));
@@ -460,9 +496,9 @@ static void test_engine(void **state)
 	emu_lanes_meet(&l, 0x7FFFFFFF, 0x7FFFFFFF, 5);
 	assert_false(race(&l, 0, 31, 4));
 	assert_true(race(&l, 0, 31, 5));
-	assert_true(emu_lanes_race(&l, 3, 1u << 7 | 2, 5, &lane, &other));
-	assert_int_equal(lane, 0);
-	assert_int_equal(other, 1);
+	assert_true(emu_lanes_race(&l, 3, 1u << 7 | 2, 5, &p));
+	assert_int_equal(p.lane, 0);
+	assert_int_equal(p.other, 1);
 	/* A part of them; what 2 knows goes on to 4, and to nobody else. */
 	emu_lanes_meet(&l, 6, UINT32_MAX, 9);
 	emu_lanes_meet(&l, 20, UINT32_MAX, 12);
@@ -503,6 +539,7 @@ int main(void)
 	    cmocka_unit_test(test_bulk_stores),
 	    cmocka_unit_test(test_matrices),
 	    cmocka_unit_test(test_two_warps),
+	    cmocka_unit_test(test_global),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

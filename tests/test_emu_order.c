@@ -15,7 +15,7 @@
 
 #define CLUSTERS 4
 #define WARPS	 2 /* of a cluster of one CTA */
-#define LINE	 77
+#define LINE	 ((struct emu_place){.line = 77})
 #define DATA	 UINT64_C(0x10000)
 #define OTHER	 UINT64_C(0x20000)
 #define FLAG	 UINT64_C(0x30000)
