@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_small.c - six small multiplications on a GPU, two of them long enough
+ * emu_small.c - seven small multiplications on a GPU, three of them long enough
  * that every ring is filled more than once, checked against the oracle; stops
  * at the first that fails and says why.  Exit code 0, 1, or 77 without a GPU.
  * What test_emu_mutations.py runs with bugs planted in the kernels.
@@ -10,15 +10,16 @@
 #include "gpu_common.h"
 #include "gpu_problem.h"
 
-#define CASES 6
+#define CASES 7
 
 static const struct {
 	enum nib_op op;
 	int64_t m, n, k;
 } sizes[CASES] = {
-    {NIB_GEMM, 16, 64, 64},   {NIB_DUAL_GEMM, 1, 250, 272},
-    {NIB_GEMM, 17, 129, 240}, {NIB_DUAL_GEMM, 64, 64, 4096},
-    {NIB_GEMM, 9, 63, 4096},  {NIB_DUAL_GEMM, 130, 128, 1040},
+    {NIB_GEMM, 1, 48, 4096},	     {NIB_GEMM, 16, 64, 64},
+    {NIB_DUAL_GEMM, 1, 250, 272},    {NIB_GEMM, 17, 129, 240},
+    {NIB_DUAL_GEMM, 64, 64, 4096},   {NIB_GEMM, 9, 63, 4096},
+    {NIB_DUAL_GEMM, 130, 128, 1040},
 };
 
 static const char *check(const struct gpu_item *x, const struct gpu_memory *m)
