@@ -40,7 +40,7 @@ esac
 	grep '^|' "$work/bugs"
 	cat <<-END
 
-		Planted in the GEMM and dual GEMM for Hopper
+		Planted in the products for Hopper
 		(\`tests/test_emu_mutations.py\`), on $((schedules / 100)) schedules:
 
 	END
