@@ -497,7 +497,7 @@ enum nib_status data_new(const struct shape *shape,
 	else if (data->views &&
 		 (!options->packed || arena.used <= machine_bytes()))
 		data->memory = reserve(arena.used);
-	if (!data->problems || !data->memory) {
+	if (!data->problems || !data->views || !data->memory) {
 		data_free(data);
 		return no_memory(err, (double)arena.used);
 	}
