@@ -221,7 +221,7 @@ class Output(NibTest):
             "l2_bytes": 60 << 20, "multiprocessors": 132,
             "clock_khz": 1980000, "memory_clock_khz": 3201000,
             "memory_bus_bits": 6144, "tuned": False, "tuning_file": "",
-            "untuned_reason": "no file is looked for"})
+            "untuned_reason": "no file is looked for: NIB_TUNING is 'off'"})
         self.assertRegex(
             self.nib("info", env=env).stdout,
             r"(?m)^cuda:0 +NVIDIA Fake 0, 132 multiprocessors at up to 1.98 "

@@ -3,6 +3,7 @@
  * test_cuda_costs.c - the costs of a GPU on the fake driver: built in, set,
  * saved, read when a device is opened; files that are wrong, and why.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -178,18 +179,63 @@ static void plans_follow(void)
 	end(&bed);
 }
 
+/* What nib_device_get_costs() gave, looked at whenever a folder is made. */
+static const char *watched;
+static int folders, cut;
+
+int mkdir(const char *path, mode_t mode)
+{
+	if (watched) {
+		folders++;
+		cut += strlen(watched) < strlen(path) ||
+		       strcmp(watched + strlen(watched) - 5, ".json") != 0;
+	}
+	return mkdirat(AT_FDCWD, path, mode);
+}
+
+/* Another thread may read it then. */
+static void the_path_stays_whole(void)
+{
+	struct bed bed;
+
+	begin(&bed);
+	open_device(&bed);
+	watched = bed.costs.path;
+	assert_string_equal(watched, bed.path);
+	assert_int_equal(nib_device_save_costs(bed.device, &bed.err), NIB_OK);
+	watched = NULL;
+	assert_int_equal(folders, 3);
+	assert_int_equal(cut, 0);
+	end(&bed);
+}
+
+static void cannot_save(struct bed *bed, const char *why)
+{
+	check_built_in(bed, why);
+	assert_string_equal(bed->costs.path, "");
+	/* It says so whatever was set since. */
+	assert_int_equal(nib_device_set_costs(bed->device, NULL, &bed->err),
+			 NIB_OK);
+	assert_int_equal(nib_device_save_costs(bed->device, &bed->err),
+			 NIB_UNSUPPORTED);
+	if (!strstr(bed->err.message, why))
+		fail_msg("'%s' lacks '%s'", bed->err.message, why);
+}
+
 static void where_files_are(void)
 {
 	struct bed bed;
-	char path[256];
+	char path[256], long_path[2001];
 
 	begin(&bed);
 	setenv("NIB_TUNING", "off", 1);
 	open_device(&bed);
-	check_built_in(&bed, "no file is looked for");
-	assert_string_equal(bed.costs.path, "");
-	assert_int_equal(nib_device_save_costs(bed.device, &bed.err),
-			 NIB_UNSUPPORTED);
+	cannot_save(&bed, "NIB_TUNING is 'off'");
+	memset(long_path, 'x', sizeof(long_path) - 1);
+	long_path[sizeof(long_path) - 1] = '\0';
+	setenv("NIB_TUNING", long_path, 1);
+	open_device(&bed);
+	cannot_save(&bed, "NIB_TUNING has 2000 bytes, at most 1023");
 	snprintf(path, sizeof(path), "%s/mine.json", bed.folder);
 	setenv("NIB_TUNING", path, 1);
 	open_device(&bed);
@@ -210,7 +256,7 @@ static void where_files_are(void)
 	unsetenv("HOME");
 	unsetenv("XDG_CACHE_HOME");
 	open_device(&bed);
-	assert_string_equal(bed.costs.path, "");
+	cannot_save(&bed, "neither XDG_CACHE_HOME nor HOME is an absolute");
 	end(&bed);
 }
 
@@ -329,6 +375,7 @@ int main(int argc, char **argv)
 	    {"saved_and_read_again", saved_and_read_again},
 	    {"plans_follow", plans_follow},
 	    {"where_files_are", where_files_are},
+	    {"the_path_stays_whole", the_path_stays_whole},
 	    {"wrong_files", wrong_files},
 	    {"refused", refused},
 	};

@@ -36,9 +36,11 @@ static bool find_folder(char *path, size_t bytes)
 	return n >= 0 && (size_t)n < bytes;
 }
 
-/* "" for none. */
+/* "" for none, and why in costs_no_path. */
 static void name_file(struct cuda_device *device)
 {
+	const size_t why_bytes = sizeof(device->costs_no_path);
+	char *why = device->costs_no_path;
 	const char *wanted = getenv("NIB_TUNING");
 	const size_t bytes = sizeof(device->costs_path);
 	char *path = device->costs_path;
@@ -47,10 +49,19 @@ static void name_file(struct cuda_device *device)
 
 	*path = '\0';
 	if (wanted && *wanted) {
-		if (strcmp(wanted, "off") != 0 && strlen(wanted) < bytes)
+		if (strcmp(wanted, "off") == 0)
+			snprintf(why, why_bytes, "NIB_TUNING is 'off'");
+		else if (strlen(wanted) >= bytes)
+			snprintf(why, why_bytes,
+				 "NIB_TUNING has %zu bytes, at most %zu",
+				 strlen(wanted), bytes - 1);
+		else
 			snprintf(path, bytes, "%s", wanted);
 		return;
 	}
+	snprintf(why, why_bytes,
+		 "neither XDG_CACHE_HOME nor HOME is an absolute path, or it "
+		 "is too long");
 	if (!find_folder(path, bytes)) {
 		*path = '\0';
 		return;
@@ -209,7 +220,7 @@ void cuda_costs_open(struct cuda_device *device)
 	name_file(device);
 	if (!*device->costs_path) {
 		snprintf(device->costs_reason, sizeof(device->costs_reason),
-			 "no file is looked for");
+			 "no file is looked for: %s", device->costs_no_path);
 		return;
 	}
 	file = fopen(device->costs_path, "re");
@@ -233,7 +244,7 @@ void cuda_costs_open(struct cuda_device *device)
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* The folders of path that are missing. */
+/* The folders of path that are missing; it is cut meanwhile. */
 static bool make_folders(char *path)
 {
 	for (char *c = strchr(path + 1, '/'); c; c = strchr(c + 1, '/')) {
@@ -297,13 +308,11 @@ enum nib_status cuda_costs_save(struct nib_device *base, struct nib_error *err)
 
 	if (!*device->costs_path)
 		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s: no file for its costs: NIB_TUNING is "
-				"'off', or neither XDG_CACHE_HOME nor HOME is "
-				"an absolute path",
-				device->name);
+				"%s: no file for its costs: %s", device->name,
+				device->costs_no_path);
 	snprintf(part, sizeof(part), "%s.%ld.part", device->costs_path,
 		 (long)getpid());
-	ok = make_folders(device->costs_path);
+	ok = make_folders(part);
 	if (ok)
 		file = fopen(part, "we");
 	ok = file && write_costs(device, file);

@@ -37,6 +37,7 @@ struct cuda_device {
 	struct nib_cuda_costs costs;
 	bool costs_from_file;
 	char costs_path[1024], costs_reason[128];
+	char costs_no_path[96]; /* why costs_path is "" */
 };
 
 static inline struct cuda_device *cuda_device(const struct nib_device *device)
