@@ -8,6 +8,7 @@
 
 #define F(name, arguments) EMU_EXPORT CUresult name arguments;
 #include "cuda/driver.def"
+#include "driver_more.def"
 #undef F
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)

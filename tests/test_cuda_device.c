@@ -71,8 +71,8 @@ static void no_library(void)
 static void function_missing(void)
 {
 	fake_open(FAKE_CUDA_OLD);
-	check_closed(NIB_NO_DEVICE, "it has no cuTensorMapEncodeTiled; CUDA "
-				    "12.0 is needed");
+	check_closed(NIB_NO_DEVICE, "it has no cuOccupancyMaxActiveClusters; "
+				    "CUDA 12.0 is needed");
 }
 
 static void old_version(void)

@@ -14,10 +14,11 @@
 
 #include <cmocka.h>
 
-#include "cuda/driver.h"
+#include "emu/driver.h"
 
 #define F(name, arguments) CUresult name arguments;
 #include "cuda/driver.def"
+#include "driver_more.def"
 #undef F
 
 /* A matrix of bytes, a box, and where it is loaded from and stored to. */

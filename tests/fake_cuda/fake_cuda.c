@@ -433,23 +433,7 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
-{
-	(void)function;
-	*value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS ? 168 : 0;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *active,
-						     CUfunction function,
-						     int threads,
-						     size_t shared_bytes)
-{
-	(void)function;
-	*active = threads > 0 && shared_bytes <= 227 << 10;
-	return CUDA_SUCCESS;
-}
-
+#ifndef FAKE_CUDA_OLD
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 				      const CUlaunchConfig *config)
 {
@@ -457,6 +441,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 	*clusters = 132 / (int)config->attrs[0].value.clusterDim.x;
 	return CUDA_SUCCESS;
 }
+#endif
 
 /* Nanoseconds that a launch takes by the rule of fake_cuda.h. */
 static double launch_ns(const char *name, void *const *arguments)
@@ -528,31 +513,3 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 			 (uint64_t)launch_ns(function->name, arguments));
 	return CUDA_SUCCESS;
 }
-
-/* The rules that the driver checks first. */
-#ifndef FAKE_CUDA_OLD
-CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
-				void *address, const uint64_t *sizes,
-				const uint64_t *strides_bytes,
-				const uint32_t *box,
-				const uint32_t *element_strides, int interleave,
-				int swizzle, int l2_promotion, int fill)
-{
-	(void)type;
-	(void)element_strides;
-	(void)interleave;
-	(void)swizzle;
-	(void)l2_promotion;
-	(void)fill;
-	if (rank < 1 || rank > 5 || (uintptr_t)address % 16 ||
-	    (uintptr_t)map % 64)
-		return CUDA_ERROR_INVALID_VALUE;
-	for (uint32_t i = 0; i < rank; i++)
-		if (sizes[i] == 0 || sizes[i] > (uint64_t)1 << 32 ||
-		    box[i] == 0 || box[i] > 256 ||
-		    (i > 0 && strides_bytes[i - 1] % 16))
-			return CUDA_ERROR_INVALID_VALUE;
-	map->opaque[0] = (uintptr_t)address;
-	return CUDA_SUCCESS;
-}
-#endif

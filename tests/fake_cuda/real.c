@@ -40,7 +40,7 @@ const char *const real_names[] = {
     NAME(cuModuleGetFunction),
     NAME(cuFuncSetAttribute),
     NAME(cuLaunchKernelEx),
-    NAME(cuTensorMapEncodeTiled),
+    NAME(cuOccupancyMaxActiveClusters),
     NAME(cuDeviceGetAttribute),
     NAME(cuDevicePrimaryCtxRetain),
     NULL,
