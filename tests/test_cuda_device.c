@@ -72,13 +72,13 @@ static void function_missing(void)
 {
 	fake_open(FAKE_CUDA_OLD);
 	check_closed(NIB_NO_DEVICE, "it has no cuOccupancyMaxActiveClusters; "
-				    "CUDA 12.0 is needed");
+				    "CUDA 12.1 is needed");
 }
 
 static void old_version(void)
 {
-	fake_open(FAKE_CUDA)->version = 11080;
-	check_closed(NIB_NO_DEVICE, "is for CUDA 11.8; 12.0 is needed");
+	fake_open(FAKE_CUDA)->version = 12000;
+	check_closed(NIB_NO_DEVICE, "is for CUDA 12.0; 12.1 is needed");
 }
 
 static void start_fails(void)

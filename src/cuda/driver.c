@@ -14,8 +14,9 @@
 
 #include "api/error.h"
 
-/* cuTensorMapEncodeTiled and launches of clusters are CUDA 12's. */
-#define MIN_VERSION 12000
+/* A kernel has more than 4,096 bytes of parameters since CUDA 12.1; those of a
+ * group have 7,824 (struct nib_gemm_launch). */
+#define MIN_VERSION 12010
 
 static struct cuda_driver driver;
 static char closed[128]; /* why there is no driver; "" if there is */
