@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemv.c - products of up to 8 rows on a GPU; see gemv.h. */
+/* gemv.c - products of up to 4 rows on a GPU; see gemv.h. */
 #include "gemv.h"
 
 #include <stdio.h>
@@ -9,6 +9,8 @@
 
 /* What an SM's shared memory loses to each CTA. */
 #define CTA_SHARED_BYTES 1024
+/* Tokens of the variants for any rows, beside that for one. */
+#define ANY_TOKENS 8
 /* Of gridDim.y. */
 #define MAX_BATCH 65535
 
@@ -19,7 +21,7 @@ static int64_t divide_up(int64_t a, int64_t b)
 
 static int variant_tokens(int64_t m)
 {
-	return m == 1 ? 1 : m == 2 ? 2 : m <= 4 ? 4 : 8;
+	return m == 1 ? 1 : m == 2 ? 2 : 4;
 }
 
 /* CTAs that an SM has at once. */
@@ -52,7 +54,7 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 
 bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 {
-	return op != NIB_DUAL_GEMM && !p->b_packed && p->a.rows >= 1 &&
+	return op != NIB_DUAL_GEMM && p->a.rows >= 1 &&
 	       p->a.rows <= CUDA_GEMV_MAX_ROWS && p->b.rows >= 1 &&
 	       nib_gemv_tiles(p->b.rows, true) <= INT32_MAX &&
 	       nib_nvfp4_batches(&p->a) <= MAX_BATCH;
@@ -162,14 +164,14 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 				     &gemv->aligned, err);
 	}
 	if (!status)
-		status = find_kernel(
-		    device,
-		    params->m == 1 ? "nib_sm90_gemv_1_any"
-				   : "nib_sm90_gemv_8_any",
-		    nib_gemv_shared_bytes(
-			params->k, params->m == 1 ? 1 : CUDA_GEMV_MAX_ROWS,
-			gemv->cut.tiles_per_cta),
-		    &gemv->any, err);
+		status =
+		    find_kernel(device,
+				params->m == 1 ? "nib_sm90_gemv_1_any"
+					       : "nib_sm90_gemv_8_any",
+				nib_gemv_shared_bytes(
+				    params->k, params->m == 1 ? 1 : ANY_TOKENS,
+				    gemv->cut.tiles_per_cta),
+				&gemv->any, err);
 	return status;
 }
 
@@ -189,7 +191,7 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	if (!function || !is_aligned(&params)) {
 		function = gemv->any;
 		shared_bytes = nib_gemv_shared_bytes(
-		    params.k, params.m == 1 ? 1 : CUDA_GEMV_MAX_ROWS,
+		    params.k, params.m == 1 ? 1 : ANY_TOKENS,
 		    params.tiles_per_cta);
 	}
 	memset(&config, 0, sizeof(config));

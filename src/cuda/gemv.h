@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.h - products of up to 8 rows by the kernels of sm90_gemv.cu: how they
+ * gemv.h - products of up to 4 rows by the kernels of sm90_gemv.cu: how they
  * are cut (arithmetic alone), and a plan's part and a run's part of a launch.
  */
 #ifndef NIB_CUDA_GEMV_H
@@ -9,7 +9,8 @@
 #include "cuda.h"
 #include "cuda/kernels/gemv_params.h"
 
-#define CUDA_GEMV_MAX_ROWS 8
+/* From five rows on the tensor cores are faster (docs/notes/0030). */
+#define CUDA_GEMV_MAX_ROWS 4
 
 struct gemv_cut {
 	int tokens; /* of the variant */
@@ -27,7 +28,7 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			 bool b_is_tiled, int multiprocessors,
 			 int64_t shared_bytes);
 
-/* A problem that these kernels take: resolved, b a view. */
+/* A problem that these kernels take: resolved, its weights as a view. */
 bool gemv_takes(enum nib_op op, const struct nib_problem *p);
 
 struct cuda_gemv {

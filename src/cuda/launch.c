@@ -11,9 +11,6 @@
 #include "gemm.h"
 #include "gemv.h"
 
-/* From five rows on the tensor cores are faster (docs/notes/0030). */
-#define GEMV_ROWS 4
-
 struct cuda_plan {
 	struct nib_plan base;
 	struct cuda_taken taken;
@@ -51,7 +48,7 @@ static bool wants_gemv(const struct nib_plan *plan)
 	if (plan->is_moe || plan->count != 1)
 		return false;
 	p = unpacked(&plan->problems[0]);
-	return p.a.rows <= GEMV_ROWS && gemv_takes(plan->op, &p);
+	return gemv_takes(plan->op, &p);
 }
 
 static void explain(struct cuda_plan *p, const struct cuda_device *device)
