@@ -40,6 +40,11 @@ struct cuda_device {
 	char costs_no_path[96]; /* why costs_path is "" */
 };
 
+static inline int64_t divide_up(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
 static inline struct cuda_device *cuda_device(const struct nib_device *device)
 {
 	return (struct cuda_device *)device;

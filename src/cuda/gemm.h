@@ -40,11 +40,6 @@ struct cuda_gemm {
 	int32_t tile_tokens, k_parts, clusters; /* of the first part */
 };
 
-static inline int64_t divide_up(int64_t a, int64_t b)
-{
-	return a / b + (a % b != 0);
-}
-
 /*
  * plan: the front door's part is complete; NIB_UNSUPPORTED for strides that the
  * kernels do not take.  With the context entered, as the others.  Free also

@@ -14,11 +14,6 @@
 /* Of gridDim.y. */
 #define MAX_BATCH 65535
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-	return a / b + (a % b != 0);
-}
-
 static int variant_tokens(int64_t m)
 {
 	return m == 1 ? 1 : m == 2 ? 2 : 4;

@@ -11,11 +11,6 @@ struct launch {
 	int64_t blocks, threads, count;
 };
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-	return a / b + (a % b != 0);
-}
-
 static int64_t at_most(int64_t a, int64_t most)
 {
 	return a < most ? a : most;
