@@ -382,7 +382,9 @@ static enum nib_status plan_part(const struct cuda_device *device,
 			    plan->op == NIB_DUAL_GEMM,
 			    plan->count == 1 && gemm->n_matrices == 1, &t,
 			    &tiles))
-		return no_memory(0, err);
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory to cut %d matrices into tiles",
+				part->args.count);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
 	part->first_tile = list->count;
 	has_room = append(list, tiles, n_tiles);

@@ -89,7 +89,7 @@ DEVICE void copy_codes_edge(uint32_t to, const struct weight_source *b,
 	for (int32_t r = 0; r < 64; r += 8) {
 		const uint32_t bytes =
 			r < b->rows_left && left > 0 ? (uint32_t)left : 0;
-		/* A copy of nothing must still name readable memory. */
+		/* Where no byte is read the address may lie outside. */
 		const uint8_t *source = bytes ? from : b->codes;
 
 		if (!by_8) {

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Problems of one launch: 9 KiB of parameters. */
+/* Problems of one launch: 7,824 bytes of parameters. */
 #define NIB_GEMM_PROBLEMS 48
 /* Experts of a mixture. */
 #define NIB_GEMM_EXPERTS 1024

@@ -45,7 +45,7 @@
 
 /* What one CTA has to do next: written by the scheduler, read by all roles. */
 struct work {
-	int32_t tokens;	 /* of the tile, padded to 16; 0: no more work */
+	int32_t tokens;	 /* of the tile, padded to its step; 0: no more */
 	int32_t valid;	 /* of them, real ones */
 	int32_t atom;	 /* first atom of the tile's tokens */
 	int32_t stage0, stages; /* of k256 */

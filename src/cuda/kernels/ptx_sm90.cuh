@@ -45,9 +45,10 @@ PTX_FN void mbarrier_arrive(uint32_t bar)
 }
 
 /*
- * bar: a shared::cluster address, of this CTA or another (mapa()).  Orders
- * nothing but this thread's finished wgmma reads: a release at cluster scope
- * would flush to the L2 each time.
+ * bar: a shared::cluster address, of this CTA or another (mapa()).  Without
+ * .sem a release, of scope .cta: what the other CTA is told is that this
+ * thread's wgmma reads have finished, and .cluster would flush to the L2 each
+ * time.
  */
 PTX_FN void mbarrier_arrive_cluster(uint32_t bar)
 {

@@ -16,9 +16,9 @@
  * copy weights, a thread asks for tokens, another finds out about the tiles to
  * come.
  *
- * A step of k64 takes max(4 N, 2 N + 330) cycles: the tensor cores', or what the
- * instructions of two groups, 96 a warp and step, and of the copies take to issue
- * (docs/notes/0032-hopper-fixed-costs.md).
+ * A step of k64 takes max(4.1 N + 20, 2.2 N + 330) cycles: the tensor cores', or
+ * what the instructions of two groups, 96 a warp and step, and of the copies take
+ * to issue (docs/notes/0032-hopper-fixed-costs.md).
  *
  * Barriers: weights_full (64 producer threads, by cp.async), weights_empty (8
  * consumer warps); tokens_full (one arrival + bytes), tokens_empty (16: the
