@@ -39,6 +39,12 @@ int shape_is_multiply(const struct shape *shape)
 	return shape->op < OP_QUANTIZE;
 }
 
+const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT])
+{
+	snprintf(text, CLI_SIZE_TEXT, "%.0f B", bytes);
+	return text;
+}
+
 static void same(const void *there, const void *here, size_t bytes)
 {
 	assert_true((there == NULL) == (here == NULL));
