@@ -153,7 +153,7 @@ static int32_t give_to_first(struct load *loads, int32_t end, int32_t after,
 	for (;; i = next) {
 		next = loads[i].next;
 		if (loads[next].cycles > loads[c].cycles ||
-		    (loads[next].cycles == loads[c].cycles && next > c))
+		    (next > c && loads[next].cycles == loads[c].cycles))
 			break;
 	}
 	loads[i].next = c;
