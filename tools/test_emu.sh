@@ -38,7 +38,7 @@ seeds=${2:-4}
 cmake -S . -B "$build" -D NIB_BUILD_TESTS=ON >/dev/null || exit 2
 cmake --build "$build" >/dev/null || exit 2
 if ! NIB_CUDA_LIBRARY=$build/libnibemu.so "$build/nib" info |
-	grep -q "room .*cuda-sm90: open"; then
+	grep -q "^room cuda-sm90 *open"; then
 	echo "there is no nvcc: the build has no kernels for a GPU"
 	exit 2
 fi
