@@ -28,9 +28,9 @@ def _check_devices(tensors):
                 f"be on {first}, as the first")
 
 
-def _nib_problem(op, views, names):
-    """A product's views, (c, a, scales, b, scales, ..), as the library has them."""
-    c, *rest = map(array, names, views)
+def _nib_problem(op, product):
+    """A product's (name, view)s as the library has them."""
+    c, *rest = (array(name, view) for name, view in product)
     a, b, *b2 = (_problems.Operand(codes, scales, "tiled")
                  for codes, scales in zip(rest[::2], rest[1::2]))
     return _problems.product(a, b, b2[0] if b2 else None, [], c=c,
@@ -43,9 +43,8 @@ def _plan(problem, side, place, key, data):
     kind = PROBLEMS[problem]
     _check_devices(kind.tensors(data))
     problems, given = [], []
-    for i, views in enumerate(kind.products(data)):
-        at = f"[{i}]" if problem == "group_gemm" else ""
-        p = _nib_problem(kind.op, views, [name + at for name in kind.names])
+    for i, product in enumerate(kind.products(data)):
+        p = _nib_problem(kind.op, product)
         if p.a.batch == 0:
             continue
         base, first = len(problems) * _problems.PROBLEM_SIZE, i * len(kind.pointers)

@@ -167,7 +167,7 @@ def _functions(problem):
     kind = _tuples.PROBLEMS[problem]
     used = [kind.tensors, kind.products, kind.result]
     helpers = (_tuples._fail, _tuples._take, _tuples._matrices, _tuples._tiles,
-               _tuples._sizes)
+               _tuples._sizes, _tuples._product)
     names = ", ".join(function.__name__ for function in used)
     return "\n\n".join(map(inspect.getsource, (*helpers, *used))) + (
         f"\n\nOP, POINTERS = {kind.op}, {kind.pointers}\n"

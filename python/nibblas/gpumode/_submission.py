@@ -108,7 +108,7 @@ def _result(c):
                      batch_stride_elems=_stride(c, 0))
 
 
-def _product(c, a, a_tiles, b, b_tiles, *more):
+def _problem(c, a, a_tiles, b, b_tiles, *more):
     problem = nib_problem(a=_operand(a, a_tiles), b=_operand(b, b_tiles),
                           c=_result(c))
     if more:
@@ -135,7 +135,8 @@ class _Plan:
     """A plan and the structs of its calls, ready but for the pointers."""
 
     def __init__(self, index, queue, data, tensors):
-        problems = [_product(*views) for views in products_of(data)]
+        problems = [_problem(*(view for _, view in product))
+                    for product in products_of(data)]
         count = len(problems)
         self.problems = (nib_problem * count)(*problems)
         self.words = memoryview(self.problems).cast("B").cast("Q")

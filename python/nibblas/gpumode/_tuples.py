@@ -14,9 +14,9 @@ class Problem(NamedTuple):
 
     op: int
     tensors: Callable   # of a tuple: the tensors used, c last in each product
-    products: Callable  # of a tuple: for each product views in the order of names
+    products: Callable  # of a tuple: for each product the (name, view)s of c, a and
+    #                     its scales, b and its scales, b2 and its scales
     result: Callable    # of the tensors: what a submission returns
-    names: tuple        # of the views, as the contest calls them
     pointers: tuple     # where a product's tensors go in struct nib_problem
 
 
@@ -66,6 +66,16 @@ def _sizes(a, b):
     return a.shape[0], b.shape[0], a.shape[1], a.shape[2]
 
 
+def _product(sizes, c, a, sfa, *bs):
+    """A product's (name, tensor)s, checked, as (name, view)s; bs: b and its scales, of a
+    dual product those of b2, too."""
+    m, n, half, batch = sizes
+    rules = [(_matrices, m, n), (_matrices, m, half), (_tiles, m, half),
+             *[(_matrices, n, half), (_tiles, n, half)] * (len(bs) // 2)]
+    return [(name, check(name, x, rows, cols, batch)) for (name, x), (
+        check, rows, cols) in zip((c, a, sfa, *bs), rules)]
+
+
 def last(tensors):
     return tensors[-1]
 
@@ -79,12 +89,8 @@ def gemm_tensors(data):
 def gemm_products(data):
     """c = A * B^T."""
     a, b, sfa, sfb, c = gemm_tensors(data)
-    m, n, half, batch = _sizes(a, b)
-    return [(_matrices("c", c, m, n, batch),
-             _matrices("a", a, m, half, batch),
-             _tiles("sfa_permuted", sfa, m, half, batch),
-             _matrices("b", b, n, half, batch),
-             _tiles("sfb_permuted", sfb, n, half, batch))]
+    return [_product(_sizes(a, b), ("c", c), ("a", a), ("sfa_permuted", sfa),
+                     ("b", b), ("sfb_permuted", sfb))]
 
 
 def gemv_products(data):
@@ -92,11 +98,12 @@ def gemv_products(data):
     a, b, sfa, sfb, c = gemm_tensors(data)
     m, n, half, batch = _sizes(a, b)
     # The library's vectors come first; one row of scales is one row of tiles.
-    return [(_matrices("c", c, m, 1, batch)[:, :, 0],
-             _matrices("b", b, 1, half, batch, at_least=True)[:, 0],
-             _tiles("sfb_permuted", sfb, min(n, 128), half, batch),
-             _matrices("a", a, m, half, batch),
-             _tiles("sfa_permuted", sfa, m, half, batch))]
+    return [[("c", _matrices("c", c, m, 1, batch)[:, :, 0]),
+             ("b", _matrices("b", b, 1, half, batch, at_least=True)[:, 0]),
+             ("sfb_permuted",
+              _tiles("sfb_permuted", sfb, min(n, 128), half, batch)),
+             ("a", _matrices("a", a, m, half, batch)),
+             ("sfa_permuted", _tiles("sfa_permuted", sfa, m, half, batch))]]
 
 
 def dual_tensors(data):
@@ -109,14 +116,9 @@ def dual_tensors(data):
 def dual_products(data):
     """c = silu(A * B1^T) * (A * B2^T)."""
     a, b1, b2, sfa, sfb1, sfb2, c = dual_tensors(data)
-    m, n, half, batch = _sizes(a, b1)
-    return [(_matrices("c", c, m, n, batch),
-             _matrices("a", a, m, half, batch),
-             _tiles("sfa_permuted", sfa, m, half, batch),
-             _matrices("b1", b1, n, half, batch),
-             _tiles("sfb1_permuted", sfb1, n, half, batch),
-             _matrices("b2", b2, n, half, batch),
-             _tiles("sfb2_permuted", sfb2, n, half, batch))]
+    return [_product(_sizes(a, b1), ("c", c), ("a", a), ("sfa_permuted", sfa),
+                     ("b1", b1), ("sfb1_permuted", sfb1),
+                     ("b2", b2), ("sfb2_permuted", sfb2))]
 
 
 def group_tensors(data):
@@ -138,13 +140,10 @@ def group_products(data):
     products = []
     for i, (m, n, k, batch) in enumerate(data[3]):
         a, b, sfa, sfb, c = (next(tensors) for _ in range(5))
-        at, half = f"[{i}]", k // 2
-        products.append((
-            _matrices("c" + at, c, m, n, batch),
-            _matrices("a" + at, a, m, half, batch),
-            _tiles("sfa_reordered" + at, sfa, m, half, batch),
-            _matrices("b" + at, b, n, half, batch),
-            _tiles("sfb_reordered" + at, sfb, n, half, batch)))
+        products.append(_product(
+            (m, n, k // 2, batch), (f"c[{i}]", c), (f"a[{i}]", a),
+            (f"sfa_reordered[{i}]", sfa), (f"b[{i}]", b),
+            (f"sfb_reordered[{i}]", sfb)))
     return products
 
 
@@ -154,19 +153,13 @@ def every_c(tensors):
 
 _PAIR = ("a.codes", "b.codes", "a.scales", "b.scales", "c.data")
 PROBLEMS = {
-    "group_gemm": Problem(
-        abi.NIB_GEMM, group_tensors, group_products, every_c,
-        ("c", "a", "sfa_reordered", "b", "sfb_reordered"), _PAIR),
+    "group_gemm": Problem(abi.NIB_GEMM, group_tensors, group_products, every_c,
+                          _PAIR),
     "dual_gemm": Problem(
         abi.NIB_DUAL_GEMM, dual_tensors, dual_products, last,
-        ("c", "a", "sfa_permuted", "b1", "sfb1_permuted", "b2",
-         "sfb2_permuted"),
         ("a.codes", "b.codes", "b2.codes", "a.scales", "b.scales", "b2.scales",
          "c.data")),
-    "gemm": Problem(
-        abi.NIB_GEMM, gemm_tensors, gemm_products, last,
-        ("c", "a", "sfa_permuted", "b", "sfb_permuted"), _PAIR),
+    "gemm": Problem(abi.NIB_GEMM, gemm_tensors, gemm_products, last, _PAIR),
     "gemv": Problem(
         abi.NIB_GEMV, gemm_tensors, gemv_products, last,
-        ("c", "b", "sfb_permuted", "a", "sfa_permuted"),
         ("b.codes", "a.codes", "b.scales", "a.scales", "c.data"))}
