@@ -45,7 +45,35 @@ class Work:
                           C.byref(self.options), C.byref(self.error))
 
 
-class Plan:
+class Kept:
+    """What is checked once and called often, each time by a caller's work: of type
+    Work, with the function's arguments.  A cache looks at the stamp."""
+
+    Work = Work
+    count, names = 1, None
+
+    def __init__(self, function):
+        self.function = lib[function]
+        # The arguments are of the right types already.
+        self.function.restype = C.c_int
+        self.is_pinned, self.stamp, self.idle = False, 0, []
+
+    def take(self):
+        """A work that nobody else has."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return self.Work(self)
+
+    def run(self, work):
+        """Calls the function and takes the work back."""
+        status = self.function(*work.arguments)
+        if status:
+            fail(status, work.error, self.count, self.names)
+        self.idle.append(work)
+
+
+class Plan(Kept):
     """A plan, and works for its callers.  moe: template is one struct
     nib_moe_problem, else an array of struct nib_problem."""
 
@@ -55,6 +83,7 @@ class Plan:
         self.device, self.template = device, template
         self.names, self.given = names, given
         self.is_moe = isinstance(template, abi.nib_moe_problem)
+        super().__init__("nib_run_moe" if self.is_moe else "nib_run")
         self.count = 1 if self.is_moe else len(template)
         self.handle = C.c_void_p()
         options = abi.nib_plan_options(
@@ -63,37 +92,17 @@ class Plan:
         if self.is_moe:
             call("nib_plan_create_moe", device.handle, op, C.byref(template),
                  C.byref(options), C.byref(self.handle), names=names)
-            self.function = lib["nib_run_moe"]
         else:
             call("nib_plan_create", device.handle, op, template, self.count,
                  C.byref(options), C.byref(self.handle), names=names)
-            self.function = lib["nib_run"]
-        # The arguments are of the right types already.
-        self.function.restype = C.c_int
         # At the end of the process the system takes all back.
         weakref.finalize(self, lib.nib_plan_free, self.handle).atexit = False
         self.workspace_bytes = self.info().workspace_bytes
-        self.is_pinned, self.stamp = False, 0
-        self.idle = []
 
     def info(self):
         info = abi.nib_plan_info(struct_bytes=C.sizeof(abi.nib_plan_info))
         call("nib_plan_get_info", self.handle, C.byref(info))
         return info
-
-    def take(self):
-        """A work that nobody else has."""
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return Work(self)
-
-    def run(self, work):
-        """Runs the work and takes it back."""
-        status = self.function(*work.arguments)
-        if status:
-            fail(status, work.error, self.count, self.names)
-        self.idle.append(work)
 
 
 class Cache:

@@ -8,8 +8,7 @@ import torch
 
 from nibblas import _abi as abi
 from nibblas import _views as views
-from nibblas._library import fail, lib
-from nibblas._plans import Cache
+from nibblas._plans import Cache, Kept
 from nibblas.torch._tensors import USUAL, array, dtype_name, maker
 
 LARGEST = 6.0 * 448.0
@@ -38,31 +37,16 @@ class _Work:
             C.byref(self.error))
 
 
-class _Call:
-    """A checked call of a function of nibblas.h, kept as plans are: all of its
-    arguments but pointers.  given: what makes its
-    results."""
+class _Call(Kept):
+    """A checked call of a function of nibblas.h: all of its arguments but pointers.
+    given: what makes its results."""
+
+    Work = _Work
 
     def __init__(self, side, place, name, template, given, is_empty=False):
-        self.function = lib[name]
-        self.function.restype = C.c_int
+        super().__init__(name)
         self.handle = side.device(place).handle
         self.template, self.given, self.is_empty = template, given, is_empty
-        self.is_pinned, self.stamp, self.idle = False, 0, []
-
-    def take(self):
-        """A work that nobody else has."""
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return _Work(self)
-
-    def run(self, work):
-        """Calls the function and takes the work back."""
-        status = self.function(*work.arguments)
-        if status:
-            fail(status, work.error)
-        self.idle.append(work)
 
 
 calls = Cache()
