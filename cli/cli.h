@@ -174,6 +174,9 @@ double cli_now_s(void);
 /* "1.5 GiB" into text, which is returned. */
 #define CLI_SIZE_TEXT 32
 const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT]);
+/* "1.500 ms" into text; returns it. */
+#define CLI_SECONDS_TEXT 32
+const char *cli_seconds_text(double s, char text[CLI_SECONDS_TEXT]);
 
 /*
  * From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that a command

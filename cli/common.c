@@ -274,6 +274,17 @@ const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT])
 	return text;
 }
 
+const char *cli_seconds_text(double s, char text[CLI_SECONDS_TEXT])
+{
+	if (s < 1e-3)
+		snprintf(text, CLI_SECONDS_TEXT, "%.3f us", s * 1e6);
+	else if (s < 1)
+		snprintf(text, CLI_SECONDS_TEXT, "%.3f ms", s * 1e3);
+	else
+		snprintf(text, CLI_SECONDS_TEXT, "%.3f s", s);
+	return text;
+}
+
 static volatile sig_atomic_t interrupted;
 
 static void on_signal(int number)

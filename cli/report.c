@@ -310,12 +310,9 @@ static void put_number(FILE *file, const json_t *row, const char *key,
 
 static void put_time(FILE *file, double s)
 {
-	if (s <= 0)
-		fputs("<td>-</td>", file);
-	else if (s < 1e-3)
-		fprintf(file, "<td>%.3f us</td>", s * 1e6);
-	else
-		fprintf(file, "<td>%.3f ms</td>", s * 1e3);
+	char text[CLI_SECONDS_TEXT];
+
+	fprintf(file, "<td>%s</td>", s > 0 ? cli_seconds_text(s, text) : "-");
 }
 
 static void put_words(FILE *file, const json_t *row, const char *key)

@@ -158,16 +158,6 @@ static void list_text(const json_t *list, char cell[CELL])
 	snprintf(cell + used, CELL - used, "]");
 }
 
-static void seconds_text(double s, char cell[CELL])
-{
-	if (s < 1e-3)
-		snprintf(cell, CELL, "%.3f us", s * 1e6);
-	else if (s < 1)
-		snprintf(cell, CELL, "%.3f ms", s * 1e3);
-	else
-		snprintf(cell, CELL, "%.3f s", s);
-}
-
 static void cell_text(const struct table_column *column, const json_t *value,
 		      char cell[CELL])
 {
@@ -187,7 +177,7 @@ static void cell_text(const struct table_column *column, const json_t *value,
 			 (long long)json_integer_value(value));
 	} else if (json_is_number(value) && print &&
 		   !strcmp(print, TABLE_SECONDS)) {
-		seconds_text(json_number_value(value), cell);
+		cli_seconds_text(json_number_value(value), cell);
 	} else if (json_is_number(value) && print &&
 		   !strcmp(print, TABLE_BYTES)) {
 		cli_size_text(json_number_value(value), cell);

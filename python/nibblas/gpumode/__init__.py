@@ -12,8 +12,9 @@ Tensors of any device that nibblas.torch knows."""
 from nibblas import _abi as abi
 from nibblas import _problems
 from nibblas._library import ArgumentError
-from nibblas._plans import Plan, cache, word
+from nibblas._plans import cache, word
 from nibblas.gpumode._tuples import PROBLEMS
+from nibblas.torch._multiply import new_plan, problem_array
 from nibblas.torch._tensors import Cpu, Cuda, array
 
 
@@ -51,11 +52,7 @@ def _plan(problem, side, place, key, data):
         given += [(base + word(abi.nib_problem, *path.split(".")), first + j)
                   for j, path in enumerate(kind.pointers)]
         problems.append(p)
-    side.check_not_capturing("a product of new sizes (run it once before)")
-    return cache.add(key, Plan(
-        side.device(place), kind.op,
-        (abi.nib_problem * len(problems))(*problems), given=given,
-        caller_workspace=not side.own_workspace))
+    return new_plan(side, place, kind.op, key, problem_array(problems), given)
 
 
 def _compute(problem, data):

@@ -23,7 +23,7 @@ _MOE = [_problems.MOE_WORDS[name] for name in (
     "b2_scales", "alpha2", "c")]
 
 
-def _plan(side, place, op, key, template, given):
+def new_plan(side, place, op, key, template, given):
     """A new plan, kept under key."""
     side.check_not_capturing("a product of new sizes (run it once before)")
     plan = Plan(side.device(place), op, template, given=given,
@@ -31,8 +31,8 @@ def _plan(side, place, op, key, template, given):
     return cache.add(key, plan)
 
 
-def _group(problems):
-    """The array of problems; those of no batch at all are left out."""
+def problem_array(problems):
+    """Problems as the library takes them."""
     return (abi.nib_problem * len(problems))(*problems)
 
 
@@ -41,9 +41,9 @@ def _single(side, place, key, op, a, b, b2, alphas, c, dtype):
     p, shape = _problems.product(
         a, b, b2, alphas, c=array("c", c), dtype=dtype_name(dtype),
         gemv=op == abi.NIB_GEMV)
-    template = _group([] if shape[0] == 0 and p.a.batch == 0 else [p])
-    return _plan(side, place, op, key, template,
-                 maker(shape, dtype, a.codes.owner.device))
+    template = problem_array([] if shape[0] == 0 and p.a.batch == 0 else [p])
+    return new_plan(side, place, op, key, template,
+                    maker(shape, dtype, a.codes.owner.device))
 
 
 def _simple_plan(side, op, place, key, c, a, a_scales, b, b_scales, alpha,
@@ -110,7 +110,7 @@ def gemm_packed(side, a, a_scales, b, alpha=None, out_dtype=None,
             operand("a", a, a_scales, a_layout), weights, None,
             [array("alpha", alpha)], dtype=dtype_name(out_dtype))
         plan = weights.plans.add(key, Plan(
-            weights.device, abi.NIB_GEMM, _group([p] if p.a.batch else []),
+            weights.device, abi.NIB_GEMM, problem_array([p] if p.a.batch else []),
             given=maker(shape, out_dtype, a.device),
             caller_workspace=not side.own_workspace))
     c = plan.given()
@@ -210,7 +210,8 @@ def _group_plan(side, place, key, a, a_scales, b, b_scales, alpha, out_dtype,
     full = [p for p in problems if p.a.batch > 0]
     places = iter(range(0, len(full) * _SIZE, _SIZE))
     bases = [next(places) if p.a.batch > 0 else None for p in problems]
-    return _plan(side, place, abi.NIB_GEMM, key, _group(full), (makers, bases))
+    return new_plan(side, place, abi.NIB_GEMM, key, problem_array(full),
+                    (makers, bases))
 
 
 def group_gemm(side, c, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
@@ -262,7 +263,7 @@ def _moe_plan(side, place, key, c, a, a_scales, b, b_scales, row_offsets,
         [array("alpha", alpha), array("alpha2", alpha2)],
         c=array("c", c), dtype=dtype_name(out_dtype))
     op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
-    return _plan(side, place, op, key, moe, maker(shape, out_dtype, a.device))
+    return new_plan(side, place, op, key, moe, maker(shape, out_dtype, a.device))
 
 
 def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
