@@ -215,6 +215,16 @@ static uint32_t permute(uint32_t a, uint32_t b, uint32_t c)
 }
 BITWISE(prmt, 32, permute(x, b[l], c[l]))
 
+/* c + the products of the four signed bytes of a and b. */
+static uint32_t dot4(uint32_t a, uint32_t b, uint32_t c)
+{
+	for (uint32_t i = 0; i < 32; i += 8)
+		c += (uint32_t)((int8_t)(a >> i & 0xFF) *
+				(int8_t)(b >> i & 0xFF));
+	return c;
+}
+BITWISE(dp4a, 32, dot4(x, b[l], c[l]))
+
 static uint32_t lookup(uint32_t x, uint32_t y, uint32_t z, uint32_t table)
 {
 	uint32_t r = 0;
@@ -292,6 +302,7 @@ const struct emu_alu emu_bits_alu[] = {
     {"bfe", EMU_U64, "ttuu", bfe_u64},
     {"bfe", EMU_S64, "ttuu", bfe_s64},
     {"prmt", EMU_B32, "tttt", prmt_32},
+    {"dp4a", EMU_S32, "tttt", dp4a_32},
     {"lop3", EMU_B32, "ttttz", lop3_32},
     {"selp", EMU_B16, "tttp", selp_16},
     {"selp", EMU_U16, "tttp", selp_16},

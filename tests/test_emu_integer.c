@@ -145,6 +145,15 @@ static uint64_t permuted(uint64_t x, uint64_t y, uint64_t z)
 	}
 	return r;
 }
+
+static uint64_t dot_of_bytes(uint64_t x, uint64_t y, uint64_t z)
+{
+	int64_t r = (int32_t)z;
+
+	for (int i = 0; i < 4; i++)
+		r += (int64_t)(int8_t)(x >> 8 * i) * (int8_t)(y >> 8 * i);
+	return U32((uint64_t)r);
+}
 WANT(lop3_e8, (x & y) | (x & z) | (y & z))
 WANT(lop3_96, x ^ y ^ z)
 
@@ -228,6 +237,7 @@ static const struct operation operations[] = {
     {"brev.b32", 32, 32, 1, 0, false, brev_32},
     {"brev.b64", 64, 64, 1, 0, false, brev_64},
     {"prmt.b32", 32, 32, 3, 0, false, permuted},
+    {"dp4a.s32.s32", 32, 32, 3, 0, false, dot_of_bytes},
 };
 
 static const uint64_t edges[] = {0,
