@@ -54,8 +54,8 @@ static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 	assert_true(cut.ctas * cut.tiles_per_cta >= cut.tiles);
 	assert_true((cut.ctas - 1) * cut.tiles_per_cta < cut.tiles);
 	assert_true(cut.shared_bytes <= SHARED_BYTES);
-	/* The variant for any rows has 8 tokens. */
-	assert_true(nib_gemv_shared_bytes(k, m == 1 ? 1 : 8,
+	/* The variant for any rows has 4 tokens. */
+	assert_true(nib_gemv_shared_bytes(k, m == 1 ? 1 : 4,
 					  cut.tiles_per_cta) <= SHARED_BYTES);
 	/* More than the GPU holds at once only if a CTA has all it may. */
 	assert_true(cut.ctas * batch <= NIB_GEMV_CTAS(cut.tokens) * H200_SMS ||

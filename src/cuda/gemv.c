@@ -10,7 +10,7 @@
 /* What an SM's shared memory loses to each CTA. */
 #define CTA_SHARED_BYTES 1024
 /* Tokens of the variants for any rows, beside that for one. */
-#define ANY_TOKENS 8
+#define ANY_TOKENS 4
 /* Of gridDim.y. */
 #define MAX_BATCH 65535
 
@@ -162,7 +162,7 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 		status =
 		    find_kernel(device,
 				params->m == 1 ? "nib_sm90_gemv_1_any"
-					       : "nib_sm90_gemv_8_any",
+					       : "nib_sm90_gemv_4_any",
 				nib_gemv_shared_bytes(
 				    params->k, params->m == 1 ? 1 : ANY_TOKENS,
 				    gemv->cut.tiles_per_cta),

@@ -18,7 +18,7 @@ static const struct cuda_image images[] = {
 	      "nib_sm90_convert_scales nib_sm90_expert_rows nib_sm90_probe_read "
 	      "nib_sm90_probe_multiply "
 	      "nib_sm90_probe_cycles nib_sm90_gemv_1 nib_sm90_gemv_2 nib_sm90_gemv_4 "
-	      "nib_sm90_gemv_8 nib_sm90_gemv_1_any nib_sm90_gemv_8_any"},
+	      "nib_sm90_gemv_1_any nib_sm90_gemv_4_any"},
     {NULL, NULL, NULL, NULL},
 };
 const struct cuda_image *cuda_images = images;

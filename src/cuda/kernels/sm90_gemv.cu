@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sm90_gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 8 tokens m:
+ * sm90_gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 tokens m:
  * reads B once, as fast as memory gives it.
  *
  * A CTA has four warps and no roles: each warp takes every fourth step of 256 k
@@ -28,8 +28,8 @@
  * shifts and logic), 1 mma, 12 for all else.  4.65 TB/s are 32 weights a clock
  * and SM, which leaves 32 instructions, half of them ALU.
  *
- * Variants: tokens 1, 2, 4, 8 for rows of 16-byte pieces (b's alignments 16, k
- * a multiple of 32), and 1_any, 8_any for the others.
+ * Variants: tokens 1, 2, 4 for rows of 16-byte pieces (b's alignments 16, k
+ * a multiple of 32), and 1_any, 4_any for the others.
  *
  * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; codes of A as
  * int8 and its scales as fp32, at most 40 KiB for NIB_GEMV_PHASE(tokens) of k.
@@ -590,6 +590,5 @@ __device__ static void gemv(const struct nib_gemv_params &p)
 GEMV(1, true, 1, NIB_GEMV_CTAS(1))
 GEMV(2, true, 2, NIB_GEMV_CTAS(2))
 GEMV(4, true, 4, NIB_GEMV_CTAS(4))
-GEMV(8, true, 8, NIB_GEMV_CTAS(8))
 GEMV(1, false, 1_any, NIB_GEMV_CTAS(1))
-GEMV(8, false, 8_any, NIB_GEMV_CTAS(8))
+GEMV(4, false, 4_any, 3)
