@@ -89,8 +89,8 @@ static void known_cuts(void **state)
 	assert_int_equal(v1.ctas, 448);
 	assert_int_equal(v2.tiles_per_cta, 4);
 	assert_int_equal(v2.ctas, 64);
-	assert_int_equal(v3.tiles_per_cta, 3);
-	assert_int_equal(v3.ctas, 150);
+	assert_int_equal(v3.tiles_per_cta, 4);
+	assert_int_equal(v3.ctas, 112);
 }
 
 int main(void)

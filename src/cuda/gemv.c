@@ -44,6 +44,8 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 		    resident(&cut, shared_bytes) * multiprocessors)
 			break;
 	}
+	/* Their numbers differ by one at most. */
+	cut.tiles_per_cta = (int32_t)divide_up(cut.tiles, cut.ctas);
 	return cut;
 }
 
@@ -94,7 +96,8 @@ static struct nib_gemv_operand operand(const struct nib_nvfp4 *v,
 
 static bool is_aligned(const struct nib_gemv_params *p)
 {
-	return p->b.codes_align == 16 && p->b.scales_align == 16 &&
+	return p->a.codes_align == 16 && p->a.scales_align >= 4 &&
+	       p->b.codes_align == 16 && p->b.scales_align == 16 &&
 	       p->k % 32 == 0;
 }
 

@@ -11,7 +11,7 @@
 
 #define STEP_BLOCKS (NIB_GEMV_STEP / 16)
 /* Codes of a row of a stage. */
-#define ROW_BYTES (NIB_GEMV_STEP / 2)
+#define ROW_BYTES   (NIB_GEMV_STEP / 2)
 #define CODES_BYTES (NIB_GEMV_TILE_ROWS * ROW_BYTES)
 /* The next step to be copied, or multiplied. */
 struct cursor {
@@ -28,15 +28,6 @@ __device__ static int all_steps(const struct nib_gemv_params &p)
 	return (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 }
 
-__device__ static int64_t scale_offset(const struct nib_gemv_operand &v,
-				       int64_t row, int block, int blocks)
-{
-	if (!v.is_tiled)
-		return row * v.scale_row_stride + block;
-	return (row / 128 * ((blocks + 3) / 4) + block / 4) * 512 +
-	       row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
-}
-
 /* 16 bytes into shared memory; of the source the first bytes, then zeros. */
 __device__ static void copy_16(uint32_t to, const uint8_t *from, int bytes,
 			       int align)
@@ -47,23 +38,21 @@ __device__ static void copy_16(uint32_t to, const uint8_t *from, int bytes,
 		cp_async_16(to, from, bytes);
 	} else if (align >= 4) {
 		for (int i = 0; i < 16; i += 4)
-			cp_async_4(to + i, from + i,
-				   min(max(bytes - i, 0), 4));
+			cp_async_4(to + i, from + i, min(max(bytes - i, 0), 4));
 	} else {
 #pragma unroll
 		for (int i = 0; i < 16; i++)
 			if (i < bytes)
-				word[i / 4] |= (uint32_t)from[i]
-					       << (i % 4 * 8);
+				word[i / 4] |= (uint32_t)from[i] << (i % 4 * 8);
 		sts_128(to, make_uint4(word[0], word[1], word[2], word[3]));
 	}
 }
 
 /*
  * A stage: rows of 128 bytes of codes, whose 16-byte pieces are swapped in
- * pairs in odd rows (banks); then 16 pieces of scales: those of a row (LINEAR), or of
- * four rows of a tile column (TILED).  A lane copies piece lane % 8 of the rows
- * lane / 8 + 4i, and one piece of scales if lane < 16.
+ * pairs in odd rows (banks); then 16 pieces of scales: those of a row (LINEAR),
+ * or of four rows of a tile column (TILED).  A lane copies piece lane % 8 of
+ * the rows lane / 8 + 4i, and one piece of scales if lane < 16.
  */
 __device__ static uint32_t lane_target(void)
 {
@@ -78,76 +67,89 @@ __device__ static int scale_step_bytes(const struct nib_gemv_operand &b)
 	return b.is_tiled ? 2048 : STEP_BLOCKS;
 }
 
+/* From one of a lane's rows of codes to the next. */
+__device__ static int64_t row_pitch(const struct nib_gemv_operand &b)
+{
+	return b.is_tiled ? b.row_stride : 4 * b.row_stride;
+}
+
 /* What a lane copies of a tile, at k = 0; fixed for all its steps. */
 struct source {
 	const uint8_t *codes, *scales;
 	int rows;   /* of its four rows of codes, those that are there */
 	int bytes;  /* of a row of codes from its own piece on */
 	int blocks; /* scales from its own on; 0: none to copy */
-	int whole;  /* steps of which all 16 rows are there in full */
-	int64_t pitch; /* from one of its rows of codes to the next */
 };
 
 __device__ static struct source source_of(const struct nib_gemv_params &p,
 					  const struct nib_gemv_operand &b,
-					  int tile)
+					  uint32_t tile)
 {
 	const int lane = threadIdx.x % 32, blocks = p.k / 16;
+	/* Tiles in blocks of 128 rows, whatever the layout of the scales. */
+	const int64_t block = tile / 8, in_block = tile % 8;
 	const int64_t row = nib_gemv_row(tile, lane / 8, b.is_tiled);
-	/* Rows r + 4i: next to each other in a tile column of scales. */
-	const int64_t left = (p.n - row + (b.is_tiled ? 0 : 3)) /
-			     (b.is_tiled ? 1 : 4);
 	struct source s;
 
-	s.rows = (int)min(max(left, (int64_t)0), (int64_t)4);
-	s.codes = b.codes + row * b.row_stride + lane % 8 * 16;
+	s.codes = b.codes + (row < p.n ? row : 0) * b.row_stride +
+		  (lane % 8 * 32 < p.k ? lane % 8 * 16 : 0);
 	s.bytes = p.k / 2 - lane % 8 * 16;
 	if (b.is_tiled) {
-		const int64_t scale_row =
-			nib_gemv_row(tile, lane % 16 / 4 * 4, true);
+		const int64_t columns = (blocks + 3) / 4;
 
+		/* Its rows are neighbours in a tile column of scales. */
+		s.rows = (int)min(max(p.n - row, (int64_t)0), (int64_t)4);
 		s.scales = b.scales +
-			   scale_offset(b, scale_row, lane % 4 * 4, blocks);
-		s.blocks = (blocks + 3) / 4 * 4 - lane % 4 * 4;
+			   (block * columns +
+			    (lane % 4 < columns ? lane % 4 : 0)) *
+				   512 +
+			   in_block * 64 + lane / 4 * 16;
+		s.blocks = (int)columns * 4 - lane % 4 * 4;
 	} else {
-		const int64_t scale_row =
-			nib_gemv_row(tile, lane % 16, false);
+		const int64_t scale_row = nib_gemv_row(tile, lane, false);
 
-		s.scales = b.scales + scale_offset(b, scale_row, 0, blocks);
+		s.rows = (int)min(max(p.n - row + 3, (int64_t)0) >> 2,
+				  (int64_t)4);
+		s.scales = b.scales + (scale_row < p.n ? scale_row : 0) *
+					      b.scale_row_stride;
 		s.blocks = scale_row < p.n ? blocks : 0;
 	}
-	if (lane >= 16)
-		s.blocks = 0;
-	s.whole = nib_gemv_row(tile, NIB_GEMV_TILE_ROWS - 1, b.is_tiled) < p.n
-			  ? p.k / NIB_GEMV_STEP
-			  : 0;
-	s.pitch = b.is_tiled ? b.row_stride : 4 * b.row_stride;
 	return s;
 }
 
-/* A step without edges, of aligned pieces. */
-__device__ static void copy_whole_step(const struct nib_gemv_operand &b,
-				       const struct source &from,
-				       uint32_t codes_to, uint32_t scales_to,
-				       int step)
+/*
+ * A step of aligned pieces.  In place of rows and codes that are not there it
+ * takes others: such rows are not stored, and such codes meet zeros of a.
+ */
+__device__ static void copy_aligned_step(const struct nib_gemv_operand &b,
+					 const struct source &from,
+					 uint32_t codes_to, uint32_t scales_to,
+					 int step)
 {
-	const uint8_t *codes = from.codes + step * ROW_BYTES;
+	const int at = step * ROW_BYTES;
+	const int scales = from.blocks - step * STEP_BLOCKS;
+	const uint8_t *codes = from.codes + (at < from.bytes ? at : 0);
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		cp_async_16_l2_256(codes_to + i * 4 * ROW_BYTES, codes);
-		codes += from.pitch;
+		if (i + 1 < from.rows)
+			codes += row_pitch(b);
 	}
-	if (from.blocks > 0)
-		cp_async_16_l2_256(scales_to,
-				   from.scales + step * scale_step_bytes(b));
+	/* Of those behind the last the reader's mask makes zeros. */
+	if (threadIdx.x % 32 < 16)
+		cp_async_16(scales_to,
+			    from.scales + (scales > 0
+						   ? step * scale_step_bytes(b)
+						   : 0),
+			    b.is_tiled ? 16 : min(max(scales, 0), 16));
 }
 
 /* Any step: rows and bytes behind the matrix become zeros. */
-template <bool ALIGNED>
-__device__ static void copy_step(const struct nib_gemv_operand &b,
-				 const struct source &from, uint32_t codes_to,
-				 uint32_t scales_to, int step)
+__device__ static void copy_any_step(const struct nib_gemv_operand &b,
+				     const struct source &from,
+				     uint32_t codes_to, uint32_t scales_to,
+				     int step)
 {
 	const uint8_t *codes = from.codes + step * ROW_BYTES;
 	const int bytes = from.bytes - step * ROW_BYTES;
@@ -155,15 +157,11 @@ __device__ static void copy_step(const struct nib_gemv_operand &b,
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		if (ALIGNED)
-			cp_async_16_or_zero(codes_to + i * 4 * ROW_BYTES, codes,
-					    i < from.rows && bytes > 0);
-		else
-			copy_16(codes_to + i * 4 * ROW_BYTES,
-				i < from.rows && bytes > 0 ? codes : b.codes,
-				i < from.rows ? min(max(bytes, 0), 16) : 0,
-				b.codes_align);
-		codes += from.pitch;
+		copy_16(codes_to + i * 4 * ROW_BYTES,
+			i < from.rows && bytes > 0 ? codes : b.codes,
+			i < from.rows ? min(max(bytes, 0), 16) : 0,
+			b.codes_align);
+		codes += row_pitch(b);
 	}
 	if (threadIdx.x % 32 >= 16)
 		return;
@@ -171,7 +169,7 @@ __device__ static void copy_step(const struct nib_gemv_operand &b,
 		scales > 0 ? from.scales + step * scale_step_bytes(b)
 			   : b.scales,
 		b.is_tiled && scales > 0 ? 16 : min(max(scales, 0), 16),
-		ALIGNED ? 16 : b.scales_align);
+		b.scales_align);
 }
 
 /*

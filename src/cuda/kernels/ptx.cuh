@@ -45,16 +45,6 @@ PTX_FN void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
 		     : "memory");
 }
 
-/* 16 bytes, past the L1, or zeros and nothing is read. */
-PTX_FN void cp_async_16_or_zero(uint32_t to, const void *from, bool is_there)
-{
-	asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.u32 p, %2, 0;\n\t"
-		     "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, p;"
-		     "\n\t}" ::"r"(to),
-		     "l"(from), "r"((uint32_t)is_there)
-		     : "memory");
-}
-
 PTX_FN void cp_async_4(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
@@ -134,6 +124,16 @@ PTX_FN uint32_t lds_32(uint32_t addr)
 {
 	uint32_t x;
 	asm volatile("ld.shared.u32 %0, [%1];"
+		     : "=r"(x)
+		     : "r"(addr)
+		     : "memory");
+	return x;
+}
+
+PTX_FN uint32_t lds_u16(uint32_t addr)
+{
+	uint32_t x;
+	asm volatile("ld.shared.u16 %0, [%1];"
 		     : "=r"(x)
 		     : "r"(addr)
 		     : "memory");

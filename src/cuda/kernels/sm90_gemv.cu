@@ -28,8 +28,8 @@
  * shifts and logic), 1 mma, 12 for all else.  4.65 TB/s are 32 weights a clock
  * and SM, which leaves 32 instructions, half of them ALU.
  *
- * Variants: tokens 1, 2, 4 for rows of 16-byte pieces (b's alignments 16, k
- * a multiple of 32), and 1_any, 4_any for the others.
+ * Variants: tokens 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a
+ * multiple of 32), and 1_any, 4_any for the others.
  *
  * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; codes of A as
  * int8 and its scales as fp32, at most 40 KiB for NIB_GEMV_PHASE(tokens) of k.
@@ -39,30 +39,14 @@
 #include <cuda_fp16.h>
 
 #include "gemv_copy.cuh"
+#include "gemv_tokens.cuh"
 
+/* alpha lies behind the zeros, this much before the sums. */
+#define ALPHA_WORDS 8
+/* Of the zeros: other banks than the codes that are read beside them. */
+#define ZEROS_AWAY 32
 /* 3 * 2^22 as a float: integers of either sign added to it stay its bits. */
 #define MAGIC 0x4B400000u
-/* Twice the values of codes 0..3 and 4..7. */
-#define TWICE_LOW 0x03020100u
-#define TWICE_HIGH 0x0C080604u
-#define SIGNS 0x88888888u
-
-/* Where a CTA's shared memory has what. */
-struct layout {
-	uint32_t ring, zeros, codes, scales;
-	int kept; /* k of each token in codes and scales */
-};
-
-/*
- * Eight codes as int8: those with clear sign bits, the others as zero.  low:
- * table_low(), or TWICE_LOW itself where speed does not matter.
- */
-__device__ static void look_up(uint32_t codes, uint32_t low, uint32_t *first,
-			       uint32_t *second)
-{
-	*first = prmt(low, TWICE_HIGH, codes);
-	*second = prmt(low, TWICE_HIGH, codes >> 16);
-}
 
 /* Eight codes of rows g and g + 8 by columns of a, into both sums. */
 struct weights {
@@ -70,7 +54,7 @@ struct weights {
 };
 
 __device__ static struct weights decode(uint32_t row_g, uint32_t row_g8,
-				       uint32_t low)
+					uint32_t low)
 {
 	struct weights w;
 
@@ -205,13 +189,11 @@ multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
 					v.columns + step * v.stride +
 					pair * v.pair_stride + block * 16);
 				const uint32_t sa =
-					v.a_scales +
-					2 * pair * (at.kept / 4) +
+					v.a_scales + 2 * pair * (at.kept / 4) +
 					step * (STEP_BLOCKS * 4) + block * 4;
-				const float a[2] = {
-					__uint_as_float(lds_32(sa)),
-					__uint_as_float(
-						lds_32(sa + at.kept / 4))};
+				const float a[2] = {__uint_as_float(lds_32(sa)),
+						    __uint_as_float(lds_32(
+							    sa + at.kept / 4))};
 				struct sums d = no_sums();
 
 				multiply(&d, w0, x.x, x.y);
@@ -229,10 +211,9 @@ multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
 
 /* step counts from the phase's beginning. */
 template <int TOKENS>
-__device__ static void multiply_step(struct accumulators<TOKENS> *acc,
-				     const struct lane_view &v, uint32_t stage,
-				     int step, bool is_last,
-				     const struct layout &at)
+__device__ static void
+multiply_step(struct accumulators<TOKENS> *acc, const struct lane_view &v,
+	      uint32_t stage, int step, bool is_last, const struct layout &at)
 {
 	const uint32_t mask = is_last ? v.tail : ~0u;
 	float s[2][4];
@@ -245,83 +226,6 @@ __device__ static void multiply_step(struct accumulators<TOKENS> *acc,
 		multiply_step_pairs<TOKENS>(acc, v, stage, step, s, at);
 }
 
-/* Sixteen codes as int8, in order, and their scale; zeros if not there. */
-struct block {
-	uint32_t codes[2];
-	uint8_t scale;
-};
-
-__device__ static struct block load_block(const struct nib_gemv_params &p,
-					  const struct nib_gemv_operand &a,
-					  int token, int block)
-{
-	const uint8_t *codes = a.codes + token * a.row_stride + block * 8;
-	struct block x = {{0, 0}, 0};
-
-	if (token >= p.m || block >= p.k / 16)
-		return x;
-	if (a.codes_align >= 4) {
-		x.codes[0] = __ldg((const uint32_t *)codes);
-		x.codes[1] = __ldg((const uint32_t *)codes + 1);
-	} else {
-		for (int i = 0; i < 8; i++)
-			x.codes[i / 4] |= (uint32_t)codes[i] << (i % 4 * 8);
-	}
-	x.scale = __ldg(a.scales + scale_offset(a, token, block, p.k / 16));
-	return x;
-}
-
-__device__ static void store_block(const struct layout &at, int token,
-				   int block, const struct block &x)
-{
-	const uint32_t h = cvt_f16x2_e4m3x2(x.scale);
-	uint32_t to[4];
-
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		uint32_t plus[2], minus[2];
-
-		look_up(x.codes[i], TWICE_LOW, &plus[0], &plus[1]);
-		look_up(x.codes[i] ^ SIGNS, TWICE_LOW, &minus[0], &minus[1]);
-		to[2 * i] = __vsub4(plus[0], minus[0]);
-		to[2 * i + 1] = __vsub4(plus[1], minus[1]);
-	}
-	sts_128(at.codes + token * at.kept + block * 16,
-		make_uint4(to[0], to[1], to[2], to[3]));
-	sts_f32(at.scales + token * (at.kept / 4) + block * 4,
-		__low2float(*(const __half2 *)&h));
-}
-
-/* A's codes and scales of a phase, eight blocks a thread in flight. */
-template <int TOKENS>
-__device__ static void load_tokens(const struct nib_gemv_params &p,
-				   const struct nib_gemv_operand &a,
-				   const struct layout &at, int first_step)
-{
-	const int blocks = at.kept / 16, first = first_step * STEP_BLOCKS;
-
-	for (int i = threadIdx.x; i < TOKENS * blocks;
-	     i += 8 * NIB_GEMV_THREADS) {
-		struct block x[8];
-
-#pragma unroll
-		for (int j = 0; j < 8; j++) {
-			const int at_j = i + j * NIB_GEMV_THREADS;
-
-			x[j] = load_block(p, a, at_j / blocks,
-					  first + at_j % blocks);
-		}
-#pragma unroll
-		for (int j = 0; j < 8; j++) {
-			const int at_j = i + j * NIB_GEMV_THREADS;
-
-			if (at_j < TOKENS * blocks)
-				store_block(at, at_j / blocks, at_j % blocks,
-					    x[j]);
-		}
-	}
-}
-
 __device__ static uint32_t ring_of_warp(const struct layout &at)
 {
 	return at.ring +
@@ -329,20 +233,13 @@ __device__ static uint32_t ring_of_warp(const struct layout &at)
 }
 
 /*
- * TWICE_LOW, through the warp's ring, still empty, from the next lane: of a
- * constant or a value that the whole warp shares, ptxas makes a copy before
- * every use, 45 of the 365 instructions of a step.
+ * TWICE_LOW, by way of shared memory: of a constant or a value that the whole
+ * warp shares, ptxas makes a copy before every use, 45 of the 365 instructions
+ * of a step.
  */
 __device__ static uint32_t table_low(const struct layout &at)
 {
-	const uint32_t place = ring_of_warp(at) + threadIdx.x % 32 * 4;
-	uint32_t low;
-
-	sts_32(place, TWICE_LOW);
-	__syncwarp();
-	low = lds_32(place ^ 4);
-	__syncwarp();
-	return low;
+	return lds_32(at.zeros + threadIdx.x % 16 * 4) + TWICE_LOW;
 }
 
 template <int TOKENS>
@@ -364,14 +261,15 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	if (TOKENS == 1) {
 		const bool odd = mine && !even;
 
-		v.columns = even ? at.codes + t * 64 : at.zeros;
-		v.columns_odd = odd ? at.codes + t * 64 + 16 : at.zeros;
+		v.columns = even ? at.codes + t * 64 : at.zeros + ZEROS_AWAY;
+		v.columns_odd = odd ? at.codes + t * 64 + 16
+				    : at.zeros + ZEROS_AWAY;
 		v.stride = even ? NIB_GEMV_STEP : 0;
 		v.stride_odd = odd ? NIB_GEMV_STEP : 0;
 		v.pair_stride = 0;
 	} else {
 		v.columns = mine ? at.codes + g % 2 * at.kept + t * 64
-				 : at.zeros;
+				 : at.zeros + ZEROS_AWAY;
 		v.stride = mine ? NIB_GEMV_STEP : 0;
 		v.pair_stride = mine ? 2 * at.kept : 0;
 		v.columns_odd = v.stride_odd = 0;
@@ -379,10 +277,23 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	return v;
 }
 
-/* Adds the lanes of each quad; partial[token][16 rows] of a warp and tile. */
+/*
+ * CTAs that run side by side read neighbouring tiles, whose scales are
+ * neighbours in memory, too.
+ */
+__device__ static uint32_t tile_of_cta(int i)
+{
+	return blockIdx.x + i * gridDim.x;
+}
+
+/*
+ * Adds the lanes of each quad; partial[token][16 rows] of a warp and tile,
+ * which has nothing yet in the first phase.
+ */
 template <int TOKENS>
 __device__ static void add_partial(float *partial,
-				   const struct accumulators<TOKENS> &acc)
+				   const struct accumulators<TOKENS> &acc,
+				   bool is_first)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -397,9 +308,13 @@ __device__ static void add_partial(float *partial,
 			x += acc.x[pair][r][1];
 		x += __shfl_xor_sync(~0u, x, 1);
 		x += __shfl_xor_sync(~0u, x, 2);
-		if (t == 0)
-			partial[(2 * pair + c) * NIB_GEMV_TILE_ROWS + g +
-				8 * r] += x;
+		if (t == 0) {
+			float *to = partial +
+				    (2 * pair + c) * NIB_GEMV_TILE_ROWS + g +
+				    8 * r;
+
+			*to = is_first ? x : *to + x;
+		}
 	}
 }
 
@@ -417,9 +332,9 @@ __device__ static void store(const struct nib_gemv_params &p, int64_t index,
 /* Sums are in quarters: both factors of each product were doubled. */
 template <int TOKENS>
 __device__ static void store_tiles(const struct nib_gemv_params &p,
-				   const float *partial, int first, int tiles)
+				   const float *partial, int tiles)
 {
-	const float alpha = p.alpha ? *p.alpha : 1.0f;
+	const float alpha = partial[-ALPHA_WORDS];
 	const int warp_stride = TOKENS * NIB_GEMV_TILE_ROWS;
 
 	for (int i = threadIdx.x; i < tiles * warp_stride;
@@ -427,7 +342,7 @@ __device__ static void store_tiles(const struct nib_gemv_params &p,
 		const int tile = i / warp_stride, r = i % NIB_GEMV_TILE_ROWS;
 		const int token = i / NIB_GEMV_TILE_ROWS % TOKENS;
 		const int64_t row =
-			nib_gemv_row(first + tile, r, p.b.is_tiled);
+			nib_gemv_row(tile_of_cta(tile), r, p.b.is_tiled);
 		const float *x = partial + tile * NIB_GEMV_WARPS * warp_stride +
 				 i % warp_stride;
 		float sum = x[0];
@@ -468,23 +383,21 @@ __device__ static uint32_t ring_stage(const struct ring &r, int stage)
 template <int TOKENS, bool ALIGNED>
 __device__ static void copy_next(const struct nib_gemv_params &p,
 				 const struct nib_gemv_operand &b,
-				 struct ring *r, int stage, int first,
-				 int tiles)
+				 struct ring *r, int stage, int tiles)
 {
 	const int steps = all_steps(p);
 
 	if (r->ahead.step < steps) {
 		const uint32_t to = ring_stage(*r, stage);
 
-		if (ALIGNED && r->ahead.step < r->from.whole)
-			copy_whole_step(b, r->from, to + r->codes,
-					to + r->scales, r->ahead.step);
+		if (ALIGNED)
+			copy_aligned_step(b, r->from, to + r->codes,
+					  to + r->scales, r->ahead.step);
 		else
-			copy_step<ALIGNED>(b, r->from, to + r->codes,
-					   to + r->scales, r->ahead.step);
+			copy_any_step(b, r->from, to + r->codes, to + r->scales,
+				      r->ahead.step);
 		if (advance<TOKENS>(&r->ahead, tiles, steps))
-			r->from = source_of(p, b,
-						     first + r->ahead.tile);
+			r->from = source_of(p, b, tile_of_cta(r->ahead.tile));
 	}
 	cp_async_commit_group();
 }
@@ -494,7 +407,7 @@ template <int TOKENS, bool ALIGNED>
 __device__ static struct accumulators<TOKENS>
 run_tile(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	 const struct layout &at, const struct lane_view &v, struct ring *r,
-	 int first, int tiles, int begin, int end)
+	 int tiles, int begin, int end)
 {
 	const int last = all_steps(p) - 1;
 	struct accumulators<TOKENS> acc = {};
@@ -502,54 +415,80 @@ run_tile(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	for (int s = begin + threadIdx.x / 32; s < end; s += NIB_GEMV_WARPS) {
 		const int stage = r->stage;
 
-		cp_async_wait_group<NIB_GEMV_STAGES - 2>();
+		cp_async_wait_group<NIB_GEMV_STAGES - 1>();
 		__syncwarp();
-		copy_next<TOKENS, ALIGNED>(
-			p, b, r, stage ? stage - 1 : NIB_GEMV_STAGES - 1, first,
-			tiles);
 		multiply_step<TOKENS>(&acc, v, ring_stage(*r, stage), s - begin,
 				      s == last, at);
+		__syncwarp();
+		copy_next<TOKENS, ALIGNED>(p, b, r, stage, tiles);
 		r->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
 	}
 	return acc;
 }
 
-/* Multiplies the warp's steps of all tiles; the ring is filled ahead. */
+/* Asks for the warp's first stages of B. */
 template <int TOKENS, bool ALIGNED>
-__device__ static void run_warp(const struct nib_gemv_params &p,
-				const struct nib_gemv_operand &a,
-				const struct nib_gemv_operand &b,
-				const struct layout &at, float *partial,
-				int first, int tiles)
+__device__ static struct ring fill_ring(const struct nib_gemv_params &p,
+					const struct nib_gemv_operand &b,
+					const struct layout &at, int tiles)
 {
-	const int warp = threadIdx.x / 32, steps = all_steps(p);
-	const int phase = phase_steps<TOKENS>();
-	const int warp_sums = TOKENS * NIB_GEMV_TILE_ROWS;
-	const struct lane_view v = view_of_lane<TOKENS>(p, b, at);
+	const int steps = all_steps(p);
 	struct ring r;
 
 	r.begin = ring_of_warp(at);
 	r.codes = lane_target();
 	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
 	r.stage = 0;
-	r.ahead = {0, warp, 0, min(phase, steps)};
-	r.from = source_of(p, b, first);
-	for (int stage = 0; stage < NIB_GEMV_STAGES - 1; stage++)
-		copy_next<TOKENS, ALIGNED>(p, b, &r, stage, first, tiles);
+	r.ahead = {0, (int)threadIdx.x / 32, 0,
+		   min(phase_steps<TOKENS>(), steps)};
+	r.from = source_of(p, b, tile_of_cta(0));
+#pragma unroll 1
+	for (int stage = 0; stage < NIB_GEMV_STAGES; stage++)
+		copy_next<TOKENS, ALIGNED>(p, b, &r, stage, tiles);
+	return r;
+}
 
-	for (int begin = 0; begin < steps; begin += phase) {
-		if (begin)
+/* Multiplies the warp's steps of all tiles; tokens come first. */
+template <int TOKENS, bool ALIGNED>
+__device__ static void
+run_warp(const struct nib_gemv_params &p, const struct nib_gemv_operand &a,
+	 const struct nib_gemv_operand &b, const struct layout &at,
+	 float *partial, int tiles)
+{
+	const int warp = threadIdx.x / 32, steps = all_steps(p);
+	const int phase = phase_steps<TOKENS>();
+	const int warp_sums = TOKENS * NIB_GEMV_TILE_ROWS;
+	int begin = 0;
+	struct lane_view v;
+	struct ring r;
+
+	copy_tokens<TOKENS, ALIGNED>(p, a, at, 0);
+	cp_async_commit_group();
+	r = fill_ring<TOKENS, ALIGNED>(p, b, at, tiles);
+	if (threadIdx.x < 24)
+		sts_32(at.zeros + threadIdx.x * 4, 0);
+	cp_async_wait_group<NIB_GEMV_STAGES>();
+	convert_tokens<TOKENS>(at);
+	v = view_of_lane<TOKENS>(p, b, at);
+	/* Once, too, if k is 0: all sums are, then. */
+	do {
+		if (begin) {
 			__syncthreads();
-		load_tokens<TOKENS>(p, a, at, begin);
-		__syncthreads();
+			copy_tokens<TOKENS, ALIGNED>(p, a, at,
+						     begin * STEP_BLOCKS);
+			cp_async_commit_group();
+			cp_async_wait_group<0>();
+			convert_tokens<TOKENS>(at);
+		}
 		for (int tile = 0; tile < tiles; tile++)
-			add_partial(
-				partial + (tile * NIB_GEMV_WARPS + warp) *
-						  warp_sums,
-				run_tile<TOKENS, ALIGNED>(
-					p, b, at, v, &r, first, tiles, begin,
-					min(begin + phase, steps)));
-	}
+			add_partial(partial + (tile * NIB_GEMV_WARPS + warp) *
+						      warp_sums,
+				    run_tile<TOKENS, ALIGNED>(
+					    p, b, at, v, &r, tiles, begin,
+					    min(begin + phase, steps)),
+				    begin == 0);
+		begin += phase;
+	} while (begin < steps);
 }
 
 template <int TOKENS, bool ALIGNED>
@@ -558,25 +497,27 @@ __device__ static void gemv(const struct nib_gemv_params &p)
 	extern __shared__ __align__(128) uint8_t shared[];
 	const struct nib_gemv_operand a = operand_of_batch(p.a);
 	const struct nib_gemv_operand b = operand_of_batch(p.b);
-	const int first = blockIdx.x * p.tiles_per_cta;
-	const int tiles = min(p.tiles - first, p.tiles_per_cta);
-	const int sums = tiles * NIB_GEMV_WARPS * TOKENS * NIB_GEMV_TILE_ROWS;
+	/* Some CTAs have one less. */
+	const int tiles = p.tiles_per_cta - (tile_of_cta(p.tiles_per_cta - 1) >=
+					     (uint32_t)p.tiles);
+	const int sums =
+		p.tiles_per_cta * NIB_GEMV_WARPS * TOKENS * NIB_GEMV_TILE_ROWS;
 	float *partial = (float *)(shared + NIB_GEMV_RING_BYTES + 128);
 	struct layout at;
 
 	at.kept = (int)nib_gemv_kept(p.k, TOKENS);
 	at.ring = smem_addr(shared);
 	at.zeros = at.ring + NIB_GEMV_RING_BYTES;
-	at.codes = at.zeros + 128 + p.tiles_per_cta * NIB_GEMV_WARPS * TOKENS *
-					NIB_GEMV_TILE_ROWS * 4;
+	at.codes = at.zeros + 128 + sums * 4;
 	at.scales = at.codes + TOKENS * at.kept;
-
-	for (int i = threadIdx.x; i < 32 + sums; i += NIB_GEMV_THREADS)
-		partial[i - 32] = 0;
-	/* run_warp() has a barrier before either is read, unless k = 0. */
-	run_warp<TOKENS, ALIGNED>(p, a, b, at, partial, first, tiles);
+	/* Asked for now: at the end all would wait for it. */
+	if (threadIdx.x == 0 && p.alpha)
+		cp_async_4(at.zeros + 128 - 4 * ALPHA_WORDS, p.alpha, 4);
+	else if (threadIdx.x == 0)
+		sts_f32(at.zeros + 128 - 4 * ALPHA_WORDS, 1);
+	run_warp<TOKENS, ALIGNED>(p, a, b, at, partial, tiles);
 	__syncthreads();
-	store_tiles<TOKENS>(p, partial, first, tiles);
+	store_tiles<TOKENS>(p, partial, tiles);
 }
 
 #define GEMV(tokens, aligned, name, ctas)                                      \
