@@ -123,9 +123,21 @@ __device__ static void store_block(uint32_t to, uint32_t low, uint32_t high)
 }
 
 /*
+ * Where a block of 16 codes lies.  For one token the lanes of a quad read
+ * neighbours: block b of lane t of a step is number 4t + b, place 4b + t.
+ */
+template <int TOKENS> __device__ uint32_t place_of_block(unsigned block)
+{
+	return 16 * (TOKENS > 1
+			     ? block
+			     : block / 16 * 16 + block % 4 * 4 + block / 4 % 4);
+}
+
+/*
  * A token in rounds of NIB_GEMV_THREADS pairs of blocks.  What a round writes
  * lies below what later rounds read, as a pair is half as long before.
  */
+template <int TOKENS>
 __device__ static void convert_token(const struct layout &at, int token)
 {
 	const uint32_t codes = at.codes + token * at.kept;
@@ -146,8 +158,10 @@ __device__ static void convert_token(const struct layout &at, int token)
 		__syncthreads();
 		if (is_there) {
 			h = cvt_f16x2_e4m3x2(h);
-			store_block(codes + i * 32, x.x, x.y);
-			store_block(codes + i * 32 + 16, x.z, x.w);
+			store_block(codes + place_of_block<TOKENS>(2 * i), x.x,
+				    x.y);
+			store_block(codes + place_of_block<TOKENS>(2 * i + 1),
+				    x.z, x.w);
 			sts_f32(scales + i * 8,
 				__low2float(*(const __half2 *)&h));
 			sts_f32(scales + i * 8 + 4,
@@ -163,7 +177,7 @@ __device__ static void convert_tokens(const struct layout &at)
 	__syncthreads();
 #pragma unroll 1
 	for (int token = 0; token < TOKENS; token++)
-		convert_token(at, token);
+		convert_token<TOKENS>(at, token);
 	__syncthreads();
 }
 

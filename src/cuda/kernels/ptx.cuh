@@ -217,6 +217,16 @@ PTX_FN uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
 	return d;
 }
 
+/* c + the four products of signed bytes.  PTX ISA 5.0, sm_61+. */
+PTX_FN uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c)
+{
+	uint32_t d;
+	asm("dp4a.s32.s32 %0, %1, %2, %3;"
+	    : "=r"(d)
+	    : "r"(a), "r"(b), "r"(c));
+	return d;
+}
+
 /*
  * d[m16, n8] = a[m16, k32] * b[k32, n8] + c of 8-bit integers, exact.  With
  * g = lane / 4 and t = lane % 4: a = (row g, k 4t), (g+8, 4t), (g, 4t+16),

@@ -11,21 +11,21 @@
  *
  * Arithmetic.  Twice an e2m1 is an integer of at most 12.  PRMT looks up four
  * codes at once, and gives 0 for those whose sign bit is set; with the sign
- * bits flipped it gives the others.  So b = positive - negative, two products of
- * mma.m16n8k32 (s8, exact).  The columns of the mma are no rows of A: the lane
- * t = lane % 4 holds whole blocks of 16 k, and the columns tell the blocks of
- * the four lanes apart (and a second block, or a second token), because A is
- * zero wherever lane and column do not belong together.  A lane gets the sums
- * of the blocks whose scales it holds.  Sums start from 3 * 2^22, so that their
- * bits are a float, and the difference of two such floats is the block's sum in
- * fp32, exact (numerics.md): sum * (scale of a * scale of b) is added with one
- * rounding, an fma.
+ * bits flipped it gives the others.  So b = positive - negative, and each
+ * product is two of signed bytes, exact.  A lane holds whole blocks of 16 k of
+ * two rows and their scales.  For one token it sums a block by dp4a.  For more
+ * mma.m16n8k32 does, whose columns are no rows of A: they tell the blocks of
+ * the four lanes of a quad apart, and a second token, because A is zero
+ * wherever lane and column do not belong together.  Sums start from 3 * 2^22,
+ * so that their bits are a float, and the difference of two such floats is the
+ * block's sum in fp32, exact (numerics.md): sum * (scale of a * scale of b) is
+ * added with one rounding, an fma.
  *
  * Order of the sum of a row, by k alone: a lane's steps one after the other,
  * the lanes of a quad, then the four warps.
  *
  * Instructions of a lane for 8 weights and one token: 7 to look up (4 PRMT, 3
- * shifts and logic), 1 mma, 12 for all else.  4.65 TB/s are 32 weights a clock
+ * shifts and logic), 4 dp4a, 6 for all else.  4.65 TB/s are 32 weights a clock
  * and SM, which leaves 32 instructions, half of them ALU.
  *
  * Variants: tokens 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a
@@ -104,10 +104,8 @@ struct lane_view {
 	uint32_t pieces;  /* in a stage: its first piece of row g */
 	uint32_t scales;  /* in a stage: its four scales of row g */
 	uint32_t tail;	  /* of those, the ones of the last step */
-	uint32_t columns; /* codes of a for its column, or zeros */
-	uint32_t columns_odd; /* one token: for the odd blocks */
+	uint32_t columns; /* codes of a for its column, or zeros; for itself */
 	int stride, pair_stride; /* of columns by step and pair; 0: zeros */
-	int stride_odd;
 	uint32_t a_scales;
 	uint32_t low; /* of the table of codes */
 };
@@ -129,14 +127,25 @@ __device__ static float4 lds_f32x4(uint32_t addr)
 			   __uint_as_float(x.z), __uint_as_float(x.w));
 }
 
-/* One token: a column is one of the eight blocks of a piece of the quad. */
+/* d[r]: row g + 8r, by the products of half a block. */
+__device__ static void add_products(uint32_t (&d)[2], const uint32_t (&w)[4],
+				    uint32_t x0, uint32_t x1)
+{
+#pragma unroll
+	for (int r = 0; r < 2; r++)
+		d[r] = dp4a(w[2 + r], x1, dp4a(w[r], x0, d[r]));
+}
+
+/*
+ * One token: of an mma seven columns of eight would be zeros, and 16 of them a
+ * step take longer than 64 dp4a (docs/notes/0037).
+ */
 __device__ static void multiply_step_one(struct accumulators<1> *acc,
 					 const struct lane_view &v,
 					 uint32_t stage, int step,
 					 const float (&s)[2][4])
 {
-	const uint32_t even = v.columns + step * v.stride;
-	const uint32_t odd = v.columns_odd + step * v.stride_odd;
+	const uint32_t codes = v.columns + step * NIB_GEMV_STEP;
 	const float4 sa = lds_f32x4(v.a_scales + step * (STEP_BLOCKS * 4));
 	const float a[4] = {sa.x, sa.y, sa.z, sa.w};
 
@@ -145,20 +154,30 @@ __device__ static void multiply_step_one(struct accumulators<1> *acc,
 		const uint32_t from = stage + (v.pieces ^ h * 16);
 		const uint4 q = lds_128(from);
 		const uint4 q8 = lds_128(from + 8 * ROW_BYTES);
-		const uint4 x = lds_128(even + h * 32);
-		const uint4 y = lds_128(odd + h * 32);
-		struct sums d = no_sums();
 
-		multiply(&d, decode(q.x, q8.x, v.low), x.x, x.y);
-		multiply(&d, decode(q.y, q8.y, v.low), x.z, x.w);
-		multiply(&d, decode(q.z, q8.z, v.low), y.x, y.y);
-		multiply(&d, decode(q.w, q8.w, v.low), y.z, y.w);
 #pragma unroll
-		for (int i = 0; i < 4; i++)
-			acc->x[0][i / 2][i % 2] =
-				fmaf(block_sum(d, i),
-				     s[i / 2][2 * h + i % 2] * a[2 * h + i % 2],
-				     acc->x[0][i / 2][i % 2]);
+		for (int b = 0; b < 2; b++) {
+			const int block = 2 * h + b;
+			const uint4 x = lds_128(codes + block * 64);
+			const struct weights w0 =
+				decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
+			const struct weights w1 =
+				decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
+			uint32_t plus[2] = {MAGIC, MAGIC};
+			uint32_t minus[2] = {MAGIC, MAGIC};
+
+			add_products(plus, w0.positive, x.x, x.y);
+			add_products(minus, w0.negative, x.x, x.y);
+			add_products(plus, w1.positive, x.z, x.w);
+			add_products(minus, w1.negative, x.z, x.w);
+#pragma unroll
+			for (int r = 0; r < 2; r++)
+				acc->x[0][r][b] =
+					fmaf(__uint_as_float(plus[r]) -
+						     __uint_as_float(minus[r]),
+					     s[r][block] * a[block],
+					     acc->x[0][r][b]);
+		}
 	}
 }
 
@@ -249,7 +268,7 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const int left = p.k / 16 - (all_steps(p) - 1) * STEP_BLOCKS - 4 * t;
-	const bool mine = g / 2 == t, even = mine && g % 2 == 0;
+	const bool mine = g / 2 == t;
 	struct lane_view v;
 
 	v.pieces = g * ROW_BYTES + (2 * t ^ g % 2) * 16;
@@ -259,20 +278,13 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	v.a_scales = at.scales + t * 16;
 	v.low = table_low(at);
 	if (TOKENS == 1) {
-		const bool odd = mine && !even;
-
-		v.columns = even ? at.codes + t * 64 : at.zeros + ZEROS_AWAY;
-		v.columns_odd = odd ? at.codes + t * 64 + 16
-				    : at.zeros + ZEROS_AWAY;
-		v.stride = even ? NIB_GEMV_STEP : 0;
-		v.stride_odd = odd ? NIB_GEMV_STEP : 0;
-		v.pair_stride = 0;
+		v.columns = at.codes + t * 16;
+		v.stride = v.pair_stride = 0;
 	} else {
 		v.columns = mine ? at.codes + g % 2 * at.kept + t * 64
 				 : at.zeros + ZEROS_AWAY;
 		v.stride = mine ? NIB_GEMV_STEP : 0;
 		v.pair_stride = mine ? 2 * at.kept : 0;
-		v.columns_odd = v.stride_odd = 0;
 	}
 	return v;
 }
