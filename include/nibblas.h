@@ -496,9 +496,9 @@ struct nib_run_options {
  * plan, its packed weights, operands and workspace must outlive a graph, and
  * its replays are runs that use the workspace.  The same inputs give the same
  * bits for any thread count, instruction set, group order and neighbours
- * ("cuda": among groups; a plan of one matrix may divide k, and has bits of its
- * own).  On failure every c is unchanged ("cuda": unless the driver refuses a
- * launch of a large group after others).  options may be NULL.
+ * ("cuda": among groups; plans of one matrix and mixtures of few tokens an
+ * expert have bits of their own).  On failure every c is unchanged ("cuda":
+ * unless the driver refuses a launch of a large group after others).  options or NULL.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems,

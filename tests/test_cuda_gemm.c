@@ -144,7 +144,9 @@ static void check_last(const struct bed *bed, const char *kernel)
 	const CUlaunchConfig *last = &bed->fake->last;
 
 	assert_string_equal(bed->fake->last_kernel, kernel);
-	assert_int_equal(last->blockDimX, NIB_GEMM_THREADS);
+	assert_int_equal(last->blockDimX, strstr(kernel, "_few_")
+					      ? NIB_FEW_THREADS
+					      : NIB_GEMM_THREADS);
 	/* Whole clusters, no more than the GPU holds. */
 	assert_in_range(last->gridDimX, NIB_GEMM_PAIR, CTAS);
 	assert_int_equal(last->gridDimX % NIB_GEMM_PAIR, 0);
@@ -179,14 +181,16 @@ static void launches_of_groups(void)
 
 		plan(&bed, NIB_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed, "nib_gemm_sm90");
+		check_last(&bed,
+			   count == 1 ? "nib_gemm_few_sm90" : "nib_gemm_sm90");
 		check_attributes(&bed.fake->last, false);
 		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
 		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
 		plan(&bed, NIB_DUAL_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed, "nib_dual_sm90");
+		check_last(&bed,
+			   count == 1 ? "nib_dual_few_sm90" : "nib_dual_sm90");
 	}
 	/* Each type of c needs a launch of its own. */
 	bed.problems[1].c.dtype = NIB_BF16;
@@ -224,7 +228,7 @@ static void no_group_divides_k(void)
 	plan(&bed, NIB_GEMM, 1);
 	check_explained(&bed, " parts, 1 launch");
 	assert_int_equal(run(&bed, 1), 2);
-	check_last(&bed, "nib_gemm_sm90");
+	check_last(&bed, "nib_gemm_few_sm90");
 	check_attributes(&bed.fake->last, true);
 	plan(&bed, NIB_GEMM, 2);
 	check_explained(&bed, ", k in 1 part, ");
@@ -271,7 +275,39 @@ static void few_rows_and_batches(void)
 	/* But not two products. */
 	plan(&bed, NIB_DUAL_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
-	check_last(&bed, "nib_dual_sm90");
+	check_last(&bed, "nib_dual_few_sm90");
+	free_bed(&bed);
+}
+
+/* Of one matrix, and with two weight stages in each part of k. */
+static void kernel_for_few_tokens(void)
+{
+	static const struct {
+		int64_t m, k;
+		const char *kernel;
+	} cases[] = {
+	    {5, 272, "nib_gemm_few_sm90"},   {32, 272, "nib_gemm_few_sm90"},
+	    {32, 256, "nib_gemm_sm90"},	     {32, 16, "nib_gemm_sm90"},
+	    {32, 0, "nib_gemm_sm90"},	     {16, 512, "nib_gemm_few_sm90"},
+	    {16, 7168, "nib_gemm_few_sm90"},
+	};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct nib_problem *p = &bed.problems[0];
+
+		p->a.rows = p->c.rows = cases[i].m;
+		p->b.rows = p->c.cols = 64;
+		p->a.k = p->b.k = cases[i].k;
+		plan(&bed, NIB_GEMM, 1);
+		assert_int_equal(run(&bed, 1), 2);
+		check_last(&bed, cases[i].kernel);
+		/* Beside another it has the bits that it has beside any. */
+		plan(&bed, NIB_GEMM, 2);
+		assert_int_equal(run(&bed, 2), 2);
+		check_last(&bed, "nib_gemm_sm90");
+	}
 	free_bed(&bed);
 }
 
@@ -382,7 +418,7 @@ static void packed_weights(void)
 	bed.problems[0].b_packed = packed;
 	plan(&bed, NIB_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
-	check_last(&bed, "nib_gemm_sm90");
+	check_last(&bed, "nib_gemm_few_sm90");
 	nib_packed_free(packed);
 	free_bed(&bed);
 }
@@ -420,8 +456,8 @@ static void mixtures(void)
 		if (nib_run_moe(bed.plan, &moe, NULL, &bed.err))
 			fail_msg("%s", bed.err.message);
 		assert_int_equal(bed.fake->launches - before, 2);
-		check_last(&bed,
-			   op == NIB_GEMM ? "nib_gemm_sm90" : "nib_dual_sm90");
+		check_last(&bed, op == NIB_GEMM ? "nib_gemm_few_sm90"
+						: "nib_dual_few_sm90");
 		check_attributes(&bed.fake->last, false);
 		assert_int_equal(bed.fake->last.gridDimX, CTAS);
 		/* Each of 100 experts may have a token, in its own 16 rows. */
@@ -528,6 +564,7 @@ int main(int argc, char **argv)
 	    {"no_group_divides_k", no_group_divides_k},
 	    {"nothing_to_do", nothing_to_do},
 	    {"few_rows_and_batches", few_rows_and_batches},
+	    {"kernel_for_few_tokens", kernel_for_few_tokens},
 	    {"strides", strides},
 	    {"sizes_beyond_int32", sizes_beyond_int32},
 	    {"strides_of_scales", strides_of_scales},

@@ -11,8 +11,6 @@
 /* Rows at which the tiles of a pair of CTAs end are int32_t in the kernels, and
  * some are looked at one tile ahead. */
 #define ROWS_MAX (INT32_MAX - 4 * NIB_TILE_ROWS + 1)
-/* What the runtime keeps of a CTA's shared memory. */
-#define RESERVED_BYTES 1024
 
 static int64_t round_up(int64_t a, int64_t step)
 {
@@ -120,34 +118,7 @@ make_shape(const struct nib_nvfp4 *a, const struct nib_nvfp4 *b,
 	return NIB_OK;
 }
 
-/* ---- rings --------------------------------------------------------------- */
-
-/*
- * As many token stages as a warm L2 needs and fit beside three weight stages;
- * what is left goes to weights, which come from memory.
- */
-static void choose_rings(const struct cuda_device *device, int32_t tile_tokens,
-			 struct gemm_part *part)
-{
-	const int32_t steps = NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K;
-	const int32_t stage = tile_tokens * NIB_TOKEN_STAGE_K * 2;
-	const int32_t room = device->shared_bytes - RESERVED_BYTES -
-			     NIB_GEMM_TAIL_BYTES - 3 * NIB_WEIGHT_STAGE_BYTES;
-	int32_t tokens = room / stage / steps * steps;
-	int32_t weights;
-
-	if (tokens > NIB_GEMM_STAGES_MAX)
-		tokens = NIB_GEMM_STAGES_MAX;
-	weights = 3 + (room - tokens * stage) / NIB_WEIGHT_STAGE_BYTES;
-	if (weights > NIB_GEMM_STAGES_MAX)
-		weights = NIB_GEMM_STAGES_MAX;
-	part->args.tile_tokens = tile_tokens;
-	part->args.token_stages = tokens;
-	part->args.token_stage_bytes = stage;
-	part->args.weight_stages = weights;
-	part->shared_bytes = tokens * stage + weights * NIB_WEIGHT_STAGE_BYTES +
-			     NIB_GEMM_TAIL_BYTES;
-}
+/* ---- workspace ----------------------------------------------------------- */
 
 /* Bytes of prepared tokens: whole atoms of 8 rows, whole weight stages of k. */
 static size_t token_bytes(int64_t atoms, int64_t k)
@@ -252,12 +223,16 @@ static enum nib_status find_kernels(struct cuda_device *device, enum nib_op op,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	const int shared_bytes = device->shared_bytes - RESERVED_BYTES;
+	const int shared_bytes = device->shared_bytes;
+	const bool dual = op == NIB_DUAL_GEMM;
 	enum nib_status status;
 
-	status = cuda_kernel(
-	    device, op == NIB_DUAL_GEMM ? "nib_dual_sm90" : "nib_gemm_sm90",
-	    shared_bytes, &gemm->multiply, err);
+	status = cuda_kernel(device, dual ? "nib_dual_sm90" : "nib_gemm_sm90",
+			     shared_bytes, &gemm->multiply, err);
+	if (!status)
+		status = cuda_kernel(
+		    device, dual ? "nib_dual_few_sm90" : "nib_gemm_few_sm90",
+		    shared_bytes, &gemm->multiply_few, err);
 	if (!status)
 		status = cuda_kernel(device, "nib_tokens_sm90", 0,
 				     &gemm->tokens, err);
@@ -362,6 +337,11 @@ static int32_t most_tokens(const struct nib_gemm_tile *tiles, int64_t count)
 	return most;
 }
 
+static int32_t stages_of(int32_t k)
+{
+	return (int32_t)divide_up(k, NIB_WEIGHT_STAGE_K);
+}
+
 static enum nib_status plan_part(const struct cuda_device *device,
 				 const struct nib_plan *plan,
 				 const struct nib_tile_device *clusters,
@@ -372,6 +352,7 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	struct nib_gemm_tile *tiles = NULL;
 	struct nib_tile_plan t;
 	size_t bytes, n_tiles;
+	const bool is_alone = plan->count == 1 && gemm->n_matrices == 1;
 	bool has_room;
 	enum nib_status status =
 	    part_shapes(plan, gemm, part, tile_shapes, err);
@@ -379,16 +360,17 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	if (status)
 		return status;
 	if (!nib_tiles_plan(clusters, tile_shapes, part->args.count,
-			    plan->op == NIB_DUAL_GEMM,
-			    plan->count == 1 && gemm->n_matrices == 1, &t,
-			    &tiles))
+			    plan->op == NIB_DUAL_GEMM, is_alone, &t, &tiles))
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory to cut %d matrices into tiles",
 				part->args.count);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
 	part->first_tile = list->count;
 	has_room = append(list, tiles, n_tiles);
-	choose_rings(device, most_tokens(tiles, (int64_t)n_tiles), part);
+	/* Only alone: the kernel for few tokens has bits of its own. */
+	cuda_gemm_rings(device, most_tokens(tiles, (int64_t)n_tiles),
+			is_alone ? stages_of(part->most_k) / t.k_parts : 0,
+			part);
 	free(tiles);
 	if (!has_room)
 		return no_memory(n_tiles * sizeof(*tiles), err);
@@ -505,7 +487,8 @@ static enum nib_status plan_mixture(const struct cuda_device *device,
 	}
 	part->clusters = clusters->clusters;
 	part->most_k = shape.k;
-	choose_rings(device, mixture_tokens(rows, experts), part);
+	cuda_gemm_rings(device, mixture_tokens(rows, experts),
+			stages_of(shape.k), part);
 	gemm->workspace_bytes = part_bytes(part);
 	gemm->tile_tokens = part->args.tile_tokens;
 	gemm->k_parts = 1;
@@ -552,8 +535,7 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 	status = find_kernels(device, plan->op, gemm, err);
 	if (!status)
 		status = count_clusters(device, gemm->multiply,
-					device->shared_bytes - RESERVED_BYTES,
-					&clusters, err);
+					device->shared_bytes, &clusters, err);
 	if (!status)
 		status =
 		    plan->is_moe
@@ -575,8 +557,7 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
 	return status ? status
 		      : count_clusters(device, gemm.multiply,
-				       device->shared_bytes - RESERVED_BYTES,
-				       clusters, err);
+				       device->shared_bytes, clusters, err);
 }
 
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)

@@ -22,13 +22,14 @@ struct gemm_part {
 	struct nib_gemm_args args;
 	int32_t clusters;
 	int32_t shared_bytes;
+	bool is_few; /* the kernel for few tokens */
 	int32_t most_k;
 	size_t sums_bytes; /* of parts of k, in the workspace */
 };
 
 struct cuda_gemm {
 	enum nib_op op;
-	CUfunction multiply, tokens;
+	CUfunction multiply, multiply_few, tokens;
 	struct gemm_matrix *matrices; /* that have elements */
 	int64_t n_matrices;
 	struct gemm_part *parts;
@@ -50,6 +51,13 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       struct cuda_gemm *gemm, struct nib_error *err);
 /* From any context, also where the device's is lost. */
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
+
+/*
+ * The part's kernel and rings, where no tile has more than tile_tokens tokens
+ * or fewer than least_stages weight stages.
+ */
+void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
+		     int32_t least_stages, struct gemm_part *part);
 
 /* The workspace's places into a launch's arguments. */
 void cuda_gemm_place(const struct gemm_part *part, void *workspace,

@@ -97,7 +97,7 @@ static enum nib_status launch(const struct cuda_device *device,
 	attributes[1].value.programmaticStreamSerializationAllowed = 1;
 	config.gridDimX = (unsigned)part->clusters * NIB_GEMM_PAIR;
 	config.gridDimY = 1;
-	config.blockDimX = NIB_GEMM_THREADS;
+	config.blockDimX = part->is_few ? NIB_FEW_THREADS : NIB_GEMM_THREADS;
 	config.sharedMemBytes = (unsigned)part->shared_bytes;
 	config.attrs = attributes;
 	config.numAttrs = 2;
@@ -108,7 +108,9 @@ static enum nib_status launch(const struct cuda_device *device,
 		attributes[2].value.cooperative = 1;
 		config.numAttrs = 3;
 	}
-	result = cu->cuLaunchKernelEx(&config, gemm->multiply, arguments, NULL);
+	result = cu->cuLaunchKernelEx(
+	    &config, part->is_few ? gemm->multiply_few : gemm->multiply,
+	    arguments, NULL);
 	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
 }
 

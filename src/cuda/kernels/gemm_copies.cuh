@@ -68,13 +68,13 @@ DEVICE void open_weights(const struct nib_gemm_args *args,
 
 /* Bytes byte0 .. byte0 + 127 of 64 rows, all of them inside the matrix. */
 DEVICE void copy_codes_inside(uint32_t to, const struct weight_source *b,
-			      int32_t byte0)
+			      int32_t byte0, uint64_t policy)
 {
 	const uint8_t *from = b->codes + byte0;
 
 #pragma unroll
 	for (uint32_t i = 0; i < 8; i++) {
-		cp_async_16_l2_256(to + i * 1024, from);
+		cp_async_16_l2_256_hint(to + i * 1024, from, policy);
 		from += b->stride8;
 	}
 }
@@ -181,7 +181,7 @@ DEVICE void clear_padding(uint32_t to, const struct weight_source *b,
 /* One stage: 64 rows of k256 for each group, codes and scales. */
 DEVICE void copy_weights(uint32_t to, int32_t k, int32_t flags,
 			 const struct weight_source *b, int32_t k0,
-			 uint32_t thread)
+			 uint32_t thread, uint64_t policy)
 {
 	const int32_t chunk = (int32_t)(thread % 8);
 	/* Rows eight apart have the same swizzle. */
@@ -198,7 +198,8 @@ DEVICE void copy_weights(uint32_t to, int32_t k, int32_t flags,
 			to + GROUPS * PART_CODES + part * PART_SCALES;
 
 		if (whole && b[part].all_rows)
-			copy_codes_inside(codes, b + part, k0 / 2);
+			copy_codes_inside(codes, b + part, k0 / 2,
+					  policy);
 		else
 			copy_codes_edge(codes, b + part, k0 / 2,
 					min(16, k / 2 - k0 / 2 - chunk * 16),
@@ -218,6 +219,10 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 			    struct gemm_shared *shared, uint32_t rings)
 {
 	const uint32_t thread = threadIdx.x;
+	/* So that the tokens, read by all, stay in the L2.  A mixture has few of
+	 * them; there it cost 3 % (docs/notes/0038-few-tokens.md). */
+	const uint64_t policy = args->experts ? createpolicy_evict_normal()
+					      : createpolicy_evict_first();
 	struct ring ring = {0, 0}, works = {0, 0};
 	const struct work *w;
 
@@ -248,7 +253,7 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 
 			wait(smem_addr(shared->weights_empty + ring.stage),
 			     ring.parity ^ 1);
-			copy_weights(to, k, flags, b, k0, thread);
+			copy_weights(to, k, flags, b, k0, thread, policy);
 			if (has_padding || flags & NIB_B_SCALES_BY_1) {
 				cp_async_wait_all();
 				if (has_padding)
@@ -268,6 +273,7 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 /* ---- tokens: prepared fp16 -> ring --------------------------------------- */
 
 /* Half of the tile's tokens into both CTAs of the pair. */
+template <int PAIRS>
 DEVICE void produce_tokens(const struct nib_gemm_args *args,
 			   struct gemm_shared *shared, uint32_t token_ring)
 {
@@ -281,7 +287,8 @@ DEVICE void produce_tokens(const struct nib_gemm_args *args,
 	for (; (w = await_work(shared, &works))->tokens;
 	     advance(&works, WORKS)) {
 		const uint32_t bytes = (uint32_t)w->tokens * 64;
-		const int32_t steps = w->stages * STEPS;
+		const int32_t steps = PAIRS == 2 ? STEPS : 1;
+		const int32_t stages = w->stages * STEPS / steps;
 		const uint8_t *from =
 			args->tokens +
 			(w->stage0 * STEPS * args->token_atoms + w->atom) *
@@ -289,20 +296,22 @@ DEVICE void produce_tokens(const struct nib_gemm_args *args,
 			half * bytes;
 
 		release_work(shared, &works);
-		for (int32_t s = 0; s < steps; s++) {
+		for (int32_t s = 0; s < stages; s++) {
 			const uint32_t full =
 				smem_addr(shared->tokens_full + ring.stage);
+			uint32_t to = token_ring + half * bytes +
+				      ring.stage *
+					      (uint32_t)args->token_stage_bytes;
 
 			wait(smem_addr(shared->tokens_empty + ring.stage),
 			     ring.parity ^ 1);
-			mbarrier_arrive_expect_tx(full, 2 * bytes);
-			bulk_copy_multicast(
-				token_ring +
-					ring.stage *
-						(uint32_t)args->token_stage_bytes +
-					half * bytes,
-				from, bytes, full, 3);
-			from += args->token_atoms * 1024;
+			mbarrier_arrive_expect_tx(full,
+						  2 * bytes * (uint32_t)steps);
+			for (int32_t i = 0; i < steps; i++) {
+				bulk_copy_multicast(to, from, bytes, full, 3);
+				to += 2 * bytes;
+				from += args->token_atoms * 1024;
+			}
 			advance(&ring, (uint32_t)args->token_stages);
 		}
 	}

@@ -24,6 +24,16 @@
 #define NIB_TOKEN_STAGE_K  64
 #define NIB_WEIGHT_STAGE_K 256
 
+/*
+ * Where no tile of a launch has more tokens and each has two weight stages or
+ * more, another kernel runs (gemm_few.cuh), whose token stages have all steps
+ * of a weight stage.
+ */
+#define NIB_FEW_TOKENS	32
+#define NIB_FEW_THREADS 640
+/* Sums on their way from one pair of warpgroups to the other. */
+#define NIB_FEW_EXCHANGE_BYTES(tokens) ((tokens)*512)
+
 /* Threads of a CTA, CTAs of a cluster that share tokens. */
 #define NIB_GEMM_THREADS 384
 #define NIB_GEMM_PAIR	 2
@@ -109,7 +119,8 @@ struct nib_gemm_args {
 	int64_t token_atoms;
 	int32_t rows;  /* tokens of all problems */
 	int32_t dtype; /* of c: enum nib_dtype */
-	/* Rings in shared memory; token_stages is a multiple of 4. */
+	/* Rings in shared memory; token_stages is a multiple of 4, but where
+	 * tokens are few. */
 	int32_t token_stages, token_stage_bytes, weight_stages;
 	/*
 	 * Parts of each tile's k.  If there are several, there is one problem,

@@ -17,9 +17,10 @@
 #define THREADS NIB_GEMM_THREADS
 /* Rows of B that a CTA takes of each matrix. */
 #define CTA_ROWS(dual) ((dual) ? NIB_TILE_ROWS / 2 : NIB_TILE_ROWS)
-/* Registers of a thread; a quarter of the SM has 512 for each lane. */
-#define CONSUMER_REGISTERS 216
-#define PRODUCER_REGISTERS 72
+/* Registers of a thread, by the pairs of consumer warpgroups; a quarter of the SM
+ * has 512 for each lane. */
+#define CONSUMER_REGISTERS(pairs) ((pairs) == 2 ? 104 : 216)
+#define PRODUCER_REGISTERS(pairs) ((pairs) == 2 ? 64 : 72)
 #define WEIGHT_PRODUCERS   64
 /* The thread that schedules, of a warp of its own. */
 #define SCHEDULER 96
@@ -67,6 +68,7 @@ struct gemm_shared {
 	uint64_t weights_full[STAGES_MAX], weights_empty[STAGES_MAX];
 	uint64_t tokens_full[STAGES_MAX], tokens_empty[STAGES_MAX];
 	uint64_t works_full[WORKS], works_empty[WORKS];
+	uint64_t sums_full, sums_empty; /* gemm_few.cuh */
 	struct work works[WORKS];
 	uint8_t staging[WARPS * STAGING_WARP];
 	uint8_t sums[SUMS_BYTES];

@@ -25,7 +25,7 @@ struct consumer {
 /* Where a consumer thread is: asked for again, registers are few. */
 DEVICE uint32_t group_of_thread(void)
 {
-	return threadIdx.x / 128 - 1;
+	return (threadIdx.x / 128 - 1) % GROUPS;
 }
 
 DEVICE uint32_t lane_of_thread(void)
@@ -40,7 +40,8 @@ DEVICE uint32_t lane_of_thread(void)
 template <bool DUAL>
 DEVICE uint32_t row_of_thread(void)
 {
-	return (threadIdx.x / 32 - 4) * (DUAL ? 8 : 16) + lane_of_thread() / 4;
+	return (threadIdx.x / 32 - 4) % WARPS * (DUAL ? 8 : 16) +
+	       lane_of_thread() / 4;
 }
 
 /* The odd codes of a word, each times 2^-6, as e4m3 bytes. */
@@ -154,12 +155,17 @@ DEVICE uint32_t await_weights(const struct consumer *c)
 	return c->weight_ring + c->weights.stage * WEIGHT_STAGE;
 }
 
-DEVICE void release_weights(struct consumer *c)
+DEVICE void release_stage(const struct consumer *c)
 {
 	__syncwarp();
 	if (lane_of_thread() == 0)
 		mbarrier_arrive(
 			smem_addr(c->shared->weights_empty + c->weights.stage));
+}
+
+DEVICE void release_weights(struct consumer *c)
+{
+	release_stage(c);
 	advance(&c->weights, (uint32_t)c->args->weight_stages);
 }
 

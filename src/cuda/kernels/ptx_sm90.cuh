@@ -67,6 +67,34 @@ PTX_FN void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
 
 /* ---- asynchronous copies ------------------------------------------------- */
 
+/* How the L2 is to keep what a copy reads: it goes first, or as all does.  PTX ISA
+ * 7.4. */
+PTX_FN uint64_t createpolicy_evict_first(void)
+{
+	uint64_t policy;
+	asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
+		     : "=l"(policy));
+	return policy;
+}
+
+PTX_FN uint64_t createpolicy_evict_normal(void)
+{
+	uint64_t policy;
+	asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;"
+		     : "=l"(policy));
+	return policy;
+}
+
+/* 16 bytes, past the L1, of 256 that the L2 is to read. */
+PTX_FN void cp_async_16_l2_256_hint(uint32_t to, const void *from,
+				    uint64_t policy)
+{
+	asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], "
+		     "[%1], 16, %2;" ::"r"(to),
+		     "l"(from), "l"(policy)
+		     : "memory");
+}
+
 /* Of the source only src_bytes are read, the rest is zero. */
 PTX_FN void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 {

@@ -16,6 +16,9 @@
  * copy weights, a thread asks for tokens, another finds out about the tiles to
  * come.
  *
+ * Where tokens are few there are two pairs of consumer warpgroups, which take
+ * weight stages in turns (gemm_few.cuh).
+ *
  * A step of k64 takes max(4.1 N + 20, 2.2 N + 330) cycles: the tensor cores', or
  * what the instructions of two groups, 96 a warp and step, and of the copies take
  * to issue (docs/notes/0032-hopper-fixed-costs.md).
@@ -24,15 +27,19 @@
  * consumer warps); tokens_full (one arrival + bytes), tokens_empty (16: the
  * consumer warps of both CTAs of the pair, since either writes into both);
  * works_full, works_empty (one each; 8 consumer and 2 producer warps, and the
- * token producer): what the scheduler says of a tile.
+ * token producer): what the scheduler says of a tile.  With two pairs of groups:
+ * 16 consumer warps look at works; sums_full, sums_empty (8 each) hand one pair's
+ * sums to the other.
  *
  * Shared memory (dynamic): token ring token_stages * token_stage_bytes, weight
- * ring weight_stages * 18432 bytes, then the epilogue's and the schedule's.
+ * ring weight_stages * 18432 bytes, then the sums' between two pairs, the
+ * epilogue's and the schedule's.
  * Registers: 72 for a producer thread, 216 for a consumer: 128 accumulators at
  * N = 256, twice 16 of weights.
  *
  * In the order of the data: gemm_schedule.cuh (which tile), gemm_copies.cuh
- * (producers), gemm_sums.cuh and gemm_epilogue.cuh (consumers), this file.
+ * (producers), gemm_sums.cuh, gemm_epilogue.cuh and gemm_few.cuh (consumers),
+ * this file.
  *
  * One k16 step of wgmma needs of lane t (0..3 of a quad) four values of a row.
  * It takes them from the 16 of scale group t of this k64, so that a lane loads
@@ -45,7 +52,7 @@
 #define NIB_SM90_GEMM_CUH
 
 #include "gemm_copies.cuh"
-#include "gemm_epilogue.cuh"
+#include "gemm_few.cuh"
 
 /*
  * One tile.  What the epilogue needs is read again after the loop: kept over it,
@@ -99,7 +106,7 @@ DEVICE void consume(struct consumer *c)
 /* ---- the kernel ---------------------------------------------------------- */
 
 DEVICE void init_barriers(const struct nib_gemm_args *args,
-			  struct gemm_shared *shared)
+			  struct gemm_shared *shared, uint32_t pairs)
 {
 	for (int32_t i = 0; i < args->weight_stages; i++) {
 		mbarrier_init(smem_addr(shared->weights_full + i),
@@ -115,12 +122,14 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 	for (int32_t i = 0; i < WORKS; i++) {
 		mbarrier_init(smem_addr(shared->works_full + i), 1);
 		mbarrier_init(smem_addr(shared->works_empty + i),
-			      WARPS + WEIGHT_PRODUCERS / 32 + 1);
+			      pairs * WARPS + WEIGHT_PRODUCERS / 32 + 1);
 	}
+	mbarrier_init(smem_addr(&shared->sums_full), WARPS);
+	mbarrier_init(smem_addr(&shared->sums_empty), WARPS);
 	fence_mbarrier_init();
 }
 
-template <bool DUAL>
+template <bool DUAL, int PAIRS>
 DEVICE void gemm(const struct nib_gemm_args *args,
 		 const struct nib_gemm_pointers *problems)
 {
@@ -129,22 +138,25 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	const uint32_t token_bytes =
 		(uint32_t)(args->token_stages * args->token_stage_bytes);
 	const uint32_t weight_ring = token_ring + token_bytes;
+	const uint32_t rings_bytes =
+		token_bytes + (uint32_t)args->weight_stages * WEIGHT_STAGE;
+	const uint32_t exchange_bytes =
+		PAIRS == 2 ? NIB_FEW_EXCHANGE_BYTES((uint32_t)args->tile_tokens)
+			   : 0;
 	struct gemm_shared *shared =
-		(struct gemm_shared *)(smem + token_bytes +
-				       args->weight_stages *
-					       WEIGHT_STAGE);
+		(struct gemm_shared *)(smem + rings_bytes + exchange_bytes);
 
 	if (!args->experts && threadIdx.x == 0)
 		prefetch_l2(args->tiles + clusterid_x());
 	if (threadIdx.x == 32)
-		init_barriers(args, shared);
+		init_barriers(args, shared, PAIRS);
 	if (args->experts && threadIdx.x < 32)
 		count_tiles(args, shared, CTA_ROWS(DUAL));
 	__syncthreads();
 	/* Who touches the other CTA waits for its barriers. */
 	cluster_arrive();
 	if (threadIdx.x < 128) {
-		setmaxnreg_dec<PRODUCER_REGISTERS>();
+		setmaxnreg_dec<PRODUCER_REGISTERS(PAIRS)>();
 		if (threadIdx.x < WEIGHT_PRODUCERS)
 			produce_weights<DUAL>(args, problems, shared,
 					      weight_ring);
@@ -153,7 +165,7 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 		__syncwarp();
 		cluster_wait();
 		if (threadIdx.x == WEIGHT_PRODUCERS)
-			produce_tokens(args, shared, token_ring);
+			produce_tokens<PAIRS>(args, shared, token_ring);
 		__syncwarp();
 	} else {
 		struct consumer c = {args, shared, weight_ring,
@@ -161,12 +173,18 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 				     (uint32_t)args->token_stage_bytes >> 4};
 
 		cluster_wait();
-		setmaxnreg_inc<CONSUMER_REGISTERS>();
+		setmaxnreg_inc<CONSUMER_REGISTERS(PAIRS)>();
 		c.tokens_empty = mapa(smem_addr(shared->tokens_empty),
 				      lane_of_thread() % 2);
 		/* The kernel before this one clears the arrivals. */
 		griddepcontrol_wait();
-		consume<DUAL>(&c);
+		if (PAIRS == 1)
+			consume<DUAL>(&c);
+		else if (of_warp(threadIdx.x < 128 * (1 + GROUPS)))
+			consume_few<DUAL, FINISHES>(&c,
+						    token_ring + rings_bytes);
+		else
+			consume_few<DUAL, BEGINS>(&c, token_ring + rings_bytes);
 	}
 	/* Nobody leaves while others may write here or read from here. */
 	cluster_arrive();

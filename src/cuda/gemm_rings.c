@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_rings.c - a launch's kernel and the stages of its rings, by its tiles;
+ * see gemm.h. */
+#include "gemm.h"
+
+/* Stages of a ring that fit into so many bytes. */
+static int32_t stages_in(int32_t bytes, int32_t stage_bytes, int32_t most)
+{
+	return bytes / stage_bytes < most ? bytes / stage_bytes : most;
+}
+
+/*
+ * As many token stages as a warm L2 needs and fit beside three weight stages;
+ * what is left goes to weights, which come from memory.
+ */
+static void choose_many_rings(int32_t room, struct nib_gemm_args *args)
+{
+	const int32_t steps = NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K;
+	const int32_t stage = args->tile_tokens * NIB_TOKEN_STAGE_K * 2;
+
+	args->token_stage_bytes = stage;
+	args->token_stages = stages_in(room - 3 * NIB_WEIGHT_STAGE_BYTES, stage,
+				       NIB_GEMM_STAGES_MAX) /
+			     steps * steps;
+	args->weight_stages =
+	    stages_in(room - args->token_stages * stage, NIB_WEIGHT_STAGE_BYTES,
+		      NIB_GEMM_STAGES_MAX);
+}
+
+/*
+ * Four weight stages: with more, a launch asks for so much at once that its
+ * tokens come late; with three, both pairs of warpgroups wait (note 0038).
+ */
+static void choose_few_rings(int32_t room, struct nib_gemm_args *args)
+{
+	args->token_stage_bytes = args->tile_tokens * NIB_WEIGHT_STAGE_K * 2;
+	args->weight_stages = 4;
+	args->token_stages = stages_in(room - 4 * NIB_WEIGHT_STAGE_BYTES,
+				       args->token_stage_bytes, 8);
+}
+
+void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
+		     int32_t least_stages, struct gemm_part *part)
+{
+	struct nib_gemm_args *args = &part->args;
+	int32_t tail = NIB_GEMM_TAIL_BYTES;
+	int32_t room = device->shared_bytes;
+
+	part->is_few = tile_tokens <= NIB_FEW_TOKENS && least_stages >= 2;
+	args->tile_tokens = tile_tokens;
+	if (part->is_few) {
+		tail += NIB_FEW_EXCHANGE_BYTES(tile_tokens);
+		choose_few_rings(room - tail, args);
+	} else {
+		choose_many_rings(room - tail, args);
+	}
+	part->shared_bytes = args->token_stages * args->token_stage_bytes +
+			     args->weight_stages * NIB_WEIGHT_STAGE_BYTES +
+			     tail;
+}
