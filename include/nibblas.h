@@ -498,7 +498,7 @@ struct nib_run_options {
  * bits for any thread count, instruction set, group order and neighbours
  * ("cuda": among groups; plans of one matrix and mixtures of few tokens an
  * expert have bits of their own).  On failure every c is unchanged ("cuda":
- * unless the driver refuses a launch of a large group after others).  options or NULL.
+ * unless a launch of a large group is refused after others).  options or NULL.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems,
