@@ -534,9 +534,9 @@ static bool bind_letter(struct emu_bind *b, char letter, uint32_t n)
 bool emu_bind_alu(struct emu_bind *b)
 {
 	const struct emu_alu *alu = find_alu(b);
-	uint32_t n = strcmp(b->i->opcode->name, "dp4a") == 0 ? 2 : 1;
+	uint32_t n;
 
-	if (b->n_types != n || b->types[n - 1] != b->types[0] || !alu)
+	if (b->n_types != 1 || !alu)
 		return emu_bind_fail(b, "a type that it has not");
 	n = (uint32_t)strlen(alu->signature);
 	if (!emu_arguments(b, n, n))

@@ -114,6 +114,7 @@ extern const struct emu_alu emu_integer_alu[], emu_bits_alu[], emu_float_alu[];
 /* Wraps instr->run where the words ask for .rz, .rm or .rp. */
 bool emu_round_by_words(struct emu_bind *b);
 bool emu_bind_alu(struct emu_bind *b);
+bool emu_bind_dp4a(struct emu_bind *b);
 bool emu_bind_mov(struct emu_bind *b);
 bool emu_bind_setp(struct emu_bind *b);
 bool emu_bind_shf(struct emu_bind *b);

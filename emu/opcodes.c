@@ -43,7 +43,7 @@ const struct emu_opcode emu_opcodes[] = {
     {"mad.lo", "", INTEGERS, emu_bind_alu},
     {"mad.hi", "", "u32 s32 u64", emu_bind_alu},
     {"mad.wide", "", "u16 s16 u32 s32", emu_bind_alu},
-    {"dp4a", "", "s32", emu_bind_alu},
+    {"dp4a", "", "s32", emu_bind_dp4a},
     {"fma", ROUNDING " sat", FLOATS, emu_bind_alu},
     {"div", "", INTEGERS, emu_bind_alu},
     {"div", ROUNDING, "f32 f64", emu_bind_alu},
