@@ -58,7 +58,7 @@ static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 	assert_true(nib_gemv_shared_bytes(k, m == 1 ? 1 : 4,
 					  cut.tiles_per_cta) <= SHARED_BYTES);
 	/* More than the GPU holds at once only if a CTA has all it may. */
-	assert_true(cut.ctas * batch <= NIB_GEMV_CTAS(cut.tokens) * H200_SMS ||
+	assert_true(cut.ctas * batch <= NIB_GEMV_CTAS * H200_SMS ||
 		    cut.tiles_per_cta == NIB_GEMV_MAX_TILES);
 }
 

@@ -24,7 +24,7 @@ static int64_t resident(const struct gemv_cut *cut, int64_t shared_bytes)
 {
 	const int64_t by_shared = (shared_bytes + CTA_SHARED_BYTES) /
 				  (cut->shared_bytes + CTA_SHARED_BYTES);
-	const int64_t by_registers = NIB_GEMV_CTAS(cut->tokens);
+	const int64_t by_registers = NIB_GEMV_CTAS;
 
 	return by_shared < by_registers ? by_shared : by_registers;
 }

@@ -385,4 +385,20 @@ DEVICE struct output output_of(const struct consumer *c, const struct work *w,
 	return o;
 }
 
+/* From a tile's sums, of this part of k, to c. */
+template <int N, bool DUAL>
+DEVICE void finish_sums(const struct consumer *c, const struct work *w,
+			const float *alpha, float *d)
+{
+	uint32_t mine = ~0u;
+	struct output o;
+
+	if (c->args->k_parts > 1) {
+		mine = chunks_of_part(c->args->k_parts, w->part);
+		join_parts<N>(c, w, mine, d);
+	}
+	o = output_of<DUAL>(c, w, alpha);
+	finish_tile<N, DUAL>(c, &o, mine, d);
+}
+
 #endif

@@ -24,22 +24,20 @@ DEVICE bool of_warp(bool x)
 	return __all_sync(~0u, x);
 }
 
+DEVICE void pass(struct ring *r, uint32_t n, uint32_t stages)
+{
+	r->stage += n;
+	if (r->stage >= stages) {
+		r->stage -= stages;
+		r->parity ^= 1;
+	}
+}
+
 /* Past n stages of both rings. */
 DEVICE void pass_stages(struct consumer *c, uint32_t n)
 {
-	const uint32_t weights = (uint32_t)c->args->weight_stages;
-	const uint32_t tokens = (uint32_t)c->args->token_stages;
-
-	c->weights.stage += n;
-	if (c->weights.stage >= weights) {
-		c->weights.stage -= weights;
-		c->weights.parity ^= 1;
-	}
-	c->tokens.stage += n;
-	if (c->tokens.stage >= tokens) {
-		c->tokens.stage -= tokens;
-		c->tokens.parity ^= 1;
-	}
+	pass(&c->weights, n, (uint32_t)c->args->weight_stages);
+	pass(&c->tokens, n, (uint32_t)c->args->token_stages);
 }
 
 DEVICE bool are_tokens_there(const struct consumer *c)
@@ -175,9 +173,7 @@ DEVICE void consume_tile_of_pair(struct consumer *c, uint32_t exchange,
 				 struct ring *turns)
 {
 	const struct work *w = c->shared->works + c->works.stage;
-	uint32_t mine = ~0u;
 	float alpha[2], d[N / 2];
-	struct output o;
 
 	sum_stages_of_pair<N, DUAL, PAIR>(c, w->stages, w->flags, d);
 	if (PAIR == BEGINS) {
@@ -187,12 +183,7 @@ DEVICE void consume_tile_of_pair(struct consumer *c, uint32_t exchange,
 	alpha[0] = w->alpha ? __ldg(w->alpha) : 1.0f;
 	alpha[1] = w->alpha2 ? __ldg(w->alpha2) : 1.0f;
 	add_sums<N>(c, turns, exchange, d);
-	if (c->args->k_parts > 1) {
-		mine = chunks_of_part(c->args->k_parts, w->part);
-		join_parts<N>(c, w, mine, d);
-	}
-	o = output_of<DUAL>(c, w, alpha);
-	finish_tile<N, DUAL>(c, &o, mine, d);
+	finish_sums<N, DUAL>(c, w, alpha, d);
 }
 
 template <bool DUAL, int PAIR>

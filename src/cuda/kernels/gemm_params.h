@@ -25,9 +25,9 @@
 #define NIB_WEIGHT_STAGE_K 256
 
 /*
- * Where no tile of a launch has more tokens and each has two weight stages or
- * more, another kernel runs (gemm_few.cuh), whose token stages have all steps
- * of a weight stage.
+ * Where no tile of a single product or a mixture has more tokens and each has
+ * two weight stages or more, another kernel runs (gemm_few.cuh), whose token
+ * stages have all steps of a weight stage.
  */
 #define NIB_FEW_TOKENS	32
 #define NIB_FEW_THREADS 640

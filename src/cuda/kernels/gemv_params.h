@@ -30,8 +30,8 @@
 	(NIB_GEMV_WARPS * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES)
 /* Most tiles that one CTA may take one after the other. */
 #define NIB_GEMV_MAX_TILES 16
-/* CTAs of a variant that an SM has registers for. */
-#define NIB_GEMV_CTAS(tokens) 4
+/* CTAs that an SM has registers for. */
+#define NIB_GEMV_CTAS 4
 /* The k of a that a CTA keeps at a time. */
 #define NIB_GEMV_PHASE(tokens) ((tokens) <= 2 ? 16384 : 32768 / (tokens))
 

@@ -62,20 +62,13 @@ template <int N, bool DUAL>
 DEVICE void consume_tile(struct consumer *c)
 {
 	const struct work *w = c->shared->works + c->works.stage;
-	uint32_t mine = ~0u;
 	/* Asked for now: nobody is to wait for memory after the loop. */
 	const float alpha[2] = {w->alpha ? __ldg(w->alpha) : 1.0f,
 				w->alpha2 ? __ldg(w->alpha2) : 1.0f};
 	float d[N / 2];
-	struct output o;
 
 	sum_tile<N, DUAL>(c, w->stages, w->flags, d);
-	if (c->args->k_parts > 1) {
-		mine = chunks_of_part(c->args->k_parts, w->part);
-		join_parts<N>(c, w, mine, d);
-	}
-	o = output_of<DUAL>(c, w, alpha);
-	finish_tile<N, DUAL>(c, &o, mine, d);
+	finish_sums<N, DUAL>(c, w, alpha, d);
 }
 
 template <bool DUAL>

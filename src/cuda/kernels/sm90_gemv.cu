@@ -540,8 +540,8 @@ __device__ static void gemv(const struct nib_gemv_params &p)
 		gemv<tokens, aligned>(p);                                      \
 	}
 
-GEMV(1, true, 1, NIB_GEMV_CTAS(1))
-GEMV(2, true, 2, NIB_GEMV_CTAS(2))
-GEMV(4, true, 4, NIB_GEMV_CTAS(4))
-GEMV(1, false, 1_any, NIB_GEMV_CTAS(1))
+GEMV(1, true, 1, NIB_GEMV_CTAS)
+GEMV(2, true, 2, NIB_GEMV_CTAS)
+GEMV(4, true, 4, NIB_GEMV_CTAS)
+GEMV(1, false, 1_any, NIB_GEMV_CTAS)
 GEMV(4, false, 4_any, 3)
