@@ -120,10 +120,15 @@ make_shape(const struct nib_nvfp4 *a, const struct nib_nvfp4 *b,
 
 /* ---- workspace ----------------------------------------------------------- */
 
+static int64_t stages_of(int64_t k)
+{
+	return divide_up(k, NIB_WEIGHT_STAGE_K);
+}
+
 /* Bytes of prepared tokens: whole atoms of 8 rows, whole weight stages of k. */
 static size_t token_bytes(int64_t atoms, int64_t k)
 {
-	const int64_t stages = divide_up(k, NIB_WEIGHT_STAGE_K);
+	const int64_t stages = stages_of(k);
 
 	return (size_t)(atoms * 8 * 2 * NIB_WEIGHT_STAGE_K *
 			(stages ? stages : 1));
@@ -223,16 +228,11 @@ static enum nib_status find_kernels(struct cuda_device *device, enum nib_op op,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	const int shared_bytes = device->shared_bytes;
-	const bool dual = op == NIB_DUAL_GEMM;
 	enum nib_status status;
 
-	status = cuda_kernel(device, dual ? "nib_dual_sm90" : "nib_gemm_sm90",
-			     shared_bytes, &gemm->multiply, err);
-	if (!status)
-		status = cuda_kernel(
-		    device, dual ? "nib_dual_few_sm90" : "nib_gemm_few_sm90",
-		    shared_bytes, &gemm->multiply_few, err);
+	status = cuda_kernel(
+	    device, op == NIB_DUAL_GEMM ? "nib_dual_sm90" : "nib_gemm_sm90",
+	    device->shared_bytes, &gemm->multiply, err);
 	if (!status)
 		status = cuda_kernel(device, "nib_tokens_sm90", 0,
 				     &gemm->tokens, err);
@@ -337,11 +337,6 @@ static int32_t most_tokens(const struct nib_gemm_tile *tiles, int64_t count)
 	return most;
 }
 
-static int32_t stages_of(int32_t k)
-{
-	return (int32_t)divide_up(k, NIB_WEIGHT_STAGE_K);
-}
-
 static enum nib_status plan_part(const struct cuda_device *device,
 				 const struct nib_plan *plan,
 				 const struct nib_tile_device *clusters,
@@ -369,7 +364,7 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	has_room = append(list, tiles, n_tiles);
 	/* Only alone: the kernel for few tokens has bits of its own. */
 	cuda_gemm_rings(device, most_tokens(tiles, (int64_t)n_tiles),
-			is_alone ? stages_of(part->most_k) / t.k_parts : 0,
+			is_alone && stages_of(part->most_k) / t.k_parts >= 2,
 			part);
 	free(tiles);
 	if (!has_room)
@@ -488,7 +483,7 @@ static enum nib_status plan_mixture(const struct cuda_device *device,
 	part->clusters = clusters->clusters;
 	part->most_k = shape.k;
 	cuda_gemm_rings(device, mixture_tokens(rows, experts),
-			stages_of(shape.k), part);
+			stages_of(shape.k) >= 2, part);
 	gemm->workspace_bytes = part_bytes(part);
 	gemm->tile_tokens = part->args.tile_tokens;
 	gemm->k_parts = 1;
@@ -541,6 +536,12 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 		    plan->is_moe
 			? plan_mixture(device, plan, &clusters, gemm, err)
 			: plan_parts(device, plan, &clusters, gemm, &list, err);
+	if (!status && gemm->n_parts && gemm->parts->is_few)
+		status =
+		    cuda_kernel(device,
+				plan->op == NIB_DUAL_GEMM ? "nib_dual_few_sm90"
+							  : "nib_gemm_few_sm90",
+				device->shared_bytes, &gemm->multiply, err);
 	if (!status)
 		status = place_tiles(device, &list, gemm, err);
 	free(list.tiles);

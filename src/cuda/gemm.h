@@ -22,14 +22,14 @@ struct gemm_part {
 	struct nib_gemm_args args;
 	int32_t clusters;
 	int32_t shared_bytes;
-	bool is_few; /* the kernel for few tokens */
+	bool is_few; /* the kernel for few tokens; the plan has no other part */
 	int32_t most_k;
 	size_t sums_bytes; /* of parts of k, in the workspace */
 };
 
 struct cuda_gemm {
 	enum nib_op op;
-	CUfunction multiply, multiply_few, tokens;
+	CUfunction multiply, tokens;
 	struct gemm_matrix *matrices; /* that have elements */
 	int64_t n_matrices;
 	struct gemm_part *parts;
@@ -53,11 +53,12 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
 
 /*
- * The part's kernel and rings, where no tile has more than tile_tokens tokens
- * or fewer than least_stages weight stages.
+ * The part's kernel and rings, where no tile has more than tile_tokens tokens.
+ * in_turns: two pairs of warpgroups may take weight stages in turns, of which
+ * each tile has two or more.
  */
 void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
-		     int32_t least_stages, struct gemm_part *part);
+		     bool in_turns, struct gemm_part *part);
 
 /* The workspace's places into a launch's arguments. */
 void cuda_gemm_place(const struct gemm_part *part, void *workspace,

@@ -108,9 +108,7 @@ static enum nib_status launch(const struct cuda_device *device,
 		attributes[2].value.cooperative = 1;
 		config.numAttrs = 3;
 	}
-	result = cu->cuLaunchKernelEx(
-	    &config, part->is_few ? gemm->multiply_few : gemm->multiply,
-	    arguments, NULL);
+	result = cu->cuLaunchKernelEx(&config, gemm->multiply, arguments, NULL);
 	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
 }
 

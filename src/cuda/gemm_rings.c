@@ -40,13 +40,13 @@ static void choose_few_rings(int32_t room, struct nib_gemm_args *args)
 }
 
 void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
-		     int32_t least_stages, struct gemm_part *part)
+		     bool in_turns, struct gemm_part *part)
 {
 	struct nib_gemm_args *args = &part->args;
 	int32_t tail = NIB_GEMM_TAIL_BYTES;
 	int32_t room = device->shared_bytes;
 
-	part->is_few = tile_tokens <= NIB_FEW_TOKENS && least_stages >= 2;
+	part->is_few = in_turns && tile_tokens <= NIB_FEW_TOKENS;
 	args->tile_tokens = tile_tokens;
 	if (part->is_few) {
 		tail += NIB_FEW_EXCHANGE_BYTES(tile_tokens);
