@@ -234,8 +234,9 @@ static enum nib_status find_kernels(struct cuda_device *device, enum nib_op op,
 	    device, op == NIB_DUAL_GEMM ? "nib_dual_sm90" : "nib_gemm_sm90",
 	    device->shared_bytes, &gemm->multiply, err);
 	if (!status)
-		status = cuda_kernel(device, "nib_tokens_sm90", 0,
-				     &gemm->tokens, err);
+		status =
+		    cuda_kernel(device, "nib_tokens_sm90",
+				cuda_tokens_shared(device), &gemm->tokens, err);
 	return status;
 }
 

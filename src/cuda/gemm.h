@@ -60,6 +60,15 @@ void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
 void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
 		     bool in_turns, struct gemm_part *part);
 
+/*
+ * Shared memory that keeps a block of the tokens' kernel to two on a
+ * multiprocessor.
+ */
+static inline int cuda_tokens_shared(const struct cuda_device *device)
+{
+	return device->shared_bytes / 3;
+}
+
 /* The workspace's places into a launch's arguments. */
 void cuda_gemm_place(const struct gemm_part *part, void *workspace,
 		     struct nib_gemm_args *args);

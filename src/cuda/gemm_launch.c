@@ -61,46 +61,77 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 	}
 }
 
-static enum nib_status launch(const struct cuda_device *device,
-			      const struct cuda_gemm *gemm,
-			      const struct gemm_part *part,
-			      struct nib_gemm_launch *params, CUstream stream,
-			      struct nib_error *err)
+/* The launch may begin before the one ahead of it has ended; it waits itself.
+ */
+static void may_overlap(CUlaunchConfig *config)
 {
-	const struct cuda_driver *cu = device->driver;
+	CUlaunchAttribute *a = config->attrs + config->numAttrs++;
+
+	a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+	a->value.programmaticStreamSerializationAllowed = 1;
+}
+
+/*
+ * If all blocks run at once they may come while the kernel ahead of them ends,
+ * two on a multiprocessor (that much memory each): more on the few that are
+ * free by then would be slower (docs/notes/0052).
+ */
+static enum nib_status launch_tokens(const struct cuda_device *device,
+				     const struct cuda_gemm *gemm,
+				     const struct gemm_part *part,
+				     void **arguments, CUstream stream,
+				     struct nib_error *err)
+{
 	const int64_t steps =
 	    divide_up(part->most_k ? part->most_k : 1, NIB_WEIGHT_STAGE_K) *
 	    (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K);
-	void *arguments[] = {params};
-	CUlaunchAttribute attributes[3];
-	CUlaunchConfig config;
+	CUlaunchAttribute attribute = {0};
+	CUlaunchConfig config = {0};
 	CUresult result;
 
-	memset(&config, 0, sizeof(config));
 	config.gridDimX = (unsigned)part->args.token_atoms;
 	config.gridDimY = (unsigned)divide_up(steps, NIB_TOKENS_STEPS);
 	config.gridDimZ = 1;
 	config.blockDimX = NIB_TOKENS_THREADS;
 	config.blockDimY = config.blockDimZ = 1;
 	config.hStream = stream;
-	result = cu->cuLaunchKernelEx(&config, gemm->tokens, arguments, NULL);
-	if (result)
-		return cuda_fail(cu, result, device->name, err);
-	/* It may begin while the tokens are prepared, and waits for them. */
+	config.attrs = &attribute;
+	if ((int64_t)config.gridDimX * config.gridDimY <=
+	    2 * (int64_t)device->multiprocessors) {
+		config.sharedMemBytes = (unsigned)cuda_tokens_shared(device);
+		may_overlap(&config);
+	}
+	result = device->driver->cuLaunchKernelEx(&config, gemm->tokens,
+						  arguments, NULL);
+	return result ? cuda_fail(device->driver, result, device->name, err)
+		      : NIB_OK;
+}
+
+/* It may begin while the tokens are prepared, and waits for them. */
+static enum nib_status launch_multiply(const struct cuda_device *device,
+				       const struct cuda_gemm *gemm,
+				       const struct gemm_part *part,
+				       void **arguments, CUstream stream,
+				       struct nib_error *err)
+{
+	CUlaunchAttribute attributes[3];
+	CUlaunchConfig config = {0};
+	CUresult result;
+
 	memset(attributes, 0, sizeof(attributes));
 	attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
 	attributes[0].value.clusterDim.x = NIB_GEMM_PAIR;
 	attributes[0].value.clusterDim.y = 1;
 	attributes[0].value.clusterDim.z = 1;
-	attributes[1].id =
-	    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-	attributes[1].value.programmaticStreamSerializationAllowed = 1;
 	config.gridDimX = (unsigned)part->clusters * NIB_GEMM_PAIR;
-	config.gridDimY = 1;
+	config.gridDimY = config.gridDimZ = 1;
 	config.blockDimX = part->is_few ? NIB_FEW_THREADS : NIB_GEMM_THREADS;
+	config.blockDimY = config.blockDimZ = 1;
 	config.sharedMemBytes = (unsigned)part->shared_bytes;
+	config.hStream = stream;
 	config.attrs = attributes;
-	config.numAttrs = 2;
+	config.numAttrs = 1;
+	may_overlap(&config);
 	/* Parts of k wait for each other: all CTAs are to run at once, whatever
 	 * else the GPU does. */
 	if (part->args.k_parts > 1) {
@@ -108,8 +139,25 @@ static enum nib_status launch(const struct cuda_device *device,
 		attributes[2].value.cooperative = 1;
 		config.numAttrs = 3;
 	}
-	result = cu->cuLaunchKernelEx(&config, gemm->multiply, arguments, NULL);
-	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
+	result = device->driver->cuLaunchKernelEx(&config, gemm->multiply,
+						  arguments, NULL);
+	return result ? cuda_fail(device->driver, result, device->name, err)
+		      : NIB_OK;
+}
+
+static enum nib_status launch(const struct cuda_device *device,
+			      const struct cuda_gemm *gemm,
+			      const struct gemm_part *part,
+			      struct nib_gemm_launch *params, CUstream stream,
+			      struct nib_error *err)
+{
+	void *arguments[] = {params};
+	enum nib_status status =
+	    launch_tokens(device, gemm, part, arguments, stream, err);
+
+	return status ? status
+		      : launch_multiply(device, gemm, part, arguments, stream,
+					err);
 }
 
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,

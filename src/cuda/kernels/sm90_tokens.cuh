@@ -155,6 +155,9 @@ DEVICE void prepare_tokens(const struct nib_gemm_args *args,
 	struct token_rows r;
 	int32_t steps;
 
+	/* What this kernel reads may be the work of the one before, and what it
+	 * writes still be read by it. */
+	griddepcontrol_wait();
 	/* The GEMM may start: it waits for this grid before it reads tokens. */
 	griddepcontrol_launch_dependents();
 	if (blockIdx.x == 0 && blockIdx.y == 0)
