@@ -220,7 +220,8 @@ static enum nib_status count_clusters(const struct cuda_device *device,
 				"%s: not one pair of blocks with %d bytes of "
 				"shared memory fits",
 				device->name, shared_bytes);
-	out->clusters = clusters;
+	out->clusters =
+	    clusters < NIB_GEMM_CLUSTERS ? clusters : NIB_GEMM_CLUSTERS;
 	return NIB_OK;
 }
 
@@ -367,6 +368,9 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	cuda_gemm_rings(device, most_tokens(tiles, (int64_t)n_tiles),
 			is_alone && stages_of(part->most_k) / t.k_parts >= 2,
 			part);
+	if (n_tiles)
+		memcpy(part->args.first, tiles,
+		       (size_t)t.clusters * sizeof(*tiles));
 	free(tiles);
 	if (!has_room)
 		return no_memory(n_tiles * sizeof(*tiles), err);

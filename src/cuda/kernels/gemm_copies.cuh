@@ -315,6 +315,13 @@ DEVICE void produce_tokens(const struct nib_gemm_args *args,
 			advance(&ring, (uint32_t)args->token_stages);
 		}
 	}
+	/* The CTA stays until its partner, too, has said here that it has read
+	 * the last of them. */
+	for (int32_t s = 0; s < args->token_stages; s++) {
+		wait(smem_addr(shared->tokens_empty + ring.stage),
+		     ring.parity ^ 1);
+		advance(&ring, (uint32_t)args->token_stages);
+	}
 }
 
 #endif

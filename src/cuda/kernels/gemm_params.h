@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Problems of one launch: 7,824 bytes of parameters. */
+/* Problems of one launch: 8,976 bytes of parameters. */
 #define NIB_GEMM_PROBLEMS 48
 /* Experts of a mixture. */
 #define NIB_GEMM_EXPERTS 1024
@@ -42,6 +42,8 @@
 	(NIB_TILE_ROWS * (NIB_WEIGHT_STAGE_K / 2 + NIB_WEIGHT_STAGE_K / 16))
 #define NIB_GEMM_TAIL_BYTES 27648
 #define NIB_GEMM_STAGES_MAX 16
+/* Pairs of CTAs in a launch: Hopper has at most 144 multiprocessors. */
+#define NIB_GEMM_CLUSTERS 72
 
 /*
  * The kernel that prepares tokens: a block makes an atom, eight rows of tokens,
@@ -107,7 +109,11 @@ struct nib_gemm_tile {
 
 struct nib_gemm_args {
 	struct nib_gemm_shape shapes[NIB_GEMM_PROBLEMS];
-	/* Entry i * clusters + c is the i-th tile of cluster c. */
+	/*
+	 * Entry i * clusters + c is the i-th tile of cluster c.  The first ones
+	 * are here, too: from memory they would be a miss before the first
+	 * load.
+	 */
 	const struct nib_gemm_tile *tiles;
 	int32_t tile_rounds;
 	int32_t count; /* problems */
@@ -139,6 +145,7 @@ struct nib_gemm_args {
 	int32_t scale_rows_total; /* bounds what scale_rows says */
 	int64_t b_batch_bytes, b_scale_batch_bytes;
 	int64_t b2_batch_bytes, b2_scale_batch_bytes;
+	struct nib_gemm_tile first[NIB_GEMM_CLUSTERS]; /* tokens = 0: no tile */
 };
 
 struct nib_gemm_launch {

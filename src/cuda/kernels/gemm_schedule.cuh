@@ -69,15 +69,18 @@ DEVICE void count_tiles(const struct nib_gemm_args *args,
 	const int32_t e1 = min(e0 + run, args->experts);
 	int32_t sum = 0, before;
 
+#pragma unroll 1
 	for (int32_t e = e0; e < e1; e++)
 		sum += expert_tiles(args, e, units);
 	before = sum;
+#pragma unroll 1
 	for (int32_t d = 1; d < 32; d *= 2) {
 		const int32_t other = __shfl_up_sync(~0u, before, d);
 
 		before += lane >= d ? other : 0;
 	}
 	before -= sum;
+#pragma unroll 1
 	for (int32_t e = e0; e < e1; e++) {
 		shared->first_tile[e] = before;
 		before += expert_tiles(args, e, units);
@@ -168,7 +171,11 @@ DEVICE bool next_work(const struct nib_gemm_args *args,
 	} else {
 		if (round >= args->tile_rounds)
 			return false;
-		*(int4 *)&tile = __ldg((const int4 *)args->tiles + index);
+		if (round == 0)
+			tile = args->first[index];
+		else
+			*(int4 *)&tile =
+				__ldg((const int4 *)args->tiles + index);
 		if (tile.tokens == 0)
 			return false;
 		s += tile.problem;
@@ -193,7 +200,8 @@ DEVICE bool next_work(const struct nib_gemm_args *args,
 
 /*
  * The scheduler, one thread: finds out, while others work on a tile, all about
- * the ones to come.
+ * the ones to come.  The first one of a list, works[0], is found before roles
+ * begin.
  */
 template <bool DUAL>
 DEVICE void schedule(const struct nib_gemm_args *args,
@@ -204,7 +212,13 @@ DEVICE void schedule(const struct nib_gemm_args *args,
 	struct work w;
 	bool more;
 
-	for (int32_t round = 0;; round++) {
+	if (!args->experts) {
+		mbarrier_arrive(smem_addr(shared->works_full));
+		if (shared->works->tokens == 0)
+			return;
+		advance(&ring, WORKS);
+	}
+	for (int32_t round = (int32_t)ring.stage;; round++) {
 		more = next_work(args, problems, shared, round, CTA_ROWS(DUAL),
 				 &w);
 		wait(smem_addr(shared->works_empty + ring.stage),

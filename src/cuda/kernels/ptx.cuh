@@ -63,11 +63,6 @@ template <int GROUPS> PTX_FN void cp_async_wait_group(void)
 	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
 
-PTX_FN void prefetch_l2(const void *p)
-{
-	asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
 /* ---- global memory between CTAs ------------------------------------------ */
 
 /* What this CTA wrote before it, up to a barrier, is seen by who acquires it. */

@@ -176,9 +176,11 @@ PTX_FN uint32_t mapa(uint32_t addr, uint32_t rank)
 	return mapped;
 }
 
+/* Orders no memory but what a fence before it does: a release would wait until all
+ * stores have reached the L2, 0.7 us. */
 PTX_FN void cluster_arrive(void)
 {
-	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+	asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
 PTX_FN void cluster_wait(void)

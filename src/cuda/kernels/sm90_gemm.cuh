@@ -98,20 +98,24 @@ DEVICE void consume(struct consumer *c)
 
 /* ---- the kernel ---------------------------------------------------------- */
 
+/* Loops that stay loops: code that runs once is waited for, line by line. */
 DEVICE void init_barriers(const struct nib_gemm_args *args,
 			  struct gemm_shared *shared, uint32_t pairs)
 {
+#pragma unroll 1
 	for (int32_t i = 0; i < args->weight_stages; i++) {
 		mbarrier_init(smem_addr(shared->weights_full + i),
 			      WEIGHT_PRODUCERS);
 		mbarrier_init(smem_addr(shared->weights_empty + i),
 			      WARPS);
 	}
+#pragma unroll 1
 	for (int32_t i = 0; i < args->token_stages; i++) {
 		mbarrier_init(smem_addr(shared->tokens_full + i), 1);
 		mbarrier_init(smem_addr(shared->tokens_empty + i),
 			      2 * WARPS);
 	}
+#pragma unroll 1
 	for (int32_t i = 0; i < WORKS; i++) {
 		mbarrier_init(smem_addr(shared->works_full + i), 1);
 		mbarrier_init(smem_addr(shared->works_empty + i),
@@ -139,12 +143,15 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	struct gemm_shared *shared =
 		(struct gemm_shared *)(smem + rings_bytes + exchange_bytes);
 
-	if (!args->experts && threadIdx.x == 0)
-		prefetch_l2(args->tiles + clusterid_x());
+	/* The kernel behind this one may take its places as they become free. */
+	griddepcontrol_launch_dependents();
 	if (threadIdx.x == 32)
 		init_barriers(args, shared, PAIRS);
 	if (args->experts && threadIdx.x < 32)
 		count_tiles(args, shared, CTA_ROWS(DUAL));
+	if (!args->experts && threadIdx.x == SCHEDULER)
+		next_work(args, problems, shared, 0, CTA_ROWS(DUAL),
+			  shared->works);
 	__syncthreads();
 	/* Who touches the other CTA waits for its barriers. */
 	cluster_arrive();
@@ -179,9 +186,6 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 		else
 			consume_few<DUAL, BEGINS>(&c, token_ring + rings_bytes);
 	}
-	/* Nobody leaves while others may write here or read from here. */
-	cluster_arrive();
-	cluster_wait();
 }
 
 #endif
