@@ -268,7 +268,7 @@ static const struct {
     {"Fake 0", "Fake 1", "of another GPU"},
     {": 132", ": 131", "of another GPU"},
     {"version\": \"", "version\": \"9", "of another version"},
-    {"revision\": 3", "revision\": 999999", "of another version"},
+    {"revision\": 4", "revision\": 999999", "of another version"},
     {"[16, 32", "[32, 16", "of other tiles"},
     {"[16, 32, ", "[16, ", "expected ','"},
     {"256]", "256, 512]", "expected ',' or ']'"},

@@ -181,16 +181,16 @@ static void launches_of_groups(void)
 
 		plan(&bed, NIB_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed,
-			   count == 1 ? "nib_gemm_few_sm90" : "nib_gemm_sm90");
+		check_last(&bed, count == 1 ? "nib_gemm_few_sm90"
+					    : "nib_gemm_short_sm90");
 		check_attributes(&bed.fake->last, false);
 		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
 		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
 		plan(&bed, NIB_DUAL_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed,
-			   count == 1 ? "nib_dual_few_sm90" : "nib_dual_sm90");
+		check_last(&bed, count == 1 ? "nib_dual_few_sm90"
+					    : "nib_dual_short_sm90");
 	}
 	/* Each type of c needs a launch of its own. */
 	bed.problems[1].c.dtype = NIB_BF16;
@@ -279,17 +279,18 @@ static void few_rows_and_batches(void)
 	free_bed(&bed);
 }
 
-/* Of one matrix, and with two weight stages in each part of k. */
+/* Few: of one matrix, and with two weight stages in each part of k. */
 static void kernel_for_few_tokens(void)
 {
 	static const struct {
 		int64_t m, k;
 		const char *kernel;
 	} cases[] = {
-	    {5, 272, "nib_gemm_few_sm90"},   {32, 272, "nib_gemm_few_sm90"},
-	    {32, 256, "nib_gemm_sm90"},	     {32, 16, "nib_gemm_sm90"},
-	    {32, 0, "nib_gemm_sm90"},	     {16, 512, "nib_gemm_few_sm90"},
-	    {16, 7168, "nib_gemm_few_sm90"},
+	    {5, 272, "nib_gemm_few_sm90"},    {32, 272, "nib_gemm_few_sm90"},
+	    {32, 256, "nib_gemm_short_sm90"}, {32, 16, "nib_gemm_short_sm90"},
+	    {32, 0, "nib_gemm_short_sm90"},   {16, 512, "nib_gemm_few_sm90"},
+	    {16, 7168, "nib_gemm_few_sm90"},  {33, 16, "nib_gemm_short_sm90"},
+	    {64, 16, "nib_gemm_short_sm90"},
 	};
 	struct bed bed;
 
@@ -306,7 +307,7 @@ static void kernel_for_few_tokens(void)
 		/* Beside another it has the bits that it has beside any. */
 		plan(&bed, NIB_GEMM, 2);
 		assert_int_equal(run(&bed, 2), 2);
-		check_last(&bed, "nib_gemm_sm90");
+		check_last(&bed, "nib_gemm_short_sm90");
 	}
 	free_bed(&bed);
 }

@@ -225,19 +225,40 @@ static enum nib_status count_clusters(const struct cuda_device *device,
 	return NIB_OK;
 }
 
-static enum nib_status find_kernels(struct cuda_device *device, enum nib_op op,
+static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
+				     int32_t token_steps, CUfunction *function,
+				     struct nib_error *err)
+{
+	const bool dual = op == NIB_DUAL_GEMM;
+	const char *name;
+
+	switch (token_steps) {
+	case NIB_FEW_STEPS:
+		name = dual ? "nib_dual_few_sm90" : "nib_gemm_few_sm90";
+		break;
+	case NIB_SHORT_STEPS:
+		name = dual ? "nib_dual_short_sm90" : "nib_gemm_short_sm90";
+		break;
+	default:
+		name = dual ? "nib_dual_sm90" : "nib_gemm_sm90";
+	}
+	return cuda_kernel(device, name, device->shared_bytes, function, err);
+}
+
+static enum nib_status find_kernels(struct cuda_device *device,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	enum nib_status status;
+	enum nib_status status =
+	    cuda_kernel(device, "nib_tokens_sm90", cuda_tokens_shared(device),
+			&gemm->tokens, err);
 
-	status = cuda_kernel(
-	    device, op == NIB_DUAL_GEMM ? "nib_dual_sm90" : "nib_gemm_sm90",
-	    device->shared_bytes, &gemm->multiply, err);
-	if (!status)
-		status =
-		    cuda_kernel(device, "nib_tokens_sm90",
-				cuda_tokens_shared(device), &gemm->tokens, err);
+	for (int64_t i = 0; i < gemm->n_parts && !status; i++) {
+		struct gemm_part *part = &gemm->parts[i];
+
+		status = find_multiply(device, gemm->op, part->token_steps,
+				       &part->multiply, err);
+	}
 	return status;
 }
 
@@ -523,47 +544,42 @@ static enum nib_status place_tiles(const struct cuda_device *device,
 	return NIB_OK;
 }
 
+/* By the kernel that takes all tiles; the others have as much shared memory. */
+enum nib_status cuda_gemm_clusters(struct cuda_device *device,
+				   struct nib_tile_device *clusters,
+				   struct nib_error *err)
+{
+	CUfunction multiply;
+	enum nib_status status =
+	    find_multiply(device, NIB_GEMM, NIB_MANY_STEPS, &multiply, err);
+
+	*clusters = (struct nib_tile_device){.costs = &device->costs};
+	return status ? status
+		      : count_clusters(device, multiply, device->shared_bytes,
+				       clusters, err);
+}
+
 enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       const struct nib_plan *plan,
 			       struct cuda_gemm *gemm, struct nib_error *err)
 {
-	struct nib_tile_device clusters = {.costs = &device->costs};
+	struct nib_tile_device clusters;
 	struct tile_list list = {0};
 	enum nib_status status;
 
 	gemm->op = plan->op;
-	status = find_kernels(device, plan->op, gemm, err);
-	if (!status)
-		status = count_clusters(device, gemm->multiply,
-					device->shared_bytes, &clusters, err);
+	status = cuda_gemm_clusters(device, &clusters, err);
 	if (!status)
 		status =
 		    plan->is_moe
 			? plan_mixture(device, plan, &clusters, gemm, err)
 			: plan_parts(device, plan, &clusters, gemm, &list, err);
-	if (!status && gemm->n_parts && gemm->parts->is_few)
-		status =
-		    cuda_kernel(device,
-				plan->op == NIB_DUAL_GEMM ? "nib_dual_few_sm90"
-							  : "nib_gemm_few_sm90",
-				device->shared_bytes, &gemm->multiply, err);
+	if (!status)
+		status = find_kernels(device, gemm, err);
 	if (!status)
 		status = place_tiles(device, &list, gemm, err);
 	free(list.tiles);
 	return status;
-}
-
-enum nib_status cuda_gemm_clusters(struct cuda_device *device,
-				   struct nib_tile_device *clusters,
-				   struct nib_error *err)
-{
-	struct cuda_gemm gemm = {0};
-	enum nib_status status = find_kernels(device, NIB_GEMM, &gemm, err);
-
-	*clusters = (struct nib_tile_device){.costs = &device->costs};
-	return status ? status
-		      : count_clusters(device, gemm.multiply,
-				       device->shared_bytes, clusters, err);
 }
 
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)

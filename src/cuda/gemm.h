@@ -22,14 +22,15 @@ struct gemm_part {
 	struct nib_gemm_args args;
 	int32_t clusters;
 	int32_t shared_bytes;
-	bool is_few; /* the kernel for few tokens; the plan has no other part */
+	int32_t token_steps; /* of a token stage: NIB_MANY_STEPS and so on */
+	CUfunction multiply; /* the kernel of those */
 	int32_t most_k;
 	size_t sums_bytes; /* of parts of k, in the workspace */
 };
 
 struct cuda_gemm {
 	enum nib_op op;
-	CUfunction multiply, tokens;
+	CUfunction tokens;
 	struct gemm_matrix *matrices; /* that have elements */
 	int64_t n_matrices;
 	struct gemm_part *parts;
@@ -53,9 +54,9 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
 
 /*
- * The part's kernel and rings, where no tile has more than tile_tokens tokens.
- * in_turns: two pairs of warpgroups may take weight stages in turns, of which
- * each tile has two or more.
+ * The part's token steps and rings, where no tile has more than tile_tokens
+ * tokens.  in_turns: two pairs of warpgroups may take weight stages in turns,
+ * of which each tile has two or more.
  */
 void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
 		     bool in_turns, struct gemm_part *part);

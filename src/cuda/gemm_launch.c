@@ -109,7 +109,6 @@ static enum nib_status launch_tokens(const struct cuda_device *device,
 
 /* It may begin while the tokens are prepared, and waits for them. */
 static enum nib_status launch_multiply(const struct cuda_device *device,
-				       const struct cuda_gemm *gemm,
 				       const struct gemm_part *part,
 				       void **arguments, CUstream stream,
 				       struct nib_error *err)
@@ -125,7 +124,9 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	attributes[0].value.clusterDim.z = 1;
 	config.gridDimX = (unsigned)part->clusters * NIB_GEMM_PAIR;
 	config.gridDimY = config.gridDimZ = 1;
-	config.blockDimX = part->is_few ? NIB_FEW_THREADS : NIB_GEMM_THREADS;
+	config.blockDimX = part->token_steps == NIB_FEW_STEPS
+			       ? NIB_FEW_THREADS
+			       : NIB_GEMM_THREADS;
 	config.blockDimY = config.blockDimZ = 1;
 	config.sharedMemBytes = (unsigned)part->shared_bytes;
 	config.hStream = stream;
@@ -139,7 +140,7 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 		attributes[2].value.cooperative = 1;
 		config.numAttrs = 3;
 	}
-	result = device->driver->cuLaunchKernelEx(&config, gemm->multiply,
+	result = device->driver->cuLaunchKernelEx(&config, part->multiply,
 						  arguments, NULL);
 	return result ? cuda_fail(device->driver, result, device->name, err)
 		      : NIB_OK;
@@ -156,8 +157,7 @@ static enum nib_status launch(const struct cuda_device *device,
 	    launch_tokens(device, gemm, part, arguments, stream, err);
 
 	return status ? status
-		      : launch_multiply(device, gemm, part, arguments, stream,
-					err);
+		      : launch_multiply(device, part, arguments, stream, err);
 }
 
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,

@@ -13,15 +13,17 @@ static int32_t stages_in(int32_t bytes, int32_t stage_bytes, int32_t most)
  * As many token stages as a warm L2 needs and fit beside three weight stages;
  * what is left goes to weights, which come from memory.
  */
-static void choose_many_rings(int32_t room, struct nib_gemm_args *args)
+static void choose_many_rings(int32_t room, int32_t token_steps,
+			      struct nib_gemm_args *args)
 {
-	const int32_t steps = NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K;
-	const int32_t stage = args->tile_tokens * NIB_TOKEN_STAGE_K * 2;
+	const int32_t stages = NIB_FEW_STEPS / token_steps;
+	const int32_t stage =
+	    args->tile_tokens * NIB_TOKEN_STAGE_K * 2 * token_steps;
 
 	args->token_stage_bytes = stage;
 	args->token_stages = stages_in(room - 3 * NIB_WEIGHT_STAGE_BYTES, stage,
-				       NIB_GEMM_STAGES_MAX) /
-			     steps * steps;
+				       NIB_GEMM_STAGES_MAX / token_steps) /
+			     stages * stages;
 	args->weight_stages =
 	    stages_in(room - args->token_stages * stage, NIB_WEIGHT_STAGE_BYTES,
 		      NIB_GEMM_STAGES_MAX);
@@ -29,14 +31,16 @@ static void choose_many_rings(int32_t room, struct nib_gemm_args *args)
 
 /*
  * Four weight stages: with more, a launch asks for so much at once that its
- * tokens come late; with three, both pairs of warpgroups wait (note 0038).
+ * tokens come late; with three, both pairs of warpgroups wait (note 0038).  A
+ * mixture is long: more stages win more than late tokens lose.
  */
 static void choose_few_rings(int32_t room, struct nib_gemm_args *args)
 {
 	args->token_stage_bytes = args->tile_tokens * NIB_WEIGHT_STAGE_K * 2;
-	args->weight_stages = 4;
-	args->token_stages = stages_in(room - 4 * NIB_WEIGHT_STAGE_BYTES,
-				       args->token_stage_bytes, 8);
+	args->weight_stages = args->experts ? 5 : 4;
+	args->token_stages =
+	    stages_in(room - args->weight_stages * NIB_WEIGHT_STAGE_BYTES,
+		      args->token_stage_bytes, 8);
 }
 
 void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
@@ -46,13 +50,16 @@ void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
 	int32_t tail = NIB_GEMM_TAIL_BYTES;
 	int32_t room = device->shared_bytes;
 
-	part->is_few = in_turns && tile_tokens <= NIB_FEW_TOKENS;
+	part->token_steps = in_turns && tile_tokens <= NIB_FEW_TOKENS
+				? NIB_FEW_STEPS
+			    : tile_tokens <= NIB_SHORT_TOKENS ? NIB_SHORT_STEPS
+							      : NIB_MANY_STEPS;
 	args->tile_tokens = tile_tokens;
-	if (part->is_few) {
+	if (part->token_steps == NIB_FEW_STEPS) {
 		tail += NIB_FEW_EXCHANGE_BYTES(tile_tokens);
 		choose_few_rings(room - tail, args);
 	} else {
-		choose_many_rings(room - tail, args);
+		choose_many_rings(room - tail, part->token_steps, args);
 	}
 	part->shared_bytes = args->token_stages * args->token_stage_bytes +
 			     args->weight_stages * NIB_WEIGHT_STAGE_BYTES +

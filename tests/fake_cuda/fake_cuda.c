@@ -453,8 +453,7 @@ static double launch_ns(const char *name, void *const *arguments)
 
 	if (strcmp(name, "nib_sm90_probe_cycles") == 0)
 		return (double)probe->count * FAKE_CYCLE_NS;
-	if (strcmp(name, "nib_gemm_sm90") != 0 &&
-	    strcmp(name, "nib_gemm_few_sm90") != 0)
+	if (strncmp(name, "nib_gemm_", 9) != 0)
 		return 0;
 	steps = a->shapes[0].k / 64 / a->k_parts;
 	return FAKE_CYCLE_NS *

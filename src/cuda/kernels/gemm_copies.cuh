@@ -273,7 +273,7 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 /* ---- tokens: prepared fp16 -> ring --------------------------------------- */
 
 /* Half of the tile's tokens into both CTAs of the pair. */
-template <int PAIRS>
+template <int TOKEN_STEPS>
 DEVICE void produce_tokens(const struct nib_gemm_args *args,
 			   struct gemm_shared *shared, uint32_t token_ring)
 {
@@ -287,8 +287,7 @@ DEVICE void produce_tokens(const struct nib_gemm_args *args,
 	for (; (w = await_work(shared, &works))->tokens;
 	     advance(&works, WORKS)) {
 		const uint32_t bytes = (uint32_t)w->tokens * 64;
-		const int32_t steps = PAIRS == 2 ? STEPS : 1;
-		const int32_t stages = w->stages * STEPS / steps;
+		const int32_t stages = w->stages * (STEPS / TOKEN_STEPS);
 		const uint8_t *from =
 			args->tokens +
 			(w->stage0 * STEPS * args->token_atoms + w->atom) *
@@ -306,8 +305,8 @@ DEVICE void produce_tokens(const struct nib_gemm_args *args,
 			wait(smem_addr(shared->tokens_empty + ring.stage),
 			     ring.parity ^ 1);
 			mbarrier_arrive_expect_tx(full,
-						  2 * bytes * (uint32_t)steps);
-			for (int32_t i = 0; i < steps; i++) {
+						  2 * bytes * TOKEN_STEPS);
+			for (int32_t i = 0; i < TOKEN_STEPS; i++) {
 				bulk_copy_multicast(to, from, bytes, full, 3);
 				to += 2 * bytes;
 				from += args->token_atoms * 1024;

@@ -65,9 +65,9 @@ DEVICE void sum_stage_of_pair(struct consumer *c, const struct weight_reader *r,
 #pragma unroll
 	for (uint32_t j = 0; j < STEPS; j++) {
 		if (FIRST && j == 0)
-			issue_step<N, true>(desc, a[0], d);
+			issue_steps<N, 1, true>(desc, a, d);
 		else
-			issue_step<N, false>(desc, a[j % 2], d);
+			issue_steps<N, 1, false>(desc, a + j % 2, d);
 		desc += N * 128 >> 4;
 		/* The step before is done: its operands are free. */
 		wgmma_wait<1>();

@@ -25,12 +25,18 @@
 #define NIB_WEIGHT_STAGE_K 256
 
 /*
- * Where no tile of a single product or a mixture has more tokens and each has
- * two weight stages or more, another kernel runs (gemm_few.cuh), whose token
- * stages have all steps of a weight stage.
+ * Steps of a token stage say which kernel runs: one in general, two where no
+ * tile has more tokens than NIB_SHORT_TOKENS (gemm_sums.cuh; the same bits),
+ * all steps of a weight stage where none of a single product or a mixture has
+ * more than NIB_FEW_TOKENS and each has two weight stages or more
+ * (gemm_few.cuh).
  */
-#define NIB_FEW_TOKENS	32
-#define NIB_FEW_THREADS 640
+#define NIB_MANY_STEPS	 1
+#define NIB_SHORT_STEPS	 2
+#define NIB_SHORT_TOKENS 64
+#define NIB_FEW_STEPS	 (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K)
+#define NIB_FEW_TOKENS	 32
+#define NIB_FEW_THREADS	 640
 /* Sums on their way from one pair of warpgroups to the other. */
 #define NIB_FEW_EXCHANGE_BYTES(tokens) ((tokens)*512)
 
@@ -125,8 +131,8 @@ struct nib_gemm_args {
 	int64_t token_atoms;
 	int32_t rows;  /* tokens of all problems */
 	int32_t dtype; /* of c: enum nib_dtype */
-	/* Rings in shared memory; token_stages is a multiple of 4, but where
-	 * tokens are few. */
+	/* Rings in shared memory; token stages are a multiple of those that
+	 * have a weight stage's k, but where tokens are few. */
 	int32_t token_stages, token_stage_bytes, weight_stages;
 	/*
 	 * Parts of each tile's k.  If there are several, there is one problem,

@@ -16,7 +16,7 @@ struct consumer {
 	struct gemm_shared *shared;
 	uint32_t weight_ring;
 	uint32_t token_desc; /* low half of the token ring's descriptor */
-	uint32_t step_desc;  /* from a step's tokens to the next step's */
+	uint32_t step_desc;  /* from a stage's tokens to the next stage's */
 	struct ring weights, tokens, works;
 	/* Lanes 0 and 1: tokens_empty[0] of the pair's CTA 0 and 1. */
 	uint32_t tokens_empty;
@@ -186,58 +186,80 @@ DEVICE uint32_t last_tokens(const struct consumer *c)
 }
 
 /*
- * The four wgmma of a step, one group.  FIRST: the sums start here, said as a
- * constant, so that the compiler sees that d is not read: without that, the
- * accumulators of every tile size would live through the loop over tiles.
+ * The four wgmma of a step.  FIRST: the sums start here, said as a constant, so
+ * that the compiler sees that d is not read: without that, the accumulators of
+ * every tile size would live through the loop over tiles.
  */
 template <int N, bool FIRST>
 DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
 {
-	wgmma_fence();
 	wgmma_f16<N>(d, a[0], pack_64(desc, DESCRIPTOR_HIGH), !FIRST);
 	wgmma_f16<N>(d, a[1], pack_64(desc + 2, DESCRIPTOR_HIGH), 1);
 	wgmma_f16<N>(d, a[2], pack_64(desc + 4, DESCRIPTOR_HIGH), 1);
 	wgmma_f16<N>(d, a[3], pack_64(desc + 6, DESCRIPTOR_HIGH), 1);
+}
+
+/* The wgmma of a token stage, one group: AT_ONCE steps. */
+template <int N, int AT_ONCE, bool FIRST>
+DEVICE void issue_steps(uint32_t desc, const uint32_t (*a)[4][4], float *d)
+{
+	wgmma_fence();
+	issue_step<N, FIRST>(desc, a[0], d);
+#pragma unroll
+	for (uint32_t i = 1; i < AT_ONCE; i++)
+		issue_step<N, false>(desc + i * (N * 128 >> 4), a[i], d);
 	wgmma_commit();
 }
 
-/*
- * One weight stage: its four steps.  a[0] holds step 0's weights on entry and
- * the next stage's on exit (if there is one).  While the tensor cores work on a
- * step, the weights of the next one are dequantised into the other set of
- * registers: one group of wgmma is always in flight.  The last tokens before
- * the stage are still being read on entry.
- */
-template <int N, bool DUAL, bool FIRST>
-DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
-		      bool is_last, uint32_t (*a)[4][4], float *d)
+/* The weights of as many steps, from step `step` of the stage at base on. */
+template <bool DUAL, int AT_ONCE>
+DEVICE void load_steps(const struct weight_reader *r, uint32_t base,
+		       uint32_t step, uint32_t (*a)[4][4])
 {
+#pragma unroll
+	for (uint32_t i = 0; i < AT_ONCE; i++)
+		load_weights<DUAL>(r, base, step + i, a[i]);
+}
+
+/*
+ * One weight stage, AT_ONCE of its four steps as one group of wgmma.  a[0] holds
+ * the first ones' weights on entry and the next stage's on exit (if there is
+ * one).  While the tensor cores work on them, the weights of the next ones are
+ * dequantised into the other set of registers: one group is always in flight.
+ * The last tokens before the stage are still being read on entry.
+ */
+template <int N, bool DUAL, int AT_ONCE, bool FIRST>
+DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
+		      bool is_last, uint32_t (*a)[AT_ONCE][4][4], float *d)
+{
+	const uint32_t turns = STEPS / AT_ONCE;
 	const uint32_t stage = c->tokens.stage, before = last_tokens(c);
 	const uint32_t full = smem_addr(c->shared->tokens_full + stage);
 	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
 	uint32_t desc = c->token_desc + stage * c->step_desc;
 
 #pragma unroll
-	for (uint32_t j = 0; j < STEPS; j++) {
+	for (uint32_t j = 0; j < turns; j++) {
 		wait(full + j * 8, c->tokens.parity);
 		if (FIRST && j == 0)
-			issue_step<N, true>(desc, a[0], d);
+			issue_steps<N, AT_ONCE, true>(desc, a[0], d);
 		else
-			issue_step<N, false>(desc, a[j % 2], d);
+			issue_steps<N, AT_ONCE, false>(desc, a[j % 2], d);
 		desc += c->step_desc;
-		/* The step before is done: its operands are free. */
+		/* The group before is done: its operands are free. */
 		wgmma_wait<1>();
 		if (!(FIRST && j == 0))
 			release_tokens(c, j ? stage + j - 1 : before);
-		if (j == STEPS - 1) {
+		if (j == turns - 1) {
 			release_weights(c);
 			if (is_last)
 				break;
 			base = await_weights(c);
 		}
-		load_weights<DUAL>(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
+		load_steps<DUAL, AT_ONCE>(r, base, (j + 1) % turns * AT_ONCE,
+					  a[(j + 1) % 2]);
 	}
-	c->tokens.stage += STEPS;
+	c->tokens.stage += turns;
 	if (c->tokens.stage == (uint32_t)c->args->token_stages) {
 		c->tokens.stage = 0;
 		c->tokens.parity ^= 1;
@@ -245,17 +267,18 @@ DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
 }
 
 /* d = the tile's sums over this part of k. */
-template <int N, bool DUAL>
+template <int N, bool DUAL, int AT_ONCE>
 DEVICE void sum_tile(struct consumer *c, int32_t stages, int32_t flags,
 		     float *d)
 {
 	const struct weight_reader r = reader_of<DUAL>(flags);
-	uint32_t a[2][4][4];
+	uint32_t a[2][AT_ONCE][4][4];
 
-	load_weights<DUAL>(&r, await_weights(c), 0, a[0]);
-	sum_stage<N, DUAL, true>(c, &r, stages == 1, a, d);
+	load_steps<DUAL, AT_ONCE>(&r, await_weights(c), 0, a[0]);
+	sum_stage<N, DUAL, AT_ONCE, true>(c, &r, stages == 1, a, d);
 	for (int32_t s = 1; s < stages; s++)
-		sum_stage<N, DUAL, false>(c, &r, s + 1 == stages, a, d);
+		sum_stage<N, DUAL, AT_ONCE, false>(c, &r, s + 1 == stages, a,
+						   d);
 	wgmma_wait<0>();
 	release_tokens(c, last_tokens(c));
 }

@@ -5,5 +5,5 @@
 extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
 nib_dual_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<true, 1>(&p.args, p.problems);
+	gemm<true, NIB_MANY_STEPS>(&p.args, p.problems);
 }

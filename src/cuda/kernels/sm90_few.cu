@@ -6,11 +6,11 @@
 extern "C" __global__ void __launch_bounds__(NIB_FEW_THREADS, 1)
 nib_gemm_few_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<false, 2>(&p.args, p.problems);
+	gemm<false, NIB_FEW_STEPS>(&p.args, p.problems);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_FEW_THREADS, 1)
 nib_dual_few_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<true, 2>(&p.args, p.problems);
+	gemm<true, NIB_FEW_STEPS>(&p.args, p.problems);
 }

@@ -6,7 +6,7 @@
 extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
 nib_gemm_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<false, 1>(&p.args, p.problems);
+	gemm<false, NIB_MANY_STEPS>(&p.args, p.problems);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_TOKENS_THREADS)

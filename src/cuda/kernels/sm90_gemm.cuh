@@ -6,7 +6,7 @@
  *   weights B (fp4, global) --cp.async--> ring of 128 x k256 --registers:
  *     dequantise to fp16--> wgmma A operand (m64, rows of B)
  *   tokens A (fp16, prepared in L2) --bulk copy, multicast to the pair-->
- *     ring of N x k64, 128-byte swizzle --> wgmma B operand (nN)
+ *     ring of N x k64 (k128 for up to NIB_SHORT_TOKENS tokens), 128-byte swizzle --> wgmma B operand (nN)
  *   accumulators: fp32, D[row of B, token] --> alpha, SiLU --> C
  *
  * A cluster is a pair of CTAs with neighbouring rows of B and the same tokens.
@@ -16,8 +16,9 @@
  * copy weights, a thread asks for tokens, another finds out about the tiles to
  * come.
  *
- * Where tokens are few there are two pairs of consumer warpgroups, which take
- * weight stages in turns (gemm_few.cuh).
+ * Up to NIB_SHORT_TOKENS tokens two steps are one group of wgmma, which hides
+ * what the next two wait for.  Where tokens are few there are two pairs of
+ * consumer warpgroups, which take weight stages in turns (gemm_few.cuh).
  *
  * A step of k64 takes max(4.1 N + 20, 2.2 N + 330) cycles: the tensor cores', or
  * what the instructions of two groups, 96 a warp and step, and of the copies take
@@ -35,7 +36,7 @@
  * ring weight_stages * 18432 bytes, then the sums' between two pairs, the
  * epilogue's and the schedule's.
  * Registers: 72 for a producer thread, 216 for a consumer: 128 accumulators at
- * N = 256, twice 16 of weights.
+ * N = 256, twice 16 of weights; 32 and twice 32 where two steps go at once.
  *
  * In the order of the data: gemm_schedule.cuh (which tile), gemm_copies.cuh
  * (producers), gemm_sums.cuh, gemm_epilogue.cuh and gemm_few.cuh (consumers),
@@ -58,7 +59,7 @@
  * One tile.  What the epilogue needs is read again after the loop: kept over it,
  * it would cost registers that the accumulators take.
  */
-template <int N, bool DUAL>
+template <int N, bool DUAL, int TOKEN_STEPS>
 DEVICE void consume_tile(struct consumer *c)
 {
 	const struct work *w = c->shared->works + c->works.stage;
@@ -67,13 +68,16 @@ DEVICE void consume_tile(struct consumer *c)
 				w->alpha2 ? __ldg(w->alpha2) : 1.0f};
 	float d[N / 2];
 
-	sum_tile<N, DUAL>(c, w->stages, w->flags, d);
+	sum_tile<N, DUAL, TOKEN_STEPS>(c, w->stages, w->flags, d);
 	finish_sums<N, DUAL>(c, w, alpha, d);
 }
 
-template <bool DUAL>
+template <bool DUAL, int TOKEN_STEPS>
 DEVICE void consume(struct consumer *c)
 {
+	constexpr int most =
+		TOKEN_STEPS == 1 ? NIB_TILE_TOKENS_MAX : NIB_SHORT_TOKENS;
+
 	for (;; advance(&c->works, WORKS)) {
 		const int32_t tokens =
 			await_work(c->shared, &c->works)->tokens;
@@ -82,7 +86,8 @@ DEVICE void consume(struct consumer *c)
 			return;
 #define CASE(n)                                                                \
 	case n:                                                                \
-		consume_tile<n, DUAL>(c);                                      \
+		if constexpr (n <= most)                                       \
+			consume_tile<n, DUAL, TOKEN_STEPS>(c);                 \
 		break;
 		switch (tokens) {
 			CASE(16) CASE(32) CASE(48) CASE(64)
@@ -126,11 +131,12 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 	fence_mbarrier_init();
 }
 
-template <bool DUAL, int PAIRS>
+template <bool DUAL, int TOKEN_STEPS>
 DEVICE void gemm(const struct nib_gemm_args *args,
 		 const struct nib_gemm_pointers *problems)
 {
 	extern __shared__ __align__(1024) uint8_t smem[];
+	constexpr int PAIRS = TOKEN_STEPS == NIB_FEW_STEPS ? 2 : 1;
 	const uint32_t token_ring = smem_addr(smem);
 	const uint32_t token_bytes =
 		(uint32_t)(args->token_stages * args->token_stage_bytes);
@@ -165,7 +171,7 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 		__syncwarp();
 		cluster_wait();
 		if (threadIdx.x == WEIGHT_PRODUCERS)
-			produce_tokens<PAIRS>(args, shared, token_ring);
+			produce_tokens<TOKEN_STEPS>(args, shared, token_ring);
 		__syncwarp();
 	} else {
 		struct consumer c = {args, shared, weight_ring,
@@ -178,8 +184,8 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 				      lane_of_thread() % 2);
 		/* The kernel before this one clears the arrivals. */
 		griddepcontrol_wait();
-		if (PAIRS == 1)
-			consume<DUAL>(&c);
+		if constexpr (PAIRS == 1)
+			consume<DUAL, TOKEN_STEPS>(&c);
 		else if (of_warp(threadIdx.x < 128 * (1 + GROUPS)))
 			consume_few<DUAL, FINISHES>(&c,
 						    token_ring + rings_bytes);
