@@ -139,9 +139,7 @@ DEVICE void give_sums(const struct consumer *c, struct ring *turns,
 				   __float_as_uint(d[4 * i + 1]),
 				   __float_as_uint(d[4 * i + 2]),
 				   __float_as_uint(d[4 * i + 3])));
-	__syncwarp();
-	if (lane_of_thread() == 0)
-		mbarrier_arrive(smem_addr(&c->shared->sums_full));
+	mbarrier_arrive(smem_addr(&c->shared->sums_full));
 	advance(turns, 1);
 }
 
@@ -162,9 +160,7 @@ DEVICE void add_sums(const struct consumer *c, struct ring *turns,
 		for (uint32_t l = 0; l < 4; l++)
 			d[4 * i + l] += __uint_as_float(word[l]);
 	}
-	__syncwarp();
-	if (lane_of_thread() == 0)
-		mbarrier_arrive(smem_addr(&c->shared->sums_empty));
+	mbarrier_arrive(smem_addr(&c->shared->sums_empty));
 	advance(turns, 1);
 }
 

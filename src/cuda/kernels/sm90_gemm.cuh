@@ -126,8 +126,8 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 		mbarrier_init(smem_addr(shared->works_empty + i),
 			      pairs * WARPS + WEIGHT_PRODUCERS / 32 + 1);
 	}
-	mbarrier_init(smem_addr(&shared->sums_full), WARPS);
-	mbarrier_init(smem_addr(&shared->sums_empty), WARPS);
+	mbarrier_init(smem_addr(&shared->sums_full), 32 * WARPS);
+	mbarrier_init(smem_addr(&shared->sums_empty), 32 * WARPS);
 	fence_mbarrier_init();
 }
 
