@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_check_probes.c - the probes on a GPU: their rates are what the hardware's
- * own numbers allow, and twice the amount takes twice the time, so that nothing
- * was left out by the compiler.
+ * own numbers allow, and twice the amount takes about twice the time (clocks
+ * change), so that nothing was left out by the compiler.
  */
 #include "gpu_common.h"
 
@@ -63,7 +63,7 @@ static void check(enum nib_probe probe, const char *name, const void *data,
 	gpu_verdict(rate > least && rate < most, name, text);
 	snprintf(text, sizeof(text), "%.3f times as long for %.3f times it",
 		 more_s / s, more / done);
-	gpu_verdict(more_s / s > 1.6 && more_s / s < 2.2, name, text);
+	gpu_verdict(more_s / s > 1.3 && more_s / s < 3, name, text);
 }
 
 int main(void)
