@@ -15,7 +15,7 @@
 #include "api/error.h"
 
 /* A kernel has more than 4,096 bytes of parameters since CUDA 12.1; those of a
- * group have 7,824 (struct nib_gemm_launch). */
+ * group have twice as many (struct nib_gemm_launch). */
 #define MIN_VERSION 12010
 
 static struct cuda_driver driver;

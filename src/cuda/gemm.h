@@ -61,10 +61,8 @@ void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
 void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
 		     bool in_turns, struct gemm_part *part);
 
-/*
- * Shared memory that keeps a block of the tokens' kernel to two on a
- * multiprocessor.
- */
+/* Dynamic shared memory of a block of the tokens' kernel of which two fit on a
+ * multiprocessor, and a third does not. */
 static inline int cuda_tokens_shared(const struct cuda_device *device)
 {
 	return device->shared_bytes / 3;

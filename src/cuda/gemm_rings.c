@@ -33,6 +33,12 @@ static void choose_many_rings(int32_t room, int32_t token_steps,
  * Four weight stages: with more, a launch asks for so much at once that its
  * tokens come late; with three, both pairs of warpgroups wait (note 0038).  A
  * mixture is long: more stages win more than late tokens lose.
+ *
+ * Token stages: as many as weight stages or more.  A pair looks at a token
+ * stage once the weights of the same item are there, so that those of
+ * `weight_stages` items before were released, their tokens read: with fewer
+ * token stages it could take one turn of a barrier for another, and with two
+ * both pairs wait for ever.
  */
 static void choose_few_rings(int32_t room, struct nib_gemm_args *args)
 {

@@ -314,8 +314,8 @@ DEVICE void produce_tokens(const struct nib_gemm_args *args,
 			advance(&ring, (uint32_t)args->token_stages);
 		}
 	}
-	/* The CTA stays until its partner, too, has said here that it has read
-	 * the last of them. */
+	/* Until both CTAs have released every stage: the partner's consumers
+	 * arrive at barriers here, so this CTA must not end before they have. */
 	for (int32_t s = 0; s < args->token_stages; s++) {
 		wait(smem_addr(shared->tokens_empty + ring.stage),
 		     ring.parity ^ 1);

@@ -91,7 +91,8 @@ DEVICE void sum_stage_of_pair(struct consumer *c, const struct weight_reader *r,
 /*
  * d = the sums over every second one of the tile's weight stages, of which each
  * pair has at least one: so it never runs ahead by a whole ring, where it would
- * take one turn of a barrier for another.
+ * take one turn of a barrier for another.  Nor does it come too early: weights
+ * are filled in order, and tokens are asked for behind weights (gemm_rings.c).
  */
 template <int N, bool DUAL, int PAIR>
 DEVICE void sum_stages_of_pair(struct consumer *c, int32_t stages,

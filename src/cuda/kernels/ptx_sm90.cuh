@@ -177,8 +177,8 @@ PTX_FN uint32_t mapa(uint32_t addr, uint32_t rank)
 }
 
 /* Orders no memory but what a fence before it does: a release would wait until all
- * stores have reached the L2, 0.7 us. */
-PTX_FN void cluster_arrive(void)
+ * stores have reached the L2 (docs/notes/0052). */
+PTX_FN void cluster_arrive_relaxed(void)
 {
 	asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

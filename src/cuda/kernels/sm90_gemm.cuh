@@ -6,7 +6,8 @@
  *   weights B (fp4, global) --cp.async--> ring of 128 x k256 --registers:
  *     dequantise to fp16--> wgmma A operand (m64, rows of B)
  *   tokens A (fp16, prepared in L2) --bulk copy, multicast to the pair-->
- *     ring of N x k64 (k128 for up to NIB_SHORT_TOKENS tokens), 128-byte swizzle --> wgmma B operand (nN)
+ *     ring of N x k64 (up to NIB_SHORT_TOKENS tokens: k128), 128-byte
+ *     swizzle --> wgmma B operand (nN)
  *   accumulators: fp32, D[row of B, token] --> alpha, SiLU --> C
  *
  * A cluster is a pair of CTAs with neighbouring rows of B and the same tokens.
@@ -20,7 +21,8 @@
  * what the next two wait for.  Where tokens are few there are two pairs of
  * consumer warpgroups, which take weight stages in turns (gemm_few.cuh).
  *
- * A step of k64 takes max(4.1 N + 20, 2.2 N + 330) cycles: the tensor cores', or
+ * A step of k64, one at a time, takes max(4.1 N + 20, 2.2 N + 330) cycles: the
+ * tensor cores', or
  * what the instructions of two groups, 96 a warp and step, and of the copies take
  * to issue (docs/notes/0032-hopper-fixed-costs.md).
  *
@@ -29,8 +31,8 @@
  * consumer warps of both CTAs of the pair, since either writes into both);
  * works_full, works_empty (one each; 8 consumer and 2 producer warps, and the
  * token producer): what the scheduler says of a tile.  With two pairs of groups:
- * 16 consumer warps look at works; sums_full, sums_empty (8 each) hand one pair's
- * sums to the other.
+ * 16 consumer warps look at works; sums_full, sums_empty (every lane of a pair,
+ * 256) hand one pair's sums to the other.
  *
  * Shared memory (dynamic): token ring token_stages * token_stage_bytes, weight
  * ring weight_stages * 18432 bytes, then the sums' between two pairs, the
@@ -84,6 +86,7 @@ DEVICE void consume(struct consumer *c)
 
 		if (!tokens)
 			return;
+/* The host gives this kernel no larger tile than most. */
 #define CASE(n)                                                                \
 	case n:                                                                \
 		if constexpr (n <= most)                                       \
@@ -160,7 +163,7 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 			  shared->works);
 	__syncthreads();
 	/* Who touches the other CTA waits for its barriers. */
-	cluster_arrive();
+	cluster_arrive_relaxed();
 	if (threadIdx.x < 128) {
 		setmaxnreg_dec<PRODUCER_REGISTERS(PAIRS)>();
 		if (threadIdx.x < WEIGHT_PRODUCERS)
