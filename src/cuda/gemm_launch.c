@@ -2,8 +2,6 @@
 /* gemm_launch.c - launches of the tiled multiplication; see gemm.h. */
 #include "gemm.h"
 
-#include <string.h>
-
 #include "format/view.h"
 
 /* Of rows that lie at multiples of `stride` from an aligned one. */
@@ -73,8 +71,8 @@ static void may_overlap(CUlaunchConfig *config)
 
 /*
  * If all blocks run at once they may come while the kernel ahead of them ends,
- * two on a multiprocessor (that much memory each): more on the few that are
- * free by then would be slower (docs/notes/0052).
+ * two on a multiprocessor (cuda_tokens_shared()): more on the few that are free
+ * by then would be slower (docs/notes/0052).
  */
 static enum nib_status launch_tokens(const struct cuda_device *device,
 				     const struct cuda_gemm *gemm,
@@ -113,11 +111,10 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 				       void **arguments, CUstream stream,
 				       struct nib_error *err)
 {
-	CUlaunchAttribute attributes[3];
+	CUlaunchAttribute attributes[3] = {{0}};
 	CUlaunchConfig config = {0};
 	CUresult result;
 
-	memset(attributes, 0, sizeof(attributes));
 	attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
 	attributes[0].value.clusterDim.x = NIB_GEMM_PAIR;
 	attributes[0].value.clusterDim.y = 1;
@@ -136,9 +133,9 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	/* Parts of k wait for each other: all CTAs are to run at once, whatever
 	 * else the GPU does. */
 	if (part->args.k_parts > 1) {
-		attributes[2].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-		attributes[2].value.cooperative = 1;
-		config.numAttrs = 3;
+		attributes[config.numAttrs].id =
+		    CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+		attributes[config.numAttrs++].value.cooperative = 1;
 	}
 	result = device->driver->cuLaunchKernelEx(&config, part->multiply,
 						  arguments, NULL);
