@@ -325,6 +325,25 @@ static void refused(struct bed *bed, const char *part)
 		fail_msg("message '%s' lacks '%s'", bed->err.message, part);
 }
 
+/* If all blocks of the tokens' kernel run at once, two a multiprocessor. */
+static void tokens_come_early(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	bed.problems[0].a.k = bed.problems[0].b.k = 4096;
+	for (int64_t count = 1; count <= 48; count += 47) {
+		const bool is_early = count == 1;
+
+		plan(&bed, NIB_GEMM, count);
+		assert_int_equal(run(&bed, count), 2);
+		assert_int_equal(bed.fake->before.numAttrs, is_early);
+		assert_int_equal(bed.fake->before.sharedMemBytes,
+				 is_early ? SM_BYTES / 3 : 0);
+	}
+	free_bed(&bed);
+}
+
 static void strides(void)
 {
 	struct bed bed;
@@ -566,6 +585,7 @@ int main(int argc, char **argv)
 	    {"nothing_to_do", nothing_to_do},
 	    {"few_rows_and_batches", few_rows_and_batches},
 	    {"kernel_for_few_tokens", kernel_for_few_tokens},
+	    {"tokens_come_early", tokens_come_early},
 	    {"strides", strides},
 	    {"sizes_beyond_int32", sizes_beyond_int32},
 	    {"strides_of_scales", strides_of_scales},

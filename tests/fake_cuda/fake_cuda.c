@@ -482,6 +482,8 @@ static void record(const CUlaunchConfig *config, CUfunction function)
 	if (config->numAttrs > FAKE_MAX_ATTRIBUTES)
 		abort();
 	fake_cuda.launches++;
+	fake_cuda.before = fake_cuda.last;
+	fake_cuda.before.attrs = NULL;
 	fake_cuda.last = *config;
 	fake_cuda.last.attrs = fake_cuda.last_attributes;
 	for (unsigned i = 0; i < config->numAttrs; i++)

@@ -47,7 +47,8 @@ struct fake_cuda {
 	int shared_bytes;    /* the last that a function was allowed */
 	int pointer_queries; /* calls that ask about a pointer */
 	int launches, waits;
-	CUlaunchConfig last; /* launch, and its attributes */
+	CUlaunchConfig before; /* the launch before the last; no attributes */
+	CUlaunchConfig last;   /* launch, and its attributes */
 	CUlaunchAttribute last_attributes[FAKE_MAX_ATTRIBUTES];
 	char last_kernel[64];
 	/* Calls made with no context, or a wrong one, current. */
