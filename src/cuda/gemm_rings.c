@@ -16,7 +16,7 @@ static int32_t stages_in(int32_t bytes, int32_t stage_bytes, int32_t most)
 static void choose_many_rings(int32_t room, int32_t token_steps,
 			      struct nib_gemm_args *args)
 {
-	const int32_t stages = NIB_FEW_STEPS / token_steps;
+	const int32_t stages = NIB_WEIGHT_STAGE_STEPS / token_steps;
 	const int32_t stage =
 	    args->tile_tokens * NIB_TOKEN_STAGE_K * 2 * token_steps;
 

@@ -55,10 +55,9 @@ static double tile_cycles(const struct nib_cuda_costs *costs,
 			  const struct nib_tile_shape *s, int32_t tokens,
 			  int32_t parts)
 {
-	const int32_t stage_steps = NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K;
 	const int32_t steps =
 	    min32(divide_up(s->k, NIB_TOKEN_STAGE_K),
-		  divide_up(stages_of(s), parts) * stage_steps);
+		  divide_up(stages_of(s), parts) * NIB_WEIGHT_STAGE_STEPS);
 	/* The table has two parts of 128 tokens; a fifth of that is waiting. */
 	const double join =
 	    (double)costs->split * (parts + 1) * (tokens + 32) / (3 * 160);

@@ -58,7 +58,7 @@ DEVICE void sum_stage_of_pair(struct consumer *c, const struct weight_reader *r,
 			      uint32_t *before, bool *there, float *d)
 {
 	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
-	uint32_t desc = c->token_desc + c->tokens.stage * c->step_desc;
+	uint32_t desc = c->token_desc + c->tokens.stage * c->stage_desc;
 
 	while (!*there)
 		*there = are_tokens_there(c);

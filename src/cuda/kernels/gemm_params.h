@@ -23,6 +23,8 @@
 /* k of a step: a stage of the token ring; and of one of the weight ring. */
 #define NIB_TOKEN_STAGE_K  64
 #define NIB_WEIGHT_STAGE_K 256
+/* Steps of a weight stage. */
+#define NIB_WEIGHT_STAGE_STEPS (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K)
 
 /*
  * Steps of a token stage say which kernel runs: one in general, two where no
@@ -34,7 +36,7 @@
 #define NIB_MANY_STEPS	 1
 #define NIB_SHORT_STEPS	 2
 #define NIB_SHORT_TOKENS 64
-#define NIB_FEW_STEPS	 (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K)
+#define NIB_FEW_STEPS	 NIB_WEIGHT_STAGE_STEPS
 #define NIB_FEW_TOKENS	 32
 #define NIB_FEW_THREADS	 640
 /* Sums on their way from one pair of warpgroups to the other. */

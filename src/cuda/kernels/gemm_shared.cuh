@@ -31,7 +31,7 @@
 #define STAGES_MAX   NIB_GEMM_STAGES_MAX
 #define EXPERTS_MAX  NIB_GEMM_EXPERTS
 /* k64 steps of a weight stage. */
-#define STEPS (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K)
+#define STEPS NIB_WEIGHT_STAGE_STEPS
 /* Sixteen tokens of a warp, 16 rows each, rows 48 bytes apart: no two of eight
  * rows of a stmatrix share a bank. */
 #define STAGING_STRIDE 48

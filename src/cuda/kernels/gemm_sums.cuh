@@ -16,7 +16,7 @@ struct consumer {
 	struct gemm_shared *shared;
 	uint32_t weight_ring;
 	uint32_t token_desc; /* low half of the token ring's descriptor */
-	uint32_t step_desc;  /* from a stage's tokens to the next stage's */
+	uint32_t stage_desc; /* from a stage's tokens to the next stage's */
 	struct ring weights, tokens, works;
 	/* Lanes 0 and 1: tokens_empty[0] of the pair's CTA 0 and 1. */
 	uint32_t tokens_empty;
@@ -236,7 +236,7 @@ DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
 	const uint32_t stage = c->tokens.stage, before = last_tokens(c);
 	const uint32_t full = smem_addr(c->shared->tokens_full + stage);
 	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
-	uint32_t desc = c->token_desc + stage * c->step_desc;
+	uint32_t desc = c->token_desc + stage * c->stage_desc;
 
 #pragma unroll
 	for (uint32_t j = 0; j < turns; j++) {
@@ -245,7 +245,7 @@ DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
 			issue_steps<N, AT_ONCE, true>(desc, a[0], d);
 		else
 			issue_steps<N, AT_ONCE, false>(desc, a[j % 2], d);
-		desc += c->step_desc;
+		desc += c->stage_desc;
 		/* The group before is done: its operands are free. */
 		wgmma_wait<1>();
 		if (!(FIRST && j == 0))

@@ -78,7 +78,7 @@ template <bool DUAL, int TOKEN_STEPS>
 DEVICE void consume(struct consumer *c)
 {
 	constexpr int most =
-		TOKEN_STEPS == 1 ? NIB_TILE_TOKENS_MAX : NIB_SHORT_TOKENS;
+		TOKEN_STEPS == NIB_MANY_STEPS ? NIB_TILE_TOKENS_MAX : NIB_SHORT_TOKENS;
 
 	for (;; advance(&c->works, WORKS)) {
 		const int32_t tokens =
