@@ -104,6 +104,13 @@ void cuda_modules_unload(struct cuda_device *device);
 enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 			    int shared_bytes, CUfunction *function,
 			    struct nib_error *err);
+/*
+ * Queues it with the context entered.  Of config, y and z that are 0 are 1;
+ * arguments: a pointer to each of the kernel's parameters, copied.
+ */
+enum nib_status cuda_queue(const struct cuda_device *device,
+			   CUfunction function, CUlaunchConfig config,
+			   void **arguments, struct nib_error *err);
 
 /* ---- memory.c ------------------------------------------------------------ */
 

@@ -82,16 +82,13 @@ static enum nib_status launch_tokens(const struct cuda_device *device,
 {
 	const int64_t steps =
 	    divide_up(part->most_k ? part->most_k : 1, NIB_WEIGHT_STAGE_K) *
-	    (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K);
+	    NIB_WEIGHT_STAGE_STEPS;
 	CUlaunchAttribute attribute = {0};
 	CUlaunchConfig config = {0};
-	CUresult result;
 
 	config.gridDimX = (unsigned)part->args.token_atoms;
 	config.gridDimY = (unsigned)divide_up(steps, NIB_TOKENS_STEPS);
-	config.gridDimZ = 1;
 	config.blockDimX = NIB_TOKENS_THREADS;
-	config.blockDimY = config.blockDimZ = 1;
 	config.hStream = stream;
 	config.attrs = &attribute;
 	if ((int64_t)config.gridDimX * config.gridDimY <=
@@ -99,10 +96,7 @@ static enum nib_status launch_tokens(const struct cuda_device *device,
 		config.sharedMemBytes = (unsigned)cuda_tokens_shared(device);
 		may_overlap(&config);
 	}
-	result = device->driver->cuLaunchKernelEx(&config, gemm->tokens,
-						  arguments, NULL);
-	return result ? cuda_fail(device->driver, result, device->name, err)
-		      : NIB_OK;
+	return cuda_queue(device, gemm->tokens, config, arguments, err);
 }
 
 /* It may begin while the tokens are prepared, and waits for them. */
@@ -113,18 +107,15 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 {
 	CUlaunchAttribute attributes[3] = {{0}};
 	CUlaunchConfig config = {0};
-	CUresult result;
 
 	attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
 	attributes[0].value.clusterDim.x = NIB_GEMM_PAIR;
 	attributes[0].value.clusterDim.y = 1;
 	attributes[0].value.clusterDim.z = 1;
 	config.gridDimX = (unsigned)part->clusters * NIB_GEMM_PAIR;
-	config.gridDimY = config.gridDimZ = 1;
 	config.blockDimX = part->token_steps == NIB_FEW_STEPS
 			       ? NIB_FEW_THREADS
 			       : NIB_GEMM_THREADS;
-	config.blockDimY = config.blockDimZ = 1;
 	config.sharedMemBytes = (unsigned)part->shared_bytes;
 	config.hStream = stream;
 	config.attrs = attributes;
@@ -137,10 +128,7 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 		    CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
 		attributes[config.numAttrs++].value.cooperative = 1;
 	}
-	result = device->driver->cuLaunchKernelEx(&config, part->multiply,
-						  arguments, NULL);
-	return result ? cuda_fail(device->driver, result, device->name, err)
-		      : NIB_OK;
+	return cuda_queue(device, part->multiply, config, arguments, err);
 }
 
 static enum nib_status launch(const struct cuda_device *device,

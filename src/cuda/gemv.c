@@ -180,10 +180,9 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 {
 	struct nib_gemv_params params = gemv->params;
 	void *arguments[] = {&params};
-	CUlaunchConfig config;
+	CUlaunchConfig config = {0};
 	CUfunction function = gemv->aligned;
 	int64_t shared_bytes = gemv->cut.shared_bytes;
-	CUresult result;
 
 	set_pointers(&params, p);
 	if (!function || !is_aligned(&params)) {
@@ -192,16 +191,10 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 		    params.k, params.m == 1 ? 1 : ANY_TOKENS,
 		    params.tiles_per_cta);
 	}
-	memset(&config, 0, sizeof(config));
 	config.gridDimX = (unsigned)gemv->cut.ctas;
 	config.gridDimY = gemv->batch;
-	config.gridDimZ = 1;
 	config.blockDimX = NIB_GEMV_THREADS;
-	config.blockDimY = config.blockDimZ = 1;
 	config.sharedMemBytes = (unsigned)shared_bytes;
 	config.hStream = stream;
-	result = device->driver->cuLaunchKernelEx(&config, function, arguments,
-						  NULL);
-	return result ? cuda_fail(device->driver, result, device->name, err)
-		      : NIB_OK;
+	return cuda_queue(device, function, config, arguments, err);
 }

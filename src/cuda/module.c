@@ -233,3 +233,24 @@ enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 	pthread_mutex_unlock(&all->lock);
 	return status;
 }
+
+static unsigned one_at_least(unsigned x)
+{
+	return x ? x : 1;
+}
+
+enum nib_status cuda_queue(const struct cuda_device *device,
+			   CUfunction function, CUlaunchConfig config,
+			   void **arguments, struct nib_error *err)
+{
+	CUresult result;
+
+	config.gridDimY = one_at_least(config.gridDimY);
+	config.gridDimZ = one_at_least(config.gridDimZ);
+	config.blockDimY = one_at_least(config.blockDimY);
+	config.blockDimZ = one_at_least(config.blockDimZ);
+	result = device->driver->cuLaunchKernelEx(&config, function, arguments,
+						  NULL);
+	return result ? cuda_fail(device->driver, result, device->name, err)
+		      : NIB_OK;
+}

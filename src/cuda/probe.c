@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - launches of what the GPU can do at most (kernels/sm90_peaks.cu). */
-#include <string.h>
 
 #include "api/error.h"
 #include "cuda.h"
@@ -53,9 +52,8 @@ enum nib_status cuda_probe(struct nib_device *base, enum nib_probe probe,
 	    (uintptr_t)data, (uintptr_t)data + (data ? (uintptr_t)amount : 0)};
 	struct nib_probe_args args = {data, l.count, NULL};
 	void *arguments[] = {&args};
-	CUlaunchConfig config;
+	CUlaunchConfig config = {0};
 	CUfunction function;
-	CUresult result;
 	enum nib_status status = cuda_enter(device, err);
 
 	if (status)
@@ -65,17 +63,10 @@ enum nib_status cuda_probe(struct nib_device *base, enum nib_probe probe,
 	if (!status)
 		status = cuda_kernel(device, l.kernel, 0, &function, err);
 	if (!status) {
-		memset(&config, 0, sizeof(config));
 		config.gridDimX = (unsigned)l.blocks;
-		config.gridDimY = config.gridDimZ = 1;
 		config.blockDimX = (unsigned)l.threads;
-		config.blockDimY = config.blockDimZ = 1;
 		config.hStream = stream;
-		result = device->driver->cuLaunchKernelEx(&config, function,
-							  arguments, NULL);
-		if (result)
-			status = cuda_fail(device->driver, result, device->name,
-					   err);
+		status = cuda_queue(device, function, config, arguments, err);
 	}
 	cuda_leave(device);
 	if (status)

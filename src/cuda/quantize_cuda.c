@@ -5,7 +5,6 @@
  * reads back what they found where the call has something to tell.
  */
 #include <math.h>
-#include <string.h>
 
 #include "api/error.h"
 #include "cuda.h"
@@ -91,9 +90,8 @@ static enum nib_status launch(const struct call *call, const char *name,
 	    (int64_t)call->device->multiprocessors * BLOCKS_PER_SM;
 	const int64_t blocks =
 	    units / NIB_QUANTIZE_THREADS + (units % NIB_QUANTIZE_THREADS != 0);
-	CUlaunchConfig config;
+	CUlaunchConfig config = {0};
 	CUfunction function;
-	CUresult result;
 	enum nib_status status;
 
 	if (units == 0)
@@ -101,15 +99,10 @@ static enum nib_status launch(const struct call *call, const char *name,
 	status = cuda_kernel(call->device, name, 0, &function, err);
 	if (status)
 		return status;
-	memset(&config, 0, sizeof(config));
 	config.gridDimX = (unsigned)(blocks < most ? blocks : most);
-	config.gridDimY = config.gridDimZ = 1;
 	config.blockDimX = NIB_QUANTIZE_THREADS;
-	config.blockDimY = config.blockDimZ = 1;
 	config.hStream = call->stream;
-	result = call->device->driver->cuLaunchKernelEx(&config, function,
-							&params, NULL);
-	return result ? fail_call(call, result, err) : NIB_OK;
+	return cuda_queue(call->device, function, config, &params, err);
 }
 
 /* ---- views as the kernels see them --------------------------------------- */
