@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_check_probes.c - the probes on a GPU: their rates are what the hardware's
- * own numbers allow, and twice the amount takes about twice the time (clocks
- * change), so that nothing was left out by the compiler.
+ * own numbers allow, and twice the amount takes twice the time, so that nothing
+ * was left out by the compiler.
  */
 #include "gpu_common.h"
 
@@ -13,7 +13,7 @@
 #define FLOP_A_CYCLE 4096.0
 /* What the highest clocks allow may be exceeded by this: clocks are rounded. */
 #define SLACK 1.03
-#define RUNS  7
+#define RUNS  14
 
 static double now_s(void)
 {
@@ -23,38 +23,34 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The shortest of some runs; *done as nib_device_probe() says. */
-static double probe_s(enum nib_probe probe, const void *data, int64_t amount,
-		      double *done)
+/* If a run takes less than *best, that; *done as nib_device_probe() says. */
+static void probe_s(enum nib_probe probe, const void *data, int64_t amount,
+		    double *best, double *done)
 {
-	double best = 1e9;
+	int64_t units;
+	double begin = now_s(), end;
 
-	for (int i = 0; i < RUNS; i++) {
-		int64_t units;
-		double begin = now_s(), end;
-
-		gpu_must(nib_device_probe(gpu_test.gpu, probe, data, amount,
-					  &units, NULL, &gpu_test.err),
-			 "probe");
-		gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err),
-			 "wait");
-		end = now_s();
-		*done = (double)units;
-		best = end - begin < best ? end - begin : best;
-	}
-	return best;
+	gpu_must(nib_device_probe(gpu_test.gpu, probe, data, amount, &units,
+				  NULL, &gpu_test.err),
+		 "probe");
+	gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err), "wait");
+	end = now_s();
+	*done = (double)units;
+	*best = end - begin < *best ? end - begin : *best;
 }
 
 /* Units a second lie in (least, most), and the time grows as the amount. */
 static void check(enum nib_probe probe, const char *name, const void *data,
 		  int64_t amount, double least, double most)
 {
-	double done, more, s, more_s, rate;
+	double done, more, s = 1e9, more_s = 1e9, rate;
 	char text[160];
 
-	(void)probe_s(probe, data, amount / 32 * 16, &done);
-	s = probe_s(probe, data, amount / 32 * 16, &done);
-	more_s = probe_s(probe, data, amount, &more);
+	/* By turns: a clock that changes meanwhile changes both. */
+	for (int i = 0; i < RUNS; i++) {
+		probe_s(probe, data, amount / 32 * 16, &s, &done);
+		probe_s(probe, data, amount, &more_s, &more);
+	}
 	/* Their difference has no launch and no wait. */
 	rate = (more - done) / (more_s - s);
 	snprintf(text, sizeof(text), "%.4g a second: must be %.4g to %.4g",
@@ -63,7 +59,7 @@ static void check(enum nib_probe probe, const char *name, const void *data,
 	gpu_verdict(rate > least && rate < most, name, text);
 	snprintf(text, sizeof(text), "%.3f times as long for %.3f times it",
 		 more_s / s, more / done);
-	gpu_verdict(more_s / s > 1.3 && more_s / s < 3, name, text);
+	gpu_verdict(more_s / s > 1.6 && more_s / s < 2.2, name, text);
 }
 
 int main(void)
