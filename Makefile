@@ -22,7 +22,7 @@ help: ## List the targets
 
 demo: ## Set up, build, run the main job on this machine, draw a report
 	@tools/setup.sh demo
-	@tools/setup.sh peers || echo "make demo: no peers to compare with"
+	@tools/setup.sh baselines || echo "make demo: no baselines to compare with"
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/nib demo
 
@@ -38,14 +38,14 @@ emu-bugs: all ## Write docs/software-gpu-bugs.md: what the software GPU finds
 
 test-models: all ## Python beside ModelOpt, torchao, and on a real model (0.5 GB)
 	@tools/setup.sh test
-	@for test in peer_formats example; do \
+	@for test in other_formats example; do \
 		OMP_WAIT_POLICY=passive \
 		NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so \
 		tools/python_env.py --models $(BUILD)/python-env-models \
 			tests/python/test_$$test.py || exit 1; \
 	done
 
-bench: all ## Measure this machine: nib bench --preset seeds, beside the peers
+bench: all ## Measure this machine: nib bench --preset seeds, beside the baselines
 	@$(BUILD)/nib bench --preset seeds
 
 debug clang: ## Build with assertions / by clang, and run the tests

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contest.c - rooms and peers on one shape, measured in turns. */
+/* contest.c - backends and baselines on one shape, measured in turns. */
 #include "contest.h"
 
 #include <time.h>
@@ -11,7 +11,7 @@
 #define PEAKS_A_ROUND 2
 
 /* OpenBLAS's threads spin for 2^26 cycles after their work. */
-#define PEER_SETTLE_NS 40000000
+#define BASELINE_SETTLE_NS 40000000
 
 static bool is_done(const struct contestant *c,
 		    const struct contest_options *options)
@@ -60,13 +60,13 @@ static enum nib_status job_turn(struct contestant *c, double budget_s,
 	return status;
 }
 
-static bool peer_has_turn(struct contestant *c, double budget_s)
+static bool baseline_has_turn(struct contestant *c, double budget_s)
 {
-	double samples[PEER_MAX_SAMPLES];
-	struct timespec settle = {0, PEER_SETTLE_NS};
+	double samples[BASELINE_MAX_SAMPLES];
+	struct timespec settle = {0, BASELINE_SETTLE_NS};
 	double spent_s = 0;
-	int n =
-	    peer_turn(c->peer, budget_s, PEER_MAX_SAMPLES, samples, &spent_s);
+	int n = baseline_turn(c->baseline, budget_s, BASELINE_MAX_SAMPLES,
+			      samples, &spent_s);
 
 	for (int i = 0; i < n; i++)
 		bench_samples_add(&c->samples_s, samples[i]);
@@ -123,7 +123,7 @@ enum nib_status contest_run(struct contestant *contestants, int count,
 			bench_settle();
 			if (c->job)
 				status = job_turn(c, budget_s, least, err);
-			else if (!peer_has_turn(c, budget_s))
+			else if (!baseline_has_turn(c, budget_s))
 				continue;
 			all_done = all_done && is_done(c, options);
 		}

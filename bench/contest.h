@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * contest.h - rooms and peers on one shape, measured in turns.
+ * contest.h - backends and baselines on one shape, measured in turns.
  *
  * In every round each contestant has one turn (two untimed runs, then timed
  * ones) and each peak in question is sampled once, so that other work on the
@@ -11,14 +11,14 @@
 
 #include <stdbool.h>
 
+#include "baseline.h"
 #include "job.h"
 #include "peaks.h"
-#include "peer.h"
 
-/* A job or a peer; the other is NULL. */
+/* A job or a baseline; the other is NULL. */
 struct contestant {
 	struct job *job;
-	struct peer *peer;
+	struct baseline *baseline;
 	struct bench_samples samples_s;
 	double spent_s; /* timed */
 };
@@ -36,7 +36,7 @@ struct contest_options {
 
 /*
  * Adds samples to every contestant.  A contestant that takes long stops early:
- * at five times min_time_s with at least three samples.  A peer whose process
+ * at five times min_time_s with at least three samples.  A baseline whose process
  * dies keeps what it has.  On failure of a job, its error.
  */
 enum nib_status contest_run(struct contestant *contestants, int count,

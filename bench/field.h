@@ -8,7 +8,7 @@
 
 #include "measure.h"
 
-/* Rooms times packed and unpacked, a GEMM for each room, and all peers. */
+/* Backends times packed and unpacked, a GEMM for each backend, and all baselines. */
 #define MAX_CONTESTANTS 20
 
 /* One contest: who takes part, and which peaks it is held against. */
@@ -16,7 +16,7 @@ struct field {
 	const struct measure_run *run;
 	const struct measure_options *options;
 	struct contestant contestants[MAX_CONTESTANTS];
-	int peer[MAX_CONTESTANTS]; /* index of a peer; -1 for a job */
+	int baseline[MAX_CONTESTANTS]; /* index of a baseline; -1 for a job */
 	bool packed[MAX_CONTESTANTS];
 	const char *isa[MAX_CONTESTANTS];
 	/* The contestant whose GEMM this job is held against, or -1. */
@@ -26,7 +26,7 @@ struct field {
 	struct nib_check_result check[MAX_CONTESTANTS];
 	int count;
 	char skipped[MAX_CONTESTANTS]
-		    [PEER_REASON]; /* by peer; "" = takes part */
+		    [BASELINE_REASON]; /* by baseline; "" = takes part */
 	enum peak_kind peaks[PEAK_KINDS];
 	int n_peaks;
 	int first_sample[PEAK_KINDS]; /* of this contest in its series */

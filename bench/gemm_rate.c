@@ -17,12 +17,12 @@ struct gemm_rates {
 	int count;
 };
 
-const char *gemm_rate_name(int64_t k, const char *room,
+const char *gemm_rate_name(int64_t k, const char *backend,
 			   char name[GEMM_RATE_NAME])
 {
-	/* Rooms are called "cpu-" and the instruction set's name. */
-	snprintf(name, GEMM_RATE_NAME, "gemm %s k=%lld", strchr(room, '-') + 1,
-		 (long long)k);
+	/* Backends are called "cpu-" and the instruction set's name. */
+	snprintf(name, GEMM_RATE_NAME, "gemm %s k=%lld",
+		 strchr(backend, '-') + 1, (long long)k);
 	return name;
 }
 
@@ -66,14 +66,14 @@ enum nib_status gemm_rate_job(int64_t k, int threads, const char *isa,
 }
 
 struct bench_samples *gemm_rates_samples(struct gemm_rates *rates, int64_t k,
-					 int threads, const char *room)
+					 int threads, const char *backend)
 {
 	struct series **list, *s;
 
 	for (int i = 0; i < rates->count; i++) {
 		s = rates->series[i];
 		if (s->gemm.k == k && s->gemm.threads == threads &&
-		    !strcmp(s->gemm.room, room))
+		    !strcmp(s->gemm.backend, backend))
 			return &s->samples;
 	}
 	list = realloc(rates->series,
@@ -86,7 +86,7 @@ struct bench_samples *gemm_rates_samples(struct gemm_rates *rates, int64_t k,
 		return NULL;
 	s->gemm.k = k;
 	s->gemm.threads = threads;
-	snprintf(s->gemm.room, sizeof(s->gemm.room), "%s", room);
+	snprintf(s->gemm.backend, sizeof(s->gemm.backend), "%s", backend);
 	list[rates->count++] = s;
 	return &s->samples;
 }

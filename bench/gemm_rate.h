@@ -17,12 +17,12 @@
 struct gemm_rate {
 	int64_t k;
 	int threads;
-	char room[32];
+	char backend[32];
 };
 
 /* "gemm avx512 k=2048": the limit_kind of rows. */
 #define GEMM_RATE_NAME 64
-const char *gemm_rate_name(int64_t k, const char *room,
+const char *gemm_rate_name(int64_t k, const char *backend,
 			   char name[GEMM_RATE_NAME]);
 
 struct gemm_rates;
@@ -38,7 +38,7 @@ enum nib_status gemm_rate_job(int64_t k, int threads, const char *isa,
 
 /* All samples, in FLOP a second, of such jobs; NULL when memory is short. */
 struct bench_samples *gemm_rates_samples(struct gemm_rates *rates, int64_t k,
-					 int threads, const char *room);
+					 int threads, const char *backend);
 
 /* All series, in the order of the first time. */
 int gemm_rates_count(const struct gemm_rates *rates);

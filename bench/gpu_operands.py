@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_operands.py - what gpu_peers.py multiplies: its shapes, libnibblas
+"""gpu_operands.py - what gpu_baselines.py multiplies: its shapes, libnibblas
 through ctypes, and random NVFP4 operands as arrays of torch or numpy."""
 
 import ctypes as C
@@ -109,7 +109,7 @@ RunOptions = struct("RunOptions", [
     ("check_data", C.c_int), ("stream", P)])
 PlanInfo = struct("PlanInfo", [
     ("struct_bytes", SIZE), ("op", C.c_int), ("count", I64),
-    ("room", C.c_char_p), ("workspace_bytes", SIZE), ("flop", C.c_double),
+    ("backend", C.c_char_p), ("workspace_bytes", SIZE), ("flop", C.c_double),
     ("bytes", C.c_double), ("tasks", I64), ("threads", C.c_int),
     ("explanation", C.c_char_p)])
 CallOptions = struct("CallOptions", [("struct_bytes", SIZE), ("stream", P)])
@@ -158,7 +158,7 @@ class Plan:
             nib.call("nib_plan_create", nib.device, OPS[shape.op], work,
                      I64(len(work)), None, C.byref(self.plan))
         nib.call("nib_plan_get_info", self.plan, C.byref(info))
-        self.room = info.room.decode()
+        self.backend = info.backend.decode()
         self.explanation = info.explanation.decode()
 
     def run(self, work, stream):
@@ -360,7 +360,7 @@ class Operands:
             p.c = self.result(self.starts[i], p.a.rows, self.shape.batch)
         return work
 
-    # What peers multiply, in float types, matrix by matrix.
+    # What baselines multiply, in float types, matrix by matrix.
 
     def tokens(self, kind):
         if len(self.a) == 1 and self.shape.batch == 1:

@@ -54,9 +54,9 @@ void gpu_peaks_close(struct gpu_peaks *gpu)
 	free(gpu);
 }
 
-const char *gpu_peaks_room(const struct gpu_peaks *gpu)
+const char *gpu_peaks_backend(const struct gpu_peaks *gpu)
 {
-	return gpu->info.room;
+	return gpu->info.backend;
 }
 
 static bool make_memory(struct gpu_peaks *gpu)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_torch.py - the peers of gpu_peers.py: what torch and Humming multiply, on
+"""gpu_torch.py - the baselines of gpu_baselines.py: what torch and Humming multiply, on
 operands that were expanded beforehand."""
 
 import json
 
 from gpu_operands import BF16, DUAL_ALPHA, FP8, FP16
 
-class Peer:
+class Baseline:
     """calls: one for each set of inputs; result(batch, row) of the first one;
     None if its weights are its own."""
 
@@ -14,7 +14,7 @@ class Peer:
         self.calls, self.result = calls, result
 
 
-def fp16_peer(torch, shape, sets):
+def fp16_baseline(torch, shape, sets):
     """torch.matmul, which is cuBLAS; products of a group one by one."""
     made = [(o.tokens(FP16), o.weights(FP16)) for o in sets]
 
@@ -25,18 +25,18 @@ def fp16_peer(torch, shape, sets):
         out = torch.cat(multiply(*made[0]))
         return out[row]
 
-    return Peer([lambda m=m: multiply(*m) for m in made], result)
+    return Baseline([lambda m=m: multiply(*m) for m in made], result)
 
 
-def bmm_peer(torch, shape, sets):
+def bmm_baseline(torch, shape, sets):
     made = [(torch.stack(o.weights(FP16)),
              torch.stack(o.tokens(FP16)).transpose(1, 2).contiguous())
             for o in sets]
-    return Peer([lambda m=m: torch.bmm(*m) for m in made],
+    return Baseline([lambda m=m: torch.bmm(*m) for m in made],
                 lambda batch, row: torch.bmm(*made[0])[batch, :, 0])
 
 
-def silu_peer(torch, shape, sets):
+def silu_baseline(torch, shape, sets):
     """One product with both weights, then silu and product, compiled."""
     n = shape.n
     made = [(o.tokens(FP16)[0],
@@ -50,22 +50,22 @@ def silu_peer(torch, shape, sets):
         h = a @ b.t()
         return silu_mul(h[:, :n], h[:, n:])
 
-    return Peer([lambda m=m: multiply(*m) for m in made],
+    return Baseline([lambda m=m: multiply(*m) for m in made],
                 lambda batch, row: multiply(*made[0])[row])
 
 
-def grouped_peer(torch, shape, sets):
+def grouped_baseline(torch, shape, sets):
     made = [(torch.cat(o.tokens(BF16)), torch.stack(o.weights(BF16)),
              o.offsets[1:].contiguous()) for o in sets]
 
     def multiply(a, b, offsets):
         return torch._grouped_mm(a, b.transpose(-2, -1), offs=offsets)
 
-    return Peer([lambda m=m: multiply(*m) for m in made],
+    return Baseline([lambda m=m: multiply(*m) for m in made],
                 lambda batch, row: multiply(*made[0])[row])
 
 
-def grouped_fp8_peer(torch, shape, sets):
+def grouped_fp8_baseline(torch, shape, sets):
     made = [(torch.cat([x.to(torch.float8_e4m3fn) for x in o.tokens("fp32")]),
              torch.stack([x.to(torch.float8_e4m3fn)
                           for x in o.weights("fp32")]),
@@ -78,11 +78,11 @@ def grouped_fp8_peer(torch, shape, sets):
             a, b.transpose(-2, -1), scale_a, scale_b, offs=offsets,
             out_dtype=torch.bfloat16, use_fast_accum=True)
 
-    return Peer([lambda m=m: multiply(*m) for m in made],
+    return Baseline([lambda m=m: multiply(*m) for m in made],
                 lambda batch, row: multiply(*made[0])[row])
 
 
-def fp8_peer(torch, shape, sets):
+def fp8_baseline(torch, shape, sets):
     made = [(o.tokens(FP8)[0], o.weights(FP8)[0]) for o in sets]
     one = torch.ones((), device=sets[0].side.device)
 
@@ -90,11 +90,11 @@ def fp8_peer(torch, shape, sets):
         return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one,
                                 out_dtype=torch.float16, use_fast_accum=True)
 
-    return Peer([lambda m=m: multiply(*m) for m in made],
+    return Baseline([lambda m=m: multiply(*m) for m in made],
                 lambda batch, row: multiply(*made[0])[row])
 
 
-def humming_peer(torch, shape, sets):
+def humming_baseline(torch, shape, sets):
     """Weights of its own, so its results are not compared; a group's products
     are experts."""
     from humming.config import GemmType
@@ -130,16 +130,16 @@ def humming_peer(torch, shape, sets):
             expert_layout=o.offsets if grouped else None, valid_shape_m=0,
             compute_config=compute, tuning_config=tuning, top_k=1)
 
-    return Peer([layer_call(o) for o in sets])
+    return Baseline([layer_call(o) for o in sets])
 
 
-def peers_of(shape):
-    grouped = [("torch grouped bf16", grouped_peer),
-               ("torch grouped fp8", grouped_fp8_peer)]
+def baselines_of(shape):
+    grouped = [("torch grouped bf16", grouped_baseline),
+               ("torch grouped fp8", grouped_fp8_baseline)]
     return {
-        "gemm": [("cuBLAS fp16", fp16_peer), ("cuBLAS fp8", fp8_peer)],
-        "group_gemm": [("cuBLAS fp16", fp16_peer)] + grouped,
+        "gemm": [("cuBLAS fp16", fp16_baseline), ("cuBLAS fp8", fp8_baseline)],
+        "group_gemm": [("cuBLAS fp16", fp16_baseline)] + grouped,
         "moe": grouped,
-        "dual_gemm": [("cuBLAS fp16 + silu", silu_peer)],
-        "gemv": [("torch bmm fp16", bmm_peer)],
-    }[shape.op] + ([] if shape.batch > 1 else [("humming", humming_peer)])
+        "dual_gemm": [("cuBLAS fp16 + silu", silu_baseline)],
+        "gemv": [("torch bmm fp16", bmm_baseline)],
+    }[shape.op] + ([] if shape.batch > 1 else [("humming", humming_baseline)])

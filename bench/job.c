@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.c - a shape on one room of nibblas, ready to be run again and again. */
+/* job.c - a shape on one backend of nibblas, ready to be run again and again. */
 #include "job.h"
 
 #include <math.h>
@@ -429,9 +429,9 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 			 err);
 }
 
-const char *job_room(const struct job *job)
+const char *job_backend(const struct job *job)
 {
-	return job->info.room;
+	return job->info.backend;
 }
 
 double job_flop(const struct job *job)
@@ -458,11 +458,11 @@ enum peak_kind job_peak(const struct job *job)
 {
 	if (!job_is_host(job))
 		return PEAK_GPU_MULTIPLY;
-	if (!strcmp(job->info.room, "cpu-avx512"))
+	if (!strcmp(job->info.backend, "cpu-avx512"))
 		return PEAK_DOT8_AVX512;
-	if (!strcmp(job->info.room, "cpu-avx512bw"))
+	if (!strcmp(job->info.backend, "cpu-avx512bw"))
 		return PEAK_MADD8_AVX512;
-	if (!strcmp(job->info.room, "cpu-avx2"))
+	if (!strcmp(job->info.backend, "cpu-avx2"))
 		return PEAK_MADD8_AVX2;
 	return PEAK_PMADDWD;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h - a shape on one room of nibblas, ready to be run again and again.
+ * job.h - a shape on one backend of nibblas, ready to be run again and again.
  *
  * What a run may find ready: the plan, the packed weights, the workspace.  What
  * it may not: operands in the caches.  So a job holds several copies of the
@@ -83,13 +83,13 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 /* Whether it runs on the CPU, whose peaks are its limits. */
 bool job_is_host(const struct job *job);
 /* "cpu-avx512": lives as long as the job. */
-const char *job_room(const struct job *job);
+const char *job_backend(const struct job *job);
 double job_flop(const struct job *job);
 /* Bytes that one run must read and write, each operand once. */
 double job_bytes_read(const struct job *job);
 double job_bytes_written(const struct job *job);
 int64_t job_copies_held(const struct job *job);
-/* The instruction that bounds the multiplications of this room, its memory. */
+/* The instruction that bounds the multiplications of this backend, its memory. */
 enum peak_kind job_peak(const struct job *job);
 enum peak_kind job_read_peak(const struct job *job);
 /* The plan's own sentence; "" if the operation has no plan. */

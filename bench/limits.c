@@ -77,14 +77,14 @@ static void raise_limit_gemm(const struct field *field, struct limit *limit,
 {
 	const struct measure_options *options = field->options;
 	const int64_t k = field_few_rows_k(field);
-	const char *room = job_room(field->contestants[gemm].job);
+	const char *backend = job_backend(field->contestants[gemm].job);
 	const struct bench_samples *samples = gemm_rates_samples(
-	    field->run->gemm_rates, k, options->threads, room);
+	    field->run->gemm_rates, k, options->threads, backend);
 	double r = samples ? bench_samples_quantile(samples, 0, 1) : 0;
 
 	if (r > 0 && flop / r > limit->s) {
 		limit->s = flop / r;
-		gemm_rate_name(k, room, limit->name);
+		gemm_rate_name(k, backend, limit->name);
 	}
 }
 
@@ -101,11 +101,12 @@ static struct limit limit_of(const struct field *field, int i)
 	struct limit limit = {0, "read bandwidth"};
 
 	if (!job) {
-		int p = field->peer[i];
+		int p = field->baseline[i];
 
 		raise_limit(field, &limit, shape_flop(field->options->shape),
-			    peer_limit(p));
-		raise_limit(field, &limit, peer_bytes(p, field->options->shape),
+			    baseline_limit(p));
+		raise_limit(field, &limit,
+			    baseline_bytes(p, field->options->shape),
 			    PEAK_READ);
 	} else if (field_multiplies(field)) {
 		if (field->gemm[i] >= 0)
@@ -141,7 +142,8 @@ static void set_limit(const struct field *field, int i, double time_s,
 	double multiply =
 	    !field_multiplies(field)
 		? 0
-		: rate(field, job ? job_peak(job) : peer_limit(field->peer[i]));
+		: rate(field, job ? job_peak(job)
+				  : baseline_limit(field->baseline[i]));
 
 	if (multiply > 0)
 		row_number(row, "peak_gflops", multiply * 1e-9);

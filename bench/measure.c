@@ -18,13 +18,14 @@ bool measure_begin(struct measure_run *run)
 
 	*run = (struct measure_run){0};
 	run->peaks = peaks_create();
-	run->peers = calloc((size_t)peer_count(), sizeof(*run->peers));
+	run->baselines =
+	    calloc((size_t)baseline_count(), sizeof(*run->baselines));
 	run->gemm_rates = gemm_rates_create();
 	machine_describe(run->machine, sizeof run->machine);
 	snprintf(run->device, sizeof run->device, "cpu");
 	strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ",
 		 gmtime_r(&now, &utc));
-	return run->peaks && run->peers && run->gemm_rates;
+	return run->peaks && run->baselines && run->gemm_rates;
 }
 
 enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
@@ -35,18 +36,19 @@ enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
 	return peaks_use_gpu(run->peaks, device, err);
 }
 
-void measure_start_peers(struct measure_run *run, const struct shape_list *list,
-			 const struct data_options *options)
+void measure_start_baselines(struct measure_run *run,
+			     const struct shape_list *list,
+			     const struct data_options *options)
 {
-	for (int i = 0; i < peer_count(); i++)
-		run->peers[i] = peer_start(i, list, options);
+	for (int i = 0; i < baseline_count(); i++)
+		run->baselines[i] = baseline_start(i, list, options);
 }
 
 void measure_end(struct measure_run *run)
 {
-	for (int i = 0; run->peers && i < peer_count(); i++)
-		peer_stop(run->peers[i]);
-	free(run->peers);
+	for (int i = 0; run->baselines && i < baseline_count(); i++)
+		baseline_stop(run->baselines[i]);
+	free(run->baselines);
 	gemm_rates_free(run->gemm_rates);
 	peaks_free(run->peaks);
 	*run = (struct measure_run){0};
@@ -86,7 +88,7 @@ static enum nib_status add_job(struct field *field, const char *isa,
 	status = job_new(options->shape, &job, &field->contestants[i].job, err);
 	if (status)
 		return status;
-	field->peer[i] = -1;
+	field->baseline[i] = -1;
 	field->gemm[i] = -1;
 	field->isa[i] = isa;
 	field->packed[i] = packed;
@@ -99,7 +101,7 @@ static enum nib_status add_job(struct field *field, const char *isa,
 			 options->data.seed, &field->check[i], err);
 }
 
-/* The GEMM that the jobs of room isa, from index first on, are held against. */
+/* The GEMM that the jobs of backend isa, from index first on, are held against. */
 static enum nib_status add_gemm(struct field *field, const char *isa, int first,
 				struct nib_error *err)
 {
@@ -115,7 +117,7 @@ static enum nib_status add_gemm(struct field *field, const char *isa, int first,
 			       &field->contestants[i].job, err);
 	if (status)
 		return status;
-	field->peer[i] = -1;
+	field->baseline[i] = -1;
 	field->gemm[i] = -1;
 	field->is_gemm[i] = true;
 	field->count++;
@@ -143,7 +145,7 @@ static enum nib_status add_read(struct field *field, struct nib_error *err)
 			      &field->contestants[i].job, err);
 	if (status)
 		return status;
-	field->peer[i] = -1;
+	field->baseline[i] = -1;
 	field->gemm[i] = -1;
 	field->is_read[i] = true;
 	field->count++;
@@ -163,7 +165,7 @@ static void add_gemm_samples(const struct field *field)
 		if (!field->is_gemm[i])
 			continue;
 		to = gemm_rates_samples(field->run->gemm_rates, k,
-					options->threads, job_room(c->job));
+					options->threads, job_backend(c->job));
 		for (int j = 0; to && j < c->samples_s.count; j++)
 			bench_samples_add(to, job_flop(c->job) /
 						  c->samples_s.values[j]);
@@ -190,21 +192,22 @@ static enum nib_status add_jobs(struct field *field, struct nib_error *err)
 	return status ? status : add_read(field, err);
 }
 
-static void add_peers(struct field *field)
+static void add_baselines(struct field *field)
 {
-	for (int p = 0; p < peer_count() && p < MAX_CONTESTANTS; p++) {
-		struct peer *peer = field->run->peers[p];
+	for (int p = 0; p < baseline_count() && p < MAX_CONTESTANTS; p++) {
+		struct baseline *baseline = field->run->baselines[p];
 		int i = field->count;
 
-		if (!peer || i == MAX_CONTESTANTS)
+		if (!baseline || i == MAX_CONTESTANTS)
 			continue;
-		if (!peer_prepare(peer, field->options->shape_index,
-				  field->options->threads, field->skipped[p]))
+		if (!baseline_prepare(baseline, field->options->shape_index,
+				      field->options->threads,
+				      field->skipped[p]))
 			continue;
-		field->contestants[i].peer = peer;
-		field->peer[i] = p;
+		field->contestants[i].baseline = baseline;
+		field->baseline[i] = p;
 		field->count++;
-		want_peak(field, peer_limit(p));
+		want_peak(field, baseline_limit(p));
 	}
 }
 
@@ -231,8 +234,8 @@ static void free_field(struct field *field)
 
 		bench_samples_free(&c->samples_s);
 		job_free(c->job);
-		if (c->peer)
-			peer_release(c->peer);
+		if (c->baseline)
+			baseline_release(c->baseline);
 	}
 }
 
@@ -244,12 +247,12 @@ static void set_command(const struct field *field, int i, json_t *row)
 	char arguments[4096], line[4608], isa[48] = "";
 
 	shape_arguments(o->shape, arguments, sizeof arguments);
-	/* Rooms are called "cpu-" and the instruction set's name. */
+	/* Backends are called "cpu-" and the instruction set's name. */
 	if (field->run->on_gpu)
 		snprintf(isa, sizeof isa, " --device %s", field->run->device);
 	else if (c->job)
 		snprintf(isa, sizeof isa, " --isa %s",
-			 strchr(job_room(c->job), '-') + 1);
+			 strchr(job_backend(c->job), '-') + 1);
 	snprintf(line, sizeof line,
 		 "nib bench %s --threads %d%s --layout %s --out %s --dtype %s "
 		 "--%s --data %s --seed %llu --min-time %g --samples %d%s%s",
@@ -259,7 +262,7 @@ static void set_command(const struct field *field, int i, json_t *row)
 		 o->data.fill == DATA_FULL ? "full" : "contest",
 		 (unsigned long long)o->data.seed, o->min_time_s,
 		 o->min_samples, o->timed != JOB_RUN ? " --plan" : "",
-		 c->job ? "" : " --peers");
+		 c->job ? "" : " --baselines");
 	row_text(row, "command", line);
 }
 
@@ -276,7 +279,7 @@ static void set_check(const struct field *field, int i, json_t *row)
 	row_bool(row, "ok", check->failed == 0);
 }
 
-static json_t *start_row(const struct field *field, const char *room)
+static json_t *start_row(const struct field *field, const char *backend)
 {
 	const struct measure_options *o = field->options;
 	char text[256];
@@ -295,7 +298,7 @@ static json_t *start_row(const struct field *field, const char *room)
 	}
 	row_text(row, "op", op);
 	row_text(row, "shape", text);
-	row_text(row, "room", room);
+	row_text(row, "backend", backend);
 	row_integer(row, "threads", o->threads);
 	row_text(row, "layout", cli_layout_names[o->data.layout]);
 	if (o->shape->op == OP_CONVERT)
@@ -322,9 +325,9 @@ static void set_times(const struct field *field, int i, json_t *row)
 	double time_s = bench_samples_median(&c->samples_s, 0);
 	double flop =
 	    c->job ? job_flop(c->job) : shape_flop(field->options->shape);
-	double bytes = c->job
-			   ? job_bytes_read(c->job) + job_bytes_written(c->job)
-			   : peer_bytes(field->peer[i], field->options->shape);
+	double bytes =
+	    c->job ? job_bytes_read(c->job) + job_bytes_written(c->job)
+		   : baseline_bytes(field->baseline[i], field->options->shape);
 
 	row_number(row, "time_s", time_s);
 	row_samples(row, "samples_s", &c->samples_s);
@@ -339,7 +342,7 @@ static void set_times(const struct field *field, int i, json_t *row)
 	field_set_limits(field, i, time_s, row);
 }
 
-/* How many times faster than each peer: as an object and as words. */
+/* How many times faster than each baseline: as an object and as words. */
 static void set_speedup(const struct field *field, int i, json_t *row)
 {
 	double time_s =
@@ -349,25 +352,27 @@ static void set_speedup(const struct field *field, int i, json_t *row)
 
 	for (int j = 0; j < field->count; j++) {
 		const struct contestant *c = &field->contestants[j];
-		double peer_s = bench_samples_median(&c->samples_s, 0);
-		const char *room;
+		double baseline_s = bench_samples_median(&c->samples_s, 0);
+		const char *backend;
 		size_t used = strlen(words);
 
-		if (!c->peer || peer_s <= 0 || time_s <= 0)
+		if (!c->baseline || baseline_s <= 0 || time_s <= 0)
 			continue;
-		room = peer_room(field->peer[j]) + strlen("peer:");
-		json_object_set_new(ratios, room, json_real(peer_s / time_s));
+		backend =
+		    baseline_backend(field->baseline[j]) + strlen("baseline:");
+		json_object_set_new(ratios, backend,
+				    json_real(baseline_s / time_s));
 		snprintf(words + used, sizeof words - used, "%s%.2f x %s",
-			 used ? ", " : "", peer_s / time_s, room);
+			 used ? ", " : "", baseline_s / time_s, backend);
 	}
 	if (*words)
-		row_text(row, "against_peers", words);
+		row_text(row, "against_baselines", words);
 	json_object_set_new(row, "speedup", ratios);
 }
 
 static void append_rows(const struct field *field, json_t *rows)
 {
-	char words[PEER_REASON + 16];
+	char words[BASELINE_REASON + 16];
 	json_t *row;
 
 	for (int i = 0; i < field->count; i++) {
@@ -375,8 +380,9 @@ static void append_rows(const struct field *field, json_t *rows)
 
 		if (field->is_gemm[i] || field->is_read[i])
 			continue;
-		row = start_row(field, c->job ? job_room(c->job)
-					      : peer_room(field->peer[i]));
+		row = start_row(field,
+				c->job ? job_backend(c->job)
+				       : baseline_backend(field->baseline[i]));
 		set_times(field, i, row);
 		set_command(field, i, row);
 		if (c->job) {
@@ -389,13 +395,13 @@ static void append_rows(const struct field *field, json_t *rows)
 		}
 		json_array_append_new(rows, row);
 	}
-	for (int p = 0; p < peer_count() && p < MAX_CONTESTANTS; p++) {
+	for (int p = 0; p < baseline_count() && p < MAX_CONTESTANTS; p++) {
 		if (!field->skipped[p][0])
 			continue;
-		row = start_row(field, peer_room(p));
+		row = start_row(field, baseline_backend(p));
 		row_text(row, "skipped", field->skipped[p]);
 		snprintf(words, sizeof words, "skipped: %s", field->skipped[p]);
-		row_text(row, "against_peers", words);
+		row_text(row, "against_baselines", words);
 		json_array_append_new(rows, row);
 	}
 }
@@ -424,7 +430,7 @@ enum nib_status measure_shape(struct measure_run *run,
 	field->options = options;
 	status = add_jobs(field, err);
 	if (!status && field_multiplies(field))
-		add_peers(field);
+		add_baselines(field);
 	if (!status) {
 		want_memory_peaks(field);
 		contest.peaks = field->peaks;

@@ -14,7 +14,8 @@
 /* What all rows of a run share. */
 struct measure_run {
 	struct peaks *peaks;
-	struct peer **peers; /* peer_count() entries, NULL = not wanted */
+	struct baseline *
+	    *baselines; /* baseline_count() entries, NULL = not wanted */
 	struct gemm_rates *gemm_rates;
 	char machine[160];
 	char date[32];	 /* UTC */
@@ -28,16 +29,18 @@ bool measure_begin(struct measure_run *run);
 enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
 				struct nib_error *err);
 /*
- * Starts the peers: before any thread exists, so before the first measurement.
+ * Starts the baselines: before any thread exists, so before the first measurement.
  * list must not change afterwards.
  */
-void measure_start_peers(struct measure_run *run, const struct shape_list *list,
-			 const struct data_options *options);
+void measure_start_baselines(struct measure_run *run,
+			     const struct shape_list *list,
+			     const struct data_options *options);
 void measure_end(struct measure_run *run);
 
 struct measure_options {
 	const struct shape *shape;
-	int64_t shape_index; /* in the list that the peers were started with */
+	int64_t
+	    shape_index; /* in the list that the baselines were started with */
 	int threads;
 	struct data_options data; /* packed is ignored */
 	const char *const *isas;  /* NULL entries: the best here */
@@ -52,7 +55,7 @@ struct measure_options {
 };
 
 /*
- * Measures one shape on all rooms asked for and on the peers that run has, and
+ * Measures one shape on all backends asked for and on the baselines that run has, and
  * appends their rows to the array rows.
  */
 enum nib_status measure_shape(struct measure_run *run,

@@ -20,7 +20,7 @@ void measure_peaks(struct measure_run *run, int threads, int n)
 
 /* What a rate is of, and how it is measured again. */
 struct rate {
-	const char *name, *room, *unit, *command;
+	const char *name, *backend, *unit, *command;
 	int threads;
 	bool is_bytes;
 	double quantile; /* of the samples: see limits.c */
@@ -37,7 +37,7 @@ static json_t *rate_row(const struct measure_run *run, const struct rate *rate,
 		bench_samples_add(&times, 1e9 / samples->values[i]);
 	row_text(row, "op", "peak");
 	row_text(row, "shape", rate->name);
-	row_text(row, "room", rate->room);
+	row_text(row, "backend", rate->backend);
 	row_integer(row, "threads", rate->threads);
 	row_number(row, "time_s", 1e9 / per_s);
 	row_samples(row, "samples_s", &times);
@@ -62,7 +62,7 @@ static void add_peak(struct measure_run *run, int i, json_t *rows)
 	char command[64];
 	const struct rate rate = {
 	    .name = peak_name(kind),
-	    .room = peaks_room(run->peaks, kind),
+	    .backend = peaks_backend(run->peaks, kind),
 	    .unit = peak_unit(kind),
 	    .command = command,
 	    .threads = threads,
@@ -85,12 +85,12 @@ static void add_gemm_rate(struct measure_run *run, int i, json_t *rows)
 	struct gemm_rate gemm;
 	const struct bench_samples *samples =
 	    gemm_rates_at(run->gemm_rates, i, &gemm);
-	/* Rooms are called "cpu-" and the instruction set's name. */
-	const char *isa = strchr(gemm.room, '-') + 1;
+	/* Backends are called "cpu-" and the instruction set's name. */
+	const char *isa = strchr(gemm.backend, '-') + 1;
 	char name[GEMM_RATE_NAME], command[160];
 	const struct rate rate = {
-	    .name = gemm_rate_name(gemm.k, gemm.room, name),
-	    .room = gemm.room,
+	    .name = gemm_rate_name(gemm.k, gemm.backend, name),
+	    .backend = gemm.backend,
 	    .unit = "FLOP",
 	    .command = command,
 	    .threads = gemm.threads,

@@ -179,9 +179,9 @@ enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 	return gpu_peaks_open(name, &peaks->gpu, err);
 }
 
-const char *peaks_room(const struct peaks *peaks, enum peak_kind kind)
+const char *peaks_backend(const struct peaks *peaks, enum peak_kind kind)
 {
-	return peak_is_gpu(kind) ? gpu_peaks_room(peaks->gpu) : "cpu";
+	return peak_is_gpu(kind) ? gpu_peaks_backend(peaks->gpu) : "cpu";
 }
 
 /* The series of (kind, threads), made if it is not there; NULL: no memory. */

@@ -47,8 +47,8 @@ void peaks_free(struct peaks *peaks); /* NULL is fine */
  */
 enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 			      struct nib_error *err);
-/* The room of a kind: "cpu", "cuda-sm90". */
-const char *peaks_room(const struct peaks *peaks, enum peak_kind kind);
+/* The backend of a kind: "cpu", "cuda-sm90". */
+const char *peaks_backend(const struct peaks *peaks, enum peak_kind kind);
 
 /* "vpdpbusd", "read bandwidth": the limit_kind of rows. */
 const char *peak_name(enum peak_kind kind);

@@ -9,7 +9,7 @@
 static const struct table_column all_columns[] = {
     {.key = "op", .title = "op", .width = 10},
     {.key = "shape", .title = "shape", .width = 18},
-    {.key = "room", .title = "room", .width = 20},
+    {.key = "backend", .title = "backend", .width = 20},
     {.key = "threads", .title = "thr"},
     {.key = "layout", .title = "layout"},
     {.key = "dtype", .title = "in", .width = 4},
@@ -27,7 +27,7 @@ static const struct table_column all_columns[] = {
     {.key = "error", .title = "error", .print = "%.1e", .width = 7},
     {.key = "bound", .title = "bound", .print = "%.1e", .width = 7},
     {.key = "ok", .title = "ok", .width = 3},
-    {.key = "against_peers", .title = "against peers"},
+    {.key = "against_baselines", .title = "against baselines"},
     {.key = "skipped"},
     {.key = "samples_s"},
     {.key = "flop"},

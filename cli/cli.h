@@ -155,7 +155,7 @@ int cli_emu_device(const char *name, const char **device);
 /* CLI_USAGE after a message where times would say nothing: emu:h200. */
 int cli_check_timed(const char *device);
 /* "cpu-avx512"; lives as long as the device. */
-const char *cli_room(const struct nib_device *device);
+const char *cli_backend(const struct nib_device *device);
 int cli_threads(const struct nib_device *device);
 enum nib_arithmetic cli_arithmetic(const struct nib_device *device);
 /* Whether the device computes in the host's memory. */

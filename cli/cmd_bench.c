@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_bench.c - nib bench: the axes of a measurement (shapes, threads, rooms,
+ * cmd_bench.c - nib bench: the axes of a measurement (shapes, threads, backends,
  * layouts, outputs), all combinations, one table.  bench/ does the measuring.
  */
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct bench_args {
 	struct format_args format;
 	struct common_args common;
 	const char *device, *threads, *isa, *layout, *out, *dtype;
-	int packed, unpacked, peers, peaks, plan, fill, check;
+	int packed, unpacked, baselines, peaks, plan, fill, check;
 	double min_time_s;
 	int64_t samples, seed;
 };
@@ -109,22 +109,23 @@ static int add_choice(struct bench *bench, struct axis *axis, const char *word)
 	return add_value(axis, cli_word_index(axis->words, word));
 }
 
-/* "all" = every room that is open here. */
+/* "all" = every backend that is open here. */
 static int add_isa(struct bench *bench, struct axis *axis, const char *word)
 {
-	struct nib_room_info room = {.struct_bytes = sizeof room};
+	struct nib_backend_info backend = {.struct_bytes = sizeof backend};
 	int found = 0;
 
 	(void)axis;
-	for (int i = 0; i < nib_room_count(); i++) {
+	for (int i = 0; i < nib_backend_count(); i++) {
 		const char *isa;
 
-		if (nib_room_get_info(i, &room, NULL) != NIB_OK)
+		if (nib_backend_get_info(i, &backend, NULL) != NIB_OK)
 			continue;
-		if (strncmp(room.room, "cpu-", 4) != 0)
+		if (strncmp(backend.backend, "cpu-", 4) != 0)
 			continue;
-		isa = strchr(room.room, '-') + 1;
-		if (strcmp(word, isa) && (strcmp(word, "all") || !room.is_open))
+		isa = strchr(backend.backend, '-') + 1;
+		if (strcmp(word, isa) &&
+		    (strcmp(word, "all") || !backend.is_open))
 			continue;
 		if (bench->n_isas == MAX_AXIS)
 			return TOO_MANY;
@@ -352,8 +353,8 @@ static void begin_table(struct bench *bench)
 		hidden[n++] = "out";
 	if (!args->unpacked || !args->packed)
 		hidden[n++] = "packed";
-	if (!args->peers)
-		hidden[n++] = "against_peers";
+	if (!args->baselines)
+		hidden[n++] = "against_baselines";
 	hidden[n] = NULL;
 	rows_table_begin(&bench->table, (enum table_format)args->format.format,
 			 hidden, shape_width(bench));
@@ -430,7 +431,7 @@ static int run_bench(const void *args_, char *const *files, int n_files)
 {
 	const struct bench_args *args = args_;
 	struct bench bench = {.args = args};
-	const struct data_options peer_data = {
+	const struct data_options baseline_data = {
 	    .fill = (enum data_fill)args->fill, .seed = (uint64_t)args->seed};
 	int code = shapes_parse(&args->shapes, &bench.list);
 
@@ -445,13 +446,14 @@ static int run_bench(const void *args_, char *const *files, int n_files)
 		code = cli_no_memory("measurement");
 	if (!code)
 		code = read_device(&bench);
-	if (!code && bench.run.on_gpu && (args->peers || args->isa))
+	if (!code && bench.run.on_gpu && (args->baselines || args->isa))
 		code = cli_error(CLI_USAGE,
-				 "--peers and --isa are of the CPU, not of "
+				 "--baselines and --isa are of the CPU, not of "
 				 "--device %s",
 				 args->device);
-	if (!code && args->peers)
-		measure_start_peers(&bench.run, &bench.list, &peer_data);
+	if (!code && args->baselines)
+		measure_start_baselines(&bench.run, &bench.list,
+					&baseline_data);
 	if (!code)
 		code = run_all(&bench);
 	measure_end(&bench.run);
@@ -504,9 +506,9 @@ static const struct cli_option options[] = {
      .kind = OPT_FLAG,
      .offset = offsetof(struct bench_args, unpacked),
      .help = "weights as they are; with --packed both are measured"},
-    {.name = "peers",
+    {.name = "baselines",
      .kind = OPT_FLAG,
-     .offset = offsetof(struct bench_args, peers),
+     .offset = offsetof(struct bench_args, baselines),
      .help = "also oneDNN and OpenBLAS, in turns, where they are installed"},
     {.name = "peaks",
      .kind = OPT_FLAG,
@@ -571,7 +573,7 @@ const struct cli_command command_bench = {
     .positional = "",
     .description =
 	"Measures every combination of shapes, threads, layouts and types, on\n"
-	"one or more rooms, with operands that are not in the caches.  A time\n"
+	"one or more backends, with operands that are not in the caches.  A time\n"
 	"is the median of its samples, spread what their middle half spans, over\n"
 	"the median.  \"of limit\" is the least time that this machine could need\n"
 	"over the time taken: the multiply-adds at the rate of the instruction\n"
@@ -584,7 +586,7 @@ const struct cli_command command_bench = {
 	"A row of --format json has its samples and the command that gives it again;\n"
 	"nib report draws them.  Without a shape: --preset seeds.  nib exits with 1\n"
 	"when a result is outside its error bound.\n",
-    .examples = "nib bench --preset seeds --peers --threads 1,2\n"
+    .examples = "nib bench --preset seeds --baselines --threads 1,2\n"
 		"nib bench --op gemm --shape 128x4096x7168 --isa all\n"
 		"nib bench --op gemm --m 1:64+1 --n 4096 --k 7168   # cliffs?\n"
 		"nib bench --op quantize --shape 4096x7168 --dtype fp32,bf16\n"

@@ -26,7 +26,7 @@ struct check_args {
 static const struct table_column columns[] = {
     {.key = "op", .title = "op", .width = 10},
     {.key = "shape", .title = "shape", .width = 20},
-    {.key = "room", .title = "room", .width = 10},
+    {.key = "backend", .title = "backend", .width = 10},
     {.key = "threads", .title = "thr"},
     {.key = "layout", .title = "layout"},
     {.key = "weights", .title = "weights", .width = 8},
@@ -88,12 +88,12 @@ static void put_repro(const struct check *check, const struct shape *shape,
 		      int packed, int64_t sample, char *text, size_t bytes)
 {
 	const struct check_args *args = check->args;
-	const char *room = cli_room(check->device);
+	const char *backend = cli_backend(check->device);
 	char shape_args[4096], threads[32] = "", seed[32] = "", where[48];
 
 	if (cli_is_host(check->device))
 		snprintf(where, sizeof(where), "--isa %s",
-			 strchr(room, '-') + 1);
+			 strchr(backend, '-') + 1);
 	else
 		snprintf(where, sizeof(where), "--device %.32s",
 			 args->device.device);
@@ -126,7 +126,7 @@ static void put_row(struct check *check, const struct shape *shape, int packed,
 	put_repro(check, shape, packed, sample, repro, sizeof(repro));
 	table_text(t, "op", shape_op_names[shape->op]);
 	table_text(t, "shape", shape_text(shape, text));
-	table_text(t, "room", cli_room(check->device));
+	table_text(t, "backend", cli_backend(check->device));
 	table_int(t, "threads", cli_threads(check->device));
 	table_text(t, "layout", cli_layout_names[args->layout]);
 	table_text(t, "weights", packed ? "packed" : "view");

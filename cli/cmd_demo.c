@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_demo.c - nib demo: every seed shape on the fastest room, checked against
+ * cmd_demo.c - nib demo: every seed shape on the fastest backend, checked against
  * the exact oracle, timed against this machine's limits, drawn as a page.
  */
 #include <stdlib.h>
@@ -117,9 +117,14 @@ static int widest_shape(const struct shape_list *list)
 static int run_shapes(struct demo *demo, const struct shape_list *list,
 		      const struct demo_args *args, int threads)
 {
-	static const char *const hidden[] = {"layout",	      "dtype",	 "out",
-					     "packed",	      "threads", "room",
-					     "against_peers", NULL};
+	static const char *const hidden[] = {"layout",
+					     "dtype",
+					     "out",
+					     "packed",
+					     "threads",
+					     "backend",
+					     "against_baselines",
+					     NULL};
 	int code = CLI_OK, end;
 
 	rows_table_begin(&demo->table, (enum table_format)args->format.format,
@@ -155,7 +160,7 @@ static int run_demo(const void *args_, char *const *files, int n_files)
 		code = cli_no_memory("measurement");
 	if (!code) {
 		if (args->format.format <= TABLE_FORMAT_MD)
-			printf("%s on %s, %d threads\n\n", cli_room(device),
+			printf("%s on %s, %d threads\n\n", cli_backend(device),
 			       demo.run.machine, cli_threads(device));
 		code = run_shapes(&demo, &list, args, cli_threads(device));
 	}
@@ -202,7 +207,7 @@ const struct cli_command command_demo = {
     .summary = "run every seed shape: checked, timed, drawn",
     .positional = "",
     .description =
-	"Runs the shapes of the GPU MODE NVFP4 problems on the fastest room of\n"
+	"Runs the shapes of the GPU MODE NVFP4 problems on the fastest backend of\n"
 	"this machine.  Each result is compared with the exact oracle on a\n"
 	"random row of every matrix, timed, and put beside the least time that\n"
 	"this machine could need.  nib exits with 1 if a result is outside its\n"

@@ -92,7 +92,7 @@ static void add_machine(json_t *about, const struct nib_device_info *info)
 	add_text(about, "version", nib_version());
 	add_text(about, "processor", info->hardware);
 	add_text(about, "features", info->features);
-	add_text(about, "room", info->room);
+	add_text(about, "backend", info->backend);
 	json_object_set_new(about, "threads", json_integer(info->threads));
 	add_size(about, "l1_data_bytes", (double)info->l1_bytes);
 	add_size(about, "l2_bytes", (double)info->l2_bytes);
@@ -111,22 +111,26 @@ static void add_machine(json_t *about, const struct nib_device_info *info)
 		add_text(about, "nvidia_driver", word);
 }
 
-static void add_rooms(json_t *about)
+static void add_backends(json_t *about)
 {
-	json_t *rooms = json_array();
+	json_t *backends = json_array();
 
-	for (int i = 0; i < nib_room_count(); i++) {
-		struct nib_room_info room = {.struct_bytes = sizeof(room)};
+	for (int i = 0; i < nib_backend_count(); i++) {
+		struct nib_backend_info backend = {.struct_bytes =
+						       sizeof(backend)};
 		json_t *entry = json_object();
 
-		if (nib_room_get_info(i, &room, NULL))
+		if (nib_backend_get_info(i, &backend, NULL))
 			continue;
-		json_object_set_new(entry, "room", json_string(room.room));
-		json_object_set_new(entry, "open", json_boolean(room.is_open));
-		json_object_set_new(entry, "reason", json_string(room.reason));
-		json_array_append_new(rooms, entry);
+		json_object_set_new(entry, "backend",
+				    json_string(backend.backend));
+		json_object_set_new(entry, "open",
+				    json_boolean(backend.is_open));
+		json_object_set_new(entry, "reason",
+				    json_string(backend.reason));
+		json_array_append_new(backends, entry);
 	}
-	json_object_set_new(about, "rooms", rooms);
+	json_object_set_new(about, "backends", backends);
 }
 
 /* Which costs the planner has (nib tune). */
@@ -166,7 +170,7 @@ static void add_gpus(json_t *about)
 			continue;
 		nib_device_get_info(device, &info, NULL);
 		add_text(entry, "hardware", info.hardware);
-		add_text(entry, "room", info.room);
+		add_text(entry, "backend", info.backend);
 		add_text(entry, "features", info.features);
 		add_size(entry, "memory_bytes", (double)info.memory_bytes);
 		add_size(entry, "l2_bytes", (double)info.l2_bytes);
@@ -283,7 +287,7 @@ static int print_for_people(const json_t *about, enum table_format format)
 	    {0},
 	};
 	struct table *table = table_new(columns, format, 0);
-	const json_t *rooms = json_object_get(about, "rooms"), *value;
+	const json_t *backends = json_object_get(about, "backends"), *value;
 	const json_t *gpus = json_object_get(about, "gpus");
 	const char *key;
 	void *at;
@@ -294,7 +298,7 @@ static int print_for_people(const json_t *about, enum table_format format)
 
 		key = json_object_iter_key(at);
 		value = json_object_iter_value(at);
-		if (value == rooms || value == gpus)
+		if (value == backends || value == gpus)
 			continue;
 		put_label(key, label, sizeof(label));
 		put_value(key, value, text, sizeof(text));
@@ -308,15 +312,16 @@ static int print_for_people(const json_t *about, enum table_format format)
 			   format == TABLE_FORMAT_CSV ? key : label);
 		table_end_row(table);
 	}
-	for (size_t i = 0; i < json_array_size(rooms); i++) {
-		const json_t *room = json_array_get(rooms, i);
-		int open = json_is_true(json_object_get(room, "open"));
+	for (size_t i = 0; i < json_array_size(backends); i++) {
+		const json_t *backend = json_array_get(backends, i);
+		int open = json_is_true(json_object_get(backend, "open"));
 		char text[256], label[64];
 
-		snprintf(label, sizeof(label), "room %s",
-			 json_string_value(json_object_get(room, "room")));
+		snprintf(
+		    label, sizeof(label), "backend %s",
+		    json_string_value(json_object_get(backend, "backend")));
 		snprintf(text, sizeof(text), "%s%s", open ? "open" : "closed, ",
-			 json_string_value(json_object_get(room, "reason")));
+			 json_string_value(json_object_get(backend, "reason")));
 		table_text(table, "what", label);
 		table_text(table, "value", text);
 		table_end_row(table);
@@ -353,7 +358,7 @@ static int run_info(const void *args_, char *const *files, int n_files)
 		return cli_no_memory("description");
 	}
 	add_machine(about, &info);
-	add_rooms(about);
+	add_backends(about);
 	add_gpus(about);
 	if (format == TABLE_FORMAT_JSON || format == TABLE_FORMAT_JSONL) {
 		json_dumpf(about, stdout,
@@ -376,15 +381,15 @@ static const struct cli_group groups[] = {
 
 const struct cli_command command_info = {
     .name = "info",
-    .summary = "this machine: processor, caches, memory, rooms, GPUs",
+    .summary = "this machine: processor, caches, memory, backends, GPUs",
     .positional = "",
     .description =
-	"A room is one kind of hardware that nibblas has code for.  The room\n"
+	"A backend is one kind of hardware that nibblas has code for.  The backend\n"
 	"that runs is the best open one; a closed one says why it is closed.\n"
 	"GPUs are listed with what their driver says of them, in use or not.\n"
 	"NIB_CPU=scalar|avx2|avx512bw|avx512 forces one instruction set.\n",
     .examples = "nib info\n"
-		"nib info --format json | jq -r .room\n",
+		"nib info --format json | jq -r .backend\n",
     .groups = groups,
     .args_bytes = sizeof(struct info_args),
     .run = run_info,

@@ -22,7 +22,7 @@ struct plan_args {
 static const struct table_column columns[] = {
     {.key = "op", .title = "op"},
     {.key = "shape", .title = "shape"},
-    {.key = "room", .title = "room"},
+    {.key = "backend", .title = "backend"},
     {.key = "threads", .title = "thr"},
     {.key = "layout"},
     {.key = "weights"},
@@ -88,7 +88,7 @@ static void put_row(struct planner *p, const struct shape *shape,
 
 	table_text(t, "op", shape_op_names[shape->op]);
 	table_text(t, "shape", shape_text(shape, text));
-	table_text(t, "room", info->room);
+	table_text(t, "backend", info->backend);
 	table_int(t, "threads", info->threads);
 	table_text(t, "layout", cli_layout_names[args->layout]);
 	table_text(t, "weights", args->packed ? "packed" : "view");

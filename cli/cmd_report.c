@@ -127,8 +127,9 @@ const struct cli_command command_report = {
 	"charts of the share of this machine's limit (a roofline too), of the speed\n"
 	"beside other libraries, of bandwidth and of errors, and a table of every\n"
 	"row.\n",
-    .examples = "nib bench --preset seeds --peers --format json > rows.json\n"
-		"nib report rows.json -o report.html\n",
+    .examples =
+	"nib bench --preset seeds --baselines --format json > rows.json\n"
+	"nib report rows.json -o report.html\n",
     .groups = groups,
     .args_bytes = sizeof(struct report_args),
     .run = run_report,

@@ -32,7 +32,7 @@ static const struct table_column columns[] = {
     {.key = "input_global_from", .title = "from"},
     {.key = "alpha", .title = "alpha", .print = "%.4g"},
     {.key = "out", .title = "out"},
-    {.key = "room", .title = "room"},
+    {.key = "backend", .title = "backend"},
     {.key = "threads", .title = "thr"},
     {.key = "quantize_s"},
     {.key = "pack_s"},
@@ -420,7 +420,7 @@ static int put_row(struct runner *r)
 	table_text(t, "input_global_from", r->a_global_from);
 	table_number(t, "alpha", (double)(r->a_global * r->globals[0]));
 	table_text(t, "out", cli_dtype_names[r->args->out]);
-	table_text(t, "room", cli_room(r->device));
+	table_text(t, "backend", cli_backend(r->device));
 	table_int(t, "threads", cli_threads(r->device));
 	table_number(t, "quantize_s", r->quantize_s);
 	table_number(t, "pack_s", r->pack_s);

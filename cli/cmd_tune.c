@@ -44,7 +44,7 @@ static void put_cost(struct table *table, const struct nib_device *device,
 	table_number(table, "before_cycles", before);
 	table_number(table, "cycles", now);
 	table_number(table, "change", (double)now / before - 1);
-	table_text(table, "device", cli_room(device));
+	table_text(table, "device", cli_backend(device));
 	table_text(table, "version", nib_version());
 	table_text(table, "machine", cli_machine(device));
 	table_end_row(table);

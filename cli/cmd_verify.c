@@ -44,8 +44,8 @@ struct verifier {
 	struct nib_file *a, *b;
 	struct nib_device *device;
 	struct table *table;
-	float *x, *y; /* a piece of each */
-	int64_t room; /* elements of x and of y */
+	float *x, *y;	  /* a piece of each */
+	int64_t capacity; /* elements of x and of y */
 	int64_t compared, failed, identical;
 	double done_bytes, worst_db;
 	const char *worst_name;
@@ -112,7 +112,7 @@ static int grow(struct verifier *v, int64_t elems)
 {
 	float *x, *y;
 
-	if (elems <= v->room)
+	if (elems <= v->capacity)
 		return CLI_OK;
 	x = realloc(v->x, (size_t)elems * sizeof(*x));
 	if (x)
@@ -122,7 +122,7 @@ static int grow(struct verifier *v, int64_t elems)
 		v->y = y;
 	if (!x || !y)
 		return cli_no_memory("rows");
-	v->room = elems;
+	v->capacity = elems;
 	return CLI_OK;
 }
 

@@ -212,9 +212,9 @@ static struct nib_device_info device_info(const struct nib_device *device)
 	return info;
 }
 
-const char *cli_room(const struct nib_device *device)
+const char *cli_backend(const struct nib_device *device)
 {
-	return device_info(device).room;
+	return device_info(device).backend;
 }
 
 int cli_threads(const struct nib_device *device)

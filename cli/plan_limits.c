@@ -11,14 +11,14 @@
 
 #define SAMPLES 3
 
-/* The instruction that a room multiplies with. */
-static enum peak_kind room_peak(const char *room)
+/* The instruction that a backend multiplies with. */
+static enum peak_kind backend_peak(const char *backend)
 {
-	if (!strcmp(room, "cpu-avx512"))
+	if (!strcmp(backend, "cpu-avx512"))
 		return PEAK_DOT8_AVX512;
-	if (!strcmp(room, "cpu-avx512bw"))
+	if (!strcmp(backend, "cpu-avx512bw"))
 		return PEAK_MADD8_AVX512;
-	if (!strcmp(room, "cpu-avx2"))
+	if (!strcmp(backend, "cpu-avx2"))
 		return PEAK_MADD8_AVX2;
 	return PEAK_PMADDWD;
 }
@@ -57,7 +57,7 @@ void limits_measure(const struct nib_device *device, struct limits *limits)
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	bool on_gpu = !cli_is_host(device);
 	enum peak_kind compute =
-	    on_gpu ? PEAK_GPU_MULTIPLY : room_peak(cli_room(device));
+	    on_gpu ? PEAK_GPU_MULTIPLY : backend_peak(cli_backend(device));
 	enum peak_kind memory = on_gpu ? PEAK_GPU_READ : PEAK_READ;
 	int threads = on_gpu ? 1 : cli_threads(device);
 	struct peaks *peaks;

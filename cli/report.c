@@ -40,9 +40,9 @@ static const char style[] =
 
 /* ---- choosing rows ------------------------------------------------------- */
 
-static bool is_peer(const json_t *row)
+static bool is_baseline(const json_t *row)
 {
-	return !strncmp(row_get_text(row, "room"), "peer:", 5);
+	return !strncmp(row_get_text(row, "backend"), "baseline:", 9);
 }
 
 static bool is_peak(const json_t *row)
@@ -52,7 +52,7 @@ static bool is_peak(const json_t *row)
 
 static bool is_ours(const json_t *row)
 {
-	return !is_peer(row) && !is_peak(row) &&
+	return !is_baseline(row) && !is_peak(row) &&
 	       row_get_number(row, "time_s") > 0;
 }
 
@@ -69,14 +69,14 @@ static void name_work(const json_t *row, char text[SVG_TEXT])
 }
 
 /* "cpu-avx512, 2 threads": what computed it. */
-static void name_room(const json_t *row, char text[SVG_TEXT])
+static void name_backend(const json_t *row, char text[SVG_TEXT])
 {
 	const json_t *packed = json_object_get(row, "packed");
-	const char *room = row_get_text(row, "room");
+	const char *backend = row_get_text(row, "backend");
 	double threads = row_get_number(row, "threads");
 
 	snprintf(text, SVG_TEXT, "%s%s, %.0f thread%s",
-		 is_peer(row) ? room + strlen("peer:") : room,
+		 is_baseline(row) ? backend + strlen("baseline:") : backend,
 		 json_is_false(packed) ? " unpacked" : "", threads,
 		 threads == 1 ? "" : "s");
 }
@@ -84,24 +84,24 @@ static void name_room(const json_t *row, char text[SVG_TEXT])
 static void fill_bar(const json_t *row, const json_t *before, bool grouped,
 		     struct svg_bar *bar)
 {
-	char work[SVG_TEXT], last[SVG_TEXT] = "", room[SVG_TEXT];
-	const char *peer = row_get_text(row, "room");
+	char work[SVG_TEXT], last[SVG_TEXT] = "", backend[SVG_TEXT];
+	const char *baseline = row_get_text(row, "backend");
 
 	*bar = (struct svg_bar){0};
 	name_work(row, work);
-	name_room(row, room);
+	name_backend(row, backend);
 	if (before)
 		name_work(before, last);
 	if (grouped && strcmp(work, last))
 		memcpy(bar->group, work, sizeof work);
-	memcpy(bar->label, grouped ? room : work, SVG_TEXT);
-	snprintf(bar->hint, sizeof bar->hint, "%s, %s", work, room);
-	if (is_peer(row))
-		bar->series = strstr(peer, "bf16")	 ? 1
-			      : strstr(peer, "avx2")	 ? 3
-			      : strstr(peer, "openblas") ? 4
-							 : 2;
-	else if (strstr(peer, "avx512bw") || !strstr(peer, "avx512"))
+	memcpy(bar->label, grouped ? backend : work, SVG_TEXT);
+	snprintf(bar->hint, sizeof bar->hint, "%s, %s", work, backend);
+	if (is_baseline(row))
+		bar->series = strstr(baseline, "bf16")	     ? 1
+			      : strstr(baseline, "avx2")     ? 3
+			      : strstr(baseline, "openblas") ? 4
+							     : 2;
+	else if (strstr(baseline, "avx512bw") || !strstr(baseline, "avx512"))
 		bar->series = 5;
 }
 
@@ -130,14 +130,14 @@ static void fill_limit(const json_t *row, struct svg_bar *bar)
 
 static bool wants_gflops(const json_t *row)
 {
-	return (is_peer(row) || is_ours(row)) &&
+	return (is_baseline(row) || is_ours(row)) &&
 	       row_get_number(row, "gflops") > 0 && !is_memory_bound(row);
 }
 
 static void fill_gflops(const json_t *row, struct svg_bar *bar)
 {
 	bar->value = row_get_number(row, "gflops");
-	if (!is_peer(row) && row_get_number(row, "limit_s") > 0)
+	if (!is_baseline(row) && row_get_number(row, "limit_s") > 0)
 		bar->mark = row_get_number(row, "flop") /
 			    row_get_number(row, "limit_s") * 1e-9;
 	snprintf(bar->value_text, sizeof bar->value_text, "%.0f", bar->value);
@@ -174,22 +174,23 @@ static const struct view views[] = {
     {wants_limit,
      fill_limit,
      {.title = "Share of this machine's limit",
-      .note = "The least time this machine could need over the time taken. The "
-	      "limit is the multiply-adds at the rate of the room's multiply "
-	      "instruction (for up to 8 rows: of a GEMM), or the bytes at the "
-	      "bandwidth of memory, whichever is slower; both were measured in "
-	      "the same run.  Above 100 %: the machine was busy with something "
-	      "else when they were.",
+      .note =
+	  "The least time this machine could need over the time taken. The "
+	  "limit is the multiply-adds at the rate of the backend's multiply "
+	  "instruction (for up to 8 rows: of a GEMM), or the bytes at the "
+	  "bandwidth of memory, whichever is slower; both were measured in "
+	  "the same run.  Above 100 %: the machine was busy with something "
+	  "else when they were.",
       .unit = "%",
       .line = 100,
       .line_label = "100 %: the limit"}},
     {wants_gflops,
      fill_gflops,
      {.title = "Multiplications that are bound by arithmetic",
-      .note = "Same shape, same run, in turns. Peers, if any, got operands "
+      .note = "Same shape, same run, in turns. Baselines, if any, got operands "
 	      "that were dequantised (and packed) beforehand.",
       .unit = "GFLOP/s",
-      .mark_label = "the room's limit"}},
+      .mark_label = "the backend's limit"}},
     {wants_gbps,
      fill_gbps,
      {.title = "Operations that are bound by memory",
@@ -211,7 +212,7 @@ static const struct view views[] = {
 /* True if the wanted rows differ in more than what they compute. */
 static bool needs_groups(const json_t *rows, const struct view *view)
 {
-	char room[SVG_TEXT], first[SVG_TEXT] = "";
+	char backend[SVG_TEXT], first[SVG_TEXT] = "";
 	size_t i;
 	const json_t *row;
 
@@ -219,10 +220,10 @@ static bool needs_groups(const json_t *rows, const struct view *view)
 	{
 		if (!view->wanted(row))
 			continue;
-		name_room(row, room);
+		name_backend(row, backend);
 		if (!first[0])
-			memcpy(first, room, sizeof first);
-		else if (strcmp(room, first))
+			memcpy(first, backend, sizeof first);
+		else if (strcmp(backend, first))
 			return true;
 	}
 	return false;
@@ -342,17 +343,17 @@ static void put_table(FILE *file, const json_t *rows)
 
 	fputs(
 	    "<section><h2>All rows</h2>\n<div class=scroll><table><tr>"
-	    "<th class=t>op<th class=t>shape<th class=t>room<th>threads"
+	    "<th class=t>op<th class=t>shape<th class=t>backend<th>threads"
 	    "<th class=t>layout<th class=t>out<th>time<th>spread<th>GFLOP/s<th>GB/s"
 	    "<th>of limit<th class=t>limit<th>error<th>bound<th class=t>ok"
-	    "<th class=t>against peers</tr>\n",
+	    "<th class=t>against baselines</tr>\n",
 	    file);
 	json_array_foreach(rows, i, row)
 	{
 		fputs("<tr>", file);
 		put_words(file, row, "op");
 		put_words(file, row, "shape");
-		put_words(file, row, "room");
+		put_words(file, row, "backend");
 		put_number(file, row, "threads", 1, "", 0);
 		put_words(file, row, "layout");
 		put_words(file, row, "out");
@@ -366,7 +367,7 @@ static void put_table(FILE *file, const json_t *rows)
 		put_number(file, row, "fraction_of_limit", 100, " %", 1);
 		put_words(file, row, "limit_kind");
 		put_error(file, row);
-		put_words(file, row, "against_peers");
+		put_words(file, row, "against_baselines");
 		fputs("</tr>\n", file);
 	}
 	fputs("</table></div></section>\n", file);

@@ -42,19 +42,19 @@ struct chart {
 	double unit; /* of the axis of FLOP a second */
 	const char *unit_name;
 	int height; /* of the plot */
-	char room[64];
+	char backend[64];
 	double threads;
 };
 
 static bool belongs(const json_t *row, const struct chart *chart)
 {
-	return !strcmp(row_get_text(row, "room"), chart->room) &&
+	return !strcmp(row_get_text(row, "backend"), chart->backend) &&
 	       fabs(row_get_number(row, "threads") - chart->threads) < 0.5;
 }
 
 static bool is_point(const json_t *row)
 {
-	return strncmp(row_get_text(row, "room"), "peer:", 5) != 0 &&
+	return strncmp(row_get_text(row, "backend"), "baseline:", 9) != 0 &&
 	       row_get_number(row, "flop") > 0 &&
 	       row_get_number(row, "bytes") > 0 &&
 	       row_get_number(row, "time_s") > 0 &&
@@ -109,7 +109,7 @@ static int tick_above(double x)
 	return tick(n) < x * (1 - 1e-9) ? n + 1 : n;
 }
 
-/* Ridge and all points lie inside, with some room. */
+/* Ridge and all points lie inside, with some margin. */
 static void set_scales(struct chart *c)
 {
 	double ridge = c->flop_per_s / c->bytes_per_s;
@@ -190,7 +190,7 @@ static void put_line(FILE *file, const char *class, double x1, double y1,
 		class, x1, y1, x2, y2);
 }
 
-/* A number on each tick where there is room, else on powers of ten. */
+/* A number on each tick where there is space, else on powers of ten. */
 static void put_axes(FILE *file, const struct chart *c)
 {
 	int first = tick_below(c->x_low), last = tick_above(c->x_high);
@@ -275,8 +275,8 @@ static void put_chart(FILE *file, struct chart *c)
 	set_scales(c);
 	place_labels(c);
 	fputs("<section><h2>Roofline of ", file);
-	svg_put_text(file, c->room);
-	if (strncmp(c->room, "cpu-", 4) == 0)
+	svg_put_text(file, c->backend);
+	if (strncmp(c->backend, "cpu-", 4) == 0)
 		fprintf(file, ", %.0f thread%s", c->threads,
 			c->threads > 1.5 ? "s" : "");
 	fputs("</h2>\n<p>Each dot is a row: how many operations it does for "
@@ -317,8 +317,8 @@ int roofline_put(FILE *file, const json_t *rows)
 		return cli_no_memory("charts");
 	json_array_foreach(rows, i, row)
 	{
-		snprintf(c.room, sizeof c.room, "%s",
-			 row_get_text(row, "room"));
+		snprintf(c.backend, sizeof c.backend, "%s",
+			 row_get_text(row, "backend"));
 		c.threads = row_get_number(row, "threads");
 		if (!is_point(row) || is_drawn(rows, i, &c))
 			continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* roofline.h - the report's rooflines: one chart a room and thread count. */
+/* roofline.h - the report's rooflines: one chart a backend and thread count. */
 #ifndef NIB_ROOFLINE_H
 #define NIB_ROOFLINE_H
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /*
- * Writes a chart for every room and number of threads of the array rows whose
+ * Writes a chart for every backend and number of threads of the array rows whose
  * rows say what they are held against (peak_gflops, peak_gbps).  CLI_OK, or
  * prints and returns its code.
  */

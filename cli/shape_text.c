@@ -34,7 +34,7 @@ double shape_flop(const struct shape *shape)
 
 struct text {
 	char *at;
-	size_t left; /* with room for the NUL */
+	size_t left; /* with space for the NUL */
 };
 
 __attribute__((format(printf, 2, 3))) static void put(struct text *text,

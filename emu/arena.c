@@ -69,16 +69,16 @@ char *emu_arena_text(struct emu_arena *arena, const char *text, size_t length)
 	return copy;
 }
 
-void *emu_grow(void *array, size_t *room, size_t count, size_t size)
+void *emu_grow(void *array, size_t *capacity, size_t count, size_t size)
 {
 	size_t more;
 	void *grown;
 
-	if (count < *room)
+	if (count < *capacity)
 		return array;
-	more = *room ? 2 * *room : 64;
+	more = *capacity ? 2 * *capacity : 64;
 	grown = realloc(array, more * size);
 	if (grown)
-		*room = more;
+		*capacity = more;
 	return grown;
 }

@@ -15,9 +15,9 @@ void *emu_arena_take(struct emu_arena *arena, size_t bytes);
 char *emu_arena_text(struct emu_arena *arena, const char *text, size_t length);
 
 /*
- * A growing array: room for one more element of `size` bytes, or NULL.  Its
+ * A growing array: space for one more element of `size` bytes, or NULL.  Its
  * memory is the caller's to free.
  */
-void *emu_grow(void *array, size_t *room, size_t count, size_t size);
+void *emu_grow(void *array, size_t *capacity, size_t count, size_t size);
 
 #endif

@@ -80,7 +80,7 @@ static void sync_free(struct sync *s)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* Room for so many, or twice as many for a CTA alone. */
+/* Space for so many, or twice as many for a CTA alone. */
 #define BARRIERS_PER_CTA 64
 
 static uint32_t joins_of(const struct emu_check *c)
@@ -276,7 +276,7 @@ bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
 bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    struct emu_place place, struct emu_error *err)
 {
-	const uint32_t room = c->actors - c->warps * ACTORS_PER_WARP;
+	const uint32_t capacity = c->actors - c->warps * ACTORS_PER_WARP;
 	const uint32_t self = actor_of_warp(warp);
 	const bool is_ordered =
 	    emu_check_write(c, warp, barrier, 8, place, err);
@@ -284,7 +284,7 @@ bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 	uint16_t *id = id_at(c, barrier);
 
 	if (!b) {
-		if (!id || c->barrier_count == room) {
+		if (!id || c->barrier_count == capacity) {
 			c->is_blind = true;
 			return true;
 		}

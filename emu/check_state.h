@@ -107,7 +107,7 @@ struct word {
 struct emu_check {
 	struct emu_check_options options;
 	uint32_t ctas, warps, bytes; /* bytes of a CTA's shared memory */
-	uint32_t actors;	     /* there is room for */
+	uint32_t actors;	     /* there is space for */
 	uint32_t vectors;	     /* of a frontier */
 	struct warp *warp;
 	struct word **words;	 /* by CTA */

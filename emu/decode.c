@@ -553,8 +553,8 @@ bool emu_bind_alu(struct emu_bind *b)
 static bool append(struct emu_bind *b)
 {
 	struct emu_builder *build = &b->parser->build;
-	struct emu_instr *grown =
-	    emu_grow(build->code, &build->room, build->count, sizeof(*grown));
+	struct emu_instr *grown = emu_grow(build->code, &build->capacity,
+					   build->count, sizeof(*grown));
 	const size_t bytes = b->n_operands * sizeof(struct emu_value);
 
 	if (!grown)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define F(name, arguments) EMU_EXPORT CUresult name arguments;
-#include "cuda/driver.def"
+#include "backend/cuda/driver.def"
 #include "driver_more.def"
 #undef F
 
@@ -361,7 +361,7 @@ static const struct {
 	function *call;
 } functions[] = {
 #define F(name, arguments) {#name, (function *)name},
-#include "cuda/driver.def"
+#include "backend/cuda/driver.def"
 #include "driver_more.def"
 #undef F
 };

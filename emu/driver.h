@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "cuda/driver.h"
+#include "backend/cuda/driver.h"
 #include "grid.h"
 #include "memory.h"
 

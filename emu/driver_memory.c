@@ -7,7 +7,7 @@
 #include "tensor_map.h"
 
 #define F(name, arguments) EMU_EXPORT CUresult name arguments;
-#include "cuda/driver.def"
+#include "backend/cuda/driver.def"
 #include "driver_more.def"
 #undef F
 

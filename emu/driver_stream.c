@@ -9,7 +9,7 @@
 #include "driver.h"
 
 #define F(name, arguments) EMU_EXPORT CUresult name arguments;
-#include "cuda/driver.def"
+#include "backend/cuda/driver.def"
 #include "driver_more.def"
 #undef F
 

@@ -28,7 +28,7 @@ struct block {
 struct emu_memory {
 	struct emu_space space;
 	struct block *blocks; /* by address, not overlapping */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t cursor; /* where the next search begins */
 };
 
@@ -123,14 +123,15 @@ static bool insert(struct emu_memory *memory, const struct block *block)
 	struct block *list = memory->blocks;
 	size_t at, behind;
 
-	if (memory->count == memory->room) {
-		const size_t room = memory->room ? memory->room * 2 : 64;
+	if (memory->count == memory->capacity) {
+		const size_t capacity =
+		    memory->capacity ? memory->capacity * 2 : 64;
 
-		list = realloc(list, room * sizeof(*list));
+		list = realloc(list, capacity * sizeof(*list));
 		if (!list)
 			return false;
 		memory->blocks = list;
-		memory->room = room;
+		memory->capacity = capacity;
 	}
 	at = blocks_until(memory, block->begin);
 	if (at > 0 && list[at - 1].begin + list[at - 1].bytes > block->begin)
@@ -189,7 +190,7 @@ uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
 	}
 	if (!block.begin || !insert(memory, &block)) {
 		emu_fail(
-		    err, "no room for %llu bytes in a device memory of %llu",
+		    err, "no memory for %llu bytes in a device memory of %llu",
 		    (unsigned long long)bytes, (unsigned long long)s->bytes);
 		return 0;
 	}

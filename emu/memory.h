@@ -18,7 +18,7 @@ void emu_memory_close(struct emu_memory *memory);
 const struct emu_space *emu_memory_space(const struct emu_memory *memory);
 
 /*
- * A multiple of 256, MAPPED and not WRITTEN; 0 with err if there is no room.
+ * A multiple of 256, MAPPED and not WRITTEN; 0 with err if there is no memory.
  * At least 256 bytes that are not mapped lie on either side.
  */
 uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,

@@ -20,8 +20,8 @@ static uint32_t hash_of(const char *text, size_t length)
 
 bool emu_names_add(struct emu_names *names, const struct emu_name *name)
 {
-	struct emu_name *grown =
-	    emu_grow(names->names, &names->room, names->count, sizeof(*grown));
+	struct emu_name *grown = emu_grow(names->names, &names->capacity,
+					  names->count, sizeof(*grown));
 	struct emu_name *to;
 	uint32_t *bucket;
 

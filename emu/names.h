@@ -25,7 +25,7 @@ struct emu_name {
 
 struct emu_names {
 	struct emu_name *names;
-	size_t count, room;
+	size_t count, capacity;
 	uint32_t buckets[1024]; /* index + 1 of the newest name */
 };
 

@@ -31,8 +31,8 @@ bool emu_bind_bra(struct emu_bind *b)
 		return false;
 	if (a->kind != EMU_ARG_LABEL)
 		return emu_bind_fail(b, "a label is missing");
-	grown = emu_grow(build->fixups, &build->fixups_room, build->n_fixups,
-			 sizeof(*grown));
+	grown = emu_grow(build->fixups, &build->fixups_capacity,
+			 build->n_fixups, sizeof(*grown));
 	if (!grown)
 		return emu_bind_fail(b, "no memory for labels");
 	build->fixups = grown;

@@ -211,7 +211,7 @@ static void enqueue(struct emu_tensor_op *op)
 		perform(op);
 		return;
 	}
-	grown = emu_grow(x->ops, &x->room, x->count, sizeof(*grown));
+	grown = emu_grow(x->ops, &x->capacity, x->count, sizeof(*grown));
 	if (!grown) {
 		emu_fault(op->warp, op->instr, -1, "no memory for its queue");
 		free_op(op);

@@ -23,7 +23,7 @@ struct move {
 
 struct emu_tmem_queue {
 	struct move *moves;
-	size_t count, room;
+	size_t count, capacity;
 	uint8_t *results; /* a bit a register row */
 	size_t bytes;
 };
@@ -276,7 +276,7 @@ static void issue(struct emu_warp *w, const struct emu_instr *i, bool is_store,
 	if (!q || !emu_is_whole_warp(w, i) ||
 	    !emu_uniform(w, i, address, "the address", &base))
 		return;
-	grown = emu_grow(q->moves, &q->room, q->count, sizeof(*grown));
+	grown = emu_grow(q->moves, &q->capacity, q->count, sizeof(*grown));
 	if (grown)
 		q->moves = grown;
 	m = grown ? &grown[q->count] : NULL;

@@ -30,9 +30,9 @@ struct accumulator {
 
 struct emu_wgmma_queue {
 	struct pending *pending;
-	size_t count, room;
+	size_t count, capacity;
 	struct accumulator *sets;
-	size_t n_sets, sets_room;
+	size_t n_sets, sets_capacity;
 	uint32_t group;
 	bool is_fenced;
 	/* A bit a register row: results in flight, sources in flight. */
@@ -330,7 +330,7 @@ static struct accumulator *open_set(struct emu_warp *w,
 				  "in another shape");
 			return NULL;
 		}
-	grown = emu_grow(q->sets, &q->sets_room, q->n_sets, sizeof(*grown));
+	grown = emu_grow(q->sets, &q->sets_capacity, q->n_sets, sizeof(*grown));
 	if (!grown) {
 		emu_fault(w, i, -1, "no memory for accumulators");
 		return NULL;
@@ -475,7 +475,7 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
 			  "a wgmma.fence must come before the warp's first");
 		return;
 	}
-	grown = emu_grow(q->pending, &q->room, q->count, sizeof(*grown));
+	grown = emu_grow(q->pending, &q->capacity, q->count, sizeof(*grown));
 	if (!grown) {
 		emu_fault(w, i, -1, "no memory for a wgmma");
 		return;

@@ -65,7 +65,7 @@ void emu_order_close(struct emu_order *o)
 		free(a->pending);
 		free(a->stored);
 	}
-	for (size_t i = 0; i < o->sync_room; i++) {
+	for (size_t i = 0; i < o->sync_capacity; i++) {
 		free(o->syncs[i].wide);
 		free(o->syncs[i].near);
 	}
@@ -172,7 +172,7 @@ static struct acquisition *acquire_now(struct emu_order *o,
 
 	if (last && last->clock == clock)
 		return last;
-	grown = emu_grow(a->acquired, &a->room, a->count, sizeof(*grown));
+	grown = emu_grow(a->acquired, &a->capacity, a->count, sizeof(*grown));
 	if (!grown)
 		return NULL;
 	a->acquired = grown;
@@ -185,11 +185,12 @@ static struct acquisition *acquire_now(struct emu_order *o,
 
 /* ---- addresses ----------------------------------------------------------- */
 
-static struct sync *find_sync(struct sync *syncs, size_t room, uint64_t address)
+static struct sync *find_sync(struct sync *syncs, size_t capacity,
+			      uint64_t address)
 {
 	size_t at = address / 4 * UINT64_C(0x9E3779B97F4A7C15) >> 32;
 
-	for (at %= room; syncs[at].address; at = (at + 1) % room)
+	for (at %= capacity; syncs[at].address; at = (at + 1) % capacity)
 		if (syncs[at].address == address)
 			break;
 	return &syncs[at];
@@ -197,32 +198,33 @@ static struct sync *find_sync(struct sync *syncs, size_t room, uint64_t address)
 
 static bool grow_syncs(struct emu_order *o)
 {
-	const size_t room = o->sync_room ? 2 * o->sync_room : 64;
-	struct sync *grown = calloc(room, sizeof(*grown));
+	const size_t capacity = o->sync_capacity ? 2 * o->sync_capacity : 64;
+	struct sync *grown = calloc(capacity, sizeof(*grown));
 
 	if (!grown)
 		return false;
-	for (size_t i = 0; i < o->sync_room; i++)
+	for (size_t i = 0; i < o->sync_capacity; i++)
 		if (o->syncs[i].address)
-			*find_sync(grown, room, o->syncs[i].address) =
+			*find_sync(grown, capacity, o->syncs[i].address) =
 			    o->syncs[i];
 	free(o->syncs);
 	o->syncs = grown;
-	o->sync_room = room;
+	o->sync_capacity = capacity;
 	return true;
 }
 
 /* Of an address that a strong write had; a new one where asked for. */
 static struct sync *sync_at(struct emu_order *o, uint64_t address, bool makes)
 {
-	struct sync *s =
-	    o->sync_room ? find_sync(o->syncs, o->sync_room, address) : NULL;
+	struct sync *s = o->sync_capacity
+			     ? find_sync(o->syncs, o->sync_capacity, address)
+			     : NULL;
 
 	if (s && s->address)
 		return s;
-	if (!makes || (2 * o->n_syncs >= o->sync_room && !grow_syncs(o)))
+	if (!makes || (2 * o->n_syncs >= o->sync_capacity && !grow_syncs(o)))
 		return NULL;
-	s = find_sync(o->syncs, o->sync_room, address);
+	s = find_sync(o->syncs, o->sync_capacity, address);
 	s->address = address;
 	o->n_syncs++;
 	return s;
@@ -318,7 +320,7 @@ void emu_order_stored(struct emu_order *o, const struct emu_order_warp *w,
 	const uint32_t clock = emu_check_seen(w->check, w->warp, w->warp);
 
 	while (a->n_stored + groups < committed) {
-		uint32_t *grown = emu_grow(a->stored, &a->stored_room,
+		uint32_t *grown = emu_grow(a->stored, &a->stored_capacity,
 					   a->n_stored, sizeof(*grown));
 
 		if (!grown)

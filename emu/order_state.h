@@ -15,12 +15,12 @@ struct acquisition {
 /* Of a warp of the run, which is an actor. */
 struct actor {
 	struct acquisition *acquired;
-	size_t count, room;
+	size_t count, capacity;
 	uint32_t *fenced;  /* what a later relaxed write hands over */
 	uint32_t *pending; /* what relaxed reads found, for a fence */
 	/* When bulk groups had been waited for: clock + 1; 0: not yet. */
 	uint32_t *stored;
-	size_t n_stored, stored_room;
+	size_t n_stored, stored_capacity;
 	/* The last address that it acquired, so that polling costs nothing. */
 	uint64_t polled;
 	uint32_t polled_version;
@@ -34,9 +34,9 @@ struct emu_order {
 	uint32_t *warps;    /* of a cluster, by grid */
 	struct actor *list; /* by actor */
 	struct sync *syncs; /* open addressing */
-	size_t n_syncs, sync_room;
+	size_t n_syncs, sync_capacity;
 	struct page **pages; /* open addressing, by address */
-	size_t n_pages, page_room;
+	size_t n_pages, page_capacity;
 };
 
 static inline uint32_t emu_order_actor(const struct emu_order *o,

@@ -32,36 +32,36 @@ struct page {
 
 void emu_order_free_pages(struct emu_order *o)
 {
-	for (size_t i = 0; i < o->page_room; i++)
+	for (size_t i = 0; i < o->page_capacity; i++)
 		free(o->pages[i]);
 	free(o->pages);
 }
 
-static struct page **find_page(struct page **pages, size_t room,
+static struct page **find_page(struct page **pages, size_t capacity,
 			       uint64_t number)
 {
 	size_t at = number * UINT64_C(0x9E3779B97F4A7C15) >> 32;
 
-	for (at %= room; pages[at] && pages[at]->number != number;
-	     at = (at + 1) % room)
+	for (at %= capacity; pages[at] && pages[at]->number != number;
+	     at = (at + 1) % capacity)
 		;
 	return &pages[at];
 }
 
 static bool grow_pages(struct emu_order *o)
 {
-	const size_t room = o->page_room ? 2 * o->page_room : 256;
-	struct page **grown = calloc(room, sizeof(*grown));
+	const size_t capacity = o->page_capacity ? 2 * o->page_capacity : 256;
+	struct page **grown = calloc(capacity, sizeof(*grown));
 
 	if (!grown)
 		return false;
-	for (size_t i = 0; i < o->page_room; i++)
+	for (size_t i = 0; i < o->page_capacity; i++)
 		if (o->pages[i])
-			*find_page(grown, room, o->pages[i]->number) =
+			*find_page(grown, capacity, o->pages[i]->number) =
 			    o->pages[i];
 	free(o->pages);
 	o->pages = grown;
-	o->page_room = room;
+	o->page_capacity = capacity;
 	return true;
 }
 
@@ -70,14 +70,14 @@ static struct page *page_at(struct emu_order *o, uint64_t number)
 {
 	struct page **at, *found = NULL;
 
-	if (o->page_room)
-		found = *find_page(o->pages, o->page_room, number);
+	if (o->page_capacity)
+		found = *find_page(o->pages, o->page_capacity, number);
 	if (found)
 		return found;
 	if (o->n_pages == MOST_PAGES ||
-	    (2 * o->n_pages >= o->page_room && !grow_pages(o)))
+	    (2 * o->n_pages >= o->page_capacity && !grow_pages(o)))
 		return NULL;
-	at = find_page(o->pages, o->page_room, number);
+	at = find_page(o->pages, o->page_capacity, number);
 	*at = calloc(1, sizeof(**at));
 	if (*at) {
 		(*at)->number = number;

@@ -65,14 +65,14 @@ struct emu_fixup {
 struct emu_builder {
 	struct emu_kernel *kernel;
 	struct emu_instr *code;
-	size_t count, room;
+	size_t count, capacity;
 	uint8_t
 	    *register_bytes; /* of each virtual register: 1 is a predicate */
-	size_t registers, registers_room;
+	size_t registers, registers_capacity;
 	struct emu_fixup *fixups;
-	size_t n_fixups, fixups_room;
+	size_t n_fixups, fixups_capacity;
 	uint8_t *constants;
-	size_t constants_used, constants_room;
+	size_t constants_used, constants_capacity;
 	uint32_t constant_map[4096]; /* offset + 1 by hash of value and size */
 	uint32_t source_line, source_file;
 	bool has_dynamic_symbol;

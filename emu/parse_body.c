@@ -17,8 +17,8 @@ static bool add_registers(struct emu_parser *p, uint32_t count, uint8_t bytes)
 	struct emu_builder *b = &p->build;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint8_t *grown = emu_grow(b->register_bytes, &b->registers_room,
-					  b->registers, 1);
+		uint8_t *grown = emu_grow(
+		    b->register_bytes, &b->registers_capacity, b->registers, 1);
 
 		if (!grown)
 			return emu_fail(p->err, "no memory for registers");

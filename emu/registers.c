@@ -88,14 +88,15 @@ uint32_t emu_special_rows_bytes(void)
 
 static uint8_t *constant_memory(struct emu_builder *b, size_t more)
 {
-	if (b->constants_used + more > b->constants_room) {
-		const size_t room = 2 * b->constants_room + 65536 + more;
-		uint8_t *grown = realloc(b->constants, room);
+	if (b->constants_used + more > b->constants_capacity) {
+		const size_t capacity =
+		    2 * b->constants_capacity + 65536 + more;
+		uint8_t *grown = realloc(b->constants, capacity);
 
 		if (!grown)
 			return NULL;
 		b->constants = grown;
-		b->constants_room = room;
+		b->constants_capacity = capacity;
 	}
 	return b->constants + b->constants_used;
 }
@@ -149,7 +150,7 @@ struct placer {
 	struct emu_builder *build;
 	struct life *lives;
 	uint32_t *free[SIZES];
-	size_t n_free[SIZES], room[SIZES];
+	size_t n_free[SIZES], capacity[SIZES];
 	uint32_t used;
 };
 
@@ -253,7 +254,7 @@ static bool end_life(struct placer *p, uint32_t reg, uint32_t at)
 		return true;
 	/* Once: an instruction may name it twice. */
 	life->last = UINT32_MAX;
-	grown = emu_grow(p->free[size], &p->room[size], p->n_free[size],
+	grown = emu_grow(p->free[size], &p->capacity[size], p->n_free[size],
 			 sizeof(*grown));
 	if (!grown)
 		return false;

@@ -57,7 +57,7 @@ struct run {
 	struct emu_grid *const *grids;
 	uint32_t n_grids;
 	struct emu_cluster **live;
-	size_t n_live, room, most; /* clusters at once */
+	size_t n_live, capacity, most; /* clusters at once */
 	struct emu_warp *starved;
 	uint64_t last_effects, counted;
 	uint32_t idle_rounds;
@@ -88,7 +88,8 @@ static bool begin_cluster(struct run *r)
 		if (g->begun == g->n_clusters ||
 		    g->begun - g->ended >= g->resident || !may_begin(g))
 			continue;
-		grown = emu_grow(r->live, &r->room, r->n_live, sizeof(*grown));
+		grown =
+		    emu_grow(r->live, &r->capacity, r->n_live, sizeof(*grown));
 		if (!grown) {
 			r->m->has_failed = true;
 			emu_fail(&r->m->report, "no memory for clusters");

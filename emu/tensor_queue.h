@@ -16,7 +16,7 @@
 
 struct emu_check_mark;
 
-/* Waits for room, or for the other CTA of its pair. */
+/* Waits for capacity, or for the other CTA of its pair. */
 struct emu_tmem_request {
 	struct emu_warp *warp; /* NULL: nobody asks */
 	uint32_t columns, first;
@@ -36,7 +36,7 @@ struct emu_tensor {
 	struct emu_tmem_request request[EMU_CLUSTER_MAX];
 	struct emu_tmem_owner owner[EMU_CLUSTER_MAX]; /* of the last alloc */
 	struct emu_tensor_op **ops; /* in the order of issue */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t tick;
 };
 

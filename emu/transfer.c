@@ -137,7 +137,7 @@ uint64_t emu_at_rank(uint64_t address, uint64_t rank)
 bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
 {
 	struct emu_piece *grown =
-	    emu_grow(t->pieces, &t->room, t->n_pieces, sizeof(*grown));
+	    emu_grow(t->pieces, &t->capacity, t->n_pieces, sizeof(*grown));
 
 	if (!grown) {
 		emu_fault(t->warp, t->instr, piece->lane,
@@ -290,7 +290,7 @@ void emu_transfer_issue(struct emu_transfer *t)
 		emu_transfer_drop(t);
 		return;
 	}
-	grown = emu_grow(all->list, &all->room, all->count, sizeof(*grown));
+	grown = emu_grow(all->list, &all->capacity, all->count, sizeof(*grown));
 	if (!grown) {
 		emu_fault(t->warp, t->instr, -1, "no memory for a copy");
 		emu_transfer_drop(t);
@@ -399,6 +399,6 @@ bool emu_transfers_end(struct emu_cluster *c)
 		remove_transfer(all, all->count - 1);
 	free(all->list);
 	all->list = NULL;
-	all->room = 0;
+	all->capacity = 0;
 	return !c->grid->machine->has_failed;
 }

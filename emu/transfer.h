@@ -36,7 +36,7 @@ struct emu_transfer {
 	struct emu_warp *warp;
 	const struct emu_instr *instr;
 	struct emu_piece *pieces;
-	size_t n_pieces, room, left;
+	size_t n_pieces, capacity, left;
 	uint64_t due;
 	uint32_t lanes;	  /* of the pieces, or that arrive */
 	uint64_t barrier; /* shared::cluster address; BULK_LOAD, CP_ARRIVE */
@@ -49,7 +49,7 @@ struct emu_transfer {
 
 struct emu_transfers {
 	struct emu_transfer **list; /* in the order of issue */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t tick;
 };
 

@@ -7,7 +7,7 @@
  *
  * The way of a multiplication:
  *   views (struct nib_nvfp4, struct nib_dense: own nothing)
- *   -> nib_plan_create(): checks every argument once, picks room and kernel
+ *   -> nib_plan_create(): checks every argument once, picks backend and kernel
  *   -> nib_run(): allocates nothing, may be called from several threads.
  * Weights used more than once should go through nib_pack() first.
  *
@@ -207,11 +207,11 @@ enum nib_arithmetic {
 
 struct nib_device_info {
 	size_t struct_bytes;
-	const char *name;   /* "cpu", "cuda:0" */
-	const char *room;   /* "cpu-avx512": row of the speed tables */
-	char hardware[64];  /* the processor's own name */
-	char features[128]; /* "avx2 fma f16c avx512f ..." */
-	int threads;	    /* multiprocessors of a GPU */
+	const char *name;    /* "cpu", "cuda:0" */
+	const char *backend; /* "cpu-avx512": row of the speed tables */
+	char hardware[64];   /* the processor's own name */
+	char features[128];  /* "avx2 fma f16c avx512f ..." */
+	int threads;	     /* multiprocessors of a GPU */
 	/* Data caches of one core, a GPU's L2 of all; 0 = unknown. */
 	int64_t l1_bytes, l2_bytes;
 	/* Of GPUs, 0 on a CPU. */
@@ -327,16 +327,17 @@ NIB_API enum nib_status nib_device_set_costs(struct nib_device *device,
 NIB_API enum nib_status nib_device_save_costs(struct nib_device *device,
 					      struct nib_error *err);
 
-/* Every room of this build, open here or not, best first. */
-struct nib_room_info {
+/* Every backend of this build, open here or not, best first. */
+struct nib_backend_info {
 	size_t struct_bytes;
-	const char *room; /* "cpu-avx512" */
+	const char *backend; /* "cpu-avx512" */
 	int is_open;
 	char reason[128]; /* why it is closed; "" when open */
 };
-NIB_API int nib_room_count(void);
-NIB_API enum nib_status nib_room_get_info(int index, struct nib_room_info *info,
-					  struct nib_error *err);
+NIB_API int nib_backend_count(void);
+NIB_API enum nib_status nib_backend_get_info(int index,
+					     struct nib_backend_info *info,
+					     struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* Packed weights                                                            */
@@ -390,7 +391,7 @@ struct nib_problem {
 	const struct nib_packed *b_packed, *b2_packed;
 	const float *alpha, *alpha2;
 	struct nib_dense c;
-	const void *reserved[4]; /* must be NULL: room for later versions */
+	const void *reserved[4]; /* must be NULL: backend for later versions */
 };
 
 /*
@@ -419,7 +420,7 @@ struct nib_moe_problem {
 	const int32_t *row_offsets;
 	const int32_t *scale_rows;
 	int64_t scale_rows_total;
-	const void *reserved[4]; /* must be NULL: room for later versions */
+	const void *reserved[4]; /* must be NULL: backend for later versions */
 };
 
 struct nib_plan;
@@ -454,7 +455,7 @@ struct nib_plan_info {
 	size_t struct_bytes;
 	enum nib_op op;
 	int64_t count; /* problems, or experts */
-	const char *room;
+	const char *backend;
 	size_t workspace_bytes; /* of one run; align to 64 */
 	double flop;		/* 2*m*n*k summed; MoE: for all rows of a */
 	double bytes;		/* inputs and outputs, each once */
@@ -560,7 +561,7 @@ struct nib_check_result {
 };
 
 /*
- * Compares problems[].c, as a room wrote it, with the oracle under the bound of
+ * Compares problems[].c, as a backend wrote it, with the oracle under the bound of
  * docs/numerics.md.  A mismatch is not an error of this call: read failed.
  */
 NIB_API enum nib_status
@@ -605,7 +606,7 @@ struct nib_quantize_options {
  * Quantises x [rows, k] (batch too) into q, which has x's sizes and is written:
  *   scale = e4m3(amax of the block / (6 * global)), to nearest even, clamped to
  *           [2^-9, 448];  code = e2m1(x / (scale * global)), to nearest even.
- * Bit-exact in every room.  TILED padding is written as zero.  *global_used
+ * Bit-exact in every backend.  TILED padding is written as zero.  *global_used
  * (may be NULL) receives the global scale; all zeros give 1.
  *
  * On "cuda" the call waits if it may have something to tell: global_used is not

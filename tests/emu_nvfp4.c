@@ -29,11 +29,11 @@ const char *nvfp4_text(void)
 	FILE *file = text ? NULL : fopen(NIB_EMU_NVFP4, "r");
 
 	if (file) {
-		const size_t room = 4 << 20;
+		const size_t capacity = 4 << 20;
 
-		text = malloc(room);
+		text = malloc(capacity);
 		if (text)
-			text[fread(text, 1, room - 1, file)] = '\0';
+			text[fread(text, 1, capacity - 1, file)] = '\0';
 		fclose(file);
 	}
 #endif

@@ -7,8 +7,8 @@
  */
 #include <stdio.h>
 
-#include "gpu_common.h"
-#include "gpu_problem.h"
+#include "cuda/gpu_common.h"
+#include "cuda/gpu_problem.h"
 
 #define CASES 7
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "block_sums.h"
-#include "common_data.h"
+#include "common/data.h"
 #include "format/half.h"
 
 #define ROWS 24

@@ -4,7 +4,7 @@
  * barriers. For each rule a handful of steps that keep it, and the same with
  * one missing.
  */
-#include "common_alloc.h"
+#include "common/alloc.h"
 #include "emu_litmus.h"
 
 /* ---- threads ------------------------------------------------------------- */

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "check.h"
-#include "common_data.h"
-#include "common_problem.h"
+#include "common/data.h"
+#include "common/problem.h"
 #include "mbarrier.h"
 
 #define SCHEDULES   1000

@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
-#include "cuda/driver.h"
+#include "backend/cuda/driver.h"
 #include "device.h"
 
 #define F(name, arguments) CUresult name arguments;
-#include "cuda/driver.def"
+#include "backend/cuda/driver.def"
 #undef F
 
 static void test_targets(void **state)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common_data.h"
+#include "common/data.h"
 #include "floats.h"
 #include "halves.h"
 

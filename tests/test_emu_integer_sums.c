@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common_data.h"
+#include "common/data.h"
 #include "integer_sums.h"
 
 #define M 5

@@ -15,7 +15,7 @@
 #include "emu/driver.h"
 
 #define F(name, arguments) EMU_EXPORT CUresult name arguments;
-#include "cuda/driver.def"
+#include "backend/cuda/driver.def"
 #include "driver_more.def"
 #undef F
 

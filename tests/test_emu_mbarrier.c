@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common_data.h"
+#include "common/data.h"
 #include "mbarrier.h"
 
 #define OK(call) assert_int_equal(call, EMU_MBARRIER_OK)

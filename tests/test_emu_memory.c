@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "common_alloc.h"
-#include "common_data.h"
+#include "common/alloc.h"
+#include "common/data.h"
 #include "memory.h"
 
 #define MIB   (1 << 20)
@@ -143,7 +143,7 @@ static void descriptions(void **state)
 	emu_memory_close(memory);
 }
 
-static void room_ends_and_comes_back(void **state)
+static void backend_ends_and_comes_back(void **state)
 {
 	struct emu_memory *memory = open_memory(MIB);
 	uint64_t at[100];
@@ -153,7 +153,7 @@ static void room_ends_and_comes_back(void **state)
 	assert_int_equal(emu_memory_alloc(memory, 0, &err), 0);
 	assert_non_null(strstr(err.text, "0 bytes"));
 	assert_int_equal(emu_memory_alloc(memory, 2 * MIB, &err), 0);
-	assert_non_null(strstr(err.text, "no room for 2097152 bytes"));
+	assert_non_null(strstr(err.text, "no backend for 2097152 bytes"));
 	assert_int_equal(emu_memory_alloc(memory, UINT64_MAX, &err), 0);
 	while (count < 100) {
 		at[count] = emu_memory_alloc(memory, 50000, &err);
@@ -253,7 +253,7 @@ int main(void)
 	    cmocka_unit_test(fresh_memory),
 	    cmocka_unit_test(freed_memory),
 	    cmocka_unit_test(descriptions),
-	    cmocka_unit_test(room_ends_and_comes_back),
+	    cmocka_unit_test(backend_ends_and_comes_back),
 	    cmocka_unit_test(random_histories),
 	    cmocka_unit_test(no_memory_of_the_host),
 	};

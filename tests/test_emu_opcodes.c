@@ -51,14 +51,14 @@ static void print_table(FILE *to)
 static char *read_all(FILE *from)
 {
 	char *text = NULL;
-	size_t room = 0, used = 0;
+	size_t capacity = 0, used = 0;
 
 	do {
-		room += 65536;
-		text = realloc(text, room);
+		capacity += 65536;
+		text = realloc(text, capacity);
 		assert_non_null(text);
-		used += fread(text + used, 1, room - used - 1, from);
-	} while (used == room - 1);
+		used += fread(text + used, 1, capacity - used - 1, from);
+	} while (used == capacity - 1);
 	text[used] = '\0';
 	return text;
 }

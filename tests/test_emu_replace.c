@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common_alloc.h"
+#include "common/alloc.h"
 #include "replace.h"
 
 static void becomes(const char *text, const char *rule, const char *want)

@@ -17,7 +17,7 @@
 #include "emu/driver.h"
 
 #define F(name, arguments) CUresult name arguments;
-#include "cuda/driver.def"
+#include "backend/cuda/driver.def"
 #include "driver_more.def"
 #undef F
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common_data.h"
+#include "common/data.h"
 #include "emu_verdict.h"
 #include "tensor_map.h"
 

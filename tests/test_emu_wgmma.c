@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "common_data.h"
+#include "common/data.h"
 #include "wgmma.h"
 
 #define ROWS  16

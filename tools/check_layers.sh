@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check_layers.sh - who may include whom (docs/architecture.md):
-#   cli, bench   nibblas.h and their own files
-#   src/format   format/ and the library's errors
-#   src/api      api/ and format/; rooms only through room.h
-#   src/file     file/, format/ and the library's errors
-#   src/<room>   its own folder, format/, api/: never another room; of file/
-#                only the JSON reader, and only src/cuda
+#   cli, bench          nibblas.h and their own files
+#   src/core            nothing but core
+#   src/format          format/, core/
+#   src/file            file/, format/, core/
+#   src/backend/<kind>  its own folder, backend/backend.h, format/, core/: never
+#                       another backend
+#   src/api             everything; backends only through backend/backend.h
 # Prints each include that breaks a rule; silent when there is none.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -40,19 +41,21 @@ done | refuse 'cli and bench see nibblas.h alone'
 # In src: a name with a folder belongs to it, one without to the file's own.
 includes src | while IFS=: read -r file name; do
 	part=${file#src/}
-	part=${part%%/*}
+	case $part in
+	backend/*/*) part=${part#backend/} && part=backend/${part%%/*} ;;
+	*) part=${part%%/*} ;;
+	esac
 	case $name in
 	nibblas.h) continue ;;
+	backend/*/*) target=${name#backend/} && target=backend/${target%%/*} ;;
 	*/*) target=${name%%/*} ;;
 	*) target=$part ;;
 	esac
 	[ "$part" = "$target" ] && continue
 	case $part:$target in
-	format:api | file:api) [ "$name" = api/error.h ] && continue ;;
-	cuda:file) [ "$name" = file/json.h ] && continue ;;
-	*:format) continue ;;
-	api:* | file:* | format:* | *:file) ;;
-	*:api) continue ;;
+	*:core | file:format | backend/*:format | backend/*:backend) continue ;;
+	api:format | api:file | api:backend) continue ;;
+	backend/cpu:api | backend/cuda:api | backend/cuda:file) continue ;;
 	esac
 	echo "$file:$name"
 done | refuse 'this part may not see that one'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The GPU kernels: src/cuda/kernels/*.cu, each made into a cubin and PTX for
+# The GPU kernels: src/backend/cuda/kernels/*.cu, each made into a cubin and PTX for
 # Hopper and embedded by nib_images.  Without nvcc, or with NIB_CUDA=OFF, that is
-# an empty table, and the CUDA room says why it is closed.
+# an empty table, and the CUDA backend says why it is closed.
 set(NIB_CUDA AUTO CACHE STRING
   "GPU kernels: ON (nvcc must be there), OFF, AUTO (if nvcc is there)")
 set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -12,9 +12,9 @@ if(NIB_CUDA)
     PATHS /usr/local/cuda PATH_SUFFIXES bin)
   mark_as_advanced(NIB_NVCC)
   if(NIB_NVCC)
-    file(GLOB nib_kernels CONFIGURE_DEPENDS src/cuda/kernels/*.cu)
+    file(GLOB nib_kernels CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)
   elseif(NIB_CUDA STREQUAL AUTO)
-    message(STATUS "nvcc was not found: no GPU kernels, CPU rooms only")
+    message(STATUS "nvcc was not found: no GPU kernels, CPU backends only")
   else()
     message(FATAL_ERROR "NIB_CUDA=${NIB_CUDA}, but nvcc was not found: "
       "set NIB_NVCC, or NIB_CUDA=OFF for a build without GPU kernels")

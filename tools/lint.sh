@@ -11,11 +11,9 @@ jobs=$(nproc)
 
 # clang-format's taste changes between versions; the tree follows this one.
 format_version=14
-max_lines=600
-# A skeleton documents what each instruction set must define for it.
-max_skeleton_lines=700
+max_lines=800
 # The interface is one file.
-max_header_lines=800
+max_header_lines=1200
 
 c_files() {
 	find include src cli bench emu tests -name '*.[ch]' | sort
@@ -48,11 +46,8 @@ step_format() {
 
 step_length() {
 	{ c_files && python_files; } | xargs wc -l | awk -v plain="$max_lines" \
-		-v skeleton="$max_skeleton_lines" \
 		-v header="$max_header_lines" '$2 != "total" {
-			max = $2 ~ /\.inc\.h$/ ? skeleton : plain
-			if ($2 == "include/nibblas.h")
-				max = header
+			max = $2 == "include/nibblas.h" ? header : plain
 			if ($1 > max) {
 				print $2 ": " $1 " lines, at most " max
 				bad = 1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python_abi.py [-o FILE] - writes python/nibblas/_abi.py: the constants, structs
 and functions of include/nibblas.h as ctypes.  It reads the header's own few forms of
-declaration and refuses any other; tests/test_python_abi.py asks the compiler whether
+declaration and refuses any other; tests/python/test_abi.py asks the compiler whether
 it read them right, and whether the file is the header's."""
 
 import argparse

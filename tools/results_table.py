@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""results_table.py - rows of bench/gpu_peers.py as a table in Markdown.
+"""results_table.py - rows of bench/gpu_baselines.py as a table in Markdown.
 
     results_table.py docs/results/DATE-GPU.json [--only G1,M1]
     results_table.py --update README.md     # writes the tables of a page anew
@@ -31,8 +31,8 @@ def read_rows(path):
     return [r for r in rows if r["op"] != "peak"]
 
 
-def is_peer(row):
-    return row["room"].startswith("peer:")
+def is_baseline(row):
+    return row["backend"].startswith("baseline:")
 
 
 def us(row):
@@ -44,16 +44,16 @@ def table(path, only=None):
     names = only.split(",") if only else None
     rows = [r for r in read_rows(path) if r.get("time_s")
             and (names is None or r.get("name") in names)]
-    ours = [r for r in rows if not is_peer(r)]
-    peers = list(dict.fromkeys(r["room"] for r in rows if is_peer(r)))
-    times = {(r["op"], r["shape"], r["room"]): r for r in rows}
-    lines = [["product", "nibblas", "of limit"] + [p[5:] for p in peers],
-             ["---"] * (3 + len(peers))]
+    ours = [r for r in rows if not is_baseline(r)]
+    baselines = list(dict.fromkeys(r["backend"] for r in rows if is_baseline(r)))
+    times = {(r["op"], r["shape"], r["backend"]): r for r in rows}
+    lines = [["product", "nibblas", "of limit"] + [p[9:] for p in baselines],
+             ["---"] * (3 + len(baselines))]
     for row in ours:
         line = [f"{row['op']} {row['shape']}", us(row),
                 f"{row['fraction_of_limit'] * 100:.0f} %"]
-        for peer in peers:
-            other = times.get((row["op"], row["shape"], peer))
+        for baseline in baselines:
+            other = times.get((row["op"], row["shape"], baseline))
             line.append(f"{us(other)}, {other['time_s'] / row['time_s']:.2f}x"
                         if other else "")
         lines.append(line)

@@ -45,7 +45,7 @@ wanted() {
 	build) echo "$build" ;;
 	test) echo "$build libcmocka-dev python3 python3-venv" ;;
 	demo) echo "$build" ;;
-	peers) echo 'libdnnl-dev libopenblas-dev' ;;
+	baselines) echo 'libdnnl-dev libopenblas-dev' ;;
 	lint) echo "$build libcmocka-dev python3 clang libomp-dev" \
 		clang-format clang-tidy cppcheck shellcheck codespell ;;
 	sanitize | fuzz) echo "$build libcmocka-dev python3 clang libomp-dev" \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * submission.c - what makes libnibblas_submission.so of the library's own
- * objects: a CPU room that is closed, so that neither it nor OpenMP is in
+ * objects: a CPU backend that is closed, so that neither it nor OpenMP is in
  * there, and kernels that are given at run time.  `python -m nibblas.gpumode
  * bundle` packs it into one file with the kernels of libnibblas.so.
  */
-#include "api/error.h"
-#include "api/room.h"
-#include "cuda/cuda.h"
+#include "core/error.h"
+#include "backend/backend.h"
+#include "backend/cuda/cuda.h"
 
 #define MOST_IMAGES 16
 
@@ -17,7 +17,7 @@ const struct cuda_image *cuda_images = images;
 /*
  * Adds the kernels of one source file, before a device is opened: their names
  * with spaces between, and the code.  All three must stay, and are not copied.
- * Returns 0 if there is no room for more.
+ * Returns 0 if there is no backend for more.
  */
 NIB_API int nib_submission_add(const char *kernels, const void *cubin,
 			       const void *ptx);
@@ -45,5 +45,5 @@ static enum nib_status refuse(const char *name,
 }
 
 /* A device that cannot be opened needs no other function. */
-const struct nib_room nib_room_cpu = {
+const struct nib_backend nib_backend_cpu = {
     .name = "cpu", .is_host = true, .open = refuse};

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# libnibblas_submission.so: the library without the CPU room, OpenMP and kernels,
+# libnibblas_submission.so: the library without the CPU backend, OpenMP and kernels,
 # for files that are submitted to a contest (tools/submission.c).
 add_library(nibblas_submission SHARED tools/submission.c
-  $<FILTER:$<TARGET_OBJECTS:nib_objects>,EXCLUDE,/src/cpu/>)
+  $<FILTER:$<TARGET_OBJECTS:nib_objects>,EXCLUDE,/src/backend/cpu/>)
 target_include_directories(nibblas_submission PRIVATE include src)
 target_compile_definitions(nibblas_submission PRIVATE NIB_BUILD)
 target_link_libraries(nibblas_submission PRIVATE m ${CMAKE_DL_LIBS})

@@ -38,7 +38,7 @@ seeds=${2:-4}
 cmake -S . -B "$build" -D NIB_BUILD_TESTS=ON >/dev/null || exit 2
 cmake --build "$build" >/dev/null || exit 2
 if ! NIB_CUDA_LIBRARY=$build/libnibemu.so "$build/nib" info |
-	grep -q "^room cuda-sm90 *open"; then
+	grep -q "^backend cuda-sm90 *open"; then
 	echo "there is no nvcc: the build has no kernels for a GPU"
 	exit 2
 fi
@@ -47,12 +47,12 @@ trap 'rm -rf "$work"' EXIT
 : >"$work/results"
 # The longest first, so that no processor waits at the end.
 {
-	for program in recorded mixture same_bits multiply; do
+	for program in recorded moe same_bits multiply; do
 		echo "0 medium $program"
 	done
 	seed=1
 	while [ "$seed" -le "$seeds" ]; do
-		for program in mixture multiply few_rows; do
+		for program in moe multiply few_rows; do
 			echo "$seed small $program"
 		done
 		seed=$((seed + 1))

@@ -4,7 +4,7 @@
 Here are the functions for NumPy's arrays and whatever speaks DLPack; PyTorch's
 operators are in nibblas.torch."""
 
-from nibblas._device import Device, Room, device, rooms
+from nibblas._device import Device, Backend, device, backends
 from nibblas._files import Checkpoint, Layer
 from nibblas._library import (ArgumentError, DataError, DeviceFailedError, Error,
                               FileError, NoDeviceError, OutOfMemoryError,
@@ -19,6 +19,6 @@ __version__ = version()
 __all__ = [
     "ArgumentError", "Checkpoint", "DataError", "Device", "DeviceFailedError",
     "Error", "FileError", "Layer", "NoDeviceError", "OutOfMemoryError", "Packed",
-    "Quantized", "Room", "SystemIOError", "UnsupportedError", "dequantize",
+    "Quantized", "Backend", "SystemIOError", "UnsupportedError", "dequantize",
     "device", "dual_gemm", "from_blocked", "gemm", "gemv", "group_gemm", "moe_gemm",
-    "pack", "plan_cache_limit", "quantize", "rooms", "to_blocked", "version"]
+    "pack", "plan_cache_limit", "quantize", "backends", "to_blocked", "version"]

@@ -105,7 +105,7 @@ class nib_device_info(C.Structure):
     _fields_ = [
         ("struct_bytes", C.c_size_t),
         ("name", C.c_char_p),
-        ("room", C.c_char_p),
+        ("backend", C.c_char_p),
         ("hardware", C.c_char * 64),
         ("features", C.c_char * 128),
         ("threads", C.c_int),
@@ -144,10 +144,10 @@ class nib_costs(C.Structure):
     ]
 
 
-class nib_room_info(C.Structure):
+class nib_backend_info(C.Structure):
     _fields_ = [
         ("struct_bytes", C.c_size_t),
-        ("room", C.c_char_p),
+        ("backend", C.c_char_p),
         ("is_open", C.c_int),
         ("reason", C.c_char * 128),
     ]
@@ -196,7 +196,7 @@ class nib_plan_info(C.Structure):
         ("struct_bytes", C.c_size_t),
         ("op", C.c_int),
         ("count", C.c_int64),
-        ("room", C.c_char_p),
+        ("backend", C.c_char_p),
         ("workspace_bytes", C.c_size_t),
         ("flop", C.c_double),
         ("bytes", C.c_double),
@@ -317,8 +317,8 @@ FUNCTIONS = {
     "nib_device_set_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
         C.POINTER(nib_error)]),
     "nib_device_save_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_error)]),
-    "nib_room_count": (C.c_int, []),
-    "nib_room_get_info": (C.c_int, [C.c_int, C.POINTER(nib_room_info),
+    "nib_backend_count": (C.c_int, []),
+    "nib_backend_get_info": (C.c_int, [C.c_int, C.POINTER(nib_backend_info),
         C.POINTER(nib_error)]),
     "nib_pack": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),

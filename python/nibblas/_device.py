@@ -9,7 +9,7 @@ from nibblas import _abi as abi
 from nibblas._library import call, lib
 
 
-class Room(NamedTuple):
+class Backend(NamedTuple):
     """A kind of hardware that this build knows."""
 
     name: str
@@ -41,7 +41,7 @@ class Device:
                 for key, value in values.items()}
 
     def __repr__(self):
-        return f"nibblas.Device({self.name!r}: {self.info()['room']})"
+        return f"nibblas.Device({self.name!r}: {self.info()['backend']})"
 
 
 _devices = {}
@@ -63,12 +63,12 @@ def device(name="cpu", threads=0, isa=None):
     return found
 
 
-def rooms():
-    """Every room of this build, open here or not, best first."""
+def backends():
+    """Every backend of this build, open here or not, best first."""
     out = []
-    for i in range(lib.nib_room_count()):
-        info = abi.nib_room_info(struct_bytes=C.sizeof(abi.nib_room_info))
-        call("nib_room_get_info", i, C.byref(info))
-        out.append(Room(info.room.decode(), bool(info.is_open),
+    for i in range(lib.nib_backend_count()):
+        info = abi.nib_backend_info(struct_bytes=C.sizeof(abi.nib_backend_info))
+        call("nib_backend_get_info", i, C.byref(info))
+        out.append(Backend(info.backend.decode(), bool(info.is_open),
                         info.reason.decode()))
     return out

@@ -256,7 +256,7 @@ def moe_gemm(a, a_scales, b, b_scales, row_offsets, *, scale_rows=None, b2=None,
     key = ("array moe", name, args.key(), (a_layout, b_layout), out_dtype)
     plan = cache.get(key)
     if plan is None:
-        moe, shape = _problems.mixture(left, right, second, *routes, factors,
+        moe, shape = _problems.moe(left, right, second, *routes, factors,
                                        c=c, dtype=out_dtype)
         op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
         plan = cache.add(key, Plan(_device.device(name), op, moe, NAMES,

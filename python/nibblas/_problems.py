@@ -117,7 +117,7 @@ def _gemv_output(c, shape, outer, dtype):
     return views.dense(x)[0], want
 
 
-def mixture(a, b, b2, row_offsets, scale_rows, alphas, c=None, dtype=None):
+def moe(a, b, b2, row_offsets, scale_rows, alphas, c=None, dtype=None):
     """(nib_moe_problem, shape of c) of a mixture of experts."""
     moe = abi.nib_moe_problem()
     total = None

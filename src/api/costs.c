@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* costs.c - the front door of what a device's planner chooses by. */
-#include "error.h"
-#include "options.h"
-#include "room.h"
+#include "backend/backend.h"
+#include "core/error.h"
+#include "core/options.h"
 
 static enum nib_status check(const struct nib_device *device,
 			     struct nib_error *err)
@@ -10,10 +10,10 @@ static enum nib_status check(const struct nib_device *device,
 	if (!device)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"device = NULL: must be an open device");
-	if (device->room->is_host)
+	if (device->backend->is_host)
 		return nib_fail(err, NIB_UNSUPPORTED,
 				"%s: its planner knows no costs; a GPU's does",
-				device->room->name);
+				device->backend->name);
 	return NIB_OK;
 }
 
@@ -29,7 +29,7 @@ enum nib_status nib_device_get_costs(struct nib_device *device,
 		status =
 		    nib_info_check(costs, sizeof(ours), &bytes, "costs", err);
 	if (!status)
-		status = device->room->costs_get(device, &ours, err);
+		status = device->backend->costs_get(device, &ours, err);
 	if (!status)
 		nib_info_write(costs, &ours, bytes);
 	return status;
@@ -47,7 +47,7 @@ enum nib_status nib_device_set_costs(struct nib_device *device,
 		    nib_options_read(&ours, sizeof(ours), costs, "costs", err);
 	if (status)
 		return status;
-	return device->room->costs_set(device, costs ? &ours : NULL, err);
+	return device->backend->costs_set(device, costs ? &ours : NULL, err);
 }
 
 enum nib_status nib_device_save_costs(struct nib_device *device,
@@ -55,5 +55,5 @@ enum nib_status nib_device_save_costs(struct nib_device *device,
 {
 	enum nib_status status = check(device, err);
 
-	return status ? status : device->room->costs_save(device, err);
+	return status ? status : device->backend->costs_save(device, err);
 }

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c - the list of rooms, and devices opened from it by name. */
+/* device.c - the list of backends, and devices opened from it by name. */
 #include <string.h>
 
-#include "error.h"
-#include "options.h"
-#include "room.h"
+#include "backend/backend.h"
+#include "core/error.h"
+#include "core/options.h"
 
-const struct nib_room *const nib_rooms[] = {&nib_room_cuda, &nib_room_cpu,
-					    NULL};
+const struct nib_backend *const nib_backends[] = {&nib_backend_cuda,
+						  &nib_backend_cpu, NULL};
 
 /* The largest task count handed to a pool: beyond it something is wrong. */
 #define MAX_THREADS 4096
 
-static const struct nib_room *find_room(const char *name)
+static const struct nib_backend *find_backend(const char *name)
 {
-	for (int i = 0; nib_rooms[i]; i++) {
-		size_t n = strlen(nib_rooms[i]->name);
+	for (int i = 0; nib_backends[i]; i++) {
+		size_t n = strlen(nib_backends[i]->name);
 
-		if (strncmp(name, nib_rooms[i]->name, n) == 0 &&
+		if (strncmp(name, nib_backends[i]->name, n) == 0 &&
 		    (name[n] == '\0' || name[n] == ':'))
-			return nib_rooms[i];
+			return nib_backends[i];
 	}
 	return NULL;
 }
@@ -30,7 +30,7 @@ enum nib_status nib_device_open(const char *name,
 				struct nib_error *err)
 {
 	struct nib_device_options ours;
-	const struct nib_room *room;
+	const struct nib_backend *backend;
 	enum nib_status status;
 
 	if (!device)
@@ -47,19 +47,20 @@ enum nib_status nib_device_open(const char *name,
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"options.threads = %d: must be 0 (all) to %d",
 				ours.threads, MAX_THREADS);
-	room = find_room(name);
-	if (!room)
-		return nib_fail(err, NIB_NO_DEVICE,
-				"name = '%.32s': this build has no such room; "
-				"it has 'cuda' and 'cpu'",
-				name);
-	return room->open(name, &ours, device, err);
+	backend = find_backend(name);
+	if (!backend)
+		return nib_fail(
+		    err, NIB_NO_DEVICE,
+		    "name = '%.32s': this build has no such backend; "
+		    "it has 'cuda' and 'cpu'",
+		    name);
+	return backend->open(name, &ours, device, err);
 }
 
 void nib_device_close(struct nib_device *device)
 {
 	if (device)
-		device->room->close(device);
+		device->backend->close(device);
 }
 
 enum nib_status nib_device_get_info(const struct nib_device *device,
@@ -76,24 +77,24 @@ enum nib_status nib_device_get_info(const struct nib_device *device,
 	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
 	if (status)
 		return status;
-	device->room->device_info(device, &ours);
+	device->backend->device_info(device, &ours);
 	nib_info_write(info, &ours, bytes);
 	return NIB_OK;
 }
 
-int nib_room_count(void)
+int nib_backend_count(void)
 {
 	int count = 0;
 
-	for (int i = 0; nib_rooms[i]; i++)
-		count += nib_rooms[i]->levels;
+	for (int i = 0; nib_backends[i]; i++)
+		count += nib_backends[i]->levels;
 	return count;
 }
 
-enum nib_status nib_room_get_info(int index, struct nib_room_info *info,
-				  struct nib_error *err)
+enum nib_status nib_backend_get_info(int index, struct nib_backend_info *info,
+				     struct nib_error *err)
 {
-	struct nib_room_info ours = {0};
+	struct nib_backend_info ours = {0};
 	size_t bytes;
 	int level = index;
 	enum nib_status status;
@@ -101,15 +102,15 @@ enum nib_status nib_room_get_info(int index, struct nib_room_info *info,
 	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
 	if (status)
 		return status;
-	for (int i = 0; level >= 0 && nib_rooms[i]; i++) {
-		if (level < nib_rooms[i]->levels) {
-			nib_rooms[i]->level_info(level, &ours);
+	for (int i = 0; level >= 0 && nib_backends[i]; i++) {
+		if (level < nib_backends[i]->levels) {
+			nib_backends[i]->level_info(level, &ours);
 			nib_info_write(info, &ours, bytes);
 			return NIB_OK;
 		}
-		level -= nib_rooms[i]->levels;
+		level -= nib_backends[i]->levels;
 	}
 	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"index = %d: must be 0 to %d (nib_room_count() - 1)",
-			index, nib_room_count() - 1);
+			"index = %d: must be 0 to %d (nib_backend_count() - 1)",
+			index, nib_backend_count() - 1);
 }

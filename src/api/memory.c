@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - the front door of a device's memory and of waiting for it. */
-#include "error.h"
+#include "core/error.h"
 #include "run.h"
 
 static enum nib_status check_device(const struct nib_device *device,
@@ -24,13 +24,13 @@ enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
 	status = check_device(device, err);
 	if (status || bytes == 0)
 		return status;
-	return device->room->alloc(device, bytes, pointer, err);
+	return device->backend->alloc(device, bytes, pointer, err);
 }
 
 void nib_device_free(struct nib_device *device, void *pointer)
 {
 	if (device && pointer)
-		device->room->free(device, pointer);
+		device->backend->free(device, pointer);
 }
 
 enum nib_status nib_device_copy(struct nib_device *device, void *to,
@@ -51,7 +51,7 @@ enum nib_status nib_device_copy(struct nib_device *device, void *to,
 				"to = %p, from = %p: %zu bytes of each must "
 				"not overlap",
 				to, from, bytes);
-	return device->room->copy(device, to, from, bytes, err);
+	return device->backend->copy(device, to, from, bytes, err);
 }
 
 enum nib_status nib_device_wait(struct nib_device *device, void *stream,
@@ -61,5 +61,5 @@ enum nib_status nib_device_wait(struct nib_device *device, void *stream,
 
 	if (!status)
 		status = nib_check_stream(device, stream, "stream", err);
-	return status ? status : device->room->wait(device, stream, err);
+	return status ? status : device->backend->wait(device, stream, err);
 }

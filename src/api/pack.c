@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pack.c - the front door of packed weights. */
-#include "error.h"
-#include "room.h"
+#include "backend/backend.h"
+#include "core/error.h"
 #include "validate.h"
 
 enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
@@ -24,13 +24,13 @@ enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	if ((status = nib_valid_nvfp4(b, &view, label, err)) ||
 	    (status = nib_valid_nvfp4_data(&view, label, err)))
 		return status;
-	return device->room->pack(device, &view, packed, err);
+	return device->backend->pack(device, &view, packed, err);
 }
 
 void nib_packed_free(struct nib_packed *packed)
 {
 	if (packed)
-		packed->device->room->packed_free(packed);
+		packed->device->backend->packed_free(packed);
 }
 
 size_t nib_packed_bytes(const struct nib_packed *packed)

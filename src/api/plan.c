@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - problem -> room: validated once, workspace sized, explained. */
+/* plan.c - problem -> backend: validated once, workspace sized, explained. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
-#include "options.h"
-#include "room.h"
+#include "backend/backend.h"
+#include "core/error.h"
+#include "core/options.h"
 #include "validate.h"
 
 static enum nib_status no_memory(const char *what, size_t bytes,
@@ -15,7 +15,7 @@ static enum nib_status no_memory(const char *what, size_t bytes,
 			what, bytes);
 }
 
-/* The options, and a zeroed plan of the device's room. */
+/* The options, and a zeroed plan of the device's backend. */
 static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 				const struct nib_plan_options *options,
 				struct nib_plan_options *ours,
@@ -33,20 +33,20 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (status)
 		return status;
-	*plan = device->room->plan_new();
+	*plan = device->backend->plan_new();
 	if (!*plan)
 		return no_memory("a plan", sizeof(struct nib_plan), err);
 	(*plan)->device = device;
 	(*plan)->op = op;
 	if (pthread_mutex_init(&(*plan)->workspace_lock, NULL) != 0) {
-		device->room->plan_free(*plan);
+		device->backend->plan_free(*plan);
 		*plan = NULL;
 		return no_memory("a lock", sizeof(pthread_mutex_t), err);
 	}
 	return NIB_OK;
 }
 
-/* The room's part, and the plan's own workspace; frees the plan on failure. */
+/* The backend's part, and the plan's own workspace; frees the plan on failure. */
 static enum nib_status finish_plan(struct nib_plan **plan,
 				   const struct nib_plan_options *options,
 				   enum nib_status status,
@@ -55,9 +55,9 @@ static enum nib_status finish_plan(struct nib_plan **plan,
 	struct nib_plan *p = *plan;
 
 	if (!status)
-		status = p->device->room->plan(p, err);
+		status = p->device->backend->plan(p, err);
 	if (!status && !options->caller_workspace && p->workspace_bytes)
-		status = p->device->room->workspace_new(
+		status = p->device->backend->workspace_new(
 		    p->device, p->workspace_bytes, &p->workspace, err);
 	if (status) {
 		nib_plan_free(p);
@@ -134,10 +134,10 @@ void nib_plan_free(struct nib_plan *plan)
 		return;
 	pthread_mutex_destroy(&plan->workspace_lock);
 	if (plan->workspace)
-		plan->device->room->workspace_free(plan->device,
-						   plan->workspace);
+		plan->device->backend->workspace_free(plan->device,
+						      plan->workspace);
 	free(plan->problems);
-	plan->device->room->plan_free(plan);
+	plan->device->backend->plan_free(plan);
 }
 
 enum nib_status nib_plan_get_info(const struct nib_plan *plan,
@@ -156,7 +156,7 @@ enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 		return status;
 	ours.op = plan->op;
 	ours.count = plan->count;
-	ours.room = plan->room_name;
+	ours.backend = plan->backend_name;
 	ours.workspace_bytes = plan->workspace_bytes;
 	ours.flop = plan->flop;
 	ours.bytes = plan->bytes;

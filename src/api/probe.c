@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - the front door of what a device can do at most. */
-#include "error.h"
-#include "options.h"
+#include "core/error.h"
+#include "core/options.h"
 #include "run.h"
 
 /* Some twenty minutes of a GPU, and far below what rounding up overflows. */
@@ -53,10 +53,10 @@ enum nib_status nib_device_probe(struct nib_device *device,
 	if (!device)
 		return nib_fail(err, NIB_BAD_ARGUMENT,
 				"device = NULL: must be an open device");
-	if (device->room->is_host)
+	if (device->backend->is_host)
 		return nib_fail(err, NIB_UNSUPPORTED,
 				"%s: only GPUs have probes",
-				device->room->name);
+				device->backend->name);
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)
 		status = nib_check_stream(device, ours.stream, "options.stream",
@@ -65,6 +65,6 @@ enum nib_status nib_device_probe(struct nib_device *device,
 		status = check(probe, data, amount, err);
 	if (status || amount == 0)
 		return status;
-	return device->room->probe(device, probe, data, amount, done,
-				   ours.stream, err);
+	return device->backend->probe(device, probe, data, amount, done,
+				      ours.stream, err);
 }

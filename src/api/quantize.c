@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * quantize.c - the front door of quantise, amax, dequantise and scale layouts:
- * checks every argument, then calls the device's room.
+ * checks every argument, then calls the device's backend.
  */
 #include <float.h>
 #include <inttypes.h>
 #include <stdbool.h>
 
-#include "error.h"
+#include "core/error.h"
+#include "core/options.h"
 #include "format/half.h"
-#include "options.h"
 #include "run.h"
 #include "validate.h"
 
@@ -141,7 +141,7 @@ static bool is_global(float global)
 	return nib_fp32_bits(global) <= nib_fp32_bits(FLT_MAX / 6);
 }
 
-/* A host room gets the value in place of a pointer to it. */
+/* A host backend gets the value in place of a pointer to it. */
 static enum nib_status read_global(const struct nib_device *device,
 				   struct nib_quantize_options *options,
 				   struct nib_error *err)
@@ -155,7 +155,7 @@ static enum nib_status read_global(const struct nib_device *device,
 				"options.global = %g: must be 0 with "
 				"global_pointer",
 				(double)options->global);
-	if (!device->room->is_host)
+	if (!device->backend->is_host)
 		return NIB_OK;
 	options->global_pointer = NULL;
 	options->global = *pointer;
@@ -209,8 +209,8 @@ enum nib_status nib_quantize(struct nib_device *device,
 	status = read_global(device, &ours, err);
 	if (status)
 		return status;
-	return device->room->quantize(device, &from, &to, &ours, global_used,
-				      err);
+	return device->backend->quantize(device, &from, &to, &ours, global_used,
+					 err);
 }
 
 enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
@@ -223,7 +223,7 @@ enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
 	    (status = check_pointer(amax, "amax", "point to a float", err)) ||
 	    (status = take_dense(x, &from, "x", err)))
 		return status;
-	return device->room->amax(device, &from, saturate != 0, amax, err);
+	return device->backend->amax(device, &from, saturate != 0, amax, err);
 }
 
 /* As take_call_options(); global: the argument beside them. */
@@ -282,11 +282,12 @@ enum nib_status nib_dequantize(struct nib_device *device,
 	    (status = nib_check_apart(span, "y", pointed,
 				      "options.global_pointer", err)))
 		return status;
-	if (ours.global_pointer && device->room->is_host) {
+	if (ours.global_pointer && device->backend->is_host) {
 		global = *ours.global_pointer;
 		ours.global_pointer = NULL;
 	}
-	return device->room->dequantize(device, &from, global, &to, &ours, err);
+	return device->backend->dequantize(device, &from, global, &to, &ours,
+					   err);
 }
 
 enum nib_status nib_convert_scales(struct nib_device *device,
@@ -312,6 +313,6 @@ enum nib_status nib_convert_scales(struct nib_device *device,
 		 nib_check_apart(nib_scale_span(&target), "to.scales",
 				 nib_scale_span(&source), "from.scales", err)))
 		return status;
-	return device->room->convert_scales(device, &source, &target,
-					    ours.stream, err);
+	return device->backend->convert_scales(device, &source, &target,
+					       ours.stream, err);
 }

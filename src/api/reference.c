@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/error.h"
-#include "api/options.h"
 #include "api/validate.h"
+#include "core/error.h"
+#include "core/options.h"
 #include "format/bound.h"
 #include "format/exact.h"
 #include "format/view.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - plan + pointers -> room.  Nothing is allocated here: the room says
+ * run.c - plan + pointers -> backend.  Nothing is allocated here: the backend says
  * where the validated copies of the problems live.
  */
 #include <inttypes.h>
 #include <string.h>
 
-#include "error.h"
-#include "options.h"
+#include "core/error.h"
+#include "core/options.h"
 #include "run.h"
 #include "validate.h"
 
@@ -55,11 +55,11 @@ enum nib_status nib_check_stream(const struct nib_device *device,
 				 const void *stream, const char *name,
 				 struct nib_error *err)
 {
-	if (!stream || !device->room->is_host)
+	if (!stream || !device->backend->is_host)
 		return NIB_OK;
 	return nib_fail(err, NIB_BAD_ARGUMENT,
 			"%s = %p: must be NULL on '%s', which has no streams",
-			name, stream, device->room->name);
+			name, stream, device->backend->name);
 }
 
 /* Options, and the workspace: the caller's, or the plan's under its lock. */
@@ -154,7 +154,7 @@ enum nib_status nib_run(struct nib_plan *plan,
 		return NIB_OK;
 	status = begin_run(plan, options, &ours, &locked, err);
 	if (!status)
-		status = plan->device->room->run(plan, problems, &ours, err);
+		status = plan->device->backend->run(plan, problems, &ours, err);
 	end_run(plan, locked);
 	return status;
 }
@@ -199,7 +199,7 @@ enum nib_status nib_run_moe(struct nib_plan *plan,
 				     : " = NULL: must be a plan");
 	status = begin_run(plan, options, &ours, &locked, err);
 	if (!status)
-		status = plan->device->room->run_moe(plan, moe, &ours, err);
+		status = plan->device->backend->run_moe(plan, moe, &ours, err);
 	end_run(plan, locked);
 	return status;
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "error.h"
+#include "core/error.h"
 #include "format/scale_layout.h"
 #include "format/view.h"
 

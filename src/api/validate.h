@@ -120,7 +120,7 @@ enum nib_status nib_valid_problem_data(enum nib_op op,
 enum nib_status nib_valid_outputs(enum nib_op op,
 				  const struct nib_problem *problems,
 				  int64_t count, struct nib_error *err);
-/* Reads row_offsets and scale_rows: for rooms whose data is host memory. */
+/* Reads row_offsets and scale_rows: for backends whose data is host memory. */
 enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 				      struct nib_error *err);
 enum nib_status nib_valid_moe_data(enum nib_op op,

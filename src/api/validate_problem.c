@@ -3,9 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "error.h"
+#include "backend/backend.h"
+#include "core/error.h"
 #include "format/scale_layout.h"
-#include "room.h"
 #include "validate.h"
 
 static enum nib_status check_op(enum nib_op op, bool is_moe,

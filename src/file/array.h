@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* array.h - room for one more item in an array that grows. */
+/* array.h - space for one more item in an array that grows. */
 #ifndef NIB_FILE_ARRAY_H
 #define NIB_FILE_ARRAY_H
 
@@ -9,17 +9,17 @@
 #include <string.h>
 
 /*
- * array: the address of the array's pointer.  *room counts items; it doubles,
+ * array: the address of the array's pointer.  *capacity counts items; it doubles,
  * so that n items cost O(n).  On failure the array is as it was.  Items come
  * from memory or from a checked file, so their bytes cannot overflow.
  */
-static inline bool nib_array_grow(void *array, int64_t used, int64_t *room,
+static inline bool nib_array_grow(void *array, int64_t used, int64_t *capacity,
 				  size_t item_bytes)
 {
-	int64_t more = *room ? 2 * *room : 16;
+	int64_t more = *capacity ? 2 * *capacity : 16;
 	void *items;
 
-	if (used < *room)
+	if (used < *capacity)
 		return true;
 	/* By bytes: the pointer's type is the caller's, not void *. */
 	memcpy(&items, array, sizeof(items));
@@ -27,7 +27,7 @@ static inline bool nib_array_grow(void *array, int64_t used, int64_t *room,
 	if (!items)
 		return false;
 	memcpy(array, &items, sizeof(items));
-	*room = more;
+	*capacity = more;
 	return true;
 }
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/error.h"
+#include "core/error.h"
 #include "file/text.h"
 
 #define BUFFER_BYTES 65536

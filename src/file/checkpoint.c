@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/error.h"
+#include "core/error.h"
 #include "file/array.h"
 #include "file/safetensors.h"
 #include "file/text.h"
@@ -50,7 +50,7 @@ struct finder {
 	struct nib_file *file;
 	char *scratch;	  /* a tensor's name */
 	char *names_free; /* the unused end of file->layer_names */
-	int64_t layers_room, problems_room;
+	int64_t layers_capacity, problems_capacity;
 	char reason[sizeof(((struct nib_layer_problem *)NULL)->reason)];
 };
 
@@ -289,10 +289,10 @@ static enum nib_status add_layer(struct finder *f, enum nib_checkpoint format,
 	memcpy(f->names_free, name, name_bytes);
 	f->names_free[name_bytes] = '\0';
 	f->names_free += name_bytes + 1;
-	if (!nib_array_grow(&file->layers, file->n_layers, &f->layers_room,
+	if (!nib_array_grow(&file->layers, file->n_layers, &f->layers_capacity,
 			    sizeof(*file->layers)) ||
 	    !nib_array_grow(&file->problems, file->n_problems,
-			    &f->problems_room, sizeof(*file->problems)))
+			    &f->problems_capacity, sizeof(*file->problems)))
 		return NIB_OUT_OF_MEMORY;
 	if (find_parts(f, other, name, name_bytes, &twin))
 		status = refuse(f, "the layer is there in both formats");

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/error.h"
+#include "core/error.h"
 #include "file/text.h"
 
 static enum nib_status map_fd(struct nib_mapped_file *map, int fd,

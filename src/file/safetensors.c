@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/error.h"
+#include "core/error.h"
 #include "file/array.h"
 #include "file/dtype.h"
 #include "file/json.h"
@@ -31,7 +31,7 @@ struct reader {
 	struct nib_json json;
 	const unsigned char *data; /* behind the header */
 	uint64_t data_bytes;
-	int64_t tensors_room, metadata_room;
+	int64_t tensors_capacity, metadata_capacity;
 	int has_metadata;
 };
 
@@ -191,8 +191,8 @@ static enum nib_status read_tensor(struct reader *r, const char *name)
 	enum nib_status status;
 	unsigned seen = 0;
 
-	if (!nib_array_grow(&file->tensors, file->n_tensors, &r->tensors_room,
-			    sizeof(*tensor)))
+	if (!nib_array_grow(&file->tensors, file->n_tensors,
+			    &r->tensors_capacity, sizeof(*tensor)))
 		return out_of_memory(r);
 	tensor = &file->tensors[file->n_tensors];
 	*tensor = (struct nib_file_tensor){.name = name};
@@ -235,7 +235,7 @@ static enum nib_status read_metadata(struct reader *r)
 		if (!pair.value)
 			return bad_json(r, "__metadata__");
 		if (!nib_array_grow(&file->metadata, file->n_metadata,
-				    &r->metadata_room, sizeof(pair)))
+				    &r->metadata_capacity, sizeof(pair)))
 			return out_of_memory(r);
 		file->metadata[file->n_metadata++] = pair;
 	} while (nib_json_take(&r->json, ','));

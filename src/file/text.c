@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/error.h"
+#include "core/error.h"
 
 size_t nib_utf8_char_bytes(const char *text, size_t n_bytes)
 {
@@ -51,7 +51,8 @@ static int is_control(const char *text, size_t length)
 }
 
 /* Returns the bytes written before the NUL; stops at a whole character. */
-static size_t show(char *shown, size_t room, const char *text, size_t n_bytes)
+static size_t show(char *shown, size_t capacity, const char *text,
+		   size_t n_bytes)
 {
 	size_t used = 0;
 
@@ -61,7 +62,7 @@ static size_t show(char *shown, size_t room, const char *text, size_t n_bytes)
 
 		if (length == 0)
 			length = 1;
-		if (used + (hide ? 1 : length) >= room)
+		if (used + (hide ? 1 : length) >= capacity)
 			break;
 		if (hide) {
 			shown[used++] = '?';

@@ -7,7 +7,7 @@
 
 #include "nibblas.h"
 
-/* Room for a name or a path in a message, with the NUL. */
+/* Space for a name or a path in a message, with the NUL. */
 #define NIB_SHOWN_BYTES 80
 
 /*

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/error.h"
+#include "core/error.h"
 #include "file/array.h"
 #include "file/text.h"
 
@@ -140,7 +140,7 @@ enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
 	value_copy = strdup(value);
 	if (!value_copy ||
 	    !nib_array_grow(&writer->metadata, writer->n_metadata,
-			    &writer->metadata_room,
+			    &writer->metadata_capacity,
 			    sizeof(*writer->metadata))) {
 		forget(&writer->keys, key_copy);
 		free(value_copy);
@@ -211,7 +211,8 @@ enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 	if (!t.name)
 		return status;
 	if (!nib_array_grow(&writer->tensors, writer->n_tensors,
-			    &writer->tensors_room, sizeof(*writer->tensors))) {
+			    &writer->tensors_capacity,
+			    sizeof(*writer->tensors))) {
 		forget(&writer->names, t.name);
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"out of memory for a tensor");

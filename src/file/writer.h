@@ -26,9 +26,9 @@ struct nib_writer {
 	struct nib_atomic_file *file;
 	/* In the order of declaration, which is the order of writing. */
 	struct nib_writer_tensor *tensors;
-	int64_t n_tensors, tensors_room;
+	int64_t n_tensors, tensors_capacity;
 	struct nib_file_pair *metadata;
-	int64_t n_metadata, metadata_room;
+	int64_t n_metadata, metadata_capacity;
 	void *names, *keys; /* trees of <search.h>, against duplicates */
 	uint64_t total_bytes, written_bytes;
 	/* The tensor that takes the next byte, and its bytes so far. */

@@ -6,21 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/error.h"
+#include "core/error.h"
 #include "file/writer.h"
 
 /* Text that grows.  After a failed allocation text is NULL and stays so. */
 struct text {
 	char *text;
-	size_t used, room;
+	size_t used, capacity;
 };
 
 static void put(struct text *t, const char *bytes, size_t n_bytes)
 {
 	if (!t->text)
 		return;
-	if (n_bytes > t->room - t->used) {
-		size_t more = t->room;
+	if (n_bytes > t->capacity - t->used) {
+		size_t more = t->capacity;
 		char *grown = NULL;
 
 		while (more - t->used < n_bytes && more <= SIZE_MAX / 2)
@@ -30,7 +30,7 @@ static void put(struct text *t, const char *bytes, size_t n_bytes)
 		if (!grown)
 			free(t->text);
 		t->text = grown;
-		t->room = more;
+		t->capacity = more;
 		if (!grown)
 			return;
 	}
@@ -118,10 +118,10 @@ static void put_tensors(struct text *t, struct nib_writer *writer, bool comma)
 enum nib_status nib_writer_header(struct nib_writer *writer, char **header,
 				  size_t *n_bytes, struct nib_error *err)
 {
-	struct text t = {.room = 4096};
+	struct text t = {.capacity = 4096};
 	uint64_t length;
 
-	t.text = malloc(t.room);
+	t.text = malloc(t.capacity);
 	put(&t, "........{", 9); /* the length comes last */
 	if (writer->n_metadata > 0)
 		put_metadata(&t, writer);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/error.h"
+#include "core/error.h"
 #include "file/checkpoint.h"
 #include "file/text.h"
 #include "file/writer.h"
@@ -47,7 +47,7 @@ static enum nib_status declare_part(struct nib_writer *writer, char *name,
 	return nib_writer_declare(writer, name, dtype, rank, shape, err);
 }
 
-/* name has room for the suffixes. */
+/* name has space for the suffixes. */
 static enum nib_status declare_parts(struct nib_writer *writer,
 				     const struct nib_checkpoint_names *names,
 				     char *name, int64_t rows, int64_t k,

@@ -9,7 +9,7 @@
 /* Half a unit in the last place of 1 in fp32, and of the smallest fp32. */
 #define U	      0x1p-24
 #define HALF_SMALLEST 0x1p-150
-/* What a room's fp32 silu may err: relative and absolute. */
+/* What a backend's fp32 silu may err: relative and absolute. */
 #define SILU_RELATIVE (8 * U)
 #define SILU_ABSOLUTE 0x1p-120
 /* Where silu has its minimum, and the minimum. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bound.h - how far a room's result may be from the exact one.  Every line is
+ * bound.h - how far a backend's result may be from the exact one.  Every line is
  * derived in docs/numerics.md.
  */
 #ifndef NIB_BOUND_H
@@ -35,7 +35,7 @@ struct nib_verdict {
 	double fraction; /* error / bound, 0 if error is 0 */
 };
 
-/* The room has passed if fraction <= 1. */
+/* The backend has passed if fraction <= 1. */
 struct nib_verdict nib_judge(const struct nib_expected *e, enum nib_dtype dtype,
 			     float got);
 

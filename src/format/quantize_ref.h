@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * quantize_ref.h - what quantising and dequantising mean, one block at a time.
- * Slow and obvious; every room gives the same bytes (docs/numerics.md).
+ * Slow and obvious; every backend gives the same bytes (docs/numerics.md).
  *
  * The fp32 operations below are IEEE, to nearest even, with subnormals kept:
  * the floating-point environment that a C program starts with.

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/kernels/ptx_sm90.cuh"
+#include "backend/cuda/kernels/ptx_sm90.cuh"
 
 extern "C" {
 #include "wgmma_cases.h"

@@ -69,7 +69,7 @@ def decode(codes, scales):
 
 
 def bound(a, b):
-    """docs/numerics.md for CPU rooms: (K/16 + 4) * 2^-24 * sum of |block
+    """docs/numerics.md for CPU backends: (K/16 + 4) * 2^-24 * sum of |block
     partials|; a, b: float64 values."""
     groups = a.shape[-1] // 16
     partials = np.einsum("...mgk,...ngk->...mng", *(

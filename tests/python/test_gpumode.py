@@ -72,11 +72,11 @@ class GpuMode(TorchTest):
         wide = t.zeros(2, 9, 48, dtype=t.uint8)
         wide[:, :, :32] = data[0].view(t.uint8).permute(2, 0, 1)
         data[0] = wide[:, :, :32].permute(1, 2, 0)
-        room = t.full((2, 9, 24), 7, dtype=t.float16)
-        data[-1] = room[:, :, :20].permute(1, 2, 0)
+        wide = t.full((2, 9, 24), 7, dtype=t.float16)
+        data[-1] = wide[:, :, :20].permute(1, 2, 0)
         self.gpumode.gemm(tuple(data))
         self.assertEqual(self.contest.check("gemm", data).wrong, 0)
-        self.assertTrue((room[:, :, 20:] == 7).all())
+        self.assertTrue((wide[:, :, 20:] == 7).all())
 
     def test_bytes_for_torchs_types(self):
         t = self.torch
@@ -202,5 +202,5 @@ class GpuMode(TorchTest):
 
 
 if __name__ == "__main__":
-    print(nibblas.rooms())
+    print(nibblas.backends())
     unittest.main(verbosity=2)

@@ -238,10 +238,10 @@ class Refusals(NumpyTest):
     def test_devices(self):
         with self.assertRaisesRegex(nibblas.NoDeviceError, "abacus"):
             nibblas.device("abacus")
-        names = [room.name for room in nibblas.rooms()]
+        names = [backend.name for backend in nibblas.backends()]
         self.assertIn("cpu-scalar", names)
-        for room in nibblas.rooms():
-            self.assertEqual(room.is_open, room.reason == "")
+        for backend in nibblas.backends():
+            self.assertEqual(backend.is_open, backend.reason == "")
         self.assertIn("cpu", repr(nibblas.device()))
 
 

@@ -243,7 +243,7 @@ class Oracle(TorchTest):
         self.assertTrue(np.array_equal(c.numpy(), reference(
             abi.NIB_GEMM, left, right, alpha=alpha.numpy())))
 
-    def test_rooms_agree_bit_by_bit(self):
+    def test_backends_agree_bit_by_bit(self):
         a, _, left = self.operand(9, 1040, low=1, high=127)
         b, _, right = self.operand(33, 1040, low=1, high=127)
         c = self.ops.gemm(*a, *b, None, self.torch.float32)

@@ -21,7 +21,7 @@ c = nibblas.gemm(q.codes, q.scales, q.codes, q.scales,
                  alpha=q.global_scale ** 2)
 assert np.allclose(c, x @ x.T, rtol=0.05), c
 assert "torch" not in sys.modules
-assert any(room.name == "cpu-scalar" for room in nibblas.rooms())
+assert any(backend.name == "cpu-scalar" for backend in nibblas.backends())
 print(nibblas.__file__, nibblas.__version__)
 """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """_bundle.py - one self-contained file with the custom_kernel() of a problem: the
-library's own code (libnibblas_submission.so: the planner and the CUDA room) and the
+library's own code (libnibblas_submission.so: the planner and the CUDA backend) and the
 kernels of libnibblas.so, compressed; the structs of nibblas.h as _abi.py has them; and
 the functions of _tuples.py.  Nothing is written down twice, so that a bundle plans and
 launches as the package does."""
@@ -101,7 +101,7 @@ def _cubin_at(data, begin):
 
 
 def _without_debug(cubin):
-    """The same, line numbers and sources zeroed: zeros take no room."""
+    """The same, line numbers and sources zeroed: zeros take no space."""
     out = bytearray(cubin)
     for name, _, offset, size in _sections(cubin):
         if name.startswith((".debug", ".nv_debug")):

@@ -255,7 +255,7 @@ def group_gemm(side, c, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
 def _moe_plan(side, place, key, c, a, a_scales, b, b_scales, row_offsets,
               scale_rows, alpha, b2, b2_scales, alpha2, out_dtype, a_layout,
               b_layout):
-    moe, shape = _problems.mixture(
+    moe, shape = _problems.moe(
         operand("a", a, a_scales, a_layout),
         operand("b", b, b_scales, b_layout),
         None if b2 is None else operand("b2", b2, b2_scales, b_layout),

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * baseline_onednn.c - oneDNN's matmul on dequantised operands, weights packed into
+ * the layout that it asks for: f32, f32 without AVX-512, and bf16.
+ */
+#include <dlfcn.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "baseline_engine.h"
+#include "machine.h"
+
+#ifdef NIB_HAVE_DNNL
+#include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_version.h>
+#endif
+
+#if defined(NIB_HAVE_DNNL) && DNNL_VERSION_MAJOR == 2
+
+#define FUNCTIONS(F)                                                           \
+	F(engine_create)                                                       \
+	F(stream_create)                                                       \
+	F(stream_wait)                                                         \
+	F(set_max_cpu_isa)                                                     \
+	F(memory_create)                                                       \
+	F(memory_destroy)                                                      \
+	F(memory_desc_get_size)                                                \
+	F(memory_desc_init_by_tag)                                             \
+	F(matmul_desc_init)                                                    \
+	F(primitive_desc_create)                                               \
+	F(primitive_desc_query_md)                                             \
+	F(primitive_desc_destroy)                                              \
+	F(primitive_create)                                                    \
+	F(primitive_execute)                                                   \
+	F(primitive_destroy)                                                   \
+	F(reorder_primitive_desc_create)                                       \
+	F(sgemm)
+
+#define F(name) static __typeof__(dnnl_##name) *name;
+FUNCTIONS(F)
+#undef F
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+
+/* A oneDNN memory on huge pages, as the weights of nibblas are. */
+struct operand {
+	dnnl_memory_t memory;
+	void *data;
+	size_t bytes;
+};
+
+/*
+ * f32 goes through the faster of oneDNN's two doors, as timed once: the matmul
+ * primitive with packed weights, and dnnl_sgemm() with the weights as they are.
+ * (Without AVX-512 the primitive of 2.6 is half as fast as dnnl_sgemm().)
+ */
+struct handle {
+	dnnl_primitive_t matmul; /* NULL: dnnl_sgemm() */
+	struct operand a, b;
+	dnnl_memory_t c;
+	int64_t m, n, k;
+	float *c_data;
+};
+
+static bool load(char reason[BASELINE_REASON])
+{
+	static const char *const names[] = {"libdnnl.so.2", NULL};
+	void *library = baseline_dlopen(names, reason);
+
+	if (!library)
+		return false;
+#define F(name)                                                                \
+	*(void **)&name = dlsym(library, "dnnl_" #name);                       \
+	if (!name) {                                                           \
+		snprintf(reason, BASELINE_REASON, "%s has no dnnl_" #name,     \
+			 names[0]);                                            \
+		return false;                                                  \
+	}
+	FUNCTIONS(F)
+#undef F
+	return true;
+}
+
+static bool open_best(char reason[BASELINE_REASON])
+{
+	if (!load(reason))
+		return false;
+	if (engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+	    stream_create(&stream, engine, dnnl_stream_default_flags) ==
+		dnnl_success)
+		return true;
+	snprintf(reason, BASELINE_REASON, "oneDNN gives no CPU engine");
+	return false;
+}
+
+static bool open_avx2(char reason[BASELINE_REASON])
+{
+	if (!load(reason))
+		return false;
+	if (set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success) {
+		snprintf(reason, BASELINE_REASON,
+			 "this oneDNN cannot be restricted to AVX2");
+		return false;
+	}
+	return open_best(reason);
+}
+
+/* oneDNN asks OpenMP how many threads there are, at each call. */
+static void set_threads(int threads)
+{
+	omp_set_num_threads(threads);
+}
+
+static void free_operand(struct operand *operand)
+{
+	if (operand->memory)
+		memory_destroy(operand->memory);
+	machine_free(operand->data, operand->bytes);
+}
+
+static bool make_operand(struct operand *operand, const dnnl_memory_desc_t *md)
+{
+	operand->bytes = memory_desc_get_size(md);
+	operand->data = machine_alloc(operand->bytes);
+	return operand->data && memory_create(&operand->memory, md, engine,
+					      operand->data) == dnnl_success;
+}
+
+/* Makes an operand of layout md from source of layout source_md. */
+static bool reorder(struct operand *to, const dnnl_memory_desc_t *md,
+		    const float *source, const dnnl_memory_desc_t *source_md)
+{
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_primitive_t primitive = NULL;
+	dnnl_memory_t from = NULL;
+	bool done = false;
+
+	if (make_operand(to, md) &&
+	    memory_create(&from, source_md, engine,
+			  (void *)(uintptr_t)source) == dnnl_success &&
+	    reorder_primitive_desc_create(&desc, source_md, engine, md, engine,
+					  NULL) == dnnl_success &&
+	    primitive_create(&primitive, desc) == dnnl_success) {
+		const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from},
+						{DNNL_ARG_TO, to->memory}};
+
+		done = primitive_execute(primitive, stream, 2, args) ==
+			   dnnl_success &&
+		       stream_wait(stream) == dnnl_success;
+	}
+	if (primitive)
+		primitive_destroy(primitive);
+	if (desc)
+		primitive_desc_destroy(desc);
+	if (from)
+		memory_destroy(from);
+	return done;
+}
+
+static void remove_matmul(void *handle)
+{
+	struct handle *h = handle;
+
+	if (h->matmul)
+		primitive_destroy(h->matmul);
+	if (h->c)
+		memory_destroy(h->c);
+	free_operand(&h->a);
+	free_operand(&h->b);
+	free(h);
+}
+
+static void run(void *handle)
+{
+	struct handle *h = handle;
+	const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, h->a.memory},
+					{DNNL_ARG_WEIGHTS, h->b.memory},
+					{DNNL_ARG_DST, h->c}};
+
+	if (h->matmul) {
+		primitive_execute(h->matmul, stream, 3, args);
+		stream_wait(stream);
+	} else {
+		sgemm('N', 'T', h->m, h->n, h->k, 1.0f, h->a.data, h->k,
+		      h->b.data, h->k, 0.0f, h->c_data, h->n);
+	}
+}
+
+/* The primitive, and the layout in which it wants the weights. */
+static bool make_matmul(struct handle *h, const struct baseline_matmul *matmul,
+			dnnl_data_type_t type, dnnl_memory_desc_t *a_md,
+			dnnl_memory_desc_t *b_md)
+{
+	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
+	const dnnl_dims_t b_dims = {matmul->k, matmul->n};
+	const dnnl_dims_t c_dims = {matmul->m, matmul->n};
+	dnnl_memory_desc_t any, c_md;
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_matmul_desc_t op;
+	bool made = false;
+
+	memory_desc_init_by_tag(a_md, 2, a_dims, type, dnnl_ab);
+	memory_desc_init_by_tag(&any, 2, b_dims, type, dnnl_format_tag_any);
+	memory_desc_init_by_tag(&c_md, 2, c_dims, dnnl_f32, dnnl_ab);
+	if (matmul_desc_init(&op, a_md, &any, NULL, &c_md) == dnnl_success &&
+	    primitive_desc_create(&desc, &op, NULL, engine, NULL) ==
+		dnnl_success) {
+		*b_md =
+		    *primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
+		made = primitive_create(&h->matmul, desc) == dnnl_success &&
+		       memory_create(&h->c, &c_md, engine, matmul->c) ==
+			   dnnl_success;
+	}
+	if (desc)
+		primitive_desc_destroy(desc);
+	return made;
+}
+
+static void *no_operands(struct handle *h, char reason[BASELINE_REASON])
+{
+	snprintf(reason, BASELINE_REASON, "oneDNN cannot make the operands");
+	if (h)
+		remove_matmul(h);
+	return NULL;
+}
+
+static void *add_primitive(const struct baseline_matmul *matmul,
+			   dnnl_data_type_t type, char reason[BASELINE_REASON])
+{
+	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
+	const dnnl_dims_t b_dims = {matmul->k, matmul->n};
+	dnnl_memory_desc_t a_f32, b_f32, a_md, b_md;
+	struct handle *h = calloc(1, sizeof *h);
+
+	if (!h || !make_matmul(h, matmul, type, &a_md, &b_md)) {
+		snprintf(reason, BASELINE_REASON,
+			 "oneDNN has no %s matmul for this machine",
+			 type == dnnl_bf16 ? "bf16" : "f32");
+		if (h)
+			remove_matmul(h);
+		return NULL;
+	}
+	memory_desc_init_by_tag(&a_f32, 2, a_dims, dnnl_f32, dnnl_ab);
+	memory_desc_init_by_tag(&b_f32, 2, b_dims, dnnl_f32, dnnl_ba);
+	if (!reorder(&h->a, &a_md, matmul->a, &a_f32) ||
+	    !reorder(&h->b, &b_md, matmul->b, &b_f32))
+		return no_operands(h, reason);
+	return h;
+}
+
+static void *add_sgemm(const struct baseline_matmul *matmul,
+		       char reason[BASELINE_REASON])
+{
+	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
+	const dnnl_dims_t b_dims = {matmul->n, matmul->k};
+	dnnl_memory_desc_t a_md, b_md;
+	struct handle *h = calloc(1, sizeof *h);
+
+	memory_desc_init_by_tag(&a_md, 2, a_dims, dnnl_f32, dnnl_ab);
+	memory_desc_init_by_tag(&b_md, 2, b_dims, dnnl_f32, dnnl_ab);
+	if (!h || !make_operand(&h->a, &a_md) || !make_operand(&h->b, &b_md))
+		return no_operands(h, reason);
+	memcpy(h->a.data, matmul->a, h->a.bytes);
+	memcpy(h->b.data, matmul->b, h->b.bytes);
+	h->m = matmul->m;
+	h->n = matmul->n;
+	h->k = matmul->k;
+	h->c_data = matmul->c;
+	return h;
+}
+
+static double time_once(struct handle *h)
+{
+	double begin;
+
+	run(h);
+	begin = bench_now_s();
+	run(h);
+	return bench_now_s() - begin;
+}
+
+/* Which door was faster for the sizes that were last asked for. */
+static struct {
+	int64_t m, n, k;
+	bool plain_wins;
+} decided;
+
+static void *add_f32(const struct baseline_matmul *matmul,
+		     char reason[BASELINE_REASON])
+{
+	struct handle *primitive, *plain;
+
+	if (decided.m == matmul->m && decided.n == matmul->n &&
+	    decided.k == matmul->k)
+		return decided.plain_wins
+			   ? add_sgemm(matmul, reason)
+			   : add_primitive(matmul, dnnl_f32, reason);
+	primitive = add_primitive(matmul, dnnl_f32, reason);
+	plain = primitive ? add_sgemm(matmul, reason) : NULL;
+	if (!plain)
+		return primitive;
+	decided.m = matmul->m;
+	decided.n = matmul->n;
+	decided.k = matmul->k;
+	decided.plain_wins = time_once(plain) < time_once(primitive);
+	if (decided.plain_wins) {
+		remove_matmul(primitive);
+		return plain;
+	}
+	remove_matmul(plain);
+	return primitive;
+}
+
+static void *add_bf16(const struct baseline_matmul *matmul,
+		      char reason[BASELINE_REASON])
+{
+	return add_primitive(matmul, dnnl_bf16, reason);
+}
+
+#define FUNCTIONS_WITH(add_function)                                           \
+	.set_threads = set_threads, .add = add_function, .run = run,           \
+	.remove = remove_matmul,
+
+#else
+
+static bool open_best(char reason[BASELINE_REASON])
+{
+	snprintf(reason, BASELINE_REASON,
+		 "not built with oneDNN 2's headers "
+		 "(Debian: libdnnl-dev)");
+	return false;
+}
+
+#define open_avx2 open_best
+/* None: open() fails. */
+#define FUNCTIONS_WITH(add_function)
+
+#endif
+
+const struct baseline_engine baseline_onednn_bf16 = {.backend =
+							 "baseline:onednn-bf16",
+						     .limit = PEAK_DOT_BF16,
+						     .operand_bytes = 2,
+						     .open = open_best,
+						     FUNCTIONS_WITH(add_bf16)};
+
+const struct baseline_engine baseline_onednn_f32 = {.backend =
+							"baseline:onednn-f32",
+						    .limit = PEAK_FMA,
+						    .operand_bytes = 4,
+						    .open = open_best,
+						    FUNCTIONS_WITH(add_f32)};
+
+const struct baseline_engine baseline_onednn_f32_avx2 = {
+    .backend = "baseline:onednn-f32-avx2",
+    .limit = PEAK_FMA_AVX2,
+    .operand_bytes = 4,
+    .open = open_avx2,
+    FUNCTIONS_WITH(add_f32)};

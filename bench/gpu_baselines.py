@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpu_baselines.py - nibblas and PyTorch's products side by side on one GPU.
+
+Every row: independent inputs, together at least four times the L2, captured one
+after the other in one CUDA graph; events around its replay; the median of 15,
+divided by the number of inputs.  Baselines get operands that were expanded
+beforehand; FP8 loses precision (not on these values), the others do not.  Every
+result is compared once, on a few rows, with a float64 sum of the dequantised
+operands.
+
+Needs torch, and gpu_operands.py, gpu_torch.py and libnibblas.so (--library)
+beside it.  --dry-run runs small shapes on the CPU, with torch or else numpy: it
+tests this script and measures nothing.
+
+  gpu_baselines.py --library libnibblas.so --json rows.json
+  gpu_baselines.py --only M1,G1 --only V
+  gpu_baselines.py --sweep --json sweep.json      # M = 1..512, N 4096, K 7168
+  gpu_baselines.py --list
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from gpu_operands import (FP16, SHAPES, SWEEP, LAYOUTS, Matrices, Nib,
+                          NumpySide, Operands, Plan, TorchSide)
+from gpu_torch import baselines_of
+
+REPLAYS = 15
+WARM = 3
+
+# ---- timing ----------------------------------------------------------------
+
+
+class GpuClock:
+    """The protocol: calls captured in a graph, replayed."""
+
+    def __init__(self, torch, replays):
+        self.torch, self.replays = torch, replays
+
+    def samples(self, calls):
+        torch = self.torch
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM):
+                for call in calls:
+                    call()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for call in calls:
+                call()
+        for _ in range(WARM):
+            graph.replay()
+        torch.cuda.synchronize()
+        out = []
+        for _ in range(self.replays):
+            begin = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
+            begin.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            out.append(begin.elapsed_time(end) * 1e-3 / len(calls))
+        return out
+
+
+class HostClock:
+    def __init__(self, replays):
+        self.replays = replays
+
+    def samples(self, calls):
+        out = []
+        for _ in range(self.replays):
+            begin = time.perf_counter()
+            for call in calls:
+                call()
+            out.append((time.perf_counter() - begin) / len(calls))
+        return out
+
+
+# ---- rows ------------------------------------------------------------------
+
+KEYS = ("op shape backend threads layout dtype out packed time_s spread gflops "
+        "gbps fraction_of_limit limit_kind error bound ok against_baselines skipped "
+        "samples_s flop bytes limit_s peak_gflops peak_gbps read_s "
+        "fraction_of_read clock_before_mhz clock_after_mhz error_fraction "
+        "checked copies unit speedup plan version machine date command").split()
+
+
+class Run:
+    """What all rows of a run share."""
+
+    def __init__(self, args, nib, side, clock, torch):
+        self.args, self.nib, self.side, self.clock = args, nib, side, clock
+        self.torch = torch
+        self.read_bps, self.flops = args.read_tbps * 1e12, args.tflops * 1e12
+        self.l2_bytes = 0
+        self.date = datetime.datetime.now(datetime.timezone.utc)
+        self.machine = "dry run" if args.dry_run else machine(torch)
+        self.rows = []
+        self.told = set()  # why baselines were skipped
+
+    def row(self, shape, backend, **values):
+        row = dict.fromkeys(KEYS)
+        row.update(
+            op=shape.op, shape=shape.text(), backend=backend, threads=1,
+            layout=self.args.layout, out=FP16, version=self.nib.version(),
+            machine=self.machine, date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            command="gpu_baselines.py --only " + shape.name)
+        row.update(values, name=shape.name)
+        self.rows.append(row)
+        return row
+
+    def timed(self, shape, samples):
+        seconds = statistics.median(samples)
+        low, _, high = (statistics.quantiles(samples, n=4, method="inclusive")
+                        if len(samples) > 1 else 3 * samples)
+        return {"time_s": seconds, "spread": (high - low) / seconds,
+                "samples_s": samples, "flop": shape.flop(),
+                "gflops": shape.flop() / seconds * 1e-9}
+
+    def limit(self, shape):
+        by_bytes = shape.bytes() / self.read_bps
+        by_flop = shape.flop() / self.flops
+        return max((by_bytes, "read bandwidth"), (by_flop, "wgmma f16"))
+
+
+def nvidia_smi():
+    fields = "name,driver_version,clocks.sm,clocks.mem,power.draw"
+    try:
+        return subprocess.run(
+            ["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader",
+             "-i", "0"], capture_output=True, text=True, check=True,
+            timeout=30).stdout.strip().split(", ")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def machine(torch):
+    smi = nvidia_smi() or [torch.cuda.get_device_name(), "unknown"]
+    return f"{smi[0]}, driver {smi[1]}, torch {torch.__version__}"
+
+
+def measure_peaks(run):
+    """Reading, multiplying, and the clocks while the GPU multiplies."""
+    torch, nib = run.torch, run.nib
+
+    def seconds(call):
+        samples = []
+        for _ in range(7):
+            begin = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
+            begin.record()
+            call()
+            end.record()
+            torch.cuda.synchronize()
+            samples.append(begin.elapsed_time(end) * 1e-3)
+        return statistics.median(samples)
+
+    stream = run.side.stream()
+    data = torch.zeros(4 << 30, dtype=torch.uint8, device="cuda")
+    run.read_bps = data.numel() / seconds(
+        lambda: nib.probe(0, data.data_ptr(), data.numel(), stream))
+    del data
+    done = nib.probe(1, None, int(2e13), stream)
+    run.flops = done / seconds(lambda: nib.probe(1, None, int(2e13), stream))
+    for _ in range(40):
+        nib.probe(1, None, int(2e13), stream)
+    smi = nvidia_smi()
+    torch.cuda.synchronize()
+    if smi:
+        run.machine += f", under load SM {smi[2]}, memory {smi[3]}, {smi[4]}"
+
+
+def add_peaks(run):
+    for name, key, rate, unit in (
+            ("read bandwidth", "gbps", run.read_bps, "B"),
+            ("wgmma f16", "gflops", run.flops, "FLOP")):
+        row = dict.fromkeys(KEYS)
+        row.update(op="peak", shape=name, backend="cuda-sm90", threads=1,
+                   unit=unit, time_s=1e9 / rate, machine=run.machine,
+                   version=run.nib.version(),
+                   date=run.date.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        row[key] = rate * 1e-9
+        run.rows.append(row)
+
+
+def set_count(run, shape):
+    count = math.ceil(4 * run.l2_bytes / shape.bytes())
+    return run.args.sets or min(max(count, 5), 40)
+
+
+def measure_ours(run, shape, sets, want):
+    plan = Plan(run.nib, shape, sets[0].work)
+    try:
+        samples = run.clock.samples(
+            [lambda o=o: plan.run(o.work, run.side.stream()) for o in sets])
+        c = sets[0].c
+        seconds = statistics.median(samples)
+        limit_s, kind = run.limit(shape)
+        return run.row(
+            shape, plan.backend, **run.timed(shape, samples), packed=False,
+            bytes=shape.bytes(), gbps=shape.bytes() / seconds * 1e-9,
+            limit_s=limit_s, fraction_of_limit=limit_s / seconds,
+            limit_kind=kind, copies=len(sets), plan=plan.explanation,
+            error=sets[0].error(want, lambda batch, row: c[batch, row]),
+            ok=sets[0].is_close(want, lambda batch, row: c[batch, row]),
+            checked=len(want) * shape.n)
+    finally:
+        plan.free()
+
+
+def measure_baseline(run, shape, sets, want, name, make):
+    backend, why = "baseline:" + name, None
+    try:
+        baseline = make(run.torch, shape, sets)
+        error = None
+        if baseline.result:
+            error = sets[0].error(want, baseline.result)
+        run.row(shape, backend, **run.timed(shape, run.clock.samples(baseline.calls)),
+                error=error, copies=len(sets))
+    except Exception as problem:  # whatever a baseline throws is its reason
+        why = f"{type(problem).__name__}: {problem}".split("\n")[0][:200]
+        run.row(shape, backend, skipped=why)
+        if (name, why) not in run.told:
+            print(f"  {shape.name} {name}: {why}", file=sys.stderr)
+        run.told.add((name, why))
+    if not run.args.dry_run:
+        run.torch.cuda.empty_cache()
+
+
+def measure(run, shape, weights=None):
+    count = set_count(run, shape)
+    sets = [Operands(run.side, shape, run.args.layout,
+                     weights and weights[i]) for i in range(count)]
+    want = sets[0].want()
+    first = len(run.rows)
+    ours = measure_ours(run, shape, sets, want)
+    if run.torch and not run.args.no_baselines:
+        for name, make in baselines_of(shape):
+            measure_baseline(run, shape, sets, want, name, make)
+    baselines = [r for r in run.rows[first + 1:] if r["time_s"]]
+    ours["speedup"] = {r["backend"][9:]: r["time_s"] / ours["time_s"]
+                       for r in baselines}
+    ours["against_baselines"] = ", ".join(
+        f"{ratio:.2f} x {name}" for name, ratio in ours["speedup"].items()
+    ) or None
+    return ours
+
+
+def sweep(run):
+    """All M on the same weights; a cliff is slower than some larger M."""
+    count = run.args.sets or 12
+    shapes = [s.shrunk() for s in SWEEP[:3]] if run.args.dry_run else SWEEP
+    weights = [[Matrices(run.side, shapes[0].n, shapes[0].k, 1,
+                         run.args.layout)] for _ in range(count)]
+    run.args.sets = count
+    times = []
+    for shape in shapes:
+        times.append(measure(run, shape, weights)["time_s"])
+    cliffs = 0
+    for i, shape in enumerate(shapes[:-1]):
+        best = min(times[i + 1:])
+        if times[i] > 1.02 * best:
+            cliffs += 1
+            print(f"  cliff: M = {shape.ms[0]} takes {times[i] * 1e6:.1f} us, "
+                  f"a larger one {best * 1e6:.1f}", file=sys.stderr)
+    print(f"{cliffs} cliffs of more than 2 %", file=sys.stderr)
+
+
+# ---- the table -------------------------------------------------------------
+
+
+def print_table(run):
+    backends = []
+    for row in run.rows:
+        if row["op"] != "peak" and row["backend"] not in backends:
+            backends.append(row["backend"])
+    baselines = [r for r in backends if r.startswith("baseline:")]
+    head = ["", "product", "nibblas", "limit", "of limit"]
+    head += [p[9:] for p in baselines] + ["best baseline : ours", "error", "ok"]
+    lines = [head]
+    for row in run.rows:
+        if row["op"] == "peak" or row["backend"] in baselines:
+            continue
+        line = [row["name"], f"{row['op']} {row['shape']}",
+                f"{row['time_s'] * 1e6:.1f}", f"{row['limit_s'] * 1e6:.1f}",
+                f"{row['fraction_of_limit'] * 100:.0f} %"]
+        ratios = row["speedup"] or {}
+        for baseline in baselines:
+            ratio = ratios.get(baseline[5:])
+            line.append(f"{ratio * row['time_s'] * 1e6:.1f}" if ratio else "")
+        line.append(f"{min(ratios.values()):.2f}" if ratios else "")
+        line += [f"{row['error']:.1e}", "yes" if row["ok"] else "NO"]
+        lines.append(line)
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        print("  ".join(x.ljust(w) if i < 2 else x.rjust(w)
+                        for i, (x, w) in enumerate(zip(line, widths))))
+    print(f"us, cold operands, median; limit: the greater of bytes / "
+          f"{run.read_bps * 1e-12:.2f} TB/s and FLOP / "
+          f"{run.flops * 1e-12:.0f} TFLOP/s")
+    print(f"{run.machine}, nibblas {run.nib.version()}, {run.date:%Y-%m-%d}")
+
+
+# ---- the command -----------------------------------------------------------
+
+
+def read_args(argv):
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[1],
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default=os.path.join(
+        here, "libnibblas.so"), help="default: beside this script")
+    parser.add_argument("--only", action="append", default=[], metavar="NAMES",
+                        help="names of --list, or their letters: M1,G,V")
+    parser.add_argument("--sweep", action="store_true",
+                        help="M = 1..512, N 4096, K 7168 instead")
+    parser.add_argument("--no-baselines", action="store_true")
+    parser.add_argument("--layout", choices=LAYOUTS, default="tiled",
+                        help="of the scales")
+    parser.add_argument("--sets", type=int, default=0,
+                        help="independent inputs; 0: four times the L2")
+    parser.add_argument("--replays", type=int, default=REPLAYS)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--read-tbps", type=float, default=4.6,
+                        help="if the library cannot measure it")
+    parser.add_argument("--tflops", type=float, default=850,
+                        help="if the library cannot measure it")
+    parser.add_argument("--json", metavar="FILE",
+                        help="rows as nib bench writes them")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="small shapes on the CPU")
+    args = parser.parse_args(argv)
+    args.only = [n for text in args.only for n in text.split(",") if n]
+    known = {s.name for s in SHAPES} | {s.name[0] for s in SHAPES}
+    for name in args.only:
+        if name not in known:
+            parser.error(f"--only {name}: must be of --list")
+    if args.replays < 1 or args.sets < 0:
+        parser.error("--replays must be at least 1, --sets at least 0")
+    return args
+
+
+def chosen(args):
+    return [s for s in SHAPES if not args.only or s.name in args.only
+            or s.name[0] in args.only]
+
+
+def open_run(args):
+    if args.dry_run:
+        args.sets = args.sets or 2
+        nib = Nib(args.library, "cpu")
+        try:
+            import torch
+            side = TorchSide(torch, "cpu", args.seed)
+        except ImportError:
+            import numpy
+            torch, side = None, NumpySide(numpy, args.seed)
+        return Run(args, nib, side, HostClock(3), torch)
+    import torch
+    if not torch.cuda.is_available():
+        sys.exit("gpu_baselines.py: torch finds no GPU (--dry-run needs none)")
+    side = TorchSide(torch, "cuda", args.seed)
+    run = Run(args, Nib(args.library, "cuda:0"), side,
+              GpuClock(torch, args.replays), torch)
+    run.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+    try:
+        measure_peaks(run)
+    except (AttributeError, RuntimeError) as problem:
+        print(f"  limits as given: {problem}", file=sys.stderr)
+    return run
+
+
+def main(argv=None):
+    args = read_args(argv)
+    if args.list:
+        for s in SHAPES:
+            print(f"{s.name:4} {s.op} {s.text()}")
+        return 0
+    run = open_run(args)
+    if args.sweep:
+        sweep(run)
+    else:
+        for shape in chosen(args):
+            print(f"{shape.name} ...", file=sys.stderr)
+            measure(run, shape.shrunk() if args.dry_run else shape)
+    print_table(run)
+    if not args.dry_run:
+        add_peaks(run)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(run.rows, file, indent=1)
+            file.write("\n")
+    wrong = sum(r["ok"] is False for r in run.rows)
+    right = sum(r["ok"] is True for r in run.rows)
+    print(f"{right} passed, {wrong} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mixture.c - what a mixture of experts needs of where their rows end. */
+#include <inttypes.h>
+
+#include "backend/backend.h"
+#include "core/error.h"
+#include "core/options.h"
+#include "format/scale_layout.h"
+#include "run.h"
+#include "validate.h"
+
+/* Offsets are int32, and so are all that are added up. */
+#define MOST_EXPERTS INT32_MAX
+
+static struct nib_span words(const int32_t *pointer, int64_t count)
+{
+	const uintptr_t begin = (uintptr_t)pointer;
+
+	return (struct nib_span){
+	    begin, begin ? begin + sizeof(*pointer) * (uintptr_t)count : 0};
+}
+
+static enum nib_status check(const int32_t *ends, int64_t experts,
+			     const int32_t *row_offsets,
+			     const int32_t *scale_rows, struct nib_error *err)
+{
+	const struct nib_span in = words(ends, experts);
+	const struct nib_span rows = words(row_offsets, experts + 1);
+	const struct nib_span scales = words(scale_rows, experts);
+	enum nib_status status;
+
+	if (!ends || !row_offsets)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"%s = NULL: must point to memory of the device",
+				ends ? "row_offsets" : "ends");
+	if ((status = nib_check_apart(rows, "row_offsets", in, "ends", err)) ||
+	    (status = nib_check_apart(scales, "scale_rows", in, "ends", err)))
+		return status;
+	return nib_check_apart(scales, "scale_rows", rows, "row_offsets", err);
+}
+
+/* Wraps where offsets do: whoever multiplies clamps them. */
+static void fill(const int32_t *ends, int64_t experts, int32_t *row_offsets,
+		 int32_t *scale_rows)
+{
+	uint32_t begin = 0, padded = 0;
+
+	row_offsets[0] = 0;
+	for (int64_t e = 0; e < experts; e++) {
+		const uint32_t end = (uint32_t)ends[e];
+
+		row_offsets[e + 1] = ends[e];
+		if (scale_rows)
+			scale_rows[e] = (int32_t)padded;
+		padded += (end - begin + NIB_SCALE_TILE_ROWS - 1) &
+			  ~(uint32_t)(NIB_SCALE_TILE_ROWS - 1);
+		begin = end;
+	}
+}
+
+enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
+				int64_t experts, int32_t *row_offsets,
+				int32_t *scale_rows,
+				const struct nib_call_options *options,
+				struct nib_error *err)
+{
+	struct nib_call_options ours;
+	enum nib_status status;
+
+	if (!device)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"device = NULL: must be an open device");
+	if (experts < 1 || experts > MOST_EXPERTS)
+		return nib_fail(err, NIB_BAD_ARGUMENT,
+				"experts = %" PRId64 ": must be 1 to %d",
+				experts, MOST_EXPERTS);
+	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
+	if (!status)
+		status = nib_check_stream(device, ours.stream, "options.stream",
+					  err);
+	if (!status)
+		status = check(ends, experts, row_offsets, scale_rows, err);
+	if (status)
+		return status;
+	if (!device->backend->is_host)
+		return device->backend->expert_rows(device, ends, experts,
+						    row_offsets, scale_rows,
+						    ours.stream, err);
+	fill(ends, experts, row_offsets, scale_rows);
+	return NIB_OK;
+}

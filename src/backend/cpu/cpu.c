@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu.c - the CPU backend's table, and opening its device. */
+#include "multiply.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+/* Best first, as nib_backend_get_info() wants them. */
+static enum cpu_isa isa_of_level(int level)
+{
+	return (enum cpu_isa)(CPU_ISA_COUNT - 1 - level);
+}
+
+static void level_info(int level, struct nib_backend_info *info)
+{
+	enum cpu_isa isa = isa_of_level(level);
+
+	info->backend = cpu_isa_backend(isa);
+	info->is_open =
+	    cpu_isa_available(isa, info->reason, sizeof(info->reason));
+}
+
+/* What the options or NIB_CPU ask for, else the best. */
+static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
+				  struct nib_error *err)
+{
+	const char *source = "options.isa";
+	char reason[128];
+
+	if (!wanted) {
+		wanted = getenv("NIB_CPU");
+		source = "NIB_CPU";
+	}
+	*isa = cpu_isa_best();
+	if (!wanted || !*wanted)
+		return NIB_OK;
+	for (int i = 0; i < CPU_ISA_COUNT; i++) {
+		if (strcmp(wanted, cpu_isa_name((enum cpu_isa)i)) != 0)
+			continue;
+		*isa = (enum cpu_isa)i;
+		if (cpu_isa_available(*isa, reason, sizeof(reason)))
+			return NIB_OK;
+		return nib_fail(err, NIB_NO_DEVICE, "%s = %s: %s", source,
+				wanted, reason);
+	}
+	return nib_fail(err, NIB_BAD_ARGUMENT,
+			"%s = '%.32s': must be scalar, avx2, avx512bw or "
+			"avx512",
+			source, wanted);
+}
+
+static enum nib_status open_cpu(const char *name,
+				const struct nib_device_options *options,
+				struct nib_device **device,
+				struct nib_error *err)
+{
+	struct cpu_device *cpu;
+	enum cpu_isa isa;
+	enum nib_status status;
+
+	if (strcmp(name, "cpu") != 0)
+		return nib_fail(err, NIB_NO_DEVICE,
+				"name = '%.32s': the CPU is one device, 'cpu'",
+				name);
+	status = choose_isa(options->isa, &isa, err);
+	if (status)
+		return status;
+	cpu = calloc(1, sizeof(*cpu));
+	if (!cpu)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for a device");
+	cpu->base.backend = &nib_backend_cpu;
+	cpu->isa = isa;
+	cpu_ops_init(&cpu->ops, isa);
+	cpu->threads = options->threads ? options->threads : cpu_count();
+	cpu->parallel_for = options->parallel_for;
+	cpu->pool = options->pool;
+	cpu_caches(&cpu->l1_bytes, &cpu->l2_bytes);
+	cpu_describe(cpu->hardware, sizeof(cpu->hardware), cpu->features,
+		     sizeof(cpu->features));
+	*device = &cpu->base;
+	return NIB_OK;
+}
+
+static void close_cpu(struct nib_device *device)
+{
+	free(device);
+}
+
+static void device_info(const struct nib_device *device,
+			struct nib_device_info *info)
+{
+	const struct cpu_device *cpu = cpu_device(device);
+
+	info->name = "cpu";
+	info->backend = cpu_isa_backend(cpu->isa);
+	memcpy(info->hardware, cpu->hardware, sizeof(info->hardware));
+	memcpy(info->features, cpu->features, sizeof(info->features));
+	info->threads = cpu->threads;
+	info->l1_bytes = cpu->l1_bytes;
+	info->l2_bytes = cpu->l2_bytes;
+	info->arithmetic = NIB_ARITHMETIC_BLOCKS;
+}
+
+const struct nib_backend nib_backend_cpu = {
+    .name = "cpu",
+    .is_host = true,
+    .levels = CPU_ISA_COUNT,
+    .level_info = level_info,
+    .open = open_cpu,
+    .close = close_cpu,
+    .device_info = device_info,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .copy = cpu_copy,
+    .wait = cpu_wait,
+    .pack = cpu_pack,
+    .packed_free = cpu_packed_free,
+    .plan_new = cpu_plan_new,
+    .plan = cpu_plan,
+    .plan_free = cpu_plan_free,
+    .workspace_new = cpu_workspace_new,
+    .workspace_free = cpu_free,
+    .run = cpu_run,
+    .run_moe = cpu_run_moe,
+    .quantize = cpu_quantize,
+    .amax = cpu_amax,
+    .dequantize = cpu_dequantize,
+    .convert_scales = cpu_convert_scales,
+};

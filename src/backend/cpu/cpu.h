@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu.h - what the parts of the CPU backend share: the device and its threads. */
+#ifndef NIB_CPU_H
+#define NIB_CPU_H
+
+#include "backend/backend.h"
+#include "features.h"
+#include "ops.h"
+
+struct cpu_device {
+	struct nib_device base;
+	struct cpu_ops ops;
+	enum cpu_isa isa;
+	int threads;
+	nib_parallel_for parallel_for;
+	void *pool;
+	int64_t l1_bytes, l2_bytes;
+	char hardware[64], features[128];
+};
+
+static inline const struct cpu_device *
+cpu_device(const struct nib_device *device)
+{
+	return (const struct cpu_device *)device;
+}
+
+/*
+ * Runs task(arg, 0 .. tasks-1) on the device's threads and returns when all are
+ * done.  Each task runs under the default floating-point mode (round to
+ * nearest, subnormals kept), whatever the caller's thread has set.
+ */
+void cpu_parallel(const struct cpu_device *device, int tasks,
+		  void (*task)(void *arg, int i), void *arg);
+
+/* weights.c */
+enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+			 struct nib_packed **packed, struct nib_error *err);
+void cpu_packed_free(struct nib_packed *packed);
+
+/*
+ * memory.c.  cpu_lines(): memory that begins on a cache line, large blocks on
+ * huge pages where the system has them; freed by free().
+ */
+void *cpu_lines(size_t bytes);
+enum nib_status cpu_workspace_new(struct nib_device *device, size_t bytes,
+				  void **workspace, struct nib_error *err);
+enum nib_status cpu_alloc(struct nib_device *device, size_t bytes,
+			  void **pointer, struct nib_error *err);
+void cpu_free(struct nib_device *device, void *pointer);
+enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
+			 size_t bytes, struct nib_error *err);
+enum nib_status cpu_wait(struct nib_device *device, void *stream,
+			 struct nib_error *err);
+
+/* multiply.c */
+struct nib_plan *cpu_plan_new(void);
+enum nib_status cpu_plan(struct nib_plan *plan, struct nib_error *err);
+void cpu_plan_free(struct nib_plan *plan);
+enum nib_status cpu_run(struct nib_plan *plan,
+			const struct nib_problem *problems,
+			const struct nib_run_options *options,
+			struct nib_error *err);
+enum nib_status cpu_run_moe(struct nib_plan *plan,
+			    const struct nib_moe_problem *moe,
+			    const struct nib_run_options *options,
+			    struct nib_error *err);
+
+/* quantize.c, dequantize.c, convert.c: as in nibblas.h, arguments valid. */
+enum nib_status cpu_quantize(struct nib_device *device,
+			     const struct nib_dense *x,
+			     const struct nib_nvfp4 *q,
+			     const struct nib_quantize_options *options,
+			     float *global_used, struct nib_error *err);
+enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
+			 bool saturate, float *amax, struct nib_error *err);
+enum nib_status cpu_dequantize(struct nib_device *device,
+			       const struct nib_nvfp4 *q, float global,
+			       const struct nib_dense *y,
+			       const struct nib_dequantize_options *options,
+			       struct nib_error *err);
+enum nib_status cpu_convert_scales(struct nib_device *device,
+				   const struct nib_nvfp4 *from,
+				   const struct nib_nvfp4 *to, void *stream,
+				   struct nib_error *err);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features.h - what this processor and operating system can do. */
+#ifndef NIB_CPU_FEATURES_H
+#define NIB_CPU_FEATURES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops.h"
+
+/* "scalar", "avx2", "avx512bw", "avx512". */
+const char *cpu_isa_name(enum cpu_isa isa);
+/* "cpu-avx512" and so on: the backend's name in tables. */
+const char *cpu_isa_backend(enum cpu_isa isa);
+/* True if isa runs here; else reason (may be NULL) says what is missing. */
+bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes);
+enum cpu_isa cpu_isa_best(void);
+
+/* The processor's name and the features that matter here, as text. */
+void cpu_describe(char *hardware, size_t hardware_bytes, char *features,
+		  size_t features_bytes);
+/* Data caches of one core in bytes, 0 = unknown. */
+void cpu_caches(int64_t *l1_bytes, int64_t *l2_bytes);
+/* Processors that this process may use. */
+int cpu_count(void);
+
+#endif

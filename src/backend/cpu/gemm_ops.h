@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_ops.h - multiplication, as the instruction sets see it: one item is one
+ * matrix product (of a group, a batch, an expert); a unit is a rectangle of its
+ * output, the piece of work that a thread takes.
+ */
+#ifndef NIB_CPU_GEMM_OPS_H
+#define NIB_CPU_GEMM_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "layout.h"
+#include "nibblas.h"
+
+/* Panels in a unit: 64 columns. */
+#define UNIT_PANELS 4
+#define UNIT_COLS   (UNIT_PANELS * PANEL_COLS)
+
+/* Rows of NVFP4 in the caller's order. */
+struct cpu_rows {
+	const uint8_t *codes;
+	int64_t row_stride_bytes;
+	const uint8_t *scales;
+	enum nib_scale_layout scale_layout;
+	int64_t scale_row_stride_bytes; /* NIB_LINEAR */
+	int64_t scale_row; /* row of the scale tensor that row 0 has */
+	int64_t rows;
+	int64_t blocks; /* k / 16 */
+};
+
+/* One weight matrix: panels, or rows to be packed on the way. */
+struct cpu_weights {
+	const uint8_t *panels; /* NULL: use rows */
+	int64_t panel_stride_bytes;
+	/* Bit n of word p: column 16p + n has a NaN scale. */
+	const uint16_t *nan_columns;
+	struct cpu_rows rows;
+};
+
+struct cpu_item {
+	int64_t m, n, blocks;
+	struct cpu_rows a;
+	struct cpu_weights b[2];
+	float alpha[2];
+	char *c;
+	int64_t c_row_stride_bytes;
+	enum nib_dtype dtype;
+	/* A in the backend's order (pack_rows), and a flag a row: has a NaN. */
+	struct cpu_record *records;
+	uint8_t *nan_rows;
+	/* How it is cut. */
+	int64_t unit_rows, row_units, col_units, first_unit;
+};
+
+struct cpu_gemm_ops {
+	int64_t tile_rows; /* of records */
+	/* Rows m at or below which weights are decoded in registers; 0: the
+	 * set has no such pass. */
+	int64_t direct_rows;
+	/* Scratch of one thread for units of at most unit_rows rows. */
+	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
+	/* Rows m0 .. m0+rows-1 of item->a into item->records, nan_rows. */
+	void (*pack_rows)(const struct cpu_item *item, int64_t m0,
+			  int64_t rows);
+	/*
+	 * Columns n0 .. n0+15 (those that exist) and `blocks` k-blocks from
+	 * block0 into a panel of that many blocks.  Returns which columns have
+	 * a NaN scale.
+	 */
+	uint16_t (*pack_panel)(const struct cpu_rows *b, int64_t n0,
+			       int64_t block0, int64_t blocks, uint8_t *panel);
+	/* The unit at row m0, column n0: sums, epilogue, output. */
+	void (*multiply)(const struct cpu_item *item, bool dual, int64_t m0,
+			 int64_t n0, void *scratch);
+};
+
+void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_avx512(struct cpu_gemm_ops *ops);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.h - the CPU backend's own order of both operands.
+ *
+ * Weights (B): panels of 16 columns.  A panel holds, for every four k-blocks (a
+ * k-block is 16 k), 4 * 128 bytes of codes, then 4 * 16 bytes of scales, one a
+ * column: 576 bytes, nine cache lines, 0.5625 bytes a value.  The last group of
+ * a panel may have fewer k-blocks r: r * 128, then r * 16 bytes.  Panels begin
+ * on cache lines and follow each other, so that a thread reads one stream.
+ *
+ *   codes of a k-block:  two rows z = 0, 1 of 16 dwords, one a column n; dword
+ *   n is bytes 4z .. 4z+3 of the 8 that row n of B has for this k-block.  Its
+ *   low nibbles are k = 8z + 0, 2, 4, 6 and its high ones k = 8z + 1, 3, 5, 7:
+ *   the source bytes as they are, so packing is a transposition of dwords.
+ *
+ * A block whose scale is 0 gets codes of 0, so that kernels need not look at
+ * scales: any finite factor times 0 is 0.
+ *
+ * Tokens (A): a record of 24 bytes for each row and k-block, in the order in
+ * which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks, in a chunk
+ * tiles of tile_rows rows (the last tile has as many as are left), in a tile
+ * k-blocks, in a k-block rows.
+ */
+#ifndef NIB_CPU_LAYOUT_H
+#define NIB_CPU_LAYOUT_H
+
+#include <stdint.h>
+
+#define PANEL_COLS   16
+#define BLOCK_CODES  128 /* bytes of codes of a k-block of a panel */
+#define GROUP_BLOCKS 4
+#define GROUP_BYTES  (GROUP_BLOCKS * (BLOCK_CODES + PANEL_COLS))
+
+/* Most k-blocks that a unit expands at a time. */
+#define CHUNK_BLOCKS 64
+
+/* Twice the value of an e2m1 code reaches 12: added, B fits an unsigned byte.
+ */
+#define CODE_OFFSET 12
+
+struct cpu_record {
+	/* 2 * value, in the order k = 0 2 4 6, 1 3 5 7, 8 10 12 14, 9 .. 15. */
+	int8_t codes[16];
+	/* -CODE_OFFSET * sum of codes: takes B's offset out of a dot product.
+	 */
+	int32_t start;
+	/*
+	 * The block's scale / 4 (both codes are doubled).  For a scale of 0 or
+	 * NaN it is 1 and the codes are 0: kernels do integer arithmetic on its
+	 * bits, which must give a finite factor.
+	 */
+	float scale;
+};
+
+/*
+ * k-blocks of a chunk of `blocks` in all: equal chunks (the last may be
+ * shorter), so that each fetches all of the next one.
+ */
+static inline int64_t cpu_chunk_blocks(int64_t blocks)
+{
+	const int64_t chunks = (blocks + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS;
+	/* Never 0: positions are divided by it. */
+	const int64_t equal = chunks > 0 ? (blocks + chunks - 1) / chunks : 1;
+
+	return (equal + GROUP_BLOCKS - 1) / GROUP_BLOCKS * GROUP_BLOCKS;
+}
+
+/*
+ * The record of (row, block), both of an m x blocks matrix; from there the next
+ * block of the chunk is `rows of the tile` records on.
+ */
+static inline int64_t cpu_record_at(int64_t m, int64_t blocks,
+				    int64_t tile_rows, int64_t row,
+				    int64_t block)
+{
+	const int64_t most = cpu_chunk_blocks(blocks);
+	const int64_t chunk = block / most * most;
+	const int64_t tile = row / tile_rows * tile_rows;
+	const int64_t in_chunk = blocks - chunk < most ? blocks - chunk : most;
+	const int64_t in_tile = m - tile < tile_rows ? m - tile : tile_rows;
+
+	return chunk * m + tile * in_chunk + (block - chunk) * in_tile + row -
+	       tile;
+}
+
+static inline int64_t cpu_panel_bytes(int64_t blocks)
+{
+	const int64_t bytes = blocks * (BLOCK_CODES + PANEL_COLS);
+
+	return (bytes + 63) / 64 * 64;
+}
+
+/* Blocks in the group that block lies in, `blocks` long from a group's start.
+ */
+static inline int64_t cpu_group_blocks(int64_t blocks, int64_t block)
+{
+	const int64_t left = blocks - block / GROUP_BLOCKS * GROUP_BLOCKS;
+
+	return left < GROUP_BLOCKS ? left : GROUP_BLOCKS;
+}
+
+static inline int64_t cpu_codes_at(int64_t block)
+{
+	return block / GROUP_BLOCKS * GROUP_BYTES +
+	       block % GROUP_BLOCKS * BLOCK_CODES;
+}
+
+static inline int64_t cpu_scales_at(int64_t blocks, int64_t block)
+{
+	return block / GROUP_BLOCKS * GROUP_BYTES +
+	       cpu_group_blocks(blocks, block) * BLOCK_CODES +
+	       block % GROUP_BLOCKS * PANEL_COLS;
+}
+
+#endif

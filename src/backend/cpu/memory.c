@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c - memory of the CPU backend: the host's, large blocks on huge pages. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/error.h"
+#include "cpu.h"
+
+#define HUGE_BYTES ((size_t)2 << 20)
+#define LINE_BYTES ((size_t)64)
+
+void *cpu_lines(size_t bytes)
+{
+	/* From half a huge page on: small ones cost a fifth of the speed. */
+	const size_t align = bytes > HUGE_BYTES / 2 ? HUGE_BYTES : LINE_BYTES;
+	size_t rounded;
+	void *memory;
+
+	if (__builtin_add_overflow(bytes, align - 1, &rounded))
+		return NULL;
+	rounded = rounded / align * align;
+	memory = aligned_alloc(align, rounded);
+	/* A hint: without huge pages everything works, a little slower. */
+	if (memory && align == HUGE_BYTES)
+		(void)madvise(memory, rounded, MADV_HUGEPAGE);
+	return memory;
+}
+
+static enum nib_status new_memory(const char *what, size_t bytes, void **memory,
+				  struct nib_error *err)
+{
+	*memory = cpu_lines(bytes);
+	if (*memory)
+		return NIB_OK;
+	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)",
+			what, bytes);
+}
+
+enum nib_status cpu_workspace_new(struct nib_device *device, size_t bytes,
+				  void **workspace, struct nib_error *err)
+{
+	(void)device;
+	return new_memory("a workspace", bytes, workspace, err);
+}
+
+enum nib_status cpu_alloc(struct nib_device *device, size_t bytes,
+			  void **pointer, struct nib_error *err)
+{
+	(void)device;
+	return new_memory("data", bytes, pointer, err);
+}
+
+void cpu_free(struct nib_device *device, void *pointer)
+{
+	(void)device;
+	free(pointer);
+}
+
+enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
+			 size_t bytes, struct nib_error *err)
+{
+	(void)device;
+	(void)err;
+	memcpy(to, from, bytes);
+	return NIB_OK;
+}
+
+enum nib_status cpu_wait(struct nib_device *device, void *stream,
+			 struct nib_error *err)
+{
+	(void)device;
+	(void)stream;
+	(void)err;
+	return NIB_OK;
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * multiply.c - plans and runs of the CPU backend.
+ *
+ * A run is two phases over the device's threads:
+ *   1. tokens: every row of every A into records (pack_rows);
+ *   2. units: each thread takes the rectangles of its own share of the output
+ * in order, so that its weights are one stream, then helps the others; a unit
+ *      reads its weights once and writes its output once.
+ * Which thread computes a unit changes nothing in it, so the bits of a result
+ * do not depend on the threads.
+ *
+ * Workspace: [resolved problems][items][records][nan_rows][shares][scratch],
+ * the last two once a thread.
+ */
+#include "multiply.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/run.h"
+#include "api/validate.h"
+#include "core/error.h"
+#include "schedule.h"
+
+struct cpu_plan {
+	struct nib_plan base;
+	int64_t items;
+	/* Offsets into the workspace. */
+	size_t items_at, records_at, nan_at, shares_at, scratch_at;
+	size_t scratch_bytes;
+};
+
+/* Records below which one thread packs faster than two can be woken. */
+#define PACK_ALONE_RECORDS 4096
+
+/* A thread's share of the units, on a cache line of its own. */
+struct share {
+	_Atomic int64_t next;
+	int64_t end;
+	char line[48];
+};
+
+struct run {
+	const struct cpu_device *device;
+	bool dual;
+	struct cpu_item *items;
+	int64_t count, rows;
+	int64_t units;
+	struct share *shares; /* multiply_tasks */
+	int multiply_tasks;
+	char *scratch;
+	size_t scratch_bytes;
+	int pack_tasks;
+};
+
+static size_t round_up(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+/* ---- plans -------------------------------------------------------------- */
+
+struct nib_plan *cpu_plan_new(void)
+{
+	struct cpu_plan *plan = calloc(1, sizeof(*plan));
+
+	return plan ? &plan->base : NULL;
+}
+
+void cpu_plan_free(struct nib_plan *plan)
+{
+	free(plan);
+}
+
+/* What all items together need. */
+struct needs {
+	int64_t items, rows, records, units;
+	int64_t least_rows, most_rows;
+	int packed, unpacked; /* weight operands of each kind */
+	bool fits;	      /* no sum has overflowed */
+};
+
+static void add(struct needs *needs, int64_t *sum, int64_t x, int64_t y)
+{
+	int64_t product;
+
+	if (__builtin_mul_overflow(x, y, &product) ||
+	    __builtin_add_overflow(*sum, product, sum))
+		needs->fits = false;
+}
+
+/* Outputs without elements are no work: nobody makes items of them. */
+static bool is_empty(const struct nib_problem *p)
+{
+	return p->c.rows == 0 || p->c.cols == 0;
+}
+
+static void add_weights(struct needs *needs, const struct nib_packed *packed)
+{
+	if (packed)
+		needs->packed = 1;
+	else
+		needs->unpacked = 1;
+}
+
+/* `batch` products of m rows each. */
+static void add_items(struct needs *needs, int64_t batch, int64_t m,
+		      const struct nib_nvfp4 *a, const struct nib_dense *c)
+{
+	const int64_t col_units = (c->cols + UNIT_COLS - 1) / UNIT_COLS;
+	const int64_t row_units = (m + MAX_UNIT_ROWS - 1) / MAX_UNIT_ROWS;
+	int64_t rows = 0, cuts = 0;
+
+	add(needs, &rows, batch, m);
+	add(needs, &needs->items, batch, 1);
+	add(needs, &needs->rows, batch, m);
+	add(needs, &needs->records, rows, a->k / NIB_BLOCK);
+	add(needs, &cuts, batch, row_units);
+	add(needs, &needs->units, cuts, col_units);
+	if (needs->most_rows == 0 || m < needs->least_rows)
+		needs->least_rows = m;
+	if (m > needs->most_rows)
+		needs->most_rows = m;
+}
+
+static const char *explain_rows(const struct nib_plan *plan,
+				const struct needs *needs)
+{
+	const struct cpu_device *cpu = cpu_device(plan->device);
+	const int64_t direct = cpu->ops.gemm.direct_rows;
+
+	if (direct == 0)
+		return "the definition, one product at a time";
+	if (plan->is_moe)
+		return "experts with few rows decode weights in registers, "
+		       "others expand them once into the cache";
+	if (needs->most_rows <= direct)
+		return "few rows: weights are decoded in registers, memory is "
+		       "the limit";
+	if (needs->least_rows <= direct)
+		return "weights of products with few rows are decoded in "
+		       "registers, others expanded once into the cache";
+	return "weights are expanded once into the cache and used for all rows";
+}
+
+static void explain(struct nib_plan *plan, const struct needs *needs)
+{
+	static const char *const ops[] = {"gemm", "dual gemm", "gemv"};
+
+	snprintf(plan->explanation, sizeof(plan->explanation),
+		 "%s%s on %s, %d thread%s: %s; %s",
+		 plan->is_moe	   ? "expert "
+		 : plan->count > 1 ? "group "
+				   : "",
+		 ops[plan->op], plan->backend_name, plan->threads,
+		 plan->threads == 1 ? "" : "s", explain_rows(plan, needs),
+		 !needs->packed && !needs->unpacked ? "no weights are read"
+		 : !needs->unpacked		    ? "packed weights"
+		 : needs->packed		    ? "some weights packed"
+				 : "unpacked weights, reordered in every run "
+				   "(nib_pack() saves that)");
+}
+
+/* a * b + c in size_t; false if it does not fit. */
+static bool grow(size_t *total, int64_t count, size_t each)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow((size_t)count, each, &bytes) ||
+	    __builtin_add_overflow(*total, bytes + 63, total))
+		return false;
+	*total = *total / 64 * 64;
+	return *total < SIZE_MAX / 4;
+}
+
+static void sum_needs(const struct nib_plan *plan, struct needs *needs)
+{
+	const struct nib_moe_problem *moe = &plan->moe;
+	const bool dual = plan->op == NIB_DUAL_GEMM;
+
+	needs->fits = true;
+	for (int64_t i = 0; i < (plan->is_moe ? 0 : plan->count); i++) {
+		const struct nib_problem *p = &plan->problems[i];
+
+		if (is_empty(p))
+			continue;
+		add_items(needs, p->a.batch, p->a.rows, &p->a, &p->c);
+		add_weights(needs, p->b_packed);
+		if (dual)
+			add_weights(needs, p->b2_packed);
+	}
+	if (!plan->is_moe)
+		return;
+	/* How rows fall to experts is known when the plan runs. */
+	add_items(needs, 1, moe->a.rows, &moe->a, &moe->c);
+	add(needs, &needs->items, moe->b.batch, 1);
+	add_weights(needs, moe->b_packed);
+	if (dual)
+		add_weights(needs, moe->b2_packed);
+}
+
+enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
+{
+	struct cpu_plan *plan = (struct cpu_plan *)base;
+	const struct cpu_device *cpu = cpu_device(base->device);
+	const struct cpu_gemm_ops *ops = &cpu->ops.gemm;
+	struct needs needs = {0};
+	int64_t unit_rows;
+	size_t at = 0;
+	bool fits;
+
+	sum_needs(base, &needs);
+	unit_rows =
+	    needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;
+	unit_rows =
+	    (unit_rows + ops->tile_rows - 1) / ops->tile_rows * ops->tile_rows;
+	plan->scratch_bytes =
+	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_DUAL_GEMM));
+
+	fits = needs.fits && grow(&at, base->is_moe ? 0 : base->count,
+				  sizeof(struct nib_problem));
+	plan->items_at = at;
+	fits = fits && grow(&at, needs.items, sizeof(struct cpu_item));
+	plan->records_at = at;
+	fits = fits && grow(&at, needs.records, sizeof(struct cpu_record));
+	plan->nan_at = at;
+	fits = fits && grow(&at, needs.rows, 1);
+	plan->shares_at = at;
+	fits = fits && grow(&at, cpu->threads, sizeof(struct share));
+	plan->scratch_at = at;
+	fits = fits && grow(&at, cpu->threads, plan->scratch_bytes);
+	if (!fits)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"problems: %lld rows of tokens need a "
+				"workspace beyond this machine's addresses",
+				(long long)needs.rows);
+	plan->items = needs.items;
+	base->workspace_bytes = at;
+	base->tasks = needs.units;
+	base->threads = cpu->threads;
+	base->backend_name = cpu_isa_backend(cpu->isa);
+	explain(base, &needs);
+	return NIB_OK;
+}
+
+/* ---- runs --------------------------------------------------------------- */
+
+static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
+				     const struct nib_packed *base,
+				     int64_t batch)
+{
+	const struct cpu_packed *packed = (const struct cpu_packed *)base;
+	struct cpu_weights w = {0};
+
+	if (view->batch == 1)
+		batch = 0;
+	if (!packed || !packed->data) {
+		w.rows = cpu_rows_of(view, batch);
+		return w;
+	}
+	w.panel_stride_bytes = packed->panel_stride_bytes;
+	w.panels =
+	    packed->data + batch * packed->panels * packed->panel_stride_bytes;
+	w.nan_columns = packed->nan_columns + batch * packed->panels;
+	return w;
+}
+
+/* Item `batch` of a problem. */
+static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
+			       int64_t batch)
+{
+	struct cpu_item item = {
+	    .m = p->a.rows,
+	    .n = p->c.cols,
+	    .blocks = p->a.k / NIB_BLOCK,
+	    .a = cpu_rows_of(&p->a, batch),
+	    .alpha = {p->alpha ? *p->alpha : 1.0f,
+		      p->alpha2 ? *p->alpha2 : 1.0f},
+	    .c = nib_dense_at(&p->c, batch, 0, 0),
+	    .c_row_stride_bytes =
+		p->c.row_stride_elems * (int64_t)nib_dtype_bytes(p->c.dtype),
+	    .dtype = p->c.dtype,
+	};
+
+	item.b[0] = weights_of(&p->b, p->b_packed, batch);
+	if (op == NIB_DUAL_GEMM)
+		item.b[1] = weights_of(&p->b2, p->b2_packed, batch);
+	return item;
+}
+
+/* Item `expert` of a mixture: its rows of a and c, its matrix of the stack. */
+static struct cpu_item
+expert_of(enum nib_op op, const struct nib_moe_problem *moe, int64_t expert)
+{
+	const int64_t row = moe->row_offsets[expert];
+	const struct nib_problem p = {
+	    .a = moe->a,
+	    .b = moe->b,
+	    .b2 = moe->b2,
+	    .b_packed = moe->b_packed,
+	    .b2_packed = moe->b2_packed,
+	    .alpha = moe->alpha ? moe->alpha + expert : NULL,
+	    .alpha2 = moe->alpha2 ? moe->alpha2 + expert : NULL,
+	    .c = moe->c,
+	};
+	struct cpu_item item = item_of(op, &p, 0);
+
+	item.m = moe->row_offsets[expert + 1] - row;
+	item.a.codes = nib_nvfp4_row(&moe->a, 0, row);
+	item.a.rows = item.m;
+	item.a.scale_row = moe->scale_rows ? moe->scale_rows[expert] : row;
+	item.b[0] = weights_of(&moe->b, moe->b_packed, expert);
+	if (op == NIB_DUAL_GEMM)
+		item.b[1] = weights_of(&moe->b2, moe->b2_packed, expert);
+	item.c = nib_dense_at(&moe->c, 0, row, 0);
+	return item;
+}
+
+/* Phase 1, one task: an equal share of all rows. */
+static void pack_some(void *arg, int task)
+{
+	const struct run *run = arg;
+	const int64_t begin = run->rows * task / run->pack_tasks;
+	const int64_t end = run->rows * (task + 1) / run->pack_tasks;
+	int64_t row = 0;
+
+	for (int64_t i = 0; i < run->count && row < end; i++) {
+		const struct cpu_item *item = &run->items[i];
+		int64_t from = begin > row ? begin - row : 0;
+		int64_t to = end - row < item->m ? end - row : item->m;
+
+		if (from < to)
+			run->device->ops.gemm.pack_rows(item, from, to - from);
+		row += item->m;
+	}
+}
+
+/* Units of one share until there are none left. */
+static void multiply_share(const struct run *run, struct share *share,
+			   void *scratch)
+{
+	struct cpu_cursor cursor = {run->items, 0};
+	int64_t unit, m0, n0;
+
+	while ((unit = atomic_fetch_add_explicit(
+		    &share->next, 1, memory_order_relaxed)) < share->end) {
+		const struct cpu_item *item =
+		    cpu_find_unit(&cursor, unit, &m0, &n0);
+
+		run->device->ops.gemm.multiply(item, run->dual, m0, n0,
+					       scratch);
+	}
+}
+
+/* Phase 2, one task: its own share, then what others have left. */
+static void multiply_some(void *arg, int task)
+{
+	const struct run *run = arg;
+	void *scratch = run->scratch + (size_t)task * run->scratch_bytes;
+
+	for (int i = 0; i < run->multiply_tasks; i++)
+		multiply_share(run,
+			       &run->shares[(task + i) % run->multiply_tasks],
+			       scratch);
+}
+
+/*
+ * What one unit of an item costs, in rows: up to three are done while their
+ * weights come from memory.
+ */
+static int64_t unit_cost(const struct cpu_item *item)
+{
+	const int64_t rows =
+	    item->m < item->unit_rows ? item->m : item->unit_rows;
+
+	return rows < 3 ? 3 : rows;
+}
+
+/* Shares of the units that cost about the same. */
+static void cut_shares(struct run *run)
+{
+	const int64_t tasks = run->multiply_tasks;
+	int64_t total = 0, before = 0, task = 0;
+
+	for (int64_t i = 0; i < run->count; i++)
+		total += run->items[i].row_units * run->items[i].col_units *
+			 unit_cost(&run->items[i]);
+	for (int64_t i = 0; i < run->count; i++) {
+		const struct cpu_item *item = &run->items[i];
+		const int64_t cost = unit_cost(item);
+		const int64_t after =
+		    before + item->row_units * item->col_units * cost;
+
+		for (; task < tasks && total / tasks * task < after; task++)
+			atomic_init(&run->shares[task].next,
+				    item->first_unit +
+					(total / tasks * task - before) / cost);
+		before = after;
+	}
+	for (int64_t i = 0; i < tasks; i++)
+		run->shares[i].end =
+		    i + 1 < tasks
+			? atomic_load_explicit(&run->shares[i + 1].next,
+					       memory_order_relaxed)
+			: run->units;
+}
+
+/* Places the items' records, then runs both phases. */
+static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
+		      int64_t count, char *workspace)
+{
+	const struct cpu_device *cpu = cpu_device(plan->base.device);
+	struct cpu_record *records =
+	    (struct cpu_record *)(workspace + plan->records_at);
+	struct cpu_record *first = records;
+	uint8_t *nan_rows = (uint8_t *)workspace + plan->nan_at;
+	struct run run = {
+	    .device = cpu,
+	    .dual = plan->base.op == NIB_DUAL_GEMM,
+	    .items = items,
+	    .count = count,
+	    .shares = (struct share *)(workspace + plan->shares_at),
+	    .scratch = workspace + plan->scratch_at,
+	    .scratch_bytes = plan->scratch_bytes,
+	};
+
+	for (int64_t i = 0; i < count; i++) {
+		items[i].records = records;
+		items[i].nan_rows = nan_rows;
+		records += items[i].m * items[i].blocks;
+		nan_rows += items[i].m;
+		run.rows += items[i].m;
+	}
+	run.units =
+	    cpu_schedule(items, count, cpu->threads, cpu->ops.gemm.tile_rows);
+	if (run.units == 0)
+		return;
+	run.pack_tasks =
+	    records - first < PACK_ALONE_RECORDS ? 1 : cpu->threads;
+	cpu_parallel(cpu, run.pack_tasks, pack_some, &run);
+	run.multiply_tasks =
+	    run.units < cpu->threads ? (int)run.units : cpu->threads;
+	cut_shares(&run);
+	cpu_parallel(cpu, run.multiply_tasks, multiply_some, &run);
+}
+
+/* The problems of a run, checked, into the head of the workspace. */
+static enum nib_status take_problems(const struct nib_plan *plan,
+				     const struct nib_problem *given,
+				     const struct nib_run_options *options,
+				     struct nib_error *err)
+{
+	struct nib_problem *problems = options->workspace;
+	enum nib_status status = NIB_OK;
+
+	for (int64_t i = 0; i < plan->count && !status; i++) {
+		status =
+		    nib_take_problem(plan, &given[i], i, &problems[i], err);
+		if (!status && options->check_data)
+			status = nib_valid_problem_signs(plan->op, &problems[i],
+							 i, err);
+	}
+	if (!status)
+		status =
+		    nib_valid_outputs(plan->op, problems, plan->count, err);
+	return status;
+}
+
+enum nib_status cpu_run(struct nib_plan *base, const struct nib_problem *given,
+			const struct nib_run_options *options,
+			struct nib_error *err)
+{
+	const struct cpu_plan *plan = (const struct cpu_plan *)base;
+	const struct nib_problem *problems = options->workspace;
+	char *workspace = options->workspace;
+	struct cpu_item *items =
+	    (struct cpu_item *)(workspace + plan->items_at);
+	int64_t count = 0;
+	enum nib_status status;
+
+	status = take_problems(base, given, options, err);
+	if (status)
+		return status;
+	for (int64_t i = 0; i < base->count; i++) {
+		if (is_empty(&problems[i]))
+			continue;
+		for (int64_t b = 0; b < problems[i].a.batch; b++)
+			items[count++] = item_of(base->op, &problems[i], b);
+	}
+	run_items(plan, items, count, workspace);
+	return NIB_OK;
+}
+
+enum nib_status cpu_run_moe(struct nib_plan *base,
+			    const struct nib_moe_problem *given,
+			    const struct nib_run_options *options,
+			    struct nib_error *err)
+{
+	const struct cpu_plan *plan = (const struct cpu_plan *)base;
+	char *workspace = options->workspace;
+	struct cpu_item *items =
+	    (struct cpu_item *)(workspace + plan->items_at);
+	struct nib_moe_problem moe;
+	enum nib_status status;
+
+	status = nib_take_moe(base, given, &moe, err);
+	if (!status)
+		status = nib_valid_moe_offsets(&moe, err);
+	if (!status && options->check_data)
+		status = nib_valid_moe_signs(base->op, &moe, err);
+	if (status)
+		return status;
+	for (int64_t e = 0; e < moe.b.batch; e++)
+		items[e] = expert_of(base->op, &moe, e);
+	run_items(plan, items, moe.b.batch, workspace);
+	return NIB_OK;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pack_vector.inc.h - pack.inc.h with AVX2's instructions, which every vector
+ * set has.  The including file defines
+ *   RECORD_START(x)   a record's start as the set's dot_start() wants it
+ */
+#include <immintrin.h>
+
+#include "backend/cpu/gemm_ops.h"
+
+/* One k-block's 8 bytes of codes to a record's 16 integers. */
+static inline __m128i record_codes(const uint8_t *codes)
+{
+	const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2,
+					    -3, -4, -6, -8, -12);
+	const __m128i nibble = _mm_set1_epi8(15);
+	const __m128i x = _mm_loadl_epi64((const void *)codes);
+	const __m128i low = _mm_and_si128(x, nibble);
+	const __m128i high = _mm_and_si128(_mm_srli_epi16(x, 4), nibble);
+
+	return _mm_shuffle_epi8(twice, _mm_unpacklo_epi32(low, high));
+}
+
+/* Sum of 16 signed bytes. */
+static inline int32_t sum_bytes(__m128i x)
+{
+	/* psadbw adds unsigned bytes, eight at a time: shift them by 128. */
+	const __m128i shifted = _mm_xor_si128(x, _mm_set1_epi8(-128));
+	const __m128i sums = _mm_sad_epu8(shifted, _mm_setzero_si128());
+
+	return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
+}
+
+/* As pack_record() of pack.inc.h. */
+static inline void pack_record_vector(const uint8_t *codes, uint8_t scale,
+				      struct cpu_record *out)
+{
+	const __m128i twice = record_codes(codes);
+	/* e4m3 << 7 is an fp16 of 1/256 of the value; / 4 is wanted. */
+	const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
+
+	_mm_storeu_si128((void *)out->codes, twice);
+	out->start = RECORD_START(-CODE_OFFSET * sum_bytes(twice));
+	out->scale = _mm_cvtss_f32(half) * 64.0f;
+}
+
+#define PACK_RECORD pack_record_vector
+#include "backend/cpu/pack.inc.h"
+
+/* Four dwords of four rows each way: out[k] = dword k of each. */
+static inline void transpose_4x4(__m128i x[4])
+{
+	const __m128i a = _mm_unpacklo_epi32(x[0], x[1]);
+	const __m128i b = _mm_unpackhi_epi32(x[0], x[1]);
+	const __m128i c = _mm_unpacklo_epi32(x[2], x[3]);
+	const __m128i d = _mm_unpackhi_epi32(x[2], x[3]);
+
+	x[0] = _mm_unpacklo_epi64(a, c);
+	x[1] = _mm_unpackhi_epi64(a, c);
+	x[2] = _mm_unpacklo_epi64(b, d);
+	x[3] = _mm_unpackhi_epi64(b, d);
+}
+
+/* The scales of 16 rows and 4 k-blocks: out[k] = 16 bytes, one a row. */
+static inline void gather_scales(const struct scale_row *rows, int64_t block,
+				 __m128i out[4])
+{
+	/* Bytes of equal k-block together. */
+	const __m128i by_block =
+	    _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+	const __m128i no_sign = _mm_set1_epi8(0x7f);
+	const int64_t at = block / 4 * rows[0].step;
+
+	for (int r = 0; r < 4; r++) {
+		int32_t four[4];
+
+		for (int i = 0; i < 4; i++)
+			memcpy(&four[i], rows[4 * r + i].at + at, 4);
+		out[r] = _mm_shuffle_epi8(_mm_loadu_si128((const void *)four),
+					  by_block);
+	}
+	transpose_4x4(out);
+	for (int k = 0; k < 4; k++)
+		out[k] = _mm_and_si128(out[k], no_sign);
+}
+
+/* 8 rows of 32 bytes of codes: dword d of each to out + 64 * d. */
+static inline void transpose_codes(const uint8_t *const *rows, int64_t at,
+				   uint8_t *out)
+{
+	__m256i x[8], y[8];
+
+	for (int i = 0; i < 8; i++)
+		x[i] = _mm256_loadu_si256((const void *)(rows[i] + at));
+	for (int i = 0; i < 8; i += 2) {
+		y[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
+		y[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
+	}
+	for (int i = 0; i < 8; i += 4) {
+		x[i] = _mm256_unpacklo_epi64(y[i], y[i + 2]);
+		x[i + 1] = _mm256_unpackhi_epi64(y[i], y[i + 2]);
+		x[i + 2] = _mm256_unpacklo_epi64(y[i + 1], y[i + 3]);
+		x[i + 3] = _mm256_unpackhi_epi64(y[i + 1], y[i + 3]);
+	}
+	for (int i = 0; i < 4; i++) {
+		_mm256_storeu_si256(
+		    (void *)(out + 64 * i),
+		    _mm256_permute2x128_si256(x[i], x[i + 4], 0x20));
+		_mm256_storeu_si256(
+		    (void *)(out + 64 * (i + 4)),
+		    _mm256_permute2x128_si256(x[i], x[i + 4], 0x31));
+	}
+}
+
+/* Codes of the columns in `zero` become 0. */
+static inline void clear_codes(uint8_t *codes, unsigned int zero)
+{
+	for (; zero; zero &= zero - 1) {
+		const int n = __builtin_ctz(zero);
+
+		memset(codes + 4 * n, 0, 4);
+		memset(codes + 64 + 4 * n, 0, 4);
+	}
+}
+
+/* As pack_panel, for 16 rows that exist and whole groups of k-blocks. */
+static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
+				       int64_t block0, int64_t blocks,
+				       uint8_t *panel)
+{
+	const __m128i nan_byte = _mm_set1_epi8(NIB_E4M3_NAN);
+	const uint8_t *codes[PANEL_COLS];
+	struct scale_row scales[PANEL_COLS];
+	__m128i group[4], nan = _mm_setzero_si128();
+
+	for (int n = 0; n < PANEL_COLS; n++) {
+		codes[n] = codes_of(b, n0 + n);
+		scales[n] = scale_row_of(b, n0 + n);
+	}
+	for (int64_t k = 0; k < blocks; k += GROUP_BLOCKS) {
+		transpose_codes(codes, (block0 + k) * 8, panel);
+		transpose_codes(codes + 8, (block0 + k) * 8, panel + 32);
+		gather_scales(scales, block0 + k, group);
+		for (int i = 0; i < GROUP_BLOCKS; i++) {
+			const __m128i zero =
+			    _mm_cmpeq_epi8(group[i], _mm_setzero_si128());
+
+			_mm_storeu_si128((void *)(panel +
+						  GROUP_BLOCKS * BLOCK_CODES +
+						  i * PANEL_COLS),
+					 group[i]);
+			nan = _mm_or_si128(nan,
+					   _mm_cmpeq_epi8(group[i], nan_byte));
+			clear_codes(panel + i * BLOCK_CODES,
+				    (unsigned int)_mm_movemask_epi8(zero));
+		}
+		panel += GROUP_BYTES;
+	}
+	return (unsigned int)_mm_movemask_epi8(nan);
+}
+
+static inline uint16_t pack_panel_vector(const struct cpu_rows *b, int64_t n0,
+					 int64_t block0, int64_t blocks,
+					 uint8_t *panel)
+{
+	const int64_t whole = blocks / GROUP_BLOCKS * GROUP_BLOCKS;
+	unsigned int nan = 0;
+
+	/* At the edges, and for a chunk that begins inside a group. */
+	if (n0 + PANEL_COLS > b->rows || block0 % GROUP_BLOCKS)
+		return pack_panel(b, n0, block0, blocks, panel);
+	nan = pack_groups(b, n0, block0, whole, panel);
+	if (whole < blocks)
+		nan |= pack_panel(b, n0, block0 + whole, blocks - whole,
+				  panel + whole / GROUP_BLOCKS * GROUP_BYTES);
+	return (uint16_t)nan;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights.c - packed weights: panels (layout.h) on huge pages. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/validate.h"
+#include "core/error.h"
+#include "cpu.h"
+#include "format/view.h"
+#include "multiply.h"
+
+struct job {
+	const struct cpu_device *device;
+	struct cpu_packed *packed;
+	const struct nib_nvfp4 *b;
+	int64_t all_panels; /* of all matrices */
+	int tasks;
+};
+
+static void pack_some(void *arg, int task)
+{
+	const struct job *job = arg;
+	struct cpu_packed *packed = job->packed;
+	const int64_t begin = job->all_panels * task / job->tasks;
+	const int64_t end = job->all_panels * (task + 1) / job->tasks;
+
+	for (int64_t i = begin; i < end; i++) {
+		struct cpu_rows rows = cpu_rows_of(job->b, i / packed->panels);
+
+		packed->nan_columns[i] = job->device->ops.gemm.pack_panel(
+		    &rows, i % packed->panels * PANEL_COLS, 0, rows.blocks,
+		    packed->data + i * packed->panel_stride_bytes);
+	}
+}
+
+/* 2^36 panels with data would be 2^43 bytes. */
+#define MAX_PANELS ((int64_t)1 << 36)
+
+/*
+ * Memory for all_panels > 0, with no space after the last: kernels prefetch past
+ * it, and a prefetch of an unmapped address does nothing.
+ */
+static enum nib_status allocate(struct cpu_packed *packed, int64_t all_panels,
+				struct nib_error *err)
+{
+	const size_t bytes =
+	    (size_t)all_panels * (size_t)packed->panel_stride_bytes;
+
+	packed->nan_columns =
+	    calloc((size_t)all_panels, sizeof(*packed->nan_columns));
+	packed->data = cpu_lines(bytes);
+	if (!packed->nan_columns || !packed->data)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for packed weights (%zu bytes)",
+				bytes);
+	packed->base.bytes = bytes;
+	return NIB_OK;
+}
+
+enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+			 struct nib_packed **out, struct nib_error *err)
+{
+	const struct cpu_device *cpu = cpu_device(device);
+	struct cpu_packed *packed;
+	struct job job = {cpu, NULL, b, 0, cpu->threads};
+	enum nib_status status;
+
+	status = nib_valid_scale_signs(b, nib_label("b"), err);
+	if (status)
+		return status;
+	packed = job.packed = calloc(1, sizeof(*packed));
+	if (!packed)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for packed weights");
+	packed->base.device = device;
+	packed->base.rows = b->rows;
+	packed->base.k = b->k;
+	packed->base.batch = b->batch;
+	packed->panels = (b->rows + PANEL_COLS - 1) / PANEL_COLS;
+	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_BLOCK);
+	/* Without values there are no panels, whatever rows and batch are. */
+	if (b->k > 0 && b->rows > 0 &&
+	    (__builtin_mul_overflow(b->batch, packed->panels,
+				    &job.all_panels) ||
+	     job.all_panels > MAX_PANELS))
+		status = nib_fail(err, NIB_OUT_OF_MEMORY,
+				  "no memory for packed weights of %" PRId64
+				  " rows, batch %" PRId64,
+				  b->rows, b->batch);
+	else if (job.all_panels > 0)
+		status = allocate(packed, job.all_panels, err);
+	if (status) {
+		cpu_packed_free(&packed->base);
+		return status;
+	}
+	cpu_parallel(cpu, job.tasks, pack_some, &job);
+	*out = &packed->base;
+	return NIB_OK;
+}
+
+void cpu_packed_free(struct nib_packed *base)
+{
+	struct cpu_packed *packed = (struct cpu_packed *)base;
+
+	free(packed->data);
+	free(packed->nan_columns);
+	free(packed);
+}

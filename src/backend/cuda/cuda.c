@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.c - the CUDA backend's table, and what it says of itself. */
+#include "cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Open if a GPU of this machine is one that there are kernels for. */
+static void level_info(int level, struct nib_backend_info *info)
+{
+	const struct cuda_driver *driver;
+	struct cuda_device device;
+	struct nib_error err;
+	const char *reason;
+
+	(void)level;
+	info->backend = CUDA_BACKEND_NAME;
+	info->is_open = 0;
+	if (!cuda_images[0].name) {
+		snprintf(info->reason, sizeof(info->reason),
+			 "this build has no GPU kernels: it was made without "
+			 "nvcc");
+		return;
+	}
+	driver = cuda_driver(&reason);
+	if (!driver) {
+		snprintf(info->reason, sizeof(info->reason), "%s", reason);
+		return;
+	}
+	for (int i = 0; i < driver->devices && !info->is_open; i++) {
+		if (cuda_describe(driver, i, &device, &err) == NIB_OK)
+			info->is_open = 1;
+		else if (i == 0)
+			snprintf(info->reason, sizeof(info->reason), "%.127s",
+				 err.message);
+	}
+	if (info->is_open)
+		info->reason[0] = '\0';
+}
+
+static void device_info(const struct nib_device *base,
+			struct nib_device_info *info)
+{
+	const struct cuda_device *device = cuda_device(base);
+
+	info->name = device->name;
+	info->backend = CUDA_BACKEND_NAME;
+	memcpy(info->hardware, device->hardware, sizeof(info->hardware));
+	snprintf(info->features, sizeof(info->features),
+		 "compute capability %d.%d, CUDA %d.%d driver",
+		 device->capability / 10, device->capability % 10,
+		 device->driver->version / 1000,
+		 device->driver->version % 1000 / 10);
+	info->threads = device->multiprocessors;
+	info->l2_bytes = device->l2_bytes;
+	info->memory_bytes = (int64_t)device->memory_bytes;
+	info->driver_version = device->driver->version;
+	info->compute_capability = device->capability;
+	info->clock_khz = device->clock_khz;
+	info->memory_clock_khz = device->memory_clock_khz;
+	info->memory_bus_bits = device->memory_bus_bits;
+	info->arithmetic = NIB_ARITHMETIC_FP16_TENSOR;
+}
+
+const struct nib_backend nib_backend_cuda = {
+    .name = "cuda",
+    .levels = 1,
+    .level_info = level_info,
+    .open = cuda_open,
+    .close = cuda_close,
+    .device_info = device_info,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy = cuda_copy,
+    .wait = cuda_wait,
+    .probe = cuda_probe,
+    .costs_get = cuda_costs_get,
+    .costs_set = cuda_costs_set,
+    .costs_save = cuda_costs_save,
+    .pack = cuda_pack,
+    .packed_free = cuda_packed_free,
+    .plan_new = cuda_plan_new,
+    .plan = cuda_plan,
+    .plan_free = cuda_plan_free,
+    .workspace_new = cuda_alloc,
+    .workspace_free = cuda_free,
+    .run = cuda_run,
+    .run_moe = cuda_run_moe,
+    .quantize = cuda_quantize,
+    .amax = cuda_amax,
+    .dequantize = cuda_dequantize,
+    .convert_scales = cuda_convert_scales,
+    .expert_rows = cuda_expert_rows,
+};

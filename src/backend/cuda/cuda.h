@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.h - what the parts of the CUDA backend share: the device and its entries.
+ */
+#ifndef NIB_CUDA_H
+#define NIB_CUDA_H
+
+#include <pthread.h>
+
+#include "api/validate.h"
+#include "backend/backend.h"
+#include "costs.h"
+#include "driver.h"
+
+/* The one architecture that this backend has kernels for. */
+#define CUDA_BACKEND_NAME "cuda-sm90"
+#define CUDA_CAPABILITY	  90
+
+struct cuda_modules; /* module.c */
+
+struct cuda_device {
+	struct nib_device base;
+	const struct cuda_driver *driver;
+	int ordinal;
+	CUdevice device;
+	CUcontext context; /* primary, retained */
+	struct cuda_modules *modules;
+	int multiprocessors;
+	int capability;
+	int shared_bytes; /* the most that one block may have */
+	int l2_bytes;
+	int clock_khz, memory_clock_khz;
+	int memory_bus_bits;
+	size_t memory_bytes;
+	char name[16]; /* "cuda:0" */
+	char hardware[64];
+	/* As nib_costs has them. */
+	struct nib_cuda_costs costs;
+	bool costs_from_file;
+	char costs_path[1024], costs_reason[128];
+	char costs_no_path[96]; /* why costs_path is "" */
+};
+
+static inline int64_t divide_up(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static inline struct cuda_device *cuda_device(const struct nib_device *device)
+{
+	return (struct cuda_device *)device;
+}
+
+/* ---- context.c: opening, and the context around every group of calls ----- */
+
+enum nib_status cuda_open(const char *name,
+			  const struct nib_device_options *options,
+			  struct nib_device **device, struct nib_error *err);
+void cuda_close(struct nib_device *device);
+/* NIB_UNSUPPORTED if this build has no kernels for the GPU. */
+enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
+			      struct cuda_device *device,
+			      struct nib_error *err);
+
+/*
+ * Between enter and leave the device's context is current on this thread; what
+ * was current before is again after.
+ */
+enum nib_status cuda_enter(const struct cuda_device *device,
+			   struct nib_error *err);
+void cuda_leave(const struct cuda_device *device);
+
+/* ---- costs_file.c, costs.c ----------------------------------------------- */
+
+/* The costs of the file, or the built-in ones; device is described. */
+void cuda_costs_open(struct cuda_device *device);
+enum nib_status cuda_costs_get(struct nib_device *device,
+			       struct nib_costs *costs, struct nib_error *err);
+enum nib_status cuda_costs_set(struct nib_device *device,
+			       const struct nib_costs *costs,
+			       struct nib_error *err);
+enum nib_status cuda_costs_save(struct nib_device *device,
+				struct nib_error *err);
+
+/* ---- module.c: the kernels of this build -------------------------------- */
+
+/* One source file's kernels, as embedded; ptx ends with a NUL, and kernels are
+ * their names with spaces between. */
+struct cuda_image {
+	const char *name;
+	const void *cubin, *ptx;
+	const char *kernels;
+};
+/* Ends with a NULL name; none at all in a build without nvcc. */
+extern const struct cuda_image *cuda_images;
+
+/* Both with the context entered. */
+enum nib_status cuda_modules_load(struct cuda_device *device,
+				  struct nib_error *err);
+void cuda_modules_unload(struct cuda_device *device);
+/*
+ * The kernel `name`, allowed shared_bytes of dynamic shared memory.  Looked up
+ * once a device; from any thread, with the context entered.
+ */
+enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
+			    int shared_bytes, CUfunction *function,
+			    struct nib_error *err);
+/*
+ * Queues it with the context entered.  Of config, y and z that are 0 are 1;
+ * arguments: a pointer to each of the kernel's parameters, copied.
+ */
+enum nib_status cuda_queue(const struct cuda_device *device,
+			   CUfunction function, CUlaunchConfig config,
+			   void **arguments, struct nib_error *err);
+
+/* ---- memory.c ------------------------------------------------------------ */
+
+enum nib_status cuda_alloc(struct nib_device *device, size_t bytes,
+			   void **pointer, struct nib_error *err);
+void cuda_free(struct nib_device *device, void *pointer);
+enum nib_status cuda_copy(struct nib_device *device, void *to, const void *from,
+			  size_t bytes, struct nib_error *err);
+enum nib_status cuda_wait(struct nib_device *device, void *stream,
+			  struct nib_error *err);
+
+/* ---- check.c: are pointers the device's? --------------------------------- */
+
+/* An alignment of CUDA_ALIGN bytes is asked of codes, tiled scales and data. */
+#define CUDA_ALIGN 16
+
+/*
+ * Empty spans are fine.  Each with the context entered; costs a driver call a
+ * pointer.
+ */
+enum nib_status cuda_check_span(const struct cuda_device *device,
+				struct nib_span span, unsigned align,
+				struct nib_label label, const char *field,
+				struct nib_error *err);
+enum nib_status cuda_check_nvfp4(const struct cuda_device *device,
+				 const struct nib_nvfp4 *v,
+				 struct nib_label label, struct nib_error *err);
+enum nib_status cuda_check_scales(const struct cuda_device *device,
+				  const struct nib_nvfp4 *v,
+				  struct nib_label label,
+				  struct nib_error *err);
+enum nib_status cuda_check_dense(const struct cuda_device *device,
+				 const struct nib_dense *v,
+				 struct nib_label label, struct nib_error *err);
+
+/*
+ * The problems of a plan's last run, so that the next with the same pointers
+ * costs a comparison.  A plan has one, zeroed, and:
+ *
+ *	status = cuda_taken_begin(&plan->taken, base, given, options, err);
+ *	... if NIB_OK: plan->taken.problems (or .moe) are resolved and checked,
+ *	    their strides and all; launch ...
+ *	cuda_taken_end(&plan->taken, base);    only after NIB_OK
+ *
+ * In between no other thread is.  The context is entered from begin to end.
+ */
+struct cuda_taken {
+	pthread_mutex_t lock;
+	bool has_lock, is_valid;
+	void *workspace; /* the caller's that was last checked */
+	/* Both count long; given as the caller gave them, bit by bit. */
+	struct nib_problem *given, *problems;
+	struct nib_moe_problem given_moe, moe;
+};
+/*
+ * plan: the front door's part is complete.  Free also what a failed new left.
+ */
+enum nib_status cuda_taken_new(struct cuda_taken *taken,
+			       const struct nib_plan *plan,
+			       struct nib_error *err);
+void cuda_taken_free(struct cuda_taken *taken);
+enum nib_status cuda_taken_begin(struct cuda_taken *taken,
+				 const struct nib_plan *plan,
+				 const struct nib_problem *problems,
+				 const struct nib_run_options *options,
+				 struct nib_error *err);
+enum nib_status cuda_taken_begin_moe(struct cuda_taken *taken,
+				     const struct nib_plan *plan,
+				     const struct nib_moe_problem *moe,
+				     const struct nib_run_options *options,
+				     struct nib_error *err);
+void cuda_taken_end(struct cuda_taken *taken, const struct nib_plan *plan);
+
+/* ---- launch.c, quantize_cuda.c, probe.c: entries of the backend's table ------
+ */
+
+enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
+			   const void *data, int64_t amount, int64_t *done,
+			   void *stream, struct nib_error *err);
+
+enum nib_status cuda_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+			  struct nib_packed **packed, struct nib_error *err);
+void cuda_packed_free(struct nib_packed *packed);
+struct nib_plan *cuda_plan_new(void);
+enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err);
+void cuda_plan_free(struct nib_plan *plan);
+enum nib_status cuda_run(struct nib_plan *plan,
+			 const struct nib_problem *problems,
+			 const struct nib_run_options *options,
+			 struct nib_error *err);
+enum nib_status cuda_run_moe(struct nib_plan *plan,
+			     const struct nib_moe_problem *moe,
+			     const struct nib_run_options *options,
+			     struct nib_error *err);
+enum nib_status cuda_quantize(struct nib_device *device,
+			      const struct nib_dense *x,
+			      const struct nib_nvfp4 *q,
+			      const struct nib_quantize_options *options,
+			      float *global_used, struct nib_error *err);
+enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
+			  bool saturate, float *amax, struct nib_error *err);
+enum nib_status cuda_dequantize(struct nib_device *device,
+				const struct nib_nvfp4 *q, float global,
+				const struct nib_dense *y,
+				const struct nib_dequantize_options *options,
+				struct nib_error *err);
+enum nib_status cuda_convert_scales(struct nib_device *device,
+				    const struct nib_nvfp4 *from,
+				    const struct nib_nvfp4 *to, void *stream,
+				    struct nib_error *err);
+enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
+				 int64_t experts, int32_t *row_offsets,
+				 int32_t *scale_rows, void *stream,
+				 struct nib_error *err);
+
+#endif

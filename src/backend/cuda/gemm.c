@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.c - plans of the tiled multiplication; see gemm.h. */
+#include "gemm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "format/view.h"
+
+/* Rows at which the tiles of a pair of CTAs end are int32_t in the kernels, and
+ * some are looked at one tile ahead. */
+#define ROWS_MAX (INT32_MAX - 4 * NIB_TILE_ROWS + 1)
+
+static int64_t round_up(int64_t a, int64_t step)
+{
+	return divide_up(a, step) * step;
+}
+
+static enum nib_status no_memory(size_t bytes, struct nib_error *err)
+{
+	return nib_fail(err, NIB_OUT_OF_MEMORY,
+			"no memory for a plan (%zu bytes)", bytes);
+}
+
+/* ---- shapes -------------------------------------------------------------- */
+
+static int32_t code_flags(const struct nib_nvfp4 *b)
+{
+	uint64_t x = (uint64_t)nib_nvfp4_row_stride_bytes(b);
+
+	if (nib_nvfp4_batches(b) > 1)
+		x |= (uint64_t)nib_nvfp4_batch_stride_bytes(b);
+	return x % 16 == 0 ? 0 : NIB_B_CODES_BY_8;
+}
+
+/* The kernels read rows of codes by 8 bytes at least. */
+static enum nib_status check_strides(const struct nib_nvfp4 *v,
+				     const char *name, struct nib_error *err)
+{
+	const int64_t row = nib_nvfp4_row_stride_bytes(v);
+	const int64_t batch =
+	    nib_nvfp4_batches(v) > 1 ? nib_nvfp4_batch_stride_bytes(v) : 0;
+
+	if (row % 8 != 0 || batch % 8 != 0)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: row_stride_bytes = %lld, "
+				"batch_stride_bytes = %lld: must be multiples "
+				"of 8 on a GPU",
+				name, (long long)row, (long long)batch);
+	if (v->rows > ROWS_MAX)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: rows = %lld: at most 2^31 - 512 on a GPU",
+				name, (long long)v->rows);
+	return NIB_OK;
+}
+
+/* Tiled scales of weights come by 8 bytes, in every matrix of a stack. */
+static enum nib_status check_weights(const struct nib_nvfp4 *b,
+				     const char *name, struct nib_error *err)
+{
+	const int64_t batch = nib_nvfp4_scale_batch_stride_bytes(b);
+
+	if (b->scale_layout == NIB_TILED_128X4 && nib_nvfp4_batches(b) > 1 &&
+	    batch % 8 != 0)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"%s: scale_batch_stride_bytes = %lld: must be "
+				"a multiple of 8 in tiles on a GPU",
+				name, (long long)batch);
+	return check_strides(b, name, err);
+}
+
+static int32_t output_flags(const struct nib_dense *c)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(c->dtype);
+	const int64_t row = nib_dense_row_stride_elems(c) * size;
+	const int64_t batch =
+	    c->batch > 1 ? nib_dense_batch_stride_elems(c) * size : 0;
+
+	return row % 16 == 0 && batch % 16 == 0 ? NIB_C_BY_16 : 0;
+}
+
+static enum nib_status
+make_shape(const struct nib_nvfp4 *a, const struct nib_nvfp4 *b,
+	   const struct nib_nvfp4 *b2, const struct nib_dense *c,
+	   struct nib_gemm_shape *s, struct nib_error *err)
+{
+	enum nib_status status = check_strides(a, "a", err);
+
+	if (!status)
+		status = check_weights(b, "b", err);
+	if (!status && b2)
+		status = check_weights(b2, "b2", err);
+	if (status)
+		return status;
+	*s = (struct nib_gemm_shape){
+	    .m = (int32_t)a->rows,
+	    .n = (int32_t)b->rows,
+	    .k = (int32_t)b->k,
+	    .flags = code_flags(b) | output_flags(c),
+	    .a_stride_bytes = nib_nvfp4_row_stride_bytes(a),
+	    .a_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(a),
+	    .b_stride_bytes = nib_nvfp4_row_stride_bytes(b),
+	    .b_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b),
+	    .c_stride_elems = nib_dense_row_stride_elems(c),
+	};
+	if (a->scale_layout == NIB_TILED_128X4)
+		s->flags |= NIB_A_TILED;
+	if (b->scale_layout == NIB_TILED_128X4)
+		s->flags |= NIB_B_TILED;
+	if (!b2)
+		return NIB_OK;
+	s->b2_stride_bytes = nib_nvfp4_row_stride_bytes(b2);
+	s->b2_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b2);
+	s->flags |= code_flags(b2);
+	if (b2->scale_layout == NIB_TILED_128X4)
+		s->flags |= NIB_B2_TILED;
+	return NIB_OK;
+}
+
+/* ---- workspace ----------------------------------------------------------- */
+
+static int64_t stages_of(int64_t k)
+{
+	return divide_up(k, NIB_WEIGHT_STAGE_K);
+}
+
+/* Bytes of prepared tokens: whole atoms of 8 rows, whole weight stages of k. */
+static size_t token_bytes(int64_t atoms, int64_t k)
+{
+	const int64_t stages = stages_of(k);
+
+	return (size_t)(atoms * 8 * 2 * NIB_WEIGHT_STAGE_K *
+			(stages ? stages : 1));
+}
+
+/* Bytes of the sums of a pair of CTAs. */
+static size_t sums_bytes(int32_t tile_tokens)
+{
+	return (size_t)NIB_GEMM_PAIR * (size_t)NIB_GEMM_SUMS(tile_tokens) *
+	       sizeof(float);
+}
+
+/* A workspace: tokens, sums of parts of k, and how many have arrived. */
+static size_t part_bytes(const struct gemm_part *part)
+{
+	return token_bytes(part->args.token_atoms, part->most_k) +
+	       part->sums_bytes +
+	       (size_t)part->args.n_arrivals * sizeof(uint32_t);
+}
+
+void cuda_gemm_place(const struct gemm_part *part, void *workspace,
+		     struct nib_gemm_args *args)
+{
+	uint8_t *at = workspace;
+
+	args->tokens = at;
+	at += token_bytes(part->args.token_atoms, part->most_k);
+	args->sums = (float *)at;
+	args->arrivals = (uint32_t *)(at + part->sums_bytes);
+}
+
+/* ---- plans --------------------------------------------------------------- */
+
+/* The tiles of all parts while a plan is made; one allocation on the device. */
+struct tile_list {
+	struct nib_gemm_tile *tiles;
+	size_t count, capacity;
+};
+
+static bool append(struct tile_list *list, const struct nib_gemm_tile *tiles,
+		   size_t count)
+{
+	if (list->count + count > list->capacity) {
+		const size_t capacity = 2 * (list->count + count);
+		struct nib_gemm_tile *more =
+		    realloc(list->tiles, capacity * sizeof(*more));
+
+		if (!more)
+			return false;
+		list->tiles = more;
+		list->capacity = capacity;
+	}
+	if (count)
+		memcpy(list->tiles + list->count, tiles,
+		       count * sizeof(*tiles));
+	list->count += count;
+	return true;
+}
+
+/* Pairs of CTAs that run at once. */
+static enum nib_status count_clusters(const struct cuda_device *device,
+				      CUfunction function, int32_t shared_bytes,
+				      struct nib_tile_device *out,
+				      struct nib_error *err)
+{
+	CUlaunchAttribute attribute;
+	CUlaunchConfig config;
+	int clusters = 0;
+	CUresult result;
+
+	memset(&attribute, 0, sizeof(attribute));
+	memset(&config, 0, sizeof(config));
+	attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+	attribute.value.clusterDim.x = NIB_GEMM_PAIR;
+	attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+	config.gridDimX = NIB_GEMM_PAIR;
+	config.gridDimY = config.gridDimZ = 1;
+	config.blockDimX = NIB_GEMM_THREADS;
+	config.blockDimY = config.blockDimZ = 1;
+	config.sharedMemBytes = (unsigned)shared_bytes;
+	config.attrs = &attribute;
+	config.numAttrs = 1;
+	result = device->driver->cuOccupancyMaxActiveClusters(
+	    &clusters, function, &config);
+	if (result)
+		return cuda_fail(device->driver, result, device->name, err);
+	if (clusters < 1)
+		return nib_fail(err, NIB_DEVICE_FAILED,
+				"%s: not one pair of blocks with %d bytes of "
+				"shared memory fits",
+				device->name, shared_bytes);
+	out->clusters =
+	    clusters < NIB_GEMM_CLUSTERS ? clusters : NIB_GEMM_CLUSTERS;
+	return NIB_OK;
+}
+
+static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
+				     int32_t token_steps, CUfunction *function,
+				     struct nib_error *err)
+{
+	const bool dual = op == NIB_DUAL_GEMM;
+	const char *name;
+
+	switch (token_steps) {
+	case NIB_FEW_STEPS:
+		name = dual ? "nib_dual_few_sm90" : "nib_gemm_few_sm90";
+		break;
+	case NIB_SHORT_STEPS:
+		name = dual ? "nib_dual_short_sm90" : "nib_gemm_short_sm90";
+		break;
+	default:
+		name = dual ? "nib_dual_sm90" : "nib_gemm_sm90";
+	}
+	return cuda_kernel(device, name, device->shared_bytes, function, err);
+}
+
+static enum nib_status find_kernels(struct cuda_device *device,
+				    struct cuda_gemm *gemm,
+				    struct nib_error *err)
+{
+	enum nib_status status =
+	    cuda_kernel(device, "nib_tokens_sm90", cuda_tokens_shared(device),
+			&gemm->tokens, err);
+
+	for (int64_t i = 0; i < gemm->n_parts && !status; i++) {
+		struct gemm_part *part = &gemm->parts[i];
+
+		status = find_multiply(device, gemm->op, part->token_steps,
+				       &part->multiply, err);
+	}
+	return status;
+}
+
+/* The matrices of all problems that have elements. */
+static enum nib_status list_matrices(const struct nib_plan *plan,
+				     struct cuda_gemm *gemm,
+				     struct nib_error *err)
+{
+	int64_t count = 0;
+
+	for (int64_t i = 0; i < plan->count; i++)
+		if (plan->problems[i].a.rows && plan->problems[i].c.cols)
+			count += nib_nvfp4_batches(&plan->problems[i].a);
+	gemm->matrices = calloc((size_t)count + 1, sizeof(*gemm->matrices));
+	if (!gemm->matrices)
+		return no_memory((size_t)count * sizeof(*gemm->matrices), err);
+	for (int64_t i = 0; i < plan->count; i++) {
+		const struct nib_problem *p = &plan->problems[i];
+
+		if (!p->a.rows || !p->c.cols)
+			continue;
+		for (int64_t l = 0; l < nib_nvfp4_batches(&p->a); l++)
+			gemm->matrices[gemm->n_matrices++] =
+			    (struct gemm_matrix){(int32_t)i, (int32_t)l};
+	}
+	return NIB_OK;
+}
+
+/* Shapes of a part's matrices; the part's rows, tokens and k. */
+static enum nib_status part_shapes(const struct nib_plan *plan,
+				   const struct cuda_gemm *gemm,
+				   struct gemm_part *part,
+				   struct nib_tile_shape *tile_shapes,
+				   struct nib_error *err)
+{
+	int64_t rows = 0, tokens = 0, tiles;
+
+	for (int32_t i = 0; i < part->args.count; i++) {
+		const struct gemm_matrix *x = &gemm->matrices[part->first + i];
+		const struct nib_problem *p = &plan->problems[x->problem];
+		struct nib_gemm_shape *s = &part->args.shapes[i];
+		enum nib_status status =
+		    make_shape(&p->a, cuda_weights(&p->b, p->b_packed),
+			       plan->op == NIB_DUAL_GEMM
+				   ? cuda_weights(&p->b2, p->b2_packed)
+				   : NULL,
+			       &p->c, s, err);
+
+		if (status)
+			return status;
+		s->first_token = (int32_t)tokens;
+		rows += s->m;
+		/* A tile of over 128 reads whole steps of 32. */
+		tokens += round_up(s->m, s->m > 128 ? 2 * NIB_TILE_TOKENS_STEP
+						    : NIB_TILE_TOKENS_STEP);
+		if (tokens > INT32_MAX)
+			return nib_fail(err, NIB_UNSUPPORTED,
+					"problems: over 2^31 rows of a in one "
+					"launch");
+		if (s->k > part->most_k)
+			part->most_k = s->k;
+		tile_shapes[i] = (struct nib_tile_shape){s->m, s->n, s->k};
+		part->args.dtype = (int32_t)p->c.dtype;
+	}
+	part->args.rows = (int32_t)rows;
+	part->args.token_atoms = tokens / 8;
+	tiles = nib_tiles_least(tile_shapes, part->args.count,
+				plan->op == NIB_DUAL_GEMM);
+	if (tiles > INT32_MAX)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"problems: %lld tiles of c, at most 2^31 - 1 "
+				"in one launch",
+				(long long)tiles);
+	return NIB_OK;
+}
+
+/* Types of c may differ within a plan, not within a launch. */
+static int32_t part_count(const struct nib_plan *plan,
+			  const struct cuda_gemm *gemm, int64_t first)
+{
+	const enum nib_dtype dtype =
+	    plan->problems[gemm->matrices[first].problem].c.dtype;
+	int32_t count = 0;
+
+	while (count < NIB_GEMM_PROBLEMS && first + count < gemm->n_matrices &&
+	       plan->problems[gemm->matrices[first + count].problem].c.dtype ==
+		   dtype)
+		count++;
+	return count;
+}
+
+static int32_t most_tokens(const struct nib_gemm_tile *tiles, int64_t count)
+{
+	int32_t most = NIB_TILE_TOKENS_STEP;
+
+	for (int64_t i = 0; i < count; i++)
+		if (tiles[i].tokens > most)
+			most = tiles[i].tokens;
+	return most;
+}
+
+static enum nib_status plan_part(const struct cuda_device *device,
+				 const struct nib_plan *plan,
+				 const struct nib_tile_device *clusters,
+				 struct cuda_gemm *gemm, struct gemm_part *part,
+				 struct tile_list *list, struct nib_error *err)
+{
+	struct nib_tile_shape tile_shapes[NIB_GEMM_PROBLEMS];
+	struct nib_gemm_tile *tiles = NULL;
+	struct nib_tile_plan t;
+	size_t bytes, n_tiles;
+	const bool is_alone = plan->count == 1 && gemm->n_matrices == 1;
+	bool has_space;
+	enum nib_status status =
+	    part_shapes(plan, gemm, part, tile_shapes, err);
+
+	if (status)
+		return status;
+	if (!nib_tiles_plan(clusters, tile_shapes, part->args.count,
+			    plan->op == NIB_DUAL_GEMM, is_alone, &t, &tiles))
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory to cut %d matrices into tiles",
+				part->args.count);
+	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
+	part->first_tile = list->count;
+	has_space = append(list, tiles, n_tiles);
+	/* Only alone: the kernel for few tokens has bits of its own. */
+	cuda_gemm_rings(device, most_tokens(tiles, (int64_t)n_tiles),
+			is_alone && stages_of(part->most_k) / t.k_parts >= 2,
+			part);
+	if (n_tiles)
+		memcpy(part->args.first, tiles,
+		       (size_t)t.clusters * sizeof(*tiles));
+	free(tiles);
+	if (!has_space)
+		return no_memory(n_tiles * sizeof(*tiles), err);
+	part->args.tile_rounds = t.rounds;
+	part->args.k_parts = t.k_parts;
+	if (t.k_parts > 1) {
+		part->args.n_arrivals =
+		    (int32_t)(t.tiles / t.k_parts) * NIB_GEMM_PAIR;
+		part->sums_bytes =
+		    (size_t)t.tiles * sums_bytes(part->args.tile_tokens);
+	}
+	part->clusters = t.clusters;
+	bytes = part_bytes(part);
+	if (bytes > gemm->workspace_bytes)
+		gemm->workspace_bytes = bytes;
+	gemm->tiles += t.tiles;
+	if (gemm->n_parts == 0) {
+		gemm->tile_tokens = part->args.tile_tokens;
+		gemm->k_parts = t.k_parts;
+		gemm->clusters = t.clusters;
+	}
+	gemm->n_parts++;
+	return NIB_OK;
+}
+
+static enum nib_status plan_parts(const struct cuda_device *device,
+				  const struct nib_plan *plan,
+				  const struct nib_tile_device *clusters,
+				  struct cuda_gemm *gemm,
+				  struct tile_list *list, struct nib_error *err)
+{
+	int64_t count = 0;
+	enum nib_status status = list_matrices(plan, gemm, err);
+
+	if (status)
+		return status;
+	for (int64_t i = 0; i < gemm->n_matrices;
+	     i += part_count(plan, gemm, i))
+		count++;
+	gemm->parts = calloc((size_t)count + 1, sizeof(*gemm->parts));
+	if (!gemm->parts)
+		return no_memory((size_t)count * sizeof(*gemm->parts), err);
+	for (int64_t i = 0; i < gemm->n_matrices && !status;) {
+		struct gemm_part *part = &gemm->parts[gemm->n_parts];
+
+		part->first = i;
+		part->args.count = part_count(plan, gemm, i);
+		i += part->args.count;
+		status =
+		    plan_part(device, plan, clusters, gemm, part, list, err);
+	}
+	return status;
+}
+
+/*
+ * Tokens of a tile of a mixture, whose experts' shares only the device knows:
+ * half as many again as an average expert has.
+ */
+static int32_t moe_tokens(int64_t rows, int64_t experts)
+{
+	const int64_t fair = 3 * rows / (2 * experts);
+
+	for (int32_t tokens = 32; tokens < NIB_TILE_TOKENS_MAX; tokens *= 2)
+		if (fair <= tokens)
+			return tokens;
+	return NIB_TILE_TOKENS_MAX;
+}
+
+static enum nib_status plan_moe(const struct cuda_device *device,
+				const struct nib_plan *plan,
+				const struct nib_tile_device *clusters,
+				struct cuda_gemm *gemm, struct nib_error *err)
+{
+	const struct nib_moe_problem *moe = &plan->moe;
+	const bool dual = plan->op == NIB_DUAL_GEMM;
+	const struct nib_nvfp4 *b = cuda_weights(&moe->b, moe->b_packed);
+	const struct nib_nvfp4 *b2 =
+	    dual ? cuda_weights(&moe->b2, moe->b2_packed) : NULL;
+	const int64_t experts = plan->count, rows = moe->a.rows;
+	const int64_t padded =
+	    round_up(rows, 16) + 16 * (experts < rows ? experts : rows);
+	struct nib_gemm_shape shape;
+	struct gemm_part *part;
+	enum nib_status status =
+	    make_shape(&moe->a, b, b2, &moe->c, &shape, err);
+
+	if (status)
+		return status;
+	if (experts > NIB_GEMM_EXPERTS || padded > INT32_MAX)
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"moe: %lld experts, %lld rows: at most %d "
+				"experts and 2^31 - 16385 rows on a GPU",
+				(long long)experts, (long long)rows,
+				NIB_GEMM_EXPERTS);
+	if (rows == 0 || shape.n == 0)
+		return NIB_OK;
+	part = gemm->parts = calloc(1, sizeof(*part));
+	if (!part)
+		return no_memory(sizeof(*part), err);
+	part->args.shapes[0] = shape;
+	part->args.count = 1;
+	part->args.rows = (int32_t)rows;
+	part->args.token_atoms = padded / 8;
+	part->args.dtype = (int32_t)moe->c.dtype;
+	part->args.k_parts = 1;
+	part->args.experts = (int32_t)experts;
+	part->args.b_batch_bytes = nib_nvfp4_batch_stride_bytes(b);
+	part->args.b_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(b);
+	if (dual) {
+		part->args.b2_batch_bytes = nib_nvfp4_batch_stride_bytes(b2);
+		part->args.b2_scale_batch_bytes =
+		    nib_nvfp4_scale_batch_stride_bytes(b2);
+	}
+	part->clusters = clusters->clusters;
+	part->most_k = shape.k;
+	cuda_gemm_rings(device, moe_tokens(rows, experts),
+			stages_of(shape.k) >= 2, part);
+	gemm->workspace_bytes = part_bytes(part);
+	gemm->tile_tokens = part->args.tile_tokens;
+	gemm->k_parts = 1;
+	gemm->clusters = part->clusters;
+	gemm->n_parts = 1;
+	return NIB_OK;
+}
+
+/* The tiles to the device. */
+static enum nib_status place_tiles(const struct cuda_device *device,
+				   const struct tile_list *list,
+				   struct cuda_gemm *gemm,
+				   struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	const size_t bytes = list->count * sizeof(*list->tiles);
+	CUresult result;
+
+	if (list->count == 0)
+		return NIB_OK;
+	result = cu->cuMemAlloc_v2(&gemm->tiles_data, bytes);
+	if (!result)
+		result =
+		    cu->cuMemcpy(gemm->tiles_data,
+				 (CUdeviceptr)(uintptr_t)list->tiles, bytes);
+	if (result)
+		return cuda_fail(cu, result, device->name, err);
+	for (int64_t i = 0; i < gemm->n_parts; i++)
+		gemm->parts[i].args.tiles =
+		    (const struct nib_gemm_tile *)(uintptr_t)gemm->tiles_data +
+		    gemm->parts[i].first_tile;
+	return NIB_OK;
+}
+
+/* By the kernel that takes all tiles; the others have as much shared memory. */
+enum nib_status cuda_gemm_clusters(struct cuda_device *device,
+				   struct nib_tile_device *clusters,
+				   struct nib_error *err)
+{
+	CUfunction multiply;
+	enum nib_status status =
+	    find_multiply(device, NIB_GEMM, NIB_MANY_STEPS, &multiply, err);
+
+	*clusters = (struct nib_tile_device){.costs = &device->costs};
+	return status ? status
+		      : count_clusters(device, multiply, device->shared_bytes,
+				       clusters, err);
+}
+
+enum nib_status cuda_gemm_plan(struct cuda_device *device,
+			       const struct nib_plan *plan,
+			       struct cuda_gemm *gemm, struct nib_error *err)
+{
+	struct nib_tile_device clusters;
+	struct tile_list list = {0};
+	enum nib_status status;
+
+	gemm->op = plan->op;
+	status = cuda_gemm_clusters(device, &clusters, err);
+	if (!status)
+		status =
+		    plan->is_moe
+			? plan_moe(device, plan, &clusters, gemm, err)
+			: plan_parts(device, plan, &clusters, gemm, &list, err);
+	if (!status)
+		status = find_kernels(device, gemm, err);
+	if (!status)
+		status = place_tiles(device, &list, gemm, err);
+	free(list.tiles);
+	return status;
+}
+
+void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)
+{
+	if (gemm->tiles_data)
+		cuda_free(device, (void *)(uintptr_t)gemm->tiles_data);
+	free(gemm->matrices);
+	free(gemm->parts);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c - a GPU's memory for those who have no allocator, and waiting. */
+#include <stdio.h>
+
+#include "core/error.h"
+#include "cuda.h"
+
+enum nib_status cuda_alloc(struct nib_device *base, size_t bytes,
+			   void **pointer, struct nib_error *err)
+{
+	const struct cuda_device *device = cuda_device(base);
+	const struct cuda_driver *cu = device->driver;
+	char what[64];
+	CUdeviceptr data = 0;
+	CUresult result;
+	enum nib_status status = cuda_enter(device, err);
+
+	if (status)
+		return status;
+	result = cu->cuMemAlloc_v2(&data, bytes);
+	if (result) {
+		snprintf(what, sizeof(what), "%s: no memory for %zu bytes",
+			 device->name, bytes);
+		status = cuda_fail(cu, result, what, err);
+	} else {
+		*pointer = (void *)(uintptr_t)data;
+	}
+	cuda_leave(device);
+	return status;
+}
+
+void cuda_free(struct nib_device *base, void *pointer)
+{
+	const struct cuda_device *device = cuda_device(base);
+
+	if (cuda_enter(device, NULL))
+		return;
+	(void)device->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)pointer);
+	cuda_leave(device);
+}
+
+enum nib_status cuda_copy(struct nib_device *base, void *to, const void *from,
+			  size_t bytes, struct nib_error *err)
+{
+	const struct cuda_device *device = cuda_device(base);
+	const struct cuda_driver *cu = device->driver;
+	CUresult result;
+	enum nib_status status = cuda_enter(device, err);
+
+	if (status)
+		return status;
+	result = cu->cuMemcpy((CUdeviceptr)(uintptr_t)to,
+			      (CUdeviceptr)(uintptr_t)from, bytes);
+	/* Between two places of a GPU it only queues. */
+	if (!result)
+		result = cu->cuStreamSynchronize(NULL);
+	if (result)
+		status = cuda_fail(cu, result, device->name, err);
+	cuda_leave(device);
+	return status;
+}
+
+enum nib_status cuda_wait(struct nib_device *base, void *stream,
+			  struct nib_error *err)
+{
+	const struct cuda_device *device = cuda_device(base);
+	CUresult result;
+	enum nib_status status = cuda_enter(device, err);
+
+	if (status)
+		return status;
+	result = device->driver->cuStreamSynchronize(stream);
+	if (result)
+		status = cuda_fail(device->driver, result, device->name, err);
+	cuda_leave(device);
+	return status;
+}

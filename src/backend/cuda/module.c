@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * module.c - the embedded kernels: each source file's cubin, or its PTX where
+ * the driver refuses the cubin, loaded when a device is opened; functions found
+ * by name, once a device.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "cuda.h"
+
+struct kernel {
+	char name[64];
+	CUfunction function;
+	int shared_bytes;
+};
+
+struct cuda_modules {
+	CUmodule *modules;
+	int count;
+	/* Guards what follows. */
+	pthread_mutex_t lock;
+	struct kernel *kernels;
+	size_t kernel_count, kernel_capacity;
+};
+
+static bool is_refusal(CUresult result)
+{
+	return result == CUDA_ERROR_INVALID_IMAGE ||
+	       result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+	       result == CUDA_ERROR_INVALID_SOURCE;
+}
+
+/* The text of the driver's compiler, on one line, without a trailing end. */
+static void make_line(char *text)
+{
+	size_t length = strlen(text);
+
+	while (length && (text[length - 1] == '\n' || text[length - 1] == ' '))
+		text[--length] = '\0';
+	for (size_t i = 0; i < length; i++)
+		if (text[i] == '\n' || text[i] == '\t')
+			text[i] = ' ';
+}
+
+static enum nib_status load(const struct cuda_device *device,
+			    const struct cuda_image *image, CUmodule *module,
+			    struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	char log[96] = "";
+	int options[] = {CU_JIT_ERROR_LOG_BUFFER,
+			 CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, (void *)(uintptr_t)sizeof(log)};
+	char what[192];
+	CUresult result;
+
+	result = cu->cuModuleLoadDataEx(module, image->cubin, 0, NULL, NULL);
+	if (!is_refusal(result)) {
+		snprintf(what, sizeof(what), "%s: loading the kernels of %s",
+			 device->name, image->name);
+		return result ? cuda_fail(cu, result, what, err) : NIB_OK;
+	}
+	result = cu->cuModuleLoadDataEx(module, image->ptx, 2, options, values);
+	if (!result)
+		return NIB_OK;
+	log[sizeof(log) - 1] = '\0';
+	make_line(log);
+	snprintf(what, sizeof(what),
+		 "%s: the driver (CUDA %d.%d) takes neither cubin nor PTX of "
+		 "%s%s%s",
+		 device->name, cu->version / 1000, cu->version % 1000 / 10,
+		 image->name, *log ? ": " : "", log);
+	return cuda_fail(cu, result, what, err);
+}
+
+enum nib_status cuda_modules_load(struct cuda_device *device,
+				  struct nib_error *err)
+{
+	struct cuda_modules *all = calloc(1, sizeof(*all));
+	enum nib_status status = NIB_OK;
+	int count = 0;
+
+	while (cuda_images[count].name)
+		count++;
+	if (all && pthread_mutex_init(&all->lock, NULL) != 0) {
+		free(all);
+		all = NULL;
+	}
+	device->modules = all;
+	if (all)
+		all->modules = calloc((size_t)count + 1, sizeof(*all->modules));
+	if (!all || !all->modules)
+		status =
+		    nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
+	for (int i = 0; i < count && !status; i++) {
+		status = load(device, &cuda_images[i], &all->modules[i], err);
+		all->count += !status;
+	}
+	if (status)
+		cuda_modules_unload(device);
+	return status;
+}
+
+void cuda_modules_unload(struct cuda_device *device)
+{
+	struct cuda_modules *all = device->modules;
+
+	if (!all)
+		return;
+	for (int i = 0; all->modules && i < all->count; i++)
+		(void)device->driver->cuModuleUnload(all->modules[i]);
+	pthread_mutex_destroy(&all->lock);
+	free(all->modules);
+	free(all->kernels);
+	free(all);
+	device->modules = NULL;
+}
+
+static bool has_kernel(const struct cuda_image *image, const char *name)
+{
+	const size_t length = strlen(name);
+	const char *at = image->kernels;
+
+	while (*at) {
+		const size_t word = strcspn(at, " ");
+
+		if (word == length && memcmp(at, name, length) == 0)
+			return true;
+		at += word + (at[word] != '\0');
+	}
+	return false;
+}
+
+/* Only the module that has it is asked: a sanitizer reports calls that fail. */
+static enum nib_status find_function(const struct cuda_device *device,
+				     const char *name, CUfunction *function,
+				     struct nib_error *err)
+{
+	const struct cuda_modules *all = device->modules;
+	CUresult result;
+	int i = 0;
+
+	while (i < all->count && !has_kernel(&cuda_images[i], name))
+		i++;
+	if (i == all->count)
+		return nib_fail(err, NIB_DEVICE_FAILED,
+				"%s: no such kernel in this library", name);
+	result = device->driver->cuModuleGetFunction(function, all->modules[i],
+						     name);
+	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
+}
+
+static struct kernel *find_kernel(struct cuda_modules *all, const char *name)
+{
+	for (size_t i = 0; i < all->kernel_count; i++)
+		if (strcmp(all->kernels[i].name, name) == 0)
+			return &all->kernels[i];
+	return NULL;
+}
+
+/* Space for one more; false if there is no memory. */
+static bool grow_kernels(struct cuda_modules *all)
+{
+	size_t capacity = all->kernel_capacity ? 2 * all->kernel_capacity : 16;
+	struct kernel *more;
+
+	if (all->kernel_count < all->kernel_capacity)
+		return true;
+	more = realloc(all->kernels, capacity * sizeof(*more));
+	if (!more)
+		return false;
+	all->kernels = more;
+	all->kernel_capacity = capacity;
+	return true;
+}
+
+static enum nib_status add_kernel(struct cuda_device *device, const char *name,
+				  struct kernel **kernel, struct nib_error *err)
+{
+	struct cuda_modules *all = device->modules;
+	struct kernel k = {.shared_bytes = 0};
+	enum nib_status status;
+
+	if (!grow_kernels(all))
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for the kernel %s", name);
+	snprintf(k.name, sizeof(k.name), "%s", name);
+	status = find_function(device, name, &k.function, err);
+	if (status)
+		return status;
+	*kernel = &all->kernels[all->kernel_count++];
+	**kernel = k;
+	return NIB_OK;
+}
+
+/* Blocks have 48 KiB of shared memory unless more is asked for. */
+static enum nib_status allow_shared(struct cuda_device *device,
+				    struct kernel *kernel, int shared_bytes,
+				    struct nib_error *err)
+{
+	CUresult result;
+
+	if (shared_bytes <= kernel->shared_bytes)
+		return NIB_OK;
+	result = device->driver->cuFuncSetAttribute(
+	    kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+	    shared_bytes);
+	if (result)
+		return cuda_fail(device->driver, result, kernel->name, err);
+	kernel->shared_bytes = shared_bytes;
+	return NIB_OK;
+}
+
+enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
+			    int shared_bytes, CUfunction *function,
+			    struct nib_error *err)
+{
+	struct cuda_modules *all = device->modules;
+	struct kernel *kernel;
+	enum nib_status status = NIB_OK;
+
+	pthread_mutex_lock(&all->lock);
+	kernel = find_kernel(all, name);
+	if (!kernel)
+		status = add_kernel(device, name, &kernel, err);
+	if (kernel)
+		status = allow_shared(device, kernel, shared_bytes, err);
+	if (kernel && !status)
+		*function = kernel->function;
+	pthread_mutex_unlock(&all->lock);
+	return status;
+}
+
+static unsigned one_at_least(unsigned x)
+{
+	return x ? x : 1;
+}
+
+enum nib_status cuda_queue(const struct cuda_device *device,
+			   CUfunction function, CUlaunchConfig config,
+			   void **arguments, struct nib_error *err)
+{
+	CUresult result;
+
+	config.gridDimY = one_at_least(config.gridDimY);
+	config.gridDimZ = one_at_least(config.gridDimZ);
+	config.blockDimY = one_at_least(config.blockDimY);
+	config.blockDimZ = one_at_least(config.blockDimZ);
+	result = device->driver->cuLaunchKernelEx(&config, function, arguments,
+						  NULL);
+	return result ? cuda_fail(device->driver, result, device->name, err)
+		      : NIB_OK;
+}

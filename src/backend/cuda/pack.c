@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pack.c - weights packed on a GPU: a copy with dense codes and scales in tiles
+ * of 128 x 4, the layout that the kernels read in whole lines.
+ */
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "format/view.h"
+#include "gemm.h"
+
+/* Any sign bit among the scales, which are dense and padded with zeros. */
+static enum nib_status check_signs(const struct cuda_device *device,
+				   const struct nib_nvfp4 *v, size_t bytes,
+				   struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	uint8_t *scales = malloc(bytes ? bytes : 1);
+	uint8_t signs = 0;
+	CUresult result;
+
+	if (!scales)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for the scales (%zu bytes)", bytes);
+	result = cu->cuMemcpy((CUdeviceptr)(uintptr_t)scales,
+			      (CUdeviceptr)(uintptr_t)v->scales, bytes);
+	for (size_t i = 0; i < bytes && !result; i++)
+		signs |= scales[i];
+	free(scales);
+	if (result)
+		return cuda_fail(cu, result, device->name, err);
+	if (signs & 0x80)
+		return nib_fail(err, NIB_BAD_DATA,
+				"b: a scale has its sign bit set: scales are "
+				"not negative");
+	return NIB_OK;
+}
+
+/* Rows one by one only where they are not dense. */
+static CUresult copy_codes(const struct cuda_driver *cu,
+			   const struct nib_nvfp4 *from,
+			   const struct nib_nvfp4 *to)
+{
+	const size_t row_bytes = (size_t)from->k / 2;
+	const bool dense =
+	    nib_nvfp4_row_stride_bytes(from) == from->k / 2 &&
+	    nib_nvfp4_batch_stride_bytes(from) == from->rows * (from->k / 2);
+	CUresult result = CUDA_SUCCESS;
+
+	if (dense)
+		return cu->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to->codes,
+					 (CUdeviceptr)(uintptr_t)from->codes,
+					 row_bytes * (size_t)from->rows *
+					     (size_t)nib_nvfp4_batches(from),
+					 NULL);
+	for (int64_t l = 0; l < nib_nvfp4_batches(from); l++)
+		for (int64_t r = 0; r < from->rows && !result; r++)
+			result = cu->cuMemcpyAsync(
+			    (CUdeviceptr)(uintptr_t)nib_nvfp4_row(to, l, r),
+			    (CUdeviceptr)(uintptr_t)nib_nvfp4_row(from, l, r),
+			    row_bytes, NULL);
+	return result;
+}
+
+static enum nib_status fill(struct cuda_device *device,
+			    const struct nib_nvfp4 *b, struct cuda_packed *p,
+			    size_t scale_bytes, struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	enum nib_status status;
+	CUresult result;
+
+	if (p->base.bytes == 0)
+		return NIB_OK;
+	status = cuda_convert_scales(&device->base, b, &p->view, NULL, err);
+	if (status)
+		return status;
+	status = cuda_enter(device, err);
+	if (status)
+		return status;
+	result = copy_codes(cu, b, &p->view);
+	if (!result)
+		result = cu->cuStreamSynchronize(NULL);
+	if (result)
+		status = cuda_fail(cu, result, device->name, err);
+	else
+		status = check_signs(device, &p->view, scale_bytes, err);
+	cuda_leave(device);
+	return status;
+}
+
+/* Where codes and scales lie in the packed copy. */
+static size_t make_view(const struct nib_nvfp4 *b, struct cuda_packed *p)
+{
+	const size_t batch = (size_t)nib_nvfp4_batches(b);
+	const size_t codes = (size_t)b->rows * (size_t)b->k / 2;
+	const size_t scales = nib_scales_bytes(NIB_TILED_128X4, b->rows, b->k);
+
+	p->view = (struct nib_nvfp4){
+	    .rows = b->rows,
+	    .k = b->k,
+	    .batch = nib_nvfp4_batches(b),
+	    .row_stride_bytes = b->k / 2,
+	    .batch_stride_bytes = b->rows * (b->k / 2),
+	    .scale_layout = NIB_TILED_128X4,
+	    .scale_batch_stride_bytes = (int64_t)scales,
+	};
+	p->base.rows = b->rows;
+	p->base.k = b->k;
+	p->base.batch = nib_nvfp4_batches(b);
+	/* Scales first: tiles of 512 bytes keep the codes aligned. */
+	p->base.bytes = batch * (codes + scales);
+	return batch * scales;
+}
+
+enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
+			  struct nib_packed **packed, struct nib_error *err)
+{
+	struct cuda_packed *p = calloc(1, sizeof(*p));
+	size_t scale_bytes;
+	void *data = NULL;
+	enum nib_status status = NIB_OK;
+
+	if (!p)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for packed weights");
+	p->base.device = base;
+	scale_bytes = make_view(b, p);
+	if (p->base.bytes)
+		status = cuda_alloc(base, p->base.bytes, &data, err);
+	p->data = (CUdeviceptr)(uintptr_t)data;
+	p->view.scales = data;
+	p->view.codes = nib_offset_bytes(data, (int64_t)scale_bytes);
+	if (!status)
+		status = fill(cuda_device(base), b, p, scale_bytes, err);
+	if (status) {
+		cuda_packed_free(&p->base);
+		return status;
+	}
+	*packed = &p->base;
+	return NIB_OK;
+}
+
+void cuda_packed_free(struct nib_packed *packed)
+{
+	struct cuda_packed *p = (struct cuda_packed *)packed;
+
+	if (p->data)
+		cuda_free(packed->device, (void *)(uintptr_t)p->data);
+	free(p);
+}

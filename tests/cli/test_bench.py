@@ -1,0 +1,407 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""nib bench, report and demo on tiny shapes.  Times are looked at for sanity,
+never for speed."""
+
+import html
+import json
+import os
+import re
+import shlex
+import statistics
+import unittest
+
+from cli_common import NibTest, fake_gpu, nib, read_csv
+
+# Keys that every row has, and those that a measured multiplication fills.
+KEYS = """op shape backend threads layout out time_s samples_s flop bytes gflops gbps
+limit_s peak_gflops peak_gbps fraction_of_limit limit_kind error bound ok version machine command packed
+""".split()
+QUICK = ["--min-time", "0.001", "--samples", "3", "--quiet"]
+# The baselines' own code takes a minute under a sanitizer and is not ours to check.
+BASELINES = ["--baselines"] if os.environ.get("NIB_TEST_SIZE") != "small" else []
+ISAS = [backend["backend"][4:] for backend in json.loads(
+    nib("info", "--format", "json").stdout)["backends"]
+        if backend["open"] and backend["backend"].startswith("cpu-")]
+
+
+def bench(test, *args, **options):
+    return test.rows("bench", *args, *QUICK, **options)
+
+
+def measured(rows):
+    return [r for r in rows if r["op"] != "peak" and
+            not r["backend"].startswith("baseline:")]
+
+
+class Bench(NibTest):
+    def check_row(self, row):
+        for key in KEYS:
+            self.assertIn(key, row)
+            self.assertIsNotNone(row[key], "%s of %s" % (key, row["command"]))
+        self.assertIs(row["ok"], True)
+        self.assertLessEqual(row["error"], row["bound"])
+        self.assertGreaterEqual(len(row["samples_s"]), 3)
+        self.assertGreater(min(row["samples_s"]), 0)
+        self.assertLessEqual(min(row["samples_s"]), row["time_s"])
+        self.assertGreaterEqual(max(row["samples_s"]), row["time_s"])
+        self.assertAlmostEqual(row["gflops"] * 1e9 * row["time_s"],
+                               row["flop"], delta=row["flop"] * 1e-6)
+        self.assertAlmostEqual(row["gbps"] * 1e9 * row["time_s"],
+                               row["bytes"], delta=row["bytes"] * 1e-6)
+        self.assertAlmostEqual(row["fraction_of_limit"] * row["time_s"],
+                               row["limit_s"], delta=row["limit_s"] * 1e-6)
+
+    def test_rows_of_every_multiplication(self):
+        shapes = [
+            ("--op", "gemm", "--shape", "7x33x240", 2 * 7 * 33 * 240,
+             (7 + 33) * 240 * 9 / 16 + 7 * 33 * 2),
+            ("--op", "dual_gemm", "--shape", "3x5x32", 4 * 3 * 5 * 32,
+             (3 + 2 * 5) * 32 * 9 / 16 + 3 * 5 * 2),
+            ("--op", "gemv", "--shape", "67x240x3", 2 * 67 * 240 * 3,
+             3 * ((1 + 67) * 240 * 9 / 16 + 67 * 2)),
+            ("--op", "group_gemm", "--shape", "0x8x32+9x8x48",
+             2 * 9 * 8 * 48, (9 + 8) * 48 * 9 / 16 + 9 * 8 * 2),
+        ]
+        for *arguments, flop, n_bytes in shapes:
+            row, = measured(bench(self, *arguments))
+            self.check_row(row)
+            self.assertEqual(row["op"], arguments[1])
+            self.assertEqual(row["flop"], flop)
+            self.assertEqual(row["bytes"], n_bytes)
+        row, = measured(bench(self, "--op", "moe", "--m", "3,0,7", "--n", "24",
+                              "--k", "48"))
+        self.check_row(row)
+        self.assertEqual(row["flop"], 2 * 10 * 24 * 48)
+
+    def test_axes_are_combined(self):
+        rows = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+                              "--isa", "all", "--threads", "1,2",
+                              "--layout", "linear,tiled", "--packed",
+                              "--unpacked"))
+        rows += measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+                               "--threads", "1", "--out", "fp32,fp16"))
+        for row in rows:
+            self.check_row(row)
+        seen = {(r["backend"], r["threads"], r["layout"], r["out"], r["packed"])
+                for r in rows}
+        self.assertEqual(len(seen), len(rows))
+        self.assertEqual(len(rows), len(ISAS) * 2 * 2 * 2 + 2)
+        self.assertEqual({r["backend"] for r in rows},
+                         {"cpu-" + isa for isa in ISAS})
+
+    def test_a_sweep_has_a_row_for_each_m(self):
+        rows = measured(bench(self, "--op", "gemm", "--m", "1:4+1", "--n",
+                              "16", "--k", "32", "--threads", "1"))
+        self.assertEqual([r["shape"] for r in rows],
+                         ["%dx16x32" % m for m in (1, 2, 3, 4)])
+
+    def test_operations_without_multiplication(self):
+        for op, n_bytes in (("quantize", 64 * 256 * (2 + 9 / 16)),
+                            ("dequantize", 64 * 256 * (2 + 9 / 16)),
+                            ("convert", 64 * 16 + 128 * 16)):
+            row, = measured(bench(self, "--op", op, "--shape", "64x256"))
+            self.assertEqual(row["bytes"], n_bytes)
+            self.assertIsNone(row["gflops"])
+            self.assertIn("bandwidth", row["limit_kind"])
+            self.assertGreater(row["fraction_of_limit"], 0)
+
+    def test_spread_is_of_the_samples(self):
+        rows = bench(self, "--op", "gemm", "--shape", "5x16x32")
+        for row in rows:
+            low, mid, high = statistics.quantiles(row["samples_s"], n=4,
+                                                  method="inclusive")
+            self.assertAlmostEqual(row["spread"], (high - low) / mid,
+                                   delta=1e-6)
+
+    def test_rows_above_the_limit_are_noted(self):
+        """Whether there are any is the machine's affair."""
+        result = self.nib("bench", "--op", "gemm", "--m", "1:8+1", "--n", "64",
+                          "--k", "64", *QUICK)
+        shares = [float(x) for x in re.findall(r"(\d+\.\d) %", result.stdout)]
+        self.assertEqual(len(shares), 8)
+        # Rounded, and so between the two.
+        self.assertLessEqual(max(shares) > 105.05,
+                             "above the limit:" in result.stdout)
+        self.assertGreaterEqual(max(shares) > 104.95,
+                                "above the limit:" in result.stdout)
+
+    def test_times_have_a_unit_that_suits(self):
+        text = self.nib("bench", "--op", "gemm", "--shape", "1x1x16", *QUICK,
+                        "--plan").stdout
+        self.assertRegex(text, r"plan +gemm 1x1x16 .* \d+\.\d{3} us ")
+        self.assertNotIn("measured in the same run", text)
+        self.assertRegex(self.nib("plan", "--shape", "1000x1000x1600",
+                                  "--gflops", "1", "--gbps", "1").stdout,
+                         r" 3\.200 s ")
+
+    def test_plan_is_timed(self):
+        row, = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+                              "--plan"))
+        self.assertEqual((row["op"], row["shape"]), ("plan", "gemm 5x16x32"))
+        self.assertGreater(row["time_s"], 0)
+        self.assertIsNone(row["fraction_of_limit"])
+
+    def test_peaks_of_the_same_run_are_rows(self):
+        rows = bench(self, "--op", "gemm", "--shape", "5x16x32",
+                     "--threads", "1")
+        row, = measured(rows)
+        peaks = {r["shape"]: r for r in rows if r["op"] == "peak"}
+        self.assertIn(row["limit_kind"], peaks)
+        self.assertIn("read bandwidth", peaks)
+        for peak in peaks.values():
+            self.assertEqual(peak["threads"], 1)
+            self.assertGreater(peak["gflops"] or peak["gbps"], 0)
+
+    def test_few_rows_are_held_against_a_gemm(self):
+        rows = bench(self, "--op", "group_gemm", "--m", "8,1", "--n", "512",
+                     "--k", "64", "--threads", "1")
+        row, = measured(rows)
+        gemm, = [r for r in rows if r["shape"].startswith("gemm ")]
+        self.assertEqual(gemm["op"], "peak")
+        self.assertEqual(gemm["backend"], row["backend"])
+        self.assertIn("--shape 512x512x64 ", gemm["command"])
+        self.assertGreaterEqual(row["limit_s"] * 1.000001,
+                                row["flop"] / (gemm["gflops"] * 1e9))
+        if row["limit_kind"] == gemm["shape"]:
+            self.assertAlmostEqual(row["limit_s"] * gemm["gflops"] * 1e9,
+                                   row["flop"], delta=row["flop"] * 1e-6)
+
+    def test_many_rows_are_held_against_an_instruction(self):
+        rows = bench(self, "--op", "group_gemm", "--m", "9,1", "--n", "512",
+                     "--k", "64", "--threads", "1")
+        self.assertFalse([r for r in rows if r["shape"].startswith("gemm ")])
+
+    def test_peaks_alone(self):
+        rows = bench(self, "--peaks", "--threads", "1")
+        self.assertEqual({r["op"] for r in rows}, {"peak"})
+        names = {r["shape"] for r in rows}
+        self.assertLessEqual({"clock", "f32 fma", "read bandwidth",
+                              "write bandwidth", "copy bandwidth"}, names)
+
+    @unittest.skipUnless(BASELINES, "NIB_TEST_SIZE=small")
+    def test_baselines_are_measured_or_say_why_not(self):
+        rows = bench(self, "--op", "gemm", "--shape", "16x64x256", "--baselines",
+                     "--threads", "1")
+        baselines = {r["backend"]: r for r in rows if r["backend"].startswith("baseline:")}
+        self.assertEqual(set(baselines), {
+            "baseline:onednn-bf16", "baseline:onednn-f32", "baseline:onednn-f32-avx2",
+            "baseline:openblas-f32"})
+        ours, = measured(rows)
+        for backend, row in baselines.items():
+            self.assertNotIn("wrong result", row["skipped"] or "")
+            self.assertNotIn("died", row["skipped"] or "")
+            self.assertNotEqual(row["skipped"] is None, row["time_s"] is None)
+            if row["time_s"]:
+                self.assertAlmostEqual(ours["speedup"][backend[9:]],
+                                       row["time_s"] / ours["time_s"])
+
+    def test_a_row_says_how_to_measure_it_again(self):
+        row, = measured(bench(self, "--op", "group_gemm", "--m", "3,0,17",
+                              "--n", "24", "--k", "48", "--isa", ISAS[-1],
+                              "--layout", "tiled", "--out", "fp16",
+                              "--unpacked", "--seed", "7", "--threads", "2",
+                              "--data", "contest"))
+        command = shlex.split(row["command"])
+        self.assertEqual(command[:2], ["nib", "bench"])
+        again, = measured(self.rows(*command[1:], "--quiet"))
+        for key in ("op shape backend threads layout out packed flop bytes error "
+                    "bound command").split():
+            self.assertEqual(again[key], row[key], key)
+
+    def test_formats_show_the_same_rows(self):
+        args = ["bench", "--op", "gemm", "--shape", "5x16x32", *QUICK]
+        text = self.nib(*args).stdout
+        self.assertRegex(text, r"(?m)^gemm +5x16x32 +cpu-")
+        self.assertIn("measured in the same run", text)
+        row = read_csv(self.nib(*args, "--format", "csv").stdout)[0]
+        self.assertLessEqual(set(KEYS), set(row))
+        self.assertEqual(len(row["samples_s"].split(";")) >= 3, True)
+
+    def test_mistakes_are_named(self):
+        for option, value in (("--isa", "avx3"), ("--threads", "0"),
+                              ("--layout", "diagonal"), ("--out", "fp8"),
+                              ("--dtype", "fp64"), ("--threads", "1,x")):
+            self.refused("bench", "--op", "gemm", "--shape", "5x16x32",
+                         option, value, code=2, says=option)
+
+
+GPU = fake_gpu()
+
+
+@unittest.skipUnless(GPU, "this build has no GPU kernels")
+class Gpu(NibTest):
+    """What is measured on a GPU; the numbers of the fake one mean nothing."""
+
+    def test_limits_are_the_peaks_of_the_run(self):
+        for arguments in (("--op", "gemm", "--shape", "33x256x512"),
+                          ("--op", "group_gemm", "--m", "3,0,17", "--n", "24",
+                           "--k", "48"),
+                          ("--op", "quantize", "--shape", "64x256")):
+            rows = bench(self, *arguments, "--device", "cuda:0", "--check",
+                         "none", env=GPU)
+            row, = measured(rows)
+            limit = row["bytes"] / (row["peak_gbps"] * 1e9)
+            if row["flop"]:
+                limit = max(limit, row["flop"] / (row["peak_gflops"] * 1e9))
+            self.assertAlmostEqual(row["limit_s"] / limit, 1)
+            self.assertAlmostEqual(row["fraction_of_limit"] * row["time_s"] /
+                                   limit, 1)
+            self.assertAlmostEqual(row["fraction_of_read"] * row["time_s"] /
+                                   row["read_s"], 1)
+            self.assertGreater(row["clock_before_mhz"], 0)
+            self.assertGreater(row["clock_after_mhz"], 0)
+            peaks = {r["shape"]: r for r in rows if r["op"] == "peak"}
+            self.assertEqual(set(peaks) - {"wgmma f16"},
+                             {"read bandwidth", "clock"})
+            self.assertEqual("wgmma f16" in peaks, bool(row["flop"]))
+            self.assertIn(row["limit_kind"], peaks)
+
+    def test_peaks_alone(self):
+        rows = bench(self, "--peaks", "--device", "cuda:0", env=GPU)
+        self.assertEqual({(r["op"], r["shape"], r["backend"]) for r in rows},
+                         {("peak", name, "cuda-sm90") for name in
+                          ("read bandwidth", "wgmma f16", "clock")})
+        again = shlex.split(rows[0]["command"])[1:]
+        self.assertEqual(len(self.rows(*again, "--samples", "1", "--quiet",
+                                       env=GPU)), 3)
+
+    def test_plan_and_queue_have_no_limit(self):
+        rows = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
+                              "--plan", "--device", "cuda:0", env=GPU))
+        self.assertEqual([(r["op"], r["shape"]) for r in rows],
+                         [("plan", "gemm 5x16x32"), ("queue", "gemm 5x16x32")])
+        for row in rows:
+            self.assertGreater(row["time_s"], 0)
+            self.assertIn("--plan", row["command"])
+            for key in ("limit_s", "read_s", "gflops", "checked"):
+                self.assertIsNone(row[key], key)
+
+    def test_what_is_of_the_cpu_is_refused(self):
+        for option in (["--baselines"], ["--isa", "scalar"]):
+            self.nib("bench", "--op", "gemm", "--shape", "5x16x32", *option,
+                     "--device", "cuda:0", env=GPU, code=2)
+
+
+class Report(NibTest):
+    def page(self, *files, **options):
+        self.nib("report", *files, "-o", "page.html", **options)
+        return self.read("page.html").decode()
+
+    def test_every_row_is_on_the_page(self):
+        text = self.nib("bench", "--op", "gemm", "--m", "1:2+1", "--n", "16",
+                        "--k", "32", *BASELINES, "--threads", "1", *QUICK,
+                        "--format", "json").stdout
+        self.write("rows.json", text.encode())
+        page = self.page("rows.json")
+        rows = json.loads(text)
+        table = page[page.index("All rows"):page.index("To measure a row")]
+        self.assertEqual(table.count("<tr>"), len(rows) + 1)
+        for row in rows:
+            self.assertIn("<td class=t>%s</td>" % html.escape(row["shape"]),
+                          table)
+            if row["command"]:
+                self.assertIn(html.escape(row["command"]), page)
+        self.assertEqual(page.count("<svg"), page.count("</svg>"))
+        self.assertGreaterEqual(page.count("<svg"), 2)
+        self.assertIn(html.escape(rows[0]["machine"]), page)
+        # One file, nothing fetched.
+        self.assertNotRegex(page, r"https?://|<script|<link|@import|url\(")
+
+    def test_json_lines_and_several_files(self):
+        row = {"op": "gemm", "shape": "1x2x16", "backend": "cpu-scalar",
+               "threads": 1, "time_s": 1.0, "gflops": 2.0,
+               "fraction_of_limit": 0.5, "limit_kind": "vpdpbusd"}
+        self.write("a.jsonl", (json.dumps(row) + "\n" + json.dumps(
+            dict(row, shape="3x4x32")) + "\n").encode())
+        self.write("b.json", json.dumps([dict(row, shape="5x6x48")]).encode())
+        page = self.page("a.jsonl", "b.json")
+        for shape in ("1x2x16", "3x4x32", "5x6x48"):
+            self.assertIn("<td class=t>%s</td>" % shape, page)
+
+    def test_text_of_rows_is_escaped(self):
+        row = {"op": "<b>", "shape": "\"&'<script>alert(1)</script>",
+               "backend": "<i>", "threads": 1, "time_s": 1, "gflops": 1,
+               "fraction_of_limit": 2.5, "limit_kind": "<u>"}
+        self.write("rows.json", json.dumps([row]).encode())
+        page = self.page("rows.json")
+        for tag in ("<b>&", "<script", "<i>", "<u>"):
+            self.assertNotIn(tag, page)
+        self.assertIn("&lt;script&gt;", page)
+
+    def test_roofline(self):
+        row = {"op": "gemm", "shape": "8x8x16", "backend": "cuda-sm90",
+               "threads": 1, "flop": 2e9, "bytes": 1e7, "time_s": 4e-6,
+               "peak_gflops": 5e5, "peak_gbps": 2500, "ok": True}
+        # At the ridge; on the slope; below both; of another backend; none.
+        rows = [row, dict(row, bytes=1e8, time_s=4e-5),
+                dict(row, time_s=4e-5, ok=False),
+                dict(row, backend="cpu-avx2", threads=2),
+                dict(row, backend="baseline:x"), dict(row, peak_gbps=None),
+                dict(row, op="peak", flop=1e9, bytes=None)]
+        self.write("rows.json", json.dumps(rows).encode())
+        page = self.page("rows.json")
+        charts = re.findall(r"Roofline of ([^<]*)</h2>.*?(<svg.*?</svg>)", page,
+                            re.S)
+        self.assertEqual([name for name, _ in charts],
+                         ["cuda-sm90", "cpu-avx2, 2 threads"])
+        svg = charts[0][1]
+        slope, flat = [[float(x) for x in line] for line in re.findall(
+            r"class=roof x1='(.*?)' y1='(.*?)' x2='(.*?)' y2='(.*?)'", svg)]
+        dots = [(series, float(x), float(y)) for series, x, y in re.findall(
+            r"<circle class=(\w+) cx='(.*?)' cy='(.*?)'", svg)]
+        self.assertEqual(slope[2:], flat[:2])
+        self.assertEqual(len(dots), 3)
+        self.assertIn(("s0", *slope[2:]), dots)
+        self.assertEqual([d[1] for d in dots if d[0] == "s6"], [slope[2]])
+        x, y = [d[1:] for d in dots if d[1] < slope[2]][0]
+        share = (x - slope[0]) / (slope[2] - slope[0])
+        self.assertAlmostEqual(slope[1] + share * (slope[3] - slope[1]), y,
+                               delta=0.2)
+        self.assertIn("multiply instruction, 500 TFLOP/s", svg)
+        self.assertIn("read bandwidth, 2500 GB/s", svg)
+        self.assertIn("FLOP per byte", svg)
+        self.assertEqual(svg.count(">gemm 8x8x16, 0 %</text>"), 3)
+
+    def test_bad_rows_are_refused_and_nothing_is_written(self):
+        for data, says in ((b"", "no rows"), (b"[]", "no rows"),
+                           (b"[1]", "row 1"), (b'[{"op": "gemm"}]', "row 1"),
+                           (b'[{"op": "gemm"', "rows.json:1")):
+            self.write("rows.json", data)
+            self.refused("report", "rows.json", "-o", "page.html", code=3,
+                         says=says)
+            self.assertEqual(os.listdir(self.folder), ["rows.json"])
+        self.refused("report", "none.json", code=3, says="none.json")
+        self.write("plan.json", self.nib(
+            "plan", "--shape", "1x1x16", "--gflops", "1", "--gbps", "1",
+            "--format", "json").stdout.encode())
+        self.refused("report", "plan.json", "-o", "page.html", code=3,
+                     says="row 1 is not a row of nib bench")
+        self.refused("report", "rows.json", "-o", "-", code=2,
+                     says="not the standard output")
+
+    def test_a_page_is_not_overwritten_unasked(self):
+        self.write("rows.json", b'[{"op": "gemm", "shape": "1x1x16", "time_s": 1}]')
+        self.write("page.html", b"mine")
+        result = self.nib("report", "rows.json", "-o", "page.html", code=2)
+        self.assertIn("page.html", result.stderr)
+        self.assertEqual(self.read("page.html"), b"mine")
+        self.nib("report", "rows.json", "-o", "page.html", "--force")
+        self.assertIn(b"<html", self.read("page.html"))
+
+
+class Demo(NibTest):
+    def test_small(self):
+        result = self.nib("demo", "--preset", "small", "--min-time", "0.001",
+                          "--threads", "1", "--quiet", "-o", "page.html")
+        match = re.search(r"(\d+) of (\d+) shapes correct", result.stdout)
+        self.assertEqual(match[1], match[2])
+        self.assertGreater(int(match[2]), 5)
+        self.assertIn("report: " + os.path.realpath(self.path("page.html")),
+                      result.stdout)
+        self.assertIn(b"%s of %s</b>" % (match[1].encode(), match[2].encode()),
+                      self.read("page.html"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,478 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""nib quantize and run on real files, against NVFP4 in plain Python."""
+
+import json
+import math
+import os
+import pty
+import random
+import resource
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
+                        is_instrumented, load, nib, save, sqnr_db, tensor,
+                        to_e2m1, to_e4m3)
+from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
+
+
+class Quantize(ModelTest):
+    def test_tensors_and_metadata(self):
+        rows = {row["tensor"]: row for row in self.quantize()}
+        tensors, metadata = load(self.path("out"))
+        self.assertEqual(metadata["format"], "pt")
+        self.assertEqual(metadata["nvfp4_recipe"], "modelopt")
+        for name, (dtype, shape, data) in self.source.items():
+            layer = name[:-len(".weight")]
+            if layer not in QUANTISED:
+                self.assertEqual(tensors[name], (dtype, shape, data))
+                self.assertEqual(rows[name]["to"], dtype)
+                continue
+            self.assertEqual(rows[layer]["to"], "NVFP4")
+            self.assertEqual(tensors[name][:2],
+                             ("U8", [shape[0], shape[1] // 2]))
+            self.assertEqual(tensors[layer + ".weight_scale"][:2],
+                             ("F8_E4M3", [shape[0], shape[1] // 16]))
+            self.assertEqual(tensors[layer + ".weight_scale_2"][:2],
+                             ("F32", []))
+        self.assertEqual(len(tensors), len(self.source) + 2 * len(QUANTISED))
+
+    def test_says_why_a_tensor_is_copied(self):
+        reasons = {row["tensor"]: row["reason"] for row in self.quantize()}
+        for name, says in [
+                ("model.embed_tokens.weight", r"default exclude \*embed\*"),
+                ("model.layers.0.odd.weight", "k = 20 is not a multiple"),
+                ("model.layers.0.stack.weight", "3-D"),
+                ("model.layers.0.input_layernorm.weight", "1-D"),
+                ("model.layers.0.mlp.up_proj.bias", "1-D"),
+                ("model.position_ids", "I64")]:
+            self.assertRegex(reasons[name], says)
+
+    def check_bits(self, zero_scale, *args):
+        """Scales and codes are those of the definition, bit for bit."""
+        rows = {row["tensor"]: row for row in self.quantize(*args)}
+        tensors, _ = load(self.path("out"))
+        weight = ".weight_packed" if "compressed-tensors" in args \
+            else ".weight"
+        for layer in QUANTISED:
+            values = floats(self.source[layer + ".weight"])
+            got = [x for row in decode_layer(tensors, layer) for x in row]
+            scales = tensors[layer + ".weight_scale"][2]
+            codes = tensors[layer + weight][2]
+            unit = rows[layer]["global"]
+            for at in range(0, len(values), 16):
+                block = values[at:at + 16]
+                amax = max(map(abs, block))
+                scale = scales[at // 16]
+                if amax == 0:
+                    self.assertEqual(e4m3(scale), zero_scale)
+                    continue
+                exact = amax / (6 * unit)
+                near = [to_e4m3(exact * (1 + e)) for e in (-3e-7, 0, 3e-7)]
+                self.assertIn(scale, near, layer)
+                for i, value in enumerate(block):
+                    x = value / (SCALES[scale] * unit)
+                    byte = codes[(at + i) // 2]
+                    code = byte >> 4 if i & 1 else byte & 15
+                    near = [E2M1[to_e2m1(x * (1 + e)) & 7]
+                            for e in (-3e-7, 0, 3e-7)]
+                    self.assertIn(E2M1[code & 7], near, (layer, at + i))
+            if any(values):
+                self.assertAlmostEqual(rows[layer]["sqnr_db"],
+                                       sqnr_db(values, got), delta=1e-3)
+                self.assertGreater(rows[layer]["sqnr_db"], 18)
+                worst = max(abs(x - y) for x, y in zip(values, got))
+                self.assertAlmostEqual(rows[layer]["max_error"], worst,
+                                       delta=1e-6 * worst)
+                at = rows[layer]["max_error_row"] * self.source[
+                    layer + ".weight"][1][1] + rows[layer]["max_error_col"]
+                self.assertAlmostEqual(abs(values[at] - got[at]), worst,
+                                       delta=1e-6 * worst)
+
+    def test_modelopt_bits(self):
+        self.check_bits(1.0)
+
+    def test_compressed_tensors_bits(self):
+        self.check_bits(0.125, "--format-out", "compressed-tensors")
+
+    def test_recipe(self):
+        self.check_bits(0.0, "--recipe", "ggml", "--threads", "1")
+
+    def test_fused_layers_share_a_global_scale(self):
+        gate, up = ("model.layers.0.mlp.%s_proj" % x for x in ("gate", "up"))
+        rows = {row["tensor"]: row for row in self.quantize()}
+        amax = max(map(abs, floats(self.source[up + ".weight"])))
+        self.assertEqual(rows[gate]["global"], rows[up]["global"])
+        self.assertAlmostEqual(rows[up]["global"], amax / 2688, delta=1e-9)
+        rows = {row["tensor"]: row
+                for row in self.quantize("--no-share", "--force")}
+        amax = max(map(abs, floats(self.source[gate + ".weight"])))
+        self.assertAlmostEqual(rows[gate]["global"], amax / 2688, delta=1e-9)
+
+    def test_threads_and_isa_do_not_change_the_file(self):
+        self.quantize()
+        want = self.read("out")
+        for args in (("--threads", "1"), ("--isa", "scalar"),
+                     ("--isa", "scalar", "--threads", "7")):
+            self.quantize("--force", *args)
+            self.assertEqual(self.read("out"), want)
+
+    def test_globs(self):
+        def quantised(*args):
+            return {row["tensor"] for row in self.quantize("--dry-run", *args)
+                    if row["to"] == "NVFP4"}
+        self.assertEqual(quantised(), set(QUANTISED))
+        self.assertEqual(quantised("--all"),
+                         set(QUANTISED) | {"model.embed_tokens"})
+        self.assertEqual(quantised("--include", "*gate*,*up*"), {
+            "model.layers.0.mlp.gate_proj", "model.layers.0.mlp.up_proj"})
+        self.assertEqual(quantised("--include", "*gate*", "--include",
+                                   "*up*", "--exclude", "*up*"),
+                         {"model.layers.0.mlp.gate_proj"})
+        self.assertEqual(quantised("--exclude", "*.mlp.*"), {
+            "model.embed_tokens", "model.layers.0.self_attn.o_proj",
+            "model.layers.0.zero"})
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_nothing_to_quantise_is_a_copy(self):
+        self.refused("quantize", "in", "out", "--include", "nope", code=2,
+                     says="--include nope: in has no tensor to quantise")
+        self.assertFalse(os.path.exists(self.path("out")))
+        result = self.nib("quantize", "in", "out", "--exclude", "*")
+        self.assertIn("no tensor to quantise", result.stderr)
+        self.assertEqual(load(self.path("out"))[0], self.source)
+        save(self.path("empty"), {})
+        self.nib("quantize", "empty", "empty2")
+        self.assertEqual(load(self.path("empty2"))[0], {})
+
+    def test_already_quantised_layers_are_kept(self):
+        self.quantize()
+        rows = self.rows("quantize", "out", "again", "--all")
+        self.assertEqual({row["reason"] for row in rows
+                          if row["tensor"].startswith(
+                              "model.layers.0.mlp.gate")}, {"already NVFP4"})
+        first, again = load(self.path("out"))[0], load(self.path("again"))[0]
+        for name in first:
+            if "embed" not in name:
+                self.assertEqual(again[name], first[name])
+
+    def test_never_over_the_input(self):
+        before = self.read("in")
+        os.link(self.path("in"), self.path("hard"))
+        os.symlink("in", self.path("soft"))
+        for out in ("in", "./in", "hard", "soft"):
+            self.refused("quantize", "in", out, "--force", code=2,
+                         says="same file")
+        self.assertEqual(self.read("in"), before)
+
+    def test_existing_output_needs_force(self):
+        self.write("out", b"precious")
+        self.refused("quantize", "in", "out", code=2, says="--force")
+        self.assertEqual(self.read("out"), b"precious")
+        self.quantize("--force")
+        self.refused("quantize", "in", ".", "--force", code=2,
+                     says="not a regular file")
+        result = self.refused("quantize", "in", "no/such/folder", code=4,
+                              says="No such")
+        self.assertEqual(result.stderr.count("no/such/folder"), 1)
+        self.refused("quantize", "in", "-", code=2, says="not the standard")
+        self.assertFalse(os.path.exists(self.path("-")))
+
+    def test_inf_and_nan(self):
+        name = "model.layers.0.mlp.up_proj.weight"
+        for bad in (math.inf, math.nan):
+            values = floats(checkpoint()[name])
+            values[1000] = bad
+            self.source[name] = tensor("F32", (ROWS, K), values)
+            save(self.path("in"), self.source)
+            self.refused("quantize", "in", "out", code=3,
+                         says=name + ".*or give --saturate")
+            self.assertEqual(os.listdir(self.folder), ["in"])
+        result = self.nib("quantize", "in", "out", "--saturate", "--format",
+                          "json")
+        rows = {row["tensor"]: row for row in json.loads(result.stdout)}
+        self.assertGreater(rows[name[:-7]]["sqnr_db"], 18)
+        self.assertEqual({row["tensor"]: row["not_finite"] for row in
+                          rows.values() if row.get("not_finite")},
+                         {name[:-7]: 1})
+        self.assertRegex(result.stderr, "1 value was inf or NaN, and finite")
+
+    def test_exact_layers_have_no_sqnr(self):
+        save(self.path("z"), {"z.weight": ("F32", [4, 32], bytes(512))})
+        text = self.nib("quantize", "z", "zeros").stdout
+        self.assertIn("exact: 1 layer\n", text)
+        self.assertNotIn("SQNR:", text)
+        text = self.nib("quantize", "in", "out").stdout
+        rows = self.rows("quantize", "in", "out", "--force")
+        finite = [row["sqnr_db"] for row in rows if row.get("sqnr_db")]
+        self.assertIn("SQNR: mean %.2f dB, worst %.2f dB" % (
+            sum(finite) / len(finite), min(finite)), text)
+        layer, = [row for row in self.rows("inspect", "zeros", code=1)
+                  if row["kind"] == "layer"]
+        self.assertEqual(layer["amax"], 0)
+
+    @unittest.skipIf(is_instrumented([b"tsan"]),
+                     "ThreadSanitizer maps a file longer than the limit")
+    def test_full_disk_leaves_nothing(self):
+        """A file size limit, as a full disk would be."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        result = nib("quantize", "in", "out", cwd=self.folder,
+                     preexec_fn=limit)
+        self.assertEqual(result.returncode, 4)
+        self.assertRegex(result.stderr, "out.*(large|space)")
+        self.assertEqual(os.listdir(self.folder), ["in"])
+
+    @unittest.skipIf(is_instrumented(), "a sanitizer takes memory too")
+    def test_little_memory(self):
+        """At each limit it works, or says that memory is short."""
+        codes = []
+        # Below its own size the system ends the program before it starts.
+        own = os.path.getsize(NIB) >> 20
+        for mib in (*range(own + 2, own + 28, 2), own + 64, own + 400):
+            def limit(size=mib << 20):
+                resource.setrlimit(resource.RLIMIT_AS, (size, size))
+            for args in (("quantize", "in", "out", "--force"),
+                         ("inspect", "in"), ("verify", "in", "in"),
+                         ("check", "--op", "gemm", "--shape", "16x2048x2048",
+                          "--packed")):
+                threads = () if args[0] == "inspect" else ("--threads", "1")
+                result = nib(*args, *threads, cwd=self.folder,
+                             preexec_fn=limit,
+                             env=dict(os.environ, OMP_NUM_THREADS="1"))
+                codes.append(result.returncode)
+                # 127: not even the shared libraries fit.
+                self.assertIn(result.returncode, (0, 3, 4, 127), result.stderr)
+                if result.returncode in (3, 4):
+                    self.assertRegex(result.stderr, "memory")
+                self.assertEqual(set(os.listdir(self.folder)) - {"in", "out"},
+                                 set())
+        self.assertIn(4, codes)
+        self.assertIn(0, codes)
+
+    def test_broken_inputs(self):
+        data = self.read("in")
+        for name, content in [
+                ("empty", b""), ("short", data[:4]), ("cut", data[:-1]),
+                ("text", b"{}" * 100), ("long", data + b"x"),
+                ("huge", struct.pack("<Q", 1 << 60) + data[8:])]:
+            self.write("bad", content)
+            for command in (("inspect", "bad"), ("quantize", "bad", "out"),
+                            ("verify", "bad", "in"), ("verify", "in", "bad")):
+                with self.subTest(name=name, command=command):
+                    self.refused(*command, code=3, says="bad")
+        self.assertNotIn("out", os.listdir(self.folder))
+
+
+def save_sparse(path, rows, k):
+    """One bf16 matrix of zeros that takes no space on the disk."""
+    save(path, {})
+    header = ('{"w.weight":{"dtype":"BF16","shape":[%d,%d],"data_offsets":'
+              '[0,%d]}}' % (rows, k, 2 * rows * k)).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + 2 * rows * k)
+
+
+def catches(pid, number):
+    """Whether the process has got so far as to handle the signal."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except FileNotFoundError:
+        pass
+    return False
+
+
+class LargeFiles(NibTest):
+    @unittest.skipIf(is_instrumented(), "a sanitizer takes memory too")
+    def test_memory_does_not_grow_with_the_file(self):
+        save_sparse(self.path("in"), 16384, 8192)  # 256 MiB
+        with subprocess.Popen([NIB, "quantize", "in", "out", "--quiet"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL) as p:
+            _, status, usage = os.wait4(p.pid, 0)
+            p.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(p.returncode, 0)
+        self.assertEqual(os.stat(self.path("out")).st_size // 1000,
+                         16384 * 8192 * 9 // 16 // 1000)
+        self.assertLess(usage.ru_maxrss, 160 * 1024)
+
+    def interrupt(self, number, when):
+        save_sparse(self.path("in"), 32768, 8192)
+        with subprocess.Popen([NIB, "quantize", "in", "out"], cwd=self.folder,
+                              stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as p:
+            end = time.monotonic() + 60
+            while not (catches(p.pid, number) and when()):
+                if p.poll() is not None or time.monotonic() > end:
+                    break
+                time.sleep(0.002)
+            p.send_signal(number)
+            text = p.communicate(timeout=60)[1]
+        self.assertEqual(p.returncode, 128 + number, text)
+        self.assertIn("interrupted; nothing was written", text)
+        self.assertEqual(os.listdir(self.folder), ["in"])
+
+    def test_interrupted_while_reading(self):
+        self.interrupt(signal.SIGINT, lambda: True)
+
+    def test_interrupted_while_writing(self):
+        self.interrupt(signal.SIGTERM,
+                       lambda: len(os.listdir(self.folder)) > 1)
+
+    def test_progress_is_a_bar_on_a_terminal(self):
+        save_sparse(self.path("in"), 65536, 16384)
+        ours, theirs = pty.openpty()
+        with subprocess.Popen([NIB, "quantize", "in", "out", "--threads", "1"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL,
+                              stderr=theirs) as p:
+            os.close(theirs)
+            seen = b""
+            while seen.count(b"\r") < 4:
+                seen += os.read(ours, 1024)
+            p.send_signal(signal.SIGINT)
+            try:
+                while True:
+                    seen += os.read(ours, 1024)
+            except OSError:  # they closed their side
+                os.close(ours)
+        text = seen.decode()
+        self.assertRegex(text, r"\r\x1b\[Kquantising \[[=> ]{24}\] +\d+ %")
+        self.assertRegex(text, r"\r\x1b\[Knib quantize: interrupted")
+
+    def test_quiet_says_nothing(self):
+        save_sparse(self.path("in"), 8192, 16384)
+        result = self.nib("quantize", "in", "out", "--quiet", "--threads", "1")
+        self.assertEqual(result.stderr, "")
+
+    def test_progress_says_how_far(self):
+        save_sparse(self.path("in"), 65536, 16384)  # 2 GiB: some seconds
+        with subprocess.Popen([NIB, "quantize", "in", "out", "--threads", "1"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as p:
+            line = p.stderr.readline()
+            p.send_signal(signal.SIGINT)
+            p.communicate(timeout=60)
+        self.assertRegex(line, r"quantising +\d+ %  \d+ s")
+
+
+class Run(ModelTest):
+    LAYER = "model.layers.0.mlp.gate_proj"
+
+    def setUp(self):
+        super().setUp()
+        self.quantize()
+        self.weight = decode_layer(load(self.path("out"))[0], self.LAYER)
+        r = random.Random(9)
+        self.x = [r.gauss(0, 1) for _ in range(6 * K)]
+        save(self.path("x"), {"x": tensor("F32", (2, 3, K), self.x)})
+
+    def run_nib(self, *args, code=0):
+        return self.rows("run", "--weights", "out", "--tensor", self.LAYER,
+                         "--input", "x", "--output", "y", *args, code=code)[0]
+
+    def output(self, name="output"):
+        tensors, _ = load(self.path("y"))
+        self.assertEqual(list(tensors), [name])
+        return tensors[name]
+
+    def quantised_rows(self, unit):
+        """x as NVFP4 with the global scale unit, as rows."""
+        save(self.path("xw"), {"x.weight": tensor("F32", (6, K), self.x)})
+        self.nib("quantize", "xw", "xq", "--force")
+        tensors, _ = load(self.path("xq"))
+        self.assertAlmostEqual(
+            floats(tensors["x.weight_scale_2"])[0], unit, delta=1e-9)
+        return decode_layer(tensors, "x")
+
+    @staticmethod
+    def product(a, b):
+        return [sum(x * y for x, y in zip(row, col)) for row in a for col in b]
+
+    def test_is_the_product_of_the_quantised(self):
+        row = self.run_nib()
+        want = self.product(self.quantised_rows(row["input_global"]),
+                            self.weight)
+        dtype, shape, _ = self.output()
+        self.assertEqual((dtype, shape), ("F32", [2, 3, ROWS]))
+        self.assertGreater(sqnr_db(want, floats(self.output())), 120)
+        self.assertEqual((row["m"], row["n"], row["k"]), (6, ROWS, K))
+        self.assertEqual(row["input_global_from"], "data")
+
+    def test_is_near_the_float_product(self):
+        self.run_nib()
+        weight = floats(self.source[self.LAYER + ".weight"])
+        want = self.product([self.x[i * K:][:K] for i in range(6)],
+                            [weight[i * K:][:K] for i in range(ROWS)])
+        self.assertGreater(sqnr_db(want, floats(self.output())), 14)
+
+    def test_output_types(self):
+        self.run_nib()
+        want = floats(self.output())
+        for out, dtype, db in (("fp16", "F16", 60), ("bf16", "BF16", 45)):
+            self.run_nib("--out", out, "--force", "--output-tensor", "c")
+            self.assertEqual(self.output("c")[0], dtype)
+            self.assertGreater(sqnr_db(want, floats(self.output("c"))), db)
+
+    def test_input_scale_of_the_file(self):
+        tensors, _ = load(self.path("out"))
+        tensors[self.LAYER + ".input_scale"] = tensor("F32", (), [0.004])
+        save(self.path("out"), tensors)
+        row = self.run_nib()
+        self.assertEqual(row["input_global_from"], "weights file")
+        self.assertAlmostEqual(row["input_global"], 0.004, delta=1e-9)
+
+    def test_nvfp4_input_and_compressed_tensors(self):
+        first = self.run_nib()
+        self.quantised_rows(first["input_global"])
+        want = self.output()[2]
+        os.rename(self.path("xq"), self.path("x"))
+        row = self.run_nib("--force")
+        self.assertEqual(row["input"], "NVFP4")
+        dtype, shape, data = self.output()
+        self.assertEqual((dtype, shape, data), ("F32", [6, ROWS], want))
+
+    def test_dual(self):
+        up = "model.layers.0.mlp.up_proj"
+        row = self.run_nib("--tensor2", up)
+        self.assertEqual(row["tensor2"], up)
+        a = self.quantised_rows(row["input_global"])
+        gate = self.product(a, self.weight)
+        other = self.product(a, decode_layer(load(self.path("out"))[0], up))
+        want = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, other)]
+        self.assertGreater(sqnr_db(want, floats(self.output())), 100)
+
+    def test_refusals(self):
+        base = ["run", "--weights", "out", "--input", "x", "--output", "y"]
+        self.refused(*base, "--tensor", "nope", code=2,
+                     says="no NVFP4 layer 'nope'; it has 5")
+        self.refused(*base, "--tensor", self.LAYER, "--index", "1", code=2,
+                     says="has 1 matrices")
+        self.refused(*base, "--tensor", "model.layers.0.mlp.down_proj",
+                     "--tensor2", self.LAYER, code=2, says="differ in shape")
+        self.refused(*base, "--tensor", "model.layers.0.self_attn.o_proj",
+                     code=3, says="has k = 48")
+        self.refused(*base, "--tensor", self.LAYER, "--input-tensor", "z",
+                     code=2, says="no tensor 'z'")
+        self.refused(*base[:-1], "x", "--tensor", self.LAYER, "--force",
+                     code=2, says="same file")
+        self.refused("run", "--weights", "in", "--tensor", "z", "--input", "x",
+                     "--output", "y", code=3, says="no NVFP4 layers")
+        self.refused(*base[:4], "in", *base[5:], "--tensor", self.LAYER,
+                     code=2, says="choose with --input-tensor")
+        self.assertFalse(os.path.exists(self.path("y")))
+        save(self.path("x"), {"x": tensor("F32", (1, K), [math.nan] * K)})
+        self.refused(*base, "--tensor", self.LAYER, code=3,
+                     says=": x: .*or give --saturate .bad data")
+        self.assertFalse(os.path.exists(self.path("y")))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

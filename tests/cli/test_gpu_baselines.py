@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/gpu_baselines.py as far as no GPU is needed, and tools/results_table.py."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+from cli_common import NIB, NibTest
+
+SOURCE = os.environ["NIB_SOURCE_DIR"]
+LIBRARY = os.path.join(os.path.dirname(NIB), "libnibblas.so")
+NAMES = ("G1 G2 G3 G4 M1 M2 M3 M4 D1 D2 D3 D4 V1 V2 V3 E1 E8 E16 E32 E64 "
+         "S1 S16 S64").split()
+OURS = "cuda-sm90"
+
+
+def script(*args, code=0):
+    done = subprocess.run([sys.executable, os.path.join(SOURCE, *args[0]),
+                           *args[1:]], capture_output=True, text=True)
+    if done.returncode != code:
+        raise AssertionError(f"{args}: {done.returncode}\n{done.stdout}"
+                             f"{done.stderr}")
+    return done.stdout
+
+
+def baselines(*args, **options):
+    return script(("bench", "gpu_baselines.py"), *args, **options)
+
+
+class Baselines(unittest.TestCase):
+    def test_list(self):
+        lines = baselines("--list").splitlines()
+        self.assertEqual([line.split()[0] for line in lines], NAMES)
+
+    def test_bad_arguments(self):
+        for bad in (["--only", "Q"], ["--replays", "0"], ["--layout", "odd"]):
+            baselines(*bad, code=2)
+
+
+@unittest.skipUnless(importlib.util.find_spec("numpy") or
+                     importlib.util.find_spec("torch"), "no numpy, no torch")
+@unittest.skipUnless(os.path.exists(LIBRARY), "no " + LIBRARY)
+@unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
+                 "a sanitizer must be the first library")
+class DryRun(NibTest):
+    def dry_run(self, *args):
+        path = os.path.join(self.folder, "rows.json")
+        text = baselines("--dry-run", "--library", LIBRARY, "--json", path, *args)
+        with open(path, encoding="utf-8") as file:
+            return text, json.load(file)
+
+    def test_every_row_is_right(self):
+        for layout in ("tiled", "linear"):
+            text, rows = self.dry_run("--layout", layout)
+            ours = [r for r in rows if not r["backend"].startswith("baseline:")]
+            self.assertEqual([r["name"] for r in ours], NAMES)
+            self.assertIn(f"{len(NAMES)} passed, 0 failed", text)
+            for row in ours:
+                self.assertTrue(row["ok"])
+                self.assertLess(row["error"], 1e-3)
+                self.assertGreater(row["time_s"], 0)
+                self.assertEqual(row["layout"], layout)
+
+    def test_keys_are_those_of_bench(self):
+        _, rows = self.dry_run("--only", "M1")
+        bench = json.loads(self.nib(
+            "bench", "--op", "gemm", "--shape", "1x1x16", "--min-time", "0",
+            "--samples", "1", "--format", "json").stdout)
+        self.assertEqual([k for k in rows[0] if k != "name"], list(bench[0]))
+
+    def test_sweep(self):
+        text, rows = self.dry_run("--sweep", "--no-baselines")
+        self.assertEqual([r["name"] for r in rows], ["W1", "W2", "W3"])
+        self.assertIn("3 passed, 0 failed", text)
+
+    def test_report_draws_them(self):
+        _, rows = self.dry_run("--only", "G,M1")
+        self.write("rows.json", json.dumps(rows).encode())
+        self.nib("report", "rows.json", "-o", "page.html")
+        self.assertIn(b"group_gemm", self.read("page.html"))
+
+
+def row(name, backend, time_s, **values):
+    return dict(op="gemm", shape="128x4096x7168", name=name, backend=backend,
+                time_s=time_s, machine="GPU X", date="2026-01-02T03:04:05Z",
+                **values)
+
+
+class Table(NibTest):
+    ROWS = [row("M2", OURS, 12e-6, fraction_of_limit=0.75, ok=True),
+            row("M2", "baseline:cuBLAS fp16", 24e-6),
+            row("M2", "baseline:humming", None, skipped="not there"),
+            dict(row("D1", OURS, 40e-6, fraction_of_limit=0.5, ok=True),
+                 op="dual_gemm", shape="256x4096x7168"),
+            dict(op="peak", shape="read bandwidth", backend=OURS)]
+    TABLE = ("| product | nibblas | of limit | cuBLAS fp16 |\n"
+             "|---|---|---|---|\n"
+             "| gemm 128x4096x7168 | 12.0 us | 75 % | 24.0 us, 2.00x |\n"
+             "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | |\n")
+
+    def table(self, *args, **options):
+        return script(("tools", "results_table.py"), *args, **options)
+
+    def test_table(self):
+        self.write("r.json", json.dumps(self.ROWS).encode())
+        path = os.path.join(self.folder, "r.json")
+        self.assertEqual(self.table(path), self.TABLE)
+        self.assertNotIn("dual", self.table(path, "--only", "M2"))
+
+    def test_update_and_check(self):
+        self.write("r.json", json.dumps(self.ROWS).encode())
+        before = "a\n<!-- table: r.json -->\nold\n<!-- /table -->\nb\n"
+        self.write("page.md", before.encode())
+        page = os.path.join(self.folder, "page.md")
+        self.table("--check", page, code=1)
+        self.assertEqual(self.read("page.md").decode(), before)
+        self.table("--update", page)
+        self.assertEqual(self.read("page.md").decode(),
+                         before.replace("old\n", self.TABLE))
+        self.table("--check", page)
+
+    def test_wrong_results_have_no_table(self):
+        self.write("r.json", json.dumps(
+            [row("M2", OURS, 1e-6, fraction_of_limit=1, ok=False)]).encode())
+        self.table(os.path.join(self.folder, "r.json"), code=1)
+
+    def test_tables_of_the_project_are_those_of_the_results(self):
+        self.table("--check", os.path.join(SOURCE, "README.md"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_same_bits.c - what must not change a bit of a result: threads, sets of
+ * instructions, packing, layouts, neighbours, rows, pools, modes, and chance.
+ */
+#include <immintrin.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/problem.h"
+#include "format/view.h"
+
+static struct rng rng;
+static const float alpha = 0.37f, alpha2 = -1.9f;
+
+static int seed(void **state)
+{
+	(void)state;
+	rng = rng_new(test_seed());
+	return 0;
+}
+
+static struct job_spec spec_of(enum nib_op op, int64_t m, int64_t n, int64_t k)
+{
+	return (struct job_spec){
+	    .op = op,
+	    .m = op == NIB_GEMV ? 1 : m,
+	    .n = n,
+	    .k = k,
+	    .batch = 1,
+	    .b_batch = 1,
+	    .alpha = &alpha,
+	    .alpha2 = &alpha2,
+	};
+}
+
+/* Enough of everything: several units of rows and of columns, odd ends. */
+static struct job *sample_job(enum nib_op op, enum nib_dtype dtype)
+{
+	struct job_spec spec =
+	    spec_of(op, test_is_small() ? 37 : 531, 77, 16 * 21);
+
+	spec.dtype = dtype;
+	return job_of(&rng, &spec);
+}
+
+/* ---- devices ------------------------------------------------------------- */
+
+/* Instruction sets x threads x packing, against the first of all. */
+static void devices_agree(struct job *job)
+{
+	static const int threads[] = {1, 2, 3, 7, 64};
+	struct bits bits = {0};
+	char what[80];
+
+	for (int i = 0; i < TEST_ISAS * 5; i++) {
+		struct job_how how = {
+		    .device = test_device(test_isas[i / 5], threads[i % 5])};
+
+		for (int packing = 0; packing < JOB_PACKINGS && how.device;
+		     packing++) {
+			how.packing = (enum job_packing)packing;
+			snprintf(what, sizeof(what),
+				 "%s, %d threads, packing %d", test_isas[i / 5],
+				 threads[i % 5], packing);
+			job_run(job, &how, what);
+			if (bits.bytes)
+				job_has_bits(job, &bits, what);
+			else
+				bits = job_bits(job);
+		}
+		nib_device_close(how.device);
+	}
+	bits_free(&bits);
+	job_free(job);
+}
+
+static void threads_and_instruction_sets(void **state)
+{
+	(void)state;
+	for (int dtype = 0; dtype < 3; dtype++) {
+		devices_agree(sample_job(NIB_GEMM, (enum nib_dtype)dtype));
+		devices_agree(sample_job(NIB_GEMV, (enum nib_dtype)dtype));
+		devices_agree(sample_job(NIB_DUAL_GEMM, (enum nib_dtype)dtype));
+	}
+}
+
+static void threads_and_instruction_sets_of_experts(void **state)
+{
+	static const int64_t rows[] = {1, 0, 130, 7, 2, 64};
+
+	(void)state;
+	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
+		const struct job_spec spec =
+		    spec_of((enum nib_op)op, 0, 97, 16 * 13);
+
+		devices_agree(job_of_moe(&rng, &spec, rows, 6, 0, false));
+	}
+}
+
+/* ---- one problem told in other ways -------------------------------------- */
+
+/* Values of one stack in the memory of another of the same sizes. */
+static void copy_stack(const struct nib_nvfp4 *to, const struct nib_nvfp4 *from)
+{
+	for (int64_t r = 0; r < to->rows; r++) {
+		memcpy(nib_nvfp4_row(to, 0, r), nib_nvfp4_row(from, 0, r),
+		       (size_t)to->k / 2);
+		for (int64_t g = 0; g < to->k / NIB_BLOCK; g++)
+			*nib_nvfp4_scale(to, 0, r, g) =
+			    *nib_nvfp4_scale(from, 0, r, g);
+	}
+}
+
+static void layouts_and_strides(void **state)
+{
+	(void)state;
+	for (int isa = 0; isa < TEST_ISAS; isa++) {
+		struct job_how how = {.device = test_device(test_isas[isa], 2)};
+		struct job *first;
+		struct bits bits;
+
+		if (!how.device)
+			break;
+		first = sample_job(NIB_DUAL_GEMM, NIB_FP32);
+		job_run(first, &how, "linear");
+		bits = job_bits(first);
+		for (int i = 1; i < 16; i++) {
+			struct job *job;
+			struct job_spec spec = spec_of(
+			    NIB_DUAL_GEMM, first->c[0].view.rows, 77, 16 * 21);
+			spec.a_layout = (enum nib_scale_layout)(i & 1);
+			spec.b_layout = (enum nib_scale_layout)(i >> 1 & 1);
+			spec.has_gaps = i >> 2 & 1;
+			spec.is_front = i >> 3 & 1;
+			job = job_of(&rng, &spec);
+			copy_stack(&job->a[0].view, &first->a[0].view);
+			copy_stack(&job->b[0].view, &first->b[0].view);
+			copy_stack(&job->b2[0].view, &first->b2[0].view);
+			how.packing = (enum job_packing)(i % JOB_PACKINGS);
+			job_run(job, &how, "layout");
+			job_has_bits(job, &bits, "layout");
+			job_free(job);
+		}
+		bits_free(&bits);
+		job_free(first);
+		nib_device_close(how.device);
+	}
+}
+
+/* The bits that problem i has when it runs alone. */
+static struct bits bits_alone(const struct job *job, int i,
+			      const struct job_how *how)
+{
+	struct job one = {.op = job->op, .count = 1};
+
+	one.problems[0] = job->problems[i];
+	one.c[0] = job->c[i];
+	job_run(&one, how, "alone");
+	return job_bits(&one);
+}
+
+static void group_is_its_problems(struct job *job, const struct job_how *how)
+{
+	struct job turned = {.op = job->op, .count = job->count};
+	struct bits alone[JOB_PROBLEMS], together;
+
+	for (int i = 0; i < job->count; i++)
+		alone[i] = bits_alone(job, i, how);
+	job_run(job, how, "group");
+	together = job_bits(job);
+	for (int i = 0; i < job->count; i++) {
+		struct job one = {.op = job->op, .count = 1};
+
+		one.c[0] = job->c[i];
+		job_has_bits(&one, &alone[i], "in a group");
+		bits_free(&alone[i]);
+		turned.problems[i] = job->problems[job->count - 1 - i];
+		turned.c[i] = job->c[job->count - 1 - i];
+	}
+	/* The other way round. */
+	job_run(&turned, how, "reversed group");
+	job_has_bits(job, &together, "reversed group");
+	bits_free(&together);
+}
+
+static void groups(void **state)
+{
+	static const int64_t ms[] = {3, 0, 140, 1, 33, 8};
+	static const enum nib_op ops[] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV};
+
+	(void)state;
+	for (int i = 0; i < TEST_ISAS * 3; i++) {
+		const struct job_how how = {
+		    .device = test_device(test_isas[i / 3], 3),
+		    .packing = (enum job_packing)(i % JOB_PACKINGS)};
+		struct job *job = job_new(ops[i % 3]);
+
+		for (int p = 0; p < 6 && how.device; p++) {
+			struct job_spec spec = spec_of(
+			    job->op, ms[p], 17 + 24 * p, 16 * (1 + 3 * p));
+
+			spec.batch = p == 2 ? 2 : 1;
+			job_add(job, &rng, &spec);
+		}
+		if (how.device)
+			group_is_its_problems(job, &how);
+		job_free(job);
+		nib_device_close(how.device);
+	}
+}
+
+/* Batch l of the stack as a problem of its own. */
+static struct nib_problem batch_of(const struct nib_problem *p, int64_t l)
+{
+	struct nib_problem one = *p;
+	const int64_t bl = p->b.batch > 1 ? l : 0;
+
+	one.a.codes = nib_nvfp4_row(&p->a, l, 0);
+	one.a.scales = nib_nvfp4_scales(&p->a, l);
+	one.b.codes = nib_nvfp4_row(&p->b, bl, 0);
+	one.b.scales = nib_nvfp4_scales(&p->b, bl);
+	if (p->b2.codes) {
+		one.b2.codes = nib_nvfp4_row(&p->b2, bl, 0);
+		one.b2.scales = nib_nvfp4_scales(&p->b2, bl);
+	}
+	one.c.data = nib_dense_at(&p->c, l, 0, 0);
+	one.a.batch = one.b.batch = one.b2.batch = one.c.batch = 1;
+	return one;
+}
+
+static void batches(void **state)
+{
+	(void)state;
+	for (int i = 0; i < TEST_ISAS * 4; i++) {
+		struct nib_device *device = test_device(test_isas[i / 4], 3);
+		struct job_spec spec =
+		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 19, 66, 80);
+		struct job *job;
+		struct bits bits;
+
+		if (!device)
+			break;
+		spec.batch = 4;
+		spec.b_batch = i & 2 ? 4 : 1;
+		spec.has_gaps = true;
+		job = job_of(&rng, &spec);
+		job_run(job, &(struct job_how){.device = device}, "batch");
+		bits = job_bits(job);
+		job_poison(job);
+		for (int64_t l = 0; l < 4; l++) {
+			const struct nib_problem one =
+			    batch_of(&job->problems[0], l);
+
+			assert_int_equal(
+			    nib_multiply(device, job->op, &one, 1, NULL),
+			    NIB_OK);
+		}
+		job_has_bits(job, &bits, "one of a batch");
+		bits_free(&bits);
+		job_free(job);
+		nib_device_close(device);
+	}
+}
+
+/*
+ * A token's result does not depend on how many others there are: every row of a
+ * large m alone (by gemm and by gemv), and the first rows as a smaller m.
+ */
+static void rows_alone(void **state)
+{
+	const int64_t m = test_is_small() ? 35 : 523;
+
+	(void)state;
+	for (int i = 0; i < TEST_ISAS * 4; i++) {
+		const struct job_how how = {
+		    .device = test_device(test_isas[i / 4], 2),
+		    .packing = i & 1 ? JOB_PACKED : JOB_VIEWS};
+		const struct job_spec spec =
+		    spec_of(i & 2 ? NIB_DUAL_GEMM : NIB_GEMM, m, 71, 16 * 9);
+		struct job *job = job_of(&rng, &spec);
+		struct bits bits;
+
+		if (!how.device) {
+			job_free(job);
+			break;
+		}
+		job_run(job, &how, "all rows");
+		bits = job_bits(job);
+		job_poison(job);
+		job_pack(job, &how);
+		for (int64_t r = 0; r < m; r++) {
+			struct nib_problem one = job->problems[0];
+			const bool is_gemv = job->op == NIB_GEMM && r % 2;
+
+			one.a.codes = nib_nvfp4_row(&one.a, 0, r);
+			one.a.scales = nib_nvfp4_scale(&one.a, 0, r, 0);
+			one.c.data = nib_dense_at(&one.c, 0, r, 0);
+			one.a.rows = one.c.rows = 1;
+			assert_int_equal(
+			    nib_multiply(how.device,
+					 is_gemv ? NIB_GEMV : job->op, &one, 1,
+					 NULL),
+			    NIB_OK);
+		}
+		job_has_bits(job, &bits, "row alone");
+		for (int64_t few = 1; few < 40 && few < m; few++) {
+			struct nib_problem some = job->problems[0];
+
+			some.a.rows = some.c.rows = few;
+			job_poison(job);
+			assert_int_equal(
+			    nib_multiply(how.device, job->op, &some, 1, NULL),
+			    NIB_OK);
+			assert_memory_equal(job->c[0].view.data, bits.bytes,
+					    (size_t)few * 71 * 4);
+			assert_int_equal(*(uint8_t *)nib_dense_at(
+					     &job->c[0].view, 0, few, 0),
+					 GUARD_POISON);
+		}
+		job_unpack(job);
+		bits_free(&bits);
+		job_free(job);
+		nib_device_close(how.device);
+	}
+}
+
+/* A mixture of experts is its experts' problems. */
+static void experts_alone(void **state)
+{
+	static const int64_t rows[] = {5, 0, 129, 1, 40};
+
+	(void)state;
+	for (int i = 0; i < TEST_ISAS * 4; i++) {
+		const struct job_how how = {
+		    .device = test_device(test_isas[i / 4], 3)};
+		struct job_spec spec =
+		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 0, 65, 112);
+		struct nib_problem p = {.alpha = NULL};
+		struct bits bits;
+		struct job *job;
+
+		if (!how.device)
+			break;
+		spec.has_gaps = i & 2;
+		job = job_of_moe(&rng, &spec, rows, 5, 3, false);
+		job_run(job, &how, "experts");
+		bits = job_bits(job);
+		job_poison(job);
+		for (int e = 0; e < 5; e++) {
+			const int64_t row = job->row_offsets[e];
+
+			p.a = job->moe.a;
+			p.b = job->moe.b;
+			p.b2 = job->moe.b2;
+			p.c = job->moe.c;
+			p.a.codes = nib_nvfp4_row(&p.a, 0, row);
+			p.a.scales = nib_nvfp4_scale(&p.a, 0, row, 0);
+			p.b.codes = nib_nvfp4_row(&p.b, e, 0);
+			p.b.scales = nib_nvfp4_scales(&p.b, e);
+			p.b2.codes = nib_nvfp4_row(&p.b2, e, 0);
+			p.b2.scales = nib_nvfp4_scales(&p.b2, e);
+			p.c.data = nib_dense_at(&p.c, 0, row, 0);
+			p.a.rows = p.c.rows = rows[e];
+			p.b.batch = p.b2.batch = 1;
+			p.alpha = &job->alpha[e];
+			p.alpha2 = &job->alpha2[e];
+			assert_int_equal(
+			    nib_multiply(how.device, job->op, &p, 1, NULL),
+			    NIB_OK);
+		}
+		job_has_bits(job, &bits, "expert alone");
+		bits_free(&bits);
+		job_free(job);
+		nib_device_close(how.device);
+	}
+}
+
+/* ---- the caller's pool --------------------------------------------------- */
+
+struct pool {
+	int calls, tasks; /* and then of the call in progress: */
+	void (*task)(void *arg, int i);
+	void *arg;
+	int next;
+	pthread_mutex_t lock;
+};
+
+static void backwards(void *arg, int tasks, void (*task)(void *arg, int i),
+		      void *task_arg)
+{
+	struct pool *pool = arg;
+
+	pool->calls++;
+	pool->tasks += tasks;
+	for (int i = tasks - 1; i >= 0; i--)
+		task(task_arg, i);
+}
+
+static void *worker(void *arg)
+{
+	struct pool *pool = arg;
+	int i;
+
+	for (;;) {
+		pthread_mutex_lock(&pool->lock);
+		i = --pool->next;
+		pthread_mutex_unlock(&pool->lock);
+		if (i < 0)
+			return NULL;
+		pool->task(pool->arg, i);
+	}
+}
+
+static void on_threads(void *arg, int tasks, void (*task)(void *arg, int i),
+		       void *task_arg)
+{
+	struct pool *pool = arg;
+	pthread_t threads[3];
+
+	pool->calls++;
+	pool->tasks += tasks;
+	pool->task = task;
+	pool->arg = task_arg;
+	pool->next = tasks;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(
+		    pthread_create(&threads[i], NULL, worker, pool), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+}
+
+static void callers_pools(void **state)
+{
+	static const nib_parallel_for pools[] = {backwards, on_threads};
+
+	(void)state;
+	for (int i = 0; i < TEST_ISAS * 2; i++) {
+		struct pool pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+		const struct nib_device_options options = {
+		    .struct_bytes = sizeof(options),
+		    .threads = 5,
+		    .isa = test_isas[i / 2],
+		    .parallel_for = pools[i % 2],
+		    .pool = &pool,
+		};
+		struct job_how how = {.device =
+					  test_device(test_isas[i / 2], 1)};
+		struct job *job = sample_job(NIB_DUAL_GEMM, NIB_BF16);
+		struct bits bits;
+
+		if (!how.device) {
+			job_free(job);
+			break;
+		}
+		job_run(job, &how, "one thread");
+		bits = job_bits(job);
+		nib_device_close(how.device);
+		assert_int_equal(
+		    nib_device_open("cpu", &options, &how.device, NULL),
+		    NIB_OK);
+		for (int packing = 0; packing < JOB_PACKINGS; packing++) {
+			how.packing = (enum job_packing)packing;
+			pool.calls = pool.tasks = 0;
+			job_run(job, &how, "caller's pool");
+			job_has_bits(job, &bits, "caller's pool");
+			assert_true(pool.calls > 0);
+			assert_true(pool.tasks > pool.calls);
+			assert_true(pool.tasks <= 5 * pool.calls);
+		}
+		nib_device_close(how.device);
+		bits_free(&bits);
+		job_free(job);
+	}
+}
+
+/* ---- the caller's floating-point mode ------------------------------------ */
+
+#define ROUND_DOWN    0x2000u
+#define ROUND_UP      0x4000u
+#define ROUND_ZERO    0x6000u
+#define FLUSH_TO_ZERO 0x8040u /* with subnormals-are-zero */
+#define UNMASK_ALL    0x1f80u
+
+/* valgrind knows the rounding mode alone. */
+static bool has_modes(void)
+{
+	const unsigned int normal = _mm_getcsr();
+	bool has_kept;
+
+	_mm_setcsr(normal | FLUSH_TO_ZERO);
+	has_kept = _mm_getcsr() & FLUSH_TO_ZERO;
+	_mm_setcsr(normal);
+	return has_kept;
+}
+
+static void callers_modes(void **state)
+{
+	static const unsigned int changes[] = {ROUND_DOWN,
+					       ROUND_UP,
+					       ROUND_ZERO,
+					       FLUSH_TO_ZERO,
+					       ROUND_UP | FLUSH_TO_ZERO,
+					       UNMASK_ALL | ROUND_DOWN};
+	/* Outputs around the smallest fp32 and beyond the largest. */
+	static const float small = 0x1p-142f, large = 1e36f;
+	const unsigned int normal = _mm_getcsr();
+
+	(void)state;
+	if (!has_modes())
+		skip();
+	for (int i = 0; i < TEST_ISAS * 4; i++) {
+		struct job_how how = {
+		    .device = test_device(test_isas[i / 4], 1 + i % 2),
+		    .packing = JOB_PACKED};
+		struct job_spec spec =
+		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 13, 40, 64);
+		struct job *job;
+		struct bits bits;
+
+		if (!how.device)
+			break;
+		spec.alpha = spec.alpha2 = i & 2 ? &small : &large;
+		job = job_of(&rng, &spec);
+		job_run(job, &how, "default mode");
+		bits = job_bits(job);
+		for (size_t j = 0; j < sizeof(changes) / sizeof(changes[0]);
+		     j++) {
+			unsigned int ours, mode = normal ^ changes[j];
+
+			job_poison(job);
+			_mm_setcsr(mode);
+			job_run(job, &how, "odd mode");
+			ours = _mm_getcsr();
+			_mm_setcsr(normal);
+			assert_int_equal(ours & ~0x3fu, mode & ~0x3fu);
+			job_has_bits(job, &bits, "odd mode");
+		}
+		bits_free(&bits);
+		job_free(job);
+		nib_device_close(how.device);
+	}
+}
+
+/* ---- chance -------------------------------------------------------------- */
+
+static void repeated_runs(void **state)
+{
+	const int runs = test_is_small() ? 20 : 200;
+
+	(void)state;
+	for (int isa = 0; isa < TEST_ISAS; isa++) {
+		struct nib_device *device = test_device(test_isas[isa], 7);
+		const struct job_spec spec =
+		    spec_of(NIB_DUAL_GEMM, 150, 130, 96);
+		struct job *job;
+		struct nib_plan *plan;
+		struct bits bits;
+
+		if (!device)
+			break;
+		job = job_of(&rng, &spec);
+		plan = job_plan(job, device, false);
+		job_run_plan(job, plan, NULL, "first run");
+		bits = job_bits(job);
+		for (int i = 1; i < runs; i++) {
+			job_poison(job);
+			job_run_plan(job, plan, NULL, "again");
+			job_has_bits(job, &bits, "again");
+		}
+		nib_plan_free(plan);
+		bits_free(&bits);
+		job_free(job);
+		nib_device_close(device);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(threads_and_instruction_sets),
+	    cmocka_unit_test(threads_and_instruction_sets_of_experts),
+	    cmocka_unit_test(layouts_and_strides),
+	    cmocka_unit_test(groups),
+	    cmocka_unit_test(batches),
+	    cmocka_unit_test(rows_alone),
+	    cmocka_unit_test(experts_alone),
+	    cmocka_unit_test(callers_pools),
+	    cmocka_unit_test(callers_modes),
+	    cmocka_unit_test(repeated_runs),
+	};
+
+	return cmocka_run_group_tests(tests, seed, NULL);
+}

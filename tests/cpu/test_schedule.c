@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_schedule.c - the CPU backend's schedule: units cover every element of every
+ * output exactly once, whatever the group and the threads, and a cursor finds
+ * them from any starting point onwards.
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/schedule.h"
+#include "common/problem.h"
+
+#define MAX_ITEMS 24
+
+static struct rng rng;
+
+static int seed(void **state)
+{
+	(void)state;
+	rng = rng_new(test_seed());
+	return 0;
+}
+
+/* Mostly small, sometimes many units long, sometimes nothing. */
+static int64_t random_size(void)
+{
+	static const int64_t most[] = {1, 2, 9, 70, 70, 300, 300, 1700};
+
+	return rng_below(&rng, most[rng_below(&rng, 8)]);
+}
+
+static void random_items(struct cpu_item *items, int64_t count)
+{
+	memset(items, 0x5a, MAX_ITEMS * sizeof(*items));
+	for (int64_t i = 0; i < count; i++) {
+		items[i].m = random_size();
+		items[i].n = random_size();
+	}
+}
+
+/* How often each row of each panel of 16 columns was met. */
+static void mark(uint8_t *met, const struct cpu_item *item, int64_t m0,
+		 int64_t n0)
+{
+	const int64_t panels = (item->n + PANEL_COLS - 1) / PANEL_COLS;
+	const int64_t end_m =
+	    m0 + item->unit_rows < item->m ? m0 + item->unit_rows : item->m;
+	const int64_t end_n =
+	    n0 + UNIT_COLS < item->n ? n0 + UNIT_COLS : item->n;
+
+	assert_true(m0 >= 0 && m0 < item->m && n0 >= 0 && n0 < item->n);
+	assert_int_equal(n0 % PANEL_COLS, 0);
+	for (int64_t m = m0; m < end_m; m++)
+		for (int64_t n = n0; n < end_n; n += PANEL_COLS)
+			met[m * panels + n / PANEL_COLS]++;
+}
+
+static void check_cover(const struct cpu_item *items, int64_t count,
+			int64_t units)
+{
+	struct cpu_cursor cursor = {items, 0};
+	uint8_t *met[MAX_ITEMS];
+	int64_t m0, n0;
+
+	for (int64_t i = 0; i < count; i++) {
+		const int64_t panels =
+		    (items[i].n + PANEL_COLS - 1) / PANEL_COLS;
+
+		met[i] = calloc((size_t)(items[i].m * panels) + 1, 1);
+		assert_non_null(met[i]);
+	}
+	for (int64_t unit = 0; unit < units; unit++) {
+		const struct cpu_item *item =
+		    cpu_find_unit(&cursor, unit, &m0, &n0);
+
+		assert_true(item >= items && item < items + count);
+		mark(met[item - items], item, m0, n0);
+	}
+	for (int64_t i = 0; i < count; i++) {
+		const int64_t panels =
+		    (items[i].n + PANEL_COLS - 1) / PANEL_COLS;
+
+		for (int64_t j = 0; j < items[i].m * panels; j++)
+			if (met[i][j] != 1)
+				fail_msg("item %" PRId64 " [%" PRId64
+					 ", %" PRId64 "]: row %" PRId64
+					 ", panel %" PRId64 " met %d times",
+					 i, items[i].m, items[i].n, j / panels,
+					 j % panels, met[i][j]);
+		free(met[i]);
+	}
+}
+
+/* What the kernels and the workspace rely on. */
+static void check_sizes(const struct cpu_item *items, int64_t count,
+			int64_t tile_rows, int64_t units)
+{
+	const int64_t most =
+	    (MAX_UNIT_ROWS + tile_rows - 1) / tile_rows * tile_rows;
+	int64_t sum = 0;
+
+	for (int64_t i = 0; i < count; i++) {
+		assert_int_equal(items[i].first_unit, sum);
+		assert_true(items[i].unit_rows > 0);
+		assert_true(items[i].unit_rows <= most);
+		assert_int_equal(items[i].unit_rows % tile_rows, 0);
+		if (items[i].m == 0 || items[i].n == 0)
+			assert_int_equal(
+			    items[i].row_units * items[i].col_units, 0);
+		sum += items[i].row_units * items[i].col_units;
+	}
+	assert_int_equal(sum, units);
+}
+
+static void every_element_once(void **state)
+{
+	static const int64_t tiles[] = {1, 4, 6, 8, 16};
+	const int rounds = test_is_small() ? 60 : 1200;
+	struct cpu_item items[MAX_ITEMS];
+
+	(void)state;
+	for (int i = 0; i < rounds; i++) {
+		const int64_t count = rng_below(&rng, MAX_ITEMS + 1);
+		const int threads = 1 + i % 200;
+		const int64_t tile_rows = tiles[rng_below(&rng, 5)];
+		int64_t units;
+
+		random_items(items, count);
+		units = cpu_schedule(items, count, threads, tile_rows);
+		check_sizes(items, count, tile_rows, units);
+		check_cover(items, count, units);
+	}
+}
+
+/* A thread takes some units only, in order: it finds the same ones. */
+static void cursors_skip(void **state)
+{
+	struct cpu_item items[MAX_ITEMS];
+
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		struct cpu_cursor few = {items, 0}, all = {items, 0};
+		const struct cpu_item *item;
+		int64_t units, m0, n0, want_m0, want_n0, next = 0;
+
+		random_items(items, MAX_ITEMS);
+		units = cpu_schedule(items, MAX_ITEMS, 1 + i % 200, 8);
+		for (int64_t unit = 0; unit < units; unit++) {
+			item = cpu_find_unit(&all, unit, &want_m0, &want_n0);
+			if (unit != next)
+				continue;
+			assert_ptr_equal(cpu_find_unit(&few, unit, &m0, &n0),
+					 item);
+			assert_int_equal(m0, want_m0);
+			assert_int_equal(n0, want_n0);
+			/* Asking again changes nothing. */
+			assert_ptr_equal(cpu_find_unit(&few, unit, &m0, &n0),
+					 item);
+			next = unit + 1 + rng_below(&rng, 1 + i % 40);
+		}
+	}
+}
+
+/* Many threads get more, smaller units; one large item is not one unit. */
+static void threads_have_work(void **state)
+{
+	struct cpu_item one = {.m = 4096, .n = 4096};
+	int64_t few, many;
+
+	(void)state;
+	few = cpu_schedule(&one, 1, 1, 8);
+	assert_int_equal(one.unit_rows, MAX_UNIT_ROWS);
+	many = cpu_schedule(&one, 1, 200, 8);
+	assert_true(many > few);
+	assert_true(many >= 200);
+}
+
+static void nothing_to_do(void **state)
+{
+	struct cpu_item items[3] = {{.m = 0, .n = 9}, {.m = 9, .n = 0}, {0}};
+
+	(void)state;
+	assert_int_equal(cpu_schedule(items, 0, 4, 8), 0);
+	assert_int_equal(cpu_schedule(items, 3, 4, 8), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(every_element_once),
+	    cmocka_unit_test(cursors_skip),
+	    cmocka_unit_test(threads_have_work),
+	    cmocka_unit_test(nothing_to_do),
+	};
+
+	return cmocka_run_group_tests(tests, seed, NULL);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fake_bed.h - tests on the fake driver (fake_cuda/).  The library
+ * opens its driver once a process, so each test runs in a process of its own.
+ */
+#ifndef NIB_TESTS_COMMON_FAKE_CUDA_H
+#define NIB_TESTS_COMMON_FAKE_CUDA_H
+
+#include <stddef.h>
+
+#include "fake_cuda/fake_cuda.h"
+
+struct fake_test {
+	const char *name;
+	void (*run)(void);
+};
+
+/*
+ * main() of such a program: every test, each by running the program again with
+ * its name.
+ */
+int fake_main(int argc, char **argv, const struct fake_test *tests,
+	      size_t count);
+
+/* Opens the fake at path and makes it the library's driver. */
+struct fake_cuda *fake_open(const char *path);
+void fake_register_memory(const void *pointer, size_t bytes, int type,
+			  int ordinal, int is_managed);
+
+#endif

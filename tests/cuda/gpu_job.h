@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_job.h - one run of each kind that the library has, with its operands and
+ * its plan, so that a test of runs is written once for all kinds.
+ */
+#ifndef NIB_TESTS_GPU_JOB_H
+#define NIB_TESTS_GPU_JOB_H
+
+#include "gpu_moe.h"
+
+enum gpu_kind {
+	GPU_GEMM,
+	GPU_SPLIT_GEMM, /* k divided among CTAs */
+	GPU_GROUP,
+	GPU_DUAL,
+	GPU_DUAL_GROUP,
+	GPU_MOE,
+	GPU_DUAL_MOE,
+	GPU_GEMV,
+	GPU_FEW_ROWS,
+	GPU_QUANTIZE,	   /* with a global scale in the device's memory */
+	GPU_QUANTIZE_AMAX, /* which finds it there */
+	GPU_KINDS
+};
+
+#define GPU_JOB_ITEMS 6
+
+struct gpu_job {
+	enum gpu_kind kind;
+	struct nib_device *gpu;
+	/* Products: count of them.  A mixture, or x -> q, else. */
+	struct gpu_item items[GPU_JOB_ITEMS];
+	struct gpu_memory memory[GPU_JOB_ITEMS];
+	int count;
+	struct gpu_moe moe;
+	struct gpu_moe_memory moe_memory;
+	struct gpu_sizes x;
+	struct gpu_twin q[2], x_data, global;
+	/* Of products and mixtures, with the caller's workspace. */
+	struct nib_plan *plan;
+	bool owns_plan;
+	struct gpu_twin workspace;
+	const char *explanation; /* the plan's, or "" */
+	size_t bytes;		 /* of all results */
+};
+
+const char *gpu_kind_name(enum gpu_kind kind);
+/* On the GPU that gpu_test.gpu is. */
+struct gpu_job *gpu_job_new(enum gpu_kind kind);
+/* The same sizes, memory of its own, the plan of like: freed before it. */
+struct gpu_job *gpu_job_new_like(const struct gpu_job *like);
+void gpu_job_free(struct gpu_job *job);
+
+/* Other contents of every input; waits. */
+void gpu_job_fill(struct gpu_job *job);
+/* NaN into results and workspace; waits. */
+void gpu_job_poison(const struct gpu_job *job);
+/* Queues the run. */
+enum nib_status gpu_job_run(const struct gpu_job *job, void *stream,
+			    struct nib_error *err);
+/* The results into to; false if a guard band has changed. */
+bool gpu_job_fetch(const struct gpu_job *job, uint8_t *to);
+/* Poisons, runs, waits, fetches: NULL, or what went wrong. */
+const char *gpu_job_result(const struct gpu_job *job, void *stream, uint8_t *to,
+			   struct nib_error *err);
+/*
+ * Is all of them written, and as the oracle (quantised: the CPU) has it?  As
+ * above.
+ */
+const char *gpu_job_check(struct gpu_job *job, const uint8_t *results);
+/* Inputs are as they were. */
+bool gpu_job_unchanged(const struct gpu_job *job);
+
+/* Of products and mixtures; of the sizes the plan was made for. */
+void gpu_job_problems(const struct gpu_job *job, struct nib_problem *problems);
+
+#endif

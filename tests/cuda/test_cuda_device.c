@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_device.c - the CUDA backend on the fake driver: opening and every way
+ * in which it cannot, kernels loaded and found, memory, errors of the GPU.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/cuda.h"
+#include "fake_bed.h"
+
+static void check_message(const char *message, const char *part)
+{
+	if (!strstr(message, part))
+		fail_msg("message '%s' lacks '%s'", message, part);
+}
+
+/* Opening fails with status and part of the message, and the backend is closed
+ * with the same part as its reason. */
+static void check_closed(enum nib_status status, const char *part)
+{
+	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
+	struct nib_device *device = (struct nib_device *)&info;
+	struct nib_error err;
+
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), status);
+	assert_int_equal(err.status, status);
+	assert_null(device);
+	check_message(err.message, part);
+	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_OK);
+	assert_string_equal(info.backend, "cuda-sm90");
+	assert_false(info.is_open);
+	check_message(info.reason, part);
+}
+
+static struct nib_device *open_device(const char *name)
+{
+	struct nib_device *device;
+	struct nib_error err;
+
+	if (nib_device_open(name, NULL, &device, &err) != NIB_OK)
+		fail_msg("%s: %s", name, err.message);
+	return device;
+}
+
+/* Everything given back, and no call but inside a context. */
+static void check_clean(const struct fake_cuda *fake)
+{
+	assert_int_equal(fake->retained, 0);
+	assert_int_equal(fake->depth, 0);
+	assert_int_equal(fake->modules, 0);
+	assert_int_equal(fake->allocations, 0);
+	assert_int_equal(fake->outside, 0);
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+static void no_library(void)
+{
+	setenv("NIB_CUDA_LIBRARY", "/nonexistent/libcuda.so", 1);
+	check_closed(NIB_NO_DEVICE, "no NVIDIA driver: /nonexistent/libcuda");
+}
+
+static void function_missing(void)
+{
+	fake_open(FAKE_CUDA_OLD);
+	check_closed(NIB_NO_DEVICE, "it has no cuOccupancyMaxActiveClusters; "
+				    "CUDA 12.1 is needed");
+}
+
+static void old_version(void)
+{
+	fake_open(FAKE_CUDA)->version = 12000;
+	check_closed(NIB_NO_DEVICE, "is for CUDA 12.0; 12.1 is needed");
+}
+
+static void start_fails(void)
+{
+	fake_open(FAKE_CUDA)->init_result = 999;
+	check_closed(NIB_NO_DEVICE,
+		     "does not start: CUDA_ERROR_FAKE (fake error 999)");
+}
+
+static void no_gpu_at_start(void)
+{
+	fake_open(FAKE_CUDA)->init_result = CUDA_ERROR_NO_DEVICE;
+	check_closed(NIB_NO_DEVICE, "finds no GPU");
+}
+
+static void no_gpu_counted(void)
+{
+	fake_open(FAKE_CUDA)->devices = 0;
+	check_closed(NIB_NO_DEVICE, "finds no GPU");
+}
+
+static void wrong_architecture(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+
+	fake->capability[0] = 86;
+	check_closed(NIB_UNSUPPORTED, "cuda:0, NVIDIA Fake 0, has compute "
+				      "capability 8.6");
+	check_clean(fake);
+}
+
+static void second_gpu_is_right(void)
+{
+	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device;
+	struct nib_error err;
+
+	fake->devices = 2;
+	fake->capability[0] = 100;
+	assert_int_equal(nib_device_open("cuda:0", NULL, &device, &err),
+			 NIB_UNSUPPORTED);
+	check_message(err.message, "compute capability 10.0");
+	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_OK);
+	assert_true(info.is_open);
+	assert_string_equal(info.reason, "");
+	device = open_device("cuda:1");
+	nib_device_close(device);
+	check_clean(fake);
+}
+
+static void names(void)
+{
+	static const char *const refused[] = {
+	    "cuda:",   "cuda:x",  "cuda:1x",
+	    "cuda:-1", "cuda: 1", "cuda:99999999999999999999"};
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device;
+	struct nib_error err;
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+		assert_int_equal(
+		    nib_device_open(refused[i], NULL, &device, &err),
+		    NIB_NO_DEVICE);
+		check_message(err.message, "a GPU is 'cuda' or 'cuda:N'");
+	}
+	assert_int_equal(nib_device_open("cudax", NULL, &device, &err),
+			 NIB_NO_DEVICE);
+	check_message(err.message, "no such backend");
+	assert_int_equal(nib_device_open("cuda:1", NULL, &device, &err),
+			 NIB_NO_DEVICE);
+	check_message(err.message, "name = 'cuda:1': this machine has 1 GPU");
+	check_clean(fake);
+}
+
+static void what_it_says_of_itself(void)
+{
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device, *same;
+
+	fake->devices = 2;
+	device = open_device("cuda:1");
+	same = open_device("cuda:1");
+	assert_int_equal(fake->retained, 2);
+	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
+	assert_string_equal(info.name, "cuda:1");
+	assert_string_equal(info.backend, "cuda-sm90");
+	assert_string_equal(info.hardware, "NVIDIA Fake 1");
+	check_message(info.features, "compute capability 9.0, CUDA 13.0");
+	assert_int_equal(info.threads, 132);
+	assert_int_equal(info.driver_version, 13000);
+	assert_int_equal(info.compute_capability, 90);
+	assert_int_equal(info.clock_khz, 1980000);
+	assert_int_equal(info.memory_clock_khz, 3201000);
+	assert_int_equal(info.memory_bus_bits, 6144);
+	assert_int_equal(info.arithmetic, NIB_ARITHMETIC_FP16_TENSOR);
+	assert_int_equal(info.memory_bytes, 1 << 30);
+	assert_int_equal(info.l2_bytes, 60 << 20);
+	nib_device_close(same);
+	nib_device_close(device);
+	check_clean(fake);
+}
+
+/* ---- kernels ------------------------------------------------------------- */
+
+static void ptx_where_cubin_is_refused(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+
+	nib_device_close(open_device("cuda"));
+	assert_int_equal(fake->cubins, 2);
+	assert_int_equal(fake->ptxs, 0);
+	fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+	nib_device_close(open_device("cuda"));
+	assert_int_equal(fake->cubins, 2);
+	assert_int_equal(fake->ptxs, 2);
+	check_clean(fake);
+}
+
+static void neither_is_taken(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device;
+	struct nib_error err;
+
+	fake->cubin_result = CUDA_ERROR_INVALID_IMAGE;
+	fake->ptx_result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+			 NIB_UNSUPPORTED);
+	check_message(err.message, "the driver (CUDA 13.0) takes neither cubin "
+				   "nor PTX of first.cu: ptxas fatal : no: ");
+	check_clean(fake);
+	/* Not a refusal: the PTX is not tried. */
+	fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
+	fake->ptx_result = CUDA_SUCCESS;
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+			 NIB_OUT_OF_MEMORY);
+	check_message(err.message, "loading the kernels of first.cu");
+	check_clean(fake);
+}
+
+static void kernels_by_name(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device = open_device("cuda");
+	struct cuda_device *cuda = cuda_device(device);
+	CUfunction first, again, other;
+	char name[32];
+	struct nib_error err;
+
+	assert_int_equal(cuda_enter(cuda, NULL), NIB_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &first, NULL),
+			 NIB_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &again, NULL),
+			 NIB_OK);
+	assert_ptr_equal(first, again);
+	assert_int_equal(fake->lookups, 1);
+	assert_int_equal(fake->shared_bytes, 0);
+	/* More than were there at first. */
+	for (int i = 10; i < 50; i++) {
+		snprintf(name, sizeof(name), "kernel_%d", i);
+		assert_int_equal(cuda_kernel(cuda, name, 0, &other, NULL),
+				 NIB_OK);
+		assert_ptr_not_equal(other, first);
+	}
+	assert_int_equal(fake->lookups, 41);
+	assert_int_equal(
+	    cuda_kernel(cuda, "kernel_of_first", 200000, &again, NULL), NIB_OK);
+	assert_ptr_equal(first, again);
+	assert_int_equal(fake->shared_bytes, 200000);
+	fake->shared_bytes = 0;
+	assert_int_equal(
+	    cuda_kernel(cuda, "kernel_of_first", 100000, &again, NULL), NIB_OK);
+	assert_int_equal(fake->shared_bytes, 0);
+	assert_int_equal(
+	    cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
+	    NIB_DEVICE_FAILED);
+	check_message(err.message, "kernel_of_first: CUDA_ERROR");
+	/* No module was asked for what another one has, nor for what none has,
+	 * be it the beginning or the end of another's name. */
+	static const char *const none[] = {"kernel_1", "ernel_of_first",
+					   "kernel_of_first ", ""};
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(cuda_kernel(cuda, none[i], 0, &again, &err),
+				 NIB_DEVICE_FAILED);
+		check_message(err.message, "no such kernel in this library");
+	}
+	assert_int_equal(fake->misses, 0);
+	assert_int_equal(cuda_kernel(cuda, "missing_one", 0, &again, &err),
+			 NIB_DEVICE_FAILED);
+	check_message(err.message, "missing_one: CUDA_ERROR");
+	assert_int_equal(fake->misses, 1);
+	cuda_leave(cuda);
+	nib_device_close(device);
+	check_clean(fake);
+}
+
+static void *find_many(void *arg)
+{
+	struct cuda_device *cuda = arg;
+	CUfunction function;
+	char name[32];
+	long failed = 0;
+
+	failed += cuda_enter(cuda, NULL) != NIB_OK;
+	for (int i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "kernel_%d", 10 + i % 20);
+		failed += cuda_kernel(cuda, name, i, &function, NULL) != NIB_OK;
+	}
+	cuda_leave(cuda);
+	return (void *)failed;
+}
+
+static void kernels_from_many_threads(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device = open_device("cuda");
+	pthread_t threads[8];
+	void *failed;
+
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(
+		    pthread_create(&threads[i], NULL, find_many, device), 0);
+	for (int i = 0; i < 8; i++) {
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	assert_int_equal(fake->lookups, 20);
+	nib_device_close(device);
+	check_clean(fake);
+}
+
+/* ---- memory, and errors -------------------------------------------------- */
+
+static void memory(void)
+{
+	static const char text[] = "sixteen bytes 12";
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device = open_device("cuda");
+	char back[sizeof(text)] = {0};
+	struct nib_error err;
+	void *data, *more;
+	int waits;
+
+	assert_int_equal(nib_device_alloc(device, sizeof(text), &data, NULL),
+			 NIB_OK);
+	assert_int_equal(nib_device_alloc(device, sizeof(text), &more, NULL),
+			 NIB_OK);
+	assert_int_equal(
+	    nib_device_copy(device, data, text, sizeof(text), NULL), NIB_OK);
+	assert_int_equal(
+	    nib_device_copy(device, more, data, sizeof(text), NULL), NIB_OK);
+	waits = fake->waits;
+	assert_int_equal(
+	    nib_device_copy(device, back, more, sizeof(text), NULL), NIB_OK);
+	assert_int_equal(fake->waits, waits + 1);
+	assert_string_equal(back, text);
+	assert_int_equal(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
+			 NIB_OUT_OF_MEMORY);
+	check_message(err.message, "cuda:0: no memory for 2147483648 bytes");
+	assert_null(data);
+	nib_device_free(device, more);
+	assert_int_equal(fake->allocations, 1);
+	assert_int_equal(nib_device_wait(device, NULL, NULL), NIB_OK);
+	fake->allocations = 0;
+	nib_device_close(device);
+	check_clean(fake);
+}
+
+static void failures_of_the_gpu(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device = open_device("cuda");
+	struct nib_error err;
+	char byte = 0;
+	void *data;
+
+	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_OK);
+	/* A destroyed stream. */
+	fake->dead_stream = (CUstream)&byte;
+	assert_int_equal(nib_device_wait(device, &byte, &err),
+			 NIB_BAD_ARGUMENT);
+	check_message(err.message, "is the stream destroyed");
+	/* Waiting while a graph is captured. */
+	fake->context_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_BAD_ARGUMENT);
+	check_message(err.message, "captured");
+	/* What ends the context, and everything after it. */
+	fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	assert_int_equal(nib_device_wait(device, NULL, &err),
+			 NIB_DEVICE_FAILED);
+	check_message(err.message, "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
+				   "error 700); earlier work failed");
+	assert_int_equal(nib_device_copy(device, data, &byte, 1, &err),
+			 NIB_DEVICE_FAILED);
+	check_message(err.message, "until it is started anew");
+	assert_int_equal(nib_device_alloc(device, 1, &data, &err),
+			 NIB_DEVICE_FAILED);
+	assert_int_equal(fake->depth, 0);
+	/* Where CUDA goes on, so does the device. */
+	fake->context_result = CUDA_SUCCESS;
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_OK);
+	fake->allocations = 0;
+	nib_device_close(device);
+	check_clean(fake);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"no_library", no_library},
+	    {"function_missing", function_missing},
+	    {"old_version", old_version},
+	    {"start_fails", start_fails},
+	    {"no_gpu_at_start", no_gpu_at_start},
+	    {"no_gpu_counted", no_gpu_counted},
+	    {"wrong_architecture", wrong_architecture},
+	    {"second_gpu_is_right", second_gpu_is_right},
+	    {"names", names},
+	    {"what_it_says_of_itself", what_it_says_of_itself},
+	    {"ptx_where_cubin_is_refused", ptx_where_cubin_is_refused},
+	    {"neither_is_taken", neither_is_taken},
+	    {"kernels_by_name", kernels_by_name},
+	    {"kernels_from_many_threads", kernels_from_many_threads},
+	    {"memory", memory},
+	    {"failures_of_the_gpu", failures_of_the_gpu},
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_gemm.c - what plans of products ask of a GPU, on the fake driver:
+ * how many launches of which size, how much workspace, what is refused, and
+ * that a failed launch is told and forgotten.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/kernels/gemm_params.h"
+#include "common/alloc.h"
+#include "fake_bed.h"
+#include "nibblas.h"
+
+#define M	 20
+#define N	 300
+#define K	 512
+#define MANY	 100
+#define SM_BYTES (227 << 10)
+#define CTAS	 132 /* that the fake driver holds at once */
+/* Prepared tokens: fp16, whole weight stages. */
+#define ROW_BYTES (2 * K)
+
+struct bed {
+	struct fake_cuda *fake;
+	struct nib_device *device;
+	char *memory;
+	struct nib_problem problems[MANY];
+	struct nib_plan *plan;
+	struct nib_error err;
+};
+
+static struct nib_nvfp4 nvfp4(const struct bed *bed, int64_t rows,
+			      int64_t batch)
+{
+	return (struct nib_nvfp4){.codes = bed->memory,
+				  .scales = bed->memory,
+				  .rows = rows,
+				  .k = K,
+				  .batch = batch};
+}
+
+static void make_bed(struct bed *bed)
+{
+	const size_t inputs = 1 << 20, c_bytes = M * N * 2;
+	void *memory;
+
+	memset(bed, 0, sizeof(*bed));
+	bed->fake = fake_open(FAKE_CUDA);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_OK);
+	assert_int_equal(nib_device_alloc(bed->device, inputs + MANY * c_bytes,
+					  &memory, NULL),
+			 NIB_OK);
+	bed->memory = memory;
+	memset(bed->memory, 0, inputs);
+	for (int i = 0; i < MANY; i++)
+		bed->problems[i] = (struct nib_problem){
+		    .a = nvfp4(bed, M, 1),
+		    .b = nvfp4(bed, N, 1),
+		    .b2 = nvfp4(bed, N, 1),
+		    .c = {.data = bed->memory + inputs + (size_t)i * c_bytes,
+			  .dtype = NIB_FP16,
+			  .rows = M,
+			  .cols = N},
+		};
+}
+
+static void free_bed(struct bed *bed)
+{
+	nib_plan_free(bed->plan);
+	nib_device_free(bed->device, bed->memory);
+	nib_device_close(bed->device);
+	assert_int_equal(bed->fake->allocations, 0);
+	assert_int_equal(bed->fake->retained, 0);
+	assert_int_equal(bed->fake->depth, 0);
+	assert_int_equal(bed->fake->outside, 0);
+}
+
+static void plan(struct bed *bed, enum nib_op op, int64_t count)
+{
+	nib_plan_free(bed->plan);
+	if (nib_plan_create(bed->device, op, bed->problems, count, NULL,
+			    &bed->plan, &bed->err))
+		fail_msg("%s", bed->err.message);
+}
+
+static size_t workspace(const struct bed *bed)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	return info.workspace_bytes;
+}
+
+static void check_explained(const struct bed *bed, const char *part)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	if (!strstr(info.explanation, part))
+		fail_msg("'%s' lacks '%s'", info.explanation, part);
+	/* To the end. */
+	assert_non_null(strstr(info.explanation, " begins meanwhile)"));
+}
+
+/* Kernels that a run launches. */
+static int run(struct bed *bed, int64_t count)
+{
+	const int before = bed->fake->launches;
+
+	if (nib_run(bed->plan, bed->problems, count, NULL, &bed->err))
+		fail_msg("%s", bed->err.message);
+	return bed->fake->launches - before;
+}
+
+/* Pairs that may begin beside the kernel before; all at once, if parts of k
+ * wait for each other. */
+static void check_attributes(const CUlaunchConfig *last, bool divides_k)
+{
+	const CUlaunchAttribute *a = last->attrs;
+
+	assert_int_equal(last->numAttrs, divides_k ? 3 : 2);
+	assert_int_equal(a[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+	assert_int_equal(a[0].value.clusterDim.x, NIB_GEMM_PAIR);
+	assert_int_equal(a[0].value.clusterDim.y, 1);
+	assert_int_equal(a[0].value.clusterDim.z, 1);
+	assert_int_equal(a[1].id,
+			 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+	assert_int_equal(a[1].value.programmaticStreamSerializationAllowed, 1);
+	if (!divides_k)
+		return;
+	assert_int_equal(a[2].id, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+	assert_int_equal(a[2].value.cooperative, 1);
+}
+
+static void check_last(const struct bed *bed, const char *kernel)
+{
+	const CUlaunchConfig *last = &bed->fake->last;
+
+	assert_string_equal(bed->fake->last_kernel, kernel);
+	assert_int_equal(last->blockDimX, strstr(kernel, "_few_")
+					      ? NIB_FEW_THREADS
+					      : NIB_GEMM_THREADS);
+	/* Whole clusters, no more than the GPU holds. */
+	assert_in_range(last->gridDimX, NIB_GEMM_PAIR, CTAS);
+	assert_int_equal(last->gridDimX % NIB_GEMM_PAIR, 0);
+	assert_int_equal(last->gridDimY, 1);
+	/* The rings fill what an SM has. */
+	assert_in_range(last->sharedMemBytes,
+			NIB_GEMM_TAIL_BYTES + 3 * NIB_WEIGHT_STAGE_BYTES,
+			SM_BYTES);
+}
+
+static void launches_of_groups(void)
+{
+	static const struct {
+		int64_t count;
+		int kernels;
+		const char *launches;
+	} cases[] = {
+	    {1, 2, ", 1 launch of two kernels"},
+	    {2, 2, ", 1 launch of two kernels"},
+	    {48, 2, ", 1 launch of two kernels"},
+	    {49, 4, ", 2 launches, of 48 matrices and one type at most, of"},
+	    {96, 4, ", 2 launches, of 48 matrices"},
+	    {100, 6, ", 3 launches, of 48 matrices"},
+	};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const int64_t count = cases[i].count;
+		const int64_t at_once =
+		    count < NIB_GEMM_PROBLEMS ? count : NIB_GEMM_PROBLEMS;
+
+		plan(&bed, NIB_GEMM, count);
+		assert_int_equal(run(&bed, count), cases[i].kernels);
+		check_last(&bed, count == 1 ? "nib_gemm_few_sm90"
+					    : "nib_gemm_short_sm90");
+		check_attributes(&bed.fake->last, false);
+		check_explained(&bed, cases[i].launches);
+		/* 20 rows are 32 prepared ones. */
+		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
+		plan(&bed, NIB_DUAL_GEMM, count);
+		assert_int_equal(run(&bed, count), cases[i].kernels);
+		check_last(&bed, count == 1 ? "nib_dual_few_sm90"
+					    : "nib_dual_short_sm90");
+	}
+	/* Each type of c needs a launch of its own. */
+	bed.problems[1].c.dtype = NIB_BF16;
+	plan(&bed, NIB_GEMM, 3);
+	assert_int_equal(run(&bed, 3), 6);
+	free_bed(&bed);
+}
+
+/* Tiles of over 128 tokens read whole steps of 32. */
+static void space_for_whole_tiles(void)
+{
+	static const int rows[][2] = {{9, 16},	  {16, 16},   {17, 32},
+				      {128, 128}, {129, 160}, {145, 160},
+				      {161, 192}, {257, 288}};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		bed.problems[0].a.rows = bed.problems[0].c.rows = rows[i][0];
+		plan(&bed, NIB_GEMM, 1);
+		assert_int_equal(workspace(&bed), rows[i][1] * ROW_BYTES);
+	}
+	free_bed(&bed);
+}
+
+/* A problem's bits do not depend on its neighbours, nor on there being any. */
+static void no_group_divides_k(void)
+{
+	struct nib_problem *p;
+	struct bed bed;
+
+	make_bed(&bed);
+	p = &bed.problems[0];
+	p->a.k = p->b.k = 4096;
+	plan(&bed, NIB_GEMM, 1);
+	check_explained(&bed, " parts, 1 launch");
+	assert_int_equal(run(&bed, 1), 2);
+	check_last(&bed, "nib_gemm_few_sm90");
+	check_attributes(&bed.fake->last, true);
+	plan(&bed, NIB_GEMM, 2);
+	check_explained(&bed, ", k in 1 part, ");
+	bed.problems[1].a.rows = bed.problems[1].c.rows = 0;
+	plan(&bed, NIB_GEMM, 2);
+	check_explained(&bed, ", k in 1 part, ");
+	free_bed(&bed);
+}
+
+static void nothing_to_do(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	for (int i = 0; i < 2; i++) {
+		bed.problems[i].a.rows = bed.problems[i].c.rows = 0;
+		bed.problems[2 + i].b.rows = bed.problems[2 + i].c.cols = 0;
+	}
+	plan(&bed, NIB_GEMM, 4);
+	assert_int_equal(run(&bed, 4), 0);
+	assert_int_equal(workspace(&bed), 0);
+	/* Empty problems beside others cost nothing. */
+	plan(&bed, NIB_GEMM, 4 + 48);
+	assert_int_equal(run(&bed, 4 + 48), 2);
+	free_bed(&bed);
+}
+
+static void few_rows_and_batches(void)
+{
+	struct bed bed;
+	struct nib_problem *p;
+
+	make_bed(&bed);
+	p = &bed.problems[0];
+	p->a.batch = p->c.batch = 50;
+	plan(&bed, NIB_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 4);
+	p->a.batch = p->c.batch = 1;
+	/* Few rows: the kernels that the memory bounds, no workspace. */
+	p->a.rows = p->c.rows = 1;
+	plan(&bed, NIB_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 1);
+	assert_int_equal(workspace(&bed), 0);
+	/* But not two products. */
+	plan(&bed, NIB_DUAL_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 2);
+	check_last(&bed, "nib_dual_few_sm90");
+	free_bed(&bed);
+}
+
+/* Few: of one matrix, and with two weight stages in each part of k. */
+static void kernel_for_few_tokens(void)
+{
+	static const struct {
+		int64_t m, k;
+		const char *kernel;
+	} cases[] = {
+	    {5, 272, "nib_gemm_few_sm90"},    {32, 272, "nib_gemm_few_sm90"},
+	    {32, 256, "nib_gemm_short_sm90"}, {32, 16, "nib_gemm_short_sm90"},
+	    {32, 0, "nib_gemm_short_sm90"},   {16, 512, "nib_gemm_few_sm90"},
+	    {16, 7168, "nib_gemm_few_sm90"},  {33, 16, "nib_gemm_short_sm90"},
+	    {64, 16, "nib_gemm_short_sm90"},
+	};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct nib_problem *p = &bed.problems[0];
+
+		p->a.rows = p->c.rows = cases[i].m;
+		p->b.rows = p->c.cols = 64;
+		p->a.k = p->b.k = cases[i].k;
+		plan(&bed, NIB_GEMM, 1);
+		assert_int_equal(run(&bed, 1), 2);
+		check_last(&bed, cases[i].kernel);
+		/* Beside another it has the bits that it has beside any. */
+		plan(&bed, NIB_GEMM, 2);
+		assert_int_equal(run(&bed, 2), 2);
+		check_last(&bed, "nib_gemm_short_sm90");
+	}
+	free_bed(&bed);
+}
+
+static void refused(struct bed *bed, const char *part)
+{
+	struct nib_plan *none = NULL;
+
+	assert_int_equal(nib_plan_create(bed->device, NIB_DUAL_GEMM,
+					 bed->problems, 2, NULL, &none,
+					 &bed->err),
+			 NIB_UNSUPPORTED);
+	assert_null(none);
+	if (!strstr(bed->err.message, part))
+		fail_msg("message '%s' lacks '%s'", bed->err.message, part);
+}
+
+/* If all blocks of the tokens' kernel run at once, two a multiprocessor. */
+static void tokens_come_early(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	bed.problems[0].a.k = bed.problems[0].b.k = 4096;
+	for (int64_t count = 1; count <= 48; count += 47) {
+		const bool is_early = count == 1;
+
+		plan(&bed, NIB_GEMM, count);
+		assert_int_equal(run(&bed, count), 2);
+		assert_int_equal(bed.fake->before.numAttrs, is_early);
+		assert_int_equal(bed.fake->before.sharedMemBytes,
+				 is_early ? SM_BYTES / 3 : 0);
+	}
+	free_bed(&bed);
+}
+
+static void strides(void)
+{
+	struct bed bed;
+	struct nib_problem *p, kept;
+
+	make_bed(&bed);
+	p = &bed.problems[1];
+	kept = *p;
+	p->a.row_stride_bytes = K / 2 + 4;
+	refused(&bed, "a: row_stride_bytes = 260");
+	refused(&bed, "multiples of 8");
+	*p = kept;
+	p->b.row_stride_bytes = K / 2 + 1;
+	refused(&bed, "b: row_stride_bytes = 257");
+	*p = kept;
+	p->b2.row_stride_bytes = K / 2 + 2;
+	refused(&bed, "b2: row_stride_bytes = 258");
+	*p = kept;
+	p->a.batch = p->c.batch = 2;
+	p->a.batch_stride_bytes = M * K / 2 + 4;
+	refused(&bed, "batch_stride_bytes = 5124");
+	*p = kept;
+	p->b.row_stride_bytes = K / 2 + 8;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	assert_int_equal(run(&bed, 2), 2);
+	free_bed(&bed);
+}
+
+/* Numbers of tiles, and rows up to the end of a tile, are int32_t. */
+static void sizes_beyond_int32(void)
+{
+	struct bed bed;
+	struct nib_problem *p;
+
+	make_bed(&bed);
+	p = &bed.problems[1];
+	p->a.rows = p->c.rows = 1 << 24;
+	p->b.rows = p->b2.rows = p->c.cols = 1 << 24;
+	p->a.k = p->b.k = p->b2.k = 16;
+	refused(&bed, "problems: 8589934595 tiles");
+	p->a.rows = p->c.rows = 1;
+	p->b.rows = p->b2.rows = p->c.cols = INT32_MAX - 510;
+	refused(&bed, "b: rows = 2147483137: at most 2^31 - 512 on a GPU");
+	free_bed(&bed);
+}
+
+/* Tiled scales of weights are copied by 8 bytes; all others by single ones
+ * where they must. */
+static void strides_of_scales(void)
+{
+	const int64_t tiled = (int64_t)nib_scales_bytes(NIB_TILED_128X4, N, K);
+	struct bed bed;
+	struct nib_problem *p, kept;
+
+	make_bed(&bed);
+	p = &bed.problems[1];
+	p->a.batch = p->b.batch = p->b2.batch = p->c.batch = 2;
+	kept = *p;
+	p->b.scale_layout = NIB_TILED_128X4;
+	p->b.scale_batch_stride_bytes = tiled + 4;
+	refused(&bed, "b: scale_batch_stride_bytes = 12292: must be a multiple "
+		      "of 8");
+	*p = kept;
+	p->b2.scale_layout = NIB_TILED_128X4;
+	p->b2.scale_batch_stride_bytes = tiled + 1;
+	refused(&bed, "b2: scale_batch_stride_bytes = 12289");
+	p->b2.scale_batch_stride_bytes = tiled + 8;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	/* One matrix has no stride. */
+	p->b2.batch = 1;
+	p->b2.scale_batch_stride_bytes = tiled + 1;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	*p = kept;
+	p->a.scale_layout = NIB_TILED_128X4;
+	p->a.scale_batch_stride_bytes = tiled + 1;
+	p->b.scale_batch_stride_bytes = N * K / 16 + 1;
+	plan(&bed, NIB_DUAL_GEMM, 2);
+	free_bed(&bed);
+}
+
+/* Packed weights are a copy: the view may be gone. */
+static void packed_weights(void)
+{
+	struct bed bed;
+	struct nib_packed *packed;
+
+	make_bed(&bed);
+	assert_int_equal(
+	    nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err),
+	    NIB_OK);
+	memset(&bed.problems[0].b, 0, sizeof(bed.problems[0].b));
+	bed.problems[0].b_packed = packed;
+	plan(&bed, NIB_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 2);
+	check_last(&bed, "nib_gemm_few_sm90");
+	nib_packed_free(packed);
+	free_bed(&bed);
+}
+
+static void moe_of(struct bed *bed, int64_t experts, int64_t rows,
+		   struct nib_moe_problem *moe)
+{
+	*moe = (struct nib_moe_problem){
+	    .a = nvfp4(bed, rows, 1),
+	    .b = nvfp4(bed, 2, experts),
+	    .b2 = nvfp4(bed, 2, experts),
+	    .c = bed->problems[0].c,
+	    .row_offsets = (int32_t *)(void *)bed->memory,
+	};
+	moe->c.rows = rows;
+	moe->c.cols = 2;
+}
+
+static void mixtures(void)
+{
+	struct nib_moe_problem moe;
+	struct nib_plan *none = NULL;
+	struct bed bed;
+	int before;
+
+	make_bed(&bed);
+	moe_of(&bed, 1024, 100, &moe);
+	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
+		nib_plan_free(bed.plan);
+		assert_int_equal(nib_plan_create_moe(bed.device,
+						     (enum nib_op)op, &moe,
+						     NULL, &bed.plan, &bed.err),
+				 NIB_OK);
+		before = bed.fake->launches;
+		if (nib_run_moe(bed.plan, &moe, NULL, &bed.err))
+			fail_msg("%s", bed.err.message);
+		assert_int_equal(bed.fake->launches - before, 2);
+		check_last(&bed, op == NIB_GEMM ? "nib_gemm_few_sm90"
+						: "nib_dual_few_sm90");
+		check_attributes(&bed.fake->last, false);
+		assert_int_equal(bed.fake->last.gridDimX, CTAS);
+		/* Each of 100 experts may have a token, in its own 16 rows. */
+		assert_true(workspace(&bed) >= 100 * 16 * ROW_BYTES);
+	}
+	moe_of(&bed, 1025, 100, &moe);
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &none, &bed.err),
+			 NIB_UNSUPPORTED);
+	assert_non_null(strstr(bed.err.message, "1025 experts"));
+	assert_null(none);
+	moe_of(&bed, 1, 1, &moe);
+	moe.a.k = moe.b.k = 0;
+	moe.b.rows = moe.c.cols = INT32_MAX - 510;
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &none, &bed.err),
+			 NIB_UNSUPPORTED);
+	assert_non_null(strstr(bed.err.message, "2^31 - 512"));
+	moe.b.rows = moe.c.cols = INT32_MAX - 511;
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &none, &bed.err),
+			 NIB_OK);
+	nib_plan_free(none);
+	free_bed(&bed);
+}
+
+/* Any of the four: nothing is launched behind it, and the plan runs again. */
+static void failed_launch(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	plan(&bed, NIB_GEMM, 49);
+	for (int i = 0; i < 4; i++) {
+		bed.fake->launches = 0;
+		bed.fake->launches_left = i;
+		bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
+		assert_int_equal(
+		    nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
+		    NIB_DEVICE_FAILED);
+		assert_int_equal(bed.fake->launches, i);
+		bed.fake->launch_result = CUDA_SUCCESS;
+		assert_int_equal(run(&bed, 49), 4);
+	}
+	free_bed(&bed);
+}
+
+/* The GPU's memory is lost with its context, the host's is not. */
+static void lost_context(void)
+{
+	struct bed bed;
+	long live;
+	int lost;
+
+	make_bed(&bed);
+	/* Kernels that were looked up are the device's. */
+	plan(&bed, NIB_GEMM, 49);
+	nib_plan_free(bed.plan);
+	bed.plan = NULL;
+	live = test_alloc_live();
+	plan(&bed, NIB_GEMM, 49);
+	bed.fake->enter_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	assert_int_equal(nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
+			 NIB_DEVICE_FAILED);
+	nib_plan_free(bed.plan);
+	bed.plan = NULL;
+	/* Of the fake, tiles and workspace. */
+	lost = bed.fake->allocations - 1;
+	assert_int_equal(lost, 2);
+	if (test_alloc_works())
+		assert_int_equal(test_alloc_live() - live, lost);
+	bed.fake->enter_result = CUDA_SUCCESS;
+	bed.fake->allocations -= lost;
+	free_bed(&bed);
+}
+
+/* As drivers that notice it answer; CUDA does not promise that they do. */
+static void destroyed_stream(void)
+{
+	struct nib_run_options options = {.struct_bytes = sizeof(options)};
+	struct bed bed;
+
+	make_bed(&bed);
+	plan(&bed, NIB_GEMM, 49);
+	options.stream = &bed;
+	bed.fake->dead_stream = options.stream;
+	assert_int_equal(
+	    nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
+	    NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
+	assert_int_equal(bed.fake->launches, 0);
+	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err),
+			 NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
+	assert_int_equal(run(&bed, 49), 4);
+	free_bed(&bed);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"launches_of_groups", launches_of_groups},
+	    {"space_for_whole_tiles", space_for_whole_tiles},
+	    {"no_group_divides_k", no_group_divides_k},
+	    {"nothing_to_do", nothing_to_do},
+	    {"few_rows_and_batches", few_rows_and_batches},
+	    {"kernel_for_few_tokens", kernel_for_few_tokens},
+	    {"tokens_come_early", tokens_come_early},
+	    {"strides", strides},
+	    {"sizes_beyond_int32", sizes_beyond_int32},
+	    {"strides_of_scales", strides_of_scales},
+	    {"packed_weights", packed_weights},
+	    {"mixtures", mixtures},
+	    {"failed_launch", failed_launch},
+	    {"lost_context", lost_context},
+	    {"destroyed_stream", destroyed_stream},
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_gemv.c - how products of few rows are cut for a GPU: every row is
+ * in exactly one tile, every tile in one CTA, and what a CTA asks for is there.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/gemv.h"
+
+#define SHARED_BYTES 232448
+#define H200_SMS     132
+
+static void each_row_once(void **state)
+{
+	static const int64_t n[] = {1, 15, 16, 17, 127, 128, 129, 300, 4096};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(n) / sizeof(*n); i++) {
+		for (int tiled = 0; tiled < 2; tiled++) {
+			unsigned char *seen = test_calloc((size_t)n[i], 1);
+
+			for (int64_t t = 0; t < nib_gemv_tiles(n[i], tiled);
+			     t++) {
+				for (int r = 0; r < NIB_GEMV_TILE_ROWS; r++) {
+					const int64_t row =
+					    nib_gemv_row(t, r, tiled);
+
+					assert_true(row >= 0);
+					if (row < n[i])
+						seen[row]++;
+				}
+			}
+			for (int64_t r = 0; r < n[i]; r++)
+				assert_int_equal(seen[r], 1);
+			test_free(seen);
+		}
+	}
+}
+
+static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
+		      bool tiled)
+{
+	const struct gemv_cut cut =
+	    gemv_cut(m, n, k, batch, tiled, H200_SMS, SHARED_BYTES);
+
+	assert_true(cut.tokens >= m && cut.tokens < 2 * m);
+	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
+	assert_in_range(cut.tiles_per_cta, 1, NIB_GEMV_MAX_TILES);
+	assert_true(cut.ctas * cut.tiles_per_cta >= cut.tiles);
+	assert_true((cut.ctas - 1) * cut.tiles_per_cta < cut.tiles);
+	assert_true(cut.shared_bytes <= SHARED_BYTES);
+	/* The variant for any rows has 4 tokens. */
+	assert_true(nib_gemv_shared_bytes(k, m == 1 ? 1 : 4,
+					  cut.tiles_per_cta) <= SHARED_BYTES);
+	/* More than the GPU holds at once only if a CTA has all it may. */
+	assert_true(cut.ctas * batch <= NIB_GEMV_CTAS * H200_SMS ||
+		    cut.tiles_per_cta == NIB_GEMV_MAX_TILES);
+}
+
+static void cuts_fit(void **state)
+{
+	static const int64_t n[] = {1, 16, 129, 2112, 7168, 1 << 20};
+	static const int64_t k[] = {0, 16, 2048, 7168, 16384, 1 << 20};
+
+	(void)state;
+	for (int64_t m = 1; m <= CUDA_GEMV_MAX_ROWS; m++)
+		for (int i = 0; i < 72; i++)
+			check_cut(m, n[i % 6], k[i / 6 % 6], 1 + i / 36 * 7,
+				  i & 1);
+}
+
+/* The shapes of the speed table: all CTAs at once, nearly evenly. */
+static void known_cuts(void **state)
+{
+	const struct gemv_cut v1 =
+	    gemv_cut(1, 7168, 16384, 1, false, H200_SMS, SHARED_BYTES);
+	const struct gemv_cut v2 =
+	    gemv_cut(1, 4096, 7168, 8, false, H200_SMS, SHARED_BYTES);
+	const struct gemv_cut v3 =
+	    gemv_cut(1, 7168, 2048, 4, true, H200_SMS, SHARED_BYTES);
+
+	(void)state;
+	assert_int_equal(v1.tiles_per_cta, 1);
+	assert_int_equal(v1.ctas, 448);
+	assert_int_equal(v2.tiles_per_cta, 4);
+	assert_int_equal(v2.ctas, 64);
+	assert_int_equal(v3.tiles_per_cta, 4);
+	assert_int_equal(v3.ctas, 112);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(each_row_once),
+	    cmocka_unit_test(cuts_fit),
+	    cmocka_unit_test(known_cuts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_quantize.c - what conversions on a GPU launch, when they wait, and
+ * that they keep no memory, on the fake driver, whose kernels do nothing.
+ */
+#include <setjmp.h>
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_bed.h"
+#include "nibblas.h"
+
+#define ROWS 130
+#define K    80
+
+struct bed {
+	struct fake_cuda *fake;
+	struct nib_device *device;
+	struct nib_dense x;
+	struct nib_nvfp4 linear, tiled;
+	float *global;
+	void *blocks[8];
+	int used;
+	struct nib_error err;
+};
+
+static void *fresh(struct bed *bed, size_t bytes)
+{
+	void *memory = NULL;
+
+	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
+			 NIB_OK);
+	assert_true(bed->used < 8);
+	bed->blocks[bed->used++] = memory;
+	memset(memory, 0, bytes);
+	return memory;
+}
+
+static struct nib_nvfp4 nvfp4(struct bed *bed, enum nib_scale_layout layout)
+{
+	return (struct nib_nvfp4){
+	    .codes = fresh(bed, ROWS * K / 2),
+	    .scales = fresh(bed, nib_scales_bytes(layout, ROWS, K)),
+	    .rows = ROWS,
+	    .k = K,
+	    .scale_layout = layout,
+	};
+}
+
+static void make_bed(struct bed *bed)
+{
+	memset(bed, 0, sizeof(*bed));
+	bed->fake = fake_open(FAKE_CUDA);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_OK);
+	bed->x = (struct nib_dense){.data = fresh(bed, ROWS * K * 2),
+				    .dtype = NIB_FP16,
+				    .rows = ROWS,
+				    .cols = K};
+	bed->linear = nvfp4(bed, NIB_LINEAR);
+	bed->tiled = nvfp4(bed, NIB_TILED_128X4);
+	bed->global = fresh(bed, sizeof(float));
+}
+
+/* Nothing of a call is left: memory, a context, a call outside of one. */
+static void free_bed(struct bed *bed)
+{
+	assert_int_equal(bed->fake->allocations, bed->used);
+	assert_int_equal(bed->fake->depth, 0);
+	assert_int_equal(bed->fake->outside, 0);
+	for (int i = 0; i < bed->used; i++)
+		nib_device_free(bed->device, bed->blocks[i]);
+	nib_device_close(bed->device);
+}
+
+static void check_did(struct bed *bed, int launches, int waits,
+		      const char *kernel)
+{
+	assert_int_equal(bed->fake->launches, launches);
+	assert_int_equal(bed->fake->waits, waits);
+	if (launches)
+		assert_string_equal(bed->fake->last_kernel, kernel);
+	bed->fake->launches = bed->fake->waits = 0;
+}
+
+static enum nib_status quantize(struct bed *bed, float global, bool by_pointer,
+				int saturate, float *used)
+{
+	const struct nib_quantize_options options = {
+	    .struct_bytes = sizeof(options),
+	    .global = global,
+	    .saturate = saturate,
+	    .stream =
+		bed->fake->dead_stream ? (void *)bed->fake->dead_stream : NULL,
+	    .global_pointer = by_pointer ? bed->global : NULL,
+	};
+
+	return nib_quantize(bed->device, &bed->x, &bed->tiled, &options, used,
+			    &bed->err);
+}
+
+static void waits_only_to_tell(void)
+{
+	struct bed bed;
+	float used = -1;
+
+	make_bed(&bed);
+	bed.fake->launches = bed.fake->waits = 0;
+	assert_int_equal(quantize(&bed, 0.5f, false, 1, NULL), NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_quantize");
+	/* A byte of scales, padding too, is a thread: 256 x 8 of them. */
+	assert_int_equal(bed.fake->last.gridDimX, 256 * 8 / 256);
+	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_quantize");
+	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_OK);
+	check_did(&bed, 2, 0, "nib_sm90_quantize");
+	assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL), NIB_OK);
+	check_did(&bed, 1, 1, "nib_sm90_quantize");
+	assert_int_equal(quantize(&bed, 0, false, 1, &used), NIB_OK);
+	check_did(&bed, 2, 1, "nib_sm90_quantize");
+	assert_true(used == 1.0f); /* these kernels find only zeros */
+	assert_int_equal(quantize(&bed, 0.5f, false, 1, &used), NIB_OK);
+	check_did(&bed, 1, 1, "nib_sm90_quantize");
+	assert_true(used == 0.5f);
+	free_bed(&bed);
+}
+
+static void other_conversions(void)
+{
+	struct nib_dequantize_options options = {sizeof(options), NULL, NULL};
+	struct bed bed;
+	int32_t *words, host[4];
+	float amax = -1;
+
+	make_bed(&bed);
+	bed.fake->launches = bed.fake->waits = 0;
+	assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
+			 NIB_OK);
+	check_did(&bed, 1, 1, "nib_sm90_amax");
+	assert_true(amax == 0);
+	assert_int_equal(
+	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err),
+	    NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_dequantize");
+	options.global_pointer = bed.global;
+	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
+					&options, &bed.err),
+			 NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_dequantize");
+	options.global_pointer = &amax;
+	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
+					&options, &bed.err),
+			 NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
+	check_did(&bed, 0, 0, NULL);
+	assert_int_equal(nib_convert_scales(bed.device, &bed.tiled, &bed.linear,
+					    NULL, &bed.err),
+			 NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_convert_scales");
+	words = fresh(&bed, 64);
+	assert_int_equal(nib_expert_rows(bed.device, words, 3, words + 4,
+					 words + 8, NULL, &bed.err),
+			 NIB_OK);
+	check_did(&bed, 1, 0, "nib_sm90_expert_rows");
+	assert_int_equal(bed.fake->last.gridDimX, 1);
+	assert_int_equal(nib_expert_rows(bed.device, words, 3, host, words + 8,
+					 NULL, &bed.err),
+			 NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "row_offsets"));
+	check_did(&bed, 0, 0, NULL);
+	free_bed(&bed);
+}
+
+static void nothing_is_no_launch(void)
+{
+	struct bed bed;
+	float used = -1;
+
+	make_bed(&bed);
+	bed.x.rows = bed.tiled.rows = 0;
+	bed.fake->launches = bed.fake->waits = 0;
+	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_OK);
+	assert_int_equal(bed.fake->launches, 0);
+	assert_true(used == 1.0f);
+	free_bed(&bed);
+}
+
+static void failures_keep_nothing(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
+	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_DEVICE_FAILED);
+	bed.fake->launch_result = CUDA_SUCCESS;
+	bed.fake->dead_stream = (CUstream)(void *)&bed;
+	assert_true(quantize(&bed, 0, false, 0, NULL) != NIB_OK);
+	assert_true(quantize(&bed, 0.5f, false, 1, NULL) != NIB_OK);
+	bed.fake->dead_stream = NULL;
+	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_OK);
+	free_bed(&bed);
+}
+
+static void host_memory_is_refused(void)
+{
+	struct bed bed;
+	alignas(16) uint16_t host[ROWS * K];
+	float global = 1;
+
+	make_bed(&bed);
+	bed.x.data = host;
+	assert_int_equal(quantize(&bed, 1, false, 1, NULL), NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "x.data"));
+	bed.x.data = bed.blocks[0];
+	bed.global = &global;
+	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_BAD_ARGUMENT);
+	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
+	free_bed(&bed);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"waits_only_to_tell", waits_only_to_tell},
+	    {"other_conversions", other_conversions},
+	    {"nothing_is_no_launch", nothing_is_no_launch},
+	    {"failures_keep_nothing", failures_keep_nothing},
+	    {"host_memory_is_refused", host_memory_is_refused},
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}

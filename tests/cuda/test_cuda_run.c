@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_run.c - what a run on a GPU checks of its problems, on the fake
+ * driver: whose memory each pointer is, and that a second run with the same
+ * pointers asks nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/cuda.h"
+#include "fake_bed.h"
+
+#define COUNT	3
+#define EXPERTS 4
+#define ROWS	8
+#define COLS	32
+#define K	64
+
+static void check_message(const char *message, const char *part)
+{
+	if (!strstr(message, part))
+		fail_msg("message '%s' lacks '%s'", message, part);
+}
+
+/* A device, and a plan as the front door makes it. */
+struct bed {
+	struct fake_cuda *fake;
+	struct nib_device *device;
+	struct nib_problem problems[COUNT];
+	struct nib_moe_problem moe;
+	struct nib_plan plan;
+	struct cuda_taken taken;
+	struct nib_run_options options;
+	void *blocks[64];
+	int used;
+};
+
+static void *fresh(struct bed *bed, size_t bytes)
+{
+	void *memory;
+
+	/* Tests also give pointers a little further on. */
+	assert_int_equal(
+	    nib_device_alloc(bed->device, bytes + 64, &memory, NULL), NIB_OK);
+	assert_true(bed->used < 64);
+	bed->blocks[bed->used++] = memory;
+	return memory;
+}
+
+static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t batch,
+			      enum nib_scale_layout layout)
+{
+	return (struct nib_nvfp4){
+	    .codes = fresh(bed, (size_t)(batch * rows * K / 2)),
+	    .scales =
+		fresh(bed, (size_t)batch * nib_scales_bytes(layout, rows, K)),
+	    .rows = rows,
+	    .k = K,
+	    .batch = batch,
+	    .scale_layout = layout,
+	};
+}
+
+static struct nib_dense dense(struct bed *bed)
+{
+	return (struct nib_dense){.data = fresh(bed, ROWS * COLS * 2),
+				  .dtype = NIB_FP16,
+				  .rows = ROWS,
+				  .cols = COLS};
+}
+
+static void make_bed(struct bed *bed, bool is_moe)
+{
+	struct nib_plan *plan = &bed->plan;
+
+	memset(bed, 0, sizeof(*bed));
+	bed->fake = fake_open(FAKE_CUDA);
+	bed->fake->devices = 2;
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_OK);
+	plan->device = bed->device;
+	plan->op = NIB_DUAL_GEMM;
+	plan->is_moe = is_moe;
+	plan->count = is_moe ? EXPERTS : COUNT;
+	plan->workspace_bytes = 4096;
+	for (int i = 0; i < COUNT; i++)
+		bed->problems[i] = (struct nib_problem){
+		    .a = nvfp4(bed, ROWS, 1, NIB_TILED_128X4),
+		    .b = nvfp4(bed, COLS, 1, NIB_LINEAR),
+		    .b2 = nvfp4(bed, COLS, 1, NIB_LINEAR),
+		    .alpha = fresh(bed, 4),
+		    .alpha2 = fresh(bed, 4),
+		    .c = dense(bed),
+		};
+	bed->moe = (struct nib_moe_problem){
+	    .a = nvfp4(bed, ROWS, 1, NIB_LINEAR),
+	    .b = nvfp4(bed, COLS, EXPERTS, NIB_LINEAR),
+	    .b2 = nvfp4(bed, COLS, EXPERTS, NIB_LINEAR),
+	    .alpha = fresh(bed, 4 * EXPERTS),
+	    .alpha2 = fresh(bed, 4 * EXPERTS),
+	    .c = dense(bed),
+	    .row_offsets = fresh(bed, 4 * (EXPERTS + 1)),
+	    .scale_rows = fresh(bed, 4 * EXPERTS),
+	    .scale_rows_total = ROWS,
+	};
+	if (is_moe) {
+		assert_int_equal(nib_valid_moe(plan->op, bed->device, &bed->moe,
+					       &plan->moe, NULL),
+				 NIB_OK);
+	} else {
+		plan->problems = calloc(COUNT, sizeof(*plan->problems));
+		assert_non_null(plan->problems);
+		assert_int_equal(nib_valid_problems(plan->op, bed->device,
+						    bed->problems, COUNT,
+						    plan->problems, NULL),
+				 NIB_OK);
+	}
+	assert_int_equal(cuda_taken_new(&bed->taken, plan, NULL), NIB_OK);
+	plan->workspace = fresh(bed, plan->workspace_bytes);
+	bed->options.workspace = plan->workspace;
+	bed->fake->pointer_queries = 0;
+}
+
+static void free_bed(struct bed *bed)
+{
+	cuda_taken_free(&bed->taken);
+	free(bed->plan.problems);
+	for (int i = 0; i < bed->used; i++)
+		nib_device_free(bed->device, bed->blocks[i]);
+	nib_device_close(bed->device);
+	assert_int_equal(bed->fake->allocations, 0);
+	assert_int_equal(bed->fake->retained, 0);
+	assert_int_equal(bed->fake->depth, 0);
+	assert_int_equal(bed->fake->outside, 0);
+}
+
+static enum nib_status begin(struct bed *bed, struct nib_error *err)
+{
+	if (bed->plan.is_moe)
+		return cuda_taken_begin_moe(&bed->taken, &bed->plan, &bed->moe,
+					    &bed->options, err);
+	return cuda_taken_begin(&bed->taken, &bed->plan, bed->problems,
+				&bed->options, err);
+}
+
+/* A whole take and end; how many pointers it asked about. */
+static int take(struct bed *bed)
+{
+	const int before = bed->fake->pointer_queries;
+	struct nib_error err;
+	const enum nib_status status = begin(bed, &err);
+
+	if (status)
+		fail_msg("%s", err.message);
+	assert_int_equal(bed->fake->depth, 1);
+	cuda_taken_end(&bed->taken, &bed->plan);
+	assert_int_equal(bed->fake->depth, 0);
+	return bed->fake->pointer_queries - before;
+}
+
+static void refused(struct bed *bed, enum nib_status want, const char *part)
+{
+	struct nib_error err = {NIB_OK, ""};
+	const enum nib_status status = begin(bed, &err);
+
+	assert_int_equal(status, want);
+	check_message(err.message, part);
+	assert_int_equal(bed->fake->depth, 0);
+}
+
+/* ---- the array form ------------------------------------------------------ */
+
+static void steady_state_asks_nothing(void)
+{
+	struct bed bed;
+	void *other;
+
+	make_bed(&bed, false);
+	/* a, b, b2: codes and scales; c; two alphas. */
+	assert_int_equal(take(&bed), COUNT * 9);
+	assert_int_equal(bed.taken.problems[1].a.row_stride_bytes, K / 2);
+	assert_int_equal(bed.taken.problems[1].c.row_stride_elems, COLS);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(take(&bed), 0);
+	/* A new pointer: all are asked about once more. */
+	other = fresh(&bed, 4);
+	bed.problems[2].alpha = other;
+	assert_int_equal(take(&bed), COUNT * 9);
+	assert_ptr_equal(bed.taken.problems[2].alpha, other);
+	assert_int_equal(take(&bed), 0);
+	/* A workspace of the run: asked about once. */
+	bed.options.workspace = fresh(&bed, bed.plan.workspace_bytes);
+	assert_int_equal(take(&bed), 1);
+	assert_int_equal(take(&bed), 0);
+	free_bed(&bed);
+}
+
+/* Pointers into one allocation are one question, and only of one run. */
+static void neighbours_are_asked_about_once(void)
+{
+	struct bed bed;
+	_Alignas(64) static char host[64];
+	char *shared;
+
+	make_bed(&bed, false);
+	shared = fresh(&bed, COUNT * 8);
+	for (int i = 0; i < COUNT; i++) {
+		bed.problems[i].alpha = (float *)(void *)(shared + 8 * i);
+		bed.problems[i].alpha2 = bed.problems[i].alpha + 1;
+	}
+	assert_int_equal(take(&bed), COUNT * 7 + 1);
+	/* Given back, it is no longer the device's. */
+	fake_register_memory(shared, 0, 0, 0, 0);
+	bed.problems[0].alpha = NULL;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].alpha2");
+	fake_register_memory(shared, COUNT * 8 + 64, CU_MEMORYTYPE_DEVICE, 0,
+			     0);
+	bed.problems[1].alpha2 = (float *)(void *)host;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].alpha2");
+	bed.problems[1].alpha2 = NULL;
+	take(&bed);
+	free_bed(&bed);
+}
+
+static void a_refusal_is_not_remembered(void)
+{
+	struct bed bed;
+	_Alignas(64) static char host[4096];
+	void *data;
+
+	make_bed(&bed, false);
+	take(&bed);
+	data = bed.problems[1].c.data;
+	bed.problems[1].c.data = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].c.data = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT,
+		"is host memory; must be memory of "
+		"cuda:0");
+	bed.problems[1].c.data = data;
+	assert_int_equal(take(&bed), COUNT * 9);
+	bed.options.workspace = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "options.workspace = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT, "is host memory");
+	free_bed(&bed);
+}
+
+static void every_pointer_is_checked(void)
+{
+	_Alignas(64) static char host[4096];
+	static const struct {
+		const char *name;
+		size_t at;
+	} pointers[] = {
+#define POINTER(field)                                                         \
+	{"problems[1]." #field " = 0x", offsetof(struct nib_problem, field)}
+	    POINTER(a.codes),  POINTER(a.scales), POINTER(b.codes),
+	    POINTER(b.scales), POINTER(b2.codes), POINTER(b2.scales),
+	    POINTER(alpha),    POINTER(alpha2),	  POINTER(c.data),
+#undef POINTER
+	};
+	void *const pointer = host;
+	struct nib_problem *p, kept;
+	struct bed bed;
+
+	make_bed(&bed, false);
+	p = &bed.problems[1];
+	kept = *p;
+	for (size_t i = 0; i < sizeof(pointers) / sizeof(*pointers); i++) {
+		memcpy((char *)p + pointers[i].at, &pointer, sizeof(pointer));
+		refused(&bed, NIB_BAD_ARGUMENT, pointers[i].name);
+		*p = kept;
+	}
+	take(&bed);
+	free_bed(&bed);
+}
+
+static void kinds_of_memory(void)
+{
+	_Alignas(64) static char memory[4096];
+	struct bed bed;
+
+	make_bed(&bed, false);
+	bed.problems[0].c.data = memory;
+	/* Of the other GPU. */
+	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1,
+			     0);
+	refused(&bed, NIB_BAD_ARGUMENT,
+		"is memory of cuda:1; must be of "
+		"cuda:0");
+	/* Managed, by whichever; page-locked, at the same address. */
+	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1,
+			     1);
+	take(&bed);
+	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_HOST, 1, 0);
+	bed.problems[0].c.data = memory + 64;
+	take(&bed);
+	free_bed(&bed);
+}
+
+static void alignment(void)
+{
+	struct bed bed;
+	char *codes, *scales;
+
+	make_bed(&bed, false);
+	codes = bed.problems[0].b.codes;
+	bed.problems[0].b.codes = codes + 8;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].b.codes = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT,
+		"must be a multiple of 16 bytes on "
+		"cuda:0");
+	bed.problems[0].b.codes = codes;
+	/* Linear scales may begin anywhere, tiled ones may not. */
+	scales = bed.problems[0].b.scales;
+	bed.problems[0].b.scales = scales + 1;
+	take(&bed);
+	scales = bed.problems[0].a.scales;
+	bed.problems[0].a.scales = scales + 1;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].a.scales = 0x");
+	free_bed(&bed);
+}
+
+/* What the front door promises of every backend. */
+static void other_refusals(void)
+{
+	struct nib_problem kept;
+	struct bed bed;
+
+	make_bed(&bed, false);
+	kept = bed.problems[2];
+	bed.problems[2].c.data = bed.problems[0].c.data;
+	refused(&bed, NIB_BAD_ARGUMENT, "outputs must lie apart");
+	bed.problems[2] = kept;
+	bed.problems[2].b.rows++;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[2].b.rows");
+	bed.problems[2] = kept;
+	bed.problems[2].c.row_stride_elems = COLS + 8;
+	refused(&bed, NIB_BAD_ARGUMENT, "those that the plan was made for");
+	bed.problems[2] = kept;
+	bed.options.check_data = 1;
+	refused(&bed, NIB_UNSUPPORTED, "options.check_data = 1");
+	bed.options.check_data = 0;
+	bed.fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	refused(&bed, NIB_DEVICE_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS");
+	bed.fake->context_result = CUDA_SUCCESS;
+	take(&bed);
+	free_bed(&bed);
+}
+
+/* ---- mixtures of experts ------------------------------------------------- */
+
+static void experts(void)
+{
+	_Alignas(64) static char host[4096];
+	struct nib_moe_problem kept;
+	struct bed bed;
+
+	make_bed(&bed, true);
+	/* a, b, b2; c; row_offsets, scale_rows; two alphas. */
+	assert_int_equal(take(&bed), 11);
+	assert_int_equal(take(&bed), 0);
+	kept = bed.moe;
+	bed.moe.row_offsets = (int32_t *)(void *)host;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.row_offsets = 0x");
+	bed.moe = kept;
+	bed.moe.scale_rows = (int32_t *)(void *)host;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.scale_rows = 0x");
+	bed.moe = kept;
+	bed.moe.alpha2 = (float *)(void *)host;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.alpha2 = 0x");
+	bed.moe = kept;
+	bed.moe.a.scales = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.a.scales = 0x");
+	bed.moe = kept;
+	bed.moe.b2.codes = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.b2.codes = 0x");
+	bed.moe = kept;
+	bed.moe.c.data = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.c.data = 0x");
+	bed.moe = kept;
+	bed.moe.row_offsets = NULL;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.row_offsets = NULL");
+	bed.moe = kept;
+	bed.moe.row_offsets =
+	    (const int32_t *)((const char *)kept.row_offsets + 2);
+	refused(&bed, NIB_BAD_ARGUMENT, "must be a multiple of 4 bytes");
+	bed.moe = kept;
+	bed.moe.alpha = bed.moe.alpha2 = NULL;
+	assert_int_equal(take(&bed), 9);
+	free_bed(&bed);
+}
+
+/* Weights packed where others were freed: never by their address alone. */
+static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
+				     const char *part)
+{
+	const struct nib_packed kept = *p;
+	struct nib_device other = *bed->device;
+
+	take(bed);
+	assert_int_equal(take(bed), 0);
+	p->rows--;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	p->k += 16;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	p->batch++;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	p->device = &other;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	assert_int_equal(take(bed), 0);
+}
+
+static void packed_weights_are_looked_at(void)
+{
+	struct nib_packed packed = {.rows = COLS, .k = K, .batch = 1};
+	struct bed bed;
+
+	make_bed(&bed, false);
+	packed.device = bed.device;
+	bed.problems[1].b_packed = bed.plan.problems[1].b_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "problems[1].b");
+	bed.problems[1].b_packed = bed.plan.problems[1].b_packed = NULL;
+	bed.problems[2].b2_packed = bed.plan.problems[2].b2_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "problems[2].b2");
+	free_bed(&bed);
+	make_bed(&bed, true);
+	packed.device = bed.device;
+	packed.batch = EXPERTS;
+	bed.moe.b_packed = bed.plan.moe.b_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "moe.b");
+	bed.moe.b_packed = bed.plan.moe.b_packed = NULL;
+	bed.moe.b2_packed = bed.plan.moe.b2_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "moe.b2");
+	free_bed(&bed);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"steady_state_asks_nothing", steady_state_asks_nothing},
+	    {"neighbours_are_asked_about_once",
+	     neighbours_are_asked_about_once},
+	    {"a_refusal_is_not_remembered", a_refusal_is_not_remembered},
+	    {"every_pointer_is_checked", every_pointer_is_checked},
+	    {"kinds_of_memory", kinds_of_memory},
+	    {"alignment", alignment},
+	    {"other_refusals", other_refusals},
+	    {"experts", experts},
+	    {"packed_weights_are_looked_at", packed_weights_are_looked_at},
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_staging.c - the command's operands on a GPU, on the fake driver:
+ * what the calls are given is a copy, equal and at the same place, of what the
+ * oracle is given.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/data.c"
+#include "cli/data_fill.c"
+#include "cli/staging.c"
+#include "fake_bed.h"
+
+/* What data.c and staging.c take from other files of the command. */
+int cli_is_host(const struct nib_device *device)
+{
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+
+	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
+	return strcmp(info.name, "cpu") == 0;
+}
+
+enum nib_op shape_nib_op(const struct shape *shape, int *is_moe)
+{
+	*is_moe = shape->op == OP_MOE || shape->op == OP_MOE_DUAL;
+	return shape->op == OP_GROUP_DUAL || shape->op == OP_MOE_DUAL
+		   ? NIB_DUAL_GEMM
+		   : NIB_GEMM;
+}
+
+int shape_is_multiply(const struct shape *shape)
+{
+	return shape->op < OP_QUANTIZE;
+}
+
+const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT])
+{
+	snprintf(text, CLI_SIZE_TEXT, "%.0f B", bytes);
+	return text;
+}
+
+static void same(const void *there, const void *here, size_t bytes)
+{
+	assert_true((there == NULL) == (here == NULL));
+	if (!here)
+		return;
+	assert_ptr_not_equal(there, here);
+	assert_memory_equal(there, here, bytes);
+}
+
+static void same_nvfp4(const struct nib_nvfp4 *there,
+		       const struct nib_nvfp4 *here)
+{
+	assert_int_equal(there->rows, here->rows);
+	same(there->codes, here->codes,
+	     (size_t)(here->batch * here->rows * here->k / 2));
+	same(there->scales, here->scales, scale_bytes(here));
+}
+
+static struct data *make(struct nib_device *device, enum shape_op op,
+			 int64_t count)
+{
+	static struct shape_size sizes[] = {{3, 40, 64}, {17, 40, 64}};
+	const struct shape shape = {
+	    .op = op, .count = count, .sizes = sizes, .batch = 1};
+	const struct data_options options = {.layout = NIB_TILED_128X4,
+					     .out = NIB_FP16,
+					     .dtype = NIB_BF16,
+					     .seed = 7};
+	struct data *data;
+	struct nib_error err;
+
+	if (data_new(&shape, &options, device, &data, &err))
+		fail_msg("%s", err.message);
+	return data;
+}
+
+static void problems(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device;
+	struct data *data;
+	uint16_t *c;
+
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	data = make(device, OP_GROUP_DUAL, 2);
+	assert_int_equal(fake->allocations, 1);
+	for (int i = 0; i < 2; i++) {
+		const struct nib_problem *p = &data->problems[i];
+		const struct nib_problem *v = &data->views[i];
+
+		same_nvfp4(&p->a, &v->a);
+		same_nvfp4(&p->b, &v->b);
+		same_nvfp4(&p->b2, &v->b2);
+		same(p->alpha, v->alpha, sizeof(float));
+		same(p->alpha2, v->alpha2, sizeof(float));
+		assert_ptr_not_equal(p->c.data, v->c.data);
+	}
+	/* Poison goes there, results come back. */
+	assert_int_equal(data_poison(data, NULL), NIB_OK);
+	c = data->problems[1].c.data;
+	assert_int_equal(c[17 * 40 - 1], 0xFFFF);
+	c[5] = 0x3C00;
+	assert_int_equal(data_fetch(data, NULL), NIB_OK);
+	c = data->views[1].c.data;
+	assert_int_equal(c[5], 0x3C00);
+	assert_int_equal(c[6], 0xFFFF);
+	data_free(data);
+	assert_int_equal(fake->allocations, 0);
+	nib_device_close(device);
+}
+
+static void experts_and_numbers(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device;
+	struct data *data;
+
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	data = make(device, OP_MOE_DUAL, 2);
+	same_nvfp4(&data->moe.b, &data->moe_views.b);
+	same_nvfp4(&data->moe.b2, &data->moe_views.b2);
+	same(data->moe.a.codes, data->moe_views.a.codes, 20 * 32);
+	same(data->moe.row_offsets, data->moe_views.row_offsets, 12);
+	same(data->moe.scale_rows, data->moe_views.scale_rows, 8);
+	same(data->moe.alpha, data->moe_views.alpha, 8);
+	same(data->moe.alpha2, data->moe_views.alpha2, 8);
+	assert_ptr_not_equal(data->moe.c.data, data->moe_views.c.data);
+	data_free(data);
+	/* quantize and convert have no views: all is the GPU's. */
+	data = make(device, OP_QUANTIZE, 1);
+	assert_ptr_equal(data->q.codes, data->staging.data);
+	assert_in_range((uintptr_t)data->x.data, (uintptr_t)data->staging.data,
+			(uintptr_t)data->staging.data + data->memory_bytes);
+	data_free(data);
+	data = make(device, OP_CONVERT, 1);
+	assert_in_range((uintptr_t)data->to.scales,
+			(uintptr_t)data->staging.data,
+			(uintptr_t)data->staging.data + data->memory_bytes);
+	data_free(data);
+	assert_int_equal(fake->allocations, 0);
+	nib_device_close(device);
+}
+
+static void the_cpu_has_no_copy(void)
+{
+	struct nib_device *device;
+	struct data *data;
+
+	assert_int_equal(nib_device_open("cpu", NULL, &device, NULL), NIB_OK);
+	data = make(device, OP_GEMM, 1);
+	assert_ptr_equal(data->problems[0].a.codes, data->views[0].a.codes);
+	assert_ptr_equal(data->problems[0].c.data, data->views[0].c.data);
+	assert_ptr_equal(data->staging.data, data->memory);
+	data_free(data);
+	nib_device_close(device);
+}
+
+static void no_memory_there(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	static struct shape_size size = {3, 40, 64};
+	const struct shape shape = {
+	    .op = OP_GEMM, .count = 1, .sizes = &size, .batch = 1};
+	const struct data_options options = {.seed = 1};
+	struct nib_device *device;
+	struct data *data;
+	struct nib_error err;
+
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	fake->memory_bytes = 1000;
+	assert_int_equal(data_new(&shape, &options, device, &data, &err),
+			 NIB_OUT_OF_MEMORY);
+	assert_null(data);
+	assert_non_null(strstr(err.message, "cuda:0: no memory for"));
+	nib_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"problems", problems},
+	    {"experts_and_numbers", experts_and_numbers},
+	    {"the_cpu_has_no_copy", the_cpu_has_no_copy},
+	    {"no_memory_there", no_memory_there},
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_tiles.c - how groups are cut for a GPU: every row unit and token of
+ * every problem is in exactly one tile, of a size that the kernels have.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/tile_search.h"
+#include "backend/cuda/tiles.h"
+#include "common/alloc.h"
+
+#define GROUPS 400
+#define STEP   NIB_TILE_TOKENS_STEP
+#define MAX_M  3001
+/* Of deals_longest_first: less than 64 tiles a cluster, a long list. */
+#define MOST_DEALT 2432
+#define MAX_COUNTS (NIB_GEMM_PROBLEMS * 71 * (MAX_M / STEP + 2))
+
+struct group {
+	struct nib_tile_device device;
+	struct nib_cuda_costs costs;
+	struct nib_tile_shape shapes[NIB_GEMM_PROBLEMS];
+	int32_t count;
+	bool dual, may_split;
+};
+
+static uint64_t seed = 88172645463325252;
+
+static int32_t rnd_below(int32_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (int32_t)((uint32_t)(seed >> 16) % (uint32_t)n);
+}
+
+/* Sizes of all orders, with the ends of the range among them. */
+static int32_t rnd_size(int32_t least, int32_t most)
+{
+	const int32_t range = most - least + 1;
+	const int32_t some = rnd_below(3) == 0 ? 1 + rnd_below(range) : range;
+
+	return rnd_below(16) == 0 ? least : least + rnd_below(some);
+}
+
+static int32_t units_of(const struct group *g, int32_t i)
+{
+	return divide_up(g->shapes[i].n,
+			 g->dual ? NIB_TILE_ROWS : 2 * NIB_TILE_ROWS);
+}
+
+static void make_group(struct group *g, int i)
+{
+	/* An H200, parts of one, one pair of CTAs. */
+	static const struct nib_tile_device devices[] = {
+	    {.clusters = 66}, {.clusters = 60}, {.clusters = 7},
+	    {.clusters = 1},  {.clusters = 2},	{.clusters = 57},
+	};
+
+	memset(g, 0, sizeof(*g));
+	g->device = devices[i % 6];
+	/* Tables in which larger tiles are cheaper, too. */
+	g->costs = nib_cuda_costs;
+	for (int j = 0; j < NIB_TILE_SIZES && i % 7 == 0; j++)
+		g->costs.step[j] = 1 + rnd_below(NIB_COSTS_MAX);
+	g->device.costs = i % 7 < 2 ? &g->costs : NULL;
+	g->count = i % 3 == 0 ? 1 : 1 + rnd_below(NIB_GEMM_PROBLEMS);
+	g->dual = i / 2 % 2;
+	g->may_split = i % 5 != 0;
+	for (int32_t j = 0; j < g->count; j++)
+		g->shapes[j] = (struct nib_tile_shape){rnd_size(0, MAX_M - 1),
+						       rnd_size(1, 9000),
+						       rnd_size(0, 1250) * 16};
+}
+
+static void check_tile(const struct group *g, const struct nib_tile_plan *p,
+		       const struct nib_gemm_tile *t)
+{
+	const struct nib_tile_shape *s;
+	int32_t step;
+
+	assert_in_range(t->problem, 0, g->count - 1);
+	s = &g->shapes[t->problem];
+	assert_in_range(t->unit, 0, units_of(g, t->problem) - 1);
+	step = t->tokens > 128 ? 2 * STEP : STEP;
+	assert_in_range(t->tokens, STEP, NIB_TILE_TOKENS_MAX);
+	assert_int_equal(t->tokens % step, 0);
+	assert_true(t->tokens <= p->tile_tokens);
+	assert_int_equal(t->token % STEP, 0);
+	assert_in_range(t->token, 0, s->m - 1);
+	/* The prepared tokens end with whole steps. */
+	step = s->m > 128 ? 2 * STEP : STEP;
+	assert_true(t->token + t->tokens <= divide_up(s->m, step) * step);
+	assert_in_range(t->part, 0, p->k_parts - 1);
+}
+
+/* Every part of k of every tile once.  seen: zeros; left so. */
+static void check_cover(const struct group *g, const struct nib_tile_plan *p,
+			const struct nib_gemm_tile *tiles, unsigned *seen)
+{
+	const int32_t steps = MAX_M / STEP + 2;
+	int64_t used = 0;
+
+	for (int64_t i = 0; i < (int64_t)p->rounds * p->clusters; i++) {
+		const struct nib_gemm_tile *t = &tiles[i];
+		unsigned *at;
+
+		if (t->tokens == 0) {
+			static const struct nib_gemm_tile none;
+
+			assert_memory_equal(t, &none, sizeof(none));
+			continue;
+		}
+		/* A cluster stops at the first entry without work. */
+		assert_true(i < p->clusters || tiles[i - p->clusters].tokens);
+		check_tile(g, p, t);
+		at = seen + (t->problem * 71 + t->unit) * steps;
+		for (int32_t j = 0; j < t->tokens / STEP; j++) {
+			unsigned *bits = &at[t->token / STEP + j];
+
+			assert_int_equal(*bits >> t->part & 1, 0);
+			*bits |= 1u << t->part;
+		}
+		used++;
+	}
+	assert_int_equal(used, p->tiles);
+	for (int32_t i = 0; i < g->count; i++)
+		for (int32_t u = 0; u < units_of(g, i); u++)
+			for (int32_t j = 0; j < divide_up(g->shapes[i].m, STEP);
+			     j++)
+				assert_int_equal(seen[(i * 71 + u) * steps + j],
+						 (1u << p->k_parts) - 1);
+	memset(seen, 0, MAX_COUNTS * sizeof(*seen));
+}
+
+/* The plan's figure is what the list costs. */
+static void check_cycles(const struct group *g, const struct nib_tile_plan *p,
+			 const struct nib_gemm_tile *tiles)
+{
+	double most = 0;
+
+	for (int32_t c = 0; c < p->clusters && p->k_parts == 1; c++) {
+		double load = 0;
+
+		for (int32_t i = 0; i < p->rounds; i++) {
+			const struct nib_gemm_tile *t =
+			    &tiles[(int64_t)i * p->clusters + c];
+
+			if (t->tokens)
+				load += nib_tile_cycles(
+				    g->device.costs ? &g->costs
+						    : &nib_cuda_costs,
+				    nib_tile_size_of(t->tokens),
+				    divide_up(g->shapes[t->problem].k,
+					      NIB_TOKEN_STAGE_K));
+		}
+		if (load > most)
+			most = load;
+	}
+	if (p->k_parts == 1)
+		assert_true(p->cycles >= most * (1 - 1e-9) &&
+			    p->cycles <= most * (1 + 1e-9));
+}
+
+static void check_split(const struct group *g, const struct nib_tile_plan *p)
+{
+	const int32_t k = g->shapes[0].k;
+
+	assert_int_equal(p->clusters, g->device.clusters);
+	assert_in_range(p->k_parts, 1, 16);
+	if (p->k_parts == 1)
+		return;
+	assert_true(g->may_split);
+	assert_int_equal(g->count, 1);
+	/* Each part has a weight stage, and a cluster one tile at most: parts
+	 * wait for each other. */
+	assert_true(divide_up(k, NIB_WEIGHT_STAGE_K) >= p->k_parts);
+	assert_true(p->rounds <= 1);
+}
+
+static bool plan_of(const struct group *g, struct nib_tile_plan *plan,
+		    struct nib_gemm_tile **tiles)
+{
+	return nib_tiles_plan(&g->device, g->shapes, g->count, g->dual,
+			      g->may_split, plan, tiles);
+}
+
+static void covers(void **state)
+{
+	unsigned *seen = test_calloc(MAX_COUNTS, sizeof(*seen));
+	int splits = 0, packed = 0, dealt = 0;
+
+	(void)state;
+	for (int i = 0; i < GROUPS; i++) {
+		struct nib_gemm_tile *tiles, *again;
+		struct nib_tile_plan p, q;
+		struct group g;
+		int64_t entries;
+
+		make_group(&g, i);
+		assert_true(plan_of(&g, &p, &tiles));
+		entries = (int64_t)p.rounds * p.clusters;
+		check_split(&g, &p);
+		check_cover(&g, &p, tiles, seen);
+		check_cycles(&g, &p, tiles);
+		assert_true(p.tiles == 0 ? p.cycles == 0 : p.cycles > 0);
+		/* The same again, and the same figures without a list. */
+		assert_true(plan_of(&g, &q, &again));
+		assert_memory_equal(tiles, again,
+				    (size_t)entries * sizeof(*tiles));
+		free(again);
+		assert_true(plan_of(&g, &q, NULL));
+		assert_int_equal(q.k_parts, p.k_parts);
+		assert_int_equal(q.clusters, p.clusters);
+		assert_int_equal(q.rounds, p.rounds);
+		assert_int_equal(q.tile_tokens, p.tile_tokens);
+		assert_int_equal(q.tiles, p.tiles);
+		assert_true(q.cycles <= p.cycles && q.cycles >= p.cycles);
+		free(tiles);
+		splits += p.k_parts > 1;
+		packed += p.is_packed;
+		dealt += !p.is_packed && p.k_parts == 1;
+	}
+	/* All ways were tested. */
+	assert_in_range(splits, GROUPS / 50, GROUPS / 2);
+	assert_true(packed > GROUPS / 20);
+	assert_true(dealt > GROUPS / 10);
+	test_free(seen);
+}
+
+static int by_falling_cycles(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Equal tiles of at most `cap` tokens, the longest first, each to the cluster
+ * that is free first: the makespan, in the plainest way. */
+static double dealt_cycles(const struct group *g, int32_t cap)
+{
+	static double tiles[MOST_DEALT];
+	double loads[72] = {0}, most = 0;
+	int n = 0;
+
+	for (int32_t i = 0; i < g->count; i++) {
+		const struct nib_tile_shape *s = &g->shapes[i];
+		const int32_t cuts = divide_up(s->m, cap);
+		const int32_t tokens =
+		    cuts
+			? nib_tile_size(nib_tile_size_of(divide_up(s->m, cuts)))
+			: 1;
+
+		for (int32_t at = 0; at < s->m; at += tokens)
+			for (int32_t u = 0; u < units_of(g, i); u++)
+				tiles[n++] = nib_tile_cycles(
+				    g->device.costs,
+				    nib_tile_size_of(at + tokens > s->m
+							 ? s->m - at
+							 : tokens),
+				    divide_up(s->k, NIB_TOKEN_STAGE_K));
+	}
+	assert_true(n <= MOST_DEALT);
+	qsort(tiles, (size_t)n, sizeof(*tiles), by_falling_cycles);
+	for (int i = 0; i < n; i++) {
+		int least = 0;
+
+		for (int c = 1; c < g->device.clusters; c++)
+			if (loads[c] < loads[least])
+				least = c;
+		loads[least] += tiles[i];
+		if (loads[least] > most)
+			most = loads[least];
+	}
+	return most;
+}
+
+/* What is not tried, and how tiles are dealt, loses nothing. */
+static void deals_longest_first(void **state)
+{
+	int packed = 0;
+
+	(void)state;
+	for (int i = 0; i < GROUPS; i++) {
+		struct nib_cuda_costs costs = nib_cuda_costs;
+		struct group g = {
+		    .device = {.clusters = 38 + rnd_below(35), .costs = &costs},
+		    .count = 1 + rnd_below(8),
+		    .dual = i % 2};
+		struct nib_tile_plan p;
+		double best = 0;
+
+		for (int j = 0; j < NIB_TILE_SIZES && i % 3 == 0; j++)
+			costs.step[j] = 1 + rnd_below(1000);
+		for (int32_t j = 0; j < g.count; j++)
+			g.shapes[j] = (struct nib_tile_shape){
+			    rnd_size(1, 600), rnd_size(1, 1024),
+			    rnd_size(1, 100) * 64};
+		for (int j = 0; j < NIB_TILE_SIZES; j++) {
+			const double cycles =
+			    dealt_cycles(&g, nib_tile_size(j));
+
+			if (j == 0 || cycles < best)
+				best = cycles;
+		}
+		assert_true(plan_of(&g, &p, NULL));
+		if (p.is_packed ? p.cycles >= best
+				: p.cycles < best || p.cycles > best)
+			fail_msg("group %d: %.0f cycles, the best deal %.0f", i,
+				 p.cycles, best);
+		packed += p.is_packed;
+	}
+	assert_in_range(packed, GROUPS / 10, GROUPS * 9 / 10);
+}
+
+/* Few rows of B and a long k: k is divided, and that is faster. */
+static void divides_a_long_k(void **state)
+{
+	struct group g = {.device = {.clusters = 66},
+			  .shapes = {{64, 2048, 16384}},
+			  .count = 1,
+			  .may_split = true};
+	struct nib_tile_plan p, q;
+
+	(void)state;
+	assert_true(plan_of(&g, &p, NULL));
+	assert_true(p.k_parts > 1);
+	g.may_split = false;
+	assert_true(plan_of(&g, &q, NULL));
+	assert_int_equal(q.k_parts, 1);
+	assert_true(p.cycles < q.cycles);
+	/* A second problem, even an empty one, makes it a group. */
+	g.may_split = true;
+	g.count = 2;
+	assert_true(plan_of(&g, &q, NULL));
+	assert_int_equal(q.k_parts, 1);
+}
+
+/*
+ * Groups whose best makespan is known nearly, from below: the linear program
+ * over all cuts and all loads of a cluster (docs/notes/0033-tile-search.md).
+ */
+static void balances_groups(void **state)
+{
+	static const struct {
+		int32_t n, k;
+		double bound;
+		int32_t m[9];
+	} groups[] = {
+	    {4096, 7168, 160862, {80, 176, 128, 72, 64, 248, 96, 160}},
+	    {7168, 2048, 78253, {40, 76, 168, 72, 164, 148, 196, 160}},
+	    {3072, 4096, 38364, {192, 320}},
+	    {4096, 1536, 16188, {128, 384}},
+	    {4096, 2048, 45869, {78, 203, 25, 38, 275, 49, 188, 30}},
+	    {4096, 2048, 45850, {204, 26, 114, 24, 69, 149, 215, 74}},
+	    {4096, 2048, 63106, {273, 219, 161, 239, 233, 186, 154, 128}},
+	    {4096, 7168, 159144, {42, 154, 269, 254, 176, 230}},
+	    {4096, 7168, 155931, {234, 36, 48, 139, 243, 34, 32, 159}},
+	    {4096, 2048, 52001, {273, 278, 258, 169, 115, 100}},
+	    {4096, 7168, 166802, {94, 135, 145, 3, 75, 215, 274, 190}},
+	    {4096, 2048, 35768, {226, 84, 57, 175, 27, 53}},
+	};
+	const int count = sizeof(groups) / sizeof(*groups);
+	double sum = 0;
+
+	(void)state;
+	for (int i = 0; i < count; i++) {
+		const struct nib_tile_loads *loads;
+		struct nib_tile_search *search;
+		struct group g = {0};
+
+		for (; groups[i].m[g.count]; g.count++)
+			g.shapes[g.count] = (struct nib_tile_shape){
+			    groups[i].m[g.count], groups[i].n, groups[i].k};
+		search = nib_tile_search(&nib_cuda_costs, g.shapes, g.count,
+					 false, 66, &loads);
+		assert_non_null(search);
+		assert_non_null(loads);
+		if (loads->cycles > 1.07 * groups[i].bound)
+			fail_msg("group %d: %.0f cycles, the bound is %.0f", i,
+				 loads->cycles, groups[i].bound);
+		sum += loads->cycles / groups[i].bound;
+		free(search);
+	}
+	assert_true(sum / count < 1.03);
+}
+
+/* Packed tiles are taken where they are fewer, or win more than they are more:
+ * an H200 was 13 % slower with 152 tiles in 162,644 cycles than with 128. */
+static void more_tiles_must_win(void **state)
+{
+	struct group g = {.device = {.clusters = 66}, .count = 8};
+	static const int32_t m[8] = {80, 176, 128, 72, 64, 248, 96, 160};
+	struct nib_tile_plan p;
+
+	(void)state;
+	for (int i = 0; i < g.count; i++)
+		g.shapes[i] = (struct nib_tile_shape){m[i], 4096, 7168};
+	assert_true(plan_of(&g, &p, NULL));
+	assert_false(p.is_packed);
+	assert_int_equal(p.tiles, 128);
+	/* 48 tiles of 256 leave 18 clusters idle: 84 smaller ones win 12 %. */
+	g.count = 1;
+	g.dual = true;
+	g.shapes[0] = (struct nib_tile_shape){512, 3072, 7168};
+	assert_true(plan_of(&g, &p, NULL));
+	assert_true(p.is_packed);
+	assert_true(p.tiles > 48);
+}
+
+static void sizes(void **state)
+{
+	int32_t last = 0;
+
+	(void)state;
+	for (int i = 0; i < NIB_TILE_SIZES; i++) {
+		const int32_t n = nib_tile_size(i);
+
+		assert_int_equal(n - last, n > 128 ? 2 * STEP : STEP);
+		assert_int_equal(nib_tile_size_of(last + 1), i);
+		assert_int_equal(nib_tile_size_of(n), i);
+		last = n;
+	}
+	assert_int_equal(last, NIB_TILE_TOKENS_MAX);
+}
+
+static void longer_tiles_cost_more(void **state)
+{
+	(void)state;
+	for (int i = 1; i < NIB_TILE_SIZES; i++)
+		assert_true(nib_cuda_costs.step[i - 1] <
+			    nib_cuda_costs.step[i]);
+}
+
+/* The planner takes the size, and the split, that a given table favours. */
+static void reads_the_table(void **state)
+{
+	struct nib_cuda_costs costs;
+	struct group g = {.device = {.clusters = 66, .costs = &costs},
+			  .shapes = {{768, 4096, 7168}},
+			  .count = 1,
+			  .may_split = true};
+	struct nib_tile_plan p;
+
+	(void)state;
+	for (int i = 0; i < NIB_TILE_SIZES; i++) {
+		/* One that divides 768, and so has no smaller rest. */
+		if (768 % nib_tile_size(i))
+			continue;
+		for (int j = 0; j < NIB_TILE_SIZES; j++)
+			costs.step[j] = j == i ? 1 : NIB_COSTS_MAX;
+		costs.tile = costs.split = 1;
+		assert_true(plan_of(&g, &p, NULL));
+		assert_int_equal(p.k_parts, 1);
+		/* 16 units of 256 rows over 66 clusters, 112 steps each. */
+		assert_int_equal(p.tiles, 16 * 768 / nib_tile_size(i));
+		assert_int_equal((int64_t)p.cycles,
+				 113 * divide_up((int32_t)p.tiles, p.clusters));
+	}
+	/* Eight units of 64 tokens: parts of k, where adding them up is free.
+	 */
+	g.shapes[0] = (struct nib_tile_shape){64, 2048, 7168};
+	costs = nib_cuda_costs;
+	costs.split = 1;
+	assert_true(plan_of(&g, &p, NULL));
+	/* Of 28 stages, eight parts would have as many as seven. */
+	assert_int_equal(p.k_parts, 7);
+	costs.split = NIB_COSTS_MAX;
+	assert_true(plan_of(&g, &p, NULL));
+	assert_int_equal(p.k_parts, 1);
+}
+
+static void without_memory(void **state)
+{
+	struct group g = {.device = {.clusters = 66},
+			  .shapes = {{300, 4096, 7168}, {5, 129, 16}},
+			  .count = 2};
+	struct nib_gemm_tile *tiles = NULL;
+	struct nib_tile_plan p;
+	long n, live;
+	bool ok;
+
+	(void)state;
+	if (!test_alloc_works())
+		skip();
+	live = test_alloc_live();
+	for (n = 1;; n++) {
+		test_alloc_fail(n, TEST_ALLOC_ONE);
+		ok = plan_of(&g, &p, &tiles);
+		if (!test_alloc_stop())
+			break;
+		assert_false(ok);
+		assert_int_equal(test_alloc_live(), live);
+	}
+	assert_true(ok && n > 5);
+	free(tiles);
+	assert_int_equal(test_alloc_live(), live);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(covers),
+	    cmocka_unit_test(deals_longest_first),
+	    cmocka_unit_test(divides_a_long_k),
+	    cmocka_unit_test(balances_groups),
+	    cmocka_unit_test(more_tiles_must_win),
+	    cmocka_unit_test(sizes),
+	    cmocka_unit_test(longer_tiles_cost_more),
+	    cmocka_unit_test(reads_the_table),
+	    cmocka_unit_test(without_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

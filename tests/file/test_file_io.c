@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_file_io.c - paths that cannot be read or written, full disks: whatever
+ * goes wrong, the path holds what it held before and no other file stays.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/alloc.h"
+#include "common/file.h"
+
+/* ---- files that cannot be read ------------------------------------------- */
+
+static void check_io(const char *path, const char *says)
+{
+	struct nib_error err;
+	struct nib_file *file;
+
+	assert_int_equal(nib_file_open(path, &file, &err), NIB_IO);
+	if (!strstr(err.message, says))
+		fail_msg("%s: '%s', wanted '%s'", path, err.message, says);
+	assert_null(file);
+}
+
+static void says_why_a_file_cannot_be_read(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	const char *secret = test_path(&folder, "secret");
+	const char *pipe = test_path(&folder, "pipe");
+
+	(void)state;
+	check_io(test_path(&folder, "absent"), strerror(ENOENT));
+	check_io(folder.path, strerror(EISDIR));
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	check_io(pipe, "not a regular file");
+	check_io("/dev/zero", "not a regular file");
+	test_write_file(secret, "x", 1);
+	assert_int_equal(chmod(secret, 0), 0);
+	assert_int_equal(chmod(folder.path, 0755), 0);
+	if (geteuid() == 0) { /* root may read everything: be nobody */
+		assert_int_equal(seteuid(65534), 0);
+		check_io(secret, strerror(EACCES));
+		assert_int_equal(seteuid(0), 0);
+	} else {
+		check_io(secret, strerror(EACCES));
+	}
+	test_folder_remove(&folder);
+}
+
+static void refuses_an_empty_file(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "empty");
+	struct nib_error err;
+	struct nib_file *file;
+
+	(void)state;
+	test_write_file(path, "", 0);
+	assert_int_equal(nib_file_open(path, &file, &err), NIB_BAD_FILE);
+	assert_non_null(strstr(err.message, "0 bytes"));
+	test_folder_remove(&folder);
+}
+
+/* A sparse file larger than the address space that the process may have. */
+static void says_when_memory_cannot_be_mapped(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "huge");
+	struct rlimit old, low;
+	struct nib_error err;
+	struct nib_file *file;
+	enum nib_status status;
+
+	(void)state;
+	test_write_file(path, "", 0);
+	if (!test_alloc_works() || truncate(path, (off_t)1 << 40) != 0) {
+		test_folder_remove(&folder);
+		skip();
+	}
+	assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+	low = old;
+	low.rlim_cur = (rlim_t)1 << 39;
+	assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
+	status = nib_file_open(path, &file, &err);
+	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+	assert_int_equal(status, NIB_OUT_OF_MEMORY);
+	assert_non_null(strstr(err.message, "cannot map"));
+	test_folder_remove(&folder);
+}
+
+static void reads_a_file_from_disk(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "good");
+	struct test_image image = test_image_new(
+	    "{"
+	    "\"x\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}"
+	    "}",
+	    NULL, 5);
+	struct nib_error err;
+	struct nib_file *file;
+
+	(void)state;
+	test_write_file(path, image.bytes, image.n_bytes);
+	assert_int_equal(nib_file_open(path, &file, &err), NIB_OK);
+	assert_memory_equal(nib_file_find(file, "x")->data,
+			    image.bytes + image.n_bytes - 5, 5);
+	nib_file_close(file);
+	test_image_free(&image);
+	test_folder_remove(&folder);
+}
+
+/* ---- all or nothing ------------------------------------------------------ */
+
+static void keeps_the_old_file_until_commit(void **state)
+{
+	static const int64_t shape[] = {100000};
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "x");
+	char *data = calloc(1, 100000);
+	struct nib_writer *w;
+	struct nib_error err;
+	struct nib_file *file;
+
+	(void)state;
+	test_write_file(path, "before", 6);
+	for (int step = 0; step < 3; step++) {
+		w = test_writer_open(path);
+		if (step > 0)
+			test_declare(w, "a", "U8", 1, shape);
+		if (step > 1)
+			assert_int_equal(
+			    nib_writer_write(w, data, 100000, &err), NIB_OK);
+		/* The old file, and the temporary one. */
+		assert_int_equal(test_folder_count(&folder), 2);
+		nib_writer_discard(w);
+		test_folder_holds(&folder, path, "before");
+	}
+	w = test_writer_open(path);
+	test_declare(w, "a", "U8", 1, shape);
+	assert_int_equal(nib_writer_write(w, data, 100000, &err), NIB_OK);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
+	assert_int_equal(test_folder_count(&folder), 1);
+	file = test_file_open(path);
+	assert_int_equal(nib_file_tensor_count(file), 1);
+	nib_file_close(file);
+	free(data);
+	test_folder_remove(&folder);
+}
+
+static void follows_umask_and_replaces_links(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "x");
+	const char *other = test_path(&folder, "other");
+	struct nib_error err;
+	struct stat st;
+	mode_t old = umask(027);
+
+	(void)state;
+	test_write_file(other, "other", 5);
+	assert_int_equal(symlink(other, path), 0);
+	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
+			 NIB_OK);
+	umask(old);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	assert_int_equal(st.st_mode & 0777, 0640);
+	assert_int_equal(remove(path), 0);
+	test_folder_holds(&folder, other, "other");
+	test_folder_remove(&folder);
+}
+
+static void writes_relative_to_the_folder_at_open(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	char *before = getcwd(NULL, 0);
+	struct nib_writer *w;
+	struct nib_error err;
+
+	(void)state;
+	assert_non_null(before);
+	assert_int_equal(chdir(folder.path), 0);
+	w = test_writer_open("x");
+	assert_int_equal(chdir(before), 0);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
+	free(before);
+	nib_file_close(test_file_open(test_path(&folder, "x")));
+	assert_int_equal(test_folder_count(&folder), 1);
+	test_folder_remove(&folder);
+}
+
+static void refuses_paths_that_cannot_be_written(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	const char *pipe = test_path(&folder, "pipe");
+	char long_name[400] = "";
+	struct {
+		const char *path, *says;
+	} bad[] = {
+	    {test_path(&folder, "no/x"), strerror(ENOENT)},
+	    {folder.path, strerror(EISDIR)},
+	    {test_path(&folder, ""), strerror(EISDIR)},
+	    {"", strerror(ENOENT)},
+	    {"/dev/null", "not a regular file"},
+	    {pipe, "not a regular file"},
+	    {"/dev/null/x", strerror(ENOTDIR)},
+	    {test_path(&folder, long_name), strerror(ENAMETOOLONG)},
+	};
+
+	(void)state;
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	memset(long_name, 'n', 300);
+	long_name[300] = '\0';
+	bad[7].path = test_path(&folder, long_name);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct nib_writer *writer;
+		struct nib_error err;
+
+		assert_int_equal(nib_writer_open(bad[i].path, &writer, &err),
+				 NIB_IO);
+		assert_null(writer);
+		if (!strstr(err.message, bad[i].says))
+			fail_msg("'%s', wanted '%s'", err.message, bad[i].says);
+	}
+	assert_int_equal(test_folder_count(&folder), 1);
+	test_folder_remove(&folder);
+}
+
+/* A longest legal name leaves no space for one that is derived from it. */
+static void writes_the_longest_name(void **state)
+{
+	struct test_folder folder = test_folder_new();
+	char name[256];
+	struct nib_error err;
+
+	(void)state;
+	memset(name, 'n', 255);
+	name[255] = '\0';
+	assert_int_equal(
+	    nib_writer_commit(test_writer_open(test_path(&folder, name)), &err),
+	    NIB_OK);
+	test_folder_remove(&folder);
+}
+
+/* ---- full disks ---------------------------------------------------------- */
+
+/* Limits the length of files; returns the old limit. */
+static struct rlimit limit_files(rlim_t bytes)
+{
+	struct rlimit old, low;
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	low = old;
+	low.rlim_cur = bytes;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+	return old;
+}
+
+static void says_at_once_that_the_disk_is_full(void **state)
+{
+	static const int64_t shape[] = {1000000};
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "x");
+	struct nib_writer *w;
+	struct nib_error err;
+	struct rlimit old;
+	enum nib_status status;
+
+	(void)state;
+	test_write_file(path, "before", 6);
+	w = test_writer_open(path);
+	test_declare(w, "a", "U8", 1, shape);
+	old = limit_files(500000);
+	status = nib_writer_write(w, "", 1, &err); /* of a million */
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	if (status == NIB_OK) {
+		printf("this file system reserves nothing\n");
+		nib_writer_discard(w);
+		test_folder_remove(&folder);
+		skip();
+	}
+	assert_int_equal(status, NIB_IO);
+	assert_non_null(strstr(err.message, strerror(EFBIG)));
+	test_folder_holds(&folder, path, "before"); /* gone before discard */
+	assert_int_equal(nib_writer_write(w, "", 1, &err), NIB_IO);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_IO);
+	test_folder_holds(&folder, path, "before");
+	test_folder_remove(&folder);
+}
+
+/* The disk fills up only after the space was promised. */
+static void removes_its_file_when_a_write_fails(void **state)
+{
+	static const int64_t shape[] = {1000000};
+	static const size_t pieces[] = {1000, 1000000};
+	char *data = calloc(1, 1000000);
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct test_folder folder = test_folder_new();
+		const char *path = test_path(&folder, "x");
+		enum nib_status status = NIB_OK;
+		struct nib_writer *w;
+		struct nib_error err;
+		struct rlimit old;
+		size_t at = 0;
+
+		test_write_file(path, "before", 6);
+		w = test_writer_open(path);
+		test_declare(w, "a", "U8", 1, shape);
+		assert_int_equal(nib_writer_write(w, NULL, 0, &err), NIB_OK);
+		old = limit_files(500000);
+		for (; at < 1000000 && !status; at += pieces[i])
+			status = nib_writer_write(w, data, pieces[i], &err);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+		assert_int_equal(status, NIB_IO);
+		assert_non_null(strstr(err.message, strerror(EFBIG)));
+		assert_true(i == 1 || at <= 600000);
+		test_folder_holds(&folder, path, "before");
+		assert_int_equal(nib_writer_commit(w, &err), NIB_IO);
+		assert_non_null(strstr(err.message, strerror(EFBIG)));
+		test_folder_holds(&folder, path, "before");
+		test_folder_remove(&folder);
+	}
+	free(data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(says_why_a_file_cannot_be_read),
+	    cmocka_unit_test(refuses_an_empty_file),
+	    cmocka_unit_test(says_when_memory_cannot_be_mapped),
+	    cmocka_unit_test(reads_a_file_from_disk),
+	    cmocka_unit_test(keeps_the_old_file_until_commit),
+	    cmocka_unit_test(follows_umask_and_replaces_links),
+	    cmocka_unit_test(writes_relative_to_the_folder_at_open),
+	    cmocka_unit_test(refuses_paths_that_cannot_be_written),
+	    cmocka_unit_test(writes_the_longest_name),
+	    cmocka_unit_test(says_at_once_that_the_disk_is_full),
+	    cmocka_unit_test(removes_its_file_when_a_write_fails),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_file_layers.c - NVFP4 layers recognised in files, and why others not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+/* A tensor of a file under construction; floats, or bytes counted up. */
+struct part {
+	const char *name, *dtype, *shape;
+	size_t bytes;
+	const float *floats;
+};
+
+/* Opens a file of these parts, until one without a name. */
+static struct nib_file *open_parts(const struct part *parts,
+				   struct test_image *image)
+{
+	unsigned char data[4096];
+	char header[4096] = "{";
+	size_t used = 0, at = 1;
+	struct nib_error err;
+	struct nib_file *file;
+
+	for (; parts->name; parts++) {
+		at += (size_t)snprintf(
+		    header + at, sizeof(header) - at,
+		    "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
+		    "\"data_offsets\":[%zu,%zu]}",
+		    at > 1 ? "," : "", parts->name, parts->dtype, parts->shape,
+		    used, used + parts->bytes);
+		assert_true(used + parts->bytes <= sizeof(data));
+		for (size_t i = 0; i < parts->bytes; i++)
+			data[used + i] = (unsigned char)(i & 0x7F);
+		if (parts->floats)
+			memcpy(data + used, parts->floats, parts->bytes);
+		used += parts->bytes;
+	}
+	assert_true(at + 2 < sizeof(header));
+	memcpy(header + at, "}", 2);
+	*image = test_image_new(header, data, used);
+	if (test_image_open(image, &file, &err))
+		fail_msg("%s", err.message);
+	return file;
+}
+
+static void close_parts(struct nib_file *file, struct test_image *image)
+{
+	nib_file_close(file);
+	test_image_free(image);
+}
+
+static const float half[] = {0.5F}, quarter[] = {0.25F}, two[] = {2},
+		   four[] = {4};
+
+static void reads_both_formats_to_one_meaning(void **state)
+{
+	/* An odd number of bytes first: nothing may need alignment. */
+	static const struct part parts[] = {
+	    {"odd", "U8", "3", 3, NULL},
+	    {"m.weight", "U8", "3,16", 48, NULL},
+	    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
+	    {"m.weight_scale_2", "F32", "", 4, half},
+	    {"m.input_scale", "F32", "", 4, quarter},
+	    {"c.weight_packed", "U8", "3,16", 48, NULL},
+	    {"c.weight_scale", "F8_E4M3", "3,2", 6, NULL},
+	    {"c.weight_global_scale", "F32", "1", 4, two},
+	    {"c.input_global_scale", "F32", "1", 4, four},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	static const char *const names[] = {"m", "c"};
+	static const char *const weights[] = {"m.weight", "c.weight_packed"};
+	struct test_image image;
+	struct nib_file *file = open_parts(parts, &image);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_count(file), 2);
+	assert_int_equal(nib_file_layer_problem_count(file), 0);
+	for (int i = 0; i < 2; i++) {
+		const struct nib_layer *layer = nib_file_layer_at(file, i);
+		const struct nib_file_tensor *w =
+		    nib_file_find(file, weights[i]);
+
+		assert_string_equal(layer->name, names[i]);
+		assert_int_equal(layer->format, i);
+		assert_ptr_equal(layer->weight.codes, w->data);
+		assert_ptr_equal(layer->weight.scales, (w + 1)->data);
+		assert_int_equal(layer->weight.rows, 3);
+		assert_int_equal(layer->weight.k, 32);
+		assert_int_equal(layer->weight.batch, 1);
+		assert_int_equal(layer->weight.scale_layout, NIB_LINEAR);
+		assert_true(layer->global == 0.5F);
+		assert_true(layer->input_global == 0.25F);
+		assert_null(layer->globals);
+		assert_ptr_equal(nib_file_find_layer(file, names[i]), layer);
+		assert_ptr_equal(nib_file_find_layer(file, weights[i]), layer);
+	}
+	assert_null(nib_file_find_layer(file, "m.weight_scale"));
+	assert_null(nib_file_find_layer(file, "m.weight_packed"));
+	assert_null(nib_file_find_layer(file, "c.weight"));
+	assert_null(nib_file_find_layer(file, "odd"));
+	assert_null(nib_file_find_layer(file, ""));
+	assert_null(nib_file_find_layer(file, "mm"));
+	assert_null(nib_file_layer_at(file, 2));
+	assert_null(nib_file_layer_at(file, -1));
+	close_parts(file, &image);
+}
+
+static void reads_stacks(void **state)
+{
+	static const float same[] = {0.5F, 0.5F, 0.5F}, all[] = {1, 2, 4};
+	static const struct part parts[] = {
+	    {"one.weight", "U8", "3,2,8", 48, NULL},
+	    {"one.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
+	    {"one.weight_scale_2", "F32", "", 4, half},
+	    {"same.weight", "U8", "3,2,8", 48, NULL},
+	    {"same.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
+	    {"same.weight_scale_2", "F32", "3", 12, same},
+	    {"all.weight", "U8", "3,2,8", 48, NULL},
+	    {"all.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
+	    {"all.weight_scale_2", "F32", "3,1,1", 12, all},
+	    {"all.input_scale", "F32", "3", 12, all},
+	    {"ct.weight_packed", "U8", "3,2,8", 48, NULL},
+	    {"ct.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
+	    {"ct.weight_global_scale", "F32", "3,1", 12, all},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	struct test_image image;
+	struct nib_file *file = open_parts(parts, &image);
+	const struct nib_layer *layer;
+
+	(void)state;
+	assert_int_equal(nib_file_layer_count(file), 4);
+	layer = nib_file_find_layer(file, "one");
+	assert_int_equal(layer->weight.batch, 3);
+	assert_int_equal(layer->weight.rows, 2);
+	assert_int_equal(layer->weight.k, 16);
+	assert_true(layer->global == 0.5F);
+	layer = nib_file_find_layer(file, "same");
+	assert_true(layer->global == 0.5F);
+	assert_null(layer->globals);
+	layer = nib_file_find_layer(file, "all");
+	assert_true(isnan(layer->global));
+	assert_true(isnan(layer->input_global));
+	assert_memory_equal(layer->globals, all, sizeof(all));
+	layer = nib_file_find_layer(file, "ct");
+	assert_true(isnan(layer->global));
+	assert_true(layer->globals[0] == 1 && layer->globals[1] == 0.5F &&
+		    layer->globals[2] == 0.25F);
+	close_parts(file, &image);
+}
+
+/* Names that NVFP4 shares with others: no layers, and no complaints. */
+static void leaves_other_formats_alone(void **state)
+{
+	static const struct part parts[] = {
+	    {"plain.weight", "BF16", "2,8", 32, NULL},
+	    {"fp8.weight", "F8_E4M3", "4,8", 32, NULL},
+	    {"fp8.weight_scale", "F32", "", 4, half},
+	    {"fp8.input_scale", "F32", "", 4, half},
+	    {"int4.weight_packed", "I32", "2,2", 16, NULL},
+	    {"int4.weight_scale", "BF16", "2,1", 4, NULL},
+	    {"mxfp4.weight_packed", "U8", "2,16", 32, NULL},
+	    {"mxfp4.weight_scale", "U8", "2,1", 2, NULL},
+	    {"nf4.weight", "U8", "32,1", 32, NULL},
+	    {".weight", "U8", "2,8", 16, NULL},
+	    {"weight", "U8", "2,8", 16, NULL},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	struct test_image image;
+	struct nib_file *file = open_parts(parts, &image);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_count(file), 0);
+	assert_int_equal(nib_file_layer_problem_count(file), 0);
+	close_parts(file, &image);
+}
+
+/* One layer "x" of four tensors, of which some are wrong. */
+struct bad_layer {
+	struct part parts[5];
+	const char *reason;
+};
+
+#define W(dtype, shape, bytes)                                                 \
+	{                                                                      \
+		"x.weight", dtype, shape, bytes, NULL                          \
+	}
+#define S(dtype, shape, bytes)                                                 \
+	{                                                                      \
+		"x.weight_scale", dtype, shape, bytes, NULL                    \
+	}
+#define G(dtype, shape, bytes, value)                                          \
+	{                                                                      \
+		"x.weight_scale_2", dtype, shape, bytes, value                 \
+	}
+#define I(value)                                                               \
+	{                                                                      \
+		"x.input_scale", "F32", "", 4, value                           \
+	}
+
+static const float none[] = {0}, minus[] = {-1}, nan_[] = {NAN},
+		   infinite[] = {INFINITY}, tiny[] = {1e-45F}, pair[] = {1, 2};
+
+static const struct bad_layer bad_layers[] = {
+    /* half there */
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2)}, "weight_scale_2 is missing"},
+    {{W("U8", "2,8", 16), G("F32", "", 4, half)}, "weight_scale is missing"},
+    {{S("F8_E4M3", "2,1", 2), G("F32", "", 4, half)}, "weight is missing"},
+    {{{"x.weight_packed", "U8", "2,8", 16, NULL}}, "weight_scale is missing"},
+    {{{"x.weight_packed", "U8", "2,8", 16, NULL}, S("F8_E4M3", "2,1", 2)},
+     "weight_global_scale is missing"},
+    {{{"x.weight_global_scale", "F32", "1", 4, half}},
+     "weight_packed is missing"},
+    /* weight */
+    {{W("I8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half)},
+     "weight is I8 [2, 8]: must be U8 of rank 2 or 3"},
+    {{W("U8", "16", 16), S("F8_E4M3", "2", 2), G("F32", "", 4, half)},
+     "weight is U8 [16]: must be U8 of rank 2 or 3"},
+    {{W("U8", "1,1,2,8", 16), S("F8_E4M3", "1,1,2,1", 2),
+      G("F32", "", 4, half)},
+     "must be U8 of rank 2 or 3"},
+    {{W("U8", "2,4", 8), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half)},
+     "the last size must be a multiple of 8, 1 .. 524288"},
+    {{W("U8", "2,0", 0), S("F8_E4M3", "2,0", 0), G("F32", "", 4, half)},
+     "the last size must be"},
+    {{W("U8", "0,524296", 0), S("F8_E4M3", "0,65537", 0),
+      G("F32", "", 4, half)},
+     "the last size must be"},
+    {{W("U8", "0,9223372036854775800", 0), S("F8_E4M3", "0,1", 0),
+      G("F32", "", 4, half)},
+     "the last size must be"},
+    {{W("U8", "0,2,8", 0), S("F8_E4M3", "0,2,1", 0), G("F32", "", 4, half)},
+     "a stack of no matrices"},
+    /* weight_scale */
+    {{W("U8", "2,8", 16), S("U8", "2,1", 2), G("F32", "", 4, half)},
+     "weight_scale is U8 [2, 1]: must be F8_E4M3 [2, 1]"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "1,2", 2), G("F32", "", 4, half)},
+     "weight_scale is F8_E4M3 [1, 2]: must be F8_E4M3 [2, 1]"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2", 2), G("F32", "", 4, half)},
+     "must be F8_E4M3 [2, 1]"},
+    {{W("U8", "2,2,8", 32), S("F8_E4M3", "4,1", 4), G("F32", "", 4, half)},
+     "must be F8_E4M3 [batch, 2, 1]"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "128,4", 512), G("F32", "", 4, half)},
+     "padded as 128x4 tiles are"},
+    {{W("U8", "9223372036854775807,0", 0), S("F8_E4M3", "0,0", 0),
+      G("F32", "", 4, half)},
+     "the last size must be"},
+    /* globals */
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F64", "", 8, NULL)},
+     "weight_scale_2 is F64 []: must be one F32"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "2", 8, pair)},
+     "weight_scale_2 is F32 [2]: must be one F32"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "0", 0, NULL)},
+     "must be one F32"},
+    {{W("U8", "3,2,8", 48), S("F8_E4M3", "3,2,1", 6), G("F32", "2", 8, pair)},
+     "must be one F32, or one for each matrix"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, minus)},
+     "weight_scale_2 is -1: must be a positive number"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, nan_)},
+     "weight_scale_2 is nan"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, infinite)},
+     "weight_scale_2 is inf"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
+      I(minus)},
+     "input_scale is -1"},
+    {{{"x.weight_packed", "U8", "2,8", 16, NULL},
+      S("F8_E4M3", "2,1", 2),
+      {"x.weight_global_scale", "F32", "1", 4, none}},
+     "weight_global_scale is 0"},
+    {{{"x.weight_packed", "U8", "2,8", 16, NULL},
+      S("F8_E4M3", "2,1", 2),
+      {"x.weight_global_scale", "F32", "1", 4, tiny}},
+     "weight_global_scale is 1.4013e-45"},
+};
+
+static void says_why_a_layer_cannot_be_read(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad_layers) / sizeof(*bad_layers); i++) {
+		const struct bad_layer *bad = &bad_layers[i];
+		struct test_image image;
+		struct nib_file *file = open_parts(bad->parts, &image);
+		const struct nib_layer_problem *problem;
+
+		assert_int_equal(nib_file_layer_count(file), 0);
+		assert_null(nib_file_find_layer(file, "x"));
+		if (nib_file_layer_problem_count(file) != 1)
+			fail_msg("%zu (%s): %d problems", i, bad->reason,
+				 (int)nib_file_layer_problem_count(file));
+		problem = nib_file_layer_problem_at(file, 0);
+		assert_string_equal(problem->name, "x");
+		if (!strstr(problem->reason, bad->reason))
+			fail_msg("'%s', wanted '%s'", problem->reason,
+				 bad->reason);
+		assert_null(nib_file_layer_problem_at(file, 1));
+		close_parts(file, &image);
+	}
+}
+
+static void refuses_a_layer_in_both_formats(void **state)
+{
+	static const struct part parts[] = {
+	    {"x.weight", "U8", "2,8", 16, NULL},
+	    {"x.weight_packed", "U8", "2,8", 16, NULL},
+	    {"x.weight_scale", "F8_E4M3", "2,1", 2, NULL},
+	    {"x.weight_scale_2", "F32", "", 4, half},
+	    {"x.weight_global_scale", "F32", "1", 4, two},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	struct test_image image;
+	struct nib_file *file = open_parts(parts, &image);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_count(file), 0);
+	assert_int_equal(nib_file_layer_problem_count(file), 2);
+	assert_string_equal(nib_file_layer_problem_at(file, 0)->reason,
+			    "the layer is there in both formats");
+	close_parts(file, &image);
+}
+
+/* All zeros quantise to a global scale of 0, or to 1/0. */
+static void reads_scales_of_nothing(void **state)
+{
+	static const struct part parts[] = {
+	    {"m.weight", "U8", "2,8", 16, NULL},
+	    {"m.weight_scale", "F8_E4M3", "2,1", 2, NULL},
+	    {"m.weight_scale_2", "F32", "", 4, none},
+	    {"m.input_scale", "F32", "", 4, none},
+	    {"c.weight_packed", "U8", "0,8", 0, NULL},
+	    {"c.weight_scale", "F8_E4M3", "0,1", 0, NULL},
+	    {"c.weight_global_scale", "F32", "", 4, infinite},
+	    {"c.input_global_scale", "F32", "", 4, none},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	struct test_image image;
+	struct nib_file *file = open_parts(parts, &image);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_problem_count(file), 0);
+	assert_int_equal(nib_file_layer_count(file), 2);
+	for (int i = 0; i < 2; i++) {
+		assert_true(nib_file_layer_at(file, i)->global == 0);
+		assert_true(nib_file_layer_at(file, i)->input_global == 0);
+	}
+	assert_int_equal(nib_file_find_layer(file, "c")->weight.rows, 0);
+	close_parts(file, &image);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(reads_both_formats_to_one_meaning),
+	    cmocka_unit_test(reads_stacks),
+	    cmocka_unit_test(leaves_other_formats_alone),
+	    cmocka_unit_test(says_why_a_layer_cannot_be_read),
+	    cmocka_unit_test(refuses_a_layer_in_both_formats),
+	    cmocka_unit_test(reads_scales_of_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

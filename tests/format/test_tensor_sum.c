@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_tensor_sum.c - the bound of NIB_ARITHMETIC_FP16_TENSOR, against a model
+ * of the tensor core in integers: products in steps of 16, a sum that keeps 25
+ * bits behind the largest term's first and fp32's 24 of the result, both cut
+ * off toward zero.  Random data stays inside, chosen data comes close, and the
+ * bound of the CPU's arithmetic would not do.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/data.h"
+#include "format/e2m1.h"
+#include "format/e4m3.h"
+#include "format/view.h"
+
+/* One operand of a multiplication is scaled so that fp16 holds it. */
+#define UNSCALE 64.0f
+/* Unit of the other operand, of the scaled one, of their products. */
+#define X_UNIT	      (-10)
+#define W_UNIT	      (-16)
+#define PRODUCT_UNIT  (-26)
+#define FRACTION_BITS 25
+/* The exponent of fp16's subnormals, and of zero. */
+#define SUBNORMAL (-14)
+#define STEP	  16
+#define MAX_K	  16384
+
+static struct rng rng;
+
+/* ---- the model ----------------------------------------------------------- */
+
+static int64_t absolute(int64_t x)
+{
+	return x < 0 ? -x : x;
+}
+
+/* floor(log2(x * 2^unit)), but no less than least. */
+static int exponent_of(int64_t x, int unit, int least)
+{
+	int exponent = least;
+
+	if (x != 0)
+		exponent = 63 - __builtin_clzll((uint64_t)absolute(x)) + unit;
+	return exponent < least ? least : exponent;
+}
+
+/* Toward zero, to a multiple of 2^bits. */
+static int64_t cut(int64_t x, int bits)
+{
+	const int64_t size =
+	    bits > 0 ? absolute(x) >> bits << bits : absolute(x);
+
+	return x < 0 ? -size : size;
+}
+
+struct term {
+	int64_t value; /* PRODUCT_UNIT */
+	int exponent;
+};
+
+/* c + 16 products: one instruction of the tensor core. */
+static int64_t add_step(int64_t c, const struct term *products)
+{
+	int most = exponent_of(c, PRODUCT_UNIT, PRODUCT_UNIT);
+	int64_t sum;
+	int lost;
+
+	for (int i = 0; i < STEP; i++)
+		if (products[i].exponent > most)
+			most = products[i].exponent;
+	lost = most - FRACTION_BITS - PRODUCT_UNIT;
+	sum = cut(c, lost);
+	for (int i = 0; i < STEP; i++)
+		sum += cut(products[i].value, lost);
+	return cut(sum, exponent_of(sum, 0, 0) - 23);
+}
+
+/* Decoded: e2m1 * scale, in units of 2^-10. */
+static void decode(int64_t *x, const struct nib_nvfp4 *v, int64_t row)
+{
+	const uint8_t *codes = nib_nvfp4_row(v, 0, row);
+	const uint8_t *scales = nib_nvfp4_scales(v, 0);
+
+	for (int64_t i = 0; i < v->k; i++) {
+		const int code = codes[i / 2] >> (i % 2 * 4) & 15;
+		const uint8_t scale =
+		    scales[nib_nvfp4_scale_offset(v, row, i / NIB_BLOCK)];
+
+		x[i] = (int64_t)nib_e2m1_twice[code] * nib_e4m3_integer(scale);
+	}
+}
+
+/*
+ * The place in its 64 that place j of the backend's order is: a step takes four of
+ * each of four blocks.
+ */
+static int64_t place(int64_t j)
+{
+	const int64_t step = j % 64 / STEP, block = j % STEP / 4;
+
+	return j / 64 * 64 + block * NIB_BLOCK + step * 4 + j % 4;
+}
+
+/* begin..end-1 of k, in steps; the last 64 are padded with zeros. */
+static float part_of_sum(const int64_t *w, const int64_t *x, int64_t begin,
+			 int64_t end, int64_t k, bool spread)
+{
+	int64_t c = 0;
+
+	for (int64_t i = begin; i < end; i += STEP) {
+		struct term products[STEP];
+
+		for (int64_t j = 0; j < STEP; j++) {
+			const int64_t at = spread ? place(i + j) : i + j;
+			const int64_t wi = at < k ? w[at] : 0;
+			const int64_t xi = at < k ? x[at] : 0;
+
+			products[j].value = wi * xi;
+			products[j].exponent =
+			    exponent_of(wi, W_UNIT, SUBNORMAL) +
+			    exponent_of(xi, X_UNIT, SUBNORMAL);
+		}
+		c = add_step(c, products);
+	}
+	return (float)ldexp((double)c, PRODUCT_UNIT);
+}
+
+/* How a backend cuts k up. */
+struct order {
+	int parts;   /* that are summed alone, then added in fp32 */
+	bool spread; /* see place() */
+};
+
+static float dot(const int64_t *w, const int64_t *x, int64_t k, float alpha,
+		 struct order order)
+{
+	const int64_t padded = (k + 255) / 256 * 256;
+	float sum = 0;
+
+	for (int i = 0; i < order.parts; i++) {
+		const float part =
+		    part_of_sum(w, x, padded / 256 * i / order.parts * 256,
+				padded / 256 * (i + 1) / order.parts * 256, k,
+				order.spread);
+
+		sum = i ? sum + part : part;
+	}
+	return sum * UNSCALE * alpha;
+}
+
+static float silu(float x)
+{
+	return x / (1 + expf(-x));
+}
+
+/* What a backend of that arithmetic writes to c. */
+static void multiply(enum nib_op op, const struct nib_problem *p,
+		     struct order order)
+{
+	static int64_t a[MAX_K], b[MAX_K], b2[MAX_K];
+
+	for (int64_t m = 0; m < p->a.rows; m++) {
+		decode(a, &p->a, m);
+		for (int64_t n = 0; n < p->b.rows; n++) {
+			float c;
+
+			decode(b, &p->b, n);
+			c = dot(b, a, p->a.k, *p->alpha, order);
+			if (op == NIB_DUAL_GEMM) {
+				decode(b2, &p->b2, n);
+				c = silu(c) *
+				    dot(b2, a, p->a.k, *p->alpha2, order);
+			}
+			nib_dense_set_bits(
+			    &p->c, 0, m, n,
+			    nib_fp64_to_dtype((double)c, p->c.dtype));
+		}
+	}
+}
+
+static struct nib_check_result check(enum nib_op op,
+				     const struct nib_problem *p,
+				     enum nib_arithmetic arithmetic)
+{
+	const struct nib_check_options options = {
+	    .struct_bytes = sizeof(options),
+	    .arithmetic = arithmetic,
+	};
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	struct nib_error err = {0};
+
+	if (nib_check(op, p, 1, &options, &result, &err))
+		fail_msg("nib_check: %s", err.message);
+	return result;
+}
+
+/* Runs the model and checks it; the larger of the old and the new fraction. */
+static double worst_of(double worst, enum nib_op op,
+		       const struct nib_problem *p, struct order order)
+{
+	struct nib_check_result r;
+
+	multiply(op, p, order);
+	r = check(op, p, NIB_ARITHMETIC_FP16_TENSOR);
+	assert_int_equal(r.checked, p->c.rows * p->c.cols);
+	if (r.failed)
+		fail_msg("%d of %d wrong: got %a, want %a, %g of the bound",
+			 (int)r.failed, (int)r.checked, r.got, r.want,
+			 r.worst_fraction);
+	return fmax(worst, r.worst_fraction);
+}
+
+/* ---- data ---------------------------------------------------------------- */
+
+#define ROWS 4
+#define COLS 12
+
+struct fixture {
+	struct test_nvfp4 a, b, b2;
+	struct test_dense c;
+	float alpha, alpha2;
+	struct nib_problem problem;
+};
+
+static void fixture_new(struct fixture *f, int64_t m, int64_t n, int64_t k,
+			enum test_scales scales, enum nib_dtype dtype)
+{
+	f->a = test_nvfp4_new(&rng, m, k, 1, NIB_LINEAR, scales, 0, 0);
+	f->b = test_nvfp4_new(&rng, n, k, 1, NIB_TILED_128X4, scales, 0, 0);
+	f->b2 = test_nvfp4_new(&rng, n, k, 1, NIB_LINEAR, scales, 0, 0);
+	f->c = test_dense_new(dtype, m, n, 1, 0);
+	f->alpha = (float)rng_uniform(&rng) * 0x1p-20f;
+	f->alpha2 = (float)rng_uniform(&rng) - 0.5f;
+	f->problem = (struct nib_problem){
+	    .a = f->a.view,
+	    .b = f->b.view,
+	    .b2 = f->b2.view,
+	    .c = f->c.view,
+	    .alpha = &f->alpha,
+	    .alpha2 = &f->alpha2,
+	};
+}
+
+static void fixture_free(struct fixture *f)
+{
+	test_nvfp4_free(&f->a);
+	test_nvfp4_free(&f->b);
+	test_nvfp4_free(&f->b2);
+	test_dense_free(&f->c);
+}
+
+/* The second half of each block of b undoes the first. */
+static void cancel(struct fixture *f)
+{
+	const size_t n_bytes = f->a.codes_bytes;
+	uint8_t *a = f->a.view.codes, *b = f->b.view.codes;
+
+	for (size_t i = 0; i < n_bytes; i++)
+		if (i % 8 >= 4)
+			a[i] = a[i - 4];
+	for (size_t i = 0; i < f->b.codes_bytes; i++)
+		if (i % 8 >= 4)
+			b[i] = b[i - 4] ^ 0x88;
+}
+
+static void set(struct nib_nvfp4 *v, int64_t i, int code)
+{
+	uint8_t *byte = (uint8_t *)v->codes + i / 2;
+	const int shift = i & 1 ? 4 : 0;
+
+	*byte = (uint8_t)((*byte & ~(15 << shift)) | code << shift);
+}
+
+/*
+ * 2^20 at first, then in each step of spread places 15 products just below
+ * 2^-5, the first bit that is lost, and one just below four times that: the
+ * sum gets three units of 2^-5, less than fp32 keeps.
+ */
+static void lose_all_but_the_first(struct fixture *f)
+{
+	struct nib_nvfp4 *v[2] = {&f->problem.a, &f->problem.b};
+
+	for (int side = 0; side < 2; side++) {
+		for (int64_t i = 0; i < v[side]->k; i++) {
+			const int64_t block = i / NIB_BLOCK;
+
+			/* 6 * 1.875 * 2^-6; the fourth block has 3 and 6. */
+			set(v[side], i, block % 4 == 3 && i % 4 ? 5 : 7);
+			*nib_nvfp4_scale(v[side], 0, 0, block) =
+			    block % 4 == 3 ? 0x17 : 0x0F;
+			if (block < 4)
+				set(v[side], i, 0);
+		}
+		set(v[side], 0, 6);			   /* 4 */
+		*nib_nvfp4_scale(v[side], 0, 0, 0) = 0x78; /* 256 */
+	}
+}
+
+/* ---- tests --------------------------------------------------------------- */
+
+static void model_is_the_definition(void **state)
+{
+	struct term t[STEP] = {{0}};
+	const int64_t one = INT64_C(1) << -PRODUCT_UNIT;
+
+	(void)state;
+	for (int i = 0; i < STEP; i++)
+		t[i].exponent = 2 * SUBNORMAL;
+	/* 2^-25 of the largest is kept, and lost again in fp32. */
+	t[3] = (struct term){one, 0};
+	t[4] = (struct term){2, -25};
+	assert_true(add_step(0, t) == one);
+	t[5] = (struct term){-one, 0};
+	assert_true(add_step(0, t) == 2);
+	/* Half of it is not kept, of either sign. */
+	t[4] = (struct term){1, -26};
+	assert_true(add_step(0, t) == 0);
+	t[4] = (struct term){-1, -26};
+	assert_true(add_step(0, t) == 0);
+	t[4] = (struct term){3, -25};
+	assert_true(add_step(5, t) == 6);
+	/* A sum whose end is lost to a product. */
+	t[4] = (struct term){0, 2 * SUBNORMAL};
+	t[3] = (struct term){16 * one, 4};
+	t[5] = (struct term){-16 * one, 4};
+	assert_true(add_step((1 << 24) - 1, t) == (1 << 24) - 32);
+	/* Toward zero in fp32, too. */
+	t[3] = (struct term){one, 0};
+	t[5] = (struct term){one + 31, 0};
+	assert_true(add_step(0, t) == 2 * one + 16);
+	t[3].value = -one;
+	t[5].value = -one - 31;
+	assert_true(add_step(0, t) == -2 * one - 16);
+}
+
+/*
+ * k of all sorts, all splits, every type.  Some of it is outside the CPU's
+ * bound, which has no word for what is cut off: how much, depends on the seed.
+ */
+static void random_data_is_inside(void **state)
+{
+	static const int64_t ks[] = {16, 48, 64, 112, 256, 1040, 7168, MAX_K};
+	double worst[3] = {0}, cpu = 0;
+	int64_t broken = 0, checked = 0;
+
+	(void)state;
+	for (int i = 0; i < 8 * 4 * 3; i++) {
+		const struct order order = {1 + i / 8 % 4, i & 1};
+		const enum nib_dtype dtype = (enum nib_dtype)(i / 32);
+		struct nib_check_result r;
+		struct fixture f;
+
+		fixture_new(&f, ROWS, COLS, ks[i % 8],
+			    (enum test_scales)(i % 3), dtype);
+		worst[dtype] =
+		    worst_of(worst[dtype], NIB_GEMM, &f.problem, order);
+		if (dtype == NIB_FP32) {
+			r = check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
+			broken += r.failed;
+			checked += r.checked;
+			cpu = fmax(cpu, r.worst_fraction);
+		}
+		worst_of(0, NIB_DUAL_GEMM, &f.problem, order);
+		fixture_free(&f);
+	}
+	printf("random: fp32 %.4f of the bound, fp16 %.4f, bf16 %.4f; fp32 "
+	       "%.4f of the CPU's, %d of %d above it\n",
+	       worst[0], worst[1], worst[2], cpu, (int)broken, (int)checked);
+	assert_true(worst[0] > 0.01);
+}
+
+/* Every block is zero: a CPU gives zero, a tensor core what it lost. */
+static void cancellation_is_inside(void **state)
+{
+	double worst = 0;
+	int64_t broken = 0;
+
+	(void)state;
+	for (int i = 0; i < 24; i++) {
+		const struct order order = {1 + i % 4, i / 4 % 2};
+		struct fixture f;
+
+		fixture_new(&f, ROWS, COLS, 2048, (enum test_scales)(i % 3),
+			    NIB_FP32);
+		cancel(&f);
+		worst = worst_of(worst, NIB_GEMM, &f.problem, order);
+		broken +=
+		    check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS).failed;
+		fixture_free(&f);
+	}
+	printf("cancelling: %.4f of the bound\n", worst);
+	assert_true(worst > 0);
+	assert_true(broken > 0);
+}
+
+static void chosen_data_comes_close(void **state)
+{
+	double worst = 0;
+
+	(void)state;
+	for (int parts = 1; parts <= 4; parts++) {
+		const struct order order = {parts, true};
+		struct nib_check_result r;
+		struct fixture f;
+		double fraction;
+
+		fixture_new(&f, 1, 1, MAX_K, TEST_SCALES_ONE, NIB_FP32);
+		lose_all_but_the_first(&f);
+		fraction = worst_of(0, NIB_GEMM, &f.problem, order);
+		printf("chosen, %d parts: %.4f of the bound\n", parts,
+		       fraction);
+		worst = fmax(worst, fraction);
+		r = check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
+		assert_int_equal(r.failed, 1);
+		fixture_free(&f);
+	}
+	assert_true(worst > 0.97);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(model_is_the_definition),
+	    cmocka_unit_test(random_data_is_inside),
+	    cmocka_unit_test(cancellation_is_inside),
+	    cmocka_unit_test(chosen_data_comes_close),
+	};
+
+	rng = rng_new(test_seed());
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
