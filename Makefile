@@ -8,7 +8,7 @@ BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: all help demo test test-emu emu-bugs test-models bench debug clang asan ubsan tsan \
-	valgrind fuzz lint format kernels install clean dist
+	valgrind fuzz lint format kernels install uninstall clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
 	@cmake --build $(BUILD)
@@ -75,6 +75,9 @@ kernels: all ## Write docs/kernels.md: registers and spills of the GPU kernels
 
 install: all ## Install below PREFIX (/usr/local), DESTDIR heeded
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+uninstall: ## Remove what `make install` installed last, DESTDIR heeded
+	@cmake -P tools/uninstall.cmake $(BUILD)/install_manifest.txt
 
 clean: ## Remove build/
 	rm -rf build

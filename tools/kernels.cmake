@@ -8,8 +8,10 @@ set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(nib_kernels)
 if(NIB_CUDA)
-  find_program(NIB_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH
-    PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  # build/nvcc: where tools/setup.sh puts one if the machine has none that is new
+  # enough.
+  find_program(NIB_NVCC nvcc HINTS ${PROJECT_SOURCE_DIR}/build/nvcc
+    ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
   mark_as_advanced(NIB_NVCC)
   if(NIB_NVCC)
     file(GLOB nib_kernels CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)

@@ -148,6 +148,16 @@ def run_quietly(*command):
         sys.exit(1)
 
 
+def show_skipped(skipped):
+    """One line a reason, with how many tests it holds for and the first two."""
+    reasons = {}
+    for name, reason in skipped:
+        reasons.setdefault(reason or "no reason given", []).append(name)
+    for reason, names in reasons.items():
+        some = ", ".join(names[:2]) + ", ..." * (len(names) > 2)
+        print(f"skipped: {len(names)}: {reason} ({some})")
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -177,8 +187,7 @@ def main():
     if passed == 0 and not failed:
         failed.append("no test ran")
     print()
-    for name, reason in skipped:
-        print(f"skipped: {name}: {reason or 'no reason given'}")
+    show_skipped(skipped)
     for name in failed:
         print(f"FAILED: {name}")
     print(f"{passed} passed, {len(failed)} failed")

@@ -1,10 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # setup.sh [--check] NEED... - makes sure that the programs and libraries for each
-# NEED (build, test, demo, lint, sanitize, valgrind, fuzz) are here.  Installs what
-# is missing as Debian packages where it may (root, or sudo without a password);
-# otherwise, and with --check, says what to install and fails.
+# NEED are here: build, test, demo, baselines, lint, sanitize, valgrind, fuzz, mutants.
+# Missing Debian packages are installed where that is allowed (root, or sudo without
+# a password); otherwise, and with --check, the script names them and fails.
+#
+# test and demo also want nvcc 12.8 or later for the GPU kernels, which then run on the
+# software GPU.  If the machine has none, it comes from PyPI (300 MB) and goes to
+# build/nvcc; without a network the build has no GPU kernels and says so.
+# NIB_CUDA=OFF in the environment leaves it out.
 set -u
+cd "$(dirname "$0")/.." || exit 2
 
 # have PACKAGE: is what the Debian package brings here, from wherever it came?
 have() {
@@ -38,19 +44,58 @@ clang_runtime() {
 	fi
 }
 
+# nvcc 12.8 was the first that compiles for every GPU with FP4 tensor cores.
+nvcc_is_new() {
+	nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") \
+		2>/dev/null && "$nvcc" --version | awk '/release/ {
+		sub(/.*release /, ""); split($0, v, "[.,]")
+		exit !(v[1] > 12 || (v[1] == 12 && v[2] >= 8)) }'
+}
+
+# Does nvcc have to come from PyPI?
+nvcc_is_wanted() {
+	[ "${NIB_CUDA:-AUTO}" != OFF ] && ! nvcc_is_new &&
+		! [ -x build/nvcc/bin/nvcc ]
+}
+
+# What installing nvcc from PyPI needs.  Its g++ is the compiler of the host side.
+nvcc_needs() {
+	[ "${NIB_CUDA:-AUTO}" = OFF ] || echo g++
+	if nvcc_is_wanted; then
+		echo python3 python3-venv
+	fi
+}
+
+# Puts nvcc into build/nvcc, whole or not at all.
+get_nvcc() {
+	echo "Installing nvcc 13.0 from PyPI into build/nvcc (300 MB)"
+	mkdir -p build && rm -rf build/nvcc build/nvcc-env &&
+		python3 -m venv build/nvcc-env &&
+		build/nvcc-env/bin/pip --quiet --disable-pip-version-check \
+			--no-input install --retries 2 --timeout 30 \
+			'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' \
+			'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-runtime==13.0.*' \
+			'nvidia-cuda-cccl==13.0.*' &&
+		mv build/nvcc-env/lib/python3*/site-packages/nvidia/cu13 build/nvcc
+	status=$?
+	rm -rf build/nvcc-env
+	return $status
+}
+
 # wanted NEED: its Debian packages.
 wanted() {
 	build='gcc libc6-dev make cmake pkg-config libjansson-dev'
 	case $1 in
 	build) echo "$build" ;;
-	test) echo "$build libcmocka-dev python3 python3-venv" ;;
-	demo) echo "$build" ;;
+	test) echo "$build libcmocka-dev python3 python3-venv $(nvcc_needs)" ;;
+	demo) echo "$build $(nvcc_needs)" ;;
 	baselines) echo 'libdnnl-dev libopenblas-dev' ;;
 	lint) echo "$build libcmocka-dev python3 clang libomp-dev" \
 		clang-format clang-tidy cppcheck shellcheck codespell ;;
 	sanitize | fuzz) echo "$build libcmocka-dev python3 clang libomp-dev" \
 		"$(clang_runtime)" ;;
 	valgrind) echo "$build libcmocka-dev python3 valgrind" ;;
+	mutants) echo "$build libcmocka-dev python3" ;;
 	*)
 		echo "setup.sh: unknown need '$1'" >&2
 		exit 2
@@ -76,6 +121,19 @@ find_missing() {
 	missing=${missing# }
 }
 
+# finish NEED...: what no Debian package brings.
+finish() {
+	for need; do
+		case $need in test | demo) ;; *) continue ;; esac
+		if [ $check = no ] && nvcc_is_wanted && ! get_nvcc >"$log" 2>&1; then
+			tail -n 3 "$log" >&2
+			echo "setup.sh: no nvcc from PyPI: the build has no GPU" \
+				"kernels, and their tests are skipped" >&2
+		fi
+	done
+	exit 0
+}
+
 root=
 if [ "$(id -u)" != 0 ]; then
 	root='sudo -n'
@@ -91,7 +149,7 @@ trap 'rm -f "$log"' EXIT
 # Twice: what the second round finds missing was not known in the first.
 for round in 1 2; do
 	find_missing "$@"
-	[ -z "$missing" ] && exit 0
+	[ -z "$missing" ] && finish "$@"
 	if [ $check = yes ] || ! command -v apt-get >/dev/null ||
 		! $root true 2>/dev/null; then
 		echo "Missing for $*: $missing" >&2
@@ -115,3 +173,4 @@ if [ -n "$missing" ]; then
 	echo "setup.sh: installed, but not usable: $missing" >&2
 	exit 1
 fi
+finish "$@"

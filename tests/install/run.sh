@@ -62,6 +62,21 @@ has_no_shared() {
 	! readelf -d "$1" | grep -q 'NEEDED.*nibblas'
 }
 
+# A project that knows C++ alone.
+cmake_cxx_project() {
+	cmake -S "$here/cmake_cxx" -B "$work/cmake_cxx" \
+		-D CMAKE_PREFIX_PATH="$prefix"
+}
+
+# Nothing of the install is left, and what lay beside it is.
+uninstalls() {
+	touch "$prefix/include/other.h" &&
+		cmake -P "$source/tools/uninstall.cmake" \
+			"$build/install_manifest.txt" &&
+		[ "$(find "$prefix" ! -type d)" = "$prefix/include/other.h" ] &&
+		! find "$prefix" -type d -name nibblas | grep .
+}
+
 cmake_project() {
 	cmake -S "$here/cmake" -B "$work/cmake" -D CMAKE_PREFIX_PATH="$prefix" \
 		-D CMAKE_C_COMPILER="$cc" -D WANTED_VERSION="$1"
@@ -116,7 +131,15 @@ rm -rf "$work/cmake"
 check 'find_package: refuses a later version' \
 	sh -c "! cmake -S '$here/cmake' -B '$work/cmake' \
 		-D CMAKE_PREFIX_PATH='$prefix' -D WANTED_VERSION=999"
+check 'find_package, C++ alone: configures' cmake_cxx_project
+check 'find_package, C++ alone: builds' cmake --build "$work/cmake_cxx"
+check 'find_package, C++ alone, shared: runs' \
+	prints_answer "$work/cmake_cxx/shared"
+check 'find_package, C++ alone, static: runs' \
+	prints_answer "$work/cmake_cxx/static"
 check 'DESTDIR is heeded and written nowhere' with_destdir
 check 'the command runs' "$prefix/bin/nib" --version
 check 'the program of README.md builds and runs' readme_program
+check 'installs again' stage
+check 'uninstalls what it installed and nothing else' uninstalls
 exit $bad

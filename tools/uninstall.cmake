@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -P uninstall.cmake MANIFEST - removes the files that `cmake --install` wrote
+# down in MANIFEST, below $DESTDIR if it is set, and the folders named nibblas that
+# are empty then.
+set(manifest ${CMAKE_ARGV3})
+if(NOT EXISTS "${manifest}")
+  message(FATAL_ERROR "${manifest} is not there: nothing was installed from here")
+endif()
+file(STRINGS "${manifest}" files)
+set(folders)
+foreach(file IN LISTS files)
+  set(path "$ENV{DESTDIR}${file}")
+  if(EXISTS "${path}" OR IS_SYMLINK "${path}")
+    file(REMOVE "${path}")
+    message(STATUS "Removed: ${path}")
+  else()
+    message(STATUS "Not there: ${path}")
+  endif()
+  cmake_path(GET path PARENT_PATH folder)
+  list(APPEND folders "${folder}")
+endforeach()
+list(REMOVE_DUPLICATES folders)
+foreach(folder IN LISTS folders)
+  file(GLOB left "${folder}/*")
+  if(folder MATCHES "/nibblas$" AND NOT left)
+    file(REMOVE_RECURSE "${folder}")
+  endif()
+endforeach()
