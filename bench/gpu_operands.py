@@ -103,7 +103,9 @@ Moe = struct("Moe", [
     ("b2_packed", P), ("alpha", P), ("alpha2", P), ("c", Dense),
     ("row_offsets", P), ("scale_rows", P), ("scale_rows_total", I64),
     ("reserved", P * 4)])
-Error = struct("Error", [("status", C.c_int), ("message", C.c_char * 252)])
+Error = struct("Error", [
+    ("status", C.c_int), ("argument", C.c_char * 64),
+    ("message", C.c_char * 252)])
 RunOptions = struct("RunOptions", [
     ("struct_bytes", SIZE), ("workspace", P), ("workspace_bytes", SIZE),
     ("check_data", C.c_int), ("stream", P)])

@@ -33,7 +33,7 @@ static enum nib_status allocate(struct quantizer *q, size_t piece,
 	q->codes = malloc((piece + 1) / 2);
 	q->scales = malloc(scales);
 	if (!q->before || !q->after || !q->codes || !q->scales) {
-		*err = (struct nib_error){NIB_OUT_OF_MEMORY,
+		*err = (struct nib_error){NIB_OUT_OF_MEMORY, "",
 					  "no memory for buffers"};
 		return NIB_OUT_OF_MEMORY;
 	}
@@ -63,7 +63,7 @@ enum nib_status quantizer_new(struct nib_device *device,
 
 	*out = NULL;
 	if (!q) {
-		*err = (struct nib_error){NIB_OUT_OF_MEMORY,
+		*err = (struct nib_error){NIB_OUT_OF_MEMORY, "",
 					  "no memory for buffers"};
 		return NIB_OUT_OF_MEMORY;
 	}

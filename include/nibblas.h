@@ -73,7 +73,14 @@ enum nib_status {
 
 struct nib_error {
 	enum nib_status status;
-	char message[252]; /* one line, UTF-8, NUL-terminated */
+	/*
+	 * The argument that the message is about, spelled as in this header:
+	 * "name", "options.threads", "problems[3].a.k"; "" if it is about no
+	 * single argument.
+	 */
+	char argument[64];
+	/* One line, UTF-8, NUL-terminated.  It begins with argument. */
+	char message[252];
 };
 
 /* "bad argument" and so on, static; never NULL. */

@@ -60,6 +60,7 @@ nib_parallel_for = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_void_p, C.c_void_p
 class nib_error(C.Structure):
     _fields_ = [
         ("status", C.c_int),
+        ("argument", C.c_char * 64),
         ("message", C.c_char * 252),
     ]
 

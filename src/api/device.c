@@ -34,24 +34,25 @@ enum nib_status nib_device_open(const char *name,
 	enum nib_status status;
 
 	if (!device)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"device = NULL: must point to a pointer");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+					 " = NULL: must point to a pointer");
 	*device = NULL;
 	if (!name)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"name = NULL: must be a device name, as 'cpu'");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "name",
+		    " = NULL: must be a device name, as 'cpu'");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (status)
 		return status;
 	if (ours.threads < 0 || ours.threads > MAX_THREADS)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"options.threads = %d: must be 0 (all) to %d",
-				ours.threads, MAX_THREADS);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.threads",
+		    " = %d: must be 0 (all) to %d", ours.threads, MAX_THREADS);
 	backend = find_backend(name);
 	if (!backend)
-		return nib_fail(
-		    err, NIB_NO_DEVICE,
-		    "name = '%.32s': this build has no such backend; "
+		return nib_fail_argument(
+		    err, NIB_NO_DEVICE, "name",
+		    " = '%.32s': this build has no such backend; "
 		    "it has 'cuda' and 'cpu'",
 		    name);
 	return backend->open(name, &ours, device, err);
@@ -72,8 +73,8 @@ enum nib_status nib_device_get_info(const struct nib_device *device,
 	enum nib_status status;
 
 	if (!device)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"device = NULL: must be an open device");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+					 " = NULL: must be an open device");
 	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
 	if (status)
 		return status;
@@ -110,7 +111,8 @@ enum nib_status nib_backend_get_info(int index, struct nib_backend_info *info,
 		}
 		level -= nib_backends[i]->levels;
 	}
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"index = %d: must be 0 to %d (nib_backend_count() - 1)",
-			index, nib_backend_count() - 1);
+	return nib_fail_argument(
+	    err, NIB_BAD_ARGUMENT, "index",
+	    " = %d: must be 0 to %d (nib_backend_count() - 1)", index,
+	    nib_backend_count() - 1);
 }

@@ -30,9 +30,9 @@ static enum nib_status check(const int32_t *ends, int64_t experts,
 	enum nib_status status;
 
 	if (!ends || !row_offsets)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s = NULL: must point to memory of the device",
-				ends ? "row_offsets" : "ends");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, ends ? "row_offsets" : "ends",
+		    " = NULL: must point to memory of the device");
 	if ((status = nib_check_apart(rows, "row_offsets", in, "ends", err)) ||
 	    (status = nib_check_apart(scales, "scale_rows", in, "ends", err)))
 		return status;
@@ -68,12 +68,12 @@ enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
 	enum nib_status status;
 
 	if (!device)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"device = NULL: must be an open device");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+					 " = NULL: must be an open device");
 	if (experts < 1 || experts > MOST_EXPERTS)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"experts = %" PRId64 ": must be 1 to %d",
-				experts, MOST_EXPERTS);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "experts",
+					 " = %" PRId64 ": must be 1 to %d",
+					 experts, MOST_EXPERTS);
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)
 		status = nib_check_stream(device, ours.stream, "options.stream",

@@ -8,8 +8,8 @@ static enum nib_status check_device(const struct nib_device *device,
 {
 	if (device)
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"device = NULL: must be an open device");
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+				 " = NULL: must be an open device");
 }
 
 enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
@@ -18,8 +18,8 @@ enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
 	enum nib_status status;
 
 	if (!pointer)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"pointer = NULL: must point to a pointer");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "pointer",
+					 " = NULL: must point to a pointer");
 	*pointer = NULL;
 	status = check_device(device, err);
 	if (status || bytes == 0)
@@ -43,14 +43,15 @@ enum nib_status nib_device_copy(struct nib_device *device, void *to,
 	if (status || bytes == 0)
 		return status;
 	if (!to || !from)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s = NULL: must point to %zu bytes",
-				to ? "from" : "to", bytes);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, to ? "from" : "to",
+		    " = NULL: must point to %zu bytes", bytes);
 	if (t < f ? f - t < bytes : t - f < bytes)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"to = %p, from = %p: %zu bytes of each must "
-				"not overlap",
-				to, from, bytes);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "to",
+		    " = %p, from = %p: %zu bytes of each must "
+		    "not overlap",
+		    to, from, bytes);
 	return device->backend->copy(device, to, from, bytes, err);
 }
 

@@ -12,15 +12,15 @@ enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	enum nib_status status;
 
 	if (!packed)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"packed = NULL: must point to a pointer");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "packed",
+					 " = NULL: must point to a pointer");
 	*packed = NULL;
 	if (!device)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"device = NULL: must be an open device");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+					 " = NULL: must be an open device");
 	if (!b)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"b = NULL: must point to a view");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "b",
+					 " = NULL: must point to a view");
 	if ((status = nib_valid_nvfp4(b, &view, label, err)) ||
 	    (status = nib_valid_nvfp4_data(&view, label, err)))
 		return status;

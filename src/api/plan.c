@@ -24,12 +24,12 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 	enum nib_status status;
 
 	if (!plan)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"plan = NULL: must point to a pointer");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+					 " = NULL: must point to a pointer");
 	*plan = NULL;
 	if (!device)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"device = NULL: must be an open device");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+					 " = NULL: must be an open device");
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (status)
 		return status;
@@ -149,8 +149,8 @@ enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 	enum nib_status status;
 
 	if (!plan)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"plan = NULL: must be a plan");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+					 " = NULL: must be a plan");
 	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
 	if (status)
 		return status;

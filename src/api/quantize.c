@@ -18,8 +18,8 @@ static enum nib_status check_pointer(const void *pointer, const char *name,
 {
 	if (pointer)
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT, "%s = NULL: must %s", name,
-			rule);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+				 " = NULL: must %s", rule);
 }
 
 static enum nib_status check_device(const struct nib_device *device,
@@ -94,10 +94,10 @@ static enum nib_status take_scales(const struct nib_nvfp4 *in,
 	span = nib_scale_span(out);
 	if (span.begin != span.end &&
 	    (span.begin == 0 || span.end < span.begin))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.scales = %p: must point to %ju bytes", name,
-				out->scales,
-				(uintmax_t)(span.end - span.begin));
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "scales",
+				   " = %p: must point to %ju bytes",
+				   out->scales,
+				   (uintmax_t)(span.end - span.begin));
 	return NIB_OK;
 }
 
@@ -106,9 +106,9 @@ static enum nib_status check_same(int64_t a, const char *a_name, int64_t b,
 {
 	if (a == b)
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s = %" PRId64 ": must equal %s = %" PRId64, a_name, a,
-			b_name, b);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, a_name,
+				 " = %" PRId64 ": must equal %s = %" PRId64, a,
+				 b_name, b);
 }
 
 static enum nib_status check_quantize_views(const struct nib_dense *x,
@@ -151,20 +151,21 @@ static enum nib_status read_global(const struct nib_device *device,
 	if (!pointer)
 		return NIB_OK;
 	if (nib_fp32_bits(options->global) != 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"options.global = %g: must be 0 with "
-				"global_pointer",
-				(double)options->global);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+					 "options.global",
+					 " = %g: must be 0 with "
+					 "global_pointer",
+					 (double)options->global);
 	if (!device->backend->is_host)
 		return NIB_OK;
 	options->global_pointer = NULL;
 	options->global = *pointer;
 	if (nib_fp32_bits(*pointer) != 0 && is_global(*pointer))
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"*options.global_pointer = %g: must be positive, at "
-			"most %g",
-			(double)*pointer, (double)FLT_MAX / 6);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+				 "options.global_pointer",
+				 " = %g: must be positive, at most %g",
+				 (double)*pointer, (double)FLT_MAX / 6);
 }
 
 static enum nib_status
@@ -174,14 +175,16 @@ check_quantize_options(const struct nib_device *device,
 {
 	if ((int)options->recipe < NIB_RECIPE_MODELOPT ||
 	    (int)options->recipe > NIB_RECIPE_GGML)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"options.recipe = %d: must be 0 to %d",
-				(int)options->recipe, NIB_RECIPE_GGML);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+					 "options.recipe",
+					 " = %d: must be 0 to %d",
+					 (int)options->recipe, NIB_RECIPE_GGML);
 	if (!is_global(options->global))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"options.global = %g: must be 0 (amax / 2688) "
-				"or positive, at most %g",
-				(double)options->global, (double)FLT_MAX / 6);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.global",
+		    " = %g: must be 0 (amax / 2688) "
+		    "or positive, at most %g",
+		    (double)options->global, (double)FLT_MAX / 6);
 	return nib_check_stream(device, options->stream, "options.stream", err);
 }
 
@@ -237,10 +240,10 @@ take_dequantize_options(const struct nib_device *device,
 
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (!status && ours->global_pointer && nib_fp32_bits(global) != 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"global = %g: must be 0 with "
-				"options.global_pointer",
-				(double)global);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "global",
+					 " = %g: must be 0 with "
+					 "options.global_pointer",
+					 (double)global);
 	if (!status)
 		status = nib_check_stream(device, ours->stream,
 					  "options.stream", err);

@@ -365,19 +365,20 @@ static enum nib_status check_open(struct oracle *o,
 	if (status != NIB_OK)
 		return status;
 	if (o->options.sample_rows < 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"options.sample_rows = %lld: must be 0 (all) "
-				"or more",
-				(long long)o->options.sample_rows);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+					 "options.sample_rows",
+					 " = %lld: must be 0 (all) "
+					 "or more",
+					 (long long)o->options.sample_rows);
 	if (o->options.arithmetic != NIB_ARITHMETIC_BLOCKS &&
 	    o->options.arithmetic != NIB_ARITHMETIC_FP16_TENSOR)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"options.arithmetic = %d: must be "
-				"NIB_ARITHMETIC_BLOCKS (%d) or "
-				"NIB_ARITHMETIC_FP16_TENSOR (%d)",
-				(int)o->options.arithmetic,
-				NIB_ARITHMETIC_BLOCKS,
-				NIB_ARITHMETIC_FP16_TENSOR);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.arithmetic",
+		    " = %d: must be "
+		    "NIB_ARITHMETIC_BLOCKS (%d) or "
+		    "NIB_ARITHMETIC_FP16_TENSOR (%d)",
+		    (int)o->options.arithmetic, NIB_ARITHMETIC_BLOCKS,
+		    NIB_ARITHMETIC_FP16_TENSOR);
 	return nib_info_check(theirs, sizeof(*ours), result_bytes, "result",
 			      err);
 }

@@ -45,10 +45,9 @@ static const char *wrong_view(const struct nib_problem *plan,
 
 static enum nib_status wrong_plan(struct nib_label view, struct nib_error *err)
 {
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s: its sizes, strides, type or packing are not "
-			"those that the plan was made for",
-			NIB_LABEL_TEXT(view));
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, view, "",
+			   ": its sizes, strides, type or packing are not "
+			   "those that the plan was made for");
 }
 
 enum nib_status nib_check_stream(const struct nib_device *device,
@@ -57,9 +56,10 @@ enum nib_status nib_check_stream(const struct nib_device *device,
 {
 	if (!stream || !device->backend->is_host)
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s = %p: must be NULL on '%s', which has no streams",
-			name, stream, device->backend->name);
+	return nib_fail_argument(
+	    err, NIB_BAD_ARGUMENT, name,
+	    " = %p: must be NULL on '%s', which has no streams", stream,
+	    device->backend->name);
 }
 
 /* Options, and the workspace: the caller's, or the plan's under its lock. */
@@ -79,24 +79,26 @@ static enum nib_status begin_run(struct nib_plan *plan,
 		return status;
 	if (ours->workspace) {
 		if (ours->workspace_bytes < plan->workspace_bytes)
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"options.workspace_bytes = %zu: must "
-					"be at least %zu",
-					ours->workspace_bytes,
-					plan->workspace_bytes);
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "options.workspace_bytes",
+			    " = %zu: must "
+			    "be at least %zu",
+			    ours->workspace_bytes, plan->workspace_bytes);
 		if ((uintptr_t)ours->workspace % 64)
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"options.workspace = %p: must be "
-					"aligned to 64 bytes",
-					ours->workspace);
+			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+						 "options.workspace",
+						 " = %p: must be "
+						 "aligned to 64 bytes",
+						 ours->workspace);
 		return NIB_OK;
 	}
 	if (!plan->workspace && plan->workspace_bytes)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"options.workspace = NULL: the plan was made "
-				"with caller_workspace, so a run must bring "
-				"%zu bytes",
-				plan->workspace_bytes);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.workspace",
+		    " = NULL: the plan was made "
+		    "with caller_workspace, so a run must bring "
+		    "%zu bytes",
+		    plan->workspace_bytes);
 	pthread_mutex_lock(&plan->workspace_lock);
 	*locked = true;
 	ours->workspace = plan->workspace;
@@ -136,20 +138,20 @@ enum nib_status nib_run(struct nib_plan *plan,
 	enum nib_status status;
 
 	if (!plan || plan->is_moe)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "plan%s",
-				plan ? ": made by nib_plan_create_moe(), so it "
-				       "runs by nib_run_moe()"
-				     : " = NULL: must be a plan");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "plan", "%s",
+		    plan ? ": made by nib_plan_create_moe(), so it "
+			   "runs by nib_run_moe()"
+			 : " = NULL: must be a plan");
 	if (count != plan->count)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"count = %" PRId64
-				": must be the plan's %" PRId64,
-				count, plan->count);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "count",
+					 " = %" PRId64
+					 ": must be the plan's %" PRId64,
+					 count, plan->count);
 	if (count > 0 && !problems)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"problems = NULL: must point to %" PRId64
-				" problems",
-				count);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "problems",
+		    " = NULL: must point to %" PRId64 " problems", count);
 	if (count == 0)
 		return NIB_OK;
 	status = begin_run(plan, options, &ours, &locked, err);
@@ -193,10 +195,11 @@ enum nib_status nib_run_moe(struct nib_plan *plan,
 	enum nib_status status;
 
 	if (!plan || !plan->is_moe)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "plan%s",
-				plan ? ": made by nib_plan_create(), so it "
-				       "runs by nib_run()"
-				     : " = NULL: must be a plan");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "plan", "%s",
+		    plan ? ": made by nib_plan_create(), so it "
+			   "runs by nib_run()"
+			 : " = NULL: must be a plan");
 	status = begin_run(plan, options, &ours, &locked, err);
 	if (!status)
 		status = plan->device->backend->run_moe(plan, moe, &ours, err);

@@ -16,29 +16,14 @@
 /* Rows, columns and batches: far above any use, far below overflow of a sum. */
 #define MAX_SIZE (INT64_C(1) << 40)
 
-const char *nib_label_write(struct nib_label label, struct nib_label_text *text)
-{
-	const size_t bytes = sizeof(text->text);
-
-	if (!label.array)
-		snprintf(text->text, bytes, "%s", label.field);
-	else if (label.index < 0)
-		snprintf(text->text, bytes, "%s.%s", label.array, label.field);
-	else
-		snprintf(text->text, bytes, "%s[%" PRId64 "].%s", label.array,
-			 label.index, label.field);
-	return text->text;
-}
-
 static enum nib_status check_size(int64_t value, const char *field,
 				  const struct nib_label *label,
 				  struct nib_error *err)
 {
 	if (value >= 0 && value <= MAX_SIZE)
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s.%s = %" PRId64 ": must be 0 to 2^40",
-			NIB_LABEL_TEXT(*label), field, value);
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+			   " = %" PRId64 ": must be 0 to 2^40", value);
 }
 
 /*
@@ -53,10 +38,10 @@ static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
 	if (*stride == 0)
 		*stride = dense;
 	if (*stride < 0 || (items > 1 && *stride < dense))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.%s = %" PRId64
-				": must be 0 (dense) or at least %" PRId64,
-				NIB_LABEL_TEXT(*label), field, *stride, dense);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+				   " = %" PRId64
+				   ": must be 0 (dense) or at least %" PRId64,
+				   *stride, dense);
 	return NIB_OK;
 }
 
@@ -69,10 +54,10 @@ static enum nib_status check_extent(int64_t items, int64_t stride,
 	if (!__builtin_mul_overflow(items, stride, extent) &&
 	    *extent < INT64_MAX / 2)
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s.%s = %" PRId64 " times %" PRId64
-			": must stay below 2^62 bytes",
-			NIB_LABEL_TEXT(*label), field, stride, items);
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+			   " = %" PRId64 " times %" PRId64
+			   ": must stay below 2^62 bytes",
+			   stride, items);
 }
 
 /* All batches' pieces of `width` between two rows: [rows, batch] in memory. */
@@ -98,13 +83,13 @@ static enum nib_status check_behind(int64_t rows, int64_t row_dense,
 
 	if (batch_stride >= 0 && batch > 1 && batch_stride < all &&
 	    lies_between(row_dense, row_stride, batch, row_dense))
-		return nib_fail(
-		    err, NIB_BAD_ARGUMENT,
-		    "%s.%s = %" PRId64 ": must be 0 (dense), at least %" PRId64
-		    " (behind all rows) or %" PRId64 " to %" PRId64
-		    " (between two rows)",
-		    NIB_LABEL_TEXT(*label), field, batch_stride, all, row_dense,
-		    (row_stride - row_dense) / (batch - 1));
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+				   " = %" PRId64
+				   ": must be 0 (dense), at least %" PRId64
+				   " (behind all rows) or %" PRId64
+				   " to %" PRId64 " (between two rows)",
+				   batch_stride, all, row_dense,
+				   (row_stride - row_dense) / (batch - 1));
 	return resolve_stride(&batch_stride, all, batch, field, label, err);
 }
 
@@ -150,11 +135,10 @@ static enum nib_status resolve_scales(struct nib_nvfp4 *v,
 				       "scale_row_stride_bytes",
 				       "scale_batch_stride_bytes", label, err);
 	if (v->scale_row_stride_bytes != 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.scale_row_stride_bytes = %" PRId64
-				": must be 0 with NIB_TILED_128X4",
-				NIB_LABEL_TEXT(*label),
-				v->scale_row_stride_bytes);
+		return nib_fail_at(
+		    err, NIB_BAD_ARGUMENT, *label, "scale_row_stride_bytes",
+		    " = %" PRId64 ": must be 0 with NIB_TILED_128X4",
+		    v->scale_row_stride_bytes);
 	status = resolve_stride(
 	    &v->scale_batch_stride_bytes,
 	    (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k), v->batch,
@@ -177,16 +161,15 @@ enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
 	    (status = check_size(v.batch, "batch", &label, err)))
 		return status;
 	if (v.k < 0 || v.k > NIB_MAX_K || v.k % NIB_BLOCK != 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.k = %" PRId64
-				": must be a multiple of %d, 0 to %" PRId64,
-				NIB_LABEL_TEXT(label), v.k, NIB_BLOCK,
-				NIB_MAX_K);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
+				   " = %" PRId64
+				   ": must be a multiple of %d, 0 to %" PRId64,
+				   v.k, NIB_BLOCK, NIB_MAX_K);
 	if (v.scale_layout != NIB_LINEAR && v.scale_layout != NIB_TILED_128X4)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.scale_layout = %d: must be NIB_LINEAR (0) "
-				"or NIB_TILED_128X4 (1)",
-				NIB_LABEL_TEXT(label), (int)v.scale_layout);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "scale_layout",
+				   " = %d: must be NIB_LINEAR (0) "
+				   "or NIB_TILED_128X4 (1)",
+				   (int)v.scale_layout);
 	if (v.batch == 0)
 		v.batch = 1;
 	status = resolve_strides(v.rows, v.k / 2, &v.row_stride_bytes, v.batch,
@@ -212,10 +195,10 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 	    (status = check_size(v.batch, "batch", &label, err)))
 		return status;
 	if (v.dtype != NIB_FP32 && v.dtype != NIB_FP16 && v.dtype != NIB_BF16)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.dtype = %d: must be NIB_FP32 (0), "
-				"NIB_FP16 (1) or NIB_BF16 (2)",
-				NIB_LABEL_TEXT(label), (int)v.dtype);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "dtype",
+				   " = %d: must be NIB_FP32 (0), "
+				   "NIB_FP16 (1) or NIB_BF16 (2)",
+				   (int)v.dtype);
 	if (v.batch == 0)
 		v.batch = 1;
 	status = resolve_strides(v.rows, v.cols, &v.row_stride_elems, v.batch,
@@ -321,10 +304,10 @@ enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
 {
 	if (!nib_spans_overlap(a, b))
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s = %p: must not overlap %s, bytes %p to %p", a_name,
-			(void *)a.begin, b_name, (void *)b.begin,
-			(void *)b.end);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, a_name,
+				 " = %p: must not overlap %s, bytes %p to %p",
+				 (void *)a.begin, b_name, (void *)b.begin,
+				 (void *)b.end);
 }
 
 /* Bytes of a row's stride, circularly from begin, that hold all pieces. */
@@ -398,16 +381,14 @@ static enum nib_status check_span(struct nib_span span, const char *field,
 	if (span.begin == span.end)
 		return NIB_OK;
 	if (span.begin == 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.%s = NULL: must point to %ju bytes",
-				NIB_LABEL_TEXT(*label), field,
-				(uintmax_t)(span.end - span.begin));
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+				   " = NULL: must point to %ju bytes",
+				   (uintmax_t)(span.end - span.begin));
 	if (span.end < span.begin)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.%s = %p: its strides run past the end of "
-				"memory",
-				NIB_LABEL_TEXT(*label), field,
-				(void *)span.begin);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+				   " = %p: its strides run past the end of "
+				   "memory",
+				   (void *)span.begin);
 	return NIB_OK;
 }
 
@@ -466,12 +447,11 @@ enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
 
 		if (g < 0)
 			continue;
-		return nib_fail(err, NIB_BAD_DATA,
-				"%s.scales: batch %" PRId64 ", row %" PRId64
-				", group %" PRId64
-				" is 0x%02x: the sign bit must be 0",
-				NIB_LABEL_TEXT(label), batch, row, g,
-				*nib_nvfp4_scale(v, batch, row, g));
+		return nib_fail_at(
+		    err, NIB_BAD_DATA, label, "scales",
+		    ": batch %" PRId64 ", row %" PRId64 ", group %" PRId64
+		    " is 0x%02x: the sign bit must be 0",
+		    batch, row, g, *nib_nvfp4_scale(v, batch, row, g));
 	}
 	return NIB_OK;
 }

@@ -9,42 +9,13 @@
 
 #include <stdbool.h>
 
+#include "core/error.h"
 #include "nibblas.h"
 
 /* Where a view's bytes lie: [begin, end); empty if it has no elements. */
 struct nib_span {
 	uintptr_t begin, end;
 };
-
-/*
- * What a view is called in messages: "problems[3].a", "moe.a", "b".  Text is
- * made only when something is refused.
- */
-struct nib_label {
-	const char *array; /* NULL: field alone */
-	int64_t index;	   /* negative: array.field */
-	const char *field;
-};
-
-static inline struct nib_label nib_label(const char *name)
-{
-	return (struct nib_label){NULL, -1, name};
-}
-
-static inline struct nib_label nib_label_of(const char *array, int64_t index,
-					    const char *field)
-{
-	return (struct nib_label){array, index, field};
-}
-
-/* Writes the text into a buffer, which it returns. */
-struct nib_label_text {
-	char text[48];
-};
-const char *nib_label_write(struct nib_label label,
-			    struct nib_label_text *text);
-#define NIB_LABEL_TEXT(label)                                                  \
-	nib_label_write(label, &(struct nib_label_text){{0}})
 
 /* Sizes, strides and layout; no pointer is looked at.  in may be out. */
 enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,

@@ -14,10 +14,11 @@ static enum nib_status check_op(enum nib_op op, bool is_moe,
 	if (op == NIB_GEMM || op == NIB_DUAL_GEMM ||
 	    (op == NIB_GEMV && !is_moe))
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT, "op = %d: must be %s", (int)op,
-			is_moe ? "NIB_GEMM (0) or NIB_DUAL_GEMM (1)"
-			       : "NIB_GEMM (0), NIB_DUAL_GEMM (1) or "
-				 "NIB_GEMV (2)");
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "op",
+				 " = %d: must be %s", (int)op,
+				 is_moe ? "NIB_GEMM (0) or NIB_DUAL_GEMM (1)"
+					: "NIB_GEMM (0), NIB_DUAL_GEMM (1) or "
+					  "NIB_GEMV (2)");
 }
 
 /*
@@ -29,19 +30,19 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 		const struct nib_packed *packed, struct nib_nvfp4 *out,
 		struct nib_label label, struct nib_error *err)
 {
+	const bool is_second = strcmp(label.field, "b2") == 0;
+	struct nib_label packed_label = label;
 	struct nib_nvfp4 sizes = {0};
 
 	if (!packed)
 		return nib_valid_nvfp4(view, out, label, err);
+	packed_label.field = is_second ? "b2_packed" : "b_packed";
 	if (!device)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s_packed is set: the oracle reads views only",
-				NIB_LABEL_TEXT(label));
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
+				   " is set: the oracle reads views only");
 	if (packed->device != device)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s_packed: must be packed for the plan's "
-				"device",
-				NIB_LABEL_TEXT(label));
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
+				   ": must be packed for the plan's device");
 	sizes.rows = packed->rows;
 	sizes.k = packed->k;
 	sizes.batch = packed->batch;
@@ -50,14 +51,15 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 
 /* Fields of later versions, which this one would ignore. */
 static enum nib_status check_reserved(const void *const reserved[4],
-				      const char *name, struct nib_error *err)
+				      struct nib_label label,
+				      struct nib_error *err)
 {
 	for (int i = 0; i < 4; i++)
 		if (reserved[i])
-			return nib_fail(err, NIB_UNSUPPORTED,
-					"%s.reserved[%d] = %p: must be NULL in "
-					"this version",
-					name, i, reserved[i]);
+			return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+					   "[%d] = %p: must be NULL in "
+					   "this version",
+					   i, reserved[i]);
 	return NIB_OK;
 }
 
@@ -68,14 +70,13 @@ static enum nib_status check_fit(const struct nib_nvfp4 *b,
 				 struct nib_label label, struct nib_error *err)
 {
 	if (b->k != a->k)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.k = %" PRId64 ": must be a.k = %" PRId64,
-				NIB_LABEL_TEXT(label), b->k, a->k);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
+				   " = %" PRId64 ": must be a.k = %" PRId64,
+				   b->k, a->k);
 	if (b->rows != c->cols)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.rows = %" PRId64
-				": must be c.cols = %" PRId64,
-				NIB_LABEL_TEXT(label), b->rows, c->cols);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "rows",
+				   " = %" PRId64 ": must be c.cols = %" PRId64,
+				   b->rows, c->cols);
 	return NIB_OK;
 }
 
@@ -85,31 +86,30 @@ static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
 {
 	if (b->batch == 1 || b->batch == batch)
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s.batch = %" PRId64
-			": must be 1 or a.batch = %" PRId64,
-			NIB_LABEL_TEXT(label), b->batch, batch);
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
+			   " = %" PRId64 ": must be 1 or a.batch = %" PRId64,
+			   b->batch, batch);
 }
 
 /* c's rows and batches are a's. */
 static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
 				    int64_t index, struct nib_error *err)
 {
+	const struct nib_label lc = nib_label_of("problems", index, "c");
+
 	if (p->c.rows != p->a.rows)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"problems[%" PRId64 "].c.rows = %" PRId64
-				": must be a.rows = %" PRId64,
-				index, p->c.rows, p->a.rows);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "rows",
+				   " = %" PRId64 ": must be a.rows = %" PRId64,
+				   p->c.rows, p->a.rows);
 	if (p->c.batch != p->a.batch)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"problems[%" PRId64 "].c.batch = %" PRId64
-				": must be a.batch = %" PRId64,
-				index, p->c.batch, p->a.batch);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "batch",
+				   " = %" PRId64 ": must be a.batch = %" PRId64,
+				   p->c.batch, p->a.batch);
 	if (op == NIB_GEMV && p->a.rows != 1)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"problems[%" PRId64 "].a.rows = %" PRId64
-				": must be 1 for NIB_GEMV",
-				index, p->a.rows);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+				   nib_label_of("problems", index, "a"), "rows",
+				   " = %" PRId64 ": must be 1 for NIB_GEMV",
+				   p->a.rows);
 	return NIB_OK;
 }
 
@@ -126,7 +126,9 @@ enum nib_status nib_valid_problem(enum nib_op op,
 	enum nib_status status;
 
 	*out = *problem;
-	if ((status = check_reserved(problem->reserved, "problem", err)) ||
+	if ((status = check_reserved(
+		 problem->reserved, nib_label_of("problems", index, "reserved"),
+		 err)) ||
 	    (status = nib_valid_nvfp4(&problem->a, &out->a, la, err)) ||
 	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &problem->b, problem->b_packed,
@@ -158,14 +160,13 @@ enum nib_status nib_valid_problems(enum nib_op op,
 	if (status)
 		return status;
 	if (count < 0 || count > INT32_MAX)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"count = %" PRId64 ": must be 0 to 2^31 - 1",
-				count);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "count",
+		    " = %" PRId64 ": must be 0 to 2^31 - 1", count);
 	if (count > 0 && !problems)
-		return nib_fail(
-		    err, NIB_BAD_ARGUMENT,
-		    "problems = NULL: must point to count = %" PRId64
-		    " problems",
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "problems",
+		    " = NULL: must point to count = %" PRId64 " problems",
 		    count);
 	for (int64_t i = 0; i < count && !status; i++)
 		status = nib_valid_problem(op, device, &problems[i], i, &out[i],
@@ -182,10 +183,10 @@ static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
 	enum nib_status status = check_fit(b, &moe->a, &moe->c, label, err);
 
 	if (!status && b->batch != moe->b.batch)
-		status = nib_fail(
-		    err, NIB_BAD_ARGUMENT,
-		    "%s.batch = %" PRId64 ": must be moe.b.batch = %" PRId64,
-		    NIB_LABEL_TEXT(label), b->batch, moe->b.batch);
+		status = nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
+				     " = %" PRId64
+				     ": must be moe.b.batch = %" PRId64,
+				     b->batch, moe->b.batch);
 	return status;
 }
 
@@ -194,17 +195,20 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      struct nib_moe_problem *out,
 			      struct nib_error *err)
 {
-	struct nib_label la = nib_label("moe.a"), lc = nib_label("moe.c");
-	struct nib_label lb = nib_label("moe.b"), lb2 = nib_label("moe.b2");
+	struct nib_label la = nib_label_of("moe", -1, "a"),
+			 lc = nib_label_of("moe", -1, "c");
+	struct nib_label lb = nib_label_of("moe", -1, "b"),
+			 lb2 = nib_label_of("moe", -1, "b2");
 	enum nib_status status;
 
 	if ((status = check_op(op, true, err)))
 		return status;
 	if (!moe)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"moe = NULL: must point to a problem");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
+					 " = NULL: must point to a problem");
 	*out = *moe;
-	if ((status = check_reserved(moe->reserved, "moe", err)) ||
+	if ((status = check_reserved(
+		 moe->reserved, nib_label_of("moe", -1, "reserved"), err)) ||
 	    (status = nib_valid_nvfp4(&moe->a, &out->a, la, err)) ||
 	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &moe->b, moe->b_packed, &out->b,
@@ -213,22 +217,22 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		return status;
 	if (out->a.batch != 1 || out->c.batch != 1 ||
 	    out->c.rows != out->a.rows)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"moe.c = [%" PRId64 ", %" PRId64 "] x %" PRId64
-				": must have a.rows = %" PRId64
-				" rows, and a and c batch 1",
-				out->c.rows, out->c.cols, out->c.batch,
-				out->a.rows);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "moe.c",
+		    " = [%" PRId64 ", %" PRId64 "] x %" PRId64
+		    ": must have a.rows = %" PRId64
+		    " rows, and a and c batch 1",
+		    out->c.rows, out->c.cols, out->c.batch, out->a.rows);
 	if (out->b.batch > INT32_MAX || out->a.rows > INT32_MAX)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"moe: %" PRId64 " experts, %" PRId64
-				" rows: both must be below 2^31",
-				out->b.batch, out->a.rows);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
+					 ": %" PRId64 " experts, %" PRId64
+					 " rows: both must be below 2^31",
+					 out->b.batch, out->a.rows);
 	if (moe->scale_rows_total < 0 || moe->scale_rows_total > INT32_MAX)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"moe.scale_rows_total = %" PRId64
-				": must be 0 to 2^31 - 1",
-				moe->scale_rows_total);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "moe.scale_rows_total",
+		    " = %" PRId64 ": must be 0 to 2^31 - 1",
+		    moe->scale_rows_total);
 	if (moe->scale_rows) {
 		struct nib_nvfp4 scales = moe->a;
 
@@ -256,11 +260,11 @@ static enum nib_status check_disjoint(struct nib_span c, struct nib_label lc,
 {
 	if (!nib_spans_overlap(c, in))
 		return NIB_OK;
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s.data [%p, %p) overlaps %s [%p, %p): outputs must "
-			"lie apart",
-			NIB_LABEL_TEXT(lc), (void *)c.begin, (void *)c.end,
-			NIB_LABEL_TEXT(li), (void *)in.begin, (void *)in.end);
+	return nib_fail_at(
+	    err, NIB_BAD_ARGUMENT, lc, "data",
+	    " [%p, %p) overlaps %s [%p, %p): outputs must lie apart",
+	    (void *)c.begin, (void *)c.end, NIB_LABEL_TEXT(li),
+	    (void *)in.begin, (void *)in.end);
 }
 
 static enum nib_status check_input(const struct nib_nvfp4 *v,
@@ -303,12 +307,12 @@ static enum nib_status check_pairs(const struct nib_problem *problems,
 	for (int64_t i = 0; i < count; i++)
 		for (int64_t j = i + 1; j < count; j++)
 			if (nib_dense_overlap(&problems[i].c, &problems[j].c))
-				return nib_fail(err, NIB_BAD_ARGUMENT,
-						"problems[%" PRId64
-						"].c.data = %p overlaps "
-						"problems[%" PRId64
-						"].c: outputs must lie apart",
-						j, problems[j].c.data, i);
+				return nib_fail_at(
+				    err, NIB_BAD_ARGUMENT,
+				    nib_label_of("problems", j, "c"), "data",
+				    " = %p overlaps problems[%" PRId64
+				    "].c: outputs must lie apart",
+				    problems[j].c.data, i);
 	return NIB_OK;
 }
 
@@ -418,27 +422,27 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 		int64_t scale = moe->scale_rows ? moe->scale_rows[e] : 0;
 
 		if (begin < 0 || end < begin || end > moe->a.rows)
-			return nib_fail(
-			    err, NIB_BAD_ARGUMENT,
-			    "moe.row_offsets[%" PRId64 "..] = %" PRId64
-			    ", %" PRId64
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
+			    "[%" PRId64 "..] = %" PRId64 ", %" PRId64
 			    ": must ascend within 0 to a.rows = %" PRId64,
 			    e, begin, end, moe->a.rows);
 		if (!moe->scale_rows || begin == end)
 			continue;
 		if (scale < 0 || scale + end - begin > moe->scale_rows_total)
-			return nib_fail(
-			    err, NIB_BAD_ARGUMENT,
-			    "moe.scale_rows[%" PRId64 "] = %" PRId64
-			    ": with %" PRId64 " rows it must stay within "
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "moe.scale_rows",
+			    "[%" PRId64 "] = %" PRId64 ": with %" PRId64
+			    " rows it must stay within "
 			    "scale_rows_total = %" PRId64,
 			    e, scale, end - begin, moe->scale_rows_total);
 		if (moe->a.scale_layout == NIB_TILED_128X4 && scale % 128)
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"moe.scale_rows[%" PRId64 "] = %" PRId64
-					": must be a multiple of 128 with "
-					"NIB_TILED_128X4",
-					e, scale);
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "moe.scale_rows",
+			    "[%" PRId64 "] = %" PRId64
+			    ": must be a multiple of 128 with "
+			    "NIB_TILED_128X4",
+			    e, scale);
 	}
 	return NIB_OK;
 }
@@ -447,7 +451,8 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 				   const struct nib_moe_problem *moe,
 				   struct nib_error *err)
 {
-	struct nib_label la = nib_label("moe.a"), lc = nib_label("moe.c");
+	struct nib_label la = nib_label_of("moe", -1, "a"),
+			 lc = nib_label_of("moe", -1, "c");
 	struct nib_span c = nib_dense_span(&moe->c);
 	struct nib_nvfp4 scales = moe->a;
 	enum nib_status status;
@@ -460,10 +465,10 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 		scales.row_stride_bytes = 0;
 	}
 	if (!moe->row_offsets)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"moe.row_offsets = NULL: must point to %" PRId64
-				" values",
-				moe->b.batch + 1);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
+		    " = NULL: must point to %" PRId64 " values",
+		    moe->b.batch + 1);
 	status = nib_valid_dense_data(&moe->c, lc, err);
 	if (!status)
 		status = nib_valid_nvfp4_data(&moe->a, la, err);
@@ -476,9 +481,11 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 		status =
 		    check_disjoint(c, lc, nib_scale_span(&scales), la, err);
 	if (!status && !moe->b_packed)
-		status = check_input(&moe->b, nib_label("moe.b"), c, lc, err);
+		status = check_input(&moe->b, nib_label_of("moe", -1, "b"), c,
+				     lc, err);
 	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
-		status = check_input(&moe->b2, nib_label("moe.b2"), c, lc, err);
+		status = check_input(&moe->b2, nib_label_of("moe", -1, "b2"), c,
+				     lc, err);
 	return status;
 }
 
@@ -515,14 +522,14 @@ enum nib_status nib_valid_moe_signs(enum nib_op op,
 		    moe->scale_rows ? moe->scale_rows[e] : moe->row_offsets[e];
 
 		status = nib_valid_row_signs(&moe->a, 0, first, first + rows,
-					     nib_label("moe.a"), err);
+					     nib_label_of("moe", -1, "a"), err);
 	}
 	if (!status && !moe->b_packed)
-		status =
-		    nib_valid_scale_signs(&moe->b, nib_label("moe.b"), err);
+		status = nib_valid_scale_signs(
+		    &moe->b, nib_label_of("moe", -1, "b"), err);
 	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
-		status =
-		    nib_valid_scale_signs(&moe->b2, nib_label("moe.b2"), err);
+		status = nib_valid_scale_signs(
+		    &moe->b2, nib_label_of("moe", -1, "b2"), err);
 	return status;
 }
 

@@ -2,10 +2,14 @@
 /* error.c - status names and messages; no state. */
 #include "error.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #undef nib_fail
+#undef nib_fail_argument
+#undef nib_fail_at
 
 /* A text that was cut may end inside a UTF-8 character: takes that off, too. */
 static void trim_character(char *text, size_t length)
@@ -29,21 +33,87 @@ static void trim_character(char *text, size_t length)
 		text[length - 1 - tail] = '\0';
 }
 
+/* The message is the argument, as far as it fits, and the formatted text. */
+static void fill(struct nib_error *err, enum nib_status status,
+		 const char *argument, const char *format, va_list args)
+{
+	const size_t capacity = sizeof(err->message);
+	int length;
+	size_t at;
+
+	err->status = status;
+	snprintf(err->argument, sizeof(err->argument), "%s", argument);
+	at = strlen(err->argument);
+	memcpy(err->message, err->argument, at);
+	length = vsnprintf(err->message + at, capacity - at, format, args);
+	if (length >= (int)(capacity - at))
+		trim_character(err->message, capacity - 1);
+}
+
 enum nib_status nib_fail(struct nib_error *err, enum nib_status status,
 			 const char *format, ...)
 {
-	if (err) {
-		va_list args;
-		int length;
+	va_list args;
 
-		err->status = status;
-		va_start(args, format);
+	va_start(args, format);
+	if (err)
+		fill(err, status, "", format, args);
+	va_end(args);
+	return status;
+}
+
+enum nib_status nib_fail_argument(struct nib_error *err, enum nib_status status,
+				  const char *argument, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	if (err)
+		fill(err, status, argument, format, args);
+	va_end(args);
+	return status;
+}
+
+/* What does not fit is cut. */
+static void write_label(struct nib_label label, const char *member,
+			struct nib_label_text *text)
+{
+	const char *array = label.array ? label.array : "";
+	const char *dot = label.array ? "." : "";
+	const char *member_dot = *member ? "." : "";
+	const size_t bytes = sizeof(text->text);
+	int length;
+
+	if (label.array && label.index >= 0)
 		length =
-		    vsnprintf(err->message, sizeof(err->message), format, args);
-		va_end(args);
-		if (length >= (int)sizeof(err->message))
-			trim_character(err->message, sizeof(err->message) - 1);
+		    snprintf(text->text, bytes, "%s[%" PRId64 "].%s%s%s", array,
+			     label.index, label.field, member_dot, member);
+	else
+		length = snprintf(text->text, bytes, "%s%s%s%s%s", array, dot,
+				  label.field, member_dot, member);
+	if (length >= (int)bytes)
+		trim_character(text->text, bytes - 1);
+}
+
+const char *nib_label_write(struct nib_label label, struct nib_label_text *text)
+{
+	write_label(label, "", text);
+	return text->text;
+}
+
+enum nib_status nib_fail_at(struct nib_error *err, enum nib_status status,
+			    struct nib_label label, const char *member,
+			    const char *format, ...)
+{
+	struct nib_label_text text;
+	va_list args;
+
+	va_start(args, format);
+	if (err) {
+		write_label(label, member, &text);
+		fill(err, status, text.text, format, args);
 	}
+	va_end(args);
 	return status;
 }
 

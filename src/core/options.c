@@ -20,16 +20,16 @@ enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
 		return NIB_OK;
 	memcpy(&theirs_bytes, theirs, sizeof(theirs_bytes));
 	if (theirs_bytes < sizeof(size_t) || theirs_bytes > MAX_STRUCT_BYTES)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s.struct_bytes = %zu: must be sizeof the "
-				"struct",
-				name, theirs_bytes);
+		return nib_fail_at(
+		    err, NIB_BAD_ARGUMENT, nib_label(name), "struct_bytes",
+		    " = %zu: must be sizeof the struct", theirs_bytes);
 	for (size_t i = bytes; i < theirs_bytes; i++)
 		if (from[i])
-			return nib_fail(err, NIB_UNSUPPORTED,
-					"%s.struct_bytes = %zu: byte %zu is "
-					"set, and this version knows %zu",
-					name, theirs_bytes, i, bytes);
+			return nib_fail_at(
+			    err, NIB_UNSUPPORTED, nib_label(name),
+			    "struct_bytes",
+			    " = %zu: byte %zu is set, and this version knows %zu",
+			    theirs_bytes, i, bytes);
 	memcpy(ours, theirs, theirs_bytes < bytes ? theirs_bytes : bytes);
 	return NIB_OK;
 }
@@ -41,14 +41,13 @@ enum nib_status nib_info_check(const void *theirs, size_t ours_bytes,
 	size_t theirs_bytes;
 
 	if (!theirs)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s = NULL: must point to a struct", name);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+					 " = NULL: must point to a struct");
 	memcpy(&theirs_bytes, theirs, sizeof(theirs_bytes));
 	if (theirs_bytes < sizeof(size_t))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s->struct_bytes = %zu: must be sizeof the "
-				"struct",
-				name, theirs_bytes);
+		return nib_fail_at(
+		    err, NIB_BAD_ARGUMENT, nib_label(name), "struct_bytes",
+		    " = %zu: must be sizeof the struct", theirs_bytes);
 	*bytes = theirs_bytes < ours_bytes ? theirs_bytes : ours_bytes;
 	return NIB_OK;
 }

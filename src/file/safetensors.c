@@ -414,10 +414,12 @@ static enum nib_status check_arguments(const void *bytes, const char *name,
 				       struct nib_error *err)
 {
 	if (!file)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "file = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "file",
+					 " = NULL");
 	*file = NULL;
 	if (!bytes)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "%s = NULL", name);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+					 " = NULL");
 	return NIB_OK;
 }
 

@@ -36,15 +36,17 @@ static enum nib_status check_text(const char *text, const char *argument,
 	size_t n_bytes;
 
 	if (!text)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "%s = NULL", argument);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+					 " = NULL");
 	n_bytes = strlen(text);
 	for (size_t i = 0; i < n_bytes;) {
 		size_t length = nib_utf8_char_bytes(text + i, n_bytes - i);
 
 		if (length == 0)
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"%s = '%s': must be UTF-8", argument,
-					nib_show_name(shown, text));
+			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+						 argument,
+						 " = '%s': must be UTF-8",
+						 nib_show_name(shown, text));
 		i += length;
 	}
 	return NIB_OK;
@@ -64,9 +66,9 @@ static char *copy_unique(void **tree, const char *text, const char *argument,
 	if (*status || !text)
 		return NULL;
 	if (tfind(text, tree, compare_strings)) {
-		*status = nib_fail(err, NIB_BAD_ARGUMENT,
-				   "%s = '%s': declared before", argument,
-				   nib_show_name(shown, text));
+		*status = nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+					    " = '%s': declared before",
+					    nib_show_name(shown, text));
 		return NULL;
 	}
 	copy = strdup(text);
@@ -94,10 +96,12 @@ enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
 	enum nib_status status;
 
 	if (!writer)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+					 " = NULL");
 	*writer = NULL;
 	if (!path)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "path = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "path",
+					 " = NULL");
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
@@ -115,11 +119,12 @@ static enum nib_status check_open(const struct nib_writer *writer,
 				  struct nib_error *err)
 {
 	if (!writer)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+					 " = NULL");
 	if (writer->has_header)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"declared after the first write: the header "
-				"is written");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "writer",
+		    ": declared after the first write: the header is written");
 	return NIB_OK;
 }
 
@@ -160,31 +165,34 @@ static enum nib_status check_shape(struct nib_writer_tensor *t,
 	char shown[NIB_SHOWN_BYTES];
 
 	if (!dtype)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "dtype = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
+					 " = NULL");
 	t->dtype = nib_file_dtype_find(dtype);
 	if (!t->dtype)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"dtype = '%s': must be one of safetensors'",
-				nib_show_name(shown, dtype));
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
+					 " = '%s': must be one of safetensors'",
+					 nib_show_name(shown, dtype));
 	if (rank < 0 || rank > NIB_MAX_RANK)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"rank = %d: must be 0 .. %d", rank,
-				NIB_MAX_RANK);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rank",
+					 " = %d: must be 0 .. %d", rank,
+					 NIB_MAX_RANK);
 	if (rank > 0 && !shape)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "shape = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
+					 " = NULL");
 	t->rank = rank;
 	for (int i = 0; i < rank; i++) {
 		if (shape[i] < 0)
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"shape[%d] = %" PRId64
-					": must not be negative",
-					i, shape[i]);
+			return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
+						 "[%d] = %" PRId64
+						 ": must not be negative",
+						 i, shape[i]);
 		t->shape[i] = shape[i];
 	}
 	if (!nib_file_shape_bytes(t->dtype, rank, shape, &t->bytes))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"shape: its bytes overflow, or are no whole "
-				"number");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "shape",
+		    ": its bytes overflow, or are no whole "
+		    "number");
 	return NIB_OK;
 }
 
@@ -202,11 +210,11 @@ enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 		return status;
 	if (__builtin_add_overflow(writer->total_bytes, t.bytes, &total) ||
 	    total > INT64_MAX - 8 - NIB_MAX_HEADER_BYTES)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"shape: the file would be too long");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
+					 ": the file would be too long");
 	if (name && strcmp(name, "__metadata__") == 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"name = '__metadata__': not for tensors");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "name",
+					 " = '__metadata__': not for tensors");
 	t.name = copy_unique(&writer->names, name, "name", &status, err);
 	if (!t.name)
 		return status;
@@ -268,14 +276,16 @@ enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 	enum nib_status status;
 
 	if (!writer)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+					 " = NULL");
 	if (!bytes && n_bytes > 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "bytes = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "bytes",
+					 " = NULL");
 	if (n_bytes > writer->total_bytes - writer->written_bytes)
-		return nib_fail(
-		    err, NIB_BAD_ARGUMENT,
-		    "n_bytes = %zu: only %" PRIu64 " declared bytes are left",
-		    n_bytes, writer->total_bytes - writer->written_bytes);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "n_bytes",
+		    " = %zu: only %" PRIu64 " declared bytes are left", n_bytes,
+		    writer->total_bytes - writer->written_bytes);
 	status = write_header(writer, err);
 	while (!status && n_bytes > 0) {
 		const struct nib_writer_tensor *t =
@@ -331,9 +341,9 @@ static enum nib_status check_complete(struct nib_writer *writer,
 		t++;
 		writer->at_bytes = 0;
 	}
-	return nib_fail(
-	    err, NIB_BAD_ARGUMENT,
-	    "commit: %" PRIu64 " of %" PRIu64
+	return nib_fail_argument(
+	    err, NIB_BAD_ARGUMENT, "writer",
+	    ": %" PRIu64 " of %" PRIu64
 	    " bytes are not written, from byte %" PRIu64 " of tensor '%s' on",
 	    writer->total_bytes - writer->written_bytes, writer->total_bytes,
 	    writer->at_bytes, nib_show_name(shown, t->name));
@@ -345,7 +355,8 @@ enum nib_status nib_writer_commit(struct nib_writer *writer,
 	enum nib_status status;
 
 	if (!writer)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+					 " = NULL");
 	status = nib_atomic_file_check(writer->file, err);
 	if (!status)
 		status = check_complete(writer, err);

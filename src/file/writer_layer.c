@@ -17,14 +17,14 @@ static enum nib_status check_sizes(int64_t rows, int64_t k,
 				   struct nib_error *err)
 {
 	if (rows < 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"rows = %" PRId64 ": must not be negative",
-				rows);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows",
+					 " = %" PRId64 ": must not be negative",
+					 rows);
 	if (k <= 0 || k % NIB_BLOCK != 0 || k > NIB_MAX_K)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"k = %" PRId64
-				": must be a multiple of %d, 1 .. %" PRId64,
-				k, NIB_BLOCK, NIB_MAX_K);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "k",
+		    " = %" PRId64 ": must be a multiple of %d, 1 .. %" PRId64,
+		    k, NIB_BLOCK, NIB_MAX_K);
 	return NIB_OK;
 }
 
@@ -32,9 +32,9 @@ static enum nib_status check_format(enum nib_checkpoint format,
 				    struct nib_error *err)
 {
 	if ((unsigned)format >= NIB_CHECKPOINTS)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"format = %d: must be 0 .. %d", (int)format,
-				NIB_CHECKPOINTS - 1);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "format",
+					 " = %d: must be 0 .. %d", (int)format,
+					 NIB_CHECKPOINTS - 1);
 	return NIB_OK;
 }
 
@@ -86,10 +86,11 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 	size_t name_bytes;
 
 	if (!writer)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+					 " = NULL");
 	if (!name || !name[0])
-		return nib_fail(err, NIB_BAD_ARGUMENT, "name = %s",
-				name ? "''" : "NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "name", " = %s",
+					 name ? "''" : "NULL");
 	if (!status)
 		status = check_format(format, err);
 	if (status)
@@ -140,27 +141,28 @@ static enum nib_status check_strides(const struct nib_nvfp4 *w,
 	int64_t last;
 
 	if (w->row_stride_bytes != 0 && w->row_stride_bytes < w->k / 2)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"weight->row_stride_bytes = %" PRId64
-				": must be 0 or at least k/2 = %" PRId64,
-				w->row_stride_bytes, w->k / 2);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "weight.row_stride_bytes",
+		    " = %" PRId64 ": must be 0 or at least k/2 = %" PRId64,
+		    w->row_stride_bytes, w->k / 2);
 	if (w->scale_layout != NIB_LINEAR && w->scale_layout != NIB_TILED_128X4)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"weight->scale_layout = %d: unknown",
-				(int)w->scale_layout);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "weight.scale_layout",
+		    " = %d: must be NIB_LINEAR (0) or NIB_TILED_128X4 (1)",
+		    (int)w->scale_layout);
 	if (w->scale_layout == NIB_LINEAR && w->scale_row_stride_bytes != 0 &&
 	    w->scale_row_stride_bytes < w->k / NIB_BLOCK)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"weight->scale_row_stride_bytes = %" PRId64
-				": must be 0 or at least k/16 = %" PRId64,
-				w->scale_row_stride_bytes, w->k / NIB_BLOCK);
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "weight.scale_row_stride_bytes",
+		    " = %" PRId64 ": must be 0 or at least k/16 = %" PRId64,
+		    w->scale_row_stride_bytes, w->k / NIB_BLOCK);
 	if (__builtin_mul_overflow(w->rows, nib_nvfp4_row_stride_bytes(w),
 				   &last) ||
 	    (w->scale_layout == NIB_LINEAR &&
 	     __builtin_mul_overflow(
 		 w->rows, nib_nvfp4_scale_row_stride_bytes(w), &last)))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"weight: rows * stride overflows");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight",
+					 ": rows * stride overflows");
 	return NIB_OK;
 }
 
@@ -171,22 +173,25 @@ static enum nib_status check_weight(const struct nib_writer_tensor *codes,
 	char shown[NIB_SHOWN_BYTES];
 
 	if (!w)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "weight = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight",
+					 " = NULL");
 	if (w->batch != 0 && w->batch != 1)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"weight->batch = %" PRId64 ": must be 0 or 1",
-				w->batch);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.batch",
+					 " = %" PRId64 ": must be 0 or 1",
+					 w->batch);
 	if (w->rows != codes->shape[0] || w->k != 2 * codes->shape[1])
-		return nib_fail(
-		    err, NIB_BAD_ARGUMENT,
-		    "weight is [%" PRId64 ", %" PRId64
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "weight",
+		    " is [%" PRId64 ", %" PRId64
 		    "]: '%s' was declared [%" PRId64 ", %" PRId64 "]",
 		    w->rows, w->k, nib_show_name(shown, codes->name),
 		    codes->shape[0], 2 * codes->shape[1]);
 	if (w->rows > 0 && !w->codes)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "weight->codes = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.codes",
+					 " = NULL: must point to the codes");
 	if (w->rows > 0 && !w->scales)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "weight->scales = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.scales",
+					 " = NULL: must point to the scales");
 	return check_strides(w, err);
 }
 
@@ -197,18 +202,18 @@ static enum nib_status check_globals(const struct nib_writer_tensor *codes,
 	bool has_input = codes->layer_tensors == 4;
 
 	if (!(global >= 0) || !isfinite(global) || signbit(global))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"global = %g: must be a positive number",
-				(double)global);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "global",
+					 " = %g: must be a positive number",
+					 (double)global);
 	if (!has_input && input_global != 0)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"input_global = %g: must be 0, the layer was "
-				"declared without",
-				(double)input_global);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "input_global",
+					 " = %g: must be 0, the layer was "
+					 "declared without",
+					 (double)input_global);
 	if (has_input && (!(input_global > 0) || !isfinite(input_global)))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"input_global = %g: must be a positive number",
-				(double)input_global);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "input_global",
+					 " = %g: must be a positive number",
+					 (double)input_global);
 	return NIB_OK;
 }
 
@@ -225,12 +230,12 @@ static enum nib_status check_scales(const struct nib_nvfp4 *w,
 			uint8_t s = scales[nib_nvfp4_scale_offset(w, r, g)];
 
 			if (s & 0x80)
-				return nib_fail(err, NIB_BAD_DATA,
-						"weight: scale (%" PRId64
-						", %" PRId64
-						") is 0x%02X: its sign bit "
-						"must be 0",
-						r, g, s);
+				return nib_fail_argument(
+				    err, NIB_BAD_DATA, "weight.scales",
+				    ": (%" PRId64 ", %" PRId64
+				    ") is 0x%02X: its sign bit "
+				    "must be 0",
+				    r, g, s);
 		}
 	}
 	return NIB_OK;
@@ -299,12 +304,13 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 	if (status)
 		return status;
 	if (!writer)
-		return nib_fail(err, NIB_BAD_ARGUMENT, "writer = NULL");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+					 " = NULL");
 	codes = next_layer(writer);
 	if (!codes || codes->format != format)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"the next declared tensor begins no layer of "
-				"this format");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "writer",
+		    ": the next declared tensor begins no layer of this format");
 	has_input = codes->layer_tensors == 4;
 	reciprocal = nib_checkpoint_names[format].reciprocal;
 	status = check_weight(codes, weight, err);

@@ -466,7 +466,7 @@ static void info_structs(void **state)
 
 		info[0] = 0;
 		refused(with_info(call, plan, info, &err), NIB_BAD_ARGUMENT,
-			&err, "info->struct_bytes", "0", "must");
+			&err, "info.struct_bytes", "0", "must");
 		/* An older caller's struct: no byte beyond it is written. */
 		info[0] = 2 * sizeof(size_t);
 		assert_int_equal(with_info(call, plan, info, NULL), NIB_OK);

@@ -200,7 +200,7 @@ static void global_by_pointer(void **state)
 		assert_int_equal(
 		    nib_quantize(device, &x, &q, &options, NULL, &err),
 		    NIB_BAD_ARGUMENT);
-		check_message(&err, "*options.global_pointer = ");
+		check_message(&err, "options.global_pointer = ");
 	}
 	nib_device_close(device);
 }

@@ -72,6 +72,86 @@ static void text_that_is_not_utf8(void **state)
 	assert_int_equal(strlen(err.message), CAPACITY);
 }
 
+/* The message begins with the argument, which may be a label in parts. */
+static void errors_carry_their_argument(void **state)
+{
+	const struct {
+		struct nib_label label;
+		const char *member, *want;
+	} cases[] = {
+	    {nib_label("name"), "", "name"},
+	    {nib_label("options"), "threads", "options.threads"},
+	    {nib_label_of("moe", -1, "a"), "k", "moe.a.k"},
+	    {nib_label_of("problems", 3, "a"), "k", "problems[3].a.k"},
+	    {nib_label_of("problems", 3, "alpha"), "", "problems[3].alpha"},
+	};
+	char want[64];
+	struct nib_error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		memset(&err, 'x', sizeof(err));
+		assert_int_equal(nib_fail_at(&err, NIB_BAD_ARGUMENT,
+					     cases[i].label, cases[i].member,
+					     " = %d: no", 7),
+				 NIB_BAD_ARGUMENT);
+		assert_int_equal(err.status, NIB_BAD_ARGUMENT);
+		assert_string_equal(err.argument, cases[i].want);
+		snprintf(want, sizeof(want), "%s = 7: no", cases[i].want);
+		assert_string_equal(err.message, want);
+	}
+	nib_fail_argument(&err, NIB_UNSUPPORTED, "shape", "[%d] = 3", 2);
+	assert_string_equal(err.argument, "shape");
+	assert_string_equal(err.message, "shape[2] = 3");
+	nib_fail(&err, NIB_IO, "x.safetensors: no");
+	assert_string_equal(err.argument, "");
+	assert_string_equal(err.message, "x.safetensors: no");
+	assert_int_equal(nib_fail_argument(NULL, NIB_IO, "a", " b"), NIB_IO);
+	assert_int_equal(nib_fail_at(NULL, NIB_IO, nib_label("a"), "b", " c"),
+			 NIB_IO);
+}
+
+/* A text that is longer than its field is cut, and so is what follows. */
+static void a_long_argument_is_cut(void **state)
+{
+	struct nib_error err;
+	char text[2 * CAPACITY];
+
+	(void)state;
+	text_of(text, CAPACITY, "");
+	nib_fail_argument(&err, NIB_BAD_ARGUMENT, text, " = %s", text);
+	assert_int_equal(strlen(err.argument), sizeof(err.argument) - 1);
+	assert_int_equal(strlen(err.message), CAPACITY);
+	assert_memory_equal(err.message, err.argument, strlen(err.argument));
+	assert_memory_equal(err.message + strlen(err.argument), " = x", 4);
+}
+
+/* The argument of what users meet first, through the public functions. */
+static void public_functions_name_their_argument(void **state)
+{
+	const struct nib_device_options options = {sizeof(options),
+						   .threads = -1};
+	const struct nib_problem problem = {.a = {.k = 17}, .b = {.k = 16}};
+	struct nib_device *device;
+	struct nib_plan *plan;
+	struct nib_file *file;
+	struct nib_error err;
+
+	(void)state;
+	nib_device_open("abacus", NULL, &device, &err);
+	assert_string_equal(err.argument, "name");
+	nib_device_open("cpu", &options, &device, &err);
+	assert_string_equal(err.argument, "options.threads");
+	assert_int_equal(nib_device_open("cpu", NULL, &device, &err), NIB_OK);
+	nib_plan_create(device, NIB_GEMM, &problem, 1, NULL, &plan, &err);
+	assert_string_equal(err.argument, "problems[0].a.k");
+	nib_device_close(device);
+	/* What the operating system says is about no argument. */
+	nib_file_open("/none/at/all", &file, &err);
+	assert_int_equal(err.status, NIB_IO);
+	assert_string_equal(err.argument, "");
+}
+
 static void every_status_has_a_name(void **state)
 {
 	(void)state;
@@ -91,6 +171,9 @@ int main(void)
 	    cmocka_unit_test(what_fits_is_whole),
 	    cmocka_unit_test(a_cut_falls_between_characters),
 	    cmocka_unit_test(text_that_is_not_utf8),
+	    cmocka_unit_test(errors_carry_their_argument),
+	    cmocka_unit_test(a_long_argument_is_cut),
+	    cmocka_unit_test(public_functions_name_their_argument),
 	    cmocka_unit_test(every_status_has_a_name),
 	};
 

@@ -34,9 +34,11 @@ void refused(enum nib_status status, enum nib_status want,
 {
 	if (status != want || err->status != want ||
 	    !strstr(err->message, argument) || !strstr(err->message, value) ||
-	    !strstr(err->message, rule))
-		fail_msg("%s (%s): %s; wanted %s naming '%s', '%s', '%s'",
+	    !strstr(err->message, rule) || !err->argument[0] ||
+	    strncmp(err->message, err->argument, strlen(err->argument)) != 0)
+		fail_msg("%s (%s): '%s' of %s; wanted %s naming '%s', '%s', "
+			 "'%s'",
 			 nib_status_name(status), nib_status_name(err->status),
-			 err->message, nib_status_name(want), argument, value,
-			 rule);
+			 err->argument, err->message, nib_status_name(want),
+			 argument, value, rule);
 }

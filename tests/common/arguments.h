@@ -15,7 +15,10 @@ extern struct nib_device *device; /* scalar, two threads */
 int open_device(void **state);
 int close_device(void **state);
 
-/* status is want, and so is err's, and its message has all three texts. */
+/*
+ * status is want, and so is err's; its message has all three texts and begins
+ * with err's argument.
+ */
 void refused(enum nib_status status, enum nib_status want,
 	     const struct nib_error *err, const char *argument,
 	     const char *value, const char *rule);

@@ -166,7 +166,7 @@ static int take(struct bed *bed)
 
 static void refused(struct bed *bed, enum nib_status want, const char *part)
 {
-	struct nib_error err = {NIB_OK, ""};
+	struct nib_error err = {.status = NIB_OK};
 	const enum nib_status status = begin(bed, &err);
 
 	assert_int_equal(status, want);

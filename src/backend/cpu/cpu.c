@@ -27,12 +27,13 @@ static void level_info(int level, struct nib_backend_info *info)
 static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 				  struct nib_error *err)
 {
-	const char *source = "options.isa";
+	const char *argument = "options.isa", *variable = "";
 	char reason[128];
 
 	if (!wanted) {
 		wanted = getenv("NIB_CPU");
-		source = "NIB_CPU";
+		argument = "";
+		variable = "NIB_CPU";
 	}
 	*isa = cpu_isa_best();
 	if (!wanted || !*wanted)
@@ -43,13 +44,15 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 		*isa = (enum cpu_isa)i;
 		if (cpu_isa_available(*isa, reason, sizeof(reason)))
 			return NIB_OK;
-		return nib_fail(err, NIB_NO_DEVICE, "%s = %s: %s", source,
-				wanted, reason);
+		return nib_fail_argument(err, NIB_NO_DEVICE, argument,
+					 "%s = %s: %s", variable, wanted,
+					 reason);
 	}
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"%s = '%.32s': must be scalar, avx2, avx512bw or "
-			"avx512",
-			source, wanted);
+	return nib_fail_argument(
+	    err, NIB_BAD_ARGUMENT, argument,
+	    "%s = '%.32s': must be scalar, avx2, avx512bw or "
+	    "avx512",
+	    variable, wanted);
 }
 
 static enum nib_status open_cpu(const char *name,
@@ -62,9 +65,9 @@ static enum nib_status open_cpu(const char *name,
 	enum nib_status status;
 
 	if (strcmp(name, "cpu") != 0)
-		return nib_fail(err, NIB_NO_DEVICE,
-				"name = '%.32s': the CPU is one device, 'cpu'",
-				name);
+		return nib_fail_argument(
+		    err, NIB_NO_DEVICE, "name",
+		    " = '%.32s': the CPU is one device, 'cpu'", name);
 	status = choose_isa(options->isa, &isa, err);
 	if (status)
 		return status;

@@ -233,10 +233,11 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	plan->scratch_at = at;
 	fits = fits && grow(&at, cpu->threads, plan->scratch_bytes);
 	if (!fits)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"problems: %lld rows of tokens need a "
-				"workspace beyond this machine's addresses",
-				(long long)needs.rows);
+		return nib_fail_argument(
+		    err, NIB_UNSUPPORTED, "problems",
+		    ": %lld rows of tokens need a "
+		    "workspace beyond this machine's addresses",
+		    (long long)needs.rows);
 	plan->items = needs.items;
 	base->workspace_bytes = at;
 	base->tasks = needs.units;

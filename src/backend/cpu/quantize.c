@@ -179,12 +179,12 @@ static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
 	const int64_t batch = index / job->x.cols / job->x.rows;
 	const uint32_t bits = nib_dense_get_bits(&job->x, batch, row, col);
 
-	return nib_fail(err, NIB_BAD_DATA,
-			"x[batch %lld, row %lld, col %lld] = %s: must be "
-			"finite, or set saturate",
-			(long long)batch, (long long)row, (long long)col,
-			isnan(nib_dtype_to_fp32(bits, job->x.dtype)) ? "nan"
-								     : "inf");
+	return nib_fail_argument(
+	    err, NIB_BAD_DATA, "x",
+	    "[batch %lld, row %lld, col %lld] = %s: must be "
+	    "finite, or set saturate",
+	    (long long)batch, (long long)row, (long long)col,
+	    isnan(nib_dtype_to_fp32(bits, job->x.dtype)) ? "nan" : "inf");
 }
 
 /* ---- amax --------------------------------------------------------------- */

@@ -85,18 +85,16 @@ static enum nib_status judge(const struct cuda_device *device,
 	if (facts->type == 0 ||
 	    (facts->type == CU_MEMORYTYPE_HOST && !facts->is_managed &&
 	     facts->device_pointer != span.begin))
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s%s%s = %p: is host memory; must be memory "
-				"of %s (nib_device_alloc(), cudaMalloc())",
-				NIB_LABEL_TEXT(label), *field ? "." : "", field,
-				pointer, device->name);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+				   " = %p: is host memory; must be memory "
+				   "of %s (nib_device_alloc(), cudaMalloc())",
+				   pointer, device->name);
 	if (facts->type == CU_MEMORYTYPE_DEVICE && !facts->is_managed &&
 	    facts->ordinal != device->ordinal)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s%s%s = %p: is memory of cuda:%d; must be of "
-				"%s",
-				NIB_LABEL_TEXT(label), *field ? "." : "", field,
-				pointer, facts->ordinal, device->name);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+				   " = %p: is memory of cuda:%d; must be of "
+				   "%s",
+				   pointer, facts->ordinal, device->name);
 	return NIB_OK;
 }
 
@@ -112,11 +110,10 @@ static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 	if (span.begin == span.end)
 		return NIB_OK;
 	if (span.begin % align)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"%s%s%s = %p: must be a multiple of %u bytes "
-				"on %s",
-				NIB_LABEL_TEXT(label), *field ? "." : "", field,
-				(void *)span.begin, align, device->name);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+				   " = %p: must be a multiple of %u bytes "
+				   "on %s",
+				   (void *)span.begin, align, device->name);
 	if (is_known(in, span.begin))
 		return NIB_OK;
 	result = ask(device, span.begin, &facts);
@@ -372,11 +369,11 @@ static enum nib_status enter(struct cuda_taken *taken,
 	enum nib_status status;
 
 	if (options->check_data)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"options.check_data = %d: must be 0 on %s, "
-				"whose data the host does not read",
-				options->check_data,
-				cuda_device(plan->device)->name);
+		return nib_fail_argument(
+		    err, NIB_UNSUPPORTED, "options.check_data",
+		    " = %d: must be 0 on %s, "
+		    "whose data the host does not read",
+		    options->check_data, cuda_device(plan->device)->name);
 	status = cuda_enter(cuda_device(plan->device), err);
 	if (!status)
 		pthread_mutex_lock(&taken->lock);

@@ -84,10 +84,11 @@ static enum nib_status take_ordinal(const char *name, int *ordinal,
 	digits++;
 	value = strtoul(digits, &end, 10);
 	if (*digits < '0' || *digits > '9' || *end || value > 9999)
-		return nib_fail(err, NIB_NO_DEVICE,
-				"name = '%.32s': a GPU is 'cuda' or 'cuda:N' "
-				"with N = 0 to 9999",
-				name);
+		return nib_fail_argument(
+		    err, NIB_NO_DEVICE, "name",
+		    " = '%.32s': a GPU is 'cuda' or 'cuda:N' "
+		    "with N = 0 to 9999",
+		    name);
 	*ordinal = (int)value;
 	return NIB_OK;
 }
@@ -127,19 +128,19 @@ enum nib_status cuda_open(const char *name,
 	if (status)
 		return status;
 	if (!cuda_images[0].name)
-		return nib_fail(err, NIB_NO_DEVICE,
-				"name = '%.32s': this build has no GPU "
-				"kernels: it was made without nvcc",
-				name);
+		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+					 " = '%.32s': this build has no GPU "
+					 "kernels: it was made without nvcc",
+					 name);
 	driver = cuda_driver(&reason);
 	if (!driver)
-		return nib_fail(err, NIB_NO_DEVICE, "name = '%.32s': %s", name,
-				reason);
+		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+					 " = '%.32s': %s", name, reason);
 	if (ordinal >= driver->devices)
-		return nib_fail(err, NIB_NO_DEVICE,
-				"name = '%.32s': this machine has %d GPU%s",
-				name, driver->devices,
-				driver->devices == 1 ? "" : "s");
+		return nib_fail_argument(
+		    err, NIB_NO_DEVICE, "name",
+		    " = '%.32s': this machine has %d GPU%s", name,
+		    driver->devices, driver->devices == 1 ? "" : "s");
 	device = malloc(sizeof(*device));
 	if (!device)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,

@@ -54,9 +54,9 @@ static enum nib_status check(const char *field, int i, int cycles,
 		return NIB_OK;
 	if (i >= 0)
 		snprintf(index, sizeof(index), "[%d]", i);
-	return nib_fail(err, NIB_BAD_ARGUMENT,
-			"costs.%s%s = %d: must be 1 to %d cycles", field, index,
-			cycles, NIB_COSTS_MAX);
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, nib_label("costs"), field,
+			   "%s = %d: must be 1 to %d cycles", index, cycles,
+			   NIB_COSTS_MAX);
 }
 
 enum nib_status cuda_costs_set(struct nib_device *base,
@@ -68,16 +68,16 @@ enum nib_status cuda_costs_set(struct nib_device *base,
 	enum nib_status status = NIB_OK;
 
 	if (costs && costs->sizes != NIB_TILE_SIZES)
-		return nib_fail(err, NIB_BAD_ARGUMENT,
-				"costs.sizes = %d: must be %d, as "
-				"nib_device_get_costs() says",
-				costs->sizes, NIB_TILE_SIZES);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "costs.sizes",
+					 " = %d: must be %d, as "
+					 "nib_device_get_costs() says",
+					 costs->sizes, NIB_TILE_SIZES);
 	for (int i = 0; costs && i < NIB_TILE_SIZES && !status; i++) {
 		if (costs->tile_rows[i] != nib_tile_size(i))
-			return nib_fail(err, NIB_BAD_ARGUMENT,
-					"costs.tile_rows[%d] = %d: must be %d",
-					i, costs->tile_rows[i],
-					nib_tile_size(i));
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "costs.tile_rows",
+			    "[%d] = %d: must be %d", i, costs->tile_rows[i],
+			    nib_tile_size(i));
 		ours.step[i] = costs->step_cycles[i];
 		status = check("step_cycles", i, ours.step[i], err);
 	}

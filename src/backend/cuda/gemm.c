@@ -36,38 +36,41 @@ static int32_t code_flags(const struct nib_nvfp4 *b)
 
 /* The kernels read rows of codes by 8 bytes at least. */
 static enum nib_status check_strides(const struct nib_nvfp4 *v,
-				     const char *name, struct nib_error *err)
+				     struct nib_label label,
+				     struct nib_error *err)
 {
 	const int64_t row = nib_nvfp4_row_stride_bytes(v);
 	const int64_t batch =
 	    nib_nvfp4_batches(v) > 1 ? nib_nvfp4_batch_stride_bytes(v) : 0;
 
 	if (row % 8 != 0 || batch % 8 != 0)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s: row_stride_bytes = %lld, "
-				"batch_stride_bytes = %lld: must be multiples "
-				"of 8 on a GPU",
-				name, (long long)row, (long long)batch);
+		return nib_fail_at(
+		    err, NIB_UNSUPPORTED, label, "",
+		    ": row_stride_bytes = %lld, "
+		    "batch_stride_bytes = %lld: must be multiples "
+		    "of 8 on a GPU",
+		    (long long)row, (long long)batch);
 	if (v->rows > ROWS_MAX)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s: rows = %lld: at most 2^31 - 512 on a GPU",
-				name, (long long)v->rows);
+		return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+				   ": rows = %lld: at most 2^31 - 512 on a GPU",
+				   (long long)v->rows);
 	return NIB_OK;
 }
 
 /* Tiled scales of weights come by 8 bytes, in every matrix of a stack. */
 static enum nib_status check_weights(const struct nib_nvfp4 *b,
-				     const char *name, struct nib_error *err)
+				     struct nib_label label,
+				     struct nib_error *err)
 {
 	const int64_t batch = nib_nvfp4_scale_batch_stride_bytes(b);
 
 	if (b->scale_layout == NIB_TILED_128X4 && nib_nvfp4_batches(b) > 1 &&
 	    batch % 8 != 0)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s: scale_batch_stride_bytes = %lld: must be "
-				"a multiple of 8 in tiles on a GPU",
-				name, (long long)batch);
-	return check_strides(b, name, err);
+		return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+				   ": scale_batch_stride_bytes = %lld: must be "
+				   "a multiple of 8 in tiles on a GPU",
+				   (long long)batch);
+	return check_strides(b, label, err);
 }
 
 static int32_t output_flags(const struct nib_dense *c)
@@ -81,16 +84,19 @@ static int32_t output_flags(const struct nib_dense *c)
 }
 
 static enum nib_status
-make_shape(const struct nib_nvfp4 *a, const struct nib_nvfp4 *b,
-	   const struct nib_nvfp4 *b2, const struct nib_dense *c,
-	   struct nib_gemm_shape *s, struct nib_error *err)
+make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
+	   const struct nib_nvfp4 *b, const struct nib_nvfp4 *b2,
+	   const struct nib_dense *c, struct nib_gemm_shape *s,
+	   struct nib_error *err)
 {
-	enum nib_status status = check_strides(a, "a", err);
+	enum nib_status status =
+	    check_strides(a, nib_label_of(array, index, "a"), err);
 
 	if (!status)
-		status = check_weights(b, "b", err);
+		status = check_weights(b, nib_label_of(array, index, "b"), err);
 	if (!status && b2)
-		status = check_weights(b2, "b2", err);
+		status =
+		    check_weights(b2, nib_label_of(array, index, "b2"), err);
 	if (status)
 		return status;
 	*s = (struct nib_gemm_shape){
@@ -301,7 +307,8 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 		const struct nib_problem *p = &plan->problems[x->problem];
 		struct nib_gemm_shape *s = &part->args.shapes[i];
 		enum nib_status status =
-		    make_shape(&p->a, cuda_weights(&p->b, p->b_packed),
+		    make_shape("problems", x->problem, &p->a,
+			       cuda_weights(&p->b, p->b_packed),
 			       plan->op == NIB_DUAL_GEMM
 				   ? cuda_weights(&p->b2, p->b2_packed)
 				   : NULL,
@@ -315,9 +322,10 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 		tokens += round_up(s->m, s->m > 128 ? 2 * NIB_TILE_TOKENS_STEP
 						    : NIB_TILE_TOKENS_STEP);
 		if (tokens > INT32_MAX)
-			return nib_fail(err, NIB_UNSUPPORTED,
-					"problems: over 2^31 rows of a in one "
-					"launch");
+			return nib_fail_argument(err, NIB_UNSUPPORTED,
+						 "problems",
+						 ": over 2^31 rows of a in one "
+						 "launch");
 		if (s->k > part->most_k)
 			part->most_k = s->k;
 		tile_shapes[i] = (struct nib_tile_shape){s->m, s->n, s->k};
@@ -328,10 +336,10 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 	tiles = nib_tiles_least(tile_shapes, part->args.count,
 				plan->op == NIB_DUAL_GEMM);
 	if (tiles > INT32_MAX)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"problems: %lld tiles of c, at most 2^31 - 1 "
-				"in one launch",
-				(long long)tiles);
+		return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
+					 ": %lld tiles of c, at most 2^31 - 1 "
+					 "in one launch",
+					 (long long)tiles);
 	return NIB_OK;
 }
 
@@ -476,16 +484,16 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	struct nib_gemm_shape shape;
 	struct gemm_part *part;
 	enum nib_status status =
-	    make_shape(&moe->a, b, b2, &moe->c, &shape, err);
+	    make_shape("moe", -1, &moe->a, b, b2, &moe->c, &shape, err);
 
 	if (status)
 		return status;
 	if (experts > NIB_GEMM_EXPERTS || padded > INT32_MAX)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"moe: %lld experts, %lld rows: at most %d "
-				"experts and 2^31 - 16385 rows on a GPU",
-				(long long)experts, (long long)rows,
-				NIB_GEMM_EXPERTS);
+		return nib_fail_argument(
+		    err, NIB_UNSUPPORTED, "moe",
+		    ": %lld experts, %lld rows: at most %d "
+		    "experts and 2^31 - 16385 rows on a GPU",
+		    (long long)experts, (long long)rows, NIB_GEMM_EXPERTS);
 	if (rows == 0 || shape.n == 0)
 		return NIB_OK;
 	part = gemm->parts = calloc(1, sizeof(*part));

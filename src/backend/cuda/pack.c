@@ -30,9 +30,10 @@ static enum nib_status check_signs(const struct cuda_device *device,
 	if (result)
 		return cuda_fail(cu, result, device->name, err);
 	if (signs & 0x80)
-		return nib_fail(err, NIB_BAD_DATA,
-				"b: a scale has its sign bit set: scales are "
-				"not negative");
+		return nib_fail_argument(
+		    err, NIB_BAD_DATA, "b.scales",
+		    ": a scale has its sign bit set: scales are "
+		    "not negative");
 	return NIB_OK;
 }
 

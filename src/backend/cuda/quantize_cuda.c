@@ -175,12 +175,12 @@ static enum nib_status fail_bad(const struct call *call,
 			   nib_dtype_bytes(x->dtype), err);
 	if (status)
 		return status;
-	return nib_fail(err, NIB_BAD_DATA,
-			"x[batch %lld, row %lld, col %lld] = %s: must be "
-			"finite, or set saturate",
-			(long long)batch, (long long)row, (long long)col,
-			isnan(nib_dtype_to_fp32(bits, x->dtype)) ? "nan"
-								 : "inf");
+	return nib_fail_argument(
+	    err, NIB_BAD_DATA, "x",
+	    "[batch %lld, row %lld, col %lld] = %s: must be "
+	    "finite, or set saturate",
+	    (long long)batch, (long long)row, (long long)col,
+	    isnan(nib_dtype_to_fp32(bits, x->dtype)) ? "nan" : "inf");
 }
 
 static enum nib_status launch_amax(const struct call *call,
