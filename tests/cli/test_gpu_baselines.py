@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench/gpu_baselines.py as far as no GPU is needed, and tools/results_table.py."""
 
+import glob
 import importlib.util
 import json
 import os
@@ -111,6 +112,18 @@ class Table(NibTest):
         self.assertEqual(self.table(path), self.TABLE)
         self.assertNotIn("dual", self.table(path, "--only", "M2"))
 
+    def test_short_table_has_the_fastest_baselines(self):
+        rows = self.ROWS + [row("M2", "baseline:slow fp16", 48e-6),
+                            row("M2", "baseline:cuBLAS fp8", 6e-6)]
+        self.write("r.json", json.dumps(rows).encode())
+        path = os.path.join(self.folder, "r.json")
+        self.assertEqual(self.table(path, "--short"), (
+            "| product | nibblas | of limit | fastest 16-bit baseline "
+            "| fastest FP8 baseline |\n|---|---|---|---|---|\n"
+            "| gemm 128x4096x7168 | 12.0 us | 75 % "
+            "| cuBLAS fp16: 24.0 us, 2.00x | cuBLAS fp8: 6.0 us, 0.50x |\n"
+            "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | | |\n"))
+
     def test_update_and_check(self):
         self.write("r.json", json.dumps(self.ROWS).encode())
         before = "a\n<!-- table: r.json -->\nold\n<!-- /table -->\nb\n"
@@ -122,6 +135,11 @@ class Table(NibTest):
         self.assertEqual(self.read("page.md").decode(),
                          before.replace("old\n", self.TABLE))
         self.table("--check", page)
+        self.write("short.md", before.replace("json", "json M2 short").encode())
+        page = os.path.join(self.folder, "short.md")
+        self.table("--update", page)
+        self.assertIn("cuBLAS fp16: 24.0 us", self.read("short.md").decode())
+        self.assertNotIn("dual", self.read("short.md").decode())
 
     def test_wrong_results_have_no_table(self):
         self.write("r.json", json.dumps(
@@ -129,7 +147,14 @@ class Table(NibTest):
         self.table(os.path.join(self.folder, "r.json"), code=1)
 
     def test_tables_of_the_project_are_those_of_the_results(self):
-        self.table("--check", os.path.join(SOURCE, "README.md"))
+        pages = [os.path.join(SOURCE, "README.md")] + glob.glob(
+            os.path.join(SOURCE, "docs", "**", "*.md"), recursive=True)
+        found = 0
+        for page in pages:
+            with open(page, encoding="utf-8") as file:
+                found += "<!-- table: " in file.read()
+            self.table("--check", page)
+        self.assertGreaterEqual(found, 2)
 
 
 if __name__ == "__main__":
