@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # emu_bugs.sh BUILD [SCHEDULES] - writes docs/software-gpu-bugs.md: each bug of
-# tests/emu_bugs.def, and each that tests/test_emu_mutations.py plants in the
+# emu/tests/check/bugs.def, and each that tests/cuda/test_emu_mutations.py plants in the
 # Hopper kernels, with the schedules (1,000; a hundredth of them for the kernels)
 # on which the software GPU reports it.  Fails if one is not found, or a right
 # program is reported.
@@ -18,7 +18,7 @@ if ! "$build/test_emu_bugs" "$schedules" >"$work/bugs" 2>"$work/errors"; then
 	cat "$work/bugs" "$work/errors"
 	exit 1
 fi
-NIB=$(realpath "$build/nib") python3 tests/test_emu_mutations.py \
+NIB=$(realpath "$build/nib") python3 tests/cuda/test_emu_mutations.py \
 	$((schedules / 100)) >"$work/mutations"
 case $? in
 0) ;;
@@ -33,7 +33,7 @@ esac
 		# Bugs that the software GPU finds
 
 		Written by \`make emu-bugs\`. Each bug is a short program of
-		\`tests/emu_bugs.def\`, which also exists without the bug: that one has
+		\`emu/tests/check/bugs.def\`, which also exists without the bug: that one has
 		no report on any of the schedules.
 
 	END
@@ -41,7 +41,7 @@ esac
 	cat <<-END
 
 		Planted in the products for Hopper
-		(\`tests/test_emu_mutations.py\`), on $((schedules / 100)) schedules:
+		(\`tests/cuda/test_emu_mutations.py\`), on $((schedules / 100)) schedules:
 
 	END
 	sed 's/^/    /' "$work/mutations"

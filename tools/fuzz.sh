@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # fuzz.sh SECONDS [SEED] - builds the fuzzers and runs each for so long, from its
-# seeds in tests/fuzz/corpus/.  What it learns is kept in build/fuzz/corpus/; an input
+# seeds in fuzz/corpus/ of tests/ or emu/tests/.  What it learns is kept in build/fuzz/corpus/; an input
 # that breaks something is written to build/fuzz/crash/, shown for who has only the
 # log, and belongs in the seeds.  The same SEED on what has learnt nothing gives the
 # same run; 0, as without it: another one each time.
@@ -13,18 +13,18 @@ cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target fuzzers -j "$(nproc)" >/dev/null
 mkdir -p build/fuzz/crash
 
-for source in tests/fuzz/fuzz_*.c; do
+for source in tests/fuzz/fuzz_*.c emu/tests/fuzz/fuzz_*.c; do
+	folder=$(dirname "$source")
 	name=$(basename "$source" .c)
 	learnt=build/fuzz/corpus/$name
 	mkdir -p "$learnt"
 	dictionary=
-	[ ! -f "tests/fuzz/$name.dict" ] ||
-		dictionary=-dict=tests/fuzz/$name.dict
+	[ ! -f "$folder/$name.dict" ] || dictionary=-dict=$folder/$name.dict
 	echo "$name: $seconds s"
 	if ! build/fuzz/"$name" -max_total_time="$seconds" -timeout=10 \
 		-seed="$seed" -rss_limit_mb=2048 -malloc_limit_mb=1024 -print_final_stats=1 \
 		-artifact_prefix=build/fuzz/crash/ ${dictionary:+"$dictionary"} \
-		"$learnt" tests/fuzz/corpus/"$name" >build/fuzz/"$name".log 2>&1
+		"$learnt" "$folder/corpus/$name" >build/fuzz/"$name".log 2>&1
 	then
 		grep -m1 -A40 -E 'ERROR:|runtime error:' build/fuzz/"$name".log ||
 			tail -40 build/fuzz/"$name".log

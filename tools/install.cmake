@@ -7,8 +7,6 @@ install(FILES include/nibblas.h TYPE INCLUDE)
 # Two sets: only the static library brings OpenMP to its users.
 install(TARGETS nibblas EXPORT nibblasTargets)
 install(TARGETS nibblas_static EXPORT nibblasStaticTargets)
-# Opened by name at run time; nobody links it.
-install(TARGETS nibemu LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibblas)
 foreach(set nibblasTargets nibblasStaticTargets)
   install(EXPORT ${set} NAMESPACE nibblas:: DESTINATION ${package_dir})

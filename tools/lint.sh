@@ -68,7 +68,7 @@ step_spelling() {
 }
 
 step_shell() {
-	find tools tests .ci \( -name '*.sh' -o -path .ci/run \) \
+	find tools tests emu .ci \( -name '*.sh' -o -path .ci/run \) \
 		-exec shellcheck {} +
 }
 
@@ -102,7 +102,7 @@ step_clang() {
 # Checks are chosen in .clang-tidy; flags come from the clang build.
 step_tidy() {
 	cmake --preset lint-clang >/dev/null || return 1
-	find src cli bench emu -name '*.c' -print0 |
+	find src cli bench emu/src -name '*.c' -print0 |
 		xargs -0 -n 1 -P "$jobs" clang-tidy -p build/lint-clang --quiet \
 			--warnings-as-errors='*' 2>/dev/null
 }
@@ -113,8 +113,8 @@ step_cppcheck() {
 		--suppressions-list=.cppcheck-suppress \
 		-D__x86_64__ -D__GNUC__ -D_GNU_SOURCE \
 		--library=tools/cppcheck.cfg \
-		-Iinclude -Isrc -Icli -Ibench -Iemu \
-		src cli bench emu
+		-Iinclude -Isrc -Icli -Ibench -Iemu/src \
+		src cli bench emu/src emu/examples
 }
 
 if [ "${1:-}" = --format ]; then

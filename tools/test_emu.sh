@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # test_emu.sh BUILD [SEEDS] - the programs for a GPU on the software GPU of a
 # build: every case in order, then a tenth of them under SEEDS (4) schedules with
-# late copies, and the bugs of tests/emu_bugs.def on 200 schedules; as many at once
+# late copies, and the bugs of emu/tests/check/bugs.def on 200 schedules; as many at once
 # as there are processors, each on one.  The last line: N passed, N failed.
 set -u
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mbarrier_cases.h - histories of an mbarrier that a GPU is asked (mbarrier.cu
+ * writes what it answers) and the software GPU is then held to
+ * (test_mbarrier_recorded.c).  First random ones, of which no step breaks a
+ * rule of PTX, but one, which lands more bytes at once than can be counted;
+ * then named ones, of which some do.
+ */
+#ifndef EMU_PROBES_MBARRIER_CASES_H
+#define EMU_PROBES_MBARRIER_CASES_H
+
+#include "engine/mbarrier.h"
+
+#define MBARRIER_RANDOM 256
+#define MBARRIER_STEPS	64
+
+enum mbarrier_step_kind {
+	MBARRIER_STEP_ARRIVE,
+	MBARRIER_STEP_DROP,
+	MBARRIER_STEP_EXPECT_TX,
+	MBARRIER_STEP_COMPLETE_TX,
+	MBARRIER_STEP_ARRIVE_EXPECT_TX,
+};
+
+/*
+ * What the random histories do, a quarter each, so that an answer says what
+ * it is about.
+ */
+enum mbarrier_class {
+	MBARRIER_PLAIN,	   /* bytes land after they were expected */
+	MBARRIER_EARLY,	   /* or before, while an arrival is pending */
+	MBARRIER_COMPLETE, /* or when all arrivals are there */
+	MBARRIER_LARGE,	   /* up to the largest count */
+};
+
+struct mbarrier_step {
+	uint32_t kind, number;
+};
+
+struct mbarrier_case {
+	uint32_t arrivals, n_steps;
+	struct mbarrier_step steps[MBARRIER_STEPS];
+	/*
+	 * After each step: bit 0 (1): test_wait of parity 0 (1); from bit 8 on,
+	 * of an arrival: how many were pending before it.
+	 */
+	uint32_t results[MBARRIER_STEPS];
+	/* The software GPU refuses this step; n_steps: none. */
+	uint32_t fault_step;
+};
+
+/* Random and named ones. */
+int mbarrier_cases(void);
+/* results, fault_step: what the software GPU answers. */
+void mbarrier_case_make(struct mbarrier_case *made, int index);
+/* "plain 12", "more arrivals than pending" */
+void mbarrier_case_name(int index, char *text, size_t size);
+/* Of the first steps' results. */
+uint64_t mbarrier_case_hash(const struct mbarrier_case *asked, uint32_t steps);
+
+#endif

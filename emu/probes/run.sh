@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh [FOLDER] - on a machine with a Hopper GPU: runs the programs that ask it,
+# and leaves NAME_h200.txt in FOLDER (this one), where the tests
+# test_*_recorded.c read them.  Says what differs from the software GPU; exit
+# code 1 if anything does.
+#
+# It builds them first, for which it needs nvcc.  Without nvcc there:
+#	run.sh --build PROGRAMS			where nvcc is, no GPU needed
+#	PROGRAMS=folder run.sh [FOLDER]		where the GPU is
+set -u
+cd "$(dirname "$0")/.." || exit 2
+status=0
+
+# build NAME SOURCE...: NAME.cu and NAME_cases.c with these other files.
+build() {
+	name=$1
+	shift
+	"${NVCC:-nvcc}" -O2 -std=c++17 \
+		-gencode=arch=compute_90a,code=sm_90a -Isrc \
+		-o "$programs/$name" "probes/$name.cu" \
+		"probes/${name}_cases.c" "$@" src/engine/error.c || exit 2
+}
+
+build_all() {
+	mkdir -p "$programs" || exit 2
+	build wgmma src/engine/tensor_core.c src/engine/wgmma.c
+	build mbarrier probes/children.c src/engine/mbarrier.c
+	build tensor probes/children.c src/engine/tensor_map.c \
+		src/engine/floats.c
+}
+
+if [ "${1:-}" = --build ]; then
+	programs=${2:?a folder for the programs}
+	build_all
+	exit 0
+fi
+folder=${1:-probes}
+mkdir -p "$folder" || exit 2
+programs=${PROGRAMS:-}
+if [ -z "$programs" ]; then
+	programs=$(mktemp -d)
+	trap 'rm -rf "$programs"' EXIT
+	build_all
+fi
+for name in wgmma mbarrier tensor; do
+	echo "== $name"
+	"$programs/$name" "$folder/${name}_h200.txt" || status=1
+done
+exit $status

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check.h - who may touch shared memory, whatever the values are: a record of
+ * what happens before what, for the warps of a cluster and the engines that
+ * work for them.  A value can be right by luck of timing; an order cannot.
+ *
+ * Each warp knows, of every other, until when it has seen its work (a vector of
+ * clocks).  It learns by acquiring - a barrier's wait - what those knew who
+ * released - arrived.  Engines have clocks of their own: a barrier's counts its
+ * phases, which is when a bulk copy's bytes are there; wgmma, cp.async and bulk
+ * stores count groups.  Each word remembers who wrote it last and who has read
+ * it since.
+ *
+ * What ordinary instructions wrote, the asynchronous proxy (bulk copies, wgmma)
+ * may touch only after a fence.proxy.async: of the writer before it released,
+ * or of the one who starts the engine after it acquired.
+ *
+ * The lanes of a warp are followed beside that, in its own memory of moments
+ * (lanes.h): each word remembers which lane wrote it last, and which lanes of
+ * one warp have read it since.  Two lanes of a warp have no order of their own.
+ *
+ * Limits: to other warps the lanes of a warp are one, and so it is to waits for
+ * an engine's work, but for cp.async and bulk stores of its own; global memory
+ * is not followed, nor what atomics order; words of 4 bytes; a clock of more
+ * than 65,535 is not followed further, nor is a cluster with more than 64
+ * mbarriers a CTA (one CTA: 128).
+ *
+ * Every call that can object returns false with a sentence in err, and goes on
+ * as if nothing had been wrong.  Addresses are those of shared::cluster: rank
+ * and offset.  Warps are numbered through the cluster.
+ */
+#ifndef EMU_CHECK_H
+#define EMU_CHECK_H
+
+#include "check/lanes.h"
+#include "engine/emu.h"
+
+struct emu_check;
+
+struct emu_check_options {
+	/*
+	 * Demand a fence.proxy.async between loads of a stage and the bulk copy
+	 * that refills it.  PTX's text does; CUTLASS's kernels do without.
+	 */
+	bool fence_before_refill;
+	/* The CTAs have tensor memory, and no wgmma. */
+	bool has_tensor_memory;
+	/*
+	 * Of tcgen05, take PTX's order alone: only the pairs that it calls
+	 * pipelined are in order, and between threads there are its fences.
+	 * Otherwise what one warp issues to the tensor core is in order, as all
+	 * kernels that copy scales behind running multiplications assume, and
+	 * relaxed arrivals, or of .cta scope, hand tensor memory over.
+	 */
+	bool is_strict;
+};
+
+/* bytes: of each CTA's shared memory.  NULL: out of memory, or too large. */
+struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
+				 uint32_t bytes,
+				 struct emu_check_options options);
+void emu_check_close(struct emu_check *c);
+
+/* ---- for order.h ---------------------------------------------------------
+ */
+
+/* Until when warp has seen what another one of its cluster did. */
+uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp,
+			uint32_t other);
+/* What it does from now on is later. */
+void emu_check_tick(struct emu_check *c, uint32_t warp);
+
+/* ---- ordinary instructions ----------------------------------------------- */
+
+bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err);
+bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
+		     uint32_t bytes, struct emu_place place,
+		     struct emu_error *err);
+
+/* fence.proxy.async, and fence.mbarrier_init. */
+void emu_check_fence_proxy(struct emu_check *c, uint32_t warp);
+void emu_check_fence_init(struct emu_check *c, uint32_t warp);
+
+/* ---- engines ------------------------------------------------------------- */
+
+enum emu_engine {
+	EMU_ENGINE_WGMMA,   /* reads operands; tcgen05.mma and .cp do, too */
+	EMU_ENGINE_COPY,    /* cp.async: writes, as threads do */
+	EMU_ENGINE_STORE,   /* bulk groups: reads shared memory */
+	EMU_ENGINE_TMEM_LD, /* tcgen05.ld and .st */
+	EMU_ENGINE_TMEM_ST,
+	EMU_ENGINES
+};
+
+/* A bulk load begins: its bytes are there when the barrier's phase has ended.
+ */
+bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, uint64_t barrier, struct emu_place place,
+		    struct emu_error *err);
+/* A cp.async begins. */
+bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err);
+/* wgmma or a bulk store begins to read. */
+bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
+			   enum emu_engine engine, uint64_t address,
+			   uint32_t bytes, struct emu_place place,
+			   struct emu_error *err);
+/* commit_group; wait_group (bulk stores: .read): all but the last `groups`;
+ * now: the number of the warp's instruction. */
+void emu_check_commit(struct emu_check *c, uint32_t warp,
+		      enum emu_engine engine);
+void emu_check_wait_group(struct emu_check *c, uint32_t warp,
+			  enum emu_engine engine, uint32_t groups,
+			  uint32_t now);
+/* Groups that it has committed. */
+uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
+			     enum emu_engine engine);
+/* cp.async.wait_all, committed or not. */
+void emu_check_wait_all(struct emu_check *c, uint32_t warp);
+
+/* ---- mbarriers ----------------------------------------------------------- */
+
+enum emu_scope {
+	EMU_SCOPE_NONE /* .relaxed */,
+	EMU_SCOPE_CTA,
+	EMU_SCOPE_CLUSTER
+};
+
+bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
+		    struct emu_place place, struct emu_error *err);
+void emu_check_inval(struct emu_check *c, uint64_t barrier);
+/*
+ * Before the arrival counts.  At another CTA's barrier, a .cta scope carries no
+ * more than that the warp's wgmma have read their operands.
+ */
+bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
+		      enum emu_scope scope, struct emu_error *err);
+/*
+ * cp.async.mbarrier.arrive: at the instruction, a mark of what it stands for;
+ * when it arrives, before it counts.
+ */
+uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp);
+void emu_check_copy_arrive(struct emu_check *c, uint32_t warp, uint32_t mark,
+			   uint64_t barrier);
+/* The phase has ended, by whatever call. */
+void emu_check_phase(struct emu_check *c, uint64_t barrier);
+/* A try_wait or test_wait that said yes. */
+bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
+		    enum emu_scope scope, struct emu_error *err);
+
+/* ---- tensor memory ---------------------------------------------------------
+ */
+
+enum emu_tmem_use {
+	EMU_TMEM_MMA, /* an accumulator */
+	EMU_TMEM_MMA_A,
+	EMU_TMEM_MMA_SCALE,
+	EMU_TMEM_CP,
+	EMU_TMEM_LD,
+	EMU_TMEM_ST,
+	EMU_TMEM_ALLOC,
+	EMU_TMEM_DEALLOC,
+	EMU_TMEM_USES
+};
+
+/* tag: equal for instructions with one accumulator, shape and kind. */
+struct emu_tmem_access {
+	enum emu_tmem_use use;
+	uint32_t cta, lane, lanes, column, columns;
+	uint32_t tag, line;
+};
+
+/* Begins; those of multiplications and copies end before a commit arrives,
+ * those of ld and st at the wait. */
+bool emu_check_tmem(struct emu_check *c, uint32_t warp,
+		    const struct emu_tmem_access *access,
+		    struct emu_error *err);
+/* tcgen05.wait::ld, ::st. */
+void emu_check_tmem_wait(struct emu_check *c, uint32_t warp,
+			 enum emu_engine engine);
+/* tcgen05.fence::before_thread_sync, ::after_thread_sync. */
+void emu_check_tmem_before(struct emu_check *c, uint32_t warp);
+void emu_check_tmem_after(struct emu_check *c, uint32_t warp);
+/* Two warps have allocated together: each knows that the other has. */
+void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other);
+
+/* tcgen05.commit: what stands behind it, for free(); NULL: no memory. */
+struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp);
+/* It arrives, before it counts. */
+void emu_check_mark_arrive(struct emu_check *c,
+			   const struct emu_check_mark *mark, uint64_t barrier);
+
+/* ---- lanes of a warp (lanes.h) ------------------------------------------- */
+
+/* What they know of each other. */
+const struct emu_lanes *emu_check_lanes(const struct emu_check *c,
+					uint32_t warp);
+/* live: lanes that have not exited; now: the number of the warp's instruction.
+ */
+void emu_check_lanes_meet(struct emu_check *c, uint32_t warp, uint32_t lanes,
+			  uint32_t live, uint32_t now);
+void emu_check_lanes_release(struct emu_check *c, uint32_t warp, uint32_t lanes,
+			     uint32_t now);
+void emu_check_lanes_acquire(struct emu_check *c, uint32_t warp, uint32_t lanes,
+			     uint32_t live);
+
+/* ---- barriers of threads ------------------------------------------------- */
+
+/* bar.* of a CTA: its number; of the cluster: EMU_CLUSTER_BARRIER. */
+#define EMU_CLUSTER_BARRIER 16
+
+/* Arrives (releases, unless relaxed); the last one has; goes on (acquires). */
+void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
+		    uint32_t number, bool is_release);
+void emu_check_all_joined(struct emu_check *c, uint32_t cta, uint32_t number);
+void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta,
+		     uint32_t number, bool is_acquire);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_state.h - what check.c (orders) and check_words.c (memory) share. */
+#ifndef EMU_CHECK_STATE_H
+#define EMU_CHECK_STATE_H
+
+#include "check/check.h"
+
+/* ---- actors -------------------------------------------------------------- */
+
+/*
+ * Each warp is an actor, and those behind it are its engines in the order of
+ * enum emu_engine; behind all warps come the mbarriers.
+ */
+#define ACTORS_PER_WARP (1 + EMU_ENGINES)
+#define MOST_ACTORS	4096
+#define MOST_BARRIERS	1024 /* of a cluster of 16 CTAs */
+
+/*
+ * A moment of an actor, and the bytes of a word that it was about:
+ * [31:20] actor, [19:4] clock, [3:0] bytes.  0: none.
+ */
+typedef uint32_t epoch;
+
+#define MOST_CLOCK 0xFFFFu
+
+static inline epoch epoch_of(uint32_t actor, uint32_t clock, uint32_t bytes)
+{
+	return actor << 20 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 |
+	       bytes;
+}
+
+static inline uint32_t actor_of(epoch e)
+{
+	return e >> 20;
+}
+
+static inline uint32_t clock_of(epoch e)
+{
+	return e >> 4 & MOST_CLOCK;
+}
+
+/* ---- what one knows ------------------------------------------------------ */
+
+/*
+ * By actor: until which clock its work has been seen, until which a proxy fence
+ * stands behind it, and, where that is asked for, a
+ * tcgen05.fence::before_thread_sync.
+ */
+struct frontier {
+	uint32_t *seen, *fenced, *before;
+};
+
+static inline bool knows(const uint32_t *clocks, epoch e)
+{
+	return clocks[actor_of(e)] >= clock_of(e);
+}
+
+/* What those who arrive leave for those who wait. */
+struct sync {
+	struct frontier arrived, opened;
+	/* From other CTAs' warps: not for a wait of .cta scope. */
+	struct frontier far_arrived, far_opened;
+};
+
+#define RING 64
+
+/* A group of an engine: the lanes that started it, and when they had waited for
+ * it; 0: they have not, by its group. */
+struct group {
+	uint32_t clock, lanes, waited;
+};
+
+struct warp {
+	struct frontier knows;
+	struct emu_lanes lanes;
+	struct group copies[RING], stores[RING]; /* by clock */
+	uint32_t cta;
+	uint32_t init_clock;		 /* of its last fence.mbarrier_init */
+	uint32_t committed[EMU_ENGINES]; /* groups */
+	uint32_t marks;			 /* of cp.async: groups and arrivals */
+	uint32_t marks_of_groups[RING];	 /* of the last groups */
+	/* What was before its last tcgen05.fence::after_thread_sync; or NULL.
+	 */
+	uint32_t *after;
+};
+
+struct barrier {
+	uint64_t address;
+	epoch init;
+	uint32_t phases; /* ended */
+	struct sync sync;
+};
+
+/* ---- memory -------------------------------------------------------------- */
+
+#define WORD_BYTES 4
+#define READERS	   10
+
+struct word {
+	epoch write;
+	uint32_t line : 24;	      /* of the write */
+	uint32_t count : 4, next : 4; /* of reads; the one to be forgotten */
+	epoch reads[READERS];
+	struct emu_lane_word lanes;
+};
+
+struct emu_check {
+	struct emu_check_options options;
+	uint32_t ctas, warps, bytes; /* bytes of a CTA's shared memory */
+	uint32_t actors;	     /* there is space for */
+	uint32_t vectors;	     /* of a frontier */
+	struct warp *warp;
+	struct word **words;	 /* by CTA */
+	struct tmem_word **tmem; /* by CTA, once it is used */
+	uint16_t **barrier_ids;	 /* by CTA, by offset / 8; 0: none */
+	struct barrier barriers[MOST_BARRIERS];
+	uint32_t barrier_count;
+	bool is_blind;	    /* more than it can follow: it objects to nothing */
+	struct sync *joins; /* 16 a CTA, then the cluster's */
+};
+
+static inline uint32_t actor_of_warp(uint32_t warp)
+{
+	return warp * ACTORS_PER_WARP;
+}
+
+static inline uint32_t actor_of_engine(uint32_t warp, enum emu_engine engine)
+{
+	return warp * ACTORS_PER_WARP + 1 + (uint32_t)engine;
+}
+
+/* The place of tensor memory's words, for check_tensor.c. */
+void emu_check_tmem_close(struct emu_check *c);
+/* "a wgmma of warp 3 of CTA rank 0" */
+void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
+			size_t size);
+
+static inline void raise_clock(uint32_t *clocks, uint32_t actor, uint32_t to)
+{
+	clocks[actor] = clocks[actor] > to ? clocks[actor] : to;
+}
+
+/* An actor is a warp, one of its engines, or a barrier. */
+static inline bool is_barrier(const struct emu_check *c, uint32_t actor)
+{
+	return actor >= c->warps * ACTORS_PER_WARP;
+}
+
+/* Wrote as threads do: by itself or by cp.async. */
+static inline bool is_generic(const struct emu_check *c, uint32_t actor)
+{
+	return !is_barrier(c, actor) &&
+	       (actor % ACTORS_PER_WARP == 0 ||
+		actor % ACTORS_PER_WARP == 1 + EMU_ENGINE_COPY);
+}
+
+/* What an access, and what stands against it, is made of (check_words.c). */
+struct access {
+	uint32_t warp;
+	const char *what; /* "load of" */
+	uint64_t address;
+	struct emu_place place;
+	struct emu_error *err;
+};
+
+/* check_lanes.c: false with a sentence if a lane of the access's warp did
+ * something else before, and nothing orders the two. */
+bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
+			   const struct word *w, epoch e, bool is_write);
+bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
+			   epoch read);
+/* A cp.async or a bulk store is in its group. */
+void emu_check_lanes_begin(struct emu_check *c, uint32_t warp,
+			   enum emu_engine engine, uint32_t clock,
+			   uint32_t lanes);
+/* Its groups first .. end - 1 have been waited for by wait_group. */
+void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
+			    enum emu_engine engine, uint32_t first,
+			    uint32_t end, uint32_t now);
+
+/* The barrier initialised at address; NULL: none. */
+struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address);
+/* False with err if its init does not happen before what warp does now. */
+bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
+			const struct barrier *b, struct emu_error *err);
+
+#endif

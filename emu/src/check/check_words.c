@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_words.c - every word of shared memory: who wrote it, who has read it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "check/check_state.h"
+
+/* ---- reports ------------------------------------------------------------- */
+
+void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
+			size_t size)
+{
+	const char *const whose[ACTORS_PER_WARP] = {
+	    "",
+	    c->options.has_tensor_memory ? "tcgen05.mma or .cp of "
+					 : "a wgmma of ",
+	    "a cp.async of ",
+	    "a bulk store of ",
+	    "tcgen05.ld of ",
+	    "tcgen05.st of "};
+	const uint32_t warps = c->warps * ACTORS_PER_WARP;
+	const uint32_t warp = actor / ACTORS_PER_WARP;
+	uint64_t at;
+
+	if (!is_barrier(c, actor)) {
+		snprintf(text, size, "%swarp %u of CTA rank %u",
+			 whose[actor % ACTORS_PER_WARP],
+			 (unsigned)(warp % (c->warps / c->ctas)),
+			 (unsigned)c->warp[warp].cta);
+		return;
+	}
+	at = c->barriers[actor - warps].address;
+	snprintf(
+	    text, size,
+	    "a bulk copy counted at the mbarrier at offset %u of CTA rank %u",
+	    (unsigned)(at & ((1u << EMU_RANK_SHIFT) - 1)),
+	    (unsigned)(at >> EMU_RANK_SHIFT));
+}
+
+/* how: "wrote", "reads"; line 0: not known. */
+static bool object(const struct emu_check *c, const struct access *a, epoch e,
+		   const char *how, uint32_t line, const char *rule)
+{
+	char who[120], where[40] = "";
+
+	emu_check_describe(c, actor_of(e), who, sizeof(who));
+	if (line)
+		snprintf(where, sizeof(where), " (PTX line %u)",
+			 (unsigned)line);
+	return emu_fail(
+	    a->err, "%s shared memory offset %u of CTA rank %u: %s %s it%s, %s",
+	    a->what, (unsigned)(a->address & ((1u << EMU_RANK_SHIFT) - 1)),
+	    (unsigned)(a->address >> EMU_RANK_SHIFT), who, how, where, rule);
+}
+
+static const char *unordered_write(const struct emu_check *c, epoch e,
+				   uint32_t warp)
+{
+	const uint32_t actor = actor_of(e);
+
+	if (is_barrier(c, actor))
+		return "and this warp has not waited for the end of that phase";
+	if (actor == actor_of_engine(warp, EMU_ENGINE_COPY))
+		return "and this warp has not waited for its group";
+	return "and nothing orders that before this: no barrier, or no wait for one";
+}
+
+static const char *unordered_read(const struct emu_check *c, epoch e)
+{
+	if (c->options.has_tensor_memory &&
+	    actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
+	    !is_barrier(c, actor_of(e)))
+		return "and nothing says that it has: a tcgen05.commit behind it must be waited for";
+	if (actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
+	    !is_barrier(c, actor_of(e)))
+		return "and nothing says that it has: wgmma.wait_group must come before the arrival that hands the bytes over";
+	return "and nothing orders that before this: the bytes are handed over without a barrier, or it was not waited for";
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+static bool is_of_same_bytes(epoch a, epoch b)
+{
+	return a & b & 15;
+}
+
+/* Adds a reader: in the place of an earlier moment that it has seen. */
+static void add_read(const struct emu_check *c, struct word *w, uint32_t warp,
+		     epoch e)
+{
+	const uint32_t *seen = c->warp[warp].knows.seen;
+
+	for (uint32_t i = 0; i < w->count; i++) {
+		if ((w->reads[i] ^ e) < 16) { /* the same moment */
+			w->reads[i] |= e;
+			return;
+		}
+		if (knows(seen, w->reads[i]) && (w->reads[i] & 15 & ~e) == 0) {
+			w->reads[i] = e;
+			return;
+		}
+	}
+	if (w->count < READERS) {
+		w->reads[w->count++] = e;
+		return;
+	}
+	w->reads[w->next] = e;
+	w->next = (w->next + 1u) % READERS & 15;
+}
+
+/* Forgets readers of the bytes of e, which come before it, and the writer. */
+static void set_write(struct word *w, epoch e, uint32_t line)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < w->count; i++)
+		if (!is_of_same_bytes(w->reads[i], e))
+			w->reads[kept++] = w->reads[i];
+	w->count = kept & 15;
+	w->next = 0;
+	w->write = e;
+	w->line = line & 0xFFFFFF;
+}
+
+/* The write that a reader, whose moment is e, finds. */
+static bool follows_write(const struct emu_check *c, const struct access *a,
+			  const struct word *w, epoch e, bool is_async)
+{
+	const struct frontier *f = &c->warp[a->warp].knows;
+
+	if (!w->write || !is_of_same_bytes(w->write, e))
+		return true;
+	if (!knows(f->seen, w->write))
+		return object(c, a, w->write, "wrote", w->line,
+			      unordered_write(c, w->write, a->warp));
+	if (is_async && is_generic(c, actor_of(w->write)) &&
+	    !knows(f->fenced, w->write))
+		return object(
+		    c, a, w->write, "wrote", w->line,
+		    "and there was no fence.proxy.async between: not by the writer before it arrived, and not by this warp after it waited");
+	return true;
+}
+
+/* The readers that a writer finds. */
+static bool follows_reads(const struct emu_check *c, const struct access *a,
+			  const struct word *w, epoch e, bool is_async)
+{
+	const struct frontier *f = &c->warp[a->warp].knows;
+
+	for (uint32_t i = 0; i < w->count; i++) {
+		const epoch r = w->reads[i];
+
+		if (!is_of_same_bytes(r, e))
+			continue;
+		if (!knows(f->seen, r))
+			return object(c, a, r, "reads", 0,
+				      unordered_read(c, r));
+		if (is_async && c->options.fence_before_refill &&
+		    is_generic(c, actor_of(r)) && !knows(f->fenced, r))
+			return object(
+			    c, a, r, "has read", 0,
+			    "and there was no fence.proxy.async between that load and the copy");
+		if (a->place.lanes && !emu_check_lanes_store(c, a, r))
+			return false;
+	}
+	return true;
+}
+
+/* ---- ranges of words ----------------------------------------------------- */
+
+enum { READS = 0, WRITES = 1, IS_ASYNC = 2 };
+
+/* The bytes of word i of a range that are in it, as four bits. */
+static uint32_t bytes_of_word(uint64_t at, uint32_t bytes, uint64_t word)
+{
+	const uint64_t begin = word * WORD_BYTES, end = at + bytes;
+	uint32_t mask = 15;
+
+	if (begin < at)
+		mask &= 15u << (at - begin);
+	if (end < begin + WORD_BYTES)
+		mask &= 15u >> (begin + WORD_BYTES - end);
+	return mask;
+}
+
+/* Mostly all lanes have seen what was done to a word; cp.async counts from its
+ * wait. */
+static bool may_race(const struct emu_lanes *l, const struct word *w,
+		     uint32_t warp, bool is_write)
+{
+	return w->lanes.write_moment >= l->least ||
+	       (is_write && w->lanes.read_moment >= l->least) ||
+	       actor_of(w->write) == actor_of_engine(warp, EMU_ENGINE_COPY);
+}
+
+/*
+ * One access by actor at clock; all words get it, whether err was written or
+ * not; the first objection is the one that stays.
+ */
+static bool touch(struct emu_check *c, const struct access *first, int kind,
+		  uint32_t actor, uint32_t clock, uint32_t bytes)
+{
+	const uint64_t cta = first->address >> EMU_RANK_SHIFT;
+	const uint64_t at = first->address & ((1u << EMU_RANK_SHIFT) - 1);
+	const struct emu_lanes *lanes = &c->warp[first->warp].lanes;
+	struct access a = *first;
+	struct emu_place by_lanes = first->place;
+	bool is_good = true;
+
+	if (cta >= c->ctas || at >= c->bytes || bytes > c->bytes - at ||
+	    bytes == 0 || c->is_blind)
+		return true; /* the bounds are another's */
+	if (kind & IS_ASYNC)
+		by_lanes.lanes = 0;
+	for (uint64_t i = at / WORD_BYTES; i <= (at + bytes - 1) / WORD_BYTES;
+	     i++) {
+		struct word *w = &c->words[cta][i];
+		const epoch e =
+		    epoch_of(actor, clock, bytes_of_word(at, bytes, i));
+
+		a.address = cta << EMU_RANK_SHIFT | i * WORD_BYTES;
+		/* Readers first: they are what a refill has to wait for. */
+		if (is_good && kind & WRITES)
+			is_good = follows_reads(c, &a, w, e, kind & IS_ASYNC);
+		if (is_good)
+			is_good = follows_write(c, &a, w, e, kind & IS_ASYNC);
+		if (is_good && a.place.lanes &&
+		    may_race(lanes, w, a.warp, kind & WRITES))
+			is_good =
+			    emu_check_lanes_order(c, &a, w, e, kind & WRITES);
+		if (kind & WRITES) {
+			set_write(w, e, a.place.line);
+			emu_lane_write(&w->lanes, e & 15, by_lanes);
+		} else {
+			add_read(c, w, a.warp, e);
+			if (by_lanes.lanes)
+				emu_lane_read(&w->lanes, lanes, a.warp, e & 15,
+					      a.place);
+		}
+	}
+	return is_good;
+}
+
+bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err)
+{
+	const struct access a = {warp, "load of", address, place, err};
+	const uint32_t self = actor_of_warp(warp);
+
+	return touch(c, &a, READS, self, c->warp[warp].knows.seen[self], bytes);
+}
+
+bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
+		     uint32_t bytes, struct emu_place place,
+		     struct emu_error *err)
+{
+	const struct access a = {warp, "store to", address, place, err};
+	const uint32_t self = actor_of_warp(warp);
+
+	return touch(c, &a, WRITES, self, c->warp[warp].knows.seen[self],
+		     bytes);
+}
+
+bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err)
+{
+	const struct access a = {warp, "cp.async to", address, place, err};
+
+	emu_check_lanes_begin(c, warp, EMU_ENGINE_COPY, c->warp[warp].marks + 1,
+			      place.lanes);
+	return touch(c, &a, WRITES, actor_of_engine(warp, EMU_ENGINE_COPY),
+		     c->warp[warp].marks + 1, bytes);
+}
+
+bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, uint64_t barrier, struct emu_place place,
+		    struct emu_error *err)
+{
+	const struct access a = {warp, "bulk copy to", address, place, err};
+	const struct barrier *b = emu_check_barrier(c, barrier);
+	uint32_t actor;
+	bool is_ready;
+
+	if (!b)
+		return true; /* the state machine objects */
+	actor = c->warps * ACTORS_PER_WARP + (uint32_t)(b - c->barriers);
+	is_ready = emu_check_is_ready(c, warp, b, err);
+	return touch(c, &a, WRITES | IS_ASYNC, actor, b->phases + 1, bytes) &&
+	       is_ready;
+}
+
+bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
+			   enum emu_engine engine, uint64_t address,
+			   uint32_t bytes, struct emu_place place,
+			   struct emu_error *err)
+{
+	const struct access a = {warp,
+				 engine != EMU_ENGINE_WGMMA ? "bulk store of"
+				 : c->options.has_tensor_memory
+				     ? "the tensor core reads"
+				     : "wgmma reads",
+				 address, place, err};
+
+	if (engine == EMU_ENGINE_STORE)
+		emu_check_lanes_begin(c, warp, engine,
+				      c->warp[warp].committed[engine] + 1,
+				      place.lanes);
+	return touch(c, &a, READS | IS_ASYNC, actor_of_engine(warp, engine),
+		     c->warp[warp].committed[engine] + 1, bytes);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * order.h - who may touch global memory, whatever the values are: what happens
+ * before what among the warps of all clusters of one run.  Inside a cluster the
+ * checker of shared memory knows (check.h); between clusters only a release and
+ * an acquire of the same address, of .gpu scope or wider, hand something over,
+ * and between grids griddepcontrol.wait.
+ *
+ * Each warp keeps what it acquired, with the moment of its own clock; others of
+ * its cluster have what they have seen of these moments.  Each word remembers
+ * who wrote it last and who has read it since.
+ *
+ * The lanes of a warp have their own order (lanes.h), which its cluster's
+ * checker knows; accesses of an order and bulk stores are none of theirs.
+ *
+ * Limits: words of 4 bytes; to other warps the lanes of a warp are one; bulk
+ * copies read when they are issued; proxies are not told apart; the last few
+ * readers of a word; 128 MiB of global memory.
+ */
+#ifndef EMU_ORDER_H
+#define EMU_ORDER_H
+
+#include "check/check.h"
+
+struct emu_order;
+
+/* Of n grids, each of so many clusters of so many warps; NULL: no memory. */
+struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
+				 const uint32_t *warps);
+void emu_order_close(struct emu_order *o);
+
+/* A warp, numbered through its cluster, and what its cluster knows. */
+struct emu_order_warp {
+	uint32_t grid, cluster, warp;
+	struct emu_check *check;
+};
+
+enum emu_order_kind {
+	EMU_ORDER_READ = 0,
+	EMU_ORDER_WRITE = 1,
+	EMU_ORDER_STRONG = 2, /* atomic, or of an order: no race with another */
+	EMU_ORDER_STORE = 4,  /* of a bulk group: written when it was waited for
+			       */
+};
+
+/* False with a sentence in err: nothing orders it after another's access. */
+bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
+		      uint32_t kind, uint64_t address, uint32_t bytes,
+		      struct emu_place place, struct emu_error *err);
+
+enum emu_order_scope {
+	EMU_ORDER_RELAXED,
+	EMU_ORDER_NEAR, /* .cta, .cluster */
+	EMU_ORDER_WIDE, /* .gpu, .sys */
+};
+
+/* A strong write: releases, or (RELAXED) what the last fence released. */
+void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
+		       uint64_t address, enum emu_order_scope scope,
+		       bool is_atomic);
+/* A strong read: acquires, or (RELAXED) for the next fence. */
+void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,
+		       uint64_t address, enum emu_order_scope scope);
+void emu_order_fence(struct emu_order *o, const struct emu_order_warp *w,
+		     enum emu_order_scope scope);
+/* cp.async.bulk.wait_group without .read: all but the last `groups`. */
+void emu_order_stored(struct emu_order *o, const struct emu_order_warp *w,
+		      uint32_t groups);
+/* griddepcontrol.wait: the grids up to this one have ended. */
+void emu_order_grids(struct emu_order *o, const struct emu_order_warp *w,
+		     uint32_t last);
+
+#endif

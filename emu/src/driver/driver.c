@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * driver.c - the driver interface: the device, contexts, errors, and the way to
+ * every other function by name.
+ */
+#include "driver/driver.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LEAST_BYTES (UINT64_C(256) << 20)
+#define BUDGET	    UINT64_C(50000000000)
+
+struct emu_driver emu_driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The device, also before cuInit. */
+static const struct emu_device *device_of(void)
+{
+	const struct emu_device *d = emu_driver.machine.device;
+
+	return d ? d : emu_device_default();
+}
+
+/* Of a thread. */
+#define MAX_DEPTH 64
+static _Thread_local CUcontext contexts[MAX_DEPTH];
+static _Thread_local int depth;
+struct CUctx_st {
+	int unused;
+} primary;
+
+/* ---- begin -----------------------------------------------------------------
+ */
+
+static uint64_t number_from(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+/* As much as the GPU has, or what the host gives addresses for. */
+static bool open_memory(struct emu_error *err)
+{
+	struct emu_machine *m = &emu_driver.machine;
+	uint64_t bytes =
+	    number_from("NIBEMU_MEMORY_BYTES", device_of()->memory_bytes);
+
+	for (; !m->memory && bytes >= LEAST_BYTES; bytes /= 2)
+		m->memory = emu_memory_open(bytes, err);
+	if (!m->memory)
+		return false;
+	m->global = *emu_memory_space(m->memory);
+	return true;
+}
+
+static CUresult choose_device(void)
+{
+	const char *name = getenv("NIBEMU_DEVICE");
+	const struct emu_device *d = emu_device_default();
+
+	if (name && *name)
+		d = emu_device_find(name);
+	if (!d)
+		return emu_driver_fail(CUDA_ERROR_INVALID_DEVICE,
+				       "NIBEMU_DEVICE=%s: h200 or b200", name);
+	emu_driver.machine.device = d;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags)
+{
+	struct emu_driver *d = &emu_driver;
+	struct emu_error err = {{0}};
+	CUresult result = CUDA_SUCCESS;
+
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&d->lock);
+	if (!d->is_begun)
+		result = choose_device();
+	if (!d->is_begun && !result) {
+		d->machine.options.seed = number_from("NIBEMU_SEED", 0);
+		d->machine.options.budget =
+		    number_from("NIBEMU_BUDGET", BUDGET);
+		d->machine.options.is_unchecked =
+		    number_from("NIBEMU_UNCHECKED", 0);
+		d->machine.options.is_strict = number_from("NIBEMU_STRICT", 0);
+		d->machine.options.threads = (uint32_t)number_from(
+		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);
+		d->sms = (uint32_t)number_from("NIBEMU_SMS", device_of()->sms);
+		if (d->sms < 1 || d->sms > device_of()->sms)
+			d->sms = device_of()->sms;
+		d->is_begun = open_memory(&err);
+		if (!d->is_begun)
+			result = emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
+						 err.text);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return result;
+}
+
+CUresult emu_driver_enter(void)
+{
+	pthread_mutex_lock(&emu_driver.lock);
+	if (!emu_driver.is_begun)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return emu_driver.failed;
+}
+
+CUresult emu_driver_leave(CUresult result)
+{
+	pthread_mutex_unlock(&emu_driver.lock);
+	return result;
+}
+
+/* ---- errors ----------------------------------------------------------------
+ */
+
+CUresult emu_driver_fail(CUresult result, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(emu_driver.text, sizeof(emu_driver.text), format, arguments);
+	va_end(arguments);
+	return result;
+}
+
+static const struct {
+	CUresult result;
+	const char *name, *text;
+} errors[] = {
+    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED",
+     "initialization error"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE",
+     "invalid device ordinal"},
+    {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available: the software GPU runs PTX"},
+    {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT",
+     "invalid device context"},
+    {CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "PTX was refused"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE",
+     "invalid resource handle"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED",
+     "unspecified launch failure"},
+    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+     "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+     "too many blocks in cooperative launch"},
+    {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED",
+     "operation not supported"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+     "the stream is not capturing, or is already"},
+};
+
+CUresult cuGetErrorName(CUresult result, const char **text)
+{
+	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
+		if (errors[i].result == result) {
+			*text = errors[i].name;
+			return CUDA_SUCCESS;
+		}
+	*text = NULL;
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* What is known of the last error says more than a number. */
+CUresult cuGetErrorString(CUresult result, const char **text)
+{
+	if (result && emu_driver.text[0]) {
+		*text = emu_driver.text;
+		return CUDA_SUCCESS;
+	}
+	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
+		if (errors[i].result == result) {
+			*text = errors[i].text;
+			return CUDA_SUCCESS;
+		}
+	*text = NULL;
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- the device ------------------------------------------------------------
+ */
+
+CUresult cuDriverGetVersion(int *version)
+{
+	*version = 13000;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+	*count = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+	*device = ordinal;
+	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
+{
+	if (device != 0 || bytes < 1)
+		return CUDA_ERROR_INVALID_DEVICE;
+	snprintf(name, (size_t)bytes, "%s", device_of()->title);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && device != 0)
+		result = CUDA_ERROR_INVALID_DEVICE;
+	if (!result)
+		*bytes = emu_driver.machine.global.bytes;
+	return emu_driver_leave(result);
+}
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
+{
+	const struct emu_device *d = device_of();
+	const struct {
+		int attribute, value;
+	} known[] = {
+	    {1, EMU_MAX_THREADS},
+	    {2, 1024},
+	    {3, 1024},
+	    {4, 64},
+	    {5, INT32_MAX},
+	    {6, EMU_MAX_GRID_YZ},
+	    {7, EMU_MAX_GRID_YZ},
+	    {8, 48 << 10}, /* shared memory without opting in */
+	    {10, EMU_LANES},
+	    {12, EMU_SM_REGISTERS},
+	    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+	     (int)(emu_driver.sms ? emu_driver.sms : d->sms)},
+	    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, d->clock_khz},
+	    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, d->memory_clock_khz},
+	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->bus_bits},
+	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, d->l2_bytes},
+	    {39, 2048}, /* threads of an SM */
+	    {41, 1},	/* unified addressing */
+	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->major},
+	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->minor},
+	    {81, 228 << 10}, /* shared memory of an SM */
+	    {82, EMU_SM_REGISTERS},
+	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+	     EMU_SHARED_MAX},
+	    {95, 1},  /* cooperative launches */
+	    {120, 1}, /* clusters */
+	};
+
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (known[i].attribute == attribute) {
+			*value = known[i].value;
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- contexts --------------------------------------------------------------
+ */
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	CUresult result = emu_driver_enter();
+
+	if (device != 0)
+		return emu_driver_leave(CUDA_ERROR_INVALID_DEVICE);
+	if (!result) {
+		emu_driver.retained++;
+		*context = &primary;
+	}
+	return emu_driver_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	(void)emu_driver_enter();
+	if (emu_driver.retained == 0)
+		return emu_driver_leave(CUDA_ERROR_INVALID_CONTEXT);
+	emu_driver.retained--;
+	return emu_driver_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+	if (context != &primary || depth == MAX_DEPTH)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	contexts[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+	if (depth == 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	depth--;
+	if (context)
+		*context = contexts[depth];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+	if (context && context != &primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (depth == 0)
+		depth = 1;
+	contexts[depth - 1] = context;
+	if (!context)
+		depth--;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+	*context = depth ? contexts[depth - 1] : NULL;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	CUresult result = emu_driver_enter();
+
+	return emu_driver_leave(result ? result : emu_driver_flush());
+}
+
+/* ---- functions by name -----------------------------------------------------
+ */
+
+typedef void function(void);
+
+static const struct {
+	const char *name;
+	function *call;
+} functions[] = {
+#define F(name, arguments) {#name, (function *)name},
+#include "driver/cuda_api.def"
+#undef F
+};
+
+/* cuMemAlloc finds cuMemAlloc_v2: the newest, whatever version was asked. */
+CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version,
+			     uint64_t flags, int *status)
+{
+	(void)flags;
+	if (!symbol || !to || version < 12000)
+		return CUDA_ERROR_INVALID_VALUE;
+	*to = NULL;
+	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
+		const char *name = functions[i].name;
+		const size_t length = strlen(symbol);
+
+		if (strncmp(name, symbol, length) != 0 ||
+		    (name[length] && strcmp(name + length, "_v2") != 0))
+			continue;
+		memcpy(to, &functions[i].call, sizeof(*to));
+	}
+	if (status)
+		*status = *to ? 0 : 1;
+	return *to ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* driver_launch.c - modules, functions, occupancy, launches and their queue. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "driver/driver.h"
+#include "ptx/replace.h"
+
+/* ---- modules ---------------------------------------------------------------
+ */
+
+static uint64_t place_variable(void *context, const struct emu_variable *v,
+			       struct emu_error *err)
+{
+	struct emu_machine *m = context;
+	const uint64_t at =
+	    emu_memory_alloc(m->memory, v->bytes ? v->bytes : 1, err);
+
+	if (!at)
+		return 0;
+	if (v->initial)
+		memcpy((void *)(uintptr_t)at, v->initial, v->bytes);
+	else
+		memset((void *)(uintptr_t)at, 0, v->bytes);
+	memset(m->global.shadow + (at - m->global.base),
+	       EMU_MAPPED | EMU_WRITTEN, v->bytes);
+	return at;
+}
+
+/* PTX is text; cubins and fat binaries are not. */
+static bool is_text(const void *image)
+{
+	const unsigned char *bytes = image;
+
+	return (bytes[0] >= ' ' && bytes[0] < 0x7F) || bytes[0] == '\n' ||
+	       bytes[0] == '\t' || bytes[0] == '\r';
+}
+
+static void tell(unsigned count, const int *options, void **values,
+		 const char *text)
+{
+	char *buffer = NULL;
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+			buffer = values[i];
+		if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+			bytes = (size_t)(uintptr_t)values[i];
+	}
+	if (buffer && bytes)
+		snprintf(buffer, bytes, "%s", text);
+}
+
+/* NIBEMU_REPLACE plants a bug in what is loaded (replace.h). */
+static struct emu_module *read_module(const char *text, struct emu_error *err)
+{
+	const char *rule = getenv("NIBEMU_REPLACE");
+	char *changed = rule ? emu_replace(text, rule, err) : NULL;
+	struct emu_module *module = NULL;
+
+	if (changed || !rule)
+		module =
+		    emu_module_read(changed ? changed : text, place_variable,
+				    &emu_driver.machine, err);
+	free(changed);
+	return module;
+}
+
+static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
+		     const int *options, void **values)
+{
+	struct emu_error err = {{0}};
+
+	m->module = read_module(image, &err);
+	if (m->module && !emu_device_takes(emu_driver.machine.device,
+					   m->module->target, &err)) {
+		emu_module_free(m->module);
+		m->module = NULL;
+	}
+	if (!m->module) {
+		tell(count, options, values, err.text);
+		return emu_driver_fail(CUDA_ERROR_INVALID_PTX, "%s", err.text);
+	}
+	m->functions = calloc(m->module->n_kernels + 1u, sizeof(*m->functions));
+	if (!m->functions) {
+		emu_module_free(m->module);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	for (uint32_t i = 0; i < m->module->n_kernels; i++) {
+		m->functions[i].kernel = m->module->kernels[i];
+		m->functions[i].dynamic_bytes = 48 << 10;
+	}
+	m->next = emu_driver.modules;
+	emu_driver.modules = m;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
+			    int *options, void **values)
+{
+	CUresult result = emu_driver_enter();
+	struct CUmod_st *m;
+
+	if (!result && (!module || !image))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result && !is_text(image))
+		result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+	if (result)
+		return emu_driver_leave(result);
+	m = calloc(1, sizeof(*m));
+	result = m ? load(m, image, count, options, values)
+		   : CUDA_ERROR_OUT_OF_MEMORY;
+	if (result)
+		free(m);
+	else
+		*module = m;
+	return emu_driver_leave(result);
+}
+
+static bool is_module(const struct CUmod_st *module)
+{
+	const struct CUmod_st *m = emu_driver.modules;
+
+	while (m && m != module)
+		m = m->next;
+	return m;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+	CUresult result = emu_driver_enter();
+	struct CUmod_st **at = &emu_driver.modules;
+
+	if (!is_module(module))
+		return emu_driver_leave(CUDA_ERROR_INVALID_HANDLE);
+	(void)emu_driver_flush();
+	while (*at != module)
+		at = &(*at)->next;
+	*at = module->next;
+	for (uint32_t i = 0; i < module->module->n_variables; i++)
+		(void)emu_memory_free(emu_driver.machine.memory,
+				      module->module->variables[i].address,
+				      NULL);
+	emu_module_free(module->module);
+	free(module->functions);
+	free(module);
+	return emu_driver_leave(result);
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
+			     const char *name)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && !is_module(module))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (result)
+		return emu_driver_leave(result);
+	for (uint32_t i = 0; i < module->module->n_kernels; i++)
+		if (strcmp(module->module->kernels[i]->name, name) == 0) {
+			*function = &module->functions[i];
+			return emu_driver_leave(CUDA_SUCCESS);
+		}
+	return emu_driver_leave(CUDA_ERROR_NOT_FOUND);
+}
+
+/* ---- functions -------------------------------------------------------------
+ */
+
+CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result &&
+	    attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+		if (value < 0 ||
+		    (uint32_t)value + function->kernel->shared_bytes >
+			EMU_SHARED_MAX)
+			result = CUDA_ERROR_INVALID_VALUE;
+		else
+			function->dynamic_bytes = value;
+	} else if (!result &&
+		   attribute ==
+		       CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+		function->any_cluster = value;
+	} else if (!result &&
+		   attribute !=
+		       CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+		result = CUDA_ERROR_INVALID_VALUE;
+	}
+	return emu_driver_leave(result);
+}
+
+CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
+{
+	const struct emu_kernel *k = function->kernel;
+	CUresult result = emu_driver_enter();
+
+	switch (attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*value =
+		    (int)(k->max_threads ? k->max_threads : EMU_MAX_THREADS);
+		break;
+	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+		*value = (int)k->shared_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+		*value = (int)k->local_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_NUM_REGS:
+		*value = (int)emu_registers_each(k, EMU_MAX_THREADS);
+		break;
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		*value = function->dynamic_bytes;
+		break;
+	default:
+		result = CUDA_ERROR_INVALID_VALUE;
+	}
+	return emu_driver_leave(result);
+}
+
+static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
+			 size_t shared_bytes)
+{
+	const size_t by_shared =
+	    (228u << 10) / (shared_bytes + k->shared_bytes + 1024);
+	const uint32_t by_threads = threads ? 2048 / threads : 0;
+
+	return by_shared < by_threads ? (uint32_t)by_shared : by_threads;
+}
+
+#define SMS_OF_AN_H200 132
+
+/*
+ * A cluster lies within a GPC.  An H200 said that it holds 66 clusters of two
+ * CTAs, one an SM, 30 of four and 14 of eight: GPCs of 14, 16 and 18 SMs.  With
+ * another number of SMs there is one pool of them.
+ */
+static uint32_t clusters_at_once(uint32_t each, uint32_t ctas)
+{
+	static const uint32_t gpcs[] = {18, 18, 18, 18, 16, 16, 14, 14};
+	uint32_t sum = 0;
+
+	if (emu_driver.sms != SMS_OF_AN_H200)
+		return emu_driver.sms * each / ctas;
+	for (size_t i = 0; i < sizeof(gpcs) / sizeof(*gpcs); i++)
+		sum += gpcs[i] * each / ctas;
+	return sum;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
+						     CUfunction function,
+						     int threads,
+						     size_t shared_bytes)
+{
+	if (threads < 1 || threads > EMU_MAX_THREADS)
+		return CUDA_ERROR_INVALID_VALUE;
+	*blocks =
+	    (int)resident(function->kernel, (uint32_t)threads, shared_bytes);
+	return CUDA_SUCCESS;
+}
+
+static uint32_t cluster_size(const CUlaunchConfig *config, uint32_t size[3])
+{
+	size[0] = size[1] = size[2] = 1;
+	for (unsigned i = 0; i < config->numAttrs; i++)
+		if (config->attrs[i].id ==
+		    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+			size[0] = config->attrs[i].value.clusterDim.x;
+			size[1] = config->attrs[i].value.clusterDim.y;
+			size[2] = config->attrs[i].value.clusterDim.z;
+		}
+	return size[0] * size[1] * size[2];
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
+				      const CUlaunchConfig *config)
+{
+	const uint32_t threads =
+	    config->blockDimX * config->blockDimY * config->blockDimZ;
+	uint32_t size[3];
+	const uint32_t ctas = cluster_size(config, size);
+
+	if (ctas == 0 || ctas > EMU_CLUSTER_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	*clusters = (int)clusters_at_once(
+	    resident(function->kernel, threads, config->sharedMemBytes), ctas);
+	return CUDA_SUCCESS;
+}
+
+/* ---- launches --------------------------------------------------------------
+ */
+
+void emu_work_free(struct emu_work *work)
+{
+	emu_reservation_leave(work->reservation);
+	free(work->parameters);
+	free(work);
+}
+
+static CUresult read_attributes(const CUlaunchConfig *config,
+				CUfunction function, struct emu_work *w)
+{
+	const uint32_t ctas = cluster_size(config, w->grid.cluster);
+
+	for (int i = 0; i < 3 && function->kernel->cluster[0]; i++)
+		w->grid.cluster[i] = function->kernel->cluster[i];
+	for (unsigned i = 0; i < config->numAttrs; i++)
+		switch (config->attrs[i].id) {
+		case CU_LAUNCH_ATTRIBUTE_IGNORE:
+			break;
+		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+			w->grid.is_cooperative =
+			    config->attrs[i].value.cooperative;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+			break;
+		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+			w->is_dependent =
+			    config->attrs[i]
+				.value.programmaticStreamSerializationAllowed;
+			break;
+		default:
+			return emu_driver_fail(
+			    CUDA_ERROR_NOT_SUPPORTED,
+			    "launch attribute %d is not known here",
+			    config->attrs[i].id);
+		}
+	if (ctas > 8 && !function->any_cluster)
+		return emu_driver_fail(
+		    CUDA_ERROR_INVALID_VALUE,
+		    "%s: a cluster of %u CTAs: over 8 must be allowed by "
+		    "NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
+		    function->kernel->name, ctas);
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_parameters(const struct emu_kernel *k, void **arguments,
+				struct emu_work *w)
+{
+	w->parameters = calloc(1, k->parameter_bytes + 1u);
+	if (!w->parameters)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (k->n_parameters && !arguments)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (uint32_t i = 0; i < k->n_parameters; i++)
+		memcpy(w->parameters + k->parameters[i].offset, arguments[i],
+		       k->parameters[i].bytes);
+	return CUDA_SUCCESS;
+}
+
+/* All CTAs of a cooperative grid must be there at once. */
+static CUresult check_residency(struct emu_grid *g)
+{
+	const uint32_t threads = g->block[0] * g->block[1] * g->block[2];
+	const uint32_t ctas = g->cluster[0] * g->cluster[1] * g->cluster[2];
+	const uint64_t all = (uint64_t)g->grid[0] * g->grid[1] * g->grid[2];
+	const uint32_t each = resident(g->kernel, threads, g->dynamic_bytes);
+
+	g->resident = clusters_at_once(each, ctas);
+	if (g->is_cooperative && all > (uint64_t)g->resident * ctas)
+		return emu_driver_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+				       "%s: a cooperative grid of %" PRIu64
+				       " CTAs: the GPU holds %u at once",
+				       g->kernel->name, all,
+				       g->resident * ctas);
+	/* More than NIBEMU_SMS may hold: one by one. */
+	g->resident += g->resident == 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
+			  void **arguments, struct emu_work *w)
+{
+	struct emu_error err = {{0}};
+	struct emu_grid *g = &w->grid;
+	CUresult result;
+
+	g->machine = &emu_driver.machine;
+	g->kernel = function->kernel;
+	g->grid[0] = config->gridDimX;
+	g->grid[1] = config->gridDimY;
+	g->grid[2] = config->gridDimZ;
+	g->block[0] = config->blockDimX;
+	g->block[1] = config->blockDimY;
+	g->block[2] = config->blockDimZ;
+	g->dynamic_bytes = config->sharedMemBytes;
+	result = read_attributes(config, function, w);
+	if (!result &&
+	    config->sharedMemBytes > (unsigned)function->dynamic_bytes)
+		result = emu_driver_fail(
+		    CUDA_ERROR_INVALID_VALUE,
+		    "%s: %u bytes of shared memory, %d are allowed",
+		    function->kernel->name, config->sharedMemBytes,
+		    function->dynamic_bytes);
+	if (!result && !emu_grid_check(g, &err))
+		result =
+		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+	if (!result)
+		result = check_residency(g);
+	if (!result)
+		result = copy_parameters(function->kernel, arguments, w);
+	return result;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
+			  void **arguments, void **extra)
+{
+	CUresult result = emu_driver_enter();
+	struct emu_work *w = NULL;
+
+	if (!result && (!config || !function || extra))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result && !emu_stream_is_valid(config->hStream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result) {
+		w = calloc(1, sizeof(*w));
+		result = w ? make_work(config, function, arguments, w)
+			   : CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!result)
+		result = emu_driver_submit(config->hStream, w);
+	else if (w)
+		emu_work_free(w);
+	return emu_driver_leave(result);
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+			unsigned grid_z, unsigned block_x, unsigned block_y,
+			unsigned block_z, unsigned shared_bytes,
+			CUstream stream, void **arguments, void **extra)
+{
+	const CUlaunchConfig config = {grid_x,	grid_y,	 grid_z,       block_x,
+				       block_y, block_z, shared_bytes, stream,
+				       NULL,	0};
+
+	return cuLaunchKernelEx(&config, function, arguments, extra);
+}
+
+/* ---- the queue -------------------------------------------------------------
+ */
+
+#define MAX_CHAIN 64
+
+/* Bytes that a kernel finds in device memory; 0: none left. */
+static uint64_t place(const void *data, size_t bytes)
+{
+	struct emu_machine *m = &emu_driver.machine;
+	struct emu_error err = {{0}};
+	const uint64_t at = emu_memory_alloc(m->memory, bytes + 1, &err);
+
+	if (!at) {
+		(void)emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
+		return 0;
+	}
+	memcpy((void *)(uintptr_t)at, data, bytes);
+	memset(m->global.shadow + (at - m->global.base),
+	       EMU_MAPPED | EMU_WRITTEN, bytes);
+	return at;
+}
+
+/*
+ * Parameters lie in device memory, where generic addresses reach them.  A
+ * cooperative grid has a workspace, as cooperative_groups/details/driver_abi.h
+ * has it: its size and a barrier, whose top bit may be either.
+ */
+static CUresult place_parameters(struct emu_work *w)
+{
+	struct emu_grid *g = &w->grid;
+	const uint32_t workspace[2] = {8, (uint32_t)(g->id % 2) << 31};
+
+	g->parameters = place(w->parameters, g->kernel->parameter_bytes);
+	if (g->parameters && g->is_cooperative)
+		g->workspace = place(workspace, sizeof(workspace));
+	return !g->parameters || (g->is_cooperative && !g->workspace)
+		   ? CUDA_ERROR_OUT_OF_MEMORY
+		   : CUDA_SUCCESS;
+}
+
+static void remove_parameters(struct emu_work *w)
+{
+	struct emu_memory *memory = emu_driver.machine.memory;
+
+	if (w->grid.parameters)
+		(void)emu_memory_free(memory, w->grid.parameters, NULL);
+	if (w->grid.workspace)
+		(void)emu_memory_free(memory, w->grid.workspace, NULL);
+}
+
+static CUresult run_chain(struct emu_grid **grids, uint32_t count)
+{
+	struct emu_machine *m = &emu_driver.machine;
+
+	const uint64_t before = m->instructions;
+	const clock_t begin = clock();
+	const bool ok = emu_grids_run(m, grids, count);
+
+	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++)
+		fprintf(
+		    stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,
+		    grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2],
+		    i ? ", which began before the last had ended" : "");
+	if (emu_driver.is_verbose)
+		fprintf(stderr,
+			"nibemu: %" PRIu64 " instructions of threads, %.3f s\n",
+			m->instructions - before,
+			(double)(clock() - begin) / CLOCKS_PER_SEC);
+	if (ok)
+		return CUDA_SUCCESS;
+	fprintf(stderr, "nibemu: %s (NIBEMU_SEED=%" PRIu64 ")\n",
+		m->report.text, m->options.seed);
+	emu_driver.failed = CUDA_ERROR_LAUNCH_FAILED;
+	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", m->report.text);
+}
+
+CUresult emu_driver_flush(void)
+{
+	struct emu_grid *grids[MAX_CHAIN];
+	struct emu_work *w = emu_driver.queue, *next;
+	uint32_t count = 0;
+	CUresult result = CUDA_SUCCESS;
+
+	for (; w && !result; w = w->next) {
+		w->grid.before = count ? grids[count - 1] : NULL;
+		w->grid.id = ++emu_driver.grids;
+		result = place_parameters(w);
+		grids[count++] = &w->grid;
+	}
+	if (count && !result)
+		result = run_chain(grids, count);
+	for (w = emu_driver.queue; w; w = next) {
+		next = w->next;
+		remove_parameters(w);
+		emu_work_free(w);
+	}
+	emu_driver.queue = emu_driver.queue_end = NULL;
+	return result;
+}
+
+static CUresult queue_kernel(struct emu_work *w)
+{
+	uint32_t length = 0;
+	CUresult result = CUDA_SUCCESS;
+
+	for (const struct emu_work *q = emu_driver.queue; q; q = q->next)
+		length++;
+	if (!w->is_dependent || length == MAX_CHAIN)
+		result = emu_driver_flush();
+	if (result) {
+		emu_work_free(w);
+		return result;
+	}
+	w->next = NULL;
+	if (emu_driver.queue)
+		emu_driver.queue_end->next = w;
+	else
+		emu_driver.queue = w;
+	emu_driver.queue_end = w;
+	return CUDA_SUCCESS;
+}
+
+CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
+{
+	CUresult result;
+
+	if (stream && (uintptr_t)stream > 2 && stream->graph) {
+		struct CUgraph_st *g = stream->graph;
+
+		w->next = NULL;
+		if (g->last)
+			g->last->next = w;
+		else
+			g->first = w;
+		g->last = w;
+		g->count++;
+		return CUDA_SUCCESS;
+	}
+	if (w->kind == EMU_WORK_KERNEL)
+		return queue_kernel(w);
+	result = emu_driver_flush();
+	if (!result)
+		result = emu_driver_move(w);
+	emu_work_free(w);
+	return result;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* driver_memory.c - allocations, copies, fills, pointers, tensor maps. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/driver.h"
+#include "engine/tensor_map.h"
+
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+	struct emu_error err = {{0}};
+	CUresult result = emu_driver_enter();
+
+	if (!result && (!pointer || bytes == 0))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result) {
+		*pointer =
+		    emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
+		if (!*pointer)
+			result = emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
+						 err.text);
+	}
+	return emu_driver_leave(result);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+	struct emu_error err = {{0}};
+	CUresult result = emu_driver_enter();
+
+	if (!result && pointer) {
+		result = emu_driver_flush();
+		if (!result &&
+		    !emu_memory_free(emu_driver.machine.memory, pointer, &err))
+			result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
+						 err.text);
+	}
+	return emu_driver_leave(result);
+}
+
+/* ---- copies and fills ------------------------------------------------------
+ */
+
+static bool is_device(CUdeviceptr pointer)
+{
+	const struct emu_space *s = &emu_driver.machine.global;
+
+	return pointer - s->base < s->bytes;
+}
+
+/* On the device all of it must be allocated. */
+static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
+{
+	char text[200];
+	uint64_t at = pointer;
+
+	if (!is_device(pointer) || emu_space_has(&emu_driver.machine.global,
+						 pointer, bytes, EMU_MAPPED))
+		return CUDA_SUCCESS;
+	while (emu_space_has(&emu_driver.machine.global, at, 1, EMU_MAPPED))
+		at++;
+	emu_memory_describe(emu_driver.machine.memory, at, text, sizeof(text));
+	return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+			       "%s %zu bytes at 0x%llx: %s", what, bytes,
+			       pointer, text);
+}
+
+static uint8_t *shadow_of(CUdeviceptr pointer)
+{
+	const struct emu_space *s = &emu_driver.machine.global;
+
+	return s->shadow + (pointer - s->base);
+}
+
+/* Memory of a graph begins to exist, with undefined bytes, or ends. */
+static CUresult change_reservation(const struct emu_work *w)
+{
+	const struct emu_reservation *r = w->reservation;
+
+	memset(shadow_of(r->address),
+	       w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0, r->bytes);
+	return CUDA_SUCCESS;
+}
+
+CUresult emu_driver_move(const struct emu_work *w)
+{
+	const bool is_copy = w->kind == EMU_WORK_COPY;
+	CUresult result;
+
+	if (w->reservation)
+		return change_reservation(w);
+	result = check_range("write of", w->to, w->bytes);
+	if (!result && is_copy)
+		result = check_range("read of", w->from, w->bytes);
+	if (result || w->bytes == 0)
+		return result;
+	if (is_copy)
+		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from,
+			w->bytes);
+	else
+		memset((void *)(uintptr_t)w->to, w->value, w->bytes);
+	if (!is_device(w->to))
+		return CUDA_SUCCESS;
+	if (is_copy && is_device(w->from))
+		memmove(shadow_of(w->to), shadow_of(w->from), w->bytes);
+	else
+		memset(shadow_of(w->to), EMU_MAPPED | EMU_WRITTEN, w->bytes);
+	return CUDA_SUCCESS;
+}
+
+static CUresult submit(CUstream stream, const struct emu_work *work, bool waits)
+{
+	CUresult result = emu_driver_enter();
+	struct emu_work *copy;
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (result)
+		return emu_driver_leave(result);
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return emu_driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	*copy = *work;
+	result = emu_driver_submit(stream, copy);
+	if (!result && waits)
+		result = emu_driver_flush();
+	return emu_driver_leave(result);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+		       CUstream stream)
+{
+	const struct emu_work w = {
+	    .kind = EMU_WORK_COPY, .to = to, .from = from, .bytes = bytes};
+
+	return submit(stream, &w, false);
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+	const struct emu_work w = {
+	    .kind = EMU_WORK_COPY, .to = to, .from = from, .bytes = bytes};
+
+	return submit(NULL, &w, true);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
+			 CUstream stream)
+{
+	const struct emu_work w = {
+	    .kind = EMU_WORK_SET, .to = to, .value = value, .bytes = bytes};
+
+	return submit(stream, &w, false);
+}
+
+/* ---- memory in the order of a stream ---------------------------------------
+ */
+
+void emu_reservation_leave(struct emu_reservation *r)
+{
+	if (!r || --r->owners)
+		return;
+	(void)emu_memory_free(emu_driver.machine.memory, r->address, NULL);
+	free(r);
+}
+
+/* A node of the graph that is being captured. */
+static CUresult capture(CUstream stream, enum emu_work_kind kind,
+			struct emu_reservation *r)
+{
+	struct emu_work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	w->kind = kind;
+	w->reservation = r;
+	r->owners++;
+	return emu_driver_submit(stream, w);
+}
+
+static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+	struct emu_reservation *r = calloc(1, sizeof(*r));
+	struct emu_error err = {{0}};
+	CUresult result;
+
+	if (!r)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r->bytes = bytes;
+	r->owners = 1;
+	r->address = emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
+	if (!r->address) {
+		free(r);
+		return emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
+				       err.text);
+	}
+	memset(shadow_of(r->address), 0, bytes);
+	*pointer = r->address;
+	result = capture(stream, EMU_WORK_ALLOC, r);
+	emu_reservation_leave(r);
+	return result;
+}
+
+static struct emu_reservation *reservation_of(CUstream stream,
+					      CUdeviceptr pointer)
+{
+	for (const struct emu_work *w = stream->graph->first; w; w = w->next)
+		if (w->kind == EMU_WORK_ALLOC &&
+		    w->reservation->address == pointer)
+			return w->reservation;
+	return NULL;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+	CUresult result = emu_driver_enter();
+	bool captures;
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result && (!pointer || bytes == 0))
+		result = CUDA_ERROR_INVALID_VALUE;
+	captures = !result && emu_stream_is_capturing(stream);
+	if (captures)
+		result = reserve(pointer, bytes, stream);
+	result = emu_driver_leave(result);
+	return result || captures ? result : cuMemAlloc_v2(pointer, bytes);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+	CUresult result = emu_driver_enter();
+	struct emu_reservation *r;
+	bool captures;
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	captures = !result && emu_stream_is_capturing(stream);
+	if (captures) {
+		r = reservation_of(stream, pointer);
+		result = r ? capture(stream, EMU_WORK_FREE, r)
+			   : CUDA_ERROR_INVALID_VALUE;
+	}
+	result = emu_driver_leave(result);
+	return result || captures ? result : cuMemFree_v2(pointer);
+}
+
+/* ---- pointers --------------------------------------------------------------
+ */
+
+/* As the driver: zeros for what it has never seen, and no error. */
+CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
+				CUdeviceptr pointer)
+{
+	CUresult result = emu_driver_enter();
+	uint64_t begin = 0, bytes = 0;
+	const bool is_known =
+	    !result &&
+	    emu_memory_find(emu_driver.machine.memory, pointer, &begin, &bytes);
+
+	for (unsigned i = 0; !result && i < count; i++)
+		switch (attributes[i]) {
+		case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+			*(int *)values[i] = is_known ? CU_MEMORYTYPE_DEVICE : 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+			*(CUdeviceptr *)values[i] = is_known ? pointer : 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+			*(int *)values[i] = 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+			*(int *)values[i] = is_known ? 0 : -2;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+			*(CUdeviceptr *)values[i] = is_known ? begin : 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+			*(size_t *)values[i] = is_known ? bytes : 0;
+			break;
+		default:
+			result = CUDA_ERROR_INVALID_VALUE;
+		}
+	return emu_driver_leave(result);
+}
+
+/* ---- tensor maps -----------------------------------------------------------
+ */
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
+				void *address, const uint64_t *sizes,
+				const uint64_t *strides_bytes,
+				const uint32_t *box,
+				const uint32_t *element_strides, int interleave,
+				int swizzle, int l2_promotion, int fill)
+{
+	struct emu_tensor_map m = {
+	    .address = (uintptr_t)address,
+	    .type = type,
+	    .rank = (int)rank,
+	    .interleave = interleave,
+	    .swizzle = swizzle,
+	    .l2_promotion = l2_promotion,
+	    .fill = fill,
+	};
+	struct emu_error err = {{0}};
+	CUresult result = emu_driver_enter();
+
+	if (!map || (uintptr_t)map % 64 || !sizes || !box || !element_strides ||
+	    (rank > 1 && !strides_bytes) || rank < 1 || rank > EMU_TENSOR_RANK)
+		return emu_driver_leave(
+		    result
+			? result
+			: emu_driver_fail(
+			      CUDA_ERROR_INVALID_VALUE,
+			      "tensor map: a pointer is missing, the map not "
+			      "aligned to 64, or rank %u not 1 to 5",
+			      rank));
+	if (result)
+		return emu_driver_leave(result);
+	memcpy(m.sizes, sizes, rank * sizeof(*sizes));
+	if (rank > 1)
+		memcpy(m.strides_bytes, strides_bytes,
+		       (rank - 1) * sizeof(*strides_bytes));
+	memcpy(m.box, box, rank * sizeof(*box));
+	memcpy(m.element_strides, element_strides,
+	       rank * sizeof(*element_strides));
+	if (emu_tensor_map_check(&m, &err) &&
+	    emu_tensor_map_check_device(&m, emu_driver.machine.device->major,
+					&err))
+		emu_tensor_map_encode(&m, map);
+	else
+		result =
+		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+	return emu_driver_leave(result);
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * driver_stream.c - streams, which all feed the one queue, graphs captured from
+ * them, events.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/driver.h"
+
+/* ---- streams ---------------------------------------------------------------
+ */
+
+/* NULL and the two numbers that stand for the default streams. */
+bool emu_stream_is_valid(CUstream stream)
+{
+	const struct CUstream_st *s = emu_driver.streams;
+
+	if ((uintptr_t)stream <= 2)
+		return true;
+	while (s && s != stream)
+		s = s->next;
+	return s;
+}
+
+bool emu_stream_is_capturing(CUstream stream)
+{
+	return (uintptr_t)stream > 2 && stream->graph;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+	CUresult result = emu_driver_enter();
+
+	(void)flags;
+	if (!result) {
+		*stream = calloc(1, sizeof(**stream));
+		if (*stream) {
+			(*stream)->next = emu_driver.streams;
+			emu_driver.streams = *stream;
+		} else {
+			result = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	return emu_driver_leave(result);
+}
+
+static void free_graph(struct CUgraph_st *graph)
+{
+	struct emu_work *next;
+
+	if (!graph)
+		return;
+	for (struct emu_work *w = graph->first; w; w = next) {
+		next = w->next;
+		emu_work_free(w);
+	}
+	free(graph);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	CUresult result = emu_driver_enter();
+	struct CUstream_st **at = &emu_driver.streams;
+
+	if (!emu_stream_is_valid(stream) || (uintptr_t)stream <= 2)
+		return emu_driver_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (!result)
+		result = emu_driver_flush();
+	while (*at != stream)
+		at = &(*at)->next;
+	*at = stream->next;
+	free_graph(stream->graph);
+	free(stream);
+	return emu_driver_leave(result);
+}
+
+/* Runs what is queued, if the stream may be waited for. */
+static CUresult flush(CUstream stream)
+{
+	if (!emu_stream_is_valid(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (emu_stream_is_capturing(stream))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	return emu_driver_flush();
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	const CUresult result = emu_driver_enter();
+
+	return emu_driver_leave(result ? result : flush(stream));
+}
+
+/* ---- graphs ----------------------------------------------------------------
+ */
+
+struct CUgraphExec_st {
+	struct CUgraph_st *graph;
+};
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
+{
+	CUresult result = emu_driver_enter();
+
+	(void)mode;
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	else if (!result && (uintptr_t)stream <= 2)
+		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	else if (!result && stream->graph)
+		result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+	if (!result) {
+		stream->graph = calloc(1, sizeof(*stream->graph));
+		if (!stream->graph)
+			result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return emu_driver_leave(result);
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	else if (!result && !emu_stream_is_capturing(stream))
+		result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+	if (!result) {
+		*graph = stream->graph;
+		stream->graph = NULL;
+	}
+	return emu_driver_leave(result);
+}
+
+static struct emu_work *copy_work(const struct emu_work *from)
+{
+	struct emu_work *w = malloc(sizeof(*w));
+	const size_t bytes = from->kind == EMU_WORK_KERNEL
+				 ? from->grid.kernel->parameter_bytes
+				 : 0;
+
+	if (!w)
+		return NULL;
+	*w = *from;
+	w->next = NULL;
+	if (w->reservation)
+		w->reservation->owners++;
+	w->parameters = malloc(bytes + 1);
+	if (!w->parameters) {
+		emu_work_free(w);
+		return NULL;
+	}
+	if (bytes)
+		memcpy(w->parameters, from->parameters, bytes);
+	return w;
+}
+
+static struct CUgraph_st *copy_graph(const struct CUgraph_st *from)
+{
+	struct CUgraph_st *to = calloc(1, sizeof(*to));
+
+	for (const struct emu_work *w = from->first; to && w; w = w->next) {
+		struct emu_work *copy = copy_work(w);
+
+		if (!copy) {
+			free_graph(to);
+			return NULL;
+		}
+		if (to->last)
+			to->last->next = copy;
+		else
+			to->first = copy;
+		to->last = copy;
+		to->count++;
+	}
+	return to;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
+				     unsigned long long flags)
+{
+	CUresult result = emu_driver_enter();
+
+	(void)flags;
+	if (result)
+		return emu_driver_leave(result);
+	*exec = calloc(1, sizeof(**exec));
+	if (*exec)
+		(*exec)->graph = copy_graph(graph);
+	if (!*exec || !(*exec)->graph) {
+		free(*exec);
+		return emu_driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	return emu_driver_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	for (const struct emu_work *w = exec->graph->first; w && !result;
+	     w = w->next) {
+		struct emu_work *copy = copy_work(w);
+
+		result = copy ? emu_driver_submit(stream, copy)
+			      : CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return emu_driver_leave(result);
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+	const struct emu_work *w = graph->first;
+
+	if (!nodes) {
+		*count = graph->count;
+		return CUDA_SUCCESS;
+	}
+	for (size_t i = 0; i < *count && w; i++, w = w->next)
+		nodes[i] = (CUgraphNode)(uintptr_t)w;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, int *type)
+{
+	static const int types[] = {
+	    [EMU_WORK_KERNEL] = 0, [EMU_WORK_COPY] = 1,	 [EMU_WORK_SET] = 2,
+	    [EMU_WORK_ALLOC] = 10, [EMU_WORK_FREE] = 11,
+	};
+
+	*type = types[((const struct emu_work *)(uintptr_t)node)->kind];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+	free_graph(graph);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	if (exec)
+		free_graph(exec->graph);
+	free(exec);
+	return CUDA_SUCCESS;
+}
+
+/* ---- events ----------------------------------------------------------------
+ */
+
+/* Time is instructions: a rate of 10^9 threads' instructions a millisecond. */
+#define INSTRUCTIONS_A_MS 1e9f
+
+struct CUevent_st {
+	uint64_t instructions;
+};
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+	(void)flags;
+	*event = calloc(1, sizeof(**event));
+	return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+	free(event);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result)
+		result = flush(stream);
+	event->instructions = emu_driver.machine.instructions;
+	return emu_driver_leave(result);
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+	(void)event;
+	return emu_driver_leave(emu_driver_enter());
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)
+{
+	*milliseconds = (float)(end->instructions - begin->instructions) /
+			INSTRUCTIONS_A_MS;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensor_map.h - what cuTensorMapEncodeTiled checks and makes, and the pieces
+ * that a copy of a box consists of.
+ */
+#ifndef EMU_TENSOR_MAP_H
+#define EMU_TENSOR_MAP_H
+
+#include "engine/emu.h"
+
+#define EMU_TENSOR_RANK	     5
+#define EMU_TENSOR_MAP_BYTES 128
+#define EMU_TENSOR_PIECE     16
+#define EMU_TENSOR_BOX_ALIGN 128 /* of a box in shared memory */
+
+/* The numbers of cuda.h. */
+enum emu_tensor_type {
+	EMU_TENSOR_U8,
+	EMU_TENSOR_U16,
+	EMU_TENSOR_U32,
+	EMU_TENSOR_S32,
+	EMU_TENSOR_U64,
+	EMU_TENSOR_S64,
+	EMU_TENSOR_F16,
+	EMU_TENSOR_F32,
+	EMU_TENSOR_F64,
+	EMU_TENSOR_BF16,
+	EMU_TENSOR_F32_FTZ,
+	EMU_TENSOR_TF32,
+	EMU_TENSOR_TF32_FTZ,
+	EMU_TENSOR_16U4_ALIGN8B,
+	EMU_TENSOR_16U4_ALIGN16B,
+	EMU_TENSOR_16U6_ALIGN16B,
+};
+
+enum emu_tensor_interleave {
+	EMU_TENSOR_INTERLEAVE_NONE,
+	EMU_TENSOR_INTERLEAVE_16B,
+	EMU_TENSOR_INTERLEAVE_32B,
+};
+
+enum emu_tensor_swizzle {
+	EMU_TENSOR_SWIZZLE_NONE,
+	EMU_TENSOR_SWIZZLE_32B,
+	EMU_TENSOR_SWIZZLE_64B,
+	EMU_TENSOR_SWIZZLE_128B,
+	EMU_TENSOR_SWIZZLE_128B_ATOM_32B,
+	EMU_TENSOR_SWIZZLE_128B_ATOM_32B_FLIP_8B,
+	EMU_TENSOR_SWIZZLE_128B_ATOM_64B,
+};
+
+/* The arguments of cuTensorMapEncodeTiled; sizes in elements. */
+struct emu_tensor_map {
+	uint64_t address;
+	uint64_t sizes[EMU_TENSOR_RANK];
+	uint64_t strides_bytes[EMU_TENSOR_RANK - 1]; /* of dimension 1 on */
+	uint32_t box[EMU_TENSOR_RANK];
+	uint32_t element_strides[EMU_TENSOR_RANK];
+	int type, rank, interleave, swizzle, l2_promotion, fill;
+};
+
+/*
+ * All rules that cuda.h documents, and that elementStrides[0] is 1 to 8 where
+ * nothing reads it, too, as an H200's driver has it; err names the argument and
+ * its value.
+ */
+bool emu_tensor_map_check(const struct emu_tensor_map *map,
+			  struct emu_error *err);
+/* What needs a GPU of at least compute capability 10.0. */
+bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
+				 struct emu_error *err);
+
+/* To the 128 opaque bytes of a map that was checked. */
+void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque);
+
+/*
+ * Back again, for a copy.  False with err where the bytes are no map (one that
+ * was changed in place, say), or one whose copies are not modelled: interleaved
+ * layouts, swizzles of atoms larger than 16 bytes, a row of the box narrower
+ * than the swizzle, the NaN fill.
+ */
+bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
+			   struct emu_error *err);
+
+/*
+ * Why the GPU takes no box there (an illegal instruction); NULL: it does. Along
+ * a row it must begin at a multiple of 16 bytes, outside of the tensor as well,
+ * and what is stored may begin at no negative coordinate.
+ */
+const char *emu_tensor_map_refuses(const struct emu_tensor_map *map,
+				   const int32_t *coordinates, bool is_store);
+
+/* Bytes of a box, which complete_tx counts even where it is outside. */
+uint32_t emu_tensor_map_box_bytes(const struct emu_tensor_map *map);
+
+/*
+ * 16 bytes of a box: at shared_offset from the box's begin, swizzle included.
+ * Of them the bytes from skip_bytes on, inside_bytes in number, are the
+ * tensor's at address; the others are outside: zeros in a load.  A store writes
+ * stored_bytes: all 16 if one is inside, what lies behind the row's end
+ * included; nothing if none is.  Of packed types that are aligned to 16 bytes
+ * the first 8 (of 4 bits) or 12 (of 6) are the tensor's, the others padding,
+ * which a load makes zero.
+ */
+struct emu_tensor_piece {
+	uint64_t address;
+	uint32_t shared_offset;
+	uint32_t skip_bytes, inside_bytes, stored_bytes;
+};
+
+/* Whether elements are rounded to TF32 as they are loaded (not stored). */
+bool emu_tensor_map_rounds(const struct emu_tensor_map *map);
+/* So: to nearest even, every NaN to one. */
+void emu_tensor_round_tf32(uint8_t *elements, uint32_t bytes);
+
+/* Pieces of a box, and piece i of the box at coordinates. */
+uint32_t emu_tensor_map_pieces(const struct emu_tensor_map *map);
+void emu_tensor_map_piece(const struct emu_tensor_map *map,
+			  const int32_t *coordinates, uint32_t shared_address,
+			  uint32_t i, struct emu_tensor_piece *piece);
+
+#endif

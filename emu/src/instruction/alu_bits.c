@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alu_bits.c - logic, shifts, fields and bytes, selection and comparison.
+ */
+#include <string.h>
+
+#include "machine/warp.h"
+#include "ptx/decode.h"
+
+/* A function of up to three sources of one width and one of 32 bits. */
+#define BITWISE(name, bits, expression)                                        \
+	static void name##_##bits(struct emu_warp *w,                          \
+				  const struct emu_instr *i, uint32_t lanes)   \
+	{                                                                      \
+		const struct emu_value *o = i->operand;                        \
+		const uint##bits##_t *a = emu_row(w, &o[1]);                   \
+		const uint##bits##_t *b =                                      \
+		    i->operands > 2 ? emu_row(w, &o[2]) : a;                   \
+		const uint##bits##_t *c =                                      \
+		    i->operands > 3 ? emu_row(w, &o[3]) : a;                   \
+		uint##bits##_t r[EMU_LANES];                                   \
+                                                                               \
+		(void)b;                                                       \
+		(void)c;                                                       \
+		EMU_EACH_LANE(l)                                               \
+		{                                                              \
+			const uint##bits##_t x = a[l];                         \
+			r[l] = (uint##bits##_t)(expression);                   \
+		}                                                              \
+		emu_put_##bits(w, &o[0], r, lanes);                            \
+	}
+#define ALL_WIDTHS(name, expression)                                           \
+	BITWISE(name, 16, expression)                                          \
+	BITWISE(name, 32, expression)                                          \
+	BITWISE(name, 64, expression)
+
+ALL_WIDTHS(and, x &b[l])
+ALL_WIDTHS(or, x | b[l])
+ALL_WIDTHS(xor, x ^ b[l])
+ALL_WIDTHS(not, ~x)
+ALL_WIDTHS(cnot, x == 0)
+
+/* Logic of predicates: whole words. */
+#define PREDICATES(name, expression)                                           \
+	static void name##_pred(struct emu_warp *w, const struct emu_instr *i, \
+				uint32_t lanes)                                \
+	{                                                                      \
+		const struct emu_value *o = i->operand;                        \
+		const uint32_t x = emu_lanes_of(w, &o[1]);                     \
+		const uint32_t y =                                             \
+		    i->operands > 2 ? emu_lanes_of(w, &o[2]) : 0;              \
+                                                                               \
+		(void)y;                                                       \
+		emu_put_lanes(w, &o[0], expression, lanes);                    \
+	}
+PREDICATES(and, x &y)
+PREDICATES(or, x | y)
+PREDICATES(xor, x ^ y)
+PREDICATES(not, ~x)
+
+/* Shifts: amounts of 32 bits, those beyond the width clamp. */
+#define SHIFT(name, T, bits, beyond, expression)                               \
+	static void name(struct emu_warp *w, const struct emu_instr *i,        \
+			 uint32_t lanes)                                       \
+	{                                                                      \
+		const T *a = emu_row(w, &i->operand[1]);                       \
+		const uint32_t *b = emu_row(w, &i->operand[2]);                \
+		uint##bits##_t r[EMU_LANES];                                   \
+                                                                               \
+		EMU_EACH_LANE(l)                                               \
+		{                                                              \
+			const T x = a[l];                                      \
+			const uint32_t n = b[l] & (bits - 1);                  \
+			r[l] = (uint##bits##_t)(b[l] >= bits ? (beyond)        \
+							     : (expression));  \
+		}                                                              \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+	}
+SHIFT(shl_16, uint16_t, 16, 0, (uint32_t)x << n)
+SHIFT(shl_32, uint32_t, 32, 0, x << n)
+SHIFT(shl_64, uint64_t, 64, 0, x << n)
+SHIFT(shr_u16, uint16_t, 16, 0, x >> n)
+SHIFT(shr_u32, uint32_t, 32, 0, x >> n)
+SHIFT(shr_u64, uint64_t, 64, 0, x >> n)
+SHIFT(shr_s16, int16_t, 16, x >> 15, x >> n)
+SHIFT(shr_s32, int32_t, 32, x < 0 ? -1 : 0, x >> n)
+SHIFT(shr_s64, int64_t, 64, x < 0 ? -1 : 0, x >> n)
+
+/* Counts: results of 32 bits. */
+#define COUNT(name, T, expression)                                             \
+	static void name(struct emu_warp *w, const struct emu_instr *i,        \
+			 uint32_t lanes)                                       \
+	{                                                                      \
+		const T *a = emu_row(w, &i->operand[1]);                       \
+		uint32_t r[EMU_LANES];                                         \
+                                                                               \
+		EMU_EACH_LANE(l)                                               \
+		{                                                              \
+			const T x = a[l];                                      \
+			r[l] = (uint32_t)(expression);                         \
+		}                                                              \
+		emu_put_32(w, &i->operand[0], r, lanes);                       \
+	}
+COUNT(popc_32, uint32_t, __builtin_popcount(x))
+COUNT(popc_64, uint64_t, __builtin_popcountll(x))
+COUNT(clz_32, uint32_t, x ? __builtin_clz(x) : 32)
+COUNT(clz_64, uint64_t, x ? __builtin_clzll(x) : 64)
+
+static uint32_t highest_bit(uint64_t x)
+{
+	return x ? 63 - (uint32_t)__builtin_clzll(x) : UINT32_MAX;
+}
+COUNT(bfind_u32, uint32_t, highest_bit(x))
+COUNT(bfind_s32, int32_t, highest_bit((uint32_t)(x < 0 ? ~x : x)))
+COUNT(bfind_u64, uint64_t, highest_bit(x))
+COUNT(bfind_s64, int64_t, highest_bit((uint64_t)(x < 0 ? ~x : x)))
+
+static uint64_t reversed(uint64_t x)
+{
+	uint64_t r = 0;
+
+	for (int i = 0; i < 64; i++)
+		r |= (x >> i & 1) << (63 - i);
+	return r;
+}
+BITWISE(brev, 32, reversed(x) >> 32)
+BITWISE(brev, 64, reversed(x))
+
+/* Bits position .. position + length - 1 of b replaced by those of a. */
+static uint64_t insert(uint64_t a, uint64_t b, uint32_t position,
+		       uint32_t length, uint32_t bits)
+{
+	uint64_t mask;
+
+	position &= 0xFF;
+	length &= 0xFF;
+	if (position >= bits || length == 0)
+		return b;
+	mask = length >= 64 ? UINT64_MAX : (UINT64_C(1) << length) - 1;
+	return (b & ~(mask << position)) | (a & mask) << position;
+}
+
+#define INSERT(bits)                                                           \
+	static void bfi_##bits(struct emu_warp *w, const struct emu_instr *i,  \
+			       uint32_t lanes)                                 \
+	{                                                                      \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
+		const uint##bits##_t *b = emu_row(w, &i->operand[2]);          \
+		const uint32_t *c = emu_row(w, &i->operand[3]);                \
+		const uint32_t *d = emu_row(w, &i->operand[4]);                \
+		uint##bits##_t r[EMU_LANES];                                   \
+                                                                               \
+		EMU_EACH_LANE(l)                                               \
+		r[l] = (uint##bits##_t)insert(a[l], b[l], c[l], d[l], bits);   \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+	}
+INSERT(32)
+INSERT(64)
+
+/* PTX ISA, bfe: bits beyond the top are the sign's (signed) or zero. */
+static uint64_t extract(uint64_t a, uint32_t position, uint32_t length,
+			uint32_t bits, bool is_signed)
+{
+	const uint32_t msb = bits - 1;
+	uint64_t r = 0, sign = 0;
+
+	position &= 0xFF;
+	length &= 0xFF;
+	if (is_signed && length)
+		sign = a >> (position + length - 1 < msb ? position + length - 1
+							 : msb) &
+		       1;
+	for (uint32_t i = 0; i <= msb; i++)
+		r |=
+		    (i < length && position + i <= msb ? a >> (position + i) & 1
+						       : sign)
+		    << i;
+	return r;
+}
+
+#define EXTRACT(name, bits, is_signed)                                         \
+	static void name(struct emu_warp *w, const struct emu_instr *i,        \
+			 uint32_t lanes)                                       \
+	{                                                                      \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
+		const uint32_t *b = emu_row(w, &i->operand[2]);                \
+		const uint32_t *c = emu_row(w, &i->operand[3]);                \
+		uint##bits##_t r[EMU_LANES];                                   \
+                                                                               \
+		EMU_EACH_LANE(l)                                               \
+		r[l] = (uint##bits##_t)extract(a[l], b[l], c[l], bits,         \
+					       is_signed);                     \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+	}
+EXTRACT(bfe_u32, 32, false)
+EXTRACT(bfe_s32, 32, true)
+EXTRACT(bfe_u64, 64, false)
+EXTRACT(bfe_s64, 64, true)
+
+/* Byte i of the result: byte c[4i+2:4i] of b:a, or its sign eight times. */
+static uint32_t permute(uint32_t a, uint32_t b, uint32_t c)
+{
+	const uint64_t bytes = (uint64_t)b << 32 | a;
+	uint32_t r = 0;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		const uint32_t pick = c >> (4 * i) & 15;
+		uint32_t byte = (uint32_t)(bytes >> (8 * (pick & 7))) & 0xFF;
+
+		if (pick & 8)
+			byte = byte & 0x80 ? 0xFF : 0;
+		r |= byte << (8 * i);
+	}
+	return r;
+}
+BITWISE(prmt, 32, permute(x, b[l], c[l]))
+
+/* c + the products of the four signed bytes of a and b. */
+static uint32_t dot4(uint32_t a, uint32_t b, uint32_t c)
+{
+	for (uint32_t i = 0; i < 32; i += 8)
+		c += (uint32_t)((int8_t)(a >> i & 0xFF) *
+				(int8_t)(b >> i & 0xFF));
+	return c;
+}
+BITWISE(dp4a, 32, dot4(x, b[l], c[l]))
+
+/* It names the type of a and that of b. */
+bool emu_bind_dp4a(struct emu_bind *b)
+{
+	if (b->n_types != 2 || b->types[0] != b->types[1])
+		return emu_bind_fail(b, "two types that are not the same");
+	b->n_types = 1;
+	return emu_bind_alu(b);
+}
+
+static uint32_t lookup(uint32_t x, uint32_t y, uint32_t z, uint32_t table)
+{
+	uint32_t r = 0;
+
+	for (uint32_t i = 0; i < 8; i++)
+		if (table >> i & 1)
+			r |= (i & 4 ? x : ~x) & (i & 2 ? y : ~y) &
+			     (i & 1 ? z : ~z);
+	return r;
+}
+BITWISE(lop3, 32, lookup(x, b[l], c[l], i->option))
+
+#define SELECT(bits)                                                           \
+	static void selp_##bits(struct emu_warp *w, const struct emu_instr *i, \
+				uint32_t lanes)                                \
+	{                                                                      \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
+		const uint##bits##_t *b = emu_row(w, &i->operand[2]);          \
+		const uint32_t p = emu_lanes_of(w, &i->operand[3]);            \
+		uint##bits##_t r[EMU_LANES];                                   \
+                                                                               \
+		EMU_EACH_LANE(l)                                               \
+		r[l] = p >> l & 1 ? a[l] : b[l];                               \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+	}
+SELECT(16)
+SELECT(32)
+SELECT(64)
+
+#define LOGIC(name)                                                            \
+	{#name, EMU_B16, "ttt", name##_16},                                    \
+	    {#name, EMU_B32, "ttt", name##_32},                                \
+	    {#name, EMU_B64, "ttt", name##_64},                                \
+	{                                                                      \
+#name, EMU_PRED, "ttt", name##_pred                            \
+	}
+
+const struct emu_alu emu_bits_alu[] = {
+    LOGIC(and),
+    LOGIC(or),
+    LOGIC(xor),
+    {"not", EMU_B16, "tt", not_16},
+    {"not", EMU_B32, "tt", not_32},
+    {"not", EMU_B64, "tt", not_64},
+    {"not", EMU_PRED, "tt", not_pred},
+    {"cnot", EMU_B16, "tt", cnot_16},
+    {"cnot", EMU_B32, "tt", cnot_32},
+    {"cnot", EMU_B64, "tt", cnot_64},
+    {"shl", EMU_B16, "ttu", shl_16},
+    {"shl", EMU_B32, "ttu", shl_32},
+    {"shl", EMU_B64, "ttu", shl_64},
+    {"shr", EMU_B16, "ttu", shr_u16},
+    {"shr", EMU_B32, "ttu", shr_u32},
+    {"shr", EMU_B64, "ttu", shr_u64},
+    {"shr", EMU_U16, "ttu", shr_u16},
+    {"shr", EMU_U32, "ttu", shr_u32},
+    {"shr", EMU_U64, "ttu", shr_u64},
+    {"shr", EMU_S16, "ttu", shr_s16},
+    {"shr", EMU_S32, "ttu", shr_s32},
+    {"shr", EMU_S64, "ttu", shr_s64},
+    {"popc", EMU_B32, "ut", popc_32},
+    {"popc", EMU_B64, "ut", popc_64},
+    {"clz", EMU_B32, "ut", clz_32},
+    {"clz", EMU_B64, "ut", clz_64},
+    {"bfind", EMU_U32, "ut", bfind_u32},
+    {"bfind", EMU_S32, "ut", bfind_s32},
+    {"bfind", EMU_U64, "ut", bfind_u64},
+    {"bfind", EMU_S64, "ut", bfind_s64},
+    {"brev", EMU_B32, "tt", brev_32},
+    {"brev", EMU_B64, "tt", brev_64},
+    {"bfi", EMU_B32, "tttuu", bfi_32},
+    {"bfi", EMU_B64, "tttuu", bfi_64},
+    {"bfe", EMU_U32, "ttuu", bfe_u32},
+    {"bfe", EMU_S32, "ttuu", bfe_s32},
+    {"bfe", EMU_U64, "ttuu", bfe_u64},
+    {"bfe", EMU_S64, "ttuu", bfe_s64},
+    {"prmt", EMU_B32, "tttt", prmt_32},
+    {"dp4a", EMU_S32, "tttt", dp4a_32},
+    {"lop3", EMU_B32, "ttttz", lop3_32},
+    {"selp", EMU_B16, "tttp", selp_16},
+    {"selp", EMU_U16, "tttp", selp_16},
+    {"selp", EMU_S16, "tttp", selp_16},
+    {"selp", EMU_B32, "tttp", selp_32},
+    {"selp", EMU_U32, "tttp", selp_32},
+    {"selp", EMU_S32, "tttp", selp_32},
+    {"selp", EMU_F32, "tttp", selp_32},
+    {"selp", EMU_B64, "tttp", selp_64},
+    {"selp", EMU_U64, "tttp", selp_64},
+    {"selp", EMU_S64, "tttp", selp_64},
+    {"selp", EMU_F64, "tttp", selp_64},
+    {NULL, EMU_NO_TYPE, NULL, NULL},
+};
+
+/* ---- funnel shift ----------------------------------------------------------
+ */
+
+enum { SHF_RIGHT = 1, SHF_CLAMP = 2 };
+
+static void run_shf(struct emu_warp *w, const struct emu_instr *i,
+		    uint32_t lanes)
+{
+	const uint32_t *a = emu_row(w, &i->operand[1]);
+	const uint32_t *b = emu_row(w, &i->operand[2]);
+	const uint32_t *c = emu_row(w, &i->operand[3]);
+	uint32_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l)
+	{
+		const uint64_t both = (uint64_t)b[l] << 32 | a[l];
+		const uint32_t n =
+		    i->option & SHF_CLAMP ? (c[l] < 32 ? c[l] : 32) : c[l] & 31;
+
+		r[l] = i->option & SHF_RIGHT ? (uint32_t)(both >> n)
+					     : (uint32_t)(both << n >> 32);
+	}
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
+bool emu_bind_shf(struct emu_bind *b)
+{
+	if (!emu_arguments(b, 4, 4) || !emu_dst(b, emu_argument(b, 0), 4))
+		return false;
+	for (uint32_t n = 1; n < 4; n++)
+		if (!emu_src(b, emu_argument(b, n), EMU_B32))
+			return false;
+	if (emu_has(b, "l") == emu_has(b, "r") ||
+	    emu_has(b, "wrap") == emu_has(b, "clamp"))
+		return emu_bind_fail(b, "one of .l .r, one of .wrap .clamp");
+	b->i->option = (emu_has(b, "r") ? SHF_RIGHT : 0) |
+		       (emu_has(b, "clamp") ? SHF_CLAMP : 0);
+	b->i->run = run_shf;
+	return true;
+}
+
+/* ---- setp ------------------------------------------------------------------
+ */
+
+/* Bits of option: which of less, equal, greater and unordered give true. */
+enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
+enum { WITH_AND = 16, WITH_OR = 32, WITH_XOR = 64, TWO_RESULTS = 128 };
+
+#define COMPARE(name, T)                                                       \
+	static uint32_t name(const void *left, const void *right,              \
+			     uint32_t wanted)                                  \
+	{                                                                      \
+		const T *a = left, *b = right;                                 \
+		uint32_t less = 0, equal = 0, greater = 0;                     \
+                                                                               \
+		EMU_EACH_LANE(l)                                               \
+		{                                                              \
+			less |= (uint32_t)(a[l] < b[l]) << l;                  \
+			equal |= (uint32_t)(a[l] == b[l]) << l;                \
+			greater |= (uint32_t)(a[l] > b[l]) << l;               \
+		}                                                              \
+		return (wanted & LESS ? less : 0) |                            \
+		       (wanted & EQUAL ? equal : 0) |                          \
+		       (wanted & GREATER ? greater : 0) |                      \
+		       (wanted & UNORDERED ? ~(less | equal | greater) : 0);   \
+	}
+COMPARE(compare_u16, uint16_t)
+COMPARE(compare_s16, int16_t)
+COMPARE(compare_u32, uint32_t)
+COMPARE(compare_s32, int32_t)
+COMPARE(compare_u64, uint64_t)
+COMPARE(compare_s64, int64_t)
+COMPARE(compare_f32, float)
+COMPARE(compare_f64, double)
+
+static uint32_t compare(enum emu_type type, const void *a, const void *b,
+			uint32_t wanted)
+{
+	switch (type) {
+	case EMU_S16:
+		return compare_s16(a, b, wanted);
+	case EMU_U16:
+	case EMU_B16:
+		return compare_u16(a, b, wanted);
+	case EMU_S32:
+		return compare_s32(a, b, wanted);
+	case EMU_S64:
+		return compare_s64(a, b, wanted);
+	case EMU_U64:
+	case EMU_B64:
+		return compare_u64(a, b, wanted);
+	case EMU_F32:
+		return compare_f32(a, b, wanted);
+	case EMU_F64:
+		return compare_f64(a, b, wanted);
+	default:
+		return compare_u32(a, b, wanted);
+	}
+}
+
+static uint32_t combine(uint32_t option, uint32_t x, uint32_t with)
+{
+	return option & WITH_AND   ? x & with
+	       : option & WITH_OR  ? x | with
+	       : option & WITH_XOR ? x ^ with
+				   : x;
+}
+
+static void run_setp(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	const struct emu_value *o = i->operand;
+	const uint32_t first = i->option & TWO_RESULTS ? 2 : 1;
+	const uint32_t x =
+	    compare((enum emu_type)i->type, emu_row(w, &o[first]),
+		    emu_row(w, &o[first + 1]), i->option);
+	const uint32_t with = i->option & (WITH_AND | WITH_OR | WITH_XOR)
+				  ? emu_lanes_of(w, &o[first + 2])
+				  : 0;
+
+	emu_put_lanes(w, &o[0], combine(i->option, x, with), lanes);
+	if (first == 2)
+		emu_put_lanes(w, &o[1], combine(i->option, ~x, with), lanes);
+}
+
+static const struct {
+	const char *word;
+	uint32_t wanted;
+	bool of_floats; /* alone */
+} comparisons[] = {
+    {"eq", EQUAL, false},
+    {"ne", LESS | GREATER, false},
+    {"lt", LESS, false},
+    {"le", LESS | EQUAL, false},
+    {"gt", GREATER, false},
+    {"ge", GREATER | EQUAL, false},
+    {"lo", LESS, false},
+    {"ls", LESS | EQUAL, false},
+    {"hi", GREATER, false},
+    {"hs", GREATER | EQUAL, false},
+    {"equ", EQUAL | UNORDERED, true},
+    {"neu", LESS | GREATER | UNORDERED, true},
+    {"ltu", LESS | UNORDERED, true},
+    {"leu", LESS | EQUAL | UNORDERED, true},
+    {"gtu", GREATER | UNORDERED, true},
+    {"geu", GREATER | EQUAL | UNORDERED, true},
+    {"num", LESS | EQUAL | GREATER, true},
+    {"nan", UNORDERED, true},
+};
+
+bool emu_bind_setp(struct emu_bind *b)
+{
+	const struct emu_argument *d = emu_argument(b, 0);
+	const bool is_float = b->types[0] == EMU_F32 || b->types[0] == EMU_F64;
+	uint32_t found = 0, n;
+
+	if (b->n_types != 1)
+		return emu_bind_fail(b, "one type");
+	for (size_t i = 0; i < sizeof(comparisons) / sizeof(*comparisons); i++)
+		if (emu_has(b, comparisons[i].word)) {
+			b->i->option = comparisons[i].wanted;
+			found += !comparisons[i].of_floats || is_float;
+		}
+	if (found != 1)
+		return emu_bind_fail(b, "one comparison that its type has");
+	b->i->option |= (emu_has(b, "and") ? WITH_AND : 0) |
+			(emu_has(b, "or") ? WITH_OR : 0) |
+			(emu_has(b, "xor") ? WITH_XOR : 0) |
+			(d->second ? TWO_RESULTS : 0);
+	n = b->i->option & (WITH_AND | WITH_OR | WITH_XOR) ? 4 : 3;
+	if (!emu_arguments(b, n, n) || !emu_dst(b, d, 1) ||
+	    (d->second && !emu_dst(b, &b->s->elements[d->second - 1], 1)) ||
+	    !emu_src(b, emu_argument(b, 1), b->types[0]) ||
+	    !emu_src(b, emu_argument(b, 2), b->types[0]) ||
+	    (n == 4 && !emu_predicate(b, emu_argument(b, 3))))
+		return false;
+	b->i->run = run_setp;
+	return true;
+}

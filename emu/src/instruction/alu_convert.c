@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alu_convert.c - cvt between all types that are known: a pass that reads a row
+ * as 64-bit integers or doubles, and one that rounds and writes it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/floats.h"
+#include "engine/halves.h"
+#include "machine/warp.h"
+#include "ptx/decode.h"
+
+enum { SATURATES = 8, TO_INTEGER = 16, HAS_ROUNDING = 32 };
+
+static bool is_float(enum emu_type t)
+{
+	return t == EMU_F32 || t == EMU_F64 || t == EMU_T_F16 ||
+	       t == EMU_T_BF16;
+}
+
+static bool is_signed(enum emu_type t)
+{
+	return t == EMU_S8T || t == EMU_S16 || t == EMU_S32 || t == EMU_S64;
+}
+
+static const struct emu_format *format_of(enum emu_type t)
+{
+	switch (t) {
+	case EMU_T_F16:
+	case EMU_F16X2:
+		return &emu_format_f16;
+	case EMU_T_BF16:
+	case EMU_BF16X2:
+		return &emu_format_bf16;
+	case EMU_E4M3X2:
+		return &emu_format_e4m3;
+	case EMU_E5M2X2:
+		return &emu_format_e5m2;
+	default:
+		return &emu_format_tf32;
+	}
+}
+
+/* ---- rows in ------------------------------------------------------------- */
+
+/* The low bits of the type, extended by its sign. */
+static void get_integers(const struct emu_warp *w, const struct emu_value *o,
+			 enum emu_type type, uint64_t *to)
+{
+	const int unused = 64 - 8 * emu_type_bytes(type);
+
+	emu_get_wide(w, o, to);
+	if (is_signed(type))
+		EMU_EACH_LANE(l)
+	to[l] = (uint64_t)((int64_t)(to[l] << unused) >> unused);
+	else EMU_EACH_LANE(l) to[l] = to[l] << unused >> unused;
+}
+
+static void get_floats(const struct emu_warp *w, const struct emu_value *o,
+		       enum emu_type type, double *to)
+{
+	const void *row = emu_row(w, o);
+
+	if (type == EMU_F64) {
+		memcpy(to, row, sizeof(*to) * EMU_LANES);
+	} else if (type == EMU_F32) {
+		float from[EMU_LANES];
+
+		memcpy(from, row, sizeof(from));
+		EMU_EACH_LANE(l) to[l] = (double)from[l];
+	} else {
+		uint64_t bits[EMU_LANES];
+
+		emu_get_wide(w, o, bits);
+		EMU_EACH_LANE(l)
+		to[l] = emu_widen(format_of(type), bits[l] & 0xFFFF);
+	}
+}
+
+/* ---- rows out ------------------------------------------------------------ */
+
+static void put_floats(struct emu_warp *w, const struct emu_instr *i,
+		       const double *from, uint32_t lanes)
+{
+	const enum emu_type type = (enum emu_type)i->type;
+	const enum emu_rounding rounding = (enum emu_rounding)(i->option & 7);
+	uint64_t r[EMU_LANES];
+	double x[EMU_LANES];
+
+	memcpy(x, from, sizeof(x));
+	if (i->option & SATURATES)
+		EMU_EACH_LANE(l) x[l] = x[l] > 0 ? (x[l] < 1 ? x[l] : 1) : 0;
+	if (type == EMU_F64)
+		memcpy(r, x, sizeof(r));
+	else if (type == EMU_F32 || type == EMU_T_TF32)
+		EMU_EACH_LANE(l) r[l] = emu_narrow_f32(x[l], rounding);
+	else
+		EMU_EACH_LANE(l)
+	r[l] = emu_narrow(format_of(type), x[l], rounding, false);
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+static void put_integers(struct emu_warp *w, const struct emu_instr *i,
+			 const uint64_t *from, uint32_t lanes)
+{
+	const enum emu_type type = (enum emu_type)i->type;
+	const int unused = 64 - 8 * emu_type_bytes(type);
+	uint64_t r[EMU_LANES];
+
+	/* Registers wider than the type are filled by its sign or zeros. */
+	if (is_signed(type))
+		EMU_EACH_LANE(l)
+	r[l] = (uint64_t)((int64_t)(from[l] << unused) >> unused);
+	else EMU_EACH_LANE(l) r[l] = from[l] << unused >> unused;
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+/* ---- the four directions ------------------------------------------------- */
+
+static uint64_t clamp_integer(uint64_t x, bool from_signed, enum emu_type to)
+{
+	const int bits = 8 * emu_type_bytes(to);
+	const uint64_t most = is_signed(to) ? UINT64_MAX >> (65 - bits)
+					    : UINT64_MAX >> (64 - bits);
+
+	if (from_signed && (int64_t)x < 0) {
+		const int64_t least = is_signed(to) ? -(int64_t)most - 1 : 0;
+
+		return (int64_t)x < least ? (uint64_t)least : x;
+	}
+	return x > most ? most : x;
+}
+
+static void integer_to_integer(struct emu_warp *w, const struct emu_instr *i,
+			       uint32_t lanes)
+{
+	uint64_t x[EMU_LANES];
+
+	get_integers(w, &i->operand[1], (enum emu_type)i->type2, x);
+	if (i->option & SATURATES)
+		EMU_EACH_LANE(l)
+	x[l] = clamp_integer(x[l], is_signed((enum emu_type)i->type2),
+			     (enum emu_type)i->type);
+	put_integers(w, i, x, lanes);
+}
+
+/* A 64-bit integer as a double that narrows as the integer would: odd where
+ * bits were lost. */
+static double odd_double(uint64_t magnitude)
+{
+	const int extra =
+	    magnitude >> 54 ? 64 - 54 - __builtin_clzll(magnitude) : 0;
+	const uint64_t kept = magnitude >> extra;
+
+	return ldexp((double)(kept | (kept << extra != magnitude)), extra);
+}
+
+static void integer_to_float(struct emu_warp *w, const struct emu_instr *i,
+			     uint32_t lanes)
+{
+	const bool has_sign = is_signed((enum emu_type)i->type2);
+	uint64_t x[EMU_LANES];
+	double r[EMU_LANES];
+
+	get_integers(w, &i->operand[1], (enum emu_type)i->type2, x);
+	EMU_EACH_LANE(l)
+	{
+		const bool minus = has_sign && (int64_t)x[l] < 0;
+		const uint64_t size = minus ? 0 - x[l] : x[l];
+
+		r[l] = i->type == EMU_F64 ? (double)size : odd_double(size);
+		if (minus)
+			r[l] = -r[l];
+	}
+	put_floats(w, i, r, lanes);
+}
+
+/* To a whole number. */
+static double whole(double x, enum emu_rounding rounding)
+{
+	switch (rounding) {
+	case EMU_RZ:
+		return trunc(x);
+	case EMU_RM:
+		return floor(x);
+	case EMU_RP:
+		return ceil(x);
+	default:
+		return rint(x);
+	}
+}
+
+static uint64_t to_integer(double x, enum emu_type type)
+{
+	const int bits = 8 * emu_type_bytes(type);
+	const double end = ldexp(1, is_signed(type) ? bits - 1 : bits);
+
+	if (isnan(x))
+		return bits == 64 ? UINT64_C(1) << 63 : 0;
+	if (x >= end)
+		return is_signed(type) ? UINT64_MAX >> (65 - bits)
+				       : UINT64_MAX >> (64 - bits);
+	if (!is_signed(type))
+		return x < 0 ? 0 : (uint64_t)x;
+	return x < -end ? (uint64_t)INT64_MIN >> (64 - bits)
+			: (uint64_t)(int64_t)x;
+}
+
+static void float_to_integer(struct emu_warp *w, const struct emu_instr *i,
+			     uint32_t lanes)
+{
+	const enum emu_rounding rounding = (enum emu_rounding)(i->option & 7);
+	double x[EMU_LANES];
+	uint64_t r[EMU_LANES];
+
+	get_floats(w, &i->operand[1], (enum emu_type)i->type2, x);
+	EMU_EACH_LANE(l)
+	r[l] = to_integer(whole(x[l], rounding), (enum emu_type)i->type);
+	put_integers(w, i, r, lanes);
+}
+
+static void float_to_float(struct emu_warp *w, const struct emu_instr *i,
+			   uint32_t lanes)
+{
+	double x[EMU_LANES];
+
+	get_floats(w, &i->operand[1], (enum emu_type)i->type2, x);
+	if (i->option & TO_INTEGER)
+		EMU_EACH_LANE(l)
+	x[l] = whole(x[l], (enum emu_rounding)(i->option & 7));
+	put_floats(w, i, x, lanes);
+}
+
+/* ---- pairs --------------------------------------------------------------- */
+
+/* Two floats into a pair; the first argument is the high one. */
+static void floats_to_pair(struct emu_warp *w, const struct emu_instr *i,
+			   uint32_t lanes)
+{
+	const struct emu_format *f = format_of((enum emu_type)i->type);
+	const enum emu_rounding rounding = (enum emu_rounding)(i->option & 7);
+	const bool saturates = i->option & SATURATES;
+	const int bits = 4 * emu_type_bytes((enum emu_type)i->type);
+	double hi[EMU_LANES], lo[EMU_LANES];
+	uint64_t r[EMU_LANES];
+
+	get_floats(w, &i->operand[1], EMU_F32, hi);
+	get_floats(w, &i->operand[2], EMU_F32, lo);
+	EMU_EACH_LANE(l)
+	r[l] = (uint64_t)emu_narrow(f, hi[l], rounding, saturates) << bits |
+	       emu_narrow(f, lo[l], rounding, saturates);
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+/* From E4M3 to fp16, which loses nothing. */
+static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	uint8_t codes[2 * EMU_LANES];
+	uint16_t halves[2 * EMU_LANES];
+	uint64_t x[EMU_LANES];
+	uint32_t r[EMU_LANES];
+
+	emu_get_wide(w, &i->operand[1], x);
+	EMU_EACH_LANE(l)
+	{
+		codes[2 * l] = (uint8_t)x[l];
+		codes[2 * l + 1] = (uint8_t)(x[l] >> 8);
+	}
+	emu_halves_from_e4m3(codes, halves, 2 * EMU_LANES);
+	EMU_EACH_LANE(l)
+	r[l] = halves[2 * l] | (uint32_t)halves[2 * l + 1] << 16;
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
+/* A pair into one of another format. */
+static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	const struct emu_format *to = format_of((enum emu_type)i->type);
+	const struct emu_format *from = format_of((enum emu_type)i->type2);
+	const int to_bits = 4 * emu_type_bytes((enum emu_type)i->type);
+	const int from_bits = 4 * emu_type_bytes((enum emu_type)i->type2);
+	const uint32_t mask = (1u << from_bits) - 1;
+	const bool saturates = i->option & SATURATES;
+	uint64_t x[EMU_LANES];
+
+	emu_get_wide(w, &i->operand[1], x);
+	EMU_EACH_LANE(l)
+	{
+		const double lo = emu_widen(from, (uint32_t)x[l] & mask);
+		const double hi =
+		    emu_widen(from, (uint32_t)(x[l] >> from_bits) & mask);
+
+		x[l] = (uint64_t)emu_narrow(to, hi, EMU_RN, saturates)
+			   << to_bits |
+		       emu_narrow(to, lo, EMU_RN, saturates);
+	}
+	emu_put_wide(w, &i->operand[0], x, lanes);
+}
+
+/* ---- binding ------------------------------------------------------------- */
+
+static bool is_pair(enum emu_type t)
+{
+	return t == EMU_F16X2 || t == EMU_BF16X2 || t == EMU_E4M3X2 ||
+	       t == EMU_E5M2X2;
+}
+
+static uint32_t rounding_of(const struct emu_bind *b)
+{
+	static const struct {
+		const char *word;
+		uint32_t option;
+	} words[] = {
+	    {"rn", EMU_RN | HAS_ROUNDING},
+	    {"rz", EMU_RZ | HAS_ROUNDING},
+	    {"rm", EMU_RM | HAS_ROUNDING},
+	    {"rp", EMU_RP | HAS_ROUNDING},
+	    {"rna", EMU_RNA | HAS_ROUNDING},
+	    {"rni", EMU_RN | HAS_ROUNDING | TO_INTEGER},
+	    {"rzi", EMU_RZ | HAS_ROUNDING | TO_INTEGER},
+	    {"rmi", EMU_RM | HAS_ROUNDING | TO_INTEGER},
+	    {"rpi", EMU_RP | HAS_ROUNDING | TO_INTEGER},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (emu_has(b, words[i].word))
+			return words[i].option;
+	return 0;
+}
+
+static bool bind_pair(struct emu_bind *b)
+{
+	const enum emu_type to = b->types[0], from = b->types[1];
+
+	if (!(b->i->option & HAS_ROUNDING) || (b->i->option & 7) > EMU_RZ)
+		return emu_bind_fail(b, "pairs want .rn or .rz");
+	if (emu_has(b, "satfinite"))
+		b->i->option |= SATURATES;
+	else if (to == EMU_E4M3X2 || to == EMU_E5M2X2)
+		return emu_bind_fail(b, ".satfinite is missing");
+	if (!emu_dst(b, emu_argument(b, 0), emu_type_bytes(to)))
+		return false;
+	if (from == EMU_F32) {
+		b->i->run = floats_to_pair;
+		return emu_arguments(b, 3, 3) &&
+		       emu_src(b, emu_argument(b, 1), from) &&
+		       emu_src(b, emu_argument(b, 2), from);
+	}
+	if (!is_pair(from) || to == from)
+		return emu_bind_fail(b, "no such conversion");
+	b->i->run =
+	    to == EMU_F16X2 && from == EMU_E4M3X2 ? e4m3_to_f16 : pair_to_pair;
+	return emu_arguments(b, 2, 2) && emu_src(b, emu_argument(b, 1), from);
+}
+
+static bool check_rounding(struct emu_bind *b, bool to_float, bool from_float)
+{
+	const uint32_t option = b->i->option;
+	const int to = emu_type_bytes(b->types[0]);
+	const int from = emu_type_bytes(b->types[1]);
+
+	if (from_float && !to_float && !(option & TO_INTEGER))
+		return emu_bind_fail(b, "to an integer: .rni, .rzi, .rmi or "
+					".rpi");
+	if (!from_float && !to_float && option & HAS_ROUNDING)
+		return emu_bind_fail(b, "integers are not rounded");
+	if (to_float && (!from_float || from > to) && !(option & HAS_ROUNDING))
+		return emu_bind_fail(b, "a rounding is missing");
+	return true;
+}
+
+bool emu_bind_cvt(struct emu_bind *b)
+{
+	bool to_float, from_float;
+
+	if (b->n_types != 2)
+		return emu_bind_fail(b, "two types");
+	b->i->option = rounding_of(b);
+	if (is_pair(b->types[0]))
+		return bind_pair(b);
+	to_float = is_float(b->types[0]) || b->types[0] == EMU_T_TF32;
+	from_float = is_float(b->types[1]);
+	if (is_pair(b->types[1]) || b->types[0] == EMU_T_TF32)
+		return emu_bind_fail(b, "no such conversion here");
+	if (!check_rounding(b, to_float, from_float))
+		return false;
+	if (emu_has(b, "sat"))
+		b->i->option |= SATURATES;
+	if (emu_has(b, "satfinite"))
+		return emu_bind_fail(b, ".satfinite is of pairs");
+	b->i->run = to_float
+			? (from_float ? float_to_float : integer_to_float)
+			: (from_float ? float_to_integer : integer_to_integer);
+	return emu_arguments(b, 2, 2) &&
+	       emu_wide_dst(b, emu_argument(b, 0),
+			    emu_type_bytes(b->types[0])) &&
+	       emu_wide_src(b, emu_argument(b, 1), b->types[1]);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alu_move.c - mov with its vectors and addresses, and addresses between the
+ * windows: cvta, mapa, isspacep.
+ */
+#include <string.h>
+
+#include "machine/warp.h"
+#include "ptx/decode.h"
+
+/* ---- mov ----------------------------------------------------------------- */
+
+static void mov_16(struct emu_warp *w, const struct emu_instr *i,
+		   uint32_t lanes)
+{
+	emu_put_16(w, &i->operand[0], emu_row(w, &i->operand[1]), lanes);
+}
+
+static void mov_32(struct emu_warp *w, const struct emu_instr *i,
+		   uint32_t lanes)
+{
+	emu_put_32(w, &i->operand[0], emu_row(w, &i->operand[1]), lanes);
+}
+
+static void mov_64(struct emu_warp *w, const struct emu_instr *i,
+		   uint32_t lanes)
+{
+	emu_put_64(w, &i->operand[0], emu_row(w, &i->operand[1]), lanes);
+}
+
+static void mov_pred(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	emu_put_lanes(w, &i->operand[0], emu_lanes_of(w, &i->operand[1]),
+		      lanes);
+}
+
+/* A window's begin and an offset. */
+static void mov_address(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	uint64_t r[EMU_LANES];
+
+	emu_get_wide(w, &i->operand[1], r);
+	EMU_EACH_LANE(l) r[l] += (uint64_t)i->immediate;
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+/* Time: instructions that all warps have begun. */
+static void mov_clock(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	uint64_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l) r[l] = emu_machine_of(w)->clock;
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+/* {d...} = a, the low part first. */
+static void unpack(struct emu_warp *w, const struct emu_instr *i,
+		   uint32_t lanes)
+{
+	const struct emu_value *from = &i->operand[i->vector];
+	uint64_t x[EMU_LANES];
+
+	emu_get_wide(w, from, x);
+	for (int part = 0; part < i->vector; part++) {
+		const struct emu_value *to = &i->operand[part];
+
+		emu_put_wide(w, to, x, lanes);
+		EMU_EACH_LANE(l) x[l] >>= 8 * to->bytes & 63;
+	}
+}
+
+/* d = {a...} */
+static void pack(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	uint64_t r[EMU_LANES] = {0}, x[EMU_LANES];
+	int shift = 0;
+
+	for (int part = 1; part <= i->vector; part++) {
+		const struct emu_value *from = &i->operand[part];
+
+		emu_get_wide(w, from, x);
+		EMU_EACH_LANE(l) r[l] |= x[l] << shift;
+		shift += 8 * from->bytes;
+	}
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+static bool bind_vector(struct emu_bind *b, const struct emu_argument *vector,
+			bool is_pack)
+{
+	const int bytes = emu_type_bytes(b->types[0]);
+	uint32_t count;
+	const struct emu_argument *e = emu_elements(b, vector, &count);
+	const enum emu_type part = count == 2 && bytes == 8   ? EMU_B32
+				   : count == 2 && bytes == 4 ? EMU_B16
+				   : count == 4 && bytes == 8 ? EMU_B16
+							      : EMU_NO_TYPE;
+
+	if (part == EMU_NO_TYPE)
+		return emu_bind_fail(b, "a vector of %u parts in %d bits",
+				     count, 8 * bytes);
+	if (is_pack && !emu_dst(b, emu_argument(b, 0), bytes))
+		return false;
+	for (uint32_t n = 0; n < count; n++)
+		if (is_pack ? !emu_src(b, &e[n], part)
+			    : !emu_dst(b, &e[n], emu_type_bytes(part)))
+			return false;
+	b->i->vector = (uint8_t)count;
+	b->i->run = is_pack ? pack : unpack;
+	return is_pack || emu_src(b, emu_argument(b, 1), b->types[0]);
+}
+
+/* The address of a variable, as an integer of 32 or 64 bits. */
+static bool bind_symbol(struct emu_bind *b, const struct emu_argument *a)
+{
+	const int bytes = emu_type_bytes(b->types[0]);
+	struct emu_argument base = *a;
+
+	if (bytes < 4 || (bytes == 4 && a->special != EMU_SHARED_BASE &&
+			  a->space != EMU_LOCAL))
+		return emu_bind_fail(b, "an address does not fit");
+	if (!emu_dst(b, emu_argument(b, 0), bytes))
+		return false;
+	b->i->immediate = (int64_t)a->value;
+	b->i->run = mov_address;
+	base.kind = a->special >= 0 ? EMU_ARG_SPECIAL : EMU_ARG_INTEGER;
+	base.value = 0;
+	if (a->special == EMU_SHARED_BASE && bytes == 8)
+		base.special = EMU_SHARED_BASE_64;
+	return emu_src(b, &base, b->types[0]);
+}
+
+bool emu_bind_mov(struct emu_bind *b)
+{
+	const struct emu_argument *d = emu_argument(b, 0);
+	const struct emu_argument *a = emu_argument(b, 1);
+	const int bytes = emu_type_bytes(b->types[0]);
+
+	if (b->n_types != 1 || bytes > 8)
+		return emu_bind_fail(b, "a type that it has not");
+	if (!emu_arguments(b, 2, 2))
+		return false;
+	if (d->kind == EMU_ARG_VECTOR)
+		return bind_vector(b, d, false);
+	if (a->kind == EMU_ARG_VECTOR)
+		return bind_vector(b, a, true);
+	if (a->kind == EMU_ARG_SYMBOL)
+		return bind_symbol(b, a);
+	b->i->run = bytes == 1	 ? mov_pred
+		    : bytes == 2 ? mov_16
+		    : bytes == 4 ? mov_32
+				 : mov_64;
+	if (a->kind == EMU_ARG_SPECIAL &&
+	    (a->special == EMU_CLOCK || a->special == EMU_CLOCK64 ||
+	     a->special == EMU_GLOBALTIMER))
+		b->i->run = mov_clock;
+	return emu_dst(b, d, bytes) && emu_src(b, a, b->types[0]);
+}
+
+/* ---- windows ---------------------------------------------------------------
+ */
+
+static uint64_t window_of(enum emu_state_space space)
+{
+	switch (space) {
+	case EMU_SHARED:
+	case EMU_SHARED_CLUSTER:
+		return EMU_SHARED_WINDOW;
+	case EMU_LOCAL:
+		return EMU_LOCAL_WINDOW;
+	default:
+		return 0; /* device memory is at its generic address */
+	}
+}
+
+static void cvta(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const uint64_t *a = emu_row(w, &i->operand[1]);
+	uint64_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l) r[l] = a[l] + (uint64_t)i->immediate;
+	emu_put_64(w, &i->operand[0], r, lanes);
+}
+
+bool emu_bind_cvta(struct emu_bind *b)
+{
+	const struct emu_argument *a = emu_argument(b, 1);
+	const uint64_t window = window_of(emu_space_of(b));
+
+	if (emu_space_of(b) == EMU_GENERIC || b->types[0] != EMU_U64)
+		return emu_bind_fail(b, "a space and .u64");
+	if (!emu_arguments(b, 2, 2))
+		return false;
+	if (a->kind == EMU_ARG_SYMBOL) {
+		if (!bind_symbol(b, a))
+			return false;
+		b->i->immediate += (int64_t)window;
+		return true;
+	}
+	b->i->immediate = (int64_t)(emu_has(b, "to") ? 0 - window : window);
+	b->i->run = cvta;
+	return emu_dst(b, emu_argument(b, 0), 8) && emu_src(b, a, EMU_U64);
+}
+
+static void mapa(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const uint32_t *rank = emu_row(w, &i->operand[2]);
+	const uint64_t low = (UINT64_C(1) << EMU_RANK_SHIFT) - 1;
+	const uint64_t high = i->space == EMU_GENERIC ? EMU_SHARED_WINDOW : 0;
+	uint64_t r[EMU_LANES];
+
+	emu_get_wide(w, &i->operand[1], r);
+	EMU_EACH_LANE(l)
+	{
+		if (lanes >> l & 1 && rank[l] >= w->cta->cluster->n_ctas) {
+			emu_fault(w, i, l, "rank %u of a cluster of %u CTAs",
+				  rank[l], w->cta->cluster->n_ctas);
+			return;
+		}
+		r[l] =
+		    high | (r[l] & low) | (uint64_t)rank[l] << EMU_RANK_SHIFT;
+	}
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+bool emu_bind_mapa(struct emu_bind *b)
+{
+	const struct emu_argument *a = emu_argument(b, 1);
+	const int bytes = emu_type_bytes(b->types[0]);
+
+	b->i->run = mapa;
+	b->i->space = (uint8_t)emu_space_of(b);
+	if (b->n_types != 1 || (b->i->space == EMU_GENERIC && bytes != 8) ||
+	    a->kind == EMU_ARG_SYMBOL)
+		return emu_bind_fail(b, "a form that is not known here");
+	return emu_arguments(b, 3, 3) &&
+	       emu_dst(b, emu_argument(b, 0), bytes) &&
+	       emu_src(b, a, b->types[0]) &&
+	       emu_src(b, emu_argument(b, 2), EMU_U32);
+}
+
+static void isspacep(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	const uint64_t *a = emu_row(w, &i->operand[1]);
+	uint32_t is = 0;
+
+	EMU_EACH_LANE(l)
+	{
+		const uint64_t window =
+		    a[l] & (EMU_SHARED_WINDOW | EMU_LOCAL_WINDOW);
+		const bool own =
+		    (a[l] >> EMU_RANK_SHIFT & 0xFF) == w->cta->rank;
+
+		is |=
+		    (uint32_t)(window ==
+				   window_of((enum emu_state_space)i->space) &&
+			       (i->space != EMU_SHARED || own))
+		    << l;
+	}
+	emu_put_lanes(w, &i->operand[0], is, lanes);
+}
+
+bool emu_bind_isspacep(struct emu_bind *b)
+{
+	b->i->run = isspacep;
+	b->i->space = (uint8_t)emu_space_of(b);
+	if (b->i->space == EMU_GENERIC)
+		return emu_bind_fail(b, "a space is missing");
+	return emu_arguments(b, 2, 2) && emu_dst(b, emu_argument(b, 0), 1) &&
+	       emu_src(b, emu_argument(b, 1), EMU_U64);
+}

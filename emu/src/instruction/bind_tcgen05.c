@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bind_tcgen05.c - words and operands of tcgen05.*, for op_tmem.c and
+ * op_tcgen05.c to run. */
+#include <string.h>
+
+#include "machine/tensor_queue.h"
+#include "ptx/decode.h"
+
+/* ---- what all have in common -----------------------------------------------
+ */
+
+static bool has_target(struct emu_bind *b)
+{
+	const char *target = b->parser->module->target;
+
+	if (target &&
+	    (strcmp(target, "sm_100a") == 0 || strcmp(target, "sm_100f") == 0))
+		return true;
+	return emu_bind_fail(b, ".target sm_100a or sm_100f has it, not %s",
+			     target ? target : "none");
+}
+
+/* One cta_group for a kernel. */
+static bool bind_group(struct emu_bind *b)
+{
+	struct emu_kernel *k = b->parser->build.kernel;
+	const bool is_pair = emu_has(b, "cta_group::2");
+
+	if (is_pair == emu_has(b, "cta_group::1"))
+		return emu_bind_fail(b, ".cta_group::1 or .cta_group::2");
+	if (k->cta_group && k->cta_group != 1u + is_pair)
+		return emu_bind_fail(b, "other instructions of the kernel "
+					"have the other .cta_group");
+	k->cta_group = 1u + is_pair;
+	b->i->option |= is_pair ? EMU_TCGEN05_PAIR : 0;
+	return true;
+}
+
+static bool bind_warp(struct emu_bind *b)
+{
+	b->i->is_converged = true;
+	return (emu_has(b, "sync") && emu_has(b, "aligned")) ||
+	       emu_bind_fail(b, ".sync.aligned is missing");
+}
+
+/* [address] of tensor memory: 32 bits. */
+static bool bind_tmem_address(struct emu_bind *b, const struct emu_argument *a)
+{
+	const struct emu_value *v = &b->operands[b->n_operands];
+
+	return emu_address(b, a) &&
+	       (v->bytes == 4 || v->bank == EMU_CONSTANTS ||
+		emu_bind_fail(b, "an address of tensor memory has 32 bits"));
+}
+
+/* ---- alloc, dealloc, relinquish --------------------------------------------
+ */
+
+bool emu_bind_tmem_alloc(struct emu_bind *b)
+{
+	const char *name = b->i->opcode->name;
+
+	if (!has_target(b) || !bind_group(b) || !bind_warp(b))
+		return false;
+	if (strcmp(name, "tcgen05.relinquish_alloc_permit") == 0) {
+		b->i->run = emu_run_tmem_relinquish;
+		return emu_arguments(b, 0, 0);
+	}
+	if (!emu_arguments(b, 2, 2))
+		return false;
+	if (strcmp(name, "tcgen05.dealloc") == 0) {
+		b->i->run = emu_run_tmem_dealloc;
+		return emu_src(b, emu_argument(b, 0), EMU_B32) &&
+		       emu_src(b, emu_argument(b, 1), EMU_U32);
+	}
+	b->i->run = emu_run_tmem_alloc;
+	b->i->space = (uint8_t)emu_space_of(b);
+	return emu_address(b, emu_argument(b, 0)) &&
+	       emu_src(b, emu_argument(b, 1), EMU_U32);
+}
+
+/* ---- ld, st, wait, fence ---------------------------------------------------
+ */
+
+static bool bind_shape(struct emu_bind *b)
+{
+	static const char *const shapes[EMU_TMEM_SHAPES] = {
+	    "32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
+	static const char *const counts[] = {"x1",  "x2",  "x4",  "x8",
+					     "x16", "x32", "x64", "x128"};
+	uint32_t shape = 0, count = 0, registers;
+
+	if (!emu_has_one(b, shapes, EMU_TMEM_SHAPES, &shape) ||
+	    !emu_has_one(b, counts, 8, &count))
+		return emu_bind_fail(b, "one shape and one of .x1 to .x128");
+	registers = emu_tmem_shape_registers((enum emu_tmem_shape)shape)
+		    << count;
+	if (registers > 128)
+		return emu_bind_fail(b, "%u registers, at most 128", registers);
+	b->i->vector = (uint8_t)registers;
+	b->i->option = shape;
+	if (emu_has(b, "pack::16b") || emu_has(b, "unpack::16b"))
+		b->i->option |= EMU_TMEM_PACK;
+	return true;
+}
+
+static bool bind_registers(struct emu_bind *b, const struct emu_argument *a,
+			   bool is_written)
+{
+	uint32_t count;
+	const struct emu_argument *e = emu_elements(b, a, &count);
+
+	if (count != b->i->vector)
+		return emu_bind_fail(b, "%u registers, not %u", count,
+				     b->i->vector);
+	for (uint32_t k = 0; k < count; k++) {
+		if (is_written ? !emu_dst(b, &e[k], 4)
+			       : !emu_src(b, &e[k], EMU_B32))
+			return false;
+		b->operands[b->n_operands - 1].is_async = is_written;
+	}
+	return true;
+}
+
+bool emu_bind_tmem_move(struct emu_bind *b)
+{
+	const bool is_store = strcmp(b->i->opcode->name, "tcgen05.st") == 0;
+	uint32_t has_split;
+	int64_t split = 0;
+
+	if (!has_target(b) || !bind_warp(b) || !bind_shape(b))
+		return false;
+	has_split = (b->i->option & 7) == EMU_TMEM_16X32BX2;
+	b->i->run = is_store ? emu_run_tmem_st : emu_run_tmem_ld;
+	if (!emu_arguments(b, 2 + has_split, 2 + has_split))
+		return false;
+	if (has_split &&
+	    !emu_number(b, emu_argument(b, is_store ? 1 : 2), 1, 511, &split))
+		return false;
+	b->i->offset[0] = split;
+	if (is_store)
+		return bind_tmem_address(b, emu_argument(b, 0)) &&
+		       bind_registers(b, emu_argument(b, 1 + has_split), false);
+	return bind_registers(b, emu_argument(b, 0), true) &&
+	       bind_tmem_address(b, emu_argument(b, 1));
+}
+
+bool emu_bind_tmem_wait(struct emu_bind *b)
+{
+	b->i->option = strcmp(b->i->opcode->name, "tcgen05.wait::st") == 0
+			   ? EMU_TMEM_STORES
+			   : 0;
+	b->i->run = emu_run_tmem_wait;
+	return has_target(b) && bind_warp(b) && emu_arguments(b, 0, 0);
+}
+
+bool emu_bind_tmem_fence(struct emu_bind *b)
+{
+	b->i->run = strstr(b->i->opcode->name, "before") ? emu_run_tmem_before
+							 : emu_run_tmem_after;
+	return has_target(b) && emu_arguments(b, 0, 0);
+}
+
+/* ---- mma -------------------------------------------------------------------
+ */
+
+/* By the index of their words; kind::mxf4 is mxf4nvf4 with blocks of 32. */
+enum { WORD_MXF4 = EMU_UMMA_I8 + 1 };
+
+static const char *const kind_words[] = {[EMU_UMMA_F16] = "kind::f16",
+					 [EMU_UMMA_MXF8F6F4] = "kind::mxf8f6f4",
+					 [EMU_UMMA_MXF4NVF4] = "kind::mxf4nvf4",
+					 [EMU_UMMA_F8F6F4] = "kind::f8f6f4",
+					 [EMU_UMMA_TF32] = "kind::tf32",
+					 [EMU_UMMA_I8] = "kind::i8",
+					 [WORD_MXF4] = "kind::mxf4"};
+
+static bool has_scales(uint32_t word)
+{
+	return word == EMU_UMMA_MXF8F6F4 || word == EMU_UMMA_MXF4NVF4 ||
+	       word == WORD_MXF4;
+}
+
+/* Of a row: by the words, which the kind must have. */
+static bool bind_scales(struct emu_bind *b, uint32_t word)
+{
+	const bool is_1 = emu_has(b, "scale_vec::1X");
+	const bool is_2 = emu_has(b, "scale_vec::2X");
+	const bool is_4 = emu_has(b, "scale_vec::4X") || emu_has(b, "block16");
+	const bool is_32 = emu_has(b, "block32");
+	uint32_t scales = 0;
+
+	if (!has_scales(word))
+		return !(emu_has(b, "block_scale") || is_1 || is_2 || is_4 ||
+			 is_32) ||
+		       emu_bind_fail(b, "%s has no scales", kind_words[word]);
+	if (!emu_has(b, "block_scale"))
+		return emu_bind_fail(b, ".block_scale is missing");
+	if (is_1 + is_2 + is_4 + is_32 > 1)
+		return emu_bind_fail(b, "one size of blocks");
+	if (word == EMU_UMMA_MXF8F6F4 && !is_2 && !is_4)
+		scales = 1;
+	if (word == EMU_UMMA_MXF4NVF4 && (is_4 || is_2 || is_32))
+		scales = is_4 ? 4 : 2;
+	if (word == WORD_MXF4 && !is_4 && !is_1)
+		scales = 2;
+	if (!scales)
+		return emu_bind_fail(
+		    b, "%s",
+		    word == EMU_UMMA_MXF8F6F4 ? "kind::mxf8f6f4 has "
+						"scale_vec::1X"
+		    : word == WORD_MXF4	      ? "kind::mxf4 has scale_vec::2X "
+						"(block32)"
+					: "kind::mxf4nvf4 has scale_vec::4X "
+					  "(block16) or 2X (block32), and must "
+					  "say which");
+	b->i->option |= scales << EMU_UMMA_SCALES_SHIFT;
+	return true;
+}
+
+static bool bind_a(struct emu_bind *b, const struct emu_argument *a)
+{
+	if (a->kind != EMU_ARG_ADDRESS)
+		return emu_src(b, a, EMU_B64);
+	b->i->option |= EMU_UMMA_A_IN_TMEM;
+	return bind_tmem_address(b, a);
+}
+
+/* [address] without an offset, beside the two that have space for one. */
+static bool bind_plain_address(struct emu_bind *b, const struct emu_argument *a)
+{
+	if (a->kind != EMU_ARG_ADDRESS)
+		return emu_bind_fail(b, "[address] is missing");
+	if (a->value)
+		return emu_bind_fail(b, "offsets of scales' addresses are not "
+					"known here");
+	return emu_src(b, &b->s->elements[a->first], EMU_B32);
+}
+
+bool emu_bind_umma(struct emu_bind *b)
+{
+	uint32_t word = 0, n;
+
+	if (!has_target(b) || !bind_group(b))
+		return false;
+	if (!emu_has_one(b, kind_words, WORD_MXF4 + 1, &word))
+		return emu_bind_fail(b, "one .kind");
+	b->i->option |= word == WORD_MXF4 ? EMU_UMMA_MXF4NVF4 : word;
+	b->i->run = emu_run_umma;
+	n = has_scales(word) ? 7 : 5;
+	if (!bind_scales(b, word))
+		return false;
+	if (n == 5 && b->s->n_arguments > 5)
+		return emu_bind_fail(b, "disable-output-lane and "
+					"scale-input-d are not known here");
+	if (!emu_arguments(b, n, n) ||
+	    !bind_tmem_address(b, emu_argument(b, 0)) ||
+	    !bind_a(b, emu_argument(b, 1)) ||
+	    !emu_src(b, emu_argument(b, 2), EMU_B64) ||
+	    !emu_src(b, emu_argument(b, 3), EMU_B32))
+		return false;
+	if (n == 7 && (!bind_plain_address(b, emu_argument(b, 4)) ||
+		       !bind_plain_address(b, emu_argument(b, 5))))
+		return false;
+	return emu_predicate(b, emu_argument(b, n - 1));
+}
+
+/* ---- cp and commit ---------------------------------------------------------
+ */
+
+bool emu_bind_tmem_copy(struct emu_bind *b)
+{
+	static const char *const shapes[] = {"128x256b", "128x128b", "4x256b",
+					     "64x128b", "32x128b"};
+	static const uint8_t copies[] = {
+	    EMU_TMEM_CP_128X256B, EMU_TMEM_CP_128X128B, EMU_TMEM_CP_4X256B,
+	    EMU_TMEM_CP_64X128B_02_13, EMU_TMEM_CP_32X128B_X4};
+	const bool is_02_13 = emu_has(b, "warpx2::02_13");
+	const bool is_01_23 = emu_has(b, "warpx2::01_23");
+	uint32_t shape = 0;
+
+	if (!has_target(b) || !bind_group(b))
+		return false;
+	if (!emu_has_one(b, shapes, 5, &shape))
+		return emu_bind_fail(b, "one shape");
+	if (emu_has(b, "warpx4") != (shape == 4) ||
+	    is_02_13 + is_01_23 != (shape == 3))
+		return emu_bind_fail(b, ".32x128b has .warpx4, .64x128b "
+					"has .warpx2::02_13 or ::01_23, the "
+					"others have neither");
+	b->i->vector = is_01_23 ? EMU_TMEM_CP_64X128B_01_23 : copies[shape];
+	b->i->run = emu_run_tmem_copy;
+	return emu_arguments(b, 2, 2) &&
+	       bind_tmem_address(b, emu_argument(b, 0)) &&
+	       emu_src(b, emu_argument(b, 1), EMU_B64);
+}
+
+bool emu_bind_tmem_commit(struct emu_bind *b)
+{
+	const bool has_mask = emu_has(b, "multicast::cluster");
+
+	if (!has_target(b) || !bind_group(b))
+		return false;
+	if (!emu_has(b, "mbarrier::arrive::one"))
+		return emu_bind_fail(b, ".mbarrier::arrive::one is missing");
+	b->i->option |= has_mask ? EMU_COMMIT_MASK : 0;
+	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->run = emu_run_tmem_commit;
+	return emu_arguments(b, 1 + has_mask, 1 + has_mask) &&
+	       emu_address(b, emu_argument(b, 0)) &&
+	       (!has_mask || emu_src(b, emu_argument(b, 1), EMU_U16));
+}

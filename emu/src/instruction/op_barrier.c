@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * op_barrier.c - barriers of a CTA and of a cluster, registers that warps hand
+ * each other, and grids that wait for the grid before: who sleeps, who wakes.
+ */
+#include "machine/warp.h"
+#include "machine/watch.h"
+#include "machine/watch_order.h"
+#include "ptx/decode.h"
+
+/* ---- sleep and wake --------------------------------------------------------
+ */
+
+static void wake(struct emu_warp *w)
+{
+	w->wait = EMU_RUNNABLE;
+	emu_machine_of(w)->effects++;
+}
+
+void emu_wake(struct emu_cluster *c, enum emu_wait wait)
+{
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++)
+			if (c->ctas[k].warps[i].wait == wait)
+				wake(&c->ctas[k].warps[i]);
+}
+
+void emu_wake_at(struct emu_cluster *c, uint64_t barrier)
+{
+	const uint64_t rank = barrier >> EMU_RANK_SHIFT;
+
+	emu_machine_of(c->ctas[0].warps)->effects++;
+	if (rank >= c->n_ctas)
+		return;
+	for (uint32_t i = 0; i < c->ctas[rank].n_warps; i++) {
+		struct emu_warp *w = &c->ctas[rank].warps[i];
+
+		if (w->wait == EMU_AT_MBARRIER && w->wait_address == barrier)
+			wake(w);
+	}
+}
+
+/* ---- bar -------------------------------------------------------------------
+ */
+
+enum { ARRIVES_ONLY = 1 };
+
+static void complete(struct emu_cta *c, struct emu_named_barrier *b)
+{
+	emu_watch_all_joined(c, (uint32_t)(b - c->barriers));
+	for (uint32_t i = 0; i < c->n_warps; i++)
+		if (b->waiting >> i & 1) {
+			c->warps[i].has_waited = true;
+			wake(&c->warps[i]);
+		}
+	*b = (struct emu_named_barrier){0};
+}
+
+/* All threads that live are expected where no count is given: marked so. */
+#define EVERYONE UINT32_MAX
+
+static bool is_full(const struct emu_cta *c, const struct emu_named_barrier *b)
+{
+	return b->arrived >=
+	       (b->expected == EVERYONE ? c->n_live * EMU_LANES : b->expected);
+}
+
+static void run_bar(struct emu_warp *w, const struct emu_instr *i,
+		    uint32_t lanes)
+{
+	const uint32_t *number = emu_row(w, &i->operand[0]);
+	const uint32_t lane = (uint32_t)__builtin_ctz(lanes);
+	struct emu_named_barrier *b;
+	uint32_t expected = EVERYONE;
+
+	if (w->has_waited) {
+		w->has_waited = false;
+		emu_watch_leave(w, number[lane], true);
+		return;
+	}
+	if (i->operands > 1)
+		expected = ((const uint32_t *)emu_row(w, &i->operand[1]))[lane];
+	if (number[lane] >= EMU_BARRIERS ||
+	    (i->operands > 1 && (expected == 0 || expected % EMU_LANES ||
+				 expected > w->cta->n_warps * EMU_LANES))) {
+		emu_fault(w, i, -1,
+			  "barrier %u of %u threads: barriers are 0 to 15, "
+			  "threads a multiple of 32 and no more than the CTA "
+			  "has (%u)",
+			  number[lane], expected, w->cta->threads);
+		return;
+	}
+	b = &w->cta->barriers[number[lane]];
+	if (b->expected && b->expected != expected) {
+		emu_fault(w, i, -1,
+			  "barrier %u: others expect another number of threads",
+			  number[lane]);
+		return;
+	}
+	b->expected = expected;
+	b->arrived += EMU_LANES;
+	emu_watch_join(w, number[lane], true);
+	if (is_full(w->cta, b)) {
+		complete(w->cta, b);
+		if (!(i->option & ARRIVES_ONLY))
+			emu_watch_leave(w, number[lane], true);
+		emu_machine_of(w)->effects++;
+	} else if (!(i->option & ARRIVES_ONLY)) {
+		b->waiting |= 1u << w->index;
+		emu_wait_for(w, i, EMU_AT_BARRIER, number[lane]);
+	}
+}
+
+bool emu_bind_bar(struct emu_bind *b)
+{
+	const bool arrives = emu_has(b, "arrive");
+
+	if (emu_has(b, "sync") == arrives)
+		return emu_bind_fail(b, ".sync or .arrive");
+	if (!emu_arguments(b, arrives ? 2 : 1, 2))
+		return false;
+	for (uint32_t n = 0; n < b->s->n_arguments; n++)
+		if (!emu_src(b, emu_argument(b, n), EMU_U32))
+			return false;
+	b->i->option = arrives ? ARRIVES_ONLY : 0;
+	b->i->is_converged = true;
+	b->i->run = run_bar;
+	return true;
+}
+
+/* ---- clusters --------------------------------------------------------------
+ */
+
+static void advance_cluster(struct emu_cluster *c)
+{
+	if (c->n_live == 0 || c->barrier_arrived < c->n_live)
+		return;
+	c->barrier_phase++;
+	c->barrier_arrived = 0;
+	emu_watch_all_joined(&c->ctas[0], EMU_CLUSTER_BARRIER);
+	emu_wake(c, EMU_AT_CLUSTER);
+}
+
+enum { CLUSTER_ARRIVE, CLUSTER_WAIT };
+
+static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	struct emu_cluster *c = w->cta->cluster;
+
+	(void)lanes;
+	if (i->option == CLUSTER_ARRIVE) {
+		if (w->has_arrived) {
+			emu_fault(w, i, -1, "a second arrive without a wait");
+			return;
+		}
+		w->has_arrived = true;
+		w->cluster_phase = c->barrier_phase;
+		c->barrier_arrived++;
+		emu_watch_join(w, EMU_CLUSTER_BARRIER, !i->vector);
+		emu_machine_of(w)->effects++;
+		advance_cluster(c);
+	} else if (!w->has_arrived) {
+		emu_fault(w, i, -1, "a wait without an arrive");
+	} else if (c->barrier_phase == w->cluster_phase) {
+		emu_wait_for(w, i, EMU_AT_CLUSTER, 0);
+	} else {
+		w->has_arrived = false;
+		emu_watch_leave(w, EMU_CLUSTER_BARRIER, true);
+	}
+}
+
+bool emu_bind_barrier_cluster(struct emu_bind *b)
+{
+	const bool arrives = emu_has(b, "arrive");
+
+	if (emu_has(b, "wait") == arrives ||
+	    (arrives ? emu_has(b, "acquire") : emu_has(b, "release")))
+		return emu_bind_fail(b, ".arrive.release or .wait.acquire");
+	b->i->option = arrives ? CLUSTER_ARRIVE : CLUSTER_WAIT;
+	b->i->vector = emu_has(b, "relaxed");
+	b->i->is_converged = true;
+	b->i->run = run_cluster;
+	return emu_arguments(b, 0, 0);
+}
+
+/* ---- registers -------------------------------------------------------------
+ */
+
+enum { REGISTERS_INC = 1 };
+
+static void run_setmaxnreg(struct emu_warp *w, const struct emu_instr *i,
+			   uint32_t lanes)
+{
+	const uint32_t wanted = (uint32_t)i->immediate;
+	const bool is_inc = i->option & REGISTERS_INC;
+
+	(void)lanes;
+	if (is_inc ? wanted < w->registers_each : wanted > w->registers_each) {
+		emu_fault(w, i, -1, "from %u to %u registers: .%s wants %s",
+			  w->registers_each, wanted, is_inc ? "inc" : "dec",
+			  is_inc ? "more" : "fewer");
+		return;
+	}
+	if (is_inc) {
+		const uint32_t more = (wanted - w->registers_each) * EMU_LANES;
+
+		if (more > w->cta->register_pool) {
+			emu_wait_for(w, i, EMU_AT_REGISTERS, more);
+			return;
+		}
+		w->cta->register_pool -= more;
+	} else {
+		w->cta->register_pool +=
+		    (w->registers_each - wanted) * EMU_LANES;
+		emu_wake(w->cta->cluster, EMU_AT_REGISTERS);
+	}
+	w->registers_each = wanted;
+}
+
+bool emu_bind_setmaxnreg(struct emu_bind *b)
+{
+	int64_t number;
+
+	if (emu_has(b, "inc") == emu_has(b, "dec") || !emu_has(b, "sync") ||
+	    !emu_has(b, "aligned"))
+		return emu_bind_fail(b, ".inc or .dec, .sync.aligned");
+	if (!emu_arguments(b, 1, 1) ||
+	    !emu_number(b, emu_argument(b, 0), 24, 256, &number))
+		return false;
+	if (number % 8)
+		return emu_bind_fail(b, "%lld: a multiple of 8",
+				     (long long)number);
+	b->i->immediate = number;
+	b->i->option = emu_has(b, "inc") ? REGISTERS_INC : 0;
+	b->i->is_converged = true;
+	b->i->run = run_setmaxnreg;
+	return true;
+}
+
+/* ---- grids -----------------------------------------------------------------
+ */
+
+static void run_grid_wait(struct emu_warp *w, const struct emu_instr *i,
+			  uint32_t lanes)
+{
+	const struct emu_grid *before = w->cta->cluster->grid->before;
+
+	(void)lanes;
+	if (before && before->ended < before->n_clusters)
+		emu_wait_for(w, i, EMU_AT_GRID, before->id);
+	else
+		emu_watch_grids(w);
+}
+
+/* The grid's count is of CTAs; one that ends has said so, too. */
+static void run_grid_launch(struct emu_warp *w, const struct emu_instr *i,
+			    uint32_t lanes)
+{
+	(void)i;
+	(void)lanes;
+	if (!w->cta->has_triggered)
+		w->cta->cluster->grid->triggered++;
+	w->cta->has_triggered = true;
+}
+
+bool emu_bind_griddepcontrol(struct emu_bind *b)
+{
+	if (emu_has(b, "wait") == emu_has(b, "launch_dependents"))
+		return emu_bind_fail(b, ".wait or .launch_dependents");
+	b->i->run = emu_has(b, "wait") ? run_grid_wait : run_grid_launch;
+	return emu_arguments(b, 0, 0);
+}
+
+/* ---- ends ------------------------------------------------------------------
+ */
+
+void emu_warp_has_ended(struct emu_warp *w)
+{
+	struct emu_cta *c = w->cta;
+	struct emu_cluster *cluster = c->cluster;
+
+	emu_machine_of(w)->effects++;
+	c->n_live--;
+	cluster->n_live--;
+	c->register_pool += w->registers_each * EMU_LANES;
+	emu_wake(cluster, EMU_AT_REGISTERS);
+	if (w->has_arrived && w->cluster_phase == cluster->barrier_phase)
+		cluster->barrier_arrived--;
+	advance_cluster(cluster);
+	for (int i = 0; i < EMU_BARRIERS; i++)
+		if (c->barriers[i].expected == EVERYONE && c->n_live &&
+		    is_full(c, &c->barriers[i]))
+			complete(c, &c->barriers[i]);
+	if (c->n_live == 0 && !c->has_triggered) {
+		c->has_triggered = true;
+		cluster->grid->triggered++;
+	}
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * op_copy.c - asynchronous copies: cp.async of threads, bulk copies, their
+ * groups and barriers.  What is on its way is transfer.h's.
+ */
+#include <string.h>
+
+#include "engine/mbarrier.h"
+#include "machine/access.h"
+#include "machine/transfer.h"
+#include "machine/watch.h"
+#include "machine/watch_order.h"
+
+/* A bulk copy lands in pieces of so many bytes. */
+#define PIECE_BYTES EMU_PIECE_MOST
+
+/* ---- cp.async --------------------------------------------------------------
+ */
+
+enum { HAS_SIZE = 1, HAS_IGNORE = 2, IS_STORE = 4, HAS_MASK = 8 };
+
+/* Bytes of a lane's source that are read. */
+static uint32_t copied_bytes(const struct emu_warp *w,
+			     const struct emu_instr *i, int lane)
+{
+	const uint32_t whole = i->vector;
+
+	if (i->option & HAS_IGNORE)
+		return emu_lanes_of(w, &i->operand[2]) >> lane & 1 ? 0 : whole;
+	if (i->option & HAS_SIZE)
+		return ((const uint32_t *)emu_row(w, &i->operand[2]))[lane];
+	return whole;
+}
+
+static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
+		     uint64_t from)
+{
+	struct emu_warp *w = t->warp;
+	struct emu_piece p = {.bytes = t->instr->vector,
+			      .lane = (uint8_t)lane,
+			      .group = w->async->cp_group[lane]};
+	uint8_t *shadow;
+
+	p.copied = copied_bytes(w, t->instr, lane);
+	if (p.copied > p.bytes) {
+		emu_fault(w, t->instr, lane, "%u bytes of a source of %u",
+			  p.copied, p.bytes);
+		return false;
+	}
+	p.to = emu_access(w, t->instr, lane, EMU_SHARED, to, p.bytes, EMU_COPY,
+			  &p.to_shadow);
+	if (!p.to)
+		return false;
+	if (from % p.bytes) {
+		emu_fault(w, t->instr, lane,
+			  "the source 0x%llx is no multiple of %u",
+			  (unsigned long long)from, p.bytes);
+		return false;
+	}
+	/* Byte by byte: the last ones of a row need not be a whole chunk. */
+	for (uint32_t k = 0; k < p.copied; k++) {
+		const uint8_t *at = emu_access(w, t->instr, lane, EMU_GLOBAL,
+					       from + k, 1, EMU_COPY, &shadow);
+
+		if (!at)
+			return false;
+		if (k == 0) {
+			p.from = at;
+			p.from_shadow = shadow;
+		}
+	}
+	if (!p.from)
+		p.from = p.to;
+	return emu_watch_global(w, t->instr, lane, EMU_ORDER_READ, from,
+				p.copied) &&
+	       emu_watch_copy(w, t->instr, lane, to, p.bytes) &&
+	       emu_transfer_add(t, &p);
+}
+
+static void run_cp_async(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	uint64_t to[EMU_LANES], from[EMU_LANES];
+	struct emu_transfer *t = emu_transfer_new(w, i, EMU_CP_ASYNC);
+
+	if (!t)
+		return;
+	emu_offset_addresses(w, &i->operand[0], i->immediate, to);
+	emu_offset_addresses(w, &i->operand[1], i->offset[0], from);
+	EMU_EACH_LANE(l)
+	if (lanes >> l & 1 && !add_lane(t, l, to[l], from[l])) {
+		emu_transfer_drop(t);
+		return;
+	}
+	emu_transfer_issue(t);
+}
+
+bool emu_bind_cp_async(struct emu_bind *b)
+{
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+	const struct emu_argument *last = emu_argument(b, 3);
+	int64_t bytes;
+
+	if (!emu_has(b, "global") ||
+	    (!emu_has(b, "shared") && !emu_has(b, "shared::cta")) ||
+	    emu_has(b, "ca") == emu_has(b, "cg"))
+		return emu_bind_fail(b, ".ca or .cg, .shared.global");
+	if (!emu_arguments(b, 3 + policy, 4 + policy) ||
+	    !emu_address(b, emu_argument(b, 0)) ||
+	    !emu_address(b, emu_argument(b, 1)) ||
+	    !emu_number(b, emu_argument(b, 2), 4, 16, &bytes))
+		return false;
+	if (bytes & (bytes - 1) || (emu_has(b, "cg") && bytes != 16))
+		return emu_bind_fail(b, "4, 8 or 16 bytes; .cg: 16");
+	b->i->vector = (uint8_t)bytes;
+	b->i->run = run_cp_async;
+	if (b->s->n_arguments == 3 + policy)
+		return true;
+	if (last->kind == EMU_ARG_REGISTER &&
+	    b->parser->build.register_bytes[last->reg] == 1) {
+		b->i->option = HAS_IGNORE;
+		return emu_predicate(b, last);
+	}
+	b->i->option = HAS_SIZE;
+	return emu_src(b, last, EMU_U32);
+}
+
+/* ---- groups ----------------------------------------------------------------
+ */
+
+enum { WAIT_READ = 1 };
+
+enum { CP_COMMIT, CP_WAIT, CP_WAIT_ALL, BULK_COMMIT, BULK_WAIT };
+
+static void run_group(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	const bool is_bulk = i->option >= BULK_COMMIT;
+	uint32_t *group = is_bulk ? w->async->bulk_group : w->async->cp_group;
+
+	if (i->option == CP_COMMIT || i->option == BULK_COMMIT ||
+	    i->option == CP_WAIT_ALL) {
+		EMU_EACH_LANE(l) group[l] += lanes >> l & 1;
+		emu_watch_commit(w,
+				 is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY);
+	}
+	if (i->option == CP_COMMIT || i->option == BULK_COMMIT)
+		return;
+	emu_watch_wait_group(w, is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY,
+			     (uint32_t)i->immediate);
+	if (is_bulk && i->vector != WAIT_READ)
+		emu_watch_stored(w, (uint32_t)i->immediate);
+	emu_transfers_wait(w, is_bulk ? EMU_BULK_STORE : EMU_CP_ASYNC, lanes,
+			   (uint32_t)i->immediate,
+			   is_bulk && i->vector == WAIT_READ);
+}
+
+static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
+{
+	const char *name = b->i->opcode->name;
+	int64_t number = 0;
+
+	b->i->run = run_group;
+	if (strstr(name, "commit_group")) {
+		b->i->option = commit;
+		return emu_arguments(b, 0, 0);
+	}
+	b->i->option = wait;
+	if (strstr(name, "wait_all")) {
+		b->i->option = CP_WAIT_ALL;
+		return emu_arguments(b, 0, 0);
+	}
+	if (!emu_arguments(b, 1, 1) ||
+	    !emu_number(b, emu_argument(b, 0), 0, 1 << 20, &number))
+		return false;
+	b->i->immediate = number;
+	b->i->vector = emu_has(b, "read") ? WAIT_READ : 0;
+	return true;
+}
+
+bool emu_bind_cp_async_group(struct emu_bind *b)
+{
+	return bind_group(b, CP_COMMIT, CP_WAIT);
+}
+
+bool emu_bind_bulk_group(struct emu_bind *b)
+{
+	return bind_group(b, BULK_COMMIT, BULK_WAIT);
+}
+
+/* ---- arrivals after cp.async -----------------------------------------------
+ */
+
+enum { NOINC = 1 };
+
+static void run_cp_arrive(struct emu_warp *w, const struct emu_instr *i,
+			  uint32_t lanes)
+{
+	struct emu_transfer *t = emu_transfer_new(w, i, EMU_CP_ARRIVE);
+
+	if (!t)
+		return;
+	emu_addresses(w, i, &i->operand[0], t->barriers);
+	t->lanes = lanes;
+	t->mark = emu_watch_copy_mark(w);
+	emu_watch_lanes_release(w, lanes);
+	EMU_EACH_LANE(l)
+	{
+		uint64_t *bar;
+
+		if (!(lanes >> l & 1))
+			continue;
+		bar = emu_barrier_at(w, i, l, t->barriers[l]);
+		if (bar && !(i->option & NOINC) &&
+		    emu_mbarrier_add_pending(bar)) {
+			emu_fault(w, i, l, "too many pending arrivals");
+			bar = NULL;
+		}
+		if (!bar) {
+			emu_transfer_drop(t);
+			return;
+		}
+	}
+	emu_transfer_issue(t);
+}
+
+bool emu_bind_cp_async_arrive(struct emu_bind *b)
+{
+	b->i->option = emu_has(b, "noinc") ? NOINC : 0;
+	b->i->run = run_cp_arrive;
+	return emu_arguments(b, 1, 1) && emu_address(b, emu_argument(b, 0));
+}
+
+/* ---- bulk copies -----------------------------------------------------------
+ */
+
+/* Rules of addresses and sizes; a fault where one is broken. */
+static bool check_bulk(struct emu_warp *w, const struct emu_instr *i, int lane,
+		       uint64_t to, uint64_t from, uint32_t bytes)
+{
+	if (to % 16 == 0 && from % 16 == 0 && bytes % 16 == 0)
+		return true;
+	emu_fault(w, i, lane,
+		  "to 0x%llx from 0x%llx, %u bytes: all are multiples of 16",
+		  (unsigned long long)to, (unsigned long long)from, bytes);
+	return false;
+}
+
+static bool add_bulk(struct emu_transfer *t, int lane,
+		     enum emu_state_space to_space, uint64_t to,
+		     enum emu_state_space from_space, uint64_t from,
+		     uint32_t bytes)
+{
+	for (uint32_t at = 0; at < bytes; at += PIECE_BYTES) {
+		struct emu_piece p = {.lane = (uint8_t)lane};
+		uint8_t *shadow;
+
+		p.bytes = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+		p.copied = p.bytes;
+		p.group = t->warp->async->bulk_group[lane];
+		for (uint32_t k = 0; k < p.bytes; k += 16) {
+			uint8_t *data =
+			    emu_access(t->warp, t->instr, lane, to_space,
+				       to + at + k, 16, EMU_COPY, &shadow);
+
+			if (!data)
+				return false;
+			if (k == 0) {
+				p.to = data;
+				p.to_shadow = shadow;
+			}
+			data = emu_access(t->warp, t->instr, lane, from_space,
+					  from + at + k, 16, EMU_COPY, &shadow);
+			if (!data)
+				return false;
+			if (k == 0) {
+				p.from = data;
+				p.from_shadow = shadow;
+			}
+		}
+		if (!emu_transfer_add(t, &p))
+			return false;
+	}
+	if (to_space == EMU_GLOBAL)
+		return emu_watch_global(t->warp, t->instr, lane,
+					EMU_ORDER_WRITE | EMU_ORDER_STORE, to,
+					bytes);
+	return from_space != EMU_GLOBAL ||
+	       emu_watch_global(t->warp, t->instr, lane, EMU_ORDER_READ, from,
+				bytes);
+}
+
+/* To one CTA, whose barrier hears of the bytes. */
+static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t to, uint64_t from, uint32_t bytes,
+		    uint64_t barrier)
+{
+	struct emu_transfer *t =
+	    emu_transfer_new_load(w, i, lane, to, bytes, barrier);
+
+	if (!t)
+		return false;
+	if (!add_bulk(t, lane, EMU_SHARED_CLUSTER, to,
+		      (enum emu_state_space)i->space, from, bytes)) {
+		emu_transfer_drop(t);
+		return false;
+	}
+	emu_transfer_issue(t);
+	return true;
+}
+
+static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      uint64_t to, uint64_t from, uint64_t barrier)
+{
+	const uint32_t bytes =
+	    ((const uint32_t *)emu_row(w, &i->operand[2]))[lane];
+	uint32_t mask;
+
+	if (!check_bulk(w, i, lane, to, from, bytes))
+		return false;
+	if (!(i->option & HAS_MASK)) {
+		if (to >> EMU_RANK_SHIFT == barrier >> EMU_RANK_SHIFT)
+			return load_to(w, i, lane, to, from, bytes, barrier);
+		emu_fault(w, i, lane,
+			  "the data and the mbarrier are of "
+			  "different CTAs");
+		return false;
+	}
+	if (!emu_transfer_mask(w, i, lane, &i->operand[4], &mask))
+		return false;
+	for (uint32_t rank = 0; mask >> rank; rank++)
+		if (mask >> rank & 1 &&
+		    !load_to(w, i, lane, emu_at_rank(to, rank), from, bytes,
+			     emu_at_rank(barrier, rank)))
+			return false;
+	return true;
+}
+
+static void run_bulk_load(struct emu_warp *w, const struct emu_instr *i,
+			  uint32_t lanes)
+{
+	uint64_t to[EMU_LANES], from[EMU_LANES], barrier[EMU_LANES];
+
+	emu_offset_addresses(w, &i->operand[0], i->immediate, to);
+	emu_offset_addresses(w, &i->operand[1], i->offset[0], from);
+	emu_offset_addresses(w, &i->operand[3], i->offset[1], barrier);
+	EMU_EACH_LANE(l)
+	if (lanes >> l & 1 && !load_lane(w, i, l, to[l], from[l], barrier[l]))
+		return;
+}
+
+static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
+			   uint32_t lanes)
+{
+	const uint32_t *bytes = emu_row(w, &i->operand[2]);
+	uint64_t to[EMU_LANES], from[EMU_LANES];
+
+	emu_offset_addresses(w, &i->operand[0], i->immediate, to);
+	emu_offset_addresses(w, &i->operand[1], i->offset[0], from);
+	EMU_EACH_LANE(l)
+	{
+		struct emu_transfer *t;
+
+		if (!(lanes >> l & 1))
+			continue;
+		if (!check_bulk(w, i, l, to[l], from[l], bytes[l]) ||
+		    !emu_watch_engine_read(w, i, l, EMU_ENGINE_STORE, from[l],
+					   bytes[l]))
+			return;
+		t = emu_transfer_new(w, i, EMU_BULK_STORE);
+		if (!t)
+			return;
+		if (!add_bulk(t, l, EMU_GLOBAL, to[l], EMU_SHARED, from[l],
+			      bytes[l])) {
+			emu_transfer_drop(t);
+			return;
+		}
+		emu_transfer_issue(t);
+	}
+}
+
+/* The first space is that of the destination. */
+static bool spaces(struct emu_bind *b, const char *to, const char *from)
+{
+	int first = -1, second = -1;
+
+	for (uint32_t k = 0; k < b->n_words; k++) {
+		if (b->lengths[k] == strlen(to) &&
+		    memcmp(b->words[k], to, b->lengths[k]) == 0 && first < 0)
+			first = (int)k;
+		if (b->lengths[k] == strlen(from) &&
+		    memcmp(b->words[k], from, b->lengths[k]) == 0)
+			second = (int)k;
+	}
+	return first >= 0 && second > first;
+}
+
+bool emu_bind_bulk(struct emu_bind *b)
+{
+	const bool has_mask = emu_has(b, "multicast::cluster");
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+	uint32_t n;
+
+	if (spaces(b, "global", "shared::cta") && emu_has(b, "bulk_group")) {
+		b->i->run = run_bulk_store;
+		return emu_arguments(b, 3 + policy, 3 + policy) &&
+		       emu_address(b, emu_argument(b, 0)) &&
+		       emu_address(b, emu_argument(b, 1)) &&
+		       emu_src(b, emu_argument(b, 2), EMU_U32);
+	}
+	if (spaces(b, "shared::cluster", "shared::cta"))
+		b->i->space = EMU_SHARED;
+	else if (spaces(b, "shared::cluster", "global") ||
+		 spaces(b, "shared::cta", "global"))
+		b->i->space = EMU_GLOBAL;
+	else
+		return emu_bind_fail(b, "from and to such spaces");
+	if (!emu_has(b, "mbarrier::complete_tx::bytes"))
+		return emu_bind_fail(b, ".mbarrier::complete_tx::bytes is "
+					"missing");
+	n = 4 + has_mask + policy;
+	b->i->option = has_mask ? HAS_MASK : 0;
+	b->i->run = run_bulk_load;
+	return emu_arguments(b, n, n) && emu_address(b, emu_argument(b, 0)) &&
+	       emu_address(b, emu_argument(b, 1)) &&
+	       emu_src(b, emu_argument(b, 2), EMU_U32) &&
+	       emu_address(b, emu_argument(b, 3)) &&
+	       (!has_mask || emu_src(b, emu_argument(b, 4), EMU_U16));
+}
+
+/* ---- fences ----------------------------------------------------------------
+ */
+
+enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT };
+
+static void run_fence(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	if (i->option == FENCE_MEMORY) {
+		emu_watch_fence(w, i->vector ? EMU_ORDER_NEAR : EMU_ORDER_WIDE);
+		/* In this order: two lanes' fences alone order nothing. */
+		emu_watch_lanes_acquire(w, lanes);
+		emu_watch_lanes_release(w, lanes);
+	}
+	if (i->option == FENCE_PROXY)
+		emu_watch_fence_proxy(w);
+	if (i->option == FENCE_INIT)
+		emu_watch_fence_init(w);
+}
+
+bool emu_bind_fence(struct emu_bind *b)
+{
+	const char *name = b->i->opcode->name;
+
+	b->i->option = strncmp(name, "fence.proxy", 11) == 0 ? FENCE_PROXY
+		       : strcmp(name, "fence.mbarrier_init") == 0
+			   ? FENCE_INIT
+			   : FENCE_MEMORY;
+	b->i->vector = emu_has(b, "cta") || emu_has(b, "cluster");
+	b->i->run = run_fence;
+	return emu_arguments(b, 0, 0);
+}

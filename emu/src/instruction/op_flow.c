@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op_flow.c - branches, ends, and opcodes without an effect here. */
+#include "machine/warp.h"
+#include "ptx/decode.h"
+
+static void run_bra(struct emu_warp *w, const struct emu_instr *i,
+		    uint32_t lanes)
+{
+	emu_branch(w, i->target, lanes);
+}
+
+/* bra.uni of some lanes of a path. */
+static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	if (lanes != w->lanes) {
+		emu_fault(w, i, -1, ".uni, and only lanes %08x of %08x branch",
+			  lanes, w->lanes);
+		return;
+	}
+	emu_branch(w, i->target, lanes);
+}
+
+bool emu_bind_bra(struct emu_bind *b)
+{
+	struct emu_builder *build = &b->parser->build;
+	const struct emu_argument *a = emu_argument(b, 0);
+	struct emu_fixup *grown;
+
+	if (!emu_arguments(b, 1, 1))
+		return false;
+	if (a->kind != EMU_ARG_LABEL)
+		return emu_bind_fail(b, "a label is missing");
+	grown = emu_grow(build->fixups, &build->fixups_capacity,
+			 build->n_fixups, sizeof(*grown));
+	if (!grown)
+		return emu_bind_fail(b, "no memory for labels");
+	build->fixups = grown;
+	grown[build->n_fixups++] = (struct emu_fixup){
+	    a->text, a->length, (uint32_t)build->count, b->s->line};
+	b->i->target = 0;
+	b->i->run = emu_has(b, "uni") ? run_bra_uni : run_bra;
+	return true;
+}
+
+static void run_exit(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	(void)i;
+	emu_exit_lanes(w, lanes);
+}
+
+bool emu_bind_exit(struct emu_bind *b)
+{
+	b->i->run = run_exit;
+	return emu_arguments(b, 0, 0);
+}
+
+static void run_trap(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	emu_fault(w, i, __builtin_ctz(lanes), "the kernel gave up");
+}
+
+bool emu_bind_trap(struct emu_bind *b)
+{
+	b->i->run = run_trap;
+	return emu_arguments(b, 0, 0);
+}
+
+static void run_nothing(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	(void)w;
+	(void)i;
+	(void)lanes;
+}
+
+bool emu_bind_nothing(struct emu_bind *b)
+{
+	b->i->run = run_nothing;
+	return true;
+}

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * op_memory.c - ld, st, atom, red, and matrices of 8x8 halves in shared memory.
+ * One thread's accesses happen at once and in order; what other threads may see
+ * late is not modelled here but for asynchronous copies (README.md).
+ */
+#include <string.h>
+
+#include "machine/access.h"
+#include "machine/watch.h"
+#include "machine/watch_order.h"
+
+/* ---- ld and st -------------------------------------------------------------
+ */
+
+/* ld, st; of atomics shifted to the left. */
+enum {
+	IS_STRONG = 1,
+	IS_ORDERED = 2,
+	IS_WIDE = 4,
+	RELEASES = 8,
+	ACQUIRES = 16
+};
+
+bool emu_has_order(const struct emu_instr *i)
+{
+	return i->opcode->bind == emu_bind_atom ||
+	       i->opcode->bind == emu_bind_red ||
+	       ((i->opcode->bind == emu_bind_ld ||
+		 i->opcode->bind == emu_bind_st) &&
+		i->option & IS_STRONG);
+}
+
+bool emu_is_strong(const struct emu_instr *i)
+{
+	return (i->space == EMU_GLOBAL || i->space == EMU_GENERIC) &&
+	       emu_has_order(i);
+}
+
+static uint32_t order_of(const struct emu_bind *b)
+{
+	const bool acquires = emu_has(b, "acquire") || emu_has(b, "acq_rel");
+	const bool releases = emu_has(b, "release") || emu_has(b, "acq_rel");
+	const bool is_near = emu_has(b, "cta") || emu_has(b, "cluster");
+
+	if (!acquires && !releases && !emu_has(b, "relaxed") &&
+	    !emu_has(b, "sc") && !emu_has(b, "volatile"))
+		return 0;
+	return IS_STRONG | (acquires || releases ? IS_ORDERED : 0) |
+	       (is_near ? 0 : IS_WIDE) | (releases ? RELEASES : 0) |
+	       (acquires ? ACQUIRES : 0);
+}
+
+/* Of a side that has the order or has not. */
+static enum emu_order_scope scope_of(uint32_t order, uint32_t side)
+{
+	if (!(order & side))
+		return EMU_ORDER_RELAXED;
+	return order & IS_WIDE ? EMU_ORDER_WIDE : EMU_ORDER_NEAR;
+}
+
+static bool is_signed(enum emu_type t)
+{
+	return t == EMU_S8T || t == EMU_S16 || t == EMU_S32 || t == EMU_S64;
+}
+
+static uint64_t read_element(const uint8_t *from, uint32_t bytes)
+{
+	uint64_t x = 0;
+
+	switch (bytes) {
+	case 1:
+		return *from;
+	case 2: {
+		uint16_t h;
+
+		memcpy(&h, from, 2);
+		return h;
+	}
+	case 4: {
+		uint32_t u;
+
+		memcpy(&u, from, 4);
+		return u;
+	}
+	default:
+		memcpy(&x, from, 8);
+		return x;
+	}
+}
+
+static void run_ld(struct emu_warp *w, const struct emu_instr *i,
+		   uint32_t lanes)
+{
+	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
+	const uint32_t n = i->vector;
+	const int unused = 64 - 8 * (int)bytes;
+	uint64_t address[EMU_LANES], value[8][EMU_LANES];
+
+	emu_addresses(w, i, &i->operand[n], address);
+	EMU_EACH_LANE(l)
+	{
+		const uint8_t *from;
+
+		if (!(lanes >> l & 1))
+			continue;
+		from = emu_access(w, i, l, (enum emu_state_space)i->space,
+				  address[l], n * bytes, EMU_READ, NULL);
+		if (!from)
+			return;
+		for (uint32_t e = 0; e < n; e++)
+			value[e][l] = read_element(from + e * bytes, bytes);
+	}
+	for (uint32_t e = 0; e < n; e++) {
+		if (is_signed((enum emu_type)i->type))
+			EMU_EACH_LANE(l)
+		value[e][l] =
+		    lanes >> l & 1
+			? (uint64_t)((int64_t)(value[e][l] << unused) >> unused)
+			: 0;
+		else EMU_EACH_LANE(l) value[e][l] =
+		    lanes >> l & 1 ? value[e][l] : 0;
+		emu_put_wide(w, &i->operand[e], value[e], lanes);
+	}
+	if (i->option & IS_STRONG) {
+		emu_watch_acquire(w, lanes, address,
+				  scope_of(i->option, ACQUIRES));
+		if (i->option & ACQUIRES)
+			emu_watch_lanes_acquire(w, lanes);
+		emu_rest(w);
+	}
+}
+
+static void run_st(struct emu_warp *w, const struct emu_instr *i,
+		   uint32_t lanes)
+{
+	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
+	const uint32_t n = i->vector;
+	uint64_t address[EMU_LANES], value[8][EMU_LANES];
+
+	emu_addresses(w, i, &i->operand[0], address);
+	for (uint32_t e = 0; e < n; e++)
+		emu_get_wide(w, &i->operand[1 + e], value[e]);
+	if (i->option & IS_STRONG)
+		emu_watch_release(w, lanes, address,
+				  scope_of(i->option, RELEASES), false);
+	if (i->option & RELEASES)
+		emu_watch_lanes_release(w, lanes);
+	EMU_EACH_LANE(l)
+	{
+		uint8_t *to;
+
+		if (!(lanes >> l & 1))
+			continue;
+		to = emu_access(w, i, l, (enum emu_state_space)i->space,
+				address[l], n * bytes, EMU_WRITE, NULL);
+		if (!to)
+			return;
+		for (uint32_t e = 0; e < n; e++)
+			memcpy(to + e * bytes, &value[e][l], bytes);
+	}
+	emu_machine_of(w)->effects++;
+}
+
+static bool bind_access(struct emu_bind *b, uint32_t *count)
+{
+	if (b->n_types != 1 || emu_type_bytes(b->types[0]) > 8 ||
+	    b->types[0] == EMU_PRED)
+		return emu_bind_fail(b, "a type that it has not");
+	*count = emu_has(b, "v2")   ? 2
+		 : emu_has(b, "v4") ? 4
+		 : emu_has(b, "v8") ? 8
+				    : 1;
+	if (*count * (uint32_t)emu_type_bytes(b->types[0]) > 32)
+		return emu_bind_fail(b, "a vector of over 32 bytes");
+	b->i->vector = (uint8_t)*count;
+	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->option = order_of(b);
+	return true;
+}
+
+/* The second argument may be a cache policy, which has no effect here. */
+bool emu_bind_ld(struct emu_bind *b)
+{
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+	const struct emu_argument *d;
+	uint32_t count = 0, n = 0;
+
+	if (!bind_access(b, &count) ||
+	    !emu_arguments(b, 2 + policy, 2 + policy))
+		return false;
+	d = emu_elements(b, emu_argument(b, 0), &n);
+	if (n != count)
+		return emu_bind_fail(b, "%u registers for %u values", n, count);
+	for (uint32_t e = 0; e < n; e++)
+		if (!emu_wide_dst(b, &d[e], emu_type_bytes(b->types[0])))
+			return false;
+	b->i->run = run_ld;
+	return emu_address(b, emu_argument(b, 1));
+}
+
+bool emu_bind_st(struct emu_bind *b)
+{
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+	const struct emu_argument *a;
+	uint32_t count = 0, n = 0;
+
+	if (!bind_access(b, &count) ||
+	    !emu_arguments(b, 2 + policy, 2 + policy) ||
+	    !emu_address(b, emu_argument(b, 0)))
+		return false;
+	if (b->i->space == EMU_PARAM || b->i->space == EMU_CONST)
+		return emu_bind_fail(b, "nothing is stored there");
+	a = emu_elements(b, emu_argument(b, 1), &n);
+	if (n != count)
+		return emu_bind_fail(b, "%u registers for %u values", n, count);
+	for (uint32_t e = 0; e < n; e++)
+		if (!emu_wide_src(b, &a[e], b->types[0]))
+			return false;
+	b->i->run = run_st;
+	return true;
+}
+
+/* ---- atom and red ----------------------------------------------------------
+ */
+
+enum atomic {
+	ATOMIC_ADD,
+	ATOMIC_MIN,
+	ATOMIC_MAX,
+	ATOMIC_AND,
+	ATOMIC_OR,
+	ATOMIC_XOR,
+	ATOMIC_EXCH,
+	ATOMIC_CAS,
+	ATOMIC_INC,
+	ATOMIC_DEC,
+	ATOMICS
+};
+
+static const char *const atomic_words[ATOMICS] = {
+    "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"};
+
+#define NO_RESULT   16
+#define ORDER_SHIFT 8
+
+static uint64_t add_floats(enum emu_type type, uint64_t x, uint64_t y)
+{
+	uint64_t r = 0;
+
+	if (type == EMU_F32) {
+		const uint32_t xs = (uint32_t)x, ys = (uint32_t)y;
+		float a, b;
+
+		memcpy(&a, &xs, 4);
+		memcpy(&b, &ys, 4);
+		a += b;
+		memcpy(&r, &a, 4);
+	} else {
+		double a, b;
+
+		memcpy(&a, &x, 8);
+		memcpy(&b, &y, 8);
+		a += b;
+		memcpy(&r, &a, 8);
+	}
+	return r;
+}
+
+static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x,
+			 uint64_t y, uint64_t z)
+{
+	const int unused = 64 - 8 * emu_type_bytes(type);
+	const int64_t sx = (int64_t)(x << unused) >> unused;
+	const int64_t sy = (int64_t)(y << unused) >> unused;
+	const bool less = is_signed(type) ? sx < sy : x < y;
+
+	switch (operation) {
+	case ATOMIC_ADD:
+		return type == EMU_F32 || type == EMU_F64
+			   ? add_floats(type, x, y)
+			   : x + y;
+	case ATOMIC_MIN:
+		return less ? x : y;
+	case ATOMIC_MAX:
+		return less ? y : x;
+	case ATOMIC_AND:
+		return x & y;
+	case ATOMIC_OR:
+		return x | y;
+	case ATOMIC_XOR:
+		return x ^ y;
+	case ATOMIC_CAS:
+		return x == y ? z : x;
+	case ATOMIC_INC:
+		return x >= y ? 0 : x + 1;
+	case ATOMIC_DEC:
+		return x == 0 || x > y ? y : x - 1;
+	default:
+		return y;
+	}
+}
+
+static void run_atom(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	const bool has_result = !(i->option & NO_RESULT);
+	const struct emu_value *o = i->operand + has_result;
+	const enum emu_type type = (enum emu_type)i->type;
+	const uint32_t bytes = (uint32_t)emu_type_bytes(type);
+	const uint32_t operation = i->option & 15;
+	uint64_t address[EMU_LANES], y[EMU_LANES], z[EMU_LANES] = {0};
+	uint64_t before[EMU_LANES] = {0};
+	const uint32_t order = i->option >> ORDER_SHIFT;
+	bool has_changed = false;
+
+	emu_addresses(w, i, &o[0], address);
+	emu_get_wide(w, &o[1], y);
+	if (operation == ATOMIC_CAS)
+		emu_get_wide(w, &o[2], z);
+	emu_watch_acquire(w, lanes, address, scope_of(order, ACQUIRES));
+	emu_watch_release(w, lanes, address, scope_of(order, RELEASES), true);
+	/* They come one after the other: each may acquire what the one before
+	 * released. */
+	if (order & RELEASES)
+		emu_watch_lanes_release(w, lanes);
+	if (order & ACQUIRES)
+		emu_watch_lanes_acquire(w, lanes);
+	EMU_EACH_LANE(l)
+	{
+		uint64_t after;
+		uint8_t *at;
+
+		if (!(lanes >> l & 1))
+			continue;
+		at = emu_access(w, i, l, (enum emu_state_space)i->space,
+				address[l], bytes, EMU_READ, NULL);
+		if (!at)
+			return;
+		(void)emu_access(w, i, l, (enum emu_state_space)i->space,
+				 address[l], bytes, EMU_WRITE, NULL);
+		before[l] = read_element(at, bytes);
+		after = combined(operation, type, before[l], y[l], z[l]);
+		has_changed = has_changed || memcmp(at, &after, bytes) != 0;
+		memcpy(at, &after, bytes);
+	}
+	if (has_result)
+		emu_put_wide(w, &i->operand[0], before, lanes);
+	emu_machine_of(w)->effects += has_changed;
+	if (has_changed)
+		w->must_yield = true;
+	else
+		emu_rest(w);
+}
+
+static bool takes(uint32_t operation, enum emu_type t)
+{
+	const bool is_float = t == EMU_F32 || t == EMU_F64;
+	const bool is_bits = t == EMU_B32 || t == EMU_B64;
+
+	switch (operation) {
+	case ATOMIC_ADD:
+		return !is_bits;
+	case ATOMIC_MIN:
+	case ATOMIC_MAX:
+		return !is_bits && !is_float;
+	case ATOMIC_INC:
+	case ATOMIC_DEC:
+		return t == EMU_U32;
+	default:
+		return is_bits;
+	}
+}
+
+static bool bind_atomic(struct emu_bind *b, bool has_result)
+{
+	uint32_t operation = 0, n = has_result;
+
+	if (!emu_has_one(b, atomic_words, ATOMICS, &operation) ||
+	    b->n_types != 1 || !takes(operation, b->types[0]))
+		return emu_bind_fail(b, "one operation that its type has");
+	b->i->option = operation | (has_result ? 0 : NO_RESULT) |
+		       order_of(b) << ORDER_SHIFT;
+	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->run = run_atom;
+	if (!emu_arguments(b, n + (operation == ATOMIC_CAS ? 3 : 2),
+			   n + (operation == ATOMIC_CAS ? 3 : 2)) ||
+	    (has_result &&
+	     !emu_dst(b, emu_argument(b, 0), emu_type_bytes(b->types[0]))) ||
+	    !emu_address(b, emu_argument(b, n)) ||
+	    !emu_src(b, emu_argument(b, n + 1), b->types[0]))
+		return false;
+	return operation != ATOMIC_CAS ||
+	       emu_src(b, emu_argument(b, n + 2), b->types[0]);
+}
+
+bool emu_bind_atom(struct emu_bind *b)
+{
+	return bind_atomic(b, true);
+}
+
+bool emu_bind_red(struct emu_bind *b)
+{
+	return bind_atomic(b, false);
+}
+
+bool emu_bind_prefetch(struct emu_bind *b)
+{
+	return emu_bind_nothing(b);
+}
+
+/* ---- matrices --------------------------------------------------------------
+ */
+
+enum { TRANSPOSED = 1 };
+
+/*
+ * Lanes 8j .. 8j+7 name the rows of matrix j.  Lane t has, of each matrix, two
+ * neighbours of row t / 4 from column 2 (t % 4) on; transposed, of column t
+ * / 4.
+ */
+static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
+			const struct emu_value *base, enum emu_access_kind kind,
+			uint8_t **rows)
+{
+	uint64_t address[EMU_LANES];
+
+	emu_addresses(w, i, base, address);
+	for (int r = 0; r < 8 * i->vector; r++) {
+		rows[r] = emu_access(w, i, r, (enum emu_state_space)i->space,
+				     address[r], 16, kind, NULL);
+		if (!rows[r])
+			return false;
+	}
+	return true;
+}
+
+static uint8_t *element(uint8_t **rows, const struct emu_instr *i, int matrix,
+			int lane, int half)
+{
+	const int major = lane / 4, minor = 2 * (lane % 4) + half;
+
+	if (i->option & TRANSPOSED)
+		return rows[8 * matrix + minor] + 2 * major;
+	return rows[8 * matrix + major] + 2 * minor;
+}
+
+static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	uint8_t *rows[EMU_LANES] = {NULL};
+
+	(void)lanes;
+	if (!matrix_rows(w, i, &i->operand[0], EMU_WRITE, rows))
+		return;
+	for (int m = 0; m < i->vector; m++) {
+		const uint32_t *from = emu_row(w, &i->operand[1 + m]);
+
+		EMU_EACH_LANE(l)
+		for (int half = 0; half < 2; half++) {
+			const uint16_t x = (uint16_t)(from[l] >> 16 * half);
+
+			memcpy(element(rows, i, m, l, half), &x, 2);
+		}
+	}
+	emu_machine_of(w)->effects++;
+}
+
+static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	uint8_t *rows[EMU_LANES] = {NULL};
+
+	if (!matrix_rows(w, i, &i->operand[i->vector], EMU_READ, rows))
+		return;
+	for (int m = 0; m < i->vector; m++) {
+		uint32_t r[EMU_LANES];
+
+		EMU_EACH_LANE(l)
+		{
+			uint16_t x[2];
+
+			for (int half = 0; half < 2; half++)
+				memcpy(&x[half], element(rows, i, m, l, half),
+				       2);
+			r[l] = x[0] | (uint32_t)x[1] << 16;
+		}
+		emu_put_32(w, &i->operand[m], r, lanes);
+	}
+}
+
+static bool bind_matrix(struct emu_bind *b)
+{
+	if (b->shape_m != 8 || b->shape_n != 8 || b->shape_k ||
+	    b->n_types != 1 || emu_space_of(b) == EMU_GENERIC)
+		return emu_bind_fail(b, "m8n8, .shared and .b16");
+	b->i->is_converged = true;
+	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->option = emu_has(b, "trans") ? TRANSPOSED : 0;
+	b->i->vector = emu_has(b, "x4") ? 4 : emu_has(b, "x2") ? 2 : 1;
+	return emu_arguments(b, 2, 2);
+}
+
+static bool bind_registers(struct emu_bind *b, uint32_t argument,
+			   bool is_written)
+{
+	uint32_t n;
+	const struct emu_argument *e =
+	    emu_elements(b, emu_argument(b, argument), &n);
+
+	if (n != b->i->vector)
+		return emu_bind_fail(b, "%u registers for %u matrices", n,
+				     b->i->vector);
+	for (uint32_t k = 0; k < n; k++)
+		if (is_written ? !emu_dst(b, &e[k], 4)
+			       : !emu_src(b, &e[k], EMU_B32))
+			return false;
+	return true;
+}
+
+bool emu_bind_stmatrix(struct emu_bind *b)
+{
+	b->i->run = run_stmatrix;
+	return bind_matrix(b) && emu_address(b, emu_argument(b, 0)) &&
+	       bind_registers(b, 1, false);
+}
+
+bool emu_bind_ldmatrix(struct emu_bind *b)
+{
+	b->i->run = run_ldmatrix;
+	return bind_matrix(b) && bind_registers(b, 0, true) &&
+	       emu_address(b, emu_argument(b, 1));
+}

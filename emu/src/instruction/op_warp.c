@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * op_warp.c - exchange between the lanes of a warp: shfl, vote, redux, elect,
+ * and mma.sync of 8-bit integers.
+ */
+#include <string.h>
+
+#include "machine/warp.h"
+#include "machine/watch.h"
+#include "ptx/decode.h"
+
+/*
+ * The lanes of a membermask must be together; each lane that executes is in its
+ * own mask.  True: all of them are; else the path waits or the launch fails.
+ */
+static bool has_members(struct emu_warp *w, const struct emu_instr *i,
+			const struct emu_value *mask, uint32_t lanes)
+{
+	const uint32_t *masks = emu_row(w, mask);
+	uint32_t all = 0;
+
+	EMU_EACH_LANE(l)
+	{
+		if (!(lanes >> l & 1))
+			continue;
+		if (!(masks[l] >> l & 1)) {
+			emu_fault(w, i, l,
+				  "the lane is not in its own mask "
+				  "%08x",
+				  masks[l]);
+			return false;
+		}
+		all |= masks[l];
+	}
+	if (!emu_converge(w, i, all))
+		return false;
+	if ((all & w->live) == (all & w->live & lanes))
+		return true;
+	emu_fault(w, i, -1, "lanes %08x are in the mask and do not take part",
+		  all & w->live & ~lanes);
+	return false;
+}
+
+/* ---- shfl ------------------------------------------------------------------
+ */
+
+enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX, HAS_PREDICATE = 4 };
+
+/* PTX ISA, shfl: j is the source lane, p false where it is outside. */
+static int source_lane(int lane, uint32_t mode, uint32_t b, uint32_t c,
+		       bool *inside)
+{
+	const int clamp = (int)(c & 31), segment = (int)(c >> 8 & 31);
+	const int value = (int)(b & 31);
+	const int most = (lane & segment) | (clamp & ~segment);
+	const int least = lane & segment;
+	int j;
+
+	switch (mode) {
+	case SHFL_UP:
+		j = lane - value;
+		*inside = j >= most;
+		break;
+	case SHFL_DOWN:
+		j = lane + value;
+		*inside = j <= most;
+		break;
+	case SHFL_BFLY:
+		j = lane ^ value;
+		*inside = j <= most;
+		break;
+	default:
+		j = least | (value & ~segment);
+		*inside = j <= most;
+	}
+	return *inside ? j : lane;
+}
+
+static void run_shfl(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	const uint32_t mode = i->option & 3;
+	const struct emu_value *o =
+	    i->operand + (i->option & HAS_PREDICATE ? 2 : 1);
+	const uint32_t *a = emu_row(w, &o[0]), *b = emu_row(w, &o[1]);
+	const uint32_t *c = emu_row(w, &o[2]), *masks = emu_row(w, &o[3]);
+	uint32_t r[EMU_LANES], inside = 0;
+
+	if (!has_members(w, i, &o[3], lanes))
+		return;
+	EMU_EACH_LANE(l)
+	{
+		bool is_inside;
+		const int from = source_lane(l, mode, b[l], c[l], &is_inside);
+
+		r[l] = a[from];
+		inside |= (uint32_t)is_inside << l;
+		if ((lanes >> l & 1) && !((masks[l] & lanes) >> from & 1)) {
+			emu_fault(w, i, l,
+				  "it reads lane %d, which does not "
+				  "take part",
+				  from);
+			return;
+		}
+	}
+	emu_put_32(w, &i->operand[0], r, lanes);
+	if (i->option & HAS_PREDICATE)
+		emu_put_lanes(w, &i->operand[1], inside, lanes);
+}
+
+bool emu_bind_shfl(struct emu_bind *b)
+{
+	static const char *const modes[] = {"up", "down", "bfly", "idx"};
+	const struct emu_argument *d = emu_argument(b, 0);
+
+	if (!emu_has_one(b, modes, 4, &b->i->option) || !emu_has(b, "sync"))
+		return emu_bind_fail(b, ".sync and one of .up .down .bfly "
+					".idx");
+	if (!emu_arguments(b, 5, 5) || !emu_dst(b, d, 4))
+		return false;
+	if (d->second) {
+		b->i->option |= HAS_PREDICATE;
+		if (!emu_dst(b, &b->s->elements[d->second - 1], 1))
+			return false;
+	}
+	for (uint32_t n = 1; n < 5; n++)
+		if (!emu_src(b, emu_argument(b, n), EMU_B32))
+			return false;
+	b->i->run = run_shfl;
+	return true;
+}
+
+/* ---- vote, redux, elect ----------------------------------------------------
+ */
+
+enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
+
+static void run_vote(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	const uint32_t yes = emu_lanes_of(w, &i->operand[1]);
+	const uint32_t *masks = emu_row(w, &i->operand[2]);
+	uint32_t r[EMU_LANES], result = 0;
+
+	if (!has_members(w, i, &i->operand[2], lanes))
+		return;
+	EMU_EACH_LANE(l)
+	{
+		const uint32_t mask = masks[l] & lanes;
+		const uint32_t of = yes & mask;
+
+		r[l] = of;
+		result |=
+		    (uint32_t)(i->option == VOTE_ALL   ? of == mask
+			       : i->option == VOTE_ANY ? of != 0
+						       : of == mask || of == 0)
+		    << l;
+	}
+	if (i->option == VOTE_BALLOT)
+		emu_put_32(w, &i->operand[0], r, lanes);
+	else
+		emu_put_lanes(w, &i->operand[0], result, lanes);
+}
+
+bool emu_bind_vote(struct emu_bind *b)
+{
+	static const char *const modes[] = {"all", "any", "uni", "ballot"};
+
+	if (!emu_has_one(b, modes, 4, &b->i->option) || !emu_has(b, "sync"))
+		return emu_bind_fail(b, ".sync and one of .all .any .uni "
+					".ballot");
+	b->i->run = run_vote;
+	return emu_arguments(b, 3, 3) &&
+	       emu_dst(b, emu_argument(b, 0),
+		       b->i->option == VOTE_BALLOT ? 4 : 1) &&
+	       emu_predicate(b, emu_argument(b, 1)) &&
+	       emu_src(b, emu_argument(b, 2), EMU_B32);
+}
+
+enum { REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR };
+
+static uint32_t reduced(const uint32_t *a, uint32_t mask, uint32_t operation,
+			bool is_signed)
+{
+	const uint32_t flip = is_signed ? UINT32_C(1) << 31 : 0;
+	uint32_t r = a[__builtin_ctz(mask)];
+
+	for (mask &= mask - 1; mask; mask &= mask - 1) {
+		const uint32_t x = a[__builtin_ctz(mask)];
+
+		switch (operation) {
+		case REDUX_ADD:
+			r += x;
+			break;
+		case REDUX_MIN:
+			r = (x ^ flip) < (r ^ flip) ? x : r;
+			break;
+		case REDUX_MAX:
+			r = (x ^ flip) > (r ^ flip) ? x : r;
+			break;
+		case REDUX_AND:
+			r &= x;
+			break;
+		case REDUX_OR:
+			r |= x;
+			break;
+		default:
+			r ^= x;
+		}
+	}
+	return r;
+}
+
+static void run_redux(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	const uint32_t *a = emu_row(w, &i->operand[1]);
+	const uint32_t *masks = emu_row(w, &i->operand[2]);
+	uint32_t r[EMU_LANES] = {0};
+
+	if (!has_members(w, i, &i->operand[2], lanes))
+		return;
+	EMU_EACH_LANE(l)
+	if (lanes >> l & 1)
+		r[l] =
+		    reduced(a, masks[l] & lanes, i->option, i->type == EMU_S32);
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
+bool emu_bind_redux(struct emu_bind *b)
+{
+	static const char *const operations[] = {"add", "min", "max",
+						 "and", "or",  "xor"};
+
+	if (!emu_has_one(b, operations, 6, &b->i->option) ||
+	    !emu_has(b, "sync") || b->n_types != 1 ||
+	    (b->types[0] == EMU_B32) != (b->i->option >= REDUX_AND))
+		return emu_bind_fail(b, ".sync, and one operation that the "
+					"type has");
+	b->i->run = run_redux;
+	return emu_arguments(b, 3, 3) && emu_dst(b, emu_argument(b, 0), 4) &&
+	       emu_src(b, emu_argument(b, 1), EMU_B32) &&
+	       emu_src(b, emu_argument(b, 2), EMU_B32);
+}
+
+/* elect.sync d|p, mask: the lowest lane. */
+static void run_elect(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	const uint32_t *masks = emu_row(w, &i->operand[2]);
+	uint32_t r[EMU_LANES] = {0}, is = 0;
+
+	if (!has_members(w, i, &i->operand[2], lanes))
+		return;
+	EMU_EACH_LANE(l)
+	if (lanes >> l & 1) {
+		r[l] = (uint32_t)__builtin_ctz(masks[l] & lanes);
+		is |= (uint32_t)(r[l] == (uint32_t)l) << l;
+	}
+	emu_put_32(w, &i->operand[0], r, lanes);
+	emu_put_lanes(w, &i->operand[1], is, lanes);
+}
+
+bool emu_bind_elect(struct emu_bind *b)
+{
+	const struct emu_argument *d = emu_argument(b, 0);
+
+	if (!emu_arguments(b, 2, 2))
+		return false;
+	if (!d->second)
+		return emu_bind_fail(b, "d|p is missing");
+	b->i->run = run_elect;
+	return emu_dst(b, d, 4) &&
+	       emu_dst(b, &b->s->elements[d->second - 1], 1) &&
+	       emu_src(b, emu_argument(b, 1), EMU_B32);
+}
+
+static void run_activemask(struct emu_warp *w, const struct emu_instr *i,
+			   uint32_t lanes)
+{
+	uint32_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l) r[l] = lanes;
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
+bool emu_bind_activemask(struct emu_bind *b)
+{
+	b->i->run = run_activemask;
+	return emu_arguments(b, 1, 1) && emu_dst(b, emu_argument(b, 0), 4);
+}
+
+static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	const uint32_t *masks = emu_row(w, &i->operand[0]);
+
+	if (!has_members(w, i, &i->operand[0], lanes))
+		return;
+	/* Tiles of a warp meet by themselves: each mask once. */
+	for (uint32_t left = lanes; left;) {
+		const uint32_t mask =
+		    masks[__builtin_ctz(left)] | (left & -left);
+
+		emu_watch_meet(w, mask & lanes);
+		left &= ~mask;
+	}
+}
+
+bool emu_bind_bar_warp(struct emu_bind *b)
+{
+	b->i->run = run_bar_warp;
+	return emu_arguments(b, 1, 1) &&
+	       emu_src(b, emu_argument(b, 0), EMU_B32);
+}
+
+/* ---- mma -------------------------------------------------------------------
+ */
+
+/* Four signed bytes of a register. */
+static void unpack(uint32_t word, int16_t *to)
+{
+	for (int k = 0; k < 4; k++)
+		to[k] = (int8_t)(word >> 8 * k);
+}
+
+static uint32_t dot(const int16_t *x, const int16_t *y)
+{
+	int32_t sum = 0;
+
+	for (int k = 0; k < 32; k++)
+		sum += x[k] * y[k];
+	return (uint32_t)sum;
+}
+
+/*
+ * m16n8k32 of signed bytes: with g = lane / 4 and t = lane % 4, a's registers
+ * hold rows g, g+8, g, g+8 at k = 4t, 4t, 4t+16, 4t+16, b's column g at the
+ * same two k, c and d rows g and g+8, columns 2t and 2t+1.
+ */
+static void run_mma_s8(struct emu_warp *w, const struct emu_instr *i,
+		       uint32_t lanes)
+{
+	const struct emu_value *o = i->operand;
+	int16_t a[16][32], b[8][32];
+	uint32_t r[4][EMU_LANES];
+
+	for (int k = 0; k < 4; k++) {
+		const uint32_t *row = emu_row(w, &o[4 + k]);
+
+		EMU_EACH_LANE(l)
+		unpack(row[l], &a[l / 4 + k % 2 * 8][l % 4 * 4 + k / 2 * 16]);
+	}
+	for (int k = 0; k < 2; k++) {
+		const uint32_t *row = emu_row(w, &o[8 + k]);
+
+		EMU_EACH_LANE(l)
+		unpack(row[l], &b[l / 4][l % 4 * 4 + k * 16]);
+	}
+	for (int e = 0; e < 4; e++) {
+		const uint32_t *c = emu_row(w, &o[10 + e]);
+
+		EMU_EACH_LANE(l)
+		r[e][l] =
+		    c[l] + dot(a[l / 4 + e / 2 * 8], b[2 * (l % 4) + e % 2]);
+	}
+	for (int e = 0; e < 4; e++)
+		emu_put_32(w, &o[e], r[e], lanes);
+}
+
+bool emu_bind_mma(struct emu_bind *b)
+{
+	static const uint32_t counts[] = {4, 4, 2, 4};
+
+	if (b->shape_m != 16 || b->shape_n != 8 || b->shape_k != 32 ||
+	    b->n_types != 4 || b->types[0] != EMU_S32 ||
+	    b->types[1] != EMU_S8T || b->types[2] != EMU_S8T ||
+	    b->types[3] != EMU_S32 || !emu_has(b, "row") ||
+	    !emu_has(b, "col") || !emu_has(b, "aligned"))
+		return emu_bind_fail(b, "only m16n8k32.row.col.s32.s8.s8.s32 "
+					"is known here");
+	if (!emu_arguments(b, 4, 4))
+		return false;
+	for (uint32_t n = 0; n < 4; n++) {
+		uint32_t count;
+		const struct emu_argument *e =
+		    emu_elements(b, emu_argument(b, n), &count);
+
+		if (count != counts[n])
+			return emu_bind_fail(b, "%u registers, not %u", count,
+					     counts[n]);
+		for (uint32_t k = 0; k < count; k++)
+			if (n == 0 ? !emu_dst(b, &e[k], 4)
+				   : !emu_src(b, &e[k], EMU_B32))
+				return false;
+	}
+	b->i->is_converged = true;
+	b->i->run = run_mma_s8;
+	return true;
+}

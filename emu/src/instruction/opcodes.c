@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * opcodes.c - the table of opcodes: what is not here is refused.  Where a name
+ * has several rows, a statement is of the first that takes all its words.
+ * README.md shows it: emu_list_opcodes().
+ */
+#include <stdio.h>
+
+#include "ptx/decode.h"
+
+#define INTEGERS     "u16 s16 u32 s32 u64 s64"
+#define FLOATS	     "f32 f64 f16 bf16 f16x2 bf16x2"
+#define SMALL_FLOATS "f32 f16 bf16 f16x2 bf16x2"
+#define BITS	     "b16 b32 b64"
+#define ANY	     "b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 b64 u64 s64 f64"
+#define ROUNDING     "rn rz rm rp"
+#define SPACES                                                                 \
+	"global shared shared::cta shared::cluster local param param::entry "  \
+	"const"
+#define COMPARISONS                                                            \
+	"eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
+#define CACHES                                                                 \
+	"ca cg cs lu cv wb wt L1::evict_normal L1::evict_unchanged "           \
+	"L1::evict_first L1::evict_last L1::no_allocate L2::cache_hint "       \
+	"L2::64B L2::128B L2::256B"
+#define GROUPS "cta_group::1 cta_group::2"
+#define TMEM_SHAPES                                                            \
+	"sync aligned 32x32b 16x64b 16x128b 16x256b 16x32bx2 x1 x2 x4 x8 x16 " \
+	"x32 x64 x128"
+#define PRIORITIES                                                             \
+	"L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged"
+#define ORDERS                                                                 \
+	"weak relaxed acquire release acq_rel volatile sc cta cluster gpu sys"
+
+const struct emu_opcode emu_opcodes[] = {
+    /* arithmetic */
+    {"add", ROUNDING " sat", INTEGERS " " FLOATS, emu_bind_alu},
+    {"sub", ROUNDING " sat", INTEGERS " " FLOATS, emu_bind_alu},
+    {"mul", ROUNDING " sat", FLOATS, emu_bind_alu},
+    {"mul.lo", "", INTEGERS, emu_bind_alu},
+    {"mul.hi", "", INTEGERS, emu_bind_alu},
+    {"mul.wide", "", "u16 s16 u32 s32", emu_bind_alu},
+    {"mad.lo", "", INTEGERS, emu_bind_alu},
+    {"mad.hi", "", "u32 s32 u64", emu_bind_alu},
+    {"mad.wide", "", "u16 s16 u32 s32", emu_bind_alu},
+    {"dp4a", "", "s32", emu_bind_dp4a},
+    {"fma", ROUNDING " sat", FLOATS, emu_bind_alu},
+    {"div", "", INTEGERS, emu_bind_alu},
+    {"div", ROUNDING, "f32 f64", emu_bind_alu},
+    {"rem", "", INTEGERS, emu_bind_alu},
+    {"min", "", INTEGERS " " FLOATS, emu_bind_alu},
+    {"max", "", INTEGERS " " FLOATS, emu_bind_alu},
+    {"min.NaN", "", SMALL_FLOATS, emu_bind_alu},
+    {"max.NaN", "", SMALL_FLOATS, emu_bind_alu},
+    {"abs", "", "s16 s32 s64 " FLOATS, emu_bind_alu},
+    {"neg", "", "s16 s32 s64 " FLOATS, emu_bind_alu},
+    {"sqrt", ROUNDING, "f32 f64", emu_bind_alu},
+    {"rcp", ROUNDING, "f32 f64", emu_bind_alu},
+    {"rcp.approx", "", "f32", emu_bind_alu},
+    {"rcp.approx.ftz", "", "f32", emu_bind_alu},
+    {"rsqrt.approx", "", "f32", emu_bind_alu},
+    {"ex2.approx", "", "f32", emu_bind_alu},
+    {"ex2.approx.ftz", "", "f32", emu_bind_alu},
+    {"lg2.approx", "", "f32", emu_bind_alu},
+    {"tanh.approx", "", "f32", emu_bind_alu},
+    /* bits */
+    {"and", "", BITS " pred", emu_bind_alu},
+    {"or", "", BITS " pred", emu_bind_alu},
+    {"xor", "", BITS " pred", emu_bind_alu},
+    {"not", "", BITS " pred", emu_bind_alu},
+    {"cnot", "", BITS, emu_bind_alu},
+    {"shl", "", BITS, emu_bind_alu},
+    {"shr", "", BITS " " INTEGERS, emu_bind_alu},
+    {"shf", "l r wrap clamp", "b32", emu_bind_shf},
+    {"popc", "", "b32 b64", emu_bind_alu},
+    {"clz", "", "b32 b64", emu_bind_alu},
+    {"bfind", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"brev", "", "b32 b64", emu_bind_alu},
+    {"bfi", "", "b32 b64", emu_bind_alu},
+    {"bfe", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"prmt", "", "b32", emu_bind_alu},
+    {"lop3", "", "b32", emu_bind_alu},
+    {"selp", "", BITS " " INTEGERS " f32 f64", emu_bind_alu},
+    {"setp", COMPARISONS " and or xor", BITS " " INTEGERS " f32 f64",
+     emu_bind_setp},
+    /* moves and conversions */
+    {"mov", "", BITS " " INTEGERS " f32 f64 pred", emu_bind_mov},
+    {"mov", "", "b128", emu_bind_mov_128},
+    {"cvt", ROUNDING " rna rni rzi rmi rpi sat satfinite",
+     ANY " f16x2 bf16x2 e4m3x2 e5m2x2", emu_bind_cvt},
+    {"cvta", "to " SPACES, "u64", emu_bind_cvta},
+    {"mapa", "shared::cluster", "u32 u64", emu_bind_mapa},
+    {"isspacep", SPACES, "", emu_bind_isspacep},
+    /* memory */
+    {"ld", SPACES " " CACHES " " ORDERS " nc v2 v4 v8", ANY, emu_bind_ld},
+    {"ld", "global shared shared::cta", "b128", emu_bind_ld_128},
+    {"ldu", "global v2 v4", ANY, emu_bind_ld},
+    {"st", SPACES " " CACHES " " ORDERS " v2 v4 v8", ANY, emu_bind_st},
+    {"atom", SPACES " " ORDERS " add min max and or xor exch cas inc dec",
+     "u32 s32 u64 s64 f32 f64 b32 b64", emu_bind_atom},
+    {"red", SPACES " " ORDERS " add min max and or xor inc dec",
+     "u32 s32 u64 s64 f32 f64 b32 b64", emu_bind_red},
+    {"prefetch", "global local L1 L2 L2::evict_last L2::evict_normal", "",
+     emu_bind_prefetch},
+    {"prefetch.tensormap", "", "", emu_bind_prefetch},
+    {"prefetchu", "L1", "", emu_bind_prefetch},
+    {"createpolicy.fractional", PRIORITIES, "b64", emu_bind_policy_fractional},
+    {"createpolicy.range", "global " PRIORITIES, "b64", emu_bind_policy_range},
+    {"createpolicy.cvt", "L2", "b64", emu_bind_policy_cvt},
+    {"stmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
+     emu_bind_stmatrix},
+    {"ldmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
+     emu_bind_ldmatrix},
+    {"membar", "cta gl sys", "", emu_bind_fence},
+    /* flow */
+    {"bra", "uni", "", emu_bind_bra},
+    {"ret", "uni", "", emu_bind_exit},
+    {"exit", "", "", emu_bind_exit},
+    {"trap", "", "", emu_bind_trap},
+    {"brkpt", "", "", emu_bind_nothing},
+    {"nanosleep", "", "u32", emu_bind_nothing},
+    {"pmevent", "mask", "", emu_bind_nothing},
+    /* warps, CTAs, clusters, grids */
+    {"shfl", "sync up down bfly idx", "b32", emu_bind_shfl},
+    {"vote", "sync all any uni ballot", "pred b32", emu_bind_vote},
+    {"redux", "sync add min max and or xor", "u32 s32 b32", emu_bind_redux},
+    {"elect", "sync", "", emu_bind_elect},
+    {"activemask", "", "b32", emu_bind_activemask},
+    {"bar.warp", "sync", "", emu_bind_bar_warp},
+    {"bar", "sync arrive cta", "", emu_bind_bar},
+    {"barrier", "sync arrive aligned cta", "", emu_bind_bar},
+    {"barrier.cluster", "arrive wait release acquire relaxed aligned", "",
+     emu_bind_barrier_cluster},
+    {"setmaxnreg", "inc dec sync aligned", "u32", emu_bind_setmaxnreg},
+    {"griddepcontrol", "launch_dependents wait", "", emu_bind_griddepcontrol},
+    {"clusterlaunchcontrol.try_cancel",
+     "async shared::cta mbarrier::complete_tx::bytes "
+     "multicast::cluster::all",
+     "b128", emu_bind_try_cancel},
+    {"clusterlaunchcontrol.query_cancel",
+     "is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y "
+     "get_first_ctaid::z v4",
+     "pred b32 b128", emu_bind_query_cancel},
+    {"mma", "sync aligned shape row col", "s32 s8", emu_bind_mma},
+    /* asynchronous */
+    {"mbarrier.init", "shared shared::cta", "b64", emu_bind_mbarrier},
+    {"mbarrier.inval", "shared shared::cta", "b64", emu_bind_mbarrier},
+    {"mbarrier.arrive",
+     "expect_tx release relaxed cta cluster shared shared::cta "
+     "shared::cluster",
+     "b64", emu_bind_mbarrier},
+    {"mbarrier.expect_tx",
+     "relaxed cta cluster shared shared::cta shared::cluster", "b64",
+     emu_bind_mbarrier},
+    {"mbarrier.try_wait",
+     "parity acquire relaxed cta cluster shared shared::cta", "b64",
+     emu_bind_mbarrier},
+    {"mbarrier.test_wait",
+     "parity acquire relaxed cta cluster shared shared::cta", "b64",
+     emu_bind_mbarrier},
+    {"cp.async",
+     "ca cg shared shared::cta global L2::cache_hint L2::64B L2::128B "
+     "L2::256B",
+     "", emu_bind_cp_async},
+    {"cp.async.commit_group", "", "", emu_bind_cp_async_group},
+    {"cp.async.wait_group", "", "", emu_bind_cp_async_group},
+    {"cp.async.wait_all", "", "", emu_bind_cp_async_group},
+    {"cp.async.mbarrier.arrive", "noinc shared shared::cta", "b64",
+     emu_bind_cp_async_arrive},
+    {"cp.async.bulk",
+     "shared::cluster shared::cta global mbarrier::complete_tx::bytes "
+     "multicast::cluster bulk_group L2::cache_hint",
+     "", emu_bind_bulk},
+    {"cp.async.bulk.tensor",
+     "1d 2d 3d 4d 5d shared::cluster shared::cta global tile "
+     "mbarrier::complete_tx::bytes multicast::cluster bulk_group "
+     "L2::cache_hint " GROUPS,
+     "", emu_bind_bulk_tensor},
+    {"cp.async.bulk.commit_group", "", "", emu_bind_bulk_group},
+    {"cp.async.bulk.wait_group", "read", "", emu_bind_bulk_group},
+    {"fence", ORDERS, "", emu_bind_fence},
+    {"fence.mbarrier_init", "release cluster", "", emu_bind_fence},
+    {"fence.proxy", "async async.global async.shared::cta", "", emu_bind_fence},
+    {"fence.proxy.async", "global shared::cta shared::cluster", "",
+     emu_bind_fence},
+    {"wgmma.fence", "sync aligned", "", emu_bind_wgmma_group},
+    {"wgmma.commit_group", "sync aligned", "", emu_bind_wgmma_group},
+    {"wgmma.wait_group", "sync aligned", "", emu_bind_wgmma_group},
+    {"wgmma.mma_async", "sync aligned shape", "f32 f16 bf16", emu_bind_wgmma},
+    /* Blackwell's tensor core and its memory */
+    {"tcgen05.alloc", GROUPS " sync aligned shared::cta", "b32",
+     emu_bind_tmem_alloc},
+    {"tcgen05.dealloc", GROUPS " sync aligned", "b32", emu_bind_tmem_alloc},
+    {"tcgen05.relinquish_alloc_permit", GROUPS " sync aligned", "",
+     emu_bind_tmem_alloc},
+    {"tcgen05.ld", TMEM_SHAPES " pack::16b", "b32", emu_bind_tmem_move},
+    {"tcgen05.st", TMEM_SHAPES " unpack::16b", "b32", emu_bind_tmem_move},
+    {"tcgen05.wait::ld", "sync aligned", "", emu_bind_tmem_wait},
+    {"tcgen05.wait::st", "sync aligned", "", emu_bind_tmem_wait},
+    {"tcgen05.fence::before_thread_sync", "", "", emu_bind_tmem_fence},
+    {"tcgen05.fence::after_thread_sync", "", "", emu_bind_tmem_fence},
+    {"tcgen05.mma",
+     GROUPS " kind::f16 kind::tf32 kind::f8f6f4 kind::i8 kind::mxf8f6f4 "
+	    "kind::mxf4 kind::mxf4nvf4 block_scale "
+	    "scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 "
+	    "collector::a::fill collector::a::use collector::a::lastuse "
+	    "collector::a::discard",
+     "", emu_bind_umma},
+    {"tcgen05.cp",
+     GROUPS " 128x256b 128x128b 4x256b 64x128b 32x128b warpx4 "
+	    "warpx2::02_13 warpx2::01_23",
+     "", emu_bind_tmem_copy},
+    {"tcgen05.commit",
+     GROUPS " mbarrier::arrive::one shared::cluster multicast::cluster", "b64",
+     emu_bind_tmem_commit},
+};
+
+const size_t emu_opcode_count = sizeof(emu_opcodes) / sizeof(*emu_opcodes);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* access.c - see access.h. */
+#include "machine/access.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/memory.h"
+#include "machine/watch.h"
+
+void emu_offset_addresses(const struct emu_warp *w,
+			  const struct emu_value *base, int64_t offset,
+			  uint64_t *to)
+{
+	emu_get_wide(w, base, to);
+	if (base->bytes == 8)
+		EMU_EACH_LANE(l) to[l] += (uint64_t)offset;
+	else
+		EMU_EACH_LANE(l) to[l] = (uint32_t)(to[l] + (uint64_t)offset);
+}
+
+void emu_addresses(const struct emu_warp *w, const struct emu_instr *i,
+		   const struct emu_value *base, uint64_t *to)
+{
+	emu_offset_addresses(w, base, i->immediate, to);
+}
+
+struct emu_space *emu_shared_at(const struct emu_cluster *c, uint64_t address,
+				uint64_t *at)
+{
+	const uint64_t rank = address >> EMU_RANK_SHIFT;
+
+	if (rank >= c->n_ctas)
+		return NULL;
+	*at = address & ((1u << EMU_RANK_SHIFT) - 1);
+	return &c->ctas[rank].shared;
+}
+
+/* ---- reports ---------------------------------------------------------------
+ */
+
+void emu_describe_address(const struct emu_warp *w, enum emu_state_space space,
+			  uint64_t address, char *text, size_t size)
+{
+	const struct emu_cluster *c = w->cta->cluster;
+
+	if (space == EMU_GENERIC && address & EMU_SHARED_WINDOW) {
+		space = EMU_SHARED_CLUSTER;
+		address &= ~EMU_SHARED_WINDOW;
+	}
+	if (space == EMU_GENERIC && address & EMU_LOCAL_WINDOW) {
+		space = EMU_LOCAL;
+		address &= ~EMU_LOCAL_WINDOW;
+	}
+	if (space == EMU_LOCAL) {
+		snprintf(text, size, "local offset %" PRIu64 " of %u", address,
+			 c->grid->kernel->local_bytes);
+	} else if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER) {
+		snprintf(text, size,
+			 "shared memory offset %" PRIu64 " of CTA rank %" PRIu64
+			 " (it has %u to %" PRIu64 ")",
+			 address & ((1u << EMU_RANK_SHIFT) - 1),
+			 address >> EMU_RANK_SHIFT, EMU_SHARED_RESERVED,
+			 w->cta->shared.bytes - 1);
+	} else {
+		const int used =
+		    snprintf(text, size, "0x%" PRIx64 ", ", address);
+
+		if (used > 0 && (size_t)used < size)
+			emu_memory_describe(emu_machine_of(w)->memory, address,
+					    text + used, size - (size_t)used);
+	}
+}
+
+/* The state that is asked for and what of it is missing, as a sentence. */
+static const char *complaint(const uint8_t *shadow, uint32_t bytes,
+			     enum emu_access_kind kind)
+{
+	uint8_t all = 0xFF, any = 0;
+
+	for (uint32_t i = 0; i < bytes; i++) {
+		all &= shadow[i];
+		any |= shadow[i];
+	}
+	if (!(all & EMU_MAPPED))
+		return "nothing is there";
+	if (any & EMU_LANDING)
+		return kind == EMU_WRITE
+			   ? "an asynchronous copy is writing there, and has "
+			     "not been waited for"
+			   : "an asynchronous copy is to bring these bytes, and "
+			     "has not been waited for";
+	if (any & EMU_BARRIER)
+		return "a live mbarrier is there";
+	return "these bytes were never written";
+}
+
+static void report(struct emu_warp *w, const struct emu_instr *i, int lane,
+		   enum emu_state_space space, uint64_t address, uint32_t bytes,
+		   enum emu_access_kind kind, const char *why)
+{
+	char where[200];
+
+	emu_describe_address(w, space, address, where, sizeof(where));
+	emu_fault(w, i, lane, "%s of %u bytes at %s: %s",
+		  kind == EMU_WRITE ? "store" : "load", bytes, where, why);
+}
+
+/* ---- the way to memory -----------------------------------------------------
+ */
+
+/* The space and the offset in it; NULL: no memory has such an address. */
+static const struct emu_space *find(const struct emu_warp *w, int lane,
+				    enum emu_state_space space,
+				    uint64_t address, uint64_t *at)
+{
+	const struct emu_cluster *c = w->cta->cluster;
+
+	if (space == EMU_GENERIC) {
+		if (address & EMU_SHARED_WINDOW) {
+			space = EMU_SHARED_CLUSTER;
+			address &= ~EMU_SHARED_WINDOW;
+		} else if (address & EMU_LOCAL_WINDOW) {
+			space = EMU_LOCAL;
+			address &= ~EMU_LOCAL_WINDOW;
+		}
+	}
+	switch (space) {
+	case EMU_SHARED:
+		if (address >> EMU_RANK_SHIFT != w->cta->rank)
+			return NULL;
+		*at = address & ((1u << EMU_RANK_SHIFT) - 1);
+		return &w->cta->shared;
+	case EMU_SHARED_CLUSTER:
+		return emu_shared_at(c, address, at);
+	case EMU_LOCAL:
+		if (address >= c->grid->kernel->local_bytes)
+			return NULL;
+		*at = (uint64_t)lane * c->grid->kernel->local_bytes + address;
+		return &w->local;
+	default:
+		*at = address - c->grid->machine->global.base;
+		return &c->grid->machine->global;
+	}
+}
+
+/* Shared memory of a CTA of which no thread lives. */
+static bool has_ended(const struct emu_warp *w, const struct emu_space *s)
+{
+	const struct emu_cluster *c = w->cta->cluster;
+
+	if (s == &w->cta->shared || s == &c->grid->machine->global)
+		return false;
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		if (s == &c->ctas[k].shared)
+			return c->ctas[k].n_live == 0;
+	return false;
+}
+
+/* True if (shadow & mask) == want for all bytes. */
+static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask,
+		      uint8_t want)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101);
+	uint64_t x;
+
+	if (bytes < 8) {
+		for (uint32_t i = 0; i < bytes; i++)
+			if ((shadow[i] & mask) != want)
+				return false;
+		return true;
+	}
+	for (uint32_t i = 0; i < bytes; i += 8) {
+		memcpy(&x, shadow + i, sizeof(x));
+		if ((x & ones * mask) != ones * want)
+			return false;
+	}
+	return true;
+}
+
+uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    enum emu_state_space space, uint64_t address,
+		    uint32_t bytes, enum emu_access_kind kind,
+		    uint8_t **shadow_out)
+{
+	static const uint8_t masks[] = {
+	    [EMU_READ] = EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER,
+	    [EMU_WRITE] = EMU_MAPPED | EMU_LANDING | EMU_BARRIER,
+	    [EMU_COPY] = EMU_MAPPED | EMU_LANDING | EMU_BARRIER,
+	    [EMU_PEEK] = EMU_MAPPED,
+	};
+	const uint8_t want =
+	    kind == EMU_READ ? EMU_MAPPED | EMU_WRITTEN : EMU_MAPPED;
+	uint64_t at = 0;
+	const struct emu_space *s = find(w, lane, space, address, &at);
+	uint8_t *shadow;
+
+	if (address & (bytes - 1)) {
+		report(w, i, lane, space, address, bytes, kind,
+		       "the address is no multiple of the size");
+		return NULL;
+	}
+	if (!s || at >= s->bytes || bytes > s->bytes - at) {
+		report(w, i, lane, space, address, bytes, kind,
+		       "nothing is there");
+		return NULL;
+	}
+	if (w->cta->cluster->n_ctas > 1 && has_ended(w, s)) {
+		report(w, i, lane, space, address, bytes, kind,
+		       "that CTA has ended");
+		return NULL;
+	}
+	shadow = s->shadow + at;
+	if (!has_state(shadow, bytes, masks[kind], want)) {
+		report(w, i, lane, space, address, bytes, kind,
+		       complaint(shadow, bytes, kind));
+		return NULL;
+	}
+	if (kind <= EMU_WRITE &&
+	    !emu_watch_access(w, i, lane, s, at, bytes, kind == EMU_WRITE))
+		return NULL;
+	if (kind == EMU_WRITE)
+		memset(shadow, EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED, bytes);
+	if (shadow_out)
+		*shadow_out = shadow;
+	return s->data + at;
+}

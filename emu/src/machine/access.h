@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * access.h - from an address to memory: windows, bounds, alignment and the
+ * state of each byte, for loads and stores and for the engines.
+ */
+#ifndef EMU_ACCESS_H
+#define EMU_ACCESS_H
+
+#include "machine/warp.h"
+#include "ptx/decode.h"
+
+enum emu_access_kind {
+	EMU_READ,  /* bytes must have been written */
+	EMU_WRITE, /* and are, by a thread */
+	EMU_COPY,  /* read; undefined bytes are copied as such */
+	EMU_PEEK,  /* mapped is enough */
+};
+
+/* Addresses of an operand's lanes, with an offset. */
+void emu_offset_addresses(const struct emu_warp *w,
+			  const struct emu_value *base, int64_t offset,
+			  uint64_t *to);
+/* The instruction's first. */
+void emu_addresses(const struct emu_warp *w, const struct emu_instr *i,
+		   const struct emu_value *base, uint64_t *to);
+
+/*
+ * The host's pointer to bytes (at most 32, a power of two: the alignment) at an
+ * address of lane; *shadow, where asked for, to their state.  NULL after a
+ * fault.
+ */
+uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    enum emu_state_space space, uint64_t address,
+		    uint32_t bytes, enum emu_access_kind kind,
+		    uint8_t **shadow);
+
+/* An access by which threads may wait for each other: atomic, or of an order or
+ * scope. */
+bool emu_has_order(const struct emu_instr *i);
+/* One of memory that CTAs share by which they may. */
+bool emu_is_strong(const struct emu_instr *i);
+
+/* The space that holds an address of a cluster's shared memory; *at is the
+ * offset.  NULL: no such CTA. */
+struct emu_space *emu_shared_at(const struct emu_cluster *c, uint64_t address,
+				uint64_t *at);
+
+/* "shared memory of CTA rank 1, offset 1040" or what memory.h says. */
+void emu_describe_address(const struct emu_warp *w, enum emu_state_space space,
+			  uint64_t address, char *text, size_t size);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - see device.h. */
+#include "machine/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+/*
+ * As the GPUs' drivers report them; the B200's: 148 SMs, 132,644,864 bytes of
+ * L2, 8 TB/s as 8192 bits at twice 3.996 GHz.
+ */
+static const struct emu_device devices[] = {
+    {"h200", "H200 in software", 9, 0, 132, MIB(143771), 1980000, 3201000, 6144,
+     60 << 20},
+    {"b200", "B200 in software", 10, 0, 148, MIB(183359), 1965000, 3996000,
+     8192, 132644864},
+};
+
+const struct emu_device *emu_device_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(devices) / sizeof(*devices); i++)
+		if (strcmp(devices[i].name, name) == 0)
+			return &devices[i];
+	return NULL;
+}
+
+const struct emu_device *emu_device_default(void)
+{
+	return &devices[0];
+}
+
+bool emu_device_takes(const struct emu_device *d, const char *target,
+		      struct emu_error *err)
+{
+	const int has = 10 * d->major + d->minor;
+	char *end = NULL;
+	long wants;
+	bool good;
+
+	if (strncmp(target, "sm_", 3) != 0)
+		return emu_fail(err, ".target %s is none that is known here",
+				target);
+	wants = strtol(target + 3, &end, 10);
+	if (strcmp(end, "a") == 0)
+		good = wants == has;
+	else if (strcmp(end, "f") == 0)
+		good = wants / 10 == d->major && wants <= has;
+	else
+		good = *end == '\0' && wants >= 50 && wants <= has;
+	return good || emu_fail(err,
+				".target %s: the device is a %s, of compute "
+				"capability %d.%d",
+				target, d->title, d->major, d->minor);
+}

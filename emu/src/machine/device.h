@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.h - the GPUs that can be had in software, and what PTX each takes. */
+#ifndef EMU_DEVICE_H
+#define EMU_DEVICE_H
+
+#include "engine/emu.h"
+
+struct emu_device {
+	const char *name;  /* for NIBEMU_DEVICE: "h200" */
+	const char *title; /* for cuDeviceGetName */
+	int major, minor;  /* compute capability */
+	uint32_t sms;
+	uint64_t memory_bytes;
+	int clock_khz, memory_clock_khz, bus_bits, l2_bytes;
+};
+
+/* NULL: there is none of that name. */
+const struct emu_device *emu_device_find(const char *name);
+/* What there is where nothing else was asked for: an H200. */
+const struct emu_device *emu_device_default(void);
+
+/*
+ * May a module of this .target be loaded?  sm_90 on 9.0 and later; sm_90a on
+ * 9.0 alone; sm_100f on 10.0 and later of the same family.
+ */
+bool emu_device_takes(const struct emu_device *device, const char *target,
+		      struct emu_error *err);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * grid.c - launches: the rules of their sizes, and which way they run: clusters
+ * that know nothing of each other on all processors, others in one schedule.
+ */
+#include "machine/grid.h"
+
+#include <inttypes.h>
+
+#include "machine/access.h"
+#include "machine/schedule.h"
+#include "machine/team.h"
+#include "machine/watch_order.h"
+
+/* ---- limits ----------------------------------------------------------------
+ */
+
+uint32_t emu_registers_each(const struct emu_kernel *k, uint32_t threads)
+{
+	const uint32_t most = k->max_threads ? k->max_threads : threads;
+	const uint32_t fair = EMU_SM_REGISTERS / (most ? most : 1) / 8 * 8;
+
+	return fair > 248 ? 248 : fair < 24 ? 24 : fair;
+}
+
+static bool check_shared(const struct emu_grid *g, struct emu_error *err)
+{
+	const uint64_t bytes =
+	    (uint64_t)g->kernel->shared_bytes + g->dynamic_bytes;
+
+	if (bytes <= EMU_SHARED_MAX)
+		return true;
+	return emu_fail(err,
+			"%s: %" PRIu64 " bytes of shared memory, at most %d",
+			g->kernel->name, bytes, EMU_SHARED_MAX);
+}
+
+bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
+{
+	const struct emu_kernel *k = g->kernel;
+	const uint64_t threads =
+	    (uint64_t)g->block[0] * g->block[1] * g->block[2];
+	uint64_t ctas = 1;
+
+	for (int i = 0; i < 3; i++) {
+		const uint32_t most = i ? EMU_MAX_GRID_YZ : EMU_MAX_GRID_X;
+
+		if (g->grid[i] == 0 || g->grid[i] > most || g->block[i] == 0 ||
+		    g->block[i] > EMU_MAX_THREADS || g->cluster[i] == 0)
+			return emu_fail(err, "%s: a size of zero, or too large",
+					k->name);
+		if (g->grid[i] % g->cluster[i])
+			return emu_fail(err,
+					"%s: a grid of %u CTAs is no multiple "
+					"of clusters of %u",
+					k->name, g->grid[i], g->cluster[i]);
+		if (k->required_threads[0] &&
+		    k->required_threads[i] != g->block[i])
+			return emu_fail(err, "%s: not its .reqntid threads",
+					k->name);
+		if (k->cluster[0] && k->cluster[i] != g->cluster[i])
+			return emu_fail(err, "%s: not its .reqnctapercluster",
+					k->name);
+		ctas *= g->cluster[i];
+	}
+	if (threads > EMU_MAX_THREADS ||
+	    (k->max_threads && threads > k->max_threads))
+		return emu_fail(
+		    err, "%s: %" PRIu64 " threads, at most %u", k->name,
+		    threads, k->max_threads ? k->max_threads : EMU_MAX_THREADS);
+	if (ctas > EMU_CLUSTER_MAX)
+		return emu_fail(err, "%s: a cluster of %" PRIu64 " CTAs",
+				k->name, ctas);
+	if ((uint64_t)g->grid[0] * g->grid[1] * g->grid[2] > UINT32_MAX)
+		return emu_fail(err, "%s: over 2^32 CTAs", k->name);
+	return check_shared(g, err);
+}
+
+/* ---- runs ------------------------------------------------------------------
+ */
+
+/* Through memory, so that what one does depends on when others did. */
+static bool communicates(const struct emu_grid *g)
+{
+	const struct emu_kernel *k = g->kernel;
+
+	for (uint32_t i = 0; i < k->count; i++)
+		if (emu_is_strong(&k->code[i]) ||
+		    k->code[i].opcode->bind == emu_bind_try_cancel)
+			return true;
+	return g->is_cooperative;
+}
+
+static bool run_together(struct emu_machine *m, struct emu_grid *const *grids,
+			 uint32_t count, bool delays_first)
+{
+	_Atomic uint64_t instructions = 0;
+	const struct emu_schedule schedule = {
+	    .machine = m,
+	    .grids = grids,
+	    .n_grids = count,
+	    .delays_first = delays_first,
+	    .instructions = &instructions,
+	};
+
+	m->order = emu_watch_order_open(grids, count);
+	(void)emu_schedule_run(&schedule);
+	emu_free_blocks(m);
+	emu_order_close(m->order);
+	m->order = NULL;
+	return !m->has_failed;
+}
+
+bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
+		   uint32_t count)
+{
+	for (uint32_t k = 0; k < count; k++) {
+		struct emu_grid *g = grids[k];
+
+		g->n_clusters = g->grid[0] / g->cluster[0] *
+				(g->grid[1] / g->cluster[1]) *
+				(g->grid[2] / g->cluster[2]);
+		g->begun = g->ended = g->triggered = 0;
+		if (!g->resident)
+			g->resident = g->n_clusters;
+	}
+	emu_random_begin(m, 0);
+	/* Under half of the seeds a grid overtakes the one before. */
+	if (count > 1 && m->options.seed)
+		return run_together(m, grids, count, emu_random_below(m, 2));
+	for (uint32_t k = 0; k < count && !m->has_failed; k++) {
+		/* Some for the sake of the order in global memory. */
+		const bool is_together =
+		    communicates(grids[k]) ||
+		    (m->options.seed && emu_random_below(m, 2));
+
+		(void)(is_together ? run_together(m, &grids[k], 1, false)
+				   : emu_team_run(m, grids[k]));
+	}
+	return !m->has_failed;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schedule.c - who runs next in one thread of the host: clusters in turns,
+ * their warps in turns of random length, copies in between; and the report when
+ * nobody can go on.
+ */
+#include "machine/schedule.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/arena.h"
+#include "engine/mbarrier.h"
+#include "machine/transfer.h"
+
+/* Clusters that run side by side, as long as they do not wait for others. */
+#define USUAL_CLUSTERS 4
+/* Nobody has done anything that others can see for so many rounds. */
+#define DEADLOCK_ROUNDS 16
+/* Polling may wait for a cluster that has not begun. */
+#define STALE_ROUNDS 64
+/* Nor for anything, if all that runs polls, and nothing happens, so long. */
+#define POLLING_ROUNDS 20000
+
+/* ---- random numbers --------------------------------------------------------
+ */
+
+void emu_random_begin(struct emu_machine *m, uint64_t stream)
+{
+	uint64_t x = (m->options.seed + 1) * UINT64_C(0x9E3779B97F4A7C15) +
+		     stream * UINT64_C(0xD1B54A32D192ED03);
+
+	x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+	m->random = (x ^ x >> 31) | 1;
+}
+
+uint32_t emu_random(struct emu_machine *m)
+{
+	m->random ^= m->random << 13;
+	m->random ^= m->random >> 7;
+	m->random ^= m->random << 17;
+	return (uint32_t)(m->random >> 24);
+}
+
+uint32_t emu_random_below(struct emu_machine *m, uint32_t n)
+{
+	return n ? emu_random(m) % n : 0;
+}
+
+/* ---- the scheduler ---------------------------------------------------------
+ */
+
+struct run {
+	const struct emu_schedule *schedule;
+	struct emu_machine *m;
+	struct emu_grid *const *grids;
+	uint32_t n_grids;
+	struct emu_cluster **live;
+	size_t n_live, capacity, most; /* clusters at once */
+	struct emu_warp *starved;
+	uint64_t last_effects, counted;
+	uint32_t idle_rounds;
+	/* Rounds in which warps ran and did nothing that others can see. */
+	uint64_t stale_effects;
+	uint32_t stale_rounds;
+	/* The same, and every turn ended with a load that polls. */
+	bool has_computed;
+	uint32_t polling_rounds;
+};
+
+static bool may_begin(const struct emu_grid *g)
+{
+	const struct emu_grid *before = g->before;
+
+	return !before || before->ended == before->n_clusters ||
+	       before->triggered ==
+		   before->grid[0] * before->grid[1] * before->grid[2];
+}
+
+/* One more cluster; false if there is none that may begin. */
+static bool begin_cluster(struct run *r)
+{
+	for (uint32_t k = 0; k < r->n_grids; k++) {
+		struct emu_grid *g = r->grids[k];
+		struct emu_cluster **grown;
+
+		if (g->begun == g->n_clusters ||
+		    g->begun - g->ended >= g->resident || !may_begin(g))
+			continue;
+		grown =
+		    emu_grow(r->live, &r->capacity, r->n_live, sizeof(*grown));
+		if (!grown) {
+			r->m->has_failed = true;
+			emu_fail(&r->m->report, "no memory for clusters");
+			return false;
+		}
+		r->live = grown;
+		grown[r->n_live] = emu_cluster_new(g, g->begun);
+		if (!grown[r->n_live])
+			return false;
+		g->begun++;
+		r->n_live++;
+		r->m->effects++;
+		return true;
+	}
+	return false;
+}
+
+static void end_cluster(struct run *r, size_t index)
+{
+	struct emu_cluster *c = r->live[index];
+
+	c->grid->ended++;
+	r->m->effects++;
+	(void)emu_cluster_end(c);
+	r->live[index] = r->live[--r->n_live];
+	if (r->starved && r->starved->cta->cluster == c)
+		r->starved = NULL;
+	emu_cluster_free(c);
+	/* Those that wait for the grid before look again. */
+	for (size_t k = 0; k < r->n_live; k++)
+		emu_wake(r->live[k], EMU_AT_GRID);
+}
+
+/* A warp that can run, from a random one on; NULL: none. */
+static struct emu_warp *pick_warp(struct run *r, struct emu_cluster *c)
+{
+	uint32_t count = 0, at;
+	struct emu_warp *spare = NULL;
+
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		count += c->ctas[k].n_warps;
+	at = emu_random_below(r->m, count);
+	for (uint32_t n = 0; n < count; n++) {
+		const uint32_t number = (at + n) % count;
+		const struct emu_cta *cta =
+		    &c->ctas[number / c->ctas[0].n_warps];
+		struct emu_warp *w = &cta->warps[number % c->ctas[0].n_warps];
+
+		if (w->wait != EMU_RUNNABLE)
+			continue;
+		if (w != r->starved)
+			return w;
+		spare = w;
+	}
+	/* The starved warp runs when all others wait, and now and then. */
+	return spare;
+}
+
+/* Warps that sleep at a barrier wake for no reason, now and then. */
+static void wake_sleepers(struct emu_cluster *c, bool all)
+{
+	struct emu_machine *m = c->grid->machine;
+
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
+			struct emu_warp *w = &c->ctas[k].warps[i];
+
+			if (w->wait == EMU_AT_MBARRIER &&
+			    (all || emu_random_below(m, 64) == 0))
+				w->wait = EMU_RUNNABLE;
+		}
+}
+
+static void choose_starved(struct run *r, struct emu_cluster *c)
+{
+	const struct emu_cta *cta;
+
+	if (!r->m->options.seed || emu_random_below(r->m, 512))
+		return;
+	cta = &c->ctas[emu_random_below(r->m, c->n_ctas)];
+	r->starved = emu_random_below(r->m, 4)
+			 ? &cta->warps[emu_random_below(r->m, cta->n_warps)]
+			 : NULL;
+}
+
+/* ---- deadlock --------------------------------------------------------------
+ */
+
+static const char *const waits[] = {
+    [EMU_RUNNABLE] = "running",
+    [EMU_AT_BARRIER] = "at barrier",
+    [EMU_AT_CLUSTER] = "at the cluster's barrier",
+    [EMU_AT_MBARRIER] = "at the mbarrier",
+    [EMU_AT_GRID] = "for the grid before",
+    [EMU_AT_REGISTERS] = "for registers",
+    [EMU_AT_TENSOR_MEMORY] = "for tensor memory",
+    [EMU_EXITED] = "ended",
+};
+
+static void describe_wait(const struct emu_warp *w, struct emu_error *to)
+{
+	const uint32_t pc = w->pc ? w->pc - (w->wait == EMU_AT_MBARRIER) : 0;
+	const struct emu_cta *c = w->cta;
+	char place[200], state[100];
+	uint64_t bits;
+
+	emu_describe_place(w, &w->code[pc], place, sizeof(place));
+	emu_add_text(to, "\n  cluster %u rank %u warp %u waits %s",
+		     c->cluster->index, c->rank, w->index, waits[w->wait]);
+	if (w->wait == EMU_AT_BARRIER)
+		emu_add_text(
+		    to, " %u (%u of %u threads)", (uint32_t)w->wait_address,
+		    c->barriers[w->wait_address % 16].arrived,
+		    c->barriers[w->wait_address % 16].expected == UINT32_MAX
+			? c->threads
+			: c->barriers[w->wait_address % 16].expected);
+	if (w->wait == EMU_AT_MBARRIER) {
+		const uint64_t at =
+		    w->wait_address & ((1u << EMU_RANK_SHIFT) - 1);
+
+		memcpy(&bits, c->shared.data + at, sizeof(bits));
+		emu_mbarrier_describe(bits, state, sizeof(state));
+		emu_add_text(to, " at offset %" PRIu64 " for parity %u (%s)",
+			     at, w->wait_parity, state);
+	}
+	emu_add_text(to, ", %s", place);
+}
+
+/* Where they wait: all that have not exited, or the first that polls. */
+static void describe_warps(struct run *r, bool polls)
+{
+	for (size_t n = 0; n < r->n_live; n++)
+		for (uint32_t k = 0; k < r->live[n]->n_ctas; k++)
+			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps;
+			     i++) {
+				const struct emu_warp *w =
+				    &r->live[n]->ctas[k].warps[i];
+
+				if (polls ? !w->has_polled ||
+						w->wait != EMU_RUNNABLE
+					  : w->wait == EMU_EXITED)
+					continue;
+				describe_wait(w, &r->m->report);
+				if (polls)
+					return;
+			}
+}
+
+static void report_deadlock(struct run *r)
+{
+	if (r->m->has_failed)
+		return;
+	r->m->has_failed = true;
+	emu_fail(&r->m->report, "%s: deadlock: nothing is on its way and",
+		 r->live[0]->grid->kernel->name);
+	describe_warps(r, false);
+}
+
+/* Nobody could run: time goes on, sleepers look again, others may begin. */
+static void idle(struct run *r)
+{
+	bool on_its_way = false;
+
+	for (size_t k = 0; k < r->n_live; k++)
+		on_its_way = emu_transfers_step(r->live[k], true) || on_its_way;
+	if (r->m->effects != r->last_effects) {
+		r->last_effects = r->m->effects;
+		r->idle_rounds = 0;
+		return;
+	}
+	if (on_its_way)
+		return;
+	if (begin_cluster(r)) {
+		r->most = r->n_live;
+		return;
+	}
+	if (++r->idle_rounds > DEADLOCK_ROUNDS) {
+		report_deadlock(r);
+		return;
+	}
+	for (size_t k = 0; k < r->n_live; k++)
+		wake_sleepers(r->live[k], true);
+}
+
+/* ---- turns -----------------------------------------------------------------
+ */
+
+static uint32_t turn_length(struct run *r)
+{
+	if (!r->m->options.seed)
+		return 4096;
+	return 1 + emu_random_below(r->m, emu_random_below(r->m, 8) ? 256 : 16);
+}
+
+/* A turn of one cluster; false if none of its warps could run. */
+static bool turn(struct run *r, size_t index)
+{
+	struct emu_cluster *c = r->live[index];
+	struct emu_warp *w;
+
+	choose_starved(r, c);
+	w = pick_warp(r, c);
+	if (r->m->options.seed && emu_random_below(r->m, 64) == 0)
+		wake_sleepers(c, false);
+	(void)emu_transfers_step(c, false);
+	if (!w)
+		return false;
+	emu_warp_run(w, turn_length(r));
+	r->has_computed = r->has_computed || !w->has_polled;
+	if (c->n_live == 0)
+		end_cluster(r, index);
+	return true;
+}
+
+static void report_polling(struct run *r)
+{
+	uint32_t waiting = 0;
+
+	for (uint32_t k = 0; k < r->n_grids; k++)
+		waiting += r->grids[k]->n_clusters - r->grids[k]->begun;
+	r->m->has_failed = true;
+	emu_fail(
+	    &r->m->report,
+	    "%s: deadlock: all that runs polls memory, and nobody is going "
+	    "to write there; %u clusters have not begun, and the GPU holds "
+	    "%u at once; the first that polls:",
+	    r->live[0]->grid->kernel->name, waiting,
+	    r->live[0]->grid->resident);
+	describe_warps(r, true);
+}
+
+/* Warps that poll memory run, and yet nothing happens. */
+static void check_stale(struct run *r)
+{
+	if (r->stale_effects != r->m->effects) {
+		r->stale_effects = r->m->effects;
+		r->stale_rounds = r->polling_rounds = 0;
+		return;
+	}
+	r->polling_rounds = r->has_computed ? 0 : r->polling_rounds + 1;
+	if (++r->stale_rounds > STALE_ROUNDS && begin_cluster(r)) {
+		r->most = r->n_live;
+		r->stale_rounds = 0;
+	} else if (r->polling_rounds > POLLING_ROUNDS && r->n_live &&
+		   !r->m->has_failed) {
+		report_polling(r);
+	}
+}
+
+/* A cluster of a later grid is there: this one may take its time. */
+static bool is_overtaken(const struct run *r, const struct emu_cluster *c)
+{
+	for (size_t k = 0; k < r->n_live; k++)
+		if (r->live[k]->grid->id > c->grid->id)
+			return true;
+	return false;
+}
+
+static bool turns(struct run *r, bool of_latest)
+{
+	const size_t start = emu_random_below(r->m, (uint32_t)r->n_live);
+	bool has_run = false;
+
+	for (size_t n = 0; n < r->n_live && !r->m->has_failed; n++) {
+		const size_t at = (start + n) % r->n_live;
+
+		if (!of_latest || !is_overtaken(r, r->live[at]))
+			has_run = turn(r, at) || has_run;
+	}
+	return has_run;
+}
+
+/* Of all threads of the host that run this launch. */
+static void count_instructions(struct run *r)
+{
+	const uint64_t all = atomic_fetch_add(r->schedule->instructions,
+					      r->m->instructions - r->counted) +
+			     r->m->instructions - r->counted;
+
+	r->counted = r->m->instructions;
+	/* Without a live cluster the next round, if there is one, says it. */
+	if (!r->n_live || all <= r->m->options.budget || r->m->has_failed)
+		return;
+	r->m->has_failed = true;
+	emu_fail(&r->m->report,
+		 "%s: it has run %" PRIu64
+		 " instructions of threads and has not ended (NIBEMU_BUDGET)",
+		 r->live[0]->grid->kernel->name, r->m->options.budget);
+}
+
+static void round_of_turns(struct run *r)
+{
+	const bool delays_first = r->schedule->delays_first;
+	bool has_run;
+
+	while (r->n_live < r->most && begin_cluster(r))
+		;
+	if (r->n_live == 0)
+		return;
+	r->has_computed = false;
+	has_run = turns(r, delays_first && emu_random_below(r->m, 64));
+	if (!has_run && delays_first && !r->m->has_failed && r->n_live)
+		has_run = turns(r, false);
+	if (!has_run && !r->m->has_failed && r->n_live)
+		idle(r);
+	check_stale(r);
+	count_instructions(r);
+}
+
+static bool all_ended(const struct run *r)
+{
+	for (uint32_t k = 0; k < r->n_grids; k++)
+		if (r->grids[k]->ended < r->grids[k]->n_clusters)
+			return false;
+	return true;
+}
+
+static bool is_stopped(const struct emu_schedule *s)
+{
+	return s->lowest_fault && atomic_load(s->lowest_fault) < s->index;
+}
+
+/* The clusters of a cooperative grid may wait for each other from the start. */
+static size_t clusters_at_once(const struct emu_schedule *s)
+{
+	size_t most = USUAL_CLUSTERS;
+
+	for (uint32_t k = 0; k < s->n_grids; k++)
+		if (s->grids[k]->is_cooperative &&
+		    s->grids[k]->n_clusters > most)
+			most = s->grids[k]->n_clusters;
+	return most;
+}
+
+bool emu_schedule_run(const struct emu_schedule *s)
+{
+	struct run r = {.schedule = s,
+			.m = s->machine,
+			.grids = s->grids,
+			.n_grids = s->n_grids,
+			.most = clusters_at_once(s),
+			.last_effects = UINT64_MAX,
+			.counted = s->machine->instructions};
+
+	while (!r.m->has_failed && !all_ended(&r) && !is_stopped(s))
+		round_of_turns(&r);
+	for (size_t k = 0; k < r.n_live; k++)
+		emu_cluster_free(r.live[k]);
+	free(r.live);
+	return !r.m->has_failed;
+}

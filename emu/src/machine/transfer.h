@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transfer.h - asynchronous copies that are on their way: pieces that land in
+ * any order and late, and what happens when the last one has.
+ *
+ * With seed 0 a copy is done when it is issued.  Otherwise its source is read,
+ * and its bytes land, at random times up to the wait that must see them.
+ */
+#ifndef EMU_TRANSFER_H
+#define EMU_TRANSFER_H
+
+#include "machine/warp.h"
+
+enum emu_transfer_kind {
+	EMU_CP_ASYNC,	/* of threads; groups by lane */
+	EMU_CP_ARRIVE,	/* arrival at a barrier, after a thread's cp.async */
+	EMU_BULK_LOAD,	/* to shared memory, bytes counted at a barrier */
+	EMU_BULK_STORE, /* from shared memory; groups by lane */
+};
+
+#define EMU_PIECE_MOST 64 /* bytes */
+
+struct emu_piece {
+	const uint8_t *from, *from_shadow;
+	uint8_t *to, *to_shadow;
+	uint32_t bytes, copied; /* the rest becomes zero */
+	uint32_t group;
+	uint8_t lane;
+	bool is_done;
+	bool is_kept; /* its source has been read: from is a copy */
+	bool is_tf32; /* rounded as it lands */
+};
+
+struct emu_transfer {
+	enum emu_transfer_kind kind;
+	struct emu_warp *warp;
+	const struct emu_instr *instr;
+	struct emu_piece *pieces;
+	size_t n_pieces, capacity, left;
+	uint64_t due;
+	uint32_t lanes;	  /* of the pieces, or that arrive */
+	uint64_t barrier; /* shared::cluster address; BULK_LOAD, CP_ARRIVE */
+	uint64_t barriers[EMU_LANES]; /* CP_ARRIVE: one a lane */
+	uint32_t tx_bytes;
+	uint8_t own[16]; /* a source that is in no memory */
+	uint32_t mark;	 /* CP_ARRIVE: the checker's, of what came before */
+	uint8_t *kept;	 /* copies of sources, and of their states */
+};
+
+struct emu_transfers {
+	struct emu_transfer **list; /* in the order of issue */
+	size_t count, capacity;
+	uint64_t tick;
+};
+
+/* Of a warp: the numbers of the groups that are being filled, by lane. */
+struct emu_async {
+	uint32_t cp_group[EMU_LANES], bulk_group[EMU_LANES];
+	struct emu_wgmma_queue *wgmma;
+	struct emu_tmem_queue *tmem;
+};
+
+/* NULL after a fault (no memory). */
+struct emu_transfer *emu_transfer_new(struct emu_warp *w,
+				      const struct emu_instr *i,
+				      enum emu_transfer_kind kind);
+/*
+ * Adds a piece; marks its destination as LANDING.  False after a fault: two
+ * copies to one place.
+ */
+bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece);
+/*
+ * One to a CTA's shared memory, of which the barrier there hears.  NULL after a
+ * fault.
+ */
+struct emu_transfer *emu_transfer_new_load(struct emu_warp *w,
+					   const struct emu_instr *i, int lane,
+					   uint64_t to, uint32_t bytes,
+					   uint64_t barrier);
+/* A multicast's CTAs, of lane; false after a fault: not of this cluster. */
+bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
+		       const struct emu_value *operand, uint32_t *mask);
+/* The same offset in another CTA. */
+uint64_t emu_at_rank(uint64_t address, uint64_t rank);
+/* Gives it up after a fault. */
+void emu_transfer_drop(struct emu_transfer *t);
+/* Sends it off; with seed 0, to its end. */
+void emu_transfer_issue(struct emu_transfer *t);
+
+/*
+ * Pieces of lanes, but of their newest groups, land now; is_read: their sources
+ * are read, and the bytes may land later.
+ */
+void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
+			uint32_t lanes, uint32_t newest, bool is_read);
+
+/* Time passes: some of what is due happens.  False if nothing is on its way. */
+bool emu_transfers_step(struct emu_cluster *c, bool is_idle);
+/* False with a fault if something is still on its way at the end. */
+bool emu_transfers_end(struct emu_cluster *c);
+
+/* An arrival, or bytes, at a barrier; wakes who waits.  False after a fault. */
+bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
+		   uint64_t barrier, uint32_t arrivals, uint32_t tx_bytes);
+/* The 64 bits of a barrier; NULL after a fault. */
+uint64_t *emu_barrier_at(struct emu_warp *w, const struct emu_instr *i,
+			 int lane, uint64_t address);
+
+#endif

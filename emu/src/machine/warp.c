@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * warp.c - how a warp goes from instruction to instruction.
+ *
+ * Lanes that have the same next instruction form a path.  The path with the
+ * smallest pc runs; where paths meet they become one.  That is where compilers
+ * put joins, and lanes that leave a loop early wait for the others.  A path
+ * that comes to an instruction which needs lanes of other paths parks there; a
+ * path that polls in vain lets the others go first.
+ */
+#include "machine/warp.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "machine/tensor_queue.h"
+#include "machine/transfer.h"
+#include "machine/wgmma_queue.h"
+#include "ptx/decode.h"
+
+/* So many instructions before another path has its turn. */
+#define PATIENCE 4096
+
+/* ---- reports ---------------------------------------------------------------
+ */
+
+void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
+{
+	const struct emu_cta *c = w->cta;
+
+	/* The names of templates are longer than all the rest. */
+	snprintf(text, size, "%.150s, cluster %u, CTA (%u,%u,%u), warp %u",
+		 c->cluster->grid->kernel->name, c->cluster->index, c->id[0],
+		 c->id[1], c->id[2], w->index);
+}
+
+void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i,
+			char *text, size_t size)
+{
+	const struct emu_module *m = w->cta->cluster->grid->kernel->module;
+	const char *file =
+	    i->source_file < m->n_files ? m->files[i->source_file] : NULL;
+
+	if (file && i->source_line)
+		snprintf(text, size, "PTX line %u, %s:%u", i->line, file,
+			 i->source_line);
+	else
+		snprintf(text, size, "PTX line %u", i->line);
+}
+
+void emu_fault(struct emu_warp *w, const struct emu_instr *i, int lane,
+	       const char *format, ...)
+{
+	struct emu_machine *m = emu_machine_of(w);
+	char who[300], where[300], why[500];
+	va_list arguments;
+
+	w->must_yield = true;
+	if (m->has_failed)
+		return;
+	m->has_failed = true;
+	va_start(arguments, format);
+	vsnprintf(why, sizeof(why), format, arguments);
+	va_end(arguments);
+	emu_describe_warp(w, who, sizeof(who));
+	emu_describe_place(w, i, where, sizeof(where));
+	emu_fail(&m->report, "%s", who);
+	if (lane >= 0)
+		emu_add_text(&m->report, ", lane %d", lane);
+	emu_add_text(&m->report, ", %s: %s: %s", where, i->opcode->name, why);
+}
+
+/* ---- paths -----------------------------------------------------------------
+ */
+
+static void remove_path(struct emu_warp *w, uint32_t index)
+{
+	w->paths[index] = w->paths[--w->n_paths];
+}
+
+static void add_path(struct emu_warp *w, uint32_t pc, uint32_t lanes)
+{
+	struct emu_path *p;
+
+	for (uint32_t k = 0; k < w->n_paths; k++)
+		if (w->paths[k].pc == pc) {
+			p = &w->paths[k];
+			p->lanes |= lanes;
+			p->is_parked = p->is_tired = false;
+			return;
+		}
+	p = &w->paths[w->n_paths++];
+	*p = (struct emu_path){.pc = pc, .lanes = lanes};
+}
+
+/* Where the running path must look again: the next pc of another one. */
+static void find_next_pc(struct emu_warp *w)
+{
+	w->next_pc = EMU_NO_PC;
+	for (uint32_t k = 0; k < w->n_paths; k++) {
+		const struct emu_path *p = &w->paths[k];
+
+		if (p->is_parked || p->is_tired ? p->pc >= w->pc : true)
+			w->next_pc = p->pc < w->next_pc ? p->pc : w->next_pc;
+	}
+}
+
+/* The path to run: fresh ones first, then the smallest pc. */
+static int best_path(const struct emu_warp *w)
+{
+	int best = -1;
+
+	for (uint32_t k = 0; k < w->n_paths; k++) {
+		const struct emu_path *p = &w->paths[k];
+		const struct emu_path *b = best < 0 ? NULL : &w->paths[best];
+
+		if (p->is_parked)
+			continue;
+		if (!b || (b->is_tired && !p->is_tired) ||
+		    (b->is_tired == p->is_tired && p->pc < b->pc))
+			best = (int)k;
+	}
+	return best;
+}
+
+/* Takes the best of the waiting paths; false if all are parked. */
+static bool take_path(struct emu_warp *w)
+{
+	const int best = best_path(w);
+
+	if (best < 0)
+		return false;
+	w->pc = w->paths[best].pc;
+	w->lanes = w->paths[best].lanes;
+	remove_path(w, (uint32_t)best);
+	find_next_pc(w);
+	return true;
+}
+
+/* Merges with a path at the same pc, or changes over to one before. */
+static void meet(struct emu_warp *w)
+{
+	add_path(w, w->pc, w->lanes);
+	w->lanes = 0;
+	(void)take_path(w);
+}
+
+static void rest(struct emu_warp *w)
+{
+	bool all_tired = true;
+
+	add_path(w, w->pc, w->lanes);
+	for (uint32_t k = 0; k < w->n_paths; k++)
+		if (w->paths[k].pc == w->pc)
+			w->paths[k].is_tired = true;
+	for (uint32_t k = 0; k < w->n_paths; k++)
+		all_tired = all_tired &&
+			    (w->paths[k].is_tired || w->paths[k].is_parked);
+	(void)take_path(w);
+	if (all_tired) {
+		for (uint32_t k = 0; k < w->n_paths; k++)
+			w->paths[k].is_tired = false;
+		find_next_pc(w);
+		w->must_yield = true;
+	}
+}
+
+static bool others_can_run(const struct emu_warp *w)
+{
+	for (uint32_t k = 0; k < w->n_paths; k++)
+		if (!w->paths[k].is_parked)
+			return true;
+	return false;
+}
+
+void emu_branch(struct emu_warp *w, uint32_t target, uint32_t lanes)
+{
+	if (lanes == w->lanes) {
+		w->pc = target;
+	} else {
+		add_path(w, target, lanes);
+		w->lanes &= ~lanes;
+	}
+	if (w->n_paths)
+		find_next_pc(w);
+}
+
+void emu_exit_lanes(struct emu_warp *w, uint32_t lanes)
+{
+	w->live &= ~lanes;
+	w->lanes &= ~lanes;
+	/* Those that waited for lanes that are gone look again. */
+	for (uint32_t k = 0; k < w->n_paths; k++)
+		w->paths[k].is_parked = false;
+	if (w->lanes) {
+		if (w->n_paths)
+			find_next_pc(w);
+		return;
+	}
+	if (take_path(w))
+		return;
+	w->wait = EMU_EXITED;
+	w->must_yield = true;
+	emu_warp_has_ended(w);
+}
+
+/* ---- waiting ---------------------------------------------------------------
+ */
+
+void emu_wait_for(struct emu_warp *w, const struct emu_instr *i,
+		  enum emu_wait wait, uint64_t address)
+{
+	w->pc = (uint32_t)(i - w->code);
+	w->wait = wait;
+	w->wait_address = address;
+	w->must_yield = true;
+}
+
+void emu_sleep_at(struct emu_warp *w, uint64_t barrier, uint32_t parity)
+{
+	if (others_can_run(w)) {
+		rest(w);
+		return;
+	}
+	w->wait = EMU_AT_MBARRIER;
+	w->wait_address = barrier;
+	w->wait_parity = parity;
+	w->must_yield = true;
+}
+
+void emu_rest(struct emu_warp *w)
+{
+	w->has_polled = true;
+	if (others_can_run(w))
+		rest(w);
+	else
+		w->must_yield = true;
+}
+
+static void report_divergence(struct emu_warp *w, const struct emu_instr *i,
+			      uint32_t lanes)
+{
+	char others[400] = "", place[200];
+	size_t used = 0;
+
+	for (uint32_t k = 0; k < w->n_paths; k++) {
+		int n;
+
+		if (used + 60 > sizeof(others))
+			break;
+		emu_describe_place(w, &w->code[w->paths[k].pc], place,
+				   sizeof(place));
+		n = snprintf(others + used, sizeof(others) - used,
+			     "%s lanes %08x at %s", used ? ";" : "",
+			     w->paths[k].lanes, place);
+		used += n > 0 ? (size_t)n : 0;
+	}
+	emu_fault(w, i, -1,
+		  "lanes %08x are here, and it needs lanes %08x together:%s",
+		  w->lanes, lanes, others);
+}
+
+bool emu_converge(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const uint32_t pc = (uint32_t)(i - w->code);
+
+	lanes &= w->live;
+	if ((w->lanes & lanes) == lanes)
+		return true;
+	if (!others_can_run(w)) {
+		report_divergence(w, i, lanes);
+		return false;
+	}
+	add_path(w, pc, w->lanes);
+	for (uint32_t k = 0; k < w->n_paths; k++)
+		if (w->paths[k].pc == pc)
+			w->paths[k].is_parked = true;
+	if (!take_path(w))
+		report_divergence(w, i, lanes);
+	return false;
+}
+
+/* ---- the loop --------------------------------------------------------------
+ */
+
+static uint32_t guarded(const struct emu_warp *w, const struct emu_instr *i)
+{
+	uint32_t lanes;
+
+	if (i->guard_reg == EMU_NO_REGISTER)
+		return w->lanes;
+	lanes = *(const uint32_t *)(w->bank[0] + i->guard_row);
+	return w->lanes & (i->guard_is_negated ? ~lanes : lanes);
+}
+
+/* All live lanes, and none of them left out by a predicate. */
+static bool is_whole(struct emu_warp *w, const struct emu_instr *i)
+{
+	const uint32_t lanes = guarded(w, i);
+
+	if (lanes == 0)
+		return true;
+	if (!emu_converge(w, i, w->live))
+		return false;
+	if (guarded(w, i) == w->live)
+		return true;
+	emu_fault(w, i, -1, "lanes %08x of %08x: it needs all of the warp",
+		  guarded(w, i), w->live);
+	return false;
+}
+
+/* Registers that an asynchronous instruction holds are not for this one. */
+static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
+{
+	if (w->async->wgmma && !emu_wgmma_check(w, i))
+		return false;
+	return !w->async->tmem || emu_tmem_check_registers(w, i);
+}
+
+void emu_warp_run(struct emu_warp *w, uint32_t most)
+{
+	uint64_t done = 0;
+
+	w->must_yield = w->has_polled = false;
+	for (uint32_t n = 0; n < most && !w->must_yield; n++) {
+		const struct emu_instr *i;
+		uint32_t lanes;
+
+		if (w->pc >= w->next_pc)
+			meet(w);
+		if (w->n_paths && n % PATIENCE == PATIENCE - 1 &&
+		    others_can_run(w)) {
+			rest(w);
+			continue;
+		}
+		emu_machine_of(w)->clock++;
+		i = &w->code[w->pc];
+		if (i->is_converged && !is_whole(w, i))
+			continue;
+		if (w->in_flight && !can_touch(w, i))
+			break;
+		lanes = guarded(w, i);
+		w->pc++;
+		done += (uint32_t)__builtin_popcount(w->lanes);
+		if (lanes)
+			i->run(w, i, lanes);
+	}
+	w->instructions += done;
+	emu_machine_of(w)->instructions += done;
+}

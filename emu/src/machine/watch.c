@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* watch.c - from warps to the checker; see watch.h. */
+#include "machine/watch.h"
+
+#include "machine/access.h"
+#include "machine/watch_order.h"
+#include "ptx/decode.h"
+
+static struct emu_check *checker_of(const struct emu_warp *w)
+{
+	return w->cta->cluster->check;
+}
+
+static uint32_t number_of(const struct emu_warp *w)
+{
+	return w->cta->rank * w->cta->n_warps + w->index;
+}
+
+/* What a call to the checker said. */
+static bool say(struct emu_warp *w, const struct emu_instr *i, int lane,
+		bool is_good, const struct emu_error *err)
+{
+	if (!is_good)
+		emu_fault(w, i, lane, "%s", err->text);
+	return is_good;
+}
+
+/* ---- lanes ----------------------------------------------------------------
+ */
+
+/* The number of the instruction that runs. */
+static uint32_t now(const struct emu_warp *w)
+{
+	return (uint32_t)emu_machine_of(w)->clock;
+}
+
+/*
+ * A matrix is the access of all lanes, whoever names its rows; tcgen05.alloc is
+ * nobody's, and an access of an order or scope is no race of lanes.
+ */
+static uint32_t lanes_of(const struct emu_instr *i, int lane)
+{
+	if (i->opcode->bind == emu_bind_ldmatrix ||
+	    i->opcode->bind == emu_bind_stmatrix)
+		return UINT32_MAX;
+	return lane < 0 || i->is_converged || emu_has_order(i) ? 0 : 1u << lane;
+}
+
+struct emu_place emu_watch_place(const struct emu_warp *w,
+				 const struct emu_instr *i, int lane)
+{
+	return (struct emu_place){
+	    .line = i->line,
+	    .lanes = lanes_of(i, lane),
+	    .moment = now(w),
+	};
+}
+
+void emu_watch_meet(struct emu_warp *w, uint32_t lanes)
+{
+	if (checker_of(w))
+		emu_check_lanes_meet(checker_of(w), number_of(w), lanes,
+				     w->live, now(w));
+}
+
+void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes)
+{
+	if (checker_of(w))
+		emu_check_lanes_release(checker_of(w), number_of(w), lanes,
+					now(w));
+}
+
+void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes)
+{
+	if (checker_of(w))
+		emu_check_lanes_acquire(checker_of(w), number_of(w), lanes,
+					w->live);
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* The CTA whose shared memory a space is; NULL: it is other memory. */
+static const struct emu_cta *cta_of(const struct emu_cluster *c,
+				    const struct emu_space *space)
+{
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		if (&c->ctas[k].shared == space)
+			return &c->ctas[k];
+	return NULL;
+}
+
+bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      const struct emu_space *space, uint64_t at,
+		      uint32_t bytes, bool is_write)
+{
+	struct emu_check *c = checker_of(w);
+	const struct emu_cta *cta = c ? cta_of(w->cta->cluster, space) : NULL;
+	struct emu_error err;
+	uint64_t address;
+
+	if (space == &emu_machine_of(w)->global && emu_machine_of(w)->order)
+		return emu_watch_global(
+		    w, i, lane,
+		    (is_write ? EMU_ORDER_WRITE : EMU_ORDER_READ) |
+			(emu_is_strong(i) ? EMU_ORDER_STRONG : 0),
+		    space->base + at, bytes);
+	/* Atomics make an order of their own. */
+	if (!cta || i->opcode->bind == emu_bind_atom ||
+	    i->opcode->bind == emu_bind_red)
+		return true;
+	address = (uint64_t)cta->rank << EMU_RANK_SHIFT | at;
+	return say(w, i, lane,
+		   is_write ? emu_check_write(c, number_of(w), address, bytes,
+					      emu_watch_place(w, i, lane), &err)
+			    : emu_check_read(c, number_of(w), address, bytes,
+					     emu_watch_place(w, i, lane), &err),
+		   &err);
+}
+
+bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t to, uint32_t bytes)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c || say(w, i, lane,
+			 emu_check_copy(c, number_of(w), to, bytes,
+					emu_watch_place(w, i, lane), &err),
+			 &err);
+}
+
+bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t to, uint32_t bytes, uint64_t barrier)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	/* Who waits for the bytes knows what was before, and that the copy has
+	 * read its source. */
+	if (c)
+		emu_check_lanes_release(c, number_of(w), 1u << lane,
+					now(w) + 1);
+	return !c || say(w, i, lane,
+			 emu_check_load(c, number_of(w), to, bytes, barrier,
+					emu_watch_place(w, i, lane), &err),
+			 &err);
+}
+
+bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
+			   int lane, enum emu_engine engine, uint64_t from,
+			   uint32_t bytes)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_place place = emu_watch_place(w, i, lane);
+	struct emu_error err;
+
+	/* The tensor core reads later than its instruction. */
+	if (engine != EMU_ENGINE_STORE)
+		place.lanes = 0;
+	return !c || say(w, i, lane,
+			 emu_check_engine_read(c, number_of(w), engine, from,
+					       bytes, place, &err),
+			 &err);
+}
+
+void emu_watch_commit(struct emu_warp *w, enum emu_engine engine)
+{
+	if (checker_of(w))
+		emu_check_commit(checker_of(w), number_of(w), engine);
+}
+
+void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
+			  uint32_t groups)
+{
+	if (checker_of(w))
+		emu_check_wait_group(checker_of(w), number_of(w), engine,
+				     groups, now(w));
+}
+
+uint32_t emu_watch_copy_mark(struct emu_warp *w)
+{
+	return checker_of(w) ? emu_check_copy_mark(checker_of(w), number_of(w))
+			     : 0;
+}
+
+void emu_watch_copy_arrive(struct emu_warp *w, uint32_t mark, uint64_t barrier)
+{
+	if (checker_of(w))
+		emu_check_copy_arrive(checker_of(w), number_of(w), mark,
+				      barrier);
+}
+
+/* ---- mbarriers ----------------------------------------------------------- */
+
+bool emu_watch_init(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t barrier)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c || say(w, i, lane,
+			 emu_check_init(c, number_of(w), barrier,
+					emu_watch_place(w, i, lane), &err),
+			 &err);
+}
+
+void emu_watch_inval(struct emu_warp *w, uint64_t barrier)
+{
+	if (checker_of(w))
+		emu_check_inval(checker_of(w), barrier);
+}
+
+bool emu_watch_arrive(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      uint64_t barrier, enum emu_scope scope)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane,
+		   emu_check_arrive(c, number_of(w), barrier, scope, &err),
+		   &err);
+}
+
+void emu_watch_phase(struct emu_cluster *c, uint64_t barrier)
+{
+	if (c->check)
+		emu_check_phase(c->check, barrier);
+}
+
+bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t barrier, enum emu_scope scope)
+{
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane,
+		   emu_check_wait(c, number_of(w), barrier, scope, &err), &err);
+}
+
+/* ---- tensor memory ------------------------------------------------------- */
+
+bool emu_watch_tmem(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    enum emu_tmem_use use, uint32_t cta, uint32_t first_lane,
+		    uint32_t lanes, uint32_t column, uint32_t columns,
+		    uint32_t tag)
+{
+	const struct emu_tmem_access a = {use,	  cta,	   first_lane, lanes,
+					  column, columns, tag,	       i->line};
+	struct emu_check *c = checker_of(w);
+	struct emu_error err;
+
+	return !c ||
+	       say(w, i, lane, emu_check_tmem(c, number_of(w), &a, &err), &err);
+}
+
+void emu_watch_tmem_wait(struct emu_warp *w, bool stores)
+{
+	if (checker_of(w))
+		emu_check_tmem_wait(checker_of(w), number_of(w),
+				    stores ? EMU_ENGINE_TMEM_ST
+					   : EMU_ENGINE_TMEM_LD);
+}
+
+void emu_watch_tmem_before(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_tmem_before(checker_of(w), number_of(w));
+}
+
+void emu_watch_tmem_after(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_tmem_after(checker_of(w), number_of(w));
+}
+
+void emu_watch_tmem_pair(struct emu_warp *w, struct emu_warp *other)
+{
+	if (checker_of(w))
+		emu_check_tmem_pair(checker_of(w), number_of(w),
+				    number_of(other));
+}
+
+struct emu_check_mark *emu_watch_mark(struct emu_warp *w)
+{
+	return checker_of(w) ? emu_check_mark(checker_of(w), number_of(w))
+			     : NULL;
+}
+
+void emu_watch_mark_arrive(struct emu_warp *w,
+			   const struct emu_check_mark *mark, uint64_t barrier)
+{
+	if (checker_of(w) && mark)
+		emu_check_mark_arrive(checker_of(w), mark, barrier);
+}
+
+/* ---- fences and barriers of threads -------------------------------------- */
+
+void emu_watch_fence_proxy(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_fence_proxy(checker_of(w), number_of(w));
+}
+
+void emu_watch_fence_init(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_fence_init(checker_of(w), number_of(w));
+}
+
+void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release)
+{
+	if (checker_of(w))
+		emu_check_join(checker_of(w), number_of(w), w->cta->rank,
+			       number, is_release);
+	if (is_release)
+		emu_watch_lanes_release(w, w->live);
+}
+
+void emu_watch_all_joined(const struct emu_cta *c, uint32_t number)
+{
+	if (c->cluster->check)
+		emu_check_all_joined(c->cluster->check, c->rank, number);
+}
+
+void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire)
+{
+	if (checker_of(w))
+		emu_check_leave(checker_of(w), number_of(w), w->cta->rank,
+				number, is_acquire);
+	if (is_acquire)
+		emu_watch_lanes_acquire(w, w->live);
+}

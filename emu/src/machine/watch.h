@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch.h - tells the checker of shared memory's order (check.h) what warps and
+ * engines do.  Every call does nothing where the cluster has no checker; those
+ * that return false have reported a fault.
+ */
+#ifndef EMU_WATCH_H
+#define EMU_WATCH_H
+
+#include "check/check.h"
+#include "machine/warp.h"
+
+/*
+ * Order between the lanes of a warp (lanes.h): bar.warp.sync; what releases and
+ * what acquires, in whatever memory.
+ */
+struct emu_place emu_watch_place(const struct emu_warp *w,
+				 const struct emu_instr *i, int lane);
+void emu_watch_meet(struct emu_warp *w, uint32_t lanes);
+void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes);
+void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);
+
+/* A load, store or atomic of a lane, in one of the cluster's spaces or others:
+ * those are not followed. */
+bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      const struct emu_space *space, uint64_t at,
+		      uint32_t bytes, bool is_write);
+
+/* cp.async of a lane; a bulk load to one CTA; bytes that an engine reads. */
+bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t to, uint32_t bytes);
+bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t to, uint32_t bytes, uint64_t barrier);
+bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
+			   int lane, enum emu_engine engine, uint64_t from,
+			   uint32_t bytes);
+void emu_watch_commit(struct emu_warp *w, enum emu_engine engine);
+void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
+			  uint32_t groups);
+
+/* cp.async.mbarrier.arrive: what it stands for, and when it arrives. */
+uint32_t emu_watch_copy_mark(struct emu_warp *w);
+void emu_watch_copy_arrive(struct emu_warp *w, uint32_t mark, uint64_t barrier);
+
+bool emu_watch_init(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t barrier);
+void emu_watch_inval(struct emu_warp *w, uint64_t barrier);
+bool emu_watch_arrive(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      uint64_t barrier, enum emu_scope scope);
+void emu_watch_phase(struct emu_cluster *c, uint64_t barrier);
+bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint64_t barrier, enum emu_scope scope);
+
+void emu_watch_fence_proxy(struct emu_warp *w);
+void emu_watch_fence_init(struct emu_warp *w);
+
+/* Tensor memory (check.h); lane < 0: the warp. */
+bool emu_watch_tmem(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    enum emu_tmem_use use, uint32_t cta, uint32_t first_lane,
+		    uint32_t lanes, uint32_t column, uint32_t columns,
+		    uint32_t tag);
+void emu_watch_tmem_wait(struct emu_warp *w, bool stores);
+void emu_watch_tmem_before(struct emu_warp *w);
+void emu_watch_tmem_after(struct emu_warp *w);
+void emu_watch_tmem_pair(struct emu_warp *w, struct emu_warp *other);
+/* NULL: nobody watches, or no memory. */
+struct emu_check_mark *emu_watch_mark(struct emu_warp *w);
+void emu_watch_mark_arrive(struct emu_warp *w,
+			   const struct emu_check_mark *mark, uint64_t barrier);
+
+/* bar.* by number, the cluster's by EMU_CLUSTER_BARRIER. */
+void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release);
+void emu_watch_all_joined(const struct emu_cta *c, uint32_t number);
+void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wgmma_queue.h - a warp's unfinished wgmma (op_wgmma.c). */
+#ifndef EMU_WGMMA_QUEUE_H
+#define EMU_WGMMA_QUEUE_H
+
+#include "engine/wgmma.h"
+#include "machine/warp.h"
+
+/*
+ * What an instruction's option says: bits 8 to 16 n; 20, 21 a and b transposed;
+ * 22, 23 negated; and this.
+ */
+#define EMU_A_IN_SHARED 1
+
+/* Of wgmma.fence and its like. */
+enum { EMU_WGMMA_FENCE, EMU_WGMMA_COMMIT, EMU_WGMMA_WAIT };
+
+struct emu_wgmma_queue;
+
+emu_run emu_run_wgmma, emu_run_wgmma_group;
+
+/* False after a fault: the instruction touches registers in flight. */
+bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i);
+void emu_wgmma_free(struct emu_wgmma_queue *queue);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* names.h - what names mean while a module is parsed, in nested scopes. */
+#ifndef EMU_NAMES_H
+#define EMU_NAMES_H
+
+#include "engine/emu.h"
+
+enum emu_name_kind {
+	EMU_NAME_REGISTER, /* value: number of the register */
+	EMU_NAME_RANGE,	   /* %r<8>: value is %r0's, count 8 */
+	EMU_NAME_SYMBOL,   /* special + value, or value alone */
+	EMU_NAME_LABEL,	   /* value: index of an instruction */
+};
+
+struct emu_name {
+	const char *text; /* in the source */
+	size_t length;
+	enum emu_name_kind kind;
+	int space;   /* of a symbol: enum emu_state_space */
+	int special; /* of a symbol: what value is added to; -1 */
+	uint64_t value;
+	uint32_t count;
+	uint32_t next, hash; /* in a chain of the table */
+};
+
+struct emu_names {
+	struct emu_name *names;
+	size_t count, capacity;
+	uint32_t buckets[1024]; /* index + 1 of the newest name */
+};
+
+/* False if there is no memory. */
+bool emu_names_add(struct emu_names *names, const struct emu_name *name);
+/* The innermost name of a kind; labels have a name space of their own. */
+const struct emu_name *emu_names_find(const struct emu_names *names,
+				      const char *text, size_t length,
+				      enum emu_name_kind kind);
+/* True if a name of this kind was added since `begin` names were there. */
+bool emu_names_has_since(const struct emu_names *names, size_t begin,
+			 const struct emu_name *name);
+/* Forgets all names but the first `count`. */
+void emu_names_cut(struct emu_names *names, size_t count);
+void emu_names_free(struct emu_names *names);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parse.h - the parser's state, and a statement as the decoder sees it: words
+ * of the opcode and arguments whose names are resolved.
+ */
+#ifndef EMU_PARSE_H
+#define EMU_PARSE_H
+
+#include "engine/arena.h"
+#include "ptx/lexer.h"
+#include "ptx/names.h"
+#include "ptx/ptx.h"
+
+#define EMU_MAX_ARGUMENTS 10
+#define EMU_MAX_ELEMENTS  512
+#define EMU_MAX_DEPTH	  32
+
+enum emu_argument_kind {
+	EMU_ARG_REGISTER,
+	EMU_ARG_SPECIAL,
+	EMU_ARG_INTEGER,
+	EMU_ARG_FLOAT,
+	EMU_ARG_SYMBOL,	 /* special (or -1) + value */
+	EMU_ARG_ADDRESS, /* [element + value], element may be missing */
+	EMU_ARG_VECTOR,	 /* {elements} */
+	EMU_ARG_LABEL,
+	EMU_ARG_SINK, /* _ */
+};
+
+struct emu_argument {
+	enum emu_argument_kind kind;
+	bool is_negated; /* !p */
+	uint8_t float_bytes;
+	uint8_t space; /* of a symbol */
+	uint32_t reg;
+	int special;
+	uint64_t value;
+	const char *text; /* of a label */
+	size_t length;
+	/* Elements of a vector; of an address: base and coordinates. */
+	uint32_t first, count;
+	/* p|q: index of q among the elements + 1. */
+	uint32_t second;
+};
+
+struct emu_statement {
+	const char *opcode; /* with its dots */
+	size_t opcode_length;
+	uint32_t line;
+	uint32_t n_arguments, n_elements;
+	struct emu_argument arguments[EMU_MAX_ARGUMENTS];
+	struct emu_argument elements[EMU_MAX_ELEMENTS];
+	bool has_guard;
+	struct emu_argument guard;
+};
+
+/* A branch whose label is not known yet. */
+struct emu_fixup {
+	const char *text;
+	size_t length;
+	uint32_t instr, line;
+};
+
+/* A kernel that grows. */
+struct emu_builder {
+	struct emu_kernel *kernel;
+	struct emu_instr *code;
+	size_t count, capacity;
+	uint8_t
+	    *register_bytes; /* of each virtual register: 1 is a predicate */
+	size_t registers, registers_capacity;
+	struct emu_fixup *fixups;
+	size_t n_fixups, fixups_capacity;
+	uint8_t *constants;
+	size_t constants_used, constants_capacity;
+	uint32_t constant_map[4096]; /* offset + 1 by hash of value and size */
+	uint32_t source_line, source_file;
+	bool has_dynamic_symbol;
+};
+
+struct emu_parser {
+	struct emu_lexer lexer;
+	struct emu_module *module;
+	struct emu_names names;
+	struct emu_builder build;
+	struct emu_statement statement;
+	emu_place *place;
+	void *place_context;
+	uint32_t depth;
+	struct emu_error *err;
+};
+
+/* Fails with the line before the text. */
+__attribute__((format(printf, 3, 4))) bool
+emu_parse_fail(struct emu_parser *parser, uint32_t line, const char *format,
+	       ...);
+bool emu_expect_mark(struct emu_parser *parser, char mark);
+bool emu_take_mark(struct emu_parser *parser, char mark);
+bool emu_expect_number(struct emu_parser *parser, uint64_t *value);
+/* Skips "+ number" lists and the like: .file, .loc at any place. */
+bool emu_parse_loc(struct emu_parser *parser);
+bool emu_parse_file(struct emu_parser *parser);
+/* Fails with what is there and what was wanted. */
+bool emu_unexpected(struct emu_parser *parser, const char *wanted);
+bool emu_take_word(struct emu_parser *parser, const char *word);
+
+struct emu_declaration {
+	const char *text;
+	size_t length;
+	uint64_t align, bytes, elements;
+	uint32_t element_bytes;
+	bool is_open; /* name[] */
+};
+
+/* [.align n] [.v2|.v4] .type [.ptr ...] name [dimensions] */
+bool emu_parse_declaration(struct emu_parser *parser,
+			   struct emu_declaration *declaration);
+/* .align 16 .b8 name[32] = {...}; the space's word is already taken. */
+bool emu_parse_variable(struct emu_parser *parser, enum emu_state_space space,
+			bool is_extern);
+enum emu_type emu_type_of(const char *word, size_t length);
+
+/* From '{' to the matching '}': a kernel's instructions. */
+bool emu_parse_body(struct emu_parser *parser, struct emu_kernel *kernel);
+
+/* The statement as one more instruction (decode.c). */
+bool emu_decode(struct emu_parser *parser);
+/* Places for registers, once all instructions are known (registers.c). */
+bool emu_place_registers(struct emu_builder *build, struct emu_error *err);
+/* A row of one value in the constants; UINT32_MAX where there is no memory. */
+uint32_t emu_constant_row(struct emu_builder *build, uint64_t value,
+			  uint32_t bytes);
+
+#endif

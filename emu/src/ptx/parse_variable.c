@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parse_variable.c - declarations of variables and parameters, initial values,
+ * and places: device memory, a kernel's shared or local memory.
+ */
+#include <string.h>
+
+#include "ptx/parse.h"
+
+static bool parse_shape(struct emu_parser *p, struct emu_declaration *d)
+{
+	uint64_t number = 0;
+
+	d->elements = 1;
+	while (emu_take_mark(p, '[')) {
+		if (emu_take_mark(p, ']')) {
+			d->is_open = true;
+			d->elements = 0;
+			continue;
+		}
+		if (!emu_expect_number(p, &number) || !emu_expect_mark(p, ']'))
+			return false;
+		if (number && d->elements > (UINT64_C(1) << 40) / number)
+			return emu_parse_fail(p, p->lexer.line,
+					      "an array of over 2^40 elements");
+		d->elements *= number;
+	}
+	d->bytes = d->elements * d->element_bytes;
+	return true;
+}
+
+/* [.align n] [.v2|.v4] .type [.ptr ...] name [dimensions] */
+bool emu_parse_declaration(struct emu_parser *p, struct emu_declaration *d)
+{
+	const struct emu_token *t = &p->lexer.token;
+	enum emu_type type;
+	uint32_t vector = 1;
+
+	memset(d, 0, sizeof(*d));
+	if (emu_take_word(p, ".align") && !emu_expect_number(p, &d->align))
+		return false;
+	if (d->align & (d->align - 1) || d->align > 4096)
+		return emu_parse_fail(p, t->line,
+				      ".align %llu is no power of two to 4096",
+				      (unsigned long long)d->align);
+	if (emu_take_word(p, ".v2"))
+		vector = 2;
+	else if (emu_take_word(p, ".v4"))
+		vector = 4;
+	type = t->kind == EMU_WORD && *t->text == '.'
+		   ? emu_type_of(t->text + 1, t->length - 1)
+		   : EMU_NO_TYPE;
+	if (type == EMU_NO_TYPE || type == EMU_PRED)
+		return emu_unexpected(p, "the type of a variable");
+	emu_lexer_next(&p->lexer);
+	if (emu_take_word(p, ".ptr"))
+		while (t->kind == EMU_WORD && *t->text == '.') {
+			const bool aligned = emu_token_is_word(t, ".align");
+			uint64_t number;
+
+			emu_lexer_next(&p->lexer);
+			if (aligned && !emu_expect_number(p, &number))
+				return false;
+		}
+	if (t->kind != EMU_WORD || *t->text == '.')
+		return emu_unexpected(p, "the name of a variable");
+	d->text = t->text;
+	d->length = t->length;
+	d->element_bytes = (uint32_t)emu_type_bytes(type) * vector;
+	if (d->align == 0)
+		d->align = d->element_bytes;
+	emu_lexer_next(&p->lexer);
+	return parse_shape(p, d);
+}
+
+static bool parse_initial(struct emu_parser *p, const struct emu_declaration *d,
+			  uint8_t *to)
+{
+	const struct emu_token *t = &p->lexer.token;
+	const bool braces = emu_take_mark(p, '{');
+	uint64_t at = 0;
+
+	do {
+		const bool minus = emu_take_mark(p, '-');
+		uint64_t value = t->value;
+
+		if (t->kind != EMU_NUMBER && t->kind != EMU_FLOAT)
+			return emu_unexpected(p,
+					      "a number (addresses in initial "
+					      "values are not known here)");
+		if (at + d->element_bytes > d->bytes)
+			return emu_parse_fail(p, t->line,
+					      "more initial values than the "
+					      "variable has elements");
+		if (t->kind == EMU_FLOAT &&
+		    t->float_bytes != (int)d->element_bytes)
+			return emu_unexpected(p,
+					      "a number of the element's size");
+		if (minus)
+			value = 0 - value;
+		memcpy(to + at, &value,
+		       d->element_bytes < 8 ? d->element_bytes : 8);
+		at += d->element_bytes;
+		emu_lexer_next(&p->lexer);
+	} while (braces && emu_take_mark(p, ','));
+	return !braces || emu_expect_mark(p, '}');
+}
+
+static bool place_global(struct emu_parser *p, enum emu_state_space space,
+			 const struct emu_declaration *d, uint8_t *initial,
+			 struct emu_name *name)
+{
+	struct emu_module *m = p->module;
+	struct emu_variable *all =
+	    emu_arena_take(m->arena, (m->n_variables + 1) * sizeof(*all));
+	struct emu_variable *v;
+
+	if (!all)
+		return emu_fail(p->err, "no memory for variables");
+	if (m->n_variables)
+		memcpy(all, m->variables, m->n_variables * sizeof(*all));
+	m->variables = all;
+	v = &all[m->n_variables++];
+	v->name = emu_arena_text(m->arena, d->text, d->length);
+	v->bytes = d->bytes;
+	v->align = d->align;
+	v->initial = initial;
+	v->space = space;
+	if (!p->place)
+		return emu_parse_fail(p, p->lexer.line,
+				      "no device memory for variables");
+	v->address = p->place(p->place_context, v, p->err);
+	name->value = v->address;
+	return v->address != 0;
+}
+
+/* Shared and local variables: their place in the kernel's memory. */
+static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
+			    const struct emu_declaration *d,
+			    struct emu_name *name)
+{
+	struct emu_kernel *k = p->build.kernel;
+	uint32_t *used =
+	    space == EMU_SHARED ? &k->shared_bytes : &k->local_bytes;
+	const uint64_t align = d->align ? d->align : 1;
+	const uint64_t at = (*used + align - 1) / align * align;
+
+	if (at + d->bytes > (UINT64_C(1) << 20))
+		return emu_parse_fail(p, p->lexer.line,
+				      "%.*s: over 2^20 bytes in one kernel",
+				      (int)d->length, d->text);
+	*used = (uint32_t)(at + d->bytes);
+	name->value = at;
+	if (space == EMU_SHARED) {
+		name->special = EMU_SHARED_BASE;
+		name->value += EMU_SHARED_RESERVED;
+	}
+	return true;
+}
+
+bool emu_parse_variable(struct emu_parser *p, enum emu_state_space space,
+			bool is_extern)
+{
+	struct emu_declaration d;
+	struct emu_name name = {0};
+	uint8_t *initial = NULL;
+
+	if (!emu_parse_declaration(p, &d))
+		return false;
+	name.text = d.text;
+	name.length = d.length;
+	name.kind = EMU_NAME_SYMBOL;
+	name.space = (int)space;
+	name.special = -1;
+	if (emu_take_mark(p, '=')) {
+		initial = emu_arena_take(p->module->arena, d.bytes + 1);
+		if (!initial)
+			return emu_fail(p->err, "no memory for a variable");
+		if (!parse_initial(p, &d, initial))
+			return false;
+	}
+	if (space == EMU_SHARED && is_extern) {
+		/* Dynamic: behind the static ones of each kernel; count is its
+		 * alignment, value is set where it is used. */
+		name.special = EMU_SHARED_BASE;
+		name.count = (uint32_t)d.align;
+	} else if (is_extern) {
+		return emu_parse_fail(p, p->lexer.line,
+				      "%.*s: variables of other modules are "
+				      "not known here",
+				      (int)d.length, d.text);
+	} else if (space == EMU_SHARED && !p->build.kernel) {
+		/* nvcc moves those that one kernel uses into it. */
+		return emu_parse_fail(p, p->lexer.line,
+				      "%.*s: static .shared outside of a "
+				      "kernel is not known here",
+				      (int)d.length, d.text);
+	} else if (space == EMU_SHARED || space == EMU_LOCAL) {
+		if (!place_in_kernel(p, space, &d, &name))
+			return false;
+	} else if (!place_global(p, space, &d, initial, &name)) {
+		return false;
+	}
+	if (!emu_names_add(&p->names, &name))
+		return emu_fail(p->err, "no memory for names");
+	return emu_expect_mark(p, ';');
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ptx.h - a module after decoding: kernels as arrays of instructions that a
+ * warp runs without looking at text again, and the text's lines for reports.
+ */
+#ifndef EMU_PTX_H
+#define EMU_PTX_H
+
+#include "engine/emu.h"
+
+enum emu_type {
+	EMU_NO_TYPE,
+	EMU_PRED,
+	EMU_B8,
+	EMU_U8,
+	EMU_S8T,
+	EMU_B16,
+	EMU_U16,
+	EMU_S16,
+	EMU_T_F16,
+	EMU_T_BF16,
+	EMU_B32,
+	EMU_U32,
+	EMU_S32,
+	EMU_F32,
+	EMU_T_TF32,
+	EMU_F16X2,
+	EMU_BF16X2,
+	EMU_E4M3X2,
+	EMU_E5M2X2,
+	EMU_T_E4M3,
+	EMU_T_E5M2,
+	EMU_B64,
+	EMU_U64,
+	EMU_S64,
+	EMU_F64,
+	EMU_B128,
+	EMU_TYPES
+};
+
+int emu_type_bytes(enum emu_type type);
+const char *emu_type_name(enum emu_type type);
+
+enum emu_state_space {
+	EMU_GENERIC,
+	EMU_GLOBAL,
+	EMU_SHARED,
+	EMU_SHARED_CLUSTER,
+	EMU_PARAM,
+	EMU_LOCAL,
+	EMU_CONST,
+};
+
+struct emu_warp;
+struct emu_instr;
+
+/* Runs an instruction for the lanes whose bits are set. */
+typedef void emu_run(struct emu_warp *warp, const struct emu_instr *instr,
+		     uint32_t lanes);
+
+#define EMU_NO_REGISTER UINT32_MAX
+
+enum emu_bank { EMU_REGISTERS, EMU_CONSTANTS };
+
+/*
+ * A row of 32 values, one a lane (predicates: one word of 32 bits), in a bank.
+ * Until registers have places, row of a register is not set.
+ */
+struct emu_value {
+	uint32_t row; /* bytes from the begin of the bank */
+	uint32_t reg; /* or EMU_NO_REGISTER */
+	uint8_t bank;
+	uint8_t bytes; /* of one value: 1 is a predicate */
+	bool is_negated, is_written, is_async;
+};
+
+struct emu_instr {
+	emu_run *run;
+	emu_run *inner; /* what a wrapper runs: rounding modes */
+	struct emu_value *operand;
+	int64_t immediate; /* offset of its first address */
+	int64_t offset[2]; /* and of others */
+	const struct emu_opcode *opcode;
+	uint32_t line, source_line;
+	uint32_t target;    /* of a branch: an index; else UINT32_MAX */
+	uint32_t guard_row; /* of its predicate */
+	uint32_t guard_reg; /* or EMU_NO_REGISTER */
+	uint32_t option;    /* of the opcode: what bind found */
+	uint16_t operands;
+	uint16_t source_file; /* index in the module's list; 0: unknown */
+	uint8_t type, type2, space, vector;
+	bool guard_is_negated;
+	bool is_converged; /* needs all live lanes of its warp */
+	bool is_leader;	   /* begins a basic block */
+};
+
+/* Registers that a warp has whatever the program: %tid.x ... */
+enum emu_special {
+	EMU_TID_X,
+	EMU_TID_Y,
+	EMU_TID_Z,
+	EMU_NTID_X,
+	EMU_NTID_Y,
+	EMU_NTID_Z,
+	EMU_CTAID_X,
+	EMU_CTAID_Y,
+	EMU_CTAID_Z,
+	EMU_NCTAID_X,
+	EMU_NCTAID_Y,
+	EMU_NCTAID_Z,
+	EMU_CLUSTERID_X,
+	EMU_CLUSTERID_Y,
+	EMU_CLUSTERID_Z,
+	EMU_NCLUSTERID_X,
+	EMU_NCLUSTERID_Y,
+	EMU_NCLUSTERID_Z,
+	EMU_CLUSTER_CTAID_X,
+	EMU_CLUSTER_CTAID_Y,
+	EMU_CLUSTER_CTAID_Z,
+	EMU_CLUSTER_NCTAID_X,
+	EMU_CLUSTER_NCTAID_Y,
+	EMU_CLUSTER_NCTAID_Z,
+	EMU_CLUSTER_CTARANK,
+	EMU_CLUSTER_NCTARANK,
+	EMU_LANEID,
+	EMU_WARPID,
+	EMU_NWARPID,
+	EMU_SMID,
+	EMU_NSMID,
+	EMU_LANEMASK_EQ,
+	EMU_LANEMASK_LT,
+	EMU_LANEMASK_LE,
+	EMU_LANEMASK_GT,
+	EMU_LANEMASK_GE,
+	EMU_DYNAMIC_SMEM_SIZE,
+	EMU_TOTAL_SMEM_SIZE,
+	EMU_CLOCK,
+	EMU_ENVREG1, /* of a cooperative grid: the address of its workspace */
+	EMU_ENVREG2,
+	EMU_SHARED_BASE, /* the CTA's window: what symbols are added to */
+	EMU_SPECIALS_32,
+	EMU_SHARED_BASE_64 = EMU_SPECIALS_32, /* rows of 64 bits from here */
+	EMU_PARAM_BASE,
+	EMU_GRIDID,
+	EMU_CLOCK64,
+	EMU_GLOBALTIMER,
+	EMU_SPECIALS
+};
+
+const char *emu_special_name(enum emu_special special);
+uint32_t emu_special_row(enum emu_special special);
+/* Where rows of the program's own registers begin. */
+uint32_t emu_special_rows_bytes(void);
+
+struct emu_parameter {
+	char *name;
+	uint32_t offset, bytes;
+};
+
+struct emu_kernel {
+	char *name;
+	struct emu_module *module;
+	struct emu_instr *code;
+	uint32_t count; /* of instructions; the last one is an exit */
+	struct emu_parameter *parameters;
+	uint32_t n_parameters, parameter_bytes;
+	uint32_t register_bytes; /* of a warp, special ones included */
+	uint8_t *constants;
+	uint32_t shared_bytes; /* static */
+	uint32_t dynamic_align;
+	uint32_t local_bytes;
+	uint32_t max_threads, required_threads[3], cluster[3];
+	uint32_t cta_group; /* of all its tcgen05 instructions; 0: none */
+	uint32_t line;
+};
+
+struct emu_module {
+	struct emu_arena *arena;
+	struct emu_kernel **kernels;
+	uint32_t n_kernels;
+	char **files; /* names of .file; [0] is NULL */
+	uint32_t n_files;
+	/* Module variables: their initial bytes, and where they live. */
+	struct emu_variable *variables;
+	uint32_t n_variables;
+	const char *target; /* "sm_90a" */
+};
+
+struct emu_variable {
+	char *name;
+	uint64_t bytes, align;
+	uint8_t *initial; /* NULL: zeros */
+	uint64_t address; /* in device memory, once the module is loaded */
+	enum emu_state_space space;
+};
+
+/*
+ * Parses and decodes text (ended by a zero byte); NULL with err, which names
+ * line, instruction and rule.
+ * place: gives device memory to a module variable; NULL where there is none.
+ */
+typedef uint64_t emu_place(void *context, const struct emu_variable *variable,
+			   struct emu_error *err);
+struct emu_module *emu_module_read(const char *text, emu_place *place,
+				   void *context, struct emu_error *err);
+void emu_module_free(struct emu_module *module);
+struct emu_kernel *emu_module_find(const struct emu_module *module,
+				   const char *name);
+
+#endif

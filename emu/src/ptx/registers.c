@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * registers.c - special registers, constants as rows, and the places of a
+ * program's registers in a warp's memory.
+ *
+ * PTX has as many registers as results: tens of thousands, most of which live
+ * for a few instructions.  A register all of whose uses are in one basic block,
+ * behind its definition, gets a place that others have before and after it; all
+ * others, and those that an asynchronous instruction holds, keep one.  Lanes on
+ * different paths may share a place: an instruction writes its own lanes only.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/parse.h"
+
+/* ---- special registers --------------------------------------------------- */
+
+static const char *const special_names[EMU_SPECIALS] = {
+    [EMU_TID_X] = "%tid.x",
+    [EMU_TID_Y] = "%tid.y",
+    [EMU_TID_Z] = "%tid.z",
+    [EMU_NTID_X] = "%ntid.x",
+    [EMU_NTID_Y] = "%ntid.y",
+    [EMU_NTID_Z] = "%ntid.z",
+    [EMU_CTAID_X] = "%ctaid.x",
+    [EMU_CTAID_Y] = "%ctaid.y",
+    [EMU_CTAID_Z] = "%ctaid.z",
+    [EMU_NCTAID_X] = "%nctaid.x",
+    [EMU_NCTAID_Y] = "%nctaid.y",
+    [EMU_NCTAID_Z] = "%nctaid.z",
+    [EMU_CLUSTERID_X] = "%clusterid.x",
+    [EMU_CLUSTERID_Y] = "%clusterid.y",
+    [EMU_CLUSTERID_Z] = "%clusterid.z",
+    [EMU_NCLUSTERID_X] = "%nclusterid.x",
+    [EMU_NCLUSTERID_Y] = "%nclusterid.y",
+    [EMU_NCLUSTERID_Z] = "%nclusterid.z",
+    [EMU_CLUSTER_CTAID_X] = "%cluster_ctaid.x",
+    [EMU_CLUSTER_CTAID_Y] = "%cluster_ctaid.y",
+    [EMU_CLUSTER_CTAID_Z] = "%cluster_ctaid.z",
+    [EMU_CLUSTER_NCTAID_X] = "%cluster_nctaid.x",
+    [EMU_CLUSTER_NCTAID_Y] = "%cluster_nctaid.y",
+    [EMU_CLUSTER_NCTAID_Z] = "%cluster_nctaid.z",
+    [EMU_CLUSTER_CTARANK] = "%cluster_ctarank",
+    [EMU_CLUSTER_NCTARANK] = "%cluster_nctarank",
+    [EMU_LANEID] = "%laneid",
+    [EMU_WARPID] = "%warpid",
+    [EMU_NWARPID] = "%nwarpid",
+    [EMU_SMID] = "%smid",
+    [EMU_NSMID] = "%nsmid",
+    [EMU_LANEMASK_EQ] = "%lanemask_eq",
+    [EMU_LANEMASK_LT] = "%lanemask_lt",
+    [EMU_LANEMASK_LE] = "%lanemask_le",
+    [EMU_LANEMASK_GT] = "%lanemask_gt",
+    [EMU_LANEMASK_GE] = "%lanemask_ge",
+    [EMU_DYNAMIC_SMEM_SIZE] = "%dynamic_smem_size",
+    [EMU_TOTAL_SMEM_SIZE] = "%total_smem_size",
+    [EMU_ENVREG1] = "%envreg1",
+    [EMU_ENVREG2] = "%envreg2",
+    [EMU_GRIDID] = "%gridid",
+    [EMU_CLOCK] = "%clock",
+    [EMU_CLOCK64] = "%clock64",
+    [EMU_GLOBALTIMER] = "%globaltimer",
+};
+
+const char *emu_special_name(enum emu_special special)
+{
+	return special_names[special];
+}
+
+uint32_t emu_special_row(enum emu_special special)
+{
+	const uint32_t narrow = 4 * EMU_LANES, wide = 8 * EMU_LANES;
+
+	if (special < EMU_SPECIALS_32)
+		return (uint32_t)special * narrow;
+	return EMU_SPECIALS_32 * narrow +
+	       (uint32_t)(special - EMU_SPECIALS_32) * wide;
+}
+
+uint32_t emu_special_rows_bytes(void)
+{
+	/* The last row is where unwanted results go. */
+	return emu_special_row(EMU_SPECIALS) + 8 * EMU_LANES;
+}
+
+/* ---- constants ----------------------------------------------------------- */
+
+static uint8_t *constant_memory(struct emu_builder *b, size_t more)
+{
+	if (b->constants_used + more > b->constants_capacity) {
+		const size_t capacity =
+		    2 * b->constants_capacity + 65536 + more;
+		uint8_t *grown = realloc(b->constants, capacity);
+
+		if (!grown)
+			return NULL;
+		b->constants = grown;
+		b->constants_capacity = capacity;
+	}
+	return b->constants + b->constants_used;
+}
+
+uint32_t emu_constant_row(struct emu_builder *b, uint64_t value, uint32_t bytes)
+{
+	const size_t row_bytes = (size_t)bytes * EMU_LANES;
+	const uint64_t mask =
+	    bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1;
+	const uint64_t mixed =
+	    ((value & mask) + bytes) * UINT64_C(0x9E3779B97F4A7C15);
+	uint32_t *known = &b->constant_map[mixed >> 52];
+	uint8_t *at;
+
+	if (*known) {
+		/* The entry's width is not kept: equal bytes are enough, as
+		 * rows of all widths repeat their value. */
+		const uint8_t *row = b->constants + *known - 1;
+
+		if ((size_t)(*known - 1) + row_bytes <= b->constants_used &&
+		    memcmp(row, &value, bytes) == 0 &&
+		    memcmp(row, row + bytes, row_bytes - bytes) == 0)
+			return *known - 1;
+	}
+	if (b->constants_used > UINT32_MAX - 4096)
+		return UINT32_MAX;
+	at = constant_memory(b, row_bytes);
+	if (!at)
+		return UINT32_MAX;
+	for (int lane = 0; lane < EMU_LANES; lane++)
+		memcpy(at + lane * (int)bytes, &value, bytes);
+	*known = (uint32_t)b->constants_used + 1;
+	b->constants_used += row_bytes;
+	return *known - 1;
+}
+
+/* ---- places -------------------------------------------------------------- */
+
+struct life {
+	uint32_t block; /* of the first use; UINT32_MAX: none yet */
+	uint32_t last;	/* index of the last instruction that has it */
+	uint32_t row;
+	bool is_shared; /* may share its place */
+	bool has_row;
+};
+
+/* Rows by their size: predicates, 16, 32, 64 and 128 bits. */
+#define SIZES 5
+
+struct placer {
+	struct emu_builder *build;
+	struct life *lives;
+	uint32_t *free[SIZES];
+	size_t n_free[SIZES], capacity[SIZES];
+	uint32_t used;
+};
+
+static uint32_t row_bytes(int bytes)
+{
+	return bytes == 1 ? 4 : (uint32_t)bytes * EMU_LANES;
+}
+
+static int size_of(int bytes)
+{
+	return bytes == 1   ? 0
+	       : bytes == 2 ? 1
+	       : bytes == 4 ? 2
+	       : bytes == 8 ? 3
+			    : 4;
+}
+
+static void see(struct placer *p, uint32_t reg, uint32_t block, uint32_t at,
+		bool is_written, bool is_async)
+{
+	struct life *life = &p->lives[reg];
+
+	if (life->block == UINT32_MAX) {
+		life->block = block;
+		life->is_shared = is_written;
+	} else if (life->block != block) {
+		life->is_shared = false;
+	}
+	if (is_async)
+		life->is_shared = false;
+	life->last = at;
+}
+
+static void find_leaders(struct emu_builder *b)
+{
+	for (size_t i = 0; i < b->count; i++) {
+		struct emu_instr *x = &b->code[i];
+
+		if (x->target >= b->count) /* no branch */
+			continue;
+		b->code[x->target].is_leader = true;
+		if (i + 1 < b->count)
+			b->code[i + 1].is_leader = true;
+	}
+}
+
+/* Sources before results: x = x + 1 reads an x from before. */
+static void find_lives(struct placer *p)
+{
+	struct emu_builder *b = p->build;
+	uint32_t block = 0;
+
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct emu_instr *x = &b->code[i];
+
+		block += x->is_leader;
+		if (x->guard_reg != EMU_NO_REGISTER)
+			see(p, x->guard_reg, block, i, false, false);
+		for (int written = 0; written < 2; written++)
+			for (uint32_t k = 0; k < x->operands; k++) {
+				const struct emu_value *o = &x->operand[k];
+
+				if (o->reg != EMU_NO_REGISTER &&
+				    o->is_written == written)
+					see(p, o->reg, block, i, written,
+					    o->is_async);
+			}
+	}
+}
+
+static bool give_row(struct placer *p, uint32_t reg)
+{
+	const int bytes = p->build->register_bytes[reg];
+	const int size = size_of(bytes);
+	struct life *life = &p->lives[reg];
+
+	if (life->has_row)
+		return true;
+	life->has_row = true;
+	if (life->is_shared && p->n_free[size]) {
+		life->row = p->free[size][--p->n_free[size]];
+		return true;
+	}
+	if (p->used > UINT32_MAX / 2)
+		return false;
+	/* Rows keep the alignment of their size. */
+	p->used = (p->used + row_bytes(bytes) - 1) / row_bytes(bytes) *
+		  row_bytes(bytes);
+	life->row = p->used;
+	p->used += row_bytes(bytes);
+	return true;
+}
+
+static bool end_life(struct placer *p, uint32_t reg, uint32_t at)
+{
+	const int size = size_of(p->build->register_bytes[reg]);
+	struct life *life = &p->lives[reg];
+	uint32_t *grown;
+
+	if (!life->is_shared || life->last != at)
+		return true;
+	/* Once: an instruction may name it twice. */
+	life->last = UINT32_MAX;
+	grown = emu_grow(p->free[size], &p->capacity[size], p->n_free[size],
+			 sizeof(*grown));
+	if (!grown)
+		return false;
+	p->free[size] = grown;
+	grown[p->n_free[size]++] = life->row;
+	return true;
+}
+
+/* A result never takes the place of a source of its own instruction. */
+static bool place_instruction(struct placer *p, uint32_t at)
+{
+	struct emu_instr *x = &p->build->code[at];
+	bool ok = true;
+
+	if (x->guard_reg != EMU_NO_REGISTER) {
+		ok = give_row(p, x->guard_reg);
+		x->guard_row = p->lives[x->guard_reg].row;
+	}
+	for (uint32_t k = 0; ok && k < x->operands; k++) {
+		struct emu_value *o = &x->operand[k];
+
+		if (o->reg == EMU_NO_REGISTER)
+			continue;
+		ok = give_row(p, o->reg);
+		o->row = p->lives[o->reg].row;
+	}
+	if (ok && x->guard_reg != EMU_NO_REGISTER)
+		ok = end_life(p, x->guard_reg, at);
+	for (uint32_t k = 0; ok && k < x->operands; k++)
+		if (x->operand[k].reg != EMU_NO_REGISTER)
+			ok = end_life(p, x->operand[k].reg, at);
+	return ok;
+}
+
+bool emu_place_registers(struct emu_builder *b, struct emu_error *err)
+{
+	struct placer p = {.build = b, .used = emu_special_rows_bytes()};
+	bool ok;
+
+	p.lives = calloc(b->registers + 1, sizeof(*p.lives));
+	ok = p.lives;
+	if (ok) {
+		for (size_t i = 0; i < b->registers; i++)
+			p.lives[i].block = UINT32_MAX;
+		find_leaders(b);
+		find_lives(&p);
+		for (uint32_t i = 0; ok && i < b->count; i++)
+			ok = place_instruction(&p, i);
+	}
+	b->kernel->register_bytes = (p.used + 255) / 256 * 256;
+	for (int i = 0; i < SIZES; i++)
+		free(p.free[i]);
+	free(p.lives);
+	return ok || emu_fail(err, "no memory for registers");
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replace.h - kernels with a planted bug: does anybody notice?  A rule
+ * "text=>other" changes every line of a module that has the text, or with
+ * "text=>other#n" the nth of them alone; with nothing behind => the line goes.
+ * Lines keep their numbers.
+ */
+#ifndef EMU_REPLACE_H
+#define EMU_REPLACE_H
+
+#include "engine/emu.h"
+
+/* The changed copy of a module's text, for free(); NULL with err. */
+char *emu_replace(const char *text, const char *rule, struct emu_error *err);
+
+#endif

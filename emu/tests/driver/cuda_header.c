@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_header.c - see cuda_header.h. */
+#include "cuda_header.h"
+
+#include <stddef.h>
+
+#ifdef NIBEMU_HAVE_CUDA_H
+#include <cuda.h>
+
+#include "declared.h"
+
+int cuda_header_count(void)
+{
+	return (int)(sizeof(declared) / sizeof(*declared));
+}
+
+long long cuda_header_value(int i)
+{
+	return declared[i].value;
+}
+
+#define STRING(x) #x
+#define NAME(x)	  STRING(x)
+const char *const cuda_header_names[] = {
+    NAME(cuMemAlloc),
+    NAME(cuMemFree),
+    NAME(cuCtxPushCurrent),
+    NAME(cuCtxPopCurrent),
+    NAME(cuDeviceTotalMem),
+    NAME(cuDevicePrimaryCtxRelease),
+    NAME(cuGetProcAddress),
+    NAME(cuStreamDestroy),
+    NAME(cuStreamBeginCapture),
+    NAME(cuGraphLaunch),
+    NAME(cuEventDestroy),
+    NAME(cuLaunchKernelEx),
+    NAME(cuTensorMapEncodeTiled),
+    NULL,
+};
+#else
+const char *const cuda_header_names[] = {NULL};
+
+int cuda_header_count(void)
+{
+	return 0;
+}
+
+long long cuda_header_value(int i)
+{
+	return i;
+}
+#endif

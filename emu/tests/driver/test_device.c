@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_device.c - the B200 of NIBEMU_DEVICE: its properties, and which
+ * modules it takes; and what each device takes by its rules alone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "driver/cuda_api.h"
+#include "machine/device.h"
+
+static void test_targets(void **state)
+{
+	static const struct {
+		const char *device, *target;
+		bool is_taken;
+	} cases[] = {
+	    {"h200", "sm_90a", true},	{"h200", "sm_90", true},
+	    {"h200", "sm_80", true},	{"h200", "sm_100a", false},
+	    {"h200", "sm_100", false},	{"h200", "sm_89a", false},
+	    {"b200", "sm_100a", true},	{"b200", "sm_100f", true},
+	    {"b200", "sm_100", true},	{"b200", "sm_90", true},
+	    {"b200", "sm_90a", false},	{"b200", "sm_103a", false},
+	    {"b200", "sm_103f", false}, {"b200", "sm_120a", false},
+	    {"b200", "compute", false}, {"b200", "sm_", false},
+	    {"b200", "sm_100x", false}, {"b200", "sm_20", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct emu_error err = {{0}};
+
+		if (emu_device_takes(emu_device_find(cases[i].device),
+				     cases[i].target,
+				     &err) != cases[i].is_taken)
+			fail_msg("%s, %s: %s", cases[i].device, cases[i].target,
+				 err.text);
+		if (!cases[i].is_taken)
+			assert_non_null(strstr(err.text, cases[i].target));
+	}
+	assert_null(emu_device_find("b300"));
+	assert_string_equal(emu_device_default()->name, "h200");
+}
+
+static int attribute(int which)
+{
+	int value = -1;
+
+	assert_int_equal(cuDeviceGetAttribute(&value, which, 0), 0);
+	return value;
+}
+
+static void test_properties(void **state)
+{
+	char name[40];
+
+	(void)state;
+	assert_int_equal(cuDeviceGetName(name, sizeof(name), 0), 0);
+	assert_string_equal(name, "B200 in software");
+	assert_int_equal(
+	    attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 10);
+	assert_int_equal(
+	    attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 0);
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+			 148);
+	assert_int_equal(
+	    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+	    232448);
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+			 132644864);
+}
+
+static CUresult load(const char *target)
+{
+	char text[200];
+	CUmodule module;
+	CUresult result;
+
+	snprintf(text, sizeof(text),
+		 ".version 9.0\n.target %s\n.address_size 64\n"
+		 ".visible .entry k() { ret; }\n",
+		 target);
+	result = cuModuleLoadDataEx(&module, text, 0, NULL, NULL);
+	if (!result)
+		assert_int_equal(cuModuleUnload(module), 0);
+	return result;
+}
+
+static void test_modules(void **state)
+{
+	const char *why = NULL;
+
+	(void)state;
+	assert_int_equal(load("sm_100a"), CUDA_SUCCESS);
+	assert_int_equal(load("sm_90"), CUDA_SUCCESS);
+	assert_int_equal(load("sm_90a"), CUDA_ERROR_INVALID_PTX);
+	(void)cuGetErrorString(CUDA_ERROR_INVALID_PTX, &why);
+	assert_string_equal(why, ".target sm_90a: the device is a B200 in "
+				 "software, of compute capability 10.0");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_targets),
+	    cmocka_unit_test(test_properties),
+	    cmocka_unit_test(test_modules),
+	};
+
+	if (setenv("NIBEMU_DEVICE", "b300", 1) != 0 ||
+	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 ||
+	    cuInit(0) != CUDA_ERROR_INVALID_DEVICE ||
+	    setenv("NIBEMU_DEVICE", "b200", 1) != 0 || cuInit(0) != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_launch.c - cooperative grids through the driver's interface: a
+ * barrier of the grid, and grids that the GPU cannot hold at once.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "driver/driver.h"
+
+/* Of NIBEMU_SMS = 4: two CTAs of 100 KiB each on one. */
+#define SHARED_BYTES (100 << 10)
+#define FIT	     8
+
+static const char *const text =
+    ".version 9.0\n.target sm_90a\n.address_size 64\n"
+    ".visible .entry k(.param .u64 counter)\n{\n"
+    "\t.reg .b64 %d<4>; .reg .b32 %r<8>; .reg .pred %p<2>;\n"
+    "\tld.param.u64 %d1, [counter];\n"
+    "\tatom.add.release.gpu.global.u32 %r1, [%d1], 1;\n"
+    "\tmov.u32 %r2, %nctaid.x;\n"
+    "L:\tld.acquire.gpu.global.u32 %r3, [%d1];\n"
+    "\tsetp.lt.u32 %p1, %r3, %r2;\n\t@%p1 bra L;\n\tret;\n}\n"
+    /* grid.sync() of cooperative_groups: the barrier is four bytes into the
+     * workspace that %envreg1 and 2 name, and its top bit turns.  Each CTA then
+     * adds the cell of the next one to the counter, the first of 9 cells. */
+    ".visible .entry g(.param .u64 counter)\n{\n"
+    "\t.reg .b64 %d<8>; .reg .b32 %r<16>; .reg .pred %p<2>;\n"
+    "\tld.param.u64 %d1, [counter];\n"
+    "\tmov.u32 %r1, %ctaid.x;\n\tmov.u32 %r2, %nctaid.x;\n"
+    "\tmad.wide.u32 %d2, %r1, 4, %d1;\n\tadd.u32 %r3, %r1, 1;\n"
+    "\tst.global.u32 [%d2+4], %r3;\n"
+    "\tmov.u32 %r4, %envreg1;\n\tmov.u32 %r5, %envreg2;\n"
+    "\tmov.b64 %d3, {%r5, %r4};\n"
+    "\tsub.u32 %r6, 0x80000001, %r2;\n\tsetp.ne.u32 %p1, %r1, 0;\n"
+    "\t@%p1 mov.u32 %r6, 1;\n"
+    "\tatom.add.release.gpu.u32 %r7, [%d3+4], %r6;\n"
+    "L:\tld.acquire.gpu.u32 %r8, [%d3+4];\n\txor.b32 %r8, %r8, %r7;\n"
+    "\tsetp.ge.s32 %p1, %r8, 0;\n\t@%p1 bra L;\n"
+    "\trem.u32 %r3, %r3, %r2;\n\tmad.wide.u32 %d2, %r3, 4, %d1;\n"
+    "\tld.global.u32 %r9, [%d2+4];\n"
+    "\tred.relaxed.gpu.global.add.u32 [%d1], %r9;\n\tret;\n}\n";
+
+static CUfunction kernel(const char *name)
+{
+	CUmodule module;
+	CUfunction function;
+
+	assert_int_equal(cuInit(0), 0);
+	assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL), 0);
+	assert_int_equal(cuModuleGetFunction(&function, module, name), 0);
+	assert_int_equal(
+	    cuFuncSetAttribute(function,
+			       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+			       SHARED_BYTES),
+	    0);
+	return function;
+}
+
+static CUresult launch(CUfunction function, unsigned ctas, int cooperative,
+		       CUdeviceptr counter)
+{
+	CUlaunchAttribute attribute;
+	CUlaunchConfig config = {ctas,	       1,    1,		 1, 1, 1,
+				 SHARED_BYTES, NULL, &attribute, 1};
+	void *arguments[] = {&counter};
+
+	memset(&attribute, 0, sizeof(attribute));
+	attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+	attribute.value.cooperative = cooperative;
+	return cuLaunchKernelEx(&config, function, arguments, NULL);
+}
+
+static void test_cooperative(void **state)
+{
+	uint32_t zero = 0, count = 0;
+	const CUfunction function = kernel("k");
+	CUdeviceptr counter;
+	const char *why;
+
+	(void)state;
+	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(count)), 0);
+	assert_int_equal(cuMemcpy(counter, (uintptr_t)&zero, sizeof(zero)), 0);
+	assert_int_equal(launch(function, FIT + 1, 1, counter),
+			 CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	assert_int_equal(
+	    cuGetErrorString(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, &why), 0);
+	assert_non_null(strstr(why, "a cooperative grid of 9 CTAs"));
+	assert_non_null(strstr(why, "holds 8 at once"));
+	assert_int_equal(launch(function, FIT, 1, counter), 0);
+	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)),
+			 0);
+	assert_int_equal(count, FIT);
+	/* Not cooperative, and too many to wait for each other. */
+	assert_int_equal(cuMemcpy(counter, (uintptr_t)&zero, sizeof(zero)), 0);
+	assert_int_equal(launch(function, FIT + 1, 0, counter), 0);
+	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)),
+			 CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(cuGetErrorString(CUDA_ERROR_LAUNCH_FAILED, &why), 0);
+	assert_non_null(strstr(why, "1 clusters have not begun"));
+}
+
+/* The barrier that CUDA's own headers use; several times, it is never reset. */
+static void test_grid_sync(void **state)
+{
+	uint32_t cells[FIT + 1] = {0};
+	const CUfunction function = kernel("g");
+	CUdeviceptr counter;
+
+	(void)state;
+	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(cells)), 0);
+	for (uint32_t i = 1; i <= 4; i++) {
+		assert_int_equal(
+		    cuMemcpy(counter, (uintptr_t)cells, sizeof(cells)), 0);
+		assert_int_equal(launch(function, FIT, 1, counter), 0);
+		assert_int_equal(
+		    cuMemcpy((uintptr_t)cells, counter, sizeof(cells)), 0);
+		assert_int_equal(cells[0], i * FIT * (FIT + 1) / 2);
+	}
+}
+
+int main(void)
+{
+	/* The last one ends in a failure that stays. */
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid_sync),
+					   cmocka_unit_test(test_cooperative)};
+
+	if (setenv("NIBEMU_SMS", "4", 1) != 0 ||
+	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_opcodes.c - the table of opcodes: every type that a row lists can be
+ * bound, and emu/README.md shows the table as it is.  With --table it prints
+ * that part of the file.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ptx/decode.h"
+
+#define BEGIN "<!-- opcodes: made by test_emu_opcodes --table -->\n"
+#define END   "<!-- end of opcodes -->\n"
+
+static void print_words(FILE *to, const char *words)
+{
+	bool is_first = true;
+
+	while (*words) {
+		const size_t n = strcspn(words, " ");
+
+		fprintf(to, "%s`.%.*s`", is_first ? "" : " ", (int)n, words);
+		is_first = false;
+		words += n;
+		words += strspn(words, " ");
+	}
+}
+
+static void print_table(FILE *to)
+{
+	fputs(BEGIN
+	      "| opcode | words that may follow | types |\n|---|---|---|\n",
+	      to);
+	for (size_t i = 0; i < emu_opcode_count; i++) {
+		const struct emu_opcode *row = &emu_opcodes[i];
+
+		fprintf(to, "| `%s` | ", row->name);
+		print_words(to, row->modifiers);
+		fputs(" | ", to);
+		print_words(to, row->types);
+		fputs(" |\n", to);
+	}
+	fputs(END, to);
+}
+
+static char *read_all(FILE *from)
+{
+	char *text = NULL;
+	size_t capacity = 0, used = 0;
+
+	do {
+		capacity += 65536;
+		text = realloc(text, capacity);
+		assert_non_null(text);
+		used += fread(text + used, 1, capacity - used - 1, from);
+	} while (used == capacity - 1);
+	text[used] = '\0';
+	return text;
+}
+
+static void test_readme(void **state)
+{
+	FILE *file = fopen(NIBEMU_README, "r"), *made = tmpfile();
+	char *readme, *table;
+
+	(void)state;
+	assert_non_null(file);
+	assert_non_null(made);
+	readme = read_all(file);
+	print_table(made);
+	rewind(made);
+	table = read_all(made);
+	if (!strstr(readme, table))
+		fail_msg("emu/README.md: not the table of this program, "
+			 "test_emu_opcodes --table");
+	fclose(file);
+	fclose(made);
+	free(readme);
+	free(table);
+}
+
+static bool is_bound(const char *name, enum emu_type type)
+{
+	static const struct emu_alu *const tables[] = {
+	    emu_integer_alu, emu_bits_alu, emu_float_alu};
+
+	for (size_t t = 0; t < 3; t++)
+		for (const struct emu_alu *a = tables[t]; a->name; a++)
+			if (a->type == type && strcmp(a->name, name) == 0)
+				return true;
+	return false;
+}
+
+static void test_types(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < emu_opcode_count; i++) {
+		const struct emu_opcode *row = &emu_opcodes[i];
+		const char *at = row->types;
+
+		while (*at) {
+			const size_t n = strcspn(at, " ");
+			const enum emu_type type = emu_type_of(at, n);
+
+			if (type == EMU_NO_TYPE)
+				fail_msg("%s: .%.*s is no type", row->name,
+					 (int)n, at);
+			if (row->bind == emu_bind_alu &&
+			    !is_bound(row->name, type))
+				fail_msg("%s.%.*s does nothing", row->name,
+					 (int)n, at);
+			at += n;
+			at += strspn(at, " ");
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_types),
+	    cmocka_unit_test(test_readme),
+	};
+
+	if (argc > 1 && strcmp(argv[1], "--table") == 0) {
+		print_table(stdout);
+		return 0;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

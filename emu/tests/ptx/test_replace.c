@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_replace.c - planted bugs: lines of a text that are changed or go. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/alloc.h"
+#include "ptx/replace.h"
+
+static void becomes(const char *text, const char *rule, const char *want)
+{
+	struct emu_error err = {""};
+	char *got = emu_replace(text, rule, &err);
+
+	if (!got)
+		fail_msg("%s", err.text);
+	assert_string_equal(got, want);
+	free(got);
+}
+
+static void lines_change_or_go(void **state)
+{
+	(void)state;
+	becomes("a;\nb;\nc;\n", "b;=>", "a;\n\nc;\n");
+	becomes("a;\nxb;y\nc;", "b;=>", "a;\n\nc;");
+	becomes("wait 1;\nwait 1;\n", "wait 1=>wait 2", "wait 2;\nwait 2;\n");
+	becomes("wait 1;\nwait 1;\nwait 1;", "wait 1=>wait 23#2",
+		"wait 1;\nwait 23;\nwait 1;");
+	becomes("a\na\n", "a=>#2", "a\n\n");
+	/* The first of a line, and no text across lines. */
+	becomes("aa\na\n", "aa=>b", "b\na\n");
+	becomes("a a\n", "a=>bbb", "bbb a\n");
+	becomes("a\nb\n", "ab=>c", "a\nb\n");
+	becomes("", "a=>b", "");
+	becomes("ab", "abc=>", "ab");
+	becomes("\n\nx", "x=>y", "\n\ny");
+	becomes("a=>b", "a=>c", "c=>b");
+}
+
+static void what_is_no_rule(void **state)
+{
+	static const char *const rules[] = {"", "=>", "=>a", "a", "a=b"};
+	struct emu_error err;
+
+	(void)state;
+	for (size_t i = 0; i < 5; i++) {
+		assert_null(emu_replace("a", rules[i], &err));
+		assert_non_null(strstr(err.text, "must be text=>other"));
+	}
+	if (!test_alloc_works())
+		return;
+	test_alloc_fail(1, TEST_ALLOC_ONE);
+	assert_null(emu_replace("a", "a=>b", &err));
+	assert_true(test_alloc_stop());
+	assert_string_equal(err.text, "out of memory");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(lines_change_or_go),
+	    cmocka_unit_test(what_is_no_rule),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
