@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# lint.sh [--format | STEP...] - every check that needs no run of the code, or the
-# steps named; --format formats the C code in place.  Prints a line a step and the
-# output of those that fail.
+# lint.sh [--format | STEP...] - runs every check that does not run the code, or the
+# steps named; --format formats the C code in place.  Prints one line for each step,
+# and the output of the steps that fail.
 # Steps are called by name:
 # shellcheck disable=SC2317
 set -u
 cd "$(dirname "$0")/.." || exit 2
 jobs=$(nproc)
 
-# clang-format's taste changes between versions; the tree follows this one.
+# Versions of clang-format differ in their output; the tree follows this one.
 format_version=14
 max_lines=800
 # The interface is one file.
@@ -67,6 +67,10 @@ step_spelling() {
 	codespell
 }
 
+step_words() {
+	tools/check_words.sh
+}
+
 step_shell() {
 	find tools tests emu .ci \( -name '*.sh' -o -path .ci/run \) \
 		-exec shellcheck {} +
@@ -122,7 +126,7 @@ if [ "${1:-}" = --format ]; then
 	c_files | xargs "$tool" -i
 	exit
 fi
-[ $# -gt 0 ] || set -- format length layers commits spelling shell python \
+[ $# -gt 0 ] || set -- format length layers commits spelling words shell python \
 	header gcc clang tidy cppcheck
 
 log=$(mktemp)

@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# check_words.sh [FILE...] - refuses words that the field does not use, and sentences
+# that hide their subject (docs/glossary.md has ours).  Prints file:line, what was
+# found and what to write; silent when nothing is wrong.  Without files: the tree.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+
+# Patterns (grep -P) and what to write instead.  No letter stands on either side, so
+# that names with underscores are found as well.
+words() {
+	cat <<-'END'
+	(?i)(?<![a-z])rooms?(?![a-z])	backend
+	(?i)(?<![a-z])(front[ _-]?)?doors?(?![a-z])	public API, API layer, PyTorch integration
+	(?i)(?<![a-z])peers?(?![a-z])	baseline
+	(?i)(?<![a-z])contestants?(?![a-z])	entry, row
+	(?i)(?<![a-z])mixtures?(?![a-z])(?![- ]of([- ]experts|\s*$))(?!\s*$)	mixture of experts, MoE
+	(?i)ways? of the data	data flow
+	(?i)tokens?['’]? kernels?	activation conversion kernel
+	(?i)few[ _-]tokens	small-m, few rows
+	(?i)(joining|join) (the )?parts|parts? of k\b	split-k reduction, split-k slice
+	(?i)\bin_?turns\b|\btak(e|es|en|ing) turns	alternating, interleaved; one after the other
+	(?i)\bwhoever\b	name the caller, the thread or the code
+	(?i)\bwhom\b	name the caller, the thread or the code
+	(?i)\bnobody waits	no CTA (thread, warp) waits
+	(?i)\bof its own accord\b	by itself
+	\b[Ww]ho (copies|reads|multiplies|sends|stores|waits|loads|adds|asks)\b	the warp (thread, CTA) that ...
+	(^\W*|[.:;!?]\s+|\|\s+)Of (?!limit)[a-z0-9]	begin with the subject
+	END
+}
+
+# Files, lines, and why such lines may stay.
+exceptions() {
+	cat <<-'END'
+	^emu/|^tests/.*emu|^docs/(emulator|software-gpu-bugs)	(?i)peer	PTX: the other CTA of a pair or cluster
+	.	notes/0038-few-tokens	the name of a note
+	^tools/check_words\.sh:	.	the table itself
+	END
+}
+
+# The files of the tree but for the archive of notes, results, the licence and the
+# inputs of the fuzzers.
+files() {
+	{ git ls-files 2>/dev/null || find . -name build -prune -o -type f -print |
+		sed 's@^\./@@'; } |
+		grep -vE '^(docs/notes/|docs/results/|LICENSE|tests/fuzz/corpus/)'
+}
+
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+tab=$(printf '\t')
+
+words | while IFS=$tab read -r pattern instead; do
+	{ if [ $# -gt 0 ]; then printf '%s\n' "$@"; else files; fi; } |
+		xargs -d '\n' grep -HnIP -- "$pattern" 2>/dev/null |
+		awk -v instead="$instead" '{ print $0 "   [" instead "]" }'
+done >"$found"
+
+exceptions | while IFS=$tab read -r file line _; do
+	awk -v file="$file" '$0 ~ file { print NR }' "$found" >"$found.lines"
+	grep -nP -- "$line" "$found" | cut -d: -f1 | grep -Fx -f "$found.lines"
+done | sort -u >"$found.allowed"
+awk 'NR == FNR { allowed[$1] = 1; next } !(FNR in allowed)' \
+	"$found.allowed" "$found" >"$found.left"
+cat "$found.left"
+[ ! -s "$found.left" ]
+status=$?
+rm -f "$found.lines" "$found.allowed" "$found.left"
+exit $status
