@@ -84,6 +84,10 @@ def _from_dlpack(name, x, stream, write):
 def _from_numpy(name, x, write):
     if write and not x.flags.writeable:
         raise ArgumentError(f"{name}: is read-only")
+    if not x.dtype.isnative:
+        raise ArgumentError(f"{name}: {x.dtype.str}: the bytes of its values must "
+                            "be in this machine's order: x.astype("
+                            f"'{x.dtype.name}')")
     strides = []
     for n, stride in zip(x.shape, x.strides):
         if n > 1 and stride % x.itemsize:

@@ -22,7 +22,8 @@ class Device:
     of the process may need it until its end."""
 
     def __init__(self, name, threads=0, isa=None):
-        self.name = name
+        self.name = "cuda:0" if name == "cuda" else name
+        self.key = (self.name, threads, isa)
         options = abi.nib_device_options(
             struct_bytes=C.sizeof(abi.nib_device_options), threads=threads,
             isa=isa.encode() if isa else None)
@@ -39,6 +40,16 @@ class Device:
                   for key, _ in abi.nib_device_info._fields_[1:]}
         return {key: value.decode() if isinstance(value, bytes) else value
                 for key, value in values.items()}
+
+    # Copies, and pickles in this process or another, are the device itself.
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, _memo):
+        return self
+
+    def __reduce__(self):
+        return device, self.key
 
     def __repr__(self):
         return f"nibblas.Device({self.name!r}: {self.info()['backend']})"

@@ -12,9 +12,10 @@ from nibblas import _device
 from nibblas import _problems
 from nibblas import _views as views
 from nibblas._arrays import array, new
-from nibblas._library import ArgumentError, call
+from nibblas._library import ArgumentError, UnsupportedError, call
 from nibblas._packed import Packed, pack_arrays
 from nibblas._plans import Plan, cache
+from nibblas._workspaces import NEW_SIZES, Workspaces, is_capturing
 
 
 # What C's views are called here.
@@ -74,12 +75,34 @@ class _Call:
                      for name, x in self.arrays.items())
 
 
+_workspaces = Workspaces()
+
+
+def _plan(device, op, template, stream, given, weights=None):
+    """A new plan.  On a GPU every stream brings its own workspace, so that work on
+    two streams does not meet in the plan's."""
+    if is_capturing(stream):
+        raise UnsupportedError(NEW_SIZES)
+    return Plan(device, op, template, NAMES, given=given,
+                caller_workspace=not device.is_cpu, weights=weights)
+
+
 def _run(plan, pointers, stream):
     """pointers: (word, address) of each."""
     work = plan.take()
     for at, pointer in pointers:
         work.words[at] = pointer
-    work.options.stream = stream
+    options, n_bytes = work.options, plan.workspace_bytes
+    options.stream = stream
+    if not plan.device.is_cpu:
+        workspace = _workspaces.get
+        if is_capturing(stream):
+            # The graph reads the plan's tables whenever it is replayed.
+            plan.pin()
+            workspace = _workspaces.for_graph
+        if n_bytes:
+            options.workspace = workspace(plan.device, stream, n_bytes).address
+            options.workspace_bytes = n_bytes
     plan.run(work)
 
 
@@ -87,6 +110,8 @@ def _multiply(op, call_, build, out, out_dtype, layouts, stream, packed=None):
     """One product.  build(c, dtype) gives the problem and the shape of c."""
     name = call_.device()
     device = packed.device if packed else _device.device(name)
+    if device.name != name:
+        raise ArgumentError(f"b: packed on {device.name}; must be on a's {name}")
     plans = packed.plans if packed else cache
     c = array("out", out, stream, write=True)
     if c is not None:
@@ -98,7 +123,7 @@ def _multiply(op, call_, build, out, out_dtype, layouts, stream, packed=None):
         problem, shape = build(c, out_dtype)
         empty = problem.a.batch == 0
         template = (abi.nib_problem * (not empty))(*[problem][:not empty])
-        plan = plans.add(key, Plan(device, op, template, NAMES, given=shape))
+        plan = plans.add(key, _plan(device, op, template, stream, shape, packed))
     if c is None:
         out, c = call_.out("out", None, plan.given, out_dtype, name)
     if plan.count:
@@ -115,7 +140,10 @@ def pack(b, b_scales, *, b_layout="tiled", device=None, stream=None):
     _check_layout("b_scales", b_scales, b_layout)
     codes, scales = array("b", b, stream), array("b_scales", b_scales, stream)
     name = views.check_device([codes, scales])
-    return pack_arrays(device or _device.device(name), codes, scales, b_layout,
+    device = device or _device.device(name)
+    if device.name != name:
+        codes.fail(f"is on {name}; must be on the device, {device.name}")
+    return pack_arrays(device, codes, scales, b_layout,
                        stream)
 
 
@@ -198,7 +226,8 @@ def group_gemm(a, a_scales, b, b_scales, *, alpha=None, out=None,
     key = ("array group", device, args.key(), (a_layout, b_layout), out_dtype)
     plan = cache.get(key)
     if plan is None:
-        plan = cache.add(key, _group_plan(device, pairs, given, out_dtype))
+        plan = cache.add(key, _group_plan(device, pairs, given, out_dtype,
+                                          stream))
     shapes, full = plan.given
     if out is None:
         out = [new(device, shape, out_dtype) for shape in shapes]
@@ -207,15 +236,15 @@ def group_gemm(a, a_scales, b, b_scales, *, alpha=None, out=None,
     return out
 
 
-def _group_plan(device, pairs, given, out_dtype):
+def _group_plan(device, pairs, given, out_dtype, stream):
     """given: the outputs, or None.  Products of no batch are left out."""
     made = [_problems.product(left, right, None, [], dtype=out_dtype,
                               c=None if given is None else given[i])
             for i, (left, right) in enumerate(pairs)]
     full = [i for i, (p, _) in enumerate(made) if p.a.batch > 0]
     template = (abi.nib_problem * len(full))(*(made[i][0] for i in full))
-    return Plan(_device.device(device), abi.NIB_GEMM, template, NAMES,
-                given=([shape for _, shape in made], full))
+    return _plan(_device.device(device), abi.NIB_GEMM, template, stream,
+                 ([shape for _, shape in made], full))
 
 
 def _group_pointers(pairs, factor, given, full):
@@ -257,10 +286,10 @@ def moe_gemm(a, a_scales, b, b_scales, row_offsets, *, scale_rows=None, b2=None,
     plan = cache.get(key)
     if plan is None:
         moe, shape = _problems.moe(left, right, second, *routes, factors,
-                                       c=c, dtype=out_dtype)
+                                   c=c, dtype=out_dtype)
         op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
-        plan = cache.add(key, Plan(_device.device(name), op, moe, NAMES,
-                                   given=shape))
+        plan = cache.add(key, _plan(_device.device(name), op, moe, stream,
+                                    shape))
     if c is None:
         out, c = args.out("out", None, plan.given, out_dtype, name)
     words = _problems.MOE_WORDS
@@ -317,12 +346,13 @@ def dequantize(codes, scales, global_scale=1.0, *, layout="tiled",
                out_dtype="float32", out=None, stream=None):
     """e2m1 * scale * global_scale, rounded once: [rows, K] or [batch, rows, K]."""
     _check_layout("scales", scales, layout)
-    source = array("codes", codes, stream)
-    q, sizes = views.nvfp4(source, array("scales", scales, stream), layout)
+    source, blocks = array("codes", codes, stream), array("scales", scales, stream)
+    q, sizes = views.nvfp4(source, blocks, layout)
     shape = (*source.shape[:-1], sizes.cols)
     if out is None:
         out = new(source.device, shape, out_dtype)
     target = array("out", out, stream, write=True)
+    views.check_device([source, blocks, target])
     if tuple(target.shape) != shape:
         target.fail(f"must have shape {shape}")
     y, _ = views.dense(target)
@@ -335,6 +365,7 @@ def dequantize(codes, scales, global_scale=1.0, *, layout="tiled",
 
 def _convert(source, target, shape, layouts, stream):
     """Scales of [.., rows, groups]; source and target are arrays."""
+    views.check_device([source, target])
     codes = (*shape[:-1], shape[-1] * abi.NIB_BLOCK // 2)
     blank = views.Array("scales", 0, codes, views.dense_strides(codes), "uint8",
                         source.device)

@@ -19,7 +19,7 @@ class Packed:
     that they go when it does.  number: what operators of torch call it by."""
 
     def __init__(self, device, view, sizes):
-        self.device, self.sizes = device, sizes
+        self.device, self.sizes, self.plans = device, sizes, None
         self.handle = C.c_void_p()
         call("nib_pack", device.handle, C.byref(view), C.byref(self.handle))
         self.bytes = lib.nib_packed_bytes(self.handle)
@@ -29,9 +29,21 @@ class Packed:
 
     def __del__(self):
         # Plans first: they point to the weights.
-        if getattr(self, "plans", None) is not None and lib is not None:
+        if self.plans is not None and lib is not None:
             self.plans.plans.clear()
             lib.nib_packed_free(self.handle)
+
+    # Nothing of it changes: a copy is the thing itself.
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, _memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("nibblas.Packed cannot be pickled: it lies in the order of "
+                        "this machine's device; pickle the codes and scales, and "
+                        "pack() them again")
 
     def __repr__(self):
         s = self.sizes

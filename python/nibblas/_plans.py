@@ -78,10 +78,13 @@ class Plan(Kept):
     nib_moe_problem, else an array of struct nib_problem."""
 
     # names: of C's views in this call.  given: what the caller keeps of it.
+    # weights: a Packed that the plan reads.
     def __init__(self, device, op, template, names=None, given=None,
-                 caller_workspace=False):
+                 caller_workspace=False, weights=None):
         self.device, self.template = device, template
         self.names, self.given = names, given
+        # Weak: the weights keep their plans, and go as soon as nobody has them.
+        self.weights = weights and weakref.ref(weights)
         self.is_moe = isinstance(template, abi.nib_moe_problem)
         super().__init__("nib_run_moe" if self.is_moe else "nib_run")
         self.count = 1 if self.is_moe else len(template)
@@ -99,10 +102,22 @@ class Plan(Kept):
         weakref.finalize(self, lib.nib_plan_free, self.handle).atexit = False
         self.workspace_bytes = self.info().workspace_bytes
 
+    def pin(self):
+        """Keeps the plan, and weights that it reads, until the end of the process:
+        a CUDA graph may be replayed at any time.  No cache needs to have the plan
+        still: another thread may have made it drop the plan since get()."""
+        if not self.is_pinned:
+            _pinned[self] = self.weights and self.weights()
+            self.is_pinned = True
+
     def info(self):
         info = abi.nib_plan_info(struct_bytes=C.sizeof(abi.nib_plan_info))
         call("nib_plan_get_info", self.handle, C.byref(info))
         return info
+
+
+# Plans that graphs use, and the weights that those read.
+_pinned = {}
 
 
 class Cache:

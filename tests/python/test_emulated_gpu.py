@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doors on the software GPU: arrays of its memory by DLPack, and what the
+"""The package on the software GPU: arrays of its memory by DLPack, and what the
 operators do for CUDA tensors (streams, workspaces, plans) with stand-ins for them,
 since torch itself has no such GPU.  Skipped in builds without kernels."""
 
 import contextlib
 import ctypes as C
+import gc
 import os
 import threading
 import unittest
+import weakref
 from unittest import mock
 
 import nibblas
@@ -16,7 +18,9 @@ from common import (blocked, decode, failures, needs_torch, random_codes,
                     random_scales)
 
 from nibblas import _abi as abi
+from nibblas import _numpy
 from nibblas import _packed
+from nibblas import _plans
 from nibblas._arrays import CUDA, _Device, _Tensor, _Type
 from nibblas._library import call, lib
 
@@ -38,7 +42,7 @@ class Array:
     """An array in the GPU's memory; speaks DLPack, and as much of torch's tensors
     as the operators ask."""
 
-    is_cpu, is_cuda, device = False, True, "cuda:0"
+    is_cpu, is_cuda, index = False, True, 0
 
     def __init__(self, gpu, data):
         self.gpu, self.data = gpu, np.ascontiguousarray(data)
@@ -62,7 +66,7 @@ class Array:
     # DLPack
 
     def __dlpack_device__(self):
-        return CUDA, 0
+        return CUDA, self.index
 
     def __dlpack__(self, stream=None):
         self.streams.append(stream)
@@ -92,7 +96,11 @@ class Array:
         return self.pointer.value or 0
 
     def get_device(self):
-        return 0
+        return self.index
+
+    @property
+    def device(self):
+        return f"cuda:{self.index}"
 
 
 @contextlib.contextmanager
@@ -187,33 +195,140 @@ class ByDlpack(EmulatedTest):
             nibblas.gemm(*a, *b, out=np.zeros((9, 33), np.float32))
 
 
+class Driver:
+    """Streams and graphs of the software GPU's driver."""
+
+    def __init__(self):
+        self.library = C.CDLL(EMULATOR)
+        device, context = C.c_int(), C.c_void_p()
+        self("cuDeviceGet", C.byref(device), 0)
+        self("cuDevicePrimaryCtxRetain", C.byref(context), device)
+        self("cuCtxSetCurrent", context)
+
+    def __call__(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        assert status == 0, (name, status)
+
+    def stream(self):
+        out = C.c_void_p()
+        self("cuStreamCreate", C.byref(out), 1)
+        return out.value
+
+    def begin(self, stream):
+        self("cuStreamBeginCapture_v2", C.c_void_p(stream), 0)
+
+    def end(self, stream):
+        """What was captured, ready to be launched."""
+        graph, ready = C.c_void_p(), C.c_void_p()
+        self("cuStreamEndCapture", C.c_void_p(stream), C.byref(graph))
+        self("cuGraphInstantiateWithFlags", C.byref(ready), graph,
+             C.c_ulonglong(0))
+        return ready
+
+    def launch(self, ready, stream):
+        self("cuGraphLaunch", ready, C.c_void_p(stream))
+        self("cuStreamSynchronize", C.c_void_p(stream))
+
+
+class Streams(EmulatedTest):
+    """The functions for DLPack on streams, and captured in CUDA graphs."""
+
+    def setUp(self):
+        self.driver = Driver()
+        # Those that other tests pinned, too.
+        _plans.cache.plans.clear()
+
+    def test_a_graph_keeps_its_plan_and_workspace(self):
+        a, left = self.operand(9, 128)
+        b, right = self.operand(130, 128)
+        c, stream = self.output(9, 130), self.driver.stream()
+        kw = {"out": c, "stream": stream}
+        nibblas.gemm(*a, *b, **kw)
+        made = [weakref.ref(plan) for plan in _plans.cache.plans.values()]
+        self.assertEqual(len(made), 1)
+        self.driver.begin(stream)
+        nibblas.gemm(*a, *b, **kw)
+        graph = self.driver.end(stream)
+        # Another size makes the cache drop the plan; calls that follow on the
+        # stream have another workspace than the graph.
+        _plans.cache.plans.clear()
+        gc.collect()
+        self.assertIsNotNone(made[0]())
+        of_graph = _numpy._workspaces.of_graphs["cuda:0", stream]
+        nibblas.gemm(*a, *b, **kw)
+        mine = _numpy._workspaces.kept["cuda:0", stream]
+        self.assertNotEqual(of_graph.address, mine.address)
+        codes = random_codes(self.rng, 9, 64)
+        a[0].copy(a[0].pointer, codes.ctypes.data)
+        self.driver.launch(graph, stream)
+        self.assert_right(abi.NIB_GEMM, (codes, left[1]), right, c)
+
+    def test_an_unknown_size_in_a_graph(self):
+        a, _ = self.operand(9, 64)
+        b, _ = self.operand(33, 64)
+        c, stream = self.output(9, 33), self.driver.stream()
+        self.driver.begin(stream)
+        try:
+            with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                        "run it once before"):
+                nibblas.gemm(*a, *b, out=c, stream=stream)
+            # Known, but not on this stream.
+            nibblas.gemm(*a, *b, out=c)
+            with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                        "on the same stream"):
+                nibblas.gemm(*a, *b, out=c, stream=stream)
+        finally:
+            self.driver.end(stream)
+
+    def test_streams_do_not_share_a_workspace(self):
+        a, left = self.operand(9, 128)
+        b, right = self.operand(130, 128)
+        seen, run = [], _plans.Plan.run
+
+        def watch(plan, work):
+            seen.append(work.options.workspace)
+            run(plan, work)
+        with mock.patch.object(_plans.Plan, "run", watch):
+            for stream in (None, self.driver.stream(), self.driver.stream()):
+                for _ in range(2):
+                    c = self.output(9, 130)
+                    nibblas.gemm(*a, *b, out=c, stream=stream)
+                    call("nib_device_wait", self.gpu.handle, stream)
+                    self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assertNotIn(None, seen)
+        self.assertEqual(seen[::2], seen[1::2])
+        self.assertEqual(len(set(seen)), 3)
+        self.assertEqual(len(_plans.cache.plans), 1)
+
+
 class AsTensors(EmulatedTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.torch = needs_torch()
         import nibblas.torch
-        from nibblas.torch import _multiply, _tensors
-        cls.multiply, cls.side = _multiply, _tensors.Cuda
+        cls.door = nibblas.torch
+        from nibblas.torch import _convert, _multiply, _tensors
+        cls.convert, cls.multiply = _convert, _multiply
+        cls.cpu, cls.cuda = _tensors.Cpu, _tensors.Cuda
 
     def setUp(self):
         self.capturing, self.workspaces = False, []
-        self.side.kept = threading.local()
-        self.addCleanup(setattr, self.side, "kept", threading.local())
 
-        def workspace(n_bytes, place):
+        def workspace(n_bytes, index):
             self.workspaces.append(Array(self.gpu, np.zeros(n_bytes,
                                                             np.uint8)))
             return self.workspaces[-1]
-        for name, value in (("raw_stream", lambda place: 0),
+        for name, value in (("raw_stream", lambda index: 0),
                             ("is_capturing", lambda: self.capturing),
+                            ("workspaces", _numpy.Workspaces()),
                             ("workspace", workspace)):
-            patch = mock.patch.object(self.side, name, value)
+            patch = mock.patch.object(self.cuda, name, value)
             patch.start()
             self.addCleanup(patch.stop)
 
     def gemm(self, c, a, b):
-        self.multiply.simple(self.side, abi.NIB_GEMM)(
+        self.multiply.simple(self.cuda, abi.NIB_GEMM)(
             c, *a, *b, None, c.dtype, "tiled", "tiled")
 
     def test_gemm_and_groups(self):
@@ -225,9 +340,9 @@ class AsTensors(EmulatedTest):
             self.assert_right(abi.NIB_GEMM, left, right, c)
         # The second run has the first one's workspace, behind it in the stream.
         self.assertEqual(len(self.workspaces), 0)
-        self.assertEqual(len(self.side.kept.workspaces), 1)
+        self.assertEqual(len(self.cuda.workspaces.kept), 1)
         many = [self.output(9, 130, dtype=np.float16) for _ in range(3)]
-        self.multiply.group_gemm(self.side, many, *([x] * 3 for x in (*a, *b)),
+        self.multiply.group_gemm(self.cuda, many, *([x] * 3 for x in (*a, *b)),
                                  None, self.torch.float16, "tiled", "tiled")
         for c in many:
             self.assert_right(abi.NIB_GEMM, left, right, c)
@@ -235,6 +350,7 @@ class AsTensors(EmulatedTest):
     def test_workspaces(self):
         """One for each thread and stream, growing; a graph, a large product and
         one for which there is no memory take torch's."""
+        from nibblas import _workspaces
         from nibblas.torch import _tensors
         a, left = self.operand(9, 128)
         b, right = self.operand(130, 128)
@@ -244,7 +360,7 @@ class AsTensors(EmulatedTest):
             self.gemm(c, a, b)
             self.assert_right(abi.NIB_GEMM, left, right, c)
             self.assertEqual(len(self.workspaces), of_torch)
-            return self.side.kept.workspaces[0, 0]
+            return self.cuda.workspaces.kept["cuda:0", 0]
         first, others = run(0), []
         self.assertIs(run(0), first)
         other = threading.Thread(target=lambda: others.append(run(0)))
@@ -257,24 +373,29 @@ class AsTensors(EmulatedTest):
         run(1)
         with mock.patch.object(_tensors, "MOST_KEPT_BYTES", 1):
             run(2)
-        kept = self.side.kept_workspace
-        self.assertIs(kept(1, 0, 0), first)
-        grown = kept(first.bytes + 1, 0, 0)
+        kept = self.cuda.workspaces.get
+        self.assertIs(kept(self.gpu, 0, 1), first)
+        grown = kept(self.gpu, 0, first.bytes + 1)
         self.assertEqual(grown.bytes, 2 * first.bytes)
-        self.assertIs(kept(1, 0, 0), grown)
-        self.assertNotEqual(kept(1, 0, 7).address, grown.address)
+        self.assertIs(kept(self.gpu, 0, 1), grown)
+        self.assertNotEqual(kept(self.gpu, 7, 1).address, grown.address)
         for stream in range(100):
-            kept(1, 0, stream)
-        self.assertLessEqual(len(self.side.kept.workspaces),
-                             _tensors.MOST_KEPT)
-        self.assertIsNone(kept(1 << 60, 0, 0))
+            kept(self.gpu, stream, 1)
+        self.assertLessEqual(len(self.cuda.workspaces.kept),
+                             _workspaces.MOST_KEPT)
+        with self.assertRaises(nibblas.OutOfMemoryError):
+            kept(self.gpu, 0, 1 << 60)
+        with mock.patch.object(self.cuda.workspaces, "get",
+                               side_effect=nibblas.OutOfMemoryError):
+            self.gemm(self.output(9, 130), a, b)
+        self.assertEqual(len(self.workspaces), 3)
 
     def test_experts(self):
         a, left = self.operand(9, 64)
         b, right = self.operand(2, 33, 64)
         c = self.output(9, 33)
         offsets = Array(self.gpu, np.int32([0, 4, 9]))
-        self.multiply.moe_gemm(self.side, c, *a, *b, offsets, None, None,
+        self.multiply.moe_gemm(self.cuda, c, *a, *b, offsets, None, None,
                                c.dtype, "tiled", "tiled")
         got = c.numpy()
         x = decode(*left)
@@ -292,7 +413,7 @@ class AsTensors(EmulatedTest):
                 self.multiply, "maker",
                 lambda shape, *_: lambda: self.output(*shape)):
             c = self.multiply.gemm_packed(
-                self.side, *a, weights.number, None, self.torch.float32,
+                self.cuda, *a, weights.number, None, self.torch.float32,
                 "tiled")
         self.assert_right(abi.NIB_GEMM, left, right, c)
 
@@ -309,7 +430,7 @@ class AsTensors(EmulatedTest):
             with mock.patch.object(_convert, "maker",
                                    lambda *_: lambda: y):  # noqa: B023
                 self.assertIs(_convert.dequantize(
-                    self.side, *a, scale, dtype, "tiled"), y)
+                    self.cuda, *a, scale, dtype, "tiled"), y)
             want = nibblas.dequantize(left[0], left[1], 0.37, layout="linear",
                                       out_dtype=name)
             self.assertTrue(np.array_equal(y.numpy(), want))
@@ -325,10 +446,68 @@ class AsTensors(EmulatedTest):
         self.gemm(c, a, b)
         self.capturing = True
         self.gemm(c, a, b)
-        from nibblas._plans import cache
-        newest = max(cache.plans.values(), key=lambda plan: plan.stamp)
+        newest = max(_plans.cache.plans.values(), key=lambda plan: plan.stamp)
         self.assertTrue(newest.is_pinned)
-        newest.is_pinned = False
+
+    def test_a_plan_that_went_while_it_was_captured(self):
+        """The cache of another thread may drop it after this one has found it."""
+        a, left = self.operand(6, 64)
+        b, right = self.operand(37, 64)
+        c = self.output(6, 37)
+        _plans.cache.clear()
+        self.gemm(c, a, b)
+        newest = max(_plans.cache.plans.values(), key=lambda plan: plan.stamp)
+        plan = weakref.ref(newest)
+        del newest
+
+        def is_capturing():
+            _plans.cache.clear()
+            return True
+        with mock.patch.object(self.cuda, "is_capturing", is_capturing):
+            self.gemm(c, a, b)
+        gc.collect()
+        self.assertIsNotNone(plan())
+
+    def test_devices_do_not_meet_in_a_cache(self):
+        """One thread and the GPU of index 1 have the same number."""
+        t = self.torch
+        threads = t.get_num_threads()
+        self.addCleanup(t.set_num_threads, threads)
+        t.set_num_threads(1)
+        (a, left), (b, right) = self.operand(9, 64), self.operand(33, 64)
+        host = [t.from_numpy(x) for x in (left[0], blocked(left[1]), right[0],
+                                          blocked(right[1]))]
+        linear = Array(self.gpu, left[1])
+        for x in (*a, *b, linear):
+            x.index = 1
+        c, y = self.output(9, 33), self.output(9, 64)
+        want = t.zeros(9, 33)
+        self.multiply.simple(self.cpu, abi.NIB_GEMM)(
+            want, *host, None, want.dtype, "tiled", "tiled")
+        self.multiply.group_gemm(self.cpu, [want], *([x] for x in host), None,
+                                 want.dtype)
+        tiled = self.convert.to_blocked(self.cpu, t.from_numpy(left[1]))
+        self.convert.dequantize(self.cpu, host[0], tiled, None, t.float32)
+        weights = self.door.pack(*host[2:])
+        self.multiply.gemm_packed(self.cpu, *host[:2], weights.number)
+        out = Array(self.gpu, np.zeros((128, 4), np.uint8))
+        made = iter((out, y))
+        with mock.patch.object(self.cuda, "open", lambda _: self.gpu), \
+                mock.patch.object(self.convert, "maker",
+                                  lambda *_: lambda: next(made)):
+            self.gemm(c, a, b)
+            self.assert_right(abi.NIB_GEMM, left, right, c)
+            c = self.output(9, 33)
+            self.multiply.group_gemm(self.cuda, [c], *([x] for x in (*a, *b)),
+                                     None, c.dtype)
+            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.convert.to_blocked(self.cuda, linear)
+            self.assertTrue(np.array_equal(out.numpy(), tiled.numpy()))
+            self.convert.dequantize(self.cuda, *a, None, t.float32)
+            self.assertTrue(np.array_equal(y.numpy(), nibblas.dequantize(
+                *left, layout="linear")))
+            with self.assertRaisesRegex(ValueError, "^b: packed on cpu"):
+                self.multiply.gemm_packed(self.cuda, *a, weights.number)
 
     def test_probes(self):
         """What bench holds results against on a GPU."""

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NumPy door: products against float64 and the oracle, formats there and back,
+"""The functions for NumPy's arrays: products against float64 and the oracle, formats there and back,
 objects of DLPack, and errors that name the argument."""
 
+import copy
+import gc
+import pickle
 import unittest
 
 import nibblas
@@ -23,6 +26,16 @@ class Foreign:
 
     def __dlpack_device__(self):
         return self.x.__dlpack_device__()
+
+
+class Elsewhere(Foreign):
+    """An array that says that it is on a GPU."""
+
+    def __dlpack__(self, stream=None):
+        return self.x.__dlpack__()
+
+    def __dlpack_device__(self):
+        return 2, 0
 
 
 class NumpyTest(unittest.TestCase):
@@ -186,6 +199,27 @@ class Formats(NumpyTest):
         self.assertEqual(nibblas.dequantize(*q)[1, 7], 0)
 
 
+class Copies(NumpyTest):
+    def test_packed(self):
+        a, _, _ = self.operand(9, 64)
+        b, _, _ = self.operand(33, 64)
+        weights = nibblas.pack(*b)
+        want = nibblas.gemm(*a, weights)
+        for one in (copy.copy(weights), copy.deepcopy(weights)):
+            self.assertIs(one, weights)
+        del one
+        gc.collect()
+        self.assertTrue(np.array_equal(nibblas.gemm(*a, weights), want))
+        with self.assertRaisesRegex(TypeError, "pack.. them again"):
+            pickle.dumps(weights)
+
+    def test_devices(self):
+        one = nibblas.device("cpu", threads=1)
+        for same in (copy.copy(one), copy.deepcopy(one),
+                     pickle.loads(pickle.dumps(one))):
+            self.assertIs(same, one)
+
+
 class Refusals(NumpyTest):
     def refused(self, pattern, *args, **kwargs):
         with self.assertRaisesRegex(nibblas.ArgumentError, pattern):
@@ -217,6 +251,44 @@ class Refusals(NumpyTest):
         self.refused("^alpha: .*must be float32", *good, alpha=np.zeros(1))
         self.refused("^a: .*must lie one after the other",
                      *but(0, a[0][::-1]))
+
+    def test_bytes_of_other_machines(self):
+        a, _, _ = self.operand(9, 64)
+        b, _, _ = self.operand(33, 64)
+        swapped = np.zeros((9, 33), np.dtype(np.float32).newbyteorder())
+        self.refused("^out: .*in this machine's order: x.astype.'float32'",
+                     *a, *b, out=swapped)
+        for dtype in (np.float32, np.float16):
+            x = np.ones((2, 32), dtype)
+            with self.assertRaisesRegex(ValueError, "^x: .*machine's order"):
+                nibblas.quantize(x.astype(x.dtype.newbyteorder()))
+
+    def test_arrays_of_another_device(self):
+        codes, scales = (np.zeros(shape, np.uint8) for shape in ((9, 32), (9, 4)))
+        tiled = nibblas.to_blocked(scales)
+        for pattern, call in (
+                ("^scales: .*cuda:0; must be on codes's cpu",
+                 lambda: nibblas.dequantize(codes, Elsewhere(scales),
+                                            layout="linear")),
+                ("^out: .*cuda:0; must be on codes's cpu",
+                 lambda: nibblas.dequantize(
+                     codes, scales, layout="linear",
+                     out=Elsewhere(np.zeros((9, 64), np.float32)))),
+                ("^out: .*cuda:0; must be on scales's cpu",
+                 lambda: nibblas.to_blocked(scales, out=Elsewhere(tiled))),
+                ("^out: .*cuda:0; must be on blocked's cpu",
+                 lambda: nibblas.from_blocked(tiled, 9, 4,
+                                              out=Elsewhere(scales))),
+                ("^b: .*is on cuda:0; must be on the device, cpu",
+                 lambda: nibblas.pack(Elsewhere(codes), Elsewhere(tiled),
+                                      device=nibblas.device())),
+                ("^b: packed on cpu; must be on a's cuda:0",
+                 lambda: nibblas.gemm(
+                     Elsewhere(codes), Elsewhere(tiled),
+                     nibblas.pack(codes, tiled),
+                     out=Elsewhere(np.zeros((9, 9), np.float32))))):
+            with self.assertRaisesRegex(ValueError, pattern):
+                call()
 
     def test_overlap_is_the_librarys_refusal(self):
         memory = np.zeros(9 * 33 * 4 + 9 * 32, np.uint8)

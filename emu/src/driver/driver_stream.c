@@ -118,6 +118,17 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
 	return emu_driver_leave(result);
 }
 
+CUresult cuStreamIsCapturing(CUstream stream, int *state)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	else if (!result)
+		*state = emu_stream_is_capturing(stream);
+	return emu_driver_leave(result);
+}
+
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
 	CUresult result = emu_driver_enter();

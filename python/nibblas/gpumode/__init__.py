@@ -38,7 +38,7 @@ def _nib_problem(op, product):
                              gemv=op == abi.NIB_GEMV)[0]
 
 
-def _plan(problem, side, place, key, data):
+def _plan(problem, backend, device, key, data):
     """A new plan for such tuples, kept under key; given: where in its problems which
     tensor's pointer goes."""
     kind = PROBLEMS[problem]
@@ -52,7 +52,7 @@ def _plan(problem, side, place, key, data):
         given += [(base + word(abi.nib_problem, *path.split(".")), first + j)
                   for j, path in enumerate(kind.pointers)]
         problems.append(p)
-    return new_plan(side, place, kind.op, key, problem_array(problems), given)
+    return new_plan(backend, device, kind.op, key, problem_array(problems), given)
 
 
 def _compute(problem, data):
@@ -62,21 +62,21 @@ def _compute(problem, data):
     tensors = kind.tensors(data)
     if not tensors:
         return kind.result(tensors)
-    side = Cuda if tensors[0].is_cuda else Cpu
-    place = side.place(tensors[0])
-    key = [problem, place]
+    backend = Cuda if tensors[0].is_cuda else Cpu
+    device = backend.device_of(tensors[0])
+    key = [problem, device]
     for x in tensors:
         key += x.shape, x.stride(), x.dtype, x.device
     if problem == "group_gemm":
         key += map(tuple, data[3])
     key = tuple(key)
-    plan = cache.get(key) or _plan(problem, side, place, key, data)
+    plan = cache.get(key) or _plan(problem, backend, device, key, data)
     if plan.count:
         work = plan.take()
         words = work.words
         for at, i in plan.given:
             words[at] = tensors[i].data_ptr()
-        side.run(plan, work, place)
+        backend.run(plan, work, device)
     return kind.result(tensors)
 
 

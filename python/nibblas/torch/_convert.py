@@ -43,9 +43,9 @@ class _Call(Kept):
 
     Work = _Work
 
-    def __init__(self, side, place, name, template, given, is_empty=False):
+    def __init__(self, backend, device, name, template, given, is_empty=False):
         super().__init__(name)
-        self.handle = side.device(place).handle
+        self.handle = backend.open(device).handle
         self.template, self.given, self.is_empty = template, given, is_empty
 
 
@@ -58,7 +58,7 @@ def _check_global(global_scale):
         views.vector(array("global_scale", global_scale), 1)
 
 
-def _quantize_call(side, place, x, global_scale, layout, recipe, saturate):
+def _quantize_call(backend, device, x, global_scale, layout, recipe, saturate):
     source = array("x", x)
     dense, sizes = views.dense(source)
     if sizes.cols % abi.NIB_BLOCK:
@@ -73,23 +73,23 @@ def _quantize_call(side, place, x, global_scale, layout, recipe, saturate):
         recipe=views.choose("recipe", recipe, views.RECIPES))
     scales = views.scale_shape(layout, sizes.rows, groups)
     return _Call(
-        side, place, "nib_quantize", (dense, q, options, C.c_void_p()),
+        backend, device, "nib_quantize", (dense, q, options, C.c_void_p()),
         (maker((*outer, sizes.rows, sizes.cols // 2), torch.uint8, x.device),
          maker((*outer, *scales), torch.float8_e4m3fn, x.device)),
         x.numel() == 0)
 
 
-def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
+def quantize(backend, x, global_scale=None, layout="tiled", recipe="modelopt",
              saturate=False):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
-    place = side.place(x, "x")
-    key = ("quantize", place, x.shape, x.is_contiguous() or x.stride(), x.dtype,
+    device = backend.device_of(x, "x")
+    key = ("quantize", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
            layout, recipe, saturate, None if global_scale is None else (
                global_scale.shape, global_scale.dtype))
     known = calls.get(key) or calls.add(key, _quantize_call(
-        side, place, x, global_scale, layout, recipe, saturate))
+        backend, device, x, global_scale, layout, recipe, saturate))
     if not saturate:
-        side.check_not_capturing("saturate = False: waits to tell of inf and "
+        backend.check_not_capturing("saturate = False: waits to tell of inf and "
                                  "NaN, which it cannot")
     new_codes, new_scales = known.given
     codes, scales, is_found = new_codes(), new_scales(), False
@@ -110,7 +110,7 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
     dense, q, options, used = work.own
     dense.data = x.data_ptr()
     q.codes, q.scales = codes.data_ptr(), scales.data_ptr()
-    options.stream = side.stream(place)
+    options.stream = backend.stream(device)
     pointer = scale.data_ptr()
     options.global_pointer, used.value = (
         (None, pointer) if is_found else (pointer, None))
@@ -120,7 +120,7 @@ def quantize(side, x, global_scale=None, layout="tiled", recipe="modelopt",
     return codes, scales, scale
 
 
-def _dequantize_call(side, place, codes, scales, global_scale, out_dtype, layout):
+def _dequantize_call(backend, device, codes, scales, global_scale, out_dtype, layout):
     views.choose("out_dtype", dtype_name(out_dtype), views.DENSE)
     _check_global(global_scale)
     view, sizes = views.nvfp4(array("codes", codes), array("scales", scales),
@@ -130,22 +130,22 @@ def _dequantize_call(side, place, codes, scales, global_scale, out_dtype, layout
                     dtype_name(out_dtype), "")
     options = abi.nib_dequantize_options(
         struct_bytes=C.sizeof(abi.nib_dequantize_options))
-    return _Call(side, place, "nib_dequantize",
+    return _Call(backend, device, "nib_dequantize",
                  (view, C.c_float(), views.dense(y)[0], options),
                  maker(shape, out_dtype, codes.device), 0 in shape)
 
 
-def dequantize(side, codes, scales, global_scale=None, out_dtype=None,
+def dequantize(backend, codes, scales, global_scale=None, out_dtype=None,
                layout="tiled"):
     out_dtype = out_dtype or USUAL
-    place = side.place(codes, "codes")
-    key = ("dequantize", place, out_dtype, layout,
+    device = backend.device_of(codes, "codes")
+    key = ("dequantize", device, out_dtype, layout,
            codes.shape, codes.is_contiguous() or codes.stride(), codes.dtype,
            scales.shape, scales.is_contiguous() or scales.stride(), scales.dtype,
            None if global_scale is None else (
                global_scale.shape, global_scale.dtype))
     known = calls.get(key) or calls.add(key, _dequantize_call(
-        side, place, codes, scales, global_scale, out_dtype, layout))
+        backend, device, codes, scales, global_scale, out_dtype, layout))
     y = known.given()
     if known.is_empty:
         return y
@@ -153,7 +153,7 @@ def dequantize(side, codes, scales, global_scale=None, out_dtype=None,
     view, value, to, options = work.own
     view.codes, view.scales = codes.data_ptr(), scales.data_ptr()
     to.data = y.data_ptr()
-    options.stream = side.stream(place)
+    options.stream = backend.stream(device)
     value.value, options.global_pointer = 1.0, None
     if global_scale is not None:
         if global_scale.is_cpu and not codes.is_cpu:
@@ -172,7 +172,7 @@ def _check_scales(x, dims):
         x.fail("must have " + " or ".join(map(str, dims)) + " dimensions")
 
 
-def _convert_call(side, place, source, rows, groups, layouts):
+def _convert_call(backend, device, source, rows, groups, layouts):
     """Of the scales of [rows, 16 * groups] from one of two layouts to the other;
     source: an Array."""
     outer = source.shape[:-2] if len(source.shape) == 3 else ()
@@ -186,40 +186,40 @@ def _convert_call(side, place, source, rows, groups, layouts):
     pair = [views.nvfp4(codes, x, layout)[0]
             for x, layout in zip((source, target), layouts)]
     options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
-    return _Call(side, place, "nib_convert_scales", (*pair, options),
+    return _Call(backend, device, "nib_convert_scales", (*pair, options),
                  maker(target.shape, source.owner.dtype, source.owner.device),
                  0 in target.shape)
 
 
-def _convert(side, place, known, source):
+def _convert(backend, device, known, source):
     target = known.given()
     if not known.is_empty:
         work = known.take()
         one, other, options = work.own
         one.scales, other.scales = source.data_ptr(), target.data_ptr()
-        options.stream = side.stream(place)
+        options.stream = backend.stream(device)
         known.run(work)
     return target
 
 
-def to_blocked(side, scales):
+def to_blocked(backend, scales):
     """[rows, K/16] to the padded tiles of SWIZZLE_32_4_4."""
-    place = side.place(scales, "scales")
-    key = ("to_blocked", place, scales.shape,
+    device = backend.device_of(scales, "scales")
+    key = ("to_blocked", device, scales.shape,
            scales.is_contiguous() or scales.stride(), scales.dtype)
     known = calls.get(key)
     if known is None:
         x = array("scales", scales)
         _check_scales(x, (2, 3))
         known = calls.add(key, _convert_call(
-            side, place, x, *x.shape[-2:], ("linear", "tiled")))
-    return _convert(side, place, known, scales)
+            backend, device, x, *x.shape[-2:], ("linear", "tiled")))
+    return _convert(backend, device, known, scales)
 
 
-def from_blocked(side, blocked, rows, groups):
+def from_blocked(backend, blocked, rows, groups):
     """Back, without the padding."""
-    place = side.place(blocked, "blocked")
-    key = ("from_blocked", place, blocked.shape,
+    device = backend.device_of(blocked, "blocked")
+    key = ("from_blocked", device, blocked.shape,
            blocked.is_contiguous() or blocked.stride(), blocked.dtype, rows,
            groups)
     known = calls.get(key)
@@ -227,35 +227,35 @@ def from_blocked(side, blocked, rows, groups):
         x = array("blocked", blocked)
         _check_scales(x, (1, 2, 3))
         known = calls.add(key, _convert_call(
-            side, place, x, rows, groups, ("tiled", "linear")))
-    return _convert(side, place, known, blocked)
+            backend, device, x, rows, groups, ("tiled", "linear")))
+    return _convert(backend, device, known, blocked)
 
 
-def _expert_rows_call(side, place, ends):
+def _expert_rows_call(backend, device, ends):
     count = ends.numel()
     if ends.dim() != 1 or count < 1:
         array("ends", ends).fail("must be [experts], at least one")
     views.vector(array("ends", ends), count, "int32")
     options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
-    return _Call(side, place, "nib_expert_rows",
+    return _Call(backend, device, "nib_expert_rows",
                  (C.c_void_p(), C.c_int64(count), C.c_void_p(), C.c_void_p(),
                   options), (maker((count + 1,), torch.int32, ends.device),
                              maker((count,), torch.int32, ends.device)))
 
 
-def expert_rows(side, ends):
+def expert_rows(backend, ends):
     """(row_offsets [E + 1], scale_rows [E]) of a mixture, of where its experts'
     rows end; nothing waits."""
-    place = side.place(ends, "ends")
-    key = ("expert_rows", place, ends.shape, ends.is_contiguous(), ends.dtype)
+    device = backend.device_of(ends, "ends")
+    key = ("expert_rows", device, ends.shape, ends.is_contiguous(), ends.dtype)
     known = calls.get(key) or calls.add(key, _expert_rows_call(
-        side, place, ends))
+        backend, device, ends))
     new_rows, new_scales = known.given
     rows, scales = new_rows(), new_scales()
     work = known.take()
     source, _, to_rows, to_scales, options = work.own
     source.value = ends.data_ptr()
     to_rows.value, to_scales.value = rows.data_ptr(), scales.data_ptr()
-    options.stream = side.stream(place)
+    options.stream = backend.stream(device)
     known.run(work)
     return rows, scales

@@ -13,11 +13,11 @@ from nibblas.torch._tensors import Cpu, Cuda, array
 def pack(b, b_scales, layout="tiled"):
     """Weights [N, K/2] (or a stack) in the order of the device that they are on,
     for torch.ops.nibblas.gemm_packed, which takes the result's number."""
-    side = Cpu if b.is_cpu else Cuda
-    place = side.place(b)
-    return _packed.pack_arrays(side.device(place), array("b", b),
+    backend = Cpu if b.is_cpu else Cuda
+    device = backend.device_of(b)
+    return _packed.pack_arrays(backend.open(device), array("b", b),
                                array("b_scales", b_scales), layout,
-                               side.stream(place))
+                               backend.stream(device))
 
 
 class _StraightThrough(torch.autograd.Function):

@@ -23,11 +23,14 @@ _MOE = [_problems.MOE_WORDS[name] for name in (
     "b2_scales", "alpha2", "c")]
 
 
-def new_plan(side, place, op, key, template, given):
+NEW_SIZES = "a product of new sizes (run it once before)"
+
+
+def new_plan(backend, device, op, key, template, given):
     """A new plan, kept under key."""
-    side.check_not_capturing("a product of new sizes (run it once before)")
-    plan = Plan(side.device(place), op, template, given=given,
-                caller_workspace=not side.own_workspace)
+    backend.check_not_capturing(NEW_SIZES)
+    plan = Plan(backend.open(device), op, template, given=given,
+                caller_workspace=not backend.own_workspace)
     return cache.add(key, plan)
 
 
@@ -36,34 +39,34 @@ def problem_array(problems):
     return (abi.nib_problem * len(problems))(*problems)
 
 
-def _single(side, place, key, op, a, b, b2, alphas, c, dtype):
+def _single(backend, device, key, op, a, b, b2, alphas, c, dtype):
     """Plans one product; given: what makes c."""
     p, shape = _problems.product(
         a, b, b2, alphas, c=array("c", c), dtype=dtype_name(dtype),
         gemv=op == abi.NIB_GEMV)
     template = problem_array([] if shape[0] == 0 and p.a.batch == 0 else [p])
-    return new_plan(side, place, op, key, template,
+    return new_plan(backend, device, op, key, template,
                     maker(shape, dtype, a.codes.owner.device))
 
 
-def _simple_plan(side, op, place, key, c, a, a_scales, b, b_scales, alpha,
+def _simple_plan(backend, op, device, key, c, a, a_scales, b, b_scales, alpha,
                  out_dtype, a_layout, b_layout):
     return _single(
-        side, place, key, op, operand("a", a, a_scales, a_layout),
+        backend, device, key, op, operand("a", a, a_scales, a_layout),
         operand("b", b, b_scales, b_layout), None, [array("alpha", alpha)], c,
         out_dtype)
 
 
-def simple(side, op):
+def simple(backend, op):
     """gemm or gemv on one kind of device: a function of c (None for a new one),
     the operands and options.  Written out, for it is to be quick."""
     plans, clock = cache.plans, cache.clock
-    place_of, run = side.place, side.run
+    device_of, run = backend.device_of, backend.run
 
     def multiply(c, a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
                  b_layout):
-        place = place_of(a)
-        key = (op, place,
+        device = device_of(a)
+        key = (op, device,
                a.shape, a.is_contiguous() or a.stride(), a.dtype,
                a_scales.shape, a_scales.is_contiguous() or a_scales.stride(),
                a_scales.dtype,
@@ -75,7 +78,7 @@ def simple(side, op):
                c is None or c.is_contiguous() or c.stride())
         plan = plans.get(key)
         if plan is None:
-            plan = _simple_plan(side, op, place, key, c, a, a_scales, b,
+            plan = _simple_plan(backend, op, device, key, c, a, a_scales, b,
                                 b_scales, alpha, out_dtype, a_layout, b_layout)
         plan.stamp = clock()
         if c is None:
@@ -88,37 +91,38 @@ def simple(side, op):
         words[_B], words[_BS] = b.data_ptr(), b_scales.data_ptr()
         words[_ALPHA] = 0 if alpha is None else alpha.data_ptr()
         words[_C] = c.data_ptr()
-        run(plan, work, place)
+        run(plan, work, device)
         return c
     return multiply
 
 
-def gemm_packed(side, a, a_scales, b, alpha=None, out_dtype=None,
+def gemm_packed(backend, a, a_scales, b, alpha=None, out_dtype=None,
                 a_layout="tiled"):
     """b: the number of packed weights, whose device computes."""
     out_dtype = out_dtype or USUAL
     weights = packed(b)
-    place = side.place(a)
-    key = (place, meta(a), meta(a_scales), meta(alpha), out_dtype, a_layout)
+    device = backend.device_of(a)
+    key = (device, meta(a), meta(a_scales), meta(alpha), out_dtype, a_layout)
     plan = weights.plans.get(key)
     if plan is None:
-        side.check_not_capturing("a product of new sizes (run it once before)")
-        if side.device(place).name != weights.device.name:
+        backend.check_not_capturing(NEW_SIZES)
+        if backend.open(device).name != weights.device.name:
             raise ArgumentError(f"b: packed on {weights.device.name}; must be "
-                                f"on a's {side.device(place).name}")
+                                f"on a's {backend.open(device).name}")
         p, shape = _problems.product(
             operand("a", a, a_scales, a_layout), weights, None,
             [array("alpha", alpha)], dtype=dtype_name(out_dtype))
         plan = weights.plans.add(key, Plan(
-            weights.device, abi.NIB_GEMM, problem_array([p] if p.a.batch else []),
+            weights.device, abi.NIB_GEMM,
+            problem_array([p] if p.a.batch else []),
             given=maker(shape, out_dtype, a.device),
-            caller_workspace=not side.own_workspace))
+            caller_workspace=not backend.own_workspace, weights=weights))
     c = plan.given()
     if plan.count:
         work = plan.take()
         _set(work.words, _WORDS, {"a": a, "a_scales": a_scales, "alpha": alpha,
                                   "c": c})
-        side.run(plan, work, place)
+        backend.run(plan, work, device)
     return c
 
 
@@ -128,11 +132,11 @@ def _set(words, where, tensors, base=0):
         words[base + where[name]] = 0 if tensor is None else tensor.data_ptr()
 
 
-def _many(side, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):
+def _many(backend, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):
     """A dual product or a mixture of tensors, whose pointers belong where `where`
     says, c's last; plan(...) makes one for sizes that are new."""
-    place = side.place(tensors[0])
-    key = [op, place, out_dtype, a_layout, b_layout]
+    device = backend.device_of(tensors[0])
+    key = [op, device, out_dtype, a_layout, b_layout]
     for x in (*tensors, c):
         if x is None:
             key.append(None)
@@ -141,7 +145,7 @@ def _many(side, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):
     key = tuple(key)
     known = cache.get(key)
     if known is None:
-        known = plan(side, place, key, c, *tensors, out_dtype, a_layout,
+        known = plan(backend, device, key, c, *tensors, out_dtype, a_layout,
                      b_layout)
     if c is None:
         c = known.given()
@@ -152,24 +156,24 @@ def _many(side, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):
     for at, x in zip(where, tensors):
         words[at] = 0 if x is None else x.data_ptr()
     words[where[-1]] = c.data_ptr()
-    side.run(known, work, place)
+    backend.run(known, work, device)
     return c
 
 
-def _dual_plan(side, place, key, c, a, a_scales, b, b_scales, b2, b2_scales,
+def _dual_plan(backend, device, key, c, a, a_scales, b, b_scales, b2, b2_scales,
                alpha, alpha2, out_dtype, a_layout, b_layout):
     return _single(
-        side, place, key, abi.NIB_DUAL_GEMM,
+        backend, device, key, abi.NIB_DUAL_GEMM,
         operand("a", a, a_scales, a_layout),
         operand("b", b, b_scales, b_layout),
         operand("b2", b2, b2_scales, b_layout),
         [array("alpha", alpha), array("alpha2", alpha2)], c, out_dtype)
 
 
-def dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
+def dual_gemm(backend, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
               alpha2=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
     """c: None for a new one, here and below."""
-    return _many(side, "dual", _dual_plan, c,
+    return _many(backend, "dual", _dual_plan, c,
                  (a, a_scales, b, b_scales, b2, b2_scales, alpha, alpha2),
                  out_dtype or USUAL, a_layout, b_layout, _DUAL)
 
@@ -200,7 +204,7 @@ def _group_problems(a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
     return problems, makers
 
 
-def _group_plan(side, place, key, a, a_scales, b, b_scales, alpha, out_dtype,
+def _group_plan(backend, device, key, a, a_scales, b, b_scales, alpha, out_dtype,
                 a_layout, b_layout, c):
     """given: what makes c, and where the words of each product begin, None of
     those without a batch, which are left out."""
@@ -210,19 +214,19 @@ def _group_plan(side, place, key, a, a_scales, b, b_scales, alpha, out_dtype,
     full = [p for p in problems if p.a.batch > 0]
     places = iter(range(0, len(full) * _SIZE, _SIZE))
     bases = [next(places) if p.a.batch > 0 else None for p in problems]
-    return new_plan(side, place, abi.NIB_GEMM, key, problem_array(full),
+    return new_plan(backend, device, abi.NIB_GEMM, key, problem_array(full),
                     (makers, bases))
 
 
-def group_gemm(side, c, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
+def group_gemm(backend, c, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
                a_layout="tiled", b_layout="tiled"):
     """One launch of len(a) products; alpha: one value for each."""
     out_dtype = out_dtype or USUAL
     if not a:
         _check_lengths(a, a_scales, b, b_scales, c)
         return []
-    place = side.place(a[0])
-    key = ["group", place, out_dtype, a_layout, b_layout, len(a), len(a_scales),
+    device = backend.device_of(a[0])
+    key = ["group", device, out_dtype, a_layout, b_layout, len(a), len(a_scales),
            len(b), len(b_scales), c is None or len(c),
            alpha is None or (alpha.shape, alpha.is_contiguous(), alpha.dtype)]
     for tensors in (a, a_scales, b, b_scales, c or ()):
@@ -231,7 +235,7 @@ def group_gemm(side, c, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
     key = tuple(key)
     plan = cache.get(key)
     if plan is None:
-        plan = _group_plan(side, place, key, a, a_scales, b, b_scales, alpha,
+        plan = _group_plan(backend, device, key, a, a_scales, b, b_scales, alpha,
                            out_dtype, a_layout, b_layout, c)
     makers, bases = plan.given
     if c is None:
@@ -248,11 +252,11 @@ def group_gemm(side, c, a, a_scales, b, b_scales, alpha=None, out_dtype=None,
             words[base + _ALPHA], words[base + _C] = factor, z.data_ptr()
         if factor:
             factor += 4
-    side.run(plan, work, place)
+    backend.run(plan, work, device)
     return c
 
 
-def _moe_plan(side, place, key, c, a, a_scales, b, b_scales, row_offsets,
+def _moe_plan(backend, device, key, c, a, a_scales, b, b_scales, row_offsets,
               scale_rows, alpha, b2, b2_scales, alpha2, out_dtype, a_layout,
               b_layout):
     moe, shape = _problems.moe(
@@ -263,15 +267,15 @@ def _moe_plan(side, place, key, c, a, a_scales, b, b_scales, row_offsets,
         [array("alpha", alpha), array("alpha2", alpha2)],
         c=array("c", c), dtype=dtype_name(out_dtype))
     op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
-    return new_plan(side, place, op, key, moe, maker(shape, out_dtype, a.device))
+    return new_plan(backend, device, op, key, moe, maker(shape, out_dtype, a.device))
 
 
-def moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
+def moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
              alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled",
              b2=None, b2_scales=None, alpha2=None):
     """A mixture of experts, the dual product if there is b2: its offsets stay on
     the device."""
-    return _many(side, "moe", _moe_plan, c,
+    return _many(backend, "moe", _moe_plan, c,
                  (a, a_scales, b, b_scales, row_offsets, scale_rows, alpha, b2,
                   b2_scales, alpha2), out_dtype or USUAL, a_layout, b_layout,
                  _MOE)

@@ -37,10 +37,10 @@ def _out_dtype(dtype):
 
 
 def _define(name, schema, implementation, fake, *first):
-    """implementation(side, *first, ...) on each kind of device."""
+    """implementation(backend, *first, ...) on each kind of device."""
     LIBRARY.define(name + schema, tags=TAGS)
-    for key, side in (("CPU", Cpu), ("CUDA", Cuda)):
-        LIBRARY.impl(name, functools.partial(implementation, side, *first), key)
+    for key, backend in (("CPU", Cpu), ("CUDA", Cuda)):
+        LIBRARY.impl(name, functools.partial(implementation, backend, *first), key)
     torch.library.register_fake("nibblas::" + name, fake, lib=LIBRARY)
 
 
@@ -79,9 +79,9 @@ def _moe_fake(a, a_scales, b, b_scales, row_offsets, scale_rows=None,
 # ---- gemm, gemv: the functions that must be quick ---------------------------
 
 
-def _simple(op, side):
+def _simple(op, backend):
     """Both kernels on one kind of device."""
-    multiply, usual = _multiply.simple(side, op), USUAL
+    multiply, usual = _multiply.simple(backend, op), USUAL
 
     def kernel(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
                a_layout="tiled", b_layout="tiled"):
@@ -116,21 +116,21 @@ _define_simple("gemv", abi.NIB_GEMV)
 # ---- the other multiplications ---------------------------------------------
 
 
-def _dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
+def _dual_out(backend, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
               alpha2=None, a_layout="tiled", b_layout="tiled"):
-    _multiply.dual_gemm(side, c, a, a_scales, b, b_scales, b2, b2_scales,
+    _multiply.dual_gemm(backend, c, a, a_scales, b, b_scales, b2, b2_scales,
                         alpha, alpha2, c.dtype, a_layout, b_layout)
 
 
-def _group_out(side, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
+def _group_out(backend, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
                b_layout="tiled"):
-    _multiply.group_gemm(side, c, a, a_scales, b, b_scales, alpha,
+    _multiply.group_gemm(backend, c, a, a_scales, b, b_scales, alpha,
                          torch.bfloat16, a_layout, b_layout)
 
 
-def _moe_out(side, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
+def _moe_out(backend, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
              alpha=None, a_layout="tiled", b_layout="tiled"):
-    _multiply.moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets,
+    _multiply.moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets,
                        scale_rows, alpha, c.dtype, a_layout, b_layout)
 
 
@@ -140,18 +140,18 @@ def _moe_dual_fake(a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
     return _new(a, (a.shape[0], b.shape[1]), out_dtype)
 
 
-def _moe_dual(side, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
+def _moe_dual(backend, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
               scale_rows=None, alpha=None, alpha2=None, out_dtype=None,
               a_layout="tiled", b_layout="tiled"):
     return _multiply.moe_gemm(
-        side, None, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
+        backend, None, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
         out_dtype, a_layout, b_layout, b2, b2_scales, alpha2)
 
 
-def _moe_dual_out(side, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
+def _moe_dual_out(backend, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
                   scale_rows=None, alpha=None, alpha2=None, a_layout="tiled",
                   b_layout="tiled"):
-    _multiply.moe_gemm(side, c, a, a_scales, b, b_scales, row_offsets,
+    _multiply.moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets,
                        scale_rows, alpha, c.dtype, a_layout, b_layout, b2,
                        b2_scales, alpha2)
 

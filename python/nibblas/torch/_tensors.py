@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """_tensors.py - torch's tensors, devices and streams as nibblas sees them."""
 
-import ctypes as C
 import functools
-import threading
-import weakref
 
 import torch
 
 from nibblas import _device
 from nibblas._library import (ArgumentError, OutOfMemoryError, UnsupportedError,
-                              call, fail, lib)
+                              fail)
 from nibblas._problems import Operand
 from nibblas._views import Array, dense_strides
+from nibblas._workspaces import Workspaces
 
 NAMES = {torch.uint8: "uint8", torch.float32: "float32",
          torch.float16: "float16", torch.bfloat16: "bfloat16",
@@ -72,25 +70,26 @@ def _capturing_function():
 
 
 class Cpu:
-    """Where CPU tensors are multiplied: as many threads as torch uses."""
+    """How CPU tensors are multiplied: with as many threads as torch uses."""
 
     own_workspace = True
 
     @staticmethod
-    def place(_tensor, _name="a"):
-        return torch.get_num_threads()
+    def device_of(_tensor, _name="a"):
+        """What of a key names the device: its kind, and here the threads."""
+        return "cpu", torch.get_num_threads()
 
     @staticmethod
-    def device(place):
-        return _device.device("cpu", threads=place)
+    def open(device):
+        return _device.device("cpu", threads=device[1])
 
     @staticmethod
-    def stream(_place):
+    def stream(_device):
         return None
 
     # Plan.run() without a call more.
     @staticmethod
-    def run(plan, work, _place):
+    def run(plan, work, _device):
         status = plan.function(*work.arguments)
         if status:
             fail(status, work.error, plan.count, plan.names)
@@ -101,92 +100,61 @@ class Cpu:
         pass
 
 
-# Larger workspaces are not kept between calls, nor those of more streams.
-MOST_KEPT_BYTES, MOST_KEPT = 8 << 20, 32
-
-
-class Kept:
-    """A workspace that a thread keeps for one of its streams, where work is in
-    order.  Not of torch's memory: a graph's pool may hold nothing that outlives
-    its calls.  The driver frees it behind the work that uses it."""
-
-    __slots__ = ("bytes", "address", "__weakref__")
-
-    def __init__(self, device, n_bytes):
-        pointer = C.c_void_p()
-        call("nib_device_alloc", device.handle, n_bytes, C.byref(pointer))
-        self.bytes, self.address = n_bytes, pointer.value
-        weakref.finalize(self, lib.nib_device_free, device.handle,
-                         pointer).atexit = False
+# Larger workspaces are not kept between calls: torch's allocator has them.
+MOST_KEPT_BYTES = 8 << 20
 
 
 class Cuda:
-    """Where CUDA tensors are: the current stream of their device.  Workspaces
-    come from torch's allocator, which knows of streams and graphs, but for small
-    ones, which cost less when they are kept."""
+    """How CUDA tensors are multiplied: on the current stream of their device.
+    Workspaces come from torch's allocator, which knows of streams and graphs, but
+    for small ones, which cost less when they are kept."""
 
     own_workspace = False
-    kept = threading.local()
+    workspaces = Workspaces()
     raw_stream = staticmethod(_raw_stream_function())
     is_capturing = staticmethod(_capturing_function())
 
     @staticmethod
-    def place(tensor, name="a"):
-        place = tensor.get_device()
-        if place < 0:
+    def device_of(tensor, name="a"):
+        """What of a key names the device: its kind and index."""
+        index = tensor.get_device()
+        if index < 0:
             raise ArgumentError(f"{name}: is on {tensor.device}; must be on a "
                                 "GPU, as another argument is")
-        return place
+        return "cuda", index
 
     @staticmethod
-    def device(place):
-        return _device.device(f"cuda:{place}")
+    def open(device):
+        return _device.device(f"cuda:{device[1]}")
 
     @classmethod
-    def stream(cls, place):
-        return cls.raw_stream(place) or None
+    def stream(cls, device):
+        return cls.raw_stream(device[1]) or None
 
     @staticmethod
-    def workspace(n_bytes, place):
-        """Work on one stream is in order, so it may go at once."""
+    def workspace(n_bytes, index):
+        """Work on one stream is in order, so it may be freed at once."""
         return torch.empty(n_bytes, dtype=torch.uint8,
-                           device=torch.device("cuda", place))
+                           device=torch.device("cuda", index))
 
     @classmethod
-    def kept_workspace(cls, n_bytes, place, stream):
-        """This thread's for the stream, made or grown; None if there is no
-        memory."""
-        try:
-            kept = cls.kept.workspaces
-        except AttributeError:
-            kept = cls.kept.workspaces = {}
-        found = kept.get((place, stream))
-        if found is None or found.bytes < n_bytes:
-            if len(kept) >= MOST_KEPT:
-                kept.clear()
-            try:
-                # Powers of two, so that growing ends.
-                found = Kept(cls.device(place), 1 << (n_bytes - 1).bit_length())
-            except OutOfMemoryError:
-                return None
-            kept[place, stream] = found
-        return found
-
-    @classmethod
-    def run(cls, plan, work, place):
-        options = work.options
-        stream = options.stream = cls.raw_stream(place)
+    def run(cls, plan, work, device):
+        index, options = device[1], work.options
+        stream = options.stream = cls.raw_stream(index)
         n_bytes, kept = plan.workspace_bytes, None
         if cls.is_capturing():
             # The graph reads the plan's tables whenever it is replayed, and has
             # a workspace of its own memory.
-            plan.is_pinned = True
+            plan.pin()
         elif 0 < n_bytes <= MOST_KEPT_BYTES:
-            kept = cls.kept_workspace(n_bytes, place, stream)
+            try:
+                kept = cls.workspaces.get(plan.device, stream, n_bytes)
+            except OutOfMemoryError:
+                pass  # torch's allocator may have some that it keeps.
         if kept is not None:
             options.workspace = kept.address
         elif n_bytes:
-            workspace = cls.workspace(n_bytes, place)
+            workspace = cls.workspace(n_bytes, index)
             options.workspace = workspace.data_ptr()
         options.workspace_bytes = n_bytes
         plan.run(work)
