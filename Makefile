@@ -4,11 +4,13 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 # 0: other inputs each time.
 FUZZ_SEED ?= 0
+SEED ?= 1
+COUNT ?= 300
 BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: all help demo test test-emu emu-bugs test-models bench debug clang asan ubsan tsan \
-	valgrind fuzz lint format kernels install uninstall clean dist
+	valgrind fuzz mutants lint format kernels install uninstall clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
 	@cmake --build $(BUILD)
@@ -62,6 +64,10 @@ valgrind: ## Tests under memcheck
 fuzz: ## Run each fuzzer for FUZZ_SECONDS (60)
 	@tools/setup.sh fuzz
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_SEED)
+
+mutants: ## What the C tests notice of 300 changed tokens (an hour; SEED, COUNT)
+	@tools/setup.sh mutants
+	@tools/mutants.py --seed $(SEED) --count $(COUNT) --json build/mutants.json
 
 lint: ## Formatting, static analysis, warnings, layers, names, spelling
 	@tools/setup.sh lint

@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""mutants.py [--count N] [--seed S] [--files REGEX] [--json FILE] [--recheck FILE]
+
+Measures what the C tests notice.  Each mutant is the library with one token of src/
+changed (`<` to `<=`, `+` to `-`, 16 to 17, ...).  A mutant is killed if one of the
+tests fails on it.  The tests are the C programs of CTest and the replays of the
+fuzzers' seeds, the ones of the software GPU left out.
+
+1. A build with coverage says which tests execute which line; only those run, the
+   quickest first, with NIB_TEST_SIZE=small.
+2. A mutant whose object code is that of the original changes nothing: another one is
+   drawn in its place.  So is one that does not compile.
+3. Mutants that are known to change nothing that a caller can see (prefetch distances,
+   cost estimates, ...) are listed in tools/mutants_equivalent.txt, each with its reason,
+   and are not counted.
+
+Work happens in copies of the tree below build/mutants, one for each processor.  The
+same seed on the same tree draws the same mutants.  --recheck runs the survivors of an
+earlier --json again.  The last line is "N passed, N failed": mutants that were killed,
+and survivors that are not listed; the exit status is 1 if less than 95 % were
+killed."""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORK = os.path.join(ROOT, "build", "mutants")
+EQUIVALENT = os.path.join(ROOT, "tools", "mutants_equivalent.txt")
+SOURCES = re.compile(r"src/(api|core|format|file|backend/(cpu|cuda))/.*\.[ch]$")
+NOT_SOURCES = re.compile(r"src/backend/cuda/kernels/")
+TESTS = re.compile(r"test_(?!emu_)|fuzz_(?!ptx)")
+WANTED = 0.95
+JOBS = len(os.sched_getaffinity(0))
+# A test that takes so many times its usual time hangs.
+PATIENCE, LEAST_SECONDS = 10, 10
+
+# Operators stand between spaces, so that pointers and signs are left alone.
+SWAPS = {"<": ["<="], "<=": ["<"], ">": [">="], ">=": [">"], "==": ["!="],
+         "!=": ["=="], "+": ["-"], "-": ["+"], "*": ["+"], "/": ["*"],
+         "%": ["*"], "&&": ["||"], "||": ["&&"], "&": ["|"], "|": ["&"],
+         "<<": [">>"], ">>": ["<<"], "+=": ["-="], "-=": ["+="],
+         "true": ["false"], "false": ["true"]}
+TOKEN = re.compile(r"(?<= )(<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|[<>+\-*/%&|])(?= |$)"
+                   r"|\b(true|false)\b"
+                   r"|(?<![\w.])(0x[0-9a-fA-F]+|\d+)(?=[uUlL]*\b)(?![\w.]*\.)")
+SKIP_LINE = re.compile(r"^\s*#|\bassert\(|_Static_assert|^\s*(extern|typedef)\b"
+                       r"|_prefetch")
+
+
+def blank_comments_and_strings(text):
+    """The text with the same length and lines, comments and literals as blanks."""
+    pattern = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\])+\'',
+                         re.S)
+    return pattern.sub(lambda m: re.sub(r"[^\n]", "\x00", m.group()), text)
+
+
+def function_of(lines, index):
+    """The name of the function around lines[index], for the list of equivalents."""
+    for i in range(index, -1, -1):
+        line = lines[i]
+        if line[:1].isalpha() and "(" in line and not line.rstrip().endswith(";"):
+            return re.findall(r"(\w+)\(", line)[-1]
+    return "-"
+
+
+def mutants_of(path):
+    """Every mutant of a file: dicts with path, line, column, old and new token."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        text = file.read()
+    lines, found = text.split("\n"), []
+    for number, blank in enumerate(blank_comments_and_strings(text).split("\n")):
+        if SKIP_LINE.search(blank):
+            continue
+        for match in TOKEN.finditer(blank):
+            old = match.group()
+            news = SWAPS.get(old)
+            if re.match(r"0\d", old):
+                continue
+            if not news:
+                value = int(old, 0)
+                news = [hex(value + 1) if old[:2] == "0x" else str(value + 1)]
+            for new in news:
+                found.append({"path": path, "line": number + 1,
+                              "column": match.start(), "old": old, "new": new,
+                              "function": function_of(lines, number),
+                              "text": lines[number].strip()})
+    return found
+
+
+def name_of(m):
+    """How the list of equivalents names a mutant: no line number, so that it holds
+    while the file around it changes."""
+    return f"{m['path']}:{m['function']}: {m['text']} [{m['old']} -> {m['new']}]"
+
+
+def read_equivalents():
+    """{name: reason}: a name a line, its reason indented below it."""
+    listed, name = {}, None
+    if os.path.exists(EQUIVALENT):
+        with open(EQUIVALENT, encoding="utf-8") as file:
+            for line in file.read().splitlines():
+                if line[:1] not in ("", "#", " ", "\t"):
+                    name = line
+                    listed[name] = ""
+                elif name and line.strip() and line[0] in " \t":
+                    listed[name] = (listed[name] + " " + line.strip()).strip()
+    return listed
+
+
+def run(command, folder=None, env=None, seconds=None):
+    """(exit status or None after seconds, output)."""
+    process = subprocess.Popen(command, cwd=folder, env=env, text=True,
+                               errors="replace", stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=seconds)
+        return process.returncode, output
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return None, ""
+
+
+def must(command, folder=None):
+    status, output = run(command, folder)
+    if status:
+        sys.exit(f"{' '.join(command)}: status {status}\n{output[-3000:]}")
+    return output
+
+
+class Tree:
+    """A copy of the tracked files with a build of its own."""
+
+    def __init__(self, name, *flags):
+        self.source = os.path.join(WORK, name)
+        self.build = os.path.join(WORK, name + "-build")
+        shutil.rmtree(self.source, ignore_errors=True)
+        files = must(["git", "ls-files", "-z"], ROOT).split("\0")
+        for file in filter(None, files):
+            target = os.path.join(self.source, file)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            if os.path.exists(os.path.join(ROOT, file)):
+                shutil.copy2(os.path.join(ROOT, file), target)
+        must(["cmake", "-S", self.source, "-B", self.build, "-D",
+              "CMAKE_BUILD_TYPE=None", "-D", "NIB_CUDA=OFF", "-D",
+              "NIB_BUILD_COMMAND=OFF", "-D", "NIB_BUILD_TESTS=ON", "-D",
+              "NIB_SHARED_TESTS=ON", *flags])
+        listed = json.loads(must(["ctest", "--show-only=json-v1"], self.build))
+        names = [t["name"] for t in listed["tests"] if TESTS.match(t["name"])]
+        must(["cmake", "--build", self.build, "-j", str(JOBS), "--target", *names])
+        # CTest knows the command of a program once that is built.
+        listed = json.loads(must(["ctest", "--show-only=json-v1"], self.build))
+        self.tests = {t["name"]: t["command"] for t in listed["tests"]
+                      if t["name"] in names}
+
+    def make(self):
+        """Builds the library, which all tests share; (status, output)."""
+        return run(["cmake", "--build", self.build, "--target", "nib_objects"])
+
+    def run_test(self, name, seconds=None):
+        env = dict(os.environ, NIB_TEST_SIZE="small", OMP_WAIT_POLICY="passive",
+                   OMP_NUM_THREADS="2")
+        return run(self.tests[name], self.build, env, seconds)
+
+    def objects(self):
+        """What the mutated file was compiled to, by name."""
+        found = {}
+        top = os.path.join(self.build, "CMakeFiles", "nib_objects.dir")
+        for folder, _, files in os.walk(top):
+            for file in files:
+                if file.endswith(".o"):
+                    path = os.path.join(folder, file)
+                    found[path] = os.stat(path).st_mtime_ns
+        return found
+
+
+def coverage():
+    """({(path, line): tests}, {test: seconds}) by gcov."""
+    tree = Tree("coverage", "-D", "CMAKE_C_FLAGS=-O1 --coverage -fprofile-update=atomic")
+    top = os.path.join(tree.build, "CMakeFiles", "nib_objects.dir")
+    covered, times = {}, {}
+    notes = [os.path.join(f, n) for f, _, names in os.walk(top) for n in names
+             if n.endswith(".gcno")]
+    for test in tree.tests:
+        for note in notes:
+            data = note[:-1 * len("gcno")] + "gcda"
+            if os.path.exists(data):
+                os.remove(data)
+        begin = time.monotonic()
+        status, output = tree.run_test(test)
+        times[test] = time.monotonic() - begin
+        if status not in (0, 77):
+            sys.exit(f"{test} fails on the tree itself:\n{output[-2000:]}")
+        ran = [n for n in notes if os.path.exists(n[:-4] + "gcda")]
+        text = must(["gcov", "--json-format", "--stdout", *ran], tree.build) if ran else ""
+        for line in text.splitlines():
+            for file in json.loads(line)["files"]:
+                path = os.path.relpath(os.path.join(tree.build, file["file"]),
+                                       tree.source)
+                for entry in file["lines"]:
+                    tests = covered.setdefault(
+                        f"{path}:{entry['line_number']}", set())
+                    if entry["count"]:
+                        tests.add(test)
+        print(f"coverage: {test} {times[test]:.1f} s", flush=True)
+    return {k: sorted(v) for k, v in covered.items()}, times
+
+
+def saved_coverage():
+    """The same, from build/mutants if no source has changed since."""
+    path = os.path.join(WORK, "coverage.json")
+    tree = must(["git", "ls-files", "-s", "src", "tests"], ROOT) + must(
+        ["git", "diff", "HEAD", "--", "src", "tests"], ROOT)
+    try:
+        with open(path, encoding="utf-8") as file:
+            saved = json.load(file)
+        if saved["tree"] == tree:
+            return saved["covered"], saved["times"]
+    except (OSError, ValueError):
+        pass
+    covered, times = coverage()
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"tree": tree, "covered": covered, "times": times}, file)
+    return covered, times
+
+
+def tests_of(mutant, covered, times):
+    """The tests that execute a token: gcov counts a broken statement under one of its
+    first lines.  A table has no line that is executed: all tests of its file."""
+    for back in range(6):
+        tests = covered.get(f"{mutant['path']}:{mutant['line'] - back}")
+        if tests is not None:
+            return tests
+    file = [t for key, tests in covered.items() for t in tests
+            if key.startswith(mutant["path"] + ":")]
+    return list(set(file) or times)
+
+
+class Worker:
+    def __init__(self, number, covered, times):
+        self.tree = Tree(f"{number}-worker", "-D", "CMAKE_C_FLAGS=-O1")
+        self.covered, self.times = covered, times
+
+    def judge(self, mutant):
+        """Sets mutant["result"]: killed (by), survived, no code, same code."""
+        tests = tests_of(mutant, self.covered, self.times)
+        path = os.path.join(self.tree.source, mutant["path"])
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        lines = text.split("\n")
+        line, column = lines[mutant["line"] - 1], mutant["column"]
+        lines[mutant["line"] - 1] = (line[:column] + mutant["new"]
+                                     + line[column + len(mutant["old"]):])
+        before = self.tree.objects()
+        saved = {p: self.read(p) for p in before}
+        try:
+            self.write(path, "\n".join(lines))
+            status, _ = self.tree.make()
+            if status:
+                mutant["result"] = "does not compile"
+                return
+            changed = [p for p, t in self.tree.objects().items()
+                       if before.get(p) != t and saved.get(p) != self.read(p)]
+            if not changed:
+                mutant["result"] = "same code"
+                return
+            for test in sorted(tests, key=self.times.get):
+                status, _ = self.tree.run_test(
+                    test, max(LEAST_SECONDS, PATIENCE * self.times[test]))
+                if status not in (0, 77):
+                    mutant["result"], mutant["by"] = "killed", test
+                    return
+            mutant["result"] = "survived" if tests else "no test runs it"
+        finally:
+            self.write(path, text)
+
+    @staticmethod
+    def read(path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    @staticmethod
+    def write(path, text):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def judge_all(drawn, count, workers):
+    """Judges mutants of the list in order until count of them have counted."""
+    lock, results = threading.Lock(), []
+    equivalents = read_equivalents()
+    drawn = iter(drawn)
+
+    def work(worker):
+        while True:
+            with lock:
+                mutant = next(drawn, None)
+                if mutant is None or sum(counts(m) for m in results) >= count:
+                    return
+            if name_of(mutant) in equivalents:
+                mutant["result"] = "equivalent"
+            else:
+                worker.judge(mutant)
+            with lock:
+                results.append(mutant)
+                done = sum(counts(m) for m in results)
+            if counts(mutant):
+                print(f"{done:4} {mutant['result']:15} {mutant['path']}:"
+                      f"{mutant['line']} {mutant['old']} -> {mutant['new']} "
+                      f"{mutant.get('by', '')}", flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
+        for future in [pool.submit(work, w) for w in workers]:
+            future.result()
+    return results
+
+
+def counts(mutant):
+    return mutant["result"] in ("killed", "survived", "no test runs it")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--files", default="", help="only paths that match")
+    parser.add_argument("--json", help="write every mutant and its result here")
+    parser.add_argument("--recheck", help="judge this file's survivors again")
+    args = parser.parse_args()
+    os.chdir(ROOT)
+    os.makedirs(WORK, exist_ok=True)
+    covered, times = saved_coverage()
+    if args.recheck:
+        with open(args.recheck, encoding="utf-8") as file:
+            old = {name_of(m) for m in json.load(file)
+                   if m["result"] in ("survived", "no test runs it")}
+        drawn = [m for m in all_mutants("") if name_of(m) in old]
+    else:
+        drawn = all_mutants(args.files)
+        random.Random(args.seed).shuffle(drawn)
+    workers = [Worker(i, covered, times)
+               for i in range(JOBS)]
+    results = judge_all(drawn, args.count, workers)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+    return show(results)
+
+
+def all_mutants(pattern):
+    files = must(["git", "ls-files", "src"]).split()
+    return [m for f in files if SOURCES.match(f) and not NOT_SOURCES.match(f)
+            and re.search(pattern, f) for m in mutants_of(f)]
+
+
+def show(results):
+    left = [m for m in results if m["result"] in ("survived", "no test runs it")]
+    killed = sum(m["result"] == "killed" for m in results)
+    for result in ("equivalent", "same code", "does not compile"):
+        number = sum(m["result"] == result for m in results)
+        print(f"not counted: {number} {result}")
+    for m in left:
+        print(f"{m['result']}: {name_of(m)}")
+    total = killed + len(left)
+    share = killed / total if total else 0
+    print(f"killed: {100 * share:.1f} % of {total} (wanted: {100 * WANTED:.0f} %)")
+    print(f"{killed} passed, {len(left)} failed")
+    return 0 if share >= WANTED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
