@@ -7,6 +7,10 @@ install(FILES include/nibblas.h TYPE INCLUDE)
 # Two sets: only the static library brings OpenMP to its users.
 install(TARGETS nibblas EXPORT nibblasTargets)
 install(TARGETS nibblas_static EXPORT nibblasStaticTargets)
+# The kernels that the library loads where its driver is nibemu.
+if(nib_kernels)
+  install(FILES ${ptx_files} DESTINATION ${CMAKE_INSTALL_LIBDIR}/nibblas)
+endif()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibblas)
 foreach(set nibblasTargets nibblasStaticTargets)
   install(EXPORT ${set} NAMESPACE nibblas:: DESTINATION ${package_dir})
