@@ -90,19 +90,20 @@ Nvfp4 = struct("Nvfp4", [
     ("codes", P), ("scales", P), ("rows", I64), ("k", I64), ("batch", I64),
     ("row_stride_bytes", I64), ("batch_stride_bytes", I64),
     ("scale_layout", C.c_int), ("scale_row_stride_bytes", I64),
-    ("scale_batch_stride_bytes", I64)])
+    ("scale_batch_stride_bytes", I64), ("reserved", C.c_uint64 * 4)])
 Dense = struct("Dense", [
     ("data", P), ("dtype", C.c_int), ("rows", I64), ("cols", I64),
-    ("batch", I64), ("row_stride_elems", I64), ("batch_stride_elems", I64)])
+    ("batch", I64), ("row_stride_elems", I64), ("batch_stride_elems", I64),
+    ("reserved", C.c_uint64 * 4)])
 Problem = struct("Problem", [
     ("a", Nvfp4), ("b", Nvfp4), ("b2", Nvfp4), ("b_packed", P),
     ("b2_packed", P), ("alpha", P), ("alpha2", P), ("c", Dense),
-    ("reserved", P * 4)])
+    ("reserved", C.c_uint64 * 4)])
 Moe = struct("Moe", [
     ("a", Nvfp4), ("b", Nvfp4), ("b2", Nvfp4), ("b_packed", P),
     ("b2_packed", P), ("alpha", P), ("alpha2", P), ("c", Dense),
     ("row_offsets", P), ("scale_rows", P), ("scale_rows_total", I64),
-    ("reserved", P * 4)])
+    ("reserved", C.c_uint64 * 4)])
 Error = struct("Error", [
     ("status", C.c_int), ("argument", C.c_char * 64),
     ("message", C.c_char * 252)])

@@ -27,6 +27,9 @@
  * - Structs that begin with struct_bytes grow at the end in later versions: set
  *   it to sizeof the struct and zero the rest.  A size smaller than today's is
  *   an older caller, and the missing fields mean zero.
+ * - Views and problems, which lie in each other and in arrays, have no
+ *   struct_bytes.  Their reserved fields are where later versions put new ones:
+ *   they must be zero, or the call is NIB_UNSUPPORTED.
  */
 #ifndef NIBBLAS_H
 #define NIBBLAS_H
@@ -126,6 +129,7 @@ struct nib_nvfp4 {
 	enum nib_scale_layout scale_layout;
 	int64_t scale_row_stride_bytes; /* NIB_LINEAR only */
 	int64_t scale_batch_stride_bytes;
+	uint64_t reserved[4]; /* must be 0 */
 };
 
 /*
@@ -141,6 +145,7 @@ struct nib_dense {
 	int64_t batch; /* 0 means 1 */
 	int64_t row_stride_elems;
 	int64_t batch_stride_elems;
+	uint64_t reserved[4]; /* must be 0 */
 };
 
 /* Bytes of the scales of one [rows, k] matrix, dense; 0 for invalid sizes. */
@@ -398,7 +403,7 @@ struct nib_problem {
 	const struct nib_packed *b_packed, *b2_packed;
 	const float *alpha, *alpha2;
 	struct nib_dense c;
-	const void *reserved[4]; /* must be NULL: backend for later versions */
+	uint64_t reserved[4]; /* must be 0 */
 };
 
 /*
@@ -427,7 +432,7 @@ struct nib_moe_problem {
 	const int32_t *row_offsets;
 	const int32_t *scale_rows;
 	int64_t scale_rows_total;
-	const void *reserved[4]; /* must be NULL: backend for later versions */
+	uint64_t reserved[4]; /* must be 0 */
 };
 
 struct nib_plan;

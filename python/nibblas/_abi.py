@@ -77,6 +77,7 @@ class nib_nvfp4(C.Structure):
         ("scale_layout", C.c_int),
         ("scale_row_stride_bytes", C.c_int64),
         ("scale_batch_stride_bytes", C.c_int64),
+        ("reserved", C.c_uint64 * 4),
     ]
 
 
@@ -89,6 +90,7 @@ class nib_dense(C.Structure):
         ("batch", C.c_int64),
         ("row_stride_elems", C.c_int64),
         ("batch_stride_elems", C.c_int64),
+        ("reserved", C.c_uint64 * 4),
     ]
 
 
@@ -164,7 +166,7 @@ class nib_problem(C.Structure):
         ("alpha", C.c_void_p),
         ("alpha2", C.c_void_p),
         ("c", nib_dense),
-        ("reserved", C.c_void_p * 4),
+        ("reserved", C.c_uint64 * 4),
     ]
 
 
@@ -181,7 +183,7 @@ class nib_moe_problem(C.Structure):
         ("row_offsets", C.c_void_p),
         ("scale_rows", C.c_void_p),
         ("scale_rows_total", C.c_int64),
-        ("reserved", C.c_void_p * 4),
+        ("reserved", C.c_uint64 * 4),
     ]
 
 

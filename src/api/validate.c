@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "format/scale_layout.h"
 #include "format/view.h"
 
@@ -157,7 +158,8 @@ enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
 	struct nib_nvfp4 v = *in;
 	enum nib_status status;
 
-	if ((status = check_size(v.rows, "rows", &label, err)) ||
+	if ((status = nib_check_reserved(v.reserved, label, err)) ||
+	    (status = check_size(v.rows, "rows", &label, err)) ||
 	    (status = check_size(v.batch, "batch", &label, err)))
 		return status;
 	if (v.k < 0 || v.k > NIB_MAX_K || v.k % NIB_BLOCK != 0)
@@ -190,7 +192,8 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 	int64_t extent;
 	enum nib_status status;
 
-	if ((status = check_size(v.rows, "rows", &label, err)) ||
+	if ((status = nib_check_reserved(v.reserved, label, err)) ||
+	    (status = check_size(v.rows, "rows", &label, err)) ||
 	    (status = check_size(v.cols, "cols", &label, err)) ||
 	    (status = check_size(v.batch, "batch", &label, err)))
 		return status;

@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
+#include "core/options.h"
 #include "format/scale_layout.h"
 #include "validate.h"
 
@@ -47,20 +48,6 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 	sizes.k = packed->k;
 	sizes.batch = packed->batch;
 	return nib_valid_nvfp4(&sizes, out, label, err);
-}
-
-/* Fields of later versions, which this one would ignore. */
-static enum nib_status check_reserved(const void *const reserved[4],
-				      struct nib_label label,
-				      struct nib_error *err)
-{
-	for (int i = 0; i < 4; i++)
-		if (reserved[i])
-			return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
-					   "[%d] = %p: must be NULL in "
-					   "this version",
-					   i, reserved[i]);
-	return NIB_OK;
 }
 
 /* a [m, k] times b [n, k] into c [m, n]; n, k from b. */
@@ -126,9 +113,9 @@ enum nib_status nib_valid_problem(enum nib_op op,
 	enum nib_status status;
 
 	*out = *problem;
-	if ((status = check_reserved(
-		 problem->reserved, nib_label_of("problems", index, "reserved"),
-		 err)) ||
+	if ((status = nib_check_reserved(problem->reserved,
+					 nib_label_of("problems", index, ""),
+					 err)) ||
 	    (status = nib_valid_nvfp4(&problem->a, &out->a, la, err)) ||
 	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &problem->b, problem->b_packed,
@@ -207,8 +194,8 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
 					 " = NULL: must point to a problem");
 	*out = *moe;
-	if ((status = check_reserved(
-		 moe->reserved, nib_label_of("moe", -1, "reserved"), err)) ||
+	if ((status =
+		 nib_check_reserved(moe->reserved, nib_label("moe"), err)) ||
 	    (status = nib_valid_nvfp4(&moe->a, &out->a, la, err)) ||
 	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &moe->b, moe->b_packed, &out->b,

@@ -79,15 +79,15 @@ static void write_label(struct nib_label label, const char *member,
 			struct nib_label_text *text)
 {
 	const char *array = label.array ? label.array : "";
-	const char *dot = label.array ? "." : "";
+	const char *dot = label.array && *label.field ? "." : "";
 	const char *member_dot = *member ? "." : "";
 	const size_t bytes = sizeof(text->text);
 	int length;
 
 	if (label.array && label.index >= 0)
-		length =
-		    snprintf(text->text, bytes, "%s[%" PRId64 "].%s%s%s", array,
-			     label.index, label.field, member_dot, member);
+		length = snprintf(text->text, bytes, "%s[%" PRId64 "]%s%s%s%s",
+				  array, label.index, dot, label.field,
+				  member_dot, member);
 	else
 		length = snprintf(text->text, bytes, "%s%s%s%s%s", array, dot,
 				  label.field, member_dot, member);

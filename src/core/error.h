@@ -31,6 +31,7 @@ nib_fail_argument(struct nib_error *err, enum nib_status status,
 /*
  * The name of an argument in parts, which become text only when it is refused:
  * array[index].field, array.field if index is negative, field if array is NULL.
+ * An empty field and its dot are left out.
  */
 struct nib_label {
 	const char *array;

@@ -2,9 +2,8 @@
 /* options.c - reads and writes structs that grow between versions. */
 #include "options.h"
 
+#include <inttypes.h>
 #include <string.h>
-
-#include "error.h"
 
 /* No struct comes near it; a struct_bytes that was never set often does. */
 #define MAX_STRUCT_BYTES 4096
@@ -44,7 +43,7 @@ enum nib_status nib_info_check(const void *theirs, size_t ours_bytes,
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
 					 " = NULL: must point to a struct");
 	memcpy(&theirs_bytes, theirs, sizeof(theirs_bytes));
-	if (theirs_bytes < sizeof(size_t))
+	if (theirs_bytes < sizeof(size_t) || theirs_bytes > MAX_STRUCT_BYTES)
 		return nib_fail_at(
 		    err, NIB_BAD_ARGUMENT, nib_label(name), "struct_bytes",
 		    " = %zu: must be sizeof the struct", theirs_bytes);
@@ -56,4 +55,17 @@ void nib_info_write(void *theirs, const void *ours, size_t bytes)
 {
 	memcpy((char *)theirs + sizeof(size_t),
 	       (const char *)ours + sizeof(size_t), bytes - sizeof(size_t));
+}
+
+enum nib_status nib_check_reserved(const uint64_t reserved[4],
+				   struct nib_label label,
+				   struct nib_error *err)
+{
+	for (int i = 0; i < 4; i++)
+		if (reserved[i])
+			return nib_fail_at(
+			    err, NIB_UNSUPPORTED, label, "reserved",
+			    "[%d] = 0x%" PRIx64 ": must be 0 in this version",
+			    i, reserved[i]);
+	return NIB_OK;
 }

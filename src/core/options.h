@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options.h - structs that begin with struct_bytes.  The caller's struct may be
- * older (shorter) or newer (longer) than this build's.
+ * options.h - structs that grow between versions: those that begin with
+ * struct_bytes may be older (shorter) or newer (longer) than this build's, the
+ * others have reserved fields.
  */
 #ifndef NIB_OPTIONS_H
 #define NIB_OPTIONS_H
 
-#include "nibblas.h"
+#include "core/error.h"
 
 /*
  * Copies the caller's options (NULL = all zero) into ours, of `bytes`.  A
@@ -22,5 +23,10 @@ enum nib_status nib_info_check(const void *theirs, size_t ours_bytes,
 			       struct nib_error *err);
 /* Copies ours into theirs, keeping theirs' struct_bytes. */
 void nib_info_write(void *theirs, const void *ours, size_t bytes);
+
+/* NIB_UNSUPPORTED if a field that belongs to later versions is set. */
+enum nib_status nib_check_reserved(const uint64_t reserved[4],
+				   struct nib_label label,
+				   struct nib_error *err);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "file/checkpoint.h"
 #include "file/text.h"
 #include "file/writer.h"
@@ -171,10 +172,14 @@ static enum nib_status check_weight(const struct nib_writer_tensor *codes,
 				    struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
+	enum nib_status status;
 
 	if (!w)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight",
 					 " = NULL");
+	if ((status =
+		 nib_check_reserved(w->reserved, nib_label("weight"), err)))
+		return status;
 	if (w->batch != 0 && w->batch != 1)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.batch",
 					 " = %" PRId64 ": must be 0 or 1",

@@ -264,12 +264,12 @@ static void reserved_fields(void **state)
 {
 	struct job *job = good_job(NIB_GEMM, NIB_LINEAR, false);
 	struct nib_moe_problem moe = job->moe;
-	struct nib_problem problem = {.reserved = {NULL, NULL, NULL, &moe}};
+	struct nib_problem problem = {.reserved = {0, 0, 0, 1}};
 	struct nib_plan *plan;
 	struct nib_error err = {.message = ""};
 
 	(void)state;
-	moe.reserved[1] = &moe;
+	moe.reserved[1] = 1;
 	assert_int_equal(
 	    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
 	    NIB_UNSUPPORTED);
@@ -277,7 +277,7 @@ static void reserved_fields(void **state)
 	assert_int_equal(
 	    nib_plan_create(device, NIB_GEMM, &problem, 1, NULL, &plan, &err),
 	    NIB_UNSUPPORTED);
-	assert_non_null(strstr(err.message, "reserved[3]"));
+	assert_non_null(strstr(err.message, "problems[0].reserved[3]"));
 	job_free(job);
 }
 

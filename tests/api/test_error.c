@@ -84,6 +84,7 @@ static void errors_carry_their_argument(void **state)
 	    {nib_label_of("moe", -1, "a"), "k", "moe.a.k"},
 	    {nib_label_of("problems", 3, "a"), "k", "problems[3].a.k"},
 	    {nib_label_of("problems", 3, "alpha"), "", "problems[3].alpha"},
+	    {nib_label_of("problems", 3, ""), "c", "problems[3].c"},
 	};
 	char want[64];
 	struct nib_error err;

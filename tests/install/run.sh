@@ -13,7 +13,11 @@ trap 'rm -rf "$work"' EXIT
 prefix=$work/usr
 version=$(sed -n 's/^#define NIB_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' \
 	"$source/include/nibblas.h" | paste -sd.)
-soname=libnibblas.so.${version%%.*}
+# Until 1.0 a minor version may change the ABI.
+case $version in
+0.*) soname=libnibblas.so.${version%.*} ;;
+*) soname=libnibblas.so.${version%%.*} ;;
+esac
 count=0
 bad=0
 

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_abi.c - callers that were compiled against another 0.1: the sizes of
+ * 0.1.0 are recorded here as numbers and must go on working, longer structs
+ * are refused exactly if the part that is not known here is not zero, and
+ * reserved fields must be zero.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/arguments.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Structs that callers put into arrays and into each other: fixed sizes. */
+_Static_assert(sizeof(struct nib_error) == 320, "nib_error");
+_Static_assert(sizeof(struct nib_nvfp4) == 112, "nib_nvfp4");
+_Static_assert(sizeof(struct nib_dense) == 88, "nib_dense");
+_Static_assert(sizeof(struct nib_problem) == 488, "nib_problem");
+_Static_assert(sizeof(struct nib_moe_problem) == 512, "nib_moe_problem");
+
+/* ---- structs with struct_bytes ------------------------------------------- */
+
+/* One value of each 4-bit code and scale, and a result of 1 x 1. */
+static uint8_t codes[8], scales[1];
+static float number[16];
+static struct nib_plan *plan;
+
+static struct nib_nvfp4 view(void)
+{
+	return (struct nib_nvfp4){
+	    .codes = codes, .scales = scales, .rows = 1, .k = 16};
+}
+
+static struct nib_dense dense(int64_t cols)
+{
+	return (struct nib_dense){.data = number, .rows = 1, .cols = cols};
+}
+
+static struct nib_problem problem(void)
+{
+	return (struct nib_problem){.a = view(), .b = view(), .c = dense(1)};
+}
+
+static enum nib_status call_open(void *options, struct nib_error *err)
+{
+	struct nib_device *other;
+	enum nib_status status = nib_device_open("cpu", options, &other, err);
+
+	nib_device_close(other);
+	return status;
+}
+
+static enum nib_status call_plan(void *options, struct nib_error *err)
+{
+	const struct nib_problem p = problem();
+	struct nib_plan *other;
+	enum nib_status status =
+	    nib_plan_create(device, NIB_GEMM, &p, 1, options, &other, err);
+
+	nib_plan_free(other);
+	return status;
+}
+
+static enum nib_status call_run(void *options, struct nib_error *err)
+{
+	const struct nib_problem p = problem();
+
+	return nib_run(plan, &p, 1, options, err);
+}
+
+static enum nib_status call_check(void *options, struct nib_error *err)
+{
+	const struct nib_problem p = problem();
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+
+	return nib_check(NIB_GEMM, &p, 1, options, &result, err);
+}
+
+static enum nib_status call_quantize(void *options, struct nib_error *err)
+{
+	const struct nib_dense x = dense(16);
+	const struct nib_nvfp4 q = view();
+
+	return nib_quantize(device, &x, &q, options, NULL, err);
+}
+
+static enum nib_status call_dequantize(void *options, struct nib_error *err)
+{
+	const struct nib_dense y = dense(16);
+	const struct nib_nvfp4 q = view();
+
+	return nib_dequantize(device, &q, 1, &y, options, err);
+}
+
+static enum nib_status call_convert(void *options, struct nib_error *err)
+{
+	uint8_t tiled[512];
+	const struct nib_nvfp4 from = view();
+	struct nib_nvfp4 to = view();
+
+	to.scale_layout = NIB_TILED_128X4;
+	to.scales = tiled;
+	return nib_convert_scales(device, &from, &to, options, err);
+}
+
+static enum nib_status call_expert_rows(void *options, struct nib_error *err)
+{
+	const int32_t ends[] = {3};
+	int32_t offsets[2];
+
+	return nib_expert_rows(device, ends, 1, offsets, NULL, options, err);
+}
+
+static enum nib_status call_device_info(void *info, struct nib_error *err)
+{
+	return nib_device_get_info(device, info, err);
+}
+
+static enum nib_status call_backend_info(void *info, struct nib_error *err)
+{
+	return nib_backend_get_info(0, info, err);
+}
+
+static enum nib_status call_plan_info(void *info, struct nib_error *err)
+{
+	return nib_plan_get_info(plan, info, err);
+}
+
+static enum nib_status call_check_result(void *result, struct nib_error *err)
+{
+	const struct nib_problem p = problem();
+
+	return nib_check(NIB_GEMM, &p, 1, NULL, result, err);
+}
+
+#define ENTRY(name, bytes, call)                                               \
+	{                                                                      \
+#name, bytes, sizeof(struct name), call                        \
+	}
+
+/* Written by the library: info; else read by it. */
+struct entry {
+	const char *name;
+	size_t bytes; /* of 0.1.0 */
+	size_t here;
+	enum nib_status (*call)(void *theirs, struct nib_error *err);
+};
+
+static const struct entry options[] = {
+    ENTRY(nib_device_options, 40, call_open),
+    ENTRY(nib_plan_options, 16, call_plan),
+    ENTRY(nib_run_options, 40, call_run),
+    ENTRY(nib_check_options, 32, call_check),
+    ENTRY(nib_quantize_options, 40, call_quantize),
+    ENTRY(nib_dequantize_options, 24, call_dequantize),
+    ENTRY(nib_call_options, 16, call_convert),
+    ENTRY(nib_call_options, 16, call_expert_rows),
+};
+
+static const struct entry infos[] = {
+    ENTRY(nib_device_info, 272, call_device_info),
+    ENTRY(nib_backend_info, 152, call_backend_info),
+    ENTRY(nib_plan_info, 80, call_plan_info),
+    ENTRY(nib_check_result, 96, call_check_result),
+};
+
+/* A caller's struct, zero but for its size, and what lies behind it. */
+struct theirs {
+	size_t struct_bytes;
+	unsigned char rest[1024];
+};
+
+static void expect(const struct entry *e, struct theirs *theirs,
+		   enum nib_status want, const char *argument)
+{
+	struct nib_error err = {.status = NIB_OK};
+	const enum nib_status status = e->call(theirs, &err);
+
+	if (status != want || strcmp(err.argument, argument) != 0)
+		fail_msg("%s of %zu bytes: %s, '%s'; wanted %s, '%s'", e->name,
+			 theirs->struct_bytes, nib_status_name(status),
+			 err.message, nib_status_name(want), argument);
+}
+
+static void callers_of_0_1_0(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(options); i++) {
+		/* Garbage behind the caller's struct is not looked at. */
+		struct theirs theirs = {.struct_bytes = options[i].bytes};
+
+		assert_true(options[i].here >= options[i].bytes);
+		memset((char *)&theirs + options[i].bytes, 0xA5,
+		       sizeof(theirs) - options[i].bytes);
+		expect(&options[i], &theirs, NIB_OK, "");
+	}
+	for (size_t i = 0; i < COUNT(infos); i++) {
+		struct theirs theirs = {.struct_bytes = infos[i].bytes};
+		const unsigned char *bytes = (unsigned char *)&theirs;
+
+		assert_true(infos[i].here >= infos[i].bytes);
+		memset((char *)&theirs + infos[i].bytes, 0xA5,
+		       sizeof(theirs) - infos[i].bytes);
+		expect(&infos[i], &theirs, NIB_OK, "");
+		assert_int_equal(theirs.struct_bytes, infos[i].bytes);
+		for (size_t j = infos[i].bytes; j < sizeof(theirs); j++)
+			assert_int_equal(bytes[j], 0xA5);
+	}
+}
+
+/* Fields that this version does not know are refused only if they are set. */
+static void callers_of_later_versions(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(options); i++) {
+		struct theirs theirs = {.struct_bytes = options[i].here + 64};
+
+		expect(&options[i], &theirs, NIB_OK, "");
+		for (size_t j = options[i].here; j < options[i].here + 64;
+		     j += 21) {
+			((unsigned char *)&theirs)[j] = 1;
+			expect(&options[i], &theirs, NIB_UNSUPPORTED,
+			       "options.struct_bytes");
+			((unsigned char *)&theirs)[j] = 0;
+		}
+	}
+	for (size_t i = 0; i < COUNT(infos); i++) {
+		struct theirs theirs = {.struct_bytes = infos[i].here + 64};
+
+		expect(&infos[i], &theirs, NIB_OK, "");
+		assert_int_equal(theirs.struct_bytes, infos[i].here + 64);
+		for (size_t j = infos[i].here; j < infos[i].here + 64; j++)
+			assert_int_equal(((unsigned char *)&theirs)[j], 0);
+	}
+}
+
+/* struct_bytes that was never set. */
+static void sizes_that_are_none(void **state)
+{
+	static const size_t sizes[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};
+
+	(void)state;
+	for (size_t s = 0; s < COUNT(sizes); s++) {
+		struct theirs theirs = {.struct_bytes = sizes[s]};
+
+		for (size_t i = 0; i < COUNT(options); i++)
+			expect(&options[i], &theirs, NIB_BAD_ARGUMENT,
+			       "options.struct_bytes");
+		for (size_t i = 0; i < COUNT(infos); i++)
+			expect(&infos[i], &theirs, NIB_BAD_ARGUMENT,
+			       infos[i].call == call_check_result
+				   ? "result.struct_bytes"
+				   : "info.struct_bytes");
+	}
+}
+
+/* ---- reserved fields ------------------------------------------------------ */
+
+/* Where a problem has them, and what they are called. */
+static const struct {
+	size_t at;
+	const char *argument;
+} problem_fields[] =
+    {
+	{offsetof(struct nib_problem, reserved), "problems[0].reserved"},
+	{offsetof(struct nib_problem, a.reserved), "problems[0].a.reserved"},
+	{offsetof(struct nib_problem, b.reserved), "problems[0].b.reserved"},
+	{offsetof(struct nib_problem, b2.reserved), "problems[0].b2.reserved"},
+	{offsetof(struct nib_problem, c.reserved), "problems[0].c.reserved"},
+},
+  moe_fields[] = {
+      {offsetof(struct nib_moe_problem, reserved), "moe.reserved"},
+      {offsetof(struct nib_moe_problem, a.reserved), "moe.a.reserved"},
+      {offsetof(struct nib_moe_problem, b.reserved), "moe.b.reserved"},
+      {offsetof(struct nib_moe_problem, b2.reserved), "moe.b2.reserved"},
+      {offsetof(struct nib_moe_problem, c.reserved), "moe.c.reserved"},
+};
+
+static void set(void *base, size_t at, int i, uint64_t value)
+{
+	memcpy((char *)base + at + (size_t)i * sizeof(value), &value,
+	       sizeof(value));
+}
+
+/* What a later version may mean by them, this one must not ignore. */
+static void reserved_fields(void **state)
+{
+	const int32_t offsets[] = {0, 1};
+	struct nib_problem p = problem();
+	struct nib_moe_problem moe = {.a = view(),
+				      .b = view(),
+				      .b2 = view(),
+				      .c = dense(1),
+				      .row_offsets = offsets};
+	struct nib_plan *other;
+	struct nib_error err;
+	char want[64];
+
+	(void)state;
+	p.b2 = view();
+	for (size_t f = 0; f < COUNT(problem_fields); f++) {
+		for (int i = 0; i < 4; i++) {
+			set(&p, problem_fields[f].at, i, UINT64_C(1) << 63);
+			refused(nib_plan_create(device, NIB_DUAL_GEMM, &p, 1,
+						NULL, &other, &err),
+				NIB_UNSUPPORTED, &err,
+				problem_fields[f].argument,
+				"0x8000000000000000", "must be 0");
+			snprintf(want, sizeof(want), "%s[%d]",
+				 problem_fields[f].argument, i);
+			assert_memory_equal(err.message, want, strlen(want));
+			set(&p, problem_fields[f].at, i, 0);
+			set(&moe, moe_fields[f].at, i, 7);
+			refused(nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe,
+						    NULL, &other, &err),
+				NIB_UNSUPPORTED, &err, moe_fields[f].argument,
+				"0x7", "must be 0");
+			set(&moe, moe_fields[f].at, i, 0);
+		}
+	}
+	assert_int_equal(
+	    nib_plan_create(device, NIB_DUAL_GEMM, &p, 1, NULL, &other, &err),
+	    NIB_OK);
+	nib_plan_free(other);
+	assert_int_equal(nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL,
+					     &other, &err),
+			 NIB_OK);
+	nib_plan_free(other);
+}
+
+static void reserved_fields_of_views(void **state)
+{
+	struct nib_dense x = dense(16);
+	struct nib_nvfp4 q = view();
+	struct nib_packed *packed;
+	struct nib_writer *writer;
+	struct nib_error err;
+
+	(void)state;
+	q.reserved[2] = 1;
+	refused(nib_pack(device, &q, &packed, &err), NIB_UNSUPPORTED, &err,
+		"b.reserved[2]", "0x1", "must be 0");
+	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED,
+		&err, "q.reserved[2]", "0x1", "must be 0");
+	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err),
+			 NIB_OK);
+	assert_int_equal(nib_writer_declare_layer(writer,
+						  NIB_CHECKPOINT_MODELOPT, "l",
+						  1, 16, 0, &err),
+			 NIB_OK);
+	refused(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &q, 1,
+				       0, &err),
+		NIB_UNSUPPORTED, &err, "weight.reserved[2]", "0x1",
+		"must be 0");
+	nib_writer_discard(writer);
+	q.reserved[2] = 0;
+	x.reserved[0] = 1;
+	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED,
+		&err, "x.reserved[0]", "0x1", "must be 0");
+}
+
+static int open_all(void **state)
+{
+	const struct nib_problem p = problem();
+
+	return open_device(state) != 0 ||
+	       nib_plan_create(device, NIB_GEMM, &p, 1, NULL, &plan, NULL) != 0;
+}
+
+static int close_all(void **state)
+{
+	nib_plan_free(plan);
+	return close_device(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(callers_of_0_1_0),
+	    cmocka_unit_test(callers_of_later_versions),
+	    cmocka_unit_test(sizes_that_are_none),
+	    cmocka_unit_test(reserved_fields),
+	    cmocka_unit_test(reserved_fields_of_views),
+	};
+
+	return cmocka_run_group_tests(tests, open_all, close_all);
+}
