@@ -47,6 +47,8 @@ int cli_word_index(const char *words, const char *word)
 	return -1;
 }
 
+/* ---- the nearest name ---------------------------------------------------- */
+
 /* Edit distance, for words shorter than 31; else "far". */
 static size_t distance(const char *a, const char *b)
 {
@@ -74,64 +76,45 @@ static size_t distance(const char *a, const char *b)
 	return row[n];
 }
 
-struct nearest {
-	const char *word, *best;
-	size_t best_distance;
-};
-
-static void nearest_try(struct nearest *nearest, const char *candidate)
+/* Keeps the candidate nearest to word in *best, *least edits away. */
+static void try_name(const char *word, const char *candidate, size_t *least,
+		     const char **best)
 {
-	size_t d = distance(nearest->word, candidate);
-	size_t n = strlen(nearest->word);
+	size_t n = strlen(word), d = distance(word, candidate);
 
 	/* A beginning of the right name counts as near: --thr, --thread. */
-	if (n >= 3 && strncmp(nearest->word, candidate, n) == 0)
+	if (n >= 3 && strncmp(word, candidate, n) == 0)
 		d = 1;
-	if (d < nearest->best_distance) {
-		nearest->best_distance = d;
-		nearest->best = candidate;
+	if (d < *least) {
+		*least = d;
+		*best = candidate;
 	}
 }
 
 const char *cli_nearest_command(const char *word)
 {
-	struct nearest nearest = {word, NULL, 3};
+	const char *best = NULL;
+	size_t least = 3;
 
 	for (size_t i = 0; cli_commands[i]; i++)
-		nearest_try(&nearest, cli_commands[i]->name);
-	return nearest.best;
+		try_name(word, cli_commands[i]->name, &least, &best);
+	return best;
 }
 
 static const char *nearest_option(const struct cli_command *command,
 				  const char *word)
 {
-	struct nearest nearest = {word, NULL, 3};
+	const char *best = NULL;
+	size_t least = 3;
 
-	nearest_try(&nearest, "help");
+	try_name(word, "help", &least, &best);
 	for (const struct cli_group *g = command->groups; g->title; g++)
 		for (const struct cli_option *o = g->options; o->name; o++)
-			nearest_try(&nearest, o->name);
-	return nearest.best;
+			try_name(word, o->name, &least, &best);
+	return best;
 }
 
-/* Finds by name (length bytes) or, when name is NULL, by letter. */
-static const struct cli_option *find_option(const struct cli_command *command,
-					    const char *name, size_t length,
-					    char letter, size_t *offset)
-{
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++) {
-			int found = name ? strlen(o->name) == length &&
-					       !strncmp(o->name, name, length)
-					 : letter && o->letter == letter;
-
-			if (found) {
-				*offset = g->offset + o->offset;
-				return o;
-			}
-		}
-	return NULL;
-}
+/* ---- values -------------------------------------------------------------- */
 
 static int set_int(const struct cli_option *o, int64_t *slot, const char *text)
 {
@@ -212,44 +195,69 @@ static int set_fallbacks(const struct cli_command *command, char *args)
 	return CLI_OK;
 }
 
-static int unknown_option(const struct cli_command *command, const char *arg)
-{
-	char word[32];
-	const char *near = NULL;
-	size_t n = strcspn(arg, "=");
+/* ---- words of the command line ------------------------------------------- */
 
-	if (arg[0] == '-' && arg[1] == '-' && n - 2 < sizeof(word)) {
-		memcpy(word, arg + 2, n - 2);
-		word[n - 2] = '\0';
-		near = nearest_option(command, word);
-	}
+const struct cli_option *cli_find_option(const struct cli_command *command,
+					 const char *name, char letter,
+					 size_t *offset)
+{
+	for (const struct cli_group *g = command->groups; g->title; g++)
+		for (const struct cli_option *o = g->options; o->name; o++)
+			if (name ? !strcmp(o->name, name)
+				 : letter && o->letter == letter) {
+				*offset = g->offset + o->offset;
+				return o;
+			}
+	return NULL;
+}
+
+/* arg is "--name", "--name=..." or "-..."; name is without dashes. */
+static int unknown_option(const struct cli_command *command, const char *arg,
+			  const char *name)
+{
+	const char *near = arg[1] == '-' ? nearest_option(command, name) : NULL;
+	int n = (int)strcspn(arg, "=");
+	const struct cli_option *o;
+	size_t unused;
+
 	if (near)
 		return cli_error(CLI_USAGE,
 				 "%.*s is not an option of nib %s; did you "
 				 "mean --%s?",
-				 (int)n, arg, command->name, near);
+				 n, arg, command->name, near);
+	o = cli_find_option(command, NULL, arg[1], &unused);
+	if (o)
+		return cli_error(
+		    CLI_USAGE,
+		    "%s: -%c stands alone; write -%c%s%s or --%s%s%s", arg,
+		    o->letter, o->letter, o->kind == OPT_FLAG ? "" : " ",
+		    o->kind == OPT_FLAG ? "" : o->value, o->name,
+		    o->kind == OPT_FLAG ? "" : "=",
+		    o->kind == OPT_FLAG ? "" : o->value);
 	return cli_error(CLI_USAGE,
 			 "%.*s is not an option of nib %s; see nib %s --help",
-			 (int)n, arg, command->name, command->name);
+			 n, arg, command->name, command->name);
 }
 
 /* Reads the option at argv[*i], moving *i to the last word that it took. */
 static int read_option(const struct cli_command *command, int argc, char **argv,
 		       int *i, char *args)
 {
-	const char *arg = argv[*i], *text = NULL;
-	size_t length = strcspn(arg, "="), offset;
-	const struct cli_option *o;
+	const char *arg = argv[*i], *equals = strchr(arg, '=');
+	const char *text = equals ? equals + 1 : NULL;
+	const struct cli_option *o = NULL;
+	char name[64] = "";
+	size_t offset;
 
-	if (arg[1] == '-')
-		o = find_option(command, arg + 2, length - 2, 0, &offset);
-	else
-		o = arg[2] ? NULL
-			   : find_option(command, NULL, 0, arg[1], &offset);
+	if (arg[1] == '-') {
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(arg + 2, "="),
+			 arg + 2);
+		o = cli_find_option(command, name, 0, &offset);
+	} else if (!arg[2]) {
+		o = cli_find_option(command, NULL, arg[1], &offset);
+	}
 	if (!o)
-		return unknown_option(command, arg);
-	if (arg[length] == '=')
-		text = arg + length + 1;
+		return unknown_option(command, arg, name);
 	if (o->kind == OPT_FLAG && text)
 		return cli_error(CLI_USAGE, "--%s takes no value", o->name);
 	if (o->kind != OPT_FLAG && !text) {
@@ -261,8 +269,9 @@ static int read_option(const struct cli_command *command, int argc, char **argv,
 	return set_option(o, args + offset, text);
 }
 
-static int check_positional(const struct cli_command *command, int n_files,
-			    char **files)
+/* What was not given: positional arguments and required options. */
+static int check_complete(const struct cli_command *command, int n_files,
+			  char **files, const char *args)
 {
 	if (n_files < command->min_positional)
 		return cli_error(CLI_USAGE, "needs %s; see nib %s --help",
@@ -273,6 +282,16 @@ static int check_positional(const struct cli_command *command, int n_files,
 				 "[OPTION]... %s",
 				 files[command->max_positional], command->name,
 				 command->positional);
+	for (const struct cli_group *g = command->groups; g->title; g++)
+		for (const struct cli_option *o = g->options; o->name; o++)
+			if (o->is_required &&
+			    !*(const char *const *)(const void *)(args +
+								  g->offset +
+								  o->offset))
+				return cli_error(
+				    CLI_USAGE,
+				    "needs --%s %s; see nib %s --help", o->name,
+				    o->value, command->name);
 	return CLI_OK;
 }
 
@@ -297,7 +316,7 @@ int cli_parse(const struct cli_command *command, int argc, char **argv,
 		else
 			code = read_option(command, argc, argv, &i, args);
 	}
-	return code ? code : check_positional(command, *n_files, files);
+	return code ? code : check_complete(command, *n_files, files, args);
 }
 
 void cli_args_free(const struct cli_command *command, void *args)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli.h - what the commands of nib share: the table of commands, the table of
- * options that parsing, --help, the man page and completion all read, errors
+ * cli.h - what the commands of nib share: the tables of commands and options
+ * that parsing, --help, the man page and shell completion all read, messages
  * and exit codes.  The commands see nibblas.h only, as any program would.
  *
  * A command is one file cmd_NAME.c that defines `const struct cli_command
  * command_NAME`; main.c lists it.  Its arguments are a plain struct; its option
- * tables say where in the struct each value goes.
+ * tables say where in the struct each value goes.  Read main.c next, then any
+ * cmd_*.c from its end upwards.
  */
 #ifndef NIB_CLI_H
 #define NIB_CLI_H
@@ -15,13 +16,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "device.h"
 #include "nibblas.h"
 
 /* What nib exits with; nib help exit-codes explains them. */
 enum cli_exit {
 	CLI_OK = 0,
-	CLI_FOUND =
-	    1, /* the command worked and what it looked at is not good */
+	CLI_FOUND = 1,	  /* it worked; what it looked at is not good */
 	CLI_USAGE = 2,	  /* arguments break a rule; nothing was done */
 	CLI_INPUT = 3,	  /* an input file cannot be read or used */
 	CLI_FAILED = 4,	  /* no memory, no such device, output not written */
@@ -44,16 +45,17 @@ struct cli_texts {
 	int count;
 };
 
+/* The order suits {"name", kind, offset, "value", .help = "..."}. */
 struct cli_option {
 	const char *name; /* "shape" for --shape; NULL ends a table */
 	enum cli_kind kind;
-	size_t offset; /* into the struct of its group */
-	const char
-	    *value; /* "N"; the words of OPT_WORD and OPT_CHOICE: "a|b" */
+	size_t offset;	      /* into the struct of its group */
+	const char *value;    /* "N"; or words, which are completed: "a|b" */
 	const char *fallback; /* parsed when the option is not given; or NULL */
 	const char *help;     /* one sentence, no full stop */
-	int64_t min, max;     /* OPT_INT */
+	int64_t min, max;     /* OPT_INT; both 0: any */
 	char letter;	      /* 'q' for -q, or 0 */
+	char is_required;
 };
 
 /* Options that several commands have; offset places their struct. */
@@ -72,6 +74,8 @@ struct cli_command {
 	const char *examples;	 /* lines "command  # what it does" */
 	const struct cli_group *groups;
 	size_t args_bytes; /* of the struct that the groups fill */
+	/* It writes a file in steps: signals wait for its cli_stopped(). */
+	int defers_signals;
 	/* Returns an enum cli_exit. */
 	int (*run)(const void *args, char *const *files, int n_files);
 };
@@ -91,6 +95,10 @@ const struct cli_command *cli_find_command(const char *name);
 int cli_parse(const struct cli_command *command, int argc, char **argv,
 	      void *args, char **files, int *n_files, int *wants_help);
 void cli_args_free(const struct cli_command *command, void *args);
+/* The option named so (without --), or with this letter; or NULL. */
+const struct cli_option *cli_find_option(const struct cli_command *command,
+					 const char *name, char letter,
+					 size_t *offset);
 /* Nearest of the command names to a mistyped one; NULL if none is near. */
 const char *cli_nearest_command(const char *word);
 /* Index of word in "a|b|c", or -1. */
@@ -99,11 +107,12 @@ int cli_word_index(const char *words, const char *word);
 int cli_parse_int(const char *text, int64_t *value);
 int cli_parse_double(const char *text, double *value);
 
-/* ---- help.c -------------------------------------------------------------- */
+/* ---- help.c, cmd_completion.c -------------------------------------------- */
 
 void cli_print_overview(FILE *to);
 void cli_print_help(const struct cli_command *command, FILE *to);
-extern const char cli_exit_codes_text[];
+/* The table of exit codes: the code, then what it says; NULL ends it. */
+extern const char *const cli_exit_codes[][2];
 
 /* ---- common.c ------------------------------------------------------------ */
 
@@ -112,8 +121,8 @@ __attribute__((format(printf, 2, 3))) int cli_error(enum cli_exit code,
 						    const char *format, ...);
 __attribute__((format(printf, 1, 2))) void cli_warn(const char *format, ...);
 /*
- * Control characters of text become ?: names in files may hold what would move
- * a terminal's cursor, or begin a line of its own.
+ * Replaces control characters of text by "?": names in files may hold
+ * characters that move a terminal's cursor or begin a line of their own.
  */
 void cli_clean(char *text);
 /* The name that messages begin with: set by main. */
@@ -126,6 +135,17 @@ extern const char *cli_command_name;
  */
 int cli_fail(const char *what, const struct nib_error *err);
 int cli_fail_input(const char *what, const struct nib_error *err);
+/*
+ * The same for a call whose arguments come from options: err->argument is shown
+ * as option (if not NULL), and advice ends the message.  {0} ends names.
+ */
+struct cli_name {
+	const char *argument, *option, *advice;
+};
+int cli_fail_named(const char *what, const struct nib_error *err,
+		   const struct cli_name *names);
+/* Of nib_amax() and nib_quantize(). */
+extern const struct cli_name cli_saturate_names[];
 int cli_no_memory(const char *what);
 
 /* --quiet */
@@ -134,41 +154,25 @@ struct common_args {
 };
 extern const struct cli_option common_options[];
 
+/* --threads and --isa of struct device_args; any_device_options: --device too */
+extern const struct cli_option device_options[];
+extern const struct cli_option any_device_options[];
+
 /* --format: an enum table_format (table.h). */
 struct format_args {
 	int format;
 };
 extern const struct cli_option format_options[];
 
-/* --threads, --isa; any_device_options: also --device */
-struct device_args {
-	const char *device; /* NULL = "cpu" */
-	int64_t threads;
-	const char *isa;
-};
-extern const struct cli_option device_options[];
-extern const struct cli_option any_device_options[];
-/* Opens the device; prints and returns the exit code on failure. */
-int cli_open_device(const struct device_args *args, struct nib_device **device);
-/* The name to open: emu:h200, emu:b200 are cuda:0 of the driver in software. */
-int cli_emu_device(const char *name, const char **device);
-/* CLI_USAGE after a message where times would say nothing: emu:h200. */
-int cli_check_timed(const char *device);
-/* "cpu-avx512"; lives as long as the device. */
-const char *cli_backend(const struct nib_device *device);
-int cli_threads(const struct nib_device *device);
-enum nib_arithmetic cli_arithmetic(const struct nib_device *device);
-/* Whether the device computes in the host's memory. */
-int cli_is_host(const struct nib_device *device);
-/* The device's hardware, its driver if it has one, and the operating system:
- * "AMD EPYC, Linux 6.1". */
-const char *cli_machine(const struct nib_device *device);
-
 extern const char *const cli_dtype_names[]; /* "fp32", "fp16", "bf16" */
 #define CLI_DTYPE_WORDS	 "fp32|fp16|bf16"
 #define CLI_LAYOUT_WORDS "linear|tiled"
 extern const char *const cli_layout_names[]; /* "linear", "tiled" */
+/* The type of C of every command without --out, except nib check. */
+#define CLI_OUT_DEFAULT "bf16"
 
+/* A terminal that understands escape sequences: TERM is not "dumb". */
+int cli_is_terminal(int fd);
 /* Seconds of a clock that only goes forward. */
 double cli_now_s(void);
 /* "1.5 GiB" into text, which is returned. */
@@ -177,14 +181,8 @@ const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT]);
 /* "1.500 ms" into text; returns it. */
 #define CLI_SECONDS_TEXT 32
 const char *cli_seconds_text(double s, char text[CLI_SECONDS_TEXT]);
-
-/*
- * From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that a command
- * that writes a file can remove what it has begun: look at cli_interrupted()
- * (the signal, or 0) between steps.
- */
-void cli_catch_signals(void);
-int cli_interrupted(void);
+/* "s" unless n is 1: the plural of what is counted. */
+const char *cli_s(int64_t n);
 
 /*
  * Whether out may be written: it must not be one of the inputs under another
@@ -192,5 +190,23 @@ int cli_interrupted(void);
  */
 int cli_check_output(const char *out, const char *const *inputs, int n_inputs,
 		     int force);
+
+/* ---- stop.c -------------------------------------------------------------- */
+
+/*
+ * main calls this once.  SIGINT, SIGTERM and SIGHUP then end nib with a message
+ * and 128 + the signal's number; with defer they only set a flag.  An input
+ * file that gets shorter while it is mapped (SIGBUS) reads as zeros from there
+ * on.
+ */
+void cli_catch_signals(int defer);
+/*
+ * Whether to stop, asked between steps and before output is committed: CLI_OK,
+ * or the exit code after a message, for a deferred signal or a file that got
+ * shorter.
+ */
+int cli_stopped(void);
+/* The same without the message. */
+int cli_must_stop(void);
 
 #endif

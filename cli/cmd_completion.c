@@ -1,151 +1,195 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_completion.c - nib completion: the bash script and the man page. */
+/*
+ * cmd_completion.c - nib completion: completion scripts of three shells, and
+ * the man page.  The scripts hold no words of their own: they ask `nib
+ * completion words`, which reads the tables of commands and options.
+ */
 #include <string.h>
 
 #include "cli.h"
-#include "help.h"
 
-/* ---- bash ---------------------------------------------------------------- */
+/* ---- what may come next -------------------------------------------------- */
 
-static void put_words(const char *words, FILE *to)
+/* "a|b" one a line. */
+static void put_choices(const char *words)
 {
 	for (; *words; words++)
-		fputc(*words == '|' ? ' ' : *words, to);
+		putchar(*words == '|' ? '\n' : *words);
+	putchar('\n');
 }
 
-/* What may follow an option of this kind. */
-static void put_value_case(const struct cli_command *command,
-			   const struct cli_option *o, FILE *to)
+static void put_commands(void)
 {
-	if (o->kind == OPT_WORD || o->kind == OPT_CHOICE) {
-		fprintf(to, "\t%s:--%s) words=\"", command->name, o->name);
-		put_words(o->value, to);
-		fputs("\" ;;\n", to);
-	} else if (o->kind == OPT_FILE) {
-		fprintf(to, "\t%s:--%s) files=1 ;;\n", command->name, o->name);
-	} else if (!strcmp(o->name, "preset")) {
-		fprintf(to, "\t%s:--%s) words=\"", command->name, o->name);
-		put_words(o->value, to);
-		fputs("\" ;;\n", to);
-	} else if (help_takes_value(o)) {
-		fprintf(to, "\t%s:--%s) ;;\n", command->name, o->name);
+	for (size_t i = 0; cli_commands[i]; i++)
+		printf("%s\t%s\n", cli_commands[i]->name,
+		       cli_commands[i]->summary);
+}
+
+static void put_options(const struct cli_command *command)
+{
+	puts("--help\tthis command explained");
+	for (const struct cli_group *g = command->groups; g->title; g++)
+		for (const struct cli_option *o = g->options; o->name; o++)
+			printf("--%s\t%s\n", o->name, o->help);
+}
+
+/* Only lists of words have a bar: "LIST" and "N" are descriptions. */
+static void put_values(const struct cli_option *o)
+{
+	if (o->kind == OPT_FILE)
+		puts("@files");
+	else if (strchr(o->value, '|'))
+		put_choices(o->value);
+}
+
+/*
+ * Prints the words that may stand where the last of words does, one a line and
+ * a tab before what it means; "@files" alone where a file may.
+ */
+static void put_next(char *const *words, int count)
+{
+	const struct cli_command *command = cli_find_command(words[0]);
+	const char *last = words[count - 1];
+	/* bash gives --out=x as three words. */
+	int at = count - (count > 2 && !strcmp(words[count - 2], "=") ? 3 : 2);
+	const char *before = at > 0 ? words[at] : "";
+	const struct cli_option *o = NULL;
+	size_t offset;
+
+	if (command && before[0] == '-')
+		o = cli_find_option(command,
+				    before[1] == '-' ? before + 2 : NULL,
+				    before[1] == '-' ? 0 : before[1], &offset);
+	if (count == 1) {
+		put_commands();
+		puts("--help\tthe list of commands\n--version");
+	} else if (!command) {
+		return;
+	} else if (o && o->kind != OPT_FLAG) {
+		put_values(o);
+	} else if (last[0] == '-') {
+		put_options(command);
+	} else if (!strcmp(command->name, "help")) {
+		put_commands();
+		puts("exit-codes\twhat nib returns");
+	} else if (strchr(command->positional, '|')) {
+		put_choices(command->positional);
+	} else {
+		puts("@files");
 	}
 }
 
-static void put_value_cases(const struct cli_command *command, FILE *to)
-{
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			put_value_case(command, o, to);
-}
+/* ---- scripts ------------------------------------------------------------- */
 
-static void put_command_options(const struct cli_command *command, FILE *to)
-{
-	fprintf(to, "\t%s) words=\"--help", command->name);
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			fprintf(to, " --%s", o->name);
-	fputs("\" ;;\n", to);
-}
+static const char bash_script[] =
+    "# bash completion for nib; made by: nib completion bash\n"
+    "_nib()\n"
+    "{\n"
+    "	local cur=${COMP_WORDS[COMP_CWORD]} words\n"
+    "	[ \"$cur\" = = ] && cur=\n"
+    "	words=$(\"${COMP_WORDS[0]}\" completion words -- \\\n"
+    "		\"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null | cut -f1)\n"
+    "	if [ \"$words\" = @files ]; then\n"
+    "		compopt -o filenames 2>/dev/null\n"
+    "		mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+    "	else\n"
+    "		mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+    "	fi\n"
+    "}\n"
+    "complete -F _nib nib\n";
 
-static void put_command_names(FILE *to)
-{
-	for (size_t i = 0; cli_commands[i]; i++)
-		fprintf(to, "%s%s", i ? " " : "", cli_commands[i]->name);
-}
+static const char zsh_script[] =
+    "#compdef nib\n"
+    "# zsh completion for nib; made by: nib completion zsh\n"
+    "_nib()\n"
+    "{\n"
+    "	local -a lines\n"
+    "	lines=(\"${(@f)$(command nib completion words -- \\\n"
+    "		\"${(@)words[2,CURRENT]}\" 2>/dev/null)}\")\n"
+    "	if [[ $lines[1] == @files ]]; then\n"
+    "		_files\n"
+    "	elif [[ -n $lines[1] ]]; then\n"
+    "		lines=(\"${(@)lines//:/\\\\:}\")\n"
+    "		lines=(\"${(@)lines/$'\\t'/:}\")\n"
+    "		_describe nib lines\n"
+    "	fi\n"
+    "}\n"
+    "if [[ ${funcstack[1]-} == _nib ]]; then\n"
+    "	_nib \"$@\"\n"
+    "else\n"
+    "	compdef _nib nib\n"
+    "fi\n";
 
-void help_print_bash(FILE *to)
-{
-	fputs("# bash completion for nib; made by: nib completion bash\n"
-	      "_nib()\n{\n"
-	      "\tlocal cur prev command words= files=\n"
-	      "\tCOMPREPLY=()\n"
-	      "\tcur=${COMP_WORDS[COMP_CWORD]}\n"
-	      "\tprev=${COMP_WORDS[COMP_CWORD-1]}\n"
-	      "\tcommand=${COMP_WORDS[1]}\n"
-	      "\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-	      "\t\tCOMPREPLY=($(compgen -W \"",
-	      to);
-	put_command_names(to);
-	fputs(" --help --version\" -- \"$cur\"))\n\t\treturn\n\tfi\n"
-	      "\tcase $command:$prev in\n",
-	      to);
-	for (size_t i = 0; cli_commands[i]; i++)
-		put_value_cases(cli_commands[i], to);
-	fputs("\thelp:*) words=\"--help exit-codes ", to);
-	put_command_names(to);
-	fputs("\" ;;\n"
-	      "\tcompletion:*) words=\"--help bash man\" ;;\n"
-	      "\t*)\n"
-	      "\tif [[ $cur == -* ]]; then\n"
-	      "\tcase $command in\n",
-	      to);
-	for (size_t i = 0; cli_commands[i]; i++)
-		put_command_options(cli_commands[i], to);
-	fputs("\tesac\n"
-	      "\telse\n\t\tfiles=1\n\tfi ;;\n"
-	      "\tesac\n"
-	      "\tif [ -n \"$files\" ]; then\n"
-	      "\t\tcompopt -o filenames 2>/dev/null\n"
-	      "\t\tCOMPREPLY=($(compgen -f -- \"$cur\"))\n"
-	      "\telse\n"
-	      "\t\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-	      "\tfi\n"
-	      "}\n"
-	      "complete -F _nib nib\n",
-	      to);
-}
+static const char fish_script[] =
+    "# fish completion for nib; made by: nib completion fish\n"
+    "function __nib_words\n"
+    "	set -l words (commandline -opc)\n"
+    "	set -l last (commandline -ct)\n"
+    "	set -l lines (command nib completion words -- $words[2..-1] \"$last\" "
+    "2>/dev/null)\n"
+    "	if test \"$lines\" = @files\n"
+    "		__fish_complete_path \"$last\"\n"
+    "	else\n"
+    "		printf '%s\\n' $lines\n"
+    "	end\n"
+    "end\n"
+    "complete -c nib -f -a '(__nib_words)'\n";
 
 /* ---- the man page -------------------------------------------------------- */
 
 /* Text with what man(7) would take for markup escaped. */
-static void put_roff(const char *text, size_t n, FILE *to)
+static void put_roff(const char *text, size_t n)
 {
 	for (size_t i = 0; i < n && text[i]; i++) {
 		if (text[i] == '\\')
-			fputs("\\e", to);
+			fputs("\\e", stdout);
 		else if (text[i] == '-')
-			fputs("\\-", to);
+			fputs("\\-", stdout);
 		else if ((text[i] == '.' || text[i] == '\'') &&
 			 (i == 0 || text[i - 1] == '\n'))
-			fprintf(to, "\\&%c", text[i]);
+			printf("\\&%c", text[i]);
 		else
-			fputc(text[i], to);
+			putchar(text[i]);
 	}
 }
 
-static void put_roff_line(const char *text, FILE *to)
+/* An entry of a list: its name in bold, then text. */
+static void put_item(const char *name, const char *text)
 {
-	put_roff(text, strlen(text), to);
-	fputc('\n', to);
+	fputs(".TP\n\\fB", stdout);
+	put_roff(name, SIZE_MAX);
+	fputs("\\fR\n", stdout);
+	put_roff(text, SIZE_MAX);
+	putchar('\n');
 }
 
-static void put_man_option(const struct cli_option *o, FILE *to)
+static void put_man_option(const struct cli_option *o)
 {
-	fputs(".TP\n", to);
+	fputs(".TP\n", stdout);
 	if (o->letter)
-		fprintf(to, "\\fB\\-%c\\fR, ", o->letter);
-	fputs("\\fB\\-\\-", to);
-	put_roff(o->name, 64, to);
-	fputs("\\fR", to);
-	if (help_takes_value(o)) {
-		fputs(" \\fI", to);
-		put_roff(o->value, 256, to);
-		fputs("\\fR", to);
+		printf("\\fB\\-%c\\fR, ", o->letter);
+	fputs("\\fB\\-\\-", stdout);
+	put_roff(o->name, SIZE_MAX);
+	fputs("\\fR", stdout);
+	if (o->kind != OPT_FLAG) {
+		fputs(" \\fI", stdout);
+		put_roff(o->value, SIZE_MAX);
+		fputs("\\fR", stdout);
 	}
-	fputc('\n', to);
-	put_roff(o->help, 1024, to);
+	putchar('\n');
+	put_roff(o->help, SIZE_MAX);
 	if (o->fallback && *o->fallback && strcmp(o->fallback, "0")) {
-		fputs(" (default: ", to);
-		put_roff(o->fallback, 256, to);
-		fputc(')', to);
+		fputs(" (default: ", stdout);
+		put_roff(o->fallback, SIZE_MAX);
+		putchar(')');
 	}
-	fputs(".\n", to);
+	puts(o->is_required ? " (required)." : ".");
 }
 
-/* Blank lines begin paragraphs; lines that begin with a blank stay as they are.
+/*
+ * Empty lines begin paragraphs; lines that begin with a blank stay as they are.
  */
-static void put_man_text(const char *text, FILE *to)
+static void put_man_text(const char *text)
 {
 	int is_literal = 0;
 
@@ -154,112 +198,129 @@ static void put_man_text(const char *text, FILE *to)
 
 		if (is_literal != (*text == ' ') && n) {
 			is_literal = !is_literal;
-			fputs(is_literal ? ".nf\n" : ".fi\n", to);
+			puts(is_literal ? ".nf" : ".fi");
 		}
-		if (n) {
-			put_roff(text, n, to);
-			fputc('\n', to);
-		} else {
-			fputs(".PP\n", to);
-		}
+		if (n)
+			put_roff(text, n);
+		else
+			fputs(".PP", stdout);
+		putchar('\n');
 		text += n + (text[n] == '\n');
 	}
-	fputs(is_literal ? ".fi\n" : "", to);
+	fputs(is_literal ? ".fi\n" : "", stdout);
 }
 
-static void put_man_command(const struct cli_command *command, FILE *to)
+static void put_man_command(const struct cli_command *command)
 {
-	fprintf(to, ".SS nib %s [OPTION]... ", command->name);
-	put_roff_line(command->positional, to);
-	put_roff_line(command->summary, to);
-	fputs(".PP\n", to);
-	put_man_text(command->description, to);
+	printf(".SS nib %s [OPTION]... ", command->name);
+	put_roff(command->positional, SIZE_MAX);
+	putchar('\n');
+	put_roff(command->summary, SIZE_MAX);
+	puts("\n.PP");
+	put_man_text(command->description);
 	for (const struct cli_group *g = command->groups; g->title; g++)
 		for (const struct cli_option *o = g->options; o->name; o++)
-			put_man_option(o, to);
+			put_man_option(o);
 	if (*command->examples) {
-		fputs(".PP\nExamples:\n.PP\n.nf\n", to);
-		put_roff(command->examples, strlen(command->examples), to);
-		fputs(".fi\n", to);
+		puts(".PP\nExamples:\n.PP\n.nf");
+		put_roff(command->examples, SIZE_MAX);
+		puts(".fi");
 	}
 }
 
-void help_print_man(FILE *to)
+static const char *const environment[][2] = {
+    {"NIB_CPU", "scalar, avx2, avx512bw or avx512: the instruction set, unless "
+		"--isa names one."},
+    {"NIB_CUDA_LIBRARY", "The CUDA driver to open instead of libcuda.so.1."},
+    {"NIB_TUNING",
+     "The file of a GPU's tile costs (nib tune); off reads none."},
+    {"XDG_CACHE_HOME",
+     "The folder of nibblas/tune-*.json, unless NIB_TUNING names a file; "
+     "~/.cache if not set."},
+    {"OMP_WAIT_POLICY",
+     "OpenMP threads spin while they wait for each other.  On processors that\n"
+     "other programs use too, that can cost a call tens of milliseconds:\n"
+     "passive lets them sleep."},
+    {"NO_COLOR", "If set and not empty, tables on a terminal have no colours."},
+    {"TERM", "If dumb, nothing is bold or coloured and progress is printed in "
+	     "lines of its own."},
+};
+
+static void put_man(void)
 {
-	fprintf(to,
-		".\\\" Made by: nib completion man\n"
-		".TH NIB 1 \"\" \"nibblas %s\" \"User Commands\"\n"
-		".SH NAME\n"
-		"nib \\- NVFP4 matrices: multiply, check, quantise, inspect\n"
-		".SH SYNOPSIS\n"
-		"\\fBnib\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR]... "
-		"[\\fIFILE\\fR]...\n.br\n"
-		"\\fBnib \\-\\-version\\fR\n.br\n"
-		"\\fBnib help\\fR \\fICOMMAND\\fR\n"
-		".SH DESCRIPTION\n"
-		"NVFP4 is a 4\\-bit float (e2m1) with one e4m3 scale for each "
-		"16 values of a row\nand one fp32 global scale for a tensor.\n"
-		"nib multiplies such matrices, checks the result against an "
-		"exact sum, makes\nthem from float checkpoints and says what "
-		"is wrong with a file.\n"
-		"Every command takes \\fB\\-h\\fR, \\fB\\-\\-help\\fR.\n"
-		".SH COMMANDS\n",
-		nib_version());
+	printf(".\\\" Made by: nib completion man\n"
+	       ".TH NIB 1 \"\" \"nibblas %s\" \"User Commands\"\n"
+	       ".SH NAME\n"
+	       "nib \\- NVFP4 matrices: multiply, check, quantise, inspect\n"
+	       ".SH SYNOPSIS\n"
+	       "\\fBnib\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR]... "
+	       "[\\fIFILE\\fR]...\n.br\n"
+	       "\\fBnib \\-\\-version\\fR\n.br\n"
+	       "\\fBnib help\\fR \\fICOMMAND\\fR\n"
+	       ".SH DESCRIPTION\n"
+	       "NVFP4 is a 4\\-bit float (e2m1) with one e4m3 scale for each "
+	       "16 values of a row\nand one fp32 global scale for a tensor.\n"
+	       "nib multiplies such matrices, checks the result against an "
+	       "exact sum, makes\nthem from float checkpoints and says what "
+	       "is wrong with a file.\n"
+	       "Every command takes \\fB\\-h\\fR, \\fB\\-\\-help\\fR.\n"
+	       ".SH COMMANDS\n",
+	       nib_version());
 	for (size_t i = 0; cli_commands[i]; i++)
-		put_man_command(cli_commands[i], to);
-	fputs(".SH EXIT STATUS\n.nf\n", to);
-	put_roff(cli_exit_codes_text, strlen(cli_exit_codes_text), to);
-	fputs(".fi\n"
-	      ".SH ENVIRONMENT\n"
-	      ".TP\n\\fBNIB_CPU\\fR\n"
-	      "scalar, avx2, avx512bw or avx512: the instruction set, where "
-	      "\\-\\-isa does not say.\n"
-	      ".TP\n\\fBNIB_CUDA_LIBRARY\\fR\n"
-	      "The CUDA driver to open instead of libcuda.so.1.\n"
-	      ".TP\n\\fBNIB_TUNING\\fR\n"
-	      "The file of a GPU's tile costs (nib tune); off reads none.\n"
-	      ".TP\n\\fBXDG_CACHE_HOME\\fR\n"
-	      "Where nibblas/tune\\-*.json is without NIB_TUNING, else "
-	      "~/.cache.\n"
-	      ".TP\n\\fBOMP_WAIT_POLICY\\fR\n"
-	      "Threads of OpenMP spin where they wait for each other.  On "
-	      "processors that other\nprograms use too that can cost a "
-	      "call tens of milliseconds: passive lets them sleep.\n"
-	      ".TP\n\\fBNO_COLOR\\fR\n"
-	      "If set, tables on a terminal have no colours.\n"
-	      ".SH SEE ALSO\n"
-	      "nibblas.h; docs/numerics.md: what is exact, and the bounds of "
-	      "nib check.\n",
-	      to);
+		put_man_command(cli_commands[i]);
+	puts(".SH EXIT STATUS");
+	for (int i = 0; cli_exit_codes[i][0]; i++)
+		put_item(cli_exit_codes[i][0], cli_exit_codes[i][1]);
+	puts(".SH ENVIRONMENT");
+	for (size_t i = 0; i < sizeof(environment) / sizeof(*environment); i++)
+		put_item(environment[i][0], environment[i][1]);
+	puts(".SH SEE ALSO\n"
+	     "nibblas.h; docs/numerics.md: what is exact, and the bounds of "
+	     "nib check.");
 }
 
 /* ---- the command --------------------------------------------------------- */
 
 static int run_completion(const void *args, char *const *files, int n_files)
 {
+	const char *what = files[0];
+
 	(void)args;
-	(void)n_files;
-	if (!strcmp(files[0], "bash"))
-		help_print_bash(stdout);
-	else if (!strcmp(files[0], "man"))
-		help_print_man(stdout);
+	if (!strcmp(what, "words") && n_files > 1)
+		put_next(files + 1, n_files - 1);
+	else if (n_files > 1)
+		return cli_error(CLI_USAGE, "'%s' is one argument too many",
+				 files[1]);
+	else if (!strcmp(what, "bash"))
+		fputs(bash_script, stdout);
+	else if (!strcmp(what, "zsh"))
+		fputs(zsh_script, stdout);
+	else if (!strcmp(what, "fish"))
+		fputs(fish_script, stdout);
+	else if (!strcmp(what, "man"))
+		put_man();
 	else
-		return cli_error(CLI_USAGE, "'%s': must be bash or man",
-				 files[0]);
+		return cli_error(CLI_USAGE,
+				 "'%s': must be bash, zsh, fish or man", what);
 	return CLI_OK;
 }
 
-static const struct cli_group groups[] = {{0}};
-
 const struct cli_command command_completion = {
     .name = "completion",
-    .summary = "print the bash completion script, or the man page",
-    .positional = "bash|man",
+    .summary = "print a shell's completion script, or the man page",
+    .positional = "bash|zsh|fish|man",
     .min_positional = 1,
-    .max_positional = 1,
-    .description = "",
-    .examples = "source <(nib completion bash)          # in this shell\n"
-		"nib completion man | man -l -          # read the manual\n",
-    .groups = groups,
+    .max_positional = 1 << 20,
+    .description =
+	"Prints a script by which the Tab key completes commands, options and\n"
+	"their values, or the man page nib(1).  make install puts all of them\n"
+	"in place.  The scripts call nib completion words -- WORD..., which\n"
+	"prints what the last WORD may be.\n",
+    .examples =
+	"source <(nib completion bash)                        # this shell\n"
+	"nib completion zsh > ~/.zfunc/_nib                   # in $fpath\n"
+	"nib completion fish > ~/.config/fish/completions/nib.fish\n"
+	"nib completion man | man -l -                        # the manual\n",
+    .groups = (const struct cli_group[]){{0}},
     .run = run_completion,
 };

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_run.c - nib run: inputs of a file times a layer of another. */
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 #include "progress.h"
-#include "staging.h"
 #include "table.h"
 #include "tensor.h"
 
@@ -43,28 +41,62 @@ static const struct table_column columns[] = {
     {0},
 };
 
+#define MAX_STAGED 8 /* codes and scales of a, b, b2; alphas; c */
+
 struct runner {
 	const struct run_args *args;
 	struct nib_file *weights, *inputs;
 	struct nib_device *device;
 	const struct nib_layer *layers[2]; /* the second for --tensor2 */
 	float globals[2];
-	struct nib_packed *packed[2];
-	/* The input: rank and shape as in its file; then as NVFP4. */
+	/* The input: rank and shape as in its file. */
 	int rank;
 	int64_t shape[NIB_MAX_RANK];
-	struct nib_nvfp4 a;
 	float a_global;
 	const char *a_format, *a_global_from;
-	void *owned_codes, *owned_scales;
+	void *codes, *scales; /* of a float input, quantised */
+	/* Views of memory where the device computes, but c: on the host. */
+	struct nib_problem problem;
 	struct nib_dense c;
-	/* Where the device computes: a, then the weights. */
-	struct staging codes[3], scales[3];
-	struct nib_nvfp4 weights_there[2];
+	struct nib_packed *packed[2];
+	struct staging staged[MAX_STAGED];
+	int n_staged;
 	double quantize_s, pack_s, run_s;
 };
 
-/* ---- what to multiply ---------------------------------------------------- */
+/* Where the device has a copy of bytes of the host; NULL: see err. */
+static void *stage(struct runner *r, const void *host, size_t bytes,
+		   struct nib_error *err)
+{
+	struct staging *staged = &r->staged[r->n_staged];
+
+	if (staging_new_loaded(r->device, host, bytes, staged, err)) {
+		staging_free(staged);
+		return NULL;
+	}
+	r->n_staged++;
+	return staged->data;
+}
+
+/* The same for a dense matrix with linear scales. */
+static enum nib_status stage_view(struct runner *r, const struct nib_nvfp4 *q,
+				  struct nib_nvfp4 *there,
+				  struct nib_error *err)
+{
+	const size_t elems = (size_t)(q->rows * q->k);
+
+	*there = *q;
+	if (!elems) {
+		there->codes = there->scales = NULL;
+		return NIB_OK;
+	}
+	there->codes = stage(r, q->codes, elems / 2, err);
+	if (there->codes)
+		there->scales = stage(r, q->scales, elems / NIB_BLOCK, err);
+	return there->codes && there->scales ? NIB_OK : err->status;
+}
+
+/* ---- the weights --------------------------------------------------------- */
 
 static int no_layer(const struct runner *r, const char *name)
 {
@@ -73,87 +105,59 @@ static int no_layer(const struct runner *r, const char *name)
 	if (!count)
 		return cli_error(CLI_INPUT, "%s has no NVFP4 layers",
 				 r->args->weights);
-	return cli_error(
-	    CLI_USAGE,
-	    "%s has no NVFP4 layer '%s'; it has %lld, the first is "
-	    "'%s' (nib inspect lists them)",
-	    r->args->weights, name, (long long)count,
-	    nib_file_layer_at(r->weights, 0)->name);
+	return cli_error(CLI_USAGE,
+			 "%s has no NVFP4 layer '%s'; it has %lld, the first "
+			 "is '%s' (nib inspect lists them)",
+			 r->args->weights, name, (long long)count,
+			 nib_file_layer_at(r->weights, 0)->name);
 }
 
 static int find_layers(struct runner *r)
 {
 	const char *const names[] = {r->args->tensor, r->args->tensor2};
+	const struct nib_nvfp4 *first = NULL, *w = NULL;
 
 	for (int i = 0; i < 2 && names[i]; i++) {
-		const struct nib_layer *layer =
-		    nib_file_find_layer(r->weights, names[i]);
-
-		if (!layer)
+		r->layers[i] = nib_file_find_layer(r->weights, names[i]);
+		if (!r->layers[i])
 			return no_layer(r, names[i]);
-		if (r->args->index >= layer->weight.batch)
+		w = &r->layers[i]->weight;
+		first = first ? first : w;
+		if (r->args->index >= w->batch)
 			return cli_error(CLI_USAGE,
 					 "--index %lld: %s has %lld matrices",
 					 (long long)r->args->index, names[i],
-					 (long long)layer->weight.batch);
-		r->layers[i] = layer;
+					 (long long)w->batch);
 	}
-	if (r->layers[1] &&
-	    (r->layers[1]->weight.rows != r->layers[0]->weight.rows ||
-	     r->layers[1]->weight.k != r->layers[0]->weight.k))
+	if (w->rows != first->rows || w->k != first->k)
 		return cli_error(CLI_USAGE, "%s and %s differ in shape",
 				 names[0], names[1]);
 	return CLI_OK;
 }
 
-/* One matrix of layer i, and its global scale. */
-static struct nib_nvfp4 weight_view(struct runner *r, int i)
-{
-	struct tensor_source source;
-
-	tensor_from_layer(r->layers[i], &source);
-	return tensor_view(&source, r->args->index * source.rows_each,
-			   source.rows_each, &r->globals[i]);
-}
-
-/* The bytes of a dense view with linear scales: pair i, and its view there. */
-static enum nib_status stage(struct runner *r, int i, const struct nib_nvfp4 *q,
-			     struct nib_nvfp4 *there, struct nib_error *err)
-{
-	const size_t elems = (size_t)(q->rows * q->k);
-	struct staging codes = {0}, scales = {0};
-	enum nib_status status;
-
-	status =
-	    staging_new_loaded(r->device, q->codes, elems / 2, &codes, err);
-	if (!status)
-		status = staging_new_loaded(r->device, q->scales,
-					    elems / NIB_BLOCK, &scales, err);
-	r->codes[i] = codes;
-	r->scales[i] = scales;
-	*there = *q;
-	there->codes = codes.data;
-	there->scales = scales.data;
-	return status;
-}
-
-/* A GPU reads them once, as they are: packing would cost more. */
 static int load_weights(struct runner *r)
 {
+	struct nib_nvfp4 *const there[] = {&r->problem.b, &r->problem.b2};
 	double begin_s = cli_now_s();
 	struct nib_error err;
 
 	for (int i = 0; i < 2 && r->layers[i]; i++) {
-		const struct nib_nvfp4 b = weight_view(r, i);
+		struct tensor_source source;
+		struct nib_nvfp4 b;
 
+		tensor_from_layer(r->layers[i], &source);
+		b = tensor_view(&source, r->args->index * source.rows_each,
+				source.rows_each, &r->globals[i]);
+		/* A GPU reads them once: packing would cost more. */
 		if (!cli_is_host(r->device)) {
-			if (stage(r, 1 + i, &b, &r->weights_there[i], &err))
-				return cli_fail(r->layers[i]->name, &err);
-			continue;
+			if (stage_view(r, &b, there[i], &err))
+				return cli_fail(source.name, &err);
+		} else if (nib_pack(r->device, &b, &r->packed[i], &err)) {
+			return cli_fail_input(source.name, &err);
 		}
-		if (nib_pack(r->device, &b, &r->packed[i], &err))
-			return cli_fail_input(r->layers[i]->name, &err);
 	}
+	r->problem.b_packed = r->packed[0];
+	r->problem.b2_packed = r->packed[1];
 	r->pack_s = cli_now_s() - begin_s;
 	return CLI_OK;
 }
@@ -166,110 +170,97 @@ static int find_input(struct runner *r, const struct nib_layer **layer,
 {
 	const char *name = r->args->input_tensor;
 	int64_t count = nib_file_tensor_count(r->inputs);
-	int64_t layers = nib_file_layer_count(r->inputs);
 
 	*layer = NULL;
 	*tensor = NULL;
 	if (name) {
 		*layer = nib_file_find_layer(r->inputs, name);
 		*tensor = nib_file_find(r->inputs, name);
-		if (*layer || *tensor)
-			return CLI_OK;
-		return cli_error(CLI_USAGE, "%s has no tensor '%s'",
-				 r->args->input, name);
-	}
-	if (layers == 1 && count <= 4)
+	} else if (nib_file_layer_count(r->inputs) == 1 && count <= 4) {
 		*layer = nib_file_layer_at(r->inputs, 0);
-	else if (count == 1)
+	} else if (count == 1) {
 		*tensor = nib_file_tensor_at(r->inputs, 0);
+	}
 	if (*layer || *tensor)
 		return CLI_OK;
+	if (name)
+		return cli_error(CLI_USAGE, "%s has no tensor '%s'",
+				 r->args->input, name);
 	return cli_error(CLI_USAGE,
 			 "%s has %lld tensors: choose with --input-tensor",
 			 r->args->input, (long long)count);
 }
 
-static int set_shape(struct runner *r, const char *name, int rank,
-		     const int64_t *shape)
+static int set_shape(struct runner *r, const struct tensor_source *source)
 {
 	int64_t k = r->layers[0]->weight.k;
 
-	if (rank < 1 || shape[rank - 1] != k)
-		return cli_error(
-		    CLI_INPUT,
-		    "%s: the last size of '%s' is %lld, but %s has "
-		    "k = %lld",
-		    r->args->input, name,
-		    (long long)(rank ? shape[rank - 1] : 0), r->args->tensor,
-		    (long long)k);
-	r->rank = rank;
-	memcpy(r->shape, shape, (size_t)rank * sizeof(*shape));
+	if (source->k != k)
+		return cli_error(CLI_INPUT,
+				 "%s: the last size of '%s' is %lld, but %s "
+				 "has k = %lld",
+				 r->args->input, source->name,
+				 (long long)source->k, r->args->tensor,
+				 (long long)k);
+	r->rank = source->rank;
+	memcpy(r->shape, source->shape, sizeof(r->shape));
+	r->a_format = source->is_nvfp4 ? "NVFP4" : tensor_format(source);
 	return CLI_OK;
 }
 
 static int use_layer(struct runner *r, const struct nib_layer *layer)
 {
-	const int64_t shape[] = {layer->weight.rows, layer->weight.k};
+	struct tensor_source source;
 	struct nib_error err;
 
+	tensor_from_layer(layer, &source);
 	if (layer->weight.batch > 1)
 		return cli_error(CLI_INPUT, "%s: '%s' is a stack of matrices",
 				 r->args->input, layer->name);
-	if (stage(r, 0, &layer->weight, &r->a, &err))
+	if (stage_view(r, &layer->weight, &r->problem.a, &err))
 		return cli_fail(layer->name, &err);
 	r->a_global = layer->global;
-	r->a_format = "NVFP4";
 	r->a_global_from = "input file";
-	return set_shape(r, layer->name, 2, shape);
+	return set_shape(r, &source);
 }
 
 static int quantize(struct runner *r, const struct tensor_source *source)
 {
-	struct nib_quantize_options options = {
+	/* A stack may have one each; reading then says NaN. */
+	const float stored = r->layers[0]->input_global;
+	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
-	    .global = r->layers[0]->input_global,
+	    .global = isfinite(stored) ? stored : 0,
 	    .saturate = r->args->saturate,
 	};
-	const struct nib_dense x = {
-	    .data = (void *)(uintptr_t)source->data,
+	size_t elems = (size_t)(source->rows * source->k);
+	struct nib_dense x = {
 	    .dtype = source->dtype,
 	    .rows = source->rows,
 	    .cols = source->k,
 	};
-	size_t elems = (size_t)(source->rows * source->k);
-	size_t x_bytes = elems * nib_dtype_bytes(source->dtype);
+	struct nib_nvfp4 a = {.rows = source->rows, .k = source->k};
 	struct staging staged = {0};
-	struct nib_dense x_there = x;
-	struct nib_nvfp4 a_there;
 	double begin_s = cli_now_s();
 	enum nib_status status;
 	struct nib_error err;
 
-	/* A stack may have one each, of which reading says NaN. */
-	if (!isfinite(options.global))
-		options.global = 0;
-	r->owned_codes = malloc(elems / 2 + 1);
-	r->owned_scales = malloc(elems / NIB_BLOCK + 1);
-	if (!r->owned_codes || !r->owned_scales)
+	a.codes = r->codes = malloc(elems / 2 + 1);
+	a.scales = r->scales = malloc(elems / NIB_BLOCK + 1);
+	if (!a.codes || !a.scales)
 		return cli_no_memory("quantised input");
-	r->a = (struct nib_nvfp4){
-	    .codes = r->owned_codes,
-	    .scales = r->owned_scales,
-	    .rows = source->rows,
-	    .k = source->k,
-	};
-	status = staging_new_loaded(r->device, x.data, x_bytes, &staged, &err);
-	x_there.data = staged.data;
+	status =
+	    staging_new_loaded(r->device, source->data,
+			       elems * nib_dtype_bytes(x.dtype), &staged, &err);
+	x.data = staged.data;
 	if (!status)
-		status = stage(r, 0, &r->a, &a_there, &err);
+		status = stage_view(r, &a, &r->problem.a, &err);
 	if (!status)
-		status = nib_quantize(r->device, &x_there, &a_there, &options,
+		status = nib_quantize(r->device, &x, &r->problem.a, &options,
 				      &r->a_global, &err);
 	staging_free(&staged);
 	if (status)
-		return cli_fail_input(r->args->input, &err);
-	r->a = a_there;
-	r->a_format = tensor_format(source);
+		return cli_fail_named(r->args->input, &err, cli_saturate_names);
 	r->a_global_from = options.global > 0 ? "weights file" : "data";
 	r->quantize_s = cli_now_s() - begin_s;
 	return CLI_OK;
@@ -286,49 +277,43 @@ static int load_input(struct runner *r)
 		return code;
 	if (layer)
 		return use_layer(r, layer);
-	if (!tensor || tensor_from_float(tensor, &source))
+	if (tensor_from_float(tensor, &source))
 		return cli_error(CLI_INPUT,
 				 "%s: '%s' is %s: must be F32, F16, BF16 or an "
 				 "NVFP4 layer",
-				 r->args->input, tensor ? tensor->name : "",
-				 tensor ? tensor->dtype : "nothing");
-	code = set_shape(r, tensor->name, tensor->rank, tensor->shape);
+				 r->args->input, tensor->name, tensor->dtype);
+	code = set_shape(r, &source);
 	return code ? code : quantize(r, &source);
 }
 
 /* ---- multiplication and output ------------------------------------------- */
 
-/* The output's memory on the host; its size in *bytes. */
 static int allocate_output(struct runner *r, size_t *bytes)
 {
 	r->c = (struct nib_dense){
 	    .dtype = (enum nib_dtype)r->args->out,
-	    .rows = r->a.rows,
+	    .rows = r->problem.a.rows,
 	    .cols = r->layers[0]->weight.rows,
 	};
-	if (__builtin_mul_overflow((size_t)r->c.rows, (size_t)r->c.cols,
-				   bytes) ||
-	    __builtin_mul_overflow(*bytes, nib_dtype_bytes(r->c.dtype), bytes))
-		return cli_no_memory("output");
-	r->c.data = malloc(*bytes ? *bytes : 1);
+	if (!__builtin_mul_overflow((size_t)r->c.rows, (size_t)r->c.cols,
+				    bytes) &&
+	    !__builtin_mul_overflow(*bytes, nib_dtype_bytes(r->c.dtype), bytes))
+		r->c.data = malloc(*bytes ? *bytes : 1);
 	return r->c.data ? CLI_OK : cli_no_memory("output");
 }
 
-/* Plans and runs problem, whose data is where the device computes. */
-static enum nib_status run_problem(struct runner *r,
-				   const struct nib_problem *problem,
-				   struct nib_error *err)
+/* Times the run alone, not its plan. */
+static enum nib_status run_problem(struct runner *r, struct nib_error *err)
 {
 	enum nib_op op = r->layers[1] ? NIB_DUAL_GEMM : NIB_GEMM;
 	struct nib_plan *plan;
-	enum nib_status status;
-	double begin_s;
+	enum nib_status status =
+	    nib_plan_create(r->device, op, &r->problem, 1, NULL, &plan, err);
+	double begin_s = cli_now_s();
 
-	status = nib_plan_create(r->device, op, problem, 1, NULL, &plan, err);
 	if (status)
 		return status;
-	begin_s = cli_now_s();
-	status = nib_run(plan, problem, 1, NULL, err);
+	status = nib_run(plan, &r->problem, 1, NULL, err);
 	if (!status)
 		status = nib_device_wait(r->device, NULL, err);
 	r->run_s = cli_now_s() - begin_s;
@@ -340,14 +325,8 @@ static int multiply(struct runner *r)
 {
 	const float alphas[2] = {r->a_global * r->globals[0],
 				 r->a_global * r->globals[1]};
-	struct staging alpha = {0}, c = {0};
-	struct nib_problem problem = {
-	    .a = r->a,
-	    .b = r->weights_there[0],
-	    .b2 = r->weights_there[1],
-	    .b_packed = r->packed[0],
-	    .b2_packed = r->packed[1],
-	};
+	const float *alpha;
+	struct staging c = {0};
 	struct nib_error err;
 	enum nib_status status;
 	size_t bytes;
@@ -355,58 +334,51 @@ static int multiply(struct runner *r)
 
 	if (code)
 		return code;
-	status =
-	    staging_new_loaded(r->device, alphas, sizeof(alphas), &alpha, &err);
-	if (!status)
-		status = staging_new(r->device, r->c.data, bytes, &c, &err);
-	if (!status) {
-		problem.alpha = alpha.data;
-		problem.alpha2 = problem.alpha + 1;
-		problem.c = r->c;
-		problem.c.data = c.data;
-		status = run_problem(r, &problem, &err);
-	}
+	alpha = stage(r, alphas, sizeof(alphas), &err);
+	if (!alpha || staging_new(r->device, r->c.data, bytes, &c, &err))
+		return cli_fail(NULL, &err);
+	r->problem.alpha = alpha;
+	r->problem.alpha2 = alpha + 1;
+	r->problem.c = r->c;
+	r->problem.c.data = c.data;
+	status = run_problem(r, &err);
 	if (!status)
 		status = staging_fetch(&c, bytes, &err);
-	staging_free(&alpha);
 	staging_free(&c);
 	return status ? cli_fail_input(NULL, &err) : CLI_OK;
 }
 
 static int write_output(struct runner *r)
 {
-	static const char *const dtypes[] = {"F32", "F16", "BF16"};
+	static const struct cli_name names[] = {
+	    {"name", "--output-tensor", NULL}, {0}};
 	const char *path = r->args->output;
 	size_t bytes =
 	    (size_t)(r->c.rows * r->c.cols) * nib_dtype_bytes(r->c.dtype);
 	struct nib_writer *writer;
 	struct nib_error err;
-	enum nib_status status;
 
 	r->shape[r->rank - 1] = r->c.cols;
 	if (nib_writer_open(path, &writer, &err))
 		return cli_fail(path, &err);
-	status =
-	    nib_writer_declare(writer, r->args->output_tensor,
-			       dtypes[r->c.dtype], r->rank, r->shape, &err);
-	if (!status)
-		status = nib_writer_write(writer, r->c.data, bytes, &err);
-	if (status || cli_interrupted()) {
-		nib_writer_discard(writer);
-		return status ? cli_fail(path, &err)
-			      : cli_error((enum cli_exit)(CLI_SIGNAL +
-							  cli_interrupted()),
-					  "interrupted; nothing was written");
-	}
-	return nib_writer_commit(writer, &err) ? cli_fail(path, &err) : CLI_OK;
+	if (!nib_writer_declare(writer, r->args->output_tensor,
+				tensor_dtype_names[r->c.dtype], r->rank,
+				r->shape, &err) &&
+	    !nib_writer_write(writer, r->c.data, bytes, &err) &&
+	    !cli_must_stop())
+		return nib_writer_commit(writer, &err) ? cli_fail(path, &err)
+						       : CLI_OK;
+	nib_writer_discard(writer);
+	return cli_fail_named(path, &err, names);
 }
 
 static int put_row(struct runner *r)
 {
 	struct table *t =
 	    table_new(columns, (enum table_format)r->args->format.format, 0);
-	double flop = 2 * (double)r->c.rows * (double)r->c.cols *
-		      (double)r->a.k * (r->layers[1] ? 2 : 1);
+	int64_t k = r->problem.a.k;
+	double flop = 2 * (double)r->c.rows * (double)r->c.cols * (double)k *
+		      (r->layers[1] ? 2 : 1);
 	double amax = tensor_largest(&r->c);
 
 	table_text(t, "tensor", r->layers[0]->name);
@@ -414,7 +386,7 @@ static int put_row(struct runner *r)
 		table_text(t, "tensor2", r->layers[1]->name);
 	table_int(t, "m", r->c.rows);
 	table_int(t, "n", r->c.cols);
-	table_int(t, "k", r->a.k);
+	table_int(t, "k", k);
 	table_text(t, "input", r->a_format);
 	table_number(t, "input_global", (double)r->a_global);
 	table_text(t, "input_global_from", r->a_global_from);
@@ -439,34 +411,15 @@ static int put_row(struct runner *r)
 
 /* ---- the command --------------------------------------------------------- */
 
-static int check_arguments(const struct run_args *args)
-{
-	const char *const inputs[] = {args->weights, args->input};
-	const char *missing = !args->weights  ? "weights W.safetensors"
-			      : !args->tensor ? "tensor NAME"
-			      : !args->input  ? "input X.safetensors"
-			      : !args->output ? "output Y.safetensors"
-					      : NULL;
-
-	if (missing)
-		return cli_error(CLI_USAGE, "needs --%s; see nib run --help",
-				 missing);
-	return cli_check_output(args->output, inputs, 2, args->force);
-}
-
 static int run_all(struct runner *r)
 {
-	int code = find_layers(r);
+	static int (*const steps[])(struct runner *) = {
+	    find_layers, load_input, load_weights, multiply, write_output};
+	int code = CLI_OK;
 
 	progress_begin("running", 0, 1);
-	if (!code)
-		code = load_input(r);
-	if (!code)
-		code = load_weights(r);
-	if (!code)
-		code = multiply(r);
-	if (!code)
-		code = write_output(r);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !code; i++)
+		code = cli_must_stop() ? cli_stopped() : steps[i](r);
 	progress_end();
 	return code ? code : put_row(r);
 }
@@ -474,9 +427,10 @@ static int run_all(struct runner *r)
 static int run_run(const void *args_, char *const *files, int n_files)
 {
 	const struct run_args *args = args_;
+	const char *const inputs[] = {args->weights, args->input};
 	struct runner r = {.args = args};
 	struct nib_error err;
-	int code = check_arguments(args);
+	int code = cli_check_output(args->output, inputs, 2, args->force);
 
 	(void)files;
 	(void)n_files;
@@ -486,93 +440,53 @@ static int run_run(const void *args_, char *const *files, int n_files)
 		code = cli_fail_input(NULL, &err);
 	if (!code)
 		code = cli_open_device(&args->device, &r.device);
-	if (!code) {
-		cli_catch_signals();
+	if (!code)
 		code = run_all(&r);
-	}
+	for (int i = 0; i < r.n_staged; i++)
+		staging_free(&r.staged[i]);
 	nib_packed_free(r.packed[0]);
 	nib_packed_free(r.packed[1]);
-	for (int i = 0; i < 3; i++) {
-		staging_free(&r.codes[i]);
-		staging_free(&r.scales[i]);
-	}
 	nib_device_close(r.device);
-	free(r.owned_codes);
-	free(r.owned_scales);
+	free(r.codes);
+	free(r.scales);
 	free(r.c.data);
 	nib_file_close(r.inputs);
 	nib_file_close(r.weights);
 	return code;
 }
 
+#define ARG(member) offsetof(struct run_args, member)
 static const struct cli_option options[] = {
-    {.name = "weights",
-     .kind = OPT_FILE,
-     .offset = offsetof(struct run_args, weights),
-     .value = "FILE",
-     .help = "safetensors with NVFP4 layers (required)"},
-    {.name = "tensor",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct run_args, tensor),
-     .value = "NAME",
-     .help = "the layer B, with or without .weight (required)"},
-    {.name = "tensor2",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct run_args, tensor2),
-     .value = "NAME",
+    {"weights", OPT_FILE, ARG(weights), "FILE", .is_required = 1,
+     .help = "safetensors file with NVFP4 layers"},
+    {"tensor", OPT_TEXT, ARG(tensor), "NAME", .is_required = 1,
+     .help = "the layer B, with or without .weight"},
+    {"tensor2", OPT_TEXT, ARG(tensor2), "NAME",
      .help = "a second layer B2: C = silu(A B^T) * (A B2^T)"},
-    {.name = "index",
-     .kind = OPT_INT,
-     .offset = offsetof(struct run_args, index),
-     .value = "N",
-     .fallback = "0",
-     .min = 0,
-     .max = INT64_MAX,
-     .help = "which matrix of a layer that is a stack"},
-    {.name = "input",
-     .kind = OPT_FILE,
-     .offset = offsetof(struct run_args, input),
-     .value = "FILE",
-     .help = "safetensors with A: float, quantised here, or NVFP4 (required)"},
-    {.name = "input-tensor",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct run_args, input_tensor),
-     .value = "NAME",
+    {"index", OPT_INT, ARG(index), "N", "0", .max = INT64_MAX,
+     .help = "which matrix of a layer that is a stack, from 0"},
+    {"input", OPT_FILE, ARG(input), "FILE", .is_required = 1,
+     .help = "safetensors file with A: float, quantised here, or NVFP4"},
+    {"input-tensor", OPT_TEXT, ARG(input_tensor), "NAME",
      .help = "which tensor of it (default: the only one)"},
-    {.name = "output",
-     .kind = OPT_FILE,
-     .letter = 'o',
-     .offset = offsetof(struct run_args, output),
-     .value = "FILE",
-     .help = "safetensors to write C to (required)"},
-    {.name = "output-tensor",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct run_args, output_tensor),
-     .value = "NAME",
-     .fallback = "output",
+    {"output", OPT_FILE, ARG(output), "FILE", .letter = 'o', .is_required = 1,
+     .help = "safetensors file to write C to"},
+    {"output-tensor", OPT_TEXT, ARG(output_tensor), "NAME", "output",
      .help = "what C is called there"},
-    {.name = "out",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct run_args, out),
-     .value = CLI_DTYPE_WORDS,
-     .fallback = "fp32",
+    {"out", OPT_CHOICE, ARG(out), CLI_DTYPE_WORDS, CLI_OUT_DEFAULT,
      .help = "type of C"},
-    {.name = "saturate",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct run_args, saturate),
+    {"saturate", OPT_FLAG, ARG(saturate),
      .help = "take inf as the largest value and NaN as zero, rather than stop"},
-    {.name = "force",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct run_args, force),
+    {"force", OPT_FLAG, ARG(force),
      .help = "replace the output file if it exists"},
     {0},
 };
 
 static const struct cli_group groups[] = {
     {"Running", options, 0},
-    {"Device", any_device_options, offsetof(struct run_args, device)},
-    {"Output", format_options, offsetof(struct run_args, format)},
-    {"Messages", common_options, offsetof(struct run_args, common)},
+    {"Device", any_device_options, ARG(device)},
+    {"Output", format_options, ARG(format)},
+    {"Messages", common_options, ARG(common)},
     {0},
 };
 
@@ -581,17 +495,19 @@ const struct cli_command command_run = {
     .summary = "multiply inputs by a layer of a checkpoint",
     .positional = "",
     .description =
-	"C = A B^T: A from one file, the NVFP4 layer B from another.  A float\n"
-	"A is quantised first, with the layer's input scale if the file has\n"
-	"one, else by its largest value.  All sizes of A but the last are\n"
-	"rows; C has them too.  The output appears whole or not at all.\n",
+	"Computes C = A B^T, as an engine would: A from one file, the NVFP4\n"
+	"layer B from another.  A float A is quantised first, with the layer's\n"
+	"input scale if the file has one, else by its largest value.  All sizes\n"
+	"of A but the last are rows; C has them too.  The output file appears\n"
+	"whole or not at all.\n",
     .examples =
 	"nib run --weights nvfp4.safetensors --tensor model.layers.0.mlp.up_proj "
 	"\\\n"
 	"    --input x.safetensors --output y.safetensors\n"
 	"nib run --weights w.safetensors --tensor gate --tensor2 up \\\n"
-	"    --input x.safetensors --output y.safetensors --out bf16\n",
+	"    --input x.safetensors --output y.safetensors --out fp32\n",
     .groups = groups,
     .args_bytes = sizeof(struct run_args),
+    .defers_signals = 1,
     .run = run_run,
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * data.c - makes the operands of a shape: see data.h.  One block of memory
- * holds them all; the code that lays it out runs twice, first to measure.
+ * holds them all.  The code that lays it out runs without memory, to measure,
+ * then on the host's block, which is filled, and on the device's copy of it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,6 @@
 
 #include "cli.h"
 #include "data.h"
-#include "data_fill.h"
 
 #define ALIGN	   64
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -23,6 +23,16 @@ struct arena {
 	size_t used;
 };
 
+/* The arguments of the calls, in one block of memory. */
+struct operands {
+	struct nib_problem *problems;
+	struct nib_moe_problem moe;
+	struct nib_dense x;
+	struct nib_nvfp4 q, to;
+	void *c;
+	size_t c_bytes;
+};
+
 static void *take(struct arena *arena, size_t bytes)
 {
 	void *p = arena->base ? arena->base + arena->used : NULL;
@@ -31,32 +41,34 @@ static void *take(struct arena *arena, size_t bytes)
 	return p;
 }
 
-static void place_nvfp4(struct arena *arena, enum nib_scale_layout layout,
-			int64_t rows, int64_t k, int64_t batch,
-			struct nib_nvfp4 *q)
+static struct nib_nvfp4 take_nvfp4(struct arena *arena,
+				   enum nib_scale_layout layout, int64_t rows,
+				   int64_t k, int64_t batch)
 {
-	*q = (struct nib_nvfp4){
+	size_t scales = (size_t)batch * nib_scales_bytes(layout, rows, k);
+
+	return (struct nib_nvfp4){
 	    .rows = rows,
 	    .k = k,
 	    .batch = batch,
 	    .scale_layout = layout,
+	    .codes = take(arena, (size_t)(batch * rows * (k / 2))),
+	    .scales = take(arena, scales),
 	};
-	q->codes = take(arena, (size_t)(batch * rows * (k / 2)));
-	q->scales =
-	    take(arena, (size_t)batch * nib_scales_bytes(layout, rows, k));
 }
 
-static void place_dense(struct arena *arena, enum nib_dtype dtype, int64_t rows,
-			int64_t cols, int64_t batch, struct nib_dense *x)
+static struct nib_dense take_dense(struct arena *arena, enum nib_dtype dtype,
+				   int64_t rows, int64_t cols, int64_t batch)
 {
-	*x = (struct nib_dense){
+	size_t elems = (size_t)(batch * rows * cols);
+
+	return (struct nib_dense){
 	    .dtype = dtype,
 	    .rows = rows,
 	    .cols = cols,
 	    .batch = batch,
+	    .data = take(arena, elems * nib_dtype_bytes(dtype)),
 	};
-	x->data =
-	    take(arena, (size_t)(batch * rows * cols) * nib_dtype_bytes(dtype));
 }
 
 static int64_t pad128(int64_t rows)
@@ -64,94 +76,110 @@ static int64_t pad128(int64_t rows)
 	return (rows + 127) / 128 * 128;
 }
 
-static void place_moe(struct arena *arena, const struct shape *shape,
-		      const struct data_options *o, struct data *data)
+/*
+ * Counts the rows of A of all experts; padded: each expert's to whole tiles.
+ * Writes where each expert's begin to offsets, and their number behind them.
+ */
+static int64_t count_rows(const struct shape *shape, int padded,
+			  const int32_t *offsets_)
 {
-	struct nib_moe_problem *moe = &data->moe;
-	int64_t experts = shape->count, rows = 0, padded = 0;
-	int64_t n = shape->sizes[0].n, k = shape->sizes[0].k;
-	size_t per_expert = (size_t)experts;
-	int32_t *offsets = take(arena, (per_expert + 1) * sizeof(*offsets));
-	int32_t *scale_rows = take(arena, per_expert * sizeof(*scale_rows));
-	size_t c_begin;
+	int32_t *offsets = (int32_t *)(uintptr_t)offsets_;
+	int64_t rows = 0;
 
-	for (int64_t e = 0; e < experts; e++) {
-		if (arena->base) {
+	for (int64_t e = 0; e < shape->count; e++) {
+		if (offsets)
 			offsets[e] = (int32_t)rows;
-			scale_rows[e] = (int32_t)padded;
-		}
-		rows += shape->sizes[e].m;
-		padded += pad128(shape->sizes[e].m);
+		rows += padded ? pad128(shape->sizes[e].m) : shape->sizes[e].m;
 	}
-	if (arena->base)
-		offsets[experts] = (int32_t)rows;
-	*moe = (struct nib_moe_problem){.row_offsets = offsets};
-	moe->alpha = take(arena, per_expert * sizeof(float));
-	moe->alpha2 = take(arena, per_expert * sizeof(float));
+	if (offsets)
+		offsets[shape->count] = (int32_t)rows;
+	return rows;
+}
+
+static void place_moe(struct arena *arena, const struct shape *shape,
+		      const struct data_options *o, int dual,
+		      struct operands *ops)
+{
+	struct nib_moe_problem *moe = &ops->moe;
+	int64_t experts = shape->count, rows = count_rows(shape, 0, NULL);
+	int64_t padded = count_rows(shape, 1, NULL);
+	int64_t n = shape->sizes[0].n, k = shape->sizes[0].k;
 	/* As torch does it: in tiles every expert starts a new one. */
-	if (o->layout == NIB_TILED_128X4) {
+	int tiled = o->layout == NIB_TILED_128X4;
+	size_t each = (size_t)experts * 4, c_begin;
+	const int32_t *scale_rows;
+
+	moe->row_offsets = take(arena, each + 4);
+	scale_rows = take(arena, each + 4);
+	moe->alpha = take(arena, each);
+	moe->alpha2 = take(arena, each);
+	moe->a = take_nvfp4(arena, o->layout, tiled ? padded : rows, k, 1);
+	if (tiled) {
 		moe->scale_rows = scale_rows;
 		moe->scale_rows_total = padded;
-		place_nvfp4(arena, o->layout, padded, k, 1, &moe->a);
 		moe->a.rows = rows;
-	} else {
-		place_nvfp4(arena, o->layout, rows, k, 1, &moe->a);
 	}
-	place_nvfp4(arena, o->layout, n, k, experts, &moe->b);
-	if (data->op == NIB_DUAL_GEMM)
-		place_nvfp4(arena, o->layout, n, k, experts, &moe->b2);
+	moe->b = take_nvfp4(arena, o->layout, n, k, experts);
+	if (dual)
+		moe->b2 = take_nvfp4(arena, o->layout, n, k, experts);
 	c_begin = arena->used;
-	place_dense(arena, o->out, rows, n, 1, &moe->c);
-	data->c = moe->c.data;
-	data->c_bytes = arena->used - c_begin;
+	moe->c = take_dense(arena, o->out, rows, n, 1);
+	ops->c = moe->c.data;
+	ops->c_bytes = arena->used - c_begin;
 }
 
 static void place_problems(struct arena *arena, const struct shape *shape,
-			   const struct data_options *o, struct data *data)
+			   const struct data_options *o, int dual,
+			   struct operands *ops)
 {
+	const int64_t batch = shape->batch;
 	size_t c_begin;
 
 	for (int64_t i = 0; i < shape->count; i++) {
 		const struct shape_size *s = &shape->sizes[i];
-		struct nib_problem *p = &data->problems[i];
+		struct nib_problem *p = &ops->problems[i];
 
-		place_nvfp4(arena, o->layout, s->m, s->k, shape->batch, &p->a);
-		place_nvfp4(arena, o->layout, s->n, s->k, shape->batch, &p->b);
-		if (data->op == NIB_DUAL_GEMM)
-			place_nvfp4(arena, o->layout, s->n, s->k, shape->batch,
-				    &p->b2);
+		p->a = take_nvfp4(arena, o->layout, s->m, s->k, batch);
+		p->b = take_nvfp4(arena, o->layout, s->n, s->k, batch);
+		if (dual)
+			p->b2 = take_nvfp4(arena, o->layout, s->n, s->k, batch);
 		p->alpha = take(arena, sizeof(float));
 		p->alpha2 = take(arena, sizeof(float));
 	}
 	c_begin = arena->used;
 	for (int64_t i = 0; i < shape->count; i++)
-		place_dense(arena, o->out, shape->sizes[i].m, shape->sizes[i].n,
-			    shape->batch, &data->problems[i].c);
-	data->c = arena->base ? arena->base + c_begin : NULL;
-	data->c_bytes = arena->used - c_begin;
+		ops->problems[i].c = take_dense(
+		    arena, o->out, shape->sizes[i].m, shape->sizes[i].n, batch);
+	ops->c = arena->base ? arena->base + c_begin : NULL;
+	ops->c_bytes = arena->used - c_begin;
 }
 
-static void place(struct arena *arena, const struct shape *shape,
-		  const struct data_options *o, struct data *data)
+/* Lays out the operands at base, which may be NULL; returns their bytes. */
+static size_t place(void *base, const struct shape *shape,
+		    const struct data_options *o, struct operands *ops)
 {
 	const struct shape_size *s = &shape->sizes[0];
+	struct arena arena = {.base = base};
+	int is_moe, dual = shape_nib_op(shape, &is_moe) == NIB_DUAL_GEMM;
 
-	if (data->is_moe) {
-		place_moe(arena, shape, o, data);
+	if (is_moe) {
+		place_moe(&arena, shape, o, dual, ops);
 	} else if (shape_is_multiply(shape)) {
-		place_problems(arena, shape, o, data);
+		place_problems(&arena, shape, o, dual, ops);
 	} else {
-		place_nvfp4(arena, o->layout, s->m, s->k, shape->batch,
-			    &data->q);
+		ops->q =
+		    take_nvfp4(&arena, o->layout, s->m, s->k, shape->batch);
 		if (shape->op == OP_CONVERT)
-			place_nvfp4(arena,
-				    o->layout == NIB_LINEAR ? NIB_TILED_128X4
-							    : NIB_LINEAR,
-				    s->m, s->k, shape->batch, &data->to);
+			ops->to =
+			    take_nvfp4(&arena,
+				       o->layout == NIB_LINEAR ? NIB_TILED_128X4
+							       : NIB_LINEAR,
+				       s->m, s->k, shape->batch);
 		else
-			place_dense(arena, o->dtype, s->m, s->k, shape->batch,
-				    &data->x);
+			ops->x = take_dense(&arena, o->dtype, s->m, s->k,
+					    shape->batch);
 	}
+	return arena.used;
 }
 
 static size_t machine_bytes(void)
@@ -247,59 +275,68 @@ static size_t scale_bytes(const struct nib_nvfp4 *q)
 	       nib_scales_bytes(q->scale_layout, q->rows, q->k);
 }
 
-static void fill_problems(struct data *data, const struct data_options *o)
+static void fill_alphas(const float *alpha_, const float *alpha2_, int64_t k,
+			enum data_fill fill, uint64_t *seed)
 {
-	uint64_t seed = o->seed;
+	float *alpha = (float *)(uintptr_t)alpha_;
+	float *alpha2 = (float *)(uintptr_t)alpha2_;
 
-	for (int64_t i = 0; i < data->count && !data->is_moe; i++) {
-		struct nib_problem *p = &data->problems[i];
-		float *alpha = (float *)(uintptr_t)p->alpha;
-		float *alpha2 = (float *)(uintptr_t)p->alpha2;
-		int full = o->fill == DATA_FULL;
+	*alpha = fill == DATA_FULL ? full_alpha(k, seed) : 1;
+	*alpha2 = fill == DATA_FULL ? full_alpha(k, seed) : 1;
+}
 
-		if (!alpha || !alpha2)
-			continue;
-		fill_nvfp4(&p->a, scale_bytes(&p->a), o->fill, &seed);
-		fill_nvfp4(&p->b, scale_bytes(&p->b), o->fill, &seed);
-		fill_nvfp4(&p->b2, scale_bytes(&p->b2), o->fill, &seed);
-		*alpha = full ? full_alpha(p->a.k, &seed) : 1;
-		*alpha2 = full ? full_alpha(p->a.k, &seed) : 1;
+static void fill_problems(const struct operands *ops, int64_t count,
+			  enum data_fill fill, uint64_t *seed)
+{
+	for (int64_t i = 0; i < count; i++) {
+		const struct nib_problem *p = &ops->problems[i];
+
+		fill_nvfp4(&p->a, scale_bytes(&p->a), fill, seed);
+		fill_nvfp4(&p->b, scale_bytes(&p->b), fill, seed);
+		fill_nvfp4(&p->b2, scale_bytes(&p->b2), fill, seed);
+		fill_alphas(p->alpha, p->alpha2, p->a.k, fill, seed);
 	}
 }
 
-static void fill_moe(struct data *data, const struct data_options *o)
+static void fill_moe(const struct operands *ops, int64_t count,
+		     enum data_fill fill, uint64_t *seed)
 {
-	struct nib_moe_problem *moe = &data->moe;
-	float *alpha = (float *)(uintptr_t)moe->alpha;
-	float *alpha2 = (float *)(uintptr_t)moe->alpha2;
+	const struct nib_moe_problem *moe = &ops->moe;
 	struct nib_nvfp4 all = moe->a;
-	uint64_t seed = o->seed;
 
 	if (moe->scale_rows)
 		all.rows = moe->scale_rows_total;
-	if (!alpha || !alpha2)
-		return;
-	fill_nvfp4(&moe->a, scale_bytes(&all), o->fill, &seed);
-	fill_nvfp4(&moe->b, scale_bytes(&moe->b), o->fill, &seed);
-	fill_nvfp4(&moe->b2, scale_bytes(&moe->b2), o->fill, &seed);
-	for (int64_t e = 0; e < data->count; e++) {
-		int full = o->fill == DATA_FULL;
-
-		alpha[e] = full ? full_alpha(moe->a.k, &seed) : 1;
-		alpha2[e] = full ? full_alpha(moe->a.k, &seed) : 1;
-	}
+	fill_nvfp4(&moe->a, scale_bytes(&all), fill, seed);
+	fill_nvfp4(&moe->b, scale_bytes(&moe->b), fill, seed);
+	fill_nvfp4(&moe->b2, scale_bytes(&moe->b2), fill, seed);
+	for (int64_t e = 0; e < count; e++)
+		fill_alphas(moe->alpha + e, moe->alpha2 + e, moe->a.k, fill,
+			    seed);
 }
 
-static void fill_conversion(struct data *data, const struct data_options *o)
+static void fill(const struct operands *ops, const struct shape *shape,
+		 const struct data_options *o)
 {
+	const struct nib_dense *x = &ops->x;
 	uint64_t seed = o->seed;
 
-	fill_nvfp4(&data->q, scale_bytes(&data->q), o->fill, &seed);
-	data->global = 1.0f / 2688;
-	if (data->x.data)
-		data_fill_floats(data->x.data, data->x.dtype,
-				 data->x.batch * data->x.rows * data->x.cols,
-				 &seed);
+	/* Also of an empty fill: the rows of each expert are the shape's. */
+	if (ops->moe.row_offsets)
+		count_rows(shape, 0, ops->moe.row_offsets);
+	if (ops->moe.scale_rows)
+		count_rows(shape, 1, ops->moe.scale_rows);
+	if (o->empty)
+		return; /* zeros as they are */
+	if (ops->moe.row_offsets) {
+		fill_moe(ops, shape->count, o->fill, &seed);
+	} else if (shape_is_multiply(shape)) {
+		fill_problems(ops, shape->count, o->fill, &seed);
+	} else {
+		fill_nvfp4(&ops->q, scale_bytes(&ops->q), o->fill, &seed);
+		if (x->data)
+			data_fill_floats(x->data, x->dtype,
+					 x->batch * x->rows * x->cols, &seed);
+	}
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -320,6 +357,7 @@ static enum nib_status pack_one(struct data *data, struct nib_device *device,
 static enum nib_status pack(struct data *data, struct nib_device *device,
 			    struct nib_error *err)
 {
+	struct nib_moe_problem *moe = &data->moe;
 	int dual = data->op == NIB_DUAL_GEMM;
 	enum nib_status status = NIB_OK;
 
@@ -328,16 +366,11 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 	if (!data->packed)
 		return refuse(err, NIB_OUT_OF_MEMORY,
 			      "packed weights: ", data->count);
-	if (data->is_moe) {
-		struct nib_moe_problem *moe = &data->moe;
-
+	if (data->is_moe)
 		status = pack_one(data, device, &moe->b, &moe->b_packed, err);
-		if (!status && dual)
-			status = pack_one(data, device, &moe->b2,
-					  &moe->b2_packed, err);
-		return status;
-	}
-	for (int64_t i = 0; i < data->count && !status; i++) {
+	if (data->is_moe && dual && !status)
+		status = pack_one(data, device, &moe->b2, &moe->b2_packed, err);
+	for (int64_t i = 0; i < data->count && !data->is_moe && !status; i++) {
 		struct nib_problem *p = &data->problems[i];
 
 		status = pack_one(data, device, &p->b, &p->b_packed, err);
@@ -346,58 +379,6 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 			    pack_one(data, device, &p->b2, &p->b2_packed, err);
 	}
 	return status;
-}
-
-/* ---- on a GPU ------------------------------------------------------------ */
-
-static void *moved(const struct data *data, const void *pointer)
-{
-	const char *from = pointer;
-
-	if (!from)
-		return NULL;
-	return (char *)data->staging.data + (from - (char *)data->memory);
-}
-
-static void move_nvfp4(const struct data *data, struct nib_nvfp4 *q)
-{
-	q->codes = moved(data, q->codes);
-	q->scales = moved(data, q->scales);
-}
-
-/* All of memory to the device, and what the calls are given with it. */
-static enum nib_status move(struct data *data, struct nib_device *device,
-			    struct nib_error *err)
-{
-	struct nib_moe_problem *moe = &data->moe;
-	enum nib_status status;
-
-	status = staging_new_loaded(device, data->memory, data->memory_bytes,
-				    &data->staging, err);
-	if (status || data->staging.data == data->memory)
-		return status;
-	for (int64_t i = 0; i < data->count; i++) {
-		struct nib_problem *p = &data->problems[i];
-
-		move_nvfp4(data, &p->a);
-		move_nvfp4(data, &p->b);
-		move_nvfp4(data, &p->b2);
-		p->alpha = moved(data, p->alpha);
-		p->alpha2 = moved(data, p->alpha2);
-		p->c.data = moved(data, p->c.data);
-	}
-	move_nvfp4(data, &moe->a);
-	move_nvfp4(data, &moe->b);
-	move_nvfp4(data, &moe->b2);
-	moe->alpha = moved(data, moe->alpha);
-	moe->alpha2 = moved(data, moe->alpha2);
-	moe->row_offsets = moved(data, moe->row_offsets);
-	moe->scale_rows = moved(data, moe->scale_rows);
-	moe->c.data = moved(data, moe->c.data);
-	move_nvfp4(data, &data->q);
-	move_nvfp4(data, &data->to);
-	data->x.data = moved(data, data->x.data);
-	return NIB_OK;
 }
 
 /* ---- the memory ---------------------------------------------------------- */
@@ -426,46 +407,49 @@ static void *allocate(size_t bytes)
 	return p;
 }
 
-size_t data_bytes(const struct shape *shape, const struct data_options *options)
+/* All operands on the host, and where the device has them. */
+static enum nib_status make_operands(struct data *data,
+				     const struct shape *shape,
+				     const struct data_options *options,
+				     struct nib_device *device,
+				     struct nib_error *err)
 {
-	struct data data = {.count = shape->count};
-	struct arena arena = {0};
+	struct operands host = {.problems = data->views};
+	struct operands there = {.problems = data->problems};
+	void *base = data->memory;
 
-	if (check_sizes(shape, NULL))
-		return 0;
-	data.op = shape_nib_op(shape, &data.is_moe);
-	data.problems =
-	    calloc((size_t)shape->count + 1, sizeof(*data.problems));
-	if (data.problems)
-		place(&arena, shape, options, &data);
-	free(data.problems);
-	return arena.used;
+	place(base, shape, options, &host);
+	fill(&host, shape, options);
+	if (device && (!options->empty || options->packed)) {
+		if (staging_new_loaded(device, base, data->memory_bytes,
+				       &data->staging, err))
+			return err->status;
+		base = data->staging.data;
+	}
+	place(base, shape, options, &there);
+	data->moe_views = host.moe;
+	data->c = host.c;
+	data->c_bytes = host.c_bytes;
+	data->moe = there.moe;
+	data->x = there.x;
+	data->q = there.q;
+	data->to = there.to;
+	data->global = 1.0f / 2688;
+	if (options->packed && shape_is_multiply(shape))
+		return pack(data, device, err);
+	return NIB_OK;
 }
 
-static enum nib_status fill(struct data *data, const struct shape *shape,
-			    const struct data_options *options,
-			    struct nib_device *device, struct nib_error *err)
+static void allocate_memory(struct data *data,
+			    const struct data_options *options)
 {
-	enum nib_status status = NIB_OK;
+	size_t bytes = data->memory_bytes;
 
-	if (options->empty)
-		; /* zeros as they are */
-	else if (data->is_moe)
-		fill_moe(data, options);
-	else if (shape_is_multiply(shape))
-		fill_problems(data, options);
-	else
-		fill_conversion(data, options);
-	memcpy(data->views, data->problems,
-	       sizeof(*data->views) * (size_t)data->count);
-	data->moe_views = data->moe;
-	if (device && (!options->empty || options->packed))
-		status = move(data, device, err);
-	if (status)
-		return status;
-	if (options->packed && shape_is_multiply(shape))
-		status = pack(data, device, err);
-	return status;
+	data->is_reserved = options->empty && bytes > 0;
+	if (!data->is_reserved)
+		data->memory = allocate(bytes);
+	else if (!options->packed || bytes <= machine_bytes())
+		data->memory = reserve(bytes);
 }
 
 enum nib_status data_new(const struct shape *shape,
@@ -475,7 +459,6 @@ enum nib_status data_new(const struct shape *shape,
 {
 	size_t slots = (size_t)shape->count + 1;
 	enum nib_status status = check_sizes(shape, err);
-	struct arena arena = {0};
 	struct data *data;
 
 	*out = NULL;
@@ -488,22 +471,16 @@ enum nib_status data_new(const struct shape *shape,
 	data->op = shape_nib_op(shape, &data->is_moe);
 	data->problems = calloc(slots, sizeof(*data->problems));
 	data->views = calloc(slots, sizeof(*data->views));
-	if (data->problems)
-		place(&arena, shape, options, data);
-	data->memory_bytes = arena.used;
-	data->is_reserved = options->empty && arena.used > 0;
-	if (data->views && !data->is_reserved)
-		data->memory = allocate(arena.used);
-	else if (data->views &&
-		 (!options->packed || arena.used <= machine_bytes()))
-		data->memory = reserve(arena.used);
-	if (!data->problems || !data->views || !data->memory) {
-		data_free(data);
-		return no_memory(err, (double)arena.used);
+	if (data->problems && data->views) {
+		struct operands ops = {.problems = data->views};
+
+		data->memory_bytes = place(NULL, shape, options, &ops);
+		allocate_memory(data, options);
 	}
-	arena = (struct arena){.base = data->memory};
-	place(&arena, shape, options, data);
-	status = fill(data, shape, options, device, err);
+	if (data->memory)
+		status = make_operands(data, shape, options, device, err);
+	else
+		status = no_memory(err, (double)data->memory_bytes);
 	if (status)
 		data_free(data);
 	else
@@ -536,7 +513,6 @@ static struct staging staged_c(const struct data *data)
 	return (struct staging){
 	    .device = data->staging.device,
 	    .host = data->c,
-	    .bytes = data->c_bytes,
 	    .data =
 		data->staging.data ? (char *)data->staging.data + at : data->c,
 	};

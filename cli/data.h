@@ -6,9 +6,9 @@
 #ifndef NIB_DATA_H
 #define NIB_DATA_H
 
+#include "device.h"
 #include "nibblas.h"
 #include "shapes.h"
-#include "staging.h"
 
 enum data_fill {
 	/* All 16 codes and all 127 finite scales, alike likely. */
@@ -77,9 +77,6 @@ enum nib_status data_new(const struct shape *shape,
 			 struct nib_device *device, struct data **data,
 			 struct nib_error *err);
 void data_free(struct data *data); /* NULL is fine */
-/* Bytes that data_new() would hold, without the packed copies. */
-size_t data_bytes(const struct shape *shape,
-		  const struct data_options *options);
 /* Fills every c with 0xFF bytes: NaN, so that a missed element is seen. */
 enum nib_status data_poison(struct data *data, struct nib_error *err);
 /* Waits, and brings every c to where the views have it. */
@@ -91,6 +88,18 @@ enum nib_status data_run(struct nib_plan *plan, const struct data *data,
 			 const struct nib_run_options *options,
 			 struct nib_error *err);
 
+/* ---- data_fill.c --------------------------------------------------------- */
+
+void data_fill_codes(void *codes, size_t bytes, enum data_fill fill,
+		     uint64_t *seed);
+void data_fill_scales(void *scales, size_t bytes, enum data_fill fill,
+		      uint64_t *seed);
+/*
+ * Numbers with 8 significant bits, exact in every dtype, whose size differs
+ * from block to block; one block in 64 is zero.
+ */
+void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count,
+		      uint64_t *seed);
 /* A reproducible stream of 64 random bits (splitmix64); *state moves on. */
 uint64_t data_random(uint64_t *state);
 

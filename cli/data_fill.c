@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "data_fill.h"
+#include "data.h"
 
 /* splitmix64: Steele, Lea, Flood 2014. */
 uint64_t data_random(uint64_t *state)

@@ -15,37 +15,14 @@
 
 #include "findings.h"
 
-/* Parts of names whose layers read one input, and are fused by engines. */
-static const char *const siblings[][3] = {
-    {"q_proj", "k_proj", "v_proj"},
-    {"gate_proj", "up_proj", NULL},
-    {"w1", "w3", NULL},
-    {"query", "key", "value"},
-};
-
-static size_t stem(const char *name)
-{
-	const char *dot = strrchr(name, '.');
-
-	return dot ? (size_t)(dot + 1 - name) : 0;
-}
-
-static int sibling_set(const char *part)
-{
-	for (int i = 0; i < (int)(sizeof(siblings) / sizeof(siblings[0])); i++)
-		for (int j = 0; j < 3 && siblings[i][j]; j++)
-			if (!strcmp(part, siblings[i][j]))
-				return i;
-	return -1;
-}
-
 static int are_siblings(const struct nib_layer *a, const struct nib_layer *b)
 {
-	size_t n = stem(a->name);
+	size_t stem_a, stem_b;
+	int set = tensor_sibling_set(a->name, &stem_a);
 
-	return n == stem(b->name) && !strncmp(a->name, b->name, n) &&
-	       a->weight.k == b->weight.k && sibling_set(a->name + n) >= 0 &&
-	       sibling_set(a->name + n) == sibling_set(b->name + n);
+	return set >= 0 && set == tensor_sibling_set(b->name, &stem_b) &&
+	       stem_a == stem_b && !strncmp(a->name, b->name, stem_a) &&
+	       a->weight.k == b->weight.k;
 }
 
 /* Standard errors by which exchanged columns must match better. */
@@ -60,12 +37,12 @@ static void compare_pair(struct findings *f, const struct scan_layer *a,
 			 const struct scan_layer *b)
 {
 	double plain, exchanged;
+	size_t stem;
 
 	if (!are_siblings(a->layer, b->layer))
 		return;
-	/* query, key and value of old models are not fused by NVFP4 engines */
 	if (fabsf(a->layer->global - b->layer->global) > 0 &&
-	    sibling_set(a->layer->name + stem(a->layer->name)) < 3)
+	    tensor_sibling_set(a->layer->name, &stem) < TENSOR_FUSED_SETS)
 		findings_add(f, FIND_NOT_SHARED, b->layer->name,
 			     "global scale %.6g, and %.6g in %s",
 			     (double)b->layer->global, (double)a->layer->global,

@@ -6,21 +6,23 @@
 #include <string.h>
 
 #include "cli.h"
-#include "help.h"
 
 #define WIDTH  80
 #define INDENT 28
 
-const char cli_exit_codes_text[] =
-    "0  all went well, and what was looked at is good\n"
-    "1  the command worked, and found something bad: a check that failed,\n"
-    "   a layer below --min-sqnr, a file that inspect finds fault with\n"
-    "2  the arguments break a rule; nothing was done\n"
-    "3  an input file cannot be read, breaks its format, or holds values\n"
-    "   (inf, NaN) that cannot be used\n"
-    "4  anything else: no memory, no such device, output not written\n"
-    "130, 143, 129  interrupted by SIGINT, SIGTERM or SIGHUP; begun files\n"
-    "   were removed\n";
+const char *const cli_exit_codes[][2] = {
+    {"0", "success, and what was looked at is good"},
+    {"1", "the command worked and found something bad: a check that failed, a "
+	  "layer below --min-sqnr, a problem of a file"},
+    {"2", "the arguments break a rule; nothing was done"},
+    {"3", "an input file cannot be read, breaks its format, gets shorter while "
+	  "it is read, or holds values that cannot be used (inf, NaN)"},
+    {"4", "anything else: no memory, no such device, output not written (full "
+	  "disk, read-only folder, closed pipe)"},
+    {"129, 130, 143", "ended by SIGHUP, SIGINT or SIGTERM; unfinished files "
+		      "are removed"},
+    {NULL, NULL},
+};
 
 /* Words of text from column at, wrapped and indented; returns the column. */
 static int put_words(FILE *to, const char *text, int at, int indent)
@@ -40,6 +42,17 @@ static int put_words(FILE *to, const char *text, int at, int indent)
 		text += n + (text[n] == ' ');
 	}
 	return at;
+}
+
+/* Lines of text, each behind a margin. */
+static void put_lines(FILE *to, const char *text, const char *margin)
+{
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+
+		fprintf(to, "%s%.*s\n", n ? margin : "", (int)n, text);
+		text += n + (text[n] == '\n');
+	}
 }
 
 void cli_print_overview(FILE *to)
@@ -65,11 +78,6 @@ void cli_print_overview(FILE *to)
 	      to);
 }
 
-int help_takes_value(const struct cli_option *option)
-{
-	return option->kind != OPT_FLAG;
-}
-
 /* "a|b|c" as a wrapped list. */
 static int put_list(FILE *to, const char *words, int at)
 {
@@ -87,57 +95,34 @@ static int put_list(FILE *to, const char *words, int at)
 
 static void print_option(const struct cli_option *o, FILE *to)
 {
-	char head[128];
-	int words = o->kind == OPT_WORD || o->kind == OPT_CHOICE, at;
+	int is_list = (o->kind == OPT_WORD || o->kind == OPT_CHOICE) &&
+		      strlen(o->value) > 12;
+	const char *value = o->kind == OPT_FLAG ? ""
+			    : is_list		? "WORD"
+						: o->value;
+	char letter[8] = "    ", text[64];
+	int at;
 
-	/* Long word lists go below, not into the left column. */
-	snprintf(head, sizeof(head), "  %c%c%s--%s%s%s", o->letter ? '-' : ' ',
-		 o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
-		 help_takes_value(o) ? " " : "",
-		 !help_takes_value(o)		  ? ""
-		 : words && strlen(o->value) > 12 ? "WORD"
-						  : o->value);
-	at = (int)strlen(head);
-	fputs(head, to);
+	if (o->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+	at = fprintf(to, "  %s--%s%s%s", letter, o->name, *value ? " " : "",
+		     value);
 	if (at + 2 > INDENT)
 		fprintf(to, "\n%*s", INDENT, "");
 	else
 		fprintf(to, "%*s", INDENT - at, "");
 	at = put_words(to, o->help, INDENT, INDENT);
-	if (words && strlen(o->value) > 12) {
+	/* Long word lists go below, not into the left column. */
+	if (is_list) {
 		fputc(':', to);
-		at++;
-		at = put_list(to, o->value, at);
+		at = put_list(to, o->value, at + 1);
 	}
-	if (o->fallback && *o->fallback && strcmp(o->fallback, "0")) {
-		char text[64];
-
-		snprintf(text, sizeof(text), "[default: %s]", o->fallback);
+	snprintf(text, sizeof(text), "[default: %s]", o->fallback);
+	if (o->fallback && *o->fallback && strcmp(o->fallback, "0"))
 		put_words(to, text, at, INDENT);
-	}
+	else if (o->is_required)
+		put_words(to, "[required]", at, INDENT);
 	fputc('\n', to);
-}
-
-static void print_groups(const struct cli_command *command, FILE *to)
-{
-	for (const struct cli_group *g = command->groups; g->title; g++) {
-		if (*g->title)
-			fprintf(to, "\n%s:\n", g->title);
-		for (const struct cli_option *o = g->options; o->name; o++)
-			print_option(o, to);
-	}
-	fputs("  -h, --help", to);
-	fprintf(to, "%*sthis text\n", INDENT - 12, "");
-}
-
-static void print_description(const char *text, FILE *to)
-{
-	while (*text) {
-		size_t n = strcspn(text, "\n");
-
-		fprintf(to, "%.*s\n", (int)n, text);
-		text += n + (text[n] == '\n');
-	}
 }
 
 void cli_print_help(const struct cli_command *command, FILE *to)
@@ -145,49 +130,53 @@ void cli_print_help(const struct cli_command *command, FILE *to)
 	fprintf(to, "nib %s - %s\n\nusage: nib %s [OPTION]...%s%s\n",
 		command->name, command->summary, command->name,
 		*command->positional ? " " : "", command->positional);
-	if (*command->description) {
+	if (*command->description)
 		fputc('\n', to);
-		print_description(command->description, to);
-	}
-	if (*command->examples) {
+	put_lines(to, command->description, "");
+	if (*command->examples)
 		fputs("\nExamples:\n", to);
-		for (const char *p = command->examples; *p;) {
-			size_t n = strcspn(p, "\n");
-
-			fprintf(to, "  %.*s\n", (int)n, p);
-			p += n + (p[n] == '\n');
-		}
+	put_lines(to, command->examples, "  ");
+	for (const struct cli_group *g = command->groups; g->title; g++) {
+		if (*g->title)
+			fprintf(to, "\n%s:\n", g->title);
+		for (const struct cli_option *o = g->options; o->name; o++)
+			print_option(o, to);
 	}
-	print_groups(command, to);
+	fprintf(to, "  -h, --help%*sthis text\n", INDENT - 12, "");
 }
 
 /* ---- nib help ------------------------------------------------------------ */
 
+static void print_exit_codes(void)
+{
+	for (int i = 0; cli_exit_codes[i][0]; i++) {
+		printf("%-15s", cli_exit_codes[i][0]);
+		put_words(stdout, cli_exit_codes[i][1], 15, 15);
+		putchar('\n');
+	}
+}
+
 static int run_help(const void *args, char *const *files, int n_files)
 {
+	const char *name = n_files ? files[0] : NULL;
 	const struct cli_command *command;
 	const char *near;
 
 	(void)args;
-	if (!n_files) {
+	if (!name) {
 		cli_print_overview(stdout);
-		return CLI_OK;
-	}
-	if (!strcmp(files[0], "exit-codes")) {
-		fputs(cli_exit_codes_text, stdout);
-		return CLI_OK;
-	}
-	command = cli_find_command(files[0]);
-	if (command) {
+	} else if (!strcmp(name, "exit-codes")) {
+		print_exit_codes();
+	} else if ((command = cli_find_command(name))) {
 		cli_print_help(command, stdout);
-		return CLI_OK;
+	} else {
+		near = cli_nearest_command(name);
+		return cli_error(CLI_USAGE, "'%s' is not a command%s%s", name,
+				 near ? "; did you mean " : "",
+				 near ? near : "");
 	}
-	near = cli_nearest_command(files[0]);
-	return cli_error(CLI_USAGE, "'%s' is not a command%s%s", files[0],
-			 near ? "; did you mean " : "", near ? near : "");
+	return CLI_OK;
 }
-
-static const struct cli_group help_groups[] = {{0}};
 
 const struct cli_command command_help = {
     .name = "help",
@@ -197,6 +186,6 @@ const struct cli_command command_help = {
     .description = "",
     .examples = "nib help quantize     # the same as nib quantize --help\n"
 		"nib help exit-codes   # what nib returns\n",
-    .groups = help_groups,
+    .groups = (const struct cli_group[]){{0}},
     .run = run_help,
 };

@@ -2,7 +2,6 @@
 /* main.c - the command nib: finds the command, reads its options, runs it. */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -97,12 +96,11 @@ static int unknown_command(const char *name)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
-	const struct cli_command *command;
+	const struct cli_command *command =
+	    name ? cli_find_command(name) : NULL;
 	int code = CLI_OK;
 
-	/* A closed pipe is an error of the write, so that files get removed. */
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* and so is a limit of a file's size */
+	cli_catch_signals(command && command->defers_signals);
 	if (!name) {
 		cli_print_overview(stderr);
 		return CLI_USAGE;
@@ -112,7 +110,6 @@ int main(int argc, char **argv)
 	} else if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
 		cli_print_overview(stdout);
 	} else {
-		command = cli_find_command(name);
 		code = command ? run_command(command, argc - 2, argv + 2)
 			       : unknown_command(name);
 	}

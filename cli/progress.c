@@ -123,7 +123,7 @@ void progress_begin(const char *label, double total, int ticking)
 	progress_end();
 	pthread_mutex_lock(&now.lock);
 	now.active = 1;
-	now.is_terminal = isatty(STDERR_FILENO);
+	now.is_terminal = cli_is_terminal(STDERR_FILENO);
 	now.total = total;
 	now.done = 0;
 	now.item[0] = '\0';
@@ -137,14 +137,26 @@ void progress_begin(const char *label, double total, int ticking)
 	pthread_mutex_unlock(&now.lock);
 }
 
-void progress_update(double done, const char *item)
+static void update(double before, double more, const char *item)
 {
-	pthread_mutex_lock(&now.lock);
-	now.done = done;
+	now.done = before + more;
 	if (item)
 		snprintf(now.item, sizeof(now.item), "%s", item);
 	cli_clean(now.item);
 	draw();
+}
+
+void progress_update(double done, const char *item)
+{
+	pthread_mutex_lock(&now.lock);
+	update(0, done, item);
+	pthread_mutex_unlock(&now.lock);
+}
+
+void progress_advance(double more, const char *item)
+{
+	pthread_mutex_lock(&now.lock);
+	update(now.done, more, item);
 	pthread_mutex_unlock(&now.lock);
 }
 

@@ -7,7 +7,12 @@
 #include "select.h"
 #include "tensor.h"
 
-extern const char *const quantize_recipe_names[]; /* by enum nib_recipe */
+struct quantizer_options {
+	const char *path; /* of the input, for messages */
+	enum nib_recipe recipe;
+	enum nib_checkpoint checkpoint;
+	int saturate;
+};
 
 struct quantizer;
 
@@ -18,36 +23,29 @@ struct quantizer;
  */
 enum nib_status quantizer_new(struct nib_device *device,
 			      const struct selection *selection,
-			      enum nib_recipe recipe,
-			      enum nib_checkpoint checkpoint, int saturate,
+			      const struct quantizer_options *options,
 			      struct quantizer **quantizer,
 			      struct nib_error *err);
 void quantizer_free(struct quantizer *quantizer); /* NULL is fine */
 
 /*
- * As nib_amax(), of a piece of a tensor on the host: at most
- * tensor_piece_rows() rows of one of the selection.
+ * Both move the progress on and end early when nib must stop: then and on
+ * failure they return an exit code after a message.
+ *
+ * quantizer_amax() sets item->amax to the largest |value|.  quantizer_write()
+ * quantises item with item->global and writes its codes, scales and global
+ * scale, which must be what writer expects next; *error compares the result
+ * with the input.
  */
-enum nib_status quantizer_amax(struct quantizer *quantizer,
-			       const struct nib_dense *x, float *amax,
-			       struct nib_error *err);
+int quantizer_amax(struct quantizer *quantizer, struct selected *item);
+int quantizer_write(struct quantizer *quantizer, const struct selected *item,
+		    struct nib_writer *writer, const char *out_path,
+		    struct tensor_error *error);
 
 /*
  * The global scale for amax, as reading the file will give it back:
  * compressed-tensors stores 1 / global in fp32.
  */
 float quantizer_global(float amax, enum nib_checkpoint checkpoint);
-
-/*
- * Quantises item and writes its codes, scales and global scale, which must be
- * what writer expects next.  *error compares the result with the input.
- * on_piece hears of the bytes of input done; when it returns nonzero the work
- * stops with NIB_OK and the writer must be discarded.
- */
-enum nib_status
-quantizer_run(struct quantizer *quantizer, const struct selected *item,
-	      struct nib_writer *writer,
-	      int (*on_piece)(void *arg, double bytes, const char *name),
-	      void *arg, struct tensor_error *error, struct nib_error *err);
 
 #endif

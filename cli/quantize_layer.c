@@ -2,19 +2,14 @@
 /* quantize_layer.c - one layer from the mapped input to the writer. */
 #include <float.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "device.h"
+#include "progress.h"
 #include "quantize.h"
-#include "staging.h"
-
-const char *const quantize_recipe_names[] = {"modelopt", "compressed-tensors",
-					     "ggml"};
 
 struct quantizer {
 	struct nib_device *device;
-	enum nib_recipe recipe;
-	enum nib_checkpoint checkpoint;
-	int saturate;
+	struct quantizer_options options;
 	float *before, *after; /* a piece each: as read, as quantised */
 	void *codes, *scales;
 	/* Where the device computes; input_there: only on a GPU. */
@@ -22,39 +17,42 @@ struct quantizer {
 	void *input_there;
 };
 
+static enum nib_status no_memory(struct nib_error *err)
+{
+	*err = (struct nib_error){NIB_OUT_OF_MEMORY,
+				  .message = "no memory for buffers"};
+	return err->status;
+}
+
 /* Buffers for pieces of so many values, and all scales of a layer. */
 static enum nib_status allocate(struct quantizer *q, size_t piece,
 				size_t scales, struct nib_error *err)
 {
+	struct nib_device *device = q->device;
+	const size_t floats = piece * 4, codes = (piece + 1) / 2;
 	enum nib_status status;
 
-	q->before = malloc(piece * 4);
-	q->after = malloc(piece * 4);
-	q->codes = malloc((piece + 1) / 2);
+	q->before = malloc(floats);
+	q->after = malloc(floats);
+	q->codes = malloc(codes);
 	q->scales = malloc(scales);
-	if (!q->before || !q->after || !q->codes || !q->scales) {
-		*err = (struct nib_error){NIB_OUT_OF_MEMORY, "",
-					  "no memory for buffers"};
-		return NIB_OUT_OF_MEMORY;
-	}
-	status =
-	    staging_new(q->device, q->after, piece * 4, &q->after_there, err);
+	if (!q->before || !q->after || !q->codes || !q->scales)
+		return no_memory(err);
+	status = staging_new(device, q->after, floats, &q->after_there, err);
 	if (!status)
-		status = staging_new(q->device, q->codes, (piece + 1) / 2,
-				     &q->codes_there, err);
+		status =
+		    staging_new(device, q->codes, codes, &q->codes_there, err);
 	if (!status)
-		status = staging_new(q->device, q->scales, scales,
+		status = staging_new(device, q->scales, scales,
 				     &q->scales_there, err);
-	if (!status && !cli_is_host(q->device))
-		status = nib_device_alloc(q->device, piece * 4, &q->input_there,
-					  err);
+	if (!status && !cli_is_host(device))
+		status = nib_device_alloc(device, floats, &q->input_there, err);
 	return status;
 }
 
 enum nib_status quantizer_new(struct nib_device *device,
 			      const struct selection *selection,
-			      enum nib_recipe recipe,
-			      enum nib_checkpoint checkpoint, int saturate,
+			      const struct quantizer_options *options,
 			      struct quantizer **out, struct nib_error *err)
 {
 	struct quantizer *q = calloc(1, sizeof(*q));
@@ -62,11 +60,8 @@ enum nib_status quantizer_new(struct nib_device *device,
 	enum nib_status status;
 
 	*out = NULL;
-	if (!q) {
-		*err = (struct nib_error){NIB_OUT_OF_MEMORY, "",
-					  "no memory for buffers"};
-		return NIB_OUT_OF_MEMORY;
-	}
+	if (!q)
+		return no_memory(err);
 	for (int64_t i = 0; i < selection->count; i++) {
 		const int64_t *shape = selection->items[i].tensor->shape;
 		int64_t rows, elems;
@@ -81,9 +76,7 @@ enum nib_status quantizer_new(struct nib_device *device,
 		scales = elems > scales ? elems : scales;
 	}
 	q->device = device;
-	q->recipe = recipe;
-	q->checkpoint = checkpoint;
-	q->saturate = saturate;
+	q->options = *options;
 	status = allocate(q, (size_t)piece, (size_t)scales, err);
 	if (status)
 		quantizer_free(q);
@@ -107,33 +100,6 @@ void quantizer_free(struct quantizer *q)
 	free(q);
 }
 
-/* x where the device computes. */
-static enum nib_status load_input(const struct quantizer *q,
-				  const struct nib_dense *x,
-				  struct nib_dense *there,
-				  struct nib_error *err)
-{
-	const size_t bytes =
-	    (size_t)(x->rows * x->cols) * nib_dtype_bytes(x->dtype);
-
-	*there = *x;
-	if (!q->input_there)
-		return NIB_OK;
-	there->data = q->input_there;
-	return nib_device_copy(q->device, q->input_there, x->data, bytes, err);
-}
-
-enum nib_status quantizer_amax(struct quantizer *q, const struct nib_dense *x,
-			       float *amax, struct nib_error *err)
-{
-	struct nib_dense there;
-	enum nib_status status = load_input(q, x, &there, err);
-
-	if (status)
-		return status;
-	return nib_amax(q->device, &there, q->saturate, amax, err);
-}
-
 float quantizer_global(float amax, enum nib_checkpoint checkpoint)
 {
 	float global = amax > 0 ? amax / 2688.0f : 1.0f;
@@ -146,93 +112,144 @@ float quantizer_global(float amax, enum nib_checkpoint checkpoint)
 	return global;
 }
 
-/* Quantises rows from first on, writes their codes and adds their error. */
+/* ---- pieces -------------------------------------------------------------- */
+
+/* The rows from first on that make a piece of the mapped input. */
+static struct nib_dense piece_at(const struct tensor_source *source,
+				 int64_t first)
+{
+	return (struct nib_dense){
+	    .data =
+		(char *)(uintptr_t)source->data +
+		(size_t)(first * source->k) * nib_dtype_bytes(source->dtype),
+	    .dtype = source->dtype,
+	    .rows = tensor_next_rows(source, first),
+	    .cols = source->k,
+	};
+}
+
+static size_t dense_bytes(const struct nib_dense *x)
+{
+	return (size_t)(x->rows * x->cols) * nib_dtype_bytes(x->dtype);
+}
+
+/* x where the device computes. */
+static enum nib_status load_input(const struct quantizer *q,
+				  const struct nib_dense *x,
+				  struct nib_dense *there,
+				  struct nib_error *err)
+{
+	*there = *x;
+	if (!q->input_there)
+		return NIB_OK;
+	there->data = q->input_there;
+	return nib_device_copy(q->device, q->input_there, x->data,
+			       dense_bytes(x), err);
+}
+
+/* A piece is done: its pages are not needed again. */
+static void finish(const struct nib_dense *x, const char *layer)
+{
+	tensor_drop(x->data, dense_bytes(x));
+	progress_advance((double)dense_bytes(x), layer);
+}
+
+int quantizer_amax(struct quantizer *q, struct selected *item)
+{
+	struct tensor_source source;
+	struct nib_dense x, there;
+	struct nib_error err;
+	float amax;
+	char what[512];
+
+	tensor_from_float(item->tensor, &source);
+	for (int64_t r = 0; r < source.rows; r += x.rows) {
+		x = piece_at(&source, r);
+		if (load_input(q, &x, &there, &err) ||
+		    nib_amax(q->device, &there, q->options.saturate, &amax,
+			     &err)) {
+			snprintf(what, sizeof(what),
+				 "%s: %s, rows %lld to %lld", q->options.path,
+				 source.name, (long long)r,
+				 (long long)(r + x.rows - 1));
+			return cli_fail_named(what, &err, cli_saturate_names);
+		}
+		item->amax = amax > item->amax ? amax : item->amax;
+		finish(&x, item->layer);
+		if (cli_must_stop())
+			return cli_stopped();
+	}
+	return CLI_OK;
+}
+
+/* Quantises the piece x at row first, writes its codes, adds its error. */
 static enum nib_status
-run_piece(struct quantizer *q, const struct selected *item,
-	  const struct tensor_source *source, int64_t first, int64_t rows,
-	  struct nib_writer *writer, struct tensor_error *error,
-	  struct nib_error *err)
+write_piece(struct quantizer *q, const struct selected *item,
+	    const struct tensor_source *source, const struct nib_dense *x,
+	    int64_t first, struct tensor_error *error, struct nib_error *err)
 {
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
-	    .recipe = q->recipe,
+	    .recipe = q->options.recipe,
 	    .global = item->global,
-	    .saturate = q->saturate,
+	    .saturate = q->options.saturate,
 	};
-	size_t row_bytes = (size_t)source->k * nib_dtype_bytes(item->dtype);
-	const struct nib_dense x = {
-	    .data = (char *)(uintptr_t)source->data + (size_t)first * row_bytes,
-	    .dtype = item->dtype,
-	    .rows = rows,
-	    .cols = source->k,
-	};
-	const size_t codes_bytes = (size_t)(rows * (source->k / 2));
+	const size_t codes_bytes = (size_t)(x->rows * (x->cols / 2));
 	const struct nib_nvfp4 piece = {
 	    .codes = q->codes_there.data,
 	    .scales =
-		(char *)q->scales_there.data + first * (source->k / NIB_BLOCK),
-	    .rows = rows,
-	    .k = source->k,
+		(char *)q->scales_there.data + first * (x->cols / NIB_BLOCK),
+	    .rows = x->rows,
+	    .k = x->cols,
 	};
 	const struct nib_dense after = {
 	    .data = q->after_there.data,
 	    .dtype = NIB_FP32,
-	    .rows = rows,
-	    .cols = source->k,
+	    .rows = x->rows,
+	    .cols = x->cols,
 	};
 	struct nib_dense there;
-	enum nib_status status = load_input(q, &x, &there, err);
 
-	if (!status)
-		status = nib_quantize(q->device, &there, &piece, &options, NULL,
-				      err);
-	if (!status)
-		status = nib_dequantize(q->device, &piece, item->global, &after,
-					NULL, err);
-	if (!status)
-		status = staging_fetch(&q->after_there, 8 * codes_bytes, err);
-	if (!status)
-		status = staging_fetch(&q->codes_there, codes_bytes, err);
-	if (!status)
-		status =
-		    tensor_read(q->device, source, first, rows, q->before, err);
-	if (status)
-		return status;
-	tensor_error_add(error, q->before, q->after, rows, source->k, first);
-	tensor_drop(x.data, (size_t)rows * row_bytes);
-	return nib_writer_write(writer, q->codes, codes_bytes, err);
+	if (load_input(q, x, &there, err) ||
+	    nib_quantize(q->device, &there, &piece, &options, NULL, err) ||
+	    nib_dequantize(q->device, &piece, item->global, &after, NULL,
+			   err) ||
+	    staging_fetch(&q->after_there, 8 * codes_bytes, err) ||
+	    staging_fetch(&q->codes_there, codes_bytes, err) ||
+	    tensor_read(q->device, source, first, x->rows, q->before, err))
+		return err->status;
+	tensor_error_add(error, q->before, q->after, x->rows, x->cols, first);
+	return NIB_OK;
 }
 
-enum nib_status
-quantizer_run(struct quantizer *q, const struct selected *item,
-	      struct nib_writer *writer,
-	      int (*on_piece)(void *arg, double bytes, const char *name),
-	      void *arg, struct tensor_error *error, struct nib_error *err)
+int quantizer_write(struct quantizer *q, const struct selected *item,
+		    struct nib_writer *writer, const char *out_path,
+		    struct tensor_error *error)
 {
+	int inverse =
+	    q->options.checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS;
+	float stored = inverse ? 1.0f / item->global : item->global;
 	struct tensor_source source;
-	enum nib_status status = NIB_OK;
-	float stored = item->global;
+	struct nib_error err;
 	size_t scales_bytes;
-	int64_t rows;
+	struct nib_dense x;
 
 	tensor_from_float(item->tensor, &source);
-	for (int64_t r = 0; r < source.rows; r += rows) {
-		rows = tensor_next_rows(&source, r);
-		status =
-		    run_piece(q, item, &source, r, rows, writer, error, err);
-		if (status || on_piece(arg,
-				       (double)(rows * source.k) *
-					   (double)nib_dtype_bytes(item->dtype),
-				       item->layer))
-			return status;
-	}
 	scales_bytes = (size_t)(source.rows * (source.k / NIB_BLOCK));
-	status = staging_fetch(&q->scales_there, scales_bytes, err);
-	if (!status)
-		status = nib_writer_write(writer, q->scales, scales_bytes, err);
-	if (q->checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS)
-		stored = 1.0f / stored;
-	if (!status)
-		status = nib_writer_write(writer, &stored, sizeof(stored), err);
-	return status;
+	for (int64_t r = 0; r < source.rows; r += x.rows) {
+		x = piece_at(&source, r);
+		if (write_piece(q, item, &source, &x, r, error, &err))
+			return cli_fail_input(source.name, &err);
+		if (nib_writer_write(writer, q->codes,
+				     (size_t)(x.rows * (x.cols / 2)), &err))
+			return cli_fail(out_path, &err);
+		finish(&x, item->layer);
+		if (cli_must_stop())
+			return cli_stopped();
+	}
+	if (staging_fetch(&q->scales_there, scales_bytes, &err) ||
+	    nib_writer_write(writer, q->scales, scales_bytes, &err) ||
+	    nib_writer_write(writer, &stored, sizeof(stored), &err))
+		return cli_fail(out_path, &err);
+	return CLI_OK;
 }

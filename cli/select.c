@@ -116,78 +116,47 @@ void select_free(struct selection *selection)
 
 /* ---- shared global scales ------------------------------------------------ */
 
-/* Last parts of names whose matrices an engine stacks and multiplies as one. */
-static const char *const fused[][3] = {
-    {"q_proj", "k_proj", "v_proj"},
-    {"gate_proj", "up_proj", ""},
-    {"w1", "w3", ""},
-};
-
-/* Which set the layer's last part is in, or -1; *stem: bytes before that. */
-static int fused_set(const char *layer, size_t *stem)
+static int compare(const void *a_, const void *b_)
 {
-	const char *dot = strrchr(layer, '.'), *part = dot ? dot + 1 : layer;
+	const struct selected *const *a = a_, *const *b = b_;
+	size_t stem_a, stem_b;
+	int order = tensor_sibling_set((*a)->layer, &stem_a) -
+		    tensor_sibling_set((*b)->layer, &stem_b);
 
-	*stem = (size_t)(part - layer);
-	for (int i = 0; i < (int)(sizeof(fused) / sizeof(fused[0])); i++)
-		for (int j = 0; j < 3; j++)
-			if (*part && !strcmp(part, fused[i][j]))
-				return i;
-	return -1;
-}
-
-struct member {
-	struct selected *item;
-	size_t stem;
-	int set;
-};
-
-static int compare_stems(const struct member *a, const struct member *b)
-{
-	size_t n = a->stem < b->stem ? a->stem : b->stem;
-	int order = strncmp(a->item->layer, b->item->layer, n);
-
-	if (order)
-		return order;
-	if (a->stem != b->stem)
-		return a->stem < b->stem ? -1 : 1;
-	return a->set - b->set;
-}
-
-static int compare_members(const void *a, const void *b)
-{
-	return compare_stems(a, b);
+	if (!order)
+		order = (stem_a > stem_b) - (stem_a < stem_b);
+	return order ? order : strncmp((*a)->layer, (*b)->layer, stem_a);
 }
 
 void select_share_amax(struct selection *selection)
 {
-	struct member *members =
-	    calloc((size_t)selection->quantised + 1, sizeof(*members));
+	struct selected **fused =
+	    calloc((size_t)selection->quantised + 1, sizeof(*fused));
 	int64_t n = 0;
 
-	if (!members) {
+	if (!fused) {
 		cli_warn("not enough memory to share global scales");
 		return;
 	}
 	for (int64_t i = 0; i < selection->count; i++) {
 		struct selected *item = &selection->items[i];
 		size_t stem;
-		int set = item->layer ? fused_set(item->layer, &stem) : -1;
+		int set =
+		    item->layer ? tensor_sibling_set(item->layer, &stem) : -1;
 
-		if (set >= 0)
-			members[n++] = (struct member){item, stem, set};
+		if (set >= 0 && set < TENSOR_FUSED_SETS)
+			fused[n++] = item;
 	}
-	qsort(members, (size_t)n, sizeof(*members), compare_members);
+	qsort(fused, (size_t)n, sizeof(struct selected *), compare);
 	for (int64_t i = 0, end; i < n; i = end) {
 		float amax = 0;
 
-		for (end = i;
-		     end < n && !compare_stems(&members[i], &members[end]);
+		for (end = i; end < n && !compare(&fused[i], &fused[end]);
 		     end++)
-			if (members[end].item->amax > amax)
-				amax = members[end].item->amax;
-		for (int64_t j = i; j < end; j++)
-			members[j].item->amax = amax;
+			if (fused[end]->amax > amax)
+				amax = fused[end]->amax;
+		for (; i < end; i++)
+			fused[i]->amax = amax;
 	}
-	free(members);
+	free(fused);
 }

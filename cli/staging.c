@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staging.c - host buffers where the device computes: see staging.h. */
-#include "staging.h"
-
-#include "cli.h"
+/* staging.c - host buffers where the device computes: see device.h. */
+#include "device.h"
 
 enum nib_status staging_new(struct nib_device *device, const void *host,
 			    size_t bytes, struct staging *staging,
 			    struct nib_error *err)
 {
-	*staging = (struct staging){
-	    .device = device,
-	    .host = (void *)(uintptr_t)host,
-	    .bytes = bytes,
-	    .data = (void *)(uintptr_t)host,
-	};
+	void *data = (void *)(uintptr_t)host;
+
+	*staging = (struct staging){device, data, data};
 	if (cli_is_host(device))
 		return NIB_OK;
 	return nib_device_alloc(device, bytes, &staging->data, err);
@@ -26,22 +21,20 @@ void staging_free(struct staging *staging)
 	*staging = (struct staging){0};
 }
 
-enum nib_status staging_load(const struct staging *staging, size_t bytes,
+enum nib_status staging_load(const struct staging *s, size_t bytes,
 			     struct nib_error *err)
 {
-	if (staging->data == staging->host)
+	if (s->data == s->host)
 		return NIB_OK;
-	return nib_device_copy(staging->device, staging->data, staging->host,
-			       bytes, err);
+	return nib_device_copy(s->device, s->data, s->host, bytes, err);
 }
 
-enum nib_status staging_fetch(const struct staging *staging, size_t bytes,
+enum nib_status staging_fetch(const struct staging *s, size_t bytes,
 			      struct nib_error *err)
 {
-	if (staging->data == staging->host)
+	if (s->data == s->host)
 		return NIB_OK;
-	return nib_device_copy(staging->device, staging->host, staging->data,
-			       bytes, err);
+	return nib_device_copy(s->device, s->host, s->data, bytes, err);
 }
 
 enum nib_status staging_new_loaded(struct nib_device *device, const void *host,

@@ -51,6 +51,14 @@ static int shown(const struct table *table, int i)
 	return table->columns[i].title != NULL;
 }
 
+/* no-color.org: set and not empty. */
+static int wants_colour(void)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return cli_is_terminal(STDOUT_FILENO) && !(no && *no);
+}
+
 struct table *table_new(const struct table_column *columns,
 			enum table_format format, int flags)
 {
@@ -61,8 +69,7 @@ struct table *table_new(const struct table_column *columns,
 	table->columns = columns;
 	table->format = format;
 	table->flags = flags;
-	table->colour = format == TABLE_FORMAT_TEXT && isatty(STDOUT_FILENO) &&
-			!getenv("NO_COLOR");
+	table->colour = format == TABLE_FORMAT_TEXT && wants_colour();
 	table->waiting = json_array();
 	table->failed = !table->waiting;
 	while (table->n_columns < MAX_COLUMNS &&
@@ -116,15 +123,22 @@ void table_bool(struct table *table, const char *key, int yes)
 	table_json(table, key, json_boolean(yes));
 }
 
+/* Takes over value.  An item that fails makes the list fail. */
+static void append(json_t **list, json_t *value)
+{
+	if (json_array_append_new(*list, value)) {
+		json_decref(*list);
+		*list = NULL;
+	}
+}
+
 void table_numbers(struct table *table, const char *key, const double *x,
 		   int64_t count)
 {
 	json_t *list = json_array();
 
-	for (int64_t i = 0; list && i < count; i++)
-		if (json_array_append_new(list, isfinite(x[i]) ? json_real(x[i])
-							       : json_null()))
-			table->failed = 1;
+	for (int64_t i = 0; i < count; i++)
+		append(&list, isfinite(x[i]) ? json_real(x[i]) : json_null());
 	table_json(table, key, list);
 }
 
@@ -133,9 +147,8 @@ void table_shape(struct table *table, const char *key, const int64_t *shape,
 {
 	json_t *list = json_array();
 
-	for (int i = 0; list && i < rank; i++)
-		if (json_array_append_new(list, json_integer(shape[i])))
-			table->failed = 1;
+	for (int i = 0; i < rank; i++)
+		append(&list, json_integer(shape[i]));
 	table_json(table, key, list);
 }
 
@@ -158,13 +171,45 @@ static void list_text(const json_t *list, char cell[CELL])
 	snprintf(cell + used, CELL - used, "]");
 }
 
-static void cell_text(const struct table_column *column, const json_t *value,
-		      char cell[CELL])
+static void number_text(const struct table_column *column, double x,
+			char cell[CELL])
 {
 	double scale = column->scale != 0 ? column->scale : 1;
-	const char *print = column->print;
+	const char *print = column->print ? column->print : "%.4g";
 
-	*cell = '\0';
+	if (!strcmp(print, TABLE_SECONDS)) {
+		cli_seconds_text(x, cell);
+	} else if (!strcmp(print, TABLE_BYTES)) {
+		cli_size_text(x, cell);
+	} else {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+		snprintf(cell, CELL, print, x * scale);
+#pragma GCC diagnostic pop
+	}
+}
+
+/* A bar would end the cell of Markdown. */
+static void escape_bars(char cell[CELL])
+{
+	char raw[CELL];
+	size_t n = 0;
+
+	memcpy(raw, cell, CELL);
+	for (const char *c = raw; *c && n < CELL - 2; c++) {
+		if (*c == '|')
+			cell[n++] = '\\';
+		cell[n++] = *c;
+	}
+	cell[n] = '\0';
+}
+
+static void cell_text(const struct table *table, int i, const json_t *row,
+		      char cell[CELL])
+{
+	const struct table_column *column = &table->columns[i];
+	const json_t *value = json_object_get(row, column->key);
+
 	if (!value || json_is_null(value)) {
 		snprintf(cell, CELL, "-");
 	} else if (json_is_string(value)) {
@@ -172,24 +217,16 @@ static void cell_text(const struct table_column *column, const json_t *value,
 		cli_clean(cell);
 	} else if (json_is_boolean(value)) {
 		snprintf(cell, CELL, "%s", json_is_true(value) ? "yes" : "NO");
-	} else if (json_is_integer(value) && !print) {
+	} else if (json_is_integer(value) && !column->print) {
 		snprintf(cell, CELL, "%lld",
 			 (long long)json_integer_value(value));
-	} else if (json_is_number(value) && print &&
-		   !strcmp(print, TABLE_SECONDS)) {
-		cli_seconds_text(json_number_value(value), cell);
-	} else if (json_is_number(value) && print &&
-		   !strcmp(print, TABLE_BYTES)) {
-		cli_size_text(json_number_value(value), cell);
 	} else if (json_is_number(value)) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-		snprintf(cell, CELL, print ? print : "%.4g",
-			 json_number_value(value) * scale);
-#pragma GCC diagnostic pop
+		number_text(column, json_number_value(value), cell);
 	} else {
 		list_text(value, cell);
 	}
+	if (table->format == TABLE_FORMAT_MD)
+		escape_bars(cell);
 }
 
 /* Blanks wait until text follows: none at the end of a line. */
@@ -225,7 +262,7 @@ static void print_cells(const struct table *table, const json_t *row)
 		if (!shown(table, i))
 			continue;
 		if (row)
-			cell_text(c, value, cell);
+			cell_text(table, i, row, cell);
 		else
 			snprintf(cell, CELL, "%s", c->title);
 		if (md)
@@ -252,7 +289,7 @@ static void measure(struct table *table, const json_t *row)
 
 		if (!shown(table, i) || !value)
 			continue;
-		cell_text(&table->columns[i], value, cell);
+		cell_text(table, i, row, cell);
 		if (screen_width(cell) > table->width[i])
 			table->width[i] = screen_width(cell);
 		if (json_is_number(value))
@@ -388,6 +425,7 @@ static void print_csv(struct table *table, const json_t *row)
 static void print_row(struct table *table, json_t *row)
 {
 	const size_t flags = JSON_REAL_PRECISION(DIGITS) | JSON_COMPACT;
+	char *text;
 
 	if (table->format == TABLE_FORMAT_CSV) {
 		if (!table->printed)
@@ -400,8 +438,11 @@ static void print_row(struct table *table, json_t *row)
 						    json_null());
 		if (table->format == TABLE_FORMAT_JSON)
 			fputs(table->printed ? ",\n" : "[\n", stdout);
-		if (json_dumpf(row, stdout, flags))
-			table->failed = 1;
+		text = json_dumps(row, flags);
+		if (text)
+			fputs(text, stdout);
+		table->failed |= !text;
+		free(text);
 		if (table->format == TABLE_FORMAT_JSONL)
 			putchar('\n');
 	}

@@ -15,13 +15,13 @@ int64_t tensor_piece_rows(int64_t k)
 	return rows > 0 ? rows : 1;
 }
 
+const char *const tensor_dtype_names[] = {
+    [NIB_FP32] = "F32", [NIB_FP16] = "F16", [NIB_BF16] = "BF16"};
+
 int tensor_dtype(const char *stored, enum nib_dtype *dtype)
 {
-	static const char *const names[] = {
-	    [NIB_FP32] = "F32", [NIB_FP16] = "F16", [NIB_BF16] = "BF16"};
-
 	for (int i = 0; i < 3; i++)
-		if (!strcmp(stored, names[i])) {
+		if (!strcmp(stored, tensor_dtype_names[i])) {
 			*dtype = (enum nib_dtype)i;
 			return 0;
 		}
@@ -43,6 +43,26 @@ const char *tensor_shape_text(const int64_t *shape, int rank,
 	return text;
 }
 
+double tensor_layer_bytes(double elems)
+{
+	return elems * 0.5625 + 4;
+}
+
+const struct nib_layer *tensor_find_layer(const struct nib_file *file,
+					  const char *name, const char *suffix)
+{
+	const size_t n = strlen(name), s = strlen(suffix);
+	const struct nib_layer *found;
+	char *layer;
+
+	if (n <= s || strcmp(name + n - s, suffix))
+		return NULL;
+	layer = strndup(name, n - s);
+	found = layer ? nib_file_find_layer(file, layer) : NULL;
+	free(layer);
+	return found;
+}
+
 int tensor_in_layer(const struct nib_file *file,
 		    const struct nib_file_tensor *tensor)
 {
@@ -53,23 +73,29 @@ int tensor_in_layer(const struct nib_file *file,
 					       ".weight_global_scale",
 					       ".input_scale",
 					       ".input_global_scale"};
-	const char *name = tensor->name;
-	size_t n = strlen(name);
 
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-		size_t s = strlen(suffixes[i]);
-		char *layer;
-		int found;
-
-		if (n <= s || strcmp(name + n - s, suffixes[i]))
-			continue;
-		layer = strndup(name, n - s);
-		found = layer && nib_file_find_layer(file, layer);
-		free(layer);
-		if (found)
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (tensor_find_layer(file, tensor->name, suffixes[i]))
 			return 1;
-	}
 	return 0;
+}
+
+int tensor_sibling_set(const char *name, size_t *stem)
+{
+	static const char *const sets[][3] = {
+	    {"q_proj", "k_proj", "v_proj"},
+	    {"gate_proj", "up_proj", ""},
+	    {"w1", "w3", ""},
+	    {"query", "key", "value"},
+	};
+	const char *dot = strrchr(name, '.'), *part = dot ? dot + 1 : name;
+
+	*stem = (size_t)(part - name);
+	for (int i = 0; i < (int)(sizeof(sets) / sizeof(sets[0])); i++)
+		for (int j = 0; j < 3; j++)
+			if (*part && !strcmp(part, sets[i][j]))
+				return i;
+	return -1;
 }
 
 void tensor_drop(const void *data, size_t bytes)
@@ -130,10 +156,8 @@ int tensor_from_float(const struct nib_file_tensor *tensor,
 
 const char *tensor_format(const struct tensor_source *source)
 {
-	static const char *const names[] = {"F32", "F16", "BF16"};
-
 	if (!source->is_nvfp4)
-		return names[source->dtype];
+		return tensor_dtype_names[source->dtype];
 	return source->layer->format == NIB_CHECKPOINT_MODELOPT
 		   ? "NVFP4 modelopt"
 		   : "NVFP4 compressed-tensors";

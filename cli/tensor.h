@@ -13,16 +13,30 @@
 #define TENSOR_PIECE_BYTES (INT64_C(16) << 20)
 int64_t tensor_piece_rows(int64_t k);
 
-/* 0 if "F32", "F16" or "BF16". */
+extern const char *const tensor_dtype_names[]; /* "F32", "F16", "BF16" */
+/* 0 if it is one of these names. */
 int tensor_dtype(const char *stored, enum nib_dtype *dtype);
 /* "[128, 64]" into text. */
 #define TENSOR_SHAPE_TEXT 96
 const char *tensor_shape_text(const int64_t *shape, int rank,
 			      char text[TENSOR_SHAPE_TEXT]);
+/* Bytes of an NVFP4 layer in a file: codes, block scales, global scale. */
+double tensor_layer_bytes(double elems);
 
+/* The layer of file whose tensor with this suffix would have name; or NULL. */
+const struct nib_layer *tensor_find_layer(const struct nib_file *file,
+					  const char *name, const char *suffix);
 /* Whether tensor is a part of one of file's NVFP4 layers. */
 int tensor_in_layer(const struct nib_file *file,
 		    const struct nib_file_tensor *tensor);
+
+/*
+ * Sets of layers that read the same input: q k v, gate up, w1 w3, and query key
+ * value.  Engines for NVFP4 fuse those of the first TENSOR_FUSED_SETS.  Returns
+ * the set of the last part of name, or -1; stem: the bytes before that part.
+ */
+#define TENSOR_FUSED_SETS 3
+int tensor_sibling_set(const char *name, size_t *stem);
 
 /* Gives the pages of a mapped file back to the system: they were read once. */
 void tensor_drop(const void *data, size_t bytes);

@@ -7,10 +7,6 @@ install(FILES include/nibblas.h TYPE INCLUDE)
 # Two sets: only the static library brings OpenMP to its users.
 install(TARGETS nibblas EXPORT nibblasTargets)
 install(TARGETS nibblas_static EXPORT nibblasStaticTargets)
-# The kernels that the library loads where its driver is nibemu.
-if(nib_kernels)
-  install(FILES ${ptx_files} DESTINATION ${CMAKE_INSTALL_LIBDIR}/nibblas)
-endif()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibblas)
 foreach(set nibblasTargets nibblasStaticTargets)
   install(EXPORT ${set} NAMESPACE nibblas:: DESTINATION ${package_dir})
@@ -39,11 +35,17 @@ if(TARGET nib)
     add_custom_command(TARGET nib POST_BUILD
       COMMAND nib completion man >nib.1
       COMMAND nib completion bash >nib.bash
+      COMMAND nib completion zsh >nib.zsh
+      COMMAND nib completion fish >nib.fish
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
     install(FILES ${PROJECT_BINARY_DIR}/nib.1
       DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
     install(FILES ${PROJECT_BINARY_DIR}/nib.bash RENAME nib
       DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${PROJECT_BINARY_DIR}/nib.zsh RENAME _nib
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES ${PROJECT_BINARY_DIR}/nib.fish
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   endif()
 endif()
 install(FILES LICENSE README.md NEWS.md TYPE DOC)

@@ -4,18 +4,43 @@
 
 import json
 import os
+import pty
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import unittest
 
-from cli_common import NIB, NibTest, fake_gpu, nib, read_csv
+from cli_common import (NIB, NibTest, fake_gpu, nib, read_csv, save, tensor)
 
 COMMANDS = re.findall(r"^  ([a-z]+)  +\S", nib("help").stdout, re.M)
 ISAS = [backend["backend"][4:] for backend in json.loads(
     nib("info", "--format", "json").stdout)["backends"]
         if backend["open"] and backend["backend"].startswith("cpu-")]
+
+
+def with_nib():
+    """The environment of a shell that finds nib."""
+    return dict(os.environ, PATH=os.path.dirname(os.path.abspath(NIB)) +
+                os.pathsep + os.environ["PATH"])
+
+
+def on_terminal(args, **env):
+    """What nib prints on a terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([NIB, *args], stdout=theirs, stderr=theirs,
+                          stdin=subprocess.DEVNULL,
+                          env={**os.environ, **env}) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while True:
+                seen += os.read(ours, 4096)
+        except OSError:  # they closed their side
+            os.close(ours)
+        process.wait(timeout=60)
+    return seen.decode()
 
 
 def options_of(command):
@@ -92,7 +117,7 @@ class ManAndCompletion(NibTest):
                        " ".join(shlex.quote(w) for w in words), len(words))
         result = subprocess.run(["bash", "-c", command], capture_output=True,
                                 text=True, check=True, cwd=self.folder,
-                                timeout=60)
+                                env=with_nib(), timeout=60)
         self.assertEqual(result.stderr, "")
         return result.stdout.split()
 
@@ -116,7 +141,90 @@ class ManAndCompletion(NibTest):
                              set(options_of(name)) | {"--help"})
 
 
+    def test_bash_completion_of_values(self):
+        self.assertEqual(self.complete("check", "--layout", "=", "t"),
+                         ["tiled"])
+        self.assertEqual(self.complete("run", "--out", "f"), ["fp32", "fp16"])
+        self.write("a b", b"")
+        self.assertEqual(self.complete("run", "-o", "a"), ["a", "b"])
+        self.assertEqual(self.complete("completion", "z"), ["zsh"])
+        self.assertEqual(self.complete("check", "--rows", ""), [])
+        self.assertEqual(self.complete("nonsense", ""), [])
+
+    def test_words_say_what_they_mean(self):
+        """One a line, behind a tab: what zsh and fish show."""
+        words = self.nib("completion", "words", "--", "run", "--").stdout
+        self.assertIn("\n--force\treplace the output file", words)
+        words = self.nib("completion", "words", "--", "").stdout
+        self.assertIn("inspect\tlist a file's tensors", words)
+        self.refused("completion", "bash", "x", code=2, says="one argument")
+        self.refused("completion", "tcsh", code=2, says="bash, zsh, fish or")
+
+    def shell(self, name, *args):
+        if not shutil.which(name):
+            self.skipTest(name + " is not installed")
+        with open(self.path("_nib"), "w", encoding="utf-8") as file:
+            file.write(self.nib("completion", name).stdout)
+        result = subprocess.run([name, *args], capture_output=True, text=True,
+                                cwd=self.folder, env=with_nib(), check=False,
+                                timeout=60)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def test_zsh_completion(self):
+        self.shell("zsh", "-n", "_nib")
+        # The script's words, without a terminal: compadd and _describe print.
+        out = self.shell("zsh", "-f", "-c", """
+            compdef() { : }
+            _describe() { print -rl -- ${(P)2} }
+            _files() { print files }
+            . ./_nib
+            for words in "nib insp" "nib check --lay" "nib check --layout ''" \
+                    "nib inspect ''" "nib run --weights x"; do
+                words=("${(@Q)${(z)words}}") CURRENT=$#words
+                _nib
+            done""")
+        self.assertIn("inspect:list a file's tensors", out)
+        self.assertIn("--experts:moe\\: experts", out)
+        self.assertIn("linear\ntiled\nfiles\nfiles\n", out)
+
+    def test_fish_completion(self):
+        self.shell("fish", "--no-execute", "_nib")
+        out = self.shell("fish", "--no-config", "-c", """
+            source _nib
+            touch some.safetensors
+            complete -C 'nib insp'
+            complete -C 'nib check --layout '
+            complete -C 'nib inspect some'""")
+        self.assertRegex(out, r"(?m)^inspect\tlist a file's tensors")
+        self.assertRegex(out, r"(?m)^linear\ntiled$")
+        self.assertIn("some.safetensors", out)
+
+    def test_exit_codes_of_the_man_page(self):
+        page = self.nib("completion", "man").stdout.replace("\\-", "-")
+        at = page.index(".SH EXIT STATUS")
+        text = page[at:page.index("\n.SH ", at)]
+        self.assertEqual(re.findall(r"\.TP\n\\fB(.*)\\fR\n", text),
+                         ["0", "1", "2", "3", "4", "129, 130, 143"])
+
+
 class Arguments(NibTest):
+    def test_short_options(self):
+        base = ("run", "--weights", "w", "--tensor", "t", "--input", "x")
+        for word in ("-o=y", "-oy"):
+            self.refused(*base, word, code=2, says=re.escape(
+                "%s: -o stands alone; write -o FILE or --output=FILE" % word))
+        self.refused("inspect", "-q=1", "x", code=2,
+                     says="-q=1: -q stands alone; write -q or --quiet$")
+
+    def test_one_default_type_of_c(self):
+        """But nib check's: the bound of fp32 is the narrowest."""
+        for command, default in (("plan", "bf16"), ("bench", "bf16"),
+                                 ("run", "bf16"), ("check", "fp32")):
+            self.assertRegex(
+                re.sub(r"\s+", " ", self.nib(command, "--help").stdout),
+                r" --out [^-]*\[default: %s\]" % default)
+
     def test_usage_errors(self):
         for args, says in [
                 ("--shape 128x7168", "gemm takes MxNxK"),
@@ -295,6 +403,37 @@ class Output(NibTest):
             text = self.nib(*args).stdout
             self.assertNotRegex(text, r"(?m)[ \t]$")
             self.assertNotIn("\033", text)
+
+    def test_colours(self):
+        args = ("check", "--shape", "1x1x16", "--packed")
+        self.assertIn("\033[1m", on_terminal(args, TERM="xterm", NO_COLOR=""))
+        for env in ({"TERM": "dumb", "NO_COLOR": ""},
+                    {"TERM": "xterm", "NO_COLOR": "1"}):
+            text = on_terminal(args, **env)
+            self.assertIn("1 of 1 passed", text)
+            self.assertNotIn("\033", text)
+
+    def test_bars_in_markdown(self):
+        """A bar in a name is no border of a cell."""
+        save(self.path("in"), {"a|b": tensor("F32", (2,), [1, 2])})
+        lines = self.nib("inspect", "in", "--format", "md").stdout.splitlines()
+        row, = [line for line in lines if "a\\|b" in line]
+        cells = re.split(r"(?<!\\)\|", row)
+        titles, = [line for line in lines if "other tensor" in line]
+        self.assertEqual(len(cells), len(titles.split("|")))
+        self.assertEqual(cells[1].strip(), "a\\|b")
+        self.assertEqual(len(row), len(titles))
+
+    def test_json_onto_a_full_disk(self):
+        for form in ("json", "jsonl", "csv", "md"):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run(
+                    [NIB, "check", "--preset", "small", "--format", form,
+                     "--quiet"], stdout=full, text=True,
+                    stderr=subprocess.PIPE, check=False, timeout=60)
+            self.assertEqual(result.returncode, 4)
+            self.assertRegex(result.stderr, "^nib check: cannot write to "
+                             "standard output[^\n]*\n$")
 
     def test_standard_output_that_fails(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

@@ -149,6 +149,16 @@ class Quantize(ModelTest):
         self.nib("quantize", "empty", "empty2")
         self.assertEqual(load(self.path("empty2"))[0], {})
 
+    def test_a_name_that_is_there_already(self):
+        """The error is of the tensor, not of --device."""
+        save(self.path("in"), {
+            "a.weight": tensor("F32", (1, 16), [1] * 16),
+            "a.weight_scale": tensor("F32", (2,), [1, 2])})
+        self.refused("quantize", "in", "out", code=2, says=(
+            "^nib quantize: out: the tensor 'a.weight_scale': declared "
+            "before .bad argument.$"))
+        self.assertEqual(os.listdir(self.folder), ["in"])
+
     def test_already_quantised_layers_are_kept(self):
         self.quantize()
         rows = self.rows("quantize", "out", "again", "--all")
@@ -376,7 +386,8 @@ class Run(ModelTest):
 
     def run_nib(self, *args, code=0):
         return self.rows("run", "--weights", "out", "--tensor", self.LAYER,
-                         "--input", "x", "--output", "y", *args, code=code)[0]
+                         "--input", "x", "--output", "y", "--out", "fp32",
+                         *args, code=code)[0]
 
     def output(self, name="output"):
         tensors, _ = load(self.path("y"))
@@ -420,6 +431,11 @@ class Run(ModelTest):
             self.run_nib("--out", out, "--force", "--output-tensor", "c")
             self.assertEqual(self.output("c")[0], dtype)
             self.assertGreater(sqnr_db(want, floats(self.output("c"))), db)
+
+    def test_the_default_type_of_the_output(self):
+        self.nib("run", "--weights", "out", "--tensor", self.LAYER, "--input",
+                 "x", "-o", "y")
+        self.assertEqual(self.output()[0], "BF16")
 
     def test_input_scale_of_the_file(self):
         tensors, _ = load(self.path("out"))

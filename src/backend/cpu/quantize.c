@@ -181,8 +181,7 @@ static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
 
 	return nib_fail_argument(
 	    err, NIB_BAD_DATA, "x",
-	    "[batch %lld, row %lld, col %lld] = %s: must be "
-	    "finite, or set saturate",
+	    "[batch %lld, row %lld, col %lld] = %s: must be finite",
 	    (long long)batch, (long long)row, (long long)col,
 	    isnan(nib_dtype_to_fp32(bits, job->x.dtype)) ? "nan" : "inf");
 }

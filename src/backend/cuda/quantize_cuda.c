@@ -177,8 +177,7 @@ static enum nib_status fail_bad(const struct call *call,
 		return status;
 	return nib_fail_argument(
 	    err, NIB_BAD_DATA, "x",
-	    "[batch %lld, row %lld, col %lld] = %s: must be "
-	    "finite, or set saturate",
+	    "[batch %lld, row %lld, col %lld] = %s: must be finite",
 	    (long long)batch, (long long)row, (long long)col,
 	    isnan(nib_dtype_to_fp32(bits, x->dtype)) ? "nan" : "inf");
 }

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * device.h - the one way to open a device, what the commands ask it, and host
+ * buffers where it computes.
+ */
+#ifndef NIB_DEVICE_H
+#define NIB_DEVICE_H
+
+#include "nibblas.h"
+
+struct device_args {
+	const char *device; /* --device; NULL = "cpu" */
+	int64_t threads;    /* --threads */
+	const char *isa;    /* --isa */
+};
+
+/*
+ * Opens the device; prints and returns the exit code on failure.  emu:h200 and
+ * emu:b200 are cuda:0 of the GPU in software.
+ */
+int cli_open_device(const struct device_args *args, struct nib_device **device);
+/* CLI_USAGE after a message for emu:..., whose times mean nothing. */
+int cli_check_timed(const char *device);
+/* "cpu-avx512"; lives as long as the device. */
+const char *cli_backend(const struct nib_device *device);
+int cli_threads(const struct nib_device *device);
+enum nib_arithmetic cli_arithmetic(const struct nib_device *device);
+/* Whether the device computes in the host's memory. */
+int cli_is_host(const struct nib_device *device);
+/* The device's hardware, its driver if it has one, and the operating system:
+ * "AMD EPYC, Linux 6.1". */
+const char *cli_machine(const struct nib_device *device);
+
+/* A host buffer and where the device has it: on "cpu" the same memory. */
+struct staging {
+	struct nib_device *device;
+	void *host;
+	void *data; /* for the device's calls; host on "cpu" */
+};
+
+/* data's contents are undefined on a GPU until staging_load(). */
+enum nib_status staging_new(struct nib_device *device, const void *host,
+			    size_t bytes, struct staging *staging,
+			    struct nib_error *err);
+void staging_free(struct staging *staging); /* zeroed is fine */
+/* The first bytes of the host buffer to the device; and back, when done. */
+enum nib_status staging_load(const struct staging *staging, size_t bytes,
+			     struct nib_error *err);
+enum nib_status staging_fetch(const struct staging *staging, size_t bytes,
+			      struct nib_error *err);
+/* New and load, all of it. */
+enum nib_status staging_new_loaded(struct nib_device *device, const void *host,
+				   size_t bytes, struct staging *staging,
+				   struct nib_error *err);
+
+#endif
