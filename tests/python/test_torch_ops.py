@@ -222,6 +222,56 @@ class Products(TorchTest):
         self.assertTrue(t.equal(mixed, group[1]))
 
 
+class Autograd(TorchTest):
+    """What writes into c tells autograd so."""
+
+    def setUp(self):
+        t, (a, _, _), (b, _, _) = self.torch, *(
+            self.operand(rows, 64) for rows in (9, 33))
+        stack = [x[None] for x in b]
+        offsets = t.tensor([0, 9]).int()
+        vector = (a[0][0], self.operand(1, 64)[0][1])
+        self.twins = [
+            ((9, 33), lambda c, *more: self.ops.gemm_out(c, *a, *b, *more)),
+            ((33,), lambda c, *more: self.ops.gemv_out(c, *vector, *b, *more)),
+            ((9, 33), lambda c, *more: self.ops.dual_gemm_out(c, *a, *b, *b,
+                                                             *more)),
+            ((9, 33), lambda c, *more: self.ops.group_gemm_out(
+                [c], *([x] for x in (*a, *b)), *more)),
+            ((9, 33), lambda c, *more: self.ops.moe_gemm_out(
+                c, *a, *stack, offsets, None, *more)),
+            ((9, 33), lambda c, *more: self.ops.moe_dual_gemm_out(
+                c, *a, *stack, *stack, offsets, None, *more))]
+
+    def test_a_saved_tensor_that_is_overwritten(self):
+        t = self.torch
+        for shape, write in self.twins:
+            c = t.ones(shape)
+            view, before = c.view(-1), c._version
+            y = t.ones(shape, requires_grad=True) * c
+            write(c)
+            self.assertEqual((c._version, view._version), (before + 1,) * 2)
+            with self.assertRaisesRegex(RuntimeError, "inplace operation"):
+                y.sum().backward()
+            with t.inference_mode():
+                write(c)
+                write(t.ones(shape))
+            self.assertEqual(c._version, before + 2)
+
+    def test_what_needs_a_gradient(self):
+        t = self.torch
+        alpha = t.ones(1, requires_grad=True)
+        for shape, write in self.twins:
+            c = t.ones(shape, requires_grad=True)
+            self.refused("^c: operators that write", write, c)
+            self.refused("^c: operators that write", write, t.ones(shape), alpha)
+            with t.no_grad():
+                write(c, alpha)
+            self.assertEqual(c._version, 1)
+            with self.assertRaisesRegex(Exception, "operators that write"):
+                t.compile(write, backend="aot_eager")(c)
+
+
 class Oracle(TorchTest):
     def power_of_two(self, *shape):
         """Operands whose sums are exact in fp32, whatever their order."""

@@ -3,14 +3,17 @@
 and fake kernels (shapes only), by which torch.compile and export trace.
 
 An operator allocates its result.  Its twin *_out writes into c, which may be any
-view whose last stride is 1, and returns nothing."""
+view whose last stride is 1, and returns nothing.  As with torch.mm(out=), c's version
+goes up, so that autograd refuses a c that it has saved, and arguments that need
+gradients are refused."""
 
 import functools
 
 import torch
+from torch.autograd.graph import increment_version
 
 from nibblas import _abi as abi
-from nibblas._library import UnsupportedError
+from nibblas._library import ArgumentError, UnsupportedError
 from nibblas._packed import packed
 from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _multiply
@@ -44,8 +47,35 @@ def _define(name, schema, implementation, fake, *first):
     torch.library.register_fake("nibblas::" + name, fake, lib=LIBRARY)
 
 
-def _nothing(*_args, **_kwargs):
-    """The fake kernel of operators that write into their arguments."""
+def _check_gradients(*arguments):
+    """Refuses, as torch's out= does, to write what autograd would have to follow."""
+    if torch.is_grad_enabled():
+        for x in arguments:
+            if isinstance(x, torch.Tensor) and x.requires_grad:
+                raise ArgumentError(
+                    "c: operators that write into c have no gradients, but one of "
+                    "the arguments requires one; use torch.no_grad()")
+
+
+def _written(c):
+    """The tensors of c: one, or a list."""
+    return (c,) if isinstance(c, torch.Tensor) else c
+
+
+def _out_fake(c, *arguments, **named):
+    """The fake kernel of operators that write into their first argument."""
+    _check_gradients(*_written(c), *arguments, *named.values())
+
+
+def _define_out(name, schema, implementation):
+    """_define() for an operator that writes into its first argument."""
+    def kernel(backend, c, *arguments, **named):
+        written = _written(c)
+        _check_gradients(*written, *arguments, *named.values())
+        implementation(backend, c, *arguments, **named)
+        for x in written:
+            increment_version(x)
+    _define(name, schema, kernel, _out_fake)
 
 
 # ---- shapes of results -----------------------------------------------------
@@ -90,8 +120,11 @@ def _simple(op, backend):
 
     def out_kernel(c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
                    b_layout="tiled"):
+        if c.requires_grad or alpha is not None:
+            _check_gradients(c, alpha)
         multiply(c, a, a_scales, b, b_scales, alpha, c.dtype, a_layout,
                  b_layout)
+        increment_version(c)
     return kernel, out_kernel
 
 
@@ -99,7 +132,7 @@ def _define_simple(name, op):
     schemas = (f"({OPERANDS}, Tensor? alpha=None, {NEW}) -> Tensor",
                f"(Tensor(a!) c, {OPERANDS}, Tensor? alpha=None, {OPTIONS}) "
                "-> ()")
-    fakes = (_gemm_fake, _nothing)
+    fakes = (_gemm_fake, _out_fake)
     kernels = zip(_simple(op, Cpu), _simple(op, Cuda))
     for suffix, schema, pair, fake in zip(("", "_out"), schemas, kernels,
                                           fakes):
@@ -160,27 +193,27 @@ _SECOND = "Tensor b2, Tensor b2_scales"
 _ALPHAS = "Tensor? alpha=None, Tensor? alpha2=None"
 _define("dual_gemm", f"({OPERANDS}, {_SECOND}, {_ALPHAS}, {NEW}) -> Tensor",
         _multiply.dual_gemm, _dual_fake, None)
-_define("dual_gemm_out",
-        f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ALPHAS}, {OPTIONS}) -> ()",
-        _dual_out, _nothing)
+_define_out("dual_gemm_out",
+            f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ALPHAS}, {OPTIONS}) -> ()",
+            _dual_out)
 _define("group_gemm", f"({LISTS}, Tensor? alpha=None, {NEW}) -> Tensor[]",
         _multiply.group_gemm, _group_fake, None)
-_define("group_gemm_out",
-        f"(Tensor(a!)[] c, {LISTS}, Tensor? alpha=None, {OPTIONS}) -> ()",
-        _group_out, _nothing)
+_define_out("group_gemm_out",
+            f"(Tensor(a!)[] c, {LISTS}, Tensor? alpha=None, {OPTIONS}) -> ()",
+            _group_out)
 _ROUTES = "Tensor row_offsets, Tensor? scale_rows=None"
 _ALPHA = "Tensor? alpha=None"
 _define("moe_gemm", f"({OPERANDS}, {_ROUTES}, {_ALPHA}, {NEW}) -> Tensor",
         _multiply.moe_gemm, _moe_fake, None)
-_define("moe_gemm_out",
-        f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {_ALPHA}, {OPTIONS}) -> ()",
-        _moe_out, _nothing)
+_define_out("moe_gemm_out",
+            f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {_ALPHA}, {OPTIONS}) -> ()",
+            _moe_out)
 _define("moe_dual_gemm",
         f"({OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, {NEW}) -> Tensor",
         _moe_dual, _moe_dual_fake)
-_define("moe_dual_gemm_out",
-        f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, "
-        f"{OPTIONS}) -> ()", _moe_dual_out, _nothing)
+_define_out("moe_dual_gemm_out",
+            f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, "
+            f"{OPTIONS}) -> ()", _moe_dual_out)
 
 
 def _group_elsewhere(a, *_args, **_kwargs):
