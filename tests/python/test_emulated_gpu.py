@@ -413,7 +413,7 @@ class AsTensors(EmulatedTest):
                 self.multiply, "maker",
                 lambda shape, *_: lambda: self.output(*shape)):
             c = self.multiply.gemm_packed(
-                self.cuda, *a, weights.number, None, self.torch.float32,
+                self.cuda, *a, weights.number, 33, None, self.torch.float32,
                 "tiled")
         self.assert_right(abi.NIB_GEMM, left, right, c)
 
@@ -489,7 +489,7 @@ class AsTensors(EmulatedTest):
         tiled = self.convert.to_blocked(self.cpu, t.from_numpy(left[1]))
         self.convert.dequantize(self.cpu, host[0], tiled, None, t.float32)
         weights = self.door.pack(*host[2:])
-        self.multiply.gemm_packed(self.cpu, *host[:2], weights.number)
+        self.multiply.gemm_packed(self.cpu, *host[:2], weights.number, 33)
         out = Array(self.gpu, np.zeros((128, 4), np.uint8))
         made = iter((out, y))
         with mock.patch.object(self.cuda, "open", lambda _: self.gpu), \
@@ -507,7 +507,7 @@ class AsTensors(EmulatedTest):
             self.assertTrue(np.array_equal(y.numpy(), nibblas.dequantize(
                 *left, layout="linear")))
             with self.assertRaisesRegex(ValueError, "^b: packed on cpu"):
-                self.multiply.gemm_packed(self.cuda, *a, weights.number)
+                self.multiply.gemm_packed(self.cuda, *a, weights.number, 33)
 
     def test_probes(self):
         """What bench holds results against on a GPU."""

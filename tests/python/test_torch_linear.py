@@ -2,13 +2,18 @@
 """nibblas.torch.Linear in models: the numbers, moves, copies, state dicts,
 torch.compile; and packed weights, which give the bits of unpacked ones."""
 
+import concurrent.futures
 import copy
 import gc
 import io
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import textwrap
 import unittest
+from unittest import mock
 
 import nibblas
 import numpy as np
@@ -26,7 +31,7 @@ class PackedWeights(TorchTest):
                 b, _, _ = self.operand(n, k, layout=layout)
                 weights = self.door.pack(*b, layout)
                 alpha = t.tensor([0.5])
-                got = self.ops.gemm_packed(*a, weights.number, alpha,
+                got = self.ops.gemm_packed(*a, weights.number, n, alpha,
                                            t.float32, layout)
                 want = self.ops.gemm(*a, *b, alpha, t.float32, layout, layout)
                 self.assertTrue(t.equal(got, want))
@@ -41,19 +46,21 @@ class PackedWeights(TorchTest):
         b, _, _ = self.operand(33, 64)
         weights = self.door.pack(*b)
         self.torch.library.opcheck(self.ops.gemm_packed.default,
-                                   (*a, weights.number))
+                                   (*a, weights.number, 33))
 
     def test_refusals(self):
         a, _, _ = self.operand(9, 32)
         b, _, _ = self.operand(33, 64)
         weights = self.door.pack(*b)
         self.refused("^b: .*K = 64: must be a's 32", self.ops.gemm_packed, *a,
-                     weights.number)
+                     weights.number, 33)
+        self.refused("^n = 32: must be 33, the rows of b", self.ops.gemm_packed,
+                     *b, weights.number, 32)
         number = weights.number
         del weights
         gc.collect()
         self.refused(f"^b = {number}: is the number of no packed weights",
-                     self.ops.gemm_packed, *a, number)
+                     self.ops.gemm_packed, *a, number, 33)
         self.refused("^b: .*K = 2 .* 12 = 24", self.door.pack, b[0][:, :12],
                      b[1])
 
@@ -64,7 +71,7 @@ class PackedWeights(TorchTest):
         before = len(_packed._alive)
         for _ in range(3):
             weights = self.door.pack(*b)
-            self.ops.gemm_packed(*a, weights.number)
+            self.ops.gemm_packed(*a, weights.number, 33)
             self.assertGreaterEqual(weights.bytes, 33 * 64 * 9 // 16)
         del weights
         gc.collect()
@@ -151,6 +158,40 @@ class Numbers(LinearTest):
         compiled(x).square().sum().backward()
         self.assertTrue(t.allclose(x.grad, want))
 
+    def test_strides_of_activations(self):
+        t = self.torch
+        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        x = t.randn(5, 192)
+        for view in (x[:, ::3], x[:, 64:128], x[:1, ::3], x.t()[:64].t(),
+                     t.randn(64, 5).t(), t.randn(1, 64, 5).transpose(1, 2),
+                     t.randn(2, 64, 5).transpose(1, 2), t.randn(64).expand(7, 64),
+                     t.randn(1, 64).expand(3, 4, 64), t.randn(64),
+                     t.randn(3, 1).expand(3, 64), t.randn(0, 64),
+                     t.randn(5, 3, 64).transpose(0, 1)):
+            want = ours(view.contiguous().clone())
+            self.assertTrue(t.equal(ours(view), want), view.stride())
+            grad = view.detach().requires_grad_()
+            ours(grad).sum().backward()
+            self.assertEqual(grad.grad.shape, view.shape)
+
+    def test_encoders_fast_path(self):
+        """In eval and without gradients torch's encoders read the weights."""
+        t = self.torch
+        layer = t.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True,
+                                             dropout=0.0)
+        model = t.nn.TransformerEncoder(layer, 2)
+        x, mask = t.randn(3, 7, 64), t.zeros(3, 7, dtype=t.bool)
+        mask[1, 5:] = True
+        names, _ = self.door.swap_linears(model)
+        self.assertEqual(len(names), 4)
+        for more in ({}, {"src_key_padding_mask": mask}):
+            want = model.train()(x, **more)
+            with t.inference_mode():
+                got = model.eval()(x, **more)
+                one = model.layers[0](x, **more)
+            self.assertLess((got - want).abs().max(), 0.2)
+            self.assertEqual(one.shape, x.shape)
+
     def test_left(self):
         nn = self.torch.nn
         shared = nn.Linear(32, 32)
@@ -181,6 +222,77 @@ class Life(LinearTest):
         file.seek(0)
         loaded = t.load(file, weights_only=False)
         self.assertTrue(t.equal(loaded(x), want))
+
+    def test_weights_that_change(self):
+        """The packed form follows: written in place, replaced, filled after
+        to_empty(), other weights for one call, set behind torch's back."""
+        t = self.torch
+        one, other = (self.door.Linear.from_linear(t.nn.Linear(64, 40))
+                      for _ in range(2))
+        x = t.randn(3, 64)
+        first, second = one(x), other(x)
+        for got in (t.func.functional_call(one, dict(other.state_dict()), (x,)),
+                    t.compile(lambda x: t.func.functional_call(
+                        one, dict(other.state_dict()), (x,)),
+                        backend="aot_eager")(x)):
+            self.assertTrue(t.equal(got, second))
+        self.assertTrue(t.equal(one(x), first))
+        for name, value in other.state_dict().items():
+            with t.no_grad():
+                getattr(one, name).copy_(value)
+        self.assertTrue(t.equal(one(x), second))
+        empty = copy.deepcopy(one).to_empty(device="cpu")
+        for name, value in other.state_dict().items():
+            with t.no_grad():
+                getattr(empty, name).copy_(value)
+        self.assertTrue(t.equal(empty(x), second))
+        meta = self.door.Linear(64, 40, device="meta").to_empty(device="cpu")
+        meta.load_state_dict(other.state_dict())
+        self.assertTrue(t.equal(meta(x), second))
+        hidden = self.door.Linear.from_linear(t.nn.Linear(64, 40, bias=False))
+        hidden(x)
+        hidden.weight.data.copy_(one.weight)
+        hidden.weight_scale.data.copy_(one.weight_scale)
+        hidden.weight_scale_2.copy_(one.weight_scale_2)
+        hidden.pack()
+        self.assertTrue(t.allclose(hidden(x) + one.bias, second))
+
+    def test_the_packed_form_is_used(self):
+        from nibblas.torch import _multiply
+        _, ours = self.swapped()
+        x = self.torch.randn(3, 64)
+        want, calls, inner = ours(x), [], _multiply._times_packed
+
+        def watch(*args):
+            calls.append(args)
+            return inner(*args)
+        with mock.patch.object(_multiply, "_times_packed", watch):
+            for model in (ours, self.torch.compile(ours, backend="aot_eager",
+                                                   fullgraph=True)):
+                calls.clear()
+                self.assertTrue(self.torch.equal(model(x), want))
+                self.assertEqual(len(calls), 3)
+
+    def test_the_gradient_of_weights_for_one_call(self):
+        t = self.torch
+        one, other = (self.door.Linear.from_linear(t.nn.Linear(64, 40))
+                      for _ in range(2))
+        x, y = (t.ones(3, 64, requires_grad=True) for _ in range(2))
+        t.func.functional_call(one, dict(other.state_dict()),
+                               (x,)).sum().backward()
+        other(y).sum().backward()
+        self.assertTrue(t.equal(x.grad, y.grad))
+
+    def test_many_threads(self):
+        t = self.torch
+        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        inputs = [t.randn(5, 64) for _ in range(8)]
+        want = [ours(x) for x in inputs]
+        ours._packed.forget()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for _ in range(20):
+                for got, y in zip(pool.map(ours, inputs), want):
+                    self.assertTrue(t.equal(got, y))
 
     def test_floats_of_the_format_stay_floats(self):
         t = self.torch
@@ -213,6 +325,34 @@ class Life(LinearTest):
             got = self.torch.compile(ours, fullgraph=True)(x)
             want = ours(x)
         self.assertLess((got - want).norm() / want.norm(), 0.05)
+
+    @unittest.skipUnless(shutil.which("g++"), "no g++ for torch.compile")
+    def test_a_compiled_graph_of_another_process(self):
+        """Numbers of packed weights are a process's own; the cache on disk is
+        not."""
+        program = textwrap.dedent("""
+            import sys, torch, nibblas.torch
+            torch.manual_seed(1)
+            layer = nibblas.torch.Linear.from_linear(
+                torch.nn.Linear(64, int(sys.argv[1])))
+            q = torch.ops.nibblas.quantize(layer.bias.new_ones(32, 64))
+            weights = nibblas.torch.pack(q[0][:int(sys.argv[1])], q[1])
+            def both(x):
+                one = torch.ops.nibblas.quantize(x)
+                return layer(x) + torch.ops.nibblas.gemm_packed(
+                    one[0], one[1], weights.number, int(sys.argv[1]))
+            x = torch.randn(3, 64)
+            with torch.inference_mode():
+                got = torch.compile(both, fullgraph=True)(x)
+                assert torch.allclose(got, both(x), rtol=0.1, atol=0.1)
+            """)
+        with tempfile.TemporaryDirectory() as folder:
+            env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}
+            for rows in ("32", "16", "16"):
+                done = subprocess.run([sys.executable, "-c", program, rows],
+                                      env=env, text=True, capture_output=True,
+                                      check=False)
+                self.assertEqual(done.returncode, 0, done.stderr[-2000:])
 
     def test_exports(self):
         _, ours = self.swapped()

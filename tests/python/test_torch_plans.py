@@ -65,7 +65,7 @@ class Keys(PlanTest):
                      lambda: self.ops.group_gemm(*([x] * 2 for x in
                                                    (*a, *b))),
                      lambda: self.ops.moe_gemm(*a, *stack, offsets),
-                     lambda: self.ops.gemm_packed(*a, weights.number)):
+                     lambda: self.ops.gemm_packed(*a, weights.number, 33)):
             self.assertEqual(self.made(call), 1)
             self.assertEqual(self.made(call), 0)
 

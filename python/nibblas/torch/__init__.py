@@ -6,8 +6,9 @@ scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments; Linear a
 swap_linears() put NVFP4 into a model."""
 
 from nibblas.torch import _operators
-from nibblas.torch._linear import Linear, pack, swap_linears
+from nibblas.torch._linear import Linear, swap_linears
 from nibblas.torch._scaled_mm import _scaled_mm, scaled_grouped_mm, scaled_mm
+from nibblas.torch._weights import pack
 
 __all__ = ["Linear", "_scaled_mm", "pack", "scaled_grouped_mm", "scaled_mm",
            "swap_linears"]

@@ -4,38 +4,25 @@
 import torch
 from torch import nn
 
-from nibblas import _packed
 from nibblas._library import ArgumentError
 from nibblas._views import choose, RECIPES
-from nibblas.torch._tensors import Cpu, Cuda, array
-
-
-def pack(b, b_scales, layout="tiled"):
-    """Weights [N, K/2] (or a stack) in the order of the device that they are on,
-    for torch.ops.nibblas.gemm_packed, which takes the result's number."""
-    backend = Cpu if b.is_cpu else Cuda
-    device = backend.device_of(b)
-    return _packed.pack_arrays(backend.open(device), array("b", b),
-                               array("b_scales", b_scales), layout,
-                               backend.stream(device))
+from nibblas.torch._weights import LayerWeights
 
 
 class _StraightThrough(torch.autograd.Function):
-    """What the quantised weights make of a gradient: x is taken as if it had not
-    been rounded."""
+    """The gradient of x is that of the quantised weights, as if x had not been
+    rounded."""
 
     @staticmethod
-    def forward(ctx, rows, linear):
-        ctx.linear = linear
+    def forward(ctx, rows, linear, *weights):
+        ctx.save_for_backward(*weights)
         return linear.multiply(rows)
 
     @staticmethod
     def backward(ctx, gradient):
-        linear = ctx.linear
         weight = torch.ops.nibblas.dequantize.default(
-            linear.weight, linear.weight_scale, linear.weight_scale_2,
-            torch.float32, "linear").to(gradient.dtype)
-        return gradient @ weight, None
+            *ctx.saved_tensors, torch.float32, "linear").to(gradient.dtype)
+        return gradient @ weight, None, None, None, None
 
 
 class Linear(nn.Module):
@@ -48,9 +35,13 @@ class Linear(nn.Module):
         input_scale     float32 []: the global scale of x; 0 = amax / 2688 of it
 
     On a CPU the weights are packed too (a second copy of 0.5625 bytes a value) when
-    they are made, loaded or moved; call pack() after writing to them.  On CUDA
-    nothing waits: inf and NaN of x are saturated there, on a CPU they are an error.
-    Weights and bias have no gradients; x has that of the quantised weights."""
+    they are made or loaded, and by the first product after they have moved or
+    changed.  Call pack() after changes that torch does not count (through .data, or
+    of tensors made in inference mode), and after writing to input_scale.
+
+    On CUDA nothing waits for the device: inf and NaN of x are saturated there; on a
+    CPU they are a DataError.  Weights and bias have no gradients; x has that of the
+    quantised weights."""
 
     def __init__(self, in_features, out_features, bias=True, device=None,
                  dtype=None):
@@ -59,7 +50,7 @@ class Linear(nn.Module):
             raise ArgumentError(f"in_features = {in_features}: must be a "
                                 "multiple of 16")
         self.in_features, self.out_features = in_features, out_features
-        self._packed = None
+        self._packed = LayerWeights()
 
         def buffer(name, *shape, dtype):
             self.register_buffer(name, torch.zeros(shape, dtype=dtype,
@@ -114,35 +105,38 @@ class Linear(nn.Module):
         return made
 
     def pack(self):
-        """Packs the weights again, on a CPU; reads input_scale."""
-        self._packed = None
+        """Packs the weights now, on a CPU, and reads input_scale."""
+        self._packed.forget()
         if self.weight.is_cpu:
-            self._packed = pack(self.weight, self.weight_scale, "linear")
+            self._packed.get(self.weight, self.weight_scale)
         if not self.input_scale.is_meta:
             self._has_input_scale = self.input_scale.item() != 0
 
     def forward(self, x):
+        """x [.., in] of float32, float16 or bfloat16, with any strides: [.., out] of
+        the same type."""
         rows = x.reshape(-1, self.in_features)
+        if rows.stride(1) != 1 or rows.stride(0) < self.in_features:
+            rows = rows.contiguous()
         if rows.requires_grad and torch.is_grad_enabled():
-            y = _StraightThrough.apply(rows, self)
+            y = _StraightThrough.apply(rows, self, self.weight, self.weight_scale,
+                                       self.weight_scale_2)
         else:
             y = self.multiply(rows)
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def multiply(self, rows):
         """rows [M, in] to [M, out]."""
-        given = self.input_scale if self._has_input_scale else None
+        # Quicker than attributes, which torch looks up in several places.
+        own = self._buffers
+        given = own["input_scale"] if self._has_input_scale else None
         codes, scales, scale = torch.ops.nibblas.quantize.default(
             rows, given, "linear", "modelopt", rows.is_cuda)
-        alpha = scale * self.weight_scale_2
+        alpha = scale * own["weight_scale_2"]
         dtype = torch.float32 if self.bias is not None else rows.dtype
-        if self._packed is not None:
-            y = torch.ops.nibblas.gemm_packed.default(
-                codes, scales, self._packed.number, alpha, dtype, "linear")
-        else:
-            y = torch.ops.nibblas.gemm.default(
-                codes, scales, self.weight, self.weight_scale, alpha, dtype,
-                "linear", "linear")
+        y = torch.ops.nibblas._layer.default(
+            codes, scales, own["weight"], own["weight_scale"], self._packed.number,
+            alpha, dtype)
         if self.bias is not None:
             y = (y + self.bias).to(rows.dtype)
         return y
@@ -151,8 +145,6 @@ class Linear(nn.Module):
         return (f"in_features={self.in_features}, "
                 f"out_features={self.out_features}, "
                 f"bias={self.bias is not None}")
-
-    # What changes the weights packs them again.
 
     def _apply(self, fn, recurse=True):
         # half() and to(bfloat16) are meant for floats that are kept as such.
@@ -164,7 +156,8 @@ class Linear(nn.Module):
             moved = getattr(self, name)
             if moved.dtype != dtype:
                 setattr(self, name, kept[name].to(moved.device))
-        self.pack()
+        # Not packed now: after to_empty() there is nothing in them yet.
+        self._packed.forget()
         return self
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
@@ -179,7 +172,21 @@ class Linear(nn.Module):
 
     def __setstate__(self, state):
         super().__setstate__(state)
-        self.pack()
+        self._packed = LayerWeights()
+
+
+def _leave_fast_path(model):
+    """torch's transformer encoders read the weights of their linear layers in eval,
+    and take them for floats: makes them call the layers.  Both attributes are for
+    that path alone."""
+    for one in model.modules():
+        if isinstance(one, nn.TransformerEncoderLayer) and any(
+                isinstance(x, Linear) for x in (one.linear1, one.linear2)):
+            one.activation_relu_or_gelu = 0
+    for one in model.modules():
+        if isinstance(one, nn.TransformerEncoder) and any(
+                isinstance(x, Linear) for x in one.layers.modules()):
+            one.use_nested_tensor = False
 
 
 def swap_linears(model, keep=None, recipe="modelopt"):
@@ -204,4 +211,5 @@ def swap_linears(model, keep=None, recipe="modelopt"):
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, made[id(linear)])
             swapped.append(name)
+    _leave_fast_path(model)
     return swapped, left

@@ -8,8 +8,9 @@ from nibblas import _problems
 from nibblas._library import ArgumentError
 from nibblas._packed import packed
 from nibblas._plans import Plan, cache
-from nibblas.torch._tensors import (USUAL, array, dtype_name, maker, meta,
-                                    operand)
+from nibblas.torch._tensors import (USUAL, Cpu, Cuda, array, dtype_name, maker,
+                                    meta, operand)
+from nibblas.torch._weights import layer_weights
 
 _WORDS = _problems.PROBLEM_WORDS
 _SIZE = _problems.PROBLEM_SIZE
@@ -96,11 +97,28 @@ def simple(backend, op):
     return multiply
 
 
-def gemm_packed(backend, a, a_scales, b, alpha=None, out_dtype=None,
+def gemm_packed(backend, a, a_scales, b, n, alpha=None, out_dtype=None,
                 a_layout="tiled"):
-    """b: the number of packed weights, whose device computes."""
-    out_dtype = out_dtype or USUAL
+    """b: the number of packed weights, whose device computes; n: their rows."""
     weights = packed(b)
+    if n != weights.sizes.rows:
+        raise ArgumentError(f"n = {n}: must be {weights.sizes.rows}, the rows of b")
+    return _times_packed(backend, a, a_scales, weights, alpha,
+                         out_dtype or USUAL, a_layout)
+
+
+def layer(backend, a, a_scales, b, b_scales, number, alpha=None, out_dtype=None):
+    """The product of a nibblas.torch.Linear, all scales linear: by the packed form
+    of its weights b if they have one."""
+    weights = backend is Cpu and layer_weights(number, b, b_scales)
+    if not weights:
+        return _layer_gemm[backend](None, a, a_scales, b, b_scales, alpha,
+                                    out_dtype or USUAL, "linear", "linear")
+    return _times_packed(backend, a, a_scales, weights, alpha,
+                         out_dtype or USUAL, "linear")
+
+
+def _times_packed(backend, a, a_scales, weights, alpha, out_dtype, a_layout):
     device = backend.device_of(a)
     key = (device, meta(a), meta(a_scales), meta(alpha), out_dtype, a_layout)
     plan = weights.plans.get(key)
@@ -126,10 +144,13 @@ def gemm_packed(backend, a, a_scales, b, alpha=None, out_dtype=None,
     return c
 
 
-def _set(words, where, tensors, base=0):
+def _set(words, where, tensors):
     """Writes the pointers of tensors by name."""
     for name, tensor in tensors.items():
-        words[base + where[name]] = 0 if tensor is None else tensor.data_ptr()
+        words[where[name]] = 0 if tensor is None else tensor.data_ptr()
+
+
+_layer_gemm = {backend: simple(backend, abi.NIB_GEMM) for backend in (Cpu, Cuda)}
 
 
 def _many(backend, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):

@@ -14,7 +14,6 @@ from torch.autograd.graph import increment_version
 
 from nibblas import _abi as abi
 from nibblas._library import ArgumentError, UnsupportedError
-from nibblas._packed import packed
 from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _multiply
 from nibblas.torch._tensors import USUAL, Cpu, Cuda, dtype_name
@@ -47,35 +46,23 @@ def _define(name, schema, implementation, fake, *first):
     torch.library.register_fake("nibblas::" + name, fake, lib=LIBRARY)
 
 
-def _check_gradients(*arguments):
+def _check_gradients(*tensors):
     """Refuses, as torch's out= does, to write what autograd would have to follow."""
     if torch.is_grad_enabled():
-        for x in arguments:
-            if isinstance(x, torch.Tensor) and x.requires_grad:
+        for x in tensors:
+            if x is not None and x.requires_grad:
                 raise ArgumentError(
                     "c: operators that write into c have no gradients, but one of "
                     "the arguments requires one; use torch.no_grad()")
 
 
-def _written(c):
-    """The tensors of c: one, or a list."""
-    return (c,) if isinstance(c, torch.Tensor) else c
-
-
 def _out_fake(c, *arguments, **named):
-    """The fake kernel of operators that write into their first argument."""
-    _check_gradients(*_written(c), *arguments, *named.values())
-
-
-def _define_out(name, schema, implementation):
-    """_define() for an operator that writes into its first argument."""
-    def kernel(backend, c, *arguments, **named):
-        written = _written(c)
-        _check_gradients(*written, *arguments, *named.values())
-        implementation(backend, c, *arguments, **named)
-        for x in written:
-            increment_version(x)
-    _define(name, schema, kernel, _out_fake)
+    """The fake kernel of operators that write into c, a tensor or a list."""
+    for one in (c, *arguments, *named.values()):
+        if isinstance(one, torch.Tensor):
+            _check_gradients(one)
+        elif one is c:
+            _check_gradients(*c)
 
 
 # ---- shapes of results -----------------------------------------------------
@@ -120,8 +107,7 @@ def _simple(op, backend):
 
     def out_kernel(c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
                    b_layout="tiled"):
-        if c.requires_grad or alpha is not None:
-            _check_gradients(c, alpha)
+        _check_gradients(c, alpha)
         multiply(c, a, a_scales, b, b_scales, alpha, c.dtype, a_layout,
                  b_layout)
         increment_version(c)
@@ -151,20 +137,27 @@ _define_simple("gemv", abi.NIB_GEMV)
 
 def _dual_out(backend, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
               alpha2=None, a_layout="tiled", b_layout="tiled"):
+    _check_gradients(c, alpha, alpha2)
     _multiply.dual_gemm(backend, c, a, a_scales, b, b_scales, b2, b2_scales,
                         alpha, alpha2, c.dtype, a_layout, b_layout)
+    increment_version(c)
 
 
 def _group_out(backend, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
                b_layout="tiled"):
+    _check_gradients(alpha, *c)
     _multiply.group_gemm(backend, c, a, a_scales, b, b_scales, alpha,
                          torch.bfloat16, a_layout, b_layout)
+    for x in c:
+        increment_version(x)
 
 
 def _moe_out(backend, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
              alpha=None, a_layout="tiled", b_layout="tiled"):
+    _check_gradients(c, alpha)
     _multiply.moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets,
                        scale_rows, alpha, c.dtype, a_layout, b_layout)
+    increment_version(c)
 
 
 def _moe_dual_fake(a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
@@ -184,36 +177,38 @@ def _moe_dual(backend, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
 def _moe_dual_out(backend, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
                   scale_rows=None, alpha=None, alpha2=None, a_layout="tiled",
                   b_layout="tiled"):
+    _check_gradients(c, alpha, alpha2)
     _multiply.moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets,
                        scale_rows, alpha, c.dtype, a_layout, b_layout, b2,
                        b2_scales, alpha2)
+    increment_version(c)
 
 
 _SECOND = "Tensor b2, Tensor b2_scales"
 _ALPHAS = "Tensor? alpha=None, Tensor? alpha2=None"
 _define("dual_gemm", f"({OPERANDS}, {_SECOND}, {_ALPHAS}, {NEW}) -> Tensor",
         _multiply.dual_gemm, _dual_fake, None)
-_define_out("dual_gemm_out",
-            f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ALPHAS}, {OPTIONS}) -> ()",
-            _dual_out)
+_define("dual_gemm_out",
+        f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ALPHAS}, {OPTIONS}) -> ()",
+        _dual_out, _out_fake)
 _define("group_gemm", f"({LISTS}, Tensor? alpha=None, {NEW}) -> Tensor[]",
         _multiply.group_gemm, _group_fake, None)
-_define_out("group_gemm_out",
-            f"(Tensor(a!)[] c, {LISTS}, Tensor? alpha=None, {OPTIONS}) -> ()",
-            _group_out)
+_define("group_gemm_out",
+        f"(Tensor(a!)[] c, {LISTS}, Tensor? alpha=None, {OPTIONS}) -> ()",
+        _group_out, _out_fake)
 _ROUTES = "Tensor row_offsets, Tensor? scale_rows=None"
 _ALPHA = "Tensor? alpha=None"
 _define("moe_gemm", f"({OPERANDS}, {_ROUTES}, {_ALPHA}, {NEW}) -> Tensor",
         _multiply.moe_gemm, _moe_fake, None)
-_define_out("moe_gemm_out",
-            f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {_ALPHA}, {OPTIONS}) -> ()",
-            _moe_out)
+_define("moe_gemm_out",
+        f"(Tensor(a!) c, {OPERANDS}, {_ROUTES}, {_ALPHA}, {OPTIONS}) -> ()",
+        _moe_out, _out_fake)
 _define("moe_dual_gemm",
         f"({OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, {NEW}) -> Tensor",
         _moe_dual, _moe_dual_fake)
-_define_out("moe_dual_gemm_out",
-            f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, "
-            f"{OPTIONS}) -> ()", _moe_dual_out)
+_define("moe_dual_gemm_out",
+        f"(Tensor(a!) c, {OPERANDS}, {_SECOND}, {_ROUTES}, {_ALPHAS}, "
+        f"{OPTIONS}) -> ()", _moe_dual_out, _out_fake)
 
 
 def _group_elsewhere(a, *_args, **_kwargs):
@@ -231,15 +226,23 @@ LIBRARY.impl("group_gemm", _group_elsewhere, "CompositeExplicitAutograd")
 LIBRARY.impl("group_gemm_out", _group_out_elsewhere, "CompositeExplicitAutograd")
 
 # ---- packed weights: b is a number, that of nibblas.Packed -------------------
+# Numbers are good in one process, and compiled graphs go from one to another: fake
+# kernels do not look at what has a number.
 
 
-def _packed_fake(a, a_scales, b, alpha=None, out_dtype=None, a_layout="tiled"):
-    return _new(a, (*a.shape[:-1], packed(int(b)).sizes.rows), out_dtype)
+def _packed_fake(a, a_scales, b, n, alpha=None, out_dtype=None, a_layout="tiled"):
+    return _new(a, (*a.shape[:-1], n), out_dtype)
 
 
-_define("gemm_packed", "(Tensor a, Tensor a_scales, int b, Tensor? alpha=None, "
-        'ScalarType? out_dtype=None, str a_layout="tiled") -> Tensor',
-        _multiply.gemm_packed, _packed_fake)
+def _layer_fake(a, a_scales, b, b_scales, number, alpha=None, out_dtype=None):
+    return _new(a, (a.shape[0], b.shape[0]), out_dtype)
+
+
+_define("gemm_packed", "(Tensor a, Tensor a_scales, int b, SymInt n, "
+        'Tensor? alpha=None, ScalarType? out_dtype=None, str a_layout="tiled") '
+        "-> Tensor", _multiply.gemm_packed, _packed_fake)
+_define("_layer", f"({OPERANDS}, int number, Tensor? alpha=None, "
+        "ScalarType? out_dtype=None) -> Tensor", _multiply.layer, _layer_fake)
 
 # ---- formats ---------------------------------------------------------------
 

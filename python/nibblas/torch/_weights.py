@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_weights.py - packed weights for torch: pack(), and the weights of a layer, whose
+packed form follows the tensors that they are made of."""
+
+import itertools
+import weakref
+
+from nibblas import _packed
+from nibblas.torch._tensors import Cpu, Cuda, array
+
+
+def pack(b, b_scales, layout="tiled"):
+    """Copies weights [N, K/2] (or a stack) into the order of the device that they
+    are on, for products that come again.
+
+    b_scales lie in layout, "tiled" or "linear".  Returns a nibblas.Packed, whose
+    number torch.ops.nibblas.gemm_packed takes, and which must live as long.  Raises
+    ArgumentError for arrays that do not fit."""
+    backend = Cpu if b.is_cpu else Cuda
+    device = backend.device_of(b)
+    return _packed.pack_arrays(backend.open(device), array("b", b),
+                               array("b_scales", b_scales), layout,
+                               backend.stream(device))
+
+
+def _state(b, b_scales):
+    """What tells whether two tensors are unchanged.  Those made in inference mode
+    have no version."""
+    return (b.data_ptr(), b_scales.data_ptr(),
+            0 if b.is_inference() else b._version,
+            0 if b_scales.is_inference() else b_scales._version)
+
+
+def _same(x, y):
+    """Whether two tensors are the same part of the same memory."""
+    return x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape
+                      and x.stride() == y.stride())
+
+
+_numbers = itertools.count(1)
+_layers = weakref.WeakValueDictionary()
+
+
+class LayerWeights:
+    """The weights of a layer on a CPU, packed when the first product comes and when
+    they have changed.  number: what the operator of torch calls them by."""
+
+    def __init__(self):
+        # (Packed, state, b, b_scales): one value, for threads see all or none of it.
+        # The tensors are held, so that no others come to lie where they are.
+        self.held = None
+        self.number = next(_numbers)
+        _layers[self.number] = self
+
+    def forget(self):
+        """The next product packs the weights again, whatever tensors it has."""
+        self.held = None
+
+    def get(self, b, b_scales):
+        """The packed form of these tensors; None if they are not the layer's, as in
+        torch.func.functional_call()."""
+        held, state = self.held, _state(b, b_scales)
+        if held is not None:
+            if not (_same(b, held[2]) and _same(b_scales, held[3])):
+                return None
+            if state == held[1]:
+                return held[0]
+        found = pack(b, b_scales, "linear")
+        self.held = found, state, b, b_scales
+        return found
+
+
+def layer_weights(number, b, b_scales):
+    """The packed form of b for the layer of this number, or None: a graph that was
+    saved by another process has its number, but not its layers."""
+    layer = _layers.get(number)
+    return layer and layer.get(b, b_scales)
