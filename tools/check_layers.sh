@@ -8,6 +8,7 @@
 #   src/backend/<kind>  its own folder, backend/backend.h, format/, core/: never
 #                       another backend
 #   src/api             everything; backends only through backend/backend.h
+#   emu                 nothing but emu/src (emu/tools/check_layers.sh: its layers)
 # Prints each include that breaks a rule; silent when there is none.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -61,4 +62,5 @@ includes src | while IFS=: read -r file name; do
 done | refuse 'this part may not see that one'
 
 [ -s "$broken" ] && failed=1
+emu/tools/check_layers.sh || failed=1
 exit $failed

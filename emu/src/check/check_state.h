@@ -178,6 +178,8 @@ void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
 			    enum emu_engine engine, uint32_t first,
 			    uint32_t end, uint32_t now);
 
+/* Where the number of the barrier at address is kept; NULL: no shared memory. */
+uint16_t *emu_check_id_at(const struct emu_check *c, uint64_t address);
 /* The barrier initialised at address; NULL: none. */
 struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address);
 /* False with err if its init does not happen before what warp does now. */

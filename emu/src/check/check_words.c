@@ -8,36 +8,6 @@
 
 /* ---- reports ------------------------------------------------------------- */
 
-void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
-			size_t size)
-{
-	const char *const whose[ACTORS_PER_WARP] = {
-	    "",
-	    c->options.has_tensor_memory ? "tcgen05.mma or .cp of "
-					 : "a wgmma of ",
-	    "a cp.async of ",
-	    "a bulk store of ",
-	    "tcgen05.ld of ",
-	    "tcgen05.st of "};
-	const uint32_t warps = c->warps * ACTORS_PER_WARP;
-	const uint32_t warp = actor / ACTORS_PER_WARP;
-	uint64_t at;
-
-	if (!is_barrier(c, actor)) {
-		snprintf(text, size, "%swarp %u of CTA rank %u",
-			 whose[actor % ACTORS_PER_WARP],
-			 (unsigned)(warp % (c->warps / c->ctas)),
-			 (unsigned)c->warp[warp].cta);
-		return;
-	}
-	at = c->barriers[actor - warps].address;
-	snprintf(
-	    text, size,
-	    "a bulk copy counted at the mbarrier at offset %u of CTA rank %u",
-	    (unsigned)(at & ((1u << EMU_RANK_SHIFT) - 1)),
-	    (unsigned)(at >> EMU_RANK_SHIFT));
-}
-
 /* how: "wrote", "reads"; line 0: not known. */
 static bool object(const struct emu_check *c, const struct access *a, epoch e,
 		   const char *how, uint32_t line, const char *rule)

@@ -1,10 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.c - what warps of several clusters know of each other; see order.h. */
+/*
+ * order.c - what warps of several clusters know of each other, and the words of
+ * global memory that they touched; see order.h.
+ */
+#include "check/order.h"
+
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check/order_state.h"
 #include "engine/arena.h"
+
+/* ---- state --------------------------------------------------------------- */
+
+/* From a moment of a warp on it knows, of all actors, until which clock. */
+struct acquisition {
+	uint32_t clock;
+	uint32_t grids;	  /* the first so many have ended */
+	uint32_t *clocks; /* by actor; NULL: none */
+};
+
+/* Of a warp of the run, which is an actor. */
+struct actor {
+	struct acquisition *acquired;
+	size_t count, capacity;
+	uint32_t *fenced;  /* what a later relaxed write hands over */
+	uint32_t *pending; /* what relaxed reads found, for a fence */
+	/* When bulk groups had been waited for: clock + 1; 0: not yet. */
+	uint32_t *stored;
+	size_t n_stored, stored_capacity;
+	/* The last address that it acquired, so that polling costs nothing. */
+	uint64_t polled;
+	uint32_t polled_version;
+};
+
+struct emu_order {
+	uint32_t grids;
+	uint32_t *first;    /* actor, by grid; then how many there are */
+	uint32_t *warps;    /* of a cluster, by grid */
+	struct actor *list; /* by actor */
+	struct sync *syncs; /* open addressing */
+	size_t n_syncs, sync_capacity;
+	struct page **pages; /* open addressing, by address */
+	size_t n_pages, page_capacity;
+};
 
 /* What was released at an address. */
 struct sync {
@@ -13,6 +52,36 @@ struct sync {
 	uint32_t near_cluster; /* + 1, of the run */
 	uint32_t version;
 };
+
+#define PAGE_BYTES 4096
+#define WORD_BYTES 4
+#define READERS	   3
+#define MOST_PAGES 32768
+
+/* A moment of an actor, and the bytes that it was about. */
+struct touch {
+	uint32_t actor; /* + 1; 0: none */
+	uint32_t clock; /* of STORE: its group */
+	uint8_t bytes, kind;
+};
+
+struct word {
+	struct touch write, reads[READERS];
+	uint32_t line; /* of the write */
+	uint8_t next;  /* reader to be forgotten */
+	struct emu_lane_word lanes;
+};
+
+struct page {
+	uint64_t number;
+	struct word words[PAGE_BYTES / WORD_BYTES];
+};
+
+static uint32_t actor_number(const struct emu_order *o,
+			     const struct emu_order_warp *w)
+{
+	return o->first[w->grid] + w->cluster * o->warps[w->grid] + w->warp;
+}
 
 /* ---- opening ------------------------------------------------------------- */
 
@@ -51,6 +120,13 @@ struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 	return o;
 }
 
+static void free_pages(struct emu_order *o)
+{
+	for (size_t i = 0; i < o->page_capacity; i++)
+		free(o->pages[i]);
+	free(o->pages);
+}
+
 void emu_order_close(struct emu_order *o)
 {
 	if (!o)
@@ -69,7 +145,7 @@ void emu_order_close(struct emu_order *o)
 		free(o->syncs[i].wide);
 		free(o->syncs[i].near);
 	}
-	emu_order_free_pages(o);
+	free_pages(o);
 	free(o->syncs);
 	free(o->list);
 	free(o->warps);
@@ -79,7 +155,7 @@ void emu_order_close(struct emu_order *o)
 
 /* ---- knowledge ----------------------------------------------------------- */
 
-uint32_t emu_order_grid_of(const struct emu_order *o, uint32_t actor)
+static uint32_t grid_of(const struct emu_order *o, uint32_t actor)
 {
 	uint32_t g = 0;
 
@@ -98,8 +174,8 @@ static const struct acquisition *latest(const struct actor *a, uint32_t clock)
 	return n ? &a->acquired[n - 1] : NULL;
 }
 
-bool emu_order_knows(const struct emu_order *o, const struct emu_order_warp *w,
-		     uint32_t actor, uint32_t clock)
+static bool knows(const struct emu_order *o, const struct emu_order_warp *w,
+		  uint32_t actor, uint32_t clock)
 {
 	const uint32_t warps = o->warps[w->grid];
 	const uint32_t first = o->first[w->grid] + w->cluster * warps;
@@ -114,7 +190,7 @@ bool emu_order_knows(const struct emu_order *o, const struct emu_order_warp *w,
 			continue;
 		a = latest(&o->list[first + k],
 			   emu_check_seen(w->check, w->warp, k));
-		if (a && (a->grids > emu_order_grid_of(o, actor) ||
+		if (a && (a->grids > grid_of(o, actor) ||
 			  (a->clocks && a->clocks[actor] >= clock)))
 			return true;
 	}
@@ -165,7 +241,7 @@ static void take_snapshot(const struct emu_order *o,
 static struct acquisition *acquire_now(struct emu_order *o,
 				       const struct emu_order_warp *w)
 {
-	struct actor *a = &o->list[emu_order_actor(o, w)];
+	struct actor *a = &o->list[actor_number(o, w)];
 	const uint32_t clock = emu_check_seen(w->check, w->warp, w->warp);
 	struct acquisition *last = a->count ? &a->acquired[a->count - 1] : NULL;
 	struct acquisition *grown;
@@ -242,7 +318,7 @@ void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope,
 		       bool is_atomic)
 {
-	struct actor *a = &o->list[emu_order_actor(o, w)];
+	struct actor *a = &o->list[actor_number(o, w)];
 	struct sync *s = sync_at(o, address, true);
 
 	if (!s)
@@ -269,7 +345,7 @@ void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope)
 {
-	struct actor *a = &o->list[emu_order_actor(o, w)];
+	struct actor *a = &o->list[actor_number(o, w)];
 	const struct sync *s = sync_at(o, address, false);
 	struct acquisition *now;
 
@@ -295,7 +371,7 @@ void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,
 void emu_order_fence(struct emu_order *o, const struct emu_order_warp *w,
 		     enum emu_order_scope scope)
 {
-	struct actor *a = &o->list[emu_order_actor(o, w)];
+	struct actor *a = &o->list[actor_number(o, w)];
 	struct acquisition *now;
 
 	if (scope != EMU_ORDER_WIDE)
@@ -314,7 +390,7 @@ void emu_order_fence(struct emu_order *o, const struct emu_order_warp *w,
 void emu_order_stored(struct emu_order *o, const struct emu_order_warp *w,
 		      uint32_t groups)
 {
-	struct actor *a = &o->list[emu_order_actor(o, w)];
+	struct actor *a = &o->list[actor_number(o, w)];
 	const uint32_t committed =
 	    emu_check_committed(w->check, w->warp, EMU_ENGINE_STORE);
 	const uint32_t clock = emu_check_seen(w->check, w->warp, w->warp);
@@ -337,4 +413,253 @@ void emu_order_grids(struct emu_order *o, const struct emu_order_warp *w,
 
 	if (now && now->grids < last + 1)
 		now->grids = last + 1;
+}
+
+/* ---- words of global memory ---------------------------------------------- */
+
+static struct page **find_page(struct page **pages, size_t capacity,
+			       uint64_t number)
+{
+	size_t at = number * UINT64_C(0x9E3779B97F4A7C15) >> 32;
+
+	for (at %= capacity; pages[at] && pages[at]->number != number;
+	     at = (at + 1) % capacity)
+		;
+	return &pages[at];
+}
+
+static bool grow_pages(struct emu_order *o)
+{
+	const size_t capacity = o->page_capacity ? 2 * o->page_capacity : 256;
+	struct page **grown = calloc(capacity, sizeof(*grown));
+
+	if (!grown)
+		return false;
+	for (size_t i = 0; i < o->page_capacity; i++)
+		if (o->pages[i])
+			*find_page(grown, capacity, o->pages[i]->number) =
+			    o->pages[i];
+	free(o->pages);
+	o->pages = grown;
+	o->page_capacity = capacity;
+	return true;
+}
+
+/* NULL: too many. */
+static struct page *page_at(struct emu_order *o, uint64_t number)
+{
+	struct page **at, *found = NULL;
+
+	if (o->page_capacity)
+		found = *find_page(o->pages, o->page_capacity, number);
+	if (found)
+		return found;
+	if (o->n_pages == MOST_PAGES ||
+	    (2 * o->n_pages >= o->page_capacity && !grow_pages(o)))
+		return NULL;
+	at = find_page(o->pages, o->page_capacity, number);
+	*at = calloc(1, sizeof(**at));
+	if (*at) {
+		(*at)->number = number;
+		o->n_pages++;
+	}
+	return *at;
+}
+
+/* ---- one word ------------------------------------------------------------ */
+
+/* The clock at which a bulk store's bytes were there; false: not yet. */
+static bool clock_of(const struct emu_order *o, const struct touch *t,
+		     uint32_t *clock)
+{
+	const struct actor *a = &o->list[t->actor - 1];
+
+	*clock = t->clock;
+	if (!(t->kind & EMU_ORDER_STORE))
+		return true;
+	if (t->clock >= a->n_stored)
+		return false;
+	*clock = a->stored[t->clock] - 1;
+	return true;
+}
+
+static bool is_before(const struct emu_order *o, const struct emu_order_warp *w,
+		      const struct touch *t)
+{
+	uint32_t clock;
+
+	return clock_of(o, t, &clock) && knows(o, w, t->actor - 1, clock);
+}
+
+static bool object(const struct emu_order *o, const struct emu_order_warp *w,
+		   const struct touch *t, const char *how, uint64_t address,
+		   uint32_t line, struct emu_error *err)
+{
+	const uint32_t actor = t->actor - 1;
+	const uint32_t grid = grid_of(o, actor);
+	const uint32_t in_grid = actor - o->first[grid];
+	uint32_t clock;
+
+	emu_fail(err, "global memory 0x%" PRIx64 ": warp %u of cluster %u",
+		 address, in_grid % o->warps[grid], in_grid / o->warps[grid]);
+	if (grid != w->grid)
+		emu_add_text(err, " of another grid");
+	emu_add_text(err, " %s it", how);
+	if (line)
+		emu_add_text(err, " (PTX line %u)", line);
+	if (!clock_of(o, t, &clock))
+		emu_add_text(err, " by a bulk store, and its group has not "
+				  "been waited for (without .read)");
+	else if (grid != w->grid)
+		emu_add_text(err, ", and the later grid has not waited for "
+				  "the other: griddepcontrol.wait");
+	else
+		emu_add_text(err, ", and nothing orders that before this: no "
+				  "release and acquire of .gpu scope");
+	return false;
+}
+
+static bool races(const struct touch *old, const struct touch *new)
+{
+	return old->actor && old->bytes & new->bytes &&
+	       !(old->kind & new->kind &EMU_ORDER_STRONG);
+}
+
+static void add_read(const struct emu_order *o, const struct emu_order_warp *w,
+		     struct word *word, const struct touch *new)
+{
+	int at = -1;
+
+	for (int i = 0; i < READERS && at < 0; i++)
+		if (!word->reads[i].actor ||
+		    (word->reads[i].actor == new->actor &&
+		     word->reads[i].kind == new->kind &&
+		     (word->reads[i].bytes & ~new->bytes) == 0))
+			at = i;
+	for (int i = 0; i < READERS && at < 0; i++)
+		if ((word->reads[i].bytes & ~new->bytes) == 0 &&
+		    word->reads[i].kind == new->kind &&
+		    is_before(o, w, &word->reads[i]))
+			at = i;
+	if (at < 0) {
+		at = word->next;
+		word->next = (uint8_t)((at + 1) % READERS);
+	}
+	word->reads[at] = *new;
+}
+
+static void set_write(struct word *word, const struct touch *new, uint32_t line)
+{
+	for (int i = 0; i < READERS; i++)
+		if (word->reads[i].bytes & new->bytes)
+			word->reads[i].actor = 0;
+	word->write = *new;
+	word->line = line;
+}
+
+/* Another lane of the warp, without an order: false with a sentence. */
+static bool follows_lanes(const struct emu_order_warp *w,
+			  const struct word *word, const struct touch *new,
+			  uint64_t address, struct emu_place place,
+			  struct emu_error *err)
+{
+	const struct emu_lanes *l = emu_check_lanes(w->check, w->warp);
+	const bool is_write = new->kind &EMU_ORDER_WRITE;
+	const char *what = is_write ? "store to" : "load of";
+	struct emu_lane_pair p;
+
+	if (is_write && emu_lane_overtakes(&word->lanes, l, new->actor,
+					   new->bytes, place, &p)) {
+		emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
+		return emu_lanes_object(err, p, "reads it",
+					word->lanes.read_line, EMU_LANES_MEET);
+	}
+	/* Stores of one instruction are no race. */
+	if (word->write.actor != new->actor ||
+	    !(word->write.bytes & new->bytes) || !word->lanes.write_moment ||
+	    word->lanes.write_moment == place.moment ||
+	    !emu_lanes_race(l, place.lanes, emu_lane_writers(&word->lanes),
+			    word->lanes.write_moment, &p))
+		return true;
+	emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
+	return emu_lanes_object(err, p, "wrote it", word->line, EMU_LANES_MEET);
+}
+
+static void add_lanes(const struct emu_order_warp *w, struct word *word,
+		      const struct touch *new, struct emu_place place)
+{
+	if (new->kind & EMU_ORDER_WRITE)
+		emu_lane_write(&word->lanes, new->bytes, place);
+	else if (place.lanes)
+		emu_lane_read(&word->lanes, emu_check_lanes(w->check, w->warp),
+			      new->actor, new->bytes, place);
+}
+
+static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
+		  struct word *word, const struct touch *new, uint64_t address,
+		  struct emu_place place, struct emu_error *err)
+{
+	bool ok =
+	    !place.lanes || follows_lanes(w, word, new, address, place, err);
+
+	add_lanes(w, word, new, place);
+	if (ok && races(&word->write, new) && !is_before(o, w, &word->write))
+		ok = object(o, w, &word->write, "wrote", address, word->line,
+			    err);
+	if (!(new->kind &EMU_ORDER_WRITE)) {
+		add_read(o, w, word, new);
+		return ok;
+	}
+	for (int i = 0; i < READERS && ok; i++)
+		if (races(&word->reads[i], new) &&
+		    !is_before(o, w, &word->reads[i]))
+			ok = object(o, w, &word->reads[i], "reads", address, 0,
+				    err);
+	set_write(word, new, place.line);
+	return ok;
+}
+
+/* ---- ranges -------------------------------------------------------------- */
+
+/* The bytes of a word that are in a range, as four bits. */
+static uint8_t bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
+{
+	uint8_t mask = 0;
+
+	for (uint64_t i = 0; i < WORD_BYTES; i++)
+		if (word + i >= at && word + i < end)
+			mask |= (uint8_t)(1u << i);
+	return mask;
+}
+
+bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
+		      uint32_t kind, uint64_t address, uint32_t bytes,
+		      struct emu_place place, struct emu_error *err)
+{
+	const uint64_t end = address + bytes;
+	struct touch new = {
+	    .actor = actor_number(o, w) + 1,
+	    .clock =
+		kind & EMU_ORDER_STORE
+		    ? emu_check_committed(w->check, w->warp, EMU_ENGINE_STORE)
+		    : emu_check_seen(w->check, w->warp, w->warp),
+	    .kind = (uint8_t)kind,
+	};
+	struct page *page = NULL;
+
+	if (kind & (EMU_ORDER_STRONG | EMU_ORDER_STORE) ||
+	    new.actor >= EMU_MOST_WARPS)
+		place.lanes = 0;
+	for (uint64_t at = address / WORD_BYTES * WORD_BYTES; at < end;
+	     at += WORD_BYTES) {
+		if (!page || page->number != at / PAGE_BYTES)
+			page = page_at(o, at / PAGE_BYTES);
+		if (!page)
+			return true;
+		new.bytes = bytes_of_word(address, end, at);
+		if (!touch(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES],
+			   &new, at, place, err))
+			return false;
+	}
+	return true;
 }

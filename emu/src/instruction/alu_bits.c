@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
+#include "instruction/binds.h"
 #include "machine/warp.h"
-#include "ptx/decode.h"
 
 /* A function of up to three sources of one width and one of 32 bits. */
 #define BITWISE(name, bits, expression)                                        \
@@ -224,15 +224,6 @@ static uint32_t dot4(uint32_t a, uint32_t b, uint32_t c)
 	return c;
 }
 BITWISE(dp4a, 32, dot4(x, b[l], c[l]))
-
-/* It names the type of a and that of b. */
-bool emu_bind_dp4a(struct emu_bind *b)
-{
-	if (b->n_types != 2 || b->types[0] != b->types[1])
-		return emu_bind_fail(b, "two types that are not the same");
-	b->n_types = 1;
-	return emu_bind_alu(b);
-}
 
 static uint32_t lookup(uint32_t x, uint32_t y, uint32_t z, uint32_t table)
 {

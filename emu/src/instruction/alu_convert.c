@@ -8,8 +8,8 @@
 
 #include "engine/floats.h"
 #include "engine/halves.h"
+#include "instruction/binds.h"
 #include "machine/warp.h"
-#include "ptx/decode.h"
 
 enum { SATURATES = 8, TO_INTEGER = 16, HAS_ROUNDING = 32 };
 

@@ -11,8 +11,8 @@
 
 #include "engine/floats.h"
 #include "engine/halves.h"
+#include "instruction/binds.h"
 #include "machine/warp.h"
-#include "ptx/decode.h"
 
 static void put_f32(struct emu_warp *w, const struct emu_value *o,
 		    const float *from, uint32_t lanes)

@@ -4,8 +4,8 @@
  * arithmetic is done unsigned, as it wraps; what PTX leaves open (division by
  * zero) gives all ones, as the hardware does.
  */
+#include "instruction/binds.h"
 #include "machine/warp.h"
-#include "ptx/decode.h"
 
 __extension__ typedef unsigned __int128 u128;
 __extension__ typedef __int128 s128;

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
+#include "instruction/binds.h"
 #include "machine/warp.h"
-#include "ptx/decode.h"
 
 /* ---- mov ----------------------------------------------------------------- */
 

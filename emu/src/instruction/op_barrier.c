@@ -1,69 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_barrier.c - barriers of a CTA and of a cluster, registers that warps hand
- * each other, and grids that wait for the grid before: who sleeps, who wakes.
+ * each other, and grids that wait for the grid before.
  */
+#include "instruction/binds.h"
+#include "machine/barrier.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
-#include "machine/watch_order.h"
-#include "ptx/decode.h"
-
-/* ---- sleep and wake --------------------------------------------------------
- */
-
-static void wake(struct emu_warp *w)
-{
-	w->wait = EMU_RUNNABLE;
-	emu_machine_of(w)->effects++;
-}
-
-void emu_wake(struct emu_cluster *c, enum emu_wait wait)
-{
-	for (uint32_t k = 0; k < c->n_ctas; k++)
-		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++)
-			if (c->ctas[k].warps[i].wait == wait)
-				wake(&c->ctas[k].warps[i]);
-}
-
-void emu_wake_at(struct emu_cluster *c, uint64_t barrier)
-{
-	const uint64_t rank = barrier >> EMU_RANK_SHIFT;
-
-	emu_machine_of(c->ctas[0].warps)->effects++;
-	if (rank >= c->n_ctas)
-		return;
-	for (uint32_t i = 0; i < c->ctas[rank].n_warps; i++) {
-		struct emu_warp *w = &c->ctas[rank].warps[i];
-
-		if (w->wait == EMU_AT_MBARRIER && w->wait_address == barrier)
-			wake(w);
-	}
-}
 
 /* ---- bar -------------------------------------------------------------------
  */
 
 enum { ARRIVES_ONLY = 1 };
-
-static void complete(struct emu_cta *c, struct emu_named_barrier *b)
-{
-	emu_watch_all_joined(c, (uint32_t)(b - c->barriers));
-	for (uint32_t i = 0; i < c->n_warps; i++)
-		if (b->waiting >> i & 1) {
-			c->warps[i].has_waited = true;
-			wake(&c->warps[i]);
-		}
-	*b = (struct emu_named_barrier){0};
-}
-
-/* All threads that live are expected where no count is given: marked so. */
-#define EVERYONE UINT32_MAX
-
-static bool is_full(const struct emu_cta *c, const struct emu_named_barrier *b)
-{
-	return b->arrived >=
-	       (b->expected == EVERYONE ? c->n_live * EMU_LANES : b->expected);
-}
 
 static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 		    uint32_t lanes)
@@ -71,7 +19,7 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 	const uint32_t *number = emu_row(w, &i->operand[0]);
 	const uint32_t lane = (uint32_t)__builtin_ctz(lanes);
 	struct emu_named_barrier *b;
-	uint32_t expected = EVERYONE;
+	uint32_t expected = EMU_ALL_LIVE;
 
 	if (w->has_waited) {
 		w->has_waited = false;
@@ -100,8 +48,8 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 	b->expected = expected;
 	b->arrived += EMU_LANES;
 	emu_watch_join(w, number[lane], true);
-	if (is_full(w->cta, b)) {
-		complete(w->cta, b);
+	if (emu_barrier_is_full(w->cta, b)) {
+		emu_barrier_complete(w->cta, b);
 		if (!(i->option & ARRIVES_ONLY))
 			emu_watch_leave(w, number[lane], true);
 		emu_machine_of(w)->effects++;
@@ -131,16 +79,6 @@ bool emu_bind_bar(struct emu_bind *b)
 /* ---- clusters --------------------------------------------------------------
  */
 
-static void advance_cluster(struct emu_cluster *c)
-{
-	if (c->n_live == 0 || c->barrier_arrived < c->n_live)
-		return;
-	c->barrier_phase++;
-	c->barrier_arrived = 0;
-	emu_watch_all_joined(&c->ctas[0], EMU_CLUSTER_BARRIER);
-	emu_wake(c, EMU_AT_CLUSTER);
-}
-
 enum { CLUSTER_ARRIVE, CLUSTER_WAIT };
 
 static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
@@ -159,7 +97,7 @@ static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
 		c->barrier_arrived++;
 		emu_watch_join(w, EMU_CLUSTER_BARRIER, !i->vector);
 		emu_machine_of(w)->effects++;
-		advance_cluster(c);
+		emu_cluster_advance(c);
 	} else if (!w->has_arrived) {
 		emu_fault(w, i, -1, "a wait without an arrive");
 	} else if (c->barrier_phase == w->cluster_phase) {
@@ -270,30 +208,4 @@ bool emu_bind_griddepcontrol(struct emu_bind *b)
 		return emu_bind_fail(b, ".wait or .launch_dependents");
 	b->i->run = emu_has(b, "wait") ? run_grid_wait : run_grid_launch;
 	return emu_arguments(b, 0, 0);
-}
-
-/* ---- ends ------------------------------------------------------------------
- */
-
-void emu_warp_has_ended(struct emu_warp *w)
-{
-	struct emu_cta *c = w->cta;
-	struct emu_cluster *cluster = c->cluster;
-
-	emu_machine_of(w)->effects++;
-	c->n_live--;
-	cluster->n_live--;
-	c->register_pool += w->registers_each * EMU_LANES;
-	emu_wake(cluster, EMU_AT_REGISTERS);
-	if (w->has_arrived && w->cluster_phase == cluster->barrier_phase)
-		cluster->barrier_arrived--;
-	advance_cluster(cluster);
-	for (int i = 0; i < EMU_BARRIERS; i++)
-		if (c->barriers[i].expected == EVERYONE && c->n_live &&
-		    is_full(c, &c->barriers[i]))
-			complete(c, &c->barriers[i]);
-	if (c->n_live == 0 && !c->has_triggered) {
-		c->has_triggered = true;
-		cluster->grid->triggered++;
-	}
 }

@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "engine/mbarrier.h"
+#include "instruction/binds.h"
 #include "machine/access.h"
+#include "machine/async.h"
 #include "machine/transfer.h"
+#include "machine/warp.h"
 #include "machine/watch.h"
-#include "machine/watch_order.h"
 
 /* A bulk copy lands in pieces of so many bytes. */
 #define PIECE_BYTES EMU_PIECE_MOST

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_flow.c - branches, ends, and opcodes without an effect here. */
+#include "instruction/binds.h"
 #include "machine/warp.h"
-#include "ptx/decode.h"
 
 static void run_bra(struct emu_warp *w, const struct emu_instr *i,
 		    uint32_t lanes)

@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "instruction/binds.h"
 #include "machine/access.h"
+#include "machine/random.h"
 #include "machine/transfer.h"
+#include "machine/warp.h"
 #include "machine/watch.h"
 
 #define ANSWER_BYTES 16
@@ -136,6 +139,7 @@ bool emu_bind_try_cancel(struct emu_bind *b)
 		return emu_bind_fail(b, ".async, "
 					".mbarrier::complete_tx::bytes, .b128");
 	b->i->option = emu_has(b, "multicast::cluster::all") ? TO_ALL : 0;
+	b->i->traits = EMU_TAKES_CLUSTER;
 	b->i->run = run_try_cancel;
 	return emu_arguments(b, 2, 2) && emu_address(b, emu_argument(b, 0)) &&
 	       emu_address(b, emu_argument(b, 1));

@@ -4,8 +4,12 @@
 #include <string.h>
 
 #include "engine/mbarrier.h"
+#include "instruction/binds.h"
 #include "machine/access.h"
+#include "machine/barrier.h"
+#include "machine/random.h"
 #include "machine/transfer.h"
+#include "machine/warp.h"
 #include "machine/watch.h"
 
 enum mbarrier_op {

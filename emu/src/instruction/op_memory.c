@@ -6,9 +6,10 @@
  */
 #include <string.h>
 
+#include "instruction/binds.h"
 #include "machine/access.h"
+#include "machine/warp.h"
 #include "machine/watch.h"
-#include "machine/watch_order.h"
 
 /* ---- ld and st -------------------------------------------------------------
  */
@@ -21,21 +22,6 @@ enum {
 	RELEASES = 8,
 	ACQUIRES = 16
 };
-
-bool emu_has_order(const struct emu_instr *i)
-{
-	return i->opcode->bind == emu_bind_atom ||
-	       i->opcode->bind == emu_bind_red ||
-	       ((i->opcode->bind == emu_bind_ld ||
-		 i->opcode->bind == emu_bind_st) &&
-		i->option & IS_STRONG);
-}
-
-bool emu_is_strong(const struct emu_instr *i)
-{
-	return (i->space == EMU_GLOBAL || i->space == EMU_GENERIC) &&
-	       emu_has_order(i);
-}
 
 static uint32_t order_of(const struct emu_bind *b)
 {
@@ -176,6 +162,7 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->option = order_of(b);
+	b->i->traits = b->i->option & IS_STRONG ? EMU_STRONG : 0;
 	return true;
 }
 
@@ -382,6 +369,7 @@ static bool bind_atomic(struct emu_bind *b, bool has_result)
 	b->i->option = operation | (has_result ? 0 : NO_RESULT) |
 		       order_of(b) << ORDER_SHIFT;
 	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->traits = EMU_ATOMIC | EMU_STRONG;
 	b->i->run = run_atom;
 	if (!emu_arguments(b, n + (operation == ATOMIC_CAS ? 3 : 2),
 			   n + (operation == ATOMIC_CAS ? 3 : 2)) ||
@@ -495,6 +483,7 @@ static bool bind_matrix(struct emu_bind *b)
 	    b->n_types != 1 || emu_space_of(b) == EMU_GENERIC)
 		return emu_bind_fail(b, "m8n8, .shared and .b16");
 	b->i->is_converged = true;
+	b->i->traits = EMU_MATRIX;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->option = emu_has(b, "trans") ? TRANSPOSED : 0;
 	b->i->vector = emu_has(b, "x4") ? 4 : emu_has(b, "x2") ? 2 : 1;

@@ -3,8 +3,8 @@
  * op_policy.c - createpolicy: the argument of .L2::cache_hint.  There is no
  * cache here: a policy is 64 bits that nobody looks at.
  */
+#include "instruction/binds.h"
 #include "machine/warp.h"
-#include "ptx/decode.h"
 
 /* Not the hardware's form, which is not documented. */
 #define POLICY UINT64_C(0x706F6C6963790000)

@@ -1,444 +1,315 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * op_tcgen05.c - what one thread gives to the tensor core: tcgen05.mma, .cp and
- * .commit.  They stand in a queue of their warp; the arithmetic is
- * tensor_math's.
- */
-#include <stdlib.h>
+/* op_tcgen05.c - words and operands of tcgen05.*, for op_tmem.c and
+ * op_tcgen05.c to run. */
 #include <string.h>
 
-#include "machine/access.h"
-#include "machine/tensor_math.h"
-#include "machine/transfer.h"
-#include "machine/watch.h"
+#include "instruction/binds.h"
+#include "machine/tensor_alloc.h"
+#include "machine/tensor_move.h"
+#include "machine/tensor_queue.h"
+#include "machine/warp.h"
 
-/* Turns of the scheduler that an operation takes at most, but for a few. */
-#define USUAL_DELAY 40
-#define LONG_DELAY  2000
-
-enum op_kind { OP_MMA, OP_COPY, OP_COMMIT };
-
-struct emu_tensor_op {
-	enum op_kind kind;
-	struct emu_warp *warp;
-	const struct emu_instr *instr;
-	uint64_t due;
-	struct emu_umma_work mma;
-	/* copy */
-	struct emu_umma_matrix from;
-	uint32_t to;
-	/* commit */
-	uint64_t barrier;
-	uint32_t mask; /* of CTAs; 0: the barrier's alone */
-	struct emu_check_mark *mark;
-};
-
-/* ---- the cells that an operation writes ------------------------------------
+/* ---- what all have in common -----------------------------------------------
  */
 
-static uint32_t group_size(const struct emu_tensor_op *op)
+static bool has_target(struct emu_bind *b)
 {
-	return op->instr->option & EMU_TCGEN05_PAIR ? 2 : 1;
+	const char *target = b->parser->module->target;
+
+	if (target &&
+	    (strcmp(target, "sm_100a") == 0 || strcmp(target, "sm_100f") == 0))
+		return true;
+	return emu_bind_fail(b, ".target sm_100a or sm_100f has it, not %s",
+			     target ? target : "none");
 }
 
-/* Of the CTA that is number `k` of the operation's group. */
-static uint32_t rank_of(const struct emu_tensor_op *op, uint32_t k)
+/* One cta_group for a kernel. */
+static bool bind_group(struct emu_bind *b)
 {
-	return group_size(op) == 2 ? (op->warp->cta->rank & ~1u) + k
-				   : op->warp->cta->rank;
-}
+	struct emu_kernel *k = b->parser->build.kernel;
+	const bool is_pair = emu_has(b, "cta_group::2");
 
-static void add_pending(struct emu_tmem *t, uint32_t lane, uint32_t column,
-			uint32_t columns, int by)
-{
-	for (uint32_t c = 0; c < columns; c++)
-		t->pending[lane][column + c] =
-		    (uint8_t)(t->pending[lane][column + c] + by);
-}
-
-static void pending_copy(const struct emu_tensor_op *op, struct emu_tmem *t,
-			 int by)
-{
-	const enum emu_tmem_copy copy = (enum emu_tmem_copy)op->instr->vector;
-	const uint32_t base = emu_tmem_lane(op->to);
-
-	for (uint32_t row = 0; row < emu_tmem_copy_rows(copy); row++) {
-		uint32_t lanes[4];
-		const uint32_t n = emu_tmem_copy_lanes(copy, row, lanes);
-
-		for (uint32_t k = 0; k < n; k++)
-			add_pending(t, base + lanes[k], emu_tmem_column(op->to),
-				    4 * emu_tmem_copy_pieces(copy), by);
-	}
-}
-
-/* Whoever loads these cells before the operation has ended is wrong. */
-static void set_pending(const struct emu_tensor_op *op, int by)
-{
-	for (uint32_t k = 0; k < group_size(op); k++) {
-		struct emu_tmem *t =
-		    emu_tmem_of(op->warp, op->instr, rank_of(op, k));
-
-		if (t && op->kind == OP_COPY)
-			pending_copy(op, t, by);
-		for (int lane = 0; t && op->kind == OP_MMA && lane < 128;
-		     lane++)
-			if (emu_umma_has_lane(&op->mma, lane))
-				add_pending(
-				    t, (uint32_t)lane,
-				    emu_tmem_column(op->mma.d),
-				    (uint32_t)emu_umma_d_columns(&op->mma.umma),
-				    by);
-	}
-}
-
-/* ---- doing them ------------------------------------------------------------
- */
-
-static void put_piece(struct emu_tmem *t, uint32_t lane, uint32_t column,
-		      const uint8_t *from, const uint8_t *shadow)
-{
-	for (uint32_t word = 0; word < 4; word++) {
-		uint8_t written = 0;
-
-		for (uint32_t b = 0; b < 4; b++)
-			if (shadow[4 * word + b] & EMU_WRITTEN)
-				written |= (uint8_t)(1u << b);
-		memcpy(&t->cell[lane][column + word], from + 4 * word, 4);
-		t->written[lane][column + word] = written;
-	}
-}
-
-static bool copy_to(const struct emu_tensor_op *op, uint32_t rank)
-{
-	const enum emu_tmem_copy copy = (enum emu_tmem_copy)op->instr->vector;
-	struct emu_tmem *t = emu_tmem_of(op->warp, op->instr, rank);
-
-	for (uint32_t row = 0; t && row < emu_tmem_copy_rows(copy); row++)
-		for (uint32_t p = 0; p < emu_tmem_copy_pieces(copy); p++) {
-			const uint64_t at =
-			    emu_umma_offset(&op->from, false, (int)row, (int)p);
-			uint32_t lanes[4];
-			const uint32_t n =
-			    emu_tmem_copy_lanes(copy, row, lanes);
-			uint8_t *shadow;
-			const uint8_t *from = emu_access(
-			    op->warp, op->instr, -1, EMU_SHARED_CLUSTER,
-			    at | (uint64_t)rank << EMU_RANK_SHIFT, 16, EMU_COPY,
-			    &shadow);
-
-			if (!from)
-				return false;
-			for (uint32_t k = 0; k < n; k++)
-				put_piece(t, emu_tmem_lane(op->to) + lanes[k],
-					  emu_tmem_column(op->to) + 4 * p, from,
-					  shadow);
-		}
-	return t;
-}
-
-static bool arrive(const struct emu_tensor_op *op, uint64_t barrier)
-{
-	emu_watch_mark_arrive(op->warp, op->mark, barrier);
-	return emu_arrive_at(op->warp, op->instr, -1, barrier, 1, 0);
-}
-
-static void commit(const struct emu_tensor_op *op)
-{
-	const uint64_t low = (UINT64_C(1) << EMU_RANK_SHIFT) - 1;
-
-	if (!(op->instr->option & EMU_COMMIT_MASK)) {
-		(void)arrive(op, op->barrier);
-		return;
-	}
-	for (uint64_t rank = 0; rank < op->warp->cta->cluster->n_ctas; rank++)
-		if (op->mask >> rank & 1 &&
-		    !arrive(op, (op->barrier & low) | rank << EMU_RANK_SHIFT))
-			return;
-}
-
-/* The other CTA is there until the operation has ended. */
-static bool has_group(const struct emu_tensor_op *op)
-{
-	const struct emu_cluster *c = op->warp->cta->cluster;
-
-	for (uint32_t k = 0; k < group_size(op); k++)
-		if (c->ctas[rank_of(op, k)].n_live == 0) {
-			emu_fault(op->warp, op->instr, -1,
-				  "CTA rank %u has ended, and this operation "
-				  "has not",
-				  rank_of(op, k));
-			return false;
-		}
+	if (is_pair == emu_has(b, "cta_group::1"))
+		return emu_bind_fail(b, ".cta_group::1 or .cta_group::2");
+	if (k->cta_group && k->cta_group != 1u + is_pair)
+		return emu_bind_fail(b, "other instructions of the kernel "
+					"have the other .cta_group");
+	k->cta_group = 1u + is_pair;
+	b->i->option |= is_pair ? EMU_TCGEN05_PAIR : 0;
 	return true;
 }
 
-static void free_op(struct emu_tensor_op *op)
+static bool bind_warp(struct emu_bind *b)
 {
-	free(op->mark);
-	free(op);
+	b->i->is_converged = true;
+	return (emu_has(b, "sync") && emu_has(b, "aligned")) ||
+	       emu_bind_fail(b, ".sync.aligned is missing");
 }
 
-static void perform(struct emu_tensor_op *op)
+/* [address] of tensor memory: 32 bits. */
+static bool bind_tmem_address(struct emu_bind *b, const struct emu_argument *a)
 {
-	struct emu_machine *m = emu_machine_of(op->warp);
+	const struct emu_value *v = &b->operands[b->n_operands];
 
-	if (op->kind == OP_COMMIT) {
-		commit(op);
-	} else if (has_group(op)) {
-		if (m->options.seed)
-			set_pending(op, -1);
-		for (uint32_t k = 0; k < group_size(op); k++)
-			if (op->kind == OP_COPY && !copy_to(op, rank_of(op, k)))
-				break;
-		if (op->kind == OP_MMA)
-			(void)emu_umma_run(op->warp, op->instr, &op->mma);
-	}
-	m->effects++;
-	free_op(op);
+	return emu_address(b, a) &&
+	       (v->bytes == 4 || v->bank == EMU_CONSTANTS ||
+		emu_bind_fail(b, "an address of tensor memory has 32 bits"));
 }
 
-/* ---- the queue -------------------------------------------------------------
+/* ---- alloc, dealloc, relinquish --------------------------------------------
  */
 
-static void enqueue(struct emu_tensor_op *op)
+bool emu_bind_tmem_alloc(struct emu_bind *b)
 {
-	struct emu_machine *m = emu_machine_of(op->warp);
-	struct emu_tensor *x = op->warp->cta->cluster->tensor;
-	struct emu_tensor_op **grown;
+	const char *name = b->i->opcode->name;
 
-	if (!m->options.seed) {
-		perform(op);
-		return;
-	}
-	grown = emu_grow(x->ops, &x->capacity, x->count, sizeof(*grown));
-	if (!grown) {
-		emu_fault(op->warp, op->instr, -1, "no memory for its queue");
-		free_op(op);
-		return;
-	}
-	x->ops = grown;
-	op->due =
-	    x->tick + emu_random_below(m, emu_random_below(m, 16) ? USUAL_DELAY
-								  : LONG_DELAY);
-	if (op->kind != OP_COMMIT)
-		set_pending(op, 1);
-	grown[x->count++] = op;
-}
-
-/* No earlier one of the same warp. */
-static bool is_first(const struct emu_tensor *x, size_t index)
-{
-	for (size_t k = 0; k < index; k++)
-		if (x->ops[k]->warp == x->ops[index]->warp)
-			return false;
-	return true;
-}
-
-bool emu_tensor_step(struct emu_cluster *c, bool is_idle)
-{
-	struct emu_tensor *x = c->tensor;
-	uint64_t next = UINT64_MAX;
-	size_t start;
-
-	if (!x || x->count == 0)
+	if (!has_target(b) || !bind_group(b) || !bind_warp(b))
 		return false;
-	x->tick++;
-	for (size_t k = 0; k < x->count && is_idle; k++)
-		if (is_first(x, k) && x->ops[k]->due < next)
-			next = x->ops[k]->due;
-	if (is_idle && next > x->tick)
-		x->tick = next;
-	start = emu_random_below(c->grid->machine, (uint32_t)x->count);
-	for (size_t n = 0; n < x->count; n++) {
-		const size_t k = (start + n) % x->count;
-		struct emu_tensor_op *op = x->ops[k];
-
-		if (op->due > x->tick || !is_first(x, k))
-			continue;
-		x->count--;
-		memmove(&x->ops[k], &x->ops[k + 1],
-			(x->count - k) * sizeof(struct emu_tensor_op *));
-		perform(op);
-		break;
+	if (strcmp(name, "tcgen05.relinquish_alloc_permit") == 0) {
+		b->i->run = emu_run_tmem_relinquish;
+		return emu_arguments(b, 0, 0);
 	}
-	return true;
+	if (!emu_arguments(b, 2, 2))
+		return false;
+	if (strcmp(name, "tcgen05.dealloc") == 0) {
+		b->i->run = emu_run_tmem_dealloc;
+		return emu_src(b, emu_argument(b, 0), EMU_B32) &&
+		       emu_src(b, emu_argument(b, 1), EMU_U32);
+	}
+	b->i->run = emu_run_tmem_alloc;
+	b->i->space = (uint8_t)emu_space_of(b);
+	return emu_address(b, emu_argument(b, 0)) &&
+	       emu_src(b, emu_argument(b, 1), EMU_U32);
 }
 
-void emu_tensor_end(struct emu_cluster *c)
-{
-	struct emu_tensor *x = c->tensor;
-
-	if (!x)
-		return;
-	if (x->count)
-		emu_fault(x->ops[0]->warp, x->ops[0]->instr, -1,
-			  "the cluster has ended and this operation has not");
-	for (size_t k = 0; k < x->count; k++)
-		free_op(x->ops[k]);
-	for (uint32_t rank = 0; rank < c->n_ctas; rank++) {
-		const struct emu_tmem_owner *o = &x->owner[rank];
-
-		if (x->memory[rank] && emu_tmem_in_use(x->memory[rank]))
-			emu_fault(o->warp, o->instr, -1,
-				  "the CTA has ended and has %u columns of "
-				  "tensor memory: tcgen05.dealloc is missing",
-				  emu_tmem_in_use(x->memory[rank]));
-		free(x->memory[rank]);
-	}
-	free(x->ops);
-	free(x);
-	c->tensor = NULL;
-}
-
-/* ---- issuing ---------------------------------------------------------------
+/* ---- ld, st, wait, fence ---------------------------------------------------
  */
 
-/* One thread, in the even CTA where there are two. */
-static struct emu_tensor_op *begin(struct emu_warp *w,
-				   const struct emu_instr *i, uint32_t lanes,
-				   enum op_kind kind, int *lane)
+static bool bind_shape(struct emu_bind *b)
 {
-	const uint32_t rank = w->cta->rank, n_ctas = w->cta->cluster->n_ctas;
-	const bool is_pair = i->option & EMU_TCGEN05_PAIR;
-	struct emu_tensor_op *op;
+	static const char *const shapes[EMU_TMEM_SHAPES] = {
+	    "32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
+	static const char *const counts[] = {"x1",  "x2",  "x4",  "x8",
+					     "x16", "x32", "x64", "x128"};
+	uint32_t shape = 0, count = 0, registers;
 
-	*lane = __builtin_ctz(lanes);
-	if (lanes & (lanes - 1)) {
-		emu_fault(w, i, -1, "lanes %08x: one thread issues it", lanes);
-		return NULL;
-	}
-	if (is_pair && (rank | 1) >= n_ctas) {
-		emu_fault(w, i, *lane,
-			  "cta_group::2 in a cluster of %u CTAs: CTA rank %u "
-			  "has no other one",
-			  n_ctas, rank);
-		return NULL;
-	}
-	if (is_pair && rank % 2 && kind == OP_MMA) {
-		emu_fault(w, i, *lane,
-			  "CTA rank %u: the even CTA of a pair issues it",
-			  rank);
-		return NULL;
-	}
-	if (!emu_tmem_of(w, i, rank) ||
-	    (is_pair && !emu_tmem_of(w, i, rank ^ 1)))
-		return NULL;
-	op = calloc(1, sizeof(*op));
-	if (!op) {
-		emu_fault(w, i, *lane, "no memory for its queue");
-		return NULL;
-	}
-	op->kind = kind;
-	op->warp = w;
-	op->instr = i;
-	return op;
-}
-
-void emu_run_umma(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
-{
-	int lane;
-	struct emu_tensor_op *op = begin(w, i, lanes, OP_MMA, &lane);
-
-	if (!op)
-		return;
-	if (emu_umma_take(w, i, lane, &op->mma))
-		enqueue(op);
-	else
-		free_op(op);
-}
-
-static uint64_t wide_operand(const struct emu_warp *w,
-			     const struct emu_value *v, int lane)
-{
-	return ((const uint64_t *)emu_row(w, v))[lane];
-}
-
-/* What the checker hears of a copy in one CTA. */
-static bool watch_copy(const struct emu_tensor_op *op, int lane, uint32_t rank)
-{
-	const enum emu_tmem_copy copy = (enum emu_tmem_copy)op->instr->vector;
-	const uint32_t pieces = emu_tmem_copy_pieces(copy);
-
-	for (uint32_t k = 0; k < emu_tmem_copy_rows(copy) * pieces; k++)
-		if (!emu_watch_engine_read(
-			op->warp, op->instr, lane, EMU_ENGINE_WGMMA,
-			(uint64_t)rank << EMU_RANK_SHIFT |
-			    emu_umma_offset(&op->from, false, (int)(k / pieces),
-					    (int)(k % pieces)),
-			16))
-			return false;
-	return emu_watch_tmem(op->warp, op->instr, lane, EMU_TMEM_CP, rank, 0,
-			      EMU_TMEM_LANES, emu_tmem_column(op->to),
-			      4 * pieces, 0);
-}
-
-static bool check_copy(const struct emu_tensor_op *op, int lane)
-{
-	const enum emu_tmem_copy copy = (enum emu_tmem_copy)op->instr->vector;
-	const uint32_t most = copy == EMU_TMEM_CP_4X256B ? 31 : 0;
-
-	if (emu_tmem_lane(op->to) > most) {
-		emu_fault(op->warp, op->instr, lane,
-			  "tensor memory address 0x%08x: lane %u, this shape "
-			  "begins at %s",
-			  op->to, emu_tmem_lane(op->to),
-			  most ? "0 to 31" : "0");
-		return false;
-	}
-	for (uint32_t k = 0; k < group_size(op); k++)
-		if (!emu_tmem_reach(op->warp, op->instr, lane, rank_of(op, k),
-				    op->to, 4 * emu_tmem_copy_pieces(copy)) ||
-		    !watch_copy(op, lane, rank_of(op, k)))
-			return false;
+	if (!emu_has_one(b, shapes, EMU_TMEM_SHAPES, &shape) ||
+	    !emu_has_one(b, counts, 8, &count))
+		return emu_bind_fail(b, "one shape and one of .x1 to .x128");
+	registers = emu_tmem_shape_registers((enum emu_tmem_shape)shape)
+		    << count;
+	if (registers > 128)
+		return emu_bind_fail(b, "%u registers, at most 128", registers);
+	b->i->vector = (uint8_t)registers;
+	b->i->option = shape;
+	if (emu_has(b, "pack::16b") || emu_has(b, "unpack::16b"))
+		b->i->option |= EMU_TMEM_PACK;
 	return true;
 }
 
-void emu_run_tmem_copy(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes)
+static bool bind_registers(struct emu_bind *b, const struct emu_argument *a,
+			   bool is_written)
 {
-	int lane;
-	struct emu_tensor_op *op = begin(w, i, lanes, OP_COPY, &lane);
-	struct emu_error err;
+	uint32_t count;
+	const struct emu_argument *e = emu_elements(b, a, &count);
 
-	if (!op)
-		return;
-	op->to = ((const uint32_t *)emu_row(w, &i->operand[0]))[lane] +
-		 (uint32_t)i->immediate;
-	if (!emu_umma_matrix_decode(wide_operand(w, &i->operand[1], lane),
-				    &op->from, &err))
-		emu_fault(w, i, lane, "%s", err.text);
-	else if (check_copy(op, lane)) {
-		enqueue(op);
-		return;
+	if (count != b->i->vector)
+		return emu_bind_fail(b, "%u registers, not %u", count,
+				     b->i->vector);
+	for (uint32_t k = 0; k < count; k++) {
+		if (is_written ? !emu_dst(b, &e[k], 4)
+			       : !emu_src(b, &e[k], EMU_B32))
+			return false;
+		b->operands[b->n_operands - 1].is_async = is_written;
 	}
-	free_op(op);
+	return true;
 }
 
-void emu_run_tmem_commit(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+bool emu_bind_tmem_move(struct emu_bind *b)
 {
-	int lane;
-	struct emu_tensor_op *op = begin(w, i, lanes, OP_COMMIT, &lane);
-	const uint32_t n_ctas = w->cta->cluster->n_ctas;
-	uint64_t address[EMU_LANES];
+	const bool is_store = strcmp(b->i->opcode->name, "tcgen05.st") == 0;
+	uint32_t has_split;
+	int64_t split = 0;
 
-	if (!op)
-		return;
-	emu_addresses(w, i, &i->operand[0], address);
-	op->barrier = address[lane];
-	if (i->space == EMU_GENERIC)
-		op->barrier &= ~EMU_SHARED_WINDOW;
-	if (i->option & EMU_COMMIT_MASK)
-		op->mask = ((const uint16_t *)emu_row(w, &i->operand[1]))[lane];
-	if (i->option & EMU_COMMIT_MASK && (!op->mask || op->mask >> n_ctas)) {
-		emu_fault(w, i, lane, "mask %04x of a cluster of %u CTAs",
-			  op->mask, n_ctas);
-	} else if (emu_barrier_at(w, i, lane, op->barrier)) {
-		op->mark = emu_watch_mark(w);
-		emu_watch_lanes_release(w, 1u << lane);
-		enqueue(op);
-		return;
-	}
-	free_op(op);
+	if (!has_target(b) || !bind_warp(b) || !bind_shape(b))
+		return false;
+	has_split = (b->i->option & 7) == EMU_TMEM_16X32BX2;
+	b->i->run = is_store ? emu_run_tmem_st : emu_run_tmem_ld;
+	if (!emu_arguments(b, 2 + has_split, 2 + has_split))
+		return false;
+	if (has_split &&
+	    !emu_number(b, emu_argument(b, is_store ? 1 : 2), 1, 511, &split))
+		return false;
+	b->i->offset[0] = split;
+	if (is_store)
+		return bind_tmem_address(b, emu_argument(b, 0)) &&
+		       bind_registers(b, emu_argument(b, 1 + has_split), false);
+	return bind_registers(b, emu_argument(b, 0), true) &&
+	       bind_tmem_address(b, emu_argument(b, 1));
+}
+
+bool emu_bind_tmem_wait(struct emu_bind *b)
+{
+	b->i->option = strcmp(b->i->opcode->name, "tcgen05.wait::st") == 0
+			   ? EMU_TMEM_STORES
+			   : 0;
+	b->i->run = emu_run_tmem_wait;
+	return has_target(b) && bind_warp(b) && emu_arguments(b, 0, 0);
+}
+
+bool emu_bind_tmem_fence(struct emu_bind *b)
+{
+	b->i->run = strstr(b->i->opcode->name, "before") ? emu_run_tmem_before
+							 : emu_run_tmem_after;
+	return has_target(b) && emu_arguments(b, 0, 0);
+}
+
+/* ---- mma -------------------------------------------------------------------
+ */
+
+/* By the index of their words; kind::mxf4 is mxf4nvf4 with blocks of 32. */
+enum { WORD_MXF4 = EMU_UMMA_I8 + 1 };
+
+static const char *const kind_words[] = {[EMU_UMMA_F16] = "kind::f16",
+					 [EMU_UMMA_MXF8F6F4] = "kind::mxf8f6f4",
+					 [EMU_UMMA_MXF4NVF4] = "kind::mxf4nvf4",
+					 [EMU_UMMA_F8F6F4] = "kind::f8f6f4",
+					 [EMU_UMMA_TF32] = "kind::tf32",
+					 [EMU_UMMA_I8] = "kind::i8",
+					 [WORD_MXF4] = "kind::mxf4"};
+
+static bool has_scales(uint32_t word)
+{
+	return word == EMU_UMMA_MXF8F6F4 || word == EMU_UMMA_MXF4NVF4 ||
+	       word == WORD_MXF4;
+}
+
+/* Of a row: by the words, which the kind must have. */
+static bool bind_scales(struct emu_bind *b, uint32_t word)
+{
+	const bool is_1 = emu_has(b, "scale_vec::1X");
+	const bool is_2 = emu_has(b, "scale_vec::2X");
+	const bool is_4 = emu_has(b, "scale_vec::4X") || emu_has(b, "block16");
+	const bool is_32 = emu_has(b, "block32");
+	uint32_t scales = 0;
+
+	if (!has_scales(word))
+		return !(emu_has(b, "block_scale") || is_1 || is_2 || is_4 ||
+			 is_32) ||
+		       emu_bind_fail(b, "%s has no scales", kind_words[word]);
+	if (!emu_has(b, "block_scale"))
+		return emu_bind_fail(b, ".block_scale is missing");
+	if (is_1 + is_2 + is_4 + is_32 > 1)
+		return emu_bind_fail(b, "one size of blocks");
+	if (word == EMU_UMMA_MXF8F6F4 && !is_2 && !is_4)
+		scales = 1;
+	if (word == EMU_UMMA_MXF4NVF4 && (is_4 || is_2 || is_32))
+		scales = is_4 ? 4 : 2;
+	if (word == WORD_MXF4 && !is_4 && !is_1)
+		scales = 2;
+	if (!scales)
+		return emu_bind_fail(
+		    b, "%s",
+		    word == EMU_UMMA_MXF8F6F4 ? "kind::mxf8f6f4 has "
+						"scale_vec::1X"
+		    : word == WORD_MXF4	      ? "kind::mxf4 has scale_vec::2X "
+						"(block32)"
+					: "kind::mxf4nvf4 has scale_vec::4X "
+					  "(block16) or 2X (block32), and must "
+					  "say which");
+	b->i->option |= scales << EMU_UMMA_SCALES_SHIFT;
+	return true;
+}
+
+static bool bind_a(struct emu_bind *b, const struct emu_argument *a)
+{
+	if (a->kind != EMU_ARG_ADDRESS)
+		return emu_src(b, a, EMU_B64);
+	b->i->option |= EMU_UMMA_A_IN_TMEM;
+	return bind_tmem_address(b, a);
+}
+
+/* [address] without an offset, beside the two that have space for one. */
+static bool bind_plain_address(struct emu_bind *b, const struct emu_argument *a)
+{
+	if (a->kind != EMU_ARG_ADDRESS)
+		return emu_bind_fail(b, "[address] is missing");
+	if (a->value)
+		return emu_bind_fail(b, "offsets of scales' addresses are not "
+					"known here");
+	return emu_src(b, &b->s->elements[a->first], EMU_B32);
+}
+
+bool emu_bind_umma(struct emu_bind *b)
+{
+	uint32_t word = 0, n;
+
+	if (!has_target(b) || !bind_group(b))
+		return false;
+	if (!emu_has_one(b, kind_words, WORD_MXF4 + 1, &word))
+		return emu_bind_fail(b, "one .kind");
+	b->i->option |= word == WORD_MXF4 ? EMU_UMMA_MXF4NVF4 : word;
+	b->i->run = emu_run_umma;
+	n = has_scales(word) ? 7 : 5;
+	if (!bind_scales(b, word))
+		return false;
+	if (n == 5 && b->s->n_arguments > 5)
+		return emu_bind_fail(b, "disable-output-lane and "
+					"scale-input-d are not known here");
+	if (!emu_arguments(b, n, n) ||
+	    !bind_tmem_address(b, emu_argument(b, 0)) ||
+	    !bind_a(b, emu_argument(b, 1)) ||
+	    !emu_src(b, emu_argument(b, 2), EMU_B64) ||
+	    !emu_src(b, emu_argument(b, 3), EMU_B32))
+		return false;
+	if (n == 7 && (!bind_plain_address(b, emu_argument(b, 4)) ||
+		       !bind_plain_address(b, emu_argument(b, 5))))
+		return false;
+	return emu_predicate(b, emu_argument(b, n - 1));
+}
+
+/* ---- cp and commit ---------------------------------------------------------
+ */
+
+bool emu_bind_tmem_copy(struct emu_bind *b)
+{
+	static const char *const shapes[] = {"128x256b", "128x128b", "4x256b",
+					     "64x128b", "32x128b"};
+	static const uint8_t copies[] = {
+	    EMU_TMEM_CP_128X256B, EMU_TMEM_CP_128X128B, EMU_TMEM_CP_4X256B,
+	    EMU_TMEM_CP_64X128B_02_13, EMU_TMEM_CP_32X128B_X4};
+	const bool is_02_13 = emu_has(b, "warpx2::02_13");
+	const bool is_01_23 = emu_has(b, "warpx2::01_23");
+	uint32_t shape = 0;
+
+	if (!has_target(b) || !bind_group(b))
+		return false;
+	if (!emu_has_one(b, shapes, 5, &shape))
+		return emu_bind_fail(b, "one shape");
+	if (emu_has(b, "warpx4") != (shape == 4) ||
+	    is_02_13 + is_01_23 != (shape == 3))
+		return emu_bind_fail(b, ".32x128b has .warpx4, .64x128b "
+					"has .warpx2::02_13 or ::01_23, the "
+					"others have neither");
+	b->i->vector = is_01_23 ? EMU_TMEM_CP_64X128B_01_23 : copies[shape];
+	b->i->run = emu_run_tmem_copy;
+	return emu_arguments(b, 2, 2) &&
+	       bind_tmem_address(b, emu_argument(b, 0)) &&
+	       emu_src(b, emu_argument(b, 1), EMU_B64);
+}
+
+bool emu_bind_tmem_commit(struct emu_bind *b)
+{
+	const bool has_mask = emu_has(b, "multicast::cluster");
+
+	if (!has_target(b) || !bind_group(b))
+		return false;
+	if (!emu_has(b, "mbarrier::arrive::one"))
+		return emu_bind_fail(b, ".mbarrier::arrive::one is missing");
+	b->i->option |= has_mask ? EMU_COMMIT_MASK : 0;
+	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->run = emu_run_tmem_commit;
+	return emu_arguments(b, 1 + has_mask, 1 + has_mask) &&
+	       emu_address(b, emu_argument(b, 0)) &&
+	       (!has_mask || emu_src(b, emu_argument(b, 1), EMU_U16));
 }

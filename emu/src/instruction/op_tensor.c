@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "engine/tensor_map.h"
+#include "instruction/binds.h"
 #include "machine/access.h"
+#include "machine/async.h"
 #include "machine/transfer.h"
+#include "machine/warp.h"
 #include "machine/watch.h"
-#include "machine/watch_order.h"
 
 /* A box begins at a multiple of so many bytes of shared memory. */
 #define BOX_ALIGN 128

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
+#include "instruction/binds.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
-#include "ptx/decode.h"
 
 /*
  * The lanes of a membermask must be together; each lane that executes is in its

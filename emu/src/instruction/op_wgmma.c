@@ -1,569 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * op_wgmma.c - wgmma: operations that a warp has issued and not waited for,
- * with its registers out of reach until then.  The four warps of a warpgroup do
- * their rows each for itself; that they issue the same is checked.
- */
-#include <stdlib.h>
+/* op_wgmma.c - binds wgmma, which wgmma_queue.c runs. */
 #include <string.h>
 
-#include "machine/access.h"
-#include "machine/transfer.h"
-#include "machine/watch.h"
+#include "instruction/binds.h"
+#include "machine/warp.h"
 #include "machine/wgmma_queue.h"
 
-/* Word 0 to 3 of a, and what the instruction says. */
-struct pending {
-	const struct emu_instr *instr;
-	uint32_t a[4][EMU_LANES];
-	uint64_t a_descriptor, b_descriptor;
-	bool accumulates;
-	uint32_t group;
-};
-
-/* Accumulators that are on their way: those of one instruction's registers. */
-struct accumulator {
-	const struct emu_instr *instr; /* the first that used them */
-	uint32_t left;		       /* operations */
-	uint32_t d[16 * EMU_WGMMA_MAX_N];
-};
-
-struct emu_wgmma_queue {
-	struct pending *pending;
-	size_t count, capacity;
-	struct accumulator *sets;
-	size_t n_sets, sets_capacity;
-	uint32_t group;
-	bool is_fenced;
-	/* A bit a register row: results in flight, sources in flight. */
-	uint8_t *results, *sources;
-	size_t bytes;
-	uint64_t issued; /* for the comparison with the other warps */
-	struct pending last;
-};
-
-static struct emu_wgmma_shape shape_of(const struct emu_instr *i)
+static bool has_target(struct emu_bind *b)
 {
-	struct emu_wgmma_shape s = {
-	    .n = (int)(i->option >> 8 & 0x1FF),
-	    .k = 16,
-	    .a_type = i->type2 == EMU_T_BF16 ? EMU_BF16 : EMU_F16,
-	    .a_transposed = i->option >> 20 & 1,
-	    .b_transposed = i->option >> 21 & 1,
-	    .a_negated = i->option >> 22 & 1,
-	    .b_negated = i->option >> 23 & 1,
-	};
+	const char *target = b->parser->module->target;
 
-	s.b_type = s.a_type;
-	return s;
+	return (target && strcmp(target, "sm_90a") == 0) ||
+	       emu_bind_fail(b, ".target sm_90a has it, not %s",
+			     target ? target : "none");
 }
 
-static uint32_t d_registers(const struct emu_instr *i)
+bool emu_bind_wgmma_group(struct emu_bind *b)
 {
-	return (i->option >> 8 & 0x1FF) / 2;
+	const char *name = b->i->opcode->name;
+	int64_t number;
+
+	b->i->run = emu_run_wgmma_group;
+	b->i->is_converged = true;
+	b->i->option = strcmp(name, "wgmma.fence") == 0 ? EMU_WGMMA_FENCE
+		       : strcmp(name, "wgmma.commit_group") == 0
+			   ? EMU_WGMMA_COMMIT
+			   : EMU_WGMMA_WAIT;
+	if (!has_target(b))
+		return false;
+	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
+		return emu_bind_fail(b, ".sync.aligned is missing");
+	if (b->i->option != EMU_WGMMA_WAIT)
+		return emu_arguments(b, 0, 0);
+	if (!emu_arguments(b, 1, 1) ||
+	    !emu_number(b, emu_argument(b, 0), 0, 7, &number))
+		return false;
+	b->i->immediate = number;
+	return true;
 }
 
-/* ---- registers in flight ---------------------------------------------------
- */
-
-static void mark(uint8_t *bits, uint32_t row, bool on)
+static bool bind_scales(struct emu_bind *b, uint32_t first, bool shared)
 {
-	const uint32_t at = row / (4 * EMU_LANES);
+	int64_t scale_a, scale_b, trans_a = 0, trans_b;
 
-	if (on)
-		bits[at / 8] |= (uint8_t)(1u << at % 8);
-	else
-		bits[at / 8] &= (uint8_t) ~(1u << at % 8);
+	if (!emu_number(b, emu_argument(b, first), -1, 1, &scale_a) ||
+	    !emu_number(b, emu_argument(b, first + 1), -1, 1, &scale_b) ||
+	    (shared &&
+	     !emu_number(b, emu_argument(b, first + 2), 0, 1, &trans_a)) ||
+	    !emu_number(b, emu_argument(b, first + 2 + shared), 0, 1, &trans_b))
+		return false;
+	if (scale_a == 0 || scale_b == 0)
+		return emu_bind_fail(b, "scales are 1 or -1");
+	b->i->option |= (uint32_t)trans_a << 20 | (uint32_t)trans_b << 21 |
+			(uint32_t)(scale_a < 0) << 22 |
+			(uint32_t)(scale_b < 0) << 23;
+	return true;
 }
 
-static bool is_marked(const uint8_t *bits, uint32_t row)
+static bool bind_registers(struct emu_bind *b, const struct emu_argument *a,
+			   uint32_t wanted, bool is_written)
 {
-	const uint32_t at = row / (4 * EMU_LANES);
+	uint32_t count;
+	const struct emu_argument *e = emu_elements(b, a, &count);
 
-	return bits[at / 8] >> at % 8 & 1;
-}
-
-bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i)
-{
-	const struct emu_wgmma_queue *q = w->async->wgmma;
-
-	for (uint32_t k = 0; k < i->operands; k++) {
-		const struct emu_value *v = &i->operand[k];
-
-		if (v->bank != EMU_REGISTERS || v->bytes < 4 || v->is_async)
-			continue;
-		if (is_marked(q->results, v->row)) {
-			emu_fault(w, i, -1,
-				  "operand %u is a result of a wgmma that has "
-				  "not been waited for",
-				  k);
+	if (count != wanted)
+		return emu_bind_fail(b, "%u registers, not %u", count, wanted);
+	for (uint32_t k = 0; k < count; k++) {
+		if (e[k].kind != EMU_ARG_REGISTER)
+			return emu_bind_fail(b, "registers are wanted");
+		if (is_written ? !emu_dst(b, &e[k], 4)
+			       : !emu_src(b, &e[k], EMU_B32))
 			return false;
-		}
-		if (v->is_written && is_marked(q->sources, v->row)) {
-			emu_fault(w, i, -1,
-				  "operand %u is a source of a wgmma that has "
-				  "not been waited for",
-				  k);
-			return false;
-		}
+		b->operands[b->n_operands - 1].is_async = true;
 	}
 	return true;
 }
 
-/* ---- running one -----------------------------------------------------------
- */
-
-/* Rows that nobody stores may be undefined, and give results that nobody may
- * store: NaN. */
-#define UNDEFINED 0xFFFF
-
-/* 16 bytes of an operand in shared memory, as halves, each in a word. */
-static bool read_piece(struct emu_warp *w, const struct pending *p,
-		       uint64_t descriptor, bool is_transposed, int row,
-		       int piece, uint32_t *to, size_t step)
+bool emu_bind_wgmma(struct emu_bind *b)
 {
-	const struct emu_wgmma_shape s = shape_of(p->instr);
-	struct emu_error err;
-	uint32_t offset;
-	uint16_t halves[8];
-	uint8_t *shadow;
-	const uint8_t *from;
+	const struct emu_argument *a = emu_argument(b, 1);
+	const bool shared = a->kind != EMU_ARG_VECTOR;
+	const int n = b->shape_n;
 
-	if (!emu_wgmma_offset(descriptor, &s, is_transposed, row, piece,
-			      &offset, &err)) {
-		emu_fault(w, p->instr, -1, "%s", err.text);
+	if (b->shape_m != 64 || n < 8 || n > 256 || n % 8 || b->shape_k != 16 ||
+	    b->n_types != 3 || b->types[0] != EMU_F32 ||
+	    b->types[1] != b->types[2] || b->types[1] == EMU_F32)
+		return emu_bind_fail(b, "only m64nNk16.f32 of .f16 or .bf16 "
+					"is known here");
+	if (!has_target(b))
 		return false;
-	}
-	from = emu_access(w, p->instr, -1, EMU_SHARED,
-			  offset | (uint64_t)w->cta->rank << EMU_RANK_SHIFT, 16,
-			  EMU_COPY, &shadow);
-	if (!from)
+	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
+		return emu_bind_fail(b, ".sync.aligned is missing");
+	if (!emu_arguments(b, shared ? 8 : 7, shared ? 8 : 7))
 		return false;
-	memcpy(halves, from, sizeof(halves));
-	for (size_t k = 0; k < 8; k++)
-		to[k * step] = shadow[2 * k] & shadow[2 * k + 1] & EMU_WRITTEN
-				   ? halves[k]
-				   : UNDEFINED;
-	return true;
-}
-
-/* to: [rows][16]; transposed, the rows of shared memory are those of k. */
-static bool read_operand(struct emu_warp *w, const struct pending *p,
-			 uint64_t descriptor, bool is_transposed, int first,
-			 int rows, uint32_t *to)
-{
-	if (is_transposed) {
-		for (int k = 0; k < 16; k++)
-			for (int r = 0; r < rows; r += 8)
-				if (!read_piece(w, p, descriptor, true, k,
-						(first + r) / 8,
-						to + r * 16 + k, 16))
-					return false;
-		return true;
-	}
-	for (int r = 0; r < rows; r++)
-		for (int piece = 0; piece < 2; piece++)
-			if (!read_piece(w, p, descriptor, false, first + r,
-					piece, to + r * 16 + piece * 8, 1))
-				return false;
-	return true;
-}
-
-static void a_from_registers(const struct pending *p, uint32_t *a)
-{
-	const struct emu_wgmma_shape s = shape_of(p->instr);
-
-	for (int i = 0; i < 4; i++)
-		EMU_EACH_LANE(l)
-		{
-			int row, k;
-
-			emu_wgmma_a_place(&s, l, i, &row, &k);
-			a[row * 16 + k] = p->a[i][l] & 0xFFFF;
-			a[row * 16 + k + 1] = p->a[i][l] >> 16;
-		}
-}
-
-/*
- * The checker hears of the operands when the instruction is issued: from now on
- * they may be read.
- */
-static bool watch_operand(struct emu_warp *w, const struct pending *p,
-			  uint64_t descriptor, bool is_transposed, int first,
-			  int rows)
-{
-	const struct emu_wgmma_shape s = shape_of(p->instr);
-	const int pieces = is_transposed ? rows / 8 : 2;
-	const int count = (is_transposed ? 16 : rows) * pieces;
-
-	for (int k = 0; k < count; k++) {
-		const int row = k / pieces + (is_transposed ? 0 : first);
-		const int piece = k % pieces + (is_transposed ? first / 8 : 0);
-		struct emu_error err = {{0}};
-		uint32_t offset;
-
-		if (!emu_wgmma_offset(descriptor, &s, is_transposed, row, piece,
-				      &offset, &err)) {
-			emu_fault(w, p->instr, -1, "%s", err.text);
-			return false;
-		}
-		if (!emu_watch_engine_read(
-			w, p->instr, -1, EMU_ENGINE_WGMMA,
-			(uint64_t)w->cta->rank << EMU_RANK_SHIFT | offset, 16))
-			return false;
-	}
-	return true;
-}
-
-static bool watch_operands(struct emu_warp *w, const struct pending *p)
-{
-	const struct emu_wgmma_shape s = shape_of(p->instr);
-
-	if (!w->cta->cluster->check)
-		return true;
-	return (!(p->instr->option & EMU_A_IN_SHARED) ||
-		watch_operand(w, p, p->a_descriptor, s.a_transposed,
-			      (int)(w->index % 4) * 16, 16)) &&
-	       watch_operand(w, p, p->b_descriptor, s.b_transposed, 0, s.n);
-}
-
-static struct accumulator *find_set(struct emu_wgmma_queue *q,
-				    const struct emu_instr *i)
-{
-	for (size_t k = 0; k < q->n_sets; k++)
-		if (q->sets[k].instr->operand[0].row == i->operand[0].row)
-			return &q->sets[k];
-	return NULL;
-}
-
-static bool run_one(struct emu_warp *w, const struct pending *p)
-{
-	const struct emu_wgmma_shape s = shape_of(p->instr);
-	const int first = (int)(w->index % 4) * 16;
-	struct accumulator *set = find_set(w->async->wgmma, p->instr);
-	uint32_t a[16 * 16];
-	uint32_t b[EMU_WGMMA_MAX_N * 16];
-
-	if (!(p->instr->option & EMU_A_IN_SHARED))
-		a_from_registers(p, a);
-	else if (!read_operand(w, p, p->a_descriptor, s.a_transposed, first, 16,
-			       a))
+	b->i->option = (uint32_t)n << 8 | (shared ? EMU_A_IN_SHARED : 0);
+	b->i->is_converged = true;
+	b->i->run = emu_run_wgmma;
+	if (!bind_registers(b, emu_argument(b, 0), (uint32_t)n / 2, true) ||
+	    (shared ? !emu_src(b, a, EMU_B64)
+		    : !bind_registers(b, a, 4, false)) ||
+	    !emu_src(b, emu_argument(b, 2), EMU_B64))
 		return false;
-	if (!read_operand(w, p, p->b_descriptor, s.b_transposed, 0, s.n, b))
-		return false;
-	emu_wgmma_rows(&s, a, b, p->accumulates ? set->d : NULL, set->d);
-	set->left--;
-	emu_machine_of(w)->effects++;
-	return true;
-}
-
-/* From registers to a set and back. */
-static void move_set(struct emu_warp *w, struct accumulator *set, bool back)
-{
-	const struct emu_wgmma_shape s = shape_of(set->instr);
-
-	for (uint32_t k = 0; k < d_registers(set->instr); k++) {
-		uint32_t *row = emu_row(w, &set->instr->operand[k]);
-
-		EMU_EACH_LANE(l)
-		{
-			int r, c;
-
-			emu_wgmma_d_place(l, (int)k, &r, &c);
-			if (back)
-				row[l] = set->d[r * s.n + c];
-			else
-				set->d[r * s.n + c] = row[l];
-		}
-	}
-}
-
-static void mark_set(struct emu_wgmma_queue *q, const struct accumulator *set,
-		     bool on)
-{
-	for (uint32_t k = 0; k < d_registers(set->instr); k++)
-		mark(q->results, set->instr->operand[k].row, on);
-}
-
-/* The oldest operations, `count` of them. */
-static bool run_oldest(struct emu_warp *w, size_t count)
-{
-	struct emu_wgmma_queue *q = w->async->wgmma;
-
-	for (size_t k = 0; k < count; k++)
-		if (!run_one(w, &q->pending[k]))
-			return false;
-	if (count == 0)
-		return true;
-	q->count -= count;
-	memmove(q->pending, q->pending + count, q->count * sizeof(*q->pending));
-	return true;
-}
-
-/* ---- issuing ---------------------------------------------------------------
- */
-
-/* Registers in other roles than before make a new set, which must not overlap
- * with one in flight. */
-static struct accumulator *open_set(struct emu_warp *w,
-				    const struct emu_instr *i)
-{
-	struct emu_wgmma_queue *q = w->async->wgmma;
-	struct accumulator *set = find_set(q, i), *grown;
-
-	if (set) {
-		bool same = d_registers(set->instr) == d_registers(i);
-
-		for (uint32_t k = 0; same && k < d_registers(i); k++)
-			same = set->instr->operand[k].row == i->operand[k].row;
-		if (same)
-			return set;
-		emu_fault(w, i, -1,
-			  "its accumulators are in flight in "
-			  "another shape");
-		return NULL;
-	}
-	for (uint32_t k = 0; k < d_registers(i); k++)
-		if (is_marked(q->results, i->operand[k].row)) {
-			emu_fault(w, i, -1,
-				  "its accumulators are in flight "
-				  "in another shape");
-			return NULL;
-		}
-	grown = emu_grow(q->sets, &q->sets_capacity, q->n_sets, sizeof(*grown));
-	if (!grown) {
-		emu_fault(w, i, -1, "no memory for accumulators");
-		return NULL;
-	}
-	q->sets = grown;
-	set = &grown[q->n_sets++];
-	set->instr = i;
-	set->left = 0;
-	move_set(w, set, false);
-	mark_set(q, set, true);
-	return set;
-}
-
-/* All lanes have the same descriptor and the same scale. */
-static bool is_uniform(struct emu_warp *w, const struct emu_instr *i,
-		       const struct emu_value *v)
-{
-	const uint64_t *row = emu_row(w, v);
-
-	EMU_EACH_LANE(l)
-	if (row[l] != row[0]) {
-		emu_fault(w, i, l, "a descriptor that differs between lanes");
-		return false;
-	}
-	return true;
-}
-
-static bool take_operands(struct emu_warp *w, const struct emu_instr *i,
-			  struct pending *p)
-{
-	const uint32_t n = d_registers(i);
-	const bool shared = i->option & EMU_A_IN_SHARED;
-	const struct emu_value *v = &i->operand[n];
-	struct emu_wgmma_queue *q = w->async->wgmma;
-	uint32_t scale;
-
-	memset(p, 0, sizeof(*p));
-	p->instr = i;
-	p->group = q->group;
-	if (shared) {
-		if (!is_uniform(w, i, &v[0]))
-			return false;
-		p->a_descriptor = *(const uint64_t *)emu_row(w, &v[0]);
-	} else {
-		for (int k = 0; k < 4; k++) {
-			if (is_marked(q->results, v[k].row)) {
-				emu_fault(w, i, -1,
-					  "a is a result of a wgmma "
-					  "in flight");
-				return false;
-			}
-			memcpy(p->a[k], emu_row(w, &v[k]), sizeof(p->a[k]));
-		}
-	}
-	v += shared ? 1 : 4;
-	if (!is_uniform(w, i, &v[0]))
-		return false;
-	p->b_descriptor = *(const uint64_t *)emu_row(w, &v[0]);
-	scale = v[1].bank == EMU_REGISTERS
-		    ? emu_lanes_of(w, &v[1])
-		    : *(const uint32_t *)emu_row(w, &v[1]);
-	if (scale != 0 && scale != UINT32_MAX) {
-		emu_fault(w, i, -1, "scale-d differs between lanes");
-		return false;
-	}
-	p->accumulates = scale;
-	return true;
-}
-
-/* The other three warps issue the same instructions in the same order. */
-static bool check_group(struct emu_warp *w, const struct pending *p)
-{
-	const uint32_t first = w->index / 4 * 4;
-	struct emu_wgmma_queue *mine = w->async->wgmma;
-
-	mine->issued++;
-	mine->last = *p;
-	if (first + 4 > w->cta->n_warps) {
-		emu_fault(w, p->instr, -1, "the CTA has no whole warpgroup");
-		return false;
-	}
-	for (uint32_t k = first; k < first + 4; k++) {
-		const struct emu_wgmma_queue *q = w->cta->warps[k].async->wgmma;
-
-		if (!q || q->issued != mine->issued || q == mine)
-			continue;
-		if (q->last.instr == p->instr &&
-		    q->last.b_descriptor == p->b_descriptor &&
-		    q->last.a_descriptor == p->a_descriptor &&
-		    q->last.accumulates == p->accumulates)
-			continue;
-		emu_fault(w, p->instr, -1,
-			  "warp %u of the same warpgroup issued another "
-			  "wgmma",
-			  k);
-		return false;
-	}
-	return true;
-}
-
-static struct emu_wgmma_queue *queue_of(struct emu_warp *w,
-					const struct emu_instr *i)
-{
-	struct emu_wgmma_queue *q = w->async->wgmma;
-	const uint32_t rows =
-	    w->cta->cluster->grid->kernel->register_bytes / 128 + 1;
-
-	if (q)
-		return q;
-	q = calloc(1, sizeof(*q));
-	if (q) {
-		q->bytes = rows / 8 + 1;
-		q->results = calloc(2, q->bytes);
-		q->sources = q->results + q->bytes;
-	}
-	if (!q || !q->results) {
-		free(q);
-		emu_fault(w, i, -1, "no memory for a wgmma");
-		return NULL;
-	}
-	w->async->wgmma = q;
-	return q;
-}
-
-void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
-{
-	struct emu_wgmma_queue *q = queue_of(w, i);
-	struct emu_machine *m = emu_machine_of(w);
-	struct accumulator *set;
-	struct pending *grown;
-
-	(void)lanes;
-	if (!q)
-		return;
-	if (w->live != UINT32_MAX) {
-		emu_fault(w, i, -1, "lanes of the warp have exited");
-		return;
-	}
-	if (!q->is_fenced) {
-		emu_fault(w, i, -1,
-			  "a wgmma.fence must come before the warp's first");
-		return;
-	}
-	grown = emu_grow(q->pending, &q->capacity, q->count, sizeof(*grown));
-	if (!grown) {
-		emu_fault(w, i, -1, "no memory for a wgmma");
-		return;
-	}
-	q->pending = grown;
-	if (!take_operands(w, i, &grown[q->count]))
-		return;
-	set = open_set(w, i);
-	if (!set || !check_group(w, &grown[q->count]) ||
-	    !watch_operands(w, &grown[q->count]))
-		return;
-	set->left++;
-	q->count++;
-	if (!(i->option & EMU_A_IN_SHARED))
-		for (uint32_t k = 0; k < 4; k++)
-			mark(q->sources, i->operand[d_registers(i) + k].row,
-			     true);
-	w->in_flight = true;
-	/* The operands are read now, or as late as they may be. */
-	if (m->options.seed && emu_random_below(m, 2))
-		(void)run_oldest(w, q->count);
-}
-
-/* ---- fence, commit, wait ---------------------------------------------------
- */
-
-/* Sets whose last operation is done go back to their registers. */
-static void close_sets(struct emu_warp *w)
-{
-	struct emu_wgmma_queue *q = w->async->wgmma;
-
-	for (size_t k = 0; k < q->n_sets;) {
-		struct accumulator *set = &q->sets[k];
-
-		if (set->left) {
-			k++;
-			continue;
-		}
-		move_set(w, set, true);
-		mark_set(q, set, false);
-		q->n_sets--;
-		if (k < q->n_sets)
-			*set = q->sets[q->n_sets];
-	}
-	/* Sources: those of what is left. */
-	memset(q->sources, 0, q->bytes);
-	for (size_t k = 0; k < q->count; k++) {
-		const struct emu_instr *i = q->pending[k].instr;
-
-		if (!(i->option & EMU_A_IN_SHARED))
-			for (uint32_t r = 0; r < 4; r++)
-				mark(q->sources,
-				     i->operand[d_registers(i) + r].row, true);
-	}
-	w->in_flight = q->n_sets > 0;
-}
-
-void emu_run_wgmma_group(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
-{
-	struct emu_wgmma_queue *q = queue_of(w, i);
-	size_t count = 0;
-
-	(void)lanes;
-	if (!q)
-		return;
-	if (i->option == EMU_WGMMA_FENCE)
-		q->is_fenced = true;
-	if (i->option == EMU_WGMMA_COMMIT) {
-		q->group++;
-		emu_watch_commit(w, EMU_ENGINE_WGMMA);
-	}
-	if (i->option != EMU_WGMMA_WAIT)
-		return;
-	emu_watch_wait_group(w, EMU_ENGINE_WGMMA, (uint32_t)i->immediate);
-	while (count < q->count &&
-	       q->pending[count].group + (uint32_t)i->immediate < q->group)
-		count++;
-	if (run_oldest(w, count))
-		close_sets(w);
-}
-
-void emu_wgmma_free(struct emu_wgmma_queue *q)
-{
-	if (!q)
-		return;
-	free(q->pending);
-	free(q->sets);
-	free(q->results);
-	free(q);
+	if (emu_argument(b, 3)->kind != EMU_ARG_REGISTER)
+		return emu_bind_fail(b, "scale-d is a predicate");
+	return emu_predicate(b, emu_argument(b, 3)) &&
+	       bind_scales(b, 4, shared);
 }

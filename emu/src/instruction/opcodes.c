@@ -2,11 +2,11 @@
 /*
  * opcodes.c - the table of opcodes: what is not here is refused.  Where a name
  * has several rows, a statement is of the first that takes all its words.
- * README.md shows it: emu_list_opcodes().
+ * README.md shows it.
  */
-#include <stdio.h>
+#include "instruction/opcodes.h"
 
-#include "ptx/decode.h"
+#include "instruction/binds.h"
 
 #define INTEGERS     "u16 s16 u32 s32 u64 s64"
 #define FLOATS	     "f32 f64 f16 bf16 f16x2 bf16x2"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/memory.h"
+#include "machine/report.h"
 #include "machine/watch.h"
 
 void emu_offset_addresses(const struct emu_warp *w,

@@ -6,8 +6,7 @@
 #ifndef EMU_ACCESS_H
 #define EMU_ACCESS_H
 
-#include "machine/warp.h"
-#include "ptx/decode.h"
+#include "machine/machine.h"
 
 enum emu_access_kind {
 	EMU_READ,  /* bytes must have been written */
@@ -33,12 +32,6 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    enum emu_state_space space, uint64_t address,
 		    uint32_t bytes, enum emu_access_kind kind,
 		    uint8_t **shadow);
-
-/* An access by which threads may wait for each other: atomic, or of an order or
- * scope. */
-bool emu_has_order(const struct emu_instr *i);
-/* One of memory that CTAs share by which they may. */
-bool emu_is_strong(const struct emu_instr *i);
 
 /* The space that holds an address of a cluster's shared memory; *at is the
  * offset.  NULL: no such CTA. */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster.c - the CTAs of a cluster: shared memory, warps, special registers.
  */
+#include "machine/cluster.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "engine/mbarrier.h"
-#include "machine/grid.h"
+#include "machine/async.h"
+#include "machine/tensor_move.h"
 #include "machine/tensor_queue.h"
 #include "machine/transfer.h"
 #include "machine/watch.h"
@@ -190,6 +193,14 @@ static void fill_specials(struct emu_warp *w)
 /* ---- CTAs ------------------------------------------------------------------
  */
 
+uint32_t emu_registers_each(const struct emu_kernel *k, uint32_t threads)
+{
+	const uint32_t most = k->max_threads ? k->max_threads : threads;
+	const uint32_t fair = EMU_SM_REGISTERS / (most ? most : 1) / 8 * 8;
+
+	return fair > 248 ? 248 : fair < 24 ? 24 : fair;
+}
+
 static bool begin_warp(struct emu_cta *c, uint32_t index)
 {
 	struct emu_warp *w = &c->warps[index];
@@ -357,6 +368,8 @@ bool emu_cluster_end(struct emu_cluster *c)
 {
 	bool ok = emu_transfers_end(c);
 
+	emu_tensor_end(c);
+	ok = ok && !c->grid->machine->has_failed;
 	for (uint32_t rank = 0; ok && rank < c->n_ctas; rank++) {
 		check_barriers(&c->ctas[rank]);
 		ok = !c->grid->machine->has_failed;
@@ -385,6 +398,7 @@ void emu_cluster_free(struct emu_cluster *c)
 {
 	if (c->transfers)
 		(void)emu_transfers_end(c);
+	emu_tensor_end(c);
 	free(c->transfers);
 	emu_check_close(c->check);
 	for (uint32_t rank = 0; c->ctas && rank < c->n_ctas; rank++)

@@ -5,6 +5,12 @@
 
 #include "engine/emu.h"
 
+/* Of all devices; the same numbers as the driver's attributes. */
+#define EMU_MAX_THREADS	 1024
+#define EMU_SM_REGISTERS 65536
+#define EMU_MAX_GRID_X	 2147483647u
+#define EMU_MAX_GRID_YZ	 65535u
+
 struct emu_device {
 	const char *name;  /* for NIBEMU_DEVICE: "h200" */
 	const char *title; /* for cuDeviceGetName */

@@ -7,21 +7,14 @@
 
 #include <inttypes.h>
 
-#include "machine/access.h"
+#include "machine/cluster.h"
+#include "machine/random.h"
 #include "machine/schedule.h"
 #include "machine/team.h"
-#include "machine/watch_order.h"
+#include "machine/watch.h"
 
 /* ---- limits ----------------------------------------------------------------
  */
-
-uint32_t emu_registers_each(const struct emu_kernel *k, uint32_t threads)
-{
-	const uint32_t most = k->max_threads ? k->max_threads : threads;
-	const uint32_t fair = EMU_SM_REGISTERS / (most ? most : 1) / 8 * 8;
-
-	return fair > 248 ? 248 : fair < 24 ? 24 : fair;
-}
 
 static bool check_shared(const struct emu_grid *g, struct emu_error *err)
 {
@@ -86,7 +79,7 @@ static bool communicates(const struct emu_grid *g)
 
 	for (uint32_t i = 0; i < k->count; i++)
 		if (emu_is_strong(&k->code[i]) ||
-		    k->code[i].opcode->bind == emu_bind_try_cancel)
+		    k->code[i].traits & EMU_TAKES_CLUSTER)
 			return true;
 	return g->is_cooperative;
 }

@@ -12,7 +12,13 @@
 
 #include "engine/arena.h"
 #include "engine/mbarrier.h"
+#include "machine/barrier.h"
+#include "machine/cluster.h"
+#include "machine/random.h"
+#include "machine/report.h"
+#include "machine/tensor_queue.h"
 #include "machine/transfer.h"
+#include "machine/warp.h"
 
 /* Clusters that run side by side, as long as they do not wait for others. */
 #define USUAL_CLUSTERS 4
@@ -22,31 +28,6 @@
 #define STALE_ROUNDS 64
 /* Nor for anything, if all that runs polls, and nothing happens, so long. */
 #define POLLING_ROUNDS 20000
-
-/* ---- random numbers --------------------------------------------------------
- */
-
-void emu_random_begin(struct emu_machine *m, uint64_t stream)
-{
-	uint64_t x = (m->options.seed + 1) * UINT64_C(0x9E3779B97F4A7C15) +
-		     stream * UINT64_C(0xD1B54A32D192ED03);
-
-	x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-	m->random = (x ^ x >> 31) | 1;
-}
-
-uint32_t emu_random(struct emu_machine *m)
-{
-	m->random ^= m->random << 13;
-	m->random ^= m->random >> 7;
-	m->random ^= m->random << 17;
-	return (uint32_t)(m->random >> 24);
-}
-
-uint32_t emu_random_below(struct emu_machine *m, uint32_t n)
-{
-	return n ? emu_random(m) % n : 0;
-}
 
 /* ---- the scheduler ---------------------------------------------------------
  */
@@ -248,13 +229,21 @@ static void report_deadlock(struct run *r)
 	describe_warps(r, false);
 }
 
+/* Time passes for what is on its way; false if nothing is. */
+static bool step(struct emu_cluster *c, bool is_idle)
+{
+	const bool has_tensor = emu_tensor_step(c, is_idle);
+
+	return emu_transfers_step(c, is_idle) || has_tensor;
+}
+
 /* Nobody could run: time goes on, sleepers look again, others may begin. */
 static void idle(struct run *r)
 {
 	bool on_its_way = false;
 
 	for (size_t k = 0; k < r->n_live; k++)
-		on_its_way = emu_transfers_step(r->live[k], true) || on_its_way;
+		on_its_way = step(r->live[k], true) || on_its_way;
 	if (r->m->effects != r->last_effects) {
 		r->last_effects = r->m->effects;
 		r->idle_rounds = 0;
@@ -294,7 +283,7 @@ static bool turn(struct run *r, size_t index)
 	w = pick_warp(r, c);
 	if (r->m->options.seed && emu_random_below(r->m, 64) == 0)
 		wake_sleepers(c, false);
-	(void)emu_transfers_step(c, false);
+	(void)step(c, false);
 	if (!w)
 		return false;
 	emu_warp_run(w, turn_length(r));

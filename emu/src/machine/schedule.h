@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "machine/grid.h"
+#include "machine/machine.h"
 
 struct emu_schedule {
 	struct emu_machine *machine; /* of this thread */

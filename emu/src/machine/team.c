@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "machine/cluster.h"
+#include "machine/random.h"
 #include "machine/schedule.h"
 
 #define MOST_THREADS 64

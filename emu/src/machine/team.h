@@ -3,7 +3,7 @@
 #ifndef EMU_TEAM_H
 #define EMU_TEAM_H
 
-#include "machine/grid.h"
+#include "machine/machine.h"
 
 /*
  * Runs each cluster of the grid by itself.  What a cluster does, and which

@@ -8,6 +8,7 @@
 #include "engine/block_sums.h"
 #include "engine/integer_sums.h"
 #include "machine/access.h"
+#include "machine/report.h"
 #include "machine/watch.h"
 
 #define UNDEFINED_CODE	0xFFFFFFFFu /* a NaN, also of fp16 and bf16 */

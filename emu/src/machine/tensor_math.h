@@ -7,7 +7,7 @@
 #ifndef EMU_TENSOR_MATH_H
 #define EMU_TENSOR_MATH_H
 
-#include "machine/tensor_queue.h"
+#include "machine/tensor_unit.h"
 
 struct emu_umma_work {
 	struct emu_umma umma;

@@ -9,7 +9,10 @@
 #include "engine/mbarrier.h"
 #include "engine/tensor_map.h"
 #include "machine/access.h"
-#include "machine/tensor_queue.h"
+#include "machine/async.h"
+#include "machine/barrier.h"
+#include "machine/random.h"
+#include "machine/report.h"
 #include "machine/watch.h"
 
 /* Turns of the scheduler that a copy takes at most, but for a few. */
@@ -350,11 +353,10 @@ bool emu_transfers_step(struct emu_cluster *c, bool is_idle)
 {
 	struct emu_transfers *all = c->transfers;
 	struct emu_machine *m = c->grid->machine;
-	const bool has_tensor = emu_tensor_step(c, is_idle);
 	size_t start;
 
 	if (all->count == 0)
-		return has_tensor;
+		return false;
 	all->tick++;
 	if (is_idle)
 		skip_to_next(all);
@@ -394,7 +396,6 @@ bool emu_transfers_end(struct emu_cluster *c)
 	if (all->count)
 		emu_fault(all->list[0]->warp, all->list[0]->instr, -1,
 			  "the cluster has ended and this operation has not");
-	emu_tensor_end(c);
 	while (all->count)
 		remove_transfer(all, all->count - 1);
 	free(all->list);

@@ -9,7 +9,7 @@
 #ifndef EMU_TRANSFER_H
 #define EMU_TRANSFER_H
 
-#include "machine/warp.h"
+#include "machine/machine.h"
 
 enum emu_transfer_kind {
 	EMU_CP_ASYNC,	/* of threads; groups by lane */
@@ -51,13 +51,6 @@ struct emu_transfers {
 	struct emu_transfer **list; /* in the order of issue */
 	size_t count, capacity;
 	uint64_t tick;
-};
-
-/* Of a warp: the numbers of the groups that are being filled, by lane. */
-struct emu_async {
-	uint32_t cp_group[EMU_LANES], bulk_group[EMU_LANES];
-	struct emu_wgmma_queue *wgmma;
-	struct emu_tmem_queue *tmem;
 };
 
 /* NULL after a fault (no memory). */

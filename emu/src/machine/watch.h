@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.h - tells the checker of shared memory's order (check.h) what warps and
- * engines do.  Every call does nothing where the cluster has no checker; those
- * that return false have reported a fault.
+ * watch.h - tells the checkers of the order in shared memory (check.h) and in
+ * global memory (order.h) what warps and engines do.  Every call does nothing
+ * where the cluster, or the run, has no checker; those that return false have
+ * reported a fault.
  */
 #ifndef EMU_WATCH_H
 #define EMU_WATCH_H
 
 #include "check/check.h"
-#include "machine/warp.h"
+#include "check/order.h"
+#include "machine/machine.h"
 
 /*
  * Order between the lanes of a warp (lanes.h): bar.warp.sync; what releases and
@@ -72,5 +74,25 @@ void emu_watch_mark_arrive(struct emu_warp *w,
 void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release);
 void emu_watch_all_joined(const struct emu_cta *c, uint32_t number);
 void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire);
+
+/* ---- global memory -------------------------------------------------------- */
+
+/* Bytes of device memory; kind: of enum emu_order_kind. */
+bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      uint32_t kind, uint64_t address, uint32_t bytes);
+/* Strong accesses of the lanes, before they write or after they have read. */
+void emu_watch_release(struct emu_warp *w, uint32_t lanes,
+		       const uint64_t *address, enum emu_order_scope scope,
+		       bool is_atomic);
+void emu_watch_acquire(struct emu_warp *w, uint32_t lanes,
+		       const uint64_t *address, enum emu_order_scope scope);
+void emu_watch_fence(struct emu_warp *w, enum emu_order_scope scope);
+void emu_watch_stored(struct emu_warp *w, uint32_t groups);
+/* griddepcontrol.wait is over. */
+void emu_watch_grids(struct emu_warp *w);
+
+/* For the grids of a run that follows; NULL: none, or no memory. */
+struct emu_order *emu_watch_order_open(struct emu_grid *const *grids,
+				       uint32_t count);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wgmma_queue.h - a warp's unfinished wgmma (op_wgmma.c). */
+/* wgmma_queue.h - a warp's unfinished wgmma. */
 #ifndef EMU_WGMMA_QUEUE_H
 #define EMU_WGMMA_QUEUE_H
 
 #include "engine/wgmma.h"
-#include "machine/warp.h"
+#include "machine/machine.h"
 
 /*
  * What an instruction's option says: bits 8 to 16 n; 20, 21 a and b transposed;

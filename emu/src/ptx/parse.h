@@ -78,12 +78,18 @@ struct emu_builder {
 	bool has_dynamic_symbol;
 };
 
+struct emu_parser;
+
+/* Makes the parser's statement one more instruction of the kernel. */
+typedef bool emu_decode(struct emu_parser *parser);
+
 struct emu_parser {
 	struct emu_lexer lexer;
 	struct emu_module *module;
 	struct emu_names names;
 	struct emu_builder build;
 	struct emu_statement statement;
+	emu_decode *decode;
 	emu_place *place;
 	void *place_context;
 	uint32_t depth;
@@ -103,32 +109,5 @@ bool emu_parse_file(struct emu_parser *parser);
 /* Fails with what is there and what was wanted. */
 bool emu_unexpected(struct emu_parser *parser, const char *wanted);
 bool emu_take_word(struct emu_parser *parser, const char *word);
-
-struct emu_declaration {
-	const char *text;
-	size_t length;
-	uint64_t align, bytes, elements;
-	uint32_t element_bytes;
-	bool is_open; /* name[] */
-};
-
-/* [.align n] [.v2|.v4] .type [.ptr ...] name [dimensions] */
-bool emu_parse_declaration(struct emu_parser *parser,
-			   struct emu_declaration *declaration);
-/* .align 16 .b8 name[32] = {...}; the space's word is already taken. */
-bool emu_parse_variable(struct emu_parser *parser, enum emu_state_space space,
-			bool is_extern);
-enum emu_type emu_type_of(const char *word, size_t length);
-
-/* From '{' to the matching '}': a kernel's instructions. */
-bool emu_parse_body(struct emu_parser *parser, struct emu_kernel *kernel);
-
-/* The statement as one more instruction (decode.c). */
-bool emu_decode(struct emu_parser *parser);
-/* Places for registers, once all instructions are known (registers.c). */
-bool emu_place_registers(struct emu_builder *build, struct emu_error *err);
-/* A row of one value in the constants; UINT32_MAX where there is no memory. */
-uint32_t emu_constant_row(struct emu_builder *build, uint64_t value,
-			  uint32_t bytes);
 
 #endif

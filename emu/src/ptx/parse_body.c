@@ -3,10 +3,13 @@
  * parse_body.c - a kernel's body: scopes, registers, labels, and statements
  * whose names are resolved before they are decoded.
  */
+#include "ptx/parse_body.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/parse.h"
+#include "ptx/parse_variable.h"
+#include "ptx/registers.h"
 
 #define MAX_REGISTERS (1u << 24)
 
@@ -344,7 +347,7 @@ static bool parse_instruction(struct emu_parser *p)
 			    (int)(t->length < 40 ? t->length : 40), t->text);
 	}
 	emu_lexer_next(&p->lexer);
-	return emu_decode(p);
+	return p->decode(p);
 }
 
 static bool parse_label(struct emu_parser *p, const struct emu_token *word,
@@ -457,7 +460,7 @@ static bool add_exit(struct emu_parser *p)
 	s->line = p->lexer.token.line;
 	s->n_arguments = s->n_elements = 0;
 	s->has_guard = false;
-	return emu_decode(p);
+	return p->decode(p);
 }
 
 bool emu_parse_body(struct emu_parser *p, struct emu_kernel *kernel)

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "ptx/parse.h"
+#include "ptx/parse_variable.h"
 
 static bool parse_shape(struct emu_parser *p, struct emu_declaration *d)
 {

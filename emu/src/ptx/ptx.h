@@ -40,6 +40,8 @@ enum emu_type {
 
 int emu_type_bytes(enum emu_type type);
 const char *emu_type_name(enum emu_type type);
+/* EMU_NO_TYPE: the word is no type. */
+enum emu_type emu_type_of(const char *word, size_t length);
 
 enum emu_state_space {
 	EMU_GENERIC,
@@ -74,6 +76,15 @@ struct emu_value {
 	bool is_negated, is_written, is_async;
 };
 
+/* What the machine must know of an instruction beside its function. */
+enum emu_trait {
+	EMU_ATOMIC = 1,
+	EMU_STRONG =
+	    2, /* atomic, or of an order or scope: threads may wait by it */
+	EMU_MATRIX = 4, /* the access of all lanes, whoever names its rows */
+	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
+};
+
 struct emu_instr {
 	emu_run *run;
 	emu_run *inner; /* what a wrapper runs: rounding modes */
@@ -89,10 +100,18 @@ struct emu_instr {
 	uint16_t operands;
 	uint16_t source_file; /* index in the module's list; 0: unknown */
 	uint8_t type, type2, space, vector;
+	uint8_t traits; /* of enum emu_trait */
 	bool guard_is_negated;
 	bool is_converged; /* needs all live lanes of its warp */
 	bool is_leader;	   /* begins a basic block */
 };
+
+/* Strong, in memory that CTAs share. */
+static inline bool emu_is_strong(const struct emu_instr *i)
+{
+	return (i->space == EMU_GLOBAL || i->space == EMU_GENERIC) &&
+	       i->traits & EMU_STRONG;
+}
 
 /* Registers that a warp has whatever the program: %tid.x ... */
 enum emu_special {
@@ -194,15 +213,9 @@ struct emu_variable {
 	enum emu_state_space space;
 };
 
-/*
- * Parses and decodes text (ended by a zero byte); NULL with err, which names
- * line, instruction and rule.
- * place: gives device memory to a module variable; NULL where there is none.
- */
+/* Gives device memory to a module variable; NULL where there is none. */
 typedef uint64_t emu_place(void *context, const struct emu_variable *variable,
 			   struct emu_error *err);
-struct emu_module *emu_module_read(const char *text, emu_place *place,
-				   void *context, struct emu_error *err);
 void emu_module_free(struct emu_module *module);
 struct emu_kernel *emu_module_find(const struct emu_module *module,
 				   const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * registers.c - special registers, constants as rows, and the places of a
- * program's registers in a warp's memory.
+ * registers.c - constants as rows, and the places of a program's registers in a
+ * warp's memory.
  *
  * PTX has as many registers as results: tens of thousands, most of which live
  * for a few instructions.  A register all of whose uses are in one basic block,
@@ -12,77 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/parse.h"
-
-/* ---- special registers --------------------------------------------------- */
-
-static const char *const special_names[EMU_SPECIALS] = {
-    [EMU_TID_X] = "%tid.x",
-    [EMU_TID_Y] = "%tid.y",
-    [EMU_TID_Z] = "%tid.z",
-    [EMU_NTID_X] = "%ntid.x",
-    [EMU_NTID_Y] = "%ntid.y",
-    [EMU_NTID_Z] = "%ntid.z",
-    [EMU_CTAID_X] = "%ctaid.x",
-    [EMU_CTAID_Y] = "%ctaid.y",
-    [EMU_CTAID_Z] = "%ctaid.z",
-    [EMU_NCTAID_X] = "%nctaid.x",
-    [EMU_NCTAID_Y] = "%nctaid.y",
-    [EMU_NCTAID_Z] = "%nctaid.z",
-    [EMU_CLUSTERID_X] = "%clusterid.x",
-    [EMU_CLUSTERID_Y] = "%clusterid.y",
-    [EMU_CLUSTERID_Z] = "%clusterid.z",
-    [EMU_NCLUSTERID_X] = "%nclusterid.x",
-    [EMU_NCLUSTERID_Y] = "%nclusterid.y",
-    [EMU_NCLUSTERID_Z] = "%nclusterid.z",
-    [EMU_CLUSTER_CTAID_X] = "%cluster_ctaid.x",
-    [EMU_CLUSTER_CTAID_Y] = "%cluster_ctaid.y",
-    [EMU_CLUSTER_CTAID_Z] = "%cluster_ctaid.z",
-    [EMU_CLUSTER_NCTAID_X] = "%cluster_nctaid.x",
-    [EMU_CLUSTER_NCTAID_Y] = "%cluster_nctaid.y",
-    [EMU_CLUSTER_NCTAID_Z] = "%cluster_nctaid.z",
-    [EMU_CLUSTER_CTARANK] = "%cluster_ctarank",
-    [EMU_CLUSTER_NCTARANK] = "%cluster_nctarank",
-    [EMU_LANEID] = "%laneid",
-    [EMU_WARPID] = "%warpid",
-    [EMU_NWARPID] = "%nwarpid",
-    [EMU_SMID] = "%smid",
-    [EMU_NSMID] = "%nsmid",
-    [EMU_LANEMASK_EQ] = "%lanemask_eq",
-    [EMU_LANEMASK_LT] = "%lanemask_lt",
-    [EMU_LANEMASK_LE] = "%lanemask_le",
-    [EMU_LANEMASK_GT] = "%lanemask_gt",
-    [EMU_LANEMASK_GE] = "%lanemask_ge",
-    [EMU_DYNAMIC_SMEM_SIZE] = "%dynamic_smem_size",
-    [EMU_TOTAL_SMEM_SIZE] = "%total_smem_size",
-    [EMU_ENVREG1] = "%envreg1",
-    [EMU_ENVREG2] = "%envreg2",
-    [EMU_GRIDID] = "%gridid",
-    [EMU_CLOCK] = "%clock",
-    [EMU_CLOCK64] = "%clock64",
-    [EMU_GLOBALTIMER] = "%globaltimer",
-};
-
-const char *emu_special_name(enum emu_special special)
-{
-	return special_names[special];
-}
-
-uint32_t emu_special_row(enum emu_special special)
-{
-	const uint32_t narrow = 4 * EMU_LANES, wide = 8 * EMU_LANES;
-
-	if (special < EMU_SPECIALS_32)
-		return (uint32_t)special * narrow;
-	return EMU_SPECIALS_32 * narrow +
-	       (uint32_t)(special - EMU_SPECIALS_32) * wide;
-}
-
-uint32_t emu_special_rows_bytes(void)
-{
-	/* The last row is where unwanted results go. */
-	return emu_special_row(EMU_SPECIALS) + 8 * EMU_LANES;
-}
+#include "ptx/registers.h"
 
 /* ---- constants ----------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #define EMU_TESTS_RUN_H
 
 #include "engine/memory.h"
+#include "instruction/decode.h"
 #include "machine/grid.h"
 
 #define EMU_TEXT_BYTES 65536

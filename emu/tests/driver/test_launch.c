@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "driver/driver.h"
+#include "driver/cuda_api.h"
 
 /* Of NIBEMU_SMS = 4: two CTAs of 100 KiB each on one. */
 #define SHARED_BYTES (100 << 10)

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "driver/driver.h"
+#include "driver/cuda_api.h"
 
 /* A matrix of bytes, a box, and where it is loaded from and stored to. */
 #define WIDTH  272

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/memory.h"
+#include "instruction/decode.h"
 #include "machine/grid.h"
 
 #define MEMORY_BYTES (UINT64_C(16) << 20)

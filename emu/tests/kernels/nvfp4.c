@@ -16,6 +16,7 @@
 #include "engine/memory.h"
 #include "engine/power.h"
 #include "engine/tensor_map.h"
+#include "instruction/decode.h"
 #include "machine/grid.h"
 
 #define MEMORY_BYTES (UINT64_C(64) << 20)

@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-#include "ptx/decode.h"
+#include "instruction/binds.h"
+#include "instruction/opcodes.h"
 
 #define BEGIN "<!-- opcodes: made by test_emu_opcodes --table -->\n"
 #define END   "<!-- end of opcodes -->\n"

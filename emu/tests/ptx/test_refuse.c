@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 #include "common/run.h"
-#include "ptx/decode.h"
+#include "instruction/binds.h"
+#include "instruction/opcodes.h"
 
 static void check_text(const char *text, const char *first, const char *second)
 {

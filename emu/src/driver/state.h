@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver.h - the state behind the driver interface: one device, its memory, its
+ * state.h - the state behind the driver interface: one device, its memory, its
  * work in the order in which it was queued.  One lock guards all of it.
  */
-#ifndef EMU_DRIVER_H
-#define EMU_DRIVER_H
+#ifndef EMU_STATE_H
+#define EMU_STATE_H
 
 #include <pthread.h>
 
@@ -24,33 +24,7 @@ struct CUfunc_st {
 	bool any_cluster;
 };
 
-enum emu_work_kind {
-	EMU_WORK_KERNEL,
-	EMU_WORK_COPY,
-	EMU_WORK_SET,
-	EMU_WORK_ALLOC, /* of a graph: its bytes begin to exist, */
-	EMU_WORK_FREE,	/* and end */
-};
-
-/* Memory that a graph allocates: its place is kept for all copies of it. */
-struct emu_reservation {
-	CUdeviceptr address;
-	size_t bytes;
-	size_t owners; /* nodes */
-};
-
-/* What was queued; kernels own their grid and a copy of their parameters. */
-struct emu_work {
-	enum emu_work_kind kind;
-	struct emu_grid grid;
-	uint8_t *parameters;
-	bool is_dependent; /* may begin before the kernel before it ends */
-	CUdeviceptr to, from;
-	size_t bytes;
-	unsigned char value;
-	struct emu_reservation *reservation; /* of ALLOC and FREE */
-	struct emu_work *next;
-};
+struct emu_work;
 
 struct CUstream_st {
 	struct CUgraph_st *graph; /* that is being captured */
@@ -84,16 +58,9 @@ extern struct emu_driver emu_driver;
 CUresult emu_driver_enter(void);
 CUresult emu_driver_leave(CUresult result);
 
-/* Lock held.  Runs what is queued. */
-CUresult emu_driver_flush(void);
-/* To the stream's graph, or to the queue; takes work.  NULL stream: default. */
-CUresult emu_driver_submit(CUstream stream, struct emu_work *work);
-bool emu_stream_is_valid(CUstream stream);
-void emu_work_free(struct emu_work *work);
-void emu_reservation_leave(struct emu_reservation *r);
-bool emu_stream_is_capturing(CUstream stream);
-/* Runs a copy or a fill. */
-CUresult emu_driver_move(const struct emu_work *work);
+/* An address of device memory, and the state of its byte. */
+bool emu_is_device(CUdeviceptr pointer);
+uint8_t *emu_shadow_of(CUdeviceptr pointer);
 /* "0x7f... is not ..." kept for cuGetErrorString. */
 __attribute__((format(printf, 2, 3))) CUresult
 emu_driver_fail(CUresult result, const char *format, ...);

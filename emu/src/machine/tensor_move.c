@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_tmem.c - what whole warps do with tensor memory: tcgen05.ld, .st, .wait
+ * tensor_move.c - what whole warps do with tensor memory: tcgen05.ld, .st, .wait
  * and .fence.
  *
  * Loads and stores happen when they are issued or at the wait, whichever the
  * seed says; the registers of a load are out of reach until then.
  */
+#include "machine/tensor_move.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "machine/access.h"
-#include "machine/tensor_queue.h"
-#include "machine/transfer.h"
+#include "engine/arena.h"
+#include "machine/async.h"
+#include "machine/random.h"
+#include "machine/report.h"
 #include "machine/watch.h"
 
 struct move {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* driver_memory.c - allocations, copies, fills, pointers, tensor maps. */
+/* memory.c - allocations, copies, fills, pointers, tensor maps. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/driver.h"
+#include "driver/queue.h"
+#include "driver/stream.h"
 #include "engine/tensor_map.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
@@ -40,73 +41,6 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 
 /* ---- copies and fills ------------------------------------------------------
  */
-
-static bool is_device(CUdeviceptr pointer)
-{
-	const struct emu_space *s = &emu_driver.machine.global;
-
-	return pointer - s->base < s->bytes;
-}
-
-/* On the device all of it must be allocated. */
-static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
-{
-	char text[200];
-	uint64_t at = pointer;
-
-	if (!is_device(pointer) || emu_space_has(&emu_driver.machine.global,
-						 pointer, bytes, EMU_MAPPED))
-		return CUDA_SUCCESS;
-	while (emu_space_has(&emu_driver.machine.global, at, 1, EMU_MAPPED))
-		at++;
-	emu_memory_describe(emu_driver.machine.memory, at, text, sizeof(text));
-	return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
-			       "%s %zu bytes at 0x%llx: %s", what, bytes,
-			       pointer, text);
-}
-
-static uint8_t *shadow_of(CUdeviceptr pointer)
-{
-	const struct emu_space *s = &emu_driver.machine.global;
-
-	return s->shadow + (pointer - s->base);
-}
-
-/* Memory of a graph begins to exist, with undefined bytes, or ends. */
-static CUresult change_reservation(const struct emu_work *w)
-{
-	const struct emu_reservation *r = w->reservation;
-
-	memset(shadow_of(r->address),
-	       w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0, r->bytes);
-	return CUDA_SUCCESS;
-}
-
-CUresult emu_driver_move(const struct emu_work *w)
-{
-	const bool is_copy = w->kind == EMU_WORK_COPY;
-	CUresult result;
-
-	if (w->reservation)
-		return change_reservation(w);
-	result = check_range("write of", w->to, w->bytes);
-	if (!result && is_copy)
-		result = check_range("read of", w->from, w->bytes);
-	if (result || w->bytes == 0)
-		return result;
-	if (is_copy)
-		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from,
-			w->bytes);
-	else
-		memset((void *)(uintptr_t)w->to, w->value, w->bytes);
-	if (!is_device(w->to))
-		return CUDA_SUCCESS;
-	if (is_copy && is_device(w->from))
-		memmove(shadow_of(w->to), shadow_of(w->from), w->bytes);
-	else
-		memset(shadow_of(w->to), EMU_MAPPED | EMU_WRITTEN, w->bytes);
-	return CUDA_SUCCESS;
-}
 
 static CUresult submit(CUstream stream, const struct emu_work *work, bool waits)
 {
@@ -156,14 +90,6 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
 /* ---- memory in the order of a stream ---------------------------------------
  */
 
-void emu_reservation_leave(struct emu_reservation *r)
-{
-	if (!r || --r->owners)
-		return;
-	(void)emu_memory_free(emu_driver.machine.memory, r->address, NULL);
-	free(r);
-}
-
 /* A node of the graph that is being captured. */
 static CUresult capture(CUstream stream, enum emu_work_kind kind,
 			struct emu_reservation *r)
@@ -194,7 +120,7 @@ static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 		return emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
 				       err.text);
 	}
-	memset(shadow_of(r->address), 0, bytes);
+	memset(emu_shadow_of(r->address), 0, bytes);
 	*pointer = r->address;
 	result = capture(stream, EMU_WORK_ALLOC, r);
 	emu_reservation_leave(r);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* driver_launch.c - modules, functions, occupancy, launches and their queue. */
+/* launch.c - modules, functions, occupancy and launches. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "driver/driver.h"
+#include "driver/queue.h"
+#include "driver/stream.h"
+#include "instruction/decode.h"
+#include "machine/cluster.h"
+#include "machine/grid.h"
 #include "ptx/replace.h"
 
 /* ---- modules ---------------------------------------------------------------
@@ -295,13 +298,6 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 /* ---- launches --------------------------------------------------------------
  */
 
-void emu_work_free(struct emu_work *work)
-{
-	emu_reservation_leave(work->reservation);
-	free(work->parameters);
-	free(work);
-}
-
 static CUresult read_attributes(const CUlaunchConfig *config,
 				CUfunction function, struct emu_work *w)
 {
@@ -439,151 +435,4 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
 				       NULL,	0};
 
 	return cuLaunchKernelEx(&config, function, arguments, extra);
-}
-
-/* ---- the queue -------------------------------------------------------------
- */
-
-#define MAX_CHAIN 64
-
-/* Bytes that a kernel finds in device memory; 0: none left. */
-static uint64_t place(const void *data, size_t bytes)
-{
-	struct emu_machine *m = &emu_driver.machine;
-	struct emu_error err = {{0}};
-	const uint64_t at = emu_memory_alloc(m->memory, bytes + 1, &err);
-
-	if (!at) {
-		(void)emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
-		return 0;
-	}
-	memcpy((void *)(uintptr_t)at, data, bytes);
-	memset(m->global.shadow + (at - m->global.base),
-	       EMU_MAPPED | EMU_WRITTEN, bytes);
-	return at;
-}
-
-/*
- * Parameters lie in device memory, where generic addresses reach them.  A
- * cooperative grid has a workspace, as cooperative_groups/details/driver_abi.h
- * has it: its size and a barrier, whose top bit may be either.
- */
-static CUresult place_parameters(struct emu_work *w)
-{
-	struct emu_grid *g = &w->grid;
-	const uint32_t workspace[2] = {8, (uint32_t)(g->id % 2) << 31};
-
-	g->parameters = place(w->parameters, g->kernel->parameter_bytes);
-	if (g->parameters && g->is_cooperative)
-		g->workspace = place(workspace, sizeof(workspace));
-	return !g->parameters || (g->is_cooperative && !g->workspace)
-		   ? CUDA_ERROR_OUT_OF_MEMORY
-		   : CUDA_SUCCESS;
-}
-
-static void remove_parameters(struct emu_work *w)
-{
-	struct emu_memory *memory = emu_driver.machine.memory;
-
-	if (w->grid.parameters)
-		(void)emu_memory_free(memory, w->grid.parameters, NULL);
-	if (w->grid.workspace)
-		(void)emu_memory_free(memory, w->grid.workspace, NULL);
-}
-
-static CUresult run_chain(struct emu_grid **grids, uint32_t count)
-{
-	struct emu_machine *m = &emu_driver.machine;
-
-	const uint64_t before = m->instructions;
-	const clock_t begin = clock();
-	const bool ok = emu_grids_run(m, grids, count);
-
-	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++)
-		fprintf(
-		    stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,
-		    grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2],
-		    i ? ", which began before the last had ended" : "");
-	if (emu_driver.is_verbose)
-		fprintf(stderr,
-			"nibemu: %" PRIu64 " instructions of threads, %.3f s\n",
-			m->instructions - before,
-			(double)(clock() - begin) / CLOCKS_PER_SEC);
-	if (ok)
-		return CUDA_SUCCESS;
-	fprintf(stderr, "nibemu: %s (NIBEMU_SEED=%" PRIu64 ")\n",
-		m->report.text, m->options.seed);
-	emu_driver.failed = CUDA_ERROR_LAUNCH_FAILED;
-	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", m->report.text);
-}
-
-CUresult emu_driver_flush(void)
-{
-	struct emu_grid *grids[MAX_CHAIN];
-	struct emu_work *w = emu_driver.queue, *next;
-	uint32_t count = 0;
-	CUresult result = CUDA_SUCCESS;
-
-	for (; w && !result; w = w->next) {
-		w->grid.before = count ? grids[count - 1] : NULL;
-		w->grid.id = ++emu_driver.grids;
-		result = place_parameters(w);
-		grids[count++] = &w->grid;
-	}
-	if (count && !result)
-		result = run_chain(grids, count);
-	for (w = emu_driver.queue; w; w = next) {
-		next = w->next;
-		remove_parameters(w);
-		emu_work_free(w);
-	}
-	emu_driver.queue = emu_driver.queue_end = NULL;
-	return result;
-}
-
-static CUresult queue_kernel(struct emu_work *w)
-{
-	uint32_t length = 0;
-	CUresult result = CUDA_SUCCESS;
-
-	for (const struct emu_work *q = emu_driver.queue; q; q = q->next)
-		length++;
-	if (!w->is_dependent || length == MAX_CHAIN)
-		result = emu_driver_flush();
-	if (result) {
-		emu_work_free(w);
-		return result;
-	}
-	w->next = NULL;
-	if (emu_driver.queue)
-		emu_driver.queue_end->next = w;
-	else
-		emu_driver.queue = w;
-	emu_driver.queue_end = w;
-	return CUDA_SUCCESS;
-}
-
-CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
-{
-	CUresult result;
-
-	if (stream && (uintptr_t)stream > 2 && stream->graph) {
-		struct CUgraph_st *g = stream->graph;
-
-		w->next = NULL;
-		if (g->last)
-			g->last->next = w;
-		else
-			g->first = w;
-		g->last = w;
-		g->count++;
-		return CUDA_SUCCESS;
-	}
-	if (w->kind == EMU_WORK_KERNEL)
-		return queue_kernel(w);
-	result = emu_driver_flush();
-	if (!result)
-		result = emu_driver_move(w);
-	emu_work_free(w);
-	return result;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c - what happens before what; see check.h. */
+/*
+ * check_sync.c - what happens before what: fences, groups of engines, mbarriers
+ * and barriers of threads; see check.h.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,37 +245,6 @@ void emu_check_wait_all(struct emu_check *c, uint32_t warp)
 
 /* ---- mbarriers ----------------------------------------------------------- */
 
-/* The place of its id; NULL: no such shared memory. */
-static uint16_t *id_at(const struct emu_check *c, uint64_t address)
-{
-	const uint64_t cta = address >> EMU_RANK_SHIFT;
-	const uint64_t at = address & ((1u << EMU_RANK_SHIFT) - 1);
-
-	return cta < c->ctas && at < c->bytes ? &c->barrier_ids[cta][at / 8]
-					      : NULL;
-}
-
-struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address)
-{
-	const uint16_t *id = id_at(c, address);
-
-	return id && *id ? &c->barriers[*id - 1] : NULL;
-}
-
-bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
-			const struct barrier *b, struct emu_error *err)
-{
-	const uint32_t first = actor_of(b->init) / ACTORS_PER_WARP;
-
-	if (c->is_blind || knows(c->warp[warp].knows.seen, b->init))
-		return true;
-	return emu_fail(
-	    err,
-	    "the mbarrier.init of warp %u of CTA rank %u does not happen before this use: between them there must be a barrier of the block, or of the cluster for another CTA's mbarrier",
-	    (unsigned)(first % (c->warps / c->ctas)),
-	    (unsigned)c->warp[first].cta);
-}
-
 bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    struct emu_place place, struct emu_error *err)
 {
@@ -281,7 +253,7 @@ bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 	const bool is_ordered =
 	    emu_check_write(c, warp, barrier, 8, place, err);
 	struct barrier *b = emu_check_barrier(c, barrier);
-	uint16_t *id = id_at(c, barrier);
+	uint16_t *id = emu_check_id_at(c, barrier);
 
 	if (!b) {
 		if (!id || c->barrier_count == capacity) {

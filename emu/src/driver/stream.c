@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver_stream.c - streams, which all feed the one queue, graphs captured from
+ * stream.c - streams, which all feed the one queue, graphs captured from
  * them, events.
  */
+#include "driver/stream.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/driver.h"
+#include "driver/queue.h"
 
 /* ---- streams ---------------------------------------------------------------
  */

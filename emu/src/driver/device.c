@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver.c - the driver interface: the device, contexts, errors, and the way to
- * every other function by name.
+ * device.c - the driver interface: its begin, errors, the device, contexts.
  */
-#include "driver/driver.h"
-
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "driver/queue.h"
+
 #define LEAST_BYTES (UINT64_C(256) << 20)
 #define BUDGET	    UINT64_C(50000000000)
-
-struct emu_driver emu_driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The device, also before cuInit. */
 static const struct emu_device *device_of(void)
@@ -105,32 +100,8 @@ CUresult cuInit(unsigned flags)
 	return result;
 }
 
-CUresult emu_driver_enter(void)
-{
-	pthread_mutex_lock(&emu_driver.lock);
-	if (!emu_driver.is_begun)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	return emu_driver.failed;
-}
-
-CUresult emu_driver_leave(CUresult result)
-{
-	pthread_mutex_unlock(&emu_driver.lock);
-	return result;
-}
-
 /* ---- errors ----------------------------------------------------------------
  */
-
-CUresult emu_driver_fail(CUresult result, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(emu_driver.text, sizeof(emu_driver.text), format, arguments);
-	va_end(arguments);
-	return result;
-}
 
 static const struct {
 	CUresult result;
@@ -344,40 +315,4 @@ CUresult cuCtxSynchronize(void)
 	CUresult result = emu_driver_enter();
 
 	return emu_driver_leave(result ? result : emu_driver_flush());
-}
-
-/* ---- functions by name -----------------------------------------------------
- */
-
-typedef void function(void);
-
-static const struct {
-	const char *name;
-	function *call;
-} functions[] = {
-#define F(name, arguments) {#name, (function *)name},
-#include "driver/cuda_api.def"
-#undef F
-};
-
-/* cuMemAlloc finds cuMemAlloc_v2: the newest, whatever version was asked. */
-CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version,
-			     uint64_t flags, int *status)
-{
-	(void)flags;
-	if (!symbol || !to || version < 12000)
-		return CUDA_ERROR_INVALID_VALUE;
-	*to = NULL;
-	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
-		const char *name = functions[i].name;
-		const size_t length = strlen(symbol);
-
-		if (strncmp(name, symbol, length) != 0 ||
-		    (name[length] && strcmp(name + length, "_v2") != 0))
-			continue;
-		memcpy(to, &functions[i].call, sizeof(*to));
-	}
-	if (status)
-		*status = *to ? 0 : 1;
-	return *to ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

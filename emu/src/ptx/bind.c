@@ -1,53 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode.c - finds the row of a statement's opcode, sorts its words, and turns
- * arguments into operands.  What is not in the table is refused by name.
+ * bind.c - what the functions that bind an opcode have in common: its words, and
+ * arguments that become operands.
  */
-#include "ptx/decode.h"
+#include "ptx/bind.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- types --------------------------------------------------------------- */
-
-static const struct {
-	const char *name;
-	int bytes;
-} types[EMU_TYPES] = {
-    [EMU_PRED] = {"pred", 1},	  [EMU_B8] = {"b8", 1},
-    [EMU_U8] = {"u8", 1},	  [EMU_S8T] = {"s8", 1},
-    [EMU_B16] = {"b16", 2},	  [EMU_U16] = {"u16", 2},
-    [EMU_S16] = {"s16", 2},	  [EMU_T_F16] = {"f16", 2},
-    [EMU_T_BF16] = {"bf16", 2},	  [EMU_B32] = {"b32", 4},
-    [EMU_U32] = {"u32", 4},	  [EMU_S32] = {"s32", 4},
-    [EMU_F32] = {"f32", 4},	  [EMU_T_TF32] = {"tf32", 4},
-    [EMU_F16X2] = {"f16x2", 4},	  [EMU_BF16X2] = {"bf16x2", 4},
-    [EMU_E4M3X2] = {"e4m3x2", 2}, [EMU_E5M2X2] = {"e5m2x2", 2},
-    [EMU_T_E4M3] = {"e4m3", 1},	  [EMU_T_E5M2] = {"e5m2", 1},
-    [EMU_B64] = {"b64", 8},	  [EMU_U64] = {"u64", 8},
-    [EMU_S64] = {"s64", 8},	  [EMU_F64] = {"f64", 8},
-    [EMU_B128] = {"b128", 16},
-};
-
-int emu_type_bytes(enum emu_type type)
-{
-	return types[type].bytes;
-}
-
-const char *emu_type_name(enum emu_type type)
-{
-	return types[type].name ? types[type].name : "no type";
-}
-
-enum emu_type emu_type_of(const char *word, size_t length)
-{
-	for (int i = 1; i < EMU_TYPES; i++)
-		if (types[i].name && strlen(types[i].name) == length &&
-		    memcmp(types[i].name, word, length) == 0)
-			return (enum emu_type)i;
-	return EMU_NO_TYPE;
-}
+#include "ptx/registers.h"
 
 /* ---- words --------------------------------------------------------------- */
 
@@ -65,19 +27,6 @@ bool emu_bind_fail(struct emu_bind *b, const char *format, ...)
 	    b->s->opcode, text);
 }
 
-static bool list_has(const char *list, const char *word, size_t length)
-{
-	while (*list) {
-		const size_t n = strcspn(list, " ");
-
-		if (n == length && memcmp(list, word, n) == 0)
-			return true;
-		list += n;
-		list += *list == ' ';
-	}
-	return false;
-}
-
 bool emu_has(const struct emu_bind *b, const char *word)
 {
 	const size_t length = strlen(word);
@@ -87,113 +36,6 @@ bool emu_has(const struct emu_bind *b, const char *word)
 		    memcmp(b->words[i], word, length) == 0)
 			return true;
 	return false;
-}
-
-/* A letter and a number below 10,000 behind it. */
-static bool take_size(const char **at, const char *end, char letter, int *size)
-{
-	const char *p = *at;
-
-	if (p == end || *p != letter)
-		return false;
-	*size = 0;
-	for (p++; p < end && *p >= '0' && *p <= '9' && *size < 1000; p++)
-		*size = *size * 10 + (*p - '0');
-	if (p == *at + 1)
-		return false;
-	*at = p;
-	return true;
-}
-
-/* m64n16k16 or m8n8. */
-static bool parse_shape(struct emu_bind *b, const char *word, size_t length)
-{
-	const char *at = word, *end = word + length;
-
-	b->shape_m = b->shape_n = b->shape_k = 0;
-	if (!take_size(&at, end, 'm', &b->shape_m) ||
-	    !take_size(&at, end, 'n', &b->shape_n))
-		return false;
-	return at == end ||
-	       (take_size(&at, end, 'k', &b->shape_k) && at == end);
-}
-
-/* The word that the row does not take, or NULL. */
-static const char *sort_words(struct emu_bind *b, const struct emu_opcode *row,
-			      const char *at, const char *end, size_t *length)
-{
-	b->n_words = b->n_types = 0;
-	b->shape_m = b->shape_n = b->shape_k = 0;
-	while (at < end) {
-		const char *word = at + 1;
-		const char *dot = memchr(word, '.', (size_t)(end - word));
-		const size_t n = (size_t)((dot ? dot : end) - word);
-
-		at = word + n;
-		*length = n;
-		if (list_has(row->types, word, n)) {
-			if (b->n_types == EMU_MAX_TYPES)
-				return word;
-			b->types[b->n_types++] = emu_type_of(word, n);
-		} else if (list_has(row->modifiers, word, n)) {
-			if (b->n_words == EMU_MAX_WORDS)
-				return word;
-			b->lengths[b->n_words] = n;
-			b->words[b->n_words++] = word;
-		} else if (!list_has(row->modifiers, "shape", 5) ||
-			   !parse_shape(b, word, n)) {
-			return word;
-		}
-	}
-	return NULL;
-}
-
-static bool begins_with(const struct emu_statement *s, const char *name)
-{
-	const size_t n = strlen(name);
-
-	return s->opcode_length >= n && memcmp(s->opcode, name, n) == 0 &&
-	       (s->opcode_length == n || s->opcode[n] == '.');
-}
-
-/* The row with the longest name that takes all words; else says why not. */
-static const struct emu_opcode *find_row(struct emu_bind *b)
-{
-	const struct emu_statement *s = b->s;
-	const char *end = s->opcode + s->opcode_length;
-	const struct emu_opcode *best = NULL, *near = NULL;
-	const char *word = NULL;
-	size_t length = 0;
-
-	for (size_t i = 0; i < emu_opcode_count; i++) {
-		const struct emu_opcode *row = &emu_opcodes[i];
-
-		if (!begins_with(s, row->name))
-			continue;
-		if (!near || strlen(row->name) > strlen(near->name))
-			near = row;
-		if (best && strlen(best->name) >= strlen(row->name))
-			continue;
-		if (!sort_words(b, row, s->opcode + strlen(row->name), end,
-				&length))
-			best = row;
-	}
-	if (best) {
-		sort_words(b, best, s->opcode + strlen(best->name), end,
-			   &length);
-		return best;
-	}
-	if (!near) {
-		emu_bind_fail(b, "this opcode is not known here");
-		return NULL;
-	}
-	word =
-	    sort_words(b, near, s->opcode + strlen(near->name), end, &length);
-	emu_bind_fail(b, ".%.*s is not known here; %s takes: %s%s%s",
-		      word ? (int)length : 0, word ? word : "", near->name,
-		      near->modifiers, *near->modifiers ? " " : "",
-		      near->types);
-	return NULL;
 }
 
 /* ---- arguments ----------------------------------------------------------- */
@@ -480,121 +322,4 @@ enum emu_state_space emu_space_of(const struct emu_bind *b)
 		if (emu_has(b, spaces[i].word))
 			return spaces[i].space;
 	return EMU_GENERIC;
-}
-
-/* ---- plain arithmetic ---------------------------------------------------- */
-
-static enum emu_type wide_type(enum emu_type type)
-{
-	switch (type) {
-	case EMU_U16:
-		return EMU_U32;
-	case EMU_S16:
-		return EMU_S32;
-	case EMU_U32:
-		return EMU_U64;
-	default:
-		return EMU_S64;
-	}
-}
-
-static const struct emu_alu *find_alu(const struct emu_bind *b)
-{
-	static const struct emu_alu *const tables[] = {
-	    emu_integer_alu, emu_bits_alu, emu_float_alu};
-
-	for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++)
-		for (const struct emu_alu *a = tables[t]; a->name; a++)
-			if (a->type == b->types[0] &&
-			    strcmp(a->name, b->i->opcode->name) == 0)
-				return a;
-	return NULL;
-}
-
-static bool bind_letter(struct emu_bind *b, char letter, uint32_t n)
-{
-	const struct emu_argument *a = emu_argument(b, n);
-	const enum emu_type type = letter == 't'   ? b->types[0]
-				   : letter == 'w' ? wide_type(b->types[0])
-				   : letter == 'p' ? EMU_PRED
-						   : EMU_U32;
-	int64_t number = 0;
-
-	if (n == 0)
-		return emu_dst(b, a, emu_type_bytes(type));
-	if (letter == 'z') {
-		if (!emu_number(b, a, 0, 255, &number))
-			return false;
-		b->i->option = (uint32_t)number;
-		return true;
-	}
-	return emu_src(b, a, type);
-}
-
-bool emu_bind_alu(struct emu_bind *b)
-{
-	const struct emu_alu *alu = find_alu(b);
-	uint32_t n;
-
-	if (b->n_types != 1 || !alu)
-		return emu_bind_fail(b, "a type that it has not");
-	n = (uint32_t)strlen(alu->signature);
-	if (!emu_arguments(b, n, n))
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		if (!bind_letter(b, alu->signature[i], i))
-			return false;
-	b->i->run = alu->run;
-	return emu_round_by_words(b);
-}
-
-/* ---- statements ---------------------------------------------------------- */
-
-static bool append(struct emu_bind *b)
-{
-	struct emu_builder *build = &b->parser->build;
-	struct emu_instr *grown = emu_grow(build->code, &build->capacity,
-					   build->count, sizeof(*grown));
-	const size_t bytes = b->n_operands * sizeof(struct emu_value);
-
-	if (!grown)
-		return emu_bind_fail(b, "no memory for code");
-	build->code = grown;
-	b->i->operand = emu_arena_take(b->parser->module->arena, bytes + 1);
-	if (!b->i->operand)
-		return emu_bind_fail(b, "no memory for operands");
-	if (bytes)
-		memcpy(b->i->operand, b->operands, bytes);
-	b->i->operands = (uint16_t)b->n_operands;
-	grown[build->count++] = *b->i;
-	return true;
-}
-
-bool emu_decode(struct emu_parser *p)
-{
-	static _Thread_local struct emu_bind b;
-	struct emu_instr i;
-	const struct emu_opcode *row;
-
-	memset(&i, 0, sizeof(i));
-	b.parser = p;
-	b.s = &p->statement;
-	b.i = &i;
-	b.n_operands = b.n_addresses = 0;
-	row = find_row(&b);
-	if (!row)
-		return false;
-	i.opcode = row;
-	i.line = b.s->line;
-	i.source_line = p->build.source_line;
-	i.source_file = (uint16_t)p->build.source_file;
-	i.type = b.n_types ? (uint8_t)b.types[0] : EMU_NO_TYPE;
-	i.type2 = b.n_types > 1 ? (uint8_t)b.types[1] : EMU_NO_TYPE;
-	i.guard_reg = EMU_NO_REGISTER;
-	i.target = UINT32_MAX;
-	if (b.s->has_guard) {
-		i.guard_reg = b.s->guard.reg;
-		i.guard_is_negated = b.s->guard.is_negated;
-	}
-	return row->bind(&b) && append(&b);
 }

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* queue.c - see queue.h. */
+#include "driver/queue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "machine/grid.h"
+
+/* ---- work ---------------------------------------------------------------- */
+
+void emu_reservation_leave(struct emu_reservation *r)
+{
+	if (!r || --r->owners)
+		return;
+	(void)emu_memory_free(emu_driver.machine.memory, r->address, NULL);
+	free(r);
+}
+
+void emu_work_free(struct emu_work *work)
+{
+	emu_reservation_leave(work->reservation);
+	free(work->parameters);
+	free(work);
+}
+
+/* ---- copies and fills ------------------------------------------------------- */
+
+/* On the device all of it must be allocated. */
+static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
+{
+	char text[200];
+	uint64_t at = pointer;
+
+	if (!emu_is_device(pointer) ||
+	    emu_space_has(&emu_driver.machine.global, pointer, bytes,
+			  EMU_MAPPED))
+		return CUDA_SUCCESS;
+	while (emu_space_has(&emu_driver.machine.global, at, 1, EMU_MAPPED))
+		at++;
+	emu_memory_describe(emu_driver.machine.memory, at, text, sizeof(text));
+	return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+			       "%s %zu bytes at 0x%llx: %s", what, bytes,
+			       pointer, text);
+}
+
+/* Memory of a graph begins to exist, with undefined bytes, or ends. */
+static CUresult change_reservation(const struct emu_work *w)
+{
+	const struct emu_reservation *r = w->reservation;
+
+	memset(emu_shadow_of(r->address),
+	       w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0, r->bytes);
+	return CUDA_SUCCESS;
+}
+
+/* Runs a copy or a fill. */
+static CUresult run_move(const struct emu_work *w)
+{
+	const bool is_copy = w->kind == EMU_WORK_COPY;
+	CUresult result;
+
+	if (w->reservation)
+		return change_reservation(w);
+	result = check_range("write of", w->to, w->bytes);
+	if (!result && is_copy)
+		result = check_range("read of", w->from, w->bytes);
+	if (result || w->bytes == 0)
+		return result;
+	if (is_copy)
+		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from,
+			w->bytes);
+	else
+		memset((void *)(uintptr_t)w->to, w->value, w->bytes);
+	if (!emu_is_device(w->to))
+		return CUDA_SUCCESS;
+	if (is_copy && emu_is_device(w->from))
+		memmove(emu_shadow_of(w->to), emu_shadow_of(w->from), w->bytes);
+	else
+		memset(emu_shadow_of(w->to), EMU_MAPPED | EMU_WRITTEN,
+		       w->bytes);
+	return CUDA_SUCCESS;
+}
+
+/* ---- kernels ------------------------------------------------------------- */
+
+#define MAX_CHAIN 64
+
+/* Bytes that a kernel finds in device memory; 0: none left. */
+static uint64_t place(const void *data, size_t bytes)
+{
+	struct emu_machine *m = &emu_driver.machine;
+	struct emu_error err = {{0}};
+	const uint64_t at = emu_memory_alloc(m->memory, bytes + 1, &err);
+
+	if (!at) {
+		(void)emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
+		return 0;
+	}
+	memcpy((void *)(uintptr_t)at, data, bytes);
+	memset(m->global.shadow + (at - m->global.base),
+	       EMU_MAPPED | EMU_WRITTEN, bytes);
+	return at;
+}
+
+/*
+ * Parameters lie in device memory, where generic addresses reach them.  A
+ * cooperative grid has a workspace, as cooperative_groups/details/driver_abi.h
+ * has it: its size and a barrier, whose top bit may be either.
+ */
+static CUresult place_parameters(struct emu_work *w)
+{
+	struct emu_grid *g = &w->grid;
+	const uint32_t workspace[2] = {8, (uint32_t)(g->id % 2) << 31};
+
+	g->parameters = place(w->parameters, g->kernel->parameter_bytes);
+	if (g->parameters && g->is_cooperative)
+		g->workspace = place(workspace, sizeof(workspace));
+	return !g->parameters || (g->is_cooperative && !g->workspace)
+		   ? CUDA_ERROR_OUT_OF_MEMORY
+		   : CUDA_SUCCESS;
+}
+
+static void remove_parameters(struct emu_work *w)
+{
+	struct emu_memory *memory = emu_driver.machine.memory;
+
+	if (w->grid.parameters)
+		(void)emu_memory_free(memory, w->grid.parameters, NULL);
+	if (w->grid.workspace)
+		(void)emu_memory_free(memory, w->grid.workspace, NULL);
+}
+
+static CUresult run_chain(struct emu_grid **grids, uint32_t count)
+{
+	struct emu_machine *m = &emu_driver.machine;
+
+	const uint64_t before = m->instructions;
+	const clock_t begin = clock();
+	const bool ok = emu_grids_run(m, grids, count);
+
+	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++)
+		fprintf(
+		    stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,
+		    grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2],
+		    i ? ", which began before the last had ended" : "");
+	if (emu_driver.is_verbose)
+		fprintf(stderr,
+			"nibemu: %" PRIu64 " instructions of threads, %.3f s\n",
+			m->instructions - before,
+			(double)(clock() - begin) / CLOCKS_PER_SEC);
+	if (ok)
+		return CUDA_SUCCESS;
+	fprintf(stderr, "nibemu: %s (NIBEMU_SEED=%" PRIu64 ")\n",
+		m->report.text, m->options.seed);
+	emu_driver.failed = CUDA_ERROR_LAUNCH_FAILED;
+	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", m->report.text);
+}
+
+CUresult emu_driver_flush(void)
+{
+	struct emu_grid *grids[MAX_CHAIN];
+	struct emu_work *w = emu_driver.queue, *next;
+	uint32_t count = 0;
+	CUresult result = CUDA_SUCCESS;
+
+	for (; w && !result; w = w->next) {
+		w->grid.before = count ? grids[count - 1] : NULL;
+		w->grid.id = ++emu_driver.grids;
+		result = place_parameters(w);
+		grids[count++] = &w->grid;
+	}
+	if (count && !result)
+		result = run_chain(grids, count);
+	for (w = emu_driver.queue; w; w = next) {
+		next = w->next;
+		remove_parameters(w);
+		emu_work_free(w);
+	}
+	emu_driver.queue = emu_driver.queue_end = NULL;
+	return result;
+}
+
+static CUresult queue_kernel(struct emu_work *w)
+{
+	uint32_t length = 0;
+	CUresult result = CUDA_SUCCESS;
+
+	for (const struct emu_work *q = emu_driver.queue; q; q = q->next)
+		length++;
+	if (!w->is_dependent || length == MAX_CHAIN)
+		result = emu_driver_flush();
+	if (result) {
+		emu_work_free(w);
+		return result;
+	}
+	w->next = NULL;
+	if (emu_driver.queue)
+		emu_driver.queue_end->next = w;
+	else
+		emu_driver.queue = w;
+	emu_driver.queue_end = w;
+	return CUDA_SUCCESS;
+}
+
+CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
+{
+	CUresult result;
+
+	if (stream && (uintptr_t)stream > 2 && stream->graph) {
+		struct CUgraph_st *g = stream->graph;
+
+		w->next = NULL;
+		if (g->last)
+			g->last->next = w;
+		else
+			g->first = w;
+		g->last = w;
+		g->count++;
+		return CUDA_SUCCESS;
+	}
+	if (w->kind == EMU_WORK_KERNEL)
+		return queue_kernel(w);
+	result = emu_driver_flush();
+	if (!result)
+		result = run_move(w);
+	emu_work_free(w);
+	return result;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * queue.h - work that has been queued and not run: kernels, copies, fills, and
+ * the memory of graphs.
+ */
+#ifndef EMU_QUEUE_H
+#define EMU_QUEUE_H
+
+#include "driver/state.h"
+
+enum emu_work_kind {
+	EMU_WORK_KERNEL,
+	EMU_WORK_COPY,
+	EMU_WORK_SET,
+	EMU_WORK_ALLOC, /* of a graph: its bytes begin to exist, */
+	EMU_WORK_FREE,	/* and end */
+};
+
+/* Memory that a graph allocates: its place is kept for all copies of it. */
+struct emu_reservation {
+	CUdeviceptr address;
+	size_t bytes;
+	size_t owners; /* nodes */
+};
+
+/* What was queued; kernels own their grid and a copy of their parameters. */
+struct emu_work {
+	enum emu_work_kind kind;
+	struct emu_grid grid;
+	uint8_t *parameters;
+	bool is_dependent; /* may begin before the kernel before it ends */
+	CUdeviceptr to, from;
+	size_t bytes;
+	unsigned char value;
+	struct emu_reservation *reservation; /* of ALLOC and FREE */
+	struct emu_work *next;
+};
+
+/* Lock held.  Runs what is queued. */
+CUresult emu_driver_flush(void);
+/* To the stream's graph, or to the queue; takes work.  NULL stream: default. */
+CUresult emu_driver_submit(CUstream stream, struct emu_work *work);
+void emu_work_free(struct emu_work *work);
+void emu_reservation_leave(struct emu_reservation *r);
+
+#endif

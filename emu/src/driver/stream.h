@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stream.h - what other calls ask of a stream. */
+#ifndef EMU_STREAM_H
+#define EMU_STREAM_H
+
+#include "driver/state.h"
+
+bool emu_stream_is_valid(CUstream stream);
+bool emu_stream_is_capturing(CUstream stream);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * binds.h - the functions that bind a statement to an instruction, for the table
+ * of opcodes.c: one for each family of opcodes.
+ */
+#ifndef EMU_BINDS_H
+#define EMU_BINDS_H
+
+#include "ptx/bind.h"
+
+/* ---- plain arithmetic ------------------------------------------------------
+ */
+
+/*
+ * signature: a letter an argument, the destination first: t the type, w the
+ * type of twice its size, p a predicate, u 32 bits, z: a number 0 to 255 kept
+ * in option.
+ */
+struct emu_alu {
+	const char *name;
+	enum emu_type type;
+	const char *signature;
+	emu_run *run;
+};
+
+extern const struct emu_alu emu_integer_alu[], emu_bits_alu[], emu_float_alu[];
+
+/* Wraps instr->run where the words ask for .rz, .rm or .rp. */
+bool emu_round_by_words(struct emu_bind *b);
+bool emu_bind_alu(struct emu_bind *b);
+bool emu_bind_dp4a(struct emu_bind *b);
+bool emu_bind_mov(struct emu_bind *b);
+bool emu_bind_setp(struct emu_bind *b);
+bool emu_bind_shf(struct emu_bind *b);
+bool emu_bind_cvt(struct emu_bind *b);
+bool emu_bind_cvta(struct emu_bind *b);
+bool emu_bind_mapa(struct emu_bind *b);
+bool emu_bind_isspacep(struct emu_bind *b);
+/* memory */
+bool emu_bind_ld(struct emu_bind *b);
+bool emu_bind_st(struct emu_bind *b);
+bool emu_bind_atom(struct emu_bind *b);
+bool emu_bind_red(struct emu_bind *b);
+bool emu_bind_prefetch(struct emu_bind *b);
+bool emu_bind_policy_fractional(struct emu_bind *b);
+bool emu_bind_policy_range(struct emu_bind *b);
+bool emu_bind_policy_cvt(struct emu_bind *b);
+bool emu_bind_stmatrix(struct emu_bind *b);
+bool emu_bind_ldmatrix(struct emu_bind *b);
+/* flow */
+bool emu_bind_bra(struct emu_bind *b);
+bool emu_bind_exit(struct emu_bind *b);
+bool emu_bind_trap(struct emu_bind *b);
+bool emu_bind_nothing(struct emu_bind *b);
+/* warps and blocks */
+bool emu_bind_shfl(struct emu_bind *b);
+bool emu_bind_vote(struct emu_bind *b);
+bool emu_bind_redux(struct emu_bind *b);
+bool emu_bind_elect(struct emu_bind *b);
+bool emu_bind_activemask(struct emu_bind *b);
+bool emu_bind_bar_warp(struct emu_bind *b);
+bool emu_bind_bar(struct emu_bind *b);
+bool emu_bind_barrier_cluster(struct emu_bind *b);
+bool emu_bind_setmaxnreg(struct emu_bind *b);
+bool emu_bind_griddepcontrol(struct emu_bind *b);
+bool emu_bind_mma(struct emu_bind *b);
+/* engines */
+bool emu_bind_mbarrier(struct emu_bind *b);
+bool emu_bind_cp_async(struct emu_bind *b);
+bool emu_bind_cp_async_group(struct emu_bind *b);
+bool emu_bind_cp_async_arrive(struct emu_bind *b);
+bool emu_bind_bulk(struct emu_bind *b);
+bool emu_bind_bulk_tensor(struct emu_bind *b);
+bool emu_bind_bulk_group(struct emu_bind *b);
+bool emu_bind_fence(struct emu_bind *b);
+bool emu_bind_wgmma(struct emu_bind *b);
+bool emu_bind_wgmma_group(struct emu_bind *b);
+/* launch control, and what it needs */
+bool emu_bind_try_cancel(struct emu_bind *b);
+bool emu_bind_query_cancel(struct emu_bind *b);
+bool emu_bind_ld_128(struct emu_bind *b);
+bool emu_bind_mov_128(struct emu_bind *b);
+/* tcgen05 */
+bool emu_bind_tmem_alloc(struct emu_bind *b);
+bool emu_bind_tmem_move(struct emu_bind *b);
+bool emu_bind_tmem_wait(struct emu_bind *b);
+bool emu_bind_tmem_fence(struct emu_bind *b);
+bool emu_bind_tmem_copy(struct emu_bind *b);
+bool emu_bind_tmem_commit(struct emu_bind *b);
+bool emu_bind_umma(struct emu_bind *b);
+
+#endif

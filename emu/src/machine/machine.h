@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * machine.h - what runs: grids of clusters of CTAs of warps.  Types, and rows of
+ * a warp's registers; everything that waits is in one of the states below.
+ */
+#ifndef EMU_MACHINE_H
+#define EMU_MACHINE_H
+
+#include "engine/emu.h"
+#include "machine/device.h"
+#include "ptx/ptx.h"
+
+#define EMU_BARRIERS  16
+#define EMU_MAX_WARPS 32
+#define EMU_NO_PC     UINT32_MAX
+
+struct emu_path {
+	uint32_t pc, lanes;
+	bool is_parked; /* waits for the other lanes at pc */
+	bool is_tired;	/* has polled in vain: others go first */
+};
+
+enum emu_wait {
+	EMU_RUNNABLE,
+	EMU_AT_BARRIER,	      /* bar.sync; wait_address: its number */
+	EMU_AT_CLUSTER,	      /* barrier.cluster.wait */
+	EMU_AT_MBARRIER,      /* try_wait; wait_address: of the barrier */
+	EMU_AT_GRID,	      /* griddepcontrol.wait */
+	EMU_AT_REGISTERS,     /* setmaxnreg.inc */
+	EMU_AT_TENSOR_MEMORY, /* tcgen05.alloc */
+	EMU_EXITED,
+};
+
+struct emu_warp {
+	struct emu_cta *cta;
+	const struct emu_instr *code;
+	uint8_t *bank[2];
+	uint32_t index; /* in its CTA */
+	uint32_t pc;	/* of the running path */
+	uint32_t lanes;
+	uint32_t live; /* lanes that have not exited */
+	/* Paths that do not run now, and the smallest pc of those that could.
+	 */
+	struct emu_path paths[EMU_LANES];
+	uint32_t n_paths, next_pc;
+	enum emu_wait wait;
+	uint64_t wait_address; /* shared::cluster address, or a number */
+	uint32_t wait_parity;
+	bool in_flight;	  /* registers of wgmma, tcgen05.ld are out of reach */
+	bool must_yield;  /* ends its turn after this instruction */
+	bool has_polled;  /* its turn ended with a load that may wait for others
+			   */
+	bool has_waited;  /* what it waited for has come: barriers */
+	bool has_arrived; /* at the cluster's barrier, in this phase */
+	uint32_t cluster_phase;
+	uint32_t registers_each; /* setmaxnreg */
+	uint64_t instructions;	 /* of threads */
+	struct emu_space local;	 /* of its lanes, one behind the other */
+	struct emu_async *async; /* its own unfinished operations */
+};
+
+struct emu_named_barrier {
+	uint32_t expected, arrived; /* threads; expected 0: idle */
+	uint32_t waiting;	    /* warps */
+};
+
+struct emu_cta {
+	struct emu_cluster *cluster;
+	struct emu_space shared;
+	uint32_t rank; /* in the cluster */
+	uint32_t id[3];
+	uint32_t threads, n_warps, n_live;
+	struct emu_warp *warps;
+	struct emu_named_barrier barriers[EMU_BARRIERS];
+	uint32_t register_pool;
+	bool has_triggered; /* griddepcontrol.launch_dependents */
+};
+
+struct emu_cluster {
+	struct emu_grid *grid;
+	uint32_t index;
+	uint32_t n_ctas, n_live; /* warps that live */
+	struct emu_cta *ctas;
+	uint32_t barrier_phase, barrier_arrived; /* threads */
+	struct emu_transfers *transfers;
+	struct emu_tensor *tensor; /* NULL: nothing of tcgen05 yet */
+	struct emu_check *check;   /* NULL: nobody watches */
+};
+
+struct emu_options {
+	uint64_t seed;	   /* 0: everything at once and in order */
+	uint64_t budget;   /* instructions of threads in a launch */
+	uint32_t threads;  /* of the host */
+	bool is_unchecked; /* no checker of the order of accesses */
+	bool is_strict; /* PTX's rules that practice does without (check.h) */
+};
+
+struct emu_machine {
+	const struct emu_device *device; /* NULL: the default */
+	struct emu_memory *memory;
+	struct emu_space global;
+	struct emu_options options;
+	uint64_t random;
+	uint64_t effects;	  /* counts what others can see: progress */
+	uint64_t instructions;	  /* of threads */
+	uint64_t clock;		  /* instructions of warps */
+	struct emu_block *blocks; /* of warps that have ended */
+	struct emu_order *order;  /* of grids that run together; may be NULL */
+	bool has_failed;
+	struct emu_error report;
+};
+
+struct emu_grid {
+	struct emu_machine *machine;
+	const struct emu_kernel *kernel;
+	uint32_t grid[3], block[3], cluster[3];
+	uint32_t dynamic_bytes;
+	uint64_t parameters;	 /* in device memory */
+	uint64_t workspace;	 /* there too, of a cooperative grid, else 0 */
+	struct emu_grid *before; /* griddepcontrol.wait; NULL: none */
+	uint64_t id;
+	bool is_cooperative;
+	uint32_t resident; /* clusters that the GPU holds at once; 0: all */
+	/* The scheduler's. */
+	uint32_t n_clusters, begun, ended, triggered;
+	uint32_t in_run; /* its number among the grids that run together */
+};
+
+static inline struct emu_machine *emu_machine_of(const struct emu_warp *w)
+{
+	return w->cta->cluster->grid->machine;
+}
+
+static inline void *emu_row(const struct emu_warp *w, const struct emu_value *o)
+{
+	return w->bank[o->bank] + o->row;
+}
+
+/* A predicate operand's lanes. */
+static inline uint32_t emu_lanes_of(const struct emu_warp *w,
+				    const struct emu_value *o)
+{
+	const uint32_t lanes = *(const uint32_t *)emu_row(w, o);
+
+	return o->is_negated ? ~lanes : lanes;
+}
+
+static inline void emu_put_lanes(struct emu_warp *w, const struct emu_value *o,
+				 uint32_t value, uint32_t lanes)
+{
+	uint32_t *to = emu_row(w, o);
+
+	*to = (*to & ~lanes) | (value & lanes);
+}
+
+/* emu_put_16, _32, _64: a row's lanes. */
+#define EMU_PUT(bits)                                                          \
+	static inline void emu_put_##bits(                                     \
+	    struct emu_warp *w, const struct emu_value *o,                     \
+	    const uint##bits##_t *from, uint32_t lanes)                        \
+	{                                                                      \
+		uint##bits##_t *to = emu_row(w, o);                            \
+                                                                               \
+		if (lanes == UINT32_MAX) {                                     \
+			__builtin_memcpy(to, from, sizeof(*to) * EMU_LANES);   \
+			return;                                                \
+		}                                                              \
+		for (int l = 0; l < EMU_LANES; l++)                            \
+			to[l] = lanes >> l & 1 ? from[l] : to[l];              \
+	}
+EMU_PUT(16)
+EMU_PUT(32)
+EMU_PUT(64)
+#undef EMU_PUT
+
+#define EMU_EACH_LANE(l) for (int l = 0; l < EMU_LANES; l++)
+
+/* Any integer register as 64 bits, zero-extended; 4-byte rows and 8-byte. */
+static inline void emu_get_wide(const struct emu_warp *w,
+				const struct emu_value *o, uint64_t *to)
+{
+	if (o->bytes == 8) {
+		__builtin_memcpy(to, emu_row(w, o), 8 * EMU_LANES);
+	} else if (o->bytes == 4) {
+		const uint32_t *from = emu_row(w, o);
+
+		EMU_EACH_LANE(l) to[l] = from[l];
+	} else {
+		const uint16_t *from = emu_row(w, o);
+
+		EMU_EACH_LANE(l) to[l] = from[l];
+	}
+}
+
+/* The same way back, cut. */
+static inline void emu_put_wide(struct emu_warp *w, const struct emu_value *o,
+				const uint64_t *from, uint32_t lanes)
+{
+	if (o->bytes == 8) {
+		emu_put_64(w, o, from, lanes);
+	} else if (o->bytes == 4) {
+		uint32_t r[EMU_LANES];
+
+		EMU_EACH_LANE(l) r[l] = (uint32_t)from[l];
+		emu_put_32(w, o, r, lanes);
+	} else {
+		uint16_t r[EMU_LANES];
+
+		EMU_EACH_LANE(l) r[l] = (uint16_t)from[l];
+		emu_put_16(w, o, r, lanes);
+	}
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.h - the report that ends a launch: where, which threads, and why. */
+#ifndef EMU_REPORT_H
+#define EMU_REPORT_H
+
+#include "machine/machine.h"
+
+/* Ends the launch with a report: where, who (lane < 0: the warp) and why. */
+__attribute__((format(printf, 4, 5))) void emu_fault(struct emu_warp *w,
+						     const struct emu_instr *i,
+						     int lane,
+						     const char *format, ...);
+
+/* "kernel k, cluster 0, CTA (0,0,0), warp 3" */
+void emu_describe_warp(const struct emu_warp *w, char *text, size_t size);
+/* "PTX line 17, gemm.cuh:31" */
+void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i,
+			char *text, size_t size);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensor_unit.h - a cluster's tensor memories, what waits for them, and what the
+ * option of a tcgen05 instruction says.
+ */
+#ifndef EMU_TENSOR_UNIT_H
+#define EMU_TENSOR_UNIT_H
+
+#include "engine/tensor_memory.h"
+#include "engine/umma.h"
+#include "machine/machine.h"
+
+/* Waits for capacity, or for the other CTA of its pair. */
+struct emu_tmem_request {
+	struct emu_warp *warp; /* NULL: nobody asks */
+	uint32_t columns, first;
+	uint64_t to; /* where the address goes */
+	bool is_done;
+};
+
+struct emu_tmem_owner {
+	struct emu_warp *warp;
+	const struct emu_instr *instr;
+};
+
+struct emu_tensor_op;
+
+struct emu_tensor {
+	struct emu_tmem *memory[EMU_CLUSTER_MAX]; /* by rank; NULL: not used */
+	struct emu_tmem_request request[EMU_CLUSTER_MAX];
+	struct emu_tmem_owner owner[EMU_CLUSTER_MAX]; /* of the last alloc */
+	struct emu_tensor_op **ops; /* in the order of issue */
+	size_t count, capacity;
+	uint64_t tick;
+};
+
+/* Of instructions' option. */
+#define EMU_TCGEN05_PAIR 0x80 /* cta_group::2 */
+
+/* mma: bits 0-2 kind, then the scales of a row, whether A is in tensor memory.
+ */
+#define EMU_UMMA_SCALES_SHIFT 3
+#define EMU_UMMA_A_IN_TMEM    0x40
+
+static inline struct emu_umma_form emu_umma_form_of(const struct emu_instr *i)
+{
+	return (struct emu_umma_form){
+	    .kind = (enum emu_umma_kind)(i->option & 7),
+	    .scales = (int)(i->option >> EMU_UMMA_SCALES_SHIFT & 7),
+	    .a_in_tensor_memory = i->option & EMU_UMMA_A_IN_TMEM,
+	    .ctas = i->option & EMU_TCGEN05_PAIR ? 2 : 1,
+	};
+}
+
+/* commit: its barriers are a mask's. */
+#define EMU_COMMIT_MASK 1
+
+/* ld, st: bits 0-2 the shape; registers in vector, the split in offset[0]. */
+#define EMU_TMEM_PACK	8  /* two columns of 16 bits a register */
+#define EMU_TMEM_STORES 16 /* wait: of stores */
+
+/* A CTA's tensor memory; NULL after a fault (no memory). */
+struct emu_tmem *emu_tmem_of(struct emu_warp *w, const struct emu_instr *i,
+			     uint32_t rank);
+/* The columns are allocated in a CTA; false after a fault. */
+bool emu_tmem_reach(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    uint32_t rank, uint32_t address, uint32_t columns);
+
+/* No lane has exited; all have one value; false after a fault. */
+bool emu_is_whole_warp(struct emu_warp *w, const struct emu_instr *i);
+bool emu_uniform(struct emu_warp *w, const struct emu_instr *i,
+		 const struct emu_value *v, const char *what, uint32_t *value);
+
+#endif

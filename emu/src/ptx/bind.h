@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * decode.h - from a statement to an instruction: the table of opcodes and what
+ * the functions that bind one of them have at hand.
+ */
+#ifndef EMU_BIND_H
+#define EMU_BIND_H
+
+#include "ptx/parse.h"
+
+#define EMU_MAX_WORDS 20
+#define EMU_MAX_TYPES 4
+
+struct emu_bind {
+	struct emu_parser *parser;
+	const struct emu_statement *s;
+	struct emu_instr *i;
+	/* The opcode's words behind its name that are neither types nor a
+	 * shape. */
+	const char *words[EMU_MAX_WORDS];
+	size_t lengths[EMU_MAX_WORDS];
+	uint32_t n_words;
+	enum emu_type types[EMU_MAX_TYPES];
+	uint32_t n_types;
+	int shape_m, shape_n, shape_k; /* m64n16k16; 0: none */
+	uint32_t n_operands, n_addresses;
+	struct emu_value operands[EMU_MAX_ELEMENTS];
+};
+
+/*
+ * One row: a name (its first words) and what may follow in any order.
+ * modifiers, types: words between blanks; "shape" stands for m64n16k16.
+ */
+struct emu_opcode {
+	const char *name, *modifiers, *types;
+	bool (*bind)(struct emu_bind *b);
+};
+
+/* ---- for functions that bind ----------------------------------------------
+ */
+
+__attribute__((format(printf, 2, 3))) bool
+emu_bind_fail(struct emu_bind *b, const char *format, ...);
+
+/* True if the opcode has the word. */
+bool emu_has(const struct emu_bind *b, const char *word);
+/* Exactly one of the words; *which: its place among them. */
+static inline bool emu_has_one(const struct emu_bind *b,
+			       const char *const *words, uint32_t count,
+			       uint32_t *which)
+{
+	uint32_t found = 0;
+
+	for (uint32_t k = 0; k < count; k++)
+		if (emu_has(b, words[k])) {
+			*which = k;
+			found++;
+		}
+	return found == 1;
+}
+/* The number of arguments. */
+bool emu_arguments(struct emu_bind *b, uint32_t least, uint32_t most);
+
+/*
+ * Append argument n as an operand: a register of exactly bytes (1: a
+ * predicate), for sources also a number, a special register or a symbol.
+ * A destination may be _.
+ */
+bool emu_dst(struct emu_bind *b, const struct emu_argument *a, int bytes);
+bool emu_src(struct emu_bind *b, const struct emu_argument *a,
+	     enum emu_type type);
+/* The same for ld, st and cvt, whose registers may be wider than the type. */
+bool emu_wide_dst(struct emu_bind *b, const struct emu_argument *a,
+		  int least_bytes);
+bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a,
+		  enum emu_type type);
+/* A predicate source, !p too. */
+bool emu_predicate(struct emu_bind *b, const struct emu_argument *a);
+/* The base of an address as an operand of 4 or 8 bytes (missing: a zero), its
+ * offset in immediate; of a second and a third in offset[]. */
+bool emu_address(struct emu_bind *b, const struct emu_argument *a);
+/* An integer known now. */
+bool emu_number(struct emu_bind *b, const struct emu_argument *a, int64_t least,
+		int64_t most, int64_t *value);
+/* The elements of a vector, or the argument itself as one. */
+const struct emu_argument *emu_elements(const struct emu_bind *b,
+					const struct emu_argument *a,
+					uint32_t *count);
+const struct emu_argument *emu_argument(const struct emu_bind *b, uint32_t n);
+
+/* State space by its word; EMU_GENERIC without one. */
+enum emu_state_space emu_space_of(const struct emu_bind *b);
+
+#endif
