@@ -280,6 +280,37 @@ static void every_pointer_is_checked(void)
 	free_bed(&bed);
 }
 
+/* The first byte of an operand is the GPU's, the last is not. */
+static void every_byte_is_checked(void)
+{
+	_Alignas(64) static char memory[4096];
+	const int bytes = COLS * K / 2; /* of b's codes */
+	struct bed bed;
+
+	make_bed(&bed, false);
+	bed.problems[1].b.codes = memory;
+	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_DEVICE, 0,
+			     0);
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].b.codes = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT,
+		": 1024 bytes, but only the first 1023 are memory of cuda:0");
+	/* The same of page-locked memory. */
+	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_HOST, 0,
+			     0);
+	refused(&bed, NIB_BAD_ARGUMENT, "but only the first 1023 are memory");
+	fake_register_memory(memory, (size_t)bytes, CU_MEMORYTYPE_DEVICE, 0, 0);
+	assert_int_equal(take(&bed), COUNT * 9);
+	/* Mapped piece by piece; the rest is the other GPU's. */
+	fake_register_memory(memory, 512, CU_MEMORYTYPE_DEVICE, 0, 0);
+	fake_register_memory(memory + 512, 256, CU_MEMORYTYPE_DEVICE, 0, 0);
+	fake_register_memory(memory + 768, 256, CU_MEMORYTYPE_DEVICE, 1, 0);
+	bed.taken.is_valid = false;
+	refused(&bed, NIB_BAD_ARGUMENT, "but only the first 768 are memory");
+	fake_register_memory(memory + 768, 256, CU_MEMORYTYPE_DEVICE, 0, 0);
+	assert_int_equal(take(&bed), COUNT * 9 + 2);
+	free_bed(&bed);
+}
+
 static void kinds_of_memory(void)
 {
 	_Alignas(64) static char memory[4096];
@@ -456,6 +487,7 @@ int main(int argc, char **argv)
 	     neighbours_are_asked_about_once},
 	    {"a_refusal_is_not_remembered", a_refusal_is_not_remembered},
 	    {"every_pointer_is_checked", every_pointer_is_checked},
+	    {"every_byte_is_checked", every_byte_is_checked},
 	    {"kinds_of_memory", kinds_of_memory},
 	    {"alignment", alignment},
 	    {"other_refusals", other_refusals},

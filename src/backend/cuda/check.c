@@ -57,12 +57,24 @@ static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
 	return CUDA_SUCCESS;
 }
 
-static bool is_known(const struct inquiry *in, uintptr_t pointer)
+/* Where the known allocation that holds at ends; at if none does. */
+static uintptr_t known_end(const struct inquiry *in, uintptr_t at)
 {
 	for (int i = 0; i < KNOWN; i++)
-		if (pointer >= in->known[i].begin && pointer < in->known[i].end)
-			return true;
-	return false;
+		if (at >= in->known[i].begin && at < in->known[i].end)
+			return in->known[i].end;
+	return at;
+}
+
+/* The driver tells no range of some kinds of memory: then all of the span is
+ * taken for what its first byte is. */
+static uintptr_t range_end(const struct pointer_facts *facts, uintptr_t at,
+			   uintptr_t span_end)
+{
+	const uintptr_t begin = (uintptr_t)facts->range_start;
+	const uintptr_t end = begin + facts->range_bytes;
+
+	return at >= begin && at < end ? end : span_end;
 }
 
 static void remember(struct inquiry *in, const struct pointer_facts *facts)
@@ -74,30 +86,53 @@ static void remember(struct inquiry *in, const struct pointer_facts *facts)
 	    (uintptr_t)facts->range_start + facts->range_bytes};
 }
 
-/* NIB_OK if the facts are those of the device's memory. */
+static bool is_host(const struct pointer_facts *facts, uintptr_t at)
+{
+	return facts->type == 0 ||
+	       (facts->type == CU_MEMORYTYPE_HOST && !facts->is_managed &&
+		facts->device_pointer != at);
+}
+
+static bool is_of_another(const struct cuda_device *device,
+			  const struct pointer_facts *facts)
+{
+	return facts->type == CU_MEMORYTYPE_DEVICE && !facts->is_managed &&
+	       facts->ordinal != device->ordinal;
+}
+
+/* NIB_OK if byte at of the span, of these facts, is in the device's memory. */
 static enum nib_status judge(const struct cuda_device *device,
 			     const struct pointer_facts *facts,
-			     struct nib_span span, struct nib_label label,
-			     const char *field, struct nib_error *err)
+			     struct nib_span span, uintptr_t at,
+			     struct nib_label label, const char *field,
+			     struct nib_error *err)
 {
+	const bool other = is_of_another(device, facts);
 	void *const pointer = (void *)span.begin;
 
-	if (facts->type == 0 ||
-	    (facts->type == CU_MEMORYTYPE_HOST && !facts->is_managed &&
-	     facts->device_pointer != span.begin))
+	if (!other && !is_host(facts, at))
+		return NIB_OK;
+	if (at != span.begin)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
-				   " = %p: is host memory; must be memory "
-				   "of %s (nib_device_alloc(), cudaMalloc())",
-				   pointer, device->name);
-	if (facts->type == CU_MEMORYTYPE_DEVICE && !facts->is_managed &&
-	    facts->ordinal != device->ordinal)
+				   " = %p: %zu bytes, but only the first %zu "
+				   "are memory of %s",
+				   pointer, (size_t)(span.end - span.begin),
+				   (size_t)(at - span.begin), device->name);
+	if (other)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
 				   " = %p: is memory of cuda:%d; must be of "
 				   "%s",
 				   pointer, facts->ordinal, device->name);
-	return NIB_OK;
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+			   " = %p: is host memory; must be memory "
+			   "of %s (nib_device_alloc(), cudaMalloc())",
+			   pointer, device->name);
 }
 
+/*
+ * Every byte of the span, one question an allocation: memory that is mapped
+ * piece by piece (PyTorch's expandable segments) is several.
+ */
 static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 				  unsigned align, struct nib_label label,
 				  const char *field, struct nib_error *err)
@@ -114,15 +149,24 @@ static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 				   " = %p: must be a multiple of %u bytes "
 				   "on %s",
 				   (void *)span.begin, align, device->name);
-	if (is_known(in, span.begin))
-		return NIB_OK;
-	result = ask(device, span.begin, &facts);
-	if (result)
-		return cuda_fail(device->driver, result, device->name, err);
-	status = judge(device, &facts, span, label, field, err);
-	if (!status)
+	for (uintptr_t at = span.begin; at < span.end;) {
+		const uintptr_t end = known_end(in, at);
+
+		if (end > at) {
+			at = end;
+			continue;
+		}
+		result = ask(device, at, &facts);
+		if (result)
+			return cuda_fail(device->driver, result, device->name,
+					 err);
+		status = judge(device, &facts, span, at, label, field, err);
+		if (status)
+			return status;
 		remember(in, &facts);
-	return status;
+		at = range_end(&facts, at, span.end);
+	}
+	return NIB_OK;
 }
 
 static enum nib_status check_scales(struct inquiry *in,
