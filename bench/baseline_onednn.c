@@ -4,7 +4,6 @@
  * the layout that it asks for: f32, f32 without AVX-512, and bf16.
  */
 #include <dlfcn.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "machine.h"
 
 #ifdef NIB_HAVE_DNNL
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_version.h>
 #endif

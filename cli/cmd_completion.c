@@ -237,10 +237,9 @@ static const char *const environment[][2] = {
     {"XDG_CACHE_HOME",
      "The folder of nibblas/tune-*.json, unless NIB_TUNING names a file; "
      "~/.cache if not set."},
-    {"OMP_WAIT_POLICY",
-     "OpenMP threads spin while they wait for each other.  On processors that\n"
-     "other programs use too, that can cost a call tens of milliseconds:\n"
-     "passive lets them sleep."},
+    {"OMP_NUM_THREADS", "Threads, unless --threads says how many."},
+    {"OMP_WAIT_POLICY", "passive: threads that wait for work sleep at once "
+			"instead of spinning first."},
     {"NO_COLOR", "If set and not empty, tables on a terminal have no colours."},
     {"TERM", "If dumb, nothing is bold or coloured and progress is printed in "
 	     "lines of its own."},

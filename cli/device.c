@@ -5,11 +5,13 @@
  * NIB_CUDA_LIBRARY names the one beside the command or in its prefix, and
  * NIBEMU_DEVICE says which GPU it is.
  */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "cli.h"
 
@@ -112,11 +114,13 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 	if (nib_device_open(is_emu(name) ? "cuda:0" : name, &options, device,
 			    &err))
 		return cli_fail_named(NULL, &err, names);
+#ifdef _OPENMP
 	/* The loops of nib itself keep to --threads too. */
 	if (cli_is_host(*device))
 		omp_set_num_threads(cli_threads(*device));
 	else if (args->threads)
 		omp_set_num_threads((int)args->threads);
+#endif
 	return CLI_OK;
 }
 

@@ -170,13 +170,18 @@ typedef void (*nib_parallel_for)(void *pool, int tasks,
 struct nib_device_options {
 	size_t struct_bytes;
 	/*
-	 * CPU: tasks to cut work into; 0 = the processors it may use.  Where
-	 * other programs use them too OMP_WAIT_POLICY=passive, set before the
-	 * program starts, saves calls that take tens of milliseconds: threads
-	 * of OpenMP spin as they wait for one that is not running.
+	 * CPU: the threads of a call, the caller's among them.  0 = as many as
+	 * OMP_NUM_THREADS says, else the processors that the opening thread
+	 * may use; in both cases at most OMP_THREAD_LIMIT.  The first call
+	 * that needs them starts threads of the device's own, which block all
+	 * signals; nib_device_close() ends them, so that a program may unload
+	 * the library after it.  After fork() the child may use the device:
+	 * its first call starts threads for it.  Threads that wait for work
+	 * spin for some 100 us before they sleep, and sleep at once with
+	 * OMP_WAIT_POLICY=passive.
 	 */
 	int threads;
-	/* CPU: the caller's own pool instead of OpenMP; NULL = OpenMP. */
+	/* CPU: the caller's own pool instead of such threads, or NULL. */
 	nib_parallel_for parallel_for;
 	void *pool;
 	/*

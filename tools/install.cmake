@@ -4,13 +4,9 @@
 include(CMakePackageConfigHelpers)
 
 install(FILES include/nibblas.h TYPE INCLUDE)
-# Two sets: only the static library brings OpenMP to its users.
-install(TARGETS nibblas EXPORT nibblasTargets)
-install(TARGETS nibblas_static EXPORT nibblasStaticTargets)
+install(TARGETS nibblas nibblas_static EXPORT nibblasTargets)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibblas)
-foreach(set nibblasTargets nibblasStaticTargets)
-  install(EXPORT ${set} NAMESPACE nibblas:: DESTINATION ${package_dir})
-endforeach()
+install(EXPORT nibblasTargets NAMESPACE nibblas:: DESTINATION ${package_dir})
 configure_package_config_file(tools/nibblasConfig.cmake.in nibblasConfig.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(nibblasConfigVersion.cmake

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * submission.c - what makes libnibblas_submission.so of the library's own
- * objects: a CPU backend that is closed, so that neither it nor OpenMP is in
+ * objects: a CPU backend that is closed, so that it is not in
  * there, and kernels that are given at run time.  `python -m nibblas.gpumode
  * bundle` packs it into one file with the kernels of libnibblas.so.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libnibblas_submission.so: the library without the CPU backend, OpenMP and kernels,
+# libnibblas_submission.so: the library without the CPU backend and kernels,
 # for files that are submitted to a contest (tools/submission.c).
 add_library(nibblas_submission SHARED tools/submission.c
   $<FILTER:$<TARGET_OBJECTS:nib_objects>,EXCLUDE,/src/backend/cpu/>)

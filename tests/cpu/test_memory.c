@@ -393,7 +393,7 @@ static void run_without_memory(struct job *job, struct nib_device *device)
 	struct nib_plan *plan = job_plan(job, device, false);
 	bool has_asked;
 
-	/* OpenMP starts its threads in the first run. */
+	/* The device's threads start in the first run. */
 	job_run_plan(job, plan, NULL, "first run");
 	job_poison(job);
 	test_alloc_fail(1, TEST_ALLOC_FROM);
@@ -403,13 +403,6 @@ static void run_without_memory(struct job *job, struct nib_device *device)
 	job_check(job, "run without memory");
 	nib_plan_free(plan);
 }
-
-/* LLVM's OpenMP allocates as it runs, and recurses without end if it cannot. */
-#ifdef __clang__
-#define OPENMP_ALLOCATES 1
-#else
-#define OPENMP_ALLOCATES 0
-#endif
 
 static void a_run_allocates_nothing(void **state)
 {
@@ -423,7 +416,7 @@ static void a_run_allocates_nothing(void **state)
 		    .struct_bytes = sizeof(options),
 		    .threads = 3,
 		    .isa = test_isas[i / 4],
-		    .parallel_for = i & 1 || OPENMP_ALLOCATES ? serial : NULL,
+		    .parallel_for = i & 1 ? serial : NULL,
 		};
 		struct job_spec spec = spec_of(NIB_DUAL_GEMM, 130, 200, 240);
 		struct nib_device *device;

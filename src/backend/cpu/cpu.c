@@ -78,9 +78,11 @@ static enum nib_status open_cpu(const char *name,
 	cpu->base.backend = &nib_backend_cpu;
 	cpu->isa = isa;
 	cpu_ops_init(&cpu->ops, isa);
-	cpu->threads = options->threads ? options->threads : cpu_count();
-	cpu->parallel_for = options->parallel_for;
-	cpu->pool = options->pool;
+	status = cpu_threads_open(cpu, options, err);
+	if (status) {
+		free(cpu);
+		return status;
+	}
 	cpu_caches(&cpu->l1_bytes, &cpu->l2_bytes);
 	cpu_describe(cpu->hardware, sizeof(cpu->hardware), cpu->features,
 		     sizeof(cpu->features));
@@ -90,7 +92,10 @@ static enum nib_status open_cpu(const char *name,
 
 static void close_cpu(struct nib_device *device)
 {
-	free(device);
+	struct cpu_device *cpu = (struct cpu_device *)device;
+
+	cpu_threads_close(cpu);
+	free(cpu);
 }
 
 static void device_info(const struct nib_device *device,

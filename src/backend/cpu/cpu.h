@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.h - what the parts of the CPU backend share: the device and its threads. */
+/* cpu.h - what the parts of the CPU backend share: the device and its functions. */
 #ifndef NIB_CPU_H
 #define NIB_CPU_H
 
 #include "backend/backend.h"
 #include "features.h"
 #include "ops.h"
+#include "pool.h"
 
 struct cpu_device {
 	struct nib_device base;
 	struct cpu_ops ops;
 	enum cpu_isa isa;
 	int threads;
+	struct cpu_pool *pool; /* NULL: one thread, or the caller's pool */
 	nib_parallel_for parallel_for;
-	void *pool;
+	void *caller_pool;
 	int64_t l1_bytes, l2_bytes;
 	char hardware[64], features[128];
 };
@@ -24,9 +26,15 @@ cpu_device(const struct nib_device *device)
 	return (const struct cpu_device *)device;
 }
 
+/* threads.c: sets the device's threads and pools as the options say. */
+enum nib_status cpu_threads_open(struct cpu_device *device,
+				 const struct nib_device_options *options,
+				 struct nib_error *err);
+void cpu_threads_close(struct cpu_device *device);
+
 /*
- * Runs task(arg, 0 .. tasks-1) on the device's threads and returns when all are
- * done.  Each task runs under the default floating-point mode (round to
+ * Runs task(arg, 0 .. tasks-1), at most device->threads of them, on the
+ * device's threads and returns when all are done.  Each task runs under the default floating-point mode (round to
  * nearest, subnormals kept), whatever the caller's thread has set.
  */
 void cpu_parallel(const struct cpu_device *device, int tasks,

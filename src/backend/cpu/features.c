@@ -6,7 +6,6 @@
 #include "features.h"
 
 #include <cpuid.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -147,15 +146,4 @@ void cpu_caches(int64_t *l1_bytes, int64_t *l2_bytes)
 
 	*l1_bytes = l1 > 0 ? l1 : 0;
 	*l2_bytes = l2 > 0 ? l2 : 0;
-}
-
-int cpu_count(void)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		return CPU_COUNT(&set);
-	long n = sysconf(_SC_NPROCESSORS_ONLN);
-
-	return n > 0 ? (int)n : 1;
 }

@@ -22,7 +22,5 @@ void cpu_describe(char *hardware, size_t hardware_bytes, char *features,
 		  size_t features_bytes);
 /* Data caches of one core in bytes, 0 = unknown. */
 void cpu_caches(int64_t *l1_bytes, int64_t *l2_bytes);
-/* Processors that this process may use. */
-int cpu_count(void);
 
 #endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pool.c - a fixed pool of threads (pool.h).
+ *
+ *   caller                          worker i - 1
+ *   post job to its slot  ------->  takes the job out of its slot
+ *   runs task 0                     runs task i
+ *   withdraws and runs what         job.left -= 1
+ *   no worker has taken
+ *   waits for job.left == 0  <----
+ *
+ * A job lies on its caller's stack.  A worker may use it from taking it until
+ * it has decremented job.left, except that the last one wakes a caller that
+ * sleeps.  Worker and caller spin before they sleep, because a sleeping thread
+ * takes 5 to 50 us to wake and runs follow each other closely.
+ */
+#include "pool.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Some 100 us of pauses. */
+#define SPINS 4000
+/* Two cache lines: processors fetch them in pairs. */
+#define SLOT_BYTES 128
+/* Flag in job.left: the caller sleeps until the last worker wakes it. */
+#define CALLER_SLEEPS 0x80000000u
+
+struct job {
+	void (*task)(void *arg, int i);
+	void *arg;
+	_Atomic uint32_t left; /* tasks not finished but task 0, and the flag */
+	sem_t done;
+};
+
+struct worker {
+	/* Posted and not yet taken; written by callers, taken by the worker. */
+	_Alignas(SLOT_BYTES) _Atomic(struct job *) job;
+	_Atomic bool sleeps;
+	int task;
+	const struct cpu_pool *pool;
+	sem_t wake;
+	pthread_t thread;
+};
+
+struct cpu_pool {
+	/*
+	 * 2 * the process's number while its threads are being started, 1 more
+	 * when `workers` of them run.  Another process's: none run here.
+	 */
+	_Atomic uint32_t state;
+	int threads, workers;
+	int spins;	       /* before a thread sleeps */
+	struct worker slots[]; /* threads - 1 */
+};
+
+/* Posted to a worker that shall end. */
+static struct job end_job;
+
+/* ---- processes ---------------------------------------------------------- */
+
+/* Counts the forks between the program's start and this process. */
+static _Atomic uint32_t process = 1;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static bool sees_forks;
+
+static void in_child(void)
+{
+	atomic_fetch_add(&process, 1);
+}
+
+static void watch_forks(void)
+{
+	sees_forks = pthread_atfork(NULL, NULL, in_child) == 0;
+}
+
+/* ---- workers ------------------------------------------------------------ */
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb");
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+static void wait_for(sem_t *sem)
+{
+	/* Signal handlers of the program interrupt a caller's wait. */
+	while (sem_wait(sem) != 0)
+		;
+}
+
+static struct job *take_job(struct worker *worker)
+{
+	for (int i = 0; i < worker->pool->spins; i++) {
+		if (atomic_load_explicit(&worker->job, memory_order_relaxed))
+			break;
+		pause_briefly();
+	}
+	return atomic_exchange(&worker->job, NULL);
+}
+
+/* Wakes the worker if it sleeps, or is about to. */
+static void wake(struct worker *worker)
+{
+	if (atomic_load(&worker->sleeps) &&
+	    atomic_exchange(&worker->sleeps, false))
+		sem_post(&worker->wake);
+}
+
+static struct job *next_job(struct worker *worker)
+{
+	for (;;) {
+		struct job *job = take_job(worker);
+
+		if (job)
+			return job;
+		atomic_store(&worker->sleeps, true);
+		/*
+		 * A job posted before the store was perhaps posted without a
+		 * wake; one after it brings a wake, also if it is withdrawn.
+		 */
+		if (atomic_load(&worker->job) &&
+		    atomic_exchange(&worker->sleeps, false))
+			continue;
+		wait_for(&worker->wake);
+	}
+}
+
+static void finish_task(struct job *job)
+{
+	if (atomic_fetch_sub(&job->left, 1) == (CALLER_SLEEPS | 1))
+		sem_post(&job->done);
+}
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	struct job *job;
+
+	while ((job = next_job(worker)) != &end_job) {
+		job->task(job->arg, worker->task);
+		finish_task(job);
+	}
+	return NULL;
+}
+
+/* ---- the pool ----------------------------------------------------------- */
+
+struct cpu_pool *cpu_pool_new(int threads, bool spins)
+{
+	const size_t bytes = sizeof(struct cpu_pool) +
+			     (size_t)(threads - 1) * sizeof(struct worker);
+	struct cpu_pool *pool = aligned_alloc(
+	    SLOT_BYTES, (bytes + SLOT_BYTES - 1) / SLOT_BYTES * SLOT_BYTES);
+
+	if (!pool)
+		return NULL;
+	memset(pool, 0, bytes);
+	pool->threads = threads;
+	pool->spins = spins ? SPINS : 0;
+	return pool;
+}
+
+/* Starts as many workers as the system allows; the caller does the rest. */
+static void start_workers(struct cpu_pool *pool)
+{
+	sigset_t all, saved;
+	int i = 0;
+
+	pool->workers = 0;
+	pthread_once(&fork_once, watch_forks);
+	if (!sees_forks)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	for (; i < pool->threads - 1; i++) {
+		struct worker *worker = &pool->slots[i];
+
+		atomic_init(&worker->job, NULL);
+		atomic_init(&worker->sleeps, false);
+		worker->task = i + 1;
+		worker->pool = pool;
+		sem_init(&worker->wake, 0, 0);
+		if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+			break;
+	}
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	pool->workers = i;
+}
+
+/* The workers of this process, started if there are none yet. */
+static int ready_workers(struct cpu_pool *pool)
+{
+	const uint32_t starting = 2 * atomic_load(&process);
+	uint32_t state = atomic_load(&pool->state);
+
+	if (state == starting + 1)
+		return pool->workers;
+	/* While another caller starts them this one does without. */
+	if (state == starting ||
+	    !atomic_compare_exchange_strong(&pool->state, &state, starting))
+		return 0;
+	start_workers(pool);
+	atomic_store(&pool->state, starting + 1);
+	return pool->workers;
+}
+
+void cpu_pool_free(struct cpu_pool *pool)
+{
+	if (!pool)
+		return;
+	if (atomic_load(&pool->state) == 2 * atomic_load(&process) + 1) {
+		for (int i = 0; i < pool->workers; i++) {
+			atomic_store(&pool->slots[i].job, &end_job);
+			wake(&pool->slots[i]);
+		}
+		for (int i = 0; i < pool->workers; i++) {
+			pthread_join(pool->slots[i].thread, NULL);
+			sem_destroy(&pool->slots[i].wake);
+		}
+	}
+	free(pool);
+}
+
+/* ---- runs --------------------------------------------------------------- */
+
+/* Tasks 1 .. tasks-1 that the caller could give to a worker, a bit each. */
+struct posted {
+	uint64_t bits[POOL_MAX_THREADS / 64];
+};
+
+static void post(struct cpu_pool *pool, int tasks, struct job *job,
+		 struct posted *posted)
+{
+	const int workers = ready_workers(pool);
+
+	memset(posted, 0, (size_t)(tasks + 63) / 64 * sizeof(*posted->bits));
+	for (int i = 1; i < tasks && i <= workers; i++) {
+		struct job *none = NULL;
+
+		/* Taken by the job of another caller: not posted. */
+		if (!atomic_compare_exchange_strong(&pool->slots[i - 1].job,
+						    &none, job))
+			continue;
+		posted->bits[i / 64] |= UINT64_C(1) << i % 64;
+		wake(&pool->slots[i - 1]);
+	}
+}
+
+/* Runs the tasks that no worker has taken; returns their number. */
+static uint32_t run_rest(struct cpu_pool *pool, int tasks, struct job *job,
+			 const struct posted *posted)
+{
+	uint32_t count = 0;
+
+	for (int i = 1; i < tasks; i++) {
+		struct job *mine = job;
+
+		if (posted->bits[i / 64] >> i % 64 & 1 &&
+		    !atomic_compare_exchange_strong(&pool->slots[i - 1].job,
+						    &mine, NULL))
+			continue;
+		job->task(job->arg, i);
+		count++;
+	}
+	return count;
+}
+
+static void wait_for_workers(const struct cpu_pool *pool, struct job *job,
+			     uint32_t own)
+{
+	if (atomic_fetch_sub(&job->left, own) == own)
+		return;
+	for (int i = 0; i < pool->spins; i++) {
+		if (atomic_load(&job->left) == 0)
+			return;
+		pause_briefly();
+	}
+	if (atomic_fetch_or(&job->left, CALLER_SLEEPS) == 0)
+		return;
+	wait_for(&job->done);
+}
+
+void cpu_pool_run(struct cpu_pool *pool, int tasks,
+		  void (*task)(void *arg, int i), void *arg)
+{
+	struct job job = {.task = task, .arg = arg};
+	struct posted posted;
+	int cancel;
+
+	assert(tasks <= pool->threads && tasks <= POOL_MAX_THREADS);
+	/* A cancelled caller would take the job away from its workers. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	atomic_init(&job.left, (uint32_t)tasks - 1);
+	sem_init(&job.done, 0, 0);
+	post(pool, tasks, &job, &posted);
+	task(arg, 0);
+	wait_for_workers(pool, &job, run_rest(pool, tasks, &job, &posted));
+	sem_destroy(&job.done);
+	pthread_setcancelstate(cancel, NULL);
+}
