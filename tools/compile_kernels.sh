@@ -1,23 +1,52 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compile_kernels.sh NVCC SOURCE.cu PREFIX FLAG... - makes PREFIX.ptx and, from
-# it, PREFIX.cubin for sm_90a.  PREFIX.kernels names the kernels, PREFIX.d lists the
-# headers, PREFIX.log what ptxas says of registers and spills (tools/kernel_table.py);
-# warnings are shown.
+# compile_kernels.sh NVCC SOURCE.cu PREFIX PTX DEBUG FLAG... - makes of SOURCE:
+#
+#   PTX             for the software GPU, with line numbers; its first line is
+#                   "// nibblas NAME ID"
+#   PREFIX.cubin    machine code for sm_90a, with line numbers if DEBUG is ON
+#   PREFIX.words    NAME, ID and the names of the kernels, which are embedded
+#                   beside the cubin: a library takes no PTX of another build
+#   PREFIX.d        the headers, for the build
+#   PREFIX.log      what ptxas says of registers and spills (kernel_table.py)
+#
+# Warnings of ptxas are shown.
 set -eu
 nvcc=$1
 source=$2
 prefix=$3
-shift 3
-"$nvcc" -ptx -gencode=arch=compute_90a,code=sm_90a -std=c++17 -O3 -lineinfo \
-	-MD -MF "$prefix.d" -MT "$prefix.cubin" "$@" -o "$prefix.ptx" "$source"
-sed -n 's/.*\.entry \([A-Za-z0-9_]*\).*/\1/p' "$prefix.ptx" | tr '\n' ' ' \
-	>"$prefix.kernels"
-if ! "$nvcc" -cubin -gencode=arch=compute_90a,code=sm_90a -O3 -lineinfo \
-	-Xptxas -v,-warn-spills -o "$prefix.cubin" "$prefix.ptx" \
-	>"$prefix.log" 2>&1; then
+ptx=$4
+debug=$5
+shift 5
+arch=-gencode=arch=compute_90a,code=sm_90a
+name=$(basename "$prefix")
+
+"$nvcc" -ptx "$arch" -std=c++17 -O3 -lineinfo \
+	-MD -MF "$prefix.d" -MT "$prefix.cubin" "$@" -o "$prefix.raw" "$source"
+# No folder of this machine is in what is installed.
+root=$(cd "$(dirname "$0")/.." && pwd)
+sed "s@^\\([[:space:]]*\\.file[^\"]*\"\\)$root/@\\1@" "$prefix.raw" >"$ptx"
+id=$(cksum <"$ptx" | tr ' ' '-')
+sed -i "1i // nibblas $name $id" "$ptx"
+{
+	printf '%s %s' "$name" "$id"
+	sed -n 's/.*\.entry \([A-Za-z0-9_]*\).*/ \1/p' "$ptx" | tr -d '\n'
+} >"$prefix.words"
+
+# ptxas makes debugging data of line numbers whether it is asked to or not:
+# three quarters of a cubin.  The machine code is the same without.
+if [ "$debug" = ON ]; then
+	cp "$ptx" "$prefix.bare.ptx"
+else
+	sed -e '/^[[:space:]]*\.section/,$d' \
+		-e '/^[[:space:]]*\.\(loc\|file\)[[:space:]]/d' "$ptx" \
+		>"$prefix.bare.ptx"
+fi
+if ! "$nvcc" -cubin "$arch" -O3 -Xptxas -v,-warn-spills \
+	-o "$prefix.cubin" "$prefix.bare.ptx" >"$prefix.log" 2>&1; then
 	cat "$prefix.log" >&2
 	exit 1
 fi
+rm -f "$prefix.raw" "$prefix.bare.ptx"
 # ptxas calls it information that it gave up the overlap of wgmma (C75xx).
 grep -E 'warning|error|C75[0-9][0-9]' "$prefix.log" >&2 || true

@@ -5,6 +5,10 @@ include(CMakePackageConfigHelpers)
 
 install(FILES include/nibblas.h TYPE INCLUDE)
 install(TARGETS nibblas nibblas_static EXPORT nibblasTargets)
+# The kernels that the library loads where its driver is nibemu.
+if(nib_kernels)
+  install(FILES ${ptx_files} DESTINATION ${CMAKE_INSTALL_LIBDIR}/nibblas)
+endif()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibblas)
 install(EXPORT nibblasTargets NAMESPACE nibblas:: DESTINATION ${package_dir})
 configure_package_config_file(tools/nibblasConfig.cmake.in nibblasConfig.cmake

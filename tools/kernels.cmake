@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The GPU kernels: src/backend/cuda/kernels/*.cu, each made into a cubin and PTX for
-# Hopper and embedded by nib_images.  Without nvcc, or with NIB_CUDA=OFF, that is
+# The GPU kernels: src/backend/cuda/kernels/*.cu, each made into a cubin for Hopper
+# that nib_images embeds, and PTX.  Without nvcc, or with NIB_CUDA=OFF, that is
 # an empty table, and the CUDA backend says why it is closed.
 set(NIB_CUDA AUTO CACHE STRING
   "GPU kernels: ON (nvcc must be there), OFF, AUTO (if nvcc is there)")
@@ -23,29 +23,37 @@ if(NIB_CUDA)
   endif()
 endif()
 
-# In the assembly of each image: names that only images.c sees, PTX as a string.
+option(NIB_CUDA_LINEINFO
+  "Line numbers in the GPU kernels, for Nsight Compute: 6 MB" OFF)
+
+# A cubin and the words of tools/compile_kernels.sh are embedded; the PTX, which is
+# for the software GPU alone, lies in the folder nibblas beside its library.
 set(kernels_dir ${PROJECT_BINARY_DIR}/kernels)
-file(MAKE_DIRECTORY ${kernels_dir})
+set(NIB_PTX_DIR ${PROJECT_BINARY_DIR}/nibblas)
+file(MAKE_DIRECTORY ${kernels_dir} ${NIB_PTX_DIR})
 set(image_data)
 set(image_lines)
 set(image_files)
+set(ptx_files)
 set(kernel_logs)
 foreach(source ${nib_kernels})
   get_filename_component(name ${source} NAME_WE)
   set(prefix ${kernels_dir}/${name})
+  set(ptx ${NIB_PTX_DIR}/${name}.ptx)
   add_custom_command(
-    OUTPUT ${prefix}.cubin ${prefix}.ptx ${prefix}.kernels ${prefix}.log
+    OUTPUT ${prefix}.cubin ${ptx} ${prefix}.words ${prefix}.log
     COMMAND ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh ${NIB_NVCC} ${source}
-      ${prefix} -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
+      ${prefix} ${ptx} $<IF:$<BOOL:${NIB_CUDA_LINEINFO}>,ON,OFF>
+      -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
     DEPENDS ${source} ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh
     DEPFILE ${prefix}.d
     COMMENT "Compiling the kernels of ${name}.cu"
     VERBATIM)
-  list(APPEND image_files ${prefix}.cubin ${prefix}.ptx ${prefix}.kernels)
+  list(APPEND image_files ${prefix}.cubin ${prefix}.words)
+  list(APPEND ptx_files ${ptx})
   list(APPEND kernel_logs ${prefix}.log)
   string(APPEND image_data "IMAGE(${name}, \"${prefix}\")\n")
-  string(APPEND image_lines
-    "\t{\"${name}.cu\", ${name}_cubin, ${name}_ptx, ${name}_kernels},\n")
+  string(APPEND image_lines "\t{${name}_words, ${name}_cubin},\n")
 endforeach()
 configure_file(tools/images.c.in ${kernels_dir}/images.c @ONLY)
 set_source_files_properties(${kernels_dir}/images.c PROPERTIES

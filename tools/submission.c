@@ -15,22 +15,21 @@ static struct cuda_image images[MOST_IMAGES + 1];
 const struct cuda_image *cuda_images = images;
 
 /*
- * Adds the kernels of one source file, before a device is opened: their names
- * with spaces between, and the code.  All three must stay, and are not copied.
- * Returns 0 if there is no backend for more.
+ * Adds the kernels of one source file, before a device is opened: words and
+ * cubin as in struct cuda_image, which must stay and are not copied.  Returns 0
+ * if there is no space for more.
  */
-NIB_API int nib_submission_add(const char *kernels, const void *cubin,
-			       const void *ptx);
+NIB_API int nib_submission_add(const char *words, const void *cubin);
 
-int nib_submission_add(const char *kernels, const void *cubin, const void *ptx)
+int nib_submission_add(const char *words, const void *cubin)
 {
 	int count = 0;
 
-	while (images[count].name)
+	while (images[count].words)
 		count++;
 	if (count == MOST_IMAGES)
 		return 0;
-	images[count] = (struct cuda_image){kernels, cubin, ptx, kernels};
+	images[count] = (struct cuda_image){words, cubin};
 	return 1;
 }
 

@@ -10,10 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "backend/cuda/cuda.h"
+#include "common/file.h"
 #include "fake_bed.h"
 
 static void check_message(const char *message, const char *part)
@@ -185,40 +188,138 @@ static void what_it_says_of_itself(void)
 
 /* ---- kernels ------------------------------------------------------------- */
 
-static void ptx_where_cubin_is_refused(void)
-{
-	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+/* A driver in a folder of its own, with PTX beside it; "" is no file. */
+struct beside {
+	struct test_folder folder;
+	struct fake_cuda *fake;
+};
 
-	nib_device_close(open_device("cuda"));
-	assert_int_equal(fake->cubins, 2);
-	assert_int_equal(fake->ptxs, 0);
-	fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
-	nib_device_close(open_device("cuda"));
-	assert_int_equal(fake->cubins, 2);
-	assert_int_equal(fake->ptxs, 2);
-	check_clean(fake);
+static void write_beside(const struct beside *b, const char *name,
+			 const char *text)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/nibblas/%s", b->folder.path, name);
+	if (*text)
+		test_write_file(path, text, strlen(text));
+	else
+		(void)unlink(path);
 }
 
-static void neither_is_taken(void)
+static struct beside beside_new(void)
+{
+	struct beside b = {.folder = test_folder_new()};
+	const char *path = test_path(&b.folder, "libfake.so");
+	size_t bytes;
+	unsigned char *library = test_read_file(FAKE_CUDA, &bytes);
+	char folder[512];
+
+	assert_non_null(library);
+	test_write_file(path, library, bytes);
+	free(library);
+	snprintf(folder, sizeof(folder), "%s/nibblas", b.folder.path);
+	assert_int_equal(mkdir(folder, 0777), 0);
+	b.fake = fake_open(path);
+	b.fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+	write_beside(&b, "first.ptx",
+		     "// nibblas first 1-2\nptx only kernel_of_first");
+	write_beside(&b, "second.ptx", "// nibblas second 3-4\nptx");
+	return b;
+}
+
+static void beside_remove(struct beside *b)
+{
+	char folder[512];
+
+	write_beside(b, "first.ptx", "");
+	write_beside(b, "second.ptx", "");
+	snprintf(folder, sizeof(folder), "%s/nibblas", b->folder.path);
+	assert_int_equal(rmdir(folder), 0);
+	test_folder_remove(&b->folder);
+}
+
+static void ptx_where_cubin_is_refused(void)
+{
+	struct beside b = beside_new();
+
+	b.fake->cubin_result = CUDA_SUCCESS;
+	nib_device_close(open_device("cuda"));
+	assert_int_equal(b.fake->cubins, 2);
+	assert_int_equal(b.fake->ptxs, 0);
+	b.fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+	nib_device_close(open_device("cuda"));
+	assert_int_equal(b.fake->cubins, 2);
+	assert_int_equal(b.fake->ptxs, 2);
+	check_clean(b.fake);
+	beside_remove(&b);
+}
+
+/* Another build's arguments may lie elsewhere in its structs. */
+static void ptx_of_another_build(void)
+{
+	static const char *const others[] = {
+	    "ptx",
+	    "// nibblas first 1-2",
+	    "// nibblas first 1-23\nptx",
+	    "// nibblas first 1-3\nptx",
+	    "// nibblas second 1-2\nptx",
+	};
+	struct beside b = beside_new();
+	struct nib_device *device;
+	struct nib_error err;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+		write_beside(&b, "first.ptx", others[i]);
+		assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+				 NIB_UNSUPPORTED);
+		check_message(err.message, "nibblas/first.ptx: is of another "
+					   "build than this library");
+	}
+	assert_int_equal(b.fake->ptxs, 0);
+	check_clean(b.fake);
+	beside_remove(&b);
+}
+
+/* A driver older than the compiler, as NVIDIA's own: no PTX beside it. */
+static void no_ptx(void)
 {
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
 	struct nib_device *device;
 	struct nib_error err;
 
-	fake->cubin_result = CUDA_ERROR_INVALID_IMAGE;
-	fake->ptx_result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+			 NIB_UNSUPPORTED);
+	check_message(err.message,
+		      "cuda:0: the driver (CUDA 13.0) does not take the "
+		      "kernels of first; one of the CUDA that compiled them, "
+		      "or later, does");
+	assert_int_equal(fake->ptxs, 0);
+	check_clean(fake);
+}
+
+static void neither_is_taken(void)
+{
+	struct beside b = beside_new();
+	struct nib_device *device;
+	struct nib_error err;
+
+	b.fake->cubin_result = CUDA_ERROR_INVALID_IMAGE;
+	b.fake->ptx_result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_UNSUPPORTED);
 	check_message(err.message, "the driver (CUDA 13.0) takes neither cubin "
-				   "nor PTX of first.cu: ptxas fatal : no: ");
-	check_clean(fake);
+				   "nor PTX of first: ptxas fatal : no: ");
+	check_clean(b.fake);
 	/* Not a refusal: the PTX is not tried. */
-	fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
-	fake->ptx_result = CUDA_SUCCESS;
+	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
+	b.fake->ptx_result = CUDA_SUCCESS;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_OUT_OF_MEMORY);
-	check_message(err.message, "loading the kernels of first.cu");
-	check_clean(fake);
+	check_message(err.message, "loading the kernels of first");
+	assert_int_equal(b.fake->ptxs, 0);
+	check_clean(b.fake);
+	beside_remove(&b);
 }
 
 static void kernels_by_name(void)
@@ -401,6 +502,8 @@ int main(int argc, char **argv)
 	    {"names", names},
 	    {"what_it_says_of_itself", what_it_says_of_itself},
 	    {"ptx_where_cubin_is_refused", ptx_where_cubin_is_refused},
+	    {"ptx_of_another_build", ptx_of_another_build},
+	    {"no_ptx", no_ptx},
 	    {"neither_is_taken", neither_is_taken},
 	    {"kernels_by_name", kernels_by_name},
 	    {"kernels_from_many_threads", kernels_from_many_threads},

@@ -110,6 +110,13 @@ readme_program() {
 		LD_LIBRARY_PATH=$libdir "$work/readme"
 }
 
+# Builds with assertions have debugging data as well.
+is_small() {
+	strip -o "$work/stripped.so" "$libdir/libnibblas.so" &&
+		ls -l "$work/stripped.so" &&
+		[ "$(wc -c <"$work/stripped.so")" -le "$1" ]
+}
+
 check 'installs' stage
 check 'nibblas.pc is where the library is' find_folders
 check 'nibblas.pc has the version of the header' pc_version
@@ -143,6 +150,15 @@ check 'find_package, C++ alone, static: runs' \
 	prints_answer "$work/cmake_cxx/static"
 check 'DESTDIR is heeded and written nowhere' with_destdir
 check 'the command runs' "$prefix/bin/nib" --version
+# Kernels are three quarters of it, and only where nvcc was.
+if [ -d "$libdir/nibblas" ]; then
+	check 'libnibblas.so with GPU kernels has at most 4 MB' is_small 4000000
+	check 'the software GPU runs the kernels beside it' \
+		env NIBEMU_SMS=4 "$prefix/bin/nib" check --device emu:h200 \
+		--op gemm --shape 9x20x64
+else
+	check 'libnibblas.so has at most 1 MB' is_small 1000000
+fi
 check 'the program of README.md builds and runs' readme_program
 check 'installs again' stage
 check 'uninstalls what it installed and nothing else' uninstalls

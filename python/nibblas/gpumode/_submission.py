@@ -35,9 +35,8 @@ def _open_library():
     begin = C.addressof(buffer)
     library = _load(raw[:LIBRARY_BYTES])
     library.buffer = buffer
-    for names, cubin, ptx in IMAGES:
-        library.nib_submission_add(names, C.c_void_p(begin + cubin),
-                                   C.c_void_p(begin + ptx))
+    for words, cubin in IMAGES:
+        library.nib_submission_add(words, C.c_void_p(begin + cubin))
     return library
 
 

@@ -127,7 +127,7 @@ enum nib_status cuda_open(const char *name,
 	status = take_ordinal(name, &ordinal, err);
 	if (status)
 		return status;
-	if (!cuda_images[0].name)
+	if (!cuda_images[0].words)
 		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
 					 " = '%.32s': this build has no GPU "
 					 "kernels: it was made without nvcc",

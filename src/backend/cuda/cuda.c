@@ -16,7 +16,7 @@ static void level_info(int level, struct nib_backend_info *info)
 	(void)level;
 	info->backend = CUDA_BACKEND_NAME;
 	info->is_open = 0;
-	if (!cuda_images[0].name) {
+	if (!cuda_images[0].words) {
 		snprintf(info->reason, sizeof(info->reason),
 			 "this build has no GPU kernels: it was made without "
 			 "nvcc");

@@ -81,17 +81,23 @@ enum nib_status cuda_costs_set(struct nib_device *device,
 enum nib_status cuda_costs_save(struct nib_device *device,
 				struct nib_error *err);
 
-/* ---- module.c: the kernels of this build -------------------------------- */
+/* ---- image.c, module.c: the kernels of this build ------------------------ */
 
-/* One source file's kernels, as embedded; ptx ends with a NUL, and kernels are
- * their names with spaces between. */
+/*
+ * The kernels of one source file.  words, with a space between: the file's
+ * name without its suffix, the id of its PTX (tools/compile_kernels.sh), and
+ * the names of its kernels.
+ */
 struct cuda_image {
-	const char *name;
-	const void *cubin, *ptx;
-	const char *kernels;
+	const char *words;
+	const void *cubin;
 };
-/* Ends with a NULL name; none at all in a build without nvcc. */
+/* Ends with NULL words; none at all in a build without nvcc. */
 extern const struct cuda_image *cuda_images;
+/* With the context entered. */
+enum nib_status cuda_image_load(const struct cuda_device *device,
+				const struct cuda_image *image,
+				CUmodule *module, struct nib_error *err);
 
 /* Both with the context entered. */
 enum nib_status cuda_modules_load(struct cuda_device *device,

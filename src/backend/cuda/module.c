@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module.c - the embedded kernels: each source file's cubin, or its PTX where
- * the driver refuses the cubin, loaded when a device is opened; functions found
- * by name, once a device.
+ * module.c - the kernels of this build on a device: all images (image.c) are
+ * loaded when it is opened, and a function is looked up by name, once a device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,56 +25,6 @@ struct cuda_modules {
 	size_t kernel_count, kernel_capacity;
 };
 
-static bool is_refusal(CUresult result)
-{
-	return result == CUDA_ERROR_INVALID_IMAGE ||
-	       result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
-	       result == CUDA_ERROR_INVALID_SOURCE;
-}
-
-/* The text of the driver's compiler, on one line, without a trailing end. */
-static void make_line(char *text)
-{
-	size_t length = strlen(text);
-
-	while (length && (text[length - 1] == '\n' || text[length - 1] == ' '))
-		text[--length] = '\0';
-	for (size_t i = 0; i < length; i++)
-		if (text[i] == '\n' || text[i] == '\t')
-			text[i] = ' ';
-}
-
-static enum nib_status load(const struct cuda_device *device,
-			    const struct cuda_image *image, CUmodule *module,
-			    struct nib_error *err)
-{
-	const struct cuda_driver *cu = device->driver;
-	char log[96] = "";
-	int options[] = {CU_JIT_ERROR_LOG_BUFFER,
-			 CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-	void *values[] = {log, (void *)(uintptr_t)sizeof(log)};
-	char what[192];
-	CUresult result;
-
-	result = cu->cuModuleLoadDataEx(module, image->cubin, 0, NULL, NULL);
-	if (!is_refusal(result)) {
-		snprintf(what, sizeof(what), "%s: loading the kernels of %s",
-			 device->name, image->name);
-		return result ? cuda_fail(cu, result, what, err) : NIB_OK;
-	}
-	result = cu->cuModuleLoadDataEx(module, image->ptx, 2, options, values);
-	if (!result)
-		return NIB_OK;
-	log[sizeof(log) - 1] = '\0';
-	make_line(log);
-	snprintf(what, sizeof(what),
-		 "%s: the driver (CUDA %d.%d) takes neither cubin nor PTX of "
-		 "%s%s%s",
-		 device->name, cu->version / 1000, cu->version % 1000 / 10,
-		 image->name, *log ? ": " : "", log);
-	return cuda_fail(cu, result, what, err);
-}
-
 enum nib_status cuda_modules_load(struct cuda_device *device,
 				  struct nib_error *err)
 {
@@ -83,7 +32,7 @@ enum nib_status cuda_modules_load(struct cuda_device *device,
 	enum nib_status status = NIB_OK;
 	int count = 0;
 
-	while (cuda_images[count].name)
+	while (cuda_images[count].words)
 		count++;
 	if (all && pthread_mutex_init(&all->lock, NULL) != 0) {
 		free(all);
@@ -96,7 +45,8 @@ enum nib_status cuda_modules_load(struct cuda_device *device,
 		status =
 		    nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
 	for (int i = 0; i < count && !status; i++) {
-		status = load(device, &cuda_images[i], &all->modules[i], err);
+		status = cuda_image_load(device, &cuda_images[i],
+					 &all->modules[i], err);
 		all->count += !status;
 	}
 	if (status)
@@ -122,7 +72,7 @@ void cuda_modules_unload(struct cuda_device *device)
 static bool has_kernel(const struct cuda_image *image, const char *name)
 {
 	const size_t length = strlen(name);
-	const char *at = image->kernels;
+	const char *at = image->words;
 
 	while (*at) {
 		const size_t word = strcspn(at, " ");

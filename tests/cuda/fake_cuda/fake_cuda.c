@@ -26,7 +26,7 @@ struct CUctx_st {
 	int ordinal;
 };
 struct CUmod_st {
-	const char *image;
+	char only[64]; /* the one kernel that it has; "" for all others */
 };
 struct CUfunc_st {
 	char name[64];
@@ -363,6 +363,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
 			    unsigned option_count, int *options, void **values)
 {
 	const bool is_cubin = strncmp(image, "cubin", 5) == 0;
+	const char *only = strstr(image, "only ");
 	CUresult result = inside();
 
 	if (!result)
@@ -377,7 +378,8 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
 	*module = malloc(sizeof(**module));
 	if (!*module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	(*module)->image = image;
+	snprintf((*module)->only, sizeof((*module)->only), "%s",
+		 only ? only + strlen("only ") : "");
 	count(&fake_cuda.modules, 1);
 	count(is_cubin ? &fake_cuda.cubins : &fake_cuda.ptxs, 1);
 	return CUDA_SUCCESS;
@@ -390,21 +392,20 @@ CUresult cuModuleUnload(CUmodule module)
 	return CUDA_SUCCESS;
 }
 
-/* An image has every kernel but those that tests call missing_..., or that the
- * other image has: "only <name>" ends its text. */
+/* A module has every kernel but those that tests call missing_..., or one alone:
+ * "only <name>" ends its image's text. */
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 			     const char *name)
 {
 	static struct CUfunc_st functions[64];
 	static int used;
-	const char *only = strstr(module->image, "only ");
 	CUresult result = inside();
 	int at = 0;
 
 	if (result)
 		return result;
 	if (strncmp(name, "missing_", 8) == 0 ||
-	    (only && strcmp(only + 5, name) != 0)) {
+	    (module->only[0] && strcmp(module->only, name) != 0)) {
 		count(&fake_cuda.misses, 1);
 		return CUDA_ERROR_NOT_FOUND;
 	}

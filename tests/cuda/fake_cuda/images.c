@@ -9,10 +9,8 @@
 	"9 "
 
 static const struct cuda_image images[] = {
-    {"first.cu", "cubin only kernel_of_first", "ptx only kernel_of_first",
-     "kernel_of_first"},
-    {"second.cu", "cubin", "ptx",
-     TEN("1") TEN("2") TEN("3") TEN(
+    {"first 1-2 kernel_of_first", "cubin only kernel_of_first"},
+    {"second 3-4 " TEN("1") TEN("2") TEN("3") TEN(
 	 "4") "missing_one nib_gemm_sm90 nib_dual_sm90 nib_gemm_few_sm90 "
 	      "nib_dual_few_sm90 nib_gemm_short_sm90 nib_dual_short_sm90 "
 	      "nib_tokens_sm90 "
@@ -20,7 +18,8 @@ static const struct cuda_image images[] = {
 	      "nib_sm90_convert_scales nib_sm90_expert_rows nib_sm90_probe_read "
 	      "nib_sm90_probe_multiply "
 	      "nib_sm90_probe_cycles nib_sm90_gemv_1 nib_sm90_gemv_2 nib_sm90_gemv_4 "
-	      "nib_sm90_gemv_1_any nib_sm90_gemv_4_any"},
-    {NULL, NULL, NULL, NULL},
+	      "nib_sm90_gemv_1_any nib_sm90_gemv_4_any",
+     "cubin"},
+    {NULL, NULL},
 };
 const struct cuda_image *cuda_images = images;
