@@ -46,7 +46,7 @@ _capsule_pointer.restype = C.c_void_p
 _capsule_pointer.argtypes = [C.py_object, C.c_char_p]
 
 
-def _export(x, stream):
+def _export(name, x, stream):
     """x's capsule, and on a GPU its data ready for our stream."""
     kind, index = x.__dlpack_device__()
     if kind in (CUDA, CUDA_MANAGED):
@@ -54,17 +54,17 @@ def _export(x, stream):
         return x.__dlpack__(stream=stream or 1), f"cuda:{index}"
     if kind in (CPU, CUDA_HOST):
         return x.__dlpack__(), "cpu"
-    raise ArgumentError(f"DLPack device {kind}: must be a CPU or CUDA")
+    raise ArgumentError(f"{name}: DLPack device {kind}: must be a CPU or CUDA", name)
 
 
 def _from_dlpack(name, x, stream, write):
-    capsule, device = _export(x, stream)
+    capsule, device = _export(name, x, stream)
     kind = _capsule_name(capsule)
     address = _capsule_pointer(capsule, kind)
     if kind == b"dltensor_versioned":
         managed = _Versioned.from_address(address)
         if write and managed.flags & READ_ONLY:
-            raise ArgumentError(f"{name}: is read-only")
+            raise ArgumentError(f"{name}: is read-only", name)
         tensor = managed.tensor
     else:
         tensor = _Tensor.from_address(address)
@@ -83,16 +83,16 @@ def _from_dlpack(name, x, stream, write):
 
 def _from_numpy(name, x, write):
     if write and not x.flags.writeable:
-        raise ArgumentError(f"{name}: is read-only")
+        raise ArgumentError(f"{name}: is read-only", name)
     if not x.dtype.isnative:
         raise ArgumentError(f"{name}: {x.dtype.str}: the bytes of its values must "
                             "be in this machine's order: x.astype("
-                            f"'{x.dtype.name}')")
+                            f"'{x.dtype.name}')", name)
     strides = []
     for n, stride in zip(x.shape, x.strides):
         if n > 1 and stride % x.itemsize:
             raise ArgumentError(f"{name}: strides of {x.strides} bytes: must "
-                                f"be multiples of {x.itemsize}")
+                                f"be multiples of {x.itemsize}", name)
         strides.append(stride // x.itemsize)
     # ml_dtypes names its types as torch does.
     return Array(name, x.ctypes.data, x.shape, tuple(strides), x.dtype.name,
@@ -108,7 +108,7 @@ def array(name, x, stream=None, write=False):
     if hasattr(x, "__dlpack__"):
         return _from_dlpack(name, x, stream, write)
     raise ArgumentError(f"{name}: {type(x).__name__}: must be a NumPy array or "
-                        "an object with __dlpack__()")
+                        "an object with __dlpack__()", name)
 
 
 def numpy_type(name, dtype):
@@ -120,15 +120,15 @@ def numpy_type(name, dtype):
             import ml_dtypes
         except ImportError:
             raise ArgumentError(f"{name} = 'bfloat16': NumPy has no such type: "
-                                "install ml_dtypes, or pass out") from None
+                                "install ml_dtypes, or pass out", name) from None
         return np.dtype(ml_dtypes.bfloat16)
     raise ArgumentError(f"{name} = {dtype!r}: must be 'float32', 'float16' or "
-                        "'bfloat16'")
+                        "'bfloat16'", name)
 
 
 def new(device, shape, dtype):
     """A NumPy array for a result; on a GPU the caller must bring out."""
     if device != "cpu":
         raise ArgumentError(f"out = None: on {device} it must be an array "
-                            f"there, of shape {tuple(shape)} and {dtype}")
+                            f"there, of shape {tuple(shape)} and {dtype}", "out")
     return np.empty(shape, numpy_type("out_dtype", dtype))

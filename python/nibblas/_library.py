@@ -10,10 +10,18 @@ from nibblas import _abi as abi
 
 
 class Error(RuntimeError):
-    """What the library refused, in its words: argument, value, rule.
-    status: its number in enum nib_status."""
+    """What the library refuses, in its words: argument, value, rule.
 
-    status = None
+    status    its number in enum nib_status
+    argument  the argument that it is about, as the call names it ("a_scales",
+              "b[3]"); "" if it is about no single one"""
+
+    status: int | None = None
+    argument: str = ""
+
+    def __init__(self, message="", argument=""):
+        super().__init__(message)
+        self.argument = argument
 
 
 class ArgumentError(Error, ValueError):
@@ -108,11 +116,11 @@ lib = load(library_path())
 # How the library's names of arguments read here: problems[0].b2.k is b2.k of a
 # single product, b2[3].k of a group's fourth.
 NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe)\.(\w+)")
-GLOBAL = re.compile(r"\*?options\.global(_pointer)?\b|^global\b")
+GLOBAL = re.compile(r"\*?options\.global(_pointer)?\b")
 
 
-def translate(message, count=1, names=None):
-    """The message with this package's names of arguments."""
+def translate(text, count=1, names=None):
+    """A text with this package's names of arguments."""
     names = names or {}
 
     def rename(match):
@@ -120,13 +128,18 @@ def translate(message, count=1, names=None):
         field = names.get(field, field)
         return f"{field}[{index}]" if index and count > 1 else field
 
-    return GLOBAL.sub("global_scale", NAMES.sub(rename, message))
+    return GLOBAL.sub("global_scale", NAMES.sub(rename, text))
 
 
 def fail(status, error, count=1, names=None):
     """Raises the exception of a failed call."""
-    message = error.message.decode(errors="replace")
-    raise ERRORS.get(status, Error)(translate(message, count, names))
+    argument = error.argument.decode(errors="replace")
+    # The message begins with the argument; others may follow in it.
+    rest = error.message.decode(errors="replace")[len(argument):]
+    argument = "global_scale" if argument == "global" else translate(
+        argument, count, names)
+    raise ERRORS.get(status, Error)(argument + translate(rest, count, names),
+                                    argument)
 
 
 def call(name, *arguments, names=None):

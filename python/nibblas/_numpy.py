@@ -35,7 +35,7 @@ def _check_layout(name, scales, layout):
     own = getattr(scales, "scale_layout", layout)
     if own != layout:
         raise ArgumentError(f"{name}: lie in layout '{own}', not '{layout}', "
-                            "which the call takes them for")
+                            "which the call takes them for", name)
 
 
 class _Call:
@@ -111,7 +111,8 @@ def _multiply(op, call_, build, out, out_dtype, layouts, stream, packed=None):
     name = call_.device()
     device = packed.device if packed else _device.device(name)
     if device.name != name:
-        raise ArgumentError(f"b: packed on {device.name}; must be on a's {name}")
+        raise ArgumentError(f"b: packed on {device.name}; must be on a's {name}",
+                            "b")
     plans = packed.plans if packed else cache
     c = array("out", out, stream, write=True)
     if c is not None:
@@ -208,7 +209,7 @@ def group_gemm(a, a_scales, b, b_scales, *, alpha=None, out=None,
     for name, one in lists.items():
         if one is not None and len(one) != len(a):
             raise ArgumentError(f"{name}: {len(one)} arrays; must be as many "
-                                f"as a has, {len(a)}")
+                                f"as a has, {len(a)}", name)
     if not a:
         return []
     args = _Call(stream)

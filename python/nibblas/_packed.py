@@ -56,7 +56,7 @@ def packed(number):
     found = _alive.get(number)
     if found is None:
         raise ArgumentError(f"b = {number}: is the number of no packed weights "
-                            "that are alive")
+                            "that are alive", "b")
     return found
 
 

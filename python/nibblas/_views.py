@@ -31,7 +31,7 @@ class Array(NamedTuple):
 
     def fail(self, rule):
         raise ArgumentError(f"{self.name}: shape {tuple(self.shape)}, "
-                            f"{self.dtype}: {rule}")
+                            f"{self.dtype}: {rule}", self.name)
 
     def is_contiguous(self, first=0):
         """Of the dimensions from first on."""
@@ -78,7 +78,7 @@ def choose(name, value, choices):
         return choices[value]
     except (KeyError, TypeError):
         raise ArgumentError(f"{name} = {value!r}: must be "
-                            + " or ".join(map(repr, choices))) from None
+                            + " or ".join(map(repr, choices)), name) from None
 
 
 def check_device(arrays):

@@ -5,9 +5,11 @@ docs/numerics.md defines it in float64, and the oracle of nibblas.h."""
 import ctypes as C
 import json
 import os
+import re
 import struct
 import unittest
 
+import nibblas
 import numpy as np
 
 from nibblas import _abi as abi
@@ -151,13 +153,14 @@ def save_safetensors(path, tensors):
 
 
 class TorchTest(unittest.TestCase):
-    """Tests that need torch; self.ops is torch.ops.nibblas."""
+    """Tests that need torch; self.ops is torch.ops.nibblas, self.package is
+    nibblas.torch."""
 
     @classmethod
     def setUpClass(cls):
         cls.torch = needs_torch()
         import nibblas.torch
-        cls.door = nibblas.torch
+        cls.package = nibblas.torch
         cls.ops = cls.torch.ops.nibblas
         cls.rng = np.random.default_rng(1)
         cls.torch.manual_seed(1)
@@ -179,5 +182,14 @@ class TorchTest(unittest.TestCase):
         self.assertTrue((error <= limit).all(), (error - limit).tolist())
 
     def refused(self, pattern, function, *args, **kwargs):
-        with self.assertRaisesRegex(ValueError, pattern):
+        with self.assertRaisesRegex(ValueError, pattern) as caught:
             function(*args, **kwargs)
+        self.assert_says_what(caught.exception)
+
+    def assert_says_what(self, error):
+        """An ArgumentError carries the argument that its message begins with."""
+        if isinstance(error, nibblas.ArgumentError):
+            self.assertEqual(error.status, abi.NIB_BAD_ARGUMENT)
+            self.assertTrue(error.argument, error)
+            self.assertRegex(str(error),
+                             "^" + re.escape(error.argument) + r"(?!\w)")

@@ -41,7 +41,7 @@ class Docs(TorchTest):
         self.addCleanup(os.chdir, os.getcwd())
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            linear = self.door.Linear.from_linear(t.nn.Linear(64, 24))
+            linear = self.package.Linear.from_linear(t.nn.Linear(64, 24))
             save_safetensors("model.safetensors", {
                 "up." + key: value for key, value in
                 linear.state_dict().items() if key.startswith("weight")})

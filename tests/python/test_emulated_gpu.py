@@ -307,7 +307,7 @@ class AsTensors(EmulatedTest):
         super().setUpClass()
         cls.torch = needs_torch()
         import nibblas.torch
-        cls.door = nibblas.torch
+        cls.package = nibblas.torch
         from nibblas.torch import _convert, _multiply, _tensors
         cls.convert, cls.multiply = _convert, _multiply
         cls.cpu, cls.cuda = _tensors.Cpu, _tensors.Cuda
@@ -488,7 +488,7 @@ class AsTensors(EmulatedTest):
                                  want.dtype)
         tiled = self.convert.to_blocked(self.cpu, t.from_numpy(left[1]))
         self.convert.dequantize(self.cpu, host[0], tiled, None, t.float32)
-        weights = self.door.pack(*host[2:])
+        weights = self.package.pack(*host[2:])
         self.multiply.gemm_packed(self.cpu, *host[:2], weights.number, 33)
         out = Array(self.gpu, np.zeros((128, 4), np.uint8))
         made = iter((out, y))

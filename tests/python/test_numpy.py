@@ -222,8 +222,34 @@ class Copies(NumpyTest):
 
 class Refusals(NumpyTest):
     def refused(self, pattern, *args, **kwargs):
-        with self.assertRaisesRegex(nibblas.ArgumentError, pattern):
+        """The message has the pattern, and begins with the error's argument."""
+        with self.assertRaisesRegex(nibblas.ArgumentError, pattern) as caught:
             nibblas.gemm(*args, **kwargs)
+        error = caught.exception
+        self.assertEqual(error.status, abi.NIB_BAD_ARGUMENT)
+        self.assertRegex(error.argument, r"^\w+(\.\w+)*$")
+        self.assertTrue(str(error).startswith(error.argument), error)
+
+    def test_errors_carry_argument_and_status(self):
+        x = np.ones((2, 32), np.float32)
+        x[1, 7] = np.nan
+        for function, kind, argument, status in (
+                (lambda: nibblas.device("abacus"), nibblas.NoDeviceError, "name",
+                 abi.NIB_NO_DEVICE),
+                (lambda: nibblas.quantize(x), nibblas.DataError, "x",
+                 abi.NIB_BAD_DATA),
+                (lambda: nibblas.quantize(x, -1.0), nibblas.ArgumentError,
+                 "global_scale", abi.NIB_BAD_ARGUMENT),
+                (lambda: nibblas.Checkpoint("/nowhere"), nibblas.SystemIOError,
+                 "", abi.NIB_IO)):
+            with self.assertRaises(kind) as caught:
+                function()
+            for error in (caught.exception, pickle.loads(pickle.dumps(
+                    caught.exception))):
+                self.assertIs(type(error), kind)
+                self.assertEqual(error.argument, argument)
+                self.assertEqual(error.status, status)
+                self.assertEqual(str(error), str(caught.exception))
 
     def test_arguments_are_named(self):
         a, _, _ = self.operand(9, 64)

@@ -90,14 +90,14 @@ class ModelOpt(FormatTest):
     def test_linear_loads_it(self):
         t, w = self.torch, self.weight()
         q, scale, scale_2 = self.theirs.quantize(w, 16)
-        linear = self.door.Linear(160, 48, bias=False)
+        linear = self.package.Linear(160, 48, bias=False)
         linear.load_state_dict({"weight": q._quantized_data,
                                 "weight_scale": scale,
                                 "weight_scale_2": scale_2})
         ours = t.nn.Linear(160, 48, bias=False)
         ours.weight.data.copy_(w)
         x = t.randn(7, 160)
-        self.assertTrue(t.equal(linear(x), self.door.Linear.from_linear(
+        self.assertTrue(t.equal(linear(x), self.package.Linear.from_linear(
             ours)(x)))
 
 
@@ -137,7 +137,7 @@ class CompressedTensors(FormatTest):
         want = self.compressor.decompress(dict(state), self.scheme)["weight"]
         self.assert_near(self.values(layer), want.float(), 2.0 ** -6)
         x = t.randn(7, 160)
-        linear = self.door.Linear.from_layer(layer)
+        linear = self.package.Linear.from_layer(layer)
         self.assertLess((linear(x) - x @ want.float().t()).norm(),
                         0.2 * linear(x).norm())
         codes, scales, _ = self.ops.quantize(

@@ -91,7 +91,7 @@ class Products(CudaTest):
         kinds = (t.float4_e2m1fn_x2, t.float8_e4m3fn) * 2
         a4, sa, b4, sb = [x.view(k) for x, k in zip((*a, *b), kinds)]
         recipe = [block, whole]
-        c = self.door.scaled_mm(a4, b4.t(), [sa, one], recipe, [sb, one],
+        c = self.package.scaled_mm(a4, b4.t(), [sa, one], recipe, [sb, one],
                                 recipe, tiled, tiled,
                                 output_dtype=t.float32)
         self.assert_right(abi.NIB_GEMM, left, right, c)
@@ -99,7 +99,7 @@ class Products(CudaTest):
         parts = [blocked(left[1][:5]), blocked(left[1][5:])]
         sa = t.from_numpy(np.concatenate(parts)).cuda().view(kinds[1])
         offs = t.tensor([5, 17], dtype=t.int32, device="cuda")
-        c = self.door.scaled_grouped_mm(
+        c = self.package.scaled_grouped_mm(
             a4, t.stack([b[0]] * 2).view(kinds[0]).transpose(1, 2), sa, block,
             t.stack([b[1]] * 2).view(kinds[1]), block, tiled, tiled, offs=offs,
             output_dtype=t.float32)
@@ -241,7 +241,7 @@ class Order(CudaTest):
         t = self.torch
         model = t.nn.Sequential(t.nn.Linear(256, 512), t.nn.GELU(),
                                 t.nn.Linear(512, 64)).cuda()
-        self.door.swap_linears(model)
+        self.package.swap_linears(model)
         x = t.randn(24, 256, device="cuda")
         with t.inference_mode():
             want = model(x)
@@ -279,7 +279,7 @@ class Order(CudaTest):
     def test_linear_is_the_cpus(self):
         t = self.torch
         linear = t.nn.Linear(256, 130)
-        ours = self.door.Linear.from_linear(linear)
+        ours = self.package.Linear.from_linear(linear)
         x = t.randn(2, 9, 256)
         want = ours(x)
         got = ours.cuda()(x.cuda())

@@ -82,7 +82,7 @@ class Products(ErrorTest):
         self.assertTrue(out.is_meta)
         # What the CUDA kernel asks of its first argument.
         from nibblas.torch._tensors import Cuda
-        self.refused("^a: is on cpu; must be on a GPU", Cuda.place, self.a[0])
+        self.refused("^a: is on cpu; must be on a GPU", Cuda.device_of, self.a[0])
 
     def test_out(self):
         t = self.torch

@@ -29,7 +29,7 @@ class PackedWeights(TorchTest):
             for layout in ("tiled", "linear"):
                 a, _, _ = self.operand(m, k, layout=layout)
                 b, _, _ = self.operand(n, k, layout=layout)
-                weights = self.door.pack(*b, layout)
+                weights = self.package.pack(*b, layout)
                 alpha = t.tensor([0.5])
                 got = self.ops.gemm_packed(*a, weights.number, n, alpha,
                                            t.float32, layout)
@@ -44,14 +44,14 @@ class PackedWeights(TorchTest):
     def test_opcheck(self):
         a, _, _ = self.operand(9, 64)
         b, _, _ = self.operand(33, 64)
-        weights = self.door.pack(*b)
+        weights = self.package.pack(*b)
         self.torch.library.opcheck(self.ops.gemm_packed.default,
                                    (*a, weights.number, 33))
 
     def test_refusals(self):
         a, _, _ = self.operand(9, 32)
         b, _, _ = self.operand(33, 64)
-        weights = self.door.pack(*b)
+        weights = self.package.pack(*b)
         self.refused("^b: .*K = 64: must be a's 32", self.ops.gemm_packed, *a,
                      weights.number, 33)
         self.refused("^n = 32: must be 33, the rows of b", self.ops.gemm_packed,
@@ -61,7 +61,7 @@ class PackedWeights(TorchTest):
         gc.collect()
         self.refused(f"^b = {number}: is the number of no packed weights",
                      self.ops.gemm_packed, *a, number, 33)
-        self.refused("^b: .*K = 2 .* 12 = 24", self.door.pack, b[0][:, :12],
+        self.refused("^b: .*K = 2 .* 12 = 24", self.package.pack, b[0][:, :12],
                      b[1])
 
     def test_memory_goes_with_them(self):
@@ -70,7 +70,7 @@ class PackedWeights(TorchTest):
         gc.collect()
         before = len(_packed._alive)
         for _ in range(3):
-            weights = self.door.pack(*b)
+            weights = self.package.pack(*b)
             self.ops.gemm_packed(*a, weights.number, 33)
             self.assertGreaterEqual(weights.bytes, 33 * 64 * 9 // 16)
         del weights
@@ -90,7 +90,7 @@ class LinearTest(TorchTest):
     def swapped(self):
         model = self.model()
         quantised = copy.deepcopy(model)
-        names, left = self.door.swap_linears(quantised)
+        names, left = self.package.swap_linears(quantised)
         self.assertEqual((names, left), (["0", "2", "3"], {}))
         return model, quantised
 
@@ -99,7 +99,7 @@ class Numbers(LinearTest):
     def test_is_the_product_of_what_was_quantised(self):
         t = self.torch
         linear = t.nn.Linear(64, 40)
-        ours = self.door.Linear.from_linear(linear)
+        ours = self.package.Linear.from_linear(linear)
         x = t.randn(2, 7, 64)
         w = self.ops.dequantize(ours.weight, ours.weight_scale,
                                 ours.weight_scale_2, t.float32, "linear")
@@ -116,9 +116,9 @@ class Numbers(LinearTest):
         linear = t.nn.Linear(64, 40)
         x = t.randn(7, 64)
         amax = x.abs().max().item()
-        ours = self.door.Linear.from_linear(linear,
+        ours = self.package.Linear.from_linear(linear,
                                             input_scale=amax / 2688)
-        plain = self.door.Linear.from_linear(linear)
+        plain = self.package.Linear.from_linear(linear)
         self.assertLess((ours(x) - plain(x)).abs().max(), 1e-3)
         # Rows do not depend on their neighbours then.
         self.assertTrue(t.equal(ours(x)[2:3], ours(x[2:3])))
@@ -126,7 +126,7 @@ class Numbers(LinearTest):
     def test_types_of_activations(self):
         t = self.torch
         for bias in (True, False):
-            ours = self.door.Linear.from_linear(t.nn.Linear(64, 40, bias))
+            ours = self.package.Linear.from_linear(t.nn.Linear(64, 40, bias))
             for dtype in (t.float16, t.bfloat16):
                 x = t.randn(3, 64).to(dtype)
                 self.assertTrue(t.equal(ours(x), ours(x.float()).to(dtype)))
@@ -138,7 +138,7 @@ class Numbers(LinearTest):
 
     def test_gradient_of_activations(self):
         t = self.torch
-        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
         for dtype in (t.float32, t.bfloat16):
             x = t.randn(2, 7, 64, dtype=dtype, requires_grad=True)
             up = t.randn(2, 7, 40, dtype=dtype)
@@ -150,7 +150,7 @@ class Numbers(LinearTest):
 
     def test_compiles_with_a_gradient(self):
         t = self.torch
-        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
         x = t.randn(7, 64, requires_grad=True)
         ours(x).square().sum().backward()
         want, x.grad = x.grad, None
@@ -160,7 +160,7 @@ class Numbers(LinearTest):
 
     def test_strides_of_activations(self):
         t = self.torch
-        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
         x = t.randn(5, 192)
         for view in (x[:, ::3], x[:, 64:128], x[:1, ::3], x.t()[:64].t(),
                      t.randn(64, 5).t(), t.randn(1, 64, 5).transpose(1, 2),
@@ -182,7 +182,7 @@ class Numbers(LinearTest):
         model = t.nn.TransformerEncoder(layer, 2)
         x, mask = t.randn(3, 7, 64), t.zeros(3, 7, dtype=t.bool)
         mask[1, 5:] = True
-        names, _ = self.door.swap_linears(model)
+        names, _ = self.package.swap_linears(model)
         self.assertEqual(len(names), 4)
         for more in ({}, {"src_key_padding_mask": mask}):
             want = model.train()(x, **more)
@@ -197,7 +197,7 @@ class Numbers(LinearTest):
         shared = nn.Linear(32, 32)
         model = nn.ModuleDict({"odd": nn.Linear(20, 4), "x": shared,
                                "y": shared, "head": nn.Linear(32, 4)})
-        names, left = self.door.swap_linears(
+        names, left = self.package.swap_linears(
             model, keep=lambda name, _: name == "head")
         self.assertEqual(names, ["x", "y"])
         self.assertIs(model["x"], model["y"])
@@ -213,7 +213,7 @@ class Life(LinearTest):
         want = ours(x)
         self.assertTrue(t.equal(copy.deepcopy(ours)(x), want))
         other = self.model()
-        self.door.swap_linears(other)
+        self.package.swap_linears(other)
         self.assertFalse(t.equal(other(x), want))
         other.load_state_dict(ours.state_dict())
         self.assertTrue(t.equal(other(x), want))
@@ -227,7 +227,7 @@ class Life(LinearTest):
         """The packed form follows: written in place, replaced, filled after
         to_empty(), other weights for one call, set behind torch's back."""
         t = self.torch
-        one, other = (self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        one, other = (self.package.Linear.from_linear(t.nn.Linear(64, 40))
                       for _ in range(2))
         x = t.randn(3, 64)
         first, second = one(x), other(x)
@@ -246,10 +246,10 @@ class Life(LinearTest):
             with t.no_grad():
                 getattr(empty, name).copy_(value)
         self.assertTrue(t.equal(empty(x), second))
-        meta = self.door.Linear(64, 40, device="meta").to_empty(device="cpu")
+        meta = self.package.Linear(64, 40, device="meta").to_empty(device="cpu")
         meta.load_state_dict(other.state_dict())
         self.assertTrue(t.equal(meta(x), second))
-        hidden = self.door.Linear.from_linear(t.nn.Linear(64, 40, bias=False))
+        hidden = self.package.Linear.from_linear(t.nn.Linear(64, 40, bias=False))
         hidden(x)
         hidden.weight.data.copy_(one.weight)
         hidden.weight_scale.data.copy_(one.weight_scale)
@@ -275,7 +275,7 @@ class Life(LinearTest):
 
     def test_the_gradient_of_weights_for_one_call(self):
         t = self.torch
-        one, other = (self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        one, other = (self.package.Linear.from_linear(t.nn.Linear(64, 40))
                       for _ in range(2))
         x, y = (t.ones(3, 64, requires_grad=True) for _ in range(2))
         t.func.functional_call(one, dict(other.state_dict()),
@@ -285,7 +285,7 @@ class Life(LinearTest):
 
     def test_many_threads(self):
         t = self.torch
-        ours = self.door.Linear.from_linear(t.nn.Linear(64, 40))
+        ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
         inputs = [t.randn(5, 64) for _ in range(8)]
         want = [ours(x) for x in inputs]
         ours._packed.forget()
@@ -367,7 +367,7 @@ class Life(LinearTest):
         linear = t.nn.Linear(64, 40, bias=False)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "m.safetensors")
-            ours = self.door.Linear.from_linear(linear)
+            ours = self.package.Linear.from_linear(linear)
             state = {"proj." + key: value for key, value in
                      ours.state_dict().items() if key != "input_scale"}
             save_safetensors(path, state)
@@ -377,11 +377,11 @@ class Life(LinearTest):
                                                ours.weight.numpy()))
                 self.assertEqual(layer.global_scale,
                                  ours.weight_scale_2.item())
-                again = self.door.Linear.from_layer(layer, t.ones(40))
+                again = self.package.Linear.from_layer(layer, t.ones(40))
         x = t.randn(3, 64)
         self.assertTrue(t.equal(again(x), ours(x) + 1))
         stack = layer._replace(codes=layer.codes[None])
-        self.refused("^layer proj: a stack", self.door.Linear.from_layer,
+        self.refused("^layer proj: a stack", self.package.Linear.from_layer,
                      stack)
 
 

@@ -58,7 +58,7 @@ class Keys(PlanTest):
         b, _, _ = self.operand(33, 64)
         v, _, _ = self.operand(1, 64)
         stack, offsets = (b[0][None], b[1][None]), t.tensor([0, 9]).int()
-        weights = self.door.pack(*b)
+        weights = self.package.pack(*b)
         for call in (lambda: self.ops.gemm(*a, *b),
                      lambda: self.ops.gemv(v[0][0], v[1], *b),
                      lambda: self.ops.dual_gemm(*a, *b, *b),

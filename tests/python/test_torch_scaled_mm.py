@@ -31,12 +31,12 @@ class ScaledTest(TorchTest):
 class Signatures(ScaledTest):
     def test_are_torchs(self):
         for name in ("scaled_mm", "scaled_grouped_mm"):
-            ours = inspect.signature(getattr(self.door, name)).parameters
+            ours = inspect.signature(getattr(self.package, name)).parameters
             torchs = inspect.signature(getattr(self.F, name)).parameters
             self.assertEqual([(p.name, p.default) for p in ours.values()],
                              [(p.name, p.default) for p in torchs.values()])
         schema = self.torch.ops.aten._scaled_mm.default._schema
-        ours = list(inspect.signature(self.door._scaled_mm).parameters)
+        ours = list(inspect.signature(self.package._scaled_mm).parameters)
         self.assertEqual(ours[1:], [a.name for a in schema.arguments][1:])
 
 
@@ -45,17 +45,17 @@ class ScaledMm(ScaledTest):
         for m, n, k in ((5, 16, 64), (130, 33, 256)):
             a, sa, x = self.typed(m, k)
             b, sb, y = self.typed(n, k)
-            c = self.door.scaled_mm(a, b.t(), sa, self.block, sb, self.block,
+            c = self.package.scaled_mm(a, b.t(), sa, self.block, sb, self.block,
                                     self.swizzle, self.swizzle,
                                     output_dtype=self.torch.float32)
             self.assert_within(c, x @ y.T, bound(x, y))
-            flat = self.door.scaled_mm(
+            flat = self.package.scaled_mm(
                 a, b.t(), sa.flatten(), [self.block], [sb.flatten()],
                 [self.block], [self.swizzle], [self.swizzle],
                 contraction_dim=(-1, -2))
             self.assertEqual(flat.dtype, self.torch.bfloat16)
             self.assertTrue(self.torch.equal(flat, c.bfloat16()))
-            old = self.door._scaled_mm(a, b.t(), sa, sb,
+            old = self.package._scaled_mm(a, b.t(), sa, sb,
                                        out_dtype=self.torch.bfloat16)
             self.assertTrue(self.torch.equal(old, flat))
 
@@ -65,7 +65,7 @@ class ScaledMm(ScaledTest):
         ga, gb = self.torch.tensor(0.5), self.torch.tensor([0.25])
         recipe = [self.block, self.whole]
         for swizzle in (None, self.plain, [self.plain, self.plain]):
-            c = self.door.scaled_mm(a, b.t(), [sa, ga], recipe, [sb, gb],
+            c = self.package.scaled_mm(a, b.t(), [sa, ga], recipe, [sb, gb],
                                     recipe, swizzle, swizzle,
                                     output_dtype=self.torch.float32)
             self.assert_within(c, x @ y.T / 8, bound(x, y) / 8)
@@ -77,15 +77,15 @@ class ScaledMm(ScaledTest):
         args = (a, b.t(), sa, self.block, sb, self.block, self.swizzle,
                 self.swizzle)
         bias = t.randn(16).half()
-        whole = self.door.scaled_mm(*args, output_dtype=t.float32)
-        c = self.door.scaled_mm(*args, bias=bias, output_dtype=t.float16)
+        whole = self.package.scaled_mm(*args, output_dtype=t.float32)
+        c = self.package.scaled_mm(*args, bias=bias, output_dtype=t.float16)
         self.assertTrue(t.equal(c, (whole + bias).half()))
 
     def test_empty_k_is_zero(self):
         t = self.torch
         a = t.zeros(3, 0, dtype=t.uint8).view(t.float4_e2m1fn_x2)
         s = t.zeros(0, dtype=t.float8_e4m3fn)
-        c = self.door.scaled_mm(a, a.t(), s, self.block, s, self.block,
+        c = self.package.scaled_mm(a, a.t(), s, self.block, s, self.block,
                                 self.swizzle, self.swizzle)
         self.assertTrue(t.equal(c, t.zeros(3, 3, dtype=t.bfloat16)))
 
@@ -94,7 +94,7 @@ class ScaledMm(ScaledTest):
         for m, half in ((0, 16), (3, 0), (0, 0)):
             a = t.zeros(m, half, dtype=t.uint8)
             b = t.zeros(5, half, dtype=t.uint8)
-            c = self.door.scaled_mm(
+            c = self.package.scaled_mm(
                 a, b.t(), t.zeros(m, half // 8, dtype=t.float8_e4m3fn),
                 self.block, t.zeros(5, half // 8, dtype=t.float8_e4m3fn),
                 self.block)
@@ -105,12 +105,12 @@ class ScaledMm(ScaledTest):
         b, sb, _ = self.typed(16, 64)
         good = [a, b.t(), sa, self.block, sb, self.block, self.swizzle,
                 self.swizzle]
-        want = self.door.scaled_mm(*good)
+        want = self.package.scaled_mm(*good)
         for i, other in ((1, b.t().contiguous()), (2, sa[:64]),
                          (4, sb.float()), (7, self.plain)):
             with self.assertRaises(ValueError):
-                self.door.scaled_mm(*good[:i], other, *good[i + 1:])
-        self.assertTrue(self.torch.equal(self.door.scaled_mm(*good), want))
+                self.package.scaled_mm(*good[:i], other, *good[i + 1:])
+        self.assertTrue(self.torch.equal(self.package.scaled_mm(*good), want))
 
     def test_other_recipes_are_torchs(self):
         t = self.torch
@@ -118,7 +118,7 @@ class ScaledMm(ScaledTest):
         one = t.ones(())
         args = (a, a.t(), one, self.whole, one, self.whole)
         ours, theirs = (self.outcome(f, *args) for f in
-                        (self.door.scaled_mm, self.F.scaled_mm))
+                        (self.package.scaled_mm, self.F.scaled_mm))
         self.assertEqual(ours, theirs)
 
     @staticmethod
@@ -136,7 +136,7 @@ class ScaledMm(ScaledTest):
         both = [self.swizzle, self.plain]
 
         def f(a, b, sa, sb, ga):
-            return self.door.scaled_mm(a, b.t(), [sa, ga], recipe, [sb, ga],
+            return self.package.scaled_mm(a, b.t(), [sa, ga], recipe, [sb, ga],
                                        recipe, both, both)
         compiled = self.torch.compile(f, backend="aot_eager", fullgraph=True)
         self.assertTrue(self.torch.equal(compiled(a, b, sa, sb, ga),
@@ -150,7 +150,7 @@ class ScaledMm(ScaledTest):
                 "scale_recipe_a": self.block, "scale_b": sb,
                 "scale_recipe_b": self.block, "swizzle_a": self.swizzle,
                 "swizzle_b": self.swizzle}
-        self.door.scaled_mm(**good)
+        self.package.scaled_mm(**good)
         for pattern, change in (
                 ("^mat_a must be 2D", {"mat_a": a[None]}),
                 ("^mat_b must be float4", {"mat_b": t.zeros(32, 16)}),
@@ -174,9 +174,9 @@ class ScaledMm(ScaledTest):
                 ("^output_dtype", {"output_dtype": t.int8}),
                 ("^contraction_dim", {"contraction_dim": (0, 1)}),
                 ("^swizzle_a = 7", {"swizzle_a": 7})):
-            self.refused(pattern, self.door.scaled_mm, **{**good, **change})
+            self.refused(pattern, self.package.scaled_mm, **{**good, **change})
         with self.assertRaisesRegex(NotImplementedError, "^scale_recipe_b"):
-            self.door.scaled_mm(**{**good, "scale_recipe_b": self.whole})
+            self.package.scaled_mm(**{**good, "scale_recipe_b": self.whole})
 
 
 class ScaledGroupedMm(ScaledTest):
@@ -200,13 +200,13 @@ class ScaledGroupedMm(ScaledTest):
             b, sb, y = self.typed(4, 24, 64, layout=layout)
             ga, gb = self.torch.tensor([1., 2., .5, 4.]), self.torch.ones(1)
             recipe = [self.block, self.whole]
-            c = self.door.scaled_grouped_mm(
+            c = self.package.scaled_grouped_mm(
                 a, b.transpose(1, 2), [sa, ga], recipe,
                 [sb.reshape(4, -1), gb], recipe, swizzle, swizzle, offs=offs,
                 output_dtype=self.torch.float32)
             for scales, factor in (([sa, ga], ga), (sa, None)):
                 by = recipe if factor is not None else self.block
-                half = self.door.scaled_grouped_mm(
+                half = self.package.scaled_grouped_mm(
                     a, b.transpose(1, 2), scales, by, [
                         sb.reshape(4, -1), gb] if factor is not None else sb,
                     by, swizzle, swizzle, offs=offs)
@@ -225,12 +225,12 @@ class ScaledGroupedMm(ScaledTest):
         b, sb, y = self.typed(3, 24, 64)
         want = np.einsum("gmk,gnk->gmn", x, y)
         args = (self.swizzle, self.swizzle, None, None, self.torch.float32)
-        c = self.door.scaled_grouped_mm(a, b.transpose(1, 2), sa, self.block,
+        c = self.package.scaled_grouped_mm(a, b.transpose(1, 2), sa, self.block,
                                         sb, self.block, *args)
         self.assert_within(c, want, bound(x, y))
         recipe = [self.block, self.whole]
         g = self.torch.tensor([1., 2., 4.])
-        c = self.door.scaled_grouped_mm(a, b.transpose(1, 2), [sa, g], recipe,
+        c = self.package.scaled_grouped_mm(a, b.transpose(1, 2), [sa, g], recipe,
                                         [sb, self.torch.ones(3)], recipe,
                                         *args)
         factor = g.numpy()[:, None, None]
@@ -260,10 +260,10 @@ class ScaledGroupedMm(ScaledTest):
             for layout, swizzle in (("tiled", self.swizzle), ("linear", None)):
                 a, sa, x = self.k_groups(5, sizes, layout)
                 b, sb, y = self.k_groups(130, sizes, layout)
-                plain = self.door.scaled_grouped_mm(
+                plain = self.package.scaled_grouped_mm(
                     a, b.t(), sa, self.block, sb, self.block, swizzle, swizzle,
                     offs=offs, output_dtype=t.float32)
-                c = self.door.scaled_grouped_mm(
+                c = self.package.scaled_grouped_mm(
                     a, b.t(), [sa, ga], recipe, [sb, t.ones(1)], recipe,
                     swizzle, swizzle, offs=offs, output_dtype=t.float32)
                 self.assertEqual(tuple(c.shape), (len(sizes), 5, 130))
@@ -286,7 +286,7 @@ class ScaledGroupedMm(ScaledTest):
                 "scale_recipe_a": self.block, "scale_b": sb,
                 "scale_recipe_b": self.block, "swizzle_a": self.swizzle,
                 "swizzle_b": self.swizzle, "offs": ends(64, 96)}
-        self.door.scaled_grouped_mm(**good)
+        self.package.scaled_grouped_mm(**good)
         for pattern, change in (
                 (r"^offs = \[64, 112\]: must be multiples of 16 .*at most K = 96",
                  {"offs": ends(64, 112)}),
@@ -295,7 +295,7 @@ class ScaledGroupedMm(ScaledTest):
                 ("^scale_a must have 512 elements", {"offs": ends(64)}),
                 ("^scale_b must have shape .9, 6.", {"swizzle_b": None}),
                 ("contraction dimensions must match", {"mat_b": b[:, :32].t()})):
-            self.refused(pattern, self.door.scaled_grouped_mm,
+            self.refused(pattern, self.package.scaled_grouped_mm,
                          **{**good, **change})
 
     def test_compiles(self):
@@ -303,7 +303,7 @@ class ScaledGroupedMm(ScaledTest):
         b, sb, _ = self.typed(2, 24, 64)
 
         def f(a, b, sa, sb, offs):
-            return self.door.scaled_grouped_mm(
+            return self.package.scaled_grouped_mm(
                 a, b.transpose(1, 2), sa, self.block, sb, self.block,
                 self.swizzle, self.swizzle, offs=offs)
         compiled = self.torch.compile(f, backend="aot_eager", fullgraph=True)
@@ -318,7 +318,7 @@ class ScaledGroupedMm(ScaledTest):
                 "scale_recipe_a": self.block, "scale_b": sb,
                 "scale_recipe_b": self.block, "swizzle_a": self.swizzle,
                 "swizzle_b": self.swizzle, "offs": offs}
-        self.door.scaled_grouped_mm(**good)
+        self.package.scaled_grouped_mm(**good)
         for pattern, change in (
                 ("provide offsets", {"offs": None}),
                 ("^offs must be 1D of int32", {"offs": offs.long()}),
@@ -331,10 +331,10 @@ class ScaledGroupedMm(ScaledTest):
                 ("^scale_a must have whole tiles of 128 x 4",
                  {"scale_a": sa[:100]}),
                 ("^scale_a must have shape .8, 4.", {"swizzle_a": None})):
-            self.refused(pattern, self.door.scaled_grouped_mm,
+            self.refused(pattern, self.package.scaled_grouped_mm,
                          **{**good, **change})
         with self.assertRaisesRegex(NotImplementedError, "^mat_a is 3D and"):
-            self.door.scaled_grouped_mm(**{**good, "mat_a": a[None],
+            self.package.scaled_grouped_mm(**{**good, "mat_a": a[None],
                                            "mat_b": b[0].t()})
 
 

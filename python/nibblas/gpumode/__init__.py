@@ -21,12 +21,13 @@ from nibblas.torch._tensors import Cpu, Cuda, array
 def _check_devices(tensors):
     first = tensors[0].device
     if first.type not in ("cpu", "cuda"):
-        raise ArgumentError(f"data: is on {first}; must be on a CPU or a GPU")
+        raise ArgumentError(f"data: is on {first}; must be on a CPU or a GPU",
+                            "data")
     for x in tensors:
         if x.device != first:
             raise ArgumentError(
                 f"data: a tensor of shape {tuple(x.shape)} is on {x.device}; must "
-                f"be on {first}, as the first")
+                f"be on {first}, as the first", "data")
 
 
 def _nib_problem(op, product):
@@ -114,4 +115,4 @@ def custom_kernel(problem):
         return _FUNCTIONS[problem]
     except (KeyError, TypeError):
         raise ArgumentError(f"problem = {problem!r}: must be " + " or ".join(
-            map(repr, PROBLEMS))) from None
+            map(repr, PROBLEMS)), "problem") from None

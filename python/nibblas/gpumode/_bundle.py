@@ -60,6 +60,10 @@ VERSION, PROBLEM = "{version}", "{problem}"
 class ArgumentError(ValueError, RuntimeError):
     """An argument breaks a rule; nothing was done."""
 
+    def __init__(self, message, argument=""):
+        super().__init__(message)
+        self.argument = argument
+
 
 # ---- nibblas.h -----------------------------------------------------------------
 

@@ -60,7 +60,7 @@ _devices = {}
 
 def _device(index):
     if index < 0:
-        raise ArgumentError("data: on the CPU; must be on a GPU")
+        raise ArgumentError("data: on the CPU; must be on a GPU", "data")
     if index not in _devices:
         handle = C.c_void_p()
         _call("nib_device_open", f"cuda:{index}".encode(), None,

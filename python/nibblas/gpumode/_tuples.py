@@ -22,7 +22,7 @@ class Problem(NamedTuple):
 
 def _fail(name, x, rule):
     raise ArgumentError(f"{name}: shape {tuple(x.shape)}, strides "
-                        f"{tuple(x.stride())}: {rule}")
+                        f"{tuple(x.stride())}: {rule}", name)
 
 
 def _take(data, count, what):
@@ -30,7 +30,7 @@ def _take(data, count, what):
     if not isinstance(data, (tuple, list)) or len(data) != count:
         size = (f" of {len(data)}" if isinstance(data, (tuple, list)) else "")
         raise ArgumentError(f"data: {type(data).__name__}{size}; must be the "
-                            f"{count} parts ({what})")
+                            f"{count} parts ({what})", "data")
     return data
 
 
@@ -129,7 +129,7 @@ def group_tensors(data):
         raise ArgumentError(
             f"data: {len(abc)} abc_tensors, {len(scales)} "
             f"sfasfb_reordered_tensors, {len(sizes)} problem_sizes: must be as "
-            "many")
+            "many", "data")
     return [x for (a, b, c), (sfa, sfb) in zip(abc, scales)
             for x in (a, b, sfa, sfb, c)]
 

@@ -48,7 +48,7 @@ class Linear(nn.Module):
         super().__init__()
         if in_features % 16:
             raise ArgumentError(f"in_features = {in_features}: must be a "
-                                "multiple of 16")
+                                "multiple of 16", "in_features")
         self.in_features, self.out_features = in_features, out_features
         self._packed = LayerWeights()
 
@@ -91,7 +91,8 @@ class Linear(nn.Module):
         """A layer of nibblas.Checkpoint, of either format; bias: a tensor."""
         if layer.codes.ndim != 2:
             raise ArgumentError(f"layer {layer.name}: a stack of "
-                                f"{layer.codes.shape[0]} matrices; must be one")
+                                f"{layer.codes.shape[0]} matrices; must be one",
+                                "layer")
         rows, half = layer.codes.shape
         made = cls(2 * half, rows, bias is not None, device,
                    None if bias is None else bias.dtype)

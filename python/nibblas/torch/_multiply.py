@@ -102,7 +102,8 @@ def gemm_packed(backend, a, a_scales, b, n, alpha=None, out_dtype=None,
     """b: the number of packed weights, whose device computes; n: their rows."""
     weights = packed(b)
     if n != weights.sizes.rows:
-        raise ArgumentError(f"n = {n}: must be {weights.sizes.rows}, the rows of b")
+        raise ArgumentError(f"n = {n}: must be {weights.sizes.rows}, the rows of b",
+                            "n")
     return _times_packed(backend, a, a_scales, weights, alpha,
                          out_dtype or USUAL, a_layout)
 
@@ -126,7 +127,7 @@ def _times_packed(backend, a, a_scales, weights, alpha, out_dtype, a_layout):
         backend.check_not_capturing(NEW_SIZES)
         if backend.open(device).name != weights.device.name:
             raise ArgumentError(f"b: packed on {weights.device.name}; must be "
-                                f"on a's {backend.open(device).name}")
+                                f"on a's {backend.open(device).name}", "b")
         p, shape = _problems.product(
             operand("a", a, a_scales, a_layout), weights, None,
             [array("alpha", alpha)], dtype=dtype_name(out_dtype))
@@ -203,7 +204,7 @@ def _check_lengths(a, *lists):
     for name, one in zip(("a_scales", "b", "b_scales", "c"), lists):
         if one is not None and len(one) != len(a):
             raise ArgumentError(f"{name}: {len(one)} tensors; must be as many "
-                                f"as a has, {len(a)}")
+                                f"as a has, {len(a)}", name)
 
 
 def _group_problems(a, a_scales, b, b_scales, alpha, out_dtype, a_layout,

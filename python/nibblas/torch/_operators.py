@@ -53,7 +53,7 @@ def _check_gradients(*tensors):
             if x is not None and x.requires_grad:
                 raise ArgumentError(
                     "c: operators that write into c have no gradients, but one of "
-                    "the arguments requires one; use torch.no_grad()")
+                    "the arguments requires one; use torch.no_grad()", "c")
 
 
 def _out_fake(c, *arguments, **named):

@@ -120,7 +120,7 @@ class Cuda:
         index = tensor.get_device()
         if index < 0:
             raise ArgumentError(f"{name}: is on {tensor.device}; must be on a "
-                                "GPU, as another argument is")
+                                "GPU, as another argument is", name)
         return "cuda", index
 
     @staticmethod
