@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * baseline.c - the processes that baselines live in: requests and replies of fixed size
- * over two pipes.  baseline_work.c is the other end.
+ * baseline.c - the processes that baselines live in: requests and replies of
+ * fixed size over two pipes.
  */
 #include "baseline.h"
 
@@ -14,53 +14,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "baseline_engine.h"
-#include "baseline_work.h"
-
-static const struct baseline_engine *const engines[] = {
+const struct baseline_engine *const baseline_engines[BASELINES] = {
     &baseline_onednn_bf16,
     &baseline_onednn_f32,
     &baseline_onednn_f32_avx2,
     &baseline_openblas_f32,
 };
 
+enum verb { PREPARE, RUN, RELEASE };
+
+struct request {
+	enum verb verb;
+	int64_t shape;
+	int threads;
+	double budget_s;
+};
+
+struct reply {
+	bool ok;
+	char reason[BASELINE_REASON];
+	int count;
+	double samples_s[BASELINE_MAX_SAMPLES];
+	double spent_s;
+};
+
 struct baseline {
 	pid_t pid;
 	int to, from; /* pipes */
 };
-
-int baseline_count(void)
-{
-	return (int)(sizeof(engines) / sizeof(engines[0]));
-}
-
-const char *baseline_backend(int index)
-{
-	return engines[index]->backend;
-}
-
-enum peak_kind baseline_limit(int index)
-{
-	return engines[index]->limit;
-}
-
-double baseline_bytes(int index, const struct shape *shape)
-{
-	int dual = shape->op == OP_DUAL_GEMM || shape->op == OP_GROUP_DUAL ||
-		   shape->op == OP_MOE_DUAL;
-	double bytes = 0;
-
-	for (int64_t i = 0; i < shape->count; i++) {
-		double m = (double)shape->sizes[i].m;
-		double n = (double)shape->sizes[i].n * (dual ? 2 : 1);
-		double k = (double)shape->sizes[i].k;
-
-		if (m > 0)
-			bytes += (m + n) * k * engines[index]->operand_bytes +
-				 m * n * (double)sizeof(float);
-	}
-	return bytes * (double)(shape->batch ? shape->batch : 1);
-}
 
 static bool transfer(int fd, void *data, size_t n_bytes, bool writes)
 {
@@ -80,18 +61,30 @@ static bool transfer(int fd, void *data, size_t n_bytes, bool writes)
 	return true;
 }
 
-/* The life of the process: requests until the pipe closes. */
-static void serve(int from, int to, const struct baseline_engine *engine,
-		  const struct shape_list *list,
-		  const struct data_options *options)
+/* ---- the child ----------------------------------------------------------- */
+
+static void answer(struct baseline_work *work, const struct request *request,
+		   struct reply *reply)
 {
-	struct baseline_work *work = baseline_work_new(engine, list, options);
-	struct baseline_request request;
-	struct baseline_reply reply;
+	*reply = (struct reply){.ok = true};
+	if (request->verb == PREPARE)
+		reply->ok = baseline_work_prepare(
+		    work, request->shape, request->threads, reply->reason);
+	else if (request->verb == RUN)
+		reply->count = baseline_work_run(
+		    work, request->budget_s, reply->samples_s, &reply->spent_s);
+	else
+		baseline_work_release(work);
+}
+
+/* Answers requests until the pipe closes. */
+static void serve(int from, int to, struct baseline_work *work)
+{
+	struct request request;
+	struct reply reply;
 
 	while (work && transfer(from, &request, sizeof request, false)) {
-		memset(&reply, 0, sizeof reply);
-		baseline_work_answer(work, &request, &reply);
+		answer(work, &request, &reply);
 		if (!transfer(to, &reply, sizeof reply, true))
 			break;
 	}
@@ -99,37 +92,30 @@ static void serve(int from, int to, const struct baseline_engine *engine,
 	_exit(0);
 }
 
-struct baseline *baseline_start(int index, const struct shape_list *list,
+/* ---- the parent ---------------------------------------------------------- */
+
+struct baseline *baseline_start(const struct baseline_engine *engine,
+				const struct shape_list *list,
 				const struct data_options *options)
 {
 	struct baseline *baseline = calloc(1, sizeof *baseline);
-	int down[2], up[2];
+	int down[2] = {-1, -1}, up[2] = {-1, -1};
 
-	if (!baseline || pipe(down) != 0) {
-		free(baseline);
+	if (!baseline)
 		return NULL;
-	}
-	if (pipe(up) != 0) {
-		close(down[0]);
-		close(down[1]);
-		free(baseline);
-		return NULL;
-	}
-	baseline->pid = fork();
+	baseline->pid = pipe(down) || pipe(up) ? -1 : fork();
 	if (baseline->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(down[1]);
 		close(up[0]);
-		serve(down[0], up[1], engines[index], list, options);
+		serve(down[0], up[1], baseline_work_new(engine, list, options));
 	}
 	close(down[0]);
 	close(up[1]);
 	baseline->to = down[1];
 	baseline->from = up[0];
 	if (baseline->pid < 0) {
-		close(baseline->to);
-		close(baseline->from);
-		free(baseline);
+		baseline_stop(baseline);
 		return NULL;
 	}
 	return baseline;
@@ -141,27 +127,29 @@ void baseline_stop(struct baseline *baseline)
 		return;
 	close(baseline->to);
 	close(baseline->from);
-	kill(baseline->pid, SIGKILL);
-	while (waitpid(baseline->pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	if (baseline->pid > 0) {
+		kill(baseline->pid, SIGKILL);
+		while (waitpid(baseline->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
 	free(baseline);
 }
 
-static bool ask(struct baseline *baseline, struct baseline_request *request,
-		struct baseline_reply *reply)
+/* False if the process died. */
+static bool ask(struct baseline *baseline, struct request request,
+		struct reply *reply)
 {
-	return transfer(baseline->to, request, sizeof *request, true) &&
+	return transfer(baseline->to, &request, sizeof request, true) &&
 	       transfer(baseline->from, reply, sizeof *reply, false);
 }
 
 bool baseline_prepare(struct baseline *baseline, int64_t shape, int threads,
 		      char reason[BASELINE_REASON])
 {
-	struct baseline_request request = {
-	    .verb = BASELINE_PREPARE, .shape = shape, .threads = threads};
-	struct baseline_reply reply;
+	struct request request = {PREPARE, shape, threads, 0};
+	struct reply reply;
 
-	if (!ask(baseline, &request, &reply)) {
+	if (!ask(baseline, request, &reply)) {
 		snprintf(reason, BASELINE_REASON, "its process died");
 		return false;
 	}
@@ -169,15 +157,13 @@ bool baseline_prepare(struct baseline *baseline, int64_t shape, int threads,
 	return reply.ok;
 }
 
-int baseline_turn(struct baseline *baseline, double budget_s, int max_samples,
-		  double samples_s[BASELINE_MAX_SAMPLES], double *spent_s)
+int baseline_run(struct baseline *baseline, double budget_s,
+		 double samples_s[BASELINE_MAX_SAMPLES], double *spent_s)
 {
-	struct baseline_request request = {.verb = BASELINE_TURN,
-					   .budget_s = budget_s,
-					   .max_samples = max_samples};
-	struct baseline_reply reply;
+	struct reply reply;
 
-	if (!ask(baseline, &request, &reply) || !reply.ok)
+	if (!ask(baseline, (struct request){.verb = RUN, .budget_s = budget_s},
+		 &reply))
 		return 0;
 	memcpy(samples_s, reply.samples_s, sizeof reply.samples_s);
 	*spent_s = reply.spent_s;
@@ -186,8 +172,7 @@ int baseline_turn(struct baseline *baseline, double budget_s, int max_samples,
 
 void baseline_release(struct baseline *baseline)
 {
-	struct baseline_request request = {.verb = BASELINE_RELEASE};
-	struct baseline_reply reply;
+	struct reply reply;
 
-	(void)ask(baseline, &request, &reply);
+	(void)ask(baseline, (struct request){.verb = RELEASE}, &reply);
 }

@@ -2,42 +2,37 @@
 /*
  * baseline.h - other libraries on the same shapes, in the same run.
  *
- * Each baseline lives in a process of its own, forked before any thread is started:
- * oneDNN decides on its instruction set once in a process, the libraries'
- * thread pools do not meet, and a baseline that is missing or crashes is a row that
- * says so.  The process sleeps between its turns.  A baseline gets the operands of
- * data.h dequantised to its own type beforehand, weights packed beforehand if
- * it can.
+ * Each baseline lives in a process of its own, forked before any thread is
+ * started: oneDNN decides on its instruction set once in a process, the
+ * libraries' thread pools do not meet, and a baseline that is missing or
+ * crashes is a row that says so.  The process sleeps between its rounds.  A
+ * baseline gets the operands of data.h dequantised to its own type beforehand,
+ * weights packed beforehand if it can.
  */
 #ifndef NIB_BENCH_BASELINE_H
 #define NIB_BENCH_BASELINE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "data.h"
 #include "peaks.h"
-#include "shapes.h"
 
 #define BASELINE_REASON	     160
 #define BASELINE_MAX_SAMPLES 64
+#define BASELINES	     4
 
 struct baseline;
+struct baseline_engine;
 
-/* Entries of the list of baselines, built in or not. */
-int baseline_count(void);
-/* "baseline:onednn-bf16", static. */
-const char *baseline_backend(int index);
-/* The instruction that the baseline multiplies with: the limit of its rows. */
-enum peak_kind baseline_limit(int index);
-/* Bytes that the baseline moves for shape: operands in its type, results f32. */
-double baseline_bytes(int index, const struct shape *shape);
+/* The list of baselines, built in or not: BASELINES of them. */
+extern const struct baseline_engine *const baseline_engines[];
 
 /*
  * Forks the process of a baseline; no thread may have been started before.  list
  * must not change afterwards.  NULL when there is no process to be had.
  */
-struct baseline *baseline_start(int index, const struct shape_list *list,
+struct baseline *baseline_start(const struct baseline_engine *engine,
+				const struct shape_list *list,
 				const struct data_options *options);
 /* Ends the process; NULL is fine. */
 void baseline_stop(struct baseline *baseline);
@@ -50,14 +45,63 @@ void baseline_stop(struct baseline *baseline);
 bool baseline_prepare(struct baseline *baseline, int64_t shape, int threads,
 		      char reason[BASELINE_REASON]);
 /*
- * One turn: two untimed calls, then timed ones until budget_s is spent, at
- * least one and at most max_samples (<= BASELINE_MAX_SAMPLES).  A sample of a short
- * call is the mean of several.  The number of samples, and the timed seconds; 0
- * if the process died.
+ * Two untimed calls, then timed ones until budget_s is spent, at least one.  A
+ * sample of a short call is the mean of several.  Returns the number of samples
+ * and the timed seconds; 0 if the process died.
  */
-int baseline_turn(struct baseline *baseline, double budget_s, int max_samples,
-		  double samples_s[BASELINE_MAX_SAMPLES], double *spent_s);
+int baseline_run(struct baseline *baseline, double budget_s,
+		 double samples_s[BASELINE_MAX_SAMPLES], double *spent_s);
 /* Frees the operands of the last prepare. */
 void baseline_release(struct baseline *baseline);
+
+/* ---- what one library must bring ----------------------------------------- */
+
+/* C[m, n] = A[m, k] * B[n, k]^T in floats, all dense and row-major. */
+struct baseline_matmul {
+	int64_t m, n, k;
+	float *a, *b;
+	float *c;
+	void *packed; /* the engine's own form of a and b, or NULL */
+};
+
+struct baseline_engine {
+	const char *backend; /* "baseline:onednn-bf16" */
+	/* The instruction that it multiplies with: the limit of its rows. */
+	enum peak_kind limit;
+	int operand_bytes; /* of one value of a and b: 4 or 2 */
+	/* Opens the library, once in the process; false with a reason. */
+	bool (*open)(char reason[BASELINE_REASON]);
+	void (*set_threads)(int threads);
+	/*
+	 * Sets matmul->packed if the engine multiplies operands of a form of its
+	 * own: a and b are then freed.  False with a reason.  NULL: it never
+	 * does.
+	 */
+	bool (*pack)(struct baseline_matmul *matmul,
+		     char reason[BASELINE_REASON]);
+	void (*run)(const struct baseline_matmul *matmul);
+	void (*unpack)(void *packed); /* frees it */
+};
+
+extern const struct baseline_engine baseline_onednn_bf16, baseline_onednn_f32,
+    baseline_onednn_f32_avx2, baseline_openblas_f32;
+
+/* Opens a library: the first of its names (NULL ends them) that is found. */
+void *baseline_dlopen(const char *const *names, char reason[BASELINE_REASON]);
+
+/* ---- baseline_work.c: what happens in the process ------------------------ */
+
+struct baseline_work;
+
+/* NULL when memory is short. */
+struct baseline_work *baseline_work_new(const struct baseline_engine *engine,
+					const struct shape_list *list,
+					const struct data_options *options);
+/* As baseline_prepare(), baseline_run() and baseline_release(). */
+bool baseline_work_prepare(struct baseline_work *work, int64_t shape,
+			   int threads, char reason[BASELINE_REASON]);
+int baseline_work_run(struct baseline_work *work, double budget_s,
+		      double samples_s[BASELINE_MAX_SAMPLES], double *spent_s);
+void baseline_work_release(struct baseline_work *work);
 
 #endif

@@ -6,9 +6,9 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "baseline_engine.h"
+#include "baseline.h"
+#include "cli.h"
 #include "machine.h"
 
 #ifdef NIB_HAVE_DNNL
@@ -19,7 +19,7 @@
 
 #if defined(NIB_HAVE_DNNL) && DNNL_VERSION_MAJOR == 2
 
-#define FUNCTIONS(F)                                                           \
+#define IMPORTS(F)                                                             \
 	F(engine_create)                                                       \
 	F(stream_create)                                                       \
 	F(stream_wait)                                                         \
@@ -39,7 +39,7 @@
 	F(sgemm)
 
 #define F(name) static __typeof__(dnnl_##name) *name;
-FUNCTIONS(F)
+IMPORTS(F)
 #undef F
 
 static dnnl_engine_t engine;
@@ -52,17 +52,11 @@ struct operand {
 	size_t bytes;
 };
 
-/*
- * f32 goes through the faster of oneDNN's two doors, as timed once: the matmul
- * primitive with packed weights, and dnnl_sgemm() with the weights as they are.
- * (Without AVX-512 the primitive of 2.6 is half as fast as dnnl_sgemm().)
- */
-struct handle {
-	dnnl_primitive_t matmul; /* NULL: dnnl_sgemm() */
+/* A matmul primitive with its operands in the layouts that it asks for. */
+struct packed {
+	dnnl_primitive_t matmul;
 	struct operand a, b;
 	dnnl_memory_t c;
-	int64_t m, n, k;
-	float *c_data;
 };
 
 static bool load(char reason[BASELINE_REASON])
@@ -79,7 +73,7 @@ static bool load(char reason[BASELINE_REASON])
 			 names[0]);                                            \
 		return false;                                                  \
 	}
-	FUNCTIONS(F)
+	IMPORTS(F)
 #undef F
 	return true;
 }
@@ -160,43 +154,46 @@ static bool reorder(struct operand *to, const dnnl_memory_desc_t *md,
 	return done;
 }
 
-static void remove_matmul(void *handle)
+static void unpack(void *packed)
 {
-	struct handle *h = handle;
+	struct packed *p = packed;
 
-	if (h->matmul)
-		primitive_destroy(h->matmul);
-	if (h->c)
-		memory_destroy(h->c);
-	free_operand(&h->a);
-	free_operand(&h->b);
-	free(h);
+	if (!p)
+		return;
+	if (p->matmul)
+		primitive_destroy(p->matmul);
+	if (p->c)
+		memory_destroy(p->c);
+	free_operand(&p->a);
+	free_operand(&p->b);
+	free(p);
 }
 
-static void run(void *handle)
+static void run(const struct baseline_matmul *mm)
 {
-	struct handle *h = handle;
-	const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, h->a.memory},
-					{DNNL_ARG_WEIGHTS, h->b.memory},
-					{DNNL_ARG_DST, h->c}};
+	const struct packed *p = mm->packed;
 
-	if (h->matmul) {
-		primitive_execute(h->matmul, stream, 3, args);
+	if (p) {
+		const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->a.memory},
+						{DNNL_ARG_WEIGHTS, p->b.memory},
+						{DNNL_ARG_DST, p->c}};
+
+		primitive_execute(p->matmul, stream, 3, args);
 		stream_wait(stream);
 	} else {
-		sgemm('N', 'T', h->m, h->n, h->k, 1.0f, h->a.data, h->k,
-		      h->b.data, h->k, 0.0f, h->c_data, h->n);
+		sgemm('N', 'T', mm->m, mm->n, mm->k, 1.0f, mm->a, mm->k, mm->b,
+		      mm->k, 0.0f, mm->c, mm->n);
 	}
 }
 
 /* The primitive, and the layout in which it wants the weights. */
-static bool make_matmul(struct handle *h, const struct baseline_matmul *matmul,
-			dnnl_data_type_t type, dnnl_memory_desc_t *a_md,
-			dnnl_memory_desc_t *b_md)
+static bool make_primitive(struct packed *p, const struct baseline_matmul *mm,
+			   dnnl_data_type_t type, dnnl_memory_desc_t *a_md,
+			   dnnl_memory_desc_t *b_md)
 {
-	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
-	const dnnl_dims_t b_dims = {matmul->k, matmul->n};
-	const dnnl_dims_t c_dims = {matmul->m, matmul->n};
+	const dnnl_dims_t a_dims = {mm->m, mm->k};
+	const dnnl_dims_t b_dims = {mm->k, mm->n};
+	const dnnl_dims_t c_dims = {mm->m, mm->n};
 	dnnl_memory_desc_t any, c_md;
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_matmul_desc_t op;
@@ -210,119 +207,90 @@ static bool make_matmul(struct handle *h, const struct baseline_matmul *matmul,
 		dnnl_success) {
 		*b_md =
 		    *primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
-		made = primitive_create(&h->matmul, desc) == dnnl_success &&
-		       memory_create(&h->c, &c_md, engine, matmul->c) ==
-			   dnnl_success;
+		made =
+		    primitive_create(&p->matmul, desc) == dnnl_success &&
+		    memory_create(&p->c, &c_md, engine, mm->c) == dnnl_success;
 	}
 	if (desc)
 		primitive_desc_destroy(desc);
 	return made;
 }
 
-static void *no_operands(struct handle *h, char reason[BASELINE_REASON])
+static bool pack(struct baseline_matmul *mm, dnnl_data_type_t type,
+		 char reason[BASELINE_REASON])
 {
-	snprintf(reason, BASELINE_REASON, "oneDNN cannot make the operands");
-	if (h)
-		remove_matmul(h);
-	return NULL;
-}
-
-static void *add_primitive(const struct baseline_matmul *matmul,
-			   dnnl_data_type_t type, char reason[BASELINE_REASON])
-{
-	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
-	const dnnl_dims_t b_dims = {matmul->k, matmul->n};
+	const dnnl_dims_t a_dims = {mm->m, mm->k};
+	const dnnl_dims_t b_dims = {mm->k, mm->n};
 	dnnl_memory_desc_t a_f32, b_f32, a_md, b_md;
-	struct handle *h = calloc(1, sizeof *h);
+	struct packed *p = calloc(1, sizeof *p);
 
-	if (!h || !make_matmul(h, matmul, type, &a_md, &b_md)) {
+	if (!p || !make_primitive(p, mm, type, &a_md, &b_md)) {
 		snprintf(reason, BASELINE_REASON,
 			 "oneDNN has no %s matmul for this machine",
 			 type == dnnl_bf16 ? "bf16" : "f32");
-		if (h)
-			remove_matmul(h);
-		return NULL;
+		unpack(p);
+		return false;
 	}
 	memory_desc_init_by_tag(&a_f32, 2, a_dims, dnnl_f32, dnnl_ab);
 	memory_desc_init_by_tag(&b_f32, 2, b_dims, dnnl_f32, dnnl_ba);
-	if (!reorder(&h->a, &a_md, matmul->a, &a_f32) ||
-	    !reorder(&h->b, &b_md, matmul->b, &b_f32))
-		return no_operands(h, reason);
-	return h;
+	if (!reorder(&p->a, &a_md, mm->a, &a_f32) ||
+	    !reorder(&p->b, &b_md, mm->b, &b_f32)) {
+		snprintf(reason, BASELINE_REASON,
+			 "oneDNN cannot make the operands");
+		unpack(p);
+		return false;
+	}
+	mm->packed = p;
+	return true;
 }
 
-static void *add_sgemm(const struct baseline_matmul *matmul,
-		       char reason[BASELINE_REASON])
+static bool pack_bf16(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 {
-	const dnnl_dims_t a_dims = {matmul->m, matmul->k};
-	const dnnl_dims_t b_dims = {matmul->n, matmul->k};
-	dnnl_memory_desc_t a_md, b_md;
-	struct handle *h = calloc(1, sizeof *h);
-
-	memory_desc_init_by_tag(&a_md, 2, a_dims, dnnl_f32, dnnl_ab);
-	memory_desc_init_by_tag(&b_md, 2, b_dims, dnnl_f32, dnnl_ab);
-	if (!h || !make_operand(&h->a, &a_md) || !make_operand(&h->b, &b_md))
-		return no_operands(h, reason);
-	memcpy(h->a.data, matmul->a, h->a.bytes);
-	memcpy(h->b.data, matmul->b, h->b.bytes);
-	h->m = matmul->m;
-	h->n = matmul->n;
-	h->k = matmul->k;
-	h->c_data = matmul->c;
-	return h;
+	return pack(mm, dnnl_bf16, reason);
 }
 
-static double time_once(struct handle *h)
+static double time_second_run(const struct baseline_matmul *mm)
 {
 	double begin;
 
-	run(h);
-	begin = bench_now_s();
-	run(h);
-	return bench_now_s() - begin;
+	run(mm);
+	begin = cli_now_s();
+	run(mm);
+	return cli_now_s() - begin;
 }
 
-/* Which door was faster for the sizes that were last asked for. */
-static struct {
-	int64_t m, n, k;
-	bool plain_wins;
-} decided;
-
-static void *add_f32(const struct baseline_matmul *matmul,
-		     char reason[BASELINE_REASON])
+/*
+ * f32 goes through the faster of oneDNN's two interfaces, as timed once for
+ * these sizes: the matmul primitive with packed weights, or dnnl_sgemm() with
+ * the weights as they are.  (Without AVX-512 the primitive of 2.6 is half as
+ * fast as dnnl_sgemm().)
+ */
+static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 {
-	struct handle *primitive, *plain;
+	static struct baseline_matmul timed; /* the sizes of the last timing */
+	static bool sgemm_wins;
+	struct baseline_matmul plain = *mm;
+	bool is_known =
+	    timed.m == mm->m && timed.n == mm->n && timed.k == mm->k;
 
-	if (decided.m == matmul->m && decided.n == matmul->n &&
-	    decided.k == matmul->k)
-		return decided.plain_wins
-			   ? add_sgemm(matmul, reason)
-			   : add_primitive(matmul, dnnl_f32, reason);
-	primitive = add_primitive(matmul, dnnl_f32, reason);
-	plain = primitive ? add_sgemm(matmul, reason) : NULL;
-	if (!plain)
-		return primitive;
-	decided.m = matmul->m;
-	decided.n = matmul->n;
-	decided.k = matmul->k;
-	decided.plain_wins = time_once(plain) < time_once(primitive);
-	if (decided.plain_wins) {
-		remove_matmul(primitive);
-		return plain;
+	if (is_known && sgemm_wins)
+		return true;
+	if (!pack(mm, dnnl_f32, reason))
+		return false;
+	if (!is_known) {
+		timed = plain;
+		sgemm_wins = time_second_run(&plain) < time_second_run(mm);
 	}
-	remove_matmul(plain);
-	return primitive;
+	if (sgemm_wins) {
+		unpack(mm->packed);
+		mm->packed = NULL;
+	}
+	return true;
 }
 
-static void *add_bf16(const struct baseline_matmul *matmul,
-		      char reason[BASELINE_REASON])
-{
-	return add_primitive(matmul, dnnl_bf16, reason);
-}
-
-#define FUNCTIONS_WITH(add_function)                                           \
-	.set_threads = set_threads, .add = add_function, .run = run,           \
-	.remove = remove_matmul,
+#define FUNCTIONS(pack_function)                                               \
+	.set_threads = set_threads, .pack = pack_function, .run = run,         \
+	.unpack = unpack,
 
 #else
 
@@ -336,7 +304,7 @@ static bool open_best(char reason[BASELINE_REASON])
 
 #define open_avx2 open_best
 /* None: open() fails. */
-#define FUNCTIONS_WITH(add_function)
+#define FUNCTIONS(pack_function)
 
 #endif
 
@@ -345,18 +313,18 @@ const struct baseline_engine baseline_onednn_bf16 = {.backend =
 						     .limit = PEAK_DOT_BF16,
 						     .operand_bytes = 2,
 						     .open = open_best,
-						     FUNCTIONS_WITH(add_bf16)};
+						     FUNCTIONS(pack_bf16)};
 
 const struct baseline_engine baseline_onednn_f32 = {.backend =
 							"baseline:onednn-f32",
 						    .limit = PEAK_FMA,
 						    .operand_bytes = 4,
 						    .open = open_best,
-						    FUNCTIONS_WITH(add_f32)};
+						    FUNCTIONS(pack_f32)};
 
 const struct baseline_engine baseline_onednn_f32_avx2 = {
     .backend = "baseline:onednn-f32-avx2",
     .limit = PEAK_FMA_AVX2,
     .operand_bytes = 4,
     .open = open_avx2,
-    FUNCTIONS_WITH(add_f32)};
+    FUNCTIONS(pack_f32)};

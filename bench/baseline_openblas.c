@@ -2,23 +2,14 @@
 /* baseline_openblas.c - OpenBLAS's sgemm on dequantised operands. */
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "baseline_engine.h"
-#include "machine.h"
+#include "baseline.h"
 
 #ifdef NIB_HAVE_OPENBLAS
 #include <cblas.h>
 
 static __typeof__(cblas_sgemm) *sgemm;
 static __typeof__(openblas_set_num_threads) *set_num_threads;
-
-struct handle {
-	int m, n, k;
-	float *a, *b, *c;
-	size_t a_bytes, b_bytes;
-};
 
 static bool open_library(char reason[BASELINE_REASON])
 {
@@ -43,54 +34,14 @@ static void set_threads(int threads)
 	set_num_threads(threads);
 }
 
-static void remove_matmul(void *handle)
+static void run(const struct baseline_matmul *mm)
 {
-	struct handle *h = handle;
-
-	machine_free(h->a, h->a_bytes);
-	machine_free(h->b, h->b_bytes);
-	free(h);
+	sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)mm->m, (int)mm->n,
+	      (int)mm->k, 1.0f, mm->a, (int)mm->k, mm->b, (int)mm->k, 0.0f,
+	      mm->c, (int)mm->n);
 }
 
-static void *add(const struct baseline_matmul *matmul,
-		 char reason[BASELINE_REASON])
-{
-	struct handle *h = calloc(1, sizeof *h);
-
-	if (h) {
-		*h = (struct handle){
-		    .m = (int)matmul->m,
-		    .n = (int)matmul->n,
-		    .k = (int)matmul->k,
-		    .c = matmul->c,
-		    .a_bytes = (size_t)(matmul->m * matmul->k) * sizeof(float),
-		    .b_bytes = (size_t)(matmul->n * matmul->k) * sizeof(float),
-		};
-		h->a = machine_alloc(h->a_bytes);
-		h->b = machine_alloc(h->b_bytes);
-	}
-	if (!h || !h->a || !h->b) {
-		snprintf(reason, BASELINE_REASON, "out of memory");
-		if (h)
-			remove_matmul(h);
-		return NULL;
-	}
-	memcpy(h->a, matmul->a, h->a_bytes);
-	memcpy(h->b, matmul->b, h->b_bytes);
-	return h;
-}
-
-static void run(void *handle)
-{
-	const struct handle *h = handle;
-
-	sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, h->m, h->n, h->k, 1.0f,
-	      h->a, h->k, h->b, h->k, 0.0f, h->c, h->n);
-}
-
-#define FUNCTIONS                                                              \
-	.set_threads = set_threads, .add = add, .run = run,                    \
-	.remove = remove_matmul,
+#define FUNCTIONS .set_threads = set_threads, .run = run,
 
 #else
 

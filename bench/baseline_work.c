@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * baseline_work.c - the process of a baseline: dequantises the operands of a shape,
- * hands them to the library one multiplication at a time, checks one row of the
- * results, and times calls.
+ * baseline_work.c - what the process of a baseline does: dequantises the
+ * operands of a shape, hands them to the library one multiplication at a time,
+ * checks one row of the results, and times calls.
  *
  * A group is its multiplications one after the other; a dual GEMM is two
  * multiplications without silu.  Weights are rotated through as many copies as
  * it takes to find them out of the caches.
  */
-#include "baseline_work.h"
-
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "baseline.h"
+#include "cli.h"
 #include "job.h"
 #include "machine.h"
 
@@ -25,11 +25,11 @@ struct baseline_work {
 	struct data_options options;
 	bool is_open;
 
-	/* Of the shape that is prepared: copies * per_copy handles. */
-	void **handles;
-	int64_t n_handles, per_copy, next_copy;
-	float *a, *b, *c; /* c: of all multiplications of one copy */
-	size_t a_bytes, b_bytes, c_bytes;
+	/* The shape that is prepared: as many copies of per_copy. */
+	struct baseline_matmul *matmuls;
+	int64_t n_matmuls, per_copy, next;
+	float *c; /* of all multiplications of one copy */
+	size_t c_bytes;
 	struct nib_device *device;
 };
 
@@ -63,22 +63,40 @@ struct baseline_work *baseline_work_new(const struct baseline_engine *engine,
 	return work;
 }
 
-static void release(struct baseline_work *work)
+static size_t a_bytes(const struct baseline_matmul *mm)
 {
-	for (int64_t i = 0; i < work->n_handles; i++)
-		work->engine->remove(work->handles[i]);
-	free(work->handles);
-	work->handles = NULL;
-	work->n_handles = work->per_copy = work->next_copy = 0;
-	machine_free(work->a, work->a_bytes);
-	machine_free(work->b, work->b_bytes);
+	return (size_t)(mm->m * mm->k) * sizeof(float);
+}
+
+static size_t b_bytes(const struct baseline_matmul *mm)
+{
+	return (size_t)(mm->n * mm->k) * sizeof(float);
+}
+
+static void free_plain(struct baseline_matmul *mm)
+{
+	machine_free(mm->a, a_bytes(mm));
+	machine_free(mm->b, b_bytes(mm));
+	mm->a = mm->b = NULL;
+}
+
+void baseline_work_release(struct baseline_work *work)
+{
+	for (int64_t i = 0; i < work->n_matmuls; i++) {
+		free_plain(&work->matmuls[i]);
+		if (work->matmuls[i].packed)
+			work->engine->unpack(work->matmuls[i].packed);
+	}
+	free(work->matmuls);
 	machine_free(work->c, work->c_bytes);
-	work->a = work->b = work->c = NULL;
 	nib_device_close(work->device);
+	work->matmuls = NULL;
+	work->n_matmuls = work->per_copy = work->next = 0;
+	work->c = NULL;
 	work->device = NULL;
 }
 
-/* -------------------------------------------------------------------------- */
+/* ---- the multiplications of a shape -------------------------------------- */
 
 /* One multiplication of the shape, as NVFP4 views of batch 1. */
 struct part {
@@ -154,6 +172,8 @@ static bool get_part(const struct data *data, int64_t i, struct part *part)
 	return false;
 }
 
+/* ---- preparing ----------------------------------------------------------- */
+
 /* Row 0 of the result against sums in double: layout or type mistakes. */
 static bool check(const struct baseline_matmul *mm,
 		  char reason[BASELINE_REASON])
@@ -178,69 +198,62 @@ static bool check(const struct baseline_matmul *mm,
 	return true;
 }
 
-static bool dequantize(struct baseline_work *work, const struct nib_nvfp4 *q,
-		       float *to)
+/* q in floats, in memory of its own. */
+static float *dequantize(struct baseline_work *work, const struct nib_nvfp4 *q)
 {
-	const struct nib_dense dense = {
-	    .data = to, .dtype = NIB_FP32, .rows = q->rows, .cols = q->k};
+	struct nib_dense dense = {
+	    .dtype = NIB_FP32, .rows = q->rows, .cols = q->k};
+	size_t bytes = (size_t)(q->rows * q->k) * sizeof(float);
 
-	return nib_dequantize(work->device, q, 1.0f, &dense, NULL, NULL) ==
-	       NIB_OK;
-}
-
-/* Largest operands of the parts, and bytes of weights of them all. */
-static double measure_parts(struct baseline_work *work, const struct data *data)
-{
-	struct part part;
-	double weights = 0;
-
-	work->a_bytes = work->b_bytes = work->c_bytes = 0;
-	for (int64_t i = 0; get_part(data, i, &part); i++) {
-		size_t a = (size_t)(part.a.rows * part.a.k) * sizeof(float);
-		size_t b = (size_t)(part.b.rows * part.b.k) * sizeof(float);
-
-		work->a_bytes = a > work->a_bytes ? a : work->a_bytes;
-		work->b_bytes = b > work->b_bytes ? b : work->b_bytes;
-		work->c_bytes +=
-		    (size_t)(part.a.rows * part.b.rows) * sizeof(float);
-		if (part.a.rows)
-			weights += (double)(part.b.rows * part.b.k) *
-				   work->engine->operand_bytes;
-		work->n_handles += part.a.rows > 0;
+	dense.data = machine_alloc(bytes);
+	if (dense.data &&
+	    nib_dequantize(work->device, q, 1.0f, &dense, NULL, NULL)) {
+		machine_free(dense.data, bytes);
+		return NULL;
 	}
-	return weights;
+	return dense.data;
 }
 
-/* Adds all parts of data once more; checks the first result. */
+/* Adds a multiplication; the first one's result is checked. */
+static bool add_matmul(struct baseline_work *work, const struct part *part,
+		       float *c, char reason[BASELINE_REASON])
+{
+	struct baseline_matmul *mm = &work->matmuls[work->n_matmuls++];
+	bool done;
+
+	*mm = (struct baseline_matmul){.m = part->a.rows,
+				       .n = part->b.rows,
+				       .k = part->a.k,
+				       .a = dequantize(work, &part->a),
+				       .b = dequantize(work, &part->b),
+				       .c = c};
+	if (!mm->a || !mm->b) {
+		snprintf(reason, BASELINE_REASON, "out of memory");
+		return false;
+	}
+	done = !work->engine->pack || work->engine->pack(mm, reason);
+	if (done && work->n_matmuls == 1) {
+		work->engine->run(mm);
+		done = check(mm, reason);
+	}
+	if (mm->packed)
+		free_plain(mm);
+	return done;
+}
+
+/* Adds all parts of data once more. */
 static bool add_copy(struct baseline_work *work, const struct data *data,
 		     char reason[BASELINE_REASON])
 {
-	struct baseline_matmul mm = {.a = work->a, .b = work->b, .c = work->c};
+	float *c = work->c;
 	struct part part;
 
 	for (int64_t i = 0; get_part(data, i, &part); i++) {
-		void *handle;
-
 		if (part.a.rows == 0)
 			continue;
-		mm.m = part.a.rows;
-		mm.n = part.b.rows;
-		mm.k = part.a.k;
-		if (!dequantize(work, &part.a, work->a) ||
-		    !dequantize(work, &part.b, work->b)) {
-			snprintf(reason, BASELINE_REASON, "cannot dequantise");
+		if (!add_matmul(work, &part, c, reason))
 			return false;
-		}
-		handle = work->engine->add(&mm, reason);
-		if (!handle)
-			return false;
-		work->handles[work->n_handles++] = handle;
-		if (work->n_handles == 1) {
-			work->engine->run(handle);
-			if (!check(&mm, reason))
-				return false;
-		}
-		mm.c += mm.m * mm.n;
+		c += part.a.rows * part.b.rows;
 	}
 	return true;
 }
@@ -248,24 +261,33 @@ static bool add_copy(struct baseline_work *work, const struct data *data,
 static bool make_operands(struct baseline_work *work, const struct data *data,
 			  char reason[BASELINE_REASON])
 {
-	double weights = measure_parts(work, data);
-	int64_t copies = job_copies(weights, (double)machine_cache_bytes());
-	double need = (double)copies * weights + (double)work->a_bytes +
-		      (double)work->b_bytes + (double)work->c_bytes;
+	double weights = 0, plain = 0, need;
+	struct part part;
+	int64_t copies;
 
-	work->per_copy = work->n_handles;
-	work->n_handles = 0;
+	work->c_bytes = 0;
+	for (int64_t i = 0; get_part(data, i, &part); i++) {
+		double b = (double)(part.b.rows * part.b.k);
+
+		if (part.a.rows == 0)
+			continue;
+		weights += b * work->engine->operand_bytes;
+		plain = fmax(plain, b * sizeof(float));
+		work->c_bytes +=
+		    (size_t)(part.a.rows * part.b.rows) * sizeof(float);
+		work->per_copy++;
+	}
+	copies = job_copies(weights, (double)machine_cache_bytes());
+	need = (double)copies * weights + plain + (double)work->c_bytes;
 	if (need > 0.8 * (double)machine_free_bytes()) {
 		snprintf(reason, BASELINE_REASON, "needs %.1f GiB of memory",
 			 need / (1 << 30));
 		return false;
 	}
-	work->handles =
-	    calloc((size_t)(copies * work->per_copy) + 1, sizeof(void *));
-	work->a = machine_alloc(work->a_bytes);
-	work->b = machine_alloc(work->b_bytes);
+	work->matmuls = calloc((size_t)(copies * work->per_copy) + 1,
+			       sizeof *work->matmuls);
 	work->c = machine_alloc(work->c_bytes);
-	if (!work->handles || !work->a || !work->b || !work->c) {
+	if (!work->matmuls || !work->c) {
 		snprintf(reason, BASELINE_REASON, "out of memory");
 		return false;
 	}
@@ -273,89 +295,63 @@ static bool make_operands(struct baseline_work *work, const struct data *data,
 		if (!add_copy(work, data, reason))
 			return false;
 	}
-	machine_free(work->b, work->b_bytes);
-	work->b = NULL;
 	return true;
 }
 
-static bool prepare(struct baseline_work *work,
-		    const struct baseline_request *request,
-		    char reason[BASELINE_REASON])
+bool baseline_work_prepare(struct baseline_work *work, int64_t shape,
+			   int threads, char reason[BASELINE_REASON])
 {
 	const struct nib_device_options device = {.struct_bytes = sizeof device,
-						  .threads = request->threads};
+						  .threads = threads};
 	struct nib_error err = {0};
 	struct data *data = NULL;
 	bool done = false;
 
+	baseline_work_release(work);
 	if (!work->is_open && !work->engine->open(reason))
 		return false;
 	work->is_open = true;
-	work->engine->set_threads(request->threads);
+	work->engine->set_threads(threads);
 	if (nib_device_open("cpu", &device, &work->device, &err) != NIB_OK ||
-	    data_new(&work->list->shapes[request->shape], &work->options, NULL,
-		     &data, &err) != NIB_OK)
+	    data_new(&work->list->shapes[shape], &work->options, NULL, &data,
+		     &err) != NIB_OK)
 		snprintf(reason, BASELINE_REASON, "%.150s", err.message);
 	else
 		done = make_operands(work, data, reason);
 	data_free(data);
 	if (!done)
-		release(work);
+		baseline_work_release(work);
 	return done;
 }
 
-/* -------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------- */
 
-static void run_copy(struct baseline_work *work)
+/* Seconds of runs copies, one after the other. */
+static double run_copies(struct baseline_work *work, int runs)
 {
-	int64_t first = work->next_copy * work->per_copy;
+	double begin = cli_now_s();
 
-	for (int64_t i = 0; i < work->per_copy; i++)
-		work->engine->run(work->handles[first + i]);
-	if (++work->next_copy * work->per_copy >= work->n_handles)
-		work->next_copy = 0;
-}
-
-static void turn(struct baseline_work *work,
-		 const struct baseline_request *request,
-		 struct baseline_reply *reply)
-{
-	double begin, s;
-	int runs;
-
-	run_copy(work);
-	begin = bench_now_s();
-	run_copy(work);
-	runs = job_runs_a_sample(bench_now_s() - begin);
-	do {
-		begin = bench_now_s();
-		for (int i = 0; i < runs; i++)
-			run_copy(work);
-		s = bench_now_s() - begin;
-		reply->spent_s += s;
-		reply->samples_s[reply->count++] = s / runs;
-	} while (reply->spent_s < request->budget_s &&
-		 reply->count < request->max_samples &&
-		 reply->count < BASELINE_MAX_SAMPLES);
-}
-
-void baseline_work_answer(struct baseline_work *work,
-			  const struct baseline_request *request,
-			  struct baseline_reply *reply)
-{
-	switch (request->verb) {
-	case BASELINE_PREPARE:
-		release(work);
-		reply->ok = prepare(work, request, reply->reason);
-		break;
-	case BASELINE_TURN:
-		reply->ok = work->n_handles > 0;
-		if (reply->ok)
-			turn(work, request, reply);
-		break;
-	case BASELINE_RELEASE:
-		release(work);
-		reply->ok = true;
-		break;
+	for (int64_t i = 0; i < runs * work->per_copy; i++) {
+		work->engine->run(&work->matmuls[work->next]);
+		work->next = (work->next + 1) % work->n_matmuls;
 	}
+	return cli_now_s() - begin;
+}
+
+int baseline_work_run(struct baseline_work *work, double budget_s,
+		      double samples_s[BASELINE_MAX_SAMPLES], double *spent_s)
+{
+	int runs, count = 0;
+
+	if (!work->n_matmuls)
+		return 0;
+	run_copies(work, 1);
+	runs = job_runs_a_sample(run_copies(work, 1));
+	do {
+		double s = run_copies(work, runs);
+
+		*spent_s += s;
+		samples_s[count++] = s / runs;
+	} while (*spent_s < budget_s && count < BASELINE_MAX_SAMPLES);
+	return count;
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_peaks.c - samples of what a GPU can do at most: see gpu_peaks.h. */
-#include "gpu_peaks.h"
-
+/*
+ * gpu_peaks.c - samples of what a GPU can do at most, by the library's probes:
+ * see peaks.h.
+ */
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "cli.h"
+#include "peaks.h"
 
 /* One read is of this many bytes, or of an eighth of a smaller GPU's memory;
  * some 2 ms are read with one wait at the end. */
@@ -70,7 +74,7 @@ static bool make_memory(struct gpu_peaks *gpu)
 				NULL) == NIB_OK;
 }
 
-/* Units a second of runs probes, queued between two waits. */
+/* Units a second of runs probes, enqueued between two waits. */
 static double timed(const struct gpu_peaks *gpu, enum nib_probe probe,
 		    int64_t amount, int runs)
 {
@@ -80,7 +84,7 @@ static double timed(const struct gpu_peaks *gpu, enum nib_probe probe,
 
 	if (nib_device_wait(gpu->device, NULL, NULL))
 		return 0;
-	begin = bench_now_s();
+	begin = cli_now_s();
 	for (int i = 0; i < runs; i++) {
 		if (nib_device_probe(gpu->device, probe, data, amount, &done,
 				     NULL, NULL))
@@ -89,7 +93,7 @@ static double timed(const struct gpu_peaks *gpu, enum nib_probe probe,
 	}
 	if (nib_device_wait(gpu->device, NULL, NULL))
 		return 0;
-	return units / (bench_now_s() - begin);
+	return units / (cli_now_s() - begin);
 }
 
 double gpu_peaks_sample(struct gpu_peaks *gpu, enum peak_kind kind)

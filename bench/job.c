@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "machine.h"
 
 #define MAX_COPIES 64
@@ -15,7 +16,7 @@
 #define SAMPLE_S     20e-6
 #define GPU_SAMPLE_S 2e-3
 
-/* Runs of a sample that waits for none: a GPU's queue must not fill up. */
+/* Runs of a sample without waiting: a GPU's queue must not fill up. */
 #define QUEUED_RUNS 16
 
 struct copy {
@@ -27,27 +28,26 @@ struct job {
 	enum shape_op op;
 	enum job_timed timed;
 	struct nib_device *device;
-	struct nib_device_info info;
+	struct nib_device_info device_info;
+	struct job_info info;
 	struct copy *copies;
-	int64_t n_copies, next;
+	int64_t next;
 	void *workspace; /* one for all plans: it stays as warm as in use */
 	size_t workspace_bytes;
-	double flop, bytes_read, bytes_written;
-	char *read; /* n_copies times bytes_read of the GPU, or NULL */
+	char *read; /* info.copies times info.bytes_read of a GPU, or NULL */
 	char explanation[512];
 };
 
+const struct job_info *job_info(const struct job *job)
+{
+	return &job->info;
+}
+
 int64_t job_copies(double bytes, double cache_bytes)
 {
-	double want = 4 * cache_bytes;
-	int64_t copies;
+	double copies = bytes > 0 ? ceil(4 * cache_bytes / bytes) : 1;
 
-	if (bytes <= 0)
-		return 1;
-	if (want / bytes >= MAX_COPIES)
-		return MAX_COPIES;
-	copies = (int64_t)(want / bytes);
-	return (double)copies * bytes < want ? copies + 1 : copies;
+	return (int64_t)fmin(fmax(copies, 1), MAX_COPIES);
 }
 
 int job_runs_a_sample(double run_s)
@@ -55,21 +55,17 @@ int job_runs_a_sample(double run_s)
 	return run_s < SAMPLE_S ? (int)(SAMPLE_S / (run_s + 1e-9)) + 1 : 1;
 }
 
-bool job_is_host(const struct job *job)
+static bool is_host(const struct job *job)
 {
-	return strcmp(job->info.name, "cpu") == 0;
+	return !strcmp(job->device_info.name, "cpu");
 }
 
-bool job_sample_waits(const struct job *job)
+/* A GPU's samples also hide what waiting costs. */
+static int runs_a_sample(const struct job *job, double run_s)
 {
-	return job->timed != JOB_QUEUE;
-}
-
-int job_runs(const struct job *job, double run_s)
-{
-	if (!job_sample_waits(job))
+	if (job->timed == JOB_QUEUE)
 		return QUEUED_RUNS;
-	if (job_is_host(job))
+	if (is_host(job))
 		return job_runs_a_sample(run_s);
 	return run_s < GPU_SAMPLE_S ? (int)(GPU_SAMPLE_S / (run_s + 1e-7)) + 1
 				    : 1;
@@ -79,7 +75,7 @@ void job_free(struct job *job)
 {
 	if (!job)
 		return;
-	for (int64_t i = 0; job->copies && i < job->n_copies; i++) {
+	for (int64_t i = 0; job->copies && i < job->info.copies; i++) {
 		nib_plan_free(job->copies[i].plan);
 		data_free(job->copies[i].data);
 	}
@@ -89,6 +85,8 @@ void job_free(struct job *job)
 	nib_device_close(job->device);
 	free(job);
 }
+
+/* ---- making -------------------------------------------------------------- */
 
 static bool has_plan(const struct job *job)
 {
@@ -104,17 +102,7 @@ static enum nib_status create_plan(struct job *job, const struct data *data,
 	    .caller_workspace = 1,
 	};
 
-	if (data->is_moe)
-		return nib_plan_create_moe(job->device, data->op, &data->moe,
-					   &options, plan, err);
-	return nib_plan_create(job->device, data->op, data->problems,
-			       data->count, &options, plan, err);
-}
-
-static double codes_bytes(const struct nib_nvfp4 *q)
-{
-	return (double)q->rows * (double)q->k / 2 *
-	       (double)(q->batch ? q->batch : 1);
+	return data_plan(job->device, data, &options, plan, err);
 }
 
 static double scales_bytes(const struct nib_nvfp4 *q)
@@ -123,52 +111,36 @@ static double scales_bytes(const struct nib_nvfp4 *q)
 	       (double)(q->batch ? q->batch : 1);
 }
 
-/* Operands and results of a multiplication, each once; experts in use only. */
-static void count_multiply(struct job *job, const struct shape *shape,
-			   const struct data *data, enum nib_dtype out)
-{
-	double matrices = data->op == NIB_DUAL_GEMM ? 2 : 1;
-	double batch = (double)(shape->batch ? shape->batch : 1);
-	double value = 0.5 + 1.0 / NIB_BLOCK;
-
-	job->flop = shape_flop(shape);
-	for (int64_t i = 0; i < shape->count; i++) {
-		double m = (double)shape->sizes[i].m;
-		double n = (double)shape->sizes[i].n;
-		double k = (double)shape->sizes[i].k;
-
-		if (m <= 0)
-			continue;
-		job->bytes_read += batch * (m + matrices * n) * k * value;
-		job->bytes_written +=
-		    batch * m * n * (double)nib_dtype_bytes(out);
-	}
-}
-
-/* Bytes and FLOP of one run, from its first copy. */
+/* FLOP and bytes of one run. */
 static void count_work(struct job *job, const struct shape *shape,
-		       const struct data *data, enum nib_dtype out)
+		       const struct job_options *options,
+		       const struct data *data)
 {
-	double dense = (double)data->x.rows * (double)data->x.cols *
-		       (double)(data->x.batch ? data->x.batch : 1) *
-		       (double)nib_dtype_bytes(data->x.dtype);
-	double q = codes_bytes(&data->q) + scales_bytes(&data->q);
+	double values = (double)shape->sizes[0].m * (double)shape->sizes[0].k *
+			(double)shape->batch;
+	double dense = values * (double)nib_dtype_bytes(options->data.dtype);
+	double q = values / 2 + scales_bytes(&data->q);
+	double *read = &job->info.bytes_read;
+	double *written = &job->info.bytes_written;
 
+	job->info.flop = shape_flop(shape);
 	switch (job->op) {
 	case OP_QUANTIZE:
-		job->bytes_read = dense;
-		job->bytes_written = q;
+		*read = dense;
+		*written = q;
 		break;
 	case OP_DEQUANTIZE:
-		job->bytes_read = q;
-		job->bytes_written = dense;
+		*read = q;
+		*written = dense;
 		break;
 	case OP_CONVERT:
-		job->bytes_read = scales_bytes(&data->q);
-		job->bytes_written = scales_bytes(&data->to);
+		*read = scales_bytes(&data->q);
+		*written = scales_bytes(&data->to);
 		break;
 	default:
-		count_multiply(job, shape, data, out);
+		shape_bytes(shape, 0.5 + 1.0 / NIB_BLOCK,
+			    (double)nib_dtype_bytes(options->data.out), read,
+			    written);
 	}
 }
 
@@ -179,11 +151,11 @@ static enum nib_status no_memory(const char *what, struct nib_error *err)
 	return NIB_OUT_OF_MEMORY;
 }
 
-/* So that no timed run meets a page for the first time. */
+/* Writes the outputs, so that no timed run meets a page for the first time. */
 static enum nib_status touch_outputs(const struct job *job, struct data *data,
 				     struct nib_error *err)
 {
-	if (data->to.scales && job_is_host(job))
+	if (data->to.scales && is_host(job))
 		memset(data->to.scales, 0, (size_t)scales_bytes(&data->to));
 	return data_poison(data, err);
 }
@@ -195,135 +167,128 @@ static enum nib_status add_copy(struct job *job, const struct shape *shape,
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof info};
 	struct data_options data_options = options->data;
-	struct copy *copy = &job->copies[job->n_copies];
+	struct copy *copy = &job->copies[job->info.copies];
 	enum nib_status status;
 
 	data_options.seed += (uint64_t)i;
 	status = data_new(shape, &data_options, job->device, &copy->data, err);
 	if (status)
 		return status;
-	job->n_copies++;
+	job->info.copies++;
 	status = touch_outputs(job, copy->data, err);
-	if (status)
-		return status;
-	if (has_plan(job)) {
+	if (!status && has_plan(job))
 		status = create_plan(job, copy->data, &copy->plan, err);
-		if (!status)
-			status = nib_plan_get_info(copy->plan, &info, err);
-		if (status)
-			return status;
-	}
-	if (i > 0)
-		return NIB_OK;
-	count_work(job, shape, copy->data, data_options.out);
+	if (!status && copy->plan)
+		status = nib_plan_get_info(copy->plan, &info, err);
+	if (status || i > 0)
+		return status;
+	count_work(job, shape, options, copy->data);
 	job->workspace_bytes = info.workspace_bytes;
 	snprintf(job->explanation, sizeof job->explanation, "%s",
 		 info.explanation ? info.explanation : "");
 	return NIB_OK;
 }
 
-static enum nib_status open_device(struct job *job, const char *name,
-				   int threads, const char *isa,
-				   struct nib_error *err)
+/* A job without operands; on failure the caller frees it. */
+static enum nib_status open_job(const struct job_options *options,
+				struct job **out, struct nib_error *err)
 {
 	const struct nib_device_options device = {
 	    .struct_bytes = sizeof device,
-	    .threads = threads,
-	    .isa = isa,
+	    .threads = options->threads,
+	    .isa = options->isa,
 	};
+	const char *name = options->device ? options->device : "cpu";
+	struct job *job = *out = calloc(1, sizeof *job);
 	enum nib_status status;
 
-	status =
-	    nib_device_open(name ? name : "cpu", &device, &job->device, err);
-	if (status)
-		return status;
-	job->info.struct_bytes = sizeof job->info;
-	return nib_device_get_info(job->device, &job->info, err);
+	if (!job)
+		return no_memory("a job", err);
+	job->timed = options->timed;
+	job->device_info.struct_bytes = sizeof job->device_info;
+	status = nib_device_open(name, &device, &job->device, err);
+	if (!status)
+		status =
+		    nib_device_get_info(job->device, &job->device_info, err);
+	job->info.backend = job->device_info.backend;
+	job->info.explanation = job->explanation;
+	if (!status && options->costs)
+		status = nib_device_set_costs(job->device, options->costs, err);
+	return status;
+}
+
+static enum nib_status finish(enum nib_status status, struct job **job)
+{
+	if (status) {
+		job_free(*job);
+		*job = NULL;
+	}
+	return status;
 }
 
 static double cache_bytes(const struct job *job)
 {
-	return (double)(job_is_host(job) ? machine_cache_bytes()
-					 : job->info.l2_bytes);
+	return (double)(is_host(job) ? machine_cache_bytes()
+				     : job->device_info.l2_bytes);
 }
 
-static enum nib_status make(struct job *job, const struct shape *shape,
-			    const struct job_options *options,
-			    struct nib_error *err)
+static enum nib_status make_copies(struct job *job, const struct shape *shape,
+				   const struct job_options *options,
+				   struct nib_error *err)
 {
-	enum nib_status status = open_device(
-	    job, options->device, options->threads, options->isa, err);
+	enum nib_status status = NIB_OK;
 	int64_t copies = 1;
 
-	if (status)
-		return status;
-	if (options->costs)
-		status = nib_device_set_costs(job->device, options->costs, err);
-	if (status)
-		return status;
+	job->op = shape->op;
 	job->copies = calloc(MAX_COPIES, sizeof *job->copies);
 	if (!job->copies)
 		return no_memory("the list of copies", err);
-	for (int64_t i = 0; i < copies; i++) {
+	for (int64_t i = 0; i < copies && !status; i++) {
 		status = add_copy(job, shape, options, i, err);
-		if (status)
-			return status;
 		if (i == 0 && job->timed == JOB_RUN && !options->warm)
-			copies =
-			    job_copies(job->bytes_read + job->bytes_written,
-				       cache_bytes(job));
+			copies = job_copies(job->info.bytes_read +
+						job->info.bytes_written,
+					    cache_bytes(job));
 	}
+	if (status)
+		return status;
 	return nib_device_alloc(job->device, job->workspace_bytes,
 				&job->workspace, err);
 }
 
 enum nib_status job_new(const struct shape *shape,
-			const struct job_options *options, struct job **out,
+			const struct job_options *options, struct job **job,
 			struct nib_error *err)
 {
-	struct job *job = calloc(1, sizeof *job);
-	enum nib_status status;
+	enum nib_status status = open_job(options, job, err);
 
-	*out = NULL;
-	if (!job)
-		return no_memory("a job", err);
-	job->op = shape->op;
-	job->timed = options->timed;
-	status = make(job, shape, options, err);
-	if (status)
-		job_free(job);
-	else
-		*out = job;
-	return status;
+	if (!status)
+		status = make_copies(*job, shape, options, err);
+	return finish(status, job);
 }
 
-enum nib_status job_new_read(const char *device, double bytes, struct job **out,
+enum nib_status job_new_read(const char *device, double bytes, struct job **job,
 			     struct nib_error *err)
 {
-	struct job *job = calloc(1, sizeof *job);
-	enum nib_status status;
+	const struct job_options options = {.device = device, .threads = 1};
+	enum nib_status status = open_job(&options, job, err);
+	struct job_info *info;
 	void *memory = NULL;
 
-	*out = NULL;
-	if (!job)
-		return no_memory("a job", err);
-	status = open_device(job, device, 1, NULL, err);
-	if (!status) {
-		/* Whole lines of memory. */
-		job->bytes_read = ceil(bytes / 256) * 256;
-		job->n_copies = job_copies(job->bytes_read, cache_bytes(job));
-		status = nib_device_alloc(job->device,
-					  (size_t)job->bytes_read *
-					      (size_t)job->n_copies,
-					  &memory, err);
-		job->read = memory;
-	}
 	if (status)
-		job_free(job);
-	else
-		*out = job;
-	return status;
+		return finish(status, job);
+	info = &(*job)->info;
+	/* Whole lines of memory. */
+	info->bytes_read = ceil(bytes / 256) * 256;
+	info->copies = job_copies(info->bytes_read, cache_bytes(*job));
+	status = nib_device_alloc(
+	    (*job)->device, (size_t)info->bytes_read * (size_t)info->copies,
+	    &memory, err);
+	(*job)->read = memory;
+	return finish(status, job);
 }
+
+/* ---- running ------------------------------------------------------------- */
 
 static enum nib_status run_plan(struct job *job, const struct copy *copy,
 				struct nib_error *err)
@@ -347,30 +312,18 @@ static enum nib_status make_plan(struct job *job, const struct copy *copy,
 	return status;
 }
 
-/* The next part of the memory. */
-static enum nib_status run_read(struct job *job, struct nib_error *err)
+static enum nib_status run_copy(struct job *job, const struct copy *copy,
+				struct nib_error *err)
 {
-	const int64_t bytes = (int64_t)job->bytes_read;
-	const char *part = job->read + job->next * bytes;
-
-	job->next = (job->next + 1) % job->n_copies;
-	return nib_device_probe(job->device, NIB_PROBE_READ, part, bytes, NULL,
-				NULL, err);
-}
-
-static enum nib_status run_copy(struct job *job, struct nib_error *err)
-{
-	const struct copy *copy = &job->copies[job->next];
 	struct data *data = copy->data;
 	/* A global scale that is given: one pass over x, no search for amax. */
 	const struct nib_quantize_options quantize = {
 	    .struct_bytes = sizeof quantize,
 	    .global = data->global,
 	    /* On a GPU the call then waits for nothing. */
-	    .saturate = !job_is_host(job),
+	    .saturate = !is_host(job),
 	};
 
-	job->next = (job->next + 1) % job->n_copies;
 	if (job->timed == JOB_PLAN)
 		return make_plan(job, copy, err);
 	switch (job->op) {
@@ -388,14 +341,50 @@ static enum nib_status run_copy(struct job *job, struct nib_error *err)
 	}
 }
 
-enum nib_status job_run(struct job *job, struct nib_error *err)
+/* One run, on the next copy; on a GPU it is only enqueued. */
+static enum nib_status run(struct job *job, struct nib_error *err)
 {
-	return job->read ? run_read(job, err) : run_copy(job, err);
+	const int64_t bytes = (int64_t)job->info.bytes_read, i = job->next;
+
+	job->next = (i + 1) % job->info.copies;
+	if (job->read)
+		return nib_device_probe(job->device, NIB_PROBE_READ,
+					job->read + i * bytes, bytes, NULL,
+					NULL, err);
+	return run_copy(job, &job->copies[i], err);
 }
 
-enum nib_status job_wait(struct job *job, struct nib_error *err)
+enum nib_status job_sample(struct job *job, int runs, double *seconds,
+			   struct nib_error *err)
 {
-	return nib_device_wait(job->device, NULL, err);
+	const bool waits = job->timed != JOB_QUEUE;
+	enum nib_status status = NIB_OK;
+	double begin = cli_now_s();
+
+	for (int i = 0; i < runs && !status; i++)
+		status = run(job, err);
+	if (!status && waits)
+		status = nib_device_wait(job->device, NULL, err);
+	*seconds = cli_now_s() - begin;
+	if (!status && !waits)
+		status = nib_device_wait(job->device, NULL, err);
+	return status;
+}
+
+enum nib_status job_warm_up(struct job *job, int *runs, struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+	double begin = 0;
+
+	/* The first run of a round is slow; the second says how long one is. */
+	for (int i = 0; i < 2 && !status; i++) {
+		begin = cli_now_s();
+		status = run(job, err);
+		if (!status)
+			status = nib_device_wait(job->device, NULL, err);
+	}
+	*runs = runs_a_sample(job, cli_now_s() - begin);
+	return status;
 }
 
 enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
@@ -406,73 +395,18 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 	    .struct_bytes = sizeof options,
 	    .sample_rows = sample_rows,
 	    .seed = seed,
-	    .arithmetic = job->info.arithmetic,
+	    .arithmetic = job->device_info.arithmetic,
 	};
 	const struct copy *copy = &job->copies[0];
-	struct data *data = copy->data;
 	enum nib_status status;
 
 	*result = (struct nib_check_result){.struct_bytes = sizeof *result};
 	if (!has_plan(job) || job->timed != JOB_RUN)
 		return NIB_OK;
-	status = data_poison(data, err);
+	status = data_poison(copy->data, err);
 	if (!status)
 		status = run_plan(job, copy, err);
 	if (!status)
-		status = data_fetch(data, err);
-	if (status)
-		return status;
-	if (data->is_moe)
-		return nib_check_moe(data->op, &data->moe_views, &options,
-				     result, err);
-	return nib_check(data->op, data->views, data->count, &options, result,
-			 err);
-}
-
-const char *job_backend(const struct job *job)
-{
-	return job->info.backend;
-}
-
-double job_flop(const struct job *job)
-{
-	return job->flop;
-}
-
-double job_bytes_read(const struct job *job)
-{
-	return job->bytes_read;
-}
-
-double job_bytes_written(const struct job *job)
-{
-	return job->bytes_written;
-}
-
-int64_t job_copies_held(const struct job *job)
-{
-	return job->n_copies;
-}
-
-enum peak_kind job_peak(const struct job *job)
-{
-	if (!job_is_host(job))
-		return PEAK_GPU_MULTIPLY;
-	if (!strcmp(job->info.backend, "cpu-avx512"))
-		return PEAK_DOT8_AVX512;
-	if (!strcmp(job->info.backend, "cpu-avx512bw"))
-		return PEAK_MADD8_AVX512;
-	if (!strcmp(job->info.backend, "cpu-avx2"))
-		return PEAK_MADD8_AVX2;
-	return PEAK_PMADDWD;
-}
-
-enum peak_kind job_read_peak(const struct job *job)
-{
-	return job_is_host(job) ? PEAK_READ : PEAK_GPU_READ;
-}
-
-const char *job_explanation(const struct job *job)
-{
-	return job->explanation;
+		status = data_fetch(copy->data, err);
+	return status ? status : data_check(copy->data, &options, result, err);
 }

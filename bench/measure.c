@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* measure.c - from a shape to rows: see measure.h. */
-#include "field.h"
+#include "measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "gemm_rate.h"
+#include "cli.h"
 #include "machine.h"
-#include "rows.h"
+#include "progress.h"
 
-bool measure_begin(struct measure_run *run)
+/* The GEMM whose rate products of few rows are held against. */
+#define GEMM_RATE_ROWS 512
+#define GEMM_RATE_COLS 512 /* for each thread */
+
+int measure_begin(struct measure_run *run)
 {
 	time_t now = time(NULL);
 	struct tm utc;
 
-	*run = (struct measure_run){0};
-	run->peaks = peaks_create();
-	run->baselines =
-	    calloc((size_t)baseline_count(), sizeof(*run->baselines));
-	run->gemm_rates = gemm_rates_create();
+	*run = (struct measure_run){.peaks = peaks_create(),
+				    .rows.all = json_array()};
 	machine_describe(run->machine, sizeof run->machine);
 	snprintf(run->device, sizeof run->device, "cpu");
 	strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ",
 		 gmtime_r(&now, &utc));
-	return run->peaks && run->baselines && run->gemm_rates;
+	return run->peaks && run->rows.all ? CLI_OK
+					   : cli_no_memory("measurement");
 }
 
 enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
@@ -40,236 +42,304 @@ void measure_start_baselines(struct measure_run *run,
 			     const struct shape_list *list,
 			     const struct data_options *options)
 {
-	for (int i = 0; i < baseline_count(); i++)
-		run->baselines[i] = baseline_start(i, list, options);
+	run->list = list;
+	for (int i = 0; i < BASELINES; i++)
+		run->baselines[i] =
+		    baseline_start(baseline_engines[i], list, options);
 }
 
 void measure_end(struct measure_run *run)
 {
-	for (int i = 0; run->baselines && i < baseline_count(); i++)
+	for (int i = 0; i < BASELINES; i++)
 		baseline_stop(run->baselines[i]);
-	free(run->baselines);
-	gemm_rates_free(run->gemm_rates);
 	peaks_free(run->peaks);
-	*run = (struct measure_run){0};
+	json_decref(run->rows.all);
 }
 
-/* -------------------------------------------------------------------------- */
+/* ---- what takes part ----------------------------------------------------- */
 
-static void want_peak(struct field *field, enum peak_kind kind)
+static bool multiplies(const struct comparison *c)
 {
-	for (int i = 0; i < field->n_peaks; i++) {
-		if (field->peaks[i] == kind)
-			return;
-	}
-	field->first_sample[kind] =
-	    peaks_samples(field->run->peaks, kind, field->options->threads)
-		->count;
-	field->peaks[field->n_peaks++] = kind;
+	return shape_is_multiply(c->options->shape) &&
+	       c->options->timed == JOB_RUN;
 }
 
-static enum nib_status add_job(struct field *field, const char *isa,
+/* Has the peak sampled in every round; its series. */
+static struct series *want_peak(struct comparison *c, enum peak_kind kind)
+{
+	struct series *s =
+	    peaks_series(c->run->peaks, kind, c->options->threads);
+
+	for (int i = 0; i < c->n_peaks; i++) {
+		if (c->peaks[i] == kind)
+			return s;
+	}
+	c->first_sample[kind] = s ? s->samples.count : 0;
+	c->peaks[c->n_peaks++] = kind;
+	return s;
+}
+
+static struct subject *add_entry(struct comparison *c, struct job *job)
+{
+	const struct job_info *info = job_info(job);
+	struct subject *s = &c->subjects[c->count];
+
+	c->entries[c->count++].job = job;
+	s->backend = info->backend;
+	s->flop = info->flop;
+	s->bytes_read = info->bytes_read;
+	s->bytes_written = info->bytes_written;
+	return s;
+}
+
+static enum nib_status add_job(struct comparison *c, const char *isa,
 			       bool packed, struct nib_error *err)
 {
-	const struct measure_options *options = field->options;
-	struct job_options job = {
-	    .data = options->data,
-	    .threads = options->threads,
+	const struct measure_options *o = c->options;
+	struct job_options options = {
+	    .data = o->data,
+	    .threads = o->threads,
 	    .isa = isa,
-	    .device = field->run->device,
-	    .timed = options->timed,
+	    .device = c->run->device,
+	    .timed = o->timed,
 	};
-	int i = field->count;
 	enum nib_status status;
+	struct subject *s;
+	struct job *job;
 
-	if (i == MAX_CONTESTANTS)
+	if (c->count == MAX_ENTRIES)
 		return NIB_OK;
-	job.data.packed = packed;
-	status = job_new(options->shape, &job, &field->contestants[i].job, err);
+	options.data.packed = packed;
+	status = job_new(o->shape, &options, &job, err);
 	if (status)
 		return status;
-	field->baseline[i] = -1;
-	field->gemm[i] = -1;
-	field->isa[i] = isa;
-	field->packed[i] = packed;
-	field->count++;
-	if (field_multiplies(field))
-		want_peak(field, job_peak(field->contestants[i].job));
-	if (options->check_rows < 0)
+	s = add_entry(c, job);
+	s->packed = packed;
+	if (multiplies(c))
+		s->multiply = want_peak(c, peak_multiply(s->backend));
+	if (o->timed == JOB_RUN)
+		s->read = want_peak(c, peak_read_memory(s->backend));
+	if (o->check_rows < 0)
 		return NIB_OK;
-	return job_check(field->contestants[i].job, options->check_rows,
-			 options->data.seed, &field->check[i], err);
+	return job_check(job, o->check_rows, o->data.seed, &s->check, err);
 }
 
-/* The GEMM that the jobs of backend isa, from index first on, are held against. */
-static enum nib_status add_gemm(struct field *field, const char *isa, int first,
-				struct nib_error *err)
+/*
+ * The GEMM that the jobs of few rows are held against, from entry first on, all
+ * of this instruction set.
+ */
+static enum nib_status add_gemm(struct comparison *c, const char *isa,
+				int first, struct nib_error *err)
 {
-	const struct measure_options *options = field->options;
-	const int64_t k = field_few_rows_k(field);
-	int i = field->count;
+	const struct measure_options *o = c->options;
+	struct shape_size size = {
+	    .m = GEMM_RATE_ROWS,
+	    .n = (int64_t)GEMM_RATE_COLS * o->threads,
+	    .k = limits_few_rows_k(o->shape),
+	};
+	const struct shape shape = {
+	    .op = OP_GEMM, .batch = 1, .count = 1, .sizes = &size};
+	struct job_options options = {
+	    .data = o->data,
+	    .threads = o->threads,
+	    .isa = isa,
+	    .warm = true,
+	};
 	enum nib_status status;
+	struct subject *gemm;
+	struct job *job;
 
-	if (!field_multiplies(field) || field->run->on_gpu || k == 0 ||
-	    i == MAX_CONTESTANTS)
+	if (!multiplies(c) || c->run->on_gpu || size.k == 0 ||
+	    c->count == MAX_ENTRIES)
 		return NIB_OK;
-	status = gemm_rate_job(k, options->threads, isa, &options->data,
-			       &field->contestants[i].job, err);
+	options.data.packed = true;
+	status = job_new(&shape, &options, &job, err);
 	if (status)
 		return status;
-	field->baseline[i] = -1;
-	field->gemm[i] = -1;
-	field->is_gemm[i] = true;
-	field->count++;
-	for (int j = first; j < i; j++)
-		field->gemm[j] = i;
+	gemm = add_entry(c, job);
+	gemm->role = GEMM_RATE;
+	gemm->gemm =
+	    peaks_gemm(c->run->peaks, gemm->backend, o->threads, size.k);
+	for (int i = first; i < c->count; i++)
+		c->subjects[i].gemm = gemm->gemm;
 	return NIB_OK;
 }
 
-/* Small products cannot reach the bandwidth of long reads: a read as long as
- * theirs says how near one can come. */
-static enum nib_status add_read(struct field *field, struct nib_error *err)
+/*
+ * Small products cannot reach the bandwidth of long reads: a read as long as
+ * theirs says how near one can come.
+ */
+static enum nib_status add_read(struct comparison *c, struct nib_error *err)
 {
-	const struct job *job = field->contestants[0].job;
-	int i = field->count;
+	double bytes = c->subjects[0].bytes_read + c->subjects[0].bytes_written;
 	enum nib_status status;
-	double bytes;
+	struct job *job;
 
-	if (!field->run->on_gpu || field->options->timed != JOB_RUN || i == 0 ||
-	    i == MAX_CONTESTANTS)
+	if (!c->run->on_gpu || c->options->timed != JOB_RUN ||
+	    c->count == MAX_ENTRIES || bytes <= 0)
 		return NIB_OK;
-	bytes = job_bytes_read(job) + job_bytes_written(job);
-	if (bytes <= 0)
-		return NIB_OK;
-	status = job_new_read(field->run->device, bytes,
-			      &field->contestants[i].job, err);
-	if (status)
-		return status;
-	field->baseline[i] = -1;
-	field->gemm[i] = -1;
-	field->is_read[i] = true;
-	field->count++;
-	return NIB_OK;
+	status = job_new_read(c->run->device, bytes, &job, err);
+	if (!status)
+		add_entry(c, job)->role = PLAIN_READ;
+	return status;
 }
 
-/* What the contest says of the rates of its GEMMs. */
-static void add_gemm_samples(const struct field *field)
+static enum nib_status add_jobs(struct comparison *c, struct nib_error *err)
 {
-	const struct measure_options *options = field->options;
-	const int64_t k = field_few_rows_k(field);
-
-	for (int i = 0; i < field->count; i++) {
-		const struct contestant *c = &field->contestants[i];
-		struct bench_samples *to;
-
-		if (!field->is_gemm[i])
-			continue;
-		to = gemm_rates_samples(field->run->gemm_rates, k,
-					options->threads, job_backend(c->job));
-		for (int j = 0; to && j < c->samples_s.count; j++)
-			bench_samples_add(to, job_flop(c->job) /
-						  c->samples_s.values[j]);
-	}
-}
-
-static enum nib_status add_jobs(struct field *field, struct nib_error *err)
-{
-	const struct measure_options *options = field->options;
-	enum nib_status status = NIB_OK;
+	const struct measure_options *o = c->options;
 	/* Weights are packed or not only where there are weights. */
-	bool weights = shape_is_multiply(options->shape);
+	bool weights = shape_is_multiply(o->shape);
+	enum nib_status status = NIB_OK;
 
-	for (int i = 0; i < options->n_isas && !status; i++) {
-		const int first = field->count;
+	for (int i = 0; i < o->n_isas && !status; i++) {
+		const int first = c->count;
 
-		if (options->packed || !weights)
-			status = add_job(field, options->isas[i], weights, err);
-		if (options->unpacked && weights && !status)
-			status = add_job(field, options->isas[i], false, err);
+		if (o->packed || !weights)
+			status = add_job(c, o->isas[i], weights, err);
+		if (o->unpacked && weights && !status)
+			status = add_job(c, o->isas[i], false, err);
 		if (!status)
-			status = add_gemm(field, options->isas[i], first, err);
+			status = add_gemm(c, o->isas[i], first, err);
 	}
-	return status ? status : add_read(field, err);
+	return status ? status : add_read(c, err);
 }
 
-static void add_baselines(struct field *field)
+static void add_baselines(struct comparison *c)
 {
-	for (int p = 0; p < baseline_count() && p < MAX_CONTESTANTS; p++) {
-		struct baseline *baseline = field->run->baselines[p];
-		int i = field->count;
+	const struct measure_options *o = c->options;
 
-		if (!baseline || i == MAX_CONTESTANTS)
+	for (int i = 0; i < BASELINES && multiplies(c); i++) {
+		struct baseline *baseline = c->run->baselines[i];
+		const struct baseline_engine *engine = baseline_engines[i];
+		struct subject *s = &c->subjects[c->count];
+
+		if (!baseline || c->count == MAX_ENTRIES ||
+		    !baseline_prepare(baseline, o->shape - c->run->list->shapes,
+				      o->threads, c->skipped[i]))
 			continue;
-		if (!baseline_prepare(baseline, field->options->shape_index,
-				      field->options->threads,
-				      field->skipped[p]))
-			continue;
-		field->contestants[i].baseline = baseline;
-		field->baseline[i] = p;
-		field->count++;
-		want_peak(field, baseline_limit(p));
+		c->entries[c->count++].baseline = baseline;
+		s->backend = engine->backend;
+		s->flop = shape_flop(o->shape);
+		shape_bytes(o->shape, engine->operand_bytes, sizeof(float),
+			    &s->bytes_read, &s->bytes_written);
+		/* A dual GEMM is two multiplications, each with a result. */
+		if (shape_ops[o->shape->op].op == NIB_DUAL_GEMM)
+			s->bytes_written *= 2;
+		s->multiply = want_peak(c, engine->limit);
+		s->read = want_peak(c, PEAK_READ);
 	}
 }
 
-static void want_memory_peaks(struct field *field)
+static void want_other_peaks(struct comparison *c)
 {
-	if (field->options->timed != JOB_RUN)
+	if (c->options->timed != JOB_RUN)
 		return;
-	if (field->run->on_gpu) {
-		want_peak(field, PEAK_GPU_READ);
-		want_peak(field, PEAK_GPU_CLOCK);
-		return;
-	}
-	want_peak(field, PEAK_READ);
-	if (!field_multiplies(field)) {
-		want_peak(field, PEAK_WRITE);
-		want_peak(field, PEAK_COPY);
+	if (c->run->on_gpu) {
+		want_peak(c, PEAK_GPU_CLOCK);
+	} else if (!multiplies(c)) {
+		want_peak(c, PEAK_WRITE);
+		want_peak(c, PEAK_COPY);
 	}
 }
 
-static void free_field(struct field *field)
+static void free_entries(struct comparison *c)
 {
-	for (int i = 0; i < field->count; i++) {
-		struct contestant *c = &field->contestants[i];
-
-		bench_samples_free(&c->samples_s);
-		job_free(c->job);
-		if (c->baseline)
-			baseline_release(c->baseline);
+	for (int i = 0; i < c->count; i++) {
+		bench_samples_free(&c->entries[i].samples_s);
+		job_free(c->entries[i].job);
+		if (c->entries[i].baseline)
+			baseline_release(c->entries[i].baseline);
 	}
 }
 
-/* The line that gives row i again. */
-static void set_command(const struct field *field, int i, json_t *row)
+/* ---- rows ---------------------------------------------------------------- */
+
+/* The line that gives the row again. */
+static void set_command(const struct comparison *c, int i, json_t *row)
 {
-	const struct measure_options *o = field->options;
-	const struct contestant *c = &field->contestants[i];
-	char arguments[4096], line[4608], isa[48] = "";
+	const struct measure_options *o = c->options;
+	bool is_job = c->entries[i].job != NULL;
+	char arguments[4096], line[4608], where[48] = "";
 
 	shape_arguments(o->shape, arguments, sizeof arguments);
 	/* Backends are called "cpu-" and the instruction set's name. */
-	if (field->run->on_gpu)
-		snprintf(isa, sizeof isa, " --device %s", field->run->device);
-	else if (c->job)
-		snprintf(isa, sizeof isa, " --isa %s",
-			 strchr(job_backend(c->job), '-') + 1);
+	if (c->run->on_gpu)
+		snprintf(where, sizeof where, " --device %s", c->run->device);
+	else if (is_job)
+		snprintf(where, sizeof where, " --isa %s",
+			 strchr(c->subjects[i].backend, '-') + 1);
 	snprintf(line, sizeof line,
 		 "nib bench %s --threads %d%s --layout %s --out %s --dtype %s "
 		 "--%s --data %s --seed %llu --min-time %g --samples %d%s%s",
-		 arguments, o->threads, isa, cli_layout_names[o->data.layout],
+		 arguments, o->threads, where, cli_layout_names[o->data.layout],
 		 cli_dtype_names[o->data.out], cli_dtype_names[o->data.dtype],
-		 c->job && !field->packed[i] ? "unpacked" : "packed",
+		 is_job && !c->subjects[i].packed ? "unpacked" : "packed",
 		 o->data.fill == DATA_FULL ? "full" : "contest",
 		 (unsigned long long)o->data.seed, o->min_time_s,
 		 o->min_samples, o->timed != JOB_RUN ? " --plan" : "",
-		 c->job ? "" : " --baselines");
+		 is_job ? "" : " --baselines");
 	row_text(row, "command", line);
 }
 
-static void set_check(const struct field *field, int i, json_t *row)
+/* What every row has. */
+static json_t *new_row(const struct measure_run *run, const char *op,
+		       const char *shape, const char *backend, int threads)
 {
-	const struct nib_check_result *check = &field->check[i];
+	return json_pack("{ss ss ss si ss ss ss}", "op", op, "shape", shape,
+			 "backend", backend, "threads", threads, "version",
+			 nib_version(), "machine", run->machine, "date",
+			 run->date);
+}
 
+static json_t *start_row(const struct comparison *c, const char *backend)
+{
+	const struct measure_options *o = c->options;
+	const enum shape_op op = o->shape->op;
+	const char *dtype = cli_dtype_names[o->data.dtype];
+	char text[SHAPE_TEXT], with_op[SHAPE_TEXT + 16];
+	json_t *row;
+
+	shape_text(o->shape, text);
+	snprintf(with_op, sizeof with_op, "%s %s", shape_op_names[op], text);
+	if (o->timed == JOB_RUN)
+		row = new_row(c->run, shape_op_names[op], text, backend,
+			      o->threads);
+	else
+		row = new_row(c->run, o->timed == JOB_PLAN ? "plan" : "queue",
+			      with_op, backend, o->threads);
+	row_text(row, "layout", cli_layout_names[o->data.layout]);
+	row_text(row, "out",
+		 op == OP_CONVERT      ? cli_layout_names[!o->data.layout]
+		 : op == OP_QUANTIZE   ? "nvfp4"
+		 : op == OP_DEQUANTIZE ? dtype
+				       : cli_dtype_names[o->data.out]);
+	if (op == OP_QUANTIZE)
+		row_text(row, "dtype", dtype);
+	return row;
+}
+
+/* Time, work and limit of entry i. */
+static void set_times(const struct comparison *c, int i, json_t *row)
+{
+	const struct bench_samples *samples = &c->entries[i].samples_s;
+	const struct subject *s = &c->subjects[i];
+	double bytes = s->bytes_read + s->bytes_written;
+	double time_s = bench_samples_median(samples, 0);
+
+	row_number(row, "time_s", time_s);
+	row_samples(row, samples);
+	if (c->options->timed != JOB_RUN || time_s <= 0)
+		return;
+	row_number(row, "flop", s->flop);
+	row_number(row, "bytes", bytes);
+	if (s->flop > 0)
+		row_number(row, "gflops", s->flop / time_s * 1e-9);
+	row_number(row, "gbps", bytes / time_s * 1e-9);
+	limits_set(c, i, time_s, row);
+}
+
+static void set_check(const struct nib_check_result *check, json_t *row)
+{
 	if (check->checked == 0)
 		return;
 	row_number(row, "error", check->worst_error);
@@ -279,173 +349,186 @@ static void set_check(const struct field *field, int i, json_t *row)
 	row_bool(row, "ok", check->failed == 0);
 }
 
-static json_t *start_row(const struct field *field, const char *backend)
-{
-	const struct measure_options *o = field->options;
-	char text[256];
-	json_t *row = row_new();
-	const char *op = o->timed == JOB_PLAN	 ? "plan"
-			 : o->timed == JOB_QUEUE ? "queue"
-						 : shape_op_names[o->shape->op];
-
-	shape_text(o->shape, text);
-	if (o->timed != JOB_RUN) {
-		char with_op[256];
-
-		snprintf(with_op, sizeof with_op, "%s %.200s",
-			 shape_op_names[o->shape->op], text);
-		memcpy(text, with_op, sizeof text);
-	}
-	row_text(row, "op", op);
-	row_text(row, "shape", text);
-	row_text(row, "backend", backend);
-	row_integer(row, "threads", o->threads);
-	row_text(row, "layout", cli_layout_names[o->data.layout]);
-	if (o->shape->op == OP_CONVERT)
-		row_text(row, "out", cli_layout_names[!o->data.layout]);
-	else if (o->shape->op == OP_QUANTIZE)
-		row_text(row, "out", "nvfp4");
-	else
-		row_text(row, "out",
-			 cli_dtype_names[o->shape->op == OP_DEQUANTIZE
-					     ? o->data.dtype
-					     : o->data.out]);
-	if (o->shape->op == OP_QUANTIZE)
-		row_text(row, "dtype", cli_dtype_names[o->data.dtype]);
-	row_text(row, "version", nib_version());
-	row_text(row, "machine", field->run->machine);
-	row_text(row, "date", field->run->date);
-	return row;
-}
-
-/* Time, work and limit of contestant i. */
-static void set_times(const struct field *field, int i, json_t *row)
-{
-	const struct contestant *c = &field->contestants[i];
-	double time_s = bench_samples_median(&c->samples_s, 0);
-	double flop =
-	    c->job ? job_flop(c->job) : shape_flop(field->options->shape);
-	double bytes =
-	    c->job ? job_bytes_read(c->job) + job_bytes_written(c->job)
-		   : baseline_bytes(field->baseline[i], field->options->shape);
-
-	row_number(row, "time_s", time_s);
-	row_samples(row, "samples_s", &c->samples_s);
-	row_spread(row, &c->samples_s);
-	if (field->options->timed != JOB_RUN || time_s <= 0)
-		return;
-	row_number(row, "flop", flop);
-	row_number(row, "bytes", bytes);
-	if (flop > 0)
-		row_number(row, "gflops", flop / time_s * 1e-9);
-	row_number(row, "gbps", bytes / time_s * 1e-9);
-	field_set_limits(field, i, time_s, row);
-}
-
 /* How many times faster than each baseline: as an object and as words. */
-static void set_speedup(const struct field *field, int i, json_t *row)
+static void set_speedup(const struct comparison *c, int i, json_t *row)
 {
-	double time_s =
-	    bench_samples_median(&field->contestants[i].samples_s, 0);
+	double time_s = bench_samples_median(&c->entries[i].samples_s, 0);
 	json_t *ratios = json_object();
 	char words[256] = "";
 
-	for (int j = 0; j < field->count; j++) {
-		const struct contestant *c = &field->contestants[j];
-		double baseline_s = bench_samples_median(&c->samples_s, 0);
-		const char *backend;
+	for (int j = 0; j < c->count; j++) {
+		const struct entry *e = &c->entries[j];
+		double ratio = bench_samples_median(&e->samples_s, 0) / time_s;
+		const char *name;
 		size_t used = strlen(words);
 
-		if (!c->baseline || baseline_s <= 0 || time_s <= 0)
+		if (!e->baseline || !(time_s > 0) || !(ratio > 0))
 			continue;
-		backend =
-		    baseline_backend(field->baseline[j]) + strlen("baseline:");
-		json_object_set_new(ratios, backend,
-				    json_real(baseline_s / time_s));
+		name = c->subjects[j].backend + strlen("baseline:");
+		json_object_set_new(ratios, name, json_real(ratio));
 		snprintf(words + used, sizeof words - used, "%s%.2f x %s",
-			 used ? ", " : "", baseline_s / time_s, backend);
+			 used ? ", " : "", ratio, name);
 	}
 	if (*words)
 		row_text(row, "against_baselines", words);
 	json_object_set_new(row, "speedup", ratios);
 }
 
-static void append_rows(const struct field *field, json_t *rows)
+static void add_rows(const struct comparison *c, struct rows *rows)
 {
 	char words[BASELINE_REASON + 16];
 	json_t *row;
 
-	for (int i = 0; i < field->count; i++) {
-		const struct contestant *c = &field->contestants[i];
+	for (int i = 0; i < c->count; i++) {
+		const struct subject *s = &c->subjects[i];
+		const struct job *job = c->entries[i].job;
 
-		if (field->is_gemm[i] || field->is_read[i])
+		if (s->role != ROW)
 			continue;
-		row = start_row(field,
-				c->job ? job_backend(c->job)
-				       : baseline_backend(field->baseline[i]));
-		set_times(field, i, row);
-		set_command(field, i, row);
-		if (c->job) {
-			if (shape_is_multiply(field->options->shape))
-				row_bool(row, "packed", field->packed[i]);
-			row_integer(row, "copies", job_copies_held(c->job));
-			row_text(row, "plan", job_explanation(c->job));
-			set_check(field, i, row);
-			set_speedup(field, i, row);
+		row = start_row(c, s->backend);
+		set_times(c, i, row);
+		set_command(c, i, row);
+		if (job && shape_is_multiply(c->options->shape))
+			row_bool(row, "packed", s->packed);
+		if (job) {
+			row_integer(row, "copies", job_info(job)->copies);
+			row_text(row, "plan", job_info(job)->explanation);
+			set_check(&s->check, row);
+			set_speedup(c, i, row);
 		}
-		json_array_append_new(rows, row);
+		rows_add(rows, row);
 	}
-	for (int p = 0; p < baseline_count() && p < MAX_CONTESTANTS; p++) {
-		if (!field->skipped[p][0])
+	for (int i = 0; i < BASELINES; i++) {
+		if (!c->skipped[i][0])
 			continue;
-		row = start_row(field, baseline_backend(p));
-		row_text(row, "skipped", field->skipped[p]);
-		snprintf(words, sizeof words, "skipped: %s", field->skipped[p]);
+		row = start_row(c, baseline_engines[i]->backend);
+		row_text(row, "skipped", c->skipped[i]);
+		snprintf(words, sizeof words, "skipped: %s", c->skipped[i]);
 		row_text(row, "against_baselines", words);
-		json_array_append_new(rows, row);
+		rows_add(rows, row);
 	}
 }
 
-enum nib_status measure_shape(struct measure_run *run,
-			      const struct measure_options *options,
-			      json_t *rows, struct nib_error *err)
+/* ---- the whole ----------------------------------------------------------- */
+
+/* What the progress bar shows. */
+struct shown {
+	double done;
+	char item[SHAPE_TEXT + 32];
+};
+
+static void tick(void *arg, double done)
 {
-	struct field *field = calloc(1, sizeof *field);
-	struct contest_options contest = {
-	    .threads = options->threads,
-	    .min_time_s = options->min_time_s,
-	    .min_samples = options->min_samples,
-	    .tick = options->tick,
-	    .arg = options->arg,
+	const struct shown *shown = arg;
+
+	progress_update(shown->done + done, shown->item);
+}
+
+static enum nib_status compare(struct comparison *c, struct shown *shown,
+			       struct nib_error *err)
+{
+	const struct measure_options *o = c->options;
+	struct rounds_options rounds = {
+	    .threads = o->threads,
+	    .min_time_s = o->min_time_s,
+	    .min_samples = o->min_samples,
+	    .peaks = c->peaks,
+	    .tick = tick,
+	    .arg = shown,
 	};
+	enum nib_status status = add_jobs(c, err);
+
+	if (status)
+		return status;
+	add_baselines(c);
+	want_other_peaks(c);
+	rounds.n_peaks = c->n_peaks;
+	status = rounds_run(c->entries, c->count, c->run->peaks, &rounds, err);
+	if (status)
+		return status;
+	if (c->run->on_gpu)
+		peaks_sample(c->run->peaks, PEAK_GPU_CLOCK, o->threads);
+	for (int i = 0; i < c->count; i++) {
+		const struct bench_samples *s = &c->entries[i].samples_s;
+		const struct subject *subject = &c->subjects[i];
+
+		if (subject->role != GEMM_RATE || !subject->gemm)
+			continue;
+		for (int j = 0; j < s->count; j++)
+			bench_samples_add(&subject->gemm->samples,
+					  subject->flop / s->values[j]);
+	}
+	return NIB_OK;
+}
+
+int measure_shape(struct measure_run *run,
+		  const struct measure_options *options)
+{
+	struct comparison *c = calloc(1, sizeof *c);
+	struct shown shown = {.done = run->done++};
+	struct nib_error err = {0};
+	char text[SHAPE_TEXT];
 	enum nib_status status;
 
-	if (!field) {
-		err->status = NIB_OUT_OF_MEMORY;
-		snprintf(err->message, sizeof err->message,
-			 "no memory for a measurement");
-		return NIB_OUT_OF_MEMORY;
+	if (!c)
+		return cli_no_memory("measurement");
+	c->run = run;
+	c->options = options;
+	snprintf(shown.item, sizeof shown.item, "%s %s, %d thread%s",
+		 shape_op_names[options->shape->op],
+		 shape_text(options->shape, text), options->threads,
+		 options->threads == 1 ? "" : "s");
+	progress_update(shown.done, shown.item);
+	status = compare(c, &shown, &err);
+	if (!status)
+		add_rows(c, &run->rows);
+	free_entries(c);
+	free(c);
+	return status ? cli_fail(shown.item, &err) : CLI_OK;
+}
+
+/* The command that measures the rate again. */
+static void rate_command(const struct measure_run *run, const struct series *s,
+			 char *text, size_t bytes)
+{
+	if (s->kind == PEAK_GEMM)
+		snprintf(text, bytes,
+			 "nib bench --op gemm --shape %dx%dx%lld --threads %d "
+			 "--isa %s",
+			 GEMM_RATE_ROWS, GEMM_RATE_COLS * s->threads,
+			 (long long)s->k, s->threads,
+			 strchr(s->backend, '-') + 1);
+	else if (run->on_gpu)
+		snprintf(text, bytes, "nib bench --peaks --device %s",
+			 run->device);
+	else
+		snprintf(text, bytes, "nib bench --peaks --threads %d",
+			 s->threads);
+}
+
+void measure_peak_rows(const struct measure_run *run, json_t *rows)
+{
+	for (int i = 0; i < peaks_count(run->peaks); i++) {
+		const struct series *s = peaks_at(run->peaks, i);
+		const double per_s = series_rate(s, 0);
+		struct bench_samples times = {0};
+		char command[160];
+		json_t *row;
+
+		if (s->samples.count == 0)
+			continue;
+		for (int j = 0; j < s->samples.count; j++)
+			bench_samples_add(&times, 1e9 / s->samples.values[j]);
+		row = new_row(run, "peak", s->name, s->backend, s->threads);
+		row_number(row, "time_s", 1e9 / per_s);
+		row_samples(row, &times);
+		row_number(row, series_is_memory(s) ? "bytes" : "flop", 1e9);
+		row_number(row, series_is_memory(s) ? "gbps" : "gflops",
+			   per_s * 1e-9);
+		row_text(row, "unit", s->unit);
+		rate_command(run, s, command, sizeof command);
+		row_text(row, "command", command);
+		json_array_append_new(rows, row);
+		bench_samples_free(&times);
 	}
-	field->run = run;
-	field->options = options;
-	status = add_jobs(field, err);
-	if (!status && field_multiplies(field))
-		add_baselines(field);
-	if (!status) {
-		want_memory_peaks(field);
-		contest.peaks = field->peaks;
-		contest.n_peaks = field->n_peaks;
-		status = contest_run(field->contestants, field->count,
-				     run->peaks, &contest, err);
-	}
-	if (!status) {
-		if (run->on_gpu)
-			peaks_sample(run->peaks, PEAK_GPU_CLOCK,
-				     options->threads);
-		add_gemm_samples(field);
-		append_rows(field, rows);
-	}
-	free_field(field);
-	free(field);
-	return status;
 }

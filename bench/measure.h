@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * measure.h - from a shape to rows: makes the jobs, holds the contest, computes
- * the limits, checks the results.  A row is a JSON object with the keys of
- * bench/README.md; `nib bench` prints it, `nib report` draws it.
+ * measure.h - from a shape to rows: makes the jobs, measures them beside the
+ * baselines, computes the limits, checks the results.  A row is a JSON object
+ * with the keys of bench/README.md; `nib bench` prints it, `nib report` draws
+ * it.
  */
 #ifndef NIB_BENCH_MEASURE_H
 #define NIB_BENCH_MEASURE_H
 
-#include <jansson.h>
-
-#include "contest.h"
+#include "rounds.h"
+#include "rows.h"
 
 /* What all rows of a run share. */
 struct measure_run {
 	struct peaks *peaks;
-	struct baseline *
-	    *baselines; /* baseline_count() entries, NULL = not wanted */
-	struct gemm_rates *gemm_rates;
+	struct baseline *baselines[BASELINES]; /* NULL = not wanted */
+	const struct shape_list *list;	       /* what the baselines know */
+	struct rows rows;
 	char machine[160];
 	char date[32];	 /* UTC */
 	char device[32]; /* "cpu", "cuda:0" */
 	bool on_gpu;
+	double done; /* shapes, for the progress bar */
 };
 
-/* False without memory. */
-bool measure_begin(struct measure_run *run);
+/* CLI_OK, or prints and returns; measure_end() in every case. */
+int measure_begin(struct measure_run *run);
 /* From now on shapes and peaks are those of this GPU, "cuda:0". */
 enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
 				struct nib_error *err);
 /*
- * Starts the baselines: before any thread exists, so before the first measurement.
- * list must not change afterwards.
+ * Starts the baselines: before any thread exists, so before the first
+ * measurement.  list must not change afterwards.
  */
 void measure_start_baselines(struct measure_run *run,
 			     const struct shape_list *list,
@@ -38,9 +39,8 @@ void measure_start_baselines(struct measure_run *run,
 void measure_end(struct measure_run *run);
 
 struct measure_options {
+	/* Of the list that the baselines were started with, if any. */
 	const struct shape *shape;
-	int64_t
-	    shape_index; /* in the list that the baselines were started with */
 	int threads;
 	struct data_options data; /* packed is ignored */
 	const char *const *isas;  /* NULL entries: the best here */
@@ -50,24 +50,81 @@ struct measure_options {
 	double min_time_s;
 	int min_samples;
 	int64_t check_rows; /* of each matrix; -1 = no check, 0 = all */
-	void (*tick)(void *arg, double done);
-	void *arg;
 };
 
 /*
- * Measures one shape on all backends asked for and on the baselines that run has, and
- * appends their rows to the array rows.
+ * Measures one shape on all backends asked for and on the baselines that run
+ * has, and adds their rows to run->rows.  CLI_OK, or prints and returns.
  */
-enum nib_status measure_shape(struct measure_run *run,
-			      const struct measure_options *options,
-			      json_t *rows, struct nib_error *err);
+int measure_shape(struct measure_run *run,
+		  const struct measure_options *options);
 
 /*
  * Appends a row for every peak that has been sampled, with op "peak"; its time
  * is that of 1e9 operations or bytes.
  */
-void measure_peak_rows(struct measure_run *run, json_t *rows);
-/* Samples every peak of this machine n times on threads threads. */
-void measure_peaks(struct measure_run *run, int threads, int n);
+void measure_peak_rows(const struct measure_run *run, json_t *rows);
+
+/* ---- limits.c ------------------------------------------------------------ */
+
+/* Backends times packed and unpacked, a GEMM for each backend, all baselines. */
+#define MAX_ENTRIES 20
+
+/* What an entry of the comparison is. */
+struct subject {
+	enum {
+		ROW,	    /* measured for a row of its own */
+		GEMM_RATE,  /* a GEMM that products of few rows are held
+			       against */
+		PLAIN_READ, /* a GPU's plain read of as many bytes */
+	} role;
+	const char *backend;
+	double flop, bytes_read, bytes_written;
+	bool packed;
+	/* Rates that the entry is held against; gemm instead of multiply for
+	 * few rows, else NULL. */
+	const struct series *multiply, *read;
+	struct series *gemm;
+	struct nib_check_result check;
+};
+
+/* One shape: what takes part, and which peaks are sampled meanwhile. */
+struct comparison {
+	const struct measure_run *run;
+	const struct measure_options *options;
+	struct entry entries[MAX_ENTRIES];
+	struct subject subjects[MAX_ENTRIES]; /* of the entries */
+	int count;
+	char skipped[BASELINES][BASELINE_REASON]; /* "" = takes part */
+	enum peak_kind peaks[PEAK_KINDS];
+	int n_peaks;
+	int first_sample[PEAK_KINDS + 1]; /* of this comparison, by kind */
+};
+
+/*
+ * The longest k of a multiplication of so few rows that it is held against the
+ * rate of a GEMM, not of an instruction (a group of them as a whole, whatever
+ * rows each has); 0: it is none, or no work.
+ */
+int64_t limits_few_rows_k(const struct shape *shape);
+/*
+ * Writes to the row of entry i the rates that it is held against, its limit,
+ * and for a GPU a plain read of the same bytes and the clocks.
+ */
+void limits_set(const struct comparison *comparison, int i, double time_s,
+		json_t *row);
+
+/* The least time of a plan: what nib plan divides by. */
+struct limits {
+	double gflops, gbps;
+	const char *compute_name, *memory_name; /* "vpdpbusd" */
+};
+
+/*
+ * Measures them in some 100 ms.  What cannot be measured is infinite: it limits
+ * nothing.  A GPU in software is not measured: its limits are those of the
+ * GPU's clocks.
+ */
+void limits_measure(const struct nib_device *device, struct limits *limits);
 
 #endif

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peaks.c - samples of the machine's limits: threads, durations, bookkeeping.
+/*
+ * peaks.c - samples of what this machine can do at most: their list, and the
+ * threads that take them.  The loops are in peak_kernels.c and gpu_peaks.c.
  */
 #include "peaks.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu_peaks.h"
+#include "cli.h"
 #include "machine.h"
 #include "peak_kernels.h"
 
@@ -21,12 +24,6 @@
  */
 #define SLICES 4
 
-struct series {
-	enum peak_kind kind;
-	int threads;
-	struct bench_samples samples;
-};
-
 struct peaks {
 	struct series **series;
 	int count;
@@ -34,7 +31,6 @@ struct peaks {
 	size_t memory_bytes;
 	int next_slice;
 	struct gpu_peaks *gpu; /* NULL: there is none */
-	struct bench_samples none;
 };
 
 /*
@@ -48,93 +44,45 @@ struct peaks {
 	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"     \
 	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"
 
-struct compute {
-	peak_loop loop;
-	double units; /* of one instruction */
+/* One line a kind. */
+static const struct peak {
+	const char *name, *unit;
+	peak_loop loop; /* NULL: not an instruction of the processor */
+	double units;	/* of one instruction */
+} table[] = {
+    [PEAK_CLOCK] = {"clock", "cycle", peak_loop_clock, 1},
+    [PEAK_FMA] = {"f32 fma", "FLOP", peak_loop_fma_avx512, 32},
+    [PEAK_FMA_AVX2] = {"f32 fma avx2", "FLOP", peak_loop_fma_avx2, 16},
+    [PEAK_DOT_BF16] = {"vdpbf16ps", "FLOP", peak_loop_dot_bf16, 64},
+    [PEAK_PMADDWD] = {"pmaddwd sse2", "OP", peak_loop_pmaddwd, 16},
+    [PEAK_MADD8_AVX2] = {"vpmaddubsw avx2", "OP", peak_loop_madd8_avx2, 64},
+    [PEAK_MADD8_AVX512] = {"vpmaddubsw avx512", "OP", peak_loop_madd8_avx512,
+			   128},
+    [PEAK_DOT8_AVX512] = {"vpdpbusd", "OP", peak_loop_dot8_avx512, 128},
+    [PEAK_READ] = {"read bandwidth", "B", NULL, 0},
+    [PEAK_WRITE] = {"write bandwidth", "B", NULL, 0},
+    [PEAK_COPY] = {"copy bandwidth", "B", NULL, 0},
+    [PEAK_GPU_READ] = {"read bandwidth", "B", NULL, 0},
+    [PEAK_GPU_MULTIPLY] = {"wgmma f16", "FLOP", NULL, 0},
+    [PEAK_GPU_CLOCK] = {"clock", "cycle", NULL, 0},
+    [PEAK_GEMM] = {"gemm", "FLOP", NULL, 0},
 };
 
-static struct compute compute_of(enum peak_kind kind)
+/* The widest multiply-add of floats that this processor has. */
+static struct peak peak_here(enum peak_kind kind)
 {
-	switch (kind) {
-	case PEAK_CLOCK:
-		return (struct compute){peak_loop_clock, 1};
-	case PEAK_FMA:
-		if (__builtin_cpu_supports("avx512f"))
-			return (struct compute){peak_loop_fma_avx512, 32};
-		if (__builtin_cpu_supports("fma"))
-			return (struct compute){peak_loop_fma_avx2, 16};
-		return (struct compute){peak_loop_mul_add_sse, 8};
-	case PEAK_FMA_AVX2:
-		return (struct compute){peak_loop_fma_avx2, 16};
-	case PEAK_DOT_BF16:
-		return (struct compute){peak_loop_dot_bf16, 64};
-	case PEAK_PMADDWD:
-		return (struct compute){peak_loop_pmaddwd, 16};
-	case PEAK_MADD8_AVX2:
-		return (struct compute){peak_loop_madd8_avx2, 64};
-	case PEAK_MADD8_AVX512:
-		return (struct compute){peak_loop_madd8_avx512, 128};
-	case PEAK_DOT8_AVX512:
-		return (struct compute){peak_loop_dot8_avx512, 128};
-	default:
-		return (struct compute){NULL, 0};
-	}
+	struct peak peak = table[kind];
+
+	if (kind != PEAK_FMA || __builtin_cpu_supports("avx512f"))
+		return peak;
+	if (__builtin_cpu_supports("fma"))
+		return table[PEAK_FMA_AVX2];
+	peak.loop = peak_loop_mul_add_sse;
+	peak.units = 8;
+	return peak;
 }
 
-const char *peak_name(enum peak_kind kind)
-{
-	static const char *const names[PEAK_KINDS] = {
-	    [PEAK_CLOCK] = "clock",
-	    [PEAK_FMA] = "f32 fma",
-	    [PEAK_FMA_AVX2] = "f32 fma avx2",
-	    [PEAK_DOT_BF16] = "vdpbf16ps",
-	    [PEAK_PMADDWD] = "pmaddwd sse2",
-	    [PEAK_MADD8_AVX2] = "vpmaddubsw avx2",
-	    [PEAK_MADD8_AVX512] = "vpmaddubsw avx512",
-	    [PEAK_DOT8_AVX512] = "vpdpbusd",
-	    [PEAK_READ] = "read bandwidth",
-	    [PEAK_WRITE] = "write bandwidth",
-	    [PEAK_COPY] = "copy bandwidth",
-	    [PEAK_GPU_READ] = "read bandwidth",
-	    [PEAK_GPU_MULTIPLY] = "wgmma f16",
-	    [PEAK_GPU_CLOCK] = "clock",
-	};
-
-	return names[kind];
-}
-
-const char *peak_unit(enum peak_kind kind)
-{
-	switch (kind) {
-	case PEAK_CLOCK:
-	case PEAK_GPU_CLOCK:
-		return "cycle";
-	case PEAK_FMA:
-	case PEAK_FMA_AVX2:
-	case PEAK_DOT_BF16:
-	case PEAK_GPU_MULTIPLY:
-		return "FLOP";
-	case PEAK_READ:
-	case PEAK_WRITE:
-	case PEAK_COPY:
-	case PEAK_GPU_READ:
-		return "B";
-	default:
-		return "OP";
-	}
-}
-
-bool peak_is_memory(enum peak_kind kind)
-{
-	return strcmp(peak_unit(kind), "B") == 0;
-}
-
-bool peak_is_gpu(enum peak_kind kind)
-{
-	return kind >= PEAK_GPU_READ;
-}
-
-bool peak_available(enum peak_kind kind)
+static bool is_available(enum peak_kind kind)
 {
 	switch (kind) {
 	case PEAK_FMA_AVX2:
@@ -151,6 +99,49 @@ bool peak_available(enum peak_kind kind)
 	default:
 		return true;
 	}
+}
+
+bool peak_is_gpu(enum peak_kind kind)
+{
+	return kind >= PEAK_GPU_READ && kind < PEAK_KINDS;
+}
+
+const char *peak_name(enum peak_kind kind)
+{
+	return table[kind].name;
+}
+
+enum peak_kind peak_multiply(const char *backend)
+{
+	if (!strncmp(backend, "cuda", 4))
+		return PEAK_GPU_MULTIPLY;
+	if (!strcmp(backend, "cpu-avx512"))
+		return PEAK_DOT8_AVX512;
+	if (!strcmp(backend, "cpu-avx512bw"))
+		return PEAK_MADD8_AVX512;
+	if (!strcmp(backend, "cpu-avx2"))
+		return PEAK_MADD8_AVX2;
+	return PEAK_PMADDWD;
+}
+
+enum peak_kind peak_read_memory(const char *backend)
+{
+	return strncmp(backend, "cuda", 4) ? PEAK_READ : PEAK_GPU_READ;
+}
+
+/* ---- series -------------------------------------------------------------- */
+
+bool series_is_memory(const struct series *series)
+{
+	return !strcmp(series->unit, "B");
+}
+
+double series_rate(const struct series *series, int first)
+{
+	if (series_is_memory(series))
+		return bench_samples_median(&series->samples, first);
+	return bench_samples_quantile(&series->samples, 0,
+				      series->kind == PEAK_GEMM ? 1 : 0.75);
 }
 
 struct peaks *peaks_create(void)
@@ -179,58 +170,71 @@ enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 	return gpu_peaks_open(name, &peaks->gpu, err);
 }
 
-const char *peaks_backend(const struct peaks *peaks, enum peak_kind kind)
-{
-	return peak_is_gpu(kind) ? gpu_peaks_backend(peaks->gpu) : "cpu";
-}
-
-/* The series of (kind, threads), made if it is not there; NULL: no memory. */
-static struct series *find_series(struct peaks *peaks, enum peak_kind kind,
-				  int threads)
+/* The series that is like want, or a new one. */
+static struct series *find(struct peaks *peaks, const struct series *want)
 {
 	struct series **list, *s;
 
 	for (int i = 0; i < peaks->count; i++) {
-		if (peaks->series[i]->kind == kind &&
-		    peaks->series[i]->threads == threads)
-			return peaks->series[i];
+		s = peaks->series[i];
+		if (s->kind == want->kind && s->threads == want->threads &&
+		    s->k == want->k && !strcmp(s->backend, want->backend))
+			return s;
 	}
 	list = realloc(peaks->series,
 		       (size_t)(peaks->count + 1) * sizeof(*peaks->series));
 	if (!list)
 		return NULL;
 	peaks->series = list;
-	s = calloc(1, sizeof *s);
+	s = malloc(sizeof *s);
 	if (!s)
 		return NULL;
-	s->kind = kind;
-	s->threads = threads;
+	*s = *want;
 	list[peaks->count++] = s;
 	return s;
 }
 
-const struct bench_samples *peaks_samples(struct peaks *peaks,
-					  enum peak_kind kind, int threads)
+struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
+			    int threads)
 {
-	const struct series *s = find_series(peaks, kind, threads);
+	struct series s = {.kind = kind,
+			   .threads = threads,
+			   .backend = "cpu",
+			   .unit = table[kind].unit};
 
-	return s ? &s->samples : &peaks->none;
+	snprintf(s.name, sizeof s.name, "%s", table[kind].name);
+	if (peak_is_gpu(kind) && peaks->gpu)
+		snprintf(s.backend, sizeof s.backend, "%s",
+			 gpu_peaks_backend(peaks->gpu));
+	return find(peaks, &s);
 }
 
-int peaks_series_count(const struct peaks *peaks)
+struct series *peaks_gemm(struct peaks *peaks, const char *backend, int threads,
+			  int64_t k)
+{
+	struct series s = {.kind = PEAK_GEMM,
+			   .threads = threads,
+			   .k = k,
+			   .unit = table[PEAK_GEMM].unit};
+
+	snprintf(s.backend, sizeof s.backend, "%s", backend);
+	/* Backends are called "cpu-" and the instruction set's name. */
+	snprintf(s.name, sizeof s.name, "gemm %s k=%lld",
+		 strchr(backend, '-') + 1, (long long)k);
+	return find(peaks, &s);
+}
+
+int peaks_count(const struct peaks *peaks)
 {
 	return peaks->count;
 }
 
-const struct bench_samples *peaks_series_at(const struct peaks *peaks, int i,
-					    enum peak_kind *kind, int *threads)
+const struct series *peaks_at(const struct peaks *peaks, int i)
 {
-	*kind = peaks->series[i]->kind;
-	*threads = peaks->series[i]->threads;
-	return &peaks->series[i]->samples;
+	return peaks->series[i];
 }
 
-/* -------------------------------------------------------------------------- */
+/* ---- sampling ------------------------------------------------------------ */
 
 /* Where the threads of a sample wait until all are warm. */
 struct gate {
@@ -277,30 +281,30 @@ static bool pass_gate(struct gate *gate)
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	struct compute c = compute_of(w->kind);
-	int64_t turns = 4096;
+	const struct peak c = peak_here(w->kind);
+	int64_t loops = 4096;
 
 	machine_bind_thread(w->index);
 	if (c.loop) {
-		double begin = bench_now_s(), spent;
+		double begin = cli_now_s(), spent;
 
 		do {
-			c.loop(turns, OPERAND);
-			w->units += (double)turns;
-			spent = bench_now_s() - begin;
+			c.loop(loops, OPERAND);
+			w->units += (double)loops;
+			spent = cli_now_s() - begin;
 		} while (spent < WARM_S);
-		turns = (int64_t)(w->units * TIMED_S / spent) + 1;
+		loops = (int64_t)(w->units * TIMED_S / spent) + 1;
 	}
 	if (!pass_gate(w->gate))
 		return NULL;
-	w->begin_s = bench_now_s();
+	w->begin_s = cli_now_s();
 	if (c.loop) {
-		c.loop(turns, OPERAND);
-		w->units = (double)turns * PEAK_UNROLL * c.units;
+		c.loop(loops, OPERAND);
+		w->units = (double)loops * PEAK_UNROLL * c.units;
 	} else {
 		run_memory(w);
 	}
-	w->end_s = bench_now_s();
+	w->end_s = cli_now_s();
 	return NULL;
 }
 
@@ -344,13 +348,12 @@ static bool make_memory(struct peaks *peaks)
 /* Units a second of the processor's kinds. */
 static double sample_cpu(struct peaks *peaks, enum peak_kind kind, int threads)
 {
-	bool is_memory = peak_is_memory(kind);
+	bool is_memory = !strcmp(table[kind].unit, "B");
 	double begin = 0, end = 0, units = 0;
 	struct worker *workers;
 	size_t share = 0;
 
-	if (!peak_available(kind) || threads < 1 ||
-	    threads > PEAK_MAX_THREADS ||
+	if (!is_available(kind) || threads < 1 || threads > PEAK_MAX_THREADS ||
 	    (is_memory && !peaks->memory && !make_memory(peaks)))
 		return 0;
 	workers = calloc((size_t)threads, sizeof *workers);
@@ -384,7 +387,7 @@ static double sample_cpu(struct peaks *peaks, enum peak_kind kind, int threads)
 
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 {
-	struct series *s = find_series(peaks, kind, threads);
+	struct series *s = peaks_series(peaks, kind, threads);
 	double per_s = 0;
 
 	if (!s)
@@ -396,4 +399,14 @@ double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 	if (per_s <= 0 || !bench_samples_add(&s->samples, per_s))
 		return 0;
 	return per_s;
+}
+
+void peaks_sample_all(struct peaks *peaks, int threads, int n)
+{
+	for (int i = 0; i < n * PEAK_KINDS; i++) {
+		const enum peak_kind kind = (enum peak_kind)(i % PEAK_KINDS);
+
+		if (peak_is_gpu(kind) == (peaks->gpu != NULL))
+			peaks_sample(peaks, kind, threads);
+	}
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peaks.h - what this machine can do, measured: the limits of the tables.
+ * peaks.h - the rates that bound this machine, measured: the limits of rows.
  *
  * A peak is the rate of one instruction in a loop that does nothing else, or
  * the rate at which plain loops move memory.  Other work on the machine slows
- * peaks and kernels alike, so peaks are sampled again with every row, in turn
- * with the kernels, and a row's limit comes from the samples of its own turns.
+ * peaks and kernels alike, so peaks are sampled again in every round of a
+ * comparison.
  */
 #ifndef NIB_BENCH_PEAKS_H
 #define NIB_BENCH_PEAKS_H
@@ -32,9 +32,31 @@ enum peak_kind {
 	PEAK_GPU_MULTIPLY, /* wgmma of fp16, 2 a multiply-add */
 	PEAK_GPU_CLOCK,	   /* cycles of a multiprocessor */
 	PEAK_KINDS,
+	PEAK_GEMM = PEAK_KINDS, /* a GEMM of many rows, see peaks_gemm() */
 };
 
 #define PEAK_MAX_THREADS 1024
+
+/* All samples of one rate, in units a second. */
+struct series {
+	enum peak_kind kind;
+	int threads;	  /* 1 for a GPU */
+	int64_t k;	  /* PEAK_GEMM */
+	char name[64];	  /* "vpdpbusd", "gemm avx512 k=2048": a limit_kind */
+	char backend[32]; /* "cpu", "cpu-avx512", "cuda-sm90" */
+	const char *unit; /* "OP", "FLOP", "B", "cycle" */
+	struct bench_samples samples;
+};
+
+/*
+ * The rate that a limit is computed with.  Bandwidth belongs to the whole
+ * machine and changes with its other users: the median of the samples from
+ * first on.  An instruction's rate does not, and others can only slow it: the
+ * upper quartile of all samples.  GEMMs are few and longer than a time slice of
+ * another program: the fastest.  0 without samples.
+ */
+double series_rate(const struct series *series, int first);
+bool series_is_memory(const struct series *series);
 
 struct peaks;
 
@@ -42,22 +64,18 @@ struct peaks;
 struct peaks *peaks_create(void);
 void peaks_free(struct peaks *peaks); /* NULL is fine */
 /*
- * The kinds of a GPU are from now on those of the device name, "cuda:0"; their
- * threads are 1.  Without it they are not available.
+ * From now on the kinds of a GPU are those of the device name, "cuda:0".
+ * Without it they are not available.
  */
 enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 			      struct nib_error *err);
-/* The backend of a kind: "cpu", "cuda-sm90". */
-const char *peaks_backend(const struct peaks *peaks, enum peak_kind kind);
 
-/* "vpdpbusd", "read bandwidth": the limit_kind of rows. */
-const char *peak_name(enum peak_kind kind);
-/* What one unit is: "OP", "FLOP", "B", "cycle". */
-const char *peak_unit(enum peak_kind kind);
-bool peak_is_memory(enum peak_kind kind);
 bool peak_is_gpu(enum peak_kind kind);
-/* False if this processor lacks the instruction. */
-bool peak_available(enum peak_kind kind);
+const char *peak_name(enum peak_kind kind);
+/* The instruction that "cpu-avx512" or "cuda-sm90" multiplies with. */
+enum peak_kind peak_multiply(const char *backend);
+/* How that backend reads memory. */
+enum peak_kind peak_read_memory(const char *backend);
 
 /*
  * Takes one sample (about 5 ms, of a GPU's multiplications 20) on threads
@@ -65,12 +83,33 @@ bool peak_available(enum peak_kind kind);
  * available here, or if memory or threads could not be had.
  */
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
-/* All samples taken for (kind, threads), in order; never NULL. */
-const struct bench_samples *peaks_samples(struct peaks *peaks,
-					  enum peak_kind kind, int threads);
-/* All that was ever asked for, in the order of the first time. */
-int peaks_series_count(const struct peaks *peaks);
-const struct bench_samples *peaks_series_at(const struct peaks *peaks, int i,
-					    enum peak_kind *kind, int *threads);
+/* Every peak of this machine, or of the GPU, n times. */
+void peaks_sample_all(struct peaks *peaks, int threads, int n);
+
+/* A series, made if it is not there; it stays where it is.  NULL: no memory. */
+struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
+			    int threads);
+/*
+ * The rate of a GEMM of many rows over this k, packed and warm: the limit of
+ * products of few rows.  The rate of an instruction would be no limit for them,
+ * since every block needs its scales multiplied as well.
+ */
+struct series *peaks_gemm(struct peaks *peaks, const char *backend, int threads,
+			  int64_t k);
+/* All series in the order in which they were made. */
+int peaks_count(const struct peaks *peaks);
+const struct series *peaks_at(const struct peaks *peaks, int i);
+
+/* ---- gpu_peaks.c --------------------------------------------------------- */
+
+struct gpu_peaks;
+
+/* On failure *gpu is NULL. */
+enum nib_status gpu_peaks_open(const char *name, struct gpu_peaks **gpu,
+			       struct nib_error *err);
+void gpu_peaks_close(struct gpu_peaks *gpu); /* NULL is fine */
+const char *gpu_peaks_backend(const struct gpu_peaks *gpu);
+/* Units a second of a kind that peak_is_gpu(); 0 if it failed. */
+double gpu_peaks_sample(struct gpu_peaks *gpu, enum peak_kind kind);
 
 #endif

@@ -52,15 +52,6 @@ static const struct table_column all_columns[] = {
     {0},
 };
 
-json_t *row_new(void)
-{
-	json_t *row = json_object();
-
-	for (int i = 0; row && all_columns[i].key; i++)
-		json_object_set_new(row, all_columns[i].key, json_null());
-	return row;
-}
-
 void row_text(json_t *row, const char *key, const char *text)
 {
 	json_object_set_new(row, key, json_string(text));
@@ -81,18 +72,13 @@ void row_bool(json_t *row, const char *key, bool yes)
 	json_object_set_new(row, key, json_boolean(yes));
 }
 
-void row_samples(json_t *row, const char *key,
-		 const struct bench_samples *samples)
+void row_samples(json_t *row, const struct bench_samples *samples)
 {
 	json_t *list = json_array();
 
 	for (int i = 0; i < samples->count; i++)
 		json_array_append_new(list, json_real(samples->values[i]));
-	json_object_set_new(row, key, list);
-}
-
-void row_spread(json_t *row, const struct bench_samples *samples)
-{
+	json_object_set_new(row, "samples_s", list);
 	row_number(row, "spread",
 		   (bench_samples_quantile(samples, 0, 0.75) -
 		    bench_samples_quantile(samples, 0, 0.25)) /
@@ -111,17 +97,26 @@ const char *row_get_text(const json_t *row, const char *key)
 	return text ? text : "";
 }
 
-void rows_table_begin(struct rows_table *rows, enum table_format format,
-		      const char *const *hidden, int shape_width)
+bool row_is_baseline(const json_t *row)
 {
-	rows->above_limit = 0;
+	return !strncmp(row_get_text(row, "backend"), "baseline:", 9);
+}
+
+bool row_is_peak(const json_t *row)
+{
+	return !strcmp(row_get_text(row, "op"), "peak");
+}
+
+void rows_begin(struct rows *rows, enum table_format format,
+		const char *const *hidden, int shape_width)
+{
 	memcpy(rows->columns, all_columns, sizeof all_columns);
-	for (int i = 0; rows->columns[i].key; i++) {
-		if (!strcmp(rows->columns[i].key, "shape"))
-			rows->columns[i].width = shape_width;
+	for (struct table_column *c = rows->columns; c->key; c++) {
+		if (!strcmp(c->key, "shape"))
+			c->width = shape_width;
 		for (int j = 0; hidden[j]; j++) {
-			if (!strcmp(rows->columns[i].key, hidden[j]))
-				rows->columns[i].title = NULL;
+			if (!strcmp(c->key, hidden[j]))
+				c->title = NULL;
 		}
 	}
 	rows->table = table_new(rows->columns, format, TABLE_STREAM);
@@ -130,10 +125,13 @@ void rows_table_begin(struct rows_table *rows, enum table_format format,
 /* The rates of a limit vary by some percent. */
 #define ABOVE_LIMIT 1.05
 
-void rows_table_add(struct rows_table *rows, const json_t *row)
+void rows_add(struct rows *rows, json_t *row)
 {
 	rows->above_limit +=
 	    row_get_number(row, "fraction_of_limit") > ABOVE_LIMIT;
+	rows->ok += json_is_true(json_object_get(row, "ok"));
+	rows->not_ok += json_is_false(json_object_get(row, "ok"));
+	rows->checked += row_get_number(row, "checked");
 	for (int i = 0; rows->columns[i].key; i++) {
 		const char *key = rows->columns[i].key;
 		json_t *value = json_object_get(row, key);
@@ -142,9 +140,10 @@ void rows_table_add(struct rows_table *rows, const json_t *row)
 			   value ? json_incref(value) : json_null());
 	}
 	table_end_row(rows->table);
+	json_array_append_new(rows->all, row);
 }
 
-int rows_table_end(struct rows_table *rows)
+int rows_end(struct rows *rows)
 {
 	if (rows->above_limit)
 		table_note(rows->table,

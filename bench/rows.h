@@ -10,35 +10,40 @@
 #include "stats.h"
 #include "table.h"
 
-/* A row that has every key of the list below, null. */
-json_t *row_new(void);
 void row_text(json_t *row, const char *key, const char *text);
-/* inf and NaN stay null. */
+/* inf and NaN are null. */
 void row_number(json_t *row, const char *key, double x);
 void row_integer(json_t *row, const char *key, int64_t n);
 void row_bool(json_t *row, const char *key, bool yes);
-void row_samples(json_t *row, const char *key,
-		 const struct bench_samples *samples);
-/* "spread": what the middle half of the samples spans, over their median. */
-void row_spread(json_t *row, const struct bench_samples *samples);
+/* "samples_s", and "spread": what their middle half spans, over the median. */
+void row_samples(json_t *row, const struct bench_samples *samples);
 
 /* Reading: 0, "" or false when the key is missing or null. */
 double row_get_number(const json_t *row, const char *key);
 const char *row_get_text(const json_t *row, const char *key);
+bool row_is_baseline(const json_t *row);
+bool row_is_peak(const json_t *row);
 
 /*
- * A table whose columns are the keys of rows.  People do not see those of
- * hidden (NULL-terminated); shape_width is the least width of their shapes.
- * Must not move until rows_table_end().
+ * A table whose columns are the keys of rows, and all its rows.  Must not move
+ * until rows_end().
  */
-struct rows_table {
+struct rows {
 	struct table_column columns[48];
-	int64_t above_limit; /* rows that rows_table_end() notes */
 	struct table *table;
+	json_t *all; /* array */
+	int64_t above_limit, ok, not_ok;
+	double checked; /* elements of C */
 };
-void rows_table_begin(struct rows_table *rows, enum table_format format,
-		      const char *const *hidden, int shape_width);
-void rows_table_add(struct rows_table *rows, const json_t *row);
-int rows_table_end(struct rows_table *rows);
+/*
+ * People do not see the columns of hidden (NULL-terminated); shape_width is the
+ * least width of their shapes.
+ */
+void rows_begin(struct rows *rows, enum table_format format,
+		const char *const *hidden, int shape_width);
+/* Takes over row and prints it. */
+void rows_add(struct rows *rows, json_t *row);
+/* CLI_OK, or prints and returns. */
+int rows_end(struct rows *rows);
 
 #endif

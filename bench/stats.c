@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - the clock and the statistics of every measurement. */
+/* stats.c - samples and their statistics. */
 #include "stats.h"
 
 #include <stdlib.h>
@@ -8,17 +8,9 @@
 
 /*
  * libgomp's threads spin for some 4 ms after a parallel region before they
- * sleep; until then they would slow whoever is measured next.
+ * sleep; until then they would slow what is measured next.
  */
 #define SETTLE_NS 6000000
-
-double bench_now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void bench_settle(void)
 {

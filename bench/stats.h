@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.h - the clock and the statistics of every measurement. */
+/* stats.h - samples, their statistics, and the pause before each of them. */
 #ifndef NIB_BENCH_STATS_H
 #define NIB_BENCH_STATS_H
 
 #include <stdbool.h>
 
-/* Seconds on the monotonic clock. */
-double bench_now_s(void);
 /* Sleeps, so that threads which spin after their work go to sleep too. */
 void bench_settle(void);
 

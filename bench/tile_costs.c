@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "contest.h"
+#include "rounds.h"
 
 #define STEP_K 64
 /* Two tiles on each multiprocessor of an H200 at the larger: 29 MB of weights.
@@ -101,8 +101,7 @@ static enum nib_status out_of_memory(struct nib_error *err)
 
 static enum nib_status add_shape(const struct tuner *tuner,
 				 const struct nib_costs *costs,
-				 const struct shape *shape,
-				 struct contestant *contestant,
+				 const struct shape *shape, struct entry *entry,
 				 struct nib_error *err)
 {
 	const struct job_options options = {
@@ -114,51 +113,49 @@ static enum nib_status add_shape(const struct tuner *tuner,
 	    .costs = costs,
 	};
 
-	return job_new(shape, &options, &contestant->job, err);
+	return job_new(shape, &options, &entry->job, err);
 }
 
 static enum nib_status add_product(const struct tuner *tuner,
 				   const struct nib_costs *costs,
-				   struct shape_size size,
-				   struct contestant *contestant,
+				   struct shape_size size, struct entry *entry,
 				   struct nib_error *err)
 {
 	const struct shape shape = {
 	    .op = OP_GEMM, .batch = 1, .count = 1, .sizes = &size};
 
-	return add_shape(tuner, costs, &shape, contestant, err);
+	return add_shape(tuner, costs, &shape, entry, err);
 }
 
-/* Cycles of each contestant, by the median of its time and of the clock. */
-static enum nib_status compete(struct tuner *tuner,
-			       struct contestant *contestants, int count,
-			       double *cycles, struct nib_error *err)
+/* Cycles of each entry, by the median of its time and of the clock. */
+static enum nib_status compete(struct tuner *tuner, struct entry *entries,
+			       int count, double *cycles, struct nib_error *err)
 {
 	const struct tile_costs_options *o = tuner->options;
-	const struct contest_options contest = {
+	const struct rounds_options rounds = {
 	    .threads = 1,
 	    .min_time_s = o->min_time_s,
 	    .min_samples = o->min_samples,
 	    .peaks = &clock_kind,
 	    .n_peaks = 1,
 	};
-	const struct bench_samples *clock =
-	    peaks_samples(tuner->peaks, clock_kind, 1);
-	const int first = clock->count;
+	const struct series *clock = peaks_series(tuner->peaks, clock_kind, 1);
+	const int first = clock ? clock->samples.count : 0;
 	enum nib_status status =
-	    contest_run(contestants, count, tuner->peaks, &contest, err);
+	    rounds_run(entries, count, tuner->peaks, &rounds, err);
 
 	for (int i = 0; i < count; i++)
-		cycles[i] = bench_samples_median(&contestants[i].samples_s, 0) *
-			    bench_samples_median(clock, first);
+		cycles[i] =
+		    bench_samples_median(&entries[i].samples_s, 0) *
+		    (clock ? bench_samples_median(&clock->samples, first) : 0);
 	return status;
 }
 
-static void release(struct contestant *contestants, int count)
+static void release(struct entry *entries, int count)
 {
 	for (int i = 0; i < count; i++) {
-		bench_samples_free(&contestants[i].samples_s);
-		job_free(contestants[i].job);
+		bench_samples_free(&entries[i].samples_s);
+		job_free(entries[i].job);
 	}
 }
 
@@ -175,7 +172,7 @@ static enum nib_status measure_size(struct tuner *tuner,
 {
 	const struct nib_costs only = only_size(costs, size);
 	const int64_t n = (int64_t)costs->tile_cols * costs->tiles_at_once;
-	struct contestant products[4] = {0};
+	struct entry products[4] = {0};
 	double cycles[4] = {0};
 	char what[64];
 	enum nib_status status = NIB_OK;
@@ -222,7 +219,7 @@ static enum nib_status measure_split(struct tuner *tuner,
 					 (costs->tiles_at_once * 3 / 8),
 				     SPLIT_K};
 	struct nib_costs only = only_size(costs, size);
-	struct contestant products[2] = {0};
+	struct entry products[2] = {0};
 	double cycles[2] = {0};
 	enum nib_status status = NIB_OK;
 
@@ -232,8 +229,9 @@ static enum nib_status measure_split(struct tuner *tuner,
 		status = add_product(tuner, &only, s, &products[i], err);
 	}
 	*split = NAN;
-	if (!status && strstr(job_explanation(products[0].job), "1 part,") &&
-	    strstr(job_explanation(products[1].job), "2 parts,")) {
+	if (!status &&
+	    strstr(job_info(products[0].job)->explanation, "1 part,") &&
+	    strstr(job_info(products[1].job)->explanation, "2 parts,")) {
 		status = compete(tuner, products, 2, cycles, err);
 		*split =
 		    cycles[1] - cycles[0] +
@@ -273,7 +271,7 @@ static enum nib_status judge(struct tuner *tuner,
 		return out_of_memory(err);
 	}
 	for (int i = 0; i < N_GROUPS && !status; i++) {
-		struct contestant products[2] = {0};
+		struct entry products[2] = {0};
 		double cycles[2] = {1, 1};
 
 		tick(tuner, "a group of eight");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_bench.c - nib bench: the axes of a measurement (shapes, threads, backends,
- * layouts, outputs), all combinations, one table.  bench/ does the measuring.
+ * cmd_bench.c - nib bench: the axes of a measurement (shapes, threads,
+ * instruction sets, layouts, types), all combinations, one table.  bench/ does
+ * the measuring.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 #include "cli.h"
 #include "measure.h"
 #include "progress.h"
-#include "rows.h"
 #include "shapes.h"
 
 struct bench_args {
@@ -25,11 +25,9 @@ struct bench_args {
 enum check_rows { CHECK_SAMPLE, CHECK_ALL, CHECK_NONE };
 
 #define MAX_AXIS 16
-#define TOO_MANY 1 /* of add_*(), which return -1 for a wrong word */
 
-/* One list of --threads, --isa, --layout, --out or --dtype. */
+/* The values of --threads, --layout, --out or --dtype. */
 struct axis {
-	const char *words; /* "a|b" of --layout, --out and --dtype */
 	int values[MAX_AXIS];
 	int count;
 };
@@ -41,110 +39,135 @@ struct bench {
 	struct axis threads, layout, out, dtype;
 	const char *isas[MAX_AXIS];
 	int n_isas;
-	struct rows_table table;
-	int64_t not_ok;
-	double steps, done_steps; /* contests */
-	char item[SHAPE_TEXT + 32];
 };
 
 /* ---- lists --------------------------------------------------------------- */
 
-/*
- * Calls add for each word of "a,b,c", stops at the first nonzero.  words:
- * what there are.
- */
-static int for_words(const char *option, const char *list, const char *words,
-		     int (*add)(struct bench *bench, struct axis *axis,
-				const char *word),
-		     struct bench *bench, struct axis *axis)
+/* Calls add for each word of "a,b,c": its value, or -1 for one of words. */
+static int read_list(const char *option, const char *list, const char *words,
+		     int (*value)(const char *words, const char *word),
+		     struct axis *axis)
 {
 	char word[32];
 
-	if (axis)
-		axis->words = words;
 	while (*list) {
 		size_t length = strcspn(list, ",");
-		int code;
+		int n;
 
-		if (length >= sizeof word)
-			return cli_error(CLI_USAGE, "--%s %s: word too long",
-					 option, list);
-		memcpy(word, list, length);
-		word[length] = '\0';
-		code = add(bench, axis, word);
-		if (code == TOO_MANY)
+		if (axis->count == MAX_AXIS)
 			return cli_error(CLI_USAGE, "--%s: more than %d values",
 					 option, MAX_AXIS);
-		if (code)
-			return cli_error(CLI_USAGE, "--%s %s: not one of %s",
-					 option, word, words);
+		snprintf(word, sizeof word, "%.*s", (int)length, list);
+		n = length < sizeof word ? value(words, word) : -1;
+		if (n < 0)
+			return cli_error(CLI_USAGE, "--%s %.*s: not one of %s",
+					 option, (int)length, list, words);
+		axis->values[axis->count++] = n;
 		list += length + (list[length] == ',');
 	}
 	return CLI_OK;
 }
 
-static int add_value(struct axis *axis, int value)
-{
-	if (value < 0)
-		return -1;
-	if (axis->count == MAX_AXIS)
-		return TOO_MANY;
-	axis->values[axis->count++] = value;
-	return 0;
-}
-
-static int add_threads(struct bench *bench, struct axis *axis, const char *word)
+static int threads_value(const char *words, const char *word)
 {
 	int64_t n;
 
-	(void)bench;
+	(void)words;
 	if (cli_parse_int(word, &n) || n < 1 || n > PEAK_MAX_THREADS)
 		return -1;
-	return add_value(axis, (int)n);
+	return (int)n;
 }
 
-static int add_choice(struct bench *bench, struct axis *axis, const char *word)
+/* The CPU's backends are numbered as nib_backend_get_info() has them. */
+static const char *cpu_isa(int backend, bool *is_open)
 {
-	(void)bench;
-	return add_value(axis, cli_word_index(axis->words, word));
+	struct nib_backend_info info = {.struct_bytes = sizeof info};
+
+	if (nib_backend_get_info(backend, &info, NULL) ||
+	    strncmp(info.backend, "cpu-", 4))
+		return NULL;
+	*is_open = info.is_open;
+	return strchr(info.backend, '-') + 1;
 }
 
-/* "all" = every backend that is open here. */
-static int add_isa(struct bench *bench, struct axis *axis, const char *word)
-{
-	struct nib_backend_info backend = {.struct_bytes = sizeof backend};
-	int found = 0;
+#define ALL_ISAS INT32_MAX
 
-	(void)axis;
+static int isa_value(const char *words, const char *word)
+{
+	bool is_open;
+
+	(void)words;
 	for (int i = 0; i < nib_backend_count(); i++) {
-		const char *isa;
+		const char *isa = cpu_isa(i, &is_open);
 
-		if (nib_backend_get_info(i, &backend, NULL) != NIB_OK)
-			continue;
-		if (strncmp(backend.backend, "cpu-", 4) != 0)
-			continue;
-		isa = strchr(backend.backend, '-') + 1;
-		if (strcmp(word, isa) &&
-		    (strcmp(word, "all") || !backend.is_open))
-			continue;
-		if (bench->n_isas == MAX_AXIS)
-			return TOO_MANY;
-		bench->isas[bench->n_isas++] = isa;
-		found = 1;
+		if (isa && !strcmp(word, isa))
+			return i;
 	}
-	return found ? 0 : -1;
+	return strcmp(word, "all") ? -1 : ALL_ISAS;
+}
+
+static void add_isa(struct bench *bench, const char *isa)
+{
+	if (bench->n_isas < MAX_AXIS)
+		bench->isas[bench->n_isas++] = isa;
+}
+
+/* "all" = every instruction set that this machine has. */
+static int read_isas(struct bench *bench, const char *list)
+{
+	struct axis axis = {.count = 0};
+	bool is_open;
+	int code = read_list("isa", list, "scalar|avx2|avx512bw|avx512|all",
+			     isa_value, &axis);
+
+	for (int i = 0; i < axis.count; i++) {
+		if (axis.values[i] != ALL_ISAS)
+			add_isa(bench, cpu_isa(axis.values[i], &is_open));
+		for (int j = 0;
+		     axis.values[i] == ALL_ISAS && j < nib_backend_count();
+		     j++) {
+			const char *isa = cpu_isa(j, &is_open);
+
+			if (isa && is_open)
+				add_isa(bench, isa);
+		}
+	}
+	return code;
+}
+
+static int read_axes(struct bench *bench)
+{
+	const struct bench_args *args = bench->args;
+	int code = read_list("layout", args->layout, CLI_LAYOUT_WORDS,
+			     cli_word_index, &bench->layout);
+
+	if (!code)
+		code = read_list("out", args->out, CLI_DTYPE_WORDS,
+				 cli_word_index, &bench->out);
+	if (!code)
+		code = read_list("dtype", args->dtype, CLI_DTYPE_WORDS,
+				 cli_word_index, &bench->dtype);
+	if (!code && args->threads)
+		code = read_list("threads", args->threads, "1 to 1024",
+				 threads_value, &bench->threads);
+	if (!code && args->isa)
+		code = read_isas(bench, args->isa);
+	if (!bench->n_isas)
+		add_isa(bench, NULL);
+	return code;
 }
 
 /* What the device says where the options say nothing. */
 static int read_device(struct bench *bench)
 {
-	const struct device_args args = {.device = bench->args->device};
+	const struct bench_args *args = bench->args;
+	const struct device_args device_args = {.device = args->device};
 	struct nib_device *device;
 	struct nib_error err;
-	int code = cli_check_timed(args.device), on_gpu;
+	int code = cli_check_timed(args->device), on_gpu;
 
 	if (!code)
-		code = cli_open_device(&args, &device);
+		code = cli_open_device(&device_args, &device);
 	if (code)
 		return code;
 	on_gpu = !cli_is_host(device);
@@ -152,35 +175,19 @@ static int read_device(struct bench *bench)
 		snprintf(bench->run.machine, sizeof bench->run.machine,
 			 "%.159s", cli_machine(device));
 	if (!bench->threads.count)
-		add_value(&bench->threads, on_gpu ? 1 : cli_threads(device));
+		bench->threads =
+		    (struct axis){{on_gpu ? 1 : cli_threads(device)}, 1};
 	nib_device_close(device);
-	if (on_gpu && measure_use_gpu(&bench->run, bench->args->device, &err))
-		return cli_fail(bench->args->device, &err);
+	if (!on_gpu)
+		return CLI_OK;
+	if (args->baselines || args->isa)
+		return cli_error(CLI_USAGE,
+				 "--baselines and --isa are of the CPU, not of "
+				 "--device %s",
+				 args->device);
+	if (measure_use_gpu(&bench->run, args->device, &err))
+		return cli_fail(args->device, &err);
 	return CLI_OK;
-}
-
-static int read_axes(struct bench *bench)
-{
-	const struct bench_args *args = bench->args;
-	int code = for_words("layout", args->layout, CLI_LAYOUT_WORDS,
-			     add_choice, bench, &bench->layout);
-
-	if (!code)
-		code = for_words("out", args->out, CLI_DTYPE_WORDS, add_choice,
-				 bench, &bench->out);
-	if (!code)
-		code = for_words("dtype", args->dtype, CLI_DTYPE_WORDS,
-				 add_choice, bench, &bench->dtype);
-	if (!code && args->isa)
-		code = for_words("isa", args->isa,
-				 "scalar|avx2|avx512bw|avx512|all", add_isa,
-				 bench, NULL);
-	if (!code && !bench->n_isas)
-		bench->isas[bench->n_isas++] = NULL;
-	if (!code && args->threads)
-		code = for_words("threads", args->threads, "1 to 1024",
-				 add_threads, bench, &bench->threads);
-	return code;
 }
 
 /* ---- measuring ----------------------------------------------------------- */
@@ -188,79 +195,45 @@ static int read_axes(struct bench *bench)
 /* The oracle does some 1e8 terms a second: about half a second of them. */
 #define SAMPLE_TERMS 5e7
 
-static int64_t rows_to_check(const struct bench *bench,
+static int64_t rows_to_check(const struct bench_args *args,
 			     const struct shape *shape)
 {
-	double rows = 0, per_row;
-
-	if (bench->args->check == CHECK_NONE || bench->args->plan)
+	if (args->check == CHECK_NONE || args->plan)
 		return -1;
-	if (bench->args->check == CHECK_ALL)
-		return 0;
-	for (int64_t i = 0; i < shape->count; i++)
-		rows += (double)(shape->sizes[i].m * shape->batch);
-	if (shape_flop(shape) / 2 <= SAMPLE_TERMS || rows < 1)
-		return 0;
-	per_row = shape_flop(shape) / 2 / rows *
-		  (double)(shape->count * shape->batch);
-	return per_row < SAMPLE_TERMS ? (int64_t)(SAMPLE_TERMS / per_row) : 1;
+	return args->check == CHECK_ALL
+		   ? 0
+		   : shape_sample_rows(shape, SAMPLE_TERMS);
 }
 
-static void tick(void *arg, double done)
+/* An axis that the operation does not have is walked once. */
+static int out_count(const struct bench *bench, const struct shape *shape)
 {
-	struct bench *bench = arg;
-
-	progress_update(bench->done_steps + done, bench->item);
+	return shape_is_multiply(shape) ? bench->out.count : 1;
 }
 
-static void print_rows(struct bench *bench, const json_t *rows)
+static int dtype_count(const struct bench *bench, const struct shape *shape)
 {
-	size_t i;
-	json_t *row;
-
-	json_array_foreach(rows, i, row)
-	{
-		rows_table_add(&bench->table, row);
-		bench->not_ok += json_is_false(json_object_get(row, "ok"));
-	}
+	return shape_is_multiply(shape) || shape->op == OP_CONVERT
+		   ? 1
+		   : bench->dtype.count;
 }
 
-static int measure_one(struct bench *bench, int64_t shape,
-		       const struct measure_options *options)
+/* How many comparisons a shape is. */
+static int combinations(const struct bench *bench, const struct shape *shape)
 {
-	const char *op = shape_op_names[bench->list.shapes[shape].op];
-	char text[SHAPE_TEXT];
-	json_t *rows = json_array();
-	struct nib_error err = {0};
-	int code = CLI_OK;
-
-	shape_text(&bench->list.shapes[shape], text);
-	snprintf(bench->item, sizeof bench->item, "%s %s, %d thread%s", op,
-		 text, options->threads, options->threads == 1 ? "" : "s");
-	progress_update(bench->done_steps, bench->item);
-	if (measure_shape(&bench->run, options, rows, &err))
-		code = cli_fail(bench->item, &err);
-	else
-		print_rows(bench, rows);
-	json_decref(rows);
-	bench->done_steps++;
-	return code;
+	return bench->threads.count * bench->layout.count *
+	       out_count(bench, shape) * dtype_count(bench, shape);
 }
 
 /* All threads, layouts and types of one shape. */
-static int measure_axes(struct bench *bench, int64_t shape,
+static int measure_axes(struct bench *bench, const struct shape *shape,
 			enum job_timed timed)
 {
 	const struct bench_args *args = bench->args;
-	const struct shape *s = &bench->list.shapes[shape];
-	int multiply = shape_is_multiply(s), converts = s->op == OP_CONVERT;
-	/* Axes that the operation does not have are walked once. */
-	const struct axis *out = &bench->out, *dtype = &bench->dtype;
-	int n_out = multiply ? out->count : 1;
-	int n_dtype = multiply || converts ? 1 : dtype->count;
+	int n_out = out_count(bench, shape),
+	    n_dtype = dtype_count(bench, shape);
 	struct measure_options options = {
-	    .shape = s,
-	    .shape_index = shape,
+	    .shape = shape,
 	    .data = {.fill = (enum data_fill)args->fill,
 		     .seed = (uint64_t)args->seed},
 	    .isas = bench->isas,
@@ -270,81 +243,42 @@ static int measure_axes(struct bench *bench, int64_t shape,
 	    .timed = timed,
 	    .min_time_s = args->min_time_s > 1e-6 ? args->min_time_s : 1e-6,
 	    .min_samples = (int)args->samples,
-	    .check_rows = rows_to_check(bench, s),
-	    .tick = tick,
-	    .arg = bench,
+	    .check_rows = rows_to_check(args, shape),
 	};
-	int all = bench->threads.count * bench->layout.count * n_out * n_dtype;
 	int code = CLI_OK;
 
-	for (int i = 0; i < all && !code; i++) {
-		int j = i;
+	for (int i = 0; i < combinations(bench, shape) && !code; i++) {
+		int layout = i / n_dtype / n_out, threads;
 
-		options.data.dtype = (enum nib_dtype)dtype->values[j % n_dtype];
-		j /= n_dtype;
-		options.data.out = (enum nib_dtype)out->values[j % n_out];
-		j /= n_out;
+		threads = layout / bench->layout.count;
+		layout %= bench->layout.count;
+		options.data.dtype =
+		    (enum nib_dtype)bench->dtype.values[i % n_dtype];
+		options.data.out =
+		    (enum nib_dtype)bench->out.values[i / n_dtype % n_out];
 		options.data.layout =
-		    (enum nib_scale_layout)
-			bench->layout.values[j % bench->layout.count];
-		j /= bench->layout.count;
-		options.threads = bench->threads.values[j];
-		code = measure_one(bench, shape, &options);
+		    (enum nib_scale_layout)bench->layout.values[layout];
+		options.threads = bench->threads.values[threads];
+		code = measure_shape(&bench->run, &options);
 	}
 	return code;
 }
 
-/* A GPU's calls have a host's part of their own. */
-static bool queues(const struct bench *bench)
-{
-	return bench->args->plan && bench->run.on_gpu;
-}
-
-static double count_steps(const struct bench *bench)
-{
-	double per_shape = (double)bench->threads.count * bench->layout.count *
-			   (queues(bench) ? 2 : 1);
-	double steps = 0;
-
-	for (int64_t i = 0; i < bench->list.count; i++) {
-		const struct shape *s = &bench->list.shapes[i];
-		int n = shape_is_multiply(s)  ? bench->out.count
-			: s->op == OP_CONVERT ? 1
-					      : bench->dtype.count;
-
-		steps += per_shape * n;
-	}
-	return steps;
-}
-
 /* ---- the table ----------------------------------------------------------- */
-
-/* Plans are named with their operation. */
-static int shape_width(const struct bench *bench)
-{
-	size_t width = strlen("vpmaddubsw avx512");
-	char text[SHAPE_TEXT];
-
-	for (int64_t i = 0; i < bench->list.count; i++) {
-		const struct shape *s = &bench->list.shapes[i];
-		size_t n = strlen(shape_text(s, text));
-
-		if (bench->args->plan)
-			n += strlen(shape_op_names[s->op]) + 1;
-		width = n > width ? n : width;
-	}
-	return (int)width;
-}
 
 /* Columns that say the same in every row are left out for people. */
 static void begin_table(struct bench *bench)
 {
 	const struct bench_args *args = bench->args;
-	const char *hidden[8];
 	int n = 0, floats = 0;
+	int width =
+	    shapes_width(&bench->list, (int)strlen("vpmaddubsw avx512"));
+	const char *hidden[8];
 
 	for (int64_t i = 0; i < bench->list.count; i++)
 		floats |= bench->list.shapes[i].op == OP_QUANTIZE;
+	if (args->plan) /* whose shapes begin with the operation */
+		width += (int)strlen("group_gemm ");
 	if (bench->layout.count < 2)
 		hidden[n++] = "layout";
 	if (!floats)
@@ -356,74 +290,76 @@ static void begin_table(struct bench *bench)
 	if (!args->baselines)
 		hidden[n++] = "against_baselines";
 	hidden[n] = NULL;
-	rows_table_begin(&bench->table, (enum table_format)args->format.format,
-			 hidden, shape_width(bench));
+	rows_begin(&bench->run.rows, (enum table_format)args->format.format,
+		   hidden, width);
 }
 
 /* For people peaks are not rows: they have no time. */
-static void print_peak_notes(struct bench *bench, const json_t *rows)
+static void note_peak(struct table *table, const json_t *row)
 {
-	size_t i;
-	json_t *row;
+	bool bytes = row_get_number(row, "gbps") > 0;
+	double threads = row_get_number(row, "threads");
 
-	if (!json_array_size(rows))
-		return;
-	table_note(bench->table.table, "\nmeasured in the same run:");
-	json_array_foreach(rows, i, row)
-	{
-		bool bytes = row_get_number(row, "gbps") > 0;
-
-		table_note(
-		    bench->table.table, "  %-18s %4.0f thread%s %8.1f G%s/s",
-		    row_get_text(row, "shape"), row_get_number(row, "threads"),
-		    row_get_number(row, "threads") > 1 ? "s" : " ",
-		    row_get_number(row, bytes ? "gbps" : "gflops"),
-		    row_get_text(row, "unit"));
-	}
+	table_note(table, "  %-18s %4.0f thread%s %8.1f G%s/s",
+		   row_get_text(row, "shape"), threads, threads > 1 ? "s" : " ",
+		   row_get_number(row, bytes ? "gbps" : "gflops"),
+		   row_get_text(row, "unit"));
 }
 
 /* The peaks that were sampled on the way, or all of them with --peaks. */
 static void print_peaks(struct bench *bench)
 {
-	json_t *rows = json_array();
+	struct rows *rows = &bench->run.rows;
+	json_t *peaks = json_array(), *row;
+	size_t i;
 
-	if (bench->args->peaks) {
-		for (int i = 0; i < bench->threads.count; i++)
-			measure_peaks(&bench->run, bench->threads.values[i],
-				      (int)bench->args->samples);
+	for (int t = 0; bench->args->peaks && t < bench->threads.count; t++)
+		peaks_sample_all(bench->run.peaks, bench->threads.values[t],
+				 (int)bench->args->samples);
+	measure_peak_rows(&bench->run, peaks);
+	if (json_array_size(peaks))
+		table_note(rows->table, "\nmeasured in the same run:");
+	json_array_foreach(peaks, i, row)
+	{
+		if (table_is_for_people(rows->table))
+			note_peak(rows->table, row);
+		else
+			rows_add(rows, json_incref(row));
 	}
-	measure_peak_rows(&bench->run, rows);
-	if (table_is_for_people(bench->table.table))
-		print_peak_notes(bench, rows);
-	else
-		print_rows(bench, rows);
-	json_decref(rows);
+	json_decref(peaks);
 }
 
-static int run_all(struct bench *bench)
+static int measure_all(struct bench *bench)
 {
-	int code = CLI_OK, end;
+	/* On a GPU the host's part of a run is measured beside its plan. */
+	const bool queues = bench->args->plan && bench->run.on_gpu;
+	struct rows *rows = &bench->run.rows;
+	int code = CLI_OK, end, steps = 0;
 
-	progress_begin("measuring", count_steps(bench), 0);
+	for (int64_t i = 0; i < bench->list.count; i++)
+		steps += combinations(bench, &bench->list.shapes[i]);
+	progress_begin("measuring", (double)steps * (queues ? 2 : 1), 0);
 	begin_table(bench);
 	for (int64_t i = 0; i < bench->list.count && !code; i++) {
-		code = measure_axes(bench, i,
+		const struct shape *shape = &bench->list.shapes[i];
+
+		code = measure_axes(bench, shape,
 				    bench->args->plan ? JOB_PLAN : JOB_RUN);
-		if (!code && queues(bench))
-			code = measure_axes(bench, i, JOB_QUEUE);
+		if (!code && queues)
+			code = measure_axes(bench, shape, JOB_QUEUE);
 	}
 	if (!code)
 		print_peaks(bench);
 	progress_end();
 	if (!code)
-		table_note(bench->table.table, "%s, nib %s, %s",
-			   bench->run.machine, nib_version(), bench->run.date);
-	end = rows_table_end(&bench->table);
-	if (!code && !end && bench->not_ok)
+		table_note(rows->table, "%s, nib %s, %s", bench->run.machine,
+			   nib_version(), bench->run.date);
+	end = rows_end(rows);
+	if (!code && !end && rows->not_ok)
 		return cli_error(CLI_FOUND,
 				 "%lld row%s outside the error bound",
-				 (long long)bench->not_ok,
-				 bench->not_ok == 1 ? " is" : "s are");
+				 (long long)rows->not_ok,
+				 rows->not_ok == 1 ? " is" : "s are");
 	return code ? code : end;
 }
 
@@ -433,29 +369,24 @@ static int run_bench(const void *args_, char *const *files, int n_files)
 	struct bench bench = {.args = args};
 	const struct data_options baseline_data = {
 	    .fill = (enum data_fill)args->fill, .seed = (uint64_t)args->seed};
-	int code = shapes_parse(&args->shapes, &bench.list);
+	int code = measure_begin(&bench.run);
 
 	(void)files;
 	(void)n_files;
 	progress_set_quiet(args->common.quiet);
+	if (!code)
+		code = shapes_parse(&args->shapes, &bench.list);
 	if (!code && !bench.list.count && !args->peaks)
 		code = shapes_add_preset(&bench.list, "seeds", -1);
 	if (!code)
 		code = read_axes(&bench);
-	if (!code && !measure_begin(&bench.run))
-		code = cli_no_memory("measurement");
 	if (!code)
 		code = read_device(&bench);
-	if (!code && bench.run.on_gpu && (args->baselines || args->isa))
-		code = cli_error(CLI_USAGE,
-				 "--baselines and --isa are of the CPU, not of "
-				 "--device %s",
-				 args->device);
 	if (!code && args->baselines)
 		measure_start_baselines(&bench.run, &bench.list,
 					&baseline_data);
 	if (!code)
-		code = run_all(&bench);
+		code = measure_all(&bench);
 	measure_end(&bench.run);
 	shapes_free(&bench.list);
 	return code;

@@ -67,20 +67,8 @@ struct check {
 static int64_t sample_rows(const struct check_args *args,
 			   const struct shape *shape)
 {
-	double per_row = shape_flop(shape) / 2, rows = 0;
-	int64_t sample;
-
-	if (args->rows >= 0)
-		return args->rows;
-	for (int64_t i = 0; i < shape->count; i++)
-		rows += (double)(shape->sizes[i].m * shape->batch);
-	if (per_row <= QUICK_TERMS || rows < 1)
-		return 0;
-	/* The sample is of each matrix of C. */
-	per_row /= rows;
-	sample = (int64_t)(QUICK_TERMS / per_row /
-			   (double)(shape->count * shape->batch));
-	return sample > 1 ? sample : 1;
+	return args->rows >= 0 ? args->rows
+			       : shape_sample_rows(shape, QUICK_TERMS);
 }
 
 /* The command that gives this row again; defaults are left out. */
@@ -167,7 +155,8 @@ static enum nib_status run_data(struct check *check, struct data *data,
 				struct nib_error *err)
 {
 	struct nib_plan *plan;
-	enum nib_status status = data_plan(check->device, data, &plan, err);
+	enum nib_status status =
+	    data_plan(check->device, data, NULL, &plan, err);
 
 	if (status)
 		return status;
@@ -212,11 +201,7 @@ static int check_shape(struct check *check, const struct shape *shape,
 	status = run_data(check, data, &err);
 	run_s = cli_now_s() - begin_s;
 	if (!status)
-		status = data->is_moe
-			     ? nib_check_moe(data->op, &data->moe_views, &how,
-					     &result, &err)
-			     : nib_check(data->op, data->views, data->count,
-					 &how, &result, &err);
+		status = data_check(data, &how, &result, &err);
 	data_free(data);
 	if (status)
 		return cli_fail(text, &err);
@@ -260,17 +245,11 @@ static int check_all(struct check *check, const struct shape_list *list)
 /* Rows are printed as they come, so widths must be known before. */
 static void set_widths(struct check *check, const struct shape_list *list)
 {
-	char text[SHAPE_TEXT];
-
 	memcpy(check->columns, columns, sizeof(columns));
 	for (size_t c = 0; c < COLUMNS - 1; c++)
-		for (int64_t i = 0; i < list->count; i++) {
-			int n = (int)strlen(shape_text(&list->shapes[i], text));
-
-			if (!strcmp(columns[c].key, "shape") &&
-			    n > check->columns[c].width)
-				check->columns[c].width = n;
-		}
+		if (!strcmp(columns[c].key, "shape"))
+			check->columns[c].width =
+			    shapes_width(list, columns[c].width);
 }
 
 static int run_check(const void *args_, char *const *files, int n_files)

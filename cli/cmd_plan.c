@@ -4,11 +4,8 @@
 #include <string.h>
 
 #include "cli.h"
-#include "data.h"
-#include "plan_limits.h"
+#include "measure.h"
 #include "progress.h"
-#include "shapes.h"
-#include "table.h"
 
 struct plan_args {
 	struct shape_args shapes;
@@ -127,7 +124,7 @@ static int plan_shape(struct planner *p, const struct shape *shape)
 	shape_text(shape, text);
 	if (data_new(shape, &options, p->device, &data, &err))
 		return cli_fail(text, &err);
-	status = data_plan(p->device, data, &plan, &err);
+	status = data_plan(p->device, data, NULL, &plan, &err);
 	if (!status)
 		status = nib_plan_get_info(plan, &info, &err);
 	if (!status)

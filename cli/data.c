@@ -160,9 +160,9 @@ static size_t place(void *base, const struct shape *shape,
 {
 	const struct shape_size *s = &shape->sizes[0];
 	struct arena arena = {.base = base};
-	int is_moe, dual = shape_nib_op(shape, &is_moe) == NIB_DUAL_GEMM;
+	int dual = shape_ops[shape->op].op == NIB_DUAL_GEMM;
 
-	if (is_moe) {
+	if (shape_ops[shape->op].is_moe) {
 		place_moe(&arena, shape, o, dual, ops);
 	} else if (shape_is_multiply(shape)) {
 		place_problems(&arena, shape, o, dual, ops);
@@ -468,7 +468,8 @@ enum nib_status data_new(const struct shape *shape,
 	if (!data)
 		return no_memory(err, sizeof(*data));
 	data->count = shape->count;
-	data->op = shape_nib_op(shape, &data->is_moe);
+	data->op = shape_ops[shape->op].op;
+	data->is_moe = shape_ops[shape->op].is_moe;
 	data->problems = calloc(slots, sizeof(*data->problems));
 	data->views = calloc(slots, sizeof(*data->views));
 	if (data->problems && data->views) {
@@ -543,13 +544,14 @@ enum nib_status data_fetch(struct data *data, struct nib_error *err)
 }
 
 enum nib_status data_plan(struct nib_device *device, const struct data *data,
+			  const struct nib_plan_options *options,
 			  struct nib_plan **plan, struct nib_error *err)
 {
 	if (data->is_moe)
-		return nib_plan_create_moe(device, data->op, &data->moe, NULL,
-					   plan, err);
+		return nib_plan_create_moe(device, data->op, &data->moe,
+					   options, plan, err);
 	return nib_plan_create(device, data->op, data->problems, data->count,
-			       NULL, plan, err);
+			       options, plan, err);
 }
 
 enum nib_status data_run(struct nib_plan *plan, const struct data *data,
@@ -559,4 +561,16 @@ enum nib_status data_run(struct nib_plan *plan, const struct data *data,
 	if (data->is_moe)
 		return nib_run_moe(plan, &data->moe, options, err);
 	return nib_run(plan, data->problems, data->count, options, err);
+}
+
+enum nib_status data_check(const struct data *data,
+			   const struct nib_check_options *options,
+			   struct nib_check_result *result,
+			   struct nib_error *err)
+{
+	if (data->is_moe)
+		return nib_check_moe(data->op, &data->moe_views, options,
+				     result, err);
+	return nib_check(data->op, data->views, data->count, options, result,
+			 err);
 }

@@ -83,10 +83,16 @@ enum nib_status data_poison(struct data *data, struct nib_error *err);
 enum nib_status data_fetch(struct data *data, struct nib_error *err);
 /* Plans, or runs, whichever of the calls the shape needs. */
 enum nib_status data_plan(struct nib_device *device, const struct data *data,
+			  const struct nib_plan_options *options,
 			  struct nib_plan **plan, struct nib_error *err);
 enum nib_status data_run(struct nib_plan *plan, const struct data *data,
 			 const struct nib_run_options *options,
 			 struct nib_error *err);
+/* Compares every c, which was fetched, with the oracle. */
+enum nib_status data_check(const struct data *data,
+			   const struct nib_check_options *options,
+			   struct nib_check_result *result,
+			   struct nib_error *err);
 
 /* ---- data_fill.c --------------------------------------------------------- */
 

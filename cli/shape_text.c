@@ -5,21 +5,43 @@
 
 #include "shapes.h"
 
-enum nib_op shape_nib_op(const struct shape *shape, int *is_moe)
+const char *const shape_op_names[] = {
+    "gemm", "dual_gemm", "group_gemm", "group_dual", "gemv",
+    "moe",  "moe_dual",	 "quantize",   "dequantize", "convert",
+};
+
+#define BATCH_FORM "MxNxK or MxNxKxL"
+#define GROUP_FORM "MxNxK+MxNxK+..."
+#define MOE_FORM   "--m --n --k --experts"
+#define PLAIN_FORM "MxK or MxKxL"
+
+const struct shape_op_info shape_ops[] = {
+    [OP_GEMM] = {NIB_GEMM, 0, 0, 1, BATCH_FORM},
+    [OP_DUAL_GEMM] = {NIB_DUAL_GEMM, 0, 0, 1, BATCH_FORM},
+    [OP_GROUP_GEMM] = {NIB_GEMM, 0, 1, 1, GROUP_FORM},
+    [OP_GROUP_DUAL] = {NIB_DUAL_GEMM, 0, 1, 1, GROUP_FORM},
+    [OP_GEMV] = {NIB_GEMV, 0, 0, 0, PLAIN_FORM},
+    [OP_MOE] = {NIB_GEMM, 1, 1, 1, MOE_FORM},
+    [OP_MOE_DUAL] = {NIB_DUAL_GEMM, 1, 1, 1, MOE_FORM},
+    [OP_QUANTIZE] = {NIB_GEMM, 0, 0, 0, PLAIN_FORM},
+    [OP_DEQUANTIZE] = {NIB_GEMM, 0, 0, 0, PLAIN_FORM},
+    [OP_CONVERT] = {NIB_GEMM, 0, 0, 0, PLAIN_FORM},
+};
+
+/* ---- what a shape costs -------------------------------------------------- */
+
+int shape_is_multiply(const struct shape *shape)
 {
-	*is_moe = shape->op == OP_MOE || shape->op == OP_MOE_DUAL;
-	if (shape->op == OP_GEMV)
-		return NIB_GEMV;
-	if (shape->op == OP_DUAL_GEMM || shape->op == OP_GROUP_DUAL ||
-	    shape->op == OP_MOE_DUAL)
-		return NIB_DUAL_GEMM;
-	return NIB_GEMM;
+	return shape->op < OP_QUANTIZE;
+}
+
+static int is_dual(const struct shape *shape)
+{
+	return shape_ops[shape->op].op == NIB_DUAL_GEMM;
 }
 
 double shape_flop(const struct shape *shape)
 {
-	int is_moe;
-	double each = shape_nib_op(shape, &is_moe) == NIB_DUAL_GEMM ? 4 : 2;
 	double flop = 0;
 
 	if (!shape_is_multiply(shape))
@@ -27,10 +49,44 @@ double shape_flop(const struct shape *shape)
 	for (int64_t i = 0; i < shape->count; i++) {
 		const struct shape_size *s = &shape->sizes[i];
 
-		flop += each * (double)s->m * (double)s->n * (double)s->k;
+		flop += 2.0 * (double)s->m * (double)s->n * (double)s->k;
 	}
-	return flop * (double)shape->batch;
+	return flop * (double)shape->batch * (is_dual(shape) ? 2 : 1);
 }
+
+void shape_bytes(const struct shape *shape, double value_bytes, double c_bytes,
+		 double *read, double *written)
+{
+	const double batch = (double)shape->batch;
+
+	*read = *written = 0;
+	for (int64_t i = 0; i < shape->count; i++) {
+		double m = (double)shape->sizes[i].m;
+		double n = (double)shape->sizes[i].n;
+		double k = (double)shape->sizes[i].k;
+
+		if (m <= 0)
+			continue;
+		*read += batch * (m + (is_dual(shape) ? 2 : 1) * n) * k *
+			 value_bytes;
+		*written += batch * m * n * c_bytes;
+	}
+}
+
+int64_t shape_sample_rows(const struct shape *shape, double terms)
+{
+	double all = shape_flop(shape) / 2, rows = 0, sample;
+
+	for (int64_t i = 0; i < shape->count; i++)
+		rows += (double)(shape->sizes[i].m * shape->batch);
+	if (all <= terms || rows < 1)
+		return 0;
+	/* The sample is of each matrix of C. */
+	sample = terms / (all / rows) / (double)(shape->count * shape->batch);
+	return sample > 1 ? (int64_t)sample : 1;
+}
+
+/* ---- how it is written --------------------------------------------------- */
 
 struct text {
 	char *at;
@@ -67,15 +123,11 @@ static void put_size(struct text *text, const struct shape *shape, int64_t i)
 {
 	const struct shape_size *s = &shape->sizes[i];
 
-	if (shape->op == OP_GEMV)
-		put(text, "%lldx%lldx%lld", (long long)s->n, (long long)s->k,
-		    (long long)shape->batch);
-	else if (shape->op >= OP_QUANTIZE)
-		put(text, "%lldx%lld", (long long)s->m, (long long)s->k);
-	else
-		put(text, "%lldx%lldx%lld", (long long)s->m, (long long)s->n,
-		    (long long)s->k);
-	if (shape->op != OP_GEMV && shape->batch > 1)
+	put(text, "%lldx", (long long)(shape->op == OP_GEMV ? s->n : s->m));
+	if (shape_ops[shape->op].has_n)
+		put(text, "%lldx", (long long)s->n);
+	put(text, "%lld", (long long)s->k);
+	if (shape->op == OP_GEMV || shape->batch > 1)
 		put(text, "x%lld", (long long)shape->batch);
 }
 
@@ -91,18 +143,12 @@ static void put_rows(struct text *text, const struct shape *shape, int64_t most)
 	}
 }
 
-static int is_list(const struct shape *shape)
-{
-	return shape->op == OP_GROUP_GEMM || shape->op == OP_GROUP_DUAL ||
-	       shape->op == OP_MOE || shape->op == OP_MOE_DUAL;
-}
-
 const char *shape_text(const struct shape *shape, char out[SHAPE_TEXT])
 {
 	struct text text = {out, SHAPE_TEXT};
 
 	*out = '\0';
-	if (!is_list(shape)) {
+	if (!shape_ops[shape->op].is_group) {
 		put_size(&text, shape, 0);
 	} else if (same_nk(shape) && shape->count) {
 		put(&text, "m=");
@@ -120,13 +166,25 @@ const char *shape_text(const struct shape *shape, char out[SHAPE_TEXT])
 	return out;
 }
 
+int shapes_width(const struct shape_list *list, int least)
+{
+	char text[SHAPE_TEXT];
+
+	for (int64_t i = 0; i < list->count; i++) {
+		int n = (int)strlen(shape_text(&list->shapes[i], text));
+
+		least = n > least ? n : least;
+	}
+	return least;
+}
+
 const char *shape_arguments(const struct shape *shape, char *out, size_t bytes)
 {
 	struct text text = {out, bytes};
 
 	*out = '\0';
 	put(&text, "--op %s ", shape_op_names[shape->op]);
-	if (is_list(shape) && same_nk(shape) && shape->count) {
+	if (shape_ops[shape->op].is_group && same_nk(shape) && shape->count) {
 		put(&text, "--m ");
 		put_rows(&text, shape, shape->count);
 		put(&text, " --n %lld --k %lld", (long long)shape->sizes[0].n,

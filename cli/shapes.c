@@ -8,11 +8,6 @@
 #define MAX_SHAPES 65536	      /* of one list or one group */
 #define MAX_SIZE   (INT64_C(1) << 40) /* of one dimension */
 
-const char *const shape_op_names[] = {
-    "gemm", "dual_gemm", "group_gemm", "group_dual", "gemv",
-    "moe",  "moe_dual",	 "quantize",   "dequantize", "convert",
-};
-
 #define OP_OPTION(words)                                                       \
 	{                                                                      \
 		.name = "op", .kind = OPT_CHOICE,                              \
@@ -102,22 +97,6 @@ static struct shape *add_shape(struct shape_list *list, enum shape_op op,
 	return shape;
 }
 
-static int is_group(enum shape_op op)
-{
-	return op == OP_GROUP_GEMM || op == OP_GROUP_DUAL || op == OP_MOE ||
-	       op == OP_MOE_DUAL;
-}
-
-static int is_moe(enum shape_op op)
-{
-	return op == OP_MOE || op == OP_MOE_DUAL;
-}
-
-int shape_is_multiply(const struct shape *shape)
-{
-	return shape->op < OP_QUANTIZE;
-}
-
 #define TOO_LARGE 9 /* more than there are sizes */
 
 /* "AxBxC" at *text, up to a + or the end, into sizes; how many, TOO_LARGE or
@@ -147,53 +126,40 @@ static int read_sizes(const char **text, int64_t sizes[4])
 
 static int bad_shape(enum shape_op op, const char *text)
 {
-	static const char *const forms[] = {
-	    [OP_GEMM] = "MxNxK or MxNxKxL",
-	    [OP_DUAL_GEMM] = "MxNxK or MxNxKxL",
-	    [OP_GROUP_GEMM] = "MxNxK+MxNxK+...",
-	    [OP_GROUP_DUAL] = "MxNxK+MxNxK+...",
-	    [OP_GEMV] = "MxK or MxKxL",
-	    [OP_QUANTIZE] = "MxK or MxKxL",
-	    [OP_DEQUANTIZE] = "MxK or MxKxL",
-	    [OP_CONVERT] = "MxK or MxKxL",
-	};
-
-	if (is_moe(op))
-		return cli_error(CLI_USAGE,
-				 "--shape %s: %s takes --m --n --k --experts",
-				 text, shape_op_names[op]);
 	return cli_error(CLI_USAGE, "--shape %s: %s takes %s", text,
-			 shape_op_names[op], forms[op]);
+			 shape_op_names[op], shape_ops[op].form);
 }
 
 /* One --shape without commas. */
 static int add_shape_text(struct shape_list *list, enum shape_op op,
 			  const char *text)
 {
-	int group = is_group(op), no_n = op >= OP_QUANTIZE || op == OP_GEMV;
+	const struct shape_op_info *info = &shape_ops[op];
+	const int plain = info->has_n ? 3 : 2; /* sizes without the batch */
 	int64_t count = 1, s[4];
 	const char *at = text;
 	struct shape *shape;
 
 	for (const char *p = text; *p; p++)
 		count += *p == '+';
-	if (is_moe(op) || (!group && count > 1) || count > MAX_SHAPES)
+	if (info->is_moe || (!info->is_group && count > 1) ||
+	    count > MAX_SHAPES)
 		return bad_shape(op, text);
 	shape = add_shape(list, op, count, 1);
 	if (!shape)
 		return CLI_FAILED;
 	for (int64_t i = 0; i < count; i++, at++) {
 		struct shape_size *size = &shape->sizes[i];
-		int dims = read_sizes(&at, s), plain = no_n ? 2 : 3;
+		int dims = read_sizes(&at, s);
 
 		if (dims == TOO_LARGE)
 			return cli_error(CLI_USAGE,
 					 "--shape %s: a size is at most 2^40",
 					 text);
-		if (dims != plain && (dims != plain + 1 || group))
+		if (dims != plain && (dims != plain + 1 || info->is_group))
 			return bad_shape(op, text);
-		*size =
-		    (struct shape_size){s[0], no_n ? 0 : s[1], s[plain - 1]};
+		*size = (struct shape_size){s[0], info->has_n ? s[1] : 0,
+					    s[plain - 1]};
 		if (op == OP_GEMV)
 			*size = (struct shape_size){1, s[0], s[1]};
 		shape->batch = dims > plain ? s[plain] : 1;
@@ -313,10 +279,10 @@ static int add_combinations(struct shape_list *list,
 			    const struct numbers *m, const struct numbers *n,
 			    const struct numbers *k)
 {
-	int group = is_group(op);
+	int group = shape_ops[op].is_group;
 	int64_t calls = group ? 1 : m->count, each = group ? m->count : 1;
 
-	if (is_moe(op) && args->experts)
+	if (shape_ops[op].is_moe && args->experts)
 		each = args->experts;
 	if (!m->count)
 		return cli_error(CLI_USAGE, "--m is empty");
@@ -345,11 +311,11 @@ static int add_mnk(struct shape_list *list, const struct shape_args *args,
 	struct numbers m = {0}, n = {0}, k = {0};
 	int code;
 
-	if (is_group(op) && args->batch > 1)
+	if (shape_ops[op].is_group && args->batch > 1)
 		return cli_error(CLI_USAGE, "--batch %lld: %s has no batch",
 				 (long long)args->batch, shape_op_names[op]);
 	code = read_numbers(&m, "m", args->m);
-	if (!code && (op == OP_GEMV || op >= OP_QUANTIZE))
+	if (!code && !shape_ops[op].has_n)
 		code = add_number(&n, 0);
 	else if (!code)
 		code = read_numbers(&n, "n", args->n);

@@ -26,6 +26,16 @@ enum shape_op {
 #define SHAPE_OP_WORDS SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
 extern const char *const shape_op_names[];
 
+/* What sets the operations apart, in the same order. */
+struct shape_op_info {
+	enum nib_op op; /* what the library calls it */
+	int is_moe;	/* which plan call */
+	int is_group;	/* a list of sizes */
+	int has_n;
+	const char *form; /* of --shape */
+};
+extern const struct shape_op_info shape_ops[];
+
 /*
  * One size of a shape: C[m, n] over k.  gemv: m = 1 and n = the rows of the
  * matrix.  quantize, dequantize, convert: m rows of k, n = 0.
@@ -68,16 +78,28 @@ int shapes_parse(const struct shape_args *args, struct shape_list *list);
 int shapes_add_preset(struct shape_list *list, const char *name, int op);
 void shapes_free(struct shape_list *list);
 
-/* What the library calls it; is_moe says which plan call. */
-enum nib_op shape_nib_op(const struct shape *shape, int *is_moe);
 /* 0 for quantize, dequantize and convert. */
 int shape_is_multiply(const struct shape *shape);
 /* 2*m*n*k summed, twice that for the dual operations; 0 if none. */
 double shape_flop(const struct shape *shape);
 
+/*
+ * Bytes of the operands, with value_bytes a value, and of the results, with
+ * c_bytes a value, each once; problems without rows move nothing.
+ */
+void shape_bytes(const struct shape *shape, double value_bytes, double c_bytes,
+		 double *read, double *written);
+/*
+ * How many rows of each matrix of C the oracle compares with so many terms, at
+ * least 1; 0 = all.
+ */
+int64_t shape_sample_rows(const struct shape *shape, double terms);
+
 /* "128x7168x16384" or "m=80,176,... n=4096 k=7168"; cut to fit. */
 #define SHAPE_TEXT 64
 const char *shape_text(const struct shape *shape, char text[SHAPE_TEXT]);
+/* Characters of the longest such text of the list, at least least. */
+int shapes_width(const struct shape_list *list, int least);
 /* "--op gemm --shape 128x7168x16384": gives this shape again; cut to fit. */
 const char *shape_arguments(const struct shape *shape, char *text,
 			    size_t bytes);
