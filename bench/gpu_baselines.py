@@ -30,7 +30,7 @@ import sys
 import time
 
 from gpu_operands import (FP16, SHAPES, SWEEP, LAYOUTS, Matrices, Nib,
-                          NumpySide, Operands, Plan, TorchSide)
+                          NumpySide, Operands, Plan, TorchSide, abi)
 from gpu_torch import baselines_of
 
 REPLAYS = 15
@@ -95,6 +95,13 @@ KEYS = ("op shape backend threads layout dtype out packed time_s spread gflops "
         "samples_s flop bytes limit_s peak_gflops peak_gbps read_s "
         "fraction_of_read clock_before_mhz clock_after_mhz error_fraction "
         "checked copies unit speedup plan version machine date command").split()
+
+
+BASELINE = "baseline:"
+
+
+def short(backend):
+    return backend.removeprefix(BASELINE)
 
 
 class Run:
@@ -168,14 +175,18 @@ def measure_peaks(run):
         return statistics.median(samples)
 
     stream = run.side.stream()
+
+    def multiply():
+        return nib.probe(abi.NIB_PROBE_MULTIPLY, None, int(2e13), stream)
+
     data = torch.zeros(4 << 30, dtype=torch.uint8, device="cuda")
-    run.read_bps = data.numel() / seconds(
-        lambda: nib.probe(0, data.data_ptr(), data.numel(), stream))
+    run.read_bps = data.numel() / seconds(lambda: nib.probe(
+        abi.NIB_PROBE_READ, data.data_ptr(), data.numel(), stream))
     del data
-    done = nib.probe(1, None, int(2e13), stream)
-    run.flops = done / seconds(lambda: nib.probe(1, None, int(2e13), stream))
+    done = multiply()
+    run.flops = done / seconds(multiply)
     for _ in range(40):
-        nib.probe(1, None, int(2e13), stream)
+        multiply()
     smi = nvidia_smi()
     torch.cuda.synchronize()
     if smi:
@@ -221,7 +232,7 @@ def measure_ours(run, shape, sets, want):
 
 
 def measure_baseline(run, shape, sets, want, name, make):
-    backend, why = "baseline:" + name, None
+    backend, why = BASELINE + name, None
     try:
         baseline = make(run.torch, shape, sets)
         error = None
@@ -250,7 +261,7 @@ def measure(run, shape, weights=None):
         for name, make in baselines_of(shape):
             measure_baseline(run, shape, sets, want, name, make)
     baselines = [r for r in run.rows[first + 1:] if r["time_s"]]
-    ours["speedup"] = {r["backend"][9:]: r["time_s"] / ours["time_s"]
+    ours["speedup"] = {short(r["backend"]): r["time_s"] / ours["time_s"]
                        for r in baselines}
     ours["against_baselines"] = ", ".join(
         f"{ratio:.2f} x {name}" for name, ratio in ours["speedup"].items()
@@ -286,9 +297,9 @@ def print_table(run):
     for row in run.rows:
         if row["op"] != "peak" and row["backend"] not in backends:
             backends.append(row["backend"])
-    baselines = [r for r in backends if r.startswith("baseline:")]
+    baselines = [b for b in backends if b.startswith(BASELINE)]
     head = ["", "product", "nibblas", "limit", "of limit"]
-    head += [p[9:] for p in baselines] + ["best baseline : ours", "error", "ok"]
+    head += [short(b) for b in baselines] + ["best baseline : ours", "error", "ok"]
     lines = [head]
     for row in run.rows:
         if row["op"] == "peak" or row["backend"] in baselines:
@@ -298,7 +309,7 @@ def print_table(run):
                 f"{row['fraction_of_limit'] * 100:.0f} %"]
         ratios = row["speedup"] or {}
         for baseline in baselines:
-            ratio = ratios.get(baseline[5:])
+            ratio = ratios.get(short(baseline))
             line.append(f"{ratio * row['time_s'] * 1e6:.1f}" if ratio else "")
         line.append(f"{min(ratios.values()):.2f}" if ratios else "")
         line += [f"{row['error']:.1e}", "yes" if row["ok"] else "NO"]

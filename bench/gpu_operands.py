@@ -3,7 +3,10 @@
 through ctypes, and random NVFP4 operands as arrays of torch or numpy."""
 
 import ctypes as C
+import importlib.util
 import math
+import os
+import sys
 
 FP8, FP16, BF16 = "fp8", "fp16", "bf16"
 VALUES = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
@@ -15,7 +18,7 @@ CHECKED_ROWS = 4
 
 
 class Shape:
-    """One row: m of each product (a mixture: of each expert)."""
+    """One row.  ms: the rows of each product, of a MoE those of each expert."""
 
     def __init__(self, name, op, ms, n, k, batch=1):
         self.name, self.op, self.ms = name, op, list(ms)
@@ -79,45 +82,30 @@ SWEEP = [Shape(f"W{m}", "gemm", [m], 4096, 7168)
 
 # ---- libnibblas ------------------------------------------------------------
 
-P, I64, SIZE = C.c_void_p, C.c_int64, C.c_size_t
+
+def load_abi():
+    """The header's types: _abi.py beside this script, else the package's own."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths = [os.path.join(here, *where, "_abi.py")
+             for where in ((), ("..", "python", "nibblas"))]
+    path = next((p for p in paths if os.path.exists(p)), None)
+    if path is None:
+        sys.exit(f"gpu_operands.py: no {paths[0]} (it is python/nibblas/_abi.py)")
+    spec = importlib.util.spec_from_file_location("_abi", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def struct(name, fields):
-    return type(name, (C.Structure,), {"_fields_": fields})
+abi = load_abi()
+LAYOUTS = {"linear": abi.NIB_LINEAR, "tiled": abi.NIB_TILED_128X4}
+OPS = {"gemm": abi.NIB_GEMM, "group_gemm": abi.NIB_GEMM, "moe": abi.NIB_GEMM,
+       "dual_gemm": abi.NIB_DUAL_GEMM, "gemv": abi.NIB_GEMV}
 
 
-Nvfp4 = struct("Nvfp4", [
-    ("codes", P), ("scales", P), ("rows", I64), ("k", I64), ("batch", I64),
-    ("row_stride_bytes", I64), ("batch_stride_bytes", I64),
-    ("scale_layout", C.c_int), ("scale_row_stride_bytes", I64),
-    ("scale_batch_stride_bytes", I64), ("reserved", C.c_uint64 * 4)])
-Dense = struct("Dense", [
-    ("data", P), ("dtype", C.c_int), ("rows", I64), ("cols", I64),
-    ("batch", I64), ("row_stride_elems", I64), ("batch_stride_elems", I64),
-    ("reserved", C.c_uint64 * 4)])
-Problem = struct("Problem", [
-    ("a", Nvfp4), ("b", Nvfp4), ("b2", Nvfp4), ("b_packed", P),
-    ("b2_packed", P), ("alpha", P), ("alpha2", P), ("c", Dense),
-    ("reserved", C.c_uint64 * 4)])
-Moe = struct("Moe", [
-    ("a", Nvfp4), ("b", Nvfp4), ("b2", Nvfp4), ("b_packed", P),
-    ("b2_packed", P), ("alpha", P), ("alpha2", P), ("c", Dense),
-    ("row_offsets", P), ("scale_rows", P), ("scale_rows_total", I64),
-    ("reserved", C.c_uint64 * 4)])
-Error = struct("Error", [
-    ("status", C.c_int), ("argument", C.c_char * 64),
-    ("message", C.c_char * 252)])
-RunOptions = struct("RunOptions", [
-    ("struct_bytes", SIZE), ("workspace", P), ("workspace_bytes", SIZE),
-    ("check_data", C.c_int), ("stream", P)])
-PlanInfo = struct("PlanInfo", [
-    ("struct_bytes", SIZE), ("op", C.c_int), ("count", I64),
-    ("backend", C.c_char_p), ("workspace_bytes", SIZE), ("flop", C.c_double),
-    ("bytes", C.c_double), ("tasks", I64), ("threads", C.c_int),
-    ("explanation", C.c_char_p)])
-CallOptions = struct("CallOptions", [("struct_bytes", SIZE), ("stream", P)])
-LAYOUTS = {"linear": 0, "tiled": 1}
-OPS = {"gemm": 0, "group_gemm": 0, "moe": 0, "dual_gemm": 1, "gemv": 2}
+def sized(kind, **values):
+    """A struct that begins with its size."""
+    return kind(struct_bytes=C.sizeof(kind), **values)
 
 
 class Nib:
@@ -125,11 +113,10 @@ class Nib:
 
     def __init__(self, path, device):
         self.lib = C.CDLL(path)
-        self.lib.nib_version.restype = C.c_char_p
-        for name in ("nib_plan_free", "nib_device_close"):
-            getattr(self.lib, name).restype = None
-            getattr(self.lib, name).argtypes = [P]
-        self.device = P()
+        for name, (result, arguments) in abi.FUNCTIONS.items():
+            function = getattr(self.lib, name)
+            function.restype, function.argtypes = result, arguments
+        self.device = C.c_void_p()
         self.call("nib_device_open", device.encode(), None,
                   C.byref(self.device))
 
@@ -137,41 +124,38 @@ class Nib:
         return self.lib.nib_version().decode()
 
     def call(self, name, *args):
-        error = Error()
+        error = abi.nib_error()
         if getattr(self.lib, name)(*args, C.byref(error)):
             raise RuntimeError(f"{name}: {error.message.decode()}")
 
     def probe(self, probe, data, amount, stream):
-        options = CallOptions(C.sizeof(CallOptions), stream)
-        done = I64()
-        self.call("nib_device_probe", self.device, probe, P(data), I64(amount),
+        options = sized(abi.nib_call_options, stream=stream)
+        done = C.c_int64()
+        self.call("nib_device_probe", self.device, probe, data, amount,
                   C.byref(done), C.byref(options))
         return done.value
 
 
 class Plan:
+    """A plan for work: an array of problems, or one MoE problem."""
+
     def __init__(self, nib, shape, work):
-        self.nib, self.plan = nib, P()
-        self.is_moe = shape.op == "moe"
-        info = PlanInfo(C.sizeof(PlanInfo))
-        if self.is_moe:
-            nib.call("nib_plan_create_moe", nib.device, OPS[shape.op],
-                     C.byref(work), None, C.byref(self.plan))
-        else:
-            nib.call("nib_plan_create", nib.device, OPS[shape.op], work,
-                     I64(len(work)), None, C.byref(self.plan))
+        self.nib, self.plan = nib, C.c_void_p()
+        self.suffix = "_moe" if shape.op == "moe" else ""
+        info = sized(abi.nib_plan_info)
+        nib.call("nib_plan_create" + self.suffix, nib.device, OPS[shape.op],
+                 *self.arguments(work), None, C.byref(self.plan))
         nib.call("nib_plan_get_info", self.plan, C.byref(info))
         self.backend = info.backend.decode()
         self.explanation = info.explanation.decode()
 
+    def arguments(self, work):
+        return (C.byref(work),) if self.suffix else (work, len(work))
+
     def run(self, work, stream):
-        options = RunOptions(C.sizeof(RunOptions), None, 0, 0, stream)
-        if self.is_moe:
-            self.nib.call("nib_run_moe", self.plan, C.byref(work),
-                          C.byref(options))
-        else:
-            self.nib.call("nib_run", self.plan, work, I64(len(work)),
-                          C.byref(options))
+        options = sized(abi.nib_run_options, stream=stream)
+        self.nib.call("nib_run" + self.suffix, self.plan,
+                      *self.arguments(work), C.byref(options))
 
     def free(self):
         self.nib.lib.nib_plan_free(self.plan)
@@ -293,7 +277,7 @@ class Matrices:
     def view(self, index=None):
         first = 0 if index is None else index
         codes = first * self.rows * self.k // 2
-        return Nvfp4(
+        return abi.nib_nvfp4(
             codes=self.side.pointer(self.codes) + codes,
             scales=self.side.pointer(self.scales) + first * self.each,
             rows=self.rows, k=self.k,
@@ -343,17 +327,18 @@ class Operands:
 
     def result(self, first, rows, batch):
         at = self.side.pointer(self.c) + first * self.shape.n * 2
-        return Dense(data=at, dtype=1, rows=rows, cols=self.shape.n,
-                     batch=batch)
+        return abi.nib_dense(data=at, dtype=abi.NIB_FP16, rows=rows,
+                             cols=self.shape.n, batch=batch)
 
     def moe(self):
-        return Moe(a=self.a[0].view(), b=self.b[0].view(),
-                   c=self.result(0, self.shape.rows, 1),
-                   row_offsets=self.side.pointer(self.offsets))
+        return abi.nib_moe_problem(
+            a=self.a[0].view(), b=self.b[0].view(),
+            c=self.result(0, self.shape.rows, 1),
+            row_offsets=self.side.pointer(self.offsets))
 
     def problems(self):
         count = len(self.a)
-        work = (Problem * count)()
+        work = (abi.nib_problem * count)()
         for i, p in enumerate(work):
             p.a = self.a[i].view()
             p.b = self.b[0].view(i if count > 1 else None)
@@ -365,14 +350,9 @@ class Operands:
 
     # What baselines multiply, in float types, matrix by matrix.
 
-    def tokens(self, kind):
-        if len(self.a) == 1 and self.shape.batch == 1:
-            parts = [self.a[0].floats(0)]
-        elif len(self.a) == 1:
-            parts = [self.a[0].floats(i) for i in range(self.shape.batch)]
-        else:
-            parts = [a.floats(0) for a in self.a]
-        return [self.side.cast(x, kind) for x in parts]
+    def activations(self, kind):
+        return [self.side.cast(a.floats(i), kind)
+                for a in self.a for i in range(a.batch)]
 
     def weights(self, kind, which=0):
         b = self.b[which]

@@ -6,6 +6,8 @@ import json
 
 from gpu_operands import BF16, DUAL_ALPHA, FP8, FP16
 
+
+
 class Baseline:
     """calls: one for each set of inputs; result(batch, row) of the first one;
     None if its weights are its own."""
@@ -14,32 +16,35 @@ class Baseline:
         self.calls, self.result = calls, result
 
 
+def products(multiply, made):
+    """multiply(*operands) for each of made; its result is indexed by row."""
+    return Baseline([lambda m=m: multiply(*m) for m in made],
+                    lambda batch, row: multiply(*made[0])[row])
+
+
 def fp16_baseline(torch, shape, sets):
     """torch.matmul, which is cuBLAS; products of a group one by one."""
-    made = [(o.tokens(FP16), o.weights(FP16)) for o in sets]
+    made = [(o.activations(FP16), o.weights(FP16)) for o in sets]
 
     def multiply(a, b):
         return [x @ w.t() for x, w in zip(a, b)]
 
-    def result(batch, row):
-        out = torch.cat(multiply(*made[0]))
-        return out[row]
-
-    return Baseline([lambda m=m: multiply(*m) for m in made], result)
+    return Baseline([lambda m=m: multiply(*m) for m in made],
+                    lambda batch, row: torch.cat(multiply(*made[0]))[row])
 
 
 def bmm_baseline(torch, shape, sets):
     made = [(torch.stack(o.weights(FP16)),
-             torch.stack(o.tokens(FP16)).transpose(1, 2).contiguous())
+             torch.stack(o.activations(FP16)).transpose(1, 2).contiguous())
             for o in sets]
     return Baseline([lambda m=m: torch.bmm(*m) for m in made],
-                lambda batch, row: torch.bmm(*made[0])[batch, :, 0])
+                    lambda batch, row: torch.bmm(*made[0])[batch, :, 0])
 
 
 def silu_baseline(torch, shape, sets):
     """One product with both weights, then silu and product, compiled."""
     n = shape.n
-    made = [(o.tokens(FP16)[0],
+    made = [(o.activations(FP16)[0],
              torch.cat(o.weights(FP16, 0) + o.weights(FP16, 1)))
             for o in sets]
     silu_mul = torch.compile(lambda g, u: (
@@ -50,23 +55,21 @@ def silu_baseline(torch, shape, sets):
         h = a @ b.t()
         return silu_mul(h[:, :n], h[:, n:])
 
-    return Baseline([lambda m=m: multiply(*m) for m in made],
-                lambda batch, row: multiply(*made[0])[row])
+    return products(multiply, made)
 
 
 def grouped_baseline(torch, shape, sets):
-    made = [(torch.cat(o.tokens(BF16)), torch.stack(o.weights(BF16)),
+    made = [(torch.cat(o.activations(BF16)), torch.stack(o.weights(BF16)),
              o.offsets[1:].contiguous()) for o in sets]
 
     def multiply(a, b, offsets):
         return torch._grouped_mm(a, b.transpose(-2, -1), offs=offsets)
 
-    return Baseline([lambda m=m: multiply(*m) for m in made],
-                lambda batch, row: multiply(*made[0])[row])
+    return products(multiply, made)
 
 
 def grouped_fp8_baseline(torch, shape, sets):
-    made = [(torch.cat([x.to(torch.float8_e4m3fn) for x in o.tokens("fp32")]),
+    made = [(torch.cat([x.to(torch.float8_e4m3fn) for x in o.activations("fp32")]),
              torch.stack([x.to(torch.float8_e4m3fn)
                           for x in o.weights("fp32")]),
              o.offsets[1:].contiguous()) for o in sets]
@@ -78,20 +81,18 @@ def grouped_fp8_baseline(torch, shape, sets):
             a, b.transpose(-2, -1), scale_a, scale_b, offs=offsets,
             out_dtype=torch.bfloat16, use_fast_accum=True)
 
-    return Baseline([lambda m=m: multiply(*m) for m in made],
-                lambda batch, row: multiply(*made[0])[row])
+    return products(multiply, made)
 
 
 def fp8_baseline(torch, shape, sets):
-    made = [(o.tokens(FP8)[0], o.weights(FP8)[0]) for o in sets]
+    made = [(o.activations(FP8)[0], o.weights(FP8)[0]) for o in sets]
     one = torch.ones((), device=sets[0].side.device)
 
     def multiply(a, b):
         return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one,
                                 out_dtype=torch.float16, use_fast_accum=True)
 
-    return Baseline([lambda m=m: multiply(*m) for m in made],
-                lambda batch, row: multiply(*made[0])[row])
+    return products(multiply, made)
 
 
 def humming_baseline(torch, shape, sets):
@@ -120,7 +121,7 @@ def humming_baseline(torch, shape, sets):
         tuning = get_heuristics_config(
             meta=layer.humming_metas[""], use_f16_accum=False,
             use_m_major_input_scale=False, gemm_type=kind)
-        x = torch.cat(o.tokens(FP16))
+        x = torch.cat(o.activations(FP16))
         compute = json.dumps({"use_f16_accum": False,
                               "use_m_major_input_scale": False,
                               "gemm_type": kind.value})

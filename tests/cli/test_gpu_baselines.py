@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench/gpu_baselines.py as far as no GPU is needed, and tools/results_table.py."""
 
+import contextlib
+import datetime
 import glob
 import importlib.util
+import io
 import json
 import os
+import re
 import subprocess
 import sys
+import types
 import unittest
 
 from cli_common import NIB, NibTest
@@ -89,6 +94,28 @@ def row(name, backend, time_s, **values):
     return dict(op="gemm", shape="128x4096x7168", name=name, backend=backend,
                 time_s=time_s, machine="GPU X", date="2026-01-02T03:04:05Z",
                 **values)
+
+
+class Printed(unittest.TestCase):
+    """The table that gpu_baselines.py prints."""
+
+    def test_times_of_baselines_are_in_it(self):
+        sys.path.insert(0, os.path.join(SOURCE, "bench"))
+        import gpu_baselines
+        ours = row("M2", OURS, 12e-6, fraction_of_limit=0.75, limit_s=9e-6,
+                   speedup={"cuBLAS fp16": 2.0}, error=1e-4, ok=True)
+        run = types.SimpleNamespace(
+            rows=[ours, row("M2", "baseline:cuBLAS fp16", 24e-6)],
+            read_bps=4e12, flops=8e14, machine="GPU X",
+            nib=types.SimpleNamespace(version=lambda: "0"),
+            date=datetime.date(2026, 1, 2))
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            gpu_baselines.print_table(run)
+        head, line = [re.split("  +", text.strip())
+                      for text in out.getvalue().splitlines()[:2]]
+        self.assertIn("cuBLAS fp16", head)
+        self.assertEqual(line[-4:], ["24.0", "2.00", "1.0e-04", "yes"])
 
 
 class Table(NibTest):
