@@ -14,6 +14,7 @@
 
 #include "cli/data.c"
 #include "cli/data_fill.c"
+#include "cli/shape_text.c"
 #include "cli/staging.c"
 #include "fake_bed.h"
 
@@ -24,19 +25,6 @@ int cli_is_host(const struct nib_device *device)
 
 	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
 	return strcmp(info.name, "cpu") == 0;
-}
-
-enum nib_op shape_nib_op(const struct shape *shape, int *is_moe)
-{
-	*is_moe = shape->op == OP_MOE || shape->op == OP_MOE_DUAL;
-	return shape->op == OP_GROUP_DUAL || shape->op == OP_MOE_DUAL
-		   ? NIB_DUAL_GEMM
-		   : NIB_GEMM;
-}
-
-int shape_is_multiply(const struct shape *shape)
-{
-	return shape->op < OP_QUANTIZE;
 }
 
 const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT])
