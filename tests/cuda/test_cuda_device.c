@@ -450,6 +450,47 @@ static void memory(void)
 	check_clean(fake);
 }
 
+/* Plans come and go while another thread captures a stream. */
+static void beside_a_capture(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device = open_device("cuda");
+	void *data;
+
+	fake->captures = 1;
+	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_OK);
+	nib_device_free(device, data);
+	assert_int_equal(fake->broken_captures, 0);
+	/* Nothing but these two calls is relaxed. */
+	assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_OK);
+	assert_int_equal(
+	    cuda_device(device)->driver->cuMemFree_v2((uintptr_t)data),
+	    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	cuda_leave(cuda_device(device));
+	nib_device_close(device);
+	check_clean(fake);
+}
+
+/* Its modules are gone, and their handles are not touched. */
+static void lost_context(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device = open_device("cuda");
+	struct nib_error err;
+	const int modules = fake->modules;
+
+	fake->enter_result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	assert_int_equal(nib_device_wait(device, NULL, &err),
+			 NIB_DEVICE_FAILED);
+	check_message(err.message, "open it again");
+	nib_device_close(device);
+	assert_int_equal(fake->modules, modules);
+	assert_int_equal(fake->retained, 0);
+	fake->enter_result = CUDA_SUCCESS;
+	nib_device_close(open_device("cuda"));
+	assert_int_equal(fake->modules, modules);
+}
+
 static void failures_of_the_gpu(void)
 {
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
@@ -468,6 +509,10 @@ static void failures_of_the_gpu(void)
 	fake->context_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_BAD_ARGUMENT);
 	check_message(err.message, "captured");
+	/* Split-k blocks on a part of the GPU. */
+	fake->context_result = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_UNSUPPORTED);
+	check_message(err.message, "too few multiprocessors");
 	/* What ends the context, and everything after it. */
 	fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
 	assert_int_equal(nib_device_wait(device, NULL, &err),
@@ -508,6 +553,8 @@ int main(int argc, char **argv)
 	    {"kernels_by_name", kernels_by_name},
 	    {"kernels_from_many_threads", kernels_from_many_threads},
 	    {"memory", memory},
+	    {"beside_a_capture", beside_a_capture},
+	    {"lost_context", lost_context},
 	    {"failures_of_the_gpu", failures_of_the_gpu},
 	};
 

@@ -177,6 +177,25 @@ static void other_conversions(void)
 	free_bed(&bed);
 }
 
+/* As on a virtual GPU: the memory is a plain allocation, given back. */
+static void without_memory_pools(void)
+{
+	struct bed bed;
+	float used = -1;
+	int allocations;
+
+	make_bed(&bed);
+	bed.fake->no_pools = 1;
+	allocations = bed.fake->allocations;
+	bed.fake->waits = 0;
+	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_OK);
+	assert_int_equal(bed.fake->allocations, allocations);
+	assert_int_equal(bed.fake->waits, 1);
+	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_OK);
+	assert_int_equal(bed.fake->allocations, allocations);
+	free_bed(&bed);
+}
+
 static void nothing_is_no_launch(void)
 {
 	struct bed bed;
@@ -229,6 +248,7 @@ int main(int argc, char **argv)
 	static const struct fake_test tests[] = {
 	    {"waits_only_to_tell", waits_only_to_tell},
 	    {"other_conversions", other_conversions},
+	    {"without_memory_pools", without_memory_pools},
 	    {"nothing_is_no_launch", nothing_is_no_launch},
 	    {"failures_keep_nothing", failures_keep_nothing},
 	    {"host_memory_is_refused", host_memory_is_refused},

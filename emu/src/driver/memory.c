@@ -137,6 +137,19 @@ static struct emu_reservation *reservation_of(CUstream stream,
 	return NULL;
 }
 
+/* Nothing is refused for another thread's capture, so that a mode is only kept. */
+CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	static _Thread_local int current;
+	const int before = current;
+
+	if (!mode || *mode < 0 || *mode > 2)
+		return CUDA_ERROR_INVALID_VALUE;
+	current = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
 	CUresult result = emu_driver_enter();

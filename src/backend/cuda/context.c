@@ -161,11 +161,12 @@ enum nib_status cuda_open(const char *name,
 void cuda_close(struct nib_device *base)
 {
 	struct cuda_device *device = cuda_device(base);
-	/* After an error that ended the context nothing is left to unload. */
-	const bool entered = cuda_enter(device, NULL) == NIB_OK;
+	/* A context that cannot be entered is lost, its modules with it: their
+	 * handles must not be used. */
+	const bool has_context = cuda_enter(device, NULL) == NIB_OK;
 
-	cuda_modules_unload(device);
-	if (entered)
+	cuda_modules_free(device, has_context);
+	if (has_context)
 		cuda_leave(device);
 	(void)device->driver->cuDevicePrimaryCtxRelease_v2(device->device);
 	free(device);

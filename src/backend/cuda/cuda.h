@@ -99,10 +99,11 @@ enum nib_status cuda_image_load(const struct cuda_device *device,
 				const struct cuda_image *image,
 				CUmodule *module, struct nib_error *err);
 
-/* Both with the context entered. */
+/* With the context entered. */
 enum nib_status cuda_modules_load(struct cuda_device *device,
 				  struct nib_error *err);
-void cuda_modules_unload(struct cuda_device *device);
+/* has_context: it is entered, so that the modules are unloaded from it. */
+void cuda_modules_free(struct cuda_device *device, bool has_context);
 /*
  * The kernel `name`, allowed shared_bytes of dynamic shared memory.  Looked up
  * once a device; from any thread, with the context entered.
@@ -119,6 +120,14 @@ enum nib_status cuda_queue(const struct cuda_device *device,
 			   void **arguments, struct nib_error *err);
 
 /* ---- memory.c ------------------------------------------------------------ */
+
+/*
+ * cuMemAlloc and cuMemFree with the context entered, allowed also while another
+ * thread captures a stream: they would end its capture otherwise.
+ */
+CUresult cuda_memory_alloc(const struct cuda_driver *cu, CUdeviceptr *pointer,
+			   size_t bytes);
+CUresult cuda_memory_free(const struct cuda_driver *cu, CUdeviceptr pointer);
 
 enum nib_status cuda_alloc(struct nib_device *device, size_t bytes,
 			   void **pointer, struct nib_error *err);

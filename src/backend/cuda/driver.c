@@ -121,7 +121,7 @@ const struct cuda_driver *cuda_driver(const char **reason)
 
 /* ---- errors ------------------------------------------------------------- */
 
-/* The context, and every call of the process into it, is lost. */
+/* The context is lost, and this process gets no other one. */
 static bool is_sticky(CUresult result)
 {
 	switch (result) {
@@ -129,7 +129,6 @@ static bool is_sticky(CUresult result)
 	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
 	case CUDA_ERROR_ILLEGAL_ADDRESS:
 	case CUDA_ERROR_LAUNCH_TIMEOUT:
-	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
 	case CUDA_ERROR_ASSERT:
 		return true;
 	default:
@@ -154,6 +153,8 @@ static enum nib_status status_of(CUresult result)
 	case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
 	case CUDA_ERROR_JIT_COMPILATION_DISABLED:
 	case CUDA_ERROR_INVALID_SOURCE:
+	case CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
+	case CUDA_ERROR_NOT_SUPPORTED:
 		return NIB_UNSUPPORTED;
 	case CUDA_ERROR_INVALID_HANDLE:
 		return NIB_BAD_ARGUMENT;
@@ -171,6 +172,14 @@ static const char *advice(CUresult result)
 	if (is_sticky(result))
 		return "; earlier work failed on the GPU, and every CUDA call "
 		       "of this process fails until it is started anew";
+	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return "; somebody reset the GPU (cudaDeviceReset()): close "
+		       "its plans, packed weights and device, and open it "
+		       "again";
+	if (result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
+		return "; split-k blocks wait for each other, and the stream "
+		       "has too few multiprocessors for them (a green "
+		       "context, MPS)";
 	if (result == CUDA_ERROR_INVALID_HANDLE)
 		return "; is the stream destroyed, or of another GPU?";
 	if (status_of(result) == NIB_BAD_ARGUMENT)

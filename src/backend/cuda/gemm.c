@@ -537,7 +537,7 @@ static enum nib_status place_tiles(const struct cuda_device *device,
 
 	if (list->count == 0)
 		return NIB_OK;
-	result = cu->cuMemAlloc_v2(&gemm->tiles_data, bytes);
+	result = cuda_memory_alloc(cu, &gemm->tiles_data, bytes);
 	if (!result)
 		result =
 		    cu->cuMemcpy(gemm->tiles_data,

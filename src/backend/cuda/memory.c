@@ -5,6 +5,31 @@
 #include "core/error.h"
 #include "cuda.h"
 
+CUresult cuda_memory_alloc(const struct cuda_driver *cu, CUdeviceptr *pointer,
+			   size_t bytes)
+{
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult result = cu->cuThreadExchangeStreamCaptureMode(&mode);
+
+	if (result)
+		return result;
+	result = cu->cuMemAlloc_v2(pointer, bytes);
+	(void)cu->cuThreadExchangeStreamCaptureMode(&mode);
+	return result;
+}
+
+CUresult cuda_memory_free(const struct cuda_driver *cu, CUdeviceptr pointer)
+{
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult result = cu->cuThreadExchangeStreamCaptureMode(&mode);
+
+	if (result)
+		return result;
+	result = cu->cuMemFree_v2(pointer);
+	(void)cu->cuThreadExchangeStreamCaptureMode(&mode);
+	return result;
+}
+
 enum nib_status cuda_alloc(struct nib_device *base, size_t bytes,
 			   void **pointer, struct nib_error *err)
 {
@@ -17,7 +42,7 @@ enum nib_status cuda_alloc(struct nib_device *base, size_t bytes,
 
 	if (status)
 		return status;
-	result = cu->cuMemAlloc_v2(&data, bytes);
+	result = cuda_memory_alloc(cu, &data, bytes);
 	if (result) {
 		snprintf(what, sizeof(what), "%s: no memory for %zu bytes",
 			 device->name, bytes);
@@ -35,7 +60,7 @@ void cuda_free(struct nib_device *base, void *pointer)
 
 	if (cuda_enter(device, NULL))
 		return;
-	(void)device->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)pointer);
+	(void)cuda_memory_free(device->driver, (CUdeviceptr)(uintptr_t)pointer);
 	cuda_leave(device);
 }
 

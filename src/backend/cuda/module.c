@@ -50,17 +50,17 @@ enum nib_status cuda_modules_load(struct cuda_device *device,
 		all->count += !status;
 	}
 	if (status)
-		cuda_modules_unload(device);
+		cuda_modules_free(device, true);
 	return status;
 }
 
-void cuda_modules_unload(struct cuda_device *device)
+void cuda_modules_free(struct cuda_device *device, bool has_context)
 {
 	struct cuda_modules *all = device->modules;
 
 	if (!all)
 		return;
-	for (int i = 0; all->modules && i < all->count; i++)
+	for (int i = 0; has_context && all->modules && i < all->count; i++)
 		(void)device->driver->cuModuleUnload(all->modules[i]);
 	pthread_mutex_destroy(&all->lock);
 	free(all->modules);

@@ -20,6 +20,7 @@ struct call {
 	struct cuda_device *device;
 	CUstream stream;
 	CUdeviceptr found;
+	bool is_pooled; /* found is the stream's, of the GPU's pool */
 };
 
 static enum nib_status fail_call(const struct call *call, CUresult result,
@@ -31,11 +32,15 @@ static enum nib_status fail_call(const struct call *call, CUresult result,
 static enum nib_status begin(struct call *call, struct nib_device *device,
 			     void *stream, struct nib_error *err)
 {
-	*call = (struct call){cuda_device(device), (CUstream)stream, 0};
+	*call = (struct call){.device = cuda_device(device),
+			      .stream = (CUstream)stream};
 	return cuda_enter(call->device, err);
 }
 
-/* Stream-ordered, so that a call that tells nothing need not wait. */
+/*
+ * Stream-ordered, so that a call that tells nothing need not wait; some virtual
+ * GPUs have no pools, and there end() waits.
+ */
 static enum nib_status new_found(struct call *call, struct nib_error *err)
 {
 	const struct cuda_driver *cu = call->device->driver;
@@ -43,6 +48,9 @@ static enum nib_status new_found(struct call *call, struct nib_error *err)
 	CUresult result;
 
 	result = cu->cuMemAllocAsync(&call->found, bytes, call->stream);
+	call->is_pooled = !result;
+	if (result == CUDA_ERROR_NOT_SUPPORTED)
+		result = cuda_memory_alloc(cu, &call->found, bytes);
 	if (!result)
 		result =
 		    cu->cuMemsetD8Async(call->found, 0, bytes, call->stream);
@@ -75,9 +83,14 @@ static enum nib_status read_found(const struct call *call,
 
 static void end(struct call *call)
 {
-	if (call->found)
-		(void)call->device->driver->cuMemFreeAsync(call->found,
-							   call->stream);
+	const struct cuda_driver *cu = call->device->driver;
+
+	if (call->found && call->is_pooled) {
+		(void)cu->cuMemFreeAsync(call->found, call->stream);
+	} else if (call->found) {
+		(void)cu->cuStreamSynchronize(call->stream);
+		(void)cuda_memory_free(cu, call->found);
+	}
 	cuda_leave(call->device);
 }
 

@@ -78,6 +78,28 @@ static void count(int *counter, int step)
 	pthread_mutex_unlock(&lock);
 }
 
+static _Thread_local int capture_mode;
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	const int before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+/* As inside(), for calls that no capture allows. */
+static CUresult inside_unsafe(void)
+{
+	if (fake_cuda.captures &&
+	    capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+		count(&fake_cuda.broken_captures, 1);
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	return inside();
+}
+
 /* ---- memory -------------------------------------------------------------- */
 
 static struct block *find_block(uintptr_t pointer)
@@ -108,7 +130,7 @@ EXPORT void fake_register(const void *pointer, size_t bytes, int type,
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-	CUresult result = inside();
+	CUresult result = inside_unsafe();
 	void *memory;
 
 	if (result)
@@ -128,7 +150,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
-	CUresult result = inside();
+	CUresult result = inside_unsafe();
 
 	if (result)
 		return result;
@@ -144,6 +166,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
 	if (stream && stream == fake_cuda.dead_stream)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (fake_cuda.no_pools)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	return cuMemAlloc_v2(pointer, bytes);
 }
 

@@ -35,6 +35,11 @@ struct fake_cuda {
 	CUresult enter_result, context_result, launch_result;
 	/* So many launches succeed before launch_result comes. */
 	int launches_left;
+	/* Memory pools are not there, as on some virtual GPUs. */
+	int no_pools;
+	/* Another thread captures a stream: calls that could wait are refused,
+	 * and end its capture, unless this thread's mode is relaxed. */
+	int captures;
 	/* This stream is refused as a handle. */
 	CUstream dead_stream;
 
@@ -42,6 +47,7 @@ struct fake_cuda {
 	int retained, depth; /* contexts */
 	int modules, cubins, ptxs;
 	int allocations;
+	int broken_captures;
 	int lookups;	     /* of functions */
 	int misses;	     /* lookups of what a module does not have */
 	int shared_bytes;    /* the last that a function was allowed */

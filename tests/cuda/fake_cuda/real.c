@@ -30,6 +30,7 @@ const char *const real_names[] = {
     NAME(cuDeviceTotalMem),
     NAME(cuDevicePrimaryCtxRelease),
     NAME(cuStreamSynchronize),
+    NAME(cuThreadExchangeStreamCaptureMode),
     NAME(cuPointerGetAttributes),
     NAME(cuMemAllocAsync),
     NAME(cuMemFreeAsync),
