@@ -263,6 +263,27 @@ static void half_narrows_to_nearest_even(void **state)
 	}
 }
 
+/* A NaN keeps its sign and the upper bits of its payload, and becomes quiet. */
+static void nans_keep_sign_and_payload(void **state)
+{
+	(void)state;
+	for (uint32_t payload = 1; payload < 0x400; payload++) {
+		for (uint32_t sign = 0; sign < 2; sign++) {
+			const uint32_t half = sign << 15 | 0x7C00 | payload;
+			const uint32_t wide =
+			    sign << 31 | 0x7F800000 | payload << 13;
+			const float x = nib_fp32_from_bits(wide);
+
+			assert_int_equal(
+			    nib_fp32_bits(nib_fp16_to_fp32((uint16_t)half)),
+			    wide | 0x400000);
+			assert_int_equal(nib_fp32_to_fp16(x), half | 0x200);
+			assert_int_equal(nib_fp32_to_bf16(x),
+					 wide >> 16 | 0x40);
+		}
+	}
+}
+
 static void double_narrows_as_the_cpu_does(void **state)
 {
 	(void)state;
@@ -571,6 +592,7 @@ int main(void)
 	    cmocka_unit_test(e4m3_encodes_to_nearest_even),
 	    cmocka_unit_test(half_widens_exactly),
 	    cmocka_unit_test(half_narrows_to_nearest_even),
+	    cmocka_unit_test(nans_keep_sign_and_payload),
 	    cmocka_unit_test(double_narrows_as_the_cpu_does),
 	    cmocka_unit_test(nan_stays_quiet_nan),
 	    cmocka_unit_test(tiled_offsets_are_the_golden_ones),
