@@ -3,6 +3,7 @@
  * cmd_check.c - nib check: runs multiplications of random operands and compares
  * them with the exact oracle under the bound of docs/numerics.md.
  */
+#include <math.h>
 #include <string.h>
 
 #include "cli.h"
@@ -53,7 +54,8 @@ static const struct table_column columns[] = {
     {0},
 };
 
-#define COLUMNS (sizeof(columns) / sizeof(columns[0]))
+#define COLUMNS	     (sizeof(columns) / sizeof(columns[0]))
+#define SHAPE_COLUMN 1
 
 struct check {
 	const struct check_args *args;
@@ -61,9 +63,9 @@ struct check {
 	struct nib_device *device;
 	struct table *table;
 	int64_t failed_rows, rows;
-	double terms, done_terms; /* of the oracle, for the bar */
 };
 
+/* How many rows of each matrix of C to compare; 0 = all. */
 static int64_t sample_rows(const struct check_args *args,
 			   const struct shape *shape)
 {
@@ -76,15 +78,8 @@ static void put_repro(const struct check *check, const struct shape *shape,
 		      int packed, int64_t sample, char *text, size_t bytes)
 {
 	const struct check_args *args = check->args;
-	const char *backend = cli_backend(check->device);
-	char shape_args[4096], threads[32] = "", seed[32] = "", where[48];
-
-	if (cli_is_host(check->device))
-		snprintf(where, sizeof(where), "--isa %s",
-			 strchr(backend, '-') + 1);
-	else
-		snprintf(where, sizeof(where), "--device %.32s",
-			 args->device.device);
+	int on_host = cli_is_host(check->device);
+	char shape_args[4096], threads[32] = "", seed[32] = "";
 
 	if (args->device.threads)
 		snprintf(threads, sizeof(threads), " --threads %lld",
@@ -92,13 +87,16 @@ static void put_repro(const struct check *check, const struct shape *shape,
 	if (args->seed != 1)
 		snprintf(seed, sizeof(seed), " --seed %lld",
 			 (long long)args->seed);
-	snprintf(text, bytes, "nib check %s %s --%s%s%s%s%s --rows %lld%s",
-		 shape_arguments(shape, shape_args, sizeof(shape_args)), where,
+	snprintf(text, bytes,
+		 "nib check %s --%s %.32s --%s%s%s%s%s%s --rows %lld%s",
+		 shape_arguments(shape, shape_args, sizeof(shape_args)),
+		 on_host ? "isa" : "device",
+		 on_host ? strchr(cli_backend(check->device), '-') + 1
+			 : args->device.device,
 		 packed ? "packed" : "unpacked",
 		 args->layout ? " --layout tiled" : "",
-		 args->out == NIB_FP16	 ? " --out fp16"
-		 : args->out == NIB_BF16 ? " --out bf16"
-					 : "",
+		 args->out == NIB_FP32 ? "" : " --out ",
+		 args->out == NIB_FP32 ? "" : cli_dtype_names[args->out],
 		 args->fill == DATA_CONTEST ? " --data contest" : "", threads,
 		 (long long)sample, seed);
 }
@@ -193,8 +191,7 @@ static int check_shape(struct check *check, const struct shape *shape,
 	enum nib_status status;
 	struct data *data;
 
-	shape_text(shape, text);
-	progress_update(check->done_terms, text);
+	progress_advance(0, shape_text(shape, text));
 	if (data_new(shape, &options, check->device, &data, &err))
 		return cli_fail(text, &err);
 	begin_s = cli_now_s();
@@ -212,33 +209,37 @@ static int check_shape(struct check *check, const struct shape *shape,
 	return CLI_OK;
 }
 
+/* What the oracle has to do, for the progress. */
 static double terms(const struct check_args *args, const struct shape *shape)
 {
 	double all = shape_flop(shape) / 2;
 
-	return sample_rows(args, shape) && all > QUICK_TERMS ? QUICK_TERMS
-							     : all;
+	return sample_rows(args, shape) ? fmin(all, QUICK_TERMS) : all;
 }
 
 static int check_all(struct check *check, const struct shape_list *list)
 {
 	const struct check_args *args = check->args;
 	int both = args->packed == args->unpacked, code = CLI_OK;
+	double total = 0;
 
 	for (int64_t i = 0; i < list->count; i++)
-		check->terms += terms(args, &list->shapes[i]) * (1 + both);
-	progress_begin("checking", check->terms, 1);
-	for (int64_t i = 0; i < list->count && !code; i++) {
-		const struct shape *shape = &list->shapes[i];
+		total += terms(args, &list->shapes[i]) * (1 + both);
+	progress_begin("checking", total, 1);
+	for (int64_t i = 0; i < list->count * 2 && !code; i++) {
+		const struct shape *shape = &list->shapes[i / 2];
+		int packed = (int)(i % 2);
 
-		for (int packed = 0; packed < 2 && !code; packed++) {
-			if (!both && packed != args->packed)
-				continue;
-			code = check_shape(check, shape, packed);
-			check->done_terms += terms(args, shape);
-		}
+		if (!both && packed != args->packed)
+			continue;
+		code = check_shape(check, shape, packed);
+		progress_advance(terms(args, shape), NULL);
 	}
 	progress_end();
+	if (!code)
+		table_note(check->table, "%lld of %lld passed",
+			   (long long)(check->rows - check->failed_rows),
+			   (long long)check->rows);
 	return code;
 }
 
@@ -246,10 +247,8 @@ static int check_all(struct check *check, const struct shape_list *list)
 static void set_widths(struct check *check, const struct shape_list *list)
 {
 	memcpy(check->columns, columns, sizeof(columns));
-	for (size_t c = 0; c < COLUMNS - 1; c++)
-		if (!strcmp(columns[c].key, "shape"))
-			check->columns[c].width =
-			    shapes_width(list, columns[c].width);
+	check->columns[SHAPE_COLUMN].width =
+	    shapes_width(list, columns[SHAPE_COLUMN].width);
 }
 
 static int run_check(const void *args_, char *const *files, int n_files)
@@ -274,10 +273,6 @@ static int run_check(const void *args_, char *const *files, int n_files)
 					(enum table_format)args->format.format,
 					TABLE_STREAM);
 		code = check_all(&check, &list);
-		if (!code)
-			table_note(check.table, "%lld of %lld passed",
-				   (long long)(check.rows - check.failed_rows),
-				   (long long)check.rows);
 		end = table_end(check.table);
 		code = code ? code : end;
 		nib_device_close(check.device);
@@ -286,61 +281,34 @@ static int run_check(const void *args_, char *const *files, int n_files)
 	return code ? code : check.failed_rows ? CLI_FOUND : CLI_OK;
 }
 
+#define ARG(member) offsetof(struct check_args, member)
 static const struct cli_option options[] = {
-    {.name = "layout",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct check_args, layout),
-     .value = CLI_LAYOUT_WORDS,
-     .fallback = "linear",
+    {"layout", OPT_CHOICE, ARG(layout), CLI_LAYOUT_WORDS, "linear",
      .help = "layout of the block scales"},
-    {.name = "out",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct check_args, out),
-     .value = CLI_DTYPE_WORDS,
-     .fallback = "fp32",
-     .help = "type of C"},
-    {.name = "packed",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct check_args, packed),
+    /* Not CLI_OUT_DEFAULT: here the bound is the narrowest. */
+    {"out", OPT_CHOICE, ARG(out), CLI_DTYPE_WORDS, "fp32",
+     .help = "type of C; the bound of fp32 is the narrowest"},
+    {"packed", OPT_FLAG, ARG(packed),
      .help = "only with packed weights (else with and without)"},
-    {.name = "unpacked",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct check_args, unpacked),
+    {"unpacked", OPT_FLAG, ARG(unpacked),
      .help = "only with weights as they are"},
-    {.name = "rows",
-     .kind = OPT_INT,
-     .offset = offsetof(struct check_args, rows),
-     .value = "N",
-     .fallback = "-1",
-     .min = -1,
-     .max = INT64_C(1) << 40,
+    {"rows", OPT_INT, ARG(rows), "N", "-1", .min = -1, .max = INT64_C(1) << 40,
      .help = "rows of each matrix of C to compare, chosen by the seed; 0 = "
-	     "all, -1 = all that a second allows"},
-    {.name = "seed",
-     .kind = OPT_INT,
-     .offset = offsetof(struct check_args, seed),
-     .value = "N",
-     .fallback = "1",
-     .min = 0,
-     .max = INT64_MAX,
-     .help = "of the random operands and rows"},
-    {.name = "data",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct check_args, fill),
-     .value = DATA_FILL_WORDS,
-     .fallback = "full",
+	     "all, -1 = as many as take about a second"},
+    {"seed", OPT_INT, ARG(seed), "N", "1", .max = INT64_MAX,
+     .help = "seed of the random operands and rows"},
+    {"data", OPT_CHOICE, ARG(fill), DATA_FILL_WORDS, "full",
      .help = DATA_FILL_HELP},
     {0},
 };
 
 static const struct cli_group groups[] = {
-    {"What to multiply", shape_product_options,
-     offsetof(struct check_args, shapes)},
-    {"", shape_options, offsetof(struct check_args, shapes)},
+    {"What to multiply", shape_product_options, ARG(shapes)},
+    {"", shape_options, ARG(shapes)},
     {"How", options, 0},
-    {"Device", any_device_options, offsetof(struct check_args, device)},
-    {"Output", format_options, offsetof(struct check_args, format)},
-    {"Messages", common_options, offsetof(struct check_args, common)},
+    {"Device", any_device_options, ARG(device)},
+    {"Output", format_options, ARG(format)},
+    {"Messages", common_options, ARG(common)},
     {0},
 };
 
@@ -349,12 +317,12 @@ const struct cli_command command_check = {
     .summary = "compare multiplications with the exact result",
     .positional = "",
     .description =
-	"Runs each shape on random operands and compares C with an exact\n"
-	"integer sum.  error is |C - exact| over the sum of the absolute\n"
-	"block products (GPUs: of all products); bound is what the device's\n"
-	"arithmetic and rounding to C's type can do; error/bound above 1 is\n"
-	"a failure, and nib exits with 1.\n"
-	"Each row ends with the command that gives it again.\n",
+	"Shows that this machine multiplies correctly: runs each shape on\n"
+	"random operands and compares C with an exact integer sum.  error is\n"
+	"|C - exact| over the sum of the absolute block products (GPUs: of all\n"
+	"products); bound is the error that the device's arithmetic and the\n"
+	"rounding to C's type allow.  error/bound above 1 is a failure, and nib\n"
+	"exits with 1.  Each row ends with the command that gives it again.\n",
     .examples = "nib check --preset small                  # every operation\n"
 		"nib check --op gemm --shape 128x4096x7168 --out fp16\n"
 		"nib check --op gemv --shape 7168x16384x1 --isa avx2\n"

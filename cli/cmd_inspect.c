@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cmd_inspect.c - nib inspect: what is in a safetensors file, and what looks
- * wrong with it.
+ * wrong with it.  scan.c counts, findings.c judges.
  */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "cli.h"
@@ -63,36 +61,52 @@ struct inspector {
 	struct scan_layer *scans;
 	int64_t n_scans;
 	struct findings findings;
-	double done_bytes;
 };
 
-static int on_bytes(void *arg, double bytes)
-{
-	struct inspector *inspector = arg;
+/* ---- rows ---------------------------------------------------------------- */
 
-	inspector->done_bytes += bytes;
-	progress_update(inspector->done_bytes, NULL);
-	return 0;
+static void put_header(struct inspector *in, const char *path, double bytes)
+{
+	const int64_t tensors = nib_file_tensor_count(in->file);
+	const int64_t layers = nib_file_layer_count(in->file);
+	const char *key, *value;
+	char size[CLI_SIZE_TEXT];
+
+	table_note(in->table, "%s: %s, %lld tensor%s, %lld NVFP4 layer%s", path,
+		   cli_size_text(bytes, size), (long long)tensors,
+		   cli_s(tensors), (long long)layers, cli_s(layers));
+	for (int64_t i = 0; i < nib_file_metadata_count(in->file); i++) {
+		nib_file_metadata_at(in->file, i, &key, &value);
+		table_note(in->table, "  %s: %.200s", key, value);
+	}
 }
 
-/* ---- rows ---------------------------------------------------------------- */
+/* The columns that every layer and tensor has. */
+static void put_what(struct inspector *in, const char *kind, const char *name,
+		     const char *format, const int64_t *shape, int rank,
+		     double bytes)
+{
+	table_text(in->table, "kind", kind);
+	table_text(in->table, "name", name);
+	table_text(in->table, "format", format);
+	table_shape(in->table, "shape", shape, rank);
+	table_int(in->table, "bytes", (int64_t)bytes);
+}
 
 static void put_layer(struct inspector *in, const struct scan_layer *scan)
 {
 	const struct nib_layer *layer = scan->layer;
-	const struct nib_nvfp4 *w = &layer->weight;
-	double elems = (double)w->batch * (double)w->rows * (double)w->k;
 	struct tensor_source source;
 	struct table *t = in->table;
+	double elems, zeros = (double)(scan->codes[0] + scan->codes[8]);
+	double weak = (double)scan->weak_blocks;
 
 	if (in->args->brief)
 		return;
 	tensor_from_layer(layer, &source);
-	table_text(t, "kind", "layer");
-	table_text(t, "name", layer->name);
-	table_text(t, "format", tensor_format(&source));
-	table_shape(t, "shape", source.shape, source.rank);
-	table_int(t, "bytes", (int64_t)(elems * 0.5625) + 4);
+	elems = (double)source.rows * (double)source.k;
+	put_what(in, "layer", layer->name, tensor_format(&source), source.shape,
+		 source.rank, tensor_layer_bytes(elems));
 	table_number(t, "global", (double)layer->global);
 	if (!(layer->input_global <= 0))
 		table_number(t, "input_global", (double)layer->input_global);
@@ -102,173 +116,117 @@ static void put_layer(struct inspector *in, const struct scan_layer *scan)
 	table_int(t, "zero_scales", scan->zeros);
 	table_int(t, "nan_scales", scan->nans);
 	table_int(t, "sign_scales", scan->signs);
-	table_number(
-	    t, "zeros",
-	    elems > 0 ? (double)(scan->codes[0] + scan->codes[8]) / elems : 0);
+	table_number(t, "zeros", elems > 0 ? zeros / elems : 0);
 	table_number(t, "amax", scan->amax);
 	table_number(t, "weak_blocks",
-		     scan->blocks
-			 ? (double)scan->weak_blocks / (double)scan->blocks
-			 : 0);
+		     scan->blocks ? weak / (double)scan->blocks : 0);
 	table_number(t, "linear_structure", scan->linear_structure);
 	table_number(t, "tiled_structure", scan->tiled_structure);
 	table_end_row(t);
 }
 
-static void put_tensor(struct inspector *in,
-		       const struct nib_file_tensor *tensor,
+static void put_tensor(struct inspector *in, const struct nib_file_tensor *t,
 		       const struct scan_float *scan)
 {
-	struct table *t = in->table;
-
 	if (in->args->brief)
 		return;
-	table_text(t, "kind", "tensor");
-	table_text(t, "name", tensor->name);
-	table_text(t, "format", tensor->dtype);
-	table_shape(t, "shape", tensor->shape, tensor->rank);
-	table_int(t, "bytes", (int64_t)tensor->bytes);
-	if (scan && scan->elems) {
-		table_number(t, "zeros",
+	put_what(in, "tensor", t->name, t->dtype, t->shape, t->rank,
+		 (double)t->bytes);
+	if (scan->elems) {
+		table_number(in->table, "zeros",
 			     (double)scan->zeros / (double)scan->elems);
-		table_number(t, "amax", scan->amax);
+		table_number(in->table, "amax", scan->amax);
 	}
-	table_end_row(t);
+	table_end_row(in->table);
 }
 
-static void put_finding_rows(struct inspector *in)
+static void put_finding(struct table *t, const struct finding *finding)
 {
-	struct table *t = in->table;
+	const struct finding_rule *rule = &finding_rules[finding->kind];
 
-	for (int64_t i = 0; i < in->findings.count; i++) {
-		const struct finding *f = &in->findings.items[i];
-		const struct finding_rule *rule = &finding_rules[f->kind];
-
-		table_text(t, "kind", "finding");
-		table_text(t, "name", f->name);
-		table_text(t, "finding", rule->code);
-		table_text(t, "severity",
-			   rule->is_problem ? "problem" : "note");
-		table_text(t, "text", f->text);
-		table_text(t, "advice", rule->advice);
-		table_end_row(t);
-	}
+	table_text(t, "kind", "finding");
+	table_text(t, "name", finding->name);
+	table_text(t, "finding", rule->code);
+	table_text(t, "severity", rule->is_problem ? "problem" : "note");
+	table_text(t, "text", finding->text);
+	table_text(t, "advice", rule->advice);
+	table_end_row(t);
 }
 
 /* For people: one paragraph a kind, with the first few layers. */
 #define SHOWN 4
 
-static void put_finding_texts(struct inspector *in)
+static void put_paragraph(struct table *t, const struct findings *all, int kind)
+{
+	const struct finding_rule *rule = &finding_rules[kind];
+	int64_t count = all->of_kind[kind], shown = 0;
+
+	if (!count)
+		return;
+	table_note(t, "\n%s: %s (%s): %lld",
+		   rule->is_problem ? "PROBLEM" : "note", rule->title,
+		   rule->code, (long long)count);
+	for (int64_t i = 0; i < all->count && shown < SHOWN; i++)
+		if (all->items[i].kind == (enum finding_kind)kind) {
+			table_note(t, "  %s: %s", all->items[i].name,
+				   all->items[i].text);
+			shown++;
+		}
+	if (count > shown)
+		table_note(t, "  ... and %lld more",
+			   (long long)(count - shown));
+	table_note(t, "  -> %s", rule->advice);
+}
+
+/* Returns how many count as problems. */
+static int64_t put_findings(struct inspector *in)
 {
 	const struct findings *all = &in->findings;
+	int64_t problems = 0, notes;
 
-	for (int kind = 0; kind < FIND_KINDS; kind++) {
-		const struct finding_rule *rule = &finding_rules[kind];
-		int64_t shown = 0;
-
-		if (!all->of_kind[kind])
-			continue;
-		table_note(in->table, "\n%s: %s (%s): %lld",
-			   rule->is_problem ? "PROBLEM" : "note", rule->title,
-			   rule->code, (long long)all->of_kind[kind]);
-		for (int64_t i = 0; i < all->count && shown < SHOWN; i++)
-			if (all->items[i].kind == (enum finding_kind)kind) {
-				table_note(in->table, "  %s: %s",
-					   all->items[i].name,
-					   all->items[i].text);
-				shown++;
-			}
-		if (all->of_kind[kind] > shown)
-			table_note(in->table, "  ... and %lld more",
-				   (long long)(all->of_kind[kind] - shown));
-		table_note(in->table, "  -> %s", rule->advice);
-	}
+	if (table_is_for_people(in->table))
+		for (int kind = 0; kind < FIND_KINDS; kind++)
+			put_paragraph(in->table, all, kind);
+	else
+		for (int64_t i = 0; i < all->count; i++)
+			put_finding(in->table, &all->items[i]);
+	for (int i = 0; i < FIND_KINDS; i++)
+		if (finding_rules[i].is_problem || in->args->strict)
+			problems += all->of_kind[i];
+	notes = all->count - problems;
+	if (all->count)
+		table_note(in->table, "\n%lld problem%s, %lld note%s",
+			   (long long)problems, cli_s(problems),
+			   (long long)notes, cli_s(notes));
+	else
+		table_note(in->table, "\nnothing looks wrong");
+	return problems;
 }
 
 /* ---- scanning ------------------------------------------------------------ */
 
 static int scan_layers(struct inspector *in)
 {
-	int64_t count = nib_file_layer_count(in->file);
-	int code = CLI_OK;
-
-	for (int64_t i = 0; i < count && !code; i++) {
+	for (int64_t i = 0; i < nib_file_layer_count(in->file); i++) {
 		const struct nib_layer *layer = nib_file_layer_at(in->file, i);
 		const struct nib_nvfp4 *w = &layer->weight;
 		size_t elems = (size_t)(w->batch * w->rows * w->k);
+		int code;
 
-		progress_update(in->done_bytes, layer->name);
+		progress_advance(0, layer->name);
 		code = scan_layer(layer, &in->scans[i]);
-		if (code)
-			break;
+		if (!code)
+			code = cli_stopped();
 		in->n_scans++;
+		if (code)
+			return code;
 		findings_of_layer(&in->findings, &in->scans[i]);
 		put_layer(in, &in->scans[i]);
 		tensor_drop(w->codes, elems / 2);
 		tensor_drop(w->scales, elems / NIB_BLOCK);
-		on_bytes(in, (double)elems * 0.5625);
+		progress_advance(tensor_layer_bytes((double)elems), NULL);
 	}
-	return code;
-}
-
-static void scan_tensors(struct inspector *in)
-{
-	for (int64_t i = 0; i < nib_file_tensor_count(in->file); i++) {
-		const struct nib_file_tensor *tensor =
-		    nib_file_tensor_at(in->file, i);
-		struct scan_float scan = {0};
-		enum nib_dtype dtype;
-
-		if (tensor_in_layer(in->file, tensor))
-			continue;
-		progress_update(in->done_bytes, tensor->name);
-		if (tensor_dtype(tensor->dtype, &dtype)) {
-			on_bytes(in, (double)tensor->bytes);
-		} else {
-			scan_float(tensor, &scan, on_bytes, in);
-			findings_of_float(&in->findings, tensor->name, &scan);
-		}
-		put_tensor(in, tensor, &scan);
-	}
-}
-
-static void find_half_layers(struct inspector *in)
-{
-	for (int64_t i = 0; i < nib_file_layer_problem_count(in->file); i++) {
-		const struct nib_layer_problem *problem =
-		    nib_file_layer_problem_at(in->file, i);
-
-		findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
-			     "%s", problem->reason);
-	}
-}
-
-static int64_t count_problems(const struct findings *findings, int strict)
-{
-	int64_t problems = 0;
-
-	for (int i = 0; i < FIND_KINDS; i++)
-		if (finding_rules[i].is_problem || strict)
-			problems += findings->of_kind[i];
-	return problems;
-}
-
-static void put_header(struct inspector *in, const char *path, double bytes)
-{
-	const int64_t tensors = nib_file_tensor_count(in->file);
-	const int64_t layers = nib_file_layer_count(in->file);
-	char size[CLI_SIZE_TEXT];
-
-	table_note(in->table, "%s: %s, %lld tensor%s, %lld NVFP4 layer%s", path,
-		   cli_size_text(bytes, size), (long long)tensors,
-		   tensors == 1 ? "" : "s", (long long)layers,
-		   layers == 1 ? "" : "s");
-	for (int64_t i = 0; i < nib_file_metadata_count(in->file); i++) {
-		const char *key, *value;
-
-		nib_file_metadata_at(in->file, i, &key, &value);
-		table_note(in->table, "  %s: %.200s", key, value);
-	}
+	return CLI_OK;
 }
 
 /* People get a second table, with fewer columns. */
@@ -286,47 +244,68 @@ static int begin_tensors(struct inspector *in)
 	return code;
 }
 
+static int scan_tensors(struct inspector *in)
+{
+	for (int64_t i = 0; i < nib_file_tensor_count(in->file); i++) {
+		const struct nib_file_tensor *t =
+		    nib_file_tensor_at(in->file, i);
+		struct scan_float scan;
+		int code;
+
+		if (tensor_in_layer(in->file, t))
+			continue;
+		progress_advance(0, t->name);
+		code = scan_float(t, &scan);
+		if (code)
+			return code;
+		findings_of_float(&in->findings, t->name, &scan);
+		put_tensor(in, t, &scan);
+	}
+	return CLI_OK;
+}
+
+static int find_all(struct inspector *in)
+{
+	for (int64_t i = 0; i < nib_file_layer_problem_count(in->file); i++) {
+		const struct nib_layer_problem *problem =
+		    nib_file_layer_problem_at(in->file, i);
+
+		findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
+			     "%s", problem->reason);
+	}
+	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
+	if (in->findings.failed)
+		return cli_no_memory("findings");
+	return put_findings(in) ? CLI_FOUND : CLI_OK;
+}
+
+/* ---- the command --------------------------------------------------------- */
+
 static int inspect(struct inspector *in, const char *path)
 {
-	int64_t problems, notes;
 	struct stat stat_;
-	int code;
 	double bytes = stat(path, &stat_) ? 0 : (double)stat_.st_size;
+	int code;
 
+	in->scans = calloc((size_t)nib_file_layer_count(in->file) + 1,
+			   sizeof(*in->scans));
+	if (!in->scans)
+		return cli_no_memory("statistics");
 	put_header(in, path, bytes);
 	progress_begin("reading", bytes, 1);
 	code = scan_layers(in);
 	if (!code)
 		code = begin_tensors(in);
 	if (!code)
-		scan_tensors(in);
+		code = scan_tensors(in);
 	progress_end();
-	if (code)
-		return code;
-	find_half_layers(in);
-	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
-	if (in->findings.failed)
-		return cli_no_memory("findings");
-	if (table_is_for_people(in->table))
-		put_finding_texts(in);
-	else
-		put_finding_rows(in);
-	problems = count_problems(&in->findings, in->args->strict);
-	notes = in->findings.count - problems;
-	if (in->findings.count)
-		table_note(in->table, "\n%lld problem%s, %lld note%s",
-			   (long long)problems, problems == 1 ? "" : "s",
-			   (long long)notes, notes == 1 ? "" : "s");
-	else
-		table_note(in->table, "\nnothing looks wrong");
-	return problems ? CLI_FOUND : CLI_OK;
+	return code ? code : find_all(in);
 }
 
 static int run_inspect(const void *args_, char *const *files, int n_files)
 {
 	const struct inspect_args *args = args_;
 	struct inspector in = {.args = args};
-	struct scan_layer *scans;
 	struct nib_error err;
 	int code, end;
 
@@ -336,37 +315,29 @@ static int run_inspect(const void *args_, char *const *files, int n_files)
 		return cli_fail_input(NULL, &err);
 	in.table =
 	    table_new(columns, (enum table_format)args->format.format, 0);
-	in.scans = scans =
-	    calloc((size_t)nib_file_layer_count(in.file) + 1, sizeof(*scans));
-	if (scans)
-		code = inspect(&in, files[0]);
-	else
-		code = cli_no_memory("statistics");
+	code = inspect(&in, files[0]);
 	end = table_end(in.table);
 	for (int64_t i = 0; i < in.n_scans; i++)
-		scan_layer_free(&scans[i]);
-	free(scans);
+		scan_layer_free(&in.scans[i]);
+	free(in.scans);
 	findings_free(&in.findings);
 	nib_file_close(in.file);
 	return end ? end : code;
 }
 
+#define ARG(member) offsetof(struct inspect_args, member)
 static const struct cli_option options[] = {
-    {.name = "brief",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct inspect_args, brief),
+    {"brief", OPT_FLAG, ARG(brief),
      .help = "only the findings, not the tensors"},
-    {.name = "strict",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct inspect_args, strict),
+    {"strict", OPT_FLAG, ARG(strict),
      .help = "notes count as problems for the exit code"},
     {0},
 };
 
 static const struct cli_group groups[] = {
     {"Inspecting", options, 0},
-    {"Output", format_options, offsetof(struct inspect_args, format)},
-    {"Messages", common_options, offsetof(struct inspect_args, common)},
+    {"Output", format_options, ARG(format)},
+    {"Messages", common_options, ARG(common)},
     {0},
 };
 
@@ -377,9 +348,10 @@ const struct cli_command command_inspect = {
     .min_positional = 1,
     .max_positional = 1,
     .description =
-	"Lists NVFP4 layers with the statistics of their scales, the other\n"
-	"tensors, and findings with what to do about each.  A problem is\n"
-	"certain or nearly so, and makes nib exit with 1:\n"
+	"Finds the mistakes that exporters of NVFP4 make, and says what to do\n"
+	"about each.  Lists the NVFP4 layers with the statistics of their block\n"
+	"scales, the other tensors, and the findings.  A problem is certain or\n"
+	"nearly so, and makes nib exit with 1:\n"
 	"\n"
 	"  half-layer         a tensor of a layer is missing or misshapen\n"
 	"  scale-sign         block scales with their sign bit set\n"

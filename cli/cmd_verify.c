@@ -18,8 +18,6 @@ struct verify_args {
 	double min_sqnr;
 };
 
-static const char weight_suffix[] = ".weight";
-
 static const struct table_column columns[] = {
     {.key = "name", .title = "name"},
     {.key = "shape", .title = "shape"},
@@ -46,46 +44,16 @@ struct verifier {
 	struct table *table;
 	float *x, *y;	  /* a piece of each */
 	int64_t capacity; /* elements of x and of y */
-	int64_t compared, failed, identical;
-	double done_bytes, worst_db;
-	const char *worst_name;
-	int64_t only_b;
-	const char *only_b_name; /* of the first */
+	int64_t compared, failed, identical, only_b;
+	double worst_db;
+	const char *worst_name, *only_b_name; /* the first that only B has */
 };
 
-/* The layer whose weight would be the tensor name, or NULL. */
-static const struct nib_layer *layer_of_weight(const struct nib_file *file,
-					       const char *name)
-{
-	const size_t n = strlen(name), s = sizeof(weight_suffix) - 1;
-	const struct nib_layer *found;
-	char *layer;
-
-	if (n <= s || strcmp(name + n - s, weight_suffix))
-		return NULL;
-	layer = strndup(name, n - s);
-	found = layer ? nib_file_find_layer(file, layer) : NULL;
-	free(layer);
-	return found;
-}
-
-/* The tensor of the weight of a layer, or NULL. */
-static const struct nib_file_tensor *find_weight(const struct nib_file *file,
-						 const char *layer)
-{
-	const struct nib_file_tensor *found;
-	char *name;
-
-	if (asprintf(&name, "%s%s", layer, weight_suffix) < 0)
-		return NULL;
-	found = nib_file_find(file, name);
-	free(name);
-	return found;
-}
+/* ---- pairs --------------------------------------------------------------- */
 
 /*
- * The weight of file that like, of another file, is to be compared with: of
- * the same name, and only a layer, which has several tensors, goes without
+ * Finds the weight of file to compare with like, which is of another file: the
+ * one of the same name, where a layer, which has several tensors, goes without
  * ".weight".
  */
 static int find_source(const struct nib_file *file,
@@ -94,36 +62,114 @@ static int find_source(const struct nib_file *file,
 {
 	const struct nib_file_tensor *tensor;
 	const struct nib_layer *layer;
+	char *weight;
 
-	layer = like->is_nvfp4 ? nib_file_find_layer(file, like->name) : NULL;
-	tensor = like->is_nvfp4 ? find_weight(file, like->name)
-				: nib_file_find(file, like->name);
-	if (!layer && tensor && !tensor_from_float(tensor, source))
+	if (!like->is_nvfp4) {
+		tensor = nib_file_find(file, like->name);
+		layer = tensor_find_layer(file, like->name, ".weight");
+	} else {
+		layer = nib_file_find_layer(file, like->name);
+		if (asprintf(&weight, "%s.weight", like->name) < 0)
+			return -1;
+		tensor = layer ? NULL : nib_file_find(file, weight);
+		free(weight);
+	}
+	if (tensor && !tensor_from_float(tensor, source))
 		return 0;
-	if (!layer && !like->is_nvfp4)
-		layer = layer_of_weight(file, like->name);
 	if (!layer)
 		return -1;
 	tensor_from_layer(layer, source);
 	return 0;
 }
 
+/* --layer names a layer with or without ".weight". */
+static int is_asked_for(const struct verifier *v, const char *name)
+{
+	const char *layer = v->args->layer;
+	size_t n = layer ? strlen(layer) : 0, m = strlen(name);
+	const char *rest = n < m ? name + n : layer ? layer + m : "";
+
+	return !layer || (!strncmp(layer, name, n < m ? n : m) &&
+			  (!*rest || !strcmp(rest, ".weight")));
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* a and b: what stores the weight in each file, "-" for nothing. */
+static void put_row(struct verifier *v, const char *name, const int64_t *shape,
+		    int rank, const char *a, const char *b, int identical,
+		    int ok, const char *text)
+{
+	table_text(v->table, "name", name);
+	table_shape(v->table, "shape", shape, rank);
+	table_text(v->table, "a", a);
+	table_text(v->table, "b", b);
+	table_bool(v->table, "identical", identical);
+	table_bool(v->table, "ok", ok);
+	table_text(v->table, "text", text);
+	table_end_row(v->table);
+}
+
+/* b NULL: there is none. */
+static void put_failure(struct verifier *v, const struct tensor_source *a,
+			const struct tensor_source *b, const char *text)
+{
+	v->compared++;
+	v->failed++;
+	put_row(v, b && b->is_nvfp4 ? b->name : a->name, a->shape, a->rank,
+		tensor_format(a), b ? tensor_format(b) : "-", 0, 0, text);
+}
+
+static void put_result(struct verifier *v, const struct tensor_source *a,
+		       const struct tensor_source *b,
+		       const struct tensor_error *error)
+{
+	const char *name = b->is_nvfp4 ? b->name : a->name;
+	double db = tensor_sqnr_db(error);
+	int identical = error->noise <= 0 && !error->not_finite;
+	int ok = db >= v->args->min_sqnr && !error->not_finite;
+	struct table *t = v->table;
+	char text[256] = "";
+
+	v->compared++;
+	v->failed += !ok;
+	v->identical += identical;
+	if (db < v->worst_db) {
+		v->worst_db = db;
+		v->worst_name = name;
+	}
+	/* People need not read every equal norm. */
+	if (identical && !a->is_nvfp4 && !b->is_nvfp4 && table_is_for_people(t))
+		return;
+	if (error->not_finite)
+		snprintf(text, sizeof(text), "%lld elements are inf or NaN",
+			 (long long)error->not_finite);
+	else if (!ok)
+		diagnose(v->device, a, b, error, text, sizeof(text));
+	table_number(t, "sqnr_db", db);
+	table_number(t, "cosine", tensor_cosine(error));
+	table_number(t, "max_error", error->worst);
+	table_int(t, "row", error->worst_row);
+	table_int(t, "col", error->worst_col);
+	table_number(t, "worst_a", error->worst_a);
+	table_number(t, "worst_b", error->worst_b);
+	table_int(t, "not_finite", error->not_finite);
+	put_row(v, name, a->shape, a->rank, tensor_format(a), tensor_format(b),
+		identical, ok, ok && identical ? "identical" : text);
+}
+
+/* ---- comparing ----------------------------------------------------------- */
+
 static int grow(struct verifier *v, int64_t elems)
 {
-	float *x, *y;
-
 	if (elems <= v->capacity)
 		return CLI_OK;
-	x = realloc(v->x, (size_t)elems * sizeof(*x));
-	if (x)
-		v->x = x;
-	y = realloc(v->y, (size_t)elems * sizeof(*y));
-	if (y)
-		v->y = y;
-	if (!x || !y)
-		return cli_no_memory("rows");
-	v->capacity = elems;
-	return CLI_OK;
+	free(v->x);
+	free(v->y);
+	v->x = malloc((size_t)elems * sizeof(*v->x));
+	v->y = malloc((size_t)elems * sizeof(*v->y));
+	v->capacity = v->x && v->y ? elems : 0;
+	return v->capacity ? CLI_OK : cli_no_memory("rows");
 }
 
 static int compare_rows(struct verifier *v, const struct tensor_source *a,
@@ -144,94 +190,18 @@ static int compare_rows(struct verifier *v, const struct tensor_source *a,
 		    tensor_read(v->device, b, r, rows, v->y, &err))
 			return cli_fail_input(a->name, &err);
 		tensor_error_add(error, v->x, v->y, rows, a->k, r);
-		v->done_bytes += (double)(rows * a->k);
-		progress_update(v->done_bytes, a->name);
+		progress_advance((double)(rows * a->k), a->name);
+		if (cli_must_stop())
+			return cli_stopped();
 	}
 	return CLI_OK;
 }
 
-/* b NULL: there is none. */
-static void put_names(struct verifier *v, const struct tensor_source *a,
-		      const struct tensor_source *b)
-{
-	table_text(v->table, "name", b && b->is_nvfp4 ? b->name : a->name);
-	table_shape(v->table, "shape", a->shape, a->rank);
-	table_text(v->table, "a", tensor_format(a));
-	table_text(v->table, "b", b ? tensor_format(b) : "-");
-}
-
-static void put_failure(struct verifier *v, const struct tensor_source *a,
-			const struct tensor_source *b, const char *text)
-{
-	put_names(v, a, b);
-	table_bool(v->table, "ok", 0);
-	table_text(v->table, "text", text);
-	table_end_row(v->table);
-	v->compared++;
-	v->failed++;
-}
-
-static void put_result(struct verifier *v, const struct tensor_source *a,
-		       const struct tensor_source *b,
-		       const struct tensor_error *error)
-{
-	double db = tensor_sqnr_db(error);
-	int identical = error->noise <= 0 && !error->not_finite;
-	int ok = db >= v->args->min_sqnr && !error->not_finite;
-	struct table *t = v->table;
-	char text[256] = "";
-
-	v->compared++;
-	v->failed += !ok;
-	v->identical += identical;
-	if (db < v->worst_db) {
-		v->worst_db = db;
-		v->worst_name = b->is_nvfp4 ? b->name : a->name;
-	}
-	/* People need not read every equal norm. */
-	if (identical && !a->is_nvfp4 && !b->is_nvfp4 && table_is_for_people(t))
-		return;
-	put_names(v, a, b);
-	table_number(t, "sqnr_db", db);
-	table_number(t, "cosine", tensor_cosine(error));
-	table_number(t, "max_error", error->worst);
-	table_int(t, "row", error->worst_row);
-	table_int(t, "col", error->worst_col);
-	table_number(t, "worst_a", error->worst_a);
-	table_number(t, "worst_b", error->worst_b);
-	table_int(t, "not_finite", error->not_finite);
-	table_bool(t, "identical", identical);
-	table_bool(t, "ok", ok);
-	if (error->not_finite)
-		snprintf(text, sizeof(text), "%lld elements are inf or NaN",
-			 (long long)error->not_finite);
-	else if (!ok)
-		diagnose(v->device, a, b, error, text, sizeof(text));
-	else if (identical)
-		snprintf(text, sizeof(text), "identical");
-	table_text(t, "text", text);
-	table_end_row(t);
-}
-
-/* --layer names a layer with or without ".weight". */
-static int is_asked_for(const struct verifier *v, const char *name)
-{
-	const char *layer = v->args->layer;
-	size_t n = layer ? strlen(layer) : 0, m = strlen(name);
-
-	if (!layer || !strcmp(layer, name))
-		return 1;
-	return n < m ? !strncmp(layer, name, n) &&
-			   !strcmp(name + n, weight_suffix)
-		     : !strncmp(layer, name, m) &&
-			   !strcmp(layer + m, weight_suffix);
-}
-
 static int verify_source(struct verifier *v, const struct tensor_source *a)
 {
+	char text[TENSOR_SHAPE_TEXT + 32], shape[TENSOR_SHAPE_TEXT];
 	struct tensor_error error = {0};
 	struct tensor_source b;
-	char text[TENSOR_SHAPE_TEXT + 32], shape[TENSOR_SHAPE_TEXT];
 	int code;
 
 	if (!is_asked_for(v, a->name))
@@ -252,37 +222,61 @@ static int verify_source(struct verifier *v, const struct tensor_source *a)
 	return code;
 }
 
-/* Tensors that are no floats: equal or not. */
-static void verify_bytes(struct verifier *v,
-			 const struct nib_file_tensor *tensor)
+/* Compares the bytes of tensors that are no floats. */
+static void verify_bytes(struct verifier *v, const struct nib_file_tensor *t)
 {
-	const struct nib_file_tensor *other = nib_file_find(v->b, tensor->name);
-	struct table *t = v->table;
-	int equal = other && other->bytes == tensor->bytes &&
-		    !strcmp(other->dtype, tensor->dtype) &&
-		    !memcmp(other->data, tensor->data, tensor->bytes);
+	const struct nib_file_tensor *other = nib_file_find(v->b, t->name);
+	int equal = other && other->bytes == t->bytes &&
+		    !strcmp(other->dtype, t->dtype) &&
+		    !memcmp(other->data, t->data, t->bytes);
 
-	if (!is_asked_for(v, tensor->name))
+	if (!is_asked_for(v, t->name))
 		return;
 	v->compared++;
 	v->identical += equal;
 	v->failed += !equal;
-	if (equal && table_is_for_people(t))
-		return;
-	table_text(t, "name", tensor->name);
-	table_shape(t, "shape", tensor->shape, tensor->rank);
-	table_text(t, "a", tensor->dtype);
-	table_text(t, "b", other ? other->dtype : "-");
-	table_bool(t, "identical", equal);
-	table_bool(t, "ok", equal);
-	table_text(t, "text",
-		   equal   ? "identical"
-		   : other ? "the bytes differ"
-			   : "B has none of this name");
-	table_end_row(t);
+	if (!equal || !table_is_for_people(v->table))
+		put_row(v, t->name, t->shape, t->rank, t->dtype,
+			other ? other->dtype : "-", equal, equal,
+			equal	? "identical"
+			: other ? "the bytes differ"
+				: "B has none of this name");
 }
 
-/* What only B has fails nothing; people get the count. */
+static int verify_all(struct verifier *v)
+{
+	const struct nib_file_tensor *t;
+	struct tensor_source a;
+	double total = 0;
+	int code = CLI_OK;
+
+	for (int64_t i = 0; i < nib_file_tensor_count(v->a); i++) {
+		double elems = 1;
+
+		t = nib_file_tensor_at(v->a, i);
+		for (int j = 0; j < t->rank; j++)
+			elems *= (double)t->shape[j];
+		total += strcmp(t->dtype, "U8") ? elems : 2 * elems;
+	}
+	progress_begin("comparing", total, 1);
+	for (int64_t i = 0; i < nib_file_layer_count(v->a) && !code; i++) {
+		tensor_from_layer(nib_file_layer_at(v->a, i), &a);
+		code = verify_source(v, &a);
+	}
+	for (int64_t i = 0; i < nib_file_tensor_count(v->a) && !code; i++) {
+		t = nib_file_tensor_at(v->a, i);
+		if (tensor_in_layer(v->a, t))
+			continue;
+		if (tensor_from_float(t, &a))
+			verify_bytes(v, t);
+		else
+			code = verify_source(v, &a);
+	}
+	progress_end();
+	return code ? code : cli_stopped();
+}
+
+/* Counts what only B has, which fails nothing; programs get rows of it. */
 static void put_only_b(struct verifier *v, const char *name,
 		       const int64_t *shape, int rank, const char *format)
 {
@@ -290,16 +284,9 @@ static void put_only_b(struct verifier *v, const char *name,
 		return;
 	if (!v->only_b++)
 		v->only_b_name = name;
-	if (table_is_for_people(v->table))
-		return;
-	table_text(v->table, "name", name);
-	table_shape(v->table, "shape", shape, rank);
-	table_text(v->table, "a", "-");
-	table_text(v->table, "b", format);
-	table_bool(v->table, "identical", 0);
-	table_bool(v->table, "ok", 1);
-	table_text(v->table, "text", "A has none of this name");
-	table_end_row(v->table);
+	if (!table_is_for_people(v->table))
+		put_row(v, name, shape, rank, "-", format, 0, 1,
+			"A has none of this name");
 }
 
 static void find_only_b(struct verifier *v)
@@ -317,51 +304,31 @@ static void find_only_b(struct verifier *v)
 
 		if (!tensor_in_layer(v->b, t) &&
 		    !nib_file_find(v->a, t->name) &&
-		    !layer_of_weight(v->a, t->name))
+		    !tensor_find_layer(v->a, t->name, ".weight"))
 			put_only_b(v, t->name, t->shape, t->rank, t->dtype);
 	}
 }
 
-static int verify_all(struct verifier *v)
+/* ---- the command --------------------------------------------------------- */
+
+static void put_summary(struct verifier *v)
 {
-	double total = 0;
-	int code = CLI_OK;
-
-	for (int64_t i = 0; i < nib_file_tensor_count(v->a); i++) {
-		const struct nib_file_tensor *t = nib_file_tensor_at(v->a, i);
-		double elems = 1;
-
-		for (int j = 0; j < t->rank; j++)
-			elems *= (double)t->shape[j];
-		total += strcmp(t->dtype, "U8") ? elems : 2 * elems;
-	}
-	progress_begin("comparing", total, 1);
-	for (int64_t i = 0; i < nib_file_layer_count(v->a) && !code; i++) {
-		struct tensor_source a;
-
-		tensor_from_layer(nib_file_layer_at(v->a, i), &a);
-		code = verify_source(v, &a);
-	}
-	for (int64_t i = 0; i < nib_file_tensor_count(v->a) && !code; i++) {
-		const struct nib_file_tensor *t = nib_file_tensor_at(v->a, i);
-		struct tensor_source a;
-
-		if (tensor_in_layer(v->a, t))
-			continue;
-		if (tensor_from_float(t, &a))
-			verify_bytes(v, t);
-		else
-			code = verify_source(v, &a);
-	}
-	progress_end();
-	return code;
+	table_note(v->table, "%lld of %lld are within %.1f dB (%lld identical)",
+		   (long long)(v->compared - v->failed), (long long)v->compared,
+		   v->args->min_sqnr, (long long)v->identical);
+	if (isfinite(v->worst_db))
+		table_note(v->table, "worst: %.2f dB (%s)", v->worst_db,
+			   v->worst_name);
+	if (v->only_b)
+		table_note(v->table, "only in B: %lld tensor%s (%s%s)",
+			   (long long)v->only_b, cli_s(v->only_b),
+			   v->only_b_name, v->only_b > 1 ? ", ..." : "");
 }
 
 static int verify(struct verifier *v)
 {
 	int code, end;
 
-	v->worst_db = INFINITY;
 	v->table =
 	    table_new(columns, (enum table_format)v->args->format.format, 0);
 	code = verify_all(v);
@@ -370,22 +337,9 @@ static int verify(struct verifier *v)
 			   ? cli_error(CLI_USAGE, "--layer %s: A has none",
 				       v->args->layer)
 			   : cli_error(CLI_INPUT, "A has no tensors");
-	if (!code)
-		find_only_b(v);
 	if (!code) {
-		table_note(v->table,
-			   "%lld of %lld are within %.1f dB (%lld identical)",
-			   (long long)(v->compared - v->failed),
-			   (long long)v->compared, v->args->min_sqnr,
-			   (long long)v->identical);
-		if (isfinite(v->worst_db))
-			table_note(v->table, "worst: %.2f dB (%s)", v->worst_db,
-				   v->worst_name);
-		if (v->only_b)
-			table_note(v->table, "only in B: %lld tensor%s (%s%s)",
-				   (long long)v->only_b,
-				   v->only_b > 1 ? "s" : "", v->only_b_name,
-				   v->only_b > 1 ? ", ..." : "");
+		find_only_b(v);
+		put_summary(v);
 	}
 	end = table_end(v->table);
 	if (code || end)
@@ -396,7 +350,7 @@ static int verify(struct verifier *v)
 static int run_verify(const void *args_, char *const *files, int n_files)
 {
 	const struct verify_args *args = args_;
-	struct verifier v = {.args = args};
+	struct verifier v = {.args = args, .worst_db = INFINITY};
 	struct nib_error err;
 	int code = CLI_OK;
 
@@ -417,26 +371,19 @@ static int run_verify(const void *args_, char *const *files, int n_files)
 	return code;
 }
 
+#define ARG(member) offsetof(struct verify_args, member)
 static const struct cli_option options[] = {
-    {.name = "min-sqnr",
-     .kind = OPT_DOUBLE,
-     .offset = offsetof(struct verify_args, min_sqnr),
-     .value = "DB",
-     .fallback = "10",
+    {"min-sqnr", OPT_DOUBLE, ARG(min_sqnr), "DB", "10",
      .help = "least SQNR of a layer in dB; below it the layer fails"},
-    {.name = "layer",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct verify_args, layer),
-     .value = "NAME",
-     .help = "compare only this layer"},
+    {"layer", OPT_TEXT, ARG(layer), "NAME", .help = "compare only this layer"},
     {0},
 };
 
 static const struct cli_group groups[] = {
     {"Verifying", options, 0},
-    {"Device", device_options, offsetof(struct verify_args, device)},
-    {"Output", format_options, offsetof(struct verify_args, format)},
-    {"Messages", common_options, offsetof(struct verify_args, common)},
+    {"Device", device_options, ARG(device)},
+    {"Output", format_options, ARG(format)},
+    {"Messages", common_options, ARG(common)},
     {0},
 };
 
@@ -447,12 +394,13 @@ const struct cli_command command_verify = {
     .min_positional = 2,
     .max_positional = 2,
     .description =
-	"Compares every layer and tensor of A with that of the same name in\n"
-	"B, and counts what only B has, which fails nothing.  A is the\n"
-	"original: SQNR is its energy over that of A - B, in dB.\n"
-	"Where a layer is below --min-sqnr the usual mistakes are undone one\n"
-	"by one (nibbles exchanged, scales in 128x4 tiles, a wrong global\n"
-	"scale) and the remark says which of them explains the difference.\n",
+	"Says how much a quantised file has lost, and why.  Every layer and\n"
+	"tensor of A, the original, is compared with that of the same name in\n"
+	"B; SQNR is the energy of A over that of A - B, in dB.  What only B has\n"
+	"is counted and fails nothing.  For a layer below --min-sqnr the usual\n"
+	"mistakes are undone one by one (nibbles exchanged, scales in 128x4\n"
+	"tiles, a wrong global scale), and the remark names the one that\n"
+	"explains the difference.\n",
     .examples = "nib verify model.safetensors nvfp4.safetensors\n"
 		"nib verify a.safetensors b.safetensors --min-sqnr 18\n"
 		"nib verify a.safetensors b.safetensors --layer lm_head\n",

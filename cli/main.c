@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the command nib: finds the command, reads its options, runs it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,18 @@ static int unknown_command(const char *name)
 			 "'%s' is not a command; nib help lists them", name);
 }
 
+/*
+ * A standard descriptor that is closed would be given to the next file that is
+ * opened, and messages would be written into it.  Here reading or writing it
+ * still fails, as of a closed one.
+ */
+static void keep_standard_descriptors(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)!open("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
@@ -100,6 +113,7 @@ int main(int argc, char **argv)
 	    name ? cli_find_command(name) : NULL;
 	int code = CLI_OK;
 
+	keep_standard_descriptors();
 	cli_catch_signals(command && command->defers_signals);
 	if (!name) {
 		cli_print_overview(stderr);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "progress.h"
+
 /* Rows that the costlier statistics look at; a multiple of 128. */
 #define SAMPLE_ROWS 1024
 
@@ -299,21 +301,24 @@ static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
 
 #define PIECE_ELEMS ((int64_t)1 << 20)
 
-void scan_float(const struct nib_file_tensor *tensor, struct scan_float *scan,
-		int (*on_bytes)(void *arg, double bytes), void *arg)
+int scan_float(const struct nib_file_tensor *tensor, struct scan_float *scan)
 {
 	struct tensor_source source;
-	float *piece = malloc((size_t)PIECE_ELEMS * sizeof(*piece));
+	float *piece;
 	size_t bytes;
 
 	*scan = (struct scan_float){0};
-	if (!piece || tensor_from_float(tensor, &source)) {
-		free(piece);
-		return;
+	if (tensor_from_float(tensor, &source)) {
+		progress_advance((double)tensor->bytes, NULL);
+		return CLI_OK;
 	}
+	piece = malloc((size_t)PIECE_ELEMS * sizeof(*piece));
+	if (!piece)
+		return cli_no_memory("statistics");
 	scan->elems = source.rows * source.k;
 	bytes = nib_dtype_bytes(source.dtype);
-	for (int64_t at = 0; at < scan->elems; at += PIECE_ELEMS) {
+	for (int64_t at = 0; at < scan->elems && !cli_must_stop();
+	     at += PIECE_ELEMS) {
 		int64_t n = scan->elems - at < PIECE_ELEMS ? scan->elems - at
 							   : PIECE_ELEMS;
 		const char *data =
@@ -322,8 +327,8 @@ void scan_float(const struct nib_file_tensor *tensor, struct scan_float *scan,
 		tensor_read_floats(data, source.dtype, n, piece);
 		scan_floats(piece, n, scan);
 		tensor_drop(data, (size_t)n * bytes);
-		if (on_bytes(arg, (double)n * (double)bytes))
-			break;
+		progress_advance((double)n * (double)bytes, NULL);
 	}
 	free(piece);
+	return cli_stopped();
 }

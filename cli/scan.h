@@ -50,8 +50,10 @@ struct scan_float {
 	double amax;
 };
 
-/* on_bytes hears of the bytes read; nonzero stops. */
-void scan_float(const struct nib_file_tensor *tensor, struct scan_float *scan,
-		int (*on_bytes)(void *arg, double bytes), void *arg);
+/*
+ * Moves the progress on by the bytes read.  All zero for a tensor that has no
+ * floats.  CLI_OK, or an exit code after a message.
+ */
+int scan_float(const struct nib_file_tensor *tensor, struct scan_float *scan);
 
 #endif
