@@ -75,14 +75,15 @@ def run(seed, rule):
         env["NIBEMU_REPLACE"] = rule
     done = subprocess.run([PROGRAM], env=env, capture_output=True, text=True,
                           timeout=120, check=False)
-    return done.returncode, done.stdout + done.stderr
+    text = done.stdout + done.stderr
+    # What a report is about, without the rule that it quotes.
+    return done.returncode, re.sub(r"\n  (rule|try|again): [^\n]*", "", text)
 
 
 def said(text):
     """The report without where: from the opcode on."""
     match = re.search(r"nibemu: ([^\n]*)", text)
     text = match.group(1) if match else text.strip().split("\n")[-1]
-    text = re.sub(r" \(NIBEMU_SEED.*", "", text)
     return re.sub(r"^.*?PTX line \d+, \S+: ", "", text)[:100]
 
 

@@ -90,7 +90,8 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 	if (is_copy)
 		return object(
 		    a, p, "copied to it by cp.async", w->line,
-		    "between that lane's wait for its group and this there must be a bar.warp.sync (__syncwarp)");
+		    "between that lane's wait for its group and this there "
+		    "must be a bar.warp.sync (__syncwarp)");
 	return object(a, p, "wrote it", w->line, EMU_LANES_MEET);
 }
 
@@ -122,7 +123,8 @@ bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
 		return true;
 	return object(
 	    a, p, "reads it by a bulk store", 0,
-	    "between that lane's cp.async.bulk.wait_group and this there must be a bar.warp.sync (__syncwarp)");
+	    "between that lane's cp.async.bulk.wait_group and this there must "
+	    "be a bar.warp.sync (__syncwarp)");
 }
 
 /* ---- what orders lanes --------------------------------------------------- */

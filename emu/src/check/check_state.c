@@ -29,7 +29,9 @@ bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
 		return true;
 	return emu_fail(
 	    err,
-	    "the mbarrier.init of warp %u of CTA rank %u does not happen before this use: between them there must be a barrier of the block, or of the cluster for another CTA's mbarrier",
+	    "the mbarrier.init of warp %u of CTA rank %u does not happen "
+	    "before this use: between them there must be a barrier of the "
+	    "block, or of the cluster for another CTA's mbarrier",
 	    (unsigned)(first % (c->warps / c->ctas)),
 	    (unsigned)c->warp[first].cta);
 }

@@ -96,7 +96,8 @@ static bool object(const struct emu_check *c, const struct tmem_step *s,
 			 (unsigned)line);
 	return emu_fail(
 	    s->err,
-	    "%stensor memory column %u, lanes %u to %u of CTA rank %u: %s of warp %u of CTA rank %u %s%s, %s",
+	    "%stensor memory column %u, lanes %u to %u of CTA rank %u: %s of "
+	    "warp %u of CTA rank %u %s%s, %s",
 	    uses[s->a->use].as, (unsigned)s->column, (unsigned)(32 * s->part),
 	    (unsigned)(32 * s->part + 31), (unsigned)s->a->cta, uses[use].name,
 	    (unsigned)(warp % (c->warps / c->ctas)),
@@ -107,14 +108,18 @@ static const char *missing_order(enum emu_tmem_use use)
 {
 	switch (use) {
 	case EMU_TMEM_LD:
-		return "and nothing orders that before this: tcgen05.wait::ld, then a barrier, must come between";
+		return "and nothing orders that before this: tcgen05.wait::ld, "
+		       "then a barrier, must come between";
 	case EMU_TMEM_ST:
-		return "and nothing orders that before this: tcgen05.wait::st, and for another warp a barrier, must come between";
+		return "and nothing orders that before this: tcgen05.wait::st, "
+		       "and for another warp a barrier, must come between";
 	case EMU_TMEM_ALLOC:
 	case EMU_TMEM_DEALLOC:
-		return "and nothing orders that before this: no barrier, or no wait for one";
+		return "and nothing orders that before this: no barrier, or no "
+		       "wait for one";
 	default:
-		return "and nothing orders that before this: a tcgen05.commit behind it must be waited for";
+		return "and nothing orders that before this: a tcgen05.commit "
+		       "behind it must be waited for";
 	}
 }
 
@@ -136,10 +141,11 @@ static bool follows(const struct emu_check *c, const struct tmem_step *s,
 	if (!knows(w->knows.before, e))
 		return object(
 		    c, s, e, use, line,
-		    "and there was no tcgen05.fence::before_thread_sync behind it");
-	return object(
-	    c, s, e, use, line,
-	    "and between the wait and this there was no tcgen05.fence::after_thread_sync");
+		    "and there was no tcgen05.fence::before_thread_sync behind "
+		    "it");
+	return object(c, s, e, use, line,
+		      "and between the wait and this there was no "
+		      "tcgen05.fence::after_thread_sync");
 }
 
 static bool overlaps(epoch a, epoch b)

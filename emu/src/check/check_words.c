@@ -33,7 +33,8 @@ static const char *unordered_write(const struct emu_check *c, epoch e,
 		return "and this warp has not waited for the end of that phase";
 	if (actor == actor_of_engine(warp, EMU_ENGINE_COPY))
 		return "and this warp has not waited for its group";
-	return "and nothing orders that before this: no barrier, or no wait for one";
+	return "and nothing orders that before this: no barrier, or no wait "
+	       "for one";
 }
 
 static const char *unordered_read(const struct emu_check *c, epoch e)
@@ -41,11 +42,14 @@ static const char *unordered_read(const struct emu_check *c, epoch e)
 	if (c->options.has_tensor_memory &&
 	    actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
 	    !is_barrier(c, actor_of(e)))
-		return "and nothing says that it has: a tcgen05.commit behind it must be waited for";
+		return "and nothing says that it has: a tcgen05.commit behind "
+		       "it must be waited for";
 	if (actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
 	    !is_barrier(c, actor_of(e)))
-		return "and nothing says that it has: wgmma.wait_group must come before the arrival that hands the bytes over";
-	return "and nothing orders that before this: the bytes are handed over without a barrier, or it was not waited for";
+		return "and nothing says that it has: wgmma.wait_group must "
+		       "come before the arrival that hands the bytes over";
+	return "and nothing orders that before this: the bytes are handed over "
+	       "without a barrier, or it was not waited for";
 }
 
 /* ---- words --------------------------------------------------------------- */
@@ -108,7 +112,9 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 	    !knows(f->fenced, w->write))
 		return object(
 		    c, a, w->write, "wrote", w->line,
-		    "and there was no fence.proxy.async between: not by the writer before it arrived, and not by this warp after it waited");
+		    "and there was no fence.proxy.async between: not by the "
+		    "writer before it arrived, and not by this warp after it "
+		    "waited");
 	return true;
 }
 
@@ -130,7 +136,8 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 		    is_generic(c, actor_of(r)) && !knows(f->fenced, r))
 			return object(
 			    c, a, r, "has read", 0,
-			    "and there was no fence.proxy.async between that load and the copy");
+			    "and there was no fence.proxy.async between that "
+			    "load and the copy");
 		if (a->place.lanes && !emu_check_lanes_store(c, a, r))
 			return false;
 	}

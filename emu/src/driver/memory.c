@@ -252,8 +252,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 			? result
 			: emu_driver_fail(
 			      CUDA_ERROR_INVALID_VALUE,
-			      "tensor map: a pointer is missing, the map not "
-			      "aligned to 64, or rank %u not 1 to 5",
+			      "tensor map: a pointer is NULL, the map is not "
+			      "aligned to 64 bytes, or rank %u is not 1 to 5",
 			      rank));
 	if (result)
 		return emu_driver_leave(result);

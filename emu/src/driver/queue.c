@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "driver/advice.h"
 #include "machine/grid.h"
 
 /* ---- work ---------------------------------------------------------------- */
@@ -134,6 +135,23 @@ static void remove_parameters(struct emu_work *w)
 		(void)emu_memory_free(memory, w->grid.workspace, NULL);
 }
 
+/* Says the report, its rule, and how to see it again. */
+static CUresult report_failure(void)
+{
+	const struct emu_machine *m = &emu_driver.machine;
+	const struct emu_advice *a = emu_advice_for(m->report.text);
+	char rule[600] = "";
+
+	if (a)
+		snprintf(rule, sizeof(rule), "\n  rule: %s\n  try: %s", a->rule,
+			 a->mend);
+	(void)emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED,
+			      "%s%s\n  again: NIBEMU_SEED=%" PRIu64,
+			      m->report.text, rule, m->options.seed);
+	fprintf(stderr, "nibemu: %s\n", emu_driver.text);
+	return CUDA_ERROR_LAUNCH_FAILED;
+}
+
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 {
 	struct emu_machine *m = &emu_driver.machine;
@@ -154,10 +172,8 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 			(double)(clock() - begin) / CLOCKS_PER_SEC);
 	if (ok)
 		return CUDA_SUCCESS;
-	fprintf(stderr, "nibemu: %s (NIBEMU_SEED=%" PRIu64 ")\n",
-		m->report.text, m->options.seed);
 	emu_driver.failed = CUDA_ERROR_LAUNCH_FAILED;
-	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", m->report.text);
+	return report_failure();
 }
 
 CUresult emu_driver_flush(void)

@@ -49,7 +49,7 @@ struct emu_driver {
 	struct emu_work *queue, *queue_end;
 	CUresult failed; /* for good */
 	uint64_t grids;
-	char text[sizeof(struct emu_error)]; /* of cuGetErrorString */
+	char text[sizeof(struct emu_error) + 700]; /* of cuGetErrorString */
 };
 
 extern struct emu_driver emu_driver;

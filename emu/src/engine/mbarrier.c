@@ -60,13 +60,15 @@ const char *emu_mbarrier_fault_text(enum emu_mbarrier_fault fault)
 {
 	switch (fault) {
 	case EMU_MBARRIER_NOT_LIVE:
-		return "there is no mbarrier: mbarrier.init must come first, and none may come after mbarrier.inval";
+		return "there is no mbarrier: mbarrier.init must come first, "
+		       "and none may come after mbarrier.inval";
 	case EMU_MBARRIER_BAD_COUNT:
 		return "an mbarrier's count must be 1 to 1048575";
 	case EMU_MBARRIER_OVER:
 		return "more arrivals at the mbarrier than its phase expects";
 	case EMU_MBARRIER_TX_RANGE:
-		return "an mbarrier's transaction count must stay within -1048575 and 1048575";
+		return "an mbarrier's transaction count must stay within "
+		       "-1048575 and 1048575";
 	case EMU_MBARRIER_TX_BYTES:
 		return "one operation counts 1048575 bytes at most";
 	default:

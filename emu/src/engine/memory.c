@@ -180,7 +180,7 @@ uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
 	struct block block = {.bytes = bytes, .is_live = true};
 
 	if (bytes == 0) {
-		emu_fail(err, "an allocation of 0 bytes");
+		emu_fail(err, "0 bytes: an allocation has at least one");
 		return 0;
 	}
 	if (bytes < s->bytes) {

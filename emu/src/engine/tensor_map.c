@@ -90,12 +90,14 @@ static bool check_enums(const struct emu_tensor_map *map, struct emu_error *err)
 	if (map->interleave != EMU_TENSOR_INTERLEAVE_NONE && map->rank < 3)
 		return emu_fail(
 		    err,
-		    "tensorRank = %d: must be 3 or more where interleave is not NONE",
+		    "tensorRank = %d: must be 3 or more where interleave is "
+		    "not NONE",
 		    map->rank);
 	if (map->fill && !is_float)
 		return emu_fail(
 		    err,
-		    "oobFill = %d: NaN is for floating-point types, tensorDataType = %d is none",
+		    "oobFill = %d: NaN is for floating-point types, "
+		    "tensorDataType = %d is none",
 		    map->fill, map->type);
 	return true;
 }
@@ -131,13 +133,15 @@ static bool check_swizzle(const struct emu_tensor_map *map,
 	if (!is_allowed)
 		return emu_fail(
 		    err,
-		    "swizzle = %d: not one of those that tensorDataType = %d can have",
+		    "swizzle = %d: not one of those that tensorDataType = %d "
+		    "can have",
 		    swizzle, map->type);
 	if (map->interleave == EMU_TENSOR_INTERLEAVE_NONE && most &&
 	    row_bytes(map) > most)
 		return emu_fail(
 		    err,
-		    "boxDim[0] = %u: its %u bytes must be at most the %u of the swizzle",
+		    "boxDim[0] = %u: its %u bytes must be at most the %u of "
+		    "the swizzle",
 		    (unsigned)map->box[0], (unsigned)row_bytes(map),
 		    (unsigned)most);
 	return true;
@@ -166,7 +170,8 @@ static bool check_sizes(const struct emu_tensor_map *map, struct emu_error *err)
 	if (map->sizes[0] % unit != 0)
 		return emu_fail(
 		    err,
-		    "globalDim[0] = %llu: must be a multiple of %llu for tensorDataType = %d",
+		    "globalDim[0] = %llu: must be a multiple of %llu for "
+		    "tensorDataType = %d",
 		    (unsigned long long)map->sizes[0], (unsigned long long)unit,
 		    map->type);
 	return true;
@@ -182,7 +187,8 @@ static bool check_box(const struct emu_tensor_map *map, struct emu_error *err)
 	    row_bytes(map) % EMU_TENSOR_PIECE != 0)
 		return emu_fail(
 		    err,
-		    "boxDim[0] = %u: times the element's %u bits it must be a multiple of 16 bytes",
+		    "boxDim[0] = %u: times the element's %u bits it must be a "
+		    "multiple of 16 bytes",
 		    (unsigned)map->box[0], (unsigned)element_bits(map->type));
 	return true;
 }
@@ -207,7 +213,8 @@ bool emu_tensor_map_check(const struct emu_tensor_map *map,
 		    map->strides_bytes[i] >= UINT64_C(1) << 40)
 			return emu_fail(
 			    err,
-			    "globalStrides[%d] = %llu: must be a multiple of %llu below 2^40",
+			    "globalStrides[%d] = %llu: must be a multiple of "
+			    "%llu below 2^40",
 			    i, (unsigned long long)map->strides_bytes[i],
 			    (unsigned long long)unit);
 	return true;
@@ -309,9 +316,8 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 
 	memcpy(&o, opaque, sizeof(o));
 	if (o.magic != MAGIC || (o.check | SPARE) != checksum(o))
-		return emu_fail(
-		    err,
-		    "the tensor map's 128 bytes are not as cuTensorMapEncodeTiled made them");
+		return emu_fail(err, "the tensor map's 128 bytes are not as "
+				     "cuTensorMapEncodeTiled made them");
 	*map = (struct emu_tensor_map){
 	    .address = o.address,
 	    .type = o.type,

@@ -12,7 +12,8 @@ bool emu_tmem_may_alloc(const struct emu_tmem *t, uint32_t columns,
 	if (columns < EMU_TMEM_LEAST || columns > EMU_TMEM_COLUMNS ||
 	    columns & (columns - 1))
 		return emu_fail(
-		    err, "%u columns: a power of two from 32 to 512", columns);
+		    err, "%u columns: it must be a power of two from 32 to 512",
+		    columns);
 	if (t->is_relinquished)
 		return emu_fail(err, "the CTA has given up its right to "
 				     "allocate (relinquish_alloc_permit)");

@@ -19,7 +19,8 @@ static bool decode(uint64_t descriptor, struct matrix *m, struct emu_error *err)
 	if (descriptor & RESERVED_BITS) {
 		emu_fail(
 		    err,
-		    "matrix descriptor 0x%016llx: bits 14-15, 30-31, 46-48 and 52-61 must be 0",
+		    "matrix descriptor 0x%016llx: bits 14-15, 30-31, 46-48 and "
+		    "52-61 must be 0",
 		    (unsigned long long)descriptor);
 		return false;
 	}
@@ -29,11 +30,11 @@ static bool decode(uint64_t descriptor, struct matrix *m, struct emu_error *err)
 	m->base = (uint32_t)(descriptor >> 49 & 7);
 	m->swizzle = swizzles[descriptor >> 62];
 	if (m->base > 0 && m->base >= m->swizzle / 16) {
-		emu_fail(
-		    err,
-		    "matrix descriptor 0x%016llx: base offset %u, must be below %u, the 128-byte rows of its swizzle's pattern",
-		    (unsigned long long)descriptor, (unsigned)m->base,
-		    (unsigned)m->swizzle / 16);
+		emu_fail(err,
+			 "matrix descriptor 0x%016llx: base offset %u, must be "
+			 "below %u, the 128-byte rows of its swizzle's pattern",
+			 (unsigned long long)descriptor, (unsigned)m->base,
+			 (unsigned)m->swizzle / 16);
 		return false;
 	}
 	return true;

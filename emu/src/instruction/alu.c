@@ -60,7 +60,8 @@ bool emu_bind_alu(struct emu_bind *b)
 	uint32_t n;
 
 	if (b->n_types != 1 || !alu)
-		return emu_bind_fail(b, "a type that it has not");
+		return emu_bind_fail(b, "its type is none that the opcode "
+					"takes");
 	n = (uint32_t)strlen(alu->signature);
 	if (!emu_arguments(b, n, n))
 		return false;
@@ -75,7 +76,7 @@ bool emu_bind_alu(struct emu_bind *b)
 bool emu_bind_dp4a(struct emu_bind *b)
 {
 	if (b->n_types != 2 || b->types[0] != b->types[1])
-		return emu_bind_fail(b, "two types that are not the same");
+		return emu_bind_fail(b, "its two types must be the same");
 	b->n_types = 1;
 	return emu_bind_alu(b);
 }

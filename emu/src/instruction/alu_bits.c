@@ -352,7 +352,8 @@ bool emu_bind_shf(struct emu_bind *b)
 			return false;
 	if (emu_has(b, "l") == emu_has(b, "r") ||
 	    emu_has(b, "wrap") == emu_has(b, "clamp"))
-		return emu_bind_fail(b, "one of .l .r, one of .wrap .clamp");
+		return emu_bind_fail(b, "it needs .l or .r, and .wrap or "
+					".clamp");
 	b->i->option = (emu_has(b, "r") ? SHF_RIGHT : 0) |
 		       (emu_has(b, "clamp") ? SHF_CLAMP : 0);
 	b->i->run = run_shf;
@@ -475,14 +476,15 @@ bool emu_bind_setp(struct emu_bind *b)
 	uint32_t found = 0, n;
 
 	if (b->n_types != 1)
-		return emu_bind_fail(b, "one type");
+		return emu_bind_fail(b, "it needs one type");
 	for (size_t i = 0; i < sizeof(comparisons) / sizeof(*comparisons); i++)
 		if (emu_has(b, comparisons[i].word)) {
 			b->i->option = comparisons[i].wanted;
 			found += !comparisons[i].of_floats || is_float;
 		}
 	if (found != 1)
-		return emu_bind_fail(b, "one comparison that its type has");
+		return emu_bind_fail(b, "it needs one comparison that its type "
+					"has");
 	b->i->option |= (emu_has(b, "and") ? WITH_AND : 0) |
 			(emu_has(b, "or") ? WITH_OR : 0) |
 			(emu_has(b, "xor") ? WITH_XOR : 0) |

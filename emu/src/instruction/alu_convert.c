@@ -336,7 +336,8 @@ static bool bind_pair(struct emu_bind *b)
 	const enum emu_type to = b->types[0], from = b->types[1];
 
 	if (!(b->i->option & HAS_ROUNDING) || (b->i->option & 7) > EMU_RZ)
-		return emu_bind_fail(b, "pairs want .rn or .rz");
+		return emu_bind_fail(b, "a conversion of pairs needs .rn or "
+					".rz");
 	if (emu_has(b, "satfinite"))
 		b->i->option |= SATURATES;
 	else if (to == EMU_E4M3X2 || to == EMU_E5M2X2)
@@ -350,7 +351,7 @@ static bool bind_pair(struct emu_bind *b)
 		       emu_src(b, emu_argument(b, 2), from);
 	}
 	if (!is_pair(from) || to == from)
-		return emu_bind_fail(b, "no such conversion");
+		return emu_bind_fail(b, "PTX has no such conversion");
 	b->i->run =
 	    to == EMU_F16X2 && from == EMU_E4M3X2 ? e4m3_to_f16 : pair_to_pair;
 	return emu_arguments(b, 2, 2) && emu_src(b, emu_argument(b, 1), from);
@@ -363,10 +364,11 @@ static bool check_rounding(struct emu_bind *b, bool to_float, bool from_float)
 	const int from = emu_type_bytes(b->types[1]);
 
 	if (from_float && !to_float && !(option & TO_INTEGER))
-		return emu_bind_fail(b, "to an integer: .rni, .rzi, .rmi or "
-					".rpi");
+		return emu_bind_fail(b, "a conversion to an integer needs "
+					".rni, .rzi, .rmi or .rpi");
 	if (!from_float && !to_float && option & HAS_ROUNDING)
-		return emu_bind_fail(b, "integers are not rounded");
+		return emu_bind_fail(b, "a conversion between integers takes "
+					"no rounding");
 	if (to_float && (!from_float || from > to) && !(option & HAS_ROUNDING))
 		return emu_bind_fail(b, "a rounding is missing");
 	return true;
@@ -377,20 +379,21 @@ bool emu_bind_cvt(struct emu_bind *b)
 	bool to_float, from_float;
 
 	if (b->n_types != 2)
-		return emu_bind_fail(b, "two types");
+		return emu_bind_fail(b, "it needs two types");
 	b->i->option = rounding_of(b);
 	if (is_pair(b->types[0]))
 		return bind_pair(b);
 	to_float = is_float(b->types[0]) || b->types[0] == EMU_T_TF32;
 	from_float = is_float(b->types[1]);
 	if (is_pair(b->types[1]) || b->types[0] == EMU_T_TF32)
-		return emu_bind_fail(b, "no such conversion here");
+		return emu_bind_fail(b, "this conversion is not modelled");
 	if (!check_rounding(b, to_float, from_float))
 		return false;
 	if (emu_has(b, "sat"))
 		b->i->option |= SATURATES;
 	if (emu_has(b, "satfinite"))
-		return emu_bind_fail(b, ".satfinite is of pairs");
+		return emu_bind_fail(b, ".satfinite belongs to conversions of "
+					"pairs");
 	b->i->run = to_float
 			? (from_float ? float_to_float : integer_to_float)
 			: (from_float ? float_to_integer : integer_to_integer);

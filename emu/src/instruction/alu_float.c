@@ -389,11 +389,11 @@ bool emu_round_by_words(struct emu_bind *b)
 
 	if ((option || emu_has(b, "rn") || emu_has(b, "sat")) && !is_float &&
 	    (option || emu_has(b, "sat") || emu_type_bytes(b->types[0]) == 8))
-		return emu_bind_fail(b, "rounding or .sat that its type has "
-					"not");
+		return emu_bind_fail(b, "its type takes no such rounding, or "
+					"no .sat");
 	if (emu_has(b, "sat")) {
 		if (b->types[0] != EMU_F32)
-			return emu_bind_fail(b, ".sat is of .f32");
+			return emu_bind_fail(b, ".sat belongs to .f32");
 		option |= SATURATES;
 	}
 	if (!option)

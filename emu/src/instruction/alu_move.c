@@ -100,7 +100,9 @@ static bool bind_vector(struct emu_bind *b, const struct emu_argument *vector,
 							      : EMU_NO_TYPE;
 
 	if (part == EMU_NO_TYPE)
-		return emu_bind_fail(b, "a vector of %u parts in %d bits",
+		return emu_bind_fail(b,
+				     "a vector of %u parts does not fill %d "
+				     "bits",
 				     count, 8 * bytes);
 	if (is_pack && !emu_dst(b, emu_argument(b, 0), bytes))
 		return false;
@@ -121,7 +123,8 @@ static bool bind_symbol(struct emu_bind *b, const struct emu_argument *a)
 
 	if (bytes < 4 || (bytes == 4 && a->special != EMU_SHARED_BASE &&
 			  a->space != EMU_LOCAL))
-		return emu_bind_fail(b, "an address does not fit");
+		return emu_bind_fail(b, "an address needs a register of 64 "
+					"bits, or of 32 for shared memory");
 	if (!emu_dst(b, emu_argument(b, 0), bytes))
 		return false;
 	b->i->immediate = (int64_t)a->value;
@@ -140,7 +143,8 @@ bool emu_bind_mov(struct emu_bind *b)
 	const int bytes = emu_type_bytes(b->types[0]);
 
 	if (b->n_types != 1 || bytes > 8)
-		return emu_bind_fail(b, "a type that it has not");
+		return emu_bind_fail(b, "its type is none that the opcode "
+					"takes");
 	if (!emu_arguments(b, 2, 2))
 		return false;
 	if (d->kind == EMU_ARG_VECTOR)
@@ -191,7 +195,7 @@ bool emu_bind_cvta(struct emu_bind *b)
 	const uint64_t window = window_of(emu_space_of(b));
 
 	if (emu_space_of(b) == EMU_GENERIC || b->types[0] != EMU_U64)
-		return emu_bind_fail(b, "a space and .u64");
+		return emu_bind_fail(b, "it needs a state space and .u64");
 	if (!emu_arguments(b, 2, 2))
 		return false;
 	if (a->kind == EMU_ARG_SYMBOL) {
@@ -216,7 +220,9 @@ static void mapa(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 	EMU_EACH_LANE(l)
 	{
 		if (lanes >> l & 1 && rank[l] >= w->cta->cluster->n_ctas) {
-			emu_fault(w, i, l, "rank %u of a cluster of %u CTAs",
+			emu_fault(w, i, l,
+				  "rank %u of a cluster of %u CTAs, which are "
+				  "numbered from 0",
 				  rank[l], w->cta->cluster->n_ctas);
 			return;
 		}
@@ -235,7 +241,7 @@ bool emu_bind_mapa(struct emu_bind *b)
 	b->i->space = (uint8_t)emu_space_of(b);
 	if (b->n_types != 1 || (b->i->space == EMU_GENERIC && bytes != 8) ||
 	    a->kind == EMU_ARG_SYMBOL)
-		return emu_bind_fail(b, "a form that is not known here");
+		return emu_bind_fail(b, "this form is not modelled");
 	return emu_arguments(b, 3, 3) &&
 	       emu_dst(b, emu_argument(b, 0), bytes) &&
 	       emu_src(b, a, b->types[0]) &&
@@ -269,7 +275,7 @@ bool emu_bind_isspacep(struct emu_bind *b)
 	b->i->run = isspacep;
 	b->i->space = (uint8_t)emu_space_of(b);
 	if (b->i->space == EMU_GENERIC)
-		return emu_bind_fail(b, "a space is missing");
+		return emu_bind_fail(b, "the state space is missing");
 	return emu_arguments(b, 2, 2) && emu_dst(b, emu_argument(b, 0), 1) &&
 	       emu_src(b, emu_argument(b, 1), EMU_U64);
 }

@@ -41,7 +41,8 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 	b = &w->cta->barriers[number[lane]];
 	if (b->expected && b->expected != expected) {
 		emu_fault(w, i, -1,
-			  "barrier %u: others expect another number of threads",
+			  "barrier %u: warps that came before expect another "
+			  "number of threads",
 			  number[lane]);
 		return;
 	}
@@ -64,7 +65,7 @@ bool emu_bind_bar(struct emu_bind *b)
 	const bool arrives = emu_has(b, "arrive");
 
 	if (emu_has(b, "sync") == arrives)
-		return emu_bind_fail(b, ".sync or .arrive");
+		return emu_bind_fail(b, "it needs .sync or .arrive, not both");
 	if (!emu_arguments(b, arrives ? 2 : 1, 2))
 		return false;
 	for (uint32_t n = 0; n < b->s->n_arguments; n++)
@@ -89,7 +90,10 @@ static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
 	(void)lanes;
 	if (i->option == CLUSTER_ARRIVE) {
 		if (w->has_arrived) {
-			emu_fault(w, i, -1, "a second arrive without a wait");
+			emu_fault(w, i, -1,
+				  "a second arrive without a wait "
+				  "between: each warp arrives once a "
+				  "phase");
 			return;
 		}
 		w->has_arrived = true;
@@ -99,7 +103,10 @@ static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
 		emu_machine_of(w)->effects++;
 		emu_cluster_advance(c);
 	} else if (!w->has_arrived) {
-		emu_fault(w, i, -1, "a wait without an arrive");
+		emu_fault(w, i, -1,
+			  "a wait without an arrive before it: a "
+			  "warp waits for a phase at which it has "
+			  "arrived");
 	} else if (c->barrier_phase == w->cluster_phase) {
 		emu_wait_for(w, i, EMU_AT_CLUSTER, 0);
 	} else {
@@ -114,7 +121,8 @@ bool emu_bind_barrier_cluster(struct emu_bind *b)
 
 	if (emu_has(b, "wait") == arrives ||
 	    (arrives ? emu_has(b, "acquire") : emu_has(b, "release")))
-		return emu_bind_fail(b, ".arrive.release or .wait.acquire");
+		return emu_bind_fail(b, "it needs .arrive, with .release or "
+					".relaxed, or .wait, with .acquire");
 	b->i->option = arrives ? CLUSTER_ARRIVE : CLUSTER_WAIT;
 	b->i->vector = emu_has(b, "relaxed");
 	b->i->is_converged = true;
@@ -162,12 +170,15 @@ bool emu_bind_setmaxnreg(struct emu_bind *b)
 
 	if (emu_has(b, "inc") == emu_has(b, "dec") || !emu_has(b, "sync") ||
 	    !emu_has(b, "aligned"))
-		return emu_bind_fail(b, ".inc or .dec, .sync.aligned");
+		return emu_bind_fail(b, "it needs .inc or .dec, and "
+					".sync.aligned");
 	if (!emu_arguments(b, 1, 1) ||
 	    !emu_number(b, emu_argument(b, 0), 24, 256, &number))
 		return false;
 	if (number % 8)
-		return emu_bind_fail(b, "%lld: a multiple of 8",
+		return emu_bind_fail(b,
+				     "%lld registers: it must be a multiple "
+				     "of 8",
 				     (long long)number);
 	b->i->immediate = number;
 	b->i->option = emu_has(b, "inc") ? REGISTERS_INC : 0;
@@ -205,7 +216,7 @@ static void run_grid_launch(struct emu_warp *w, const struct emu_instr *i,
 bool emu_bind_griddepcontrol(struct emu_bind *b)
 {
 	if (emu_has(b, "wait") == emu_has(b, "launch_dependents"))
-		return emu_bind_fail(b, ".wait or .launch_dependents");
+		return emu_bind_fail(b, "it needs .wait or .launch_dependents");
 	b->i->run = emu_has(b, "wait") ? run_grid_wait : run_grid_launch;
 	return emu_arguments(b, 0, 0);
 }

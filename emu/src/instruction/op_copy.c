@@ -45,8 +45,10 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 
 	p.copied = copied_bytes(w, t->instr, lane);
 	if (p.copied > p.bytes) {
-		emu_fault(w, t->instr, lane, "%u bytes of a source of %u",
-			  p.copied, p.bytes);
+		emu_fault(
+		    w, t->instr, lane,
+		    "%u bytes of a source of %u: src-size is at most cp-size",
+		    p.copied, p.bytes);
 		return false;
 	}
 	p.to = emu_access(w, t->instr, lane, EMU_SHARED, to, p.bytes, EMU_COPY,
@@ -106,14 +108,16 @@ bool emu_bind_cp_async(struct emu_bind *b)
 	if (!emu_has(b, "global") ||
 	    (!emu_has(b, "shared") && !emu_has(b, "shared::cta")) ||
 	    emu_has(b, "ca") == emu_has(b, "cg"))
-		return emu_bind_fail(b, ".ca or .cg, .shared.global");
+		return emu_bind_fail(b, "it needs .ca or .cg, and "
+					".shared.global");
 	if (!emu_arguments(b, 3 + policy, 4 + policy) ||
 	    !emu_address(b, emu_argument(b, 0)) ||
 	    !emu_address(b, emu_argument(b, 1)) ||
 	    !emu_number(b, emu_argument(b, 2), 4, 16, &bytes))
 		return false;
 	if (bytes & (bytes - 1) || (emu_has(b, "cg") && bytes != 16))
-		return emu_bind_fail(b, "4, 8 or 16 bytes; .cg: 16");
+		return emu_bind_fail(b, "it copies 4, 8 or 16 bytes, with .cg "
+					"16");
 	b->i->vector = (uint8_t)bytes;
 	b->i->run = run_cp_async;
 	if (b->s->n_arguments == 3 + policy)
@@ -215,7 +219,9 @@ static void run_cp_arrive(struct emu_warp *w, const struct emu_instr *i,
 		bar = emu_barrier_at(w, i, l, t->barriers[l]);
 		if (bar && !(i->option & NOINC) &&
 		    emu_mbarrier_add_pending(bar)) {
-			emu_fault(w, i, l, "too many pending arrivals");
+			emu_fault(w, i, l,
+				  "its arrivals would raise the "
+				  "pending count over 2^20 - 1");
 			bar = NULL;
 		}
 		if (!bar) {
@@ -243,7 +249,8 @@ static bool check_bulk(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (to % 16 == 0 && from % 16 == 0 && bytes % 16 == 0)
 		return true;
 	emu_fault(w, i, lane,
-		  "to 0x%llx from 0x%llx, %u bytes: all are multiples of 16",
+		  "to 0x%llx from 0x%llx, %u bytes: not all are multiples of "
+		  "16",
 		  (unsigned long long)to, (unsigned long long)from, bytes);
 	return false;
 }
@@ -324,8 +331,8 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		if (to >> EMU_RANK_SHIFT == barrier >> EMU_RANK_SHIFT)
 			return load_to(w, i, lane, to, from, bytes, barrier);
 		emu_fault(w, i, lane,
-			  "the data and the mbarrier are of "
-			  "different CTAs");
+			  "the data and the mbarrier are in different CTAs: "
+			  "the bytes of a copy are counted where they land");
 		return false;
 	}
 	if (!emu_transfer_mask(w, i, lane, &i->operand[4], &mask))
@@ -416,7 +423,8 @@ bool emu_bind_bulk(struct emu_bind *b)
 		 spaces(b, "shared::cta", "global"))
 		b->i->space = EMU_GLOBAL;
 	else
-		return emu_bind_fail(b, "from and to such spaces");
+		return emu_bind_fail(b, "it does not copy between these state "
+					"spaces");
 	if (!emu_has(b, "mbarrier::complete_tx::bytes"))
 		return emu_bind_fail(b, ".mbarrier::complete_tx::bytes is "
 					"missing");

@@ -14,7 +14,9 @@ static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i,
 			uint32_t lanes)
 {
 	if (lanes != w->lanes) {
-		emu_fault(w, i, -1, ".uni, and only lanes %08x of %08x branch",
+		emu_fault(w, i, -1,
+			  ".uni says that all lanes branch alike, "
+			  "and only lanes %08x of %08x do",
 			  lanes, w->lanes);
 		return;
 	}
@@ -59,7 +61,8 @@ bool emu_bind_exit(struct emu_bind *b)
 static void run_trap(struct emu_warp *w, const struct emu_instr *i,
 		     uint32_t lanes)
 {
-	emu_fault(w, i, __builtin_ctz(lanes), "the kernel gave up");
+	emu_fault(w, i, __builtin_ctz(lanes),
+		  "the kernel gave up, by trap, as assert() does");
 }
 
 bool emu_bind_trap(struct emu_bind *b)

@@ -103,8 +103,8 @@ static void run_try_cancel(struct emu_warp *w, const struct emu_instr *i,
 		if ((to[l] | barrier[l]) >> EMU_RANK_SHIFT != w->cta->rank ||
 		    to[l] % ANSWER_BYTES) {
 			emu_fault(w, i, l,
-				  "the answer's 16 bytes and the mbarrier are "
-				  "the CTA's own, the bytes aligned");
+				  "the answer's 16 bytes and the mbarrier must "
+				  "be the CTA's own, the bytes aligned to 16");
 			return;
 		}
 		a = cancel(w);
@@ -179,8 +179,8 @@ static void run_first_ctaid(struct emu_warp *w, const struct emu_instr *i,
 	EMU_EACH_LANE(l)
 	if (lanes >> l & 1 && !answer_of(w, from, l).is_canceled) {
 		emu_fault(w, i, l,
-			  "no cluster was canceled: the answer has "
-			  "no ctaid");
+			  "no cluster was canceled, so the answer has no "
+			  "ctaid: ask .is_canceled first");
 		return;
 	}
 	for (uint32_t k = 0; k < count; k++) {
@@ -215,7 +215,10 @@ bool emu_bind_query_cancel(struct emu_bind *b)
 	b->i->run = which == 4 ? run_is_canceled : run_first_ctaid;
 	d = emu_elements(b, d, &n);
 	if (n != (which == 3 ? 4u : 1u))
-		return emu_bind_fail(b, "%u results", n);
+		return emu_bind_fail(b,
+				     "%u results: .v4 has four, the others "
+				     "have one",
+				     n);
 	for (uint32_t k = 0; k < n; k++)
 		if (!emu_dst(b, &d[k], which == 4 ? 1 : 4))
 			return false;

@@ -178,7 +178,10 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 		if (!bar)
 			return;
 		if (parity[l] > 1) {
-			emu_fault(w, i, l, "parity %u: 0 or 1", parity[l]);
+			emu_fault(w, i, l,
+				  "parity %u: 0 or 1 is the parity of "
+				  "a phase",
+				  parity[l]);
 			return;
 		}
 		if (!emu_mbarrier_test_parity(*bar, parity[l]) || doubts) {

@@ -152,13 +152,14 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 {
 	if (b->n_types != 1 || emu_type_bytes(b->types[0]) > 8 ||
 	    b->types[0] == EMU_PRED)
-		return emu_bind_fail(b, "a type that it has not");
+		return emu_bind_fail(b, "its type is none that the opcode "
+					"takes");
 	*count = emu_has(b, "v2")   ? 2
 		 : emu_has(b, "v4") ? 4
 		 : emu_has(b, "v8") ? 8
 				    : 1;
 	if (*count * (uint32_t)emu_type_bytes(b->types[0]) > 32)
-		return emu_bind_fail(b, "a vector of over 32 bytes");
+		return emu_bind_fail(b, "a vector has at most 32 bytes");
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->option = order_of(b);
@@ -365,7 +366,8 @@ static bool bind_atomic(struct emu_bind *b, bool has_result)
 
 	if (!emu_has_one(b, atomic_words, ATOMICS, &operation) ||
 	    b->n_types != 1 || !takes(operation, b->types[0]))
-		return emu_bind_fail(b, "one operation that its type has");
+		return emu_bind_fail(b, "it needs one operation that its type "
+					"has");
 	b->i->option = operation | (has_result ? 0 : NO_RESULT) |
 		       order_of(b) << ORDER_SHIFT;
 	b->i->space = (uint8_t)emu_space_of(b);
@@ -481,7 +483,7 @@ static bool bind_matrix(struct emu_bind *b)
 {
 	if (b->shape_m != 8 || b->shape_n != 8 || b->shape_k ||
 	    b->n_types != 1 || emu_space_of(b) == EMU_GENERIC)
-		return emu_bind_fail(b, "m8n8, .shared and .b16");
+		return emu_bind_fail(b, "it needs .m8n8, .shared and .b16");
 	b->i->is_converged = true;
 	b->i->traits = EMU_MATRIX;
 	b->i->space = (uint8_t)emu_space_of(b);

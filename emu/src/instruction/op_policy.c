@@ -33,7 +33,8 @@ static bool bind_priorities(struct emu_bind *b)
 			count++;
 		}
 	if (count < 1 || count > 2)
-		return emu_bind_fail(b, "a priority, and at most a second one");
+		return emu_bind_fail(b, "it needs a priority, and at most a "
+					"second one");
 	return true;
 }
 

@@ -30,7 +30,8 @@ static bool bind_group(struct emu_bind *b)
 	const bool is_pair = emu_has(b, "cta_group::2");
 
 	if (is_pair == emu_has(b, "cta_group::1"))
-		return emu_bind_fail(b, ".cta_group::1 or .cta_group::2");
+		return emu_bind_fail(b, "it needs .cta_group::1 or "
+					".cta_group::2");
 	if (k->cta_group && k->cta_group != 1u + is_pair)
 		return emu_bind_fail(b, "other instructions of the kernel "
 					"have the other .cta_group");
@@ -95,7 +96,8 @@ static bool bind_shape(struct emu_bind *b)
 
 	if (!emu_has_one(b, shapes, EMU_TMEM_SHAPES, &shape) ||
 	    !emu_has_one(b, counts, 8, &count))
-		return emu_bind_fail(b, "one shape and one of .x1 to .x128");
+		return emu_bind_fail(b, "it needs one shape and one of .x1 to "
+					".x128");
 	registers = emu_tmem_shape_registers((enum emu_tmem_shape)shape)
 		    << count;
 	if (registers > 128)
@@ -200,7 +202,7 @@ static bool bind_scales(struct emu_bind *b, uint32_t word)
 	if (!emu_has(b, "block_scale"))
 		return emu_bind_fail(b, ".block_scale is missing");
 	if (is_1 + is_2 + is_4 + is_32 > 1)
-		return emu_bind_fail(b, "one size of blocks");
+		return emu_bind_fail(b, "it needs one size of blocks");
 	if (word == EMU_UMMA_MXF8F6F4 && !is_2 && !is_4)
 		scales = 1;
 	if (word == EMU_UMMA_MXF4NVF4 && (is_4 || is_2 || is_32))
@@ -247,7 +249,7 @@ bool emu_bind_umma(struct emu_bind *b)
 	if (!has_target(b) || !bind_group(b))
 		return false;
 	if (!emu_has_one(b, kind_words, WORD_MXF4 + 1, &word))
-		return emu_bind_fail(b, "one .kind");
+		return emu_bind_fail(b, "it needs one .kind");
 	b->i->option |= word == WORD_MXF4 ? EMU_UMMA_MXF4NVF4 : word;
 	b->i->run = emu_run_umma;
 	n = has_scales(word) ? 7 : 5;
@@ -285,7 +287,7 @@ bool emu_bind_tmem_copy(struct emu_bind *b)
 	if (!has_target(b) || !bind_group(b))
 		return false;
 	if (!emu_has_one(b, shapes, 5, &shape))
-		return emu_bind_fail(b, "one shape");
+		return emu_bind_fail(b, "it needs one shape");
 	if (emu_has(b, "warpx4") != (shape == 4) ||
 	    is_02_13 + is_01_23 != (shape == 3))
 		return emu_bind_fail(b, ".32x128b has .warpx4, .64x128b "

@@ -75,7 +75,10 @@ static bool read_map(struct emu_warp *w, const struct emu_instr *i, int lane,
 		return false;
 	}
 	if (box->map.rank != i->vector) {
-		emu_fault(w, i, lane, "a map of rank %d", box->map.rank);
+		emu_fault(w, i, lane,
+			  "the instruction has another rank than "
+			  "the tensor map, %d",
+			  box->map.rank);
 		return false;
 	}
 	return true;
@@ -387,12 +390,13 @@ bool emu_bind_bulk_tensor(struct emu_bind *b)
 	if (!b->i->vector || !emu_has(b, "global") ||
 	    is_store == emu_has(b, "mbarrier::complete_tx::bytes") ||
 	    emu_has(b, "shared::cluster") + emu_has(b, "shared::cta") != 1)
-		return emu_bind_fail(b, "a rank, .global and one .shared, "
-					"an mbarrier or .bulk_group");
+		return emu_bind_fail(b, "it needs a rank, .global and .shared, "
+					"and an mbarrier or .bulk_group");
 	if (!emu_arguments(b, n, n))
 		return false;
 	if (is_pair && (is_store || emu_has(b, "cta_group::1")))
-		return emu_bind_fail(b, "one .cta_group, of a load");
+		return emu_bind_fail(b, "only a load takes a .cta_group, and "
+					"one");
 	b->i->option = (has_mask ? HAS_MASK : 0) | (is_pair ? IS_PAIR : 0);
 	b->i->run = is_store ? run_store : run_load;
 	if (is_store)

@@ -25,8 +25,7 @@ static bool has_members(struct emu_warp *w, const struct emu_instr *i,
 			continue;
 		if (!(masks[l] >> l & 1)) {
 			emu_fault(w, i, l,
-				  "the lane is not in its own mask "
-				  "%08x",
+				  "the lane is not in its own mask %08x",
 				  masks[l]);
 			return false;
 		}
@@ -114,8 +113,8 @@ bool emu_bind_shfl(struct emu_bind *b)
 	const struct emu_argument *d = emu_argument(b, 0);
 
 	if (!emu_has_one(b, modes, 4, &b->i->option) || !emu_has(b, "sync"))
-		return emu_bind_fail(b, ".sync and one of .up .down .bfly "
-					".idx");
+		return emu_bind_fail(b, "it needs .sync and one of .up .down "
+					".bfly .idx");
 	if (!emu_arguments(b, 5, 5) || !emu_dst(b, d, 4))
 		return false;
 	if (d->second) {
@@ -167,8 +166,8 @@ bool emu_bind_vote(struct emu_bind *b)
 	static const char *const modes[] = {"all", "any", "uni", "ballot"};
 
 	if (!emu_has_one(b, modes, 4, &b->i->option) || !emu_has(b, "sync"))
-		return emu_bind_fail(b, ".sync and one of .all .any .uni "
-					".ballot");
+		return emu_bind_fail(b, "it needs .sync and one of .all .any "
+					".uni .ballot");
 	b->i->run = run_vote;
 	return emu_arguments(b, 3, 3) &&
 	       emu_dst(b, emu_argument(b, 0),
@@ -235,8 +234,8 @@ bool emu_bind_redux(struct emu_bind *b)
 	if (!emu_has_one(b, operations, 6, &b->i->option) ||
 	    !emu_has(b, "sync") || b->n_types != 1 ||
 	    (b->types[0] == EMU_B32) != (b->i->option >= REDUX_AND))
-		return emu_bind_fail(b, ".sync, and one operation that the "
-					"type has");
+		return emu_bind_fail(b, "it needs .sync and one operation that "
+					"its type has");
 	b->i->run = run_redux;
 	return emu_arguments(b, 3, 3) && emu_dst(b, emu_argument(b, 0), 4) &&
 	       emu_src(b, emu_argument(b, 1), EMU_B32) &&

@@ -50,7 +50,7 @@ static bool bind_scales(struct emu_bind *b, uint32_t first, bool shared)
 	    !emu_number(b, emu_argument(b, first + 2 + shared), 0, 1, &trans_b))
 		return false;
 	if (scale_a == 0 || scale_b == 0)
-		return emu_bind_fail(b, "scales are 1 or -1");
+		return emu_bind_fail(b, "scale-a and scale-b must be 1 or -1");
 	b->i->option |= (uint32_t)trans_a << 20 | (uint32_t)trans_b << 21 |
 			(uint32_t)(scale_a < 0) << 22 |
 			(uint32_t)(scale_b < 0) << 23;
@@ -67,7 +67,8 @@ static bool bind_registers(struct emu_bind *b, const struct emu_argument *a,
 		return emu_bind_fail(b, "%u registers, not %u", count, wanted);
 	for (uint32_t k = 0; k < count; k++) {
 		if (e[k].kind != EMU_ARG_REGISTER)
-			return emu_bind_fail(b, "registers are wanted");
+			return emu_bind_fail(b, "its operands must be "
+						"registers");
 		if (is_written ? !emu_dst(b, &e[k], 4)
 			       : !emu_src(b, &e[k], EMU_B32))
 			return false;
@@ -102,7 +103,7 @@ bool emu_bind_wgmma(struct emu_bind *b)
 	    !emu_src(b, emu_argument(b, 2), EMU_B64))
 		return false;
 	if (emu_argument(b, 3)->kind != EMU_ARG_REGISTER)
-		return emu_bind_fail(b, "scale-d is a predicate");
+		return emu_bind_fail(b, "scale-d must be a predicate");
 	return emu_predicate(b, emu_argument(b, 3)) &&
 	       bind_scales(b, 4, shared);
 }

@@ -40,7 +40,9 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 
 		if (g->grid[i] == 0 || g->grid[i] > most || g->block[i] == 0 ||
 		    g->block[i] > EMU_MAX_THREADS || g->cluster[i] == 0)
-			return emu_fail(err, "%s: a size of zero, or too large",
+			return emu_fail(err,
+					"%s: a size of grid, block or cluster "
+					"is zero, or too large",
 					k->name);
 		if (g->grid[i] % g->cluster[i])
 			return emu_fail(err,
@@ -49,10 +51,15 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 					k->name, g->grid[i], g->cluster[i]);
 		if (k->required_threads[0] &&
 		    k->required_threads[i] != g->block[i])
-			return emu_fail(err, "%s: not its .reqntid threads",
+			return emu_fail(err,
+					"%s: the block is not that of its "
+					".reqntid (__block_size__)",
 					k->name);
 		if (k->cluster[0] && k->cluster[i] != g->cluster[i])
-			return emu_fail(err, "%s: not its .reqnctapercluster",
+			return emu_fail(err,
+					"%s: the cluster is not that of "
+					"its .reqnctapercluster "
+					"(__cluster_dims__)",
 					k->name);
 		ctas *= g->cluster[i];
 	}
@@ -62,10 +69,13 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 		    err, "%s: %" PRIu64 " threads, at most %u", k->name,
 		    threads, k->max_threads ? k->max_threads : EMU_MAX_THREADS);
 	if (ctas > EMU_CLUSTER_MAX)
-		return emu_fail(err, "%s: a cluster of %" PRIu64 " CTAs",
+		return emu_fail(err,
+				"%s: a cluster of %" PRIu64 " CTAs: at "
+				"most 16",
 				k->name, ctas);
 	if ((uint64_t)g->grid[0] * g->grid[1] * g->grid[2] > UINT32_MAX)
-		return emu_fail(err, "%s: over 2^32 CTAs", k->name);
+		return emu_fail(err, "%s: a grid has at most 2^32 - 1 CTAs",
+				k->name);
 	return check_shared(g, err);
 }
 

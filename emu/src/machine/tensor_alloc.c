@@ -41,7 +41,7 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
 		return false;
 	}
 	if (c->ctas[*peer].n_live == 0) {
-		emu_fault(w, i, -1, "CTA rank %u has ended", *peer);
+		emu_fault(w, i, -1, "CTA rank %u of the pair has ended", *peer);
 		return false;
 	}
 	return true;
@@ -99,15 +99,22 @@ static bool agrees(struct emu_warp *w, const struct emu_instr *i,
 	const uint64_t low = (UINT64_C(1) << EMU_RANK_SHIFT) - 1;
 
 	if (yours->columns != mine->columns)
-		emu_fault(w, i, -1, "%u columns, the other CTA asks for %u",
+		emu_fault(w, i, -1,
+			  "it asks for %u columns, the other CTA of "
+			  "the pair for %u: both must ask for the "
+			  "same",
 			  mine->columns, yours->columns);
 	else if (yours->warp->index != w->index)
-		emu_fault(w, i, -1, "warp %u, of the other CTA warp %u",
+		emu_fault(w, i, -1,
+			  "warp %u allocates, in the other CTA of "
+			  "the pair warp %u: it must be the same",
 			  w->index, yours->warp->index);
 	else if ((yours->to & low) != (mine->to & low))
-		emu_fault(
-		    w, i, -1, "to shared memory offset %u, in the other CTA %u",
-		    (uint32_t)(mine->to & low), (uint32_t)(yours->to & low));
+		emu_fault(w, i, -1,
+			  "the address goes to shared memory offset %u, in "
+			  "the other CTA to %u: it must be the same",
+			  (uint32_t)(mine->to & low),
+			  (uint32_t)(yours->to & low));
 	else
 		return true;
 	return false;
@@ -133,7 +140,9 @@ static void alloc_pair(struct emu_warp *w, const struct emu_instr *i,
 	asked.to = place_to(w, i);
 	yours = &x->request[peer];
 	if (mine->warp && mine->warp != w) {
-		emu_fault(w, i, -1, "warp %u allocates at the same time",
+		emu_fault(w, i, -1,
+			  "warp %u allocates at the same time: one "
+			  "warp makes all allocations of a CTA",
 			  mine->warp->index);
 		return;
 	}

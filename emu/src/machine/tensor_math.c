@@ -524,21 +524,25 @@ static bool check_lanes(struct emu_warp *w, const struct emu_instr *i, int lane,
 		return false;
 	}
 	if (x->umma.form.a_in_tensor_memory && emu_tmem_lane(x->a) != d) {
-		emu_fault(w, i, lane, "A at lane %u and D at lane %u",
+		emu_fault(w, i, lane,
+			  "A at lane %u and D at lane %u: both must begin at "
+			  "the same",
 			  emu_tmem_lane(x->a), d);
 		return false;
 	}
 	if (!x->umma.form.scales)
 		return true;
 	if (emu_tmem_lane(x->sfa) || emu_tmem_lane(x->sfb)) {
-		emu_fault(w, i, lane, "scales at lanes %u and %u, not 0",
+		emu_fault(w, i, lane,
+			  "scales at lanes %u and %u, not 0: they must begin "
+			  "at 0",
 			  emu_tmem_lane(x->sfa), emu_tmem_lane(x->sfb));
 		return false;
 	}
 	/* Not in PTX's text; found on hardware by gau-nernst. */
 	if (x->sfb % 2) {
 		emu_fault(w, i, lane,
-			  "scales of B at column %u: a multiple of 2",
+			  "scales of B at column %u: a multiple of 2 is needed",
 			  emu_tmem_column(x->sfb));
 		return false;
 	}

@@ -310,7 +310,10 @@ static struct emu_tensor_op *begin(struct emu_warp *w,
 
 	*lane = __builtin_ctz(lanes);
 	if (lanes & (lanes - 1)) {
-		emu_fault(w, i, -1, "lanes %08x: one thread issues it", lanes);
+		emu_fault(w, i, -1,
+			  "lanes %08x: one thread issues it, as elect.sync "
+			  "chooses",
+			  lanes);
 		return NULL;
 	}
 	if (is_pair && (rank | 1) >= n_ctas) {
@@ -437,7 +440,9 @@ void emu_run_tmem_commit(struct emu_warp *w, const struct emu_instr *i,
 	if (i->option & EMU_COMMIT_MASK)
 		op->mask = ((const uint16_t *)emu_row(w, &i->operand[1]))[lane];
 	if (i->option & EMU_COMMIT_MASK && (!op->mask || op->mask >> n_ctas)) {
-		emu_fault(w, i, lane, "mask %04x of a cluster of %u CTAs",
+		emu_fault(w, i, lane,
+			  "mask %04x of a cluster of %u CTAs: it must name "
+			  "some of them",
 			  op->mask, n_ctas);
 	} else if (emu_barrier_at(w, i, lane, op->barrier)) {
 		op->mark = emu_watch_mark(w);

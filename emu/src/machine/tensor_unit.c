@@ -40,7 +40,7 @@ bool emu_is_whole_warp(struct emu_warp *w, const struct emu_instr *i)
 {
 	if (w->live == UINT32_MAX)
 		return true;
-	emu_fault(w, i, -1, "lanes of the warp have exited");
+	emu_fault(w, i, -1, "lanes of the warp have exited: it needs all 32");
 	return false;
 }
 
@@ -52,7 +52,10 @@ bool emu_uniform(struct emu_warp *w, const struct emu_instr *i,
 	*value = row[0];
 	EMU_EACH_LANE(l)
 	if (row[l] != row[0]) {
-		emu_fault(w, i, l, "%s differs between lanes", what);
+		emu_fault(w, i, l,
+			  "%s differs between lanes: all 32 must have "
+			  "the same",
+			  what);
 		return false;
 	}
 	return true;

@@ -126,8 +126,10 @@ bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
 	*mask = ((const uint16_t *)emu_row(w, operand))[lane];
 	if (*mask && !(*mask >> n_ctas))
 		return true;
-	emu_fault(w, i, lane, "mask %04x of a cluster of %u CTAs", *mask,
-		  n_ctas);
+	emu_fault(w, i, lane,
+		  "mask %04x of a cluster of %u CTAs: it must name some of "
+		  "them",
+		  *mask, n_ctas);
 	return false;
 }
 

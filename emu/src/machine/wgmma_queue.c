@@ -356,7 +356,9 @@ static bool is_uniform(struct emu_warp *w, const struct emu_instr *i,
 
 	EMU_EACH_LANE(l)
 	if (row[l] != row[0]) {
-		emu_fault(w, i, l, "a descriptor that differs between lanes");
+		emu_fault(w, i, l,
+			  "its descriptor differs between lanes: all "
+			  "32 must have the same");
 		return false;
 	}
 	return true;
@@ -382,8 +384,8 @@ static bool take_operands(struct emu_warp *w, const struct emu_instr *i,
 		for (int k = 0; k < 4; k++) {
 			if (is_marked(q->results, v[k].row)) {
 				emu_fault(w, i, -1,
-					  "a is a result of a wgmma "
-					  "in flight");
+					  "a register of A is a result of a "
+					  "wgmma that has not been waited for");
 				return false;
 			}
 			memcpy(p->a[k], emu_row(w, &v[k]), sizeof(p->a[k]));
@@ -397,7 +399,9 @@ static bool take_operands(struct emu_warp *w, const struct emu_instr *i,
 		    ? emu_lanes_of(w, &v[1])
 		    : *(const uint32_t *)emu_row(w, &v[1]);
 	if (scale != 0 && scale != UINT32_MAX) {
-		emu_fault(w, i, -1, "scale-d differs between lanes");
+		emu_fault(w, i, -1,
+			  "scale-d differs between lanes: all 32 "
+			  "must have the same");
 		return false;
 	}
 	p->accumulates = scale;
@@ -413,7 +417,9 @@ static bool check_group(struct emu_warp *w, const struct pending *p)
 	mine->issued++;
 	mine->last = *p;
 	if (first + 4 > w->cta->n_warps) {
-		emu_fault(w, p->instr, -1, "the CTA has no whole warpgroup");
+		emu_fault(w, p->instr, -1,
+			  "the CTA has no four warps from "
+			  "this warpgroup's first on");
 		return false;
 	}
 	for (uint32_t k = first; k < first + 4; k++) {
@@ -471,7 +477,9 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
 	if (!q)
 		return;
 	if (w->live != UINT32_MAX) {
-		emu_fault(w, i, -1, "lanes of the warp have exited");
+		emu_fault(w, i, -1,
+			  "lanes of the warp have exited: it needs "
+			  "all 32");
 		return;
 	}
 	if (!q->is_fenced) {

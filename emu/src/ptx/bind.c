@@ -186,14 +186,15 @@ static bool add_number(struct emu_bind *b, const struct emu_argument *a,
 
 		memcpy(&wide, &value, sizeof(wide));
 		if (a->float_bytes != 8 || bytes != 4)
-			return emu_bind_fail(b, "a number of another size");
+			return emu_bind_fail(b, "a number of another size than "
+						"the operand");
 		narrow = (float)wide;
 		memcpy(&bits, &narrow, sizeof(bits));
 		value = bits;
 	} else if (a->kind == EMU_ARG_INTEGER && is_float(type)) {
 		return emu_bind_fail(b, "an integer where a float belongs");
 	}
-	return bytes > 8 ? emu_bind_fail(b, "a number of 128 bits")
+	return bytes > 8 ? emu_bind_fail(b, "a number cannot have 128 bits")
 			 : add_constant(b, value, bytes);
 }
 
@@ -253,7 +254,7 @@ bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a,
 bool emu_predicate(struct emu_bind *b, const struct emu_argument *a)
 {
 	if (a->kind != EMU_ARG_REGISTER)
-		return emu_bind_fail(b, "a predicate that is no register");
+		return emu_bind_fail(b, "the predicate must be a register");
 	return check_width(b, a, 1) && add_register(b, a, false);
 }
 
@@ -268,7 +269,7 @@ bool emu_address(struct emu_bind *b, const struct emu_argument *a)
 	else if (b->n_addresses <= 2)
 		b->i->offset[b->n_addresses - 1] = (int64_t)a->value;
 	else
-		return emu_bind_fail(b, "over three addresses");
+		return emu_bind_fail(b, "more than three addresses");
 	b->n_addresses++;
 	switch (base->kind) {
 	case EMU_ARG_REGISTER:
@@ -287,7 +288,8 @@ bool emu_address(struct emu_bind *b, const struct emu_argument *a)
 		return emu_bind_fail(b, "%.*s is declared nowhere",
 				     (int)base->length, base->text);
 	default:
-		return emu_bind_fail(b, "no register and no variable in []");
+		return emu_bind_fail(b, "[] must hold a register, a variable "
+					"or a number");
 	}
 }
 

@@ -256,7 +256,8 @@ static void compare(enum emu_mma_type a_type, enum emu_mma_type b_type,
 
 		if (d[i] != want)
 			fail_msg(
-			    "types %d %d data %d sum %d of n %d: 0x%08x, not 0x%08x",
+			    "types %d %d data %d sum %d of n %d: 0x%08x, not "
+			    "0x%08x",
 			    a_type, b_type, data, i, n, d[i], want);
 	}
 	/* Without c, and in place. */

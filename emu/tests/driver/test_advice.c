@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_advice.c - a report comes with its rule: every phrase by which the bugs of
+ * bugs.def are found has one, and a failed launch shows it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "driver/advice.h"
+#include "driver/cuda_api.h"
+
+static const struct {
+	const char *what, *where, *words, *text;
+} bugs[] = {
+#define BUG(what, where, block, cluster, grid, words, text)                    \
+	{what, where, words, text},
+#include "check/bugs.def"
+#undef BUG
+};
+
+/* Of a sentence whose end says what is missing, for which there is a rule. */
+static bool is_beginning(const char *word)
+{
+	return strcmp(word, "reads it") == 0 || strcmp(word, "wrote it") == 0 ||
+	       strcmp(word, "a wgmma of") == 0;
+}
+
+static void test_bugs(void **state)
+{
+	char word[200];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bugs) / sizeof(*bugs); i++) {
+		const char *at = bugs[i].words;
+
+		while (*at) {
+			const size_t n = strcspn(at, "|");
+
+			snprintf(word, sizeof(word), "%.*s", (int)n, at);
+			if (!is_beginning(word) && !emu_advice_for(word))
+				fail_msg("no rule for \"%s\" (%s)", word,
+					 bugs[i].what);
+			at += n + (at[n] == '|');
+		}
+	}
+	assert_null(emu_advice_for("no memory for a copy"));
+}
+
+/* A kernel that loads from address 0. */
+static const char *const text =
+    ".version 9.0\n.target sm_90a\n.address_size 64\n"
+    ".visible .entry k()\n{\n\t.reg .b64 %d<2>; .reg .b32 %r<2>;\n"
+    "\tmov.b64 %d1, 0;\n\tld.global.u32 %r1, [%d1];\n\tret;\n}\n";
+
+static void test_launch(void **state)
+{
+	const char *said = NULL;
+	CUfunction function;
+	CUcontext context;
+	CUmodule module;
+
+	(void)state;
+	assert_int_equal(cuInit(0), CUDA_SUCCESS);
+	assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL),
+			 CUDA_SUCCESS);
+	assert_int_equal(cuModuleGetFunction(&function, module, "k"),
+			 CUDA_SUCCESS);
+	assert_int_equal(
+	    cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+	    CUDA_SUCCESS);
+	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(cuGetErrorString(CUDA_ERROR_LAUNCH_FAILED, &said),
+			 CUDA_SUCCESS);
+	for (const char *const *word =
+		 (const char *const[]){"k, cluster 0, CTA (0,0,0), warp 0, "
+				       "lane 0, PTX line 8: ld: ",
+				       "nothing is there", "\n  rule: ",
+				       "\n  try: ", "\n  again: NIBEMU_SEED=3",
+				       NULL};
+	     *word; word++)
+		if (!strstr(said, *word))
+			fail_msg("'%s' is not in: %s", *word, said);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_bugs),
+	    cmocka_unit_test(test_launch),
+	};
+
+	if (setenv("NIBEMU_SEED", "3", 1) != 0 ||
+	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
