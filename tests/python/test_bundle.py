@@ -25,7 +25,7 @@ import sys
 
 import torch
 
-driver = C.CDLL(os.environ["NIB_CUDA_LIBRARY"])
+driver = C.CDLL("libcuda.so.1")
 
 
 class OnGpu(torch.Tensor):
@@ -121,8 +121,19 @@ class Bundles(TorchTest):
                           encoding="utf-8") as file:
                     file.write(content)
             t.save(inputs, os.path.join(folder, "data.pt"))
+            # What a user may have set for the package is nothing to a bundle.
+            for name, target in (("libcuda.so.1", EMULATOR), ("nibblas",
+                    os.path.join(os.path.dirname(EMULATOR), "nibblas"))):
+                os.symlink(target, os.path.join(folder, name))
+            home = os.path.join(folder, "home")
+            os.mkdir(home)
+            tuning = os.path.join(home, "tuning.json")
+            with open(tuning, "w", encoding="utf-8") as file:
+                file.write("{broken")
             clean = {"PATH": os.environ["PATH"], "NIBEMU_SMS": "16",
-                     "NIB_TUNING": "off", "NIB_CUDA_LIBRARY": EMULATOR, **env}
+                     "LD_LIBRARY_PATH": folder, "HOME": home,
+                     "XDG_CACHE_HOME": home, "NIB_TUNING": tuning,
+                     "NIB_CUDA_LIBRARY": "/nowhere/libcuda.so.1", **env}
             done = subprocess.run(
                 [sys.executable, "evaluate.py"], cwd=folder, env=clean,
                 text=True, capture_output=True, check=False, timeout=300)
@@ -196,6 +207,21 @@ class Bundles(TorchTest):
             self.assertRegex(done.stderr, "ArgumentError: " + message)
         done, _ = self.evaluate(self.texts["gemm"], [good[:6]])
         self.assertRegex(done.stderr, "ArgumentError: data: tuple of 6; must be")
+
+    def test_sizes_of_a_known_group_are_looked_at(self):
+        """The tensors of a second tuple have the shapes of the first, its
+        problem_sizes are others."""
+        good = self.inputs("group_gemm", (self.size(9, 33, 64),), 1)[0][1]
+        bad = (*good[:3], [(9, 33, 128, 1)])
+        done, _ = self.evaluate(self.texts["group_gemm"], [good, bad])
+        self.assertRegex(done.stderr, r"ArgumentError: a\[0\]: .*must have shape")
+
+    def test_reads_no_environment(self):
+        path = os.path.join(os.path.dirname(EMULATOR), "libnibblas_submission.so")
+        done = subprocess.run(["nm", "-D", "--undefined-only", path], text=True,
+                              capture_output=True, check=True)
+        self.assertIn("dlopen", done.stdout)
+        self.assertNotIn("getenv", done.stdout)
 
     def test_what_the_contest_takes(self):
         allowed = {"torch", "base64", "ctypes", "lzma", "os", "tempfile"}

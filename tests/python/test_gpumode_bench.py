@@ -25,16 +25,28 @@ class Bench(TorchTest):
         return self.specs.Benchmark((self.specs.Size(*size),), 2.0)
 
     def test_plans(self):
-        plan = self.bench.plan
-        self.assertEqual(plan("gemm", "cuda"), (50, 200, ""))
-        self.assertEqual(plan("group_gemm", "cuda:1"), (15, 100, ""))
-        self.assertEqual(plan("gemv", "cuda"), (1, 200, ""))
-        self.assertEqual(plan("gemm", "cuda", inputs=15).reduced,
+        plan, gib = self.bench.plan, 1 << 30
+        large = {"free_bytes": 139 * gib}
+        self.assertEqual(plan("gemm", "cuda", **large),
+                         (50, 200, "", 62.5 * gib))
+        self.assertEqual(plan("dual_gemm", "cuda", **large).flush_bytes,
+                         62.5 * gib)
+        self.assertEqual(plan("group_gemm", "cuda:1", **large),
+                         (15, 100, "", gib / 4))
+        self.assertEqual(plan("gemv", "cuda", **large), (1, 200, "", 4 * gib))
+        self.assertEqual(plan("gemm", "cuda", inputs=15, **large).reduced,
                          "15 inputs back to back, not 50")
+        self.assertEqual(
+            plan("gemm", "cuda", free_bytes=int(39.5 * gib)),
+            (50, 200, "35 GiB written before each pass, not 62.5 GiB",
+             35 * gib))
+        heading = "\n".join(self.bench.heading(
+            "gemm", "cuda", plan("gemm", "cuda", **large), None, "here"))
+        self.assertIn("its 62.5 GiB written before each pass", heading)
         self.assertEqual(
             plan("group_gemm", "cpu"),
             (1, 5, "1 input back to back, not 15; at most 5 repeats, not 100; "
-             "caches as they are"))
+             "caches as they are", 0))
 
     def test_stats(self):
         """The contest's calculate_stats()."""

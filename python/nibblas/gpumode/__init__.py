@@ -65,11 +65,9 @@ def _compute(problem, data):
         return kind.result(tensors)
     backend = Cuda if tensors[0].is_cuda else Cpu
     device = backend.device_of(tensors[0])
-    key = [problem, device]
+    key = [problem, device, kind.sizes(data)]
     for x in tensors:
         key += x.shape, x.stride(), x.dtype, x.device
-    if problem == "group_gemm":
-        key += map(tuple, data[3])
     key = tuple(key)
     plan = cache.get(key) or _plan(problem, backend, device, key, data)
     if plan.count:

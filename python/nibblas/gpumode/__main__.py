@@ -73,7 +73,9 @@ def bench(problem, device, submission=None, only=None, inputs=None,
     kernel = _kernel(problem, submission)
     benchmarks = _specs.BENCHMARKS[problem]
     chosen = [one for _, one in _chosen(benchmarks, only)]
-    what = _bench.plan(problem, device, inputs, repeats)
+    free = (torch.cuda.mem_get_info(device)[0]
+            if torch.device(device).type == "cuda" else None)
+    what = _bench.plan(problem, device, inputs, repeats, free)
     limits = _limits.measure(device) if measure_limits else None
     source = _source(device, submission)
     for text in _bench.heading(problem, device, what, limits, source):
@@ -88,7 +90,7 @@ def bench(problem, device, submission=None, only=None, inputs=None,
     print(_bench.last_line(rows, complete), file=out)
     return {"problem": problem, "device": device, "source": source,
             "inputs": what.inputs, "most_repeats": what.most_repeats,
-            "reduced": what.reduced or None, "complete": complete,
+            "flush_bytes": what.flush_bytes, "reduced": what.reduced or None, "complete": complete,
             "limits": limits._asdict() if limits else None,
             "geometric_mean_us": _bench.geometric_mean(
                 [row["mean_us"] for row in rows]),

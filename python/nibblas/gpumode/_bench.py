@@ -18,6 +18,7 @@ class Plan(NamedTuple):
     inputs: int
     most_repeats: int
     reduced: str
+    flush_bytes: int = 0
 
 
 def _many(inputs):
@@ -28,8 +29,26 @@ def _many(inputs):
 CPU_INPUTS, CPU_REPEATS = 1, 5
 
 
-def plan(problem, device, inputs=None, repeats=None):
-    """The contest's own counts, or fewer on a CPU, or those asked for."""
+# What the inputs, the results and torch itself may need beside a flush.
+SPARE_BYTES = 4 << 30
+
+
+def _gib(n_bytes):
+    return f"{n_bytes / (1 << 30):g} GiB"
+
+
+def flush_bytes(problem, free_bytes):
+    """What is written before each pass: the contest's own number of bytes, or whole
+    GiB that fit into this GPU's memory."""
+    wanted = _specs.PROTOCOLS[problem].flush_bytes
+    if wanted + SPARE_BYTES <= free_bytes:
+        return wanted
+    return min(wanted, max(free_bytes - SPARE_BYTES, 1 << 30) >> 30 << 30)
+
+
+def plan(problem, device, inputs=None, repeats=None, free_bytes=None):
+    """The contest's own counts, or fewer on a CPU, or those asked for.  free_bytes:
+    of the GPU's memory."""
     protocol = _specs.PROTOCOLS[problem]
     on_cpu = torch.device(device).type == "cpu"
     if inputs is None:
@@ -42,21 +61,26 @@ def plan(problem, device, inputs=None, repeats=None):
     if repeats < protocol.most_repeats:
         differs.append(f"at most {repeats} repeats, not "
                        f"{protocol.most_repeats}")
+    flush = 0
     if on_cpu:
         differs.append("caches as they are")
-    return Plan(inputs, repeats, "; ".join(differs))
+    else:
+        flush = flush_bytes(problem, free_bytes)
+        if flush != protocol.flush_bytes:
+            differs.append(f"{_gib(flush)} written before each pass, not "
+                           f"{_gib(protocol.flush_bytes)}")
+    return Plan(inputs, repeats, "; ".join(differs), flush)
 
 
 class _Clock:
     """Nanoseconds of one pass over all inputs."""
 
-    def __init__(self, device):
+    def __init__(self, device, flush_bytes=0):
         self.device = torch.device(device)
         self.on_gpu = self.device.type == "cuda"
         self.flush = None
         if self.on_gpu:
-            # Four times the L2 of the largest GPU.
-            self.flush = torch.empty(1 << 29, dtype=torch.uint8,
+            self.flush = torch.empty(flush_bytes >> 3, dtype=torch.int64,
                                      device=self.device)
 
     def wait(self):
@@ -138,7 +162,7 @@ def run(problem, benchmark, kernel, device, what, limits):
     spec = benchmark.spec
     inputs = _inputs(problem, spec, device, what.inputs)
     check(problem, kernel, inputs)
-    clock = _Clock(device)
+    clock = _Clock(device, what.flush_bytes)
     durations = []
     begin = time.perf_counter()
     for _ in range(what.most_repeats):
@@ -173,8 +197,8 @@ def heading(problem, device, what, limits, source):
     if what.reduced:
         lines.append(f"reduced: {what.reduced}")
     else:
-        lines.append("the contest's protocol, the L2 overwritten before each "
-                     "pass")
+        lines.append(f"the contest's counts, and its {_gib(what.flush_bytes)} "
+                     "written before each pass")
     lines.append("contest light: the contest's speed of light, of a B200 at "
                  "1.5 GHz; not this machine's")
     lines.append("machine limit: " + (limits.describe() if limits

@@ -165,13 +165,13 @@ def _classes():
 def _functions(problem):
     """Those that know the problem's tuples."""
     kind = _tuples.PROBLEMS[problem]
-    used = [kind.tensors, kind.products, kind.result]
+    used = [kind.tensors, kind.products, kind.sizes, kind.result]
     helpers = (_tuples._fail, _tuples._take, _tuples._matrices, _tuples._tiles,
                _tuples._sizes, _tuples._product)
     names = ", ".join(function.__name__ for function in used)
     return "\n\n".join(map(inspect.getsource, (*helpers, *used))) + (
         f"\n\nOP, POINTERS = {kind.op}, {kind.pointers}\n"
-        f"tensors_of, products_of, result_of = {names}\n")
+        f"tensors_of, products_of, sizes_of, result_of = {names}\n")
 
 
 def _rest(current):

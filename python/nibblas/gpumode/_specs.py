@@ -26,17 +26,21 @@ class Benchmark(NamedTuple):
 
 class Protocol(NamedTuple):
     """How the contest measures a problem: so many inputs of their own data, one
-    after the other between two events, the caches cold before the first; repeated
-    until the mean is known to 0.1 %, ten seconds are measured, two minutes have
-    passed or so many repeats are done."""
+    after the other between two events; before each pass it writes so many bytes,
+    so that the caches are cold.  It repeats that until the mean is known to 0.1 %,
+    ten seconds are measured, two minutes have passed or so many repeats are
+    done."""
 
     inputs: int
     seed_step: int  # from one input's data to the next's
     most_repeats: int
+    flush_bytes: int
 
 
-PROTOCOLS = {"gemm": Protocol(50, 42, 200), "dual_gemm": Protocol(50, 42, 200),
-             "gemv": Protocol(1, 0, 200), "group_gemm": Protocol(15, 42, 100)}
+PROTOCOLS = {"gemm": Protocol(50, 42, 200, 16000 << 22),
+             "dual_gemm": Protocol(50, 42, 200, 16000 << 22),
+             "gemv": Protocol(1, 0, 200, 4 << 30),
+             "group_gemm": Protocol(15, 42, 100, 256 << 20)}
 LEAST_REPEATS = 3
 LEAST_S, MEASURED_S, MOST_S = 0.1, 10.0, 120.0
 CLOSE_ENOUGH = 0.001

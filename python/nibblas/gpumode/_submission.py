@@ -175,7 +175,7 @@ def custom_kernel(data):
     tensors = tensors_of(data)
     index = tensors[-1].get_device()
     queue = _queue(index)
-    key = [index, queue]
+    key = [index, queue, sizes_of(data)]
     for x in tensors:
         key += x.shape, x.stride(), x.dtype
     key = tuple(key)

@@ -16,6 +16,7 @@ class Problem(NamedTuple):
     tensors: Callable   # of a tuple: the tensors used, c last in each product
     products: Callable  # of a tuple: for each product the (name, view)s of c, a and
     #                     its scales, b and its scales, b2 and its scales
+    sizes: Callable     # of a tuple: what the tensors' shapes do not say
     result: Callable    # of the tensors: what a submission returns
     pointers: tuple     # where a product's tensors go in struct nib_problem
 
@@ -78,6 +79,10 @@ def _product(sizes, c, a, sfa, *bs):
 
 def last(tensors):
     return tensors[-1]
+
+
+def no_sizes(_data):
+    return ()
 
 
 def gemm_tensors(data):
@@ -147,19 +152,24 @@ def group_products(data):
     return products
 
 
+def group_sizes(data):
+    return tuple(map(tuple, data[3]))
+
+
 def every_c(tensors):
     return list(tensors[4::5])
 
 
 _PAIR = ("a.codes", "b.codes", "a.scales", "b.scales", "c.data")
 PROBLEMS = {
-    "group_gemm": Problem(abi.NIB_GEMM, group_tensors, group_products, every_c,
-                          _PAIR),
+    "group_gemm": Problem(abi.NIB_GEMM, group_tensors, group_products,
+                          group_sizes, every_c, _PAIR),
     "dual_gemm": Problem(
-        abi.NIB_DUAL_GEMM, dual_tensors, dual_products, last,
+        abi.NIB_DUAL_GEMM, dual_tensors, dual_products, no_sizes, last,
         ("a.codes", "b.codes", "b2.codes", "a.scales", "b.scales", "b2.scales",
          "c.data")),
-    "gemm": Problem(abi.NIB_GEMM, gemm_tensors, gemm_products, last, _PAIR),
+    "gemm": Problem(abi.NIB_GEMM, gemm_tensors, gemm_products, no_sizes, last,
+                    _PAIR),
     "gemv": Problem(
-        abi.NIB_GEMV, gemm_tensors, gemv_products, last,
+        abi.NIB_GEMV, gemm_tensors, gemv_products, no_sizes, last,
         ("b.codes", "a.codes", "b.scales", "a.scales", "c.data"))}
