@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_commits.sh [RANGE] - the subject of the last commit, or of each of a range,
-# is "area: what changes": at most 72 characters, no full stop at the end.  Without
-# git or history it checks nothing.
+# check_commits.sh [RANGE] - refuses a commit whose subject is not "area: what
+# changes", of at most 72 characters and without a full stop.  Checks the last commit,
+# or each of RANGE; without git or history it checks nothing.
 set -u
 git rev-parse HEAD >/dev/null 2>&1 || exit 0
 bad=$(git log --no-merges --format='%h %s' "${1:--1}" |

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_symbols.sh LIBRARY... - the names that each library (.so or .a) defines
-# for others are exactly the functions of include/nibblas.h.  Prints TAP.
+# check_symbols.sh LIBRARY... - checks that the visible names of each library (.so or
+# .a) are exactly the functions of include/nibblas.h.  Prints TAP.
 set -u
 header=$(dirname "$0")/../include/nibblas.h
 work=$(mktemp -d)

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# emu_bugs.sh BUILD [SCHEDULES] - writes docs/software-gpu-bugs.md: each bug of
-# emu/tests/check/bugs.def, and each that tests/cuda/test_emu_mutations.py plants in the
-# Hopper kernels, with the schedules (1,000; a hundredth of them for the kernels)
-# on which the software GPU reports it.  Fails if one is not found, or a right
-# program is reported.
+# emu_bugs.sh BUILD [SCHEDULES] - writes docs/software-gpu-bugs.md.  The page lists
+# each bug of emu/tests/check/bugs.def, and each that
+# tests/cuda/test_emu_mutations.py plants in the Hopper kernels, with the schedules
+# (1,000; a hundredth of them for the kernels) on which the software GPU reports it.
+# Fails if a bug is not found, or a right program is reported.
 set -u
 build=$1
 schedules=${2:-1000}

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fuzz.sh SECONDS [SEED] - builds the fuzzers and runs each for so long, from its
-# seeds in fuzz/corpus/ of tests/ or emu/tests/.  What it learns is kept in build/fuzz/corpus/; an input
-# that breaks something is written to build/fuzz/crash/, shown for who has only the
-# log, and belongs in the seeds.  The same SEED on what has learnt nothing gives the
-# same run; 0, as without it: another one each time.
+# fuzz.sh SECONDS [SEED] - builds the fuzzers and runs each for SECONDS, from its
+# seeds in fuzz/corpus/ of tests/ or emu/tests/.  New inputs are kept in
+# build/fuzz/corpus/.  An input that breaks something is written to build/fuzz/crash/
+# and printed, so that the log suffices; it belongs in the seeds.  The same SEED with
+# an empty build/fuzz/corpus/ gives the same run; 0, the default, another one each time.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:?seconds}

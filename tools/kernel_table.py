@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kernel_table.py -o FILE.md LOG... - what ptxas -v says of each kernel, as a
-table: registers, static shared memory, stack and spills.  Exits 1 if a kernel
+"""kernel_table.py -o FILE.md LOG... - a table of what ptxas -v reports of each
+kernel: registers, static shared memory, stack and spills.  Exits 1 if a kernel
 spills, after writing the table."""
 import argparse
 import pathlib
@@ -10,8 +10,8 @@ import sys
 
 HEAD = """# GPU kernels
 
-Written by `make kernels` from what ptxas says. Shared memory is what is fixed
-when a kernel is compiled; a launch adds what its plan asks for.
+Written by `make kernels` from the output of ptxas. Shared memory is the part that is
+fixed when a kernel is compiled; a launch adds what its plan asks for.
 
 | file | kernel | registers | static shared bytes | stack bytes | spilled bytes, stored / loaded |
 |---|---|---|---|---|---|

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The GPU kernels: src/backend/cuda/kernels/*.cu, each made into a cubin for Hopper
-# that nib_images embeds, and PTX.  Without nvcc, or with NIB_CUDA=OFF, that is
-# an empty table, and the CUDA backend says why it is closed.
+# The GPU kernels: each of src/backend/cuda/kernels/*.cu becomes a cubin for Hopper,
+# which nib_images embeds, and PTX.  Without nvcc, or with NIB_CUDA=OFF, the table of
+# images is empty, and the CUDA backend says why it is closed.
 set(NIB_CUDA AUTO CACHE STRING
   "GPU kernels: ON (nvcc must be there), OFF, AUTO (if nvcc is there)")
 set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)

@@ -88,8 +88,8 @@ class Header:
         return SCALARS[base]
 
     def argument(self, text):
-        """Of a function.  Structs that the header defines are typed pointers,
-        so that ctypes checks them; all others are addresses."""
+        """The ctype of a function's argument.  Structs that the header defines are
+        typed pointers, so that ctypes checks them; all others are addresses."""
         base = text.replace("const ", "").rstrip("* ").strip()
         stars = text.count("*")
         if stars == 0:
@@ -117,7 +117,7 @@ class Header:
 
 
 def split(text, separator):
-    """At separators outside all brackets."""
+    """Splits at separators outside all brackets."""
     depth, start = 0, 0
     for i, c in enumerate(text):
         depth += (c in "({[") - (c in ")}]")
@@ -138,7 +138,7 @@ def declarators(line):
 
 
 def arguments(text):
-    """Their types, without names."""
+    """The types of arguments, without names."""
     if text.strip() == "void":
         return []
     return [re.sub(r"\w+(\[\])?$", "", one.strip()).strip()

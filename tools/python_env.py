@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """python_env.py [--models] DIR [SCRIPT ARGUMENT...] - makes the virtual environment
-in which tests/python/ run, of this interpreter, and runs a script in it, the package
-being the source tree's.  What pip could not install is left out, and the tests that
-need it say so; without NumPy there is no environment, and a script exits with 77
-(skipped).
+of this interpreter in which tests/python/ run, and runs a script in it with the source
+tree's package.  Packages that pip cannot install are left out, and the tests that need
+them say so.  Without NumPy there is no environment, and the exit status is 77 (skipped).
 
---models: with the packages whose checkpoints are read, ModelOpt, compressed-tensors
-and torchao, and a real model: half a gigabyte.
+--models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and a
+real model: half a gigabyte.
 
 The environment is made again when the lists below have changed."""
 
@@ -18,7 +17,7 @@ import subprocess
 import sys
 import time
 
-# Less than CTest gives it: what is not here then is skipped.
+# Less than CTest's limit; a package that is not here by then is left out.
 MOST_SECONDS = 240
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# CTest cuts a test's output at 1 KB unless told; checks are counted from it.
+# Checks are counted from a test's output, which CTest cuts at 1 KB by default.
 OUTPUT_BYTES = "33554432"
 
 CMOCKA = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED|ERROR) +\] (.*)")
@@ -26,7 +26,7 @@ UNITTEST_END = re.compile(r"(?:OK|FAILED)(?: \((.*)\))?$")
 
 
 class Result:
-    """What one CTest's output says."""
+    """The checks that one CTest reports in its output."""
 
     def __init__(self):
         self.passed = 0
@@ -107,7 +107,7 @@ def read_unittest(lines, result):
 
 
 def skipped(case):
-    """Whether the program said so; one that is missing has <skipped> too."""
+    """True if the program says so; a missing program has <skipped> too."""
     skip = case.find("skipped")
     return skip is not None and skip.get("message", "").startswith("SKIP_")
 
@@ -149,7 +149,7 @@ def run_quietly(*command):
 
 
 def show_skipped(skipped):
-    """One line a reason, with how many tests it holds for and the first two."""
+    """One line for each reason: how many tests it skips, and the first two."""
     reasons = {}
     for name, reason in skipped:
         reasons.setdefault(reason or "no reason given", []).append(name)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * submission.c - what makes libnibblas_submission.so of the library's own
- * objects: a CPU backend that is closed, so that its code is not in there,
- * kernels that are given at run time, and no environment: a submission works
- * with libcuda.so.1 and the built-in costs, whatever its user has set.
+ * submission.c - turns the library's own objects into
+ * libnibblas_submission.so: the CPU backend is closed, so that its code is left
+ * out; kernels are given at run time; and the environment is ignored, so that a
+ * submission always works with libcuda.so.1 and the built-in costs.
  * `python -m nibblas.gpumode bundle` packs it into one file with the kernels of
  * libnibblas.so.
  */

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# test_emu.sh BUILD [SEEDS] - the programs for a GPU on the software GPU of a
-# build: every case in order, then a tenth of them under SEEDS (4) schedules with
-# late copies, and the bugs of emu/tests/check/bugs.def on 200 schedules; as many at once
-# as there are processors, each on one.  The last line: N passed, N failed.
+# test_emu.sh BUILD [SEEDS] - runs the programs for a GPU on the software GPU of a
+# build: every case in order, then a tenth of them under SEEDS (4) schedules with late
+# copies, and the bugs of emu/tests/check/bugs.def on 200 schedules.  Runs one program
+# on each processor.  The last line: N passed, N failed.
 set -u
 
-# run BUILD RESULTS SEED SIZE PROGRAM: one line, and its output where it fails.
+# run BUILD RESULTS SEED SIZE PROGRAM: prints one line, and the output of a failure.
 if [ "${1:-}" = run ]; then
 	build=$2 results=$3 seed=$4 size=$5 program=$6
 	log=$results.$program.$seed
