@@ -10,10 +10,6 @@ static enum nib_status check(const struct nib_device *device,
 	if (!device)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
-	if (device->backend->is_host)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s: its planner knows no costs; a GPU's does",
-				device->backend->name);
 	return NIB_OK;
 }
 

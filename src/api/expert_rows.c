@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mixture.c - what a mixture of experts needs of where their rows end. */
+/* expert_rows.c - the API of where the rows of experts begin and end. */
 #include <inttypes.h>
 
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"
-#include "format/scale_layout.h"
-#include "run.h"
 #include "validate.h"
 
 /* Offsets are int32, and so are all that are added up. */
@@ -39,25 +37,6 @@ static enum nib_status check(const int32_t *ends, int64_t experts,
 	return nib_check_apart(scales, "scale_rows", rows, "row_offsets", err);
 }
 
-/* Wraps where offsets do: whoever multiplies clamps them. */
-static void fill(const int32_t *ends, int64_t experts, int32_t *row_offsets,
-		 int32_t *scale_rows)
-{
-	uint32_t begin = 0, padded = 0;
-
-	row_offsets[0] = 0;
-	for (int64_t e = 0; e < experts; e++) {
-		const uint32_t end = (uint32_t)ends[e];
-
-		row_offsets[e + 1] = ends[e];
-		if (scale_rows)
-			scale_rows[e] = (int32_t)padded;
-		padded += (end - begin + NIB_SCALE_TILE_ROWS - 1) &
-			  ~(uint32_t)(NIB_SCALE_TILE_ROWS - 1);
-		begin = end;
-	}
-}
-
 enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
 				int64_t experts, int32_t *row_offsets,
 				int32_t *scale_rows,
@@ -82,10 +61,6 @@ enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
 		status = check(ends, experts, row_offsets, scale_rows, err);
 	if (status)
 		return status;
-	if (!device->backend->is_host)
-		return device->backend->expert_rows(device, ends, experts,
-						    row_offsets, scale_rows,
-						    ours.stream, err);
-	fill(ends, experts, row_offsets, scale_rows);
-	return NIB_OK;
+	return device->backend->expert_rows(device, ends, experts, row_offsets,
+					    scale_rows, ours.stream, err);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - the front door of a device's memory and of waiting for it. */
+#include "backend/backend.h"
 #include "core/error.h"
-#include "run.h"
+#include "validate.h"
 
 static enum nib_status check_device(const struct nib_device *device,
 				    struct nib_error *err)

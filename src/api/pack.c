@@ -24,6 +24,9 @@ enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	if ((status = nib_valid_nvfp4(b, &view, label, err)) ||
 	    (status = nib_valid_nvfp4_data(&view, label, err)))
 		return status;
+	if (device->backend->is_host &&
+	    (status = nib_valid_scale_signs(&view, label, err)))
+		return status;
 	return device->backend->pack(device, &view, packed, err);
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - problem -> backend: validated once, workspace sized, explained. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"
+#include "outputs.h"
 #include "validate.h"
 
 static enum nib_status no_memory(const char *what, size_t bytes,
@@ -38,7 +40,8 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 		return no_memory("a plan", sizeof(struct nib_plan), err);
 	(*plan)->device = device;
 	(*plan)->op = op;
-	if (pthread_mutex_init(&(*plan)->workspace_lock, NULL) != 0) {
+	(*plan)->caller_workspace = ours->caller_workspace != 0;
+	if (pthread_mutex_init(&(*plan)->last.lock, NULL) != 0) {
 		device->backend->plan_free(*plan);
 		*plan = NULL;
 		return no_memory("a lock", sizeof(pthread_mutex_t), err);
@@ -46,9 +49,60 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 	return NIB_OK;
 }
 
-/* The backend's part, and the plan's own workspace; frees the plan on failure. */
+/* Where a run's resolved problems lie: before the backend's workspace... */
+static enum nib_status add_head(struct nib_plan *plan, struct nib_error *err)
+{
+	const size_t each = sizeof(struct nib_problem) + nib_outputs_bytes();
+	/* At most 2^31 problems, which fit into memory. */
+	const size_t bytes = plan->is_moe ? 0 : (size_t)plan->count * each;
+
+	plan->head_bytes = (bytes + 63) / 64 * 64;
+	if (__builtin_add_overflow(plan->workspace_bytes, plan->head_bytes,
+				   &plan->workspace_bytes))
+		return no_memory("a workspace", SIZE_MAX, err);
+	return NIB_OK;
+}
+
+/* ... or in the plan. */
+static enum nib_status add_last_run(struct nib_plan *plan,
+				    struct nib_error *err)
+{
+	struct nib_last_run *last = &plan->last;
+	const size_t count = plan->is_moe ? 0 : (size_t)plan->count;
+
+	if (count == 0)
+		return NIB_OK;
+	last->given = calloc(count, sizeof(*last->given));
+	last->problems = calloc(count, sizeof(*last->problems));
+	last->scratch = calloc(count, nib_outputs_bytes());
+	if (last->given && last->problems && last->scratch)
+		return NIB_OK;
+	return no_memory(
+	    "the problems",
+	    count * (2 * sizeof(*last->given) + nib_outputs_bytes()), err);
+}
+
+/* The plan's own workspace. */
+static enum nib_status add_workspace(struct nib_plan *plan,
+				     struct nib_error *err)
+{
+	const struct nib_backend *backend = plan->device->backend;
+	void *workspace = NULL;
+	enum nib_status status;
+
+	if (plan->caller_workspace || plan->workspace_bytes == 0)
+		return NIB_OK;
+	status = backend->workspace_new(plan->device, plan->workspace_bytes,
+					&workspace, err);
+	if (backend->is_host)
+		atomic_store(&plan->spares[0], workspace);
+	else
+		plan->workspace = workspace;
+	return status;
+}
+
+/* The backend's part, and memory for runs; frees the plan on failure. */
 static enum nib_status finish_plan(struct nib_plan **plan,
-				   const struct nib_plan_options *options,
 				   enum nib_status status,
 				   struct nib_error *err)
 {
@@ -56,9 +110,11 @@ static enum nib_status finish_plan(struct nib_plan **plan,
 
 	if (!status)
 		status = p->device->backend->plan(p, err);
-	if (!status && !options->caller_workspace && p->workspace_bytes)
-		status = p->device->backend->workspace_new(
-		    p->device, p->workspace_bytes, &p->workspace, err);
+	if (!status)
+		status = p->device->backend->is_host ? add_head(p, err)
+						     : add_last_run(p, err);
+	if (!status)
+		status = add_workspace(p, err);
 	if (status) {
 		nib_plan_free(p);
 		*plan = NULL;
@@ -96,7 +152,7 @@ enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
 		p->flop += nib_problem_flop(op, &p->problems[i]);
 		p->bytes += nib_problem_bytes(op, &p->problems[i]);
 	}
-	return finish_plan(plan, &ours, status, err);
+	return finish_plan(plan, status, err);
 }
 
 enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
@@ -125,19 +181,27 @@ enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
 		p->flop = nib_problem_flop(op, &whole);
 		p->bytes = nib_problem_bytes(op, &whole);
 	}
-	return finish_plan(plan, &ours, status, err);
+	return finish_plan(plan, status, err);
 }
 
 void nib_plan_free(struct nib_plan *plan)
 {
+	const struct nib_backend *backend;
+
 	if (!plan)
 		return;
-	pthread_mutex_destroy(&plan->workspace_lock);
+	backend = plan->device->backend;
+	for (int i = 0; i < NIB_SPARES; i++)
+		if (plan->spares[i])
+			backend->workspace_free(plan->device, plan->spares[i]);
 	if (plan->workspace)
-		plan->device->backend->workspace_free(plan->device,
-						      plan->workspace);
+		backend->workspace_free(plan->device, plan->workspace);
+	pthread_mutex_destroy(&plan->last.lock);
+	free(plan->last.given);
+	free(plan->last.problems);
+	free(plan->last.scratch);
 	free(plan->problems);
-	plan->device->backend->plan_free(plan);
+	backend->plan_free(plan);
 }
 
 enum nib_status nib_plan_get_info(const struct nib_plan *plan,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - the front door of what a device can do at most. */
+#include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"
-#include "run.h"
+#include "validate.h"
 
 /* Some twenty minutes of a GPU, and far below what rounding up overflows. */
 #define MAX_AMOUNT (INT64_C(1) << 60)
@@ -55,10 +56,6 @@ enum nib_status nib_device_probe(struct nib_device *device,
 	if (!device)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
-	if (device->backend->is_host)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s: only GPUs have probes",
-				device->backend->name);
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)
 		status = nib_check_stream(device, ours.stream, "options.stream",

@@ -7,10 +7,10 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
+#include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"
 #include "format/half.h"
-#include "run.h"
 #include "validate.h"
 
 static enum nib_status check_pointer(const void *pointer, const char *name,

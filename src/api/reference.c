@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/outputs.h"
 #include "api/validate.h"
 #include "core/error.h"
 #include "core/options.h"
@@ -281,7 +282,9 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 	int64_t k = 0;
 
 	if (count > 0 && count <= INT32_MAX && problems) {
-		resolved = calloc((size_t)count, sizeof(*resolved));
+		/* The outputs' scratch lies behind the problems. */
+		resolved = calloc((size_t)count,
+				  sizeof(*resolved) + nib_outputs_bytes());
 		if (!resolved)
 			return nib_fail(err, NIB_OUT_OF_MEMORY,
 					"the oracle's %" PRId64 " problems",
@@ -301,7 +304,8 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 			k = resolved[i].a.k;
 	}
 	if (!status)
-		status = nib_valid_outputs(op, resolved, count, err);
+		status = nib_valid_outputs(op, resolved, count,
+					   &resolved[count], err);
 	if (!status)
 		status = oracle_open(o, k, err);
 	if (!status)

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - plan + pointers -> backend.  Nothing is allocated here: the backend says
- * where the validated copies of the problems live.
+ * run.c - the problems of a run: checked, resolved, held against the plan's, and
+ * handed to the backend.
+ *
+ * Resolved copies live in the head of the workspace on a host backend, so that
+ * runs of one plan do not meet; elsewhere in the plan, where a run with the same
+ * problems as the last one finds them again.
  */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "backend/backend.h"
 #include "core/options.h"
-#include "run.h"
+#include "outputs.h"
 #include "validate.h"
 
 static bool same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y)
@@ -50,70 +55,10 @@ static enum nib_status wrong_plan(struct nib_label view, struct nib_error *err)
 			   "those that the plan was made for");
 }
 
-enum nib_status nib_check_stream(const struct nib_device *device,
-				 const void *stream, const char *name,
-				 struct nib_error *err)
-{
-	if (!stream || !device->backend->is_host)
-		return NIB_OK;
-	return nib_fail_argument(
-	    err, NIB_BAD_ARGUMENT, name,
-	    " = %p: must be NULL on '%s', which has no streams", stream,
-	    device->backend->name);
-}
-
-/* Options, and the workspace: the caller's, or the plan's under its lock. */
-static enum nib_status begin_run(struct nib_plan *plan,
-				 const struct nib_run_options *options,
-				 struct nib_run_options *ours, bool *locked,
-				 struct nib_error *err)
-{
-	enum nib_status status;
-
-	*locked = false;
-	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
-	if (!status)
-		status = nib_check_stream(plan->device, ours->stream,
-					  "options.stream", err);
-	if (status)
-		return status;
-	if (ours->workspace) {
-		if (ours->workspace_bytes < plan->workspace_bytes)
-			return nib_fail_argument(
-			    err, NIB_BAD_ARGUMENT, "options.workspace_bytes",
-			    " = %zu: must "
-			    "be at least %zu",
-			    ours->workspace_bytes, plan->workspace_bytes);
-		if ((uintptr_t)ours->workspace % 64)
-			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-						 "options.workspace",
-						 " = %p: must be "
-						 "aligned to 64 bytes",
-						 ours->workspace);
-		return NIB_OK;
-	}
-	if (!plan->workspace && plan->workspace_bytes)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.workspace",
-		    " = NULL: the plan was made "
-		    "with caller_workspace, so a run must bring "
-		    "%zu bytes",
-		    plan->workspace_bytes);
-	pthread_mutex_lock(&plan->workspace_lock);
-	*locked = true;
-	ours->workspace = plan->workspace;
-	return NIB_OK;
-}
-
-static void end_run(struct nib_plan *plan, bool locked)
-{
-	if (locked)
-		pthread_mutex_unlock(&plan->workspace_lock);
-}
-
-enum nib_status nib_take_problem(const struct nib_plan *plan,
-				 const struct nib_problem *given, int64_t index,
-				 struct nib_problem *out, struct nib_error *err)
+static enum nib_status take_problem(const struct nib_plan *plan,
+				    const struct nib_problem *given,
+				    int64_t index, struct nib_problem *out,
+				    struct nib_error *err)
 {
 	const char *view;
 	enum nib_status status;
@@ -128,42 +73,29 @@ enum nib_status nib_take_problem(const struct nib_plan *plan,
 	return nib_valid_problem_data(plan->op, out, index, err);
 }
 
-enum nib_status nib_run(struct nib_plan *plan,
-			const struct nib_problem *problems, int64_t count,
-			const struct nib_run_options *options,
-			struct nib_error *err)
+/* check_data: look at scale signs, too. */
+static enum nib_status take_problems(const struct nib_plan *plan,
+				     const struct nib_problem *given,
+				     bool check_data, struct nib_problem *out,
+				     void *scratch, struct nib_error *err)
 {
-	struct nib_run_options ours;
-	bool locked;
-	enum nib_status status;
+	enum nib_status status = NIB_OK;
 
-	if (!plan || plan->is_moe)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "plan", "%s",
-		    plan ? ": made by nib_plan_create_moe(), so it "
-			   "runs by nib_run_moe()"
-			 : " = NULL: must be a plan");
-	if (count != plan->count)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "count",
-					 " = %" PRId64
-					 ": must be the plan's %" PRId64,
-					 count, plan->count);
-	if (count > 0 && !problems)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "problems",
-		    " = NULL: must point to %" PRId64 " problems", count);
-	if (count == 0)
-		return NIB_OK;
-	status = begin_run(plan, options, &ours, &locked, err);
-	if (!status)
-		status = plan->device->backend->run(plan, problems, &ours, err);
-	end_run(plan, locked);
-	return status;
+	for (int64_t i = 0; i < plan->count && !status; i++) {
+		status = take_problem(plan, &given[i], i, &out[i], err);
+		if (!status && check_data)
+			status =
+			    nib_valid_problem_signs(plan->op, &out[i], i, err);
+	}
+	return status ? status
+		      : nib_valid_outputs(plan->op, out, plan->count, scratch,
+					  err);
 }
 
-enum nib_status nib_take_moe(const struct nib_plan *plan,
-			     const struct nib_moe_problem *given,
-			     struct nib_moe_problem *out, struct nib_error *err)
+static enum nib_status take_moe(const struct nib_plan *plan,
+				const struct nib_moe_problem *given,
+				struct nib_moe_problem *out,
+				struct nib_error *err)
 {
 	struct nib_problem planned = {0}, run = {0};
 	const char *view;
@@ -185,26 +117,281 @@ enum nib_status nib_take_moe(const struct nib_plan *plan,
 	return nib_valid_moe_data(plan->op, out, err);
 }
 
+/* ---- options and workspaces ------------------------------------------------ */
+
+static enum nib_status check_workspace(const struct nib_plan *plan,
+				       const struct nib_run_options *options,
+				       struct nib_error *err)
+{
+	if (!options->workspace) {
+		if (!plan->caller_workspace || !plan->workspace_bytes)
+			return NIB_OK;
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.workspace",
+		    " = NULL: the plan was made with caller_workspace, so a "
+		    "run must bring %zu bytes",
+		    plan->workspace_bytes);
+	}
+	if (options->workspace_bytes < plan->workspace_bytes)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.workspace_bytes",
+		    " = %zu: must be at least %zu", options->workspace_bytes,
+		    plan->workspace_bytes);
+	if ((uintptr_t)options->workspace % 64)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.workspace",
+		    " = %p: must be aligned to 64 bytes", options->workspace);
+	return NIB_OK;
+}
+
+static enum nib_status take_options(const struct nib_plan *plan,
+				    const struct nib_run_options *options,
+				    struct nib_run_options *ours,
+				    struct nib_error *err)
+{
+	const struct nib_backend *backend = plan->device->backend;
+	enum nib_status status;
+
+	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	if (!status)
+		status = nib_check_stream(plan->device, ours->stream,
+					  "options.stream", err);
+	if (!status && ours->check_data && !backend->is_host)
+		return nib_fail_argument(
+		    err, NIB_UNSUPPORTED, "options.check_data",
+		    " = %d: must be 0 on '%s', whose data the host does not "
+		    "read",
+		    ours->check_data, backend->name);
+	return status ? status : check_workspace(plan, ours, err);
+}
+
+/*
+ * A workspace of the plan's that no other run uses.  No lock is held while it is
+ * in use: a task of the caller's pool may itself run the plan, on this thread.
+ */
+static enum nib_status take_spare(struct nib_plan *plan, void **workspace,
+				  struct nib_error *err)
+{
+	for (int i = 0; i < NIB_SPARES; i++) {
+		*workspace = atomic_exchange(&plan->spares[i], NULL);
+		if (*workspace)
+			return NIB_OK;
+	}
+	return plan->device->backend->workspace_new(
+	    plan->device, plan->workspace_bytes, workspace, err);
+}
+
+static void give_spare(struct nib_plan *plan, void *workspace)
+{
+	for (int i = 0; i < NIB_SPARES; i++) {
+		void *none = NULL;
+
+		if (atomic_compare_exchange_strong(&plan->spares[i], &none,
+						   workspace))
+			return;
+	}
+	plan->device->backend->workspace_free(plan->device, workspace);
+}
+
+/* ---- runs in host memory --------------------------------------------------- */
+
+/* workspace: all of it, aligned. */
+static enum nib_status run_in(struct nib_plan *plan,
+			      const struct nib_problem *problems,
+			      const struct nib_moe_problem *given_moe,
+			      bool check_data, char *workspace,
+			      struct nib_error *err)
+{
+	struct nib_problem *resolved = (struct nib_problem *)workspace;
+	struct nib_moe_problem moe;
+	struct nib_run run = {.workspace = workspace + plan->head_bytes};
+	enum nib_status status;
+
+	if (plan->is_moe) {
+		run.moe = &moe;
+		status = take_moe(plan, given_moe, &moe, err);
+		if (!status)
+			status = nib_valid_moe_offsets(&moe, err);
+		if (!status && check_data)
+			status = nib_valid_moe_signs(plan->op, &moe, err);
+	} else {
+		run.problems = resolved;
+		status = take_problems(plan, problems, check_data, resolved,
+				       &resolved[plan->count], err);
+	}
+	return status ? status : plan->device->backend->run(plan, &run, err);
+}
+
+static enum nib_status run_on_host(struct nib_plan *plan,
+				   const struct nib_problem *problems,
+				   const struct nib_moe_problem *moe,
+				   const struct nib_run_options *options,
+				   struct nib_error *err)
+{
+	void *workspace = options->workspace;
+	enum nib_status status = NIB_OK;
+
+	if (!workspace)
+		status = take_spare(plan, &workspace, err);
+	if (status)
+		return status;
+	status = run_in(plan, problems, moe, options->check_data != 0,
+			workspace, err);
+	if (!options->workspace)
+		give_spare(plan, workspace);
+	return status;
+}
+
+/* ---- runs elsewhere -------------------------------------------------------- */
+
+/* Packed weights of a checked problem: freed since, others may lie there. */
+static bool same_packed(const struct nib_plan *plan,
+			const struct nib_packed *packed,
+			const struct nib_nvfp4 *checked)
+{
+	return !packed ||
+	       (packed->device == plan->device &&
+		packed->rows == checked->rows && packed->k == checked->k &&
+		packed->batch == checked->batch);
+}
+
+/* Padding may differ where nothing else does: then they are checked again. */
+static bool is_last_run(const struct nib_plan *plan,
+			const struct nib_problem *problems)
+{
+	const struct nib_last_run *last = &plan->last;
+	const size_t bytes = (size_t)plan->count * sizeof(*problems);
+
+	if (!last->is_valid || memcmp(last->given, problems, bytes) != 0)
+		return false;
+	for (int64_t i = 0; i < plan->count; i++) {
+		const struct nib_problem *p = &last->problems[i];
+
+		if (!same_packed(plan, p->b_packed, &p->b) ||
+		    !same_packed(plan, p->b2_packed, &p->b2))
+			return false;
+	}
+	return true;
+}
+
+static bool is_last_moe(const struct nib_plan *plan,
+			const struct nib_moe_problem *moe)
+{
+	const struct nib_last_run *last = &plan->last;
+
+	return last->is_valid && moe &&
+	       memcmp(&last->given_moe, moe, sizeof(*moe)) == 0 &&
+	       same_packed(plan, last->moe.b_packed, &last->moe.b) &&
+	       same_packed(plan, last->moe.b2_packed, &last->moe.b2);
+}
+
+/* The problems into plan->last, as if never seen. */
+static enum nib_status take_anew(struct nib_plan *plan,
+				 const struct nib_problem *problems,
+				 const struct nib_moe_problem *moe,
+				 struct nib_error *err)
+{
+	struct nib_last_run *last = &plan->last;
+	enum nib_status status;
+
+	if (plan->is_moe) {
+		status = take_moe(plan, moe, &last->moe, err);
+		if (!status)
+			last->given_moe = *moe;
+		return status;
+	}
+	status = take_problems(plan, problems, false, last->problems,
+			       last->scratch, err);
+	if (!status)
+		memcpy(last->given, problems,
+		       (size_t)plan->count * sizeof(*problems));
+	return status;
+}
+
+static enum nib_status run_elsewhere(struct nib_plan *plan,
+				     const struct nib_problem *problems,
+				     const struct nib_moe_problem *moe,
+				     const struct nib_run_options *options,
+				     struct nib_error *err)
+{
+	struct nib_last_run *last = &plan->last;
+	struct nib_run run = {
+	    .problems = last->problems,
+	    .moe = plan->is_moe ? &last->moe : NULL,
+	    .workspace =
+		options->workspace ? options->workspace : plan->workspace,
+	    .is_callers_workspace = options->workspace != NULL,
+	    .stream = options->stream,
+	};
+	enum nib_status status = NIB_OK;
+
+	pthread_mutex_lock(&last->lock);
+	run.is_repeated =
+	    plan->is_moe ? is_last_moe(plan, moe) : is_last_run(plan, problems);
+	if (!run.is_repeated)
+		status = take_anew(plan, problems, moe, err);
+	if (!status)
+		status = plan->device->backend->run(plan, &run, err);
+	last->is_valid = run.is_repeated || !status;
+	pthread_mutex_unlock(&last->lock);
+	return status;
+}
+
+/* ---- the public functions -------------------------------------------------- */
+
+static enum nib_status run(struct nib_plan *plan,
+			   const struct nib_problem *problems,
+			   const struct nib_moe_problem *moe,
+			   const struct nib_run_options *options,
+			   struct nib_error *err)
+{
+	struct nib_run_options ours;
+	enum nib_status status = take_options(plan, options, &ours, err);
+
+	if (status)
+		return status;
+	if (plan->device->backend->is_host)
+		return run_on_host(plan, problems, moe, &ours, err);
+	return run_elsewhere(plan, problems, moe, &ours, err);
+}
+
+enum nib_status nib_run(struct nib_plan *plan,
+			const struct nib_problem *problems, int64_t count,
+			const struct nib_run_options *options,
+			struct nib_error *err)
+{
+	if (!plan || plan->is_moe)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "plan", "%s",
+		    plan ? ": made by nib_plan_create_moe(), so it "
+			   "runs by nib_run_moe()"
+			 : " = NULL: must be a plan");
+	if (count != plan->count)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "count",
+					 " = %" PRId64
+					 ": must be the plan's %" PRId64,
+					 count, plan->count);
+	if (count > 0 && !problems)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "problems",
+		    " = NULL: must point to %" PRId64 " problems", count);
+	if (count == 0)
+		return NIB_OK;
+	return run(plan, problems, NULL, options, err);
+}
+
 enum nib_status nib_run_moe(struct nib_plan *plan,
 			    const struct nib_moe_problem *moe,
 			    const struct nib_run_options *options,
 			    struct nib_error *err)
 {
-	struct nib_run_options ours;
-	bool locked;
-	enum nib_status status;
-
 	if (!plan || !plan->is_moe)
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "plan", "%s",
 		    plan ? ": made by nib_plan_create(), so it "
 			   "runs by nib_run()"
 			 : " = NULL: must be a plan");
-	status = begin_run(plan, options, &ours, &locked, err);
-	if (!status)
-		status = plan->device->backend->run_moe(plan, moe, &ours, err);
-	end_run(plan, locked);
-	return status;
+	return run(plan, NULL, moe, options, err);
 }
 
 enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,

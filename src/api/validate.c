@@ -1,417 +1,387 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * validate.c - checks of single views: sizes, strides, layouts, pointers, and
- * where their bytes lie.  validate_problem.c puts them together.
- */
+/* validate.c - checks of whole problems: sizes that fit, overlaps, scales. */
 #include "validate.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"
-#include "format/scale_layout.h"
 #include "format/view.h"
 
-/* Rows, columns and batches: far above any use, far below overflow of a sum. */
-#define MAX_SIZE (INT64_C(1) << 40)
-
-static enum nib_status check_size(int64_t value, const char *field,
-				  const struct nib_label *label,
-				  struct nib_error *err)
+static enum nib_status check_op(enum nib_op op, bool is_moe,
+				struct nib_error *err)
 {
-	if (value >= 0 && value <= MAX_SIZE)
+	if (op == NIB_GEMM || op == NIB_DUAL_GEMM ||
+	    (op == NIB_GEMV && !is_moe))
 		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
-			   " = %" PRId64 ": must be 0 to 2^40", value);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "op",
+				 " = %d: must be %s", (int)op,
+				 is_moe ? "NIB_GEMM (0) or NIB_DUAL_GEMM (1)"
+					: "NIB_GEMM (0), NIB_DUAL_GEMM (1) or "
+					  "NIB_GEMV (2)");
 }
 
 /*
- * One stride: 0 becomes dense, the length of what it steps over; a smaller one
- * would overlap.  A single item is never stepped over.
+ * The sizes of one weight operand, from its view or its packed form.  Packed
+ * weights give a view with sizes and no data.
  */
-static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
-				      int64_t items, const char *field,
-				      const struct nib_label *label,
-				      struct nib_error *err)
+static enum nib_status
+resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
+		const struct nib_packed *packed, struct nib_nvfp4 *out,
+		struct nib_label label, struct nib_error *err)
 {
-	if (*stride == 0)
-		*stride = dense;
-	if (*stride < 0 || (items > 1 && *stride < dense))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
-				   " = %" PRId64
-				   ": must be 0 (dense) or at least %" PRId64,
-				   *stride, dense);
+	const bool is_second = strcmp(label.field, "b2") == 0;
+	struct nib_label packed_label = label;
+	struct nib_nvfp4 sizes = {0};
+
+	if (!packed)
+		return nib_valid_nvfp4(view, out, label, err);
+	packed_label.field = is_second ? "b2_packed" : "b_packed";
+	if (!device)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
+				   " is set: the oracle reads views only");
+	if (packed->device != device)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
+				   ": must be packed for the plan's device");
+	sizes.rows = packed->rows;
+	sizes.k = packed->k;
+	sizes.batch = packed->batch;
+	return nib_valid_nvfp4(&sizes, out, label, err);
+}
+
+/* a [m, k] times b [n, k] into c [m, n]; n, k from b. */
+static enum nib_status check_fit(const struct nib_nvfp4 *b,
+				 const struct nib_nvfp4 *a,
+				 const struct nib_dense *c,
+				 struct nib_label label, struct nib_error *err)
+{
+	if (b->k != a->k)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
+				   " = %" PRId64 ": must be a.k = %" PRId64,
+				   b->k, a->k);
+	if (b->rows != c->cols)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "rows",
+				   " = %" PRId64 ": must be c.cols = %" PRId64,
+				   b->rows, c->cols);
 	return NIB_OK;
 }
 
-/* items * stride without overflow and below 2^62. */
-static enum nib_status check_extent(int64_t items, int64_t stride,
-				    int64_t *extent, const char *field,
-				    const struct nib_label *label,
-				    struct nib_error *err)
+static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
+				   struct nib_label label,
+				   struct nib_error *err)
 {
-	if (!__builtin_mul_overflow(items, stride, extent) &&
-	    *extent < INT64_MAX / 2)
+	if (b->batch == 1 || b->batch == batch)
 		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
-			   " = %" PRId64 " times %" PRId64
-			   ": must stay below 2^62 bytes",
-			   stride, items);
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
+			   " = %" PRId64 ": must be 1 or a.batch = %" PRId64,
+			   b->batch, batch);
 }
 
-/* All batches' pieces of `width` between two rows: [rows, batch] in memory. */
-static bool lies_between(int64_t width, int64_t row_stride, int64_t batch,
-			 int64_t batch_stride)
+/* c's rows and batches are a's. */
+static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
+				    int64_t index, struct nib_error *err)
 {
-	return batch > 1 && batch_stride >= width &&
-	       batch_stride <= (row_stride - width) / (batch - 1);
+	const struct nib_label lc = nib_label_of("problems", index, "c");
+
+	if (p->c.rows != p->a.rows)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "rows",
+				   " = %" PRId64 ": must be a.rows = %" PRId64,
+				   p->c.rows, p->a.rows);
+	if (p->c.batch != p->a.batch)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "batch",
+				   " = %" PRId64 ": must be a.batch = %" PRId64,
+				   p->c.batch, p->a.batch);
+	if (op == NIB_GEMV && p->a.rows != 1)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+				   nib_label_of("problems", index, "a"), "rows",
+				   " = %" PRId64 ": must be 1 for NIB_GEMV",
+				   p->a.rows);
+	return NIB_OK;
 }
 
-/*
- * The stride of batches that are not between the rows: behind them.  The last
- * row may be short, so a gap between rows may hold others; a single row may
- * have any stride, and then dense is too little.
- */
-static enum nib_status check_behind(int64_t rows, int64_t row_dense,
-				    int64_t row_stride, int64_t batch,
-				    int64_t batch_stride, const char *field,
-				    const struct nib_label *label,
-				    struct nib_error *err)
+enum nib_status nib_valid_problem(enum nib_op op,
+				  const struct nib_device *device,
+				  const struct nib_problem *problem,
+				  int64_t index, struct nib_problem *out,
+				  struct nib_error *err)
 {
-	const int64_t all = rows > 0 ? (rows - 1) * row_stride + row_dense : 0;
-
-	if (batch_stride >= 0 && batch > 1 && batch_stride < all &&
-	    lies_between(row_dense, row_stride, batch, row_dense))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
-				   " = %" PRId64
-				   ": must be 0 (dense), at least %" PRId64
-				   " (behind all rows) or %" PRId64
-				   " to %" PRId64 " (between two rows)",
-				   batch_stride, all, row_dense,
-				   (row_stride - row_dense) / (batch - 1));
-	return resolve_stride(&batch_stride, all, batch, field, label, err);
-}
-
-/* Rows, then batches: both strides of one of the two arrays of a view. */
-static enum nib_status
-resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
-		int64_t batch, int64_t *batch_stride, const char *row_field,
-		const char *batch_field, const struct nib_label *label,
-		struct nib_error *err)
-{
-	int64_t extent;
+	struct nib_label la = nib_label_of("problems", index, "a");
+	struct nib_label lb = nib_label_of("problems", index, "b");
+	struct nib_label lb2 = nib_label_of("problems", index, "b2");
+	struct nib_label lc = nib_label_of("problems", index, "c");
 	enum nib_status status;
 
-	status =
-	    resolve_stride(row_stride, row_dense, rows, row_field, label, err);
-	if (!status)
-		status = check_extent(rows, *row_stride, &extent, row_field,
-				      label, err);
+	*out = *problem;
+	if ((status = nib_check_reserved(problem->reserved,
+					 nib_label_of("problems", index, ""),
+					 err)) ||
+	    (status = nib_valid_nvfp4(&problem->a, &out->a, la, err)) ||
+	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
+	    (status = resolve_weights(device, &problem->b, problem->b_packed,
+				      &out->b, lb, err)) ||
+	    (status = check_fit(&out->b, &out->a, &out->c, lb, err)) ||
+	    (status = check_batch(&out->b, out->a.batch, lb, err)) ||
+	    (status = check_output(op, out, index, err)))
+		return status;
+	if (op != NIB_DUAL_GEMM) {
+		memset(&out->b2, 0, sizeof(out->b2));
+		out->b2_packed = NULL;
+		return NIB_OK;
+	}
+	if ((status = resolve_weights(device, &problem->b2, problem->b2_packed,
+				      &out->b2, lb2, err)) ||
+	    (status = check_fit(&out->b2, &out->a, &out->c, lb2, err)))
+		return status;
+	return check_batch(&out->b2, out->a.batch, lb2, err);
+}
+
+enum nib_status nib_valid_problems(enum nib_op op,
+				   const struct nib_device *device,
+				   const struct nib_problem *problems,
+				   int64_t count, struct nib_problem *out,
+				   struct nib_error *err)
+{
+	enum nib_status status = check_op(op, false, err);
+
 	if (status)
 		return status;
-	if (*batch_stride == 0)
-		*batch_stride = extent;
-	if (!lies_between(row_dense, *row_stride, batch, *batch_stride))
-		status = check_behind(rows, row_dense, *row_stride, batch,
-				      *batch_stride, batch_field, label, err);
-	if (!status)
-		status = check_extent(batch, *batch_stride, &extent,
-				      batch_field, label, err);
+	if (count < 0 || count > INT32_MAX)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "count",
+		    " = %" PRId64 ": must be 0 to 2^31 - 1", count);
+	if (count > 0 && !problems)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "problems",
+		    " = NULL: must point to count = %" PRId64 " problems",
+		    count);
+	for (int64_t i = 0; i < count && !status; i++)
+		status = nib_valid_problem(op, device, &problems[i], i, &out[i],
+					   err);
 	return status;
 }
 
-static enum nib_status resolve_scales(struct nib_nvfp4 *v,
-				      const struct nib_label *label,
+/* The MoE's weights, with one matrix an expert. */
+static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
+				     const struct nib_nvfp4 *b,
+				     struct nib_label label,
+				     struct nib_error *err)
+{
+	enum nib_status status = check_fit(b, &moe->a, &moe->c, label, err);
+
+	if (!status && b->batch != moe->b.batch)
+		status = nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
+				     " = %" PRId64
+				     ": must be moe.b.batch = %" PRId64,
+				     b->batch, moe->b.batch);
+	return status;
+}
+
+enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
+			      const struct nib_moe_problem *moe,
+			      struct nib_moe_problem *out,
+			      struct nib_error *err)
+{
+	struct nib_label la = nib_label_of("moe", -1, "a"),
+			 lc = nib_label_of("moe", -1, "c");
+	struct nib_label lb = nib_label_of("moe", -1, "b"),
+			 lb2 = nib_label_of("moe", -1, "b2");
+	enum nib_status status;
+
+	if ((status = check_op(op, true, err)))
+		return status;
+	if (!moe)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
+					 " = NULL: must point to a problem");
+	*out = *moe;
+	if ((status =
+		 nib_check_reserved(moe->reserved, nib_label("moe"), err)) ||
+	    (status = nib_valid_nvfp4(&moe->a, &out->a, la, err)) ||
+	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
+	    (status = resolve_weights(device, &moe->b, moe->b_packed, &out->b,
+				      lb, err)) ||
+	    (status = check_moe_fit(out, &out->b, lb, err)))
+		return status;
+	if (out->a.batch != 1 || out->c.batch != 1 ||
+	    out->c.rows != out->a.rows)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "moe.c",
+		    " = [%" PRId64 ", %" PRId64 "] x %" PRId64
+		    ": must have a.rows = %" PRId64
+		    " rows, and a and c batch 1",
+		    out->c.rows, out->c.cols, out->c.batch, out->a.rows);
+	if (out->b.batch > INT32_MAX || out->a.rows > INT32_MAX)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
+					 ": %" PRId64 " experts, %" PRId64
+					 " rows: both must be below 2^31",
+					 out->b.batch, out->a.rows);
+	if (moe->scale_rows_total < 0 || moe->scale_rows_total > INT32_MAX)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "moe.scale_rows_total",
+		    " = %" PRId64 ": must be 0 to 2^31 - 1",
+		    moe->scale_rows_total);
+	if (moe->scale_rows) {
+		struct nib_nvfp4 scales = moe->a;
+
+		/* The scales of a may have more rows than its codes. */
+		scales.rows = moe->scale_rows_total;
+		scales.row_stride_bytes = 0;
+		if ((status = nib_valid_nvfp4(&scales, &scales, la, err)))
+			return status;
+	}
+	if (op != NIB_DUAL_GEMM) {
+		memset(&out->b2, 0, sizeof(out->b2));
+		out->b2_packed = NULL;
+		return NIB_OK;
+	}
+	status = resolve_weights(device, &moe->b2, moe->b2_packed, &out->b2,
+				 lb2, err);
+	return status ? status : check_moe_fit(out, &out->b2, lb2, err);
+}
+
+/* ---- streams -------------------------------------------------------------- */
+
+enum nib_status nib_check_stream(const struct nib_device *device,
+				 const void *stream, const char *name,
+				 struct nib_error *err)
+{
+	if (!stream || !device->backend->is_host)
+		return NIB_OK;
+	return nib_fail_argument(
+	    err, NIB_BAD_ARGUMENT, name,
+	    " = %p: must be NULL on '%s', which has no streams", stream,
+	    device->backend->name);
+}
+
+/* ---- data: pointers and overlaps ---------------------------------------- */
+
+enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
+				   struct nib_span in, struct nib_label li,
+				   struct nib_error *err)
+{
+	if (!nib_spans_overlap(c, in))
+		return NIB_OK;
+	return nib_fail_at(
+	    err, NIB_BAD_ARGUMENT, lc, "data",
+	    " [%p, %p) overlaps %s [%p, %p): outputs must lie apart",
+	    (void *)c.begin, (void *)c.end, NIB_LABEL_TEXT(li),
+	    (void *)in.begin, (void *)in.end);
+}
+
+static enum nib_status check_input(const struct nib_nvfp4 *v,
+				   struct nib_label label, struct nib_span c,
+				   struct nib_label lc, struct nib_error *err)
+{
+	enum nib_status status = nib_valid_nvfp4_data(v, label, err);
+
+	if (!status)
+		status =
+		    nib_check_disjoint(c, lc, nib_codes_span(v), label, err);
+	if (!status)
+		status =
+		    nib_check_disjoint(c, lc, nib_scale_span(v), label, err);
+	return status;
+}
+
+enum nib_status nib_valid_problem_data(enum nib_op op,
+				       const struct nib_problem *p,
+				       int64_t index, struct nib_error *err)
+{
+	struct nib_label lc = nib_label_of("problems", index, "c");
+	struct nib_span c = nib_dense_span(&p->c);
+	enum nib_status status;
+
+	status = nib_valid_dense_data(&p->c, lc, err);
+	if (!status)
+		status = check_input(
+		    &p->a, nib_label_of("problems", index, "a"), c, lc, err);
+	if (!status && !p->b_packed)
+		status = check_input(
+		    &p->b, nib_label_of("problems", index, "b"), c, lc, err);
+	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
+		status = check_input(
+		    &p->b2, nib_label_of("problems", index, "b2"), c, lc, err);
+	return status;
+}
+
+/* row_offsets ascending within a; scale_rows inside their tensor. */
+enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 				      struct nib_error *err)
 {
-	int64_t extent;
-	enum nib_status status;
+	const int64_t experts = moe->b.batch;
 
-	if (v->scale_layout == NIB_LINEAR)
-		return resolve_strides(v->rows, v->k / NIB_BLOCK,
-				       &v->scale_row_stride_bytes, v->batch,
-				       &v->scale_batch_stride_bytes,
-				       "scale_row_stride_bytes",
-				       "scale_batch_stride_bytes", label, err);
-	if (v->scale_row_stride_bytes != 0)
-		return nib_fail_at(
-		    err, NIB_BAD_ARGUMENT, *label, "scale_row_stride_bytes",
-		    " = %" PRId64 ": must be 0 with NIB_TILED_128X4",
-		    v->scale_row_stride_bytes);
-	status = resolve_stride(
-	    &v->scale_batch_stride_bytes,
-	    (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k), v->batch,
-	    "scale_batch_stride_bytes", label, err);
-	if (!status)
-		status =
-		    check_extent(v->batch, v->scale_batch_stride_bytes, &extent,
-				 "scale_batch_stride_bytes", label, err);
-	return status;
-}
+	for (int64_t e = 0; e < experts; e++) {
+		int64_t begin = moe->row_offsets[e];
+		int64_t end = moe->row_offsets[e + 1];
+		int64_t scale = moe->scale_rows ? moe->scale_rows[e] : 0;
 
-enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
-				struct nib_nvfp4 *out, struct nib_label label,
-				struct nib_error *err)
-{
-	struct nib_nvfp4 v = *in;
-	enum nib_status status;
-
-	if ((status = nib_check_reserved(v.reserved, label, err)) ||
-	    (status = check_size(v.rows, "rows", &label, err)) ||
-	    (status = check_size(v.batch, "batch", &label, err)))
-		return status;
-	if (v.k < 0 || v.k > NIB_MAX_K || v.k % NIB_BLOCK != 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
-				   " = %" PRId64
-				   ": must be a multiple of %d, 0 to %" PRId64,
-				   v.k, NIB_BLOCK, NIB_MAX_K);
-	if (v.scale_layout != NIB_LINEAR && v.scale_layout != NIB_TILED_128X4)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "scale_layout",
-				   " = %d: must be NIB_LINEAR (0) "
-				   "or NIB_TILED_128X4 (1)",
-				   (int)v.scale_layout);
-	if (v.batch == 0)
-		v.batch = 1;
-	status = resolve_strides(v.rows, v.k / 2, &v.row_stride_bytes, v.batch,
-				 &v.batch_stride_bytes, "row_stride_bytes",
-				 "batch_stride_bytes", &label, err);
-	if (!status)
-		status = resolve_scales(&v, &label, err);
-	if (!status)
-		*out = v;
-	return status;
-}
-
-enum nib_status nib_valid_dense(const struct nib_dense *in,
-				struct nib_dense *out, struct nib_label label,
-				struct nib_error *err)
-{
-	struct nib_dense v = *in;
-	int64_t extent;
-	enum nib_status status;
-
-	if ((status = nib_check_reserved(v.reserved, label, err)) ||
-	    (status = check_size(v.rows, "rows", &label, err)) ||
-	    (status = check_size(v.cols, "cols", &label, err)) ||
-	    (status = check_size(v.batch, "batch", &label, err)))
-		return status;
-	if (v.dtype != NIB_FP32 && v.dtype != NIB_FP16 && v.dtype != NIB_BF16)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "dtype",
-				   " = %d: must be NIB_FP32 (0), "
-				   "NIB_FP16 (1) or NIB_BF16 (2)",
-				   (int)v.dtype);
-	if (v.batch == 0)
-		v.batch = 1;
-	status = resolve_strides(v.rows, v.cols, &v.row_stride_elems, v.batch,
-				 &v.batch_stride_elems, "row_stride_elems",
-				 "batch_stride_elems", &label, err);
-	/* 4 bytes an element at most; strides that nothing uses count too. */
-	if (!status)
-		status =
-		    check_extent(v.rows ? 4 * v.rows : 4, v.row_stride_elems,
-				 &extent, "row_stride_elems", &label, err);
-	if (!status)
-		status =
-		    check_extent(4 * v.batch, v.batch_stride_elems, &extent,
-				 "batch_stride_elems", &label, err);
-	if (!status)
-		*out = v;
-	return status;
-}
-
-/* ---- where the bytes lie ------------------------------------------------ */
-
-/*
- * batch * rows pieces of `width` bytes: piece (b, r) begins at
- * begin + b * batch_stride + r * row_stride.
- */
-struct grid {
-	uintptr_t begin;
-	int64_t width, rows, row_stride, batch, batch_stride;
-};
-
-static struct grid codes_grid(const struct nib_nvfp4 *v)
-{
-	return (struct grid){
-	    (uintptr_t)v->codes, v->k / 2, v->rows,
-	    v->row_stride_bytes, v->batch, v->batch_stride_bytes};
-}
-
-static struct grid scale_grid(const struct nib_nvfp4 *v)
-{
-	const bool is_linear = v->scale_layout == NIB_LINEAR;
-
-	return (struct grid){
-	    .begin = (uintptr_t)v->scales,
-	    .width = is_linear ? v->k / NIB_BLOCK
-			       : (int64_t)nib_scales_bytes(v->scale_layout,
-							   v->rows, v->k),
-	    .rows = is_linear ? v->rows : 1,
-	    .row_stride = is_linear ? v->scale_row_stride_bytes : 0,
-	    .batch = v->batch,
-	    .batch_stride = v->scale_batch_stride_bytes,
-	};
-}
-
-static struct grid dense_grid(const struct nib_dense *v)
-{
-	const int64_t size = (int64_t)nib_dtype_bytes(v->dtype);
-
-	return (struct grid){
-	    (uintptr_t)v->data,
-	    v->cols * size,
-	    v->rows,
-	    v->row_stride_elems * size,
-	    v->batch,
-	    v->batch_stride_elems * size,
-	};
-}
-
-static struct nib_span span_of(struct grid g)
-{
-	struct nib_span span = {g.begin, g.begin};
-
-	if (g.rows > 0 && g.width > 0)
-		span.end += (uintptr_t)((g.batch - 1) * g.batch_stride +
-					(g.rows - 1) * g.row_stride + g.width);
-	return span;
-}
-
-struct nib_span nib_codes_span(const struct nib_nvfp4 *v)
-{
-	return span_of(codes_grid(v));
-}
-
-struct nib_span nib_scale_span(const struct nib_nvfp4 *v)
-{
-	return span_of(scale_grid(v));
-}
-
-struct nib_span nib_dense_span(const struct nib_dense *v)
-{
-	return span_of(dense_grid(v));
-}
-
-bool nib_spans_overlap(struct nib_span a, struct nib_span b)
-{
-	/* Empty ones lie nowhere. */
-	return a.begin < a.end && b.begin < b.end && a.begin < b.end &&
-	       b.begin < a.end;
-}
-
-enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
-				struct nib_span b, const char *b_name,
-				struct nib_error *err)
-{
-	if (!nib_spans_overlap(a, b))
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, a_name,
-				 " = %p: must not overlap %s, bytes %p to %p",
-				 (void *)a.begin, b_name, (void *)b.begin,
-				 (void *)b.end);
-}
-
-/* Bytes of a row's stride, circularly from begin, that hold all pieces. */
-static uintptr_t columns_bytes(const struct grid *g)
-{
-	if (g->batch_stride % g->row_stride == 0)
-		return (uintptr_t)g->width;
-	return (uintptr_t)((g->batch - 1) * g->batch_stride + g->width);
-}
-
-/* Column ranges of one wider matrix: one row stride, columns that never meet.
- */
-static bool are_columns_apart(const struct grid *x, const struct grid *y)
-{
-	const uintptr_t stride = (uintptr_t)x->row_stride;
-	uintptr_t offset;
-
-	if (x->row_stride != y->row_stride || stride == 0)
-		return false;
-	/* Column of y's first byte within x's rows. */
-	offset = y->begin >= x->begin
-		     ? (y->begin - x->begin) % stride
-		     : (stride - (x->begin - y->begin) % stride) % stride;
-	return offset >= columns_bytes(x) &&
-	       offset + columns_bytes(y) <= stride;
-}
-
-/* Each piece beside its like: the two are one grid of longer pieces. */
-static bool are_pieces_apart(const struct grid *x, const struct grid *y)
-{
-	const struct grid *low = x->begin < y->begin ? x : y;
-	const struct grid *high = low == x ? y : x;
-	const uintptr_t offset = high->begin - low->begin;
-	int64_t width;
-
-	if (x->rows != y->rows || x->row_stride != y->row_stride ||
-	    x->batch != y->batch || x->batch_stride != y->batch_stride)
-		return false;
-	/* Far below any overflow of the sums that follow. */
-	if (offset < (uintptr_t)low->width || offset > INT64_MAX / 4)
-		return false;
-	width = (int64_t)offset + high->width;
-	if (x->rows > 1 && x->row_stride < width)
-		return false;
-	return x->batch == 1 ||
-	       x->batch_stride >= (x->rows - 1) * x->row_stride + width ||
-	       lies_between(width, x->row_stride, x->batch, x->batch_stride);
-}
-
-/* Neither wraps around the end of memory. */
-static bool grids_overlap(struct grid x, struct grid y)
-{
-	return nib_spans_overlap(span_of(x), span_of(y)) &&
-	       !are_columns_apart(&x, &y) && !are_pieces_apart(&x, &y);
-}
-
-bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y)
-{
-	return grids_overlap(dense_grid(x), dense_grid(y));
-}
-
-bool nib_scales_overlap_codes(const struct nib_nvfp4 *v)
-{
-	return grids_overlap(scale_grid(v), codes_grid(v));
-}
-
-static enum nib_status check_span(struct nib_span span, const char *field,
-				  const struct nib_label *label,
-				  struct nib_error *err)
-{
-	if (span.begin == span.end)
-		return NIB_OK;
-	if (span.begin == 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
-				   " = NULL: must point to %ju bytes",
-				   (uintmax_t)(span.end - span.begin));
-	if (span.end < span.begin)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
-				   " = %p: its strides run past the end of "
-				   "memory",
-				   (void *)span.begin);
+		if (begin < 0 || end < begin || end > moe->a.rows)
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
+			    "[%" PRId64 "..] = %" PRId64 ", %" PRId64
+			    ": must ascend within 0 to a.rows = %" PRId64,
+			    e, begin, end, moe->a.rows);
+		if (!moe->scale_rows || begin == end)
+			continue;
+		if (scale < 0 || scale + end - begin > moe->scale_rows_total)
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "moe.scale_rows",
+			    "[%" PRId64 "] = %" PRId64 ": with %" PRId64
+			    " rows it must stay within "
+			    "scale_rows_total = %" PRId64,
+			    e, scale, end - begin, moe->scale_rows_total);
+		if (moe->a.scale_layout == NIB_TILED_128X4 && scale % 128)
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "moe.scale_rows",
+			    "[%" PRId64 "] = %" PRId64
+			    ": must be a multiple of 128 with "
+			    "NIB_TILED_128X4",
+			    e, scale);
+	}
 	return NIB_OK;
 }
 
-enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
-				     struct nib_label label,
-				     struct nib_error *err)
+enum nib_status nib_valid_moe_data(enum nib_op op,
+				   const struct nib_moe_problem *moe,
+				   struct nib_error *err)
 {
+	struct nib_label la = nib_label_of("moe", -1, "a"),
+			 lc = nib_label_of("moe", -1, "c");
+	struct nib_span c = nib_dense_span(&moe->c);
+	struct nib_nvfp4 scales = moe->a;
 	enum nib_status status;
 
-	status = check_span(nib_codes_span(v), "codes", &label, err);
+	/* The scales of a may have more rows than its codes, or fewer: then
+	 * its codes stand in for theirs. */
+	if (moe->scale_rows) {
+		scales.rows = moe->scale_rows_total;
+		scales.codes = scales.scales;
+		scales.row_stride_bytes = 0;
+	}
+	if (!moe->row_offsets)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
+		    " = NULL: must point to %" PRId64 " values",
+		    moe->b.batch + 1);
+	status = nib_valid_dense_data(&moe->c, lc, err);
 	if (!status)
-		status = check_span(nib_scale_span(v), "scales", &label, err);
+		status = nib_valid_nvfp4_data(&moe->a, la, err);
+	if (!status)
+		status = nib_valid_nvfp4_data(&scales, la, err);
+	if (!status)
+		status =
+		    nib_check_disjoint(c, lc, nib_codes_span(&moe->a), la, err);
+	if (!status)
+		status =
+		    nib_check_disjoint(c, lc, nib_scale_span(&scales), la, err);
+	if (!status && !moe->b_packed)
+		status = check_input(&moe->b, nib_label_of("moe", -1, "b"), c,
+				     lc, err);
+	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
+		status = check_input(&moe->b2, nib_label_of("moe", -1, "b2"), c,
+				     lc, err);
 	return status;
-}
-
-enum nib_status nib_valid_dense_data(const struct nib_dense *v,
-				     struct nib_label label,
-				     struct nib_error *err)
-{
-	return check_span(nib_dense_span(v), "data", &label, err);
 }
 
 /* ---- scale signs -------------------------------------------------------- */
@@ -471,4 +441,73 @@ enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
 	for (int64_t batch = 0; batch < v->batch && !status; batch++)
 		status = nib_valid_row_signs(v, batch, 0, v->rows, label, err);
 	return status;
+}
+
+enum nib_status nib_valid_problem_signs(enum nib_op op,
+					const struct nib_problem *p,
+					int64_t index, struct nib_error *err)
+{
+	enum nib_status status;
+
+	status = nib_valid_scale_signs(
+	    &p->a, nib_label_of("problems", index, "a"), err);
+	if (!status && !p->b_packed)
+		status = nib_valid_scale_signs(
+		    &p->b, nib_label_of("problems", index, "b"), err);
+	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
+		status = nib_valid_scale_signs(
+		    &p->b2, nib_label_of("problems", index, "b2"), err);
+	return status;
+}
+
+enum nib_status nib_valid_moe_signs(enum nib_op op,
+				    const struct nib_moe_problem *moe,
+				    struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	/* Only the rows that an expert has: the others may hold anything. */
+	for (int64_t e = 0; e < moe->b.batch && !status; e++) {
+		const int64_t rows =
+		    moe->row_offsets[e + 1] - moe->row_offsets[e];
+		const int64_t first =
+		    moe->scale_rows ? moe->scale_rows[e] : moe->row_offsets[e];
+
+		status = nib_valid_row_signs(&moe->a, 0, first, first + rows,
+					     nib_label_of("moe", -1, "a"), err);
+	}
+	if (!status && !moe->b_packed)
+		status = nib_valid_scale_signs(
+		    &moe->b, nib_label_of("moe", -1, "b"), err);
+	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
+		status = nib_valid_scale_signs(
+		    &moe->b2, nib_label_of("moe", -1, "b2"), err);
+	return status;
+}
+
+/* ---- what a problem costs ----------------------------------------------- */
+
+double nib_problem_flop(enum nib_op op, const struct nib_problem *p)
+{
+	double flop = 2.0 * (double)p->a.rows * (double)p->c.cols *
+		      (double)p->a.k * (double)p->a.batch;
+
+	return op == NIB_DUAL_GEMM ? 2 * flop : flop;
+}
+
+/* 9/16 byte a value. */
+static double nvfp4_bytes(const struct nib_nvfp4 *v)
+{
+	return (double)v->batch * (double)v->rows * (double)v->k * 9 / 16;
+}
+
+double nib_problem_bytes(enum nib_op op, const struct nib_problem *p)
+{
+	double bytes = nvfp4_bytes(&p->a) + nvfp4_bytes(&p->b);
+
+	if (op == NIB_DUAL_GEMM)
+		bytes += nvfp4_bytes(&p->b2);
+	return bytes + (double)p->c.batch * (double)p->c.rows *
+			   (double)p->c.cols *
+			   (double)nib_dtype_bytes(p->c.dtype);
 }

@@ -1,55 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * validate.h - every check of every argument.  Each function looks at one
- * thing, writes a copy with strides and batch resolved (no zeros mean anything
- * below), and names the argument, its value and the rule when it refuses.
+ * validate.h - checks of whole problems, of their data and of what a device can
+ * be asked.  Those of single views are in core/view.h.
  */
 #ifndef NIB_VALIDATE_H
 #define NIB_VALIDATE_H
 
-#include <stdbool.h>
-
-#include "core/error.h"
+#include "core/view.h"
 #include "nibblas.h"
-
-/* Where a view's bytes lie: [begin, end); empty if it has no elements. */
-struct nib_span {
-	uintptr_t begin, end;
-};
-
-/* Sizes, strides and layout; no pointer is looked at.  in may be out. */
-enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
-				struct nib_nvfp4 *out, struct nib_label label,
-				struct nib_error *err);
-enum nib_status nib_valid_dense(const struct nib_dense *in,
-				struct nib_dense *out, struct nib_label label,
-				struct nib_error *err);
-
-/* Resolved views whose elements are about to be touched: pointers, no wrap. */
-enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
-				     struct nib_label label,
-				     struct nib_error *err);
-enum nib_status nib_valid_dense_data(const struct nib_dense *v,
-				     struct nib_label label,
-				     struct nib_error *err);
-
-/* Spans of resolved views. */
-struct nib_span nib_codes_span(const struct nib_nvfp4 *v);
-struct nib_span nib_scale_span(const struct nib_nvfp4 *v);
-struct nib_span nib_dense_span(const struct nib_dense *v);
-bool nib_spans_overlap(struct nib_span a, struct nib_span b);
-/* The names are those of the arguments. */
-enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
-				struct nib_span b, const char *b_name,
-				struct nib_error *err);
-
-/*
- * Views of valid data whose spans cross may still have no byte in common: side
- * by side in the rows of one wider matrix, or each row of a batch beside the
- * other's.  Anything else counts as overlap.
- */
-bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y);
-bool nib_scales_overlap_codes(const struct nib_nvfp4 *v);
 
 /* NIB_BAD_DATA naming the first scale with its sign bit set. */
 enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
@@ -83,14 +41,19 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      struct nib_moe_problem *out,
 			      struct nib_error *err);
 
-/* Pointers and overlaps of one resolved problem, and of all outputs together.
- */
+/* NIB_BAD_ARGUMENT if a backend without streams is given one. */
+enum nib_status nib_check_stream(const struct nib_device *device,
+				 const void *stream, const char *name,
+				 struct nib_error *err);
+
+/* Pointers and overlaps of one resolved problem; all together: outputs.h. */
 enum nib_status nib_valid_problem_data(enum nib_op op,
 				       const struct nib_problem *problem,
 				       int64_t index, struct nib_error *err);
-enum nib_status nib_valid_outputs(enum nib_op op,
-				  const struct nib_problem *problems,
-				  int64_t count, struct nib_error *err);
+/* lc: what c's problem calls it, without its data. */
+enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
+				   struct nib_span in, struct nib_label li,
+				   struct nib_error *err);
 /* Reads row_offsets and scale_rows: for backends whose data is host memory. */
 enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 				      struct nib_error *err);

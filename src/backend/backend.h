@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backend.h - the shape of a backend: one kind of hardware, a table of functions none
- * of which is NULL but where a comment says so.  The front door (device.c,
- * plan.c, run.c, quantize.c) validates every argument and calls through this
- * table; a backend sees only valid arguments with all strides resolved
- * (validate.h), but for the problems of a run, which it takes one by one
- * (run.h): only the backend knows where their copies can live and whether their
- * data can be read.
+ * backend.h - the shape of a backend: one kind of hardware, and a table of
+ * functions that are all there.  What a backend cannot do it fills with the
+ * functions at the end, which say so.
+ *
+ * The API layer (src/api) checks every argument, resolves strides and batches,
+ * and calls through this table.  A backend calls nothing of that layer; what
+ * only it can know it checks itself: whether pointers are the device's, values
+ * in memory that the host does not read, sizes that its kernels do not take.
  */
 #ifndef NIB_BACKEND_H
 #define NIB_BACKEND_H
@@ -27,6 +28,22 @@ struct nib_packed {
 	size_t bytes;
 };
 
+/*
+ * What a plan on a device of its own memory was last given, bit by bit, and the
+ * resolved copies: the next run with the same problems is only a comparison.
+ */
+struct nib_last_run {
+	pthread_mutex_t lock; /* held while a run is enqueued */
+	bool is_valid;
+	/* plan->count long, NULL for MoE; then given_moe and moe. */
+	struct nib_problem *given, *problems;
+	struct nib_moe_problem given_moe, moe;
+	void *scratch; /* for nib_valid_outputs() */
+};
+
+/* Workspaces that a plan keeps for runs that come at the same time. */
+#define NIB_SPARES 64
+
 struct nib_plan {
 	struct nib_device *device;
 	enum nib_op op;
@@ -36,21 +53,47 @@ struct nib_plan {
 	struct nib_problem *problems; /* count, or NULL for MoE */
 	struct nib_moe_problem moe;
 	double flop, bytes;
+	/*
+	 * Of one run; a run that needs none gets NULL.  The backend says what
+	 * it needs itself, and the API layer adds the head: on a host backend
+	 * resolved problems and scratch lie before the backend's part.
+	 */
+	size_t workspace_bytes, head_bytes;
 	/* Filled by the backend. */
-	size_t workspace_bytes; /* 0: a run needs none, and gets NULL */
 	int64_t tasks;
 	int threads;
 	const char *backend_name;
 	char explanation[256];
-	/* The plan's own workspace, NULL if every run brings one. */
+	/* Nonzero: every run brings its workspace. */
+	bool caller_workspace;
+	/* Host backends: workspaces that no run uses now, or NULL. */
+	_Atomic(void *) spares[NIB_SPARES];
+	/* Others: the only one, which the caller's streams put in order. */
 	void *workspace;
-	pthread_mutex_t workspace_lock;
+	struct nib_last_run last;
+};
+
+/* A run as a backend gets it: everything checked but what backend.h says. */
+struct nib_run {
+	/* plan->count > 0 resolved problems, or NULL: then moe. */
+	const struct nib_problem *problems;
+	const struct nib_moe_problem *moe;
+	/* The problems are, bit for bit, those of the last run that succeeded
+	 * (never on a host backend). */
+	bool is_repeated;
+	/* The backend's part, aligned to 64: the plan's or the caller's. */
+	void *workspace;
+	bool is_callers_workspace;
+	void *stream;
 };
 
 struct nib_backend {
 	/* "cpu": what a device name starts with. */
 	const char *name;
-	/* Data is host memory, work is done on return: there are no streams. */
+	/*
+	 * Data is host memory, which the API layer may read; work is done on
+	 * return, and there are no streams.
+	 */
 	bool is_host;
 	/* Rows of nib_backend_get_info(): level 0 .. levels - 1, best first. */
 	int levels;
@@ -74,10 +117,7 @@ struct nib_backend {
 	enum nib_status (*wait)(struct nib_device *device, void *stream,
 				struct nib_error *err);
 
-	/*
-	 * The next four: NULL in backends that are is_host.  amount > 0, of READ a
-	 * multiple of 16; data is not looked at yet.
-	 */
+	/* amount > 0, of READ a multiple of 16; data is not looked at yet. */
 	enum nib_status (*probe)(struct nib_device *device,
 				 enum nib_probe probe, const void *data,
 				 int64_t amount, int64_t *done, void *stream,
@@ -93,7 +133,7 @@ struct nib_backend {
 	enum nib_status (*costs_save)(struct nib_device *device,
 				      struct nib_error *err);
 
-	/* Looks at the scales' signs itself. */
+	/* Scale signs are checked on a host backend only. */
 	enum nib_status (*pack)(struct nib_device *device,
 				const struct nib_nvfp4 *b,
 				struct nib_packed **packed,
@@ -102,7 +142,7 @@ struct nib_backend {
 
 	/* Allocates a plan of the backend's own size, zeroed. */
 	struct nib_plan *(*plan_new)(void);
-	/* Fills the backend's part of a plan whose front-door part is complete. */
+	/* Fills the backend's part of a plan whose other parts are complete. */
 	enum nib_status (*plan)(struct nib_plan *plan, struct nib_error *err);
 	void (*plan_free)(struct nib_plan *plan);
 	/* A workspace that the plan keeps; bytes > 0, aligned to 64. */
@@ -110,19 +150,8 @@ struct nib_backend {
 					 size_t bytes, void **workspace,
 					 struct nib_error *err);
 	void (*workspace_free)(struct nib_device *device, void *workspace);
-	/*
-	 * problems: plan->count > 0 of them as the caller gave them, nothing
-	 * checked: see nib_take_problem() and nib_take_moe() in run.h.
-	 * options: workspace is there and aligned, the caller's or the plan's.
-	 */
-	enum nib_status (*run)(struct nib_plan *plan,
-			       const struct nib_problem *problems,
-			       const struct nib_run_options *options,
+	enum nib_status (*run)(struct nib_plan *plan, const struct nib_run *run,
 			       struct nib_error *err);
-	enum nib_status (*run_moe)(struct nib_plan *plan,
-				   const struct nib_moe_problem *moe,
-				   const struct nib_run_options *options,
-				   struct nib_error *err);
 
 	/*
 	 * Views are valid, strides resolved.  A host backend sees no
@@ -141,8 +170,7 @@ struct nib_backend {
 	    const struct nib_dense *y,
 	    const struct nib_dequantize_options *options,
 	    struct nib_error *err);
-	/* NULL in backends that are is_host; experts > 0, scale_rows may be NULL.
-	 */
+	/* experts > 0, scale_rows may be NULL. */
 	enum nib_status (*expert_rows)(struct nib_device *device,
 				       const int32_t *ends, int64_t experts,
 				       int32_t *row_offsets,
@@ -159,5 +187,18 @@ extern const struct nib_backend *const nib_backends[];
 
 extern const struct nib_backend nib_backend_cpu;
 extern const struct nib_backend nib_backend_cuda;
+
+/* Entries of backends that cannot do it: NIB_UNSUPPORTED (unsupported.c). */
+enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
+			     const void *data, int64_t amount, int64_t *done,
+			     void *stream, struct nib_error *err);
+enum nib_status nib_no_costs_get(struct nib_device *device,
+				 struct nib_costs *costs,
+				 struct nib_error *err);
+enum nib_status nib_no_costs_set(struct nib_device *device,
+				 const struct nib_costs *costs,
+				 struct nib_error *err);
+enum nib_status nib_no_costs_save(struct nib_device *device,
+				  struct nib_error *err);
 
 #endif

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "file/text.h"
+#include "core/text.h"
 
 #define BUFFER_BYTES 65536
 #define MAX_TRIES    100

@@ -21,9 +21,9 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "file/array.h"
 #include "file/safetensors.h"
-#include "file/text.h"
 
 const struct nib_checkpoint_names nib_checkpoint_names[NIB_CHECKPOINTS] = {
     [NIB_CHECKPOINT_MODELOPT] =

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "file/text.h"
+#include "core/text.h"
 
 static enum nib_status map_fd(struct nib_mapped_file *map, int fd,
 			      const char *path, struct nib_error *err)

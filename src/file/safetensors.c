@@ -19,10 +19,10 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
+#include "core/text.h"
 #include "file/array.h"
 #include "file/dtype.h"
-#include "file/json.h"
-#include "file/text.h"
 
 struct reader {
 	struct nib_file *file;

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "file/array.h"
-#include "file/text.h"
 
 /* ------------------------------------------------------------------------ */
 /* Strings: checked, copied, unique                                          */

@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/options.h"
+#include "core/text.h"
 #include "file/checkpoint.h"
-#include "file/text.h"
 #include "file/writer.h"
 #include "format/view.h"
 

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scale_layout.h - where the scale of a block lies: (row, group) -> byte.
- * group = column / 16.  Sizes are taken as valid; see scale_layout.c for those
- * that are not.
+ * group = column / 16.  Sizes are taken as valid; core/sizes.c checks them.
  */
 #ifndef NIB_SCALE_LAYOUT_H
 #define NIB_SCALE_LAYOUT_H
 
 #include <stdint.h>
 
-#include "nibblas.h"
-
-/* NIB_TILED_128X4: a tile of 128 rows by 4 groups is 512 bytes. */
-#define NIB_SCALE_TILE_ROWS   128
-#define NIB_SCALE_TILE_GROUPS 4
-#define NIB_SCALE_TILE_BYTES  512
+#include "core/sizes.h"
 
 /* Byte of a scale inside its tile; row < 128, group < 4. */
 static inline int64_t nib_scale_offset_in_tile(int64_t row, int64_t group)

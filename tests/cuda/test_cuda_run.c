@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -28,14 +27,13 @@ static void check_message(const char *message, const char *part)
 		fail_msg("message '%s' lacks '%s'", message, part);
 }
 
-/* A device, and a plan as the front door makes it. */
+/* A device, and a plan on it. */
 struct bed {
 	struct fake_cuda *fake;
 	struct nib_device *device;
 	struct nib_problem problems[COUNT];
 	struct nib_moe_problem moe;
-	struct nib_plan plan;
-	struct cuda_taken taken;
+	struct nib_plan *plan;
 	struct nib_run_options options;
 	void *blocks[64];
 	int used;
@@ -75,20 +73,36 @@ static struct nib_dense dense(struct bed *bed)
 				  .cols = COLS};
 }
 
+/* A backend that checks a run and launches nothing. */
+static struct nib_backend backend;
+static struct fake_cuda *checked_fake;
+static void *known_workspace;
+
+static enum nib_status check_only(struct nib_plan *plan,
+				  const struct nib_run *run,
+				  struct nib_error *err)
+{
+	enum nib_status status = cuda_enter(cuda_device(plan->device), err);
+
+	if (status)
+		return status;
+	assert_int_equal(checked_fake->depth, 1);
+	status = cuda_check_run(plan, run, &known_workspace, err);
+	cuda_leave(cuda_device(plan->device));
+	return status;
+}
+
 static void make_bed(struct bed *bed, bool is_moe)
 {
-	struct nib_plan *plan = &bed->plan;
-
 	memset(bed, 0, sizeof(*bed));
-	bed->fake = fake_open(FAKE_CUDA);
+	bed->fake = checked_fake = fake_open(FAKE_CUDA);
 	bed->fake->devices = 2;
 	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
 			 NIB_OK);
-	plan->device = bed->device;
-	plan->op = NIB_DUAL_GEMM;
-	plan->is_moe = is_moe;
-	plan->count = is_moe ? EXPERTS : COUNT;
-	plan->workspace_bytes = 4096;
+	backend = *bed->device->backend;
+	backend.run = check_only;
+	bed->device->backend = &backend;
+	known_workspace = NULL;
 	for (int i = 0; i < COUNT; i++)
 		bed->problems[i] = (struct nib_problem){
 		    .a = nvfp4(bed, ROWS, 1, NIB_TILED_128X4),
@@ -109,28 +123,19 @@ static void make_bed(struct bed *bed, bool is_moe)
 	    .scale_rows = fresh(bed, 4 * EXPERTS),
 	    .scale_rows_total = ROWS,
 	};
-	if (is_moe) {
-		assert_int_equal(nib_valid_moe(plan->op, bed->device, &bed->moe,
-					       &plan->moe, NULL),
-				 NIB_OK);
-	} else {
-		plan->problems = calloc(COUNT, sizeof(*plan->problems));
-		assert_non_null(plan->problems);
-		assert_int_equal(nib_valid_problems(plan->op, bed->device,
-						    bed->problems, COUNT,
-						    plan->problems, NULL),
-				 NIB_OK);
-	}
-	assert_int_equal(cuda_taken_new(&bed->taken, plan, NULL), NIB_OK);
-	plan->workspace = fresh(bed, plan->workspace_bytes);
-	bed->options.workspace = plan->workspace;
+	assert_int_equal(
+	    is_moe ? nib_plan_create_moe(bed->device, NIB_DUAL_GEMM, &bed->moe,
+					 NULL, &bed->plan, NULL)
+		   : nib_plan_create(bed->device, NIB_DUAL_GEMM, bed->problems,
+				     COUNT, NULL, &bed->plan, NULL),
+	    NIB_OK);
+	bed->options.struct_bytes = sizeof(bed->options);
 	bed->fake->pointer_queries = 0;
 }
 
 static void free_bed(struct bed *bed)
 {
-	cuda_taken_free(&bed->taken);
-	free(bed->plan.problems);
+	nib_plan_free(bed->plan);
 	for (int i = 0; i < bed->used; i++)
 		nib_device_free(bed->device, bed->blocks[i]);
 	nib_device_close(bed->device);
@@ -140,26 +145,21 @@ static void free_bed(struct bed *bed)
 	assert_int_equal(bed->fake->outside, 0);
 }
 
-static enum nib_status begin(struct bed *bed, struct nib_error *err)
+static enum nib_status run(struct bed *bed, struct nib_error *err)
 {
-	if (bed->plan.is_moe)
-		return cuda_taken_begin_moe(&bed->taken, &bed->plan, &bed->moe,
-					    &bed->options, err);
-	return cuda_taken_begin(&bed->taken, &bed->plan, bed->problems,
-				&bed->options, err);
+	if (bed->plan->is_moe)
+		return nib_run_moe(bed->plan, &bed->moe, &bed->options, err);
+	return nib_run(bed->plan, bed->problems, COUNT, &bed->options, err);
 }
 
-/* A whole take and end; how many pointers it asked about. */
+/* A run that passes; how many pointers it asked about. */
 static int take(struct bed *bed)
 {
 	const int before = bed->fake->pointer_queries;
 	struct nib_error err;
-	const enum nib_status status = begin(bed, &err);
 
-	if (status)
+	if (run(bed, &err))
 		fail_msg("%s", err.message);
-	assert_int_equal(bed->fake->depth, 1);
-	cuda_taken_end(&bed->taken, &bed->plan);
 	assert_int_equal(bed->fake->depth, 0);
 	return bed->fake->pointer_queries - before;
 }
@@ -167,7 +167,7 @@ static int take(struct bed *bed)
 static void refused(struct bed *bed, enum nib_status want, const char *part)
 {
 	struct nib_error err = {.status = NIB_OK};
-	const enum nib_status status = begin(bed, &err);
+	const enum nib_status status = run(bed, &err);
 
 	assert_int_equal(status, want);
 	check_message(err.message, part);
@@ -184,18 +184,19 @@ static void steady_state_asks_nothing(void)
 	make_bed(&bed, false);
 	/* a, b, b2: codes and scales; c; two alphas. */
 	assert_int_equal(take(&bed), COUNT * 9);
-	assert_int_equal(bed.taken.problems[1].a.row_stride_bytes, K / 2);
-	assert_int_equal(bed.taken.problems[1].c.row_stride_elems, COLS);
+	assert_int_equal(bed.plan->last.problems[1].a.row_stride_bytes, K / 2);
+	assert_int_equal(bed.plan->last.problems[1].c.row_stride_elems, COLS);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(take(&bed), 0);
 	/* A new pointer: all are asked about once more. */
 	other = fresh(&bed, 4);
 	bed.problems[2].alpha = other;
 	assert_int_equal(take(&bed), COUNT * 9);
-	assert_ptr_equal(bed.taken.problems[2].alpha, other);
+	assert_ptr_equal(bed.plan->last.problems[2].alpha, other);
 	assert_int_equal(take(&bed), 0);
 	/* A workspace of the run: asked about once. */
-	bed.options.workspace = fresh(&bed, bed.plan.workspace_bytes);
+	bed.options.workspace_bytes = bed.plan->workspace_bytes;
+	bed.options.workspace = fresh(&bed, bed.plan->workspace_bytes);
 	assert_int_equal(take(&bed), 1);
 	assert_int_equal(take(&bed), 0);
 	free_bed(&bed);
@@ -245,6 +246,7 @@ static void a_refusal_is_not_remembered(void)
 	bed.problems[1].c.data = data;
 	assert_int_equal(take(&bed), COUNT * 9);
 	bed.options.workspace = host;
+	bed.options.workspace_bytes = bed.plan->workspace_bytes;
 	refused(&bed, NIB_BAD_ARGUMENT, "options.workspace = 0x");
 	refused(&bed, NIB_BAD_ARGUMENT, "is host memory");
 	free_bed(&bed);
@@ -304,7 +306,7 @@ static void every_byte_is_checked(void)
 	fake_register_memory(memory, 512, CU_MEMORYTYPE_DEVICE, 0, 0);
 	fake_register_memory(memory + 512, 256, CU_MEMORYTYPE_DEVICE, 0, 0);
 	fake_register_memory(memory + 768, 256, CU_MEMORYTYPE_DEVICE, 1, 0);
-	bed.taken.is_valid = false;
+	bed.plan->last.is_valid = false;
 	refused(&bed, NIB_BAD_ARGUMENT, "but only the first 768 are memory");
 	fake_register_memory(memory + 768, 256, CU_MEMORYTYPE_DEVICE, 0, 0);
 	assert_int_equal(take(&bed), COUNT * 9 + 2);
@@ -357,7 +359,7 @@ static void alignment(void)
 	free_bed(&bed);
 }
 
-/* What the front door promises of every backend. */
+/* What the API layer promises of every backend. */
 static void other_refusals(void)
 {
 	struct nib_problem kept;
@@ -462,19 +464,19 @@ static void packed_weights_are_looked_at(void)
 
 	make_bed(&bed, false);
 	packed.device = bed.device;
-	bed.problems[1].b_packed = bed.plan.problems[1].b_packed = &packed;
+	bed.problems[1].b_packed = bed.plan->problems[1].b_packed = &packed;
 	packed_at_an_old_address(&bed, &packed, "problems[1].b");
-	bed.problems[1].b_packed = bed.plan.problems[1].b_packed = NULL;
-	bed.problems[2].b2_packed = bed.plan.problems[2].b2_packed = &packed;
+	bed.problems[1].b_packed = bed.plan->problems[1].b_packed = NULL;
+	bed.problems[2].b2_packed = bed.plan->problems[2].b2_packed = &packed;
 	packed_at_an_old_address(&bed, &packed, "problems[2].b2");
 	free_bed(&bed);
 	make_bed(&bed, true);
 	packed.device = bed.device;
 	packed.batch = EXPERTS;
-	bed.moe.b_packed = bed.plan.moe.b_packed = &packed;
+	bed.moe.b_packed = bed.plan->moe.b_packed = &packed;
 	packed_at_an_old_address(&bed, &packed, "moe.b");
-	bed.moe.b_packed = bed.plan.moe.b_packed = NULL;
-	bed.moe.b2_packed = bed.plan.moe.b2_packed = &packed;
+	bed.moe.b_packed = bed.plan->moe.b_packed = NULL;
+	bed.moe.b2_packed = bed.plan->moe.b2_packed = &packed;
 	packed_at_an_old_address(&bed, &packed, "moe.b2");
 	free_bed(&bed);
 }

@@ -20,7 +20,7 @@
 
 #include "common/data.h"
 #include "common/problem.h"
-#include "file/json.h"
+#include "core/json.h"
 
 #define PIECES	 6
 #define CAPACITY (16 * PIECES)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cpu.c - the CPU backend's table, and opening its device. */
-#include "multiply.h"
+#include "cpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +125,10 @@ const struct nib_backend nib_backend_cpu = {
     .free = cpu_free,
     .copy = cpu_copy,
     .wait = cpu_wait,
+    .probe = nib_no_probe,
+    .costs_get = nib_no_costs_get,
+    .costs_set = nib_no_costs_set,
+    .costs_save = nib_no_costs_save,
     .pack = cpu_pack,
     .packed_free = cpu_packed_free,
     .plan_new = cpu_plan_new,
@@ -133,9 +137,9 @@ const struct nib_backend nib_backend_cpu = {
     .workspace_new = cpu_workspace_new,
     .workspace_free = cpu_free,
     .run = cpu_run,
-    .run_moe = cpu_run_moe,
     .quantize = cpu_quantize,
     .amax = cpu_amax,
     .dequantize = cpu_dequantize,
     .convert_scales = cpu_convert_scales,
+    .expert_rows = cpu_expert_rows,
 };

@@ -64,14 +64,8 @@ enum nib_status cpu_wait(struct nib_device *device, void *stream,
 struct nib_plan *cpu_plan_new(void);
 enum nib_status cpu_plan(struct nib_plan *plan, struct nib_error *err);
 void cpu_plan_free(struct nib_plan *plan);
-enum nib_status cpu_run(struct nib_plan *plan,
-			const struct nib_problem *problems,
-			const struct nib_run_options *options,
+enum nib_status cpu_run(struct nib_plan *plan, const struct nib_run *run,
 			struct nib_error *err);
-enum nib_status cpu_run_moe(struct nib_plan *plan,
-			    const struct nib_moe_problem *moe,
-			    const struct nib_run_options *options,
-			    struct nib_error *err);
 
 /* quantize.c, dequantize.c, convert.c: as in nibblas.h, arguments valid. */
 enum nib_status cpu_quantize(struct nib_device *device,
@@ -90,5 +84,11 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 				   const struct nib_nvfp4 *from,
 				   const struct nib_nvfp4 *to, void *stream,
 				   struct nib_error *err);
+
+/* expert_rows.c */
+enum nib_status cpu_expert_rows(struct nib_device *device, const int32_t *ends,
+				int64_t experts, int32_t *row_offsets,
+				int32_t *scale_rows, void *stream,
+				struct nib_error *err);
 
 #endif

@@ -10,8 +10,8 @@
  * Which thread computes a unit changes nothing in it, so the bits of a result
  * do not depend on the threads.
  *
- * Workspace: [resolved problems][items][records][nan_rows][shares][scratch],
- * the last two once a thread.
+ * Workspace: [items][records][nan_rows][shares][scratch], the last two once a
+ * thread.
  */
 #include "multiply.h"
 
@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/run.h"
-#include "api/validate.h"
 #include "core/error.h"
 #include "schedule.h"
 
@@ -220,10 +218,8 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	plan->scratch_bytes =
 	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_DUAL_GEMM));
 
-	fits = needs.fits && grow(&at, base->is_moe ? 0 : base->count,
-				  sizeof(struct nib_problem));
 	plan->items_at = at;
-	fits = fits && grow(&at, needs.items, sizeof(struct cpu_item));
+	fits = needs.fits && grow(&at, needs.items, sizeof(struct cpu_item));
 	plan->records_at = at;
 	fits = fits && grow(&at, needs.records, sizeof(struct cpu_record));
 	plan->nan_at = at;
@@ -448,74 +444,35 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	cpu_parallel(cpu, run.multiply_tasks, multiply_some, &run);
 }
 
-/* The problems of a run, checked, into the head of the workspace. */
-static enum nib_status take_problems(const struct nib_plan *plan,
-				     const struct nib_problem *given,
-				     const struct nib_run_options *options,
-				     struct nib_error *err)
+/* Puts the items of all problems into items; returns their number. */
+static int64_t make_items(const struct nib_plan *plan,
+			  const struct nib_run *run, struct cpu_item *items)
 {
-	struct nib_problem *problems = options->workspace;
-	enum nib_status status = NIB_OK;
+	int64_t count = 0;
 
-	for (int64_t i = 0; i < plan->count && !status; i++) {
-		status =
-		    nib_take_problem(plan, &given[i], i, &problems[i], err);
-		if (!status && options->check_data)
-			status = nib_valid_problem_signs(plan->op, &problems[i],
-							 i, err);
+	if (run->moe) {
+		for (int64_t e = 0; e < plan->count; e++)
+			items[e] = expert_of(plan->op, run->moe, e);
+		return plan->count;
 	}
-	if (!status)
-		status =
-		    nib_valid_outputs(plan->op, problems, plan->count, err);
-	return status;
+	for (int64_t i = 0; i < plan->count; i++) {
+		const struct nib_problem *p = &run->problems[i];
+
+		for (int64_t b = 0; b < p->a.batch && !is_empty(p); b++)
+			items[count++] = item_of(plan->op, p, b);
+	}
+	return count;
 }
 
-enum nib_status cpu_run(struct nib_plan *base, const struct nib_problem *given,
-			const struct nib_run_options *options,
+enum nib_status cpu_run(struct nib_plan *base, const struct nib_run *run,
 			struct nib_error *err)
 {
 	const struct cpu_plan *plan = (const struct cpu_plan *)base;
-	const struct nib_problem *problems = options->workspace;
-	char *workspace = options->workspace;
+	char *workspace = run->workspace;
 	struct cpu_item *items =
 	    (struct cpu_item *)(workspace + plan->items_at);
-	int64_t count = 0;
-	enum nib_status status;
 
-	status = take_problems(base, given, options, err);
-	if (status)
-		return status;
-	for (int64_t i = 0; i < base->count; i++) {
-		if (is_empty(&problems[i]))
-			continue;
-		for (int64_t b = 0; b < problems[i].a.batch; b++)
-			items[count++] = item_of(base->op, &problems[i], b);
-	}
-	run_items(plan, items, count, workspace);
-	return NIB_OK;
-}
-
-enum nib_status cpu_run_moe(struct nib_plan *base,
-			    const struct nib_moe_problem *given,
-			    const struct nib_run_options *options,
-			    struct nib_error *err)
-{
-	const struct cpu_plan *plan = (const struct cpu_plan *)base;
-	char *workspace = options->workspace;
-	struct cpu_item *items =
-	    (struct cpu_item *)(workspace + plan->items_at);
-	struct nib_moe_problem moe;
-	enum nib_status status;
-
-	status = nib_take_moe(base, given, &moe, err);
-	if (!status)
-		status = nib_valid_moe_offsets(&moe, err);
-	if (!status && options->check_data)
-		status = nib_valid_moe_signs(base->op, &moe, err);
-	if (status)
-		return status;
-	for (int64_t e = 0; e < moe.b.batch; e++)
-		items[e] = expert_of(base->op, &moe, e);
-	run_items(plan, items, moe.b.batch, workspace);
+	(void)err;
+	run_items(plan, items, make_items(base, run, items), workspace);
 	return NIB_OK;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/validate.h"
 #include "core/error.h"
 #include "cpu.h"
 #include "format/view.h"
@@ -64,11 +63,8 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	const struct cpu_device *cpu = cpu_device(device);
 	struct cpu_packed *packed;
 	struct job job = {cpu, NULL, b, 0, cpu->threads};
-	enum nib_status status;
+	enum nib_status status = NIB_OK;
 
-	status = nib_valid_scale_signs(b, nib_label("b"), err);
-	if (status)
-		return status;
 	packed = job.packed = calloc(1, sizeof(*packed));
 	if (!packed)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,

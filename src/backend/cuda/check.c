@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check.c - is every pointer of a call the GPU's?  A host pointer given to a
- * kernel would end the process's context, so each is asked about once: a plan
- * remembers the problems that it was last given.
+ * kernel would end the process's context, so each is asked about once; those
+ * of a repeated run are known.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "api/run.h"
 #include "core/error.h"
 #include "cuda.h"
 
@@ -315,206 +313,36 @@ static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 	return status;
 }
 
-enum nib_status cuda_taken_new(struct cuda_taken *taken,
-			       const struct nib_plan *plan,
-			       struct nib_error *err)
+/* The caller's workspace, unless it is *known. */
+static enum nib_status check_workspace(const struct nib_plan *plan,
+				       const struct nib_run *run, void **known,
+				       struct nib_error *err)
 {
-	const size_t count = plan->is_moe ? 0 : (size_t)plan->count;
+	const uintptr_t begin = (uintptr_t)run->workspace;
+	const struct nib_span span = {begin, begin + plan->workspace_bytes};
+	enum nib_status status;
 
-	if (pthread_mutex_init(&taken->lock, NULL) != 0)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a lock");
-	taken->has_lock = true;
-	if (count == 0)
+	if (!run->is_callers_workspace || run->workspace == *known)
 		return NIB_OK;
-	taken->given = calloc(count, sizeof(*taken->given));
-	taken->problems = calloc(count, sizeof(*taken->problems));
-	if (!taken->given || !taken->problems)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for the problems (%zu bytes)",
-				2 * count * sizeof(*taken->problems));
-	return NIB_OK;
+	status = cuda_check_span(cuda_device(plan->device), span, 64,
+				 nib_label("options.workspace"), "", err);
+	if (!status)
+		*known = run->workspace;
+	return status;
 }
 
-void cuda_taken_free(struct cuda_taken *taken)
-{
-	if (taken->has_lock)
-		pthread_mutex_destroy(&taken->lock);
-	free(taken->given);
-	free(taken->problems);
-}
-
-/* All of the plan's problems, as if never seen. */
-static enum nib_status take_problems(struct cuda_taken *taken,
-				     const struct nib_plan *plan,
-				     const struct nib_problem *given,
-				     struct nib_error *err)
+enum nib_status cuda_check_run(const struct nib_plan *plan,
+			       const struct nib_run *run, void **known,
+			       struct nib_error *err)
 {
 	struct inquiry in = {.device = cuda_device(plan->device)};
 	enum nib_status status = NIB_OK;
 
-	for (int64_t i = 0; i < plan->count && !status; i++) {
-		status = nib_take_problem(plan, &given[i], i,
-					  &taken->problems[i], err);
-		if (!status)
-			status = check_problem(&in, plan->op,
-					       &taken->problems[i], i, err);
-	}
-	if (!status)
-		status = nib_valid_outputs(plan->op, taken->problems,
-					   plan->count, err);
-	if (!status)
-		memcpy(taken->given, given,
-		       (size_t)plan->count * sizeof(*given));
-	return status;
-}
-
-static enum nib_status take_moe(struct cuda_taken *taken,
-				const struct nib_plan *plan,
-				const struct nib_moe_problem *given,
-				struct nib_error *err)
-{
-	struct inquiry in = {.device = cuda_device(plan->device)};
-	enum nib_status status;
-
-	status = nib_take_moe(plan, given, &taken->moe, err);
-	if (!status)
-		status = check_moe(&in, plan->op, &taken->moe, err);
-	if (!status)
-		taken->given_moe = *given;
-	return status;
-}
-
-/* The caller's workspace; the plan's own is known. */
-static enum nib_status take_workspace(struct cuda_taken *taken,
-				      const struct nib_plan *plan,
-				      const struct nib_run_options *options,
-				      struct nib_error *err)
-{
-	struct nib_span span = {(uintptr_t)options->workspace,
-				(uintptr_t)options->workspace};
-	enum nib_status status;
-
-	if (options->workspace == plan->workspace ||
-	    options->workspace == taken->workspace)
-		return NIB_OK;
-	span.end += plan->workspace_bytes;
-	status = cuda_check_span(cuda_device(plan->device), span, 64,
-				 nib_label("options.workspace"), "", err);
-	if (!status)
-		taken->workspace = options->workspace;
-	return status;
-}
-
-static enum nib_status enter(struct cuda_taken *taken,
-			     const struct nib_plan *plan,
-			     const struct nib_run_options *options,
-			     struct nib_error *err)
-{
-	enum nib_status status;
-
-	if (options->check_data)
-		return nib_fail_argument(
-		    err, NIB_UNSUPPORTED, "options.check_data",
-		    " = %d: must be 0 on %s, "
-		    "whose data the host does not read",
-		    options->check_data, cuda_device(plan->device)->name);
-	status = cuda_enter(cuda_device(plan->device), err);
-	if (!status)
-		pthread_mutex_lock(&taken->lock);
-	return status;
-}
-
-void cuda_taken_end(struct cuda_taken *taken, const struct nib_plan *plan)
-{
-	pthread_mutex_unlock(&taken->lock);
-	cuda_leave(cuda_device(plan->device));
-}
-
-/* Padding may differ where nothing else does: then they are checked again. */
-static bool same_bytes(const void *x, const void *y, size_t bytes)
-{
-	return memcmp(x, y, bytes) == 0;
-}
-
-/* Packed weights of a checked problem: freed since, others may lie there. */
-static bool same_packed(const struct nib_plan *plan,
-			const struct nib_packed *packed,
-			const struct nib_nvfp4 *checked)
-{
-	return !packed ||
-	       (packed->device == plan->device &&
-		packed->rows == checked->rows && packed->k == checked->k &&
-		packed->batch == checked->batch);
-}
-
-static bool is_taken(const struct cuda_taken *taken,
-		     const struct nib_plan *plan,
-		     const struct nib_problem *problems)
-{
-	const size_t bytes = (size_t)plan->count * sizeof(*problems);
-
-	if (!taken->is_valid || !same_bytes(taken->given, problems, bytes))
-		return false;
-	for (int64_t i = 0; i < plan->count; i++) {
-		const struct nib_problem *p = &taken->problems[i];
-
-		if (!same_packed(plan, p->b_packed, &p->b) ||
-		    !same_packed(plan, p->b2_packed, &p->b2))
-			return false;
-	}
-	return true;
-}
-
-static bool is_taken_moe(const struct cuda_taken *taken,
-			 const struct nib_plan *plan,
-			 const struct nib_moe_problem *moe)
-{
-	return taken->is_valid && moe &&
-	       same_bytes(&taken->given_moe, moe, sizeof(*moe)) &&
-	       same_packed(plan, taken->moe.b_packed, &taken->moe.b) &&
-	       same_packed(plan, taken->moe.b2_packed, &taken->moe.b2);
-}
-
-/* The last steps of begin, whatever kind of problems it was. */
-static enum nib_status finish(struct cuda_taken *taken,
-			      const struct nib_plan *plan,
-			      const struct nib_run_options *options,
-			      enum nib_status status, struct nib_error *err)
-{
-	taken->is_valid = status == NIB_OK;
-	if (!status)
-		status = take_workspace(taken, plan, options, err);
-	if (status)
-		cuda_taken_end(taken, plan);
-	return status;
-}
-
-enum nib_status cuda_taken_begin(struct cuda_taken *taken,
-				 const struct nib_plan *plan,
-				 const struct nib_problem *problems,
-				 const struct nib_run_options *options,
-				 struct nib_error *err)
-{
-	enum nib_status status = enter(taken, plan, options, err);
-
-	if (status)
-		return status;
-	if (!is_taken(taken, plan, problems))
-		status = take_problems(taken, plan, problems, err);
-	return finish(taken, plan, options, status, err);
-}
-
-enum nib_status cuda_taken_begin_moe(struct cuda_taken *taken,
-				     const struct nib_plan *plan,
-				     const struct nib_moe_problem *moe,
-				     const struct nib_run_options *options,
-				     struct nib_error *err)
-{
-	enum nib_status status = enter(taken, plan, options, err);
-
-	if (status)
-		return status;
-	if (!is_taken_moe(taken, plan, moe))
-		status = take_moe(taken, plan, moe, err);
-	return finish(taken, plan, options, status, err);
+	if (!run->is_repeated && run->moe)
+		status = check_moe(&in, plan->op, run->moe, err);
+	else if (!run->is_repeated)
+		for (int64_t i = 0; i < plan->count && !status; i++)
+			status = check_problem(&in, plan->op, &run->problems[i],
+					       i, err);
+	return status ? status : check_workspace(plan, run, known, err);
 }

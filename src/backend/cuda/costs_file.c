@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "cuda.h"
-#include "file/json.h"
 
 #define MAX_FILE_BYTES 4096
 

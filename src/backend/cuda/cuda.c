@@ -85,7 +85,6 @@ const struct nib_backend nib_backend_cuda = {
     .workspace_new = cuda_alloc,
     .workspace_free = cuda_free,
     .run = cuda_run,
-    .run_moe = cuda_run_moe,
     .quantize = cuda_quantize,
     .amax = cuda_amax,
     .dequantize = cuda_dequantize,

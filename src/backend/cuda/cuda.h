@@ -4,10 +4,8 @@
 #ifndef NIB_CUDA_H
 #define NIB_CUDA_H
 
-#include <pthread.h>
-
-#include "api/validate.h"
 #include "backend/backend.h"
+#include "core/view.h"
 #include "costs.h"
 #include "driver.h"
 
@@ -162,42 +160,13 @@ enum nib_status cuda_check_dense(const struct cuda_device *device,
 				 struct nib_label label, struct nib_error *err);
 
 /*
- * The problems of a plan's last run, so that the next with the same pointers
- * costs a comparison.  A plan has one, zeroed, and:
- *
- *	status = cuda_taken_begin(&plan->taken, base, given, options, err);
- *	... if NIB_OK: plan->taken.problems (or .moe) are resolved and checked,
- *	    their strides and all; launch ...
- *	cuda_taken_end(&plan->taken, base);    only after NIB_OK
- *
- * In between no other thread is.  The context is entered from begin to end.
+ * The pointers of a run: of its problems, unless it is repeated, and of a
+ * workspace that is the caller's.  *known: the workspace that a plan last
+ * checked, or NULL.  With the context entered.
  */
-struct cuda_taken {
-	pthread_mutex_t lock;
-	bool has_lock, is_valid;
-	void *workspace; /* the caller's that was last checked */
-	/* Both count long; given as the caller gave them, bit by bit. */
-	struct nib_problem *given, *problems;
-	struct nib_moe_problem given_moe, moe;
-};
-/*
- * plan: the front door's part is complete.  Free also what a failed new left.
- */
-enum nib_status cuda_taken_new(struct cuda_taken *taken,
-			       const struct nib_plan *plan,
+enum nib_status cuda_check_run(const struct nib_plan *plan,
+			       const struct nib_run *run, void **known,
 			       struct nib_error *err);
-void cuda_taken_free(struct cuda_taken *taken);
-enum nib_status cuda_taken_begin(struct cuda_taken *taken,
-				 const struct nib_plan *plan,
-				 const struct nib_problem *problems,
-				 const struct nib_run_options *options,
-				 struct nib_error *err);
-enum nib_status cuda_taken_begin_moe(struct cuda_taken *taken,
-				     const struct nib_plan *plan,
-				     const struct nib_moe_problem *moe,
-				     const struct nib_run_options *options,
-				     struct nib_error *err);
-void cuda_taken_end(struct cuda_taken *taken, const struct nib_plan *plan);
 
 /* ---- launch.c, quantize_cuda.c, probe.c: entries of the backend's table ------
  */
@@ -212,14 +181,8 @@ void cuda_packed_free(struct nib_packed *packed);
 struct nib_plan *cuda_plan_new(void);
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err);
 void cuda_plan_free(struct nib_plan *plan);
-enum nib_status cuda_run(struct nib_plan *plan,
-			 const struct nib_problem *problems,
-			 const struct nib_run_options *options,
+enum nib_status cuda_run(struct nib_plan *plan, const struct nib_run *run,
 			 struct nib_error *err);
-enum nib_status cuda_run_moe(struct nib_plan *plan,
-			     const struct nib_moe_problem *moe,
-			     const struct nib_run_options *options,
-			     struct nib_error *err);
 enum nib_status cuda_quantize(struct nib_device *device,
 			      const struct nib_dense *x,
 			      const struct nib_nvfp4 *q,

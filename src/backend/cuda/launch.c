@@ -13,7 +13,7 @@
 
 struct cuda_plan {
 	struct nib_plan base;
-	struct cuda_taken taken;
+	void *known_workspace; /* the caller's that was last checked */
 	bool is_gemv;
 	struct cuda_gemv gemv;
 	struct cuda_gemm gemm;
@@ -92,13 +92,12 @@ enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 	plan->backend_name = CUDA_BACKEND_NAME;
 	plan->threads = device->multiprocessors;
 	p->is_gemv = wants_gemv(plan);
-	status = cuda_taken_new(&p->taken, plan, err);
-	if (!status && p->is_gemv) {
+	if (p->is_gemv) {
 		const struct nib_problem view = unpacked(&plan->problems[0]);
 
 		status = cuda_gemv_plan(device, &view, &p->gemv, err);
 		plan->tasks = p->gemv.cut.ctas * p->gemv.batch;
-	} else if (!status) {
+	} else {
 		status = cuda_gemm_plan(device, plan, &p->gemm, err);
 		plan->tasks = p->gemm.tiles;
 		plan->workspace_bytes = p->gemm.workspace_bytes;
@@ -114,50 +113,40 @@ void cuda_plan_free(struct nib_plan *plan)
 	struct cuda_plan *p = cuda_plan_of(plan);
 
 	cuda_gemm_free(plan->device, &p->gemm);
-	cuda_taken_free(&p->taken);
 	free(p);
 }
 
-enum nib_status cuda_run(struct nib_plan *plan,
-			 const struct nib_problem *problems,
-			 const struct nib_run_options *options,
+/* With the context entered. */
+static enum nib_status launch(struct cuda_plan *p, const struct nib_run *run,
+			      struct nib_error *err)
+{
+	const struct cuda_device *device = cuda_device(p->base.device);
+
+	if (p->is_gemv) {
+		const struct nib_problem view = unpacked(&run->problems[0]);
+
+		return cuda_gemv_launch(device, &p->gemv, &view, run->stream,
+					err);
+	}
+	if (run->moe)
+		return cuda_gemm_launch_moe(device, &p->gemm, run->moe,
+					    run->workspace, run->stream, err);
+	return cuda_gemm_launch(device, &p->gemm, run->problems, run->workspace,
+				run->stream, err);
+}
+
+enum nib_status cuda_run(struct nib_plan *plan, const struct nib_run *run,
 			 struct nib_error *err)
 {
 	struct cuda_plan *p = cuda_plan_of(plan);
 	const struct cuda_device *device = cuda_device(plan->device);
-	enum nib_status status =
-	    cuda_taken_begin(&p->taken, plan, problems, options, err);
+	enum nib_status status = cuda_enter(device, err);
 
 	if (status)
 		return status;
-	if (p->is_gemv) {
-		const struct nib_problem view = unpacked(&p->taken.problems[0]);
-
-		status = cuda_gemv_launch(device, &p->gemv, &view,
-					  options->stream, err);
-	} else {
-		status =
-		    cuda_gemm_launch(device, &p->gemm, p->taken.problems,
-				     options->workspace, options->stream, err);
-	}
-	cuda_taken_end(&p->taken, plan);
-	return status;
-}
-
-enum nib_status cuda_run_moe(struct nib_plan *plan,
-			     const struct nib_moe_problem *moe,
-			     const struct nib_run_options *options,
-			     struct nib_error *err)
-{
-	struct cuda_plan *p = cuda_plan_of(plan);
-	enum nib_status status =
-	    cuda_taken_begin_moe(&p->taken, plan, moe, options, err);
-
-	if (status)
-		return status;
-	status = cuda_gemm_launch_moe(cuda_device(plan->device), &p->gemm,
-				      &p->taken.moe, options->workspace,
-				      options->stream, err);
-	cuda_taken_end(&p->taken, plan);
+	status = cuda_check_run(plan, run, &p->known_workspace, err);
+	if (!status)
+		status = launch(p, run, err);
+	cuda_leave(device);
 	return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text.h - UTF-8, and names and paths in one-line messages. */
-#ifndef NIB_FILE_TEXT_H
-#define NIB_FILE_TEXT_H
+#ifndef NIB_TEXT_H
+#define NIB_TEXT_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scale_layout.c - public sizes in bytes, with every product checked. */
-#include "format/scale_layout.h"
+/* sizes.c - public sizes in bytes, with every product checked. */
+#include "core/sizes.h"
 
 size_t nib_scales_bytes(enum nib_scale_layout layout, int64_t rows, int64_t k)
 {

@@ -8,8 +8,8 @@
  * tree builder needs some forty bytes for each byte of a hostile header, and
  * the common ones do not survive every failed allocation.)
  */
-#ifndef NIB_FILE_JSON_H
-#define NIB_FILE_JSON_H
+#ifndef NIB_JSON_H
+#define NIB_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unsupported.c - entries of a backend's table for what it cannot do. */
+#include "backend/backend.h"
+#include "core/error.h"
+
+enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
+			     const void *data, int64_t amount, int64_t *done,
+			     void *stream, struct nib_error *err)
+{
+	(void)probe;
+	(void)data;
+	(void)amount;
+	(void)done;
+	(void)stream;
+	return nib_fail_argument(err, NIB_UNSUPPORTED, "device",
+				 ": '%s' has no probes; a GPU has",
+				 device->backend->name);
+}
+
+static enum nib_status no_costs(const struct nib_device *device,
+				struct nib_error *err)
+{
+	return nib_fail_argument(err, NIB_UNSUPPORTED, "device",
+				 ": '%s' plans without costs; a GPU has some",
+				 device->backend->name);
+}
+
+enum nib_status nib_no_costs_get(struct nib_device *device,
+				 struct nib_costs *costs, struct nib_error *err)
+{
+	(void)costs;
+	return no_costs(device, err);
+}
+
+enum nib_status nib_no_costs_set(struct nib_device *device,
+				 const struct nib_costs *costs,
+				 struct nib_error *err)
+{
+	(void)costs;
+	return no_costs(device, err);
+}
+
+enum nib_status nib_no_costs_save(struct nib_device *device,
+				  struct nib_error *err)
+{
+	return no_costs(device, err);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.h - checks of single views.  Each function looks at one thing, writes a
+ * copy with strides and batch resolved (no zeros mean anything below), and
+ * names the argument, its value and the rule when it refuses.  What elements
+ * mean is in format/.
+ */
+#ifndef NIB_CORE_VIEW_H
+#define NIB_CORE_VIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+/* Where a view's bytes lie: [begin, end); empty if it has no elements. */
+struct nib_span {
+	uintptr_t begin, end;
+};
+
+/* Sizes, strides and layout; no pointer is looked at.  in may be out. */
+enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
+				struct nib_nvfp4 *out, struct nib_label label,
+				struct nib_error *err);
+enum nib_status nib_valid_dense(const struct nib_dense *in,
+				struct nib_dense *out, struct nib_label label,
+				struct nib_error *err);
+
+/* Resolved views whose elements are about to be touched: pointers, no wrap. */
+enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
+				     struct nib_label label,
+				     struct nib_error *err);
+enum nib_status nib_valid_dense_data(const struct nib_dense *v,
+				     struct nib_label label,
+				     struct nib_error *err);
+
+/* Spans of resolved views. */
+struct nib_span nib_codes_span(const struct nib_nvfp4 *v);
+struct nib_span nib_scale_span(const struct nib_nvfp4 *v);
+struct nib_span nib_dense_span(const struct nib_dense *v);
+bool nib_spans_overlap(struct nib_span a, struct nib_span b);
+/* The names are those of the arguments. */
+enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
+				struct nib_span b, const char *b_name,
+				struct nib_error *err);
+
+/*
+ * Where the bytes of a view's array lie: piece (batch b, row r) is `width` bytes
+ * from begin + b * batch_stride + r * row_stride on.
+ */
+struct nib_grid {
+	uintptr_t begin;
+	int64_t width, rows, row_stride, batch, batch_stride;
+};
+
+struct nib_grid nib_dense_grid(const struct nib_dense *v);
+/* Bytes of a row's stride, circularly from begin, that hold all pieces. */
+uintptr_t nib_grid_columns_bytes(const struct nib_grid *g);
+/* Whether no two pieces have a byte in common. */
+bool nib_grid_is_apart(const struct nib_grid *g);
+/*
+ * Whether pieces of width bytes of all batches lie between two rows, as those
+ * of [rows, batch, columns] in memory do.
+ */
+bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
+		      int64_t batch_stride);
+
+/*
+ * Views of valid data whose spans cross may still have no byte in common: side
+ * by side in the rows of one wider matrix, or each row of a batch beside the
+ * other's.  Anything else counts as overlap.
+ */
+bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y);
+bool nib_scales_overlap_codes(const struct nib_nvfp4 *v);
+
+#endif
