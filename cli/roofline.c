@@ -3,6 +3,10 @@
  * roofline.c - operations a byte against operations a second, both in powers of
  * ten, below the roof of what was measured: reading on its slope, the multiply
  * instruction on its flat part.
+ *
+ * The chart is drawn for the width of a phone, so that its texts can be read
+ * there; wider screens enlarge it.  Dots carry numbers, and a list beside the
+ * chart has their names.
  */
 #include "roofline.h"
 
@@ -11,26 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bars.h"
 #include "cli.h"
+#include "peaks.h"
 #include "rows.h"
-#include "svg.h"
 
 /* Pixels at the chart's natural size. */
-#define WIDTH	   920
-#define LEFT	   64
-#define PLOT_WIDTH 520
-#define TOP	   24
-#define MIN_HEIGHT 380
-#define BOTTOM	   46
-#define LABEL_X	   (LEFT + PLOT_WIDTH + 34)
-#define LABEL_STEP 17
-/* Beyond this many the names are shown on hovering alone. */
+#define WIDTH	   350
+#define LEFT	   40
+#define PLOT_WIDTH 270
+#define TOP	   46
+#define MIN_HEIGHT 240
+#define BOTTOM	   34
+#define LABEL_X	   (LEFT + PLOT_WIDTH + 22)
+#define LABEL_STEP 11
+/* More rows than this are dots without numbers. */
 #define MAX_LABELS 40
 
 struct point {
 	double per_byte, per_s; /* FLOP */
 	double x, y, label_y;
-	char name[SVG_TEXT];
+	char name[BAR_TEXT];
 	bool is_bad;
 };
 
@@ -54,8 +59,7 @@ static bool belongs(const json_t *row, const struct chart *chart)
 
 static bool is_point(const json_t *row)
 {
-	return strncmp(row_get_text(row, "backend"), "baseline:", 9) != 0 &&
-	       row_get_number(row, "flop") > 0 &&
+	return !row_is_baseline(row) && row_get_number(row, "flop") > 0 &&
 	       row_get_number(row, "bytes") > 0 &&
 	       row_get_number(row, "time_s") > 0 &&
 	       row_get_number(row, "peak_gflops") > 0 &&
@@ -72,13 +76,46 @@ static void add_point(struct chart *chart, const json_t *row)
 	    .per_s = flop / row_get_number(row, "time_s"),
 	    .is_bad = json_is_false(json_object_get(row, "ok")),
 	};
-	snprintf(p->name, sizeof p->name, "%.12s %.60s, %.0f %%",
+	snprintf(p->name, sizeof p->name, "%.20s %.200s, %.0f %%",
 		 row_get_text(row, "op"), row_get_text(row, "shape"),
 		 100 * row_get_number(row, "fraction_of_limit"));
 	chart->flop_per_s =
 	    fmax(chart->flop_per_s, row_get_number(row, "peak_gflops") * 1e9);
 	chart->bytes_per_s =
 	    fmax(chart->bytes_per_s, row_get_number(row, "peak_gbps") * 1e9);
+}
+
+/*
+ * The rate of the run, which the table has too: rows have what was known when
+ * they were measured, and the largest of these is that of a lucky moment.
+ */
+static double run_rate(const json_t *rows, const struct chart *chart,
+		       enum peak_kind kind, const char *key)
+{
+	size_t i;
+	const json_t *row;
+
+	json_array_foreach(rows, i, row)
+	{
+		if (row_is_peak(row) &&
+		    !strcmp(row_get_text(row, "shape"), peak_name(kind)) &&
+		    fabs(row_get_number(row, "threads") - chart->threads) < 0.5)
+			return row_get_number(row, key) * 1e9;
+	}
+	return 0;
+}
+
+static void set_roof(struct chart *chart, const json_t *rows)
+{
+	double flop =
+	    run_rate(rows, chart, peak_multiply(chart->backend), "gflops");
+	double bytes =
+	    run_rate(rows, chart, peak_read_memory(chart->backend), "gbps");
+
+	if (flop > 0)
+		chart->flop_per_s = flop;
+	if (bytes > 0)
+		chart->bytes_per_s = bytes;
 }
 
 /* ---- scales -------------------------------------------------------------- */
@@ -200,16 +237,15 @@ static void put_axes(FILE *file, const struct chart *c)
 		double x = x_of(c, tick(n));
 
 		put_line(file, "grid", x, TOP, x, bottom);
-		if (last - first <= 12 || n % 3 == 0)
+		if (last - first <= 6 || n % 3 == 0)
 			fprintf(file,
-				"<text class=axis x='%.1f' y='%d' "
+				"<text x='%.1f' y='%d' "
 				"text-anchor=middle>%g</text>\n",
-				x, bottom + 16, tick(n));
+				x, bottom + 13, tick(n));
 	}
 	fprintf(file,
-		"<text class=axis x='%d' y='%d' text-anchor=middle>FLOP per "
-		"byte</text>\n",
-		LEFT + PLOT_WIDTH / 2, bottom + 36);
+		"<text x='%d' y='%d' text-anchor=middle>FLOP per byte</text>\n",
+		LEFT + PLOT_WIDTH / 2, bottom + 28);
 	first = tick_below(c->y_low / c->unit);
 	last = tick_above(c->y_high / c->unit);
 	for (int n = first; n <= last; n++) {
@@ -218,12 +254,11 @@ static void put_axes(FILE *file, const struct chart *c)
 		put_line(file, "grid", LEFT, y, LEFT + PLOT_WIDTH, y);
 		if (last - first <= 18 || n % 3 == 0)
 			fprintf(file,
-				"<text class=axis x='%d' y='%.1f' "
+				"<text x='%d' y='%.1f' "
 				"text-anchor=end>%g</text>\n",
-				LEFT - 6, y + 4, tick(n));
+				LEFT - 4, y + 3, tick(n));
 	}
-	fprintf(file, "<text class=axis x='%d' y='%d'>%s</text>\n", LEFT - 50,
-		TOP - 10, c->unit_name);
+	fprintf(file, "<text x='2' y='%d'>%s</text>\n", TOP - 8, c->unit_name);
 }
 
 static void put_roof(FILE *file, const struct chart *c)
@@ -233,41 +268,45 @@ static void put_roof(FILE *file, const struct chart *c)
 	double from = fmax(c->x_low, c->y_low / c->bytes_per_s);
 	double x0 = x_of(c, from), y0 = y_of(c, from * c->bytes_per_s);
 	double x1 = x_of(c, ridge), y1 = y_of(c, c->flop_per_s);
-	double angle = atan2(y1 - y0, x1 - x0) * 180 / acos(-1);
 
 	put_line(file, "roof", x0, y0, x1, y1);
 	put_line(file, "roof", x1, y1, LEFT + PLOT_WIDTH, y1);
 	fprintf(file,
-		"<text class='linelabel value' x='%d' y='%.1f' "
-		"text-anchor=end>multiply instruction, %.0f %s</text>\n",
-		LEFT + PLOT_WIDTH - 4, y1 - 7, c->flop_per_s / c->unit,
-		c->unit_name);
-	fprintf(file,
-		"<text class='linelabel value' transform='translate(%.1f "
-		"%.1f) rotate(%.1f)' dy='-7' text-anchor=middle>read "
-		"bandwidth, %.*f GB/s</text>\n",
-		(x0 + x1) / 2, (y0 + y1) / 2, angle, c->bytes_per_s < 1e11,
-		c->bytes_per_s * 1e-9);
+		"<text class=key x='%d' y='10'>flat: multiply instruction, "
+		"%.0f %s</text>\n"
+		"<text class=key x='%d' y='22'>slope: read bandwidth, %.*f "
+		"GB/s</text>\n",
+		LEFT, c->flop_per_s / c->unit, c->unit_name, LEFT,
+		c->bytes_per_s < 1e11, c->bytes_per_s * 1e-9);
 }
 
-static void put_point(FILE *file, const struct chart *c, const struct point *p)
+static void put_point(FILE *file, const struct chart *c, int i)
 {
+	const struct point *p = &c->points[i];
+
 	fputs("<g><title>", file);
-	svg_put_text(file, p->name);
+	html_put_text(file, p->name);
 	fprintf(file, " of its limit, %.4g %s at %.4g FLOP per byte</title>",
 		p->per_s / c->unit, c->unit_name, p->per_byte);
-	if (c->count <= MAX_LABELS) {
+	if (c->count <= MAX_LABELS)
 		fprintf(file,
-			"<path class=lead d='M%.1f %.1fL%d %.1fL%d %.1f'/>",
-			p->x, p->y, LABEL_X - 24, p->label_y, LABEL_X - 4,
-			p->label_y);
-		fprintf(file, "<text x='%d' y='%.1f'>", LABEL_X,
-			p->label_y + 4);
-		svg_put_cut(file, p->name, 44);
-		fputs("</text>", file);
-	}
-	fprintf(file, "<circle class=s%d cx='%.1f' cy='%.1f' r=4 /></g>\n",
+			"<path class=lead d='M%.1f %.1fL%d %.1fL%d %.1f'/>"
+			"<text x='%d' y='%.1f'>%d</text>",
+			p->x, p->y, LABEL_X - 14, p->label_y, LABEL_X - 2,
+			p->label_y, LABEL_X, p->label_y + 3, i + 1);
+	fprintf(file, "<circle class=s%d cx='%.1f' cy='%.1f' r=3.5 /></g>\n",
 		p->is_bad ? 6 : 0, p->x, p->y);
+}
+
+static void put_names(FILE *file, const struct chart *c)
+{
+	fputs("<ol>\n", file);
+	for (int i = 0; i < c->count; i++) {
+		fputs("<li><span>", file);
+		html_put_text(file, c->points[i].name);
+		fputs("</span></li>\n", file);
+	}
+	fputs("</ol>\n", file);
 }
 
 static void put_chart(FILE *file, struct chart *c)
@@ -275,24 +314,46 @@ static void put_chart(FILE *file, struct chart *c)
 	set_scales(c);
 	place_labels(c);
 	fputs("<section><h2>Roofline of ", file);
-	svg_put_text(file, c->backend);
+	html_put_text(file, c->backend);
 	if (strncmp(c->backend, "cpu-", 4) == 0)
 		fprintf(file, ", %.0f thread%s", c->threads,
 			c->threads > 1.5 ? "s" : "");
-	fputs("</h2>\n<p>Each dot is a row: how many operations it does for "
-	      "each byte that it must move, and how many a second. The line is "
-	      "what was measured in the same run with nothing else to do: no "
-	      "dot should be above it. Percent are of the row's own "
-	      "limit.</p>\n",
-	      file);
+	fputs(
+	    "</h2>\n<p>Each dot is a row: how many operations it does for "
+	    "each byte that it must move, and how many a second. The line is "
+	    "what was measured in the same run with nothing else to do, as in "
+	    "the table below. A dot above it was measured while the machine "
+	    "was faster than in the rest of the run. Percent are of the "
+	    "row's own limit, which its own rounds decide.</p>\n",
+	    file);
 	fprintf(file,
-		"<svg viewBox='0 0 %d %d' role=img aria-label='Roofline'>\n",
+		"<div class=roofline><svg viewBox='0 0 %d %d' role=img "
+		"aria-label='Roofline'>\n",
 		WIDTH, TOP + c->height + BOTTOM);
 	put_axes(file, c);
 	put_roof(file, c);
 	for (int i = 0; i < c->count; i++)
-		put_point(file, c, &c->points[i]);
-	fputs("</svg></section>\n", file);
+		put_point(file, c, i);
+	fputs("</svg>\n", file);
+	if (c->count <= MAX_LABELS)
+		put_names(file, c);
+	fputs("</div></section>\n", file);
+}
+
+void roofline_put_style(FILE *file)
+{
+	fputs(".roofline{display:flex;flex-wrap:wrap;gap:8px 28px;"
+	      "font-size:13px}\n"
+	      ".roofline ol{flex:1 1 300px;margin:0;padding-left:28px;"
+	      "overflow-wrap:anywhere}\n"
+	      "svg{flex:1 1 350px;width:100%;height:auto;max-width:560px}\n"
+	      "svg text{font:10px system-ui,sans-serif;fill:var(--fg)}\n"
+	      "svg .grid{stroke:var(--grid)}\n"
+	      "svg .key{fill:var(--line)}\n"
+	      "svg .roof{stroke:var(--line);stroke-width:2}\n"
+	      "svg .lead{fill:none;stroke:var(--dim);stroke-width:.6;"
+	      "opacity:.6}\n",
+	      file);
 }
 
 /* Whether a row before this one has had its chart. */
@@ -329,6 +390,7 @@ int roofline_put(FILE *file, const json_t *rows)
 			if (is_point(row) && belongs(row, &c))
 				add_point(&c, row);
 		}
+		set_roof(&c, rows);
 		put_chart(file, &c);
 	}
 	free(c.points);

@@ -12,5 +12,6 @@
  * prints and returns its code.
  */
 int roofline_put(FILE *file, const json_t *rows);
+void roofline_put_style(FILE *file);
 
 #endif

@@ -303,8 +303,12 @@ class Report(NibTest):
             if row["command"]:
                 self.assertIn(html.escape(row["command"]), page)
         self.assertEqual(page.count("<svg"), page.count("</svg>"))
-        self.assertGreaterEqual(page.count("<svg"), 2)
+        self.assertGreaterEqual(page.count("<svg"), 1)
+        self.assertGreaterEqual(page.count("<div class=bars>"), 3)
         self.assertIn(html.escape(rows[0]["machine"]), page)
+        self.check_every_row_is_drawn(rows, page)
+        self.check_geometry(page)
+        self.check_table_fits(page)
         # One file, nothing fetched.
         self.assertNotRegex(page, r"https?://|<script|<link|@import|url\(")
 
@@ -361,7 +365,156 @@ class Report(NibTest):
         self.assertIn("multiply instruction, 500 TFLOP/s", svg)
         self.assertIn("read bandwidth, 2500 GB/s", svg)
         self.assertIn("FLOP per byte", svg)
-        self.assertEqual(svg.count(">gemm 8x8x16, 0 %</text>"), 3)
+        names = re.search(r"cuda-sm90</h2>.*?<ol>(.*?)</ol>", page, re.S)[1]
+        self.assertEqual(names.count(">gemm 8x8x16, 0 %</span>"), 3)
+        numbers = re.findall(r"<text [^>]*>(\d+)</text><circle", svg)
+        self.assertEqual(numbers, ["1", "2", "3"])
+
+    def test_the_roof_is_the_peak_of_the_table(self):
+        """Rows say what was known when they were measured, a peak's row what the
+        whole run found; with others on the machine they are far apart."""
+        row = {"op": "gemm", "shape": "8x8x16", "backend": "cpu-avx512",
+               "threads": 2, "flop": 2e9, "bytes": 1e7, "time_s": 4e-3,
+               "peak_gflops": 865, "peak_gbps": 40, "ok": True}
+        peak = {"op": "peak", "backend": "cpu", "threads": 2, "time_s": 1}
+        self.write("rows.json", json.dumps([
+            row, dict(peak, shape="vpdpbusd", gflops=517, unit="OP"),
+            dict(peak, shape="vpdpbusd", gflops=300, unit="OP", threads=1),
+            dict(peak, shape="read bandwidth", gbps=31.5, unit="B")]).encode())
+        page = self.page("rows.json")
+        self.assertIn("multiply instruction, 517 GFLOP/s", page)
+        self.assertIn("read bandwidth, 31.5 GB/s", page)
+        self.assertNotIn("865", page)
+
+    # What was measured: a chart of the rates has each of these rows.
+    SPEED = [{"op": op, "shape": shape, "backend": backend, "threads": 2,
+              "time_s": 1e-3, "flop": 1e9, "bytes": 1e6, **values}
+             for op, shape, backend, values in (
+        ("gemm", "128x64x64", "cpu-avx512",
+         {"gflops": 600, "limit_s": 8e-4, "limit_kind": "vpdpbusd"}),
+        ("gemm", "128x64x64", "baseline:onednn-f32",
+         {"gflops": 200, "limit_s": 9e-4, "limit_kind": "f32 fma"}),
+        ("gemv", "64x64x1", "cpu-avx512",
+         {"gflops": 90, "limit_s": 9e-4, "limit_kind": "read bandwidth"}),
+        ("gemv", "64x64x1", "baseline:onednn-f32",
+         {"gflops": 20, "limit_s": 9e-4, "limit_kind": "f32 fma"}),
+        ("moe", "m=1,2 n=64 k=64", "cpu-avx512",
+         {"gflops": 91, "limit_s": 9e-4, "limit_kind": "gemm avx512 k=64"}),
+        ("moe", "m=1,2 n=64 k=64", "baseline:openblas-f32", {"gflops": 21}),
+        ("gemm", "7x7x16", "baseline:humming", {"gflops": 22}),
+        ("quantize", "64x64", "cpu-avx512",
+         {"gbps": 20, "limit_kind": "copy bandwidth", "limit_s": 9e-4}),
+        ("plan", "gemm 7x7x16", "cpu-avx512", {}),
+        ("queue", "gemm 7x7x16", "cuda-sm90", {}),
+        ("peak", "vpdpbusd", "cpu", {"gflops": 900, "unit": "OP"}),
+        ("peak", "clock", "cpu", {"gflops": 3.5, "unit": "cycle"}),
+        ("peak", "read bandwidth", "cpu", {"gbps": 31.5, "unit": "B"}))]
+    OTHER_CHARTS = ("Share of this", "Error against", "Roofline of")
+
+    def bars(self, page):
+        """[(chart, group, label, plot's inside, value)]"""
+        out, group = [], ""
+        for section in re.findall(r"<section>(.*?)</section>", page, re.S):
+            title = re.search(r"<h2>(.*?)</h2>", section)[1]
+            for heading, *bar in re.findall(
+                    r"<h3>(.*?)</h3>|<div class=bar><span>(.*?)</span>"
+                    r"<span class=plot>(.*?)</span><span>(.*?)</span></div>",
+                    section):
+                group = heading or group
+                if bar[0]:
+                    out.append((title, group, *bar))
+        return out
+
+    def check_every_row_is_drawn(self, rows, page):
+        bars = [b for b in self.bars(page)
+                if not b[0].startswith(self.OTHER_CHARTS)]
+        drawn = [r for r in rows if r.get("time_s")]
+        self.assertEqual(len(bars), len(drawn))
+        for row in drawn:
+            work = html.escape(row["shape"], quote=False)
+            if row["op"] != "peak":
+                work = row["op"] + " " + work
+            backend = row["backend"].removeprefix("baseline:")
+            self.assertTrue([b for b in bars if work in (b[1] + b[2]) and
+                             backend in b[2]], row)
+
+    def check_geometry(self, page):
+        """Bars and lines end inside their plot, texts inside their chart, and
+        none lies over another; nothing is cut."""
+        self.assertNotIn("\u2026", page)
+        self.assertIn("<meta name=viewport content='width=device-width'>", page)
+        for *_, plot, value in self.bars(page):
+            places = [float(x) for x in re.findall(
+                r"(?:width|left):([\d.]+)%", plot)]
+            self.assertTrue(places)
+            self.assertLessEqual(max(places), 100)
+            self.assertFalse(re.search(r"\de\+\d", plot + value), plot + value)
+            # Its value stands beside the plot, not in it.
+            self.assertEqual(re.sub(r"<[^>]*>", "", plot), "")
+            self.assertTrue(value)
+        for width, height, svg in re.findall(
+                r"<svg viewBox='0 0 (\d+) (\d+)'.*?>(.*?)</svg>", page, re.S):
+            # 16 pixels are left and right of it on a phone 390 wide.
+            size = float(re.search(r"svg text{font:(\d+)px", page)[1])
+            self.assertGreaterEqual(size * (390 - 32) / float(width), 10)
+            boxes = []
+            for attributes, text in re.findall(r"<text (.*?)>(.*?)</text>", svg):
+                x = float(re.search(r"x='([\d.]+)'", attributes)[1])
+                y = float(re.search(r"y='([\d.]+)'", attributes)[1])
+                # Digits and letters of sans-serif are 0.6 of the size wide.
+                wide = len(html.unescape(text)) * 0.6 * size
+                x -= (wide if "anchor=end" in attributes else
+                      wide / 2 if "anchor=middle" in attributes else 0)
+                boxes.append((x, y - 0.75 * size, x + wide, y, text))
+            for box in boxes:
+                self.assertGreaterEqual(box[0], 0, box)
+                self.assertGreaterEqual(box[1], 0, box)
+                self.assertLessEqual(box[2], float(width), box)
+                self.assertLessEqual(box[3], float(height), box)
+            for i, a in enumerate(boxes):
+                for b in boxes[:i]:
+                    self.assertFalse(a[0] < b[2] and b[0] < a[2] and
+                                     a[1] < b[3] and b[1] < a[3], (a, b))
+
+    def check_table_fits(self, page, width=1280 - 32):
+        """A column is as wide as its longest word (a number: its text)."""
+        table = page[page.index("All rows"):page.index("To measure a row")]
+        columns = zip(*[re.findall(r"<td(.*?)>(.*?)</td>", line)
+                        for line in table.split("<tr>")[2:]])
+        wide = 0
+        for column in columns:
+            longest = max(
+                len(word) for attributes, text in column for word in
+                (re.split(r"[ -]", html.unescape(text))
+                 if "t" in attributes else [text]))
+            wide += longest * 0.6 * 12 + 10
+        self.assertLess(wide, width)
+
+    def test_every_kind_of_row_is_drawn(self):
+        rows = [*self.SPEED, {"op": "gemm", "shape": "7x7x16", "time_s": None,
+                              "backend": "baseline:onednn-f32", "threads": 2,
+                              "skipped": "not there"}]
+        self.write("rows.json", json.dumps(rows).encode())
+        page = self.page("rows.json")
+        self.check_every_row_is_drawn(rows, page)
+        self.check_geometry(page)
+        self.assertIn("<td class=t>skipped: not there</td>", page)
+        charts = {b[0] for b in self.bars(page)}
+        few = [b[2] for b in self.bars(page) if "few rows" in b[0]]
+        self.assertEqual(len(few), 4, charts)
+
+    def test_measured_pages_are_drawn_whole(self):
+        results = os.path.join(os.environ["NIB_SOURCE_DIR"], "docs", "results")
+        for name in sorted(os.listdir(results)):
+            if not name.endswith(".json"):
+                continue
+            path = os.path.join(results, name)
+            with open(path, encoding="utf-8") as file:
+                rows = json.load(file)
+            page = self.page(path, "--force")
+            self.check_every_row_is_drawn(rows, page)
+            self.check_geometry(page)
+            self.check_table_fits(page)
 
     def test_bad_rows_are_refused_and_nothing_is_written(self):
         for data, says in ((b"", "no rows"), (b"[]", "no rows"),
