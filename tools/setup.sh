@@ -28,6 +28,8 @@ have() {
 	libdnnl-dev) echo '#include <oneapi/dnnl/dnnl.h>' | cc -xc -E - ;;
 	libopenblas-dev) pkg-config --exists openblas ;;
 	python3-venv) python3 -c 'import ensurepip, venv' ;;
+	python3-dev) [ -f "$(python3 -c 'import sysconfig
+print(sysconfig.get_path("include"))')/Python.h" ] ;;
 	*) command -v "$1" ;;
 	esac >/dev/null 2>&1
 }
@@ -87,7 +89,9 @@ wanted() {
 	build='gcc libc6-dev make cmake pkg-config libjansson-dev'
 	case $1 in
 	build) echo "$build" ;;
-	test) echo "$build libcmocka-dev python3 python3-venv $(nvcc_needs)" ;;
+	# Inductor compiles against Python.h; zsh and fish read their completions.
+	test) echo "$build libcmocka-dev python3 python3-venv python3-dev g++" \
+		"zsh fish $(nvcc_needs)" ;;
 	demo) echo "$build $(nvcc_needs)" ;;
 	baselines) echo 'libdnnl-dev libopenblas-dev' ;;
 	lint) echo "$build libcmocka-dev python3 clang libomp-dev" \

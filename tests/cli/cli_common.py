@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import pty
 import random
 import shutil
 import struct
@@ -229,3 +230,11 @@ def tile(rows, groups, data):
 
 def exchange_nibbles(data):
     return bytes((b << 4 | b >> 4) & 255 for b in data)
+
+
+def open_terminal():
+    """(our side, their side) of a pseudo-terminal; skips the test without one."""
+    try:
+        return pty.openpty()
+    except OSError as error:
+        raise unittest.SkipTest(f"no pseudo-terminal: {error}") from None

@@ -4,7 +4,6 @@
 
 import json
 import os
-import pty
 import re
 import shlex
 import shutil
@@ -12,7 +11,8 @@ import signal
 import subprocess
 import unittest
 
-from cli_common import (NIB, NibTest, fake_gpu, nib, read_csv, save, tensor)
+from cli_common import (NIB, NibTest, fake_gpu, nib, open_terminal, read_csv, save,
+                        tensor)
 
 COMMANDS = re.findall(r"^  ([a-z]+)  +\S", nib("help").stdout, re.M)
 ISAS = [backend["backend"][4:] for backend in json.loads(
@@ -28,7 +28,7 @@ def with_nib():
 
 def on_terminal(args, **env):
     """What nib prints on a terminal."""
-    ours, theirs = pty.openpty()
+    ours, theirs = open_terminal()
     with subprocess.Popen([NIB, *args], stdout=theirs, stderr=theirs,
                           stdin=subprocess.DEVNULL,
                           env={**os.environ, **env}) as process:

@@ -5,7 +5,6 @@
 import json
 import math
 import os
-import pty
 import random
 import resource
 import signal
@@ -15,8 +14,8 @@ import time
 import unittest
 
 from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
-                        is_instrumented, load, nib, save, sqnr_db, tensor,
-                        to_e2m1, to_e4m3)
+                        is_instrumented, load, nib, open_terminal, save, sqnr_db,
+                        tensor, to_e2m1, to_e4m3)
 from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
 
 
@@ -339,7 +338,7 @@ class LargeFiles(NibTest):
 
     def test_progress_is_a_bar_on_a_terminal(self):
         save_sparse(self.path("in"), 65536, 16384)
-        ours, theirs = pty.openpty()
+        ours, theirs = open_terminal()
         with subprocess.Popen([NIB, "quantize", "in", "out", "--threads", "1"],
                               cwd=self.folder, stdout=subprocess.DEVNULL,
                               stderr=theirs) as p:

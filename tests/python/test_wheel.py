@@ -40,7 +40,7 @@ class Wheel(unittest.TestCase):
         done = run([sys.executable, "-m", "pip", "wheel", "--no-deps",
                     "--no-input", "--disable-pip-version-check", "--retries",
                     "1", "--timeout", "15", "--wheel-dir", cls.folder, SOURCE,
-                    "-C", "cmake.define.NIB_CUDA=OFF"], timeout=240)
+                    "--config-settings", "cmake.define.NIB_CUDA=OFF"], timeout=240)
         said = done.stdout + done.stderr
         if "scikit-build-core" in said and "No matching distribution" in said:
             raise unittest.SkipTest("pip: cannot get scikit-build-core")
