@@ -144,7 +144,7 @@ struct cli_name {
 };
 int cli_fail_named(const char *what, const struct nib_error *err,
 		   const struct cli_name *names);
-/* Of nib_amax() and nib_quantize(). */
+/* For nib_amax() and nib_quantize(). */
 extern const struct cli_name cli_saturate_names[];
 int cli_no_memory(const char *what);
 

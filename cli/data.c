@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * data.c - makes the operands of a shape: see data.h.  One block of memory
- * holds them all.  The code that lays it out runs without memory, to measure,
- * then on the host's block, which is filled, and on the device's copy of it.
+ * holds them all, and the device has a copy of it.  The code that lays it out
+ * runs twice: without memory, to measure it, and to fill it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,56 +19,25 @@
 #define MAX_BYTES 70368744177664.0 /* 2^46 */
 
 struct arena {
-	char *base; /* NULL: only measure */
+	char *host, *there; /* NULL: only measure */
 	size_t used;
+	const struct data_options *how;
+	uint64_t seed;
 };
 
-/* The arguments of the calls, in one block of memory. */
-struct operands {
-	struct nib_problem *problems;
-	struct nib_moe_problem moe;
-	struct nib_dense x;
-	struct nib_nvfp4 q, to;
-	void *c;
-	size_t c_bytes;
-};
-
-static void *take(struct arena *arena, size_t bytes)
+/* Bytes on the host, and where the device has them. */
+static void *take(struct arena *arena, size_t bytes, void **there)
 {
-	void *p = arena->base ? arena->base + arena->used : NULL;
+	const size_t at = arena->used;
 
 	arena->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-	return p;
+	*there = arena->there ? arena->there + at : NULL;
+	return arena->host ? arena->host + at : NULL;
 }
 
-static struct nib_nvfp4 take_nvfp4(struct arena *arena,
-				   enum nib_scale_layout layout, int64_t rows,
-				   int64_t k, int64_t batch)
+static int fills(const struct arena *arena)
 {
-	size_t scales = (size_t)batch * nib_scales_bytes(layout, rows, k);
-
-	return (struct nib_nvfp4){
-	    .rows = rows,
-	    .k = k,
-	    .batch = batch,
-	    .scale_layout = layout,
-	    .codes = take(arena, (size_t)(batch * rows * (k / 2))),
-	    .scales = take(arena, scales),
-	};
-}
-
-static struct nib_dense take_dense(struct arena *arena, enum nib_dtype dtype,
-				   int64_t rows, int64_t cols, int64_t batch)
-{
-	size_t elems = (size_t)(batch * rows * cols);
-
-	return (struct nib_dense){
-	    .dtype = dtype,
-	    .rows = rows,
-	    .cols = cols,
-	    .batch = batch,
-	    .data = take(arena, elems * nib_dtype_bytes(dtype)),
-	};
+	return arena->host && !arena->how->empty;
 }
 
 static int64_t pad128(int64_t rows)
@@ -76,109 +45,193 @@ static int64_t pad128(int64_t rows)
 	return (rows + 127) / 128 * 128;
 }
 
-/*
- * Counts the rows of A of all experts; padded: each expert's to whole tiles.
- * Writes where each expert's begin to offsets, and their number behind them.
- */
-static int64_t count_rows(const struct shape *shape, int padded,
-			  const int32_t *offsets_)
+/* scale_rows: rows that there are scales of, which may be more. */
+static void put_nvfp4(struct arena *arena, enum nib_scale_layout layout,
+		      int64_t rows, int64_t scale_rows, int64_t k,
+		      int64_t batch, struct nib_nvfp4 *here,
+		      struct nib_nvfp4 *there)
 {
-	int32_t *offsets = (int32_t *)(uintptr_t)offsets_;
-	int64_t rows = 0;
+	const enum data_fill fill = arena->how->fill;
+	size_t codes = (size_t)(batch * rows * (k / 2));
+	size_t scales = (size_t)batch * nib_scales_bytes(layout, scale_rows, k);
 
-	for (int64_t e = 0; e < shape->count; e++) {
-		if (offsets)
-			offsets[e] = (int32_t)rows;
-		rows += padded ? pad128(shape->sizes[e].m) : shape->sizes[e].m;
+	*there = *here = (struct nib_nvfp4){
+	    .rows = rows, .k = k, .batch = batch, .scale_layout = layout};
+	here->codes = take(arena, codes, &there->codes);
+	here->scales = take(arena, scales, &there->scales);
+	if (fills(arena)) {
+		data_fill_codes(here->codes, codes, fill, &arena->seed);
+		data_fill_scales(here->scales, scales, fill, &arena->seed);
 	}
-	if (offsets)
-		offsets[shape->count] = (int32_t)rows;
-	return rows;
+}
+
+static void put_dense(struct arena *arena, enum nib_dtype dtype, int64_t rows,
+		      int64_t cols, int64_t batch, struct nib_dense *here,
+		      struct nib_dense *there)
+{
+	*there = *here = (struct nib_dense){
+	    .dtype = dtype, .rows = rows, .cols = cols, .batch = batch};
+	here->data =
+	    take(arena, (size_t)(batch * rows * cols) * nib_dtype_bytes(dtype),
+		 &there->data);
+}
+
+/*
+ * Keeps results of full-range data inside fp16: a product of two values has an
+ * rms near 1.4e5, their sum over k sqrt(k) times that.
+ */
+static float full_alpha(int64_t k, uint64_t *seed)
+{
+	double wobble = 1 + (double)(data_random(seed) % 1024) / 1024;
+
+	return (float)(wobble * 4 / (1.4e5 * sqrt((double)k)));
+}
+
+/* alpha and alpha2 of count products. */
+static void put_alphas(struct arena *arena, int64_t count, int64_t k,
+		       const float *here[2], const float *there[2])
+{
+	int full = arena->how->fill == DATA_FULL;
+	float *alpha[2];
+	void *p;
+
+	for (int i = 0; i < 2; i++) {
+		here[i] = alpha[i] = take(arena, (size_t)count * 4, &p);
+		there[i] = p;
+	}
+	for (int64_t e = 0; e < 2 * count && fills(arena); e++)
+		alpha[e % 2][e / 2] = full ? full_alpha(k, &arena->seed) : 1;
+}
+
+/* Where the rows of each expert begin, and the end of the last one's. */
+static const int32_t *put_offsets(struct arena *arena,
+				  const struct shape *shape, int padded,
+				  int64_t *rows, void **there)
+{
+	int32_t *offsets = take(arena, (size_t)shape->count * 4 + 4, there);
+
+	*rows = 0;
+	for (int64_t e = 0; e <= shape->count; e++) {
+		if (offsets)
+			offsets[e] = (int32_t)*rows;
+		if (e < shape->count)
+			*rows += padded ? pad128(shape->sizes[e].m)
+					: shape->sizes[e].m;
+	}
+	return offsets;
 }
 
 static void place_moe(struct arena *arena, const struct shape *shape,
-		      const struct data_options *o, int dual,
-		      struct operands *ops)
+		      struct data *data)
 {
-	struct nib_moe_problem *moe = &ops->moe;
-	int64_t experts = shape->count, rows = count_rows(shape, 0, NULL);
-	int64_t padded = count_rows(shape, 1, NULL);
-	int64_t n = shape->sizes[0].n, k = shape->sizes[0].k;
-	/* As torch does it: in tiles every expert starts a new one. */
-	int tiled = o->layout == NIB_TILED_128X4;
-	size_t each = (size_t)experts * 4, c_begin;
-	const int32_t *scale_rows;
+	const enum nib_scale_layout layout = arena->how->layout;
+	struct nib_moe_problem *here = &data->moe_views, *there = &data->moe;
+	const float *alphas[2], *alphas_there[2];
+	int64_t n = shape->sizes[0].n, k = shape->sizes[0].k, rows, padded;
+	void *offsets, *scale_rows;
 
-	moe->row_offsets = take(arena, each + 4);
-	scale_rows = take(arena, each + 4);
-	moe->alpha = take(arena, each);
-	moe->alpha2 = take(arena, each);
-	moe->a = take_nvfp4(arena, o->layout, tiled ? padded : rows, k, 1);
-	if (tiled) {
-		moe->scale_rows = scale_rows;
-		moe->scale_rows_total = padded;
-		moe->a.rows = rows;
+	here->row_offsets = put_offsets(arena, shape, 0, &rows, &offsets);
+	here->scale_rows = put_offsets(arena, shape, 1, &padded, &scale_rows);
+	here->scale_rows_total = padded;
+	/* As torch does it: only in tiles every expert starts a new one. */
+	if (layout != NIB_TILED_128X4) {
+		here->scale_rows = scale_rows = NULL;
+		here->scale_rows_total = 0;
+		padded = rows;
 	}
-	moe->b = take_nvfp4(arena, o->layout, n, k, experts);
-	if (dual)
-		moe->b2 = take_nvfp4(arena, o->layout, n, k, experts);
-	c_begin = arena->used;
-	moe->c = take_dense(arena, o->out, rows, n, 1);
-	ops->c = moe->c.data;
-	ops->c_bytes = arena->used - c_begin;
+	*there = *here;
+	there->row_offsets = offsets;
+	there->scale_rows = scale_rows;
+	put_nvfp4(arena, layout, rows, padded, k, 1, &here->a, &there->a);
+	put_nvfp4(arena, layout, n, n, k, shape->count, &here->b, &there->b);
+	if (data->op == NIB_DUAL_GEMM)
+		put_nvfp4(arena, layout, n, n, k, shape->count, &here->b2,
+			  &there->b2);
+	put_alphas(arena, shape->count, k, alphas, alphas_there);
+	here->alpha = alphas[0];
+	here->alpha2 = alphas[1];
+	there->alpha = alphas_there[0];
+	there->alpha2 = alphas_there[1];
+	data->c_at = arena->used;
+	put_dense(arena, arena->how->out, rows, n, 1, &here->c, &there->c);
 }
 
 static void place_problems(struct arena *arena, const struct shape *shape,
-			   const struct data_options *o, int dual,
-			   struct operands *ops)
+			   struct data *data)
 {
+	const enum nib_scale_layout layout = arena->how->layout;
 	const int64_t batch = shape->batch;
-	size_t c_begin;
 
 	for (int64_t i = 0; i < shape->count; i++) {
 		const struct shape_size *s = &shape->sizes[i];
-		struct nib_problem *p = &ops->problems[i];
+		struct nib_problem *here = &data->views[i];
+		struct nib_problem *there = &data->problems[i];
+		const float *alphas[2], *alphas_there[2];
 
-		p->a = take_nvfp4(arena, o->layout, s->m, s->k, batch);
-		p->b = take_nvfp4(arena, o->layout, s->n, s->k, batch);
-		if (dual)
-			p->b2 = take_nvfp4(arena, o->layout, s->n, s->k, batch);
-		p->alpha = take(arena, sizeof(float));
-		p->alpha2 = take(arena, sizeof(float));
+		put_nvfp4(arena, layout, s->m, s->m, s->k, batch, &here->a,
+			  &there->a);
+		put_nvfp4(arena, layout, s->n, s->n, s->k, batch, &here->b,
+			  &there->b);
+		if (data->op == NIB_DUAL_GEMM)
+			put_nvfp4(arena, layout, s->n, s->n, s->k, batch,
+				  &here->b2, &there->b2);
+		put_alphas(arena, 1, s->k, alphas, alphas_there);
+		here->alpha = alphas[0];
+		here->alpha2 = alphas[1];
+		there->alpha = alphas_there[0];
+		there->alpha2 = alphas_there[1];
 	}
-	c_begin = arena->used;
+	data->c_at = arena->used;
 	for (int64_t i = 0; i < shape->count; i++)
-		ops->problems[i].c = take_dense(
-		    arena, o->out, shape->sizes[i].m, shape->sizes[i].n, batch);
-	ops->c = arena->base ? arena->base + c_begin : NULL;
-	ops->c_bytes = arena->used - c_begin;
+		put_dense(arena, arena->how->out, shape->sizes[i].m,
+			  shape->sizes[i].n, batch, &data->views[i].c,
+			  &data->problems[i].c);
 }
 
-/* Lays out the operands at base, which may be NULL; returns their bytes. */
-static size_t place(void *base, const struct shape *shape,
-		    const struct data_options *o, struct operands *ops)
+static void place_conversion(struct arena *arena, const struct shape *shape,
+			     struct data *data)
 {
+	const enum nib_scale_layout layout = arena->how->layout;
+	const enum nib_scale_layout other =
+	    layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
 	const struct shape_size *s = &shape->sizes[0];
-	struct arena arena = {.base = base};
-	int dual = shape_ops[shape->op].op == NIB_DUAL_GEMM;
+	struct nib_nvfp4 q;
+	struct nib_dense x;
 
-	if (shape_ops[shape->op].is_moe) {
-		place_moe(&arena, shape, o, dual, ops);
-	} else if (shape_is_multiply(shape)) {
-		place_problems(&arena, shape, o, dual, ops);
-	} else {
-		ops->q =
-		    take_nvfp4(&arena, o->layout, s->m, s->k, shape->batch);
-		if (shape->op == OP_CONVERT)
-			ops->to =
-			    take_nvfp4(&arena,
-				       o->layout == NIB_LINEAR ? NIB_TILED_128X4
-							       : NIB_LINEAR,
-				       s->m, s->k, shape->batch);
-		else
-			ops->x = take_dense(&arena, o->dtype, s->m, s->k,
-					    shape->batch);
+	put_nvfp4(arena, layout, s->m, s->m, s->k, shape->batch, &q, &data->q);
+	data->global = 1.0f / 2688;
+	if (shape->op == OP_CONVERT) {
+		put_nvfp4(arena, other, s->m, s->m, s->k, shape->batch, &q,
+			  &data->to);
+		return;
 	}
+	put_dense(arena, arena->how->dtype, s->m, s->k, shape->batch, &x,
+		  &data->x);
+	if (fills(arena))
+		data_fill_floats(x.data, x.dtype, x.batch * x.rows * x.cols,
+				 &arena->seed);
+}
+
+/* Lays out and fills the operands; returns the bytes of them all. */
+static size_t place(struct data *data, const struct shape *shape,
+		    const struct data_options *options)
+{
+	struct arena arena = {
+	    .host = data->memory,
+	    .there = data->staging.data,
+	    .how = options,
+	    .seed = options->seed,
+	};
+
+	if (data->is_moe) {
+		place_moe(&arena, shape, data);
+	} else if (shape_is_multiply(shape)) {
+		place_problems(&arena, shape, data);
+	} else {
+		place_conversion(&arena, shape, data);
+		data->c_at = arena.used;
+	}
+	data->c_bytes = arena.used - data->c_at;
 	return arena.used;
 }
 
@@ -193,7 +246,7 @@ static enum nib_status refuse(struct nib_error *err, enum nib_status status,
 			      const char *text, int64_t n)
 {
 	if (err) {
-		err->status = status;
+		*err = (struct nib_error){.status = status};
 		snprintf(err->message, sizeof(err->message), "%s%lld", text,
 			 (long long)n);
 	}
@@ -205,7 +258,7 @@ static enum nib_status no_memory(struct nib_error *err, double bytes)
 	char size[CLI_SIZE_TEXT], most[CLI_SIZE_TEXT];
 
 	if (err) {
-		err->status = NIB_OUT_OF_MEMORY;
+		*err = (struct nib_error){.status = NIB_OUT_OF_MEMORY};
 		snprintf(err->message, sizeof(err->message),
 			 "no memory for %s of operands, this machine has %s",
 			 cli_size_text(bytes, size),
@@ -246,100 +299,7 @@ static enum nib_status check_sizes(const struct shape *shape,
 	return NIB_OK;
 }
 
-/* ---- filling ------------------------------------------------------------- */
-
-/*
- * Keeps results of full-range data inside fp16: a product of two values has an
- * rms near 1.4e5, their sum over k sqrt(k) times that.
- */
-static float full_alpha(int64_t k, uint64_t *seed)
-{
-	double wobble = 1 + (double)(data_random(seed) % 1024) / 1024;
-
-	return (float)(wobble * 4 / (1.4e5 * sqrt((double)k)));
-}
-
-static void fill_nvfp4(const struct nib_nvfp4 *q, size_t scale_bytes,
-		       enum data_fill fill, uint64_t *seed)
-{
-	if (!q->codes)
-		return;
-	data_fill_codes(q->codes, (size_t)(q->batch * q->rows * (q->k / 2)),
-			fill, seed);
-	data_fill_scales(q->scales, scale_bytes, fill, seed);
-}
-
-static size_t scale_bytes(const struct nib_nvfp4 *q)
-{
-	return (size_t)q->batch *
-	       nib_scales_bytes(q->scale_layout, q->rows, q->k);
-}
-
-static void fill_alphas(const float *alpha_, const float *alpha2_, int64_t k,
-			enum data_fill fill, uint64_t *seed)
-{
-	float *alpha = (float *)(uintptr_t)alpha_;
-	float *alpha2 = (float *)(uintptr_t)alpha2_;
-
-	*alpha = fill == DATA_FULL ? full_alpha(k, seed) : 1;
-	*alpha2 = fill == DATA_FULL ? full_alpha(k, seed) : 1;
-}
-
-static void fill_problems(const struct operands *ops, int64_t count,
-			  enum data_fill fill, uint64_t *seed)
-{
-	for (int64_t i = 0; i < count; i++) {
-		const struct nib_problem *p = &ops->problems[i];
-
-		fill_nvfp4(&p->a, scale_bytes(&p->a), fill, seed);
-		fill_nvfp4(&p->b, scale_bytes(&p->b), fill, seed);
-		fill_nvfp4(&p->b2, scale_bytes(&p->b2), fill, seed);
-		fill_alphas(p->alpha, p->alpha2, p->a.k, fill, seed);
-	}
-}
-
-static void fill_moe(const struct operands *ops, int64_t count,
-		     enum data_fill fill, uint64_t *seed)
-{
-	const struct nib_moe_problem *moe = &ops->moe;
-	struct nib_nvfp4 all = moe->a;
-
-	if (moe->scale_rows)
-		all.rows = moe->scale_rows_total;
-	fill_nvfp4(&moe->a, scale_bytes(&all), fill, seed);
-	fill_nvfp4(&moe->b, scale_bytes(&moe->b), fill, seed);
-	fill_nvfp4(&moe->b2, scale_bytes(&moe->b2), fill, seed);
-	for (int64_t e = 0; e < count; e++)
-		fill_alphas(moe->alpha + e, moe->alpha2 + e, moe->a.k, fill,
-			    seed);
-}
-
-static void fill(const struct operands *ops, const struct shape *shape,
-		 const struct data_options *o)
-{
-	const struct nib_dense *x = &ops->x;
-	uint64_t seed = o->seed;
-
-	/* Also of an empty fill: the rows of each expert are the shape's. */
-	if (ops->moe.row_offsets)
-		count_rows(shape, 0, ops->moe.row_offsets);
-	if (ops->moe.scale_rows)
-		count_rows(shape, 1, ops->moe.scale_rows);
-	if (o->empty)
-		return; /* zeros as they are */
-	if (ops->moe.row_offsets) {
-		fill_moe(ops, shape->count, o->fill, &seed);
-	} else if (shape_is_multiply(shape)) {
-		fill_problems(ops, shape->count, o->fill, &seed);
-	} else {
-		fill_nvfp4(&ops->q, scale_bytes(&ops->q), o->fill, &seed);
-		if (x->data)
-			data_fill_floats(x->data, x->dtype,
-					 x->batch * x->rows * x->cols, &seed);
-	}
-}
-
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------- */
 
 static enum nib_status pack_one(struct data *data, struct nib_device *device,
 				const struct nib_nvfp4 *b,
@@ -407,39 +367,6 @@ static void *allocate(size_t bytes)
 	return p;
 }
 
-/* All operands on the host, and where the device has them. */
-static enum nib_status make_operands(struct data *data,
-				     const struct shape *shape,
-				     const struct data_options *options,
-				     struct nib_device *device,
-				     struct nib_error *err)
-{
-	struct operands host = {.problems = data->views};
-	struct operands there = {.problems = data->problems};
-	void *base = data->memory;
-
-	place(base, shape, options, &host);
-	fill(&host, shape, options);
-	if (device && (!options->empty || options->packed)) {
-		if (staging_new_loaded(device, base, data->memory_bytes,
-				       &data->staging, err))
-			return err->status;
-		base = data->staging.data;
-	}
-	place(base, shape, options, &there);
-	data->moe_views = host.moe;
-	data->c = host.c;
-	data->c_bytes = host.c_bytes;
-	data->moe = there.moe;
-	data->x = there.x;
-	data->q = there.q;
-	data->to = there.to;
-	data->global = 1.0f / 2688;
-	if (options->packed && shape_is_multiply(shape))
-		return pack(data, device, err);
-	return NIB_OK;
-}
-
 static void allocate_memory(struct data *data,
 			    const struct data_options *options)
 {
@@ -450,6 +377,36 @@ static void allocate_memory(struct data *data,
 		data->memory = allocate(bytes);
 	else if (!options->packed || bytes <= machine_bytes())
 		data->memory = reserve(bytes);
+}
+
+/* Operands in memory of the host, and the device's copy of it. */
+static enum nib_status make_operands(struct data *data,
+				     const struct shape *shape,
+				     const struct data_options *options,
+				     struct nib_device *device,
+				     struct nib_error *err)
+{
+	int is_copied = device && (!options->empty || options->packed);
+	enum nib_status status = NIB_OK;
+
+	data->memory_bytes = place(data, shape, options);
+	allocate_memory(data, options);
+	if (!data->memory)
+		return no_memory(err, (double)data->memory_bytes);
+	if (is_copied)
+		status = staging_new(device, data->memory, data->memory_bytes,
+				     &data->staging, err);
+	else
+		data->staging =
+		    (struct staging){NULL, data->memory, data->memory};
+	if (status)
+		return status;
+	place(data, shape, options);
+	if (is_copied)
+		status = staging_load(&data->staging, data->memory_bytes, err);
+	if (!status && options->packed && shape_is_multiply(shape))
+		status = pack(data, device, err);
+	return status;
 }
 
 enum nib_status data_new(const struct shape *shape,
@@ -472,16 +429,10 @@ enum nib_status data_new(const struct shape *shape,
 	data->is_moe = shape_ops[shape->op].is_moe;
 	data->problems = calloc(slots, sizeof(*data->problems));
 	data->views = calloc(slots, sizeof(*data->views));
-	if (data->problems && data->views) {
-		struct operands ops = {.problems = data->views};
-
-		data->memory_bytes = place(NULL, shape, options, &ops);
-		allocate_memory(data, options);
-	}
-	if (data->memory)
+	if (data->problems && data->views)
 		status = make_operands(data, shape, options, device, err);
 	else
-		status = no_memory(err, (double)data->memory_bytes);
+		status = no_memory(err, (double)slots * sizeof(*data->views));
 	if (status)
 		data_free(data);
 	else
@@ -506,40 +457,35 @@ void data_free(struct data *data)
 	free(data);
 }
 
-/* The bytes of c, a part of memory; there must be some. */
+/* The bytes of every c, a part of memory; there must be some. */
 static struct staging staged_c(const struct data *data)
 {
-	const size_t at = (size_t)((char *)data->c - (char *)data->memory);
+	struct staging c = data->staging;
 
-	return (struct staging){
-	    .device = data->staging.device,
-	    .host = data->c,
-	    .data =
-		data->staging.data ? (char *)data->staging.data + at : data->c,
-	};
+	c.host = (char *)c.host + data->c_at;
+	c.data = (char *)c.data + data->c_at;
+	return c;
 }
 
 enum nib_status data_poison(struct data *data, struct nib_error *err)
 {
-	struct staging c;
+	const struct staging c = staged_c(data);
 
 	if (!data->c_bytes)
 		return NIB_OK;
-	c = staged_c(data);
-	memset(data->c, 0xFF, data->c_bytes);
+	memset(c.host, 0xFF, data->c_bytes);
 	return staging_load(&c, data->c_bytes, err);
 }
 
 enum nib_status data_fetch(struct data *data, struct nib_error *err)
 {
+	const struct staging c = staged_c(data);
 	enum nib_status status = NIB_OK;
-	struct staging c;
 
-	if (data->staging.device)
-		status = nib_device_wait(data->staging.device, NULL, err);
+	if (c.device)
+		status = nib_device_wait(c.device, NULL, err);
 	if (status || !data->c_bytes)
 		return status;
-	c = staged_c(data);
 	return staging_fetch(&c, data->c_bytes, err);
 }
 

@@ -47,9 +47,8 @@ struct data {
 	 */
 	struct nib_problem *problems, *views;
 	struct nib_moe_problem moe, moe_views;
-	/* Bytes of all c together, which lie one after the other at c. */
-	void *c;
-	size_t c_bytes;
+	/* Where in memory all c lie, one after the other. */
+	size_t c_at, c_bytes;
 	/*
 	 * quantize: x -> q.  dequantize: q -> x.  convert: q -> to, which has
 	 * the other layout.  global belongs to q.

@@ -214,8 +214,7 @@ static int scan_structure(struct scan_layer *scan)
 					r % 128 / 32 * 4 + g % 4]];
 		}
 	scan->tiled_structure = structure(x, rows, groups, sums, sums + rows);
-	/* Of the difference by chance: that of a chi square of rows + groups.
-	 */
+	/* By chance the two differ so much: a chi square of rows + groups. */
 	scan->structure_sd =
 	    sqrt(4.0 * (double)(rows + groups)) / (double)(rows * groups);
 	free(x);

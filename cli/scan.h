@@ -20,8 +20,9 @@ struct scan_layer {
 	double scale_min, scale_median, scale_max; /* finite ones */
 	double amax;				   /* largest |value| */
 	/*
-	 * Of sampled blocks with a normal scale, and those whose largest code
-	 * is under 4: a block scaled by its largest value has a 6 or a 4.
+	 * Sampled blocks with a normal scale, and those among them whose
+	 * largest code is under 4: a block that was scaled by its largest value
+	 * has a code of 6 or 4.
 	 */
 	int64_t blocks, weak_blocks;
 	/*

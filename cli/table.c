@@ -46,11 +46,6 @@ static int screen_width(const char *text)
 	return n;
 }
 
-static int shown(const struct table *table, int i)
-{
-	return table->columns[i].title != NULL;
-}
-
 /* no-color.org: set and not empty. */
 static int wants_colour(void)
 {
@@ -72,15 +67,13 @@ struct table *table_new(const struct table_column *columns,
 	table->colour = format == TABLE_FORMAT_TEXT && wants_colour();
 	table->waiting = json_array();
 	table->failed = !table->waiting;
-	while (table->n_columns < MAX_COLUMNS &&
-	       columns[table->n_columns].key) {
-		const struct table_column *c = &columns[table->n_columns];
-		int i = table->n_columns++;
+	for (int i = 0; i < MAX_COLUMNS && columns[i].key; i++) {
+		const char *title = columns[i].title ? columns[i].title : "";
 
-		if (c->title && screen_width(c->title) > c->width)
-			table->width[i] = screen_width(c->title);
-		else
-			table->width[i] = c->width;
+		table->n_columns = i + 1;
+		table->width[i] = screen_width(title) > columns[i].width
+				      ? screen_width(title)
+				      : columns[i].width;
 	}
 	return table;
 }
@@ -156,19 +149,18 @@ void table_shape(struct table *table, const char *key, const int64_t *shape,
 
 static void list_text(const json_t *list, char cell[CELL])
 {
-	size_t used, i;
+	size_t used = 0, i;
 	json_t *item;
 
-	used = (size_t)snprintf(cell, CELL, "[");
 	json_array_foreach(list, i, item)
 	{
 		if (used > CELL - 32)
 			break;
 		used +=
 		    (size_t)snprintf(cell + used, CELL - used, "%s%.15g",
-				     i ? ", " : "", json_number_value(item));
+				     i ? ", " : "[", json_number_value(item));
 	}
-	snprintf(cell + used, CELL - used, "]");
+	snprintf(cell + used, CELL - used, used ? "]" : "[]");
 }
 
 static void number_text(const struct table_column *column, double x,
@@ -204,13 +196,16 @@ static void escape_bars(char cell[CELL])
 	cell[n] = '\0';
 }
 
+/* row NULL: the title. */
 static void cell_text(const struct table *table, int i, const json_t *row,
 		      char cell[CELL])
 {
 	const struct table_column *column = &table->columns[i];
 	const json_t *value = json_object_get(row, column->key);
 
-	if (!value || json_is_null(value)) {
+	if (!row) {
+		snprintf(cell, CELL, "%s", column->title);
+	} else if (!value || json_is_null(value)) {
 		snprintf(cell, CELL, "-");
 	} else if (json_is_string(value)) {
 		snprintf(cell, CELL, "%s", json_string_value(value));
@@ -229,23 +224,18 @@ static void cell_text(const struct table *table, int i, const json_t *row,
 		escape_bars(cell);
 }
 
-/* Blanks wait until text follows: none at the end of a line. */
-static void put(int *blanks, const char *text)
+/* The escape sequence before a cell: bold titles, yes green and NO red. */
+static const char *colour(const struct table *table, int i, const json_t *row)
 {
-	if (!*text)
-		return;
-	printf("%*s%s", *blanks, "", text);
-	*blanks = 0;
-}
+	const json_t *value = json_object_get(row, table->columns[i].key);
 
-static void put_padded(int *blanks, const char *text, int width, int right)
-{
-	int pad = width - screen_width(text);
-
-	pad = pad > 0 ? pad : 0;
-	*blanks += right ? pad : 0;
-	put(blanks, text);
-	*blanks += right ? 0 : pad;
+	if (!table->colour)
+		return "";
+	if (!row)
+		return "\033[1m";
+	return json_is_true(value)    ? "\033[32m"
+	       : json_is_false(value) ? "\033[1;31m"
+				      : "";
 }
 
 /* row NULL: the titles. */
@@ -254,68 +244,63 @@ static void print_cells(const struct table *table, const json_t *row)
 	int md = table->format == TABLE_FORMAT_MD, blanks = 0;
 
 	for (int i = 0; i < table->n_columns; i++) {
-		const struct table_column *c = &table->columns[i];
-		const json_t *value = row ? json_object_get(row, c->key) : NULL;
-		int coloured = table->colour && json_is_boolean(value);
+		const char *before = colour(table, i, row);
 		char cell[CELL];
+		int pad;
 
-		if (!shown(table, i))
+		if (!table->columns[i].title)
 			continue;
-		if (row)
-			cell_text(table, i, row, cell);
-		else
-			snprintf(cell, CELL, "%s", c->title);
+		cell_text(table, i, row, cell);
+		pad = table->width[i] - screen_width(cell);
+		pad = pad > 0 ? pad : 0;
 		if (md)
-			put(&blanks, "| ");
-		if (coloured)
-			put(&blanks,
-			    json_is_true(value) ? "\033[32m" : "\033[1;31m");
-		put_padded(&blanks, cell, table->width[i], table->is_number[i]);
-		if (coloured)
-			put(&blanks, "\033[0m");
-		blanks += md ? 1 : 2;
+			printf("%*s| ", blanks, "");
+		blanks = (md ? 0 : blanks) + (table->is_number[i] ? pad : 0);
+		/* Blanks wait until text follows: none end a line. */
+		if (*cell) {
+			printf("%*s%s%s%s", blanks, "", before, cell,
+			       *before ? "\033[0m" : "");
+			blanks = 0;
+		}
+		blanks += (table->is_number[i] ? 0 : pad) + (md ? 1 : 2);
 	}
 	if (md)
-		put(&blanks, "|");
+		printf("%*s|", blanks, "");
 	putchar('\n');
 }
 
 static void measure(struct table *table, const json_t *row)
 {
 	for (int i = 0; i < table->n_columns; i++) {
-		const json_t *value =
-		    json_object_get(row, table->columns[i].key);
 		char cell[CELL];
+		int width;
 
-		if (!shown(table, i) || !value)
+		if (!table->columns[i].title)
 			continue;
 		cell_text(table, i, row, cell);
-		if (screen_width(cell) > table->width[i])
-			table->width[i] = screen_width(cell);
-		if (json_is_number(value))
+		width = screen_width(cell);
+		if (width > table->width[i])
+			table->width[i] = width;
+		if (json_is_number(json_object_get(row, table->columns[i].key)))
 			table->is_number[i] = 1;
 	}
 }
 
 static void print_titles(const struct table *table)
 {
-	if (table->format == TABLE_FORMAT_MD && table->last == NOTE)
+	int md = table->format == TABLE_FORMAT_MD;
+
+	if (md && table->last == NOTE)
 		putchar('\n');
-	if (table->colour)
-		fputs("\033[1m", stdout);
 	print_cells(table, NULL);
-	if (table->colour)
-		fputs("\033[0m", stdout);
-	if (table->format != TABLE_FORMAT_MD)
-		return;
-	for (int i = 0; i < table->n_columns; i++)
-		if (shown(table, i)) {
+	for (int i = 0; i < table->n_columns && md; i++)
+		if (table->columns[i].title) {
 			fputs("| ", stdout);
 			for (int j = 0; j < table->width[i] - 1; j++)
 				putchar('-');
 			fputs(table->is_number[i] ? ": " : "- ", stdout);
 		}
-	fputs("|\n", stdout);
+	fputs(md ? "|\n" : "", stdout);
 }
 
 /* Prints the rows that waited for their widths. */

@@ -39,7 +39,7 @@ class Inspect(NibTest):
         self.tensors[name] = (dtype, shape or old, data)
 
     def findings(self, code=1, *args):
-        """Of the changed file: {(finding, layer)}."""
+        """{(finding, layer)} of the changed file."""
         save(self.path("bad"), self.tensors)
         rows = self.rows("inspect", "bad", *args, code=code)
         found = [row for row in rows if row["kind"] == "finding"]

@@ -48,7 +48,9 @@ static void same_nvfp4(const struct nib_nvfp4 *there,
 	assert_int_equal(there->rows, here->rows);
 	same(there->codes, here->codes,
 	     (size_t)(here->batch * here->rows * here->k / 2));
-	same(there->scales, here->scales, scale_bytes(here));
+	same(there->scales, here->scales,
+	     (size_t)here->batch *
+		 nib_scales_bytes(here->scale_layout, here->rows, here->k));
 }
 
 static struct data *make(struct nib_device *device, enum shape_op op,

@@ -11,6 +11,7 @@ here=$source/tests/install
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/usr
+share=$prefix/share
 version=$(sed -n 's/^#define NIB_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' \
 	"$source/include/nibblas.h" | paste -sd.)
 # Until 1.0 a minor version may change the ABI.
@@ -150,6 +151,10 @@ check 'find_package, C++ alone, static: runs' \
 	prints_answer "$work/cmake_cxx/static"
 check 'DESTDIR is heeded and written nowhere' with_destdir
 check 'the command runs' "$prefix/bin/nib" --version
+check 'man page and completion are there' test -s "$share/man/man1/nib.1" \
+	-a -s "$share/bash-completion/completions/nib" \
+	-a -s "$share/zsh/site-functions/_nib" \
+	-a -s "$share/fish/vendor_completions.d/nib.fish"
 # Kernels are three quarters of it, and only where nvcc was.
 if [ -d "$libdir/nibblas" ]; then
 	check 'libnibblas.so with GPU kernels has at most 4 MB' is_small 4000000
