@@ -176,6 +176,7 @@ struct cpu_pool *cpu_pool_new(int threads, bool spins)
 /* Starts as many workers as the system allows; the caller does the rest. */
 static void start_workers(struct cpu_pool *pool)
 {
+	static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP};
 	sigset_t all, saved;
 	int i = 0;
 
@@ -183,7 +184,14 @@ static void start_workers(struct cpu_pool *pool)
 	pthread_once(&fork_once, watch_forks);
 	if (!sees_forks)
 		return;
+	/*
+	 * Signals go to the caller's threads, but those that a worker raises
+	 * itself go to the caller's handler: SIGBUS of a mapped file that was
+	 * cut short.
+	 */
 	sigfillset(&all);
+	for (size_t f = 0; f < sizeof(faults) / sizeof(*faults); f++)
+		sigdelset(&all, faults[f]);
 	pthread_sigmask(SIG_SETMASK, &all, &saved);
 	for (; i < pool->threads - 1; i++) {
 		struct worker *worker = &pool->slots[i];
