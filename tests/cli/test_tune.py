@@ -98,7 +98,7 @@ class Tune(NibTest):
 
 class NoGpu(NibTest):
     def test_only_gpus_are_tuned(self):
-        self.assertIn("a GPU's does", self.nib("tune", "--device", "cpu",
+        self.assertIn("a GPU has some", self.nib("tune", "--device", "cpu",
                                                code=4).stderr)
         env = dict(os.environ, NIB_CUDA_LIBRARY="/nonexistent")
         self.assertIn("cuda:0", self.nib("tune", code=4, env=env).stderr)
