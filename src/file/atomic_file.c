@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "file/open.h"
 
 #define BUFFER_BYTES 65536
 #define MAX_TRIES    100
@@ -22,7 +24,9 @@ struct nib_atomic_file {
 	const char *base; /* path behind its last '/' */
 	char temp[40];	  /* name of the temporary file; "" = gone */
 	int dir_fd, fd;
-	int failed; /* the errno that ended it, or 0 */
+	bool replaces; /* a file that is there */
+	unsigned mode; /* of the new file */
+	int failed;    /* the errno that ended it, or 0 */
 	/* Bytes not yet written, which belong at buffer_offset. */
 	size_t buffered;
 	uint64_t buffer_offset;
@@ -38,16 +42,6 @@ static enum nib_status give_up(struct nib_atomic_file *file, const char *call,
 	file->temp[0] = '\0';
 	file->failed = code;
 	return nib_fail_errno(err, file->path, call, code);
-}
-
-static int open_again(int dir_fd, const char *name, int flags)
-{
-	int fd;
-
-	do
-		fd = openat(dir_fd, name, flags | O_CLOEXEC, 0666);
-	while (fd < 0 && errno == EINTR);
-	return fd;
 }
 
 /* Sets dir_fd and base. */
@@ -67,7 +61,8 @@ static enum nib_status open_folder(struct nib_atomic_file *file,
 		*slash = '\0';
 		folder = file->path;
 	}
-	file->dir_fd = open_again(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY);
+	file->dir_fd =
+	    nib_open_file(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0);
 	if (slash)
 		*slash = '/';
 	if (file->dir_fd < 0)
@@ -76,13 +71,16 @@ static enum nib_status open_folder(struct nib_atomic_file *file,
 	return NIB_OK;
 }
 
-/* A rename would put a file in the place of a device or of a pipe. */
+/*
+ * Sets mode.  A rename would put a file in the place of a device or of a pipe.
+ */
 static enum nib_status check_target(struct nib_atomic_file *file,
 				    struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
 	struct stat st;
 
+	file->mode = 0666;
 	if (fstatat(file->dir_fd, file->base, &st, 0) != 0) {
 		if (errno == ENOENT)
 			return NIB_OK;
@@ -93,6 +91,18 @@ static enum nib_status check_target(struct nib_atomic_file *file,
 	if (!S_ISREG(st.st_mode))
 		return nib_fail(err, NIB_IO, "%s: not a regular file",
 				nib_show_path(shown, file->path));
+	file->replaces = true;
+	file->mode = st.st_mode & 0777;
+	return NIB_OK;
+}
+
+/* The mode of the file that is replaced, which the umask must not narrow. */
+static enum nib_status keep_mode(struct nib_atomic_file *file,
+				 struct nib_error *err)
+{
+	if (file->replaces && fchmod(file->fd, (mode_t)file->mode) != 0)
+		return give_up(file, "set the mode of its new content", errno,
+			       err);
 	return NIB_OK;
 }
 
@@ -106,10 +116,10 @@ static enum nib_status create_temp(struct nib_atomic_file *file,
 		snprintf(file->temp, sizeof(file->temp), ".nib-%lx-%lx-%x.tmp",
 			 (unsigned long)getpid(), (unsigned long)now.tv_nsec,
 			 (unsigned)i);
-		file->fd = open_again(file->dir_fd, file->temp,
-				      O_RDWR | O_CREAT | O_EXCL);
+		file->fd = nib_open_file(file->dir_fd, file->temp,
+					 O_RDWR | O_CREAT | O_EXCL, file->mode);
 		if (file->fd >= 0)
-			return NIB_OK;
+			return keep_mode(file, err);
 		if (errno != EEXIST)
 			break;
 	}

@@ -18,7 +18,8 @@ struct nib_atomic_file;
 
 /*
  * Makes the temporary file.  path must be free or a regular file (or a link to
- * one: the link is replaced).
+ * one: the link is replaced).  The new file has the permissions of the one that
+ * it replaces, else those that the umask leaves.
  */
 enum nib_status nib_atomic_file_open(struct nib_atomic_file **file,
 				     const char *path, struct nib_error *err);

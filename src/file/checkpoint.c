@@ -9,7 +9,8 @@
  *   F32, optional  X.input_scale         X.input_global_scale   (reciprocal)
  *
  * A stack of E matrices has E before both shapes, and one global scale or E.
- * Sizes and types are checked here; codes and block scales are not looked at.
+ * Sizes, types and global scales are checked here; codes and block scales are
+ * not looked at.
  */
 #include "checkpoint.h"
 
@@ -24,6 +25,7 @@
 #include "core/text.h"
 #include "file/array.h"
 #include "file/safetensors.h"
+#include "format/half.h"
 
 const struct nib_checkpoint_names nib_checkpoint_names[NIB_CHECKPOINTS] = {
     [NIB_CHECKPOINT_MODELOPT] =
@@ -44,6 +46,13 @@ const struct nib_checkpoint_names nib_checkpoint_names[NIB_CHECKPOINTS] = {
 	    true,
 	    1,
 	},
+};
+
+/* What a stored scale of zero is. */
+enum zero {
+	REFUSED,      /* weights: every product would be 0 or NaN */
+	IS_NONE,      /* inputs: the calibration saw none */
+	OF_NO_VALUES, /* weights without rows */
 };
 
 struct finder {
@@ -186,32 +195,42 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 	return read_scale(f, w, p->scale, rows, half_k / (NIB_BLOCK / 2));
 }
 
+/* Positive and finite.  By its bits: the caller's threads may flush subnormals. */
+static bool is_scale(float value)
+{
+	const uint32_t bits = nib_fp32_bits(value);
+
+	return bits >= 1 && bits < 0x7F800000;
+}
+
 /* One stored value to the meaning of the API; false if it is no scale. */
 static bool read_value(const struct nib_file_tensor *t, int64_t index,
-		       bool reciprocal, bool zero_is_none, float *value)
+		       bool reciprocal, enum zero zero, float *value)
 {
 	float stored;
 
 	memcpy(&stored, (const char *)t->data + index * 4, 4);
-	if (!(stored >= 0) || (stored == 0 && signbit(stored)))
-		return false;
-	if (stored == 0 && zero_is_none)
-		*value = 0;
-	else
-		*value = reciprocal ? 1 / stored : stored;
-	return isfinite(*value);
+	*value = reciprocal ? 1 / stored : stored;
+	if (is_scale(stored) && is_scale(*value))
+		return true;
+	*value = 0;
+	/* The largest of no values is 0. */
+	if (zero == OF_NO_VALUES && reciprocal)
+		return nib_fp32_bits(stored) == nib_fp32_bits(INFINITY);
+	return zero != REFUSED && nib_fp32_bits(stored) == 0;
 }
 
 /*
  * Reads 1 or batch values.  *global gets the one that all matrices share, or
  * NaN and then *globals, unless NULL, an array of them.
  */
-static enum nib_status
-read_global(struct finder *f, const struct nib_file_tensor *t, const char *name,
-	    bool reciprocal, int64_t batch, float *global, float **globals)
+static enum nib_status read_global(struct finder *f,
+				   const struct nib_file_tensor *t,
+				   const char *name, bool reciprocal,
+				   int64_t batch, enum zero zero, float *global,
+				   float **globals)
 {
 	char text[64];
-	bool zero_is_none = !globals;
 	int64_t n;
 	float value;
 
@@ -222,7 +241,7 @@ read_global(struct finder *f, const struct nib_file_tensor *t, const char *name,
 			      batch > 1 ? ", or one for each matrix" : "");
 	n = (int64_t)(t->bytes / 4);
 	for (int64_t i = 0; i < n; i++) {
-		if (!read_value(t, i, reciprocal, zero_is_none, &value)) {
+		if (!read_value(t, i, reciprocal, zero, &value)) {
 			memcpy(&value, (const char *)t->data + i * 4, 4);
 			return refuse(f, "%s is %g: must be a positive number",
 				      name, (double)value);
@@ -238,7 +257,7 @@ read_global(struct finder *f, const struct nib_file_tensor *t, const char *name,
 	if (!*globals)
 		return NIB_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < n; i++)
-		read_value(t, i, reciprocal, zero_is_none, &(*globals)[i]);
+		read_value(t, i, reciprocal, zero, &(*globals)[i]);
 	return NIB_OK;
 }
 
@@ -263,13 +282,15 @@ static enum nib_status read_layer(struct finder *f, const struct parts *p,
 	if (p->input_global) {
 		status =
 		    read_global(f, p->input_global, names->input_global + 1,
-				names->reciprocal, layer->weight.batch,
+				names->reciprocal, layer->weight.batch, IS_NONE,
 				&layer->input_global, NULL);
 		if (status)
 			return status;
 	}
 	status = read_global(f, p->global, names->global + 1, names->reciprocal,
-			     layer->weight.batch, &layer->global, &globals);
+			     layer->weight.batch,
+			     layer->weight.rows ? REFUSED : OF_NO_VALUES,
+			     &layer->global, &globals);
 	layer->globals = globals;
 	return status;
 }

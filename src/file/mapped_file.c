@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "file/open.h"
 
 static enum nib_status map_fd(struct nib_mapped_file *map, int fd,
 			      const char *path, struct nib_error *err)
@@ -51,9 +52,7 @@ enum nib_status nib_file_map(struct nib_mapped_file *map, const char *path,
 
 	*map = (struct nib_mapped_file){0};
 	/* O_NONBLOCK: opening a pipe must not wait for its writer. */
-	do
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	while (fd < 0 && errno == EINTR);
+	fd = nib_open_file(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0)
 		return nib_fail_errno(err, path, "open", errno);
 	status = map_fd(map, fd, path, err);

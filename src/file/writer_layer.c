@@ -200,25 +200,39 @@ static enum nib_status check_weight(const struct nib_writer_tensor *codes,
 	return check_strides(w, err);
 }
 
-static enum nib_status check_globals(const struct nib_writer_tensor *codes,
-				     float global, float input_global,
-				     struct nib_error *err)
+/* A scale that can be stored in the format and read again. */
+static enum nib_status check_global(float global, bool reciprocal,
+				    const char *argument, struct nib_error *err)
 {
-	bool has_input = codes->layer_tensors == 4;
-
-	if (!(global >= 0) || !isfinite(global) || signbit(global))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "global",
+	if (!(global > 0) || !isfinite(global))
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
 					 " = %g: must be a positive number",
 					 (double)global);
-	if (!has_input && input_global != 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "input_global",
-					 " = %g: must be 0, the layer was "
-					 "declared without",
-					 (double)input_global);
-	if (has_input && (!(input_global > 0) || !isfinite(input_global)))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "input_global",
-					 " = %g: must be a positive number",
-					 (double)input_global);
+	if (reciprocal && !isfinite(1 / global))
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+					 " = %g: this format stores 1 / %s, "
+					 "which must be finite",
+					 (double)global, argument);
+	return NIB_OK;
+}
+
+static enum nib_status check_globals(const struct nib_writer_tensor *codes,
+				     bool reciprocal, float global,
+				     float input_global, struct nib_error *err)
+{
+	enum nib_status status =
+	    check_global(global, reciprocal, "global", err);
+
+	if (status)
+		return status;
+	if (codes->layer_tensors == 4)
+		return check_global(input_global, reciprocal, "input_global",
+				    err);
+	if (input_global != 0)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "input_global",
+		    " = %g: must be 0, the layer was declared without",
+		    (double)input_global);
 	return NIB_OK;
 }
 
@@ -320,7 +334,8 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 	reciprocal = nib_checkpoint_names[format].reciprocal;
 	status = check_weight(codes, weight, err);
 	if (!status)
-		status = check_globals(codes, global, input_global, err);
+		status =
+		    check_globals(codes, reciprocal, global, input_global, err);
 	if (!status)
 		status = check_scales(weight, err);
 	if (!status)

@@ -184,6 +184,82 @@ static void follows_umask_and_replaces_links(void **state)
 	test_folder_remove(&folder);
 }
 
+static void keeps_the_mode_of_what_it_replaces(void **state)
+{
+	static const mode_t modes[] = {0600, 0640, 0664, 0755, 0400, 0};
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "x");
+	struct nib_writer *w;
+	struct stat st;
+	mode_t old = umask(022);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		unlink(path);
+		test_write_file(path, "old", 3);
+		assert_int_equal(chmod(path, modes[i]), 0);
+		w = test_writer_open(path);
+		assert_int_equal(nib_writer_commit(w, NULL), NIB_OK);
+		assert_int_equal(stat(path, &st), 0);
+		assert_true(st.st_size > 3);
+		assert_int_equal(st.st_mode & 07777, modes[i]);
+	}
+	umask(old);
+	test_folder_remove(&folder);
+}
+
+/*
+ * A program without standard streams: no file of the library takes the place of
+ * one, where everything that is printed would be written into it.
+ */
+static void keeps_off_the_standard_streams(void **state)
+{
+	static const int64_t shape[] = {5};
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "x");
+	struct nib_file *file = NULL;
+	struct nib_writer *w = NULL;
+	int kept[3], taken = 0;
+	enum nib_status opened, done;
+
+	(void)state;
+	for (int closed = 1; closed < 8; closed++) {
+		struct nib_error err = {.message = ""};
+
+		for (int fd = 0; fd < 3; fd++) {
+			kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+			if (closed >> fd & 1)
+				close(fd);
+		}
+		opened = nib_writer_open(path, &w, &err);
+		for (int fd = 0; fd < 3; fd++)
+			if (closed >> fd & 1)
+				taken += fcntl(fd, F_GETFD) != -1;
+		done = opened
+			   ? opened
+			   : nib_writer_declare(w, "x", "U8", 1, shape, &err);
+		if (!done)
+			done = nib_writer_write(w, "bytes", 5, &err);
+		for (int fd = 0; fd < 3; fd++)
+			if (closed >> fd & 1)
+				taken += write(fd, "noise", 5) != -1;
+		if (!done)
+			done = nib_writer_commit(w, &err);
+		if (!done)
+			done = nib_file_open(path, &file, &err);
+		for (int fd = 0; fd < 3; fd++) {
+			dup2(kept[fd], fd);
+			close(kept[fd]);
+		}
+		if (done || taken)
+			fail_msg("streams %x: %s; %d descriptors below 3",
+				 (unsigned)closed, err.message, taken);
+		assert_memory_equal(nib_file_find(file, "x")->data, "bytes", 5);
+		nib_file_close(file);
+	}
+	test_folder_remove(&folder);
+}
+
 static void writes_relative_to_the_folder_at_open(void **state)
 {
 	struct test_folder folder = test_folder_new();
@@ -349,6 +425,8 @@ int main(void)
 	    cmocka_unit_test(reads_a_file_from_disk),
 	    cmocka_unit_test(keeps_the_old_file_until_commit),
 	    cmocka_unit_test(follows_umask_and_replaces_links),
+	    cmocka_unit_test(keeps_the_mode_of_what_it_replaces),
+	    cmocka_unit_test(keeps_off_the_standard_streams),
 	    cmocka_unit_test(writes_relative_to_the_folder_at_open),
 	    cmocka_unit_test(refuses_paths_that_cannot_be_written),
 	    cmocka_unit_test(writes_the_longest_name),

@@ -207,6 +207,20 @@ struct bad_layer {
 		"x.input_scale", "F32", "", 4, value                           \
 	}
 
+#define C                                                                      \
+	{                                                                      \
+		"x.weight_packed", "U8", "2,8", 16, NULL                       \
+	}
+#define CG(value)                                                              \
+	{                                                                      \
+		"x.weight_global_scale", "F32", "1", 4, value                  \
+	}
+#define CI(value)                                                              \
+	{                                                                      \
+		"x.input_global_scale", "F32", "1", 4, value                   \
+	}
+
+static const float minus_0[] = {-0.0F}, half_none[] = {0.5F, 0};
 static const float none[] = {0}, minus[] = {-1}, nan_[] = {NAN},
 		   infinite[] = {INFINITY}, tiny[] = {1e-45F}, pair[] = {1, 2};
 
@@ -269,6 +283,30 @@ static const struct bad_layer bad_layers[] = {
      "weight_scale_2 is nan"},
     {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, infinite)},
      "weight_scale_2 is inf"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, none)},
+     "weight_scale_2 is 0: must be a positive number"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, minus_0)},
+     "weight_scale_2 is -0: must be a positive number"},
+    {{W("U8", "2,2,8", 32), S("F8_E4M3", "2,2,1", 4),
+      G("F32", "2", 8, half_none)},
+     "weight_scale_2 is 0: must be a positive number"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
+      I(infinite)},
+     "input_scale is inf: must be a positive number"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
+      I(nan_)},
+     "input_scale is nan: must be a positive number"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(infinite)}, "weight_global_scale is inf"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(minus)}, "weight_global_scale is -1"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(nan_)}, "weight_global_scale is nan"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(infinite)},
+     "input_global_scale is inf"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(minus)},
+     "input_global_scale is -1"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(nan_)},
+     "input_global_scale is nan"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(tiny)},
+     "input_global_scale is 1.4013e-45"},
     {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
       I(minus)},
      "input_scale is -1"},
@@ -327,12 +365,12 @@ static void refuses_a_layer_in_both_formats(void **state)
 	close_parts(file, &image);
 }
 
-/* All zeros quantise to a global scale of 0, or to 1/0. */
+/* Of no values the largest is 0, and so is the global scale: 0, or 1/0. */
 static void reads_scales_of_nothing(void **state)
 {
 	static const struct part parts[] = {
-	    {"m.weight", "U8", "2,8", 16, NULL},
-	    {"m.weight_scale", "F8_E4M3", "2,1", 2, NULL},
+	    {"m.weight", "U8", "0,8", 0, NULL},
+	    {"m.weight_scale", "F8_E4M3", "0,1", 0, NULL},
 	    {"m.weight_scale_2", "F32", "", 4, none},
 	    {"m.input_scale", "F32", "", 4, none},
 	    {"c.weight_packed", "U8", "0,8", 0, NULL},

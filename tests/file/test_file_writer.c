@@ -390,6 +390,20 @@ static void refuses_bad_layers(void **state)
 		"writer");
 	nib_writer_discard(w);
 
+	/* 1 / global is infinite. */
+	w = test_writer_open(test_path(&folder, "x"));
+	assert_int_equal(
+	    nib_writer_declare_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, "x",
+				     2, 16, 1, &err),
+	    NIB_OK);
+	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
+				       &good, 1e-40F, 1, &err),
+		"this format stores 1 / global");
+	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
+				       &good, 1, 1e-40F, &err),
+		"input_global = 9.99995e-41: this format stores");
+	nib_writer_discard(w);
+
 	w = test_writer_open(test_path(&folder, "x"));
 	assert_int_equal(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err),
 			 NIB_OK);
@@ -402,6 +416,8 @@ static void refuses_bad_layers(void **state)
 	REFUSED(nib_writer_write_layer(w, m, &good, NAN, 0, &err), "global");
 	REFUSED(nib_writer_write_layer(w, m, &good, INFINITY, 0, &err),
 		"global");
+	REFUSED(nib_writer_write_layer(w, m, &good, 0, 0, &err),
+		"global = 0: must be a positive number");
 	REFUSED(nib_writer_write_layer(w, m, &good, 1, 1, &err),
 		"input_global = 1");
 	v = good, v.batch = 2;
