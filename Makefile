@@ -35,7 +35,7 @@ test: ## Set up, build, run every test; last line: N passed, N failed
 test-emu: all ## All GPU tests on the software GPU (needs nvcc, no GPU)
 	@tools/test_emu.sh $(BUILD)
 
-emu-bugs: all ## Write docs/software-gpu-bugs.md: what the software GPU finds
+emu-bugs: all ## Write emu/docs/bugs.md: what the software GPU finds
 	@tools/emu_bugs.sh $(BUILD)
 
 test-models: all ## Python beside ModelOpt, torchao, and on a real model (0.5 GB)

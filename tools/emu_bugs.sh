@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# emu_bugs.sh BUILD [SCHEDULES] - writes docs/software-gpu-bugs.md.  The page lists
-# each bug of emu/tests/check/bugs.def, and each that
-# tests/cuda/test_emu_mutations.py plants in the Hopper kernels, with the schedules
-# (1,000; a hundredth of them for the kernels) on which the software GPU reports it.
-# Fails if a bug is not found, or a right program is reported.
+# emu_bugs.sh BUILD [SCHEDULES] - writes two tables of bugs, each with the schedules
+# on which the software GPU reports it: emu/docs/bugs.md, the programs of
+# emu/tests/check/bugs.def on 1,000 schedules, and docs/software-gpu-bugs.md, what
+# tests/cuda/test_emu_mutations.py plants in the Hopper kernels, on a hundredth of
+# them.  Fails if a bug is not found, or a right program is reported.
 set -u
 build=$1
 schedules=${2:-1000}
-page=docs/software-gpu-bugs.md
+page=emu/docs/bugs.md
+kernels_page=docs/software-gpu-bugs.md
 
 cmake -S . -B "$build" -D NIB_BUILD_TESTS=ON >/dev/null || exit 2
 cmake --build "$build" >/dev/null || exit 2
@@ -28,22 +29,11 @@ case $? in
 	exit 1
 	;;
 esac
-{
-	cat <<-END
-		# Bugs that the software GPU finds
-
-		Written by \`make emu-bugs\`. Each bug is a short program of
-		\`emu/tests/check/bugs.def\`, which also exists without the bug: that one has
-		no report on any of the schedules.
-
-	END
-	grep '^|' "$work/bugs"
-	cat <<-END
-
-		Planted in the products for Hopper
-		(\`tests/cuda/test_emu_mutations.py\`), on $((schedules / 100)) schedules:
-
-	END
-	sed 's/^/    /' "$work/mutations"
-} >"$page"
+# The text above a page's table stays.
+sed '/^|/,$d' "$page" >"$work/page"
+grep '^|' "$work/bugs" >>"$work/page"
+sed '/^    /,$d' "$kernels_page" >"$work/kernels"
+sed 's/^/    /' "$work/mutations" >>"$work/kernels"
+cp "$work/page" "$page"
+cp "$work/kernels" "$kernels_page"
 echo "$page: $(grep -c "of $schedules |" "$page") bugs found"

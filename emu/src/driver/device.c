@@ -310,6 +310,14 @@ CUresult cuCtxGetCurrent(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	if (depth == 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuCtxSynchronize(void)
 {
 	CUresult result = emu_driver_enter();

@@ -124,6 +124,11 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
 	return emu_driver_leave(result);
 }
 
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
 static bool is_module(const struct CUmod_st *module)
 {
 	const struct CUmod_st *m = emu_driver.modules;

@@ -78,6 +78,53 @@ CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 	return submit(NULL, &w, true);
 }
 
+/* A pointer of the host is an address as any other. */
+static CUdeviceptr address_of(const void *pointer)
+{
+	return (uintptr_t)pointer;
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
+	return cuMemcpy(to, address_of(from), bytes);
+}
+
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+	return cuMemcpy(address_of(to), from, bytes);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+	return cuMemcpy(to, from, bytes);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
+			      CUstream stream)
+{
+	return cuMemcpyAsync(to, address_of(from), bytes, stream);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
+			      CUstream stream)
+{
+	return cuMemcpyAsync(address_of(to), from, bytes, stream);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+			      CUstream stream)
+{
+	return cuMemcpyAsync(to, from, bytes, stream);
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes)
+{
+	const struct emu_work w = {
+	    .kind = EMU_WORK_SET, .to = to, .value = value, .bytes = bytes};
+
+	return submit(NULL, &w, true);
+}
+
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
 			 CUstream stream)
 {

@@ -2,7 +2,7 @@
 /*
  * opcodes.c - the table of opcodes: what is not here is refused.  Where a name
  * has several rows, a statement is of the first that takes all its words.
- * README.md shows it.
+ * docs/opcodes.md shows it.
  */
 #include "instruction/opcodes.h"
 

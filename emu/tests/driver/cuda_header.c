@@ -24,6 +24,12 @@ long long cuda_header_value(int i)
 const char *const cuda_header_names[] = {
     NAME(cuMemAlloc),
     NAME(cuMemFree),
+    NAME(cuMemcpyHtoD),
+    NAME(cuMemcpyDtoH),
+    NAME(cuMemcpyDtoDAsync),
+    NAME(cuMemsetD8),
+    NAME(cuModuleLoadData),
+    NAME(cuCtxGetDevice),
     NAME(cuCtxPushCurrent),
     NAME(cuCtxPopCurrent),
     NAME(cuDeviceTotalMem),

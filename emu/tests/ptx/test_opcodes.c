@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_opcodes.c - the table of opcodes: every type that a row lists can be
- * bound, and emu/README.md shows the table as it is.  With --table it prints
+ * bound, and docs/opcodes.md shows the table as it is.  With --table it prints
  * that part of the file.
  */
 #include <setjmp.h>
@@ -64,24 +64,24 @@ static char *read_all(FILE *from)
 	return text;
 }
 
-static void test_readme(void **state)
+static void test_page(void **state)
 {
-	FILE *file = fopen(NIBEMU_README, "r"), *made = tmpfile();
-	char *readme, *table;
+	FILE *file = fopen(NIBEMU_OPCODES, "r"), *made = tmpfile();
+	char *page, *table;
 
 	(void)state;
 	assert_non_null(file);
 	assert_non_null(made);
-	readme = read_all(file);
+	page = read_all(file);
 	print_table(made);
 	rewind(made);
 	table = read_all(made);
-	if (!strstr(readme, table))
-		fail_msg("emu/README.md: not the table of this program, "
+	if (!strstr(page, table))
+		fail_msg("docs/opcodes.md: not the table of this program, "
 			 "test_emu_opcodes --table");
 	fclose(file);
 	fclose(made);
-	free(readme);
+	free(page);
 	free(table);
 }
 
@@ -125,7 +125,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_types),
-	    cmocka_unit_test(test_readme),
+	    cmocka_unit_test(test_page),
 	};
 
 	if (argc > 1 && strcmp(argv[1], "--table") == 0) {

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_copies.c - copies and fills by every function that programs of the driver
+ * interface use for them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "driver/cuda_api.h"
+
+#define BYTES 1000
+
+static void test_copies(void **state)
+{
+	uint8_t from[BYTES], to[BYTES] = {0};
+	CUdeviceptr a, b;
+
+	(void)state;
+	for (int i = 0; i < BYTES; i++)
+		from[i] = (uint8_t)(i * 7 + 1);
+	assert_int_equal(cuMemAlloc_v2(&a, BYTES), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&b, BYTES), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyHtoD_v2(a, from, BYTES), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoD_v2(b, a, BYTES), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoH_v2(to, b, BYTES), CUDA_SUCCESS);
+	assert_memory_equal(to, from, BYTES);
+	assert_int_equal(cuMemsetD8_v2(a, 5, BYTES), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoDAsync_v2(b, a, BYTES, NULL), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoHAsync_v2(to, b, BYTES, NULL),
+			 CUDA_SUCCESS);
+	assert_int_equal(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	for (int i = 0; i < BYTES; i++)
+		assert_int_equal(to[i], 5);
+	assert_int_equal(cuMemcpyHtoDAsync_v2(a, from, BYTES, NULL),
+			 CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoH_v2(to, a, BYTES), CUDA_SUCCESS);
+	assert_memory_equal(to, from, BYTES);
+	/* One byte too many, on either side. */
+	assert_int_equal(cuMemcpyHtoD_v2(a + 1, from, BYTES),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemcpyDtoH_v2(to, a + 1, BYTES),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	assert_int_equal(cuMemFree_v2(b), CUDA_SUCCESS);
+}
+
+static void test_module(void **state)
+{
+	static const char *const text =
+	    ".version 9.0\n.target sm_90\n.address_size 64\n"
+	    ".visible .entry k() { ret; }\n";
+	CUcontext context;
+	CUdevice device = -1;
+	CUmodule module;
+
+	(void)state;
+	assert_int_equal(cuModuleLoadData(&module, text), CUDA_SUCCESS);
+	assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
+	assert_int_equal(cuCtxGetDevice(&device), CUDA_ERROR_INVALID_CONTEXT);
+	assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	assert_int_equal(cuCtxGetDevice(&device), CUDA_SUCCESS);
+	assert_int_equal(device, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_copies),
+	    cmocka_unit_test(test_module),
+	};
+
+	if (setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 ||
+	    cuInit(0) != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
