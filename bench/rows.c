@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Every key, in the order of CSV; titles are what people see. */
-static const struct table_column all_columns[] = {
+const struct table_column row_columns[] = {
     {.key = "op", .title = "op", .width = 10},
     {.key = "shape", .title = "shape", .width = 18},
     {.key = "backend", .title = "backend", .width = 20},
@@ -110,7 +109,7 @@ bool row_is_peak(const json_t *row)
 void rows_begin(struct rows *rows, enum table_format format,
 		const char *const *hidden, int shape_width)
 {
-	memcpy(rows->columns, all_columns, sizeof all_columns);
+	memcpy(rows->columns, row_columns, sizeof row_columns);
 	for (struct table_column *c = rows->columns; c->key; c++) {
 		if (!strcmp(c->key, "shape"))
 			c->width = shape_width;

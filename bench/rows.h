@@ -24,6 +24,9 @@ const char *row_get_text(const json_t *row, const char *key);
 bool row_is_baseline(const json_t *row);
 bool row_is_peak(const json_t *row);
 
+/* Every key, in the order of CSV; those with a title are for people. */
+extern const struct table_column row_columns[];
+
 /*
  * A table whose columns are the keys of rows, and all its rows.  Must not move
  * until rows_end().

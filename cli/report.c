@@ -429,32 +429,11 @@ static void put_tiles(FILE *file, const json_t *rows)
 	fputs("</div>\n", file);
 }
 
-/* The columns of the table; print: of a number times scale, else text. */
-static const struct column {
-	const char *title, *key, *print;
-	double scale;
-} columns[] = {
-    {"op", "op", NULL, 0},
-    {"shape", "shape", NULL, 0},
-    {"backend", "backend", NULL, 0},
-    {"thr", "threads", "%.0f", 1},
-    {"layout", "layout", NULL, 0},
-    {"out", "out", NULL, 0},
-    {"time", "time_s", TABLE_SECONDS, 1},
-    {"spread", "spread", "%.0f %%", 100},
-    {"GFLOP/s", "gflops", "%.1f", 1},
-    {"GB/s", "gbps", "%.1f", 1},
-    {"of limit", "fraction_of_limit", "%.1f %%", 100},
-    {"limit", "limit_kind", NULL, 0},
-    {"error", "error", "%.1e", 1},
-    {"bound", "bound", "%.1e", 1},
-    {"ok", "ok", NULL, 0},
-    {"against baselines", "against_baselines", NULL, 0},
-};
-#define COLUMNS ((int)(sizeof columns / sizeof columns[0]))
-
+/* A narrow screen shows the title of a column in each cell. */
 static void put_table_style(FILE *file)
 {
+	int n = 0;
+
 	fputs(NARROW "table,tbody{display:block}"
 		     "tr{display:grid;grid-template-columns:1fr 1fr;"
 		     "border-bottom:2px solid var(--edge);padding:8px 0}"
@@ -463,69 +442,61 @@ static void put_table_style(FILE *file)
 		     "td.t{overflow-wrap:anywhere}td:empty{display:none}"
 		     "td::before{color:var(--dim);margin-right:6px}",
 	      file);
-	for (int i = 0; i < COLUMNS; i++)
-		fprintf(file, "td:nth-child(%d)::before{content:'%s'}", i + 1,
-			columns[i].title);
+	for (const struct table_column *c = row_columns; c->key; c++) {
+		if (c->title)
+			fprintf(file, "td:nth-child(%d)::before{content:'%s'}",
+				++n, c->title);
+	}
 	fputs("}\n", file);
 }
 
-static void put_number(FILE *file, const struct column *column, double x)
-{
-	char text[CLI_SECONDS_TEXT];
-
-	if (!strcmp(column->print, TABLE_SECONDS))
-		cli_seconds_text(x, text);
-	else
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-		snprintf(text, sizeof text, column->print, x * column->scale);
-#pragma GCC diagnostic pop
-	fprintf(file, "<td>%s</td>", text);
-}
-
-static void put_cell(FILE *file, const struct column *column, const json_t *row)
+static void put_cell(FILE *file, const struct table_column *column,
+		     const json_t *row)
 {
 	const json_t *value = json_object_get(row, column->key);
 	const char *why = row_get_text(row, "skipped");
-	bool is_last = column == &columns[COLUMNS - 1];
-	/* A peak's time is that of 1e9 units. */
-	bool is_shown = json_is_number(value) &&
-			!(row_is_peak(row) && !strcmp(column->key, "time_s"));
+	bool is_last = !strcmp(column->key, "against_baselines");
+	char text[TABLE_CELL] = "";
 
-	if (column->print && is_shown) {
-		put_number(file, column, json_number_value(value));
-	} else if (column->print) {
-		fputs("<td></td>", file);
-	} else if (json_is_boolean(value)) {
-		fputs(json_is_true(value) ? "<td class=t>yes</td>"
-					  : "<td class='t bad'>NO</td>",
-		      file);
-	} else {
+	if (is_last && !json_is_string(value) && *why)
+		snprintf(text, sizeof text, "skipped: %.400s", why);
+	/* A peak's time is that of 1e9 units. */
+	else if (value && !json_is_null(value) &&
+		 !(row_is_peak(row) && !strcmp(column->key, "time_s")))
+		table_cell(column, value, text);
+	if (json_is_number(value))
+		fputs("<td>", file);
+	else if (!strcmp(column->key, "ok") && json_is_false(value))
+		fputs("<td class='t bad'>", file);
+	else
 		fputs("<td class=t>", file);
-		html_put_text(file, row_get_text(row, column->key));
-		if (is_last && !row_get_text(row, column->key)[0] && *why) {
-			fputs("skipped: ", file);
-			html_put_text(file, why);
-		}
-		fputs("</td>", file);
-	}
+	html_put_text(file, text);
+	fputs("</td>", file);
 }
 
 static void put_table(FILE *file, const json_t *rows)
 {
+	const struct table_column *c;
 	size_t i;
 	const json_t *row;
 
 	fputs("<section><h2>All rows</h2>\n<table><tbody><tr>", file);
-	for (int j = 0; j < COLUMNS; j++)
-		fprintf(file, "<th%s>%s", columns[j].print ? "" : " class=t",
-			columns[j].title);
+	for (c = row_columns; c->key; c++) {
+		if (c->title)
+			fprintf(file, "<th%s>%s",
+				c->print || !strcmp(c->key, "threads")
+				    ? ""
+				    : " class=t",
+				c->title);
+	}
 	fputs("</tr>\n", file);
 	json_array_foreach(rows, i, row)
 	{
 		fputs("<tr>", file);
-		for (int j = 0; j < COLUMNS; j++)
-			put_cell(file, &columns[j], row);
+		for (c = row_columns; c->key; c++) {
+			if (c->title)
+				put_cell(file, c, row);
+		}
 		fputs("</tr>\n", file);
 	}
 	fputs("</tbody></table></section>\n", file);

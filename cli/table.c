@@ -15,7 +15,7 @@
 #include "table.h"
 
 #define MAX_COLUMNS 64
-#define CELL	    512
+#define CELL	    TABLE_CELL
 #define DIGITS	    15 /* 0.1 stays 0.1; integers up to 1e15 stay whole */
 
 struct table {
@@ -196,16 +196,10 @@ static void escape_bars(char cell[CELL])
 	cell[n] = '\0';
 }
 
-/* row NULL: the title. */
-static void cell_text(const struct table *table, int i, const json_t *row,
-		      char cell[CELL])
+void table_cell(const struct table_column *column, const json_t *value,
+		char cell[TABLE_CELL])
 {
-	const struct table_column *column = &table->columns[i];
-	const json_t *value = json_object_get(row, column->key);
-
-	if (!row) {
-		snprintf(cell, CELL, "%s", column->title);
-	} else if (!value || json_is_null(value)) {
+	if (!value || json_is_null(value)) {
 		snprintf(cell, CELL, "-");
 	} else if (json_is_string(value)) {
 		snprintf(cell, CELL, "%s", json_string_value(value));
@@ -220,6 +214,18 @@ static void cell_text(const struct table *table, int i, const json_t *row,
 	} else {
 		list_text(value, cell);
 	}
+}
+
+/* row NULL: the title. */
+static void cell_text(const struct table *table, int i, const json_t *row,
+		      char cell[CELL])
+{
+	const struct table_column *column = &table->columns[i];
+
+	if (row)
+		table_cell(column, json_object_get(row, column->key), cell);
+	else
+		snprintf(cell, CELL, "%s", column->title);
 	if (table->format == TABLE_FORMAT_MD)
 		escape_bars(cell);
 }

@@ -42,6 +42,11 @@ struct table_column {
 	int width; /* for people, TABLE_STREAM: least width; 0 = the title's */
 };
 
+/* A value as people see it, cut to fit; "-" without one. */
+#define TABLE_CELL 512
+void table_cell(const struct table_column *column, const json_t *value,
+		char cell[TABLE_CELL]);
+
 /* Flags of table_new(). */
 #define TABLE_STREAM                                                           \
 	1 /* print each row as it ends; columns keep their width               \
