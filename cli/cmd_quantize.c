@@ -77,7 +77,7 @@ static void put_row(struct job *job, const struct selected *item,
 	job->bytes_in += (double)t->bytes;
 	job->bytes_out += bytes;
 	job->not_finite += error ? error->not_finite : 0;
-	/* An exact layer, as of zeros, says nothing about others. */
+	/* The mean leaves out exact layers, as those of zeros. */
 	if (isfinite(db)) {
 		job->sum_db += db;
 		if (!job->inexact++ || db < job->worst_db) {
@@ -85,7 +85,7 @@ static void put_row(struct job *job, const struct selected *item,
 			job->worst_name = item->layer;
 		}
 	}
-	/* People are not told of each norm and bias; see put_summary(). */
+	/* People get the number of norms and biases: see put_summary(). */
 	if (!item->layer && t->rank < 2 && table_is_for_people(table))
 		return;
 	table_text(table, "tensor", item->layer ? item->layer : t->name);

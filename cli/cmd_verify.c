@@ -138,7 +138,7 @@ static void put_result(struct verifier *v, const struct tensor_source *a,
 		v->worst_db = db;
 		v->worst_name = name;
 	}
-	/* People need not read every equal norm. */
+	/* Tables for people leave out tensors that are equal. */
 	if (identical && !a->is_nvfp4 && !b->is_nvfp4 && table_is_for_people(t))
 		return;
 	if (error->not_finite)

@@ -11,7 +11,7 @@
 #include "shapes.h"
 
 enum data_fill {
-	/* All 16 codes and all 127 finite scales, alike likely. */
+	/* All 16 codes and all 127 finite scales, equally likely. */
 	DATA_FULL,
 	/* The contest's: codes up to +-1.5, scales 1 and 2, alpha 1. */
 	DATA_CONTEST,

@@ -160,7 +160,7 @@ static void find_tiled(struct findings *f, const struct scan_layer *scan)
 }
 
 /*
- * e2m1 has a sign bit: code c and c + 8 are alike likely.  In two's complement
+ * e2m1 has a sign bit: code c and c + 8 are equally likely.  In two's complement
  * it is c and 16 - c.
  */
 static void find_int4(struct findings *f, const struct scan_layer *scan)
@@ -174,7 +174,7 @@ static void find_int4(struct findings *f, const struct scan_layer *scan)
 	}
 	if (total >= 1024 && as_e2m1 > 0.2 * total && as_int4 < as_e2m1 / 4)
 		findings_add(f, FIND_INT4, scan->layer->name,
-			     "codes c and 16-c are alike common, c and c+8 "
+			     "codes c and 16-c are equally common, c and c+8 "
 			     "are not");
 }
 

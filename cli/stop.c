@@ -34,9 +34,9 @@ static void on_interrupt(int number)
 }
 
 /*
- * A page of a file mapping that lies behind the end of the file.  Whichever
- * thread reads it goes on with zeros, and cli_stopped() ends the command, which
- * so removes what it has begun.
+ * Puts zeros where a page of a mapped file is gone, because the file got
+ * shorter.  The thread that reads goes on, and the command ends at its next
+ * cli_stopped(), so that it can remove what it has begun.
  */
 static void on_bus_error(int number, siginfo_t *info, void *unused)
 {

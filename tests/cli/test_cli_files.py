@@ -191,6 +191,12 @@ class Quantize(ModelTest):
         self.refused("quantize", "in", "-", code=2, says="not the standard")
         self.assertFalse(os.path.exists(self.path("-")))
 
+    def test_force_keeps_the_mode(self):
+        self.write("out", b"precious")
+        os.chmod(self.path("out"), 0o600)
+        self.quantize("--force")
+        self.assertEqual(os.stat(self.path("out")).st_mode & 0o777, 0o600)
+
     def test_inf_and_nan(self):
         name = "model.layers.0.mlp.up_proj.weight"
         for bad in (math.inf, math.nan):
@@ -482,6 +488,10 @@ class Run(ModelTest):
                      "--output", "y", code=3, says="no NVFP4 layers")
         self.refused(*base[:4], "in", *base[5:], "--tensor", self.LAYER,
                      code=2, says="choose with --input-tensor")
+        self.assertFalse(os.path.exists(self.path("y")))
+        self.refused(*base, "--tensor", self.LAYER, "--output-tensor",
+                     b"\xff".decode(errors="surrogateescape"), code=2,
+                     says="^nib run: y: --output-tensor ")
         self.assertFalse(os.path.exists(self.path("y")))
         save(self.path("x"), {"x": tensor("F32", (1, K), [math.nan] * K)})
         self.refused(*base, "--tensor", self.LAYER, code=3,
