@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_arrays.py - what arguments of the NumPy door are: NumPy's own arrays, and any
-object that speaks DLPack, on a CPU or a GPU."""
+"""_arrays.py - the arrays that functions take: NumPy's own, and any object that
+speaks DLPack, on a CPU or a GPU."""
 
 import ctypes as C
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from nibblas._library import ArgumentError
 from nibblas._views import Array, dense_strides
+
+
+class SupportsDLPack(Protocol):
+    """An array of another library: torch, CuPy, JAX."""
+
+    def __dlpack__(self, *, stream: Any = ...) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+AnyArray: TypeAlias = npt.NDArray[Any] | SupportsDLPack
 
 # ---- DLPack's structs, as dlpack.h 1.1 defines them ---------------------------
 

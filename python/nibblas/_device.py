@@ -3,25 +3,35 @@
 
 import ctypes as C
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nibblas import _abi as abi
 from nibblas._library import call, lib
 
 
 class Backend(NamedTuple):
-    """A kind of hardware that this build knows."""
+    """A kind of hardware that this build knows.
+
+    name     "cpu-avx512", "cuda-sm90", ...
+    is_open  whether this machine has it
+    reason   why not, "" if it has"""
 
     name: str
     is_open: bool
-    reason: str  # why it is closed
+    reason: str
 
 
 class Device:
-    """An open device.  It is never closed: plans, packed weights and queued work
-    of the process may need it until its end."""
+    """An open device; device() makes it.  It is never closed: plans, packed weights
+    and enqueued work of the process may need it until its end.  A copy is the device
+    itself, also by pickle.
 
-    def __init__(self, name, threads=0, isa=None):
+    name  "cpu" or "cuda:0"
+    """
+
+    name: str
+
+    def __init__(self, name: str, threads: int = 0, isa: str | None = None) -> None:
         self.name = "cuda:0" if name == "cuda" else name
         self.key = (self.name, threads, isa)
         options = abi.nib_device_options(
@@ -32,8 +42,8 @@ class Device:
              C.byref(self.handle))
         self.is_cpu = name == "cpu"
 
-    def info(self):
-        """What the library says of it: a dict."""
+    def info(self) -> dict[str, Any]:
+        """Returns what the library says of it: backend, hardware, threads, ..."""
         info = abi.nib_device_info(struct_bytes=C.sizeof(abi.nib_device_info))
         call("nib_device_get_info", self.handle, C.byref(info))
         values = {key: getattr(info, key)
@@ -42,16 +52,16 @@ class Device:
                 for key, value in values.items()}
 
     # Copies, and pickles in this process or another, are the device itself.
-    def __copy__(self):
+    def __copy__(self) -> "Device":
         return self
 
-    def __deepcopy__(self, _memo):
+    def __deepcopy__(self, _memo: Any) -> "Device":
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return device, self.key
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"nibblas.Device({self.name!r}: {self.info()['backend']})"
 
 
@@ -59,9 +69,16 @@ _devices = {}
 _lock = threading.Lock()
 
 
-def device(name="cpu", threads=0, isa=None):
-    """The device of this name ("cpu", "cuda:0"), opened at the first call.
-    threads, isa: of a CPU, as in struct nib_device_options."""
+def device(name: str = "cpu", threads: int = 0, isa: str | None = None) -> Device:
+    """Returns the device of this name, opened at the first call.
+
+    name     "cpu", "cuda" or "cuda:1"
+    threads  CPU: into how many tasks to cut work; 0 is one for each processor that
+             the process may use
+    isa      CPU: "scalar", "avx2", "avx512bw" or "avx512" forces an instruction set
+
+    Raises NoDeviceError with the reason, UnsupportedError for a GPU that this build
+    has no kernels for."""
     if name == "cuda":
         name = "cuda:0"
     key = (name, threads, isa)
@@ -74,12 +91,12 @@ def device(name="cpu", threads=0, isa=None):
     return found
 
 
-def backends():
-    """Every backend of this build, open here or not, best first."""
+def backends() -> list[Backend]:
+    """Returns every backend of this build, open here or not, best first."""
     out = []
     for i in range(lib.nib_backend_count()):
         info = abi.nib_backend_info(struct_bytes=C.sizeof(abi.nib_backend_info))
         call("nib_backend_get_info", i, C.byref(info))
         out.append(Backend(info.backend.decode(), bool(info.is_open),
-                        info.reason.decode()))
+                           info.reason.decode()))
     return out

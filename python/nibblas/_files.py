@@ -4,10 +4,11 @@ store them, read to one meaning, and the other tensors, without copies."""
 
 import ctypes as C
 import os
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nibblas import _abi as abi
 from nibblas._library import call, lib
@@ -22,7 +23,7 @@ TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16,
          "F8_E5M2": np.uint8, "F8_E8M0": np.uint8}
 
 
-class LinearScales(np.ndarray):
+class LinearScales(np.ndarray[Any, Any]):
     """Scales that say how they lie: where rows are a multiple of 128 and K of 64,
     tiled ones have the same shape."""
 
@@ -30,20 +31,27 @@ class LinearScales(np.ndarray):
 
 
 class Layer(NamedTuple):
-    """value = e2m1 * scale * global_scale, whatever the file's own convention.
-    Arrays are read-only views of the file.  Functions are to be told that scales are
-    "linear": gemm(..., b_layout="linear"), dequantize(..., layout="linear")."""
+    """An NVFP4 layer of a Checkpoint: value = e2m1 * scale * global_scale, whatever
+    the file's own convention.  Arrays are read-only views of the file.  Scales are
+    "linear", which functions are told: gemm(..., b_layout="linear"),
+    dequantize(..., layout="linear").
+
+    format              "modelopt" or "compressed-tensors"
+    codes               uint8 [rows, K/2], or a stack
+    scales              uint8 (e4m3) [rows, K/16], or a stack
+    global_scale        a float; an array if a stack has several
+    input_global_scale  of the activations, a float; None: the file has none"""
 
     name: str
-    format: str  # "modelopt" or "compressed-tensors"
-    codes: np.ndarray  # uint8 [rows, K/2], or a stack
-    scales: LinearScales  # uint8 (e4m3) [rows, K/16]
-    global_scale: object  # a float; of a stack with several, an array
-    input_global_scale: object  # a float; None: the file has none
+    format: str
+    codes: npt.NDArray[np.uint8]
+    scales: LinearScales
+    global_scale: Any
+    input_global_scale: float | None
 
 
 class _File:
-    """The mapped file; closed when nobody looks at it any more."""
+    """The mapped file, closed when no array needs it any more."""
 
     def __init__(self, path):
         self.handle = C.c_void_p()
@@ -66,16 +74,21 @@ class _File:
         return out
 
 
-class Checkpoint(Mapping):
+class Checkpoint(Mapping[str, Layer]):
     """The NVFP4 layers of a safetensors file, by name.
 
         with nibblas.Checkpoint("model.safetensors") as file:
             layer = file["model.layers.0.mlp.up_proj"]
 
-    tensor() gives the other tensors, problems what is named like NVFP4 and is
-    broken, with the reason."""
+    path      a str or os.PathLike
+    problems  {name: reason} of what is named like an NVFP4 layer and is broken
 
-    def __init__(self, path):
+    tensor() gives the other tensors.  Raises SystemIOError if the file cannot be
+    read, FileError if it is no safetensors file."""
+
+    problems: dict[str, str]
+
+    def __init__(self, path: "str | os.PathLike[str]") -> None:
         self.path = path
         self._file = _File(path)
         handle = self._file.handle
@@ -92,7 +105,7 @@ class Checkpoint(Mapping):
             problem = lib.nib_file_layer_problem_at(handle, i).contents
             self.problems[problem.name.decode()] = problem.reason.decode()
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Layer:
         layer = lib.nib_file_layer_at(self._open(), self._layers[name]).contents
         w = layer.weight
         stack = (w.batch,) if w.batch > 1 else ()
@@ -106,18 +119,19 @@ class Checkpoint(Mapping):
             view(w.scales, np.uint8, (*stack, w.rows, w.k // 16)).view(
                 LinearScales), scale, None if given == 0 else given)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._layers)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._layers)
 
-    def tensors(self):
-        """Names of all tensors, those of layers too."""
+    def tensors(self) -> list[str]:
+        """Returns the names of all tensors, those of layers too."""
         return list(self._tensors)
 
-    def tensor(self, name):
-        """Any tensor as it is stored; types that NumPy lacks as their bits."""
+    def tensor(self, name: str) -> npt.NDArray[Any]:
+        """Returns a tensor as it is stored, read-only; bfloat16 and 8-bit floats,
+        which NumPy lacks, as uint16 and uint8.  Raises KeyError."""
         tensor = lib.nib_file_tensor_at(self._open(),
                                         self._tensors[name]).contents
         shape = tuple(tensor.shape[:tensor.rank])
@@ -128,12 +142,12 @@ class Checkpoint(Mapping):
             raise ValueError(f"{self.path}: is closed")
         return self._file.handle
 
-    def close(self):
-        """Arrays that were read stay good."""
+    def close(self) -> None:
+        """Closes the file; arrays that were read stay good."""
         self._file = None
 
-    def __enter__(self):
+    def __enter__(self) -> "Checkpoint":
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: Any) -> None:
         self.close()

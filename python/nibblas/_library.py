@@ -19,7 +19,7 @@ class Error(RuntimeError):
     status: int | None = None
     argument: str = ""
 
-    def __init__(self, message="", argument=""):
+    def __init__(self, message: str = "", argument: str = "") -> None:
         super().__init__(message)
         self.argument = argument
 
@@ -150,6 +150,6 @@ def call(name, *arguments, names=None):
         fail(status, error, names=names)
 
 
-def version():
-    """The library's version, as "0.1.0"."""
+def version() -> str:
+    """Returns the library's version, as "0.1.0"."""
     return lib.nib_version().decode()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_numpy.py - the NumPy door: the operations on arrays of the host, and on any
-DLPack object of a device (then `out` says where the result goes)."""
+"""_numpy.py - the operations on NumPy's arrays, and on any DLPack object of a device
+(then `out` says where the result goes)."""
 
 import ctypes as C
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -11,22 +12,31 @@ from nibblas import _abi as abi
 from nibblas import _device
 from nibblas import _problems
 from nibblas import _views as views
-from nibblas._arrays import array, new
+from nibblas._arrays import AnyArray, array, new
 from nibblas._library import ArgumentError, UnsupportedError, call
 from nibblas._packed import Packed, pack_arrays
 from nibblas._plans import Plan, cache
 from nibblas._workspaces import NEW_SIZES, Workspaces, is_capturing
 
+LayoutName: TypeAlias = Literal["tiled", "linear"]
+TypeName: TypeAlias = Literal["float32", "float16", "bfloat16"]
+RecipeName: TypeAlias = Literal["modelopt", "compressed-tensors", "ggml"]
 
 # What C's views are called here.
 NAMES = {"c": "out"}
 
 
 class Quantized(NamedTuple):
-    """An NVFP4 matrix: value = e2m1 * scale * global_scale."""
+    """An NVFP4 matrix, what quantize() returns: value = e2m1 * scale * global_scale.
 
-    codes: object  # uint8 [.., rows, K/2]
-    scales: object  # uint8, by layout
+    codes         uint8 [rows, K/2] or [batch, rows, K/2], two values to a byte, the
+                  lower half of a byte is the even one
+    scales        uint8 (e4m3): [.., rows, K/16] in layout "linear"; in "tiled" rows
+                  padded to 128 and K/16 to 4
+    global_scale  a float"""
+
+    codes: Any
+    scales: Any
     global_scale: float
 
 
@@ -135,9 +145,20 @@ def _multiply(op, call_, build, out, out_dtype, layouts, stream, packed=None):
     return out
 
 
-def pack(b, b_scales, *, b_layout="tiled", device=None, stream=None):
-    """Weights in a device's own order, for gemm and gemv: products that come again
-    are faster.  A copy of 0.5625 bytes a value; b may go."""
+def pack(b: AnyArray, b_scales: AnyArray, *, b_layout: LayoutName = "tiled",
+         device: "_device.Device | None" = None,
+         stream: int | None = None) -> Packed:
+    """Copies weights into the order of their device, for gemm() and gemv(): products
+    with the same weights are up to three times as fast on a CPU.
+
+    b         codes [N, K/2] or [batch, N, K/2], uint8
+    b_scales  their scales in b_layout
+    device    what computes, of nibblas.device(): None is where b is, with as many
+              threads as there are processors
+    stream    CUDA: on which stream b is made, an int; it is waited for
+
+    Returns a Packed of 0.5625 bytes a value; b may go.  Raises ArgumentError for
+    arrays that do not fit, OutOfMemoryError."""
     _check_layout("b_scales", b_scales, b_layout)
     codes, scales = array("b", b, stream), array("b_scales", b_scales, stream)
     name = views.check_device([codes, scales])
@@ -163,31 +184,62 @@ def _two(op, a, a_scales, b, b_scales, alpha, out, out_dtype, a_layout,
                      stream, b if isinstance(b, Packed) else None)
 
 
-def gemm(a, a_scales, b, b_scales=None, *, alpha=None, out=None, out_dtype="float32",
-         a_layout="tiled", b_layout="tiled", stream=None):
-    """alpha * A * B^T, [M, N] or [batch, M, N].
+def gemm(a: AnyArray, a_scales: AnyArray, b: "AnyArray | Packed",
+         b_scales: AnyArray | None = None, *, alpha: "float | AnyArray | None" = None,
+         out: Any = None, out_dtype: TypeName = "float32",
+         a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+         stream: int | None = None) -> Any:
+    """Computes alpha * A * B^T.
 
-    a [M, K/2], b [N, K/2] (or stacks of them): codes, two to a byte.  Scales by
-    layout: "linear" [rows, K/16]; "tiled" as cuBLAS and torch's SWIZZLE_32_4_4,
-    rows padded to 128, K/16 to 4.  b may be what pack() gives, without b_scales.
-    alpha: a number, or one float32 where the
-    arrays are.  out: an array for the result; its type counts, not out_dtype."""
+    a, a_scales  codes [M, K/2] or [batch, M, K/2], and their scales in a_layout
+    b, b_scales  codes [N, K/2] or [batch, N, K/2], and their scales in b_layout; or
+                 what pack() returns, without b_scales.  One matrix b goes with every
+                 matrix of a stack a
+    alpha        a number, or an array of one float32 where the others are; None is 1
+    out          an array [M, N] or [batch, M, N] of float32, float16 or bfloat16 for
+                 the result, which GPU arrays need; None makes a NumPy array
+    out_dtype    the type of a new array; "bfloat16" needs the package ml_dtypes
+    stream       CUDA: the stream to launch on, an int; None is the default stream
+
+    Arrays are NumPy's or any with __dlpack__(), all on one device.  Codes are uint8,
+    two values to a byte; K is a multiple of 16.  Scales are uint8 holding e4m3:
+    "linear" is [rows, K/16], "tiled" is cuBLAS's and torch's SWIZZLE_32_4_4 with rows
+    padded to 128 and K/16 to 4.
+
+    Returns out, or the new array.  Raises ArgumentError (a ValueError) with the
+    argument, its shape and the rule."""
     return _two(abi.NIB_GEMM, a, a_scales, b, b_scales, alpha, out, out_dtype,
                 a_layout, b_layout, stream)
 
 
-def gemv(a, a_scales, b, b_scales=None, *, alpha=None, out=None, out_dtype="float32",
-         a_layout="tiled", b_layout="tiled", stream=None):
-    """alpha * B * a, [N] or [batch, N]: a [K/2] or [batch, K/2], b [N, K/2] or
-    [batch, N, K/2]."""
+def gemv(a: AnyArray, a_scales: AnyArray, b: "AnyArray | Packed",
+         b_scales: AnyArray | None = None, *, alpha: "float | AnyArray | None" = None,
+         out: Any = None, out_dtype: TypeName = "float32",
+         a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+         stream: int | None = None) -> Any:
+    """Computes alpha * B * a, a matrix times a vector.
+
+    a, a_scales  codes [K/2] or [batch, K/2]; scales [K/16] or [batch, K/16] in layout
+                 "linear", one row of tiles each in "tiled"
+    b, b_scales  codes [N, K/2] or [batch, N, K/2], and their scales
+
+    Returns [N] or [batch, N].  Everything else is as in gemm()."""
     return _two(abi.NIB_GEMV, a, a_scales, b, b_scales, alpha, out, out_dtype,
                 a_layout, b_layout, stream)
 
 
-def dual_gemm(a, a_scales, b, b_scales, b2, b2_scales, *, alpha=None,
-              alpha2=None, out=None, out_dtype="float32", a_layout="tiled",
-              b_layout="tiled", stream=None):
-    """silu(alpha * A * B^T) * (alpha2 * A * B2^T), in one kernel."""
+def dual_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
+              b2: AnyArray, b2_scales: AnyArray, *,
+              alpha: "float | AnyArray | None" = None,
+              alpha2: "float | AnyArray | None" = None, out: Any = None,
+              out_dtype: TypeName = "float32", a_layout: LayoutName = "tiled",
+              b_layout: LayoutName = "tiled", stream: int | None = None) -> Any:
+    """Computes silu(alpha * A * B^T) * (alpha2 * A * B2^T) in one kernel: the gate and
+    up projections of a transformer's MLP.
+
+    b2, b2_scales  of the sizes and layout of b and b_scales
+
+    Everything else is as in gemm()."""
     args = _Call(stream)
     left = args.operand("a", a, a_scales, a_layout)
     right = args.operand("b", b, b_scales, b_layout)
@@ -200,11 +252,18 @@ def dual_gemm(a, a_scales, b, b_scales, b2, b2_scales, *, alpha=None,
                      (a_layout, b_layout), stream)
 
 
-def group_gemm(a, a_scales, b, b_scales, *, alpha=None, out=None,
-               out_dtype="float32", a_layout="tiled", b_layout="tiled",
-               stream=None):
-    """Products of different sizes in one launch: lists of what gemm takes, alpha
-    an array of as many values.  A list of results."""
+def group_gemm(a: Sequence[AnyArray], a_scales: Sequence[AnyArray],
+               b: Sequence[AnyArray], b_scales: Sequence[AnyArray], *, alpha: AnyArray | None = None,
+               out: Sequence[Any] | None = None, out_dtype: TypeName = "float32",
+               a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+               stream: int | None = None) -> Sequence[Any]:
+    """Computes products of different sizes in one launch.
+
+    a, a_scales, b, b_scales, out  lists, of equal length, of what gemm() takes
+    alpha  an array of float32, one value for each product
+
+    Returns the list of results, [] for no products.  Errors name the product:
+    "b[3]"."""
     lists = {"a_scales": a_scales, "b": b, "b_scales": b_scales, "out": out}
     for name, one in lists.items():
         if one is not None and len(one) != len(a):
@@ -262,16 +321,25 @@ def _group_pointers(pairs, factor, given, full):
                0 if factor is None else factor.pointer + 4 * i)
 
 
-def moe_gemm(a, a_scales, b, b_scales, row_offsets, *, scale_rows=None, b2=None,
-             b2_scales=None, alpha=None, alpha2=None, out=None,
-             out_dtype="float32", a_layout="tiled", b_layout="tiled",
-             stream=None):
-    """A mixture of experts: rows row_offsets[e] to row_offsets[e + 1] of a are
-    multiplied by matrix e of b [experts, N, K/2]; with b2 the dual product.
+def moe_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
+             row_offsets: AnyArray, *, scale_rows: AnyArray | None = None,
+             b2: AnyArray | None = None, b2_scales: AnyArray | None = None,
+             alpha: AnyArray | None = None, alpha2: AnyArray | None = None,
+             out: Any = None, out_dtype: TypeName = "float32",
+             a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+             stream: int | None = None) -> Any:
+    """Computes a mixture of experts (MoE): rows row_offsets[e] to row_offsets[e + 1]
+    of a are multiplied by matrix e of b; with b2 the dual product, as dual_gemm().
 
-    row_offsets int32 [experts + 1]; scale_rows int32 [experts]: where each expert's
-    rows begin in a_scales, None: where they begin in a.  alpha [experts].  Rows
-    outside the offsets are not written."""
+    a, a_scales  codes [rows, K/2], the tokens of all experts, and their scales
+    b, b_scales  codes [experts, N, K/2], and their scales
+    row_offsets  int32 [experts + 1], ascending
+    scale_rows   int32 [experts]: the row of a_scales at which the scales of each
+                 expert begin; None: the row of a at which its tokens begin
+    alpha, alpha2  float32 [experts], or None
+
+    Returns [rows, N]; rows outside the offsets are not written.  Everything else is
+    as in gemm()."""
     args = _Call(stream)
     left = args.operand("a", a, a_scales, a_layout)
     right = args.operand("b", b, b_scales, b_layout)
@@ -307,14 +375,24 @@ def _options(kind, stream):
     return kind(struct_bytes=C.sizeof(kind), stream=stream)
 
 
-def quantize(x, global_scale=None, *, layout="tiled", recipe="modelopt",
-             saturate=False, out=None, stream=None):
-    """x [rows, K] or [batch, rows, K] of float32, float16 or bfloat16 as NVFP4.
+def quantize(x: AnyArray, global_scale: float | None = None, *,
+             layout: LayoutName = "tiled", recipe: RecipeName = "modelopt",
+             saturate: bool = False, out: tuple[Any, Any] | None = None,
+             stream: int | None = None) -> Quantized:
+    """Rounds x to NVFP4: 4-bit codes, a scale for every 16 values of a row, and a
+    global scale.
 
-    global_scale: a number; None is amax / 2688 of all of x.  recipe: what a block
-    of zeros gets as its scale ("modelopt" 1, "compressed-tensors" 0.125, "ggml"
-    0).  saturate: inf is the largest value and NaN zero, else they are a
-    DataError.  out: (codes, scales) to write into."""
+    x             [rows, K] or [batch, rows, K] of float32, float16 or bfloat16; K is
+                  a multiple of 16
+    global_scale  a number; None is amax / 2688 of all of x
+    layout        of the scales: "tiled" or "linear", see gemm()
+    recipe        the scale of a block of zeros: "modelopt" 1, "compressed-tensors"
+                  0.125, "ggml" 0
+    saturate      True makes inf the largest value and NaN zero; False refuses both
+    out           arrays (codes, scales) to write into, which GPU arrays need
+
+    Returns a Quantized.  Raises DataError with the row and column of inf or NaN,
+    ArgumentError."""
     source = array("x", x, stream)
     view, sizes = views.dense(source)
     if sizes.cols % abi.NIB_BLOCK:
@@ -343,9 +421,15 @@ def quantize(x, global_scale=None, *, layout="tiled", recipe="modelopt",
     return Quantized(*out, used.value)
 
 
-def dequantize(codes, scales, global_scale=1.0, *, layout="tiled",
-               out_dtype="float32", out=None, stream=None):
-    """e2m1 * scale * global_scale, rounded once: [rows, K] or [batch, rows, K]."""
+def dequantize(codes: AnyArray, scales: AnyArray, global_scale: float = 1.0, *,
+               layout: LayoutName = "tiled", out_dtype: TypeName = "float32",
+               out: Any = None, stream: int | None = None) -> Any:
+    """Computes e2m1 * scale * global_scale, rounded once to the type of the result.
+
+    codes, scales  [rows, K/2] or [batch, rows, K/2], and scales in layout
+    out, out_dtype, stream  as in gemm()
+
+    Returns [rows, K] or [batch, rows, K].  Raises ArgumentError."""
     _check_layout("scales", scales, layout)
     source, blocks = array("codes", codes, stream), array("scales", scales, stream)
     q, sizes = views.nvfp4(source, blocks, layout)
@@ -378,8 +462,11 @@ def _convert(source, target, shape, layouts, stream):
              C.byref(pair[0]), C.byref(pair[1]), C.byref(options))
 
 
-def to_blocked(scales, *, out=None, stream=None):
-    """Linear scales [.., rows, K/16] to the padded tiles of SWIZZLE_32_4_4."""
+def to_blocked(scales: AnyArray, *, out: Any = None, stream: int | None = None) -> Any:
+    """Brings scales from layout "linear", [rows, K/16] or [batch, rows, K/16], to
+    "tiled" (SWIZZLE_32_4_4): rows padded to 128, K/16 to 4, the padding zero.
+
+    Returns out, or a new uint8 array.  Raises ArgumentError."""
     source = array("scales", scales, stream)
     if len(source.shape) not in (2, 3):
         source.fail("must have 2 or 3 dimensions")
@@ -392,8 +479,15 @@ def to_blocked(scales, *, out=None, stream=None):
     return out
 
 
-def from_blocked(blocked, rows, groups, *, out=None, stream=None):
-    """Back to [.., rows, groups], without the padding."""
+def from_blocked(blocked: AnyArray, rows: int, groups: int, *, out: Any = None,
+                 stream: int | None = None) -> Any:
+    """Brings scales from layout "tiled" back to "linear", without the padding.
+
+    blocked       scales of the result's matrices, [.., rows padded, groups padded]
+    rows, groups  of the result, [rows, groups] or [batch, rows, groups]; groups is
+                  K/16
+
+    Returns out, or a new uint8 array.  Raises ArgumentError."""
     source = array("blocked", blocked, stream)
     outer = tuple(source.shape[:1]) if len(source.shape) == 3 else ()
     shape = (*outer, rows, groups)

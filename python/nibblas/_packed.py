@@ -4,6 +4,7 @@
 import ctypes as C
 import itertools
 import weakref
+from typing import Any
 
 from nibblas import _views as views
 from nibblas._library import ArgumentError, call, lib
@@ -14,11 +15,20 @@ _alive = weakref.WeakValueDictionary()
 
 
 class Packed:
-    """A copy of weights [rows, k] (or a stack), good for every product on its
-    device; the source may go.  Made by pack().  Plans with it are kept here, so
-    that they go when it does.  number: what operators of torch call it by."""
+    """A copy of weights [rows, k] (or a stack) in the order of its device, good for
+    every product there; pack() makes it.  Nothing of it changes, so a copy is the
+    thing itself; it cannot be pickled.
 
-    def __init__(self, device, view, sizes):
+    device  where it is
+    bytes   its size
+    number  what operators of torch call it by, in this process"""
+
+    # Plans with it are kept here, so that they go when it does.
+    number: int
+    bytes: int
+    device: Any
+
+    def __init__(self, device: Any, view: Any, sizes: Any) -> None:
         self.device, self.sizes, self.plans = device, sizes, None
         self.handle = C.c_void_p()
         call("nib_pack", device.handle, C.byref(view), C.byref(self.handle))
@@ -34,18 +44,18 @@ class Packed:
             lib.nib_packed_free(self.handle)
 
     # Nothing of it changes: a copy is the thing itself.
-    def __copy__(self):
+    def __copy__(self) -> "Packed":
         return self
 
-    def __deepcopy__(self, _memo):
+    def __deepcopy__(self, _memo: Any) -> "Packed":
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         raise TypeError("nibblas.Packed cannot be pickled: it lies in the order of "
                         "this machine's device; pickle the codes and scales, and "
                         "pack() them again")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         s = self.sizes
         shape = [s.batch, s.rows, s.cols] if s.is_stack else [s.rows, s.cols]
         return f"nibblas.Packed({shape} on {self.device.name}, {self.bytes} bytes)"

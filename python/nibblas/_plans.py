@@ -164,8 +164,10 @@ class Cache:
 cache = Cache()
 
 
-def plan_cache_limit(limit=None):
-    """How many plans are kept (256); sets it if given, and returns it."""
+def plan_cache_limit(limit: int | None = None) -> int:
+    """Returns how many plans are kept for calls of the same sizes (256), and sets it
+    if limit is given, at least 1 (else ValueError).  The plans used longest ago go;
+    those that a CUDA graph uses stay and are not counted."""
     if limit is not None:
         if limit < 1:
             raise ValueError(f"limit = {limit}: must be at least 1")

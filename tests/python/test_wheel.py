@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pip install .` as a user does it, without nvcc: the wheel has the library and all
-modules, and works with NumPy alone."""
+"""`pip install .` as a user does it, without nvcc: the wheel has the library, all
+modules with their types, and the command nib; it works with NumPy alone."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,9 +41,11 @@ class Wheel(unittest.TestCase):
         cls.folder = folder.name
         done = run([sys.executable, "-m", "pip", "wheel", "--no-deps",
                     "--no-input", "--disable-pip-version-check", "--retries",
-                    "1", "--timeout", "15", "--wheel-dir", cls.folder, SOURCE,
-                    "--config-settings", "cmake.define.NIB_CUDA=OFF"], timeout=240)
-        said = done.stdout + done.stderr
+                    "1", "--timeout", "15", "--verbose", "--wheel-dir",
+                    cls.folder, SOURCE,
+                    "--config-settings", "cmake.define.NIB_CUDA=OFF"],
+                   timeout=240)
+        cls.said = said = done.stdout + done.stderr
         if "scikit-build-core" in said and "No matching distribution" in said:
             raise unittest.SkipTest("pip: cannot get scikit-build-core")
         assert done.returncode == 0, said
@@ -54,22 +58,56 @@ class Wheel(unittest.TestCase):
         root = os.path.join(SOURCE, "python")
         for folder, _, files in os.walk(os.path.join(root, "nibblas")):
             for name in files:
-                if name.endswith(".py"):
+                if name.endswith((".py", "py.typed")):
                     self.assertIn(os.path.relpath(os.path.join(folder, name),
                                                   root), names)
         libraries = [name for name in names if ".so" in name]
         self.assertEqual(sorted(libraries), [
             "nibblas/lib/libnibblas.so",
             "nibblas/lib/libnibblas_submission.so"])
+        self.assertIn("nibblas/py.typed", names)
         self.assertRegex(os.path.basename(self.wheel),
                          r"^nibblas-\d+\.\d+\.\d+-py3-none-linux_")
 
-    def test_works_where_it_is_installed(self):
-        target = os.path.join(self.folder, "site")
+    def install(self, name):
+        target = os.path.join(self.folder, name)
         done = run([sys.executable, "-m", "pip", "install", "--no-deps",
                     "--no-index", "--disable-pip-version-check", "--quiet",
                     "--target", target, self.wheel])
         self.assertEqual(done.returncode, 0, done.stderr)
+        return target
+
+    def test_has_the_command(self):
+        """Linked with libc and libm alone."""
+        if "nib (Debian: libjansson-dev)" in self.said:
+            self.skipTest("no libjansson.a")
+        nib = os.path.join(self.install("command"), "bin", "nib")
+        for arguments, pattern in (
+                (["--version"], r"\d+\.\d+\.\d+"),
+                (["check", "--op", "gemm", "--shape", "3x5x64"], "3x5x64")):
+            done = run([nib, *arguments], env={"PATH": os.environ["PATH"]})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, pattern)
+        libraries = re.findall(r"^\s+(lib\w+)", run(["ldd", nib]).stdout, re.M)
+        self.assertLessEqual(set(libraries), {"libc", "libm"}, libraries)
+
+    @unittest.skipUnless(shutil.which("nm"), "no nm")
+    def test_runs_on_older_systems(self):
+        """Symbols of glibc 2.34 at the latest (2021), where libpthread and libdl
+        became parts of libc: a build on 2.34 or later needs them."""
+        with zipfile.ZipFile(self.wheel) as archive:
+            files = [archive.extract(name, os.path.join(self.folder, "raw"))
+                     for name in archive.namelist()
+                     if name.endswith((".so", "/nib"))]
+        self.assertGreaterEqual(len(files), 2)
+        for file in files:
+            found = {(int(minor), symbol) for symbol, minor in re.findall(
+                r"(\w+)@GLIBC_2\.(\d+)", run(["nm", "-D", file]).stdout)}
+            self.assertTrue(found)
+            self.assertLessEqual(max(found), (34, "~"), file)
+
+    def test_works_where_it_is_installed(self):
+        target = self.install("site")
         env = {key: value for key, value in os.environ.items()
                if key != "NIBBLAS_LIBRARY"}
         done = run([sys.executable, "-c", TRY], cwd=self.folder,

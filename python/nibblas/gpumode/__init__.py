@@ -9,6 +9,11 @@ returns it.
 
 Tensors of any device that nibblas.torch knows."""
 
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
 from nibblas import _abi as abi
 from nibblas import _problems
 from nibblas._library import ArgumentError
@@ -16,6 +21,8 @@ from nibblas._plans import cache, word
 from nibblas.gpumode._tuples import PROBLEMS
 from nibblas.torch._multiply import new_plan, problem_array
 from nibblas.torch._tensors import Cpu, Cuda, array
+
+__all__ = ["PROBLEMS", "custom_kernel", "dual_gemm", "gemm", "gemv", "group_gemm"]
 
 
 def _check_devices(tensors):
@@ -79,25 +86,25 @@ def _compute(problem, data):
     return kind.result(tensors)
 
 
-def gemm(data):
-    """c = A * B^T of (a, b, sfa, sfb, sfa_permuted, sfb_permuted, c)."""
+def gemm(data: tuple[Any, ...]) -> Tensor:
+    """Computes c = A * B^T of (a, b, sfa, sfb, sfa_permuted, sfb_permuted, c)."""
     return _compute("gemm", data)
 
 
-def gemv(data):
-    """c [M, 1, L] = A * row 0 of B, which is padded to 128 rows, of the parts of
+def gemv(data: tuple[Any, ...]) -> Tensor:
+    """Computes c [M, 1, L] = A * row 0 of B, which is padded to 128 rows, of the parts of
     gemm()."""
     return _compute("gemv", data)
 
 
-def dual_gemm(data):
-    """c = silu(A * B1^T) * (A * B2^T) of (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted,
+def dual_gemm(data: tuple[Any, ...]) -> Tensor:
+    """Computes c = silu(A * B1^T) * (A * B2^T) of (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted,
     sfb1_permuted, sfb2_permuted, c)."""
     return _compute("dual_gemm", data)
 
 
-def group_gemm(data):
-    """The c of each product of (abc_tensors, sfasfb_tensors,
+def group_gemm(data: tuple[Any, ...]) -> list[Tensor]:
+    """Computes the c of each product of (abc_tensors, sfasfb_tensors,
     sfasfb_reordered_tensors, problem_sizes), in one launch: lists of (a, b, c), of
     (sfa, sfb), of their six-dimensional forms, and of (M, N, K, L)."""
     return _compute("group_gemm", data)
@@ -107,8 +114,9 @@ _FUNCTIONS = {"group_gemm": group_gemm, "dual_gemm": dual_gemm, "gemm": gemm,
               "gemv": gemv}
 
 
-def custom_kernel(problem):
-    """The function of a problem: custom_kernel("gemm")(data)."""
+def custom_kernel(problem: str) -> Callable[[tuple[Any, ...]], Any]:
+    """Returns the function of a problem: custom_kernel("gemm")(data).  Raises
+    ArgumentError for a problem that the contest has not."""
     try:
         return _FUNCTIONS[problem]
     except (KeyError, TypeError):

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """_linear.py - torch.nn.Linear with NVFP4 weights and activations."""
 
-import torch
-from torch import nn
+from collections.abc import Callable
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from nibblas._files import Layer
 from nibblas._library import ArgumentError
 from nibblas._views import choose, RECIPES
 from nibblas.torch._weights import LayerWeights
@@ -43,8 +47,13 @@ class Linear(nn.Module):
     CPU they are a DataError.  Weights and bias have no gradients; x has that of the
     quantised weights."""
 
-    def __init__(self, in_features, out_features, bias=True, device=None,
-                 dtype=None):
+    weight: Tensor
+    weight_scale: Tensor
+    weight_scale_2: Tensor
+    input_scale: Tensor
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True,
+                 device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         if in_features % 16:
             raise ArgumentError(f"in_features = {in_features}: must be a "
@@ -67,8 +76,16 @@ class Linear(nn.Module):
         self._has_input_scale = False
 
     @classmethod
-    def from_linear(cls, linear, recipe="modelopt", input_scale=None):
-        """A torch.nn.Linear, quantised."""
+    def from_linear(cls, linear: nn.Linear, recipe: str = "modelopt",
+                    input_scale: float | None = None) -> "Linear":
+        """Quantises a torch.nn.Linear, whose in_features is a multiple of 16.
+
+        recipe       "modelopt", "compressed-tensors" or "ggml": the scale of a block
+                     of zeros, see nibblas.quantize()
+        input_scale  the global scale of x, found by calibration; None: x is quantised
+                     by its own largest value
+
+        Raises ArgumentError."""
         choose("recipe", recipe, RECIPES)
         weight = linear.weight.detach()
         made = cls(linear.in_features, linear.out_features,
@@ -87,8 +104,10 @@ class Linear(nn.Module):
         return made
 
     @classmethod
-    def from_layer(cls, layer, bias=None, device=None):
-        """A layer of nibblas.Checkpoint, of either format; bias: a tensor."""
+    def from_layer(cls, layer: Layer, bias: Tensor | None = None,
+                   device: Any = None) -> "Linear":
+        """Takes a layer of nibblas.Checkpoint, of either format, and a bias [out].
+        Raises ArgumentError for a stack of matrices."""
         if layer.codes.ndim != 2:
             raise ArgumentError(f"layer {layer.name}: a stack of "
                                 f"{layer.codes.shape[0]} matrices; must be one",
@@ -105,7 +124,7 @@ class Linear(nn.Module):
         made.pack()
         return made
 
-    def pack(self):
+    def pack(self) -> None:
         """Packs the weights now, on a CPU, and reads input_scale."""
         self._packed.forget()
         if self.weight.is_cpu:
@@ -113,9 +132,9 @@ class Linear(nn.Module):
         if not self.input_scale.is_meta:
             self._has_input_scale = self.input_scale.item() != 0
 
-    def forward(self, x):
-        """x [.., in] of float32, float16 or bfloat16, with any strides: [.., out] of
-        the same type."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Takes x [.., in] of float32, float16 or bfloat16, with any strides, and
+        returns [.., out] of the same type."""
         rows = x.reshape(-1, self.in_features)
         if rows.stride(1) != 1 or rows.stride(0) < self.in_features:
             rows = rows.contiguous()
@@ -126,8 +145,8 @@ class Linear(nn.Module):
             y = self.multiply(rows)
         return y.reshape(*x.shape[:-1], self.out_features)
 
-    def multiply(self, rows):
-        """rows [M, in] to [M, out]."""
+    def multiply(self, rows: Tensor) -> Tensor:
+        """Takes rows [M, in], contiguous, and returns [M, out]; has no gradient."""
         # Quicker than attributes, which torch looks up in several places.
         own = self._buffers
         given = own["input_scale"] if self._has_input_scale else None
@@ -142,7 +161,7 @@ class Linear(nn.Module):
             y = (y + self.bias).to(rows.dtype)
         return y
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, "
                 f"out_features={self.out_features}, "
                 f"bias={self.bias is not None}")
@@ -190,10 +209,18 @@ def _leave_fast_path(model):
             one.use_nested_tensor = False
 
 
-def swap_linears(model, keep=None, recipe="modelopt"):
-    """Puts a Linear of this module in the place of each torch.nn.Linear of model
-    that it can; keep(name, linear) says which stay.  Returns (names of those
-    swapped, {name: reason} of those left)."""
+def swap_linears(model: nn.Module,
+                 keep: "Callable[[str, nn.Linear], bool] | None" = None,
+                 recipe: str = "modelopt") -> tuple[list[str], dict[str, str]]:
+    """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
+
+    model   is changed
+    keep    a function of (name, linear): True for those that stay as they are
+    recipe  as in Linear.from_linear()
+
+    Returns (names of those swapped, {name: reason} of those left).  A layer that the
+    model has in two places stays one.  torch's transformer encoders leave their fast
+    path, which reads the weights of linear layers and knows no NVFP4."""
     swapped, left, made = [], {}, {}
     linears = [(name, one) for name, one in model.named_modules(
         remove_duplicate=False) if type(one) is nn.Linear]

@@ -4,8 +4,12 @@ scaled_grouped_mm and _scaled_mm with torch's arguments, on devices where torch
 refuses.  Other recipes than NVFP4's go to torch.  Errors are ValueError and
 NotImplementedError, as torch's are, and name the argument."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from nibblas.torch._tensors import FLOAT4
 
@@ -225,16 +229,20 @@ def _check_mm(mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a, *options):
     return dtype, a[2], b[2]
 
 
-def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
-              swizzle_a=None, swizzle_b=None, bias=None,
-              output_dtype=torch.bfloat16, contraction_dim=(),
-              use_fast_accum=False):
-    """torch.nn.functional.scaled_mm, with NVFP4 on every device of nibblas.
+def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: "Tensor | list[Tensor]",
+              scale_recipe_a: Any, scale_b: "Tensor | list[Tensor]",
+              scale_recipe_b: Any, swizzle_a: Any = None, swizzle_b: Any = None,
+              bias: Tensor | None = None,
+              output_dtype: torch.dtype | None = torch.bfloat16,
+              contraction_dim: Sequence[int] = (),
+              use_fast_accum: bool = False) -> Tensor:
+    """Computes torch.nn.functional.scaled_mm, with NVFP4 on every device of nibblas.
 
     mat_a [M, K/2] row-major, mat_b [K/2, N] column-major, both float4_e2m1fn_x2 (or
     uint8); recipes BlockWise1x16, or [BlockWise1x16, TensorWise] with scales
     [blocks, global]; swizzles SWIZZLE_32_4_4 or NO_SWIZZLE (None).  N may be any,
-    output_dtype float32 too, and bias is added before the one rounding."""
+    output_dtype float32 too, and bias is added before the one rounding.  Returns
+    [M, N].  Raises ValueError and NotImplementedError, as torch does."""
     dtype, layout_a, layout_b = _checked(
         _check_mm, (mat_a, mat_b, scale_a, scale_b, bias),
         (scale_recipe_a, scale_recipe_b, swizzle_a, swizzle_b, output_dtype,
@@ -263,9 +271,11 @@ def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
     return (product + bias).to(dtype)
 
 
-def _scaled_mm(mat_a, mat2, scale_a, scale_b, bias=None, scale_result=None,
-               out_dtype=None, use_fast_accum=False):
-    """torch._scaled_mm for NVFP4: mat2 column-major, both scales blocked
+def _scaled_mm(mat_a: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor,
+               bias: Tensor | None = None, scale_result: Tensor | None = None,
+               out_dtype: torch.dtype | None = None,
+               use_fast_accum: bool = False) -> Tensor:
+    """Computes torch._scaled_mm for NVFP4: mat2 column-major, both scales blocked
     (SWIZZLE_32_4_4); other types go to torch."""
     if mat_a.dtype != FLOAT4 and mat_a.dtype != torch.uint8:
         return torch._scaled_mm(mat_a, mat2, scale_a, scale_b, bias,
@@ -388,12 +398,16 @@ def _by_k(mat_a, block_a, b, block_b, offs, alpha, dtype, layout_a, layout_b):
     return c
 
 
-def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
-                      scale_recipe_b, swizzle_a=None, swizzle_b=None, bias=None,
-                      offs=None, output_dtype=torch.bfloat16, contraction_dim=(),
-                      use_fast_accum=False):
-    """torch.nn.functional.scaled_grouped_mm, with NVFP4 on every device of
-    nibblas.
+def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor,
+                      scale_a: "Tensor | list[Tensor]", scale_recipe_a: Any,
+                      scale_b: "Tensor | list[Tensor]", scale_recipe_b: Any,
+                      swizzle_a: Any = None, swizzle_b: Any = None,
+                      bias: Tensor | None = None, offs: Tensor | None = None,
+                      output_dtype: torch.dtype | None = torch.bfloat16,
+                      contraction_dim: Sequence[int] = (),
+                      use_fast_accum: bool = False) -> Tensor:
+    """Computes torch.nn.functional.scaled_grouped_mm, with NVFP4 on every device
+    of nibblas.
 
     mat_b [G, K/2, N], each matrix column-major.  mat_a [rows, K/2] with offs,
     int32: where each group's rows end; with SWIZZLE_32_4_4 each group's scales are
@@ -403,7 +417,9 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b,
 
     Or mat_a [M, K/2] and mat_b [K/2, N] with offs, where each group of K ends: the
     result is [G, M, N].  Blocked scales are those of each group by itself, one after
-    the other, others [rows, K/16].  That reads offs, and so waits for it."""
+    the other, others [rows, K/16].  That reads offs, and so waits for it.
+
+    Raises ValueError and NotImplementedError, as torch does."""
     dtype, layout_a, layout_b = _checked(
         _check_grouped, (mat_a, mat_b, scale_a, scale_b, offs, bias),
         (scale_recipe_a, scale_recipe_b, swizzle_a, swizzle_b, output_dtype,

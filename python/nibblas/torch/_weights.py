@@ -5,11 +5,13 @@ packed form follows the tensors that they are made of."""
 import itertools
 import weakref
 
+from torch import Tensor
+
 from nibblas import _packed
 from nibblas.torch._tensors import Cpu, Cuda, array
 
 
-def pack(b, b_scales, layout="tiled"):
+def pack(b: Tensor, b_scales: Tensor, layout: str = "tiled") -> _packed.Packed:
     """Copies weights [N, K/2] (or a stack) into the order of the device that they
     are on, for products that come again.
 
