@@ -39,7 +39,7 @@ void measure_start_baselines(struct measure_run *run,
 void measure_end(struct measure_run *run);
 
 struct measure_options {
-	/* Of the list that the baselines were started with, if any. */
+	/* One of the list that the baselines were started with, if any. */
 	const struct shape *shape;
 	int threads;
 	struct data_options data; /* packed is ignored */

@@ -156,7 +156,7 @@ def function_rows(a, scales, alpha):
     two = ([scales, alpha], [block, whole], [scales, alpha], [block, whole],
            [swizzle, plain], [swizzle, plain])
     offs = torch.ones(1, dtype=torch.int32, device=a.device)
-    ops, door = torch.ops.nibblas, nibblas.torch
+    ops, integration = torch.ops.nibblas, nibblas.torch
     starts, rows = ops.expert_rows(offs)
     gemm = [(ops.gemm.default, (a, scales, a, scales))]
     grouped = [(ops.expert_rows.default, (offs,)),
@@ -164,14 +164,14 @@ def function_rows(a, scales, alpha):
                                        rows))]
     b = a[None].transpose(1, 2)
     return [
-        Row("scaled_mm", door.scaled_mm, a, a.t(), *one, operators=gemm),
-        Row("scaled_mm, global scales", door.scaled_mm, a, a.t(), *two,
+        Row("scaled_mm", integration.scaled_mm, a, a.t(), *one, operators=gemm),
+        Row("scaled_mm, global scales", integration.scaled_mm, a, a.t(), *two,
             operators=gemm),
-        Row("_scaled_mm", door._scaled_mm, a, a.t(), scales, scales,
+        Row("_scaled_mm", integration._scaled_mm, a, a.t(), scales, scales,
             operators=gemm),
-        Row("scaled_grouped_mm of one", door.scaled_grouped_mm, a, b, *one, None,
+        Row("scaled_grouped_mm of one", integration.scaled_grouped_mm, a, b, *one, None,
             offs, operators=grouped),
-        Row("scaled_grouped_mm, global scales", door.scaled_grouped_mm, a, b,
+        Row("scaled_grouped_mm, global scales", integration.scaled_grouped_mm, a, b,
             *two, None, offs, operators=grouped),
     ]
 

@@ -9,8 +9,9 @@
  *
  * cycles.  Two tiles each minus one tile each, at the same k, leave the
  * bracket: what the launch and the conversion of a cost falls out.  Two k give
- * step and tile.  The four products take turns; their weights stay in the L2,
- * since a tile is not to be charged with the memory's bandwidth.
+ * step and tile.  The four products are measured one after the other, round by round;
+ * their weights stay in the L2, so that a tile is not charged with the memory's
+ * bandwidth.
  *
  * That is a model, and sums of its costs may choose worse than those in use: so
  * two groups are timed with both.
@@ -29,7 +30,7 @@
  */
 #define LOW_K  512
 #define HIGH_K 1536
-/* Of the product whose k is divided, or not. */
+/* k and rows of the product that is measured with and without split-k. */
 #define SPLIT_K	   2048
 #define SPLIT_ROWS 128
 
@@ -37,7 +38,7 @@
 #define NEVER  1000000
 #define ALWAYS 1
 
-/* Of the preset "seeds", whose first groups have eight products each. */
+/* The first groups of the preset "seeds", of eight products each. */
 #define N_GROUPS 2
 
 struct tuner {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_layers.sh - who may include whom (docs/architecture.md):
+# check_layers.sh - checks which part includes which (docs/architecture.md):
 #   cli, bench          nibblas.h and their own files
 #   src/core            core/
 #   src/format          format/, core/

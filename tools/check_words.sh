@@ -14,7 +14,7 @@ words() {
 	(?i)(?<![a-z])(front[ _-]?)?doors?(?![a-z])	public API, API layer, PyTorch integration
 	(?i)(?<![a-z])peers?(?![a-z])	baseline
 	(?i)(?<![a-z])contestants?(?![a-z])	entry, row
-	(?i)(?<![a-z])mixtures?(?![a-z])(?![- ]of([- ]experts|\s*$))(?!\s*$)	mixture of experts, MoE
+	(?i)(?<![a-z])mixtures?(?![a-z])(?![-_ ]of([-_ ]experts|\s*$))(?!\s*$)	mixture of experts, MoE
 	(?i)ways? of the data	data flow
 	(?i)tokens?['’]? kernels?	activation conversion kernel
 	(?i)few[ _-]tokens	small-m, few rows

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* costs.c - the front door of what a device's planner chooses by. */
+/* costs.c - the API layer of a planner's costs: read, set, save. */
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - the front door of a device's memory and of waiting for it. */
+/* memory.c - the API layer of a device's memory and of waiting for it. */
 #include "backend/backend.h"
 #include "core/error.h"
 #include "validate.h"

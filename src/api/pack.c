@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.c - the front door of packed weights. */
+/* pack.c - the API layer of packed weights. */
 #include "backend/backend.h"
 #include "core/error.h"
 #include "validate.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - the front door of what a device can do at most. */
+/* probe.c - the API layer of probes: what a device can do at most. */
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"

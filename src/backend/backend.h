@@ -54,8 +54,8 @@ struct nib_plan {
 	struct nib_moe_problem moe;
 	double flop, bytes;
 	/*
-	 * Of one run; a run that needs none gets NULL.  The backend says what
-	 * it needs itself, and the API layer adds the head: on a host backend
+	 * What one run needs; a run that needs none gets NULL.  The backend
+	 * sets its own part, and the API layer adds the head: on a host backend
 	 * resolved problems and scratch lie before the backend's part.
 	 */
 	size_t workspace_bytes, head_bytes;

@@ -35,7 +35,7 @@ struct reader {
 	int has_metadata;
 };
 
-/* Of one tensor, in any order. */
+/* The fields of one tensor, in any order. */
 enum field { DTYPE = 1, SHAPE = 2, DATA_OFFSETS = 4, ALL_FIELDS = 7 };
 
 static enum nib_status out_of_memory(struct reader *r)

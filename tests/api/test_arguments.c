@@ -31,7 +31,7 @@ static struct nib_error fresh(void)
 
 /* ---- one field of a problem ---------------------------------------------- */
 
-/* Of an int64_t, or of an enum. */
+/* A field of type int64_t, or an enum. */
 struct field_case {
 	size_t at;
 	bool is_enum;

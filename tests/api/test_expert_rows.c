@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_expert_rows.c - where rows and scales of a mixture's experts begin. */
+/* test_expert_rows.c - where the rows and scales of MoE experts begin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

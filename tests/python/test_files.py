@@ -99,7 +99,7 @@ class Read(FilesTest):
         self.assertEqual(layer.global_scale, 0.25)
 
     def test_scales_know_their_layout(self):
-        """Of 128 rows and K 64 tiled ones have the same shape."""
+        """Tiled scales of 128 rows and K 64 have the same shape as linear ones."""
         with nibblas.Checkpoint(self.save(self.layer(128, 64))) as file:
             layer = file["up"]
         x = nibblas.quantize(np.float32(self.rng.standard_normal((3, 64))))

@@ -162,7 +162,7 @@ class GpuMode(TorchTest):
                      (abc, plain, scales, [sizes[0], (8, 24, 64, 1)]))
 
     def test_refused_devices(self):
-        """Of shapes whose plan is known."""
+        """Also for shapes whose plan is known."""
         data = self.data.generate("gemm", (self.specs.Size(9, 20, 64, 2),))
         self.gpumode.gemm(data)
         self.refused(r"^data: a tensor of shape \(20, 32, 2\) is on meta; must "

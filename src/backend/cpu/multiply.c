@@ -288,7 +288,7 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 	return item;
 }
 
-/* Item `expert` of a mixture: its rows of a and c, its matrix of the stack. */
+/* Item `expert` of an MoE: its rows of a and c, its matrix of the stack. */
 static struct cpu_item
 expert_of(enum nib_op op, const struct nib_moe_problem *moe, int64_t expert)
 {
