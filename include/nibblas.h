@@ -1,35 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nibblas.h - NVFP4 matrix multiplication on every machine.
+ * nibblas.h - NVFP4 matrix multiplication on CPUs and NVIDIA GPUs.
  *
- * NVFP4: 4-bit floats e2m1, one e4m3 scale per 16 consecutive k of a row, one
- * fp32 global scale per tensor.  A value is  e2m1 * scale * global.
+ * NVFP4: 4-bit floats (e2m1), one e4m3 scale for 16 consecutive k of a row, and
+ * one fp32 global scale for a tensor.  A value is  e2m1 * scale * global.
  *
- * The way of a multiplication:
- *   views (struct nib_nvfp4, struct nib_dense: own nothing)
- *   -> nib_plan_create(): checks every argument once, picks backend and kernel
- *   -> nib_run(): allocates nothing, may be called from several threads.
- * Weights used more than once should go through nib_pack() first.
+ * A multiplication takes three steps:
+ *   1. Describe the operands by views (struct nib_nvfp4, struct nib_dense).
+ *   2. nib_plan_create() checks the sizes and chooses a kernel.
+ *   3. nib_run() multiplies, as often as wanted.
+ * Weights that are used more than once should go through nib_pack() first.
+ * nib_multiply() does steps 2 and 3 in one call.
  *
- * Conventions
- * - Sizes are int64_t and count elements unless the name says _bytes or _rows.
- *   m = rows of A and C, n = rows of B and columns of C, k = the summed length.
- * - All data pointers, alpha, row offsets and scale rows among them, are in the
- *   memory of the device (host memory for "cpu"), see nib_device_alloc().  No
- *   alignment is asked of them on a CPU.  On "cuda" codes, tiled scales and
- *   dense data begin at multiples of 16 bytes.
- * - On "cpu" all work is done when a function returns.  On "cuda" work is
- * queued on the stream of the options, after what is there already, unless a
- *   function says that it waits; inputs stay as they are until it is done.
- * - A function that can fail returns enum nib_status and takes a struct
- *   nib_error last, which may be NULL.  The message names the argument, its
- *   value and the rule.  The library never prints, exits or aborts.
- * - Structs that begin with struct_bytes grow at the end in later versions: set
- *   it to sizeof the struct and zero the rest.  A size smaller than today's is
- *   an older caller, and the missing fields mean zero.
- * - Views and problems, which lie in each other and in arrays, have no
- *   struct_bytes.  Their reserved fields are where later versions put new ones:
- *   they must be zero, or the call is NIB_UNSUPPORTED.
+ * Units.  Sizes are int64_t and count elements unless the name says _bytes or
+ * _rows.  m is the rows of A and C, n the rows of B and columns of C, k the
+ * length that is summed over.
+ *
+ * Memory.  Views own nothing.  Data pointers, alpha, row offsets and scale rows
+ * are memory of the device: host memory for "cpu"; for a GPU see
+ * nib_device_alloc().  A CPU asks for no alignment.  On "cuda" codes, tiled
+ * scales and dense data begin at multiples of 16 bytes, alpha, row offsets and
+ * scale rows at multiples of 4.  What a _create, _open or nib_pack() function
+ * returns belongs to the caller and ends with the function named after it
+ * (_free, _close, nib_writer_commit() or _discard()).  Strings and structs that
+ * other functions return belong to the object that they describe.
+ *
+ * Order of work.  On "cpu" all work is done when a function returns.  On "cuda"
+ * work is enqueued on the stream of the options, behind what is there already,
+ * unless a function says that it waits; its inputs must stay unchanged until it
+ * is done.
+ *
+ * Errors.  A function that can fail returns enum nib_status and takes a struct
+ * nib_error last, which may be NULL and is written only on failure.  The
+ * message names the argument, its value and the rule.  A call that fails has
+ * changed nothing, holds no memory, and leaves NULL where it would have
+ * returned an object; functions that differ say so.  The library never prints,
+ * exits or aborts.
+ *
+ * Later versions.  Structs that begin with struct_bytes grow at the end: set it
+ * to sizeof the struct and the rest to zero.  A size smaller than this
+ * version's is an older caller, whose missing fields mean zero; a larger one is
+ * a newer caller, whose unknown fields must be zero, or the call is
+ * NIB_UNSUPPORTED. Views and problems lie in each other and in arrays, so they
+ * have reserved fields instead, which must be zero in the same way.  Structs
+ * that the library returns by pointer grow at the end.  Until 1.0 a minor
+ * version may break all this; the SONAME carries it.
+ *
+ * Threads.
+ * - Any function may be called from any thread.  One object may be used by
+ *   several threads at once, except that nobody uses an object while it is
+ *   being closed or freed, a writer belongs to one thread at a time, and
+ *   nib_device_set_costs() allows no other call that makes a plan.
+ * - On "cpu" a call runs its tasks on the caller's thread and on threads of the
+ *   device, which start with the first call that needs them; their number is
+ *   nib_device_options.threads.  The library does not use OpenMP, but heeds its
+ *   variables.  These threads block all signals.
+ * - nib_device_close() ends the device's threads.  A program may dlclose() the
+ *   library once all its devices are closed.
+ * - After fork() a child may go on using a "cpu" device, its plans and its
+ *   packed weights: its first call starts threads of its own.  A call that
+ *   another thread was in at the moment of the fork is lost in the child.  A
+ *   "cuda" device does not survive a fork, because CUDA does not.
+ * - The caller's own pool (nib_parallel_for) may run other work while it waits,
+ *   runs of the same plan included: the library holds no lock while it calls
+ *   the pool.
  */
 #ifndef NIBBLAS_H
 #define NIBBLAS_H
@@ -64,14 +98,14 @@ NIB_API const char *nib_version(void);
 
 enum nib_status {
 	NIB_OK = 0,
-	NIB_BAD_ARGUMENT,  /* an argument breaks a rule; nothing was done */
+	NIB_BAD_ARGUMENT,  /* an argument breaks a rule */
 	NIB_UNSUPPORTED,   /* valid, but this build or device cannot do it */
-	NIB_OUT_OF_MEMORY, /* nothing was done, nothing is held */
-	NIB_NO_DEVICE,	   /* the device asked for is not there */
+	NIB_OUT_OF_MEMORY, /* no memory on the host or the device */
+	NIB_NO_DEVICE,	   /* there is no such device on this machine */
 	NIB_BAD_DATA,	   /* values: inf/NaN to quantise, scale sign bit */
 	NIB_BAD_FILE,	   /* a file's contents break its format */
 	NIB_IO,		   /* the operating system refused: errno's text */
-	NIB_DEVICE_FAILED, /* a launch or the device failed */
+	NIB_DEVICE_FAILED, /* the driver, a launch or the device failed */
 };
 
 struct nib_error {
@@ -98,25 +132,26 @@ enum nib_scale_layout {
 	/* Row-major [rows, k/16], rows scale_row_stride_bytes apart. */
 	NIB_LINEAR = 0,
 	/*
-	 * cuBLAS's and torch's SWIZZLE_32_4_4: rows padded to 128, k/16 to 4.
+	 * SWIZZLE_32_4_4 of cuBLAS and torch: rows padded to 128, k/16 to 4.
 	 * With G = k/16, scale (r, g) is byte
 	 *   ((r/128)*ceil(G/4) + g/4)*512 + (r%32)*16 + ((r%128)/32)*4 + g%4.
-	 * Padding is never read as data.
+	 * The padding may hold anything.
 	 */
 	NIB_TILED_128X4 = 1,
 };
 
 /*
  * A stack of `batch` NVFP4 matrices [rows, k], k contiguous.  Owns nothing.
- * Codes: two to a byte, low nibble = even k.  Code c: bit 3 is the sign, and
- * c & 7 = 0..7 stands for 0, 0.5, 1, 1.5, 2, 3, 4, 6.
- * Scales: e4m3 with the sign bit 0; 0x7F is NaN and makes every result that it
- * takes part in NaN.
- * A stride of 0 means "dense": k/2 and rows * row stride for codes; k/16 and
- * rows * row stride for linear scales, nib_scales_bytes() for tiled ones.
- * Rows and batches must not overlap: each batch lies behind all rows of the one
- * before, or all batches lie between two rows ([rows, batch, k] in memory, as
- * heads lie in tokens).  Only functions that say so write through the pointers.
+ * Codes: two to a byte, the even k in the low nibble.  Bit 3 of a code is the
+ * sign; the other bits, 0 to 7, stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+ * Scales: e4m3 with the sign bit 0.  0x7F is NaN, and so is every result that
+ * it takes part in.
+ * A stride of 0 means dense.  Codes: k/2, and rows * row stride.  Linear
+ * scales: k/16, and rows * row stride.  Tiled scales: nib_scales_bytes().
+ * Rows and batches must not overlap.  Either each batch lies behind all rows of
+ * the one before, or all batches lie between two rows: [rows, batch, k] in
+ * memory, as the heads of attention do.
+ * Only functions that say so write through the pointers.
  */
 struct nib_nvfp4 {
 	void *codes;
@@ -134,8 +169,8 @@ struct nib_nvfp4 {
 
 /*
  * A stack of `batch` matrices [rows, cols] of floats, cols contiguous.
- * A stride of 0 means dense: cols, and rows * row stride.  Rows and batches as
- * above.
+ * A stride of 0 means dense: cols, and rows * row stride.  Rows and batches lie
+ * as those of struct nib_nvfp4.
  */
 struct nib_dense {
 	void *data;
@@ -162,7 +197,7 @@ struct nib_device;
 /*
  * Calls task(arg, i) once for every 0 <= i < tasks, in any order, on any
  * threads, and returns when all have returned.  Tasks never wait for each
- * other, so running them one after the other is allowed.
+ * other, so they may run one after the other.
  */
 typedef void (*nib_parallel_for)(void *pool, int tasks,
 				 void (*task)(void *arg, int i), void *arg);
@@ -196,48 +231,50 @@ struct nib_device_options {
  * options may be NULL.  Unknown names, GPUs that are not there and instruction
  * sets that this machine lacks are NIB_NO_DEVICE with the reason; a GPU that
  * this build has no kernels for is NIB_UNSUPPORTED.  The device must outlive
- * everything made from it.
+ * everything that is made from it.
  *
- * "cuda" opens libcuda.so.1, or what NIB_CUDA_LIBRARY names, and works in the
- * GPU's primary context, the one that CUDA's runtime uses, so that pointers and
- * streams of other libraries are good here.  The calling thread's current
- * context is left as it was.
+ * "cuda" opens libcuda.so.1, or the library that NIB_CUDA_LIBRARY names.  It
+ * works in the GPU's primary context, as CUDA's runtime does, so pointers and
+ * streams of other libraries can be used.  Every call leaves the thread's
+ * current context as it was.
  */
 NIB_API enum nib_status
 nib_device_open(const char *name, const struct nib_device_options *options,
 		struct nib_device **device, struct nib_error *err);
-/* NULL is fine.  On "cuda" queued work must be done: nib_device_wait(). */
+/* NULL is fine.  On "cuda" enqueued work must be done: nib_device_wait(). */
 NIB_API void nib_device_close(struct nib_device *device);
 
 /*
- * How a device adds products up, and so how far its results may be off:
- * docs/numerics.md has a bound for each.
+ * How a device sums products, which decides how large its errors can be:
+ * docs/numerics.md derives a bound for each.
  */
 enum nib_arithmetic {
-	/* The 16 products of a block exactly, blocks in fp32. */
+	/* The 16 products of a block are summed exactly, blocks in fp32. */
 	NIB_ARITHMETIC_BLOCKS = 0,
-	/* 16 fp16 products and the sum so far at a time, on a tensor core,
-	 * which cuts off what is below 2^-25 of the largest of them.  What
-	 * does better, as products of few rows, is inside this bound too. */
+	/*
+	 * A tensor core adds 16 fp16 products to the accumulator at a time and
+	 * cuts off what is below 2^-25 of the largest of these 17 numbers.
+	 * Kernels for few rows are more exact and keep this bound too.
+	 */
 	NIB_ARITHMETIC_FP16_TENSOR = 1,
 };
 
 struct nib_device_info {
 	size_t struct_bytes;
 	const char *name;    /* "cpu", "cuda:0" */
-	const char *backend; /* "cpu-avx512": row of the speed tables */
+	const char *backend; /* "cpu-avx512" */
 	char hardware[64];   /* the processor's own name */
 	char features[128];  /* "avx2 fma f16c avx512f ..." */
 	int threads;	     /* multiprocessors of a GPU */
-	/* Data caches of one core, a GPU's L2 of all; 0 = unknown. */
+	/* Data caches of one CPU core; the L2 of a GPU.  0 = unknown. */
 	int64_t l1_bytes, l2_bytes;
-	/* Of GPUs, 0 on a CPU. */
+	/* The following are 0 on a CPU. */
 	int64_t memory_bytes;
 	int driver_version;		 /* 13000 is CUDA 13.0 */
 	int compute_capability;		 /* 90 is 9.0 */
 	int clock_khz, memory_clock_khz; /* the highest */
 	int memory_bus_bits;
-	/* What nib_check_options.arithmetic must be for results of this one. */
+	/* For nib_check_options.arithmetic of this device's results. */
 	enum nib_arithmetic arithmetic;
 };
 NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
@@ -245,31 +282,31 @@ NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
 					    struct nib_error *err);
 
 /*
- * Memory that the device computes in, for those who have no allocator of their
- * own: at a multiple of 64 bytes (256 on "cuda"), contents undefined.  0 bytes
- * give NULL.  Alloc and free may wait for queued work.
+ * Memory that the device computes in, for programs without an allocator of
+ * their own.  It begins at a multiple of 64 bytes (256 on "cuda"); its contents
+ * are undefined.  0 bytes give NULL.  Both functions may wait for enqueued
+ * work.
  */
 NIB_API enum nib_status nib_device_alloc(struct nib_device *device,
 					 size_t bytes, void **pointer,
 					 struct nib_error *err);
 NIB_API void nib_device_free(struct nib_device *device, void *pointer);
 /*
- * Copies bytes; each side is memory of the host or of the device, and they do
- * not overlap.  Comes after all work queued on the default stream, and waits
- * until done.
+ * Copies bytes.  Each side is memory of the host or of the device; they must
+ * not overlap.  The copy follows all work enqueued on the default stream, and
+ * the call waits until it is done.
  */
 NIB_API enum nib_status nib_device_copy(struct nib_device *device, void *to,
 					const void *from, size_t bytes,
 					struct nib_error *err);
 /*
- * Waits until all work queued on stream (NULL = the default stream) is done,
- * and returns NIB_DEVICE_FAILED if it, or anything before, failed on the
- * device.
+ * Waits until all work enqueued on stream (NULL = the default stream) is done.
+ * NIB_DEVICE_FAILED if that work, or any before it, failed on the device.
  */
 NIB_API enum nib_status nib_device_wait(struct nib_device *device, void *stream,
 					struct nib_error *err);
 
-/* Options of calls that have no others; may be NULL. */
+/* Options of functions that have no others; may be NULL. */
 struct nib_call_options {
 	size_t struct_bytes;
 	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
@@ -277,23 +314,23 @@ struct nib_call_options {
 };
 
 /*
- * Work that does one thing only, as fast as the device can: what results are
- * held against.
+ * Work that does one thing only, as fast as the device can: a limit to compare
+ * measurements with.
  */
 enum nib_probe {
 	/* Reads amount bytes, a multiple of 16, at data, each once. */
 	NIB_PROBE_READ = 0,
-	/* amount FLOP of fp16 products and fp32 sums on the tensor cores, the
+	/* amount FLOP of fp16 products summed in fp32 on the tensor cores, with
 	 * operands in registers and shared memory. */
 	NIB_PROBE_MULTIPLY = 1,
-	/* One multiprocessor lets its clock tick amount times. */
+	/* One multiprocessor counts amount cycles of its clock. */
 	NIB_PROBE_CYCLES = 2,
 };
 /*
- * Queues a probe.  data: memory of the device at a multiple of 16, for
- * NIB_PROBE_READ; else NULL.  *done (may be NULL) receives what the probe does:
- * amount, FLOP rounded up to whole steps of all multiprocessors.  amount 0 does
- * nothing.  On "cpu" that is NIB_UNSUPPORTED.
+ * Enqueues a probe.  data: for NIB_PROBE_READ memory of the device at a
+ * multiple of 16 bytes, else NULL.  *done (may be NULL) receives the amount of
+ * the probe; FLOP are rounded up to whole steps of all multiprocessors.  An
+ * amount of 0 does nothing.  "cpu" has no probes: NIB_UNSUPPORTED.
  */
 NIB_API enum nib_status nib_device_probe(struct nib_device *device,
 					 enum nib_probe probe, const void *data,
@@ -302,45 +339,47 @@ NIB_API enum nib_status nib_device_probe(struct nib_device *device,
 					 struct nib_error *err);
 
 /*
- * What a GPU's planner holds of its kernels: by these cycles it cuts products
- * into tiles.  Only their ratios matter, and no result depends on them but by
- * how k is divided (nib_run()).
+ * The cycles by which a GPU's planner cuts products into tiles.  Only their
+ * ratios matter.  They change a result only where they change the split of k
+ * (see nib_run()).
  */
 #define NIB_MAX_TILE_SIZES 32
 struct nib_costs {
 	size_t struct_bytes;
-	int sizes;			     /* of tiles that there are */
-	int tile_rows[NIB_MAX_TILE_SIZES];   /* of a, ascending */
-	int step_cycles[NIB_MAX_TILE_SIZES]; /* for 64 of k, 1 to 10^6 */
+	int sizes;			     /* number of tile sizes */
+	int tile_rows[NIB_MAX_TILE_SIZES];   /* rows of a tile, ascending */
+	int step_cycles[NIB_MAX_TILE_SIZES]; /* of 64 of k, 1 to 10^6 */
 	int tile_cycles;		     /* of a tile beside its steps */
-	int split_cycles; /* of joining two parts of k of a tile of 128 rows */
-	/* The rest is for reading.  Columns of c of a tile; tiles that all
-	 * multiprocessors together compute at once. */
-	int tile_cols, tiles_at_once;
+	int split_cycles; /* of adding two split-k slices of 128 rows */
+	/* nib_device_set_costs() does not read what follows. */
+	int tile_cols;	   /* columns of c of a tile */
+	int tiles_at_once; /* on all multiprocessors together */
 	int is_from_file;
-	/* Where the file is looked for when the device is opened, "" for
-	 * nowhere; lives as long as the device. */
+	/* The file that is read when the device is opened, "" for none; lives
+	 * as long as the device. */
 	const char *path;
 	char reason[128]; /* why they are not from that file; "" if they are */
 };
 /*
- * Costs of a device.  When it is opened they are those of a file that was saved
- * on this machine for this kind of GPU and this version, else built in.  The
- * file is nibblas/tune-<GPU>-<multiprocessors>-<version>.json in
- * $XDG_CACHE_HOME or ~/.cache, or what NIB_TUNING names; NIB_TUNING=off: none.
- * A file that is damaged or of another GPU is not used, and is no error.
+ * The costs of a device; "cpu" has none: NIB_UNSUPPORTED.  A device opens with
+ * those of a file that was saved on this machine for this kind of GPU and this
+ * version, or else with the built-in ones.  The file is
+ * nibblas/tune-<GPU>-<multiprocessors>-<version>.json in $XDG_CACHE_HOME or
+ * ~/.cache, or the one that NIB_TUNING names; NIB_TUNING=off means none.  A
+ * file that is damaged or of another GPU is ignored.
  */
 NIB_API enum nib_status nib_device_get_costs(struct nib_device *device,
 					     struct nib_costs *costs,
 					     struct nib_error *err);
 /*
- * Plans made from now on use these (NULL = the built-in ones); sizes and
- * tile_rows are those of get.  No other thread may make plans meanwhile.
+ * Plans made from now on use these (NULL = the built-in ones).  sizes and
+ * tile_rows must be those of nib_device_get_costs().  No other thread may make
+ * plans at the same time.
  */
 NIB_API enum nib_status nib_device_set_costs(struct nib_device *device,
 					     const struct nib_costs *costs,
 					     struct nib_error *err);
-/* Writes the device's costs to that file, and its folders. */
+/* Writes the device's costs to that file; makes its folders. */
 NIB_API enum nib_status nib_device_save_costs(struct nib_device *device,
 					      struct nib_error *err);
 
@@ -360,24 +399,23 @@ NIB_API enum nib_status nib_backend_get_info(int index,
 /* Packed weights                                                            */
 
 /*
- * Weights in the device's own order: 0.5625 bytes a value, on huge pages where
- * the system has them, good for every operation.  Holds a copy; the source may
- * be freed.
+ * Weights in the order in which the device reads them: a copy of 0.5625 bytes a
+ * value, on huge pages where the system has them, for every operation.
  */
 struct nib_packed;
 
 /*
- * Packs all batches of b, and waits until done.  A scale with its sign bit set
- * is NIB_BAD_DATA.  On "cuda" b is read behind all work queued on the default
- * stream: what a stream that does not order itself with that one writes there
- * must be done before.
+ * Packs all batches of b and waits until that is done; b may be freed then.  A
+ * scale with its sign bit set is NIB_BAD_DATA.  On "cuda" b is read behind all
+ * work that is enqueued on the default stream.  If a stream that does not
+ * synchronise with the default one writes b, that work must be done before.
  */
 NIB_API enum nib_status nib_pack(struct nib_device *device,
 				 const struct nib_nvfp4 *b,
 				 struct nib_packed **packed,
 				 struct nib_error *err);
 NIB_API void nib_packed_free(struct nib_packed *packed); /* NULL is fine */
-/* Bytes held for the weights. */
+/* Bytes of the copy; 0 for NULL. */
 NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);
 
 /* ------------------------------------------------------------------------ */
@@ -387,21 +425,22 @@ enum nib_op {
 	/* C = alpha * A * B^T, for each of the batches. */
 	NIB_GEMM = 0,
 	/* C = silu(alpha * A * B^T) * (alpha2 * A * B2^T); sums, silu and
-	 * product in fp32, one rounding to the output. */
+	 * product in fp32, rounded once to the output. */
 	NIB_DUAL_GEMM = 1,
 	/* NIB_GEMM with a.rows == 1: C[1, n] = alpha * B[n, k] * a[k]. */
 	NIB_GEMV = 2,
 };
 
 /*
- * One multiplication.  a [m, k] and b [n, k] have the same batch count, or b
- * has one that all batches of a share; c is [m, n] with a's batch count.  Give
- * the weights either as a view (b) or packed (b_packed, then b is ignored); the
- * same for b2, which only NIB_DUAL_GEMM reads.  alpha, alpha2: one float each,
- * the product of the global scales; NULL = 1.
+ * One multiplication.  a is [m, k], b [n, k] and c [m, n].  c has the batch
+ * count of a; b has the same, or one matrix that all batches of a share.  Give
+ * the weights either as a view (b) or packed (b_packed; then b is ignored).
+ * The same holds for b2, which only NIB_DUAL_GEMM reads.  alpha and alpha2
+ * point to one float each, the product of the global scales; NULL = 1.
  *
- * c must not overlap any input, from its first byte to its last, or another
- * problem's c; two of them may be columns or heads of one tensor.
+ * No input may lie between the first and the last byte of a c, and the outputs
+ * of a group must have no byte in common; they may be columns or heads of one
+ * tensor.
  */
 struct nib_problem {
 	struct nib_nvfp4 a, b, b2;
@@ -412,22 +451,22 @@ struct nib_problem {
 };
 
 /*
- * A mixture of experts: the rows of a are tokens sorted by expert; expert e has
- * rows row_offsets[e] .. row_offsets[e+1]-1 and multiplies them by matrix e of
- * the stack b (and b2).  row_offsets is read when the plan runs.
+ * A mixture of experts.  The rows of a are tokens sorted by expert: expert e
+ * multiplies rows row_offsets[e] .. row_offsets[e+1]-1 by matrix e of the stack
+ * b (and b2).  row_offsets is read when the plan runs.
  *   a, c         [rows, k] and [rows, n], batch 1; rows is an upper bound: rows
  *                outside the offsets are neither read nor written
  *   b, b2        batch = experts, at least one (or packed)
  *   row_offsets  experts + 1 values, ascending, row_offsets[experts] <= a.rows
  *   scale_rows   NULL: the scales of a are laid out for all rows together.
  *                Else experts values: the row of a's scale tensor at which the
- *                scales of expert e begin (torch pads each expert to 128 rows
- *                in NIB_TILED_128X4; each entry a multiple of 128 there)
+ *                scales of expert e begin, a multiple of 128 with
+ *                NIB_TILED_128X4 (torch pads each expert to 128 rows there)
  *   scale_rows_total  with scale_rows: rows of a's scale tensor
  *   alpha, alpha2  experts values each; NULL = 1
- * Host arrays that break these rules are refused.  On a GPU nobody looks at
- * them beforehand: row_offsets are clamped to [0, a.rows], an expert whose
- * scales leave their tensor gives NaN, and nothing outside is touched.
+ * Arrays in host memory that break these rules are refused.  The kernels of a
+ * GPU clamp row_offsets to [0, a.rows], give NaN for an expert whose scales
+ * leave their tensor, and touch nothing outside.
  */
 struct nib_moe_problem {
 	struct nib_nvfp4 a, b, b2;
@@ -444,16 +483,16 @@ struct nib_plan;
 
 struct nib_plan_options {
 	size_t struct_bytes;
-	/* Nonzero: the plan keeps no workspace; every run must bring one. */
+	/* Nonzero: the plan has no workspace; every run must bring one. */
 	int caller_workspace;
 };
 
 /*
- * Plans count problems of one operation: 1 is the plain call, more a group (one
- * launch, any mixture of m, n, k), 0 does nothing.  Sizes, strides, layouts and
- * packed weights are taken from problems; codes, scales, data and alpha
- * pointers are not read and may be NULL.  problems need not outlive the call;
- * packed weights must outlive the plan.
+ * Plans count problems of one operation.  One problem is a plain product, more
+ * are a group of any sizes, none do nothing.  The plan takes sizes, strides,
+ * layouts and packed weights from problems; codes, scales, data and alpha are
+ * not read and may be NULL.  problems need not outlive the call; packed weights
+ * must outlive the plan.
  */
 NIB_API enum nib_status
 nib_plan_create(struct nib_device *device, enum nib_op op,
@@ -474,11 +513,11 @@ struct nib_plan_info {
 	int64_t count; /* problems, or experts */
 	const char *backend;
 	size_t workspace_bytes; /* of one run; align to 64 */
-	double flop;		/* 2*m*n*k summed; MoE: for all rows of a */
+	double flop;		/* the sum of 2*m*n*k; MoE: for all rows of a */
 	double bytes;		/* inputs and outputs, each once */
-	int64_t tasks;		/* units of work, about: a run balances them */
+	int64_t tasks;		/* units that the threads share, about */
 	int threads;
-	/* One sentence: what runs, and why. */
+	/* What runs, and why, in one sentence; lives as long as the plan. */
 	const char *explanation;
 };
 NIB_API enum nib_status nib_plan_get_info(const struct nib_plan *plan,
@@ -488,35 +527,47 @@ NIB_API enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 struct nib_run_options {
 	size_t struct_bytes;
 	/*
-	 * workspace_bytes of the plan, for this run alone.  NULL: the plan's
-	 * own, and runs of one plan on several threads take turns.
+	 * workspace_bytes of the plan, at a multiple of 64 bytes, for this run
+	 * alone.  NULL: one of the plan's own.  On "cpu" runs of one plan at
+	 * the same time get one each; on "cuda" the plan has one.
 	 */
 	void *workspace;
 	size_t workspace_bytes;
 	/*
-	 * Nonzero: also look at every scale for a sign bit (NIB_BAD_DATA).  On
-	 * "cuda" that is NIB_UNSUPPORTED.
+	 * Nonzero: a scale with its sign bit set is NIB_BAD_DATA; without, the
+	 * results of such scales are undefined.  On "cuda": NIB_UNSUPPORTED.
 	 */
 	int check_data;
 	/*
 	 * "cuda": a CUstream, NULL = the default stream.  "cpu": NULL.  Runs
-	 * that share a workspace, the plan's own too, are the caller's to
-	 * order: on one stream they are.  A destroyed one is NIB_BAD_ARGUMENT
-	 * where the driver tells, which CUDA does not promise.
+	 * that share a workspace, also the plan's own, must not overlap: the
+	 * caller runs them on one stream or orders the streams.  A destroyed
+	 * stream is NIB_BAD_ARGUMENT if the driver notices, which CUDA does not
+	 * promise.
 	 */
 	void *stream;
 };
 
 /*
- * Runs a plan on problems of the sizes that it was made for (else
- * NIB_BAD_ARGUMENT).  Allocates nothing.  On "cuda" it returns when the work is
- * queued, and may be captured in a graph; problems may be gone by then.  The
- * plan, its packed weights, operands and workspace must outlive a graph, and
- * its replays are runs that use the workspace.  The same inputs give the same
- * bits for any thread count, instruction set, group order and neighbours
- * ("cuda": among groups; plans of one matrix and mixtures of few tokens an
- * expert have bits of their own).  On failure every c is unchanged ("cuda":
- * unless a launch of a large group is refused after others).  options or NULL.
+ * Runs a plan on problems of the sizes that it was made for (others are
+ * NIB_BAD_ARGUMENT).  options may be NULL.
+ *
+ * A run allocates nothing, with one exception: on "cpu", if more runs of a plan
+ * overlap than ever before and bring no workspace, a new one is allocated,
+ * which the plan keeps (up to 64).
+ *
+ * On "cuda" the call returns when the work is enqueued; problems need not
+ * outlive it.  A run may be captured in a graph.  Then the plan, its packed
+ * weights, operands and workspace must outlive the graph, whose replays use
+ * them as runs do.
+ *
+ * The same inputs give the same bits for any number of threads, instruction
+ * set, order of a group and neighbours in it.  On "cuda" this holds among
+ * groups; plans of one matrix, and mixtures of few tokens an expert, sum in
+ * another order.
+ *
+ * On failure every c is unchanged, except that on "cuda" the driver may refuse
+ * a launch of a large group after others were enqueued.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems,
@@ -528,7 +579,7 @@ NIB_API enum nib_status nib_run_moe(struct nib_plan *plan,
 				    const struct nib_run_options *options,
 				    struct nib_error *err);
 
-/* Plan, run, free: for a first try, or sizes that never come back. */
+/* Plans, runs and frees the plan: for a first try, or sizes used once. */
 NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 				     const struct nib_problem *problems,
 				     int64_t count, struct nib_error *err);
@@ -537,10 +588,10 @@ NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 /* The oracle                                                                */
 
 /*
- * The exact result: an int64 sum with no rounding and no order, times alpha,
- * rounded once to c's type (NIB_DUAL_GEMM: both sums exact, silu and product in
- * double, rounded once).  Slow, single-threaded, host memory, views only
- * (packed weights are refused).
+ * Writes the exact result: an int64 sum without rounding, times alpha, rounded
+ * once to c's type.  NIB_DUAL_GEMM: both sums are exact, silu and product are
+ * computed in double and rounded once.  Slow and single-threaded; data is host
+ * memory, and packed weights are refused.
  */
 NIB_API enum nib_status nib_reference(enum nib_op op,
 				      const struct nib_problem *problems,
@@ -554,7 +605,7 @@ struct nib_check_options {
 	/* Rows of each matrix of c to compare, chosen by seed; 0 = all. */
 	int64_t sample_rows;
 	uint64_t seed;
-	/* Whose bound: that of the device, nib_device_info.arithmetic. */
+	/* The bound to hold: nib_device_info.arithmetic of the device. */
 	enum nib_arithmetic arithmetic;
 };
 
@@ -563,23 +614,24 @@ struct nib_check_result {
 	int64_t checked; /* elements compared */
 	int64_t failed;	 /* elements outside their bound */
 	/*
-	 * |c - exact| / (|alpha| * T), for the dual operation over the product
-	 * of both; not divided where that is 0.  T is the sum of what the
-	 * arithmetic rounds: of |block partials| for NIB_ARITHMETIC_BLOCKS, of
+	 * The largest error: |c - exact| / (|alpha| * T), for NIB_DUAL_GEMM
+	 * over the product of both such terms; not divided if that is 0.  T is
+	 * the sum of |block partials| for NIB_ARITHMETIC_BLOCKS and of
 	 * |products| for NIB_ARITHMETIC_FP16_TENSOR.
 	 */
 	double worst_error;
 	double worst_bound;    /* the bound of that same element, same unit */
 	double worst_fraction; /* largest error / bound; <= 1 passes */
-	/* Where worst_fraction was found; MoE: problem is the expert, row is
+	/* The element of worst_fraction; MoE: problem is the expert, row is
 	 * c's row. */
 	int64_t problem, batch, row, col;
 	double got, want;
 };
 
 /*
- * Compares problems[].c, as a backend wrote it, with the oracle under the bound of
- * docs/numerics.md.  A mismatch is not an error of this call: read failed.
+ * Compares problems[].c, in host memory, with the oracle under the bound of
+ * docs/numerics.md.  Elements outside it are no error of this call: see
+ * nib_check_result.failed.
  */
 NIB_API enum nib_status
 nib_check(enum nib_op op, const struct nib_problem *problems, int64_t count,
@@ -594,7 +646,7 @@ NIB_API enum nib_status nib_check_moe(enum nib_op op,
 /* ------------------------------------------------------------------------ */
 /* Quantisation                                                              */
 
-/* What a block of sixteen zeros gets as its scale. */
+/* The scale of a block of sixteen zeros. */
 enum nib_recipe {
 	NIB_RECIPE_MODELOPT = 0,	   /* 1.0 */
 	NIB_RECIPE_COMPRESSED_TENSORS = 1, /* 0.125 */
@@ -604,8 +656,8 @@ enum nib_recipe {
 struct nib_quantize_options {
 	size_t struct_bytes;
 	enum nib_recipe recipe;
-	/* Values are e2m1 * scale * global; 0 = amax / 2688 of all of x, else
-	 * positive, with 6 * global finite. */
+	/* The global scale: positive, with 6 * global finite; or 0, which means
+	 * amax / 2688 of all of x. */
 	float global;
 	/* Nonzero: inf becomes the largest value, NaN becomes zero.  Else the
 	 * first one is NIB_BAD_DATA, with its index, and q is undefined. */
@@ -613,21 +665,23 @@ struct nib_quantize_options {
 	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
 	void *stream;
 	/*
-	 * The global scale in the device's memory, read when the work runs;
-	 * then global is 0, and global_used is not written.  NULL: see global.
+	 * The global scale in memory of the device, read when the work runs.
+	 * global must be 0 then, and global_used is not written.  NULL: global.
 	 */
 	const float *global_pointer;
 };
 
 /*
- * Quantises x [rows, k] (batch too) into q, which has x's sizes and is written:
- *   scale = e4m3(amax of the block / (6 * global)), to nearest even, clamped to
- *           [2^-9, 448];  code = e2m1(x / (scale * global)), to nearest even.
- * Bit-exact in every backend.  TILED padding is written as zero.  *global_used
- * (may be NULL) receives the global scale; all zeros give 1.
+ * Quantises x [rows, k] with its batches into q, which has the same sizes and
+ * is written:
+ *   scale = e4m3(amax of the block / (6 * global)), clamped to [2^-9, 448]
+ *   code = e2m1(x / (scale * global))
+ * Both round to nearest even.  Every backend gives the same bits.  The padding
+ * of tiled scales is written as zero.  *global_used (may be NULL) receives the
+ * global scale, which is 1 if all of x is zero.
  *
- * On "cuda" the call waits if it may have something to tell: global_used is not
- * NULL, or saturate is 0.
+ * On "cuda" the call waits if global_used is not NULL or saturate is 0, because
+ * it has a result to return.
  */
 NIB_API enum nib_status nib_quantize(struct nib_device *device,
 				     const struct nib_dense *x,
@@ -635,8 +689,9 @@ NIB_API enum nib_status nib_quantize(struct nib_device *device,
 				     const struct nib_quantize_options *options,
 				     float *global_used, struct nib_error *err);
 
-/* Largest |x|, waiting for it.  NaN or inf is NIB_BAD_DATA unless saturate
- * (then skipped).  On "cuda" x is read on the default stream, as by nib_pack().
+/*
+ * The largest |x|; waits for it.  NaN or inf is NIB_BAD_DATA, or with saturate
+ * skipped.  On "cuda" x is read on the default stream, as by nib_pack().
  */
 NIB_API enum nib_status nib_amax(struct nib_device *device,
 				 const struct nib_dense *x, int saturate,
@@ -646,8 +701,8 @@ struct nib_dequantize_options {
 	size_t struct_bytes;
 	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
 	void *stream;
-	/* The global scale in the device's memory, read when the work runs;
-	 * then global is 0.  NULL: see global. */
+	/* The global scale in memory of the device, read when the work runs;
+	 * global must be 0 then.  NULL: global. */
 	const float *global_pointer;
 };
 
@@ -659,8 +714,8 @@ nib_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
 	       struct nib_error *err);
 
 /*
- * Copies the scales of from into the layout of to, both [rows, k] and batch the
- * same; codes are not looked at.  Padding of to is written as zero.
+ * Copies the scales of from into the layout of to.  Both have the same rows, k
+ * and batch; codes are not looked at.  The padding of to is written as zero.
  */
 NIB_API enum nib_status
 nib_convert_scales(struct nib_device *device, const struct nib_nvfp4 *from,
@@ -669,10 +724,10 @@ nib_convert_scales(struct nib_device *device, const struct nib_nvfp4 *from,
 		   struct nib_error *err);
 
 /*
- * Where rows and scales of a mixture's experts begin, of where their rows end
- * (ends [experts], ascending): row_offsets [experts + 1], and scale_rows
- * [experts] (may be NULL) for tiled scales of which each expert's are padded to
- * 128 rows.  All in the device's memory; waits for nothing.
+ * Computes row_offsets [experts + 1] of a mixture of experts, and scale_rows
+ * [experts] (may be NULL), from the ends [experts] of the experts' rows, which
+ * ascend.  scale_rows are those of tiled scales that are padded to 128 rows for
+ * each expert.  All arrays are memory of the device.  Does not wait.
  */
 NIB_API enum nib_status
 nib_expert_rows(struct nib_device *device, const int32_t *ends, int64_t experts,
@@ -696,15 +751,19 @@ struct nib_file_tensor {
 };
 
 /*
- * Maps a safetensors file and checks its whole header: at most 100 MB, no
- * duplicate keys, known dtypes, shape * size = bytes without overflow, ranges
- * inside the file, contiguous and not overlapping.  Read-only.  One file may be
- * read from several threads.  Nobody may make the file shorter meanwhile: the
- * missing pages would raise SIGBUS.
+ * Maps a safetensors file, read-only, and checks its whole header: at most
+ * 100 MB, no duplicate keys, known dtypes, shape * size = bytes without
+ * overflow, ranges inside the file, contiguous and not overlapping.
+ *
+ * Reading a tensor's data raises SIGBUS if another process has made the file
+ * shorter since, or if the disk fails.  A program that must not end by a signal
+ * handles SIGBUS, as the command nib does, or reads the file into memory and
+ * calls nib_file_open_memory().
  */
 NIB_API enum nib_status nib_file_open(const char *path, struct nib_file **file,
 				      struct nib_error *err);
-/* The same for bytes in memory, which must outlive the file; path names it. */
+/* The same for bytes in memory, which must outlive the file; messages call it
+ * path. */
 NIB_API enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
 					     const char *path,
 					     struct nib_file **file,
@@ -737,9 +796,12 @@ struct nib_layer {
 	enum nib_checkpoint format;
 	/* Read-only.  A stack [batch, rows, k] if the tensor has rank 3. */
 	struct nib_nvfp4 weight;
-	/* NaN if the matrices of a stack have different ones: read globals. */
+	/* Positive.  NaN if the matrices of a stack have different ones: see
+	 * globals.  0 only if the weight has no rows. */
 	float global;
-	float input_global; /* 0 = the file has none; NaN as above */
+	/* 0: the file has none, or a zero, which means that the calibration saw
+	 * no input.  NaN: the matrices of a stack have different ones. */
+	float input_global;
 	/* weight.batch values, one for each matrix; NULL if all have global. */
 	const float *globals;
 };
@@ -751,8 +813,9 @@ NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 						    const char *name);
 
 /*
- * A layer that is named like NVFP4 and is not in the list above: a tensor of it
- * is missing, or has the wrong type or shape, or a global scale is no scale.
+ * A layer that is named like NVFP4 and cannot be read: a tensor is missing or
+ * has the wrong type or shape, or a stored global scale is zero, negative,
+ * infinite or NaN.
  */
 struct nib_layer_problem {
 	const char *name;
@@ -764,13 +827,17 @@ NIB_API const struct nib_layer_problem *
 nib_file_layer_problem_at(const struct nib_file *file, int64_t index);
 
 /*
- * Writes a safetensors file atomically: declare every tensor, then write their
- * bytes in the same order in pieces of any size, then commit.  Until commit
- * (fsync, rename) the path holds what it held before; discard, or a failed
- * write or commit, removes the temporary file, which is in path's folder.
- * A symbolic link is replaced, not followed; what is no regular file is
- * refused.  In the file the tensors lie by falling alignment, as other writers
- * do.  Used by one thread at a time.
+ * Writes a safetensors file: declare every tensor, write their bytes in the
+ * same order in pieces of any size, commit.
+ *
+ * The file appears all at once.  Until commit the bytes are in a temporary file
+ * in the folder of path, and path is what it was.  Commit syncs the file to the
+ * disk and renames it.  Discard, or a write or commit that fails, removes it.
+ * A file that is replaced passes on its permissions.  A symbolic link is
+ * replaced, not followed.  A path that is neither free nor a regular file is
+ * NIB_IO.
+ *
+ * In the file the tensors lie by falling alignment, as other writers do.
  */
 struct nib_writer;
 NIB_API enum nib_status nib_writer_open(const char *path,
@@ -783,23 +850,25 @@ NIB_API enum nib_status nib_writer_declare(struct nib_writer *writer,
 					   const char *name, const char *dtype,
 					   int rank, const int64_t *shape,
 					   struct nib_error *err);
-/* The tensors of an NVFP4 layer, codes first, in format's names and order. */
+/* The tensors of an NVFP4 layer, codes first, with the names and order of the
+ * format. */
 NIB_API enum nib_status
 nib_writer_declare_layer(struct nib_writer *writer, enum nib_checkpoint format,
 			 const char *name, int64_t rows, int64_t k,
 			 int has_input_global, struct nib_error *err);
 /*
- * The next bytes of the declared data.  The first call writes the header and
- * asks the disk for the whole size.
+ * Writes the next bytes of the declared data.  The first call also writes the
+ * header and reserves the whole size on the disk.
  */
 NIB_API enum nib_status nib_writer_write(struct nib_writer *writer,
 					 const void *bytes, size_t n_bytes,
 					 struct nib_error *err);
 /*
- * A whole declared layer, batch 1; any strides and scale layout.  Scales with
- * their sign bit set are NIB_BAD_DATA.  input_global is 0 exactly if the layer
- * was declared without.  compressed-tensors stores 1 / global, so that reading
- * it back may differ in the last bit.
+ * Writes a whole declared layer of one matrix, of any strides and scale layout.
+ * Scales with their sign bit set are NIB_BAD_DATA.  global is positive, and so
+ * is input_global if the layer was declared with one; else it is 0.
+ * compressed-tensors stores 1 / global, so the value that is read back may
+ * differ in the last bit.
  */
 NIB_API enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 					       enum nib_checkpoint format,
