@@ -287,10 +287,6 @@ static int inspect(struct inspector *in, const char *path)
 	double bytes = stat(path, &stat_) ? 0 : (double)stat_.st_size;
 	int code;
 
-	in->scans = calloc((size_t)nib_file_layer_count(in->file) + 1,
-			   sizeof(*in->scans));
-	if (!in->scans)
-		return cli_no_memory("statistics");
 	put_header(in, path, bytes);
 	progress_begin("reading", bytes, 1);
 	code = scan_layers(in);
@@ -306,6 +302,7 @@ static int run_inspect(const void *args_, char *const *files, int n_files)
 {
 	const struct inspect_args *args = args_;
 	struct inspector in = {.args = args};
+	struct scan_layer *scans;
 	struct nib_error err;
 	int code, end;
 
@@ -315,11 +312,13 @@ static int run_inspect(const void *args_, char *const *files, int n_files)
 		return cli_fail_input(NULL, &err);
 	in.table =
 	    table_new(columns, (enum table_format)args->format.format, 0);
-	code = inspect(&in, files[0]);
+	in.scans = scans =
+	    calloc((size_t)nib_file_layer_count(in.file) + 1, sizeof(*scans));
+	code = scans ? inspect(&in, files[0]) : cli_no_memory("statistics");
 	end = table_end(in.table);
 	for (int64_t i = 0; i < in.n_scans; i++)
-		scan_layer_free(&in.scans[i]);
-	free(in.scans);
+		scan_layer_free(&scans[i]);
+	free(scans);
 	findings_free(&in.findings);
 	nib_file_close(in.file);
 	return end ? end : code;

@@ -115,21 +115,20 @@ static int no_layer(const struct runner *r, const char *name)
 static int find_layers(struct runner *r)
 {
 	const char *const names[] = {r->args->tensor, r->args->tensor2};
-	const struct nib_nvfp4 *first = NULL, *w = NULL;
+	const struct nib_nvfp4 *w[2] = {0};
 
 	for (int i = 0; i < 2 && names[i]; i++) {
 		r->layers[i] = nib_file_find_layer(r->weights, names[i]);
 		if (!r->layers[i])
 			return no_layer(r, names[i]);
-		w = &r->layers[i]->weight;
-		first = first ? first : w;
-		if (r->args->index >= w->batch)
+		w[i] = &r->layers[i]->weight;
+		if (r->args->index >= w[i]->batch)
 			return cli_error(CLI_USAGE,
 					 "--index %lld: %s has %lld matrices",
 					 (long long)r->args->index, names[i],
-					 (long long)w->batch);
+					 (long long)w[i]->batch);
 	}
-	if (w->rows != first->rows || w->k != first->k)
+	if (w[0] && w[1] && (w[0]->rows != w[1]->rows || w[0]->k != w[1]->k))
 		return cli_error(CLI_USAGE, "%s and %s differ in shape",
 				 names[0], names[1]);
 	return CLI_OK;
