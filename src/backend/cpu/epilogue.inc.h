@@ -90,15 +90,17 @@ typedef uint16_t half_at __attribute__((may_alias, aligned(1)));
 static inline void store_fp16(const float *restrict x, int64_t cols,
 			      half_at *restrict c)
 {
-	int64_t j = 0;
-
 #ifdef HAVE_F16C
-	for (; j + 8 <= cols; j += 8)
+	const int64_t whole = cols / 8 * 8;
+
+	for (int64_t j = 0; j < whole; j += 8)
 		_mm_storeu_si128((void *)(c + j),
 				 _mm256_cvtps_ph(_mm256_loadu_ps(x + j),
 						 _MM_FROUND_TO_NEAREST_INT));
+#else
+	const int64_t whole = 0;
 #endif
-	for (; j < cols; j++)
+	for (int64_t j = whole; j < cols; j++)
 		c[j] = to_fp16(x[j]);
 }
 
