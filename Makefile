@@ -2,6 +2,7 @@
 # A thin face over CMake and its presets; `make help` lists the targets.
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+ARCH ?= aarch64
 # 0: other inputs each time.
 FUZZ_SEED ?= 0
 SEED ?= 1
@@ -10,7 +11,7 @@ BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: all help demo test test-emu emu-bugs test-models bench debug clang asan ubsan tsan \
-	valgrind fuzz mutants lint format kernels install uninstall clean dist
+	valgrind cross fuzz mutants lint format kernels install uninstall clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
 	@cmake --build $(BUILD)
@@ -56,6 +57,10 @@ debug clang: ## Build with assertions / by clang, and run the tests
 asan ubsan tsan: ## Tests under AddressSanitizer + UBSan (gcc), UBSan, TSan (clang)
 	@tools/setup.sh sanitize
 	@tools/run_tests.py $@
+
+cross: ## C tests for ARCH (aarch64; s390x is big-endian) in qemu-user
+	@ARCH=$(ARCH) tools/setup.sh cross
+	@tools/cross.sh $(ARCH)
 
 valgrind: ## Tests under memcheck
 	@tools/setup.sh valgrind

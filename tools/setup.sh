@@ -27,6 +27,9 @@ have() {
 		clang -xc -fsanitize=thread - -o /dev/null ;;
 	libdnnl-dev) echo '#include <oneapi/dnnl/dnnl.h>' | cc -xc -E - ;;
 	libopenblas-dev) pkg-config --exists openblas ;;
+	gcc-*-linux-gnu) command -v "${1#gcc-}-gcc" ;;
+	qemu-user-static) command -v "qemu-$cross-static" ;;
+	*-cross | *:*) dpkg-query -W -f '${Status}' "$1" | grep -q ' installed' ;;
 	python3-venv) python3 -c 'import ensurepip, venv' ;;
 	python3-dev) [ -f "$(python3 -c 'import sysconfig
 print(sysconfig.get_path("include"))')/Python.h" ] ;;
@@ -84,6 +87,13 @@ get_nvcc() {
 	return $status
 }
 
+# For which processor `cross` is, and Debian's name of it.
+cross=${ARCH:-aarch64}
+case $cross in
+aarch64) foreign=arm64 ;;
+*) foreign=$cross ;;
+esac
+
 # wanted NEED: its Debian packages.
 wanted() {
 	build='gcc libc6-dev make cmake pkg-config libjansson-dev'
@@ -100,6 +110,9 @@ wanted() {
 		"$(clang_runtime)" ;;
 	valgrind) echo "$build libcmocka-dev python3 valgrind" ;;
 	mutants) echo "$build libcmocka-dev python3" ;;
+	cross) echo "$build python3 gcc-$cross-linux-gnu" \
+		"libc6-dev-$foreign-cross qemu-user-static" \
+		"libcmocka-dev:$foreign libjansson-dev:$foreign" ;;
 	*)
 		echo "setup.sh: unknown need '$1'" >&2
 		exit 2
@@ -162,6 +175,7 @@ for round in 1 2; do
 		exit 1
 	fi
 	echo "Installing: $missing"
+	case $missing in *:*) $root dpkg --add-architecture "$foreign" ;; esac
 	# $missing is several words.
 	# shellcheck disable=SC2086
 	if ! { [ $round = 2 ] || apt update; } >"$log" 2>&1 ||

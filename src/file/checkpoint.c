@@ -24,6 +24,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "file/array.h"
+#include "file/little_endian.h"
 #include "file/safetensors.h"
 #include "format/half.h"
 
@@ -207,9 +208,8 @@ static bool is_scale(float value)
 static bool read_value(const struct nib_file_tensor *t, int64_t index,
 		       bool reciprocal, enum zero zero, float *value)
 {
-	float stored;
+	const float stored = nib_load_fp32((const char *)t->data + index * 4);
 
-	memcpy(&stored, (const char *)t->data + index * 4, 4);
 	*value = reciprocal ? 1 / stored : stored;
 	if (is_scale(stored) && is_scale(*value))
 		return true;
@@ -242,7 +242,7 @@ static enum nib_status read_global(struct finder *f,
 	n = (int64_t)(t->bytes / 4);
 	for (int64_t i = 0; i < n; i++) {
 		if (!read_value(t, i, reciprocal, zero, &value)) {
-			memcpy(&value, (const char *)t->data + i * 4, 4);
+			value = nib_load_fp32((const char *)t->data + i * 4);
 			return refuse(f, "%s is %g: must be a positive number",
 				      name, (double)value);
 		}

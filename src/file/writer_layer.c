@@ -9,6 +9,7 @@
 #include "core/options.h"
 #include "core/text.h"
 #include "file/checkpoint.h"
+#include "file/little_endian.h"
 #include "file/writer.h"
 #include "format/view.h"
 
@@ -305,9 +306,10 @@ static enum nib_status write_scales(struct nib_writer *writer,
 static enum nib_status write_global(struct nib_writer *writer, bool reciprocal,
 				    float global, struct nib_error *err)
 {
-	float stored = reciprocal ? 1 / global : global;
+	uint8_t stored[4];
 
-	return nib_writer_write(writer, &stored, sizeof(stored), err);
+	nib_store_fp32(stored, reciprocal ? 1 / global : global);
+	return nib_writer_write(writer, stored, sizeof(stored), err);
 }
 
 enum nib_status nib_writer_write_layer(struct nib_writer *writer,

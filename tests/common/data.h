@@ -13,6 +13,11 @@
 
 #include "nibblas.h"
 
+/* NIB_TEST_SIZE=small: sanitizers and valgrind have time for less. */
+bool test_is_small(void);
+/* NIB_TEST_SIZE=tiny, for another processor's code in qemu: small and less. */
+bool test_is_tiny(void);
+
 /* ---- random numbers ------------------------------------------------------ */
 
 struct rng {

@@ -19,7 +19,14 @@ bool test_is_small(void)
 {
 	const char *size = getenv("NIB_TEST_SIZE");
 
-	return size && strcmp(size, "small") == 0;
+	return size && (strcmp(size, "small") == 0 || test_is_tiny());
+}
+
+bool test_is_tiny(void)
+{
+	const char *size = getenv("NIB_TEST_SIZE");
+
+	return size && strcmp(size, "tiny") == 0;
 }
 
 /* ---- memory -------------------------------------------------------------- */

@@ -9,9 +9,6 @@
 
 #include "data.h"
 
-/* NIB_TEST_SIZE=small: sanitizers and valgrind have time for less. */
-bool test_is_small(void);
-
 /* ---- operands ------------------------------------------------------------ */
 
 enum job_values {

@@ -3,7 +3,6 @@
  * test_same_bits.c - what must not change a bit of a result: threads, sets of
  * instructions, packing, layouts, neighbours, rows, pools, modes, and chance.
  */
-#include <immintrin.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_mode.h"
 #include "common/problem.h"
 #include "format/view.h"
 
@@ -482,39 +482,18 @@ static void callers_pools(void **state)
 
 /* ---- the caller's floating-point mode ------------------------------------ */
 
-#define ROUND_DOWN    0x2000u
-#define ROUND_UP      0x4000u
-#define ROUND_ZERO    0x6000u
-#define FLUSH_TO_ZERO 0x8040u /* with subnormals-are-zero */
-#define UNMASK_ALL    0x1f80u
-
-/* valgrind knows the rounding mode alone. */
-static bool has_modes(void)
-{
-	const unsigned int normal = _mm_getcsr();
-	bool has_kept;
-
-	_mm_setcsr(normal | FLUSH_TO_ZERO);
-	has_kept = _mm_getcsr() & FLUSH_TO_ZERO;
-	_mm_setcsr(normal);
-	return has_kept;
-}
-
 static void callers_modes(void **state)
 {
-	static const unsigned int changes[] = {ROUND_DOWN,
-					       ROUND_UP,
-					       ROUND_ZERO,
-					       FLUSH_TO_ZERO,
-					       ROUND_UP | FLUSH_TO_ZERO,
-					       UNMASK_ALL | ROUND_DOWN};
+	static const int modes[] = {MODE_DOWN,
+				    MODE_UP,
+				    MODE_ZERO,
+				    MODE_FLUSH,
+				    MODE_UP | MODE_FLUSH,
+				    MODE_TRAPS | MODE_DOWN};
 	/* Outputs around the smallest fp32 and beyond the largest. */
 	static const float small = 0x1p-142f, large = 1e36f;
-	const unsigned int normal = _mm_getcsr();
 
 	(void)state;
-	if (!has_modes())
-		skip();
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		struct job_how how = {
 		    .device = test_device(test_isas[i / 4], 1 + i % 2),
@@ -530,16 +509,16 @@ static void callers_modes(void **state)
 		job = job_of(&rng, &spec);
 		job_run(job, &how, "default mode");
 		bits = job_bits(job);
-		for (size_t j = 0; j < sizeof(changes) / sizeof(changes[0]);
-		     j++) {
-			unsigned int ours, mode = normal ^ changes[j];
+		for (size_t j = 0; j < sizeof(modes) / sizeof(*modes); j++) {
+			int set, left;
 
 			job_poison(job);
-			_mm_setcsr(mode);
+			test_mode_set(modes[j]);
+			set = test_mode_get();
 			job_run(job, &how, "odd mode");
-			ours = _mm_getcsr();
-			_mm_setcsr(normal);
-			assert_int_equal(ours & ~0x3fu, mode & ~0x3fu);
+			left = test_mode_get();
+			test_mode_set(0);
+			assert_int_equal(left, set);
 			job_has_bits(job, &bits, "odd mode");
 		}
 		bits_free(&bits);

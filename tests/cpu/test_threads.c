@@ -271,7 +271,10 @@ static void *call_often(void *arg)
 {
 	struct caller *caller = arg;
 
-	for (int i = 0; i < (test_is_small() ? 20 : 200); i++) {
+	for (int i = 0; i < (test_is_tiny()    ? 3
+			     : test_is_small() ? 20
+					       : 200);
+	     i++) {
 		job_poison(caller->job);
 		job_run_plan(caller->job, caller->plan, NULL, "many callers");
 		job_has_bits(caller->job, &caller->bits, "many callers");

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "file/little_endian.h"
 
 /* A tensor of a file under construction; floats, or bytes counted up. */
 struct part {
@@ -40,8 +41,8 @@ static struct nib_file *open_parts(const struct part *parts,
 		assert_true(used + parts->bytes <= sizeof(data));
 		for (size_t i = 0; i < parts->bytes; i++)
 			data[used + i] = (unsigned char)(i & 0x7F);
-		if (parts->floats)
-			memcpy(data + used, parts->floats, parts->bytes);
+		for (size_t i = 0; parts->floats && i < parts->bytes / 4; i++)
+			nib_store_fp32(data + used + 4 * i, parts->floats[i]);
 		used += parts->bytes;
 	}
 	assert_true(at + 2 < sizeof(header));

@@ -223,7 +223,6 @@ static void writes_the_names_of_the_formats(void **state)
 		struct nib_writer *writer = test_writer_open(path);
 		struct nib_error err;
 		struct nib_file *file;
-		float stored;
 
 		assert_int_equal(nib_writer_declare_layer(writer,
 							  formats[f].format,
@@ -244,12 +243,13 @@ static void writes_the_names_of_the_formats(void **state)
 			assert_int_equal(t->rank,
 					 i < 2 ? 2 : formats[f].global_rank);
 		}
-		memcpy(&stored, nib_file_find(file, formats[f].names[2])->data,
-		       4);
-		assert_true(stored == (f ? 4.0F : 0.25F));
-		memcpy(&stored, nib_file_find(file, formats[f].names[3])->data,
-		       4);
-		assert_true(stored == (f ? 2.0F : 0.5F));
+		/* Little-endian: 0.25 and 0.5, or 4 and 2. */
+		assert_memory_equal(
+		    nib_file_find(file, formats[f].names[2])->data,
+		    f ? "\0\0\x80\x40" : "\0\0\x80\x3e", 4);
+		assert_memory_equal(
+		    nib_file_find(file, formats[f].names[3])->data,
+		    f ? "\0\0\0\x40" : "\0\0\0\x3f", 4);
 		nib_file_close(file);
 		test_folder_remove(&folder);
 	}

@@ -4,7 +4,6 @@
  * What is whole goes straight from one layout to the other; the ends, padding
  * among them, go through a stage of 16 rows.
  */
-#include <immintrin.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -200,7 +199,7 @@ static void convert_task(void *arg, int i)
 			convert_staged(job, piece);
 	}
 	if (job->stream)
-		_mm_sfence();
+		job->ops->drain();
 }
 
 enum nib_status cpu_convert_scales(struct nib_device *device,

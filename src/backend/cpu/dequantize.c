@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dequantize.c - codes back to floats. */
-#include <immintrin.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -91,7 +90,7 @@ static void dequantize_task(void *arg, int i)
 	for (int64_t at = job->runs * i / job->tasks; at < end; at++)
 		dequantize_run(job, at);
 	if (job->stream)
-		_mm_sfence();
+		job->ops->drain();
 }
 
 struct setup {

@@ -1,66 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * features.c - cpuid and xgetbv.  A feature counts only if the operating system
- * saves the registers it uses.
+ * features.c - what is the same on every processor: the names of instruction
+ * sets and the sizes of caches; and what is known where no file of the
+ * processor's own says more (x86/features_x86.c does).
  */
 #include "features.h"
 
-#include <cpuid.h>
+#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2",
 						     "avx512bw", "avx512"};
 static const char *const isa_backends[CPU_ISA_COUNT] = {
     "cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512"};
-
-/* XCR0: SSE and AVX state; and opmask, upper zmm halves, zmm16-31. */
-#define XCR0_AVX    0x06u
-#define XCR0_AVX512 0xe6u
-
-struct feature {
-	const char *name;
-	enum cpu_isa isa; /* the level that needs it */
-	int leaf;	  /* 1 or 7 */
-	char reg;	  /* 'b', 'c' */
-	int bit;
-};
-
-/* Intel SDM volume 2A, CPUID. */
-static const struct feature features[] = {
-    {"avx2", CPU_AVX2, 7, 'b', 5},
-    {"fma", CPU_AVX2, 1, 'c', 12},
-    {"f16c", CPU_AVX2, 1, 'c', 29},
-    {"avx512f", CPU_AVX512BW, 7, 'b', 16},
-    {"avx512dq", CPU_AVX512BW, 7, 'b', 17},
-    {"avx512bw", CPU_AVX512BW, 7, 'b', 30},
-    {"avx512vl", CPU_AVX512BW, 7, 'b', 31},
-    {"avx512vbmi", CPU_AVX512, 7, 'c', 1},
-    {"avx512vnni", CPU_AVX512, 7, 'c', 11},
-};
-#define FEATURE_COUNT (sizeof(features) / sizeof(features[0]))
-
-static uint32_t xcr0(void)
-{
-	uint32_t a, b, c, d;
-
-	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1))
-		return 0; /* no OSXSAVE: xgetbv would fault */
-	__asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-	return a;
-}
-
-static bool has_feature(const struct feature *f)
-{
-	uint32_t a = 0, b = 0, c = 0, d = 0;
-
-	if (f->leaf == 1)
-		__get_cpuid(1, &a, &b, &c, &d);
-	else
-		__get_cpuid_count(7, 0, &a, &b, &c, &d);
-	return (f->reg == 'b' ? b : c) >> f->bit & 1;
-}
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {
@@ -72,34 +27,6 @@ const char *cpu_isa_backend(enum cpu_isa isa)
 	return isa_backends[isa];
 }
 
-bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
-{
-	uint32_t need = isa >= CPU_AVX512BW ? XCR0_AVX512
-			: isa >= CPU_AVX2   ? XCR0_AVX
-					    : 0;
-
-	if (reason_bytes)
-		reason[0] = '\0';
-	for (size_t i = 0; i < FEATURE_COUNT; i++) {
-		if (features[i].isa > isa || has_feature(&features[i]))
-			continue;
-		if (reason_bytes)
-			snprintf(reason, reason_bytes,
-				 "this processor has no %s", features[i].name);
-		return false;
-	}
-	if ((xcr0() & need) != need) {
-		if (reason_bytes)
-			snprintf(reason, reason_bytes,
-				 "the operating system does not save %s "
-				 "registers (xcr0 = 0x%x)",
-				 isa >= CPU_AVX512BW ? "avx512" : "avx",
-				 xcr0());
-		return false;
-	}
-	return true;
-}
-
 enum cpu_isa cpu_isa_best(void)
 {
 	enum cpu_isa isa = CPU_SCALAR;
@@ -109,41 +36,80 @@ enum cpu_isa cpu_isa_best(void)
 	return isa;
 }
 
-static void append(char *text, size_t text_bytes, const char *word)
-{
-	size_t used = strlen(text);
+/* ---- caches ------------------------------------------------------------- */
 
-	snprintf(text + used, text_bytes - used, "%s%s", used ? " " : "", word);
+/*
+ * Reads a file below cpu0's index-th cache, without stdio, which allocates;
+ * false: there is none.
+ */
+static bool read_cache(int index, const char *file, char text[32])
+{
+	char path[96];
+	ssize_t n = -1;
+	int fd;
+
+	snprintf(path, sizeof(path),
+		 "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, 31);
+		close(fd);
+	}
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0;
 }
 
-void cpu_describe(char *hardware, size_t hardware_bytes, char *text,
-		  size_t text_bytes)
+/* Linux lists caches also where sysconf() knows none, as on Arm. */
+static int64_t listed_cache(long level)
 {
-	uint32_t brand[13] = {0};
+	char text[32], *unit;
+	int64_t size;
 
-	/* Leaves 0x80000002..4 hold the name, 16 bytes each. */
-	for (uint32_t i = 0; i < 3; i++)
-		__get_cpuid(0x80000002u + i, &brand[4 * i], &brand[4 * i + 1],
-			    &brand[4 * i + 2], &brand[4 * i + 3]);
-	const char *name = (const char *)brand;
-
-	while (*name == ' ')
-		name++;
-	snprintf(hardware, hardware_bytes, "%s", *name ? name : "unknown");
-	for (size_t n = strlen(hardware); n && hardware[n - 1] == ' '; n--)
-		hardware[n - 1] = '\0';
-
-	text[0] = '\0';
-	for (size_t i = 0; i < FEATURE_COUNT; i++)
-		if (has_feature(&features[i]))
-			append(text, text_bytes, features[i].name);
+	for (int i = 0; read_cache(i, "type", text); i++) {
+		if (text[0] == 'I' || !read_cache(i, "level", text) ||
+		    strtol(text, NULL, 10) != level ||
+		    !read_cache(i, "size", text))
+			continue;
+		size = strtol(text, &unit, 10);
+		return *unit == 'K'   ? size << 10
+		       : *unit == 'M' ? size << 20
+				      : size;
+	}
+	return 0;
 }
 
 void cpu_caches(int64_t *l1_bytes, int64_t *l2_bytes)
 {
-	long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE);
-	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	long l1 = 0, l2 = 0;
 
-	*l1_bytes = l1 > 0 ? l1 : 0;
-	*l2_bytes = l2 > 0 ? l2 : 0;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+	l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+	l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+	*l1_bytes = l1 > 0 ? l1 : listed_cache(1);
+	*l2_bytes = l2 > 0 ? l2 : listed_cache(2);
 }
+
+/* ---- other processors --------------------------------------------------- */
+
+#if !defined(__x86_64__)
+bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
+{
+	if (reason_bytes)
+		snprintf(reason, reason_bytes, "%s",
+			 isa == CPU_SCALAR ? "" : "needs an x86-64 processor");
+	return isa == CPU_SCALAR;
+}
+
+/* Linux names Arm processors by numbers only: the machine must do. */
+void cpu_describe(char *hardware, size_t hardware_bytes, char *features,
+		  size_t features_bytes)
+{
+	struct utsname names;
+
+	snprintf(hardware, hardware_bytes, "%s",
+		 uname(&names) == 0 ? names.machine : "unknown");
+	if (features_bytes)
+		features[0] = '\0';
+}
+#endif

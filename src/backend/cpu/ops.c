@@ -6,6 +6,7 @@ void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 {
 	cpu_gemm_ops_scalar(&ops->gemm);
 	cpu_quantize_ops_scalar(&ops->quantize);
+#if defined(__x86_64__)
 	if (isa < CPU_AVX2)
 		return;
 	cpu_gemm_ops_avx2(&ops->gemm);
@@ -18,4 +19,7 @@ void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 		return;
 	cpu_gemm_ops_avx512(&ops->gemm);
 	cpu_quantize_ops_avx512(&ops->quantize);
+#else
+	(void)isa;
+#endif
 }

@@ -85,11 +85,13 @@ struct cpu_quantize_ops {
 	void (*untile)(const uint8_t *tiles, int64_t groups,
 		       const uint8_t *next, bool stream,
 		       const struct cpu_band *to);
-	/*
-	 * memcpy to memory that is not read soon: goes past the caches.  After
-	 * the last stream, tile or untile of a task comes an _mm_sfence().
-	 */
+	/* memcpy to memory that is not read soon: goes past the caches. */
 	void (*stream)(void *to, const void *from, size_t bytes);
+	/*
+	 * A task that used stream, tile or untile calls this last, so that
+	 * other threads see what it wrote.
+	 */
+	void (*drain)(void);
 };
 
 /* Each overwrites what its instruction set does better; scalar fills all. */

@@ -4,7 +4,6 @@
  * caller's pool.
  */
 #include <errno.h>
-#include <immintrin.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -13,10 +12,8 @@
 
 #include "core/error.h"
 #include "cpu.h"
+#include "float_mode.h"
 #include "pool.h"
-
-/* Round to nearest, all exceptions masked, no flush-to-zero. */
-#define DEFAULT_MXCSR 0x1f80u
 
 /* ---- how many ----------------------------------------------------------- */
 
@@ -98,11 +95,10 @@ struct job {
 static void run_task(void *arg, int i)
 {
 	const struct job *job = arg;
-	unsigned int saved = _mm_getcsr();
+	cpu_float_mode saved = cpu_default_float_mode();
 
-	_mm_setcsr(DEFAULT_MXCSR);
 	job->task(job->arg, i);
-	_mm_setcsr(saved);
+	cpu_restore_float_mode(&saved);
 }
 
 void cpu_parallel(const struct cpu_device *device, int tasks,

@@ -84,10 +84,16 @@ static void stream(void *to, const void *from, size_t bytes)
 	memcpy(target, source, bytes);
 }
 
+static void drain(void)
+{
+	_mm_sfence();
+}
+
 void cpu_dequantize_ops_avx2(struct cpu_quantize_ops *ops)
 {
 	ops->dequantize[NIB_FP32] = dequantize_fp32;
 	ops->dequantize[NIB_FP16] = dequantize_16bit;
 	ops->dequantize[NIB_BF16] = dequantize_16bit;
 	ops->stream = stream;
+	ops->drain = drain;
 }

@@ -140,6 +140,10 @@ static void stream(void *to, const void *from, size_t bytes)
 	memcpy(to, from, bytes);
 }
 
+static void drain(void)
+{
+}
+
 void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops)
 {
 	ops->amax[NIB_FP32] = amax_fp32;
@@ -154,4 +158,5 @@ void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops)
 	ops->tile = tile;
 	ops->untile = untile;
 	ops->stream = stream;
+	ops->drain = drain;
 }

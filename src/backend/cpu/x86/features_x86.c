@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * features_x86.c - cpuid and xgetbv.  A feature counts only if the operating
+ * system saves the registers it uses.
+ */
+#include <cpuid.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cpu/features.h"
+
+/* XCR0: SSE and AVX state; and opmask, upper zmm halves, zmm16-31. */
+#define XCR0_AVX    0x06u
+#define XCR0_AVX512 0xe6u
+
+struct feature {
+	const char *name;
+	enum cpu_isa isa; /* the level that needs it */
+	int leaf;	  /* 1 or 7 */
+	char reg;	  /* 'b', 'c' */
+	int bit;
+};
+
+/* Intel SDM volume 2A, CPUID. */
+static const struct feature features[] = {
+    {"avx2", CPU_AVX2, 7, 'b', 5},
+    {"fma", CPU_AVX2, 1, 'c', 12},
+    {"f16c", CPU_AVX2, 1, 'c', 29},
+    {"avx512f", CPU_AVX512BW, 7, 'b', 16},
+    {"avx512dq", CPU_AVX512BW, 7, 'b', 17},
+    {"avx512bw", CPU_AVX512BW, 7, 'b', 30},
+    {"avx512vl", CPU_AVX512BW, 7, 'b', 31},
+    {"avx512vbmi", CPU_AVX512, 7, 'c', 1},
+    {"avx512vnni", CPU_AVX512, 7, 'c', 11},
+};
+#define FEATURE_COUNT (sizeof(features) / sizeof(features[0]))
+
+static uint32_t xcr0(void)
+{
+	uint32_t a, b, c, d;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1))
+		return 0; /* no OSXSAVE: xgetbv would fault */
+	__asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+	return a;
+}
+
+static bool has_feature(const struct feature *f)
+{
+	uint32_t a = 0, b = 0, c = 0, d = 0;
+
+	if (f->leaf == 1)
+		__get_cpuid(1, &a, &b, &c, &d);
+	else
+		__get_cpuid_count(7, 0, &a, &b, &c, &d);
+	return (f->reg == 'b' ? b : c) >> f->bit & 1;
+}
+
+bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
+{
+	uint32_t need = isa >= CPU_AVX512BW ? XCR0_AVX512
+			: isa >= CPU_AVX2   ? XCR0_AVX
+					    : 0;
+
+	if (reason_bytes)
+		reason[0] = '\0';
+	for (size_t i = 0; i < FEATURE_COUNT; i++) {
+		if (features[i].isa > isa || has_feature(&features[i]))
+			continue;
+		if (reason_bytes)
+			snprintf(reason, reason_bytes,
+				 "this processor has no %s", features[i].name);
+		return false;
+	}
+	if ((xcr0() & need) != need) {
+		if (reason_bytes)
+			snprintf(reason, reason_bytes,
+				 "the operating system does not save %s "
+				 "registers (xcr0 = 0x%x)",
+				 isa >= CPU_AVX512BW ? "avx512" : "avx",
+				 xcr0());
+		return false;
+	}
+	return true;
+}
+
+static void append(char *text, size_t text_bytes, const char *word)
+{
+	size_t used = strlen(text);
+
+	snprintf(text + used, text_bytes - used, "%s%s", used ? " " : "", word);
+}
+
+void cpu_describe(char *hardware, size_t hardware_bytes, char *text,
+		  size_t text_bytes)
+{
+	uint32_t brand[13] = {0};
+
+	/* Leaves 0x80000002..4 hold the name, 16 bytes each. */
+	for (uint32_t i = 0; i < 3; i++)
+		__get_cpuid(0x80000002u + i, &brand[4 * i], &brand[4 * i + 1],
+			    &brand[4 * i + 2], &brand[4 * i + 3]);
+	const char *name = (const char *)brand;
+
+	while (*name == ' ')
+		name++;
+	snprintf(hardware, hardware_bytes, "%s", *name ? name : "unknown");
+	for (size_t n = strlen(hardware); n && hardware[n - 1] == ' '; n--)
+		hardware[n - 1] = '\0';
+
+	text[0] = '\0';
+	for (size_t i = 0; i < FEATURE_COUNT; i++)
+		if (has_feature(&features[i]))
+			append(text, text_bytes, features[i].name);
+}
