@@ -3,8 +3,8 @@
  * peak_kernels.c - the inner loops of peaks.c.
  *
  * Assembly, because a compiler would fold or reorder loops whose results nobody
- * needs, and because it lets one file hold instructions of every processor: the
- * caller asks cpuid first.  Twelve independent accumulators (registers 0..11)
+ * needs, and because one file can then hold instructions of every processor:
+ * the caller asks cpuid first.  Twelve independent accumulators (registers 0..11)
  * cover 4 to 6 cycles of latency at two instructions a cycle; registers 14 and
  * 15 hold the operands.
  */
@@ -23,14 +23,14 @@
 
 /* A loop of TWELVE(insn) twice = PEAK_UNROLL instructions. */
 #define LOOP(name, load14, load15, clear, insn, leave)                         \
-	void name(int64_t turns, const void *operand)                          \
+	void name(int64_t loops, const void *operand)                          \
 	{                                                                      \
 		__asm__ volatile(                                              \
 		    load14 load15 TWELVE(                                      \
 			clear) ".p2align 6\n"                                  \
 			       "1:\n\t" TWELVE(insn)                           \
 				   TWELVE(insn) "dec %0\n\tjnz 1b\n\t" leave   \
-		    : "+r"(turns)                                              \
+		    : "+r"(loops)                                              \
 		    : "r"(operand)                                             \
 		    : CLOBBERS);                                               \
 	}
@@ -71,23 +71,23 @@ LOOP_XMM(peak_loop_pmaddwd, MADD16)
 	"movaps %%xmm15,%%xmm12\n\tmulps %%xmm14,%%xmm12\n\t"                  \
 	"addps %%xmm12,%%xmm" i "\n\t"
 
-void peak_loop_mul_add_sse(int64_t turns, const void *operand)
+void peak_loop_mul_add_sse(int64_t loops, const void *operand)
 {
 	__asm__ volatile(LOAD_XMM("14") LOAD_XMM("15")
 			     TWELVE(CLEAR_SSE) "1:\n\t" TWELVE(PAIR)
 				 TWELVE(PAIR) "dec %0\n\tjnz 1b\n\t"
-			 : "+r"(turns)
+			 : "+r"(loops)
 			 : "r"(operand)
 			 : CLOBBERS, "xmm12");
 }
 
 /* PEAK_UNROLL dependent additions: one cycle each on every x86-64. */
-void peak_loop_clock(int64_t turns, const void *operand)
+void peak_loop_clock(int64_t loops, const void *operand)
 {
 	(void)operand;
 	__asm__ volatile("1:\n\t.rept 24\n\tadd $1,%%rax\n\t.endr\n\t"
 			 "dec %0\n\tjnz 1b\n\t"
-			 : "+r"(turns)
+			 : "+r"(loops)
 			 :
 			 : "rax", "cc");
 }

@@ -6,21 +6,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Instructions of the kind in question that one loop turn executes. */
+/* Instructions of the kind in question in the body of a loop. */
 #define PEAK_UNROLL 24
 
-/* Runs a loop turns times; operand: 64 bytes that the instruction reads. */
-typedef void (*peak_loop)(int64_t turns, const void *operand);
+/* Runs the body loops times; operand: 64 bytes that the instruction reads. */
+typedef void (*peak_loop)(int64_t loops, const void *operand);
 
-void peak_loop_clock(int64_t turns, const void *operand);
-void peak_loop_fma_avx512(int64_t turns, const void *operand);
-void peak_loop_fma_avx2(int64_t turns, const void *operand);
-void peak_loop_mul_add_sse(int64_t turns, const void *operand);
-void peak_loop_dot_bf16(int64_t turns, const void *operand);
-void peak_loop_pmaddwd(int64_t turns, const void *operand);
-void peak_loop_madd8_avx2(int64_t turns, const void *operand);
-void peak_loop_madd8_avx512(int64_t turns, const void *operand);
-void peak_loop_dot8_avx512(int64_t turns, const void *operand);
+void peak_loop_clock(int64_t loops, const void *operand);
+void peak_loop_fma_avx512(int64_t loops, const void *operand);
+void peak_loop_fma_avx2(int64_t loops, const void *operand);
+void peak_loop_mul_add_sse(int64_t loops, const void *operand);
+void peak_loop_dot_bf16(int64_t loops, const void *operand);
+void peak_loop_pmaddwd(int64_t loops, const void *operand);
+void peak_loop_madd8_avx2(int64_t loops, const void *operand);
+void peak_loop_madd8_avx512(int64_t loops, const void *operand);
+void peak_loop_dot8_avx512(int64_t loops, const void *operand);
 
 /* Each moves n_bytes (a multiple of 256) through memory at p, 64-aligned. */
 uint64_t peak_read(const void *p, size_t n_bytes);

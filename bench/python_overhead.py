@@ -11,8 +11,8 @@ the smallest operands, plans that are known.  Microseconds:
               make the same results
 
 On a GPU the library's part is launches, and is not told apart.  Processor time of the
-calling thread, in rounds of 2,000 calls, in which everything takes its turn: the least
-of 31, since others on the machine can only add to it, and the calls' median beside it.
+calling thread, in 31 rounds of 2,000 calls of everything: the least, since others on
+the machine can only add to it, and the calls' median beside it.
 
     pip install . && python bench/python_overhead.py [--device cuda]"""
 
@@ -156,7 +156,7 @@ def function_rows(a, scales, alpha):
     two = ([scales, alpha], [block, whole], [scales, alpha], [block, whole],
            [swizzle, plain], [swizzle, plain])
     offs = torch.ones(1, dtype=torch.int32, device=a.device)
-    ops, integration = torch.ops.nibblas, nibblas.torch
+    ops, ours = torch.ops.nibblas, nibblas.torch
     starts, rows = ops.expert_rows(offs)
     gemm = [(ops.gemm.default, (a, scales, a, scales))]
     grouped = [(ops.expert_rows.default, (offs,)),
@@ -164,14 +164,14 @@ def function_rows(a, scales, alpha):
                                        rows))]
     b = a[None].transpose(1, 2)
     return [
-        Row("scaled_mm", integration.scaled_mm, a, a.t(), *one, operators=gemm),
-        Row("scaled_mm, global scales", integration.scaled_mm, a, a.t(), *two,
+        Row("scaled_mm", ours.scaled_mm, a, a.t(), *one, operators=gemm),
+        Row("scaled_mm, global scales", ours.scaled_mm, a, a.t(), *two,
             operators=gemm),
-        Row("_scaled_mm", integration._scaled_mm, a, a.t(), scales, scales,
+        Row("_scaled_mm", ours._scaled_mm, a, a.t(), scales, scales,
             operators=gemm),
-        Row("scaled_grouped_mm of one", integration.scaled_grouped_mm, a, b, *one, None,
+        Row("scaled_grouped_mm of one", ours.scaled_grouped_mm, a, b, *one, None,
             offs, operators=grouped),
-        Row("scaled_grouped_mm, global scales", integration.scaled_grouped_mm, a, b,
+        Row("scaled_grouped_mm, global scales", ours.scaled_grouped_mm, a, b,
             *two, None, offs, operators=grouped),
     ]
 

@@ -78,7 +78,7 @@ static int threads_value(const char *words, const char *word)
 	return (int)n;
 }
 
-/* The CPU's backends are numbered as nib_backend_get_info() has them. */
+/* The instruction set of a backend of the CPU, else NULL. */
 static const char *cpu_isa(int backend, bool *is_open)
 {
 	struct nib_backend_info info = {.struct_bytes = sizeof info};
@@ -90,48 +90,27 @@ static const char *cpu_isa(int backend, bool *is_open)
 	return strchr(info.backend, '-') + 1;
 }
 
-#define ALL_ISAS INT32_MAX
-
-static int isa_value(const char *words, const char *word)
-{
-	bool is_open;
-
-	(void)words;
-	for (int i = 0; i < nib_backend_count(); i++) {
-		const char *isa = cpu_isa(i, &is_open);
-
-		if (isa && !strcmp(word, isa))
-			return i;
-	}
-	return strcmp(word, "all") ? -1 : ALL_ISAS;
-}
-
-static void add_isa(struct bench *bench, const char *isa)
-{
-	if (bench->n_isas < MAX_AXIS)
-		bench->isas[bench->n_isas++] = isa;
-}
-
 /* "all" = every instruction set that this machine has. */
 static int read_isas(struct bench *bench, const char *list)
 {
+	static const char words[] = "scalar|avx2|avx512bw|avx512|all";
 	struct axis axis = {.count = 0};
+	const int all = cli_word_index(words, "all");
+	int code = read_list("isa", list, words, cli_word_index, &axis);
 	bool is_open;
-	int code = read_list("isa", list, "scalar|avx2|avx512bw|avx512|all",
-			     isa_value, &axis);
 
-	for (int i = 0; i < axis.count; i++) {
-		if (axis.values[i] != ALL_ISAS)
-			add_isa(bench, cpu_isa(axis.values[i], &is_open));
-		for (int j = 0;
-		     axis.values[i] == ALL_ISAS && j < nib_backend_count();
-		     j++) {
+	for (int i = 0; i < axis.count; i++)
+		for (int j = 0; j < nib_backend_count(); j++) {
 			const char *isa = cpu_isa(j, &is_open);
+			int wanted = axis.values[i];
 
-			if (isa && is_open)
-				add_isa(bench, isa);
+			if (!isa || bench->n_isas == MAX_AXIS)
+				continue;
+			if (wanted == all
+				? is_open
+				: cli_word_index(words, isa) == wanted)
+				bench->isas[bench->n_isas++] = isa;
 		}
-	}
 	return code;
 }
 
@@ -153,7 +132,7 @@ static int read_axes(struct bench *bench)
 	if (!code && args->isa)
 		code = read_isas(bench, args->isa);
 	if (!bench->n_isas)
-		add_isa(bench, NULL);
+		bench->isas[bench->n_isas++] = NULL; /* the best */
 	return code;
 }
 
@@ -404,13 +383,15 @@ static const struct cli_option options[] = {
      .kind = OPT_TEXT,
      .offset = offsetof(struct bench_args, threads),
      .value = "LIST",
-     .help = "threads, as 1,2; else every processor this process may use"},
+     .help = "numbers of threads, as 1,2 (default: as many as processors that "
+	     "this process may use)"},
     {.name = "isa",
      .kind = OPT_TEXT,
      .offset = offsetof(struct bench_args, isa),
      .value = "LIST",
-     .help = "instruction sets of scalar,avx2,avx512bw,avx512, or all that "
-	     "run here; else the best one"},
+     .help =
+	 "instruction sets: some of scalar,avx2,avx512bw,avx512, or all that "
+	 "run here (default: the best one)"},
     {.name = "layout",
      .kind = OPT_TEXT,
      .offset = offsetof(struct bench_args, layout),
@@ -432,30 +413,31 @@ static const struct cli_option options[] = {
     {.name = "packed",
      .kind = OPT_FLAG,
      .offset = offsetof(struct bench_args, packed),
-     .help = "weights packed beforehand (this is so unless --unpacked)"},
+     .help =
+	 "weights packed beforehand; the default unless --unpacked is given"},
     {.name = "unpacked",
      .kind = OPT_FLAG,
      .offset = offsetof(struct bench_args, unpacked),
-     .help = "weights as they are; with --packed both are measured"},
+     .help = "weights as they are; with --packed: both, a row each"},
     {.name = "baselines",
      .kind = OPT_FLAG,
      .offset = offsetof(struct bench_args, baselines),
-     .help = "also oneDNN and OpenBLAS, in turns, where they are installed"},
+     .help = "also oneDNN and OpenBLAS, in the same rounds, where installed"},
     {.name = "peaks",
      .kind = OPT_FLAG,
      .offset = offsetof(struct bench_args, peaks),
-     .help = "also every peak of this machine; alone: only these"},
+     .help = "also every peak of this machine; without a shape: only these"},
     {.name = "plan",
      .kind = OPT_FLAG,
      .offset = offsetof(struct bench_args, plan),
      .help = "time making the plan instead of running it; on a GPU also what "
-	     "queuing a run costs the host"},
+	     "enqueuing a run costs the host"},
     {.name = "min-time",
      .kind = OPT_DOUBLE,
      .offset = offsetof(struct bench_args, min_time_s),
      .value = "SECONDS",
      .fallback = "0.3",
-     .help = "least time of the timed runs of a row"},
+     .help = "least time of the timed runs of a row, together"},
     {.name = "samples",
      .kind = OPT_INT,
      .offset = offsetof(struct bench_args, samples),
@@ -478,7 +460,7 @@ static const struct cli_option options[] = {
      .fallback = "1",
      .min = 0,
      .max = INT64_MAX,
-     .help = "of the random operands and of the rows to compare"},
+     .help = "seed of the random operands and of the rows to compare"},
     {.name = "data",
      .kind = OPT_CHOICE,
      .offset = offsetof(struct bench_args, fill),
@@ -503,20 +485,21 @@ const struct cli_command command_bench = {
 	"measure speed against this machine's limits and other libraries",
     .positional = "",
     .description =
-	"Measures every combination of shapes, threads, layouts and types, on\n"
-	"one or more backends, with operands that are not in the caches.  A time\n"
-	"is the median of its samples, spread what their middle half spans, over\n"
-	"the median.  \"of limit\" is the least time that this machine could need\n"
-	"over the time taken: the multiply-adds at the rate of the instruction\n"
-	"named in \"limit\" (of a GEMM for up to 8 rows), or the bytes at the\n"
-	"bandwidth of memory, whichever is slower; on a GPU, the tensor cores'\n"
-	"rate and the bandwidth of a long read.  These rates are measured in the\n"
-	"same run, in turns with the rows, and are printed as rows themselves\n"
-	"(op peak).  Above 100 % the machine was busy when they were.\n"
+	"Times every combination of the shapes, threads, layouts and types given and\n"
+	"prints one row for each.  time is the median of the timed runs, with\n"
+	"operands that are not in the caches; spread is what the middle half of the\n"
+	"runs spans, over the median.  \"of limit\" is the least time that this\n"
+	"machine could need, over the time taken.  That least time is the longer of\n"
+	"two: the multiply-adds at the rate of the instruction named in \"limit\" (for\n"
+	"up to 8 rows: at the rate of a GEMM), and the bytes at the bandwidth of\n"
+	"memory.  On a GPU the rates are those of the tensor cores and of a long\n"
+	"read.  They are measured in the same rounds as the rows and printed after\n"
+	"them (op peak).  Above 100 % the machine was busy with something else.\n"
 	"\n"
-	"A row of --format json has its samples and the command that gives it again;\n"
-	"nib report draws them.  Without a shape: --preset seeds.  nib exits with 1\n"
-	"when a result is outside its error bound.\n",
+	"Without a shape the shapes are those of --preset seeds.  A row of --format\n"
+	"json has all its samples and the command that measures it again; nib report\n"
+	"draws such rows.  nib exits with 1 when a result is outside its error bound.\n"
+	"bench/README.md has the protocol.\n",
     .examples = "nib bench --preset seeds --baselines --threads 1,2\n"
 		"nib bench --op gemm --shape 128x4096x7168 --isa all\n"
 		"nib bench --op gemm --m 1:64+1 --n 4096 --k 7168   # cliffs?\n"

@@ -117,19 +117,19 @@ static const struct cli_option options[] = {
      .offset = offsetof(struct demo_args, output),
      .value = "FILE",
      .fallback = "report.html",
-     .help = "the page to write, over what is there"},
+     .help = "the page to write; an older one is replaced"},
     {.name = "preset",
      .kind = OPT_WORD,
      .offset = offsetof(struct demo_args, preset),
-     .value = "seeds|cpu|small",
+     .value = SHAPE_PRESET_WORDS,
      .fallback = "seeds",
-     .help = "the set of shapes"},
+     .help = "the shapes to run"},
     {.name = "min-time",
      .kind = OPT_DOUBLE,
      .offset = offsetof(struct demo_args, min_time_s),
      .value = "SECONDS",
      .fallback = "0.4",
-     .help = "least time of the timed runs of a shape"},
+     .help = "least time of the timed runs of a shape, together"},
     {0},
 };
 
@@ -147,10 +147,10 @@ const struct cli_command command_demo = {
     .positional = "",
     .description =
 	"Runs the shapes of the GPU MODE NVFP4 problems on the fastest backend of\n"
-	"this machine.  Each result is compared with the exact oracle on a\n"
-	"random row of every matrix, timed, and put beside the least time that\n"
-	"this machine could need.  nib exits with 1 if a result is outside its\n"
-	"error bound.\n",
+	"this machine's CPU, prints a row for each and draws them all as a page.  Two\n"
+	"random rows of every result are compared with the exact sum.  \"of limit\" is\n"
+	"the least time that this machine could need, over the time taken.  nib\n"
+	"exits with 1 if a result is outside its error bound.\n",
     .examples = "nib demo\n"
 		"nib demo --isa avx2 --output avx2.html\n",
     .groups = groups,

@@ -210,13 +210,13 @@ static const struct cli_option options[] = {
      .offset = offsetof(struct plan_args, gflops),
      .value = "X",
      .fallback = "0",
-     .help = "limit of the arithmetic, GFLOP/s (else measured now)"},
+     .help = "arithmetic limit in GFLOP/s (0: measured now)"},
     {.name = "gbps",
      .kind = OPT_DOUBLE,
      .offset = offsetof(struct plan_args, gbps),
      .value = "X",
      .fallback = "0",
-     .help = "limit of the memory, GB/s (else measured now)"},
+     .help = "memory limit in GB/s (0: measured now)"},
     {0},
 };
 
@@ -236,9 +236,11 @@ const struct cli_command command_plan = {
     .summary = "what would run for a shape, why, and the least time",
     .positional = "",
     .description =
-	"Plans without running.  \"at least\" is the larger of flop over the\n"
-	"arithmetic limit and bytes over the memory limit of this machine:\n"
-	"no program can be faster than that; nib bench says how near it is.\n",
+	"Prints what would run for each shape, and runs nothing.  \"at least\" is the\n"
+	"least time that any program could need on this machine: the longer of the\n"
+	"multiply-adds at the arithmetic limit and the bytes at the memory limit,\n"
+	"both measured now unless they are given.  nib bench says how near a run\n"
+	"comes to it.\n",
     .examples = "nib plan --op gemm --shape 128x4096x7168\n"
 		"nib plan --preset seeds --packed --threads 1\n"
 		"nib plan --preset cpu --gflops 500 --gbps 40 --format md\n",

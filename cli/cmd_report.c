@@ -122,11 +122,11 @@ const struct cli_command command_report = {
     .min_positional = 1,
     .max_positional = 64,
     .description =
-	"Reads rows that nib bench wrote with --format json or jsonl (- is the\n"
-	"standard input) and writes one HTML file that needs nothing else:\n"
-	"charts of the share of this machine's limit (a roofline too), of the speed\n"
-	"beside other libraries, of bandwidth and of errors, and a table of every\n"
-	"row.\n",
+	"Draws rows as one HTML page that needs nothing else.  The rows are what nib\n"
+	"bench wrote with --format json or jsonl (- is the standard input).  Every\n"
+	"row is in a chart of its speed, beside the baselines of the same shape, and\n"
+	"in a table; further charts show the share of this machine's limit, the\n"
+	"errors, and a roofline for each backend.\n",
     .examples =
 	"nib bench --preset seeds --baselines --format json > rows.json\n"
 	"nib report rows.json -o report.html\n",

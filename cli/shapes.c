@@ -24,24 +24,24 @@ const struct cli_option shape_options[] = {
      .kind = OPT_TEXTS,
      .offset = offsetof(struct shape_args, shapes),
      .value = "MxNxK[xL],...",
-     .help = "shapes; a group is MxNxK+MxNxK; gemv, and what has no N, is "
+     .help = "shapes; a group is MxNxK+MxNxK; gemv and the conversions take "
 	     "MxK[xL], a matrix of M rows"},
     {.name = "m",
      .kind = OPT_TEXT,
      .offset = offsetof(struct shape_args, m),
      .value = "LIST",
-     .help = "rows of A: a list of numbers and ranges (16, 1:16+1, 1:256*2); "
-	     "for a group or MoE the list is one group, else a sweep"},
+     .help = "rows of A: numbers and ranges (16, 1:16+1, 1:256*2); a list is a "
+	     "sweep, for a group or MoE it is one group"},
     {.name = "n",
      .kind = OPT_TEXT,
      .offset = offsetof(struct shape_args, n),
      .value = "LIST",
-     .help = "columns of C, a sweep"},
+     .help = "columns of C; a list is a sweep"},
     {.name = "k",
      .kind = OPT_TEXT,
      .offset = offsetof(struct shape_args, k),
      .value = "LIST",
-     .help = "the summed length, a sweep; multiples of 16"},
+     .help = "length of the sums, a multiple of 16; a list is a sweep"},
     {.name = "experts",
      .kind = OPT_INT,
      .offset = offsetof(struct shape_args, experts),
@@ -49,8 +49,8 @@ const struct cli_option shape_options[] = {
      .fallback = "0",
      .min = 0,
      .max = MAX_SHAPES,
-     .help = "moe: experts, which take their rows from --m over and over "
-	     "(0 = as many as --m has)"},
+     .help = "moe: experts in all, which take their rows from --m over and "
+	     "over (0 = as many as --m has)"},
     {.name = "batch",
      .kind = OPT_INT,
      .offset = offsetof(struct shape_args, batch),
@@ -62,8 +62,10 @@ const struct cli_option shape_options[] = {
     {.name = "preset",
      .kind = OPT_TEXTS,
      .offset = offsetof(struct shape_args, presets),
-     .value = "seeds|cpu|small",
-     .help = "a named set of shapes; with --op only that operation's"},
+     .value = SHAPE_PRESET_WORDS,
+     .help =
+	 "a named set of shapes, with --op those of that operation: seeds are "
+	 "the GPU MODE problems, cpu a model's layers, small odd sizes"},
     {0},
 };
 

@@ -25,6 +25,7 @@ enum shape_op {
 	"gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual"
 #define SHAPE_OP_WORDS SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
 extern const char *const shape_op_names[];
+#define SHAPE_PRESET_WORDS "seeds|cpu|small"
 
 /* What sets the operations apart, in the same order. */
 struct shape_op_info {
