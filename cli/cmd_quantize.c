@@ -12,7 +12,6 @@
 #include "cli.h"
 #include "progress.h"
 #include "quantize.h"
-#include "select.h"
 #include "table.h"
 
 #define COPY_BYTES ((size_t)8 << 20)

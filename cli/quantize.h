@@ -1,11 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize.h - quantises one layer after the other through fixed buffers. */
+/*
+ * quantize.h - the parts of nib quantize: which tensors of a checkpoint become
+ * NVFP4, which are copied and why, and which layers share one global scale
+ * (select.c); one layer after the other through fixed buffers
+ * (quantize_layer.c).
+ */
 #ifndef NIB_QUANTIZE_H
 #define NIB_QUANTIZE_H
 
 #include "cli.h"
-#include "select.h"
 #include "tensor.h"
+
+/* ---- select.c ------------------------------------------------------------ */
+
+struct selected {
+	const struct nib_file_tensor *tensor;
+	char *layer; /* quantised: its name, without ".weight"; else NULL */
+	/* Copied: why. */
+	char reason[96];
+	enum nib_dtype dtype;
+	float amax, global;
+};
+
+struct selection {
+	struct selected *items; /* in the order of the file */
+	int64_t count, quantised;
+};
+
+struct select_options {
+	struct cli_texts include, exclude; /* globs, commas allowed */
+	int all; /* nothing is excluded unless asked for */
+};
+
+/* CLI_OK, or prints and returns.  select_free() in every case. */
+int select_tensors(const struct nib_file *file,
+		   const struct select_options *options,
+		   struct selection *selection);
+void select_free(struct selection *selection);
+
+/*
+ * Gives layers that engines fuse into one matrix (q k v, gate up) the largest
+ * amax among them.
+ */
+void select_share_amax(struct selection *selection);
+
+/* Excluded unless --all or --exclude is given, for --help. */
+#define SELECT_DEFAULT_EXCLUDE                                                 \
+	"*embed*,*lm_head*,*wte*,*wpe*,*router*,*.gate.weight"
+
+/* ---- quantize_layer.c ---------------------------------------------------- */
 
 struct quantizer_options {
 	const char *path; /* of the input, for messages */

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.c - chooses the tensors to quantise: see select.h. */
-#include "select.h"
+/* select.c - chooses the tensors to quantise: see quantize.h. */
+#include "quantize.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tensor.h"
 
 static const char weight_suffix[] = ".weight";
 
