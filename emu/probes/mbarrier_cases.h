@@ -55,7 +55,7 @@ int mbarrier_cases(void);
 void mbarrier_case_make(struct mbarrier_case *made, int index);
 /* "plain 12", "more arrivals than pending" */
 void mbarrier_case_name(int index, char *text, size_t size);
-/* Of the first steps' results. */
+/* A hash of the first steps' results. */
 uint64_t mbarrier_case_hash(const struct mbarrier_case *asked, uint32_t steps);
 
 #endif

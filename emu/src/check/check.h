@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.h - who may touch shared memory, whatever the values are: a record of
- * what happens before what, for the warps of a cluster and the engines that
- * work for them.  A value can be right by luck of timing; an order cannot.
+ * check.h - the order of accesses to shared memory: a record of what happens
+ * before what, for the warps of a cluster and the engines that work for them.
+ * A value can be right by luck of timing; an order cannot.
  *
- * Each warp knows, of every other, until when it has seen its work (a vector of
- * clocks).  It learns by acquiring - a barrier's wait - what those knew who
- * released - arrived.  Engines have clocks of their own: a barrier's counts its
- * phases, which is when a bulk copy's bytes are there; wgmma, cp.async and bulk
- * stores count groups.  Each word remembers who wrote it last and who has read
- * it since.
+ * Each warp keeps a vector of clocks: until when it has seen the work of every
+ * other warp.  A release (an arrival) gives this knowledge to a barrier, an
+ * acquire (a wait) takes it.  Engines have clocks of their own: a barrier's
+ * counts its phases, which is when a bulk copy's bytes are there; wgmma,
+ * cp.async and bulk stores count groups.  Each word remembers who wrote it last
+ * and who has read it since.
  *
  * What ordinary instructions wrote, the asynchronous proxy (bulk copies, wgmma)
  * may touch only after a fence.proxy.async: of the writer before it released,
@@ -40,17 +40,17 @@ struct emu_check;
 struct emu_check_options {
 	/*
 	 * Demand a fence.proxy.async between loads of a stage and the bulk copy
-	 * that refills it.  PTX's text does; CUTLASS's kernels do without.
+	 * that refills it.  PTX demands it; CUTLASS's kernels do without.
 	 */
 	bool fence_before_refill;
 	/* The CTAs have tensor memory, and no wgmma. */
 	bool has_tensor_memory;
 	/*
-	 * Of tcgen05, take PTX's order alone: only the pairs that it calls
-	 * pipelined are in order, and between threads there are its fences.
-	 * Otherwise what one warp issues to the tensor core is in order, as all
-	 * kernels that copy scales behind running multiplications assume, and
-	 * relaxed arrivals, or of .cta scope, hand tensor memory over.
+	 * For tcgen05, grant only the order that PTX promises: pairs that it
+	 * calls pipelined, and its fences between threads.  Otherwise what one
+	 * warp issues to the tensor core is in order, as kernels assume that
+	 * copy scales behind running multiplications, and relaxed arrivals or
+	 * those of .cta scope hand tensor memory over.
 	 */
 	bool is_strict;
 };
@@ -67,7 +67,7 @@ void emu_check_close(struct emu_check *c);
 /* Until when warp has seen what another one of its cluster did. */
 uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp,
 			uint32_t other);
-/* What it does from now on is later. */
+/* Advances the clock of a warp: what it does from now on is later. */
 void emu_check_tick(struct emu_check *c, uint32_t warp);
 
 /* ---- ordinary instructions ----------------------------------------------- */
@@ -115,7 +115,7 @@ void emu_check_commit(struct emu_check *c, uint32_t warp,
 void emu_check_wait_group(struct emu_check *c, uint32_t warp,
 			  enum emu_engine engine, uint32_t groups,
 			  uint32_t now);
-/* Groups that it has committed. */
+/* The number of groups that the warp has committed. */
 uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
 			     enum emu_engine engine);
 /* cp.async.wait_all, committed or not. */
@@ -133,8 +133,8 @@ bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    struct emu_place place, struct emu_error *err);
 void emu_check_inval(struct emu_check *c, uint64_t barrier);
 /*
- * Before the arrival counts.  At another CTA's barrier, a .cta scope carries no
- * more than that the warp's wgmma have read their operands.
+ * Called before the arrival counts.  At another CTA's barrier, an arrival of
+ * .cta scope hands over only that the warp's wgmma have read their operands.
  */
 bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		      enum emu_scope scope, struct emu_error *err);
@@ -145,9 +145,9 @@ bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp);
 void emu_check_copy_arrive(struct emu_check *c, uint32_t warp, uint32_t mark,
 			   uint64_t barrier);
-/* The phase has ended, by whatever call. */
+/* The phase has ended, whichever call ended it. */
 void emu_check_phase(struct emu_check *c, uint64_t barrier);
-/* A try_wait or test_wait that said yes. */
+/* A try_wait or test_wait that returned true. */
 bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    enum emu_scope scope, struct emu_error *err);
 
@@ -173,8 +173,10 @@ struct emu_tmem_access {
 	uint32_t tag, line;
 };
 
-/* Begins; those of multiplications and copies end before a commit arrives,
- * those of ld and st at the wait. */
+/*
+ * An access begins.  Those of multiplications and copies end before a commit
+ * behind them arrives, those of ld and st at the wait.
+ */
 bool emu_check_tmem(struct emu_check *c, uint32_t warp,
 		    const struct emu_tmem_access *access,
 		    struct emu_error *err);
@@ -195,7 +197,7 @@ void emu_check_mark_arrive(struct emu_check *c,
 
 /* ---- lanes of a warp (lanes.h) ------------------------------------------- */
 
-/* What they know of each other. */
+/* What the lanes of a warp know of each other. */
 const struct emu_lanes *emu_check_lanes(const struct emu_check *c,
 					uint32_t warp);
 /* live: lanes that have not exited; now: the number of the warp's instruction.
@@ -212,7 +214,10 @@ void emu_check_lanes_acquire(struct emu_check *c, uint32_t warp, uint32_t lanes,
 /* bar.* of a CTA: its number; of the cluster: EMU_CLUSTER_BARRIER. */
 #define EMU_CLUSTER_BARRIER 16
 
-/* Arrives (releases, unless relaxed); the last one has; goes on (acquires). */
+/*
+ * A warp arrives (releases, unless relaxed); the last warp has arrived; a warp
+ * goes on (acquires).
+ */
 void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
 		    uint32_t number, bool is_release);
 void emu_check_all_joined(struct emu_check *c, uint32_t cta, uint32_t number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_lanes.c - two lanes of a warp at one word of shared memory: is there an
- * order between them (lanes.h); see check.h.
+ * check_lanes.c - the order between two lanes of a warp at one word of shared
+ * memory (lanes.h); see check.h.
  */
 #include <stdio.h>
 
@@ -116,7 +116,10 @@ bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
 		: NULL;
 	struct emu_lane_pair p;
 
-	/* Of several lanes' stores it is not known whose this was. */
+	/*
+	 * Where several lanes have stores in the group, the owner of this one
+	 * is not known.
+	 */
 	if (!g || g->lanes & (g->lanes - 1) ||
 	    !emu_lanes_race(&c->warp[a->warp].lanes, a->place.lanes, g->lanes,
 			    g->waited, &p))

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_state.h - what check.c (orders) and check_words.c (memory) share. */
+/*
+ * check_state.h - the state that the parts of the checker share: check_sync.c
+ * (order), check_words.c (shared memory), check_tensor.c, check_lanes.c.
+ */
 #ifndef EMU_CHECK_STATE_H
 #define EMU_CHECK_STATE_H
 
@@ -55,7 +58,7 @@ static inline bool knows(const uint32_t *clocks, epoch e)
 	return clocks[actor_of(e)] >= clock_of(e);
 }
 
-/* What those who arrive leave for those who wait. */
+/* What arrivals leave for the waits of a barrier. */
 struct sync {
 	struct frontier arrived, opened;
 	/* From other CTAs' warps: not for a wait of .cta scope. */
@@ -115,7 +118,8 @@ struct emu_check {
 	uint16_t **barrier_ids;	 /* by CTA, by offset / 8; 0: none */
 	struct barrier barriers[MOST_BARRIERS];
 	uint32_t barrier_count;
-	bool is_blind;	    /* more than it can follow: it objects to nothing */
+	/* There is more than it can follow: from then on it reports nothing. */
+	bool is_blind;
 	struct sync *joins; /* 16 a CTA, then the cluster's */
 };
 
@@ -146,7 +150,7 @@ static inline bool is_barrier(const struct emu_check *c, uint32_t actor)
 	return actor >= c->warps * ACTORS_PER_WARP;
 }
 
-/* Wrote as threads do: by itself or by cp.async. */
+/* True for a warp itself and for its cp.async, which write as threads do. */
 static inline bool is_generic(const struct emu_check *c, uint32_t actor)
 {
 	return !is_barrier(c, actor) &&
@@ -178,7 +182,9 @@ void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
 			    enum emu_engine engine, uint32_t first,
 			    uint32_t end, uint32_t now);
 
-/* Where the number of the barrier at address is kept; NULL: no shared memory. */
+/*
+ * Where the number of the barrier at address is kept; NULL: no shared memory.
+ */
 uint16_t *emu_check_id_at(const struct emu_check *c, uint64_t address);
 /* The barrier initialised at address; NULL: none. */
 struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address);

@@ -83,7 +83,10 @@ static void sync_free(struct sync *s)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* Space for so many, or twice as many for a CTA alone. */
+/*
+ * Barriers that are followed in each CTA of a cluster; twice as many in a CTA
+ * alone.
+ */
 #define BARRIERS_PER_CTA 64
 
 static uint32_t joins_of(const struct emu_check *c)
@@ -297,9 +300,9 @@ static void merge_wgmma(const struct emu_check *c, uint32_t *to,
 }
 
 /*
- * Tensor memory is no memory with caches: what a warp has waited for there has
- * ended for everyone whom it lets go on, in whatever words.  PTX does not say
- * so.
+ * Tensor memory has no caches: when a warp has waited for an operation there,
+ * it has ended for every warp that this one lets go on, whatever the scope of
+ * its arrival.  PTX does not say so.
  */
 static void merge_tmem(const struct emu_check *c, uint32_t *to,
 		       const uint32_t *from)

@@ -22,7 +22,10 @@ struct tmem_word {
 	uint8_t count, next; /* of reads; the one to be forgotten */
 };
 
-/* Who an access is, as what it takes the cells, and what it does with them. */
+/*
+ * For each use of cells: the instruction, what the cells are to it, and what it
+ * does with them.
+ */
 static const struct {
 	const char *name, *as, *does;
 } uses[EMU_TMEM_USES] = {
@@ -43,7 +46,7 @@ static bool is_write(enum emu_tmem_use use)
 	       use != EMU_TMEM_LD;
 }
 
-/* Of what the tensor core does by itself. */
+/* True for what the tensor core does by itself. */
 static bool is_core(enum emu_tmem_use use)
 {
 	return use <= EMU_TMEM_CP;
@@ -69,7 +72,10 @@ struct tmem_step {
 	struct emu_error *err;
 };
 
-/* Of one warp's work for the tensor core: is that in order by itself? */
+/*
+ * True if two operations that one warp gave to the tensor core are in order by
+ * themselves.
+ */
 static bool is_pipelined(const struct emu_check *c,
 			 const struct emu_tmem_access *now,
 			 enum emu_tmem_use before, uint32_t tag)
@@ -233,7 +239,7 @@ static struct tmem_word *words_of(struct emu_check *c, uint32_t cta)
 	return c->tmem ? c->tmem[cta] : NULL;
 }
 
-/* The halves of a part's 32 lanes that an access has. */
+/* The halves of a part's 32 lanes that an access touches, a bit each. */
 static uint32_t halves(const struct emu_tmem_access *a, uint32_t part)
 {
 	uint32_t mask = 0;

@@ -97,7 +97,10 @@ static void set_write(struct word *w, epoch e, uint32_t line)
 	w->line = line & 0xFFFFFF;
 }
 
-/* The write that a reader, whose moment is e, finds. */
+/*
+ * False with an objection if the access at moment e does not follow the last
+ * write of the word.
+ */
 static bool follows_write(const struct emu_check *c, const struct access *a,
 			  const struct word *w, epoch e, bool is_async)
 {
@@ -161,8 +164,10 @@ static uint32_t bytes_of_word(uint64_t at, uint32_t bytes, uint64_t word)
 	return mask;
 }
 
-/* Mostly all lanes have seen what was done to a word; cp.async counts from its
- * wait. */
+/*
+ * Quickly rules out a race of lanes: usually all have seen what was done to a
+ * word. cp.async counts from its wait.
+ */
 static bool may_race(const struct emu_lanes *l, const struct word *w,
 		     uint32_t warp, bool is_write)
 {
@@ -172,8 +177,8 @@ static bool may_race(const struct emu_lanes *l, const struct word *w,
 }
 
 /*
- * One access by actor at clock; all words get it, whether err was written or
- * not; the first objection is the one that stays.
+ * Checks one access by actor at clock and records it in all its words, also
+ * after an objection; the first objection stays in err.
  */
 static bool touch(struct emu_check *c, const struct access *first, int kind,
 		  uint32_t actor, uint32_t clock, uint32_t bytes)
@@ -197,7 +202,10 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 		    epoch_of(actor, clock, bytes_of_word(at, bytes, i));
 
 		a.address = cta << EMU_RANK_SHIFT | i * WORD_BYTES;
-		/* Readers first: they are what a refill has to wait for. */
+		/*
+		 * Readers are checked first, because a refill has to wait for
+		 * them.
+		 */
 		if (is_good && kind & WRITES)
 			is_good = follows_reads(c, &a, w, e, kind & IS_ASYNC);
 		if (is_good)

@@ -103,8 +103,8 @@ void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l,
 
 	/*
 	 * Readers that this lane has not seen stay, all with the earliest
-	 * moment and the bytes that they share: rather too little than an
-	 * order that is there taken for none.
+	 * moment and the bytes that they share.  That may miss a race, but
+	 * never reports a right program.
 	 */
 	if (common && word->reader == warp &&
 	    (word->read_moment == place.moment ||

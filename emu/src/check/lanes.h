@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lanes.h - what the lanes of a warp have seen of each other's accesses.  They
- * run together here and need not on a GPU, so between two lanes there is only
- * the order that the program asks for:
+ * run together here, but need not on a GPU, so two lanes have only the order
+ * that the program asks for:
  *
  * - lanes that meet - bar.warp.sync, a barrier of the block or of the cluster -
  *   have seen all that any of them had done or seen;
@@ -32,7 +32,7 @@ struct emu_lanes {
 	 * the least of these. */
 	uint32_t all[EMU_LANES], least;
 	uint32_t released[EMU_LANES]; /* until when somebody may have */
-	uint32_t ahead;		      /* lanes that have seen more than all: */
+	uint32_t ahead; /* lanes that have seen more than `all`, in `seen` */
 	uint32_t seen[EMU_LANES][EMU_LANES];
 };
 
@@ -42,7 +42,7 @@ void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live,
 void emu_lanes_release(struct emu_lanes *l, uint32_t lanes, uint32_t now);
 void emu_lanes_acquire(struct emu_lanes *l, uint32_t lanes, uint32_t live);
 
-/* Of an access: */
+/* What the checkers are told of an access. */
 struct emu_place {
 	uint32_t line; /* of the PTX source */
 	/* Lanes that do it, all or one; 0: their order is not looked at. */

@@ -20,7 +20,7 @@ struct acquisition {
 	uint32_t *clocks; /* by actor; NULL: none */
 };
 
-/* Of a warp of the run, which is an actor. */
+/* What a warp of the run knows; each warp is an actor. */
 struct actor {
 	struct acquisition *acquired;
 	size_t count, capacity;
@@ -203,7 +203,10 @@ static void merge(uint32_t *to, const uint32_t *from, uint32_t count)
 		to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
-/* Into *to, which is made where it is NULL; nothing without memory. */
+/*
+ * Merges clocks into *to, which is allocated where it is NULL; does nothing
+ * without memory.
+ */
 static void merge_into(const struct emu_order *o, uint32_t **to,
 		       const uint32_t *from)
 {
@@ -289,7 +292,7 @@ static bool grow_syncs(struct emu_order *o)
 	return true;
 }
 
-/* Of an address that a strong write had; a new one where asked for. */
+/* The release at an address; a new one where asked for, else NULL. */
 static struct sync *sync_at(struct emu_order *o, uint64_t address, bool makes)
 {
 	struct sync *s = o->sync_capacity
@@ -557,7 +560,10 @@ static void set_write(struct word *word, const struct touch *new, uint32_t line)
 	word->line = line;
 }
 
-/* Another lane of the warp, without an order: false with a sentence. */
+/*
+ * False with a sentence if another lane of the warp touched the word and
+ * nothing orders the two.
+ */
 static bool follows_lanes(const struct emu_order_warp *w,
 			  const struct word *word, const struct touch *new,
 			  uint64_t address, struct emu_place place,

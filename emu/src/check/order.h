@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * order.h - who may touch global memory, whatever the values are: what happens
- * before what among the warps of all clusters of one run.  Inside a cluster the
- * checker of shared memory knows (check.h); between clusters only a release and
- * an acquire of the same address, of .gpu scope or wider, hand something over,
- * and between grids griddepcontrol.wait.
+ * order.h - the order of accesses to global memory: what happens before what
+ * among the warps of all clusters of one run.  Inside a cluster the checker of
+ * shared memory knows (check.h).  Clusters are ordered by a release and an
+ * acquire of one address, of .gpu scope or wider, and grids by
+ * griddepcontrol.wait.
  *
  * Each warp keeps what it acquired, with the moment of its own clock; others of
  * its cluster have what they have seen of these moments.  Each word remembers
@@ -24,7 +24,10 @@
 
 struct emu_order;
 
-/* Of n grids, each of so many clusters of so many warps; NULL: no memory. */
+/*
+ * A checker for n grids, with the clusters of each and the warps of its
+ * clusters.  NULL: no memory.
+ */
 struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 				 const uint32_t *warps);
 void emu_order_close(struct emu_order *o);
@@ -43,7 +46,10 @@ enum emu_order_kind {
 			       */
 };
 
-/* False with a sentence in err: nothing orders it after another's access. */
+/*
+ * False with a sentence in err if nothing orders the access after another
+ * warp's.
+ */
 bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		      uint32_t kind, uint64_t address, uint32_t bytes,
 		      struct emu_place place, struct emu_error *err);
@@ -54,11 +60,17 @@ enum emu_order_scope {
 	EMU_ORDER_WIDE, /* .gpu, .sys */
 };
 
-/* A strong write: releases, or (RELAXED) what the last fence released. */
+/*
+ * A strong write hands over what the warp knows, or (RELAXED) what it knew at
+ * its last fence.
+ */
 void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope,
 		       bool is_atomic);
-/* A strong read: acquires, or (RELAXED) for the next fence. */
+/*
+ * A strong read takes what was handed over, at once or (RELAXED) at the next
+ * fence.
+ */
 void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope);
 void emu_order_fence(struct emu_order *o, const struct emu_order_warp *w,

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * device.c - the driver interface: its begin, errors, the device, contexts.
- */
+/* device.c - cuInit, errors, the device and contexts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +18,7 @@ static const struct emu_device *device_of(void)
 	return d ? d : emu_device_default();
 }
 
-/* Of a thread. */
+/* The contexts of the calling thread. */
 #define MAX_DEPTH 64
 static _Thread_local CUcontext contexts[MAX_DEPTH];
 static _Thread_local int depth;
@@ -38,7 +36,9 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 	return text && *text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* As much as the GPU has, or what the host gives addresses for. */
+/*
+ * Reserves as much memory as the GPU has, or as the host gives addresses for.
+ */
 static bool open_memory(struct emu_error *err)
 {
 	struct emu_machine *m = &emu_driver.machine;
@@ -147,7 +147,7 @@ CUresult cuGetErrorName(CUresult result, const char **text)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What is known of the last error says more than a number. */
+/* The text of the last failure, if there is one, says more than its number. */
 CUresult cuGetErrorString(CUresult result, const char **text)
 {
 	if (result && emu_driver.text[0]) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* functions.c - the way to every function of the interface by its name. */
+/* functions.c - finds every function of the interface by its name. */
 #include <string.h>
 
 #include "driver/cuda_api.h"
@@ -15,7 +15,10 @@ static const struct {
 #undef F
 };
 
-/* cuMemAlloc finds cuMemAlloc_v2: the newest, whatever version was asked. */
+/*
+ * cuMemAlloc finds cuMemAlloc_v2: the newest function, whichever version was
+ * asked for.
+ */
 CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version,
 			     uint64_t flags, int *status)
 {

@@ -78,7 +78,7 @@ CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 	return submit(NULL, &w, true);
 }
 
-/* A pointer of the host is an address as any other. */
+/* The address of a host pointer; copies take both kinds. */
 static CUdeviceptr address_of(const void *pointer)
 {
 	return (uintptr_t)pointer;
@@ -184,7 +184,10 @@ static struct emu_reservation *reservation_of(CUstream stream,
 	return NULL;
 }
 
-/* Nothing is refused for another thread's capture, so that a mode is only kept. */
+/*
+ * Keeps the mode and nothing else, because no call is refused for another
+ * thread's capture.
+ */
 CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 {
 	static _Thread_local int current;
@@ -234,7 +237,7 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 /* ---- pointers --------------------------------------------------------------
  */
 
-/* As the driver: zeros for what it has never seen, and no error. */
+/* As a driver does: zeros for pointers that it does not know, and no error. */
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 				CUdeviceptr pointer)
 {

@@ -28,7 +28,7 @@ void emu_work_free(struct emu_work *work)
 	free(work);
 }
 
-/* ---- copies and fills ------------------------------------------------------- */
+/* ---- copies and fills ---------------------------------------------------- */
 
 /* On the device all of it must be allocated. */
 static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
@@ -135,7 +135,10 @@ static void remove_parameters(struct emu_work *w)
 		(void)emu_memory_free(memory, w->grid.workspace, NULL);
 }
 
-/* Says the report, its rule, and how to see it again. */
+/*
+ * Writes the report, its rule, and how to see it again, to stderr and for
+ * cuGetErrorString.
+ */
 static CUresult report_failure(void)
 {
 	const struct emu_machine *m = &emu_driver.machine;

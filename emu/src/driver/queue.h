@@ -38,7 +38,10 @@ struct emu_work {
 
 /* Lock held.  Runs what is queued. */
 CUresult emu_driver_flush(void);
-/* To the stream's graph, or to the queue; takes work.  NULL stream: default. */
+/*
+ * Adds work, which it owns from then on, to the stream's graph or to the queue.
+ * NULL: the default stream.
+ */
 CUresult emu_driver_submit(CUstream stream, struct emu_work *work);
 void emu_work_free(struct emu_work *work);
 void emu_reservation_leave(struct emu_reservation *r);

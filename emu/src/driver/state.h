@@ -54,7 +54,7 @@ struct emu_driver {
 
 extern struct emu_driver emu_driver;
 
-/* With the lock: what every call begins with; the sticky error. */
+/* Begins a call: takes the lock and returns the error of the context. */
 CUresult emu_driver_enter(void);
 CUresult emu_driver_leave(CUresult result);
 

@@ -13,7 +13,10 @@
 /* ---- streams ---------------------------------------------------------------
  */
 
-/* NULL and the two numbers that stand for the default streams. */
+/*
+ * True for live streams, NULL, and the two numbers that stand for the default
+ * streams.
+ */
 bool emu_stream_is_valid(CUstream stream)
 {
 	const struct CUstream_st *s = emu_driver.streams;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu.h - what all parts of the software GPU share: errors as text, memory with
- * a state for each byte, and where the windows of the address space lie.
- * The engines (memory, mbarrier, wgmma, tensor_map) are pure: they know these
- * types, and nothing of warps, instructions or the driver interface.
+ * a state for each byte, and the windows of the address space.  The engines
+ * (memory, mbarrier, wgmma, tensor_map) know these types and nothing of warps,
+ * instructions or the driver interface.
  */
 #ifndef EMU_EMU_H
 #define EMU_EMU_H
@@ -15,8 +15,8 @@
 #define EMU_LANES 32
 
 /*
- * In front of a function: made for several instruction sets, the best one
- * chosen at run time; the same bits from all, as nothing is contracted.
+ * Compiles the function for several instruction sets and chooses the best at
+ * run time.  All give the same bits, because nothing is contracted.
  */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) &&          \
     !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)

@@ -23,7 +23,7 @@ static int bias(const struct emu_format *f)
 	return (1 << (f->exponent_bits - 1)) - 1;
 }
 
-/* Of the leading bit; below -1022 for a subnormal double. */
+/* The exponent of the leading bit; below -1022 for a subnormal double. */
 static int exponent_of(double x)
 {
 	uint64_t bits;

@@ -11,7 +11,10 @@
 
 #define EMU_MBARRIER_MAX ((1 << 20) - 1)
 
-/* What the PTX rules forbid; a barrier is left as it was. */
+/*
+ * What PTX forbids.  The call that returns a fault leaves the barrier as it
+ * was.
+ */
 enum emu_mbarrier_fault {
 	EMU_MBARRIER_OK,
 	EMU_MBARRIER_NOT_LIVE,	/* no mbarrier.init, or after inval */
@@ -29,10 +32,10 @@ enum emu_mbarrier_fault emu_mbarrier_init(uint64_t *bar, uint32_t arrivals);
 enum emu_mbarrier_fault emu_mbarrier_invalidate(uint64_t *bar);
 enum emu_mbarrier_fault emu_mbarrier_arrive(uint64_t *bar, uint32_t count,
 					    bool *flipped);
-/* The same, and count arrivals fewer are expected of all later phases. */
+/* The same; all later phases also expect count arrivals fewer. */
 enum emu_mbarrier_fault emu_mbarrier_arrive_drop(uint64_t *bar, uint32_t count,
 						 bool *flipped);
-/* Ends the phase, too, where the bytes had landed before. */
+/* May end the phase, where the bytes had landed before. */
 enum emu_mbarrier_fault emu_mbarrier_expect_tx(uint64_t *bar, uint32_t bytes);
 enum emu_mbarrier_fault emu_mbarrier_complete_tx(uint64_t *bar, uint32_t bytes,
 						 bool *flipped);
@@ -46,7 +49,10 @@ bool emu_mbarrier_is_live(uint64_t bar);
  * none.
  */
 bool emu_mbarrier_test_parity(uint64_t bar, uint32_t parity);
-/* Bytes that this phase still expects; negative: that landed beyond. */
+/*
+ * Bytes that this phase still expects; negative: more have landed than are
+ * expected.
+ */
 int32_t emu_mbarrier_bytes(uint64_t bar);
 /* "phase parity 1, 3 of 64 arrivals and 8192 bytes to come" */
 void emu_mbarrier_describe(uint64_t bar, char *text, size_t size);

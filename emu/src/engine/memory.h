@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.h - the memory of the device: one range of the host's addresses,
- * reserved and not yet backed, in which allocations lie between guard bands.
+ * reserved and backed when it is used, in which allocations lie between guard
+ * bands.
  */
 #ifndef EMU_MEMORY_H
 #define EMU_MEMORY_H

@@ -40,7 +40,7 @@ struct emu_mma_operand {
 	enum emu_mma_type type;
 	/* Nonzero: a row that holds an infinity or a NaN. */
 	uint8_t is_special[EMU_MMA_MAX_ROWS];
-	/* Of an infinity or a NaN, a zero. */
+	/* An infinity or a NaN has a zero here. */
 	double value[EMU_MMA_MAX_ROWS * EMU_MMA_MAX_K];
 	int16_t exponent[EMU_MMA_MAX_ROWS * EMU_MMA_MAX_K];
 	uint8_t kind[EMU_MMA_MAX_ROWS * EMU_MMA_MAX_K];

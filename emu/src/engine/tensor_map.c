@@ -44,8 +44,10 @@ static bool is_wide_packed(int type)
 	       type == EMU_TENSOR_16U6_ALIGN16B;
 }
 
-/* Of the box, in shared memory, where 16 elements of packed types that are
- * aligned to 16 bytes have 16 bytes. */
+/*
+ * Bytes of a row of the box in shared memory, where 16 elements of packed types
+ * that are aligned to 16 bytes take 16 bytes.
+ */
 static uint32_t row_bytes(const struct emu_tensor_map *map)
 {
 	return is_wide_packed(map->type)
@@ -53,7 +55,7 @@ static uint32_t row_bytes(const struct emu_tensor_map *map)
 		   : map->box[0] * element_bits(map->type) / 8;
 }
 
-/* Of global memory that 16 bytes of shared memory stand for. */
+/* The bytes of global memory that 16 bytes of shared memory stand for. */
 static uint32_t piece_bits(const struct emu_tensor_map *map)
 {
 	return is_wide_packed(map->type)
@@ -251,7 +253,7 @@ _Static_assert(sizeof(struct opaque) == 104, "all bytes have a name");
 
 #define MAGIC UINT64_C(0x70616D726F736E65) /* "ensormap" */
 /*
- * Of check, set by nobody but the encoder: CUTLASS and Triton clear bit 21 of a
+ * A bit that the checksum leaves out: CUTLASS and Triton clear bit 21 of a
  * map's second word on drivers up to 13.1, a workaround for small tensors.
  */
 #define SPARE (UINT64_C(1) << 21)

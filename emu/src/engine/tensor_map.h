@@ -60,13 +60,13 @@ struct emu_tensor_map {
 };
 
 /*
- * All rules that cuda.h documents, and that elementStrides[0] is 1 to 8 where
- * nothing reads it, too, as an H200's driver has it; err names the argument and
- * its value.
+ * Checks every rule that cuda.h documents, and one of an H200's driver:
+ * elementStrides[0] is 1 to 8 also where nothing reads it. err names the
+ * argument and its value.
  */
 bool emu_tensor_map_check(const struct emu_tensor_map *map,
 			  struct emu_error *err);
-/* What needs a GPU of at least compute capability 10.0. */
+/* Checks what needs compute capability 10.0 or higher. */
 bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
 				 struct emu_error *err);
 
@@ -83,24 +83,28 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 			   struct emu_error *err);
 
 /*
- * Why the GPU takes no box there (an illegal instruction); NULL: it does. Along
- * a row it must begin at a multiple of 16 bytes, outside of the tensor as well,
- * and what is stored may begin at no negative coordinate.
+ * Says why a GPU refuses a box at these coordinates (an illegal instruction);
+ * NULL: it takes it.  Along a row the box begins at a multiple of 16 bytes,
+ * also outside of the tensor; a box that is stored begins at no negative
+ * coordinate.
  */
 const char *emu_tensor_map_refuses(const struct emu_tensor_map *map,
 				   const int32_t *coordinates, bool is_store);
 
-/* Bytes of a box, which complete_tx counts even where it is outside. */
+/*
+ * Bytes of a box. complete_tx counts all of them, also those outside of the
+ * tensor.
+ */
 uint32_t emu_tensor_map_box_bytes(const struct emu_tensor_map *map);
 
 /*
  * 16 bytes of a box: at shared_offset from the box's begin, swizzle included.
- * Of them the bytes from skip_bytes on, inside_bytes in number, are the
- * tensor's at address; the others are outside: zeros in a load.  A store writes
- * stored_bytes: all 16 if one is inside, what lies behind the row's end
- * included; nothing if none is.  Of packed types that are aligned to 16 bytes
- * the first 8 (of 4 bits) or 12 (of 6) are the tensor's, the others padding,
- * which a load makes zero.
+ * inside_bytes of them, from skip_bytes on, are the tensor's bytes at address;
+ * the others lie outside and are zeros in a load.  A store writes stored_bytes:
+ * all 16 if one is inside, also those behind the row's end; nothing if none is.
+ * In packed types that are aligned to 16 bytes the first 8 bytes (elements of 4
+ * bits) or 12 (of 6 bits) are the tensor's; the others are padding, which a
+ * load makes zero.
  */
 struct emu_tensor_piece {
 	uint64_t address;
@@ -110,7 +114,7 @@ struct emu_tensor_piece {
 
 /* Whether elements are rounded to TF32 as they are loaded (not stored). */
 bool emu_tensor_map_rounds(const struct emu_tensor_map *map);
-/* So: to nearest even, every NaN to one. */
+/* Rounds to nearest even; every NaN becomes the same one. */
 void emu_tensor_round_tf32(uint8_t *elements, uint32_t bytes);
 
 /* Pieces of a box, and piece i of the box at coordinates. */

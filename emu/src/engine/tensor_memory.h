@@ -42,7 +42,7 @@ static inline uint32_t emu_tmem_column(uint32_t address)
 
 /* ---- allocation ---------------------------------------------------------- */
 
-/* May so many columns be asked for at all? */
+/* False with err if an allocation may not have so many columns. */
 bool emu_tmem_may_alloc(const struct emu_tmem *t, uint32_t columns,
 			struct emu_error *err);
 /*

@@ -108,7 +108,9 @@ static void put_integers(struct emu_warp *w, const struct emu_instr *i,
 	const int unused = 64 - 8 * emu_type_bytes(type);
 	uint64_t r[EMU_LANES];
 
-	/* Registers wider than the type are filled by its sign or zeros. */
+	/*
+	 * Fills a register that is wider than the type with the sign or zeros.
+	 */
 	if (is_signed(type))
 		EMU_EACH_LANE(l)
 	r[l] = (uint64_t)((int64_t)(from[l] << unused) >> unused);

@@ -2,8 +2,8 @@
 /*
  * alu_float.c - floating-point arithmetic.  IEEE operations are the host's,
  * with the NaN that the GPU makes; halves are computed in double and rounded
- * once.  Functions that a GPU approximates (ex2 and the like) are the host's
- * nearest results: see README.md.
+ * once.  Functions that a GPU approximates (ex2 and the like) are rounded to
+ * nearest (README.md).
  */
 #include <fenv.h>
 #include <math.h>
@@ -358,7 +358,10 @@ const struct emu_alu emu_float_alu[] = {
 
 enum { SATURATES = 4 };
 
-/* What the host computes in another rounding mode, and [0, 1] for .sat. */
+/*
+ * Runs the instruction in another rounding mode of the host, and clamps to [0,
+ * 1] for .sat.
+ */
 static void run_rounded(struct emu_warp *w, const struct emu_instr *i,
 			uint32_t lanes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * binds.h - the functions that bind a statement to an instruction, for the table
- * of opcodes.c: one for each family of opcodes.
+ * binds.h - the functions that bind a statement to an instruction, for the
+ * table of opcodes.c: one for each family of opcodes.
  */
 #ifndef EMU_BINDS_H
 #define EMU_BINDS_H

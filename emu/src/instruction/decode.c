@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode.c - finds the row of a statement's opcode, sorts its words, and has the
- * row's function bind it.  What is not in the table is refused by name.
+ * decode.c - finds the row of a statement's opcode, sorts its words, and has
+ * the row's function bind it.  What is not in the table is refused by name.
  */
 #include "instruction/decode.h"
 
@@ -93,7 +93,10 @@ static bool begins_with(const struct emu_statement *s, const char *name)
 	       (s->opcode_length == n || s->opcode[n] == '.');
 }
 
-/* The row with the longest name that takes all words; else says why not. */
+/*
+ * Finds the row with the longest name that takes all words; NULL with the
+ * reason.
+ */
 static const struct emu_opcode *find_row(struct emu_bind *b)
 {
 	const struct emu_statement *s = b->s;

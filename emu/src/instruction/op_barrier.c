@@ -202,7 +202,10 @@ static void run_grid_wait(struct emu_warp *w, const struct emu_instr *i,
 		emu_watch_grids(w);
 }
 
-/* The grid's count is of CTAs; one that ends has said so, too. */
+/*
+ * Counts CTAs of the grid that let the next one begin; a CTA that ends counts,
+ * too.
+ */
 static void run_grid_launch(struct emu_warp *w, const struct emu_instr *i,
 			    uint32_t lanes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_copy.c - asynchronous copies: cp.async of threads, bulk copies, their
- * groups and barriers.  What is on its way is transfer.h's.
+ * groups and barriers. transfer.h moves what is on its way.
  */
 #include <string.h>
 
@@ -448,7 +448,10 @@ static void run_fence(struct emu_warp *w, const struct emu_instr *i,
 {
 	if (i->option == FENCE_MEMORY) {
 		emu_watch_fence(w, i->vector ? EMU_ORDER_NEAR : EMU_ORDER_WIDE);
-		/* In this order: two lanes' fences alone order nothing. */
+		/*
+		 * Acquires before it releases, so that the fences of two lanes
+		 * alone order nothing.
+		 */
 		emu_watch_lanes_acquire(w, lanes);
 		emu_watch_lanes_release(w, lanes);
 	}

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_launch_control.c - clusterlaunchcontrol: a cluster takes the work of one
- * that has not begun.  And registers of 128 bits, which the answer goes
- * through.
+ * that has not begun.  Also the moves of 128 bits that carry the answer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,9 @@ struct answer {
 /* ---- try_cancel ------------------------------------------------------------
  */
 
-/* One cluster fewer begins; now and then there is none for no reason. */
+/*
+ * Takes a cluster that has not begun; now and then it gets none for no reason.
+ */
 static struct answer cancel(struct emu_warp *w)
 {
 	struct emu_machine *m = emu_machine_of(w);

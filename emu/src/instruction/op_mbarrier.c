@@ -132,7 +132,7 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 			return;
 		if (expects && !expect(w, i, l, address[l], bar, number[l]))
 			return;
-		/* What lanes know, their warp knows: once an address. */
+		/* The order is that of warps, so each address is told once. */
 		if (i->option != MBARRIER_EXPECT && address[l] != told &&
 		    !emu_watch_arrive(w, i, l, address[l],
 				      (enum emu_scope)i->vector))
@@ -151,7 +151,9 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 /* ---- waits -----------------------------------------------------------------
  */
 
-/* One time in 8 a wait that could succeed says no: it may, at any time. */
+/*
+ * One in 8 waits that could succeed returns false, as PTX allows at any time.
+ */
 static bool is_false_alarm(struct emu_machine *m)
 {
 	return m->options.seed && emu_random_below(m, 8) == 0;
@@ -207,7 +209,7 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 /* ---- binding ---------------------------------------------------------------
  */
 
-/* .release.cta and .acquire.cta are what is meant where nothing is said. */
+/* The defaults are .release.cta and .acquire.cta. */
 static uint8_t scope_of(const struct emu_bind *b)
 {
 	if (emu_has(b, "relaxed"))

@@ -2,7 +2,7 @@
 /*
  * op_memory.c - ld, st, atom, red, and matrices of 8x8 halves in shared memory.
  * One thread's accesses happen at once and in order; what other threads may see
- * late is not modelled here but for asynchronous copies (README.md).
+ * late is modelled for asynchronous copies only (README.md).
  */
 #include <string.h>
 
@@ -37,7 +37,10 @@ static uint32_t order_of(const struct emu_bind *b)
 	       (acquires ? ACQUIRES : 0);
 }
 
-/* Of a side that has the order or has not. */
+/*
+ * The scope of a side (RELEASES or ACQUIRES); relaxed where the access lacks
+ * that side.
+ */
 static enum emu_order_scope scope_of(uint32_t order, uint32_t side)
 {
 	if (!(order & side))
@@ -308,8 +311,10 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 		emu_get_wide(w, &o[2], z);
 	emu_watch_acquire(w, lanes, address, scope_of(order, ACQUIRES));
 	emu_watch_release(w, lanes, address, scope_of(order, RELEASES), true);
-	/* They come one after the other: each may acquire what the one before
-	 * released. */
+	/*
+	 * The lanes' atomics happen one after the other: each may acquire what
+	 * the one before released.
+	 */
 	if (order & RELEASES)
 		emu_watch_lanes_release(w, lanes);
 	if (order & ACQUIRES)

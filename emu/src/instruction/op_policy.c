@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_policy.c - createpolicy: the argument of .L2::cache_hint.  There is no
- * cache here: a policy is 64 bits that nobody looks at.
+ * cache here, so a policy is 64 bits without an effect.
  */
 #include "instruction/binds.h"
 #include "machine/warp.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_tcgen05.c - words and operands of tcgen05.*, for op_tmem.c and
- * op_tcgen05.c to run. */
+/*
+ * op_tcgen05.c - binds tcgen05.*, which tensor_alloc.c, tensor_move.c and
+ * tensor_queue.c run.
+ */
 #include <string.h>
 
 #include "instruction/binds.h"
@@ -186,7 +188,7 @@ static bool has_scales(uint32_t word)
 	       word == WORD_MXF4;
 }
 
-/* Of a row: by the words, which the kind must have. */
+/* The scales of a row, from the opcode's words, which must suit the kind. */
 static bool bind_scales(struct emu_bind *b, uint32_t word)
 {
 	const bool is_1 = emu_has(b, "scale_vec::1X");

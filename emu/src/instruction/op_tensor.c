@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_tensor.c - copies of boxes of tensors: cp.async.bulk.tensor, tiles, in
- * both directions.  What a map says is tensor_map.h's, what is on its way
- * transfer.h's.
+ * both directions. tensor_map.h reads the map, transfer.h moves the bytes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +25,10 @@ struct box {
 	int32_t at[EMU_TENSOR_RANK];
 };
 
-/* Where the box begins, if the GPU takes one there. */
+/*
+ * Reads the coordinates of the box; false after a fault: a GPU refuses a box
+ * there.
+ */
 static bool read_place(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       const struct emu_value *coordinates, bool is_store,
 		       struct box *box)
@@ -48,7 +50,9 @@ static bool read_place(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return false;
 }
 
-/* The map in memory, which threads may not have changed since a fence. */
+/*
+ * Reads the map from memory; threads may have changed it only before a fence.
+ */
 static bool read_map(struct emu_warp *w, const struct emu_instr *i, int lane,
 		     uint64_t address, struct box *box)
 {
@@ -99,7 +103,10 @@ static bool check_shared(struct emu_warp *w, const struct emu_instr *i,
 /* ---- pieces ----------------------------------------------------------------
  */
 
-/* Bytes of the tensor: each must exist, wherever the row begins. */
+/*
+ * The host's pointer to bytes of the tensor; NULL after a fault: some are in no
+ * allocation.
+ */
 static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 			     uint32_t bytes, uint8_t **shadow)
 {
@@ -155,7 +162,10 @@ static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 	return p.from && emu_transfer_add(t, &p);
 }
 
-/* What is written behind the end of the tensor's last row must be there. */
+/*
+ * False after a fault: the store would write behind the tensor's last row, in
+ * no allocation.
+ */
 static bool check_padding(struct emu_transfer *t, int lane,
 			  const struct emu_tensor_piece *piece)
 {
@@ -254,8 +264,8 @@ static bool check_ranks(struct emu_warp *w, const struct emu_instr *i, int lane,
 }
 
 /*
- * Of a multicast: the same offset in the CTA that gets the box, or with
- * cta_group::2 in that CTA of its pair whose rank is even or odd as the
+ * The barrier of a multicast: the same offset in the CTA that gets the box, or
+ * with cta_group::2 in that CTA of its pair whose rank is even or odd as the
  * barrier's.
  */
 static uint64_t barrier_rank(const struct emu_instr *i, uint64_t rank,

@@ -296,7 +296,7 @@ static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i,
 
 	if (!has_members(w, i, &i->operand[0], lanes))
 		return;
-	/* Tiles of a warp meet by themselves: each mask once. */
+	/* Tiles of a warp meet separately: one call for each mask. */
 	for (uint32_t left = lanes; left;) {
 		const uint32_t mask =
 		    masks[__builtin_ctz(left)] | (left & -left);

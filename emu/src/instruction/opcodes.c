@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * opcodes.c - the table of opcodes: what is not here is refused.  Where a name
- * has several rows, a statement is of the first that takes all its words.
+ * has several rows, the first that takes all words of the statement is used.
  * docs/opcodes.md shows it.
  */
 #include "instruction/opcodes.h"

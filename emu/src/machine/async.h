@@ -8,7 +8,7 @@
 struct emu_wgmma_queue;
 struct emu_tmem_queue;
 
-/* Of a warp: the numbers of the groups that are being filled, by lane. */
+/* A warp's open groups by lane, and its queues. */
 struct emu_async {
 	uint32_t cp_group[EMU_LANES], bulk_group[EMU_LANES];
 	struct emu_wgmma_queue *wgmma;

@@ -33,7 +33,7 @@ void emu_wake_at(struct emu_cluster *c, uint64_t barrier)
 	}
 }
 
-/* ---- barriers ------------------------------------------------------------- */
+/* ---- barriers ------------------------------------------------------------ */
 
 bool emu_barrier_is_full(const struct emu_cta *c,
 			 const struct emu_named_barrier *b)

@@ -8,14 +8,19 @@
 
 #include "machine/machine.h"
 
-/* Warps in these states go on. */
+/* Wakes the warps in this state. */
 void emu_wake(struct emu_cluster *c, enum emu_wait wait);
-/* Those that sleep at a barrier of shared memory. */
+/* Wakes the warps that sleep at an mbarrier. */
 void emu_wake_at(struct emu_cluster *c, uint64_t barrier);
-/* What the end of a warp does to those that wait for it. */
+/*
+ * Called when a warp has ended: barriers no longer expect it, and its registers
+ * are free.
+ */
 void emu_warp_has_ended(struct emu_warp *w);
 
-/* All threads that live are expected where no count is given: marked so. */
+/*
+ * The count of a barrier whose instruction names none: all threads that live.
+ */
 #define EMU_ALL_LIVE UINT32_MAX
 
 /* As many threads have arrived as are expected. */
@@ -23,7 +28,10 @@ bool emu_barrier_is_full(const struct emu_cta *c,
 			 const struct emu_named_barrier *b);
 /* Wakes the warps that wait and makes the barrier idle. */
 void emu_barrier_complete(struct emu_cta *c, struct emu_named_barrier *b);
-/* The next phase of the cluster's barrier, if all live warps have arrived. */
+/*
+ * Begins the next phase of the cluster's barrier, if all live warps have
+ * arrived.
+ */
 void emu_cluster_advance(struct emu_cluster *c);
 
 #endif

@@ -19,8 +19,9 @@
  */
 
 /*
- * Registers and shared memory are most of what a cluster needs: they go from
- * one to the next, registers with what is in them, as on the hardware.
+ * Registers and shared memory are most of the memory of a cluster.  A cluster's
+ * blocks are kept for the next one, and registers keep their values, as on the
+ * hardware.
  */
 struct emu_block {
 	struct emu_block *next;
@@ -29,8 +30,8 @@ struct emu_block {
 };
 
 /*
- * Large ones are the system's own zeros, not calloc()'s: of the registers of a
- * kernel with many ways to run, most are never touched.
+ * Large blocks come from mmap(), which clears a page when it is touched: a
+ * kernel with many paths never touches most of its registers.
  */
 #define LARGE_BYTES 65536
 
@@ -234,7 +235,10 @@ static bool begin_warp(struct emu_cta *c, uint32_t index)
 	return true;
 }
 
-/* Undefined bytes are not zeros: what reads them unchecked shall show. */
+/*
+ * Undefined bytes are not zeros, so that a result that uses them is visibly
+ * wrong.
+ */
 #define POISON 0xCD
 
 static bool begin_cta(struct emu_cluster *cluster, uint32_t rank)
@@ -293,7 +297,7 @@ static void place_ctas(struct emu_cluster *cluster)
 	}
 }
 
-/* A cluster too large to be followed goes on without. */
+/* A cluster that is too large for the checker runs without it. */
 static void begin_check(struct emu_cluster *c)
 {
 	const bool has_tmem = c->grid->kernel->cta_group;
@@ -339,7 +343,10 @@ struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
 	return NULL;
 }
 
-/* Bytes that were expected and did not come, or came unexpected. */
+/*
+ * Reports bytes that were expected and did not come, or came and were not
+ * expected.
+ */
 static void check_barriers(const struct emu_cta *c)
 {
 	struct emu_machine *m = c->cluster->grid->machine;

@@ -5,7 +5,7 @@
 
 #include "machine/machine.h"
 
-/* Registers of a thread, as ptxas would give at most. */
+/* The most registers of a thread that ptxas would give. */
 uint32_t emu_registers_each(const struct emu_kernel *kernel, uint32_t threads);
 
 /* A cluster with its CTAs and warps, ready to run; NULL with the

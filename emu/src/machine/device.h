@@ -5,7 +5,7 @@
 
 #include "engine/emu.h"
 
-/* Of all devices; the same numbers as the driver's attributes. */
+/* Limits that all devices share, as the driver's attributes give them. */
 #define EMU_MAX_THREADS	 1024
 #define EMU_SM_REGISTERS 65536
 #define EMU_MAX_GRID_X	 2147483647u
@@ -22,12 +22,12 @@ struct emu_device {
 
 /* NULL: there is none of that name. */
 const struct emu_device *emu_device_find(const char *name);
-/* What there is where nothing else was asked for: an H200. */
+/* The device where none was asked for: an H200. */
 const struct emu_device *emu_device_default(void);
 
 /*
- * May a module of this .target be loaded?  sm_90 on 9.0 and later; sm_90a on
- * 9.0 alone; sm_100f on 10.0 and later of the same family.
+ * True if the device loads a module of this .target: sm_90 on 9.0 and later;
+ * sm_90a on 9.0 alone; sm_100f on 10.0 and later of the same family.
  */
 bool emu_device_takes(const struct emu_device *device, const char *target,
 		      struct emu_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c - launches: the rules of their sizes, and which way they run: clusters
- * that know nothing of each other on all processors, others in one schedule.
+ * grid.c - launches: the rules of their sizes, and how they run: independent
+ * clusters on all processors, others in one schedule.
  */
 #include "machine/grid.h"
 
@@ -82,7 +82,10 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 /* ---- runs ------------------------------------------------------------------
  */
 
-/* Through memory, so that what one does depends on when others did. */
+/*
+ * True if clusters may exchange data through global memory, so that one depends
+ * on the timing of others.
+ */
 static bool communicates(const struct emu_grid *g)
 {
 	const struct emu_kernel *k = g->kernel;
@@ -128,11 +131,14 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 			g->resident = g->n_clusters;
 	}
 	emu_random_begin(m, 0);
-	/* Under half of the seeds a grid overtakes the one before. */
+	/* On half of the seeds a grid overtakes the one before it. */
 	if (count > 1 && m->options.seed)
 		return run_together(m, grids, count, emu_random_below(m, 2));
 	for (uint32_t k = 0; k < count && !m->has_failed; k++) {
-		/* Some for the sake of the order in global memory. */
+		/*
+		 * Half of the others run together, too, so that their order in
+		 * global memory is followed.
+		 */
 		const bool is_together =
 		    communicates(grids[k]) ||
 		    (m->options.seed && emu_random_below(m, 2));

@@ -11,9 +11,9 @@
 bool emu_grid_check(const struct emu_grid *grid, struct emu_error *err);
 
 /*
- * Runs grids to their end: the first, and those behind it that may begin when
- * all CTAs of the one before have said so or ended (programmatic dependent
- * launch).  False with the machine's report where a rule was broken.
+ * Runs grids to their end.  Each may begin when all CTAs of the grid before it
+ * have triggered it or ended (programmatic dependent launch).  False with the
+ * machine's report where a rule was broken.
  */
 bool emu_grids_run(struct emu_machine *machine, struct emu_grid *const *grids,
 		   uint32_t count);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.h - what runs: grids of clusters of CTAs of warps.  Types, and rows of
- * a warp's registers; everything that waits is in one of the states below.
+ * machine.h - what runs: grids of clusters of CTAs of warps, as types, and
+ * access to the rows of a warp's registers.  A warp that waits is in one of the
+ * states of enum emu_wait.
  */
 #ifndef EMU_MACHINE_H
 #define EMU_MACHINE_H
@@ -92,7 +93,7 @@ struct emu_options {
 	uint64_t budget;   /* instructions of threads in a launch */
 	uint32_t threads;  /* of the host */
 	bool is_unchecked; /* no checker of the order of accesses */
-	bool is_strict; /* PTX's rules that practice does without (check.h) */
+	bool is_strict; /* also PTX's rules that kernels do without (check.h) */
 };
 
 struct emu_machine {

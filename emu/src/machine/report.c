@@ -11,7 +11,10 @@ void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
 {
 	const struct emu_cta *c = w->cta;
 
-	/* The names of templates are longer than all the rest. */
+	/*
+	 * Cut, because a template's name may be longer than the rest of the
+	 * report.
+	 */
 	snprintf(text, size, "%.150s, cluster %u, CTA (%u,%u,%u), warp %u",
 		 c->cluster->grid->kernel->name, c->cluster->index, c->id[0],
 		 c->id[1], c->id[2], w->index);

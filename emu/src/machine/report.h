@@ -5,7 +5,10 @@
 
 #include "machine/machine.h"
 
-/* Ends the launch with a report: where, who (lane < 0: the warp) and why. */
+/*
+ * Ends the launch with a report: where, which thread (lane < 0: the warp) and
+ * why.
+ */
 __attribute__((format(printf, 4, 5))) void emu_fault(struct emu_warp *w,
 						     const struct emu_instr *i,
 						     int lane,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schedule.c - who runs next in one thread of the host: clusters in turns,
- * their warps in turns of random length, copies in between; and the report when
- * nobody can go on.
+ * schedule.c - the scheduler of one thread of the host: clusters run
+ * interleaved, their warps for a random number of instructions, copies in
+ * between; and the report when no warp can go on.
  */
 #include "machine/schedule.h"
 
@@ -22,11 +22,13 @@
 
 /* Clusters that run side by side, as long as they do not wait for others. */
 #define USUAL_CLUSTERS 4
-/* Nobody has done anything that others can see for so many rounds. */
+/* Rounds without a visible effect after which the run is deadlocked. */
 #define DEADLOCK_ROUNDS 16
-/* Polling may wait for a cluster that has not begun. */
+/*
+ * Rounds of polling after which another cluster begins, for which it may wait.
+ */
 #define STALE_ROUNDS 64
-/* Nor for anything, if all that runs polls, and nothing happens, so long. */
+/* Rounds in which all warps only poll, after which the run is deadlocked. */
 #define POLLING_ROUNDS 20000
 
 /* ---- the scheduler ---------------------------------------------------------
@@ -237,7 +239,9 @@ static bool step(struct emu_cluster *c, bool is_idle)
 	return emu_transfers_step(c, is_idle) || has_tensor;
 }
 
-/* Nobody could run: time goes on, sleepers look again, others may begin. */
+/*
+ * No warp could run: lets time pass, begins a cluster, or wakes the sleepers.
+ */
 static void idle(struct run *r)
 {
 	bool on_its_way = false;
@@ -310,7 +314,7 @@ static void report_polling(struct run *r)
 	describe_warps(r, true);
 }
 
-/* Warps that poll memory run, and yet nothing happens. */
+/* Looks for warps that poll memory without any effect. */
 static void check_stale(struct run *r)
 {
 	if (r->stale_effects != r->m->effects) {
@@ -328,7 +332,9 @@ static void check_stale(struct run *r)
 	}
 }
 
-/* A cluster of a later grid is there: this one may take its time. */
+/*
+ * True if a cluster of a later grid is live, so that this one may be delayed.
+ */
 static bool is_overtaken(const struct run *r, const struct emu_cluster *c)
 {
 	for (size_t k = 0; k < r->n_live; k++)
@@ -351,7 +357,7 @@ static bool turns(struct run *r, bool of_latest)
 	return has_run;
 }
 
-/* Of all threads of the host that run this launch. */
+/* Adds to the count of the launch, over all threads of the host that run it. */
 static void count_instructions(struct run *r)
 {
 	const uint64_t all = atomic_fetch_add(r->schedule->instructions,
@@ -359,7 +365,7 @@ static void count_instructions(struct run *r)
 			     r->m->instructions - r->counted;
 
 	r->counted = r->m->instructions;
-	/* Without a live cluster the next round, if there is one, says it. */
+	/* Without a live cluster to name, the next round reports it. */
 	if (!r->n_live || all <= r->m->options.budget || r->m->has_failed)
 		return;
 	r->m->has_failed = true;
@@ -401,7 +407,10 @@ static bool is_stopped(const struct emu_schedule *s)
 	return s->lowest_fault && atomic_load(s->lowest_fault) < s->index;
 }
 
-/* The clusters of a cooperative grid may wait for each other from the start. */
+/*
+ * The clusters of a cooperative grid begin together, because they may wait for
+ * each other.
+ */
 static size_t clusters_at_once(const struct emu_schedule *s)
 {
 	size_t most = USUAL_CLUSTERS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.h - clusters that take turns in one thread of the host. */
+/* schedule.h - clusters that run interleaved in one thread of the host. */
 #ifndef EMU_SCHEDULE_H
 #define EMU_SCHEDULE_H
 
@@ -13,7 +13,7 @@ struct emu_schedule {
 	struct emu_grid *const *grids;
 	uint32_t n_grids;
 	bool delays_first; /* of grids that overlap, the earlier one */
-	/* Of the whole launch, against the budget. */
+	/* counts the whole launch, against the budget */
 	_Atomic uint64_t *instructions;
 	/* Ends in silence once a cluster below index has failed; may be NULL.
 	 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.h - clusters that know nothing of each other, on all processors. */
+/* team.h - runs independent clusters on all processors. */
 #ifndef EMU_TEAM_H
 #define EMU_TEAM_H
 

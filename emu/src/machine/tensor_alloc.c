@@ -17,8 +17,10 @@
 /* ---- alloc -----------------------------------------------------------------
  */
 
-/* The other CTA of the pair; false after a fault: there is none, or it has not
- * been waited for. */
+/*
+ * Finds the other CTA of the pair; false after a fault: there is none, or no
+ * barrier says that it has begun.
+ */
 static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t *peer)
 {
@@ -32,7 +34,10 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
 			  c->n_ctas, w->cta->rank);
 		return false;
 	}
-	/* All run at once here, and on a GPU nearly so: PTX wants it said. */
+	/*
+	 * All CTAs begin at once here, and nearly so on a GPU; PTX demands a
+	 * barrier.
+	 */
 	if (c->barrier_phase == 0 && emu_machine_of(w)->options.is_strict) {
 		emu_fault(w, i, -1,
 			  "nothing says that CTA rank %u has begun: a barrier "
@@ -47,7 +52,7 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
 	return true;
 }
 
-/* Whichever free place: programs may not count on 0. */
+/* Picks any free place, because programs may not count on column 0. */
 static bool pick_place(struct emu_warp *w, const struct emu_tmem *t,
 		       uint32_t columns, uint32_t *first)
 {

@@ -90,8 +90,8 @@ static bool read_piece(const struct run *r, uint32_t rank,
 }
 
 /*
- * Rows of 32 bytes, of one CTA.  A row with an undefined byte is undefined as a
- * whole: what comes of it is NaN.
+ * Reads rows of 32 bytes of one CTA.  A row with an undefined byte is undefined
+ * as a whole, and its results are NaN.
  */
 static bool read_rows(const struct run *r, uint32_t rank,
 		      const struct emu_umma_matrix *m, enum emu_umma_type type,
@@ -197,8 +197,10 @@ static void read_scales(const struct emu_umma *u, const struct emu_tmem *t,
 /* ---- D ---------------------------------------------------------------------
  */
 
-/* Of the CTA number `cta` of the group; a row's columns lie side by side, as
- * many as tensor memory has of D. */
+/*
+ * The cell of D in CTA number `cta` of the group.  A row's columns lie side by
+ * side, as many as tensor memory has of D.
+ */
 static void d_cell(const struct run *r, int cta, int row, int column,
 		   uint32_t *lane, uint32_t *at)
 {
@@ -301,7 +303,10 @@ static bool run_fused(const struct run *r, struct emu_tmem *t, int cta)
 	return true;
 }
 
-/* kind::i8: sums of undefined rows are undefined, as no number says so. */
+/*
+ * kind::i8: sums of undefined rows are marked undefined, because no integer
+ * stands for that.
+ */
 static bool run_integer(const struct run *r, struct emu_tmem *t, int cta)
 {
 	const struct emu_umma *u = &r->work->umma;
@@ -539,7 +544,7 @@ static bool check_lanes(struct emu_warp *w, const struct emu_instr *i, int lane,
 			  emu_tmem_lane(x->sfa), emu_tmem_lane(x->sfb));
 		return false;
 	}
-	/* Not in PTX's text; found on hardware by gau-nernst. */
+	/* A rule that PTX does not state; gau-nernst found it on hardware. */
 	if (x->sfb % 2) {
 		emu_fault(w, i, lane,
 			  "scales of B at column %u: a multiple of 2 is needed",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_move.c - what whole warps do with tensor memory: tcgen05.ld, .st, .wait
- * and .fence.
+ * tensor_move.c - what whole warps do with tensor memory: tcgen05.ld, .st,
+ * .wait and .fence.
  *
  * Loads and stores happen when they are issued or at the wait, whichever the
  * seed says; the registers of a load are out of reach until then.
@@ -239,7 +239,10 @@ static bool do_move(struct emu_warp *w, struct move *m)
 	return true;
 }
 
-/* Stores that have not happened are seen by whoever looks too early. */
+/*
+ * Marks the cells of a store that has not happened, so that a load before the
+ * wait is a report.
+ */
 static void mark_store(struct emu_warp *w, const struct move *m)
 {
 	struct emu_tmem *t = emu_tmem_of(w, m->instr, w->cta->rank);

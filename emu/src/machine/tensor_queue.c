@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_queue.c - what one thread gives to the tensor core: tcgen05.mma, .cp and
- * .commit.  They stand in a queue of their warp; the arithmetic is
- * tensor_math's.
+ * tensor_queue.c - what one thread gives to the tensor core: tcgen05.mma, .cp
+ * and .commit.  They wait in a queue of their warp; tensor_math.c does the
+ * arithmetic.
  */
 #include "machine/tensor_queue.h"
 
@@ -46,7 +46,7 @@ static uint32_t group_size(const struct emu_tensor_op *op)
 	return op->instr->option & EMU_TCGEN05_PAIR ? 2 : 1;
 }
 
-/* Of the CTA that is number `k` of the operation's group. */
+/* The rank of the CTA that is number `k` of the operation's group. */
 static uint32_t rank_of(const struct emu_tensor_op *op, uint32_t k)
 {
 	return group_size(op) == 2 ? (op->warp->cta->rank & ~1u) + k
@@ -77,7 +77,7 @@ static void pending_copy(const struct emu_tensor_op *op, struct emu_tmem *t,
 	}
 }
 
-/* Whoever loads these cells before the operation has ended is wrong. */
+/* A load of these cells before the operation has ended is a report. */
 static void set_pending(const struct emu_tensor_op *op, int by)
 {
 	for (uint32_t k = 0; k < group_size(op); k++) {
@@ -162,7 +162,7 @@ static void commit(const struct emu_tensor_op *op)
 			return;
 }
 
-/* The other CTA is there until the operation has ended. */
+/* Reports a pair whose other CTA has ended before the operation. */
 static bool has_group(const struct emu_tensor_op *op)
 {
 	const struct emu_cluster *c = op->warp->cta->cluster;

@@ -15,7 +15,7 @@ emu_run emu_run_umma, emu_run_tmem_copy, emu_run_tmem_commit;
 
 /* Time passes; true if something is on its way. */
 bool emu_tensor_step(struct emu_cluster *c, bool is_idle);
-/* A fault if something is on its way or allocated; then it is gone. */
+/* A fault if something is on its way or allocated; frees it in any case. */
 void emu_tensor_end(struct emu_cluster *c);
 
 #endif

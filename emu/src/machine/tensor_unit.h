@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_unit.h - a cluster's tensor memories, what waits for them, and what the
- * option of a tcgen05 instruction says.
+ * tensor_unit.h - a cluster's tensor memories, what waits for them, and what
+ * the option of a tcgen05 instruction says.
  */
 #ifndef EMU_TENSOR_UNIT_H
 #define EMU_TENSOR_UNIT_H
@@ -10,7 +10,7 @@
 #include "engine/umma.h"
 #include "machine/machine.h"
 
-/* Waits for capacity, or for the other CTA of its pair. */
+/* A warp that waits for capacity, or for the other CTA of its pair. */
 struct emu_tmem_request {
 	struct emu_warp *warp; /* NULL: nobody asks */
 	uint32_t columns, first;
@@ -34,7 +34,7 @@ struct emu_tensor {
 	uint64_t tick;
 };
 
-/* Of instructions' option. */
+/* Bits of an instruction's option. */
 #define EMU_TCGEN05_PAIR 0x80 /* cta_group::2 */
 
 /* mma: bits 0-2 kind, then the scales of a row, whether A is in tensor memory.
@@ -66,7 +66,10 @@ struct emu_tmem *emu_tmem_of(struct emu_warp *w, const struct emu_instr *i,
 bool emu_tmem_reach(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint32_t rank, uint32_t address, uint32_t columns);
 
-/* No lane has exited; all have one value; false after a fault. */
+/*
+ * The first checks that no lane has exited, the second that all lanes have one
+ * value; false after a fault.
+ */
 bool emu_is_whole_warp(struct emu_warp *w, const struct emu_instr *i);
 bool emu_uniform(struct emu_warp *w, const struct emu_instr *i,
 		 const struct emu_value *v, const char *what, uint32_t *value);

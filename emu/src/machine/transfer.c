@@ -244,7 +244,7 @@ static bool must_wait(const struct emu_transfers *all, size_t index)
 	return false;
 }
 
-/* All pieces have landed: the barrier hears of it. */
+/* All pieces have landed: counts them at the barrier. */
 static void finish(struct emu_transfer *t)
 {
 	if (t->kind == EMU_BULK_LOAD && t->tx_bytes)

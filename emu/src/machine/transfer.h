@@ -63,14 +63,17 @@ struct emu_transfer *emu_transfer_new(struct emu_warp *w,
  */
 bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece);
 /*
- * One to a CTA's shared memory, of which the barrier there hears.  NULL after a
- * fault.
+ * A copy to a CTA's shared memory, whose bytes the barrier there counts.  NULL
+ * after a fault.
  */
 struct emu_transfer *emu_transfer_new_load(struct emu_warp *w,
 					   const struct emu_instr *i, int lane,
 					   uint64_t to, uint32_t bytes,
 					   uint64_t barrier);
-/* A multicast's CTAs, of lane; false after a fault: not of this cluster. */
+/*
+ * The CTAs of a multicast, from the lane's operand; false after a fault: the
+ * cluster lacks one of them.
+ */
 bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       const struct emu_value *operand, uint32_t *mask);
 /* The same offset in another CTA. */
@@ -81,18 +84,24 @@ void emu_transfer_drop(struct emu_transfer *t);
 void emu_transfer_issue(struct emu_transfer *t);
 
 /*
- * Pieces of lanes, but of their newest groups, land now; is_read: their sources
- * are read, and the bytes may land later.
+ * Lands the pieces of the lanes, except those of their newest groups; with
+ * is_read it only reads their sources, and the bytes may land later.
  */
 void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
 			uint32_t lanes, uint32_t newest, bool is_read);
 
-/* Time passes: some of what is due happens.  False if nothing is on its way. */
+/*
+ * Lets time pass, so that some of what is due happens.  False if nothing is on
+ * its way.
+ */
 bool emu_transfers_step(struct emu_cluster *c, bool is_idle);
 /* False with a fault if something is still on its way at the end. */
 bool emu_transfers_end(struct emu_cluster *c);
 
-/* An arrival, or bytes, at a barrier; wakes who waits.  False after a fault. */
+/*
+ * An arrival, or bytes, at a barrier; wakes the warps that wait.  False after a
+ * fault.
+ */
 bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   uint64_t barrier, uint32_t arrivals, uint32_t tx_bytes);
 /* The 64 bits of a barrier; NULL after a fault. */

@@ -18,7 +18,7 @@
 #include "machine/tensor_move.h"
 #include "machine/wgmma_queue.h"
 
-/* So many instructions before another path has its turn. */
+/* Instructions after which another path of the warp runs. */
 #define PATIENCE 4096
 
 /* ---- paths -----------------------------------------------------------------
@@ -140,7 +140,7 @@ void emu_exit_lanes(struct emu_warp *w, uint32_t lanes)
 {
 	w->live &= ~lanes;
 	w->lanes &= ~lanes;
-	/* Those that waited for lanes that are gone look again. */
+	/* Paths that waited for lanes that have exited look again. */
 	for (uint32_t k = 0; k < w->n_paths; k++)
 		w->paths[k].is_parked = false;
 	if (w->lanes) {
@@ -244,7 +244,7 @@ static uint32_t guarded(const struct emu_warp *w, const struct emu_instr *i)
 	return w->lanes & (i->guard_is_negated ? ~lanes : lanes);
 }
 
-/* All live lanes, and none of them left out by a predicate. */
+/* True if all live lanes are here and the predicate leaves none out. */
 static bool is_whole(struct emu_warp *w, const struct emu_instr *i)
 {
 	const uint32_t lanes = guarded(w, i);
@@ -260,7 +260,10 @@ static bool is_whole(struct emu_warp *w, const struct emu_instr *i)
 	return false;
 }
 
-/* Registers that an asynchronous instruction holds are not for this one. */
+/*
+ * False after a fault: the instruction touches registers that an asynchronous
+ * one holds.
+ */
 static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
 {
 	if (w->async->wgmma && !emu_wgmma_check(w, i))

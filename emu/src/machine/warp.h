@@ -9,13 +9,20 @@
 #include "machine/machine.h"
 #include "machine/report.h"
 
-/* Stops at this instruction until woken; it will be run again. */
+/*
+ * Makes the warp sleep at this instruction until it is woken; the instruction
+ * then runs again.
+ */
 void emu_wait_for(struct emu_warp *w, const struct emu_instr *i,
 		  enum emu_wait wait, uint64_t address);
-/* Polled in vain: sleeps until the barrier's next phase or a false alarm, if no
- * other path of the warp can go on. */
+/*
+ * For a poll that found nothing: the warp sleeps until the barrier's next phase
+ * or a false alarm, if none of its other paths can go on.
+ */
 void emu_sleep_at(struct emu_warp *w, uint64_t barrier, uint32_t parity);
-/* May have polled memory: others have a turn. */
+/*
+ * For an instruction that may poll memory: other paths and warps have a turn.
+ */
 void emu_rest(struct emu_warp *w);
 /*
  * True if the running path has all of these lanes that still live; otherwise

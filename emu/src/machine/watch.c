@@ -33,8 +33,9 @@ static uint32_t now(const struct emu_warp *w)
 }
 
 /*
- * A matrix is the access of all lanes, whoever names its rows; tcgen05.alloc is
- * nobody's, and an access of an order or scope is no race of lanes.
+ * The lanes that an access counts for. ldmatrix and stmatrix are accesses of
+ * all lanes, whichever lane gives a row's address. tcgen05.alloc counts for
+ * none, and an access of an order or scope is no race of lanes.
  */
 static uint32_t lanes_of(const struct emu_instr *i, int lane)
 {
@@ -133,8 +134,10 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
-	/* Who waits for the bytes knows what was before, and that the copy has
-	 * read its source. */
+	/*
+	 * A wait for the bytes also hands over what was before the copy, and
+	 * that the copy has read its source.
+	 */
 	if (c)
 		emu_check_lanes_release(c, number_of(w), 1u << lane,
 					now(w) + 1);
@@ -372,8 +375,8 @@ static bool is_global(const struct emu_warp *w, uint64_t address)
 }
 
 /*
- * What lanes know, their warp knows, so once an address is enough: *told
- * becomes the next of lanes' addresses in global memory that is not *told,
+ * The order is that of warps, so each address is told once: *told becomes the
+ * next address of the lanes in global memory that differs from *told, and
  * *lanes what is left.  False: there is none.
  */
 static bool next_address(const struct emu_warp *w, uint32_t *lanes,

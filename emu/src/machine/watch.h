@@ -13,8 +13,8 @@
 #include "machine/machine.h"
 
 /*
- * Order between the lanes of a warp (lanes.h): bar.warp.sync; what releases and
- * what acquires, in whatever memory.
+ * Order between the lanes of a warp (lanes.h): bar.warp.sync, and releases and
+ * acquires in any memory.
  */
 struct emu_place emu_watch_place(const struct emu_warp *w,
 				 const struct emu_instr *i, int lane);
@@ -22,8 +22,10 @@ void emu_watch_meet(struct emu_warp *w, uint32_t lanes);
 void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes);
 void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);
 
-/* A load, store or atomic of a lane, in one of the cluster's spaces or others:
- * those are not followed. */
+/*
+ * A load, store or atomic of a lane.  Only the cluster's shared memory and
+ * global memory are followed.
+ */
 bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct emu_space *space, uint64_t at,
 		      uint32_t bytes, bool is_write);
@@ -75,7 +77,7 @@ void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release);
 void emu_watch_all_joined(const struct emu_cta *c, uint32_t number);
 void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire);
 
-/* ---- global memory -------------------------------------------------------- */
+/* ---- global memory ------------------------------------------------------- */
 
 /* Bytes of device memory; kind: of enum emu_order_kind. */
 bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wgmma_queue.c - wgmma: operations that a warp has issued and not waited for,
- * with its registers out of reach until then.  The four warps of a warpgroup do
- * their rows each for itself; that they issue the same is checked.
+ * with its registers out of reach until then.  Each of the four warps of a
+ * warpgroup computes its own rows; a check compares what they issue.
  */
 #include "machine/wgmma_queue.h"
 
@@ -117,8 +117,10 @@ bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i)
 /* ---- running one -----------------------------------------------------------
  */
 
-/* Rows that nobody stores may be undefined, and give results that nobody may
- * store: NaN. */
+/*
+ * Rows whose results are never stored may be undefined; they give NaN, so that
+ * a stored result shows.
+ */
 #define UNDEFINED 0xFFFF
 
 /* 16 bytes of an operand in shared memory, as halves, each in a word. */
@@ -307,8 +309,10 @@ static bool run_oldest(struct emu_warp *w, size_t count)
 /* ---- issuing ---------------------------------------------------------------
  */
 
-/* Registers in other roles than before make a new set, which must not overlap
- * with one in flight. */
+/*
+ * Registers that are used as other accumulators than before make a new set,
+ * which must not overlap with one in flight.
+ */
 static struct accumulator *open_set(struct emu_warp *w,
 				    const struct emu_instr *i)
 {

@@ -12,7 +12,7 @@
  */
 #define EMU_A_IN_SHARED 1
 
-/* Of wgmma.fence and its like. */
+/* The option of wgmma.fence, .commit_group and .wait_group. */
 enum { EMU_WGMMA_FENCE, EMU_WGMMA_COMMIT, EMU_WGMMA_WAIT };
 
 struct emu_wgmma_queue;

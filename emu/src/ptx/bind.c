@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.c - what the functions that bind an opcode have in common: its words, and
- * arguments that become operands.
+ * bind.c - what the functions that bind an opcode have in common: its words,
+ * and arguments that become operands.
  */
 #include "ptx/bind.h"
 
@@ -78,7 +78,7 @@ static int register_bytes(const struct emu_bind *b, uint32_t reg)
 	return b->parser->build.register_bytes[reg];
 }
 
-/* A row that is written and never read: behind the special ones. */
+/* A row that is written and never read, for the result _. */
 static bool add_sink(struct emu_bind *b, int bytes)
 {
 	struct emu_value *o = add_operand(b);

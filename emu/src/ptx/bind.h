@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode.h - from a statement to an instruction: the table of opcodes and what
- * the functions that bind one of them have at hand.
+ * bind.h - from a statement to an instruction: a row of the table of opcodes,
+ * and what the functions that bind an opcode use.
  */
 #ifndef EMU_BIND_H
 #define EMU_BIND_H
@@ -58,7 +58,7 @@ static inline bool emu_has_one(const struct emu_bind *b,
 		}
 	return found == 1;
 }
-/* The number of arguments. */
+/* Fails unless the number of arguments is from least to most. */
 bool emu_arguments(struct emu_bind *b, uint32_t least, uint32_t most);
 
 /*
@@ -79,7 +79,7 @@ bool emu_predicate(struct emu_bind *b, const struct emu_argument *a);
 /* The base of an address as an operand of 4 or 8 bytes (missing: a zero), its
  * offset in immediate; of a second and a third in offset[]. */
 bool emu_address(struct emu_bind *b, const struct emu_argument *a);
-/* An integer known now. */
+/* Fails unless the argument is an integer from least to most. */
 bool emu_number(struct emu_bind *b, const struct emu_argument *a, int64_t least,
 		int64_t most, int64_t *value);
 /* The elements of a vector, or the argument itself as one. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse.c - what all levels of the parser need: marks, numbers, lines and files. */
+/*
+ * parse.c - what all levels of the parser need: marks, numbers, lines and
+ * files.
+ */
 #include "ptx/parse.h"
 
 #include <stdarg.h>

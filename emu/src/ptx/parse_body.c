@@ -125,7 +125,10 @@ static bool find_special(const char *text, size_t length, int *special)
 	return false;
 }
 
-/* Behind the static variables, which are all known where one is used. */
+/*
+ * A dynamic variable lies behind the static ones, which are all known where it
+ * is used.
+ */
 static bool dynamic_symbol(struct emu_parser *p, const struct emu_name *n,
 			   struct emu_argument *a)
 {
@@ -365,7 +368,10 @@ static bool parse_label(struct emu_parser *p, const struct emu_token *word,
 	       emu_fail(p->err, "no memory for names");
 }
 
-/* Branches of this scope to labels of this scope; others stay. */
+/*
+ * Resolves branches to labels of this scope; the others stay for the scopes
+ * around it.
+ */
 static void resolve_labels(struct emu_parser *p, size_t fixups, size_t scope)
 {
 	struct emu_builder *b = &p->build;

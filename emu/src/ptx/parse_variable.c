@@ -134,7 +134,7 @@ static bool place_global(struct emu_parser *p, enum emu_state_space space,
 	return v->address != 0;
 }
 
-/* Shared and local variables: their place in the kernel's memory. */
+/* Gives a shared or local variable its place in the kernel's memory. */
 static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 			    const struct emu_declaration *d,
 			    struct emu_name *name)

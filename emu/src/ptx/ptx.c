@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ptx.c - types, special registers, and what is done with a whole module. */
+/* ptx.c - types, special registers, and operations on a whole module. */
 #include "ptx/ptx.h"
 
 #include <string.h>

@@ -81,7 +81,7 @@ enum emu_trait {
 	EMU_ATOMIC = 1,
 	EMU_STRONG =
 	    2, /* atomic, or of an order or scope: threads may wait by it */
-	EMU_MATRIX = 4, /* the access of all lanes, whoever names its rows */
+	EMU_MATRIX = 4,	       /* an access of all lanes: ldmatrix, stmatrix */
 	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
 };
 

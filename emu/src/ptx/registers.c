@@ -42,8 +42,10 @@ uint32_t emu_constant_row(struct emu_builder *b, uint64_t value, uint32_t bytes)
 	uint8_t *at;
 
 	if (*known) {
-		/* The entry's width is not kept: equal bytes are enough, as
-		 * rows of all widths repeat their value. */
+		/*
+		 * An entry does not keep its width: rows of all widths repeat
+		 * their value, so equal bytes are enough.
+		 */
 		const uint8_t *row = b->constants + *known - 1;
 
 		if ((size_t)(*known - 1) + row_bytes <= b->constants_used &&
@@ -127,7 +129,7 @@ static void find_leaders(struct emu_builder *b)
 	}
 }
 
-/* Sources before results: x = x + 1 reads an x from before. */
+/* Sources are seen before results, because x = x + 1 reads the earlier x. */
 static void find_lives(struct placer *p)
 {
 	struct emu_builder *b = p->build;

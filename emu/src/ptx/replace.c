@@ -38,7 +38,7 @@ static const char *find(const struct rule *r, const char *line, size_t length)
 	return NULL;
 }
 
-/* A line as it becomes, to to (NULL: only its length). */
+/* Writes the changed line to `to` (NULL: returns only its length). */
 static size_t changed_line(const struct rule *r, const char *line,
 			   size_t length, char *to)
 {
@@ -56,7 +56,7 @@ static size_t changed_line(const struct rule *r, const char *line,
 	return before + r->to_length + behind;
 }
 
-/* The whole text as it becomes, to to (NULL: only its length). */
+/* Writes the changed text to `to` (NULL: returns only its length). */
 static size_t changed_text(const struct rule *r, const char *text, char *to)
 {
 	unsigned long matches = 0;

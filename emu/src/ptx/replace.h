@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replace.h - kernels with a planted bug: does anybody notice?  A rule
+ * replace.h - plants bugs in a kernel, to see whether a test notices.  A rule
  * "text=>other" changes every line of a module that has the text, or with
  * "text=>other#n" the nth of them alone; with nothing behind => the line goes.
  * Lines keep their numbers.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_check.c - the checker of shared memory's order: threads and
- * barriers. For each rule a handful of steps that keep it, and the same with
- * one missing.
+ * test_check.c - the checker of shared memory's order: threads and barriers.
+ * For each rule a handful of steps that keep it, and the same with one missing.
  */
 #include "common/alloc.h"
 #include "common/litmus.h"
@@ -243,7 +242,10 @@ static void what_cannot_be_followed(void **state)
 	BAD(emu_check_arrive(c, 1, BAR, CTA_SCOPE, &err), "mbarrier.init");
 	GOOD(store(0, DATA));
 	BAD(load(1, DATA), "warp 0");
-	/* One more than it can follow: it objects to nothing any more. */
+	/*
+	 * One more than it can follow: from then on it reports nothing any
+	 * more.
+	 */
 	GOOD(emu_check_init(c, 0, BAR + 8 * 128, LINE, &err));
 	GOOD(emu_check_arrive(c, 1, BAR, CTA_SCOPE, &err));
 	GOOD(load(2, DATA));

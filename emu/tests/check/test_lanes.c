@@ -391,7 +391,7 @@ static void test_bulk_stores(void **state)
 		 "lane 0 of the same warp reads it by a bulk store");
 }
 
-/* Whoever names the rows: each lane holds a part of many. */
+/* Each lane holds a part of many rows, whichever lane gives their addresses. */
 static void test_matrices(void **state)
 {
 #define ROWS                                                                   \

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_header.h - declared.h by CUDA's own cuda.h; count 0 without that file. */
+/*
+ * cuda_header.h - declared.h by CUDA's own cuda.h; count 0 without that file.
+ */
 #ifndef EMU_TESTS_CUDA_HEADER_H
 #define EMU_TESTS_CUDA_HEADER_H
 

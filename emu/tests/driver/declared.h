@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * declared.h - what src/driver/cuda_api.h declares, as numbers: included after it,
- * and after CUDA's own cuda.h.
+ * declared.h - what src/driver/cuda_api.h declares, as numbers: included after
+ * it, and after CUDA's own cuda.h.
  */
 #define SHOW(x)                                                                \
 	{                                                                      \

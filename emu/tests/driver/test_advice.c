@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_advice.c - a report comes with its rule: every phrase by which the bugs of
- * bugs.def are found has one, and a failed launch shows it.
+ * test_advice.c - a report comes with its rule: every phrase by which the bugs
+ * of bugs.def are found has one, and a failed launch shows it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,9 @@ static const struct {
 #undef BUG
 };
 
-/* Of a sentence whose end says what is missing, for which there is a rule. */
+/*
+ * The begin of a sentence whose end says what is missing; the end has a rule.
+ */
 static bool is_beginning(const char *word)
 {
 	return strcmp(word, "reads it") == 0 || strcmp(word, "wrote it") == 0 ||

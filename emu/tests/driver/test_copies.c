@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_copies.c - copies and fills by every function that programs of the driver
- * interface use for them.
+ * test_copies.c - copies and fills by every function that programs of the
+ * driver interface use for them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
