@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_moe.c - mixtures of experts on the GPU: few and many experts,
+ * gpu_check_moe.c - MoE problems on the GPU: few and many experts,
  * empty ones, scales laid out expert by expert, rows outside the offsets, and
  * offsets that lead out of the tensors: no device checks them beforehand.
  */
@@ -116,7 +116,7 @@ static void check_moe(enum nib_op op, int64_t experts, int64_t most,
 	gpu_test.passed += !why;
 	gpu_test.failed += why != NULL;
 	if (why)
-		printf("FAIL mixture %s %s experts %" PRId64 " rows %" PRId64
+		printf("FAIL moe %s %s experts %" PRId64 " rows %" PRId64
 		       " n %" PRId64 " k %" PRId64 " a %s b %s%s%s: %s\n",
 		       op == NIB_DUAL_GEMM ? "dual" : "gemm",
 		       gpu_dtype_name(x.c.dtype), experts, x.rows, n, k,

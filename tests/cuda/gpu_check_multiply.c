@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_multiply.c - products, dual products, groups and mixtures on the
+ * gpu_check_multiply.c - products, dual products, groups and MoE on the
  * GPU: within their bound, NaN where a scale is NaN and nowhere else, guard
  * bands and gaps unchanged, and the same bits again, in any order, beside any
  * neighbours and from two threads.
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products that the oracle sums of one matrix: it is slow. */
+/* Products that the oracle adds up for one matrix: it is slow. */
 #define ORACLE_PRODUCTS 8000000
 #define MANY		100
 #define RUNS		200

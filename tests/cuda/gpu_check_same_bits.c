@@ -65,7 +65,7 @@ static uint8_t *right_results(struct gpu_job *job, void *stream)
 /* What the kind's name promises. */
 static void check_kind(const struct gpu_job *job)
 {
-	const bool splits = !strstr(job->explanation, "k in 1 part");
+	const bool splits = !strstr(job->explanation, "k in 1 slice");
 	const bool is_vector = strstr(job->explanation, "vector kernel");
 
 	printf("     %s: %s\n", gpu_kind_name(job->kind), job->explanation);
@@ -229,7 +229,7 @@ static void check_turns(enum gpu_kind kind, void *stream)
 	const struct gpu_twin own = y->workspace;
 
 	y->workspace = x->workspace;
-	check_pair(x, y, stream, stream, "in turns on one stream");
+	check_pair(x, y, stream, stream, "alternating on one stream");
 	y->workspace = own;
 	gpu_job_free(y);
 	gpu_job_free(x);
@@ -411,7 +411,7 @@ static void check_refused(enum gpu_kind kind, void *stream)
 	gpu_job_free(job);
 }
 
-/* Offsets that only the device sees: rows past the end belong to nobody. */
+/* Offsets that only the device sees: rows past the end belong to no expert. */
 static void check_offsets(void *stream)
 {
 	struct gpu_job *job = gpu_job_new(GPU_MOE);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products that the oracle sums of one matrix: it is slow. */
+/* Products that the oracle adds up for one matrix: it is slow. */
 #define ORACLE_PRODUCTS 4000000
 
 const char *gpu_kind_name(enum gpu_kind kind)
@@ -17,8 +17,8 @@ const char *gpu_kind_name(enum gpu_kind kind)
 	    "group",
 	    "dual",
 	    "dual group",
-	    "mixture",
-	    "dual mixture",
+	    "moe",
+	    "dual moe",
 	    "gemv",
 	    "few rows",
 	    "quantise",

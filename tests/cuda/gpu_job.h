@@ -28,7 +28,7 @@ enum gpu_kind {
 struct gpu_job {
 	enum gpu_kind kind;
 	struct nib_device *gpu;
-	/* Products: count of them.  A mixture, or x -> q, else. */
+	/* Products: count of them.  MoE, or x -> q, else. */
 	struct gpu_item items[GPU_JOB_ITEMS];
 	struct gpu_memory memory[GPU_JOB_ITEMS];
 	int count;
@@ -36,7 +36,7 @@ struct gpu_job {
 	struct gpu_moe_memory moe_memory;
 	struct gpu_sizes x;
 	struct gpu_twin q[2], x_data, global;
-	/* Of products and mixtures, with the caller's workspace. */
+	/* Of products and MoE, with the caller's workspace. */
 	struct nib_plan *plan;
 	bool owns_plan;
 	struct gpu_twin workspace;
@@ -55,7 +55,7 @@ void gpu_job_free(struct gpu_job *job);
 void gpu_job_fill(struct gpu_job *job);
 /* NaN into results and workspace; waits. */
 void gpu_job_poison(const struct gpu_job *job);
-/* Queues the run. */
+/* Enqueues the run. */
 enum nib_status gpu_job_run(const struct gpu_job *job, void *stream,
 			    struct nib_error *err);
 /* The results into to; false if a guard band has changed. */
@@ -71,7 +71,7 @@ const char *gpu_job_check(struct gpu_job *job, const uint8_t *results);
 /* Inputs are as they were. */
 bool gpu_job_unchanged(const struct gpu_job *job);
 
-/* Of products and mixtures; of the sizes the plan was made for. */
+/* Of products and MoE; of the sizes the plan was made for. */
 void gpu_job_problems(const struct gpu_job *job, struct nib_problem *problems);
 
 #endif

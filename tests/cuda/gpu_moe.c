@@ -42,7 +42,7 @@ static int64_t place_tokens(const struct gpu_moe *x, const int32_t *shares,
 	return scales;
 }
 
-/* Who has how many tokens; and some rows that no expert has. */
+/* How many tokens each expert has; and some rows that no expert has. */
 static void deal_tokens(struct gpu_moe *x, struct gpu_moe_memory *m)
 {
 	const size_t words = (size_t)x->experts * 4;

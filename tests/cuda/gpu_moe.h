@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_moe.h - mixtures of experts with random tokens on both sides: scales
+ * gpu_moe.h - MoE problems with random tokens on both sides: scales
  * of no token are NaN, as is c, and guard bands lie around every buffer.
  */
 #ifndef NIB_TESTS_GPU_MOE_H

@@ -150,7 +150,9 @@ static void saved_and_read_again(void)
 	end(&bed);
 }
 
-/* A plan's cut follows the costs: one tile of 256 tokens, or sixteen of 16. */
+/*
+ * A plan's cut follows the costs: one tile of 256 rows of A, or sixteen of 16.
+ */
 static void plans_follow(void)
 {
 	struct nib_problem p = {

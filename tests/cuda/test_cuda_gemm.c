@@ -23,7 +23,7 @@
 #define MANY	 100
 #define SM_BYTES (227 << 10)
 #define CTAS	 132 /* that the fake driver holds at once */
-/* Prepared tokens: fp16, whole weight stages. */
+/* Converted activations: fp16, whole weight stages. */
 #define ROW_BYTES (2 * K)
 
 struct bed {
@@ -119,8 +119,10 @@ static int run(struct bed *bed, int64_t count)
 	return bed->fake->launches - before;
 }
 
-/* Pairs that may begin beside the kernel before; all at once, if parts of k
- * wait for each other. */
+/*
+ * Pairs that may begin beside the kernel before; resident at once, if split-k
+ * slices wait for each other.
+ */
 static void check_attributes(const CUlaunchConfig *last, bool divides_k)
 {
 	const CUlaunchAttribute *a = last->attrs;
@@ -144,8 +146,8 @@ static void check_last(const struct bed *bed, const char *kernel)
 	const CUlaunchConfig *last = &bed->fake->last;
 
 	assert_string_equal(bed->fake->last_kernel, kernel);
-	assert_int_equal(last->blockDimX, strstr(kernel, "_few_")
-					      ? NIB_FEW_THREADS
+	assert_int_equal(last->blockDimX, strstr(kernel, "_small_m_")
+					      ? NIB_SMALL_M_THREADS
 					      : NIB_GEMM_THREADS);
 	/* Whole clusters, no more than the GPU holds. */
 	assert_in_range(last->gridDimX, NIB_GEMM_PAIR, CTAS);
@@ -181,16 +183,16 @@ static void launches_of_groups(void)
 
 		plan(&bed, NIB_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed, count == 1 ? "nib_gemm_few_sm90"
-					    : "nib_gemm_short_sm90");
+		check_last(&bed, count == 1 ? "nib_gemm_small_m_sm90"
+					    : "nib_gemm_medium_m_sm90");
 		check_attributes(&bed.fake->last, false);
 		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
 		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
 		plan(&bed, NIB_DUAL_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed, count == 1 ? "nib_dual_few_sm90"
-					    : "nib_dual_short_sm90");
+		check_last(&bed, count == 1 ? "nib_dual_small_m_sm90"
+					    : "nib_dual_medium_m_sm90");
 	}
 	/* Each type of c needs a launch of its own. */
 	bed.problems[1].c.dtype = NIB_BF16;
@@ -199,7 +201,7 @@ static void launches_of_groups(void)
 	free_bed(&bed);
 }
 
-/* Tiles of over 128 tokens read whole steps of 32. */
+/* Tiles of over 128 rows of A read whole steps of 32. */
 static void space_for_whole_tiles(void)
 {
 	static const int rows[][2] = {{9, 16},	  {16, 16},   {17, 32},
@@ -226,15 +228,15 @@ static void no_group_divides_k(void)
 	p = &bed.problems[0];
 	p->a.k = p->b.k = 4096;
 	plan(&bed, NIB_GEMM, 1);
-	check_explained(&bed, " parts, 1 launch");
+	check_explained(&bed, " slices, 1 launch");
 	assert_int_equal(run(&bed, 1), 2);
-	check_last(&bed, "nib_gemm_few_sm90");
+	check_last(&bed, "nib_gemm_small_m_sm90");
 	check_attributes(&bed.fake->last, true);
 	plan(&bed, NIB_GEMM, 2);
-	check_explained(&bed, ", k in 1 part, ");
+	check_explained(&bed, ", k in 1 slice, ");
 	bed.problems[1].a.rows = bed.problems[1].c.rows = 0;
 	plan(&bed, NIB_GEMM, 2);
-	check_explained(&bed, ", k in 1 part, ");
+	check_explained(&bed, ", k in 1 slice, ");
 	free_bed(&bed);
 }
 
@@ -275,22 +277,26 @@ static void few_rows_and_batches(void)
 	/* But not two products. */
 	plan(&bed, NIB_DUAL_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
-	check_last(&bed, "nib_dual_few_sm90");
+	check_last(&bed, "nib_dual_small_m_sm90");
 	free_bed(&bed);
 }
 
-/* Few: of one matrix, and with two weight stages in each part of k. */
-static void kernel_for_few_tokens(void)
+/* Small m: one matrix, and two weight stages in each split-k slice. */
+static void kernel_for_small_m(void)
 {
 	static const struct {
 		int64_t m, k;
 		const char *kernel;
 	} cases[] = {
-	    {5, 272, "nib_gemm_few_sm90"},    {32, 272, "nib_gemm_few_sm90"},
-	    {32, 256, "nib_gemm_short_sm90"}, {32, 16, "nib_gemm_short_sm90"},
-	    {32, 0, "nib_gemm_short_sm90"},   {16, 512, "nib_gemm_few_sm90"},
-	    {16, 7168, "nib_gemm_few_sm90"},  {33, 16, "nib_gemm_short_sm90"},
-	    {64, 16, "nib_gemm_short_sm90"},
+	    {5, 272, "nib_gemm_small_m_sm90"},
+	    {32, 272, "nib_gemm_small_m_sm90"},
+	    {32, 256, "nib_gemm_medium_m_sm90"},
+	    {32, 16, "nib_gemm_medium_m_sm90"},
+	    {32, 0, "nib_gemm_medium_m_sm90"},
+	    {16, 512, "nib_gemm_small_m_sm90"},
+	    {16, 7168, "nib_gemm_small_m_sm90"},
+	    {33, 16, "nib_gemm_medium_m_sm90"},
+	    {64, 16, "nib_gemm_medium_m_sm90"},
 	};
 	struct bed bed;
 
@@ -307,7 +313,7 @@ static void kernel_for_few_tokens(void)
 		/* Beside another it has the bits that it has beside any. */
 		plan(&bed, NIB_GEMM, 2);
 		assert_int_equal(run(&bed, 2), 2);
-		check_last(&bed, "nib_gemm_short_sm90");
+		check_last(&bed, "nib_gemm_medium_m_sm90");
 	}
 	free_bed(&bed);
 }
@@ -325,8 +331,8 @@ static void refused(struct bed *bed, const char *part)
 		fail_msg("message '%s' lacks '%s'", bed->err.message, part);
 }
 
-/* If all blocks of the tokens' kernel run at once, two a multiprocessor. */
-static void tokens_come_early(void)
+/* If all blocks of the activation conversion are resident, two on an SM. */
+static void activations_come_early(void)
 {
 	struct bed bed;
 
@@ -438,7 +444,7 @@ static void packed_weights(void)
 	bed.problems[0].b_packed = packed;
 	plan(&bed, NIB_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
-	check_last(&bed, "nib_gemm_few_sm90");
+	check_last(&bed, "nib_gemm_small_m_sm90");
 	nib_packed_free(packed);
 	free_bed(&bed);
 }
@@ -457,7 +463,7 @@ static void moe_of(struct bed *bed, int64_t experts, int64_t rows,
 	moe->c.cols = 2;
 }
 
-static void mixtures(void)
+static void moe_plans(void)
 {
 	struct nib_moe_problem moe;
 	struct nib_plan *none = NULL;
@@ -476,8 +482,8 @@ static void mixtures(void)
 		if (nib_run_moe(bed.plan, &moe, NULL, &bed.err))
 			fail_msg("%s", bed.err.message);
 		assert_int_equal(bed.fake->launches - before, 2);
-		check_last(&bed, op == NIB_GEMM ? "nib_gemm_few_sm90"
-						: "nib_dual_few_sm90");
+		check_last(&bed, op == NIB_GEMM ? "nib_gemm_small_m_sm90"
+						: "nib_dual_small_m_sm90");
 		check_attributes(&bed.fake->last, false);
 		assert_int_equal(bed.fake->last.gridDimX, CTAS);
 		/* Each of 100 experts may have a token, in its own 16 rows. */
@@ -584,13 +590,13 @@ int main(int argc, char **argv)
 	    {"no_group_divides_k", no_group_divides_k},
 	    {"nothing_to_do", nothing_to_do},
 	    {"few_rows_and_batches", few_rows_and_batches},
-	    {"kernel_for_few_tokens", kernel_for_few_tokens},
-	    {"tokens_come_early", tokens_come_early},
+	    {"kernel_for_small_m", kernel_for_small_m},
+	    {"activations_come_early", activations_come_early},
 	    {"strides", strides},
 	    {"sizes_beyond_int32", sizes_beyond_int32},
 	    {"strides_of_scales", strides_of_scales},
 	    {"packed_weights", packed_weights},
-	    {"mixtures", mixtures},
+	    {"moe_plans", moe_plans},
 	    {"failed_launch", failed_launch},
 	    {"lost_context", lost_context},
 	    {"destroyed_stream", destroyed_stream},

@@ -48,13 +48,13 @@ static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 	const struct gemv_cut cut =
 	    gemv_cut(m, n, k, batch, tiled, H200_SMS, SHARED_BYTES);
 
-	assert_true(cut.tokens >= m && cut.tokens < 2 * m);
+	assert_true(cut.m >= m && cut.m < 2 * m);
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
 	assert_in_range(cut.tiles_per_cta, 1, NIB_GEMV_MAX_TILES);
 	assert_true(cut.ctas * cut.tiles_per_cta >= cut.tiles);
 	assert_true((cut.ctas - 1) * cut.tiles_per_cta < cut.tiles);
 	assert_true(cut.shared_bytes <= SHARED_BYTES);
-	/* The variant for any rows has 4 tokens. */
+	/* The variant for any alignment has M = 4. */
 	assert_true(nib_gemv_shared_bytes(k, m == 1 ? 1 : 4,
 					  cut.tiles_per_cta) <= SHARED_BYTES);
 	/* More than the GPU holds at once only if a CTA has all it may. */

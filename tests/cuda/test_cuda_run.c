@@ -386,7 +386,7 @@ static void other_refusals(void)
 	free_bed(&bed);
 }
 
-/* ---- mixtures of experts ------------------------------------------------- */
+/* ---- MoE ----------------------------------------------------------------- */
 
 static void experts(void)
 {

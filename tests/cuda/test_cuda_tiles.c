@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_tiles.c - how groups are cut for a GPU: every row unit and token of
- * every problem is in exactly one tile, of a size that the kernels have.
+ * test_cuda_tiles.c - how groups are cut for a GPU: every row unit and row of A
+ * of every problem is in exactly one tile, of a size that the kernels have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +16,11 @@
 #include "common/alloc.h"
 
 #define GROUPS 400
-#define STEP   NIB_TILE_TOKENS_STEP
+#define STEP   NIB_TILE_M_STEP
 #define MAX_M  3001
-/* Of deals_longest_first: less than 64 tiles a cluster, a long list. */
+/*
+ * The groups of deals_longest_first: less than 64 tiles a cluster, a long list.
+ */
 #define MOST_DEALT 2432
 #define MAX_COUNTS (NIB_GEMM_PROBLEMS * 71 * (MAX_M / STEP + 2))
 
@@ -51,8 +53,7 @@ static int32_t rnd_size(int32_t least, int32_t most)
 
 static int32_t units_of(const struct group *g, int32_t i)
 {
-	return divide_up(g->shapes[i].n,
-			 g->dual ? NIB_TILE_ROWS : 2 * NIB_TILE_ROWS);
+	return divide_up(g->shapes[i].n, g->dual ? NIB_TILE_N : 2 * NIB_TILE_N);
 }
 
 static void make_group(struct group *g, int i)
@@ -88,19 +89,19 @@ static void check_tile(const struct group *g, const struct nib_tile_plan *p,
 	assert_in_range(t->problem, 0, g->count - 1);
 	s = &g->shapes[t->problem];
 	assert_in_range(t->unit, 0, units_of(g, t->problem) - 1);
-	step = t->tokens > 128 ? 2 * STEP : STEP;
-	assert_in_range(t->tokens, STEP, NIB_TILE_TOKENS_MAX);
-	assert_int_equal(t->tokens % step, 0);
-	assert_true(t->tokens <= p->tile_tokens);
-	assert_int_equal(t->token % STEP, 0);
-	assert_in_range(t->token, 0, s->m - 1);
-	/* The prepared tokens end with whole steps. */
+	step = t->rows > 128 ? 2 * STEP : STEP;
+	assert_in_range(t->rows, STEP, NIB_TILE_M_MAX);
+	assert_int_equal(t->rows % step, 0);
+	assert_true(t->rows <= p->tile_m);
+	assert_int_equal(t->row % STEP, 0);
+	assert_in_range(t->row, 0, s->m - 1);
+	/* The converted activations end with whole steps. */
 	step = s->m > 128 ? 2 * STEP : STEP;
-	assert_true(t->token + t->tokens <= divide_up(s->m, step) * step);
-	assert_in_range(t->part, 0, p->k_parts - 1);
+	assert_true(t->row + t->rows <= divide_up(s->m, step) * step);
+	assert_in_range(t->k_slice, 0, p->k_slices - 1);
 }
 
-/* Every part of k of every tile once.  seen: zeros; left so. */
+/* Every split-k slice of every tile once. seen: zeros; left so. */
 static void check_cover(const struct group *g, const struct nib_tile_plan *p,
 			const struct nib_gemm_tile *tiles, unsigned *seen)
 {
@@ -111,21 +112,21 @@ static void check_cover(const struct group *g, const struct nib_tile_plan *p,
 		const struct nib_gemm_tile *t = &tiles[i];
 		unsigned *at;
 
-		if (t->tokens == 0) {
+		if (t->rows == 0) {
 			static const struct nib_gemm_tile none;
 
 			assert_memory_equal(t, &none, sizeof(none));
 			continue;
 		}
-		/* A cluster stops at the first entry without work. */
-		assert_true(i < p->clusters || tiles[i - p->clusters].tokens);
+		/* A cluster stops at the first empty entry. */
+		assert_true(i < p->clusters || tiles[i - p->clusters].rows);
 		check_tile(g, p, t);
 		at = seen + (t->problem * 71 + t->unit) * steps;
-		for (int32_t j = 0; j < t->tokens / STEP; j++) {
-			unsigned *bits = &at[t->token / STEP + j];
+		for (int32_t j = 0; j < t->rows / STEP; j++) {
+			unsigned *bits = &at[t->row / STEP + j];
 
-			assert_int_equal(*bits >> t->part & 1, 0);
-			*bits |= 1u << t->part;
+			assert_int_equal(*bits >> t->k_slice & 1, 0);
+			*bits |= 1u << t->k_slice;
 		}
 		used++;
 	}
@@ -135,7 +136,7 @@ static void check_cover(const struct group *g, const struct nib_tile_plan *p,
 			for (int32_t j = 0; j < divide_up(g->shapes[i].m, STEP);
 			     j++)
 				assert_int_equal(seen[(i * 71 + u) * steps + j],
-						 (1u << p->k_parts) - 1);
+						 (1u << p->k_slices) - 1);
 	memset(seen, 0, MAX_COUNTS * sizeof(*seen));
 }
 
@@ -145,25 +146,25 @@ static void check_cycles(const struct group *g, const struct nib_tile_plan *p,
 {
 	double most = 0;
 
-	for (int32_t c = 0; c < p->clusters && p->k_parts == 1; c++) {
+	for (int32_t c = 0; c < p->clusters && p->k_slices == 1; c++) {
 		double load = 0;
 
 		for (int32_t i = 0; i < p->rounds; i++) {
 			const struct nib_gemm_tile *t =
 			    &tiles[(int64_t)i * p->clusters + c];
 
-			if (t->tokens)
+			if (t->rows)
 				load += nib_tile_cycles(
 				    g->device.costs ? &g->costs
 						    : &nib_cuda_costs,
-				    nib_tile_size_of(t->tokens),
+				    nib_tile_size_of(t->rows),
 				    divide_up(g->shapes[t->problem].k,
-					      NIB_TOKEN_STAGE_K));
+					      NIB_STEP_K));
 		}
 		if (load > most)
 			most = load;
 	}
-	if (p->k_parts == 1)
+	if (p->k_slices == 1)
 		assert_true(p->cycles >= most * (1 - 1e-9) &&
 			    p->cycles <= most * (1 + 1e-9));
 }
@@ -173,14 +174,16 @@ static void check_split(const struct group *g, const struct nib_tile_plan *p)
 	const int32_t k = g->shapes[0].k;
 
 	assert_int_equal(p->clusters, g->device.clusters);
-	assert_in_range(p->k_parts, 1, 16);
-	if (p->k_parts == 1)
+	assert_in_range(p->k_slices, 1, 16);
+	if (p->k_slices == 1)
 		return;
 	assert_true(g->may_split);
 	assert_int_equal(g->count, 1);
-	/* Each part has a weight stage, and a cluster one tile at most: parts
-	 * wait for each other. */
-	assert_true(divide_up(k, NIB_WEIGHT_STAGE_K) >= p->k_parts);
+	/*
+	 * Each slice has a weight stage, and a cluster one tile at most: slices
+	 * wait for each other.
+	 */
+	assert_true(divide_up(k, NIB_WEIGHT_STAGE_K) >= p->k_slices);
 	assert_true(p->rounds <= 1);
 }
 
@@ -216,16 +219,16 @@ static void covers(void **state)
 				    (size_t)entries * sizeof(*tiles));
 		free(again);
 		assert_true(plan_of(&g, &q, NULL));
-		assert_int_equal(q.k_parts, p.k_parts);
+		assert_int_equal(q.k_slices, p.k_slices);
 		assert_int_equal(q.clusters, p.clusters);
 		assert_int_equal(q.rounds, p.rounds);
-		assert_int_equal(q.tile_tokens, p.tile_tokens);
+		assert_int_equal(q.tile_m, p.tile_m);
 		assert_int_equal(q.tiles, p.tiles);
 		assert_true(q.cycles <= p.cycles && q.cycles >= p.cycles);
 		free(tiles);
-		splits += p.k_parts > 1;
+		splits += p.k_slices > 1;
 		packed += p.is_packed;
-		dealt += !p.is_packed && p.k_parts == 1;
+		dealt += !p.is_packed && p.k_slices == 1;
 	}
 	/* All ways were tested. */
 	assert_in_range(splits, GROUPS / 50, GROUPS / 2);
@@ -241,8 +244,10 @@ static int by_falling_cycles(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Equal tiles of at most `cap` tokens, the longest first, each to the cluster
- * that is free first: the makespan, in the plainest way. */
+/*
+ * Equal tiles of at most `cap` rows, the longest first, each to the cluster
+ * that is free first: the makespan, in the plainest way.
+ */
 static double dealt_cycles(const struct group *g, int32_t cap)
 {
 	static double tiles[MOST_DEALT];
@@ -252,19 +257,18 @@ static double dealt_cycles(const struct group *g, int32_t cap)
 	for (int32_t i = 0; i < g->count; i++) {
 		const struct nib_tile_shape *s = &g->shapes[i];
 		const int32_t cuts = divide_up(s->m, cap);
-		const int32_t tokens =
+		const int32_t rows =
 		    cuts
 			? nib_tile_size(nib_tile_size_of(divide_up(s->m, cuts)))
 			: 1;
 
-		for (int32_t at = 0; at < s->m; at += tokens)
+		for (int32_t at = 0; at < s->m; at += rows)
 			for (int32_t u = 0; u < units_of(g, i); u++)
 				tiles[n++] = nib_tile_cycles(
 				    g->device.costs,
-				    nib_tile_size_of(at + tokens > s->m
-							 ? s->m - at
-							 : tokens),
-				    divide_up(s->k, NIB_TOKEN_STAGE_K));
+				    nib_tile_size_of(
+					at + rows > s->m ? s->m - at : rows),
+				    divide_up(s->k, NIB_STEP_K));
 	}
 	assert_true(n <= MOST_DEALT);
 	qsort(tiles, (size_t)n, sizeof(*tiles), by_falling_cycles);
@@ -330,16 +334,16 @@ static void divides_a_long_k(void **state)
 
 	(void)state;
 	assert_true(plan_of(&g, &p, NULL));
-	assert_true(p.k_parts > 1);
+	assert_true(p.k_slices > 1);
 	g.may_split = false;
 	assert_true(plan_of(&g, &q, NULL));
-	assert_int_equal(q.k_parts, 1);
+	assert_int_equal(q.k_slices, 1);
 	assert_true(p.cycles < q.cycles);
 	/* A second problem, even an empty one, makes it a group. */
 	g.may_split = true;
 	g.count = 2;
 	assert_true(plan_of(&g, &q, NULL));
-	assert_int_equal(q.k_parts, 1);
+	assert_int_equal(q.k_slices, 1);
 }
 
 /*
@@ -427,7 +431,7 @@ static void sizes(void **state)
 		assert_int_equal(nib_tile_size_of(n), i);
 		last = n;
 	}
-	assert_int_equal(last, NIB_TILE_TOKENS_MAX);
+	assert_int_equal(last, NIB_TILE_M_MAX);
 }
 
 static void longer_tiles_cost_more(void **state)
@@ -457,23 +461,22 @@ static void reads_the_table(void **state)
 			costs.step[j] = j == i ? 1 : NIB_COSTS_MAX;
 		costs.tile = costs.split = 1;
 		assert_true(plan_of(&g, &p, NULL));
-		assert_int_equal(p.k_parts, 1);
+		assert_int_equal(p.k_slices, 1);
 		/* 16 units of 256 rows over 66 clusters, 112 steps each. */
 		assert_int_equal(p.tiles, 16 * 768 / nib_tile_size(i));
 		assert_int_equal((int64_t)p.cycles,
 				 113 * divide_up((int32_t)p.tiles, p.clusters));
 	}
-	/* Eight units of 64 tokens: parts of k, where adding them up is free.
-	 */
+	/* Eight units of 64 rows of A: split-k, where the reduction is free. */
 	g.shapes[0] = (struct nib_tile_shape){64, 2048, 7168};
 	costs = nib_cuda_costs;
 	costs.split = 1;
 	assert_true(plan_of(&g, &p, NULL));
-	/* Of 28 stages, eight parts would have as many as seven. */
-	assert_int_equal(p.k_parts, 7);
+	/* Eight slices of 28 stages would have as many as seven. */
+	assert_int_equal(p.k_slices, 7);
 	costs.split = NIB_COSTS_MAX;
 	assert_true(plan_of(&g, &p, NULL));
-	assert_int_equal(p.k_parts, 1);
+	assert_int_equal(p.k_slices, 1);
 }
 
 static void without_memory(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * context.c - GPUs opened by name: their properties, the retained primary
- * context, and its turn on the calling thread.
+ * context, and how a group of calls makes it current.
  */
 #include <stdio.h>
 #include <stdlib.h>

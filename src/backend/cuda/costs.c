@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* costs.c - the costs that are built in, and a device's at the front door. */
+/* costs.c - the built-in costs, and those of a device as nib_costs has them. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "gemm.h"
 
-/* The larger of the tensor cores' time for both groups, 4.1 a token + 20, and
- * of one group's own, in which it multiplies and dequantises in turn, 2.2 a
- * token + 330.  With two steps at once, where no tile of a launch has more than
- * NIB_SHORT_TOKENS tokens, it is 4 to 7 % less; a size has one entry, and
- * beside larger tiles it costs this. */
+/*
+ * The larger of two times at m rows of A: 4.1 m + 20 of the tensor cores for
+ * both warpgroups, and 2.2 m + 330 of one warpgroup, which dequantises and
+ * issues. Launches whose tiles have at most NIB_MEDIUM_M_MAX rows take 4 to 7 %
+ * less (two steps at once); a size has one entry, since beside larger tiles it
+ * costs this.
+ */
 const struct nib_cuda_costs nib_cuda_costs = {
     .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938, 1070},
     .tile = 1500,
@@ -37,7 +39,7 @@ enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 	}
 	costs->tile_cycles = device->costs.tile;
 	costs->split_cycles = device->costs.split;
-	costs->tile_cols = NIB_GEMM_PAIR * NIB_TILE_ROWS;
+	costs->tile_cols = NIB_GEMM_PAIR * NIB_TILE_N;
 	costs->tiles_at_once = clusters.clusters;
 	costs->is_from_file = device->costs_from_file;
 	costs->path = device->costs_path;

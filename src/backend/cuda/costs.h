@@ -11,8 +11,10 @@
 
 #include "backend/cuda/kernels/gemm_params.h"
 
-/* Tokens of a tile: 16, 32, ... 128, 160, ... 256; the first sizes grow by a
- * step, the others by two. */
+/*
+ * Rows of A of a tile: 16, 32, ... 128, 160, ... 256; the first sizes grow by a
+ * step, the others by two.
+ */
 #define NIB_TILE_SIZES	    12
 #define NIB_TILE_FINE_SIZES 8
 
@@ -21,16 +23,15 @@ static inline int32_t nib_tile_size(int i)
 	const int coarse =
 	    i < NIB_TILE_FINE_SIZES ? 0 : i + 1 - NIB_TILE_FINE_SIZES;
 
-	return (i + 1 + coarse) * NIB_TILE_TOKENS_STEP;
+	return (i + 1 + coarse) * NIB_TILE_M_STEP;
 }
 
-/* The smallest tile that holds so many tokens, at most 256. */
-static inline int nib_tile_size_of(int32_t tokens)
+/* The smallest tile that holds so many rows of A, at most 256. */
+static inline int nib_tile_size_of(int32_t rows)
 {
-	const int steps =
-	    (tokens + NIB_TILE_TOKENS_STEP - 1) / NIB_TILE_TOKENS_STEP;
+	const int steps = (rows + NIB_TILE_M_STEP - 1) / NIB_TILE_M_STEP;
 
-	if (tokens >= NIB_TILE_TOKENS_MAX)
+	if (rows >= NIB_TILE_M_MAX)
 		return NIB_TILE_SIZES - 1;
 	if (steps <= NIB_TILE_FINE_SIZES)
 		return steps < 1 ? 0 : steps - 1;
@@ -45,10 +46,10 @@ static inline int nib_tile_size_of(int32_t tokens)
 struct nib_cuda_costs {
 	int32_t step[NIB_TILE_SIZES]; /* 64 of k of a tile */
 	int32_t tile;  /* a tile outside its k loop: first loads, epilogue */
-	int32_t split; /* a tile of 128 tokens, k in two parts: to join them */
+	int32_t split; /* reduction of two split-k slices of 128 rows of A */
 };
 
-/* Of a tile of size i with so many times 64 of k. */
+/* The cycles of a tile of size i with so many times 64 of k. */
 static inline double nib_tile_cycles(const struct nib_cuda_costs *costs, int i,
 				     int32_t steps)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.h - what the parts of the CUDA backend share: the device and its entries.
+/*
+ * cuda.h - what the parts of the CUDA backend share: the device and its
+ * entries.
  */
 #ifndef NIB_CUDA_H
 #define NIB_CUDA_H
@@ -110,12 +112,12 @@ enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 			    int shared_bytes, CUfunction *function,
 			    struct nib_error *err);
 /*
- * Queues it with the context entered.  Of config, y and z that are 0 are 1;
- * arguments: a pointer to each of the kernel's parameters, copied.
+ * Launches it with the context entered. y and z of config that are 0 count as
+ * 1; arguments: a pointer to each of the kernel's parameters, copied.
  */
-enum nib_status cuda_queue(const struct cuda_device *device,
-			   CUfunction function, CUlaunchConfig config,
-			   void **arguments, struct nib_error *err);
+enum nib_status cuda_launch(const struct cuda_device *device,
+			    CUfunction function, CUlaunchConfig config,
+			    void **arguments, struct nib_error *err);
 
 /* ---- memory.c ------------------------------------------------------------ */
 
@@ -168,8 +170,7 @@ enum nib_status cuda_check_run(const struct nib_plan *plan,
 			       const struct nib_run *run, void **known,
 			       struct nib_error *err);
 
-/* ---- launch.c, quantize_cuda.c, probe.c: entries of the backend's table ------
- */
+/* ---- launch.c, quantize_cuda.c, probe.c: entries of the backend's table -- */
 
 enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
 			   const void *data, int64_t amount, int64_t *done,

@@ -10,7 +10,7 @@
 
 /* Rows at which the tiles of a pair of CTAs end are int32_t in the kernels, and
  * some are looked at one tile ahead. */
-#define ROWS_MAX (INT32_MAX - 4 * NIB_TILE_ROWS + 1)
+#define ROWS_MAX (INT32_MAX - 4 * NIB_TILE_N + 1)
 
 static int64_t round_up(int64_t a, int64_t step)
 {
@@ -131,8 +131,11 @@ static int64_t stages_of(int64_t k)
 	return divide_up(k, NIB_WEIGHT_STAGE_K);
 }
 
-/* Bytes of prepared tokens: whole atoms of 8 rows, whole weight stages of k. */
-static size_t token_bytes(int64_t atoms, int64_t k)
+/*
+ * Bytes of converted activations: whole atoms of 8 rows, whole weight stages of
+ * k.
+ */
+static size_t activation_bytes(int64_t atoms, int64_t k)
 {
 	const int64_t stages = stages_of(k);
 
@@ -140,35 +143,39 @@ static size_t token_bytes(int64_t atoms, int64_t k)
 			(stages ? stages : 1));
 }
 
-/* Bytes of the sums of a pair of CTAs. */
-static size_t sums_bytes(int32_t tile_tokens)
+/*
+ * Bytes of the split-k partials of a tile and slice, of both CTAs of the pair.
+ */
+static size_t partials_bytes(int32_t tile_m)
 {
-	return (size_t)NIB_GEMM_PAIR * (size_t)NIB_GEMM_SUMS(tile_tokens) *
+	return (size_t)NIB_GEMM_PAIR * (size_t)NIB_GEMM_PARTIALS(tile_m) *
 	       sizeof(float);
 }
 
-/* A workspace: tokens, sums of parts of k, and how many have arrived. */
-static size_t part_bytes(const struct gemm_part *part)
+/* A workspace: converted activations, split-k partials, and arrival counts. */
+static size_t chunk_bytes(const struct gemm_chunk *chunk)
 {
-	return token_bytes(part->args.token_atoms, part->most_k) +
-	       part->sums_bytes +
-	       (size_t)part->args.n_arrivals * sizeof(uint32_t);
+	return activation_bytes(chunk->args.a_atoms, chunk->most_k) +
+	       chunk->partials_bytes +
+	       (size_t)chunk->args.n_arrivals * sizeof(uint32_t);
 }
 
-void cuda_gemm_place(const struct gemm_part *part, void *workspace,
-		     struct nib_gemm_args *args)
+void cuda_gemm_set_workspace(const struct gemm_chunk *chunk, void *workspace,
+			     struct nib_gemm_args *args)
 {
 	uint8_t *at = workspace;
 
-	args->tokens = at;
-	at += token_bytes(part->args.token_atoms, part->most_k);
-	args->sums = (float *)at;
-	args->arrivals = (uint32_t *)(at + part->sums_bytes);
+	args->activations = at;
+	at += activation_bytes(chunk->args.a_atoms, chunk->most_k);
+	args->partials = (float *)at;
+	args->arrivals = (uint32_t *)(at + chunk->partials_bytes);
 }
 
 /* ---- plans --------------------------------------------------------------- */
 
-/* The tiles of all parts while a plan is made; one allocation on the device. */
+/*
+ * The tiles of all chunks while a plan is made; one allocation on the device.
+ */
 struct tile_list {
 	struct nib_gemm_tile *tiles;
 	size_t count, capacity;
@@ -232,18 +239,19 @@ static enum nib_status count_clusters(const struct cuda_device *device,
 }
 
 static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
-				     int32_t token_steps, CUfunction *function,
+				     int32_t a_steps, CUfunction *function,
 				     struct nib_error *err)
 {
 	const bool dual = op == NIB_DUAL_GEMM;
 	const char *name;
 
-	switch (token_steps) {
-	case NIB_FEW_STEPS:
-		name = dual ? "nib_dual_few_sm90" : "nib_gemm_few_sm90";
+	switch (a_steps) {
+	case NIB_SMALL_M_STEPS:
+		name = dual ? "nib_dual_small_m_sm90" : "nib_gemm_small_m_sm90";
 		break;
-	case NIB_SHORT_STEPS:
-		name = dual ? "nib_dual_short_sm90" : "nib_gemm_short_sm90";
+	case NIB_MEDIUM_M_STEPS:
+		name =
+		    dual ? "nib_dual_medium_m_sm90" : "nib_gemm_medium_m_sm90";
 		break;
 	default:
 		name = dual ? "nib_dual_sm90" : "nib_gemm_sm90";
@@ -255,15 +263,15 @@ static enum nib_status find_kernels(struct cuda_device *device,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	enum nib_status status =
-	    cuda_kernel(device, "nib_tokens_sm90", cuda_tokens_shared(device),
-			&gemm->tokens, err);
+	enum nib_status status = cuda_kernel(device, "nib_activations_sm90",
+					     cuda_activations_shared(device),
+					     &gemm->activations, err);
 
-	for (int64_t i = 0; i < gemm->n_parts && !status; i++) {
-		struct gemm_part *part = &gemm->parts[i];
+	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
+		struct gemm_chunk *chunk = &gemm->chunks[i];
 
-		status = find_multiply(device, gemm->op, part->token_steps,
-				       &part->multiply, err);
+		status = find_multiply(device, gemm->op, chunk->a_steps,
+				       &chunk->multiply, err);
 	}
 	return status;
 }
@@ -293,19 +301,19 @@ static enum nib_status list_matrices(const struct nib_plan *plan,
 	return NIB_OK;
 }
 
-/* Shapes of a part's matrices; the part's rows, tokens and k. */
-static enum nib_status part_shapes(const struct nib_plan *plan,
-				   const struct cuda_gemm *gemm,
-				   struct gemm_part *part,
-				   struct nib_tile_shape *tile_shapes,
-				   struct nib_error *err)
+/* Fills the shapes of a chunk's matrices, and its rows, atoms and k. */
+static enum nib_status chunk_shapes(const struct nib_plan *plan,
+				    const struct cuda_gemm *gemm,
+				    struct gemm_chunk *chunk,
+				    struct nib_tile_shape *tile_shapes,
+				    struct nib_error *err)
 {
-	int64_t rows = 0, tokens = 0, tiles;
+	int64_t rows = 0, padded = 0, tiles;
 
-	for (int32_t i = 0; i < part->args.count; i++) {
-		const struct gemm_matrix *x = &gemm->matrices[part->first + i];
+	for (int32_t i = 0; i < chunk->args.count; i++) {
+		const struct gemm_matrix *x = &gemm->matrices[chunk->first + i];
 		const struct nib_problem *p = &plan->problems[x->problem];
-		struct nib_gemm_shape *s = &part->args.shapes[i];
+		struct nib_gemm_shape *s = &chunk->args.shapes[i];
 		enum nib_status status =
 		    make_shape("problems", x->problem, &p->a,
 			       cuda_weights(&p->b, p->b_packed),
@@ -316,24 +324,24 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 
 		if (status)
 			return status;
-		s->first_token = (int32_t)tokens;
+		s->first_row = (int32_t)padded;
 		rows += s->m;
-		/* A tile of over 128 reads whole steps of 32. */
-		tokens += round_up(s->m, s->m > 128 ? 2 * NIB_TILE_TOKENS_STEP
-						    : NIB_TILE_TOKENS_STEP);
-		if (tokens > INT32_MAX)
+		/* A tile of over 128 rows reads whole steps of 32. */
+		padded += round_up(s->m, s->m > 128 ? 2 * NIB_TILE_M_STEP
+						    : NIB_TILE_M_STEP);
+		if (padded > INT32_MAX)
 			return nib_fail_argument(err, NIB_UNSUPPORTED,
 						 "problems",
 						 ": over 2^31 rows of a in one "
 						 "launch");
-		if (s->k > part->most_k)
-			part->most_k = s->k;
+		if (s->k > chunk->most_k)
+			chunk->most_k = s->k;
 		tile_shapes[i] = (struct nib_tile_shape){s->m, s->n, s->k};
-		part->args.dtype = (int32_t)p->c.dtype;
+		chunk->args.dtype = (int32_t)p->c.dtype;
 	}
-	part->args.rows = (int32_t)rows;
-	part->args.token_atoms = tokens / 8;
-	tiles = nib_tiles_least(tile_shapes, part->args.count,
+	chunk->args.rows = (int32_t)rows;
+	chunk->args.a_atoms = padded / 8;
+	tiles = nib_tiles_least(tile_shapes, chunk->args.count,
 				plan->op == NIB_DUAL_GEMM);
 	if (tiles > INT32_MAX)
 		return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
@@ -344,8 +352,8 @@ static enum nib_status part_shapes(const struct nib_plan *plan,
 }
 
 /* Types of c may differ within a plan, not within a launch. */
-static int32_t part_count(const struct nib_plan *plan,
-			  const struct cuda_gemm *gemm, int64_t first)
+static int32_t chunk_count(const struct nib_plan *plan,
+			   const struct cuda_gemm *gemm, int64_t first)
 {
 	const enum nib_dtype dtype =
 	    plan->problems[gemm->matrices[first].problem].c.dtype;
@@ -358,21 +366,22 @@ static int32_t part_count(const struct nib_plan *plan,
 	return count;
 }
 
-static int32_t most_tokens(const struct nib_gemm_tile *tiles, int64_t count)
+static int32_t most_m(const struct nib_gemm_tile *tiles, int64_t count)
 {
-	int32_t most = NIB_TILE_TOKENS_STEP;
+	int32_t most = NIB_TILE_M_STEP;
 
 	for (int64_t i = 0; i < count; i++)
-		if (tiles[i].tokens > most)
-			most = tiles[i].tokens;
+		if (tiles[i].rows > most)
+			most = tiles[i].rows;
 	return most;
 }
 
-static enum nib_status plan_part(const struct cuda_device *device,
-				 const struct nib_plan *plan,
-				 const struct nib_tile_device *clusters,
-				 struct cuda_gemm *gemm, struct gemm_part *part,
-				 struct tile_list *list, struct nib_error *err)
+static enum nib_status plan_chunk(const struct cuda_device *device,
+				  const struct nib_plan *plan,
+				  const struct nib_tile_device *clusters,
+				  struct cuda_gemm *gemm,
+				  struct gemm_chunk *chunk,
+				  struct tile_list *list, struct nib_error *err)
 {
 	struct nib_tile_shape tile_shapes[NIB_GEMM_PROBLEMS];
 	struct nib_gemm_tile *tiles = NULL;
@@ -381,55 +390,57 @@ static enum nib_status plan_part(const struct cuda_device *device,
 	const bool is_alone = plan->count == 1 && gemm->n_matrices == 1;
 	bool has_space;
 	enum nib_status status =
-	    part_shapes(plan, gemm, part, tile_shapes, err);
+	    chunk_shapes(plan, gemm, chunk, tile_shapes, err);
 
 	if (status)
 		return status;
-	if (!nib_tiles_plan(clusters, tile_shapes, part->args.count,
+	if (!nib_tiles_plan(clusters, tile_shapes, chunk->args.count,
 			    plan->op == NIB_DUAL_GEMM, is_alone, &t, &tiles))
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory to cut %d matrices into tiles",
-				part->args.count);
+				chunk->args.count);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
-	part->first_tile = list->count;
+	chunk->first_tile = list->count;
 	has_space = append(list, tiles, n_tiles);
-	/* Only alone: the kernel for few tokens has bits of its own. */
-	cuda_gemm_rings(device, most_tokens(tiles, (int64_t)n_tiles),
-			is_alone && stages_of(part->most_k) / t.k_parts >= 2,
-			part);
+	/*
+	 * Never for a group: the small-m kernel adds in another order, and a
+	 * matrix of a group must have the bits of any other group.
+	 */
+	cuda_gemm_rings(device, most_m(tiles, (int64_t)n_tiles),
+			is_alone && stages_of(chunk->most_k) / t.k_slices >= 2,
+			chunk);
 	if (n_tiles)
-		memcpy(part->args.first, tiles,
+		memcpy(chunk->args.first, tiles,
 		       (size_t)t.clusters * sizeof(*tiles));
 	free(tiles);
 	if (!has_space)
 		return no_memory(n_tiles * sizeof(*tiles), err);
-	part->args.tile_rounds = t.rounds;
-	part->args.k_parts = t.k_parts;
-	if (t.k_parts > 1) {
-		part->args.n_arrivals =
-		    (int32_t)(t.tiles / t.k_parts) * NIB_GEMM_PAIR;
-		part->sums_bytes =
-		    (size_t)t.tiles * sums_bytes(part->args.tile_tokens);
+	chunk->args.tile_rounds = t.rounds;
+	chunk->args.k_slices = t.k_slices;
+	if (t.k_slices > 1) {
+		chunk->args.n_arrivals =
+		    (int32_t)(t.tiles / t.k_slices) * NIB_GEMM_PAIR;
+		chunk->partials_bytes =
+		    (size_t)t.tiles * partials_bytes(chunk->args.tile_m);
 	}
-	part->clusters = t.clusters;
-	bytes = part_bytes(part);
+	chunk->clusters = t.clusters;
+	bytes = chunk_bytes(chunk);
 	if (bytes > gemm->workspace_bytes)
 		gemm->workspace_bytes = bytes;
 	gemm->tiles += t.tiles;
-	if (gemm->n_parts == 0) {
-		gemm->tile_tokens = part->args.tile_tokens;
-		gemm->k_parts = t.k_parts;
+	if (gemm->n_chunks == 0) {
+		gemm->tile_m = chunk->args.tile_m;
+		gemm->k_slices = t.k_slices;
 		gemm->clusters = t.clusters;
 	}
-	gemm->n_parts++;
+	gemm->n_chunks++;
 	return NIB_OK;
 }
 
-static enum nib_status plan_parts(const struct cuda_device *device,
-				  const struct nib_plan *plan,
-				  const struct nib_tile_device *clusters,
-				  struct cuda_gemm *gemm,
-				  struct tile_list *list, struct nib_error *err)
+static enum nib_status
+plan_chunks(const struct cuda_device *device, const struct nib_plan *plan,
+	    const struct nib_tile_device *clusters, struct cuda_gemm *gemm,
+	    struct tile_list *list, struct nib_error *err)
 {
 	int64_t count = 0;
 	enum nib_status status = list_matrices(plan, gemm, err);
@@ -437,35 +448,35 @@ static enum nib_status plan_parts(const struct cuda_device *device,
 	if (status)
 		return status;
 	for (int64_t i = 0; i < gemm->n_matrices;
-	     i += part_count(plan, gemm, i))
+	     i += chunk_count(plan, gemm, i))
 		count++;
-	gemm->parts = calloc((size_t)count + 1, sizeof(*gemm->parts));
-	if (!gemm->parts)
-		return no_memory((size_t)count * sizeof(*gemm->parts), err);
+	gemm->chunks = calloc((size_t)count + 1, sizeof(*gemm->chunks));
+	if (!gemm->chunks)
+		return no_memory((size_t)count * sizeof(*gemm->chunks), err);
 	for (int64_t i = 0; i < gemm->n_matrices && !status;) {
-		struct gemm_part *part = &gemm->parts[gemm->n_parts];
+		struct gemm_chunk *chunk = &gemm->chunks[gemm->n_chunks];
 
-		part->first = i;
-		part->args.count = part_count(plan, gemm, i);
-		i += part->args.count;
+		chunk->first = i;
+		chunk->args.count = chunk_count(plan, gemm, i);
+		i += chunk->args.count;
 		status =
-		    plan_part(device, plan, clusters, gemm, part, list, err);
+		    plan_chunk(device, plan, clusters, gemm, chunk, list, err);
 	}
 	return status;
 }
 
 /*
- * Tokens of a tile of a mixture, whose experts' shares only the device knows:
- * half as many again as an average expert has.
+ * Rows of A of an MoE tile: half as many again as an average expert has, since
+ * only the device knows the experts' shares.
  */
-static int32_t moe_tokens(int64_t rows, int64_t experts)
+static int32_t moe_tile_m(int64_t rows, int64_t experts)
 {
 	const int64_t fair = 3 * rows / (2 * experts);
 
-	for (int32_t tokens = 32; tokens < NIB_TILE_TOKENS_MAX; tokens *= 2)
-		if (fair <= tokens)
-			return tokens;
-	return NIB_TILE_TOKENS_MAX;
+	for (int32_t m = 32; m < NIB_TILE_M_MAX; m *= 2)
+		if (fair <= m)
+			return m;
+	return NIB_TILE_M_MAX;
 }
 
 static enum nib_status plan_moe(const struct cuda_device *device,
@@ -482,7 +493,7 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	const int64_t padded =
 	    round_up(rows, 16) + 16 * (experts < rows ? experts : rows);
 	struct nib_gemm_shape shape;
-	struct gemm_part *part;
+	struct gemm_chunk *chunk;
 	enum nib_status status =
 	    make_shape("moe", -1, &moe->a, b, b2, &moe->c, &shape, err);
 
@@ -496,40 +507,40 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 		    (long long)experts, (long long)rows, NIB_GEMM_EXPERTS);
 	if (rows == 0 || shape.n == 0)
 		return NIB_OK;
-	part = gemm->parts = calloc(1, sizeof(*part));
-	if (!part)
-		return no_memory(sizeof(*part), err);
-	part->args.shapes[0] = shape;
-	part->args.count = 1;
-	part->args.rows = (int32_t)rows;
-	part->args.token_atoms = padded / 8;
-	part->args.dtype = (int32_t)moe->c.dtype;
-	part->args.k_parts = 1;
-	part->args.experts = (int32_t)experts;
-	part->args.b_batch_bytes = nib_nvfp4_batch_stride_bytes(b);
-	part->args.b_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(b);
+	chunk = gemm->chunks = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return no_memory(sizeof(*chunk), err);
+	chunk->args.shapes[0] = shape;
+	chunk->args.count = 1;
+	chunk->args.rows = (int32_t)rows;
+	chunk->args.a_atoms = padded / 8;
+	chunk->args.dtype = (int32_t)moe->c.dtype;
+	chunk->args.k_slices = 1;
+	chunk->args.experts = (int32_t)experts;
+	chunk->args.b_batch_bytes = nib_nvfp4_batch_stride_bytes(b);
+	chunk->args.b_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(b);
 	if (dual) {
-		part->args.b2_batch_bytes = nib_nvfp4_batch_stride_bytes(b2);
-		part->args.b2_scale_batch_bytes =
+		chunk->args.b2_batch_bytes = nib_nvfp4_batch_stride_bytes(b2);
+		chunk->args.b2_scale_batch_bytes =
 		    nib_nvfp4_scale_batch_stride_bytes(b2);
 	}
-	part->clusters = clusters->clusters;
-	part->most_k = shape.k;
-	cuda_gemm_rings(device, moe_tokens(rows, experts),
-			stages_of(shape.k) >= 2, part);
-	gemm->workspace_bytes = part_bytes(part);
-	gemm->tile_tokens = part->args.tile_tokens;
-	gemm->k_parts = 1;
-	gemm->clusters = part->clusters;
-	gemm->n_parts = 1;
+	chunk->clusters = clusters->clusters;
+	chunk->most_k = shape.k;
+	cuda_gemm_rings(device, moe_tile_m(rows, experts),
+			stages_of(shape.k) >= 2, chunk);
+	gemm->workspace_bytes = chunk_bytes(chunk);
+	gemm->tile_m = chunk->args.tile_m;
+	gemm->k_slices = 1;
+	gemm->clusters = chunk->clusters;
+	gemm->n_chunks = 1;
 	return NIB_OK;
 }
 
 /* The tiles to the device. */
-static enum nib_status place_tiles(const struct cuda_device *device,
-				   const struct tile_list *list,
-				   struct cuda_gemm *gemm,
-				   struct nib_error *err)
+static enum nib_status upload_tiles(const struct cuda_device *device,
+				    const struct tile_list *list,
+				    struct cuda_gemm *gemm,
+				    struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
 	const size_t bytes = list->count * sizeof(*list->tiles);
@@ -544,21 +555,24 @@ static enum nib_status place_tiles(const struct cuda_device *device,
 				 (CUdeviceptr)(uintptr_t)list->tiles, bytes);
 	if (result)
 		return cuda_fail(cu, result, device->name, err);
-	for (int64_t i = 0; i < gemm->n_parts; i++)
-		gemm->parts[i].args.tiles =
+	for (int64_t i = 0; i < gemm->n_chunks; i++)
+		gemm->chunks[i].args.tiles =
 		    (const struct nib_gemm_tile *)(uintptr_t)gemm->tiles_data +
-		    gemm->parts[i].first_tile;
+		    gemm->chunks[i].first_tile;
 	return NIB_OK;
 }
 
-/* By the kernel that takes all tiles; the others have as much shared memory. */
+/*
+ * Asks for the kernel that takes all tiles; the others have as much shared
+ * memory.
+ */
 enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				   struct nib_tile_device *clusters,
 				   struct nib_error *err)
 {
 	CUfunction multiply;
 	enum nib_status status =
-	    find_multiply(device, NIB_GEMM, NIB_MANY_STEPS, &multiply, err);
+	    find_multiply(device, NIB_GEMM, NIB_LARGE_M_STEPS, &multiply, err);
 
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
 	return status ? status
@@ -577,14 +591,14 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 	gemm->op = plan->op;
 	status = cuda_gemm_clusters(device, &clusters, err);
 	if (!status)
-		status =
-		    plan->is_moe
-			? plan_moe(device, plan, &clusters, gemm, err)
-			: plan_parts(device, plan, &clusters, gemm, &list, err);
+		status = plan->is_moe
+			     ? plan_moe(device, plan, &clusters, gemm, err)
+			     : plan_chunks(device, plan, &clusters, gemm, &list,
+					   err);
 	if (!status)
 		status = find_kernels(device, gemm, err);
 	if (!status)
-		status = place_tiles(device, &list, gemm, err);
+		status = upload_tiles(device, &list, gemm, err);
 	free(list.tiles);
 	return status;
 }
@@ -594,5 +608,5 @@ void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)
 	if (gemm->tiles_data)
 		cuda_free(device, (void *)(uintptr_t)gemm->tiles_data);
 	free(gemm->matrices);
-	free(gemm->parts);
+	free(gemm->chunks);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.h - products of any number of rows by the kernels of sm90_gemm.cuh: a
- * plan's part (the list of tiles in device memory) and a run's (pointers).
+ * gemm.h - products of any number of rows by the kernels of sm90_gemm.cuh: what
+ * a plan keeps (the list of tiles in device memory), and what a run adds
+ * (pointers).
  */
 #ifndef NIB_CUDA_GEMM_H
 #define NIB_CUDA_GEMM_H
@@ -15,37 +16,38 @@ struct gemm_matrix {
 	int32_t problem, batch;
 };
 
-/* One launch: at most NIB_GEMM_PROBLEMS matrices, or a mixture. */
-struct gemm_part {
+/* The matrices of one launch: at most NIB_GEMM_PROBLEMS, or an MoE problem. */
+struct gemm_chunk {
 	int64_t first;	   /* of the plan's matrices */
 	size_t first_tile; /* of the plan's tiles */
 	struct nib_gemm_args args;
 	int32_t clusters;
 	int32_t shared_bytes;
-	int32_t token_steps; /* of a token stage: NIB_MANY_STEPS and so on */
+	int32_t
+	    a_steps; /* of an activation stage: NIB_LARGE_M_STEPS and so on */
 	CUfunction multiply; /* the kernel of those */
 	int32_t most_k;
-	size_t sums_bytes; /* of parts of k, in the workspace */
+	size_t partials_bytes; /* split-k partial results in the workspace */
 };
 
 struct cuda_gemm {
 	enum nib_op op;
-	CUfunction tokens;
+	CUfunction activations;
 	struct gemm_matrix *matrices; /* that have elements */
 	int64_t n_matrices;
-	struct gemm_part *parts;
-	int64_t n_parts;
-	CUdeviceptr tiles_data; /* of all parts */
+	struct gemm_chunk *chunks;
+	int64_t n_chunks;
+	CUdeviceptr tiles_data; /* of all chunks */
 	/* What the plan reports. */
-	size_t workspace_bytes; /* prepared tokens, sums of parts of k */
+	size_t workspace_bytes; /* converted activations, split-k partials */
 	int64_t tiles;
-	int32_t tile_tokens, k_parts, clusters; /* of the first part */
+	int32_t tile_m, k_slices, clusters; /* of the first chunk */
 };
 
 /*
- * plan: the front door's part is complete; NIB_UNSUPPORTED for strides that the
- * kernels do not take.  With the context entered, as the others.  Free also
- * what a failed plan left.
+ * plan: the fields that the API layer fills are complete; NIB_UNSUPPORTED for
+ * strides that the kernels do not take. With the context entered, as the
+ * others. Free also what a failed plan left.
  */
 enum nib_status cuda_gemm_plan(struct cuda_device *device,
 			       const struct nib_plan *plan,
@@ -54,23 +56,25 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
 
 /*
- * The part's token steps and rings, where no tile has more than tile_tokens
- * tokens.  in_turns: two pairs of warpgroups may take weight stages in turns,
- * of which each tile has two or more.
+ * The kernel and the ring stages of a chunk whose tiles have at most tile_m
+ * rows of A. may_alternate: each tile has two weight stages or more, so that
+ * two pairs of warpgroups may alternate them.
  */
-void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_tokens,
-		     bool in_turns, struct gemm_part *part);
+void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_m,
+		     bool may_alternate, struct gemm_chunk *chunk);
 
-/* Dynamic shared memory of a block of the tokens' kernel of which two fit on a
- * multiprocessor, and a third does not. */
-static inline int cuda_tokens_shared(const struct cuda_device *device)
+/*
+ * Dynamic shared memory of a block of the activation conversion kernel, so that
+ * two blocks fit on an SM and a third does not.
+ */
+static inline int cuda_activations_shared(const struct cuda_device *device)
 {
 	return device->shared_bytes / 3;
 }
 
-/* The workspace's places into a launch's arguments. */
-void cuda_gemm_place(const struct gemm_part *part, void *workspace,
-		     struct nib_gemm_args *args);
+/* The addresses in the workspace, into a launch's arguments. */
+void cuda_gemm_set_workspace(const struct gemm_chunk *chunk, void *workspace,
+			     struct nib_gemm_args *args);
 
 /* How many pairs of CTAs run at once. */
 enum nib_status cuda_gemm_clusters(struct cuda_device *device,

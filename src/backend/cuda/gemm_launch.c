@@ -4,7 +4,7 @@
 
 #include "format/view.h"
 
-/* Of rows that lie at multiples of `stride` from an aligned one. */
+/* How rows of linear scales may be loaded. */
 static int32_t scale_flags(const struct nib_nvfp4 *b)
 {
 	uint64_t x = (uintptr_t)b->scales;
@@ -59,7 +59,8 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 	}
 }
 
-/* The launch may begin before the one ahead of it has ended; it waits itself.
+/*
+ * The launch may begin before the kernel before it has ended; it waits itself.
  */
 static void may_overlap(CUlaunchConfig *config)
 {
@@ -70,38 +71,42 @@ static void may_overlap(CUlaunchConfig *config)
 }
 
 /*
- * If all blocks run at once they may come while the kernel ahead of them ends,
- * two on a multiprocessor (cuda_tokens_shared()): more on the few that are free
- * by then would be slower (docs/notes/0052).
+ * A grid whose blocks are all resident may start while the kernel before it
+ * ends, two blocks on an SM (cuda_activations_shared()): more blocks on the few
+ * SMs that are free by then would be slower (docs/notes/0052).
  */
-static enum nib_status launch_tokens(const struct cuda_device *device,
-				     const struct cuda_gemm *gemm,
-				     const struct gemm_part *part,
-				     void **arguments, CUstream stream,
-				     struct nib_error *err)
+static enum nib_status launch_activations(const struct cuda_device *device,
+					  const struct cuda_gemm *gemm,
+					  const struct gemm_chunk *chunk,
+					  void **arguments, CUstream stream,
+					  struct nib_error *err)
 {
 	const int64_t steps =
-	    divide_up(part->most_k ? part->most_k : 1, NIB_WEIGHT_STAGE_K) *
+	    divide_up(chunk->most_k ? chunk->most_k : 1, NIB_WEIGHT_STAGE_K) *
 	    NIB_WEIGHT_STAGE_STEPS;
 	CUlaunchAttribute attribute = {0};
 	CUlaunchConfig config = {0};
 
-	config.gridDimX = (unsigned)part->args.token_atoms;
-	config.gridDimY = (unsigned)divide_up(steps, NIB_TOKENS_STEPS);
-	config.blockDimX = NIB_TOKENS_THREADS;
+	config.gridDimX = (unsigned)chunk->args.a_atoms;
+	config.gridDimY = (unsigned)divide_up(steps, NIB_CONVERT_STEPS);
+	config.blockDimX = NIB_CONVERT_THREADS;
 	config.hStream = stream;
 	config.attrs = &attribute;
 	if ((int64_t)config.gridDimX * config.gridDimY <=
 	    2 * (int64_t)device->multiprocessors) {
-		config.sharedMemBytes = (unsigned)cuda_tokens_shared(device);
+		config.sharedMemBytes =
+		    (unsigned)cuda_activations_shared(device);
 		may_overlap(&config);
 	}
-	return cuda_queue(device, gemm->tokens, config, arguments, err);
+	return cuda_launch(device, gemm->activations, config, arguments, err);
 }
 
-/* It may begin while the tokens are prepared, and waits for them. */
+/*
+ * The multiply kernel may begin while the activations are converted, and waits
+ * for them.
+ */
 static enum nib_status launch_multiply(const struct cuda_device *device,
-				       const struct gemm_part *part,
+				       const struct gemm_chunk *chunk,
 				       void **arguments, CUstream stream,
 				       struct nib_error *err)
 {
@@ -112,37 +117,39 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	attributes[0].value.clusterDim.x = NIB_GEMM_PAIR;
 	attributes[0].value.clusterDim.y = 1;
 	attributes[0].value.clusterDim.z = 1;
-	config.gridDimX = (unsigned)part->clusters * NIB_GEMM_PAIR;
-	config.blockDimX = part->token_steps == NIB_FEW_STEPS
-			       ? NIB_FEW_THREADS
+	config.gridDimX = (unsigned)chunk->clusters * NIB_GEMM_PAIR;
+	config.blockDimX = chunk->a_steps == NIB_SMALL_M_STEPS
+			       ? NIB_SMALL_M_THREADS
 			       : NIB_GEMM_THREADS;
-	config.sharedMemBytes = (unsigned)part->shared_bytes;
+	config.sharedMemBytes = (unsigned)chunk->shared_bytes;
 	config.hStream = stream;
 	config.attrs = attributes;
 	config.numAttrs = 1;
 	may_overlap(&config);
-	/* Parts of k wait for each other: all CTAs are to run at once, whatever
-	 * else the GPU does. */
-	if (part->args.k_parts > 1) {
+	/*
+	 * Split-k slices of a tile wait for each other, so all CTAs must be
+	 * resident, whatever else runs on the GPU.
+	 */
+	if (chunk->args.k_slices > 1) {
 		attributes[config.numAttrs].id =
 		    CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
 		attributes[config.numAttrs++].value.cooperative = 1;
 	}
-	return cuda_queue(device, part->multiply, config, arguments, err);
+	return cuda_launch(device, chunk->multiply, config, arguments, err);
 }
 
 static enum nib_status launch(const struct cuda_device *device,
 			      const struct cuda_gemm *gemm,
-			      const struct gemm_part *part,
+			      const struct gemm_chunk *chunk,
 			      struct nib_gemm_launch *params, CUstream stream,
 			      struct nib_error *err)
 {
 	void *arguments[] = {params};
 	enum nib_status status =
-	    launch_tokens(device, gemm, part, arguments, stream, err);
+	    launch_activations(device, gemm, chunk, arguments, stream, err);
 
 	return status ? status
-		      : launch_multiply(device, part, arguments, stream, err);
+		      : launch_multiply(device, chunk, arguments, stream, err);
 }
 
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,
@@ -151,24 +158,24 @@ enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 void *workspace, CUstream stream,
 				 struct nib_error *err)
 {
-	/* Its parameters are copied by the launch. */
+	/* The launch copies its parameters. */
 	struct nib_gemm_launch params;
 	const enum nib_op op = gemm->op;
 	enum nib_status status = NIB_OK;
 
-	for (int64_t i = 0; i < gemm->n_parts && !status; i++) {
-		const struct gemm_part *part = &gemm->parts[i];
+	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
+		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
-		params.args = part->args;
-		cuda_gemm_place(part, workspace, &params.args);
-		for (int32_t j = 0; j < part->args.count; j++) {
+		params.args = chunk->args;
+		cuda_gemm_set_workspace(chunk, workspace, &params.args);
+		for (int32_t j = 0; j < chunk->args.count; j++) {
 			const struct gemm_matrix *x =
-			    &gemm->matrices[part->first + j];
+			    &gemm->matrices[chunk->first + j];
 
 			point(op, &problems[x->problem], x->batch,
 			      &params.problems[j]);
 		}
-		status = launch(device, gemm, part, &params, stream, err);
+		status = launch(device, gemm, chunk, &params, stream, err);
 	}
 	return status;
 }
@@ -191,13 +198,13 @@ enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 	};
 	struct nib_gemm_launch params;
 
-	if (gemm->n_parts == 0)
+	if (gemm->n_chunks == 0)
 		return NIB_OK;
-	params.args = gemm->parts[0].args;
-	cuda_gemm_place(&gemm->parts[0], workspace, &params.args);
+	params.args = gemm->chunks[0].args;
+	cuda_gemm_set_workspace(&gemm->chunks[0], workspace, &params.args);
 	params.args.row_offsets = moe->row_offsets;
 	params.args.scale_rows = moe->scale_rows;
 	params.args.scale_rows_total = (int32_t)moe->scale_rows_total;
 	point(gemm->op, &whole, 0, &params.problems[0]);
-	return launch(device, gemm, &gemm->parts[0], &params, stream, err);
+	return launch(device, gemm, &gemm->chunks[0], &params, stream, err);
 }

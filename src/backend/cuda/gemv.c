@@ -7,14 +7,17 @@
 
 #include "format/view.h"
 
-/* What an SM's shared memory loses to each CTA. */
+/* Shared memory that the system reserves for each CTA. */
 #define CTA_SHARED_BYTES 1024
-/* Tokens of the variants for any rows, beside that for one. */
-#define ANY_TOKENS 4
-/* Of gridDim.y. */
+/*
+ * The M of the variant for any alignment; a product of one row has a variant of
+ * its own.
+ */
+#define ANY_M 4
+/* The limit of gridDim.y. */
 #define MAX_BATCH 65535
 
-static int variant_tokens(int64_t m)
+static int variant_m(int64_t m)
 {
 	return m == 1 ? 1 : m == 2 ? 2 : 4;
 }
@@ -33,13 +36,13 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			 bool b_is_tiled, int multiprocessors,
 			 int64_t shared_bytes)
 {
-	struct gemv_cut cut = {.tokens = variant_tokens(m)};
+	struct gemv_cut cut = {.m = variant_m(m)};
 
 	cut.tiles = (int32_t)nib_gemv_tiles(n, b_is_tiled);
 	for (int tiles = 1; tiles <= NIB_GEMV_MAX_TILES; tiles++) {
 		cut.tiles_per_cta = tiles;
 		cut.ctas = divide_up(cut.tiles, tiles);
-		cut.shared_bytes = nib_gemv_shared_bytes(k, cut.tokens, tiles);
+		cut.shared_bytes = nib_gemv_shared_bytes(k, cut.m, tiles);
 		if (cut.ctas * batch <=
 		    resident(&cut, shared_bytes) * multiprocessors)
 			break;
@@ -156,20 +159,18 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 	params->tiles = gemv->cut.tiles;
 	params->tiles_per_cta = gemv->cut.tiles_per_cta;
 	if (is_aligned(params)) {
-		snprintf(name, sizeof(name), "nib_sm90_gemv_%d",
-			 gemv->cut.tokens);
+		snprintf(name, sizeof(name), "nib_sm90_gemv_%d", gemv->cut.m);
 		status = find_kernel(device, name, gemv->cut.shared_bytes,
 				     &gemv->aligned, err);
 	}
 	if (!status)
-		status =
-		    find_kernel(device,
-				params->m == 1 ? "nib_sm90_gemv_1_any"
-					       : "nib_sm90_gemv_4_any",
-				nib_gemv_shared_bytes(
-				    params->k, params->m == 1 ? 1 : ANY_TOKENS,
-				    gemv->cut.tiles_per_cta),
-				&gemv->any, err);
+		status = find_kernel(
+		    device,
+		    params->m == 1 ? "nib_sm90_gemv_1_any"
+				   : "nib_sm90_gemv_4_any",
+		    nib_gemv_shared_bytes(params->k, params->m == 1 ? 1 : ANY_M,
+					  gemv->cut.tiles_per_cta),
+		    &gemv->any, err);
 	return status;
 }
 
@@ -188,13 +189,12 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	if (!function || !is_aligned(&params)) {
 		function = gemv->any;
 		shared_bytes = nib_gemv_shared_bytes(
-		    params.k, params.m == 1 ? 1 : ANY_TOKENS,
-		    params.tiles_per_cta);
+		    params.k, params.m == 1 ? 1 : ANY_M, params.tiles_per_cta);
 	}
 	config.gridDimX = (unsigned)gemv->cut.ctas;
 	config.gridDimY = gemv->batch;
 	config.blockDimX = NIB_GEMV_THREADS;
 	config.sharedMemBytes = (unsigned)shared_bytes;
 	config.hStream = stream;
-	return cuda_queue(device, function, config, arguments, err);
+	return cuda_launch(device, function, config, arguments, err);
 }

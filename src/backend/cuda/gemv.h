@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemv.h - products of up to 4 rows by the kernels of sm90_gemv.cu: how they
- * are cut (arithmetic alone), and a plan's part and a run's part of a launch.
+ * are cut (arithmetic alone), what a plan keeps, and a launch.
  */
 #ifndef NIB_CUDA_GEMV_H
 #define NIB_CUDA_GEMV_H
@@ -13,7 +13,7 @@
 #define CUDA_GEMV_MAX_ROWS 4
 
 struct gemv_cut {
-	int tokens; /* of the variant */
+	int m; /* of A that the variant takes */
 	int32_t tiles, tiles_per_cta;
 	int64_t ctas; /* of one matrix */
 	int64_t shared_bytes;

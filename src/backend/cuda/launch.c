@@ -58,27 +58,27 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 	char launches[80] = "1 launch";
 
 	/* More do not fit into a kernel's parameters. */
-	if (p->gemm.n_parts > 1)
+	if (p->gemm.n_chunks > 1)
 		snprintf(launches, sizeof(launches),
 			 "%lld launches, of %d matrices and one type at most,",
-			 (long long)p->gemm.n_parts, NIB_GEMM_PROBLEMS);
+			 (long long)p->gemm.n_chunks, NIB_GEMM_PROBLEMS);
 	if (p->is_gemv)
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "vector kernel on %s: %lld blocks read the weights "
 			 "once, as the memory gives them",
 			 device->name, (long long)plan->tasks);
-	else if (p->gemm.n_parts == 0)
+	else if (p->gemm.n_chunks == 0)
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "nothing to compute");
 	else
 		snprintf(plan->explanation, sizeof(plan->explanation),
-			 "%s on %s: tiles of %d rows x up to %d tokens on %d "
-			 "clusters, k in %d part%s, %s of two kernels (the "
-			 "first converts the tokens, the second begins "
-			 "meanwhile)",
-			 what, device->name, NIB_TILE_ROWS, p->gemm.tile_tokens,
-			 p->gemm.clusters, p->gemm.k_parts,
-			 p->gemm.k_parts == 1 ? "" : "s", launches);
+			 "%s on %s: tiles of %d rows of B x up to %d rows of A "
+			 "on %d clusters, k in %d slice%s, %s of two kernels "
+			 "(activation conversion, then the product, which "
+			 "begins meanwhile)",
+			 what, device->name, NIB_TILE_N, p->gemm.tile_m,
+			 p->gemm.clusters, p->gemm.k_slices,
+			 p->gemm.k_slices == 1 ? "" : "s", launches);
 }
 
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)

@@ -189,9 +189,9 @@ static unsigned one_at_least(unsigned x)
 	return x ? x : 1;
 }
 
-enum nib_status cuda_queue(const struct cuda_device *device,
-			   CUfunction function, CUlaunchConfig config,
-			   void **arguments, struct nib_error *err)
+enum nib_status cuda_launch(const struct cuda_device *device,
+			    CUfunction function, CUlaunchConfig config,
+			    void **arguments, struct nib_error *err)
 {
 	CUresult result;
 

@@ -90,7 +90,7 @@ static enum nib_status fill(struct cuda_device *device,
 	return status;
 }
 
-/* Where codes and scales lie in the packed copy. */
+/* Sizes, strides and offsets of the packed copy. */
 static size_t make_view(const struct nib_nvfp4 *b, struct cuda_packed *p)
 {
 	const size_t batch = (size_t)nib_nvfp4_batches(b);

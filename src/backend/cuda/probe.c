@@ -66,7 +66,7 @@ enum nib_status cuda_probe(struct nib_device *base, enum nib_probe probe,
 		config.gridDimX = (unsigned)l.blocks;
 		config.blockDimX = (unsigned)l.threads;
 		config.hStream = stream;
-		status = cuda_queue(device, function, config, arguments, err);
+		status = cuda_launch(device, function, config, arguments, err);
 	}
 	cuda_leave(device);
 	if (status)

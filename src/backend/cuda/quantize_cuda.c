@@ -115,7 +115,7 @@ static enum nib_status launch(const struct call *call, const char *name,
 	config.gridDimX = (unsigned)(blocks < most ? blocks : most);
 	config.blockDimX = NIB_QUANTIZE_THREADS;
 	config.hStream = call->stream;
-	return cuda_queue(call->device, function, config, &params, err);
+	return cuda_launch(call->device, function, config, &params, err);
 }
 
 /* ---- views as the kernels see them --------------------------------------- */
@@ -163,7 +163,7 @@ static struct nib_quantize_nvfp4 nvfp4(const struct nib_nvfp4 *v)
 	return q;
 }
 
-/* Of nothing, no batches: their number may be any. */
+/* An empty matrix has no units: products with its batch could overflow. */
 static int64_t scale_units(const struct nib_quantize_nvfp4 *q)
 {
 	return q->scale_bytes ? q->scale_bytes * q->batch : 0;

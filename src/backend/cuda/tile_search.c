@@ -4,7 +4,7 @@
  * filled one after another so that none exceeds it; the least time that
  * suffices is found by bisection (docs/notes/0033-tile-search.md).
  *
- * A problem is a strip of tokens for each of its row units.  A cluster gets
+ * A problem is a strip of rows of A for each of its row units.  A cluster gets
  * the longest piece that is left, then whatever of the others makes most of
  * the rest of its time; strips are cut where that pays.  Units are alike, so
  * that one pattern serves as many clusters as there are pieces for it: what
@@ -29,7 +29,7 @@
 #define HOPELESS     0.2
 /* Patterns that are looked for at most, in all: a bound on the time. */
 #define PATTERNS(problems) (100 + 3 * (problems))
-/* A cluster that works for so much of the time needs no better pattern. */
+/* A cluster that tiles for so much of the time needs no better pattern. */
 #define FULL 0.98
 /* A cut that fills less of the time is not worth a tile. */
 #define LEAST_CUT 0.01
@@ -47,7 +47,7 @@ struct nib_tile_search {
 	double least;  /* cycles of a tile of any size */
 	double cost[NIB_GEMM_PROBLEMS][NIB_TILE_SIZES];
 	double price[NIB_GEMM_PROBLEMS]; /* of a cycle of work */
-	int32_t cap[NIB_GEMM_PROBLEMS];	 /* tokens of a tile, most */
+	int32_t cap[NIB_GEMM_PROBLEMS];	 /* most rows of a tile */
 	bool is_stale;			 /* pieces are of other caps */
 	/* All pieces at the start; those left; the most costly first. */
 	struct nib_tile_piece whole[2 * NIB_GEMM_PROBLEMS], left[PIECES];
@@ -58,13 +58,13 @@ struct nib_tile_search {
 	int current; /* of loads; the other one is the best so far */
 };
 
-/* What a cluster gets: of piece left[at] `each`, tiles of so many tokens. */
-struct part {
-	int32_t at, each, tokens;
+/* What a cluster gets: `each` tiles of piece left[at], of so many rows. */
+struct slice {
+	int32_t at, each, rows;
 };
 
 struct pattern {
-	struct part parts[PATTERN_MAX];
+	struct slice slices[PATTERN_MAX];
 	int32_t n;
 	double cycles;
 	double work;  /* by how much less is left to do */
@@ -76,46 +76,48 @@ static int32_t min32(int32_t a, int32_t b)
 	return a < b ? a : b;
 }
 
-/* Tokens of the first tile where `tokens` are cut as equally as can be. */
+/* Rows of the first tile if `rows` are cut as equally as can be. */
 static int32_t next_tile(const struct nib_tile_search *s, int32_t problem,
-			 int32_t tokens)
+			 int32_t rows)
 {
 	const int32_t cap = s->cap[problem];
 
-	if (tokens <= cap)
-		return tokens;
+	if (rows <= cap)
+		return rows;
 	return nib_tile_size(
-	    nib_tile_size_of(divide_up(tokens, divide_up(tokens, cap))));
+	    nib_tile_size_of(divide_up(rows, divide_up(rows, cap))));
 }
 
 static double work_of(const struct nib_tile_search *s, int32_t problem,
-		      int32_t tokens)
+		      int32_t rows)
 {
 	double work = 0;
 
-	while (tokens > 0) {
-		const int32_t tile = next_tile(s, problem, tokens);
+	while (rows > 0) {
+		const int32_t tile = next_tile(s, problem, rows);
 
 		work += s->cost[problem][nib_tile_size_of(tile)];
-		tokens -= tile;
+		rows -= tile;
 	}
 	return work;
 }
 
 static void set_costs(const struct nib_tile_search *s, struct nib_tile_piece *x)
 {
-	const int32_t tile = next_tile(s, x->problem, x->tokens);
+	const int32_t tile = next_tile(s, x->problem, x->rows);
 
 	x->cycles = s->cost[x->problem][nib_tile_size_of(tile)];
-	x->work = x->cycles + work_of(s, x->problem, x->tokens - tile);
+	x->work = x->cycles + work_of(s, x->problem, x->rows - tile);
 }
 
-/* A tile of over 128 tokens begins at a multiple of 32: prepared tokens end
- * with such a step. */
+/*
+ * A tile of over 128 rows begins at a multiple of 32: the converted activations
+ * end with such a step.
+ */
 static bool may_cut(const struct nib_tile_search *s,
 		    const struct nib_tile_piece *x, int32_t tile)
 {
-	const int32_t rest = x->tokens - tile;
+	const int32_t rest = x->rows - tile;
 
 	return rest > 0 &&
 	       (tile % 32 == 0 || rest <= 128 || s->cap[x->problem] <= 128);
@@ -131,7 +133,7 @@ static int by_falling_cycles(const void *a, const void *b)
 		return x->cycles < y->cycles ? 1 : -1;
 	if (x->problem != y->problem)
 		return x->problem < y->problem ? -1 : 1;
-	return x->token < y->token ? -1 : x->token > y->token;
+	return x->row < y->row ? -1 : x->row > y->row;
 }
 
 /* The largest tiles that the time allows; false: not one of some problem. */
@@ -153,8 +155,8 @@ static bool set_caps(struct nib_tile_search *s)
 }
 
 /*
- * Of a long problem whole tiles as long as a strip of two or less remains,
- * which may be cut as one likes.
+ * A long problem is cut into whole tiles until a strip of at most two remains,
+ * which may be cut anywhere.
  */
 static void add_problem(struct nib_tile_search *s, int32_t i)
 {
@@ -167,13 +169,13 @@ static void add_problem(struct nib_tile_search *s, int32_t i)
 	if (m == 0 || units == 0)
 		return;
 	if (tiles) {
-		piece.tokens = cap;
+		piece.rows = cap;
 		piece.count = tiles * units;
 		set_costs(s, &piece);
 		s->whole[s->n_whole++] = piece;
 	}
-	piece.token = tiles * cap;
-	piece.tokens = m - tiles * cap;
+	piece.row = tiles * cap;
+	piece.rows = m - tiles * cap;
 	piece.count = units;
 	set_costs(s, &piece);
 	s->whole[s->n_whole++] = piece;
@@ -211,10 +213,10 @@ static void add_part(const struct nib_tile_search *s, struct pattern *p,
 		     int32_t at, int32_t each, int32_t tile)
 {
 	const struct nib_tile_piece *x = s->left + at;
-	const int32_t rest = x->tokens - tile;
+	const int32_t rest = x->rows - tile;
 	const double work = x->work - work_of(s, x->problem, rest);
 
-	p->parts[p->n++] = (struct part){at, each, tile};
+	p->slices[p->n++] = (struct slice){at, each, tile};
 	p->cycles += each * s->cost[x->problem][nib_tile_size_of(tile)];
 	p->work += each * work;
 	p->value += each * work * s->price[x->problem];
@@ -225,8 +227,8 @@ static int32_t used(const struct pattern *p, int32_t at)
 	int32_t n = 0;
 
 	for (int32_t i = 0; i < p->n; i++)
-		if (p->parts[i].at == at)
-			n += p->parts[i].each;
+		if (p->slices[i].at == at)
+			n += p->slices[i].each;
 	return n;
 }
 
@@ -248,7 +250,7 @@ static void fill(const struct nib_tile_search *s, struct pattern *p,
 			each = (int32_t)(gap / x->cycles);
 		if (each > 0)
 			add_part(s, p, i, each,
-				 next_tile(s, x->problem, x->tokens));
+				 next_tile(s, x->problem, x->rows));
 	}
 }
 
@@ -257,14 +259,14 @@ static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 {
 	const double gap = s->cycles - p->cycles;
 	double best = LEAST_CUT * s->cycles;
-	int32_t at = -1, tokens = 0;
+	int32_t at = -1, rows = 0;
 
 	if (gap < s->least)
 		return;
 	for (int32_t i = 0; i < min32(s->n_left, CUTS_LOOKED_AT); i++) {
 		const struct nib_tile_piece *x = s->left + i;
 		const double *cost = s->cost[x->problem];
-		int size = nib_tile_size_of(x->tokens);
+		int size = nib_tile_size_of(x->rows);
 
 		if (cost[0] > gap || x->count <= used(p, i))
 			continue;
@@ -275,18 +277,17 @@ static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 			const int32_t tile = nib_tile_size(size);
 			const double gain =
 			    s->price[x->problem] *
-			    (x->work -
-			     work_of(s, x->problem, x->tokens - tile));
+			    (x->work - work_of(s, x->problem, x->rows - tile));
 
 			if (gain > best) {
 				best = gain;
 				at = i;
-				tokens = tile;
+				rows = tile;
 			}
 		}
 	}
 	if (at >= 0)
-		add_part(s, p, at, 1, tokens);
+		add_part(s, p, at, 1, rows);
 }
 
 /* A tile of the first piece, others beside it; *best: the more valuable. */
@@ -308,12 +309,12 @@ static void consider(const struct nib_tile_search *s, int32_t tile,
 static void choose(const struct nib_tile_search *s, struct pattern *best)
 {
 	const struct nib_tile_piece *x = s->left;
-	const int32_t whole = next_tile(s, x->problem, x->tokens);
-	int size = nib_tile_size_of(x->tokens);
+	const int32_t whole = next_tile(s, x->problem, x->rows);
+	int size = nib_tile_size_of(x->rows);
 
 	best->n = 0;
 	consider(s, 0, 0, best);
-	if (best->work < FULL * s->cycles && best->parts[0].each > 1)
+	if (best->work < FULL * s->cycles && best->slices[0].each > 1)
 		consider(s, whole, 1, best);
 	if (best->work >= FULL * s->cycles)
 		return;
@@ -337,33 +338,33 @@ static int32_t give(struct nib_tile_search *s, const struct pattern *p,
 	int32_t clusters = s->clusters - cluster, n_rests = 0, tiles = 0, n = 0;
 
 	for (int32_t i = 0; i < p->n; i++)
-		clusters = min32(clusters, s->left[p->parts[i].at].count /
-					       used(p, p->parts[i].at));
+		clusters = min32(clusters, s->left[p->slices[i].at].count /
+					       used(p, p->slices[i].at));
 	if (loads->count + p->n > NIB_TILE_LOADS)
 		return 0;
 	for (int32_t i = 0; i < p->n; i++) {
-		const struct part *part = &p->parts[i];
-		struct nib_tile_piece *x = s->left + part->at, taken = *x;
-		const int32_t tokens =
-		    nib_tile_size(nib_tile_size_of(part->tokens));
+		const struct slice *slice = &p->slices[i];
+		struct nib_tile_piece *x = s->left + slice->at, taken = *x;
+		const int32_t rows =
+		    nib_tile_size(nib_tile_size_of(slice->rows));
 
-		taken.count = clusters * part->each;
+		taken.count = clusters * slice->each;
 		x->first += taken.count;
 		x->count -= taken.count;
-		if (part->tokens < x->tokens) {
+		if (slice->rows < x->rows) {
 			struct nib_tile_piece *rest = &rests[n_rests++];
 
 			*rest = taken;
-			rest->token += part->tokens;
-			rest->tokens -= part->tokens;
+			rest->row += slice->rows;
+			rest->rows -= slice->rows;
 			set_costs(s, rest);
 		}
-		taken.tokens = part->tokens;
+		taken.rows = slice->rows;
 		loads->list[loads->count++] = (struct nib_tile_load){
-		    taken, cluster, clusters, part->each};
-		tiles += part->each;
-		if (tokens > loads->tile_tokens)
-			loads->tile_tokens = tokens;
+		    taken, cluster, clusters, slice->each};
+		tiles += slice->each;
+		if (rows > loads->tile_m)
+			loads->tile_m = rows;
 	}
 	for (int32_t i = 0; i < s->n_left; i++)
 		if (s->left[i].count)
@@ -389,7 +390,7 @@ static bool pack(struct nib_tile_search *s)
 
 	memcpy(s->left, s->whole, (size_t)s->n_whole * sizeof(*s->whole));
 	s->n_left = s->n_whole;
-	loads->count = loads->rounds = loads->tile_tokens = 0;
+	loads->count = loads->rounds = loads->tile_m = 0;
 	loads->tiles = 0;
 	loads->cycles = 0;
 	while (s->n_left) {
@@ -490,7 +491,7 @@ struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
 	s->is_stale = true;
 	s->patterns = PATTERNS(count);
 	for (int32_t i = 0; i < count; i++) {
-		const int32_t steps = divide_up(shapes[i].k, NIB_TOKEN_STAGE_K);
+		const int32_t steps = divide_up(shapes[i].k, NIB_STEP_K);
 
 		s->cap[i] = 0;
 		for (int j = 0; j < NIB_TILE_SIZES; j++) {
@@ -501,7 +502,7 @@ struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
 				s->least = s->cost[i][j];
 		}
 	}
-	/* All sizes allowed: the least work, evenly. */
+	/* The least work with all sizes allowed, shared evenly. */
 	(void)set_caps(s);
 	make_pieces(s);
 	if (s->n_whole)
@@ -516,8 +517,7 @@ void nib_tile_loads_list(const struct nib_tile_loads *loads, int32_t clusters,
 	for (int32_t i = 0; i < loads->count; i++) {
 		const struct nib_tile_load *load = &loads->list[i];
 		const struct nib_tile_piece *x = &load->piece;
-		const int32_t tokens =
-		    nib_tile_size(nib_tile_size_of(x->tokens));
+		const int32_t rows = nib_tile_size(nib_tile_size_of(x->rows));
 
 		for (int32_t j = 0; j < load->clusters * load->each; j++) {
 			const int32_t c = load->cluster + j / load->each;
@@ -525,9 +525,9 @@ void nib_tile_loads_list(const struct nib_tile_loads *loads, int32_t clusters,
 
 			tiles[(int64_t)rounds_of[c]++ * clusters + c] =
 			    (struct nib_gemm_tile){x->problem, p % x->units,
-						   x->token +
+						   x->row +
 						       p / x->units * x->stride,
-						   (int16_t)tokens, 0};
+						   (int16_t)rows, 0};
 		}
 	}
 }

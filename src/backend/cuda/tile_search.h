@@ -9,15 +9,15 @@
 #include "backend/cuda/tiles.h"
 
 /*
- * Pieces of one problem that are alike: piece i is of row unit i % units and
- * begins at token + i / units * stride.
+ * Like pieces of one problem: piece i belongs to row unit i % units and begins
+ * at row + i / units * stride.
  */
 struct nib_tile_piece {
 	double cycles; /* of its next tile */
 	double work;   /* of all its tiles, cut as equally as can be */
 	int32_t problem;
-	int32_t tokens; /* of each that are still to be cut into tiles */
-	int32_t token, units, stride;
+	int32_t rows; /* of each, still to be cut into tiles */
+	int32_t row, units, stride;
 	int32_t first, count; /* which */
 };
 
@@ -31,7 +31,7 @@ struct nib_tile_load {
 struct nib_tile_loads {
 	struct nib_tile_load list[NIB_TILE_LOADS];
 	int32_t count;
-	int32_t rounds, tile_tokens;
+	int32_t rounds, tile_m;
 	int64_t tiles;
 	double cycles; /* of the busiest cluster */
 };
@@ -61,7 +61,7 @@ static inline int32_t divide_up(int32_t a, int32_t b)
 /* Row units of a problem: each has tiles of its own. */
 static inline int32_t nib_tile_units(const struct nib_tile_shape *s, bool dual)
 {
-	return divide_up(s->n, dual ? NIB_TILE_ROWS : 2 * NIB_TILE_ROWS);
+	return divide_up(s->n, dual ? NIB_TILE_N : 2 * NIB_TILE_N);
 }
 
 #endif

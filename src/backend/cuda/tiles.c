@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiles.c - the schedule of a group, by the shortest time of two searches:
- * tile_search.c packs tiles of all sizes; here are equal tiles of each problem,
- * the longest first, always to the cluster that is free first (LPT).
+ * tiles.c - the schedule of a group: the shorter one of two searches.  Here
+ * each problem is cut into equal tiles, which go, longest first, to the cluster
+ * that is free first (LPT); tile_search.c packs tiles of all sizes.
  *
- * For those a problem of m tokens is cut into as many equal tiles as the cap on
- * a tile asks for, and the cap is tried in all its steps.  What a tile costs is
- * in the device's table (costs.h).
+ * A problem of m rows of A is cut into as few equal tiles as a cap on the
+ * tile's rows allows, and every cap is tried.  The device's table has the cost
+ * of a tile (costs.h).
  */
 #include "backend/cuda/tiles.h"
 
@@ -16,17 +16,17 @@
 
 #include "backend/cuda/tile_search.h"
 
-/* Tokens of a tile: multiples of 16, above 128 of 32. */
-#define STEP NIB_TILE_TOKENS_STEP
-/* Parts of k, most. */
-#define PARTS_MAX 16
+/* Rows of A of a tile: multiples of 16, above 128 of 32. */
+#define STEP NIB_TILE_M_STEP
+/* Most split-k slices. */
+#define SLICES_MAX 16
 /* So many tiles a cluster need no fine search. */
 #define LONG_LIST 64
 /* The most that a schedule of more tiles must win. */
 #define MORE_TILES 0.1
 
-/* Tokens of a tile of a problem with m, none above cap. */
-static int32_t tile_tokens(int32_t m, int32_t cap)
+/* Rows of a tile of a problem with m of them, none above cap. */
+static int32_t tile_m(int32_t m, int32_t cap)
 {
 	return nib_tile_size(nib_tile_size_of(divide_up(m, divide_up(m, cap))));
 }
@@ -34,9 +34,9 @@ static int32_t tile_tokens(int32_t m, int32_t cap)
 /* The tiles of a problem that have the same cost. */
 struct run {
 	double cycles;
-	int32_t problem, tokens;
-	int32_t token; /* of the first tile */
-	int32_t tiles; /* along the tokens, times units */
+	int32_t problem, rows;
+	int32_t row;   /* of the first tile */
+	int32_t tiles; /* along m, times units */
 	int32_t units;
 };
 
@@ -50,20 +50,22 @@ static int32_t min32(int32_t a, int32_t b)
 	return a < b ? a : b;
 }
 
-/* Of one part of a tile, with its share of the work of joining them. */
+/*
+ * The cycles of one split-k slice of a tile, with its share of the reduction.
+ */
 static double tile_cycles(const struct nib_cuda_costs *costs,
-			  const struct nib_tile_shape *s, int32_t tokens,
-			  int32_t parts)
+			  const struct nib_tile_shape *s, int32_t rows,
+			  int32_t slices)
 {
 	const int32_t steps =
-	    min32(divide_up(s->k, NIB_TOKEN_STAGE_K),
-		  divide_up(stages_of(s), parts) * NIB_WEIGHT_STAGE_STEPS);
-	/* The table has two parts of 128 tokens; a fifth of that is waiting. */
+	    min32(divide_up(s->k, NIB_STEP_K),
+		  divide_up(stages_of(s), slices) * NIB_WEIGHT_STAGE_STEPS);
+	/* The table has two slices of 128 rows; a fifth of that is waiting. */
 	const double join =
-	    (double)costs->split * (parts + 1) * (tokens + 32) / (3 * 160);
+	    (double)costs->split * (slices + 1) * (rows + 32) / (3 * 160);
 
-	return nib_tile_cycles(costs, nib_tile_size_of(tokens), steps) +
-	       (parts > 1 ? join : 0);
+	return nib_tile_cycles(costs, nib_tile_size_of(rows), steps) +
+	       (slices > 1 ? join : 0);
 }
 
 static int by_falling_cycles(const void *a, const void *b)
@@ -73,11 +75,13 @@ static int by_falling_cycles(const void *a, const void *b)
 	if (x->cycles != y->cycles)
 		return x->cycles < y->cycles ? 1 : -1;
 	return x->problem != y->problem ? (x->problem < y->problem ? -1 : 1)
-					: (x->token < y->token ? -1 : 1);
+					: (x->row < y->row ? -1 : 1);
 }
 
-/* Of a cluster: what it has, and which is free next.  The loads' last one is
- * the end of that list, never free; behind it comes the first. */
+/*
+ * The cycles of a cluster, and which cluster is free next. The last entry is
+ * the end of that list, never free; its next is the first.
+ */
 struct load {
 	double cycles;
 	int32_t next;
@@ -98,7 +102,7 @@ struct search {
  * the end.
  */
 static int32_t make_runs(const struct search *search, int32_t cap,
-			 int32_t parts)
+			 int32_t slices)
 {
 	const struct nib_cuda_costs *costs = search->costs;
 	struct run *runs = search->runs;
@@ -106,17 +110,16 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 
 	for (int32_t i = 0; i < search->count; i++) {
 		const struct nib_tile_shape *s = search->shapes + i;
-		const int32_t tokens =
-		    s->m && s->n ? tile_tokens(s->m, cap) : 1;
-		const int32_t whole = s->n ? s->m / tokens : 0;
-		const int32_t rest = s->n ? s->m % tokens : 0;
+		const int32_t rows = s->m && s->n ? tile_m(s->m, cap) : 1;
+		const int32_t whole = s->n ? s->m / rows : 0;
+		const int32_t rest = s->n ? s->m % rows : 0;
 		const int32_t units = nib_tile_units(s, search->dual);
 
 		if (whole)
 			runs[n_runs++] =
-			    (struct run){tile_cycles(costs, s, tokens, parts),
+			    (struct run){tile_cycles(costs, s, rows, slices),
 					 i,
-					 tokens,
+					 rows,
 					 0,
 					 whole,
 					 units};
@@ -125,10 +128,10 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 			    nib_tile_size(nib_tile_size_of(rest));
 
 			runs[n_runs++] =
-			    (struct run){tile_cycles(costs, s, last, parts),
+			    (struct run){tile_cycles(costs, s, last, slices),
 					 i,
 					 last,
-					 whole * tokens,
+					 whole * rows,
 					 1,
 					 units};
 		}
@@ -160,16 +163,16 @@ static int32_t give_to_first(struct load *loads, int32_t end, int32_t after,
 	return c;
 }
 
-static int64_t tiles_of(const struct run *run, int32_t parts)
+static int64_t tiles_of(const struct run *run, int32_t slices)
 {
-	return (int64_t)run->tiles * run->units * parts;
+	return (int64_t)run->tiles * run->units * slices;
 }
 
 /* Deals the sorted runs; s->rounds counts, tiles (if any) are stored. */
 static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile *tiles)
 {
-	const int32_t parts = plan->k_parts, end = plan->clusters;
+	const int32_t slices = plan->k_slices, end = plan->clusters;
 	struct load *loads = s->loads;
 	int32_t *rounds = s->rounds;
 
@@ -182,21 +185,20 @@ static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 	plan->cycles = 0;
 	for (int32_t r = 0; r < n_runs; r++) {
 		const struct run *run = &s->runs[r];
-		const int32_t count = (int32_t)tiles_of(run, parts);
+		const int32_t count = (int32_t)tiles_of(run, slices);
 		int32_t c = end;
 
 		for (int32_t i = 0; i < count; i++) {
-			const int32_t t = i / parts;
+			const int32_t t = i / slices;
 
 			c = give_to_first(loads, end, c, run->cycles);
 			if (tiles)
 				tiles[(int64_t)rounds[c] * end + c] =
 				    (struct nib_gemm_tile){
 					run->problem, t % run->units,
-					run->token +
-					    t / run->units * run->tokens,
-					(int16_t)run->tokens,
-					(int16_t)(i % parts)};
+					run->row + t / run->units * run->rows,
+					(int16_t)run->rows,
+					(int16_t)(i % slices)};
 			if (++rounds[c] > plan->rounds)
 				plan->rounds = rounds[c];
 			if (loads[c].cycles > plan->cycles)
@@ -213,8 +215,8 @@ static int count_tiles(const struct run *runs, int32_t n_runs,
 	int largest = 0;
 
 	for (int32_t r = 0; r < n_runs; r++) {
-		const int64_t n = tiles_of(&runs[r], plan->k_parts);
-		const int size = nib_tile_size_of(runs[r].tokens);
+		const int64_t n = tiles_of(&runs[r], plan->k_slices);
+		const int size = nib_tile_size_of(runs[r].rows);
 
 		plan->tiles += n;
 		work += (double)n * runs[r].cycles;
@@ -241,7 +243,7 @@ static double least_cycles(struct run *runs, int32_t n_runs,
 	for (int32_t r = 0; r < n_runs; r++) {
 		int64_t rounds;
 
-		tiles += tiles_of(&runs[r], plan->k_parts);
+		tiles += tiles_of(&runs[r], plan->k_slices);
 		rounds = (tiles + clusters - 1) / clusters;
 		if ((double)rounds * runs[r].cycles > least)
 			least = (double)rounds * runs[r].cycles;
@@ -249,8 +251,8 @@ static double least_cycles(struct run *runs, int32_t n_runs,
 	return least;
 }
 
-/* Tries caps with k in so many parts; keeps what beats *best. */
-static void try_caps(struct search *s, int32_t parts, int32_t clusters,
+/* Tries caps with k in so many slices; keeps what beats *best. */
+static void try_caps(struct search *s, int32_t slices, int32_t clusters,
 		     struct nib_tile_plan *best)
 {
 	const int most = NIB_TILE_SIZES - 1;
@@ -258,14 +260,16 @@ static void try_caps(struct search *s, int32_t parts, int32_t clusters,
 
 	/* Caps that no tile reaches give the same tiles again. */
 	for (int cap = most; cap >= 0; cap = largest - 1) {
-		struct nib_tile_plan p = {.k_parts = parts,
+		struct nib_tile_plan p = {.k_slices = slices,
 					  .clusters = clusters,
-					  .tile_tokens = nib_tile_size(cap)};
-		const int32_t n_runs = make_runs(s, p.tile_tokens, parts);
+					  .tile_m = nib_tile_size(cap)};
+		const int32_t n_runs = make_runs(s, p.tile_m, slices);
 
 		largest = count_tiles(s->runs, n_runs, &p);
-		/* Who adds parts up waits for the others: all run at once. */
-		if (parts > 1 && p.tiles > clusters)
+		/*
+		 * Slices wait for each other, so all must be resident at once.
+		 */
+		if (slices > 1 && p.tiles > clusters)
 			break;
 		if (p.tiles > LONG_LIST * (int64_t)clusters && cap < most)
 			break;
@@ -298,7 +302,7 @@ static bool fill(struct search *s, struct nib_tile_plan *plan,
 		nib_tile_loads_list(loads, plan->clusters, s->rounds, *tiles);
 		return true;
 	}
-	n_runs = make_runs(s, plan->tile_tokens, plan->k_parts);
+	n_runs = make_runs(s, plan->tile_m, plan->k_slices);
 	qsort(s->runs, (size_t)n_runs, sizeof(*s->runs), by_falling_cycles);
 	deal(s, n_runs, plan, *tiles);
 	return true;
@@ -319,10 +323,10 @@ static void take_packed(const struct nib_tile_loads *loads, int32_t clusters,
 	more = more < 0 ? 0 : more > MORE_TILES ? MORE_TILES : more;
 	if (loads && loads->cycles * (1 + more) < plan->cycles)
 		*plan = (struct nib_tile_plan){
-		    .k_parts = 1,
+		    .k_slices = 1,
 		    .clusters = clusters,
 		    .rounds = loads->rounds,
-		    .tile_tokens = loads->tile_tokens,
+		    .tile_m = loads->tile_m,
 		    .tiles = loads->tiles,
 		    .cycles = loads->cycles,
 		    .is_packed = true,
@@ -335,12 +339,12 @@ int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count,
 	int64_t tiles = 0;
 
 	for (int32_t i = 0; i < count; i++)
-		tiles += (int64_t)divide_up(shapes[i].m, NIB_TILE_TOKENS_MAX) *
+		tiles += (int64_t)divide_up(shapes[i].m, NIB_TILE_M_MAX) *
 			 nib_tile_units(shapes + i, dual);
 	return tiles;
 }
 
-/* Of such a list only the tiles of the largest size are tried. */
+/* For so long a list only tiles of the largest size are tried. */
 static bool is_long(const struct search *s, int32_t clusters)
 {
 	return nib_tiles_least(s->shapes, s->count, s->dual) >
@@ -359,7 +363,7 @@ static bool whole_k_may_win(const struct search *s,
 	return true;
 }
 
-static bool plan_all(struct search *s, int32_t clusters, int32_t most_parts,
+static bool plan_all(struct search *s, int32_t clusters, int32_t most_slices,
 		     struct nib_tile_plan *plan, struct nib_gemm_tile **tiles)
 {
 	const struct nib_tile_loads *loads = NULL;
@@ -367,8 +371,8 @@ static bool plan_all(struct search *s, int32_t clusters, int32_t most_parts,
 	bool ok = true;
 
 	*plan = (struct nib_tile_plan){0};
-	for (int32_t parts = 1; parts <= most_parts; parts++)
-		try_caps(s, parts, clusters, plan);
+	for (int32_t slices = 1; slices <= most_slices; slices++)
+		try_caps(s, slices, clusters, plan);
 	if (!is_long(s, clusters) && whole_k_may_win(s, plan)) {
 		packed = nib_tile_search(s->costs, s->shapes, s->count, s->dual,
 					 clusters, &loads);
@@ -387,10 +391,10 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 		    struct nib_gemm_tile **tiles)
 {
 	const int32_t most = device->clusters;
-	/* Every part has a stage of k at least. */
-	const int32_t most_parts =
+	/* Every slice has at least one weight stage. */
+	const int32_t most_slices =
 	    may_split && count == 1 && stages_of(shapes) > 1
-		? min32(stages_of(shapes), PARTS_MAX)
+		? min32(stages_of(shapes), SLICES_MAX)
 		: 1;
 	struct search s = {
 	    .costs = device->costs ? device->costs : &nib_cuda_costs,
@@ -404,7 +408,7 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 	s.loads = calloc((size_t)most + 1, sizeof(*s.loads));
 	s.rounds = calloc((size_t)most, sizeof(*s.rounds));
 	ok = s.runs && s.loads && s.rounds;
-	ok = ok && plan_all(&s, most, most_parts, plan, tiles);
+	ok = ok && plan_all(&s, most, most_slices, plan, tiles);
 	free(s.runs);
 	free(s.loads);
 	free(s.rounds);

@@ -23,13 +23,13 @@ struct nib_tile_device {
 };
 
 struct nib_tile_plan {
-	int32_t k_parts;     /* of each tile's k */
-	int32_t clusters;    /* to launch */
-	int32_t rounds;	     /* tiles of the busiest cluster */
-	int32_t tile_tokens; /* most tokens of a tile */
-	int64_t tiles;	     /* in all, parts counted */
-	double cycles;	     /* of the busiest cluster, by the model */
-	bool is_packed;	     /* by tile_search.c, else equal tiles by LPT */
+	int32_t k_slices; /* split-k slices of each tile */
+	int32_t clusters; /* to launch */
+	int32_t rounds;	  /* tiles of the busiest cluster */
+	int32_t tile_m;	  /* most rows of A of a tile */
+	int64_t tiles;	  /* in all, split-k slices counted */
+	double cycles;	  /* of the busiest cluster, by the model */
+	bool is_packed;	  /* by tile_search.c, else equal tiles by LPT */
 };
 
 /* Tiles in all, each of the largest size. */

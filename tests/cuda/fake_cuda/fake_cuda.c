@@ -480,11 +480,11 @@ static double launch_ns(const char *name, void *const *arguments)
 		return (double)probe->count * FAKE_CYCLE_NS;
 	if (strncmp(name, "nib_gemm_", 9) != 0)
 		return 0;
-	steps = a->shapes[0].k / 64 / a->k_parts;
+	steps = a->shapes[0].k / 64 / a->k_slices;
 	return FAKE_CYCLE_NS *
-	       (a->tile_rounds * (FAKE_TILE_CYCLES +
-				  steps * FAKE_STEP_CYCLES(a->tile_tokens)) +
-		(a->k_parts > 1 ? FAKE_SPLIT_CYCLES : 0));
+	       (a->tile_rounds *
+		    (FAKE_TILE_CYCLES + steps * FAKE_STEP_CYCLES(a->tile_m)) +
+		(a->k_slices > 1 ? FAKE_SPLIT_CYCLES : 0));
 }
 
 /* Of all launches so far, and of looking at the clock. */

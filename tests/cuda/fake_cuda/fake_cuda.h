@@ -24,7 +24,7 @@
 #define FAKE_STEP_CYCLES(rows) (1000 + 40 * (rows))
 
 struct fake_cuda {
-	/* What it pretends; the defaults are one H200 that works. */
+	/* What it pretends; the defaults are one H200 that tiles. */
 	CUresult init_result;
 	int version, devices;
 	int capability[FAKE_MAX_GPUS]; /* 90 is 9.0 */

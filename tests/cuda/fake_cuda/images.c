@@ -11,9 +11,9 @@
 static const struct cuda_image images[] = {
     {"first 1-2 kernel_of_first", "cubin only kernel_of_first"},
     {"second 3-4 " TEN("1") TEN("2") TEN("3") TEN(
-	 "4") "missing_one nib_gemm_sm90 nib_dual_sm90 nib_gemm_few_sm90 "
-	      "nib_dual_few_sm90 nib_gemm_short_sm90 nib_dual_short_sm90 "
-	      "nib_tokens_sm90 "
+	 "4") "missing_one nib_gemm_sm90 nib_dual_sm90 nib_gemm_small_m_sm90 "
+	      "nib_dual_small_m_sm90 nib_gemm_medium_m_sm90 nib_dual_medium_m_sm90 "
+	      "nib_activations_sm90 "
 	      "nib_sm90_amax nib_sm90_quantize nib_sm90_dequantize "
 	      "nib_sm90_convert_scales nib_sm90_expert_rows nib_sm90_probe_read "
 	      "nib_sm90_probe_multiply "

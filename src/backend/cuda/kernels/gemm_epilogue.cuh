@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_epilogue.cuh - from accumulators to c: parts of k added up, alpha, SiLU,
- * one rounding, rows of tokens through shared memory so that stores are whole
- * 32-byte sectors.
+ * gemm_epilogue.cuh - from accumulators to c: the split-k reduction, alpha,
+ * SiLU, one rounding; 16-bit results are transposed through shared memory, so
+ * that stores are whole 32-byte sectors.
  */
 #ifndef NIB_GEMM_EPILOGUE_CUH
 #define NIB_GEMM_EPILOGUE_CUH
 
-#include "gemm_sums.cuh"
+#include "gemm_mainloop.cuh"
 
 /* ---- epilogue ------------------------------------------------------------ */
 
-/* x / (1 + e^-x), within 8 units of 2^-24 (numerics.md); -0 at -inf, NaN only from
- * NaN. */
+/*
+ * x / (1 + e^-x), within 8 units of 2^-24 (numerics.md); -0 at -inf, NaN only
+ * from NaN.
+ */
 DEVICE float silu(float x)
 {
 	const float e = expf(-fabsf(x));
@@ -23,10 +25,10 @@ DEVICE float silu(float x)
 
 /* What the epilogue needs of a tile. */
 struct output {
-	char *c; /* the tile's first token, this warp's first row of B */
+	char *c; /* at the tile's first row of A, this warp's first row of B */
 	int64_t stride_elems;
 	int32_t rows_left; /* rows of B that this warp may store, from there */
-	int32_t valid;	   /* tokens */
+	int32_t valid;	   /* rows of A */
 	float alpha, alpha2;
 	int32_t dtype;
 	bool by_16;
@@ -46,7 +48,7 @@ DEVICE void round_halves(const struct output *o, const float *v, uint32_t *h)
 	}
 }
 
-/* Eight sums, from the accumulators' scale, 2^-6, to 16-bit pairs. */
+/* Eight accumulators, scaled by 2^-6, to 16-bit pairs. */
 DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
 {
 	float v[8];
@@ -57,14 +59,17 @@ DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
 	round_halves(o, v, h);
 }
 
-/* Eight rows of a token to c: 16 bytes at once where that is allowed. */
-DEVICE void store_rows8(const struct output *o, int32_t token, int32_t row,
+/*
+ * Stores eight rows of B of one row of A; 16 bytes at once where alignment
+ * allows.
+ */
+DEVICE void store_rows8(const struct output *o, int32_t m, int32_t row,
 			uint4 x)
 {
 	const uint32_t word[4] = {x.x, x.y, x.z, x.w};
-	uint16_t *to = (uint16_t *)o->c + token * o->stride_elems + row;
+	uint16_t *to = (uint16_t *)o->c + m * o->stride_elems + row;
 
-	if (token >= o->valid)
+	if (m >= o->valid)
 		return;
 	if (o->by_16 && row + 8 <= o->rows_left) {
 		*(uint4 *)to = x;
@@ -82,9 +87,9 @@ DEVICE uint32_t staging_of_warp(const struct consumer *c)
 	       (threadIdx.x / 32 - 4) * STAGING_WARP;
 }
 
-/* Sixteen tokens from token0 on, as 16-bit values: through shared memory. */
+/* Stores 16 rows of A from m0 on as 16-bit values, through shared memory. */
 DEVICE void store_halves(const struct consumer *c, const struct output *o,
-			 int32_t token0, const float *v)
+			 int32_t m0, const float *v)
 {
 	const uint32_t staging = staging_of_warp(c);
 	const uint32_t lane = lane_of_thread(), matrix = lane / 8;
@@ -99,42 +104,46 @@ DEVICE void store_halves(const struct consumer *c, const struct output *o,
 	__syncwarp();
 	x = lds_128(staging + lane / 2 * STAGING_STRIDE + lane % 2 * 16);
 	__syncwarp();
-	store_rows8(o, token0 + (int32_t)(lane / 2), (int32_t)(lane % 2) * 8,
+	store_rows8(o, m0 + (int32_t)(lane / 2), (int32_t)(lane % 2) * 8,
 		    x);
 }
 
 /*
- * In the sums' place, of which a warp has 128 bytes in every SUMS_STRIDE (its
- * neighbours may be using theirs): 16 bytes of a token, so that neither the
- * eight tokens of a stmatrix nor four tokens' pairs share a bank.
+ * An address in the accumulators' buffer, of which a warp owns 128 bytes in
+ * every ACC_STRIDE (its neighbours may be using theirs): 16 bytes of a row of
+ * A, so that neither the eight rows of a stmatrix nor the pairs of four rows
+ * share a bank.
  */
-DEVICE uint32_t odd_place(uint32_t token, uint32_t half)
+DEVICE uint32_t odd_address(uint32_t m, uint32_t half)
 {
-	return token * SUMS_STRIDE + (token + 4 * half) % 8 * 16;
+	return m * ACC_STRIDE + (m + 4 * half) % 8 * 16;
 }
 
 /*
- * The tile's 16-bit values where all rows of the warp are inside and stores are
- * of 16 bytes: straight from the accumulators.  Two places to transpose in, so
- * that the next sixteen tokens need not wait for the reads of these.
+ * Stores the tile as 16-bit values, if all rows of the warp are inside and
+ * stores are of 16 bytes: straight from the accumulators. Two transpose
+ * buffers, so that the next 16 rows of A need not wait for the reads of these.
  */
 template <int N>
 DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 			     uint32_t chunks, const float *d)
 {
-	/* Worked out here, not before the loop over tiles: registers are few. */
+	/* Computed here, not before the loop over tiles: registers are few. */
 	const uint32_t thread = opaque(threadIdx.x);
 	const uint32_t warp = thread / 32 - 4, lane = thread % 32;
 	const uint32_t even =
 	    smem_addr(c->shared->staging) + warp * STAGING_WARP;
-	const uint32_t odd = smem_addr(c->shared->sums) + warp * 32 * 4;
-	/* A token and eight of its rows: of stmatrix, and of the store. */
+	const uint32_t odd = smem_addr(c->shared->accumulators) + warp * 32 * 4;
+	/*
+	 * Row of A and eight of its rows of B: of the stmatrix, and of the
+	 * store.
+	 */
 	const uint32_t t = lane / 16 * 8 + lane % 8, r = lane / 8 % 2;
 	const uint32_t write[2] = {even + t * STAGING_STRIDE + r * 16,
-				   odd + odd_place(t, r)};
+				   odd + odd_address(t, r)};
 	const uint32_t read[2] = {
 	    even + lane / 2 * STAGING_STRIDE + lane % 2 * 16,
-	    odd + odd_place(lane / 2, lane % 2)};
+	    odd + odd_address(lane / 2, lane % 2)};
 	const int64_t step = 16 * o->stride_elems;
 	const int32_t valid = o->valid - (int32_t)(lane / 2);
 	uint16_t *to = (uint16_t *)o->c + lane / 2 * o->stride_elems +
@@ -146,7 +155,10 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 
 		if (chunks >> i & 1) {
 			round_chunk(o, d + 8 * i, h);
-			/* A part's sixteens may all have one of the places. */
+			/*
+			 * With split-k, consecutive chunks of a slice may use
+			 * the same buffer.
+			 */
 			__syncwarp();
 			stmatrix_x4_trans(write[i % 2], h[0], h[1], h[2],
 					  h[3]);
@@ -158,93 +170,101 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 	}
 }
 
-DEVICE void store_floats(const struct output *o, int32_t token0,
+DEVICE void store_floats(const struct output *o, int32_t m0,
 			 const float *v)
 {
 	const int32_t row = (int32_t)(lane_of_thread() / 4);
 
 #pragma unroll
 	for (int i = 0; i < 8; i++) {
-		const int32_t token = token0 + i / 4 * 8 +
-				      (int32_t)(lane_of_thread() % 4) * 2 + i % 2;
+		const int32_t m = m0 + i / 4 * 8 +
+				  (int32_t)(lane_of_thread() % 4) * 2 + i % 2;
 		const int32_t r = row + i / 2 % 2 * 8;
 
-		if (token < o->valid && r < o->rows_left)
-			((float *)o->c)[token * o->stride_elems + r] = v[i];
+		if (m < o->valid && r < o->rows_left)
+			((float *)o->c)[m * o->stride_elems + r] = v[i];
 	}
 }
 
-/* Accumulators of block `block` to a place that a loop can index. */
+/*
+ * Copies the accumulators of a block to shared memory, where a loop can index
+ * them.
+ */
 template <int N>
-DEVICE void store_sums(uint32_t to, int block, const float *d)
+DEVICE void spill_accumulators(uint32_t to, int block, const float *d)
 {
 #pragma unroll
-	for (int b = 0; b * BLOCK_TOKENS < N; b++) {
+	for (int b = 0; b * BLOCK_M < N; b++) {
 		if (b != block)
 			continue;
 #pragma unroll
 		for (int i = b * 16; i < min(b * 16 + 16, N / 2); i++)
-			sts_f32(to + (uint32_t)(i - b * 16) * SUMS_STRIDE,
+			sts_f32(to + (uint32_t)(i - b * 16) * ACC_STRIDE,
 				d[i]);
 	}
 }
 
 /*
- * The tile to c, through shared memory block by block: unrolled over all
- * accumulators, this would be thousands of instructions that no cache holds.
- * Only the sixteens of tokens in chunks.
+ * Stores the tile through shared memory, block by block: unrolled over all
+ * accumulators it would be thousands of instructions that no cache holds. Only
+ * the 16-row chunks of the mask are stored.
  */
 template <int N>
 DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 			  uint32_t chunks, const float *d)
 {
 	const uint32_t mine =
-		smem_addr(c->shared->sums) + (threadIdx.x - 128) * 4;
+		smem_addr(c->shared->accumulators) + (threadIdx.x - 128) * 4;
 
 #pragma unroll 1
-	for (int block = 0; block * BLOCK_TOKENS < N; block++) {
-		const int token0 = block * BLOCK_TOKENS;
+	for (int block = 0; block * BLOCK_M < N; block++) {
+		const int m0 = block * BLOCK_M;
 
-		store_sums<N>(mine, block, d);
+		spill_accumulators<N>(mine, block, d);
 #pragma unroll 1
-		for (int t = 0; t < min(BLOCK_TOKENS, N - token0); t += 16) {
+		for (int t = 0; t < min(BLOCK_M, N - m0); t += 16) {
 			float v[8];
 
-			if (!(chunks >> (token0 + t) / 16 & 1))
+			if (!(chunks >> (m0 + t) / 16 & 1))
 				continue;
 #pragma unroll
 			for (uint32_t i = 0; i < 8; i++)
 				v[i] = lds_f32(mine + ((uint32_t)t / 2 + i) *
-							      SUMS_STRIDE) *
+							      ACC_STRIDE) *
 				       64.0f * o->alpha;
 			if (o->dtype == 0)
-				store_floats(o, token0 + t, v);
+				store_floats(o, m0 + t, v);
 			else
-				store_halves(c, o, token0 + t, v);
+				store_halves(c, o, m0 + t, v);
 		}
 	}
 }
 
-/* Of sixteen tokens, whose sums are at from: this lane's four results, tokens
- * 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of lane t of a quad. */
+/*
+ * This lane's four dual results of 16 rows of A, whose accumulators are at
+ * from: rows 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 for lane t of a quad.
+ */
 DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 {
 #pragma unroll
 	for (uint32_t i = 0; i < 4; i++) {
-		const uint32_t at = from + (i / 2 * 4 + i % 2) * SUMS_STRIDE;
+		const uint32_t at = from + (i / 2 * 4 + i % 2) * ACC_STRIDE;
 		const float x = lds_f32(at) * 64.0f * o->alpha;
-		const float y = lds_f32(at + 2 * SUMS_STRIDE) * 64.0f *
+		const float y = lds_f32(at + 2 * ACC_STRIDE) * 64.0f *
 				o->alpha2;
 
 		v[i] = silu(x) * y;
 	}
 }
 
-/* Eight rows of 32 tokens from token0 on; chunks: which of the two sixteens. */
+/*
+ * Stores eight rows of B of 32 rows of A from m0 on; chunks: which of the two
+ * 16-row chunks.
+ */
 DEVICE void store_dual(const struct consumer *c, const struct output *o,
-		       int32_t token0, uint32_t chunks, const float *v)
+		       int32_t m0, uint32_t chunks, const float *v)
 {
-	const uint32_t place = staging_of_warp(c) + lane_of_thread() * 16;
+	const uint32_t slot = staging_of_warp(c) + lane_of_thread() * 16;
 	uint32_t h[4];
 	uint4 x;
 
@@ -253,49 +273,49 @@ DEVICE void store_dual(const struct consumer *c, const struct output *o,
 
 #pragma unroll
 		for (int i = 0; i < 8; i++) {
-			const int32_t token =
-				token0 + i / 2 * 8 +
+			const int32_t m =
+				m0 + i / 2 * 8 +
 				(int32_t)(lane_of_thread() % 4) * 2 + i % 2;
 
-			if (chunks >> i / 4 & 1 && token < o->valid &&
+			if (chunks >> i / 4 & 1 && m < o->valid &&
 			    row < o->rows_left)
-				((float *)o->c)[token * o->stride_elems +
+				((float *)o->c)[m * o->stride_elems +
 						row] = v[i];
 		}
 		return;
 	}
 	round_halves(o, v, h);
-	stmatrix_x4_trans(place, h[0], h[1], h[2], h[3]);
+	stmatrix_x4_trans(slot, h[0], h[1], h[2], h[3]);
 	__syncwarp();
-	x = lds_128(place);
+	x = lds_128(slot);
 	__syncwarp();
 	if (chunks >> lane_of_thread() / 16 & 1)
-		store_rows8(o, token0 + (int32_t)lane_of_thread(), 0, x);
+		store_rows8(o, m0 + (int32_t)lane_of_thread(), 0, x);
 }
 
-/* The same for dual products: a thread has both sums of each of its results. */
+/* The same for dual products: a thread has both accumulators of its results. */
 template <int N>
 DEVICE void finish_dual(const struct consumer *c, const struct output *o,
 			uint32_t chunks, const float *d)
 {
 	const uint32_t mine =
-		smem_addr(c->shared->sums) + (threadIdx.x - 128) * 4;
+		smem_addr(c->shared->accumulators) + (threadIdx.x - 128) * 4;
 
 	chunks &= (1u << N / 16) - 1;
 #pragma unroll 1
-	for (int block = 0; block * BLOCK_TOKENS < N; block++) {
+	for (int block = 0; block * BLOCK_M < N; block++) {
 		const uint32_t both = chunks >> block * 2 & 3;
 		float v[8] = {0};
 
 		if (!both)
 			continue;
-		store_sums<N>(mine, block, d);
+		spill_accumulators<N>(mine, block, d);
 #pragma unroll
 		for (int i = 0; i < 2; i++)
 			if (both >> i & 1)
-				finish_pairs(o, mine + i * 8 * SUMS_STRIDE,
+				finish_pairs(o, mine + i * 8 * ACC_STRIDE,
 					     v + 4 * i);
-		store_dual(c, o, block * BLOCK_TOKENS, both, v);
+		store_dual(c, o, block * BLOCK_M, both, v);
 	}
 }
 
@@ -303,7 +323,7 @@ template <int N, bool DUAL>
 DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 			uint32_t chunks, const float *d)
 {
-	/* A vote: the compiler then knows that the warp stays together. */
+	/* A vote, so that the compiler knows that the warp stays together. */
 	if (DUAL)
 		finish_dual<N>(c, o, chunks, d);
 	else if (o->dtype != 0 &&
@@ -313,63 +333,67 @@ DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 		finish_blocks<N>(c, o, chunks, d);
 }
 
-/* Sixteens of tokens that the part `part` of k finishes: every k_parts-th. */
-DEVICE uint32_t chunks_of_part(int32_t k_parts, int32_t part)
+/*
+ * The 16-row chunks that split-k slice `k_slice` finishes: every k_slices-th.
+ */
+DEVICE uint32_t chunks_of_slice(int32_t k_slices, int32_t k_slice)
 {
 	uint32_t mine = 0;
 
-	for (int32_t i = part; i < NIB_TILE_TOKENS_MAX / 16; i += k_parts)
+	for (int32_t i = k_slice; i < NIB_TILE_M_MAX / 16; i += k_slices)
 		mine |= 1u << i;
 	return mine;
 }
 
 /*
- * A part of k done: its sums of the chunks that other parts finish go to memory,
- * and theirs of mine are added, in order.  Nobody waits in vain: all CTAs of the
- * launch run at once.
+ * The split-k reduction. Each CTA stores the accumulators of the chunks that
+ * other slices finish, then adds the other slices' accumulators, in the order
+ * of slices, to the chunks that it finishes. All CTAs of the launch are
+ * resident (cooperative launch), so that no CTA waits for one that cannot run.
  */
 template <int N>
-DEVICE void join_parts(const struct consumer *c, const struct work *w,
+DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
 		       uint32_t mine, float *d)
 {
 	const struct nib_gemm_args *args = c->args;
-	const int64_t part_elems = NIB_GEMM_SUMS(args->tile_tokens);
-	const uint32_t place = (uint32_t)w->tile * 2 + cluster_ctarank();
-	float *sums = args->sums + (int64_t)place * args->k_parts * part_elems +
-		      (threadIdx.x - 128) * 4;
+	const int64_t slice_elems = NIB_GEMM_PARTIALS(args->tile_m);
+	const uint32_t slot = (uint32_t)w->tile * 2 + cluster_ctarank();
+	float *partials = args->partials +
+			  (int64_t)slot * args->k_slices * slice_elems +
+			  (threadIdx.x - 128) * 4;
 
 #pragma unroll
 	for (int i = 0; i < N / 2; i += 4)
 		if (!(mine >> i / 8 & 1))
-			st_global_f32x4(sums + w->part * part_elems +
+			st_global_f32x4(partials + w->k_slice * slice_elems +
 						i * WARPS * 32,
 					d + i);
 	bar_sync(1, WARPS * 32);
 	if (threadIdx.x == 128) {
-		red_add_release(args->arrivals + place, 1);
-		while (ld_acquire(args->arrivals + place) <
-		       (uint32_t)args->k_parts)
+		red_add_release(args->arrivals + slot, 1);
+		while (ld_acquire(args->arrivals + slot) <
+		       (uint32_t)args->k_slices)
 			;
 	}
 	bar_sync(1, WARPS * 32);
 #pragma unroll 1
-	for (int32_t p = 0; p < args->k_parts; p++) {
-		if (p != w->part) {
+	for (int32_t p = 0; p < args->k_slices; p++) {
+		if (p != w->k_slice) {
 #pragma unroll
 			for (int i = 0; i < N / 2; i += 4)
 				if (mine >> i / 8 & 1)
-					add_global_f32x4(d + i,
-							 sums + i * WARPS * 32);
+					add_global_f32x4(
+					    d + i, partials + i * WARPS * 32);
 		}
-		sums += part_elems;
+		partials += slice_elems;
 	}
 }
 
 template <bool DUAL>
-DEVICE struct output output_of(const struct consumer *c, const struct work *w,
-			       const float *alpha)
+DEVICE struct output output_of(const struct consumer *c,
+			       const struct tile_desc *w, const float *alpha)
 {
-	/* Of this warp's first row, from the CTA's. */
+	/* The warp's first row of B, counted from the CTA's. */
 	const int32_t row = (int32_t)row_of_thread<DUAL>() -
 			    (int32_t)(lane_of_thread() / 4);
 	struct output o;
@@ -385,17 +409,18 @@ DEVICE struct output output_of(const struct consumer *c, const struct work *w,
 	return o;
 }
 
-/* From a tile's sums, of this part of k, to c. */
+/* From the accumulators of a tile, of this split-k slice, to c. */
 template <int N, bool DUAL>
-DEVICE void finish_sums(const struct consumer *c, const struct work *w,
-			const float *alpha, float *d)
+DEVICE void finish_accumulators(const struct consumer *c,
+				const struct tile_desc *w, const float *alpha,
+				float *d)
 {
 	uint32_t mine = ~0u;
 	struct output o;
 
-	if (c->args->k_parts > 1) {
-		mine = chunks_of_part(c->args->k_parts, w->part);
-		join_parts<N>(c, w, mine, d);
+	if (c->args->k_slices > 1) {
+		mine = chunks_of_slice(c->args->k_slices, w->k_slice);
+		reduce_split_k<N>(c, w, mine, d);
 	}
 	o = output_of<DUAL>(c, w, alpha);
 	finish_tile<N, DUAL>(c, &o, mine, d);

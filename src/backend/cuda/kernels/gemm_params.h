@@ -12,54 +12,57 @@
 
 /* Problems of one launch: 8,976 bytes of parameters. */
 #define NIB_GEMM_PROBLEMS 48
-/* Experts of a mixture. */
+/* Experts of a mixture-of-experts (MoE) problem. */
 #define NIB_GEMM_EXPERTS 1024
 
-/* A tile of one CTA: rows of B (dual: half of B, half of B2) x tokens. */
-#define NIB_TILE_ROWS	    128
-#define NIB_TILE_TOKENS_MAX 256
-/* Tokens of a tile come in steps of this, above 128 in steps of 32. */
-#define NIB_TILE_TOKENS_STEP 16
-/* k of a step: a stage of the token ring; and of one of the weight ring. */
-#define NIB_TOKEN_STAGE_K  64
+/*
+ * A tile of one CTA: 128 rows of B (dual: 64 of B and 64 of B2) by up to 256
+ * rows of A.
+ */
+#define NIB_TILE_N     128
+#define NIB_TILE_M_MAX 256
+/* Rows of A of a tile: multiples of 16, above 128 of 32. */
+#define NIB_TILE_M_STEP 16
+/* k of a step, which is four wgmma, and of a stage of the weight ring. */
+#define NIB_STEP_K	   64
 #define NIB_WEIGHT_STAGE_K 256
 /* Steps of a weight stage. */
-#define NIB_WEIGHT_STAGE_STEPS (NIB_WEIGHT_STAGE_K / NIB_TOKEN_STAGE_K)
+#define NIB_WEIGHT_STAGE_STEPS (NIB_WEIGHT_STAGE_K / NIB_STEP_K)
 
 /*
- * Steps of a token stage say which kernel runs: one in general, two where no
- * tile has more tokens than NIB_SHORT_TOKENS (gemm_sums.cuh; the same bits),
- * all steps of a weight stage where none of a single product or a mixture has
- * more than NIB_FEW_TOKENS and each has two weight stages or more
- * (gemm_few.cuh).
+ * Steps of an activation stage select the kernel: one in general; two if no
+ * tile has more than NIB_MEDIUM_M_MAX rows of A (gemm_mainloop.cuh; the same
+ * bits); all four of a weight stage for a single problem or MoE whose tiles
+ * have at most NIB_SMALL_M_MAX rows of A and two weight stages or more
+ * (gemm_small_m.cuh).
  */
-#define NIB_MANY_STEPS	 1
-#define NIB_SHORT_STEPS	 2
-#define NIB_SHORT_TOKENS 64
-#define NIB_FEW_STEPS	 NIB_WEIGHT_STAGE_STEPS
-#define NIB_FEW_TOKENS	 32
-#define NIB_FEW_THREADS	 640
-/* Sums on their way from one pair of warpgroups to the other. */
-#define NIB_FEW_EXCHANGE_BYTES(tokens) ((tokens)*512)
+#define NIB_LARGE_M_STEPS   1
+#define NIB_MEDIUM_M_STEPS  2
+#define NIB_MEDIUM_M_MAX    64
+#define NIB_SMALL_M_STEPS   NIB_WEIGHT_STAGE_STEPS
+#define NIB_SMALL_M_MAX	    32
+#define NIB_SMALL_M_THREADS 640
+/* Accumulators that one pair of warpgroups hands to the other. */
+#define NIB_SMALL_M_EXCHANGE_BYTES(m) ((m)*512)
 
-/* Threads of a CTA, CTAs of a cluster that share tokens. */
+/* Threads of a CTA; CTAs of a cluster, which share rows of A. */
 #define NIB_GEMM_THREADS 384
 #define NIB_GEMM_PAIR	 2
 /* Shared memory: codes and scales of a weight stage; behind the rings. */
 #define NIB_WEIGHT_STAGE_BYTES                                                 \
-	(NIB_TILE_ROWS * (NIB_WEIGHT_STAGE_K / 2 + NIB_WEIGHT_STAGE_K / 16))
+	(NIB_TILE_N * (NIB_WEIGHT_STAGE_K / 2 + NIB_WEIGHT_STAGE_K / 16))
 #define NIB_GEMM_TAIL_BYTES 27648
 #define NIB_GEMM_STAGES_MAX 16
 /* Pairs of CTAs in a launch: Hopper has at most 144 multiprocessors. */
 #define NIB_GEMM_CLUSTERS 72
 
 /*
- * The kernel that prepares tokens: a block makes an atom, eight rows of tokens,
- * of so many k64; two threads make a row's 128 bytes of one.
+ * The activation conversion kernel: a block converts an atom, eight rows of A,
+ * over 16 steps of k; two threads make the 128 bytes of a row and step.
  */
-#define NIB_TOKENS_ATOM	   8
-#define NIB_TOKENS_STEPS   16
-#define NIB_TOKENS_THREADS (NIB_TOKENS_ATOM * NIB_TOKENS_STEPS * 2)
+#define NIB_ATOM_ROWS	    8
+#define NIB_CONVERT_STEPS   16
+#define NIB_CONVERT_THREADS (NIB_ATOM_ROWS * NIB_CONVERT_STEPS * 2)
 
 enum nib_gemm_flags {
 	NIB_A_TILED = 1, /* scale layouts */
@@ -67,7 +70,10 @@ enum nib_gemm_flags {
 	NIB_B2_TILED = 4,
 	/* Rows of B's and B2's codes are not all 16-byte aligned, only 8. */
 	NIB_B_CODES_BY_8 = 8,
-	/* Rows of linear scales: 16-byte copies, else 4, else single bytes. */
+	/*
+	 * Rows of linear scales are loaded by 16 bytes, else by 4, else by
+	 * single bytes.
+	 */
 	NIB_B_SCALES_BY_4 = 16,
 	NIB_B_SCALES_BY_1 = 32,
 	/* Eight elements of c, from a multiple of eight, are 16 aligned bytes.
@@ -76,17 +82,17 @@ enum nib_gemm_flags {
 };
 
 /*
- * Floats of a part's sums, of one CTA: half a tile's tokens of each of 256
- * threads.  The rest keeps parts off the same slices of the L2.
+ * Floats of the split-k partial results of one CTA: half of tile_m of each of
+ * 256 threads. The 256 floats more keep slices in different slices of the L2.
  */
-#define NIB_GEMM_SUMS(tile_tokens) (((tile_tokens) / 2 + 1) * 256)
+#define NIB_GEMM_PARTIALS(tile_m) (((tile_m) / 2 + 1) * 256)
 
-/* One problem as the plan knows it; of a mixture, all experts share one. */
+/* One problem as the plan knows it; the experts of an MoE problem share one. */
 struct nib_gemm_shape {
 	int32_t m, n, k;
 	int32_t flags;
-	/* Where its rows begin in the converted tokens; a multiple of 16. */
-	int32_t first_token;
+	/* Its first row among the converted activations; a multiple of 16. */
+	int32_t first_row;
 	int64_t a_stride_bytes, a_scale_stride_bytes;
 	int64_t b_stride_bytes, b_scale_stride_bytes;
 	int64_t b2_stride_bytes, b2_scale_stride_bytes;
@@ -104,15 +110,15 @@ struct nib_gemm_pointers {
 };
 
 /*
- * Work of one pair of CTAs: rows of B from unit * 2 * NIB_TILE_ROWS on (dual:
- * unit * NIB_TILE_ROWS), tokens [token, token + tokens).
+ * A tile of one pair of CTAs: rows of B from unit * 2 * NIB_TILE_N on (dual:
+ * unit * NIB_TILE_N), rows of A from row to row + rows.
  */
 struct nib_gemm_tile {
 	int32_t problem;
 	int32_t unit;
-	int32_t token;
-	int16_t tokens; /* a multiple of 16; 0: no more work */
-	int16_t part;	/* of its k: which of args.k_parts */
+	int32_t row;
+	int16_t rows;	 /* a multiple of 16; 0: end of the list */
+	int16_t k_slice; /* which split-k slice, of args.k_slices */
 };
 
 struct nib_gemm_args {
@@ -126,34 +132,38 @@ struct nib_gemm_args {
 	int32_t tile_rounds;
 	int32_t count; /* problems */
 	/*
-	 * The tokens as fp16, in the order that wgmma wants (nib_tokens_sm90):
-	 * token_atoms atoms of 8 rows x 128 bytes for each 64 of k.
+	 * A converted to fp16, in the order that wgmma reads
+	 * (nib_activations_sm90): a_atoms atoms of 8 rows x 128 bytes for each
+	 * 64 of k.
 	 */
-	uint8_t *tokens;
-	int64_t token_atoms;
-	int32_t rows;  /* tokens of all problems */
+	uint8_t *activations;
+	int64_t a_atoms;
+	int32_t rows;  /* rows of A of all problems */
 	int32_t dtype; /* of c: enum nib_dtype */
-	/* Rings in shared memory; token stages are a multiple of those that
-	 * have a weight stage's k, but where tokens are few. */
-	int32_t token_stages, token_stage_bytes, weight_stages;
 	/*
-	 * Parts of each tile's k.  If there are several, there is one problem,
-	 * no CTA has two tiles, and they meet in memory: of each tile, CTA of
-	 * the pair and part NIB_GEMM_SUMS(tile_tokens), and, cleared by
-	 * nib_tokens_sm90, how many parts of a tile and CTA are there.
+	 * Rings in shared memory; a_stages is a multiple of the activation
+	 * stages of a weight stage, except in the small-m kernels.
 	 */
-	int32_t k_parts;
-	float *sums;
+	int32_t a_stages, a_stage_bytes, weight_stages;
+	/*
+	 * Split-k slices of each tile. If there are several, there is one
+	 * problem and no CTA has two tiles. Their accumulators meet in memory:
+	 * partials has NIB_GEMM_PARTIALS(tile_m) floats for each tile, CTA of
+	 * the pair and slice; arrivals counts the slices stored for each tile
+	 * and CTA, and nib_activations_sm90 clears it.
+	 */
+	int32_t k_slices;
+	float *partials;
 	uint32_t *arrivals;
 	int32_t n_arrivals;
-	/* Mixture of experts, else experts = 0. */
+	/* MoE, else experts = 0. */
 	int32_t experts;
-	int32_t tile_tokens; /* most tokens of a tile */
+	int32_t tile_m; /* most rows of A of a tile */
 	const int32_t *row_offsets, *scale_rows;
 	int32_t scale_rows_total; /* bounds what scale_rows says */
 	int64_t b_batch_bytes, b_scale_batch_bytes;
 	int64_t b2_batch_bytes, b2_scale_batch_bytes;
-	struct nib_gemm_tile first[NIB_GEMM_CLUSTERS]; /* tokens = 0: no tile */
+	struct nib_gemm_tile first[NIB_GEMM_CLUSTERS]; /* rows = 0: no tile */
 };
 
 struct nib_gemm_launch {

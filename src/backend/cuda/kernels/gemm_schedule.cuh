@@ -1,38 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_schedule.cuh - which tile comes next: from the plan's list, or of a
- * mixture, whose experts' rows only the device knows, counted at the start.
+ * gemm_schedule.cuh - the tile queue: which tile a CTA computes next, from the
+ * plan's list or, for MoE, counted at the start from the experts' row offsets,
+ * which are in device memory only.
  */
 #ifndef NIB_GEMM_SCHEDULE_CUH
 #define NIB_GEMM_SCHEDULE_CUH
 
 #include "gemm_shared.cuh"
 
-/* Where expert e's tokens begin among the prepared ones: no prefix sum needed,
- * at most 15 rows are lost for each expert that has tokens. */
+/*
+ * The first row of expert e among the converted activations. It needs no prefix
+ * sum; padding costs at most 15 rows for each expert that has tokens.
+ */
 DEVICE int32_t padded_row(int32_t e, int32_t offset)
 {
 	return 16 * (offset / 16 + min(e, offset));
 }
 
-/* Tokens of a tile: the kernel has multiples of 16, above 128 of 32. */
-DEVICE int32_t round_tokens(int32_t x)
+/* Rows of A rounded up to a tile size: multiples of 16, above 128 of 32. */
+DEVICE int32_t round_m(int32_t x)
 {
 	const int32_t step = x > 128 ? 32 : 16;
 
 	return (x + step - 1) & -step;
 }
 
-/* Tokens of each tile of an expert with m of them: equal shares. */
-DEVICE int32_t share_tokens(int32_t m, int32_t most)
+/* Rows of each tile of an expert that has m tokens: equal shares. */
+DEVICE int32_t share_m(int32_t m, int32_t most)
 {
 	const int32_t tiles = (m + most - 1) / most;
 
-	return tiles ? round_tokens((m + tiles - 1) / tiles) : 16;
+	return tiles ? round_m((m + tiles - 1) / tiles) : 16;
 }
 
-/* Where expert e's rows begin, e = experts: where the last one's end.  The
- * offsets may say anything: every expert stays within the rows. */
+/*
+ * The first row of expert e; e = experts: the end of the last one. The offsets
+ * are the caller's data and may be wrong: clamped, every expert stays within
+ * the rows.
+ */
 DEVICE int32_t expert_row(const struct nib_gemm_args *args, int32_t e)
 {
 	return min(max(__ldg(args->row_offsets + e), 0), args->rows);
@@ -51,13 +57,13 @@ DEVICE int32_t expert_tiles(const struct nib_gemm_args *args, int32_t e,
 
 	if (m <= 0)
 		return 0;
-	share = share_tokens(m, args->tile_tokens);
+	share = share_m(m, args->tile_m);
 	return (m + share - 1) / share * units;
 }
 
 /*
- * Warp 0 counts the tiles of every expert: a lane sums a run of experts, then
- * the runs are summed over the lanes.
+ * Warp 0 counts the tiles of every expert: each lane adds up a run of experts,
+ * then the lanes' totals are scanned.
  */
 DEVICE void count_tiles(const struct nib_gemm_args *args,
 			struct gemm_shared *shared, int32_t cta_rows)
@@ -107,11 +113,11 @@ DEVICE int32_t find_last(const int32_t *first, int64_t stride_elems,
 	return low;
 }
 
-/* Tile `index` of a mixture; *row: the expert's first row in c. */
+/* Tile `index` of an MoE problem; *row: the expert's first row in c. */
 DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 			     const struct gemm_shared *shared, int32_t index,
 			     int32_t cta_rows, struct nib_gemm_tile *tile,
-			     struct work *w, int32_t *row)
+			     struct tile_desc *w, int32_t *row)
 {
 	const int32_t units = row_units(args->shapes->n, cta_rows);
 	int32_t e, first, m, share, inside;
@@ -121,24 +127,24 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 	e = find_last(shared->first_tile, 1, args->experts, index);
 	first = expert_row(args, e);
 	m = expert_row(args, e + 1) - first;
-	share = share_tokens(m, args->tile_tokens);
+	share = share_m(m, args->tile_m);
 	inside = index - shared->first_tile[e];
 	tile->problem = 0;
 	tile->unit = inside % units;
-	tile->token = inside / units * share;
-	tile->tokens = (int16_t)min(share, round_tokens(m - tile->token));
-	tile->part = 0;
+	tile->row = inside / units * share;
+	tile->rows = (int16_t)min(share, round_m(m - tile->row));
+	tile->k_slice = 0;
 	w->expert = e;
 	*row = first;
-	w->valid = min((int32_t)tile->tokens, m - tile->token);
-	w->atom = (padded_row(e, first) + tile->token) / 8;
+	w->valid = min((int32_t)tile->rows, m - tile->row);
+	w->atom = (padded_row(e, first) + tile->row) / 8;
 	return true;
 }
 
-/* Where the tile's results go; row: the problem's first in c. */
+/* The output fields of the descriptor; row: the tile's first row in c. */
 DEVICE void find_output(const struct nib_gemm_args *args,
 			const struct nib_gemm_pointers *p, int32_t row,
-			struct work *w)
+			struct tile_desc *w)
 {
 	const struct nib_gemm_shape *s = args->shapes + w->problem;
 
@@ -152,10 +158,10 @@ DEVICE void find_output(const struct nib_gemm_args *args,
 }
 
 /* Tile `round` of this cluster; false: no more. */
-DEVICE bool next_work(const struct nib_gemm_args *args,
+DEVICE bool next_tile(const struct nib_gemm_args *args,
 		      const struct nib_gemm_pointers *problems,
 		      const struct gemm_shared *shared, int32_t round,
-		      int32_t cta_rows, struct work *w)
+		      int32_t cta_rows, struct tile_desc *w)
 {
 	const int32_t index = round * (int32_t)nclusterid_x() +
 			      (int32_t)clusterid_x();
@@ -163,7 +169,7 @@ DEVICE bool next_work(const struct nib_gemm_args *args,
 	struct nib_gemm_tile tile;
 	int32_t stages, row = 0;
 
-	w->tokens = 0;
+	w->rows = 0;
 	if (args->experts) {
 		if (!next_expert_tile(args, shared, index, cta_rows, &tile, w,
 				      &row))
@@ -176,32 +182,32 @@ DEVICE bool next_work(const struct nib_gemm_args *args,
 		else
 			*(int4 *)&tile =
 				__ldg((const int4 *)args->tiles + index);
-		if (tile.tokens == 0)
+		if (tile.rows == 0)
 			return false;
 		s += tile.problem;
 		w->expert = 0;
-		w->valid = min((int32_t)tile.tokens, s->m - tile.token);
-		w->atom = (s->first_token + tile.token) / 8;
+		w->valid = min((int32_t)tile.rows, s->m - tile.row);
+		w->atom = (s->first_row + tile.row) / 8;
 	}
 	w->problem = tile.problem;
 	w->row0 = (2 * tile.unit + (int32_t)cluster_ctarank()) * cta_rows;
-	w->tokens = tile.tokens;
+	w->rows = tile.rows;
 	stages = (s->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K;
-	w->part = tile.part;
-	w->tile = tile.token / args->tile_tokens * row_units(s->n, cta_rows) +
+	w->k_slice = tile.k_slice;
+	w->tile = tile.row / args->tile_m * row_units(s->n, cta_rows) +
 		  tile.unit;
-	w->stage0 = stages * tile.part / args->k_parts;
-	/* k = 0 is a stage of zeros. */
+	w->stage0 = stages * tile.k_slice / args->k_slices;
+	/* k = 0 is computed as one stage of zeros. */
 	w->stages =
-		max(1, stages * (tile.part + 1) / args->k_parts - w->stage0);
-	find_output(args, problems + tile.problem, row + tile.token, w);
+	    max(1, stages * (tile.k_slice + 1) / args->k_slices - w->stage0);
+	find_output(args, problems + tile.problem, row + tile.row, w);
 	return true;
 }
 
 /*
- * The scheduler, one thread: finds out, while others work on a tile, all about
- * the ones to come.  The first one of a list, works[0], is found before roles
- * begin.
+ * The scheduler, one thread: writes the descriptors of the next tiles while the
+ * other warps work on the current one. The first tile of a list, tiles[0], is
+ * written before the roles begin.
  */
 template <bool DUAL>
 DEVICE void schedule(const struct nib_gemm_args *args,
@@ -209,40 +215,43 @@ DEVICE void schedule(const struct nib_gemm_args *args,
 		     struct gemm_shared *shared)
 {
 	struct ring ring = {0, 0};
-	struct work w;
+	struct tile_desc w;
 	bool more;
 
 	if (!args->experts) {
-		mbarrier_arrive(smem_addr(shared->works_full));
-		if (shared->works->tokens == 0)
+		mbarrier_arrive(smem_addr(shared->tiles_full));
+		if (shared->tiles->rows == 0)
 			return;
-		advance(&ring, WORKS);
+		advance(&ring, TILE_SLOTS);
 	}
 	for (int32_t round = (int32_t)ring.stage;; round++) {
-		more = next_work(args, problems, shared, round, CTA_ROWS(DUAL),
+		more = next_tile(args, problems, shared, round, CTA_ROWS(DUAL),
 				 &w);
-		wait(smem_addr(shared->works_empty + ring.stage),
+		wait(smem_addr(shared->tiles_empty + ring.stage),
 		     ring.parity ^ 1);
-		shared->works[ring.stage] = w;
-		mbarrier_arrive(smem_addr(shared->works_full + ring.stage));
+		shared->tiles[ring.stage] = w;
+		mbarrier_arrive(smem_addr(shared->tiles_full + ring.stage));
 		if (!more)
 			return;
-		advance(&ring, WORKS);
+		advance(&ring, TILE_SLOTS);
 	}
 }
 
-/* The role's next tile; one without tokens is the end. */
-DEVICE const struct work *await_work(const struct gemm_shared *shared,
-				     const struct ring *works)
+/* The next tile of the calling role; rows = 0 ends the queue. */
+DEVICE const struct tile_desc *await_tile(const struct gemm_shared *shared,
+				     const struct ring *tiles)
 {
-	wait(smem_addr(shared->works_full + works->stage), works->parity);
-	return shared->works + works->stage;
+	wait(smem_addr(shared->tiles_full + tiles->stage), tiles->parity);
+	return shared->tiles + tiles->stage;
 }
 
-/* Of each role's warps one thread, once it has done with a tile. */
-DEVICE void release_work(const struct gemm_shared *shared, struct ring *works)
+/*
+ * Called by one thread of each warp that reads descriptors, when the warp needs
+ * this one no more.
+ */
+DEVICE void release_tile(const struct gemm_shared *shared, struct ring *tiles)
 {
-	mbarrier_arrive(smem_addr(shared->works_empty + works->stage));
+	mbarrier_arrive(smem_addr(shared->tiles_empty + tiles->stage));
 }
 
 #endif

@@ -33,7 +33,7 @@
 /* CTAs that an SM has registers for. */
 #define NIB_GEMV_CTAS 4
 /* The k of a that a CTA keeps at a time. */
-#define NIB_GEMV_PHASE(tokens) ((tokens) <= 2 ? 16384 : 32768 / (tokens))
+#define NIB_GEMV_PHASE(m) ((m) <= 2 ? 16384 : 32768 / (m))
 
 /* An NVFP4 operand in device memory, strides in bytes. */
 struct nib_gemv_operand {
@@ -52,7 +52,7 @@ struct nib_gemv_params {
 	void *c;
 	int64_t c_row_stride, c_batch_stride; /* elements */
 	int64_t n;
-	int32_t m, k; /* m is at most the variant's tokens */
+	int32_t m, k; /* m is at most the M of the variant */
 	int32_t c_dtype;
 	/* 16-row tiles of b, and how many of them a CTA takes. */
 	int32_t tiles, tiles_per_cta;
@@ -76,10 +76,10 @@ NIB_GEMV_FN int64_t nib_gemv_row(int64_t tile, int r, int is_tiled)
 	return tile * NIB_GEMV_TILE_ROWS + r;
 }
 
-/* k of a phase, rounded up to the step: what is kept of each token. */
-NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int tokens)
+/* k of a phase, rounded up to the step: what is kept of each row of A. */
+NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int m)
 {
-	const int64_t phase = NIB_GEMV_PHASE(tokens);
+	const int64_t phase = NIB_GEMV_PHASE(m);
 	const int64_t whole =
 	    (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
 
@@ -87,13 +87,12 @@ NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int tokens)
 }
 
 /* Dynamic shared memory: ring, zeros, partial sums, codes and scales of a. */
-NIB_GEMV_FN int64_t nib_gemv_shared_bytes(int64_t k, int tokens,
-					  int tiles_per_cta)
+NIB_GEMV_FN int64_t nib_gemv_shared_bytes(int64_t k, int m, int tiles_per_cta)
 {
 	return NIB_GEMV_RING_BYTES + 128 +
 	       (int64_t)tiles_per_cta * NIB_GEMV_WARPS * NIB_GEMV_TILE_ROWS *
-		   tokens * 4 +
-	       nib_gemv_kept(k, tokens) * tokens * 5 / 4;
+		   m * 4 +
+	       nib_gemv_kept(k, m) * m * 5 / 4;
 }
 
 #endif

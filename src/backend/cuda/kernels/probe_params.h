@@ -17,11 +17,11 @@
 /* Two warpgroups, each m64n256k16, four of which are a step. */
 #define NIB_PROBE_MULTIPLY_THREADS 256
 #define NIB_PROBE_MULTIPLY_ROWS	   128
-#define NIB_PROBE_MULTIPLY_TOKENS  256
+#define NIB_PROBE_MULTIPLY_N	   256
 #define NIB_PROBE_MULTIPLY_K	   64
-/* Of one block's step. */
+/* The operations of one block's step. */
 #define NIB_PROBE_MULTIPLY_FLOP                                                \
-	(2 * NIB_PROBE_MULTIPLY_ROWS * NIB_PROBE_MULTIPLY_TOKENS *             \
+	(2 * NIB_PROBE_MULTIPLY_ROWS * NIB_PROBE_MULTIPLY_N *                  \
 	 NIB_PROBE_MULTIPLY_K)
 
 struct nib_probe_args {

@@ -65,10 +65,14 @@ template <int GROUPS> PTX_FN void cp_async_wait_group(void)
 
 /* ---- global memory between CTAs ------------------------------------------ */
 
-/* What this CTA wrote before it, up to a barrier, is seen by who acquires it. */
+/*
+ * Releases what this CTA wrote before, up to a barrier, to a thread that
+ * acquires it.
+ */
 PTX_FN void red_add_release(uint32_t *to, uint32_t x)
 {
-	asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(x)
+	asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to),
+		     "r"(x)
 		     : "memory");
 }
 

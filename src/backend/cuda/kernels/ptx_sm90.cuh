@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ptx_sm90.cuh - what the GEMM uses beside ptx.cuh, one wrapper an instruction:
- * mbarrier, asynchronous copies, clusters, wgmma, setmaxnreg.  Wait loops are in
- * gemm_shared.cuh.
+ * mbarrier, asynchronous copies, clusters, wgmma, setmaxnreg.  Wait loops are
+ * in gemm_shared.cuh.
  */
 #ifndef NIB_PTX_SM90_CUH
 #define NIB_PTX_SM90_CUH
@@ -67,8 +67,7 @@ PTX_FN void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
 
 /* ---- asynchronous copies ------------------------------------------------- */
 
-/* How the L2 is to keep what a copy reads: it goes first, or as all does.  PTX ISA
- * 7.4. */
+/* L2 eviction policies of loads: first, or normal. PTX ISA 7.4. */
 PTX_FN uint64_t createpolicy_evict_first(void)
 {
 	uint64_t policy;
@@ -95,7 +94,7 @@ PTX_FN void cp_async_16_l2_256_hint(uint32_t to, const void *from,
 		     : "memory");
 }
 
-/* Of the source only src_bytes are read, the rest is zero. */
+/* Reads src_bytes of the source; the rest is zero. */
 PTX_FN void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
@@ -137,7 +136,10 @@ PTX_FN void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
 		     : "memory");
 }
 
-/* What ordinary stores wrote before, the copy engine and wgmma read after. */
+/*
+ * Orders earlier ordinary stores before later accesses of the copy engine and
+ * wgmma.
+ */
 PTX_FN void fence_proxy_async(void)
 {
 	asm volatile("fence.proxy.async;" ::: "memory");
@@ -176,8 +178,10 @@ PTX_FN uint32_t mapa(uint32_t addr, uint32_t rank)
 	return mapped;
 }
 
-/* Orders no memory but what a fence before it does: a release would wait until all
- * stores have reached the L2 (docs/notes/0052). */
+/*
+ * Orders no memory but what a fence before it does: a release would wait until
+ * all stores have reached the L2 (docs/notes/0052).
+ */
 PTX_FN void cluster_arrive_relaxed(void)
 {
 	asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -345,8 +349,8 @@ template <int GROUPS> PTX_FN void wgmma_wait(void)
 
 /*
  * d[m64, nN] (+)= a[m64, k16] * b[k16, nN] in fp32; a in registers, b in shared
- * memory behind desc.  The sum starts from zero where accumulate is 0.
- * Register lists by eights: n = 16 needs one.
+ * memory behind desc. accumulate = 0 clears d first. Register lists by eights:
+ * n = 16 needs one.
  */
 #define REGS_0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define REGS_1 REGS_0 ", %8, %9, %10, %11, %12, %13, %14, %15"

@@ -64,7 +64,7 @@ struct nib_dequantize_params {
 	float global;
 };
 
-/* Experts of a mixture; scale_rows may be NULL. */
+/* Experts of an MoE problem; scale_rows may be NULL. */
 struct nib_expert_rows_params {
 	const int32_t *ends;
 	int64_t experts;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sm90_dual.cu - C = silu(alpha * A * B^T) * (alpha2 * A * B2^T). */
+/*
+ * sm90_dual.cu - C = silu(alpha * A * B^T) * (alpha2 * A * B2^T);
+ * sm90_gemm.cuh.
+ */
 #include "sm90_gemm.cuh"
 
 extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
 nib_dual_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<true, NIB_MANY_STEPS>(&p.args, p.problems);
+	gemm<true, NIB_LARGE_M_STEPS>(&p.args, p.problems);
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sm90_gemm.cu - C = alpha * A * B^T, and what prepares its tokens. */
+/*
+ * sm90_gemm.cu - C = alpha * A * B^T (sm90_gemm.cuh), and the activation
+ * conversion kernel.
+ */
 #include "sm90_gemm.cuh"
-#include "sm90_tokens.cuh"
+#include "sm90_activations.cuh"
 
 extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
 nib_gemm_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<false, NIB_MANY_STEPS>(&p.args, p.problems);
+	gemm<false, NIB_LARGE_M_STEPS>(&p.args, p.problems);
 }
 
-extern "C" __global__ void __launch_bounds__(NIB_TOKENS_THREADS)
-nib_tokens_sm90(const __grid_constant__ struct nib_gemm_launch p)
+extern "C" __global__ void __launch_bounds__(NIB_CONVERT_THREADS)
+nib_activations_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	prepare_tokens(&p.args, p.problems);
+	convert_activations(&p.args, p.problems);
 }

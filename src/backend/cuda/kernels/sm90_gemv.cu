@@ -1,54 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sm90_gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 tokens m:
+ * sm90_gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 rows of A:
  * reads B once, as fast as memory gives it.
  *
  * A CTA has four warps and no roles: each warp takes every fourth step of 256 k
- * of a tile of 16 rows of B, through a ring of its own that nobody else waits
- * for.  The CTA's tiles are one stream of steps, so that the ring never drains:
+ * of a tile of 16 rows of B, through a ring of its own, which no other warp
+ * waits for.  The CTA's tiles are one stream of steps, so that the ring never
+ * drains:
  *
- *   global --cp.async--> ring[stage] --lds--> codes --prmt--> int8 --mma--> sum
+ *   global --cp.async--> ring[stage] --lds--> codes --prmt--> int8 --mma-->
+ *     accumulators
  *
  * Arithmetic.  Twice an e2m1 is an integer of at most 12.  PRMT looks up four
  * codes at once, and gives 0 for those whose sign bit is set; with the sign
  * bits flipped it gives the others.  So b = positive - negative, and each
  * product is two of signed bytes, exact.  A lane holds whole blocks of 16 k of
- * two rows and their scales.  For one token it sums a block by dp4a.  For more
- * mma.m16n8k32 does, whose columns are no rows of A: they tell the blocks of
- * the four lanes of a quad apart, and a second token, because A is zero
- * wherever lane and column do not belong together.  Sums start from 3 * 2^22,
- * so that their bits are a float, and the difference of two such floats is the
- * block's sum in fp32, exact (numerics.md): sum * (scale of a * scale of b) is
- * added with one rounding, an fma.
+ * two rows and their scales.  With one row of A, dp4a adds up a block.  With
+ * more, mma.m16n8k32 does: its columns are not rows of A, but separate the
+ * blocks of the four lanes of a quad, and a second row of A, because A is zero
+ * wherever lane and column do not belong together.  Block sums start from 3 *
+ * 2^22, so that their bits are a float, and the difference of two such floats
+ * is the block's sum in fp32, exact (numerics.md): sum * (scale of a * scale of
+ * b) is added with one rounding, an fma.
  *
  * Order of the sum of a row, by k alone: a lane's steps one after the other,
  * the lanes of a quad, then the four warps.
  *
- * Instructions of a lane for 8 weights and one token: 7 to look up (4 PRMT, 3
- * shifts and logic), 4 dp4a, 6 for all else.  4.65 TB/s are 32 weights a clock
- * and SM, which leaves 32 instructions, half of them ALU.
+ * Instructions of a lane for 8 weights and one row of A: 7 to look up (4 PRMT,
+ * 3 shifts and logic), 4 dp4a, 6 for all else.  4.65 TB/s are 32 weights a
+ * clock and SM, which leaves 32 instructions, half of them ALU.
  *
- * Variants: tokens 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a
+ * Variants: M = 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a
  * multiple of 32), and 1_any, 4_any for the others.
  *
+ * Roofline: the rate of memory.  Registers: 101 to 159 (docs/kernels.md), so
+ * that NIB_GEMV_CTAS CTAs are resident on an SM (3 of 4_any).  There are no
+ * mbarriers: a warp waits for its own cp.async groups; __syncthreads() lies
+ * around the conversion of A and before the warps' accumulators are added.
+ *
  * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; codes of A as
- * int8 and its scales as fp32, at most 40 KiB for NIB_GEMV_PHASE(tokens) of k.
+ * int8 and its scales as fp32, at most 40 KiB for NIB_GEMV_PHASE(M) of k.
  * Longer k goes in phases.
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "gemv_copy.cuh"
-#include "gemv_tokens.cuh"
+#include "gemv_load.cuh"
+#include "gemv_activations.cuh"
 
-/* alpha lies behind the zeros, this much before the sums. */
+/* alpha lies behind the zeros, this much before the partial sums. */
 #define ALPHA_WORDS 8
-/* Of the zeros: other banks than the codes that are read beside them. */
+/* Offset of the zeros: other banks than the codes that are read beside them. */
 #define ZEROS_AWAY 32
 /* 3 * 2^22 as a float: integers of either sign added to it stay its bits. */
 #define MAGIC 0x4B400000u
 
-/* Eight codes of rows g and g + 8 by columns of a, into both sums. */
+/*
+ * Eight codes of rows g and g + 8, for the columns of a, as positive and
+ * negative.
+ */
 struct weights {
 	uint32_t positive[4], negative[4];
 };
@@ -65,16 +75,16 @@ __device__ static struct weights decode(uint32_t row_g, uint32_t row_g8,
 	return w;
 }
 
-struct sums {
+struct block_sums {
 	uint32_t positive[4], negative[4];
 };
 
-__device__ static struct sums no_sums(void)
+__device__ static struct block_sums zero_sums(void)
 {
 	return {{MAGIC, MAGIC, MAGIC, MAGIC}, {MAGIC, MAGIC, MAGIC, MAGIC}};
 }
 
-__device__ static void multiply(struct sums *d, const struct weights &w,
+__device__ static void multiply(struct block_sums *d, const struct weights &w,
 				uint32_t x0, uint32_t x1)
 {
 	const uint32_t x[2] = {x0, x1};
@@ -83,7 +93,7 @@ __device__ static void multiply(struct sums *d, const struct weights &w,
 	mma_m16n8k32_s8(d->negative, w.negative, x);
 }
 
-__device__ static float block_sum(const struct sums &d, int i)
+__device__ static float block_sum(const struct block_sums &d, int i)
 {
 	return __uint_as_float(d.positive[i]) - __uint_as_float(d.negative[i]);
 }
@@ -111,11 +121,11 @@ struct lane_view {
 };
 
 /*
- * acc[r][c]: row g + 8r; c: even and odd blocks of the lane (one token), or the
- * two tokens of each pair.
+ * acc[r][c]: row g + 8r; c: even and odd blocks of the lane (M = 1), or the two
+ * rows of A of each pair.
  */
-template <int TOKENS> struct accumulators {
-	static const int pairs = (TOKENS + 1) / 2;
+template <int M> struct accumulators {
+	static const int pairs = (M + 1) / 2;
 	float x[pairs][2][2];
 };
 
@@ -137,8 +147,8 @@ __device__ static void add_products(uint32_t (&d)[2], const uint32_t (&w)[4],
 }
 
 /*
- * One token: of an mma seven columns of eight would be zeros, and 16 of them a
- * step take longer than 64 dp4a (docs/notes/0037).
+ * M = 1: seven of the eight columns of an mma would be zeros, and the 16 mma of
+ * a step take longer than 64 dp4a (docs/notes/0037).
  */
 __device__ static void multiply_step_one(struct accumulators<1> *acc,
 					 const struct lane_view &v,
@@ -181,10 +191,13 @@ __device__ static void multiply_step_one(struct accumulators<1> *acc,
 	}
 }
 
-/* Pairs of tokens: a column is a token of the pair and a lane of the quad. */
-template <int TOKENS>
+/*
+ * Pairs of rows of A: a column belongs to a row of the pair and a lane of the
+ * quad.
+ */
+template <int M>
 __device__ static void
-multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
+multiply_step_pairs(struct accumulators<M> *acc, const struct lane_view &v,
 		    uint32_t stage, int step, const float (&s)[2][4],
 		    const struct layout &at)
 {
@@ -203,7 +216,7 @@ multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
 			const int block = 2 * h + b;
 
 #pragma unroll
-			for (int pair = 0; pair < TOKENS / 2; pair++) {
+			for (int pair = 0; pair < M / 2; pair++) {
 				const uint4 x = lds_128(
 					v.columns + step * v.stride +
 					pair * v.pair_stride + block * 16);
@@ -213,7 +226,7 @@ multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
 				const float a[2] = {__uint_as_float(lds_32(sa)),
 						    __uint_as_float(lds_32(
 							    sa + at.kept / 4))};
-				struct sums d = no_sums();
+				struct block_sums d = zero_sums();
 
 				multiply(&d, w0, x.x, x.y);
 				multiply(&d, w1, x.z, x.w);
@@ -229,9 +242,9 @@ multiply_step_pairs(struct accumulators<TOKENS> *acc, const struct lane_view &v,
 }
 
 /* step counts from the phase's beginning. */
-template <int TOKENS>
+template <int M>
 __device__ static void
-multiply_step(struct accumulators<TOKENS> *acc, const struct lane_view &v,
+multiply_step(struct accumulators<M> *acc, const struct lane_view &v,
 	      uint32_t stage, int step, bool is_last, const struct layout &at)
 {
 	const uint32_t mask = is_last ? v.tail : ~0u;
@@ -239,10 +252,10 @@ multiply_step(struct accumulators<TOKENS> *acc, const struct lane_view &v,
 
 	widen_scales(lds_32(stage + v.scales) & mask, s[0]);
 	widen_scales(lds_32(stage + v.scales + 8 * 16) & mask, s[1]);
-	if constexpr (TOKENS == 1)
+	if constexpr (M == 1)
 		multiply_step_one(acc, v, stage, step, s);
 	else
-		multiply_step_pairs<TOKENS>(acc, v, stage, step, s, at);
+		multiply_step_pairs<M>(acc, v, stage, step, s, at);
 }
 
 __device__ static uint32_t ring_of_warp(const struct layout &at)
@@ -252,16 +265,16 @@ __device__ static uint32_t ring_of_warp(const struct layout &at)
 }
 
 /*
- * TWICE_LOW, by way of shared memory: of a constant or a value that the whole
- * warp shares, ptxas makes a copy before every use, 45 of the 365 instructions
- * of a step.
+ * TWICE_LOW, loaded from shared memory: ptxas would move a constant, or a value
+ * that the whole warp shares, before every use, 45 of the 365 instructions of a
+ * step.
  */
 __device__ static uint32_t table_low(const struct layout &at)
 {
 	return lds_32(at.zeros + threadIdx.x % 16 * 4) + TWICE_LOW;
 }
 
-template <int TOKENS>
+template <int M>
 __device__ static struct lane_view
 view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	     const struct layout &at)
@@ -277,7 +290,7 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	v.tail = left >= 4 ? ~0u : left <= 0 ? 0 : (1u << 8 * left) - 1;
 	v.a_scales = at.scales + t * 16;
 	v.low = table_low(at);
-	if (TOKENS == 1) {
+	if (M == 1) {
 		v.columns = at.codes + t * 16;
 		v.stride = v.pair_stride = 0;
 	} else {
@@ -299,12 +312,12 @@ __device__ static uint32_t tile_of_cta(int i)
 }
 
 /*
- * Adds the lanes of each quad; partial[token][16 rows] of a warp and tile,
- * which has nothing yet in the first phase.
+ * Adds the lanes of each quad into partial[row of A][16 rows] of a warp and
+ * tile, which is empty before the first phase.
  */
-template <int TOKENS>
+template <int M>
 __device__ static void add_partial(float *partial,
-				   const struct accumulators<TOKENS> &acc,
+				   const struct accumulators<M> &acc,
 				   bool is_first)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -314,9 +327,9 @@ __device__ static void add_partial(float *partial,
 		const int pair = i / 4, r = i / 2 % 2, c = i % 2;
 		float x = acc.x[pair][r][c];
 
-		if (TOKENS == 1 && c == 1)
+		if (M == 1 && c == 1)
 			continue;
-		if (TOKENS == 1)
+		if (M == 1)
 			x += acc.x[pair][r][1];
 		x += __shfl_xor_sync(~0u, x, 1);
 		x += __shfl_xor_sync(~0u, x, 2);
@@ -341,18 +354,20 @@ __device__ static void store(const struct nib_gemv_params &p, int64_t index,
 		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
 }
 
-/* Sums are in quarters: both factors of each product were doubled. */
-template <int TOKENS>
+/*
+ * The sums are four times too large: both factors of each product were doubled.
+ */
+template <int M>
 __device__ static void store_tiles(const struct nib_gemv_params &p,
 				   const float *partial, int tiles)
 {
 	const float alpha = partial[-ALPHA_WORDS];
-	const int warp_stride = TOKENS * NIB_GEMV_TILE_ROWS;
+	const int warp_stride = M * NIB_GEMV_TILE_ROWS;
 
 	for (int i = threadIdx.x; i < tiles * warp_stride;
 	     i += NIB_GEMV_THREADS) {
 		const int tile = i / warp_stride, r = i % NIB_GEMV_TILE_ROWS;
-		const int token = i / NIB_GEMV_TILE_ROWS % TOKENS;
+		const int m = i / NIB_GEMV_TILE_ROWS % M;
 		const int64_t row =
 			nib_gemv_row(tile_of_cta(tile), r, p.b.is_tiled);
 		const float *x = partial + tile * NIB_GEMV_WARPS * warp_stride +
@@ -362,10 +377,10 @@ __device__ static void store_tiles(const struct nib_gemv_params &p,
 #pragma unroll
 		for (int w = 1; w < NIB_GEMV_WARPS; w++)
 			sum += x[w * warp_stride];
-		if (row < p.n && token < p.m)
+		if (row < p.n && m < p.m)
 			store(p,
 			      blockIdx.y * p.c_batch_stride +
-				      token * p.c_row_stride + row,
+				      m * p.c_row_stride + row,
 			      sum * 0.25f * alpha);
 	}
 }
@@ -378,10 +393,10 @@ operand_of_batch(struct nib_gemv_operand v)
 	return v;
 }
 
-/* A warp's ring, and what it copies next. */
+/* A warp's ring, and what it loads next. */
 struct ring {
 	uint32_t begin;
-	uint32_t codes, scales; /* the lane's places in a stage */
+	uint32_t codes, scales; /* the lane's offsets in a stage */
 	int stage; /* the next to be multiplied */
 	struct cursor ahead;
 	struct source from;
@@ -392,8 +407,8 @@ __device__ static uint32_t ring_stage(const struct ring &r, int stage)
 	return r.begin + stage * NIB_GEMV_STAGE_BYTES;
 }
 
-template <int TOKENS, bool ALIGNED>
-__device__ static void copy_next(const struct nib_gemv_params &p,
+template <int M, bool ALIGNED>
+__device__ static void load_next(const struct nib_gemv_params &p,
 				 const struct nib_gemv_operand &b,
 				 struct ring *r, int stage, int tiles)
 {
@@ -403,43 +418,43 @@ __device__ static void copy_next(const struct nib_gemv_params &p,
 		const uint32_t to = ring_stage(*r, stage);
 
 		if (ALIGNED)
-			copy_aligned_step(b, r->from, to + r->codes,
+			load_aligned_step(b, r->from, to + r->codes,
 					  to + r->scales, r->ahead.step);
 		else
-			copy_any_step(b, r->from, to + r->codes, to + r->scales,
+			load_any_step(b, r->from, to + r->codes, to + r->scales,
 				      r->ahead.step);
-		if (advance<TOKENS>(&r->ahead, tiles, steps))
+		if (advance<M>(&r->ahead, tiles, steps))
 			r->from = source_of(p, b, tile_of_cta(r->ahead.tile));
 	}
 	cp_async_commit_group();
 }
 
 /* The warp's steps of one tile, from step begin to end of all. */
-template <int TOKENS, bool ALIGNED>
-__device__ static struct accumulators<TOKENS>
+template <int M, bool ALIGNED>
+__device__ static struct accumulators<M>
 run_tile(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	 const struct layout &at, const struct lane_view &v, struct ring *r,
 	 int tiles, int begin, int end)
 {
 	const int last = all_steps(p) - 1;
-	struct accumulators<TOKENS> acc = {};
+	struct accumulators<M> acc = {};
 
 	for (int s = begin + threadIdx.x / 32; s < end; s += NIB_GEMV_WARPS) {
 		const int stage = r->stage;
 
 		cp_async_wait_group<NIB_GEMV_STAGES - 1>();
 		__syncwarp();
-		multiply_step<TOKENS>(&acc, v, ring_stage(*r, stage), s - begin,
+		multiply_step<M>(&acc, v, ring_stage(*r, stage), s - begin,
 				      s == last, at);
 		__syncwarp();
-		copy_next<TOKENS, ALIGNED>(p, b, r, stage, tiles);
+		load_next<M, ALIGNED>(p, b, r, stage, tiles);
 		r->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
 	}
 	return acc;
 }
 
 /* Asks for the warp's first stages of B. */
-template <int TOKENS, bool ALIGNED>
+template <int M, bool ALIGNED>
 __device__ static struct ring fill_ring(const struct nib_gemv_params &p,
 					const struct nib_gemv_operand &b,
 					const struct layout &at, int tiles)
@@ -452,50 +467,50 @@ __device__ static struct ring fill_ring(const struct nib_gemv_params &p,
 	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
 	r.stage = 0;
 	r.ahead = {0, (int)threadIdx.x / 32, 0,
-		   min(phase_steps<TOKENS>(), steps)};
+		   min(phase_steps<M>(), steps)};
 	r.from = source_of(p, b, tile_of_cta(0));
 #pragma unroll 1
 	for (int stage = 0; stage < NIB_GEMV_STAGES; stage++)
-		copy_next<TOKENS, ALIGNED>(p, b, &r, stage, tiles);
+		load_next<M, ALIGNED>(p, b, &r, stage, tiles);
 	return r;
 }
 
-/* Multiplies the warp's steps of all tiles; tokens come first. */
-template <int TOKENS, bool ALIGNED>
+/* Multiplies the warp's steps of all tiles; A is loaded first. */
+template <int M, bool ALIGNED>
 __device__ static void
 run_warp(const struct nib_gemv_params &p, const struct nib_gemv_operand &a,
 	 const struct nib_gemv_operand &b, const struct layout &at,
 	 float *partial, int tiles)
 {
 	const int warp = threadIdx.x / 32, steps = all_steps(p);
-	const int phase = phase_steps<TOKENS>();
-	const int warp_sums = TOKENS * NIB_GEMV_TILE_ROWS;
+	const int phase = phase_steps<M>();
+	const int warp_partials = M * NIB_GEMV_TILE_ROWS;
 	int begin = 0;
 	struct lane_view v;
 	struct ring r;
 
-	copy_tokens<TOKENS, ALIGNED>(p, a, at, 0);
+	load_rows<M, ALIGNED>(p, a, at, 0);
 	cp_async_commit_group();
-	r = fill_ring<TOKENS, ALIGNED>(p, b, at, tiles);
+	r = fill_ring<M, ALIGNED>(p, b, at, tiles);
 	if (threadIdx.x < 24)
 		sts_32(at.zeros + threadIdx.x * 4, 0);
 	cp_async_wait_group<NIB_GEMV_STAGES>();
-	convert_tokens<TOKENS>(at);
-	v = view_of_lane<TOKENS>(p, b, at);
-	/* Once, too, if k is 0: all sums are, then. */
+	convert_rows<M>(at);
+	v = view_of_lane<M>(p, b, at);
+	/* Once also for k = 0, whose sums are 0. */
 	do {
 		if (begin) {
 			__syncthreads();
-			copy_tokens<TOKENS, ALIGNED>(p, a, at,
+			load_rows<M, ALIGNED>(p, a, at,
 						     begin * STEP_BLOCKS);
 			cp_async_commit_group();
 			cp_async_wait_group<0>();
-			convert_tokens<TOKENS>(at);
+			convert_rows<M>(at);
 		}
 		for (int tile = 0; tile < tiles; tile++)
 			add_partial(partial + (tile * NIB_GEMV_WARPS + warp) *
-						      warp_sums,
-				    run_tile<TOKENS, ALIGNED>(
+						      warp_partials,
+				    run_tile<M, ALIGNED>(
 					    p, b, at, v, &r, tiles, begin,
 					    min(begin + phase, steps)),
 				    begin == 0);
@@ -503,7 +518,7 @@ run_warp(const struct nib_gemv_params &p, const struct nib_gemv_operand &a,
 	} while (begin < steps);
 }
 
-template <int TOKENS, bool ALIGNED>
+template <int M, bool ALIGNED>
 __device__ static void gemv(const struct nib_gemv_params &p)
 {
 	extern __shared__ __align__(128) uint8_t shared[];
@@ -513,31 +528,31 @@ __device__ static void gemv(const struct nib_gemv_params &p)
 	const int tiles = p.tiles_per_cta - (tile_of_cta(p.tiles_per_cta - 1) >=
 					     (uint32_t)p.tiles);
 	const int sums =
-		p.tiles_per_cta * NIB_GEMV_WARPS * TOKENS * NIB_GEMV_TILE_ROWS;
+		p.tiles_per_cta * NIB_GEMV_WARPS * M * NIB_GEMV_TILE_ROWS;
 	float *partial = (float *)(shared + NIB_GEMV_RING_BYTES + 128);
 	struct layout at;
 
-	at.kept = (int)nib_gemv_kept(p.k, TOKENS);
+	at.kept = (int)nib_gemv_kept(p.k, M);
 	at.ring = smem_addr(shared);
 	at.zeros = at.ring + NIB_GEMV_RING_BYTES;
 	at.codes = at.zeros + 128 + sums * 4;
-	at.scales = at.codes + TOKENS * at.kept;
+	at.scales = at.codes + M * at.kept;
 	/* Asked for now: at the end all would wait for it. */
 	if (threadIdx.x == 0 && p.alpha)
 		cp_async_4(at.zeros + 128 - 4 * ALPHA_WORDS, p.alpha, 4);
 	else if (threadIdx.x == 0)
 		sts_f32(at.zeros + 128 - 4 * ALPHA_WORDS, 1);
-	run_warp<TOKENS, ALIGNED>(p, a, b, at, partial, tiles);
+	run_warp<M, ALIGNED>(p, a, b, at, partial, tiles);
 	__syncthreads();
-	store_tiles<TOKENS>(p, partial, tiles);
+	store_tiles<M>(p, partial, tiles);
 }
 
-#define GEMV(tokens, aligned, name, ctas)                                      \
+#define GEMV(m, aligned, name, ctas)                                      \
 	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS, ctas)   \
 		nib_sm90_gemv_##name(                                          \
 			const __grid_constant__ struct nib_gemv_params p)      \
 	{                                                                      \
-		gemv<tokens, aligned>(p);                                      \
+		gemv<m, aligned>(p);                                      \
 	}
 
 GEMV(1, true, 1, NIB_GEMV_CTAS)

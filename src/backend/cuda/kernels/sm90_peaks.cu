@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sm90_peaks.cu - what the GPU can do at most, one thing at a time: read memory,
- * multiply what lies in registers, let its clock tick.  The limits that other
- * kernels are held against (nib_device_probe()).
+ * sm90_peaks.cu - what the GPU can do at most, one thing at a time: read
+ * memory, multiply what lies in registers, let its clock tick.  The limits that
+ * other kernels are held against (nib_device_probe()).
  */
 #include "probe_params.h"
 #include "ptx_sm90.cuh"
@@ -66,10 +66,10 @@ template <bool FIRST>
 DEVICE void multiply_step(float *d, const uint32_t (*a)[4], uint64_t desc)
 {
 	wgmma_fence();
-	wgmma_f16<NIB_PROBE_MULTIPLY_TOKENS>(d, a[0], desc, !FIRST);
-	wgmma_f16<NIB_PROBE_MULTIPLY_TOKENS>(d, a[1], desc + 2, 1);
-	wgmma_f16<NIB_PROBE_MULTIPLY_TOKENS>(d, a[2], desc + 4, 1);
-	wgmma_f16<NIB_PROBE_MULTIPLY_TOKENS>(d, a[3], desc + 6, 1);
+	wgmma_f16<NIB_PROBE_MULTIPLY_N>(d, a[0], desc, !FIRST);
+	wgmma_f16<NIB_PROBE_MULTIPLY_N>(d, a[1], desc + 2, 1);
+	wgmma_f16<NIB_PROBE_MULTIPLY_N>(d, a[2], desc + 4, 1);
+	wgmma_f16<NIB_PROBE_MULTIPLY_N>(d, a[3], desc + 6, 1);
 	wgmma_commit();
 }
 
@@ -80,9 +80,9 @@ extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
 		const __grid_constant__ struct nib_probe_args args)
 {
 	__shared__ __align__(1024) uint32_t
-		b[NIB_PROBE_MULTIPLY_TOKENS * NIB_PROBE_MULTIPLY_K / 2];
+		b[NIB_PROBE_MULTIPLY_N * NIB_PROBE_MULTIPLY_K / 2];
 	const uint64_t desc = descriptor(smem_addr(b));
-	float d[NIB_PROBE_MULTIPLY_TOKENS / 2];
+	float d[NIB_PROBE_MULTIPLY_N / 2];
 	uint32_t a[4][4];
 	float sum = 0;
 
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
 	}
 	wgmma_wait<0>();
 #pragma unroll
-	for (int i = 0; i < NIB_PROBE_MULTIPLY_TOKENS / 2; i++)
+	for (int i = 0; i < NIB_PROBE_MULTIPLY_N / 2; i++)
 		sum += d[i];
 	if (args.result)
 		atomicXor(args.result, __float_as_uint(sum));
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
 /* ---- the clock ----------------------------------------------------------- */
 
 extern "C" __global__ void __launch_bounds__(32)
-	nib_sm90_probe_cycles(const __grid_constant__ struct nib_probe_args args)
+    nib_sm90_probe_cycles(const __grid_constant__ struct nib_probe_args args)
 {
 	const int64_t begin = clock64();
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_copies.cuh - the producers: weights by cp.async of whole 128-byte lines,
- * with zeros for what lies outside; prepared tokens by bulk copies, each CTA of
- * a pair sending half to both.
+ * gemm_producers.cuh - the producer warps.  Two warps load weights with
+ * cp.async, whole 128-byte lines, zeros outside the matrix.  One thread loads
+ * converted activations with bulk copies, half of a tile's rows from each CTA
+ * of the pair, multicast to both.
  */
-#ifndef NIB_GEMM_COPIES_CUH
-#define NIB_GEMM_COPIES_CUH
+#ifndef NIB_GEMM_PRODUCERS_CUH
+#define NIB_GEMM_PRODUCERS_CUH
 
 #include "gemm_schedule.cuh"
 
 /* ---- weights: global -> ring --------------------------------------------- */
 
 /*
- * Where 16-byte chunk c of a row's 128 bytes lies: the quads of four rows that
+ * The slot of 16-byte chunk c of a row's 128 bytes: the quads of four rows that
  * a half-warp reads at once fall into different banks.
  */
 DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk)
@@ -21,9 +22,9 @@ DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk)
 }
 
 /*
- * 64 rows of weights, as one of the 64 producer threads sees them: of codes,
- * every eighth row from its first, one 16-byte chunk of each; of scales, one
- * row or, tiled, two pieces of a tile.
+ * What one of the 64 producer threads loads of 64 rows of weights. Codes: one
+ * 16-byte chunk of every eighth row. Scales: one row, or two pieces of a 128 x
+ * 4 tile.
  */
 struct weight_source {
 	const uint8_t *codes, *scales;
@@ -35,7 +36,7 @@ struct weight_source {
 
 DEVICE void open_weights(const struct nib_gemm_args *args,
 			 const struct nib_gemm_pointers *p,
-			 const struct work *w, int32_t row0, bool second,
+			 const struct tile_desc *w, int32_t row0, bool second,
 			 uint32_t thread, struct weight_source *b)
 {
 	const struct nib_gemm_shape *s = args->shapes + w->problem;
@@ -66,8 +67,10 @@ DEVICE void open_weights(const struct nib_gemm_args *args,
 	}
 }
 
-/* Bytes byte0 .. byte0 + 127 of 64 rows, all of them inside the matrix. */
-DEVICE void copy_codes_inside(uint32_t to, const struct weight_source *b,
+/*
+ * Loads bytes byte0 to byte0 + 127 of 64 rows that are all inside the matrix.
+ */
+DEVICE void fetch_codes_inside(uint32_t to, const struct weight_source *b,
 			      int32_t byte0, uint64_t policy)
 {
 	const uint8_t *from = b->codes + byte0;
@@ -79,8 +82,8 @@ DEVICE void copy_codes_inside(uint32_t to, const struct weight_source *b,
 	}
 }
 
-/* The same at the edges: what is outside becomes zero. */
-DEVICE void copy_codes_edge(uint32_t to, const struct weight_source *b,
+/* The same at the edges: bytes outside the matrix become zero. */
+DEVICE void fetch_codes_edge(uint32_t to, const struct weight_source *b,
 			    int32_t byte0, int32_t left, bool by_8)
 {
 	const uint8_t *from = b->codes + byte0;
@@ -89,7 +92,9 @@ DEVICE void copy_codes_edge(uint32_t to, const struct weight_source *b,
 	for (int32_t r = 0; r < 64; r += 8) {
 		const uint32_t bytes =
 			r < b->rows_left && left > 0 ? (uint32_t)left : 0;
-		/* Where no byte is read the address may lie outside. */
+		/*
+		 * cp.async reads no byte here, and the address may lie outside.
+		 */
 		const uint8_t *source = bytes ? from : b->codes;
 
 		if (!by_8) {
@@ -105,8 +110,8 @@ DEVICE void copy_codes_edge(uint32_t to, const struct weight_source *b,
 	}
 }
 
-/* Linear scales of 64 rows, a thread a row: place [row][16 groups]. */
-DEVICE void copy_linear_scales(uint32_t place, const struct weight_source *b,
+/* Linear scales of 64 rows, one row a thread, stored as [row][16 groups]. */
+DEVICE void fetch_linear_scales(uint32_t to, const struct weight_source *b,
 			       int32_t group0, int32_t groups, int32_t flags)
 {
 	const int32_t left =
@@ -116,26 +121,26 @@ DEVICE void copy_linear_scales(uint32_t place, const struct weight_source *b,
 	if (flags & NIB_B_SCALES_BY_1) {
 #pragma unroll 1
 		for (int32_t i = 0; i < 16; i++)
-			sts_u8(place + (uint32_t)i,
+			sts_u8(to + (uint32_t)i,
 			       i < left ? __ldg(from + i) : 0);
 	} else if (flags & NIB_B_SCALES_BY_4) {
 #pragma unroll 1
 		for (int32_t i = 0; i < 16; i += 4) {
 			const int32_t rest = max(0, min(4, left - i));
 
-			cp_async_4(place + (uint32_t)i,
+			cp_async_4(to + (uint32_t)i,
 				   rest ? from + i : b->scales, (uint32_t)rest);
 		}
 	} else {
-		cp_async_16_zfill(place, from, (uint32_t)left);
+		cp_async_16_zfill(to, from, (uint32_t)left);
 	}
 }
 
 /*
- * Tiled scales of 64 rows (half a tile of 128): 8 of the 16 bytes of a piece,
+ * Tiled scales of 64 rows, half a tile of 128: 8 of the 16 bytes of a piece,
  * for the four tiles of this k256.
  */
-DEVICE void copy_tiled_scales(uint32_t to, const struct weight_source *b,
+DEVICE void fetch_tiled_scales(uint32_t to, const struct weight_source *b,
 			      int32_t group0, int32_t groups, uint32_t thread)
 {
 	const int32_t tile = group0 / 4 + (int32_t)(thread / 32);
@@ -153,9 +158,9 @@ DEVICE void copy_tiled_scales(uint32_t to, const struct weight_source *b,
 }
 
 /*
- * Of the last tile of scales in k, of which `groups` are there in the stage, the
- * bytes behind k become zeros: they may be anything.  Each thread does this in
- * the pieces that it has copied.
+ * Zeroes the scales behind k in the last tile of scales, whose bytes may be
+ * anything; `groups` of the stage are inside k. Each thread does this in the
+ * pieces that it loaded itself.
  */
 DEVICE void clear_padding(uint32_t to, const struct weight_source *b,
 			  int32_t groups, uint32_t thread)
@@ -166,49 +171,52 @@ DEVICE void clear_padding(uint32_t to, const struct weight_source *b,
 	if ((int32_t)(thread / 32) != tile % 2)
 		return;
 #pragma unroll
-	for (uint32_t part = 0; part < GROUPS; part++) {
-		const uint32_t place = to + GROUPS * PART_CODES +
-				       part * PART_SCALES + thread % 32 * 8 +
+	for (uint32_t half = 0; half < GROUPS; half++) {
+		const uint32_t words = to + GROUPS * HALF_CODES +
+				       half * HALF_SCALES + thread % 32 * 8 +
 				       (uint32_t)tile * 256;
 
-		if (b[part].is_tiled) {
-			sts_32(place, lds_32(place) & keep);
-			sts_32(place + 4, lds_32(place + 4) & keep);
+		if (b[half].is_tiled) {
+			sts_32(words, lds_32(words) & keep);
+			sts_32(words + 4, lds_32(words + 4) & keep);
 		}
 	}
 }
 
-/* One stage: 64 rows of k256 for each group, codes and scales. */
-DEVICE void copy_weights(uint32_t to, int32_t k, int32_t flags,
+/*
+ * Loads one stage: for each consumer warpgroup codes and scales of 64 rows,
+ * k256.
+ */
+DEVICE void fetch_weights(uint32_t to, int32_t k, int32_t flags,
 			 const struct weight_source *b, int32_t k0,
 			 uint32_t thread, uint64_t policy)
 {
 	const int32_t chunk = (int32_t)(thread % 8);
 	/* Rows eight apart have the same swizzle. */
-	const uint32_t place =
+	const uint32_t offset =
 		thread / 8 * 128 +
 		swizzled(thread / 8, (uint32_t)chunk) * 16;
 	const bool whole = k0 + NIB_WEIGHT_STAGE_K <= k &&
 			   !(flags & NIB_B_CODES_BY_8);
 
 #pragma unroll
-	for (uint32_t part = 0; part < GROUPS; part++) {
-		const uint32_t codes = to + part * PART_CODES + place;
+	for (uint32_t half = 0; half < GROUPS; half++) {
+		const uint32_t codes = to + half * HALF_CODES + offset;
 		const uint32_t scales =
-			to + GROUPS * PART_CODES + part * PART_SCALES;
+			to + GROUPS * HALF_CODES + half * HALF_SCALES;
 
-		if (whole && b[part].all_rows)
-			copy_codes_inside(codes, b + part, k0 / 2,
+		if (whole && b[half].all_rows)
+			fetch_codes_inside(codes, b + half, k0 / 2,
 					  policy);
 		else
-			copy_codes_edge(codes, b + part, k0 / 2,
+			fetch_codes_edge(codes, b + half, k0 / 2,
 					min(16, k / 2 - k0 / 2 - chunk * 16),
 					flags & NIB_B_CODES_BY_8);
-		if (b[part].is_tiled)
-			copy_tiled_scales(scales, b + part, k0 / 16, k / 16,
+		if (b[half].is_tiled)
+			fetch_tiled_scales(scales, b + half, k0 / 16, k / 16,
 					  thread);
 		else
-			copy_linear_scales(scales + thread * 16, b + part,
+			fetch_linear_scales(scales + thread * 16, b + half,
 					   k0 / 16, k / 16, flags);
 	}
 }
@@ -219,15 +227,18 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 			    struct gemm_shared *shared, uint32_t rings)
 {
 	const uint32_t thread = threadIdx.x;
-	/* So that the tokens, read by all, stay in the L2.  A mixture has few of
-	 * them; there it cost 3 % (docs/notes/0038-few-tokens.md). */
+	/*
+	 * Evict-first weights leave the activations, which all CTAs read, in
+	 * the L2. For MoE it cost 3 %: its activations are few
+	 * (docs/notes/0038-few-tokens.md).
+	 */
 	const uint64_t policy = args->experts ? createpolicy_evict_normal()
 					      : createpolicy_evict_first();
-	struct ring ring = {0, 0}, works = {0, 0};
-	const struct work *w;
+	struct ring ring = {0, 0}, tiles = {0, 0};
+	const struct tile_desc *w;
 
-	for (; (w = await_work(shared, &works))->tokens;
-	     advance(&works, WORKS)) {
+	for (; (w = await_tile(shared, &tiles))->rows;
+	     advance(&tiles, TILE_SLOTS)) {
 		const struct nib_gemm_pointers *p = problems + w->problem;
 		const int32_t k = args->shapes[w->problem].k;
 		const int32_t flags = w->flags | (int32_t)p->flags;
@@ -235,14 +246,14 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 		struct weight_source b[GROUPS];
 
 #pragma unroll
-		for (int part = 0; part < GROUPS; part++)
+		for (int half = 0; half < GROUPS; half++)
 			open_weights(args, p, w,
-				     w->row0 + part * 64 % CTA_ROWS(DUAL),
-				     part * 64 >= CTA_ROWS(DUAL), thread,
-				     b + part);
+				     w->row0 + half * 64 % CTA_ROWS(DUAL),
+				     half * 64 >= CTA_ROWS(DUAL), thread,
+				     b + half);
 		__syncwarp();
 		if (thread % 32 == 0)
-			release_work(shared, &works);
+			release_tile(shared, &tiles);
 		for (int32_t s = 0; s < stages; s++) {
 			const uint32_t full =
 				smem_addr(shared->weights_full + ring.stage);
@@ -253,7 +264,7 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 
 			wait(smem_addr(shared->weights_empty + ring.stage),
 			     ring.parity ^ 1);
-			copy_weights(to, k, flags, b, k0, thread, policy);
+			fetch_weights(to, k, flags, b, k0, thread, policy);
 			if (has_padding || flags & NIB_B_SCALES_BY_1) {
 				cp_async_wait_all();
 				if (has_padding)
@@ -266,60 +277,63 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 			advance(&ring, (uint32_t)args->weight_stages);
 		}
 	}
-	/* Nothing may be in flight when the CTA ends. */
+	/* A CTA must not end with cp.async in flight. */
 	cp_async_wait_all();
 }
 
-/* ---- tokens: prepared fp16 -> ring --------------------------------------- */
+/* ---- activations: converted fp16 -> ring --------------------------------- */
 
-/* Half of the tile's tokens into both CTAs of the pair. */
-template <int TOKEN_STEPS>
-DEVICE void produce_tokens(const struct nib_gemm_args *args,
-			   struct gemm_shared *shared, uint32_t token_ring)
+/* Loads half of the tile's rows of A into both CTAs of the pair. */
+template <int A_STEPS>
+DEVICE void produce_activations(const struct nib_gemm_args *args,
+			   struct gemm_shared *shared, uint32_t a_ring)
 {
 	const uint32_t half = cluster_ctarank();
-	struct ring ring = {0, 0}, works = {0, 0};
-	const struct work *w;
+	struct ring ring = {0, 0}, tiles = {0, 0};
+	const struct tile_desc *w;
 
-	/* The kernel before this one prepares the tokens. */
+	/* The activation conversion kernel runs before this one. */
 	griddepcontrol_wait();
 	fence_proxy_async();
-	for (; (w = await_work(shared, &works))->tokens;
-	     advance(&works, WORKS)) {
-		const uint32_t bytes = (uint32_t)w->tokens * 64;
-		const int32_t stages = w->stages * (STEPS / TOKEN_STEPS);
+	for (; (w = await_tile(shared, &tiles))->rows;
+	     advance(&tiles, TILE_SLOTS)) {
+		const uint32_t bytes = (uint32_t)w->rows * 64;
+		const int32_t stages = w->stages * (STEPS / A_STEPS);
 		const uint8_t *from =
-			args->tokens +
-			(w->stage0 * STEPS * args->token_atoms + w->atom) *
+			args->activations +
+			(w->stage0 * STEPS * args->a_atoms + w->atom) *
 				1024 +
 			half * bytes;
 
-		release_work(shared, &works);
+		release_tile(shared, &tiles);
 		for (int32_t s = 0; s < stages; s++) {
 			const uint32_t full =
-				smem_addr(shared->tokens_full + ring.stage);
-			uint32_t to = token_ring + half * bytes +
+				smem_addr(shared->a_full + ring.stage);
+			uint32_t to = a_ring + half * bytes +
 				      ring.stage *
-					      (uint32_t)args->token_stage_bytes;
+					      (uint32_t)args->a_stage_bytes;
 
-			wait(smem_addr(shared->tokens_empty + ring.stage),
+			wait(smem_addr(shared->a_empty + ring.stage),
 			     ring.parity ^ 1);
 			mbarrier_arrive_expect_tx(full,
-						  2 * bytes * TOKEN_STEPS);
-			for (int32_t i = 0; i < TOKEN_STEPS; i++) {
+						  2 * bytes * A_STEPS);
+			for (int32_t i = 0; i < A_STEPS; i++) {
 				bulk_copy_multicast(to, from, bytes, full, 3);
 				to += 2 * bytes;
-				from += args->token_atoms * 1024;
+				from += args->a_atoms * 1024;
 			}
-			advance(&ring, (uint32_t)args->token_stages);
+			advance(&ring, (uint32_t)args->a_stages);
 		}
 	}
-	/* Until both CTAs have released every stage: the partner's consumers
-	 * arrive at barriers here, so this CTA must not end before they have. */
-	for (int32_t s = 0; s < args->token_stages; s++) {
-		wait(smem_addr(shared->tokens_empty + ring.stage),
+	/*
+	 * Waits until both CTAs have released every stage. The partner's
+	 * consumers arrive at barriers in this CTA's shared memory, so it must
+	 * not end earlier.
+	 */
+	for (int32_t s = 0; s < args->a_stages; s++) {
+		wait(smem_addr(shared->a_empty + ring.stage),
 		     ring.parity ^ 1);
-		advance(&ring, (uint32_t)args->token_stages);
+		advance(&ring, (uint32_t)args->a_stages);
 	}
 }
 

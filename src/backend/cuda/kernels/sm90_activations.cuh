@@ -1,34 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sm90_tokens.cuh - tokens from NVFP4 to fp16 in the order that the GEMM's
- * wgmma reads, once for all tiles.  Values are e2m1 * scale, exact in fp16.
+ * sm90_activations.cuh - the activation conversion kernel: A from NVFP4 to
+ * fp16, once for all tiles, in the order that the GEMM's wgmma reads.  A value
+ * is e2m1 * scale, exact in fp16.
  *
  *   codes, scales (global) --16 bytes a thread--> registers: dequantise -->
  *     shared memory, 16 atoms of 8 rows x 128 bytes, swizzled
- *     --whole lines--> prepared tokens (L2)
+ *     --whole lines--> converted activations (workspace, stays in L2)
  *
- * A block makes one atom of eight rows for 16 k64 steps; a warp has the eight
- * rows of two steps, two threads a row, so that its 8-byte stores fall into
- * different banks.  Rows behind a problem's last become zeros.  Bound by the
- * writes, 4.5 bytes of them for a byte read.
+ * Grid: x = atoms of eight rows of A, y = 16 k64 steps; 256 threads, no roles.
+ * A warp has the eight rows of two steps, two threads a row, so that its 8-byte
+ * stores fall into different banks.  One __syncthreads() lies between
+ * dequantising and storing.  Rows behind a problem's last become zeros.
+ *
+ * Shared memory: 16384 bytes, static, and for small grids dynamic memory that
+ * keeps a third CTA off the SM (gemm_launch.c).  31 registers.  Roofline: the
+ * writes, 4.5 bytes for each byte read.
  */
-#ifndef NIB_SM90_TOKENS_CUH
-#define NIB_SM90_TOKENS_CUH
+#ifndef NIB_SM90_ACTIVATIONS_CUH
+#define NIB_SM90_ACTIVATIONS_CUH
 
 #include "sm90_gemm.cuh"
 
-#define ATOM_BYTES (NIB_TOKENS_ATOM * 128)
+#define ATOM_BYTES (NIB_ATOM_ROWS * 128)
 /* A tile of 128 x 4 scales. */
 #define SCALE_TILE 512
 #define E4M3_NAN   0x7F
 
-/* The rows of an atom: where from. */
-struct token_rows {
+/* The source of an atom's eight rows. */
+struct atom_rows {
 	const struct nib_gemm_shape *shape;
 	const uint8_t *codes;	/* of the problem's or expert's row 0 */
 	const uint8_t *scales;	/* the same; NULL: all are NaN */
 	int32_t row, scale_row; /* of the atom's first row, from there */
-	int32_t rows;		/* of the atom's eight, real ones */
+	int32_t rows;		/* of the eight, inside the problem */
 };
 
 /* Bytes from the scales of row 0 to those of row r and group g. */
@@ -42,7 +47,7 @@ DEVICE int64_t scale_offset(const struct nib_gemm_shape *s, int32_t r,
 	return r * s->a_scale_stride_bytes + g;
 }
 
-/* The last expert whose prepared rows begin at `row` or before. */
+/* The last expert whose converted rows begin at `row` or before. */
 DEVICE int32_t find_padded(const struct nib_gemm_args *args, int32_t row)
 {
 	int32_t low = 0, high = args->experts;
@@ -58,12 +63,12 @@ DEVICE int32_t find_padded(const struct nib_gemm_args *args, int32_t row)
 	return low;
 }
 
-/* false: no tokens lie there. */
+/* Returns false if the atom has no row of A. */
 DEVICE bool find_rows(const struct nib_gemm_args *args,
 		      const struct nib_gemm_pointers *problems, int32_t atom,
-		      struct token_rows *out)
+		      struct atom_rows *out)
 {
-	const int32_t padded = atom * NIB_TOKENS_ATOM;
+	const int32_t padded = atom * NIB_ATOM_ROWS;
 	const struct nib_gemm_shape *s = args->shapes;
 	const struct nib_gemm_pointers *p = problems;
 	bool has_scales = true;
@@ -82,20 +87,23 @@ DEVICE bool find_rows(const struct nib_gemm_args *args,
 			const int32_t own = __ldg(args->scale_rows + e);
 			const int32_t m = end - first;
 
-			/* An expert that leaves the scale tensor reads none. */
+			/*
+			 * An expert whose scales lie outside the tensor gets
+			 * NaN.
+			 */
 			has_scales =
 			    own >= 0 && own <= args->scale_rows_total - m;
 			out->scale_row = has_scales ? own + local : 0;
 		}
 		out->rows = end - out->row;
 	} else {
-		const int32_t i = find_last(&s->first_token,
+		const int32_t i = find_last(&s->first_row,
 					    sizeof(struct nib_gemm_shape) / 4,
 					    args->count, padded);
 
 		s += i;
 		p += i;
-		out->row = out->scale_row = padded - s->first_token;
+		out->row = out->scale_row = padded - s->first_row;
 		out->rows = s->m - out->row;
 	}
 	out->shape = s;
@@ -105,15 +113,15 @@ DEVICE bool find_rows(const struct nib_gemm_args *args,
 }
 
 /* 16 codes of one group and its scale. */
-struct token_group {
+struct code_group {
 	uint2 codes;
 	uint32_t scale;
 };
 
-DEVICE struct token_group load_group(const struct token_rows *r, int32_t row,
+DEVICE struct code_group load_group(const struct atom_rows *r, int32_t row,
 				     int32_t group)
 {
-	struct token_group x = {make_uint2(0, 0), 0};
+	struct code_group x = {make_uint2(0, 0), 0};
 
 	if (row >= r->rows || group >= r->shape->k / 16)
 		return x;
@@ -129,44 +137,51 @@ DEVICE struct token_group load_group(const struct token_rows *r, int32_t row,
 	return x;
 }
 
-/* Two codes of a group, as halves: chunk `chunk` of the step's 128 bytes. */
-DEVICE uint32_t token_pair(const struct token_group *x, uint32_t chunk)
+/* Two codes of a group as fp16: chunk `chunk` of the step's 128 bytes. */
+DEVICE uint32_t half_pair(const struct code_group *x, uint32_t chunk)
 {
 	const uint32_t word = chunk / 4 ? x->codes.y : x->codes.x;
 	const uint32_t bytes = odd_as_e4m3(chunk / 2 % 2 ? word : word << 4);
 	const uint32_t pair =
 	    chunk % 2 ? cvt_f16x2_e4m3x2_high(bytes) : cvt_f16x2_e4m3x2(bytes);
 
-	/* Times 2^6 first: a product below 2^-14 would still be exact, but
-	 * full-size values keep the sums' scale simple. */
+	/*
+	 * Times 2^6 first: a product below 2^-14 would still be exact, but
+	 * full-size values keep the scale of the accumulators simple.
+	 */
 	return mul_f16x2(mul_f16x2(pair, 0x54005400u),
 			 low_halves(cvt_f16x2_e4m3x2(x->scale * 0x0101u)));
 }
 
-DEVICE void prepare_tokens(const struct nib_gemm_args *args,
+DEVICE void convert_activations(const struct nib_gemm_args *args,
 			   const struct nib_gemm_pointers *problems)
 {
-	__shared__ __align__(128) uint8_t atoms[NIB_TOKENS_STEPS * ATOM_BYTES];
+	__shared__ __align__(128) uint8_t atoms[NIB_CONVERT_STEPS * ATOM_BYTES];
 	const uint32_t row = threadIdx.x / 2 % 8, step = threadIdx.x / 16;
 	const uint32_t pair = threadIdx.x % 2; /* groups 2 pair, 2 pair + 1 */
-	const int32_t step0 = (int32_t)blockIdx.y * NIB_TOKENS_STEPS;
+	const int32_t step0 = (int32_t)blockIdx.y * NIB_CONVERT_STEPS;
 	const int32_t group = (step0 + (int32_t)step) * 4 + (int32_t)pair * 2;
-	struct token_group x[2];
-	struct token_rows r;
+	struct code_group x[2];
+	struct atom_rows r;
 	int32_t steps;
 
-	/* What this kernel reads may be the work of the one before, and what it
-	 * writes still be read by it. */
+	/*
+	 * The kernel before may still write what this one reads, and read what
+	 * this one writes.
+	 */
 	griddepcontrol_wait();
-	/* The GEMM may start: it waits for this grid before it reads tokens. */
+	/*
+	 * The GEMM may start: it waits for this grid before it reads
+	 * activations.
+	 */
 	griddepcontrol_launch_dependents();
 	if (blockIdx.x == 0 && blockIdx.y == 0)
 		for (int32_t i = threadIdx.x; i < args->n_arrivals;
-		     i += NIB_TOKENS_THREADS)
+		     i += NIB_CONVERT_THREADS)
 			args->arrivals[i] = 0;
 	if (!find_rows(args, problems, (int32_t)blockIdx.x, &r))
 		return;
-	/* The GEMM works in whole weight stages, one at least: zeros behind k.
+	/* The GEMM tiles in whole weight stages, one at least: zeros behind k.
 	 */
 	steps =
 	    max(1, (r.shape->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) *
@@ -177,15 +192,15 @@ DEVICE void prepare_tokens(const struct nib_gemm_args *args,
 	for (uint32_t chunk = 0; chunk < 8; chunk++)
 		*(uint2 *)(atoms + step * ATOM_BYTES + row * 128 +
 			   (chunk ^ row) * 16 + pair * 8) =
-		    make_uint2(token_pair(x, chunk), token_pair(x + 1, chunk));
+		    make_uint2(half_pair(x, chunk), half_pair(x + 1, chunk));
 	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < sizeof(atoms) / 16;
-	     i += NIB_TOKENS_THREADS) {
+	     i += NIB_CONVERT_THREADS) {
 		const int32_t at = step0 + (int32_t)(i / (ATOM_BYTES / 16));
 
 		if (at < steps)
-			((uint4 *)(args->tokens +
-				   (at * args->token_atoms + blockIdx.x) *
+			((uint4 *)(args->activations +
+				   (at * args->a_atoms + blockIdx.x) *
 				       ATOM_BYTES))[i % (ATOM_BYTES / 16)] =
 			    ((const uint4 *)atoms)[i];
 	}

@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_sums.cuh - the consumers' loop: weights from the ring, dequantised in
- * registers, times the tokens in the other ring, into accumulators.
+ * gemm_mainloop.cuh - the consumer warpgroups' loop over k: weights from their
+ * ring, dequantised in registers, times the activations in the other ring, into
+ * accumulators.
  */
-#ifndef NIB_GEMM_SUMS_CUH
-#define NIB_GEMM_SUMS_CUH
+#ifndef NIB_GEMM_MAINLOOP_CUH
+#define NIB_GEMM_MAINLOOP_CUH
 
 #include "gemm_schedule.cuh"
 
 /* ---- consumers ----------------------------------------------------------- */
 
-/* Everything a consumer thread knows that no tile changes. */
+/* What a consumer thread keeps for all tiles. */
 struct consumer {
 	const struct nib_gemm_args *args;
 	struct gemm_shared *shared;
 	uint32_t weight_ring;
-	uint32_t token_desc; /* low half of the token ring's descriptor */
-	uint32_t stage_desc; /* from a stage's tokens to the next stage's */
-	struct ring weights, tokens, works;
-	/* Lanes 0 and 1: tokens_empty[0] of the pair's CTA 0 and 1. */
-	uint32_t tokens_empty;
+	uint32_t a_desc; /* low half of the descriptor of the activation ring */
+	uint32_t stage_desc; /* from a stage to the next one's, in 16 bytes */
+	struct ring weights, activations, tiles;
+	/* Lanes 0 and 1: a_empty[0] of CTA 0 and 1 of the pair. */
+	uint32_t a_empty;
 };
 
-/* Where a consumer thread is: asked for again, registers are few. */
+/*
+ * Indices of a consumer thread, computed again at each use: registers are few.
+ */
 DEVICE uint32_t group_of_thread(void)
 {
 	return (threadIdx.x / 128 - 1) % GROUPS;
@@ -78,8 +81,8 @@ struct weight_reader {
 	uint32_t scales2, scale_step2; /* dual: of the second row */
 };
 
-/* Of 64 rows of scales: those of a row. */
-DEVICE uint32_t scale_place(uint32_t row, bool is_tiled)
+/* The offset of a row's scales among 64 rows of them. */
+DEVICE uint32_t stage_scale(uint32_t row, bool is_tiled)
 {
 	return is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16;
 }
@@ -88,27 +91,27 @@ template <bool DUAL>
 DEVICE struct weight_reader reader_of(int32_t flags)
 {
 	const uint32_t t = lane_of_thread() % 4;
-	const uint32_t part = DUAL ? 0 : group_of_thread();
+	const uint32_t half = DUAL ? 0 : group_of_thread();
 	const uint32_t row = row_of_thread<DUAL>() % 64;
 	const uint32_t scales =
-		GROUPS * PART_CODES + part * PART_SCALES + t;
+		GROUPS * HALF_CODES + half * HALF_SCALES + t;
 	const bool tiled = flags & NIB_B_TILED;
 	const bool tiled2 = DUAL ? flags & NIB_B2_TILED : tiled;
 	struct weight_reader r;
 
-	r.codes = part * PART_CODES + row * 128 +
+	r.codes = half * HALF_CODES + row * 128 +
 		  swizzled(row, t / 2) * 16 + t % 2 * 8;
-	r.scales = scales + scale_place(row, tiled);
+	r.scales = scales + stage_scale(row, tiled);
 	r.scale_step = tiled ? 256 : 4;
 	r.scale_row8 = tiled ? 64 : 128;
-	r.scales2 = scales + PART_SCALES + scale_place(row, tiled2);
+	r.scales2 = scales + HALF_SCALES + stage_scale(row, tiled2);
 	r.scale_step2 = tiled2 ? 256 : 4;
 	return r;
 }
 
 /*
- * The A operands of the four k16 of step `step` of the stage at base: group t of
- * each row.  Behind k are codes and scales of zero.
+ * The A operands of the four k16 of step `step` of the stage at base: group t
+ * of each row.  Behind k are codes and scales of zero.
  */
 template <bool DUAL>
 DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
@@ -120,7 +123,7 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 	uint32_t low0, low1, high0, high1, out[4], s;
 
 	lds_64(codes, &low0, &low1);
-	lds_64(codes + (DUAL ? PART_CODES : 8 * 128), &high0, &high1);
+	lds_64(codes + (DUAL ? HALF_CODES : 8 * 128), &high0, &high1);
 	s = lds_u8(scales) +
 	    lds_u8(DUAL ? base + r->scales2 + step * r->scale_step2
 			: scales + r->scale_row8) *
@@ -137,12 +140,13 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 }
 
 /*
- * Of tokens: 128-byte swizzle, k contiguous, 1024 bytes from eight rows to the
- * next.  The low half has the address, in 16 bytes, and counts it up.
+ * The wgmma descriptor of activations: 128-byte swizzle, k contiguous, 1024
+ * bytes from eight rows to the next. The low half counts the address in units
+ * of 16 bytes.
  */
 #define DESCRIPTOR_HIGH (1u << 30 | 1024 >> 4)
 
-DEVICE uint32_t token_descriptor(uint32_t addr)
+DEVICE uint32_t a_descriptor(uint32_t addr)
 {
 	return 1u << 16 | addr >> 4;
 }
@@ -169,26 +173,26 @@ DEVICE void release_weights(struct consumer *c)
 	advance(&c->weights, (uint32_t)c->args->weight_stages);
 }
 
-/* Tells both CTAs of the pair. */
-DEVICE void release_tokens(const struct consumer *c, uint32_t stage)
+/* Releases an activation stage to the producers of both CTAs of the pair. */
+DEVICE void release_activations(const struct consumer *c, uint32_t stage)
 {
 	__syncwarp();
 	if (lane_of_thread() < 2)
-		mbarrier_arrive_cluster(c->tokens_empty + stage * 8);
+		mbarrier_arrive_cluster(c->a_empty + stage * 8);
 }
 
-/* The token stage before the next weight stage's. */
-DEVICE uint32_t last_tokens(const struct consumer *c)
+/* The activation stage before the first one of the next weight stage. */
+DEVICE uint32_t last_a_stage(const struct consumer *c)
 {
-	return (c->tokens.stage ? c->tokens.stage
-				: (uint32_t)c->args->token_stages) -
+	return (c->activations.stage ? c->activations.stage
+				: (uint32_t)c->args->a_stages) -
 	       1;
 }
 
 /*
- * The four wgmma of a step.  FIRST: the sums start here, said as a constant, so
- * that the compiler sees that d is not read: without that, the accumulators of
- * every tile size would live through the loop over tiles.
+ * The four wgmma of a step. FIRST clears the accumulators; it is a template
+ * argument, so that the compiler sees that d is not read: without that, the
+ * accumulators of every tile size would live through the loop over tiles.
  */
 template <int N, bool FIRST>
 DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
@@ -199,7 +203,7 @@ DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
 	wgmma_f16<N>(d, a[3], pack_64(desc + 6, DESCRIPTOR_HIGH), 1);
 }
 
-/* The wgmma of a token stage, one group: AT_ONCE steps. */
+/* The wgmma of an activation stage, AT_ONCE steps, as one group. */
 template <int N, int AT_ONCE, bool FIRST>
 DEVICE void issue_steps(uint32_t desc, const uint32_t (*a)[4][4], float *d)
 {
@@ -222,25 +226,26 @@ DEVICE void load_steps(const struct weight_reader *r, uint32_t base,
 }
 
 /*
- * One weight stage, AT_ONCE of its four steps as one group of wgmma.  a[0] holds
- * the first ones' weights on entry and the next stage's on exit (if there is
- * one).  While the tensor cores work on them, the weights of the next ones are
- * dequantised into the other set of registers: one group is always in flight.
- * The last tokens before the stage are still being read on entry.
+ * Multiplies one weight stage, AT_ONCE of its four steps as one group of wgmma.
+ * a[0] holds the weights of the first group on entry, and those of the next
+ * stage's first group on exit (unless is_last). While the tensor cores work on
+ * a group, the weights of the next group are dequantised into the other set of
+ * registers, so that one group is always in flight. The activation stage before
+ * this weight stage is still being read on entry.
  */
 template <int N, bool DUAL, int AT_ONCE, bool FIRST>
-DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
+DEVICE void multiply_stage(struct consumer *c, const struct weight_reader *r,
 		      bool is_last, uint32_t (*a)[AT_ONCE][4][4], float *d)
 {
-	const uint32_t turns = STEPS / AT_ONCE;
-	const uint32_t stage = c->tokens.stage, before = last_tokens(c);
-	const uint32_t full = smem_addr(c->shared->tokens_full + stage);
+	const uint32_t groups = STEPS / AT_ONCE;
+	const uint32_t stage = c->activations.stage, before = last_a_stage(c);
+	const uint32_t full = smem_addr(c->shared->a_full + stage);
 	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
-	uint32_t desc = c->token_desc + stage * c->stage_desc;
+	uint32_t desc = c->a_desc + stage * c->stage_desc;
 
 #pragma unroll
-	for (uint32_t j = 0; j < turns; j++) {
-		wait(full + j * 8, c->tokens.parity);
+	for (uint32_t j = 0; j < groups; j++) {
+		wait(full + j * 8, c->activations.parity);
 		if (FIRST && j == 0)
 			issue_steps<N, AT_ONCE, true>(desc, a[0], d);
 		else
@@ -249,38 +254,38 @@ DEVICE void sum_stage(struct consumer *c, const struct weight_reader *r,
 		/* The group before is done: its operands are free. */
 		wgmma_wait<1>();
 		if (!(FIRST && j == 0))
-			release_tokens(c, j ? stage + j - 1 : before);
-		if (j == turns - 1) {
+			release_activations(c, j ? stage + j - 1 : before);
+		if (j == groups - 1) {
 			release_weights(c);
 			if (is_last)
 				break;
 			base = await_weights(c);
 		}
-		load_steps<DUAL, AT_ONCE>(r, base, (j + 1) % turns * AT_ONCE,
+		load_steps<DUAL, AT_ONCE>(r, base, (j + 1) % groups * AT_ONCE,
 					  a[(j + 1) % 2]);
 	}
-	c->tokens.stage += turns;
-	if (c->tokens.stage == (uint32_t)c->args->token_stages) {
-		c->tokens.stage = 0;
-		c->tokens.parity ^= 1;
+	c->activations.stage += groups;
+	if (c->activations.stage == (uint32_t)c->args->a_stages) {
+		c->activations.stage = 0;
+		c->activations.parity ^= 1;
 	}
 }
 
-/* d = the tile's sums over this part of k. */
+/* d = the accumulators of the tile over this split-k slice. */
 template <int N, bool DUAL, int AT_ONCE>
-DEVICE void sum_tile(struct consumer *c, int32_t stages, int32_t flags,
+DEVICE void multiply_tile(struct consumer *c, int32_t stages, int32_t flags,
 		     float *d)
 {
 	const struct weight_reader r = reader_of<DUAL>(flags);
 	uint32_t a[2][AT_ONCE][4][4];
 
 	load_steps<DUAL, AT_ONCE>(&r, await_weights(c), 0, a[0]);
-	sum_stage<N, DUAL, AT_ONCE, true>(c, &r, stages == 1, a, d);
+	multiply_stage<N, DUAL, AT_ONCE, true>(c, &r, stages == 1, a, d);
 	for (int32_t s = 1; s < stages; s++)
-		sum_stage<N, DUAL, AT_ONCE, false>(c, &r, s + 1 == stages, a,
-						   d);
+		multiply_stage<N, DUAL, AT_ONCE, false>(c, &r, s + 1 == stages,
+							a, d);
 	wgmma_wait<0>();
-	release_tokens(c, last_tokens(c));
+	release_activations(c, last_a_stage(c));
 }
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_copy.cuh - which rows, steps and bytes of b a warp of sm90_gemv.cu
- * copies, and in what order.
+ * gemv_load.cuh - which rows, steps and bytes of b a warp of sm90_gemv.cu
+ * loads, and in what order.
  */
-#ifndef NIB_GEMV_COPY_CUH
-#define NIB_GEMV_COPY_CUH
+#ifndef NIB_GEMV_LOAD_CUH
+#define NIB_GEMV_LOAD_CUH
 
 #include "gemv_params.h"
 #include "ptx.cuh"
@@ -13,14 +13,14 @@
 /* Codes of a row of a stage. */
 #define ROW_BYTES   (NIB_GEMV_STEP / 2)
 #define CODES_BYTES (NIB_GEMV_TILE_ROWS * ROW_BYTES)
-/* The next step to be copied, or multiplied. */
+/* The next step to be loaded, or multiplied. */
 struct cursor {
 	int tile, step, begin, end; /* begin, end: steps of the phase */
 };
 
-template <int TOKENS> __device__ int phase_steps(void)
+template <int M> __device__ int phase_steps(void)
 {
-	return NIB_GEMV_PHASE(TOKENS) / NIB_GEMV_STEP;
+	return NIB_GEMV_PHASE(M) / NIB_GEMV_STEP;
 }
 
 __device__ static int all_steps(const struct nib_gemv_params &p)
@@ -28,8 +28,11 @@ __device__ static int all_steps(const struct nib_gemv_params &p)
 	return (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 }
 
-/* 16 bytes into shared memory; of the source the first bytes, then zeros. */
-__device__ static void copy_16(uint32_t to, const uint8_t *from, int bytes,
+/*
+ * Loads 16 bytes into shared memory: the first `bytes` of the source, then
+ * zeros.
+ */
+__device__ static void load_16(uint32_t to, const uint8_t *from, int bytes,
 			       int align)
 {
 	uint32_t word[4] = {0, 0, 0, 0};
@@ -50,9 +53,9 @@ __device__ static void copy_16(uint32_t to, const uint8_t *from, int bytes,
 
 /*
  * A stage: rows of 128 bytes of codes, whose 16-byte pieces are swapped in
- * pairs in odd rows (banks); then 16 pieces of scales: those of a row (LINEAR),
- * or of four rows of a tile column (TILED).  A lane copies piece lane % 8 of
- * the rows lane / 8 + 4i, and one piece of scales if lane < 16.
+ * pairs in odd rows (banks); then 16 pieces of scales: those of a row (linear),
+ * or of four rows of a tile column (tiled). A lane loads piece lane % 8 of the
+ * rows lane / 8 + 4i, and one piece of scales if lane < 16.
  */
 __device__ static uint32_t lane_target(void)
 {
@@ -73,12 +76,12 @@ __device__ static int64_t row_pitch(const struct nib_gemv_operand &b)
 	return b.is_tiled ? b.row_stride : 4 * b.row_stride;
 }
 
-/* What a lane copies of a tile, at k = 0; fixed for all its steps. */
+/* What a lane loads of a tile, at k = 0; the same for all its steps. */
 struct source {
 	const uint8_t *codes, *scales;
 	int rows;   /* of its four rows of codes, those that are there */
 	int bytes;  /* of a row of codes from its own piece on */
-	int blocks; /* scales from its own on; 0: none to copy */
+	int blocks; /* scales from its own on; 0: none to load */
 };
 
 __device__ static struct source source_of(const struct nib_gemv_params &p,
@@ -118,10 +121,11 @@ __device__ static struct source source_of(const struct nib_gemv_params &p,
 }
 
 /*
- * A step of aligned pieces.  In place of rows and codes that are not there it
- * takes others: such rows are not stored, and such codes meet zeros of a.
+ * Loads a step of aligned pieces. Instead of rows and codes that are outside it
+ * loads others: such rows are not stored, and such codes are multiplied by
+ * zeros of a.
  */
-__device__ static void copy_aligned_step(const struct nib_gemv_operand &b,
+__device__ static void load_aligned_step(const struct nib_gemv_operand &b,
 					 const struct source &from,
 					 uint32_t codes_to, uint32_t scales_to,
 					 int step)
@@ -136,7 +140,7 @@ __device__ static void copy_aligned_step(const struct nib_gemv_operand &b,
 		if (i + 1 < from.rows)
 			codes += row_pitch(b);
 	}
-	/* Of those behind the last the reader's mask makes zeros. */
+	/* Scales behind the last are zeroed by the mask of the reader. */
 	if (threadIdx.x % 32 < 16)
 		cp_async_16(scales_to,
 			    from.scales + (scales > 0
@@ -145,8 +149,8 @@ __device__ static void copy_aligned_step(const struct nib_gemv_operand &b,
 			    b.is_tiled ? 16 : min(max(scales, 0), 16));
 }
 
-/* Any step: rows and bytes behind the matrix become zeros. */
-__device__ static void copy_any_step(const struct nib_gemv_operand &b,
+/* Loads any step: rows and bytes outside the matrix become zeros. */
+__device__ static void load_any_step(const struct nib_gemv_operand &b,
 				     const struct source &from,
 				     uint32_t codes_to, uint32_t scales_to,
 				     int step)
@@ -157,7 +161,7 @@ __device__ static void copy_any_step(const struct nib_gemv_operand &b,
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		copy_16(codes_to + i * 4 * ROW_BYTES,
+		load_16(codes_to + i * 4 * ROW_BYTES,
 			i < from.rows && bytes > 0 ? codes : b.codes,
 			i < from.rows ? min(max(bytes, 0), 16) : 0,
 			b.codes_align);
@@ -165,7 +169,7 @@ __device__ static void copy_any_step(const struct nib_gemv_operand &b,
 	}
 	if (threadIdx.x % 32 >= 16)
 		return;
-	copy_16(scales_to,
+	load_16(scales_to,
 		scales > 0 ? from.scales + step * scale_step_bytes(b)
 			   : b.scales,
 		b.is_tiled && scales > 0 ? 16 : min(max(scales, 0), 16),
@@ -176,7 +180,7 @@ __device__ static void copy_any_step(const struct nib_gemv_operand &b,
  * Moves on to the warp's next step and says if that is in another tile;
  * step >= all_steps() is the end.
  */
-template <int TOKENS>
+template <int M>
 __device__ static bool advance(struct cursor *at, int tiles, int steps)
 {
 	at->step += NIB_GEMV_WARPS;
@@ -184,8 +188,8 @@ __device__ static bool advance(struct cursor *at, int tiles, int steps)
 		return false;
 	if (++at->tile == tiles) {
 		at->tile = 0;
-		at->begin += phase_steps<TOKENS>();
-		at->end = min(at->begin + phase_steps<TOKENS>(), steps);
+		at->begin += phase_steps<M>();
+		at->end = min(at->begin + phase_steps<M>(), steps);
 	}
 	at->step = at->begin + threadIdx.x / 32;
 	return true;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_tokens.cuh - sm90_gemv.cu's tokens: what a CTA keeps of A in shared
- * memory, codes as int8 (twice their values) and scales as fp32.
+ * gemv_activations.cuh - what a CTA of sm90_gemv.cu keeps of A in shared
+ * memory: codes as int8 (twice their values) and scales as fp32.
  *
- * They are asked for before anything of B, which would be served first, and
- * converted while B is on its way: as they come they lie in the upper half of
- * the codes' place and the upper quarter of the scales'.
+ * A is loaded before B, which would otherwise be served first, and converted
+ * while B is on its way.  The loaded bytes lie in the upper half of the codes'
+ * buffer and in the upper quarter of the scales'.
  */
-#ifndef NIB_GEMV_TOKENS_CUH
-#define NIB_GEMV_TOKENS_CUH
+#ifndef NIB_GEMV_ACTIVATIONS_CUH
+#define NIB_GEMV_ACTIVATIONS_CUH
 
-#include "gemv_copy.cuh"
+#include "gemv_load.cuh"
 
 /* Twice the values of codes 0..3 and 4..7. */
 #define TWICE_LOW  0x03020100u
 #define TWICE_HIGH 0x0C080604u
 #define SIGNS	   0x88888888u
 
-/* Where a CTA's shared memory has what. */
+/* The shared memory map of a CTA. */
 struct layout {
 	uint32_t ring, zeros, codes, scales;
-	int kept; /* k of each token in codes and scales */
+	int kept; /* k of each row of A in codes and scales */
 };
 
 /*
@@ -34,20 +34,20 @@ __device__ static void look_up(uint32_t codes, uint32_t low, uint32_t *first,
 	*second = prmt(low, TWICE_HIGH, codes >> 16);
 }
 
-/* Where a token's codes and scales lie as they come. */
-__device__ static uint32_t raw_codes(const struct layout &at, int token)
+/* The addresses of a row's codes and scales before conversion. */
+__device__ static uint32_t raw_codes(const struct layout &at, int row)
 {
-	return at.codes + token * at.kept + at.kept / 2;
+	return at.codes + row * at.kept + at.kept / 2;
 }
 
-__device__ static uint32_t raw_scales(const struct layout &at, int token)
+__device__ static uint32_t raw_scales(const struct layout &at, int row)
 {
-	return at.scales + token * (at.kept / 4) + at.kept / 16 * 3;
+	return at.scales + row * (at.kept / 4) + at.kept / 16 * 3;
 }
 
-/* Four scales; of the source the first `bytes`, then zeros. */
+/* Loads four scales: the first `bytes` of the source, then zeros. */
 template <bool ALIGNED>
-__device__ static void copy_4(uint32_t to, const uint8_t *from, int bytes)
+__device__ static void load_4(uint32_t to, const uint8_t *from, int bytes)
 {
 	if constexpr (ALIGNED) {
 		cp_async_4(to, from, bytes);
@@ -60,9 +60,9 @@ __device__ static void copy_4(uint32_t to, const uint8_t *from, int bytes)
 	}
 }
 
-/* Asks for a token's phase of `blocks` blocks; zeros behind them. */
+/* Loads a row's phase of `blocks` blocks; zeros behind them. */
 template <bool ALIGNED>
-__device__ static void copy_token(const struct nib_gemv_operand &a,
+__device__ static void load_row(const struct nib_gemv_operand &a,
 				  const uint8_t *codes, const uint8_t *scales,
 				  uint32_t to, uint32_t scales_to, int blocks,
 				  int kept)
@@ -73,33 +73,33 @@ __device__ static void copy_token(const struct nib_gemv_operand &a,
 	for (int i = threadIdx.x; i < kept / 32; i += NIB_GEMV_THREADS) {
 		const int bytes = min(max(blocks * 8 - i * 16, 0), 16);
 
-		copy_16(to + i * 16, bytes ? codes + i * 16 : a.codes, bytes,
+		load_16(to + i * 16, bytes ? codes + i * 16 : a.codes, bytes,
 			ALIGNED ? 16 : a.codes_align);
 	}
 #pragma unroll 1
 	for (int i = threadIdx.x; i < kept / 64; i += NIB_GEMV_THREADS) {
 		const int bytes = min(max(blocks - i * 4, 0), 4);
 
-		copy_4<ALIGNED>(scales_to + i * 4,
+		load_4<ALIGNED>(scales_to + i * 4,
 				bytes ? scales + i * pitch : a.scales, bytes);
 	}
 }
 
-/* Asks for a phase, which begins with block `first`. */
-template <int TOKENS, bool ALIGNED>
-__device__ static void copy_tokens(const struct nib_gemv_params &p,
+/* Loads a phase, which begins with block `first`. */
+template <int M, bool ALIGNED>
+__device__ static void load_rows(const struct nib_gemv_params &p,
 				   const struct nib_gemv_operand &a,
 				   const struct layout &at, int first)
 {
 #pragma unroll 1
-	for (int token = 0; token < TOKENS; token++)
-		copy_token<ALIGNED>(
-			a, a.codes + token * a.row_stride + first * 8,
-			a.scales + (a.is_tiled ? first * 128 + token * 16
-					       : token * a.scale_row_stride +
+	for (int row = 0; row < M; row++)
+		load_row<ALIGNED>(
+			a, a.codes + row * a.row_stride + first * 8,
+			a.scales + (a.is_tiled ? first * 128 + row * 16
+					       : row * a.scale_row_stride +
 							 first),
-			raw_codes(at, token), raw_scales(at, token),
-			token < p.m ? p.k / 16 - first : 0, at.kept);
+			raw_codes(at, row), raw_scales(at, row),
+			row < p.m ? p.k / 16 - first : 0, at.kept);
 }
 
 /* Four codes of each kind, of which one is zero; bytes do not borrow. */
@@ -123,25 +123,26 @@ __device__ static void store_block(uint32_t to, uint32_t low, uint32_t high)
 }
 
 /*
- * Where a block of 16 codes lies.  For one token the lanes of a quad read
- * neighbours: block b of lane t of a step is number 4t + b, place 4b + t.
+ * The offset of a block of 16 codes. With one row of A the lanes of a quad read
+ * neighbours: block b of lane t of a step is number 4t + b, offset 4b + t.
  */
-template <int TOKENS> __device__ uint32_t place_of_block(unsigned block)
+template <int M> __device__ uint32_t offset_of_block(unsigned block)
 {
-	return 16 * (TOKENS > 1
+	return 16 * (M > 1
 			     ? block
 			     : block / 16 * 16 + block % 4 * 4 + block / 4 % 4);
 }
 
 /*
- * A token in rounds of NIB_GEMV_THREADS pairs of blocks.  What a round writes
- * lies below what later rounds read, as a pair is half as long before.
+ * Converts a row in rounds of NIB_GEMV_THREADS pairs of blocks. A round writes
+ * below what later rounds read, since a pair has half the bytes before it is
+ * converted.
  */
-template <int TOKENS>
-__device__ static void convert_token(const struct layout &at, int token)
+template <int M>
+__device__ static void convert_row(const struct layout &at, int row)
 {
-	const uint32_t codes = at.codes + token * at.kept;
-	const uint32_t scales = at.scales + token * (at.kept / 4);
+	const uint32_t codes = at.codes + row * at.kept;
+	const uint32_t scales = at.scales + row * (at.kept / 4);
 
 #pragma unroll 1
 	for (unsigned first = 0; first < at.kept / 32u;
@@ -152,15 +153,15 @@ __device__ static void convert_token(const struct layout &at, int token)
 		uint32_t h = 0;
 
 		if (is_there) {
-			x = lds_128(raw_codes(at, token) + i * 16);
-			h = lds_u16(raw_scales(at, token) + i * 2);
+			x = lds_128(raw_codes(at, row) + i * 16);
+			h = lds_u16(raw_scales(at, row) + i * 2);
 		}
 		__syncthreads();
 		if (is_there) {
 			h = cvt_f16x2_e4m3x2(h);
-			store_block(codes + place_of_block<TOKENS>(2 * i), x.x,
+			store_block(codes + offset_of_block<M>(2 * i), x.x,
 				    x.y);
-			store_block(codes + place_of_block<TOKENS>(2 * i + 1),
+			store_block(codes + offset_of_block<M>(2 * i + 1),
 				    x.z, x.w);
 			sts_f32(scales + i * 8,
 				__low2float(*(const __half2 *)&h));
@@ -170,14 +171,14 @@ __device__ static void convert_token(const struct layout &at, int token)
 	}
 }
 
-/* What this thread copied is there. */
-template <int TOKENS>
-__device__ static void convert_tokens(const struct layout &at)
+/* The loads of this thread have completed. */
+template <int M>
+__device__ static void convert_rows(const struct layout &at)
 {
 	__syncthreads();
 #pragma unroll 1
-	for (int token = 0; token < TOKENS; token++)
-		convert_token<TOKENS>(at, token);
+	for (int row = 0; row < M; row++)
+		convert_row<M>(at, row);
 	__syncthreads();
 }
 
