@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c - the list of backends, and devices opened from it by name. */
+/* device.c - API: the list of backends, and devices opened by name. */
 #include <string.h>
 
 #include "backend/backend.h"
@@ -9,7 +9,7 @@
 const struct nib_backend *const nib_backends[] = {&nib_backend_cuda,
 						  &nib_backend_cpu, NULL};
 
-/* The largest task count handed to a pool: beyond it something is wrong. */
+/* More threads than any machine has: beyond it the number is a mistake. */
 #define MAX_THREADS 4096
 
 static const struct nib_backend *find_backend(const char *name)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expert_rows.c - the API of where the rows of experts begin and end. */
+/* expert_rows.c - API: where rows and scales of experts begin. */
 #include <inttypes.h>
 
 #include "backend/backend.h"
@@ -7,7 +7,7 @@
 #include "core/options.h"
 #include "validate.h"
 
-/* Offsets are int32, and so are all that are added up. */
+/* Offsets are int32, so there are no more experts. */
 #define MOST_EXPERTS INT32_MAX
 
 static struct nib_span words(const int32_t *pointer, int64_t count)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - problem -> backend: validated once, workspace sized, explained. */
+/* plan.c - API: plans; checks the problems and reserves memory for runs. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 	return NIB_OK;
 }
 
-/* Where a run's resolved problems lie: before the backend's workspace... */
+/* Host backend: resolved problems lie before the backend's workspace. */
 static enum nib_status add_head(struct nib_plan *plan, struct nib_error *err)
 {
 	const size_t each = sizeof(struct nib_problem) + nib_outputs_bytes();
@@ -63,7 +63,7 @@ static enum nib_status add_head(struct nib_plan *plan, struct nib_error *err)
 	return NIB_OK;
 }
 
-/* ... or in the plan. */
+/* Other backends: resolved problems lie in the plan. */
 static enum nib_status add_last_run(struct nib_plan *plan,
 				    struct nib_error *err)
 {

@@ -5,10 +5,10 @@
 #include "core/options.h"
 #include "validate.h"
 
-/* Some twenty minutes of a GPU, and far below what rounding up overflows. */
+/* Some twenty minutes of a GPU; rounding it up does not overflow. */
 #define MAX_AMOUNT (INT64_C(1) << 60)
 
-/* What a probe reads and counts. */
+/* Checks the data and the amount of a probe. */
 static enum nib_status check(enum nib_probe probe, const void *data,
 			     int64_t amount, struct nib_error *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize.c - quantise, amax, dequantise and conversion of scale layouts: checks
+ * quantize.c - quantise, amax, dequantise and conversion of scale layouts:
+ * checks
  * every argument, then calls the device's backend.
  */
 #include <float.h>
@@ -42,7 +43,7 @@ static enum nib_status take_call_options(const struct nib_device *device,
 	return status;
 }
 
-/* Everything about a dense view on its own. */
+/* Checks and resolves one dense view. */
 static enum nib_status take_dense(const struct nib_dense *in,
 				  struct nib_dense *out, const char *name,
 				  struct nib_error *err)
@@ -73,7 +74,7 @@ static enum nib_status take_nvfp4(const struct nib_nvfp4 *in,
 	return status;
 }
 
-/* A view of which only the scales are looked at. */
+/* The same of a view whose codes are not used. */
 static enum nib_status take_scales(const struct nib_nvfp4 *in,
 				   struct nib_nvfp4 *out, const char *name,
 				   struct nib_error *err)
@@ -133,15 +134,16 @@ static enum nib_status check_quantize_views(const struct nib_dense *x,
 }
 
 /*
- * Positive floats order as their bits, which no flush-to-zero mode of the
- * caller changes.  6 * global, the largest value at scale 1, is finite.
+ * Zero or a positive number with 6 * global, the largest value at scale 1,
+ * finite.  Compares bits, which are ordered as positive floats are, because the
+ * caller's thread may flush subnormals.
  */
 static bool is_global(float global)
 {
 	return nib_fp32_bits(global) <= nib_fp32_bits(FLT_MAX / 6);
 }
 
-/* A host backend gets the value in place of a pointer to it. */
+/* Replaces global_pointer by its value on a host backend. */
 static enum nib_status read_global(const struct nib_device *device,
 				   struct nib_quantize_options *options,
 				   struct nib_error *err)
@@ -229,7 +231,7 @@ enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
 	return device->backend->amax(device, &from, saturate != 0, amax, err);
 }
 
-/* As take_call_options(); global: the argument beside them. */
+/* As take_call_options().  global: the argument of nib_dequantize(). */
 static enum nib_status
 take_dequantize_options(const struct nib_device *device,
 			const struct nib_dequantize_options *options,

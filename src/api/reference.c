@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.c - the oracle's public face: walks over the elements of c, and
- * either writes the exact result or judges what is there.
+ * reference.c - API: the oracle.  Walks over the elements of c and either
+ * writes the exact result or compares what is there with it.
  *
- * The arithmetic is format/exact.c, the bounds are format/bound.c.
+ * The arithmetic is in format/exact.c, the bounds are in format/bound.c.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "format/exact.h"
 #include "format/view.h"
 
-/* Rows of a decoded at once, so that decoding b costs little. */
+/* Rows of a that are decoded at once and share each decoded row of b. */
 #define PANEL_ROWS 16
 
 /* Rows first..end-1 of a times one matrix b (and b2). */
@@ -31,8 +31,10 @@ struct job {
 	float alpha, alpha2;
 };
 
-/* Chosen rows of a range, ascending: each row is taken with probability
- * (still wanted) / (still there), so exactly as many as wanted are. */
+/*
+ * Chooses rows of a range, ascending.  Each row is taken with probability
+ * (rows still wanted) / (rows left), so the number of rows is exact.
+ */
 struct sampler {
 	uint64_t state;
 	int64_t row, end, wanted;
@@ -134,7 +136,7 @@ static void check_element(const struct oracle *o, const struct job *job,
 	result->want = expected.want;
 }
 
-/* With what the bound needs. */
+/* The exact sum, and what the bound needs beside it. */
 static struct nib_exact_sum sum_of(const struct oracle *o,
 				   const struct nib_exact_row *a,
 				   const struct nib_exact_row *b, int64_t k)
@@ -206,7 +208,7 @@ static void each_problem(struct oracle *o, enum nib_op op,
 		    .alpha2 = p->alpha2 ? *p->alpha2 : 1,
 		};
 
-		/* Nothing to write: the batches may be any number. */
+		/* An empty c may have any number of batches. */
 		if (p->c.rows == 0 || p->c.cols == 0)
 			continue;
 		for (; job.batch < p->a.batch; job.batch++) {
@@ -272,7 +274,7 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 	return NIB_OK;
 }
 
-/* The same rules as a run's, and scale signs before anything is written. */
+/* Checks as nib_run() does, and scale signs, before anything is written. */
 static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 				    const struct nib_problem *problems,
 				    int64_t count, struct nib_error *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - the problems of a run: checked, resolved, held against the plan's, and
- * handed to the backend.
+ * run.c - the problems of a run: checked, resolved, held against the plan's,
+ * and handed to the backend.
  *
  * Resolved copies live in the head of the workspace on a host backend, so that
- * runs of one plan do not meet; elsewhere in the plan, where a run with the same
- * problems as the last one finds them again.
+ * runs of one plan do not meet; elsewhere in the plan, where a run with the
+ * same problems as the last one finds them again.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -34,7 +34,7 @@ static bool same_dense(const struct nib_dense *x, const struct nib_dense *y)
 	       x->batch_stride_elems == y->batch_stride_elems;
 }
 
-/* Which view of a problem is not what the plan was made for, or NULL. */
+/* The name of the first view that differs from the plan's, or NULL. */
 static const char *wrong_view(const struct nib_problem *plan,
 			      const struct nib_problem *run)
 {
@@ -166,8 +166,9 @@ static enum nib_status take_options(const struct nib_plan *plan,
 }
 
 /*
- * A workspace of the plan's that no other run uses.  No lock is held while it is
- * in use: a task of the caller's pool may itself run the plan, on this thread.
+ * A workspace of the plan's that no other run uses.  No lock is held while it
+ * is in use: a task of the caller's pool may itself run the plan, on this
+ * thread.
  */
 static enum nib_status take_spare(struct nib_plan *plan, void **workspace,
 				  struct nib_error *err)
@@ -244,7 +245,7 @@ static enum nib_status run_on_host(struct nib_plan *plan,
 
 /* ---- runs elsewhere -------------------------------------------------------- */
 
-/* Packed weights of a checked problem: freed since, others may lie there. */
+/* The weights may have been freed since, and others lie at their address. */
 static bool same_packed(const struct nib_plan *plan,
 			const struct nib_packed *packed,
 			const struct nib_nvfp4 *checked)
@@ -255,7 +256,10 @@ static bool same_packed(const struct nib_plan *plan,
 		packed->batch == checked->batch);
 }
 
-/* Padding may differ where nothing else does: then they are checked again. */
+/*
+ * Compares bytes.  If only the padding of the structs differs, the problems are
+ * checked again, which is slower and right.
+ */
 static bool is_last_run(const struct nib_plan *plan,
 			const struct nib_problem *problems)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* validate.c - checks of whole problems: sizes that fit, overlaps, scales. */
+/*
+ * validate.c - checks of whole problems: sizes that fit each other, pointers,
+ * overlaps of inputs with the output, scale signs.
+ */
 #include "validate.h"
 
 #include <inttypes.h>
@@ -24,8 +27,8 @@ static enum nib_status check_op(enum nib_op op, bool is_moe,
 }
 
 /*
- * The sizes of one weight operand, from its view or its packed form.  Packed
- * weights give a view with sizes and no data.
+ * Resolves one weight operand.  Packed weights give a view with sizes and no
+ * data.
  */
 static enum nib_status
 resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
@@ -51,7 +54,7 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 	return nib_valid_nvfp4(&sizes, out, label, err);
 }
 
-/* a [m, k] times b [n, k] into c [m, n]; n, k from b. */
+/* Compares k with a's, and the rows of b with the columns of c. */
 static enum nib_status check_fit(const struct nib_nvfp4 *b,
 				 const struct nib_nvfp4 *a,
 				 const struct nib_dense *c,
@@ -79,7 +82,7 @@ static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
 			   b->batch, batch);
 }
 
-/* c's rows and batches are a's. */
+/* Compares the rows and batches of c with a's. */
 static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
 				    int64_t index, struct nib_error *err)
 {
@@ -162,7 +165,7 @@ enum nib_status nib_valid_problems(enum nib_op op,
 	return status;
 }
 
-/* The MoE's weights, with one matrix an expert. */
+/* The weights of a MoE: one matrix an expert, as moe.b has. */
 static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
 				     const struct nib_nvfp4 *b,
 				     struct nib_label label,
@@ -305,7 +308,7 @@ enum nib_status nib_valid_problem_data(enum nib_op op,
 	return status;
 }
 
-/* row_offsets ascending within a; scale_rows inside their tensor. */
+/* row_offsets ascend within a; scale_rows stay within their tensor. */
 enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 				      struct nib_error *err)
 {
@@ -352,8 +355,8 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 	struct nib_nvfp4 scales = moe->a;
 	enum nib_status status;
 
-	/* The scales of a may have more rows than its codes, or fewer: then
-	 * its codes stand in for theirs. */
+	/* The scales of a may have another number of rows than its codes: they
+	 * are checked as a view of their own. */
 	if (moe->scale_rows) {
 		scales.rows = moe->scale_rows_total;
 		scales.codes = scales.scales;
@@ -412,7 +415,7 @@ enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
 				    struct nib_label label,
 				    struct nib_error *err)
 {
-	/* Without scales the rows may be any number: do not count to it. */
+	/* Without scales a view may have 2^40 rows: do not loop over them. */
 	if (v->k == 0)
 		return NIB_OK;
 	for (int64_t row = first; row < end; row++) {
@@ -435,7 +438,7 @@ enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
 {
 	enum nib_status status = NIB_OK;
 
-	/* Without data the batches may be any number as well. */
+	/* Nor over its batches. */
 	if (v->rows == 0 || v->k == 0)
 		return NIB_OK;
 	for (int64_t batch = 0; batch < v->batch && !status; batch++)
@@ -466,7 +469,7 @@ enum nib_status nib_valid_moe_signs(enum nib_op op,
 {
 	enum nib_status status = NIB_OK;
 
-	/* Only the rows that an expert has: the others may hold anything. */
+	/* Rows that no expert has may hold anything. */
 	for (int64_t e = 0; e < moe->b.batch && !status; e++) {
 		const int64_t rows =
 		    moe->row_offsets[e + 1] - moe->row_offsets[e];
@@ -495,7 +498,7 @@ double nib_problem_flop(enum nib_op op, const struct nib_problem *p)
 	return op == NIB_DUAL_GEMM ? 2 * flop : flop;
 }
 
-/* 9/16 byte a value. */
+/* 4 bits a code and 8 bits for 16 of them: 9/16 byte a value. */
 static double nvfp4_bytes(const struct nib_nvfp4 *v)
 {
 	return (double)v->batch * (double)v->rows * (double)v->k * 9 / 16;

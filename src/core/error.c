@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.c - status names and messages; no state. */
+/* error.c - status names and messages. */
 #include "error.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #undef nib_fail_argument
 #undef nib_fail_at
 
-/* A text that was cut may end inside a UTF-8 character: takes that off, too. */
+/* Removes a UTF-8 character that was cut at the end of text. */
 static void trim_character(char *text, size_t length)
 {
 	size_t tail = 0, whole = 1;

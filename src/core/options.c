@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* No struct comes near it; a struct_bytes that was never set often does. */
+/* Above every struct of nibblas.h; a size that was never set is often larger. */
 #define MAX_STRUCT_BYTES 4096
 
 enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,

@@ -10,18 +10,18 @@
 #include "core/error.h"
 
 /*
- * Copies the caller's options (NULL = all zero) into ours, of `bytes`.  A
- * longer struct is taken if what lies beyond ours is zero: those fields are not
- * asked for.  name: for the message.
+ * Copies the caller's options (NULL = all zero) into ours, which has `bytes`.
+ * A longer struct is accepted if everything behind ours is zero.  name: for the
+ * message.
  */
 enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
 				 const char *name, struct nib_error *err);
 
-/* Checks that an info struct may be written; *bytes = how much of it. */
+/* Checks an info struct of the caller's; *bytes = how much of it to write. */
 enum nib_status nib_info_check(const void *theirs, size_t ours_bytes,
 			       size_t *bytes, const char *name,
 			       struct nib_error *err);
-/* Copies ours into theirs, keeping theirs' struct_bytes. */
+/* Copies ours into theirs but for struct_bytes. */
 void nib_info_write(void *theirs, const void *ours, size_t bytes);
 
 /* NIB_UNSUPPORTED if a field that belongs to later versions is set. */

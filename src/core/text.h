@@ -11,18 +11,18 @@
 #define NIB_SHOWN_BYTES 80
 
 /*
- * Bytes of the UTF-8 character at text, which has n_bytes more bytes; 0 if they
- * begin no character (overlong forms and surrogates are none).
+ * Bytes of the UTF-8 character at the beginning of text, which has n_bytes; 0
+ * if there is none.  Overlong forms and surrogates are no characters.
  */
 size_t nib_utf8_char_bytes(const char *text, size_t n_bytes);
 
 /*
- * Copies a name, which may hold anything, so that it can be printed: control
- * characters and bytes that are no UTF-8 become '?', and what does not fit
- * becomes "...".  Returns shown.
+ * Copies a name from a file so that it can be printed: control characters and
+ * bytes that are not UTF-8 become '?', and an end that does not fit becomes
+ * "...".  Returns shown.
  */
 const char *nib_show_name(char shown[NIB_SHOWN_BYTES], const char *name);
-/* The same for a path, of which the end says most. */
+/* The same for a path, whose end is kept. */
 const char *nib_show_path(char shown[NIB_SHOWN_BYTES], const char *path);
 
 /*

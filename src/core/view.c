@@ -23,8 +23,8 @@ static enum nib_status check_size(int64_t value, const char *field,
 }
 
 /*
- * One stride: 0 becomes dense, the length of what it steps over; a smaller one
- * would overlap.  A single item is never stepped over.
+ * Resolves one stride: 0 becomes dense, the length of one item.  A smaller one
+ * would make items overlap, unless there is only one.
  */
 static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
 				      int64_t items, const char *field,
@@ -64,9 +64,9 @@ bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
 }
 
 /*
- * The stride of batches that are not between the rows: behind them.  The last
- * row may be short, so a gap between rows may hold others; a single row may
- * have any stride, and then dense is too little.
+ * The stride of batches that lie behind all rows of the one before.  The last
+ * row ends after its own bytes, not after a whole row stride, so the next batch
+ * may begin there.
  */
 static enum nib_status check_behind(int64_t rows, int64_t row_dense,
 				    int64_t row_stride, int64_t batch,
@@ -88,7 +88,7 @@ static enum nib_status check_behind(int64_t rows, int64_t row_dense,
 	return resolve_stride(&batch_stride, all, batch, field, label, err);
 }
 
-/* Rows, then batches: both strides of one of the two arrays of a view. */
+/* Resolves both strides of one array of a view. */
 static enum nib_status
 resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
 		int64_t batch, int64_t *batch_stride, const char *row_field,
@@ -201,7 +201,7 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 	status = resolve_strides(v.rows, v.cols, &v.row_stride_elems, v.batch,
 				 &v.batch_stride_elems, "row_stride_elems",
 				 "batch_stride_elems", &label, err);
-	/* 4 bytes an element at most; strides that nothing uses count too. */
+	/* Elements have at most 4 bytes.  Unused strides are checked, too. */
 	if (!status)
 		status =
 		    check_extent(v.rows ? 4 * v.rows : 4, v.row_stride_elems,
@@ -281,7 +281,7 @@ struct nib_span nib_dense_span(const struct nib_dense *v)
 
 bool nib_spans_overlap(struct nib_span a, struct nib_span b)
 {
-	/* Empty ones lie nowhere. */
+	/* Empty spans overlap nothing. */
 	return a.begin < a.end && b.begin < b.end && a.begin < b.end &&
 	       b.begin < a.end;
 }
@@ -305,8 +305,7 @@ uintptr_t nib_grid_columns_bytes(const struct nib_grid *g)
 	return (uintptr_t)((g->batch - 1) * g->batch_stride + g->width);
 }
 
-/* Column ranges of one wider matrix: one row stride, columns that never meet.
- */
+/* Columns of one wider matrix: the same row stride, and columns apart. */
 static bool are_columns_apart(const struct nib_grid *x,
 			      const struct nib_grid *y)
 {
@@ -315,7 +314,7 @@ static bool are_columns_apart(const struct nib_grid *x,
 
 	if (x->row_stride != y->row_stride || stride == 0)
 		return false;
-	/* Column of y's first byte within x's rows. */
+	/* The column of y's first byte, counted from x's first. */
 	offset = y->begin >= x->begin
 		     ? (y->begin - x->begin) % stride
 		     : (stride - (x->begin - y->begin) % stride) % stride;
@@ -333,7 +332,7 @@ bool nib_grid_is_apart(const struct nib_grid *g)
 				g->batch_stride);
 }
 
-/* Each piece beside its like: the two are one grid of longer pieces. */
+/* Each piece of x beside one of y: together a grid of longer pieces. */
 static bool are_pieces_apart(const struct nib_grid *x, const struct nib_grid *y)
 {
 	const struct nib_grid *low = x->begin < y->begin ? x : y;
@@ -352,7 +351,7 @@ static bool are_pieces_apart(const struct nib_grid *x, const struct nib_grid *y)
 	return nib_grid_is_apart(&both);
 }
 
-/* Neither wraps around the end of memory. */
+/* x and y do not wrap around the end of memory. */
 static bool grids_overlap(struct nib_grid x, struct nib_grid y)
 {
 	return nib_spans_overlap(span_of(x), span_of(y)) &&

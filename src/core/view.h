@@ -26,7 +26,7 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 				struct nib_dense *out, struct nib_label label,
 				struct nib_error *err);
 
-/* Resolved views whose elements are about to be touched: pointers, no wrap. */
+/* Checks the pointers of resolved views: not NULL, no wrap around. */
 enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
 				     struct nib_label label,
 				     struct nib_error *err);
@@ -39,14 +39,14 @@ struct nib_span nib_codes_span(const struct nib_nvfp4 *v);
 struct nib_span nib_scale_span(const struct nib_nvfp4 *v);
 struct nib_span nib_dense_span(const struct nib_dense *v);
 bool nib_spans_overlap(struct nib_span a, struct nib_span b);
-/* The names are those of the arguments. */
+/* a_name, b_name: the arguments that the spans belong to. */
 enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
 				struct nib_span b, const char *b_name,
 				struct nib_error *err);
 
 /*
- * Where the bytes of a view's array lie: piece (batch b, row r) is `width` bytes
- * from begin + b * batch_stride + r * row_stride on.
+ * Where the bytes of a view's array lie: piece (batch b, row r) is `width`
+ * bytes from begin + b * batch_stride + r * row_stride on.
  */
 struct nib_grid {
 	uintptr_t begin;
@@ -54,7 +54,7 @@ struct nib_grid {
 };
 
 struct nib_grid nib_dense_grid(const struct nib_dense *v);
-/* Bytes of a row's stride, circularly from begin, that hold all pieces. */
+/* Width of the columns, counted circularly from begin, that hold all pieces. */
 uintptr_t nib_grid_columns_bytes(const struct nib_grid *g);
 /* Whether no two pieces have a byte in common. */
 bool nib_grid_is_apart(const struct nib_grid *g);
@@ -66,9 +66,9 @@ bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
 		      int64_t batch_stride);
 
 /*
- * Views of valid data whose spans cross may still have no byte in common: side
- * by side in the rows of one wider matrix, or each row of a batch beside the
- * other's.  Anything else counts as overlap.
+ * Views of valid data whose spans overlap may still have no byte in common: as
+ * columns of one wider matrix, or with each piece of a stack beside one of the
+ * other.  Other patterns count as overlap.
  */
 bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y);
 bool nib_scales_overlap_codes(const struct nib_nvfp4 *v);

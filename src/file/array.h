@@ -9,9 +9,10 @@
 #include <string.h>
 
 /*
- * array: the address of the array's pointer.  *capacity counts items; it doubles,
- * so that n items cost O(n).  On failure the array is as it was.  Items come
- * from memory or from a checked file, so their bytes cannot overflow.
+ * array: the address of the array's pointer.  *capacity counts items; it
+ * doubles, so that n items cost O(n).  On failure the array is as it was.
+ * Items come from memory or from a checked file, so their bytes do not
+ * overflow.
  */
 static inline bool nib_array_grow(void *array, int64_t used, int64_t *capacity,
 				  size_t item_bytes)

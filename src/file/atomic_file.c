@@ -33,7 +33,7 @@ struct nib_atomic_file {
 	unsigned char buffer[BUFFER_BYTES];
 };
 
-/* Removes the temporary file; what is left can only be discarded. */
+/* Removes the temporary file.  After it the file can only be discarded. */
 static enum nib_status give_up(struct nib_atomic_file *file, const char *call,
 			       int code, struct nib_error *err)
 {

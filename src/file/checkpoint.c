@@ -69,7 +69,7 @@ struct parts {
 	const struct nib_file_tensor *weight, *scale, *global, *input_global;
 };
 
-/* Notes why a layer cannot be read.  The status stays inside this file. */
+/* Writes why a layer cannot be read into f->reason. */
 __attribute__((format(printf, 2, 3))) static enum nib_status
 refuse(struct finder *f, const char *format, ...)
 {
@@ -261,7 +261,7 @@ static enum nib_status read_global(struct finder *f,
 	return NIB_OK;
 }
 
-/* layer->globals is the caller's to free if it is set, also on failure. */
+/* The caller frees layer->globals, also on failure. */
 static enum nib_status read_layer(struct finder *f, const struct parts *p,
 				  struct nib_layer *layer)
 {
@@ -295,7 +295,7 @@ static enum nib_status read_layer(struct finder *f, const struct parts *p,
 	return status;
 }
 
-/* Puts a layer that looks like NVFP4 on one of the two lists. */
+/* Adds a layer that looks like NVFP4 to the layers or to the problems. */
 static enum nib_status add_layer(struct finder *f, enum nib_checkpoint format,
 				 const char *name, size_t name_bytes,
 				 const struct parts *p)

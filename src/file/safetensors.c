@@ -3,12 +3,11 @@
  * safetensors.c - reads and checks the header of a safetensors file:
  *
  *   8 bytes   length of the header, little-endian
- *   header    {"name": {"dtype": "U8", "shape": [2, 8], "data_offsets": [0,
- * 16]},
+ *   header    {"name": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
  *              ..., "__metadata__": {"key": "value", ...}}, padded with spaces
  *   data      the tensors, one after the other, without gaps
  *
- * What a file claims is compared with its size before anything is allocated.
+ * The sizes in a header are compared with the file's before any allocation.
  */
 #include "safetensors.h"
 
@@ -349,7 +348,7 @@ static enum nib_status index_names(struct reader *r)
 	return NIB_OK;
 }
 
-/* The file's own order of the pairs means nothing: it is sorted by key. */
+/* Sorts the pairs by key and refuses a key that comes twice. */
 static enum nib_status check_metadata(struct reader *r)
 {
 	struct nib_file_pair *pairs = r->file->metadata;
@@ -415,15 +414,16 @@ static enum nib_status check_arguments(const void *bytes, const char *name,
 {
 	if (!file)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "file",
-					 " = NULL");
+					 " = NULL: must point to a pointer");
 	*file = NULL;
 	if (!bytes)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
-					 " = NULL");
+					 " = NULL: must point to the file's %s",
+					 name);
 	return NIB_OK;
 }
 
-/* Takes over map, also when it fails. */
+/* The file owns map, also if the call fails. */
 static enum nib_status open_map(const void *bytes, size_t n_bytes,
 				const char *path, struct nib_mapped_file map,
 				struct nib_file **out, struct nib_error *err)

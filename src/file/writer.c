@@ -2,13 +2,15 @@
 /*
  * writer.c - writes a safetensors file in one pass: declare, write, commit.
  *
- * Bytes come in the order of declaration; each tensor's place in the file is
- * known from the header, so they need no order there (writer_header.c).
+ * Bytes come in the order of declaration.  In the file the tensors lie by
+ * falling alignment: the header gives each its offset before the first write.
  */
 #include "writer.h"
 
 #include <inttypes.h>
 #include <search.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +39,7 @@ static enum nib_status check_text(const char *text, const char *argument,
 
 	if (!text)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
-					 " = NULL");
+					 " = NULL: must be a string");
 	n_bytes = strlen(text);
 	for (size_t i = 0; i < n_bytes;) {
 		size_t length = nib_utf8_char_bytes(text + i, n_bytes - i);
@@ -53,8 +55,8 @@ static enum nib_status check_text(const char *text, const char *argument,
 }
 
 /*
- * Copies text and enters it in a tree, where it must be new.  The copy belongs
- * to the caller, who ends it with forget().  NULL: *status says why.
+ * Copies text and puts the copy into a tree; forget() undoes both.  Returns
+ * NULL if the tree has the text already, and sets *status.
  */
 static char *copy_unique(void **tree, const char *text, const char *argument,
 			 enum nib_status *status, struct nib_error *err)
@@ -97,11 +99,11 @@ enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
 
 	if (!writer)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
-					 " = NULL");
+					 " = NULL: must point to a pointer");
 	*writer = NULL;
 	if (!path)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "path",
-					 " = NULL");
+					 " = NULL: must be a path");
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
@@ -120,7 +122,7 @@ static enum nib_status check_open(const struct nib_writer *writer,
 {
 	if (!writer)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
-					 " = NULL");
+					 " = NULL: must be a writer");
 	if (writer->has_header)
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "writer",
@@ -165,8 +167,9 @@ static enum nib_status check_shape(struct nib_writer_tensor *t,
 	char shown[NIB_SHOWN_BYTES];
 
 	if (!dtype)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
-					 " = NULL");
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "dtype",
+		    " = NULL: must be one of safetensors'");
 	t->dtype = nib_file_dtype_find(dtype);
 	if (!t->dtype)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
@@ -178,7 +181,7 @@ static enum nib_status check_shape(struct nib_writer_tensor *t,
 					 NIB_MAX_RANK);
 	if (rank > 0 && !shape)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
-					 " = NULL");
+					 " = NULL: must point to rank sizes");
 	t->rank = rank;
 	for (int i = 0; i < rank; i++) {
 		if (shape[i] < 0)
@@ -242,18 +245,164 @@ void nib_writer_undeclare(struct nib_writer *writer, int64_t index)
 }
 
 /* ------------------------------------------------------------------------ */
+/* The header, as JSON text                                                  */
+
+/* Text that grows.  After a failed allocation text is NULL and stays so. */
+struct text {
+	char *text;
+	size_t used, capacity;
+};
+
+static void put(struct text *t, const char *bytes, size_t n_bytes)
+{
+	if (!t->text)
+		return;
+	if (n_bytes > t->capacity - t->used) {
+		size_t more = t->capacity;
+		char *grown = NULL;
+
+		while (more - t->used < n_bytes && more <= SIZE_MAX / 2)
+			more *= 2;
+		if (more - t->used >= n_bytes)
+			grown = realloc(t->text, more);
+		if (!grown)
+			free(t->text);
+		t->text = grown;
+		t->capacity = more;
+		if (!grown)
+			return;
+	}
+	memcpy(t->text + t->used, bytes, n_bytes);
+	t->used += n_bytes;
+}
+
+__attribute__((format(printf, 2, 3))) static void
+put_format(struct text *t, const char *format, ...)
+{
+	char piece[96];
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(piece, sizeof(piece), format, args);
+	va_end(args);
+	put(t, piece, (size_t)n);
+}
+
+/* s is UTF-8, which JSON takes as it is. */
+static void put_string(struct text *t, const char *s)
+{
+	put(t, "\"", 1);
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
+			put_format(t, "\\%c", *s);
+		else if ((unsigned char)*s < 0x20)
+			put_format(t, "\\u%04x", (unsigned)*s);
+		else
+			put(t, s, 1);
+	}
+	put(t, "\"", 1);
+}
+
+static void put_tensor(struct text *t, const struct nib_writer_tensor *tensor)
+{
+	put_string(t, tensor->name);
+	put_format(t, ":{\"dtype\":\"%s\",\"shape\":[", tensor->dtype->name);
+	for (int i = 0; i < tensor->rank; i++)
+		put_format(t, i ? ",%" PRId64 : "%" PRId64, tensor->shape[i]);
+	put_format(t, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+		   tensor->offset, tensor->offset + tensor->bytes);
+}
+
+static void put_metadata(struct text *t, const struct nib_writer *writer)
+{
+	put_format(t, "\"__metadata__\":{");
+	for (int64_t i = 0; i < writer->n_metadata; i++) {
+		if (i > 0)
+			put(t, ",", 1);
+		put_string(t, writer->metadata[i].key);
+		put(t, ":", 1);
+		put_string(t, writer->metadata[i].value);
+	}
+	put(t, "}", 1);
+}
+
+static unsigned alignment_bytes(const struct nib_file_dtype *dtype)
+{
+	return dtype->bits < 16 ? 1 : dtype->bits / 8;
+}
+
+/*
+ * Gives each tensor its offset.  Tensors of one alignment keep their order, so
+ * that layers stay together.
+ */
+static void put_tensors(struct text *t, struct nib_writer *writer, bool comma)
+{
+	uint64_t offset = 0;
+
+	for (unsigned align = 8; align > 0; align /= 2) {
+		for (int64_t i = 0; i < writer->n_tensors; i++) {
+			struct nib_writer_tensor *tensor = &writer->tensors[i];
+
+			if (alignment_bytes(tensor->dtype) != align)
+				continue;
+			tensor->offset = offset;
+			offset += tensor->bytes;
+			if (comma)
+				put(t, ",", 1);
+			put_tensor(t, tensor);
+			comma = true;
+		}
+	}
+}
+
+/* The header with its length before it, for free(). */
+static enum nib_status make_header(struct nib_writer *writer, char **header,
+				   size_t *n_bytes, struct nib_error *err)
+{
+	struct text t = {.capacity = 4096};
+	uint64_t length;
+
+	t.text = malloc(t.capacity);
+	put(&t, "........{", 9); /* the length comes last */
+	if (writer->n_metadata > 0)
+		put_metadata(&t, writer);
+	put_tensors(&t, writer, writer->n_metadata > 0);
+	put(&t, "}", 1);
+	while (t.text && t.used % 8 != 0)
+		put(&t, " ", 1);
+	if (!t.text)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"out of memory for the header of %" PRId64
+				" tensors",
+				writer->n_tensors);
+	length = t.used - 8;
+	if (length > NIB_MAX_HEADER_BYTES) {
+		free(t.text);
+		return nib_fail(err, NIB_UNSUPPORTED,
+				"header of %" PRIu64 " bytes: at most %d",
+				length, NIB_MAX_HEADER_BYTES);
+	}
+	for (int i = 0; i < 8; i++)
+		t.text[i] = (char)(unsigned char)(length >> 8 * i);
+	*header = t.text;
+	*n_bytes = t.used;
+	return NIB_OK;
+}
+
+/* ------------------------------------------------------------------------ */
 /* Write and end                                                             */
 
 static enum nib_status write_header(struct nib_writer *writer,
 				    struct nib_error *err)
 {
 	enum nib_status status;
-	char *header;
-	size_t n_bytes;
+	char *header = NULL;
+	size_t n_bytes = 0;
 
 	if (writer->has_header)
 		return NIB_OK;
-	status = nib_writer_header(writer, &header, &n_bytes, err);
+	status = make_header(writer, &header, &n_bytes, err);
 	if (status)
 		return status;
 	status = nib_atomic_file_reserve(writer->file,
@@ -277,10 +426,10 @@ enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 
 	if (!writer)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
-					 " = NULL");
+					 " = NULL: must be a writer");
 	if (!bytes && n_bytes > 0)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "bytes",
-					 " = NULL");
+					 " = NULL: must point to n_bytes");
 	if (n_bytes > writer->total_bytes - writer->written_bytes)
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "n_bytes",
@@ -312,7 +461,7 @@ enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 	return status;
 }
 
-/* Frees all but the file. */
+/* Frees everything but the file. */
 static void free_writer(struct nib_writer *writer)
 {
 	tdestroy(writer->names, keep_string);
@@ -356,7 +505,7 @@ enum nib_status nib_writer_commit(struct nib_writer *writer,
 
 	if (!writer)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
-					 " = NULL");
+					 " = NULL: must be a writer");
 	status = nib_atomic_file_check(writer->file, err);
 	if (!status)
 		status = check_complete(writer, err);

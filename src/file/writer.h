@@ -41,12 +41,4 @@ struct nib_writer {
 /* Forgets the tensors from index on; none of them is written yet. */
 void nib_writer_undeclare(struct nib_writer *writer, int64_t index);
 
-/*
- * Gives each tensor its offset and returns the header, with its length before
- * it, for free(); NULL and NIB_OUT_OF_MEMORY or NIB_UNSUPPORTED if it cannot
- * be.
- */
-enum nib_status nib_writer_header(struct nib_writer *writer, char **header,
-				  size_t *n_bytes, struct nib_error *err);
-
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer_layer.c - the tensors of an NVFP4 layer in a checkpoint's form. */
+/* writer_layer.c - writes NVFP4 layers in the formats of checkpoints. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/options.h"
 #include "core/text.h"
+#include "core/view.h"
 #include "file/checkpoint.h"
 #include "file/little_endian.h"
 #include "file/writer.h"
@@ -89,7 +89,7 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 
 	if (!writer)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
-					 " = NULL");
+					 " = NULL: must be a writer");
 	if (!name || !name[0])
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "name", " = %s",
 					 name ? "''" : "NULL");
@@ -117,13 +117,13 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 	return NIB_OK;
 }
 
-/* The declared layer whose turn it is; NULL if it is not a layer's. */
+/* The declared layer that the next byte begins, or NULL. */
 static const struct nib_writer_tensor *
 next_layer(const struct nib_writer *writer)
 {
 	int64_t at = writer->at;
 
-	/* A tensor that is full stands until the next byte comes. */
+	/* writer->at moves on from a full tensor with the next byte. */
 	if (at < writer->n_tensors && writer->at_bytes > 0) {
 		if (writer->at_bytes < writer->tensors[at].bytes)
 			return NULL;
@@ -137,51 +137,22 @@ next_layer(const struct nib_writer *writer)
 	return &writer->tensors[at];
 }
 
-static enum nib_status check_strides(const struct nib_nvfp4 *w,
-				     struct nib_error *err)
+/* Resolves a view that the declared layer can be written from. */
+static enum nib_status take_weight(const struct nib_writer_tensor *codes,
+				   const struct nib_nvfp4 *given,
+				   struct nib_nvfp4 *w, struct nib_error *err)
 {
-	int64_t last;
-
-	if (w->row_stride_bytes != 0 && w->row_stride_bytes < w->k / 2)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "weight.row_stride_bytes",
-		    " = %" PRId64 ": must be 0 or at least k/2 = %" PRId64,
-		    w->row_stride_bytes, w->k / 2);
-	if (w->scale_layout != NIB_LINEAR && w->scale_layout != NIB_TILED_128X4)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "weight.scale_layout",
-		    " = %d: must be NIB_LINEAR (0) or NIB_TILED_128X4 (1)",
-		    (int)w->scale_layout);
-	if (w->scale_layout == NIB_LINEAR && w->scale_row_stride_bytes != 0 &&
-	    w->scale_row_stride_bytes < w->k / NIB_BLOCK)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "weight.scale_row_stride_bytes",
-		    " = %" PRId64 ": must be 0 or at least k/16 = %" PRId64,
-		    w->scale_row_stride_bytes, w->k / NIB_BLOCK);
-	if (__builtin_mul_overflow(w->rows, nib_nvfp4_row_stride_bytes(w),
-				   &last) ||
-	    (w->scale_layout == NIB_LINEAR &&
-	     __builtin_mul_overflow(
-		 w->rows, nib_nvfp4_scale_row_stride_bytes(w), &last)))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight",
-					 ": rows * stride overflows");
-	return NIB_OK;
-}
-
-static enum nib_status check_weight(const struct nib_writer_tensor *codes,
-				    const struct nib_nvfp4 *w,
-				    struct nib_error *err)
-{
+	const struct nib_label label = nib_label("weight");
 	char shown[NIB_SHOWN_BYTES];
 	enum nib_status status;
 
-	if (!w)
+	if (!given)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight",
-					 " = NULL");
-	if ((status =
-		 nib_check_reserved(w->reserved, nib_label("weight"), err)))
+					 " = NULL: must point to a view");
+	status = nib_valid_nvfp4(given, w, label, err);
+	if (status)
 		return status;
-	if (w->batch != 0 && w->batch != 1)
+	if (w->batch != 1)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.batch",
 					 " = %" PRId64 ": must be 0 or 1",
 					 w->batch);
@@ -192,13 +163,7 @@ static enum nib_status check_weight(const struct nib_writer_tensor *codes,
 		    "]: '%s' was declared [%" PRId64 ", %" PRId64 "]",
 		    w->rows, w->k, nib_show_name(shown, codes->name),
 		    codes->shape[0], 2 * codes->shape[1]);
-	if (w->rows > 0 && !w->codes)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.codes",
-					 " = NULL: must point to the codes");
-	if (w->rows > 0 && !w->scales)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.scales",
-					 " = NULL: must point to the scales");
-	return check_strides(w, err);
+	return nib_valid_nvfp4_data(w, label, err);
 }
 
 /* A scale that can be stored in the format and read again. */
@@ -319,6 +284,7 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 				       struct nib_error *err)
 {
 	const struct nib_writer_tensor *codes;
+	struct nib_nvfp4 w;
 	enum nib_status status = check_format(format, err);
 	bool has_input, reciprocal;
 
@@ -326,7 +292,7 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 		return status;
 	if (!writer)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
-					 " = NULL");
+					 " = NULL: must be a writer");
 	codes = next_layer(writer);
 	if (!codes || codes->format != format)
 		return nib_fail_argument(
@@ -334,16 +300,16 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 		    ": the next declared tensor begins no layer of this format");
 	has_input = codes->layer_tensors == 4;
 	reciprocal = nib_checkpoint_names[format].reciprocal;
-	status = check_weight(codes, weight, err);
+	status = take_weight(codes, weight, &w, err);
 	if (!status)
 		status =
 		    check_globals(codes, reciprocal, global, input_global, err);
 	if (!status)
-		status = check_scales(weight, err);
+		status = check_scales(&w, err);
 	if (!status)
-		status = write_codes(writer, weight, err);
+		status = write_codes(writer, &w, err);
 	if (!status)
-		status = write_scales(writer, weight, err);
+		status = write_scales(writer, &w, err);
 	if (!status)
 		status = write_global(writer, reciprocal, global, err);
 	if (!status && has_input)

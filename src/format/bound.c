@@ -9,7 +9,7 @@
 /* Half a unit in the last place of 1 in fp32, and of the smallest fp32. */
 #define U	      0x1p-24
 #define HALF_SMALLEST 0x1p-150
-/* What a backend's fp32 silu may err: relative and absolute. */
+/* Errors of a backend's fp32 silu, relative and absolute. */
 #define SILU_RELATIVE (8 * U)
 #define SILU_ABSOLUTE 0x1p-120
 /* Where silu has its minimum, and the minimum. */
@@ -38,7 +38,7 @@ static double half_ulp(enum nib_dtype dtype, double x)
 	return ldexp(1, exponent - f.fraction_bits - 1);
 }
 
-/* What an fp32 sum may be off, alpha included: units * U * of. */
+/* The largest error of an fp32 sum times alpha: units * U * of. */
 struct sum_bound {
 	double units, of;
 };
@@ -55,7 +55,7 @@ static struct sum_bound bound_of(const struct nib_exact_sum *s, int64_t k,
 	return (struct sum_bound){blocks + 4, (double)s->magnitude};
 }
 
-/* An infinite alpha, times a sum that fp32 may see with another sign. */
+/* Infinite alpha times a sum whose sign fp32 may get wrong. */
 static struct nib_expected expect_infinite(const struct nib_exact_sum *s,
 					   double want, struct sum_bound b)
 {

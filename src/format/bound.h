@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bound.h - how far a backend's result may be from the exact one.  Every line is
- * derived in docs/numerics.md.
+ * bound.h - how far a backend's result may be from the exact one.  Every line
+ * is derived in docs/numerics.md.
  */
 #ifndef NIB_BOUND_H
 #define NIB_BOUND_H
@@ -15,8 +15,8 @@
 /* What one element of c must be. */
 struct nib_expected {
 	double want;  /* the exact value; NaN: the result must be NaN */
-	double slack; /* of the fp32 value before its last rounding;
-		       * infinite: fp32 may overflow, anything is right */
+	double slack; /* error of the fp32 value before its last rounding;
+		       * infinite: fp32 may overflow, any result passes */
 	double unit;  /* errors are reported divided by this; > 0 */
 };
 
@@ -31,7 +31,7 @@ struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
 
 struct nib_verdict {
 	double error;	 /* |got - want|; infinite if the kind is wrong */
-	double bound;	 /* what it may be */
+	double bound;	 /* of the error */
 	double fraction; /* error / bound, 0 if error is 0 */
 };
 

@@ -5,9 +5,8 @@
  *
  * The unit is 2^-20: twice an e2m1 times twice an e2m1 counts 2^-2, an e4m3
  * times an e4m3 counts 2^-18.  One block is at most 16*12*12 * 229376^2 <
- * 2^46.8, so 2^16 blocks, k = NIB_MAX_K, stay below 2^62.8: an int64 holds the
- * sum, and the sums of absolute values.  k above NIB_MAX_K is the caller's to
- * refuse.
+ * 2^46.8, so 2^16 blocks (k = NIB_MAX_K) stay below 2^62.8: an int64 holds the
+ * sum, and the sums of absolute values.  The caller refuses a larger k.
  */
 #ifndef NIB_EXACT_H
 #define NIB_EXACT_H
@@ -35,8 +34,8 @@ struct nib_exact_sum {
 };
 
 /*
- * Decodes a row of v.  scale_row is where its scales are: row itself, but for
- * the scale_rows of a mixture of experts.
+ * Decodes a row of v.  scale_row: the row of its scales, which differs from row
+ * with the scale_rows of a mixture of experts.
  */
 void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
 		      int64_t batch, int64_t row, int64_t scale_row);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize_ref.c - the definition; no speed, no ISA. */
+/* quantize_ref.c - the definition of quantising, in plain C. */
 #include "format/quantize_ref.h"
 
 #include <math.h>

@@ -101,7 +101,7 @@ static void fill_row(struct rng *rng, const struct nib_nvfp4 *v,
 		*nib_nvfp4_scale(v, batch, row, g) = random_scale(rng, values);
 }
 
-/* Of rows of `width`, with gaps after rows and batches. */
+/* Bytes of rows of `width`, with gaps after rows and batches. */
 static void set_strides(const struct stack_spec *spec, int64_t width,
 			int64_t row_gap, int64_t batch_gap, int64_t *row_stride,
 			int64_t *batch_stride)

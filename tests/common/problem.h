@@ -79,7 +79,7 @@ struct job {
 	int count; /* problems; experts */
 	struct nib_problem problems[JOB_PROBLEMS];
 	struct nib_moe_problem moe;
-	/* Of each problem; those of a mixture are the first. */
+	/* The operands of each problem; a MoE has the first ones. */
 	struct stack a[JOB_PROBLEMS], b[JOB_PROBLEMS], b2[JOB_PROBLEMS];
 	struct output c[JOB_PROBLEMS];
 	float alpha[JOB_PROBLEMS], alpha2[JOB_PROBLEMS];

@@ -366,7 +366,7 @@ static void refuses_a_layer_in_both_formats(void **state)
 	close_parts(file, &image);
 }
 
-/* Of no values the largest is 0, and so is the global scale: 0, or 1/0. */
+/* The largest of no values is 0, and so is the global scale: 0, or 1/0. */
 static void reads_scales_of_nothing(void **state)
 {
 	static const struct part parts[] = {

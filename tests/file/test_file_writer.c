@@ -433,7 +433,9 @@ static void refuses_bad_layers(void **state)
 	v = good, v.row_stride_bytes = 7;
 	REFUSED(nib_writer_write_layer(w, m, &v, 1, 0, &err), "row_stride");
 	v = good, v.row_stride_bytes = INT64_MAX;
-	REFUSED(nib_writer_write_layer(w, m, &v, 1, 0, &err), "overflows");
+	REFUSED(nib_writer_write_layer(w, m, &v, 1, 0, &err),
+		"weight.row_stride_bytes = 9223372036854775807 times 2: must "
+		"stay below 2^62 bytes");
 	v = good, v.scale_row_stride_bytes = -1;
 	REFUSED(nib_writer_write_layer(w, m, &v, 1, 0, &err), "scale_row");
 	v = good, v.scale_layout = (enum nib_scale_layout)7;
