@@ -50,7 +50,7 @@ def pip(folder, end, *args):
 
 
 def make(folder, models):
-    """What there is: {"numpy": "", "torch": "why it is missing"}."""
+    """Installs the packages; returns {"numpy": "", "torch": "why it is missing"}."""
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([sys.executable, "-m", "venv", folder], text=True,
                           capture_output=True, check=False)

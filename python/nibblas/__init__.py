@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVFP4 matrix multiplication on every machine: libnibblas for Python.
+"""NVFP4 matrix multiplication on CPUs and NVIDIA GPUs: libnibblas for Python.
 
-Here are the functions for NumPy's arrays and whatever speaks DLPack; PyTorch's
-operators are in nibblas.torch."""
+This module has the functions for NumPy arrays and for any array with __dlpack__():
+quantize() and dequantize(), gemm() and the other products, pack() for weights that
+are used again, and Checkpoint for files.  nibblas.torch has the layers and operators
+for PyTorch, nibblas.gpumode the problems of the GPU MODE contest.
+
+    q = nibblas.quantize(x)                 # codes, scales, global_scale
+    w = nibblas.quantize(weights)
+    y = nibblas.gemm(*q[:2], *w[:2], alpha=q.global_scale * w.global_scale)
+
+Errors are nibblas.Error, with the argument that they are about."""
 
 from nibblas._device import Device, Backend, device, backends
 from nibblas._files import Checkpoint, Layer

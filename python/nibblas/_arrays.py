@@ -60,7 +60,7 @@ _capsule_pointer.argtypes = [C.py_object, C.c_char_p]
 
 
 def _export(name, x, stream):
-    """x's capsule, and on a GPU its data ready for our stream."""
+    """Returns x's capsule and device; on a GPU the data are ready for the stream."""
     kind, index = x.__dlpack_device__()
     if kind in (CUDA, CUDA_MANAGED):
         # 1 is the default stream.
@@ -89,7 +89,7 @@ def _from_dlpack(name, x, stream, write):
     t = tensor.dtype
     dtype = TYPES.get((t.code, t.bits, t.lanes),
                       f"DLPack type {t.code}, {t.bits} bits x {t.lanes}")
-    # The capsule frees what it holds when it goes.
+    # The capsule frees what it holds when it is deleted.
     return Array(name, (tensor.data or 0) + tensor.byte_offset, shape, strides,
                  dtype, device, (x, capsule))
 
@@ -113,7 +113,7 @@ def _from_numpy(name, x, write):
 
 
 def array(name, x, stream=None, write=False):
-    """An argument as views take it; None stays None."""
+    """Returns an argument as a views.Array; None stays None."""
     if x is None:
         return None
     if isinstance(x, np.ndarray):
@@ -140,7 +140,7 @@ def numpy_type(name, dtype):
 
 
 def new(device, shape, dtype):
-    """A NumPy array for a result; on a GPU the caller must bring out."""
+    """Returns a NumPy array for a result; on a GPU the caller must pass out."""
     if device != "cpu":
         raise ArgumentError(f"out = None: on {device} it must be an array "
                             f"there, of shape {tuple(shape)} and {dtype}", "out")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_device.py - devices, opened once and kept; what this machine has."""
+"""_device.py - devices, which are opened once and kept, and the backends of this
+machine."""
 
 import ctypes as C
 import threading

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_files.py - safetensors files: NVFP4 layers as ModelOpt and compressed-tensors
-store them, read to one meaning, and the other tensors, without copies."""
+"""_files.py - reads safetensors files without copies: NVFP4 layers of ModelOpt and
+compressed-tensors, brought to one meaning, and the other tensors."""
 
 import ctypes as C
 import os
@@ -15,7 +15,7 @@ from nibblas._library import call, lib
 
 FORMATS = {abi.NIB_CHECKPOINT_MODELOPT: "modelopt",
            abi.NIB_CHECKPOINT_COMPRESSED_TENSORS: "compressed-tensors"}
-# BF16 and the 8-bit floats have no type in NumPy: their bits.
+# NumPy has no BF16 and no 8-bit floats: arrays of their bits.
 TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16,
          "BF16": np.uint16, "I64": np.int64, "I32": np.int32, "I16": np.int16,
          "I8": np.int8, "U64": np.uint64, "U32": np.uint32, "U16": np.uint16,
@@ -24,8 +24,8 @@ TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16,
 
 
 class LinearScales(np.ndarray[Any, Any]):
-    """Scales that say how they lie: where rows are a multiple of 128 and K of 64,
-    tiled ones have the same shape."""
+    """Scales that carry their layout, because tiled ones have the same shape if rows
+    are a multiple of 128 and K of 64."""
 
     scale_layout = "linear"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_library.py - libnibblas, opened, and its errors as exceptions."""
+"""_library.py - opens libnibblas, and turns its errors into exceptions."""
 
 import ctypes as C
 import ctypes.util
@@ -10,7 +10,7 @@ from nibblas import _abi as abi
 
 
 class Error(RuntimeError):
-    """What the library refuses, in its words: argument, value, rule.
+    """An error of the library; the message says the argument, its value and the rule.
 
     status    its number in enum nib_status
     argument  the argument that it is about, as the call names it ("a_scales",
@@ -37,7 +37,7 @@ class UnsupportedError(Error, NotImplementedError):
 
 
 class OutOfMemoryError(Error, MemoryError):
-    """Nothing was done, nothing is held."""
+    """There is not enough memory; nothing was done, nothing is held."""
 
     status = abi.NIB_OUT_OF_MEMORY
 
@@ -49,7 +49,7 @@ class NoDeviceError(Error):
 
 
 class DataError(Error, ValueError):
-    """Values: inf or NaN to quantise, a scale's sign bit."""
+    """Values that cannot be used: inf or NaN to quantise, a scale's sign bit."""
 
     status = abi.NIB_BAD_DATA
 
@@ -78,7 +78,8 @@ ERRORS = {kind.status: kind for kind in (
 
 
 def library_path():
-    """NIBBLAS_LIBRARY, else the wheel's own, else the system's."""
+    """Returns the path in NIBBLAS_LIBRARY, else the wheel's library, else the
+    system's."""
     given = os.environ.get("NIBBLAS_LIBRARY")
     if given:
         return given
@@ -94,7 +95,8 @@ def library_path():
 
 
 def load(path):
-    """The library, with the header's types; refuses another version's."""
+    """Opens the library and sets the types of its functions; refuses a library of
+    another version."""
     library = C.CDLL(path)
     for name, (result, arguments) in abi.FUNCTIONS.items():
         try:
@@ -113,14 +115,14 @@ def load(path):
 
 lib = load(library_path())
 
-# How the library's names of arguments read here: problems[0].b2.k is b2.k of a
-# single product, b2[3].k of a group's fourth.
+# The library calls an argument problems[0].b2.k; here it is b2.k for a single product,
+# and problems[3].b2.k is b2[3].k for the fourth product of a group.
 NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe)\.(\w+)")
 GLOBAL = re.compile(r"\*?options\.global(_pointer)?\b")
 
 
 def translate(text, count=1, names=None):
-    """A text with this package's names of arguments."""
+    """Returns the text with this package's names of arguments."""
     names = names or {}
 
     def rename(match):
@@ -143,7 +145,7 @@ def fail(status, error, count=1, names=None):
 
 
 def call(name, *arguments, names=None):
-    """A function whose last argument is a struct nib_error; raises its error."""
+    """Calls a function whose last argument is a struct nib_error; raises its error."""
     error = abi.nib_error()
     status = getattr(lib, name)(*arguments, C.byref(error))
     if status:

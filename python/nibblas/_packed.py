@@ -62,7 +62,7 @@ class Packed:
 
 
 def packed(number):
-    """The living packed weights of this number."""
+    """Returns the packed weights of this number, if they are alive."""
     found = _alive.get(number)
     if found is None:
         raise ArgumentError(f"b = {number}: is the number of no packed weights "
@@ -71,8 +71,8 @@ def packed(number):
 
 
 def pack_arrays(device, codes, scales, layout, stream=None):
-    """Packs arrays of the device; b is what errors call them.  nib_pack() reads
-    behind the default stream: what is queued on another is waited for."""
+    """Packs arrays of the device, which errors call b.  nib_pack() reads them on the
+    default stream, so that work enqueued on another is waited for first."""
     view, sizes = views.nvfp4(codes, scales, layout)
     if sizes.is_stack and sizes.batch == 0:
         codes.fail("must have at least one matrix")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_plans.py - plans of the library, kept by what they were made for.
+"""_plans.py - caches the library's plans by what they were made for.
 
-A key holds everything that validation looks at: operation, device, shapes, strides,
-types, layouts.  A call whose key is known needs no checks but the library's own, and
-only writes pointers into problems that were filled before."""
+A key holds everything that validation looks at: operation, kind and index of the
+device, shapes, strides, types, layouts.  A call with a known key needs no checks but
+the library's own, and only writes pointers into problems that were filled before."""
 
 import ctypes as C
 import itertools
@@ -17,7 +17,7 @@ WORD = C.sizeof(C.c_void_p)
 
 
 def word(struct, *path):
-    """Where a pointer lies in a struct, in words: word(nib_problem, "a",
+    """The offset of a pointer in a struct, in words: word(nib_problem, "a",
     "codes")."""
     at = 0
     for name in path:
@@ -28,7 +28,7 @@ def word(struct, *path):
 
 
 class Work:
-    """One caller's problems and options; of one call at a time."""
+    """The problems and options of one call at a time."""
 
     __slots__ = ("problems", "words", "options", "error", "arguments")
 
@@ -46,8 +46,9 @@ class Work:
 
 
 class Kept:
-    """What is checked once and called often, each time by a caller's work: of type
-    Work, with the function's arguments.  A cache looks at the stamp."""
+    """A function of the library whose arguments were checked once and that is called
+    often.  Each call takes a Work, which holds the function's arguments.  A cache
+    looks at the stamp."""
 
     Work = Work
     count, names = 1, None
@@ -59,14 +60,14 @@ class Kept:
         self.is_pinned, self.stamp, self.idle = False, 0, []
 
     def take(self):
-        """A work that nobody else has."""
+        """Returns a Work that no other call uses."""
         try:
             return self.idle.pop()
         except IndexError:
             return self.Work(self)
 
     def run(self, work):
-        """Calls the function and takes the work back."""
+        """Calls the function; another call may take the work then."""
         status = self.function(*work.arguments)
         if status:
             fail(status, work.error, self.count, self.names)
@@ -74,16 +75,16 @@ class Kept:
 
 
 class Plan(Kept):
-    """A plan, and works for its callers.  moe: template is one struct
-    nib_moe_problem, else an array of struct nib_problem."""
+    """A plan of the library.  template is a struct nib_moe_problem for a mixture of
+    experts, else an array of struct nib_problem."""
 
-    # names: of C's views in this call.  given: what the caller keeps of it.
-    # weights: a Packed that the plan reads.
+    # names: this call's names of C's views.  given: what the caller wants to find
+    # with the plan.  weights: a Packed that the plan reads.
     def __init__(self, device, op, template, names=None, given=None,
                  caller_workspace=False, weights=None):
         self.device, self.template = device, template
         self.names, self.given = names, given
-        # Weak: the weights keep their plans, and go as soon as nobody has them.
+        # Weak, because the weights hold their plans.
         self.weights = weights and weakref.ref(weights)
         self.is_moe = isinstance(template, abi.nib_moe_problem)
         super().__init__("nib_run_moe" if self.is_moe else "nib_run")
@@ -98,7 +99,7 @@ class Plan(Kept):
         else:
             call("nib_plan_create", device.handle, op, template, self.count,
                  C.byref(options), C.byref(self.handle), names=names)
-        # At the end of the process the system takes all back.
+        # At the end of the process the system frees everything.
         weakref.finalize(self, lib.nib_plan_free, self.handle).atexit = False
         self.workspace_bytes = self.info().workspace_bytes
 
@@ -145,8 +146,8 @@ class Cache:
         return kept
 
     def shrink(self):
-        """Under the lock: lets go of the plans that were used longest ago.
-        Whoever runs one of them holds it until that is done."""
+        """Drops the plans that were used longest ago; the caller holds the lock.  A
+        thread that runs one of them has a reference until it is done."""
         loose = [key for key, plan in self.plans.items() if not plan.is_pinned]
         excess = len(loose) - self.limit
         if excess > 0:

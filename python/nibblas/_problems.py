@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_problems.py - from arrays to the problems of nibblas.h: what fits together, and
-the sizes of results.  One function an operation; shared by all doors."""
+"""_problems.py - makes the problems of nibblas.h from arrays: checks that they fit
+together, and gives the sizes of results.  One function for each operation, shared by
+the functions for NumPy, for PyTorch and for the contest."""
 
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ def product(a, b, b2, alphas, c=None, dtype=None, gemv=False):
 
 
 def _packed_codes(b):
-    """What messages say of packed weights."""
+    """Packed weights as an Array, for messages."""
     s = b.sizes
     shape = (s.batch, s.rows, s.cols) if s.is_stack else (s.rows, s.cols)
     return views.Array("b", 0, shape, (), "packed", b.device.name)
@@ -92,8 +93,8 @@ def _as_row(x):
 
 
 def _vector_scales(a):
-    """Linear ones of vectors, [K/16] or [batch, K/16], as a stack's; tiled
-    ones as they are."""
+    """The scales of vectors as a stack's: linear ones, [K/16] or [batch, K/16], get
+    a dimension of one row; tiled ones stay."""
     if a.layout != "linear":
         x = a.scales
         if len(a.codes.shape) == 1:
@@ -167,17 +168,17 @@ def _scale_rows_total(a):
     return numel // width
 
 
-# Where pointers go, by the names of arguments.
+# The words of the structs that hold pointers, by the names of arguments.
 _P, _M = abi.nib_problem, abi.nib_moe_problem
 
 
 def _words(struct, c):
-    places = {"a": ("a", "codes"), "a_scales": ("a", "scales"),
-              "b": ("b", "codes"), "b_scales": ("b", "scales"),
-              "b2": ("b2", "codes"), "b2_scales": ("b2", "scales"),
-              "alpha": ("alpha",), "alpha2": ("alpha2",), "c": ("c", "data"),
-              **c}
-    return {name: word(struct, *path) for name, path in places.items()}
+    paths = {"a": ("a", "codes"), "a_scales": ("a", "scales"),
+             "b": ("b", "codes"), "b_scales": ("b", "scales"),
+             "b2": ("b2", "codes"), "b2_scales": ("b2", "scales"),
+             "alpha": ("alpha",), "alpha2": ("alpha2",), "c": ("c", "data"),
+             **c}
+    return {name: word(struct, *path) for name, path in paths.items()}
 
 
 PROBLEM_WORDS = _words(_P, {})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_views.py - arrays of any framework as the views of nibblas.h, with the rules of
-their shapes; errors name the argument.  Looks at no data."""
+"""_views.py - turns arrays of any framework into the views of nibblas.h and checks
+their shapes; errors name the argument.  It reads no data."""
 
 import math
 from typing import NamedTuple
@@ -19,7 +19,7 @@ SCALES = ("uint8", "float8_e4m3fn")
 
 
 class Array(NamedTuple):
-    """What an argument is: strides count elements, device is "cpu", "cuda:0"."""
+    """An argument; strides count elements, device is "cpu" or "cuda:0"."""
 
     name: str
     pointer: int
@@ -27,14 +27,14 @@ class Array(NamedTuple):
     strides: tuple
     dtype: str
     device: str
-    owner: object = None  # keeps the data
+    owner: object = None  # keeps the data alive
 
     def fail(self, rule):
         raise ArgumentError(f"{self.name}: shape {tuple(self.shape)}, "
                             f"{self.dtype}: {rule}", self.name)
 
     def is_contiguous(self, first=0):
-        """Of the dimensions from first on."""
+        """Whether the dimensions from first on are."""
         size = 1
         for n, stride in zip(reversed(self.shape[first:]),
                              reversed(self.strides[first:])):
@@ -48,7 +48,7 @@ class Array(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Of a stack of matrices; is_stack: it was given with a batch dimension."""
+    """The sizes of a stack of matrices; is_stack: it has a batch dimension."""
 
     batch: int
     rows: int
@@ -66,7 +66,7 @@ def dense_strides(shape):
 
 
 def scale_shape(layout, rows, groups):
-    """Of the scales of one [rows, 16 * groups] matrix."""
+    """The shape of the scales of one [rows, 16 * groups] matrix."""
     if choose("layout", layout, LAYOUTS) == abi.NIB_LINEAR:
         return rows, groups
     return -(-rows // 128) * 128, -(-groups // 4) * 4
@@ -146,8 +146,8 @@ def _tiled_scales(view, scales, sizes):
 
 
 def nvfp4(codes, scales, layout, scale_rows=None):
-    """(struct nib_nvfp4, Sizes), cols being k.  scale_rows: rows of the scale
-    tensor if they are not codes' own."""
+    """Returns (struct nib_nvfp4, Sizes), where cols is k.  scale_rows: the rows of
+    the scale tensor, if they are not those of codes."""
     if codes.dtype not in CODES:
         codes.fail("must be uint8 or float4_e2m1fn_x2, two values to a byte")
     sizes, row, batch = _stack(codes, "[rows, K/2] or [batch, rows, K/2]")
@@ -184,7 +184,7 @@ def dense(x):
 
 
 def vector(x, count, dtype="float32"):
-    """Checks count values, one after the other."""
+    """Checks that x has count contiguous values."""
     if x.dtype != dtype:
         x.fail(f"must be {dtype}")
     if x.numel() != count:
@@ -194,7 +194,8 @@ def vector(x, count, dtype="float32"):
 
 
 def same_k(a, a_sizes, b, b_sizes):
-    """a and b have the same K, b one matrix for all or one for each of a's."""
+    """Checks that a and b have the same K, and that b has one matrix for all of a's
+    or one for each."""
     if a_sizes.cols != b_sizes.cols:
         b.fail(f"K = {b_sizes.cols}: must be {a.name}'s {a_sizes.cols}")
     if b_sizes.batch not in (1, a_sizes.batch):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the Python package share: random operands, NVFP4 as
-docs/numerics.md defines it in float64, and the oracle of nibblas.h."""
+"""Shared by the tests of the Python package: random operands, NVFP4 in float64 as
+docs/numerics.md defines it, and the oracle of nibblas.h."""
 
 import ctypes as C
 import json
@@ -46,7 +46,7 @@ def random_scales(rng, *shape, low=40, high=72):
 
 
 def blocked_index(rows, groups):
-    """Where each scale is in SWIZZLE_32_4_4, [rows, groups]."""
+    """The index of each scale in SWIZZLE_32_4_4, [rows, groups]."""
     r, g = np.arange(rows)[:, None], np.arange(groups)[None, :]
     return ((r // 128 * -(-groups // 4) + g // 4) * 512 + r % 32 * 16
             + r % 128 // 32 * 4 + g % 4)

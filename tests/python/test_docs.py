@@ -26,8 +26,13 @@ class Docs(TorchTest):
 
     def test_page(self):
         t = self.torch
-        first, scaled, arrays, files = blocks("docs", "python.md")
+        model, layer, first, scaled, arrays, files = blocks("docs", "python.md")
         names = {}
+        exec(model, names)
+        self.assertEqual((names["swapped"], names["left"]), (["0", "2"], {}))
+        self.assertEqual(tuple(names["y"].shape), (8, 64))
+        exec(layer, names)
+        self.assertEqual(names["x"].grad.shape, names["x"].shape)
         exec(first, names)
         x, w, whole = names["x"], names["w"], names["y"]
         self.assertLess((whole - x @ w.t()).norm() / whole.norm(), 0.3)

@@ -510,12 +510,12 @@ class AsTensors(EmulatedTest):
                 self.multiply.gemm_packed(self.cuda, *a, weights.number, 33)
 
     def test_probes(self):
-        """What bench holds results against on a GPU."""
+        """The rates that bench compares results with on a GPU."""
         from nibblas.gpumode import _limits
         x = Array(self.gpu, np.zeros(4096, np.uint8))
         for probe, data, amount in ((abi.NIB_PROBE_READ, x.pointer, 4096),
                                     (abi.NIB_PROBE_MULTIPLY, None, 1)):
-            done = _limits.queue_probe(self.gpu, probe, data, amount)
+            done = _limits.launch_probe(self.gpu, probe, data, amount)
             self.assertGreaterEqual(done, amount)
         call("nib_device_wait", self.gpu.handle, None)
         rates = iter((1, 7, 5, 9, 6, 8))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is made for, how many are kept, and calls from many threads."""
+"""The keys of plans, how many are kept, and calls from many threads."""
 
 import gc
 import threading

@@ -13,7 +13,8 @@ from nibblas.gpumode import _contest, _data, _specs
 
 
 class Plan(NamedTuple):
-    """What of the protocol is done here; reduced: what is less than it says."""
+    """The part of the protocol that is done here; reduced: how it differs from the
+    contest's."""
 
     inputs: int
     most_repeats: int
@@ -38,8 +39,8 @@ def _gib(n_bytes):
 
 
 def flush_bytes(problem, free_bytes):
-    """What is written before each pass: the contest's own number of bytes, or whole
-    GiB that fit into this GPU's memory."""
+    """Returns how many bytes to write before each pass: as many as the contest, or as
+    many whole GiB as fit into this GPU's memory."""
     wanted = _specs.PROTOCOLS[problem].flush_bytes
     if wanted + SPARE_BYTES <= free_bytes:
         return wanted

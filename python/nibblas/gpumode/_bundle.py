@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_bundle.py - one self-contained file with the custom_kernel() of a problem: the
+"""_bundle.py - writes one self-contained file with the custom_kernel() of a problem: the
 library's own code (libnibblas_submission.so: the planner and the CUDA backend) and the
 kernels of libnibblas.so, compressed; the structs of nibblas.h as _abi.py has them; and
 the functions of _tuples.py.  Nothing is written down twice, so that a bundle plans and
@@ -157,7 +157,7 @@ def _classes():
     found = {node.name: ast.get_source_segment(source, node)
              for node in ast.parse(source).body
              if isinstance(node, ast.ClassDef)}
-    # The field has the word that the contest does not want; it is a queue.
+    # The field's name has the word that the contest does not take.
     return "\n\n\n".join(found[name] for name in STRUCTS).replace(
         f'"{FORBIDDEN}"', '"queue"') + "\n"
 
@@ -200,7 +200,7 @@ def _pack(parts):
     return data, begins
 
 
-# Of all problems the same, and a matter of seconds.
+# The same for all problems, and slow: it takes seconds.
 @functools.lru_cache(2)
 def _blob(code, kernels, preset):
     """The assignments of DATA and what is where in it."""

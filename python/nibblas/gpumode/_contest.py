@@ -2,9 +2,9 @@
 """_contest.py - the contest's check: rtol = atol = 1e-3 in fp16, against a float64
 product that shares no code with the library.
 
-By the rules of all problems but dual_gemm sums of products are exact in fp32 (they
-count quarters, and stay below 2^24 of them but for data that do not occur), so a
-product's only error is its one rounding."""
+The data of all problems but dual_gemm make sums of products exact in fp32 (they are
+multiples of a quarter, and below 2^24 quarters for the data that occur), so the only
+error of a product is its one rounding."""
 
 from typing import NamedTuple
 
@@ -51,15 +51,15 @@ def wipe(problem, data):
 
 
 def _close(got, want):
-    """Which elements of fp16 are; beyond the largest, fp16 is infinite, and near it
-    either is right."""
+    """Which elements of fp16 are close enough.  Beyond the largest value fp16 is
+    infinite; near it both are right."""
     near = (got - want).abs() <= 1e-3 + 1e-3 * want.abs()
     infinite = (want.abs() > LARGEST) & got.isinf() & (got * want > 0)
     return infinite | (near & (want.abs() <= LARGEST + 64))
 
 
 class Verdict(NamedTuple):
-    """Of all elements of a result."""
+    """What was found in all elements of a result."""
 
     elements: int
     wrong: int
@@ -74,15 +74,15 @@ class _Tally:
         self.elements = self.wrong = self.rounded = 0
         self.first = ""
 
-    def add(self, got, want, place):
-        """place: (product, batch, row, column) of the first element."""
+    def add(self, got, want, first):
+        """first: (product, batch, row, column) of the first element."""
         bad = ~_close(got, want)
         self.elements += want.numel()
         self.rounded += int((got == want.half().double()).sum())
         self.wrong += int(bad.sum())
         if not self.first and bad.any():
             row, col = bad.nonzero()[0].tolist()
-            product, batch, first_row, first_col = place
+            product, batch, first_row, first_col = first
             self.first = (
                 f"product {product}, batch {batch}, row {first_row + row}, col "
                 f"{first_col + col}: got {got[row, col]:g}, want "
@@ -99,7 +99,7 @@ def _decoded(operand, scales, rows, batch):
                   scales[rows, :, batch].to(operand.device))
 
 
-def _check_product(tally, place, operands, scales, c):
+def _check_product(tally, product, operands, scales, c):
     for j in range(c.shape[2]):
         for cols in _parts(c.shape[1], COLS):
             b = [_decoded(x, y, cols, j)
@@ -107,7 +107,7 @@ def _check_product(tally, place, operands, scales, c):
             for rows in _parts(c.shape[0], ROWS):
                 a = _decoded(operands[0], scales[0], rows, j)
                 tally.add(c[rows, cols, j].double(), _reference(a, *b),
-                          (place, j, rows.start, cols.start))
+                          (product, j, rows.start, cols.start))
 
 
 def check(problem, data, result=None):

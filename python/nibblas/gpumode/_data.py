@@ -71,7 +71,7 @@ class _Source:
 
 def _single(problem, size, source):
     """The tuple of one product: codes, plain scales, tiles, c."""
-    # A vector comes with 127 rows that are nobody's.
+    # A vector comes with 127 rows of padding.
     rows = [size.m, 128 if problem == "gemv" else size.n]
     if problem == "dual_gemm":
         rows.append(size.n)
@@ -111,7 +111,7 @@ def generate(problem, spec, device="cpu", seed=SEED):
 def clone(data):
     """The tuple again, in memory of its own."""
     if isinstance(data, torch.Tensor):
-        # Of 4-bit types few functions are known.
+        # torch has few functions for 4-bit types.
         return data.view(torch.uint8).clone().view(data.dtype) if (
             data.dtype == FLOAT4) else data.clone()
     if isinstance(data, (tuple, list)):

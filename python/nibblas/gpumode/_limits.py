@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_limits.py - what this machine can do, measured: the least time that a benchmark
-could take here.  Not the contest's speed of light, which is another machine's."""
+"""_limits.py - measures this machine, and from that the least time that a benchmark
+could take here.  The contest's speed of light is another machine's."""
 
 import ctypes as C
 import statistics
@@ -62,8 +62,8 @@ def probe_rate(probe_s, amount):
     return statistics.median(rates[1:])
 
 
-def queue_probe(device, probe, data, amount, stream=None):
-    """Queues one; returns what it does."""
+def launch_probe(device, probe, data, amount, stream=None):
+    """Launches a probe; returns how much it does."""
     done = C.c_int64()
     options = abi.nib_call_options(
         struct_bytes=C.sizeof(abi.nib_call_options), stream=stream)
@@ -81,7 +81,7 @@ def _of_gpu(index):
             events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             stream = torch.cuda.current_stream(index)
             events[0].record(stream)
-            done = queue_probe(device, probe, data, amount,
+            done = launch_probe(device, probe, data, amount,
                                stream.cuda_stream or None)
             events[1].record(stream)
             torch.cuda.synchronize(index)

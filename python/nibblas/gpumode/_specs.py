@@ -121,7 +121,7 @@ def name(problem, spec):
 
 
 def flop(problem, spec):
-    """Multiplications and sums of a spec."""
+    """The multiplications and additions of a spec."""
     twice = 4 if problem == "dual_gemm" else 2
     return twice * sum(s.m * s.n * s.k * s.batch for s in spec)
 

@@ -73,7 +73,7 @@ def _device(index):
 
 
 def _stride(x, i):
-    """0 of a single one: nobody goes there."""
+    """The stride of dimension i; 0 if it has one element and the stride is unused."""
     return x.stride(i) if x.shape[i] > 1 else 0
 
 
@@ -119,7 +119,7 @@ def _problem(c, a, a_tiles, b, b_tiles, *more):
 
 
 def _words(struct, paths):
-    """Where pointers lie in a struct, in words."""
+    """The offsets of pointers in a struct, in words."""
     out = []
     for path in paths:
         at, kind = 0, struct
@@ -160,7 +160,7 @@ class _Plan:
             words[at] = x.data_ptr()
 
 
-# Shapes that came are kept: a problem has few.
+# All plans are kept: a problem has few shapes.
 _plans = {}
 _run = _lib.nib_run
 

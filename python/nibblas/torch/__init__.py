@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVFP4 in PyTorch: importing this registers torch.ops.nibblas, for CPU and CUDA
-tensors, torch.compile and CUDA graphs.
+"""NVFP4 in PyTorch.
 
-scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments; Linear and
-swap_linears() put NVFP4 into a model."""
+swap_linears() puts NVFP4 into a model, Linear is one layer of it.  Importing this
+module registers torch.ops.nibblas for CPU and CUDA tensors, torch.compile and CUDA
+graphs; scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments."""
 
 from nibblas.torch import _operators
 from nibblas.torch._linear import Linear, swap_linears

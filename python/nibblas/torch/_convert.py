@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_convert.py - quantise, dequantise, and the layouts of scales, as functions of
-tensors: what the operators call."""
+"""_convert.py - quantise, dequantise, and change the layout of scales, as functions of
+tensors, which the operators call."""
 
 import ctypes as C
 
@@ -15,8 +15,8 @@ LARGEST = 6.0 * 448.0
 
 
 def _global_on_device(x):
-    """amax / 2688 of what is finite, with no word to the host; as the library
-    computes it."""
+    """Returns amax / 2688 of the finite values, as the library computes it, without
+    waiting for the device."""
     size = x.abs().float()
     amax = torch.where(size.isfinite(), size, 0).amax() if x.numel() else (
         size.new_zeros(()))
@@ -25,7 +25,7 @@ def _global_on_device(x):
 
 
 class _Work:
-    """One caller's arguments; of one call at a time."""
+    """The arguments of one call at a time."""
 
     __slots__ = ("own", "error", "arguments")
 
@@ -38,8 +38,8 @@ class _Work:
 
 
 class _Call(Kept):
-    """A checked call of a function of nibblas.h: all of its arguments but pointers.
-    given: what makes its results."""
+    """A function of nibblas.h with all of its arguments but pointers, checked.  given:
+    what makes its results."""
 
     Work = _Work
 
@@ -94,13 +94,13 @@ def quantize(backend, x, global_scale=None, layout="tiled", recipe="modelopt",
     new_codes, new_scales = known.given
     codes, scales, is_found = new_codes(), new_scales(), False
     if global_scale is not None:
-        # Seldom anything but a scalar, which reshape() only costs time.
+        # Nearly always a scalar, for which reshape() would only cost time.
         scale = (global_scale.reshape(()) if global_scale.shape
                  else global_scale).clone()
     elif x.is_cuda and saturate:
         scale = _global_on_device(x)
     else:
-        # What is found on a GPU is told on the host.
+        # The library returns the scale that it finds on the host, also from a GPU.
         scale, is_found = _new_scale(), True
     if known.is_empty:
         scales.view(torch.uint8).zero_()
@@ -159,7 +159,7 @@ def dequantize(backend, codes, scales, global_scale=None, out_dtype=None,
         if global_scale.is_cpu and not codes.is_cpu:
             value.value = global_scale.item()
         else:
-            # Where the codes are it is read when they are: nothing waits.
+            # On the codes' device it is read when the work runs: nothing waits.
             value.value, options.global_pointer = 0.0, global_scale.data_ptr()
     known.run(work)
     return y
@@ -173,13 +173,13 @@ def _check_scales(x, dims):
 
 
 def _convert_call(backend, device, source, rows, groups, layouts):
-    """Of the scales of [rows, 16 * groups] from one of two layouts to the other;
-    source: an Array."""
+    """Prepares the conversion of the scales of [rows, 16 * groups] from layouts[0] to
+    layouts[1]; source: an Array."""
     outer = source.shape[:-2] if len(source.shape) == 3 else ()
     shape = (*outer, *views.scale_shape(layouts[1], rows, groups))
     target = source._replace(name="target", shape=shape,
                              strides=views.dense_strides(shape))
-    # No codes: nobody looks at them.
+    # The library does not look at the codes.
     shape = (*outer, rows, groups * abi.NIB_BLOCK // 2)
     codes = views.Array("codes", 0, shape, views.dense_strides(shape), "uint8",
                         source.device)
@@ -244,8 +244,8 @@ def _expert_rows_call(backend, device, ends):
 
 
 def expert_rows(backend, ends):
-    """(row_offsets [E + 1], scale_rows [E]) of a mixture, of where its experts'
-    rows end; nothing waits."""
+    """Returns (row_offsets [E + 1], scale_rows [E]) for a mixture of experts from the
+    ends of its experts' rows, without waiting for the device."""
     device = backend.device_of(ends, "ends")
     key = ("expert_rows", device, ends.shape, ends.is_contiguous(), ends.dtype)
     known = calls.get(key) or calls.add(key, _expert_rows_call(

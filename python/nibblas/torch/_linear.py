@@ -187,11 +187,16 @@ class Linear(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.pack()
 
-    def __getstate__(self):
-        return {**self.__dict__, "_packed": None}
+    def __getstate__(self) -> dict[str, Any]:
+        # pickle takes no float8 of torch (torch.save() does).
+        buffers = {name: x.view(torch.uint8) if name == "weight_scale" else x
+                   for name, x in self._buffers.items()}
+        return {**self.__dict__, "_buffers": buffers, "_packed": None}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._buffers["weight_scale"] = self._buffers["weight_scale"].view(
+            torch.float8_e4m3fn)
         self._packed = LayerWeights()
 
 

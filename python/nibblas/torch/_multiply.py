@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_multiply.py - the multiplications as functions of tensors: what the operators
-call.  A call whose plan is known takes a few microseconds: a key, a look-up, six
-pointers, the library."""
+"""_multiply.py - the multiplications as functions of tensors, which the operators
+call.  A call with a known plan takes a few microseconds: it makes a key, looks the plan
+up, writes six pointers and calls the library."""
 
 from nibblas import _abi as abi
 from nibblas import _problems
@@ -36,7 +36,7 @@ def new_plan(backend, device, op, key, template, given):
 
 
 def problem_array(problems):
-    """Problems as the library takes them."""
+    """Returns problems as the library takes them."""
     return (abi.nib_problem * len(problems))(*problems)
 
 
@@ -59,8 +59,8 @@ def _simple_plan(backend, op, device, key, c, a, a_scales, b, b_scales, alpha,
 
 
 def simple(backend, op):
-    """gemm or gemv on one kind of device: a function of c (None for a new one),
-    the operands and options.  Written out, for it is to be quick."""
+    """Returns gemm or gemv for one kind of device: a function of c (None for a new
+    one), the operands and options.  It is written out, because it must be quick."""
     plans, clock = cache.plans, cache.clock
     device_of, run = backend.device_of, backend.run
 
@@ -155,8 +155,8 @@ _layer_gemm = {backend: simple(backend, abi.NIB_GEMM) for backend in (Cpu, Cuda)
 
 
 def _many(backend, op, plan, c, tensors, out_dtype, a_layout, b_layout, where):
-    """A dual product or a mixture of tensors, whose pointers belong where `where`
-    says, c's last; plan(...) makes one for sizes that are new."""
+    """A dual product or a mixture of experts.  `where` has the words of the tensors'
+    pointers in the struct, that of c last; plan(...) makes a plan for new sizes."""
     device = backend.device_of(tensors[0])
     key = [op, device, out_dtype, a_layout, b_layout]
     for x in (*tensors, c):
@@ -228,14 +228,14 @@ def _group_problems(a, a_scales, b, b_scales, alpha, out_dtype, a_layout,
 
 def _group_plan(backend, device, key, a, a_scales, b, b_scales, alpha, out_dtype,
                 a_layout, b_layout, c):
-    """given: what makes c, and where the words of each product begin, None of
-    those without a batch, which are left out."""
+    """given: what makes c, and the first word of each product, which is None for
+    products of batch 0, because they are left out."""
     _check_lengths(a, a_scales, b, b_scales, c)
     problems, makers = _group_problems(
         a, a_scales, b, b_scales, alpha, out_dtype, a_layout, b_layout, c)
     full = [p for p in problems if p.a.batch > 0]
-    places = iter(range(0, len(full) * _SIZE, _SIZE))
-    bases = [next(places) if p.a.batch > 0 else None for p in problems]
+    words = iter(range(0, len(full) * _SIZE, _SIZE))
+    bases = [next(words) if p.a.batch > 0 else None for p in problems]
     return new_plan(backend, device, abi.NIB_GEMM, key, problem_array(full),
                     (makers, bases))
 
@@ -295,8 +295,8 @@ def _moe_plan(backend, device, key, c, a, a_scales, b, b_scales, row_offsets,
 def moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
              alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled",
              b2=None, b2_scales=None, alpha2=None):
-    """A mixture of experts, the dual product if there is b2: its offsets stay on
-    the device."""
+    """A mixture of experts, or its dual product if there is b2; the offsets are read
+    on the device."""
     return _many(backend, "moe", _moe_plan, c,
                  (a, a_scales, b, b_scales, row_offsets, scale_rows, alpha, b2,
                   b2_scales, alpha2), out_dtype or USUAL, a_layout, b_layout,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_operators.py - torch.ops.nibblas: schemas, what each computes on CPU and CUDA,
-and fake kernels (shapes only), by which torch.compile and export trace.
+"""_operators.py - torch.ops.nibblas: schemas, kernels for CPU and CUDA, and fake
+kernels (shapes only), with which torch.compile and export trace.
 
 An operator allocates its result.  Its twin *_out writes into c, which may be any
 view whose last stride is 1, and returns nothing.  As with torch.mm(out=), c's version
@@ -18,7 +18,7 @@ from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _multiply
 from nibblas.torch._tensors import USUAL, Cpu, Cuda, dtype_name
 
-# Whoever holds it keeps the operators registered.
+# The operators stay registered as long as this exists.
 LIBRARY = torch.library.Library("nibblas", "DEF")
 TAGS = [torch.Tag.pt2_compliant_tag]
 if hasattr(torch.Tag, "needs_exact_strides"):
@@ -31,7 +31,7 @@ NEW = f"ScalarType? out_dtype=None, {OPTIONS}"
 
 
 def _out_dtype(dtype):
-    """What a fake kernel makes; others leave the check to the plan."""
+    """The result's type in a fake kernel; other kernels leave the check to the plan."""
     if dtype is None:
         return USUAL
     choose("out_dtype", dtype_name(dtype), DENSE)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_scaled_mm.py - torch's own ways of asking for NVFP4 products: scaled_mm,
-scaled_grouped_mm and _scaled_mm with torch's arguments, on devices where torch
-refuses.  Other recipes than NVFP4's go to torch.  Errors are ValueError and
-NotImplementedError, as torch's are, and name the argument."""
+"""_scaled_mm.py - scaled_mm, scaled_grouped_mm and _scaled_mm with torch's arguments,
+for NVFP4 on devices where torch refuses it.  Other recipes go to torch.  Errors are
+ValueError and NotImplementedError, as torch's are, and name the argument."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -160,14 +159,14 @@ def _is_nvfp4(mat, recipe):
         "scale_recipe", recipe)
 
 
-# What calls were checked, by all that the checks look at, with the recipes that a
-# key has by their addresses: while they are here nothing else can be there.
+# Calls that were checked, by everything that the checks look at.  A key has the
+# addresses of recipes, so the recipes are held: no other object can get their address.
 _known = {}
 MOST_KNOWN = 1024
 
 
 def _add_sizes(key, x):
-    """What the checks see of scales: a tensor, or several."""
+    """Adds what the checks look at in scales, a tensor or several."""
     if isinstance(x, torch.Tensor):
         key += x.shape, x.is_contiguous() or x.stride(), x.dtype
     elif isinstance(x, (list, tuple)):
@@ -177,7 +176,7 @@ def _add_sizes(key, x):
 
 
 def _checked(check, tensors, options):
-    """What check(*tensors, *options) returns, remembered.  tensors: both
+    """Returns check(*tensors, *options), remembered.  tensors: both
     matrices, both scales, more.  Hashing torch's enumerators would cost more
     than the rest."""
     if torch.compiler.is_compiling():
@@ -306,7 +305,7 @@ def _check_group(mat_a, mat_b, offs):
 
 
 def _check_token_scales(block, rows, groups, layout):
-    """Groups' own paddings are known to the device alone."""
+    """Only the device knows the padding of each group."""
     if layout == "linear":
         return _check(tuple(block.shape) == (rows, groups), "scale_a must have "
                       f"shape {(rows, groups)}, got {tuple(block.shape)}")
@@ -339,7 +338,7 @@ def _check_grouped(mat_a, mat_b, scale_a, scale_b, offs, bias, scale_recipe_a,
     dtype, a, b = _check_operands((2, 3), mat_a, mat_b, scale_a, scale_b, bias,
                                   scale_recipe_a, *options)
     if mat_b.dim() == 2:
-        # How many scales there must be, offs knows.
+        # The number of scales depends on the values of offs.
         _check_globals(a[1], b[1], offs.numel())
         return dtype, a[2], b[2]
     count, half, n = mat_b.shape

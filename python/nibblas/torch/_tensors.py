@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_tensors.py - torch's tensors, devices and streams as nibblas sees them."""
+"""_tensors.py - torch's tensors, devices and streams for the rest of nibblas."""
 
 import functools
 
@@ -15,21 +15,21 @@ from nibblas._workspaces import Workspaces
 NAMES = {torch.uint8: "uint8", torch.float32: "float32",
          torch.float16: "float16", torch.bfloat16: "bfloat16",
          torch.int32: "int32", torch.float8_e4m3fn: "float8_e4m3fn"}
-# Results' type if nothing is said, as in torch's scaled_mm.
+# The type of results without out_dtype, as in torch's scaled_mm.
 USUAL = torch.bfloat16
-# Older ones have no such type; there codes are uint8.
+# Older versions of torch have no such type; codes are uint8 there.
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)
 if FLOAT4 is not None:
     NAMES[FLOAT4] = "float4_e2m1fn_x2"
 
 
 def dtype_name(dtype):
-    """ "bfloat16" of torch.bfloat16."""
+    """Returns "bfloat16" for torch.bfloat16."""
     return NAMES.get(dtype) or str(dtype).removeprefix("torch.")
 
 
 def array(name, tensor):
-    """A tensor as views take it; None stays None."""
+    """Returns a tensor as a views.Array; None stays None."""
     if tensor is None:
         return None
     device = "cpu" if tensor.is_cpu else str(tensor.device)
@@ -43,16 +43,16 @@ def operand(name, codes, scales, layout):
 
 
 def maker(shape, dtype, device):
-    """A function that makes new tensors, dense: in the way that torch does it
-    soonest, and with arguments that are ready."""
+    """Returns a function that makes dense tensors: torch's quickest, with its
+    arguments bound."""
     return functools.partial(
         torch.empty_strided, tuple(shape), dense_strides(shape), dtype=dtype,
         device=device)
 
 
 def meta(tensor):
-    """What of a tensor a plan depends on.  Those that lie densely have no
-    strides to compare."""
+    """The properties of a tensor that a plan depends on.  Strides of contiguous
+    tensors follow from their shape."""
     if tensor is None:
         return None
     return (tensor.shape, tensor.is_contiguous() or tensor.stride(),
@@ -76,7 +76,7 @@ class Cpu:
 
     @staticmethod
     def device_of(_tensor, _name="a"):
-        """What of a key names the device: its kind, and here the threads."""
+        """Returns the device for keys: its kind and the number of threads."""
         return "cpu", torch.get_num_threads()
 
     @staticmethod
@@ -116,7 +116,7 @@ class Cuda:
 
     @staticmethod
     def device_of(tensor, name="a"):
-        """What of a key names the device: its kind and index."""
+        """Returns the device for keys: its kind and index."""
         index = tensor.get_device()
         if index < 0:
             raise ArgumentError(f"{name}: is on {tensor.device}; must be on a "

@@ -26,8 +26,8 @@ def pack(b: Tensor, b_scales: Tensor, layout: str = "tiled") -> _packed.Packed:
 
 
 def _state(b, b_scales):
-    """What tells whether two tensors are unchanged.  Those made in inference mode
-    have no version."""
+    """Returns what differs if one of two tensors has changed.  Tensors made in
+    inference mode have no version."""
     return (b.data_ptr(), b_scales.data_ptr(),
             0 if b.is_inference() else b._version,
             0 if b_scales.is_inference() else b_scales._version)
