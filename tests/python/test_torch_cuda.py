@@ -5,6 +5,7 @@ GPU, or no kernels for it.
 
     pip install . && python tests/python/test_torch_cuda.py"""
 
+import gc
 import json
 import os
 import tempfile
@@ -229,6 +230,47 @@ class Order(CudaTest):
         for c in captured[:3]:
             self.assert_right(abi.NIB_GEMM, left, right, c)
 
+    def test_graph_of_the_functions_for_dlpack(self):
+        """Its plan and workspace stay, though the cache lets the plan go and other
+        products follow on the stream."""
+        t = self.torch
+        a, b, left, right = self.product()
+        c, other = (t.zeros(17, 512, device="cuda") for _ in range(2))
+        side = t.cuda.Stream()
+        side.wait_stream(t.cuda.current_stream())
+
+        def product(out):
+            nibblas.gemm(*a, *b, out=out, stream=side.cuda_stream)
+        with t.cuda.stream(side):
+            product(c)
+        side.synchronize()
+        graph = t.cuda.CUDAGraph()
+        with t.cuda.graph(graph, stream=side):
+            product(c)
+        _plans.cache.plans.clear()
+        gc.collect()
+        codes = t.randint_like(a[0], 0, 256)
+        a[0].copy_(codes)
+        c.fill_(float("nan"))
+        t.cuda.synchronize()
+        for _ in range(3):
+            graph.replay()
+            product(other)
+        t.cuda.synchronize()
+        left = (codes.cpu().numpy(), left[1])
+        for one in (c, other):
+            self.assert_right(abi.NIB_GEMM, left, right, one)
+
+    def test_a_saved_tensor_that_is_overwritten(self):
+        t = self.torch
+        a, b, _, _ = self.product()
+        c = t.ones(17, 512, device="cuda")
+        y = t.ones_like(c, requires_grad=True) * c
+        self.ops.gemm_out(c, *a, *b)
+        self.assertEqual(c._version, 1)
+        with self.assertRaisesRegex(RuntimeError, "inplace operation"):
+            y.sum().backward()
+
     def test_graph_of_an_unknown_size(self):
         t = self.torch
         a, b, _, _ = self.product(m=19)
@@ -297,6 +339,7 @@ class Order(CudaTest):
                 with open(path, encoding="utf-8") as file:
                     row = json.load(file)["benchmarks"][0]
                 self.assertGreater(row["mean_us"], row["machine_limit_us"])
+
     def test_bundles(self):
         """The files that `bundle` writes pass the contest's tests."""
         from nibblas.gpumode import __main__ as command
