@@ -283,7 +283,9 @@ static bool is_last_moe(const struct nib_plan *plan,
 {
 	const struct nib_last_run *last = &plan->last;
 
+	/* Padding that differs costs a validation, no more. */
 	return last->is_valid && moe &&
+	       /* NOLINTNEXTLINE(bugprone-suspicious-memory-*,cert-*) */
 	       memcmp(&last->given_moe, moe, sizeof(*moe)) == 0 &&
 	       same_packed(plan, last->moe.b_packed, &last->moe.b) &&
 	       same_packed(plan, last->moe.b2_packed, &last->moe.b2);
@@ -300,13 +302,13 @@ static enum nib_status take_anew(struct nib_plan *plan,
 
 	if (plan->is_moe) {
 		status = take_moe(plan, moe, &last->moe, err);
-		if (!status)
+		if (!status && moe)
 			last->given_moe = *moe;
 		return status;
 	}
 	status = take_problems(plan, problems, false, last->problems,
 			       last->scratch, err);
-	if (!status)
+	if (!status && problems)
 		memcpy(last->given, problems,
 		       (size_t)plan->count * sizeof(*problems));
 	return status;
