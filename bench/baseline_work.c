@@ -103,18 +103,14 @@ struct part {
 	struct nib_nvfp4 a, b;
 };
 
-/* Rows first .. first + rows of a view in the linear layout, or all of it. */
+/* Rows of operands as data.c lays them out: linear, and without gaps. */
 static struct nib_nvfp4 rows_of(const struct nib_nvfp4 *q, int64_t first,
 				int64_t rows)
 {
-	int64_t row = q->row_stride_bytes ? q->row_stride_bytes : q->k / 2;
-	int64_t scale_row = q->scale_row_stride_bytes
-				? q->scale_row_stride_bytes
-				: q->k / NIB_BLOCK;
 	struct nib_nvfp4 part = *q;
 
-	part.codes = (char *)q->codes + first * row;
-	part.scales = (char *)q->scales + first * scale_row;
+	part.codes = (char *)q->codes + first * (q->k / 2);
+	part.scales = (char *)q->scales + first * (q->k / NIB_BLOCK);
 	part.rows = rows;
 	part.batch = 1;
 	return part;
@@ -122,52 +118,34 @@ static struct nib_nvfp4 rows_of(const struct nib_nvfp4 *q, int64_t first,
 
 static struct nib_nvfp4 batch_of(const struct nib_nvfp4 *q, int64_t i)
 {
-	int64_t row = q->row_stride_bytes ? q->row_stride_bytes : q->k / 2;
-	int64_t codes =
-	    q->batch_stride_bytes ? q->batch_stride_bytes : q->rows * row;
-	int64_t scales =
-	    q->scale_batch_stride_bytes
-		? q->scale_batch_stride_bytes
-		: (int64_t)nib_scales_bytes(q->scale_layout, q->rows, q->k);
-	struct nib_nvfp4 part = *q;
-
-	if (q->batch <= 1)
-		i = 0;
-	part.codes = (char *)q->codes + i * codes;
-	part.scales = (char *)q->scales + i * scales;
-	part.batch = 1;
-	return part;
+	return rows_of(q, i * q->rows, q->rows);
 }
 
 /* The i-th part of a call, dual ones counted twice; false past the end. */
 static bool get_part(const struct data *data, int64_t i, struct part *part)
 {
-	int dual = data->op == NIB_DUAL_GEMM ? 2 : 1;
-	int64_t second = i % dual;
-	int64_t batch;
+	const struct nib_moe_problem *moe = &data->moe_views;
+	const int dual = data->op == NIB_DUAL_GEMM ? 2 : 1;
+	const bool second = i % dual;
 
 	i /= dual;
-	if (data->is_moe) {
-		const struct nib_moe_problem *moe = &data->moe_views;
-		const int32_t *offsets = moe->row_offsets;
+	if (data->is_moe && i < moe->b.batch) {
+		int64_t first = moe->row_offsets[i];
 
-		if (i >= moe->b.batch)
-			return false;
 		part->a =
-		    rows_of(&moe->a, offsets[i], offsets[i + 1] - offsets[i]);
+		    rows_of(&moe->a, first, moe->row_offsets[i + 1] - first);
 		part->b = batch_of(second ? &moe->b2 : &moe->b, i);
 		return true;
 	}
-	for (int64_t p = 0; p < data->count; p++) {
+	for (int64_t p = 0; p < data->count && !data->is_moe; p++) {
 		const struct nib_problem *v = &data->views[p];
 
-		batch = v->a.batch ? v->a.batch : 1;
-		if (i < batch) {
+		if (i < v->a.batch) {
 			part->a = batch_of(&v->a, i);
 			part->b = batch_of(second ? &v->b2 : &v->b, i);
 			return true;
 		}
-		i -= batch;
+		i -= v->a.batch;
 	}
 	return false;
 }

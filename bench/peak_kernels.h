@@ -6,6 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The instructions are those of x86-64; elsewhere only memory is measured. */
+#if defined(__x86_64__)
+#define PEAK_HAS_LOOPS 1
+#else
+#define PEAK_HAS_LOOPS 0
+#endif
+
 /* Instructions of the kind in question in the body of a loop. */
 #define PEAK_UNROLL 24
 
