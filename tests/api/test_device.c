@@ -205,6 +205,30 @@ static void global_by_pointer(void **state)
 	nib_device_close(device);
 }
 
+/* Each kind's instruction sets are listed widest first. */
+static void backends_are_listed_best_first(void **state)
+{
+	static const char *const sets[] = {"cpu-avx512", "cpu-avx512bw",
+					   "cpu-avx2", "cpu-scalar"};
+	const int count = nib_backend_count();
+	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
+
+	(void)state;
+	assert_true(count >= 4);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(
+		    nib_backend_get_info(count - 4 + i, &info, NULL), NIB_OK);
+		assert_string_equal(info.backend, sets[i]);
+		/* What runs everywhere has no reason not to. */
+		if (i == 3)
+			assert_true(info.is_open && !info.reason[0]);
+		else
+			assert_int_equal(info.is_open, !info.reason[0]);
+	}
+	assert_int_equal(nib_backend_get_info(count, &info, NULL),
+			 NIB_BAD_ARGUMENT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,6 +237,7 @@ int main(void)
 	    cmocka_unit_test(memory_that_is_not_there),
 	    cmocka_unit_test(streams_are_refused),
 	    cmocka_unit_test(global_by_pointer),
+	    cmocka_unit_test(backends_are_listed_best_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  * oracle, every element.  The cases meet each pair of sizes, layouts, types,
  * packings, kinds of data and so on (common/pairs.h).
  */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -548,6 +549,66 @@ static void one_rounding(void **state)
 	}
 }
 
+/* ---- the last step ------------------------------------------------------- */
+
+/* One product of 1 times alpha, so that every element is alpha rounded once. */
+static void check_alpha(struct nib_device *device, enum nib_dtype dtype,
+			float alpha)
+{
+	enum { N = 37 };
+	static uint8_t a_codes[8] = {0x02}, b_codes[8 * N];
+	static uint8_t a_scales[1] = {0x38}, b_scales[N];
+	uint16_t c[N];
+	const uint16_t want = dtype == NIB_FP16 ? nib_fp32_to_fp16(alpha)
+						: nib_fp32_to_bf16(alpha);
+	const struct nib_problem p = {
+	    .a = {.codes = a_codes, .scales = a_scales, .rows = 1, .k = 16},
+	    .b = {.codes = b_codes, .scales = b_scales, .rows = N, .k = 16},
+	    .c = {.data = c, .rows = 1, .cols = N, .dtype = dtype},
+	    .alpha = &alpha};
+
+	memset(b_codes, 0x22, sizeof(b_codes));
+	memset(b_scales, 0x38, sizeof(b_scales));
+	assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, NULL), NIB_OK);
+	for (int n = 0; n < N; n++)
+		if (c[n] != want)
+			fail_msg("alpha %a, column %d: 0x%04x, must be 0x%04x",
+				 (double)alpha, n, c[n], want);
+}
+
+/* Where 16-bit results change their kind, the floats on both sides among them. */
+static void rounding_at_its_ends(void **state)
+{
+	static const float ends[] = {
+	    65504,	  65519,      65520, /* fp16: halfway to infinity */
+	    65536,	  0x1p-14f,   0x1.ffcp-15f,
+	    0x1.ffep-15f, /* halfway from subnormal to normal */
+	    0x1p-24f,	  0x1p-25f,   0x1.8p-24f,
+	    0x1.4p-23f,	  0x1.002p0f, 0x1.006p0f,
+	    0x1.01p0f,	  0x1.03p0f,  0x1.fefffep127f,
+	    0x1.ffp127f, /* bf16: halfway to infinity */
+	    FLT_MAX,	  0x1p-133f,  0x1p-134f,
+	    0x1.8p-133f,  FLT_MIN};
+
+	(void)state;
+	for (int isa = 0; isa < TEST_ISAS && devices[isa][0]; isa++)
+		for (int i = 0; i < COUNT(ends); i++)
+			for (int step = -1; step <= 1; step++) {
+				const float x =
+				    step == 0
+					? ends[i]
+					: nextafterf(ends[i],
+						     (float)step * INFINITY);
+
+				for (int d = NIB_FP16; d <= NIB_BF16; d++) {
+					check_alpha(devices[isa][0],
+						    (enum nib_dtype)d, x);
+					check_alpha(devices[isa][0],
+						    (enum nib_dtype)d, -x);
+				}
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -565,6 +626,7 @@ int main(void)
 	    cmocka_unit_test(infinite_alpha),
 	    cmocka_unit_test(silu_at_its_ends),
 	    cmocka_unit_test(one_rounding),
+	    cmocka_unit_test(rounding_at_its_ends),
 	    cmocka_unit_test(all_pairs_of_settings),
 	};
 

@@ -181,6 +181,43 @@ static void threads_have_work(void **state)
 	assert_true(many >= 200);
 }
 
+/* Sizes on, below and above each boundary, worked out by hand. */
+static void exact_boundaries(void **state)
+{
+	static const struct {
+		int64_t m, n;
+		int threads;
+		int64_t unit_rows, row_units, units;
+	} cases[] = {
+	    /* One unit holds up to 512 rows, 64 columns. */
+	    {512, 512, 1, 512, 1, 8},
+	    {513, 512, 1, 264, 2, 16},
+	    {512, 513, 1, 512, 1, 9},
+	    {1024, 256, 1, 512, 2, 8},
+	    {1025, 256, 1, 344, 3, 12},
+	    /* Fewer than 8 units a thread: halves, but not below 128 rows. */
+	    {512, 448, 1, 256, 2, 14},
+	    {512, 64, 1, 128, 4, 4},
+	    {128, 64, 64, 128, 1, 1},
+	    {129, 64, 64, 72, 2, 2},
+	    {256, 64, 64, 128, 2, 2},
+	    {257, 64, 64, 88, 3, 3},
+	    {1, 64, 64, 8, 1, 1},
+	    {8, 65, 64, 8, 1, 2},
+	    {9, 64, 64, 16, 1, 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct cpu_item item = {.m = cases[i].m, .n = cases[i].n};
+
+		assert_int_equal(cpu_schedule(&item, 1, cases[i].threads, 8),
+				 cases[i].units);
+		assert_int_equal(item.unit_rows, cases[i].unit_rows);
+		assert_int_equal(item.row_units, cases[i].row_units);
+	}
+}
+
 static void nothing_to_do(void **state)
 {
 	struct cpu_item items[3] = {{.m = 0, .n = 9}, {.m = 9, .n = 0}, {0}};
@@ -196,6 +233,7 @@ int main(void)
 	    cmocka_unit_test(every_element_once),
 	    cmocka_unit_test(cursors_skip),
 	    cmocka_unit_test(threads_have_work),
+	    cmocka_unit_test(exact_boundaries),
 	    cmocka_unit_test(nothing_to_do),
 	};
 
