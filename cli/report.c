@@ -135,7 +135,7 @@ static bool wants_bandwidth(const json_t *rows, const json_t *row)
 
 /* ---- bars ---------------------------------------------------------------- */
 
-/* Of a bar scale times the numbers of the row: its value, text and mark. */
+/* These fill a bar's value, text and mark: scale times the row's numbers. */
 
 static void fill_limit(const json_t *row, double scale, struct bar *bar)
 {

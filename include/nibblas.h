@@ -563,7 +563,7 @@ struct nib_run_options {
  *
  * The same inputs give the same bits for any number of threads, instruction
  * set, order of a group and neighbours in it.  On "cuda" this holds among
- * groups; plans of one matrix, and a MoE with few tokens for each expert, sum in
+ * groups; plans of one matrix, and a MoE whose experts have few rows, sum in
  * another order.
  *
  * On failure every c is unchanged, except that on "cuda" the driver may refuse

@@ -200,7 +200,7 @@ static void signals_are_the_programs(void **state)
 	sigaddset(&ours, SIGTERM);
 	sigaddset(&ours, SIGUSR1);
 	assert_int_equal(pthread_sigmask(SIG_BLOCK, &ours, &saved), 0);
-	/* Of the process: any thread that does not block it would die of it. */
+	/* A signal of the process ends it in any thread that does not block it. */
 	kill(getpid(), SIGTERM);
 	kill(getpid(), SIGUSR1);
 	job_run(job, &how, "signals pending");

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Of dense fp16 on Hopper, each multiprocessor, each cycle. */
+/* Dense fp16 on Hopper: FLOP of a multiprocessor in a cycle. */
 #define FLOP_A_CYCLE 4096.0
 /* What the highest clocks allow may be exceeded by this: clocks are rounded. */
 #define SLACK 1.03

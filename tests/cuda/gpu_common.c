@@ -317,7 +317,7 @@ bool gpu_begin(int *exit_code)
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	enum nib_status status;
 
-	/* Of a program that hangs, the last line says where. */
+	/* The last line then says where a program hangs. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	status = nib_device_open("cuda", NULL, &gpu_test.gpu, &gpu_test.err);
 	*exit_code = SKIPPED;

@@ -59,7 +59,7 @@ static void add_item(struct gpu_job *job, int64_t m, int64_t n, int64_t k,
 	x.c.gap = 0;
 	x.packed = x.no_alpha = false;
 	x.nan_row = x.nan_col = -1;
-	/* Of one type a group is one launch. */
+	/* A group whose results have one type is one launch. */
 	x.c.dtype = job->count ? job->items[0].c.dtype : x.c.dtype;
 	job->items[job->count++] = x;
 }

@@ -36,7 +36,7 @@ struct gpu_job {
 	struct gpu_moe_memory moe_memory;
 	struct gpu_sizes x;
 	struct gpu_twin q[2], x_data, global;
-	/* Of products and MoE, with the caller's workspace. */
+	/* Products and MoE have a plan, with the caller's workspace. */
 	struct nib_plan *plan;
 	bool owns_plan;
 	struct gpu_twin workspace;
@@ -71,7 +71,7 @@ const char *gpu_job_check(struct gpu_job *job, const uint8_t *results);
 /* Inputs are as they were. */
 bool gpu_job_unchanged(const struct gpu_job *job);
 
-/* Of products and MoE; of the sizes the plan was made for. */
+/* The problems of products and MoE, of the sizes the plan was made for. */
 void gpu_job_problems(const struct gpu_job *job, struct nib_problem *problems);
 
 #endif

@@ -27,7 +27,7 @@ struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most,
 			   int64_t empty, int64_t n, int64_t k);
 /* Deals out the tokens: x's rows are written. */
 struct gpu_moe_memory gpu_moe_new(struct gpu_moe *x);
-/* Of the sizes of like, which x was dealt to; tokens dealt anew. */
+/* The sizes are those of like, which x was dealt to; tokens are dealt anew. */
 struct gpu_moe_memory gpu_moe_new_like(const struct gpu_moe *x,
 				       const struct gpu_moe_memory *like);
 /*

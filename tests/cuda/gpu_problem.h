@@ -24,7 +24,7 @@ struct gpu_memory {
 };
 
 enum nib_scale_layout gpu_any_layout(void);
-/* Of any layout, with a gap behind the rows now and then. */
+/* Weights of any layout, with a gap behind the rows now and then. */
 struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch);
 /* Everything but sizes is any. */
 struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,

@@ -550,7 +550,7 @@ static void lost_context(void)
 			 NIB_DEVICE_FAILED);
 	nib_plan_free(bed.plan);
 	bed.plan = NULL;
-	/* Of the fake, tiles and workspace. */
+	/* What stays allocated: tiles and workspace of the fake. */
 	lost = bed.fake->allocations - 1;
 	assert_int_equal(lost, 2);
 	if (test_alloc_works())

@@ -13,7 +13,7 @@
 #include "fake_bed.h"
 #include "nibblas.h"
 
-/* Of the fake GPU; one step of one block: two m64n256k64. */
+/* The fake GPU's SMs; one step of one CTA: two m64n256k64. */
 #define SMS	  132
 #define STEP_FLOP (2LL * 2 * 64 * 256 * 64)
 

@@ -320,7 +320,7 @@ static void kinds_of_memory(void)
 
 	make_bed(&bed, false);
 	bed.problems[0].c.data = memory;
-	/* Of the other GPU. */
+	/* Memory of the other GPU. */
 	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1,
 			     0);
 	refused(&bed, NIB_BAD_ARGUMENT,

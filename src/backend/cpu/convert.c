@@ -213,7 +213,7 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 
 	(void)stream;
 	(void)err;
-	/* Of nothing, the number of batches may be any: products overflow. */
+	/* An empty matrix may have any batch: products could overflow. */
 	if (from->rows == 0 || from->k == 0)
 		return NIB_OK;
 	memset(&job, 0, sizeof(job));
@@ -226,7 +226,7 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 	job.stream = scales >= STREAM_BYTES;
 	job.bands =
 	    (from->rows + NIB_SCALE_TILE_ROWS - 1) / NIB_SCALE_TILE_ROWS;
-	/* Of about one width, in whole cache lines. */
+	/* Pieces of about one width, in whole cache lines. */
 	job.pieces_a_band = (job.groups + PIECE_GROUPS - 1) / PIECE_GROUPS;
 	job.piece_groups =
 	    (job.groups + job.pieces_a_band - 1) / job.pieces_a_band;

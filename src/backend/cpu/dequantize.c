@@ -25,7 +25,7 @@ struct job {
 	int64_t runs_a_row, runs;
 };
 
-/* Of nothing, no batches: their number may be any, and products overflow. */
+/* An empty matrix has batch 0: products of the sizes could overflow. */
 static void set_sizes(struct job *job, const struct nib_nvfp4 *v)
 {
 	const bool is_empty = v->rows == 0 || v->k == 0;

@@ -95,7 +95,7 @@ static void job_init(struct job *job, struct nib_device *device,
 	job->ops = &job->device->ops.quantize;
 	job->x = *x;
 	job->saturate = saturate;
-	/* Of nothing, no batches: products of their number could overflow. */
+	/* An empty matrix has batch 0: products of the sizes could overflow. */
 	job->batch = x->rows == 0 || x->cols == 0 ? 0 : nib_dense_batches(x);
 	job->rows = job->padded_rows = x->rows;
 	job->cols = x->cols;

@@ -487,7 +487,7 @@ static double launch_ns(const char *name, void *const *arguments)
 		(a->k_slices > 1 ? FAKE_SPLIT_CYCLES : 0));
 }
 
-/* Of all launches so far, and of looking at the clock. */
+/* The time of all launches so far, and of looking at the clock. */
 static atomic_uint_fast64_t clock_ns;
 
 /* Only programs that LD_PRELOAD this library have this clock. */
