@@ -112,81 +112,85 @@ static void test_other_kinds(void **state)
 	assert_int_equal(u.k, 16);
 }
 
+static const struct {
+	const struct emu_umma_form *form;
+	uint32_t descriptor;
+	const char *field, *rule;
+} refused_instructions[] = {
+    {&fp4, 0x08100481, "reserved bits", "bits 0, 1, 3, 6 and 12"},
+    {&fp4, 0x08100482, "reserved bits", "bits 0, 1"},
+    {&fp4, 0x08100484, "sparsity 1", "not modelled"},
+    {&fp4, 0x08100488, "reserved bits", "bits 0, 1"},
+    {&fp4, 0x081004C0, "reserved bits", "bits 0, 1"},
+    {&fp4, 0x08101480, "reserved bits", "12"},
+    {&fp4, 0x08100400, "A type 0", "E2M1 = 1"},
+    {&fp4, 0x08100680, "A type 5", "E2M1 = 1"},
+    {&fp4, 0x08100080, "B type 0", "E2M1 = 1"},
+    {&fp4, 0x08108480, "transposition", "K-major"},
+    {&fp4, 0x08110480, "transposition", "K-major"},
+    {&fp4, 0x08000480, "N 0", "8 to 256 by 8"},
+    {&fp4, 0x08420480, "N 264", "8 to 256"},
+    {&fp4, 0x00100480, "M 0", "128"},
+    {&fp4, 0x10100480, "M 256", "128"},
+    {&fp4, 0x09100480, "reserved bits 1", "bits 24 to 26"},
+    {&fp4, 0x0C100480, "reserved bits 4", "bits 24 to 26"},
+    {&fp4, 0x28100480, "scale id 1", "scale_vec::4X has 0"},
+    {&fp4, 0x081004A0, "scale id 2", "scale_vec::4X has 0"},
+    {&fp4, 0x88100480, "bit 31", "96"},
+    {&fp4_pair, 0x08100480, "M 128", "not modelled"},
+    {&fp4_pair, 0x10020480, "N 8", "16 to 256 by 16"},
+    {&fp4_pair, 0x18100480, "M 384", "128 or 256"},
+    {&mx, 0x08900100, "A type 2", "E4M3 = 0"},
+    {&mx, 0x08901800, "B type 6", "E4M3 = 0"},
+    {&mx, 0x08100000, "scale type 0", "UE8M0 = 1"},
+    {&mx, 0x88900000, "bit 31", "reserved"},
+    {&f16, 0x08100110, "A type 2", "F16 = 0"},
+    {&f16, 0x08100810, "B type 2", "F16 = 0"},
+    {&f16, 0x08100020, "D type 2", "F32 = 1"},
+    {&f16, 0x08100080, "D type 0", "F16 operands"},
+    {&f16, 0x08900010, "reserved bits", "bits 23 and 29"},
+    {&f16, 0x28100010, "reserved bits", "bits 23 and 29"},
+    {&f16, 0x0A100010, "M 160", "64 or 128"},
+    {&f16, 0x08120010, "N 72", "16 to 256 by 16"},
+    {&f16_pair, 0x04100010, "M 64", "128 or 256"},
+    {&f8, 0x08100110, "A type 2", "E4M3 = 0"},
+    {&f8, 0x08100000, "D type 0", "sums in F16 are not modelled"},
+    {&f8, 0x08108190, "transposition", "K-major"},
+    {&f8_tmem, 0x08100190, "A type 3", "not modelled"},
+    {&tf32, 0x08100810, "A type 0", "TF32 = 2"},
+    {&tf32, 0x08100900, "D type 0", "F32 = 1"},
+    {&tf32, 0x08108910, "transposition", "TF32"},
+    {&i8, 0x08100120, "A type 2", "S8 = 1"},
+    {&i8, 0x08100010, "D type 1", "S32 = 2"},
+    {&i8, 0x08102020, "negation 1", "has none"},
+    {&i8, 0x081000A1, "reserved bits", "bits 0, 1 and 6"},
+    {&i8, 0x040A0020, "N 40", "16 to 256 by 16"},
+    {&i8, 0x08020020, "N 8", "16 to 256 by 16"},
+    {&i8_pair, 0x10060020, "N 24", "32 to 256 by 32"},
+    {&f16_tmem, 0x08108010, "transposition", "in tensor memory"},
+};
+
 static void test_refused_instructions(void **state)
 {
-	static const struct {
-		const struct emu_umma_form *form;
-		uint32_t descriptor;
-		const char *field, *rule;
-	} cases[] = {
-	    {&fp4, 0x08100481, "reserved bits", "bits 0, 1, 3, 6 and 12"},
-	    {&fp4, 0x08100482, "reserved bits", "bits 0, 1"},
-	    {&fp4, 0x08100484, "sparsity 1", "not modelled"},
-	    {&fp4, 0x08100488, "reserved bits", "bits 0, 1"},
-	    {&fp4, 0x081004C0, "reserved bits", "bits 0, 1"},
-	    {&fp4, 0x08101480, "reserved bits", "12"},
-	    {&fp4, 0x08100400, "A type 0", "E2M1 = 1"},
-	    {&fp4, 0x08100680, "A type 5", "E2M1 = 1"},
-	    {&fp4, 0x08100080, "B type 0", "E2M1 = 1"},
-	    {&fp4, 0x08108480, "transposition", "K-major"},
-	    {&fp4, 0x08110480, "transposition", "K-major"},
-	    {&fp4, 0x08000480, "N 0", "8 to 256 by 8"},
-	    {&fp4, 0x08420480, "N 264", "8 to 256"},
-	    {&fp4, 0x00100480, "M 0", "128"},
-	    {&fp4, 0x10100480, "M 256", "128"},
-	    {&fp4, 0x09100480, "reserved bits 1", "bits 24 to 26"},
-	    {&fp4, 0x0C100480, "reserved bits 4", "bits 24 to 26"},
-	    {&fp4, 0x28100480, "scale id 1", "scale_vec::4X has 0"},
-	    {&fp4, 0x081004A0, "scale id 2", "scale_vec::4X has 0"},
-	    {&fp4, 0x88100480, "bit 31", "96"},
-	    {&fp4_pair, 0x08100480, "M 128", "not modelled"},
-	    {&fp4_pair, 0x10020480, "N 8", "16 to 256 by 16"},
-	    {&fp4_pair, 0x18100480, "M 384", "128 or 256"},
-	    {&mx, 0x08900100, "A type 2", "E4M3 = 0"},
-	    {&mx, 0x08901800, "B type 6", "E4M3 = 0"},
-	    {&mx, 0x08100000, "scale type 0", "UE8M0 = 1"},
-	    {&mx, 0x88900000, "bit 31", "reserved"},
-	    {&f16, 0x08100110, "A type 2", "F16 = 0"},
-	    {&f16, 0x08100810, "B type 2", "F16 = 0"},
-	    {&f16, 0x08100020, "D type 2", "F32 = 1"},
-	    {&f16, 0x08100080, "D type 0", "F16 operands"},
-	    {&f16, 0x08900010, "reserved bits", "bits 23 and 29"},
-	    {&f16, 0x28100010, "reserved bits", "bits 23 and 29"},
-	    {&f16, 0x0A100010, "M 160", "64 or 128"},
-	    {&f16, 0x08120010, "N 72", "16 to 256 by 16"},
-	    {&f16_pair, 0x04100010, "M 64", "128 or 256"},
-	    {&f8, 0x08100110, "A type 2", "E4M3 = 0"},
-	    {&f8, 0x08100000, "D type 0", "sums in F16 are not modelled"},
-	    {&f8, 0x08108190, "transposition", "K-major"},
-	    {&f8_tmem, 0x08100190, "A type 3", "not modelled"},
-	    {&tf32, 0x08100810, "A type 0", "TF32 = 2"},
-	    {&tf32, 0x08100900, "D type 0", "F32 = 1"},
-	    {&tf32, 0x08108910, "transposition", "TF32"},
-	    {&i8, 0x08100120, "A type 2", "S8 = 1"},
-	    {&i8, 0x08100010, "D type 1", "S32 = 2"},
-	    {&i8, 0x08102020, "negation 1", "has none"},
-	    {&i8, 0x081000A1, "reserved bits", "bits 0, 1 and 6"},
-	    {&i8, 0x040A0020, "N 40", "16 to 256 by 16"},
-	    {&i8, 0x08020020, "N 8", "16 to 256 by 16"},
-	    {&i8_pair, 0x10060020, "N 24", "32 to 256 by 32"},
-	    {&f16_tmem, 0x08108010, "transposition", "in tensor memory"},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0;
+	     i < sizeof(refused_instructions) / sizeof(*refused_instructions);
+	     i++) {
 		struct emu_error err = {{0}};
 		char shown[20];
 		struct emu_umma u;
 
-		snprintf(shown, sizeof(shown), "0x%08x", cases[i].descriptor);
-		if (emu_umma_decode(cases[i].descriptor, cases[i].form, &u,
-				    &err))
+		snprintf(shown, sizeof(shown), "0x%08x",
+			 refused_instructions[i].descriptor);
+		if (emu_umma_decode(refused_instructions[i].descriptor,
+				    refused_instructions[i].form, &u, &err))
 			fail_msg("%s is taken", shown);
 		if (!strstr(err.text, shown) ||
-		    !strstr(err.text, cases[i].field) ||
-		    !strstr(err.text, cases[i].rule))
+		    !strstr(err.text, refused_instructions[i].field) ||
+		    !strstr(err.text, refused_instructions[i].rule))
 			fail_msg("%s: not \"%s ... %s\"", err.text,
-				 cases[i].field, cases[i].rule);
+				 refused_instructions[i].field,
+				 refused_instructions[i].rule);
 	}
 }
 

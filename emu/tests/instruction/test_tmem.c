@@ -402,63 +402,62 @@ static void test_accesses(void **state)
 	    "lanes of the warp have exited", "tcgen05.st");
 }
 
+static const struct {
+	const char *text, *why;
+} refused_words[] = {
+    {"tcgen05.alloc.sync.aligned.shared::cta.b32 [dynamic], 32;\n",
+     ".cta_group::1 or .cta_group::2"},
+    {"tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; "
+     "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;\n",
+     "the other .cta_group"},
+    {"tcgen05.relinquish_alloc_permit.cta_group::1;\n",
+     ".sync.aligned is missing"},
+    {"tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1}, [%r2];\n",
+     "1 registers, not 2"},
+    {"tcgen05.ld.sync.aligned.32x32b.b32 {%r1}, [%r2];\n",
+     "one shape and one of"},
+    {"tcgen05.ld.sync.aligned.16x256b.x64.b32 {%r1}, [%r2];\n",
+     "256 registers, at most 128"},
+    {"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%d2];\n", "has 32 bits"},
+    {"tcgen05.ld.sync.aligned.64x32b.x1.b32 {%r1}, [%r2];\n",
+     ".64x32b is not known here"},
+    {"tcgen05.cp.cta_group::1.32x128b [%r1], %d1;\n", ".warpx4"},
+    {"tcgen05.cp.cta_group::1.64x128b [%r1], %d1;\n", "warpx2::02_13"},
+    {"tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%r1], %d1;\n",
+     ".b8x16 is not known here"},
+    {"tcgen05.shift.cta_group::1.down [%r1];\n", "not known here"},
+    {"tcgen05.mma.cta_group::1.kind::f4 [%r1], %d1, %d2, %r2, %p1;\n",
+     ".kind::f4 is not known here"},
+    {"tcgen05.mma.cta_group::1 [%r1], %d1, %d2, %r2, %p1;\n", "one .kind"},
+    {"tcgen05.mma.cta_group::1.kind::i8.block_scale [%r1], %d1, %d2, "
+     "%r2, %p1;\n",
+     "kind::i8 has no scales"},
+    {"tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::4X "
+     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
+     "kind::mxf4 has scale_vec::2X"},
+    {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale "
+     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
+     "must say which"},
+    {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block16 "
+     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
+     ".block_scale is missing"},
+    {"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, "
+     "{%r3,%r4,%r5,%r6}, %p1;\n",
+     "disable-output-lane"},
+    {"tcgen05.commit.cta_group::1.shared::cluster.b64 [%r1];\n",
+     "mbarrier::arrive::one"},
+    {"wgmma.fence.sync.aligned;\n", "sm_90a has it"},
+};
+
 static void test_words(void **state)
 {
-	static const struct {
-		const char *text, *why;
-	} cases[] = {
-	    {"tcgen05.alloc.sync.aligned.shared::cta.b32 [dynamic], 32;\n",
-	     ".cta_group::1 or .cta_group::2"},
-	    {"tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; "
-	     "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;\n",
-	     "the other .cta_group"},
-	    {"tcgen05.relinquish_alloc_permit.cta_group::1;\n",
-	     ".sync.aligned is missing"},
-	    {"tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1}, [%r2];\n",
-	     "1 registers, not 2"},
-	    {"tcgen05.ld.sync.aligned.32x32b.b32 {%r1}, [%r2];\n",
-	     "one shape and one of"},
-	    {"tcgen05.ld.sync.aligned.16x256b.x64.b32 {%r1}, [%r2];\n",
-	     "256 registers, at most 128"},
-	    {"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%d2];\n",
-	     "has 32 bits"},
-	    {"tcgen05.ld.sync.aligned.64x32b.x1.b32 {%r1}, [%r2];\n",
-	     ".64x32b is not known here"},
-	    {"tcgen05.cp.cta_group::1.32x128b [%r1], %d1;\n", ".warpx4"},
-	    {"tcgen05.cp.cta_group::1.64x128b [%r1], %d1;\n", "warpx2::02_13"},
-	    {"tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%r1], %d1;\n",
-	     ".b8x16 is not known here"},
-	    {"tcgen05.shift.cta_group::1.down [%r1];\n", "not known here"},
-	    {"tcgen05.mma.cta_group::1.kind::f4 [%r1], %d1, %d2, %r2, %p1;\n",
-	     ".kind::f4 is not known here"},
-	    {"tcgen05.mma.cta_group::1 [%r1], %d1, %d2, %r2, %p1;\n",
-	     "one .kind"},
-	    {"tcgen05.mma.cta_group::1.kind::i8.block_scale [%r1], %d1, %d2, "
-	     "%r2, %p1;\n",
-	     "kind::i8 has no scales"},
-	    {"tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::4X "
-	     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
-	     "kind::mxf4 has scale_vec::2X"},
-	    {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale "
-	     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
-	     "must say which"},
-	    {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block16 "
-	     "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
-	     ".block_scale is missing"},
-	    {"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, "
-	     "{%r3,%r4,%r5,%r6}, %p1;\n",
-	     "disable-output-lane"},
-	    {"tcgen05.commit.cta_group::1.shared::cluster.b64 [%r1];\n",
-	     "mbarrier::arrive::one"},
-	    {"wgmma.fence.sync.aligned;\n", "sm_90a has it"},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < sizeof(refused_words) / sizeof(*refused_words);
+	     i++) {
 		struct emu_job job = {.target = TCGEN05_TARGET};
 
-		emu_must_fail(cases[i].text, &job, "PTX line 20", cases[i].why,
-			      NULL);
+		emu_must_fail(refused_words[i].text, &job, "PTX line 20",
+			      refused_words[i].why, NULL);
 	}
 	for (size_t i = 0; i < 2; i++) {
 		struct emu_job job = {.target = i ? "sm_90a" : "sm_100"};
