@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions for NumPy's arrays: products against float64 and the oracle, formats there and back,
-objects of DLPack, and errors that name the argument."""
+"""The functions for NumPy's arrays: products against float64 and the oracle, formats
+there and back, objects of DLPack, copies, and errors that name the argument."""
 
 import copy
 import gc

@@ -27,10 +27,10 @@ def _kernel(problem, submission=None):
 
 
 def _source(device, submission):
-    """Whose kernel, on which hardware."""
+    """The kernel's origin and the hardware."""
     hardware = nibblas.device(device).info()["hardware"]
-    whose = submission or f"nibblas {nibblas.version()}"
-    return f"{whose} on {hardware}, torch {torch.__version__}"
+    origin = submission or f"nibblas {nibblas.version()}"
+    return f"{origin} on {hardware}, torch {torch.__version__}"
 
 
 def _chosen(everything, only):

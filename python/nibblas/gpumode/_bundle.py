@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_bundle.py - writes one self-contained file with the custom_kernel() of a problem: the
-library's own code (libnibblas_submission.so: the planner and the CUDA backend) and the
-kernels of libnibblas.so, compressed; the structs of nibblas.h as _abi.py has them; and
-the functions of _tuples.py.  Nothing is written down twice, so that a bundle plans and
-launches as the package does."""
+library's own code (libnibblas_submission.so, the planner and the CUDA backend) and the
+kernels of libnibblas.so, compressed; the structs of nibblas.h from _abi.py; and the
+functions of _tuples.py.  All of it is taken from the package, so that a bundle plans
+and launches as the package does."""
 
 import ast
 import base64
@@ -163,7 +163,7 @@ def _classes():
 
 
 def _functions(problem):
-    """Those that know the problem's tuples."""
+    """The text of the functions that read the problem's tuples."""
     kind = _tuples.PROBLEMS[problem]
     used = [kind.tensors, kind.products, kind.sizes, kind.result]
     helpers = (_tuples._fail, _tuples._take, _tuples._matrices, _tuples._tiles,

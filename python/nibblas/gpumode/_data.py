@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_data.py - the contest's inputs: each problem's own rules, drawn in its order, so
-that on a GPU a seed gives the very data that the contest's generate_input() gives
-there.  On a CPU the rules are the same, the numbers another generator's."""
+"""_data.py - the contest's inputs, drawn by each problem's rules in the contest's order,
+so that on a GPU a seed gives the data of the contest's generate_input() there.  On a
+CPU the rules are the same, but the generator and so the numbers are not."""
 
 import torch
 
@@ -36,7 +36,7 @@ class _Source:
         return x.permute(1, 2, 0).view(FLOAT4)
 
     def result(self, size):
-        """c [M, N, L]; what lies there says nothing."""
+        """c [M, N, L] with random values."""
         return torch.randn(size.batch, size.m, size.n, dtype=torch.float16,
                            device=self.device, generator=self.generator
                            ).permute(1, 2, 0)

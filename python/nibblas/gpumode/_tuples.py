@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_tuples.py - the tuples of the contest's problems: which of their tensors are used, the
-rules of their shapes, and the same tensors as the library's views.  Bundles have these
-functions too, as text: they need tensors and ArgumentError, nothing else."""
+"""_tuples.py - the tuples of the contest's problems: which of their tensors are used,
+the rules of their shapes, and the same tensors as the library's views.  Bundles have
+the text of these functions, which need tensors and ArgumentError, nothing else."""
 
 from typing import Callable, NamedTuple
 
@@ -13,12 +13,12 @@ class Problem(NamedTuple):
     """A problem of the contest."""
 
     op: int
-    tensors: Callable   # of a tuple: the tensors used, c last in each product
-    products: Callable  # of a tuple: for each product the (name, view)s of c, a and
-    #                     its scales, b and its scales, b2 and its scales
-    sizes: Callable     # of a tuple: what the tensors' shapes do not say
-    result: Callable    # of the tensors: what a submission returns
-    pointers: tuple     # where a product's tensors go in struct nib_problem
+    tensors: Callable   # takes a tuple; the tensors used, c last in each product
+    products: Callable  # takes a tuple; for each product the (name, view)s of c, a
+    #                     and its scales, b and its scales, b2 and its scales
+    sizes: Callable     # takes a tuple; the sizes that no tensor's shape has
+    result: Callable    # takes the tensors; what a submission returns
+    pointers: tuple     # the fields of struct nib_problem for a product's tensors
 
 
 def _fail(name, x, rule):
@@ -27,7 +27,7 @@ def _fail(name, x, rule):
 
 
 def _take(data, count, what):
-    """The tuple's parts."""
+    """Checks the tuple's length, and returns it."""
     if not isinstance(data, (tuple, list)) or len(data) != count:
         size = (f" of {len(data)}" if isinstance(data, (tuple, list)) else "")
         raise ArgumentError(f"data: {type(data).__name__}{size}; must be the "
@@ -36,7 +36,7 @@ def _take(data, count, what):
 
 
 def _matrices(name, x, rows, cols, batch, at_least=False):
-    """Checks [rows, cols, L] and gives [L, rows, cols]."""
+    """Checks that x is [rows, cols, L], and returns it as [L, rows, cols]."""
     shape = tuple(x.shape)
     if shape != (rows, cols, batch) and not (
             at_least and len(shape) == 3 and shape[0] >= 1
@@ -60,7 +60,7 @@ def _tiles(name, x, rows, half, batch):
 
 
 def _sizes(a, b):
-    """(M, N, K/2, L); the shapes of all else follow from them."""
+    """Returns (M, N, K/2, L), from which all other shapes follow."""
     for name, x in (("a", a), ("b", b)):
         if x.dim() != 3:
             _fail(name, x, "must be [rows, K/2, L]")
@@ -68,8 +68,8 @@ def _sizes(a, b):
 
 
 def _product(sizes, c, a, sfa, *bs):
-    """A product's (name, tensor)s, checked, as (name, view)s; bs: b and its scales, of a
-    dual product those of b2, too."""
+    """Checks a product's (name, tensor)s and returns (name, view)s.  bs: b and its
+    scales, and those of b2 for a dual product."""
     m, n, half, batch = sizes
     rules = [(_matrices, m, n), (_matrices, m, half), (_tiles, m, half),
              *[(_matrices, n, half), (_tiles, n, half)] * (len(bs) // 2)]
