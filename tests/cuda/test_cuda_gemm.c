@@ -510,6 +510,98 @@ static void moe_plans(void)
 	free_bed(&bed);
 }
 
+/* Half as many rows again as an average expert has: 32, 64, 128 or 256. */
+static void moe_tiles(void)
+{
+	static const struct {
+		int64_t rows;
+		const char *tiles;
+	} cases[] = {
+	    {65, "up to 32 rows of A"},	  {66, "up to 64 rows of A"},
+	    {129, "up to 64 rows of A"},  {130, "up to 128 rows of A"},
+	    {257, "up to 128 rows of A"}, {258, "up to 256 rows of A"},
+	};
+	struct nib_moe_problem moe;
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		moe_of(&bed, 3, cases[i].rows, &moe);
+		nib_plan_free(bed.plan);
+		assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe,
+						     NULL, &bed.plan, &bed.err),
+				 NIB_OK);
+		check_explained(&bed, cases[i].tiles);
+	}
+	free_bed(&bed);
+}
+
+static void check_gemv(struct bed *bed, const struct nib_problem *p,
+		       const char *kernel)
+{
+	bed->problems[0] = *p;
+	plan(bed, NIB_GEMM, 1);
+	assert_int_equal(run(bed, 1), 1);
+	assert_string_equal(bed->fake->last_kernel, kernel);
+}
+
+/*
+ * Rows of 16-byte pieces go to the fast vector kernel, all others to the one for
+ * any alignment.  A stride counts only where there is a second row or matrix.
+ */
+static void gemv_alignment(void)
+{
+	static const struct {
+		const char *what;
+		size_t at;     /* of an int64_t or a pointer in the problem */
+		int64_t more;  /* is added to it */
+		bool one, two; /* m = 1 and m = 2: is the fast one taken? */
+	} cases[] = {
+#define CASE(field, more, one, two)                                            \
+	{#field, offsetof(struct nib_problem, field), more, one, two}
+	    CASE(a.row_stride_bytes, 16, true, true),
+	    CASE(a.row_stride_bytes, 8, true, false),
+	    CASE(a.batch_stride_bytes, 8, true, true),
+	    CASE(a.scales, 16, true, true),
+	    CASE(a.scales, 4, true, true),
+	    CASE(a.scales, 2, false, false),
+	    CASE(a.scale_row_stride_bytes, 4, true, true),
+	    CASE(a.scale_row_stride_bytes, 2, true, false),
+	    CASE(b.row_stride_bytes, 16, true, true),
+	    CASE(b.row_stride_bytes, 8, false, false),
+	    CASE(b.row_stride_bytes, 4, false, false),
+	    CASE(b.scales, 16, true, true),
+	    CASE(b.scales, 8, false, false),
+	    CASE(b.scale_row_stride_bytes, 16, true, true),
+	    CASE(b.scale_row_stride_bytes, 4, false, false),
+#undef CASE
+	};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
+		const int64_t m = 1 + (int64_t)i % 2;
+		struct nib_problem p = bed.problems[1];
+		int64_t *field =
+		    (int64_t *)(void *)((char *)&p + cases[i / 2].at);
+		bool fast = m == 1 ? cases[i / 2].one : cases[i / 2].two;
+
+		p.a.rows = p.c.rows = m;
+		p.b.rows = p.c.cols = 32;
+		p.a.k = p.b.k = 256;
+		p.a.row_stride_bytes = p.b.row_stride_bytes = 128;
+		p.a.batch_stride_bytes = 256;
+		p.a.scale_row_stride_bytes = p.b.scale_row_stride_bytes = 16;
+		*field += cases[i / 2].more;
+		check_gemv(&bed, &p,
+			   fast ? m == 1 ? "nib_sm90_gemv_1" : "nib_sm90_gemv_2"
+			   : m == 1 ? "nib_sm90_gemv_1_any"
+				    : "nib_sm90_gemv_4_any");
+		bed.problems[0] = bed.problems[1];
+	}
+	free_bed(&bed);
+}
+
 /* Any of the four: nothing is launched behind it, and the plan runs again. */
 static void failed_launch(void)
 {
@@ -597,6 +689,8 @@ int main(int argc, char **argv)
 	    {"strides_of_scales", strides_of_scales},
 	    {"packed_weights", packed_weights},
 	    {"moe_plans", moe_plans},
+	    {"moe_tiles", moe_tiles},
+	    {"gemv_alignment", gemv_alignment},
 	    {"failed_launch", failed_launch},
 	    {"lost_context", lost_context},
 	    {"destroyed_stream", destroyed_stream},

@@ -93,12 +93,73 @@ static void known_cuts(void **state)
 	assert_int_equal(v3.ctas, 112);
 }
 
+/* As many CTAs as the GPU holds at once are one tile each; one more is not. */
+static void cuts_at_the_edge(void **state)
+{
+	const int64_t by_registers = 16 * NIB_GEMV_CTAS * H200_SMS;
+	/* Three CTAs of M = 4 and 1,024 bytes of the system for each, exactly. */
+	const int64_t by_shared = 16 * 3 * H200_SMS;
+	const int64_t bytes =
+	    3 * (nib_gemv_shared_bytes(32768, 4, 1) + 1024) - 1024;
+
+	(void)state;
+	assert_int_equal(
+	    gemv_cut(1, by_registers, 256, 1, false, H200_SMS, SHARED_BYTES)
+		.tiles_per_cta,
+	    1);
+	assert_int_equal(
+	    gemv_cut(1, by_registers + 1, 256, 1, false, H200_SMS, SHARED_BYTES)
+		.tiles_per_cta,
+	    2);
+	assert_int_equal(
+	    gemv_cut(4, by_shared, 32768, 1, false, H200_SMS, bytes)
+		.tiles_per_cta,
+	    1);
+	assert_int_equal(
+	    gemv_cut(4, by_shared, 32768, 1, false, H200_SMS, bytes - 1)
+		.tiles_per_cta,
+	    2);
+	assert_int_equal(
+	    gemv_cut(4, by_shared + 1, 32768, 1, false, H200_SMS, bytes)
+		.tiles_per_cta,
+	    2);
+}
+
+static bool takes(enum nib_op op, int64_t m, int64_t n, int64_t batch)
+{
+	const struct nib_problem p = {
+	    .a = {.rows = m, .k = 64, .batch = batch},
+	    .b = {.rows = n, .k = 64, .batch = 1},
+	};
+
+	return gemv_takes(op, &p);
+}
+
+static void what_is_taken(void **state)
+{
+	const int64_t most_n = ((int64_t)1 << 35) - 128;
+
+	(void)state;
+	assert_false(takes(NIB_GEMM, 0, 16, 1));
+	assert_true(takes(NIB_GEMM, 1, 16, 1));
+	assert_true(takes(NIB_GEMM, 4, 16, 1));
+	assert_false(takes(NIB_GEMM, 5, 16, 1));
+	assert_true(takes(NIB_GEMV, 1, 16, 1));
+	assert_false(takes(NIB_DUAL_GEMM, 1, 16, 1));
+	assert_false(takes(NIB_GEMM, 1, 0, 1));
+	assert_true(takes(NIB_GEMM, 1, 1, 1));
+	assert_true(takes(NIB_GEMM, 1, most_n, 1));
+	assert_false(takes(NIB_GEMM, 1, most_n + 1, 1));
+	assert_true(takes(NIB_GEMM, 1, 16, 65535));
+	assert_false(takes(NIB_GEMM, 1, 16, 65536));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(each_row_once),
-	    cmocka_unit_test(cuts_fit),
-	    cmocka_unit_test(known_cuts),
+	    cmocka_unit_test(each_row_once), cmocka_unit_test(cuts_fit),
+	    cmocka_unit_test(known_cuts),    cmocka_unit_test(cuts_at_the_edge),
+	    cmocka_unit_test(what_is_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
