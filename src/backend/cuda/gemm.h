@@ -56,14 +56,6 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
 
 /*
- * The kernel and the ring stages of a chunk whose tiles have at most tile_m
- * rows of A. may_alternate: each tile has two weight stages or more, so that
- * two pairs of warpgroups may alternate them.
- */
-void cuda_gemm_rings(const struct cuda_device *device, int32_t tile_m,
-		     bool may_alternate, struct gemm_chunk *chunk);
-
-/*
  * Dynamic shared memory of a block of the activation conversion kernel, so that
  * two blocks fit on an SM and a third does not.
  */

@@ -24,6 +24,13 @@
 #define LONG_LIST 64
 /* The most that a schedule of more tiles must win. */
 #define MORE_TILES 0.1
+/*
+ * 0 leaves tile_search.c out, to compare the two searches: by the model packed
+ * tiles win on groups of about eight alone (docs/notes/0033-tile-search.md).
+ */
+#ifndef NIB_PACK_TILES
+#define NIB_PACK_TILES 1
+#endif
 
 /* Rows of a tile of a problem with m of them, none above cap. */
 static int32_t tile_m(int32_t m, int32_t cap)
@@ -373,7 +380,8 @@ static bool plan_all(struct search *s, int32_t clusters, int32_t most_slices,
 	*plan = (struct nib_tile_plan){0};
 	for (int32_t slices = 1; slices <= most_slices; slices++)
 		try_caps(s, slices, clusters, plan);
-	if (!is_long(s, clusters) && whole_k_may_win(s, plan)) {
+	if (NIB_PACK_TILES && !is_long(s, clusters) &&
+	    whole_k_may_win(s, plan)) {
 		packed = nib_tile_search(s->costs, s->shapes, s->count, s->dual,
 					 clusters, &loads);
 		ok = packed != NULL;

@@ -111,7 +111,7 @@ DEVICE void multiply_stage_of_pair(struct consumer *c,
  * d = the accumulators over every second one of the tile's weight stages. Each
  * pair has at least one, so that no pair is ahead by a whole ring and takes one
  * barrier phase for another. A pair is not early either: weights are filled in
- * order, and activations are loaded behind weights (gemm_rings.c).
+ * order, and activations are loaded behind weights (gemm.c).
  */
 template <int N, bool DUAL, int PAIR>
 DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
