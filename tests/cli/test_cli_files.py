@@ -342,15 +342,17 @@ class LargeFiles(NibTest):
         self.interrupt(signal.SIGTERM,
                        lambda: len(os.listdir(self.folder)) > 1)
 
-    def test_progress_is_a_bar_on_a_terminal(self):
+    def progress(self, term, lines):
+        """What a terminal gets of a quantize that is interrupted after lines."""
         save_sparse(self.path("in"), 65536, 16384)
         ours, theirs = open_terminal()
         with subprocess.Popen([NIB, "quantize", "in", "out", "--threads", "1"],
                               cwd=self.folder, stdout=subprocess.DEVNULL,
-                              stderr=theirs) as p:
+                              stderr=theirs,
+                              env=dict(os.environ, TERM=term)) as p:
             os.close(theirs)
             seen = b""
-            while seen.count(b"\r") < 4:
+            while seen.count(b"\r") < lines:
                 seen += os.read(ours, 1024)
             p.send_signal(signal.SIGINT)
             try:
@@ -358,9 +360,18 @@ class LargeFiles(NibTest):
                     seen += os.read(ours, 1024)
             except OSError:  # they closed their side
                 os.close(ours)
-        text = seen.decode()
+        return seen.decode()
+
+    def test_progress_is_a_bar_on_a_terminal(self):
+        text = self.progress("xterm", 4)
         self.assertRegex(text, r"\r\x1b\[Kquantising \[[=> ]{24}\] +\d+ %")
         self.assertRegex(text, r"\r\x1b\[Knib quantize: interrupted")
+
+    def test_progress_is_lines_on_a_dumb_terminal(self):
+        text = self.progress("dumb", 1)
+        self.assertRegex(text, r"^quantising +\d+ %  \d+ s.*\r\n")
+        self.assertRegex(text, r"\nnib quantize: interrupted")
+        self.assertNotIn("\x1b", text)
 
     def test_quiet_says_nothing(self):
         save_sparse(self.path("in"), 8192, 16384)
