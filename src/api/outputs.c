@@ -208,6 +208,10 @@ static bool meets(struct nib_span in, const struct output *clusters,
 {
 	int64_t low = 0, high = count;
 
+	/* Most inputs lie in memory of their own. */
+	if (count == 0 || in.end <= clusters[0].begin ||
+	    in.begin >= clusters[count - 1].end)
+		return false;
 	while (low < high) {
 		const int64_t middle = low + (high - low) / 2;
 

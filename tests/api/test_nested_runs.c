@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "common/alloc.h"
 #include "common/arguments.h"
 
 /* Seconds after which a run is taken to hang: SIGALRM ends the test. */
@@ -94,6 +95,46 @@ static void a_thread_inside_its_own_run(void **state)
 		for (int i = 0; i < DEPTH; i++)
 			check_bits(&s, i, "nested");
 	}
+	close_shared(&s);
+}
+
+/* A second workspace that there is no memory for: the outer run goes on. */
+static enum nib_status status_without_memory;
+
+static void starving_for(void *pool, int tasks, void (*task)(void *arg, int i),
+			 void *arg)
+{
+	struct shared *s = pool;
+
+	if (s->plan && s->depth++ == 0) {
+		struct nib_error err;
+
+		test_alloc_fail(1, TEST_ALLOC_FROM);
+		status_without_memory =
+		    nib_run(s->plan, s->jobs[1]->problems, 1, NULL, &err);
+		test_alloc_stop();
+	}
+	for (int i = 0; i < tasks; i++)
+		task(arg, i);
+}
+
+static void no_memory_for_another_workspace(void **state)
+{
+	struct shared s = {0};
+	long live;
+
+	(void)state;
+	if (!test_alloc_works())
+		skip();
+	open_shared(&s, starving_for);
+	live = test_alloc_live();
+	status_without_memory = NIB_OK;
+	job_run_plan(s.jobs[0], s.plan, NULL, "the outer run");
+	assert_int_equal(status_without_memory, NIB_OUT_OF_MEMORY);
+	assert_int_equal(test_alloc_live(), live);
+	check_bits(&s, 0, "the outer run");
+	/* Nothing was written by the run that failed. */
+	output_untouched(&s.jobs[1]->c[0], 0, 0, "the inner run");
 	close_shared(&s);
 }
 
@@ -190,6 +231,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_thread_inside_its_own_run),
+	    cmocka_unit_test(no_memory_for_another_workspace),
 	    cmocka_unit_test(two_threads_inside_one_plan),
 	    cmocka_unit_test(more_than_are_kept),
 	};

@@ -69,7 +69,7 @@ enum nib_status cuda_enter(const struct cuda_device *device,
 			   struct nib_error *err);
 void cuda_leave(const struct cuda_device *device);
 
-/* ---- costs_file.c, costs.c ----------------------------------------------- */
+/* ---- costs_file.c, device_costs.c ---------------------------------------- */
 
 /* The costs of the file, or the built-in ones; device is described. */
 void cuda_costs_open(struct cuda_device *device);

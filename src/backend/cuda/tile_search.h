@@ -6,7 +6,12 @@
 #ifndef NIB_CUDA_TILE_SEARCH_H
 #define NIB_CUDA_TILE_SEARCH_H
 
-#include "backend/cuda/tiles.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/cuda/costs.h"
+#include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/tile_shape.h"
 
 /*
  * Like pieces of one problem: piece i belongs to row unit i % units and begins

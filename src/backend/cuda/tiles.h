@@ -11,11 +11,7 @@
 
 #include "backend/cuda/costs.h"
 #include "backend/cuda/kernels/gemm_params.h"
-
-/* One multiplication: all batches of a problem are problems of their own. */
-struct nib_tile_shape {
-	int32_t m, n, k;
-};
+#include "backend/cuda/tile_shape.h"
 
 struct nib_tile_device {
 	int32_t clusters; /* pairs of CTAs that it holds at once */
