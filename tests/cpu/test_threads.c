@@ -166,13 +166,16 @@ static void threads_end_with_their_device(void **state)
 static void runs_without_threads(void **state)
 {
 	const int before = count_threads();
-	const struct job_how how = {.device = open_device(3)};
-	struct job *job = job_of(&rng, &spec);
-	struct nib_plan *plan = job_plan(job, how.device, false);
+	struct job_how how = {.device = NULL};
+	struct nib_plan *plan;
+	struct job *job;
 
 	(void)state;
 	if (!test_alloc_works())
 		skip();
+	how.device = open_device(3);
+	job = job_of(&rng, &spec);
+	plan = job_plan(job, how.device, false);
 	job_poison(job);
 	/* No memory for a thread: the first run is the one that starts them. */
 	test_alloc_fail(1, TEST_ALLOC_FROM);

@@ -27,6 +27,7 @@ struct CUctx_st {
 };
 struct CUmod_st {
 	char only[64]; /* the one kernel that it has; "" for all others */
+	struct CUmod_st *next;
 };
 struct CUfunc_st {
 	char name[64];
@@ -383,6 +384,9 @@ CUresult cuStreamSynchronize(CUstream stream)
 
 /* ---- kernels ------------------------------------------------------------- */
 
+/* All that are loaded: a lost context frees them with itself, and not here. */
+static CUmodule modules;
+
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
 			    unsigned option_count, int *options, void **values)
 {
@@ -402,6 +406,10 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
 	*module = malloc(sizeof(**module));
 	if (!*module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_lock(&lock);
+	(*module)->next = modules;
+	modules = *module;
+	pthread_mutex_unlock(&lock);
 	snprintf((*module)->only, sizeof((*module)->only), "%s",
 		 only ? only + strlen("only ") : "");
 	count(&fake_cuda.modules, 1);
@@ -411,6 +419,13 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
 
 CUresult cuModuleUnload(CUmodule module)
 {
+	pthread_mutex_lock(&lock);
+	for (CUmodule *at = &modules; *at; at = &(*at)->next)
+		if (*at == module) {
+			*at = module->next;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
 	free(module);
 	count(&fake_cuda.modules, -1);
 	return CUDA_SUCCESS;
