@@ -576,7 +576,7 @@ static void check_alpha(struct nib_device *device, enum nib_dtype dtype,
 				 (double)alpha, n, c[n], want);
 }
 
-/* Where 16-bit results change their kind, the floats on both sides among them. */
+/* Each end of the 16-bit formats, and the floats on both sides of it. */
 static void rounding_at_its_ends(void **state)
 {
 	static const float ends[] = {

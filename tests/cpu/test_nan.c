@@ -206,7 +206,7 @@ static void times_zero(void **state)
 	check_job(job);
 }
 
-/* One expert's NaN, one problem's NaN: nobody else's. */
+/* The NaN of one expert or problem appears in no other's output. */
 static void neighbours(void **state)
 {
 	static const int64_t rows[] = {3, 9, 2};
@@ -230,7 +230,7 @@ static void neighbours(void **state)
 		clean = job_bits(job);
 		*nib_nvfp4_scale(&job->moe.b, 1, 32, 4) = NAN_SCALE;
 		*nib_nvfp4_scale(&job->moe.a, 0, 13, 0) = NAN_SCALE;
-		run_on(job, d, "NaN in expert 1 and in the last token");
+		run_on(job, d, "NaN in expert 1 and in the last row");
 		job_check(job, "experts");
 		for (int64_t r = 0; r < 14; r++)
 			for (int64_t n = 0; n < 33; n++) {

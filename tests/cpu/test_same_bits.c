@@ -270,7 +270,7 @@ static void batches(void **state)
 }
 
 /*
- * A token's result does not depend on how many others there are: every row of a
+ * A row's result does not depend on how many others there are: each row of a
  * large m alone (by gemm and by gemv), and the first rows as a smaller m.
  */
 static void rows_alone(void **state)

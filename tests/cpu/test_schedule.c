@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_schedule.c - the CPU backend's schedule: units cover every element of every
- * output exactly once, whatever the group and the threads, and a cursor finds
- * them from any starting point onwards.
+ * test_schedule.c - the CPU backend's schedule: units cover each element of each
+ * output exactly once, for any group and number of threads, and a cursor finds
+ * them from any unit onwards.
  */
 #include <inttypes.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.h - what the parts of the CPU backend share: the device and its functions. */
+/* cpu.h - the CPU backend's device, and the functions of its files. */
 #ifndef NIB_CPU_H
 #define NIB_CPU_H
 
@@ -34,8 +34,9 @@ void cpu_threads_close(struct cpu_device *device);
 
 /*
  * Runs task(arg, 0 .. tasks-1), at most device->threads of them, on the
- * device's threads and returns when all are done.  Each task runs under the default floating-point mode (round to
- * nearest, subnormals kept), whatever the caller's thread has set.
+ * device's threads and returns when all are done.  Each task runs under the
+ * default floating-point mode (round to nearest, subnormals kept), whatever the
+ * caller's thread has set.
  */
 void cpu_parallel(const struct cpu_device *device, int tasks,
 		  void (*task)(void *arg, int i), void *arg);

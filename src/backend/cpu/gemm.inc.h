@@ -3,16 +3,16 @@
  * gemm.inc.h - the multiplication skeleton, one copy for every vector set.
  *
  * Arithmetic.  2 * e2m1 is an integer of at most 12.  B's codes become unsigned
- * bytes by adding CODE_OFFSET, A's stay signed; a record's `start` takes the
- * offset out again, so four 4-wide byte dot products give the exact integer dot
+ * bytes by adding CODE_OFFSET, A's stay signed; a record's `bias` cancels the
+ * offset again, so four 4-wide byte dot products give the exact integer dot
  * product of a block.  It is converted to fp32 and multiplied by scale_a / 4 *
  * scale_b, exact as well (20 bits in all), and added by one fused multiply-add:
  * one rounding a block, in the order of k, whatever the tile.
  *
  *   blocked (many rows): CHUNK_BLOCKS k-blocks of one tile's columns are
  *     expanded to bytes in the cache by the first tile of TILE_ROWS rows; all
- *     further tiles run over them, sums in registers.  Sums wait in L2 between
- *     chunks.
+ *     further tiles run over them, accumulators in registers.  Between chunks
+ *     the sums are kept in L2.
  *       packed weights -expand-> [codes | scales] -tile-> sums -finish_row-> C
  *     With SCALE_TABLE the expanded scales are a table: for each value t of the
  *     3 fraction bits of A's scale, the bits of scale_b * (1 + t/8) less the
@@ -24,10 +24,10 @@
  * The including file defines
  *   CPU_GEMM_OPS   the function that fills the set's table
  *   V_COLS         columns of a vector: 32-bit lanes
- *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of sums in registers
+ *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of accumulators
  *   ROW_STEP       rows of a tile whose dot products are interleaved
  *   DIRECT_ROWS    up to here decoding again and again is cheaper
- *   HAVE_F16C      see epilogue.inc.h;  RECORD_START(x)  see pack_vector.inc.h
+ *   HAVE_F16C      see epilogue.inc.h;  RECORD_BIAS(x)  see pack_vector.inc.h
  *   SCALE_TABLE    0 or 1
  *   vint, vfloat   vector types, and on them
  *   load_int(p) store_int(p, v) load_float(p) store_float(p, v)
@@ -40,7 +40,7 @@
  *   decode_low(v) decode_high(v)  nibbles to bytes 2 * e2m1 + CODE_OFFSET
  *   load_scales(p)   V_COLS e4m3 bytes to floats / 256
  *   vdot           the type of a running dot product, and on it
- *   dot_start(start)        from a record's start
+ *   dot_bias(bias)        from a record's bias
  *   dot_add(dot, b, a4)     + four unsigned bytes of b times four signed of a4
  *   dot_float(dot)          its value as floats
  */
@@ -159,7 +159,7 @@ TILE_INLINE void add_rows(const int step, const struct cpu_record *a,
 
 	UNROLLED (i, step)
 		UNROLLED (v, TILE_VECS)
-			dot[i][v] = dot_start(a[i].start);
+			dot[i][v] = dot_bias(a[i].bias);
 	UNROLLED (g, 4)
 		UNROLLED (i, step) {
 			int32_t a4;
@@ -182,7 +182,7 @@ TILE_INLINE void add_rows(const int step, const struct cpu_record *a,
 
 /*
  * sums[row][col] (+)= `blocks` k-blocks, for `rows` rows, known when compiled.
- * With a source (known when compiled too) the weights are expanded on the way,
+ * With a source (a constant too) the weights are expanded on the way,
  * one k-block ahead, so that decoding hides behind this tile's arithmetic; the
  * next tiles find them.
  */
@@ -271,7 +271,7 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 			const vfloat s = load_scales(scale + v * V_COLS);
 
 			UNROLLED (i, rows) {
-				vdot dot = dot_start(a[i].start);
+				vdot dot = dot_bias(a[i].bias);
 
 				UNROLLED (g, 4) {
 					int32_t a4;
@@ -398,8 +398,8 @@ static void cut_scratch(const struct cpu_item *item, bool dual, char *memory,
 /*
  * Panel p of a unit at column n0, from block k0: where it lies, and how many
  * blocks it has from there.  Weights that are not packed are packed into
- * scratch first.  A panel past the matrix repeats the last one; nobody looks at
- * it.
+ * scratch first.  A panel past the matrix repeats the last one, and its sums
+ * are not used.
  */
 static const uint8_t *find_panel(const struct cpu_item *item,
 				 const struct cpu_weights *b, int64_t n0, int p,

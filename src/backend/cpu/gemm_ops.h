@@ -30,7 +30,7 @@ struct cpu_rows {
 	int64_t blocks; /* k / 16 */
 };
 
-/* One weight matrix: panels, or rows to be packed on the way. */
+/* One weight matrix: panels, or rows that each unit packs for itself. */
 struct cpu_weights {
 	const uint8_t *panels; /* NULL: use rows */
 	int64_t panel_stride_bytes;

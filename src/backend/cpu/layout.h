@@ -16,8 +16,8 @@
  * A block whose scale is 0 gets codes of 0, so that kernels need not look at
  * scales: any finite factor times 0 is 0.
  *
- * Tokens (A): a record of 24 bytes for each row and k-block, in the order in
- * which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks, in a chunk
+ * Activations (A): a record of 24 bytes for each row and k-block, in the order
+ * in which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks, in a chunk
  * tiles of tile_rows rows (the last tile has as many as are left), in a tile
  * k-blocks, in a k-block rows.
  */
@@ -41,9 +41,8 @@
 struct cpu_record {
 	/* 2 * value, in the order k = 0 2 4 6, 1 3 5 7, 8 10 12 14, 9 .. 15. */
 	int8_t codes[16];
-	/* -CODE_OFFSET * sum of codes: takes B's offset out of a dot product.
-	 */
-	int32_t start;
+	/* -CODE_OFFSET * sum of codes: cancels B's offset in a dot product. */
+	int32_t bias;
 	/*
 	 * The block's scale / 4 (both codes are doubled).  For a scale of 0 or
 	 * NaN it is 1 and the codes are 0: kernels do integer arithmetic on its
@@ -90,7 +89,8 @@ static inline int64_t cpu_panel_bytes(int64_t blocks)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* Blocks in the group that block lies in, `blocks` long from a group's start.
+/* Blocks of the group that `block` lies in; `blocks` counts from a group's
+ * first block.
  */
 static inline int64_t cpu_group_blocks(int64_t blocks, int64_t block)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - memory of the CPU backend: the host's, large blocks on huge pages. */
+/* memory.c - the CPU backend's memory: large blocks lie on huge pages. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -2,13 +2,18 @@
 /*
  * multiply.c - plans and runs of the CPU backend.
  *
- * A run is two phases over the device's threads:
- *   1. tokens: every row of every A into records (pack_rows);
- *   2. units: each thread takes the rectangles of its own share of the output
- * in order, so that its weights are one stream, then helps the others; a unit
- *      reads its weights once and writes its output once.
- * Which thread computes a unit changes nothing in it, so the bits of a result
- * do not depend on the threads.
+ *   A ----pack_rows----> records ---+
+ *                                   multiply --> units of C
+ *   weights: packed panels or rows -+
+ *
+ * A run has two phases on the device's threads:
+ *   1. Each thread converts an equal share of the rows of A into records.
+ *   2. Each thread multiplies the units (rectangles of C) of its own share in
+ *      order, so that it reads its weights as one stream, then takes units of
+ *      shares that are not finished.  A unit reads its weights once and writes
+ *      its output once.
+ * A unit's bits do not depend on the thread that multiplies it, so results do
+ * not depend on the number of threads.
  *
  * Workspace: [items][records][nan_rows][shares][scratch], the last two once a
  * thread.
@@ -90,7 +95,7 @@ static void add(struct needs *needs, int64_t *sum, int64_t x, int64_t y)
 		needs->fits = false;
 }
 
-/* Outputs without elements are no work: nobody makes items of them. */
+/* A problem whose output has no elements becomes no item. */
 static bool is_empty(const struct nib_problem *p)
 {
 	return p->c.rows == 0 || p->c.cols == 0;
@@ -231,7 +236,7 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	if (!fits)
 		return nib_fail_argument(
 		    err, NIB_UNSUPPORTED, "problems",
-		    ": %lld rows of tokens need a "
+		    ": %lld rows of A need a "
 		    "workspace beyond this machine's addresses",
 		    (long long)needs.rows);
 	plan->items = needs.items;

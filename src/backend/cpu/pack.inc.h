@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.inc.h - from the caller's rows to the backend's order (layout.h).  Plain C
- * that every instruction set compiles for itself.  The including file has
+ * pack.inc.h - from the caller's rows to the backend's order (layout.h), in
+ * plain C that every instruction set compiles for itself.  The including file has
  * included format/e4m3.h, and may define
  *   PACK_RECORD   a faster pack_record()
  */
@@ -62,7 +62,7 @@ static inline void pack_record(const uint8_t *codes, uint8_t scale,
 	}
 	for (int j = 0; j < NIB_BLOCK; j++)
 		sum += out->codes[j];
-	out->start = -CODE_OFFSET * sum;
+	out->bias = -CODE_OFFSET * sum;
 	out->scale = nib_e4m3_to_float(scale) * 0.25f;
 }
 #endif

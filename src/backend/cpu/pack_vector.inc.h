@@ -2,7 +2,7 @@
 /*
  * pack_vector.inc.h - pack.inc.h with AVX2's instructions, which every vector
  * set has.  The including file defines
- *   RECORD_START(x)   a record's start as the set's dot_start() wants it
+ *   RECORD_BIAS(x)   a record's bias as the set's dot_bias() wants it
  */
 #include <immintrin.h>
 
@@ -40,7 +40,7 @@ static inline void pack_record_vector(const uint8_t *codes, uint8_t scale,
 	const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
 
 	_mm_storeu_si128((void *)out->codes, twice);
-	out->start = RECORD_START(-CODE_OFFSET * sum_bytes(twice));
+	out->bias = RECORD_BIAS(-CODE_OFFSET * sum_bytes(twice));
 	out->scale = _mm_cvtss_f32(half) * 64.0f;
 }
 

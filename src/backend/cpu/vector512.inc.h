@@ -32,7 +32,7 @@ typedef __m512 vfloat;
 #define fma_float(x, y, z) _mm512_fmadd_ps(x, y, z)
 #define to_bits(v)         _mm512_castps_si512(v)
 #define to_float(v)        _mm512_castsi512_ps(v)
-#define dot_start(start)   _mm512_set1_epi32(start)
+#define dot_bias(bias)   _mm512_set1_epi32(bias)
 // clang-format on
 
 /* e4m3 shifted left by 7 is an fp16 of 1/256 of the value, subnormals too. */

@@ -37,8 +37,8 @@ static void pack_some(void *arg, int task)
 #define MAX_PANELS ((int64_t)1 << 36)
 
 /*
- * Memory for all_panels > 0, with no space after the last: kernels prefetch past
- * it, and a prefetch of an unmapped address does nothing.
+ * Memory for all_panels > 0.  Nothing is added after the last one, although
+ * kernels prefetch past it: a prefetch of an unmapped address does nothing.
  */
 static enum nib_status allocate(struct cpu_packed *packed, int64_t all_panels,
 				struct nib_error *err)

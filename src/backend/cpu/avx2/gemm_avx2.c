@@ -4,7 +4,7 @@
  *
  * Without vpdpbusd a dot product step is vpmaddubsw (pairs of products, 16
  * bits) and a 16-bit addition; one vpmaddwd widens the sum of a block.  Pairs
- * stay below 2 * 24 * 12 and the four of a block, with the start, below 4608:
+ * stay below 2 * 24 * 12 and the four of a block, with the bias, below 4608:
  * no saturation.  Per 16 columns, 16 k and a row: 24 instructions on four pipes
  * against 32 multiply-adds on two for fp32.
  */
@@ -21,9 +21,9 @@
 #define ROW_STEP     4
 #define HAVE_F16C
 #define DIRECT_ROWS 4
-/* Starts one of the two 16-bit sums of a lane; the other begins at 0. */
-#define RECORD_START(x) ((x)&0xffff)
-#define SCALE_TABLE	0
+/* The bias goes into one of the two 16-bit sums of a lane. */
+#define RECORD_BIAS(x) ((x)&0xffff)
+#define SCALE_TABLE    0
 
 typedef __m256i vint;
 typedef __m256i vdot;
@@ -44,7 +44,7 @@ typedef __m256 vfloat;
 #define fma_float(x, y, z) _mm256_fmadd_ps(x, y, z)
 #define to_bits(v)         _mm256_castps_si256(v)
 #define to_float(v)        _mm256_castsi256_ps(v)
-#define dot_start(start)   _mm256_set1_epi32(start)
+#define dot_bias(bias)   _mm256_set1_epi32(bias)
 #define dot_float(dot)                                                         \
 	_mm256_cvtepi32_ps(_mm256_madd_epi16(dot, _mm256_set1_epi16(1)))
 // clang-format on

@@ -12,7 +12,7 @@
 #include "format/scale_layout.h"
 
 #define CPU_GEMM_OPS	    cpu_gemm_ops_avx512
-#define RECORD_START(x)	    (x)
+#define RECORD_BIAS(x)	    (x)
 #define dot_add(dot, b, a4) _mm512_dpbusd_epi32(dot, b, _mm512_set1_epi32(a4))
 #define dot_float(dot)	    _mm512_cvtepi32_ps(dot)
 

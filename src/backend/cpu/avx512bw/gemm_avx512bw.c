@@ -9,8 +9,8 @@
 #include "format/scale_layout.h"
 
 #define CPU_GEMM_OPS cpu_gemm_ops_avx512bw
-/* As in AVX2: 16-bit sums; the start goes into one of the two of a lane. */
-#define RECORD_START(x) ((x)&0xffff)
+/* As in AVX2: a lane holds two 16-bit sums; the bias goes into one of them. */
+#define RECORD_BIAS(x) ((x)&0xffff)
 #define dot_add(dot, b, a4)                                                    \
 	_mm512_add_epi16(dot, _mm512_maddubs_epi16(b, _mm512_set1_epi32(a4)))
 #define dot_float(dot)                                                         \

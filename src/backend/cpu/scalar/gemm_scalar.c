@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_scalar.c - the definition of the CPU backend's multiplication.  For every
- * output, over k-blocks in ascending order, in fp32:
+ * gemm_scalar.c - the definition of the CPU backend's multiplication.  Each
+ * output is a sum over k-blocks in ascending order, in fp32:
  *   sum += (integer dot product of the block) * (scale of a / 4 * scale of b)
  * The product in brackets is exact (at most 20 bits), so each step rounds once,
  * at the addition, and a fused multiply-add gives the same bits.
