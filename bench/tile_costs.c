@@ -206,8 +206,8 @@ static int split_size(const struct nib_costs *costs)
 }
 
 /*
- * Tiles on less than half of the multiprocessors and on more than a quarter: k
- * in two parts, or in one.  *split: what the former takes beyond half of the
+ * Tiles on less than half of the multiprocessors and on more than a quarter, k
+ * in two slices or in one.  *split: what the former takes beyond half of the
  * steps; NaN if k cannot be divided here.
  */
 static enum nib_status measure_split(struct tuner *tuner,
@@ -231,8 +231,8 @@ static enum nib_status measure_split(struct tuner *tuner,
 	}
 	*split = NAN;
 	if (!status &&
-	    strstr(job_info(products[0].job)->explanation, "1 part,") &&
-	    strstr(job_info(products[1].job)->explanation, "2 parts,")) {
+	    strstr(job_info(products[0].job)->explanation, "1 slice,") &&
+	    strstr(job_info(products[1].job)->explanation, "2 slices,")) {
 		status = compete(tuner, products, 2, cycles, err);
 		*split =
 		    cycles[1] - cycles[0] +

@@ -26,7 +26,7 @@ class FormatTest(TorchTest):
         return w
 
     @classmethod
-    def package(cls, name, load):
+    def imported(cls, name, load):
         """What load() imports, or SkipTest."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -67,7 +67,7 @@ class ModelOpt(FormatTest):
             from modelopt.torch.quantization.qtensor.nvfp4_tensor import (
                 NVFP4QTensor)
             return NVFP4QTensor
-        cls.theirs = cls.package("modelopt", load)
+        cls.theirs = cls.imported("modelopt", load)
 
     def test_same_values_and_bytes(self):
         t, w = self.torch, self.weight()
@@ -115,7 +115,7 @@ class CompressedTensors(FormatTest):
             return (NVFP4PackedCompressor, preset_name_to_scheme,
                     calculate_qparams, generate_gparam)
         (cls.compressor, preset, cls.parameters,
-         cls.global_parameter) = cls.package("compressed-tensors", load)
+         cls.global_parameter) = cls.imported("compressed-tensors", load)
         cls.scheme = preset("NVFP4A16", ["Linear"])
 
     def test_same_values_and_bytes(self):
@@ -154,7 +154,7 @@ class Torchao(FormatTest):
         def load():
             from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
             return NVFP4Tensor
-        cls.theirs = cls.package("torchao", load)
+        cls.theirs = cls.imported("torchao", load)
 
     def test_same_values_and_bytes(self):
         t, w = self.torch, self.weight()
