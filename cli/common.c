@@ -48,7 +48,8 @@ void cli_clean(char *text)
 	*to = '\0';
 }
 
-static void message(const char *kind, const char *format, va_list list)
+__attribute__((format(printf, 2, 0))) static void
+message(const char *kind, const char *format, va_list list)
 {
 	char text[8192];
 

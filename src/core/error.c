@@ -34,8 +34,9 @@ static void trim_character(char *text, size_t length)
 }
 
 /* The message is the argument, as far as it fits, and the formatted text. */
-static void fill(struct nib_error *err, enum nib_status status,
-		 const char *argument, const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static void
+fill(struct nib_error *err, enum nib_status status, const char *argument,
+     const char *format, va_list args)
 {
 	const size_t capacity = sizeof(err->message);
 	int length;
