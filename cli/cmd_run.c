@@ -64,7 +64,7 @@ struct runner {
 	double quantize_s, pack_s, run_s;
 };
 
-/* Where the device has a copy of bytes of the host; NULL: see err. */
+/* The device address of a copy of host bytes; NULL on failure, with err. */
 static void *stage(struct runner *r, const void *host, size_t bytes,
 		   struct nib_error *err)
 {

@@ -103,7 +103,7 @@ static void put_alphas(struct arena *arena, int64_t count, int64_t k,
 		alpha[e % 2][e / 2] = full ? full_alpha(k, &arena->seed) : 1;
 }
 
-/* Where the rows of each expert begin, and the end of the last one's. */
+/* The first row of each expert, and the end of the last expert's rows. */
 static const int32_t *put_offsets(struct arena *arena,
 				  const struct shape *shape, int padded,
 				  int64_t *rows, void **there)

@@ -57,7 +57,7 @@ int cli_check_timed(const char *device)
 			 device);
 }
 
-/* Where the GPU in software is: in the build beside the command. */
+/* The path of the software GPU in a build: beside the command. */
 static const char *find_emu(char path[4096])
 {
 	static const char *const folders[] = {"", "../" NIB_EMU_LIBDIR "/",

@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 
-/* Where a view's bytes lie: [begin, end); empty if it has no elements. */
+/* The address range of a view: [begin, end), empty without elements. */
 struct nib_span {
 	uintptr_t begin, end;
 };

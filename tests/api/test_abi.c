@@ -263,7 +263,7 @@ static void sizes_that_are_none(void **state)
 
 /* ---- reserved fields ------------------------------------------------------ */
 
-/* Where a problem has them, and what they are called. */
+/* The offsets of the views in a problem, and their names. */
 static const struct {
 	size_t at;
 	const char *argument;

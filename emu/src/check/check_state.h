@@ -183,7 +183,7 @@ void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
 			    uint32_t end, uint32_t now);
 
 /*
- * Where the number of the barrier at address is kept; NULL: no shared memory.
+ * The slot of the barrier number for address; NULL outside shared memory.
  */
 uint16_t *emu_check_id_at(const struct emu_check *c, uint64_t address);
 /* The barrier initialised at address; NULL: none. */

@@ -55,7 +55,7 @@ static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
 	return CUDA_SUCCESS;
 }
 
-/* Where the known allocation that holds at ends; at if none does. */
+/* The end of the known allocation that holds at; at itself if none does. */
 static uintptr_t known_end(const struct inquiry *in, uintptr_t at)
 {
 	for (int i = 0; i < KNOWN; i++)

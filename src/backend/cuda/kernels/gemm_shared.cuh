@@ -75,7 +75,7 @@ struct tile_desc {
 	const float *alpha, *alpha2; /* of this expert; NULL: 1 */
 };
 
-/* Behind the rings, at addresses that depend on no runtime size. */
+/* Lies after the rings, at addresses that no runtime size changes. */
 struct gemm_shared {
 	uint64_t weights_full[STAGES_MAX], weights_empty[STAGES_MAX];
 	uint64_t a_full[STAGES_MAX], a_empty[STAGES_MAX];
