@@ -16,7 +16,9 @@ status=0
 build() {
 	name=$1
 	shift
-	"${NVCC:-nvcc}" -O2 -std=c++17 \
+	# The nvcc of PyPI has its libraries where it does not look for them.
+	folder=$(dirname "$(command -v "${NVCC:-nvcc}")")
+	"${NVCC:-nvcc}" -O2 -std=c++17 -L"$folder/../lib" \
 		-gencode=arch=compute_90a,code=sm_90a -Isrc \
 		-o "$programs/$name" "probes/$name.cu" \
 		"probes/${name}_cases.c" "$@" src/engine/error.c || exit 2

@@ -10,6 +10,7 @@
 
 #include "driver/advice.h"
 #include "machine/grid.h"
+#include "machine/traffic.h"
 
 /* ---- work ---------------------------------------------------------------- */
 
@@ -155,19 +156,49 @@ static CUresult report_failure(void)
 	return CUDA_ERROR_LAUNCH_FAILED;
 }
 
+static void print_traffic(const struct emu_traffic *t)
+{
+	const uint64_t *b = t->bytes;
+
+	fprintf(stderr,
+		"nibemu: loaded %" PRIu64 " bytes (tensor maps %" PRIu64
+		", bulk copies %" PRIu64 ", cp.async %" PRIu64
+		", threads %" PRIu64 "), stored %" PRIu64 "\n",
+		b[EMU_TRAFFIC_TENSOR] + b[EMU_TRAFFIC_BULK] +
+		    b[EMU_TRAFFIC_CP_ASYNC] + b[EMU_TRAFFIC_LOAD],
+		b[EMU_TRAFFIC_TENSOR], b[EMU_TRAFFIC_BULK],
+		b[EMU_TRAFFIC_CP_ASYNC], b[EMU_TRAFFIC_LOAD],
+		b[EMU_TRAFFIC_STORE]);
+	for (uint32_t k = 0; k < t->n_ranges; k++)
+		fprintf(stderr,
+			"nibemu: of %" PRIu64 " bytes at 0x%" PRIx64
+			": loaded %" PRIu64 ", stored %" PRIu64 "\n",
+			t->ranges[k].bytes, t->ranges[k].begin,
+			t->ranges[k].loaded, t->ranges[k].stored);
+}
+
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 {
 	struct emu_machine *m = &emu_driver.machine;
+	struct emu_traffic *traffic =
+	    emu_driver.is_verbose ? calloc(count, sizeof(*traffic)) : NULL;
 
 	const uint64_t before = m->instructions;
 	const clock_t begin = clock();
-	const bool ok = emu_grids_run(m, grids, count);
+	bool ok;
 
-	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++)
+	for (uint32_t i = 0; i < count; i++)
+		grids[i]->traffic = traffic ? &traffic[i] : NULL;
+	ok = emu_grids_run(m, grids, count);
+	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++) {
 		fprintf(
 		    stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,
 		    grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2],
 		    i ? ", which began before the last had ended" : "");
+		if (traffic)
+			print_traffic(&traffic[i]);
+	}
+	free(traffic);
 	if (emu_driver.is_verbose)
 		fprintf(stderr,
 			"nibemu: %" PRIu64 " instructions of threads, %.3f s\n",

@@ -12,6 +12,8 @@ const struct emu_format emu_format_bf16 = {8, 7, true, 0x7FFF, 0x7F7F};
 const struct emu_format emu_format_tf32 = {8, 10, true, 0x3FFFF, 0x3FBFF};
 const struct emu_format emu_format_e4m3 = {4, 3, false, 0x7F, 0x7E};
 const struct emu_format emu_format_e5m2 = {5, 2, true, 0x7F, 0x7B};
+/* NaN becomes the largest number. */
+const struct emu_format emu_format_e2m1 = {2, 1, false, 7, 7};
 
 static uint32_t sign_bit(const struct emu_format *f)
 {

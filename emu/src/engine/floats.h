@@ -19,12 +19,12 @@ enum emu_rounding {
 struct emu_format {
 	int exponent_bits, mantissa_bits;
 	bool has_inf;	  /* else the largest exponent is of numbers too */
-	uint32_t nan;	  /* what every NaN becomes; 0: it has none */
+	uint32_t nan;	  /* what every NaN becomes; 0: it has none, as e2m1 */
 	uint32_t largest; /* finite, without sign */
 };
 
 extern const struct emu_format emu_format_f16, emu_format_bf16, emu_format_tf32,
-    emu_format_e4m3, emu_format_e5m2;
+    emu_format_e4m3, emu_format_e5m2, emu_format_e2m1;
 
 double emu_widen(const struct emu_format *f, uint32_t bits);
 /* saturates: beyond the largest finite value that value, not infinity. */

@@ -37,6 +37,8 @@ static const struct emu_format *format_of(enum emu_type t)
 		return &emu_format_e4m3;
 	case EMU_E5M2X2:
 		return &emu_format_e5m2;
+	case EMU_E2M1X2:
+		return &emu_format_e2m1;
 	default:
 		return &emu_format_tf32;
 	}
@@ -276,6 +278,21 @@ static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i,
 	emu_put_32(w, &i->operand[0], r, lanes);
 }
 
+/* From E2M1 to fp16, which loses nothing: the low code becomes the low half. */
+static void e2m1_to_f16(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	static const uint16_t halves[16] = {
+	    0x0000, 0x3800, 0x3C00, 0x3E00, 0x4000, 0x4200, 0x4400, 0x4600,
+	    0x8000, 0xB800, 0xBC00, 0xBE00, 0xC000, 0xC200, 0xC400, 0xC600};
+	const uint16_t *x = emu_row(w, &i->operand[1]);
+	uint32_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l)
+	r[l] = halves[x[l] & 15] | (uint32_t)halves[x[l] >> 4 & 15] << 16;
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
 /* A pair into one of another format. */
 static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i,
 			 uint32_t lanes)
@@ -307,7 +324,7 @@ static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i,
 static bool is_pair(enum emu_type t)
 {
 	return t == EMU_F16X2 || t == EMU_BF16X2 || t == EMU_E4M3X2 ||
-	       t == EMU_E5M2X2;
+	       t == EMU_E5M2X2 || t == EMU_E2M1X2;
 }
 
 static uint32_t rounding_of(const struct emu_bind *b)
@@ -342,9 +359,11 @@ static bool bind_pair(struct emu_bind *b)
 					".rz");
 	if (emu_has(b, "satfinite"))
 		b->i->option |= SATURATES;
-	else if (to == EMU_E4M3X2 || to == EMU_E5M2X2)
+	else if (to == EMU_E4M3X2 || to == EMU_E5M2X2 || to == EMU_E2M1X2)
 		return emu_bind_fail(b, ".satfinite is missing");
-	if (!emu_dst(b, emu_argument(b, 0), emu_type_bytes(to)))
+	/* A register of 8 bits has two bytes here. */
+	if (!emu_dst(b, emu_argument(b, 0),
+		     to == EMU_E2M1X2 ? 2 : emu_type_bytes(to)))
 		return false;
 	if (from == EMU_F32) {
 		b->i->run = floats_to_pair;
@@ -354,8 +373,9 @@ static bool bind_pair(struct emu_bind *b)
 	}
 	if (!is_pair(from) || to == from)
 		return emu_bind_fail(b, "PTX has no such conversion");
-	b->i->run =
-	    to == EMU_F16X2 && from == EMU_E4M3X2 ? e4m3_to_f16 : pair_to_pair;
+	b->i->run = to == EMU_F16X2 && from == EMU_E4M3X2   ? e4m3_to_f16
+		    : to == EMU_F16X2 && from == EMU_E2M1X2 ? e2m1_to_f16
+							    : pair_to_pair;
 	return emu_arguments(b, 2, 2) && emu_src(b, emu_argument(b, 1), from);
 }
 

@@ -61,29 +61,28 @@ static void unpack(struct emu_warp *w, const struct emu_instr *i,
 		   uint32_t lanes)
 {
 	const struct emu_value *from = &i->operand[i->vector];
-	uint64_t x[EMU_LANES];
+	const uint64_t mask = (UINT64_C(1) << i->option) - 1;
+	uint64_t x[EMU_LANES], r[EMU_LANES];
 
 	emu_get_wide(w, from, x);
 	for (int part = 0; part < i->vector; part++) {
-		const struct emu_value *to = &i->operand[part];
-
-		emu_put_wide(w, to, x, lanes);
-		EMU_EACH_LANE(l) x[l] >>= 8 * to->bytes & 63;
+		EMU_EACH_LANE(l) r[l] = x[l] & mask;
+		EMU_EACH_LANE(l) x[l] >>= i->option;
+		emu_put_wide(w, &i->operand[part], r, lanes);
 	}
 }
 
 /* d = {a...} */
 static void pack(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
+	const uint64_t mask = (UINT64_C(1) << i->option) - 1;
 	uint64_t r[EMU_LANES] = {0}, x[EMU_LANES];
-	int shift = 0;
 
-	for (int part = 1; part <= i->vector; part++) {
-		const struct emu_value *from = &i->operand[part];
+	for (int part = 0; part < i->vector; part++) {
+		const int shift = part * (int)i->option;
 
-		emu_get_wide(w, from, x);
-		EMU_EACH_LANE(l) r[l] |= x[l] << shift;
-		shift += 8 * from->bytes;
+		emu_get_wide(w, &i->operand[1 + part], x);
+		EMU_EACH_LANE(l) r[l] |= (x[l] & mask) << shift;
 	}
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
@@ -97,6 +96,7 @@ static bool bind_vector(struct emu_bind *b, const struct emu_argument *vector,
 	const enum emu_type part = count == 2 && bytes == 8   ? EMU_B32
 				   : count == 2 && bytes == 4 ? EMU_B16
 				   : count == 4 && bytes == 8 ? EMU_B16
+				   : count == 4 && bytes == 4 ? EMU_B8
 							      : EMU_NO_TYPE;
 
 	if (part == EMU_NO_TYPE)
@@ -107,10 +107,13 @@ static bool bind_vector(struct emu_bind *b, const struct emu_argument *vector,
 	if (is_pack && !emu_dst(b, emu_argument(b, 0), bytes))
 		return false;
 	for (uint32_t n = 0; n < count; n++)
-		if (is_pack ? !emu_src(b, &e[n], part)
-			    : !emu_dst(b, &e[n], emu_type_bytes(part)))
+		if (is_pack
+			? !emu_src(b, &e[n], part)
+			: !emu_dst(b, &e[n],
+				   part == EMU_B8 ? 2 : emu_type_bytes(part)))
 			return false;
 	b->i->vector = (uint8_t)count;
+	b->i->option = 8 * (uint32_t)bytes / count;
 	b->i->run = is_pack ? pack : unpack;
 	return is_pack || emu_src(b, emu_argument(b, 1), b->types[0]);
 }

@@ -9,6 +9,7 @@
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/async.h"
+#include "machine/traffic.h"
 #include "machine/transfer.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
@@ -75,6 +76,7 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 	}
 	if (!p.from)
 		p.from = p.to;
+	emu_traffic_count(w, EMU_TRAFFIC_CP_ASYNC, from, p.copied);
 	return emu_watch_global(w, t->instr, lane, EMU_ORDER_READ, from,
 				p.copied) &&
 	       emu_watch_copy(w, t->instr, lane, to, p.bytes) &&
@@ -327,6 +329,8 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if (!check_bulk(w, i, lane, to, from, bytes))
 		return false;
+	if (i->space == EMU_GLOBAL)
+		emu_traffic_count(w, EMU_TRAFFIC_BULK, from, bytes);
 	if (!(i->option & HAS_MASK)) {
 		if (to >> EMU_RANK_SHIFT == barrier >> EMU_RANK_SHIFT)
 			return load_to(w, i, lane, to, from, bytes, barrier);
@@ -376,6 +380,7 @@ static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
 		    !emu_watch_engine_read(w, i, l, EMU_ENGINE_STORE, from[l],
 					   bytes[l]))
 			return;
+		emu_traffic_count(w, EMU_TRAFFIC_STORE, to[l], bytes[l]);
 		t = emu_transfer_new(w, i, EMU_BULK_STORE);
 		if (!t)
 			return;

@@ -8,6 +8,7 @@
 
 #include "instruction/binds.h"
 #include "machine/access.h"
+#include "machine/traffic.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
 
@@ -87,6 +88,7 @@ static void run_ld(struct emu_warp *w, const struct emu_instr *i,
 	uint64_t address[EMU_LANES], value[8][EMU_LANES];
 
 	emu_addresses(w, i, &i->operand[n], address);
+	emu_traffic_lanes(w, i, lanes, address, n * bytes, EMU_TRAFFIC_LOAD);
 	EMU_EACH_LANE(l)
 	{
 		const uint8_t *from;
@@ -128,6 +130,7 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i,
 	uint64_t address[EMU_LANES], value[8][EMU_LANES];
 
 	emu_addresses(w, i, &i->operand[0], address);
+	emu_traffic_lanes(w, i, lanes, address, n * bytes, EMU_TRAFFIC_STORE);
 	for (uint32_t e = 0; e < n; e++)
 		emu_get_wide(w, &i->operand[1 + e], value[e]);
 	if (i->option & IS_STRONG)
@@ -151,6 +154,13 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i,
 	emu_machine_of(w)->effects++;
 }
 
+/* Of .v8 of 32 bits and .v4 of 64: PTX ISA 8.8, ld. */
+static bool has_priority(const struct emu_bind *b)
+{
+	return emu_has(b, "L2::evict_first") || emu_has(b, "L2::evict_last") ||
+	       emu_has(b, "L2::evict_normal");
+}
+
 static bool bind_access(struct emu_bind *b, uint32_t *count)
 {
 	if (b->n_types != 1 || emu_type_bytes(b->types[0]) > 8 ||
@@ -163,6 +173,10 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 				    : 1;
 	if (*count * (uint32_t)emu_type_bytes(b->types[0]) > 32)
 		return emu_bind_fail(b, "a vector has at most 32 bytes");
+	if (has_priority(b) &&
+	    *count * (uint32_t)emu_type_bytes(b->types[0]) != 32)
+		return emu_bind_fail(b, "only 32 bytes of global memory have a "
+					"priority in the L2");
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->option = order_of(b);
@@ -306,6 +320,8 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 	bool has_changed = false;
 
 	emu_addresses(w, i, &o[0], address);
+	emu_traffic_lanes(w, i, lanes, address, bytes, EMU_TRAFFIC_LOAD);
+	emu_traffic_lanes(w, i, lanes, address, bytes, EMU_TRAFFIC_STORE);
 	emu_get_wide(w, &o[1], y);
 	if (operation == ATOMIC_CAS)
 		emu_get_wide(w, &o[2], z);

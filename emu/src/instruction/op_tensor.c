@@ -10,6 +10,7 @@
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/async.h"
+#include "machine/traffic.h"
 #include "machine/transfer.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
@@ -226,6 +227,20 @@ static bool add_box(struct emu_transfer *t, int lane, uint64_t shared,
 	return true;
 }
 
+/* The bytes of the box that lie inside the tensor. */
+static void count_box(struct emu_warp *w, const struct box *box,
+		      enum emu_traffic_kind kind)
+{
+	const uint32_t count = emu_tensor_map_pieces(&box->map);
+
+	for (uint32_t k = 0; k < count && w->cta->cluster->grid->traffic; k++) {
+		struct emu_tensor_piece piece;
+
+		emu_tensor_map_piece(&box->map, box->at, 0, k, &piece);
+		emu_traffic_count(w, kind, piece.address, piece.inside_bytes);
+	}
+}
+
 /* ---- loads -----------------------------------------------------------------
  */
 
@@ -283,6 +298,7 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if (!check_shared(w, i, lane, to))
 		return false;
+	count_box(w, box, EMU_TRAFFIC_TENSOR);
 	if (!(i->option & HAS_MASK))
 		return check_ranks(w, i, lane, to, barrier) &&
 		       load_to(w, i, lane, box, to, barrier);
@@ -330,6 +346,7 @@ static bool store_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 	    !emu_watch_engine_read(w, i, lane, EMU_ENGINE_STORE, from,
 				   emu_tensor_map_box_bytes(&box->map)))
 		return false;
+	count_box(w, box, EMU_TRAFFIC_STORE);
 	t = emu_transfer_new(w, i, EMU_BULK_STORE);
 	if (!t)
 		return false;

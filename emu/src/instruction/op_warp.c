@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_warp.c - exchange between the lanes of a warp: shfl, vote, redux, elect,
- * and mma.sync of 8-bit integers.
+ * and mma.sync of 8-bit integers and of fp16.
  */
 #include <string.h>
 
+#include "engine/tensor_core.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
@@ -323,6 +324,13 @@ static void unpack(uint32_t word, int16_t *to)
 		to[k] = (int8_t)(word >> 8 * k);
 }
 
+/* Two halves of a register. */
+static void split(uint32_t word, uint32_t *to)
+{
+	to[0] = word & 0xFFFF;
+	to[1] = word >> 16;
+}
+
 static uint32_t dot(const int16_t *x, const int16_t *y)
 {
 	int32_t sum = 0;
@@ -367,17 +375,63 @@ static void run_mma_s8(struct emu_warp *w, const struct emu_instr *i,
 		emu_put_32(w, &o[e], r[e], lanes);
 }
 
+/*
+ * m16n8k16 of fp16: as m16n8k32 of bytes, with two k a register at 2t and
+ * 2t + 8.
+ */
+static void run_mma_f16(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	const struct emu_value *o = i->operand;
+	uint32_t a[16][16], b[8][16], c[16][8], r[4][EMU_LANES];
+	struct emu_mma_operand left, right;
+
+	for (int k = 0; k < 4; k++) {
+		const uint32_t *row = emu_row(w, &o[4 + k]);
+
+		EMU_EACH_LANE(l)
+		split(row[l], &a[l / 4 + k % 2 * 8][l % 4 * 2 + k / 2 * 8]);
+	}
+	for (int k = 0; k < 2; k++) {
+		const uint32_t *row = emu_row(w, &o[8 + k]);
+
+		EMU_EACH_LANE(l)
+		split(row[l], &b[l / 4][l % 4 * 2 + k * 8]);
+	}
+	for (int e = 0; e < 4; e++) {
+		const uint32_t *row = emu_row(w, &o[10 + e]);
+
+		EMU_EACH_LANE(l)
+		c[l / 4 + e / 2 * 8][2 * (l % 4) + e % 2] = row[l];
+	}
+	emu_mma_operand_fill(&left, EMU_F16, 16, a[0], false);
+	emu_mma_operand_fill(&right, EMU_F16, 8, b[0], false);
+	emu_fused_sums(&left, &right, false, c[0], c[0]);
+	for (int e = 0; e < 4; e++) {
+		EMU_EACH_LANE(l)
+		r[e][l] = c[l / 4 + e / 2 * 8][2 * (l % 4) + e % 2];
+		emu_put_32(w, &o[e], r[e], lanes);
+	}
+}
+
+static bool is_mma(const struct emu_bind *b, int k, enum emu_type sum,
+		   enum emu_type factor)
+{
+	return b->shape_m == 16 && b->shape_n == 8 && b->shape_k == k &&
+	       b->n_types == 4 && b->types[0] == sum && b->types[1] == factor &&
+	       b->types[2] == factor && b->types[3] == sum &&
+	       emu_has(b, "row") && emu_has(b, "col") && emu_has(b, "aligned");
+}
+
 bool emu_bind_mma(struct emu_bind *b)
 {
 	static const uint32_t counts[] = {4, 4, 2, 4};
+	const bool is_f16 = is_mma(b, 16, EMU_F32, EMU_T_F16);
 
-	if (b->shape_m != 16 || b->shape_n != 8 || b->shape_k != 32 ||
-	    b->n_types != 4 || b->types[0] != EMU_S32 ||
-	    b->types[1] != EMU_S8T || b->types[2] != EMU_S8T ||
-	    b->types[3] != EMU_S32 || !emu_has(b, "row") ||
-	    !emu_has(b, "col") || !emu_has(b, "aligned"))
+	if (!is_f16 && !is_mma(b, 32, EMU_S32, EMU_S8T))
 		return emu_bind_fail(b, "only m16n8k32.row.col.s32.s8.s8.s32 "
-					"is known here");
+					"and m16n8k16.row.col.f32.f16.f16.f32 "
+					"are known here");
 	if (!emu_arguments(b, 4, 4))
 		return false;
 	for (uint32_t n = 0; n < 4; n++) {
@@ -394,6 +448,6 @@ bool emu_bind_mma(struct emu_bind *b)
 				return false;
 	}
 	b->i->is_converged = true;
-	b->i->run = run_mma_s8;
+	b->i->run = is_f16 ? run_mma_f16 : run_mma_s8;
 	return true;
 }

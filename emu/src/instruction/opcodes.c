@@ -27,8 +27,8 @@
 #define TMEM_SHAPES                                                            \
 	"sync aligned 32x32b 16x64b 16x128b 16x256b 16x32bx2 x1 x2 x4 x8 x16 " \
 	"x32 x64 x128"
-#define PRIORITIES                                                             \
-	"L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged"
+#define L2_PRIORITIES "L2::evict_last L2::evict_normal L2::evict_first"
+#define PRIORITIES    L2_PRIORITIES " L2::evict_unchanged"
 #define ORDERS                                                                 \
 	"weak relaxed acquire release acq_rel volatile sc cta cluster gpu sys"
 
@@ -87,12 +87,13 @@ const struct emu_opcode emu_opcodes[] = {
     {"mov", "", BITS " " INTEGERS " f32 f64 pred", emu_bind_mov},
     {"mov", "", "b128", emu_bind_mov_128},
     {"cvt", ROUNDING " rna rni rzi rmi rpi sat satfinite",
-     ANY " f16x2 bf16x2 e4m3x2 e5m2x2", emu_bind_cvt},
+     ANY " f16x2 bf16x2 e4m3x2 e5m2x2 e2m1x2", emu_bind_cvt},
     {"cvta", "to " SPACES, "u64", emu_bind_cvta},
     {"mapa", "shared::cluster", "u32 u64", emu_bind_mapa},
     {"isspacep", SPACES, "", emu_bind_isspacep},
     /* memory */
-    {"ld", SPACES " " CACHES " " ORDERS " nc v2 v4 v8", ANY, emu_bind_ld},
+    {"ld", SPACES " " CACHES " " ORDERS " " L2_PRIORITIES " nc v2 v4 v8", ANY,
+     emu_bind_ld},
     {"ld", "global shared shared::cta", "b128", emu_bind_ld_128},
     {"ldu", "global v2 v4", ANY, emu_bind_ld},
     {"st", SPACES " " CACHES " " ORDERS " v2 v4 v8", ANY, emu_bind_st},
@@ -141,7 +142,7 @@ const struct emu_opcode emu_opcodes[] = {
      "is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y "
      "get_first_ctaid::z v4",
      "pred b32 b128", emu_bind_query_cancel},
-    {"mma", "sync aligned shape row col", "s32 s8", emu_bind_mma},
+    {"mma", "sync aligned shape row col", "s32 s8 f32 f16", emu_bind_mma},
     /* asynchronous */
     {"mbarrier.init", "shared shared::cta", "b64", emu_bind_mbarrier},
     {"mbarrier.inval", "shared shared::cta", "b64", emu_bind_mbarrier},

@@ -125,6 +125,7 @@ struct emu_grid {
 	/* The scheduler's. */
 	uint32_t n_clusters, begun, ended, triggered;
 	uint32_t in_run; /* its number among the grids that run together */
+	struct emu_traffic *traffic; /* NULL: nobody counts */
 };
 
 static inline struct emu_machine *emu_machine_of(const struct emu_warp *w)

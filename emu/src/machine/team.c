@@ -8,6 +8,7 @@
 #include "machine/cluster.h"
 #include "machine/random.h"
 #include "machine/schedule.h"
+#include "machine/traffic.h"
 
 #define MOST_THREADS 64
 
@@ -23,7 +24,7 @@ struct team {
 
 /* One cluster, as if it were a grid, on a machine of this thread's. */
 static void run_cluster(struct team *t, struct emu_machine *m, uint32_t index,
-			uint64_t *clock)
+			uint64_t *clock, struct emu_traffic *traffic)
 {
 	struct emu_grid grid = *t->grid, *grids[] = {&grid};
 	const struct emu_schedule schedule = {
@@ -36,6 +37,7 @@ static void run_cluster(struct team *t, struct emu_machine *m, uint32_t index,
 	};
 
 	grid.machine = m;
+	grid.traffic = t->grid->traffic ? traffic : NULL;
 	grid.begun = grid.ended = index;
 	grid.n_clusters = index + 1;
 	/* It has no other cluster beside it. */
@@ -62,6 +64,7 @@ static void *work(void *argument)
 {
 	struct team *t = argument;
 	struct emu_machine m = *t->before;
+	struct emu_traffic traffic = {.n_ranges = 0};
 	uint64_t clock = 0;
 
 	m.blocks = NULL;
@@ -73,7 +76,7 @@ static void *work(void *argument)
 		if (index >= t->grid->n_clusters ||
 		    index > atomic_load(&t->lowest_fault))
 			break;
-		run_cluster(t, &m, index, &clock);
+		run_cluster(t, &m, index, &clock, &traffic);
 		if (m.has_failed)
 			tell(t, &m, index);
 	}
@@ -81,6 +84,8 @@ static void *work(void *argument)
 	pthread_mutex_lock(&t->lock);
 	t->after->instructions += m.instructions;
 	t->after->clock += clock;
+	if (t->grid->traffic)
+		emu_traffic_add(t->grid->traffic, &traffic);
 	pthread_mutex_unlock(&t->lock);
 	return NULL;
 }

@@ -28,6 +28,7 @@ enum emu_type {
 	EMU_BF16X2,
 	EMU_E4M3X2,
 	EMU_E5M2X2,
+	EMU_E2M1X2,
 	EMU_T_E4M3,
 	EMU_T_E5M2,
 	EMU_B64,

@@ -83,21 +83,41 @@ static size_t changed_text(const struct rule *r, const char *text, char *to)
 	return used;
 }
 
-char *emu_replace(const char *text, const char *rule, struct emu_error *err)
+/* One rule, of `length` characters. */
+static char *replace_one(const char *text, const char *rule, size_t length,
+			 struct emu_error *err)
 {
+	char *copy = NULL, *own = malloc(length + 1);
 	struct rule r;
-	char *copy;
-	size_t length;
 
-	if (!read_rule(rule, &r, err))
-		return NULL;
-	length = changed_text(&r, text, NULL);
-	copy = malloc(length + 1);
-	if (!copy) {
+	if (!own) {
 		emu_fail(err, "out of memory");
 		return NULL;
 	}
-	changed_text(&r, text, copy);
-	copy[length] = 0;
+	memcpy(own, rule, length);
+	own[length] = 0;
+	if (read_rule(own, &r, err)) {
+		copy = malloc(changed_text(&r, text, NULL) + 1);
+		if (copy)
+			copy[changed_text(&r, text, copy)] = 0;
+		else
+			emu_fail(err, "out of memory");
+	}
+	free(own);
 	return copy;
+}
+
+char *emu_replace(const char *text, const char *rule, struct emu_error *err)
+{
+	char *last = NULL;
+
+	do {
+		const size_t length = strcspn(rule, "\n");
+		char *next = replace_one(last ? last : text, rule, length, err);
+
+		free(last);
+		last = next;
+		rule += length;
+	} while (last && *rule++);
+	return last;
 }

@@ -3,7 +3,8 @@
  * replace.h - plants bugs in a kernel, to see whether a test notices.  A rule
  * "text=>other" changes every line of a module that has the text, or with
  * "text=>other#n" the nth of them alone; with nothing behind => the line goes.
- * Lines keep their numbers.
+ * A newline ends a rule, and the next one sees what it has changed.  Lines keep
+ * their numbers.
  */
 #ifndef EMU_REPLACE_H
 #define EMU_REPLACE_H

@@ -96,6 +96,7 @@ static struct emu_grid grid_of(const struct emu_job *job, struct emu_machine *m,
 	    .is_cooperative = job->is_cooperative,
 	    .resident = job->resident,
 	    .parameters = put(m, parameters, 2 * sizeof(*parameters)),
+	    .traffic = job->traffic,
 	};
 }
 

@@ -31,7 +31,8 @@ struct emu_job {
 	bool is_chain;
 	/* Writes into the device's copy of in, which lies at address. */
 	void (*prepare)(uint64_t address, uint8_t *in);
-	uint64_t instructions; /* of threads: set */
+	struct emu_traffic *traffic; /* NULL: nobody counts */
+	uint64_t instructions;	     /* of threads: set */
 };
 
 /* False with err; out has what the kernel has written, the rest is 0xFF. */

@@ -273,6 +273,56 @@ static void test_choices(void **state)
 /* ---- conversions -----------------------------------------------------------
  */
 
+/* Every pair of e2m1 codes to fp16; to e2m1: ties to even, 6 at most. */
+static void test_e2m1(void **state)
+{
+	static const char *body =
+	    "mul.wide.u32 %d41, %tid, 8;\nadd.u64 %d42, %d41, %in;\n"
+	    "add.u64 %d41, %d41, %out;\n"
+	    "ld.global.v2.f32 {%f1, %f2}, [%d42];\n"
+	    "{\n.reg .b8 b0, b1, b2, b3;\nmov.b32 {b0, b1, b2, b3}, %tid;\n"
+	    "cvt.rn.f16x2.e2m1x2 %r3, b0;\n"
+	    "cvt.rn.satfinite.e2m1x2.f32 b1, %f1, %f2;\n"
+	    "mov.b32 %r4, {b1, b2, b3, b0};\n}\n"
+	    "st.global.v2.u32 [%d41], {%r3, %r4};\n";
+	static const float values[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+	static const struct {
+		float x;
+		uint32_t code;
+	} given[] = {{0.25F, 0}, {0.75F, 2},	{1.25F, 2},   {1.75F, 4},
+		     {2.5F, 4},	 {3.5F, 6},	{5, 6},	      {5.01F, 7},
+		     {100, 7},	 {INFINITY, 7}, {-0.0F, 8},   {-0.3F, 9},
+		     {-6, 15},	 {NAN, 7},	{0.2501F, 1}, {-INFINITY, 15}};
+	static uint32_t out[256][2];
+	float in[256][2];
+	struct emu_job job = {.in = in,
+			      .in_bytes = sizeof(in),
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .block = 256};
+
+	(void)state;
+	for (int i = 0; i < 256; i++) {
+		in[i][0] = given[i / 16].x;
+		in[i][1] = given[i % 16].x;
+	}
+	emu_must_run(body, &job);
+	for (uint32_t i = 0; i < 256; i++) {
+		for (int n = 0; n < 2; n++) {
+			const uint32_t code = i >> 4 * n & 15;
+			const float x = values[code & 7];
+
+			assert_int_equal(out[i][0] >> 16 * n & 0xFFFF,
+					 emu_narrow(&emu_format_f16,
+						    (double)(code & 8 ? -x : x),
+						    EMU_RN, false));
+		}
+		assert_int_equal(out[i][1] & 0xFF,
+				 given[i / 16].code << 4 | given[i % 16].code);
+		assert_int_equal(out[i][1] >> 24, i);
+	}
+}
+
 /* Every fp16 code to fp32 and back; every pair of e4m3 and e5m2 codes. */
 static void test_codes(void **state)
 {
@@ -488,6 +538,7 @@ int main(void)
 	    cmocka_unit_test(test_choices),
 	    cmocka_unit_test(test_choices_of_nan),
 	    cmocka_unit_test(test_codes),
+	    cmocka_unit_test(test_e2m1),
 	    cmocka_unit_test(test_narrow),
 	    cmocka_unit_test(test_integers),
 	    cmocka_unit_test(test_halves),

@@ -274,6 +274,11 @@ static void test_loads(void **state)
 	    "ld.global.s16 %d3, [%d40+2];\nld.global.u16 %h1, [%d40+2];\n"
 	    "ld.global.v2.s16 {%r4, %r5}, [%d40+4];\n"
 	    "ld.global.nc.L1::no_allocate.v2.u32 {%r6, %r7}, [%d40+8];\n"
+	    "and.b64 %d42, %d40, -32;\n"
+	    "ld.global.L1::no_allocate.L2::evict_first.v8.b32 "
+	    "{%r11, %r12, %r13, %r14, %r15, %r16, %r17, %r18}, [%d42];\n"
+	    "setp.ne.u64 %p1, %d40, %d42;\n"
+	    "selp.b32 %r7, %r18, %r14, %p1;\n"
 	    "cvt.u32.u16 %r8, %h1;\nmov.b64 {%r9, %r10}, %d3;\n"
 	    "st.global.v4.b32 [%d41], {%r1, %r2, %r9, %r10};\n"
 	    "st.global.v4.b32 [%d41+16], {%r8, %r4, %r5, %r7};\n";

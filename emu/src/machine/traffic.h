@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * traffic.h - bytes of global memory that the instructions of a grid load and
+ * store, in all and by allocation.
+ *
+ * There are no caches: bytes count where an instruction asks for them.  An
+ * address counts once for all lanes of a warp, a multicast once for all CTAs,
+ * and of a box what lies inside the tensor.  Parameters do not count.
+ */
+#ifndef EMU_TRAFFIC_H
+#define EMU_TRAFFIC_H
+
+#include "machine/machine.h"
+
+enum emu_traffic_kind {
+	EMU_TRAFFIC_TENSOR, /* loads by tensor map */
+	EMU_TRAFFIC_BULK,
+	EMU_TRAFFIC_CP_ASYNC,
+	EMU_TRAFFIC_LOAD,  /* ld, atom, red */
+	EMU_TRAFFIC_STORE, /* all stores */
+	EMU_TRAFFIC_KINDS
+};
+
+#define EMU_TRAFFIC_RANGES 256
+
+struct emu_traffic {
+	uint64_t bytes[EMU_TRAFFIC_KINDS];
+	/* Allocations in the order of their use; more are in bytes alone. */
+	struct emu_traffic_range {
+		uint64_t begin, bytes, loaded, stored;
+	} ranges[EMU_TRAFFIC_RANGES];
+	uint32_t n_ranges, last;
+};
+
+/* Counts bytes from address on, where the grid of w has a struct emu_traffic. */
+void emu_traffic_count(struct emu_warp *w, enum emu_traffic_kind kind,
+		       uint64_t address, uint64_t bytes);
+/* Those of lanes whose addresses are not of shared or local memory. */
+void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i,
+		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		       enum emu_traffic_kind kind);
+void emu_traffic_add(struct emu_traffic *to, const struct emu_traffic *from);
+
+#endif
