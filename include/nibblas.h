@@ -257,6 +257,13 @@ enum nib_arithmetic {
 	 * Kernels for few rows are more exact and keep this bound too.
 	 */
 	NIB_ARITHMETIC_FP16_TENSOR = 1,
+	/*
+	 * A tensor core multiplies the codes as they are.  It adds four blocks
+	 * of 16 products to the accumulator at a time and cuts off what fp32
+	 * does not hold.  Kernels for few rows sum otherwise and keep this
+	 * bound too.
+	 */
+	NIB_ARITHMETIC_FP4_TENSOR = 2,
 };
 
 struct nib_device_info {
@@ -320,8 +327,8 @@ struct nib_call_options {
 enum nib_probe {
 	/* Reads amount bytes, a multiple of 16, at data, each once. */
 	NIB_PROBE_READ = 0,
-	/* amount FLOP of fp16 products summed in fp32 on the tensor cores, with
-	 * operands in registers and shared memory. */
+	/* amount FLOP on the tensor cores, with operands in registers and
+	 * shared memory: of fp16 products on Hopper, of NVFP4 on Blackwell. */
 	NIB_PROBE_MULTIPLY = 1,
 	/* One multiprocessor counts amount cycles of its clock. */
 	NIB_PROBE_CYCLES = 2,
@@ -346,6 +353,8 @@ NIB_API enum nib_status nib_device_probe(struct nib_device *device,
 #define NIB_MAX_TILE_SIZES 32
 struct nib_costs {
 	size_t struct_bytes;
+	/* The kernels': costs measured with another one do not hold. */
+	int revision;
 	int sizes;			     /* number of tile sizes */
 	int tile_rows[NIB_MAX_TILE_SIZES];   /* rows of a tile, ascending */
 	int step_cycles[NIB_MAX_TILE_SIZES]; /* of 64 of k, 1 to 10^6 */
@@ -354,34 +363,24 @@ struct nib_costs {
 	/* nib_device_set_costs() does not read what follows. */
 	int tile_cols;	   /* columns of c of a tile */
 	int tiles_at_once; /* on all multiprocessors together */
-	int is_from_file;
-	/* The file that is read when the device is opened, "" for none; lives
-	 * as long as the device. */
-	const char *path;
-	char reason[128]; /* why they are not from that file; "" if they are */
 };
 /*
  * The costs of a device; "cpu" has none: NIB_UNSUPPORTED.  A device opens with
- * those of a file that was saved on this machine for this kind of GPU and this
- * version, or else with the built-in ones.  The file is
- * nibblas/tune-<GPU>-<multiprocessors>-<version>.json in $XDG_CACHE_HOME or
- * ~/.cache, or the one that NIB_TUNING names; NIB_TUNING=off means none.  A
- * file that is damaged or of another GPU is ignored.
+ * the built-in ones.  The library reads no file: `nib tune` measures costs and
+ * keeps them, and the command and the Python package set them when they open a
+ * device.
  */
 NIB_API enum nib_status nib_device_get_costs(struct nib_device *device,
 					     struct nib_costs *costs,
 					     struct nib_error *err);
 /*
- * Plans made from now on use these (NULL = the built-in ones).  sizes and
- * tile_rows must be those of nib_device_get_costs().  No other thread may make
- * plans at the same time.
+ * Plans made from now on use these (NULL = the built-in ones).  revision, sizes
+ * and tile_rows must be those of nib_device_get_costs().  No other thread may
+ * make plans at the same time.
  */
 NIB_API enum nib_status nib_device_set_costs(struct nib_device *device,
 					     const struct nib_costs *costs,
 					     struct nib_error *err);
-/* Writes the device's costs to that file; makes its folders. */
-NIB_API enum nib_status nib_device_save_costs(struct nib_device *device,
-					      struct nib_error *err);
 
 /* Every backend of this build, open here or not, best first. */
 struct nib_backend_info {
@@ -519,6 +518,7 @@ struct nib_plan_info {
 	int threads;
 	/* What runs, and why, in one sentence; lives as long as the plan. */
 	const char *explanation;
+	int k_slices; /* in which k is summed; 1 unless a GPU divides it */
 };
 NIB_API enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 					  struct nib_plan_info *info,
@@ -616,8 +616,8 @@ struct nib_check_result {
 	/*
 	 * The largest error: |c - exact| / (|alpha| * T), for NIB_DUAL_GEMM
 	 * over the product of both such terms; not divided if that is 0.  T is
-	 * the sum of |block partials| for NIB_ARITHMETIC_BLOCKS and of
-	 * |products| for NIB_ARITHMETIC_FP16_TENSOR.
+	 * the sum of |block partials|; for NIB_ARITHMETIC_FP16_TENSOR that of
+	 * |products|.
 	 */
 	double worst_error;
 	double worst_bound;    /* the bound of that same element, same unit */
@@ -659,8 +659,10 @@ struct nib_quantize_options {
 	/* The global scale: positive, with 6 * global finite; or 0, which means
 	 * amax / 2688 of all of x. */
 	float global;
-	/* Nonzero: inf becomes the largest value, NaN becomes zero.  Else the
-	 * first one is NIB_BAD_DATA, with its index, and q is undefined. */
+	/* Zero: an inf or NaN in x is NIB_BAD_DATA, with the index of the first
+	 * one, and q is undefined.  Nonzero: an inf becomes 6 * 448 * global
+	 * with its sign, a NaN becomes 0, and a global scale that is worked out
+	 * counts neither. */
 	int saturate;
 	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
 	void *stream;
@@ -690,8 +692,9 @@ NIB_API enum nib_status nib_quantize(struct nib_device *device,
 				     float *global_used, struct nib_error *err);
 
 /*
- * The largest |x|; waits for it.  NaN or inf is NIB_BAD_DATA, or with saturate
- * skipped.  On "cuda" x is read on the default stream, as by nib_pack().
+ * The largest |x|; waits for it.  An inf or NaN is NIB_BAD_DATA if saturate is
+ * zero, and is left out if not.  On "cuda" x is read on the default stream, as
+ * by nib_pack().
  */
 NIB_API enum nib_status nib_amax(struct nib_device *device,
 				 const struct nib_dense *x, int saturate,

@@ -18,9 +18,9 @@
 struct nib_json {
 	const char *at, *end;
 	const char *begin;
-	/* What is wrong at `at`, once a call has failed; else NULL. */
+	/* Says what is wrong at `at`; NULL until a call fails. */
 	const char *problem;
-	/* Where decoded strings go; never longer than their text. */
+	/* Takes the decoded strings, which are never longer than their text. */
 	char *strings;
 };
 

@@ -305,7 +305,7 @@ uintptr_t nib_grid_columns_bytes(const struct nib_grid *g)
 	return (uintptr_t)((g->batch - 1) * g->batch_stride + g->width);
 }
 
-/* Columns of one wider matrix: the same row stride, and columns apart. */
+/* True for separate columns of one wider matrix: the row strides are equal. */
 static bool are_columns_apart(const struct nib_grid *x,
 			      const struct nib_grid *y)
 {
@@ -332,7 +332,10 @@ bool nib_grid_is_apart(const struct nib_grid *g)
 				g->batch_stride);
 }
 
-/* Each piece of x beside one of y: together a grid of longer pieces. */
+/*
+ * True if each piece of x lies beside one of y, and the two together form a
+ * grid of longer pieces.
+ */
 static bool are_pieces_apart(const struct nib_grid *x, const struct nib_grid *y)
 {
 	const struct nib_grid *low = x->begin < y->begin ? x : y;
@@ -343,7 +346,7 @@ static bool are_pieces_apart(const struct nib_grid *x, const struct nib_grid *y)
 	if (x->rows != y->rows || x->row_stride != y->row_stride ||
 	    x->batch != y->batch || x->batch_stride != y->batch_stride)
 		return false;
-	/* Far below any overflow of the sums that follow. */
+	/* The limit keeps the sums below from overflowing. */
 	if (offset < (uintptr_t)low->width || offset > INT64_MAX / 4)
 		return false;
 	both = *low;

@@ -45,8 +45,8 @@ enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
 				struct nib_error *err);
 
 /*
- * Where the bytes of a view's array lie: piece (batch b, row r) is `width`
- * bytes from begin + b * batch_stride + r * row_stride on.
+ * The bytes of a view's array, as pieces: the piece of batch b and row r begins
+ * at begin + b * batch_stride + r * row_stride and has `width` bytes.
  */
 struct nib_grid {
 	uintptr_t begin;
@@ -59,16 +59,16 @@ uintptr_t nib_grid_columns_bytes(const struct nib_grid *g);
 /* Whether no two pieces have a byte in common. */
 bool nib_grid_is_apart(const struct nib_grid *g);
 /*
- * Whether pieces of width bytes of all batches lie between two rows, as those
- * of [rows, batch, columns] in memory do.
+ * Whether the pieces of all batches, width bytes each, lie between one row and
+ * the next, as in memory of [rows, batch, columns].
  */
 bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
 		      int64_t batch_stride);
 
 /*
- * Views of valid data whose spans overlap may still have no byte in common: as
- * columns of one wider matrix, or with each piece of a stack beside one of the
- * other.  Other patterns count as overlap.
+ * Whether two views of valid data have a byte in common.  Views whose spans
+ * overlap are told apart in two patterns: columns of one wider matrix, and
+ * stacks whose pieces lie side by side.  Other patterns count as overlap.
  */
 bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y);
 bool nib_scales_overlap_codes(const struct nib_nvfp4 *v);

@@ -22,7 +22,7 @@ static inline bool nib_array_grow(void *array, int64_t used, int64_t *capacity,
 
 	if (used < *capacity)
 		return true;
-	/* By bytes: the pointer's type is the caller's, not void *. */
+	/* Copied as bytes, because the pointer's type is not void *. */
 	memcpy(&items, array, sizeof(items));
 	items = realloc(items, (size_t)more * item_bytes);
 	if (!items)

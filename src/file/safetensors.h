@@ -26,7 +26,6 @@ struct nib_file {
 	struct nib_layer_problem *problems;
 	int64_t n_problems;
 	char *layer_names;
-	float *globals;
 };
 
 /* Recognises the NVFP4 layers of a file whose tensors are all read. */

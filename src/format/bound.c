@@ -38,28 +38,40 @@ static double half_ulp(enum nib_dtype dtype, double x)
 	return ldexp(1, exponent - f.fraction_bits - 1);
 }
 
-/* The largest error of an fp32 sum times alpha: units * U * of. */
+/*
+ * The largest error of an fp32 sum times alpha: units * U * of + fixed.  of and
+ * fixed count in units of 2^NIB_EXACT_UNIT.
+ */
 struct sum_bound {
-	double units, of;
+	double units, of, fixed;
 };
 
 static struct sum_bound bound_of(const struct nib_exact_sum *s, int64_t k,
 				 enum nib_arithmetic arithmetic)
 {
-	const int64_t n_blocks = k / NIB_BLOCK;
-	const double blocks = (double)n_blocks;
+	const int64_t n_blocks = k / NIB_BLOCK, n_steps = (n_blocks + 3) / 4;
+	const double blocks = (double)n_blocks, steps = (double)n_steps;
 
-	if (arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
-		return (struct sum_bound){9.5 * blocks + 9,
-					  (double)s->products};
-	return (struct sum_bound){blocks + 4, (double)s->magnitude};
+	switch (arithmetic) {
+	case NIB_ARITHMETIC_FP16_TENSOR:
+		return (struct sum_bound){9.5 * blocks + 9, (double)s->products,
+					  0};
+	case NIB_ARITHMETIC_FP4_TENSOR:
+		return (struct sum_bound){2.002 * steps + 4,
+					  (double)s->magnitude,
+					  16 * (double)s->large};
+	case NIB_ARITHMETIC_BLOCKS:
+		break;
+	}
+	return (struct sum_bound){blocks + 4, (double)s->magnitude, 0};
 }
 
 /* Infinite alpha times a sum whose sign fp32 may get wrong. */
 static struct nib_expected expect_infinite(const struct nib_exact_sum *s,
 					   double want, struct sum_bound b)
 {
-	const bool is_sure = fabs((double)s->sum) > b.units * U * b.of;
+	const bool is_sure =
+	    fabs((double)s->sum) > b.units * U * b.of + b.fixed;
 
 	return (struct nib_expected){want, is_sure ? 0 : INFINITY, 1};
 }
@@ -69,17 +81,18 @@ struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
 {
 	const struct sum_bound b = bound_of(s, k, arithmetic);
 	const double want = nib_exact_double(s, alpha);
-	const double total =
-	    ldexp(b.of, NIB_EXACT_UNIT) * fabs(nib_fp32_to_fp64(alpha));
+	const double scale =
+	    ldexp(fabs(nib_fp32_to_fp64(alpha)), NIB_EXACT_UNIT);
+	const double total = b.of * scale, fixed = b.fixed * scale;
 	struct nib_expected e = {want, 0, 1};
 
-	if (isnan(want) && !s->is_nan && isinf(alpha) && b.of > 0) {
+	if (isnan(want) && !s->is_nan && isinf(alpha) && b.of + b.fixed > 0) {
 		e.slack = INFINITY; /* inf * a sum that cancels exactly */
 	} else if (isinf(want)) {
 		return expect_infinite(s, want, b);
-	} else if (!isnan(want) && total > 0) {
-		e.slack = b.units * U * total + HALF_SMALLEST;
-		e.unit = total;
+	} else if (!isnan(want) && total + fixed > 0) {
+		e.slack = b.units * U * total + fixed + HALF_SMALLEST;
+		e.unit = total > 0 ? total : 1;
 	}
 	return e;
 }

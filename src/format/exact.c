@@ -87,6 +87,17 @@ int64_t nib_exact_products(const struct nib_exact_row *a,
 	return sum;
 }
 
+int64_t nib_exact_large_blocks(const struct nib_exact_row *a,
+			       const struct nib_exact_row *b, int64_t k)
+{
+	const int32_t large = 256 << 9; /* units of 2^-9 */
+	int64_t count = 0;
+
+	for (int64_t g = 0; g < k / NIB_BLOCK; g++)
+		count += (a->scale[g] >= large) & (b->scale[g] >= large);
+	return count;
+}
+
 static uint64_t round_product(const struct nib_exact_sum *s, float alpha,
 			      struct nib_float_format f)
 {

@@ -30,6 +30,7 @@ struct nib_exact_sum {
 	int64_t sum;	   /* of the block partials */
 	int64_t magnitude; /* sum of |block partials| */
 	int64_t products;  /* sum of |products|, see nib_exact_products() */
+	int64_t large;	   /* blocks, see nib_exact_large_blocks() */
 	bool is_nan;	   /* a NaN scale takes part: ignore the numbers */
 };
 
@@ -40,7 +41,7 @@ struct nib_exact_sum {
 void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
 		      int64_t batch, int64_t row, int64_t scale_row);
 
-/* Leaves products 0. */
+/* Leaves products and large 0. */
 struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
 				   const struct nib_exact_row *b, int64_t k);
 /*
@@ -49,6 +50,12 @@ struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
  */
 int64_t nib_exact_products(const struct nib_exact_row *a,
 			   const struct nib_exact_row *b, int64_t k);
+/*
+ * How many blocks have a scale of at least 256 on both sides.  Only the bound
+ * of NIB_ARITHMETIC_FP4_TENSOR needs it.
+ */
+int64_t nib_exact_large_blocks(const struct nib_exact_row *a,
+			       const struct nib_exact_row *b, int64_t k);
 
 /*
  * alpha * sum, rounded once, to nearest even: the bits of dtype, or a double.
