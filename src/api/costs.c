@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* costs.c - the API layer of a planner's costs: read, set, save. */
+/* costs.c - the API layer of a planner's costs: read and set. */
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"
@@ -44,12 +44,4 @@ enum nib_status nib_device_set_costs(struct nib_device *device,
 	if (status)
 		return status;
 	return device->backend->costs_set(device, costs ? &ours : NULL, err);
-}
-
-enum nib_status nib_device_save_costs(struct nib_device *device,
-				      struct nib_error *err)
-{
-	enum nib_status status = check(device, err);
-
-	return status ? status : device->backend->costs_save(device, err);
 }

@@ -25,8 +25,10 @@ size_t nib_outputs_bytes(void)
 	return sizeof(struct output);
 }
 
-/* By the first byte, or, if stride is not 0, by its column in rows of stride
- * bytes and then by the first byte. */
+/*
+ * The order of outputs is that of their first bytes; if stride is not 0, that
+ * of the first bytes' columns in rows of stride bytes, then of the bytes.
+ */
 static bool comes_before(const struct output *x, const struct output *y,
 			 uintptr_t stride)
 {

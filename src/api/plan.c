@@ -40,6 +40,7 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 		return no_memory("a plan", sizeof(struct nib_plan), err);
 	(*plan)->device = device;
 	(*plan)->op = op;
+	(*plan)->k_slices = 1;
 	(*plan)->caller_workspace = ours->caller_workspace != 0;
 	if (pthread_mutex_init(&(*plan)->last.lock, NULL) != 0) {
 		device->backend->plan_free(*plan);
@@ -227,6 +228,7 @@ enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 	ours.tasks = plan->tasks;
 	ours.threads = plan->threads;
 	ours.explanation = plan->explanation;
+	ours.k_slices = plan->k_slices;
 	nib_info_write(info, &ours, bytes);
 	return NIB_OK;
 }

@@ -145,6 +145,8 @@ static struct nib_exact_sum sum_of(const struct oracle *o,
 
 	if (o->options.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
 		s.products = nib_exact_products(a, b, k);
+	if (o->options.arithmetic == NIB_ARITHMETIC_FP4_TENSOR)
+		s.large = nib_exact_large_blocks(a, b, k);
 	return s;
 }
 
@@ -377,14 +379,16 @@ static enum nib_status check_open(struct oracle *o,
 					 "or more",
 					 (long long)o->options.sample_rows);
 	if (o->options.arithmetic != NIB_ARITHMETIC_BLOCKS &&
-	    o->options.arithmetic != NIB_ARITHMETIC_FP16_TENSOR)
+	    o->options.arithmetic != NIB_ARITHMETIC_FP16_TENSOR &&
+	    o->options.arithmetic != NIB_ARITHMETIC_FP4_TENSOR)
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "options.arithmetic",
 		    " = %d: must be "
-		    "NIB_ARITHMETIC_BLOCKS (%d) or "
-		    "NIB_ARITHMETIC_FP16_TENSOR (%d)",
+		    "NIB_ARITHMETIC_BLOCKS (%d), "
+		    "NIB_ARITHMETIC_FP16_TENSOR (%d) or "
+		    "NIB_ARITHMETIC_FP4_TENSOR (%d)",
 		    (int)o->options.arithmetic, NIB_ARITHMETIC_BLOCKS,
-		    NIB_ARITHMETIC_FP16_TENSOR);
+		    NIB_ARITHMETIC_FP16_TENSOR, NIB_ARITHMETIC_FP4_TENSOR);
 	return nib_info_check(theirs, sizeof(*ours), result_bytes, "result",
 			      err);
 }

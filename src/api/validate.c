@@ -415,7 +415,7 @@ enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
 				    struct nib_label label,
 				    struct nib_error *err)
 {
-	/* Without scales a view may have 2^40 rows: do not loop over them. */
+	/* A view without scales may have 2^40 rows, so no loop visits them. */
 	if (v->k == 0)
 		return NIB_OK;
 	for (int64_t row = first; row < end; row++) {

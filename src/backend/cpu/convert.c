@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * convert.c - scales from layout to layout, in pieces of a band of 128 rows.
- * What is whole goes straight from one layout to the other; the ends, padding
- * among them, go through a stage of 16 rows.
+ * Whole tiles are copied straight from one layout to the other; the edges and
+ * the padding go through a stage of 16 rows.
  */
 #include <string.h>
 
@@ -10,13 +10,13 @@
 #include "cpu.h"
 #include "format/view.h"
 
-/* Two bands of 64 KiB, this and the next, fit a second-level cache. */
+/* Two pieces of 64 KiB, this one and the next, fit into a second-level cache. */
 #define PIECE_GROUPS 512
 /* Fewer scales than this are not worth waking a thread for. */
 #define TASK_SCALES 2048
 /*
- * Scales of this many bytes belong to 16 MiB of 16-bit floats, and what works
- * on those finds little of it in the caches.
+ * From this size on scales are streamed past the caches: they belong to 16 MiB
+ * of 16-bit floats, of which the next user finds little in the caches anyway.
  */
 #define STREAM_BYTES (512 << 10)
 /* Rows 4 i .. 4 i + 3 of each part: a cache line of every tile. */

@@ -23,7 +23,7 @@ static void level_info(int level, struct nib_backend_info *info)
 	    cpu_isa_available(isa, info->reason, sizeof(info->reason));
 }
 
-/* What the options or NIB_CPU ask for, else the best. */
+/* Takes the set that the options or NIB_CPU name, else the best. */
 static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 				  struct nib_error *err)
 {
@@ -128,7 +128,6 @@ const struct nib_backend nib_backend_cpu = {
     .probe = nib_no_probe,
     .costs_get = nib_no_costs_get,
     .costs_set = nib_no_costs_set,
-    .costs_save = nib_no_costs_save,
     .pack = cpu_pack,
     .packed_free = cpu_packed_free,
     .plan_new = cpu_plan_new,

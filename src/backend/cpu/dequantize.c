@@ -11,7 +11,8 @@
 #define RUN_BLOCKS 64
 /* Fewer blocks than this are not worth waking a thread for. */
 #define TASK_BLOCKS 2048
-/* Outputs from here on would push everything else out of the caches. */
+/* Outputs of this size are streamed: they would push all else out of the caches.
+ */
 #define STREAM_BYTES (16 << 20)
 
 struct job {

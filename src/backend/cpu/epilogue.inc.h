@@ -105,8 +105,9 @@ static inline void store_fp16(const float *restrict x, int64_t cols,
 }
 
 /*
- * The last step: `cols` floats into c.  Straight into it: from a buffer that
- * was written in smaller pieces, a copy waits for all stores before it.
+ * Rounds `cols` floats and stores them straight into c.  A buffer between would
+ * cost time: a copy from memory that was written in smaller pieces waits for
+ * these stores.
  */
 static inline void store_row(const float *restrict x, int64_t cols,
 			     enum nib_dtype dtype, char *restrict c)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * features.c - what is the same on every processor: the names of instruction
- * sets and the sizes of caches; and what is known where no file of the
- * processor's own says more (x86/features_x86.c does).
+ * sets and the sizes of caches.  A processor without a file of its own, as
+ * x86/features_x86.c is one, is described here too.
  */
 #include "features.h"
 
@@ -101,7 +101,8 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 	return isa == CPU_SCALAR;
 }
 
-/* Linux names Arm processors by numbers only: the machine must do. */
+/* Linux has no names of Arm processors, only numbers: the architecture's name
+ * stands in their place. */
 void cpu_describe(char *hardware, size_t hardware_bytes, char *features,
 		  size_t features_bytes)
 {

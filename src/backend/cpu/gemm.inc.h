@@ -69,16 +69,16 @@
 
 /* ---- tiles: the main loop ----------------------------------------------- */
 
-/* Where a tile's weights come from, the first time. */
+/* The packed weights that the first row tile of a chunk expands. */
 struct source {
 	const uint8_t *panels[TILE_PANELS];
 	int64_t left; /* blocks to the end of the panels */
 };
 
 /*
- * What a tile fetches for the next chunk, `step` bytes of each panel a k-block.
- * All row tiles take a share: fetched by the first of many, weights would have
- * left L2 again when they are needed.
+ * A tile's prefetches for the next chunk: `step` bytes of each panel a k-block.
+ * Every row tile takes a share.  If the first of many tiles fetched all, the
+ * weights would have left L2 again by the time they are needed.
  */
 struct fetch {
 	const uint8_t *panels[TILE_PANELS];
@@ -94,8 +94,8 @@ TILE_INLINE void expand_scales(const uint8_t *bytes, char *out)
 		store_int(out, to_bits(s));
 		return;
 	}
-	/* A scale of 0 has codes of 0: any factor will do that stays finite
-	 * when bits are added to it. */
+	/* The codes of a scale of 0 are 0, so its factor may be any that stays
+	 * finite when bits are added to it. */
 	s = max_float(s, set_float(0x1p-9f));
 	const vfloat eighth = mul_float(s, set_float(0.125f));
 
@@ -141,7 +141,8 @@ TILE_INLINE vfloat scale_product(const struct cpu_record *a,
 		memcpy(&bits, &a->scale, sizeof(bits));
 		expanded_scales +=
 		    (bits >> FRACTION_SHIFT & 7) * (TILE_VECS * V_BYTES);
-		/* Broadcast from memory: from a register it costs a port. */
+		/* set_float() broadcasts from memory; from a register it would
+		 * occupy a port. */
 		return to_float(
 		    add_int(to_bits(set_float(a->scale)),
 			    load_int(expanded_scales + v * V_BYTES)));
@@ -181,10 +182,10 @@ TILE_INLINE void add_rows(const int step, const struct cpu_record *a,
 }
 
 /*
- * sums[row][col] (+)= `blocks` k-blocks, for `rows` rows, known when compiled.
- * With a source (a constant too) the weights are expanded on the way,
- * one k-block ahead, so that decoding hides behind this tile's arithmetic; the
- * next tiles find them.
+ * Adds `blocks` k-blocks to sums[row][col], or sets it to them if `first`.
+ * `rows`, and whether there is a source, are known when compiled.  With a
+ * source the weights are expanded on the way, one k-block ahead, so that
+ * decoding hides behind this tile's arithmetic; the next tiles find them.
  */
 TILE_INLINE void sum_tile(const int rows, const struct source *source,
 			  const struct fetch *fetch, const struct cpu_record *a,
@@ -223,7 +224,7 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 
 /* ---- direct ------------------------------------------------------------- */
 
-/* How far ahead of the arithmetic weights are asked for, into L2. */
+/* Weights are prefetched into L2 this far ahead of the arithmetic. */
 #define FETCH_BLOCKS (16 * GROUP_BLOCKS)
 
 /*
@@ -233,9 +234,10 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 #define DIRECT_BLOCKS 512
 
 /*
- * sums[row][16 of a unit's] (+)= `blocks` k-blocks of one panel, for `rows`
- * rows, known when compiled; left: blocks to the panel's end; next: what will
- * be read after them, so that the stream from memory never stops.
+ * Adds `blocks` k-blocks of one panel to its 16 columns of a unit's sums, or
+ * sets them if `first`, for `rows` rows, known when compiled.  left: blocks to
+ * the panel's end.  next: the weights that are read after these, which are
+ * prefetched so that the stream from memory never stops.
  */
 TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 			   const uint8_t *panel, int64_t left, int64_t blocks,
@@ -245,7 +247,8 @@ TILE_INLINE void sum_panel(const int rows, const struct cpu_record *a,
 	const uint8_t *fetch = panel + cpu_codes_at(ahead);
 	vfloat sum[TILE_ROWS][PANEL_VECS];
 
-	/* load_scales() gives 1/256 of a scale: so are the sums meanwhile. */
+	/* load_scales() gives 1/256 of a scale, so the sums in registers are
+	 * 1/256 of those in memory. */
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
 			sum[i][v] =
@@ -428,7 +431,7 @@ static const uint8_t *find_panel(const struct cpu_item *item,
 			    k0 / GROUP_BLOCKS * GROUP_BYTES;
 }
 
-/* Where the sums of a row of a unit lie, from a tile's first column. */
+/* The sums of one row of a unit, from the first column of a tile on. */
 static float *blocked_sums(float *sums, int64_t row, int64_t col)
 {
 	return sums +
@@ -449,8 +452,9 @@ static void find_source(const struct cpu_item *item,
 }
 
 /*
- * What `rows` rows fetch during a chunk with this source: the next chunk, if it
- * is packed.  Never read; it may lie past the end.
+ * Sets the prefetches of `rows` rows during a chunk: of the next chunk, if its
+ * weights are packed, else of nothing new.  Addresses may lie past the end of
+ * the weights, because they are only prefetched.
  */
 static void find_fetch(const struct cpu_item *item,
 		       const struct cpu_chunk *next,
@@ -471,7 +475,7 @@ static void find_fetch(const struct cpu_item *item,
 	fetch->step = (BLOCK_CODES + PANEL_COLS) * TILE_ROWS / rows + 1;
 }
 
-/* Output lines that finish_row() will write soon: they come from memory. */
+/* Prefetches the lines of the output that finish_row() writes soon. */
 static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
 			 int64_t col)
 {
@@ -587,8 +591,9 @@ static void sum_rows(const struct cpu_item *item, const uint8_t *panel,
 }
 
 /*
- * What a direct pass reads after panel p of a unit from block k0: the unit's
- * next panel, or its first one further on, or the next unit.  Only fetched.
+ * The weights that a direct pass reads after panel p of a unit from block k0:
+ * the unit's next panel, or its first one further on, or the next unit.  They
+ * are only prefetched.
  */
 static const uint8_t *after_panel(const struct cpu_item *item,
 				  const struct cpu_weights *b, int64_t n0,
@@ -607,9 +612,9 @@ static const uint8_t *after_panel(const struct cpu_item *item,
 }
 
 /*
- * All rows of the item, the panels of a unit one after the other.  More rows
- * than a tile has take a chunk of a panel (9 KiB) tile by tile: the first one
- * brings it near, the others decode it again.
+ * Sums all rows of the item, one panel of a unit after the other.  If the rows
+ * are more than a tile has, they run over a chunk of a panel (9 KiB) tile by
+ * tile: the first one brings it into L1, the others decode it again from there.
  */
 static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 		       int64_t n0, int panels, struct scratch *scratch,

@@ -34,8 +34,7 @@
 /* Most k-blocks that a unit expands at a time. */
 #define CHUNK_BLOCKS 64
 
-/* Twice the value of an e2m1 code reaches 12: added, B fits an unsigned byte.
- */
+/* Makes B's bytes unsigned: they are twice the values of codes, at least -12. */
 #define CODE_OFFSET 12
 
 struct cpu_record {

@@ -12,7 +12,8 @@
 
 void *cpu_lines(size_t bytes)
 {
-	/* From half a huge page on: small ones cost a fifth of the speed. */
+	/* Small pages cost a fifth of the speed, so blocks of over half a huge
+	 * page are rounded up to huge pages. */
 	const size_t align = bytes > HUGE_BYTES / 2 ? HUGE_BYTES : LINE_BYTES;
 	size_t rounded;
 	void *memory;

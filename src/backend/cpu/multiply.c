@@ -370,8 +370,8 @@ static void multiply_some(void *arg, int task)
 }
 
 /*
- * What one unit of an item costs, in rows: up to three are done while their
- * weights come from memory.
+ * The cost of one unit of an item, counted in rows.  One and two rows cost as
+ * much as three, because all of them wait for the weights from memory.
  */
 static int64_t unit_cost(const struct cpu_item *item)
 {

@@ -166,7 +166,7 @@ static inline uint16_t pack_panel_vector(const struct cpu_rows *b, int64_t n0,
 	const int64_t whole = blocks / GROUP_BLOCKS * GROUP_BLOCKS;
 	unsigned int nan = 0;
 
-	/* At the edges, and for a chunk that begins inside a group. */
+	/* The edges, and chunks that begin inside a group, have no vectors. */
 	if (n0 + PANEL_COLS > b->rows || block0 % GROUP_BLOCKS)
 		return pack_panel(b, n0, block0, blocks, panel);
 	nan = pack_groups(b, n0, block0, whole, panel);

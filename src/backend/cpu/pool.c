@@ -52,8 +52,9 @@ struct worker {
 
 struct cpu_pool {
 	/*
-	 * 2 * the process's number while its threads are being started, 1 more
-	 * when `workers` of them run.  Another process's: none run here.
+	 * 2 * `process` while a caller of this process starts threads, and 1
+	 * more when `workers` of them run.  Any other value: none was started,
+	 * or a process before the fork started them, so none runs here.
 	 */
 	_Atomic uint32_t state;
 	int threads, workers;
@@ -128,8 +129,9 @@ static struct job *next_job(struct worker *worker)
 			return job;
 		atomic_store(&worker->sleeps, true);
 		/*
-		 * A job posted before the store was perhaps posted without a
-		 * wake; one after it brings a wake, also if it is withdrawn.
+		 * A caller that posted a job before the store may have seen no
+		 * sleeper, so the slot is looked at again.  A caller that posts
+		 * one after it wakes the worker, even if it withdraws the job.
 		 */
 		if (atomic_load(&worker->job) &&
 		    atomic_exchange(&worker->sleeps, false))
@@ -216,7 +218,7 @@ static int ready_workers(struct cpu_pool *pool)
 
 	if (state == starting + 1)
 		return pool->workers;
-	/* While another caller starts them this one does without. */
+	/* If another caller is starting them, this one runs without them. */
 	if (state == starting ||
 	    !atomic_compare_exchange_strong(&pool->state, &state, starting))
 		return 0;

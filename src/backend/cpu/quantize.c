@@ -18,9 +18,9 @@
 #include "format/view.h"
 #include "quantize_tables.h"
 
-/* What tasks are cut into: long enough for memory to see streams. */
+/* Most blocks of a run: long enough for the processor to see a stream. */
 #define RUN_BLOCKS 512
-/* In tiles: rows whose scales are put next to each other. */
+/* Rows whose scales are gathered before they are written to a tile. */
 #define STAGE_ROWS 4
 /* This piece, the next and the outputs stay in the nearest cache. */
 #define PIECE_BYTES 4096
@@ -57,8 +57,8 @@ static bool is_tiled(const struct job *job)
 }
 
 /*
- * Runs go row by row, but in tiles down 128 rows first: the scales of these lie
- * between each other and are written while in the cache.
+ * Runs go row by row.  For tiled scales they go down 128 rows first, because the
+ * scales of these rows are interleaved and so are written while in the cache.
  */
 static struct run run_at(const struct job *job, int64_t index)
 {
@@ -270,7 +270,7 @@ static void saturate_run(const struct job *job, const struct run *run,
 	}
 }
 
-/* In pieces, the last of which fetches the beginning of the next run. */
+/* Quantises a run piece by piece; the last piece prefetches the next run. */
 static void quantize_run(struct job *job, const struct run *run,
 			 const struct run *next, uint8_t *scales)
 {
@@ -346,7 +346,7 @@ static void quantize_task(void *arg, int i)
 	for (int64_t at = steps * i / job->tasks * step; at < end; at += step) {
 		const bool is_last = at + step == end;
 
-		/* In tiles a later run may hold an earlier inf or NaN. */
+		/* With tiled scales a later run may hold an earlier element. */
 		if (is_tiled(job)) {
 			quantize_tiled(job, at, is_last);
 		} else {
@@ -361,7 +361,7 @@ static void quantize_task(void *arg, int i)
 	}
 }
 
-/* What runs under the default floating-point mode but is not cut into tasks. */
+/* The one task that makes the tables, under the default floating-point mode. */
 struct setup {
 	struct cpu_quantizer *quantizer;
 	const struct nib_quantize_options *options;
@@ -393,7 +393,8 @@ enum nib_status cpu_quantize(struct nib_device *device,
 	struct job job;
 	enum nib_status status;
 
-	/* As bits: a subnormal is not 0, whatever the caller's mode. */
+	/* Compares bits, because a subnormal is not 0 even if the caller's mode
+	 * flushes it. */
 	if (nib_fp32_bits(options->global) == 0) {
 		status = cpu_amax(device, x, saturate, &setup.amax, err);
 		if (status)

@@ -58,8 +58,9 @@ static bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 				       scales + b))
 			return false;
 	/*
-	 * The second works from the cache, so memory fetches the next run: into
-	 * the second-level cache, which has more fetches under way at a time.
+	 * The second pass reads x from the cache, so memory is free to prefetch
+	 * the next run.  It goes into the second-level cache, which can have
+	 * more fetches under way.
 	 */
 	for (int64_t b = 0; b < whole; b += 16) {
 		for (int i = 0; i < 16 * BLOCK_BYTES; i += 64)

@@ -20,10 +20,10 @@
 #define CPU_DTYPES 3 /* enum nib_dtype indexes the arrays of functions */
 
 /*
- * How to quantise.  The magnitude of a float, its bits without the sign, orders
- * as an integer; limit[s][c] is the largest magnitude in x's own type whose
- * code is <= c under scale byte s.  So code = how many of limit[s][0..6] it
- * exceeds.
+ * The table that quantises.  limit[s][c] is the largest magnitude in x's own
+ * type whose code is <= c under scale byte s, so a code is the number of
+ * limit[s][0..6] that the magnitude exceeds.  A magnitude is a float's bits
+ * without the sign; they are ordered as integers.
  */
 struct cpu_quantizer {
 	union {
@@ -36,7 +36,7 @@ struct cpu_quantizer {
 	uint8_t zero_scale; /* of a block of zeros */
 };
 
-/* How to dequantise: the bits of y for each scale byte and code. */
+/* The table that dequantises: the bits of y for each scale byte and code. */
 struct cpu_dequantizer {
 	union {
 		_Alignas(64) uint32_t wide[256][16]; /* NIB_FP32 */

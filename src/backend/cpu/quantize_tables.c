@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_tables.c - a global scale leaves 126 scales, each with 7 boundaries
- * and 8 values: few enough to work each out exactly, once a call.
+ * quantize_tables.c - works out every boundary and value exactly, once a call.
+ * They are few: a global scale leaves 126 scales, each with 7 boundaries and 8
+ * values.
  */
 #include "quantize_tables.h"
 
@@ -25,7 +26,7 @@ static uint32_t fp32_limit(double d, int c)
 	const bool beyond =
 	    tie_goes_up ? (double)nearest >= edge : (double)nearest > edge;
 
-	/* edge > 0, so only a nearest > 0 can be beyond it. */
+	/* nearest is beyond edge only if it is > 0, because edge is > 0. */
 	return nib_fp32_bits(nearest) - beyond;
 }
 

@@ -3,7 +3,6 @@
  * threads.c - how many threads a device has, and its tasks onto them or the
  * caller's pool.
  */
-#include <errno.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -41,7 +40,6 @@ static int variable(const char *name, int most, int otherwise)
 
 	if (!text)
 		return otherwise;
-	errno = 0;
 	value = strtol(text, &end, 10);
 	while (*end == ' ')
 		end++;
@@ -70,7 +68,8 @@ enum nib_status cpu_threads_open(struct cpu_device *device,
 	device->pool = NULL;
 	if (device->threads == 1 || device->parallel_for)
 		return NIB_OK;
-	/* More threads than processors: one that spins keeps another waiting. */
+	/* Threads spin only if each has a processor: else a spinning one keeps
+	 * another waiting. */
 	device->pool = cpu_pool_new(
 	    device->threads, device->threads <= processors &&
 				 (!policy || strcasecmp(policy, "passive")));

@@ -75,7 +75,7 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	packed->base.batch = b->batch;
 	packed->panels = (b->rows + PANEL_COLS - 1) / PANEL_COLS;
 	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_BLOCK);
-	/* Without values there are no panels, whatever rows and batch are. */
+	/* Weights without values have no panels, whatever rows and batch are. */
 	if (b->k > 0 && b->rows > 0 &&
 	    (__builtin_mul_overflow(b->batch, packed->panels,
 				    &job.all_panels) ||

@@ -71,7 +71,7 @@ static inline __m512i max_quarters_16(__m512i a, __m512i b)
 				_mm512_shuffle_i64x2(a, b, 0xDD));
 }
 
-/* In each quarter: the 4 lanes of a and of b become 2 of a, 2 of b. */
+/* Makes 2 lanes of a and 2 of b from the 4 of each, in every quarter. */
 static inline __m512i max_pairs_32(__m512i a, __m512i b)
 {
 	return _mm512_max_epu32(_mm512_unpacklo_epi64(a, b),

@@ -39,8 +39,8 @@ static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
 			out->codes[8 + i][n] = nib_e2m1_twice[z1 & 15];
 			out->codes[12 + i][n] = nib_e2m1_twice[z1 >> 4];
 		}
-		/* A NaN becomes 480 here, and the epilogue's mask the result.
-		 */
+		/* A NaN becomes 480 here; the epilogue's mask makes the result
+		 * NaN. */
 		out->scales[n] =
 		    scales[n] == 0x7f ? 480.0f : nib_e4m3_to_float(scales[n]);
 	}

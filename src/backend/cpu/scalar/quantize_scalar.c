@@ -96,7 +96,7 @@ static void dequantize_16bit(const struct cpu_dequantizer *table,
 	}
 }
 
-/* Where scale g of row 32 * part + r lies, from row 0 of the first tile on. */
+/* Byte of scale g of row 32 * part + r, counted from row 0 of the first tile. */
 static int64_t in_tiles(int part, int r, int64_t g)
 {
 	return g / NIB_SCALE_TILE_GROUPS * NIB_SCALE_TILE_BYTES +
