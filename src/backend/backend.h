@@ -64,6 +64,7 @@ struct nib_plan {
 	int threads;
 	const char *backend_name;
 	char explanation[256];
+	int k_slices; /* 1 before the backend's plan() */
 	/* Nonzero: every run brings its workspace. */
 	bool caller_workspace;
 	/* Host backends: workspaces that no run uses now, or NULL. */
@@ -130,8 +131,6 @@ struct nib_backend {
 	enum nib_status (*costs_set)(struct nib_device *device,
 				     const struct nib_costs *costs,
 				     struct nib_error *err);
-	enum nib_status (*costs_save)(struct nib_device *device,
-				      struct nib_error *err);
 
 	/* Scale signs are checked on a host backend only. */
 	enum nib_status (*pack)(struct nib_device *device,
@@ -198,7 +197,5 @@ enum nib_status nib_no_costs_get(struct nib_device *device,
 enum nib_status nib_no_costs_set(struct nib_device *device,
 				 const struct nib_costs *costs,
 				 struct nib_error *err);
-enum nib_status nib_no_costs_save(struct nib_device *device,
-				  struct nib_error *err);
 
 #endif

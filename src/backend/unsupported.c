@@ -39,9 +39,3 @@ enum nib_status nib_no_costs_set(struct nib_device *device,
 	(void)costs;
 	return no_costs(device, err);
 }
-
-enum nib_status nib_no_costs_save(struct nib_device *device,
-				  struct nib_error *err)
-{
-	return no_costs(device, err);
-}

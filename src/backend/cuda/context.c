@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch.h"
 #include "core/error.h"
 #include "cuda.h"
 
@@ -48,9 +49,23 @@ static enum nib_status read_properties(struct cuda_device *d, CUresult *result)
 	return NIB_OK;
 }
 
+/* All that this build has kernels for. */
+static void list_hardware(char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	*text = '\0';
+	for (int i = 0; i < CUDA_ARCHS && used < bytes; i++)
+		if (cuda_has_images(cuda_archs[i]))
+			used += (size_t)snprintf(text + used, bytes - used,
+						 "%s%s", used ? " and " : "",
+						 cuda_archs[i]->hardware);
+}
+
 enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 			      struct cuda_device *device, struct nib_error *err)
 {
+	char hardware[96];
 	CUresult result;
 
 	memset(device, 0, sizeof(*device));
@@ -59,15 +74,15 @@ enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 	snprintf(device->name, sizeof(device->name), "cuda:%d", ordinal);
 	if (read_properties(device, &result))
 		return cuda_fail(driver, result, device->name, err);
-	if (device->capability != CUDA_CAPABILITY)
-		return nib_fail(err, NIB_UNSUPPORTED,
-				"%s, %s, has compute capability %d.%d: the "
-				"kernels are for %d.%d (H100, H200)",
-				device->name, device->hardware,
-				device->capability / 10,
-				device->capability % 10, CUDA_CAPABILITY / 10,
-				CUDA_CAPABILITY % 10);
-	return NIB_OK;
+	device->arch = cuda_arch_of(device->capability);
+	if (device->arch && cuda_has_images(device->arch))
+		return NIB_OK;
+	list_hardware(hardware, sizeof(hardware));
+	return nib_fail(err, NIB_UNSUPPORTED,
+			"%s, %s, has compute capability %d.%d: the kernels are "
+			"for %s",
+			device->name, device->hardware, device->capability / 10,
+			device->capability % 10, hardware);
 }
 
 /* "cuda" or "cuda:N". */
@@ -148,7 +163,7 @@ enum nib_status cuda_open(const char *name,
 	status = cuda_describe(driver, ordinal, device, err);
 	if (!status) {
 		device->base.backend = &nib_backend_cuda;
-		cuda_costs_open(device);
+		device->costs = *device->arch->costs;
 		status = start(device, err);
 	}
 	if (status)

@@ -9,8 +9,21 @@
  * less (two steps at once); a size has one entry, since beside larger tiles it
  * costs this.
  */
-const struct nib_cuda_costs nib_cuda_costs = {
+const struct nib_cuda_costs nib_sm90_costs = {
     .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938, 1070},
     .tile = 1500,
     .split = 6000,
+};
+
+/*
+ * Not measured: sm100_step_cycles() (sm100_cut.c), which has the constants and
+ * their sources.  A tile: a commit and its wait, 200 cycles, the first
+ * accumulators that the next tile waits for, and its first stage (derived).
+ * split: 32 KB a CTA to its neighbour at the 32 bytes a cycle of copies out of
+ * shared memory, and two barriers of a cluster of 400 cycles (derived).
+ */
+const struct nib_cuda_costs nib_sm100_costs = {
+    .step = {124, 127, 130, 133, 137, 140, 143, 146, 158, 164, 170, 176},
+    .tile = 1000,
+    .split = 2000,
 };

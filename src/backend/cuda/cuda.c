@@ -5,16 +5,39 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Open if a GPU of this machine is one that there are kernels for. */
-static void level_info(int level, struct nib_backend_info *info)
+#include "arch.h"
+
+/* Is GPU i of this machine one of the architecture?  If not, why. */
+static bool is_of(const struct cuda_arch *arch,
+		  const struct cuda_driver *driver, int i, char *reason,
+		  size_t bytes)
 {
-	const struct cuda_driver *driver;
 	struct cuda_device device;
 	struct nib_error err;
+	enum nib_status status = cuda_describe(driver, i, &device, &err);
+
+	if (!status && device.arch == arch)
+		return true;
+	if (!status || status == NIB_UNSUPPORTED)
+		snprintf(reason, bytes,
+			 "%s, %.48s, has compute capability %d.%d: the kernels "
+			 "are for %s",
+			 device.name, device.hardware, device.capability / 10,
+			 device.capability % 10, arch->hardware);
+	else
+		snprintf(reason, bytes, "%.127s", err.message);
+	return false;
+}
+
+/* A level is an architecture: open if a GPU of this machine is one. */
+static void level_info(int level, struct nib_backend_info *info)
+{
+	const struct cuda_arch *arch = cuda_archs[level];
+	const struct cuda_driver *driver;
+	char other[sizeof(info->reason)] = "";
 	const char *reason;
 
-	(void)level;
-	info->backend = CUDA_BACKEND_NAME;
+	info->backend = arch->name;
 	info->is_open = 0;
 	if (!cuda_images[0].words) {
 		snprintf(info->reason, sizeof(info->reason),
@@ -22,18 +45,19 @@ static void level_info(int level, struct nib_backend_info *info)
 			 "nvcc");
 		return;
 	}
+	if (!cuda_has_images(arch)) {
+		snprintf(info->reason, sizeof(info->reason),
+			 "this build has no kernels for %s", arch->hardware);
+		return;
+	}
 	driver = cuda_driver(&reason);
 	if (!driver) {
 		snprintf(info->reason, sizeof(info->reason), "%s", reason);
 		return;
 	}
-	for (int i = 0; i < driver->devices && !info->is_open; i++) {
-		if (cuda_describe(driver, i, &device, &err) == NIB_OK)
-			info->is_open = 1;
-		else if (i == 0)
-			snprintf(info->reason, sizeof(info->reason), "%.127s",
-				 err.message);
-	}
+	for (int i = 0; i < driver->devices && !info->is_open; i++)
+		info->is_open = is_of(arch, driver, i, i ? other : info->reason,
+				      sizeof(other));
 	if (info->is_open)
 		info->reason[0] = '\0';
 }
@@ -44,7 +68,7 @@ static void device_info(const struct nib_device *base,
 	const struct cuda_device *device = cuda_device(base);
 
 	info->name = device->name;
-	info->backend = CUDA_BACKEND_NAME;
+	info->backend = device->arch->name;
 	memcpy(info->hardware, device->hardware, sizeof(info->hardware));
 	snprintf(info->features, sizeof(info->features),
 		 "compute capability %d.%d, CUDA %d.%d driver",
@@ -59,12 +83,12 @@ static void device_info(const struct nib_device *base,
 	info->clock_khz = device->clock_khz;
 	info->memory_clock_khz = device->memory_clock_khz;
 	info->memory_bus_bits = device->memory_bus_bits;
-	info->arithmetic = NIB_ARITHMETIC_FP16_TENSOR;
+	info->arithmetic = device->arch->arithmetic;
 }
 
 const struct nib_backend nib_backend_cuda = {
     .name = "cuda",
-    .levels = 1,
+    .levels = CUDA_ARCHS,
     .level_info = level_info,
     .open = cuda_open,
     .close = cuda_close,
@@ -76,7 +100,6 @@ const struct nib_backend nib_backend_cuda = {
     .probe = cuda_probe,
     .costs_get = cuda_costs_get,
     .costs_set = cuda_costs_set,
-    .costs_save = cuda_costs_save,
     .pack = cuda_pack,
     .packed_free = cuda_packed_free,
     .plan_new = cuda_plan_new,

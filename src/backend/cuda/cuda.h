@@ -11,10 +11,7 @@
 #include "costs.h"
 #include "driver.h"
 
-/* The one architecture that this backend has kernels for. */
-#define CUDA_BACKEND_NAME "cuda-sm90"
-#define CUDA_CAPABILITY	  90
-
+struct cuda_arch;    /* arch.h */
 struct cuda_modules; /* module.c */
 
 struct cuda_device {
@@ -24,6 +21,7 @@ struct cuda_device {
 	CUdevice device;
 	CUcontext context; /* primary, retained */
 	struct cuda_modules *modules;
+	const struct cuda_arch *arch; /* NULL: none of them */
 	int multiprocessors;
 	int capability;
 	int shared_bytes; /* the most that one block may have */
@@ -33,11 +31,7 @@ struct cuda_device {
 	size_t memory_bytes;
 	char name[16]; /* "cuda:0" */
 	char hardware[64];
-	/* As nib_costs has them. */
 	struct nib_cuda_costs costs;
-	bool costs_from_file;
-	char costs_path[1024], costs_reason[128];
-	char costs_no_path[96]; /* why costs_path is "" */
 };
 
 static inline int64_t divide_up(int64_t a, int64_t b)
@@ -69,17 +63,13 @@ enum nib_status cuda_enter(const struct cuda_device *device,
 			   struct nib_error *err);
 void cuda_leave(const struct cuda_device *device);
 
-/* ---- costs_file.c, device_costs.c ---------------------------------------- */
+/* ---- device_costs.c ------------------------------------------------------ */
 
-/* The costs of the file, or the built-in ones; device is described. */
-void cuda_costs_open(struct cuda_device *device);
 enum nib_status cuda_costs_get(struct nib_device *device,
 			       struct nib_costs *costs, struct nib_error *err);
 enum nib_status cuda_costs_set(struct nib_device *device,
 			       const struct nib_costs *costs,
 			       struct nib_error *err);
-enum nib_status cuda_costs_save(struct nib_device *device,
-				struct nib_error *err);
 
 /* ---- image.c, module.c: the kernels of this build ------------------------ */
 
@@ -94,19 +84,22 @@ struct cuda_image {
 };
 /* Ends with NULL words; none at all in a build without nvcc. */
 extern const struct cuda_image *cuda_images;
+/* Has this build kernels for the architecture? */
+bool cuda_has_images(const struct cuda_arch *arch);
 /* With the context entered. */
 enum nib_status cuda_image_load(const struct cuda_device *device,
 				const struct cuda_image *image,
 				CUmodule *module, struct nib_error *err);
 
-/* With the context entered. */
+/* Those of the device's architecture.  With the context entered. */
 enum nib_status cuda_modules_load(struct cuda_device *device,
 				  struct nib_error *err);
 /* has_context: it is entered, so that the modules are unloaded from it. */
 void cuda_modules_free(struct cuda_device *device, bool has_context);
 /*
- * The kernel `name`, allowed shared_bytes of dynamic shared memory.  Looked up
- * once a device; from any thread, with the context entered.
+ * The kernel `name` of the device's architecture ("nib_gemm" is nib_gemm_sm90),
+ * allowed shared_bytes of dynamic shared memory.  Looked up once a device; from
+ * any thread, with the context entered.
  */
 enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 			    int shared_bytes, CUfunction *function,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device_costs.c - the costs of a device, as struct nib_costs has them. */
 #include <stdio.h>
-#include <string.h>
 
+#include "arch.h"
 #include "core/error.h"
-#include "gemm.h"
+#include "cuda.h"
+#include "tiles.h"
 
 enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 			       struct nib_error *err)
@@ -15,10 +16,11 @@ enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 
 	if (status)
 		return status;
-	status = cuda_gemm_clusters(device, &clusters, err);
+	status = device->arch->clusters(device, &clusters, err);
 	cuda_leave(device);
 	if (status)
 		return status;
+	costs->revision = NIB_COSTS_REVISION;
 	costs->sizes = NIB_TILE_SIZES;
 	for (int i = 0; i < NIB_TILE_SIZES; i++) {
 		costs->tile_rows[i] = nib_tile_size(i);
@@ -28,9 +30,6 @@ enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 	costs->split_cycles = device->costs.split;
 	costs->tile_cols = NIB_GEMM_PAIR * NIB_TILE_N;
 	costs->tiles_at_once = clusters.clusters;
-	costs->is_from_file = device->costs_from_file;
-	costs->path = device->costs_path;
-	memcpy(costs->reason, device->costs_reason, sizeof(costs->reason));
 	return NIB_OK;
 }
 
@@ -53,9 +52,15 @@ enum nib_status cuda_costs_set(struct nib_device *base,
 			       struct nib_error *err)
 {
 	struct cuda_device *device = cuda_device(base);
-	struct nib_cuda_costs ours = nib_cuda_costs;
+	struct nib_cuda_costs ours = *device->arch->costs;
 	enum nib_status status = NIB_OK;
 
+	if (costs && costs->revision != NIB_COSTS_REVISION)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+					 "costs.revision",
+					 " = %d: must be %d, as "
+					 "nib_device_get_costs() says",
+					 costs->revision, NIB_COSTS_REVISION);
 	if (costs && costs->sizes != NIB_TILE_SIZES)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "costs.sizes",
 					 " = %d: must be %d, as "
@@ -80,9 +85,5 @@ enum nib_status cuda_costs_set(struct nib_device *base,
 	if (status)
 		return status;
 	device->costs = ours;
-	device->costs_from_file = false;
-	snprintf(device->costs_reason, sizeof(device->costs_reason),
-		 costs ? "they were set"
-		       : "they were set to the built-in ones");
 	return NIB_OK;
 }

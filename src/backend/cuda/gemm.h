@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm.h - products of any number of rows by the kernels of sm90_gemm.cuh: what
- * a plan keeps (the list of tiles in device memory), and what a run adds
- * (pointers).
+ * a plan keeps.  gemm.c makes plans; gemm_launch.c makes the parameters of a
+ * kernel from a plan, the problems of a run and a workspace.
  */
 #ifndef NIB_CUDA_GEMM_H
 #define NIB_CUDA_GEMM_H
@@ -11,29 +11,52 @@
 #include "backend/cuda/tiles.h"
 #include "cuda.h"
 
-/* One matrix of a batch of a problem. */
+/* Matrices of a problem: one, or a batch that has a launch of its own. */
 struct gemm_matrix {
-	int32_t problem, batch;
+	int32_t problem;
+	int32_t count;
+	int64_t batch; /* of the first */
+	struct nib_gemm_shape shape;
 };
 
-/* The matrices of one launch: at most NIB_GEMM_PROBLEMS, or an MoE problem. */
-struct gemm_chunk {
-	int64_t first;	   /* of the plan's matrices */
-	size_t first_tile; /* of the plan's tiles */
-	struct nib_gemm_args args;
-	int32_t clusters;
-	int32_t shared_bytes;
+/* Which kernel multiplies, and how it divides its shared memory. */
+struct gemm_rings {
 	int32_t
 	    a_steps; /* of an activation stage: NIB_LARGE_M_STEPS and so on */
-	CUfunction multiply; /* the kernel of those */
+	int32_t a_stages, a_stage_bytes, weight_stages;
+	int32_t shared_bytes; /* with what lies behind the rings */
+};
+
+/*
+ * One launch of at most NIB_GEMM_PROBLEMS matrices, of a batch at constant
+ * strides, or of an MoE problem.
+ */
+struct gemm_chunk {
+	int64_t first; /* of the plan's matrices */
+	int32_t count;
+	int32_t batch;	    /* matrices of a batch, else 0 */
+	int32_t batch_rows; /* of each, among the converted activations */
+	int32_t experts;    /* MoE, else 0 */
+	int32_t rows;	    /* of A of all matrices */
 	int32_t most_k;
-	size_t partials_bytes; /* split-k partial results in the workspace */
+	int64_t a_atoms; /* of the converted activations */
+	/* Tiles: tile_rounds * clusters of the plan's, from first_tile on. */
+	size_t first_tile;
+	int32_t tile_rounds, clusters;
+	int32_t tile_m; /* most rows of A of a tile */
+	int32_t k_slices;
+	int32_t n_arrivals;
+	struct gemm_rings rings;
+	CUfunction multiply;
+	/* In the workspace, behind the converted activations. */
+	size_t partials_at, arrivals_at;
+	struct nib_gemm_tile first_round[NIB_GEMM_CLUSTERS];
 };
 
 struct cuda_gemm {
 	enum nib_op op;
 	CUfunction activations;
-	struct gemm_matrix *matrices; /* that have elements */
+	struct gemm_matrix *matrices; /* that have elements; MoE: one */
 	int64_t n_matrices;
 	struct gemm_chunk *chunks;
 	int64_t n_chunks;
@@ -42,6 +65,7 @@ struct cuda_gemm {
 	size_t workspace_bytes; /* converted activations, split-k partials */
 	int64_t tiles;
 	int32_t tile_m, k_slices, clusters; /* of the first chunk */
+	int32_t most_matrices;		    /* that one launch may have */
 };
 
 /*
@@ -63,10 +87,6 @@ static inline int cuda_activations_shared(const struct cuda_device *device)
 {
 	return device->shared_bytes / 3;
 }
-
-/* The addresses in the workspace, into a launch's arguments. */
-void cuda_gemm_set_workspace(const struct gemm_chunk *chunk, void *workspace,
-			     struct nib_gemm_args *args);
 
 /* How many pairs of CTAs run at once. */
 enum nib_status cuda_gemm_clusters(struct cuda_device *device,
@@ -99,6 +119,16 @@ static inline const struct nib_nvfp4 *
 cuda_weights(const struct nib_nvfp4 *view, const struct nib_packed *packed)
 {
 	return packed ? &((const struct cuda_packed *)packed)->view : view;
+}
+
+/* The problem as if its weights were not packed: a copy lies on the GPU. */
+static inline struct nib_problem cuda_unpacked(const struct nib_problem *p)
+{
+	struct nib_problem view = *p;
+
+	view.b = *cuda_weights(&p->b, p->b_packed);
+	view.b_packed = NULL;
+	return view;
 }
 
 #endif

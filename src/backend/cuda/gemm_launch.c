@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_launch.c - launches of the tiled multiplication; see gemm.h. */
+/*
+ * gemm_launch.c - launches of the tiled multiplication (gemm.h): the parameters
+ * of its kernels are made here, in make_params(), and nowhere else.
+ */
 #include "gemm.h"
 
+#include <string.h>
+
 #include "format/view.h"
+#include "tiled.h"
 
 /* How rows of linear scales may be loaded. */
 static int32_t scale_flags(const struct nib_nvfp4 *b)
@@ -59,21 +65,87 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 	}
 }
 
-/*
- * The launch may begin before the kernel before it has ended; it waits itself.
- */
-static void may_overlap(CUlaunchConfig *config)
+/* From one matrix of weights to the next; 0: a batch has one for all. */
+static void stride_weights(const struct nib_nvfp4 *b, bool is_batch,
+			   int64_t *bytes, int64_t *scale_bytes)
 {
-	CUlaunchAttribute *a = config->attrs + config->numAttrs++;
+	const bool is_one = is_batch && nib_nvfp4_batches(b) == 1;
 
-	a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-	a->value.programmaticStreamSerializationAllowed = 1;
+	*bytes = is_one ? 0 : nib_nvfp4_batch_stride_bytes(b);
+	*scale_bytes = is_one ? 0 : nib_nvfp4_scale_batch_stride_bytes(b);
+}
+
+/* p: a batch, or the stacks of an MoE problem. */
+static void set_strides(enum nib_op op, const struct nib_problem *p,
+			struct nib_gemm_args *args)
+{
+	stride_weights(cuda_weights(&p->b, p->b_packed), args->batch > 0,
+		       &args->b_batch_bytes, &args->b_scale_batch_bytes);
+	if (op == NIB_DUAL_GEMM)
+		stride_weights(cuda_weights(&p->b2, p->b2_packed),
+			       args->batch > 0, &args->b2_batch_bytes,
+			       &args->b2_scale_batch_bytes);
+	if (!args->batch)
+		return;
+	args->a_batch_bytes = nib_nvfp4_batch_stride_bytes(&p->a);
+	args->a_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(&p->a);
+	args->c_batch_elems = nib_dense_batch_stride_elems(&p->c);
+}
+
+/*
+ * What both kernels of a launch are given. problems: of the run; for MoE its
+ * stacks as one problem.
+ */
+static void make_params(const struct cuda_gemm *gemm,
+			const struct gemm_chunk *chunk,
+			const struct nib_problem *problems,
+			const struct nib_moe_problem *moe, uint8_t *workspace,
+			struct nib_gemm_launch *params)
+{
+	const struct gemm_matrix *matrices = gemm->matrices + chunk->first;
+	struct nib_gemm_args *args = &params->args;
+
+	params->args = (struct nib_gemm_args){
+	    .tiles = (const struct nib_gemm_tile *)(uintptr_t)gemm->tiles_data +
+		     chunk->first_tile,
+	    .tile_rounds = chunk->tile_rounds,
+	    .count = chunk->count,
+	    .activations = workspace,
+	    .a_atoms = chunk->a_atoms,
+	    .rows = chunk->rows,
+	    .dtype = (int32_t)problems[matrices->problem].c.dtype,
+	    .a_stages = chunk->rings.a_stages,
+	    .a_stage_bytes = chunk->rings.a_stage_bytes,
+	    .weight_stages = chunk->rings.weight_stages,
+	    .k_slices = chunk->k_slices,
+	    .partials = (float *)(workspace + chunk->partials_at),
+	    .arrivals = (uint32_t *)(workspace + chunk->arrivals_at),
+	    .n_arrivals = chunk->n_arrivals,
+	    .batch = chunk->batch,
+	    .batch_rows = chunk->batch_rows,
+	    .experts = chunk->experts,
+	    .tile_m = chunk->tile_m,
+	};
+	memcpy(args->first, chunk->first_round,
+	       (size_t)chunk->clusters * sizeof(*args->first));
+	for (int32_t i = 0; i < chunk->count; i++) {
+		args->shapes[i] = matrices[i].shape;
+		point(gemm->op, &problems[matrices[i].problem],
+		      matrices[i].batch, &params->problems[i]);
+	}
+	if (moe || chunk->batch)
+		set_strides(gemm->op, &problems[matrices->problem], args);
+	if (moe) {
+		args->row_offsets = moe->row_offsets;
+		args->scale_rows = moe->scale_rows;
+		args->scale_rows_total = (int32_t)moe->scale_rows_total;
+	}
 }
 
 /*
  * A grid whose blocks are all resident may start while the kernel before it
  * ends, two blocks on an SM (cuda_activations_shared()): more blocks on the few
- * SMs that are free by then would be slower (docs/notes/0052).
+ * SMs that are free by then would be slower (docs/performance-hopper.md).
  */
 static enum nib_status launch_activations(const struct cuda_device *device,
 					  const struct cuda_gemm *gemm,
@@ -87,7 +159,7 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 	CUlaunchAttribute attribute = {0};
 	CUlaunchConfig config = {0};
 
-	config.gridDimX = (unsigned)chunk->args.a_atoms;
+	config.gridDimX = (unsigned)chunk->a_atoms;
 	config.gridDimY = (unsigned)divide_up(steps, NIB_CONVERT_STEPS);
 	config.blockDimX = NIB_CONVERT_THREADS;
 	config.hStream = stream;
@@ -96,7 +168,7 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 	    2 * (int64_t)device->multiprocessors) {
 		config.sharedMemBytes =
 		    (unsigned)cuda_activations_shared(device);
-		may_overlap(&config);
+		cuda_may_overlap(&config);
 	}
 	return cuda_launch(device, gemm->activations, config, arguments, err);
 }
@@ -113,24 +185,20 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	CUlaunchAttribute attributes[3] = {{0}};
 	CUlaunchConfig config = {0};
 
-	attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-	attributes[0].value.clusterDim.x = NIB_GEMM_PAIR;
-	attributes[0].value.clusterDim.y = 1;
-	attributes[0].value.clusterDim.z = 1;
 	config.gridDimX = (unsigned)chunk->clusters * NIB_GEMM_PAIR;
-	config.blockDimX = chunk->a_steps == NIB_SMALL_M_STEPS
+	config.blockDimX = chunk->rings.a_steps == NIB_SMALL_M_STEPS
 			       ? NIB_SMALL_M_THREADS
 			       : NIB_GEMM_THREADS;
-	config.sharedMemBytes = (unsigned)chunk->shared_bytes;
+	config.sharedMemBytes = (unsigned)chunk->rings.shared_bytes;
 	config.hStream = stream;
 	config.attrs = attributes;
-	config.numAttrs = 1;
-	may_overlap(&config);
+	cuda_set_cluster(&config, NIB_GEMM_PAIR);
+	cuda_may_overlap(&config);
 	/*
 	 * Split-k slices of a tile wait for each other, so all CTAs must be
 	 * resident, whatever else runs on the GPU.
 	 */
-	if (chunk->args.k_slices > 1) {
+	if (chunk->k_slices > 1) {
 		attributes[config.numAttrs].id =
 		    CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
 		attributes[config.numAttrs++].value.cooperative = 1;
@@ -138,18 +206,28 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	return cuda_launch(device, chunk->multiply, config, arguments, err);
 }
 
-static enum nib_status launch(const struct cuda_device *device,
-			      const struct cuda_gemm *gemm,
-			      const struct gemm_chunk *chunk,
-			      struct nib_gemm_launch *params, CUstream stream,
-			      struct nib_error *err)
+/* The problems of a run, or of an MoE problem its stacks as one. */
+static enum nib_status
+launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
+       const struct nib_problem *problems, const struct nib_moe_problem *moe,
+       void *workspace, CUstream stream, struct nib_error *err)
 {
-	void *arguments[] = {params};
-	enum nib_status status =
-	    launch_activations(device, gemm, chunk, arguments, stream, err);
+	/* The launch copies its parameters. */
+	struct nib_gemm_launch params;
+	void *arguments[] = {&params};
+	enum nib_status status = NIB_OK;
 
-	return status ? status
-		      : launch_multiply(device, chunk, arguments, stream, err);
+	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
+		const struct gemm_chunk *chunk = &gemm->chunks[i];
+
+		make_params(gemm, chunk, problems, moe, workspace, &params);
+		status = launch_activations(device, gemm, chunk, arguments,
+					    stream, err);
+		if (!status)
+			status = launch_multiply(device, chunk, arguments,
+						 stream, err);
+	}
+	return status;
 }
 
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,
@@ -158,26 +236,7 @@ enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 void *workspace, CUstream stream,
 				 struct nib_error *err)
 {
-	/* The launch copies its parameters. */
-	struct nib_gemm_launch params;
-	const enum nib_op op = gemm->op;
-	enum nib_status status = NIB_OK;
-
-	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
-		const struct gemm_chunk *chunk = &gemm->chunks[i];
-
-		params.args = chunk->args;
-		cuda_gemm_set_workspace(chunk, workspace, &params.args);
-		for (int32_t j = 0; j < chunk->args.count; j++) {
-			const struct gemm_matrix *x =
-			    &gemm->matrices[chunk->first + j];
-
-			point(op, &problems[x->problem], x->batch,
-			      &params.problems[j]);
-		}
-		status = launch(device, gemm, chunk, &params, stream, err);
-	}
-	return status;
+	return launch(device, gemm, problems, NULL, workspace, stream, err);
 }
 
 enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
@@ -186,25 +245,7 @@ enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     void *workspace, CUstream stream,
 				     struct nib_error *err)
 {
-	const struct nib_problem whole = {
-	    .a = moe->a,
-	    .b = moe->b,
-	    .b2 = moe->b2,
-	    .b_packed = moe->b_packed,
-	    .b2_packed = moe->b2_packed,
-	    .alpha = moe->alpha,
-	    .alpha2 = moe->alpha2,
-	    .c = moe->c,
-	};
-	struct nib_gemm_launch params;
+	const struct nib_problem stacks = cuda_moe_stacks(moe);
 
-	if (gemm->n_chunks == 0)
-		return NIB_OK;
-	params.args = gemm->chunks[0].args;
-	cuda_gemm_set_workspace(&gemm->chunks[0], workspace, &params.args);
-	params.args.row_offsets = moe->row_offsets;
-	params.args.scale_rows = moe->scale_rows;
-	params.args.scale_rows_total = (int32_t)moe->scale_rows_total;
-	point(gemm->op, &whole, 0, &params.problems[0]);
-	return launch(device, gemm, &gemm->chunks[0], &params, stream, err);
+	return launch(device, gemm, &stacks, moe, workspace, stream, err);
 }

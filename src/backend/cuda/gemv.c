@@ -14,7 +14,7 @@
  * its own.
  */
 #define ANY_M 4
-/* The limit of gridDim.y. */
+/* The limit of gridDim.y: a larger batch is several launches. */
 #define MAX_BATCH 65535
 
 static int variant_m(int64_t m)
@@ -57,7 +57,7 @@ bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 	return op != NIB_DUAL_GEMM && p->a.rows >= 1 &&
 	       p->a.rows <= CUDA_GEMV_MAX_ROWS && p->b.rows >= 1 &&
 	       nib_gemv_tiles(p->b.rows, true) <= INT32_MAX &&
-	       nib_nvfp4_batches(&p->a) <= MAX_BATCH;
+	       nib_nvfp4_batches(&p->a) <= INT32_MAX;
 }
 
 /* 16, 4 or 1: what x is a multiple of. */
@@ -66,9 +66,8 @@ static int16_t align_of(uint64_t x)
 	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
 }
 
-/* v: NULL pointers are multiples of everything. */
-static struct nib_gemv_operand operand(const struct nib_nvfp4 *v,
-				       int64_t batches)
+struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
+					  int64_t batches)
 {
 	struct nib_gemv_operand o = {
 	    .codes = v->codes,
@@ -109,10 +108,28 @@ static void set_pointers(struct nib_gemv_params *params,
 {
 	const int64_t batches = nib_nvfp4_batches(&p->a);
 
-	params->a = operand(&p->a, batches);
-	params->b = operand(&p->b, batches);
+	params->a = cuda_gemv_operand(&p->a, batches);
+	params->b = cuda_gemv_operand(&p->b, batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
+}
+
+static void skip_operand(struct nib_gemv_operand *o, int64_t count)
+{
+	o->codes = nib_offset_bytes(o->codes, count * o->batch_stride);
+	o->scales = nib_offset_bytes(o->scales, count * o->scale_batch_stride);
+}
+
+/* To the matrices behind so many. */
+static void skip_matrices(struct nib_gemv_params *params, int64_t count)
+{
+	const int64_t size =
+	    (int64_t)nib_dtype_bytes((enum nib_dtype)params->c_dtype);
+
+	skip_operand(&params->a, count);
+	skip_operand(&params->b, count);
+	params->c =
+	    nib_offset_bytes(params->c, count * params->c_batch_stride * size);
 }
 
 /* All of an SM's memory as shared memory: several CTAs are meant to be there.
@@ -152,22 +169,21 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 	params->m = (int32_t)p->a.rows;
 	params->k = (int32_t)p->b.k;
 	params->c_dtype = (int32_t)p->c.dtype;
-	gemv->batch = (unsigned)nib_nvfp4_batches(&p->a);
+	gemv->batch = nib_nvfp4_batches(&p->a);
 	gemv->cut = gemv_cut(params->m, params->n, params->k, gemv->batch,
 			     params->b.is_tiled, device->multiprocessors,
 			     device->shared_bytes);
 	params->tiles = gemv->cut.tiles;
 	params->tiles_per_cta = gemv->cut.tiles_per_cta;
 	if (is_aligned(params)) {
-		snprintf(name, sizeof(name), "nib_sm90_gemv_%d", gemv->cut.m);
+		snprintf(name, sizeof(name), "nib_gemv_%d", gemv->cut.m);
 		status = find_kernel(device, name, gemv->cut.shared_bytes,
 				     &gemv->aligned, err);
 	}
 	if (!status)
 		status = find_kernel(
 		    device,
-		    params->m == 1 ? "nib_sm90_gemv_1_any"
-				   : "nib_sm90_gemv_4_any",
+		    params->m == 1 ? "nib_gemv_1_any" : "nib_gemv_4_any",
 		    nib_gemv_shared_bytes(params->k, params->m == 1 ? 1 : ANY_M,
 					  gemv->cut.tiles_per_cta),
 		    &gemv->any, err);
@@ -184,6 +200,7 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	CUlaunchConfig config = {0};
 	CUfunction function = gemv->aligned;
 	int64_t shared_bytes = gemv->cut.shared_bytes;
+	enum nib_status status = NIB_OK;
 
 	set_pointers(&params, p);
 	if (!function || !is_aligned(&params)) {
@@ -192,9 +209,17 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 		    params.k, params.m == 1 ? 1 : ANY_M, params.tiles_per_cta);
 	}
 	config.gridDimX = (unsigned)gemv->cut.ctas;
-	config.gridDimY = gemv->batch;
 	config.blockDimX = NIB_GEMV_THREADS;
 	config.sharedMemBytes = (unsigned)shared_bytes;
 	config.hStream = stream;
-	return cuda_launch(device, function, config, arguments, err);
+	for (int64_t done = 0; done < gemv->batch && !status;) {
+		const int64_t left = gemv->batch - done;
+		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;
+
+		config.gridDimY = (unsigned)count;
+		status = cuda_launch(device, function, config, arguments, err);
+		skip_matrices(&params, count);
+		done += count;
+	}
+	return status;
 }

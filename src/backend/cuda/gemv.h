@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.h - products of up to 4 rows by the kernels of sm90_gemv.cu: how they
+ * gemv.h - products of up to 4 rows by the kernels of gemv.cuh: how they
  * are cut (arithmetic alone), what a plan keeps, and a launch.
  */
 #ifndef NIB_CUDA_GEMV_H
@@ -36,8 +36,15 @@ struct cuda_gemv {
 	CUfunction aligned, any;
 	struct nib_gemv_params params; /* without pointers */
 	struct gemv_cut cut;
-	unsigned batch;
+	int64_t batch;
 };
+
+/*
+ * As the kernels take it; its alignment also from one of `batches` matrices to
+ * the next.  NULL pointers are multiples of everything.
+ */
+struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
+					  int64_t batches);
 
 /* p: resolved, gemv_takes().  With the context entered, as the launch. */
 enum nib_status cuda_gemv_plan(struct cuda_device *device,

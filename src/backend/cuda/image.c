@@ -3,7 +3,8 @@
  * image.c - one source file's kernels as a module: the embedded cubin, or,
  * where the driver takes no machine code (the software GPU), the PTX of the
  * same build from nibblas/NAME.ptx beside the driver's library.  The PTX is for
- * sm_90a, and every NVIDIA driver that could compile it takes the cubin.
+ * the cubin's GPUs alone, and an NVIDIA driver that could compile it takes the
+ * cubin.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module.c - the kernels of this build on a device: all images (image.c) are
- * loaded when it is opened, and a function is looked up by name, once a device.
+ * module.c - the kernels of this build on a device: the images (image.c) of its
+ * architecture are loaded when it is opened, and a function is looked up by
+ * name, once a device.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch.h"
 #include "core/error.h"
 #include "cuda.h"
 
@@ -16,14 +18,29 @@ struct kernel {
 	int shared_bytes;
 };
 
+struct module {
+	const struct cuda_image *image;
+	CUmodule module;
+};
+
 struct cuda_modules {
-	CUmodule *modules;
+	struct module *modules;
 	int count;
 	/* Guards what follows. */
 	pthread_mutex_t lock;
 	struct kernel *kernels;
 	size_t kernel_count, kernel_capacity;
 };
+
+bool cuda_has_images(const struct cuda_arch *arch)
+{
+	int i = 0;
+
+	while (cuda_images[i].words &&
+	       !cuda_arch_has_image(arch, cuda_images[i].words))
+		i++;
+	return cuda_images[i].words != NULL;
+}
 
 enum nib_status cuda_modules_load(struct cuda_device *device,
 				  struct nib_error *err)
@@ -45,8 +62,14 @@ enum nib_status cuda_modules_load(struct cuda_device *device,
 		status =
 		    nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
 	for (int i = 0; i < count && !status; i++) {
-		status = cuda_image_load(device, &cuda_images[i],
-					 &all->modules[i], err);
+		const struct cuda_image *image = &cuda_images[i];
+		struct module *next;
+
+		if (!cuda_arch_has_image(device->arch, image->words))
+			continue;
+		next = &all->modules[all->count];
+		next->image = image;
+		status = cuda_image_load(device, image, &next->module, err);
 		all->count += !status;
 	}
 	if (status)
@@ -61,7 +84,7 @@ void cuda_modules_free(struct cuda_device *device, bool has_context)
 	if (!all)
 		return;
 	for (int i = 0; has_context && all->modules && i < all->count; i++)
-		(void)device->driver->cuModuleUnload(all->modules[i]);
+		(void)device->driver->cuModuleUnload(all->modules[i].module);
 	pthread_mutex_destroy(&all->lock);
 	free(all->modules);
 	free(all->kernels);
@@ -93,13 +116,13 @@ static enum nib_status find_function(const struct cuda_device *device,
 	CUresult result;
 	int i = 0;
 
-	while (i < all->count && !has_kernel(&cuda_images[i], name))
+	while (i < all->count && !has_kernel(all->modules[i].image, name))
 		i++;
 	if (i == all->count)
 		return nib_fail(err, NIB_DEVICE_FAILED,
 				"%s: no such kernel in this library", name);
-	result = device->driver->cuModuleGetFunction(function, all->modules[i],
-						     name);
+	result = device->driver->cuModuleGetFunction(
+	    function, all->modules[i].module, name);
 	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
 }
 
@@ -170,12 +193,14 @@ enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 {
 	struct cuda_modules *all = device->modules;
 	struct kernel *kernel;
+	char full[sizeof(kernel->name)];
 	enum nib_status status = NIB_OK;
 
+	snprintf(full, sizeof(full), "%s_%s", name, device->arch->tag);
 	pthread_mutex_lock(&all->lock);
-	kernel = find_kernel(all, name);
+	kernel = find_kernel(all, full);
 	if (!kernel)
-		status = add_kernel(device, name, &kernel, err);
+		status = add_kernel(device, full, &kernel, err);
 	if (kernel)
 		status = allow_shared(device, kernel, shared_bytes, err);
 	if (kernel && !status)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.c - weights packed on a GPU: a copy with dense codes and scales in tiles
- * of 128 x 4, the layout that the kernels read in whole lines.
+ * pack.c - weights packed on a GPU: a copy with dense codes, of rows that the
+ * architecture's kernels read without a copy, and scales in tiles of 128 x 4,
+ * which they read in whole lines.
  */
 #include <stdlib.h>
 
+#include "arch.h"
 #include "core/error.h"
 #include "format/view.h"
 #include "gemm.h"
@@ -45,6 +47,7 @@ static CUresult copy_codes(const struct cuda_driver *cu,
 	const size_t row_bytes = (size_t)from->k / 2;
 	const bool dense =
 	    nib_nvfp4_row_stride_bytes(from) == from->k / 2 &&
+	    nib_nvfp4_row_stride_bytes(to) == from->k / 2 &&
 	    nib_nvfp4_batch_stride_bytes(from) == from->rows * (from->k / 2);
 	CUresult result = CUDA_SUCCESS;
 
@@ -91,18 +94,21 @@ static enum nib_status fill(struct cuda_device *device,
 }
 
 /* Sizes, strides and offsets of the packed copy. */
-static size_t make_view(const struct nib_nvfp4 *b, struct cuda_packed *p)
+static size_t make_view(const struct cuda_device *device,
+			const struct nib_nvfp4 *b, struct cuda_packed *p)
 {
+	const int64_t align = device->arch->row_align;
+	const int64_t row = divide_up(b->k / 2, align) * align;
 	const size_t batch = (size_t)nib_nvfp4_batches(b);
-	const size_t codes = (size_t)b->rows * (size_t)b->k / 2;
+	const size_t codes = (size_t)b->rows * (size_t)row;
 	const size_t scales = nib_scales_bytes(NIB_TILED_128X4, b->rows, b->k);
 
 	p->view = (struct nib_nvfp4){
 	    .rows = b->rows,
 	    .k = b->k,
 	    .batch = nib_nvfp4_batches(b),
-	    .row_stride_bytes = b->k / 2,
-	    .batch_stride_bytes = b->rows * (b->k / 2),
+	    .row_stride_bytes = row,
+	    .batch_stride_bytes = b->rows * row,
 	    .scale_layout = NIB_TILED_128X4,
 	    .scale_batch_stride_bytes = (int64_t)scales,
 	};
@@ -126,7 +132,7 @@ enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory for packed weights");
 	p->base.device = base;
-	scale_bytes = make_view(b, p);
+	scale_bytes = make_view(cuda_device(base), b, p);
 	if (p->base.bytes)
 		status = cuda_alloc(base, p->base.bytes, &data, err);
 	p->data = (CUdeviceptr)(uintptr_t)data;

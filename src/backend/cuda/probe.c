@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - launches of what the GPU can do at most (kernels/sm90_peaks.cu). */
+/* probe.c - launches of what the GPU can do at most (kernels/peaks.cuh). */
 
+#include "arch.h"
 #include "backend/cuda/kernels/probe_params.h"
 #include "core/error.h"
 #include "cuda.h"
@@ -22,23 +23,23 @@ static struct launch launch_of(const struct cuda_device *device,
 {
 	const int64_t sms = device->multiprocessors;
 	const int64_t units = divide_up(amount, NIB_PROBE_READ_BYTES);
-	const int64_t step_flop = sms * NIB_PROBE_MULTIPLY_FLOP;
+	const int64_t step_flop = sms * device->arch->probe_flop;
 	const int64_t steps = divide_up(amount, step_flop);
 
 	*done = amount;
 	switch (probe) {
 	case NIB_PROBE_READ:
 		return (struct launch){
-		    "nib_sm90_probe_read",
+		    "nib_probe_read",
 		    at_most(divide_up(units, NIB_PROBE_READ_THREADS),
 			    NIB_PROBE_READ_BLOCKS * sms),
 		    NIB_PROBE_READ_THREADS, units};
 	case NIB_PROBE_MULTIPLY:
 		*done = steps * step_flop;
-		return (struct launch){"nib_sm90_probe_multiply", sms,
-				       NIB_PROBE_MULTIPLY_THREADS, steps};
+		return (struct launch){"nib_probe_multiply", sms,
+				       device->arch->probe_threads, steps};
 	default:
-		return (struct launch){"nib_sm90_probe_cycles", 1, 1, amount};
+		return (struct launch){"nib_probe_cycles", 1, 1, amount};
 	}
 }
 

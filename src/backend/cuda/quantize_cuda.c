@@ -213,7 +213,7 @@ static enum nib_status launch_amax(const struct call *call,
 		d->cols *= d->rows;
 		d->rows = 1;
 	}
-	return launch(call, "nib_sm90_amax",
+	return launch(call, "nib_amax",
 		      (d->cols + NIB_BLOCK - 1) / NIB_BLOCK * d->rows *
 			  d->batch,
 		      &p, err);
@@ -291,7 +291,7 @@ launch_quantize(const struct call *call, const struct nib_dense *x,
 	    .saturate = options->saturate != 0,
 	};
 
-	return launch(call, "nib_sm90_quantize", scale_units(&p.q), &p, err);
+	return launch(call, "nib_quantize", scale_units(&p.q), &p, err);
 }
 
 /* What the kernels found, once they are done. */
@@ -364,8 +364,8 @@ enum nib_status cuda_dequantize(struct nib_device *device,
 	if (!status)
 		status = check_global(&call, options->global_pointer, err);
 	if (!status)
-		status = launch(&call, "nib_sm90_dequantize", scale_units(&p.q),
-				&p, err);
+		status =
+		    launch(&call, "nib_dequantize", scale_units(&p.q), &p, err);
 	end(&call);
 	return status;
 }
@@ -386,8 +386,8 @@ enum nib_status cuda_convert_scales(struct nib_device *device,
 		status =
 		    cuda_check_scales(call.device, to, nib_label("to"), err);
 	if (!status)
-		status = launch(&call, "nib_sm90_convert_scales",
-				scale_units(&p.to), &p, err);
+		status = launch(&call, "nib_convert_scales", scale_units(&p.to),
+				&p, err);
 	end(&call);
 	return status;
 }
@@ -426,7 +426,7 @@ enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
 		status =
 		    check_words(&call, scale_rows, experts, "scale_rows", err);
 	if (!status)
-		status = launch(&call, "nib_sm90_expert_rows", 1, &p, err);
+		status = launch(&call, "nib_expert_rows", 1, &p, err);
 	end(&call);
 	return status;
 }

@@ -2,7 +2,7 @@
 /*
  * tile_search.c - a time for all clusters is guessed, and the clusters are
  * filled one after another so that none exceeds it; the least time that
- * suffices is found by bisection (docs/notes/0033-tile-search.md).
+ * suffices is found by bisection (docs/performance-hopper.md).
  *
  * A problem is a strip of rows of A for each of its row units.  A cluster gets
  * the longest piece that is left, then whatever of the others makes most of
@@ -40,6 +40,7 @@
 #define CUTS_LOOKED_AT 24
 
 struct nib_tile_search {
+	const struct nib_tile_device *device;
 	const struct nib_tile_shape *shapes;
 	int32_t count, clusters;
 	bool dual;
@@ -76,27 +77,30 @@ static int32_t min32(int32_t a, int32_t b)
 	return a < b ? a : b;
 }
 
-/* Rows of the first tile if `rows` are cut as equally as can be. */
+/* Rows of the first tile if `rows` from `row` on are cut equally. */
 static int32_t next_tile(const struct nib_tile_search *s, int32_t problem,
-			 int32_t rows)
+			 int32_t row, int32_t rows)
 {
-	const int32_t cap = s->cap[problem];
+	const int32_t most =
+	    min32(s->cap[problem], nib_tile_most(s->device, row));
 
-	if (rows <= cap)
+	if (rows <= most)
 		return rows;
-	return nib_tile_size(
-	    nib_tile_size_of(divide_up(rows, divide_up(rows, cap))));
+	return nib_tile_aligned(s->device,
+				nib_tile_size(nib_tile_size_of(
+				    divide_up(rows, divide_up(rows, most)))));
 }
 
 static double work_of(const struct nib_tile_search *s, int32_t problem,
-		      int32_t rows)
+		      int32_t row, int32_t rows)
 {
 	double work = 0;
 
 	while (rows > 0) {
-		const int32_t tile = next_tile(s, problem, rows);
+		const int32_t tile = next_tile(s, problem, row, rows);
 
 		work += s->cost[problem][nib_tile_size_of(tile)];
+		row += tile;
 		rows -= tile;
 	}
 	return work;
@@ -104,21 +108,26 @@ static double work_of(const struct nib_tile_search *s, int32_t problem,
 
 static void set_costs(const struct nib_tile_search *s, struct nib_tile_piece *x)
 {
-	const int32_t tile = next_tile(s, x->problem, x->rows);
+	const int32_t tile = next_tile(s, x->problem, x->row, x->rows);
 
 	x->cycles = s->cost[x->problem][nib_tile_size_of(tile)];
-	x->work = x->cycles + work_of(s, x->problem, x->rows - tile);
+	x->work =
+	    x->cycles + work_of(s, x->problem, x->row + tile, x->rows - tile);
 }
 
 /*
- * A tile of over 128 rows begins at a multiple of 32: the converted activations
- * end with such a step.
+ * On Hopper a tile of over 128 rows begins at a multiple of 32: the converted
+ * activations end with such a step.
  */
 static bool may_cut(const struct nib_tile_search *s,
 		    const struct nib_tile_piece *x, int32_t tile)
 {
 	const int32_t rest = x->rows - tile;
+	const int32_t align = s->device->align;
 
+	if (align)
+		return rest > 0 && tile % align == 0 &&
+		       tile <= nib_tile_most(s->device, x->row);
 	return rest > 0 &&
 	       (tile % 32 == 0 || rest <= 128 || s->cap[x->problem] <= 128);
 }
@@ -142,11 +151,15 @@ static bool set_caps(struct nib_tile_search *s)
 	bool fits = true;
 
 	for (int32_t i = 0; i < s->count; i++) {
-		int32_t size = NIB_TILE_SIZES - 1, cap;
+		const int32_t align = s->device->align;
+		int32_t size = nib_tile_size_of(nib_tile_most(s->device, 0));
+		int32_t cap;
 
 		while (size >= 0 && s->cost[i][size] > s->cycles)
 			size--;
 		cap = size < 0 ? 0 : nib_tile_size(size);
+		if (align && s->shapes[i].m > cap)
+			cap = cap / align * align;
 		fits = fits && cap;
 		s->is_stale = s->is_stale || cap != s->cap[i];
 		s->cap[i] = cap;
@@ -214,7 +227,8 @@ static void add_part(const struct nib_tile_search *s, struct pattern *p,
 {
 	const struct nib_tile_piece *x = s->left + at;
 	const int32_t rest = x->rows - tile;
-	const double work = x->work - work_of(s, x->problem, rest);
+	const double work =
+	    x->work - work_of(s, x->problem, x->row + tile, rest);
 
 	p->slices[p->n++] = (struct slice){at, each, tile};
 	p->cycles += each * s->cost[x->problem][nib_tile_size_of(tile)];
@@ -250,7 +264,7 @@ static void fill(const struct nib_tile_search *s, struct pattern *p,
 			each = (int32_t)(gap / x->cycles);
 		if (each > 0)
 			add_part(s, p, i, each,
-				 next_tile(s, x->problem, x->rows));
+				 next_tile(s, x->problem, x->row, x->rows));
 	}
 }
 
@@ -277,7 +291,8 @@ static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 			const int32_t tile = nib_tile_size(size);
 			const double gain =
 			    s->price[x->problem] *
-			    (x->work - work_of(s, x->problem, x->rows - tile));
+			    (x->work - work_of(s, x->problem, x->row + tile,
+					       x->rows - tile));
 
 			if (gain > best) {
 				best = gain;
@@ -309,7 +324,7 @@ static void consider(const struct nib_tile_search *s, int32_t tile,
 static void choose(const struct nib_tile_search *s, struct pattern *best)
 {
 	const struct nib_tile_piece *x = s->left;
-	const int32_t whole = next_tile(s, x->problem, x->rows);
+	const int32_t whole = next_tile(s, x->problem, x->row, x->rows);
 	int size = nib_tile_size_of(x->rows);
 
 	best->n = 0;
@@ -469,10 +484,9 @@ static void bisect(struct nib_tile_search *s, double least,
 	}
 }
 
-struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
+struct nib_tile_search *nib_tile_search(const struct nib_tile_device *device,
 					const struct nib_tile_shape *shapes,
 					int32_t count, bool dual,
-					int32_t clusters,
 					const struct nib_tile_loads **loads)
 {
 	struct nib_tile_search *s = malloc(sizeof(*s));
@@ -481,9 +495,10 @@ struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
 	*loads = NULL;
 	if (!s)
 		return NULL;
+	s->device = device;
 	s->shapes = shapes;
 	s->count = count;
-	s->clusters = clusters;
+	s->clusters = device->clusters;
 	s->dual = dual;
 	s->current = 0;
 	s->cycles = 0;
@@ -495,7 +510,8 @@ struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
 
 		s->cap[i] = 0;
 		for (int j = 0; j < NIB_TILE_SIZES; j++) {
-			s->cost[i][j] = nib_tile_cycles(costs, j, steps);
+			s->cost[i][j] =
+			    nib_tile_cycles(device->costs, j, steps);
 			if (s->cost[i][j] > s->cycles)
 				s->cycles = s->cost[i][j];
 			if (s->cost[i][j] < s->least)
@@ -506,7 +522,7 @@ struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
 	(void)set_caps(s);
 	make_pieces(s);
 	if (s->n_whole)
-		bisect(s, s->work / clusters, loads);
+		bisect(s, s->work / s->clusters, loads);
 	return s;
 }
 

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/cuda/costs.h"
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/tile_shape.h"
 
@@ -46,12 +45,11 @@ struct nib_tile_search;
 
 /*
  * *loads: the best that was found, NULL if nothing was; valid as long as the
- * search, which is NULL without memory.
+ * search, which is NULL without memory.  The device has costs.
  */
-struct nib_tile_search *nib_tile_search(const struct nib_cuda_costs *costs,
+struct nib_tile_search *nib_tile_search(const struct nib_tile_device *device,
 					const struct nib_tile_shape *shapes,
 					int32_t count, bool dual,
-					int32_t clusters,
 					const struct nib_tile_loads **loads);
 
 /* Into rounds * clusters zeros; rounds_of: space for a number a cluster. */

@@ -2,7 +2,8 @@
 /*
  * tiles.c - the schedule of a group: the shorter one of two searches.  Here
  * each problem is cut into equal tiles, which go, longest first, to the cluster
- * that is free first (LPT); tile_search.c packs tiles of all sizes.
+ * that is free first (LPT); tile_search.c packs tiles of all sizes, without
+ * which a group of eight takes 9.0 % longer on an H200, dual 512x3072x7168 8.7 %.
  *
  * A problem of m rows of A is cut into as few equal tiles as a cap on the
  * tile's rows allows, and every cap is tried.  The device's table has the cost
@@ -24,18 +25,18 @@
 #define LONG_LIST 64
 /* The most that a schedule of more tiles must win. */
 #define MORE_TILES 0.1
-/*
- * 0 leaves tile_search.c out, to compare the two searches: by the model packed
- * tiles win on groups of about eight alone (docs/notes/0033-tile-search.md).
- */
-#ifndef NIB_PACK_TILES
-#define NIB_PACK_TILES 1
-#endif
 
 /* Rows of a tile of a problem with m of them, none above cap. */
-static int32_t tile_m(int32_t m, int32_t cap)
+static int32_t tile_m(const struct nib_tile_device *device, int32_t m,
+		      int32_t cap)
 {
-	return nib_tile_size(nib_tile_size_of(divide_up(m, divide_up(m, cap))));
+	const bool is_one = m <= cap;
+	int32_t rows;
+
+	if (!is_one && device->align)
+		cap = cap / device->align * device->align;
+	rows = nib_tile_size(nib_tile_size_of(divide_up(m, divide_up(m, cap))));
+	return is_one ? rows : nib_tile_aligned(device, rows);
 }
 
 /* The tiles of a problem that have the same cost. */
@@ -43,8 +44,8 @@ struct run {
 	double cycles;
 	int32_t problem, rows;
 	int32_t row;   /* of the first tile */
-	int32_t tiles; /* along m, times units */
-	int32_t units;
+	int32_t tiles; /* along m, times units, times matrices */
+	int32_t units, matrices;
 };
 
 static int32_t stages_of(const struct nib_tile_shape *s)
@@ -95,6 +96,7 @@ struct load {
 };
 
 struct search {
+	struct nib_tile_device device;
 	const struct nib_cuda_costs *costs;
 	const struct nib_tile_shape *shapes;
 	int32_t count;
@@ -117,7 +119,8 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 
 	for (int32_t i = 0; i < search->count; i++) {
 		const struct nib_tile_shape *s = search->shapes + i;
-		const int32_t rows = s->m && s->n ? tile_m(s->m, cap) : 1;
+		const int32_t rows =
+		    s->m && s->n ? tile_m(&search->device, s->m, cap) : 1;
 		const int32_t whole = s->n ? s->m / rows : 0;
 		const int32_t rest = s->n ? s->m % rows : 0;
 		const int32_t units = nib_tile_units(s, search->dual);
@@ -129,7 +132,8 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 					 rows,
 					 0,
 					 whole,
-					 units};
+					 units,
+					 s->more + 1};
 		if (rest) {
 			const int32_t last =
 			    nib_tile_size(nib_tile_size_of(rest));
@@ -140,7 +144,8 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 					 last,
 					 whole * rows,
 					 1,
-					 units};
+					 units,
+					 s->more + 1};
 		}
 	}
 	return n_runs;
@@ -172,7 +177,30 @@ static int32_t give_to_first(struct load *loads, int32_t end, int32_t after,
 
 static int64_t tiles_of(const struct run *run, int32_t slices)
 {
-	return (int64_t)run->tiles * run->units * slices;
+	return (int64_t)run->tiles * run->units * run->matrices * slices;
+}
+
+/*
+ * Which tile of a run is tile t: matrix by matrix, units by units of the
+ * raster, each by all rows of A.
+ */
+static struct nib_gemm_tile tile_of(const struct run *run, int32_t t,
+				    int32_t raster)
+{
+	const int32_t each = run->tiles * run->units;
+	const int32_t wide =
+	    raster && raster < run->units ? raster : run->units;
+	const int32_t first = t % each / (wide * run->tiles) * wide;
+	const int32_t inside = t % each % (wide * run->tiles);
+	const int32_t units =
+	    run->units - first < wide ? run->units - first : wide;
+
+	return (struct nib_gemm_tile){
+	    .problem = run->problem + t / each,
+	    .unit = first + inside % units,
+	    .row = run->row + inside / units * run->rows,
+	    .rows = (int16_t)run->rows,
+	};
 }
 
 /* Deals the sorted runs; s->rounds counts, tiles (if any) are stored. */
@@ -199,13 +227,13 @@ static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 			const int32_t t = i / slices;
 
 			c = give_to_first(loads, end, c, run->cycles);
-			if (tiles)
-				tiles[(int64_t)rounds[c] * end + c] =
-				    (struct nib_gemm_tile){
-					run->problem, t % run->units,
-					run->row + t / run->units * run->rows,
-					(int16_t)run->rows,
-					(int16_t)(i % slices)};
+			if (tiles) {
+				struct nib_gemm_tile *at =
+				    &tiles[(int64_t)rounds[c] * end + c];
+
+				*at = tile_of(run, t, s->device.raster);
+				at->k_slice = (int16_t)(i % slices);
+			}
 			if (++rounds[c] > plan->rounds)
 				plan->rounds = rounds[c];
 			if (loads[c].cycles > plan->cycles)
@@ -262,11 +290,13 @@ static double least_cycles(struct run *runs, int32_t n_runs,
 static void try_caps(struct search *s, int32_t slices, int32_t clusters,
 		     struct nib_tile_plan *best)
 {
-	const int most = NIB_TILE_SIZES - 1;
+	const int most = nib_tile_size_of(nib_tile_most(&s->device, 0));
+	/* Only a problem's last tile is smaller. */
+	const int least = nib_tile_size_of(nib_tile_aligned(&s->device, 1));
 	int largest;
 
 	/* Caps that no tile reaches give the same tiles again. */
-	for (int cap = most; cap >= 0; cap = largest - 1) {
+	for (int cap = most; cap >= least; cap = largest - 1) {
 		struct nib_tile_plan p = {.k_slices = slices,
 					  .clusters = clusters,
 					  .tile_m = nib_tile_size(cap)};
@@ -317,8 +347,8 @@ static bool fill(struct search *s, struct nib_tile_plan *plan,
 
 /*
  * The packed tiles, if they end earlier than *plan.  More tiles read weights
- * more often and cost more than the table says (docs/notes/0034): they must win
- * as much as they are more, up to a tenth.
+ * more often and cost more than the table says: they must win as much as they
+ * are more, up to a tenth (docs/performance-hopper.md).
  */
 static void take_packed(const struct nib_tile_loads *loads, int32_t clusters,
 			struct nib_tile_plan *plan)
@@ -347,8 +377,15 @@ int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count,
 
 	for (int32_t i = 0; i < count; i++)
 		tiles += (int64_t)divide_up(shapes[i].m, NIB_TILE_M_MAX) *
-			 nib_tile_units(shapes + i, dual);
+			 nib_tile_units(shapes + i, dual) *
+			 (shapes[i].more + 1);
 	return tiles;
+}
+
+/* The tiles of a batch are alike: there is nothing to pack. */
+static bool is_batch(const struct search *s)
+{
+	return s->count == 1 && s->shapes->more > 0;
 }
 
 /* For so long a list only tiles of the largest size are tried. */
@@ -380,10 +417,9 @@ static bool plan_all(struct search *s, int32_t clusters, int32_t most_slices,
 	*plan = (struct nib_tile_plan){0};
 	for (int32_t slices = 1; slices <= most_slices; slices++)
 		try_caps(s, slices, clusters, plan);
-	if (NIB_PACK_TILES && !is_long(s, clusters) &&
-	    whole_k_may_win(s, plan)) {
-		packed = nib_tile_search(s->costs, s->shapes, s->count, s->dual,
-					 clusters, &loads);
+	if (!is_batch(s) && !is_long(s, clusters) && whole_k_may_win(s, plan)) {
+		packed = nib_tile_search(&s->device, s->shapes, s->count,
+					 s->dual, &loads);
 		ok = packed != NULL;
 	}
 	take_packed(loads, clusters, plan);
@@ -405,13 +441,16 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 		? min32(stages_of(shapes), SLICES_MAX)
 		: 1;
 	struct search s = {
-	    .costs = device->costs ? device->costs : &nib_cuda_costs,
+	    .device = *device,
 	    .shapes = shapes,
 	    .count = count,
 	    .dual = dual,
 	};
 	bool ok;
 
+	if (!s.device.costs)
+		s.device.costs = &nib_sm90_costs;
+	s.costs = s.device.costs;
 	s.runs = calloc((size_t)count * 2 + 1, sizeof(*s.runs));
 	s.loads = calloc((size_t)most + 1, sizeof(*s.loads));
 	s.rounds = calloc((size_t)most, sizeof(*s.rounds));

@@ -13,11 +13,6 @@
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/tile_shape.h"
 
-struct nib_tile_device {
-	int32_t clusters; /* pairs of CTAs that it holds at once */
-	const struct nib_cuda_costs *costs; /* NULL = the built-in ones */
-};
-
 struct nib_tile_plan {
 	int32_t k_slices; /* split-k slices of each tile */
 	int32_t clusters; /* to launch */

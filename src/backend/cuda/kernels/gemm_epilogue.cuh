@@ -8,20 +8,9 @@
 #define NIB_GEMM_EPILOGUE_CUH
 
 #include "gemm_mainloop.cuh"
+#include "silu.cuh"
 
 /* ---- epilogue ------------------------------------------------------------ */
-
-/*
- * x / (1 + e^-x), within 8 units of 2^-24 (numerics.md); -0 at -inf, NaN only
- * from NaN.
- */
-DEVICE float silu(float x)
-{
-	const float e = expf(-fabsf(x));
-
-	return x < -104.0f ? -0.0f
-			   : x * (x > 0 ? 1.0f : e) * rcp_approx(1.0f + e);
-}
 
 /* What the epilogue needs of a tile. */
 struct output {

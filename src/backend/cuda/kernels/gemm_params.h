@@ -110,8 +110,9 @@ struct nib_gemm_pointers {
 };
 
 /*
- * A tile of one pair of CTAs: rows of B from unit * 2 * NIB_TILE_N on (dual:
- * unit * NIB_TILE_N), rows of A from row to row + rows.
+ * A tile of one pair of CTAs, of a problem or of a batch's matrix: rows of B
+ * from unit * 2 * NIB_TILE_N on (dual: unit * NIB_TILE_N), rows of A from row to
+ * row + rows.
  */
 struct nib_gemm_tile {
 	int32_t problem;
@@ -161,9 +162,18 @@ struct nib_gemm_args {
 	int32_t tile_m; /* most rows of A of a tile */
 	const int32_t *row_offsets, *scale_rows;
 	int32_t scale_rows_total; /* bounds what scale_rows says */
+	/*
+	 * A batch of one problem, whose matrices are strides apart; then a
+	 * tile's problem is the matrix. Else 0. Its strides lie last, so that
+	 * small products need not wait for more parameters.
+	 */
+	int32_t batch;
+	/* From one matrix or expert to the next. */
 	int64_t b_batch_bytes, b_scale_batch_bytes;
 	int64_t b2_batch_bytes, b2_scale_batch_bytes;
 	struct nib_gemm_tile first[NIB_GEMM_CLUSTERS]; /* rows = 0: no tile */
+	int64_t a_batch_bytes, a_scale_batch_bytes, c_batch_elems;
+	int32_t batch_rows; /* of each matrix among the converted activations */
 };
 
 struct nib_gemm_launch {

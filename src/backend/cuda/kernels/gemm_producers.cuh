@@ -46,13 +46,13 @@ DEVICE void open_weights(const struct nib_gemm_args *args,
 	const int32_t n = s->n, k = s->k;
 	const int32_t row = row0 + (int32_t)(thread / 8);
 
-	b->codes = (second ? p->b2 + w->expert * args->b2_batch_bytes
-			   : p->b + w->expert * args->b_batch_bytes) +
+	b->codes = (second ? p->b2 + w->matrix * args->b2_batch_bytes
+			   : p->b + w->matrix * args->b_batch_bytes) +
 		   row * stride + thread % 8 * 16;
 	b->scales = second ? p->b2_scales +
-				     w->expert * args->b2_scale_batch_bytes
+				     w->matrix * args->b2_scale_batch_bytes
 			   : p->b_scales +
-				     w->expert * args->b_scale_batch_bytes;
+				     w->matrix * args->b_scale_batch_bytes;
 	b->stride8 = 8 * stride;
 	b->rows_left = n - row;
 	b->all_rows = row0 + 64 <= n;
@@ -230,7 +230,7 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 	/*
 	 * Evict-first weights leave the activations, which all CTAs read, in
 	 * the L2. For MoE it cost 3 %: its activations are few
-	 * (docs/notes/0038-few-tokens.md).
+	 * (docs/performance-hopper.md).
 	 */
 	const uint64_t policy = args->experts ? createpolicy_evict_normal()
 					      : createpolicy_evict_first();

@@ -8,6 +8,7 @@
 #define NIB_GEMM_SCHEDULE_CUH
 
 #include "gemm_shared.cuh"
+#include "moe_tiles.cuh"
 
 /*
  * The first row of expert e among the converted activations. It needs no prefix
@@ -34,83 +35,9 @@ DEVICE int32_t share_m(int32_t m, int32_t most)
 	return tiles ? round_m((m + tiles - 1) / tiles) : 16;
 }
 
-/*
- * The first row of expert e; e = experts: the end of the last one. The offsets
- * are the caller's data and may be wrong: clamped, every expert stays within
- * the rows.
- */
-DEVICE int32_t expert_row(const struct nib_gemm_args *args, int32_t e)
-{
-	return min(max(__ldg(args->row_offsets + e), 0), args->rows);
-}
-
 DEVICE int32_t row_units(int32_t n, int32_t cta_rows)
 {
 	return (n + 2 * cta_rows - 1) / (2 * cta_rows);
-}
-
-DEVICE int32_t expert_tiles(const struct nib_gemm_args *args, int32_t e,
-			    int32_t units)
-{
-	const int32_t m = expert_row(args, e + 1) - expert_row(args, e);
-	int32_t share;
-
-	if (m <= 0)
-		return 0;
-	share = share_m(m, args->tile_m);
-	return (m + share - 1) / share * units;
-}
-
-/*
- * Warp 0 counts the tiles of every expert: each lane adds up a run of experts,
- * then the lanes' totals are scanned.
- */
-DEVICE void count_tiles(const struct nib_gemm_args *args,
-			struct gemm_shared *shared, int32_t cta_rows)
-{
-	const int32_t units = row_units(args->shapes->n, cta_rows);
-	const int32_t lane = threadIdx.x;
-	const int32_t run = (args->experts + 31) / 32;
-	const int32_t e0 = lane * run;
-	const int32_t e1 = min(e0 + run, args->experts);
-	int32_t sum = 0, before;
-
-#pragma unroll 1
-	for (int32_t e = e0; e < e1; e++)
-		sum += expert_tiles(args, e, units);
-	before = sum;
-#pragma unroll 1
-	for (int32_t d = 1; d < 32; d *= 2) {
-		const int32_t other = __shfl_up_sync(~0u, before, d);
-
-		before += lane >= d ? other : 0;
-	}
-	before -= sum;
-#pragma unroll 1
-	for (int32_t e = e0; e < e1; e++) {
-		shared->first_tile[e] = before;
-		before += expert_tiles(args, e, units);
-	}
-	if (lane == 31)
-		shared->first_tile[args->experts] = before;
-}
-
-/* The last i with first[i] <= value, of an ascending sequence read by stride;
- * 0 if there is none. */
-DEVICE int32_t find_last(const int32_t *first, int64_t stride_elems,
-			 int32_t count, int32_t value)
-{
-	int32_t low = 0, high = count;
-
-	while (high - low > 1) {
-		const int32_t mid = (low + high) / 2;
-
-		if (first[mid * stride_elems] <= value)
-			low = mid;
-		else
-			high = mid;
-	}
-	return low;
 }
 
 /* Tile `index` of an MoE problem; *row: the expert's first row in c. */
@@ -134,7 +61,7 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 	tile->row = inside / units * share;
 	tile->rows = (int16_t)min(share, round_m(m - tile->row));
 	tile->k_slice = 0;
-	w->expert = e;
+	w->matrix = e;
 	*row = first;
 	w->valid = min((int32_t)tile->rows, m - tile->row);
 	w->atom = (padded_row(e, first) + tile->row) / 8;
@@ -147,14 +74,20 @@ DEVICE void find_output(const struct nib_gemm_args *args,
 			struct tile_desc *w)
 {
 	const struct nib_gemm_shape *s = args->shapes + w->problem;
+	int32_t expert = w->matrix;
 
 	w->rows_left = s->n - w->row0;
 	w->flags = s->flags;
 	w->c_stride_elems = s->c_stride_elems;
 	w->c = (char *)p->c + (row * s->c_stride_elems + w->row0) *
 				      (args->dtype == 0 ? 4 : 2);
-	w->alpha = p->alpha ? p->alpha + w->expert : NULL;
-	w->alpha2 = p->alpha2 ? p->alpha2 + w->expert : NULL;
+	if (args->batch) {
+		w->c += w->matrix * args->c_batch_elems *
+			(args->dtype == 0 ? 4 : 2);
+		expert = 0;
+	}
+	w->alpha = p->alpha ? p->alpha + expert : NULL;
+	w->alpha2 = p->alpha2 ? p->alpha2 + expert : NULL;
 }
 
 /* Tile `round` of this cluster; false: no more. */
@@ -184,10 +117,16 @@ DEVICE bool next_tile(const struct nib_gemm_args *args,
 				__ldg((const int4 *)args->tiles + index);
 		if (tile.rows == 0)
 			return false;
+		w->matrix = 0;
+		if (args->batch) {
+			w->matrix = tile.problem;
+			tile.problem = 0;
+		}
 		s += tile.problem;
-		w->expert = 0;
 		w->valid = min((int32_t)tile.rows, s->m - tile.row);
 		w->atom = (s->first_row + tile.row) / 8;
+		if (args->batch)
+			w->atom += w->matrix * args->batch_rows / 8;
 	}
 	w->problem = tile.problem;
 	w->row0 = (2 * tile.unit + (int32_t)cluster_ctarank()) * cta_rows;

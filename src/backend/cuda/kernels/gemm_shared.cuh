@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_shared.cuh - what all warps of a GEMM CTA share: sizes, the tail of
- * shared memory behind the rings, ring positions and waiting on a barrier.
+ * gemm_shared.cuh - what all warps of a GEMM CTA share: sizes, and the tail of
+ * shared memory behind the rings.
  */
 #ifndef NIB_GEMM_SHARED_CUH
 #define NIB_GEMM_SHARED_CUH
 
 #include "gemm_params.h"
 #include "ptx_sm90.cuh"
-
-#define DEVICE static __device__ __forceinline__
+#include "ring.cuh"
 
 /*
  * Two consumer warpgroups (or two pairs of them), 64 rows of the tile each, and
@@ -63,7 +62,7 @@ struct tile_desc {
 	int32_t atom;	 /* first atom of the converted activations */
 	int32_t stage0, stages; /* of k256 */
 	int32_t problem; /* index of its shape and pointers */
-	int32_t expert;	 /* of MoE, else 0 */
+	int32_t matrix;	 /* of a batch; the expert of MoE; else 0 */
 	int32_t row0;	 /* first row of B of this CTA */
 	int32_t k_slice;	 /* split-k slice */
 	int32_t tile;	 /* split-k: index of the tile, not counting slices */
@@ -90,24 +89,5 @@ struct gemm_shared {
 
 static_assert(THREADS == 128 * (GROUPS + 1), "consumers and producers");
 static_assert(sizeof(struct gemm_shared) <= NIB_GEMM_TAIL_BYTES, "host's size");
-
-/* A position in a ring: the stage, and the parity of its barriers' phase. */
-struct ring {
-	uint32_t stage, parity;
-};
-
-DEVICE void advance(struct ring *r, uint32_t stages)
-{
-	if (++r->stage == stages) {
-		r->stage = 0;
-		r->parity ^= 1;
-	}
-}
-
-DEVICE void wait(uint32_t bar, uint32_t parity)
-{
-	while (!mbarrier_try_wait_parity(bar, parity))
-		;
-}
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_activations.cuh - what a CTA of sm90_gemv.cu keeps of A in shared
+ * gemv_activations.cuh - what a CTA of gemv.cuh keeps of A in shared
  * memory: codes as int8 (twice their values) and scales as fp32.
  *
  * A is loaded before B, which would otherwise be served first, and converted

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_load.cuh - which rows, steps and bytes of b a warp of sm90_gemv.cu
+ * gemv_load.cuh - which rows, steps and bytes of b a warp of gemv.cuh
  * loads, and in what order.
  */
 #ifndef NIB_GEMV_LOAD_CUH

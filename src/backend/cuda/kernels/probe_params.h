@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe_params.h - what the host hands to the probes (sm90_peaks.cu), and the
- * numbers that both sides must agree on.
+ * probe_params.h - what the host hands to the probes (peaks.cuh,
+ * sm90_peaks.cu, sm100_peaks.cu), and the numbers that both sides must agree on.
  */
 #ifndef NIB_CUDA_PROBE_PARAMS_H
 #define NIB_CUDA_PROBE_PARAMS_H
@@ -23,6 +23,14 @@
 #define NIB_PROBE_MULTIPLY_FLOP                                                \
 	(2 * NIB_PROBE_MULTIPLY_ROWS * NIB_PROBE_MULTIPLY_N *                  \
 	 NIB_PROBE_MULTIPLY_K)
+
+/* Blackwell: the tensor core multiplies 128 x 256 x 64 four times a step. */
+#define NIB_PROBE_FP4_THREADS 128
+#define NIB_PROBE_FP4_ROWS    128
+#define NIB_PROBE_FP4_N	      256
+#define NIB_PROBE_FP4_K	      256
+#define NIB_PROBE_FP4_FLOP                                                     \
+	(2 * NIB_PROBE_FP4_ROWS * NIB_PROBE_FP4_N * NIB_PROBE_FP4_K)
 
 struct nib_probe_args {
 	const void *data; /* to read */

@@ -205,6 +205,29 @@ PTX_FN uint32_t cvt_satfinite_e4m3_f32(float x)
 	return bytes;
 }
 
+/* 1 / x, one unit in the last place off at most. */
+PTX_FN float rcp_approx(float x)
+{
+	float y;
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+/* Rounds to nearest even; overflow gives inf. */
+PTX_FN uint32_t cvt_f16x2_f32(float lo, float hi)
+{
+	uint32_t r;
+	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+	return r;
+}
+
+PTX_FN uint32_t cvt_bf16x2_f32(float lo, float hi)
+{
+	uint32_t r;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+	return r;
+}
+
 /*
  * Byte i of the result is byte c[4i+2:4i] of the eight bytes b:a; where bit
  * 4i+3 of c is set, it is that byte's sign bit eight times.

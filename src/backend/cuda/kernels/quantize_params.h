@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_params.h - what the host hands to the kernels of sm90_quantize.cu.
+ * quantize_params.h - what the host hands to the kernels of quantize.cuh.
  * Strides are resolved; nothing is empty.
  */
 #ifndef NIB_QUANTIZE_PARAMS_H

@@ -14,7 +14,7 @@
  * dequantising and storing.  Rows behind a problem's last become zeros.
  *
  * Shared memory: 16384 bytes, static, and for small grids dynamic memory that
- * keeps a third CTA off the SM (gemm_launch.c).  31 registers.  Roofline: the
+ * keeps a third CTA off the SM (gemm_launch.c).  32 registers.  Roofline: the
  * writes, 4.5 bytes for each byte read.
  */
 #ifndef NIB_SM90_ACTIVATIONS_CUH
@@ -30,7 +30,7 @@
 /* The source of an atom's eight rows. */
 struct atom_rows {
 	const struct nib_gemm_shape *shape;
-	const uint8_t *codes;	/* of the problem's or expert's row 0 */
+	const uint8_t *codes;	/* of the matrix's or expert's row 0 */
 	const uint8_t *scales;	/* the same; NULL: all are NaN */
 	int32_t row, scale_row; /* of the atom's first row, from there */
 	int32_t rows;		/* of the eight, inside the problem */
@@ -61,6 +61,21 @@ DEVICE int32_t find_padded(const struct nib_gemm_args *args, int32_t row)
 			high = mid;
 	}
 	return low;
+}
+
+/*
+ * An atom of a large batch. A function of its own behind a branch: small
+ * products would wait for its instructions and parameters.
+ */
+DEVICE void find_matrix_rows(const struct nib_gemm_args *args, int32_t padded,
+			     struct atom_rows *out)
+{
+	const int32_t matrix = padded / args->batch_rows;
+
+	out->row = out->scale_row = padded - matrix * args->batch_rows;
+	out->rows = out->shape->m - out->row;
+	out->codes += matrix * args->a_batch_bytes;
+	out->scales += matrix * args->a_scale_batch_bytes;
 }
 
 /* Returns false if the atom has no row of A. */
@@ -109,6 +124,8 @@ DEVICE bool find_rows(const struct nib_gemm_args *args,
 	out->shape = s;
 	out->codes = p->a;
 	out->scales = has_scales ? p->a_scales : NULL;
+	if (args->batch)
+		find_matrix_rows(args, padded, out);
 	return out->rows > 0;
 }
 

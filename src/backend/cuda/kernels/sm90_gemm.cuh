@@ -53,7 +53,7 @@
  * A step of k64 takes max(4.1 m + 20, 2.2 m + 330) cycles at m rows of A: the
  * time of the tensor cores, or the time to issue the instructions of both
  * warpgroups, 96 a warp and step, and of the producers
- * (docs/notes/0032-hopper-fixed-costs.md).
+ * (docs/performance-hopper.md).
  *
  * One k16 step of wgmma takes four values of a row from lane t (0 to 3 of a
  * quad). Here these come from the 16 values of scale group t of this k64, so
@@ -175,7 +175,10 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	if (threadIdx.x == 32)
 		init_barriers(args, shared, PAIRS);
 	if (args->experts && threadIdx.x < 32)
-		count_tiles(args, shared, CTA_ROWS(DUAL));
+		count_tiles<share_m>(args,
+				     row_units(args->shapes->n,
+					       CTA_ROWS(DUAL)),
+				     threadIdx.x, shared->first_tile);
 	if (!args->experts && threadIdx.x == SCHEDULER)
 		next_tile(args, problems, shared, 0, CTA_ROWS(DUAL),
 			  shared->tiles);

@@ -1,50 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sm90_peaks.cu - what the GPU can do at most, one thing at a time: read
- * memory, multiply what lies in registers, let its clock tick.  The limits that
- * other kernels are held against (nib_device_probe()).
+ * sm90_peaks.cu - peaks.cuh on Hopper, and the rate of its tensor cores, which
+ * multiply what lies in registers and shared memory.
+ *
+ *   probe_multiply   b (once) --sts--> 32 KiB --wgmma, a in registers--> d
+ *
+ * Two warpgroups and one __syncthreads(), between the stores of b and the first
+ * wgmma; after it each warpgroup waits for its own wgmma groups alone.
+ * Registers: 170.  Roofline: wgmma with A in registers
+ * (docs/performance-hopper.md).
  */
-#include "probe_params.h"
+#define NIB_ARCH sm90
+#include "peaks.cuh"
 #include "ptx_sm90.cuh"
 
 #define DEVICE static __device__ __forceinline__
-
-/*
- * Every unit once, neighbours by neighbours.  Eight loads of a thread are under
- * way at a time, 128 KiB of a multiprocessor: more than bandwidth times latency
- * (some 25 KiB).
- */
-#define LOADS 8
-
-extern "C" __global__ void __launch_bounds__(NIB_PROBE_READ_THREADS,
-					     NIB_PROBE_READ_BLOCKS)
-	nib_sm90_probe_read(const __grid_constant__ struct nib_probe_args args)
-{
-	const uint4 *data = (const uint4 *)args.data;
-	const int64_t step = (int64_t)gridDim.x * NIB_PROBE_READ_THREADS;
-	int64_t first =
-		(int64_t)blockIdx.x * NIB_PROBE_READ_THREADS + threadIdx.x;
-	uint32_t sum = 0;
-
-	for (; first < args.count; first += LOADS * step) {
-		uint4 x[LOADS];
-
-#pragma unroll
-		for (int i = 0; i < LOADS; i++) {
-			const int64_t at = first + i * step;
-
-			x[i] = at < args.count ? __ldcs(data + at)
-					       : make_uint4(0, 0, 0, 0);
-		}
-#pragma unroll
-		for (int i = 0; i < LOADS; i++)
-			sum ^= x[i].x ^ x[i].y ^ x[i].z ^ x[i].w;
-	}
-	if (args.result)
-		atomicXor(args.result, sum);
-}
-
-/* ---- the tensor cores ---------------------------------------------------- */
 
 /* Halves of both signs, 0.5 to 1.75 in steps of a quarter: as many different
  * bits as dequantised weights have, since zeros would need less power. */
@@ -73,10 +43,10 @@ DEVICE void multiply_step(float *d, const uint32_t (*a)[4], uint64_t desc)
 	wgmma_commit();
 }
 
-/* The steps of a block: a in registers, b (32 KiB) in shared memory, both the
- * same in every step; one group of wgmma is always in flight. */
+/* Every step of a block multiplies the same a, in registers, and the same b, in
+ * shared memory.  One wgmma group is always in flight. */
 extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
-	nib_sm90_probe_multiply(
+	nib_probe_multiply_sm90(
 		const __grid_constant__ struct nib_probe_args args)
 {
 	__shared__ __align__(1024) uint32_t
@@ -91,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
 		b[i] = two_halves(i);
 	fence_proxy_async();
 	__syncthreads();
-	/* Loaded: what is computed, ptxas would compute again in the loop. */
+	/* a is loaded: ptxas would compute it again in the loop. */
 #pragma unroll
 	for (uint32_t i = 0; i < 16; i++)
 		a[i / 4][i % 4] = lds_32(smem_addr(b + threadIdx.x * 16 + i));
@@ -106,15 +76,4 @@ extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
 		sum += d[i];
 	if (args.result)
 		atomicXor(args.result, __float_as_uint(sum));
-}
-
-/* ---- the clock ----------------------------------------------------------- */
-
-extern "C" __global__ void __launch_bounds__(32)
-    nib_sm90_probe_cycles(const __grid_constant__ struct nib_probe_args args)
-{
-	const int64_t begin = clock64();
-
-	while (clock64() - begin < args.count)
-		;
 }

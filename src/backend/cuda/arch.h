@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * arch.h - what differs between the architectures of GPUs that there are
+ * kernels for: one row each.  Everything else of the host side is shared.
+ */
+#ifndef NIB_CUDA_ARCH_H
+#define NIB_CUDA_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver.h"
+
+struct cuda_device;
+struct nib_cuda_costs;
+struct nib_plan;
+struct nib_run;
+struct nib_tile_device;
+
+/* What a plan keeps of a product in tiles. */
+struct cuda_tiled {
+	void *state; /* the architecture's own */
+	size_t workspace_bytes;
+	int64_t launches, tiles;
+	int32_t tile_m, k_slices, clusters; /* of the first launch */
+	int32_t most_matrices;		    /* that one launch may have */
+	/* The kernels of one launch, for the plan's explanation. */
+	const char *kernels;
+};
+
+/* What a plan keeps of a product of few rows. */
+struct cuda_few {
+	void *state; /* the architecture's own, from malloc() */
+	int64_t ctas;
+};
+
+struct cuda_arch {
+	const char *name; /* of its backend: "cuda-sm90" */
+	/* Its images are files "sm90_...", its kernels are named "..._sm90". */
+	const char *tag;
+	int capabilities[3];  /* 90 is 9.0; 0 ends them */
+	const char *hardware; /* those, for messages: "9.0 (H100, H200)" */
+	enum nib_arithmetic arithmetic;
+	const struct nib_cuda_costs *costs; /* built in */
+	/* Rows of packed codes begin at multiples of so many bytes. */
+	int32_t row_align;
+	/* NIB_PROBE_MULTIPLY: the operations of one block's step. */
+	int64_t probe_flop;
+	int32_t probe_threads; /* of that block */
+
+	/* ---- products of few rows, which the memory's rate bounds ---- */
+
+	/* Not those that it leaves to the product in tiles. */
+	bool (*few_takes)(const struct nib_plan *plan);
+	/* With the context entered, as the launch. */
+	enum nib_status (*few_plan)(struct cuda_device *device,
+				    const struct nib_plan *plan,
+				    struct cuda_few *few,
+				    struct nib_error *err);
+	/* run: resolved, pointers checked. */
+	enum nib_status (*few_launch)(const struct cuda_device *device,
+				      const struct cuda_few *few,
+				      const struct nib_run *run,
+				      struct nib_error *err);
+
+	/* ---- the product in tiles ---- */
+
+	/* How many pairs of CTAs run at once.  With the context entered, as the
+	 * others but free. */
+	enum nib_status (*clusters)(struct cuda_device *device,
+				    struct nib_tile_device *clusters,
+				    struct nib_error *err);
+	/* plan: the fields that the API layer fills are complete. */
+	enum nib_status (*plan)(struct cuda_device *device,
+				const struct nib_plan *plan,
+				struct cuda_tiled *tiled,
+				struct nib_error *err);
+	/* From any context, also where the device's is lost, and after a plan
+	 * that failed. */
+	void (*free)(struct nib_device *device, struct cuda_tiled *tiled);
+	/* problems, moe: resolved, pointers checked. */
+	enum nib_status (*launch)(const struct cuda_device *device,
+				  const struct cuda_tiled *tiled,
+				  const struct nib_problem *problems,
+				  void *workspace, CUstream stream,
+				  struct nib_error *err);
+	enum nib_status (*launch_moe)(const struct cuda_device *device,
+				      const struct cuda_tiled *tiled,
+				      const struct nib_moe_problem *moe,
+				      void *workspace, CUstream stream,
+				      struct nib_error *err);
+};
+
+/* sm90.c, sm100.c */
+extern const struct cuda_arch cuda_sm90, cuda_sm100;
+
+#define CUDA_ARCHS 2
+extern const struct cuda_arch *const cuda_archs[CUDA_ARCHS];
+
+/* NULL: there are no kernels for it. */
+const struct cuda_arch *cuda_arch_of(int capability);
+/* Does the image of this name belong to the architecture? */
+bool cuda_arch_has_image(const struct cuda_arch *arch, const char *name);
+
+#endif
