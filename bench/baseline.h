@@ -65,11 +65,13 @@ struct baseline_matmul {
 };
 
 struct baseline_engine {
-	const char *backend; /* "baseline:onednn-bf16" */
+	const char *backend;	       /* "baseline:onednn-bf16" */
+	const char *library, *package; /* "oneDNN 2", in Debian "libdnnl-dev" */
 	/* The instruction that it multiplies with: the limit of its rows. */
 	enum peak_kind limit;
 	int operand_bytes; /* of one value of a and b: 4 or 2 */
-	/* Opens the library, once in the process; false with a reason. */
+	/* Opens the library, once in the process; false with a reason.  NULL:
+	 * its headers were missing where nib was built. */
 	bool (*open)(char reason[BASELINE_REASON]);
 	void (*set_threads)(int threads);
 	/*
@@ -86,22 +88,10 @@ struct baseline_engine {
 extern const struct baseline_engine baseline_onednn_bf16, baseline_onednn_f32,
     baseline_onednn_f32_avx2, baseline_openblas_f32;
 
+/* Sets the reason; returns false. */
+__attribute__((format(printf, 2, 3))) bool
+baseline_refuse(char reason[BASELINE_REASON], const char *format, ...);
 /* Opens a library: the first of its names (NULL ends them) that is found. */
 void *baseline_dlopen(const char *const *names, char reason[BASELINE_REASON]);
-
-/* ---- baseline_work.c: what happens in the process ------------------------ */
-
-struct baseline_work;
-
-/* NULL when memory is short. */
-struct baseline_work *baseline_work_new(const struct baseline_engine *engine,
-					const struct shape_list *list,
-					const struct data_options *options);
-/* As baseline_prepare(), baseline_run() and baseline_release(). */
-bool baseline_work_prepare(struct baseline_work *work, int64_t shape,
-			   int threads, char reason[BASELINE_REASON]);
-int baseline_work_run(struct baseline_work *work, double budget_s,
-		      double samples_s[BASELINE_MAX_SAMPLES], double *spent_s);
-void baseline_work_release(struct baseline_work *work);
 
 #endif

@@ -4,7 +4,6 @@
  * the layout that it asks for: f32, f32 without AVX-512, and bf16.
  */
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "baseline.h"
@@ -68,11 +67,9 @@ static bool load(char reason[BASELINE_REASON])
 		return false;
 #define F(name)                                                                \
 	*(void **)&name = dlsym(library, "dnnl_" #name);                       \
-	if (!name) {                                                           \
-		snprintf(reason, BASELINE_REASON, "%s has no dnnl_" #name,     \
-			 names[0]);                                            \
-		return false;                                                  \
-	}
+	if (!name)                                                             \
+		return baseline_refuse(reason, "%s has no dnnl_" #name,        \
+				       names[0]);
 	IMPORTS(F)
 #undef F
 	return true;
@@ -86,19 +83,16 @@ static bool open_best(char reason[BASELINE_REASON])
 	    stream_create(&stream, engine, dnnl_stream_default_flags) ==
 		dnnl_success)
 		return true;
-	snprintf(reason, BASELINE_REASON, "oneDNN gives no CPU engine");
-	return false;
+	return baseline_refuse(reason, "oneDNN gives no CPU engine");
 }
 
 static bool open_avx2(char reason[BASELINE_REASON])
 {
 	if (!load(reason))
 		return false;
-	if (set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success) {
-		snprintf(reason, BASELINE_REASON,
-			 "this oneDNN cannot be restricted to AVX2");
-		return false;
-	}
+	if (set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success)
+		return baseline_refuse(
+		    reason, "this oneDNN cannot be restricted to AVX2");
 	return open_best(reason);
 }
 
@@ -225,20 +219,18 @@ static bool pack(struct baseline_matmul *mm, dnnl_data_type_t type,
 	struct packed *p = calloc(1, sizeof *p);
 
 	if (!p || !make_primitive(p, mm, type, &a_md, &b_md)) {
-		snprintf(reason, BASELINE_REASON,
-			 "oneDNN has no %s matmul for this machine",
-			 type == dnnl_bf16 ? "bf16" : "f32");
 		unpack(p);
-		return false;
+		return baseline_refuse(
+		    reason, "oneDNN has no %s matmul for this machine",
+		    type == dnnl_bf16 ? "bf16" : "f32");
 	}
 	memory_desc_init_by_tag(&a_f32, 2, a_dims, dnnl_f32, dnnl_ab);
 	memory_desc_init_by_tag(&b_f32, 2, b_dims, dnnl_f32, dnnl_ba);
 	if (!reorder(&p->a, &a_md, mm->a, &a_f32) ||
 	    !reorder(&p->b, &b_md, mm->b, &b_f32)) {
-		snprintf(reason, BASELINE_REASON,
-			 "oneDNN cannot make the operands");
 		unpack(p);
-		return false;
+		return baseline_refuse(reason,
+				       "oneDNN cannot make the operands");
 	}
 	mm->packed = p;
 	return true;
@@ -288,43 +280,25 @@ static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 	return true;
 }
 
-#define FUNCTIONS(pack_function)                                               \
-	.set_threads = set_threads, .pack = pack_function, .run = run,         \
-	.unpack = unpack,
+#define FUNCTIONS(open_function, pack_function)                                \
+	.open = open_function, .set_threads = set_threads,                     \
+	.pack = pack_function, .run = run, .unpack = unpack,
 
 #else
-
-static bool open_best(char reason[BASELINE_REASON])
-{
-	snprintf(reason, BASELINE_REASON,
-		 "not built with oneDNN 2's headers "
-		 "(Debian: libdnnl-dev)");
-	return false;
-}
-
-#define open_avx2 open_best
-/* None: open() fails. */
-#define FUNCTIONS(pack_function)
-
+#define FUNCTIONS(open_function, pack_function)
 #endif
 
-const struct baseline_engine baseline_onednn_bf16 = {.backend =
-							 "baseline:onednn-bf16",
-						     .limit = PEAK_DOT_BF16,
-						     .operand_bytes = 2,
-						     .open = open_best,
-						     FUNCTIONS(pack_bf16)};
+#define ENGINE(name, peak, bytes, open_function, pack_function)                \
+	{                                                                      \
+		.backend = "baseline:onednn-" name, .library = "oneDNN 2",     \
+		.package = "libdnnl-dev", .limit = peak,                       \
+		.operand_bytes = bytes,                                        \
+		FUNCTIONS(open_function, pack_function)                        \
+	}
 
-const struct baseline_engine baseline_onednn_f32 = {.backend =
-							"baseline:onednn-f32",
-						    .limit = PEAK_FMA,
-						    .operand_bytes = 4,
-						    .open = open_best,
-						    FUNCTIONS(pack_f32)};
-
-const struct baseline_engine baseline_onednn_f32_avx2 = {
-    .backend = "baseline:onednn-f32-avx2",
-    .limit = PEAK_FMA_AVX2,
-    .operand_bytes = 4,
-    .open = open_avx2,
-    FUNCTIONS(pack_f32)};
+const struct baseline_engine baseline_onednn_bf16 =
+    ENGINE("bf16", PEAK_DOT_BF16, 2, open_best, pack_bf16);
+const struct baseline_engine baseline_onednn_f32 =
+    ENGINE("f32", PEAK_FMA, 4, open_best, pack_f32);
+const struct baseline_engine baseline_onednn_f32_avx2 =
+    ENGINE("f32-avx2", PEAK_FMA_AVX2, 4, open_avx2, pack_f32);

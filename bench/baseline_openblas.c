@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baseline_openblas.c - OpenBLAS's sgemm on dequantised operands. */
 #include <dlfcn.h>
-#include <stdio.h>
 
 #include "baseline.h"
 
@@ -21,11 +20,9 @@ static bool open_library(char reason[BASELINE_REASON])
 		return false;
 	*(void **)&sgemm = dlsym(library, "cblas_sgemm");
 	*(void **)&set_num_threads = dlsym(library, "openblas_set_num_threads");
-	if (!sgemm || !set_num_threads) {
-		snprintf(reason, BASELINE_REASON, "%s has no cblas_sgemm()",
-			 names[0]);
-		return false;
-	}
+	if (!sgemm || !set_num_threads)
+		return baseline_refuse(reason, "%s has no cblas_sgemm()",
+				       names[0]);
 	return true;
 }
 
@@ -41,26 +38,16 @@ static void run(const struct baseline_matmul *mm)
 	      mm->c, (int)mm->n);
 }
 
-#define FUNCTIONS .set_threads = set_threads, .run = run,
-
-#else
-
-static bool open_library(char reason[BASELINE_REASON])
-{
-	snprintf(reason, BASELINE_REASON,
-		 "not built with OpenBLAS's headers "
-		 "(Debian: libopenblas-dev)");
-	return false;
-}
-
-/* None: open() fails. */
-#define FUNCTIONS
-
+#define FUNCTIONS .open = open_library, .set_threads = set_threads, .run = run
 #endif
 
 const struct baseline_engine baseline_openblas_f32 = {
     .backend = "baseline:openblas-f32",
+    .library = "OpenBLAS",
+    .package = "libopenblas-dev",
     .limit = PEAK_FMA,
     .operand_bytes = 4,
-    .open = open_library,
-    FUNCTIONS};
+#ifdef FUNCTIONS
+    FUNCTIONS
+#endif
+};

@@ -29,14 +29,25 @@ import subprocess
 import sys
 import time
 
-from gpu_operands import (FP16, SHAPES, SWEEP, LAYOUTS, Matrices, Nib,
-                          NumpySide, Operands, Plan, TorchSide, abi)
+from gpu_operands import (FP16, SHAPES, SWEEP, LAYOUTS, Arrays, Matrices, Nib,
+                          Operands, Plan, abi)
 from gpu_torch import baselines_of
 
 REPLAYS = 15
 WARM = 3
 
 # ---- timing ----------------------------------------------------------------
+
+
+def event_seconds(torch, call):
+    """What the GPU takes for call, between two events."""
+    begin = torch.cuda.Event(enable_timing=True)
+    end = torch.cuda.Event(enable_timing=True)
+    begin.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) * 1e-3
 
 
 class GpuClock:
@@ -62,16 +73,8 @@ class GpuClock:
         for _ in range(WARM):
             graph.replay()
         torch.cuda.synchronize()
-        out = []
-        for _ in range(self.replays):
-            begin = torch.cuda.Event(enable_timing=True)
-            end = torch.cuda.Event(enable_timing=True)
-            begin.record()
-            graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            out.append(begin.elapsed_time(end) * 1e-3 / len(calls))
-        return out
+        return [event_seconds(torch, graph.replay) / len(calls)
+                for _ in range(self.replays)]
 
 
 class HostClock:
@@ -117,24 +120,29 @@ class Run:
         self.rows = []
         self.told = set()  # why baselines were skipped
 
-    def row(self, shape, backend, **values):
+    def row(self, op, shape, backend, **values):
         row = dict.fromkeys(KEYS)
         row.update(
-            op=shape.op, shape=shape.text(), backend=backend, threads=1,
-            layout=self.args.layout, out=FP16, version=self.nib.version(),
-            machine=self.machine, date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            command="gpu_baselines.py --only " + shape.name)
-        row.update(values, name=shape.name)
+            values, op=op, shape=shape, backend=backend, threads=1,
+            version=self.nib.version(), machine=self.machine,
+            date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"))
         self.rows.append(row)
         return row
 
-    def timed(self, shape, samples):
-        seconds = statistics.median(samples)
-        low, _, high = (statistics.quantiles(samples, n=4, method="inclusive")
-                        if len(samples) > 1 else 3 * samples)
-        return {"time_s": seconds, "spread": (high - low) / seconds,
-                "samples_s": samples, "flop": shape.flop(),
-                "gflops": shape.flop() / seconds * 1e-9}
+    def product(self, shape, backend, samples=None, **values):
+        """The row of a backend that took samples of seconds, or was skipped."""
+        if samples:
+            seconds = statistics.median(samples)
+            low, _, high = (statistics.quantiles(samples, n=4, method="inclusive")
+                            if len(samples) > 1 else 3 * samples)
+            values.update(
+                time_s=seconds, spread=(high - low) / seconds,
+                samples_s=samples, flop=shape.flop(),
+                gflops=shape.flop() / seconds * 1e-9)
+        return self.row(
+            shape.op, shape.text(), backend, layout=self.args.layout, out=FP16,
+            command="gpu_baselines.py --only " + shape.name, name=shape.name,
+            **values)
 
     def limit(self, shape):
         by_bytes = shape.bytes() / self.read_bps
@@ -160,21 +168,10 @@ def machine(torch):
 
 def measure_peaks(run):
     """Reading, multiplying, and the clocks while the GPU multiplies."""
-    torch, nib = run.torch, run.nib
+    torch, nib, stream = run.torch, run.nib, run.side.stream()
 
     def seconds(call):
-        samples = []
-        for _ in range(7):
-            begin = torch.cuda.Event(enable_timing=True)
-            end = torch.cuda.Event(enable_timing=True)
-            begin.record()
-            call()
-            end.record()
-            torch.cuda.synchronize()
-            samples.append(begin.elapsed_time(end) * 1e-3)
-        return statistics.median(samples)
-
-    stream = run.side.stream()
+        return statistics.median(event_seconds(torch, call) for _ in range(7))
 
     def multiply():
         return nib.probe(abi.NIB_PROBE_MULTIPLY, None, int(2e13), stream)
@@ -197,13 +194,8 @@ def add_peaks(run):
     for name, key, rate, unit in (
             ("read bandwidth", "gbps", run.read_bps, "B"),
             ("wgmma f16", "gflops", run.flops, "FLOP")):
-        row = dict.fromkeys(KEYS)
-        row.update(op="peak", shape=name, backend="cuda-sm90", threads=1,
-                   unit=unit, time_s=1e9 / rate, machine=run.machine,
-                   version=run.nib.version(),
-                   date=run.date.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        row[key] = rate * 1e-9
-        run.rows.append(row)
+        run.row("peak", name, "cuda-sm90", unit=unit, time_s=1e9 / rate,
+                **{key: rate * 1e-9})
 
 
 def set_count(run, shape):
@@ -213,36 +205,33 @@ def set_count(run, shape):
 
 def measure_ours(run, shape, sets, want):
     plan = Plan(run.nib, shape, sets[0].work)
-    try:
-        samples = run.clock.samples(
-            [lambda o=o: plan.run(o.work, run.side.stream()) for o in sets])
-        c = sets[0].c
-        seconds = statistics.median(samples)
-        limit_s, kind = run.limit(shape)
-        return run.row(
-            shape, plan.backend, **run.timed(shape, samples), packed=False,
-            bytes=shape.bytes(), gbps=shape.bytes() / seconds * 1e-9,
-            limit_s=limit_s, fraction_of_limit=limit_s / seconds,
-            limit_kind=kind, copies=len(sets), plan=plan.explanation,
-            error=sets[0].error(want, lambda batch, row: c[batch, row]),
-            ok=sets[0].is_close(want, lambda batch, row: c[batch, row]),
-            checked=len(want) * shape.n)
-    finally:
-        plan.free()
+    samples = run.clock.samples(
+        [lambda o=o: plan.run(o.work, run.side.stream()) for o in sets])
+    plan.free()
+    c = sets[0].c
+    error, is_close = sets[0].compare(want, lambda batch, row: c[batch, row])
+    seconds = statistics.median(samples)
+    limit_s, kind = run.limit(shape)
+    return run.product(
+        shape, plan.backend, samples, packed=False, bytes=shape.bytes(),
+        gbps=shape.bytes() / seconds * 1e-9, limit_s=limit_s,
+        fraction_of_limit=limit_s / seconds, limit_kind=kind, copies=len(sets),
+        plan=plan.explanation, error=error, ok=is_close,
+        checked=len(want) * shape.n)
 
 
 def measure_baseline(run, shape, sets, want, name, make):
-    backend, why = BASELINE + name, None
+    backend = BASELINE + name
     try:
         baseline = make(run.torch, shape, sets)
         error = None
         if baseline.result:
-            error = sets[0].error(want, baseline.result)
-        run.row(shape, backend, **run.timed(shape, run.clock.samples(baseline.calls)),
-                error=error, copies=len(sets))
+            error, _ = sets[0].compare(want, baseline.result)
+        run.product(shape, backend, run.clock.samples(baseline.calls),
+                    error=error, copies=len(sets))
     except Exception as problem:  # whatever a baseline throws is its reason
         why = f"{type(problem).__name__}: {problem}".split("\n")[0][:200]
-        run.row(shape, backend, skipped=why)
+        run.product(shape, backend, skipped=why)
         if (name, why) not in run.told:
             print(f"  {shape.name} {name}: {why}", file=sys.stderr)
         run.told.add((name, why))
@@ -276,9 +265,7 @@ def sweep(run):
     weights = [[Matrices(run.side, shapes[0].n, shapes[0].k, 1,
                          run.args.layout)] for _ in range(count)]
     run.args.sets = count
-    times = []
-    for shape in shapes:
-        times.append(measure(run, shape, weights)["time_s"])
+    times = [measure(run, shape, weights)["time_s"] for shape in shapes]
     cliffs = 0
     for i, shape in enumerate(shapes[:-1]):
         best = min(times[i + 1:])
@@ -376,17 +363,17 @@ def open_run(args):
         nib = Nib(args.library, "cpu")
         try:
             import torch
-            side = TorchSide(torch, "cpu", args.seed)
         except ImportError:
+            torch = None
             import numpy
-            torch, side = None, NumpySide(numpy, args.seed)
+        side = Arrays(torch or numpy, "cpu", args.seed)
         return Run(args, nib, side, HostClock(3), torch)
     import torch
     if not torch.cuda.is_available():
         sys.exit("gpu_baselines.py: torch finds no GPU (--dry-run needs none)")
-    side = TorchSide(torch, "cuda", args.seed)
-    run = Run(args, Nib(args.library, "cuda:0"), side,
-              GpuClock(torch, args.replays), torch)
+    run = Run(args, Nib(args.library, "cuda:0"),
+              Arrays(torch, "cuda", args.seed), GpuClock(torch, args.replays),
+              torch)
     run.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     try:
         measure_peaks(run)

@@ -4,9 +4,11 @@ through ctypes, and random NVFP4 operands as arrays of torch or numpy."""
 
 import ctypes as C
 import importlib.util
+import itertools
 import math
 import os
 import sys
+from typing import NamedTuple
 
 FP8, FP16, BF16 = "fp8", "fp16", "bf16"
 VALUES = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
@@ -17,12 +19,15 @@ CHECKED_ROWS = 4
 # ---- shapes ----------------------------------------------------------------
 
 
-class Shape:
+class Shape(NamedTuple):
     """One row.  ms: the rows of each product, of a MoE those of each expert."""
 
-    def __init__(self, name, op, ms, n, k, batch=1):
-        self.name, self.op, self.ms = name, op, list(ms)
-        self.n, self.k, self.batch = n, k, batch
+    name: str
+    op: str
+    ms: list
+    n: int
+    k: int
+    batch: int = 1
 
     @property
     def rows(self):
@@ -54,8 +59,9 @@ class Shape:
     def shrunk(self):
         """The same kind, small enough for a dry run."""
         ms = self.ms if self.op == "gemv" else [m % 37 + 1 for m in self.ms[:5]]
-        return Shape(self.name, self.op, ms, 96 + self.n % 96,
-                     16 * (3 + self.k // 16 % 7), min(self.batch, 2))
+        return self._replace(ms=ms, n=96 + self.n % 96,
+                             k=16 * (3 + self.k // 16 % 7),
+                             batch=min(self.batch, 2))
 
 
 SHAPES = [
@@ -164,94 +170,62 @@ class Plan:
 # ---- where arrays live -----------------------------------------------------
 
 
-class TorchSide:
-    """Arrays of torch, on its device: "cuda", in dry runs "cpu"."""
+class Arrays:
+    """Arrays of torch on a device, or in dry runs of numpy: mostly by the names that
+    both have."""
 
-    def __init__(self, torch, device, seed):
-        self.torch, self.device = torch, device
-        torch.manual_seed(seed)
-        self.values = torch.tensor(VALUES, device=self.device)
-        self.types = {FP16: torch.float16, BF16: torch.bfloat16,
-                      FP8: torch.float8_e4m3fn, "fp32": torch.float32,
-                      "fp64": torch.float64, "int32": torch.int32,
-                      "index": torch.int64}
-        self.stack = torch.stack
+    TYPES = {FP8: "float8_e4m3fn", FP16: "float16", BF16: "bfloat16",
+             "fp32": "float32", "fp64": "float64", "int32": "int32",
+             "index": "int64", "byte": "uint8"}
 
-    def random(self, shape, choices=None):
-        n = 256 if choices is None else len(choices)
-        x = self.torch.randint(0, n, shape, dtype=self.torch.uint8,
-                               device=self.device)
-        if choices is None:
-            return x
-        table = self.torch.tensor(choices, dtype=self.torch.uint8,
-                                  device=self.device)
-        return table[x.to(self.torch.int32)]
+    def __init__(self, module, device, seed):
+        self.module, self.device = module, device
+        self.is_torch = module.__name__ == "torch"
+        self.place = {"device": device} if self.is_torch else {}
+        if self.is_torch:
+            module.manual_seed(seed)
+        else:
+            self.numbers = module.random.default_rng(seed)
+        self.stack = module.stack
+        self.values = self.array(VALUES, "fp32")
+
+    def type(self, kind):
+        return getattr(self.module, self.TYPES[kind])
 
     def array(self, values, kind):
-        return self.torch.tensor(values, dtype=self.types[kind],
-                                 device=self.device)
+        return self.module.asarray(values, dtype=self.type(kind), **self.place)
+
+    def random(self, shape, choices=range(256)):
+        """Bytes, each one of choices."""
+        n, byte = len(choices), self.type("byte")
+        if self.is_torch:
+            x = self.module.randint(0, n, shape, dtype=byte, **self.place)
+        else:
+            x = self.numbers.integers(0, n, shape, dtype=byte)
+        if n == 256:
+            return x
+        return self.array(choices, "byte")[self.cast(x, "int32")]
 
     def empty(self, shape):
-        return self.torch.full(shape, math.nan, dtype=self.torch.float16,
-                               device=self.device)
+        return self.module.full(shape, math.nan, dtype=self.type(FP16),
+                                **self.place)
 
     def arange(self, n):
-        return self.torch.arange(n, device=self.device)
+        return self.module.arange(n, **self.place)
 
     def cast(self, x, kind):
-        return x.to(self.types[kind])
+        return (x.to if self.is_torch else x.astype)(self.type(kind))
 
     def pointer(self, x):
-        return x.data_ptr()
+        return x.data_ptr() if self.is_torch else x.ctypes.data
 
     def stream(self):
         if self.device == "cpu":
             return None
-        return self.torch.cuda.current_stream().cuda_stream
+        return self.module.cuda.current_stream().cuda_stream
 
     def silu(self, x):
-        return x / (1 + self.torch.exp(-x))
-
-    def largest(self, x):
-        return float(x.abs().max())
-
-
-class NumpySide:
-    """The same of numpy, for dry runs."""
-
-    def __init__(self, numpy, seed):
-        self.numpy = numpy
-        self.rng = numpy.random.default_rng(seed)
-        self.values = numpy.array(VALUES, dtype=numpy.float32)
-        self.types = {FP16: numpy.float16, "fp32": numpy.float32,
-                      "fp64": numpy.float64, "int32": numpy.int32,
-                      "index": numpy.int64}
-        self.stack = numpy.stack
-        self.arange = numpy.arange
-
-    def random(self, shape, choices=None):
-        if choices is None:
-            choices = range(256)
-        return self.rng.choice(self.numpy.array(choices, self.numpy.uint8),
-                               shape)
-
-    def array(self, values, kind):
-        return self.numpy.array(values, dtype=self.types[kind])
-
-    def empty(self, shape):
-        return self.numpy.full(shape, math.nan, dtype=self.numpy.float16)
-
-    def cast(self, x, kind):
-        return x.astype(self.types[kind])
-
-    def pointer(self, x):
-        return x.ctypes.data
-
-    def stream(self):
-        return None
-
-    def silu(self, x):
-        return x / (1 + self.numpy.exp(-x))
+        return x / (1 + self.module.exp(-x))
 
     def largest(self, x):
         return float(abs(x).max())
@@ -274,14 +248,13 @@ class Matrices:
         self.codes = side.random((batch, rows, k // 2))
         self.scales = side.random((batch, self.each), SCALES)
 
-    def view(self, index=None):
-        first = 0 if index is None else index
-        codes = first * self.rows * self.k // 2
+    def view(self, first=0, batch=None):
+        """batch matrices from first on; None = all."""
         return abi.nib_nvfp4(
-            codes=self.side.pointer(self.codes) + codes,
+            codes=(self.side.pointer(self.codes)
+                   + first * self.rows * self.k // 2),
             scales=self.side.pointer(self.scales) + first * self.each,
-            rows=self.rows, k=self.k,
-            batch=self.batch if index is None else 1,
+            rows=self.rows, k=self.k, batch=batch or self.batch,
             scale_layout=LAYOUTS[self.layout])
 
     def floats(self, index, rows=None):
@@ -316,12 +289,8 @@ class Operands:
         self.b = weights or [Matrices(side, n, k, matrices, layout)
                              for _ in range(shape.products)]
         self.c = side.empty((batch, shape.rows, n))
-        self.alpha = None
-        if shape.op == "dual_gemm":
-            self.alpha = side.array([DUAL_ALPHA], "fp32")
-        self.starts = [0]
-        for m in ms:
-            self.starts.append(self.starts[-1] + m)
+        self.alpha = side.array([DUAL_ALPHA], "fp32")
+        self.starts = [0, *itertools.accumulate(ms)]
         self.offsets = side.array(self.starts, "int32")
         self.work = self.moe() if shape.op == "moe" else self.problems()
 
@@ -341,7 +310,7 @@ class Operands:
         work = (abi.nib_problem * count)()
         for i, p in enumerate(work):
             p.a = self.a[i].view()
-            p.b = self.b[0].view(i if count > 1 else None)
+            p.b = self.b[0].view(i, 1) if count > 1 else self.b[0].view()
             if len(self.b) > 1:
                 p.b2 = self.b[1].view()
                 p.alpha = p.alpha2 = self.side.pointer(self.alpha)
@@ -360,57 +329,44 @@ class Operands:
 
     # The reference.
 
-    def sample(self):
-        """(row of c, matrix of b, matrix of a, row of it) of a few rows."""
-        shape = self.shape
-        if shape.op == "gemv":
-            return [(0, i, i, 0) for i in range(shape.batch)][:CHECKED_ROWS]
-        last = shape.rows - 1
-        picked = sorted({last * i // (CHECKED_ROWS - 1)
-                         for i in range(CHECKED_ROWS)})
-        out = []
-        for row in picked:
-            i = max(j for j, s in enumerate(self.starts[:-1]) if s <= row)
-            if shape.op == "group_gemm":
-                out.append((row, i, i, row - self.starts[i]))
-            else:
-                out.append((row, i if shape.op == "moe" else 0, 0, row))
-        return out
+    def rows(self):
+        """Every row of c: (batch and row of c, matrices of A, which of them and
+        which row, matrix of B)."""
+        if self.shape.op == "gemv":
+            return [(i, 0, self.a[0], i, 0, i) for i in range(self.shape.batch)]
+        rows = [(product, row) for product, m in enumerate(self.shape.ms)
+                for row in range(m)]
+        if self.shape.op == "group_gemm":
+            return [(0, at, self.a[product], 0, row, product)
+                    for at, (product, row) in enumerate(rows)]
+        return [(0, at, self.a[0], 0, at, product)
+                for at, (product, _) in enumerate(rows)]
 
     def want(self):
-        """[(batch, row of c, exact, sum of magnitudes)] of the sample."""
-        side, out = self.side, []
-        for row, b, a, a_row in self.sample():
-            which = a if self.shape.op == "group_gemm" else 0
-            matrix = a if self.shape.op == "gemv" else 0
-            x = side.cast(self.a[which].floats(
-                matrix, side.array([a_row], "index")), "fp64")
-            sums = [side.cast(w.floats(b), "fp64") @ x[0] for w in self.b]
-            size = abs(side.cast(self.b[0].floats(b), "fp64")) @ abs(x[0])
-            exact = sums[0]
-            if len(sums) > 1:
-                g, u = sums[0] * DUAL_ALPHA, sums[1] * DUAL_ALPHA
-                exact = side.silu(g) * u
+        """[(batch, row of c, exact, sum of magnitudes)] of a few rows."""
+        side, rows, out = self.side, self.rows(), []
+        last = len(rows) - 1
+        for at in sorted({last * i // (CHECKED_ROWS - 1)
+                          for i in range(CHECKED_ROWS)}):
+            batch, row, a, matrix, a_row, b = rows[at]
+            x = side.cast(a.floats(matrix, side.array([a_row], "index"))[0],
+                          "fp64")
+            weights = [side.cast(w.floats(b), "fp64") for w in self.b]
+            exact, size = weights[0] @ x, abs(weights[0]) @ abs(x)
+            if len(weights) > 1:
+                exact = (side.silu(exact * DUAL_ALPHA)
+                         * (weights[1] @ x * DUAL_ALPHA))
                 size = abs(exact) + side.largest(exact)
-            out.append((matrix if self.shape.op == "gemv" else 0, row, exact,
-                        size))
+            out.append((batch, row, exact, size))
         return out
 
-    def error(self, want, result):
-        """Worst |difference| over the sum of magnitudes; result(batch, row)."""
-        side = self.side
-        return max(side.largest((side.cast(result(batch, row), "fp64") - exact)
-                                / size)
-                   for batch, row, exact, size in want)
-
-    def is_close(self, want, result):
-        """rtol = 1e-3, atol = 1e-3 of the row's largest."""
-        side = self.side
-        for batch, row, exact, _ in want:
-            got = side.cast(result(batch, row), "fp64")
-            most = side.largest(exact)
-            excess = side.largest((got - exact)
-                                  / (1e-3 * abs(exact) + 1e-3 * most))
-            if not excess <= 1:
-                return False
-        return True
+    def compare(self, want, result):
+        """The worst |difference| over the sum of magnitudes, and whether every row
+        is within rtol = 1e-3 and atol = 1e-3 of its largest; result(batch, row)."""
+        side, errors, is_close = self.side, [], True
+        for batch, row, exact, size in want:
+            off = side.cast(result(batch, row), "fp64") - exact
+            allowed = 1e-3 * abs(exact) + 1e-3 * side.largest(exact)
+            errors.append(side.largest(off / size))
+            is_close = is_close and side.largest(off / allowed) <= 1
+        return max(errors), is_close

@@ -3,42 +3,37 @@
 operands that were expanded beforehand."""
 
 import json
+from typing import Callable, NamedTuple
 
 from gpu_operands import BF16, DUAL_ALPHA, FP8, FP16
 
 
-
-class Baseline:
+class Baseline(NamedTuple):
     """calls: one for each set of inputs; result(batch, row) of the first one;
     None if its weights are its own."""
 
-    def __init__(self, calls, result=None):
-        self.calls, self.result = calls, result
+    calls: list
+    result: Callable | None = None
 
 
-def products(multiply, made):
-    """multiply(*operands) for each of made; its result is indexed by row."""
+def products(multiply, made, row_of=lambda c, batch, row: c[row]):
+    """multiply(*operands) for each of made; row_of() finds a row in its result."""
     return Baseline([lambda m=m: multiply(*m) for m in made],
-                    lambda batch, row: multiply(*made[0])[row])
+                    lambda batch, row: row_of(multiply(*made[0]), batch, row))
 
 
 def fp16_baseline(torch, shape, sets):
     """torch.matmul, which is cuBLAS; products of a group one by one."""
-    made = [(o.activations(FP16), o.weights(FP16)) for o in sets]
-
-    def multiply(a, b):
-        return [x @ w.t() for x, w in zip(a, b)]
-
-    return Baseline([lambda m=m: multiply(*m) for m in made],
-                    lambda batch, row: torch.cat(multiply(*made[0]))[row])
+    return products(lambda a, b: [x @ w.t() for x, w in zip(a, b)],
+                    [(o.activations(FP16), o.weights(FP16)) for o in sets],
+                    lambda c, batch, row: torch.cat(c)[row])
 
 
 def bmm_baseline(torch, shape, sets):
     made = [(torch.stack(o.weights(FP16)),
              torch.stack(o.activations(FP16)).transpose(1, 2).contiguous())
             for o in sets]
-    return Baseline([lambda m=m: torch.bmm(*m) for m in made],
-                    lambda batch, row: torch.bmm(*made[0])[batch, :, 0])
+    return products(torch.bmm, made, lambda c, batch, row: c[batch, :, 0])
 
 
 def silu_baseline(torch, shape, sets):
@@ -58,30 +53,27 @@ def silu_baseline(torch, shape, sets):
     return products(multiply, made)
 
 
-def grouped_baseline(torch, shape, sets):
-    made = [(torch.cat(o.activations(BF16)), torch.stack(o.weights(BF16)),
+def grouped_operands(torch, sets, kind):
+    return [(torch.cat(o.activations(kind)),
+             torch.stack(o.weights(kind)).transpose(-2, -1),
              o.offsets[1:].contiguous()) for o in sets]
 
-    def multiply(a, b, offsets):
-        return torch._grouped_mm(a, b.transpose(-2, -1), offs=offsets)
 
-    return products(multiply, made)
+def grouped_baseline(torch, shape, sets):
+    return products(lambda a, b, offsets: torch._grouped_mm(a, b, offs=offsets),
+                    grouped_operands(torch, sets, BF16))
 
 
 def grouped_fp8_baseline(torch, shape, sets):
-    made = [(torch.cat([x.to(torch.float8_e4m3fn) for x in o.activations("fp32")]),
-             torch.stack([x.to(torch.float8_e4m3fn)
-                          for x in o.weights("fp32")]),
-             o.offsets[1:].contiguous()) for o in sets]
     scale_a = torch.ones(shape.rows, device=sets[0].side.device)
     scale_b = torch.ones(len(shape.ms), shape.n, device=sets[0].side.device)
 
     def multiply(a, b, offsets):
         return torch._scaled_grouped_mm(
-            a, b.transpose(-2, -1), scale_a, scale_b, offs=offsets,
-            out_dtype=torch.bfloat16, use_fast_accum=True)
+            a, b, scale_a, scale_b, offs=offsets, out_dtype=torch.bfloat16,
+            use_fast_accum=True)
 
-    return products(multiply, made)
+    return products(multiply, grouped_operands(torch, sets, FP8))
 
 
 def fp8_baseline(torch, shape, sets):

@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "machine.h"
+#include "tuning.h"
 
 #define MAX_COPIES 64
 
@@ -28,7 +29,7 @@ struct job {
 	enum shape_op op;
 	enum job_timed timed;
 	struct nib_device *device;
-	struct nib_device_info device_info;
+	bool is_host;
 	struct job_info info;
 	struct copy *copies;
 	int64_t next;
@@ -55,17 +56,12 @@ int job_runs_a_sample(double run_s)
 	return run_s < SAMPLE_S ? (int)(SAMPLE_S / (run_s + 1e-9)) + 1 : 1;
 }
 
-static bool is_host(const struct job *job)
-{
-	return !strcmp(job->device_info.name, "cpu");
-}
-
 /* A GPU's samples also hide what waiting costs. */
 static int runs_a_sample(const struct job *job, double run_s)
 {
 	if (job->timed == JOB_QUEUE)
 		return QUEUED_RUNS;
-	if (is_host(job))
+	if (job->is_host)
 		return job_runs_a_sample(run_s);
 	return run_s < GPU_SAMPLE_S ? (int)(GPU_SAMPLE_S / (run_s + 1e-7)) + 1
 				    : 1;
@@ -144,18 +140,11 @@ static void count_work(struct job *job, const struct shape *shape,
 	}
 }
 
-static enum nib_status no_memory(const char *what, struct nib_error *err)
-{
-	err->status = NIB_OUT_OF_MEMORY;
-	snprintf(err->message, sizeof(err->message), "no memory for %s", what);
-	return NIB_OUT_OF_MEMORY;
-}
-
 /* Writes the outputs, so that no timed run meets a page for the first time. */
 static enum nib_status touch_outputs(const struct job *job, struct data *data,
 				     struct nib_error *err)
 {
-	if (data->to.scales && is_host(job))
+	if (data->to.scales && job->is_host)
 		memset(data->to.scales, 0, (size_t)scales_bytes(&data->to));
 	return data_poison(data, err);
 }
@@ -184,6 +173,7 @@ static enum nib_status add_copy(struct job *job, const struct shape *shape,
 		return status;
 	count_work(job, shape, options, copy->data);
 	job->workspace_bytes = info.workspace_bytes;
+	job->info.k_slices = info.k_slices;
 	snprintf(job->explanation, sizeof job->explanation, "%s",
 		 info.explanation ? info.explanation : "");
 	return NIB_OK;
@@ -202,19 +192,21 @@ static enum nib_status open_job(const struct job_options *options,
 	struct job *job = *out = calloc(1, sizeof *job);
 	enum nib_status status;
 
-	if (!job)
-		return no_memory("a job", err);
+	if (!job) {
+		(void)machine_no_memory("a job", err);
+		return NIB_OUT_OF_MEMORY;
+	}
 	job->timed = options->timed;
-	job->device_info.struct_bytes = sizeof job->device_info;
 	status = nib_device_open(name, &device, &job->device, err);
-	if (!status)
-		status =
-		    nib_device_get_info(job->device, &job->device_info, err);
-	job->info.backend = job->device_info.backend;
+	if (status)
+		return status;
+	job->is_host = cli_is_host(job->device);
+	job->info.backend = cli_backend(job->device);
 	job->info.explanation = job->explanation;
-	if (!status && options->costs)
-		status = nib_device_set_costs(job->device, options->costs, err);
-	return status;
+	tuning_load(job->device, NULL);
+	return options->costs
+		   ? nib_device_set_costs(job->device, options->costs, err)
+		   : NIB_OK;
 }
 
 static enum nib_status finish(enum nib_status status, struct job **job)
@@ -228,8 +220,11 @@ static enum nib_status finish(enum nib_status status, struct job **job)
 
 static double cache_bytes(const struct job *job)
 {
-	return (double)(is_host(job) ? machine_cache_bytes()
-				     : job->device_info.l2_bytes);
+	struct nib_device_info info = {.struct_bytes = sizeof info};
+
+	if (job->is_host || nib_device_get_info(job->device, &info, NULL))
+		return (double)machine_cache_bytes();
+	return (double)info.l2_bytes;
 }
 
 static enum nib_status make_copies(struct job *job, const struct shape *shape,
@@ -242,7 +237,7 @@ static enum nib_status make_copies(struct job *job, const struct shape *shape,
 	job->op = shape->op;
 	job->copies = calloc(MAX_COPIES, sizeof *job->copies);
 	if (!job->copies)
-		return no_memory("the list of copies", err);
+		return machine_no_memory("the list of copies", err);
 	for (int64_t i = 0; i < copies && !status; i++) {
 		status = add_copy(job, shape, options, i, err);
 		if (i == 0 && job->timed == JOB_RUN && !options->warm)
@@ -302,30 +297,25 @@ static enum nib_status run_plan(struct job *job, const struct copy *copy,
 	return data_run(copy->plan, copy->data, &options, err);
 }
 
-static enum nib_status make_plan(struct job *job, const struct copy *copy,
-				 struct nib_error *err)
-{
-	struct nib_plan *plan = NULL;
-	enum nib_status status = create_plan(job, copy->data, &plan, err);
-
-	nib_plan_free(plan);
-	return status;
-}
-
 static enum nib_status run_copy(struct job *job, const struct copy *copy,
 				struct nib_error *err)
 {
 	struct data *data = copy->data;
+	struct nib_plan *plan = NULL;
+	enum nib_status status;
 	/* A global scale that is given: one pass over x, no search for amax. */
 	const struct nib_quantize_options quantize = {
 	    .struct_bytes = sizeof quantize,
 	    .global = data->global,
 	    /* On a GPU the call then waits for nothing. */
-	    .saturate = !is_host(job),
+	    .saturate = !job->is_host,
 	};
 
-	if (job->timed == JOB_PLAN)
-		return make_plan(job, copy, err);
+	if (job->timed == JOB_PLAN) {
+		status = create_plan(job, data, &plan, err);
+		nib_plan_free(plan);
+		return status;
+	}
 	switch (job->op) {
 	case OP_QUANTIZE:
 		return nib_quantize(job->device, &data->x, &data->q, &quantize,
@@ -395,7 +385,7 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 	    .struct_bytes = sizeof options,
 	    .sample_rows = sample_rows,
 	    .seed = seed,
-	    .arithmetic = job->device_info.arithmetic,
+	    .arithmetic = cli_arithmetic(job->device),
 	};
 	const struct copy *copy = &job->copies[0];
 	enum nib_status status;

@@ -51,6 +51,7 @@ struct job_info {
 	const char *backend;	 /* "cpu-avx512" */
 	const char *explanation; /* the plan's own; "" without a plan */
 	double flop;
+	int k_slices; /* of the plan; 0 without one */
 	/* What one run must read and write, each operand once. */
 	double bytes_read, bytes_written;
 	int64_t copies;

@@ -59,23 +59,22 @@ static void raise_limit(const struct comparison *c, struct limit *limit,
  * another is computed); for the others the slowest of reading, writing and both
  * together.
  */
-static struct limit limit_of(const struct comparison *c,
-			     const struct subject *s)
+static struct limit limit_of(const struct comparison *c, const struct entry *e)
 {
 	struct peaks *peaks = c->run->peaks;
-	double bytes = s->bytes_read + s->bytes_written;
+	double bytes = e->info.bytes_read + e->info.bytes_written;
 	struct limit limit = {0, "read bandwidth"};
 	int threads = c->options->threads;
 
 	if (shape_is_multiply(c->options->shape)) {
-		raise_limit(c, &limit, s->flop,
-			    s->gemm ? s->gemm : s->multiply);
-		raise_limit(c, &limit, bytes, s->read);
+		raise_limit(c, &limit, e->info.flop,
+			    e->gemm ? e->gemm : e->multiply);
+		raise_limit(c, &limit, bytes, e->read);
 	} else if (c->run->on_gpu) {
-		raise_limit(c, &limit, bytes, s->read);
+		raise_limit(c, &limit, bytes, e->read);
 	} else {
-		raise_limit(c, &limit, s->bytes_read, s->read);
-		raise_limit(c, &limit, s->bytes_written,
+		raise_limit(c, &limit, e->info.bytes_read, e->read);
+		raise_limit(c, &limit, e->info.bytes_written,
 			    peaks_series(peaks, PEAK_WRITE, threads));
 		raise_limit(c, &limit, bytes,
 			    peaks_series(peaks, PEAK_COPY, threads));
@@ -91,10 +90,10 @@ static void set_gpu(const struct comparison *c, double time_s, json_t *row)
 	int first = c->first_sample[PEAK_GPU_CLOCK];
 
 	for (int i = 0; i < c->count; i++) {
-		double read_s =
-		    bench_samples_median(&c->entries[i].samples_s, 0);
+		const struct entry *e = &c->entries[i];
+		double read_s = bench_samples_median(&e->samples_s, 0);
 
-		if (c->subjects[i].role != PLAIN_READ || read_s <= 0)
+		if (e->role != PLAIN_READ || read_s <= 0)
 			continue;
 		row_number(row, "read_s", read_s);
 		row_number(row, "fraction_of_read", read_s / time_s);
@@ -107,11 +106,11 @@ static void set_gpu(const struct comparison *c, double time_s, json_t *row)
 		   clock->samples.values[clock->samples.count - 1] * 1e-6);
 }
 
-void limits_set(const struct comparison *c, int i, double time_s, json_t *row)
+void limits_set(const struct comparison *c, const struct entry *e,
+		double time_s, json_t *row)
 {
-	const struct subject *s = &c->subjects[i];
-	const struct limit limit = limit_of(c, s);
-	double multiply = rate(c, s->multiply), read = rate(c, s->read);
+	const struct limit limit = limit_of(c, e);
+	double multiply = rate(c, e->multiply), read = rate(c, e->read);
 
 	if (multiply > 0)
 		row_number(row, "peak_gflops", multiply * 1e-9);
@@ -141,8 +140,12 @@ static double best(struct peaks *peaks, enum peak_kind kind, int threads)
 static void limits_by_clock(const struct nib_device_info *info,
 			    struct limits *limits)
 {
-	/* Dense fp16 products, a multiprocessor and cycle. */
-	const double flop = 4096;
+	/*
+	 * A multiprocessor and cycle: dense fp16 on Hopper (NVIDIA, H100
+	 * architecture), NVFP4 on Blackwell (docs/performance-blackwell.md).
+	 */
+	const double flop =
+	    info->arithmetic == NIB_ARITHMETIC_FP4_TENSOR ? 32768 : 4096;
 
 	limits->compute_name = "clock";
 	limits->memory_name = "memory clock";

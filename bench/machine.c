@@ -10,8 +10,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "nibblas.h"
-
 /*
  * From sysfs: sysconf() on glibc 2.36 multiplies the L3 of AMD processors in
  * virtual machines by some number of threads.
@@ -106,4 +104,11 @@ void machine_free(void *p, size_t n_bytes)
 {
 	if (p)
 		munmap(p, n_bytes);
+}
+
+enum nib_status machine_no_memory(const char *what, struct nib_error *err)
+{
+	err->status = NIB_OUT_OF_MEMORY;
+	snprintf(err->message, sizeof err->message, "no memory for %s", what);
+	return NIB_OUT_OF_MEMORY;
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nibblas.h"
+
 /* The largest cache of one core in bytes; 32 MiB when it is not known. */
 int64_t machine_cache_bytes(void);
 /* Memory that is free for use now, in bytes; 4 GiB when it is not known. */
@@ -22,5 +24,7 @@ void machine_describe(char *text, size_t text_bytes);
  */
 void *machine_alloc(size_t n_bytes);
 void machine_free(void *p, size_t n_bytes); /* NULL is fine */
+/* Says in err that memory is short for what; returns NIB_OUT_OF_MEMORY. */
+enum nib_status machine_no_memory(const char *what, struct nib_error *err);
 
 #endif

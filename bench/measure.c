@@ -79,21 +79,24 @@ static struct series *want_peak(struct comparison *c, enum peak_kind kind)
 	return s;
 }
 
-static struct subject *add_entry(struct comparison *c, struct job *job)
+static enum nib_status add_entry(struct comparison *c, enum nib_status status,
+				 struct job *job, struct entry **out)
 {
-	const struct job_info *info = job_info(job);
-	struct subject *s = &c->subjects[c->count];
+	struct entry *e = &c->entries[c->count];
 
-	c->entries[c->count++].job = job;
-	s->backend = info->backend;
-	s->flop = info->flop;
-	s->bytes_read = info->bytes_read;
-	s->bytes_written = info->bytes_written;
-	return s;
+	if (status)
+		return status;
+	c->count++;
+	e->job = job;
+	e->info = *job_info(job);
+	*out = e;
+	return NIB_OK;
 }
 
-static enum nib_status add_job(struct comparison *c, const char *isa,
-			       bool packed, struct nib_error *err)
+/* A job of shape on one instruction set: *out. */
+static enum nib_status add_job(struct comparison *c, const struct shape *shape,
+			       const char *isa, bool packed, struct entry **out,
+			       struct nib_error *err)
 {
 	const struct measure_options *o = c->options;
 	struct job_options options = {
@@ -102,26 +105,33 @@ static enum nib_status add_job(struct comparison *c, const char *isa,
 	    .isa = isa,
 	    .device = c->run->device,
 	    .timed = o->timed,
+	    .warm = shape != o->shape,
 	};
 	enum nib_status status;
-	struct subject *s;
 	struct job *job;
 
-	if (c->count == MAX_ENTRIES)
-		return NIB_OK;
 	options.data.packed = packed;
-	status = job_new(o->shape, &options, &job, err);
+	status = job_new(shape, &options, &job, err);
+	return add_entry(c, status, job, out);
+}
+
+static enum nib_status add_row(struct comparison *c, const char *isa,
+			       bool packed, struct nib_error *err)
+{
+	const struct measure_options *o = c->options;
+	struct entry *e;
+	enum nib_status status = add_job(c, o->shape, isa, packed, &e, err);
+
 	if (status)
 		return status;
-	s = add_entry(c, job);
-	s->packed = packed;
+	e->packed = packed;
 	if (multiplies(c))
-		s->multiply = want_peak(c, peak_multiply(s->backend));
+		e->multiply = want_peak(c, peak_multiply(e->info.backend));
 	if (o->timed == JOB_RUN)
-		s->read = want_peak(c, peak_read_memory(s->backend));
+		e->read = want_peak(c, peak_read_memory(e->info.backend));
 	if (o->check_rows < 0)
 		return NIB_OK;
-	return job_check(job, o->check_rows, o->data.seed, &s->check, err);
+	return job_check(e->job, o->check_rows, o->data.seed, &e->check, err);
 }
 
 /*
@@ -131,37 +141,26 @@ static enum nib_status add_job(struct comparison *c, const char *isa,
 static enum nib_status add_gemm(struct comparison *c, const char *isa,
 				int first, struct nib_error *err)
 {
-	const struct measure_options *o = c->options;
+	const int threads = c->options->threads;
 	struct shape_size size = {
 	    .m = GEMM_RATE_ROWS,
-	    .n = (int64_t)GEMM_RATE_COLS * o->threads,
-	    .k = limits_few_rows_k(o->shape),
+	    .n = (int64_t)GEMM_RATE_COLS * threads,
+	    .k = limits_few_rows_k(c->options->shape),
 	};
 	const struct shape shape = {
 	    .op = OP_GEMM, .batch = 1, .count = 1, .sizes = &size};
-	struct job_options options = {
-	    .data = o->data,
-	    .threads = o->threads,
-	    .isa = isa,
-	    .warm = true,
-	};
 	enum nib_status status;
-	struct subject *gemm;
-	struct job *job;
+	struct entry *e;
 
-	if (!multiplies(c) || c->run->on_gpu || size.k == 0 ||
-	    c->count == MAX_ENTRIES)
+	if (!multiplies(c) || c->run->on_gpu || size.k == 0)
 		return NIB_OK;
-	options.data.packed = true;
-	status = job_new(&shape, &options, &job, err);
+	status = add_job(c, &shape, isa, true, &e, err);
 	if (status)
 		return status;
-	gemm = add_entry(c, job);
-	gemm->role = GEMM_RATE;
-	gemm->gemm =
-	    peaks_gemm(c->run->peaks, gemm->backend, o->threads, size.k);
+	e->role = GEMM_RATE;
+	e->gemm = peaks_gemm(c->run->peaks, e->info.backend, threads, size.k);
 	for (int i = first; i < c->count; i++)
-		c->subjects[i].gemm = gemm->gemm;
+		c->entries[i].gemm = e->gemm;
 	return NIB_OK;
 }
 
@@ -171,16 +170,18 @@ static enum nib_status add_gemm(struct comparison *c, const char *isa,
  */
 static enum nib_status add_read(struct comparison *c, struct nib_error *err)
 {
-	double bytes = c->subjects[0].bytes_read + c->subjects[0].bytes_written;
+	const struct job_info *info = &c->entries[0].info;
+	double bytes = info->bytes_read + info->bytes_written;
 	enum nib_status status;
+	struct entry *e;
 	struct job *job;
 
-	if (!c->run->on_gpu || c->options->timed != JOB_RUN ||
-	    c->count == MAX_ENTRIES || bytes <= 0)
+	if (!c->run->on_gpu || c->options->timed != JOB_RUN || bytes <= 0)
 		return NIB_OK;
 	status = job_new_read(c->run->device, bytes, &job, err);
+	status = add_entry(c, status, job, &e);
 	if (!status)
-		add_entry(c, job)->role = PLAIN_READ;
+		e->role = PLAIN_READ;
 	return status;
 }
 
@@ -195,9 +196,9 @@ static enum nib_status add_jobs(struct comparison *c, struct nib_error *err)
 		const int first = c->count;
 
 		if (o->packed || !weights)
-			status = add_job(c, o->isas[i], weights, err);
+			status = add_row(c, o->isas[i], weights, err);
 		if (o->unpacked && weights && !status)
-			status = add_job(c, o->isas[i], false, err);
+			status = add_row(c, o->isas[i], false, err);
 		if (!status)
 			status = add_gemm(c, o->isas[i], first, err);
 	}
@@ -211,22 +212,23 @@ static void add_baselines(struct comparison *c)
 	for (int i = 0; i < BASELINES && multiplies(c); i++) {
 		struct baseline *baseline = c->run->baselines[i];
 		const struct baseline_engine *engine = baseline_engines[i];
-		struct subject *s = &c->subjects[c->count];
+		struct entry *e = &c->entries[c->count];
 
-		if (!baseline || c->count == MAX_ENTRIES ||
+		if (!baseline ||
 		    !baseline_prepare(baseline, o->shape - c->run->list->shapes,
 				      o->threads, c->skipped[i]))
 			continue;
-		c->entries[c->count++].baseline = baseline;
-		s->backend = engine->backend;
-		s->flop = shape_flop(o->shape);
+		c->count++;
+		e->baseline = baseline;
+		e->info.backend = engine->backend;
+		e->info.flop = shape_flop(o->shape);
 		shape_bytes(o->shape, engine->operand_bytes, sizeof(float),
-			    &s->bytes_read, &s->bytes_written);
+			    &e->info.bytes_read, &e->info.bytes_written);
 		/* A dual GEMM is two multiplications, each with a result. */
 		if (shape_ops[o->shape->op].op == NIB_DUAL_GEMM)
-			s->bytes_written *= 2;
-		s->multiply = want_peak(c, engine->limit);
-		s->read = want_peak(c, PEAK_READ);
+			e->info.bytes_written *= 2;
+		e->multiply = want_peak(c, engine->limit);
+		e->read = want_peak(c, PEAK_READ);
 	}
 }
 
@@ -242,23 +244,14 @@ static void want_other_peaks(struct comparison *c)
 	}
 }
 
-static void free_entries(struct comparison *c)
-{
-	for (int i = 0; i < c->count; i++) {
-		bench_samples_free(&c->entries[i].samples_s);
-		job_free(c->entries[i].job);
-		if (c->entries[i].baseline)
-			baseline_release(c->entries[i].baseline);
-	}
-}
-
 /* ---- rows ---------------------------------------------------------------- */
 
 /* The line that gives the row again. */
-static void set_command(const struct comparison *c, int i, json_t *row)
+static void set_command(const struct comparison *c, const struct entry *e,
+			json_t *row)
 {
 	const struct measure_options *o = c->options;
-	bool is_job = c->entries[i].job != NULL;
+	bool is_job = e->job != NULL;
 	char arguments[4096], line[4608], where[48] = "";
 
 	shape_arguments(o->shape, arguments, sizeof arguments);
@@ -267,13 +260,13 @@ static void set_command(const struct comparison *c, int i, json_t *row)
 		snprintf(where, sizeof where, " --device %s", c->run->device);
 	else if (is_job)
 		snprintf(where, sizeof where, " --isa %s",
-			 strchr(c->subjects[i].backend, '-') + 1);
+			 strchr(e->info.backend, '-') + 1);
 	snprintf(line, sizeof line,
 		 "nib bench %s --threads %d%s --layout %s --out %s --dtype %s "
 		 "--%s --data %s --seed %llu --min-time %g --samples %d%s%s",
 		 arguments, o->threads, where, cli_layout_names[o->data.layout],
 		 cli_dtype_names[o->data.out], cli_dtype_names[o->data.dtype],
-		 is_job && !c->subjects[i].packed ? "unpacked" : "packed",
+		 is_job && !e->packed ? "unpacked" : "packed",
 		 o->data.fill == DATA_FULL ? "full" : "contest",
 		 (unsigned long long)o->data.seed, o->min_time_s,
 		 o->min_samples, o->timed != JOB_RUN ? " --plan" : "",
@@ -318,24 +311,24 @@ static json_t *start_row(const struct comparison *c, const char *backend)
 	return row;
 }
 
-/* Time, work and limit of entry i. */
-static void set_times(const struct comparison *c, int i, json_t *row)
+/* Time, work and limit of an entry. */
+static void set_times(const struct comparison *c, const struct entry *e,
+		      json_t *row)
 {
-	const struct bench_samples *samples = &c->entries[i].samples_s;
-	const struct subject *s = &c->subjects[i];
-	double bytes = s->bytes_read + s->bytes_written;
-	double time_s = bench_samples_median(samples, 0);
+	const struct job_info *info = &e->info;
+	double bytes = info->bytes_read + info->bytes_written;
+	double time_s = bench_samples_median(&e->samples_s, 0);
 
 	row_number(row, "time_s", time_s);
-	row_samples(row, samples);
+	row_samples(row, &e->samples_s);
 	if (c->options->timed != JOB_RUN || time_s <= 0)
 		return;
-	row_number(row, "flop", s->flop);
+	row_number(row, "flop", info->flop);
 	row_number(row, "bytes", bytes);
-	if (s->flop > 0)
-		row_number(row, "gflops", s->flop / time_s * 1e-9);
+	if (info->flop > 0)
+		row_number(row, "gflops", info->flop / time_s * 1e-9);
 	row_number(row, "gbps", bytes / time_s * 1e-9);
-	limits_set(c, i, time_s, row);
+	limits_set(c, e, time_s, row);
 }
 
 static void set_check(const struct nib_check_result *check, json_t *row)
@@ -350,9 +343,10 @@ static void set_check(const struct nib_check_result *check, json_t *row)
 }
 
 /* How many times faster than each baseline: as an object and as words. */
-static void set_speedup(const struct comparison *c, int i, json_t *row)
+static void set_speedup(const struct comparison *c, const struct entry *of,
+			json_t *row)
 {
-	double time_s = bench_samples_median(&c->entries[i].samples_s, 0);
+	double time_s = bench_samples_median(&of->samples_s, 0);
 	json_t *ratios = json_object();
 	char words[256] = "";
 
@@ -364,7 +358,7 @@ static void set_speedup(const struct comparison *c, int i, json_t *row)
 
 		if (!e->baseline || !(time_s > 0) || !(ratio > 0))
 			continue;
-		name = c->subjects[j].backend + strlen("baseline:");
+		name = e->info.backend + strlen("baseline:");
 		json_object_set_new(ratios, name, json_real(ratio));
 		snprintf(words + used, sizeof words - used, "%s%.2f x %s",
 			 used ? ", " : "", ratio, name);
@@ -380,21 +374,20 @@ static void add_rows(const struct comparison *c, struct rows *rows)
 	json_t *row;
 
 	for (int i = 0; i < c->count; i++) {
-		const struct subject *s = &c->subjects[i];
-		const struct job *job = c->entries[i].job;
+		const struct entry *e = &c->entries[i];
 
-		if (s->role != ROW)
+		if (e->role != ROW)
 			continue;
-		row = start_row(c, s->backend);
-		set_times(c, i, row);
-		set_command(c, i, row);
-		if (job && shape_is_multiply(c->options->shape))
-			row_bool(row, "packed", s->packed);
-		if (job) {
-			row_integer(row, "copies", job_info(job)->copies);
-			row_text(row, "plan", job_info(job)->explanation);
-			set_check(&s->check, row);
-			set_speedup(c, i, row);
+		row = start_row(c, e->info.backend);
+		set_times(c, e, row);
+		set_command(c, e, row);
+		if (e->job && shape_is_multiply(c->options->shape))
+			row_bool(row, "packed", e->packed);
+		if (e->job) {
+			row_integer(row, "copies", e->info.copies);
+			row_text(row, "plan", e->info.explanation);
+			set_check(&e->check, row);
+			set_speedup(c, e, row);
 		}
 		rows_add(rows, row);
 	}
@@ -411,20 +404,7 @@ static void add_rows(const struct comparison *c, struct rows *rows)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-/* What the progress bar shows. */
-struct shown {
-	double done;
-	char item[SHAPE_TEXT + 32];
-};
-
-static void tick(void *arg, double done)
-{
-	const struct shown *shown = arg;
-
-	progress_update(shown->done + done, shown->item);
-}
-
-static enum nib_status compare(struct comparison *c, struct shown *shown,
+static enum nib_status compare(struct comparison *c, const char *item,
 			       struct nib_error *err)
 {
 	const struct measure_options *o = c->options;
@@ -433,8 +413,8 @@ static enum nib_status compare(struct comparison *c, struct shown *shown,
 	    .min_time_s = o->min_time_s,
 	    .min_samples = o->min_samples,
 	    .peaks = c->peaks,
-	    .tick = tick,
-	    .arg = shown,
+	    .item = item,
+	    .done = c->run->done,
 	};
 	enum nib_status status = add_jobs(c, err);
 
@@ -449,14 +429,14 @@ static enum nib_status compare(struct comparison *c, struct shown *shown,
 	if (c->run->on_gpu)
 		peaks_sample(c->run->peaks, PEAK_GPU_CLOCK, o->threads);
 	for (int i = 0; i < c->count; i++) {
-		const struct bench_samples *s = &c->entries[i].samples_s;
-		const struct subject *subject = &c->subjects[i];
+		const struct entry *e = &c->entries[i];
 
-		if (subject->role != GEMM_RATE || !subject->gemm)
+		if (e->role != GEMM_RATE || !e->gemm)
 			continue;
-		for (int j = 0; j < s->count; j++)
-			bench_samples_add(&subject->gemm->samples,
-					  subject->flop / s->values[j]);
+		for (int j = 0; j < e->samples_s.count; j++)
+			bench_samples_add(&e->gemm->samples,
+					  e->info.flop /
+					      e->samples_s.values[j]);
 	}
 	return NIB_OK;
 }
@@ -464,27 +444,28 @@ static enum nib_status compare(struct comparison *c, struct shown *shown,
 int measure_shape(struct measure_run *run,
 		  const struct measure_options *options)
 {
-	struct comparison *c = calloc(1, sizeof *c);
-	struct shown shown = {.done = run->done++};
+	struct comparison c = {.run = run, .options = options};
+	/* A backend has rows of packed weights and not, and a GEMM's rate. */
+	const size_t most = (size_t)options->n_isas * 3 + 1 + BASELINES;
 	struct nib_error err = {0};
-	char text[SHAPE_TEXT];
+	char text[SHAPE_TEXT], item[SHAPE_TEXT + 32];
 	enum nib_status status;
 
-	if (!c)
+	c.entries = calloc(most, sizeof *c.entries);
+	if (!c.entries)
 		return cli_no_memory("measurement");
-	c->run = run;
-	c->options = options;
-	snprintf(shown.item, sizeof shown.item, "%s %s, %d thread%s",
+	snprintf(item, sizeof item, "%s %s, %d thread%s",
 		 shape_op_names[options->shape->op],
 		 shape_text(options->shape, text), options->threads,
 		 options->threads == 1 ? "" : "s");
-	progress_update(shown.done, shown.item);
-	status = compare(c, &shown, &err);
+	progress_update(run->done, item);
+	status = compare(&c, item, &err);
+	run->done++;
 	if (!status)
-		add_rows(c, &run->rows);
-	free_entries(c);
-	free(c);
-	return status ? cli_fail(shown.item, &err) : CLI_OK;
+		add_rows(&c, &run->rows);
+	entries_free(c.entries, c.count);
+	free(c.entries);
+	return status ? cli_fail(item, &err) : CLI_OK;
 }
 
 /* The command that measures the rate again. */

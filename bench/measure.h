@@ -67,33 +67,11 @@ void measure_peak_rows(const struct measure_run *run, json_t *rows);
 
 /* ---- limits.c ------------------------------------------------------------ */
 
-/* Backends times packed and unpacked, a GEMM for each backend, all baselines. */
-#define MAX_ENTRIES 20
-
-/* What an entry of the comparison is. */
-struct subject {
-	enum {
-		ROW,	    /* measured for a row of its own */
-		GEMM_RATE,  /* a GEMM that products of few rows are held
-			       against */
-		PLAIN_READ, /* a GPU's plain read of as many bytes */
-	} role;
-	const char *backend;
-	double flop, bytes_read, bytes_written;
-	bool packed;
-	/* Rates that the entry is held against; gemm instead of multiply for
-	 * few rows, else NULL. */
-	const struct series *multiply, *read;
-	struct series *gemm;
-	struct nib_check_result check;
-};
-
 /* One shape: what takes part, and which peaks are sampled meanwhile. */
 struct comparison {
 	const struct measure_run *run;
 	const struct measure_options *options;
-	struct entry entries[MAX_ENTRIES];
-	struct subject subjects[MAX_ENTRIES]; /* of the entries */
+	struct entry *entries;
 	int count;
 	char skipped[BASELINES][BASELINE_REASON]; /* "" = takes part */
 	enum peak_kind peaks[PEAK_KINDS];
@@ -108,11 +86,11 @@ struct comparison {
  */
 int64_t limits_few_rows_k(const struct shape *shape);
 /*
- * Writes to the row of entry i the rates that it is held against, its limit,
+ * Writes to the row of an entry the rates that it is held against, its limit,
  * and for a GPU a plain read of the same bytes and the clocks.
  */
-void limits_set(const struct comparison *comparison, int i, double time_s,
-		json_t *row);
+void limits_set(const struct comparison *comparison, const struct entry *entry,
+		double time_s, json_t *row);
 
 /* The least time of a plan: what nib plan divides by. */
 struct limits {

@@ -13,74 +13,43 @@
 #if PEAK_HAS_LOOPS
 #include <emmintrin.h>
 
-#define CLOBBERS                                                               \
-	"cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",        \
-	    "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm14", "xmm15"
+/* The assembler repeats text for each accumulator, whose number is \\i there. */
+#define TWELVE(text) ".irp i,0,1,2,3,4,5,6,7,8,9,10,11\n\t" text "\n\t.endr\n\t"
 
-#define TWELVE(X)                                                              \
-	X("0")                                                                 \
-	X("1")                                                                 \
-	X("2") X("3") X("4") X("5") X("6") X("7") X("8") X("9") X("10") X("11")
-
+/* clang-format off */
 /* A loop of TWELVE(insn) twice = PEAK_UNROLL instructions. */
-#define LOOP(name, load14, load15, clear, insn, leave)                         \
-	void name(int64_t loops, const void *operand)                          \
+#define LOOP(name, load, reg, clear, insn, leave)                              \
+	void peak_loop_##name(int64_t loops, const void *operand)              \
 	{                                                                      \
-		__asm__ volatile(                                              \
-		    load14 load15 TWELVE(                                      \
-			clear) ".p2align 6\n"                                  \
-			       "1:\n\t" TWELVE(insn)                           \
-				   TWELVE(insn) "dec %0\n\tjnz 1b\n\t" leave   \
-		    : "+r"(loops)                                              \
-		    : "r"(operand)                                             \
-		    : CLOBBERS);                                               \
+		__asm__ volatile(load " (%1),%%" reg "14\n\t"                  \
+				 load " (%1),%%" reg "15\n\t"                  \
+				 TWELVE(clear) ".p2align 6\n1:\n\t"            \
+				 TWELVE(insn) TWELVE(insn)                     \
+				 "dec %0\n\tjnz 1b\n\t" leave                  \
+				 : "+r"(loops)                                 \
+				 : "r"(operand)                                \
+				 : "cc", "memory", "xmm0", "xmm1", "xmm2",     \
+				   "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",     \
+				   "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",  \
+				   "xmm14", "xmm15");                          \
 	}
+#define LOOP_VEX(name, reg, insn)                                              \
+	LOOP(name, "vmovups", reg, "vpxor %%xmm\\i,%%xmm\\i,%%xmm\\i",         \
+	     insn " %%" reg "14,%%" reg "15,%%" reg "\\i", "vzeroupper")
+#define LOOP_SSE(name, insn)                                                   \
+	LOOP(name, "movups", "xmm", "pxor %%xmm\\i,%%xmm\\i", insn, "")
+/* clang-format on */
 
-#define CLEAR_VEX(i) "vpxor %%xmm" i ",%%xmm" i ",%%xmm" i "\n\t"
-#define CLEAR_SSE(i) "pxor %%xmm" i ",%%xmm" i "\n\t"
-#define LOAD_ZMM(i)  "vmovups (%1),%%zmm" i "\n\t"
-#define LOAD_YMM(i)  "vmovups (%1),%%ymm" i "\n\t"
-#define LOAD_XMM(i)  "movups (%1),%%xmm" i "\n\t"
-
-#define LOOP_ZMM(name, insn)                                                   \
-	LOOP(name, LOAD_ZMM("14"), LOAD_ZMM("15"), CLEAR_VEX, insn,            \
-	     "vzeroupper\n\t")
-#define LOOP_YMM(name, insn)                                                   \
-	LOOP(name, LOAD_YMM("14"), LOAD_YMM("15"), CLEAR_VEX, insn,            \
-	     "vzeroupper\n\t")
-#define LOOP_XMM(name, insn)                                                   \
-	LOOP(name, LOAD_XMM("14"), LOAD_XMM("15"), CLEAR_SSE, insn, "")
-
-#define FMA_ZMM(i)   "vfmadd231ps %%zmm14,%%zmm15,%%zmm" i "\n\t"
-#define FMA_YMM(i)   "vfmadd231ps %%ymm14,%%ymm15,%%ymm" i "\n\t"
-#define DOTBF_ZMM(i) "vdpbf16ps %%zmm14,%%zmm15,%%zmm" i "\n\t"
-#define DOT8_ZMM(i)  "vpdpbusd %%zmm14,%%zmm15,%%zmm" i "\n\t"
-#define MADD8_ZMM(i) "vpmaddubsw %%zmm14,%%zmm15,%%zmm" i "\n\t"
-#define MADD8_YMM(i) "vpmaddubsw %%ymm14,%%ymm15,%%ymm" i "\n\t"
-#define MADD16(i)    "pmaddwd %%xmm14,%%xmm" i "\n\t"
-
-LOOP_ZMM(peak_loop_fma_avx512, FMA_ZMM)
-LOOP_YMM(peak_loop_fma_avx2, FMA_YMM)
-LOOP_ZMM(peak_loop_dot_bf16, DOTBF_ZMM)
-LOOP_ZMM(peak_loop_dot8_avx512, DOT8_ZMM)
-LOOP_ZMM(peak_loop_madd8_avx512, MADD8_ZMM)
-LOOP_YMM(peak_loop_madd8_avx2, MADD8_YMM)
-LOOP_XMM(peak_loop_pmaddwd, MADD16)
-
+LOOP_VEX(fma_avx512, "zmm", "vfmadd231ps")
+LOOP_VEX(fma_avx2, "ymm", "vfmadd231ps")
+LOOP_VEX(dot_bf16, "zmm", "vdpbf16ps")
+LOOP_VEX(dot8_avx512, "zmm", "vpdpbusd")
+LOOP_VEX(madd8_avx512, "zmm", "vpmaddubsw")
+LOOP_VEX(madd8_avx2, "ymm", "vpmaddubsw")
+LOOP_SSE(pmaddwd, "pmaddwd %%xmm14,%%xmm\\i")
 /* Without FMA a multiply-add is a copy, a product and a sum. */
-#define PAIR(i)                                                                \
-	"movaps %%xmm15,%%xmm12\n\tmulps %%xmm14,%%xmm12\n\t"                  \
-	"addps %%xmm12,%%xmm" i "\n\t"
-
-void peak_loop_mul_add_sse(int64_t loops, const void *operand)
-{
-	__asm__ volatile(LOAD_XMM("14") LOAD_XMM("15")
-			     TWELVE(CLEAR_SSE) "1:\n\t" TWELVE(PAIR)
-				 TWELVE(PAIR) "dec %0\n\tjnz 1b\n\t"
-			 : "+r"(loops)
-			 : "r"(operand)
-			 : CLOBBERS, "xmm12");
-}
+LOOP_SSE(mul_add_sse, "movaps %%xmm15,%%xmm12\n\tmulps %%xmm14,%%xmm12\n\t"
+		      "addps %%xmm12,%%xmm\\i")
 
 /* PEAK_UNROLL dependent additions: one cycle each on every x86-64. */
 void peak_loop_clock(int64_t loops, const void *operand)

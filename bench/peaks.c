@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peaks.c - samples of what this machine can do at most: their list, and the
- * threads that take them.  The loops are in peak_kernels.c and gpu_peaks.c.
+ * peaks.c - samples of what this machine can do at most: their list, the
+ * threads that take them on the CPU, whose loops are in peak_kernels.c, and the
+ * library's probes that take them on a GPU.
  */
 #include "peaks.h"
 
@@ -24,13 +25,24 @@
  */
 #define SLICES 4
 
+/* One read is of this many bytes, or of an eighth of a smaller GPU's memory;
+ * some 2 ms are read with one wait at the end. */
+#define GPU_READ_BYTES (INT64_C(4) << 30)
+#define GPU_READ_RUNS  2
+/* Some 20 ms: long enough for the clock to settle under the load. */
+#define GPU_MULTIPLY_FLOP INT64_C(16000000000000)
+/* Some 2 ms, of which the wait is half a percent. */
+#define GPU_CYCLES INT64_C(4000000)
+
 struct peaks {
 	struct series **series;
 	int count;
 	unsigned char *memory; /* made when first needed */
 	size_t memory_bytes;
 	int next_slice;
-	struct gpu_peaks *gpu; /* NULL: there is none */
+	struct nib_device *gpu; /* NULL: there is none */
+	void *gpu_memory;	/* made when first needed */
+	int64_t gpu_bytes;
 };
 
 /*
@@ -69,6 +81,7 @@ static const struct peak {
     [PEAK_COPY] = {"copy bandwidth", "B", NULL, 0},
     [PEAK_GPU_READ] = {"read bandwidth", "B", NULL, 0},
     [PEAK_GPU_MULTIPLY] = {"wgmma f16", "FLOP", NULL, 0},
+    [PEAK_GPU_FP4] = {"tcgen05 nvfp4", "FLOP", NULL, 0},
     [PEAK_GPU_CLOCK] = {"clock", "cycle", NULL, 0},
     [PEAK_GEMM] = {"gemm", "FLOP", NULL, 0},
 };
@@ -130,6 +143,8 @@ const char *peak_name(enum peak_kind kind)
 
 enum peak_kind peak_multiply(const char *backend)
 {
+	if (!strcmp(backend, "cuda-sm100"))
+		return PEAK_GPU_FP4;
 	if (!strncmp(backend, "cuda", 4))
 		return PEAK_GPU_MULTIPLY;
 	if (!strcmp(backend, "cpu-avx512"))
@@ -176,15 +191,15 @@ void peaks_free(struct peaks *peaks)
 	}
 	free(peaks->series);
 	machine_free(peaks->memory, peaks->memory_bytes);
-	gpu_peaks_close(peaks->gpu);
+	nib_device_free(peaks->gpu, peaks->gpu_memory);
+	nib_device_close(peaks->gpu);
 	free(peaks);
 }
 
 enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 			      struct nib_error *err)
 {
-	gpu_peaks_close(peaks->gpu);
-	return gpu_peaks_open(name, &peaks->gpu, err);
+	return nib_device_open(name, NULL, &peaks->gpu, err);
 }
 
 /* The series that is like want, or a new one. */
@@ -222,7 +237,7 @@ struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
 	snprintf(s.name, sizeof s.name, "%s", table[kind].name);
 	if (peak_is_gpu(kind) && peaks->gpu)
 		snprintf(s.backend, sizeof s.backend, "%s",
-			 gpu_peaks_backend(peaks->gpu));
+			 cli_backend(peaks->gpu));
 	return find(peaks, &s);
 }
 
@@ -402,6 +417,63 @@ static double sample_cpu(struct peaks *peaks, enum peak_kind kind, int threads)
 	return end > begin ? units / (end - begin) : 0;
 }
 
+static bool make_gpu_memory(struct peaks *peaks)
+{
+	struct nib_device_info info = {.struct_bytes = sizeof info};
+
+	if (nib_device_get_info(peaks->gpu, &info, NULL))
+		return false;
+	peaks->gpu_bytes = info.memory_bytes / 8 / 4096 * 4096;
+	if (peaks->gpu_bytes > GPU_READ_BYTES)
+		peaks->gpu_bytes = GPU_READ_BYTES;
+	return nib_device_alloc(peaks->gpu, (size_t)peaks->gpu_bytes,
+				&peaks->gpu_memory, NULL) == NIB_OK;
+}
+
+/* Units a second of runs probes, enqueued between two waits. */
+static double time_probes(const struct peaks *peaks, enum nib_probe probe,
+			  int64_t amount, int runs)
+{
+	const void *data = probe == NIB_PROBE_READ ? peaks->gpu_memory : NULL;
+	double begin, units = 0;
+	int64_t done;
+
+	if (nib_device_wait(peaks->gpu, NULL, NULL))
+		return 0;
+	begin = cli_now_s();
+	for (int i = 0; i < runs; i++) {
+		if (nib_device_probe(peaks->gpu, probe, data, amount, &done,
+				     NULL, NULL))
+			return 0;
+		units += (double)done;
+	}
+	if (nib_device_wait(peaks->gpu, NULL, NULL))
+		return 0;
+	return units / (cli_now_s() - begin);
+}
+
+/* Units a second of a GPU's kinds. */
+static double sample_gpu(struct peaks *peaks, enum peak_kind kind)
+{
+	enum nib_probe probe = NIB_PROBE_CYCLES;
+	int64_t amount = GPU_CYCLES;
+	int runs = 1;
+
+	if (kind == PEAK_GPU_READ) {
+		if (!peaks->gpu_memory && !make_gpu_memory(peaks))
+			return 0;
+		probe = NIB_PROBE_READ;
+		amount = peaks->gpu_bytes;
+		runs = GPU_READ_RUNS;
+	} else if (kind == PEAK_GPU_MULTIPLY || kind == PEAK_GPU_FP4) {
+		probe = NIB_PROBE_MULTIPLY;
+		amount = GPU_MULTIPLY_FLOP;
+	}
+	/* The first launch of a kernel is slow, and an idle clock lower. */
+	(void)time_probes(peaks, probe, amount / 16 / 16 * 16, 1);
+	return time_probes(peaks, probe, amount, runs);
+}
+
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 {
 	struct series *s = peaks_series(peaks, kind, threads);
@@ -412,10 +484,20 @@ double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 	if (!peak_is_gpu(kind))
 		per_s = sample_cpu(peaks, kind, threads);
 	else if (peaks->gpu)
-		per_s = gpu_peaks_sample(peaks->gpu, kind);
+		per_s = sample_gpu(peaks, kind);
 	if (per_s <= 0 || !bench_samples_add(&s->samples, per_s))
 		return 0;
 	return per_s;
+}
+
+/* Only one kind of products is the rate of a GPU's tensor cores. */
+static bool is_sampled(const struct peaks *peaks, enum peak_kind kind)
+{
+	if (!peaks->gpu)
+		return !peak_is_gpu(kind);
+	if (kind == PEAK_GPU_MULTIPLY || kind == PEAK_GPU_FP4)
+		return kind == peak_multiply(cli_backend(peaks->gpu));
+	return peak_is_gpu(kind);
 }
 
 void peaks_sample_all(struct peaks *peaks, int threads, int n)
@@ -423,7 +505,7 @@ void peaks_sample_all(struct peaks *peaks, int threads, int n)
 	for (int i = 0; i < n * PEAK_KINDS; i++) {
 		const enum peak_kind kind = (enum peak_kind)(i % PEAK_KINDS);
 
-		if (peak_is_gpu(kind) == (peaks->gpu != NULL))
+		if (is_sampled(peaks, kind))
 			peaks_sample(peaks, kind, threads);
 	}
 }

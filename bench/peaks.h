@@ -30,6 +30,7 @@ enum peak_kind {
 	PEAK_COPY,	   /* memory, bytes read plus bytes written */
 	PEAK_GPU_READ,	   /* a GPU's memory, bytes read */
 	PEAK_GPU_MULTIPLY, /* wgmma of fp16, 2 a multiply-add */
+	PEAK_GPU_FP4,	   /* tcgen05.mma of NVFP4, 2 a multiply-add */
 	PEAK_GPU_CLOCK,	   /* cycles of a multiprocessor */
 	PEAK_KINDS,
 	PEAK_GEMM = PEAK_KINDS, /* a GEMM of many rows, see peaks_gemm() */
@@ -64,8 +65,8 @@ struct peaks;
 struct peaks *peaks_create(void);
 void peaks_free(struct peaks *peaks); /* NULL is fine */
 /*
- * From now on the kinds of a GPU are those of the device name, "cuda:0".
- * Without it they are not available.
+ * From now on the kinds of a GPU are those of the device name, "cuda:0"; once
+ * only.  Without it they are not available.
  */
 enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 			      struct nib_error *err);
@@ -99,17 +100,5 @@ struct series *peaks_gemm(struct peaks *peaks, const char *backend, int threads,
 /* All series in the order in which they were made. */
 int peaks_count(const struct peaks *peaks);
 const struct series *peaks_at(const struct peaks *peaks, int i);
-
-/* ---- gpu_peaks.c --------------------------------------------------------- */
-
-struct gpu_peaks;
-
-/* On failure *gpu is NULL. */
-enum nib_status gpu_peaks_open(const char *name, struct gpu_peaks **gpu,
-			       struct nib_error *err);
-void gpu_peaks_close(struct gpu_peaks *gpu); /* NULL is fine */
-const char *gpu_peaks_backend(const struct gpu_peaks *gpu);
-/* Units a second of a kind that peak_is_gpu(); 0 if it failed. */
-double gpu_peaks_sample(struct gpu_peaks *gpu, enum peak_kind kind);
 
 #endif

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <time.h>
 
+#include "progress.h"
+
 /* Rounds that the least time is cut into. */
 #define ROUNDS 5
 
@@ -13,6 +15,16 @@
 
 /* OpenBLAS's threads spin for 2^26 cycles after their work. */
 #define BASELINE_SETTLE_NS 40000000
+
+void entries_free(struct entry *entries, int count)
+{
+	for (int i = 0; i < count; i++) {
+		bench_samples_free(&entries[i].samples_s);
+		job_free(entries[i].job);
+		if (entries[i].baseline)
+			baseline_release(entries[i].baseline);
+	}
+}
 
 static bool is_done(const struct entry *entry,
 		    const struct rounds_options *options)
@@ -106,10 +118,11 @@ enum nib_status rounds_run(struct entry *entries, int count,
 
 			if (is_done(entry, options))
 				continue;
-			if (options->tick)
-				options->tick(
-				    options->arg,
-				    share_done(entries, count, options));
+			if (options->item)
+				progress_update(
+				    options->done +
+					share_done(entries, count, options),
+				    options->item);
 			bench_settle();
 			if (entry->job)
 				status = run_job(entry, budget_s, least, err);

@@ -19,7 +19,25 @@ struct entry {
 	struct baseline *baseline;
 	struct bench_samples samples_s;
 	double spent_s; /* timed */
+
+	/* What a row says of it; only measure.c and limits.c read this. */
+	enum {
+		ROW,	    /* measured for a row of its own */
+		GEMM_RATE,  /* the GEMM that products of few rows are held
+			       against */
+		PLAIN_READ, /* a GPU's plain read of as many bytes */
+	} role;
+	struct job_info info; /* of a baseline as well */
+	bool packed;
+	/* Rates that it is held against; gemm instead of multiply for few rows,
+	 * else NULL. */
+	const struct series *multiply, *read;
+	struct series *gemm;
+	struct nib_check_result check;
 };
+
+/* Frees what the entries hold: samples, jobs, a baseline's operands. */
+void entries_free(struct entry *entries, int count);
 
 struct rounds_options {
 	int threads;
@@ -27,9 +45,10 @@ struct rounds_options {
 	int min_samples;
 	const enum peak_kind *peaks; /* sampled in every round */
 	int n_peaks;
-	/* Called before each entry, with the share that is done; may be NULL. */
-	void (*tick)(void *arg, double done);
-	void *arg;
+	/* What the progress bar shows, and the steps done before this one; NULL:
+	 * nothing. */
+	const char *item;
+	double done;
 };
 
 /*

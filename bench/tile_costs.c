@@ -21,8 +21,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "machine.h"
+#include "progress.h"
 #include "rounds.h"
 
 #define STEP_K 64
@@ -54,23 +55,6 @@ int tile_costs_steps(const struct nib_costs *costs)
 	return costs->sizes + 1 + N_GROUPS;
 }
 
-/*
- * The line through the cycles of a tile with two numbers of steps: its slope is
- * a step, its value at 0 the tile.
- */
-struct line {
-	double step, tile;
-};
-
-static struct line line_through(double low_steps, double low_cycles,
-				double high_steps, double high_cycles)
-{
-	const double step =
-	    (high_cycles - low_cycles) / (high_steps - low_steps);
-
-	return (struct line){step, low_cycles - low_steps * step};
-}
-
 /* Takes x if it is a cost at all; says whether it did. */
 static bool take(double x, int *cost)
 {
@@ -90,14 +74,6 @@ static struct nib_costs only_size(const struct nib_costs *costs, int size)
 	only.tile_cycles = ALWAYS;
 	only.split_cycles = NEVER;
 	return only;
-}
-
-static enum nib_status out_of_memory(struct nib_error *err)
-{
-	err->status = NIB_OUT_OF_MEMORY;
-	snprintf(err->message, sizeof(err->message),
-		 "no memory for a measurement");
-	return NIB_OUT_OF_MEMORY;
 }
 
 static enum nib_status add_shape(const struct tuner *tuner,
@@ -152,35 +128,25 @@ static enum nib_status compete(struct tuner *tuner, struct entry *entries,
 	return status;
 }
 
-static void release(struct entry *entries, int count)
-{
-	for (int i = 0; i < count; i++) {
-		bench_samples_free(&entries[i].samples_s);
-		job_free(entries[i].job);
-	}
-}
-
-static void tick(struct tuner *tuner, const char *what)
-{
-	if (tuner->options->tick)
-		tuner->options->tick(tuner->options->arg, tuner->done, what);
-	tuner->done++;
-}
-
+/*
+ * The line through the cycles of a tile with two numbers of steps: its slope is
+ * a step, its value at 0 the tile.
+ */
 static enum nib_status measure_size(struct tuner *tuner,
 				    const struct nib_costs *costs, int size,
-				    struct line *line, struct nib_error *err)
+				    double *step, double *tile,
+				    struct nib_error *err)
 {
 	const struct nib_costs only = only_size(costs, size);
 	const int64_t n = (int64_t)costs->tile_cols * costs->tiles_at_once;
 	struct entry products[4] = {0};
-	double cycles[4] = {0};
+	double cycles[4] = {0}, low, high;
 	char what[64];
 	enum nib_status status = NIB_OK;
 
 	snprintf(what, sizeof(what), "tiles of %d rows",
 		 costs->tile_rows[size]);
-	tick(tuner, what);
+	progress_update(tuner->done++, what);
 	for (int i = 0; i < 4 && !status; i++) {
 		const struct shape_size s = {costs->tile_rows[size],
 					     n * (1 + i % 2),
@@ -190,9 +156,11 @@ static enum nib_status measure_size(struct tuner *tuner,
 	}
 	if (!status)
 		status = compete(tuner, products, 4, cycles, err);
-	*line = line_through((double)LOW_K / STEP_K, cycles[1] - cycles[0],
-			     (double)HIGH_K / STEP_K, cycles[3] - cycles[2]);
-	release(products, 4);
+	low = cycles[1] - cycles[0];
+	high = cycles[3] - cycles[2];
+	*step = (high - low) / ((double)(HIGH_K - LOW_K) / STEP_K);
+	*tile = low - (double)LOW_K / STEP_K * *step;
+	entries_free(products, 4);
 	return status;
 }
 
@@ -224,37 +192,21 @@ static enum nib_status measure_split(struct tuner *tuner,
 	double cycles[2] = {0};
 	enum nib_status status = NIB_OK;
 
-	tick(tuner, "divided k");
+	progress_update(tuner->done++, "divided k");
 	for (int i = 0; i < 2 && !status; i++) {
 		only.split_cycles = i ? ALWAYS : NEVER;
 		status = add_product(tuner, &only, s, &products[i], err);
 	}
 	*split = NAN;
-	if (!status &&
-	    strstr(job_info(products[0].job)->explanation, "1 slice,") &&
-	    strstr(job_info(products[1].job)->explanation, "2 slices,")) {
+	if (!status && job_info(products[0].job)->k_slices == 1 &&
+	    job_info(products[1].job)->k_slices == 2) {
 		status = compete(tuner, products, 2, cycles, err);
 		*split =
 		    cycles[1] - cycles[0] +
 		    (double)SPLIT_K / STEP_K / 2 * costs->step_cycles[size];
 	}
-	release(products, 2);
+	entries_free(products, 2);
 	return status;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* The sizes' fixed costs are one number to the planner: their median. */
-static double middle(double *values, int count)
-{
-	qsort(values, (size_t)count, sizeof(*values), by_value);
-	return count % 2 ? values[count / 2]
-			 : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 /* *gain: how many times as fast the groups are with the measured costs. */
@@ -269,20 +221,20 @@ static enum nib_status judge(struct tuner *tuner,
 	*gain = 1;
 	if (shapes_add_preset(&seeds, "seeds", OP_GROUP_GEMM)) {
 		shapes_free(&seeds);
-		return out_of_memory(err);
+		return machine_no_memory("a measurement", err);
 	}
 	for (int i = 0; i < N_GROUPS && !status; i++) {
 		struct entry products[2] = {0};
 		double cycles[2] = {1, 1};
 
-		tick(tuner, "a group of eight");
+		progress_update(tuner->done++, "a group of eight");
 		for (int j = 0; j < 2 && !status; j++)
 			status = add_shape(tuner, j ? now : before,
 					   &seeds.shapes[i], &products[j], err);
 		if (!status)
 			status = compete(tuner, products, 2, cycles, err);
 		*gain *= sqrt(cycles[0] / cycles[1]);
-		release(products, 2);
+		entries_free(products, 2);
 	}
 	shapes_free(&seeds);
 	return status;
@@ -294,23 +246,24 @@ static enum nib_status measure_all(struct tuner *tuner,
 				   struct nib_error *err)
 {
 	struct nib_costs *costs = &out->costs;
-	double tiles[NIB_MAX_TILE_SIZES], split = NAN;
+	struct bench_samples tiles = {0};
+	double step, tile, split = NAN;
 	enum nib_status status = NIB_OK;
 
 	for (int i = 0; i < costs->sizes && !status; i++) {
-		struct line line = {0, 0};
-
-		status = measure_size(tuner, before, i, &line, err);
-		tiles[i] = line.tile;
-		out->missed += !take(line.step, &costs->step_cycles[i]);
+		status = measure_size(tuner, before, i, &step, &tile, err);
+		if (!bench_samples_add(&tiles, tile))
+			status = machine_no_memory("a measurement", err);
+		out->missed += !take(step, &costs->step_cycles[i]);
 	}
 	if (!status)
 		status = measure_split(tuner, costs, &split, err);
-	if (status)
-		return status;
-	out->missed += !take(middle(tiles, costs->sizes), &costs->tile_cycles);
+	/* To the planner the fixed costs of all sizes are one number. */
+	out->missed +=
+	    !take(bench_samples_median(&tiles, 0), &costs->tile_cycles);
 	out->has_split = take(split, &costs->split_cycles);
-	return judge(tuner, before, costs, &out->gain, err);
+	bench_samples_free(&tiles);
+	return status ? status : judge(tuner, before, costs, &out->gain, err);
 }
 
 enum nib_status tile_costs_measure(const struct tile_costs_options *options,
@@ -323,7 +276,7 @@ enum nib_status tile_costs_measure(const struct tile_costs_options *options,
 
 	*out = (struct tile_costs){.costs = *before};
 	if (!tuner.peaks)
-		return out_of_memory(err);
+		return machine_no_memory("a measurement", err);
 	status = peaks_use_gpu(tuner.peaks, options->device, err);
 	if (!status)
 		status = measure_all(&tuner, before, out, err);

@@ -12,11 +12,9 @@ struct tile_costs_options {
 	const char *device; /* "cuda:0" */
 	double min_time_s;  /* of each product */
 	int min_samples;
-	/* Called with the steps done, of tile_costs_steps(); may be NULL. */
-	void (*tick)(void *arg, double done, const char *what);
-	void *arg;
 };
 
+/* Steps of the progress bar that tile_costs_measure() moves. */
 int tile_costs_steps(const struct nib_costs *costs);
 
 /* What came out. */

@@ -91,14 +91,19 @@ static void try_name(const char *word, const char *candidate, size_t *least,
 	}
 }
 
-const char *cli_nearest_command(const char *word)
+int cli_unknown_command(const char *word)
 {
 	const char *best = NULL;
 	size_t least = 3;
 
 	for (size_t i = 0; cli_commands[i]; i++)
 		try_name(word, cli_commands[i]->name, &least, &best);
-	return best;
+	if (best)
+		return cli_error(CLI_USAGE,
+				 "'%s' is not a command; did you mean nib %s?",
+				 word, best);
+	return cli_error(CLI_USAGE,
+			 "'%s' is not a command; nib help lists them", word);
 }
 
 static const char *nearest_option(const struct cli_command *command,
@@ -108,9 +113,8 @@ static const char *nearest_option(const struct cli_command *command,
 	size_t least = 3;
 
 	try_name(word, "help", &least, &best);
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			try_name(word, o->name, &least, &best);
+	CLI_EACH_OPTION (command, g, o)
+		try_name(word, o->name, &least, &best);
 	return best;
 }
 
@@ -177,21 +181,27 @@ static int set_option(const struct cli_option *o, void *slot, const char *text)
 	return CLI_OK;
 }
 
-static int set_fallbacks(const struct cli_command *command, char *args)
+static void *option_slot(const struct cli_shared *args,
+			 const struct cli_group *g, const struct cli_option *o)
 {
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++) {
-			void *slot = args + g->offset + o->offset;
-			int code = CLI_OK;
+	return (char *)(uintptr_t)args + g->offset + o->offset;
+}
 
-			/* A repeatable option's fallback is its reader's. */
-			if (o->fallback && o->kind != OPT_TEXTS)
-				code = set_option(o, slot, o->fallback);
-			else if (o->kind == OPT_CHOICE)
-				*(int *)slot = -1;
-			if (code)
-				return code;
-		}
+static int set_fallbacks(const struct cli_command *command,
+			 struct cli_shared *args)
+{
+	CLI_EACH_OPTION (command, g, o) {
+		void *slot = option_slot(args, g, o);
+		int code = CLI_OK;
+
+		/* A repeatable option's fallback is its reader's. */
+		if (o->fallback && o->kind != OPT_TEXTS)
+			code = set_option(o, slot, o->fallback);
+		else if (o->kind == OPT_CHOICE)
+			*(int *)slot = -1;
+		if (code)
+			return code;
+	}
 	return CLI_OK;
 }
 
@@ -201,13 +211,12 @@ const struct cli_option *cli_find_option(const struct cli_command *command,
 					 const char *name, char letter,
 					 size_t *offset)
 {
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			if (name ? !strcmp(o->name, name)
-				 : letter && o->letter == letter) {
-				*offset = g->offset + o->offset;
-				return o;
-			}
+	CLI_EACH_OPTION (command, g, o)
+		if (name ? !strcmp(o->name, name)
+			 : letter && o->letter == letter) {
+			*offset = g->offset + o->offset;
+			return o;
+		}
 	return NULL;
 }
 
@@ -241,7 +250,7 @@ static int unknown_option(const struct cli_command *command, const char *arg,
 
 /* Reads the option at argv[*i], moving *i to the last word that it took. */
 static int read_option(const struct cli_command *command, int argc, char **argv,
-		       int *i, char *args)
+		       int *i, struct cli_shared *args)
 {
 	const char *arg = argv[*i], *equals = strchr(arg, '=');
 	const char *text = equals ? equals + 1 : NULL;
@@ -266,41 +275,36 @@ static int read_option(const struct cli_command *command, int argc, char **argv,
 					 o->name, o->value);
 		text = argv[++*i];
 	}
-	return set_option(o, args + offset, text);
+	return set_option(o, (char *)args + offset, text);
 }
 
-/* What was not given: positional arguments and required options. */
-static int check_complete(const struct cli_command *command, int n_files,
-			  char **files, const char *args)
+/* Refuses too few or too many files, and a required option not given. */
+static int check_complete(const struct cli_command *command,
+			  const struct cli_shared *args)
 {
-	if (n_files < command->min_positional)
+	if (args->n_files < command->min_positional)
 		return cli_error(CLI_USAGE, "needs %s; see nib %s --help",
 				 command->positional, command->name);
-	if (n_files > command->max_positional)
+	if (args->n_files > command->max_positional)
 		return cli_error(CLI_USAGE,
 				 "'%s' is one argument too many; usage: nib %s "
 				 "[OPTION]... %s",
-				 files[command->max_positional], command->name,
-				 command->positional);
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			if (o->is_required &&
-			    !*(const char *const *)(const void *)(args +
-								  g->offset +
-								  o->offset))
-				return cli_error(
-				    CLI_USAGE,
-				    "needs --%s %s; see nib %s --help", o->name,
-				    o->value, command->name);
+				 args->files[command->max_positional],
+				 command->name, command->positional);
+	CLI_EACH_OPTION (command, g, o)
+		if (o->is_required &&
+		    !*(const char *const *)option_slot(args, g, o))
+			return cli_error(CLI_USAGE,
+					 "needs --%s %s; see nib %s --help",
+					 o->name, o->value, command->name);
 	return CLI_OK;
 }
 
 int cli_parse(const struct cli_command *command, int argc, char **argv,
-	      void *args, char **files, int *n_files, int *wants_help)
+	      struct cli_shared *args, int *wants_help)
 {
 	int options_end = 0, code;
 
-	*n_files = 0;
 	*wants_help = 0;
 	for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
@@ -310,24 +314,19 @@ int cli_parse(const struct cli_command *command, int argc, char **argv,
 	code = set_fallbacks(command, args);
 	for (int i = 0; i < argc && !code; i++) {
 		if (options_end || argv[i][0] != '-' || !argv[i][1])
-			files[(*n_files)++] = argv[i];
+			args->files[args->n_files++] = argv[i];
 		else if (!strcmp(argv[i], "--"))
 			options_end = 1;
 		else
 			code = read_option(command, argc, argv, &i, args);
 	}
-	return code ? code : check_complete(command, *n_files, files, args);
+	return code ? code : check_complete(command, args);
 }
 
-void cli_args_free(const struct cli_command *command, void *args)
+void cli_args_free(const struct cli_command *command, struct cli_shared *args)
 {
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			if (o->kind == OPT_TEXTS) {
-				struct cli_texts *texts =
-				    (void *)((char *)args + g->offset +
-					     o->offset);
-
-				free(texts->items);
-			}
+	CLI_EACH_OPTION (command, g, o)
+		if (o->kind == OPT_TEXTS)
+			free(((struct cli_texts *)option_slot(args, g, o))
+				 ->items);
 }

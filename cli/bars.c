@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bars.c - charts of horizontal bars in an HTML page: see bars.h. */
-#include "bars.h"
+/* bars.c - charts of horizontal bars in an HTML page: see report.h. */
+#include "report.h"
 
 #include <math.h>
 #include <string.h>
 
-void html_put_text(FILE *file, const char *text)
+void html_put(FILE *file, const char *before, const char *text,
+	      const char *after)
 {
 	static const char special[] = "&<>\"";
 	static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
 
+	fputs(before, file);
 	for (; *text; text++) {
 		const char *at = strchr(special, *text);
 
@@ -18,6 +20,7 @@ void html_put_text(FILE *file, const char *text)
 		else
 			fputc(*text, file);
 	}
+	fputs(after, file);
 }
 
 /* Okabe and Ito's colours, which colour-blind readers tell apart. */
@@ -75,20 +78,14 @@ static double axis_end(const struct bar_chart *chart, const struct bar *bars,
 
 static void put_head(FILE *file, const struct bar_chart *chart)
 {
-	fputs("<section><h2>", file);
-	html_put_text(file, chart->title);
-	fputs("</h2>\n<p>", file);
-	html_put_text(file, chart->note);
-	if (chart->mark_label) {
-		fputs(" The black tick (white on dark pages) is ", file);
-		html_put_text(file, chart->mark_label);
-		fputs(".", file);
-	}
-	if (chart->line > 0) {
-		fputs(" <span class=key>The dashed line is ", file);
-		html_put_text(file, chart->line_label);
-		fputs(".</span>", file);
-	}
+	html_put(file, "<section><h2>", chart->title, "</h2>\n");
+	html_put(file, "<p>", chart->note, "");
+	if (chart->mark_label)
+		html_put(file, " The black tick (white on dark pages) is ",
+			 chart->mark_label, ".");
+	if (chart->line > 0)
+		html_put(file, " <span class=key>The dashed line is ",
+			 chart->line_label, ".</span>");
 	fputs("</p>\n<div class=bars>\n", file);
 }
 
@@ -100,34 +97,25 @@ static void put_axis(FILE *file, const struct bar_chart *chart, double end)
 	for (int i = 0; i * step <= end; i++)
 		fprintf(file, "<span style='left:%.2f%%'>%g</span>",
 			100 * i * step / end, i * step);
-	fputs("</span><span>", file);
-	html_put_text(file, chart->unit);
-	fputs("</span></div>\n", file);
+	html_put(file, "</span><span>", chart->unit, "</span></div>\n");
 }
 
 static void put_bar(FILE *file, const struct bar_chart *chart,
 		    const struct bar *bar, double end)
 {
-	if (bar->group[0]) {
-		fputs("<h3>", file);
-		html_put_text(file, bar->group);
-		fputs("</h3>\n", file);
-	}
-	fputs("<div class=bar><span>", file);
-	html_put_text(file, bar->label);
-	fprintf(
-	    file,
-	    "</span><span class=plot><i class=s%d style='width:%.2f%%'></i>",
-	    bar->series, 100 * bar->value / end);
+	if (bar->group[0])
+		html_put(file, "<h3>", bar->group, "</h3>\n");
+	html_put(file, "<div class=bar><span>", bar->label,
+		 "</span><span class=plot>");
+	fprintf(file, "<i class=s%d style='width:%.2f%%'></i>", bar->series,
+		100 * bar->value / end);
 	if (chart->line > 0)
 		fprintf(file, "<u style='left:%.2f%%'></u>",
 			100 * chart->line / end);
 	if (bar->mark > 0)
 		fprintf(file, "<s style='left:%.2f%%'></s>",
 			100 * bar->mark / end);
-	fputs("</span><span>", file);
-	html_put_text(file, bar->value_text);
-	fputs("</span></div>\n", file);
+	html_put(file, "</span><span>", bar->value_text, "</span></div>\n");
 }
 
 void bars_put(FILE *file, const struct bar_chart *chart, const struct bar *bars,

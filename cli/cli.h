@@ -18,6 +18,7 @@
 
 #include "device.h"
 #include "nibblas.h"
+#include "table.h"
 
 /* What nib exits with; nib help exit-codes explains them. */
 enum cli_exit {
@@ -36,7 +37,8 @@ enum cli_kind {
 	OPT_TEXT,   /* const char * */
 	OPT_FILE,   /* const char *: completed as a path */
 	OPT_WORD,   /* const char *: one of value's words */
-	OPT_CHOICE, /* int: index of the word in value; -1 without a fallback */
+	OPT_CHOICE, /* an enum: index of the word in value; or int, which is -1
+		       when the option has no fallback and is not given */
 	OPT_TEXTS,  /* struct cli_texts: may be given several times */
 };
 
@@ -73,12 +75,42 @@ struct cli_command {
 	const char *description; /* paragraphs for --help and the man page */
 	const char *examples;	 /* lines "command  # what it does" */
 	const struct cli_group *groups;
-	size_t args_bytes; /* of the struct that the groups fill */
+	size_t args_bytes; /* of its struct, which begins with cli_shared */
 	/* It writes a file in steps: signals wait for its cli_stopped(). */
 	int defers_signals;
 	/* Returns an enum cli_exit. */
-	int (*run)(const void *args, char *const *files, int n_files);
+	int (*run)(const void *args);
 };
+
+/* What the commands have in common: the first member of their arguments. */
+struct cli_shared {
+	struct device_args device;
+	enum table_format format;
+	int quiet;
+	char **files; /* the positional arguments */
+	int n_files;
+};
+/* Groups of options that fill it: --threads and --isa, or --device too. */
+#define CLI_GROUP(...)                                                         \
+	{                                                                      \
+		__VA_ARGS__                                                    \
+	}
+#define CLI_CPU_GROUP CLI_GROUP("Device", cli_cpu_options, 0)
+#define CLI_DEVICE_GROUPS                                                      \
+	CLI_GROUP("Device", cli_device_options, 0),                            \
+	    CLI_GROUP("", cli_cpu_options, 0)
+#define CLI_OUTPUT_GROUP CLI_GROUP("Output", cli_output_options, 0)
+/* --format and --quiet, and the end of the list. */
+#define CLI_LAST_GROUPS                                                        \
+	CLI_OUTPUT_GROUP, CLI_GROUP("Messages", cli_message_options, 0),       \
+	    CLI_GROUP(0)
+extern const struct cli_option cli_cpu_options[], cli_device_options[],
+    cli_output_options[], cli_message_options[];
+
+/* for (g and o: each group of command, and each of its options) */
+#define CLI_EACH_OPTION(command, g, o)                                         \
+	for (const struct cli_group *g = (command)->groups; g->title; g++)     \
+		for (const struct cli_option *o = g->options; o->name; o++)
 
 /* NULL-terminated, in the order of nib help. */
 extern const struct cli_command *const cli_commands[];
@@ -87,20 +119,20 @@ const struct cli_command *cli_find_command(const char *name);
 /* ---- args.c -------------------------------------------------------------- */
 
 /*
- * Fills args (args_bytes of the command, zeroed by the caller) and files from
- * argv[0 .. argc), which does not hold the command's name.  CLI_OK, or
- * CLI_USAGE after a message.  *wants_help is 1 when --help was given: the rest
- * is then not checked.  cli_args_free() in every case.
+ * Fills args (args_bytes of the command, zeroed by the caller) from argv[0 ..
+ * argc), which does not hold the command's name; its files has space for argc.
+ * CLI_OK, or CLI_USAGE after a message.  *wants_help is 1 when --help was
+ * given: the rest is then not checked.  cli_args_free() in every case.
  */
 int cli_parse(const struct cli_command *command, int argc, char **argv,
-	      void *args, char **files, int *n_files, int *wants_help);
-void cli_args_free(const struct cli_command *command, void *args);
+	      struct cli_shared *args, int *wants_help);
+void cli_args_free(const struct cli_command *command, struct cli_shared *args);
 /* The option named so (without --), or with this letter; or NULL. */
 const struct cli_option *cli_find_option(const struct cli_command *command,
 					 const char *name, char letter,
 					 size_t *offset);
-/* Nearest of the command names to a mistyped one; NULL if none is near. */
-const char *cli_nearest_command(const char *word);
+/* CLI_USAGE after a message with the command nearest to word, if one is. */
+int cli_unknown_command(const char *word);
 /* Index of word in "a|b|c", or -1. */
 int cli_word_index(const char *words, const char *word);
 /* A whole decimal number; 0 on success. */
@@ -147,22 +179,6 @@ int cli_fail_named(const char *what, const struct nib_error *err,
 /* For nib_amax() and nib_quantize(). */
 extern const struct cli_name cli_saturate_names[];
 int cli_no_memory(const char *what);
-
-/* --quiet */
-struct common_args {
-	int quiet;
-};
-extern const struct cli_option common_options[];
-
-/* --threads and --isa of struct device_args; any_device_options: --device too */
-extern const struct cli_option device_options[];
-extern const struct cli_option any_device_options[];
-
-/* --format: an enum table_format (table.h). */
-struct format_args {
-	int format;
-};
-extern const struct cli_option format_options[];
 
 extern const char *const cli_dtype_names[]; /* "fp32", "fp16", "bf16" */
 #define CLI_DTYPE_WORDS	 "fp32|fp16|bf16"

@@ -13,16 +13,16 @@
 #include "shapes.h"
 
 struct bench_args {
+	struct cli_shared shared;
 	struct shape_args shapes;
-	struct format_args format;
-	struct common_args common;
+	/* lists, so not those of shared */
 	const char *device, *threads, *isa, *layout, *out, *dtype;
-	int packed, unpacked, baselines, peaks, plan, fill, check;
+	int packed, unpacked, baselines, peaks, plan;
+	enum data_fill fill;
+	enum { CHECK_SAMPLE, CHECK_ALL, CHECK_NONE } check;
 	double min_time_s;
 	int64_t samples, seed;
 };
-
-enum check_rows { CHECK_SAMPLE, CHECK_ALL, CHECK_NONE };
 
 #define MAX_AXIS 16
 
@@ -43,7 +43,7 @@ struct bench {
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* Calls add for each word of "a,b,c": its value, or -1 for one of words. */
+/* Adds the value of each word of "a,b,c"; value is -1 for a wrong word. */
 static int read_list(const char *option, const char *list, const char *words,
 		     int (*value)(const char *words, const char *word),
 		     struct axis *axis)
@@ -136,7 +136,7 @@ static int read_axes(struct bench *bench)
 	return code;
 }
 
-/* What the device says where the options say nothing. */
+/* The device decides what the options leave open. */
 static int read_device(struct bench *bench)
 {
 	const struct bench_args *args = bench->args;
@@ -213,8 +213,7 @@ static int measure_axes(struct bench *bench, const struct shape *shape,
 	    n_dtype = dtype_count(bench, shape);
 	struct measure_options options = {
 	    .shape = shape,
-	    .data = {.fill = (enum data_fill)args->fill,
-		     .seed = (uint64_t)args->seed},
+	    .data = {.fill = args->fill, .seed = (uint64_t)args->seed},
 	    .isas = bench->isas,
 	    .n_isas = bench->n_isas,
 	    .packed = args->packed || !args->unpacked,
@@ -269,11 +268,10 @@ static void begin_table(struct bench *bench)
 	if (!args->baselines)
 		hidden[n++] = "against_baselines";
 	hidden[n] = NULL;
-	rows_begin(&bench->run.rows, (enum table_format)args->format.format,
-		   hidden, width);
+	rows_begin(&bench->run.rows, args->shared.format, hidden, width);
 }
 
-/* For people peaks are not rows: they have no time. */
+/* Tables for people have peaks as lines below, as they have no time. */
 static void note_peak(struct table *table, const json_t *row)
 {
 	bool bytes = row_get_number(row, "gbps") > 0;
@@ -342,17 +340,14 @@ static int measure_all(struct bench *bench)
 	return code ? code : end;
 }
 
-static int run_bench(const void *args_, char *const *files, int n_files)
+static int run_bench(const void *args_)
 {
 	const struct bench_args *args = args_;
 	struct bench bench = {.args = args};
 	const struct data_options baseline_data = {
-	    .fill = (enum data_fill)args->fill, .seed = (uint64_t)args->seed};
+	    .fill = args->fill, .seed = (uint64_t)args->seed};
 	int code = measure_begin(&bench.run);
 
-	(void)files;
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
 	if (!code)
 		code = shapes_parse(&args->shapes, &bench.list);
 	if (!code && !bench.list.count && !args->peaks)
@@ -371,112 +366,55 @@ static int run_bench(const void *args_, char *const *files, int n_files)
 	return code;
 }
 
+#define ARG(member) offsetof(struct bench_args, member)
 static const struct cli_option options[] = {
-    {.name = "device",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct bench_args, device),
-     .value = "NAME",
-     .fallback = "cpu",
+    {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
      .help =
 	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them)"},
-    {.name = "threads",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct bench_args, threads),
-     .value = "LIST",
+    {"threads", OPT_TEXT, ARG(threads), "LIST",
      .help = "numbers of threads, as 1,2 (default: as many as processors that "
 	     "this process may use)"},
-    {.name = "isa",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct bench_args, isa),
-     .value = "LIST",
+    {"isa", OPT_TEXT, ARG(isa), "LIST",
      .help =
 	 "instruction sets: some of scalar,avx2,avx512bw,avx512, or all that "
 	 "run here (default: the best one)"},
-    {.name = "layout",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct bench_args, layout),
-     .value = "LIST",
-     .fallback = "linear",
+    {"layout", OPT_TEXT, ARG(layout), "LIST", "linear",
      .help = "layouts of the block scales: linear,tiled"},
-    {.name = "out",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct bench_args, out),
-     .value = "LIST",
-     .fallback = CLI_OUT_DEFAULT,
+    {"out", OPT_TEXT, ARG(out), "LIST", CLI_OUT_DEFAULT,
      .help = "types of C: fp32,fp16,bf16"},
-    {.name = "dtype",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct bench_args, dtype),
-     .value = "LIST",
-     .fallback = "bf16",
+    {"dtype", OPT_TEXT, ARG(dtype), "LIST", "bf16",
      .help = "float types of quantize and dequantize: fp32,fp16,bf16"},
-    {.name = "packed",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct bench_args, packed),
+    {"packed", OPT_FLAG, ARG(packed),
      .help =
 	 "weights packed beforehand; the default unless --unpacked is given"},
-    {.name = "unpacked",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct bench_args, unpacked),
+    {"unpacked", OPT_FLAG, ARG(unpacked),
      .help = "weights as they are; with --packed: both, a row each"},
-    {.name = "baselines",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct bench_args, baselines),
+    {"baselines", OPT_FLAG, ARG(baselines),
      .help = "also oneDNN and OpenBLAS, in the same rounds, where installed"},
-    {.name = "peaks",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct bench_args, peaks),
+    {"peaks", OPT_FLAG, ARG(peaks),
      .help = "also every peak of this machine; without a shape: only these"},
-    {.name = "plan",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct bench_args, plan),
+    {"plan", OPT_FLAG, ARG(plan),
      .help = "time making the plan instead of running it; on a GPU also what "
 	     "enqueuing a run costs the host"},
-    {.name = "min-time",
-     .kind = OPT_DOUBLE,
-     .offset = offsetof(struct bench_args, min_time_s),
-     .value = "SECONDS",
-     .fallback = "0.3",
+    {"min-time", OPT_DOUBLE, ARG(min_time_s), "SECONDS", "0.3",
      .help = "least time of the timed runs of a row, together"},
-    {.name = "samples",
-     .kind = OPT_INT,
-     .offset = offsetof(struct bench_args, samples),
-     .value = "N",
-     .fallback = "11",
-     .min = 1,
-     .max = 100000,
+    {"samples", OPT_INT, ARG(samples), "N", "11", .min = 1, .max = 100000,
      .help = "least number of timed runs of a row (fewer, but 3 or more, when "
 	     "they take five times --min-time)"},
-    {.name = "check",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct bench_args, check),
-     .value = "sample|all|none",
-     .fallback = "sample",
+    {"check", OPT_CHOICE, ARG(check), "sample|all|none", "sample",
      .help = "rows of C to compare with the exact result"},
-    {.name = "seed",
-     .kind = OPT_INT,
-     .offset = offsetof(struct bench_args, seed),
-     .value = "N",
-     .fallback = "1",
-     .min = 0,
-     .max = INT64_MAX,
+    {"seed", OPT_INT, ARG(seed), "N", "1", .max = INT64_MAX,
      .help = "seed of the random operands and of the rows to compare"},
-    {.name = "data",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct bench_args, fill),
-     .value = DATA_FILL_WORDS,
-     .fallback = "full",
+    {"data", OPT_CHOICE, ARG(fill), DATA_FILL_WORDS, "full",
      .help = DATA_FILL_HELP},
     {0},
 };
 
 static const struct cli_group groups[] = {
-    {"What to measure", shape_op_options, offsetof(struct bench_args, shapes)},
-    {"", shape_options, offsetof(struct bench_args, shapes)},
+    {"What to measure", shape_op_options, ARG(shapes)},
+    {"", shape_options, ARG(shapes)},
     {"How", options, 0},
-    {"Output", format_options, offsetof(struct bench_args, format)},
-    {"Messages", common_options, offsetof(struct bench_args, common)},
-    {0},
+    CLI_LAST_GROUPS,
 };
 
 const struct cli_command command_bench = {

@@ -10,14 +10,14 @@
 #include "data.h"
 #include "progress.h"
 #include "shapes.h"
-#include "table.h"
 
 struct check_args {
+	struct cli_shared shared;
 	struct shape_args shapes;
-	struct device_args device;
-	struct format_args format;
-	struct common_args common;
-	int layout, out, fill, packed, unpacked;
+	enum nib_scale_layout layout;
+	enum nib_dtype out;
+	enum data_fill fill;
+	int packed, unpacked;
 	int64_t rows, seed;
 };
 
@@ -28,6 +28,7 @@ static const struct table_column columns[] = {
     {.key = "op", .title = "op", .width = 10},
     {.key = "shape", .title = "shape", .width = 20},
     {.key = "backend", .title = "backend", .width = 10},
+    {.key = "arithmetic"},
     {.key = "threads", .title = "thr"},
     {.key = "layout", .title = "layout"},
     {.key = "weights", .title = "weights", .width = 8},
@@ -54,12 +55,8 @@ static const struct table_column columns[] = {
     {0},
 };
 
-#define COLUMNS	     (sizeof(columns) / sizeof(columns[0]))
-#define SHAPE_COLUMN 1
-
 struct check {
 	const struct check_args *args;
-	struct table_column columns[COLUMNS]; /* wide enough for the shapes */
 	struct nib_device *device;
 	struct table *table;
 	int64_t failed_rows, rows;
@@ -81,9 +78,9 @@ static void put_repro(const struct check *check, const struct shape *shape,
 	int on_host = cli_is_host(check->device);
 	char shape_args[4096], threads[32] = "", seed[32] = "";
 
-	if (args->device.threads)
+	if (args->shared.device.threads)
 		snprintf(threads, sizeof(threads), " --threads %lld",
-			 (long long)args->device.threads);
+			 (long long)args->shared.device.threads);
 	if (args->seed != 1)
 		snprintf(seed, sizeof(seed), " --seed %lld",
 			 (long long)args->seed);
@@ -92,7 +89,7 @@ static void put_repro(const struct check *check, const struct shape *shape,
 		 shape_arguments(shape, shape_args, sizeof(shape_args)),
 		 on_host ? "isa" : "device",
 		 on_host ? strchr(cli_backend(check->device), '-') + 1
-			 : args->device.device,
+			 : args->shared.device.device,
 		 packed ? "packed" : "unpacked",
 		 args->layout ? " --layout tiled" : "",
 		 args->out == NIB_FP32 ? "" : " --out ",
@@ -113,6 +110,8 @@ static void put_row(struct check *check, const struct shape *shape, int packed,
 	table_text(t, "op", shape_op_names[shape->op]);
 	table_text(t, "shape", shape_text(shape, text));
 	table_text(t, "backend", cli_backend(check->device));
+	table_text(t, "arithmetic",
+		   cli_arithmetic_name(cli_arithmetic(check->device)));
 	table_int(t, "threads", cli_threads(check->device));
 	table_text(t, "layout", cli_layout_names[args->layout]);
 	table_text(t, "weights", packed ? "packed" : "view");
@@ -172,9 +171,9 @@ static int check_shape(struct check *check, const struct shape *shape,
 {
 	const struct check_args *args = check->args;
 	const struct data_options options = {
-	    .layout = (enum nib_scale_layout)args->layout,
-	    .out = (enum nib_dtype)args->out,
-	    .fill = (enum data_fill)args->fill,
+	    .layout = args->layout,
+	    .out = args->out,
+	    .fill = args->fill,
 	    .seed = (uint64_t)args->seed,
 	    .packed = packed,
 	};
@@ -209,7 +208,7 @@ static int check_shape(struct check *check, const struct shape *shape,
 	return CLI_OK;
 }
 
-/* What the oracle has to do, for the progress. */
+/* How many terms the oracle adds up: the unit of the progress. */
 static double terms(const struct check_args *args, const struct shape *shape)
 {
 	double all = shape_flop(shape) / 2;
@@ -243,35 +242,20 @@ static int check_all(struct check *check, const struct shape_list *list)
 	return code;
 }
 
-/* Rows are printed as they come, so widths must be known before. */
-static void set_widths(struct check *check, const struct shape_list *list)
-{
-	memcpy(check->columns, columns, sizeof(columns));
-	check->columns[SHAPE_COLUMN].width =
-	    shapes_width(list, columns[SHAPE_COLUMN].width);
-}
-
-static int run_check(const void *args_, char *const *files, int n_files)
+static int run_check(const void *args_)
 {
 	const struct check_args *args = args_;
 	struct check check = {.args = args};
 	struct shape_list list;
-	int code = shapes_parse(&args->shapes, &list), end;
+	int code = shapes_parse_some(&args->shapes, "small", &list), end;
 
-	(void)files;
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
-	if (!code && !list.count)
-		code = cli_error(CLI_USAGE,
-				 "needs shapes, as --preset small or --op gemm "
-				 "--shape 128x4096x7168");
 	if (!code)
-		code = cli_open_device(&args->device, &check.device);
+		code = cli_open_device(&args->shared.device, &check.device);
 	if (!code) {
-		set_widths(&check, &list);
-		check.table = table_new(check.columns,
-					(enum table_format)args->format.format,
-					TABLE_STREAM);
+		check.table =
+		    table_new(columns, args->shared.format, TABLE_STREAM);
+		/* Rows are printed before all of them are known. */
+		table_widen(check.table, "shape", shapes_width(&list, 0));
 		code = check_all(&check, &list);
 		end = table_end(check.table);
 		code = code ? code : end;
@@ -306,10 +290,8 @@ static const struct cli_group groups[] = {
     {"What to multiply", shape_product_options, ARG(shapes)},
     {"", shape_options, ARG(shapes)},
     {"How", options, 0},
-    {"Device", any_device_options, ARG(device)},
-    {"Output", format_options, ARG(format)},
-    {"Messages", common_options, ARG(common)},
-    {0},
+    CLI_DEVICE_GROUPS,
+    CLI_LAST_GROUPS,
 };
 
 const struct cli_command command_check = {
@@ -319,7 +301,7 @@ const struct cli_command command_check = {
     .description =
 	"Shows that this machine multiplies correctly: runs each shape on\n"
 	"random operands and compares C with an exact integer sum.  error is\n"
-	"|C - exact| over the sum of the absolute block products (GPUs: of all\n"
+	"|C - exact| over the sum of the absolute block products (Hopper: of all\n"
 	"products); bound is the error that the device's arithmetic and the\n"
 	"rounding to C's type allow.  error/bound above 1 is a failure, and nib\n"
 	"exits with 1.  Each row ends with the command that gives it again.\n",

@@ -28,9 +28,8 @@ static void put_commands(void)
 static void put_options(const struct cli_command *command)
 {
 	puts("--help\tthis command explained");
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			printf("--%s\t%s\n", o->name, o->help);
+	CLI_EACH_OPTION (command, g, o)
+		printf("--%s\t%s\n", o->name, o->help);
 }
 
 /* Only lists of words have a bar: "LIST" and "N" are descriptions. */
@@ -137,9 +136,14 @@ static const char fish_script[] =
 
 /* ---- the man page -------------------------------------------------------- */
 
-/* Text with what man(7) would take for markup escaped. */
-static void put_roff(const char *text, size_t n)
+/*
+ * Prints before, the first n bytes of text with what man(7) would take for
+ * markup escaped, and after.
+ */
+static void put_roff_part(const char *before, const char *text, size_t n,
+			  const char *after)
 {
+	fputs(before, stdout);
 	for (size_t i = 0; i < n && text[i]; i++) {
 		if (text[i] == '\\')
 			fputs("\\e", stdout);
@@ -151,16 +155,19 @@ static void put_roff(const char *text, size_t n)
 		else
 			putchar(text[i]);
 	}
+	fputs(after, stdout);
+}
+
+static void put_roff(const char *before, const char *text, const char *after)
+{
+	put_roff_part(before, text, SIZE_MAX, after);
 }
 
 /* An entry of a list: its name in bold, then text. */
 static void put_item(const char *name, const char *text)
 {
-	fputs(".TP\n\\fB", stdout);
-	put_roff(name, SIZE_MAX);
-	fputs("\\fR\n", stdout);
-	put_roff(text, SIZE_MAX);
-	putchar('\n');
+	put_roff(".TP\n\\fB", name, "\\fR\n");
+	put_roff("", text, "\n");
 }
 
 static void put_man_option(const struct cli_option *o)
@@ -168,21 +175,12 @@ static void put_man_option(const struct cli_option *o)
 	fputs(".TP\n", stdout);
 	if (o->letter)
 		printf("\\fB\\-%c\\fR, ", o->letter);
-	fputs("\\fB\\-\\-", stdout);
-	put_roff(o->name, SIZE_MAX);
-	fputs("\\fR", stdout);
-	if (o->kind != OPT_FLAG) {
-		fputs(" \\fI", stdout);
-		put_roff(o->value, SIZE_MAX);
-		fputs("\\fR", stdout);
-	}
-	putchar('\n');
-	put_roff(o->help, SIZE_MAX);
-	if (o->fallback && *o->fallback && strcmp(o->fallback, "0")) {
-		fputs(" (default: ", stdout);
-		put_roff(o->fallback, SIZE_MAX);
-		putchar(')');
-	}
+	put_roff("\\fB\\-\\-", o->name, "\\fR");
+	if (o->kind != OPT_FLAG)
+		put_roff(" \\fI", o->value, "\\fR");
+	put_roff("\n", o->help, "");
+	if (o->fallback && *o->fallback && strcmp(o->fallback, "0"))
+		put_roff(" (default: ", o->fallback, ")");
 	puts(o->is_required ? " (required)." : ".");
 }
 
@@ -201,10 +199,9 @@ static void put_man_text(const char *text)
 			puts(is_literal ? ".nf" : ".fi");
 		}
 		if (n)
-			put_roff(text, n);
+			put_roff_part("", text, n, "\n");
 		else
-			fputs(".PP", stdout);
-		putchar('\n');
+			puts(".PP");
 		text += n + (text[n] == '\n');
 	}
 	fputs(is_literal ? ".fi\n" : "", stdout);
@@ -213,19 +210,14 @@ static void put_man_text(const char *text)
 static void put_man_command(const struct cli_command *command)
 {
 	printf(".SS nib %s [OPTION]... ", command->name);
-	put_roff(command->positional, SIZE_MAX);
-	putchar('\n');
-	put_roff(command->summary, SIZE_MAX);
-	puts("\n.PP");
+	put_roff("", command->positional, "\n");
+	put_roff("", command->summary, "\n.PP\n");
 	put_man_text(command->description);
-	for (const struct cli_group *g = command->groups; g->title; g++)
-		for (const struct cli_option *o = g->options; o->name; o++)
-			put_man_option(o);
-	if (*command->examples) {
-		puts(".PP\nExamples:\n.PP\n.nf");
-		put_roff(command->examples, SIZE_MAX);
-		puts(".fi");
-	}
+	CLI_EACH_OPTION (command, g, o)
+		put_man_option(o);
+	if (*command->examples)
+		put_roff(".PP\nExamples:\n.PP\n.nf\n", command->examples,
+			 ".fi\n");
 }
 
 static const char *const environment[][2] = {
@@ -280,11 +272,13 @@ static void put_man(void)
 
 /* ---- the command --------------------------------------------------------- */
 
-static int run_completion(const void *args, char *const *files, int n_files)
+static int run_completion(const void *args)
 {
+	const struct cli_shared *shared = args;
+	char *const *files = shared->files;
+	const int n_files = shared->n_files;
 	const char *what = files[0];
 
-	(void)args;
 	if (!strcmp(what, "words") && n_files > 1)
 		put_next(files + 1, n_files - 1);
 	else if (n_files > 1)
@@ -321,5 +315,6 @@ const struct cli_command command_completion = {
 	"nib completion fish > ~/.config/fish/completions/nib.fish\n"
 	"nib completion man | man -l -                        # the manual\n",
     .groups = (const struct cli_group[]){{0}},
+    .args_bytes = sizeof(struct cli_shared),
     .run = run_completion,
 };

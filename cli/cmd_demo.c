@@ -12,9 +12,7 @@
 #include "report.h"
 
 struct demo_args {
-	struct device_args device;
-	struct format_args format;
-	struct common_args common;
+	struct cli_shared shared;
 	const char *output, *preset;
 	double min_time_s;
 };
@@ -53,7 +51,7 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	struct measure_options options = {
 	    .threads = threads,
 	    .data = {.out = NIB_FP16, .fill = DATA_FULL, .seed = SEED},
-	    .isas = &args->device.isa,
+	    .isas = &args->shared.device.isa,
 	    .n_isas = 1,
 	    .packed = true,
 	    .timed = JOB_RUN,
@@ -63,7 +61,7 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	};
 	int code = CLI_OK, end;
 
-	rows_begin(&run->rows, (enum table_format)args->format.format, hidden,
+	rows_begin(&run->rows, args->shared.format, hidden,
 		   shapes_width(list, 0));
 	progress_begin("running", (double)list->count, 0);
 	for (int64_t i = 0; i < list->count && !code; i++) {
@@ -81,7 +79,7 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	return code ? code : end;
 }
 
-static int run_demo(const void *args_, char *const *files, int n_files)
+static int run_demo(const void *args_)
 {
 	const struct demo_args *args = args_;
 	struct measure_run run;
@@ -89,15 +87,12 @@ static int run_demo(const void *args_, char *const *files, int n_files)
 	struct nib_device *device = NULL;
 	int code = measure_begin(&run);
 
-	(void)files;
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
 	if (!code)
 		code = shapes_add_preset(&list, args->preset, -1);
 	if (!code)
-		code = cli_open_device(&args->device, &device);
+		code = cli_open_device(&args->shared.device, &device);
 	if (!code) {
-		if (args->format.format <= TABLE_FORMAT_MD)
+		if (args->shared.format <= TABLE_FORMAT_MD)
 			printf("%s on %s, %d threads\n\n", cli_backend(device),
 			       run.machine, cli_threads(device));
 		code = run_shapes(&run, &list, args, cli_threads(device));
@@ -110,34 +105,14 @@ static int run_demo(const void *args_, char *const *files, int n_files)
 	return code;
 }
 
+#define ARG(member) offsetof(struct demo_args, member)
 static const struct cli_option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPT_FILE,
-     .offset = offsetof(struct demo_args, output),
-     .value = "FILE",
-     .fallback = "report.html",
+    {"output", OPT_FILE, ARG(output), "FILE", "report.html", .letter = 'o',
      .help = "the page to write; an older one is replaced"},
-    {.name = "preset",
-     .kind = OPT_WORD,
-     .offset = offsetof(struct demo_args, preset),
-     .value = SHAPE_PRESET_WORDS,
-     .fallback = "seeds",
+    {"preset", OPT_WORD, ARG(preset), SHAPE_PRESET_WORDS, "seeds",
      .help = "the shapes to run"},
-    {.name = "min-time",
-     .kind = OPT_DOUBLE,
-     .offset = offsetof(struct demo_args, min_time_s),
-     .value = "SECONDS",
-     .fallback = "0.4",
+    {"min-time", OPT_DOUBLE, ARG(min_time_s), "SECONDS", "0.4",
      .help = "least time of the timed runs of a shape, together"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Demo", options, 0},
-    {"Device", device_options, offsetof(struct demo_args, device)},
-    {"Output", format_options, offsetof(struct demo_args, format)},
-    {"Messages", common_options, offsetof(struct demo_args, common)},
     {0},
 };
 
@@ -153,7 +128,9 @@ const struct cli_command command_demo = {
 	"exits with 1 if a result is outside its error bound.\n",
     .examples = "nib demo\n"
 		"nib demo --isa avx2 --output avx2.html\n",
-    .groups = groups,
+    .groups = (const struct cli_group[]){{"Demo", options, 0},
+					 CLI_CPU_GROUP,
+					 CLI_LAST_GROUPS},
     .args_bytes = sizeof(struct demo_args),
     .run = run_demo,
 };

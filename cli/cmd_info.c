@@ -11,10 +11,10 @@
 
 #include "cli.h"
 #include "table.h"
+#include "tuning.h"
 
 struct info_args {
-	struct device_args device;
-	struct format_args format;
+	struct cli_shared shared;
 };
 
 /* ---- what the system says ------------------------------------------------ */
@@ -142,7 +142,7 @@ static void add_backends(json_t *about)
 static void add_gpu(json_t *entry, struct nib_device *device)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
-	struct nib_costs costs = {.struct_bytes = sizeof(costs)};
+	struct tuning tuning;
 
 	nib_device_get_info(device, &info, NULL);
 	add_text(entry, "hardware", info.hardware);
@@ -159,11 +159,10 @@ static void add_gpu(json_t *entry, struct nib_device *device)
 	add_number(entry, "memory_clock_khz", info.memory_clock_khz);
 	add_number(entry, "memory_bus_bits", info.memory_bus_bits);
 	/* Which costs the planner has (nib tune). */
-	if (nib_device_get_costs(device, &costs, NULL))
-		return;
-	json_object_set_new(entry, "tuned", json_boolean(costs.is_from_file));
-	add_text(entry, "tuning_file", costs.path);
-	add_text(entry, "untuned_reason", costs.reason);
+	tuning_load(device, &tuning);
+	json_object_set_new(entry, "tuned", json_boolean(!*tuning.reason));
+	add_text(entry, "tuning_file", tuning.path);
+	add_text(entry, "untuned_reason", tuning.reason);
 }
 
 /* Every GPU that the driver has, usable or not. */
@@ -326,20 +325,19 @@ static int print_about(json_t *about, enum table_format format)
 	return CLI_OK;
 }
 
-static int run_info(const void *args_, char *const *files, int n_files)
+static int run_info(const void *args_)
 {
 	const struct info_args *args = args_;
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct nib_device *device;
 	json_t *about;
-	int code = cli_open_device(&args->device, &device), refused = code;
+	int code = cli_open_device(&args->shared.device, &device),
+	    refused = code;
 
-	(void)files;
-	(void)n_files;
 	/* NIB_CPU may ask for what this machine lacks: then show what it has. */
-	if (code && !args->device.isa && getenv("NIB_CPU")) {
+	if (code && !args->shared.device.isa && getenv("NIB_CPU")) {
 		unsetenv("NIB_CPU");
-		code = cli_open_device(&args->device, &device);
+		code = cli_open_device(&args->shared.device, &device);
 		if (!code)
 			cli_warn("what follows is without NIB_CPU");
 	}
@@ -350,15 +348,15 @@ static int run_info(const void *args_, char *const *files, int n_files)
 	add_machine(about, &info);
 	add_backends(about);
 	add_gpus(about);
-	code = print_about(about, (enum table_format)args->format.format);
+	code = print_about(about, args->shared.format);
 	json_decref(about);
 	nib_device_close(device);
 	return code ? code : refused;
 }
 
 static const struct cli_group groups[] = {
-    {"Device", device_options, offsetof(struct info_args, device)},
-    {"Output", format_options, offsetof(struct info_args, format)},
+    CLI_CPU_GROUP,
+    CLI_OUTPUT_GROUP,
     {0},
 };
 

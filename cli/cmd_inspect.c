@@ -7,13 +7,11 @@
 #include <sys/stat.h>
 
 #include "cli.h"
-#include "findings.h"
+#include "inspect.h"
 #include "progress.h"
-#include "table.h"
 
 struct inspect_args {
-	struct format_args format;
-	struct common_args common;
+	struct cli_shared shared;
 	int brief, strict;
 };
 
@@ -82,14 +80,13 @@ static void put_header(struct inspector *in, const char *path, double bytes)
 }
 
 /* The columns that every layer and tensor has. */
-static void put_what(struct inspector *in, const char *kind, const char *name,
-		     const char *format, const int64_t *shape, int rank,
+static void put_what(struct inspector *in, const struct tensor_source *source,
 		     double bytes)
 {
-	table_text(in->table, "kind", kind);
-	table_text(in->table, "name", name);
-	table_text(in->table, "format", format);
-	table_shape(in->table, "shape", shape, rank);
+	table_text(in->table, "kind", source->layer ? "layer" : "tensor");
+	table_text(in->table, "name", source->name);
+	table_text(in->table, "format", tensor_format(source));
+	table_shape(in->table, "shape", source->shape, source->rank);
 	table_int(in->table, "bytes", (int64_t)bytes);
 }
 
@@ -105,8 +102,7 @@ static void put_layer(struct inspector *in, const struct scan_layer *scan)
 		return;
 	tensor_from_layer(layer, &source);
 	elems = (double)source.rows * (double)source.k;
-	put_what(in, "layer", layer->name, tensor_format(&source), source.shape,
-		 source.rank, tensor_layer_bytes(elems));
+	put_what(in, &source, tensor_layer_bytes(elems));
 	table_number(t, "global", (double)layer->global);
 	if (!(layer->input_global <= 0))
 		table_number(t, "input_global", (double)layer->input_global);
@@ -125,13 +121,12 @@ static void put_layer(struct inspector *in, const struct scan_layer *scan)
 	table_end_row(t);
 }
 
-static void put_tensor(struct inspector *in, const struct nib_file_tensor *t,
+static void put_tensor(struct inspector *in, const struct tensor_source *source,
 		       const struct scan_float *scan)
 {
 	if (in->args->brief)
 		return;
-	put_what(in, "tensor", t->name, t->dtype, t->shape, t->rank,
-		 (double)t->bytes);
+	put_what(in, source, (double)source->tensor->bytes);
 	if (scan->elems) {
 		table_number(in->table, "zeros",
 			     (double)scan->zeros / (double)scan->elems);
@@ -239,27 +234,25 @@ static int begin_tensors(struct inspector *in)
 	if (in->n_scans && !in->args->brief)
 		table_note(in->table, "%s", "");
 	code = table_end(in->table);
-	in->table = table_new(tensor_columns,
-			      (enum table_format)in->args->format.format, 0);
+	in->table = table_new(tensor_columns, in->args->shared.format, 0);
 	return code;
 }
 
 static int scan_tensors(struct inspector *in)
 {
-	for (int64_t i = 0; i < nib_file_tensor_count(in->file); i++) {
-		const struct nib_file_tensor *t =
-		    nib_file_tensor_at(in->file, i);
+	int64_t at = nib_file_layer_count(in->file);
+	struct tensor_source source;
+
+	while (tensor_next(in->file, &at, &source)) {
 		struct scan_float scan;
 		int code;
 
-		if (tensor_in_layer(in->file, t))
-			continue;
-		progress_advance(0, t->name);
-		code = scan_float(t, &scan);
+		progress_advance(0, source.name);
+		code = scan_float(&source, &scan);
 		if (code)
 			return code;
-		findings_of_float(&in->findings, t->name, &scan);
-		put_tensor(in, t, &scan);
+		findings_of_float(&in->findings, source.name, &scan);
+		put_tensor(in, &source, &scan);
 	}
 	return CLI_OK;
 }
@@ -298,23 +291,21 @@ static int inspect(struct inspector *in, const char *path)
 	return code ? code : find_all(in);
 }
 
-static int run_inspect(const void *args_, char *const *files, int n_files)
+static int run_inspect(const void *args_)
 {
 	const struct inspect_args *args = args_;
+	const char *path = args->shared.files[0];
 	struct inspector in = {.args = args};
 	struct scan_layer *scans;
 	struct nib_error err;
 	int code, end;
 
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
-	if (nib_file_open(files[0], &in.file, &err))
+	if (nib_file_open(path, &in.file, &err))
 		return cli_fail_input(NULL, &err);
-	in.table =
-	    table_new(columns, (enum table_format)args->format.format, 0);
+	in.table = table_new(columns, args->shared.format, 0);
 	in.scans = scans =
 	    calloc((size_t)nib_file_layer_count(in.file) + 1, sizeof(*scans));
-	code = scans ? inspect(&in, files[0]) : cli_no_memory("statistics");
+	code = scans ? inspect(&in, path) : cli_no_memory("statistics");
 	end = table_end(in.table);
 	for (int64_t i = 0; i < in.n_scans; i++)
 		scan_layer_free(&scans[i]);
@@ -330,13 +321,6 @@ static const struct cli_option options[] = {
      .help = "only the findings, not the tensors"},
     {"strict", OPT_FLAG, ARG(strict),
      .help = "notes count as problems for the exit code"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Inspecting", options, 0},
-    {"Output", format_options, ARG(format)},
-    {"Messages", common_options, ARG(common)},
     {0},
 };
 
@@ -371,7 +355,8 @@ const struct cli_command command_inspect = {
 		"nib inspect model.safetensors --brief --strict\n"
 		"nib inspect model.safetensors --format json |\n"
 		"    jq -r '.[] | select(.kind == \"finding\") | .text'\n",
-    .groups = groups,
+    .groups =
+	(const struct cli_group[]){{"Inspecting", options, 0}, CLI_LAST_GROUPS},
     .args_bytes = sizeof(struct inspect_args),
     .run = run_inspect,
 };

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_plan.c - nib plan: what would run for a shape, why, and how long. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli.h"
 #include "measure.h"
 #include "progress.h"
 
 struct plan_args {
+	struct cli_shared shared;
 	struct shape_args shapes;
-	struct device_args device;
-	struct format_args format;
-	struct common_args common;
-	int layout, out, packed;
+	enum nib_scale_layout layout;
+	enum nib_dtype out;
+	int packed;
 	double gflops, gbps;
 };
 
@@ -25,6 +22,7 @@ static const struct table_column columns[] = {
     {.key = "weights"},
     {.key = "out"},
     {.key = "tasks", .title = "tasks"},
+    {.key = "k_slices"},
     {.key = "workspace_bytes", .title = "workspace", .print = TABLE_BYTES},
     {.key = "flop", .title = "GFLOP", .print = "%.3f", .scale = 1e-9},
     {.key = "bytes", .title = "MB", .print = "%.2f", .scale = 1e-6},
@@ -43,34 +41,18 @@ struct planner {
 	struct nib_device *device;
 	struct table *table;
 	struct limits limits;
-	char **reasons; /* different explanations, for people */
-	int64_t n_reasons;
+	json_t *reasons; /* object: its keys are the different explanations */
 };
 
 /* People read a sentence once, not in every row. */
-static void note_reason(struct planner *p, const char *text)
+static void put_reasons(const struct planner *p)
 {
-	char **reasons;
+	const char *text;
+	json_t *unused;
+	int count = 0;
 
-	for (int64_t i = 0; i < p->n_reasons; i++)
-		if (!strcmp(p->reasons[i], text))
-			return;
-	reasons =
-	    realloc(p->reasons, sizeof(*reasons) * ((size_t)p->n_reasons + 1));
-	if (!reasons)
-		return;
-	p->reasons = reasons;
-	reasons[p->n_reasons] = strdup(text);
-	p->n_reasons += reasons[p->n_reasons] != NULL;
-}
-
-static void put_reasons(struct planner *p)
-{
-	for (int64_t i = 0; i < p->n_reasons; i++) {
-		table_note(p->table, i ? "- %s" : "\n- %s", p->reasons[i]);
-		free(p->reasons[i]);
-	}
-	free(p->reasons);
+	json_object_foreach(p->reasons, text, unused)
+	    table_note(p->table, count++ ? "- %s" : "\n- %s", text);
 }
 
 static void put_row(struct planner *p, const struct shape *shape,
@@ -91,6 +73,7 @@ static void put_row(struct planner *p, const struct shape *shape,
 	table_text(t, "weights", args->packed ? "packed" : "view");
 	table_text(t, "out", cli_dtype_names[args->out]);
 	table_int(t, "tasks", info->tasks);
+	table_int(t, "k_slices", info->k_slices);
 	table_int(t, "workspace_bytes", (int64_t)info->workspace_bytes);
 	table_number(t, "flop", info->flop);
 	table_number(t, "bytes", info->bytes);
@@ -100,7 +83,7 @@ static void put_row(struct planner *p, const struct shape *shape,
 	table_text(t, "limit_kind",
 		   by_memory ? p->limits.memory_name : p->limits.compute_name);
 	table_text(t, "explanation", info->explanation);
-	note_reason(p, info->explanation);
+	json_object_set_new(p->reasons, info->explanation, json_true());
 	table_text(t, "version", nib_version());
 	table_text(t, "machine", cli_machine(p->device));
 	table_end_row(t);
@@ -109,8 +92,8 @@ static void put_row(struct planner *p, const struct shape *shape,
 static int plan_shape(struct planner *p, const struct shape *shape)
 {
 	const struct data_options options = {
-	    .layout = (enum nib_scale_layout)p->args->layout,
-	    .out = (enum nib_dtype)p->args->out,
+	    .layout = p->args->layout,
+	    .out = p->args->out,
 	    .packed = p->args->packed,
 	    .empty = 1,
 	};
@@ -151,8 +134,7 @@ static int plan_all(struct planner *p, const struct shape_list *list)
 		p->limits.gbps = p->args->gbps;
 		p->limits.memory_name = "--gbps";
 	}
-	p->table =
-	    table_new(columns, (enum table_format)p->args->format.format, 0);
+	p->table = table_new(columns, p->args->shared.format, 0);
 	progress_begin("planning", (double)list->count, 1);
 	for (int64_t i = 0; i < list->count && !code; i++) {
 		progress_update((double)i, NULL);
@@ -164,71 +146,44 @@ static int plan_all(struct planner *p, const struct shape_list *list)
 	return code ? code : end;
 }
 
-static int run_plan(const void *args_, char *const *files, int n_files)
+static int run_plan(const void *args_)
 {
 	const struct plan_args *args = args_;
-	struct planner planner = {.args = args};
+	struct planner planner = {.args = args, .reasons = json_object()};
 	struct shape_list list;
-	int code = shapes_parse(&args->shapes, &list);
+	int code = shapes_parse_some(&args->shapes, "seeds", &list);
 
-	(void)files;
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
-	if (!code && !list.count)
-		code = cli_error(CLI_USAGE,
-				 "needs shapes, as --preset seeds or --op gemm "
-				 "--shape 128x4096x7168");
 	if (!code)
-		code = cli_open_device(&args->device, &planner.device);
+		code = cli_open_device(&args->shared.device, &planner.device);
 	if (!code) {
 		code = plan_all(&planner, &list);
 		nib_device_close(planner.device);
 	}
+	json_decref(planner.reasons);
 	shapes_free(&list);
 	return code;
 }
 
+#define ARG(member) offsetof(struct plan_args, member)
 static const struct cli_option options[] = {
-    {.name = "layout",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct plan_args, layout),
-     .value = CLI_LAYOUT_WORDS,
-     .fallback = "linear",
+    {"layout", OPT_CHOICE, ARG(layout), CLI_LAYOUT_WORDS, "linear",
      .help = "layout of the block scales"},
-    {.name = "out",
-     .kind = OPT_CHOICE,
-     .offset = offsetof(struct plan_args, out),
-     .value = CLI_DTYPE_WORDS,
-     .fallback = CLI_OUT_DEFAULT,
+    {"out", OPT_CHOICE, ARG(out), CLI_DTYPE_WORDS, CLI_OUT_DEFAULT,
      .help = "type of C"},
-    {.name = "packed",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct plan_args, packed),
-     .help = "plan for packed weights"},
-    {.name = "gflops",
-     .kind = OPT_DOUBLE,
-     .offset = offsetof(struct plan_args, gflops),
-     .value = "X",
-     .fallback = "0",
+    {"packed", OPT_FLAG, ARG(packed), .help = "plan for packed weights"},
+    {"gflops", OPT_DOUBLE, ARG(gflops), "X", "0",
      .help = "arithmetic limit in GFLOP/s (0: measured now)"},
-    {.name = "gbps",
-     .kind = OPT_DOUBLE,
-     .offset = offsetof(struct plan_args, gbps),
-     .value = "X",
-     .fallback = "0",
+    {"gbps", OPT_DOUBLE, ARG(gbps), "X", "0",
      .help = "memory limit in GB/s (0: measured now)"},
     {0},
 };
 
 static const struct cli_group groups[] = {
-    {"What to multiply", shape_product_options,
-     offsetof(struct plan_args, shapes)},
-    {"", shape_options, offsetof(struct plan_args, shapes)},
+    {"What to multiply", shape_product_options, ARG(shapes)},
+    {"", shape_options, ARG(shapes)},
     {"How", options, 0},
-    {"Device", any_device_options, offsetof(struct plan_args, device)},
-    {"Output", format_options, offsetof(struct plan_args, format)},
-    {"Messages", common_options, offsetof(struct plan_args, common)},
-    {0},
+    CLI_DEVICE_GROUPS,
+    CLI_LAST_GROUPS,
 };
 
 const struct cli_command command_plan = {

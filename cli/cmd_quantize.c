@@ -12,16 +12,14 @@
 #include "cli.h"
 #include "progress.h"
 #include "quantize.h"
-#include "table.h"
 
 #define COPY_BYTES ((size_t)8 << 20)
 
 struct quantize_args {
+	struct cli_shared shared;
 	struct select_options select;
-	struct device_args device;
-	struct format_args format;
-	struct common_args common;
-	int recipe, checkpoint;
+	int recipe; /* -1: that of the checkpoint's format */
+	enum nib_checkpoint checkpoint;
 	int saturate, no_share, force, dry_run;
 };
 
@@ -76,7 +74,7 @@ static void put_row(struct job *job, const struct selected *item,
 	job->bytes_in += (double)t->bytes;
 	job->bytes_out += bytes;
 	job->not_finite += error ? error->not_finite : 0;
-	/* The mean leaves out exact layers, as those of zeros. */
+	/* The mean leaves out exact layers, such as those of zeros. */
 	if (isfinite(db)) {
 		job->sum_db += db;
 		if (!job->inexact++ || db < job->worst_db) {
@@ -314,8 +312,7 @@ static int quantize(struct job *job)
 
 	if (code)
 		return code;
-	job->table =
-	    table_new(columns, (enum table_format)job->args->format.format, 0);
+	job->table = table_new(columns, job->args->shared.format, 0);
 	for (int64_t i = 0; i < s->count && job->args->dry_run; i++)
 		put_row(job, &s->items[i], NULL);
 	if (!job->args->dry_run)
@@ -326,31 +323,30 @@ static int quantize(struct job *job)
 	return code ? code : end;
 }
 
-static int run_quantize(const void *args_, char *const *files, int n_files)
+static int run_quantize(const void *args_)
 {
 	const struct quantize_args *args = args_;
+	char *const *files = args->shared.files;
 	struct job job = {
 	    .args = args,
 	    .in_path = files[0],
 	    .out_path = files[1],
 	    .how = {.path = files[0],
-		    .checkpoint = (enum nib_checkpoint)args->checkpoint,
-		    /* The format's own unless --recipe says. */
-		    .recipe = (enum nib_recipe)(
-			args->recipe < 0 ? args->checkpoint : args->recipe),
+		    .checkpoint = args->checkpoint,
+		    .recipe = args->recipe < 0
+				  ? (enum nib_recipe)args->checkpoint
+				  : (enum nib_recipe)args->recipe,
 		    .saturate = args->saturate},
 	};
 	struct nib_error err;
 	int code;
 
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
 	if (nib_file_open(job.in_path, &job.file, &err))
 		return cli_fail_input(NULL, &err);
 	code = cli_check_output(job.out_path, &job.in_path, 1,
 				args->force || args->dry_run);
 	if (!code)
-		code = cli_open_device(&args->device, &job.device);
+		code = cli_open_device(&args->shared.device, &job.device);
 	if (!code)
 		code = quantize(&job);
 	nib_device_close(job.device);
@@ -385,14 +381,6 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static const struct cli_group groups[] = {
-    {"Quantising", options, 0},
-    {"Device", any_device_options, ARG(device)},
-    {"Output", format_options, ARG(format)},
-    {"Messages", common_options, ARG(common)},
-    {0},
-};
-
 const struct cli_command command_quantize = {
     .name = "quantize",
     .summary = "turn a float checkpoint into NVFP4",
@@ -417,7 +405,9 @@ const struct cli_command command_quantize = {
 	"nib quantize in.safetensors out.safetensors --include '*.mlp.*'\n"
 	"nib quantize in.safetensors out.safetensors \\\n"
 	"    --format-out compressed-tensors --exclude '*lm_head*'\n",
-    .groups = groups,
+    .groups = (const struct cli_group[]){{"Quantising", options, 0},
+					 CLI_DEVICE_GROUPS,
+					 CLI_LAST_GROUPS},
     .args_bytes = sizeof(struct quantize_args),
     .defers_signals = 1,
     .run = run_quantize,

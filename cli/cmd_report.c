@@ -8,7 +8,7 @@
 #include "rows.h"
 
 struct report_args {
-	struct common_args common;
+	struct cli_shared shared;
 	const char *output;
 	int force;
 };
@@ -74,9 +74,11 @@ static int read_file(json_t *rows, const char *path)
 	return code;
 }
 
-static int run_report(const void *args_, char *const *files, int n_files)
+static int run_report(const void *args_)
 {
 	const struct report_args *args = args_;
+	char *const *files = args->shared.files;
+	const int n_files = args->shared.n_files;
 	json_t *rows = json_array();
 	int code = cli_check_output(args->output, (const char *const *)files,
 				    n_files, args->force);
@@ -87,31 +89,18 @@ static int run_report(const void *args_, char *const *files, int n_files)
 		code = cli_error(CLI_INPUT, "%s: no rows", files[0]);
 	if (!code)
 		code = report_write(args->output, rows, NULL);
-	if (!code && !args->common.quiet)
+	if (!code && !args->shared.quiet)
 		printf("%s: %zu row%s\n", args->output, json_array_size(rows),
 		       json_array_size(rows) == 1 ? "" : "s");
 	json_decref(rows);
 	return code;
 }
 
+#define ARG(member) offsetof(struct report_args, member)
 static const struct cli_option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPT_FILE,
-     .offset = offsetof(struct report_args, output),
-     .value = "FILE",
-     .fallback = "report.html",
+    {"output", OPT_FILE, ARG(output), "FILE", "report.html", .letter = 'o',
      .help = "the page to write"},
-    {.name = "force",
-     .kind = OPT_FLAG,
-     .offset = offsetof(struct report_args, force),
-     .help = "write over a page that exists"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Report", options, 0},
-    {"Messages", common_options, offsetof(struct report_args, common)},
+    {"force", OPT_FLAG, ARG(force), .help = "write over a page that exists"},
     {0},
 };
 
@@ -130,7 +119,9 @@ const struct cli_command command_report = {
     .examples =
 	"nib bench --preset seeds --baselines --format json > rows.json\n"
 	"nib report rows.json -o report.html\n",
-    .groups = groups,
+    .groups = (const struct cli_group[]){{"Report", options, 0},
+					 {"Messages", cli_message_options, 0},
+					 {0}},
     .args_bytes = sizeof(struct report_args),
     .run = run_report,
 };

@@ -6,17 +6,15 @@
 
 #include "cli.h"
 #include "progress.h"
-#include "table.h"
 #include "tensor.h"
 
 struct run_args {
-	struct device_args device;
-	struct format_args format;
-	struct common_args common;
+	struct cli_shared shared;
 	const char *weights, *tensor, *tensor2, *input, *input_tensor;
 	const char *output, *output_tensor;
 	int64_t index;
-	int out, force, saturate;
+	enum nib_dtype out;
+	int force, saturate;
 };
 
 static const struct table_column columns[] = {
@@ -55,7 +53,7 @@ struct runner {
 	float a_global;
 	const char *a_format, *a_global_from;
 	void *codes, *scales; /* of a float input, quantised */
-	/* Views of memory where the device computes, but c: on the host. */
+	/* problem: views of memory where the device computes; c: on the host. */
 	struct nib_problem problem;
 	struct nib_dense c;
 	struct nib_packed *packed[2];
@@ -163,69 +161,58 @@ static int load_weights(struct runner *r)
 
 /* ---- the input ----------------------------------------------------------- */
 
-/* The named tensor, or the only one. */
-static int find_input(struct runner *r, const struct nib_layer **layer,
-		      const struct nib_file_tensor **tensor)
+/* The named tensor or layer of the input, or the only one. */
+static int find_input(struct runner *r, struct tensor_source *source)
 {
-	const char *name = r->args->input_tensor;
-	int64_t count = nib_file_tensor_count(r->inputs);
+	const char *name = r->args->input_tensor, *file = r->args->input;
+	const int64_t count = nib_file_tensor_count(r->inputs);
+	const struct nib_layer *layer = NULL;
+	const struct nib_file_tensor *tensor = NULL;
 
-	*layer = NULL;
-	*tensor = NULL;
 	if (name) {
-		*layer = nib_file_find_layer(r->inputs, name);
-		*tensor = nib_file_find(r->inputs, name);
+		layer = nib_file_find_layer(r->inputs, name);
+		tensor = nib_file_find(r->inputs, name);
 	} else if (nib_file_layer_count(r->inputs) == 1 && count <= 4) {
-		*layer = nib_file_layer_at(r->inputs, 0);
+		layer = nib_file_layer_at(r->inputs, 0);
 	} else if (count == 1) {
-		*tensor = nib_file_tensor_at(r->inputs, 0);
+		tensor = nib_file_tensor_at(r->inputs, 0);
 	}
-	if (*layer || *tensor)
+	if (layer) {
+		tensor_from_layer(layer, source);
 		return CLI_OK;
+	}
+	if (tensor && !tensor_from_float(tensor, source))
+		return CLI_OK;
+	if (tensor) {
+		cli_error(CLI_INPUT,
+			  "%s: '%s' is %s: must be F32, F16, BF16 or an "
+			  "NVFP4 layer",
+			  file, tensor->name, tensor->dtype);
+		return CLI_INPUT;
+	}
 	if (name)
-		return cli_error(CLI_USAGE, "%s has no tensor '%s'",
-				 r->args->input, name);
-	return cli_error(CLI_USAGE,
-			 "%s has %lld tensors: choose with --input-tensor",
-			 r->args->input, (long long)count);
-}
-
-static int set_shape(struct runner *r, const struct tensor_source *source)
-{
-	int64_t k = r->layers[0]->weight.k;
-
-	if (source->k != k)
-		return cli_error(CLI_INPUT,
-				 "%s: the last size of '%s' is %lld, but %s "
-				 "has k = %lld",
-				 r->args->input, source->name,
-				 (long long)source->k, r->args->tensor,
-				 (long long)k);
-	r->rank = source->rank;
-	memcpy(r->shape, source->shape, sizeof(r->shape));
-	r->a_format = source->is_nvfp4 ? "NVFP4" : tensor_format(source);
-	return CLI_OK;
+		cli_error(CLI_USAGE, "%s has no tensor '%s'", file, name);
+	else
+		cli_error(CLI_USAGE,
+			  "%s has %lld tensors: choose with --input-tensor",
+			  file, (long long)count);
+	return CLI_USAGE;
 }
 
 static int use_layer(struct runner *r, const struct nib_layer *layer)
 {
-	struct tensor_source source;
 	struct nib_error err;
 
-	tensor_from_layer(layer, &source);
-	if (layer->weight.batch > 1)
-		return cli_error(CLI_INPUT, "%s: '%s' is a stack of matrices",
-				 r->args->input, layer->name);
 	if (stage_view(r, &layer->weight, &r->problem.a, &err))
 		return cli_fail(layer->name, &err);
 	r->a_global = layer->global;
 	r->a_global_from = "input file";
-	return set_shape(r, &source);
+	return CLI_OK;
 }
 
 static int quantize(struct runner *r, const struct tensor_source *source)
 {
-	/* A stack may have one each; reading then says NaN. */
+	/* NaN for a stack, whose matrices may have one each. */
 	const float stored = r->layers[0]->input_global;
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
@@ -249,7 +236,7 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 	if (!a.codes || !a.scales)
 		return cli_no_memory("quantised input");
 	status =
-	    staging_new_loaded(r->device, source->data,
+	    staging_new_loaded(r->device, source->tensor->data,
 			       elems * nib_dtype_bytes(x.dtype), &staged, &err);
 	x.data = staged.data;
 	if (!status) /* r frees the codes.  NOLINTNEXTLINE(*Malloc) */
@@ -267,25 +254,26 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 
 static int load_input(struct runner *r)
 {
-	const struct nib_layer *layer;
-	const struct nib_file_tensor *tensor;
+	const int64_t k = r->layers[0]->weight.k;
 	struct tensor_source source;
-	int code = find_input(r, &layer, &tensor);
+	int code = find_input(r, &source);
 
 	if (code)
 		return code;
-	if (layer)
-		return use_layer(r, layer);
-	if (tensor_from_float(tensor, &source))
+	if (source.layer && source.layer->weight.batch > 1)
+		return cli_error(CLI_INPUT, "%s: '%s' is a stack of matrices",
+				 r->args->input, source.name);
+	if (source.k != k)
 		return cli_error(CLI_INPUT,
-				 "%s: '%s' is %s: must be F32, F16, BF16 or an "
-				 "NVFP4 layer",
-				 r->args->input,
-				 /* find_input() sets one of the two. */
-				 /* NOLINTNEXTLINE(*NullDereference) */
-				 tensor->name, tensor->dtype);
-	code = set_shape(r, &source);
-	return code ? code : quantize(r, &source);
+				 "%s: the last size of '%s' is %lld, but %s "
+				 "has k = %lld",
+				 r->args->input, source.name,
+				 (long long)source.k, r->args->tensor,
+				 (long long)k);
+	r->rank = source.rank;
+	memcpy(r->shape, source.shape, sizeof(r->shape));
+	r->a_format = source.layer ? "NVFP4" : tensor_format(&source);
+	return source.layer ? use_layer(r, source.layer) : quantize(r, &source);
 }
 
 /* ---- multiplication and output ------------------------------------------- */
@@ -293,7 +281,7 @@ static int load_input(struct runner *r)
 static int allocate_output(struct runner *r, size_t *bytes)
 {
 	r->c = (struct nib_dense){
-	    .dtype = (enum nib_dtype)r->args->out,
+	    .dtype = r->args->out,
 	    .rows = r->problem.a.rows,
 	    .cols = r->layers[0]->weight.rows,
 	};
@@ -376,8 +364,7 @@ static int write_output(struct runner *r)
 
 static int put_row(struct runner *r)
 {
-	struct table *t =
-	    table_new(columns, (enum table_format)r->args->format.format, 0);
+	struct table *t = table_new(columns, r->args->shared.format, 0);
 	int64_t k = r->problem.a.k;
 	double flop = 2 * (double)r->c.rows * (double)r->c.cols * (double)k *
 		      (r->layers[1] ? 2 : 1);
@@ -426,7 +413,7 @@ static int run_all(struct runner *r)
 	return code ? code : put_row(r);
 }
 
-static int run_run(const void *args_, char *const *files, int n_files)
+static int run_run(const void *args_)
 {
 	const struct run_args *args = args_;
 	const char *const inputs[] = {args->weights, args->input};
@@ -434,14 +421,11 @@ static int run_run(const void *args_, char *const *files, int n_files)
 	struct nib_error err;
 	int code = cli_check_output(args->output, inputs, 2, args->force);
 
-	(void)files;
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
 	if (!code && (nib_file_open(args->weights, &r.weights, &err) ||
 		      nib_file_open(args->input, &r.inputs, &err)))
 		code = cli_fail_input(NULL, &err);
 	if (!code)
-		code = cli_open_device(&args->device, &r.device);
+		code = cli_open_device(&args->shared.device, &r.device);
 	if (!code)
 		code = run_all(&r);
 	for (int i = 0; i < r.n_staged; i++)
@@ -484,14 +468,6 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static const struct cli_group groups[] = {
-    {"Running", options, 0},
-    {"Device", any_device_options, ARG(device)},
-    {"Output", format_options, ARG(format)},
-    {"Messages", common_options, ARG(common)},
-    {0},
-};
-
 const struct cli_command command_run = {
     .name = "run",
     .summary = "multiply inputs by a layer of a checkpoint",
@@ -508,7 +484,9 @@ const struct cli_command command_run = {
 	"    --input x.safetensors --output y.safetensors\n"
 	"nib run --weights w.safetensors --tensor gate --tensor2 up \\\n"
 	"    --input x.safetensors --output y.safetensors --out fp32\n",
-    .groups = groups,
+    .groups = (const struct cli_group[]){{"Running", options, 0},
+					 CLI_DEVICE_GROUPS,
+					 CLI_LAST_GROUPS},
     .args_bytes = sizeof(struct run_args),
     .defers_signals = 1,
     .run = run_run,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cmd_tune.c - nib tune: what a GPU's planner chooses by, measured on this
- * machine and kept for the programs that open the device later.
+ * machine and kept in a file (tuning.h).
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,13 +10,13 @@
 #include "progress.h"
 #include "table.h"
 #include "tile_costs.h"
+#include "tuning.h"
 
 /* Costs are kept unless groups are slower with them than noise explains. */
 #define LEAST_GAIN 0.99
 
 struct tune_args {
-	struct format_args format;
-	struct common_args common;
+	struct cli_shared shared;
 	const char *device;
 	double min_time_s;
 	int64_t samples;
@@ -55,8 +55,7 @@ static int print_costs(const struct tune_args *args,
 		       const struct nib_costs *before,
 		       const struct nib_costs *now, const char *note)
 {
-	struct table *table =
-	    table_new(columns, (enum table_format)args->format.format, 0);
+	struct table *table = table_new(columns, args->shared.format, 0);
 
 	for (int i = 0; i < now->sizes; i++)
 		put_cost(table, device, "64 of k", now->tile_rows[i],
@@ -67,12 +66,6 @@ static int print_costs(const struct tune_args *args,
 		 now->split_cycles);
 	table_note(table, "%s", note);
 	return table_end(table);
-}
-
-static void show(void *arg, double done, const char *what)
-{
-	(void)arg;
-	progress_update(done, what);
 }
 
 /*
@@ -86,7 +79,6 @@ static int measure(const struct tune_args *args, struct nib_costs *costs,
 	    .device = args->device,
 	    .min_time_s = args->min_time_s > 1e-6 ? args->min_time_s : 1e-6,
 	    .min_samples = (int)args->samples,
-	    .tick = show,
 	};
 	struct nib_error err = {0};
 	struct tile_costs out;
@@ -112,7 +104,8 @@ static int measure(const struct tune_args *args, struct nib_costs *costs,
 
 /* Measures, or takes the built-in costs; note says what was done. */
 static int tune(const struct tune_args *args, struct nib_device *device,
-		struct nib_costs *costs, char *note, size_t note_bytes)
+		struct tuning *tuning, struct nib_costs *costs, char *note,
+		size_t note_bytes)
 {
 	struct nib_error err = {0};
 	bool has_split = true;
@@ -135,39 +128,40 @@ static int tune(const struct tune_args *args, struct nib_device *device,
 	if (!status)
 		status = nib_device_get_costs(device, costs, &err);
 	if (!status && !args->dry_run)
-		status = nib_device_save_costs(device, &err);
+		status = tuning_save(device, tuning, &err);
 	if (status)
 		return cli_fail(args->device, &err);
 	snprintf(note, note_bytes, "%s%s%s",
 		 has_split ? "" : "a divided k could not be measured; ",
 		 args->dry_run ? "not written" : "written to ",
-		 args->dry_run ? "" : costs->path);
+		 args->dry_run ? "" : tuning->path);
 	return CLI_OK;
 }
 
-static int run_tune(const void *args_, char *const *files, int n_files)
+static int run_tune(const void *args_)
 {
 	const struct tune_args *args = args_;
 	const struct device_args device_args = {.device = args->device};
 	struct nib_costs before = {.struct_bytes = sizeof(before)}, now;
 	struct nib_device *device;
+	struct tuning tuning;
 	struct nib_error err;
 	char note[1200];
 	int code = cli_check_timed(args->device);
 
 	if (!code)
 		code = cli_open_device(&device_args, &device);
-
-	(void)files;
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
 	if (code)
 		return code;
 	if (nib_device_get_costs(device, &before, &err))
 		code = cli_fail(NULL, &err);
 	now = before;
+	tuning_load(device, &tuning);
+	if (!code && !args->dry_run && !*tuning.path)
+		code = cli_error(CLI_FAILED, "%s: its costs cannot be kept: %s",
+				 args->device, tuning.reason);
 	if (!code)
-		code = tune(args, device, &now, note, sizeof(note));
+		code = tune(args, device, &tuning, &now, note, sizeof(note));
 	if (!code)
 		code = print_costs(args, device, &before, &now, note);
 	nib_device_close(device);
@@ -213,9 +207,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_group groups[] = {
     {"Tuning", options, 0},
-    {"Output", format_options, offsetof(struct tune_args, format)},
-    {"Messages", common_options, offsetof(struct tune_args, common)},
-    {0},
+    CLI_LAST_GROUPS,
 };
 
 const struct cli_command command_tune = {
@@ -227,7 +219,8 @@ const struct cli_command command_tune = {
 	"of each size costs.  These costs are built in, as an H200 has them.  nib\n"
 	"tune measures them on this machine, for some 50 products and half a\n"
 	"minute, prints them beside those in use, and writes them to a file that\n"
-	"every program which opens the device reads from then on.\n"
+	"nib and the Python package read when they open the device.  Programs in\n"
+	"C give a device its costs by nib_device_set_costs().\n"
 	"\n"
 	"A cost is a difference of times: two tiles on every multiprocessor minus\n"
 	"one, for two lengths of k; the slope is the cost of 64 of k, the rest that\n"

@@ -5,15 +5,11 @@
 #include <string.h>
 
 #include "cli.h"
-#include "diagnose.h"
 #include "progress.h"
-#include "table.h"
 #include "tensor.h"
 
 struct verify_args {
-	struct device_args device;
-	struct format_args format;
-	struct common_args common;
+	struct cli_shared shared;
 	const char *layer;
 	double min_sqnr;
 };
@@ -64,7 +60,7 @@ static int find_source(const struct nib_file *file,
 	const struct nib_layer *layer;
 	char *weight;
 
-	if (!like->is_nvfp4) {
+	if (!like->layer) {
 		tensor = nib_file_find(file, like->name);
 		layer = tensor_find_layer(file, like->name, ".weight");
 	} else {
@@ -95,36 +91,37 @@ static int is_asked_for(const struct verifier *v, const char *name)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* a and b: what stores the weight in each file, "-" for nothing. */
-static void put_row(struct verifier *v, const char *name, const int64_t *shape,
-		    int rank, const char *a, const char *b, int identical,
-		    int ok, const char *text)
+/* a or b NULL: that file has none of this name. */
+static void put_row(struct verifier *v, const struct tensor_source *a,
+		    const struct tensor_source *b, int identical, int ok,
+		    const char *text)
 {
+	const struct tensor_source *either = a ? a : b;
+	const char *name = b && b->layer ? b->name : either->name;
+
 	table_text(v->table, "name", name);
-	table_shape(v->table, "shape", shape, rank);
-	table_text(v->table, "a", a);
-	table_text(v->table, "b", b);
+	table_shape(v->table, "shape", either->shape, either->rank);
+	table_text(v->table, "a", a ? tensor_format(a) : "-");
+	table_text(v->table, "b", b ? tensor_format(b) : "-");
 	table_bool(v->table, "identical", identical);
 	table_bool(v->table, "ok", ok);
 	table_text(v->table, "text", text);
 	table_end_row(v->table);
 }
 
-/* b NULL: there is none. */
 static void put_failure(struct verifier *v, const struct tensor_source *a,
 			const struct tensor_source *b, const char *text)
 {
 	v->compared++;
 	v->failed++;
-	put_row(v, b && b->is_nvfp4 ? b->name : a->name, a->shape, a->rank,
-		tensor_format(a), b ? tensor_format(b) : "-", 0, 0, text);
+	put_row(v, a, b, 0, 0, text);
 }
 
 static void put_result(struct verifier *v, const struct tensor_source *a,
 		       const struct tensor_source *b,
 		       const struct tensor_error *error)
 {
-	const char *name = b->is_nvfp4 ? b->name : a->name;
+	const char *name = b->layer ? b->name : a->name;
 	double db = tensor_sqnr_db(error);
 	int identical = error->noise <= 0 && !error->not_finite;
 	int ok = db >= v->args->min_sqnr && !error->not_finite;
@@ -139,7 +136,7 @@ static void put_result(struct verifier *v, const struct tensor_source *a,
 		v->worst_name = name;
 	}
 	/* Tables for people leave out tensors that are equal. */
-	if (identical && !a->is_nvfp4 && !b->is_nvfp4 && table_is_for_people(t))
+	if (identical && !a->layer && !b->layer && table_is_for_people(t))
 		return;
 	if (error->not_finite)
 		snprintf(text, sizeof(text), "%lld elements are inf or NaN",
@@ -154,8 +151,7 @@ static void put_result(struct verifier *v, const struct tensor_source *a,
 	table_number(t, "worst_a", error->worst_a);
 	table_number(t, "worst_b", error->worst_b);
 	table_int(t, "not_finite", error->not_finite);
-	put_row(v, name, a->shape, a->rank, tensor_format(a), tensor_format(b),
-		identical, ok, ok && identical ? "identical" : text);
+	put_row(v, a, b, identical, ok, ok && identical ? "identical" : text);
 }
 
 /* ---- comparing ----------------------------------------------------------- */
@@ -197,15 +193,36 @@ static int compare_rows(struct verifier *v, const struct tensor_source *a,
 	return CLI_OK;
 }
 
-static int verify_source(struct verifier *v, const struct tensor_source *a)
+/* Compares the bytes of a tensor that has no floats. */
+static void verify_bytes(struct verifier *v, const struct tensor_source *a)
+{
+	const struct nib_file_tensor *t = a->tensor;
+	const struct nib_file_tensor *other = nib_file_find(v->b, a->name);
+	struct tensor_source b;
+
+	if (!other) {
+		put_failure(v, a, NULL, "B has none of this name");
+		return;
+	}
+	tensor_from_float(other, &b);
+	if (strcmp(other->dtype, t->dtype) || other->bytes != t->bytes ||
+	    memcmp(other->data, t->data, t->bytes)) {
+		put_failure(v, a, &b, "the bytes differ");
+		return;
+	}
+	v->compared++;
+	v->identical++;
+	if (!table_is_for_people(v->table))
+		put_row(v, a, &b, 1, 1, "identical");
+}
+
+static int verify_rows(struct verifier *v, const struct tensor_source *a)
 {
 	char text[TENSOR_SHAPE_TEXT + 32], shape[TENSOR_SHAPE_TEXT];
 	struct tensor_error error = {0};
 	struct tensor_source b;
 	int code;
 
-	if (!is_asked_for(v, a->name))
-		return CLI_OK;
 	if (find_source(v->b, a, &b)) {
 		put_failure(v, a, NULL, "B has none of this name");
 		return CLI_OK;
@@ -222,90 +239,58 @@ static int verify_source(struct verifier *v, const struct tensor_source *a)
 	return code;
 }
 
-/* Compares the bytes of tensors that are no floats. */
-static void verify_bytes(struct verifier *v, const struct nib_file_tensor *t)
-{
-	const struct nib_file_tensor *other = nib_file_find(v->b, t->name);
-	int equal = other && other->bytes == t->bytes &&
-		    !strcmp(other->dtype, t->dtype) &&
-		    !memcmp(other->data, t->data, t->bytes);
-
-	if (!is_asked_for(v, t->name))
-		return;
-	v->compared++;
-	v->identical += equal;
-	v->failed += !equal;
-	if (!equal || !table_is_for_people(v->table))
-		put_row(v, t->name, t->shape, t->rank, t->dtype,
-			other ? other->dtype : "-", equal, equal,
-			equal	? "identical"
-			: other ? "the bytes differ"
-				: "B has none of this name");
-}
-
 static int verify_all(struct verifier *v)
 {
-	const struct nib_file_tensor *t;
 	struct tensor_source a;
 	double total = 0;
+	int64_t at = 0;
 	int code = CLI_OK;
 
 	for (int64_t i = 0; i < nib_file_tensor_count(v->a); i++) {
+		const struct nib_file_tensor *t = nib_file_tensor_at(v->a, i);
 		double elems = 1;
 
-		t = nib_file_tensor_at(v->a, i);
 		for (int j = 0; j < t->rank; j++)
 			elems *= (double)t->shape[j];
 		total += strcmp(t->dtype, "U8") ? elems : 2 * elems;
 	}
 	progress_begin("comparing", total, 1);
-	for (int64_t i = 0; i < nib_file_layer_count(v->a) && !code; i++) {
-		tensor_from_layer(nib_file_layer_at(v->a, i), &a);
-		code = verify_source(v, &a);
-	}
-	for (int64_t i = 0; i < nib_file_tensor_count(v->a) && !code; i++) {
-		t = nib_file_tensor_at(v->a, i);
-		if (tensor_in_layer(v->a, t))
+	while (!code && tensor_next(v->a, &at, &a)) {
+		if (!is_asked_for(v, a.name))
 			continue;
-		if (tensor_from_float(t, &a))
-			verify_bytes(v, t);
+		if (a.layer || a.is_float)
+			code = verify_rows(v, &a);
 		else
-			code = verify_source(v, &a);
+			verify_bytes(v, &a);
 	}
 	progress_end();
 	return code ? code : cli_stopped();
 }
 
-/* Counts what only B has, which fails nothing; programs get rows of it. */
-static void put_only_b(struct verifier *v, const char *name,
-		       const int64_t *shape, int rank, const char *format)
+/* Whether A has a weight of b's name, however it is stored. */
+static int is_in_a(const struct verifier *v, const struct tensor_source *b)
 {
-	if (!is_asked_for(v, name))
-		return;
-	if (!v->only_b++)
-		v->only_b_name = name;
-	if (!table_is_for_people(v->table))
-		put_row(v, name, shape, rank, "-", format, 0, 1,
-			"A has none of this name");
+	struct tensor_source a;
+
+	if (b->layer)
+		return !find_source(v->a, b, &a);
+	return nib_file_find(v->a, b->name) ||
+	       tensor_find_layer(v->a, b->name, ".weight");
 }
 
+/* Counts what only B has, which fails nothing; programs get rows of it. */
 static void find_only_b(struct verifier *v)
 {
-	struct tensor_source a, b;
+	struct tensor_source b;
+	int64_t at = 0;
 
-	for (int64_t i = 0; i < nib_file_layer_count(v->b); i++) {
-		tensor_from_layer(nib_file_layer_at(v->b, i), &b);
-		if (find_source(v->a, &b, &a))
-			put_only_b(v, b.name, b.shape, b.rank,
-				   tensor_format(&b));
-	}
-	for (int64_t i = 0; i < nib_file_tensor_count(v->b); i++) {
-		const struct nib_file_tensor *t = nib_file_tensor_at(v->b, i);
-
-		if (!tensor_in_layer(v->b, t) &&
-		    !nib_file_find(v->a, t->name) &&
-		    !tensor_find_layer(v->a, t->name, ".weight"))
-			put_only_b(v, t->name, t->shape, t->rank, t->dtype);
+	while (tensor_next(v->b, &at, &b)) {
+		if (!is_asked_for(v, b.name) || is_in_a(v, &b))
+			continue;
+		if (!v->only_b++)
+			v->only_b_name = b.name;
+		if (!table_is_for_people(v->table))
+			put_row(v, NULL, &b, 0, 1, "A has none of this name");
 	}
 }
 
@@ -329,8 +314,7 @@ static int verify(struct verifier *v)
 {
 	int code, end;
 
-	v->table =
-	    table_new(columns, (enum table_format)v->args->format.format, 0);
+	v->table = table_new(columns, v->args->shared.format, 0);
 	code = verify_all(v);
 	if (!code && !v->compared)
 		code = v->args->layer
@@ -347,20 +331,19 @@ static int verify(struct verifier *v)
 	return v->failed ? CLI_FOUND : CLI_OK;
 }
 
-static int run_verify(const void *args_, char *const *files, int n_files)
+static int run_verify(const void *args_)
 {
 	const struct verify_args *args = args_;
+	char *const *files = args->shared.files;
 	struct verifier v = {.args = args, .worst_db = INFINITY};
 	struct nib_error err;
 	int code = CLI_OK;
 
-	(void)n_files;
-	progress_set_quiet(args->common.quiet);
 	if (nib_file_open(files[0], &v.a, &err) ||
 	    nib_file_open(files[1], &v.b, &err))
 		code = cli_fail_input(NULL, &err);
 	if (!code)
-		code = cli_open_device(&args->device, &v.device);
+		code = cli_open_device(&args->shared.device, &v.device);
 	if (!code)
 		code = verify(&v);
 	nib_device_close(v.device);
@@ -376,14 +359,6 @@ static const struct cli_option options[] = {
     {"min-sqnr", OPT_DOUBLE, ARG(min_sqnr), "DB", "10",
      .help = "least SQNR of a layer in dB; below it the layer fails"},
     {"layer", OPT_TEXT, ARG(layer), "NAME", .help = "compare only this layer"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Verifying", options, 0},
-    {"Device", device_options, ARG(device)},
-    {"Output", format_options, ARG(format)},
-    {"Messages", common_options, ARG(common)},
     {0},
 };
 
@@ -404,7 +379,9 @@ const struct cli_command command_verify = {
     .examples = "nib verify model.safetensors nvfp4.safetensors\n"
 		"nib verify a.safetensors b.safetensors --min-sqnr 18\n"
 		"nib verify a.safetensors b.safetensors --layer lm_head\n",
-    .groups = groups,
+    .groups = (const struct cli_group[]){{"Verifying", options, 0},
+					 CLI_CPU_GROUP,
+					 CLI_LAST_GROUPS},
     .args_bytes = sizeof(struct verify_args),
     .run = run_verify,
 };

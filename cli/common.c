@@ -16,14 +16,14 @@ const char *cli_command_name = "";
 const char *const cli_dtype_names[] = {"fp32", "fp16", "bf16"};
 const char *const cli_layout_names[] = {"linear", "tiled"};
 
-const struct cli_option common_options[] = {
-    {"quiet", OPT_FLAG, offsetof(struct common_args, quiet), .letter = 'q',
+const struct cli_option cli_message_options[] = {
+    {"quiet", OPT_FLAG, offsetof(struct cli_shared, quiet), .letter = 'q',
      .help = "no progress and no notes on standard error"},
     {0},
 };
 
-const struct cli_option format_options[] = {
-    {"format", OPT_CHOICE, offsetof(struct format_args, format),
+const struct cli_option cli_output_options[] = {
+    {"format", OPT_CHOICE, offsetof(struct cli_shared, format),
      "text|md|csv|json|jsonl", "text",
      .help = "how to print: a table for people, or for a program"},
     {0},
@@ -79,7 +79,7 @@ void cli_warn(const char *format, ...)
 	va_end(list);
 }
 
-/* What of names is about the argument of err; an empty one without. */
+/* The entry of names for the argument of err; an empty one without. */
 static struct cli_name find_name(const struct nib_error *err,
 				 const struct cli_name *names)
 {
@@ -107,7 +107,7 @@ static int fail(const char *what, const struct nib_error *err,
 	const char *text = err->message;
 	size_t n = what ? strlen(what) : 0;
 
-	/* The error may be of the zeros that stand for what is gone. */
+	/* The error may come from zeros that stand for what is gone. */
 	if (cli_must_stop())
 		return cli_stopped();
 	/* A message begins with its argument: "threads = 9: must be ...". */

@@ -2,7 +2,8 @@
 /*
  * data.c - makes the operands of a shape: see data.h.  One block of memory
  * holds them all, and the device has a copy of it.  The code that lays it out
- * runs twice: without memory, to measure it, and to fill it.
+ * runs three times: without memory, to measure it; to fill it; and for the
+ * addresses of the copy.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,25 +20,24 @@
 #define MAX_BYTES 70368744177664.0 /* 2^46 */
 
 struct arena {
-	char *host, *there; /* NULL: only measure */
+	char *base; /* of the block; NULL: only measure */
 	size_t used;
 	const struct data_options *how;
+	int writes; /* base is the host's: what it holds is written too */
 	uint64_t seed;
 };
 
-/* Bytes on the host, and where the device has them. */
-static void *take(struct arena *arena, size_t bytes, void **there)
+static void *take(struct arena *arena, size_t bytes)
 {
 	const size_t at = arena->used;
 
 	arena->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-	*there = arena->there ? arena->there + at : NULL;
-	return arena->host ? arena->host + at : NULL;
+	return arena->base ? arena->base + at : NULL;
 }
 
 static int fills(const struct arena *arena)
 {
-	return arena->host && !arena->how->empty;
+	return arena->writes && !arena->how->empty;
 }
 
 static int64_t pad128(int64_t rows)
@@ -46,34 +46,37 @@ static int64_t pad128(int64_t rows)
 }
 
 /* scale_rows: rows that there are scales of, which may be more. */
-static void put_nvfp4(struct arena *arena, enum nib_scale_layout layout,
-		      int64_t rows, int64_t scale_rows, int64_t k,
-		      int64_t batch, struct nib_nvfp4 *here,
-		      struct nib_nvfp4 *there)
+static struct nib_nvfp4 take_nvfp4(struct arena *arena,
+				   enum nib_scale_layout layout, int64_t rows,
+				   int64_t scale_rows, int64_t k, int64_t batch)
 {
 	const enum data_fill fill = arena->how->fill;
 	size_t codes = (size_t)(batch * rows * (k / 2));
 	size_t scales = (size_t)batch * nib_scales_bytes(layout, scale_rows, k);
-
-	*there = *here = (struct nib_nvfp4){
+	struct nib_nvfp4 q = {
 	    .rows = rows, .k = k, .batch = batch, .scale_layout = layout};
-	here->codes = take(arena, codes, &there->codes);
-	here->scales = take(arena, scales, &there->scales);
+
+	q.codes = take(arena, codes);
+	q.scales = take(arena, scales);
 	if (fills(arena)) {
-		data_fill_codes(here->codes, codes, fill, &arena->seed);
-		data_fill_scales(here->scales, scales, fill, &arena->seed);
+		data_fill_codes(q.codes, codes, fill, &arena->seed);
+		data_fill_scales(q.scales, scales, fill, &arena->seed);
 	}
+	return q;
 }
 
-static void put_dense(struct arena *arena, enum nib_dtype dtype, int64_t rows,
-		      int64_t cols, int64_t batch, struct nib_dense *here,
-		      struct nib_dense *there)
+static struct nib_dense take_dense(struct arena *arena, enum nib_dtype dtype,
+				   int64_t rows, int64_t cols, int64_t batch)
 {
-	*there = *here = (struct nib_dense){
-	    .dtype = dtype, .rows = rows, .cols = cols, .batch = batch};
-	here->data =
-	    take(arena, (size_t)(batch * rows * cols) * nib_dtype_bytes(dtype),
-		 &there->data);
+	const size_t elems = (size_t)(batch * rows * cols);
+
+	return (struct nib_dense){
+	    .data = take(arena, elems * nib_dtype_bytes(dtype)),
+	    .dtype = dtype,
+	    .rows = rows,
+	    .cols = cols,
+	    .batch = batch,
+	};
 }
 
 /*
@@ -88,31 +91,31 @@ static float full_alpha(int64_t k, uint64_t *seed)
 }
 
 /* alpha and alpha2 of count products. */
-static void put_alphas(struct arena *arena, int64_t count, int64_t k,
-		       const float *here[2], const float *there[2])
+static void take_alphas(struct arena *arena, int64_t count, int64_t k,
+			const float **alpha, const float **alpha2)
 {
 	int full = arena->how->fill == DATA_FULL;
-	float *alpha[2];
-	void *p;
+	float *a = take(arena, (size_t)count * 4);
+	float *a2 = take(arena, (size_t)count * 4);
 
-	for (int i = 0; i < 2; i++) {
-		here[i] = alpha[i] = take(arena, (size_t)count * 4, &p);
-		there[i] = p;
+	for (int64_t e = 0; e < count && fills(arena); e++) {
+		a[e] = full ? full_alpha(k, &arena->seed) : 1;
+		a2[e] = full ? full_alpha(k, &arena->seed) : 1;
 	}
-	for (int64_t e = 0; e < 2 * count && fills(arena); e++)
-		alpha[e % 2][e / 2] = full ? full_alpha(k, &arena->seed) : 1;
+	*alpha = a;
+	*alpha2 = a2;
 }
 
 /* The first row of each expert, and the end of the last expert's rows. */
-static const int32_t *put_offsets(struct arena *arena,
-				  const struct shape *shape, int padded,
-				  int64_t *rows, void **there)
+static const int32_t *take_offsets(struct arena *arena,
+				   const struct shape *shape, int padded,
+				   int64_t *rows)
 {
-	int32_t *offsets = take(arena, (size_t)shape->count * 4 + 4, there);
+	int32_t *offsets = take(arena, (size_t)shape->count * 4 + 4);
 
 	*rows = 0;
 	for (int64_t e = 0; e <= shape->count; e++) {
-		if (offsets)
+		if (arena->writes)
 			offsets[e] = (int32_t)*rows;
 		if (e < shape->count)
 			*rows += padded ? pad128(shape->sizes[e].m)
@@ -122,70 +125,51 @@ static const int32_t *put_offsets(struct arena *arena,
 }
 
 static void place_moe(struct arena *arena, const struct shape *shape,
-		      struct data *data)
+		      struct data *data, struct nib_moe_problem *p)
 {
 	const enum nib_scale_layout layout = arena->how->layout;
-	struct nib_moe_problem *here = &data->moe_views, *there = &data->moe;
-	const float *alphas[2], *alphas_there[2];
 	int64_t n = shape->sizes[0].n, k = shape->sizes[0].k, rows, padded;
-	void *offsets, *scale_rows;
 
-	here->row_offsets = put_offsets(arena, shape, 0, &rows, &offsets);
-	here->scale_rows = put_offsets(arena, shape, 1, &padded, &scale_rows);
-	here->scale_rows_total = padded;
+	p->row_offsets = take_offsets(arena, shape, 0, &rows);
+	p->scale_rows = take_offsets(arena, shape, 1, &padded);
+	p->scale_rows_total = padded;
 	/* As torch does it: only in tiles every expert starts a new one. */
 	if (layout != NIB_TILED_128X4) {
-		here->scale_rows = scale_rows = NULL;
-		here->scale_rows_total = 0;
+		p->scale_rows = NULL;
+		p->scale_rows_total = 0;
 		padded = rows;
 	}
-	*there = *here;
-	there->row_offsets = offsets;
-	there->scale_rows = scale_rows;
-	put_nvfp4(arena, layout, rows, padded, k, 1, &here->a, &there->a);
-	put_nvfp4(arena, layout, n, n, k, shape->count, &here->b, &there->b);
+	p->a = take_nvfp4(arena, layout, rows, padded, k, 1);
+	p->b = take_nvfp4(arena, layout, n, n, k, shape->count);
 	if (data->op == NIB_DUAL_GEMM)
-		put_nvfp4(arena, layout, n, n, k, shape->count, &here->b2,
-			  &there->b2);
-	put_alphas(arena, shape->count, k, alphas, alphas_there);
-	here->alpha = alphas[0];
-	here->alpha2 = alphas[1];
-	there->alpha = alphas_there[0];
-	there->alpha2 = alphas_there[1];
+		p->b2 = take_nvfp4(arena, layout, n, n, k, shape->count);
+	take_alphas(arena, shape->count, k, &p->alpha, &p->alpha2);
 	data->c_at = arena->used;
-	put_dense(arena, arena->how->out, rows, n, 1, &here->c, &there->c);
+	p->c = take_dense(arena, arena->how->out, rows, n, 1);
 }
 
 static void place_problems(struct arena *arena, const struct shape *shape,
-			   struct data *data)
+			   struct data *data, struct nib_problem *problems)
 {
 	const enum nib_scale_layout layout = arena->how->layout;
 	const int64_t batch = shape->batch;
 
 	for (int64_t i = 0; i < shape->count; i++) {
 		const struct shape_size *s = &shape->sizes[i];
-		struct nib_problem *here = &data->views[i];
-		struct nib_problem *there = &data->problems[i];
-		const float *alphas[2], *alphas_there[2];
+		struct nib_problem *p = &problems[i];
 
-		put_nvfp4(arena, layout, s->m, s->m, s->k, batch, &here->a,
-			  &there->a);
-		put_nvfp4(arena, layout, s->n, s->n, s->k, batch, &here->b,
-			  &there->b);
+		p->a = take_nvfp4(arena, layout, s->m, s->m, s->k, batch);
+		p->b = take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
 		if (data->op == NIB_DUAL_GEMM)
-			put_nvfp4(arena, layout, s->n, s->n, s->k, batch,
-				  &here->b2, &there->b2);
-		put_alphas(arena, 1, s->k, alphas, alphas_there);
-		here->alpha = alphas[0];
-		here->alpha2 = alphas[1];
-		there->alpha = alphas_there[0];
-		there->alpha2 = alphas_there[1];
+			p->b2 =
+			    take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
+		take_alphas(arena, 1, s->k, &p->alpha, &p->alpha2);
 	}
 	data->c_at = arena->used;
 	for (int64_t i = 0; i < shape->count; i++)
-		put_dense(arena, arena->how->out, shape->sizes[i].m,
-			  shape->sizes[i].n, batch, &data->views[i].c,
-			  &data->problems[i].c);
+		problems[i].c =
+		    take_dense(arena, arena->how->out, shape->sizes[i].m,
+			       shape->sizes[i].n, batch);
 }
 
 static void place_conversion(struct arena *arena, const struct shape *shape,
@@ -195,44 +179,53 @@ static void place_conversion(struct arena *arena, const struct shape *shape,
 	const enum nib_scale_layout other =
 	    layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
 	const struct shape_size *s = &shape->sizes[0];
-	struct nib_nvfp4 q;
-	struct nib_dense x;
+	struct nib_dense *x = &data->x;
 
-	put_nvfp4(arena, layout, s->m, s->m, s->k, shape->batch, &q, &data->q);
+	data->q = take_nvfp4(arena, layout, s->m, s->m, s->k, shape->batch);
 	data->global = 1.0f / 2688;
 	if (shape->op == OP_CONVERT) {
-		put_nvfp4(arena, other, s->m, s->m, s->k, shape->batch, &q,
-			  &data->to);
+		data->to =
+		    take_nvfp4(arena, other, s->m, s->m, s->k, shape->batch);
 		return;
 	}
-	put_dense(arena, arena->how->dtype, s->m, s->k, shape->batch, &x,
-		  &data->x);
+	*x = take_dense(arena, arena->how->dtype, s->m, s->k, shape->batch);
 	if (fills(arena))
-		data_fill_floats(x.data, x.dtype, x.batch * x.rows * x.cols,
-				 &arena->seed);
+		data_fill_floats(x->data, x->dtype,
+				 x->batch * x->rows * x->cols, &arena->seed);
 }
 
-/* Lays out and fills the operands; returns the bytes of them all. */
-static size_t place(struct data *data, const struct shape *shape,
-		    const struct data_options *options)
+/* What a pass over the operands does. */
+enum pass {
+	MEASURE,   /* only sets memory_bytes, c_at and c_bytes */
+	ON_HOST,   /* views: in memory, which is filled */
+	ON_DEVICE, /* problems, moe, x, q, to: in the device's copy */
+};
+
+static void place(struct data *data, const struct shape *shape,
+		  const struct data_options *options, enum pass pass)
 {
 	struct arena arena = {
-	    .host = data->memory,
-	    .there = data->staging.data,
+	    .base = pass == ON_HOST	? data->memory
+		    : pass == ON_DEVICE ? data->staging.data
+					: NULL,
 	    .how = options,
+	    .writes = pass == ON_HOST,
 	    .seed = options->seed,
 	};
+	const int on_device = pass == ON_DEVICE;
 
 	if (data->is_moe) {
-		place_moe(&arena, shape, data);
+		place_moe(&arena, shape, data,
+			  on_device ? &data->moe : &data->moe_views);
 	} else if (shape_is_multiply(shape)) {
-		place_problems(&arena, shape, data);
+		place_problems(&arena, shape, data,
+			       on_device ? data->problems : data->views);
 	} else {
 		place_conversion(&arena, shape, data);
 		data->c_at = arena.used;
 	}
 	data->c_bytes = arena.used - data->c_at;
-	return arena.used;
+	data->memory_bytes = arena.used;
 }
 
 static size_t machine_bytes(void)
@@ -267,7 +260,7 @@ static enum nib_status no_memory(struct nib_error *err, double bytes)
 	return NIB_OUT_OF_MEMORY;
 }
 
-/* The sizes that the layout code divides by or adds up. */
+/* Checks the sizes that the layout code divides by or adds up. */
 static enum nib_status check_sizes(const struct shape *shape,
 				   struct nib_error *err)
 {
@@ -356,7 +349,7 @@ static void *allocate(size_t bytes)
 {
 	void *p = NULL;
 
-	/* The system would promise more, and end the process later. */
+	/* The system would promise more than it has, and end nib later. */
 	if (bytes > machine_bytes())
 		return NULL;
 	if (posix_memalign(&p, bytes >= HUGE_BYTES ? HUGE_BYTES : ALIGN,
@@ -389,7 +382,7 @@ static enum nib_status make_operands(struct data *data,
 	int is_copied = device && (!options->empty || options->packed);
 	enum nib_status status = NIB_OK;
 
-	data->memory_bytes = place(data, shape, options);
+	place(data, shape, options, MEASURE);
 	allocate_memory(data, options);
 	if (!data->memory)
 		return no_memory(err, (double)data->memory_bytes);
@@ -401,7 +394,8 @@ static enum nib_status make_operands(struct data *data,
 		    (struct staging){NULL, data->memory, data->memory};
 	if (status)
 		return status;
-	place(data, shape, options);
+	place(data, shape, options, ON_HOST);
+	place(data, shape, options, ON_DEVICE);
 	if (is_copied)
 		status = staging_load(&data->staging, data->memory_bytes, err);
 	if (!status && options->packed && shape_is_multiply(shape))

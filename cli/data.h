@@ -29,8 +29,8 @@ struct data_options {
 	/* Nonzero: weights are also packed for device; run_* then use them. */
 	int packed;
 	/*
-	 * Nonzero: for planning only; all operands are zero pages, which no
-	 * machine need have as long as nobody packs them.
+	 * Nonzero: for planning only; all operands are zero pages, which take
+	 * no memory unless they are packed.
 	 */
 	int empty;
 	/* quantize, dequantize: type of the float side. */

@@ -14,30 +14,22 @@
 #endif
 
 #include "cli.h"
+#include "tuning.h"
 
 #define EMU_LIBRARY "libnibemu.so"
 
-#define ARG(member) offsetof(struct device_args, member)
-#define CPU_OPTIONS                                                            \
-	{"threads",                                                            \
-	 OPT_INT,                                                              \
-	 ARG(threads),                                                         \
-	 "N",                                                                  \
-	 "0",                                                                  \
-	 .max = 4096,                                                          \
-	 .help = "threads to use; 0 = every processor this process may use"},  \
-	{                                                                      \
-		"isa", OPT_WORD, ARG(isa), "scalar|avx2|avx512bw|avx512",      \
-		    .help = "instruction set to use (else NIB_CPU, else the "  \
-			    "best one here)"                                   \
-	}
-
-const struct cli_option device_options[] = {CPU_OPTIONS, {0}};
-const struct cli_option any_device_options[] = {
+#define ARG(member) offsetof(struct cli_shared, device.member)
+const struct cli_option cli_device_options[] = {
     {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
      .help = "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them) "
-	     "or emu:h200 (a GPU in software, for tests)"},
-    CPU_OPTIONS,
+	     "or emu:h200, emu:b200 (GPUs in software, for tests)"},
+    {0},
+};
+const struct cli_option cli_cpu_options[] = {
+    {"threads", OPT_INT, ARG(threads), "N", "0", .max = 4096,
+     .help = "threads to use; 0 = every processor this process may use"},
+    {"isa", OPT_WORD, ARG(isa), "scalar|avx2|avx512bw|avx512",
+     .help = "instruction set to use (else NIB_CPU, else the best one here)"},
     {0},
 };
 
@@ -114,6 +106,7 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 	if (nib_device_open(is_emu(name) ? "cuda:0" : name, &options, device,
 			    &err))
 		return cli_fail_named(NULL, &err, names);
+	tuning_load(*device, NULL);
 #ifdef _OPENMP
 	/* The loops of nib itself keep to --threads too. */
 	if (cli_is_host(*device))
@@ -148,6 +141,19 @@ int cli_threads(const struct nib_device *device)
 enum nib_arithmetic cli_arithmetic(const struct nib_device *device)
 {
 	return device_info(device).arithmetic;
+}
+
+const char *cli_arithmetic_name(enum nib_arithmetic arithmetic)
+{
+	switch (arithmetic) {
+	case NIB_ARITHMETIC_BLOCKS:
+		return "blocks";
+	case NIB_ARITHMETIC_FP16_TENSOR:
+		return "fp16-tensor";
+	case NIB_ARITHMETIC_FP4_TENSOR:
+		return "fp4-tensor";
+	}
+	return "unknown";
 }
 
 int cli_is_host(const struct nib_device *device)

@@ -15,8 +15,9 @@ struct device_args {
 };
 
 /*
- * Opens the device; prints and returns the exit code on failure.  emu:h200 and
- * emu:b200 are cuda:0 of the GPU in software.
+ * Opens the device, with the costs of its file (tuning.h); prints and returns
+ * the exit code on failure.  emu:h200 and emu:b200 are cuda:0 of the GPU in
+ * software.
  */
 int cli_open_device(const struct device_args *args, struct nib_device **device);
 /* CLI_USAGE after a message for emu:..., whose times mean nothing. */
@@ -25,6 +26,8 @@ int cli_check_timed(const char *device);
 const char *cli_backend(const struct nib_device *device);
 int cli_threads(const struct nib_device *device);
 enum nib_arithmetic cli_arithmetic(const struct nib_device *device);
+/* As JSON spells it: "blocks", "fp16-tensor", "fp4-tensor". */
+const char *cli_arithmetic_name(enum nib_arithmetic arithmetic);
 /* Whether the device computes in the host's memory. */
 int cli_is_host(const struct nib_device *device);
 /* The device's hardware, its driver if it has one, and the operating system:

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diagnose.c - undoes a usual mistake and looks whether that helps. */
-#include "diagnose.h"
+/* diagnose.c - undoes one usual mistake after the other: see tensor.h. */
+#include "tensor.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ROWS 128 /* one row of tiles */
-/* What counts as an explanation. */
+/* An explanation gives at least so much SQNR, and so much more. */
 #define GOOD_DB 10.0
 #define GAIN_DB 6.0
 
 enum mistake { NIBBLES = 1, TILED = 2 };
 
-/* Row-by-row scales out of the tiles that bytes are taken to be. */
+/* Writes the scales, row by row, that bytes hold if they are tiles. */
 static void untile(const uint8_t *bytes, int64_t groups, uint8_t *out)
 {
 	for (int64_t r = 0; r < ROWS; r++)
@@ -53,7 +53,7 @@ static enum nib_status read_undone(struct nib_device *device,
 	return status;
 }
 
-/* SQNR when b may also be multiplied by the best factor. */
+/* The SQNR that b has after multiplication by the best factor. */
 static double scaled_db(const struct tensor_error *error, double *factor)
 {
 	double noise;
@@ -63,17 +63,17 @@ static double scaled_db(const struct tensor_error *error, double *factor)
 		return -INFINITY;
 	*factor = error->dot / error->other;
 	noise = error->signal - *factor * error->dot;
-	/* What rounding of the sums leaves of an exact match. */
+	/* Rounding of the sums leaves this much of an exact match. */
 	noise = fmax(noise, 1e-14 * error->signal);
 	return 10 * log10(error->signal / noise);
 }
 
-/* Is factor what turns 1 / global into global? */
+/* Whether factor turns 1 / global into global. */
 static int is_reciprocal(const struct tensor_source *source, double factor)
 {
-	double global = source->is_nvfp4 ? (double)source->layer->global : 1;
+	double global = source->layer ? (double)source->layer->global : 1;
 
-	return source->is_nvfp4 && fabs(factor * global * global - 1) < 0.1;
+	return source->layer && fabs(factor * global * global - 1) < 0.1;
 }
 
 static void say(char *text, size_t bytes, const char *side,
@@ -107,7 +107,7 @@ static void try_side(struct nib_device *device,
 	double best = -INFINITY;
 
 	rows = fixed->rows_each < rows ? fixed->rows_each : rows;
-	if (!other->is_nvfp4 || tensor_read(device, fixed, 0, rows, x, NULL))
+	if (!other->layer || tensor_read(device, fixed, 0, rows, x, NULL))
 		return;
 	for (int mistakes = 1; mistakes < 4; mistakes++) {
 		struct tensor_error error = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* findings.c - the rules of nib inspect: see findings.h. */
-#include "findings.h"
+/* findings.c - the rules of nib inspect: see inspect.h. */
+#include "inspect.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -38,8 +38,8 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 		   "The layer is INT4 under NVFP4's names; use a reader for "
 		   "that format."},
     [FIND_NOT_FINITE] = {"not-finite", 1, "float tensors with inf or NaN",
-			 "Quantising makes none of either: look at what the "
-			 "file was made from."},
+			 "Quantising makes neither: look at what the file was "
+			 "made from."},
     [FIND_NIBBLES] =
 	{"nibble-order", 0,
 	 "layers that may have the two nibbles of each byte exchanged",
@@ -57,8 +57,8 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
     [FIND_NOT_SHARED] =
 	{"not-shared", 0,
 	 "layers that engines fuse, with different global scales",
-	 "Engines that fuse them take one scale for all and get the others "
-	 "wrong.  nib quantize gives them one."},
+	 "Engines that fuse them use the scale of one for all of them.  nib "
+	 "quantize gives such layers one scale."},
     [FIND_INPUT_SCALE] =
 	{"input-scale", 0, "input scales that look like their reciprocals",
 	 "The same rule as for the weights: ModelOpt stores amax/2688, "
@@ -162,8 +162,8 @@ static void find_tiled(struct findings *f, const struct scan_layer *scan)
 }
 
 /*
- * e2m1 has a sign bit: code c and c + 8 are equally likely.  In two's complement
- * it is c and 16 - c.
+ * Codes c and c + 8 are equally common in e2m1, which has a sign bit; c and
+ * 16 - c are in two's complement.
  */
 static void find_int4(struct findings *f, const struct scan_layer *scan)
 {
@@ -227,19 +227,11 @@ void findings_of_float(struct findings *findings, const char *name,
 
 /*
  * Exchanged nibbles leave every block's values and scale as they are, so one
- * layer alone cannot show them.  But columns of a weight belong to channels of
- * its input, and layers and norms on the same channels have columns of similar
- * size: when the columns match better after an exchange, that is a hint.
+ * layer alone cannot show them.  But the columns of a layer belong to channels
+ * of its input, and its columns are about as large as those of other layers and
+ * norms of the same channels.  Columns that match better after an exchange are
+ * therefore a hint.
  */
-static int are_siblings(const struct nib_layer *a, const struct nib_layer *b)
-{
-	size_t stem_a, stem_b;
-	int set = tensor_sibling_set(a->name, &stem_a);
-
-	return set >= 0 && set == tensor_sibling_set(b->name, &stem_b) &&
-	       stem_a == stem_b && !strncmp(a->name, b->name, stem_a) &&
-	       a->weight.k == b->weight.k;
-}
 
 /* Standard errors by which exchanged columns must match better. */
 #define SIGMAS 6
@@ -252,24 +244,27 @@ static int matches_exchanged(double plain, double exchanged, int64_t k)
 static void compare_pair(struct findings *f, const struct scan_layer *a,
 			 const struct scan_layer *b)
 {
+	const char *name = a->layer->name;
 	double plain, exchanged;
 	size_t stem;
+	int set = tensor_sibling_set(name, &stem);
 
-	if (!are_siblings(a->layer, b->layer))
+	if (set < 0 || tensor_compare_siblings(name, b->layer->name) ||
+	    a->layer->weight.k != b->layer->weight.k)
 		return;
 	if (fabsf(a->layer->global - b->layer->global) > 0 &&
-	    tensor_sibling_set(a->layer->name, &stem) < TENSOR_FUSED_SETS)
+	    set < TENSOR_FUSED_SETS)
 		findings_add(f, FIND_NOT_SHARED, b->layer->name,
 			     "global scale %.6g, and %.6g in %s",
 			     (double)b->layer->global, (double)a->layer->global,
-			     a->layer->name);
+			     name);
 	scan_correlate(a->columns, b->columns, a->layer->weight.k, &plain,
 		       &exchanged);
 	if (matches_exchanged(plain, exchanged, a->layer->weight.k))
 		findings_add(f, FIND_NIBBLES, b->layer->name,
 			     "its columns match those of %s better with one of "
 			     "the two exchanged (correlation %.2f, else %.2f)",
-			     a->layer->name, exchanged, plain);
+			     name, exchanged, plain);
 }
 
 static int is_norm(const struct nib_file_tensor *t, int64_t k)
@@ -295,7 +290,7 @@ static size_t common_prefix(const char *a, const char *b)
 	return n;
 }
 
-/* Does the number in "layers.1.", as far as both names have it, agree? */
+/* Whether the names agree up to the end of the first number: "layers.1". */
 static int same_block(const char *layer, const char *norm)
 {
 	size_t n = common_prefix(layer, norm);

@@ -156,13 +156,12 @@ static void print_exit_codes(void)
 	}
 }
 
-static int run_help(const void *args, char *const *files, int n_files)
+static int run_help(const void *args)
 {
-	const char *name = n_files ? files[0] : NULL;
+	const struct cli_shared *shared = args;
+	const char *name = shared->files[0];
 	const struct cli_command *command;
-	const char *near;
 
-	(void)args;
 	if (!name) {
 		cli_print_overview(stdout);
 	} else if (!strcmp(name, "exit-codes")) {
@@ -170,10 +169,7 @@ static int run_help(const void *args, char *const *files, int n_files)
 	} else if ((command = cli_find_command(name))) {
 		cli_print_help(command, stdout);
 	} else {
-		near = cli_nearest_command(name);
-		return cli_error(CLI_USAGE, "'%s' is not a command%s%s", name,
-				 near ? "; did you mean " : "",
-				 near ? near : "");
+		return cli_unknown_command(name);
 	}
 	return CLI_OK;
 }
@@ -187,5 +183,6 @@ const struct cli_command command_help = {
     .examples = "nib help quantize     # the same as nib quantize --help\n"
 		"nib help exit-codes   # what nib returns\n",
     .groups = (const struct cli_group[]){{0}},
+    .args_bytes = sizeof(struct cli_shared),
     .run = run_help,
 };

@@ -30,7 +30,7 @@ const struct cli_command *cli_find_command(const char *name)
 	return NULL;
 }
 
-/* A pipe that nobody reads any more. */
+/* Whether standard output is a pipe that nobody reads any more. */
 static int reader_is_gone(void)
 {
 	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -39,8 +39,8 @@ static int reader_is_gone(void)
 }
 
 /*
- * A full disk or a closed pipe must not look like success.  Whichever write
- * failed first may be long past, its errno lost and nothing left to flush.
+ * A full disk or a closed pipe must not look like success.  The write that
+ * failed may be long past, with its errno lost and nothing left to flush.
  */
 static int close_output(int code)
 {
@@ -59,45 +59,33 @@ static int close_output(int code)
 
 static int run_command(const struct cli_command *command, int argc, char **argv)
 {
-	void *args = calloc(1, command->args_bytes ? command->args_bytes : 1);
-	char **files = calloc((size_t)argc + 1, sizeof(*files));
-	int n_files, wants_help, code;
+	struct cli_shared *args = calloc(1, command->args_bytes);
+	int wants_help, code;
 
 	cli_command_name = command->name;
-	if (!args || !files) {
+	if (args)
+		args->files = calloc((size_t)argc + 1, sizeof(*args->files));
+	if (!args || !args->files) {
 		free(args);
-		free(files);
 		return cli_no_memory("arguments");
 	}
-	code =
-	    cli_parse(command, argc, argv, args, files, &n_files, &wants_help);
+	code = cli_parse(command, argc, argv, args, &wants_help);
+	progress_set_quiet(args->quiet);
 	if (!code && wants_help)
 		cli_print_help(command, stdout);
 	else if (!code)
-		code = command->run(args, files, n_files);
+		code = command->run(args);
 	progress_end();
 	cli_args_free(command, args);
+	free(args->files);
 	free(args);
-	free(files);
 	return code;
 }
 
-static int unknown_command(const char *name)
-{
-	const char *near = cli_nearest_command(name);
-
-	if (near)
-		return cli_error(CLI_USAGE,
-				 "'%s' is not a command; did you mean nib %s?",
-				 name, near);
-	return cli_error(CLI_USAGE,
-			 "'%s' is not a command; nib help lists them", name);
-}
-
 /*
- * A standard descriptor that is closed would be given to the next file that is
- * opened, and messages would be written into it.  Here reading or writing it
- * still fails, as of a closed one.
+ * The next file that is opened would get the number of a standard descriptor
+ * that is closed, and messages would be written into it.  What takes the number
+ * here cannot be read or written either: /dev/null, opened the other way round.
  */
 static void keep_standard_descriptors(void)
 {
@@ -125,7 +113,7 @@ int main(int argc, char **argv)
 		cli_print_overview(stdout);
 	} else {
 		code = command ? run_command(command, argc - 2, argv + 2)
-			       : unknown_command(name);
+			       : cli_unknown_command(name);
 	}
 	return close_output(code);
 }

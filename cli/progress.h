@@ -18,7 +18,7 @@ void progress_set_quiet(int quiet);
 void progress_begin(const char *label, double total, int ticking);
 /* done of total; item: what is worked on now, copied, may be NULL. */
 void progress_update(double done, const char *item);
-/* The same for more than what was done before. */
+/* The same, with more added to what was done before. */
 void progress_advance(double more, const char *item);
 void progress_end(void);
 /* Wipes the bar, so that something else may be printed; it comes back. */

@@ -12,7 +12,7 @@ struct quantizer {
 	struct quantizer_options options;
 	float *before, *after; /* a piece each: as read, as quantised */
 	void *codes, *scales;
-	/* Where the device computes; input_there: only on a GPU. */
+	/* The same where the device computes; input_there: NULL on "cpu". */
 	struct staging after_there, codes_there, scales_there;
 	void *input_there;
 };
@@ -120,7 +120,7 @@ static struct nib_dense piece_at(const struct tensor_source *source,
 {
 	return (struct nib_dense){
 	    .data =
-		(char *)(uintptr_t)source->data +
+		(char *)(uintptr_t)source->tensor->data +
 		(size_t)(first * source->k) * nib_dtype_bytes(source->dtype),
 	    .dtype = source->dtype,
 	    .rows = tensor_next_rows(source, first),

@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bars.h"
 #include "cli.h"
-#include "roofline.h"
 #include "rows.h"
 
 static const char style[] =
@@ -83,184 +81,156 @@ static bool is_of_few_rows(const json_t *rows, const json_t *row)
 	return strstr(limit, "bandwidth") || !strncmp(limit, "gemm ", 5);
 }
 
-static bool wants_limit(const json_t *rows, const json_t *row)
-{
-	(void)rows;
-	return is_ours(row) && has(row, "fraction_of_limit");
-}
+/*
+ * The charts, in their order on the page.  Every row with a time is in exactly
+ * one of those of speed, which are all but SHARE and ERROR.
+ */
+enum kind { SHARE, MANY_ROWS, FEW_ROWS, MOVED, TIME, ERROR, RATE, BANDWIDTH };
 
-static bool wants_error(const json_t *rows, const json_t *row)
+static bool is_in(const json_t *rows, const json_t *row, enum kind kind)
 {
-	(void)rows;
-	return is_ours(row) && has(row, "bound");
-}
+	const bool is_peak = row_is_peak(row);
 
-/* Every row with a time is wanted by exactly one of those that follow. */
-
-static bool wants_many(const json_t *rows, const json_t *row)
-{
-	return !row_is_peak(row) && has(row, "gflops") &&
-	       !is_of_few_rows(rows, row);
-}
-
-static bool wants_few(const json_t *rows, const json_t *row)
-{
-	return !row_is_peak(row) && has(row, "gflops") &&
-	       is_of_few_rows(rows, row);
-}
-
-static bool wants_moved(const json_t *rows, const json_t *row)
-{
-	(void)rows;
-	return !row_is_peak(row) && !has(row, "gflops") && has(row, "gbps");
-}
-
-static bool wants_time(const json_t *rows, const json_t *row)
-{
-	(void)rows;
-	return has(row, "time_s") && !has(row, "gflops") && !has(row, "gbps");
-}
-
-static bool wants_rate(const json_t *rows, const json_t *row)
-{
-	(void)rows;
-	return row_is_peak(row) && has(row, "gflops");
-}
-
-static bool wants_bandwidth(const json_t *rows, const json_t *row)
-{
-	(void)rows;
-	return row_is_peak(row) && !has(row, "gflops") && has(row, "gbps");
+	if (kind == SHARE)
+		return is_ours(row) && has(row, "fraction_of_limit");
+	if (kind == ERROR)
+		return is_ours(row) && has(row, "bound");
+	if (has(row, "gflops") && is_peak)
+		return kind == RATE;
+	if (has(row, "gflops"))
+		return kind ==
+		       (is_of_few_rows(rows, row) ? FEW_ROWS : MANY_ROWS);
+	if (has(row, "gbps"))
+		return kind == (is_peak ? BANDWIDTH : MOVED);
+	return kind == TIME && has(row, "time_s");
 }
 
 /* ---- bars ---------------------------------------------------------------- */
 
-/* These fill a bar's value, text and mark: scale times the row's numbers. */
-
-static void fill_limit(const json_t *row, double scale, struct bar *bar)
-{
-	bar->value = 100 * scale * row_get_number(row, "fraction_of_limit");
-	snprintf(bar->value_text, sizeof bar->value_text, "%.0f %% %.48s",
-		 bar->value, row_get_text(row, "limit_kind"));
-}
-
-/* A rate, and the one that the row's limit would be. */
-static void fill_speed(const json_t *row, double scale, const char *rate,
-		       const char *amount, struct bar *bar)
-{
-	bar->value = scale * row_get_number(row, rate);
-	if (has(row, "limit_s"))
-		bar->mark = scale * 1e-9 * row_get_number(row, amount) /
-			    row_get_number(row, "limit_s");
-	snprintf(bar->value_text, sizeof bar->value_text, "%.*f",
-		 bar->value < 100, bar->value);
-}
-
-static void fill_gflops(const json_t *row, double scale, struct bar *bar)
-{
-	fill_speed(row, scale, "gflops", "flop", bar);
-}
-
-static void fill_gbps(const json_t *row, double scale, struct bar *bar)
-{
-	fill_speed(row, scale, "gbps", "bytes", bar);
-}
-
-static void fill_rate(const json_t *row, double scale, struct bar *bar)
-{
-	bar->value = scale * row_get_number(row, "gflops");
-	snprintf(bar->value_text, sizeof bar->value_text, "%.1f %s%.16s/s",
-		 bar->value, scale < 1 ? "T" : "G", row_get_text(row, "unit"));
-}
-
-static void fill_time(const json_t *row, double scale, struct bar *bar)
-{
-	char text[CLI_SECONDS_TEXT];
-
-	bar->value = 1e6 * scale * row_get_number(row, "time_s");
-	snprintf(bar->value_text, sizeof bar->value_text, "%s",
-		 cli_seconds_text(row_get_number(row, "time_s"), text));
-}
-
-static void fill_error(const json_t *row, double scale, struct bar *bar)
-{
-	bar->value = scale * row_get_number(row, "error_fraction");
-	if (!json_is_true(json_object_get(row, "ok")))
-		bar->series = 6;
-	snprintf(bar->value_text, sizeof bar->value_text, "%.1e of %.1e",
-		 row_get_number(row, "error"), row_get_number(row, "bound"));
-}
-
-/* One chart: which rows, and what of them. */
+/* One chart: what of the rows it shows, in what unit. */
 static const struct view {
-	bool (*wanted)(const json_t *rows, const json_t *row);
-	void (*fill)(const json_t *row, double scale, struct bar *bar);
+	const char *key;
+	double factor; /* what key is multiplied by */
 	struct bar_chart chart;
 } views[] = {
-    {wants_limit,
-     fill_limit,
-     {.title = "Share of this machine's limit",
-      .note = "The least time this machine could need over the time taken. "
+    [SHARE] =
+	{"fraction_of_limit",
+	 100,
+	 {.title = "Share of this machine's limit",
+	  .note =
+	      "The least time this machine could need over the time taken. "
 	      "The limit is the slower of two: the multiply-adds at the rate "
 	      "of the backend's multiply instruction (for up to 8 rows: of a "
 	      "GEMM), and the bytes at the bandwidth of memory. Both were "
 	      "measured in the same run. Above 100 % the machine was busy "
 	      "with something else meanwhile.",
-      .unit = "%",
-      .line = 100,
-      .line_label = "100 %, the limit"}},
-    {wants_many,
-     fill_gflops,
-     {.title = "Multiplications of many rows",
-      .note = "Bound by arithmetic. Rows of one shape were measured in the "
-	      "same rounds. Baselines, if any, got operands that were "
-	      "dequantised (and packed) beforehand.",
-      .unit = "GFLOP/s",
-      .larger_unit = "TFLOP/s",
-      .mark_label = "the limit of the row"}},
-    {wants_few,
-     fill_gflops,
-     {.title = "Multiplications of few rows",
-      .note = "Bound by the weights that must be read, or by a GEMM's rate. "
+	  .unit = "%",
+	  .line = 100,
+	  .line_label = "100 %, the limit"}},
+    [MANY_ROWS] =
+	{"gflops",
+	 1,
+	 {.title = "Multiplications of many rows",
+	  .note = "Bound by arithmetic. Rows of one shape were measured in the "
+		  "same rounds. Baselines, if any, got operands that were "
+		  "dequantised (and packed) beforehand.",
+	  .unit = "GFLOP/s",
+	  .larger_unit = "TFLOP/s",
+	  .mark_label = "the limit of the row"}},
+    [FEW_ROWS] =
+	{"gflops",
+	 1,
+	 {.title = "Multiplications of few rows",
+	  .note =
+	      "Bound by the weights that must be read, or by a GEMM's rate. "
 	      "Operands out of the caches. Baselines read the same weights "
 	      "in wider types.",
-      .unit = "GFLOP/s",
-      .larger_unit = "TFLOP/s",
-      .mark_label = "the limit of the row"}},
-    {wants_moved,
-     fill_gbps,
-     {.title = "Conversions",
-      .note = "Bytes that must be moved, each once, over the time taken; "
-	      "operands out of the caches.",
-      .unit = "GB/s",
-      .mark_label = "the measured bandwidth"}},
-    {wants_time,
-     fill_time,
-     {.title = "Times without a limit",
-      .note = "Making a plan, enqueuing a run, and other times on the host.",
-      .unit = "us"}},
-    {wants_error,
-     fill_error,
-     {.title = "Error against its bound",
-      .note = "The worst |C - exact| of the elements compared with the exact "
+	  .unit = "GFLOP/s",
+	  .larger_unit = "TFLOP/s",
+	  .mark_label = "the limit of the row"}},
+    [MOVED] = {"gbps",
+	       1,
+	       {.title = "Conversions",
+		.note =
+		    "Bytes that must be moved, each once, over the time taken; "
+		    "operands out of the caches.",
+		.unit = "GB/s",
+		.mark_label = "the measured bandwidth"}},
+    [TIME] =
+	{"time_s",
+	 1e6,
+	 {.title = "Times without a limit",
+	  .note =
+	      "Making a plan, enqueuing a run, and other times on the host.",
+	  .unit = "us"}},
+    [ERROR] =
+	{"error_fraction",
+	 1,
+	 {.title = "Error against its bound",
+	  .note =
+	      "The worst |C - exact| of the elements compared with the exact "
 	      "integer sum, as a share of the bound of that element. "
 	      "Rounding to a 16-bit type alone may reach 1.",
-      .unit = "of bound",
-      .line = 1,
-      .line_label = "1, the bound"}},
-    {wants_rate,
-     fill_rate,
-     {.title = "Peaks of this machine: arithmetic",
-      .note = "Instructions in a loop that does nothing else, and GEMMs of "
-	      "many rows; the limits above.",
-      .unit = "G/s",
-      .larger_unit = "T/s"}},
-    {wants_bandwidth,
-     fill_gbps,
-     {.title = "Peaks of this machine: memory",
-      .note = "Plain loops over more memory than the caches hold.",
-      .unit = "GB/s"}},
+	  .unit = "of bound",
+	  .line = 1,
+	  .line_label = "1, the bound"}},
+    [RATE] =
+	{"gflops",
+	 1,
+	 {.title = "Peaks of this machine: arithmetic",
+	  .note = "Instructions in a loop that does nothing else, and GEMMs of "
+		  "many rows; the limits above.",
+	  .unit = "G/s",
+	  .larger_unit = "T/s"}},
+    [BANDWIDTH] = {"gbps",
+		   1,
+		   {.title = "Peaks of this machine: memory",
+		    .note =
+			"Plain loops over more memory than the caches hold.",
+		    .unit = "GB/s"}},
 };
+
+/* The rate that the row's limit would be, or 0. */
+static double limit_rate(const json_t *row, const char *amount)
+{
+	if (!has(row, "limit_s"))
+		return 0;
+	return 1e-9 * row_get_number(row, amount) /
+	       row_get_number(row, "limit_s");
+}
+
+/* Sets the bar's value, in the chart's unit over scale, its text and mark. */
+static void fill_value(const json_t *row, enum kind kind, double scale,
+		       struct bar *bar)
+{
+	const struct view *view = &views[kind];
+	const double value =
+	    scale * view->factor * row_get_number(row, view->key);
+	const bool is_moved = kind == MOVED || kind == BANDWIDTH;
+	char *text = bar->value_text;
+	const size_t bytes = sizeof bar->value_text;
+
+	bar->value = value;
+	if (kind == SHARE) {
+		snprintf(text, bytes, "%.0f %% %.48s", value,
+			 row_get_text(row, "limit_kind"));
+	} else if (kind == RATE) {
+		snprintf(text, bytes, "%.1f %s%.16s/s", value,
+			 scale < 1 ? "T" : "G", row_get_text(row, "unit"));
+	} else if (kind == TIME) {
+		cli_seconds_text(row_get_number(row, "time_s"), text);
+	} else if (kind == ERROR) {
+		snprintf(text, bytes, "%.1e of %.1e",
+			 row_get_number(row, "error"),
+			 row_get_number(row, "bound"));
+		if (!json_is_true(json_object_get(row, "ok")))
+			bar->series = 6;
+	} else {
+		snprintf(text, bytes, "%.*f", value < 100, value);
+		bar->mark =
+		    scale * limit_rate(row, is_moved ? "bytes" : "flop");
+	}
+}
 
 /* "gemm 128x4096x7168": what was computed. */
 static void name_work(const json_t *row, char text[BAR_TEXT])
@@ -289,7 +259,7 @@ static void name_backend(const json_t *row, bool with_threads,
 		 count);
 }
 
-/* Those of a GPU have one thread each, which says nothing. */
+/* Whether threads are worth naming: rows of a GPU have one each. */
 static bool have_threads(const json_t *rows)
 {
 	size_t i;
@@ -319,8 +289,8 @@ static int series_of(const json_t *row)
 					     : 2;
 }
 
-/* The bars of a view; *groups: how many of them have a line above. */
-static int fill_bars(const json_t *rows, const struct view *view, double scale,
+/* The bars of a chart; *groups: how many of them have a line above. */
+static int fill_bars(const json_t *rows, enum kind kind, double scale,
 		     struct bar *bars, int *groups)
 {
 	const bool threads = have_threads(rows);
@@ -334,7 +304,7 @@ static int fill_bars(const json_t *rows, const struct view *view, double scale,
 	{
 		struct bar *bar = &bars[count];
 
-		if (!view->wanted(rows, row))
+		if (!is_in(rows, row, kind))
 			continue;
 		name_work(row, work);
 		/* Peaks are not compared with each other. */
@@ -345,29 +315,29 @@ static int fill_bars(const json_t *rows, const struct view *view, double scale,
 		memcpy(last, work, sizeof last);
 		name_backend(row, threads, bar->label);
 		bar->series = series_of(row);
-		view->fill(row, scale, bar);
+		fill_value(row, kind, scale, bar);
 		count++;
 	}
 	return count;
 }
 
-static int put_view(FILE *file, const json_t *rows, const struct view *view)
+static int put_bars(FILE *file, const json_t *rows, enum kind kind)
 {
 	struct bar *bars = calloc(json_array_size(rows) + 1, sizeof *bars);
-	struct bar_chart chart = view->chart;
+	struct bar_chart chart = views[kind].chart;
 	int count, groups;
 	double most = 0;
 
 	if (!bars)
 		return cli_no_memory("charts");
-	count = fill_bars(rows, view, 1, bars, &groups);
+	count = fill_bars(rows, kind, 1, bars, &groups);
 	for (int j = 0; j < count; j++)
 		most = bars[j].value > most ? bars[j].value : most;
 	if (most >= 1e4 && chart.larger_unit) {
 		chart.unit = chart.larger_unit;
-		fill_bars(rows, view, 1e-3, bars, &groups);
+		fill_bars(rows, kind, 1e-3, bars, &groups);
 	}
-	/* Where no work has two bars, a bar needs no line above it. */
+	/* Bars need no line above them if no work has two. */
 	for (int j = 0; j < count && groups == count; j++) {
 		char label[BAR_TEXT];
 
@@ -385,9 +355,10 @@ static int put_view(FILE *file, const json_t *rows, const struct view *view)
 
 static void put_tile(FILE *file, bool bad, const char *text, const char *what)
 {
-	fprintf(file, "<div class='tile%s'><b>", bad ? " bad" : "");
-	html_put_text(file, text);
-	fprintf(file, "</b><span>%s</span></div>\n", what);
+	html_put(file,
+		 bad ? "<div class='tile bad'><b>" : "<div class='tile'><b>",
+		 text, "</b>");
+	html_put(file, "<span>", what, "</span></div>\n");
 }
 
 static void put_tiles(FILE *file, const json_t *rows)
@@ -464,14 +435,12 @@ static void put_cell(FILE *file, const struct table_column *column,
 	else if (value && !json_is_null(value) &&
 		 !(row_is_peak(row) && !strcmp(column->key, "time_s")))
 		table_cell(column, value, text);
-	if (json_is_number(value))
-		fputs("<td>", file);
-	else if (!strcmp(column->key, "ok") && json_is_false(value))
-		fputs("<td class='t bad'>", file);
-	else
-		fputs("<td class=t>", file);
-	html_put_text(file, text);
-	fputs("</td>", file);
+	html_put(file,
+		 json_is_number(value) ? "<td>"
+		 : !strcmp(column->key, "ok") && json_is_false(value)
+		     ? "<td class='t bad'>"
+		     : "<td class=t>",
+		 text, "</td>");
 }
 
 static void put_table(FILE *file, const json_t *rows)
@@ -510,12 +479,8 @@ static void put_commands(FILE *file, const json_t *rows)
 	fputs("<section><h2>To measure a row again</h2>\n<details><summary>"
 	      "The command of each row</summary><ol>\n",
 	      file);
-	json_array_foreach(rows, i, row)
-	{
-		fputs("<li><code>", file);
-		html_put_text(file, row_get_text(row, "command"));
-		fputs("</code></li>\n", file);
-	}
+	json_array_foreach(rows, i, row) html_put(
+	    file, "<li><code>", row_get_text(row, "command"), "</code></li>\n");
 	fputs("</ol></details></section>\n", file);
 }
 
@@ -531,17 +496,12 @@ static void put_head(FILE *file, const json_t *first, const char *how)
 	put_table_style(file);
 	bars_put_style(file);
 	roofline_put_style(file);
-	fputs("</style></head><body>\n<h1>nibblas report</h1>\n<p>", file);
-	html_put_text(file, row_get_text(first, "machine"));
-	fputs("<br>nibblas ", file);
-	html_put_text(file, row_get_text(first, "version"));
-	fputs(", ", file);
-	html_put_text(file, row_get_text(first, "date"));
-	if (how) {
-		fputs("<br><code>", file);
-		html_put_text(file, how);
-		fputs("</code>", file);
-	}
+	html_put(file, "</style></head><body>\n<h1>nibblas report</h1>\n<p>",
+		 row_get_text(first, "machine"), "<br>nibblas ");
+	html_put(file, "", row_get_text(first, "version"), ", ");
+	html_put(file, "", row_get_text(first, "date"), "");
+	if (how)
+		html_put(file, "<br><code>", how, "</code>");
 	fputs("</p>\n", file);
 }
 
@@ -551,8 +511,8 @@ static int put_page(FILE *file, const json_t *rows, const char *how)
 
 	put_head(file, json_array_get(rows, 0), how);
 	put_tiles(file, rows);
-	for (size_t i = 0; i < sizeof views / sizeof views[0] && !code; i++)
-		code = put_view(file, rows, &views[i]);
+	for (int kind = SHARE; kind <= BANDWIDTH && !code; kind++)
+		code = put_bars(file, rows, (enum kind)kind);
 	if (!code)
 		code = roofline_put(file, rows);
 	put_table(file, rows);

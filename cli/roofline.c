@@ -8,14 +8,13 @@
  * there; wider screens enlarge it.  Dots carry numbers, and a list beside the
  * chart has their names.
  */
-#include "roofline.h"
+#include "report.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bars.h"
 #include "cli.h"
 #include "peaks.h"
 #include "rows.h"
@@ -86,8 +85,8 @@ static void add_point(struct chart *chart, const json_t *row)
 }
 
 /*
- * The rate of the run, which the table has too: rows have what was known when
- * they were measured, and the largest of these is that of a lucky moment.
+ * The rate that the table of the run has, or 0.  The rate in a row is the one
+ * known when that was measured, and the largest of these is a lucky moment's.
  */
 static double run_rate(const json_t *rows, const struct chart *chart,
 		       enum peak_kind kind, const char *key)
@@ -284,8 +283,7 @@ static void put_point(FILE *file, const struct chart *c, int i)
 {
 	const struct point *p = &c->points[i];
 
-	fputs("<g><title>", file);
-	html_put_text(file, p->name);
+	html_put(file, "<g><title>", p->name, "");
 	fprintf(file, " of its limit, %.4g %s at %.4g FLOP per byte</title>",
 		p->per_s / c->unit, c->unit_name, p->per_byte);
 	if (c->count <= MAX_LABELS)
@@ -301,11 +299,9 @@ static void put_point(FILE *file, const struct chart *c, int i)
 static void put_names(FILE *file, const struct chart *c)
 {
 	fputs("<ol>\n", file);
-	for (int i = 0; i < c->count; i++) {
-		fputs("<li><span>", file);
-		html_put_text(file, c->points[i].name);
-		fputs("</span></li>\n", file);
-	}
+	for (int i = 0; i < c->count; i++)
+		html_put(file, "<li><span>", c->points[i].name,
+			 "</span></li>\n");
 	fputs("</ol>\n", file);
 }
 
@@ -313,8 +309,7 @@ static void put_chart(FILE *file, struct chart *c)
 {
 	set_scales(c);
 	place_labels(c);
-	fputs("<section><h2>Roofline of ", file);
-	html_put_text(file, c->backend);
+	html_put(file, "<section><h2>Roofline of ", c->backend, "");
 	if (strncmp(c->backend, "cpu-", 4) == 0)
 		fprintf(file, ", %.0f thread%s", c->threads,
 			c->threads > 1.5 ? "s" : "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan.c - statistics of layers and tensors: see scan.h. */
-#include "scan.h"
+/* scan.c - statistics of layers and tensors: see inspect.h. */
+#include "inspect.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static double largest_code(const uint8_t *codes)
 	return (double)e2m1[largest];
 }
 
-/* Codes are read only where the scale allows more than what was found. */
+/* Reads codes only where the scale allows more than the most so far. */
 static double largest_value(const struct nib_nvfp4 *w)
 {
 	int64_t blocks = w->batch * w->rows * (w->k / NIB_BLOCK);
@@ -187,7 +187,7 @@ static int scan_structure(struct scan_layer *scan)
 	double value[256], *x, *sums;
 
 	scan->linear_structure = scan->tiled_structure = NAN;
-	/* Elsewhere a tiled tensor has padding, and so another shape. */
+	/* With other sizes a tiled tensor has padding, so another shape. */
 	if (w->rows % 128 || groups % 4 || !w->rows)
 		return CLI_OK;
 	x = malloc((size_t)(rows * groups) * sizeof(*x));
@@ -214,7 +214,7 @@ static int scan_structure(struct scan_layer *scan)
 					r % 128 / 32 * 4 + g % 4]];
 		}
 	scan->tiled_structure = structure(x, rows, groups, sums, sums + rows);
-	/* By chance the two differ so much: a chi square of rows + groups. */
+	/* Random data: the difference is a chi square of rows + groups. */
 	scan->structure_sd =
 	    sqrt(4.0 * (double)(rows + groups)) / (double)(rows * groups);
 	free(x);
@@ -300,30 +300,28 @@ static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
 
 #define PIECE_ELEMS ((int64_t)1 << 20)
 
-int scan_float(const struct nib_file_tensor *tensor, struct scan_float *scan)
+int scan_float(const struct tensor_source *source, struct scan_float *scan)
 {
-	struct tensor_source source;
+	const size_t bytes = nib_dtype_bytes(source->dtype);
 	float *piece;
-	size_t bytes;
 
 	*scan = (struct scan_float){0};
-	if (tensor_from_float(tensor, &source)) {
-		progress_advance((double)tensor->bytes, NULL);
+	if (!source->is_float) {
+		progress_advance((double)source->tensor->bytes, NULL);
 		return CLI_OK;
 	}
 	piece = malloc((size_t)PIECE_ELEMS * sizeof(*piece));
 	if (!piece)
 		return cli_no_memory("statistics");
-	scan->elems = source.rows * source.k;
-	bytes = nib_dtype_bytes(source.dtype);
+	scan->elems = source->rows * source->k;
 	for (int64_t at = 0; at < scan->elems && !cli_must_stop();
 	     at += PIECE_ELEMS) {
 		int64_t n = scan->elems - at < PIECE_ELEMS ? scan->elems - at
 							   : PIECE_ELEMS;
 		const char *data =
-		    (const char *)source.data + (size_t)at * bytes;
+		    (const char *)source->tensor->data + (size_t)at * bytes;
 
-		tensor_read_floats(data, source.dtype, n, piece);
+		tensor_read_floats(data, source->dtype, n, piece);
 		scan_floats(piece, n, scan);
 		tensor_drop(data, (size_t)n * bytes);
 		progress_advance((double)n * (double)bytes, NULL);

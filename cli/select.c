@@ -8,7 +8,7 @@
 
 static const char weight_suffix[] = ".weight";
 
-/* The first glob of a comma list that matches name, into which; or 0. */
+/* Whether a glob of a comma list matches name; which is the first that does. */
 static int matches(const char *globs, const char *name, char *which,
 		   size_t which_bytes)
 {
@@ -32,7 +32,7 @@ static int any_matches(const struct cli_texts *texts, const char *name,
 	return 0;
 }
 
-/* Why a tensor cannot be a layer; 0 if it can. */
+/* Whether a tensor cannot be a layer; its reason then says why. */
 static int refuse_kind(const struct nib_file *file, struct selected *item)
 {
 	const struct nib_file_tensor *t = item->tensor;
@@ -117,13 +117,8 @@ void select_free(struct selection *selection)
 static int compare(const void *a_, const void *b_)
 {
 	const struct selected *const *a = a_, *const *b = b_;
-	size_t stem_a, stem_b;
-	int order = tensor_sibling_set((*a)->layer, &stem_a) -
-		    tensor_sibling_set((*b)->layer, &stem_b);
 
-	if (!order)
-		order = (stem_a > stem_b) - (stem_a < stem_b);
-	return order ? order : strncmp((*a)->layer, (*b)->layer, stem_a);
+	return tensor_compare_siblings((*a)->layer, (*b)->layer);
 }
 
 void select_share_amax(struct selection *selection)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape_text.c - what a shape costs, and how it is written. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "shapes.h"
@@ -88,26 +87,19 @@ int64_t shape_sample_rows(const struct shape *shape, double terms)
 
 /* ---- how it is written --------------------------------------------------- */
 
-struct text {
-	char *at;
-	size_t left; /* with space for the NUL */
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *text,
-						      const char *format, ...)
+/* A stream that writes to text, cut to fit; without memory NULL and no text. */
+static FILE *open_text(char *text, size_t bytes)
 {
-	va_list list;
-	int n;
+	*text = '\0';
+	return fmemopen(text, bytes, "w");
+}
 
-	va_start(list, format);
-	n = vsnprintf(text->at, text->left, format, list);
-	va_end(list);
-	if (n < 0)
-		return;
-	if ((size_t)n >= text->left)
-		n = (int)text->left - 1;
-	text->at += n;
-	text->left -= (size_t)n;
+/* Some C libraries end only a text that leaves space for it. */
+static const char *close_text(FILE *file, char *text, size_t bytes)
+{
+	fclose(file);
+	text[bytes - 1] = '\0';
+	return text;
 }
 
 static int same_nk(const struct shape *shape)
@@ -119,51 +111,53 @@ static int same_nk(const struct shape *shape)
 	return 1;
 }
 
-static void put_size(struct text *text, const struct shape *shape, int64_t i)
+static void put_size(FILE *text, const struct shape *shape, int64_t i)
 {
 	const struct shape_size *s = &shape->sizes[i];
 
-	put(text, "%lldx", (long long)(shape->op == OP_GEMV ? s->n : s->m));
+	fprintf(text, "%lldx", (long long)(shape->op == OP_GEMV ? s->n : s->m));
 	if (shape_ops[shape->op].has_n)
-		put(text, "%lldx", (long long)s->n);
-	put(text, "%lld", (long long)s->k);
+		fprintf(text, "%lldx", (long long)s->n);
+	fprintf(text, "%lld", (long long)s->k);
 	if (shape->op == OP_GEMV || shape->batch > 1)
-		put(text, "x%lld", (long long)shape->batch);
+		fprintf(text, "x%lld", (long long)shape->batch);
 }
 
 /* most: rows to write before "..."; then the list says how many there are. */
-static void put_rows(struct text *text, const struct shape *shape, int64_t most)
+static void put_rows(FILE *text, const struct shape *shape, int64_t most)
 {
 	for (int64_t i = 0; i < shape->count; i++) {
 		if (i == most) {
-			put(text, ",...(%lld)", (long long)shape->count);
+			fprintf(text, ",...(%lld)", (long long)shape->count);
 			break;
 		}
-		put(text, "%s%lld", i ? "," : "", (long long)shape->sizes[i].m);
+		fprintf(text, "%s%lld", i ? "," : "",
+			(long long)shape->sizes[i].m);
 	}
 }
 
 const char *shape_text(const struct shape *shape, char out[SHAPE_TEXT])
 {
-	struct text text = {out, SHAPE_TEXT};
+	FILE *text = open_text(out, SHAPE_TEXT);
 
-	*out = '\0';
+	if (!text)
+		return out;
 	if (!shape_ops[shape->op].is_group) {
-		put_size(&text, shape, 0);
+		put_size(text, shape, 0);
 	} else if (same_nk(shape) && shape->count) {
-		put(&text, "m=");
-		put_rows(&text, shape, 4);
-		put(&text, " n=%lld k=%lld", (long long)shape->sizes[0].n,
-		    (long long)shape->sizes[0].k);
+		fprintf(text, "m=");
+		put_rows(text, shape, 4);
+		fprintf(text, " n=%lld k=%lld", (long long)shape->sizes[0].n,
+			(long long)shape->sizes[0].k);
 	} else {
 		for (int64_t i = 0; i < shape->count && i < 2; i++) {
-			put(&text, "%s", i ? "+" : "");
-			put_size(&text, shape, i);
+			fprintf(text, "%s", i ? "+" : "");
+			put_size(text, shape, i);
 		}
 		if (shape->count > 2)
-			put(&text, "+...(%lld)", (long long)shape->count);
+			fprintf(text, "+...(%lld)", (long long)shape->count);
 	}
-	return out;
+	return close_text(text, out, SHAPE_TEXT);
 }
 
 int shapes_width(const struct shape_list *list, int least)
@@ -180,21 +174,23 @@ int shapes_width(const struct shape_list *list, int least)
 
 const char *shape_arguments(const struct shape *shape, char *out, size_t bytes)
 {
-	struct text text = {out, bytes};
+	FILE *text = open_text(out, bytes);
 
-	*out = '\0';
-	put(&text, "--op %s ", shape_op_names[shape->op]);
-	if (shape_ops[shape->op].is_group && same_nk(shape) && shape->count) {
-		put(&text, "--m ");
-		put_rows(&text, shape, shape->count);
-		put(&text, " --n %lld --k %lld", (long long)shape->sizes[0].n,
-		    (long long)shape->sizes[0].k);
+	if (!text)
 		return out;
+	fprintf(text, "--op %s ", shape_op_names[shape->op]);
+	if (shape_ops[shape->op].is_group && same_nk(shape) && shape->count) {
+		fprintf(text, "--m ");
+		put_rows(text, shape, shape->count);
+		fprintf(text, " --n %lld --k %lld",
+			(long long)shape->sizes[0].n,
+			(long long)shape->sizes[0].k);
+		return close_text(text, out, bytes);
 	}
-	put(&text, "--shape ");
+	fprintf(text, "--shape ");
 	for (int64_t i = 0; i < shape->count; i++) {
-		put(&text, "%s", i ? "+" : "");
-		put_size(&text, shape, i);
+		fprintf(text, "%s", i ? "+" : "");
+		put_size(text, shape, i);
 	}
-	return out;
+	return close_text(text, out, bytes);
 }

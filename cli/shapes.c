@@ -8,11 +8,12 @@
 #define MAX_SHAPES 65536	      /* of one list or one group */
 #define MAX_SIZE   (INT64_C(1) << 40) /* of one dimension */
 
+#define ARG(member) offsetof(struct shape_args, member)
 #define OP_OPTION(words)                                                       \
 	{                                                                      \
-		.name = "op", .kind = OPT_CHOICE,                              \
-		.offset = offsetof(struct shape_args, op), .value = words,     \
-		.help = "the operation (gemm if a shape is given without it)"  \
+		"op", OPT_CHOICE, ARG(op), words,                              \
+		    .help =                                                    \
+			"the operation (gemm if a shape is given without it)"  \
 	}
 
 const struct cli_option shape_op_options[] = {OP_OPTION(SHAPE_OP_WORDS), {0}};
@@ -20,49 +21,21 @@ const struct cli_option shape_product_options[] = {
     OP_OPTION(SHAPE_PRODUCT_WORDS), {0}};
 
 const struct cli_option shape_options[] = {
-    {.name = "shape",
-     .kind = OPT_TEXTS,
-     .offset = offsetof(struct shape_args, shapes),
-     .value = "MxNxK[xL],...",
+    {"shape", OPT_TEXTS, ARG(shapes), "MxNxK[xL],...",
      .help = "shapes; a group is MxNxK+MxNxK; gemv and the conversions take "
 	     "MxK[xL], a matrix of M rows"},
-    {.name = "m",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct shape_args, m),
-     .value = "LIST",
+    {"m", OPT_TEXT, ARG(m), "LIST",
      .help = "rows of A: numbers and ranges (16, 1:16+1, 1:256*2); a list is a "
 	     "sweep, for a group or MoE it is one group"},
-    {.name = "n",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct shape_args, n),
-     .value = "LIST",
-     .help = "columns of C; a list is a sweep"},
-    {.name = "k",
-     .kind = OPT_TEXT,
-     .offset = offsetof(struct shape_args, k),
-     .value = "LIST",
+    {"n", OPT_TEXT, ARG(n), "LIST", .help = "columns of C; a list is a sweep"},
+    {"k", OPT_TEXT, ARG(k), "LIST",
      .help = "length of the sums, a multiple of 16; a list is a sweep"},
-    {.name = "experts",
-     .kind = OPT_INT,
-     .offset = offsetof(struct shape_args, experts),
-     .value = "E",
-     .fallback = "0",
-     .min = 0,
-     .max = MAX_SHAPES,
+    {"experts", OPT_INT, ARG(experts), "E", "0", .max = MAX_SHAPES,
      .help = "moe: experts in all, which take their rows from --m over and "
 	     "over (0 = as many as --m has)"},
-    {.name = "batch",
-     .kind = OPT_INT,
-     .offset = offsetof(struct shape_args, batch),
-     .value = "L",
-     .fallback = "1",
-     .min = 1,
-     .max = MAX_SHAPES,
+    {"batch", OPT_INT, ARG(batch), "L", "1", .min = 1, .max = MAX_SHAPES,
      .help = "batch of the shapes that --m --n --k make"},
-    {.name = "preset",
-     .kind = OPT_TEXTS,
-     .offset = offsetof(struct shape_args, presets),
-     .value = SHAPE_PRESET_WORDS,
+    {"preset", OPT_TEXTS, ARG(presets), SHAPE_PRESET_WORDS,
      .help =
 	 "a named set of shapes, with --op those of that operation: seeds are "
 	 "the GPU MODE problems, cpu a model's layers, small odd sizes"},
@@ -101,8 +74,10 @@ static struct shape *add_shape(struct shape_list *list, enum shape_op op,
 
 #define TOO_LARGE 9 /* more than there are sizes */
 
-/* "AxBxC" at *text, up to a + or the end, into sizes; how many, TOO_LARGE or
- * -1. */
+/*
+ * "AxBxC" at *text, up to a + or a comma or the end, into sizes; how many,
+ * TOO_LARGE or -1.
+ */
 static int read_sizes(const char **text, int64_t sizes[4])
 {
 	const char *at = *text;
@@ -120,21 +95,19 @@ static int read_sizes(const char **text, int64_t sizes[4])
 		if (*at != 'x')
 			break;
 	}
-	if (*at && *at != '+')
-		return -1;
 	*text = at;
-	return count;
+	return strchr("+,", *at) ? count : -1;
 }
 
-static int bad_shape(enum shape_op op, const char *text)
+static int bad_shape(enum shape_op op, const char *text, int length)
 {
-	return cli_error(CLI_USAGE, "--shape %s: %s takes %s", text,
+	return cli_error(CLI_USAGE, "--shape %.*s: %s takes %s", length, text,
 			 shape_op_names[op], shape_ops[op].form);
 }
 
-/* One --shape without commas. */
+/* One --shape, length characters of text. */
 static int add_shape_text(struct shape_list *list, enum shape_op op,
-			  const char *text)
+			  const char *text, int length)
 {
 	const struct shape_op_info *info = &shape_ops[op];
 	const int plain = info->has_n ? 3 : 2; /* sizes without the batch */
@@ -142,11 +115,11 @@ static int add_shape_text(struct shape_list *list, enum shape_op op,
 	const char *at = text;
 	struct shape *shape;
 
-	for (const char *p = text; *p; p++)
-		count += *p == '+';
+	for (int i = 0; i < length; i++)
+		count += text[i] == '+';
 	if (info->is_moe || (!info->is_group && count > 1) ||
 	    count > MAX_SHAPES)
-		return bad_shape(op, text);
+		return bad_shape(op, text, length);
 	shape = add_shape(list, op, count, 1);
 	if (!shape)
 		return CLI_FAILED;
@@ -156,10 +129,10 @@ static int add_shape_text(struct shape_list *list, enum shape_op op,
 
 		if (dims == TOO_LARGE)
 			return cli_error(CLI_USAGE,
-					 "--shape %s: a size is at most 2^40",
-					 text);
+					 "--shape %.*s: a size is at most 2^40",
+					 length, text);
 		if (dims != plain && (dims != plain + 1 || info->is_group))
-			return bad_shape(op, text);
+			return bad_shape(op, text, length);
 		*size = (struct shape_size){s[0], info->has_n ? s[1] : 0,
 					    s[plain - 1]};
 		if (op == OP_GEMV)
@@ -167,25 +140,24 @@ static int add_shape_text(struct shape_list *list, enum shape_op op,
 		shape->batch = dims > plain ? s[plain] : 1;
 	}
 	if (shape->batch < 1)
-		return cli_error(CLI_USAGE, "--shape %s: xL must be 1 or more",
+		return cli_error(CLI_USAGE,
+				 "--shape %.*s: xL must be 1 or more", length,
 				 text);
 	return CLI_OK;
 }
 
 static int add_shape_list(struct shape_list *list, enum shape_op op,
-			  const char *texts)
+			  const char *text)
 {
-	char *copy = strdup(texts), *rest, *text;
-	int code = CLI_OK;
+	int code = CLI_OK, length;
 
-	if (!copy)
-		return cli_no_memory("shapes");
-	if (!*copy)
-		code = cli_error(CLI_USAGE, "--shape is empty");
-	rest = copy;
-	while (!code && *copy && (text = strsep(&rest, ",")))
-		code = add_shape_text(list, op, text);
-	free(copy);
+	if (!*text)
+		return cli_error(CLI_USAGE, "--shape is empty");
+	do {
+		length = (int)strcspn(text, ",");
+		code = add_shape_text(list, op, text, length);
+		text += length;
+	} while (!code && *text++);
 	return code;
 }
 
@@ -225,9 +197,9 @@ static int64_t take_number(const char **text)
 	return n;
 }
 
-/* "16", "1:16+1" or "1:256*2". */
+/* "16", "1:16+1" or "1:256*2": length characters of text. */
 static int add_range(struct numbers *numbers, const char *name,
-		     const char *text)
+		     const char *text, int length)
 {
 	const char *at = text;
 	int64_t first = take_number(&at), last = first, step = 1;
@@ -237,20 +209,20 @@ static int add_range(struct numbers *numbers, const char *name,
 	if (*at == ':') {
 		at++;
 		last = take_number(&at);
-		how = *at ? *at++ : '\0';
+		how = *at == '*' ? '*' : '+';
+		at += *at == '+' || *at == '*';
 		step = take_number(&at);
 	}
-	if (*at || first < 0 || last < 0 || step < 0 ||
-	    (how != '+' && how != '*'))
+	if (at != text + length || first < 0 || last < 0 || step < 0)
 		return cli_error(CLI_USAGE,
-				 "--%s %s: not a number, 1:16+1 or 1:256*2",
-				 name, text);
+				 "--%s %.*s: not a number, 1:16+1 or 1:256*2",
+				 name, length, text);
 	if (last < first || last > MAX_SIZE || step < (how == '*' ? 2 : 1) ||
 	    step > MAX_SIZE || (how == '*' && first < 1))
 		return cli_error(CLI_USAGE,
-				 "--%s %s: a range goes up from 0 or more "
+				 "--%s %.*s: a range goes up from 0 or more "
 				 "(from 1 with *)",
-				 name, text);
+				 name, length, text);
 	for (int64_t n = first; n <= last && !code;
 	     n = how == '+' ? n + step : n * step)
 		code = add_number(numbers, n);
@@ -258,20 +230,17 @@ static int add_range(struct numbers *numbers, const char *name,
 }
 
 static int read_numbers(struct numbers *numbers, const char *name,
-			const char *texts)
+			const char *text)
 {
-	char *copy, *rest, *text;
-	int code = CLI_OK;
+	int code = CLI_OK, length;
 
-	if (!texts)
+	if (!text)
 		return cli_error(CLI_USAGE, "--%s is missing", name);
-	copy = strdup(texts);
-	if (!copy)
-		return cli_no_memory("sizes");
-	rest = copy;
-	while (!code && (text = strsep(&rest, ",")))
-		code = add_range(numbers, name, text);
-	free(copy);
+	do {
+		length = (int)strcspn(text, ",");
+		code = add_range(numbers, name, text, length);
+		text += length;
+	} while (!code && *text++);
 	return code;
 }
 
@@ -336,37 +305,37 @@ static int add_mnk(struct shape_list *list, const struct shape_args *args,
 static const struct preset {
 	const char *name;
 	enum shape_op op;
-	const char *shape;     /* as --shape, or */
-	const char *m, *n, *k; /* as --m --n --k */
+	const char *m, *n, *k; /* as --m --n --k --experts, or */
 	int64_t experts;
+	const char *shape; /* as --shape */
 } presets[] = {
     /* The shapes of the GPU MODE NVFP4 problems. */
     {"seeds", OP_GEMM,
-     "128x7168x16384,128x4096x7168,128x7168x2048,2304x4608x7168", 0, 0, 0, 0},
+     .shape = "128x7168x16384,128x4096x7168,128x7168x2048,2304x4608x7168"},
     {"seeds", OP_DUAL_GEMM,
-     "256x4096x7168,512x4096x7168,256x3072x4096,512x3072x7168", 0, 0, 0, 0},
-    {"seeds", OP_GEMV, "7168x16384x1,4096x7168x8,7168x2048x4", 0, 0, 0, 0},
-    {"seeds", OP_GROUP_GEMM, 0, "80,176,128,72,64,248,96,160", "4096", "7168",
-     0},
-    {"seeds", OP_GROUP_GEMM, 0, "40,76,168,72,164,148,196,160", "7168", "2048",
-     0},
-    {"seeds", OP_GROUP_GEMM, 0, "192,320", "3072", "4096", 0},
-    {"seeds", OP_GROUP_GEMM, 0, "128,384", "4096", "1536", 0},
+     .shape = "256x4096x7168,512x4096x7168,256x3072x4096,512x3072x7168"},
+    {"seeds", OP_GEMV, .shape = "7168x16384x1,4096x7168x8,7168x2048x4"},
+    {"seeds", OP_GROUP_GEMM, "80,176,128,72,64,248,96,160", "4096", "7168",
+     .experts = 0},
+    {"seeds", OP_GROUP_GEMM, "40,76,168,72,164,148,196,160", "7168", "2048",
+     .experts = 0},
+    {"seeds", OP_GROUP_GEMM, "192,320", "3072", "4096", .experts = 0},
+    {"seeds", OP_GROUP_GEMM, "128,384", "4096", "1536", .experts = 0},
     /* What a CPU is asked to do: prefill, decode, many experts. */
-    {"cpu", OP_GEMM, "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536",
-     0, 0, 0, 0},
-    {"cpu", OP_GEMV, "7168x16384x1,4096x7168x1,7168x2048x1", 0, 0, 0, 0},
-    {"cpu", OP_MOE, 0, "1:8+1", "1408", "2048", 64},
-    {"cpu", OP_MOE, 0, "4", "7168", "2048", 8},
+    {"cpu", OP_GEMM,
+     .shape = "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536"},
+    {"cpu", OP_GEMV, .shape = "7168x16384x1,4096x7168x1,7168x2048x1"},
+    {"cpu", OP_MOE, "1:8+1", "1408", "2048", .experts = 64},
+    {"cpu", OP_MOE, "4", "7168", "2048", .experts = 8},
     /* Every operation at odd sizes, checked in full in a moment. */
-    {"small", OP_GEMM, "1x1x16,7x33x240,17x130x48,64x64x256,5x40x512x3", 0, 0,
-     0, 0},
-    {"small", OP_DUAL_GEMM, "3x5x32,33x65x240", 0, 0, 0, 0},
-    {"small", OP_GROUP_GEMM, "0x8x32+1x8x32+9x8x48+130x17x16", 0, 0, 0, 0},
-    {"small", OP_GROUP_DUAL, "2x8x32+0x8x32+9x24x48", 0, 0, 0, 0},
-    {"small", OP_GEMV, "1x16,67x240,129x1024x3", 0, 0, 0, 0},
-    {"small", OP_MOE, 0, "0:5+1", "40", "96", 12},
-    {"small", OP_MOE_DUAL, 0, "3,0,7", "24", "48", 0},
+    {"small", OP_GEMM,
+     .shape = "1x1x16,7x33x240,17x130x48,64x64x256,5x40x512x3"},
+    {"small", OP_DUAL_GEMM, .shape = "3x5x32,33x65x240"},
+    {"small", OP_GROUP_GEMM, .shape = "0x8x32+1x8x32+9x8x48+130x17x16"},
+    {"small", OP_GROUP_DUAL, .shape = "2x8x32+0x8x32+9x24x48"},
+    {"small", OP_GEMV, .shape = "1x16,67x240,129x1024x3"},
+    {"small", OP_MOE, "0:5+1", "40", "96", .experts = 12},
+    {"small", OP_MOE_DUAL, "3,0,7", "24", "48", .experts = 3},
 };
 
 int shapes_add_preset(struct shape_list *list, const char *name, int op)
@@ -375,13 +344,11 @@ int shapes_add_preset(struct shape_list *list, const char *name, int op)
 
 	for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++) {
 		const struct preset *p = &presets[i];
-		const struct shape_args args = {
-		    .m = p->m,
-		    .n = p->n,
-		    .k = p->k,
-		    .experts = p->experts,
-		    .batch = 1,
-		};
+		const struct shape_args args = {.m = p->m,
+						.n = p->n,
+						.k = p->k,
+						.experts = p->experts,
+						.batch = 1};
 		int64_t first = list->count;
 
 		if (strcmp(p->name, name))
@@ -420,6 +387,19 @@ int shapes_parse(const struct shape_args *args, struct shape_list *list)
 		code = cli_error(CLI_USAGE, "--preset %s has no %s",
 				 args->presets.items[0], shape_op_names[op]);
 	return code;
+}
+
+int shapes_parse_some(const struct shape_args *args, const char *preset,
+		      struct shape_list *list)
+{
+	int code = shapes_parse(args, list);
+
+	if (code || list->count)
+		return code;
+	return cli_error(CLI_USAGE,
+			 "needs shapes, as --preset %s or --op gemm --shape "
+			 "128x4096x7168",
+			 preset);
 }
 
 void shapes_free(struct shape_list *list)

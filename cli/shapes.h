@@ -75,6 +75,9 @@ extern const struct cli_option shape_options[];
  * and returns CLI_USAGE or CLI_FAILED otherwise.  shapes_free() in every case.
  */
 int shapes_parse(const struct shape_args *args, struct shape_list *list);
+/* The same; an empty list is CLI_USAGE after a message that names preset. */
+int shapes_parse_some(const struct shape_args *args, const char *preset,
+		      struct shape_list *list);
 /* Adds one preset ("seeds") of one op (-1 = all of it) to list. */
 int shapes_add_preset(struct shape_list *list, const char *name, int op);
 void shapes_free(struct shape_list *list);

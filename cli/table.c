@@ -78,6 +78,14 @@ struct table *table_new(const struct table_column *columns,
 	return table;
 }
 
+void table_widen(struct table *table, const char *key, int width)
+{
+	for (int i = 0; table && i < table->n_columns; i++)
+		if (!strcmp(table->columns[i].key, key) &&
+		    table->width[i] < width)
+			table->width[i] = width;
+}
+
 /* ---- values -------------------------------------------------------------- */
 
 void table_json(struct table *table, const char *key, json_t *value)
@@ -116,33 +124,17 @@ void table_bool(struct table *table, const char *key, int yes)
 	table_json(table, key, json_boolean(yes));
 }
 
-/* Takes over value.  An item that fails makes the list fail. */
-static void append(json_t **list, json_t *value)
-{
-	if (json_array_append_new(*list, value)) {
-		json_decref(*list);
-		*list = NULL;
-	}
-}
-
-void table_numbers(struct table *table, const char *key, const double *x,
-		   int64_t count)
-{
-	json_t *list = json_array();
-
-	for (int64_t i = 0; i < count; i++)
-		append(&list, isfinite(x[i]) ? json_real(x[i]) : json_null());
-	table_json(table, key, list);
-}
-
 void table_shape(struct table *table, const char *key, const int64_t *shape,
 		 int rank)
 {
 	json_t *list = json_array();
+	int failed = 0;
 
 	for (int i = 0; i < rank; i++)
-		append(&list, json_integer(shape[i]));
+		failed |= json_array_append_new(list, json_integer(shape[i]));
 	table_json(table, key, list);
+	if (table && failed)
+		table->failed = 1;
 }
 
 /* ---- for people ---------------------------------------------------------- */
@@ -345,7 +337,7 @@ void table_note(struct table *table, const char *format, ...)
 		return;
 	}
 	cli_clean(text + own);
-	/* What follows a row of Markdown at once is a row. */
+	/* Markdown takes a line right after a row for a row. */
 	if (table->format == TABLE_FORMAT_MD && table->last == ROW && !own &&
 	    *text)
 		putchar('\n');

@@ -60,6 +60,8 @@ struct table;
  */
 struct table *table_new(const struct table_column *columns,
 			enum table_format format, int flags);
+/* Makes the column of key at least so wide, before its first row. */
+void table_widen(struct table *table, const char *key, int width);
 /* For people only (text, Markdown): a line between rows; a heading.  Empty
  * lines before it are those at the beginning of format. */
 __attribute__((format(printf, 2, 3))) void table_note(struct table *table,
@@ -74,10 +76,7 @@ void table_int(struct table *table, const char *key, int64_t n);
 void table_number(struct table *table, const char *key, double x);
 /* "yes" and "NO" for people, true and false for programs. */
 void table_bool(struct table *table, const char *key, int yes);
-/* A list of numbers: JSON array; "a;b;c" in CSV. */
-void table_numbers(struct table *table, const char *key, const double *x,
-		   int64_t count);
-/* A tensor's sizes: "[128, 64]" for people, else as table_numbers(). */
+/* A tensor's sizes: "[128, 64]" for people, "128;64" in CSV. */
 void table_shape(struct table *table, const char *key, const int64_t *shape,
 		 int rank);
 /* Takes over value, which may be any JSON; NULL marks the table as failed. */

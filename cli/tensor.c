@@ -98,13 +98,24 @@ int tensor_sibling_set(const char *name, size_t *stem)
 	return -1;
 }
 
+int tensor_compare_siblings(const char *a, const char *b)
+{
+	size_t stem_a, stem_b;
+	int order =
+	    tensor_sibling_set(a, &stem_a) - tensor_sibling_set(b, &stem_b);
+
+	if (!order)
+		order = (stem_a > stem_b) - (stem_a < stem_b);
+	return order ? order : strncmp(a, b, stem_a);
+}
+
 void tensor_drop(const void *data, size_t bytes)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
 	uintptr_t end = ((uintptr_t)data + bytes) / page * page;
 
-	/* Only whole pages: the neighbours' data stays. */
+	/* Only whole pages, which hold nothing of the tensors beside it. */
 	if (end > begin)
 		(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
@@ -116,7 +127,6 @@ void tensor_from_layer(const struct nib_layer *layer,
 
 	*source = (struct tensor_source){
 	    .name = layer->name,
-	    .is_nvfp4 = 1,
 	    .rank = w->batch > 1 ? 3 : 2,
 	    .shape = {w->rows, w->k},
 	    .rows = w->rows * w->batch,
@@ -135,29 +145,47 @@ int tensor_from_float(const struct nib_file_tensor *tensor,
 		      struct tensor_source *source)
 {
 	enum nib_dtype dtype;
-	int64_t rows = 1;
 
+	*source = (struct tensor_source){
+	    .name = tensor->name, .tensor = tensor, .rank = tensor->rank};
+	memcpy(source->shape, tensor->shape, sizeof(source->shape));
 	if (tensor->rank < 1 || tensor_dtype(tensor->dtype, &dtype))
 		return -1;
+	source->is_float = 1;
+	source->dtype = dtype;
+	source->k = tensor->shape[tensor->rank - 1];
+	source->rows = 1;
 	for (int i = 0; i < tensor->rank - 1; i++)
-		rows *= tensor->shape[i];
-	*source = (struct tensor_source){
-	    .name = tensor->name,
-	    .rank = tensor->rank,
-	    .rows = rows,
-	    .rows_each = rows,
-	    .k = tensor->shape[tensor->rank - 1],
-	    .data = tensor->data,
-	    .dtype = dtype,
-	};
-	memcpy(source->shape, tensor->shape, sizeof(source->shape));
+		source->rows *= tensor->shape[i];
+	source->rows_each = source->rows;
+	return 0;
+}
+
+int tensor_next(const struct nib_file *file, int64_t *at,
+		struct tensor_source *source)
+{
+	const int64_t layers = nib_file_layer_count(file);
+
+	if (*at < layers) {
+		tensor_from_layer(nib_file_layer_at(file, (*at)++), source);
+		return 1;
+	}
+	while (*at - layers < nib_file_tensor_count(file)) {
+		const struct nib_file_tensor *tensor =
+		    nib_file_tensor_at(file, (*at)++ - layers);
+
+		if (tensor_in_layer(file, tensor))
+			continue;
+		tensor_from_float(tensor, source);
+		return 1;
+	}
 	return 0;
 }
 
 const char *tensor_format(const struct tensor_source *source)
 {
-	if (!source->is_nvfp4)
-		return tensor_dtype_names[source->dtype];
+	if (!source->layer)
+		return source->tensor->dtype;
 	return source->layer->format == NIB_CHECKPOINT_MODELOPT
 		   ? "NVFP4 modelopt"
 		   : "NVFP4 compressed-tensors";
@@ -171,7 +199,7 @@ struct nib_nvfp4 tensor_view(const struct tensor_source *source, int64_t first,
 
 	*global = layer->globals ? layer->globals[first / source->rows_each]
 				 : layer->global;
-	/* Files hold both dense, so rows of a stack follow each other. */
+	/* Files have no gaps here, so rows of a stack follow each other. */
 	view.codes = (char *)view.codes + first * (source->k / 2);
 	view.scales = (char *)view.scales + first * (source->k / NIB_BLOCK);
 	view.rows = count;
@@ -265,11 +293,11 @@ enum nib_status tensor_read(struct nib_device *device,
 	struct nib_nvfp4 view;
 	float global;
 
-	if (source->is_nvfp4) {
+	if (source->layer) {
 		view = tensor_view(source, first, count, &global);
 		return nib_dequantize(device, &view, global, &y, NULL, err);
 	}
-	tensor_read_floats((const char *)source->data +
+	tensor_read_floats((const char *)source->tensor->data +
 			       (size_t)(first * source->k) * bytes,
 			   source->dtype, count * source->k, out);
 	return NIB_OK;
@@ -277,7 +305,7 @@ enum nib_status tensor_read(struct nib_device *device,
 
 /* ---- comparison ---------------------------------------------------------- */
 
-/* The sums of one row; where its worst element is, worst_in_row() finds out. */
+/* The sums of one row; note_worst() finds out where its worst element is. */
 static void add_row(struct tensor_error *error, const float *a, const float *b,
 		    int64_t k)
 {
@@ -326,8 +354,9 @@ static void note_worst(struct tensor_error *error, double worst, const float *a,
 }
 
 /*
- * Rows summed side by side; the sums then in order: same digits for any thread
- * count.  40 KB of stack, which is there when memory is not.
+ * Threads sum whole rows, and the sums of the rows are added in order, so that
+ * every number of threads gives the same digits.  The sums of so many rows are
+ * 40 KB of stack, which cannot fail as an allocation can.
  */
 #define ROWS_AT_ONCE 512
 

@@ -9,7 +9,7 @@
 #include "cli.h"
 
 /* Rows are handled in pieces of at most this many bytes of fp32 (one row at
- * least), so that tensors larger than memory can be. */
+ * least), so that a tensor may be larger than memory. */
 #define TENSOR_PIECE_BYTES (INT64_C(16) << 20)
 int64_t tensor_piece_rows(int64_t k);
 
@@ -23,7 +23,7 @@ const char *tensor_shape_text(const int64_t *shape, int rank,
 /* Bytes of an NVFP4 layer in a file: codes, block scales, global scale. */
 double tensor_layer_bytes(double elems);
 
-/* The layer of file whose tensor with this suffix would have name; or NULL. */
+/* The layer whose name is name without suffix; NULL if there is none. */
 const struct nib_layer *tensor_find_layer(const struct nib_file *file,
 					  const char *name, const char *suffix);
 /* Whether tensor is a part of one of file's NVFP4 layers. */
@@ -31,43 +31,57 @@ int tensor_in_layer(const struct nib_file *file,
 		    const struct nib_file_tensor *tensor);
 
 /*
- * Sets of layers that read the same input: q k v, gate up, w1 w3, and query key
- * value.  Engines for NVFP4 fuse those of the first TENSOR_FUSED_SETS.  Returns
- * the set of the last part of name, or -1; stem: the bytes before that part.
+ * The set of siblings that a layer belongs to by the last part of its name, or
+ * -1; *stem: the bytes before that part.  Siblings read the same input: q k v,
+ * gate up, w1 w3, and query key value.  Engines for NVFP4 fuse those of the
+ * first TENSOR_FUSED_SETS.
  */
 #define TENSOR_FUSED_SETS 3
 int tensor_sibling_set(const char *name, size_t *stem);
+/* An order of names in which siblings of one input are equal. */
+int tensor_compare_siblings(const char *a, const char *b);
 
-/* Gives the pages of a mapped file back to the system: they were read once. */
+/* Gives pages of a mapped file that will not be read again to the system. */
 void tensor_drop(const void *data, size_t bytes);
 
 /*
- * One weight of a file, whichever way it is stored.  Rows of a stack are
- * counted through: row r of matrix b is row b * rows_each + r.
+ * One weight of a file, whichever way it is stored: a layer, which is NVFP4, or
+ * a tensor.  The rows of a stack have one count: row r of matrix b is row b *
+ * rows_each + r.
  */
 struct tensor_source {
 	const char *name; /* the tensor's, or the layer's: without ".weight" */
-	int is_nvfp4, rank;
+	const struct nib_layer *layer;	      /* or NULL */
+	const struct nib_file_tensor *tensor; /* or NULL */
+	int rank;
 	int64_t shape[NIB_MAX_RANK];
+	/* 0 unless it is a layer, or a tensor of floats. */
 	int64_t rows, rows_each, k;
-	/* float */
-	const void *data;
+	int is_float; /* a tensor of */
 	enum nib_dtype dtype;
-	/* NVFP4 */
-	const struct nib_layer *layer;
 };
 
 void tensor_from_layer(const struct nib_layer *layer,
 		       struct tensor_source *source);
-/* Rank 1 counts as one row; -1 if the type is no float or the rank is 0. */
+/*
+ * Rank 1 counts as one row.  -1 if the type is no float or the rank is 0: there
+ * are then no rows to read.
+ */
 int tensor_from_float(const struct nib_file_tensor *tensor,
 		      struct tensor_source *source);
-/* What stores source: "NVFP4 ModelOpt", "BF16". */
+/*
+ * The weights of a file one after the other: its layers, then the tensors that
+ * are no part of one.  *at is 0 for the first, the number of layers for the
+ * first tensor, and moves on; 0 after the last.
+ */
+int tensor_next(const struct nib_file *file, int64_t *at,
+		struct tensor_source *source);
+/* The format of source, for people: "NVFP4 modelopt", "BF16". */
 const char *tensor_format(const struct tensor_source *source);
 /* A view of rows first .. first + count - 1, which lie in one matrix. */
 struct nib_nvfp4 tensor_view(const struct tensor_source *source, int64_t first,
 			     int64_t count, float *global);
-/* Rows to take from first on: at most a piece, and of one matrix. */
+/* How many rows the piece from first on has; all are of one matrix. */
 int64_t tensor_next_rows(const struct tensor_source *source, int64_t first);
 /* Reads rows as fp32 into out. */
 enum nib_status tensor_read(struct nib_device *device,
@@ -96,5 +110,16 @@ void tensor_error_add(struct tensor_error *error, const float *a,
 /* 10 log10(signal / noise); inf when equal. */
 double tensor_sqnr_db(const struct tensor_error *error);
 double tensor_cosine(const struct tensor_error *error);
+
+/* ---- diagnose.c ---------------------------------------------------------- */
+
+/*
+ * Writes into text which of the usual mistakes, undone, makes b like a ("B fits
+ * at 20.1 dB with nibbles exchanged"), or "" if none does.  error is that of
+ * the whole of a and b; only the first 128 rows are tried.
+ */
+void diagnose(struct nib_device *device, const struct tensor_source *a,
+	      const struct tensor_source *b, const struct tensor_error *error,
+	      char *text, size_t bytes);
 
 #endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inspect.h - the parts of nib inspect: statistics of one NVFP4 layer or float
+ * tensor (scan.c), and the rules that say what looks wrong (findings.c).
+ */
+#ifndef NIB_INSPECT_H
+#define NIB_INSPECT_H
+
+#include "cli.h"
+#include "tensor.h"
+
+/* ---- scan.c -------------------------------------------------------------- */
+
+/* e4m3 with any sign, as a number; NaN for 0x7F and 0xFF. */
+float scan_scale_value(uint8_t code);
+
+struct scan_layer {
+	const struct nib_layer *layer;
+	int64_t codes[16];   /* how often each code */
+	int64_t scales[256]; /* how often each scale byte */
+	int64_t n_scales;
+	int64_t signs, nans, zeros; /* scales with the sign set; 0x7F; 0 */
+	double scale_min, scale_median, scale_max; /* finite ones */
+	double amax;				   /* largest |value| */
+	/*
+	 * Sampled blocks with a normal scale, and those among them whose
+	 * largest code is under 4: a block that was scaled by its largest value
+	 * has a code of 6 or 4.
+	 */
+	int64_t blocks, weak_blocks;
+	/*
+	 * The share of the variance of log2(scale) that rows and columns
+	 * explain, beyond chance: with the bytes read row by row, and read as
+	 * tiles.  NaN when the sizes rule out tiles.  structure_sd is the
+	 * standard deviation of their difference by chance.
+	 */
+	double linear_structure, tiled_structure, structure_sd;
+	/* Energy of each of the k columns over sampled rows; or NULL. */
+	double *columns;
+};
+
+/* CLI_OK or CLI_FAILED (memory).  Owns scan->columns. */
+int scan_layer(const struct nib_layer *layer, struct scan_layer *scan);
+void scan_layer_free(struct scan_layer *scan);
+
+/*
+ * Correlation of the logarithms of a[i] and b[i], and of a[i] and b[i ^ 1]: the
+ * columns as they would be with the nibbles of each byte exchanged.
+ */
+void scan_correlate(const double *a, const double *b, int64_t k, double *plain,
+		    double *exchanged);
+
+struct scan_float {
+	int64_t elems, nans, infs, zeros;
+	double amax;
+};
+
+/*
+ * Counts what a tensor holds; all is zero if that is no floats.  Moves the
+ * progress on by the bytes read.  CLI_OK, or an exit code after a message.
+ */
+int scan_float(const struct tensor_source *source, struct scan_float *scan);
+
+/* ---- findings.c ---------------------------------------------------------- */
+
+enum finding_kind {
+	FIND_HALF_LAYER,
+	FIND_SCALE_SIGN,
+	FIND_SCALE_NAN,
+	FIND_ALL_ZERO,
+	FIND_RECIPROCAL,
+	FIND_TILED,
+	FIND_INT4,
+	FIND_NOT_FINITE,
+	FIND_NIBBLES,
+	FIND_WEAK_BLOCKS,
+	FIND_SMALL_SCALES,
+	FIND_NOT_SHARED,
+	FIND_INPUT_SCALE,
+	FIND_KINDS,
+};
+
+struct finding_rule {
+	const char *code;   /* "scale-sign" */
+	int is_problem;	    /* certain or nearly so; else a note, a hint */
+	const char *title;  /* what is wrong, in a few words */
+	const char *advice; /* what to do, a sentence */
+};
+extern const struct finding_rule finding_rules[FIND_KINDS];
+
+struct finding {
+	enum finding_kind kind;
+	const char *name; /* of the layer or tensor; lives with the file */
+	char text[240];	  /* the evidence */
+};
+
+struct findings {
+	struct finding *items;
+	int64_t count;
+	int64_t of_kind[FIND_KINDS];
+	int failed; /* no memory for one */
+};
+
+__attribute__((format(printf, 4, 5))) void
+findings_add(struct findings *findings, enum finding_kind kind,
+	     const char *name, const char *format, ...);
+void findings_free(struct findings *findings);
+
+/* Rules that look at one layer, or one float tensor. */
+void findings_of_layer(struct findings *findings,
+		       const struct scan_layer *scan);
+void findings_of_float(struct findings *findings, const char *name,
+		       const struct scan_float *scan);
+/* Rules that compare the layers of a file with each other and with its norms.
+ */
+void findings_of_layers(struct findings *findings, const struct nib_file *file,
+			const struct scan_layer *scans, int64_t count);
+
+#endif
