@@ -34,6 +34,7 @@ NIB_TILED_128X4 = 1
 # enum nib_arithmetic
 NIB_ARITHMETIC_BLOCKS = 0
 NIB_ARITHMETIC_FP16_TENSOR = 1
+NIB_ARITHMETIC_FP4_TENSOR = 2
 
 # enum nib_probe
 NIB_PROBE_READ = 0
@@ -134,6 +135,7 @@ class nib_call_options(C.Structure):
 class nib_costs(C.Structure):
     _fields_ = [
         ("struct_bytes", C.c_size_t),
+        ("revision", C.c_int),
         ("sizes", C.c_int),
         ("tile_rows", C.c_int * 32),
         ("step_cycles", C.c_int * 32),
@@ -141,9 +143,6 @@ class nib_costs(C.Structure):
         ("split_cycles", C.c_int),
         ("tile_cols", C.c_int),
         ("tiles_at_once", C.c_int),
-        ("is_from_file", C.c_int),
-        ("path", C.c_char_p),
-        ("reason", C.c_char * 128),
     ]
 
 
@@ -206,6 +205,7 @@ class nib_plan_info(C.Structure):
         ("tasks", C.c_int64),
         ("threads", C.c_int),
         ("explanation", C.c_char_p),
+        ("k_slices", C.c_int),
     ]
 
 
@@ -319,7 +319,6 @@ FUNCTIONS = {
         C.POINTER(nib_error)]),
     "nib_device_set_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
         C.POINTER(nib_error)]),
-    "nib_device_save_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_error)]),
     "nib_backend_count": (C.c_int, []),
     "nib_backend_get_info": (C.c_int, [C.c_int, C.POINTER(nib_backend_info),
         C.POINTER(nib_error)]),

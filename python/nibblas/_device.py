@@ -7,6 +7,7 @@ import threading
 from typing import Any, NamedTuple
 
 from nibblas import _abi as abi
+from nibblas import _tuning
 from nibblas._library import call, lib
 
 
@@ -42,6 +43,9 @@ class Device:
         call("nib_device_open", name.encode(), C.byref(options),
              C.byref(self.handle))
         self.is_cpu = name == "cpu"
+        if not self.is_cpu:
+            info = self.info()
+            _tuning.load(self.handle, info["hardware"], info["threads"])
 
     def info(self) -> dict[str, Any]:
         """Returns what the library says of it: backend, hardware, threads, ..."""

@@ -12,8 +12,8 @@ import torch
 import nibblas
 from nibblas import gpumode
 from nibblas._library import Error
-from nibblas.gpumode import (_bench, _bundle, _contest, _data, _limits,
-                             _specs)
+from nibblas.gpumode import (_bench, _bundle, _contest, _data, _emulated,
+                             _limits, _specs)
 
 
 def _kernel(problem, submission=None):
@@ -53,8 +53,11 @@ def check(problem, device, submission=None, only=None):
           f"{'test':{width}}  {'elements':>9}  {'wrong':>8}  "
           f"{'rounded right':>13}")
     failed = 0
+    host = device
+    if _emulated.is_name(device):
+        kernel, host = _emulated.wrap(kernel), "cpu"
     for name, spec in zip(names, specs):
-        data = _data.generate(problem, spec, device)
+        data = _data.generate(problem, spec, host)
         _contest.wipe(problem, data)
         v = _contest.check(problem, data, kernel(data))
         print(f"{name:{width}}  {v.elements:9}  {v.wrong:8}  "
@@ -70,6 +73,8 @@ def bench(problem, device, submission=None, only=None, inputs=None,
           repeats=None, measure_limits=True, out=sys.stdout):
     """Prints the table of the benchmarks; returns all that it says and each
     row's numbers, for JSON."""
+    if _emulated.is_name(device):
+        raise Error(f"--device {device}: a GPU in software cannot be timed")
     kernel = _kernel(problem, submission)
     benchmarks = _specs.BENCHMARKS[problem]
     chosen = [one for _, one in _chosen(benchmarks, only)]
@@ -95,6 +100,12 @@ def bench(problem, device, submission=None, only=None, inputs=None,
             "geometric_mean_us": _bench.geometric_mean(
                 [row["mean_us"] for row in rows]),
             "benchmarks": rows}
+
+
+def _check_command(a):
+    if _emulated.is_name(a.device) and not _emulated.is_here(a.device):
+        return _emulated.run_again(a.device, a.arguments)
+    return 1 if check(a.problem, a.device, a.submission, a.only) else 0
 
 
 def _bench_command(a):
@@ -140,7 +151,8 @@ def _add(commands, name, function, summary):
 
 def _add_run(commands, name, function, summary):
     one = _add(commands, name, function, summary)
-    one.add_argument("--device", default="cpu", help="cpu (default), cuda")
+    one.add_argument("--device", default="cpu", help="cpu (default), cuda; for "
+                     "check also emu:h200 and emu:b200, GPUs in software")
     one.add_argument("--only", type=_numbers, metavar="I[,I...]",
                      help="only these, counted from 0")
     one.add_argument("--submission", metavar="FILE",
@@ -152,10 +164,9 @@ def parser():
     top = argparse.ArgumentParser(prog="python -m nibblas.gpumode",
                                   description=__doc__.split(" - ")[1])
     commands = top.add_subparsers(dest="command", required=True)
-    _add_run(commands, "check", lambda a: 1 if check(
-        a.problem, a.device, a.submission, a.only) else 0,
-        "the contest's ten tests: a line each, exit status 1 if a result is "
-        "wrong")
+    _add_run(commands, "check", _check_command,
+             "the contest's ten tests: a line each, exit status 1 if a result "
+             "is wrong")
     one = _add_run(commands, "bench", _bench_command,
                    "the contest's benchmarks by its protocol, every result "
                    "checked before")
@@ -181,6 +192,7 @@ def parser():
 
 def main(arguments=None):
     chosen = parser().parse_args(arguments)
+    chosen.arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return chosen.function(chosen)
     except _bench.WrongResult as error:

@@ -231,7 +231,7 @@ def line(values, width):
     """A line of the table; values: the name and one for each column."""
     cells = [f"{values[0]:{width}}"]
     for (title, _), value in zip(COLUMNS, values[1:]):
-        cells.append(f"{value:>{max(len(title), 8)}}")
+        cells.append(f"{value:>{max(len(title), 10)}}")
     return "  ".join(cells)
 
 

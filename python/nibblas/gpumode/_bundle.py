@@ -25,8 +25,9 @@ from nibblas.gpumode import _tuples
 MOST_CHARACTERS = 1_000_000
 FORBIDDEN = "stream"
 EM_CUDA = 190
-E_FLAGS = 48  # of an ELF header; its second byte is the architecture
 ALIGNMENT = 64
+# The GPUs of each architecture, by the first word of its images' names.
+HARDWARE = {"sm90": "Hopper (H100, H200)", "sm100": "Blackwell (B200, B300)"}
 # Kernels that no product needs.
 OTHERS = re.compile("amax|quantize|convert|probe|expert_rows")
 STRUCTS = ("nib_error", "nib_nvfp4", "nib_dense", "nib_problem",
@@ -216,10 +217,8 @@ def _blob(code, kernels, preset):
 
 def hardware(kernels):
     """The GPUs that there are kernels for."""
-    known = {"90": "Hopper (H100, H200)", "100": "B200, GB200",
-             "103": "B300, GB300", "120": "RTX Blackwell"}
-    found = sorted({str(one.cubin[E_FLAGS + 1]) for one in kernels}, key=int)
-    return ", ".join(known.get(number, f"sm_{number}") for number in found)
+    found = {one.words.split("_")[0] for one in kernels}
+    return ", ".join(text for name, text in HARDWARE.items() if name in found)
 
 
 def _text(problem, current, code, kernels, preset):

@@ -11,7 +11,7 @@ import torch
 
 from nibblas import _abi as abi
 from nibblas import _device
-from nibblas._library import call
+from nibblas._library import UnsupportedError, call
 
 ROUNDS = 5
 READ_BYTES = 1 << 30
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
     def describe(self):
         text = f"reading at {self.bytes_per_s * 1e-9:.0f} GB/s"
         if self.flop_per_s:
-            text += f" or {self.flop_per_s * 1e-12:.0f} TFLOP/s of fp16"
+            text += f" or {self.flop_per_s * 1e-12:.0f} TFLOP/s of its tensor cores"
         return text + ", measured here" + self.note
 
 
@@ -72,6 +72,16 @@ def launch_probe(device, probe, data, amount, stream=None):
     return done.value
 
 
+def multiply_rate(timed):
+    """(the rate of multiplications or None, what is to be noted).  timed(probe,
+    data): what probe_rate() takes."""
+    try:
+        return probe_rate(timed(abi.NIB_PROBE_MULTIPLY, None), MULTIPLY_FLOP), ""
+    except UnsupportedError:
+        return None, ("; multiplications are not counted: there is no probe of "
+                      "their rate on this GPU")
+
+
 def _of_gpu(index):
     device = _device.device(f"cuda:{index}")
     x = torch.zeros(READ_BYTES, dtype=torch.uint8, device=f"cuda:{index}")
@@ -87,9 +97,8 @@ def _of_gpu(index):
             torch.cuda.synchronize(index)
             return done, events[0].elapsed_time(events[1]) / 1e3
         return run
-    return Limits(
-        probe_rate(timed(abi.NIB_PROBE_READ, x.data_ptr()), READ_BYTES),
-        probe_rate(timed(abi.NIB_PROBE_MULTIPLY, None), MULTIPLY_FLOP), "")
+    read = probe_rate(timed(abi.NIB_PROBE_READ, x.data_ptr()), READ_BYTES)
+    return Limits(read, *multiply_rate(timed))
 
 
 def measure(device):
