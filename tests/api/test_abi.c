@@ -261,6 +261,21 @@ static void sizes_that_are_none(void **state)
 	}
 }
 
+/* A caller that wants nothing but its size gets nothing more. */
+static void the_smallest_size(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(infos); i++) {
+		struct theirs theirs = {.struct_bytes = sizeof(size_t)};
+
+		memset(theirs.rest, 0xA5, sizeof(theirs.rest));
+		expect(&infos[i], &theirs, NIB_OK, "");
+		assert_int_equal(theirs.struct_bytes, sizeof(size_t));
+		for (size_t j = 0; j < sizeof(theirs.rest); j++)
+			assert_int_equal(theirs.rest[j], 0xA5);
+	}
+}
+
 /* ---- reserved fields ------------------------------------------------------ */
 
 /* The offsets of the views in a problem, and their names. */
@@ -386,6 +401,7 @@ int main(void)
 	    cmocka_unit_test(callers_of_0_1_0),
 	    cmocka_unit_test(callers_of_later_versions),
 	    cmocka_unit_test(sizes_that_are_none),
+	    cmocka_unit_test(the_smallest_size),
 	    cmocka_unit_test(reserved_fields),
 	    cmocka_unit_test(reserved_fields_of_views),
 	};

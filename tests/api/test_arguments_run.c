@@ -398,6 +398,7 @@ static void workspaces(void **state)
 	(void)state;
 	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
 	assert_true(info.workspace_bytes > 0);
+	assert_int_equal(info.k_slices, 1);
 	workspace = guard_new(info.workspace_bytes + 64);
 	refuse_run(job, plan, job->problems, 3, NULL, NIB_BAD_ARGUMENT,
 		   "options.workspace = NULL", "must");

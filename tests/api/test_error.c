@@ -2,6 +2,7 @@
 /* test_error.c - messages: what fits, and where they are cut. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/error.h"
+#include "core/text.h"
 
 #define CAPACITY (sizeof(((struct nib_error *)0)->message) - 1)
 
@@ -70,6 +72,43 @@ static void text_that_is_not_utf8(void **state)
 	text[sizeof(text) - 1] = '\0';
 	nib_fail(&err, NIB_IO, "%s", text);
 	assert_int_equal(strlen(err.message), CAPACITY);
+}
+
+/* Names and paths of any length, and nothing behind the text's memory. */
+static void long_names_are_cut(void **state)
+{
+	struct {
+		char shown[NIB_SHOWN_BYTES], behind[8];
+	} text;
+	char name[3 * NIB_SHOWN_BYTES];
+
+	(void)state;
+	for (size_t n = 0; n + 1 < sizeof(name); n++) {
+		const bool is_cut = n >= NIB_SHOWN_BYTES;
+
+		for (size_t i = 0; i < n; i++)
+			name[i] = (char)('a' + i % 26);
+		name[n] = '\0';
+		memset(&text, 0xA5, sizeof(text));
+		assert_string_equal(nib_show_name(text.shown, name),
+				    text.shown);
+		assert_int_equal(strlen(text.shown),
+				 is_cut ? NIB_SHOWN_BYTES - 1 : n);
+		if (is_cut)
+			assert_string_equal(text.shown + NIB_SHOWN_BYTES - 4,
+					    "...");
+		assert_memory_equal(text.shown, name,
+				    is_cut ? NIB_SHOWN_BYTES - 4 : n);
+		assert_string_equal(nib_show_path(text.shown, name),
+				    text.shown);
+		assert_int_equal(strlen(text.shown),
+				 is_cut ? NIB_SHOWN_BYTES - 1 : n);
+		assert_string_equal(text.shown + (is_cut ? 3 : 0),
+				    name +
+					(is_cut ? n - NIB_SHOWN_BYTES + 4 : 0));
+		for (size_t i = 0; i < sizeof(text.behind); i++)
+			assert_int_equal((unsigned char)text.behind[i], 0xA5);
+	}
 }
 
 /* The message begins with the argument, which may be a label in parts. */
@@ -172,6 +211,7 @@ int main(void)
 	    cmocka_unit_test(what_fits_is_whole),
 	    cmocka_unit_test(a_cut_falls_between_characters),
 	    cmocka_unit_test(text_that_is_not_utf8),
+	    cmocka_unit_test(long_names_are_cut),
 	    cmocka_unit_test(errors_carry_their_argument),
 	    cmocka_unit_test(a_long_argument_is_cut),
 	    cmocka_unit_test(public_functions_name_their_argument),

@@ -76,6 +76,10 @@ static void refusals(void **state)
 	    {device, ends, NULL, scales, NULL, 4, "row_offsets = NULL"},
 	    {device, ends, rows, scales, NULL, 0,
 	     "experts = 0: must be 1 to 2147483647"},
+	    /* As many as are allowed: the next rule is broken. */
+	    {device, ends, NULL, scales, NULL, INT32_MAX, "row_offsets = NULL"},
+	    {device, ends, NULL, scales, NULL, INT64_C(1) << 31,
+	     "experts = 2147483648: must be 1 to"},
 	    {device, ends, rows, scales, NULL, INT64_MAX,
 	     "experts = 9223372036854775807: must be 1 to"},
 	    {device, ends, rows, scales, &stream, 4, "options.stream = 0x"},

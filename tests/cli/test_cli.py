@@ -84,13 +84,14 @@ class Help(NibTest):
 
     def test_mistyped_names_get_a_suggestion(self):
         self.refused("cheek", code=2, says="did you mean nib check")
-        self.refused("help", "quantise", code=2, says="did you mean quantize")
+        self.refused("help", "quantise", code=2, says="did you mean nib quantize")
         self.refused("check", "--preet", "small", code=2,
                      says="did you mean --preset")
         self.refused("check", "--thr=2", code=2, says="did you mean --threads")
         for word in ("inspet", "inspecct", "instect", "insp"):
             self.refused(word, code=2, says="did you mean nib inspect")
-        self.refused("zzzzzz", code=2, says="nib help lists them")
+        for words in (["zzzzzz"], ["help", "zzzzzz"]):
+            self.refused(*words, code=2, says="nib help lists them")
 
 
 class ManAndCompletion(NibTest):
@@ -379,6 +380,7 @@ class Output(NibTest):
     def test_formats_agree(self):
         args = ("check", "--op", "gemm", "--shape", "3x5x32", "--packed")
         row = self.rows(*args)[0]
+        self.assertEqual(row["arithmetic"], "blocks")
         jsonl = self.nib(*args, "--format", "jsonl").stdout
         self.assertEqual(jsonl.count("\n"), 1)
         for key in ("op", "shape", "backend", "layout", "out", "error", "bound",
@@ -554,6 +556,7 @@ class Plan(NibTest):
         row = self.rows(*args)[0]
         self.assertIn(row["explanation"], self.nib(*args).stdout)
         self.assertGreaterEqual(row["tasks"], 1)
+        self.assertEqual(row["k_slices"], 1)
 
     def test_without_rows_no_weights_are_read(self):
         for packed, says in (((), "no weights are read"),

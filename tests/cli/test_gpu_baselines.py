@@ -42,6 +42,16 @@ class Baselines(unittest.TestCase):
         lines = baselines("--list").splitlines()
         self.assertEqual([line.split()[0] for line in lines], NAMES)
 
+    def test_seeds_are_those_of_nib(self):
+        done = subprocess.run(
+            [NIB, "plan", "--preset", "seeds", "--gflops", "1", "--gbps", "1",
+             "--format", "json"], capture_output=True, text=True, check=True)
+        ours = [line.split(maxsplit=2)[1:]
+                for line in baselines("--list").splitlines()
+                if line[0] in "GMDV"]
+        self.assertEqual(sorted(ours), sorted(
+            [row["op"], row["shape"]] for row in json.loads(done.stdout)))
+
     def test_bad_arguments(self):
         for bad in (["--only", "Q"], ["--replays", "0"], ["--layout", "odd"]):
             baselines(*bad, code=2)

@@ -18,30 +18,13 @@
 #include <cmocka.h>
 
 #include "common/alloc.h"
+#include "common/isas.h"
 #include "common/problem.h"
 #include "format/view.h"
 
 #define PAGE 4096
 
 static struct rng rng;
-static struct nib_device *devices[TEST_ISAS];
-
-static int open_devices(void **state)
-{
-	(void)state;
-	rng = rng_new(test_seed());
-	for (int i = 0; i < TEST_ISAS; i++)
-		devices[i] = test_device(test_isas[i], 3);
-	return 0;
-}
-
-static int close_devices(void **state)
-{
-	(void)state;
-	for (int i = 0; i < TEST_ISAS; i++)
-		nib_device_close(devices[i]);
-	return 0;
-}
 
 /* All pages that hold a part of the bytes. */
 static void protect(void *data, size_t bytes, int protection)
@@ -532,5 +515,6 @@ int main(void)
 	    cmocka_unit_test(threads_share_a_plan),
 	};
 
+	rng = rng_new(test_seed());
 	return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

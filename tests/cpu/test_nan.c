@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nan.c - the scale 0x7F: as data it makes its whole row or column NaN and
- * nothing else, as padding or between rows it is not there.
+ * test_nan.c - the scale 0x7F makes its whole row or column NaN and nothing
+ * else; in padding or between rows it changes nothing.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -13,30 +13,13 @@
 
 #include <cmocka.h>
 
+#include "common/isas.h"
 #include "common/problem.h"
 #include "format/view.h"
 
 #define NAN_SCALE 0x7f
 
 static struct rng rng;
-static struct nib_device *devices[TEST_ISAS];
-
-static int open_devices(void **state)
-{
-	(void)state;
-	rng = rng_new(test_seed());
-	for (int i = 0; i < TEST_ISAS; i++)
-		devices[i] = test_device(test_isas[i], 2);
-	return 0;
-}
-
-static int close_devices(void **state)
-{
-	(void)state;
-	for (int i = 0; i < TEST_ISAS; i++)
-		nib_device_close(devices[i]);
-	return 0;
-}
 
 /* ---- as data ------------------------------------------------------------- */
 
@@ -81,7 +64,7 @@ static void run_on(struct job *job, int device, const char *what)
 	job_run(job, &how, what);
 }
 
-/* One NaN at (batch, row, group) of v; everywhere, then undone. */
+/* Puts a NaN at (batch, row, group) of v, runs on every device, and undoes it. */
 static void place_nan(struct job *job, const struct bits *clean,
 		      const struct nib_nvfp4 *v, int64_t batch, int64_t row,
 		      int64_t group, const struct cross *x, const char *what)
@@ -354,5 +337,6 @@ int main(void)
 	    cmocka_unit_test(padding),
 	};
 
+	rng = rng_new(test_seed());
 	return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -55,7 +55,7 @@ static struct output output_new(size_t bytes, size_t offset)
 	return o;
 }
 
-/* It holds want, and all around it is poison still. */
+/* Checks that it holds want and that the poison around it is unchanged. */
 static void output_is(struct output *o, const void *want)
 {
 	assert_memory_equal(o->data, want, o->bytes);
@@ -70,7 +70,7 @@ static size_t dtype_bytes(int dtype)
 	return dtype == NIB_FP32 ? 4 : 2;
 }
 
-/* Finite elements of any size that ends at a guard page. */
+/* Random finite elements, which end at a guard page. */
 static uint8_t *elements_new(int dtype, int64_t n)
 {
 	uint8_t *x = guard_new((size_t)n * dtype_bytes(dtype));
@@ -83,7 +83,7 @@ static uint8_t *elements_new(int dtype, int64_t n)
 		if (dtype == NIB_FP32) {
 			memcpy(x + 4 * i, &wide, 4);
 		} else {
-			/* bf16, and as fp16 what these bits are, finite. */
+			/* The bits of a bf16, made finite as an fp16 too. */
 			const uint16_t narrow = (uint16_t)(wide >> 16 & 0xBBFF);
 
 			memcpy(x + 2 * i, &narrow, 2);

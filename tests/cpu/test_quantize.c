@@ -326,6 +326,29 @@ static void shapes(void **state)
 			}
 }
 
+/* Without gaps rows are one long row: a gap in x, codes or scales alone. */
+static void single_gaps(void **state)
+{
+	struct rng rng = rng_new(test_seed());
+
+	(void)state;
+	for (int i = 0; i < 12; i++) {
+		struct test_case c = {
+		    .data = SPREAD,
+		    .dtype = dtypes[i % 3],
+		    .rows = 5,
+		    .k = 48,
+		    .batch = 1 + i % 2,
+		    .x_gap = i / 3 == 0 ? 16 : 0,
+		    .code_gap = i / 3 == 1 ? 8 : 0,
+		    .scale_gap = i / 3 == 2 ? 1 : 0,
+		};
+
+		c.options = options_of(NIB_RECIPE_MODELOPT, 0.01f, 0);
+		check_case(&rng, &c);
+	}
+}
+
 /* The caller's rounding and flush modes change nothing. */
 static void caller_modes(void **state)
 {
@@ -518,7 +541,7 @@ int main(void)
 	    cmocka_unit_test(values),	  cmocka_unit_test(recipes),
 	    cmocka_unit_test(shapes),	  cmocka_unit_test(caller_modes),
 	    cmocka_unit_test(not_finite), cmocka_unit_test(saturated),
-	    cmocka_unit_test(amax_sizes),
+	    cmocka_unit_test(amax_sizes), cmocka_unit_test(single_gaps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

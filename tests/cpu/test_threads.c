@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/pool.h"
 #include "common/alloc.h"
 #include "common/problem.h"
 
@@ -236,7 +237,8 @@ static void *run_cancelled(void *arg)
 	return NULL;
 }
 
-/* A cancelled run is finished first: others hold pointers to its stack. */
+/* A run whose thread is cancelled ends first, because other threads hold
+ * pointers to its stack. */
 static void cancellation_waits(void **state)
 {
 	struct nib_device *device;
@@ -247,7 +249,8 @@ static void cancellation_waits(void **state)
 	pthread_t thread;
 
 	(void)state;
-	/* Asleep at once: waiting is where a run could be cancelled. */
+	/* The caller sleeps at once, because it can only be cancelled while it
+	 * waits. */
 	setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
 	device = open_device(4);
 	unsetenv("OMP_WAIT_POLICY");
@@ -263,6 +266,46 @@ static void cancellation_waits(void **state)
 	nib_plan_free(plan);
 	nib_device_close(device);
 	job_free(job);
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+struct meeting {
+	_Atomic bool has_begun, has_ended;
+};
+
+/* Task 1 is begun by a worker while task 0 runs, and ends long after it. */
+static void meet(void *arg, int i)
+{
+	const struct timespec pause = {0, 2000000};
+	struct meeting *meeting = arg;
+
+	if (i == 1) {
+		meeting->has_begun = true;
+		nanosleep(&pause, NULL);
+		meeting->has_ended = true;
+		return;
+	}
+	for (int tries = 0; tries < 5000 && !meeting->has_begun; tries++)
+		nanosleep(&pause, NULL);
+}
+
+/* Whether it spins or sleeps, a run is over when the last task is. */
+static void runs_wait_for_workers(void **state)
+{
+	(void)state;
+	for (int spins = 0; spins < 2; spins++) {
+		struct cpu_pool *pool = cpu_pool_new(2, spins);
+
+		assert_non_null(pool);
+		for (int i = 0; i < 20; i++) {
+			struct meeting meeting = {false, false};
+
+			cpu_pool_run(pool, 2, meet, &meeting);
+			assert_true(meeting.has_begun && meeting.has_ended);
+		}
+		cpu_pool_free(pool);
+	}
 }
 
 /* ---- many at once -------------------------------------------------------- */
@@ -337,6 +380,7 @@ int main(void)
 	    cmocka_unit_test(runs_without_threads),
 	    cmocka_unit_test(signals_are_the_programs),
 	    cmocka_unit_test(cancellation_waits),
+	    cmocka_unit_test(runs_wait_for_workers),
 	    cmocka_unit_test(callers_share_threads),
 	};
 	pthread_t first;

@@ -27,7 +27,7 @@ static const char *check(const struct gpu_item *x, const struct gpu_memory *m)
 	const struct nib_check_options options = {
 	    .struct_bytes = sizeof(options),
 	    .sample_rows = 1000,
-	    .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
+	    .arithmetic = gpu_test.arithmetic,
 	};
 	const struct nib_problem on_host = gpu_problem(x, m, gpu_host_of);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};

@@ -31,13 +31,13 @@ static void run_apart(void **state)
 	int status = -1;
 	pid_t child;
 
-	/* Resolved here: valgrind knows the name, but not to execute it. */
+	/* The link is read here, because valgrind cannot execute it. */
 	assert_true(readlink("/proc/self/exe", program, sizeof(program) - 1) >
 		    0);
 	fflush(NULL);
 	child = fork();
 	if (child == 0) {
-		/* Unlike the lines of its parent, which are counted. */
+		/* Lines of the parent's form would be counted as its tests. */
 		setenv("CMOCKA_MESSAGE_OUTPUT", "TAP", 1);
 		execl(program, program, test->name, (char *)NULL);
 		_exit(126);
@@ -78,9 +78,7 @@ struct fake_cuda *fake_open(const char *path)
 		exit(1);
 	}
 	fake = dlsym(library, "fake_cuda");
-	/* Whatever costs this user's cache has for such a GPU. */
-	if (!fake || setenv("NIB_CUDA_LIBRARY", path, 1) != 0 ||
-	    setenv("NIB_TUNING", "off", 1) != 0)
+	if (!fake || setenv("NIB_CUDA_LIBRARY", path, 1) != 0)
 		exit(1);
 	return fake;
 }

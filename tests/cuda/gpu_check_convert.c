@@ -6,6 +6,7 @@
 #include "gpu_common.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ struct quantize_case {
 	float global;	 /* 0: found */
 	bool by_pointer; /* global through the device's memory */
 	bool ties, saturate;
-	int bad; /* values that are inf or NaN */
+	bool edges; /* fill_edges() */
+	int bad;    /* values that are inf or NaN */
 };
 
 /* Into q's host side by the CPU, and the device's side by the GPU. */
@@ -68,6 +70,40 @@ static const char *quantize_both(const struct quantize_case *c,
 		   : NULL;
 }
 
+/*
+ * fp32 on and beside the quotients at which a code changes, and what no quotient
+ * is: zeros, subnormals, inf, NaN, all with both signs.  The first of a block
+ * makes its scale.
+ */
+static void fill_edges(const struct quantize_case *c, uint32_t *x)
+{
+	static const double edge[] = {0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+	static const uint32_t others[] = {0,	      1,	  0x007FFFFF,
+					  0x7F800000, 0x7FC00000, 0x7F7FFFFF};
+	double d = 0;
+
+	for (int64_t i = 0; i < c->s.batch * c->s.rows * c->s.k; i++) {
+		uint32_t bits;
+
+		if (i % 16 == 0) {
+			d = ldexp((double)(8 + gpu_rnd_below(8)),
+				  (int)gpu_rnd_below(15) - 9) *
+			    (double)c->global;
+			bits = gpu_float_bits((float)(6 * d));
+		} else {
+			bits =
+			    gpu_float_bits((float)(edge[gpu_rnd_below(8)] * d));
+			bits += bits > 2 && bits < 0x7F000000
+				    ? (uint32_t)gpu_rnd_below(5) - 2
+				    : 0;
+		}
+		if (c->saturate && gpu_rnd_below(40) == 0)
+			bits = others[gpu_rnd_below(6)];
+		x[i] = (bits < 0x7F800000 || c->saturate ? bits : 0x7F7FFFFF) |
+		       (gpu_rnd() & UINT32_C(0x80000000));
+	}
+}
+
 static void check_quantize(const struct quantize_case *c)
 {
 	struct gpu_twin x = gpu_twin_new(gpu_dense_bytes(&c->s));
@@ -89,6 +125,8 @@ static void check_quantize(const struct quantize_case *c)
 		 c->ties ? " ties" : "", c->saturate ? " saturate" : "",
 		 c->bad);
 	gpu_fill_dense(&c->s, gpu_host_of(&x), c->ties);
+	if (c->edges)
+		fill_edges(c, gpu_host_of(&x));
 	for (int i = 0; i < c->bad; i++)
 		gpu_put(&c->s, gpu_host_of(&x),
 			gpu_rnd_below(c->s.batch * c->s.rows) *
@@ -150,6 +188,29 @@ static void check_all_quantize(void)
 	}
 }
 
+/* At ties, of any scale and global scale. */
+static void check_edges(void)
+{
+	static const float globals[] = {
+	    1.0f,      1.0f / 448, 0.0123f,    0x1.234568p-9f, 0x1.fffffep-1f,
+	    0x1p-149f, 0x1p-126f,  0x1p-101f,  0x1.8p-109f,    0x1.8p91f,
+	    0x1p100f,  0x1p120f,   0x1.5p+90f, 0x1.555556p-3f};
+
+	for (size_t i = 0; i < sizeof(globals) / sizeof(*globals); i++)
+		for (int saturate = 0; saturate < 2; saturate++) {
+			const struct quantize_case c = {
+			    .s = {32, 256, 1, 0,
+				  i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
+				  NIB_FP32, false},
+			    .global = globals[i],
+			    .saturate = saturate,
+			    .edges = true,
+			};
+
+			check_quantize(&c);
+		}
+}
+
 static void check_amax(int64_t rows, int64_t cols, int64_t gap,
 		       enum nib_dtype dtype, bool saturate)
 {
@@ -187,7 +248,8 @@ static void check_amax(int64_t rows, int64_t cols, int64_t gap,
 /* ---- dequantise, scale layouts ---------------------------------------------
  */
 
-/* By the value, and into got by its address on the device. */
+/* Dequantises twice: with the global scale's value, and, into got, with its
+ * address on the device. */
 static bool dequantize_gpu(const struct nib_nvfp4 *q, float global,
 			   const struct gpu_twin *y, const struct nib_dense *to,
 			   uint8_t *got)
@@ -204,7 +266,7 @@ static bool dequantize_gpu(const struct nib_nvfp4 *q, float global,
 	ok =
 	    !nib_dequantize(gpu_test.gpu, q, global, to, NULL, &gpu_test.err) &&
 	    gpu_download(y, got) && memcmp(got, gpu_host_of(y), y->bytes) == 0;
-	/* What is there is not to pass for the second result. */
+	/* Changes y, so that it cannot pass for the second result. */
 	if (y->bytes >= sizeof(global))
 		gpu_must(nib_device_copy(gpu_test.gpu, to->data,
 					 gpu_host_of(&there), sizeof(global),
@@ -295,10 +357,25 @@ static void check_convert(const struct gpu_sizes *s)
 	gpu_twin_free(&to);
 }
 
+/*
+ * A global scale of which m times (m / 8 is a scale) is a little above a tie of
+ * fp16 or bf16: by less than an fp32 tells apart, which is where rounding twice
+ * goes wrong.
+ */
+static float global_of_tie(enum nib_dtype dtype, int64_t m)
+{
+	const int bits = dtype == NIB_FP16 ? 11 : 8;
+	const int64_t even = (INT64_C(1) << (bits - 1)) + 2 * gpu_rnd_below(40);
+	const int64_t tie = (2 * even + 1) << (27 - bits);
+
+	return ldexpf((float)((tie + m - 1) / m), -30);
+}
+
 static void check_all_conversions(void)
 {
-	static const float globals[] = {1.0f, 0x1.234568p-9f, 0x1p-149f,
-					3.0e38f, 0x1.fffffep-12f};
+	static const float globals[] = {
+	    1.0f,	 0x1.234568p-9f,  0x1p-149f, 3.0e38f, 0x1.fffffep-12f,
+	    0x1.8p-125f, 0x1.fffffep-130f};
 
 	for (int i = 0; i < 48; i++) {
 		const struct gpu_sizes s = {1 + gpu_rnd_below(300),
@@ -310,7 +387,9 @@ static void check_all_conversions(void)
 					    (enum nib_dtype)(i % 3),
 					    false};
 
-		check_dequantize(&s, globals[i % 5]);
+		check_dequantize(&s, i % 8 < 7
+					 ? globals[i % 8]
+					 : global_of_tie(s.dtype, 9 + i / 8));
 		check_convert(&s);
 	}
 	for (int i = 0; i < 24; i++)
@@ -326,6 +405,7 @@ int main(void)
 	if (!gpu_begin(&code))
 		return code;
 	check_all_quantize();
+	check_edges();
 	check_all_conversions();
 	return gpu_end();
 }

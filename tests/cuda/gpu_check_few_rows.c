@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_few_rows.c - products of up to 4 rows on the GPU: within their
+ * gpu_check_few_rows.c - products of up to 8 rows on the GPU: within their
  * bound on all codes and scales, with NaN in the padding and guard bands around
  * every buffer, and the same bits without neighbours in the batch.
  */
@@ -20,7 +20,7 @@ struct product {
 	bool nan; /* one scale of b is NaN */
 };
 
-/* What c holds before a run: no NaN, and far from any sum. */
+/* The bytes of c before a run: no NaN, and far from any sum. */
 #define POISON 0xEE
 
 /* The same problem on both sides. */
@@ -96,8 +96,8 @@ static void *last_of(void *first, const struct gpu_twin *t, int64_t count)
 	return (uint8_t *)first + each * (size_t)(count - 1);
 }
 
-/* Is everything but rows [first, end) of c, counted through its batch, as it
- * was, and the gaps behind their columns too? */
+/* True if only the rows first .. end - 1 of c, counted through its batch, have
+ * changed, and not the gaps behind their columns. */
 static bool rest_unchanged(const struct product *p, const uint8_t *c,
 			   int64_t first, int64_t end)
 {
@@ -200,12 +200,15 @@ static void check_all_products(void)
 {
 	static const int64_t n[] = {1, 15, 16, 17, 127, 128, 129, 300};
 	static const int64_t k[] = {16, 48, 240, 256, 272, 1024, 1040, 7168};
+	/* More go to Hopper's tensor cores. */
+	const int64_t most =
+	    gpu_test.arithmetic == NIB_ARITHMETIC_FP4_TENSOR ? 8 : 4;
 	struct product p;
 
 	for (int i = 0; i < gpu_cases(160); i++) {
 		const int64_t gap = i % 3 ? 0 : 16 * gpu_rnd_below(3);
 
-		p = product(1 + (i % 2 ? 0 : gpu_rnd_below(4)),
+		p = product(1 + (i % 2 ? 0 : gpu_rnd_below(most)),
 			    n[gpu_rnd_below(8)], k[gpu_rnd_below(8)],
 			    i % 3 ? 1 : 2 + gpu_rnd_below(2), gap, i);
 		/* The last matrix must begin where the device wants it. */
@@ -214,6 +217,8 @@ static void check_all_products(void)
 		check_product(&p);
 	}
 	p = product(1, 33, 0, 1, 0, 1);
+	check_product(&p);
+	p = product(most, 33, 17408, 1, 0, 1);
 	check_product(&p);
 	if (gpu_is_small())
 		return;

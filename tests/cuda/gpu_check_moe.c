@@ -23,7 +23,7 @@ static const char *check_result(const struct gpu_moe *x,
 	    .sample_rows =
 		1 + ORACLE_PRODUCTS / (x->b.rows * x->b.k + 1) / x->experts,
 	    .seed = gpu_rnd(),
-	    .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
+	    .arithmetic = gpu_test.arithmetic,
 	};
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	static char text[160];
@@ -56,7 +56,7 @@ static const char *run_once(struct nib_plan *plan,
 					  : "guard band of the workspace";
 }
 
-/* Twice by one plan: within the bound, and the same bits. */
+/* Runs a plan twice; checks the bound, and that both give the same bits. */
 static const char *run_plan(const struct gpu_moe *x,
 			    const struct gpu_moe_memory *m,
 			    struct nib_plan *plan)
@@ -186,8 +186,6 @@ static void check_all_expert_rows(void)
 
 /* ---- arrays on the device that say anything ------------------------------ */
 
-#define BAD_EXPERTS 6
-
 /* The bytes of c's rows [first, end). */
 static const uint8_t *rows_of(const struct gpu_moe *x, const uint8_t *c,
 			      int64_t first, int64_t end, size_t *bytes)
@@ -220,7 +218,7 @@ static const char *all_are_nan(const struct gpu_moe *x, const uint8_t *c,
 	return NULL;
 }
 
-/* c, fp32, is NaN in the expert's rows and the same as `good` in others'. */
+/* Checks that c, fp32, is NaN in the expert's rows and equals good in others. */
 static const char *only_one_is_nan(const struct gpu_moe *x,
 				   const struct gpu_moe_memory *m,
 				   const uint8_t *good, int64_t expert)
@@ -317,9 +315,10 @@ static const char *run_bad_offsets(const struct gpu_moe *x,
 	return why;
 }
 
-static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout)
+static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
+			     int64_t experts, int64_t most)
 {
-	struct gpu_moe x = gpu_any_moe(op, BAD_EXPERTS, 150, 0, 64, 48);
+	struct gpu_moe x = gpu_any_moe(op, experts, most, 0, 64, 48);
 	struct nib_plan_options options = {.struct_bytes = sizeof(options),
 					   .caller_workspace = 1};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
@@ -333,6 +332,9 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout)
 	x.a.layout = layout;
 	x.c.dtype = NIB_FP32;
 	x.has_scale_rows = true;
+	/* Four rows at most are few. */
+	if (most == 1)
+		x.spare = 0;
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
 	good = gpu_take(m.base.c.bytes);
@@ -355,7 +357,25 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout)
 	free(good);
 }
 
-int main(void)
+/* Experts of few rows, which some GPUs have kernels of their own for. */
+static void check_few_rows(void)
+{
+	static const int64_t n[] = {1, 64, 129, 300};
+	static const int64_t k[] = {16, 272, 512, 2048, 4160};
+
+	for (int i = 0; i < gpu_cases(60); i++)
+		check_moe(NIB_GEMM, 90 + i * 7 % 50, 1 + i % 3, 3 + i % 5,
+			  n[i % 4], k[i % 5]);
+	/* Some have more rows than a kernel takes at a time. */
+	check_moe(NIB_GEMM, 200, 6, 6, 64, 64);
+	check_moe(NIB_GEMM, 200, 9, 7, 65, 576);
+	for (int i = 0; i < (gpu_is_small() ? 1 : 2); i++)
+		check_bad_arrays(NIB_GEMM, i & 1 ? NIB_TILED_128X4 : NIB_LINEAR,
+				 4, 1);
+}
+
+/* few: experts of few rows alone. */
+int main(int argc, char **argv)
 {
 	static const int64_t experts[] = {1, 2, 3, 8, 31, 32, 33, 128, 257};
 	static const int64_t n[] = {1, 64, 129, 250, 300};
@@ -364,6 +384,9 @@ int main(void)
 
 	if (!gpu_begin(&code))
 		return code;
+	check_few_rows();
+	if (argc > 1 && strcmp(argv[1], "few") == 0)
+		return gpu_end();
 	for (int i = 0; i < gpu_cases(90); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
 		const int64_t count = experts[i % (gpu_is_small() ? 7 : 9)];
@@ -375,7 +398,7 @@ int main(void)
 	}
 	for (int i = 0; i < 4; i++)
 		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
-				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR);
+				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 6, 150);
 	check_all_expert_rows();
 	for (int i = 0; i < 4 && !gpu_is_small(); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;

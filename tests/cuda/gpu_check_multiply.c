@@ -96,7 +96,7 @@ static struct nib_check_options check_options(const struct gpu_item *x)
 	    .struct_bytes = sizeof(o),
 	    .sample_rows = 2 + ORACLE_PRODUCTS / row / x->c.batch,
 	    .seed = gpu_rnd(),
-	    .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
+	    .arithmetic = gpu_test.arithmetic,
 	};
 
 	return o;
@@ -218,6 +218,118 @@ static void check_singles(void)
 		x.c.is_between = i & 32;
 		check_single(&x);
 	}
+}
+
+/* ---- batches ------------------------------------------------------------- */
+
+/* From one matrix to the next. */
+static int64_t codes_stride(const struct gpu_sizes *s)
+{
+	return s->is_between ? s->k / 2 + s->gap
+			     : (int64_t)gpu_codes_bytes(s) / s->batch;
+}
+
+static int64_t scales_stride(const struct gpu_sizes *s)
+{
+	return s->is_between && s->layout == NIB_LINEAR
+		   ? s->k / 16 + s->gap
+		   : (int64_t)gpu_scale_bytes(s) / s->batch;
+}
+
+/* count matrices from `first` on, unless there is one for all. */
+static void cut_operand(const struct gpu_sizes *s, int64_t first, int64_t count,
+			struct nib_nvfp4 *v)
+{
+	if (s->batch == 1)
+		return;
+	v->codes = (char *)v->codes + first * codes_stride(s);
+	v->scales = (char *)v->scales + first * scales_stride(s);
+	v->batch_stride_bytes = s->batch > 1 ? codes_stride(s) : 0;
+	v->scale_batch_stride_bytes = s->batch > 1 ? scales_stride(s) : 0;
+	v->batch = count;
+}
+
+static struct nib_problem cut_problem(const struct gpu_item *x,
+				      const struct nib_problem *p,
+				      int64_t first, int64_t count)
+{
+	const int64_t pitch = x->c.k + x->c.gap;
+	const int64_t stride = x->c.is_between ? pitch : x->c.rows * pitch;
+	struct nib_problem part = *p;
+
+	cut_operand(&x->a, first, count, &part.a);
+	cut_operand(&x->b, first, count, &part.b);
+	cut_operand(&x->b2, first, count, &part.b2);
+	part.c.data = (char *)p->c.data +
+		      first * stride * (int64_t)nib_dtype_bytes(p->c.dtype);
+	part.c.batch_stride_elems = stride;
+	part.c.batch = count;
+	return part;
+}
+
+/*
+ * A batch at strides has the bits of its matrices in launches that name each.
+ * PART: a multiple of 16, so that every part begins aligned; not more than
+ * those launches take.
+ */
+#define PART 48
+static void check_batch(struct gpu_item x)
+{
+	struct gpu_memory m;
+	struct nib_problem p;
+	uint8_t *first;
+	const char *why;
+	char name[256];
+
+	x.packed = false;
+	m = gpu_memory_new(&x);
+	p = gpu_problem(&x, &m, gpu_device_of);
+	first = gpu_take(m.c.bytes);
+	why = multiply(x.op, &p, 1);
+	if (!why)
+		why = check_item(&x, &m);
+	memcpy(first, gpu_host_of(&m.c), m.c.bytes);
+	gpu_poison(&m.c, 0xFF);
+	for (int64_t l = 0; l < x.c.batch && !why; l += PART) {
+		const int64_t left = x.c.batch - l;
+		const struct nib_problem part =
+		    cut_problem(&x, &p, l, left < PART ? left : PART);
+
+		why = multiply(x.op, &part, 1);
+	}
+	if (!why && !gpu_download(&m.c, gpu_host_of(&m.c)))
+		why = "guard band of c";
+	if (!why && memcmp(first, gpu_host_of(&m.c), m.c.bytes) != 0)
+		why = "other bits than in parts";
+	gpu_name_item(&x, "batch", name, sizeof(name));
+	tell(name, why);
+	free(first);
+	gpu_memory_free(&m);
+}
+
+static void check_batches(void)
+{
+	for (int i = 0; i < gpu_cases(40); i++) {
+		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const int64_t batch = 49 + gpu_rnd_below(60);
+		struct gpu_item x = gpu_any_item(
+		    op, 1 + gpu_rnd_below(i % 4 ? 40 : 150), edges_n[i % 7],
+		    edges_k[gpu_rnd_below(5)], batch, i & 2 ? batch : 1);
+
+		x.a.is_between = i & 4;
+		x.b.is_between = i & 8;
+		x.b2.is_between = i & 16;
+		x.c.is_between = i & 32;
+		check_batch(x);
+		/* Packed weights have no parts. */
+		x.packed = true;
+		check_single(&x);
+	}
+	/* Two launches: the converted rows are more than half of the L2. */
+	check_batch(gpu_any_item(NIB_GEMM, 1300, 1, 16, 49, 49));
+	/* More than a grid has in y, by the vector kernel. */
+	if (!gpu_is_small())
+		check_batch(gpu_any_item(NIB_GEMM, 1, 1, 16, 65536 + 20, 1));
 }
 
 /* ---- groups -------------------------------------------------------------- */
@@ -415,6 +527,7 @@ int main(void)
 	if (!gpu_begin(&code))
 		return code;
 	check_singles();
+	check_batches();
 	check_group(NIB_GEMM, gpu_cases(MANY));
 	check_group(NIB_DUAL_GEMM, gpu_cases(49));
 	if (!gpu_is_small()) {

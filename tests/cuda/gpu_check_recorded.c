@@ -2,7 +2,8 @@
 /*
  * gpu_check_recorded.c - every kernel on the edges of its sizes, its output
  * bits as a hash, compared with what an H200 gave: results_h200.txt, a line a
- * case: hash, name with the seed, what the planner chose.
+ * case: hash, name with the seed, what the planner chose.  On a B200 with what
+ * the software one gave: results_b200.txt.
  *
  *	gpu_check_recorded			compares (NIB_TEST_SIZE=small:
  *						a part)
@@ -282,38 +283,44 @@ static void ask_conversions(void)
 	}
 }
 
+/* Opens the GPU, and the recording of its kind. */
 static bool begin(int argc, char **argv, int *code)
 {
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+
 	*code = 2;
-	if (argc == 3 && strcmp(argv[1], "--record") == 0) {
+	if (argc != 1 && (argc != 3 || strcmp(argv[1], "--record") != 0)) {
+		fprintf(stderr, "usage: %s [--record FILE]\n", argv[0]);
+		return false;
+	}
+	if (!gpu_begin(code))
+		return false;
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
+		 "info");
+	if (argc == 3) {
 		recording = fopen(argv[2], "w");
 		if (!recording) {
 			perror(argv[2]);
+			*code = 2;
 			return false;
 		}
-	} else if (argc != 1) {
-		fprintf(stderr, "usage: %s [--record FILE]\n", argv[0]);
-		return false;
-	} else if (!read_lines(NIB_RECORDINGS "/results_h200.txt")) {
-		*code = SKIPPED;
-		return false;
+		fprintf(recording,
+			"# gpu_check_recorded --record, nibblas %s, %s\n",
+			nib_version(), info.hardware);
+		return true;
 	}
-	return setenv("NIB_TUNING", "off", 1) == 0 && gpu_begin(code);
+	*code = SKIPPED;
+	return read_lines(strstr(info.hardware, "B200")
+			      ? NIB_RECORDINGS "/results_b200.txt"
+			      : NIB_RECORDINGS "/results_h200.txt");
 }
 
 int main(int argc, char **argv)
 {
-	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	int code;
 
 	if (!begin(argc, argv, &code))
 		return code;
-	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
-		 "info");
-	if (recording)
-		fprintf(recording,
-			"# gpu_check_recorded --record, nibblas %s, %s\n",
-			nib_version(), info.hardware);
 	ask_products(NIB_GEMM);
 	ask_products(NIB_DUAL_GEMM);
 	ask_few_rows();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_same_bits.c - runs of every kind on the GPU, again and again: the
- * same bits 1,000 times (argument: another number; of a small run, twice, as
- * all that is repeated, and of smaller products), replayed from a graph with
+ * gpu_check_same_bits.c - runs of every kind on the GPU give the same bits
+ * 1,000 times (or as often as the argument says), replayed from a graph with
  * other contents, on two streams, from two threads, on two GPUs, one after the
- * other without waiting; and after a run that was refused.
+ * other without waiting, and after a run that was refused.  A small run repeats
+ * everything twice, with smaller products.
  *
  * That a run is captured at all shows that it neither allocates nor waits: the
  * driver refuses both while a stream is captured.
@@ -45,7 +45,7 @@ static const char *compare(const struct gpu_job *job, const uint8_t *want,
 	return text;
 }
 
-/* The job's results, right ones; NULL, and told, if they are not. */
+/* The job's results; NULL, after a line of text, if they are wrong. */
 static uint8_t *right_results(struct gpu_job *job, void *stream)
 {
 	uint8_t *want = gpu_take(job->bytes);
@@ -65,13 +65,13 @@ static uint8_t *right_results(struct gpu_job *job, void *stream)
 /* What the kind's name promises. */
 static void check_kind(const struct gpu_job *job)
 {
-	const bool splits = !strstr(job->explanation, "k in 1 slice");
 	const bool is_vector = strstr(job->explanation, "vector kernel");
 
 	printf("     %s: %s\n", gpu_kind_name(job->kind), job->explanation);
 	if (job->kind == GPU_SPLIT_GEMM)
 		verdict(job, "k is divided",
-			splits && !is_vector ? NULL : job->explanation);
+			job->k_slices > 1 && !is_vector ? NULL
+							: job->explanation);
 	if (job->kind == GPU_GEMV || job->kind == GPU_FEW_ROWS)
 		verdict(job, "vector kernel",
 			is_vector ? NULL : job->explanation);
@@ -235,7 +235,7 @@ static void check_turns(enum gpu_kind kind, void *stream)
 	gpu_job_free(x);
 }
 
-/* On two streams: other kinds, and the same plan. */
+/* Runs on two streams: jobs of two kinds, then two jobs of one plan. */
 static void check_streams(enum gpu_kind kind, enum gpu_kind other, void *stream,
 			  void *stream2)
 {
@@ -310,7 +310,7 @@ static void check_thread_kinds(void *stream, void *stream2)
 	gpu_job_free(x);
 }
 
-/* x on the first GPU, y on this one: again the first, or the second. */
+/* Runs x on the first GPU and y on GPU `ordinal`, which may be the first. */
 static void check_device(const char *name, int ordinal, void *context,
 			 void *stream)
 {

@@ -330,6 +330,7 @@ bool gpu_begin(int *exit_code)
 		 "cpu");
 	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
 		 "info");
+	gpu_test.arithmetic = info.arithmetic;
 	printf("%s: %s\n", info.name, info.hardware);
 	return true;
 }

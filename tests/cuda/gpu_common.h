@@ -19,11 +19,12 @@ extern struct gpu_test {
 	struct nib_device *cpu, *gpu;
 	struct nib_error err;
 	int passed, failed;
+	enum nib_arithmetic arithmetic; /* of the GPU */
 } gpu_test;
 
 /* Opens both devices; false: exit with *exit_code. */
 bool gpu_begin(int *exit_code);
-/* The GPU is the software one, which reports what others leave undefined. */
+/* True for the software GPU, which reports what others leave undefined. */
 bool gpu_in_software(void);
 /* Prints the counts; the exit code. */
 int gpu_end(void);
@@ -39,11 +40,11 @@ bool gpu_is_small(void);
 int gpu_cases(int all);
 int gpu_repeats(int all);
 
-/* What follows depends on the number alone. */
+/* The random numbers that follow depend on this number alone. */
 void gpu_seed(uint64_t number);
 uint32_t gpu_rnd(void);
 int64_t gpu_rnd_below(int64_t n);
-/* Zeros. */
+/* Memory of zeros. */
 void *gpu_take(size_t bytes);
 uint32_t gpu_float_bits(float x);
 
@@ -59,14 +60,14 @@ void gpu_twin_free(struct gpu_twin *t);
 void *gpu_host_of(const struct gpu_twin *t);
 void *gpu_device_of(const struct gpu_twin *t);
 void gpu_upload(const struct gpu_twin *t);
-/* The device's bytes into to; false if a guard band has changed. */
+/* Copies the device's bytes into to; false if a guard band has changed. */
 bool gpu_download(const struct gpu_twin *t, void *to);
 bool gpu_guards_hold(const struct gpu_twin *t);
 
 /*
- * Stacks with gaps of `gap` bytes (codes, scales) or elements behind rows;
- * is_between: [rows, batch, k] in memory (not of tiled scales), as heads lie in
- * tokens.
+ * A stack of matrices whose rows have a gap of `gap` bytes (codes, scales) or
+ * elements behind them.  is_between: memory is [rows, batch, k], as heads lie in
+ * tokens; tiled scales are not.
  */
 struct gpu_sizes {
 	int64_t rows, k, batch, gap;

@@ -232,6 +232,7 @@ static void take_workspace(struct gpu_job *job)
 
 	gpu_must(nib_plan_get_info(job->plan, &info, &gpu_test.err), "plan");
 	job->explanation = info.explanation;
+	job->k_slices = info.k_slices;
 	job->workspace = gpu_twin_new(info.workspace_bytes);
 }
 
@@ -420,7 +421,7 @@ static struct nib_check_options check_options(const struct gpu_sizes *b,
 	    .sample_rows =
 		1 + ORACLE_PRODUCTS / (b->rows * b->k + 1) / matrices,
 	    .seed = gpu_rnd(),
-	    .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
+	    .arithmetic = gpu_test.arithmetic,
 	};
 }
 

@@ -41,34 +41,36 @@ struct gpu_job {
 	bool owns_plan;
 	struct gpu_twin workspace;
 	const char *explanation; /* the plan's, or "" */
-	size_t bytes;		 /* of all results */
+	int k_slices;
+	size_t bytes; /* of all results */
 };
 
 const char *gpu_kind_name(enum gpu_kind kind);
 /* On the GPU that gpu_test.gpu is. */
 struct gpu_job *gpu_job_new(enum gpu_kind kind);
-/* The same sizes, memory of its own, the plan of like: freed before it. */
+/* A job of the same sizes and plan with memory of its own; free it before like.
+ */
 struct gpu_job *gpu_job_new_like(const struct gpu_job *like);
 void gpu_job_free(struct gpu_job *job);
 
-/* Other contents of every input; waits. */
+/* Gives every input other contents; waits. */
 void gpu_job_fill(struct gpu_job *job);
-/* NaN into results and workspace; waits. */
+/* Fills results and workspace with NaN; waits. */
 void gpu_job_poison(const struct gpu_job *job);
 /* Enqueues the run. */
 enum nib_status gpu_job_run(const struct gpu_job *job, void *stream,
 			    struct nib_error *err);
-/* The results into to; false if a guard band has changed. */
+/* Copies the results into to; false if a guard band has changed. */
 bool gpu_job_fetch(const struct gpu_job *job, uint8_t *to);
-/* Poisons, runs, waits, fetches: NULL, or what went wrong. */
+/* Poisons, runs, waits and fetches; returns NULL, or what went wrong. */
 const char *gpu_job_result(const struct gpu_job *job, void *stream, uint8_t *to,
 			   struct nib_error *err);
 /*
- * Is all of them written, and as the oracle (quantised: the CPU) has it?  As
- * above.
+ * Compares the results, all of which must be written, with the oracle's, or if
+ * quantised the CPU's.  Returns NULL, or what is wrong.
  */
 const char *gpu_job_check(struct gpu_job *job, const uint8_t *results);
-/* Inputs are as they were. */
+/* True if the inputs have not changed. */
 bool gpu_job_unchanged(const struct gpu_job *job);
 
 /* The problems of products and MoE, of the sizes the plan was made for. */

@@ -13,6 +13,7 @@ struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most,
 	    .experts = experts,
 	    .most = most,
 	    .empty = empty,
+	    .spare = 39,
 	    .a = gpu_any_weights(0, k, 1),
 	    .b = gpu_any_weights(n, k, experts),
 	    .b2 = gpu_any_weights(n, k, experts),
@@ -25,7 +26,7 @@ struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most,
 
 /* ---- tokens -------------------------------------------------------------- */
 
-/* Where the experts' tokens and scales begin; the rows that scales take. */
+/* Sets where experts' tokens and scales begin; returns the scales' rows. */
 static int64_t place_tokens(const struct gpu_moe *x, const int32_t *shares,
 			    const struct gpu_moe_memory *m)
 {
@@ -42,7 +43,7 @@ static int64_t place_tokens(const struct gpu_moe *x, const int32_t *shares,
 	return scales;
 }
 
-/* How many tokens each expert has; and some rows that no expert has. */
+/* Deals tokens to each expert, and leaves some rows to none. */
 static void deal_tokens(struct gpu_moe *x, struct gpu_moe_memory *m)
 {
 	const size_t words = (size_t)x->experts * 4;
@@ -57,7 +58,7 @@ static void deal_tokens(struct gpu_moe *x, struct gpu_moe_memory *m)
 				: (int32_t)gpu_rnd_below(x->most + 1);
 	scales = place_tokens(x, shares, m);
 	offsets = gpu_host_of(&m->offsets);
-	x->rows = offsets[x->experts] + gpu_rnd_below(40);
+	x->rows = offsets[x->experts] + gpu_rnd_below(x->spare + 1);
 	x->a.rows = x->has_scale_rows && scales > x->rows ? scales : x->rows;
 	x->c.rows = x->rows;
 	free(shares);

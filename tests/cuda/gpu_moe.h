@@ -13,6 +13,7 @@ struct gpu_moe {
 	int64_t experts, rows; /* rows of a: at least what experts have */
 	int64_t most;	       /* tokens of an expert */
 	int64_t empty;	       /* of 8 experts, about */
+	int64_t spare;	       /* rows of no expert, at most */
 	struct gpu_sizes a, b, b2, c; /* a: its scale tensor's rows */
 	bool has_scale_rows, packed;
 };
@@ -22,17 +23,17 @@ struct gpu_moe_memory {
 	struct gpu_twin offsets, scale_rows;
 };
 
-/* Everything but sizes is any. */
+/* All but the sizes is random. */
 struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most,
 			   int64_t empty, int64_t n, int64_t k);
-/* Deals out the tokens: x's rows are written. */
+/* Deals tokens to the experts, which sets x->rows. */
 struct gpu_moe_memory gpu_moe_new(struct gpu_moe *x);
 /* The sizes are those of like, which x was dealt to; tokens are dealt anew. */
 struct gpu_moe_memory gpu_moe_new_like(const struct gpu_moe *x,
 				       const struct gpu_moe_memory *like);
 /*
- * Other contents of every input, the same shares dealt to other experts; packed
- * weights stay.
+ * Gives every input other contents, and deals the same shares to other experts.
+ * Packed weights stay.
  */
 void gpu_moe_fill(const struct gpu_moe *x, const struct gpu_moe_memory *m);
 void gpu_moe_free(struct gpu_moe_memory *m);
@@ -43,7 +44,7 @@ struct nib_moe_problem gpu_moe_problem(const struct gpu_moe *x,
 /* Experts that share rows of c race, which the software GPU reports. */
 bool gpu_moe_shares_rows(const struct gpu_moe *x, const int32_t *offsets);
 bool gpu_moe_unchanged(const struct gpu_moe_memory *m);
-/* NULL if all rows of experts are written, and nothing else of C's host. */
+/* NULL if all rows of experts are written in the host's c, and nothing else. */
 const char *gpu_moe_places(const struct gpu_moe *x,
 			   const struct gpu_moe_memory *m);
 

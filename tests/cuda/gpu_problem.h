@@ -26,14 +26,14 @@ struct gpu_memory {
 enum nib_scale_layout gpu_any_layout(void);
 /* Weights of any layout, with a gap behind the rows now and then. */
 struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch);
-/* Everything but sizes is any. */
+/* All but the sizes is random. */
 struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
 			     int64_t batch, int64_t b_batch);
 void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
 		   size_t bytes);
 
 struct gpu_memory gpu_memory_new(const struct gpu_item *x);
-/* Other contents of every input; packed weights stay. */
+/* Gives every input other contents; packed weights stay. */
 void gpu_memory_fill(const struct gpu_item *x, const struct gpu_memory *m);
 void gpu_memory_free(struct gpu_memory *m);
 /* side: gpu_host_of or gpu_device_of. */
@@ -45,9 +45,9 @@ struct nib_problem gpu_problem(const struct gpu_item *x,
 void gpu_operand_new(const struct gpu_sizes *s, struct gpu_twin *t);
 struct nib_packed *gpu_pack(const struct gpu_sizes *s,
 			    const struct gpu_twin *t);
-/* The device's side full of bytes of this value. */
+/* Fills the device's side with this byte. */
 void gpu_poison(const struct gpu_twin *t, int byte);
-/* Inputs and what is around them are as they were. */
+/* True if inputs and what is around them have not changed. */
 bool gpu_is_unchanged(const struct gpu_twin *t);
 bool gpu_inputs_unchanged(const struct gpu_memory *m);
 /* alpha and alpha2 of count problems. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_stream.h - streams and graphs of a caller's, by the driver that the
- * library opens too.  A call that the driver refuses ends the program, but for
- * those that say otherwise.
+ * library opens too.  A call that the driver refuses ends the program, unless
+ * its comment says otherwise.
  */
 #ifndef NIB_TESTS_GPU_STREAM_H
 #define NIB_TESTS_GPU_STREAM_H
@@ -12,7 +12,7 @@
 
 /* After gpu_begin(). */
 void gpu_driver_open(void);
-/* The GPU's primary context becomes this thread's; is it still? */
+/* Makes the GPU's primary context this thread's; tells if it still is. */
 void *gpu_context_set(int ordinal);
 bool gpu_context_is(const void *context);
 

@@ -53,7 +53,7 @@ static struct nib_device *open_device(const char *name)
 	return device;
 }
 
-/* Everything given back, and no call but inside a context. */
+/* Checks that all is given back and that no call came without a context. */
 static void check_clean(const struct fake_cuda *fake)
 {
 	assert_int_equal(fake->retained, 0);
@@ -121,15 +121,182 @@ static void second_gpu_is_right(void)
 	struct nib_error err;
 
 	fake->devices = 2;
-	fake->capability[0] = 100;
+	fake->capability[0] = 120;
 	assert_int_equal(nib_device_open("cuda:0", NULL, &device, &err),
 			 NIB_UNSUPPORTED);
-	check_message(err.message, "compute capability 10.0");
+	check_message(err.message,
+		      "compute capability 12.0: the kernels are for 9.0 (H100, "
+		      "H200) and 10.0, 10.3 (B200, B300)");
 	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_OK);
 	assert_true(info.is_open);
 	assert_string_equal(info.reason, "");
 	device = open_device("cuda:1");
 	nib_device_close(device);
+	check_clean(fake);
+}
+
+/* The driver's errors as ours, and what the caller can do about them. */
+static void errors_of_the_driver(void)
+{
+	static const char sticky[] = "every CUDA call of this process fails";
+	static const char captured[] = "a stream that is captured";
+	static const struct {
+		CUresult result;
+		enum nib_status status;
+		const char *advice; /* NULL: none */
+	} cases[] = {
+	    {CUDA_ERROR_INVALID_VALUE, NIB_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_OUT_OF_MEMORY, NIB_OUT_OF_MEMORY, NULL},
+	    {CUDA_ERROR_DEVICE_UNAVAILABLE, NIB_NO_DEVICE, NULL},
+	    {CUDA_ERROR_NO_DEVICE, NIB_NO_DEVICE, NULL},
+	    {CUDA_ERROR_INVALID_DEVICE, NIB_NO_DEVICE, NULL},
+	    {CUDA_ERROR_INVALID_IMAGE, NIB_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_INVALID_CONTEXT, NIB_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_NO_BINARY_FOR_GPU, NIB_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_ECC_UNCORRECTABLE, NIB_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_INVALID_PTX, NIB_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_NVLINK_UNCORRECTABLE, NIB_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_JIT_COMPILER_NOT_FOUND, NIB_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, NIB_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_JIT_COMPILATION_DISABLED, NIB_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_INVALID_SOURCE, NIB_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_INVALID_HANDLE, NIB_BAD_ARGUMENT,
+	     "is the stream destroyed"},
+	    {CUDA_ERROR_ILLEGAL_ADDRESS, NIB_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_LAUNCH_TIMEOUT, NIB_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_CONTEXT_IS_DESTROYED, NIB_DEVICE_FAILED,
+	     "somebody reset the GPU"},
+	    {CUDA_ERROR_ASSERT, NIB_DEVICE_FAILED, sticky},
+	    {713, NIB_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_HARDWARE_STACK_ERROR, NIB_DEVICE_FAILED, sticky},
+	    {716, NIB_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_LAUNCH_FAILED, NIB_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, NIB_UNSUPPORTED,
+	     "too few multiprocessors"},
+	    {CUDA_ERROR_NOT_SUPPORTED, NIB_UNSUPPORTED, NULL},
+	    {899, NIB_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, NIB_BAD_ARGUMENT, captured},
+	    {906, NIB_BAD_ARGUMENT, captured},
+	    {CUDA_ERROR_CAPTURED_EVENT, NIB_BAD_ARGUMENT, captured},
+	    {908, NIB_DEVICE_FAILED, NULL},
+	};
+	const struct cuda_driver *driver;
+	const char *reason;
+
+	fake_open(FAKE_CUDA);
+	driver = cuda_driver(&reason);
+	assert_non_null(driver);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char text[64];
+		struct nib_error err;
+
+		assert_int_equal(
+		    cuda_fail(driver, cases[i].result, "cuda:0", &err),
+		    cases[i].status);
+		snprintf(text, sizeof(text),
+			 "cuda:0: CUDA_ERROR_%s (fake error",
+			 cases[i].result == CUDA_ERROR_ILLEGAL_ADDRESS
+			     ? "ILLEGAL_ADDRESS"
+			     : "FAKE");
+		check_message(err.message, text);
+		snprintf(text, sizeof(text), "(fake error %d)%s",
+			 cases[i].result, cases[i].advice ? "; " : "");
+		check_message(err.message, text);
+		if (cases[i].advice)
+			check_message(err.message, cases[i].advice);
+		else
+			assert_null(strchr(err.message, ';'));
+	}
+}
+
+/* The row of nib_backend_get_info() of this name. */
+static struct nib_backend_info backend_named(const char *name)
+{
+	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
+
+	for (int i = 0; i < nib_backend_count(); i++) {
+		assert_int_equal(nib_backend_get_info(i, &info, NULL), NIB_OK);
+		if (strcmp(info.backend, name) == 0)
+			return info;
+	}
+	fail_msg("no backend %s", name);
+	return info;
+}
+
+/* Each GPU gets the images and the kernels of its own architecture. */
+static void architectures(void)
+{
+	static const int capabilities[] = {90, 100, 103};
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+
+	for (int i = 0; i < 3; i++) {
+		const bool old = capabilities[i] == 90;
+		struct nib_device_info info = {.struct_bytes = sizeof(info)};
+		struct nib_backend_info row;
+		struct nib_device *device;
+		CUfunction function, other;
+		struct nib_error err;
+
+		fake->capability[0] = capabilities[i];
+		fake->cubins = 0;
+		device = open_device("cuda");
+		assert_int_equal(fake->cubins, 2);
+		assert_int_equal(nib_device_get_info(device, &info, NULL),
+				 NIB_OK);
+		assert_string_equal(info.backend,
+				    old ? "cuda-sm90" : "cuda-sm100");
+		assert_int_equal(info.compute_capability, capabilities[i]);
+		assert_int_equal(info.arithmetic,
+				 old ? NIB_ARITHMETIC_FP16_TENSOR
+				     : NIB_ARITHMETIC_FP4_TENSOR);
+		row = backend_named(info.backend);
+		assert_true(row.is_open);
+		assert_string_equal(row.reason, "");
+		row = backend_named(old ? "cuda-sm100" : "cuda-sm90");
+		assert_false(row.is_open);
+		check_message(row.reason, "cuda:0, NVIDIA Fake 0, has compute "
+					  "capability ");
+		check_message(row.reason, old ? "for 10.0, 10.3 (B200, B300)"
+					      : "for 9.0 (H100, H200)");
+		assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_OK);
+		assert_int_equal(cuda_kernel(cuda_device(device), "nib_amax", 0,
+					     &function, NULL),
+				 NIB_OK);
+		assert_int_equal(cuda_kernel(cuda_device(device),
+					     "nib_activations", 0, &other,
+					     &err),
+				 old ? NIB_OK : NIB_DEVICE_FAILED);
+		if (!old)
+			check_message(err.message, "nib_activations_sm100: "
+						   "no such kernel");
+		assert_int_equal(fake->misses, 0);
+		cuda_leave(cuda_device(device));
+		nib_device_close(device);
+		check_clean(fake);
+	}
+}
+
+/* The kernels of one architecture alone, as a bundle may have them. */
+static void no_images_of_the_gpu(void)
+{
+	static const struct cuda_image only[] = {
+	    {"sm90_first 1-2 kernel_of_first_sm90", "cubin"}, {NULL, NULL}};
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device;
+	struct nib_error err;
+
+	cuda_images = only;
+	fake->capability[0] = 100;
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+			 NIB_UNSUPPORTED);
+	check_message(err.message, "cuda:0, NVIDIA Fake 0, has compute "
+				   "capability 10.0: the kernels are for 9.0 "
+				   "(H100, H200)");
+	check_message(backend_named("cuda-sm100").reason,
+		      "this build has no kernels for 10.0, 10.3 (B200, B300)");
+	fake->capability[0] = 90;
+	nib_device_close(open_device("cuda"));
+	assert_int_equal(fake->cubins, 1);
 	check_clean(fake);
 }
 
@@ -221,9 +388,10 @@ static struct beside beside_new(void)
 	assert_int_equal(mkdir(folder, 0777), 0);
 	b.fake = fake_open(path);
 	b.fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
-	write_beside(&b, "first.ptx",
-		     "// nibblas first 1-2\nptx only kernel_of_first");
-	write_beside(&b, "second.ptx", "// nibblas second 3-4\nptx");
+	write_beside(
+	    &b, "sm90_first.ptx",
+	    "// nibblas sm90_first 1-2\nptx only kernel_of_first_sm90");
+	write_beside(&b, "sm90_second.ptx", "// nibblas sm90_second 3-4\nptx");
 	return b;
 }
 
@@ -231,8 +399,8 @@ static void beside_remove(struct beside *b)
 {
 	char folder[512];
 
-	write_beside(b, "first.ptx", "");
-	write_beside(b, "second.ptx", "");
+	write_beside(b, "sm90_first.ptx", "");
+	write_beside(b, "sm90_second.ptx", "");
 	snprintf(folder, sizeof(folder), "%s/nibblas", b->folder.path);
 	assert_int_equal(rmdir(folder), 0);
 	test_folder_remove(&b->folder);
@@ -259,21 +427,22 @@ static void ptx_of_another_build(void)
 {
 	static const char *const others[] = {
 	    "ptx",
-	    "// nibblas first 1-2",
-	    "// nibblas first 1-23\nptx",
-	    "// nibblas first 1-3\nptx",
-	    "// nibblas second 1-2\nptx",
+	    "// nibblas sm90_first 1-2",
+	    "// nibblas sm90_first 1-23\nptx",
+	    "// nibblas sm90_first 1-3\nptx",
+	    "// nibblas sm90_second 1-2\nptx",
 	};
 	struct beside b = beside_new();
 	struct nib_device *device;
 	struct nib_error err;
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
-		write_beside(&b, "first.ptx", others[i]);
+		write_beside(&b, "sm90_first.ptx", others[i]);
 		assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 				 NIB_UNSUPPORTED);
-		check_message(err.message, "nibblas/first.ptx: is of another "
-					   "build than this library");
+		check_message(err.message,
+			      "nibblas/sm90_first.ptx: is of another "
+			      "build than this library");
 	}
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
@@ -290,10 +459,11 @@ static void no_ptx(void)
 	fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_UNSUPPORTED);
-	check_message(err.message,
-		      "cuda:0: the driver (CUDA 13.0) does not take the "
-		      "kernels of first; one of the CUDA that compiled them, "
-		      "or later, does");
+	check_message(
+	    err.message,
+	    "cuda:0: the driver (CUDA 13.0) does not take the "
+	    "kernels of sm90_first; one of the CUDA that compiled them, "
+	    "or later, does");
 	assert_int_equal(fake->ptxs, 0);
 	check_clean(fake);
 }
@@ -309,14 +479,14 @@ static void neither_is_taken(void)
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_UNSUPPORTED);
 	check_message(err.message, "the driver (CUDA 13.0) takes neither cubin "
-				   "nor PTX of first: ptxas fatal : no: ");
+				   "nor PTX of sm90_first: ptxas fatal : no: ");
 	check_clean(b.fake);
 	/* Not a refusal: the PTX is not tried. */
 	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
 	b.fake->ptx_result = CUDA_SUCCESS;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_OUT_OF_MEMORY);
-	check_message(err.message, "loading the kernels of first");
+	check_message(err.message, "loading the kernels of sm90_first");
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
 	beside_remove(&b);
@@ -358,9 +528,9 @@ static void kernels_by_name(void)
 	assert_int_equal(
 	    cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
 	    NIB_DEVICE_FAILED);
-	check_message(err.message, "kernel_of_first: CUDA_ERROR");
-	/* No module was asked for what another one has, nor for what none has,
-	 * be it the beginning or the end of another's name. */
+	check_message(err.message, "kernel_of_first_sm90: CUDA_ERROR");
+	/* A module is only asked for kernels that it has.  Parts of a kernel's
+	 * name are no kernel. */
 	static const char *const none[] = {"kernel_1", "ernel_of_first",
 					   "kernel_of_first ", ""};
 	for (int i = 0; i < 4; i++) {
@@ -371,7 +541,7 @@ static void kernels_by_name(void)
 	assert_int_equal(fake->misses, 0);
 	assert_int_equal(cuda_kernel(cuda, "missing_one", 0, &again, &err),
 			 NIB_DEVICE_FAILED);
-	check_message(err.message, "missing_one: CUDA_ERROR");
+	check_message(err.message, "missing_one_sm90: CUDA_ERROR");
 	assert_int_equal(fake->misses, 1);
 	cuda_leave(cuda);
 	nib_device_close(device);
@@ -471,7 +641,7 @@ static void beside_a_capture(void)
 	check_clean(fake);
 }
 
-/* Its modules are gone, and their handles are not touched. */
+/* A lost context takes its modules with it: their handles are not touched. */
 static void lost_context(void)
 {
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
@@ -544,7 +714,10 @@ int main(int argc, char **argv)
 	    {"no_gpu_counted", no_gpu_counted},
 	    {"wrong_architecture", wrong_architecture},
 	    {"second_gpu_is_right", second_gpu_is_right},
+	    {"architectures", architectures},
+	    {"no_images_of_the_gpu", no_images_of_the_gpu},
 	    {"names", names},
+	    {"errors_of_the_driver", errors_of_the_driver},
 	    {"what_it_says_of_itself", what_it_says_of_itself},
 	    {"ptx_where_cubin_is_refused", ptx_where_cubin_is_refused},
 	    {"ptx_of_another_build", ptx_of_another_build},

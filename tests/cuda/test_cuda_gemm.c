@@ -98,6 +98,14 @@ static size_t workspace(const struct bed *bed)
 	return info.workspace_bytes;
 }
 
+static int k_slices(const struct bed *bed)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	return info.k_slices;
+}
+
 static void check_explained(const struct bed *bed, const char *part)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
@@ -120,8 +128,8 @@ static int run(struct bed *bed, int64_t count)
 }
 
 /*
- * Pairs that may begin beside the kernel before; resident at once, if split-k
- * slices wait for each other.
+ * Checks the attributes of a launch: clusters of two, which may begin beside the
+ * kernel before, and are all resident if split-k slices wait for each other.
  */
 static void check_attributes(const CUlaunchConfig *last, bool divides_k)
 {
@@ -201,7 +209,7 @@ static void launches_of_groups(void)
 	free_bed(&bed);
 }
 
-/* Tiles of over 128 rows of A read whole steps of 32. */
+/* The workspace holds what tiles of over 128 rows read: whole steps of 32. */
 static void space_for_whole_tiles(void)
 {
 	static const int rows[][2] = {{9, 16},	  {16, 16},   {17, 32},
@@ -229,11 +237,13 @@ static void no_group_divides_k(void)
 	p->a.k = p->b.k = 4096;
 	plan(&bed, NIB_GEMM, 1);
 	check_explained(&bed, " slices, 1 launch");
+	assert_in_range(k_slices(&bed), 2, 16);
 	assert_int_equal(run(&bed, 1), 2);
 	check_last(&bed, "nib_gemm_small_m_sm90");
 	check_attributes(&bed.fake->last, true);
 	plan(&bed, NIB_GEMM, 2);
 	check_explained(&bed, ", k in 1 slice, ");
+	assert_int_equal(k_slices(&bed), 1);
 	bed.problems[1].a.rows = bed.problems[1].c.rows = 0;
 	plan(&bed, NIB_GEMM, 2);
 	check_explained(&bed, ", k in 1 slice, ");
@@ -250,6 +260,7 @@ static void nothing_to_do(void)
 		bed.problems[2 + i].b.rows = bed.problems[2 + i].c.cols = 0;
 	}
 	plan(&bed, NIB_GEMM, 4);
+	assert_int_equal(k_slices(&bed), 1);
 	assert_int_equal(run(&bed, 4), 0);
 	assert_int_equal(workspace(&bed), 0);
 	/* Empty problems beside others cost nothing. */
@@ -267,9 +278,10 @@ static void few_rows_and_batches(void)
 	p = &bed.problems[0];
 	p->a.batch = p->c.batch = 50;
 	plan(&bed, NIB_GEMM, 1);
-	assert_int_equal(run(&bed, 1), 4);
+	assert_int_equal(run(&bed, 1), 2);
+	check_explained(&bed, ", 1 launch of two kernels");
 	p->a.batch = p->c.batch = 1;
-	/* Few rows: the kernels that the memory bounds, no workspace. */
+	/* Few rows take the vector kernels, which need no workspace. */
 	p->a.rows = p->c.rows = 1;
 	plan(&bed, NIB_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 1);
@@ -281,7 +293,64 @@ static void few_rows_and_batches(void)
 	free_bed(&bed);
 }
 
-/* Small m: one matrix, and two weight stages in each split-k slice. */
+/*
+ * Small matrices at constant strides go in few launches, whose converted rows
+ * stay in the L2.
+ */
+static void large_batches(void)
+{
+	const int64_t batch = 200000, rows = 5, cols = 8, k = 16;
+	const int64_t bytes = batch * rows * (k / 2 + k / 16 + cols * 2);
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	struct nib_device_info device = {.struct_bytes = sizeof(device)};
+	struct nib_problem *p;
+	struct bed bed;
+	void *memory;
+	int64_t most, launches;
+
+	make_bed(&bed);
+	p = &bed.problems[0];
+	nib_device_get_info(bed.device, &device, NULL);
+	assert_int_equal(
+	    nib_device_alloc(bed.device, (size_t)bytes, &memory, NULL), NIB_OK);
+	p->a.codes = p->a.scales = memory;
+	p->c.data = (char *)memory + batch * rows * (k / 2 + k / 16);
+	p->a.rows = p->c.rows = rows;
+	p->b.rows = p->b2.rows = p->c.cols = cols;
+	p->a.k = p->b.k = p->b2.k = k;
+	p->a.batch = p->c.batch = batch;
+	/* 16 rows of one weight stage. */
+	most = device.l2_bytes / 2 / (16 * 512);
+	launches = (batch + most - 1) / most;
+	assert_in_range(launches, 2, 100);
+	for (int i = 0; i < 2; i++) {
+		plan(&bed, i ? NIB_DUAL_GEMM : NIB_GEMM, 1);
+		assert_int_equal(run(&bed, 1), 2 * launches);
+		check_last(&bed, i ? "nib_dual_medium_m_sm90"
+				   : "nib_gemm_medium_m_sm90");
+		assert_in_range(workspace(&bed), 1, device.l2_bytes / 2);
+		check_explained(&bed, " matrices and one type at most, of");
+		assert_int_equal(nib_plan_get_info(bed.plan, &info, NULL),
+				 NIB_OK);
+		assert_int_equal(info.tasks, batch);
+	}
+	/* A problem that is no batch has a launch of its own beside it. */
+	p->a.batch = p->c.batch = 49;
+	plan(&bed, NIB_GEMM, 3);
+	assert_int_equal(run(&bed, 3), 4);
+	/* One row: as many as a grid has in y. */
+	p->a.rows = p->c.rows = 1;
+	p->a.batch = p->c.batch = batch;
+	plan(&bed, NIB_GEMM, 1);
+	assert_int_equal(run(&bed, 1), 4);
+	assert_int_equal(bed.fake->before.gridDimY, 65535);
+	assert_int_equal(bed.fake->last.gridDimY, batch - 3 * 65535);
+	nib_device_free(bed.device, memory);
+	free_bed(&bed);
+}
+
+/* The small-m kernel takes one matrix, with at least two weight stages in each
+ * split-k slice. */
 static void kernel_for_small_m(void)
 {
 	static const struct {
@@ -310,7 +379,7 @@ static void kernel_for_small_m(void)
 		plan(&bed, NIB_GEMM, 1);
 		assert_int_equal(run(&bed, 1), 2);
 		check_last(&bed, cases[i].kernel);
-		/* Beside another it has the bits that it has beside any. */
+		/* A problem in a group has the same bits beside any other. */
 		plan(&bed, NIB_GEMM, 2);
 		assert_int_equal(run(&bed, 2), 2);
 		check_last(&bed, "nib_gemm_medium_m_sm90");
@@ -331,7 +400,8 @@ static void refused(struct bed *bed, const char *part)
 		fail_msg("message '%s' lacks '%s'", bed->err.message, part);
 }
 
-/* If all blocks of the activation conversion are resident, two on an SM. */
+/* The activation conversion may begin early if all its blocks are resident, two
+ * on an SM. */
 static void activations_come_early(void)
 {
 	struct bed bed;
@@ -594,15 +664,16 @@ static void gemv_alignment(void)
 		p.a.scale_row_stride_bytes = p.b.scale_row_stride_bytes = 16;
 		*field += cases[i / 2].more;
 		check_gemv(&bed, &p,
-			   fast ? m == 1 ? "nib_sm90_gemv_1" : "nib_sm90_gemv_2"
-			   : m == 1 ? "nib_sm90_gemv_1_any"
-				    : "nib_sm90_gemv_4_any");
+			   fast ? m == 1 ? "nib_gemv_1_sm90" : "nib_gemv_2_sm90"
+			   : m == 1 ? "nib_gemv_1_any_sm90"
+				    : "nib_gemv_4_any_sm90");
 		bed.problems[0] = bed.problems[1];
 	}
 	free_bed(&bed);
 }
 
-/* Any of the four: nothing is launched behind it, and the plan runs again. */
+/* After a failed launch, any of the four, no other follows, and the plan can run
+ * again. */
 static void failed_launch(void)
 {
 	struct bed bed;
@@ -642,7 +713,7 @@ static void lost_context(void)
 			 NIB_DEVICE_FAILED);
 	nib_plan_free(bed.plan);
 	bed.plan = NULL;
-	/* What stays allocated: tiles and workspace of the fake. */
+	/* The fake's tiles and workspace stay allocated. */
 	lost = bed.fake->allocations - 1;
 	assert_int_equal(lost, 2);
 	if (test_alloc_works())
@@ -652,7 +723,8 @@ static void lost_context(void)
 	free_bed(&bed);
 }
 
-/* As drivers that notice it answer; CUDA does not promise that they do. */
+/* The answer of drivers that notice a destroyed stream; CUDA does not promise
+ * that they do. */
 static void destroyed_stream(void)
 {
 	struct nib_run_options options = {.struct_bytes = sizeof(options)};
@@ -682,6 +754,7 @@ int main(int argc, char **argv)
 	    {"no_group_divides_k", no_group_divides_k},
 	    {"nothing_to_do", nothing_to_do},
 	    {"few_rows_and_batches", few_rows_and_batches},
+	    {"large_batches", large_batches},
 	    {"kernel_for_small_m", kernel_for_small_m},
 	    {"activations_come_early", activations_come_early},
 	    {"strides", strides},

@@ -151,7 +151,9 @@ static void what_is_taken(void **state)
 	assert_true(takes(NIB_GEMM, 1, most_n, 1));
 	assert_false(takes(NIB_GEMM, 1, most_n + 1, 1));
 	assert_true(takes(NIB_GEMM, 1, 16, 65535));
-	assert_false(takes(NIB_GEMM, 1, 16, 65536));
+	assert_true(takes(NIB_GEMM, 1, 16, 65536));
+	assert_true(takes(NIB_GEMM, 1, 16, INT32_MAX));
+	assert_false(takes(NIB_GEMM, 1, 16, (int64_t)INT32_MAX + 1));
 }
 
 int main(void)

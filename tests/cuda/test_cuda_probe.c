@@ -81,16 +81,16 @@ static void reads(void)
 			 NIB_OK);
 	/* 512 threads of 16 bytes each, at most two blocks an SM. */
 	assert_int_equal(
-	    probe(&bed, NIB_PROBE_READ, data, 16, "nib_sm90_probe_read", 1),
+	    probe(&bed, NIB_PROBE_READ, data, 16, "nib_probe_read_sm90", 1),
 	    16);
 	assert_int_equal(
-	    probe(&bed, NIB_PROBE_READ, data, 8192, "nib_sm90_probe_read", 1),
+	    probe(&bed, NIB_PROBE_READ, data, 8192, "nib_probe_read_sm90", 1),
 	    8192);
 	assert_int_equal(
-	    probe(&bed, NIB_PROBE_READ, data, 8208, "nib_sm90_probe_read", 2),
+	    probe(&bed, NIB_PROBE_READ, data, 8208, "nib_probe_read_sm90", 2),
 	    8208);
 	assert_int_equal(probe(&bed, NIB_PROBE_READ, data, 1 << 24,
-			       "nib_sm90_probe_read", 2 * SMS),
+			       "nib_probe_read_sm90", 2 * SMS),
 			 1 << 24);
 	assert_int_equal(bed.fake->last.blockDimX, 512);
 	nib_device_free(bed.device, data);
@@ -103,15 +103,31 @@ static void multiplies_whole_steps(void)
 
 	begin(&bed);
 	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL, 1,
-			       "nib_sm90_probe_multiply", SMS),
+			       "nib_probe_multiply_sm90", SMS),
 			 SMS * STEP_FLOP);
 	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL,
-			       3 * SMS * STEP_FLOP, "nib_sm90_probe_multiply",
+			       3 * SMS * STEP_FLOP, "nib_probe_multiply_sm90",
 			       SMS),
 			 3 * SMS * STEP_FLOP);
 	assert_true(probe(&bed, NIB_PROBE_MULTIPLY, NULL, INT64_C(1) << 60,
-			  "nib_sm90_probe_multiply", SMS) >= INT64_C(1) << 60);
+			  "nib_probe_multiply_sm90", SMS) >= INT64_C(1) << 60);
 	assert_int_equal(bed.fake->last.blockDimX, 256);
+	end(&bed);
+}
+
+/* Four products of 128 x 256 x 64 a step. */
+static void multiplies_on_blackwell(void)
+{
+	const int64_t step = 4LL * 2 * 128 * 256 * 64;
+	struct bed bed = {.fake = fake_open(FAKE_CUDA)};
+
+	bed.fake->capability[0] = 100;
+	assert_int_equal(nib_device_open("cuda", NULL, &bed.device, &bed.err),
+			 NIB_OK);
+	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL, SMS * step + 1,
+			       "nib_probe_multiply_sm100", SMS),
+			 2 * SMS * step);
+	assert_int_equal(bed.fake->last.blockDimX, 128);
 	end(&bed);
 }
 
@@ -121,7 +137,7 @@ static void counts_cycles(void)
 
 	begin(&bed);
 	assert_int_equal(probe(&bed, NIB_PROBE_CYCLES, NULL, 12345,
-			       "nib_sm90_probe_cycles", 1),
+			       "nib_probe_cycles_sm90", 1),
 			 12345);
 	end(&bed);
 }
@@ -192,6 +208,7 @@ int main(int argc, char **argv)
 	static const struct fake_test tests[] = {
 	    {"reads", reads},
 	    {"multiplies_whole_steps", multiplies_whole_steps},
+	    {"multiplies_on_blackwell", multiplies_on_blackwell},
 	    {"counts_cycles", counts_cycles},
 	    {"nothing_to_do", nothing_to_do},
 	    {"refused", refused},

@@ -68,7 +68,7 @@ static void make_bed(struct bed *bed)
 	bed->global = fresh(bed, sizeof(float));
 }
 
-/* Nothing of a call is left: memory, a context, a call outside of one. */
+/* Checks that a call leaves nothing: no memory, no context. */
 static void free_bed(struct bed *bed)
 {
 	assert_int_equal(bed->fake->allocations, bed->used);
@@ -113,20 +113,20 @@ static void waits_only_to_tell(void)
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
 	assert_int_equal(quantize(&bed, 0.5f, false, 1, NULL), NIB_OK);
-	check_did(&bed, 1, 0, "nib_sm90_quantize");
+	check_did(&bed, 1, 0, "nib_quantize_sm90");
 	/* A byte of scales, padding too, is a thread: 256 x 8 of them. */
 	assert_int_equal(bed.fake->last.gridDimX, 256 * 8 / 256);
 	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_OK);
-	check_did(&bed, 1, 0, "nib_sm90_quantize");
+	check_did(&bed, 1, 0, "nib_quantize_sm90");
 	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_OK);
-	check_did(&bed, 2, 0, "nib_sm90_quantize");
+	check_did(&bed, 2, 0, "nib_quantize_sm90");
 	assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL), NIB_OK);
-	check_did(&bed, 1, 1, "nib_sm90_quantize");
+	check_did(&bed, 1, 1, "nib_quantize_sm90");
 	assert_int_equal(quantize(&bed, 0, false, 1, &used), NIB_OK);
-	check_did(&bed, 2, 1, "nib_sm90_quantize");
+	check_did(&bed, 2, 1, "nib_quantize_sm90");
 	assert_true(used == 1.0f); /* these kernels find only zeros */
 	assert_int_equal(quantize(&bed, 0.5f, false, 1, &used), NIB_OK);
-	check_did(&bed, 1, 1, "nib_sm90_quantize");
+	check_did(&bed, 1, 1, "nib_quantize_sm90");
 	assert_true(used == 0.5f);
 	free_bed(&bed);
 }
@@ -142,17 +142,17 @@ static void other_conversions(void)
 	bed.fake->launches = bed.fake->waits = 0;
 	assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
 			 NIB_OK);
-	check_did(&bed, 1, 1, "nib_sm90_amax");
+	check_did(&bed, 1, 1, "nib_amax_sm90");
 	assert_true(amax == 0);
 	assert_int_equal(
 	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err),
 	    NIB_OK);
-	check_did(&bed, 1, 0, "nib_sm90_dequantize");
+	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = bed.global;
 	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
 					&options, &bed.err),
 			 NIB_OK);
-	check_did(&bed, 1, 0, "nib_sm90_dequantize");
+	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = &amax;
 	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
 					&options, &bed.err),
@@ -162,12 +162,12 @@ static void other_conversions(void)
 	assert_int_equal(nib_convert_scales(bed.device, &bed.tiled, &bed.linear,
 					    NULL, &bed.err),
 			 NIB_OK);
-	check_did(&bed, 1, 0, "nib_sm90_convert_scales");
+	check_did(&bed, 1, 0, "nib_convert_scales_sm90");
 	words = fresh(&bed, 64);
 	assert_int_equal(nib_expert_rows(bed.device, words, 3, words + 4,
 					 words + 8, NULL, &bed.err),
 			 NIB_OK);
-	check_did(&bed, 1, 0, "nib_sm90_expert_rows");
+	check_did(&bed, 1, 0, "nib_expert_rows_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
 	assert_int_equal(nib_expert_rows(bed.device, words, 3, host, words + 8,
 					 NULL, &bed.err),
@@ -177,7 +177,37 @@ static void other_conversions(void)
 	free_bed(&bed);
 }
 
-/* As on a virtual GPU: the memory is a plain allocation, given back. */
+/* The element that the kernel found is named, with its value read back. */
+static void says_what_is_not_finite(void)
+{
+	static const uint16_t fp16[] = {0x7C00, 0xFC00, 0x7E00, 0xFFFF};
+	static const char *const names[] = {"inf", "inf", "nan", "nan"};
+	struct bed bed;
+	float amax;
+
+	make_bed(&bed);
+	for (int i = 0; i < 4; i++) {
+		const int64_t row = 7 * i, col = 79 - i;
+		char text[64];
+
+		((uint16_t *)bed.x.data)[row * K + col] = fp16[i];
+		bed.fake->found_bad = ~(unsigned long long)(row * K + col);
+		snprintf(text, sizeof(text),
+			 "x[batch 0, row %d, col %d] = %s: must be finite",
+			 (int)row, (int)col, names[i]);
+		assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL),
+				 NIB_BAD_DATA);
+		assert_string_equal(bed.err.message, text);
+		assert_int_equal(
+		    nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
+		    NIB_BAD_DATA);
+		assert_string_equal(bed.err.message, text);
+	}
+	bed.fake->found_bad = 0;
+	free_bed(&bed);
+}
+
+/* A virtual GPU has no pools: the memory is a plain allocation, given back. */
 static void without_memory_pools(void)
 {
 	struct bed bed;
@@ -248,6 +278,7 @@ int main(int argc, char **argv)
 	static const struct fake_test tests[] = {
 	    {"waits_only_to_tell", waits_only_to_tell},
 	    {"other_conversions", other_conversions},
+	    {"says_what_is_not_finite", says_what_is_not_finite},
 	    {"without_memory_pools", without_memory_pools},
 	    {"nothing_is_no_launch", nothing_is_no_launch},
 	    {"failures_keep_nothing", failures_keep_nothing},

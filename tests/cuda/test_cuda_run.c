@@ -152,7 +152,7 @@ static enum nib_status run(struct bed *bed, struct nib_error *err)
 	return nib_run(bed->plan, bed->problems, COUNT, &bed->options, err);
 }
 
-/* A run that passes; how many pointers it asked about. */
+/* Runs, which must pass; returns how many pointers it asked about. */
 static int take(struct bed *bed)
 {
 	const int before = bed->fake->pointer_queries;
@@ -188,7 +188,7 @@ static void steady_state_asks_nothing(void)
 	assert_int_equal(bed.plan->last.problems[1].c.row_stride_elems, COLS);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(take(&bed), 0);
-	/* A new pointer: all are asked about once more. */
+	/* After one new pointer all are asked about once more. */
 	other = fresh(&bed, 4);
 	bed.problems[2].alpha = other;
 	assert_int_equal(take(&bed), COUNT * 9);
@@ -202,7 +202,7 @@ static void steady_state_asks_nothing(void)
 	free_bed(&bed);
 }
 
-/* Pointers into one allocation are one question, and only of one run. */
+/* One run asks once about all pointers into an allocation. */
 static void neighbours_are_asked_about_once(void)
 {
 	struct bed bed;
@@ -282,6 +282,25 @@ static void every_pointer_is_checked(void)
 	free_bed(&bed);
 }
 
+/* Older drivers refuse to speak of memory that they have never seen. */
+static void unknown_memory_is_the_hosts(void)
+{
+	_Alignas(64) static char host[4096];
+	struct bed bed;
+	void *data;
+
+	make_bed(&bed, false);
+	bed.fake->unknown_pointer_result = CUDA_ERROR_INVALID_VALUE;
+	data = bed.problems[1].c.data;
+	bed.problems[1].c.data = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	bed.fake->unknown_pointer_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	refused(&bed, NIB_DEVICE_FAILED, "ILLEGAL_ADDRESS");
+	bed.problems[1].c.data = data;
+	take(&bed);
+	free_bed(&bed);
+}
+
 /* The first byte of an operand is the GPU's, the last is not. */
 static void every_byte_is_checked(void)
 {
@@ -302,7 +321,7 @@ static void every_byte_is_checked(void)
 	refused(&bed, NIB_BAD_ARGUMENT, "but only the first 1023 are memory");
 	fake_register_memory(memory, (size_t)bytes, CU_MEMORYTYPE_DEVICE, 0, 0);
 	assert_int_equal(take(&bed), COUNT * 9);
-	/* Mapped piece by piece; the rest is the other GPU's. */
+	/* The memory is mapped piece by piece; the last is another GPU's. */
 	fake_register_memory(memory, 512, CU_MEMORYTYPE_DEVICE, 0, 0);
 	fake_register_memory(memory + 512, 256, CU_MEMORYTYPE_DEVICE, 0, 0);
 	fake_register_memory(memory + 768, 256, CU_MEMORYTYPE_DEVICE, 1, 0);
@@ -326,7 +345,8 @@ static void kinds_of_memory(void)
 	refused(&bed, NIB_BAD_ARGUMENT,
 		"is memory of cuda:1; must be of "
 		"cuda:0");
-	/* Managed, by whichever; page-locked, at the same address. */
+	/* Managed memory of any GPU passes, and page-locked memory that has
+	 * the same address on both sides. */
 	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1,
 			     1);
 	take(&bed);
@@ -359,7 +379,7 @@ static void alignment(void)
 	free_bed(&bed);
 }
 
-/* What the API layer promises of every backend. */
+/* Refusals that the API layer makes for every backend. */
 static void other_refusals(void)
 {
 	struct nib_problem kept;
@@ -489,6 +509,7 @@ int main(int argc, char **argv)
 	     neighbours_are_asked_about_once},
 	    {"a_refusal_is_not_remembered", a_refusal_is_not_remembered},
 	    {"every_pointer_is_checked", every_pointer_is_checked},
+	    {"unknown_memory_is_the_hosts", unknown_memory_is_the_hosts},
 	    {"every_byte_is_checked", every_byte_is_checked},
 	    {"kinds_of_memory", kinds_of_memory},
 	    {"alignment", alignment},

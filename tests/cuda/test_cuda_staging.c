@@ -18,7 +18,7 @@
 #include "cli/staging.c"
 #include "fake_bed.h"
 
-/* What data.c and staging.c take from other files of the command. */
+/* Stand in for the functions that data.c and staging.c use. */
 int cli_is_host(const struct nib_device *device)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};

@@ -67,7 +67,7 @@ static void make_group(struct group *g, int i)
 	memset(g, 0, sizeof(*g));
 	g->device = devices[i % 6];
 	/* Tables in which larger tiles are cheaper, too. */
-	g->costs = nib_cuda_costs;
+	g->costs = nib_sm90_costs;
 	for (int j = 0; j < NIB_TILE_SIZES && i % 7 == 0; j++)
 		g->costs.step[j] = 1 + rnd_below(NIB_COSTS_MAX);
 	g->device.costs = i % 7 < 2 ? &g->costs : NULL;
@@ -75,9 +75,9 @@ static void make_group(struct group *g, int i)
 	g->dual = i / 2 % 2;
 	g->may_split = i % 5 != 0;
 	for (int32_t j = 0; j < g->count; j++)
-		g->shapes[j] = (struct nib_tile_shape){rnd_size(0, MAX_M - 1),
-						       rnd_size(1, 9000),
-						       rnd_size(0, 1250) * 16};
+		g->shapes[j] = (struct nib_tile_shape){
+		    rnd_size(0, MAX_M - 1), rnd_size(1, 9000),
+		    rnd_size(0, 1250) * 16, 0};
 }
 
 static void check_tile(const struct group *g, const struct nib_tile_plan *p,
@@ -99,9 +99,17 @@ static void check_tile(const struct group *g, const struct nib_tile_plan *p,
 	step = s->m > 128 ? 2 * STEP : STEP;
 	assert_true(t->row + t->rows <= divide_up(s->m, step) * step);
 	assert_in_range(t->k_slice, 0, p->k_slices - 1);
+	if (!g->device.align)
+		return;
+	/* Blackwell's rules. */
+	assert_int_equal(t->row % 64, 0);
+	assert_true(t->row % 128 + t->rows <= 256);
+	assert_true(t->row + t->rows >= s->m || t->rows % 64 == 0);
+	assert_true(t->rows <= g->device.most_rows);
 }
 
-/* Every split-k slice of every tile once. seen: zeros; left so. */
+/* Checks that each split-k slice of each tile comes once.  seen: zeros, before
+ * and after. */
 static void check_cover(const struct group *g, const struct nib_tile_plan *p,
 			const struct nib_gemm_tile *tiles, unsigned *seen)
 {
@@ -156,7 +164,7 @@ static void check_cycles(const struct group *g, const struct nib_tile_plan *p,
 			if (t->rows)
 				load += nib_tile_cycles(
 				    g->device.costs ? &g->costs
-						    : &nib_cuda_costs,
+						    : &nib_sm90_costs,
 				    nib_tile_size_of(t->rows),
 				    divide_up(g->shapes[t->problem].k,
 					      NIB_STEP_K));
@@ -179,10 +187,8 @@ static void check_split(const struct group *g, const struct nib_tile_plan *p)
 		return;
 	assert_true(g->may_split);
 	assert_int_equal(g->count, 1);
-	/*
-	 * Each slice has a weight stage, and a cluster one tile at most: slices
-	 * wait for each other.
-	 */
+	/* Each slice has a weight stage.  A cluster has one tile at most,
+	 * because slices wait for each other. */
 	assert_true(divide_up(k, NIB_WEIGHT_STAGE_K) >= p->k_slices);
 	assert_true(p->rounds <= 1);
 }
@@ -213,7 +219,7 @@ static void covers(void **state)
 		check_cover(&g, &p, tiles, seen);
 		check_cycles(&g, &p, tiles);
 		assert_true(p.tiles == 0 ? p.cycles == 0 : p.cycles > 0);
-		/* The same again, and the same figures without a list. */
+		/* A second call gives the same; one without a list, the same figures. */
 		assert_true(plan_of(&g, &q, &again));
 		assert_memory_equal(tiles, again,
 				    (size_t)entries * sizeof(*tiles));
@@ -235,6 +241,70 @@ static void covers(void **state)
 	assert_true(packed > GROUPS / 20);
 	assert_true(dealt > GROUPS / 10);
 	test_free(seen);
+}
+
+/* Tiles that begin at multiples of 64, by both searches. */
+static void covers_aligned(void **state)
+{
+	unsigned *seen = test_calloc(MAX_COUNTS, sizeof(*seen));
+	int packed = 0, dealt = 0, long_lists = 0;
+
+	(void)state;
+	for (int i = 0; i < 2 * GROUPS; i++) {
+		struct nib_gemm_tile *tiles;
+		struct nib_tile_plan p;
+		struct group g;
+
+		make_group(&g, i);
+		if (!g.device.costs)
+			g.device.costs = &g.costs;
+		if (i % 7 != 0)
+			g.costs = nib_sm100_costs;
+		/* Few tiles a cluster, which are packed. */
+		for (int32_t j = 0; j < g.count && i % 2; j++)
+			g.shapes[j].m %= 400;
+		if (i % 2 && g.count > 8)
+			g.count = 8;
+		g.may_split = false;
+		g.device.align = 64;
+		g.device.most_rows = i % 4 ? NIB_TILE_M_MAX : 192;
+		g.device.raster = i % 5 ? 8 : 1 + rnd_below(20);
+		assert_true(plan_of(&g, &p, &tiles));
+		check_cover(&g, &p, tiles, seen);
+		check_cycles(&g, &p, tiles);
+		free(tiles);
+		packed += p.is_packed;
+		dealt += !p.is_packed;
+		long_lists += p.tiles > 64 * (int64_t)p.clusters;
+	}
+	assert_true(packed > GROUPS / 10);
+	assert_true(dealt > GROUPS / 5);
+	assert_true(long_lists > GROUPS / 50);
+	test_free(seen);
+}
+
+/* Eight units side by side share rows of A before the next ones come. */
+static void walks_in_strips(void **state)
+{
+	struct group g = {.device = {.clusters = 64,
+				     .costs = &nib_sm100_costs,
+				     .align = 64,
+				     .most_rows = NIB_TILE_M_MAX,
+				     .raster = 8},
+			  .shapes = {{8192, 8192, 8192, 0}},
+			  .count = 1};
+	struct nib_gemm_tile *tiles;
+	struct nib_tile_plan p;
+
+	(void)state;
+	assert_true(plan_of(&g, &p, &tiles));
+	assert_int_equal(p.tile_m, 256);
+	assert_int_equal(p.rounds, 16);
+	for (int32_t i = 0; i < p.rounds * p.clusters; i++) {
+		assert_int_equal(tiles[i].unit, i / 256 * 8 + i % 8);
+		assert_int_equal(tiles[i].row, i % 256 / 8 * 256);
+	}
+	free(tiles);
 }
 
 static int by_falling_cycles(const void *a, const void *b)
@@ -285,14 +355,14 @@ static double dealt_cycles(const struct group *g, int32_t cap)
 	return most;
 }
 
-/* What is not tried, and how tiles are dealt, loses nothing. */
+/* The search loses nothing by what it does not try or by how it deals. */
 static void deals_longest_first(void **state)
 {
 	int packed = 0;
 
 	(void)state;
 	for (int i = 0; i < GROUPS; i++) {
-		struct nib_cuda_costs costs = nib_cuda_costs;
+		struct nib_cuda_costs costs = nib_sm90_costs;
 		struct group g = {
 		    .device = {.clusters = 38 + rnd_below(35), .costs = &costs},
 		    .count = 1 + rnd_below(8),
@@ -305,7 +375,7 @@ static void deals_longest_first(void **state)
 		for (int32_t j = 0; j < g.count; j++)
 			g.shapes[j] = (struct nib_tile_shape){
 			    rnd_size(1, 600), rnd_size(1, 1024),
-			    rnd_size(1, 100) * 64};
+			    rnd_size(1, 100) * 64, 0};
 		for (int j = 0; j < NIB_TILE_SIZES; j++) {
 			const double cycles =
 			    dealt_cycles(&g, nib_tile_size(j));
@@ -327,7 +397,7 @@ static void deals_longest_first(void **state)
 static void divides_a_long_k(void **state)
 {
 	struct group g = {.device = {.clusters = 66},
-			  .shapes = {{64, 2048, 16384}},
+			  .shapes = {{64, 2048, 16384, 0}},
 			  .count = 1,
 			  .may_split = true};
 	struct nib_tile_plan p, q;
@@ -348,7 +418,7 @@ static void divides_a_long_k(void **state)
 
 /*
  * Groups whose best makespan is known nearly, from below: the linear program
- * over all cuts and all loads of a cluster (docs/notes/0033-tile-search.md).
+ * over all cuts and all loads of a cluster (docs/performance-hopper.md).
  */
 static void balances_groups(void **state)
 {
@@ -377,13 +447,14 @@ static void balances_groups(void **state)
 	for (int i = 0; i < count; i++) {
 		const struct nib_tile_loads *loads;
 		struct nib_tile_search *search;
-		struct group g = {0};
+		struct group g = {
+		    .device = {.clusters = 66, .costs = &nib_sm90_costs}};
 
 		for (; groups[i].m[g.count]; g.count++)
 			g.shapes[g.count] = (struct nib_tile_shape){
-			    groups[i].m[g.count], groups[i].n, groups[i].k};
-		search = nib_tile_search(&nib_cuda_costs, g.shapes, g.count,
-					 false, 66, &loads);
+			    groups[i].m[g.count], groups[i].n, groups[i].k, 0};
+		search = nib_tile_search(&g.device, g.shapes, g.count, false,
+					 &loads);
 		assert_non_null(search);
 		assert_non_null(loads);
 		if (loads->cycles > 1.07 * groups[i].bound)
@@ -405,14 +476,14 @@ static void more_tiles_must_win(void **state)
 
 	(void)state;
 	for (int i = 0; i < g.count; i++)
-		g.shapes[i] = (struct nib_tile_shape){m[i], 4096, 7168};
+		g.shapes[i] = (struct nib_tile_shape){m[i], 4096, 7168, 0};
 	assert_true(plan_of(&g, &p, NULL));
 	assert_false(p.is_packed);
 	assert_int_equal(p.tiles, 128);
 	/* 48 tiles of 256 leave 18 clusters idle: 84 smaller ones win 12 %. */
 	g.count = 1;
 	g.dual = true;
-	g.shapes[0] = (struct nib_tile_shape){512, 3072, 7168};
+	g.shapes[0] = (struct nib_tile_shape){512, 3072, 7168, 0};
 	assert_true(plan_of(&g, &p, NULL));
 	assert_true(p.is_packed);
 	assert_true(p.tiles > 48);
@@ -437,9 +508,12 @@ static void sizes(void **state)
 static void longer_tiles_cost_more(void **state)
 {
 	(void)state;
-	for (int i = 1; i < NIB_TILE_SIZES; i++)
-		assert_true(nib_cuda_costs.step[i - 1] <
-			    nib_cuda_costs.step[i]);
+	for (int i = 1; i < NIB_TILE_SIZES; i++) {
+		assert_true(nib_sm100_costs.step[i - 1] <
+			    nib_sm100_costs.step[i]);
+		assert_true(nib_sm90_costs.step[i - 1] <
+			    nib_sm90_costs.step[i]);
+	}
 }
 
 /* The planner takes the size, and the split, that a given table favours. */
@@ -447,7 +521,7 @@ static void reads_the_table(void **state)
 {
 	struct nib_cuda_costs costs;
 	struct group g = {.device = {.clusters = 66, .costs = &costs},
-			  .shapes = {{768, 4096, 7168}},
+			  .shapes = {{768, 4096, 7168, 0}},
 			  .count = 1,
 			  .may_split = true};
 	struct nib_tile_plan p;
@@ -468,8 +542,8 @@ static void reads_the_table(void **state)
 				 113 * divide_up((int32_t)p.tiles, p.clusters));
 	}
 	/* Eight units of 64 rows of A: split-k, where the reduction is free. */
-	g.shapes[0] = (struct nib_tile_shape){64, 2048, 7168};
-	costs = nib_cuda_costs;
+	g.shapes[0] = (struct nib_tile_shape){64, 2048, 7168, 0};
+	costs = nib_sm90_costs;
 	costs.split = 1;
 	assert_true(plan_of(&g, &p, NULL));
 	/* Eight slices of 28 stages would have as many as seven. */
@@ -479,10 +553,143 @@ static void reads_the_table(void **state)
 	assert_int_equal(p.k_slices, 1);
 }
 
+/* ---- recorded lists ------------------------------------------------------- */
+
+static void digest_add(uint64_t *digest, int64_t value)
+{
+	for (int i = 0; i < 64; i += 8) {
+		*digest ^= (uint64_t)value >> i & 0xFF;
+		*digest *= UINT64_C(0x100000001B3);
+	}
+}
+
+static void digest_tile(uint64_t *digest, const struct nib_gemm_tile *t)
+{
+	digest_add(digest, t->problem);
+	digest_add(digest, t->unit);
+	digest_add(digest, t->row);
+	digest_add(digest, t->rows);
+	digest_add(digest, t->k_slice);
+}
+
+static void digest_plan(const struct group *g, uint64_t digests[3])
+{
+	struct nib_gemm_tile *tiles;
+	struct nib_tile_plan p;
+	uint64_t *digest;
+
+	assert_true(plan_of(g, &p, &tiles));
+	digest = &digests[p.is_packed ? 1 : p.k_slices > 1 ? 2 : 0];
+	digest_add(digest, p.k_slices);
+	digest_add(digest, p.rounds);
+	digest_add(digest, p.tile_m);
+	digest_add(digest, p.tiles);
+	for (int64_t i = 0; i < (int64_t)p.rounds * p.clusters; i++)
+		digest_tile(digest, &tiles[i]);
+	free(tiles);
+}
+
+/* Packed tiles, also where the plan would take others. */
+static void digest_search(const struct group *g, uint64_t *digest)
+{
+	const struct nib_tile_loads *loads;
+	struct nib_tile_search *search =
+	    nib_tile_search(&g->device, g->shapes, g->count, g->dual, &loads);
+
+	assert_non_null(search);
+	digest_add(digest, loads ? loads->count : -1);
+	for (int32_t i = 0; loads && i < loads->count; i++) {
+		const struct nib_tile_load *load = &loads->list[i];
+
+		digest_add(digest, load->piece.problem);
+		digest_add(digest, load->piece.rows);
+		digest_add(digest, load->piece.row);
+		digest_add(digest, load->piece.first);
+		digest_add(digest, load->piece.count);
+		digest_add(digest, load->cluster);
+		digest_add(digest, load->clusters);
+		digest_add(digest, load->each);
+	}
+	free(search);
+}
+
+/* A group that the searches differ on: sizes of layers, some hundred rows. */
+static void make_layers(struct group *g, const struct nib_cuda_costs *costs)
+{
+	static const int32_t n[] = {2048, 3072, 4096, 7168, 1000};
+	static const int32_t k[] = {1536, 2048, 4096, 7168, 16384};
+
+	memset(g, 0, sizeof(*g));
+	g->costs = *costs;
+	g->device.clusters = 57 + rnd_below(10);
+	g->device.costs = &g->costs;
+	g->count = 1 + rnd_below(rnd_below(4) ? 9 : 40);
+	g->dual = rnd_below(2);
+	g->may_split = rnd_below(2);
+	for (int32_t i = 0; i < g->count; i++) {
+		const int32_t m = rnd_size(1, rnd_below(3) ? 300 : 1100);
+
+		/* Whole steps, too: limits are multiples of them. */
+		g->shapes[i] = (struct nib_tile_shape){
+		    rnd_below(2) ? m : divide_up(m, STEP) * STEP,
+		    n[rnd_below(5)], k[rnd_below(5)], 0};
+	}
+}
+
+/*
+ * The searches choose as they did when these numbers were recorded, with this
+ * table of costs.  A change that is meant to choose other tiles records them
+ * again, once the tests above and a measurement say that it is better.
+ */
+static void lists_are_recorded(void **state)
+{
+	static const struct nib_cuda_costs costs = {
+	    .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938,
+		     1070},
+	    .tile = 1500,
+	    .split = 6000,
+	};
+	static const struct {
+		const char *name;
+		uint64_t digest;
+	} recorded[4] = {
+	    {"dealt tiles", UINT64_C(0x9085cb9a5ed5adaa)},
+	    {"packed tiles", UINT64_C(0xab95281217501b52)},
+	    {"tiles with a split k", UINT64_C(0xf98d7b43d9328b72)},
+	    {"searches", UINT64_C(0xf2f1a90e9a72332a)},
+	};
+	uint64_t digests[4] = {1, 1, 1, 1};
+	int wrong = 0;
+
+	(void)state;
+	seed = 88172645463325252;
+	for (int i = 0; i < 2 * GROUPS; i++) {
+		struct group g;
+
+		if (i % 2) {
+			make_group(&g, i / 2);
+			if (i / 2 % 7)
+				g.costs = costs;
+			g.device.costs = &g.costs;
+		} else {
+			make_layers(&g, &costs);
+		}
+		digest_plan(&g, digests);
+		digest_search(&g, &digests[3]);
+	}
+	for (int i = 0; i < 4; i++)
+		if (digests[i] != recorded[i].digest) {
+			print_error("%s: now 0x%016llx\n", recorded[i].name,
+				    (unsigned long long)digests[i]);
+			wrong++;
+		}
+	assert_int_equal(wrong, 0);
+}
+
 static void without_memory(void **state)
 {
 	struct group g = {.device = {.clusters = 66},
-			  .shapes = {{300, 4096, 7168}, {5, 129, 16}},
+			  .shapes = {{300, 4096, 7168, 0}, {5, 129, 16, 0}},
 			  .count = 2};
 	struct nib_gemm_tile *tiles = NULL;
 	struct nib_tile_plan p;
@@ -510,6 +717,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(covers),
+	    cmocka_unit_test(covers_aligned),
+	    cmocka_unit_test(walks_in_strips),
 	    cmocka_unit_test(deals_longest_first),
 	    cmocka_unit_test(divides_a_long_k),
 	    cmocka_unit_test(balances_groups),
@@ -517,6 +726,7 @@ int main(void)
 	    cmocka_unit_test(sizes),
 	    cmocka_unit_test(longer_tiles_cost_more),
 	    cmocka_unit_test(reads_the_table),
+	    cmocka_unit_test(lists_are_recorded),
 	    cmocka_unit_test(without_memory),
 	};
 

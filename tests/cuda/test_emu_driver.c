@@ -30,7 +30,7 @@ static void declarations_agree(void **state)
 			fail_msg("%s is %lld in nibblas, %lld in emu/",
 				 declared[i].name, declared[i].value, value);
 	}
-	/* Neither list is a part of the other; most of both is common. */
+	/* Each list has names of its own, but most are in both. */
 	assert_true(common >= 40);
 }
 

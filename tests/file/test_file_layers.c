@@ -25,7 +25,7 @@ struct part {
 static struct nib_file *open_parts(const struct part *parts,
 				   struct test_image *image)
 {
-	unsigned char data[4096];
+	unsigned char data[8192];
 	char header[4096] = "{";
 	size_t used = 0, at = 1;
 	struct nib_error err;
@@ -266,6 +266,14 @@ static const struct bad_layer bad_layers[] = {
      "must be F8_E4M3 [batch, 2, 1]"},
     {{W("U8", "2,8", 16), S("F8_E4M3", "128,4", 512), G("F32", "", 4, half)},
      "padded as 128x4 tiles are"},
+    {{W("U8", "128,40", 5120), S("F8_E4M3", "128,8", 1024),
+      G("F32", "", 4, half)},
+     "padded as 128x4 tiles are"},
+    {{W("U8", "129,32", 4128), S("F8_E4M3", "256,4", 1024),
+      G("F32", "", 4, half)},
+     "padded as 128x4 tiles are"},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "128,8", 1024), G("F32", "", 4, half)},
+     "weight_scale is F8_E4M3 [128, 8]: must be F8_E4M3 [2, 1]"},
     {{W("U8", "9223372036854775807,0", 0), S("F8_E4M3", "0,0", 0),
       G("F32", "", 4, half)},
      "the last size must be"},
@@ -345,6 +353,42 @@ static void says_why_a_layer_cannot_be_read(void **state)
 	}
 }
 
+/* Also by the name of its weight, which is longer than the layer's. */
+static void finds_names_that_begin_others(void **state)
+{
+	static const char *const names[] = {"x", "x1", "x2", "x3"};
+	struct part parts[13] = {{NULL, NULL, NULL, 0, NULL}};
+	char text[12][24], name[24];
+	struct test_image image;
+	struct nib_file *file;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		char(*t)[24] = &text[3 * i];
+
+		snprintf(t[0], sizeof(*t), "%s.weight", names[i]);
+		snprintf(t[1], sizeof(*t), "%s.weight_scale", names[i]);
+		snprintf(t[2], sizeof(*t), "%s.weight_scale_2", names[i]);
+		parts[3 * i] = (struct part){t[0], "U8", "2,8", 16, NULL};
+		parts[3 * i + 1] =
+		    (struct part){t[1], "F8_E4M3", "2,1", 2, NULL};
+		parts[3 * i + 2] = (struct part){t[2], "F32", "1", 4, half};
+	}
+	file = open_parts(parts, &image);
+	for (int i = 0; i < 4; i++) {
+		const struct nib_layer *layer =
+		    nib_file_find_layer(file, names[i]);
+
+		assert_non_null(layer);
+		assert_string_equal(layer->name, names[i]);
+		snprintf(name, sizeof(name), "%s.weight", names[i]);
+		assert_ptr_equal(nib_file_find_layer(file, name), layer);
+	}
+	assert_null(nib_file_find_layer(file, "x4"));
+	assert_null(nib_file_find_layer(file, ""));
+	close_parts(file, &image);
+}
+
 static void refuses_a_layer_in_both_formats(void **state)
 {
 	static const struct part parts[] = {
@@ -401,6 +445,7 @@ int main(void)
 	    cmocka_unit_test(reads_stacks),
 	    cmocka_unit_test(leaves_other_formats_alone),
 	    cmocka_unit_test(says_why_a_layer_cannot_be_read),
+	    cmocka_unit_test(finds_names_that_begin_others),
 	    cmocka_unit_test(refuses_a_layer_in_both_formats),
 	    cmocka_unit_test(reads_scales_of_nothing),
 	};

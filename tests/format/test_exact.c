@@ -17,6 +17,7 @@
 
 #include "common/data.h"
 #include "format/bound.h"
+#include "format/e4m3.h"
 #include "format/exact.h"
 #include "format/half.h"
 #include "format/view.h"
@@ -95,7 +96,7 @@ static struct nib_exact_sum slow_dot(const struct nib_nvfp4 *a, int64_t a_batch,
 	assert_true(sum == (int64_t)sum && magnitude == (int64_t)magnitude);
 	assert_true(products == (int64_t)products);
 	return (struct nib_exact_sum){(int64_t)sum, (int64_t)magnitude,
-				      (int64_t)products, false};
+				      (int64_t)products, 0, false};
 }
 
 /* ---- the sum ------------------------------------------------------------ */
@@ -190,7 +191,7 @@ static void nan_scale_is_seen(void **state)
 
 static float round32(int64_t sum, float alpha)
 {
-	const struct nib_exact_sum s = {sum, 0, 0, false};
+	const struct nib_exact_sum s = {sum, 0, 0, 0, false};
 
 	return nib_fp32_from_bits(nib_exact_round(&s, alpha, NIB_FP32));
 }
@@ -207,7 +208,7 @@ static void product_is_rounded_once(void **state)
 		const float alpha = ldexpf((float)(next_random() >> 40),
 					   -(int)(next_random() % 150));
 		const long double exact = (long double)sum * alpha * 0x1p-20L;
-		const struct nib_exact_sum s = {sum, 0, 0, false};
+		const struct nib_exact_sum s = {sum, 0, 0, 0, false};
 
 		assert_true(round32(sum, alpha) == (float)exact);
 		assert_true(round32(sum, -alpha) == -(float)exact);
@@ -218,8 +219,8 @@ static void product_is_rounded_once(void **state)
 static void wide_products_keep_their_last_bit(void **state)
 {
 	const int64_t tie = (INT64_C(1) << 62) + (INT64_C(1) << 38);
-	const struct nib_exact_sum half = {3 << 7, 0, 0, false};
-	const struct nib_exact_sum large = {INT64_C(1) << 62, 0, 0, false};
+	const struct nib_exact_sum half = {3 << 7, 0, 0, 0, false};
+	const struct nib_exact_sum large = {INT64_C(1) << 62, 0, 0, 0, false};
 
 	(void)state;
 	assert_true(round32(tie, 1) == 0x1p42f);
@@ -263,7 +264,7 @@ static void what_64_bits_lose_breaks_ties(void **state)
 
 static void special_alphas_follow_ieee(void **state)
 {
-	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, false};
+	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, 0, false};
 
 	(void)state;
 	assert_true(isnan(round32(5, NAN)));
@@ -318,6 +319,7 @@ static void silu_has_its_limits(void **state)
 
 #define BLOCKS NIB_ARITHMETIC_BLOCKS
 #define TENSOR NIB_ARITHMETIC_FP16_TENSOR
+#define FP4    NIB_ARITHMETIC_FP4_TENSOR
 
 /* ---- bounds ------------------------------------------------------------- */
 
@@ -329,9 +331,9 @@ static double fraction_of(const struct nib_expected *e, enum nib_dtype dtype,
 
 static void judge_knows_overflow_and_nan(void **state)
 {
-	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, false};
-	const struct nib_exact_sum nan = {0, 0, 0, true};
-	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, false};
+	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, 0, false};
+	const struct nib_exact_sum nan = {0, 0, 0, 0, true};
+	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, 0, false};
 	struct nib_expected e = nib_expect_gemm(&one, 1, 16, BLOCKS);
 
 	(void)state;
@@ -377,9 +379,9 @@ static void judge_knows_overflow_and_nan(void **state)
 
 static void tensor_bound_is_of_the_products(void **state)
 {
-	struct nib_exact_sum s = {1 << 20, 1 << 20, 1 << 20, false};
-	const struct nib_exact_sum opposed = {0, 0, 1 << 20, false};
-	const struct nib_exact_sum zero = {0, 0, 0, false};
+	struct nib_exact_sum s = {1 << 20, 1 << 20, 1 << 20, 0, false};
+	const struct nib_exact_sum opposed = {0, 0, 1 << 20, 0, false};
+	const struct nib_exact_sum zero = {0, 0, 0, 0, false};
 	struct nib_expected e = nib_expect_gemm(&s, 1, 32, TENSOR);
 
 	(void)state;
@@ -415,19 +417,89 @@ static void tensor_bound_is_of_the_products(void **state)
 	assert_true(fraction_of(&e, NIB_FP32, 0.74 * 18.5 * 0x1p-24) > 1);
 }
 
+static void fp4_bound_grows_by_steps_and_large_blocks(void **state)
+{
+	struct nib_exact_sum s = {1 << 20, 1 << 20, 0, 0, false};
+	struct nib_exact_sum opposed = {0, 0, 0, 0, false};
+	struct nib_expected e;
+
+	(void)state;
+	for (int64_t k = 16; k <= 64; k += 16) {
+		e = nib_expect_gemm(&s, 1, k, FP4);
+		assert_true(e.unit == 1);
+		assert_true(fabs(e.slack - 6.002 * 0x1p-24) < 0x1p-80);
+	}
+	e = nib_expect_gemm(&s, -2, 80, FP4);
+	assert_true(e.want == -2 && e.unit == 2);
+	assert_true(fabs(e.slack - 2 * 8.004 * 0x1p-24) < 0x1p-80);
+	s.large = 3;
+	e = nib_expect_gemm(&s, -2, 80, FP4);
+	assert_true(fabs(e.slack - 2 * (8.004 * 0x1p-24 + 3 * 0x1p-16)) <
+		    0x1p-80);
+	/* Blocks that cancel leave nothing, but beside a large one. */
+	e = nib_expect_gemm(&opposed, 1, 64, FP4);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
+	opposed.large = 1;
+	e = nib_expect_gemm(&opposed, -1, 64, FP4);
+	assert_true(e.unit == 1);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1p-16) <= 1);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1.1p-16) > 1);
+	e = nib_expect_gemm(&opposed, 0, 64, FP4);
+	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
+	/* An infinite alpha shows the sign, if it is sure. */
+	e = nib_expect_gemm(&opposed, INFINITY, 64, FP4);
+	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	opposed.sum = 16;
+	e = nib_expect_gemm(&opposed, INFINITY, 64, FP4);
+	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	opposed.sum = 17;
+	e = nib_expect_gemm(&opposed, INFINITY, 64, FP4);
+	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) > 1);
+}
+
+static void large_blocks_are_of_two_scales(void **state)
+{
+	static const uint8_t bytes[] = {0x77, 0x78, 0x7E, 0x7F, 0, 1};
+	enum { N = sizeof(bytes) };
+	int16_t twice[N * N * NIB_BLOCK] = {0};
+	int32_t scale_a[N * N], scale_b[N * N];
+	const struct nib_exact_row a = {twice, scale_a, false};
+	const struct nib_exact_row b = {twice, scale_b, false};
+
+	(void)state;
+	for (int i = 0; i < N * N; i++) {
+		const uint8_t x = bytes[i / N], y = bytes[i % N];
+
+		scale_a[i] = nib_e4m3_is_nan(x) ? 0 : nib_e4m3_integer(x);
+		scale_b[i] = nib_e4m3_is_nan(y) ? 0 : nib_e4m3_integer(y);
+	}
+	assert_int_equal(nib_exact_large_blocks(&a, &b, N * N * NIB_BLOCK), 4);
+	assert_int_equal(nib_exact_large_blocks(&a, &b, 2 * N * NIB_BLOCK), 2);
+	assert_int_equal(nib_exact_large_blocks(&a, &b, 0), 0);
+}
+
 static void dual_bound_is_tight_and_knows_overflow(void **state)
 {
-	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, false};
-	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, false};
+	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, 0, false};
+	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, 0, false};
 	const struct nib_exact_sum vague = {-5 * (1 << 20), INT64_C(1) << 44, 0,
-					    false};
-	const struct nib_exact_sum nan = {0, 0, 0, true};
+					    0, false};
+	const struct nib_exact_sum nan = {0, 0, 0, 0, true};
 	const double want = 3 * 2 / (1 + exp(-2));
 	struct nib_expected e = nib_expect_dual(&one, 2, &one, 3, 16, BLOCKS);
 
 	(void)state;
 	assert_true(fabs(e.want - want) < 1e-14);
 	assert_true(e.slack < 32 * 0x1p-24 * want);
+	/*
+	 * Where silu(x) is x: 5 u of x, 8 u of silu, 5 u of y, and the
+	 * rounding of their product.
+	 */
+	e = nib_expect_dual(&one, 40, &one, 3, 16, BLOCKS);
+	assert_true(e.slack >= 19 * 0x1p-24 * 120 * (1 + 0x1p-20));
+	assert_true(e.slack < 19.01 * 0x1p-24 * 120);
+	e = nib_expect_dual(&one, 2, &one, 3, 16, BLOCKS);
 	assert_true(fraction_of(&e, NIB_FP32, want) <= 1);
 	assert_true(fraction_of(&e, NIB_FP32, want * (1 + 0x1p-19)) > 1);
 
@@ -473,6 +545,8 @@ int main(void)
 	    cmocka_unit_test(silu_has_its_limits),
 	    cmocka_unit_test(judge_knows_overflow_and_nan),
 	    cmocka_unit_test(tensor_bound_is_of_the_products),
+	    cmocka_unit_test(fp4_bound_grows_by_steps_and_large_blocks),
+	    cmocka_unit_test(large_blocks_are_of_two_scales),
 	    cmocka_unit_test(dual_bound_is_tight_and_knows_overflow),
 	};
 

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "common/data.h"
+#include "common/sums.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/view.h"
@@ -141,152 +141,42 @@ struct order {
 	bool spread; /* see place() */
 };
 
-static float dot(const int64_t *w, const int64_t *x, int64_t k, float alpha,
-		 struct order order)
+static float dot(const struct nib_nvfp4 *a, int64_t m,
+		 const struct nib_nvfp4 *b, int64_t n, const void *order_)
 {
-	const int64_t padded = (k + 255) / 256 * 256;
+	static int64_t w[MAX_K], x[MAX_K];
+	const struct order *order = order_;
+	const int64_t k = a->k, padded = (k + 255) / 256 * 256;
 	float sum = 0;
 
-	for (int i = 0; i < order.parts; i++) {
+	decode(x, a, m);
+	decode(w, b, n);
+	for (int i = 0; i < order->parts; i++) {
 		const float part =
-		    part_of_sum(w, x, padded / 256 * i / order.parts * 256,
-				padded / 256 * (i + 1) / order.parts * 256, k,
-				order.spread);
+		    part_of_sum(w, x, padded / 256 * i / order->parts * 256,
+				padded / 256 * (i + 1) / order->parts * 256, k,
+				order->spread);
 
 		sum = i ? sum + part : part;
 	}
-	return sum * UNSCALE * alpha;
+	return sum * UNSCALE;
 }
 
-static float silu(float x)
-{
-	return x / (1 + expf(-x));
-}
-
-/* What a backend of that arithmetic writes to c. */
-static void multiply(enum nib_op op, const struct nib_problem *p,
-		     struct order order)
-{
-	static int64_t a[MAX_K], b[MAX_K], b2[MAX_K];
-
-	for (int64_t m = 0; m < p->a.rows; m++) {
-		decode(a, &p->a, m);
-		for (int64_t n = 0; n < p->b.rows; n++) {
-			float c;
-
-			decode(b, &p->b, n);
-			c = dot(b, a, p->a.k, *p->alpha, order);
-			if (op == NIB_DUAL_GEMM) {
-				decode(b2, &p->b2, n);
-				c = silu(c) *
-				    dot(b2, a, p->a.k, *p->alpha2, order);
-			}
-			nib_dense_set_bits(
-			    &p->c, 0, m, n,
-			    nib_fp64_to_dtype((double)c, p->c.dtype));
-		}
-	}
-}
-
-static struct nib_check_result check(enum nib_op op,
-				     const struct nib_problem *p,
-				     enum nib_arithmetic arithmetic)
-{
-	const struct nib_check_options options = {
-	    .struct_bytes = sizeof(options),
-	    .arithmetic = arithmetic,
-	};
-	struct nib_check_result result = {.struct_bytes = sizeof(result)};
-	struct nib_error err = {0};
-
-	if (nib_check(op, p, 1, &options, &result, &err))
-		fail_msg("nib_check: %s", err.message);
-	return result;
-}
-
-/* Runs the model and checks it; the larger of the old and the new fraction. */
 static double worst_of(double worst, enum nib_op op,
 		       const struct nib_problem *p, struct order order)
 {
-	struct nib_check_result r;
-
-	multiply(op, p, order);
-	r = check(op, p, NIB_ARITHMETIC_FP16_TENSOR);
-	assert_int_equal(r.checked, p->c.rows * p->c.cols);
-	if (r.failed)
-		fail_msg("%d of %d wrong: got %a, want %a, %g of the bound",
-			 (int)r.failed, (int)r.checked, r.got, r.want,
-			 r.worst_fraction);
-	return fmax(worst, r.worst_fraction);
+	return sums_worst(worst, op, p, NIB_ARITHMETIC_FP16_TENSOR, dot,
+			  &order);
 }
 
 /* ---- data ---------------------------------------------------------------- */
-
-#define ROWS 4
-#define COLS 12
-
-struct fixture {
-	struct test_nvfp4 a, b, b2;
-	struct test_dense c;
-	float alpha, alpha2;
-	struct nib_problem problem;
-};
-
-static void fixture_new(struct fixture *f, int64_t m, int64_t n, int64_t k,
-			enum test_scales scales, enum nib_dtype dtype)
-{
-	f->a = test_nvfp4_new(&rng, m, k, 1, NIB_LINEAR, scales, 0, 0);
-	f->b = test_nvfp4_new(&rng, n, k, 1, NIB_TILED_128X4, scales, 0, 0);
-	f->b2 = test_nvfp4_new(&rng, n, k, 1, NIB_LINEAR, scales, 0, 0);
-	f->c = test_dense_new(dtype, m, n, 1, 0);
-	f->alpha = (float)rng_uniform(&rng) * 0x1p-20f;
-	f->alpha2 = (float)rng_uniform(&rng) - 0.5f;
-	f->problem = (struct nib_problem){
-	    .a = f->a.view,
-	    .b = f->b.view,
-	    .b2 = f->b2.view,
-	    .c = f->c.view,
-	    .alpha = &f->alpha,
-	    .alpha2 = &f->alpha2,
-	};
-}
-
-static void fixture_free(struct fixture *f)
-{
-	test_nvfp4_free(&f->a);
-	test_nvfp4_free(&f->b);
-	test_nvfp4_free(&f->b2);
-	test_dense_free(&f->c);
-}
-
-/* The second half of each block of b undoes the first. */
-static void cancel(struct fixture *f)
-{
-	const size_t n_bytes = f->a.codes_bytes;
-	uint8_t *a = f->a.view.codes, *b = f->b.view.codes;
-
-	for (size_t i = 0; i < n_bytes; i++)
-		if (i % 8 >= 4)
-			a[i] = a[i - 4];
-	for (size_t i = 0; i < f->b.codes_bytes; i++)
-		if (i % 8 >= 4)
-			b[i] = b[i - 4] ^ 0x88;
-}
-
-static void set(struct nib_nvfp4 *v, int64_t i, int code)
-{
-	uint8_t *byte = (uint8_t *)v->codes + i / 2;
-	const int shift = i & 1 ? 4 : 0;
-
-	*byte = (uint8_t)((*byte & ~(15 << shift)) | code << shift);
-}
 
 /*
  * 2^20 at first, then in each step of spread places 15 products just below
  * 2^-5, the first bit that is lost, and one just below four times that: the
  * sum gets three units of 2^-5, less than fp32 keeps.
  */
-static void lose_all_but_the_first(struct fixture *f)
+static void lose_all_but_the_first(struct sums *f)
 {
 	struct nib_nvfp4 *v[2] = {&f->problem.a, &f->problem.b};
 
@@ -295,13 +185,14 @@ static void lose_all_but_the_first(struct fixture *f)
 			const int64_t block = i / NIB_BLOCK;
 
 			/* 6 * 1.875 * 2^-6; the fourth block has 3 and 6. */
-			set(v[side], i, block % 4 == 3 && i % 4 ? 5 : 7);
+			sums_set(v[side], 0, i,
+				 block % 4 == 3 && i % 4 ? 5 : 7);
 			*nib_nvfp4_scale(v[side], 0, 0, block) =
 			    block % 4 == 3 ? 0x17 : 0x0F;
 			if (block < 4)
-				set(v[side], i, 0);
+				sums_set(v[side], 0, i, 0);
 		}
-		set(v[side], 0, 6);			   /* 4 */
+		sums_set(v[side], 0, 0, 6);		   /* 4 */
 		*nib_nvfp4_scale(v[side], 0, 0, 0) = 0x78; /* 256 */
 	}
 }
@@ -358,20 +249,21 @@ static void random_data_is_inside(void **state)
 		const struct order order = {1 + i / 8 % 4, i & 1};
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 32);
 		struct nib_check_result r;
-		struct fixture f;
+		struct sums f;
 
-		fixture_new(&f, ROWS, COLS, ks[i % 8],
-			    (enum test_scales)(i % 3), dtype);
+		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, ks[i % 8],
+			 (enum test_scales)(i % 3), dtype);
 		worst[dtype] =
 		    worst_of(worst[dtype], NIB_GEMM, &f.problem, order);
 		if (dtype == NIB_FP32) {
-			r = check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
+			r = sums_check(NIB_GEMM, &f.problem,
+				       NIB_ARITHMETIC_BLOCKS);
 			broken += r.failed;
 			checked += r.checked;
 			cpu = fmax(cpu, r.worst_fraction);
 		}
 		worst_of(0, NIB_DUAL_GEMM, &f.problem, order);
-		fixture_free(&f);
+		sums_free(&f);
 	}
 	printf("random: fp32 %.4f of the bound, fp16 %.4f, bf16 %.4f; fp32 "
 	       "%.4f of the CPU's, %d of %d above it\n",
@@ -388,15 +280,16 @@ static void cancellation_is_inside(void **state)
 	(void)state;
 	for (int i = 0; i < 24; i++) {
 		const struct order order = {1 + i % 4, i / 4 % 2};
-		struct fixture f;
+		struct sums f;
 
-		fixture_new(&f, ROWS, COLS, 2048, (enum test_scales)(i % 3),
-			    NIB_FP32);
-		cancel(&f);
+		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, 2048,
+			 (enum test_scales)(i % 3), NIB_FP32);
+		sums_cancel(&f);
 		worst = worst_of(worst, NIB_GEMM, &f.problem, order);
 		broken +=
-		    check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS).failed;
-		fixture_free(&f);
+		    sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS)
+			.failed;
+		sums_free(&f);
 	}
 	printf("cancelling: %.4f of the bound\n", worst);
 	assert_true(worst > 0);
@@ -411,18 +304,18 @@ static void chosen_data_comes_close(void **state)
 	for (int parts = 1; parts <= 4; parts++) {
 		const struct order order = {parts, true};
 		struct nib_check_result r;
-		struct fixture f;
+		struct sums f;
 		double fraction;
 
-		fixture_new(&f, 1, 1, MAX_K, TEST_SCALES_ONE, NIB_FP32);
+		sums_new(&f, &rng, 1, 1, MAX_K, TEST_SCALES_ONE, NIB_FP32);
 		lose_all_but_the_first(&f);
 		fraction = worst_of(0, NIB_GEMM, &f.problem, order);
 		printf("chosen, %d parts: %.4f of the bound\n", parts,
 		       fraction);
 		worst = fmax(worst, fraction);
-		r = check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
+		r = sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
 		assert_int_equal(r.failed, 1);
-		fixture_free(&f);
+		sums_free(&f);
 	}
 	assert_true(worst > 0.97);
 }

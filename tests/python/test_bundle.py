@@ -4,6 +4,7 @@ and nothing of this tree, on the software GPU: tensors whose memory is that GPU'
 in for CUDA tensors.  The results are checked here.  Skipped in builds without kernels."""
 
 import ast
+import itertools
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from common import TorchTest
 
 EMULATOR = os.path.join(os.path.dirname(os.environ["NIBBLAS_LIBRARY"]),
                         "libnibemu.so")
+DEVICES = ("h200", "b200")
 PROBLEMS = ("gemm", "dual_gemm", "gemv", "group_gemm")
 
 # What the contest's evaluation script does with a submission: it imports it by name
@@ -175,26 +177,37 @@ class Bundles(TorchTest):
                  "dual_gemm": [(one(70, 40, 128),)],
                  "gemv": [(one(130, 1, 256, 2),), (one(72, 1, 1024),)],
                  "group_gemm": [tuple(one(*s) for s in group)]}
-        for problem in PROBLEMS:
+        for problem, device in itertools.product(PROBLEMS, DEVICES):
             both = [self.inputs(problem, spec) for spec in specs[problem]]
             pairs = [pair for inputs in both for pair in inputs]
             done, results = self.evaluate(self.texts[problem],
-                                          [plain for _, plain in pairs])
-            self.assertEqual(done.returncode, 0, done.stderr)
+                                          [plain for _, plain in pairs],
+                                          NIBEMU_DEVICE=device)
+            self.assertEqual(done.returncode, 0, (device, done.stderr))
             self.assertEqual(len(results), len(pairs))
             for (data, _), result in zip(pairs, results):
                 verdict = self.contest.check(problem, data, result)
-                self.assertEqual(verdict.wrong, 0, (problem, verdict.first))
+                self.assertEqual(verdict.wrong, 0,
+                                 (problem, device, verdict.first))
 
     def test_other_gpus_are_refused(self):
+        """The kernels of one architecture alone, on the other one's GPU."""
+        from nibblas._library import library_path
         inputs = [plain for _, plain in self.inputs(
             "gemm", (self.size(9, 20, 64),), 1)]
-        for env, message in (
-                ({"NIBEMU_DEVICE": "b200"}, "nibblas .*, gemm: cuda:0, .*has "
-                 r"compute capability 10\.0: the kernels are for 9\.0"),):
-            done, _ = self.evaluate(self.texts["gemm"], inputs, **env)
+        images = self.bundle.images(library_path())
+        for tag, device, message in (
+                ("sm90_", "b200", r"has compute capability 10\.0: the kernels "
+                 r"are for 9\.0 \(H100, H200\)$"),
+                ("sm100_", "h200", r"has compute capability 9\.0: the kernels "
+                 r"are for 10\.0, 10\.3 \(B200, B300\)$")):
+            text = self.bundle._text(
+                "gemm", False, self.bundle._code(), tuple(
+                    one for one in images if one.words.startswith(tag)), 1)
+            done, _ = self.evaluate(text, inputs, NIBEMU_DEVICE=device)
             self.assertNotEqual(done.returncode, 0)
-            self.assertRegex(done.stderr, message)
+            self.assertRegex(done.stderr.strip(),
+                             r"nibblas \S+, gemm: cuda:0, .*" + message)
 
     def test_wrong_tuples_are_refused(self):
         good = self.inputs("gemm", (self.size(9, 20, 64),), 1)[0][1]
@@ -235,7 +248,8 @@ class Bundles(TorchTest):
                         if isinstance(node, (ast.Import, ast.ImportFrom))
                         for alias in node.names}
             self.assertEqual(imported, allowed)
-            self.assertIn("Hopper", ast.get_docstring(tree))
+            for name in ("Hopper", "Blackwell"):
+                self.assertIn(name, ast.get_docstring(tree))
             names = {node.name for node in tree.body
                      if isinstance(node, ast.FunctionDef)}
             self.assertIn("custom_kernel", names)
@@ -255,6 +269,7 @@ class Bundles(TorchTest):
         images = self.bundle.images(library_path())
         names = {name for one in images for name in one.words.split()[2:]}
         self.assertIn("nib_gemm_sm90", names)
+        self.assertIn("nib_gemm_pair_few_sm100", names)
         self.assertFalse([name for name in names if "quantize" in name])
         for one in images:
             sections = list(self.bundle._sections(one.cubin))
@@ -265,10 +280,14 @@ class Bundles(TorchTest):
                              set(one.words.split()[2:]))
             for offset, size in code:
                 self.assertIn(one.cubin[offset:offset + size], library)
+            # ".nv.merc.debug_frame" belongs to code for a family of GPUs, and is
+            # left as it is.
             debug = [one.cubin[offset:offset + size] for name, _, offset, size
-                     in sections if "debug" in name and "rela" not in name]
+                     in sections if name.startswith((".debug", ".nv_debug"))]
+            self.assertTrue(debug)
             self.assertFalse(any(map(any, debug)))
-        self.assertEqual(self.bundle.hardware(images), "Hopper (H100, H200)")
+        self.assertEqual(self.bundle.hardware(images),
+                         "Hopper (H100, H200), Blackwell (B200, B300)")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package on the software GPU: arrays of its memory by DLPack, and what the
 operators do for CUDA tensors (streams, workspaces, plans) with stand-ins for them,
-since torch itself has no such GPU.  Skipped in builds without kernels."""
+since torch itself has no such GPU.  NIBEMU_DEVICE says which: an H200 unless it is
+b200.  Skipped in builds without kernels."""
 
 import contextlib
 import ctypes as C
 import gc
+import json
 import os
+import tempfile
 import threading
 import unittest
 import weakref
@@ -18,9 +21,11 @@ from common import (blocked, decode, failures, needs_torch, random_codes,
                     random_scales)
 
 from nibblas import _abi as abi
+from nibblas import _device
 from nibblas import _numpy
 from nibblas import _packed
 from nibblas import _plans
+from nibblas import _tuning
 from nibblas._arrays import CUDA, _Device, _Tensor, _Type
 from nibblas._library import call, lib
 
@@ -28,6 +33,8 @@ EMULATOR = os.path.join(os.path.dirname(os.environ["NIBBLAS_LIBRARY"]),
                         "libnibemu.so")
 TYPES = {"uint8": _Type(1, 8, 1), "float32": _Type(2, 32, 1),
          "float16": _Type(2, 16, 1), "int32": _Type(0, 32, 1)}
+# Both GPUs need a workspace for it: a B200 copies operands of such k.
+K = 144
 _new_capsule = C.pythonapi.PyCapsule_New
 _new_capsule.restype = C.py_object
 _new_capsule.argtypes = [C.c_void_p, C.c_char_p, C.c_void_p]
@@ -162,6 +169,48 @@ class ByDlpack(EmulatedTest):
         self.assert_right(abi.NIB_DUAL_GEMM, left, right, half, b2=right,
                           alpha=alpha, alpha2=alpha)
 
+    def test_costs_of_nib_tune(self):
+        """A device has them from its opening; of a wrong file, none."""
+        def costs(gpu):
+            got = abi.nib_costs(struct_bytes=C.sizeof(abi.nib_costs))
+            call("nib_device_get_costs", gpu.handle, C.byref(got))
+            return got
+        built_in, info = costs(self.gpu), self.gpu.info()
+        n = built_in.sizes
+        right = {"device": info["hardware"],
+                 "multiprocessors": info["threads"],
+                 "version": nibblas.__version__,
+                 "revision": built_in.revision,
+                 "tile_rows": built_in.tile_rows[:n],
+                 "step_cycles": list(range(1000, 1000 + n)),
+                 "tile_cycles": 7, "split_cycles": 8}
+        wrongs = [{key: None} for key in right] + [
+            {"device": "another"}, {"revision": built_in.revision - 1},
+            {"step_cycles": [1] * (n - 1)}, {"step_cycles": [2**33 + 5] * n},
+            {"tile_cycles": 0}, {"split_cycles": 1.5}]
+        texts = [json.dumps({**right, **wrong}) for wrong in wrongs]
+        texts += ["", "[]", json.dumps(right)[:-1],
+                  json.dumps(right) + 4096 * " "]
+        with tempfile.TemporaryDirectory() as folder:
+            name = _tuning.path(info["hardware"], info["threads"])
+            self.assertIsNone(name)      # NIB_TUNING is "off"
+            with mock.patch.dict(os.environ, NIB_TUNING="",
+                                 XDG_CACHE_HOME=folder):
+                name = _tuning.path(info["hardware"], info["threads"])
+                self.assertRegex(name, f"^{folder}/nibblas/tune-[-.0-9A-Za-z]+"
+                                 r"-\d+-[0-9.]+\.json$")
+                os.mkdir(os.path.dirname(name))
+                for text in [json.dumps(right), *texts]:
+                    with open(name, "w", encoding="ascii") as file:
+                        file.write(text)
+                    got = costs(_device.Device("cuda:0"))
+                    want = [*right["step_cycles"], 7, 8]
+                    if text in texts:
+                        want = [*built_in.step_cycles[:n],
+                                built_in.tile_cycles, built_in.split_cycles]
+                    self.assertEqual([*got.step_cycles[:n], got.tile_cycles,
+                                      got.split_cycles], want, text)
+
     def test_pack_waits_for_the_stream(self):
         """nib_pack() reads on the default stream, whatever stream has b."""
         b, _ = self.operand(33, 64)
@@ -239,8 +288,8 @@ class Streams(EmulatedTest):
         _plans.cache.plans.clear()
 
     def test_a_graph_keeps_its_plan_and_workspace(self):
-        a, left = self.operand(9, 128)
-        b, right = self.operand(130, 128)
+        a, left = self.operand(9, K)
+        b, right = self.operand(130, K)
         c, stream = self.output(9, 130), self.driver.stream()
         kw = {"out": c, "stream": stream}
         nibblas.gemm(*a, *b, **kw)
@@ -258,14 +307,14 @@ class Streams(EmulatedTest):
         nibblas.gemm(*a, *b, **kw)
         mine = _numpy._workspaces.kept["cuda:0", stream]
         self.assertNotEqual(of_graph.address, mine.address)
-        codes = random_codes(self.rng, 9, 64)
+        codes = random_codes(self.rng, 9, K // 2)
         a[0].copy(a[0].pointer, codes.ctypes.data)
         self.driver.launch(graph, stream)
         self.assert_right(abi.NIB_GEMM, (codes, left[1]), right, c)
 
     def test_an_unknown_size_in_a_graph(self):
-        a, _ = self.operand(9, 64)
-        b, _ = self.operand(33, 64)
+        a, _ = self.operand(9, K)
+        b, _ = self.operand(33, K)
         c, stream = self.output(9, 33), self.driver.stream()
         self.driver.begin(stream)
         try:
@@ -281,8 +330,8 @@ class Streams(EmulatedTest):
             self.driver.end(stream)
 
     def test_streams_do_not_share_a_workspace(self):
-        a, left = self.operand(9, 128)
-        b, right = self.operand(130, 128)
+        a, left = self.operand(9, K)
+        b, right = self.operand(130, K)
         seen, run = [], _plans.Plan.run
 
         def watch(plan, work):
@@ -332,8 +381,8 @@ class AsTensors(EmulatedTest):
             c, *a, *b, None, c.dtype, "tiled", "tiled")
 
     def test_gemm_and_groups(self):
-        a, left = self.operand(9, 128)
-        b, right = self.operand(130, 128)
+        a, left = self.operand(9, K)
+        b, right = self.operand(130, K)
         for _ in range(2):
             c = self.output(9, 130)
             self.gemm(c, a, b)
@@ -352,8 +401,8 @@ class AsTensors(EmulatedTest):
         one for which there is no memory take torch's."""
         from nibblas import _workspaces
         from nibblas.torch import _tensors
-        a, left = self.operand(9, 128)
-        b, right = self.operand(130, 128)
+        a, left = self.operand(9, K)
+        b, right = self.operand(130, K)
 
         def run(of_torch):
             c = self.output(9, 130)
@@ -513,11 +562,15 @@ class AsTensors(EmulatedTest):
         """The rates that bench compares results with on a GPU."""
         from nibblas.gpumode import _limits
         x = Array(self.gpu, np.zeros(4096, np.uint8))
-        for probe, data, amount in ((abi.NIB_PROBE_READ, x.pointer, 4096),
-                                    (abi.NIB_PROBE_MULTIPLY, None, 1)):
-            done = _limits.launch_probe(self.gpu, probe, data, amount)
-            self.assertGreaterEqual(done, amount)
+        done = _limits.launch_probe(self.gpu, abi.NIB_PROBE_READ, x.pointer, 4096)
+        self.assertGreaterEqual(done, 4096)
+
+        def timed(probe, data):
+            return lambda _: (_limits.launch_probe(self.gpu, probe, data, 1), 1)
+        rate, note = _limits.multiply_rate(timed)
         call("nib_device_wait", self.gpu.handle, None)
+        self.assertGreaterEqual(rate, 1)
+        self.assertEqual(note, "")
         rates = iter((1, 7, 5, 9, 6, 8))
         self.assertEqual(_limits.probe_rate(lambda n: (n, n / next(rates)), 64),
                          7)

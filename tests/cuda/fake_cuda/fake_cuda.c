@@ -16,7 +16,9 @@
 #include <time.h>
 
 #include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemv_params.h"
 #include "backend/cuda/kernels/probe_params.h"
+#include "backend/cuda/kernels/quantize_params.h"
 
 #define EXPORT	   __attribute__((visibility("default")))
 #define MAX_BLOCKS 4096
@@ -51,7 +53,7 @@ EXPORT struct fake_cuda fake_cuda = {
     .memory_bytes = (size_t)1 << 30,
 };
 
-/* The functions below are found by name, as their declarations. */
+/* Declares the functions below, which the library finds by name. */
 #define F(name, arguments) EXPORT CUresult name arguments;
 #include "backend/cuda/driver.def"
 #undef F
@@ -62,7 +64,7 @@ static int current(void)
 	return depth > 0 ? stack[depth - 1]->ordinal : -1;
 }
 
-/* Counts calls that come without a context; then what the context says. */
+/* Counts a call that comes without a context; returns the context's result. */
 static CUresult inside(void)
 {
 	pthread_mutex_lock(&lock);
@@ -90,7 +92,7 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 	return CUDA_SUCCESS;
 }
 
-/* As inside(), for calls that no capture allows. */
+/* As inside(), for calls that are refused while a stream is captured. */
 static CUresult inside_unsafe(void)
 {
 	if (fake_cuda.captures &&
@@ -141,7 +143,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 	memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
 	if (!memory)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* No kernel writes here, yet pack looks at the scales' signs. */
+	/* No kernel writes the scales, but nib_pack() looks at their signs. */
 	memset(memory, 0, bytes);
 	fake_register(memory, bytes, CU_MEMORYTYPE_DEVICE, current(), 0);
 	count(&fake_cuda.allocations, 1);
@@ -208,7 +210,8 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
 	return result;
 }
 
-/* As the driver: zeros for what it has never seen, and no error. */
+/* Gives zeros and no error for an address that it does not know, as the driver
+ * does; or the error that is asked for. */
 CUresult cuPointerGetAttributes(unsigned attributes_count, int *attributes,
 				void **values, CUdeviceptr pointer)
 {
@@ -220,6 +223,8 @@ CUresult cuPointerGetAttributes(unsigned attributes_count, int *attributes,
 	count(&fake_cuda.pointer_queries, 1);
 	pthread_mutex_lock(&lock);
 	block = find_block(pointer);
+	if (!block)
+		result = fake_cuda.unknown_pointer_result;
 	for (unsigned i = 0; i < attributes_count; i++)
 		switch (attributes[i]) {
 		case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -384,7 +389,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 
 /* ---- kernels ------------------------------------------------------------- */
 
-/* All that are loaded: a lost context frees them with itself, and not here. */
+/* All loaded modules, so that those which a lost context frees are no leak. */
 static CUmodule modules;
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
@@ -483,6 +488,42 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 }
 #endif
 
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
+				void *address, const uint64_t *sizes,
+				const uint64_t *strides_bytes,
+				const uint32_t *box,
+				const uint32_t *element_strides, int interleave,
+				int swizzle, int l2_promotion, int fill)
+{
+	struct fake_map fake = {.address = (uintptr_t)address,
+				.type = (uint8_t)type,
+				.swizzle = (uint8_t)swizzle,
+				.l2_promotion = (uint8_t)l2_promotion};
+
+	_Static_assert(sizeof(fake) <= sizeof(*map), "the map's bytes");
+	if (fake_cuda.map_result)
+		return fake_cuda.map_result;
+	if (rank != 3 || !address || fake.address % 16 || interleave || fill)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (int i = 0; i < 3; i++) {
+		fake.sizes[i] = sizes[i];
+		fake.box[i] = box[i];
+		if (sizes[i] < 1 || sizes[i] > (uint64_t)1 << 32 ||
+		    box[i] < 1 || box[i] > 256 || element_strides[i] != 1)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (int i = 0; i < 2; i++) {
+		fake.strides_bytes[i] = strides_bytes[i];
+		if (strides_bytes[i] < 16 || strides_bytes[i] % 16 ||
+		    strides_bytes[i] >= (uint64_t)1 << 40)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	memset(map, 0, sizeof(*map));
+	memcpy(map, &fake, sizeof(fake));
+	count(&fake_cuda.maps, 1);
+	return CUDA_SUCCESS;
+}
+
 /* Nanoseconds that a launch takes by the rule of fake_cuda.h. */
 static double launch_ns(const char *name, void *const *arguments)
 {
@@ -491,9 +532,9 @@ static double launch_ns(const char *name, void *const *arguments)
 	const struct nib_gemm_args *a = &gemm->args;
 	int32_t steps;
 
-	if (strcmp(name, "nib_sm90_probe_cycles") == 0)
+	if (strncmp(name, "nib_probe_cycles_", 17) == 0)
 		return (double)probe->count * FAKE_CYCLE_NS;
-	if (strncmp(name, "nib_gemm_", 9) != 0)
+	if (strncmp(name, "nib_gemm_", 9) != 0 || !strstr(name, "_sm90"))
 		return 0;
 	steps = a->shapes[0].k / 64 / a->k_slices;
 	return FAKE_CYCLE_NS *
@@ -516,19 +557,63 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *now)
 	return 0;
 }
 
+static void record_parameters(const char *kernel, const void *parameters)
+{
+	static const struct {
+		const char *begin; /* of the kernel's name */
+		size_t bytes;
+	} known[] = {
+	    {"nib_gemm_", sizeof(struct nib_gemm_launch)},
+	    {"nib_dual_", sizeof(struct nib_gemm_launch)},
+	    {"nib_gemv_", sizeof(struct nib_gemv_params)},
+	    {"nib_quantize_", sizeof(struct nib_quantize_params)},
+	    {"nib_amax_", sizeof(struct nib_amax_params)},
+	    {"nib_dequantize_", sizeof(struct nib_dequantize_params)},
+	    {"nib_convert_", sizeof(struct nib_convert_params)},
+	    {"nib_expert_", sizeof(struct nib_expert_rows_params)},
+	};
+
+	memset(fake_cuda.last_parameters, 0, FAKE_MAX_PARAMETERS);
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (strncmp(kernel, known[i].begin, strlen(known[i].begin)) ==
+		    0)
+			memcpy(fake_cuda.last_parameters, parameters,
+			       known[i].bytes);
+}
+
+static void find_bad(const char *kernel, const void *parameters)
+{
+	const struct nib_quantize_params *quantize = parameters;
+	const struct nib_amax_params *amax = parameters;
+	struct nib_quantize_found *found = NULL;
+
+	if (strncmp(kernel, "nib_quantize_", 13) == 0)
+		found = quantize->found;
+	else if (strncmp(kernel, "nib_amax_", 9) == 0)
+		found = amax->found;
+	if (found)
+		found->first_bad = fake_cuda.found_bad;
+}
+
 /* With the lock. */
-static void record(const CUlaunchConfig *config, CUfunction function)
+static void record(const CUlaunchConfig *config, CUfunction function,
+		   void *const *arguments)
 {
 	if (config->numAttrs > FAKE_MAX_ATTRIBUTES)
 		abort();
 	fake_cuda.launches++;
 	fake_cuda.before = fake_cuda.last;
 	fake_cuda.before.attrs = NULL;
+	fake_cuda.params_before = fake_cuda.last_params;
+	fake_cuda.last_params = arguments[0];
+	memcpy(fake_cuda.kernel_before, fake_cuda.last_kernel,
+	       sizeof(fake_cuda.last_kernel));
 	fake_cuda.last = *config;
 	fake_cuda.last.attrs = fake_cuda.last_attributes;
 	for (unsigned i = 0; i < config->numAttrs; i++)
 		fake_cuda.last_attributes[i] = config->attrs[i];
 	memcpy(fake_cuda.last_kernel, function->name, sizeof(function->name));
+	record_parameters(function->name, arguments[0]);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
@@ -549,7 +634,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 	if (result)
 		return result;
 	pthread_mutex_lock(&lock);
-	record(config, function);
+	record(config, function, arguments);
+	find_bad(function->name, arguments[0]);
 	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(&clock_ns,
 			 (uint64_t)launch_ns(function->name, arguments));

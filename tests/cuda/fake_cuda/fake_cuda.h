@@ -10,6 +10,8 @@
 
 #define FAKE_MAX_GPUS	    4
 #define FAKE_MAX_ATTRIBUTES 4
+/* At most so many bytes of parameters are handed to a kernel. */
+#define FAKE_MAX_PARAMETERS 16384
 
 /*
  * A program that is run with this library in LD_PRELOAD has a clock on which
@@ -24,19 +26,25 @@
 #define FAKE_STEP_CYCLES(rows) (1000 + 40 * (rows))
 
 struct fake_cuda {
-	/* What it pretends; the defaults are one H200 that tiles. */
+	/* The GPUs that it pretends to have; the default is one H200. */
 	CUresult init_result;
 	int version, devices;
 	int capability[FAKE_MAX_GPUS]; /* 90 is 9.0 */
 	size_t memory_bytes;	       /* an allocation beyond it fails */
 	CUresult cubin_result, ptx_result;
-	/* Entering a context, every call into one, and every launch, give
-	 * these. */
+	/* Results of entering a context, of every call into one, and of every
+	 * launch. */
 	CUresult enter_result, context_result, launch_result;
-	/* So many launches succeed before launch_result comes. */
+	CUresult map_result; /* of encoding tensor maps */
+	/* This many launches succeed before launch_result comes. */
 	int launches_left;
 	/* Memory pools are not there, as on some virtual GPUs. */
 	int no_pools;
+	/* Pointers that the driver has never seen give this. */
+	CUresult unknown_pointer_result;
+	/* What kernels that look for inf and NaN find first: ~index, as
+	 * quantize_params.h has it. */
+	unsigned long long found_bad;
 	/* Another thread captures a stream: calls that could wait are refused,
 	 * and end its capture, unless this thread's mode is relaxed. */
 	int captures;
@@ -56,9 +64,25 @@ struct fake_cuda {
 	CUlaunchConfig before; /* the launch before the last; no attributes */
 	CUlaunchConfig last;   /* launch, and its attributes */
 	CUlaunchAttribute last_attributes[FAKE_MAX_ATTRIBUTES];
-	char last_kernel[64];
+	char last_kernel[64], kernel_before[64];
+	/* The struct of its *_params.h that it was handed; zeros behind it. */
+	_Alignas(16) unsigned char last_parameters[FAKE_MAX_PARAMETERS];
+	/* The first parameter of both, where the caller has it. */
+	const void *last_params, *params_before;
+	int maps; /* encoded */
 	/* Calls made with no context, or a wrong one, current. */
 	int outside;
+};
+
+/*
+ * What cuTensorMapEncodeTiled was given, in the bytes of the map.  Like the
+ * driver it refuses sizes, strides and addresses that are not valid.
+ */
+struct fake_map {
+	uint64_t address;
+	uint64_t sizes[3], strides_bytes[2];
+	uint32_t box[3];
+	uint8_t type, swizzle, l2_promotion;
 };
 
 /* Registers memory: type CU_MEMORYTYPE_..., of a GPU; 0 forgets it. */

@@ -2,24 +2,40 @@
 /* images.c - the kernels of tests that run on the fake driver: names alone. */
 #include "backend/cuda/cuda.h"
 
-/* kernel_d0 to kernel_d9 */
-#define TEN(d)                                                                 \
-	"kernel_" d "0 kernel_" d "1 kernel_" d "2 kernel_" d "3 kernel_" d    \
-	"4 kernel_" d "5 kernel_" d "6 kernel_" d "7 kernel_" d "8 kernel_" d  \
-	"9 "
+/* kernel_d0_sm90 to kernel_d9_sm90 */
+#define ONE(number) "kernel_" number "_sm90 "
+#define FIVE(a, b)  ONE(a "0") ONE(a "1") ONE(a "2") ONE(a "3") ONE(a "4") b
+#define OTHERS(a)   ONE(a "5") ONE(a "6") ONE(a "7") ONE(a "8") ONE(a "9")
+#define TEN(a)	    FIVE(a, OTHERS(a))
+#define FORTY	    TEN("1") TEN("2") TEN("3") TEN("4")
+
+/* What both architectures have. */
+#define SHARED(arch)                                                           \
+	"nib_amax_" arch " nib_quantize_" arch " nib_dequantize_" arch         \
+	" nib_convert_scales_" arch " nib_expert_rows_" arch                   \
+	" nib_probe_read_" arch " nib_probe_cycles_" arch                      \
+	" nib_probe_multiply_" arch " nib_gemv_2_" arch " nib_gemv_4_" arch
+
+#define HOPPER                                                                   \
+	"missing_one_sm90 nib_gemv_1_sm90 nib_gemv_1_any_sm90 "                  \
+	"nib_gemv_4_any_sm90 nib_gemm_sm90 nib_dual_sm90 nib_gemm_small_m_sm90 " \
+	"nib_dual_small_m_sm90 nib_gemm_medium_m_sm90 "                          \
+	"nib_dual_medium_m_sm90 nib_activations_sm90 "
+
+#define BLACKWELL                                                              \
+	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                    \
+	"nib_gemm_single_few_sm100 nib_gemm_single_many_sm100 "                \
+	"nib_dual_pair_few_sm100 nib_dual_pair_many_sm100 "                    \
+	"nib_dual_single_few_sm100 nib_dual_single_many_sm100 "                \
+	"nib_stage_sm100 nib_gemv_8_sm100 nib_gemv_2_any_sm100 "               \
+	"nib_gemv_8_any_sm100 "
 
 static const struct cuda_image images[] = {
-    {"first 1-2 kernel_of_first", "cubin only kernel_of_first"},
-    {"second 3-4 " TEN("1") TEN("2") TEN("3") TEN(
-	 "4") "missing_one nib_gemm_sm90 nib_dual_sm90 nib_gemm_small_m_sm90 "
-	      "nib_dual_small_m_sm90 nib_gemm_medium_m_sm90 nib_dual_medium_m_sm90 "
-	      "nib_activations_sm90 "
-	      "nib_sm90_amax nib_sm90_quantize nib_sm90_dequantize "
-	      "nib_sm90_convert_scales nib_sm90_expert_rows nib_sm90_probe_read "
-	      "nib_sm90_probe_multiply "
-	      "nib_sm90_probe_cycles nib_sm90_gemv_1 nib_sm90_gemv_2 nib_sm90_gemv_4 "
-	      "nib_sm90_gemv_1_any nib_sm90_gemv_4_any",
-     "cubin"},
+    {"sm90_first 1-2 kernel_of_first_sm90", "cubin only kernel_of_first_sm90"},
+    {"sm100_first 5-6 kernel_of_first_sm100",
+     "cubin only kernel_of_first_sm100"},
+    {"sm90_second 3-4 " FORTY HOPPER SHARED("sm90"), "cubin"},
+    {"sm100_second 7-8 " BLACKWELL SHARED("sm100"), "cubin"},
     {NULL, NULL},
 };
 const struct cuda_image *cuda_images = images;

@@ -21,7 +21,7 @@ long long real_value(int i)
 
 #define STRING(x) #x
 #define NAME(x)	  STRING(x)
-/* What the header makes of the names whose suffix changes between versions. */
+/* The exported names of functions whose suffix changes between versions. */
 const char *const real_names[] = {
     NAME(cuMemAlloc),
     NAME(cuMemFree),
@@ -42,6 +42,7 @@ const char *const real_names[] = {
     NAME(cuFuncSetAttribute),
     NAME(cuLaunchKernelEx),
     NAME(cuOccupancyMaxActiveClusters),
+    NAME(cuTensorMapEncodeTiled),
     NAME(cuDeviceGetAttribute),
     NAME(cuDevicePrimaryCtxRetain),
     NULL,

@@ -1,0 +1,789 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_params.c - every number and pointer that the host hands to the
+ * kernels, on the fake driver, for problems of all sizes, layouts and strides.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemv_params.h"
+#include "backend/cuda/kernels/quantize_params.h"
+#include "backend/cuda/tiles.h"
+#include "fake_bed.h"
+#include "nibblas.h"
+
+#define CASES	  300
+#define SM_BYTES  (227 << 10)
+#define INPUTS	  ((size_t)1 << 24)
+#define MOST	  3 /* problems of a group */
+#define MEMORY	  (INPUTS + MOST * OUTPUT)
+#define OUTPUT	  ((size_t)1 << 22)
+#define WORKSPACE ((size_t)1 << 26)
+
+struct bed {
+	struct fake_cuda *fake;
+	struct nib_device *device;
+	uint8_t *memory, *workspace, *global;
+	enum nib_op op;
+	struct nib_problem problems[MOST];
+	int64_t count;
+	struct nib_plan *plan;
+	struct nib_error err;
+};
+
+static uint64_t seed = 88172645463325252;
+
+static int64_t rnd(int64_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (int64_t)(seed >> 16) % n;
+}
+
+static int64_t up(int64_t n, int64_t step)
+{
+	return (n + step - 1) / step * step;
+}
+
+static void *device_memory(struct bed *bed, size_t bytes)
+{
+	void *memory = NULL;
+
+	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
+			 NIB_OK);
+	return memory;
+}
+
+static void make_bed(struct bed *bed)
+{
+	memset(bed, 0, sizeof(*bed));
+	bed->fake = fake_open(FAKE_CUDA);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_OK);
+	bed->memory = device_memory(bed, MEMORY);
+	bed->workspace = device_memory(bed, WORKSPACE);
+	bed->global = device_memory(bed, 4096);
+}
+
+static void free_bed(struct bed *bed)
+{
+	nib_plan_free(bed->plan);
+	nib_device_free(bed->device, bed->memory);
+	nib_device_free(bed->device, bed->workspace);
+	nib_device_free(bed->device, bed->global);
+	nib_device_close(bed->device);
+	assert_int_equal(bed->fake->allocations, 0);
+}
+
+/* ---- views with and without strides -------------------------------------- */
+
+static uint8_t *anywhere(const struct bed *bed)
+{
+	return bed->memory + 256 * rnd(64);
+}
+
+static struct nib_nvfp4 rnd_nvfp4(const struct bed *bed, int64_t rows,
+				  int64_t k, int64_t batch)
+{
+	struct nib_nvfp4 v = {.codes = anywhere(bed),
+			      .scales = anywhere(bed),
+			      .rows = rows,
+			      .k = k,
+			      .batch = batch};
+	int64_t scales;
+
+	v.scale_layout = rnd(2) ? NIB_TILED_128X4 : NIB_LINEAR;
+	if (rnd(2))
+		v.row_stride_bytes = up(k / 2, 8) + 8 * rnd(4);
+	if (batch > 1 && rnd(2))
+		v.batch_stride_bytes =
+		    rows * (v.row_stride_bytes ? v.row_stride_bytes : k / 2) +
+		    8 * rnd(4);
+	scales = (int64_t)nib_scales_bytes(v.scale_layout, rows, k);
+	if (v.scale_layout == NIB_LINEAR && rnd(2)) {
+		v.scale_row_stride_bytes = k / 16 + rnd(5);
+		scales = rows * v.scale_row_stride_bytes;
+	}
+	if (batch > 1 && rnd(2))
+		v.scale_batch_stride_bytes =
+		    scales + (v.scale_layout == NIB_LINEAR ? rnd(5) : 512);
+	/* A batch of 8-byte pieces, also where the library fills it in. */
+	if (batch > 1 && k / 2 * rows % 8)
+		v.batch_stride_bytes =
+		    up(rows * (v.row_stride_bytes ? v.row_stride_bytes : k / 2),
+		       8);
+	return v;
+}
+
+/* The at-th of a group's outputs, which lie apart. */
+static struct nib_dense rnd_dense(const struct bed *bed, int64_t at,
+				  int64_t rows, int64_t cols, int64_t batch)
+{
+	struct nib_dense v = {.data = bed->memory + INPUTS +
+				      (size_t)at * OUTPUT + 256 * rnd(64),
+			      .dtype = (enum nib_dtype)rnd(3),
+			      .rows = rows,
+			      .cols = cols,
+			      .batch = batch};
+
+	if (rnd(2))
+		v.row_stride_elems = cols + rnd(9);
+	if (rnd(2)) /* of one matrix it means nothing */
+		v.batch_stride_elems =
+		    rows * (v.row_stride_elems ? v.row_stride_elems : cols) +
+		    rnd(9);
+	return v;
+}
+
+static int64_t row_bytes(const struct nib_nvfp4 *v)
+{
+	return v->row_stride_bytes ? v->row_stride_bytes : v->k / 2;
+}
+
+static int64_t batch_bytes(const struct nib_nvfp4 *v)
+{
+	return v->batch_stride_bytes ? v->batch_stride_bytes
+				     : v->rows * row_bytes(v);
+}
+
+static int64_t scale_row_bytes(const struct nib_nvfp4 *v)
+{
+	if (v->scale_layout == NIB_TILED_128X4)
+		return 0;
+	return v->scale_row_stride_bytes ? v->scale_row_stride_bytes
+					 : v->k / 16;
+}
+
+/* Tiles have no rows: their stride is not looked at. */
+static void check_scale_rows(const struct nib_nvfp4 *v, int64_t stride)
+{
+	if (v->scale_layout == NIB_LINEAR)
+		assert_int_equal(stride, scale_row_bytes(v));
+}
+
+static int64_t scale_batch_bytes(const struct nib_nvfp4 *v)
+{
+	if (v->scale_batch_stride_bytes)
+		return v->scale_batch_stride_bytes;
+	return v->scale_layout == NIB_TILED_128X4
+		   ? up(v->rows, 128) * up(v->k / 16, 4)
+		   : v->rows * scale_row_bytes(v);
+}
+
+static int64_t dense_row(const struct nib_dense *v)
+{
+	return v->row_stride_elems ? v->row_stride_elems : v->cols;
+}
+
+static int64_t dense_batch(const struct nib_dense *v)
+{
+	return v->batch_stride_elems ? v->batch_stride_elems
+				     : v->rows * dense_row(v);
+}
+
+static int64_t size_of(enum nib_dtype dtype)
+{
+	return dtype == NIB_FP32 ? 4 : 2;
+}
+
+/* ---- tiled products ------------------------------------------------------ */
+
+static void make_problems(struct bed *bed)
+{
+	static const int64_t ks[] = {0, 16, 256, 272, 512, 1040, 7168};
+	static const int64_t ms[] = {5, 16, 20, 33, 64, 128, 129, 145, 300};
+	const enum nib_dtype dtype = (enum nib_dtype)rnd(3);
+
+	bed->op = rnd(2) ? NIB_DUAL_GEMM : NIB_GEMM;
+	bed->count = 1 + rnd(2) * rnd(MOST);
+	for (int64_t i = 0; i < bed->count; i++) {
+		const int64_t m = ms[rnd(9)], n = 1 + rnd(600), k = ks[rnd(7)];
+		const int64_t batch = rnd(3) ? 1 : 1 + rnd(3);
+		const int64_t shared = rnd(2) ? 1 : batch;
+		struct nib_problem *p = &bed->problems[i];
+
+		*p = (struct nib_problem){
+		    .a = rnd_nvfp4(bed, m, k, batch),
+		    .b = rnd_nvfp4(bed, n, k, shared),
+		    .c = rnd_dense(bed, i, m, n, batch),
+		    .alpha = rnd(2) ? (float *)(void *)bed->global : NULL,
+		};
+		p->c.dtype = dtype;
+		if (bed->op == NIB_DUAL_GEMM) {
+			p->b2 = rnd_nvfp4(bed, n, k, shared);
+			p->alpha2 = (float *)(void *)(bed->global + 4);
+		}
+	}
+}
+
+static int32_t weight_flags(const struct nib_nvfp4 *b, int32_t tiled)
+{
+	const bool stack = b->batch > 1;
+	int32_t flags = b->scale_layout == NIB_TILED_128X4 ? tiled : 0;
+
+	if (row_bytes(b) % 16 || (stack && batch_bytes(b) % 16))
+		flags |= NIB_B_CODES_BY_8;
+	return flags;
+}
+
+static void check_shape(const struct bed *bed, const struct nib_problem *p,
+			const struct nib_gemm_shape *s, int64_t first_row)
+{
+	const int64_t size = size_of(p->c.dtype);
+	int32_t flags = weight_flags(&p->b, NIB_B_TILED);
+
+	assert_int_equal(s->m, p->a.rows);
+	assert_int_equal(s->n, p->b.rows);
+	assert_int_equal(s->k, p->a.k);
+	assert_int_equal(s->first_row, first_row);
+	assert_int_equal(s->a_stride_bytes, row_bytes(&p->a));
+	check_scale_rows(&p->a, s->a_scale_stride_bytes);
+	assert_int_equal(s->b_stride_bytes, row_bytes(&p->b));
+	check_scale_rows(&p->b, s->b_scale_stride_bytes);
+	assert_int_equal(s->c_stride_elems, dense_row(&p->c));
+	if (p->a.scale_layout == NIB_TILED_128X4)
+		flags |= NIB_A_TILED;
+	if (dense_row(&p->c) * size % 16 == 0 &&
+	    (p->c.batch <= 1 || dense_batch(&p->c) * size % 16 == 0))
+		flags |= NIB_C_BY_16;
+	if (bed->op == NIB_DUAL_GEMM) {
+		flags |= weight_flags(&p->b2, NIB_B2_TILED);
+		assert_int_equal(s->b2_stride_bytes, row_bytes(&p->b2));
+		check_scale_rows(&p->b2, s->b2_scale_stride_bytes);
+	}
+	assert_int_equal(s->flags, flags);
+}
+
+/* By how many bytes linear scales may be loaded: all addresses are multiples. */
+static int64_t scale_flags(const struct nib_nvfp4 *b)
+{
+	uint64_t x = (uintptr_t)b->scales | (uint64_t)scale_row_bytes(b);
+
+	if (b->scale_layout == NIB_TILED_128X4)
+		return 0;
+	if (b->batch > 1)
+		x |= (uint64_t)scale_batch_bytes(b);
+	return x % 16 == 0  ? 0
+	       : x % 4 == 0 ? NIB_B_SCALES_BY_4
+			    : NIB_B_SCALES_BY_1;
+}
+
+static void check_weights(const struct nib_nvfp4 *b, int64_t l,
+			  const uint8_t *codes, const uint8_t *scales)
+{
+	const int64_t at = b->batch > 1 ? l : 0;
+
+	assert_ptr_equal(codes,
+			 (const uint8_t *)b->codes + at * batch_bytes(b));
+	assert_ptr_equal(scales, (const uint8_t *)b->scales +
+				     at * scale_batch_bytes(b));
+}
+
+static void check_pointers(const struct bed *bed, const struct nib_problem *p,
+			   int64_t l, const struct nib_gemm_pointers *x)
+{
+	int64_t flags = scale_flags(&p->b);
+
+	assert_ptr_equal(x->a,
+			 (const uint8_t *)p->a.codes + l * batch_bytes(&p->a));
+	assert_ptr_equal(x->a_scales, (const uint8_t *)p->a.scales +
+					  l * scale_batch_bytes(&p->a));
+	assert_ptr_equal(x->c, (uint8_t *)p->c.data + l * dense_batch(&p->c) *
+							  size_of(p->c.dtype));
+	assert_ptr_equal(x->alpha, p->alpha);
+	check_weights(&p->b, l, x->b, x->b_scales);
+	if (bed->op == NIB_DUAL_GEMM) {
+		check_weights(&p->b2, l, x->b2, x->b2_scales);
+		assert_ptr_equal(x->alpha2, p->alpha2);
+		flags |= scale_flags(&p->b2);
+	}
+	assert_int_equal(x->flags, flags);
+}
+
+/* The rings fill the shared memory, or are as long as they may be. */
+static void check_rings(const struct bed *bed, const struct nib_gemm_args *a)
+{
+	const char *kernel = bed->fake->last_kernel;
+	const bool small = strstr(kernel, "_small_m_") != NULL;
+	const int32_t steps = small ? 4 : strstr(kernel, "_medium_") ? 2 : 1;
+	const int32_t stage = a->tile_m * 64 * 2 * steps;
+	const int32_t used =
+	    a->a_stages * stage + a->weight_stages * NIB_WEIGHT_STAGE_BYTES +
+	    NIB_GEMM_TAIL_BYTES +
+	    (small ? NIB_SMALL_M_EXCHANGE_BYTES(a->tile_m) : 0);
+	const int32_t left = SM_BYTES - used;
+
+	assert_int_equal(a->a_stage_bytes, stage);
+	assert_int_equal(bed->fake->last.sharedMemBytes, used);
+	assert_true(left >= 0);
+	assert_true(steps == 1 ? a->tile_m > 64 : a->tile_m <= 64);
+	if (small) {
+		assert_int_equal(a->weight_stages, a->experts ? 5 : 4);
+		assert_in_range(a->a_stages, a->weight_stages, 8);
+		assert_true(a->a_stages == 8 || left < stage);
+		return;
+	}
+	assert_in_range(a->weight_stages, 3, 16);
+	assert_true(a->weight_stages == 16 || left < NIB_WEIGHT_STAGE_BYTES);
+	assert_int_equal(a->a_stages % (4 / steps), 0);
+	assert_in_range(a->a_stages, 4 / steps, 16 / steps);
+	/* One weight stage more of activations would leave two of weights. */
+	assert_true(a->a_stages == 16 / steps ||
+		    used - a->weight_stages * NIB_WEIGHT_STAGE_BYTES +
+			    4 / steps * stage + 3 * NIB_WEIGHT_STAGE_BYTES >
+			SM_BYTES);
+}
+
+static void check_tiles(const struct bed *bed, const struct nib_gemm_args *a,
+			size_t *partials)
+{
+	static const struct nib_tile_device device = {.clusters = 66};
+	struct nib_tile_shape shapes[NIB_GEMM_PROBLEMS];
+	struct nib_gemm_tile *tiles;
+	struct nib_tile_plan p;
+	int32_t most = 16;
+
+	for (int32_t i = 0; i < a->count; i++)
+		shapes[i] = (struct nib_tile_shape){
+		    a->shapes[i].m, a->shapes[i].n, a->shapes[i].k, 0};
+	assert_true(nib_tiles_plan(&device, shapes, a->count,
+				   bed->op == NIB_DUAL_GEMM, a->count == 1, &p,
+				   &tiles));
+	assert_int_equal(a->tile_rounds, p.rounds);
+	assert_int_equal(a->k_slices, p.k_slices);
+	assert_int_equal(bed->fake->last.gridDimX, 2 * p.clusters);
+	for (int64_t i = 0; i < (int64_t)p.rounds * p.clusters; i++) {
+		assert_memory_equal(&a->tiles[i], &tiles[i], sizeof(*tiles));
+		if (i < p.clusters)
+			assert_memory_equal(&a->first[i], &tiles[i],
+					    sizeof(*tiles));
+		if (tiles[i].rows > most)
+			most = tiles[i].rows;
+	}
+	assert_int_equal(a->tile_m, most);
+	*partials = p.k_slices > 1 ? (size_t)p.tiles * 2 *
+					 NIB_GEMM_PARTIALS((size_t)most) * 4
+				   : 0;
+	assert_int_equal(a->n_arrivals,
+			 p.k_slices > 1 ? 2 * p.tiles / p.k_slices : 0);
+	free(tiles);
+}
+
+static size_t workspace_bytes(const struct bed *bed)
+{
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	return info.workspace_bytes;
+}
+
+static void check_workspace(const struct bed *bed,
+			    const struct nib_gemm_args *a, int64_t padded,
+			    int64_t k, size_t partials)
+{
+	const int64_t activations = padded * 2 * up(k ? k : 1, 256);
+	const uint8_t *at = bed->workspace;
+
+	assert_int_equal(a->a_atoms, padded / 8);
+	assert_ptr_equal(a->activations, at);
+	at += activations;
+	assert_ptr_equal(a->partials, at);
+	at += partials;
+	assert_ptr_equal(a->arrivals, at);
+	assert_int_equal(workspace_bytes(bed),
+			 activations + (int64_t)partials + 4 * a->n_arrivals);
+}
+
+static void check_products(const struct bed *bed)
+{
+	const struct nib_gemm_launch *launch =
+	    (const void *)bed->fake->last_parameters;
+	const struct nib_gemm_args *a = &launch->args;
+	int64_t padded = 0, rows = 0, k = 0;
+	size_t partials;
+	int32_t used = 0;
+
+	for (int64_t i = 0; i < bed->count; i++) {
+		const struct nib_problem *p = &bed->problems[i];
+
+		for (int64_t l = 0; l < p->a.batch; l++) {
+			check_shape(bed, p, &a->shapes[used], padded);
+			check_pointers(bed, p, l, &launch->problems[used++]);
+			padded += up(p->a.rows, p->a.rows > 128 ? 32 : 16);
+			rows += p->a.rows;
+			k = p->a.k > k ? p->a.k : k;
+		}
+	}
+	assert_int_equal(a->count, used);
+	assert_int_equal(a->rows, rows);
+	assert_int_equal(a->dtype, bed->problems[0].c.dtype);
+	assert_int_equal(a->experts, 0);
+	check_tiles(bed, a, &partials);
+	check_rings(bed, a);
+	check_workspace(bed, a, padded, k, partials);
+	/* The conversion: a block an atom, and 16 steps of 64. */
+	assert_int_equal(bed->fake->before.gridDimX, padded / 8);
+	assert_int_equal(bed->fake->before.gridDimY,
+			 up(up(k ? k : 1, 256), 1024) / 1024);
+	assert_int_equal(bed->fake->before.blockDimX, 256);
+}
+
+static void run(struct bed *bed)
+{
+	const struct nib_run_options options = {.struct_bytes = sizeof(options),
+						.workspace = bed->workspace,
+						.workspace_bytes = WORKSPACE};
+
+	nib_plan_free(bed->plan);
+	bed->plan = NULL;
+	if (nib_plan_create(bed->device, bed->op, bed->problems, bed->count,
+			    NULL, &bed->plan, &bed->err) ||
+	    nib_run(bed->plan, bed->problems, bed->count, &options, &bed->err))
+		fail_msg("%s", bed->err.message);
+}
+
+static void products(void)
+{
+	int split = 0, small = 0;
+	struct bed bed;
+
+	make_bed(&bed);
+	for (int i = 0; i < CASES; i++) {
+		const struct nib_gemm_launch *launch =
+		    (const void *)bed.fake->last_parameters;
+
+		make_problems(&bed);
+		run(&bed);
+		check_products(&bed);
+		split += launch->args.k_slices > 1;
+		small += strstr(bed.fake->last_kernel, "_small_m_") != NULL;
+	}
+	assert_true(split > CASES / 20 && small > CASES / 20);
+	free_bed(&bed);
+}
+
+static void moe_products(void)
+{
+	static const int64_t rows[] = {1, 16, 100, 700};
+	struct bed bed;
+
+	make_bed(&bed);
+	for (int i = 0; i < CASES; i++) {
+		const int64_t m = rows[rnd(4)], experts = 1 + rnd(60);
+		const int64_t n = 1 + rnd(100), k = 16 * rnd(20);
+		const int64_t padded =
+		    up(m, 16) + 16 * (experts < m ? experts : m);
+		const struct nib_gemm_launch *launch =
+		    (const void *)bed.fake->last_parameters;
+		const struct nib_gemm_args *a = &launch->args;
+		const struct nib_run_options options = {
+		    .struct_bytes = sizeof(options),
+		    .workspace = bed.workspace,
+		    .workspace_bytes = WORKSPACE};
+		struct nib_problem *p = &bed.problems[0];
+		struct nib_moe_problem moe;
+
+		bed.op = rnd(2) ? NIB_DUAL_GEMM : NIB_GEMM;
+		bed.count = 1;
+		*p = (struct nib_problem){.a = rnd_nvfp4(&bed, m, k, 1),
+					  .b = rnd_nvfp4(&bed, n, k, experts),
+					  .c = rnd_dense(&bed, 0, m, n, 1),
+					  .alpha = (float *)(void *)bed.global};
+		if (bed.op == NIB_DUAL_GEMM) {
+			p->b2 = rnd_nvfp4(&bed, n, k, experts);
+			p->alpha2 = (float *)(void *)(bed.global + 256);
+		}
+		moe = (struct nib_moe_problem){
+		    .a = p->a,
+		    .b = p->b,
+		    .b2 = p->b2,
+		    .c = p->c,
+		    .alpha = p->alpha,
+		    .alpha2 = p->alpha2,
+		    .row_offsets = (int32_t *)(void *)(bed.global + 512),
+		};
+		if (rnd(2)) {
+			moe.scale_rows = (int32_t *)(void *)(bed.global + 1024);
+			moe.scale_rows_total = up(m, 128) + 128 * experts;
+		}
+		nib_plan_free(bed.plan);
+		bed.plan = NULL;
+		if (nib_plan_create_moe(bed.device, bed.op, &moe, NULL,
+					&bed.plan, &bed.err) ||
+		    nib_run_moe(bed.plan, &moe, &options, &bed.err))
+			fail_msg("%s", bed.err.message);
+		check_shape(&bed, p, &a->shapes[0], 0);
+		check_pointers(&bed, p, 0, &launch->problems[0]);
+		assert_int_equal(a->count, 1);
+		assert_int_equal(a->rows, m);
+		assert_int_equal(a->dtype, p->c.dtype);
+		assert_int_equal(a->experts, experts);
+		assert_int_equal(a->k_slices, 1);
+		assert_int_equal(a->n_arrivals, 0);
+		assert_ptr_equal(a->row_offsets, moe.row_offsets);
+		assert_ptr_equal(a->scale_rows, moe.scale_rows);
+		assert_int_equal(a->scale_rows_total, moe.scale_rows_total);
+		assert_int_equal(a->b_batch_bytes, batch_bytes(&p->b));
+		assert_int_equal(a->b_scale_batch_bytes,
+				 scale_batch_bytes(&p->b));
+		if (bed.op == NIB_DUAL_GEMM) {
+			assert_int_equal(a->b2_batch_bytes,
+					 batch_bytes(&p->b2));
+			assert_int_equal(a->b2_scale_batch_bytes,
+					 scale_batch_bytes(&p->b2));
+		}
+		assert_int_equal(bed.fake->last.gridDimX, 132);
+		check_rings(&bed, a);
+		check_workspace(&bed, a, padded, k, 0);
+	}
+	free_bed(&bed);
+}
+
+/* ---- products of few rows ------------------------------------------------ */
+
+/* What all addresses of codes or scales are multiples of: 16, 4 or 1. */
+static int align_of(uint64_t x)
+{
+	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
+}
+
+static void check_operand(const struct nib_gemv_operand *o,
+			  const struct nib_nvfp4 *v, int64_t batches)
+{
+	const bool tiled = v->scale_layout == NIB_TILED_128X4;
+	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
+
+	assert_ptr_equal(o->codes, v->codes);
+	assert_ptr_equal(o->scales, v->scales);
+	assert_int_equal(o->row_stride, row_bytes(v));
+	assert_int_equal(o->batch_stride, v->batch > 1 ? batch_bytes(v) : 0);
+	check_scale_rows(v, o->scale_row_stride);
+	assert_int_equal(o->scale_batch_stride,
+			 v->batch > 1 ? scale_batch_bytes(v) : 0);
+	assert_int_equal(o->is_tiled, tiled);
+	if (v->rows > 1) {
+		codes |= (uint64_t)row_bytes(v);
+		scales |= tiled ? 0 : (uint64_t)scale_row_bytes(v);
+	}
+	if (batches > 1 && v->batch > 1) {
+		codes |= (uint64_t)batch_bytes(v);
+		scales |= (uint64_t)scale_batch_bytes(v);
+	}
+	assert_int_equal(o->codes_align, align_of(codes));
+	assert_int_equal(o->scales_align, align_of(scales));
+}
+
+static void few_rows(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	for (int i = 0; i < CASES; i++) {
+		const struct nib_gemv_params *x =
+		    (const void *)bed.fake->last_parameters;
+		const int64_t m = 1 + rnd(4), n = 1 + rnd(300),
+			      k = 16 * rnd(40);
+		const int64_t batch = rnd(2) ? 1 : 1 + rnd(3);
+		struct nib_problem *p = &bed.problems[0];
+
+		bed.op = NIB_GEMM;
+		bed.count = 1;
+		*p = (struct nib_problem){
+		    .a = rnd_nvfp4(&bed, m, k, batch),
+		    .b = rnd_nvfp4(&bed, n, k, rnd(2) ? 1 : batch),
+		    .c = rnd_dense(&bed, 0, m, n, batch),
+		    .alpha = rnd(2) ? (float *)(void *)bed.global : NULL};
+		run(&bed);
+		assert_non_null(strstr(bed.fake->last_kernel, "_gemv_"));
+		check_operand(&x->a, &p->a, batch);
+		check_operand(&x->b, &p->b, batch);
+		assert_ptr_equal(x->alpha, p->alpha);
+		assert_ptr_equal(x->c, p->c.data);
+		assert_int_equal(x->c_row_stride, dense_row(&p->c));
+		assert_int_equal(x->c_batch_stride, dense_batch(&p->c));
+		assert_int_equal(x->n, n);
+		assert_int_equal(x->m, m);
+		assert_int_equal(x->k, k);
+		assert_int_equal(x->c_dtype, p->c.dtype);
+		assert_int_equal(bed.fake->last.gridDimX,
+				 up(x->tiles, x->tiles_per_cta) /
+				     x->tiles_per_cta);
+		assert_int_equal(bed.fake->last.gridDimY, batch);
+		assert_int_equal(bed.fake->last.blockDimX, NIB_GEMV_THREADS);
+	}
+	free_bed(&bed);
+}
+
+/* ---- packed weights ------------------------------------------------------ */
+
+/* Codes are copied row by row, or at once where they have no gaps. */
+static void packed_codes(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	for (size_t i = 0; i < INPUTS; i++)
+		bed.memory[i] = (uint8_t)(rnd(256) & 0x7F);
+	for (int i = 0; i < CASES; i++) {
+		const int64_t m = 20, n = rnd(4) ? 1 + rnd(40) : 1;
+		const int64_t k = 16 * (1 + rnd(20)), batch = 1 + rnd(3);
+		const struct nib_gemm_launch *launch =
+		    (const void *)bed.fake->last_parameters;
+		struct nib_problem *p = &bed.problems[0];
+		struct nib_packed *packed;
+
+		bed.op = NIB_GEMM;
+		bed.count = 1;
+		*p = (struct nib_problem){.a = rnd_nvfp4(&bed, m, k, batch),
+					  .b = rnd_nvfp4(&bed, n, k, batch),
+					  .c = rnd_dense(&bed, 0, m, n, batch)};
+		/* Single rows, with a gap behind each. */
+		if (n == 1)
+			p->b.batch_stride_bytes = row_bytes(&p->b) + rnd(3);
+		assert_int_equal(nib_pack(bed.device, &p->b, &packed, &bed.err),
+				 NIB_OK);
+		p->b_packed = packed;
+		run(&bed);
+		for (int64_t l = 0; l < batch; l++)
+			for (int64_t r = 0; r < n; r++)
+				assert_memory_equal(launch->problems[l].b +
+							r * (k / 2),
+						    (uint8_t *)p->b.codes +
+							l * batch_bytes(&p->b) +
+							r * row_bytes(&p->b),
+						    (size_t)k / 2);
+		nib_packed_free(packed);
+	}
+	free_bed(&bed);
+}
+
+/* ---- conversions --------------------------------------------------------- */
+
+static void check_dense(const struct nib_quantize_dense *d,
+			const struct nib_dense *v)
+{
+	const int64_t size = size_of(v->dtype);
+
+	assert_ptr_equal(d->data, v->data);
+	assert_int_equal(d->rows, v->rows);
+	assert_int_equal(d->cols, v->cols);
+	assert_int_equal(d->batch, v->batch);
+	assert_int_equal(d->row_stride, dense_row(v));
+	assert_int_equal(d->batch_stride, dense_batch(v));
+	assert_int_equal(d->dtype, v->dtype);
+	assert_int_equal(
+	    d->is_aligned,
+	    (v->rows == 1 || dense_row(v) * size % 16 == 0) &&
+		(v->batch == 1 || dense_batch(v) * size % 16 == 0));
+}
+
+static void check_nvfp4(const struct nib_quantize_nvfp4 *q,
+			const struct nib_nvfp4 *v)
+{
+	const bool tiled = v->scale_layout == NIB_TILED_128X4;
+
+	assert_ptr_equal(q->codes, v->codes);
+	assert_ptr_equal(q->scales, v->scales);
+	assert_int_equal(q->rows, v->rows);
+	assert_int_equal(q->groups, v->k / 16);
+	assert_int_equal(q->batch, v->batch);
+	assert_int_equal(q->row_stride, row_bytes(v));
+	assert_int_equal(q->batch_stride, batch_bytes(v));
+	check_scale_rows(v, q->scale_row_stride);
+	assert_int_equal(q->scale_batch_stride, scale_batch_bytes(v));
+	assert_int_equal(q->scale_bytes,
+			 tiled ? up(v->rows, 128) * up(v->k / 16, 4)
+			       : v->rows * (v->k / 16));
+	assert_int_equal(q->tile_columns, up(v->k / 16, 4) / 4);
+	assert_int_equal(q->is_tiled, tiled);
+	assert_int_equal(q->is_aligned,
+			 (v->rows == 1 || row_bytes(v) % 8 == 0) &&
+			     (v->batch == 1 || batch_bytes(v) % 8 == 0));
+}
+
+/* A thread for each of the units, 8 blocks of 256 an SM at most. */
+static void check_grid(const struct bed *bed, int64_t units)
+{
+	const int64_t blocks = up(units, 256) / 256;
+
+	assert_int_equal(bed->fake->last.gridDimX,
+			 blocks < 8 * 132 ? blocks : 8 * 132);
+	assert_int_equal(bed->fake->last.blockDimX, 256);
+}
+
+static void check_conversions(struct bed *bed, const struct nib_dense *x,
+			      struct nib_nvfp4 *q)
+{
+	const void *at = bed->fake->last_parameters;
+	const struct nib_quantize_params *to = at;
+	const struct nib_dequantize_params *from = at;
+	const struct nib_amax_params *amax = at;
+	const struct nib_quantize_options options = {
+	    .struct_bytes = sizeof(options), .global = 0.5f, .saturate = 1};
+	const int64_t scales =
+	    scale_batch_bytes(q) && q->rows && q->k
+		? (int64_t)nib_scales_bytes(q->scale_layout, q->rows, q->k)
+		: 0;
+	const bool dense = dense_row(x) == x->cols;
+	float found;
+
+	assert_int_equal(
+	    nib_quantize(bed->device, x, q, &options, NULL, &bed->err), NIB_OK);
+	check_dense(&to->x, x);
+	check_nvfp4(&to->q, q);
+	assert_null(to->global_pointer);
+	assert_true(to->global == 0.5f);
+	assert_int_equal(to->global_of_amax, 0);
+	assert_int_equal(to->saturate, 1);
+	assert_null(to->found);
+	check_grid(bed, scales * q->batch);
+	assert_int_equal(
+	    nib_dequantize(bed->device, q, 0.25f, x, NULL, &bed->err), NIB_OK);
+	check_nvfp4(&from->q, q);
+	check_dense(&from->y, x);
+	assert_true(from->global == 0.25f);
+	check_grid(bed, scales * q->batch);
+	assert_int_equal(nib_amax(bed->device, x, 1, &found, &bed->err),
+			 NIB_OK);
+	assert_ptr_equal(amax->x.data, x->data);
+	assert_int_equal(amax->x.rows, dense ? 1 : x->rows);
+	assert_int_equal(amax->x.cols, dense ? x->cols * x->rows : x->cols);
+	assert_int_equal(amax->saturate, 1);
+	check_grid(bed, up(amax->x.cols, 16) / 16 * amax->x.rows * x->batch);
+}
+
+static void conversions(void)
+{
+	struct bed bed;
+
+	make_bed(&bed);
+	for (int i = 0; i < CASES; i++) {
+		const int64_t rows = 1 + rnd(4) * rnd(100);
+		const int64_t k = 16 * (1 + rnd(60)), batch = 1 + rnd(3);
+		const struct nib_dense x = rnd_dense(&bed, 0, rows, k, batch);
+		struct nib_nvfp4 q = rnd_nvfp4(&bed, rows, k, batch);
+
+		q.scales = (uint8_t *)q.scales + INPUTS / 2;
+		check_conversions(&bed, &x, &q);
+	}
+	free_bed(&bed);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"products", products},	  {"moe_products", moe_products},
+	    {"few_rows", few_rows},	  {"packed_codes", packed_codes},
+	    {"conversions", conversions},
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}
