@@ -81,7 +81,8 @@ lint: ## Formatting, static analysis, warnings, layers, names, spelling
 format: ## Format the C code in place
 	@tools/lint.sh --format
 
-kernels: all ## Write docs/kernels.md: registers and spills of the GPU kernels
+kernels: all ## Write docs/kernels.md: registers, spills, loops of the GPU kernels
+	@tools/setup.sh kernels
 	@cmake --build $(BUILD) --target kernel_table
 
 install: all ## Install below PREFIX (/usr/local), DESTDIR heeded

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compile_kernels.sh NVCC SOURCE.cu PREFIX PTX DEBUG FLAG... - makes of SOURCE:
+# compile_kernels.sh NVCC SOURCE.cu PREFIX PTX DEBUG FLAG... - makes of SOURCE, whose
+# name begins with its architecture (sm90_, sm100_):
 #
 #   PTX             for the software GPU, with line numbers; its first line is
 #                   "// nibblas NAME ID"
-#   PREFIX.cubin    machine code for sm_90a, with line numbers if DEBUG is ON
+#   PREFIX.cubin    machine code, with line numbers if DEBUG is ON
 #   PREFIX.words    NAME, ID and the names of the kernels, which are embedded
 #                   beside the cubin: a library takes no PTX of another build
 #   PREFIX.d        the headers, for the build
@@ -18,8 +19,16 @@ prefix=$3
 ptx=$4
 debug=$5
 shift 5
-arch=-gencode=arch=compute_90a,code=sm_90a
 name=$(basename "$prefix")
+case $name in
+sm90_*) version=90a ;;
+sm100_*) version=100f ;; # of the family: for 10.0 and 10.3
+*)
+	echo "compile_kernels.sh: $name: which architecture?" >&2
+	exit 2
+	;;
+esac
+arch=-gencode=arch=compute_$version,code=sm_$version
 
 "$nvcc" -ptx "$arch" -std=c++17 -O3 -lineinfo \
 	-MD -MF "$prefix.d" -MT "$prefix.cubin" "$@" -o "$prefix.raw" "$source"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The GPU kernels: each of src/backend/cuda/kernels/*.cu becomes a cubin for Hopper,
-# which nib_images embeds, and PTX.  Without nvcc, or with NIB_CUDA=OFF, the table of
-# images is empty, and the CUDA backend says why it is closed.
+# The GPU kernels: each of src/backend/cuda/kernels/*.cu becomes a cubin for the
+# architecture that its name begins with, which nib_images embeds, and PTX.  Without
+# nvcc, or with NIB_CUDA=OFF, the table of images is empty, and the CUDA backend says
+# why it is closed.
 set(NIB_CUDA AUTO CACHE STRING
   "GPU kernels: ON (nvcc must be there), OFF, AUTO (if nvcc is there)")
 set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -15,6 +16,13 @@ if(NIB_CUDA)
   mark_as_advanced(NIB_NVCC)
   if(NIB_NVCC)
     file(GLOB nib_kernels CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)
+    execute_process(COMMAND ${NIB_NVCC} --version OUTPUT_VARIABLE nvcc_version)
+    string(REGEX MATCH "release ([0-9.]+)" _ "${nvcc_version}")
+    if(CMAKE_MATCH_1 VERSION_LESS 12.9)
+      message(STATUS "nvcc is ${CMAKE_MATCH_1}: no kernels for Blackwell, which "
+        "need 12.9")
+      list(FILTER nib_kernels EXCLUDE REGEX "/sm100_[^/]*$")
+    endif()
   elseif(NIB_CUDA STREQUAL AUTO)
     message(STATUS "nvcc was not found: no GPU kernels, CPU backends only")
   else()
@@ -61,13 +69,16 @@ set_source_files_properties(${kernels_dir}/images.c PROPERTIES
 add_library(nib_images OBJECT ${kernels_dir}/images.c)
 target_include_directories(nib_images PRIVATE include src)
 
-# docs/kernels.md: registers, shared memory and spills of every kernel.
+# docs/kernels.md: registers, shared memory, spills and loops of every kernel; and
+# what test_sass_loops.py compares with.
 if(nib_kernels)
   find_package(Python3 COMPONENTS Interpreter)
   if(Python3_FOUND)
     add_custom_target(kernel_table
+      COMMAND ${CMAKE_COMMAND} -E env NIB_NVCC=${NIB_NVCC} ${Python3_EXECUTABLE}
+        ${PROJECT_SOURCE_DIR}/tests/cuda/test_sass_loops.py --record ${kernels_dir}
       COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/kernel_table.py
-        -o ${PROJECT_SOURCE_DIR}/docs/kernels.md ${kernel_logs}
+        -o ${PROJECT_SOURCE_DIR}/docs/kernels.md --ptx ${NIB_PTX_DIR} ${kernel_logs}
       DEPENDS ${kernel_logs}
       VERBATIM)
     # One of the two compiles them.

@@ -11,13 +11,16 @@ fuzzers' seeds, the ones of the software GPU left out.
    quickest first, with NIB_TEST_SIZE=small.
 2. A mutant whose object code is that of the original changes nothing: another one is
    drawn in its place.  So is one that does not compile.
-3. Mutants that are known to change nothing that a caller can see (prefetch distances,
+3. A mutant of a header that survives is tried with tests that are compiled with it, too;
+   one that still survives, under AddressSanitizer and UBSan, as `make asan` would.
+4. Mutants that are known to change nothing that a caller can see (prefetch distances,
    cost estimates, ...) are listed in tools/mutants_equivalent.txt, each with its reason,
    and are not counted.
 
 Work happens in copies of the tree below build/mutants, one for each processor.  The
 same seed on the same tree draws the same mutants.  --recheck runs the survivors of an
-earlier --json again.  The last line is "N passed, N failed": mutants that were killed,
+earlier --json again, for example after tests have grown, and counts the others as they
+were.  The last line is "N passed, N failed": mutants that were killed,
 and survivors that are not listed; the exit status is 1 if less than 95 % were
 killed."""
 
@@ -41,8 +44,9 @@ NOT_SOURCES = re.compile(r"src/backend/cuda/kernels/")
 TESTS = re.compile(r"test_(?!emu_)|fuzz_(?!ptx)")
 WANTED = 0.95
 JOBS = len(os.sched_getaffinity(0))
-# A test that takes so many times its usual time hangs.
+# A test that takes so many times its usual time hangs; sanitizers take longer.
 PATIENCE, LEAST_SECONDS = 10, 10
+SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40
 
 # Operators stand between spaces, so that pointers and signs are left alone.
 SWAPS = {"<": ["<="], "<=": ["<"], ">": [">="], ">=": [">"], "==": ["!="],
@@ -77,7 +81,7 @@ def mutants_of(path):
     """Every mutant of a file: dicts with path, line, column, old and new token."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         text = file.read()
-    lines, found = text.split("\n"), []
+    lines, found, names = text.split("\n"), [], {}
     for number, blank in enumerate(blank_comments_and_strings(text).split("\n")):
         if SKIP_LINE.search(blank):
             continue
@@ -94,13 +98,16 @@ def mutants_of(path):
                               "column": match.start(), "old": old, "new": new,
                               "function": function_of(lines, number),
                               "text": lines[number].strip()})
+                name = name_of(found[-1])
+                found[-1]["nth"] = names[name] = names.get(name, 0) + 1
     return found
 
 
 def name_of(m):
     """How the list of equivalents names a mutant: no line number, so that it holds
-    while the file around it changes."""
-    return f"{m['path']}:{m['function']}: {m['text']} [{m['old']} -> {m['new']}]"
+    while the file around it changes; #2 is the second that would have the same name."""
+    nth = f" #{m['nth']}" if m.get("nth", 1) > 1 else ""
+    return f"{m['path']}:{m['function']}: {m['text']} [{m['old']} -> {m['new']}]{nth}"
 
 
 def read_equivalents():
@@ -151,11 +158,17 @@ class Tree:
             target = os.path.join(self.source, file)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             if os.path.exists(os.path.join(ROOT, file)):
-                shutil.copy2(os.path.join(ROOT, file), target)
+                # With new times: a build of an earlier copy may be there.
+                shutil.copyfile(os.path.join(ROOT, file), target)
+                shutil.copymode(os.path.join(ROOT, file), target)
+        self.flags, self.tests = flags, {}
+
+    def configure(self):
+        """Builds library and tests.  The copy is made before: the tree may change."""
         must(["cmake", "-S", self.source, "-B", self.build, "-D",
               "CMAKE_BUILD_TYPE=None", "-D", "NIB_CUDA=OFF", "-D",
               "NIB_BUILD_COMMAND=OFF", "-D", "NIB_BUILD_TESTS=ON", "-D",
-              "NIB_SHARED_TESTS=ON", *flags])
+              "NIB_SHARED_TESTS=ON", *self.flags])
         listed = json.loads(must(["ctest", "--show-only=json-v1"], self.build))
         names = [t["name"] for t in listed["tests"] if TESTS.match(t["name"])]
         must(["cmake", "--build", self.build, "-j", str(JOBS), "--target", *names])
@@ -163,10 +176,14 @@ class Tree:
         listed = json.loads(must(["ctest", "--show-only=json-v1"], self.build))
         self.tests = {t["name"]: t["command"] for t in listed["tests"]
                       if t["name"] in names}
+        return self
 
     def make(self):
         """Builds the library, which all tests share; (status, output)."""
         return run(["cmake", "--build", self.build, "--target", "nib_objects"])
+
+    def make_tests(self, names):
+        return run(["cmake", "--build", self.build, "-j", "1", "--target", *names])
 
     def run_test(self, name, seconds=None):
         env = dict(os.environ, NIB_TEST_SIZE="small", OMP_WAIT_POLICY="passive",
@@ -188,6 +205,7 @@ class Tree:
 def coverage():
     """({(path, line): tests}, {test: seconds}) by gcov."""
     tree = Tree("coverage", "-D", "CMAKE_C_FLAGS=-O1 --coverage -fprofile-update=atomic")
+    tree.configure()
     top = os.path.join(tree.build, "CMakeFiles", "nib_objects.dir")
     covered, times = {}, {}
     notes = [os.path.join(f, n) for f, _, names in os.walk(top) for n in names
@@ -247,57 +265,120 @@ def tests_of(mutant, covered, times):
     return list(set(file) or times)
 
 
-class Worker:
-    def __init__(self, number, covered, times):
-        self.tree = Tree(f"{number}-worker", "-D", "CMAKE_C_FLAGS=-O1")
-        self.covered, self.times = covered, times
+class Mutated:
+    """The tree with a mutant, restored at the end."""
 
-    def judge(self, mutant):
-        """Sets mutant["result"]: killed (by), survived, no code, same code."""
-        tests = tests_of(mutant, self.covered, self.times)
-        path = os.path.join(self.tree.source, mutant["path"])
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        lines = text.split("\n")
+    def __init__(self, tree, mutant):
+        self.path = os.path.join(tree.source, mutant["path"])
+        with open(self.path, encoding="utf-8") as file:
+            self.text = file.read()
+        lines = self.text.split("\n")
         line, column = lines[mutant["line"] - 1], mutant["column"]
         lines[mutant["line"] - 1] = (line[:column] + mutant["new"]
                                      + line[column + len(mutant["old"]):])
+        self.mutated = "\n".join(lines)
+
+    def write(self, text):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def __enter__(self):
+        self.write(self.mutated)
+
+    def __exit__(self, *_):
+        self.write(self.text)
+
+
+class Sanitized:
+    """One tree for all workers: few mutants get here.  Built for the first of them."""
+
+    def __init__(self, times):
+        self.lock, self.times, self.passes = threading.Lock(), times, None
+        self.tree = Tree("sanitized", "-D", "CMAKE_C_FLAGS=-O1", "-D",
+                         f"NIB_SANITIZE={SANITIZE}")
+
+    def build(self):
+        self.tree.configure()
+        # Some need what a sanitizer takes away.
+        self.passes = {t for t in self.tree.tests
+                       if self.tree.run_test(t)[0] in (0, 77)}
+
+    def killer(self, mutant, tests):
+        """The test that fails on it, or None."""
+        with self.lock:
+            if self.passes is None:
+                self.build()
+            with Mutated(self.tree, mutant):
+                if self.tree.make()[0]:
+                    return None
+                killer = next((t for t in tests if t in self.passes
+                               and not self.is_passed(t)), None)
+            self.tree.make()
+            # Not the mutant's fault if it fails without it, too.
+            return killer if killer and self.is_passed(killer) else None
+
+    def is_passed(self, test):
+        seconds = max(LEAST_SECONDS, SANITIZED_PATIENCE * self.times[test])
+        return self.tree.run_test(test, seconds)[0] in (0, 77)
+
+
+class Worker:
+    def __init__(self, number, covered, times, sanitized):
+        self.tree = Tree(f"{number}-worker", "-D", "CMAKE_C_FLAGS=-O1").configure()
+        self.covered, self.times, self.sanitized = covered, times, sanitized
+
+    def judge(self, mutant):
+        """Sets mutant["result"]: killed (by), survived, no code, same code."""
+        tests = sorted(tests_of(mutant, self.covered, self.times),
+                       key=self.times.get)
         before = self.tree.objects()
         saved = {p: self.read(p) for p in before}
-        try:
-            self.write(path, "\n".join(lines))
-            status, _ = self.tree.make()
-            if status:
+        is_header = re.search(r"(?<!\.inc)\.h$", mutant["path"])
+        with Mutated(self.tree, mutant):
+            if self.tree.make()[0]:
                 mutant["result"] = "does not compile"
                 return
             changed = [p for p, t in self.tree.objects().items()
                        if before.get(p) != t and saved.get(p) != self.read(p)]
-            if not changed:
+            # A constant may be in tests alone, which compare it with another.
+            if not changed and not is_header:
                 mutant["result"] = "same code"
                 return
-            for test in sorted(tests, key=self.times.get):
-                status, _ = self.tree.run_test(
-                    test, max(LEAST_SECONDS, PATIENCE * self.times[test]))
-                if status not in (0, 77):
-                    mutant["result"], mutant["by"] = "killed", test
-                    return
+            killer = self.killer(tests) if changed else None
+            with_tests = is_header and not killer
+            if with_tests:
+                self.tree.make_tests(tests)
+                killer = self.killer(tests)
+        # So that the next mutant's code is compared with the tree's.
+        self.tree.make()
+        if with_tests:
+            self.tree.make_tests(tests)
+        if not killer and not changed:
+            mutant["result"] = "same code"
+            return
+        if not killer:
+            killer = self.sanitized.killer(mutant, tests)
             mutant["result"] = "survived" if tests else "no test runs it"
-        finally:
-            self.write(path, text)
+        if killer:
+            mutant["result"], mutant["by"] = "killed", killer
+
+    def killer(self, tests):
+        for test in tests:
+            status, _ = self.tree.run_test(
+                test, max(LEAST_SECONDS, PATIENCE * self.times[test]))
+            if status not in (0, 77):
+                return test
+        return None
 
     @staticmethod
     def read(path):
         with open(path, "rb") as file:
             return file.read()
 
-    @staticmethod
-    def write(path, text):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
 
-
-def judge_all(drawn, count, workers):
-    """Judges mutants of the list in order until count of them have counted."""
+def judge_all(drawn, count, workers, path):
+    """Judges mutants of the list in order until count of them have counted; the file
+    at path always holds those judged so far."""
     lock, results = threading.Lock(), []
     equivalents = read_equivalents()
     drawn = iter(drawn)
@@ -314,11 +395,13 @@ def judge_all(drawn, count, workers):
                 worker.judge(mutant)
             with lock:
                 results.append(mutant)
+                save(path, results)
                 done = sum(counts(m) for m in results)
             if counts(mutant):
-                print(f"{done:4} {mutant['result']:15} {mutant['path']}:"
-                      f"{mutant['line']} {mutant['old']} -> {mutant['new']} "
-                      f"{mutant.get('by', '')}", flush=True)
+                what = (f"{mutant['path']}:{mutant['line']} {mutant['old']} -> "
+                        f"{mutant['new']} {mutant['by']}" if "by" in mutant
+                        else name_of(mutant))
+                print(f"{done:4} {mutant['result']:15} {what}", flush=True)
 
     with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
         for future in [pool.submit(work, w) for w in workers]:
@@ -326,8 +409,15 @@ def judge_all(drawn, count, workers):
     return results
 
 
+def save(path, results):
+    if path:
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+        os.replace(path + ".new", path)
+
+
 def counts(mutant):
-    return mutant["result"] in ("killed", "survived", "no test runs it")
+    return mutant["result"] == "killed" or is_left(mutant)
 
 
 def main():
@@ -341,21 +431,31 @@ def main():
     os.chdir(ROOT)
     os.makedirs(WORK, exist_ok=True)
     covered, times = saved_coverage()
+    drawn, kept = all_mutants(args.files), []
     if args.recheck:
-        with open(args.recheck, encoding="utf-8") as file:
-            old = {name_of(m) for m in json.load(file)
-                   if m["result"] in ("survived", "no test runs it")}
-        drawn = [m for m in all_mutants("") if name_of(m) in old]
+        drawn, kept = survivors_of(args.recheck, drawn)
+        args.count = len(drawn)
     else:
-        drawn = all_mutants(args.files)
         random.Random(args.seed).shuffle(drawn)
-    workers = [Worker(i, covered, times)
-               for i in range(JOBS)]
-    results = judge_all(drawn, args.count, workers)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    sanitized = Sanitized(times)
+    workers = [Worker(i, covered, times, sanitized) for i in range(JOBS)]
+    results = kept + judge_all(drawn, args.count, workers, args.json)
+    save(args.json, results)
     return show(results)
+
+
+def survivors_of(path, mutants):
+    """The survivors among the mutants that a file has results of, and the file's other
+    results.  Survivors that the tree no longer has are left out."""
+    with open(path, encoding="utf-8") as file:
+        old = json.load(file)
+    left = {(name_of({**m, "nth": 1}), m["column"]) for m in old if is_left(m)}
+    return ([m for m in mutants if (name_of({**m, "nth": 1}), m["column"]) in left],
+            [m for m in old if not is_left(m)])
+
+
+def is_left(mutant):
+    return mutant["result"] in ("survived", "no test runs it")
 
 
 def all_mutants(pattern):
@@ -365,7 +465,7 @@ def all_mutants(pattern):
 
 
 def show(results):
-    left = [m for m in results if m["result"] in ("survived", "no test runs it")]
+    left = [m for m in results if is_left(m)]
     killed = sum(m["result"] == "killed" for m in results)
     for result in ("equivalent", "same code", "does not compile"):
         number = sum(m["result"] == result for m in results)

@@ -5,10 +5,11 @@
 # Missing Debian packages are installed where that is allowed (root, or sudo without
 # a password); otherwise, and with --check, the script names them and fails.
 #
-# test and demo also want nvcc 12.8 or later for the GPU kernels, which then run on the
+# test and demo also want nvcc 12.9 or later for the GPU kernels, which then run on the
 # software GPU.  If the machine has none, it comes from PyPI (300 MB) and goes to
 # build/nvcc; without a network the build has no GPU kernels and says so.
-# NIB_CUDA=OFF in the environment leaves it out.
+# NIB_CUDA=OFF in the environment leaves it out.  test and kernels also want nvdisasm,
+# which comes with a CUDA toolkit, or from PyPI (6 MB) and goes to build/nvdisasm.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -49,12 +50,12 @@ clang_runtime() {
 	fi
 }
 
-# nvcc 12.8 was the first that compiles for every GPU with FP4 tensor cores.
+# nvcc 12.9 was the first that compiles for the family of the B200 (sm_100f).
 nvcc_is_new() {
 	nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") \
 		2>/dev/null && "$nvcc" --version | awk '/release/ {
 		sub(/.*release /, ""); split($0, v, "[.,]")
-		exit !(v[1] > 12 || (v[1] == 12 && v[2] >= 8)) }'
+		exit !(v[1] > 12 || (v[1] == 12 && v[2] >= 9)) }'
 }
 
 # Does nvcc have to come from PyPI?
@@ -87,6 +88,29 @@ get_nvcc() {
 	return $status
 }
 
+# Does nvdisasm have to come from PyPI?
+nvdisasm_is_wanted() {
+	[ "${NIB_CUDA:-AUTO}" != OFF ] && ! [ -x build/nvdisasm/bin/nvdisasm ] &&
+		! command -v nvdisasm >/dev/null &&
+		! [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvdisasm" ]
+}
+
+# Puts nvdisasm into build/nvdisasm, whole or not at all.  A newer one reads the
+# machine code of an older nvcc.
+get_nvdisasm() {
+	echo "Installing nvdisasm from PyPI into build/nvdisasm (6 MB)"
+	mkdir -p build && rm -rf build/nvdisasm build/nvdisasm-env &&
+		python3 -m venv build/nvdisasm-env &&
+		build/nvdisasm-env/bin/pip --quiet --disable-pip-version-check \
+			--no-input install --retries 2 --timeout 30 \
+			'nvidia-cuda-nvdisasm==13.*' &&
+		mv build/nvdisasm-env/lib/python3*/site-packages/nvidia/cu13 \
+			build/nvdisasm
+	status=$?
+	rm -rf build/nvdisasm-env
+	return $status
+}
+
 # For which processor `cross` is, and Debian's name of it.
 cross=${ARCH:-aarch64}
 case $cross in
@@ -103,6 +127,7 @@ wanted() {
 	test) echo "$build libcmocka-dev python3 python3-venv python3-dev g++" \
 		"zsh fish $(nvcc_needs)" ;;
 	demo) echo "$build $(nvcc_needs)" ;;
+	kernels) echo "$build python3 python3-venv $(nvcc_needs)" ;;
 	baselines) echo 'libdnnl-dev libopenblas-dev' ;;
 	lint) echo "$build libcmocka-dev python3 clang libomp-dev" \
 		clang-format clang-tidy cppcheck shellcheck codespell ;;
@@ -141,7 +166,16 @@ find_missing() {
 # finish NEED...: what no Debian package brings.
 finish() {
 	for need; do
-		case $need in test | demo) ;; *) continue ;; esac
+		case $need in test | kernels)
+			if [ $check = no ] && nvdisasm_is_wanted &&
+				! get_nvdisasm >"$log" 2>&1; then
+				tail -n 3 "$log" >&2
+				echo "setup.sh: no nvdisasm from PyPI: the loops of" \
+					"the GPU kernels are not counted" >&2
+			fi
+			;;
+		esac
+		case $need in test | demo | kernels) ;; *) continue ;; esac
 		if [ $check = no ] && nvcc_is_wanted && ! get_nvcc >"$log" 2>&1; then
 			tail -n 3 "$log" >&2
 			echo "setup.sh: no nvcc from PyPI: the build has no GPU" \

@@ -3,7 +3,7 @@
  * submission.c - turns the library's own objects into
  * libnibblas_submission.so: the CPU backend is closed, so that its code is left
  * out; kernels are given at run time; and the environment is ignored, so that a
- * submission always works with libcuda.so.1 and the built-in costs.
+ * submission always works with libcuda.so.1.
  * `python -m nibblas.gpumode bundle` packs it into one file with the kernels of
  * libnibblas.so.
  */

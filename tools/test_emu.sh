@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # test_emu.sh BUILD [SEEDS] - runs the programs for a GPU on the software GPU of a
 # build: every case in order, then a tenth of them under SEEDS (4) schedules with late
-# copies, and the bugs of emu/tests/check/bugs.def on 200 schedules.  Runs one program
-# on each processor.  The last line: N passed, N failed.
+# copies, the bugs of emu/tests/check/bugs.def on 200 schedules, and on a software B200
+# the contest's tests by the Python package and its bundles, and a count of what the
+# contest's products load.  Runs one program on each processor.  The last line: N
+# passed, N failed.
 set -u
 
 # run BUILD RESULTS SEED SIZE PROGRAM: prints one line, and the output of a failure.
@@ -13,10 +15,25 @@ if [ "${1:-}" = run ]; then
 	begin=$(date +%s)
 	export NIB_CUDA_LIBRARY="$build/libnibemu.so" NIBEMU_SEED="$seed" \
 		NIB_TEST_SIZE="$size" NIBEMU_SMS=16 NIBEMU_THREADS=1
-	command=$build/gpu_check_$program
 	case $program in
-	recorded) unset NIBEMU_SMS ;; # the planner asks for all of them
+	b200_*) export NIBEMU_DEVICE=b200 ;;
+	esac
+	command=$build/gpu_check_${program#b200_}
+	case $program in
+	*recorded) unset NIBEMU_SMS ;; # the planner asks for all of them
 	bugs) command="$build/test_emu_bugs 200" ;;
+	schedules) command="tools/emu_schedules.py $build" ;;
+	gpumode)
+		unset NIBEMU_SMS
+		NIBBLAS_LIBRARY=$(realpath "$build/libnibblas.so")
+		export NIBBLAS_LIBRARY
+		command="tools/python_env.py $build/python-env
+			tests/python/test_gpumode_emulated.py"
+		;;
+	traffic)
+		export NIB="$build/nib"
+		command="tests/cuda/test_sm100_traffic.py --seeds"
+		;;
 	esac
 	$command >"$log" 2>&1
 	case $? in
@@ -42,22 +59,26 @@ if ! NIB_CUDA_LIBRARY=$build/libnibemu.so "$build/nib" info |
 	echo "there is no nvcc: the build has no kernels for a GPU"
 	exit 2
 fi
+tools/python_env.py "$build/python-env"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : >"$work/results"
 # The longest first, so that no processor waits at the end.
 {
-	for program in recorded moe same_bits multiply; do
+	for program in gpumode recorded traffic moe same_bits multiply \
+		b200_recorded b200_moe b200_same_bits b200_multiply schedules; do
 		echo "0 medium $program"
 	done
 	seed=1
 	while [ "$seed" -le "$seeds" ]; do
-		for program in moe multiply few_rows; do
+		for program in moe multiply few_rows b200_moe b200_multiply \
+			b200_few_rows; do
 			echo "$seed small $program"
 		done
 		seed=$((seed + 1))
 	done
-	for program in contest bugs convert few_rows; do
+	for program in contest bugs convert few_rows b200_contest \
+		b200_convert b200_few_rows; do
 		echo "0 medium $program"
 	done
 } >"$work/list"
