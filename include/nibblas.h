@@ -430,9 +430,31 @@ enum nib_op {
 	NIB_GEMV = 2,
 };
 
+/* What A is, and how its values take part in the product. */
+enum nib_activations {
+	/* W4A4: A is a, NVFP4. */
+	NIB_ACTIVATIONS_NVFP4 = 0,
+	/*
+	 * W4A16: A is x, whose values take part as they are.  fp16 and bf16 on
+	 * every device that has kernels for it, fp32 on "cpu".
+	 */
+	NIB_ACTIVATIONS_DENSE = 1,
+	/*
+	 * W4A8, on "cpu": A is x of any type, rounded to 8 bits first.  16
+	 * consecutive k of a row share a scale: the smallest (1 + t/8) * 2^e, t
+	 * = 0 to 7, e >= -100, that is at least their largest |x| / 127.  A
+	 * value becomes the integer nearest to x / scale, ties to even, times
+	 * scale.  Every backend gives these same values.  A row with an inf or
+	 * a NaN gives NaN.
+	 */
+	NIB_ACTIVATIONS_INT8 = 2,
+};
+
 /*
- * One multiplication.  a is [m, k], b [n, k] and c [m, n].  c has the batch
- * count of a; b has the same, or one matrix that all batches of a share.  Give
+ * One multiplication.  A is [m, k], b [n, k] and c [m, n].  A is a, or x where
+ * activations says so: then x.cols is k, a multiple of 16, and a is ignored.
+ * Both are the same kind and type in all problems of a group.  c has the batch
+ * count of A; b has the same, or one matrix that all batches of A share.  Give
  * the weights either as a view (b) or packed (b_packed; then b is ignored).
  * The same holds for b2, which only NIB_DUAL_GEMM reads.  alpha and alpha2
  * point to one float each, the product of the global scales; NULL = 1.
@@ -446,21 +468,26 @@ struct nib_problem {
 	const struct nib_packed *b_packed, *b2_packed;
 	const float *alpha, *alpha2;
 	struct nib_dense c;
+	struct nib_dense x;
+	enum nib_activations activations;
 	uint64_t reserved[4]; /* must be 0 */
 };
 
 /*
- * A mixture of experts.  The rows of a are tokens sorted by expert: expert e
- * multiplies rows row_offsets[e] .. row_offsets[e+1]-1 by matrix e of the stack
- * b (and b2).  row_offsets is read when the plan runs.
- *   a, c         [rows, k] and [rows, n], batch 1; rows is an upper bound: rows
+ * A mixture of experts.  The rows of A, which is a or x as in struct nib_problem,
+ * are tokens sorted by expert: expert e multiplies rows row_offsets[e] ..
+ * row_offsets[e+1]-1 by matrix e of the stack b (and b2).  row_offsets is read
+ * when the plan runs.
+ *   a or x, c    [rows, k] and [rows, n], batch 1; rows is an upper bound: rows
  *                outside the offsets are neither read nor written
  *   b, b2        batch = experts, at least one (or packed)
- *   row_offsets  experts + 1 values, ascending, row_offsets[experts] <= a.rows
+ *   row_offsets  experts + 1 values, ascending, row_offsets[experts] <= A's
+ *                rows
  *   scale_rows   NULL: the scales of a are laid out for all rows together.
  *                Else experts values: the row of a's scale tensor at which the
  *                scales of expert e begin, a multiple of 128 with
- *                NIB_TILED_128X4 (torch pads each expert to 128 rows there)
+ *                NIB_TILED_128X4 (torch pads each expert to 128 rows there).
+ *                NULL where A is x
  *   scale_rows_total  with scale_rows: rows of a's scale tensor
  *   alpha, alpha2  experts values each; NULL = 1
  * Arrays in host memory that break these rules are refused.  The kernels of a
@@ -475,6 +502,8 @@ struct nib_moe_problem {
 	const int32_t *row_offsets;
 	const int32_t *scale_rows;
 	int64_t scale_rows_total;
+	struct nib_dense x;
+	enum nib_activations activations;
 	uint64_t reserved[4]; /* must be 0 */
 };
 

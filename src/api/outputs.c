@@ -261,16 +261,21 @@ enum nib_status nib_valid_outputs(enum nib_op op,
 	n = join_clusters(problems, o, n, &status, err);
 	for (int64_t i = 0; i < count && !status; i++) {
 		const struct nib_problem *p = &problems[i];
+		const bool is_nvfp4 = p->activations == NIB_ACTIVATIONS_NVFP4;
 		const struct {
 			const struct nib_nvfp4 *view;
 			const char *name;
 			bool used;
 		} inputs[] = {
-		    {&p->a, "a", true},
+		    {&p->a, "a", is_nvfp4},
 		    {&p->b, "b", !p->b_packed},
 		    {&p->b2, "b2", op == NIB_DUAL_GEMM && !p->b2_packed},
 		};
 
+		if (!is_nvfp4)
+			status = check_input(nib_dense_span(&p->x),
+					     nib_label_of("problems", i, "x"),
+					     problems, count, o, n, err);
 		for (int j = 0; j < 3 && !status; j++) {
 			const struct nib_label label =
 			    nib_label_of("problems", i, inputs[j].name);

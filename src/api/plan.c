@@ -176,6 +176,8 @@ enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
 	if (!status) {
 		p->count = p->moe.b.batch;
 		whole.a = p->moe.a;
+		whole.x = p->moe.x;
+		whole.activations = p->moe.activations;
 		whole.b = p->moe.b;
 		whole.b2 = p->moe.b2;
 		whole.c = p->moe.c;

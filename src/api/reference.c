@@ -276,6 +276,12 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 	return NIB_OK;
 }
 
+static enum nib_status no_dense(const char *argument, struct nib_error *err)
+{
+	return nib_fail_argument(err, NIB_UNSUPPORTED, argument,
+				 ": the oracle reads A as NVFP4 only");
+}
+
 /* Checks as nib_run() does, and scale signs, before anything is written. */
 static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 				    const struct nib_problem *problems,
@@ -299,6 +305,8 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 		free(resolved);
 		return status;
 	}
+	if (resolved->activations != NIB_ACTIVATIONS_NVFP4)
+		status = no_dense("problems[0].activations", err);
 	for (int64_t i = 0; i < count && !status; i++) {
 		status = nib_valid_problem_data(op, &resolved[i], i, err);
 		if (!status)
@@ -327,6 +335,8 @@ static enum nib_status run_moe(struct oracle *o, enum nib_op op,
 	enum nib_status status;
 
 	status = nib_valid_moe(op, NULL, moe, &resolved, err);
+	if (!status && resolved.activations != NIB_ACTIVATIONS_NVFP4)
+		status = no_dense("moe.activations", err);
 	if (!status)
 		status = nib_valid_moe_data(op, &resolved, err);
 	if (!status)

@@ -38,6 +38,10 @@ static bool same_dense(const struct nib_dense *x, const struct nib_dense *y)
 static const char *wrong_view(const struct nib_problem *plan,
 			      const struct nib_problem *run)
 {
+	if (plan->activations != run->activations)
+		return "activations";
+	if (!same_dense(&plan->x, &run->x))
+		return "x";
 	if (!same_nvfp4(&plan->a, &run->a))
 		return "a";
 	if (!same_nvfp4(&plan->b, &run->b) || !plan->b_packed != !run->b_packed)
@@ -108,6 +112,9 @@ static enum nib_status take_moe(const struct nib_plan *plan,
 	planned.b = plan->moe.b, run.b = out->b;
 	planned.b2 = plan->moe.b2, run.b2 = out->b2;
 	planned.c = plan->moe.c, run.c = out->c;
+	planned.x = plan->moe.x, run.x = out->x;
+	planned.activations = plan->moe.activations;
+	run.activations = out->activations;
 	planned.b_packed = plan->moe.b_packed, run.b_packed = out->b_packed;
 	planned.b2_packed = plan->moe.b2_packed;
 	run.b2_packed = out->b2_packed;

@@ -54,16 +54,82 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 	return nib_valid_nvfp4(&sizes, out, label, err);
 }
 
-/* Compares k with a's, and the rows of b with the columns of c. */
+/* ---- A ------------------------------------------------------------------- */
+
+/* Where the sizes of A are: a NVFP4 view or a dense one. */
+struct a_names {
+	const char *view, *rows, *k, *batch;
+};
+
+static struct a_names names_of(enum nib_activations activations)
+{
+	static const struct a_names nvfp4 = {"a", "a.rows", "a.k", "a.batch"};
+	static const struct a_names dense = {"x", "x.rows", "x.cols",
+					     "x.batch"};
+
+	return activations == NIB_ACTIVATIONS_NVFP4 ? nvfp4 : dense;
+}
+
+/*
+ * A as a run reads it: x resolved, and its sizes as those of a view without
+ * data.
+ */
+static enum nib_status resolve_x(const struct nib_dense *x,
+				 struct nib_nvfp4 *a_out,
+				 struct nib_dense *x_out,
+				 struct nib_label label, struct nib_error *err)
+{
+	enum nib_status status = nib_valid_dense(x, x_out, label, err);
+
+	if (status)
+		return status;
+	if (x_out->cols > NIB_MAX_K || x_out->cols % NIB_BLOCK != 0)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "cols",
+				   " = %" PRId64
+				   ": is k: must be a multiple of %d, 0 to "
+				   "%" PRId64,
+				   x_out->cols, NIB_BLOCK, NIB_MAX_K);
+	*a_out = (struct nib_nvfp4){
+	    .rows = x_out->rows, .k = x_out->cols, .batch = x_out->batch};
+	return nib_valid_nvfp4(a_out, a_out, label, err);
+}
+
+/* array, index: of the problem.  The view that A is not becomes zero. */
+static enum nib_status resolve_a(enum nib_activations activations,
+				 const struct nib_nvfp4 *a,
+				 const struct nib_dense *x, const char *array,
+				 int64_t index, struct nib_nvfp4 *a_out,
+				 struct nib_dense *x_out, struct nib_error *err)
+{
+	switch (activations) {
+	case NIB_ACTIVATIONS_NVFP4:
+		memset(x_out, 0, sizeof(*x_out));
+		return nib_valid_nvfp4(a, a_out,
+				       nib_label_of(array, index, "a"), err);
+	case NIB_ACTIVATIONS_DENSE:
+	case NIB_ACTIVATIONS_INT8:
+		return resolve_x(x, a_out, x_out,
+				 nib_label_of(array, index, "x"), err);
+	}
+	return nib_fail_at(err, NIB_BAD_ARGUMENT,
+			   nib_label_of(array, index, "activations"), "",
+			   " = %d: must be NIB_ACTIVATIONS_NVFP4 (0), "
+			   "NIB_ACTIVATIONS_DENSE (1) or "
+			   "NIB_ACTIVATIONS_INT8 (2)",
+			   (int)activations);
+}
+
+/* Compares k with A's, and the rows of b with the columns of c. */
 static enum nib_status check_fit(const struct nib_nvfp4 *b,
 				 const struct nib_nvfp4 *a,
+				 struct a_names names,
 				 const struct nib_dense *c,
 				 struct nib_label label, struct nib_error *err)
 {
 	if (b->k != a->k)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
-				   " = %" PRId64 ": must be a.k = %" PRId64,
-				   b->k, a->k);
+				   " = %" PRId64 ": must be %s = %" PRId64,
+				   b->k, names.k, a->k);
 	if (b->rows != c->cols)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "rows",
 				   " = %" PRId64 ": must be c.cols = %" PRId64,
@@ -72,35 +138,36 @@ static enum nib_status check_fit(const struct nib_nvfp4 *b,
 }
 
 static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
-				   struct nib_label label,
+				   struct a_names names, struct nib_label label,
 				   struct nib_error *err)
 {
 	if (b->batch == 1 || b->batch == batch)
 		return NIB_OK;
 	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
-			   " = %" PRId64 ": must be 1 or a.batch = %" PRId64,
-			   b->batch, batch);
+			   " = %" PRId64 ": must be 1 or %s = %" PRId64,
+			   b->batch, names.batch, batch);
 }
 
-/* Compares the rows and batches of c with a's. */
+/* Compares the rows and batches of c with A's. */
 static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
 				    int64_t index, struct nib_error *err)
 {
 	const struct nib_label lc = nib_label_of("problems", index, "c");
+	const struct a_names names = names_of(p->activations);
 
 	if (p->c.rows != p->a.rows)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "rows",
-				   " = %" PRId64 ": must be a.rows = %" PRId64,
-				   p->c.rows, p->a.rows);
+				   " = %" PRId64 ": must be %s = %" PRId64,
+				   p->c.rows, names.rows, p->a.rows);
 	if (p->c.batch != p->a.batch)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "batch",
-				   " = %" PRId64 ": must be a.batch = %" PRId64,
-				   p->c.batch, p->a.batch);
+				   " = %" PRId64 ": must be %s = %" PRId64,
+				   p->c.batch, names.batch, p->a.batch);
 	if (op == NIB_GEMV && p->a.rows != 1)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT,
-				   nib_label_of("problems", index, "a"), "rows",
-				   " = %" PRId64 ": must be 1 for NIB_GEMV",
-				   p->a.rows);
+		return nib_fail_at(
+		    err, NIB_BAD_ARGUMENT,
+		    nib_label_of("problems", index, names.view), "rows",
+		    " = %" PRId64 ": must be 1 for NIB_GEMV", p->a.rows);
 	return NIB_OK;
 }
 
@@ -110,22 +177,23 @@ enum nib_status nib_valid_problem(enum nib_op op,
 				  int64_t index, struct nib_problem *out,
 				  struct nib_error *err)
 {
-	struct nib_label la = nib_label_of("problems", index, "a");
 	struct nib_label lb = nib_label_of("problems", index, "b");
 	struct nib_label lb2 = nib_label_of("problems", index, "b2");
 	struct nib_label lc = nib_label_of("problems", index, "c");
+	const struct a_names names = names_of(problem->activations);
 	enum nib_status status;
 
 	*out = *problem;
 	if ((status = nib_check_reserved(problem->reserved,
 					 nib_label_of("problems", index, ""),
 					 err)) ||
-	    (status = nib_valid_nvfp4(&problem->a, &out->a, la, err)) ||
+	    (status = resolve_a(problem->activations, &problem->a, &problem->x,
+				"problems", index, &out->a, &out->x, err)) ||
 	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &problem->b, problem->b_packed,
 				      &out->b, lb, err)) ||
-	    (status = check_fit(&out->b, &out->a, &out->c, lb, err)) ||
-	    (status = check_batch(&out->b, out->a.batch, lb, err)) ||
+	    (status = check_fit(&out->b, &out->a, names, &out->c, lb, err)) ||
+	    (status = check_batch(&out->b, out->a.batch, names, lb, err)) ||
 	    (status = check_output(op, out, index, err)))
 		return status;
 	if (op != NIB_DUAL_GEMM) {
@@ -135,9 +203,28 @@ enum nib_status nib_valid_problem(enum nib_op op,
 	}
 	if ((status = resolve_weights(device, &problem->b2, problem->b2_packed,
 				      &out->b2, lb2, err)) ||
-	    (status = check_fit(&out->b2, &out->a, &out->c, lb2, err)))
+	    (status = check_fit(&out->b2, &out->a, names, &out->c, lb2, err)))
 		return status;
-	return check_batch(&out->b2, out->a.batch, lb2, err);
+	return check_batch(&out->b2, out->a.batch, names, lb2, err);
+}
+
+/* A of all problems is of one kind and type, so that one kernel takes them. */
+static enum nib_status check_kind(const struct nib_problem *first,
+				  const struct nib_problem *p, int64_t index,
+				  struct nib_error *err)
+{
+	if (p->activations != first->activations)
+		return nib_fail_at(
+		    err, NIB_BAD_ARGUMENT,
+		    nib_label_of("problems", index, "activations"), "",
+		    " = %d: must be problems[0]'s, %d", (int)p->activations,
+		    (int)first->activations);
+	if (p->x.dtype != first->x.dtype)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+				   nib_label_of("problems", index, "x"),
+				   "dtype", " = %d: must be problems[0]'s, %d",
+				   (int)p->x.dtype, (int)first->x.dtype);
+	return NIB_OK;
 }
 
 enum nib_status nib_valid_problems(enum nib_op op,
@@ -159,9 +246,12 @@ enum nib_status nib_valid_problems(enum nib_op op,
 		    err, NIB_BAD_ARGUMENT, "problems",
 		    " = NULL: must point to count = %" PRId64 " problems",
 		    count);
-	for (int64_t i = 0; i < count && !status; i++)
+	for (int64_t i = 0; i < count && !status; i++) {
 		status = nib_valid_problem(op, device, &problems[i], i, &out[i],
 					   err);
+		if (!status)
+			status = check_kind(out, &out[i], i, err);
+	}
 	return status;
 }
 
@@ -171,7 +261,8 @@ static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
 				     struct nib_label label,
 				     struct nib_error *err)
 {
-	enum nib_status status = check_fit(b, &moe->a, &moe->c, label, err);
+	enum nib_status status = check_fit(
+	    b, &moe->a, names_of(moe->activations), &moe->c, label, err);
 
 	if (!status && b->batch != moe->b.batch)
 		status = nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
@@ -181,14 +272,32 @@ static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
 	return status;
 }
 
+/* The scales of a may have more rows than its codes; x has none. */
+static enum nib_status check_scale_rows(const struct nib_moe_problem *moe,
+					struct nib_error *err)
+{
+	struct nib_nvfp4 scales = moe->a;
+
+	if (!moe->scale_rows)
+		return NIB_OK;
+	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+					 "moe.scale_rows",
+					 " is set: must be NULL where A is "
+					 "moe.x, which has no scales");
+	scales.rows = moe->scale_rows_total;
+	scales.row_stride_bytes = 0;
+	return nib_valid_nvfp4(&scales, &scales, nib_label_of("moe", -1, "a"),
+			       err);
+}
+
 enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      const struct nib_moe_problem *moe,
 			      struct nib_moe_problem *out,
 			      struct nib_error *err)
 {
-	struct nib_label la = nib_label_of("moe", -1, "a"),
-			 lc = nib_label_of("moe", -1, "c");
-	struct nib_label lb = nib_label_of("moe", -1, "b"),
+	struct nib_label lc = nib_label_of("moe", -1, "c"),
+			 lb = nib_label_of("moe", -1, "b"),
 			 lb2 = nib_label_of("moe", -1, "b2");
 	enum nib_status status;
 
@@ -200,7 +309,8 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 	*out = *moe;
 	if ((status =
 		 nib_check_reserved(moe->reserved, nib_label("moe"), err)) ||
-	    (status = nib_valid_nvfp4(&moe->a, &out->a, la, err)) ||
+	    (status = resolve_a(moe->activations, &moe->a, &moe->x, "moe", -1,
+				&out->a, &out->x, err)) ||
 	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
 	    (status = resolve_weights(device, &moe->b, moe->b_packed, &out->b,
 				      lb, err)) ||
@@ -211,9 +321,10 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "moe.c",
 		    " = [%" PRId64 ", %" PRId64 "] x %" PRId64
-		    ": must have a.rows = %" PRId64
-		    " rows, and a and c batch 1",
-		    out->c.rows, out->c.cols, out->c.batch, out->a.rows);
+		    ": must have %s = %" PRId64 " rows, and %s and c batch 1",
+		    out->c.rows, out->c.cols, out->c.batch,
+		    names_of(moe->activations).rows, out->a.rows,
+		    names_of(moe->activations).view);
 	if (out->b.batch > INT32_MAX || out->a.rows > INT32_MAX)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
 					 ": %" PRId64 " experts, %" PRId64
@@ -224,15 +335,8 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		    err, NIB_BAD_ARGUMENT, "moe.scale_rows_total",
 		    " = %" PRId64 ": must be 0 to 2^31 - 1",
 		    moe->scale_rows_total);
-	if (moe->scale_rows) {
-		struct nib_nvfp4 scales = moe->a;
-
-		/* The scales of a may have more rows than its codes. */
-		scales.rows = moe->scale_rows_total;
-		scales.row_stride_bytes = 0;
-		if ((status = nib_valid_nvfp4(&scales, &scales, la, err)))
-			return status;
-	}
+	if ((status = check_scale_rows(moe, err)))
+		return status;
 	if (op != NIB_DUAL_GEMM) {
 		memset(&out->b2, 0, sizeof(out->b2));
 		out->b2_packed = NULL;
@@ -287,6 +391,17 @@ static enum nib_status check_input(const struct nib_nvfp4 *v,
 	return status;
 }
 
+static enum nib_status check_x(const struct nib_dense *x,
+			       struct nib_label label, struct nib_span c,
+			       struct nib_label lc, struct nib_error *err)
+{
+	enum nib_status status = nib_valid_dense_data(x, label, err);
+
+	return status
+		   ? status
+		   : nib_check_disjoint(c, lc, nib_dense_span(x), label, err);
+}
+
 enum nib_status nib_valid_problem_data(enum nib_op op,
 				       const struct nib_problem *p,
 				       int64_t index, struct nib_error *err)
@@ -296,7 +411,10 @@ enum nib_status nib_valid_problem_data(enum nib_op op,
 	enum nib_status status;
 
 	status = nib_valid_dense_data(&p->c, lc, err);
-	if (!status)
+	if (!status && p->activations != NIB_ACTIVATIONS_NVFP4)
+		status = check_x(&p->x, nib_label_of("problems", index, "x"), c,
+				 lc, err);
+	else if (!status)
 		status = check_input(
 		    &p->a, nib_label_of("problems", index, "a"), c, lc, err);
 	if (!status && !p->b_packed)
@@ -345,16 +463,18 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 	return NIB_OK;
 }
 
-enum nib_status nib_valid_moe_data(enum nib_op op,
-				   const struct nib_moe_problem *moe,
+/* A of a mixture of experts; c: the output, from which it lies apart. */
+static enum nib_status check_moe_a(const struct nib_moe_problem *moe,
+				   struct nib_span c, struct nib_label lc,
 				   struct nib_error *err)
 {
-	struct nib_label la = nib_label_of("moe", -1, "a"),
-			 lc = nib_label_of("moe", -1, "c");
-	struct nib_span c = nib_dense_span(&moe->c);
+	const struct nib_label la = nib_label_of("moe", -1, "a");
 	struct nib_nvfp4 scales = moe->a;
 	enum nib_status status;
 
+	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
+		return check_x(&moe->x, nib_label_of("moe", -1, "x"), c, lc,
+			       err);
 	/* The scales of a may have another number of rows than its codes: they
 	 * are checked as a view of their own. */
 	if (moe->scale_rows) {
@@ -362,14 +482,7 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 		scales.codes = scales.scales;
 		scales.row_stride_bytes = 0;
 	}
-	if (!moe->row_offsets)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
-		    " = NULL: must point to %" PRId64 " values",
-		    moe->b.batch + 1);
-	status = nib_valid_dense_data(&moe->c, lc, err);
-	if (!status)
-		status = nib_valid_nvfp4_data(&moe->a, la, err);
+	status = nib_valid_nvfp4_data(&moe->a, la, err);
 	if (!status)
 		status = nib_valid_nvfp4_data(&scales, la, err);
 	if (!status)
@@ -378,6 +491,25 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 	if (!status)
 		status =
 		    nib_check_disjoint(c, lc, nib_scale_span(&scales), la, err);
+	return status;
+}
+
+enum nib_status nib_valid_moe_data(enum nib_op op,
+				   const struct nib_moe_problem *moe,
+				   struct nib_error *err)
+{
+	struct nib_label lc = nib_label_of("moe", -1, "c");
+	struct nib_span c = nib_dense_span(&moe->c);
+	enum nib_status status;
+
+	if (!moe->row_offsets)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
+		    " = NULL: must point to %" PRId64 " values",
+		    moe->b.batch + 1);
+	status = nib_valid_dense_data(&moe->c, lc, err);
+	if (!status)
+		status = check_moe_a(moe, c, lc, err);
 	if (!status && !moe->b_packed)
 		status = check_input(&moe->b, nib_label_of("moe", -1, "b"), c,
 				     lc, err);
@@ -450,10 +582,11 @@ enum nib_status nib_valid_problem_signs(enum nib_op op,
 					const struct nib_problem *p,
 					int64_t index, struct nib_error *err)
 {
-	enum nib_status status;
+	enum nib_status status = NIB_OK;
 
-	status = nib_valid_scale_signs(
-	    &p->a, nib_label_of("problems", index, "a"), err);
+	if (p->activations == NIB_ACTIVATIONS_NVFP4)
+		status = nib_valid_scale_signs(
+		    &p->a, nib_label_of("problems", index, "a"), err);
 	if (!status && !p->b_packed)
 		status = nib_valid_scale_signs(
 		    &p->b, nib_label_of("problems", index, "b"), err);
@@ -469,8 +602,10 @@ enum nib_status nib_valid_moe_signs(enum nib_op op,
 {
 	enum nib_status status = NIB_OK;
 
+	const bool has_scales = moe->activations == NIB_ACTIVATIONS_NVFP4;
+
 	/* Rows that no expert has may hold anything. */
-	for (int64_t e = 0; e < moe->b.batch && !status; e++) {
+	for (int64_t e = 0; has_scales && e < moe->b.batch && !status; e++) {
 		const int64_t rows =
 		    moe->row_offsets[e + 1] - moe->row_offsets[e];
 		const int64_t first =
@@ -504,13 +639,21 @@ static double nvfp4_bytes(const struct nib_nvfp4 *v)
 	return (double)v->batch * (double)v->rows * (double)v->k * 9 / 16;
 }
 
+static double dense_bytes(const struct nib_dense *v)
+{
+	return (double)v->batch * (double)v->rows * (double)v->cols *
+	       (double)nib_dtype_bytes(v->dtype);
+}
+
 double nib_problem_bytes(enum nib_op op, const struct nib_problem *p)
 {
-	double bytes = nvfp4_bytes(&p->a) + nvfp4_bytes(&p->b);
+	double bytes = p->activations == NIB_ACTIVATIONS_NVFP4
+			   ? nvfp4_bytes(&p->a)
+			   : dense_bytes(&p->x);
+
+	bytes += nvfp4_bytes(&p->b);
 
 	if (op == NIB_DUAL_GEMM)
 		bytes += nvfp4_bytes(&p->b2);
-	return bytes + (double)p->c.batch * (double)p->c.rows *
-			   (double)p->c.cols *
-			   (double)nib_dtype_bytes(p->c.dtype);
+	return bytes + dense_bytes(&p->c);
 }

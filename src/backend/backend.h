@@ -74,6 +74,25 @@ struct nib_plan {
 	struct nib_last_run last;
 };
 
+/*
+ * A of a plan, the same in all its problems: what it is and, unless that is
+ * NVFP4, the type of x.  A resolved problem whose A is x has the sizes of x in
+ * a, too, without pointers.
+ */
+static inline enum nib_activations
+nib_plan_activations(const struct nib_plan *plan)
+{
+	if (plan->is_moe)
+		return plan->moe.activations;
+	return plan->count ? plan->problems->activations
+			   : NIB_ACTIVATIONS_NVFP4;
+}
+
+static inline enum nib_dtype nib_plan_x_dtype(const struct nib_plan *plan)
+{
+	return plan->is_moe ? plan->moe.x.dtype : plan->problems->x.dtype;
+}
+
 /* A run as a backend gets it: everything checked but what backend.h says. */
 struct nib_run {
 	/* plan->count > 0 resolved problems, or NULL: then moe. */
@@ -197,5 +216,8 @@ enum nib_status nib_no_costs_get(struct nib_device *device,
 enum nib_status nib_no_costs_set(struct nib_device *device,
 				 const struct nib_costs *costs,
 				 struct nib_error *err);
+/* For plans whose A a backend has no kernels for; rule: those that it has. */
+enum nib_status nib_no_activations(const struct nib_plan *plan,
+				   const char *rule, struct nib_error *err);
 
 #endif

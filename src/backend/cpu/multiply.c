@@ -215,6 +215,8 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	size_t at = 0;
 	bool fits;
 
+	if (nib_plan_activations(base) != NIB_ACTIVATIONS_NVFP4)
+		return nib_no_activations(base, "must be NVFP4 on a CPU", err);
 	sum_needs(base, &needs);
 	unit_rows =
 	    needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;

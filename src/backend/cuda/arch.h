@@ -43,6 +43,8 @@ struct cuda_arch {
 	const char *hardware; /* those, for messages: "9.0 (H100, H200)" */
 	enum nib_arithmetic arithmetic;
 	const struct nib_cuda_costs *costs; /* built in */
+	/* There are kernels for A of fp16 and bf16. */
+	bool takes_dense;
 	/* Rows of packed codes begin at multiples of so many bytes. */
 	int32_t row_align;
 	/* NIB_PROBE_MULTIPLY: the operations of one block's step. */

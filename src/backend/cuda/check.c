@@ -257,7 +257,12 @@ static enum nib_status check_problem(struct inquiry *in, enum nib_op op,
 	const bool dual = op == NIB_DUAL_GEMM;
 	enum nib_status status;
 
-	status = check_nvfp4(in, &p->a, nib_label_of("problems", i, "a"), err);
+	if (p->activations != NIB_ACTIVATIONS_NVFP4)
+		status = check_dense(in, &p->x,
+				     nib_label_of("problems", i, "x"), err);
+	else
+		status = check_nvfp4(in, &p->a,
+				     nib_label_of("problems", i, "a"), err);
 	if (!status && !p->b_packed)
 		status = check_nvfp4(in, &p->b,
 				     nib_label_of("problems", i, "b"), err);
@@ -277,21 +282,31 @@ static enum nib_status check_problem(struct inquiry *in, enum nib_op op,
 	return status;
 }
 
+static enum nib_status check_moe_a(struct inquiry *in,
+				   const struct nib_moe_problem *moe,
+				   struct nib_error *err)
+{
+	struct nib_nvfp4 scales = moe->a;
+	enum nib_status status;
+
+	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
+		return check_dense(in, &moe->x, nib_label("moe.x"), err);
+	if (moe->scale_rows)
+		scales.rows = moe->scale_rows_total;
+	status = check_span(in, nib_codes_span(&moe->a), CUDA_ALIGN,
+			    nib_label("moe.a"), "codes", err);
+	return status ? status
+		      : check_scales(in, &scales, nib_label("moe.a"), err);
+}
+
 static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 				 const struct nib_moe_problem *moe,
 				 struct nib_error *err)
 {
 	const bool dual = op == NIB_DUAL_GEMM;
 	const int64_t experts = moe->b.batch;
-	struct nib_nvfp4 scales = moe->a;
-	enum nib_status status;
+	enum nib_status status = check_moe_a(in, moe, err);
 
-	if (moe->scale_rows)
-		scales.rows = moe->scale_rows_total;
-	status = check_span(in, nib_codes_span(&moe->a), CUDA_ALIGN,
-			    nib_label("moe.a"), "codes", err);
-	if (!status)
-		status = check_scales(in, &scales, nib_label("moe.a"), err);
 	if (!status && !moe->b_packed)
 		status = check_nvfp4(in, &moe->b, nib_label("moe.b"), err);
 	if (!status && dual && !moe->b2_packed)

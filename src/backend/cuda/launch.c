@@ -59,12 +59,33 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 			 p->tiled.kernels);
 }
 
+/* A that the architecture's kernels take. */
+static enum nib_status check_activations(const struct nib_plan *plan,
+					 const struct cuda_arch *arch,
+					 struct nib_error *err)
+{
+	const enum nib_activations kind = nib_plan_activations(plan);
+
+	if (kind == NIB_ACTIVATIONS_NVFP4)
+		return NIB_OK;
+	if (!arch->takes_dense)
+		return nib_no_activations(plan, "must be NVFP4 on this GPU",
+					  err);
+	if (kind != NIB_ACTIVATIONS_DENSE || nib_plan_x_dtype(plan) == NIB_FP32)
+		return nib_no_activations(
+		    plan, "must be NVFP4, or dense of fp16 or bf16, on a GPU",
+		    err);
+	return NIB_OK;
+}
+
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 {
 	struct cuda_plan *p = cuda_plan_of(plan);
 	struct cuda_device *device = cuda_device(plan->device);
-	enum nib_status status = cuda_enter(device, err);
+	enum nib_status status = check_activations(plan, device->arch, err);
 
+	if (!status)
+		status = cuda_enter(device, err);
 	if (status)
 		return status;
 	plan->backend_name = device->arch->name;
