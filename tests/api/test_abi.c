@@ -22,8 +22,8 @@
 _Static_assert(sizeof(struct nib_error) == 320, "nib_error");
 _Static_assert(sizeof(struct nib_nvfp4) == 112, "nib_nvfp4");
 _Static_assert(sizeof(struct nib_dense) == 88, "nib_dense");
-_Static_assert(sizeof(struct nib_problem) == 488, "nib_problem");
-_Static_assert(sizeof(struct nib_moe_problem) == 512, "nib_moe_problem");
+_Static_assert(sizeof(struct nib_problem) == 584, "nib_problem");
+_Static_assert(sizeof(struct nib_moe_problem) == 608, "nib_moe_problem");
 
 /* ---- structs with struct_bytes ------------------------------------------- */
 
