@@ -13,8 +13,9 @@
 
 #define SM_BYTES (227 << 10)
 #define CTAS	 132 /* that the fake driver holds at once */
-/* Addresses that are the GPU's: nothing is behind them. */
-#define SPACE ((size_t)1 << 40)
+/* Addresses that are the GPU's: nothing is behind them, and nobody reads them. */
+#define SPACE_BEGIN ((uintptr_t)1 << 40)
+#define SPACE	    ((size_t)1 << 40)
 
 int64_t bed_round_to(int64_t a, int64_t step)
 {
