@@ -2,6 +2,7 @@
 /* gemm.c - plans of the tiled multiplication; see gemm.h. */
 #include "gemm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,15 +36,27 @@ static int32_t output_flags(const struct nib_dense *c)
 	return row % 16 == 0 && batch % 16 == 0 ? NIB_C_BY_16 : 0;
 }
 
+/* How the kernels take A; of k = 0 nothing is read, by either way. */
+static int32_t a_of(enum nib_activations activations, enum nib_dtype x,
+		    int64_t k)
+{
+	if (activations == NIB_ACTIVATIONS_NVFP4 || k == 0)
+		return NIB_A_CONVERTED;
+	return x == NIB_FP16 ? NIB_A_FP16 : NIB_A_BF16;
+}
+
+/* x: A, unless that is a. */
 static enum nib_status
 make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
-	   const struct nib_nvfp4 *b, const struct nib_nvfp4 *b2,
-	   const struct nib_dense *c, struct nib_gemm_shape *s,
-	   struct nib_error *err)
+	   const struct nib_dense *x, const struct nib_nvfp4 *b,
+	   const struct nib_nvfp4 *b2, const struct nib_dense *c,
+	   struct nib_gemm_shape *s, struct nib_error *err)
 {
 	enum nib_status status =
 	    cuda_check_strides(a, nib_label_of(array, index, "a"), err);
 
+	if (!status && x)
+		status = gemm_check_x(x, nib_label_of(array, index, "x"), err);
 	if (!status)
 		status =
 		    cuda_check_weights(b, nib_label_of(array, index, "b"), err);
@@ -117,7 +130,10 @@ static size_t partials_bytes(int32_t tile_m)
  */
 static size_t divide_workspace(struct gemm_chunk *chunk, int64_t split_tiles)
 {
-	chunk->partials_at = activation_bytes(chunk->a_atoms, chunk->most_k);
+	chunk->partials_at =
+	    chunk->a == NIB_A_CONVERTED
+		? activation_bytes(chunk->a_atoms, chunk->most_k)
+		: 0;
 	chunk->arrivals_at =
 	    chunk->partials_at +
 	    (size_t)split_tiles * partials_bytes(chunk->tile_m);
@@ -206,22 +222,18 @@ static void choose_rings(const struct cuda_device *device, bool may_alternate,
 /* ---- plans --------------------------------------------------------------- */
 
 static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
-				     int32_t a_steps, CUfunction *function,
+				     int32_t a, int32_t a_steps,
+				     CUfunction *function,
 				     struct nib_error *err)
 {
-	const bool dual = op == NIB_DUAL_GEMM;
-	const char *name;
+	static const char *const types[] = {"", "_f16", "_bf16"};
+	const char *size = a_steps == NIB_SMALL_M_STEPS	   ? "_small_m"
+			   : a_steps == NIB_MEDIUM_M_STEPS ? "_medium_m"
+							   : "";
+	char name[32];
 
-	switch (a_steps) {
-	case NIB_SMALL_M_STEPS:
-		name = dual ? "nib_dual_small_m" : "nib_gemm_small_m";
-		break;
-	case NIB_MEDIUM_M_STEPS:
-		name = dual ? "nib_dual_medium_m" : "nib_gemm_medium_m";
-		break;
-	default:
-		name = dual ? "nib_dual" : "nib_gemm";
-	}
+	snprintf(name, sizeof(name), "nib_%s%s%s",
+		 op == NIB_DUAL_GEMM ? "dual" : "gemm", size, types[a]);
 	return cuda_kernel(device, name, device->shared_bytes, function, err);
 }
 
@@ -229,17 +241,34 @@ static enum nib_status find_kernels(struct cuda_device *device,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	enum nib_status status = cuda_kernel(device, "nib_activations",
-					     cuda_activations_shared(device),
-					     &gemm->activations, err);
+	enum nib_status status = NIB_OK;
 
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		struct gemm_chunk *chunk = &gemm->chunks[i];
 
-		status = find_multiply(device, gemm->op, chunk->rings.a_steps,
-				       &chunk->multiply, err);
+		if (chunk->a == NIB_A_CONVERTED && !gemm->activations)
+			status = cuda_kernel(device, "nib_activations",
+					     cuda_activations_shared(device),
+					     &gemm->activations, err);
+		if (!status)
+			status = find_multiply(device, gemm->op, chunk->a,
+					       chunk->rings.a_steps,
+					       &chunk->multiply, err);
 	}
 	return status;
+}
+
+/* Maps of A that is taken as it is. */
+static enum nib_status add_maps(const struct nib_plan *plan,
+				struct cuda_gemm *gemm, struct nib_error *err)
+{
+	if (nib_plan_activations(plan) == NIB_ACTIVATIONS_NVFP4)
+		return NIB_OK;
+	gemm->maps = calloc((size_t)gemm->n_matrices + 1, sizeof(*gemm->maps));
+	return gemm->maps
+		   ? NIB_OK
+		   : cuda_no_memory(
+			 (size_t)gemm->n_matrices * sizeof(*gemm->maps), err);
 }
 
 /*
@@ -324,6 +353,7 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 		struct nib_gemm_shape *s = &x->shape;
 		enum nib_status status =
 		    make_shape("problems", x->problem, &p->a,
+			       p->activations ? &p->x : NULL,
 			       cuda_weights(&p->b, p->b_packed),
 			       plan->op == NIB_DUAL_GEMM
 				   ? cuda_weights(&p->b2, p->b2_packed)
@@ -361,19 +391,29 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 	return NIB_OK;
 }
 
-/* Types of c may differ within a plan, not within a launch. */
+static int32_t a_of_problem(const struct nib_problem *p)
+{
+	return a_of(p->activations, p->x.dtype, p->a.k);
+}
+
+/* Types of c may differ within a plan, not within a launch, and so may A. */
 static int32_t chunk_count(const struct nib_plan *plan,
 			   const struct cuda_gemm *gemm, int64_t first)
 {
-	const enum nib_dtype dtype =
-	    plan->problems[gemm->matrices[first].problem].c.dtype;
 	const struct gemm_matrix *x = gemm->matrices + first;
+	const struct nib_problem *p = &plan->problems[x->problem];
 	int32_t count = 1;
 
 	while (x->count == 1 && count < NIB_GEMM_PROBLEMS &&
-	       first + count < gemm->n_matrices && x[count].count == 1 &&
-	       plan->problems[x[count].problem].c.dtype == dtype)
+	       first + count < gemm->n_matrices && x[count].count == 1) {
+		const struct nib_problem *next =
+		    &plan->problems[x[count].problem];
+
+		if (next->c.dtype != p->c.dtype ||
+		    a_of_problem(next) != a_of_problem(p))
+			break;
 		count++;
+	}
 	return count;
 }
 
@@ -413,6 +453,8 @@ plan_chunk(const struct cuda_device *device, const struct nib_plan *plan,
 
 	if (status)
 		return status;
+	chunk->a =
+	    a_of_problem(&plan->problems[gemm->matrices[chunk->first].problem]);
 	if (!nib_tiles_plan(clusters, tile_shapes, chunk->count,
 			    plan->op == NIB_DUAL_GEMM, is_alone, &t, &tiles))
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
@@ -491,7 +533,8 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	struct nib_gemm_shape shape;
 	struct gemm_chunk *chunk;
 	enum nib_status status =
-	    make_shape("moe", -1, &moe->a, b, b2, &moe->c, &shape, err);
+	    make_shape("moe", -1, &moe->a, moe->activations ? &moe->x : NULL, b,
+		       b2, &moe->c, &shape, err);
 
 	if (status)
 		return status;
@@ -514,6 +557,7 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	*chunk = (struct gemm_chunk){
 	    .count = 1,
 	    .experts = (int32_t)experts,
+	    .a = a_of(moe->activations, moe->x.dtype, shape.k),
 	    .rows = (int32_t)rows,
 	    .most_k = shape.k,
 	    .a_atoms = padded / 8,
@@ -536,7 +580,8 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 {
 	CUfunction multiply;
 	enum nib_status status =
-	    find_multiply(device, NIB_GEMM, NIB_LARGE_M_STEPS, &multiply, err);
+	    find_multiply(device, NIB_GEMM, NIB_A_CONVERTED, NIB_LARGE_M_STEPS,
+			  &multiply, err);
 
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
 	return status
@@ -566,6 +611,8 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 	if (!status)
 		status = find_kernels(device, gemm, err);
 	if (!status)
+		status = add_maps(plan, gemm, err);
+	if (!status)
 		status =
 		    cuda_tiles_upload(device, &list, &gemm->tiles_data, err);
 	free(list.tiles);
@@ -577,5 +624,6 @@ void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)
 	if (gemm->tiles_data)
 		cuda_free(device, (void *)(uintptr_t)gemm->tiles_data);
 	free(gemm->matrices);
+	free(gemm->maps);
 	free(gemm->chunks);
 }

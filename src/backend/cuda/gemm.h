@@ -9,6 +9,7 @@
 
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/tiles.h"
+#include "core/error.h"
 #include "cuda.h"
 
 /* Matrices of a problem: one, or a batch that has a launch of its own. */
@@ -37,6 +38,7 @@ struct gemm_chunk {
 	int32_t batch;	    /* matrices of a batch, else 0 */
 	int32_t batch_rows; /* of each, among the converted activations */
 	int32_t experts;    /* MoE, else 0 */
+	int32_t a;	    /* NIB_A_CONVERTED and so on */
 	int32_t rows;	    /* of A of all matrices */
 	int32_t most_k;
 	int64_t a_atoms; /* of the converted activations */
@@ -53,10 +55,17 @@ struct gemm_chunk {
 	struct nib_gemm_tile first_round[NIB_GEMM_CLUSTERS];
 };
 
+/* The map of a matrix's A that is taken as it is, and what it was made for. */
+struct gemm_map {
+	uintptr_t address; /* 0: nothing yet */
+	struct nib_tensor_map map;
+};
+
 struct cuda_gemm {
 	enum nib_op op;
-	CUfunction activations;
+	CUfunction activations;	      /* NULL: no chunk converts A */
 	struct gemm_matrix *matrices; /* that have elements; MoE: one */
+	struct gemm_map *maps;	      /* of each; NULL: A is NVFP4 */
 	int64_t n_matrices;
 	struct gemm_chunk *chunks;
 	int64_t n_chunks;
@@ -92,6 +101,22 @@ static inline int cuda_activations_shared(const struct cuda_device *device)
 enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				   struct nib_tile_device *clusters,
 				   struct nib_error *err);
+
+/* ---- gemm_maps.c --------------------------------------------------------- */
+
+/* The strides of A that tensor maps take. */
+enum nib_status gemm_check_x(const struct nib_dense *x, struct nib_label label,
+			     struct nib_error *err);
+/*
+ * The map of `matrices` matrices of x from `first` on, unless it is there
+ * already.  With the context entered.
+ */
+enum nib_status gemm_encode(const struct cuda_device *device,
+			    const struct nib_dense *x, int64_t first,
+			    int64_t matrices, struct gemm_map *map,
+			    struct nib_error *err);
+
+/* ---- gemm_launch.c ------------------------------------------------------- */
 
 /* problems, moe: resolved, pointers checked. */
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,

@@ -93,14 +93,14 @@ static void set_strides(enum nib_op op, const struct nib_problem *p,
 }
 
 /*
- * What both kernels of a launch are given. problems: of the run; for MoE its
- * stacks as one problem.
+ * What the kernels of a launch are given, without maps. problems: of the run;
+ * for MoE its stacks as one problem.
  */
 static void make_params(const struct cuda_gemm *gemm,
 			const struct gemm_chunk *chunk,
 			const struct nib_problem *problems,
 			const struct nib_moe_problem *moe, uint8_t *workspace,
-			struct nib_gemm_launch *params)
+			struct nib_gemm_dense_launch *params)
 {
 	const struct gemm_matrix *matrices = gemm->matrices + chunk->first;
 	struct nib_gemm_args *args = &params->args;
@@ -142,6 +142,40 @@ static void make_params(const struct cuda_gemm *gemm,
 	}
 }
 
+/* The maps of A that is taken as it is: they change with its address alone. */
+static enum nib_status
+set_maps(const struct cuda_device *device, const struct cuda_gemm *gemm,
+	 const struct gemm_chunk *chunk, const struct nib_problem *problems,
+	 struct nib_gemm_dense_launch *params, struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	for (int32_t i = 0; i < chunk->count && !status; i++) {
+		const struct gemm_matrix *matrix =
+		    &gemm->matrices[chunk->first + i];
+		struct gemm_map *map = &gemm->maps[chunk->first + i];
+
+		status = gemm_encode(device, &problems[matrix->problem].x,
+				     matrix->batch, matrix->count, map, err);
+		params->maps[i] = map->map;
+	}
+	return status;
+}
+
+/* The split-k arrivals, which no kernel before clears. */
+static enum nib_status clear_arrivals(const struct cuda_device *device,
+				      const struct gemm_chunk *chunk,
+				      const uint32_t *arrivals, CUstream stream,
+				      struct nib_error *err)
+{
+	const CUresult result = device->driver->cuMemsetD8Async(
+	    (CUdeviceptr)(uintptr_t)arrivals, 0,
+	    (size_t)chunk->n_arrivals * sizeof(*arrivals), stream);
+
+	return result ? cuda_fail(device->driver, result, device->name, err)
+		      : NIB_OK;
+}
+
 /*
  * A grid whose blocks are all resident may start while the kernel before it
  * ends, two blocks on an SM (cuda_activations_shared()): more blocks on the few
@@ -175,7 +209,8 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 
 /*
  * The multiply kernel may begin while the activations are converted, and waits
- * for them.
+ * for them.  arguments: its parameters, of which one that converts nothing has
+ * more.
  */
 static enum nib_status launch_multiply(const struct cuda_device *device,
 				       const struct gemm_chunk *chunk,
@@ -193,7 +228,9 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	config.hStream = stream;
 	config.attrs = attributes;
 	cuda_set_cluster(&config, NIB_GEMM_PAIR);
-	cuda_may_overlap(&config);
+	/* Nothing overlaps with a memset. */
+	if (chunk->a == NIB_A_CONVERTED || chunk->n_arrivals == 0)
+		cuda_may_overlap(&config);
 	/*
 	 * Split-k slices of a tile wait for each other, so all CTAs must be
 	 * resident, whatever else runs on the GPU.
@@ -212,8 +249,11 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
        const struct nib_problem *problems, const struct nib_moe_problem *moe,
        void *workspace, CUstream stream, struct nib_error *err)
 {
-	/* The launch copies its parameters. */
-	struct nib_gemm_launch params;
+	/*
+	 * The launch copies its parameters: struct nib_gemm_launch, which lies
+	 * at the beginning, or all of it.
+	 */
+	struct nib_gemm_dense_launch params;
 	void *arguments[] = {&params};
 	enum nib_status status = NIB_OK;
 
@@ -221,8 +261,15 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
 		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
 		make_params(gemm, chunk, problems, moe, workspace, &params);
-		status = launch_activations(device, gemm, chunk, arguments,
-					    stream, err);
+		if (chunk->a == NIB_A_CONVERTED)
+			status = launch_activations(device, gemm, chunk,
+						    arguments, stream, err);
+		else
+			status = set_maps(device, gemm, chunk, problems,
+					  &params, err);
+		if (!status && chunk->a != NIB_A_CONVERTED && chunk->n_arrivals)
+			status = clear_arrivals(
+			    device, chunk, params.args.arrivals, stream, err);
 		if (!status)
 			status = launch_multiply(device, chunk, arguments,
 						 stream, err);

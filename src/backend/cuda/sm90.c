@@ -14,7 +14,8 @@ static bool few_takes(const struct nib_plan *p)
 {
 	struct nib_problem view;
 
-	if (p->is_moe || p->count != 1)
+	if (p->is_moe || p->count != 1 ||
+	    nib_plan_activations(p) != NIB_ACTIVATIONS_NVFP4)
 		return false;
 	view = cuda_unpacked(&p->problems[0]);
 	return gemv_takes(p->op, &view);
@@ -70,8 +71,10 @@ static enum nib_status plan(struct cuda_device *device,
 	tiled->k_slices = gemm->k_slices;
 	tiled->clusters = gemm->clusters;
 	tiled->most_matrices = gemm->most_matrices;
-	tiled->kernels = "two kernels (activation conversion, then the "
-			 "product, which begins meanwhile)";
+	tiled->kernels = nib_plan_activations(p) == NIB_ACTIVATIONS_NVFP4
+			     ? "two kernels (activation conversion, then the "
+			       "product, which begins meanwhile)"
+			     : "one kernel, which loads A as it is";
 	return status;
 }
 
@@ -109,6 +112,7 @@ const struct cuda_arch cuda_sm90 = {
     .hardware = "9.0 (H100, H200)",
     .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
     .costs = &nib_sm90_costs,
+    .takes_dense = true,
     .row_align = 8,
     .probe_flop = NIB_PROBE_MULTIPLY_FLOP,
     .probe_threads = NIB_PROBE_MULTIPLY_THREADS,

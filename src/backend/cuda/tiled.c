@@ -68,6 +68,8 @@ struct nib_problem cuda_moe_stacks(const struct nib_moe_problem *moe)
 	    .alpha = moe->alpha,
 	    .alpha2 = moe->alpha2,
 	    .c = moe->c,
+	    .x = moe->x,
+	    .activations = moe->activations,
 	};
 }
 

@@ -19,6 +19,7 @@ struct output {
 	int32_t rows_left; /* rows of B that this warp may store, from there */
 	int32_t valid;	   /* rows of A */
 	float alpha, alpha2;
+	float unscale; /* of accumulators: UNSCALE() */
 	int32_t dtype;
 	bool by_16;
 };
@@ -37,14 +38,14 @@ DEVICE void round_halves(const struct output *o, const float *v, uint32_t *h)
 	}
 }
 
-/* Eight accumulators, scaled by 2^-6, to 16-bit pairs. */
+/* Eight accumulators to 16-bit pairs. */
 DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
 {
 	float v[8];
 
 #pragma unroll
 	for (int i = 0; i < 8; i++)
-		v[i] = d[i] * 64.0f * o->alpha;
+		v[i] = d[i] * o->unscale * o->alpha;
 	round_halves(o, v, h);
 }
 
@@ -220,7 +221,7 @@ DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 			for (uint32_t i = 0; i < 8; i++)
 				v[i] = lds_f32(mine + ((uint32_t)t / 2 + i) *
 							      ACC_STRIDE) *
-				       64.0f * o->alpha;
+				       o->unscale * o->alpha;
 			if (o->dtype == 0)
 				store_floats(o, m0 + t, v);
 			else
@@ -238,8 +239,8 @@ DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 #pragma unroll
 	for (uint32_t i = 0; i < 4; i++) {
 		const uint32_t at = from + (i / 2 * 4 + i % 2) * ACC_STRIDE;
-		const float x = lds_f32(at) * 64.0f * o->alpha;
-		const float y = lds_f32(at + 2 * ACC_STRIDE) * 64.0f *
+		const float x = lds_f32(at) * o->unscale * o->alpha;
+		const float y = lds_f32(at + 2 * ACC_STRIDE) * o->unscale *
 				o->alpha2;
 
 		v[i] = silu(x) * y;
@@ -378,7 +379,7 @@ DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
 	}
 }
 
-template <bool DUAL>
+template <bool DUAL, int A>
 DEVICE struct output output_of(const struct consumer *c,
 			       const struct tile_desc *w, const float *alpha)
 {
@@ -394,12 +395,13 @@ DEVICE struct output output_of(const struct consumer *c,
 	o.valid = w->valid;
 	o.alpha = alpha[0];
 	o.alpha2 = alpha[1];
+	o.unscale = UNSCALE(A);
 	o.by_16 = w->flags & NIB_C_BY_16;
 	return o;
 }
 
 /* From the accumulators of a tile, of this split-k slice, to c. */
-template <int N, bool DUAL>
+template <int N, bool DUAL, int A>
 DEVICE void finish_accumulators(const struct consumer *c,
 				const struct tile_desc *w, const float *alpha,
 				float *d)
@@ -411,7 +413,7 @@ DEVICE void finish_accumulators(const struct consumer *c,
 		mine = chunks_of_slice(c->args->k_slices, w->k_slice);
 		reduce_split_k<N>(c, w, mine, d);
 	}
-	o = output_of<DUAL>(c, w, alpha);
+	o = output_of<DUAL, A>(c, w, alpha);
 	finish_tile<N, DUAL>(c, &o, mine, d);
 }
 

@@ -7,6 +7,7 @@
 #ifndef NIB_GEMM_MAINLOOP_CUH
 #define NIB_GEMM_MAINLOOP_CUH
 
+#include "gemm_dequantize.cuh"
 #include "gemm_schedule.cuh"
 
 /* ---- consumers ----------------------------------------------------------- */
@@ -47,30 +48,8 @@ DEVICE uint32_t row_of_thread(void)
 	       lane_of_thread() / 4;
 }
 
-/* The odd codes of a word, each times 2^-6, as e4m3 bytes. */
-DEVICE uint32_t odd_as_e4m3(uint32_t q)
-{
-	return (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
-}
-
 /*
- * Codes of a word as fp16 times 2^-6 times scale, exact: a code becomes an e4m3
- * (its two exponent bits and one of mantissa in place, sign on top), which is
- * the value times 2^-6.  out: codes (0,2), (4,6), (1,3), (5,7).
- */
-DEVICE void dequantize8(uint32_t q, uint32_t scale, uint32_t *out)
-{
-	const uint32_t even = (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
-	const uint32_t odd = odd_as_e4m3(q);
-
-	out[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
-	out[1] = mul_f16x2(cvt_f16x2_e4m3x2_high(even), scale);
-	out[2] = mul_f16x2(cvt_f16x2_e4m3x2(odd), scale);
-	out[3] = mul_f16x2(cvt_f16x2_e4m3x2_high(odd), scale);
-}
-
-/*
- * What a consumer lane reads of a weight stage: 8 bytes of two rows, and their
+ * What a consumer lane reads of a weight stage: the codes of two rows, and their
  * scales; offsets in the stage for step 0.  The second row is eight behind the
  * first, or dual the same of B2, whose scales may have another layout.
  */
@@ -87,10 +66,11 @@ DEVICE uint32_t stage_scale(uint32_t row, bool is_tiled)
 	return is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16;
 }
 
-template <bool DUAL>
+template <bool DUAL, int A>
 DEVICE struct weight_reader reader_of(int32_t flags)
 {
-	const uint32_t t = lane_of_thread() % 4;
+	/* A lane reads one group of 16 k, or where A is as it is all four. */
+	const uint32_t t = A == NIB_A_CONVERTED ? lane_of_thread() % 4 : 0;
 	const uint32_t half = DUAL ? 0 : group_of_thread();
 	const uint32_t row = row_of_thread<DUAL>() % 64;
 	const uint32_t scales =
@@ -114,8 +94,8 @@ DEVICE struct weight_reader reader_of(int32_t flags)
  * of each row.  Behind k are codes and scales of zero.
  */
 template <bool DUAL>
-DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
-			 uint32_t step, uint32_t (*a)[4])
+DEVICE void load_own_group(const struct weight_reader *r, uint32_t base,
+			   uint32_t step, uint32_t (*a)[4])
 {
 	/* Two chunks of 16 bytes a step: the swizzle is an exclusive or. */
 	const uint32_t codes = base + (r->codes ^ step * 32);
@@ -137,6 +117,35 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 	a[0][1] = out[0], a[0][3] = out[1], a[1][1] = out[2], a[1][3] = out[3];
 	dequantize8(high1, high_halves(s), out);
 	a[2][1] = out[0], a[2][3] = out[1], a[3][1] = out[2], a[3][3] = out[3];
+}
+
+/*
+ * The same in the order of k, for A as it is: of each group the lane has codes
+ * 2t, 2t + 1, 2t + 8 and 2t + 9, which are bytes t and t + 4.
+ */
+template <bool DUAL, int A>
+DEVICE void load_all_groups(const struct weight_reader *r, uint32_t base,
+			    uint32_t step, uint32_t (*a)[4])
+{
+	const uint32_t codes = base + (r->codes ^ step * 32);
+	const uint32_t scales = base + r->scales + step * r->scale_step;
+
+	load_row_in_order<A, 0>(codes, lds_32(scales), a);
+	load_row_in_order<A, 1>(
+		codes + (DUAL ? HALF_CODES : 8 * 128),
+		lds_32(DUAL ? base + r->scales2 + step * r->scale_step2
+			    : scales + r->scale_row8),
+		a);
+}
+
+template <bool DUAL, int A>
+DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
+			 uint32_t step, uint32_t (*a)[4])
+{
+	if constexpr (A == NIB_A_CONVERTED)
+		load_own_group<DUAL>(r, base, step, a);
+	else
+		load_all_groups<DUAL, A>(r, base, step, a);
 }
 
 /*
@@ -194,35 +203,81 @@ DEVICE uint32_t last_a_stage(const struct consumer *c)
  * argument, so that the compiler sees that d is not read: without that, the
  * accumulators of every tile size would live through the loop over tiles.
  */
-template <int N, bool FIRST>
+template <int N, int A, bool FIRST>
 DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
 {
-	wgmma_f16<N>(d, a[0], pack_64(desc, DESCRIPTOR_HIGH), !FIRST);
-	wgmma_f16<N>(d, a[1], pack_64(desc + 2, DESCRIPTOR_HIGH), 1);
-	wgmma_f16<N>(d, a[2], pack_64(desc + 4, DESCRIPTOR_HIGH), 1);
-	wgmma_f16<N>(d, a[3], pack_64(desc + 6, DESCRIPTOR_HIGH), 1);
+	if constexpr (A == NIB_A_BF16) {
+		wgmma_bf16<N>(d, a[0], pack_64(desc, DESCRIPTOR_HIGH), !FIRST);
+		wgmma_bf16<N>(d, a[1], pack_64(desc + 2, DESCRIPTOR_HIGH), 1);
+		wgmma_bf16<N>(d, a[2], pack_64(desc + 4, DESCRIPTOR_HIGH), 1);
+		wgmma_bf16<N>(d, a[3], pack_64(desc + 6, DESCRIPTOR_HIGH), 1);
+	} else {
+		wgmma_f16<N>(d, a[0], pack_64(desc, DESCRIPTOR_HIGH), !FIRST);
+		wgmma_f16<N>(d, a[1], pack_64(desc + 2, DESCRIPTOR_HIGH), 1);
+		wgmma_f16<N>(d, a[2], pack_64(desc + 4, DESCRIPTOR_HIGH), 1);
+		wgmma_f16<N>(d, a[3], pack_64(desc + 6, DESCRIPTOR_HIGH), 1);
+	}
 }
 
 /* The wgmma of an activation stage, AT_ONCE steps, as one group. */
-template <int N, int AT_ONCE, bool FIRST>
+template <int N, int A, int AT_ONCE, bool FIRST>
 DEVICE void issue_steps(uint32_t desc, const uint32_t (*a)[4][4], float *d)
 {
 	wgmma_fence();
-	issue_step<N, FIRST>(desc, a[0], d);
+	issue_step<N, A, FIRST>(desc, a[0], d);
 #pragma unroll
 	for (uint32_t i = 1; i < AT_ONCE; i++)
-		issue_step<N, false>(desc + i * (N * 128 >> 4), a[i], d);
+		issue_step<N, A, false>(desc + i * (N * 128 >> 4), a[i], d);
 	wgmma_commit();
 }
 
 /* The weights of as many steps, from step `step` of the stage at base on. */
-template <bool DUAL, int AT_ONCE>
+template <bool DUAL, int A, int AT_ONCE>
 DEVICE void load_steps(const struct weight_reader *r, uint32_t base,
 		       uint32_t step, uint32_t (*a)[4][4])
 {
 #pragma unroll
 	for (uint32_t i = 0; i < AT_ONCE; i++)
-		load_weights<DUAL>(r, base, step + i, a[i]);
+		load_weights<DUAL, A>(r, base, step + i, a[i]);
+}
+
+/* Where a consumer is in a weight stage. */
+struct stage_walk {
+	uint32_t base; /* of the weights that are dequantised next */
+	uint32_t desc, full; /* of the stage's first activations: their barrier */
+	uint32_t stage, before; /* activation stages: the first, the last one's */
+	bool is_last;
+};
+
+/*
+ * Groups J and up of a weight stage, a function for each: beyond some size the
+ * compiler unrolls no loop, and a[] would lie in memory.
+ */
+template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST, uint32_t J>
+DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
+			    struct stage_walk *w,
+			    uint32_t (*a)[AT_ONCE][4][4], float *d)
+{
+	constexpr uint32_t groups = STEPS / AT_ONCE;
+
+	wait(w->full + J * 8, c->activations.parity);
+	issue_steps<N, A, AT_ONCE, FIRST && J == 0>(w->desc, a[J % 2], d);
+	w->desc += c->stage_desc;
+	/* The group before is done: its operands are free. */
+	wgmma_wait<1>();
+	if (!(FIRST && J == 0))
+		release_activations(c, J ? w->stage + J - 1 : w->before);
+	if (J == groups - 1) {
+		release_weights(c);
+		if (w->is_last)
+			return;
+		w->base = await_weights(c);
+	}
+	load_steps<DUAL, A, AT_ONCE>(r, w->base, (J + 1) % groups * AT_ONCE,
+				     a[(J + 1) % 2]);
+	if constexpr (J + 1 < groups)
+		multiply_groups<N, DUAL, A, AT_ONCE, FIRST, J + 1>(c, r, w, a,
+								   d);
 }
 
 /*
@@ -233,38 +288,21 @@ DEVICE void load_steps(const struct weight_reader *r, uint32_t base,
  * registers, so that one group is always in flight. The activation stage before
  * this weight stage is still being read on entry.
  */
-template <int N, bool DUAL, int AT_ONCE, bool FIRST>
+template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST>
 DEVICE void multiply_stage(struct consumer *c, const struct weight_reader *r,
 		      bool is_last, uint32_t (*a)[AT_ONCE][4][4], float *d)
 {
-	const uint32_t groups = STEPS / AT_ONCE;
-	const uint32_t stage = c->activations.stage, before = last_a_stage(c);
-	const uint32_t full = smem_addr(c->shared->a_full + stage);
-	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
-	uint32_t desc = c->a_desc + stage * c->stage_desc;
+	const uint32_t stage = c->activations.stage;
+	struct stage_walk w = {
+		c->weight_ring + c->weights.stage * WEIGHT_STAGE,
+		c->a_desc + stage * c->stage_desc,
+		smem_addr(c->shared->a_full + stage),
+		stage,
+		last_a_stage(c),
+		is_last};
 
-#pragma unroll
-	for (uint32_t j = 0; j < groups; j++) {
-		wait(full + j * 8, c->activations.parity);
-		if (FIRST && j == 0)
-			issue_steps<N, AT_ONCE, true>(desc, a[0], d);
-		else
-			issue_steps<N, AT_ONCE, false>(desc, a[j % 2], d);
-		desc += c->stage_desc;
-		/* The group before is done: its operands are free. */
-		wgmma_wait<1>();
-		if (!(FIRST && j == 0))
-			release_activations(c, j ? stage + j - 1 : before);
-		if (j == groups - 1) {
-			release_weights(c);
-			if (is_last)
-				break;
-			base = await_weights(c);
-		}
-		load_steps<DUAL, AT_ONCE>(r, base, (j + 1) % groups * AT_ONCE,
-					  a[(j + 1) % 2]);
-	}
-	c->activations.stage += groups;
+	multiply_groups<N, DUAL, A, AT_ONCE, FIRST, 0>(c, r, &w, a, d);
+	c->activations.stage += STEPS / AT_ONCE;
 	if (c->activations.stage == (uint32_t)c->args->a_stages) {
 		c->activations.stage = 0;
 		c->activations.parity ^= 1;
@@ -272,18 +310,18 @@ DEVICE void multiply_stage(struct consumer *c, const struct weight_reader *r,
 }
 
 /* d = the accumulators of the tile over this split-k slice. */
-template <int N, bool DUAL, int AT_ONCE>
+template <int N, bool DUAL, int A, int AT_ONCE>
 DEVICE void multiply_tile(struct consumer *c, int32_t stages, int32_t flags,
 		     float *d)
 {
-	const struct weight_reader r = reader_of<DUAL>(flags);
+	const struct weight_reader r = reader_of<DUAL, A>(flags);
 	uint32_t a[2][AT_ONCE][4][4];
 
-	load_steps<DUAL, AT_ONCE>(&r, await_weights(c), 0, a[0]);
-	multiply_stage<N, DUAL, AT_ONCE, true>(c, &r, stages == 1, a, d);
+	load_steps<DUAL, A, AT_ONCE>(&r, await_weights(c), 0, a[0]);
+	multiply_stage<N, DUAL, A, AT_ONCE, true>(c, &r, stages == 1, a, d);
 	for (int32_t s = 1; s < stages; s++)
-		multiply_stage<N, DUAL, AT_ONCE, false>(c, &r, s + 1 == stages,
-							a, d);
+		multiply_stage<N, DUAL, A, AT_ONCE, false>(
+			c, &r, s + 1 == stages, a, d);
 	wgmma_wait<0>();
 	release_activations(c, last_a_stage(c));
 }

@@ -64,6 +64,26 @@
 #define NIB_CONVERT_STEPS   16
 #define NIB_CONVERT_THREADS (NIB_ATOM_ROWS * NIB_CONVERT_STEPS * 2)
 
+/* A CUtensorMap, encoded by the driver. */
+struct nib_tensor_map {
+#ifdef __cplusplus
+	alignas(64)
+#else
+	_Alignas(64)
+#endif
+	    uint64_t words[16];
+};
+
+/*
+ * A of a kernel: NVFP4 that nib_activations_sm90 has converted to fp16, or fp16
+ * or bf16 as the caller has it (the numbers of enum nib_dtype).
+ */
+#define NIB_A_CONVERTED 0
+#define NIB_A_FP16	1
+#define NIB_A_BF16	2
+/* Rows of A of one load by tensor map, NIB_STEP_K of k each. */
+#define NIB_A_BOX_ROWS NIB_ATOM_ROWS
+
 enum nib_gemm_flags {
 	NIB_A_TILED = 1, /* scale layouts */
 	NIB_B_TILED = 2,
@@ -151,7 +171,8 @@ struct nib_gemm_args {
 	 * problem and no CTA has two tiles. Their accumulators meet in memory:
 	 * partials has NIB_GEMM_PARTIALS(tile_m) floats for each tile, CTA of
 	 * the pair and slice; arrivals counts the slices stored for each tile
-	 * and CTA, and nib_activations_sm90 clears it.
+	 * and CTA, and is cleared before the kernel: by nib_activations_sm90, or
+	 * where A is taken as it is by the host.
 	 */
 	int32_t k_slices;
 	float *partials;
@@ -179,6 +200,16 @@ struct nib_gemm_args {
 struct nib_gemm_launch {
 	struct nib_gemm_args args;
 	struct nib_gemm_pointers problems[NIB_GEMM_PROBLEMS];
+};
+
+/*
+ * The same, and A as it is: maps[i] is of the rows of problem i, [matrix, row,
+ * k].
+ */
+struct nib_gemm_dense_launch {
+	struct nib_gemm_args args;
+	struct nib_gemm_pointers problems[NIB_GEMM_PROBLEMS];
+	struct nib_tensor_map maps[NIB_GEMM_PROBLEMS];
 };
 
 #endif

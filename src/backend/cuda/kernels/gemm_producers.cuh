@@ -2,8 +2,8 @@
 /*
  * gemm_producers.cuh - the producer warps.  Two warps load weights with
  * cp.async, whole 128-byte lines, zeros outside the matrix.  One thread loads
- * converted activations with bulk copies, half of a tile's rows from each CTA
- * of the pair, multicast to both.
+ * activations, half of a tile's rows from each CTA of the pair, multicast to
+ * both: converted ones by bulk copies, others by tensor map.
  */
 #ifndef NIB_GEMM_PRODUCERS_CUH
 #define NIB_GEMM_PRODUCERS_CUH
@@ -281,12 +281,62 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 	cp_async_wait_all();
 }
 
-/* ---- activations: converted fp16 -> ring --------------------------------- */
+/* ---- activations -> ring --------------------------------- */
+
+/* What fills the ring with a tile's rows of A, from step to step of k. */
+struct activation_source {
+	const uint8_t *from; /* converted: the next step's */
+	int64_t step_bytes;
+	const struct nib_tensor_map *map; /* as they are */
+	int32_t k, row, matrix;
+};
+
+template <int A>
+DEVICE struct activation_source
+open_activations(const struct nib_gemm_args *args,
+		 const struct nib_tensor_map *maps, const struct tile_desc *w)
+{
+	const uint32_t half = cluster_ctarank();
+	struct activation_source s;
+
+	if constexpr (A == NIB_A_CONVERTED) {
+		s.from = args->activations +
+			 (w->stage0 * STEPS * args->a_atoms + w->atom) * 1024 +
+			 half * (uint32_t)w->rows * 64;
+		s.step_bytes = args->a_atoms * 1024;
+	} else {
+		s.map = maps + w->problem;
+		s.k = w->stage0 * NIB_WEIGHT_STAGE_K;
+		s.row = w->a_row + (int32_t)half * w->rows / 2;
+		s.matrix = args->batch ? w->matrix : 0;
+	}
+	return s;
+}
+
+/* Half of the tile's rows of one step, `bytes`, into both CTAs of the pair. */
+template <int A>
+DEVICE void load_activations(struct activation_source *s, uint32_t to,
+			     uint32_t bytes, uint32_t full)
+{
+	if constexpr (A == NIB_A_CONVERTED) {
+		bulk_copy_multicast(to, s->from, bytes, full, 3);
+		s->from += s->step_bytes;
+	} else {
+		int32_t row = s->row;
+
+		for (uint32_t at = 0; at < bytes;
+		     at += NIB_A_BOX_ROWS * 128, row += NIB_A_BOX_ROWS)
+			tensor_load_multicast(to + at, s->map, s->k, row,
+					      s->matrix, full, 3);
+		s->k += NIB_STEP_K;
+	}
+}
 
 /* Loads half of the tile's rows of A into both CTAs of the pair. */
-template <int A_STEPS>
+template <int A, int A_STEPS>
 DEVICE void produce_activations(const struct nib_gemm_args *args,
-			   struct gemm_shared *shared, uint32_t a_ring)
+				const struct nib_tensor_map *maps,
+				struct gemm_shared *shared, uint32_t a_ring)
 {
 	const uint32_t half = cluster_ctarank();
 	struct ring ring = {0, 0}, tiles = {0, 0};
@@ -299,11 +349,8 @@ DEVICE void produce_activations(const struct nib_gemm_args *args,
 	     advance(&tiles, TILE_SLOTS)) {
 		const uint32_t bytes = (uint32_t)w->rows * 64;
 		const int32_t stages = w->stages * (STEPS / A_STEPS);
-		const uint8_t *from =
-			args->activations +
-			(w->stage0 * STEPS * args->a_atoms + w->atom) *
-				1024 +
-			half * bytes;
+		struct activation_source source =
+			open_activations<A>(args, maps, w);
 
 		release_tile(shared, &tiles);
 		for (int32_t s = 0; s < stages; s++) {
@@ -318,9 +365,8 @@ DEVICE void produce_activations(const struct nib_gemm_args *args,
 			mbarrier_arrive_expect_tx(full,
 						  2 * bytes * A_STEPS);
 			for (int32_t i = 0; i < A_STEPS; i++) {
-				bulk_copy_multicast(to, from, bytes, full, 3);
+				load_activations<A>(&source, to, bytes, full);
 				to += 2 * bytes;
-				from += args->a_atoms * 1024;
 			}
 			advance(&ring, (uint32_t)args->a_stages);
 		}

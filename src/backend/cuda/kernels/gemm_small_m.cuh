@@ -67,7 +67,7 @@ DEVICE bool is_a_stage_full(const struct consumer *c)
  * being read on entry. there: whether this stage's a_full phase is known to be
  * complete.
  */
-template <int N, bool DUAL, bool FIRST>
+template <int N, bool DUAL, int A, bool FIRST>
 DEVICE void multiply_stage_of_pair(struct consumer *c,
 				   const struct weight_reader *r, bool is_last,
 				   uint32_t (*a)[4][4], uint32_t *before,
@@ -81,9 +81,9 @@ DEVICE void multiply_stage_of_pair(struct consumer *c,
 #pragma unroll
 	for (uint32_t j = 0; j < STEPS; j++) {
 		if (FIRST && j == 0)
-			issue_steps<N, 1, true>(desc, a, d);
+			issue_steps<N, A, 1, true>(desc, a, d);
 		else
-			issue_steps<N, 1, false>(desc, a + j % 2, d);
+			issue_steps<N, A, 1, false>(desc, a + j % 2, d);
 		desc += N * 128 >> 4;
 		/* The step before is done: its operands are free. */
 		wgmma_wait<1>();
@@ -103,7 +103,7 @@ DEVICE void multiply_stage_of_pair(struct consumer *c,
 			 */
 			*there = is_a_stage_full(c);
 		}
-		load_weights<DUAL>(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
+		load_weights<DUAL, A>(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
 	}
 }
 
@@ -113,11 +113,11 @@ DEVICE void multiply_stage_of_pair(struct consumer *c,
  * barrier phase for another. A pair is not early either: weights are filled in
  * order, and activations are loaded behind weights (gemm.c).
  */
-template <int N, bool DUAL, int PAIR>
+template <int N, bool DUAL, int A, int PAIR>
 DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
 			       int32_t flags, float *d)
 {
-	const struct weight_reader r = reader_of<DUAL>(flags);
+	const struct weight_reader r = reader_of<DUAL, A>(flags);
 	/* The pair's last stage is not before this one. */
 	const int32_t end = stages - 2;
 	uint32_t a[2][4][4], before;
@@ -125,12 +125,12 @@ DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
 
 	if (PAIR == SECOND_PAIR)
 		pass_stages(c, 1);
-	load_weights<DUAL>(&r, await_weights(c), 0, a[0]);
-	multiply_stage_of_pair<N, DUAL, true>(c, &r, is_last, a, &before,
+	load_weights<DUAL, A>(&r, await_weights(c), 0, a[0]);
+	multiply_stage_of_pair<N, DUAL, A, true>(c, &r, is_last, a, &before,
 					      &there, d);
 	for (int32_t s = PAIR + 2; !is_last; s += 2) {
 		is_last = of_warp(s >= end);
-		multiply_stage_of_pair<N, DUAL, false>(c, &r, is_last, a,
+		multiply_stage_of_pair<N, DUAL, A, false>(c, &r, is_last, a,
 						       &before, &there, d);
 	}
 	wgmma_wait<0>();
@@ -188,14 +188,14 @@ DEVICE void add_accumulators(const struct consumer *c, struct ring *exchanges,
 	advance(exchanges, 1);
 }
 
-template <int N, bool DUAL, int PAIR>
+template <int N, bool DUAL, int A, int PAIR>
 DEVICE void consume_tile_of_pair(struct consumer *c, uint32_t exchange,
 				 struct ring *exchanges)
 {
 	const struct tile_desc *w = c->shared->tiles + c->tiles.stage;
 	float alpha[2], d[N / 2];
 
-	multiply_stages_of_pair<N, DUAL, PAIR>(c, w->stages, w->flags, d);
+	multiply_stages_of_pair<N, DUAL, A, PAIR>(c, w->stages, w->flags, d);
 	if (PAIR == FIRST_PAIR) {
 		send_accumulators<N>(c, exchanges, exchange, d);
 		return;
@@ -203,10 +203,10 @@ DEVICE void consume_tile_of_pair(struct consumer *c, uint32_t exchange,
 	alpha[0] = w->alpha ? __ldg(w->alpha) : 1.0f;
 	alpha[1] = w->alpha2 ? __ldg(w->alpha2) : 1.0f;
 	add_accumulators<N>(c, exchanges, exchange, d);
-	finish_accumulators<N, DUAL>(c, w, alpha, d);
+	finish_accumulators<N, DUAL, A>(c, w, alpha, d);
 }
 
-template <bool DUAL, int PAIR>
+template <bool DUAL, int A, int PAIR>
 DEVICE void consume_small_m(struct consumer *c, uint32_t exchange)
 {
 	struct ring exchanges = {0, 0};
@@ -219,7 +219,8 @@ DEVICE void consume_small_m(struct consumer *c, uint32_t exchange)
 			return;
 #define CASE(n)                                                                \
 	case n:                                                                \
-		consume_tile_of_pair<n, DUAL, PAIR>(c, exchange, &exchanges);      \
+		consume_tile_of_pair<n, DUAL, A, PAIR>(c, exchange,          \
+						       &exchanges);            \
 		break;
 		switch (rows) {
 			CASE(16) CASE(32)

@@ -9,6 +9,8 @@
 
 #include "ptx.cuh"
 
+struct nib_tensor_map;
+
 /* ---- mbarrier (PTX ISA 7.0 and 8.0) -------------------------------------- */
 
 PTX_FN void mbarrier_init(uint32_t bar, uint32_t arrivals)
@@ -134,6 +136,11 @@ PTX_FN void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
 		     "%4;" ::"r"(to),
 		     "l"(from), "r"(bytes), "r"(bar), "h"((uint16_t)mask)
 		     : "memory");
+}
+
+PTX_FN void prefetch_tensormap(const struct nib_tensor_map *map)
+{
+	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 /*

@@ -109,6 +109,54 @@ PTX_FN uint32_t high_halves(uint32_t x)
 	return r;
 }
 
+PTX_FN uint32_t mul_bf16x2(uint32_t a, uint32_t b)
+{
+	uint32_t r;
+	asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+	return r;
+}
+
+/* The low and the high half of a pair of fp16. */
+PTX_FN float low_f32_f16x2(uint32_t x)
+{
+	float r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.f32.f16 %0, lo;\n\t}"
+	    : "=f"(r)
+	    : "r"(x));
+	return r;
+}
+
+PTX_FN float high_f32_f16x2(uint32_t x)
+{
+	float r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.f32.f16 %0, hi;\n\t}"
+	    : "=f"(r)
+	    : "r"(x));
+	return r;
+}
+
+/* ---- loads by tensor map (PTX ISA 8.0) ----------------------------------- */
+
+/*
+ * A box at element (x, y, z) of the map, to the same offset in every CTA of
+ * mask; each gets the bytes, zeros outside the tensor included, counted at its
+ * own bar.
+ */
+PTX_FN void tensor_load_multicast(uint32_t to,
+				  const struct nib_tensor_map *map, int32_t x,
+				  int32_t y, int32_t z, uint32_t bar,
+				  uint32_t mask)
+{
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+		     ".mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+		     "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+		     "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar),
+		     "h"((uint16_t)mask)
+		     : "memory");
+}
+
 /* ---- wgmma (PTX ISA 8.0, sm_90a) ----------------------------------------- */
 
 PTX_FN void wgmma_fence(void)
@@ -174,18 +222,25 @@ template <int GROUPS> PTX_FN void wgmma_wait(void)
 template <int N>
 PTX_FN void wgmma_f16(float *d, const uint32_t *a, uint64_t desc,
 		      uint32_t accumulate);
+template <int N>
+PTX_FN void wgmma_bf16(float *d, const uint32_t *a, uint64_t desc,
+		       uint32_t accumulate);
 
 /* n, its register list, and the operand numbers behind it. */
 #define WGMMA(n, list, a0, a1, a2, a3, b, p)                                   \
+	WGMMA_OF(f16, n, list, a0, a1, a2, a3, b, p)                           \
+	WGMMA_OF(bf16, n, list, a0, a1, a2, a3, b, p)
+#define WGMMA_OF(type, n, list, a0, a1, a2, a3, b, p)                          \
 	template <>                                                            \
-	__device__ __forceinline__ void wgmma_f16<n>(                          \
+	__device__ __forceinline__ void wgmma_##type<n>(                       \
 		float *d, const uint32_t *a, uint64_t desc,                    \
 		uint32_t accumulate)                                           \
 	{                                                                      \
 		asm volatile("{\n\t.reg .pred p;\n\t"                          \
 			     "setp.ne.b32 p, %" #p ", 0;\n\t"                  \
 			     "wgmma.mma_async.sync.aligned.m64n" #n            \
-			     "k16.f32.f16.f16 {" REGS_##list "}, {%" #a0       \
+			     "k16.f32." #type "." #type " {" REGS_##list       \
+			     "}, {%" #a0                                       \
 			     ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b           \
 			     ", p, 1, 1, 0;\n\t}"                              \
 			     : OUTS_##list                                     \

@@ -9,8 +9,6 @@
 
 #include "ptx_async.cuh"
 
-struct nib_tensor_map;
-
 /* True in one lane of the warp, which stays together up to here. */
 PTX_FN bool elect_one(void)
 {
@@ -82,11 +80,6 @@ PTX_FN void lds_f32x4(uint32_t addr, float *x)
 }
 
 /* ---- loads by tensor map ------------------------------------------------- */
-
-PTX_FN void prefetch_tensormap(const struct nib_tensor_map *map)
-{
-	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 /*
  * A box at element (x, y, z) of the map to shared memory; its bytes, zeros

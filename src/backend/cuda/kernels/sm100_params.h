@@ -51,16 +51,6 @@
 #define NIB_SM100_SLOT_COLUMNS(dual)                                           \
 	(NIB_SM100_SCALE_COLUMNS * ((dual) ? 4 : 3))
 
-/* A CUtensorMap, encoded by the driver. */
-struct nib_tensor_map {
-#ifdef __cplusplus
-	alignas(64)
-#else
-	_Alignas(64)
-#endif
-	    uint64_t words[16];
-};
-
 /*
  * The operands of a problem.  All maps have rank 3, the last coordinate is the
  * matrix of the stack (or the expert), and what lies outside reads as 0.

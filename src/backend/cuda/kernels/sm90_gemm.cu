@@ -9,7 +9,7 @@
 extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
 nib_gemm_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<false, NIB_LARGE_M_STEPS>(&p.args, p.problems);
+	gemm<false, NIB_A_CONVERTED, NIB_LARGE_M_STEPS>(&p.args, p.problems, NULL);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_CONVERT_THREADS)

@@ -73,7 +73,7 @@
  * One tile. What the epilogue needs is read again after the loop: kept across
  * it, it would cost registers that the accumulators need.
  */
-template <int N, bool DUAL, int A_STEPS>
+template <int N, bool DUAL, int A, int A_STEPS>
 DEVICE void consume_tile(struct consumer *c)
 {
 	const struct tile_desc *w = c->shared->tiles + c->tiles.stage;
@@ -82,11 +82,11 @@ DEVICE void consume_tile(struct consumer *c)
 				w->alpha2 ? __ldg(w->alpha2) : 1.0f};
 	float d[N / 2];
 
-	multiply_tile<N, DUAL, A_STEPS>(c, w->stages, w->flags, d);
-	finish_accumulators<N, DUAL>(c, w, alpha, d);
+	multiply_tile<N, DUAL, A, A_STEPS>(c, w->stages, w->flags, d);
+	finish_accumulators<N, DUAL, A>(c, w, alpha, d);
 }
 
-template <bool DUAL, int A_STEPS>
+template <bool DUAL, int A, int A_STEPS>
 DEVICE void consume(struct consumer *c)
 {
 	constexpr int most =
@@ -102,7 +102,7 @@ DEVICE void consume(struct consumer *c)
 #define CASE(n)                                                                \
 	case n:                                                                \
 		if constexpr (n <= most)                                       \
-			consume_tile<n, DUAL, A_STEPS>(c);                 \
+			consume_tile<n, DUAL, A, A_STEPS>(c);                  \
 		break;
 		switch (rows) {
 			CASE(16) CASE(32) CASE(48) CASE(64)
@@ -149,9 +149,16 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 	fence_mbarrier_init();
 }
 
-template <bool DUAL, int A_STEPS>
+/*
+ * maps: of A, where the kernel takes it as it is.  Then no kernel of this
+ * library runs before, and everything waits for the kernel before, whose output
+ * any operand may be.  The next kernel may start only behind that wait: it, too,
+ * must not run before this one's predecessor has ended.
+ */
+template <bool DUAL, int A, int A_STEPS>
 DEVICE void gemm(const struct nib_gemm_args *args,
-		 const struct nib_gemm_pointers *problems)
+		 const struct nib_gemm_pointers *problems,
+		 const struct nib_tensor_map *maps)
 {
 	extern __shared__ __align__(1024) uint8_t smem[];
 	constexpr int PAIRS = A_STEPS == NIB_SMALL_M_STEPS ? 2 : 1;
@@ -171,9 +178,14 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	 * The next kernel of the stream may take SM slots as CTAs of this one
 	 * end.
 	 */
-	griddepcontrol_launch_dependents();
+	if (A == NIB_A_CONVERTED)
+		griddepcontrol_launch_dependents();
 	if (threadIdx.x == 32)
 		init_barriers(args, shared, PAIRS);
+	if (A != NIB_A_CONVERTED) {
+		griddepcontrol_wait();
+		griddepcontrol_launch_dependents();
+	}
 	if (args->experts && threadIdx.x < 32)
 		count_tiles<share_m>(args,
 				     row_units(args->shapes->n,
@@ -198,7 +210,8 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 		__syncwarp();
 		cluster_wait();
 		if (threadIdx.x == WEIGHT_PRODUCERS)
-			produce_activations<A_STEPS>(args, shared, a_ring);
+			produce_activations<A, A_STEPS>(args, maps, shared,
+							a_ring);
 		__syncwarp();
 	} else {
 		struct consumer c = {args, shared, weight_ring,
@@ -212,13 +225,13 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 		/* The activation conversion kernel clears the arrivals. */
 		griddepcontrol_wait();
 		if constexpr (PAIRS == 1)
-			consume<DUAL, A_STEPS>(&c);
+			consume<DUAL, A, A_STEPS>(&c);
 		else if (of_warp(threadIdx.x < 128 * (1 + GROUPS)))
-			consume_small_m<DUAL, SECOND_PAIR>(&c,
-						    a_ring + rings_bytes);
+			consume_small_m<DUAL, A, SECOND_PAIR>(
+				&c, a_ring + rings_bytes);
 		else
-			consume_small_m<DUAL, FIRST_PAIR>(&c,
-							  a_ring + rings_bytes);
+			consume_small_m<DUAL, A, FIRST_PAIR>(
+				&c, a_ring + rings_bytes);
 	}
 }
 

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sm90_dual_f16.cu - the dual operation of sm90_gemm.cuh for A of fp16. */
+#include "sm90_gemm.cuh"
+
+extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
+nib_dual_f16_sm90(const __grid_constant__ struct nib_gemm_dense_launch p)
+{
+	gemm<true, NIB_A_FP16, NIB_LARGE_M_STEPS>(&p.args, p.problems,
+					    p.maps);
+}
