@@ -65,14 +65,14 @@ trap 'rm -rf "$work"' EXIT
 : >"$work/results"
 # The longest first, so that no processor waits at the end.
 {
-	for program in gpumode recorded traffic moe same_bits multiply \
+	for program in gpumode recorded traffic moe same_bits dense multiply \
 		b200_recorded b200_moe b200_same_bits b200_multiply schedules; do
 		echo "0 medium $program"
 	done
 	seed=1
 	while [ "$seed" -le "$seeds" ]; do
-		for program in moe multiply few_rows b200_moe b200_multiply \
-			b200_few_rows; do
+		for program in dense moe multiply few_rows b200_moe \
+			b200_multiply b200_few_rows; do
 			echo "$seed small $program"
 		done
 		seed=$((seed + 1))

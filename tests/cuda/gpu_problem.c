@@ -47,6 +47,21 @@ struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
 	return x;
 }
 
+void gpu_make_dense(struct gpu_item *x, enum nib_dtype dtype)
+{
+	x->activations = NIB_ACTIVATIONS_DENSE;
+	x->x = x->a;
+	x->x.dtype = dtype;
+	x->x.gap = 8 * gpu_rnd_below(3);
+	x->nan_row = -1; /* a has no part in the product */
+}
+
+static const char *a_name(const struct gpu_item *x)
+{
+	return x->activations ? gpu_dtype_name(x->x.dtype)
+			      : gpu_layout_name(x->a.layout);
+}
+
 void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
 		   size_t bytes)
 {
@@ -58,7 +73,7 @@ void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
 	    what, x->op == NIB_DUAL_GEMM ? "dual" : "gemm",
 	    gpu_dtype_name(x->c.dtype), x->c.rows, x->c.k, x->b.k, x->c.batch,
 	    x->b.batch, x->a.is_between, x->b.is_between, x->b2.is_between,
-	    x->c.is_between, gpu_layout_name(x->a.layout), x->a.gap,
+	    x->c.is_between, a_name(x), x->activations ? x->x.gap : x->a.gap,
 	    gpu_layout_name(x->b.layout), x->b.gap,
 	    gpu_layout_name(x->b2.layout), x->b2.gap, x->c.gap,
 	    x->packed ? " packed" : "", x->no_alpha ? " no alpha" : "",
@@ -105,6 +120,10 @@ void gpu_memory_fill(const struct gpu_item *x, const struct gpu_memory *m)
 	operand_fill(&x->a, x->nan_row, m->a);
 	operand_fill(&x->b, x->nan_col, m->b);
 	operand_fill(&x->b2, -1, m->b2);
+	if (x->activations) {
+		gpu_fill_dense(&x->x, gpu_host_of(&m->x), false);
+		gpu_upload(&m->x);
+	}
 	gpu_fill_alpha(&m->alpha);
 }
 
@@ -128,6 +147,8 @@ struct gpu_memory gpu_memory_new(const struct gpu_item *x)
 	gpu_operand_new(&x->b2, m.b2);
 	m.alpha = gpu_twin_new(2 * sizeof(float));
 	m.c = gpu_twin_new(gpu_dense_bytes(&x->c));
+	if (x->activations)
+		m.x = gpu_twin_new(gpu_dense_bytes(&x->x));
 	gpu_memory_fill(x, &m);
 	gpu_poison(&m.c, 0xFF);
 	if (x->packed) {
@@ -148,6 +169,8 @@ void gpu_memory_free(struct gpu_memory *m)
 		gpu_twin_free(&m->b2[i]);
 	}
 	gpu_twin_free(&m->c);
+	if (m->x.host)
+		gpu_twin_free(&m->x);
 	gpu_twin_free(&m->alpha);
 }
 
@@ -167,6 +190,10 @@ struct nib_problem gpu_problem(const struct gpu_item *x,
 		p.alpha2 = p.alpha + 1;
 	}
 	p.c = gpu_dense(&x->c, side(&m->c));
+	if (x->activations) {
+		p.activations = x->activations;
+		p.x = gpu_dense(&x->x, side(&m->x));
+	}
 	if (side == gpu_device_of) {
 		p.b_packed = m->packed;
 		p.b2_packed = m->packed2;
@@ -189,5 +216,6 @@ bool gpu_inputs_unchanged(const struct gpu_memory *m)
 	return gpu_is_unchanged(&m->a[0]) && gpu_is_unchanged(&m->a[1]) &&
 	       gpu_is_unchanged(&m->b[0]) && gpu_is_unchanged(&m->b[1]) &&
 	       gpu_is_unchanged(&m->b2[0]) && gpu_is_unchanged(&m->b2[1]) &&
+	       (!m->x.host || gpu_is_unchanged(&m->x)) &&
 	       gpu_is_unchanged(&m->alpha);
 }

@@ -12,6 +12,9 @@
 struct gpu_item {
 	enum nib_op op;
 	struct gpu_sizes a, b, b2, c; /* c: rows m, k holds n */
+	/* A is x of these sizes unless it is NVFP4. */
+	enum nib_activations activations;
+	struct gpu_sizes x;
 	bool packed, no_alpha;
 	int64_t nan_row, nan_col; /* of the first matrix; -1: none */
 };
@@ -19,7 +22,7 @@ struct gpu_item {
 /* The same problem on both sides. */
 struct gpu_memory {
 	struct gpu_twin a[2], b[2], b2[2]; /* codes, scales */
-	struct gpu_twin c, alpha;
+	struct gpu_twin c, alpha, x;
 	struct nib_packed *packed, *packed2;
 };
 
@@ -29,6 +32,9 @@ struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch);
 /* All but the sizes is random. */
 struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
 			     int64_t batch, int64_t b_batch);
+/* The same item with A as dense values of that type, and gaps that tensor maps
+ * take. */
+void gpu_make_dense(struct gpu_item *x, enum nib_dtype dtype);
 void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
 		   size_t bytes);
 

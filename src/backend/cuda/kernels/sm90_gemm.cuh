@@ -5,9 +5,10 @@
  *
  *   weights B (fp4, global) --cp.async--> ring of 128 rows x k256
  *     --registers: dequantise to fp16--> wgmma A operand (m64 = rows of B)
- *   activations A (fp16, converted by nib_activations_sm90, in L2)
- *     --bulk copy, multicast to the pair--> ring of tile_m rows x k64,
- *     128-byte swizzle --> wgmma B operand (n = rows of A)
+ *   activations A --multicast to the pair--> ring of tile_m rows x k64, 128-byte
+ *     swizzle --> wgmma B operand (n = rows of A)
+ *       NVFP4: fp16 that nib_activations_sm90 has made, in L2, by bulk copy
+ *       fp16, bf16: the caller's, by tensor map (weights become the same type)
  *   accumulators: fp32, D[row of B, row of A] --> alpha, SiLU --> C
  *
  * A cluster is a pair of CTAs with neighbouring rows of B and the same rows of
@@ -58,7 +59,10 @@
  * One k16 step of wgmma takes four values of a row from lane t (0 to 3 of a
  * quad). Here these come from the 16 values of scale group t of this k64, so
  * that a lane loads 8 bytes and one scale for four steps; the activations are
- * converted into the same order (half_pair()).
+ * converted into the same order (half_pair()). Activations that are taken as they
+ * are lie in the order of k: then a lane loads all 32 bytes of a row, takes eight
+ * of them, and needs all four scales (gemm_dequantize.cuh), 20 to 45 more
+ * instructions a step.
  *
  * Read in this order: gemm_schedule.cuh (which tile), gemm_producers.cuh,
  * gemm_mainloop.cuh, gemm_epilogue.cuh, gemm_small_m.cuh, this file.

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_check_dense.c - products of fp16 and bf16 by NVFP4 weights on the GPU:
+ * single ones, batches, groups and MoE, within their bound, inputs, gaps and
+ * guard bands unchanged, and the same bits again.
+ */
+#include "gpu_problem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Products that the oracle adds up for one matrix: it is slow. */
+#define ORACLE_PRODUCTS 2000000
+#define GROUP_MAX	6
+
+static const enum nib_dtype types[] = {NIB_FP16, NIB_BF16};
+
+static void tell(const char *name, const char *why)
+{
+	gpu_test.passed += !why;
+	gpu_test.failed += why != NULL;
+	if (why)
+		printf("FAIL %s: %s\n", name, why);
+}
+
+/* ---- verdicts ------------------------------------------------------------ */
+
+/* Whether what lies behind the rows of c is still poison. */
+static bool gaps_hold(const struct gpu_sizes *c, const void *data)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(c->dtype);
+	const int64_t pitch = (c->k + c->gap) * size;
+	const uint8_t *row = data;
+
+	for (int64_t r = 0; r < c->rows * c->batch; r++, row += pitch)
+		for (int64_t i = c->k * size; i < pitch; i++)
+			if (row[i] != 0xFF)
+				return false;
+	return true;
+}
+
+static struct nib_check_options check_options(int64_t n, int64_t k,
+					      int64_t batch)
+{
+	struct nib_check_options o = {
+	    .struct_bytes = sizeof(o),
+	    .sample_rows = 2 + ORACLE_PRODUCTS / (n * k + 1) / batch,
+	    .seed = gpu_rnd(),
+	    .arithmetic = gpu_test.arithmetic,
+	};
+
+	return o;
+}
+
+static const char *verdict(const struct nib_check_result *r)
+{
+	static char text[160];
+
+	snprintf(text, sizeof(text),
+		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound at "
+		 "[%" PRId64 ", %" PRId64 ", %" PRId64 "]: %g, not %g",
+		 r->failed, r->checked, r->worst_fraction, r->batch, r->row,
+		 r->col, r->got, r->want);
+	return r->failed ? text : NULL;
+}
+
+/* Elements that were not written are NaN, which no bound takes. */
+static const char *check_item(const struct gpu_item *x,
+			      const struct gpu_memory *m)
+{
+	const struct nib_problem on_host = gpu_problem(x, m, gpu_host_of);
+	const struct nib_check_options options =
+	    check_options(x->b.rows, x->b.k, x->c.batch);
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+
+	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
+		return "guard band of c";
+	if (!gaps_hold(&x->c, gpu_host_of(&m->c)))
+		return "wrote outside c";
+	gpu_must(
+	    nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
+	    "check");
+	if (result.failed)
+		return verdict(&result);
+	return gpu_inputs_unchanged(m) ? NULL : "an input changed";
+}
+
+/* Runs twice, on workspaces that hold something else before. */
+static const char *run_twice(enum nib_op op, const struct nib_problem *p,
+			     int64_t count, const struct gpu_memory *m)
+{
+	uint8_t *first[GROUP_MAX] = {NULL};
+	const char *why = NULL;
+
+	for (int run = 0; run < 2 && !why; run++) {
+		for (int64_t i = 0; i < count; i++)
+			gpu_poison(&m[i].c, 0xFF);
+		if (nib_multiply(gpu_test.gpu, op, p, count, &gpu_test.err) ||
+		    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
+			why = gpu_test.err.message;
+		for (int64_t i = 0; i < count && !why; i++) {
+			uint8_t *now = gpu_take(m[i].c.bytes + 1);
+
+			if (!gpu_download(&m[i].c, now))
+				why = "guard band of c";
+			else if (run &&
+				 memcmp(first[i], now, m[i].c.bytes) != 0)
+				why = "other bits in the second run";
+			free(first[i]);
+			first[i] = now;
+		}
+	}
+	for (int64_t i = 0; i < count; i++)
+		free(first[i]);
+	return why;
+}
+
+/* ---- products ------------------------------------------------------------ */
+
+static void check_products(const struct gpu_item *x, int64_t count,
+			   const char *what)
+{
+	struct gpu_memory m[GROUP_MAX];
+	struct nib_problem p[GROUP_MAX];
+	const char *why;
+	char name[256];
+
+	for (int64_t i = 0; i < count; i++) {
+		m[i] = gpu_memory_new(&x[i]);
+		p[i] = gpu_problem(&x[i], &m[i], gpu_device_of);
+	}
+	why = run_twice(x->op, p, count, m);
+	gpu_name_item(x, what, name, sizeof(name));
+	if (why)
+		tell(name, why);
+	for (int64_t i = 0; i < count; i++) {
+		if (!why) {
+			gpu_name_item(&x[i], what, name, sizeof(name));
+			tell(name, check_item(&x[i], &m[i]));
+		}
+		gpu_memory_free(&m[i]);
+	}
+}
+
+static const int64_t edges_m[] = {0,  1,  4,  5,   8,	9,   16,  17, 33,
+				  63, 65, 96, 127, 129, 200, 257, 300};
+static const int64_t edges_n[] = {1, 63, 64, 65, 127, 129, 250, 520};
+static const int64_t edges_k[] = {0, 16, 48, 240, 272, 528, 1040};
+
+static void check_singles(void)
+{
+	for (int i = 0; i < gpu_cases(17 * 8); i++) {
+		/* 17, 8 and 7 share no factor: all pairs come. */
+		const enum nib_op op = i % 3 == 2 ? NIB_DUAL_GEMM : NIB_GEMM;
+		struct gpu_item x = gpu_any_item(
+		    op, edges_m[i % 17], edges_n[i % 8], edges_k[i % 7], 1, 1);
+
+		gpu_make_dense(&x, types[i & 1]);
+		check_products(&x, 1, "single");
+	}
+}
+
+/* Batches of a few matrices, and of more than a launch's table holds. */
+static void check_batches(void)
+{
+	for (int i = 0; i < gpu_cases(24); i++) {
+		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const int64_t batch = i % 3 ? 2 + gpu_rnd_below(3) : 50;
+		struct gpu_item x =
+		    gpu_any_item(op, 1 + gpu_rnd_below(40), edges_n[i % 6],
+				 edges_k[1 + i % 5], batch, i & 2 ? batch : 1);
+
+		x.a.is_between = i & 4;
+		x.c.gap = 0;
+		gpu_make_dense(&x, types[i / 2 & 1]);
+		check_products(&x, 1, "batch");
+	}
+}
+
+static void check_groups(void)
+{
+	for (int i = 0; i < gpu_cases(24); i++) {
+		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		struct gpu_item x[GROUP_MAX];
+
+		for (int j = 0; j < GROUP_MAX; j++) {
+			x[j] = gpu_any_item(op, gpu_rnd_below(j ? 70 : 300),
+					    1 + gpu_rnd_below(300),
+					    16 * gpu_rnd_below(30), 1, 1);
+			gpu_make_dense(&x[j], types[i / 2 & 1]);
+		}
+		check_products(x, GROUP_MAX, "group");
+	}
+}
+
+/* ---- MoE ----------------------------------------------------------------- */
+
+/* What an expert problem has beside its item: rows of each expert, some none. */
+static void deal_rows(int32_t *offsets, int64_t experts, int64_t most)
+{
+	offsets[0] = 0;
+	for (int64_t e = 0; e < experts; e++)
+		offsets[e + 1] =
+		    offsets[e] +
+		    (gpu_rnd_below(4) ? (int32_t)gpu_rnd_below(most + 1) : 0);
+}
+
+static struct nib_moe_problem moe_of(const struct gpu_item *x,
+				     const struct gpu_memory *m,
+				     const struct gpu_twin *offsets,
+				     const struct gpu_twin *alpha,
+				     void *(*side)(const struct gpu_twin *))
+{
+	const struct nib_problem p = gpu_problem(x, m, side);
+	struct nib_moe_problem moe;
+
+	memset(&moe, 0, sizeof(moe));
+	moe.b = p.b, moe.b2 = p.b2;
+	moe.b_packed = p.b_packed, moe.b2_packed = p.b2_packed;
+	moe.c = p.c, moe.x = p.x;
+	moe.activations = p.activations;
+	moe.alpha = side(alpha);
+	moe.alpha2 = moe.alpha + x->b.batch;
+	moe.row_offsets = side(offsets);
+	return moe;
+}
+
+static const char *check_moe(const struct gpu_item *x,
+			     const struct gpu_memory *m,
+			     const struct gpu_twin *offsets,
+			     const struct gpu_twin *alpha)
+{
+	const struct nib_moe_problem p =
+	    moe_of(x, m, offsets, alpha, gpu_device_of);
+	const struct nib_moe_problem on_host =
+	    moe_of(x, m, offsets, alpha, gpu_host_of);
+	const struct nib_check_options options =
+	    check_options(x->b.rows, x->b.k, 1);
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	struct nib_plan *plan;
+	const char *why = NULL;
+
+	if (nib_plan_create_moe(gpu_test.gpu, x->op, &p, NULL, &plan,
+				&gpu_test.err))
+		return gpu_test.err.message;
+	if (nib_run_moe(plan, &p, NULL, &gpu_test.err) ||
+	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
+		why = gpu_test.err.message;
+	nib_plan_free(plan);
+	if (why)
+		return why;
+	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
+		return "guard band of c";
+	if (!gaps_hold(&x->c, gpu_host_of(&m->c)))
+		return "wrote outside c";
+	gpu_must(
+	    nib_check_moe(x->op, &on_host, &options, &result, &gpu_test.err),
+	    "check");
+	return verdict(&result);
+}
+
+static void check_experts(void)
+{
+	for (int i = 0; i < gpu_cases(32); i++) {
+		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const int64_t experts = 1 + gpu_rnd_below(i % 4 ? 9 : 60);
+		const size_t words = (size_t)experts * 4;
+		struct gpu_twin offsets = gpu_twin_new(words + 4);
+		struct gpu_twin alpha = gpu_twin_new(2 * words);
+		struct gpu_memory m;
+		struct gpu_item x;
+		int64_t rows;
+		char name[256];
+
+		deal_rows(gpu_host_of(&offsets), experts, i % 3 ? 20 : 90);
+		rows = ((int32_t *)gpu_host_of(&offsets))[experts] +
+		       gpu_rnd_below(30);
+		x = gpu_any_item(op, rows, edges_n[i % 8], edges_k[i % 7], 1,
+				 1);
+		x.b.batch = x.b2.batch = experts;
+		gpu_make_dense(&x, types[i / 2 & 1]);
+		m = gpu_memory_new(&x);
+		gpu_upload(&offsets);
+		gpu_fill_alpha(&alpha);
+		gpu_name_item(&x, "experts", name, sizeof(name));
+		tell(name, check_moe(&x, &m, &offsets, &alpha));
+		gpu_memory_free(&m);
+		gpu_twin_free(&offsets);
+		gpu_twin_free(&alpha);
+	}
+}
+
+int main(void)
+{
+	int exit_code;
+
+	if (!gpu_begin(&exit_code))
+		return exit_code;
+	check_singles();
+	check_batches();
+	check_groups();
+	check_experts();
+	return gpu_end();
+}
