@@ -3,9 +3,10 @@
  * int8.h - the definition of NIB_ACTIVATIONS_INT8: 16 floats become integers
  * from -127 to 127 and one scale.
  *
- * A scale is (1 + t/8) * 2^e with t = 0 to 7 and e >= -100, so code * scale is
- * exact in fp32.  Integer code only: the floating-point mode of the calling
- * thread changes nothing.
+ * A scale is (1 + t/8) * 2^e with t = 0 to 7 and e >= -100, so code * scale has
+ * at most 11 significant bits; it may overflow fp32 where x nearly does.
+ * Integer code only: the floating-point mode of the calling thread changes
+ * nothing.
  *
  * The quotient x / scale of fp32, rounded to nearest, may take the place of the
  * exact one: they are on the same side of every tie.  Proof: docs/numerics.md.
