@@ -617,7 +617,7 @@ NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 /* The oracle                                                                */
 
 /*
- * Writes the exact result: an int64 sum without rounding, times alpha, rounded
+ * Writes the exact result: the sum without rounding, times alpha, rounded
  * once to c's type.  NIB_DUAL_GEMM: both sums are exact, silu and product are
  * computed in double and rounded once.  Slow and single-threaded; data is host
  * memory, and packed weights are refused.
@@ -634,7 +634,11 @@ struct nib_check_options {
 	/* Rows of each matrix of c to compare, chosen by seed; 0 = all. */
 	int64_t sample_rows;
 	uint64_t seed;
-	/* The bound to hold: nib_device_info.arithmetic of the device. */
+	/*
+	 * The bound to hold: nib_device_info.arithmetic of the device.  One
+	 * that is derived for no device that multiplies such an A is
+	 * NIB_UNSUPPORTED.
+	 */
 	enum nib_arithmetic arithmetic;
 };
 
@@ -645,8 +649,8 @@ struct nib_check_result {
 	/*
 	 * The largest error: |c - exact| / (|alpha| * T), for NIB_DUAL_GEMM
 	 * over the product of both such terms; not divided if that is 0.  T is
-	 * the sum of |block partials|; for NIB_ARITHMETIC_FP16_TENSOR that of
-	 * |products|.
+	 * the sum of |block partials|; for NIB_ARITHMETIC_FP16_TENSOR and for
+	 * NIB_ACTIVATIONS_DENSE that of |products|.
 	 */
 	double worst_error;
 	double worst_bound;    /* the bound of that same element, same unit */

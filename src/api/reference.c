@@ -15,6 +15,7 @@
 #include "core/options.h"
 #include "format/bound.h"
 #include "format/exact.h"
+#include "format/exact_dense.h"
 #include "format/view.h"
 
 /* Rows of a that are decoded at once and share each decoded row of b. */
@@ -24,7 +25,8 @@
 struct job {
 	int64_t index; /* of the problem, or of the expert */
 	const struct nib_nvfp4 *a, *b, *b2; /* b2: NIB_DUAL_GEMM, else NULL */
-	const struct nib_dense *c;
+	const struct nib_dense *c, *x;	    /* x: if A is not a */
+	enum nib_activations activations;
 	int64_t batch, b_batch, b2_batch; /* batch: of a and c */
 	int64_t end_row;		  /* the sampler knows the first */
 	int64_t scale_shift; /* scales of a's row r are those of r + shift */
@@ -41,7 +43,9 @@ struct sampler {
 };
 
 struct oracle {
-	struct nib_exact_row a[PANEL_ROWS], b, b2;
+	struct nib_exact_row a[PANEL_ROWS], b, b2; /* A is NVFP4 */
+	struct nib_exact_dense x[PANEL_ROWS];	   /* it is not, */
+	struct nib_exact_weights w, w2;		   /* and B beside it */
 	void *memory;
 	struct nib_check_options options;
 	struct nib_check_result *result; /* NULL: write c */
@@ -91,35 +95,74 @@ static int64_t sampler_next(struct sampler *s, int64_t limit)
 
 /* ---- one element -------------------------------------------------------- */
 
+/* The exact sum, and what the bound needs beside it. */
+union sum {
+	struct nib_exact_sum nvfp4;
+	struct nib_exact_wide dense; /* A is not NVFP4 */
+};
+
+static bool is_dense(const struct job *job)
+{
+	return job->activations != NIB_ACTIVATIONS_NVFP4;
+}
+
+static double sum_double(const struct job *job, const union sum *s, float alpha)
+{
+	return is_dense(job) ? nib_exact_wide_double(&s->dense, alpha)
+			     : nib_exact_double(&s->nvfp4, alpha);
+}
+
 static void write_element(const struct job *job, int64_t row, int64_t col,
-			  const struct nib_exact_sum *s,
-			  const struct nib_exact_sum *s2)
+			  const union sum *s, const union sum *s2)
 {
 	const enum nib_dtype dtype = job->c->dtype;
 	uint32_t bits;
 
 	if (s2)
 		bits = nib_fp64_to_dtype(
-		    nib_exact_silu(nib_exact_double(s, job->alpha)) *
-			nib_exact_double(s2, job->alpha2),
+		    nib_exact_silu(sum_double(job, s, job->alpha)) *
+			sum_double(job, s2, job->alpha2),
 		    dtype);
+	else if (is_dense(job))
+		bits = nib_exact_wide_round(&s->dense, job->alpha, dtype);
 	else
-		bits = nib_exact_round(s, job->alpha, dtype);
+		bits = nib_exact_round(&s->nvfp4, job->alpha, dtype);
 	nib_dense_set_bits(job->c, job->batch, row, col, bits);
 }
 
-static void check_element(const struct oracle *o, const struct job *job,
-			  int64_t row, int64_t col,
-			  const struct nib_exact_sum *s,
-			  const struct nib_exact_sum *s2)
+static struct nib_dense_rule rule_of(const struct oracle *o,
+				     const struct job *job)
+{
+	return (struct nib_dense_rule){job->activations, job->x->dtype,
+				       o->options.arithmetic};
+}
+
+static struct nib_expected expected_of(const struct oracle *o,
+				       const struct job *job,
+				       const union sum *s, const union sum *s2)
 {
 	const enum nib_arithmetic arithmetic = o->options.arithmetic;
+	const int64_t k = job->a->k;
+
+	if (is_dense(job) && s2)
+		return nib_expect_dual_dense(&s->dense, job->alpha, &s2->dense,
+					     job->alpha2, k, rule_of(o, job));
+	if (is_dense(job))
+		return nib_expect_gemm_dense(&s->dense, job->alpha, k,
+					     rule_of(o, job));
+	if (s2)
+		return nib_expect_dual(&s->nvfp4, job->alpha, &s2->nvfp4,
+				       job->alpha2, k, arithmetic);
+	return nib_expect_gemm(&s->nvfp4, job->alpha, k, arithmetic);
+}
+
+static void check_element(const struct oracle *o, const struct job *job,
+			  int64_t row, int64_t col, const union sum *s,
+			  const union sum *s2)
+{
 	struct nib_check_result *result = o->result;
 	const float got = nib_dense_get(job->c, job->batch, row, col);
-	const int64_t k = job->a->k;
-	const struct nib_expected expected =
-	    s2 ? nib_expect_dual(s, job->alpha, s2, job->alpha2, k, arithmetic)
-	       : nib_expect_gemm(s, job->alpha, k, arithmetic);
+	const struct nib_expected expected = expected_of(o, job, s, s2);
 	const struct nib_verdict v = nib_judge(&expected, job->c->dtype, got);
 
 	result->failed += !(v.fraction <= 1);
@@ -136,25 +179,76 @@ static void check_element(const struct oracle *o, const struct job *job,
 	result->want = expected.want;
 }
 
-/* The exact sum, and what the bound needs beside it. */
-static struct nib_exact_sum sum_of(const struct oracle *o,
-				   const struct nib_exact_row *a,
-				   const struct nib_exact_row *b, int64_t k)
-{
-	struct nib_exact_sum s = nib_exact_dot(a, b, k);
+/* ---- one job ------------------------------------------------------------ */
 
-	if (o->options.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
-		s.products = nib_exact_products(a, b, k);
-	if (o->options.arithmetic == NIB_ARITHMETIC_FP4_TENSOR)
-		s.large = nib_exact_large_blocks(a, b, k);
-	return s;
+/* Row `row` of A becomes row i of the panel. */
+static void decode_a(struct oracle *o, const struct job *job, int i,
+		     int64_t row)
+{
+	if (is_dense(job))
+		nib_exact_decode_dense(&o->x[i], job->x, job->activations,
+				       job->batch, row);
+	else
+		nib_exact_decode(&o->a[i], job->a, job->batch, row,
+				 row + job->scale_shift);
 }
 
-/* ---- one job ------------------------------------------------------------ */
+/* Row col of B and of B2. */
+static void decode_b(struct oracle *o, const struct job *job, int64_t col)
+{
+	if (is_dense(job))
+		nib_exact_decode_weights(&o->w, job->b, job->b_batch, col);
+	else
+		nib_exact_decode(&o->b, job->b, job->b_batch, col, col);
+	if (!job->b2)
+		return;
+	if (is_dense(job))
+		nib_exact_decode_weights(&o->w2, job->b2, job->b2_batch, col);
+	else
+		nib_exact_decode(&o->b2, job->b2, job->b2_batch, col, col);
+}
+
+/* Row i of the panel times the decoded row of B, or of B2. */
+static void sum_of(const struct oracle *o, const struct job *job, int i,
+		   bool is_b2, union sum *s)
+{
+	const struct nib_exact_row *a = &o->a[i], *b = is_b2 ? &o->b2 : &o->b;
+	const int64_t k = job->a->k;
+
+	if (is_dense(job)) {
+		nib_exact_dot_dense(&s->dense, &o->x[i], is_b2 ? &o->w2 : &o->w,
+				    k);
+		return;
+	}
+	s->nvfp4 = nib_exact_dot(a, b, k);
+	if (o->options.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
+		s->nvfp4.products = nib_exact_products(a, b, k);
+	if (o->options.arithmetic == NIB_ARITHMETIC_FP4_TENSOR)
+		s->nvfp4.large = nib_exact_large_blocks(a, b, k);
+}
+
+/* The decoded rows of A by column col. */
+static void visit_column(struct oracle *o, const struct job *job,
+			 const int64_t *rows, int count, int64_t col)
+{
+	union sum s, s2;
+
+	decode_b(o, job, col);
+	for (int i = 0; i < count; i++) {
+		sum_of(o, job, i, false, &s);
+		if (job->b2)
+			sum_of(o, job, i, true, &s2);
+		if (o->result)
+			check_element(o, job, rows[i], col, &s,
+				      job->b2 ? &s2 : NULL);
+		else
+			write_element(job, rows[i], col, &s,
+				      job->b2 ? &s2 : NULL);
+	}
+}
 
 static void visit(struct oracle *o, const struct job *job)
 {
-	const int64_t k = job->a->k;
 	int64_t rows[PANEL_ROWS];
 	int count;
 
@@ -165,30 +259,12 @@ static void visit(struct oracle *o, const struct job *job)
 			if (row < 0)
 				break;
 			rows[count] = row;
-			nib_exact_decode(&o->a[count], job->a, job->batch, row,
-					 row + job->scale_shift);
+			decode_a(o, job, count, row);
 		}
 		if (count == 0)
 			return;
-		for (int64_t col = 0; col < job->b->rows; col++) {
-			struct nib_exact_sum s, s2;
-
-			nib_exact_decode(&o->b, job->b, job->b_batch, col, col);
-			if (job->b2)
-				nib_exact_decode(&o->b2, job->b2, job->b2_batch,
-						 col, col);
-			for (int i = 0; i < count; i++) {
-				s = sum_of(o, &o->a[i], &o->b, k);
-				if (job->b2)
-					s2 = sum_of(o, &o->a[i], &o->b2, k);
-				if (o->result)
-					check_element(o, job, rows[i], col, &s,
-						      job->b2 ? &s2 : NULL);
-				else
-					write_element(job, rows[i], col, &s,
-						      job->b2 ? &s2 : NULL);
-			}
-		}
+		for (int64_t col = 0; col < job->b->rows; col++)
+			visit_column(o, job, rows, count, col);
 	}
 }
 
@@ -205,6 +281,8 @@ static void each_problem(struct oracle *o, enum nib_op op,
 		    .b = &p->b,
 		    .b2 = op == NIB_DUAL_GEMM ? &p->b2 : NULL,
 		    .c = &p->c,
+		    .x = &p->x,
+		    .activations = p->activations,
 		    .end_row = p->a.rows,
 		    .alpha = p->alpha ? *p->alpha : 1,
 		    .alpha2 = p->alpha2 ? *p->alpha2 : 1,
@@ -236,6 +314,8 @@ static void each_expert(struct oracle *o, enum nib_op op,
 		    .b = &moe->b,
 		    .b2 = op == NIB_DUAL_GEMM ? &moe->b2 : NULL,
 		    .c = &moe->c,
+		    .x = &moe->x,
+		    .activations = moe->activations,
 		    .b_batch = e,
 		    .b2_batch = e,
 		    .end_row = moe->row_offsets[e + 1],
@@ -251,35 +331,80 @@ static void each_expert(struct oracle *o, enum nib_op op,
 
 /* ---- entry points ------------------------------------------------------- */
 
+/* Takes the next bytes, a multiple of 8 of them, of the oracle's memory. */
+static void *take(char **memory, size_t bytes)
+{
+	void *taken = *memory;
+
+	*memory += (bytes + 7) / 8 * 8;
+	return taken;
+}
+
+static void take_row(struct nib_exact_row *row, char **memory, size_t k)
+{
+	row->scale = take(memory, k / NIB_BLOCK * sizeof(*row->scale));
+	row->twice = take(memory, k * sizeof(*row->twice));
+}
+
+static void take_weights(struct nib_exact_weights *w, char **memory, size_t k)
+{
+	take_row(&w->row, memory, k);
+	w->twice = take(memory, k * sizeof(*w->twice));
+}
+
+/* Memory for the rows of a panel, those of B and B2 included. */
 static enum nib_status oracle_open(struct oracle *o, int64_t k,
+				   enum nib_activations activations,
 				   struct nib_error *err)
 {
+	const bool is_nvfp4 = activations == NIB_ACTIVATIONS_NVFP4;
 	const size_t n = (size_t)k, rows = PANEL_ROWS + 2;
-	int32_t *scale;
-	int16_t *twice;
+	/* A value, the scale or flag of a block, and rounding to 8. */
+	const size_t row_bytes =
+	    n * (is_nvfp4 ? sizeof(int16_t)
+			  : sizeof(int16_t) + sizeof(double)) +
+	    n / NIB_BLOCK * sizeof(int32_t) + 24;
+	char *memory = malloc(rows * row_bytes);
 
-	scale = malloc(
-	    rows * (n / NIB_BLOCK * sizeof(*scale) + n * sizeof(*twice)) + 1);
-	if (!scale)
+	if (!memory)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"the oracle's rows of k = %lld", (long long)k);
-	o->memory = scale;
-	twice = (int16_t *)(scale + rows * (n / NIB_BLOCK));
-	for (size_t i = 0; i < rows; i++) {
-		struct nib_exact_row *row = i < PANEL_ROWS    ? &o->a[i]
-					    : i == PANEL_ROWS ? &o->b
-							      : &o->b2;
-
-		row->scale = scale + i * (n / NIB_BLOCK);
-		row->twice = twice + i * n;
+	o->memory = memory;
+	for (int i = 0; i < PANEL_ROWS; i++) {
+		if (is_nvfp4) {
+			take_row(&o->a[i], &memory, n);
+			continue;
+		}
+		o->x[i].x = take(&memory, n * sizeof(double));
+		o->x[i].is_narrow = take(&memory, n / NIB_BLOCK);
+	}
+	if (is_nvfp4) {
+		take_row(&o->b, &memory, n);
+		take_row(&o->b2, &memory, n);
+	} else {
+		take_weights(&o->w, &memory, n);
+		take_weights(&o->w2, &memory, n);
 	}
 	return NIB_OK;
 }
 
-static enum nib_status no_dense(const char *argument, struct nib_error *err)
+/* Is there a bound to check with?  dtype: of x. */
+static enum nib_status check_rule(const struct oracle *o,
+				  enum nib_activations activations,
+				  enum nib_dtype dtype, struct nib_error *err)
 {
-	return nib_fail_argument(err, NIB_UNSUPPORTED, argument,
-				 ": the oracle reads A as NVFP4 only");
+	const struct nib_dense_rule rule = {activations, dtype,
+					    o->options.arithmetic};
+
+	if (activations == NIB_ACTIVATIONS_NVFP4 || nib_has_dense_bound(rule))
+		return NIB_OK;
+	return nib_fail_argument(
+	    err, NIB_UNSUPPORTED, "options.arithmetic",
+	    " = %d: must be NIB_ARITHMETIC_BLOCKS (%d), or "
+	    "NIB_ARITHMETIC_FP16_TENSOR (%d) for fp16 and bf16 with "
+	    "NIB_ACTIVATIONS_DENSE",
+	    (int)rule.arithmetic, NIB_ARITHMETIC_BLOCKS,
+	    NIB_ARITHMETIC_FP16_TENSOR);
 }
 
 /* Checks as nib_run() does, and scale signs, before anything is written. */
@@ -305,8 +430,7 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 		free(resolved);
 		return status;
 	}
-	if (resolved->activations != NIB_ACTIVATIONS_NVFP4)
-		status = no_dense("problems[0].activations", err);
+	status = check_rule(o, resolved->activations, resolved->x.dtype, err);
 	for (int64_t i = 0; i < count && !status; i++) {
 		status = nib_valid_problem_data(op, &resolved[i], i, err);
 		if (!status)
@@ -319,7 +443,7 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 		status = nib_valid_outputs(op, resolved, count,
 					   &resolved[count], err);
 	if (!status)
-		status = oracle_open(o, k, err);
+		status = oracle_open(o, k, resolved->activations, err);
 	if (!status)
 		each_problem(o, op, resolved, count);
 	free(o->memory);
@@ -335,14 +459,16 @@ static enum nib_status run_moe(struct oracle *o, enum nib_op op,
 	enum nib_status status;
 
 	status = nib_valid_moe(op, NULL, moe, &resolved, err);
-	if (!status && resolved.activations != NIB_ACTIVATIONS_NVFP4)
-		status = no_dense("moe.activations", err);
+	if (!status)
+		status =
+		    check_rule(o, resolved.activations, resolved.x.dtype, err);
 	if (!status)
 		status = nib_valid_moe_data(op, &resolved, err);
 	if (!status)
 		status = nib_valid_moe_signs(op, &resolved, err);
 	if (!status)
-		status = oracle_open(o, resolved.a.k, err);
+		status =
+		    oracle_open(o, resolved.a.k, resolved.activations, err);
 	if (!status)
 		each_expert(o, op, &resolved);
 	free(o->memory);

@@ -12,6 +12,8 @@
 /* Errors of a backend's fp32 silu, relative and absolute. */
 #define SILU_RELATIVE (8 * U)
 #define SILU_ABSOLUTE 0x1p-120
+/* From here on x of NIB_ACTIVATIONS_INT8 may overflow on the way. */
+#define INT8_LARGE 0x1p100
 /* Where silu has its minimum, and the minimum. */
 #define SILU_LOW_X (-1.2784645427610738)
 #define SILU_LOW   (-0.27846454276107379)
@@ -39,8 +41,8 @@ static double half_ulp(enum nib_dtype dtype, double x)
 }
 
 /*
- * The largest error of an fp32 sum times alpha: units * U * of + fixed.  of and
- * fixed count in units of 2^NIB_EXACT_UNIT.
+ * The largest error of an fp32 sum: units * U * of + fixed.  of: a sum of sizes
+ * that no intermediate sum exceeds but by its rounding.
  */
 struct sum_bound {
 	double units, of, fixed;
@@ -51,51 +53,130 @@ static struct sum_bound bound_of(const struct nib_exact_sum *s, int64_t k,
 {
 	const int64_t n_blocks = k / NIB_BLOCK, n_steps = (n_blocks + 3) / 4;
 	const double blocks = (double)n_blocks, steps = (double)n_steps;
+	const double products = ldexp((double)s->products, NIB_EXACT_UNIT);
+	const double magnitude = ldexp((double)s->magnitude, NIB_EXACT_UNIT);
+	const double large = ldexp((double)s->large, NIB_EXACT_UNIT);
 
 	switch (arithmetic) {
 	case NIB_ARITHMETIC_FP16_TENSOR:
-		return (struct sum_bound){9.5 * blocks + 9, (double)s->products,
-					  0};
+		return (struct sum_bound){9.5 * blocks + 9, products, 0};
 	case NIB_ARITHMETIC_FP4_TENSOR:
-		return (struct sum_bound){2.002 * steps + 4,
-					  (double)s->magnitude,
-					  16 * (double)s->large};
+		return (struct sum_bound){2.002 * steps + 4, magnitude,
+					  16 * large};
 	case NIB_ARITHMETIC_BLOCKS:
 		break;
 	}
-	return (struct sum_bound){blocks + 4, (double)s->magnitude, 0};
+	return (struct sum_bound){blocks + 4, magnitude, 0};
 }
 
-/* Infinite alpha times a sum whose sign fp32 may get wrong. */
-static struct nib_expected expect_infinite(const struct nib_exact_sum *s,
-					   double want, struct sum_bound b)
-{
-	const bool is_sure =
-	    fabs((double)s->sum) > b.units * U * b.of + b.fixed;
+/* What an exact sum must become; b: before it is multiplied by alpha. */
+struct target {
+	double sum;  /* rounded to double */
+	double want; /* alpha * sum, rounded once to double */
+	float alpha;
+	bool is_nan; /* whatever alpha is */
+	struct sum_bound b;
+};
 
-	return (struct nib_expected){want, is_sure ? 0 : INFINITY, 1};
+static struct nib_expected expect(const struct target *t)
+{
+	const double alpha = fabs(nib_fp32_to_fp64(t->alpha));
+	const double total = t->b.of * alpha, fixed = t->b.fixed * alpha;
+	const double slack = t->b.units * U * t->b.of + t->b.fixed;
+	struct nib_expected e = {t->want, 0, 1};
+
+	if (isnan(t->want) && !t->is_nan && isinf(t->alpha) && slack > 0) {
+		e.slack = INFINITY; /* inf * a sum that cancels exactly */
+	} else if (isinf(t->want)) {
+		/* Infinite alpha shows the sign, which fp32 may get wrong. */
+		e.slack = fabs(t->sum) > slack ? 0 : INFINITY;
+	} else if (!isnan(t->want) && total + fixed > 0) {
+		e.slack = t->b.units * U * total + fixed + HALF_SMALLEST;
+		e.unit = total > 0 ? total : 1;
+	}
+	return e;
 }
 
 struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
 				    int64_t k, enum nib_arithmetic arithmetic)
 {
-	const struct sum_bound b = bound_of(s, k, arithmetic);
-	const double want = nib_exact_double(s, alpha);
-	const double scale =
-	    ldexp(fabs(nib_fp32_to_fp64(alpha)), NIB_EXACT_UNIT);
-	const double total = b.of * scale, fixed = b.fixed * scale;
-	struct nib_expected e = {want, 0, 1};
+	const struct target t = {ldexp((double)s->sum, NIB_EXACT_UNIT),
+				 nib_exact_double(s, alpha), alpha, s->is_nan,
+				 bound_of(s, k, arithmetic)};
 
-	if (isnan(want) && !s->is_nan && isinf(alpha) && b.of + b.fixed > 0) {
-		e.slack = INFINITY; /* inf * a sum that cancels exactly */
-	} else if (isinf(want)) {
-		return expect_infinite(s, want, b);
-	} else if (!isnan(want) && total + fixed > 0) {
-		e.slack = b.units * U * total + fixed + HALF_SMALLEST;
-		e.unit = total > 0 ? total : 1;
-	}
+	return expect(&t);
+}
+
+/* ---- A that is not NVFP4 ------------------------------------------------ */
+
+bool nib_has_dense_bound(struct nib_dense_rule rule)
+{
+	if (rule.arithmetic == NIB_ARITHMETIC_BLOCKS)
+		return true;
+	return rule.arithmetic == NIB_ARITHMETIC_FP16_TENSOR &&
+	       rule.activations == NIB_ACTIVATIONS_DENSE &&
+	       rule.dtype != NIB_FP32;
+}
+
+/*
+ * The tensor cores' bound.  They take zeros and subnormals for numbers of size
+ * 2^least when they choose what to cut off.
+ */
+static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
+				     enum nib_dtype dtype)
+{
+	const int least = dtype == NIB_FP16 ? -14 : -126;
+	const double lost = ldexp(s->largest_w, least - 25) +
+			    ldexp(s->largest_x, least - 25 + 6);
+
+	return (struct sum_bound){9.5 * (double)(k / NIB_BLOCK) + 9,
+				  s->products, (double)(k + 48) * lost};
+}
+
+static struct sum_bound dense_bound_of(const struct nib_exact_wide *s,
+				       int64_t k, struct nib_dense_rule rule)
+{
+	const double terms = (double)k;
+	struct sum_bound b;
+
+	if (rule.activations == NIB_ACTIVATIONS_INT8)
+		return (struct sum_bound){(double)(k / NIB_BLOCK) + 4,
+					  s->magnitude, 0};
+	if (rule.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
+		b = tensor_bound(s, k, rule.dtype);
+	else
+		b = (struct sum_bound){terms + 8, s->products,
+				       2 * terms * 0x1p-126 + s->subnormal};
+	if (s->products == 0)
+		b.fixed = 0; /* nothing to lose */
+	return b;
+}
+
+/* May a sum leave fp32 before the end, or factors of a block partial? */
+static bool may_overflow(const struct nib_exact_wide *s,
+			 const struct sum_bound *b, struct nib_dense_rule rule)
+{
+	if (rule.activations == NIB_ACTIVATIONS_INT8 &&
+	    s->largest_x >= INT8_LARGE)
+		return true;
+	return !(b->of * (1 + b->units * U) + b->fixed < overflow_of(NIB_FP32));
+}
+
+struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s,
+					  float alpha, int64_t k,
+					  struct nib_dense_rule rule)
+{
+	const struct target t = {nib_exact_wide_double(s, 1),
+				 nib_exact_wide_double(s, alpha), alpha,
+				 s->is_nan, dense_bound_of(s, k, rule)};
+	struct nib_expected e = expect(&t);
+
+	if (!isnan(t.want) && may_overflow(s, &t.b, rule))
+		e.slack = INFINITY;
 	return e;
 }
+
+/* ---- silu --------------------------------------------------------------- */
 
 /* How far silu moves when x moves by at most slack. */
 static double silu_spread(double x, double slack)
@@ -110,14 +191,10 @@ static double silu_spread(double x, double slack)
 	return spread;
 }
 
-struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
-				    const struct nib_exact_sum *s2,
-				    float alpha2, int64_t k,
-				    enum nib_arithmetic arithmetic)
+/* silu(x) * y */
+static struct nib_expected expect_dual(struct nib_expected x,
+				       struct nib_expected y)
 {
-	const struct nib_expected x = nib_expect_gemm(s, alpha, k, arithmetic);
-	const struct nib_expected y =
-	    nib_expect_gemm(s2, alpha2, k, arithmetic);
 	const double limit = overflow_of(NIB_FP32);
 	struct nib_expected e = {NAN, 0, x.unit * y.unit};
 	double silu, spread, size, slack;
@@ -137,6 +214,25 @@ struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
 	size = fabs(e.want) + slack;
 	e.slack = (slack + U * size) * (1 + 0x1p-20) + HALF_SMALLEST;
 	return e;
+}
+
+struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
+				    const struct nib_exact_sum *s2,
+				    float alpha2, int64_t k,
+				    enum nib_arithmetic arithmetic)
+{
+	return expect_dual(nib_expect_gemm(s, alpha, k, arithmetic),
+			   nib_expect_gemm(s2, alpha2, k, arithmetic));
+}
+
+struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s,
+					  float alpha,
+					  const struct nib_exact_wide *s2,
+					  float alpha2, int64_t k,
+					  struct nib_dense_rule rule)
+{
+	return expect_dual(nib_expect_gemm_dense(s, alpha, k, rule),
+			   nib_expect_gemm_dense(s2, alpha2, k, rule));
 }
 
 struct nib_verdict nib_judge(const struct nib_expected *e, enum nib_dtype dtype,

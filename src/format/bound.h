@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "format/exact.h"
+#include "format/exact_dense.h"
 #include "nibblas.h"
 
 /* What one element of c must be. */
@@ -29,6 +30,29 @@ struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
 				    const struct nib_exact_sum *s2,
 				    float alpha2, int64_t k,
 				    enum nib_arithmetic arithmetic);
+
+/* An A that is not NVFP4, and the arithmetic that multiplies it. */
+struct nib_dense_rule {
+	enum nib_activations activations;
+	enum nib_dtype dtype; /* of x */
+	enum nib_arithmetic arithmetic;
+};
+
+/*
+ * There is a bound for NIB_ARITHMETIC_BLOCKS, and for DENSE fp16 and bf16 with
+ * NIB_ARITHMETIC_FP16_TENSOR.
+ */
+bool nib_has_dense_bound(struct nib_dense_rule rule);
+
+/* The same of such an A. */
+struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s,
+					  float alpha, int64_t k,
+					  struct nib_dense_rule rule);
+struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s,
+					  float alpha,
+					  const struct nib_exact_wide *s2,
+					  float alpha2, int64_t k,
+					  struct nib_dense_rule rule);
 
 struct nib_verdict {
 	double error;	 /* |got - want|; infinite if the kind is wrong */
