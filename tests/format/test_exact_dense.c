@@ -378,7 +378,24 @@ static void largest_and_smallest_sums_are_exact(void **state)
 	rows_free(&r);
 }
 
-/* 1 + 2^-24 is a tie, and the last bit of fp32 is far away. */
+/* 1 + 2^-24 is a tie, and tiny is far away. */
+static void tie_is_broken(struct rows *r, float tiny, bool is_odd)
+{
+	float want = is_odd ? 0x1.000002p0f : 1;
+	struct nib_exact_wide s;
+
+	set_x(r, 0, want);
+	set_x(r, 17, 0x1p-24f);
+	set_x(r, 40, tiny);
+	if (tiny > 0 || (tiny == 0 && is_odd))
+		want += 0x1p-23f;
+	s = dot(r, NIB_ACTIVATIONS_DENSE);
+	for (int sign = -1; sign < 2; sign += 2)
+		assert_int_equal(
+		    nib_exact_wide_round(&s, (float)sign, NIB_FP32),
+		    nib_fp32_bits((float)sign * want));
+}
+
 static void last_bits_break_ties(void **state)
 {
 	struct rows r = rows_new(48, NIB_FP32, TEST_SCALES_ONE);
@@ -388,23 +405,40 @@ static void last_bits_break_ties(void **state)
 		set_x(&r, i, 0);
 		set_w(&r, i, 2, 0x38);
 	}
-	for (int tiny = -1; tiny <= 1; tiny++) {
-		for (int odd = 0; odd < 2; odd++) {
-			struct nib_exact_wide s;
-			float want = odd ? 0x1.000002p0f : 1;
-
-			set_x(&r, 0, want);
-			set_x(&r, 17, 0x1p-24f);
-			set_x(&r, 40, (float)tiny * 0x1p-149f);
-			if (tiny > 0 || (tiny == 0 && odd))
-				want += 0x1p-23f;
-			s = dot(&r, NIB_ACTIVATIONS_DENSE);
-			for (int sign = -1; sign < 2; sign += 2)
-				assert_int_equal(
-				    nib_exact_wide_round(&s, (float)sign,
-							 NIB_FP32),
-				    nib_fp32_bits((float)sign * want));
+	for (int i = 0; i < 2; i++) {
+		tie_is_broken(&r, 0, i);
+		for (int exponent = -149; exponent < -25; exponent++) {
+			tie_is_broken(&r, ldexpf(1, exponent), i);
+			tie_is_broken(&r, -ldexpf(1, exponent), i);
 		}
+	}
+	rows_free(&r);
+}
+
+/*
+ * 15 large products and the least one that is 2^-spread of them.  The next
+ * block takes the large ones away: what is left is in the last bit of the first
+ * partial, of 53 bits and more.
+ */
+static void no_bit_of_a_block_is_lost(void **state)
+{
+	struct rows r = rows_new(32, NIB_FP32, TEST_SCALES_ONE);
+
+	(void)state;
+	for (int spread = 25; spread < 70; spread++) {
+		const float least = ldexpf(1, -spread);
+		struct nib_exact_wide s;
+
+		for (int64_t i = 0; i < 32; i++) {
+			set_x(&r, i, i < 16 ? 0x1.FFFFFEp-1f : -0x1.FFFFFEp-1f);
+			set_w(&r, i, 7, 0x3F); /* 6, 1.875 */
+		}
+		set_x(&r, 5, least);
+		set_w(&r, 5, 1, 0x3F);
+		set_x(&r, 20, 0);
+		s = dot(&r, NIB_ACTIVATIONS_DENSE);
+		assert_true(nib_exact_wide_double(&s, 1) ==
+			    (double)least * 0.5 * 1.875);
 	}
 	rows_free(&r);
 }
@@ -566,6 +600,7 @@ int main(void)
 	    cmocka_unit_test(sums_equal_the_slow_ones),
 	    cmocka_unit_test(largest_and_smallest_sums_are_exact),
 	    cmocka_unit_test(last_bits_break_ties),
+	    cmocka_unit_test(no_bit_of_a_block_is_lost),
 	    cmocka_unit_test(infinities_follow_ieee),
 	    cmocka_unit_test(other_nans_are_seen),
 	    cmocka_unit_test(float_modes_change_nothing),
