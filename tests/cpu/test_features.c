@@ -95,6 +95,7 @@ static void says_what_the_kernel_says(void **state)
 	    {"avx512vl", " avx512vl "},
 	    {"avx512vbmi", " avx512vbmi "},
 	    {"avx512vnni", " avx512_vnni "},
+	    {"avx512bf16", " avx512_bf16 "},
 	};
 	char hardware[64], features[128], name[256], want[128] = "";
 	static char flags[16384];

@@ -101,6 +101,11 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 	return isa == CPU_SCALAR;
 }
 
+bool cpu_has_bf16(void)
+{
+	return false;
+}
+
 /* Linux has no names of Arm processors, only numbers: the architecture's name
  * stands in their place. */
 void cpu_describe(char *hardware, size_t hardware_bytes, char *features,

@@ -30,6 +30,13 @@ struct cpu_rows {
 	int64_t blocks; /* k / 16 */
 };
 
+/* Rows of floats in the caller's order. */
+struct cpu_dense_rows {
+	const uint8_t *data;
+	int64_t row_stride_bytes;
+	enum nib_dtype dtype;
+};
+
 /* One weight matrix: panels, or rows that each unit packs for itself. */
 struct cpu_weights {
 	const uint8_t *panels; /* NULL: use rows */
@@ -41,27 +48,34 @@ struct cpu_weights {
 
 struct cpu_item {
 	int64_t m, n, blocks;
+	/* A is a, or x where the activations are not NVFP4. */
 	struct cpu_rows a;
+	struct cpu_dense_rows x;
 	struct cpu_weights b[2];
 	float alpha[2];
 	char *c;
 	int64_t c_row_stride_bytes;
 	enum nib_dtype dtype;
-	/* A in the backend's order (pack_rows), and a flag a row: has a NaN. */
-	struct cpu_record *records;
+	/* A in the backend's order (pack_rows), and a flag a row: is NaN. */
+	union {
+		struct cpu_record *records;
+		void *packed_a;
+	};
 	uint8_t *nan_rows;
 	/* How it is cut. */
 	int64_t unit_rows, row_units, col_units, first_unit;
 };
 
 struct cpu_gemm_ops {
-	int64_t tile_rows; /* of records */
+	/* A of 16 k in the backend's order, and how tiles group its rows. */
+	size_t record_bytes;
+	int64_t tile_rows;
 	/* Rows m at or below which weights are decoded in registers; 0: the
 	 * set has no such pass. */
 	int64_t direct_rows;
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
-	/* Rows m0 .. m0+rows-1 of item->a into item->records, nan_rows. */
+	/* Rows m0 .. m0+rows-1 of A into item->packed_a and nan_rows. */
 	void (*pack_rows)(const struct cpu_item *item, int64_t m0,
 			  int64_t rows);
 	/*
@@ -80,5 +94,11 @@ void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512(struct cpu_gemm_ops *ops);
+
+/* W4A16 and W4A32: for x of any type; by vdpbf16ps for bf16 alone. */
+void cpu_dense_ops_scalar(struct cpu_gemm_ops *ops);
+void cpu_dense_ops_avx2(struct cpu_gemm_ops *ops);
+void cpu_dense_ops_avx512bw(struct cpu_gemm_ops *ops);
+void cpu_dense_ops_avx512bf16(struct cpu_gemm_ops *ops);
 
 #endif

@@ -16,10 +16,10 @@
  * A block whose scale is 0 gets codes of 0, so that kernels need not look at
  * scales: any finite factor times 0 is 0.
  *
- * Activations (A): a record of 24 bytes for each row and k-block, in the order
- * in which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks, in a chunk
- * tiles of tile_rows rows (the last tile has as many as are left), in a tile
- * k-blocks, in a k-block rows.
+ * Activations (A): a record for each row and k-block (24 bytes of NVFP4), in
+ * the order in which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks,
+ * in a chunk tiles of tile_rows rows (the last tile has as many as are left),
+ * in a tile k-blocks, in a k-block rows.
  */
 #ifndef NIB_CPU_LAYOUT_H
 #define NIB_CPU_LAYOUT_H
@@ -48,6 +48,16 @@ struct cpu_record {
 	 * bits, which must give a finite factor.
 	 */
 	float scale;
+};
+
+/* The same of dense rows, 16 k as fp32. */
+struct cpu_fp32_record {
+	float word[16];
+};
+
+/* The same as pairs of bf16: dword 4z + i has k = 8z + i and k = 8z + i + 4. */
+struct cpu_bf16_record {
+	int32_t word[8];
 };
 
 /*

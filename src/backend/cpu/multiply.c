@@ -2,7 +2,7 @@
 /*
  * multiply.c - plans and runs of the CPU backend.
  *
- *   A ----pack_rows----> records ---+
+ *   A or x --pack_rows-> records ---+
  *                                   multiply --> units of C
  *   weights: packed panels or rows -+
  *
@@ -30,6 +30,7 @@
 
 struct cpu_plan {
 	struct nib_plan base;
+	const struct cpu_gemm_ops *ops; /* of the device, for this kind of A */
 	int64_t items;
 	/* Offsets into the workspace. */
 	size_t items_at, records_at, nan_at, shares_at, scratch_at;
@@ -37,7 +38,7 @@ struct cpu_plan {
 };
 
 /* Records below which one thread packs faster than two can be woken. */
-#define PACK_ALONE_RECORDS 4096
+#define PACK_ALONE_BYTES (96 << 10)
 
 /* A thread's share of the units, on a cache line of its own. */
 struct share {
@@ -47,7 +48,7 @@ struct share {
 };
 
 struct run {
-	const struct cpu_device *device;
+	const struct cpu_gemm_ops *ops;
 	bool dual;
 	struct cpu_item *items;
 	int64_t count, rows;
@@ -129,11 +130,26 @@ static void add_items(struct needs *needs, int64_t batch, int64_t m,
 		needs->most_rows = m;
 }
 
+/* NULL: there are no functions for this kind of A. */
+static const struct cpu_gemm_ops *ops_of(const struct nib_plan *plan)
+{
+	const struct cpu_device *cpu = cpu_device(plan->device);
+
+	switch (nib_plan_activations(plan)) {
+	case NIB_ACTIVATIONS_NVFP4:
+		return &cpu->ops.gemm;
+	case NIB_ACTIVATIONS_DENSE:
+		return &cpu->ops.dense[nib_plan_x_dtype(plan)];
+	case NIB_ACTIVATIONS_INT8:
+		break;
+	}
+	return NULL;
+}
+
 static const char *explain_rows(const struct nib_plan *plan,
 				const struct needs *needs)
 {
-	const struct cpu_device *cpu = cpu_device(plan->device);
-	const int64_t direct = cpu->ops.gemm.direct_rows;
+	const int64_t direct = ops_of(plan)->direct_rows;
 
 	if (direct == 0)
 		return "the definition, one product at a time";
@@ -149,12 +165,26 @@ static const char *explain_rows(const struct nib_plan *plan,
 	return "weights are expanded once into the cache and used for all rows";
 }
 
+/* What A is, unless it is NVFP4. */
+static const char *explain_activations(const struct nib_plan *plan)
+{
+	static const char *const widened[CPU_DTYPES] = {
+	    "; fp32 activations", "; 16-bit activations: fp16, summed in fp32",
+	    "; 16-bit activations: bf16, summed in fp32"};
+
+	if (nib_plan_activations(plan) != NIB_ACTIVATIONS_DENSE)
+		return "";
+	if (ops_of(plan)->record_bytes == sizeof(struct cpu_bf16_record))
+		return "; 16-bit activations: bf16, by vdpbf16ps";
+	return widened[nib_plan_x_dtype(plan)];
+}
+
 static void explain(struct nib_plan *plan, const struct needs *needs)
 {
 	static const char *const ops[] = {"gemm", "dual gemm", "gemv"};
 
 	snprintf(plan->explanation, sizeof(plan->explanation),
-		 "%s%s on %s, %d thread%s: %s; %s",
+		 "%s%s on %s, %d thread%s: %s; %s%s",
 		 plan->is_moe	   ? "expert "
 		 : plan->count > 1 ? "group "
 				   : "",
@@ -164,7 +194,8 @@ static void explain(struct nib_plan *plan, const struct needs *needs)
 		 : !needs->unpacked		    ? "packed weights"
 		 : needs->packed		    ? "some weights packed"
 				 : "unpacked weights, reordered in every run "
-				   "(nib_pack() saves that)");
+				   "(nib_pack() saves that)",
+		 explain_activations(plan));
 }
 
 /* a * b + c in size_t; false if it does not fit. */
@@ -209,14 +240,16 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 {
 	struct cpu_plan *plan = (struct cpu_plan *)base;
 	const struct cpu_device *cpu = cpu_device(base->device);
-	const struct cpu_gemm_ops *ops = &cpu->ops.gemm;
+	const struct cpu_gemm_ops *ops = ops_of(base);
 	struct needs needs = {0};
 	int64_t unit_rows;
 	size_t at = 0;
 	bool fits;
 
-	if (nib_plan_activations(base) != NIB_ACTIVATIONS_NVFP4)
-		return nib_no_activations(base, "must be NVFP4 on a CPU", err);
+	if (!ops)
+		return nib_no_activations(
+		    base, "must be NVFP4 or dense on a CPU", err);
+	plan->ops = ops;
 	sum_needs(base, &needs);
 	unit_rows =
 	    needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;
@@ -228,7 +261,7 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	plan->items_at = at;
 	fits = needs.fits && grow(&at, needs.items, sizeof(struct cpu_item));
 	plan->records_at = at;
-	fits = fits && grow(&at, needs.records, sizeof(struct cpu_record));
+	fits = fits && grow(&at, needs.records, ops->record_bytes);
 	plan->nan_at = at;
 	fits = fits && grow(&at, needs.rows, 1);
 	plan->shares_at = at;
@@ -272,6 +305,18 @@ static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
 	return w;
 }
 
+/* From that row of x on. */
+static struct cpu_dense_rows dense_rows_of(const struct nib_dense *x,
+					   int64_t batch, int64_t row)
+{
+	return (struct cpu_dense_rows){
+	    .data = nib_dense_at(x, batch, row, 0),
+	    .row_stride_bytes =
+		x->row_stride_elems * (int64_t)nib_dtype_bytes(x->dtype),
+	    .dtype = x->dtype,
+	};
+}
+
 /* Item `batch` of a problem. */
 static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 			       int64_t batch)
@@ -280,7 +325,6 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 	    .m = p->a.rows,
 	    .n = p->c.cols,
 	    .blocks = p->a.k / NIB_BLOCK,
-	    .a = cpu_rows_of(&p->a, batch),
 	    .alpha = {p->alpha ? *p->alpha : 1.0f,
 		      p->alpha2 ? *p->alpha2 : 1.0f},
 	    .c = nib_dense_at(&p->c, batch, 0, 0),
@@ -289,6 +333,10 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 	    .dtype = p->c.dtype,
 	};
 
+	if (p->activations == NIB_ACTIVATIONS_NVFP4)
+		item.a = cpu_rows_of(&p->a, batch);
+	else
+		item.x = dense_rows_of(&p->x, batch, 0);
 	item.b[0] = weights_of(&p->b, p->b_packed, batch);
 	if (op == NIB_DUAL_GEMM)
 		item.b[1] = weights_of(&p->b2, p->b2_packed, batch);
@@ -302,6 +350,8 @@ expert_of(enum nib_op op, const struct nib_moe_problem *moe, int64_t expert)
 	const int64_t row = moe->row_offsets[expert];
 	const struct nib_problem p = {
 	    .a = moe->a,
+	    .x = moe->x,
+	    .activations = moe->activations,
 	    .b = moe->b,
 	    .b2 = moe->b2,
 	    .b_packed = moe->b_packed,
@@ -313,9 +363,14 @@ expert_of(enum nib_op op, const struct nib_moe_problem *moe, int64_t expert)
 	struct cpu_item item = item_of(op, &p, 0);
 
 	item.m = moe->row_offsets[expert + 1] - row;
-	item.a.codes = nib_nvfp4_row(&moe->a, 0, row);
-	item.a.rows = item.m;
-	item.a.scale_row = moe->scale_rows ? moe->scale_rows[expert] : row;
+	if (moe->activations == NIB_ACTIVATIONS_NVFP4) {
+		item.a.codes = nib_nvfp4_row(&moe->a, 0, row);
+		item.a.rows = item.m;
+		item.a.scale_row =
+		    moe->scale_rows ? moe->scale_rows[expert] : row;
+	} else {
+		item.x = dense_rows_of(&moe->x, 0, row);
+	}
 	item.b[0] = weights_of(&moe->b, moe->b_packed, expert);
 	if (op == NIB_DUAL_GEMM)
 		item.b[1] = weights_of(&moe->b2, moe->b2_packed, expert);
@@ -337,7 +392,7 @@ static void pack_some(void *arg, int task)
 		int64_t to = end - row < item->m ? end - row : item->m;
 
 		if (from < to)
-			run->device->ops.gemm.pack_rows(item, from, to - from);
+			run->ops->pack_rows(item, from, to - from);
 		row += item->m;
 	}
 }
@@ -354,8 +409,7 @@ static void multiply_share(const struct run *run, struct share *share,
 		const struct cpu_item *item =
 		    cpu_find_unit(&cursor, unit, &m0, &n0);
 
-		run->device->ops.gemm.multiply(item, run->dual, m0, n0,
-					       scratch);
+		run->ops->multiply(item, run->dual, m0, n0, scratch);
 	}
 }
 
@@ -417,12 +471,10 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 		      int64_t count, char *workspace)
 {
 	const struct cpu_device *cpu = cpu_device(plan->base.device);
-	struct cpu_record *records =
-	    (struct cpu_record *)(workspace + plan->records_at);
-	struct cpu_record *first = records;
+	char *records = workspace + plan->records_at;
 	uint8_t *nan_rows = (uint8_t *)workspace + plan->nan_at;
 	struct run run = {
-	    .device = cpu,
+	    .ops = plan->ops,
 	    .dual = plan->base.op == NIB_DUAL_GEMM,
 	    .items = items,
 	    .count = count,
@@ -432,18 +484,21 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	};
 
 	for (int64_t i = 0; i < count; i++) {
-		items[i].records = records;
+		items[i].packed_a = records;
 		items[i].nan_rows = nan_rows;
-		records += items[i].m * items[i].blocks;
+		records += (size_t)(items[i].m * items[i].blocks) *
+			   plan->ops->record_bytes;
 		nan_rows += items[i].m;
 		run.rows += items[i].m;
 	}
 	run.units =
-	    cpu_schedule(items, count, cpu->threads, cpu->ops.gemm.tile_rows);
+	    cpu_schedule(items, count, cpu->threads, plan->ops->tile_rows);
 	if (run.units == 0)
 		return;
 	run.pack_tasks =
-	    records - first < PACK_ALONE_RECORDS ? 1 : cpu->threads;
+	    records - workspace - (ptrdiff_t)plan->records_at < PACK_ALONE_BYTES
+		? 1
+		: cpu->threads;
 	cpu_parallel(cpu, run.pack_tasks, pack_some, &run);
 	run.multiply_tasks =
 	    run.units < cpu->threads ? (int)run.units : cpu->threads;

@@ -2,23 +2,38 @@
 /* ops.c - which function runs on which instruction set. */
 #include "ops.h"
 
+#include "features.h"
+
+/* One set of functions for x of every type. */
+static void set_dense(struct cpu_ops *ops,
+		      void (*fill)(struct cpu_gemm_ops *ops))
+{
+	for (int dtype = 0; dtype < CPU_DTYPES; dtype++)
+		fill(&ops->dense[dtype]);
+}
+
 void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 {
 	cpu_gemm_ops_scalar(&ops->gemm);
+	set_dense(ops, cpu_dense_ops_scalar);
 	cpu_quantize_ops_scalar(&ops->quantize);
 #if defined(__x86_64__)
 	if (isa < CPU_AVX2)
 		return;
 	cpu_gemm_ops_avx2(&ops->gemm);
+	set_dense(ops, cpu_dense_ops_avx2);
 	cpu_quantize_ops_avx2(&ops->quantize);
 	if (isa < CPU_AVX512BW)
 		return;
 	cpu_gemm_ops_avx512bw(&ops->gemm);
+	set_dense(ops, cpu_dense_ops_avx512bw);
 	cpu_quantize_ops_avx512bw(&ops->quantize);
 	if (isa < CPU_AVX512)
 		return;
 	cpu_gemm_ops_avx512(&ops->gemm);
 	cpu_quantize_ops_avx512(&ops->quantize);
+	if (cpu_has_bf16())
+		cpu_dense_ops_avx512bf16(&ops->dense[NIB_BF16]);
 #else
 	(void)isa;
 #endif

@@ -2,7 +2,8 @@
 /*
  * ops.h - the functions that differ between instruction sets.  scalar fills
  * every entry; each wider set overwrites what it does better.  No entry is NULL
- * and every set gives the same bits.
+ * and every set gives the same bits, except that vdpbf16ps sums in an order of
+ * its own.
  */
 #ifndef NIB_CPU_OPS_H
 #define NIB_CPU_OPS_H
@@ -23,6 +24,8 @@ enum cpu_isa {
 
 struct cpu_ops {
 	struct cpu_gemm_ops gemm;
+	/* W4A16 and W4A32, by the type of x. */
+	struct cpu_gemm_ops dense[CPU_DTYPES];
 	struct cpu_quantize_ops quantize;
 };
 

@@ -5,10 +5,12 @@
  */
 #include <immintrin.h>
 
-#define V_COLS	    16
-#define TILE_ROWS   8
-#define TILE_VECS   2
-#define ROW_STEP    2
+#define V_COLS	  16
+#define TILE_ROWS 8
+#define TILE_VECS 2
+#ifndef ROW_STEP
+#define ROW_STEP 2
+#endif
 #define DIRECT_ROWS 24
 #define SCALE_TABLE 1
 #define HAVE_F16C

@@ -17,22 +17,25 @@
 struct feature {
 	const char *name;
 	enum cpu_isa isa; /* the level that needs it */
-	int leaf;	  /* 1 or 7 */
-	char reg;	  /* 'b', 'c' */
+	int leaf;	  /* 1, or 7 and below it a subleaf */
+	int subleaf;
+	char reg; /* 'a', 'b', 'c' */
 	int bit;
 };
 
 /* Intel SDM volume 2A, CPUID. */
 static const struct feature features[] = {
-    {"avx2", CPU_AVX2, 7, 'b', 5},
-    {"fma", CPU_AVX2, 1, 'c', 12},
-    {"f16c", CPU_AVX2, 1, 'c', 29},
-    {"avx512f", CPU_AVX512BW, 7, 'b', 16},
-    {"avx512dq", CPU_AVX512BW, 7, 'b', 17},
-    {"avx512bw", CPU_AVX512BW, 7, 'b', 30},
-    {"avx512vl", CPU_AVX512BW, 7, 'b', 31},
-    {"avx512vbmi", CPU_AVX512, 7, 'c', 1},
-    {"avx512vnni", CPU_AVX512, 7, 'c', 11},
+    {"avx2", CPU_AVX2, 7, 0, 'b', 5},
+    {"fma", CPU_AVX2, 1, 0, 'c', 12},
+    {"f16c", CPU_AVX2, 1, 0, 'c', 29},
+    {"avx512f", CPU_AVX512BW, 7, 0, 'b', 16},
+    {"avx512dq", CPU_AVX512BW, 7, 0, 'b', 17},
+    {"avx512bw", CPU_AVX512BW, 7, 0, 'b', 30},
+    {"avx512vl", CPU_AVX512BW, 7, 0, 'b', 31},
+    {"avx512vbmi", CPU_AVX512, 7, 0, 'c', 1},
+    {"avx512vnni", CPU_AVX512, 7, 0, 'c', 11},
+    /* Of no level: W4A16 of bf16 alone uses it. */
+    {"avx512bf16", CPU_ISA_COUNT, 7, 1, 'a', 5},
 };
 #define FEATURE_COUNT (sizeof(features) / sizeof(features[0]))
 
@@ -53,8 +56,8 @@ static bool has_feature(const struct feature *f)
 	if (f->leaf == 1)
 		__get_cpuid(1, &a, &b, &c, &d);
 	else
-		__get_cpuid_count(7, 0, &a, &b, &c, &d);
-	return (f->reg == 'b' ? b : c) >> f->bit & 1;
+		__get_cpuid_count(7, (unsigned int)f->subleaf, &a, &b, &c, &d);
+	return (f->reg == 'a' ? a : f->reg == 'b' ? b : c) >> f->bit & 1;
 }
 
 bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
@@ -83,6 +86,14 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 		return false;
 	}
 	return true;
+}
+
+bool cpu_has_bf16(void)
+{
+	for (size_t i = 0; i < FEATURE_COUNT; i++)
+		if (strcmp(features[i].name, "avx512bf16") == 0)
+			return has_feature(&features[i]);
+	return false;
 }
 
 static void append(char *text, size_t text_bytes, const char *word)

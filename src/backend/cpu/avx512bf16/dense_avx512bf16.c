@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dense_avx512bf16.c - W4A16 for bf16 with AVX512_BF16: vdpbf16ps on pairs of
+ * k.  A value of a weight has at most six significant bits, so it is exact in
+ * bf16.
+ *
+ * A dword of codes has k = 8z + 0 .. 7 in its nibbles, so shifted right by 4i
+ * its 16-bit halves begin with those of k = 8z + i and 8z + i + 4.  vpermw's
+ * index uses five bits of a lane: a table of 16 values, twice, decodes 32
+ * weights by a shift and a permutation.
+ *
+ * vdpbf16ps adds the two products of a pair one after the other, each rounded
+ * to nearest even, takes subnormal inputs as zero and flushes subnormal sums.
+ */
+#define ROW_STEP 8
+
+#include "backend/cpu/gemm_ops.h"
+#include "backend/cpu/vector512.inc.h"
+#include "format/e4m3.h"
+#include "format/scale_layout.h"
+
+#define CPU_GEMM_OPS		  cpu_dense_ops_avx512bf16
+#define WORDS			  8
+#define FOLDED			  1
+#define SCALE_FACTOR		  1.0f
+#define RECORD_BIAS(x)		  (x)
+#define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
+#define PACK_BLOCK(x, dtype, out) pack_pairs(x, out)
+
+typedef struct cpu_bf16_record record;
+typedef __m512i vword;
+typedef __m512i vcodes;
+
+// clang-format off
+#define load_word(p)        _mm512_loadu_si512(p)
+#define store_word(p, v)    _mm512_storeu_si512(p, v)
+#define load_codes(p)       _mm512_loadu_si512(p)
+#define dot_step(dot, w, a)                                                    \
+	_mm512_dpbf16_ps(dot, (__m512bh)(w), (__m512bh)_mm512_set1_epi32(a))
+// clang-format on
+
+static inline __attribute__((always_inline)) __m512i decode(__m512i codes,
+							    int i)
+{
+	/* 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. */
+	const __m512i table = _mm512_broadcast_i64x4(_mm256_setr_epi16(
+	    0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
+	    (short)0x8000, (short)0xbf00, (short)0xbf80, (short)0xbfc0,
+	    (short)0xc000, (short)0xc040, (short)0xc080, (short)0xc0c0));
+
+	return _mm512_permutexvar_epi16(
+	    _mm512_srli_epi32(codes, 4 * (unsigned int)i), table);
+}
+
+/* The fp32 value of nibble i of each dword. */
+static inline __attribute__((always_inline)) __m512 value(__m512i codes, int i)
+{
+	const __m512 table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f,
+					    4.0f, 6.0f, -0.0f, -0.5f, -1.0f,
+					    -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+
+	return _mm512_permutexvar_ps(
+	    _mm512_srli_epi32(codes, 4 * (unsigned int)i), table);
+}
+
+/* The same with the scale in: a bf16 is the upper half of an fp32. */
+static inline __attribute__((always_inline)) __m512i fold(__m512i codes, int i,
+							  __m512 scale)
+{
+	const __m512i low =
+	    _mm512_castps_si512(_mm512_mul_ps(value(codes, i), scale));
+	const __m512i high =
+	    _mm512_castps_si512(_mm512_mul_ps(value(codes, i + 4), scale));
+
+	return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(low, 16),
+				       high);
+}
+
+/* Elements k and k + 4 of each eight beside each other. */
+static inline void pack_pairs(const uint8_t *x, struct cpu_bf16_record *out)
+{
+	for (int z = 0; z < 2; z++) {
+		const __m128i v = _mm_loadu_si128((const void *)(x + 16 * z));
+
+		_mm_storeu_si128(
+		    (void *)(out->word + 4 * z),
+		    _mm_unpacklo_epi16(v, _mm_unpackhi_epi64(v, v)));
+	}
+}
+
+#include "backend/cpu/pack_vector.inc.h"
+
+#include "backend/cpu/pack_dense.inc.h"
+
+#include "backend/cpu/dense.inc.h"

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dense.inc.h - W4A16 and W4A32: sums of tiles where A is floats, one copy for
+ * every vector set.  The loops around them are in units.inc.h.
+ *
+ * A step multiplies one word of A, an fp32 or two bf16, with the weights of as
+ * many k and V_COLS columns.  The steps of a block are summed from zero, over
+ * the values of the codes alone; one fused multiply-add applies the scale and
+ * adds the block.  So decoding costs no multiplication, and a sum over k has
+ * about k / 16 + 16 roundings.  The order depends on nothing but k.
+ *
+ *   blocked (many rows): the first tile of rows expands the weights of a chunk
+ *     into the cache, all further tiles find them there.  With FOLDED expanded
+ *     weights have the scale in them and steps add to the sum itself: one
+ *     instruction in nine is saved, and the order is another.
+ *   direct (rows <= DIRECT_ROWS): weights are decoded in registers.
+ *
+ * The including file defines, beside CPU_GEMM_OPS, V_COLS, TILE_ROWS,
+ * TILE_VECS, ROW_STEP, DIRECT_ROWS and the primitives on vfloat of gemm.inc.h,
+ *   record         the type of a k-block of a row of A: `word`, WORDS long
+ *   WORDS          steps of a block: 16, or 8 of pairs
+ *   PACK_ROW(item, i)   row i of A into its records
+ *   FOLDED         0 or 1
+ *   SCALE_FACTOR   times this, codes as decode() gives them are true values
+ *   vcodes         V_COLS dwords of codes, 8 k, ready to be decoded
+ *   load_codes(p)
+ *   vword          weights of a step
+ *   load_word(p) store_word(p, v)
+ *   decode(codes, i)        those of step i of the 8 k
+ *   fold(codes, i, scale)   the same times scale (FOLDED)
+ *   dot_step(dot, w, a)     dot + w * a, a a word of A
+ */
+#include "backend/cpu/tile.inc.h"
+
+#define EXPANDED_CODES (WORDS * TILE_VECS * V_BYTES)
+#define EXPANDED_BLOCK (EXPANDED_CODES + (FOLDED ? 0 : TILE_VECS * V_BYTES))
+#define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
+#define HALF_WORDS     (WORDS / 2)
+/* 12 KiB of records a row, as in gemm.inc.h. */
+#define DIRECT_BLOCKS ((int64_t)(12288 / sizeof(record)))
+
+/* ---- tiles: the main loop ----------------------------------------------- */
+
+/* load_scales() gives 1/256 of them. */
+TILE_INLINE vfloat block_scales(const uint8_t *bytes)
+{
+	return mul_float(load_scales(bytes), set_float(256 * SCALE_FACTOR));
+}
+
+/* Expands k-block k from its panels. */
+TILE_INLINE void expand_block(const struct source *source, int64_t k,
+			      char *expanded)
+{
+	const int64_t codes = cpu_codes_at(k);
+	const int64_t scale = cpu_scales_at(source->left, k);
+
+	UNROLLED (v, TILE_VECS) {
+		const uint8_t *panel = source->panels[v / PANEL_VECS];
+		const int col = v % PANEL_VECS * V_COLS;
+		const vfloat s = block_scales(panel + scale + col);
+		char *out = expanded + v * V_BYTES;
+
+		UNROLLED (z, 2) {
+			const vcodes c =
+			    load_codes(panel + codes + 64 * z + 4 * col);
+
+			UNROLLED (i, HALF_WORDS) {
+				store_word(out, FOLDED ? fold(c, i, s)
+						       : decode(c, i));
+				out += TILE_VECS * V_BYTES;
+			}
+		}
+		if (!FOLDED)
+			store_float((float *)out, s);
+	}
+}
+
+/* sum[row][vector] += one k-block, for the `step` rows from a. */
+TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
+			  vfloat (*sum)[TILE_VECS])
+{
+	vfloat dot[ROW_STEP][TILE_VECS];
+
+	UNROLLED (i, step)
+		UNROLLED (v, TILE_VECS)
+			dot[i][v] = FOLDED ? sum[i][v] : set_float(0.0f);
+	UNROLLED (g, WORDS) {
+		vword w[TILE_VECS];
+
+		UNROLLED (v, TILE_VECS)
+			w[v] =
+			    load_word(expanded + (g * TILE_VECS + v) * V_BYTES);
+		UNROLLED (i, step)
+			UNROLLED (v, TILE_VECS)
+				dot[i][v] =
+				    dot_step(dot[i][v], w[v], a[i].word[g]);
+	}
+	UNROLLED (i, step)
+		UNROLLED (v, TILE_VECS) {
+			const float *s =
+			    (const float *)(expanded + EXPANDED_CODES +
+					    v * V_BYTES);
+
+			sum[i][v] = FOLDED ? dot[i][v]
+					   : fma_float(dot[i][v], load_float(s),
+						       sum[i][v]);
+		}
+}
+
+/*
+ * Adds `blocks` k-blocks to sums[row][col], or sets it to them if `first`.
+ * `rows`, and whether there is a source, are known when compiled.  With a
+ * source the weights are expanded on the way, one k-block ahead.
+ */
+TILE_INLINE void sum_tile(const int rows, const struct source *source,
+			  const struct fetch *fetch, const record *a,
+			  char *expanded, int64_t blocks, float *sums,
+			  bool first)
+{
+	vfloat sum[TILE_ROWS][TILE_VECS];
+
+	UNROLLED (i, rows)
+		UNROLLED (v, TILE_VECS)
+			sum[i][v] =
+			    first
+				? set_float(0.0f)
+				: load_float(sums + i * TILE_COLS + v * V_COLS);
+	if (source && blocks > 0)
+		expand_block(source, 0, expanded);
+	for (int64_t k = 0; k < blocks; k++) {
+		UNROLLED (p, TILE_PANELS)
+			__builtin_prefetch(fetch->panels[p] + k * fetch->step,
+					   0, 2);
+		if (source && k + 1 < blocks)
+			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
+		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
+			add_rows(
+			    rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
+							   : ROW_STEP,
+			    a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
+		a += rows;
+		expanded += EXPANDED_BLOCK;
+	}
+	UNROLLED (i, rows)
+		UNROLLED (v, TILE_VECS)
+			store_float(sums + i * TILE_COLS + v * V_COLS,
+				    sum[i][v]);
+}
+
+/* ---- direct ------------------------------------------------------------- */
+
+/* One k-block of a vector of columns: sum[row][v] += dot * scale. */
+TILE_INLINE void add_decoded(const int rows, const record *a,
+			     const uint8_t *codes, const uint8_t *scale,
+			     const int v, vfloat (*sum)[PANEL_VECS])
+{
+	const vfloat s = block_scales(scale + v * V_COLS);
+	vfloat dot[TILE_ROWS];
+
+	UNROLLED (i, rows)
+		dot[i] = set_float(0.0f);
+	UNROLLED (z, 2) {
+		const vcodes c = load_codes(codes + 64 * z + v * V_BYTES);
+
+		UNROLLED (g, HALF_WORDS) {
+			const vword w = decode(c, g);
+
+			UNROLLED (i, rows)
+				dot[i] = dot_step(
+				    dot[i], w, a[i].word[z * HALF_WORDS + g]);
+		}
+	}
+	UNROLLED (i, rows)
+		sum[i][v] = fma_float(dot[i], s, sum[i][v]);
+}
+
+/*
+ * Adds `blocks` k-blocks of one panel to its 16 columns of a unit's sums, or
+ * sets them if `first`, for `rows` rows, known when compiled.  left: blocks to
+ * the panel's end.  next: the weights that are read after these, which are
+ * prefetched so that the stream from memory never stops.
+ */
+TILE_INLINE void sum_panel(const int rows, const record *a,
+			   const uint8_t *panel, int64_t left, int64_t blocks,
+			   const uint8_t *next, float *sums, bool first)
+{
+	const int64_t ahead = blocks < FETCH_BLOCKS ? blocks : FETCH_BLOCKS;
+	const uint8_t *fetch = panel + cpu_codes_at(ahead);
+	vfloat sum[TILE_ROWS][PANEL_VECS];
+
+	UNROLLED (i, rows)
+		UNROLLED (v, PANEL_VECS)
+			sum[i][v] =
+			    first
+				? set_float(0.0f)
+				: load_float(sums + i * UNIT_COLS + v * V_COLS);
+	for (int64_t k = 0; k < blocks; k++, a += rows) {
+		if (k + ahead == blocks)
+			fetch = next;
+		__builtin_prefetch(fetch, 0, 2);
+		__builtin_prefetch(fetch + 64, 0, 2);
+		__builtin_prefetch(fetch + 128, 0, 2);
+		fetch += BLOCK_CODES + PANEL_COLS;
+		UNROLLED (v, PANEL_VECS)
+			add_decoded(rows, a, panel + cpu_codes_at(k),
+				    panel + cpu_scales_at(left, k), v, sum);
+	}
+	UNROLLED (i, rows)
+		UNROLLED (v, PANEL_VECS)
+			store_float(sums + i * UNIT_COLS + v * V_COLS,
+				    sum[i][v]);
+}
+
+#include "backend/cpu/units.inc.h"

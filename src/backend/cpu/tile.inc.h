@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tile.inc.h - what the arithmetic of a tile (gemm.inc.h, dense.inc.h) and the
+ * loops around it (units.inc.h) share: sizes, and where a tile finds its
+ * weights.  The including file has defined V_COLS, TILE_ROWS and TILE_VECS.
+ */
+#include <string.h>
+
+#include "backend/cpu/chunk.h"
+#include "backend/cpu/epilogue.inc.h"
+#include "backend/cpu/gemm_ops.h"
+
+#define V_BYTES	    (4 * V_COLS)
+#define PANEL_VECS  (PANEL_COLS / V_COLS)
+#define TILE_COLS   (TILE_VECS * V_COLS)
+#define TILE_PANELS (TILE_COLS / PANEL_COLS)
+#define UNIT_TILES  (UNIT_COLS / TILE_COLS)
+#define TILE_SUMS   (TILE_ROWS * TILE_COLS)
+#define TILE_INLINE static inline __attribute__((always_inline))
+/* Loops over registers: they must vanish. */
+#define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
+
+/* Weights are prefetched into L2 this far ahead of the arithmetic. */
+#define FETCH_BLOCKS (16 * GROUP_BLOCKS)
+
+/* The packed weights that the first row tile of a chunk expands. */
+struct source {
+	const uint8_t *panels[TILE_PANELS];
+	int64_t left; /* blocks to the end of the panels */
+};
+
+/*
+ * A tile's prefetches for the next chunk: `step` bytes of each panel a k-block.
+ * Every row tile takes a share.  If the first of many tiles fetched all, the
+ * weights would have left L2 again by the time they are needed.
+ */
+struct fetch {
+	const uint8_t *panels[TILE_PANELS];
+	int64_t step;
+};

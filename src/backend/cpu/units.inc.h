@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * units.inc.h - a unit of the output, one copy for every vector set and kind of
+ * A: finds its weights, runs tiles over chunks of them, or panels straight from
+ * memory, and finishes its rows.  What is summed, and how, is in the including
+ * file (gemm.inc.h, dense.inc.h), which has included tile.inc.h and defines
+ *   record         the type of a k-block of a row of A in item->packed_a
+ *   EXPANDED_TILE  bytes of an expanded chunk of a tile's columns
+ *   DIRECT_BLOCKS  k-blocks of one pass of few rows over a panel
+ *   sum_tile()     blocked: the sums of a tile
+ *   sum_panel()    direct: the sums of a panel
+ *   PACK_ROW(item, i)   row i of A into its records
+ * CPU_GEMM_OPS and DIRECT_ROWS are those of its own includer.
+ */
+
+/* ---- one function for each number of rows ------------------------------- */
+
+typedef void tile_fn(const struct fetch *fetch, const record *a, char *expanded,
+		     int64_t blocks, float *sums, bool first);
+typedef void first_fn(const struct source *source, const struct fetch *fetch,
+		      const record *a, char *expanded, int64_t blocks,
+		      float *sums, bool first);
+typedef void panel_fn(const record *a, const uint8_t *panel, int64_t left,
+		      int64_t blocks, const uint8_t *next, float *sums,
+		      bool first);
+
+#define TILE_OF(rows)                                                          \
+	static void tile_##rows(const struct fetch *fetch, const record *a,    \
+				char *expanded, int64_t blocks, float *sums,   \
+				bool first)                                    \
+	{                                                                      \
+		const struct fetch next = *fetch;                              \
+                                                                               \
+		sum_tile(rows, NULL, &next, a, expanded, blocks, sums, first); \
+	}                                                                      \
+	static void first_##rows(const struct source *source,                  \
+				 const struct fetch *fetch, const record *a,   \
+				 char *expanded, int64_t blocks, float *sums,  \
+				 bool first)                                   \
+	{                                                                      \
+		const struct source copy = *source;                            \
+		const struct fetch next = *fetch;                              \
+                                                                               \
+		sum_tile(rows, &copy, &next, a, expanded, blocks, sums,        \
+			 first);                                               \
+	}                                                                      \
+	static void panel_##rows(const record *a, const uint8_t *panel,        \
+				 int64_t left, int64_t blocks,                 \
+				 const uint8_t *next, float *sums, bool first) \
+	{                                                                      \
+		sum_panel(rows, a, panel, left, blocks, next, sums, first);    \
+	}
+
+TILE_OF(1)
+TILE_OF(2)
+TILE_OF(3)
+TILE_OF(4)
+#if TILE_ROWS >= 6
+TILE_OF(5)
+TILE_OF(6)
+#endif
+#if TILE_ROWS == 8
+TILE_OF(7)
+TILE_OF(8)
+#endif
+
+static tile_fn *const tile_fns[TILE_ROWS + 1] = {
+    NULL,   tile_1, tile_2, tile_3, tile_4,
+#if TILE_ROWS >= 6
+    tile_5, tile_6,
+#endif
+#if TILE_ROWS == 8
+    tile_7, tile_8,
+#endif
+};
+static first_fn *const first_fns[TILE_ROWS + 1] = {
+    NULL,    first_1, first_2, first_3, first_4,
+#if TILE_ROWS >= 6
+    first_5, first_6,
+#endif
+#if TILE_ROWS == 8
+    first_7, first_8,
+#endif
+};
+static panel_fn *const panel_fns[TILE_ROWS + 1] = {
+    NULL,    panel_1, panel_2, panel_3, panel_4,
+#if TILE_ROWS >= 6
+    panel_5, panel_6,
+#endif
+#if TILE_ROWS == 8
+    panel_7, panel_8,
+#endif
+};
+
+/* ---- units -------------------------------------------------------------- */
+
+/* A thread's scratch, cut into its parts. */
+struct scratch {
+	float *sums[2];
+	char *expanded;
+	/* UNIT_PANELS panels of CHUNK_BLOCKS, for weights not packed. */
+	uint8_t *panels;
+	/* Columns with a NaN, a bit each. */
+	uint64_t nan;
+};
+
+static size_t sums_bytes(int64_t unit_rows)
+{
+	return (size_t)(unit_rows + TILE_ROWS) * UNIT_COLS * sizeof(float);
+}
+
+static size_t scratch_bytes(int64_t unit_rows, bool dual)
+{
+	return sums_bytes(unit_rows) * (dual ? 2 : 1) + (size_t)EXPANDED_TILE +
+	       (size_t)UNIT_PANELS * (size_t)cpu_panel_bytes(CHUNK_BLOCKS);
+}
+
+static void cut_scratch(const struct cpu_item *item, bool dual, char *memory,
+			struct scratch *scratch)
+{
+	scratch->nan = 0;
+	scratch->sums[0] = (float *)memory;
+	memory += sums_bytes(item->unit_rows);
+	scratch->sums[1] = (float *)memory;
+	memory += dual ? sums_bytes(item->unit_rows) : 0;
+	scratch->expanded = memory;
+	scratch->panels = (uint8_t *)memory + EXPANDED_TILE;
+}
+
+/*
+ * Panel p of a unit at column n0, from block k0: where it lies, and how many
+ * blocks it has from there.  Weights that are not packed are packed into
+ * scratch first.  A panel past the matrix repeats the last one, and its sums
+ * are not used.
+ */
+static const uint8_t *find_panel(const struct cpu_item *item,
+				 const struct cpu_weights *b, int64_t n0, int p,
+				 int64_t k0, int64_t blocks,
+				 struct scratch *scratch, int64_t *left)
+{
+	const int64_t last = (item->n - 1) / PANEL_COLS;
+	const int64_t wanted = n0 / PANEL_COLS + p;
+	const int64_t panel = wanted < last ? wanted : last;
+	uint8_t *packed = scratch->panels + p * cpu_panel_bytes(CHUNK_BLOCKS);
+	uint64_t nan;
+
+	if (b->panels) {
+		nan = b->nan_columns[panel];
+		*left = item->blocks - k0;
+		packed = NULL;
+	} else {
+		nan = pack_panel_vector(&b->rows, panel * PANEL_COLS, k0,
+					blocks, packed);
+		*left = blocks;
+	}
+	if (wanted <= last)
+		scratch->nan |= nan << (p * PANEL_COLS);
+	return packed ? packed
+		      : b->panels + panel * b->panel_stride_bytes +
+			    k0 / GROUP_BLOCKS * GROUP_BYTES;
+}
+
+/* The record of (row, block); see cpu_record_at(). */
+static const record *records_at(const struct cpu_item *item, int64_t row,
+				int64_t block)
+{
+	return (const record *)item->packed_a +
+	       cpu_record_at(item->m, item->blocks, TILE_ROWS, row, block);
+}
+
+/* The sums of one row of a unit, from the first column of a tile on. */
+static float *blocked_sums(float *sums, int64_t row, int64_t col)
+{
+	return sums +
+	       (row / TILE_ROWS * UNIT_TILES + col / TILE_COLS) * TILE_SUMS +
+	       row % TILE_ROWS * TILE_COLS;
+}
+
+/* Where a chunk finds its weights. */
+static void find_source(const struct cpu_item *item,
+			const struct cpu_chunk *chunk, struct scratch *scratch,
+			struct source *source)
+{
+	for (int i = 0; i < TILE_PANELS; i++)
+		source->panels[i] =
+		    find_panel(item, &item->b[chunk->b], chunk->n0,
+			       (int)chunk->col / PANEL_COLS + i, chunk->k0,
+			       chunk->blocks, scratch, &source->left);
+}
+
+/*
+ * Sets the prefetches of `rows` rows during a chunk: of the next chunk, if its
+ * weights are packed, else of nothing new.  Addresses may lie past the end of
+ * the weights, because they are only prefetched.
+ */
+static void find_fetch(const struct cpu_item *item,
+		       const struct cpu_chunk *next,
+		       const struct source *source, int64_t rows,
+		       struct fetch *fetch)
+{
+	const struct cpu_weights *b = &item->b[next->b];
+	const int64_t panel = (next->n0 + next->col) / PANEL_COLS;
+	const int64_t k = next->k0 / GROUP_BLOCKS * GROUP_BYTES;
+
+	memcpy(fetch->panels, source->panels, sizeof(fetch->panels));
+	fetch->step = 0;
+	if (!b->panels)
+		return;
+	for (int i = 0; i < TILE_PANELS; i++)
+		fetch->panels[i] =
+		    b->panels + (panel + i) * b->panel_stride_bytes + k;
+	fetch->step = (BLOCK_CODES + PANEL_COLS) * TILE_ROWS / rows + 1;
+}
+
+/* Prefetches the lines of the output that finish_row() writes soon. */
+static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
+			 int64_t col)
+{
+	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
+	const char *c = item->c + row * item->c_row_stride_bytes + col * size;
+
+	for (int64_t i = 0; i < rows; i++, c += item->c_row_stride_bytes)
+		for (int64_t x = 0; x < TILE_COLS * size; x += 64)
+			__builtin_prefetch(c + x, 1, 2);
+}
+
+/* Rows of a tile; cols is TILE_COLS, known when compiled, or less. */
+TILE_INLINE void finish_rows(const struct cpu_item *item, int64_t row,
+			     int64_t rows, int64_t col, int64_t cols,
+			     const float *sums, const float *sums2,
+			     uint64_t nan)
+{
+	for (int64_t i = 0; i < rows; i++)
+		finish_row(item, row + i, col, cols, sums + i * TILE_COLS,
+			   sums2 ? sums2 + i * TILE_COLS : NULL, nan);
+}
+
+/* The tile at row i of a unit, while its sums are in L1. */
+static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
+			int64_t i, int64_t rows, const struct cpu_chunk *chunk,
+			const struct scratch *scratch)
+{
+	const int64_t col = chunk->n0 + chunk->col, cols = item->n - col;
+	const float *sums = blocked_sums(scratch->sums[0], i, chunk->col);
+	const float *sums2 =
+	    dual ? blocked_sums(scratch->sums[1], i, chunk->col) : NULL;
+	const uint64_t nan = scratch->nan >> chunk->col;
+
+	if (cols >= TILE_COLS)
+		finish_rows(item, m0 + i, rows, col, TILE_COLS, sums, sums2,
+			    nan);
+	else
+		finish_rows(item, m0 + i, rows, col, cols, sums, sums2, nan);
+}
+
+/*
+ * One chunk: the first row tile expands it, all others run over it; meanwhile
+ * the next is fetched.
+ */
+static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0,
+		      int64_t rows, const struct cpu_chunk *chunk,
+		      const struct cpu_chunk *next, struct scratch *scratch)
+{
+	const int64_t k0 = chunk->k0, blocks = chunk->blocks;
+	const bool first = k0 == 0;
+	const bool last = chunk->b == dual && k0 + blocks == item->blocks;
+	char *expanded = scratch->expanded;
+	struct source source;
+	struct fetch fetch;
+
+	find_source(item, chunk, scratch, &source);
+	find_fetch(item, next, &source, rows, &fetch);
+	for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+		const int64_t row = m0 + i;
+		const int64_t in_tile =
+		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
+		const record *a = records_at(item, row, k0);
+		float *to =
+		    blocked_sums(scratch->sums[chunk->b], i, chunk->col);
+
+		if (last)
+			fetch_output(item, row, in_tile,
+				     chunk->n0 + chunk->col);
+		if (i == 0)
+			first_fns[in_tile](&source, &fetch, a, expanded, blocks,
+					   to, first);
+		else
+			tile_fns[in_tile](&fetch, a, expanded, blocks, to,
+					  first);
+		for (int p = 0; p < TILE_PANELS; p++)
+			fetch.panels[p] += blocks * fetch.step;
+		if (last)
+			finish_tile(item, dual, m0, i, in_tile, chunk, scratch);
+	}
+}
+
+static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
+			     int64_t rows, int64_t n0, struct scratch *scratch)
+{
+	struct cpu_chunk chunk = cpu_first_chunk(item, n0);
+
+	while (chunk.n0 == n0) {
+		const struct cpu_chunk next =
+		    cpu_next_chunk(item, dual, TILE_COLS, chunk);
+
+		run_chunk(item, dual, m0, rows, &chunk, &next, scratch);
+		chunk = next;
+	}
+}
+
+/* All rows of one panel, `blocks` k-blocks from k0: see sum_panel(). */
+static void sum_rows(const struct cpu_item *item, const uint8_t *panel,
+		     int64_t left, int64_t k0, int64_t blocks,
+		     const uint8_t *next, float *sums)
+{
+	for (int64_t row = 0; row < item->m; row += TILE_ROWS) {
+		const int64_t rows =
+		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
+		const record *a = records_at(item, row, k0);
+
+		panel_fns[rows](a, panel, left, blocks, next,
+				sums + row * UNIT_COLS, k0 == 0);
+	}
+}
+
+/*
+ * The weights that a direct pass reads after panel p of a unit from block k0:
+ * the unit's next panel, or its first one further on, or the next unit.  They
+ * are only prefetched.
+ */
+static const uint8_t *after_panel(const struct cpu_item *item,
+				  const struct cpu_weights *b, int64_t n0,
+				  int p, int panels, int64_t k0, int64_t step)
+{
+	int64_t panel = n0 / PANEL_COLS + p + 1;
+
+	if (p + 1 == panels) {
+		k0 += step;
+		if (k0 < item->blocks)
+			panel -= panels;
+		else
+			k0 = 0;
+	}
+	return b->panels + panel * b->panel_stride_bytes + cpu_codes_at(k0);
+}
+
+/*
+ * Sums all rows of the item, one panel of a unit after the other.  If the rows
+ * are more than a tile has, they run over a chunk of a panel (9 KiB) tile by
+ * tile: the first one brings it into L1, the others decode it again from there.
+ */
+static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
+		       int64_t n0, int panels, struct scratch *scratch,
+		       float *sums)
+{
+	const int64_t rows = item->m;
+	const int64_t step = b->panels && rows <= TILE_ROWS
+				 ? DIRECT_BLOCKS
+				 : cpu_chunk_blocks(item->blocks);
+
+	if (item->blocks == 0)
+		memset(sums, 0, sums_bytes(item->unit_rows));
+	for (int64_t k0 = 0; k0 < item->blocks; k0 += step) {
+		const int64_t left = item->blocks - k0;
+		const int64_t blocks = left < step ? left : step;
+
+		for (int p = 0; p < panels; p++) {
+			int64_t panel_left;
+			const uint8_t *panel = find_panel(
+			    item, b, n0, p, k0, blocks, scratch, &panel_left);
+			const uint8_t *next =
+			    b->panels
+				? after_panel(item, b, n0, p, panels, k0, step)
+				: panel;
+
+			sum_rows(item, panel, panel_left, k0, blocks, next,
+				 sums + (int64_t)p * PANEL_COLS);
+		}
+	}
+}
+
+/* All rows of a unit; cols is UNIT_COLS, known when compiled, or less. */
+TILE_INLINE void finish_direct(const struct cpu_item *item, bool dual,
+			       int64_t n0, int64_t cols,
+			       const struct scratch *scratch)
+{
+	for (int64_t i = 0; i < item->m; i++)
+		finish_row(item, i, n0, cols, scratch->sums[0] + i * UNIT_COLS,
+			   dual ? scratch->sums[1] + i * UNIT_COLS : NULL,
+			   scratch->nan);
+}
+
+static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
+			    struct scratch *scratch)
+{
+	const int64_t cols =
+	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+	const int panels = (int)((cols + PANEL_COLS - 1) / PANEL_COLS);
+
+	for (int b = 0; b <= (dual ? 1 : 0); b++)
+		sum_direct(item, &item->b[b], n0, panels, scratch,
+			   scratch->sums[b]);
+	if (cols == UNIT_COLS)
+		finish_direct(item, dual, n0, UNIT_COLS, scratch);
+	else
+		finish_direct(item, dual, n0, cols, scratch);
+}
+
+static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
+		     int64_t n0, void *memory)
+{
+	const int64_t rows =
+	    item->m - m0 < item->unit_rows ? item->m - m0 : item->unit_rows;
+	struct scratch scratch;
+
+	cut_scratch(item, dual, memory, &scratch);
+	if (item->m <= DIRECT_ROWS)
+		multiply_direct(item, dual, n0, &scratch);
+	else
+		multiply_blocked(item, dual, m0, rows, n0, &scratch);
+}
+
+static void pack_rows(const struct cpu_item *item, int64_t m0, int64_t rows)
+{
+	for (int64_t i = m0; i < m0 + rows; i++)
+		PACK_ROW(item, i);
+}
+
+void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)
+{
+	ops->record_bytes = sizeof(record);
+	ops->tile_rows = TILE_ROWS;
+	ops->direct_rows = DIRECT_ROWS;
+	ops->scratch_bytes = scratch_bytes;
+	ops->pack_rows = pack_rows;
+	ops->pack_panel = pack_panel_vector;
+	ops->multiply = multiply;
+}
