@@ -125,8 +125,8 @@ static inline void store_row(const float *restrict x, int64_t cols,
 
 /*
  * Row `row` of the output, columns col .. col+cols-1 (cols <= UNIT_COLS), from
- * sums of A*B and, for the dual operation, A*B2 (else NULL).  nan: bit j for
- * column col + j.
+ * sums of A*B / item->sum_factor and, for the dual operation, A*B2 (else NULL).
+ * nan: bit j for column col + j.
  */
 static inline __attribute__((always_inline)) void
 finish_row(const struct cpu_item *item, int64_t row, int64_t col, int64_t cols,
@@ -135,14 +135,16 @@ finish_row(const struct cpu_item *item, int64_t row, int64_t col, int64_t cols,
 	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
 	char *c = item->c + row * item->c_row_stride_bytes + col * size;
 	const float alpha = item->alpha[0], alpha2 = item->alpha[1];
+	const float factor = item->sum_factor;
 	float x[UNIT_COLS];
 
 	if (sums2)
 		for (int64_t j = 0; j < cols; j++)
-			x[j] = silu(sums[j] * alpha) * (sums2[j] * alpha2);
+			x[j] = silu(sums[j] * factor * alpha) *
+			       (sums2[j] * factor * alpha2);
 	else
 		for (int64_t j = 0; j < cols; j++)
-			x[j] = sums[j] * alpha;
+			x[j] = sums[j] * factor * alpha;
 	if (item->nan_rows[row])
 		nan = UINT64_MAX;
 	if (nan)

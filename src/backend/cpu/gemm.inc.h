@@ -6,9 +6,10 @@
  * Arithmetic.  2 * e2m1 is an integer of at most 12.  B's codes become unsigned
  * bytes by adding CODE_OFFSET, A's stay signed; a record's `bias` cancels the
  * offset again, so four 4-wide byte dot products give the exact integer dot
- * product of a block.  It is converted to fp32 and multiplied by scale_a / 4 *
- * scale_b, exact as well (20 bits in all), and added by one fused multiply-add:
- * one rounding a block, in the order of k, whatever the tile.
+ * product of a block.  It is converted to fp32 and multiplied by the record's
+ * scale * scale_b / 256, exact as well (at most 23 bits), and added by one fused
+ * multiply-add: one rounding a block, in the order of k, whatever the tile.
+ * finish_row() multiplies sums by the item's sum_factor.
  *
  *   blocked (many rows): CHUNK_BLOCKS k-blocks of one tile's columns are
  *     expanded to bytes in the cache by the first tile of TILE_ROWS rows; all
@@ -64,7 +65,7 @@ typedef struct cpu_record record;
 /* Scales of a vector of columns, or the table of their products (see above). */
 TILE_INLINE void expand_scales(const uint8_t *bytes, char *out)
 {
-	vfloat s = mul_float(load_scales(bytes), set_float(256.0f));
+	vfloat s = load_scales(bytes);
 
 	if (!SCALE_TABLE) {
 		store_int(out, to_bits(s));
@@ -72,7 +73,7 @@ TILE_INLINE void expand_scales(const uint8_t *bytes, char *out)
 	}
 	/* The codes of a scale of 0 are 0, so its factor may be any that stays
 	 * finite when bits are added to it. */
-	s = max_float(s, set_float(0x1p-9f));
+	s = max_float(s, set_float(0x1p-17f));
 	const vfloat eighth = mul_float(s, set_float(0.125f));
 
 	UNROLLED (t, 8) {
@@ -220,15 +221,12 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 	const uint8_t *fetch = panel + cpu_codes_at(ahead);
 	vfloat sum[TILE_ROWS][PANEL_VECS];
 
-	/* load_scales() gives 1/256 of a scale, so the sums in registers are
-	 * 1/256 of those in memory. */
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
 			sum[i][v] =
-			    first ? set_float(0.0f)
-				  : mul_float(load_float(sums + i * UNIT_COLS +
-							 v * V_COLS),
-					      set_float(0x1p-8f));
+			    first
+				? set_float(0.0f)
+				: load_float(sums + i * UNIT_COLS + v * V_COLS);
 	for (int64_t k = 0; k < blocks; k++, a += rows) {
 		const uint8_t *codes = panel + cpu_codes_at(k);
 		const uint8_t *scale = panel + cpu_scales_at(left, k);
@@ -265,7 +263,7 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
 			store_float(sums + i * UNIT_COLS + v * V_COLS,
-				    mul_float(sum[i][v], set_float(256.0f)));
+				    sum[i][v]);
 }
 
 #include "backend/cpu/units.inc.h"

@@ -52,6 +52,8 @@ struct cpu_item {
 	struct cpu_rows a;
 	struct cpu_dense_rows x;
 	struct cpu_weights b[2];
+	/* A power of two: sum * sum_factor is what kernels are asked for. */
+	float sum_factor;
 	float alpha[2];
 	char *c;
 	int64_t c_row_stride_bytes;

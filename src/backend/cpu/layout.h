@@ -34,6 +34,12 @@
 /* Most k-blocks that a unit expands at a time. */
 #define CHUNK_BLOCKS 64
 
+/*
+ * Kernels multiply by 1/256 of B's scales, which is what their bytes are as
+ * halves: struct cpu_item's sum_factor for A of NVFP4.
+ */
+#define NVFP4_SUM_FACTOR 256.0f
+
 /* Makes B's bytes unsigned: they are twice the values of codes, at least -12. */
 #define CODE_OFFSET 12
 

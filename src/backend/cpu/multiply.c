@@ -325,6 +325,9 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 	    .m = p->a.rows,
 	    .n = p->c.cols,
 	    .blocks = p->a.k / NIB_BLOCK,
+	    .sum_factor = p->activations == NIB_ACTIVATIONS_NVFP4
+			      ? NVFP4_SUM_FACTOR
+			      : 1.0f,
 	    .alpha = {p->alpha ? *p->alpha : 1.0f,
 		      p->alpha2 ? *p->alpha2 : 1.0f},
 	    .c = nib_dense_at(&p->c, batch, 0, 0),

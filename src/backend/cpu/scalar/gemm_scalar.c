@@ -2,9 +2,10 @@
 /*
  * gemm_scalar.c - the definition of the CPU backend's multiplication.  Each
  * output is a sum over k-blocks in ascending order, in fp32:
- *   sum += (integer dot product of the block) * (scale of a / 4 * scale of b)
- * The product in brackets is exact (at most 20 bits), so each step rounds once,
- * at the addition, and a fused multiply-add gives the same bits.
+ *   sum += (integer dot product of the block) * (record's scale * scale of b /
+ *          256)
+ * This product is exact (at most 23 bits), so each step rounds once, at the
+ * addition, and a fused multiply-add gives the same bits.
  */
 #include <string.h>
 
@@ -24,7 +25,7 @@ typedef struct cpu_record record;
 /* A k-block of a panel, decoded: codes[j][n] meets record.codes[j]. */
 struct decoded {
 	int16_t codes[NIB_BLOCK][PANEL_COLS];
-	float scales[PANEL_COLS];
+	float scales[PANEL_COLS]; /* / 256 */
 };
 
 static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
@@ -45,8 +46,10 @@ static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
 		}
 		/* A NaN becomes 480 here; the epilogue's mask makes the result
 		 * NaN. */
-		out->scales[n] =
-		    scales[n] == 0x7f ? 480.0f : nib_e4m3_to_float(scales[n]);
+		out->scales[n] = (scales[n] == 0x7f
+				      ? 480.0f
+				      : nib_e4m3_to_float(scales[n])) *
+				 0x1p-8f;
 	}
 }
 
