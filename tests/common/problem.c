@@ -3,6 +3,7 @@
 #include "problem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -237,6 +238,46 @@ void output_untouched(const struct output *output, int64_t first, int64_t end,
 	check_poison(at, end_of_memory, output, what);
 }
 
+/* One value, as bits. */
+static uint32_t random_float(struct rng *rng, enum nib_dtype dtype,
+			     enum job_values values)
+{
+	const double size =
+	    rng_below(rng, 2) ? 1 + rng_uniform(rng) : -1 - rng_uniform(rng);
+	const bool is_fp16 = dtype == NIB_FP16;
+	const int range = is_fp16 ? 14 : 24;
+	int exponent = (int)rng_below(rng, 2 * range + 1) - range;
+
+	if (values == JOB_SPARSE && rng_below(rng, 4))
+		return rng_below(rng, 2) ? 0 : nib_fp64_to_dtype(-0.0, dtype);
+	if (values == JOB_SUBNORMAL)
+		exponent = (is_fp16 ? -15 : -127) - (int)rng_below(rng, 8);
+	if (values == JOB_EXTREME)
+		exponent = rng_below(rng, 2) ? (is_fp16 ? 14 : 100)
+					     : (is_fp16 ? -24 : -120);
+	if (values == JOB_CONTEST)
+		return nib_fp64_to_dtype((double)(rng_below(rng, 7) - 3),
+					 dtype);
+	return nib_fp64_to_dtype(ldexp(size, exponent), dtype);
+}
+
+struct output floats_new(struct rng *rng, enum nib_dtype dtype,
+			 enum job_values values, const struct stack_spec *spec)
+{
+	const struct output output = output_new(dtype, spec);
+	const struct nib_dense *v = &output.view;
+
+	for (int64_t i = 0; i < v->batch * v->rows * v->cols; i++) {
+		const int64_t row = i / v->cols;
+		const bool is_zero = values == JOB_SPARSE && row % 5 == 1;
+
+		nib_dense_set_bits(v, row / v->rows, row % v->rows, i % v->cols,
+				   is_zero ? 0
+					   : random_float(rng, dtype, values));
+	}
+	return output;
+}
+
 /* ---- jobs ---------------------------------------------------------------- */
 
 struct job *job_new(enum nib_op op)
@@ -264,7 +305,10 @@ static void make_operands(struct job *job, int i, struct rng *rng,
 	    .is_front = spec->is_front,
 	};
 
-	job->a[i] = stack_new(rng, &s);
+	if (spec->activations == NIB_ACTIVATIONS_NVFP4)
+		job->a[i] = stack_new(rng, &s);
+	else
+		job->x[i] = floats_new(rng, spec->x_dtype, spec->values, &s);
 	s.rows = spec->n;
 	s.batch = b_batch;
 	s.layout = spec->b_layout;
@@ -289,6 +333,8 @@ void job_add(struct job *job, struct rng *rng, const struct job_spec *spec)
 	assert_true(i < JOB_PROBLEMS);
 	make_operands(job, i, rng, spec, spec->m, spec->batch, spec->b_batch);
 	p->a = job->a[i].view;
+	p->x = job->x[i].view;
+	p->activations = spec->activations;
 	p->b = job->b[i].view;
 	p->b2 = job->b2[i].view;
 	p->c = job->c[i].view;
@@ -346,12 +392,18 @@ static void move_scales(struct job *job, struct rng *rng,
 	job->moe.scale_rows_total = row;
 }
 
-/* Scales of rows that no expert has must not be looked at. */
-static void spoil_rows(const struct nib_nvfp4 *a, int64_t first, int64_t end)
+/* What rows that no expert has hold must not be looked at. */
+static void spoil_rows(const struct job *job, int64_t first, int64_t end)
 {
-	for (int64_t r = first; r < end; r++)
+	const struct nib_nvfp4 *a = &job->a[0].view;
+	const struct nib_dense *x = &job->x[0].view;
+
+	for (int64_t r = first; r < end; r++) {
 		for (int64_t g = 0; g < a->k / NIB_BLOCK; g++)
 			*nib_nvfp4_scale(a, 0, r, g) = 0xff;
+		for (int64_t i = 0; i < x->cols; i++)
+			nib_dense_set_bits(x, 0, r, i, 0xffffffff);
+	}
 }
 
 struct job *job_of_moe(struct rng *rng, const struct job_spec *spec,
@@ -374,12 +426,13 @@ struct job *job_of_moe(struct rng *rng, const struct job_spec *spec,
 	}
 	make_operands(job, 0, rng, spec, job->row_offsets[experts] + 2, 1,
 		      experts);
-	spoil_rows(&job->a[0].view, 0, first);
-	spoil_rows(&job->a[0].view, job->row_offsets[experts],
-		   job->a[0].view.rows);
+	spoil_rows(job, 0, first);
+	spoil_rows(job, job->row_offsets[experts], job->c[0].view.rows);
 	if (own_scale_rows)
 		move_scales(job, rng, spec);
 	moe->a = job->a[0].view;
+	moe->x = job->x[0].view;
+	moe->activations = spec->activations;
 	moe->b = job->b[0].view;
 	moe->b2 = job->b2[0].view;
 	moe->c = job->c[0].view;
@@ -392,7 +445,9 @@ struct job *job_of_moe(struct rng *rng, const struct job_spec *spec,
 void job_free(struct job *job)
 {
 	for (int i = 0; i < (job->is_moe ? 1 : job->count); i++) {
-		stack_free(&job->a[i]);
+		if (job->a[i].view.codes)
+			stack_free(&job->a[i]);
+		output_free(&job->x[i]);
 		stack_free(&job->b[i]);
 		stack_free(&job->b2[i]);
 		output_free(&job->c[i]);

@@ -49,6 +49,12 @@ struct output {
 /* spec: rows, k as columns, batch, has_gaps, is_between, is_front. */
 struct output output_new(enum nib_dtype dtype, const struct stack_spec *spec);
 void output_free(struct output *output);
+/*
+ * The same, full of finite values: JOB_ANY of 2^-24 to 2^25 (fp16: of 2^-14 to
+ * 2^15), JOB_SUBNORMAL those of its type.
+ */
+struct output floats_new(struct rng *rng, enum nib_dtype dtype,
+			 enum job_values values, const struct stack_spec *spec);
 /* What was not an element of rows first .. end-1 must still be poison. */
 void output_untouched(const struct output *output, int64_t first, int64_t end,
 		      const char *what);
@@ -64,6 +70,9 @@ struct job_spec {
 	int64_t m, n, k, batch, b_batch;
 	enum nib_scale_layout a_layout, b_layout;
 	enum nib_dtype dtype;
+	/* A is a or, unless NVFP4, x of that type. */
+	enum nib_activations activations;
+	enum nib_dtype x_dtype;
 	enum job_values values;
 	bool has_gaps, is_between, is_front;
 	const float *alpha, *alpha2; /* copied; NULL = none */
@@ -81,7 +90,7 @@ struct job {
 	struct nib_moe_problem moe;
 	/* The operands of each problem; a MoE has the first ones. */
 	struct stack a[JOB_PROBLEMS], b[JOB_PROBLEMS], b2[JOB_PROBLEMS];
-	struct output c[JOB_PROBLEMS];
+	struct output c[JOB_PROBLEMS], x[JOB_PROBLEMS];
 	float alpha[JOB_PROBLEMS], alpha2[JOB_PROBLEMS];
 	int32_t row_offsets[JOB_EXPERTS + 1], scale_rows[JOB_EXPERTS];
 };
