@@ -49,6 +49,7 @@ struct cpu_weights {
 struct cpu_item {
 	int64_t m, n, blocks;
 	/* A is a, or x where the activations are not NVFP4. */
+	enum nib_activations activations;
 	struct cpu_rows a;
 	struct cpu_dense_rows x;
 	struct cpu_weights b[2];

@@ -40,18 +40,30 @@
  */
 #define NVFP4_SUM_FACTOR 256.0f
 
+/*
+ * Scales of A rounded to 8 bits are 2^-100 to 1.125 * 2^121.  1/2, because B's
+ * codes are doubled, times 1/256: then a scale times one of B is 2^-126 at
+ * least, a normal number, and a block partial is below 2^128.
+ */
+#define INT8_RECORD_SCALE 0x1p-9f
+#define INT8_SUM_FACTOR	  65536.0f
+
 /* Makes B's bytes unsigned: they are twice the values of codes, at least -12. */
 #define CODE_OFFSET 12
 
 struct cpu_record {
-	/* 2 * value, in the order k = 0 2 4 6, 1 3 5 7, 8 10 12 14, 9 .. 15. */
+	/*
+	 * 2 * value of NVFP4, or the integer of -127 to 127 that A is rounded
+	 * to, in the order k = 0 2 4 6, 1 3 5 7, 8 10 12 14, 9 .. 15.
+	 */
 	int8_t codes[16];
 	/* -CODE_OFFSET * sum of codes: cancels B's offset in a dot product. */
 	int32_t bias;
 	/*
-	 * The block's scale / 4 (both codes are doubled).  For a scale of 0 or
-	 * NaN it is 1 and the codes are 0: kernels do integer arithmetic on its
-	 * bits, which must give a finite factor.
+	 * The block's scale / 4 (both codes are doubled), or * INT8_RECORD_SCALE.
+	 * For a scale of 0 or NaN it is 1 and the codes are 0.  It has 3 fraction
+	 * bits: kernels do integer arithmetic on its bits, which must give a
+	 * finite factor.
 	 */
 	float scale;
 };

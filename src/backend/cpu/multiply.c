@@ -130,20 +130,14 @@ static void add_items(struct needs *needs, int64_t batch, int64_t m,
 		needs->most_rows = m;
 }
 
-/* NULL: there are no functions for this kind of A. */
+/* A that is rounded to 8 bits has the records of NVFP4, and so its functions. */
 static const struct cpu_gemm_ops *ops_of(const struct nib_plan *plan)
 {
 	const struct cpu_device *cpu = cpu_device(plan->device);
 
-	switch (nib_plan_activations(plan)) {
-	case NIB_ACTIVATIONS_NVFP4:
-		return &cpu->ops.gemm;
-	case NIB_ACTIVATIONS_DENSE:
-		return &cpu->ops.dense[nib_plan_x_dtype(plan)];
-	case NIB_ACTIVATIONS_INT8:
-		break;
-	}
-	return NULL;
+	return nib_plan_activations(plan) == NIB_ACTIVATIONS_DENSE
+		   ? &cpu->ops.dense[nib_plan_x_dtype(plan)]
+		   : &cpu->ops.gemm;
 }
 
 static const char *explain_rows(const struct nib_plan *plan,
@@ -172,8 +166,10 @@ static const char *explain_activations(const struct nib_plan *plan)
 	    "; fp32 activations", "; 16-bit activations: fp16, summed in fp32",
 	    "; 16-bit activations: bf16, summed in fp32"};
 
-	if (nib_plan_activations(plan) != NIB_ACTIVATIONS_DENSE)
+	if (nib_plan_activations(plan) == NIB_ACTIVATIONS_NVFP4)
 		return "";
+	if (nib_plan_activations(plan) == NIB_ACTIVATIONS_INT8)
+		return "; activations rounded to 8 bits";
 	if (ops_of(plan)->record_bytes == sizeof(struct cpu_bf16_record))
 		return "; 16-bit activations: bf16, by vdpbf16ps";
 	return widened[nib_plan_x_dtype(plan)];
@@ -246,9 +242,6 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	size_t at = 0;
 	bool fits;
 
-	if (!ops)
-		return nib_no_activations(
-		    base, "must be NVFP4 or dense on a CPU", err);
 	plan->ops = ops;
 	sum_needs(base, &needs);
 	unit_rows =
@@ -321,13 +314,17 @@ static struct cpu_dense_rows dense_rows_of(const struct nib_dense *x,
 static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 			       int64_t batch)
 {
+	static const float sum_factors[] = {
+	    [NIB_ACTIVATIONS_NVFP4] = NVFP4_SUM_FACTOR,
+	    [NIB_ACTIVATIONS_DENSE] = 1.0f,
+	    [NIB_ACTIVATIONS_INT8] = INT8_SUM_FACTOR,
+	};
 	struct cpu_item item = {
 	    .m = p->a.rows,
 	    .n = p->c.cols,
 	    .blocks = p->a.k / NIB_BLOCK,
-	    .sum_factor = p->activations == NIB_ACTIVATIONS_NVFP4
-			      ? NVFP4_SUM_FACTOR
-			      : 1.0f,
+	    .activations = p->activations,
+	    .sum_factor = sum_factors[p->activations],
 	    .alpha = {p->alpha ? *p->alpha : 1.0f,
 		      p->alpha2 ? *p->alpha2 : 1.0f},
 	    .c = nib_dense_at(&p->c, batch, 0, 0),

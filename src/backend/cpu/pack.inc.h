@@ -68,8 +68,8 @@ static inline void pack_record(const uint8_t *codes, uint8_t scale,
 #endif
 
 /* Row i of item->a into its records, in tiles of tile_rows. */
-static inline void pack_row(const struct cpu_item *item, int64_t i,
-			    int64_t tile_rows)
+static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
+				  int64_t tile_rows)
 {
 	const int64_t tile = i / tile_rows * tile_rows;
 	const int64_t in_tile =

@@ -3,9 +3,10 @@
  * gemm_avx2.c - AVX2, FMA and F16C.
  *
  * Without vpdpbusd a dot product step is vpmaddubsw (pairs of products, 16
- * bits) and a 16-bit addition; one vpmaddwd widens the sum of a block.  Pairs
- * stay below 2 * 24 * 12 and the four of a block, with the bias, below 4608:
- * no saturation.  Per 16 columns, 16 k and a row: 24 instructions on four pipes
+ * bits) and a 16-bit addition; one vpmaddwd widens the sum of a block.  A's
+ * codes are at most 127, so pairs are at most 2 * 24 * 127.  The four of a lane,
+ * the bias among them, are a sum of 8 products of at most 12 * 127 and of 12
+ * times 8 codes: at most 24384, no saturation.  Per 16 columns, 16 k and a row: 24 instructions on four pipes
  * against 32 multiply-adds on two for fp32.
  */
 #include <immintrin.h>
@@ -89,5 +90,7 @@ static inline __m256 load_scales(const uint8_t *bytes)
 }
 
 #include "backend/cpu/pack_vector.inc.h"
+
+#include "backend/cpu/pack_int8_vector.inc.h"
 
 #include "backend/cpu/gemm.inc.h"

@@ -38,4 +38,6 @@ static inline __m512i decode_high(__m512i packed)
 
 #include "backend/cpu/pack_vector.inc.h"
 
+#include "backend/cpu/pack_int8_vector.inc.h"
+
 #include "backend/cpu/gemm.inc.h"

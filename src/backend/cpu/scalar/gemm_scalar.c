@@ -15,6 +15,7 @@
 
 #include "backend/cpu/epilogue.inc.h"
 #include "backend/cpu/pack.inc.h"
+#include "backend/cpu/pack_int8.inc.h"
 
 #define CPU_GEMM_OPS	  cpu_gemm_ops_scalar
 #define TILE_ROWS	  8
@@ -46,10 +47,10 @@ static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
 		}
 		/* A NaN becomes 480 here; the epilogue's mask makes the result
 		 * NaN. */
-		out->scales[n] = (scales[n] == 0x7f
-				      ? 480.0f
-				      : nib_e4m3_to_float(scales[n])) *
-				 0x1p-8f;
+		out->scales[n] =
+		    (scales[n] == 0x7f ? 480.0f
+				       : nib_e4m3_to_float(scales[n])) *
+		    0x1p-8f;
 	}
 }
 
