@@ -376,11 +376,11 @@ static void run_mma_s8(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /*
- * m16n8k16 of fp16: as m16n8k32 of bytes, with two k a register at 2t and
- * 2t + 8.
+ * m16n8k16 of fp16 or bf16: as m16n8k32 of bytes, with two k a register at 2t
+ * and 2t + 8.
  */
-static void run_mma_f16(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_mma_16(struct emu_warp *w, const struct emu_instr *i,
+		       uint32_t lanes, enum emu_mma_type type)
 {
 	const struct emu_value *o = i->operand;
 	uint32_t a[16][16], b[8][16], c[16][8], r[4][EMU_LANES];
@@ -404,14 +404,26 @@ static void run_mma_f16(struct emu_warp *w, const struct emu_instr *i,
 		EMU_EACH_LANE(l)
 		c[l / 4 + e / 2 * 8][2 * (l % 4) + e % 2] = row[l];
 	}
-	emu_mma_operand_fill(&left, EMU_F16, 16, a[0], false);
-	emu_mma_operand_fill(&right, EMU_F16, 8, b[0], false);
+	emu_mma_operand_fill(&left, type, 16, a[0], false);
+	emu_mma_operand_fill(&right, type, 8, b[0], false);
 	emu_fused_sums(&left, &right, false, c[0], c[0]);
 	for (int e = 0; e < 4; e++) {
 		EMU_EACH_LANE(l)
 		r[e][l] = c[l / 4 + e / 2 * 8][2 * (l % 4) + e % 2];
 		emu_put_32(w, &o[e], r[e], lanes);
 	}
+}
+
+static void run_mma_f16(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	run_mma_16(w, i, lanes, EMU_F16);
+}
+
+static void run_mma_bf16(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	run_mma_16(w, i, lanes, EMU_BF16);
 }
 
 static bool is_mma(const struct emu_bind *b, int k, enum emu_type sum,
@@ -427,11 +439,12 @@ bool emu_bind_mma(struct emu_bind *b)
 {
 	static const uint32_t counts[] = {4, 4, 2, 4};
 	const bool is_f16 = is_mma(b, 16, EMU_F32, EMU_T_F16);
+	const bool is_bf16 = is_mma(b, 16, EMU_F32, EMU_T_BF16);
 
-	if (!is_f16 && !is_mma(b, 32, EMU_S32, EMU_S8T))
+	if (!is_f16 && !is_bf16 && !is_mma(b, 32, EMU_S32, EMU_S8T))
 		return emu_bind_fail(b, "only m16n8k32.row.col.s32.s8.s8.s32 "
-					"and m16n8k16.row.col.f32.f16.f16.f32 "
-					"are known here");
+					"and m16n8k16.row.col.f32.T.T.f32 of "
+					"T = f16 or bf16 are known here");
 	if (!emu_arguments(b, 4, 4))
 		return false;
 	for (uint32_t n = 0; n < 4; n++) {
@@ -448,6 +461,6 @@ bool emu_bind_mma(struct emu_bind *b)
 				return false;
 	}
 	b->i->is_converged = true;
-	b->i->run = is_f16 ? run_mma_f16 : run_mma_s8;
+	b->i->run = is_f16 ? run_mma_f16 : is_bf16 ? run_mma_bf16 : run_mma_s8;
 	return true;
 }

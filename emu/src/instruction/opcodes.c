@@ -142,7 +142,7 @@ const struct emu_opcode emu_opcodes[] = {
      "is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y "
      "get_first_ctaid::z v4",
      "pred b32 b128", emu_bind_query_cancel},
-    {"mma", "sync aligned shape row col", "s32 s8 f32 f16", emu_bind_mma},
+    {"mma", "sync aligned shape row col", "s32 s8 f32 f16 bf16", emu_bind_mma},
     /* asynchronous */
     {"mbarrier.init", "shared shared::cta", "b64", emu_bind_mbarrier},
     {"mbarrier.inval", "shared shared::cta", "b64", emu_bind_mbarrier},

@@ -517,32 +517,33 @@ static void test_mma(void **state)
 		}
 }
 
-static uint16_t half(int x)
+static uint16_t half(const struct emu_format *format, int x)
 {
-	return (uint16_t)emu_narrow(&emu_format_f16, x, EMU_RN, false);
+	return (uint16_t)emu_narrow(format, x, EMU_RN, false);
 }
 
-/* m16n8k16 of fp16, with sums that are exact: places of the elements. */
-static void test_mma_f16(void **state)
+/* m16n8k16, with sums that are exact: places of the elements. */
+static void check_mma_16(const struct emu_format *format, const char *type)
 {
-	static const char *body =
-	    "mad.wide.u32 %d40, %lane, 48, %in;\n"
-	    "mad.wide.u32 %d41, %lane, 16, %out;\n"
-	    "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d40];\n"
-	    "ld.global.v2.u32 {%r5, %r6}, [%d40+16];\n"
-	    "ld.global.v4.f32 {%f7, %f8, %f9, %f10}, [%d40+32];\n"
-	    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-	    "{%f7, %f8, %f9, %f10}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, "
-	    "{%f7, %f8, %f9, %f10};\n"
-	    "st.global.v4.f32 [%d41], {%f7, %f8, %f9, %f10};\n";
+	static const char *pattern =
+	    "mad.wide.u32 %%d40, %%lane, 48, %%in;\n"
+	    "mad.wide.u32 %%d41, %%lane, 16, %%out;\n"
+	    "ld.global.v4.u32 {%%r1, %%r2, %%r3, %%r4}, [%%d40];\n"
+	    "ld.global.v2.u32 {%%r5, %%r6}, [%%d40+16];\n"
+	    "ld.global.v4.f32 {%%f7, %%f8, %%f9, %%f10}, [%%d40+32];\n"
+	    "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 "
+	    "{%%f7, %%f8, %%f9, %%f10}, {%%r1, %%r2, %%r3, %%r4}, {%%r5, %%r6}, "
+	    "{%%f7, %%f8, %%f9, %%f10};\n"
+	    "st.global.v4.f32 [%%d41], {%%f7, %%f8, %%f9, %%f10};\n";
 	int a[16][16], b[16][8], c[16][8];
 	float in[LANES][12] = {{0}}, out[LANES][4];
+	char body[512];
 	struct emu_job job = {.in = in,
 			      .in_bytes = sizeof(in),
 			      .out = out,
 			      .out_bytes = sizeof(out)};
 
-	(void)state;
+	snprintf(body, sizeof(body), pattern, type, type);
 	for (int i = 0; i < 16 * 16; i++) {
 		a[i / 16][i % 16] = (int)(emu_test_random() % 25) - 12;
 		b[i / 16][i / 2 % 8] = (int)(emu_test_random() % 25) - 12;
@@ -554,9 +555,11 @@ static void test_mma_f16(void **state)
 
 		for (int e = 0; e < 8; e++)
 			halves[e] = half(
+			    format,
 			    a[g + e / 2 % 2 * 8][2 * t + e % 2 + e / 4 * 8]);
 		for (int e = 0; e < 4; e++) {
-			halves[8 + e] = half(b[2 * t + e % 2 + e / 2 * 8][g]);
+			halves[8 + e] =
+			    half(format, b[2 * t + e % 2 + e / 2 * 8][g]);
 			in[l][8 + e] = (float)c[g + e / 2 * 8][2 * t + e % 2];
 		}
 		memcpy(in[l], halves, sizeof(halves));
@@ -574,12 +577,24 @@ static void test_mma_f16(void **state)
 		}
 }
 
+static void test_mma_f16(void **state)
+{
+	(void)state;
+	check_mma_16(&emu_format_f16, "f16");
+}
+
+static void test_mma_bf16(void **state)
+{
+	(void)state;
+	check_mma_16(&emu_format_bf16, "bf16");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_operations), cmocka_unit_test(test_fields),
 	    cmocka_unit_test(test_setp),       cmocka_unit_test(test_mma),
-	    cmocka_unit_test(test_mma_f16),
+	    cmocka_unit_test(test_mma_f16),    cmocka_unit_test(test_mma_bf16),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
