@@ -10,6 +10,8 @@
 #ifndef NIB_GEMV_ACTIVATIONS_CUH
 #define NIB_GEMV_ACTIVATIONS_CUH
 
+#include <cuda_fp16.h>
+
 #include "gemv_load.cuh"
 
 /* Twice the values of codes 0..3 and 4..7. */
@@ -17,9 +19,9 @@
 #define TWICE_HIGH 0x0C080604u
 #define SIGNS	   0x88888888u
 
-/* The shared memory map of a CTA. */
+/* Addresses in shared memory. */
 struct layout {
-	uint32_t ring, zeros, codes, scales;
+	uint32_t zeros, codes, scales;
 	int kept; /* k of each row of A in codes and scales */
 };
 

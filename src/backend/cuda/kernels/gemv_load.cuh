@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_load.cuh - which rows, steps and bytes of b a warp of gemv.cuh
+ * gemv_load.cuh - which rows, steps and bytes of b a warp of gemv_run.cuh
  * loads, and in what order.
  */
 #ifndef NIB_GEMV_LOAD_CUH
@@ -17,11 +17,6 @@
 struct cursor {
 	int tile, step, begin, end; /* begin, end: steps of the phase */
 };
-
-template <int M> __device__ int phase_steps(void)
-{
-	return NIB_GEMV_PHASE(M) / NIB_GEMV_STEP;
-}
 
 __device__ static int all_steps(const struct nib_gemv_params &p)
 {
@@ -178,18 +173,18 @@ __device__ static void load_any_step(const struct nib_gemv_operand &b,
 
 /*
  * Moves on to the warp's next step and says if that is in another tile;
- * step >= all_steps() is the end.
+ * step >= all_steps() is the end.  phase: steps of a phase.
  */
-template <int M>
-__device__ static bool advance(struct cursor *at, int tiles, int steps)
+__device__ static bool advance(struct cursor *at, int tiles, int steps,
+			       int phase)
 {
 	at->step += NIB_GEMV_WARPS;
 	if (at->step < at->end)
 		return false;
 	if (++at->tile == tiles) {
 		at->tile = 0;
-		at->begin += phase_steps<M>();
-		at->end = min(at->begin + phase_steps<M>(), steps);
+		at->begin += phase;
+		at->end = min(at->begin + phase, steps);
 	}
 	at->step = at->begin + threadIdx.x / 32;
 	return true;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ptx_sm100.cuh - instructions that Blackwell brings and the kernels for few
- * rows use: loads of 32 bytes, conversion of e2m1, and the mma of fp16 that
- * every GPU has.
+ * rows use: loads of 32 bytes, and conversion of e2m1.
  */
 #ifndef NIB_PTX_SM100_CUH
 #define NIB_PTX_SM100_CUH
 
+#include "ptx_mma16.cuh"
 #include "ptx_sm90.cuh"
 
 /* ---- global memory ------------------------------------------------------- */
@@ -63,21 +63,6 @@ PTX_FN void cvt_f16x2_e2m1x8(uint32_t h[4], uint32_t codes)
 	    "cvt.rn.f16x2.e2m1x2 %2, b2;\n\tcvt.rn.f16x2.e2m1x2 %3, b3;\n\t}"
 	    : "=r"(h[0]), "=r"(h[1]), "=r"(h[2]), "=r"(h[3])
 	    : "r"(codes));
-}
-
-/*
- * d[m16, n8] += a[m16, k16] * b[k16, n8] of fp16.  With g = lane / 4 and t =
- * lane % 4: a0 = (row g, k 2t, 2t+1), a1 = (g+8, 2t), a2 = (g, 2t+8), a3 =
- * (g+8, 2t+8); b0 = (k 2t, 2t+1, column g), b1 = (2t+8, g); d = (row g, columns
- * 2t, 2t+1), (g+8, ...).  PTX ISA 7.0, sm_80+.
- */
-PTX_FN void mma_m16n8k16_f16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
-			     uint32_t a3, uint32_t b0, uint32_t b1)
-{
-	asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-	    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 #endif

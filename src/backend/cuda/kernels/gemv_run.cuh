@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemv_run.cuh - what the vector kernels share whatever A is: a CTA's tiles, a
+ * warp's steps and its ring, the sums of the warps, and the store.
+ *
+ * What differs is a class SIDE:
+ *
+ *   M           the rows of A that its kernel takes at most
+ *   ALIGNED     rows of B are pieces of 16 bytes
+ *   ZEROS       bytes of zeros in shared memory
+ *   SIDE(p, a, zeros, kept)
+ *               the addresses of its zeros, and of what it keeps of A
+ *   phase()     how many steps of A it keeps at a time
+ *   load(step)  asks for a phase, which begins with this step
+ *   convert()   makes the loaded phase ready; with __syncthreads() at its end
+ *   view(b)     what a lane knows all along, once A is there
+ *   multiply(acc, stage, step, is_last)
+ *               adds a stage of B; step counts from the phase's beginning
+ *   result(sum, alpha)
+ *               an element of C
+ */
+#ifndef NIB_GEMV_RUN_CUH
+#define NIB_GEMV_RUN_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "gemv_load.cuh"
+
+/* alpha lies behind the zeros, this much before the partial sums. */
+#define ALPHA_WORDS 8
+/* Offset of the zeros: other banks than the codes that are read beside them. */
+#define ZEROS_AWAY 32
+
+/* Four e4m3 as fp32. */
+__device__ static void widen_scales(uint32_t bytes, float s[4])
+{
+	const uint32_t low = cvt_f16x2_e4m3x2(bytes);
+	const uint32_t high = cvt_f16x2_e4m3x2_high(bytes);
+	const float2 a = __half22float2(*(const __half2 *)&low);
+	const float2 b = __half22float2(*(const __half2 *)&high);
+
+	s[0] = a.x, s[1] = a.y, s[2] = b.x, s[3] = b.y;
+}
+
+/* What a lane reads of a stage of B. */
+struct stage_view {
+	uint32_t pieces; /* its first piece of row g */
+	uint32_t scales; /* its four scales of row g */
+	uint32_t tail;	 /* of those, the ones of the last step */
+};
+
+__device__ static struct stage_view
+view_of_stage(const struct nib_gemv_params &p, const struct nib_gemv_operand &b)
+{
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+	const int left = p.k / 16 - (all_steps(p) - 1) * STEP_BLOCKS - 4 * t;
+	struct stage_view v;
+
+	v.pieces = g * ROW_BYTES + (2 * t ^ g % 2) * 16;
+	v.scales = CODES_BYTES + (b.is_tiled ? g / 4 * 64 + t * 16 + g % 4 * 4
+					     : g * 16 + t * 4);
+	v.tail = left >= 4 ? ~0u : left <= 0 ? 0 : (1u << 8 * left) - 1;
+	return v;
+}
+
+/*
+ * acc[r][c]: row g + 8r; c: even and odd blocks of the lane (M = 1), or the two
+ * rows of A of each pair.
+ */
+template <int M> struct accumulators {
+	static const int pairs = (M + 1) / 2;
+	float x[pairs][2][2];
+};
+
+/*
+ * CTAs that run side by side read neighbouring tiles, whose scales are
+ * neighbours in memory, too.
+ */
+__device__ static uint32_t tile_of_cta(int i)
+{
+	return blockIdx.x + i * gridDim.x;
+}
+
+/*
+ * Adds the lanes of each quad into partial[row of A][16 rows] of a warp and
+ * tile, which is empty before the first phase.
+ */
+template <int M>
+__device__ static void add_partial(float *partial,
+				   const struct accumulators<M> &acc,
+				   bool is_first)
+{
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+
+#pragma unroll
+	for (int i = 0; i < acc.pairs * 4; i++) {
+		const int pair = i / 4, r = i / 2 % 2, c = i % 2;
+		float x = acc.x[pair][r][c];
+
+		if (M == 1 && c == 1)
+			continue;
+		if (M == 1)
+			x += acc.x[pair][r][1];
+		x += __shfl_xor_sync(~0u, x, 1);
+		x += __shfl_xor_sync(~0u, x, 2);
+		if (t == 0) {
+			float *to = partial +
+				    (2 * pair + c) * NIB_GEMV_TILE_ROWS + g +
+				    8 * r;
+
+			*to = is_first ? x : *to + x;
+		}
+	}
+}
+
+__device__ static void store(const struct nib_gemv_params &p, int64_t index,
+			     float x)
+{
+	if (p.c_dtype == 0)
+		((float *)p.c)[index] = x;
+	else if (p.c_dtype == 1)
+		((__half *)p.c)[index] = __float2half_rn(x);
+	else
+		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
+}
+
+template <class SIDE>
+__device__ static void store_tiles(const struct nib_gemv_params &p,
+				   const float *partial, int tiles)
+{
+	const float alpha = partial[-ALPHA_WORDS];
+	const int warp_stride = SIDE::M * NIB_GEMV_TILE_ROWS;
+
+	for (int i = threadIdx.x; i < tiles * warp_stride;
+	     i += NIB_GEMV_THREADS) {
+		const int tile = i / warp_stride, r = i % NIB_GEMV_TILE_ROWS;
+		const int m = i / NIB_GEMV_TILE_ROWS % SIDE::M;
+		const int64_t row =
+			nib_gemv_row(tile_of_cta(tile), r, p.b.is_tiled);
+		const float *x = partial + tile * NIB_GEMV_WARPS * warp_stride +
+				 i % warp_stride;
+		float sum = x[0];
+
+#pragma unroll
+		for (int w = 1; w < NIB_GEMV_WARPS; w++)
+			sum += x[w * warp_stride];
+		if (row < p.n && m < p.m)
+			store(p,
+			      blockIdx.y * p.c_batch_stride +
+				      m * p.c_row_stride + row,
+			      SIDE::result(sum, alpha));
+	}
+}
+
+__device__ static struct nib_gemv_operand
+operand_of_batch(struct nib_gemv_operand v)
+{
+	v.codes += blockIdx.y * v.batch_stride;
+	v.scales += blockIdx.y * v.scale_batch_stride;
+	return v;
+}
+
+/* A warp's ring, and what it loads next. */
+struct ring {
+	uint32_t begin;
+	uint32_t codes, scales; /* the lane's offsets in a stage */
+	int stage; /* the next to be multiplied */
+	struct cursor ahead;
+	struct source from;
+};
+
+__device__ static uint32_t ring_stage(const struct ring &r, int stage)
+{
+	return r.begin + stage * NIB_GEMV_STAGE_BYTES;
+}
+
+template <bool ALIGNED>
+__device__ static void load_next(const struct nib_gemv_params &p,
+				 const struct nib_gemv_operand &b,
+				 struct ring *r, int stage, int tiles,
+				 int phase)
+{
+	const int steps = all_steps(p);
+
+	if (r->ahead.step < steps) {
+		const uint32_t to = ring_stage(*r, stage);
+
+		if (ALIGNED)
+			load_aligned_step(b, r->from, to + r->codes,
+					  to + r->scales, r->ahead.step);
+		else
+			load_any_step(b, r->from, to + r->codes, to + r->scales,
+				      r->ahead.step);
+		if (advance(&r->ahead, tiles, steps, phase))
+			r->from = source_of(p, b, tile_of_cta(r->ahead.tile));
+	}
+	cp_async_commit_group();
+}
+
+/* The warp's steps of one tile, from step begin to end of all. */
+template <class SIDE>
+__device__ static struct accumulators<SIDE::M>
+run_tile(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
+	 const SIDE &side, struct ring *r, int tiles, int begin, int end)
+{
+	const int last = all_steps(p) - 1;
+	struct accumulators<SIDE::M> acc = {};
+
+	for (int s = begin + threadIdx.x / 32; s < end; s += NIB_GEMV_WARPS) {
+		const int stage = r->stage;
+
+		cp_async_wait_group<NIB_GEMV_STAGES - 1>();
+		__syncwarp();
+		side.multiply(&acc, ring_stage(*r, stage), s - begin,
+			      s == last);
+		__syncwarp();
+		load_next<SIDE::ALIGNED>(p, b, r, stage, tiles, side.phase());
+		r->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
+	}
+	return acc;
+}
+
+/* Asks for the warp's first stages of B.  begin: of the rings of all warps. */
+template <bool ALIGNED>
+__device__ static struct ring fill_ring(const struct nib_gemv_params &p,
+					const struct nib_gemv_operand &b,
+					uint32_t begin, int tiles, int phase)
+{
+	struct ring r;
+
+	r.begin = begin +
+		  threadIdx.x / 32 * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
+	r.codes = lane_target();
+	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
+	r.stage = 0;
+	r.ahead = {0, (int)threadIdx.x / 32, 0, min(phase, all_steps(p))};
+	r.from = source_of(p, b, tile_of_cta(0));
+#pragma unroll 1
+	for (int stage = 0; stage < NIB_GEMV_STAGES; stage++)
+		load_next<ALIGNED>(p, b, &r, stage, tiles, phase);
+	return r;
+}
+
+/*
+ * Multiplies the warp's steps of all tiles; A is loaded first.  ring, zeros:
+ * shared memory.
+ */
+template <class SIDE>
+__device__ static void
+run_warp(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
+	 SIDE side, uint32_t ring, uint32_t zeros, float *partial, int tiles)
+{
+	const int warp = threadIdx.x / 32, steps = all_steps(p);
+	const int phase = side.phase();
+	const int warp_partials = SIDE::M * NIB_GEMV_TILE_ROWS;
+	int begin = 0;
+	struct ring r;
+
+	side.load(0);
+	cp_async_commit_group();
+	r = fill_ring<SIDE::ALIGNED>(p, b, ring, tiles, phase);
+	if (threadIdx.x < SIDE::ZEROS / 4)
+		sts_32(zeros + threadIdx.x * 4, 0);
+	cp_async_wait_group<NIB_GEMV_STAGES>();
+	side.convert();
+	side.view(b);
+	/* Once also for k = 0, whose sums are 0. */
+	do {
+		if (begin) {
+			__syncthreads();
+			side.load(begin);
+			cp_async_commit_group();
+			cp_async_wait_group<0>();
+			side.convert();
+		}
+		for (int tile = 0; tile < tiles; tile++)
+			add_partial(partial + (tile * NIB_GEMV_WARPS + warp) *
+						      warp_partials,
+				    run_tile(p, b, side, &r, tiles, begin,
+					     min(begin + phase, steps)),
+				    begin == 0);
+		begin += phase;
+	} while (begin < steps);
+}
+
+template <class SIDE>
+__device__ static void gemv(const struct nib_gemv_params &p)
+{
+	extern __shared__ __align__(128) uint8_t shared[];
+	const struct nib_gemv_operand a = operand_of_batch(p.a);
+	const struct nib_gemv_operand b = operand_of_batch(p.b);
+	/* Some CTAs have one less. */
+	const int tiles = p.tiles_per_cta - (tile_of_cta(p.tiles_per_cta - 1) >=
+					     (uint32_t)p.tiles);
+	const int sums =
+		p.tiles_per_cta * NIB_GEMV_WARPS * SIDE::M * NIB_GEMV_TILE_ROWS;
+	const int before = SIDE::ZEROS + 4 * ALPHA_WORDS;
+	float *partial = (float *)(shared + NIB_GEMV_RING_BYTES + before);
+	const uint32_t ring = smem_addr(shared);
+	const uint32_t zeros = ring + NIB_GEMV_RING_BYTES;
+	const uint32_t alpha = zeros + SIDE::ZEROS;
+
+	/* Asked for now: at the end all would wait for it. */
+	if (threadIdx.x == 0 && p.alpha)
+		cp_async_4(alpha, p.alpha, 4);
+	else if (threadIdx.x == 0)
+		sts_f32(alpha, 1);
+	run_warp(p, b, SIDE(p, a, zeros, zeros + before + sums * 4), ring,
+		 zeros, partial, tiles);
+	__syncthreads();
+	store_tiles<SIDE>(p, partial, tiles);
+}
+
+#define NIB_GEMV_KERNEL(name, ctas, ...)                                       \
+	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS, ctas)   \
+		NIB_KERNEL(gemv_##name)(                                       \
+			const __grid_constant__ struct nib_gemv_params p)      \
+	{                                                                      \
+		gemv<__VA_ARGS__>(p);                                          \
+	}
+
+#endif
