@@ -43,20 +43,27 @@ static void each_row_once(void **state)
 }
 
 static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
-		      bool tiled)
+		      bool dense, bool tiled)
 {
 	const struct gemv_cut cut =
-	    gemv_cut(m, n, k, batch, tiled, H200_SMS, SHARED_BYTES);
+	    gemv_cut(m, n, k, batch, dense, tiled, H200_SMS, SHARED_BYTES);
 
-	assert_true(cut.m >= m && cut.m < 2 * m);
+	assert_true(cut.m >= m && (cut.m < 2 * m || dense));
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
 	assert_in_range(cut.tiles_per_cta, 1, NIB_GEMV_MAX_TILES);
 	assert_true(cut.ctas * cut.tiles_per_cta >= cut.tiles);
 	assert_true((cut.ctas - 1) * cut.tiles_per_cta < cut.tiles);
 	assert_true(cut.shared_bytes <= SHARED_BYTES);
-	/* The variant for any alignment has M = 4. */
-	assert_true(nib_gemv_shared_bytes(k, m == 1 ? 1 : 4,
-					  cut.tiles_per_cta) <= SHARED_BYTES);
+	/* The variant for any alignment has M = 4, and as many rows. */
+	assert_in_range(cut.any_shared_bytes, cut.shared_bytes, SHARED_BYTES);
+	if (!dense)
+		assert_int_equal(cut.any_shared_bytes,
+				 nib_gemv_shared_bytes(k, m == 1 ? 1 : 4,
+						       cut.tiles_per_cta));
+	else
+		assert_int_equal(cut.any_shared_bytes,
+				 nib_gemv_dense_shared_bytes(
+				     k, (int)m, 4, cut.tiles_per_cta));
 	/* More than the GPU holds at once only if a CTA has all it may. */
 	assert_true(cut.ctas * batch <= NIB_GEMV_CTAS * H200_SMS ||
 		    cut.tiles_per_cta == NIB_GEMV_MAX_TILES);
@@ -69,20 +76,20 @@ static void cuts_fit(void **state)
 
 	(void)state;
 	for (int64_t m = 1; m <= CUDA_GEMV_MAX_ROWS; m++)
-		for (int i = 0; i < 72; i++)
-			check_cut(m, n[i % 6], k[i / 6 % 6], 1 + i / 36 * 7,
-				  i & 1);
+		for (int i = 0; i < 144; i++)
+			check_cut(m, n[i % 6], k[i / 6 % 6], 1 + i / 36 % 2 * 7,
+				  i >= 72, i & 1);
 }
 
 /* The shapes of the speed table: all CTAs at once, nearly evenly. */
 static void known_cuts(void **state)
 {
 	const struct gemv_cut v1 =
-	    gemv_cut(1, 7168, 16384, 1, false, H200_SMS, SHARED_BYTES);
+	    gemv_cut(1, 7168, 16384, 1, false, false, H200_SMS, SHARED_BYTES);
 	const struct gemv_cut v2 =
-	    gemv_cut(1, 4096, 7168, 8, false, H200_SMS, SHARED_BYTES);
+	    gemv_cut(1, 4096, 7168, 8, false, false, H200_SMS, SHARED_BYTES);
 	const struct gemv_cut v3 =
-	    gemv_cut(1, 7168, 2048, 4, true, H200_SMS, SHARED_BYTES);
+	    gemv_cut(1, 7168, 2048, 4, false, true, H200_SMS, SHARED_BYTES);
 
 	(void)state;
 	assert_int_equal(v1.tiles_per_cta, 1);
@@ -91,6 +98,25 @@ static void known_cuts(void **state)
 	assert_int_equal(v2.ctas, 64);
 	assert_int_equal(v3.tiles_per_cta, 4);
 	assert_int_equal(v3.ctas, 112);
+}
+
+/* 32 KiB of A a CTA leave three of them on a multiprocessor. */
+static void dense_cuts(void **state)
+{
+	const struct gemv_cut short_k =
+	    gemv_cut(1, 7168, 2048, 1, true, false, H200_SMS, SHARED_BYTES);
+	const struct gemv_cut long_k =
+	    gemv_cut(4, 8192, 16384, 1, true, false, H200_SMS, SHARED_BYTES);
+
+	(void)state;
+	assert_int_equal(short_k.m, 2);
+	assert_int_equal(short_k.tiles_per_cta, 1);
+	assert_int_equal(long_k.m, 4);
+	assert_int_equal(long_k.tiles_per_cta, 2);
+	assert_int_equal(nib_gemv_dense_kept(16384, 1), 16384);
+	assert_int_equal(nib_gemv_dense_kept(16384, 2), 8192);
+	assert_int_equal(nib_gemv_dense_kept(16384, 4), 4096);
+	assert_int_equal(nib_gemv_dense_kept(272, 4), 512);
 }
 
 /* As many CTAs as the GPU holds at once are one tile each; one more is not. */
@@ -103,24 +129,24 @@ static void cuts_at_the_edge(void **state)
 	    3 * (nib_gemv_shared_bytes(32768, 4, 1) + 1024) - 1024;
 
 	(void)state;
+	assert_int_equal(gemv_cut(1, by_registers, 256, 1, false, false,
+				  H200_SMS, SHARED_BYTES)
+			     .tiles_per_cta,
+			 1);
+	assert_int_equal(gemv_cut(1, by_registers + 1, 256, 1, false, false,
+				  H200_SMS, SHARED_BYTES)
+			     .tiles_per_cta,
+			 2);
 	assert_int_equal(
-	    gemv_cut(1, by_registers, 256, 1, false, H200_SMS, SHARED_BYTES)
+	    gemv_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes)
 		.tiles_per_cta,
 	    1);
 	assert_int_equal(
-	    gemv_cut(1, by_registers + 1, 256, 1, false, H200_SMS, SHARED_BYTES)
+	    gemv_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes - 1)
 		.tiles_per_cta,
 	    2);
 	assert_int_equal(
-	    gemv_cut(4, by_shared, 32768, 1, false, H200_SMS, bytes)
-		.tiles_per_cta,
-	    1);
-	assert_int_equal(
-	    gemv_cut(4, by_shared, 32768, 1, false, H200_SMS, bytes - 1)
-		.tiles_per_cta,
-	    2);
-	assert_int_equal(
-	    gemv_cut(4, by_shared + 1, 32768, 1, false, H200_SMS, bytes)
+	    gemv_cut(4, by_shared + 1, 32768, 1, false, false, H200_SMS, bytes)
 		.tiles_per_cta,
 	    2);
 }
@@ -156,12 +182,50 @@ static void what_is_taken(void **state)
 	assert_false(takes(NIB_GEMM, 1, 16, (int64_t)INT32_MAX + 1));
 }
 
+/* Strides in bytes; the alignment of all addresses that a kernel forms. */
+static void dense_operands(void **state)
+{
+	struct nib_dense x = {.data = (void *)4096,
+			      .dtype = NIB_BF16,
+			      .rows = 2,
+			      .cols = 48,
+			      .batch = 3,
+			      .row_stride_elems = 56,
+			      .batch_stride_elems = 120};
+	struct nib_gemv_operand o = cuda_gemv_dense(&x, 3);
+
+	(void)state;
+	assert_ptr_equal(o.codes, x.data);
+	assert_null(o.scales);
+	assert_int_equal(o.row_stride, 112);
+	assert_int_equal(o.batch_stride, 240);
+	assert_int_equal(o.codes_align, 16);
+	assert_int_equal(o.scales_align, 16);
+	x.row_stride_elems = 58;
+	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 4);
+	x.row_stride_elems = 57;
+	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 1);
+	x.rows = 1;
+	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 16);
+	x.batch_stride_elems = 122;
+	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 4);
+	/* One matrix, or row, has no stride to speak of. */
+	x.batch = 1;
+	o = cuda_gemv_dense(&x, 1);
+	assert_int_equal(o.codes_align, 16);
+	assert_int_equal(o.batch_stride, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(each_row_once), cmocka_unit_test(cuts_fit),
-	    cmocka_unit_test(known_cuts),    cmocka_unit_test(cuts_at_the_edge),
+	    cmocka_unit_test(each_row_once),
+	    cmocka_unit_test(cuts_fit),
+	    cmocka_unit_test(known_cuts),
+	    cmocka_unit_test(cuts_at_the_edge),
 	    cmocka_unit_test(what_is_taken),
+	    cmocka_unit_test(dense_cuts),
+	    cmocka_unit_test(dense_operands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

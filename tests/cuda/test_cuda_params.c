@@ -598,12 +598,20 @@ static void few_rows(void)
 		bed.count = 1;
 		*p = (struct nib_problem){
 		    .a = rnd_nvfp4(&bed, m, k, batch),
+		    .x = rnd_dense(&bed, 1, m, k, batch),
+		    .activations = (enum nib_activations)rnd(2),
 		    .b = rnd_nvfp4(&bed, n, k, rnd(2) ? 1 : batch),
 		    .c = rnd_dense(&bed, 0, m, n, batch),
 		    .alpha = rnd(2) ? (float *)(void *)bed.global : NULL};
+		p->x.dtype = rnd(2) ? NIB_FP16 : NIB_BF16;
 		run(&bed);
 		assert_non_null(strstr(bed.fake->last_kernel, "_gemv_"));
-		check_operand(&x->a, &p->a, batch);
+		if (p->activations)
+			assert_ptr_equal(x->a.codes, p->x.data);
+		else
+			check_operand(&x->a, &p->a, batch);
+		assert_int_equal(!!strstr(bed.fake->last_kernel, "f16_"),
+				 p->activations);
 		check_operand(&x->b, &p->b, batch);
 		assert_ptr_equal(x->alpha, p->alpha);
 		assert_ptr_equal(x->c, p->c.data);

@@ -10,16 +10,31 @@
 /* Shared memory that the system reserves for each CTA. */
 #define CTA_SHARED_BYTES 1024
 /*
- * The M of the variant for any alignment; a product of one row has a variant of
- * its own.
+ * The M of the variant for any alignment; a product of one NVFP4 row has a
+ * variant of its own.
  */
 #define ANY_M 4
 /* The limit of gridDim.y: a larger batch is several launches. */
 #define MAX_BATCH 65535
 
-static int variant_m(int64_t m)
+/* Dense A of one row is the first of two. */
+static int variant_m(int64_t m, bool is_dense)
 {
-	return m == 1 ? 1 : m == 2 ? 2 : 4;
+	return m == 1 && !is_dense ? 1 : m <= 2 ? 2 : 4;
+}
+
+static int variant_any_m(int64_t m, bool is_dense)
+{
+	return m == 1 && !is_dense ? 1 : ANY_M;
+}
+
+/* Shared memory of the variant of so many rows. */
+static int64_t shared_bytes_of(int64_t m, int64_t k, bool is_dense, int variant,
+			       int tiles_per_cta)
+{
+	return is_dense ? nib_gemv_dense_shared_bytes(k, (int)m, variant,
+						      tiles_per_cta)
+			: nib_gemv_shared_bytes(k, variant, tiles_per_cta);
 }
 
 /* CTAs that an SM has at once. */
@@ -33,22 +48,26 @@ static int64_t resident(const struct gemv_cut *cut, int64_t shared_bytes)
 }
 
 struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
-			 bool b_is_tiled, int multiprocessors,
+			 bool a_is_dense, bool b_is_tiled, int multiprocessors,
 			 int64_t shared_bytes)
 {
-	struct gemv_cut cut = {.m = variant_m(m)};
+	const int any_m = variant_any_m(m, a_is_dense);
+	struct gemv_cut cut = {.m = variant_m(m, a_is_dense)};
 
 	cut.tiles = (int32_t)nib_gemv_tiles(n, b_is_tiled);
 	for (int tiles = 1; tiles <= NIB_GEMV_MAX_TILES; tiles++) {
 		cut.tiles_per_cta = tiles;
 		cut.ctas = divide_up(cut.tiles, tiles);
-		cut.shared_bytes = nib_gemv_shared_bytes(k, cut.m, tiles);
+		cut.shared_bytes =
+		    shared_bytes_of(m, k, a_is_dense, cut.m, tiles);
 		if (cut.ctas * batch <=
 		    resident(&cut, shared_bytes) * multiprocessors)
 			break;
 	}
 	/* Their numbers differ by one at most. */
 	cut.tiles_per_cta = (int32_t)divide_up(cut.tiles, cut.ctas);
+	cut.any_shared_bytes =
+	    shared_bytes_of(m, k, a_is_dense, any_m, cut.tiles_per_cta);
 	return cut;
 }
 
@@ -96,6 +115,25 @@ struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
 	return o;
 }
 
+struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x,
+					int64_t batches)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(x->dtype);
+	struct nib_gemv_operand o = {
+	    .codes = x->data,
+	    .row_stride = nib_dense_row_stride_elems(x) * size,
+	    .batch_stride =
+		batches > 1 ? nib_dense_batch_stride_elems(x) * size : 0,
+	    .scales_align = 16,
+	};
+	uint64_t data = (uintptr_t)x->data | (uint64_t)o.batch_stride;
+
+	if (x->rows > 1)
+		data |= (uint64_t)o.row_stride;
+	o.codes_align = align_of(data);
+	return o;
+}
+
 static bool is_aligned(const struct nib_gemv_params *p)
 {
 	return p->a.codes_align == 16 && p->a.scales_align >= 4 &&
@@ -108,7 +146,9 @@ static void set_pointers(struct nib_gemv_params *params,
 {
 	const int64_t batches = nib_nvfp4_batches(&p->a);
 
-	params->a = cuda_gemv_operand(&p->a, batches);
+	params->a = p->activations == NIB_ACTIVATIONS_DENSE
+			? cuda_gemv_dense(&p->x, batches)
+			: cuda_gemv_operand(&p->a, batches);
 	params->b = cuda_gemv_operand(&p->b, batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
@@ -149,18 +189,14 @@ static enum nib_status find_kernel(struct cuda_device *device, const char *name,
 	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
 }
 
-enum nib_status cuda_gemv_plan(struct cuda_device *device,
-			       const struct nib_problem *p,
-			       struct cuda_gemv *gemv, struct nib_error *err)
+/* All of params but pointers. */
+static void set_sizes(struct nib_gemv_params *params,
+		      const struct nib_problem *p)
 {
-	struct nib_gemv_params *params = &gemv->params;
 	struct nib_problem shape = *p;
-	enum nib_status status = NIB_OK;
-	char name[32];
 
-	memset(gemv, 0, sizeof(*gemv));
 	shape.a.codes = shape.a.scales = shape.b.codes = shape.b.scales = NULL;
-	shape.c.data = NULL;
+	shape.x.data = shape.c.data = NULL;
 	shape.alpha = NULL;
 	set_pointers(params, &shape);
 	params->c_row_stride = nib_dense_row_stride_elems(&p->c);
@@ -169,25 +205,40 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 	params->m = (int32_t)p->a.rows;
 	params->k = (int32_t)p->b.k;
 	params->c_dtype = (int32_t)p->c.dtype;
+}
+
+enum nib_status cuda_gemv_plan(struct cuda_device *device,
+			       const struct nib_problem *p,
+			       struct cuda_gemv *gemv, struct nib_error *err)
+{
+	const bool is_dense = p->activations == NIB_ACTIVATIONS_DENSE;
+	const char *type = !is_dense		    ? ""
+			   : p->x.dtype == NIB_FP16 ? "_f16"
+						    : "_bf16";
+	struct nib_gemv_params *params = &gemv->params;
+	struct gemv_cut *cut = &gemv->cut;
+	enum nib_status status = NIB_OK;
+	char name[32];
+
+	memset(gemv, 0, sizeof(*gemv));
+	set_sizes(params, p);
 	gemv->batch = nib_nvfp4_batches(&p->a);
-	gemv->cut = gemv_cut(params->m, params->n, params->k, gemv->batch,
-			     params->b.is_tiled, device->multiprocessors,
-			     device->shared_bytes);
-	params->tiles = gemv->cut.tiles;
-	params->tiles_per_cta = gemv->cut.tiles_per_cta;
+	*cut = gemv_cut(params->m, params->n, params->k, gemv->batch, is_dense,
+			params->b.is_tiled, device->multiprocessors,
+			device->shared_bytes);
+	params->tiles = cut->tiles;
+	params->tiles_per_cta = cut->tiles_per_cta;
 	if (is_aligned(params)) {
-		snprintf(name, sizeof(name), "nib_gemv_%d", gemv->cut.m);
-		status = find_kernel(device, name, gemv->cut.shared_bytes,
+		snprintf(name, sizeof(name), "nib_gemv_%d%s", cut->m, type);
+		status = find_kernel(device, name, cut->shared_bytes,
 				     &gemv->aligned, err);
 	}
-	if (!status)
-		status = find_kernel(
-		    device,
-		    params->m == 1 ? "nib_gemv_1_any" : "nib_gemv_4_any",
-		    nib_gemv_shared_bytes(params->k, params->m == 1 ? 1 : ANY_M,
-					  gemv->cut.tiles_per_cta),
-		    &gemv->any, err);
-	return status;
+	if (status)
+		return status;
+	snprintf(name, sizeof(name), "nib_gemv_%d_any%s",
+		 variant_any_m(params->m, is_dense), type);
+	return find_kernel(device, name, cut->any_shared_bytes, &gemv->any,
+			   err);
 }
 
 enum nib_status cuda_gemv_launch(const struct cuda_device *device,
@@ -205,8 +256,7 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	set_pointers(&params, p);
 	if (!function || !is_aligned(&params)) {
 		function = gemv->any;
-		shared_bytes = nib_gemv_shared_bytes(
-		    params.k, params.m == 1 ? 1 : ANY_M, params.tiles_per_cta);
+		shared_bytes = gemv->cut.any_shared_bytes;
 	}
 	config.gridDimX = (unsigned)gemv->cut.ctas;
 	config.blockDimX = NIB_GEMV_THREADS;

@@ -16,7 +16,8 @@ struct gemv_cut {
 	int m; /* of A that the variant takes */
 	int32_t tiles, tiles_per_cta;
 	int64_t ctas; /* of one matrix */
-	int64_t shared_bytes;
+	/* The variant has the first, the one for any alignment the second. */
+	int64_t shared_bytes, any_shared_bytes;
 };
 
 /*
@@ -25,10 +26,13 @@ struct gemv_cut {
  * an SM, for one CTA.
  */
 struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
-			 bool b_is_tiled, int multiprocessors,
+			 bool a_is_dense, bool b_is_tiled, int multiprocessors,
 			 int64_t shared_bytes);
 
-/* A problem that these kernels take: resolved, its weights as a view. */
+/*
+ * A problem that these kernels take: resolved, its weights as a view, A NVFP4 or
+ * dense fp16 or bf16.
+ */
 bool gemv_takes(enum nib_op op, const struct nib_problem *p);
 
 struct cuda_gemv {
@@ -45,6 +49,9 @@ struct cuda_gemv {
  */
 struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
 					  int64_t batches);
+/* The same of a dense A. */
+struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x,
+					int64_t batches);
 
 /* p: resolved, gemv_takes().  With the context entered, as the launch. */
 enum nib_status cuda_gemv_plan(struct cuda_device *device,

@@ -14,8 +14,7 @@ static bool few_takes(const struct nib_plan *p)
 {
 	struct nib_problem view;
 
-	if (p->is_moe || p->count != 1 ||
-	    nib_plan_activations(p) != NIB_ACTIVATIONS_NVFP4)
+	if (p->is_moe || p->count != 1)
 		return false;
 	view = cuda_unpacked(&p->problems[0]);
 	return gemv_takes(p->op, &view);

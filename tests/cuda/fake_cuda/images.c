@@ -20,7 +20,10 @@
 	"missing_one_sm90 nib_gemv_1_sm90 nib_gemv_1_any_sm90 "                  \
 	"nib_gemv_4_any_sm90 nib_gemm_sm90 nib_dual_sm90 nib_gemm_small_m_sm90 " \
 	"nib_dual_small_m_sm90 nib_gemm_medium_m_sm90 "                          \
-	"nib_dual_medium_m_sm90 nib_activations_sm90 "
+	"nib_dual_medium_m_sm90 nib_activations_sm90 "                           \
+	"nib_gemv_2_f16_sm90 nib_gemv_4_f16_sm90 nib_gemv_4_any_f16_sm90 "       \
+	"nib_gemv_2_bf16_sm90 nib_gemv_4_bf16_sm90 "                             \
+	"nib_gemv_4_any_bf16_sm90 "
 
 #define BLACKWELL                                                              \
 	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                    \

@@ -35,7 +35,15 @@
 /* The k of a that a CTA keeps at a time. */
 #define NIB_GEMV_PHASE(m) ((m) <= 2 ? 16384 : 32768 / (m))
 
-/* An NVFP4 operand in device memory, strides in bytes. */
+/* The same of dense rows of A, of which 32 KiB are kept. */
+#define NIB_GEMV_DENSE_PHASE(rows) (16384 / (rows))
+/* Zeros beside them. */
+#define NIB_GEMV_DENSE_ZEROS 160
+
+/*
+ * An NVFP4 operand in device memory, strides in bytes.  A dense A has its
+ * elements in the place of codes, and no scales.
+ */
 struct nib_gemv_operand {
 	const uint8_t *codes, *scales;
 	int64_t row_stride, batch_stride;
@@ -86,6 +94,28 @@ NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int m)
 	return whole < phase ? whole : phase;
 }
 
+/* Rows of a dense A of m rows that a CTA keeps. */
+NIB_GEMV_FN int nib_gemv_dense_rows(int m)
+{
+	return m <= 2 ? m : 4;
+}
+
+/* As nib_gemv_kept(), of dense rows. */
+NIB_GEMV_FN int64_t nib_gemv_dense_kept(int64_t k, int rows)
+{
+	const int64_t phase = NIB_GEMV_DENSE_PHASE(rows);
+	const int64_t whole =
+	    (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
+
+	return whole < phase ? whole : phase;
+}
+
+/* Bytes from a kept dense row to the next: half of the banks further. */
+NIB_GEMV_FN uint32_t nib_gemv_dense_pitch(int64_t kept)
+{
+	return (uint32_t)kept * 2 + 64;
+}
+
 /* Dynamic shared memory: ring, zeros, partial sums, codes and scales of a. */
 NIB_GEMV_FN int64_t nib_gemv_shared_bytes(int64_t k, int m, int tiles_per_cta)
 {
@@ -93,6 +123,19 @@ NIB_GEMV_FN int64_t nib_gemv_shared_bytes(int64_t k, int m, int tiles_per_cta)
 	       (int64_t)tiles_per_cta * NIB_GEMV_WARPS * NIB_GEMV_TILE_ROWS *
 		   m * 4 +
 	       nib_gemv_kept(k, m) * m * 5 / 4;
+}
+
+/* The same with dense rows; variant_m: the M of the kernel. */
+NIB_GEMV_FN int64_t nib_gemv_dense_shared_bytes(int64_t k, int m, int variant_m,
+						int tiles_per_cta)
+{
+	const int rows = nib_gemv_dense_rows(m);
+
+	return NIB_GEMV_RING_BYTES + NIB_GEMV_DENSE_ZEROS + 32 +
+	       (int64_t)tiles_per_cta * NIB_GEMV_WARPS * NIB_GEMV_TILE_ROWS *
+		   variant_m * 4 +
+	       (int64_t)nib_gemv_dense_pitch(nib_gemv_dense_kept(k, rows)) *
+		   rows;
 }
 
 #endif
