@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_few_rows.c - products of up to 8 rows on the GPU: within their
- * bound on all codes and scales, with NaN in the padding and guard bands around
- * every buffer, and the same bits without neighbours in the batch.
+ * gpu_check_few_rows.c - products of up to 8 rows on the GPU, and of up to 4
+ * rows of fp16 or bf16: within their bound on all codes and scales, with NaN in
+ * the padding and guard bands around every buffer, and the same bits without
+ * neighbours in the batch and without packed weights.
  */
 #include "gpu_problem.h"
 
@@ -14,8 +15,21 @@
 /* ---- products of few rows --------------------------------------------------
  */
 
+/* The values of a dense A. */
+enum values {
+	MIDDLE,	   /* 2^-12 to 2^12 */
+	ANY,	   /* every finite one */
+	SUBNORMAL, /* and zeros */
+	SPECIAL,   /* MIDDLE, with infinities in the first row, NaN in the last
+		    */
+	KINDS
+};
+
 struct product {
 	struct gpu_sizes a, b, c; /* c: rows m, k holds n */
+	struct gpu_sizes x;	  /* A, if is_dense: then a is not */
+	bool is_dense, packed;
+	enum values values;
 	float alpha;
 	bool nan; /* one scale of b is NaN */
 };
@@ -25,7 +39,7 @@ struct product {
 
 /* The same problem on both sides. */
 struct product_memory {
-	struct gpu_twin a_codes, a_scales, b_codes, b_scales, c, alpha;
+	struct gpu_twin a_codes, a_scales, x, b_codes, b_scales, c, alpha;
 };
 
 static struct nib_problem problem(const struct product *p,
@@ -35,24 +49,71 @@ static struct nib_problem problem(const struct product *p,
 	struct nib_problem problem;
 
 	memset(&problem, 0, sizeof(problem));
-	problem.a = gpu_nvfp4(&p->a, side(&m->a_codes), side(&m->a_scales));
+	if (p->is_dense) {
+		problem.x = gpu_dense(&p->x, side(&m->x));
+		problem.activations = NIB_ACTIVATIONS_DENSE;
+	} else {
+		problem.a =
+		    gpu_nvfp4(&p->a, side(&m->a_codes), side(&m->a_scales));
+	}
 	problem.b = gpu_nvfp4(&p->b, side(&m->b_codes), side(&m->b_scales));
 	problem.c = gpu_dense(&p->c, side(&m->c));
 	problem.alpha = side(&m->alpha);
 	return problem;
 }
 
+/* The bits of one element of these values. */
+static uint32_t value_bits(enum nib_dtype dtype, enum values values)
+{
+	const bool is_bf16 = dtype == NIB_BF16;
+	const uint32_t sign = gpu_rnd() & 0x8000;
+	const uint32_t fraction = gpu_rnd() & (is_bf16 ? 0x7F : 0x3FF);
+	const uint32_t exponent =
+	    (uint32_t)((is_bf16 ? 127 : 15) - 12 + gpu_rnd_below(25));
+
+	if (values == SUBNORMAL)
+		return sign | (gpu_rnd() & 1 ? fraction : fraction % 4);
+	return sign | exponent << (is_bf16 ? 7 : 10) | fraction;
+}
+
+/* Gaps hold NaN. */
+static void fill_x(const struct product *p, void *data)
+{
+	const struct gpu_sizes *s = &p->x;
+	const uint32_t infinity = s->dtype == NIB_BF16 ? 0x7F80 : 0x7C00;
+	const int64_t pitch = s->k + s->gap, last = s->batch * s->rows - 1;
+
+	if (p->values == ANY) {
+		gpu_fill_dense(s, data, false);
+		return;
+	}
+	memset(data, 0xFF, gpu_dense_bytes(s));
+	for (int64_t i = 0; i < s->batch * s->rows * pitch; i++)
+		if (i % pitch < s->k)
+			gpu_put(s, data, i, value_bits(s->dtype, p->values));
+	if (p->values != SPECIAL || s->k == 0)
+		return;
+	for (int i = 0; i < 3; i++)
+		gpu_put(s, data, gpu_rnd_below(s->k),
+			infinity | (gpu_rnd() & 0x8000));
+	gpu_put(s, data, last * pitch + gpu_rnd_below(s->k), infinity + 1);
+}
+
 static struct product_memory product_new(const struct product *p)
 {
 	struct product_memory m = {gpu_twin_new(gpu_codes_bytes(&p->a)),
 				   gpu_twin_new(gpu_scale_bytes(&p->a)),
+				   gpu_twin_new(gpu_dense_bytes(&p->x)),
 				   gpu_twin_new(gpu_codes_bytes(&p->b)),
 				   gpu_twin_new(gpu_scale_bytes(&p->b)),
 				   gpu_twin_new(gpu_dense_bytes(&p->c)),
 				   gpu_twin_new(sizeof(float))};
 
-	gpu_fill_nvfp4(&p->a, gpu_host_of(&m.a_codes),
-		       gpu_host_of(&m.a_scales));
+	if (p->is_dense)
+		fill_x(p, gpu_host_of(&m.x));
+	else
+		gpu_fill_nvfp4(&p->a, gpu_host_of(&m.a_codes),
+			       gpu_host_of(&m.a_scales));
 	gpu_fill_nvfp4(&p->b, gpu_host_of(&m.b_codes),
 		       gpu_host_of(&m.b_scales));
 	if (p->nan && p->b.k)
@@ -63,6 +124,7 @@ static struct product_memory product_new(const struct product *p)
 	memset(gpu_host_of(&m.c), POISON, m.c.bytes);
 	gpu_upload(&m.a_codes);
 	gpu_upload(&m.a_scales);
+	gpu_upload(&m.x);
 	gpu_upload(&m.b_codes);
 	gpu_upload(&m.b_scales);
 	gpu_upload(&m.c);
@@ -74,6 +136,7 @@ static void product_free(struct product_memory *m)
 {
 	gpu_twin_free(&m->a_codes);
 	gpu_twin_free(&m->a_scales);
+	gpu_twin_free(&m->x);
 	gpu_twin_free(&m->b_codes);
 	gpu_twin_free(&m->b_scales);
 	gpu_twin_free(&m->c);
@@ -83,7 +146,7 @@ static void product_free(struct product_memory *m)
 static bool inputs_unchanged(const struct product_memory *m)
 {
 	return gpu_is_unchanged(&m->a_codes) &&
-	       gpu_is_unchanged(&m->a_scales) &&
+	       gpu_is_unchanged(&m->a_scales) && gpu_is_unchanged(&m->x) &&
 	       gpu_is_unchanged(&m->b_codes) &&
 	       gpu_is_unchanged(&m->b_scales) && gpu_is_unchanged(&m->alpha);
 }
@@ -112,40 +175,83 @@ static bool rest_unchanged(const struct product *p, const uint8_t *c,
 	return true;
 }
 
-/* Runs twice, the second time over the last matrix of the batch alone; again:
- * space for a copy of c. */
+/* Runs it, and fetches c. */
+static const char *multiply(enum nib_op op, const struct nib_problem *problem,
+			    const struct product_memory *m)
+{
+	if (nib_multiply(gpu_test.gpu, op, problem, 1, &gpu_test.err) ||
+	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
+		return gpu_test.err.message;
+	return gpu_download(&m->c, gpu_host_of(&m->c)) ? NULL : "guard band";
+}
+
+/* The last matrix of the batch, as a problem of its own. */
+static struct nib_problem last_problem(const struct product *p,
+				       const struct product_memory *m)
+{
+	struct nib_problem last = problem(p, m, gpu_device_of);
+
+	if (p->is_dense) {
+		last.x.data = last_of(last.x.data, &m->x, p->x.batch);
+		last.x.batch = 1;
+	} else {
+		last.a.codes = last_of(last.a.codes, &m->a_codes, p->a.batch);
+		last.a.scales =
+		    last_of(last.a.scales, &m->a_scales, p->a.batch);
+		last.a.batch = 1;
+	}
+	last.b.codes = last_of(last.b.codes, &m->b_codes, p->b.batch);
+	last.b.scales = last_of(last.b.scales, &m->b_scales, p->b.batch);
+	last.c.data = last_of(last.c.data, &m->c, p->c.batch);
+	last.b.batch = last.c.batch = 1;
+	return last;
+}
+
+/* NULL if c on the host is within its bound. */
+static const char *judge(const struct product *p, enum nib_op op,
+			 const struct product_memory *m)
+{
+	const struct nib_problem on_host = problem(p, m, gpu_host_of);
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	const struct nib_check_options options = {
+	    .struct_bytes = sizeof(options), .arithmetic = gpu_test.arithmetic};
+
+	/* Those of NVFP4 keep the bound of a CPU, too. */
+	gpu_must(nib_check(op, &on_host, 1, p->is_dense ? &options : NULL,
+			   &result, &gpu_test.err),
+		 "check");
+	return result.failed ? "outside its bound" : NULL;
+}
+
+/* Runs twice, the second time over the last matrix of the batch alone, its
+ * weights not packed; again: space for a copy of c. */
 static const char *run_product(const struct product *p, enum nib_op op,
 			       const struct product_memory *m, uint8_t *again)
 {
-	struct nib_problem on_gpu = problem(p, m, gpu_device_of);
-	const struct nib_problem on_host = problem(p, m, gpu_host_of);
-	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	const struct nib_problem last = last_problem(p, m);
 	const int64_t rows = p->c.batch * p->c.rows;
+	struct nib_problem all = problem(p, m, gpu_device_of);
+	struct nib_packed *packed = NULL;
+	const char *why;
 
-	if (nib_multiply(gpu_test.gpu, op, &on_gpu, 1, &gpu_test.err) ||
-	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
-		return gpu_test.err.message;
-	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
-		return "guard band";
+	if (p->packed)
+		gpu_must(nib_pack(gpu_test.gpu, &all.b, &packed, &gpu_test.err),
+			 "pack");
+	all.b_packed = packed;
+	why = multiply(op, &all, m);
+	nib_packed_free(packed);
+	if (why)
+		return why;
 	if (!rest_unchanged(p, gpu_host_of(&m->c), 0, rows))
 		return "wrote between rows of c";
-	gpu_must(nib_check(op, &on_host, 1, NULL, &result, &gpu_test.err),
-		 "check");
-	if (result.failed)
-		return "outside its bound";
+	why = judge(p, op, m);
+	if (why)
+		return why;
 	memcpy(again, gpu_host_of(&m->c), m->c.bytes);
 	gpu_poison(&m->c, POISON);
-	on_gpu.a.codes = last_of(on_gpu.a.codes, &m->a_codes, p->a.batch);
-	on_gpu.a.scales = last_of(on_gpu.a.scales, &m->a_scales, p->a.batch);
-	on_gpu.b.codes = last_of(on_gpu.b.codes, &m->b_codes, p->b.batch);
-	on_gpu.b.scales = last_of(on_gpu.b.scales, &m->b_scales, p->b.batch);
-	on_gpu.c.data = last_of(on_gpu.c.data, &m->c, p->c.batch);
-	on_gpu.a.batch = on_gpu.b.batch = on_gpu.c.batch = 1;
-	if (nib_multiply(gpu_test.gpu, op, &on_gpu, 1, &gpu_test.err) ||
-	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
-		return gpu_test.err.message;
-	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
-		return "guard band, alone";
+	why = multiply(op, &last, m);
+	if (why)
+		return why;
 	if (!rest_unchanged(p, gpu_host_of(&m->c), rows - p->c.rows, rows))
 		return "wrote outside c, alone";
 	if (memcmp(last_of(again, &m->c, p->c.batch),
@@ -161,15 +267,23 @@ static void check_product(const struct product *p)
 	struct product_memory m = product_new(p);
 	uint8_t *again = gpu_take(m.c.bytes);
 	const char *why;
-	char name[160];
+	static const char *const values[KINDS] = {"middle", "any", "subnormal",
+						  "special"};
+	char a[32], name[200];
 
+	if (p->is_dense)
+		snprintf(a, sizeof(a), "%s %s +%" PRId64,
+			 gpu_dtype_name(p->x.dtype), values[p->values],
+			 p->x.gap);
+	else
+		snprintf(a, sizeof(a), "%s", gpu_layout_name(p->a.layout));
 	snprintf(name, sizeof(name),
 		 "product %s m %" PRId64 " n %" PRId64 " k %" PRId64
-		 " batch %" PRId64 " a %s b %s gap %" PRId64 " alpha %g%s",
+		 " batch %" PRId64 " a %s b %s gap %" PRId64 " alpha %g%s%s",
 		 gpu_dtype_name(p->c.dtype), p->c.rows, p->b.rows, p->b.k,
-		 p->b.batch, gpu_layout_name(p->a.layout),
-		 gpu_layout_name(p->b.layout), p->b.gap, (double)p->alpha,
-		 p->nan ? " nan" : "");
+		 p->c.batch, a, gpu_layout_name(p->b.layout), p->b.gap,
+		 (double)p->alpha, p->nan ? " nan" : "",
+		 p->packed ? " packed" : "");
 	why = run_product(p, op, &m, again);
 	gpu_verdict(!why, name, why);
 	free(again);
@@ -236,6 +350,71 @@ static void check_all_products(void)
 	check_product(&p);
 }
 
+/* ---- A of fp16 and bf16 --------------------------------------------------
+ */
+
+static struct product dense_product(int64_t m, int64_t n, int64_t k,
+				    int64_t batch, int64_t gap, int choice)
+{
+	struct product p = product(m, n, k, batch, 0, choice);
+
+	p.is_dense = true;
+	memset(&p.a, 0, sizeof(p.a));
+	p.x = (struct gpu_sizes){
+	    m,	  k, batch, gap, NIB_LINEAR, choice & 1 ? NIB_BF16 : NIB_FP16,
+	    false};
+	p.values = (enum values)(choice / 2 % KINDS);
+	p.packed = choice % 7 == 0 && k > 0;
+	/* The NaN of x shows beside numbers. */
+	p.nan = p.nan && p.values != SPECIAL;
+	return p;
+}
+
+static void check_dense_products(void)
+{
+	static const int64_t n[] = {1, 15, 16, 17, 127, 128, 129, 300};
+	static const int64_t k[] = {16, 32, 48, 240, 256, 272, 1024, 1040};
+	struct product p;
+
+	for (int i = 0; i < gpu_cases(320); i++) {
+		/* Rows of 16 bytes, or not: then one matrix. */
+		const int64_t gap =
+		    i % 3 ? 8 * gpu_rnd_below(3) : 1 + gpu_rnd_below(7);
+
+		p = dense_product(1 + gpu_rnd_below(4), n[gpu_rnd_below(8)],
+				  k[gpu_rnd_below(8)],
+				  i % 3 == 1 ? 2 + gpu_rnd_below(2) : 1, gap,
+				  i);
+		if (i % 4 == 1)
+			p.b.batch = 1;
+		if (p.b.k % 32)
+			p.x.batch = p.b.batch = p.c.batch = 1;
+		check_product(&p);
+	}
+	p = dense_product(1, 33, 0, 1, 0, 1);
+	check_product(&p);
+	/* One phase of A and a step more, of each number of rows. */
+	for (int m = 1; m <= 4; m++)
+		for (int type = 0; type < 2; type++) {
+			const int64_t phase = 16384 / (m == 3 ? 4 : m);
+
+			p = dense_product(m, 33, phase + 256 + 32, 1, 8 * type,
+					  type + 4 * m);
+			p.values = MIDDLE;
+			check_product(&p);
+		}
+	if (gpu_is_small())
+		return;
+	for (int i = 0; i < 8; i++) {
+		p = dense_product(1 + i % 4, 4096, 7168, 1 + i / 4, 0, i % 2);
+		check_product(&p);
+	}
+	p = dense_product(1, 64, 65536 + 48, 1, 0, 2);
+	check_product(&p);
+	p = dense_product(3, 64, 65536 + 32, 1, 0, 9);
+	check_product(&p);
+}
+
 int main(void)
 {
 	int code;
@@ -243,5 +422,8 @@ int main(void)
 	if (!gpu_begin(&code))
 		return code;
 	check_all_products();
+	/* Hopper has kernels for them. */
+	if (gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
+		check_dense_products();
 	return gpu_end();
 }
