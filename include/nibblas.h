@@ -591,11 +591,11 @@ struct nib_run_options {
  * them as runs do.
  *
  * The same inputs give the same bits for any number of threads, instruction
- * set, order of a group and neighbours in it.  On "cpu" the level "avx512" sums
- * products of bf16 x in an order of its own where the processor has
- * AVX512_BF16, and in another one for few rows than for many.  On "cuda" this
- * holds among groups; plans of one matrix, and a MoE whose experts have few
- * rows, sum in another order.
+ * set, order of a group and neighbours in it.  A plan on "cpu" that says
+ * "vdpbf16ps" (x of bf16 on AMD's processors with AVX512_BF16) sums in an order
+ * of its own, and few rows in another one than many.  On "cuda" this holds
+ * among groups; plans of one matrix, and a MoE whose experts have few rows, sum
+ * in another order.
  *
  * On failure every c is unchanged, except that on "cuda" the driver may refuse
  * a launch of a large group after others were enqueued.

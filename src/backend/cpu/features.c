@@ -106,6 +106,11 @@ bool cpu_has_bf16(void)
 	return false;
 }
 
+bool cpu_prefers_bf16(void)
+{
+	return false;
+}
+
 /* Linux has no names of Arm processors, only numbers: the architecture's name
  * stands in their place. */
 void cpu_describe(char *hardware, size_t hardware_bytes, char *features,

@@ -18,6 +18,8 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes);
 enum cpu_isa cpu_isa_best(void);
 /* True if vdpbf16ps runs here; no level needs it. */
 bool cpu_has_bf16(void);
+/* True if it is also faster than fused multiply-adds of fp32. */
+bool cpu_prefers_bf16(void);
 
 /* The processor's name and the features that matter here, as text. */
 void cpu_describe(char *hardware, size_t hardware_bytes, char *features,

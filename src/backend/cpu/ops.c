@@ -32,7 +32,7 @@ void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 		return;
 	cpu_gemm_ops_avx512(&ops->gemm);
 	cpu_quantize_ops_avx512(&ops->quantize);
-	if (cpu_has_bf16())
+	if (cpu_prefers_bf16())
 		cpu_dense_ops_avx512bf16(&ops->dense[NIB_BF16]);
 #else
 	(void)isa;

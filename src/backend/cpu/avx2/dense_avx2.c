@@ -12,7 +12,7 @@
 #define V_COLS	     8
 #define TILE_ROWS    6
 #define TILE_VECS    2
-#define ROW_STEP     3
+#define ROW_STEP     6
 #define HAVE_F16C
 #define DIRECT_ROWS		  4
 #define WORDS			  16

@@ -3,7 +3,7 @@
  * dense_avx512bw.c - W4A16 and W4A32 with AVX-512 F and BW: weights become fp32
  * by vpermps, whose index uses the low four bits of a lane.
  */
-#define ROW_STEP 4
+#define ROW_STEP 8
 
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
