@@ -4,6 +4,8 @@
  *
  * NVFP4: 4-bit floats (e2m1), one e4m3 scale for 16 consecutive k of a row, and
  * one fp32 global scale for a tensor.  A value is  e2m1 * scale * global.
+ * Weights are NVFP4.  Activations are NVFP4 too, or fp16, bf16 or fp32: enum
+ * nib_activations.
  *
  * A multiplication takes three steps:
  *   1. Describe the operands by views (struct nib_nvfp4, struct nib_dense).
@@ -426,42 +428,52 @@ enum nib_op {
 	/* C = silu(alpha * A * B^T) * (alpha2 * A * B2^T); sums, silu and
 	 * product in fp32, rounded once to the output. */
 	NIB_DUAL_GEMM = 1,
-	/* NIB_GEMM with a.rows == 1: C[1, n] = alpha * B[n, k] * a[k]. */
+	/* NIB_GEMM with one row of A: C[1, n] = alpha * B[n, k] * A[k]. */
 	NIB_GEMV = 2,
 };
 
-/* What A is, and how its values take part in the product. */
+/*
+ * What A, the activations, is.  A device that has no kernels for it refuses the
+ * plan: NIB_UNSUPPORTED.
+ */
 enum nib_activations {
-	/* W4A4: A is a, NVFP4. */
+	/* W4A4: A is the view a. */
 	NIB_ACTIVATIONS_NVFP4 = 0,
 	/*
-	 * W4A16: A is x, whose values take part as they are.  fp16 and bf16 on
-	 * every device that has kernels for it, fp32 on "cpu".
+	 * W4A16: A is the view x, of fp16 or bf16; on "cpu" also of fp32.  Its
+	 * values are multiplied as they are.  An inf or a NaN follows IEEE 754:
+	 * inf * 0 is NaN.  On "cuda" the strides of x are multiples of 8.
 	 */
 	NIB_ACTIVATIONS_DENSE = 1,
 	/*
-	 * W4A8, on "cpu": A is x of any type, rounded to 8 bits first.  16
-	 * consecutive k of a row share a scale: the smallest (1 + t/8) * 2^e, t
-	 * = 0 to 7, e >= -100, that is at least their largest |x| / 127.  A
-	 * value becomes the integer nearest to x / scale, ties to even, times
-	 * scale.  Every backend gives these same values.  A row with an inf or
-	 * a NaN gives NaN.
+	 * W4A8, on "cpu": A is the view x, of any type, which the run rounds to
+	 * 8 bits.  Each block of 16 consecutive k has a scale: the smallest
+	 * (1 + t/8) * 2^e, with t = 0 to 7 and e >= -100, that is at least
+	 * 1/127 of the block's largest |x|.  A value becomes scale * code,
+	 * where code is the integer nearest to x / scale, ties to even.  Every
+	 * backend rounds to the same values.  If a row of x has an inf or a
+	 * NaN, the whole row of c is NaN.
 	 */
 	NIB_ACTIVATIONS_INT8 = 2,
 };
 
 /*
- * One multiplication.  A is [m, k], b [n, k] and c [m, n].  A is a, or x where
- * activations says so: then x.cols is k, a multiple of 16, and a is ignored.
- * Both are the same kind and type in all problems of a group.  c has the batch
- * count of A; b has the same, or one matrix that all batches of A share.  Give
- * the weights either as a view (b) or packed (b_packed; then b is ignored).
- * The same holds for b2, which only NIB_DUAL_GEMM reads.  alpha and alpha2
- * point to one float each, the product of the global scales; NULL = 1.
+ * One multiplication.  A is [m, k], b [n, k] and c [m, n].
  *
- * No input may lie between the first and the last byte of a c, and the outputs
- * of a group must have no byte in common; they may be columns or heads of one
- * tensor.
+ * A is the view a or the view x, as activations says.  The other one is
+ * ignored, its reserved fields too.  x is [m, k]: its cols are k, a multiple of
+ * 16 up to NIB_MAX_K.  All problems of a group have the same activations, and
+ * the same x.dtype if A is x.
+ *
+ * c has the batch count of A; b has the same, or one matrix that all batches of
+ * A share.  Give the weights either as a view (b) or packed (b_packed; then b
+ * is ignored).  The same holds for b2, which only NIB_DUAL_GEMM reads.  alpha
+ * and alpha2 point to one float each, the product of the global scales (x has
+ * none); NULL = 1.
+ *
+ * Inputs must lie apart from all c, where each array counts from its first byte
+ * to its last.  The outputs of a group must have no byte in common; they may be
+ * columns or heads of one tensor.
  */
 struct nib_problem {
 	struct nib_nvfp4 a, b, b2;
@@ -474,8 +486,8 @@ struct nib_problem {
 };
 
 /*
- * A mixture of experts.  The rows of A, which is a or x as in struct nib_problem,
- * are tokens sorted by expert: expert e multiplies rows row_offsets[e] ..
+ * A mixture of experts.  A is a or x, as in struct nib_problem.  Its rows are
+ * tokens sorted by expert: expert e multiplies rows row_offsets[e] ..
  * row_offsets[e+1]-1 by matrix e of the stack b (and b2).  row_offsets is read
  * when the plan runs.
  *   a or x, c    [rows, k] and [rows, n], batch 1; rows is an upper bound: rows
@@ -487,11 +499,11 @@ struct nib_problem {
  *                Else experts values: the row of a's scale tensor at which the
  *                scales of expert e begin, a multiple of 128 with
  *                NIB_TILED_128X4 (torch pads each expert to 128 rows there).
- *                NULL where A is x
+ *                Must be NULL if A is x
  *   scale_rows_total  with scale_rows: rows of a's scale tensor
  *   alpha, alpha2  experts values each; NULL = 1
  * Arrays in host memory that break these rules are refused.  The kernels of a
- * GPU clamp row_offsets to [0, a.rows], give NaN for an expert whose scales
+ * GPU clamp row_offsets to [0, rows of A], give NaN for an expert whose scales
  * leave their tensor, and touch nothing outside.
  */
 struct nib_moe_problem {
@@ -517,10 +529,10 @@ struct nib_plan_options {
 
 /*
  * Plans count problems of one operation.  One problem is a plain product, more
- * are a group of any sizes, none do nothing.  The plan takes sizes, strides,
- * layouts and packed weights from problems; codes, scales, data and alpha are
- * not read and may be NULL.  problems need not outlive the call; packed weights
- * must outlive the plan.
+ * are a group of any sizes, none do nothing.  The plan takes activations,
+ * sizes, types, strides, layouts and packed weights from problems; codes,
+ * scales, data and alpha are not read and may be NULL.  problems need not
+ * outlive the call; packed weights must outlive the plan.
  */
 NIB_API enum nib_status
 nib_plan_create(struct nib_device *device, enum nib_op op,
@@ -541,7 +553,7 @@ struct nib_plan_info {
 	int64_t count; /* problems, or experts */
 	const char *backend;
 	size_t workspace_bytes; /* of one run; align to 64 */
-	double flop;		/* the sum of 2*m*n*k; MoE: for all rows of a */
+	double flop;		/* the sum of 2*m*n*k; MoE: for all rows of A */
 	double bytes;		/* inputs and outputs, each once */
 	int64_t tasks;		/* units that the threads share, about */
 	int threads;

@@ -38,8 +38,6 @@ static bool same_dense(const struct nib_dense *x, const struct nib_dense *y)
 static const char *wrong_view(const struct nib_problem *plan,
 			      const struct nib_problem *run)
 {
-	if (plan->activations != run->activations)
-		return "activations";
 	if (!same_dense(&plan->x, &run->x))
 		return "x";
 	if (!same_nvfp4(&plan->a, &run->a))
@@ -52,9 +50,25 @@ static const char *wrong_view(const struct nib_problem *plan,
 	return same_dense(&plan->c, &run->c) ? NULL : "c";
 }
 
-static enum nib_status wrong_plan(struct nib_label view, struct nib_error *err)
+/* Holds problem array[index] of a run, resolved, against the plan's. */
+static enum nib_status check_plan(const struct nib_problem *plan,
+				  const struct nib_problem *run,
+				  const char *array, int64_t index,
+				  struct nib_error *err)
 {
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, view, "",
+	const char *view;
+
+	if (run->activations != plan->activations)
+		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+				   nib_label_of(array, index, "activations"),
+				   "", " = %d: must be the plan's, %d",
+				   (int)run->activations,
+				   (int)plan->activations);
+	view = wrong_view(plan, run);
+	if (!view)
+		return NIB_OK;
+	return nib_fail_at(err, NIB_BAD_ARGUMENT,
+			   nib_label_of(array, index, view), "",
 			   ": its sizes, strides, type or packing are not "
 			   "those that the plan was made for");
 }
@@ -64,17 +78,15 @@ static enum nib_status take_problem(const struct nib_plan *plan,
 				    int64_t index, struct nib_problem *out,
 				    struct nib_error *err)
 {
-	const char *view;
 	enum nib_status status;
 
 	status =
 	    nib_valid_problem(plan->op, plan->device, given, index, out, err);
-	if (status)
-		return status;
-	view = wrong_view(&plan->problems[index], out);
-	if (view)
-		return wrong_plan(nib_label_of("problems", index, view), err);
-	return nib_valid_problem_data(plan->op, out, index, err);
+	if (!status)
+		status = check_plan(&plan->problems[index], out, "problems",
+				    index, err);
+	return status ? status
+		      : nib_valid_problem_data(plan->op, out, index, err);
 }
 
 /* check_data: look at scale signs, too. */
@@ -102,7 +114,6 @@ static enum nib_status take_moe(const struct nib_plan *plan,
 				struct nib_error *err)
 {
 	struct nib_problem planned = {0}, run = {0};
-	const char *view;
 	enum nib_status status;
 
 	status = nib_valid_moe(plan->op, plan->device, given, out, err);
@@ -118,10 +129,8 @@ static enum nib_status take_moe(const struct nib_plan *plan,
 	planned.b_packed = plan->moe.b_packed, run.b_packed = out->b_packed;
 	planned.b2_packed = plan->moe.b2_packed;
 	run.b2_packed = out->b2_packed;
-	view = wrong_view(&planned, &run);
-	if (view)
-		return wrong_plan(nib_label_of("moe", -1, view), err);
-	return nib_valid_moe_data(plan->op, out, err);
+	status = check_plan(&planned, &run, "moe", -1, err);
+	return status ? status : nib_valid_moe_data(plan->op, out, err);
 }
 
 /* ---- options and workspaces ------------------------------------------------ */

@@ -56,7 +56,7 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 
 /* ---- A ------------------------------------------------------------------- */
 
-/* Where the sizes of A are: a NVFP4 view or a dense one. */
+/* Where the sizes of A are: in an NVFP4 view or in a dense one. */
 struct a_names {
 	const char *view, *rows, *k, *batch;
 };
@@ -84,11 +84,10 @@ static enum nib_status resolve_x(const struct nib_dense *x,
 	if (status)
 		return status;
 	if (x_out->cols > NIB_MAX_K || x_out->cols % NIB_BLOCK != 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "cols",
-				   " = %" PRId64
-				   ": is k: must be a multiple of %d, 0 to "
-				   "%" PRId64,
-				   x_out->cols, NIB_BLOCK, NIB_MAX_K);
+		return nib_fail_at(
+		    err, NIB_BAD_ARGUMENT, label, "cols",
+		    " = %" PRId64 ": k must be a multiple of %d, 0 to %" PRId64,
+		    x_out->cols, NIB_BLOCK, NIB_MAX_K);
 	*a_out = (struct nib_nvfp4){
 	    .rows = x_out->rows, .k = x_out->cols, .batch = x_out->batch};
 	return nib_valid_nvfp4(a_out, a_out, label, err);
@@ -283,8 +282,9 @@ static enum nib_status check_scale_rows(const struct nib_moe_problem *moe,
 	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
 					 "moe.scale_rows",
-					 " is set: must be NULL where A is "
-					 "moe.x, which has no scales");
+					 " = %p: must be NULL if A is moe.x, "
+					 "which has no scales",
+					 (const void *)moe->scale_rows);
 	scales.rows = moe->scale_rows_total;
 	scales.row_stride_bytes = 0;
 	return nib_valid_nvfp4(&scales, &scales, nib_label_of("moe", -1, "a"),
@@ -426,7 +426,7 @@ enum nib_status nib_valid_problem_data(enum nib_op op,
 	return status;
 }
 
-/* row_offsets ascend within a; scale_rows stay within their tensor. */
+/* row_offsets ascend within A; scale_rows stay within their tensor. */
 enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 				      struct nib_error *err)
 {
@@ -441,8 +441,9 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 			return nib_fail_argument(
 			    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
 			    "[%" PRId64 "..] = %" PRId64 ", %" PRId64
-			    ": must ascend within 0 to a.rows = %" PRId64,
-			    e, begin, end, moe->a.rows);
+			    ": must ascend within 0 to %s = %" PRId64,
+			    e, begin, end, names_of(moe->activations).rows,
+			    moe->a.rows);
 		if (!moe->scale_rows || begin == end)
 			continue;
 		if (scale < 0 || scale + end - begin > moe->scale_rows_total)
@@ -600,9 +601,8 @@ enum nib_status nib_valid_moe_signs(enum nib_op op,
 				    const struct nib_moe_problem *moe,
 				    struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
-
 	const bool has_scales = moe->activations == NIB_ACTIVATIONS_NVFP4;
+	enum nib_status status = NIB_OK;
 
 	/* Rows that no expert has may hold anything. */
 	for (int64_t e = 0; has_scales && e < moe->b.batch && !status; e++) {
@@ -652,7 +652,6 @@ double nib_problem_bytes(enum nib_op op, const struct nib_problem *p)
 			   : dense_bytes(&p->x);
 
 	bytes += nvfp4_bytes(&p->b);
-
 	if (op == NIB_DUAL_GEMM)
 		bytes += nvfp4_bytes(&p->b2);
 	return bytes + dense_bytes(&p->c);

@@ -43,14 +43,13 @@ enum nib_status nib_no_costs_set(struct nib_device *device,
 enum nib_status nib_no_activations(const struct nib_plan *plan,
 				   const char *rule, struct nib_error *err)
 {
-	static const char *const kinds[] = {"NVFP4", "dense",
-					    "rounded to int8"};
+	static const char *const kinds[] = {"NVFP4", "dense", "int8"};
 	static const char *const types[] = {"fp32", "fp16", "bf16"};
 	const enum nib_activations kind = nib_plan_activations(plan);
 
 	return nib_fail_argument(
 	    err, NIB_UNSUPPORTED,
 	    plan->is_moe ? "moe.activations" : "problems[0].activations",
-	    " = %d: A of %s that is %s: %s", (int)kind,
-	    types[nib_plan_x_dtype(plan)], kinds[kind], rule);
+	    " = %d (%s, x is %s): %s", (int)kind, kinds[kind],
+	    types[nib_plan_x_dtype(plan)], rule);
 }

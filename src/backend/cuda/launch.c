@@ -73,7 +73,9 @@ static enum nib_status check_activations(const struct nib_plan *plan,
 					  err);
 	if (kind != NIB_ACTIVATIONS_DENSE || nib_plan_x_dtype(plan) == NIB_FP32)
 		return nib_no_activations(
-		    plan, "must be NVFP4, or dense of fp16 or bf16, on a GPU",
+		    plan,
+		    "must be NVFP4, or dense with x of fp16 or bf16, on "
+		    "a GPU",
 		    err);
 	return NIB_OK;
 }
