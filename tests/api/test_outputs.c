@@ -77,13 +77,20 @@ static bool any_pair_overlaps(const struct nib_problem *problems, int64_t count)
 	return false;
 }
 
+/* Codes or x, as A is. */
+static struct nib_span a_span(const struct nib_problem *p)
+{
+	return p->activations == NIB_ACTIVATIONS_NVFP4 ? nib_codes_span(&p->a)
+						       : nib_dense_span(&p->x);
+}
+
 static bool any_input_overlaps(const struct nib_problem *problems,
 			       int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
 		for (int64_t j = 0; j < count; j++)
 			if (nib_spans_overlap(nib_dense_span(&problems[j].c),
-					      nib_codes_span(&problems[i].a)))
+					      a_span(&problems[i])))
 				return true;
 	return false;
 }
@@ -150,6 +157,21 @@ static void as_every_pair_says(void **state)
 	assert_true(refused_ones > rounds / 40 && taken_ones > rounds / 40);
 }
 
+/* One row or none at an address: 8 bytes of codes, or 16 floats. */
+static void set_a(struct nib_problem *p, int activations, uintptr_t at)
+{
+	p->activations = (enum nib_activations)activations;
+	p->a.rows = below(2);
+	p->a.k = 16;
+	if (p->activations != NIB_ACTIVATIONS_NVFP4) {
+		p->x = output_at(at, p->a.rows, 16, 16);
+		p->x.dtype = (enum nib_dtype)below(3);
+		return;
+	}
+	p->a.codes = (void *)at;
+	p->a.row_stride_bytes = 8;
+}
+
 /* An input meets an output of another problem exactly if its bytes do. */
 static void inputs_of_others(void **state)
 {
@@ -166,11 +188,8 @@ static void inputs_of_others(void **state)
 		for (int64_t i = 0; i < count; i++) {
 			problems[i] = problem_of(output_at(
 			    BASE + (uintptr_t)(64 * i), 1, 1 + below(8), 32));
-			problems[i].a.codes =
-			    (void *)(BASE + (uintptr_t)below(64 * count + 64));
-			problems[i].a.rows = below(2);
-			problems[i].a.k = 16;
-			problems[i].a.row_stride_bytes = 8;
+			set_a(&problems[i], round % 3,
+			      BASE + (uintptr_t)below(64 * count + 64));
 		}
 		shuffle(problems, count);
 		want = any_input_overlaps(problems, count);
