@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cuda/arch.h"
 #include "backend/cuda/cuda.h"
 #include "fake_bed.h"
 
@@ -65,12 +66,12 @@ static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t batch,
 	};
 }
 
-static struct nib_dense dense(struct bed *bed)
+static struct nib_dense dense(struct bed *bed, int64_t cols)
 {
-	return (struct nib_dense){.data = fresh(bed, ROWS * COLS * 2),
+	return (struct nib_dense){.data = fresh(bed, (size_t)(ROWS * cols * 2)),
 				  .dtype = NIB_FP16,
 				  .rows = ROWS,
-				  .cols = COLS};
+				  .cols = cols};
 }
 
 /* A backend that checks a run and launches nothing. */
@@ -92,7 +93,17 @@ static enum nib_status check_only(struct nib_plan *plan,
 	return status;
 }
 
-static void make_bed(struct bed *bed, bool is_moe)
+/* Whatever A is that there are kernels for. */
+static enum nib_status plan_anything(struct nib_plan *plan,
+				     struct nib_error *err)
+{
+	(void)err;
+	plan->backend_name = "checks";
+	return NIB_OK;
+}
+
+/* A device, and problems whose A is NVFP4. */
+static void make_inputs(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = checked_fake = fake_open(FAKE_CUDA);
@@ -110,7 +121,7 @@ static void make_bed(struct bed *bed, bool is_moe)
 		    .b2 = nvfp4(bed, COLS, 1, NIB_LINEAR),
 		    .alpha = fresh(bed, 4),
 		    .alpha2 = fresh(bed, 4),
-		    .c = dense(bed),
+		    .c = dense(bed, COLS),
 		};
 	bed->moe = (struct nib_moe_problem){
 	    .a = nvfp4(bed, ROWS, 1, NIB_LINEAR),
@@ -118,19 +129,54 @@ static void make_bed(struct bed *bed, bool is_moe)
 	    .b2 = nvfp4(bed, COLS, EXPERTS, NIB_LINEAR),
 	    .alpha = fresh(bed, 4 * EXPERTS),
 	    .alpha2 = fresh(bed, 4 * EXPERTS),
-	    .c = dense(bed),
+	    .c = dense(bed, COLS),
 	    .row_offsets = fresh(bed, 4 * (EXPERTS + 1)),
 	    .scale_rows = fresh(bed, 4 * EXPERTS),
 	    .scale_rows_total = ROWS,
 	};
+	bed->options.struct_bytes = sizeof(bed->options);
+}
+
+static void make_plan(struct bed *bed, bool is_moe)
+{
 	assert_int_equal(
 	    is_moe ? nib_plan_create_moe(bed->device, NIB_DUAL_GEMM, &bed->moe,
 					 NULL, &bed->plan, NULL)
 		   : nib_plan_create(bed->device, NIB_DUAL_GEMM, bed->problems,
 				     COUNT, NULL, &bed->plan, NULL),
 	    NIB_OK);
-	bed->options.struct_bytes = sizeof(bed->options);
 	bed->fake->pointer_queries = 0;
+}
+
+static void make_bed(struct bed *bed, bool is_moe)
+{
+	make_inputs(bed);
+	make_plan(bed, is_moe);
+}
+
+/* A of all problems is x of fp16; a is garbage. */
+static void use_x(struct bed *bed)
+{
+	for (int i = 0; i < COUNT; i++) {
+		struct nib_problem *p = &bed->problems[i];
+
+		p->x = dense(bed, K);
+		p->activations = NIB_ACTIVATIONS_DENSE;
+		memset(&p->a, 0xff, sizeof(p->a));
+	}
+	bed->moe.x = dense(bed, K);
+	bed->moe.activations = NIB_ACTIVATIONS_DENSE;
+	bed->moe.scale_rows = NULL;
+	memset(&bed->moe.a, 0xff, sizeof(bed->moe.a));
+}
+
+/* A plan of such problems, whatever the GPU has kernels for. */
+static void make_bed_of_x(struct bed *bed, bool is_moe)
+{
+	make_inputs(bed);
+	use_x(bed);
+	backend.plan = plan_anything;
+	make_plan(bed, is_moe);
 }
 
 static void free_bed(struct bed *bed)
@@ -449,6 +495,148 @@ static void experts(void)
 	free_bed(&bed);
 }
 
+/* ---- dense A ------------------------------------------------------------- */
+
+static void x_is_asked_about(void)
+{
+	struct bed bed;
+	void *other;
+
+	make_bed_of_x(&bed, false);
+	/* x; b, b2: codes and scales; c; two alphas.  a is none of them. */
+	assert_int_equal(take(&bed), COUNT * 8);
+	assert_int_equal(take(&bed), 0);
+	other = fresh(&bed, ROWS * K * 2);
+	bed.problems[1].x.data = other;
+	assert_int_equal(take(&bed), COUNT * 8);
+	assert_ptr_equal(bed.plan->last.problems[1].x.data, other);
+	assert_int_equal(bed.plan->last.problems[1].x.row_stride_elems, K);
+	assert_int_equal(take(&bed), 0);
+	free_bed(&bed);
+	make_bed_of_x(&bed, true);
+	/* x, b, b2, c, row_offsets, two alphas. */
+	assert_int_equal(take(&bed), 9);
+	assert_int_equal(take(&bed), 0);
+	bed.moe.x.data = fresh(&bed, ROWS * K * 2);
+	assert_int_equal(take(&bed), 9);
+	assert_int_equal(take(&bed), 0);
+	free_bed(&bed);
+}
+
+static void x_of_the_wrong_memory(void)
+{
+	_Alignas(64) static char host[4096];
+	struct bed bed;
+	void *data, *freed;
+
+	make_bed_of_x(&bed, false);
+	data = bed.problems[1].x.data;
+	bed.problems[1].x.data = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	bed.problems[1].x.data = (char *)data + 8;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT,
+		": must be a multiple of 16 bytes on cuda:0");
+	assert_int_equal(
+	    nib_device_alloc(bed.device, ROWS * K * 2, &freed, NULL), NIB_OK);
+	bed.problems[1].x.data = freed;
+	take(&bed);
+	bed.problems[1].x.data = data;
+	take(&bed);
+	nib_device_free(bed.device, freed);
+	bed.problems[1].x.data = freed;
+	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	fake_register_memory(host, ROWS * K * 2 - 1, CU_MEMORYTYPE_DEVICE, 0,
+			     0);
+	bed.problems[1].x.data = host;
+	refused(&bed, NIB_BAD_ARGUMENT,
+		": 1024 bytes, but only the first 1023 are memory of cuda:0");
+	fake_register_memory(host, ROWS * K * 2, CU_MEMORYTYPE_DEVICE, 1, 0);
+	refused(&bed, NIB_BAD_ARGUMENT,
+		"is memory of cuda:1; must be of cuda:0");
+	fake_register_memory(host, 0, 0, 0, 0);
+	bed.problems[1].x.data = data;
+	take(&bed);
+	free_bed(&bed);
+}
+
+static void x_of_experts(void)
+{
+	_Alignas(64) static char host[4096];
+	struct bed bed;
+	char *data;
+
+	make_bed_of_x(&bed, true);
+	data = bed.moe.x.data;
+	bed.moe.x.data = host;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.x.data = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	bed.moe.x.data = data + 2;
+	refused(&bed, NIB_BAD_ARGUMENT, "moe.x.data = 0x");
+	refused(&bed, NIB_BAD_ARGUMENT, "must be a multiple of 16 bytes");
+	bed.moe.x.data = data;
+	take(&bed);
+	free_bed(&bed);
+}
+
+/* Plans of what a GPU has no kernels for, by the backend's own check. */
+static void refused_plan(struct bed *bed, const char *rule)
+{
+	struct nib_error err;
+	char want[160];
+
+	assert_int_equal(nib_plan_create(bed->device, NIB_GEMM, bed->problems,
+					 COUNT, NULL, &bed->plan, &err),
+			 NIB_UNSUPPORTED);
+	assert_null(bed->plan);
+	snprintf(want, sizeof(want), "problems[0].activations = %s", rule);
+	assert_string_equal(err.message, want);
+	assert_int_equal(nib_plan_create_moe(bed->device, NIB_GEMM, &bed->moe,
+					     NULL, &bed->plan, &err),
+			 NIB_UNSUPPORTED);
+	assert_null(bed->plan);
+	snprintf(want, sizeof(want), "moe.activations = %s", rule);
+	assert_string_equal(err.message, want);
+}
+
+static void kinds_without_kernels(void)
+{
+	static const char types[] = ": must be NVFP4, or dense with x of fp16 "
+				    "or bf16, on a GPU";
+	struct cuda_arch arch;
+	struct bed bed;
+	char rule[128];
+
+	make_inputs(&bed);
+	use_x(&bed);
+	arch = *cuda_device(bed.device)->arch;
+	cuda_device(bed.device)->arch = &arch;
+	arch.takes_dense = false;
+	refused_plan(&bed, "1 (dense, x is fp16): must be NVFP4 on this GPU");
+	arch.takes_dense = true;
+	bed.moe.activations = NIB_ACTIVATIONS_INT8;
+	bed.moe.x.dtype = NIB_BF16;
+	for (int i = 0; i < COUNT; i++) {
+		bed.problems[i].activations = NIB_ACTIVATIONS_INT8;
+		bed.problems[i].x.dtype = NIB_BF16;
+	}
+	snprintf(rule, sizeof(rule), "2 (int8, x is bf16)%s", types);
+	refused_plan(&bed, rule);
+	bed.moe.activations = NIB_ACTIVATIONS_DENSE;
+	bed.moe.x.dtype = NIB_FP32;
+	for (int i = 0; i < COUNT; i++) {
+		bed.problems[i].activations = NIB_ACTIVATIONS_DENSE;
+		bed.problems[i].x.dtype = NIB_FP32;
+	}
+	snprintf(rule, sizeof(rule), "1 (dense, x is fp32)%s", types);
+	refused_plan(&bed, rule);
+	free_bed(&bed);
+}
+
+/* ---- packed weights ------------------------------------------------------ */
+
 /* Weights packed where others were freed: never by their address alone. */
 static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
 				     const char *part)
@@ -515,6 +703,10 @@ int main(int argc, char **argv)
 	    {"alignment", alignment},
 	    {"other_refusals", other_refusals},
 	    {"experts", experts},
+	    {"x_is_asked_about", x_is_asked_about},
+	    {"x_of_the_wrong_memory", x_of_the_wrong_memory},
+	    {"x_of_experts", x_of_experts},
+	    {"kinds_without_kernels", kinds_without_kernels},
 	    {"packed_weights_are_looked_at", packed_weights_are_looked_at},
 	};
 
