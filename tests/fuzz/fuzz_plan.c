@@ -60,29 +60,98 @@ static void take_weights(struct input *in, struct nib_nvfp4 *b, int64_t n,
 	take_nvfp4_strides(in, b);
 }
 
+/* ---- A ------------------------------------------------------------------- */
+
+/* What A of a problem or of a group is. */
+struct kind {
+	enum nib_activations activations;
+	enum nib_dtype dtype; /* of x */
+	bool is_x;
+};
+
+/*
+ * selector: the byte that chose the call.  From 192 A is x; the seeds that are
+ * older than x have lower ones, and mean what they meant.
+ */
+static struct kind take_kind(struct input *in, uint8_t selector)
+{
+	struct kind kind = {.is_x = selector >= 192};
+
+	if (!kind.is_x)
+		return kind;
+	kind.activations = selector < 250
+			       ? (enum nib_activations)(1 + selector / 4 % 2)
+			       : (enum nib_activations)selector;
+	kind.dtype = take_dtype(in);
+	return kind;
+}
+
+/* The sizes and strides of A; every byte of the other view is garbage. */
+static void take_a(struct input *in, const struct kind *kind, int64_t rows,
+		   struct nib_problem *p)
+{
+	const int64_t k = take_k(in), batch = take_batch(in);
+
+	memset(&p->a, 0xa5, sizeof(p->a));
+	memset(&p->x, 0xa5, sizeof(p->x));
+	p->activations = kind->activations;
+	if (!kind->is_x) {
+		p->a = (struct nib_nvfp4){.rows = rows, .k = k, .batch = batch};
+		take_nvfp4_strides(in, &p->a);
+		return;
+	}
+	p->x = (struct nib_dense){.rows = rows, .cols = k, .batch = batch};
+	take_dense_strides(in, &p->x);
+	/* One problem in sixteen is not like the others of its group. */
+	if (take_u8(in) < 240)
+		p->x.dtype = kind->dtype;
+	else
+		p->activations = (enum nib_activations)(take_u8(in) % 4);
+}
+
+/* What the sizes of the other operands must fit. */
+static int64_t rows_of(const struct kind *kind, const struct nib_problem *p)
+{
+	return kind->is_x ? p->x.rows : p->a.rows;
+}
+
+static int64_t k_of(const struct kind *kind, const struct nib_problem *p)
+{
+	return kind->is_x ? p->x.cols : p->a.k;
+}
+
+static int64_t batch_of(const struct kind *kind, const struct nib_problem *p)
+{
+	return kind->is_x ? p->x.batch : p->a.batch;
+}
+
+/* ---- problems -------------------------------------------------------------- */
+
 static void take_problem(struct input *in, enum nib_op op,
-			 struct nib_problem *p)
+			 const struct kind *kind, struct nib_problem *p)
 {
 	int64_t n = take_size(in);
+	int64_t k, batch;
 
-	p->a.rows = op == NIB_GEMV ? take_same(in, 1) : take_size(in);
-	p->a.k = take_k(in);
-	p->a.batch = take_batch(in);
-	take_nvfp4_strides(in, &p->a);
-	take_weights(in, &p->b, n, p->a.k, p->a.batch);
-	take_weights(in, &p->b2, n, p->a.k, p->a.batch);
-	p->c.rows = take_same(in, p->a.rows);
+	take_a(in, kind, op == NIB_GEMV ? take_same(in, 1) : take_size(in), p);
+	k = k_of(kind, p);
+	batch = batch_of(kind, p);
+	take_weights(in, &p->b, n, k, batch);
+	take_weights(in, &p->b2, n, k, batch);
+	p->c.rows = take_same(in, rows_of(kind, p));
 	p->c.cols = take_same(in, n);
-	p->c.batch = take_same(in, p->a.batch);
+	p->c.batch = take_same(in, batch);
 	take_dense_strides(in, &p->c);
 	p->alpha = take_alpha(in);
 	p->alpha2 = take_alpha(in);
 }
 
 /* True if the problem has all its buffers. */
-static bool fill_problem(struct input *in, struct nib_problem *p)
+static bool fill_problem(struct input *in, const struct kind *kind,
+			 struct nib_problem *p)
 {
-	bool a = fill_nvfp4(in, &p->a, p->a.rows);
+	bool a = kind->is_x ? fill_dense(in, &p->x)
+			    : fill_nvfp4(in, &p->a, p->a.rows);
 	bool b = fill_nvfp4(in, &p->b, p->b.rows);
 	bool b2 = fill_nvfp4(in, &p->b2, p->b2.rows);
 	bool c = fill_dense(in, &p->c);
@@ -90,9 +159,18 @@ static bool fill_problem(struct input *in, struct nib_problem *p)
 	return a && b && b2 && c;
 }
 
-static void free_problem(struct nib_problem *p)
+static void free_a(const struct kind *kind, struct nib_nvfp4 *a,
+		   struct nib_dense *x)
 {
-	free_nvfp4(&p->a);
+	if (kind->is_x)
+		free(x->data);
+	else
+		free_nvfp4(a);
+}
+
+static void free_problem(const struct kind *kind, struct nib_problem *p)
+{
+	free_a(kind, &p->a, &p->x);
 	free_nvfp4(&p->b);
 	free_nvfp4(&p->b2);
 	free(p->c.data);
@@ -194,7 +272,8 @@ static void run_problems(struct nib_plan *plan, enum nib_op op,
 	free(options.workspace);
 }
 
-static void fuzz_problems(struct input *in, struct nib_device *device)
+static void fuzz_problems(struct input *in, uint8_t selector,
+			  struct nib_device *device)
 {
 	struct nib_problem problems[MAX_PROBLEMS] = {0};
 	struct nib_packed *packed[2 * MAX_PROBLEMS] = {0};
@@ -202,12 +281,13 @@ static void fuzz_problems(struct input *in, struct nib_device *device)
 	int64_t count = take_u8(in) % (MAX_PROBLEMS + 1);
 	bool is_small = true, is_packed = take_u8(in) % 2;
 	bool caller_workspace = take_u8(in) % 2;
+	const struct kind kind = take_kind(in, selector);
 	struct nib_plan *plan;
 
 	for (int64_t i = 0; i < count; i++)
-		take_problem(in, op, &problems[i]);
+		take_problem(in, op, &kind, &problems[i]);
 	for (int64_t i = 0; i < count; i++)
-		is_small = fill_problem(in, &problems[i]) && is_small;
+		is_small = fill_problem(in, &kind, &problems[i]) && is_small;
 	for (int64_t i = 0; is_packed && i < count; i++) {
 		packed[2 * i] = pack(device, &problems[i].b);
 		packed[2 * i + 1] = pack(device, &problems[i].b2);
@@ -222,7 +302,7 @@ static void fuzz_problems(struct input *in, struct nib_device *device)
 			     is_small);
 	nib_plan_free(plan);
 	for (int64_t i = 0; i < count; i++)
-		free_problem(&problems[i]);
+		free_problem(&kind, &problems[i]);
 	for (int i = 0; i < 2 * MAX_PROBLEMS; i++)
 		nib_packed_free(packed[i]);
 }
@@ -281,11 +361,13 @@ static void run_moe(struct nib_plan *plan, enum nib_op op,
 		broken("outside the bound", &err);
 }
 
-static bool fill_moe(struct input *in, struct nib_moe_problem *moe)
+static bool fill_moe(struct input *in, const struct kind *kind,
+		     struct nib_moe_problem *moe)
 {
 	int64_t scale_rows =
 	    moe->scale_rows ? moe->scale_rows_total : moe->a.rows;
-	bool a = fill_nvfp4(in, &moe->a, scale_rows);
+	bool a = kind->is_x ? fill_dense(in, &moe->x)
+			    : fill_nvfp4(in, &moe->a, scale_rows);
 	bool b = fill_nvfp4(in, &moe->b, moe->b.rows);
 	bool b2 = fill_nvfp4(in, &moe->b2, moe->b2.rows);
 	bool c = fill_dense(in, &moe->c);
@@ -293,14 +375,31 @@ static bool fill_moe(struct input *in, struct nib_moe_problem *moe)
 	return a && b && b2 && c;
 }
 
-static void fuzz_moe(struct input *in, struct nib_device *device)
+static void take_moe(struct input *in, const struct kind *kind,
+		     struct nib_moe_problem *moe)
+{
+	struct nib_problem like = {0};
+
+	take_problem(in, NIB_GEMM, kind, &like);
+	moe->a = like.a, moe->b = like.b, moe->b2 = like.b2, moe->c = like.c;
+	moe->x = like.x, moe->activations = like.activations;
+	moe->alpha = like.alpha, moe->alpha2 = like.alpha2;
+	if (kind->is_x)
+		moe->x.batch = take_same(in, 1);
+	else
+		moe->a.batch = take_same(in, 1);
+	moe->c.batch = take_same(in, 1);
+}
+
+static void fuzz_moe(struct input *in, uint8_t selector,
+		     struct nib_device *device)
 {
 	struct nib_plan_options options = {.struct_bytes = sizeof(options),
 					   .caller_workspace = 1};
 	enum nib_op op = take_op(in);
 	bool is_packed = take_u8(in) % 2, has_scale_rows = take_u8(in) % 2;
 	int32_t offsets[MAX_EXPERTS + 1], scale_rows[MAX_EXPERTS];
-	struct nib_problem like = {0};
+	const struct kind kind = take_kind(in, selector);
 	struct nib_moe_problem moe = {.row_offsets = offsets};
 	struct nib_packed *packed[2] = {0};
 	struct nib_plan *plan = NULL;
@@ -308,12 +407,11 @@ static void fuzz_moe(struct input *in, struct nib_device *device)
 	enum nib_status status;
 	bool is_small;
 
-	take_problem(in, NIB_GEMM, &like);
-	moe.a = like.a, moe.b = like.b, moe.b2 = like.b2, moe.c = like.c;
-	moe.alpha = like.alpha, moe.alpha2 = like.alpha2;
-	moe.a.batch = take_same(in, 1);
-	moe.c.batch = take_same(in, 1);
-	take_offsets(in, offsets, moe.a.rows);
+	take_moe(in, &kind, &moe);
+	/* x has no scales: one input in sixteen gets that wrong. */
+	if (kind.is_x)
+		has_scale_rows = has_scale_rows && take_u8(in) >= 224;
+	take_offsets(in, offsets, kind.is_x ? moe.x.rows : moe.a.rows);
 	if (has_scale_rows) {
 		int64_t step = moe.a.scale_layout == NIB_LINEAR ? 48 : 128;
 
@@ -324,7 +422,7 @@ static void fuzz_moe(struct input *in, struct nib_device *device)
 	/* Arrays are read to the count of b: it must be theirs. */
 	if (moe.b.batch > MAX_EXPERTS)
 		moe.row_offsets = NULL;
-	is_small = fill_moe(in, &moe) && moe.row_offsets;
+	is_small = fill_moe(in, &kind, &moe) && moe.row_offsets;
 	if (is_packed) {
 		moe.b_packed = packed[0] = pack(device, &moe.b);
 		moe.b2_packed = packed[1] = pack(device, &moe.b2);
@@ -336,7 +434,7 @@ static void fuzz_moe(struct input *in, struct nib_device *device)
 	nib_plan_free(plan);
 	nib_packed_free(packed[0]);
 	nib_packed_free(packed[1]);
-	free_nvfp4(&moe.a);
+	free_a(&kind, &moe.a, &moe.x);
 	free_nvfp4(&moe.b);
 	free_nvfp4(&moe.b2);
 	free(moe.c.data);
@@ -346,10 +444,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
 	struct input in = {data, n_bytes};
 	struct nib_device *device = take_device(&in);
+	const uint8_t selector = take_u8(&in);
 
-	if (take_u8(&in) % 4)
-		fuzz_problems(&in, device);
+	if (selector % 4)
+		fuzz_problems(&in, selector, device);
 	else
-		fuzz_moe(&in, device);
+		fuzz_moe(&in, selector, device);
 	return 0;
 }
