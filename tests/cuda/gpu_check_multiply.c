@@ -193,6 +193,15 @@ static int64_t edge_k(int i)
 	return edges_k[i % (gpu_is_small() ? 6 : 7)];
 }
 
+/* Which operands have their batches between rows: the lowest four bits. */
+static void set_between(struct gpu_item *x, int bits)
+{
+	x->a.is_between = bits & 1;
+	x->b.is_between = bits & 2;
+	x->b2.is_between = bits & 4;
+	x->c.is_between = bits & 8;
+}
+
 static void check_singles(void)
 {
 	for (int i = 0; i < gpu_cases(17 * 8); i++) {
@@ -212,10 +221,7 @@ static void check_singles(void)
 		    op, 1 + gpu_rnd_below(i % 3 ? 150 : 4), edges_n[i % 8],
 		    edges_k[gpu_rnd_below(6)], batch, i & 2 ? batch : 1);
 
-		x.a.is_between = i & 4;
-		x.b.is_between = i & 8;
-		x.b2.is_between = i & 16;
-		x.c.is_between = i & 32;
+		set_between(&x, i >> 2);
 		check_single(&x);
 	}
 }
@@ -316,10 +322,7 @@ static void check_batches(void)
 		    op, 1 + gpu_rnd_below(i % 4 ? 40 : 150), edges_n[i % 7],
 		    edges_k[gpu_rnd_below(5)], batch, i & 2 ? batch : 1);
 
-		x.a.is_between = i & 4;
-		x.b.is_between = i & 8;
-		x.b2.is_between = i & 16;
-		x.c.is_between = i & 32;
+		set_between(&x, i >> 2);
 		check_batch(x);
 		/* Packed weights have no parts. */
 		x.packed = true;
