@@ -635,6 +635,39 @@ static void kinds_without_kernels(void)
 	free_bed(&bed);
 }
 
+/* Tensor maps step by 16 bytes, which x's strides are multiples of. */
+static void strides_of_x(void)
+{
+	static const char rule[] =
+	    ": row_stride_elems = 68, batch_stride_elems = 544: must be "
+	    "multiples of 8 below 2^39 on a GPU";
+	struct nib_error err;
+	struct bed bed;
+	char want[160];
+
+	make_inputs(&bed);
+	use_x(&bed);
+	bed.problems[1].x.row_stride_elems = bed.moe.x.row_stride_elems = K + 4;
+	assert_int_equal(nib_plan_create(bed.device, NIB_DUAL_GEMM,
+					 bed.problems, COUNT, NULL, &bed.plan,
+					 &err),
+			 NIB_UNSUPPORTED);
+	assert_null(bed.plan);
+	snprintf(want, sizeof(want), "problems[1].x%s", rule);
+	assert_string_equal(err.message, want);
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_DUAL_GEMM,
+					     &bed.moe, NULL, &bed.plan, &err),
+			 NIB_UNSUPPORTED);
+	assert_null(bed.plan);
+	snprintf(want, sizeof(want), "moe.x%s", rule);
+	assert_string_equal(err.message, want);
+	bed.problems[1].x.row_stride_elems = K + 8;
+	bed.problems[1].x.data = fresh(&bed, ROWS * (K + 8) * 2);
+	make_plan(&bed, false);
+	assert_int_equal(take(&bed), COUNT * 8);
+	free_bed(&bed);
+}
+
 /* ---- packed weights ------------------------------------------------------ */
 
 /* Weights packed where others were freed: never by their address alone. */
@@ -707,6 +740,7 @@ int main(int argc, char **argv)
 	    {"x_of_the_wrong_memory", x_of_the_wrong_memory},
 	    {"x_of_experts", x_of_experts},
 	    {"kinds_without_kernels", kinds_without_kernels},
+	    {"strides_of_x", strides_of_x},
 	    {"packed_weights_are_looked_at", packed_weights_are_looked_at},
 	};
 
