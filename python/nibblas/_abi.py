@@ -46,6 +46,11 @@ NIB_GEMM = 0
 NIB_DUAL_GEMM = 1
 NIB_GEMV = 2
 
+# enum nib_activations
+NIB_ACTIVATIONS_NVFP4 = 0
+NIB_ACTIVATIONS_DENSE = 1
+NIB_ACTIVATIONS_INT8 = 2
+
 # enum nib_recipe
 NIB_RECIPE_MODELOPT = 0
 NIB_RECIPE_COMPRESSED_TENSORS = 1
@@ -165,6 +170,8 @@ class nib_problem(C.Structure):
         ("alpha", C.c_void_p),
         ("alpha2", C.c_void_p),
         ("c", nib_dense),
+        ("x", nib_dense),
+        ("activations", C.c_int),
         ("reserved", C.c_uint64 * 4),
     ]
 
@@ -182,6 +189,8 @@ class nib_moe_problem(C.Structure):
         ("row_offsets", C.c_void_p),
         ("scale_rows", C.c_void_p),
         ("scale_rows_total", C.c_int64),
+        ("x", nib_dense),
+        ("activations", C.c_int),
         ("reserved", C.c_uint64 * 4),
     ]
 
