@@ -116,14 +116,15 @@ def load(path):
 lib = load(library_path())
 
 # The library calls an argument problems[0].b2.k; here it is b2.k for a single product,
-# and problems[3].b2.k is b2[3].k for the fourth product of a group.
+# and problems[3].b2.k is b2[3].k for the fourth product of a group.  Its a and x are
+# both called a.
 NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe)\.(\w+)")
 GLOBAL = re.compile(r"\*?options\.global(_pointer)?\b")
 
 
 def translate(text, count=1, names=None):
     """Returns the text with this package's names of arguments."""
-    names = names or {}
+    names = {"x": "a", **(names or {})}
 
     def rename(match):
         index, field = match.groups()
@@ -144,12 +145,12 @@ def fail(status, error, count=1, names=None):
                                     argument)
 
 
-def call(name, *arguments, names=None):
+def call(name, *arguments, count=1, names=None):
     """Calls a function whose last argument is a struct nib_error; raises its error."""
     error = abi.nib_error()
     status = getattr(lib, name)(*arguments, C.byref(error))
     if status:
-        fail(status, error, names=names)
+        fail(status, error, count, names)
 
 
 def version() -> str:

@@ -20,6 +20,7 @@ from nibblas._workspaces import NEW_SIZES, Workspaces, is_capturing
 
 LayoutName: TypeAlias = Literal["tiled", "linear"]
 TypeName: TypeAlias = Literal["float32", "float16", "bfloat16"]
+ActivationsName: TypeAlias = Literal["dense", "int8", "nvfp4"]
 RecipeName: TypeAlias = Literal["modelopt", "compressed-tensors", "ggml"]
 
 # What C's views are called here.
@@ -60,10 +61,11 @@ class _Call:
             self.arrays[name] = x
         return x
 
-    def operand(self, name, codes, scales, layout):
+    def operand(self, name, codes, scales, layout, activations=None):
         _check_layout(name + "_scales", scales, layout)
         return _problems.Operand(self.add(name, codes),
-                                 self.add(name + "_scales", scales), layout)
+                                 self.add(name + "_scales", scales), layout,
+                                 activations)
 
     def alpha(self, name, value):
         """An array of the device, or a number on the host."""
@@ -86,6 +88,23 @@ class _Call:
 
 
 _workspaces = Workspaces()
+
+
+def _result_type(out_dtype, a):
+    """The type of a new result: codes give float32, floats their own type."""
+    if out_dtype is None:
+        return a.dtype if a.dtype in views.DENSE else "float32"
+    return out_dtype
+
+
+def _pointers(words, arrays, c):
+    """(word, address) of each array by name.  A without scales is the library's x."""
+    for name, x in arrays.items():
+        if name == "a" and "a_scales" not in arrays:
+            name = "x"
+        if name != "out":
+            yield words[name], x.pointer
+    yield words["c"], c.pointer
 
 
 def _plan(device, op, template, stream, given, weights=None):
@@ -116,9 +135,9 @@ def _run(plan, pointers, stream):
     plan.run(work)
 
 
-def _multiply(op, call_, build, out, out_dtype, layouts, stream, packed=None):
+def _multiply(op, call_, build, out, out_dtype, options, stream, packed=None):
     """One product.  build(c, dtype) gives the problem and the shape of c."""
-    name = call_.device()
+    name, out_dtype = call_.device(), _result_type(out_dtype, call_.arrays["a"])
     device = packed.device if packed else _device.device(name)
     if device.name != name:
         raise ArgumentError(f"b: packed on {device.name}; must be on a's {name}",
@@ -128,20 +147,17 @@ def _multiply(op, call_, build, out, out_dtype, layouts, stream, packed=None):
     if c is not None:
         call_.arrays["out"] = c
         call_.device()
-    key = ("array", op, name, call_.key(), layouts, out_dtype)
+    key = ("array", op, name, call_.key(), options, out_dtype)
     plan = plans.get(key)
     if plan is None:
         problem, shape = build(c, out_dtype)
-        empty = problem.a.batch == 0
-        template = (abi.nib_problem * (not empty))(*[problem][:not empty])
+        full = not _problems.is_empty(problem)
+        template = (abi.nib_problem * full)(*[problem][:full])
         plan = plans.add(key, _plan(device, op, template, stream, shape, packed))
     if c is None:
         out, c = call_.out("out", None, plan.given, out_dtype, name)
     if plan.count:
-        words = _problems.PROBLEM_WORDS
-        pointers = [(words[name], x.pointer)
-                    for name, x in call_.arrays.items() if name != "out"]
-        _run(plan, [*pointers, (words["c"], c.pointer)], stream)
+        _run(plan, _pointers(_problems.PROBLEM_WORDS, call_.arrays, c), stream)
     return out
 
 
@@ -170,9 +186,9 @@ def pack(b: AnyArray, b_scales: AnyArray, *, b_layout: LayoutName = "tiled",
 
 
 def _two(op, a, a_scales, b, b_scales, alpha, out, out_dtype, a_layout,
-         b_layout, stream):
+         b_layout, activations, stream):
     args = _Call(stream)
-    left = args.operand("a", a, a_scales, a_layout)
+    left = args.operand("a", a, a_scales, a_layout, activations)
     right = b if isinstance(b, Packed) else args.operand(
         "b", b, b_scales, b_layout)
     factor = args.alpha("alpha", alpha)
@@ -180,25 +196,33 @@ def _two(op, a, a_scales, b, b_scales, alpha, out, out_dtype, a_layout,
     def build(c, dtype):
         return _problems.product(left, right, None, [factor], c=c, dtype=dtype,
                                  gemv=op == abi.NIB_GEMV)
-    return _multiply(op, args, build, out, out_dtype, (a_layout, b_layout),
-                     stream, b if isinstance(b, Packed) else None)
+    return _multiply(op, args, build, out, out_dtype,
+                     (a_layout, b_layout, activations), stream,
+                     b if isinstance(b, Packed) else None)
 
 
-def gemm(a: AnyArray, a_scales: AnyArray, b: "AnyArray | Packed",
+def gemm(a: AnyArray, a_scales: AnyArray | None, b: "AnyArray | Packed",
          b_scales: AnyArray | None = None, *, alpha: "float | AnyArray | None" = None,
-         out: Any = None, out_dtype: TypeName = "float32",
+         out: Any = None, out_dtype: TypeName | None = None,
          a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+         activations: ActivationsName | None = None,
          stream: int | None = None) -> Any:
     """Computes alpha * A * B^T.
 
-    a, a_scales  codes [M, K/2] or [batch, M, K/2], and their scales in a_layout
+    a, a_scales  codes [M, K/2] or [batch, M, K/2], and their scales in a_layout; or
+                 float32, float16 or bfloat16 [M, K] or [batch, M, K], and None: these
+                 values are multiplied as they are (W4A16)
     b, b_scales  codes [N, K/2] or [batch, N, K/2], and their scales in b_layout; or
                  what pack() returns, without b_scales.  One matrix b goes with every
                  matrix of a stack a
     alpha        a number, or an array of one float32 where the others are; None is 1
     out          an array [M, N] or [batch, M, N] of float32, float16 or bfloat16 for
                  the result, which GPU arrays need; None makes a NumPy array
-    out_dtype    the type of a new array; "bfloat16" needs the package ml_dtypes
+    out_dtype    the type of a new array; None is that of floats a, "float32" for
+                 codes; "bfloat16" needs the package ml_dtypes
+    activations  "int8": floats a are rounded to 8 bits with a scale for every 16
+                 values of a row (W4A8, on a CPU); "dense" or "nvfp4" only says what a
+                 must be
     stream       CUDA: the stream to launch on, an int; None is the default stream
 
     Arrays are NumPy's or any with __dlpack__(), all on one device.  Codes are uint8,
@@ -209,31 +233,35 @@ def gemm(a: AnyArray, a_scales: AnyArray, b: "AnyArray | Packed",
     Returns out, or the new array.  Raises ArgumentError (a ValueError) with the
     argument, its shape and the rule."""
     return _two(abi.NIB_GEMM, a, a_scales, b, b_scales, alpha, out, out_dtype,
-                a_layout, b_layout, stream)
+                a_layout, b_layout, activations, stream)
 
 
-def gemv(a: AnyArray, a_scales: AnyArray, b: "AnyArray | Packed",
+def gemv(a: AnyArray, a_scales: AnyArray | None, b: "AnyArray | Packed",
          b_scales: AnyArray | None = None, *, alpha: "float | AnyArray | None" = None,
-         out: Any = None, out_dtype: TypeName = "float32",
+         out: Any = None, out_dtype: TypeName | None = None,
          a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+         activations: ActivationsName | None = None,
          stream: int | None = None) -> Any:
     """Computes alpha * B * a, a matrix times a vector.
 
     a, a_scales  codes [K/2] or [batch, K/2]; scales [K/16] or [batch, K/16] in layout
-                 "linear", one row of tiles each in "tiled"
+                 "linear", one row of tiles each in "tiled"; or floats [K] or
+                 [batch, K], and None
     b, b_scales  codes [N, K/2] or [batch, N, K/2], and their scales
 
     Returns [N] or [batch, N].  Everything else is as in gemm()."""
     return _two(abi.NIB_GEMV, a, a_scales, b, b_scales, alpha, out, out_dtype,
-                a_layout, b_layout, stream)
+                a_layout, b_layout, activations, stream)
 
 
-def dual_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
-              b2: AnyArray, b2_scales: AnyArray, *,
+def dual_gemm(a: AnyArray, a_scales: AnyArray | None, b: AnyArray,
+              b_scales: AnyArray, b2: AnyArray, b2_scales: AnyArray, *,
               alpha: "float | AnyArray | None" = None,
               alpha2: "float | AnyArray | None" = None, out: Any = None,
-              out_dtype: TypeName = "float32", a_layout: LayoutName = "tiled",
-              b_layout: LayoutName = "tiled", stream: int | None = None) -> Any:
+              out_dtype: TypeName | None = None, a_layout: LayoutName = "tiled",
+              b_layout: LayoutName = "tiled",
+              activations: ActivationsName | None = None,
+              stream: int | None = None) -> Any:
     """Computes silu(alpha * A * B^T) * (alpha2 * A * B2^T) in one kernel: the gate and
     up projections of a transformer's MLP.
 
@@ -241,7 +269,7 @@ def dual_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
 
     Everything else is as in gemm()."""
     args = _Call(stream)
-    left = args.operand("a", a, a_scales, a_layout)
+    left = args.operand("a", a, a_scales, a_layout, activations)
     right = args.operand("b", b, b_scales, b_layout)
     second = args.operand("b2", b2, b2_scales, b_layout)
     factors = [args.alpha("alpha", alpha), args.alpha("alpha2", alpha2)]
@@ -249,17 +277,20 @@ def dual_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
     def build(c, dtype):
         return _problems.product(left, right, second, factors, c=c, dtype=dtype)
     return _multiply(abi.NIB_DUAL_GEMM, args, build, out, out_dtype,
-                     (a_layout, b_layout), stream)
+                     (a_layout, b_layout, activations), stream)
 
 
-def group_gemm(a: Sequence[AnyArray], a_scales: Sequence[AnyArray],
-               b: Sequence[AnyArray], b_scales: Sequence[AnyArray], *, alpha: AnyArray | None = None,
-               out: Sequence[Any] | None = None, out_dtype: TypeName = "float32",
-               a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+def group_gemm(a: Sequence[AnyArray], a_scales: Sequence[AnyArray] | None,
+               b: Sequence[AnyArray], b_scales: Sequence[AnyArray], *,
+               alpha: AnyArray | None = None, out: Sequence[Any] | None = None,
+               out_dtype: TypeName | None = None, a_layout: LayoutName = "tiled",
+               b_layout: LayoutName = "tiled",
+               activations: ActivationsName | None = None,
                stream: int | None = None) -> Sequence[Any]:
     """Computes products of different sizes in one launch.
 
-    a, a_scales, b, b_scales, out  lists, of equal length, of what gemm() takes
+    a, a_scales, b, b_scales, out  lists, of equal length, of what gemm() takes;
+                                   a_scales is None if a are floats, of one type
     alpha  an array of float32, one value for each product
 
     Returns the list of results, [] for no products.  Errors name the product:
@@ -275,15 +306,18 @@ def group_gemm(a: Sequence[AnyArray], a_scales: Sequence[AnyArray],
     factor = args.add("alpha", alpha)
     if factor is not None:
         views.vector(factor, len(a))
-    pairs = [(args.operand(f"a[{i}]", a[i], a_scales[i], a_layout),
+    blocks = a_scales or [None] * len(a)
+    pairs = [(args.operand(f"a[{i}]", a[i], blocks[i], a_layout, activations),
               args.operand(f"b[{i}]", b[i], b_scales[i], b_layout))
              for i in range(len(a))]
+    out_dtype = _result_type(out_dtype, pairs[0][0].codes)
     given = None if out is None else [
         array(f"out[{i}]", c, stream, write=True) for i, c in enumerate(out)]
     for c in given or []:
         args.arrays[c.name] = c
     device = args.device()
-    key = ("array group", device, args.key(), (a_layout, b_layout), out_dtype)
+    key = ("array group", device, args.key(), (a_layout, b_layout, activations),
+           out_dtype)
     plan = cache.get(key)
     if plan is None:
         plan = cache.add(key, _group_plan(device, pairs, given, out_dtype,
@@ -301,7 +335,9 @@ def _group_plan(device, pairs, given, out_dtype, stream):
     made = [_problems.product(left, right, None, [], dtype=out_dtype,
                               c=None if given is None else given[i])
             for i, (left, right) in enumerate(pairs)]
-    full = [i for i, (p, _) in enumerate(made) if p.a.batch > 0]
+    for left, _ in pairs:
+        _problems.same_type(pairs[0][0], left)
+    full = [i for i, (p, _) in enumerate(made) if not _problems.is_empty(p)]
     template = (abi.nib_problem * len(full))(*(made[i][0] for i in full))
     return _plan(_device.device(device), abi.NIB_GEMM, template, stream,
                  ([shape for _, shape in made], full))
@@ -312,8 +348,11 @@ def _group_pointers(pairs, factor, given, full):
     for at, i in enumerate(full):
         base = at * _problems.PROBLEM_SIZE
         left, right = pairs[i]
-        yield base + words["a"], left.codes.pointer
-        yield base + words["a_scales"], left.scales.pointer
+        if left.scales is None:
+            yield base + words["x"], left.codes.pointer
+        else:
+            yield base + words["a"], left.codes.pointer
+            yield base + words["a_scales"], left.scales.pointer
         yield base + words["b"], right.codes.pointer
         yield base + words["b_scales"], right.scales.pointer
         yield base + words["c"], given[i].pointer
@@ -321,27 +360,31 @@ def _group_pointers(pairs, factor, given, full):
                0 if factor is None else factor.pointer + 4 * i)
 
 
-def moe_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
-             row_offsets: AnyArray, *, scale_rows: AnyArray | None = None,
-             b2: AnyArray | None = None, b2_scales: AnyArray | None = None,
-             alpha: AnyArray | None = None, alpha2: AnyArray | None = None,
-             out: Any = None, out_dtype: TypeName = "float32",
-             a_layout: LayoutName = "tiled", b_layout: LayoutName = "tiled",
+def moe_gemm(a: AnyArray, a_scales: AnyArray | None, b: AnyArray,
+             b_scales: AnyArray, row_offsets: AnyArray, *,
+             scale_rows: AnyArray | None = None, b2: AnyArray | None = None,
+             b2_scales: AnyArray | None = None, alpha: AnyArray | None = None,
+             alpha2: AnyArray | None = None, out: Any = None,
+             out_dtype: TypeName | None = None, a_layout: LayoutName = "tiled",
+             b_layout: LayoutName = "tiled",
+             activations: ActivationsName | None = None,
              stream: int | None = None) -> Any:
     """Computes a mixture of experts (MoE): rows row_offsets[e] to row_offsets[e + 1]
     of a are multiplied by matrix e of b; with b2 the dual product, as dual_gemm().
 
-    a, a_scales  codes [rows, K/2], the tokens of all experts, and their scales
+    a, a_scales  codes [rows, K/2], the tokens of all experts, and their scales; or
+                 floats [rows, K], and None
     b, b_scales  codes [experts, N, K/2], and their scales
     row_offsets  int32 [experts + 1], ascending
     scale_rows   int32 [experts]: the row of a_scales at which the scales of each
-                 expert begin; None: the row of a at which its tokens begin
+                 expert begin; None: the row of a at which its tokens begin, or a
+                 without scales
     alpha, alpha2  float32 [experts], or None
 
     Returns [rows, N]; rows outside the offsets are not written.  Everything else is
     as in gemm()."""
     args = _Call(stream)
-    left = args.operand("a", a, a_scales, a_layout)
+    left = args.operand("a", a, a_scales, a_layout, activations)
     right = args.operand("b", b, b_scales, b_layout)
     second = None if b2 is None else args.operand("b2", b2, b2_scales, b_layout)
     routes = [args.add("row_offsets", row_offsets),
@@ -350,8 +393,9 @@ def moe_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
     c = array("out", out, stream, write=True)
     if c is not None:
         args.arrays["out"] = c
-    name = args.device()
-    key = ("array moe", name, args.key(), (a_layout, b_layout), out_dtype)
+    name, out_dtype = args.device(), _result_type(out_dtype, left.codes)
+    key = ("array moe", name, args.key(), (a_layout, b_layout, activations),
+           out_dtype)
     plan = cache.get(key)
     if plan is None:
         moe, shape = _problems.moe(left, right, second, *routes, factors,
@@ -361,10 +405,7 @@ def moe_gemm(a: AnyArray, a_scales: AnyArray, b: AnyArray, b_scales: AnyArray,
                                     shape))
     if c is None:
         out, c = args.out("out", None, plan.given, out_dtype, name)
-    words = _problems.MOE_WORDS
-    pointers = [(words[key], x.pointer) for key, x in args.arrays.items()
-                if key != "out"]
-    _run(plan, [*pointers, (words["c"], c.pointer)], stream)
+    _run(plan, _pointers(_problems.MOE_WORDS, args.arrays, c), stream)
     return out
 
 

@@ -11,7 +11,8 @@ import threading
 import weakref
 
 from nibblas import _abi as abi
-from nibblas._library import call, fail, lib
+from nibblas import _views as views
+from nibblas._library import UnsupportedError, call, fail, lib
 
 WORD = C.sizeof(C.c_void_p)
 
@@ -74,6 +75,33 @@ class Kept:
         self.idle.append(work)
 
 
+def _create(function, template, names, *arguments):
+    """Makes a plan; a device that does not take such an A says so of this package's
+    arguments, and what to do."""
+    is_moe = isinstance(template, abi.nib_moe_problem)
+    try:
+        call(function, *arguments, count=1 if is_moe else len(template),
+             names=names)
+    except UnsupportedError as error:
+        if not error.argument.startswith("activations"):
+            raise
+        first = template if is_moe else template[0]
+        raise _advice(error, first, (names or {}).get("x", "a")) from None
+
+
+def _advice(error, problem, name):
+    """What is said of A that a device does not take.  name: this call's for A."""
+    rule = "must be " + str(error).partition("must be ")[2]
+    if problem.activations == abi.NIB_ACTIVATIONS_INT8:
+        return UnsupportedError(f"activations = 'int8': {rule}", "activations")
+    kind = next(key for key, value in views.DENSE.items()
+                if value == problem.x.dtype)
+    to_do = "quantise it"
+    if kind == "float32" and "bf16" in rule:
+        to_do = f"{name}.to(torch.bfloat16), or quantise it"
+    return UnsupportedError(f"{name}: {kind} as it is: {rule}: {to_do}", name)
+
+
 class Plan(Kept):
     """A plan of the library.  template is a struct nib_moe_problem for a mixture of
     experts, else an array of struct nib_problem."""
@@ -94,11 +122,11 @@ class Plan(Kept):
             struct_bytes=C.sizeof(abi.nib_plan_options),
             caller_workspace=caller_workspace)
         if self.is_moe:
-            call("nib_plan_create_moe", device.handle, op, C.byref(template),
-                 C.byref(options), C.byref(self.handle), names=names)
+            _create("nib_plan_create_moe", template, names, device.handle, op,
+                    C.byref(template), C.byref(options), C.byref(self.handle))
         else:
-            call("nib_plan_create", device.handle, op, template, self.count,
-                 C.byref(options), C.byref(self.handle), names=names)
+            _create("nib_plan_create", template, names, device.handle, op,
+                    template, self.count, C.byref(options), C.byref(self.handle))
         # At the end of the process the system frees everything.
         weakref.finalize(self, lib.nib_plan_free, self.handle).atexit = False
         self.workspace_bytes = self.info().workspace_bytes

@@ -7,16 +7,24 @@ from typing import NamedTuple
 
 from nibblas import _abi as abi
 from nibblas import _views as views
+from nibblas._library import ArgumentError
 from nibblas._packed import Packed
 from nibblas._plans import word
 
 
 class Operand(NamedTuple):
-    """An NVFP4 argument: arrays and a layout."""
+    """An argument: the codes of NVFP4 with their scales and layout; or, as A only,
+    floats without scales.  activations: what the caller says of A, or None."""
 
     codes: views.Array
-    scales: views.Array
+    scales: views.Array | None
     layout: str
+    activations: str | None = None
+
+    @property
+    def width(self):
+        """The columns of codes, for messages."""
+        return "K" if self.scales is None else "K/2"
 
 
 def _alpha(alpha, count):
@@ -40,22 +48,71 @@ def _result(shape, dtype):
                          rows=rows, cols=cols, batch=batch)
 
 
+def _kind(a):
+    """The value of enum nib_activations: what A's scales and the caller say."""
+    kind, wanted = abi.NIB_ACTIVATIONS_NVFP4, a.activations
+    if a.scales is None:
+        kind = abi.NIB_ACTIVATIONS_DENSE
+    if wanted is None:
+        return kind
+    chosen = views.choose("activations", wanted, views.ACTIVATIONS)
+    if (chosen == abi.NIB_ACTIVATIONS_NVFP4) != (
+            kind == abi.NIB_ACTIVATIONS_NVFP4):
+        name = a.codes.name
+        rule = (f"{name} must be codes with {name}_scales: quantise it"
+                if a.scales is None else
+                f"{name} must be float32, float16 or bfloat16, without scales")
+        raise ArgumentError(f"activations = {wanted!r}: {rule}", "activations")
+    return chosen
+
+
+def _fill_a(problem, a, scale_rows=None):
+    """Writes A into a problem of either struct, and returns its Sizes."""
+    problem.activations, scales = _kind(a), a.codes.name + "_scales"
+    if problem.activations == abi.NIB_ACTIVATIONS_NVFP4:
+        if a.codes.dtype in views.DENSE:
+            a.codes.fail("must be uint8 or float4_e2m1fn_x2, two values to a "
+                         f"byte; its own values are multiplied with {scales} = "
+                         "None")
+        problem.a, sizes = views.nvfp4(a.codes, a.scales, a.layout, scale_rows)
+        return sizes
+    if a.codes.dtype in views.CODES:
+        raise ArgumentError(f"{scales} = None: must be the scales of "
+                            f"{a.codes.name}, which is {a.codes.dtype}; only "
+                            "float32, float16 and bfloat16 have none", scales)
+    problem.x, sizes = views.dense(a.codes)
+    if sizes.cols % abi.NIB_BLOCK:
+        a.codes.fail(f"K = {sizes.cols}: must be a multiple of 16")
+    return sizes
+
+
+def same_type(first, a):
+    """Checks that floats of a group have one type; first: A of its first product."""
+    if a.scales is None and a.codes.dtype != first.codes.dtype:
+        a.codes.fail(f"must be {first.codes.dtype}, as {first.codes.name} is")
+
+
+def is_empty(problem):
+    """Whether a product is of no matrices; the library has no batch of 0."""
+    return (problem.x if problem.activations else problem.a).batch == 0
+
+
 def product(a, b, b2, alphas, c=None, dtype=None, gemv=False):
     """(nib_problem, shape of c) of A * B^T, or of the dual product if b2 is
-    not None.  gemv: a is [K/2] or [batch, K/2]."""
+    not None.  gemv: a is [K/2] or [batch, K/2]; floats have K columns."""
     p = abi.nib_problem()
     is_vector = gemv and len(a.codes.shape) == 1
     if gemv:
-        a = Operand(_as_row(a.codes), _vector_scales(a), a.layout)
-    p.a, a_sizes = views.nvfp4(*a)
+        a = a._replace(codes=_as_row(a.codes, a.width), scales=_vector_scales(a))
+    a_sizes = _fill_a(p, a)
     if isinstance(b, Packed):
         p.b_packed, b_sizes = b.handle, b.sizes
         b = Operand(_packed_codes(b), None, None)
     else:
-        p.b, b_sizes = views.nvfp4(*b)
+        p.b, b_sizes = views.nvfp4(*b[:3])
     views.same_k(a.codes, a_sizes, b.codes, b_sizes)
     if b2 is not None:
-        p.b2, b2_sizes = views.nvfp4(*b2)
+        p.b2, b2_sizes = views.nvfp4(*b2[:3])
         views.same_k(a.codes, a_sizes, b2.codes, b2_sizes)
         if b2_sizes.rows != b_sizes.rows:
             b2.codes.fail(f"{b2_sizes.rows} rows: must be {b.codes.name}'s "
@@ -83,10 +140,10 @@ def _packed_codes(b):
     return views.Array("b", 0, shape, (), "packed", b.device.name)
 
 
-def _as_row(x):
+def _as_row(x, width="K/2"):
     """[K/2] or [batch, K/2] as [1, 1, K/2] or [batch, 1, K/2]."""
     if len(x.shape) not in (1, 2):
-        x.fail("must be [K/2] or [batch, K/2]")
+        x.fail(f"must be [{width}] or [batch, {width}]")
     batch, stride = (1, 0) if len(x.shape) == 1 else (x.shape[0], x.strides[0])
     return x._replace(shape=(batch, 1, x.shape[-1]),
                       strides=(stride, 0, x.strides[-1]))
@@ -95,6 +152,8 @@ def _as_row(x):
 def _vector_scales(a):
     """The scales of vectors as a stack's: linear ones, [K/16] or [batch, K/16], get
     a dimension of one row; tiled ones stay."""
+    if a.scales is None:
+        return None
     if a.layout != "linear":
         x = a.scales
         if len(a.codes.shape) == 1:
@@ -123,16 +182,18 @@ def moe(a, b, b2, row_offsets, scale_rows, alphas, c=None, dtype=None):
     moe = abi.nib_moe_problem()
     total = None
     if len(a.codes.shape) != 2:
-        a.codes.fail("must be [rows, K/2]: the tokens of all experts")
+        a.codes.fail(f"must be [rows, {a.width}]: the tokens of all experts")
     if scale_rows is not None:
+        if a.scales is None:
+            scale_rows.fail(f"must be None: {a.codes.name} has no scales")
         total = _scale_rows_total(a)
         moe.scale_rows_total = total
-    moe.a, a_sizes = views.nvfp4(*a, scale_rows=total)
-    moe.b, b_sizes = views.nvfp4(*b)
+    a_sizes = _fill_a(moe, a, total)
+    moe.b, b_sizes = views.nvfp4(*b[:3])
     experts = b_sizes.batch
     stacks = [(moe.b, b)]
     if b2 is not None:
-        moe.b2, _ = views.nvfp4(*b2)
+        moe.b2, _ = views.nvfp4(*b2[:3])
         stacks.append((moe.b2, b2))
     for view, x in stacks:
         if len(x.codes.shape) != 3:
@@ -168,7 +229,8 @@ def _scale_rows_total(a):
     return numel // width
 
 
-# The words of the structs that hold pointers, by the names of arguments.
+# The words of the structs that hold pointers, by the names of arguments; "x" is A
+# where it has no scales.
 _P, _M = abi.nib_problem, abi.nib_moe_problem
 
 
@@ -177,7 +239,7 @@ def _words(struct, c):
              "b": ("b", "codes"), "b_scales": ("b", "scales"),
              "b2": ("b2", "codes"), "b2_scales": ("b2", "scales"),
              "alpha": ("alpha",), "alpha2": ("alpha2",), "c": ("c", "data"),
-             **c}
+             "x": ("x", "data"), **c}
     return {name: word(struct, *path) for name, path in paths.items()}
 
 

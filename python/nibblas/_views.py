@@ -14,6 +14,9 @@ RECIPES = {"modelopt": abi.NIB_RECIPE_MODELOPT,
            "ggml": abi.NIB_RECIPE_GGML}
 DENSE = {"float32": abi.NIB_FP32, "float16": abi.NIB_FP16,
          "bfloat16": abi.NIB_BF16}
+ACTIVATIONS = {"nvfp4": abi.NIB_ACTIVATIONS_NVFP4,
+               "dense": abi.NIB_ACTIVATIONS_DENSE,
+               "int8": abi.NIB_ACTIVATIONS_INT8}
 CODES = ("uint8", "float4_e2m1fn_x2")
 SCALES = ("uint8", "float8_e4m3fn")
 

@@ -8,6 +8,7 @@ import os
 import re
 import struct
 import unittest
+from typing import Any, NamedTuple
 
 import nibblas
 import numpy as np
@@ -79,6 +80,28 @@ def bound(a, b):
     return (groups + 4) * 2.0 ** -24 * np.abs(partials).sum(-1)
 
 
+def dense_bound(x, y):
+    """docs/numerics.md for CPU backends where A is floats: (K + 8) * 2^-24 * sum of
+    |products|; x, y: float64 values."""
+    return (x.shape[-1] + 8) * 2.0 ** -24 * (np.abs(x) @ np.abs(
+        np.swapaxes(y, -1, -2)))
+
+
+def int8_values(x):
+    """float64 values [..., K] as nibblas.h rounds them to 8 bits: 16 share the
+    smallest scale (1 + t/8) * 2^e, e >= -100, of at least their largest / 127."""
+    blocks = x.reshape(*x.shape[:-1], x.shape[-1] // 16, 16)
+    largest = np.abs(blocks).max(-1, keepdims=True)
+    exponent = np.frexp(np.maximum(largest / 127, 2.0 ** -100))[1] - 1
+    scale = np.full_like(largest, np.inf)
+    # The power of two may be one too low, where the quotient was rounded.
+    for e in (exponent, exponent + 1):
+        for eighths in range(8):
+            one = np.ldexp(1 + eighths / 8, e)
+            scale = np.where(one * 127 >= largest, np.minimum(scale, one), scale)
+    return (np.rint(blocks / scale) * scale).reshape(x.shape)
+
+
 def pointer(x):
     return None if x is None else x.ctypes.data
 
@@ -97,15 +120,34 @@ def dense(c, dtype):
                          batch=batch[0] if batch else 1)
 
 
-def reference(op, a, b, b2=None, alpha=None, alpha2=None):
-    """The oracle's fp32 result; operands are (codes, linear scales)."""
-    shape = (*a[0].shape[:-1], b[0].shape[-2])
-    c = np.zeros(shape, np.float32)
+class Floats(NamedTuple):
+    """A that has no scales.  data: bfloat16 as 16-bit integers; dtype and
+    activations: the library's."""
+
+    data: Any
+    dtype: int
+    activations: int
+
+
+def problem(a, b, b2, alpha, alpha2, c):
+    """One struct nib_problem; operands are (codes, linear scales), or Floats; c: a
+    struct nib_dense."""
     p = (abi.nib_problem * 1)(abi.nib_problem(
-        a=view(*a), b=view(*b), alpha=pointer(alpha), alpha2=pointer(alpha2),
-        c=dense(c, abi.NIB_FP32)))
+        b=view(*b), alpha=pointer(alpha), alpha2=pointer(alpha2), c=c))
+    if isinstance(a, Floats):
+        p[0].x, p[0].activations = dense(a.data, a.dtype), a.activations
+    else:
+        p[0].a = view(*a)
     if b2 is not None:
         p[0].b2 = view(*b2)
+    return p
+
+
+def reference(op, a, b, b2=None, alpha=None, alpha2=None):
+    """The oracle's fp32 result; operands as problem() takes them."""
+    shape = (*a[0].shape[:-1], b[0].shape[-2])
+    c = np.zeros(shape, np.float32)
+    p = problem(a, b, b2, alpha, alpha2, dense(c, abi.NIB_FP32))
     call("nib_reference", op, p, C.c_int64(1))
     return c
 
@@ -114,11 +156,7 @@ def failures(op, a, b, c, arithmetic, b2=None, alpha=None, alpha2=None):
     """nib_check(): how many elements of c are outside the bound of a device's
     arithmetic, and a sentence about the worst.  c: fp32 or fp16."""
     dtype = {"float32": abi.NIB_FP32, "float16": abi.NIB_FP16}[c.dtype.name]
-    p = (abi.nib_problem * 1)(abi.nib_problem(
-        a=view(*a), b=view(*b), alpha=pointer(alpha), alpha2=pointer(alpha2),
-        c=dense(c, dtype)))
-    if b2 is not None:
-        p[0].b2 = view(*b2)
+    p = problem(a, b, b2, alpha, alpha2, dense(c, dtype))
     options = abi.nib_check_options(
         struct_bytes=C.sizeof(abi.nib_check_options), arithmetic=arithmetic)
     result = abi.nib_check_result(

@@ -17,8 +17,8 @@ from unittest import mock
 
 import nibblas
 import numpy as np
-from common import (blocked, decode, failures, needs_torch, random_codes,
-                    random_scales)
+from common import (Floats, blocked, decode, failures, needs_torch,
+                    random_codes, random_scales)
 
 from nibblas import _abi as abi
 from nibblas import _device
@@ -168,6 +168,31 @@ class ByDlpack(EmulatedTest):
         nibblas.dual_gemm(*a, *b, *b, alpha=factor, alpha2=factor, out=half)
         self.assert_right(abi.NIB_DUAL_GEMM, left, right, half, b2=right,
                           alpha=alpha, alpha2=alpha)
+
+    def test_floats_as_a(self):
+        """float16 as it is, if the GPU has kernels for it; float32 and 8 bits are
+        refused with what to do."""
+        b, right = self.operand(130, 128)
+        x = self.rng.standard_normal((9, 128))
+        c = self.output(9, 130)
+        for dtype, kind, pattern in (
+                (np.float32, None, "^a: float32 as it is: must be NVFP4"),
+                (np.float16, "int8", "^activations = 'int8': must be NVFP4")):
+            with self.assertRaisesRegex(nibblas.UnsupportedError, pattern):
+                nibblas.gemm(Array(self.gpu, x.astype(dtype)), None, *b, out=c,
+                             activations=kind)
+        half = x.astype(np.float16)
+        a = Array(self.gpu, half)
+        try:
+            nibblas.gemm(a, None, *b, out=c)
+        except nibblas.UnsupportedError as error:
+            self.assertRegex(str(error), "^a: float16 as it is: must be NVFP4 on "
+                             "this GPU: quantise it")
+            return
+        left = Floats(half, abi.NIB_FP16, abi.NIB_ACTIVATIONS_DENSE)
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+        nibblas.gemm(a, None, nibblas.pack(*b), out=c)
+        self.assert_right(abi.NIB_GEMM, left, right, c)
 
     def test_costs_of_nib_tune(self):
         """A device has them from its opening; of a wrong file, none."""
@@ -438,6 +463,27 @@ class AsTensors(EmulatedTest):
                                side_effect=nibblas.OutOfMemoryError):
             self.gemm(self.output(9, 130), a, b)
         self.assertEqual(len(self.workspaces), 3)
+
+    def test_floats_as_a(self):
+        from nibblas.torch import _linear
+        b, right = self.operand(130, K)
+        half = self.rng.standard_normal((9, K)).astype(np.float16)
+        a, c = Array(self.gpu, half), self.output(9, 130)
+        self.multiply.takes_floats.cache_clear()
+        takes = self.multiply.takes_floats(0)
+        weight = mock.Mock(is_cuda=True, get_device=lambda: 0)
+        self.assertEqual(_linear._must_quantize(weight), not takes)
+        multiply = self.multiply.simple(self.cuda, abi.NIB_GEMM)
+        args = (c, a, None, *b, None, c.dtype, "tiled", "tiled")
+        if not takes:
+            with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                        "^a: float16 as it is: must be NVFP4"):
+                multiply(*args)
+            return
+        for _ in range(2):
+            multiply(*args)
+            self.assert_right(abi.NIB_GEMM, Floats(
+                half, abi.NIB_FP16, abi.NIB_ACTIVATIONS_DENSE), right, c)
 
     def test_experts(self):
         a, left = self.operand(9, 64)

@@ -9,8 +9,8 @@ import unittest
 
 import nibblas
 import numpy as np
-from common import (blocked, bound, decode, random_codes, random_scales,
-                    reference)
+from common import (blocked, bound, decode, dense_bound, int8_values,
+                    random_codes, random_scales, reference)
 
 from nibblas import _abi as abi
 
@@ -153,6 +153,82 @@ class Products(NumpyTest):
         for _ in range(5):
             nibblas.gemm(*a, *b)
         self.assertEqual(len(cache.plans), before)
+
+
+class FloatsAsA(NumpyTest):
+    """A that is multiplied as it is, or rounded to 8 bits."""
+
+    def floats(self, *shape, dtype=np.float32):
+        x = self.rng.standard_normal(shape).astype(dtype)
+        return x, x.astype(np.float64)
+
+    def test_gemm(self):
+        for dtype in (np.float32, np.float16):
+            a, x = self.floats(9, 96, dtype=dtype)
+            b, y, _ = self.operand(33, 96)
+            c = nibblas.gemm(a, None, *b, out_dtype="float32")
+            self.assert_within(c, x @ y.T, dense_bound(x, y))
+            own = nibblas.gemm(a, None, *b)
+            self.assertEqual(own.dtype, dtype)
+            self.assertTrue(np.array_equal(own, c.astype(dtype)))
+            self.assertTrue(np.array_equal(own, nibblas.gemm(
+                a, None, nibblas.pack(*b))))
+            out = np.zeros((9, 33), np.float32)
+            self.assertIs(nibblas.gemm(Foreign(a), None, *b, out=out,
+                                       activations="dense"), out)
+            self.assertTrue(np.array_equal(out, c))
+
+    def test_int8(self):
+        a, x = self.floats(9, 96, dtype=np.float16)
+        b, y, _ = self.operand(33, 96)
+        rounded = int8_values(x)
+        c = nibblas.gemm(a, None, *b, out_dtype="float32", activations="int8")
+        self.assert_within(c, rounded @ y.T, bound(rounded, y))
+        self.assertFalse(np.array_equal(c, nibblas.gemm(a, None, *b,
+                                                        out_dtype="float32")))
+
+    def test_gemv_dual_group(self):
+        a, x = self.floats(3, 64)
+        b, y, _ = self.operand(3, 20, 64)
+        self.assert_within(nibblas.gemv(a, None, *b), np.einsum(
+            "lk,lnk->ln", x, y), dense_bound(x[:, None], y)[:, 0])
+        one = [part[0] for part in b]
+        scale = 2.0 ** -8
+        got = nibblas.dual_gemm(a, None, *one, *one, alpha=scale, alpha2=scale)
+        g = x @ y[0].T * scale
+        self.assertTrue(np.allclose(got, g / (1 + np.exp(-g)) * g, 1e-4, 1e-5))
+        lists = [list(part) for part in b]
+        out = nibblas.group_gemm([a] * 3, None, *lists,
+                                 alpha=np.float32([1, 2, 4]))
+        for i, c in enumerate(out):
+            self.assert_within(c, 2 ** i * (x @ y[i].T),
+                               2 ** i * dense_bound(x, y[i]))
+
+    def test_moe(self):
+        a, x = self.floats(12, 64)
+        b, y, _ = self.operand(3, 20, 64)
+        offsets, alpha = np.int32([0, 5, 5, 12]), np.float32([1, 2, 4])
+        c = nibblas.moe_gemm(a, None, *b, offsets, alpha=alpha)
+        for e, s in enumerate(alpha):
+            rows = slice(offsets[e], offsets[e + 1])
+            self.assert_within(c[rows], s * (x[rows] @ y[e].T),
+                               s * dense_bound(x[rows], y[e]))
+
+    def test_refusals(self):
+        a, _ = self.floats(9, 64)
+        b, _, _ = self.operand(33, 64)
+        for pattern, args, kw in (
+                ("^a: .*float64: must be float32", (a.astype(float), None), {}),
+                ("^a_scales = None: must be the scales", (b[0], None), {}),
+                ("^a: .*float32: must be uint8", (a, b[1]), {}),
+                ("^activations = 'int8': a must be float32", b,
+                 {"activations": "int8"}),
+                ("^activations = 'half': must be", (a, None),
+                 {"activations": "half"}),
+                ("^out_dtype = 'bfloat16': NumPy has no", (a, None),
+                 {"out_dtype": "bfloat16"})):
+            with self.assertRaisesRegex(nibblas.ArgumentError, pattern):
+                nibblas.gemm(*args, *b, **kw)
 
 
 class Formats(NumpyTest):

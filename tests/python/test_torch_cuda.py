@@ -14,7 +14,7 @@ import unittest
 
 import nibblas
 import numpy as np
-from common import TorchTest, blocked, failures
+from common import Floats, TorchTest, blocked, failures
 
 from nibblas import _abi as abi
 from nibblas import _plans
@@ -79,6 +79,34 @@ class Products(CudaTest):
         for c in self.ops.group_gemm(*([x] * 3 for x in (*a, *b)), None,
                                      t.float32):
             self.assert_right(abi.NIB_GEMM, left, right, c)
+
+    def test_floats_as_a(self):
+        """As they are, if the GPU has kernels for them; it has none for float32 and
+        8 bits."""
+        t = self.torch
+        from nibblas.torch._multiply import takes_floats
+        b, right = self.operand(130, 256)
+        for activations, name in ((None, "^a: float32 as it is: must be NVFP4"),
+                                  ("int8", "^activations = 'int8': must be")):
+            with self.assertRaisesRegex(nibblas.UnsupportedError, name):
+                self.ops.gemm(t.zeros(5, 256, device="cuda"), None, *b,
+                              activations=activations)
+        if not takes_floats(0):
+            self.skipTest("this GPU takes NVFP4 alone")
+        alpha = t.tensor([2.0 ** -6], device="cuda")
+        weights = self.package.pack(*b)
+        for m in (1, 5, 130):
+            for dtype, kind in ((t.float16, abi.NIB_FP16),
+                                (t.bfloat16, abi.NIB_BF16)):
+                a = t.randn(m, 256, device="cuda").to(dtype)
+                left = Floats(a.view(t.int16).cpu().numpy(), kind,
+                              abi.NIB_ACTIVATIONS_DENSE)
+                for c in (self.ops.gemm(a, None, *b, alpha, t.float32),
+                          self.ops.gemm_packed(a, None, weights.number, 130,
+                                               alpha, t.float32)):
+                    self.assert_right(abi.NIB_GEMM, left, right, c,
+                                      alpha=np.float32([2.0 ** -6]))
+                self.assertEqual(self.ops.gemm(a, None, *b).dtype, dtype)
 
     def test_scaled_mm_and_grouped(self):
         t, f = self.torch, self.torch.nn.functional
@@ -281,19 +309,20 @@ class Order(CudaTest):
 
     def test_compile_with_graphs(self):
         t = self.torch
-        model = t.nn.Sequential(t.nn.Linear(256, 512), t.nn.GELU(),
-                                t.nn.Linear(512, 64)).cuda()
-        self.package.swap_linears(model)
-        x = t.randn(24, 256, device="cuda")
-        with t.inference_mode():
-            want = model(x)
-            compiled = t.compile(model, mode="reduce-overhead",
-                                 fullgraph=True)
-            for _ in range(5):
-                t.compiler.cudagraph_mark_step_begin()
-                got = compiled(x).clone()
-        # GELU is compiled, so that values near a tie may round differently.
-        self.assertLess((got - want).norm() / want.norm(), 0.05)
+        for kind, dtype in ((None, t.bfloat16), ("nvfp4", t.float32)):
+            model = t.nn.Sequential(t.nn.Linear(256, 512), t.nn.GELU(),
+                                    t.nn.Linear(512, 64)).to("cuda", dtype)
+            self.package.swap_linears(model, activations=kind)
+            x = t.randn(24, 256, device="cuda", dtype=dtype)
+            with t.inference_mode():
+                want = model(x)
+                compiled = t.compile(model, mode="reduce-overhead",
+                                     fullgraph=True)
+                for _ in range(5):
+                    t.compiler.cudagraph_mark_step_begin()
+                    got = compiled(x).clone()
+            # GELU is compiled, so that values near a tie may round differently.
+            self.assertLess((got - want).norm() / want.norm(), 0.05)
 
     def test_threads_with_streams(self):
         t = self.torch
@@ -321,11 +350,18 @@ class Order(CudaTest):
     def test_linear_is_the_cpus(self):
         t = self.torch
         linear = t.nn.Linear(256, 130)
-        ours = self.package.Linear.from_linear(linear)
+        ours = self.package.Linear.from_linear(linear, activations="nvfp4")
         x = t.randn(2, 9, 256)
         want = ours(x)
         got = ours.cuda()(x.cuda())
         self.assertLess((got.cpu() - want).abs().max(), 1e-3)
+        ours = self.package.Linear.from_linear(linear)
+        for dtype in (t.float16, t.bfloat16):
+            x = x.to(dtype)
+            want = ours.cpu()(x).float()
+            got = ours.cuda()(x.cuda()).cpu().float()
+            # The sums differ in the last bits, and the types round once.
+            self.assertLess((got - want).norm() / want.norm(), 0.02)
 
     def test_the_contests_benchmarks(self):
         """By its protocol, cut short; every result is checked there."""

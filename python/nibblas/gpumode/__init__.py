@@ -54,7 +54,7 @@ def _plan(problem, backend, device, key, data):
     problems, given = [], []
     for i, product in enumerate(kind.products(data)):
         p = _nib_problem(kind.op, product)
-        if p.a.batch == 0:
+        if _problems.is_empty(p):
             continue
         base, first = len(problems) * _problems.PROBLEM_SIZE, i * len(kind.pointers)
         given += [(base + word(abi.nib_problem, *path.split(".")), first + j)

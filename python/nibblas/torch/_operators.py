@@ -16,7 +16,7 @@ from nibblas import _abi as abi
 from nibblas._library import ArgumentError, UnsupportedError
 from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _multiply
-from nibblas.torch._tensors import USUAL, Cpu, Cuda, dtype_name
+from nibblas.torch._tensors import Cpu, Cuda, dtype_name, usual_type
 
 # The operators stay registered as long as this exists.
 LIBRARY = torch.library.Library("nibblas", "DEF")
@@ -24,16 +24,18 @@ TAGS = [torch.Tag.pt2_compliant_tag]
 if hasattr(torch.Tag, "needs_exact_strides"):
     TAGS.append(torch.Tag.needs_exact_strides)
 
-OPERANDS = "Tensor a, Tensor a_scales, Tensor b, Tensor b_scales"
-LISTS = "Tensor[] a, Tensor[] a_scales, Tensor[] b, Tensor[] b_scales"
-OPTIONS = 'str a_layout="tiled", str b_layout="tiled"'
+# Without a_scales a are floats.
+OPERANDS = "Tensor a, Tensor? a_scales, Tensor b, Tensor b_scales"
+LISTS = "Tensor[] a, Tensor[]? a_scales, Tensor[] b, Tensor[] b_scales"
+OPTIONS = ('str a_layout="tiled", str b_layout="tiled", '
+           "str? activations=None")
 NEW = f"ScalarType? out_dtype=None, {OPTIONS}"
 
 
-def _out_dtype(dtype):
+def _out_dtype(dtype, a):
     """The result's type in a fake kernel; other kernels leave the check to the plan."""
     if dtype is None:
-        return USUAL
+        return usual_type(a)
     choose("out_dtype", dtype_name(dtype), DENSE)
     return dtype
 
@@ -61,35 +63,37 @@ def _out_fake(c, *arguments, **named):
     for one in (c, *arguments, *named.values()):
         if isinstance(one, torch.Tensor):
             _check_gradients(one)
-        elif one is c:
-            _check_gradients(*c)
+        elif isinstance(one, (list, tuple)):
+            _check_gradients(*one)
 
 
 # ---- shapes of results -----------------------------------------------------
 
 
 def _new(a, shape, dtype):
-    return a.new_empty(shape, dtype=_out_dtype(dtype))
+    return a.new_empty(shape, dtype=_out_dtype(dtype, a))
 
 
 def _gemm_fake(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
-               a_layout="tiled", b_layout="tiled"):
+               a_layout="tiled", b_layout="tiled", activations=None):
     return _new(a, (*a.shape[:-1], b.shape[-2]), out_dtype)
 
 
 def _dual_fake(a, a_scales, b, b_scales, b2, b2_scales, alpha=None, alpha2=None,
-               out_dtype=None, a_layout="tiled", b_layout="tiled"):
+               out_dtype=None, a_layout="tiled", b_layout="tiled",
+               activations=None):
     return _new(a, (*a.shape[:-1], b.shape[-2]), out_dtype)
 
 
 def _group_fake(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
-                a_layout="tiled", b_layout="tiled"):
+                a_layout="tiled", b_layout="tiled", activations=None):
     return [_gemm_fake(x, None, y, None, None, out_dtype)
             for x, y in zip(a, b)]
 
 
 def _moe_fake(a, a_scales, b, b_scales, row_offsets, scale_rows=None,
-              alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled"):
+              alpha=None, out_dtype=None, a_layout="tiled", b_layout="tiled",
+              activations=None):
     return _new(a, (a.shape[0], b.shape[1]), out_dtype)
 
 
@@ -98,18 +102,19 @@ def _moe_fake(a, a_scales, b, b_scales, row_offsets, scale_rows=None,
 
 def _simple(op, backend):
     """Both kernels on one kind of device."""
-    multiply, usual = _multiply.simple(backend, op), USUAL
+    multiply = _multiply.simple(backend, op)
 
     def kernel(a, a_scales, b, b_scales, alpha=None, out_dtype=None,
-               a_layout="tiled", b_layout="tiled"):
+               a_layout="tiled", b_layout="tiled", activations=None):
         return multiply(None, a, a_scales, b, b_scales, alpha,
-                        out_dtype or usual, a_layout, b_layout)
+                        out_dtype or usual_type(a), a_layout, b_layout,
+                        activations)
 
     def out_kernel(c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
-                   b_layout="tiled"):
-        _check_gradients(c, alpha)
+                   b_layout="tiled", activations=None):
+        _check_gradients(c, a, alpha)
         multiply(c, a, a_scales, b, b_scales, alpha, c.dtype, a_layout,
-                 b_layout)
+                 b_layout, activations)
         increment_version(c)
     return kernel, out_kernel
 
@@ -136,51 +141,52 @@ _define_simple("gemv", abi.NIB_GEMV)
 
 
 def _dual_out(backend, c, a, a_scales, b, b_scales, b2, b2_scales, alpha=None,
-              alpha2=None, a_layout="tiled", b_layout="tiled"):
-    _check_gradients(c, alpha, alpha2)
+              alpha2=None, a_layout="tiled", b_layout="tiled", activations=None):
+    _check_gradients(c, a, alpha, alpha2)
     _multiply.dual_gemm(backend, c, a, a_scales, b, b_scales, b2, b2_scales,
-                        alpha, alpha2, c.dtype, a_layout, b_layout)
+                        alpha, alpha2, c.dtype, a_layout, b_layout, activations)
     increment_version(c)
 
 
 def _group_out(backend, c, a, a_scales, b, b_scales, alpha=None, a_layout="tiled",
-               b_layout="tiled"):
-    _check_gradients(alpha, *c)
+               b_layout="tiled", activations=None):
+    _check_gradients(alpha, *c, *a)
     _multiply.group_gemm(backend, c, a, a_scales, b, b_scales, alpha,
-                         torch.bfloat16, a_layout, b_layout)
+                         torch.bfloat16, a_layout, b_layout, activations)
     for x in c:
         increment_version(x)
 
 
 def _moe_out(backend, c, a, a_scales, b, b_scales, row_offsets, scale_rows=None,
-             alpha=None, a_layout="tiled", b_layout="tiled"):
-    _check_gradients(c, alpha)
+             alpha=None, a_layout="tiled", b_layout="tiled", activations=None):
+    _check_gradients(c, a, alpha)
     _multiply.moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets,
-                       scale_rows, alpha, c.dtype, a_layout, b_layout)
+                       scale_rows, alpha, c.dtype, a_layout, b_layout,
+                       activations)
     increment_version(c)
 
 
 def _moe_dual_fake(a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
                    scale_rows=None, alpha=None, alpha2=None, out_dtype=None,
-                   a_layout="tiled", b_layout="tiled"):
+                   a_layout="tiled", b_layout="tiled", activations=None):
     return _new(a, (a.shape[0], b.shape[1]), out_dtype)
 
 
 def _moe_dual(backend, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
               scale_rows=None, alpha=None, alpha2=None, out_dtype=None,
-              a_layout="tiled", b_layout="tiled"):
+              a_layout="tiled", b_layout="tiled", activations=None):
     return _multiply.moe_gemm(
         backend, None, a, a_scales, b, b_scales, row_offsets, scale_rows, alpha,
-        out_dtype, a_layout, b_layout, b2, b2_scales, alpha2)
+        out_dtype, a_layout, b_layout, activations, b2, b2_scales, alpha2)
 
 
 def _moe_dual_out(backend, c, a, a_scales, b, b_scales, b2, b2_scales, row_offsets,
                   scale_rows=None, alpha=None, alpha2=None, a_layout="tiled",
-                  b_layout="tiled"):
-    _check_gradients(c, alpha, alpha2)
+                  b_layout="tiled", activations=None):
+    _check_gradients(c, a, alpha, alpha2)
     _multiply.moe_gemm(backend, c, a, a_scales, b, b_scales, row_offsets,
-                       scale_rows, alpha, c.dtype, a_layout, b_layout, b2,
-                       b2_scales, alpha2)
+                       scale_rows, alpha, c.dtype, a_layout, b_layout,
+                       activations, b2, b2_scales, alpha2)
     increment_version(c)
 
 
@@ -230,19 +236,22 @@ LIBRARY.impl("group_gemm_out", _group_out_elsewhere, "CompositeExplicitAutograd"
 # kernels do not look at what has a number.
 
 
-def _packed_fake(a, a_scales, b, n, alpha=None, out_dtype=None, a_layout="tiled"):
+def _packed_fake(a, a_scales, b, n, alpha=None, out_dtype=None, a_layout="tiled",
+                 activations=None):
     return _new(a, (*a.shape[:-1], n), out_dtype)
 
 
-def _layer_fake(a, a_scales, b, b_scales, number, alpha=None, out_dtype=None):
-    return _new(a, (a.shape[0], b.shape[0]), out_dtype)
+def _layer_fake(x, x_scales, b, b_scales, number, alpha=None, out_dtype=None,
+                activations=None):
+    return _new(x, (x.shape[0], b.shape[0]), out_dtype)
 
 
-_define("gemm_packed", "(Tensor a, Tensor a_scales, int b, SymInt n, "
-        'Tensor? alpha=None, ScalarType? out_dtype=None, str a_layout="tiled") '
-        "-> Tensor", _multiply.gemm_packed, _packed_fake)
-_define("_layer", f"({OPERANDS}, int number, Tensor? alpha=None, "
-        "ScalarType? out_dtype=None) -> Tensor", _multiply.layer, _layer_fake)
+_define("gemm_packed", "(Tensor a, Tensor? a_scales, int b, SymInt n, "
+        'Tensor? alpha=None, ScalarType? out_dtype=None, str a_layout="tiled", '
+        "str? activations=None) -> Tensor", _multiply.gemm_packed, _packed_fake)
+_define("_layer", "(Tensor x, Tensor? x_scales, Tensor b, Tensor b_scales, "
+        "int number, Tensor? alpha=None, ScalarType? out_dtype=None, "
+        "str? activations=None) -> Tensor", _multiply.layer, _layer_fake)
 
 # ---- formats ---------------------------------------------------------------
 

@@ -15,12 +15,19 @@ from nibblas._workspaces import Workspaces
 NAMES = {torch.uint8: "uint8", torch.float32: "float32",
          torch.float16: "float16", torch.bfloat16: "bfloat16",
          torch.int32: "int32", torch.float8_e4m3fn: "float8_e4m3fn"}
-# The type of results without out_dtype, as in torch's scaled_mm.
+# The types of results without out_dtype: that of A, or bfloat16 for codes, as in
+# torch's scaled_mm.
 USUAL = torch.bfloat16
+_OWN = {torch.float32: torch.float32, torch.float16: torch.float16}
 # Older versions of torch have no such type; codes are uint8 there.
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)
 if FLOAT4 is not None:
     NAMES[FLOAT4] = "float4_e2m1fn_x2"
+
+
+def usual_type(a):
+    """Returns the type of the result of a product of a without out_dtype."""
+    return _OWN.get(a.dtype, USUAL)
 
 
 def dtype_name(dtype):
@@ -38,8 +45,9 @@ def array(name, tensor):
                  tensor)
 
 
-def operand(name, codes, scales, layout):
-    return Operand(array(name, codes), array(name + "_scales", scales), layout)
+def operand(name, codes, scales, layout, activations=None):
+    return Operand(array(name, codes), array(name + "_scales", scales), layout,
+                   activations)
 
 
 def maker(shape, dtype, device):
