@@ -6,7 +6,7 @@ import inspect
 import unittest
 
 import numpy as np
-from common import (TorchTest, blocked, bound, decode, random_codes,
+from common import (TorchTest, blocked, bound, decode, dense_bound, random_codes,
                     random_scales)
 
 
@@ -177,6 +177,104 @@ class ScaledMm(ScaledTest):
             self.refused(pattern, self.package.scaled_mm, **{**good, **change})
         with self.assertRaisesRegex(NotImplementedError, "^scale_recipe_b"):
             self.package.scaled_mm(**{**good, "scale_recipe_b": self.whole})
+
+
+class FloatsAsA(ScaledTest):
+    """mat_a that has no scales."""
+
+    def setUp(self):
+        t = self.torch
+        self.recipe = [self.block, self.whole]
+        self.types = (t.float32, t.float16, t.bfloat16)
+
+    def test_scaled_mm(self):
+        t = self.torch
+        g = t.tensor(0.25)
+        bias = t.randn(33)
+        for dtype in self.types:
+            a = t.randn(5, 64).to(dtype)
+            for layout, swizzle in (("tiled", self.swizzle), ("linear", None)):
+                b, sb, y = self.typed(33, 64, layout=layout)
+
+                def f(out, bias=None, b=b, sb=sb, swizzle=swizzle, a=a):
+                    return self.package.scaled_mm(
+                        a, b.t(), None, None, [sb, g], self.recipe, None, swizzle,
+                        bias, out)
+                x = a.double().numpy()
+                c = f(t.float32)
+                self.assert_within(c, x @ y.T / 4, dense_bound(x, y) / 4)
+                self.assertTrue(t.equal(f(t.float32, bias), c + bias))
+                self.assertTrue(t.equal(f(t.bfloat16), c.bfloat16()))
+                self.assertTrue(t.equal(f(None), c.to(dtype)))
+        plain = self.package.scaled_mm(a, b.t(), [], [], sb, self.block)
+        self.assertEqual(plain.dtype, t.bfloat16)
+        self.assertTrue(t.equal(plain, self.ops.gemm(a, None, b, sb,
+                                                     b_layout="linear")))
+
+    def test_scaled_grouped_mm(self):
+        t = self.torch
+        g = t.tensor([1., 2., .5])
+        ends = [3, 3, 40]
+        a = t.randn(40, 64).half()
+        b, sb, y = self.typed(3, 24, 64)
+        x = a.double().numpy()
+
+        def f(a, scales, recipe, offs, out=t.float32):
+            return self.package.scaled_grouped_mm(
+                a, b.transpose(1, 2), None, None, scales, recipe, None,
+                self.swizzle, offs=offs, output_dtype=out)
+        offs = t.tensor(ends).int()
+        c = f(a, [sb, g], self.recipe, offs)
+        for e, (start, end) in enumerate(zip([0, *ends], ends)):
+            s, part = g[e].item(), x[start:end]
+            self.assert_within(c[start:end], s * (part @ y[e].T),
+                               s * dense_bound(part, y[e]))
+        self.assertEqual(f(a, sb, self.block, offs, None).dtype, t.float16)
+        stack = a[:15].reshape(3, 5, 64)
+        x = stack.double().numpy()
+        for scales, recipe, s in (([sb, g], self.recipe, g.numpy()),
+                                  (sb, self.block, np.ones(3))):
+            c = f(stack, scales, recipe, None)
+            s = s[:, None, None]
+            self.assert_within(c, s * np.einsum("gmk,gnk->gmn", x, y),
+                               s * dense_bound(x, y))
+
+    def test_groups_of_k(self):
+        t = self.torch
+        a = t.randn(5, 96).bfloat16()
+        b, sb, y = self.typed(9, 96, layout="linear")
+        c = self.package.scaled_grouped_mm(
+            a, b.t(), None, None, sb, self.block, offs=t.tensor([64, 96]).int(),
+            output_dtype=t.float32)
+        x = a.double().numpy()
+        for one, k in zip(c, (slice(0, 64), slice(64, 96))):
+            self.assert_within(one, x[:, k] @ y[:, k].T,
+                               dense_bound(x[:, k], y[:, k]))
+
+    def test_compiles(self):
+        b, sb, _ = self.typed(16, 64)
+        a = self.torch.randn(5, 64)
+
+        def f(a, b, sb):
+            return self.package.scaled_mm(a, b.t(), None, None, sb, self.block,
+                                          None, self.swizzle)
+        compiled = self.torch.compile(f, backend="aot_eager", fullgraph=True)
+        self.assertTrue(self.torch.equal(compiled(a, b, sb), f(a, b, sb)))
+
+    def test_refusals(self):
+        t = self.torch
+        b, sb, _ = self.typed(16, 64)
+        good = {"mat_a": t.randn(5, 64), "mat_b": b.t(), "scale_a": None,
+                "scale_recipe_a": None, "scale_b": sb,
+                "scale_recipe_b": self.block, "swizzle_b": self.swizzle}
+        self.package.scaled_mm(**good)
+        for pattern, change in (
+                ("^mat_a must be 2D", {"mat_a": t.randn(1, 5, 64)}),
+                ("^mat_a .*must match, K and K/2", {"mat_a": t.randn(5, 32)}),
+                ("^scale_a must be None without scale_recipe_a", {"scale_a": sb}),
+                ("^mat_a must be float4", {"scale_recipe_a": self.block}),
+                ("^scale_b must be float8_e4m3fn", {"scale_b": sb.float()})):
+            self.refused(pattern, self.package.scaled_mm, **{**good, **change})
 
 
 class ScaledGroupedMm(ScaledTest):

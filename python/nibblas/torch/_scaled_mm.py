@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """_scaled_mm.py - scaled_mm, scaled_grouped_mm and _scaled_mm with torch's arguments,
-for NVFP4 on devices where torch refuses it.  Other recipes go to torch.  Errors are
-ValueError and NotImplementedError, as torch's are, and name the argument."""
+for NVFP4 on devices where torch refuses it.  Other than torch's, mat_a may be floats
+without scales (W4A16).  Other recipes go to torch.  Errors are ValueError and
+NotImplementedError, as torch's are, and name the argument."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nibblas.torch._tensors import FLOAT4
+from nibblas.torch._tensors import FLOAT4, usual_type
 
 # torch.nn.functional's ScalingType and SwizzleType by value; older torch has none.
 TENSOR_WISE, BLOCK_WISE_1X16 = 0, 2
@@ -49,9 +50,13 @@ def _check(condition, message):
         raise ValueError(message)
 
 
-def _check_codes(name, x, dims):
+def _check_dims(name, x, dims):
     _check(x.dim() in dims, f"{name} must be "
            + " or ".join(f"{n}D" for n in dims) + f", got {x.dim()}D")
+
+
+def _check_codes(name, x, dims):
+    _check_dims(name, x, dims)
     _check(x.dtype in (FLOAT4, torch.uint8),
            f"{name} must be float4_e2m1fn_x2, two values in a byte (or uint8), "
            f"got {x.dtype}")
@@ -67,13 +72,16 @@ def _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
            "mat_a's columns and mat_b's rows")
     _check(not use_fast_accum, "use_fast_accum is not supported for "
            "float4_e2m1fn_x2")
-    _check(mat_a.shape[-1] == mat_b.shape[-2],
+    half = mat_b.shape[-2]
+    k = mat_a.shape[-1] * (1 if mat_a.dtype in OUTPUTS else 2)
+    _check(k == 2 * half,
            f"mat_a {tuple(mat_a.shape)} and mat_b {tuple(mat_b.shape)}: the "
-           "contraction dimensions must match")
-    _check(mat_a.shape[-1] % 8 == 0,
+           "contraction dimensions must match"
+           + (", K and K/2" if mat_a.dtype in OUTPUTS else ""))
+    _check(half % 8 == 0,
            "Expected trailing dimension of mat_a to be divisible by 16 but got "
-           f"mat_a shape: ({mat_a.shape[-2]}x{2 * mat_a.shape[-1]})")
-    output_dtype = output_dtype or torch.bfloat16
+           f"mat_a shape: ({mat_a.shape[-2]}x{k})")
+    output_dtype = output_dtype or usual_type(mat_a)
     _check(output_dtype in OUTPUTS, f"output_dtype = {output_dtype}: must be "
            "bfloat16, float16 or float32")
     if bias is not None:
@@ -129,18 +137,29 @@ def _check_blocks(side, scale, rows, half, layout, matrices=1):
 
 
 def _check_globals(a, b, count):
-    """Both or none, one value or count."""
-    _check((a is None) == (b is None), "For two-level-scaled NVFP4, the global "
-           f"scale of scale_{'a' if a is None else 'b'} must have a value")
+    """Both or none, one value or count.  a, b: what _check_operands() returns."""
+    is_dense, a, b = a[0] is None, a[1], b[1]
+    _check(is_dense or (a is None) == (b is None), "For two-level-scaled NVFP4, "
+           f"the global scale of scale_{'a' if a is None else 'b'} must have a "
+           "value")
     for side, one in (("a", a), ("b", b)):
         _check(one is None or one.numel() in (1, count),
                f"the global scale of scale_{side} must have 1 or {count} "
                f"elements, got {0 if one is None else one.numel()}")
 
 
+def _is_none(scale):
+    """Whether there are no scales: mat_a is floats."""
+    return scale is None or (isinstance(scale, (list, tuple)) and not scale)
+
+
 def _scales(scale_a, scale_b, count=1):
     """(blocks of a, of b, alpha or None), the checks being done; alpha is the
     product of the global scales, as count values."""
+    if _is_none(scale_a):
+        block, *whole = _list(scale_b)
+        return None, block, whole[0].reshape(-1).expand(
+            count).contiguous() if whole else None
     block_a = scale_a if isinstance(scale_a, torch.Tensor) else scale_a[0]
     block_b = scale_b if isinstance(scale_b, torch.Tensor) else scale_b[0]
     if isinstance(scale_a, torch.Tensor) or len(scale_a) == 1:
@@ -157,6 +176,13 @@ def _scales(scale_a, scale_b, count=1):
 def _is_nvfp4(mat, recipe):
     return mat.dtype is FLOAT4 or BLOCK_WISE_1X16 in _numbers(
         "scale_recipe", recipe)
+
+
+def _is_ours(mat_a, mat_b, recipe_a, recipe_b):
+    """Whether a product is NVFP4's; A may be floats without a recipe."""
+    if mat_a.dtype in OUTPUTS and not _list(recipe_a):
+        return _is_nvfp4(mat_b, recipe_b)
+    return _is_nvfp4(mat_a, recipe_a)
 
 
 # Calls that were checked, by everything that the checks look at.  A key has the
@@ -204,32 +230,40 @@ def _check_operands(dims, mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a,
                     scale_recipe_b, swizzle_a, swizzle_b, output_dtype,
                     contraction_dim, use_fast_accum):
     """The rules of all functions; returns the type of the result, and (blocks,
-    global scale or None, layout) of a and b."""
-    _check_codes("mat_a", mat_a, dims)
+    global scale or None, layout) of a and b.  Floats a have a layout alone, which
+    nothing reads."""
+    dense = mat_a.dtype in OUTPUTS and not _list(scale_recipe_a)
+    (_check_dims if dense else _check_codes)("mat_a", mat_a, dims)
     _check_codes("mat_b", mat_b, dims)
     dtype = _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
                           use_fast_accum)
     _check_columns(mat_b)
-    return (dtype, _read_scales("a", scale_a, scale_recipe_a, swizzle_a),
-            _read_scales("b", scale_b, scale_recipe_b, swizzle_b))
+    b = _read_scales("b", scale_b, scale_recipe_b, swizzle_b)
+    if not dense:
+        return dtype, _read_scales("a", scale_a, scale_recipe_a, swizzle_a), b
+    _check(_is_none(scale_a), "scale_a must be None without scale_recipe_a: mat_a "
+           f"of {mat_a.dtype} has no scales")
+    return dtype, (None, None, "tiled"), b
 
 
 def _check_mm(mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a, *options):
     """All rules; returns the type of the result and both layouts, or Nones:
     this is not NVFP4, but torch's."""
-    if not _is_nvfp4(mat_a, scale_recipe_a):
+    if not _is_ours(mat_a, mat_b, scale_recipe_a, options[0]):
         return None, None, None
     dtype, a, b = _check_operands((2,), mat_a, mat_b, scale_a, scale_b, bias,
                                   scale_recipe_a, *options)
-    (m, half), n = mat_a.shape, mat_b.shape[1]
-    _check_blocks("a", a[0], m, half, a[2])
+    half, n = mat_b.shape
+    if a[0] is not None:
+        _check_blocks("a", a[0], mat_a.shape[0], half, a[2])
     _check_blocks("b", b[0], n, half, b[2])
-    _check_globals(a[1], b[1], 1)
+    _check_globals(a, b, 1)
     return dtype, a[2], b[2]
 
 
-def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: "Tensor | list[Tensor]",
-              scale_recipe_a: Any, scale_b: "Tensor | list[Tensor]",
+def scaled_mm(mat_a: Tensor, mat_b: Tensor,
+              scale_a: "Tensor | list[Tensor] | None", scale_recipe_a: Any,
+              scale_b: "Tensor | list[Tensor]",
               scale_recipe_b: Any, swizzle_a: Any = None, swizzle_b: Any = None,
               bias: Tensor | None = None,
               output_dtype: torch.dtype | None = torch.bfloat16,
@@ -241,7 +275,12 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: "Tensor | list[Tensor]",
     uint8); recipes BlockWise1x16, or [BlockWise1x16, TensorWise] with scales
     [blocks, global]; swizzles SWIZZLE_32_4_4 or NO_SWIZZLE (None).  N may be any,
     output_dtype float32 too, and bias is added before the one rounding.  Returns
-    [M, N].  Raises ValueError and NotImplementedError, as torch does."""
+    [M, N].
+
+    mat_a may also be float32, float16 or bfloat16 [M, K], which is multiplied as it
+    is: scale_a and scale_recipe_a are None then, and output_dtype None is mat_a's.
+
+    Raises ValueError and NotImplementedError, as torch does."""
     dtype, layout_a, layout_b = _checked(
         _check_mm, (mat_a, mat_b, scale_a, scale_b, bias),
         (scale_recipe_a, scale_recipe_b, swizzle_a, swizzle_b, output_dtype,
@@ -252,15 +291,15 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: "Tensor | list[Tensor]",
                            output_dtype, contraction_dim, use_fast_accum)
     block_a, block_b, alpha = _scales(scale_a, scale_b)
     if (bias is None and layout_a == layout_b == "tiled"
-            and dtype is torch.bfloat16):
+            and dtype is usual_type(mat_a)):
         # Arguments that are not given cost nothing.
         if alpha is None:
             return _gemm(mat_a, block_a, mat_b.t(), block_b)
         return _gemm(mat_a, block_a, mat_b.t(), block_b, alpha)
     if layout_a == "linear":
-        block_a = block_a.view(mat_a.shape[0], mat_a.shape[1] // 8)
+        block_a = block_a.view(mat_a.shape[0], mat_b.shape[0] // 8)
     if layout_b == "linear":
-        block_b = block_b.view(mat_b.shape[1], mat_a.shape[1] // 8)
+        block_b = block_b.view(mat_b.shape[1], mat_b.shape[0] // 8)
     if bias is None:
         return _gemm(mat_a, block_a, mat_b.t(), block_b, alpha, dtype, layout_a,
                      layout_b)
@@ -331,7 +370,7 @@ def _cut(block, layout, count, rows, half):
 def _check_grouped(mat_a, mat_b, scale_a, scale_b, offs, bias, scale_recipe_a,
                    *options):
     """As _check_mm()."""
-    if not _is_nvfp4(mat_a, scale_recipe_a):
+    if not _is_ours(mat_a, mat_b, scale_recipe_a, options[0]):
         return None, None, None
     _check_group(mat_a, mat_b, offs)
     _check(bias is None, "Bias not supported yet")
@@ -339,16 +378,17 @@ def _check_grouped(mat_a, mat_b, scale_a, scale_b, offs, bias, scale_recipe_a,
                                   scale_recipe_a, *options)
     if mat_b.dim() == 2:
         # The number of scales depends on the values of offs.
-        _check_globals(a[1], b[1], offs.numel())
+        _check_globals(a, b, offs.numel())
         return dtype, a[2], b[2]
     count, half, n = mat_b.shape
     _check_blocks("b", b[0], n, half, b[2], count)
-    _check_globals(a[1], b[1], count)
-    if offs is not None:
-        _check_token_scales(a[0], mat_a.shape[0], half // 8, a[2])
-    else:
+    _check_globals(a, b, count)
+    if offs is None:
         _check(mat_a.shape[0] == count, f"mat_a must have mat_b's {count} "
                f"matrices, got {mat_a.shape[0]}")
+    if a[0] is not None and offs is not None:
+        _check_token_scales(a[0], mat_a.shape[0], half // 8, a[2])
+    elif a[0] is not None:
         _check_blocks("a", a[0], mat_a.shape[1], half, a[2], count)
     return dtype, a[2], b[2]
 
@@ -366,9 +406,11 @@ def _check_ends(ends, k):
 
 def _cut_k(side, codes, block, layout, ends):
     """([codes], [scales]) of each group; blocked scales are those of one group
-    after the other."""
+    after the other.  Floats have no scales: ([floats], None)."""
     rows, groups = codes.shape[0], codes.shape[1] // 8
     begins = [0, *ends[:-1]]
+    if block is None:
+        return [codes[:, begin:end] for begin, end in zip(begins, ends)], None
     pieces = [codes[:, begin // 2:end // 2] for begin, end in zip(begins, ends)]
     if layout == "linear":
         _check(tuple(block.shape) == (rows, groups), f"scale_{side} must have "
@@ -387,7 +429,7 @@ def _cut_k(side, codes, block, layout, ends):
 def _by_k(mat_a, block_a, b, block_b, offs, alpha, dtype, layout_a, layout_b):
     """[G, M, N]: a product for each group of K, in one launch."""
     ends = offs.tolist()
-    _check_ends(ends, 2 * mat_a.shape[1])
+    _check_ends(ends, 2 * b.shape[1])
     c = torch.empty((len(ends), mat_a.shape[0], b.shape[0]), dtype=dtype,
                     device=mat_a.device)
     if ends:
@@ -398,7 +440,7 @@ def _by_k(mat_a, block_a, b, block_b, offs, alpha, dtype, layout_a, layout_b):
 
 
 def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor,
-                      scale_a: "Tensor | list[Tensor]", scale_recipe_a: Any,
+                      scale_a: "Tensor | list[Tensor] | None", scale_recipe_a: Any,
                       scale_b: "Tensor | list[Tensor]", scale_recipe_b: Any,
                       swizzle_a: Any = None, swizzle_b: Any = None,
                       bias: Tensor | None = None, offs: Tensor | None = None,
@@ -439,15 +481,16 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor,
         block_b = _cut(block_b, layout_b, count, n, half)
     if offs is not None:
         starts, scale_rows = _expert_rows(offs.contiguous())
-        if layout_a == "linear":
+        if layout_a == "linear" or block_a is None:
             scale_rows = None
-        if layout_a == layout_b == "tiled" and dtype is torch.bfloat16:
+        if layout_a == layout_b == "tiled" and dtype is usual_type(mat_a):
             return _moe_gemm(mat_a, block_a, b, block_b, starts, scale_rows,
                              alpha)
         return _moe_gemm(
             mat_a, block_a, b, block_b, starts, scale_rows, alpha, dtype,
             layout_a, layout_b)
-    block_a = _cut(block_a, layout_a, count, mat_a.shape[1], half)
+    if block_a is not None:
+        block_a = _cut(block_a, layout_a, count, mat_a.shape[1], half)
     return _batched(mat_a, block_a, b, block_b, alpha, dtype, layout_a,
                     layout_b)
 
@@ -458,5 +501,6 @@ def _batched(a, a_scales, b, b_scales, alpha, dtype, a_layout, b_layout):
         return _gemm(
             a, a_scales, b, b_scales, alpha, dtype, a_layout, b_layout)
     return torch.stack(_group_gemm(
-        list(a.unbind()), list(a_scales.unbind()), list(b.unbind()),
-        list(b_scales.unbind()), alpha, dtype, a_layout, b_layout))
+        list(a.unbind()), None if a_scales is None else list(a_scales.unbind()),
+        list(b.unbind()), list(b_scales.unbind()), alpha, dtype, a_layout,
+        b_layout))
