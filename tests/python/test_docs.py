@@ -26,7 +26,8 @@ class Docs(TorchTest):
 
     def test_page(self):
         t = self.torch
-        model, layer, first, scaled, arrays, files = blocks("docs", "python.md")
+        model, layer, first, floats, scaled, arrays, files = blocks(
+            "docs", "python.md")
         names = {}
         exec(model, names)
         self.assertEqual((names["swapped"], names["left"]), (["0", "2"], {}))
@@ -36,6 +37,10 @@ class Docs(TorchTest):
         exec(first, names)
         x, w, whole = names["x"], names["w"], names["y"]
         self.assertLess((whole - x @ w.t()).norm() / whole.norm(), 0.3)
+        exec(floats, names)
+        for name, dtype in (("y16", t.bfloat16), ("y8", t.float32)):
+            self.assertEqual(names[name].dtype, dtype)
+            self.assertLess((names[name] - x @ w.t()).norm() / whole.norm(), 0.2)
         exec(scaled, names)
         self.assertTrue(t.equal(names["y"], whole))
         names = {}

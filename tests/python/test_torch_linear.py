@@ -17,7 +17,7 @@ from unittest import mock
 
 import nibblas
 import numpy as np
-from common import TorchTest, save_safetensors
+from common import TorchTest, int8_values, save_safetensors
 
 from nibblas import _packed
 
@@ -87,22 +87,45 @@ class LinearTest(TorchTest):
         return nn.Sequential(nn.Linear(64, 96), nn.GELU(),
                              nn.Linear(96, 48, bias=False), nn.Linear(48, 5))
 
-    def swapped(self):
+    def swapped(self, activations=None):
         model = self.model()
         quantised = copy.deepcopy(model)
-        names, left = self.package.swap_linears(quantised)
+        names, left = self.package.swap_linears(quantised,
+                                                activations=activations)
         self.assertEqual((names, left), (["0", "2", "3"], {}))
         return model, quantised
 
 
 class Numbers(LinearTest):
-    def test_is_the_product_of_what_was_quantised(self):
+    def weight(self, ours):
+        return self.ops.dequantize(ours.weight, ours.weight_scale,
+                                   ours.weight_scale_2, self.torch.float32,
+                                   "linear")
+
+    def test_takes_x_as_it_is(self):
         t = self.torch
         linear = t.nn.Linear(64, 40)
         ours = self.package.Linear.from_linear(linear)
+        self.assertIsNone(ours.activations)
+        w = self.weight(ours).double()
+        for dtype, limit in ((t.float32, 1e-5), (t.float16, 1e-2),
+                             (t.bfloat16, 1e-1)):
+            x = t.randn(2, 7, 64).to(dtype)
+            want = x.double() @ w.t() + linear.bias
+            with t.inference_mode():
+                got = ours(x)
+            self.assertEqual(got.dtype, dtype)
+            self.assertLess((got - want).abs().max(), limit)
+            ours.activations = "dense"
+            self.assertTrue(t.equal(ours(x), got))
+            ours.activations = None
+
+    def test_is_the_product_of_what_was_quantised(self):
+        t = self.torch
+        linear = t.nn.Linear(64, 40)
+        ours = self.package.Linear.from_linear(linear, activations="nvfp4")
         x = t.randn(2, 7, 64)
-        w = self.ops.dequantize(ours.weight, ours.weight_scale,
-                                ours.weight_scale_2, t.float32, "linear")
+        w = self.weight(ours)
         q = self.ops.quantize(x.reshape(-1, 64))
         y = self.ops.dequantize(*q, t.float32)
         want = (y.double() @ w.double().t() + linear.bias).reshape(2, 7, 40)
@@ -111,14 +134,64 @@ class Numbers(LinearTest):
         self.assertLess((got - want).abs().max(), 1e-5)
         self.assertLess((got - linear(x)).norm() / got.norm(), 0.2)
 
+    def test_rounds_x_to_8_bits(self):
+        t = self.torch
+        linear = t.nn.Linear(64, 40)
+        ours = self.package.Linear.from_linear(linear, activations="int8")
+        x = t.randn(2, 7, 64)
+        rounded = t.from_numpy(int8_values(x.double().numpy()))
+        want = rounded @ self.weight(ours).double().t() + linear.bias
+        self.assertLess((ours(x) - want).abs().max(), 1e-5)
+        exact = x @ self.weight(ours).t() + linear.bias
+        self.assertGreater((ours(x) - exact).abs().max(), 1e-4)
+
+    def test_activations_are_chosen(self):
+        t = self.torch
+        x = t.randn(5, 64)
+        results = []
+        for kind in (None, "int8", "nvfp4"):
+            model, ours = self.swapped(kind)
+            self.assertEqual([ours[i].activations for i in (0, 2, 3)], [kind] * 3)
+            want = model(x)
+            results.append((ours(x) - want).norm() / want.norm())
+            self.assertIn(f"activations={kind!r}", repr(ours[0]))
+            again = copy.deepcopy(ours)
+            self.assertTrue(t.equal(again(x), ours(x)))
+        dense, int8, nvfp4 = results
+        self.assertLess(abs(int8 - dense), 0.02)
+        self.assertLess(dense, nvfp4)
+        self.assertLess(nvfp4, 0.3)
+        layer = self.package.Linear(64, 40, activations="int8")
+        self.assertEqual(layer.activations, "int8")
+        self.refused("^activations = 'fp8': must be", self.package.Linear, 64, 40,
+                     activations="fp8")
+        layer.activations = "fp8"
+        self.refused("^activations = 'fp8': must be", layer, x)
+
+    def test_a_gpu_that_takes_nvfp4_alone(self):
+        """None is quantised there, and "dense" stays the library's refusal."""
+        t = self.torch
+        from nibblas.torch import _linear
+        with mock.patch.object(_linear, "_must_quantize", lambda weight: True):
+            ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
+            moved = copy.deepcopy(ours).to(t.float16)
+        nvfp4 = copy.deepcopy(ours)
+        nvfp4.activations = "nvfp4"
+        x = t.randn(5, 64)
+        self.assertTrue(t.equal(ours(x), nvfp4(x)))
+        self.assertTrue(moved._must_quantize)
+        ours.activations = "dense"
+        self.assertFalse(t.equal(ours(x), nvfp4(x)))
+        self.assertFalse(_linear._must_quantize(ours.weight))
+
     def test_a_static_input_scale(self):
         t = self.torch
         linear = t.nn.Linear(64, 40)
         x = t.randn(7, 64)
         amax = x.abs().max().item()
-        ours = self.package.Linear.from_linear(linear,
-                                            input_scale=amax / 2688)
-        plain = self.package.Linear.from_linear(linear)
+        ours = self.package.Linear.from_linear(linear, input_scale=amax / 2688,
+                                               activations="nvfp4")
+        plain = self.package.Linear.from_linear(linear, activations="nvfp4")
         self.assertLess((ours(x) - plain(x)).abs().max(), 1e-3)
         # Rows do not depend on their neighbours then.
         self.assertTrue(t.equal(ours(x)[2:3], ours(x[2:3])))
@@ -126,27 +199,36 @@ class Numbers(LinearTest):
     def test_types_of_activations(self):
         t = self.torch
         for bias in (True, False):
-            ours = self.package.Linear.from_linear(t.nn.Linear(64, 40, bias))
+            ours = self.package.Linear.from_linear(t.nn.Linear(64, 40, bias),
+                                                   activations="nvfp4")
             for dtype in (t.float16, t.bfloat16):
                 x = t.randn(3, 64).to(dtype)
                 self.assertTrue(t.equal(ours(x), ours(x.float()).to(dtype)))
+        ours.activations = None
+        self.refused("^x: .*float64: must be float32, float16 or bfloat16", ours,
+                     x.double())
 
     def test_not_finite(self):
-        _, ours = self.swapped()
-        x = self.torch.full((2, 64), float("nan"))
+        _, ours = self.swapped("nvfp4")
+        x = self.torch.zeros(2, 64)
+        x[0] = float("nan")
         self.refused("row 0, col 0", ours, x)
+        for kind in (None, "int8"):
+            ours = self.swapped(kind)[1]
+            self.assertEqual(ours(x).isnan().all(1).tolist(), [True, False])
 
     def test_gradient_of_activations(self):
         t = self.torch
         ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
-        for dtype in (t.float32, t.bfloat16):
-            x = t.randn(2, 7, 64, dtype=dtype, requires_grad=True)
-            up = t.randn(2, 7, 40, dtype=dtype)
-            (ours(x) * up).sum().backward()
-            w = self.ops.dequantize(ours.weight, ours.weight_scale,
-                                    ours.weight_scale_2, t.float32, "linear")
-            self.assertTrue(t.equal(x.grad, up @ w.to(dtype)))
-            self.assertTrue(t.equal(ours(x), ours(x.detach())))
+        for kind in (None, "int8", "nvfp4"):
+            ours.activations = kind
+            for dtype in (t.float32, t.bfloat16):
+                x = t.randn(2, 7, 64, dtype=dtype, requires_grad=True)
+                up = t.randn(2, 7, 40, dtype=dtype)
+                (ours(x) * up).sum().backward()
+                w = self.weight(ours)
+                self.assertTrue(t.equal(x.grad, up @ w.to(dtype)))
+                self.assertTrue(t.equal(ours(x), ours(x.detach())))
 
     def test_compiles_with_a_gradient(self):
         t = self.torch
@@ -307,8 +389,9 @@ class Life(LinearTest):
         self.assertLess((got.float() - want).norm() / want.norm(), 0.1)
 
     def test_compiles_whole(self):
-        _, ours = self.swapped()
-        for backend in ("aot_eager", "eager"):
+        for backend, kind in (("aot_eager", None), ("eager", None),
+                              ("aot_eager", "nvfp4"), ("aot_eager", "int8")):
+            _, ours = self.swapped(kind)
             self.torch._dynamo.reset()
             compiled = self.torch.compile(ours, backend=backend,
                                           fullgraph=True)
@@ -316,6 +399,13 @@ class Life(LinearTest):
                 x = self.torch.randn(rows, 64)
                 with self.torch.inference_mode():
                     self.assertTrue(self.torch.equal(compiled(x), ours(x)))
+        # The choice is looked at by every call.
+        with self.torch.inference_mode():
+            before = compiled(x)
+            for one in (0, 2, 3):
+                ours[one].activations = "nvfp4"
+            self.assertFalse(self.torch.equal(compiled(x), before))
+            self.assertTrue(self.torch.equal(compiled(x), ours(x)))
 
     @unittest.skipUnless(shutil.which("g++"), "no g++ for torch.compile")
     def test_compiles_by_inductor(self):
@@ -355,12 +445,15 @@ class Life(LinearTest):
                 self.assertEqual(done.returncode, 0, done.stderr[-2000:])
 
     def test_exports(self):
-        _, ours = self.swapped()
         x = self.torch.randn(4, 64)
-        program = self.torch.export.export(ours, (x,))
-        names = {str(node.target) for node in program.graph.nodes}
-        self.assertIn("nibblas.quantize.default", names)
-        self.assertTrue(self.torch.equal(program.module()(x), ours(x)))
+        for kind in (None, "nvfp4"):
+            _, ours = self.swapped(kind)
+            program = self.torch.export.export(ours, (x,))
+            names = {str(node.target) for node in program.graph.nodes}
+            self.assertIn("nibblas._layer.default", names)
+            self.assertEqual("nibblas.quantize.default" in names,
+                             kind == "nvfp4")
+            self.assertTrue(self.torch.equal(program.module()(x), ours(x)))
 
     def test_modelopts_file(self):
         t = self.torch
@@ -378,6 +471,8 @@ class Life(LinearTest):
                 self.assertEqual(layer.global_scale,
                                  ours.weight_scale_2.item())
                 again = self.package.Linear.from_layer(layer, t.ones(40))
+                eight = self.package.Linear.from_layer(layer, None, None, "int8")
+        self.assertEqual((again.activations, eight.activations), (None, "int8"))
         x = t.randn(3, 64)
         self.assertTrue(t.equal(again(x), ours(x) + 1))
         stack = layer._replace(codes=layer.codes[None])

@@ -16,6 +16,7 @@ def arrays(x: "np.typing.NDArray[np.float32]", path: str) -> float:
     q: nibblas.Quantized = nibblas.quantize(x, layout="tiled", recipe="modelopt")
     weights: nibblas.Packed = nibblas.pack(q.codes, q.scales, device=device)
     c = nibblas.gemm(q.codes, q.scales, weights, alpha=q.global_scale ** 2)
+    nibblas.gemm(x, None, weights, activations="int8", out_dtype="float16")
     nibblas.gemv(q.codes[0], q.scales[:128], q.codes, q.scales, out=c[0])
     nibblas.dual_gemm(*q[:2], *q[:2], *q[:2], alpha2=2.0, stream=None)
     several = nibblas.group_gemm([q.codes], [q.scales], [q.codes], [q.scales])
@@ -37,13 +38,16 @@ def arrays(x: "np.typing.NDArray[np.float32]", path: str) -> float:
 
 def tensors(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Layers, torch's own functions, packed weights, the contest."""
-    swapped, left = nibblas.torch.swap_linears(model, lambda name, _: name == "head")
+    swapped, left = nibblas.torch.swap_linears(model, lambda name, _: name == "head",
+                                               activations="nvfp4")
     print(swapped[0].upper(), left.items())
     layer = nibblas.torch.Linear.from_linear(torch.nn.Linear(64, 32))
+    layer.activations = "int8"
     layer.pack()
     number: int = nibblas.torch.pack(layer.weight, layer.weight_scale,
                                      "linear").number
     y = nibblas.torch.scaled_mm(x, x.t(), x, 2, x, 2)
+    nibblas.torch.scaled_mm(x, x.t(), None, None, x, 2)
     print(number, gpumode.custom_kernel("gemm"), y.shape)
     z: torch.Tensor = layer.forward(x)
     return z

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_linear.py - torch.nn.Linear with NVFP4 weights and activations."""
+"""_linear.py - torch.nn.Linear with NVFP4 weights; x takes part as it is, or is
+quantised too."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from nibblas._files import Layer
-from nibblas._library import ArgumentError
-from nibblas._views import choose, RECIPES
+from nibblas._library import ArgumentError, NoDeviceError, UnsupportedError
+from nibblas._numpy import ActivationsName
+from nibblas._views import ACTIVATIONS, RECIPES, choose
+from nibblas.torch._multiply import takes_floats
 from nibblas.torch._weights import LayerWeights
 
 
@@ -29,32 +32,58 @@ class _StraightThrough(torch.autograd.Function):
         return gradient @ weight, None, None, None, None
 
 
+def _must_quantize(weight):
+    """Whether the device of the weights multiplies NVFP4 by NVFP4 alone."""
+    if not weight.is_cuda:
+        return False
+    try:
+        return not takes_floats(weight.get_device())
+    except (NoDeviceError, UnsupportedError):
+        # The product will say so.
+        return False
+
+
 class Linear(nn.Module):
-    """y = x * W^T + bias in NVFP4: x is quantised as it comes, W is kept as
-    ModelOpt stores it, so that its checkpoints load:
+    """y = x * W^T + bias with W in NVFP4, kept as ModelOpt stores it, so that its
+    checkpoints load:
 
         weight          uint8 [out, in/2]
         weight_scale    float8_e4m3fn [out, in/16]
         weight_scale_2  float32 []
-        input_scale     float32 []: the global scale of x; 0 = amax / 2688 of it
+        input_scale     float32 []: the global scale of x where x is quantised to
+                        NVFP4; 0 = amax / 2688 of it
+
+    activations says how x takes part, and may be set at any time:
+
+        "dense"  as it is (W4A16): float16 and bfloat16, on a CPU float32 too
+        "int8"   rounded to 8 bits, with a scale for every 16 values of a row (W4A8,
+                 on a CPU)
+        "nvfp4"  quantised to NVFP4 (W4A4), by input_scale
+        None     "dense"; "nvfp4" on a GPU that has no kernels for dense x
 
     On a CPU the weights are packed too (a second copy of 0.5625 bytes a value) when
     they are made or loaded, and by the first product after they have moved or
     changed.  Call pack() after changes that torch does not count (through .data, or
     of tensors made in inference mode), and after writing to input_scale.
 
-    On CUDA nothing waits for the device: inf and NaN of x are saturated there; on a
-    CPU they are a DataError.  Weights and bias have no gradients; x has that of the
-    quantised weights."""
+    On CUDA nothing waits for the device.  inf and NaN of x go through the product;
+    where x is quantised to NVFP4, CUDA saturates them, and on a CPU they are a
+    DataError.  Weights and bias have no gradients; x has that of the quantised
+    weights."""
 
+    activations: "ActivationsName | None" = None
     weight: Tensor
     weight_scale: Tensor
     weight_scale_2: Tensor
     input_scale: Tensor
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
-                 device: Any = None, dtype: torch.dtype | None = None) -> None:
+                 device: Any = None, dtype: torch.dtype | None = None,
+                 activations: "ActivationsName | None" = None) -> None:
         super().__init__()
+        if activations is not None:
+            choose("activations", activations, ACTIVATIONS)
+        self.activations = activations
         if in_features % 16:
             raise ArgumentError(f"in_features = {in_features}: must be a "
                                 "multiple of 16", "in_features")
@@ -74,22 +103,26 @@ class Linear(nn.Module):
             self.bias = nn.Parameter(torch.zeros(
                 out_features, dtype=dtype, device=device), requires_grad=False)
         self._has_input_scale = False
+        self._must_quantize = _must_quantize(self.weight)
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, recipe: str = "modelopt",
-                    input_scale: float | None = None) -> "Linear":
+                    input_scale: float | None = None,
+                    activations: "ActivationsName | None" = None) -> "Linear":
         """Quantises a torch.nn.Linear, whose in_features is a multiple of 16.
 
         recipe       "modelopt", "compressed-tensors" or "ggml": the scale of a block
                      of zeros, see nibblas.quantize()
-        input_scale  the global scale of x, found by calibration; None: x is quantised
-                     by its own largest value
+        input_scale  the global scale of x, found by calibration, where x is quantised
+                     to NVFP4; None: x is quantised by its own largest value
+        activations  None, "dense", "int8" or "nvfp4", see Linear
 
         Raises ArgumentError."""
         choose("recipe", recipe, RECIPES)
         weight = linear.weight.detach()
         made = cls(linear.in_features, linear.out_features,
-                   linear.bias is not None, weight.device, weight.dtype)
+                   linear.bias is not None, weight.device, weight.dtype,
+                   activations)
         codes, scales, scale = torch.ops.nibblas.quantize(
             weight, None, "linear", recipe)
         made.weight.copy_(codes)
@@ -104,17 +137,17 @@ class Linear(nn.Module):
         return made
 
     @classmethod
-    def from_layer(cls, layer: Layer, bias: Tensor | None = None,
-                   device: Any = None) -> "Linear":
-        """Takes a layer of nibblas.Checkpoint, of either format, and a bias [out].
-        Raises ArgumentError for a stack of matrices."""
+    def from_layer(cls, layer: Layer, bias: Tensor | None = None, device: Any = None,
+                   activations: "ActivationsName | None" = None) -> "Linear":
+        """Takes a layer of nibblas.Checkpoint, of either format, and a bias [out];
+        activations as in Linear.  Raises ArgumentError for a stack of matrices."""
         if layer.codes.ndim != 2:
             raise ArgumentError(f"layer {layer.name}: a stack of "
                                 f"{layer.codes.shape[0]} matrices; must be one",
                                 "layer")
         rows, half = layer.codes.shape
         made = cls(2 * half, rows, bias is not None, device,
-                   None if bias is None else bias.dtype)
+                   None if bias is None else bias.dtype, activations)
         made.weight.copy_(torch.tensor(layer.codes))
         made.weight_scale.view(torch.uint8).copy_(torch.tensor(layer.scales))
         made.weight_scale_2.fill_(layer.global_scale)
@@ -129,6 +162,7 @@ class Linear(nn.Module):
         self._packed.forget()
         if self.weight.is_cpu:
             self._packed.get(self.weight, self.weight_scale)
+        self._must_quantize = _must_quantize(self.weight)
         if not self.input_scale.is_meta:
             self._has_input_scale = self.input_scale.item() != 0
 
@@ -148,15 +182,18 @@ class Linear(nn.Module):
     def multiply(self, rows: Tensor) -> Tensor:
         """Takes rows [M, in], contiguous, and returns [M, out]; has no gradient."""
         # Quicker than attributes, which torch looks up in several places.
-        own = self._buffers
-        given = own["input_scale"] if self._has_input_scale else None
-        codes, scales, scale = torch.ops.nibblas.quantize.default(
-            rows, given, "linear", "modelopt", rows.is_cuda)
-        alpha = scale * own["weight_scale_2"]
+        own, activations = self._buffers, self.activations
+        x, scales, alpha = rows, None, own["weight_scale_2"]
+        if activations == "nvfp4" or (activations is None
+                                      and self._must_quantize):
+            given = own["input_scale"] if self._has_input_scale else None
+            x, scales, scale = torch.ops.nibblas.quantize.default(
+                rows, given, "linear", "modelopt", rows.is_cuda)
+            alpha, activations = scale * alpha, None
         dtype = torch.float32 if self.bias is not None else rows.dtype
         y = torch.ops.nibblas._layer.default(
-            codes, scales, own["weight"], own["weight_scale"], self._packed.number,
-            alpha, dtype)
+            x, scales, own["weight"], own["weight_scale"], self._packed.number,
+            alpha, dtype, activations)
         if self.bias is not None:
             y = (y + self.bias).to(rows.dtype)
         return y
@@ -164,7 +201,8 @@ class Linear(nn.Module):
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, "
                 f"out_features={self.out_features}, "
-                f"bias={self.bias is not None}")
+                f"bias={self.bias is not None}, "
+                f"activations={self.activations!r}")
 
     def _apply(self, fn, recurse=True):
         # half() and to(bfloat16) are meant for floats that are kept as such.
@@ -178,6 +216,7 @@ class Linear(nn.Module):
                 setattr(self, name, kept[name].to(moved.device))
         # Not packed now: after to_empty() there is nothing in them yet.
         self._packed.forget()
+        self._must_quantize = _must_quantize(self.weight)
         return self
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
@@ -198,6 +237,7 @@ class Linear(nn.Module):
         self._buffers["weight_scale"] = self._buffers["weight_scale"].view(
             torch.float8_e4m3fn)
         self._packed = LayerWeights()
+        self._must_quantize = _must_quantize(self.weight)
 
 
 def _leave_fast_path(model):
@@ -216,12 +256,15 @@ def _leave_fast_path(model):
 
 def swap_linears(model: nn.Module,
                  keep: "Callable[[str, nn.Linear], bool] | None" = None,
-                 recipe: str = "modelopt") -> tuple[list[str], dict[str, str]]:
+                 recipe: str = "modelopt",
+                 activations: "ActivationsName | None" = None
+                 ) -> tuple[list[str], dict[str, str]]:
     """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
 
-    model   is changed
-    keep    a function of (name, linear): True for those that stay as they are
-    recipe  as in Linear.from_linear()
+    model        is changed
+    keep         a function of (name, linear): True for those that stay as they are
+    recipe       as in Linear.from_linear()
+    activations  as in Linear: "nvfp4" quantises activations too
 
     Returns (names of those swapped, {name: reason} of those left).  A layer that the
     model has in two places stays one.  torch's transformer encoders leave their fast
@@ -240,7 +283,8 @@ def swap_linears(model: nn.Module,
         else:
             # One that is used twice stays one.
             if id(linear) not in made:
-                made[id(linear)] = Linear.from_linear(linear, recipe)
+                made[id(linear)] = Linear.from_linear(linear, recipe, None,
+                                                      activations)
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, made[id(linear)])
             swapped.append(name)
