@@ -123,12 +123,26 @@ static void put_size(FILE *text, const struct shape *shape, int64_t i)
 		fprintf(text, "x%lld", (long long)shape->batch);
 }
 
-/* most: rows to write before "..."; then the list says how many there are. */
+/* What a list says where it is cut. */
+static void put_rest(FILE *text, const struct shape *shape)
+{
+	int64_t rows = 0;
+
+	fprintf(text, ",...(%lld", (long long)shape->count);
+	for (int64_t i = 0; i < shape->count; i++)
+		rows += shape->sizes[i].m;
+	/* The first experts do not tell how many tokens there are. */
+	if (shape_ops[shape->op].is_moe)
+		fprintf(text, ", %lld rows", (long long)rows);
+	fprintf(text, ")");
+}
+
+/* most: rows to write before "...". */
 static void put_rows(FILE *text, const struct shape *shape, int64_t most)
 {
 	for (int64_t i = 0; i < shape->count; i++) {
 		if (i == most) {
-			fprintf(text, ",...(%lld)", (long long)shape->count);
+			put_rest(text, shape);
 			break;
 		}
 		fprintf(text, "%s%lld", i ? "," : "",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data.h"
 #include "shapes.h"
 
 #define MAX_SHAPES 65536	      /* of one list or one group */
@@ -38,7 +39,8 @@ const struct cli_option shape_options[] = {
     {"preset", OPT_TEXTS, ARG(presets), SHAPE_PRESET_WORDS,
      .help =
 	 "a named set of shapes, with --op those of that operation: seeds are "
-	 "the GPU MODE problems, cpu a model's layers, small odd sizes"},
+	 "the GPU MODE problems, cpu a model's layers, small odd sizes, decode "
+	 "dense layers of up to 128 rows, experts those of up to 256 tokens"},
     {0},
 };
 
@@ -308,6 +310,8 @@ static const struct preset {
 	const char *m, *n, *k; /* as --m --n --k --experts, or */
 	int64_t experts;
 	const char *shape; /* as --shape */
+	/* Experts of a token: m are numbers of tokens, routed at random. */
+	int64_t routed;
 } presets[] = {
     /* The shapes of the GPU MODE NVFP4 problems. */
     {"seeds", OP_GEMM,
@@ -336,7 +340,57 @@ static const struct preset {
     {"small", OP_GEMV, .shape = "1x16,67x240,129x1024x3"},
     {"small", OP_MOE, "0:5+1", "40", "96", .experts = 12},
     {"small", OP_MOE_DUAL, "3,0,7", "24", "48", .experts = 3},
+    /* Dense layers of 4096 to 28672 columns, decoding for up to 128 users. */
+    {"decode", OP_GEMM, "1,8,32,64,128", "4096", "4096", .experts = 0},
+    {"decode", OP_GEMM, "1,8,32,64,128", "7168", "2048", .experts = 0},
+    {"decode", OP_GEMM, "1,4,8,16,32,64,128", "28672", "8192", .experts = 0},
+    {"decode", OP_GEMM, "1,16,64", "8192", "8192", .experts = 0},
+    /* Both layers of 128 small experts; few large ones; many large ones. */
+    {"experts", OP_MOE, "1,4,16,64,256", "1536", "2048", 128, .routed = 8},
+    {"experts", OP_MOE, "1,4,16,64,256", "2048", "768", 128, .routed = 8},
+    {"experts", OP_MOE, "1,4,16,64,256", "28672", "4096", 8, .routed = 2},
+    {"experts", OP_MOE, "1,16,64", "4096", "7168", 256, .routed = 8},
 };
+
+/*
+ * Gives each of so many tokens `routed` different experts, all sets of them
+ * equally likely.  bench/gpu_operands.py does the same.
+ */
+static void route(struct shape *shape, int64_t tokens, int64_t routed)
+{
+	uint64_t seed = (uint64_t)tokens;
+
+	for (int64_t t = 0; t < tokens; t++) {
+		uint64_t wanted = (uint64_t)routed;
+
+		for (int64_t e = 0; e < shape->count; e++) {
+			uint64_t left = (uint64_t)(shape->count - e);
+			int is_chosen = data_random(&seed) % left < wanted;
+
+			shape->sizes[e].m += is_chosen;
+			wanted -= (uint64_t)is_chosen;
+		}
+	}
+}
+
+static int add_routed(struct shape_list *list, const struct preset *p,
+		      const struct shape_args *args)
+{
+	const int64_t first = list->count;
+	struct numbers tokens = {0};
+	int code = read_numbers(&tokens, "m", p->m);
+
+	for (int64_t i = 0; i < tokens.count && !code; i++) {
+		code = add_mnk(list, args, p->op);
+		if (code)
+			break;
+		for (int64_t e = 0; e < p->experts; e++)
+			list->shapes[first + i].sizes[e].m = 0;
+		route(&list->shapes[first + i], tokens.items[i], p->routed);
+	}
+	free(tokens.items);
+	return code;
+}
 
 int shapes_add_preset(struct shape_list *list, const char *name, int op)
 {
@@ -356,8 +410,9 @@ int shapes_add_preset(struct shape_list *list, const char *name, int op)
 		known = 1;
 		if (op >= 0 && (enum shape_op)op != p->op)
 			continue;
-		code = p->shape ? add_shape_list(list, p->op, p->shape)
-				: add_mnk(list, &args, p->op);
+		code = p->shape	   ? add_shape_list(list, p->op, p->shape)
+		       : p->routed ? add_routed(list, p, &args)
+				   : add_mnk(list, &args, p->op);
 		if (code)
 			return code;
 		for (int64_t j = first; j < list->count; j++)
@@ -365,7 +420,8 @@ int shapes_add_preset(struct shape_list *list, const char *name, int op)
 	}
 	if (!known)
 		return cli_error(CLI_USAGE,
-				 "--preset %s: must be seeds, cpu or small",
+				 "--preset %s: must be seeds, cpu, small, "
+				 "decode or experts",
 				 name);
 	return CLI_OK;
 }

@@ -25,7 +25,7 @@ enum shape_op {
 	"gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual"
 #define SHAPE_OP_WORDS SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
 extern const char *const shape_op_names[];
-#define SHAPE_PRESET_WORDS "seeds|cpu|small"
+#define SHAPE_PRESET_WORDS "seeds|cpu|small|decode|experts"
 
 /* What sets the operations apart, in the same order. */
 struct shape_op_info {
@@ -99,7 +99,8 @@ void shape_bytes(const struct shape *shape, double value_bytes, double c_bytes,
  */
 int64_t shape_sample_rows(const struct shape *shape, double terms);
 
-/* "128x7168x16384" or "m=80,176,... n=4096 k=7168"; cut to fit. */
+/* "128x7168x16384" or "m=80,176,... n=4096 k=7168"; cut to fit.  A list that
+ * is cut says how many there are, and of a MoE also their sum. */
 #define SHAPE_TEXT 64
 const char *shape_text(const struct shape *shape, char text[SHAPE_TEXT]);
 /* Characters of the longest such text of the list, at least least. */

@@ -253,7 +253,7 @@ class Arguments(NibTest):
                 ("--shape 5x5x17", "multiple of 16"),
                 ("--shape 5x5x0", "multiple of 16"),
                 ("--shape 5x5x1048592", "1048576"),
-                ("--preset nope", "seeds, cpu or small"),
+                ("--preset nope", "seeds, cpu, small, decode or experts"),
                 ("--preset cpu --op dual_gemm", "has no dual_gemm"),
                 ("--op quantize --shape 4x16", "must be one of gemm"),
                 ("--op group_gemm --m 1 --n 1 --k 16 --batch 2", "no batch"),
@@ -514,7 +514,7 @@ class Check(NibTest):
                 ("--op gemv --m 5,6 --k 16 --batch 2", ["5x16x2", "6x16x2"]),
                 ("--op gemm --shape 2x3x16x4", ["2x3x16x4"]),
                 ("--op moe --m 1,0 --n 4 --k 16 --experts 5", [
-                    "m=1,0,1,0,...(5) n=4 k=16"])]:
+                    "m=1,0,1,0,...(5, 3 rows) n=4 k=16"])]:
             with self.subTest(args):
                 rows = self.rows("check", *args.split(), "--packed")
                 self.assertEqual([row["shape"] for row in rows], shapes)
@@ -570,6 +570,39 @@ class Plan(NibTest):
                          "--gbps", "1", "--packed")
         self.assertEqual(len(rows), 15)
         self.assertEqual(rows[0]["flop"], 2 * 128 * 7168 * 16384)
+
+    def preset(self, name):
+        return self.rows("plan", "--preset", name, "--gflops", "1", "--gbps",
+                         "1")
+
+    def test_decode(self):
+        shapes = [tuple(map(int, row["shape"].split("x")))
+                  for row in self.preset("decode")]
+        self.assertEqual(shapes, [(m, n, k) for n, k, ms in (
+            (4096, 4096, (1, 8, 32, 64, 128)), (7168, 2048, (1, 8, 32, 64, 128)),
+            (28672, 8192, (1, 4, 8, 16, 32, 64, 128)), (8192, 8192, (1, 16, 64)))
+            for m in ms])
+
+    def test_experts_have_the_rows_of_all_tokens(self):
+        """Their first rows are those of gpu_baselines.py, which
+        test_gpu_baselines.py compares."""
+        rows = iter(self.preset("experts"))
+        for experts, top, n, k, counts in (
+                (128, 8, 1536, 2048, (1, 4, 16, 64, 256)),
+                (128, 8, 2048, 768, (1, 4, 16, 64, 256)),
+                (8, 2, 28672, 4096, (1, 4, 16, 64, 256)),
+                (256, 8, 4096, 7168, (1, 16, 64))):
+            for tokens in counts:
+                row = next(rows)
+                self.assertEqual(row["op"], "moe")
+                self.assertEqual(row["flop"], 2 * tokens * top * n * k)
+                self.assertRegex(row["shape"], r"^m=(\d+,){4}\.\.\.\(%d, %d "
+                                 r"rows\) n=%d k=%d$" % (
+                                     experts, tokens * top, n, k))
+                # A token goes to different experts.
+                most = max(map(int, row["shape"][2:].split(",")[:4]))
+                self.assertLessEqual(most, tokens)
+        self.assertEqual(list(rows), [])
 
 
 if __name__ == "__main__":
