@@ -93,7 +93,7 @@ class HostClock:
 
 # ---- rows ------------------------------------------------------------------
 
-KEYS = ("op shape backend threads layout dtype out packed time_s spread gflops "
+KEYS = ("op shape backend threads layout activations dtype out packed time_s spread gflops "
         "gbps fraction_of_limit limit_kind error bound ok against_baselines skipped "
         "samples_s flop bytes limit_s peak_gflops peak_gbps read_s "
         "fraction_of_read clock_before_mhz clock_after_mhz error_fraction "

@@ -116,6 +116,11 @@ static void count_work(struct job *job, const struct shape *shape,
 			(double)shape->batch;
 	double dense = values * (double)nib_dtype_bytes(options->data.dtype);
 	double q = values / 2 + scales_bytes(&data->q);
+	const struct shape_widths widths = {
+	    .a = cli_activations_bytes(options->data.activations),
+	    .b = cli_activations_bytes(ACT_NVFP4),
+	    .c = (double)nib_dtype_bytes(options->data.out),
+	};
 	double *read = &job->info.bytes_read;
 	double *written = &job->info.bytes_written;
 
@@ -134,9 +139,7 @@ static void count_work(struct job *job, const struct shape *shape,
 		*written = scales_bytes(&data->to);
 		break;
 	default:
-		shape_bytes(shape, 0.5 + 1.0 / NIB_BLOCK,
-			    (double)nib_dtype_bytes(options->data.out), read,
-			    written);
+		shape_bytes(shape, widths, read, written);
 	}
 }
 

@@ -154,10 +154,12 @@ static void limits_by_clock(const struct nib_device_info *info,
 	    2e-6 * info->memory_clock_khz * info->memory_bus_bits / 8;
 }
 
-void limits_measure(const struct nib_device *device, struct limits *limits)
+void limits_measure(const struct nib_device *device,
+		    enum cli_activations activations, struct limits *limits)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
-	enum peak_kind compute = peak_multiply(cli_backend(device));
+	enum peak_kind compute =
+	    peak_multiply(cli_backend(device), activations);
 	enum peak_kind memory = peak_read_memory(cli_backend(device));
 	bool on_gpu = peak_is_gpu(memory);
 	int threads = on_gpu ? 1 : cli_threads(device);

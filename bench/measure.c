@@ -126,7 +126,8 @@ static enum nib_status add_row(struct comparison *c, const char *isa,
 		return status;
 	e->packed = packed;
 	if (multiplies(c))
-		e->multiply = want_peak(c, peak_multiply(e->info.backend));
+		e->multiply = want_peak(
+		    c, peak_multiply(e->info.backend, o->data.activations));
 	if (o->timed == JOB_RUN)
 		e->read = want_peak(c, peak_read_memory(e->info.backend));
 	if (o->check_rows < 0)
@@ -158,7 +159,8 @@ static enum nib_status add_gemm(struct comparison *c, const char *isa,
 	if (status)
 		return status;
 	e->role = GEMM_RATE;
-	e->gemm = peaks_gemm(c->run->peaks, e->info.backend, threads, size.k);
+	e->gemm = peaks_gemm(c->run->peaks, e->info.backend, threads, size.k,
+			     c->options->data.activations);
 	for (int i = first; i < c->count; i++)
 		c->entries[i].gemm = e->gemm;
 	return NIB_OK;
@@ -212,6 +214,9 @@ static void add_baselines(struct comparison *c)
 	for (int i = 0; i < BASELINES && multiplies(c); i++) {
 		struct baseline *baseline = c->run->baselines[i];
 		const struct baseline_engine *engine = baseline_engines[i];
+		const struct shape_widths widths = {engine->operand_bytes,
+						    engine->operand_bytes,
+						    sizeof(float)};
 		struct entry *e = &c->entries[c->count];
 
 		if (!baseline ||
@@ -222,8 +227,8 @@ static void add_baselines(struct comparison *c)
 		e->baseline = baseline;
 		e->info.backend = engine->backend;
 		e->info.flop = shape_flop(o->shape);
-		shape_bytes(o->shape, engine->operand_bytes, sizeof(float),
-			    &e->info.bytes_read, &e->info.bytes_written);
+		shape_bytes(o->shape, widths, &e->info.bytes_read,
+			    &e->info.bytes_written);
 		/* A dual GEMM is two multiplications, each with a result. */
 		if (shape_ops[o->shape->op].op == NIB_DUAL_GEMM)
 			e->info.bytes_written *= 2;
@@ -262,9 +267,11 @@ static void set_command(const struct comparison *c, const struct entry *e,
 		snprintf(where, sizeof where, " --isa %s",
 			 strchr(e->info.backend, '-') + 1);
 	snprintf(line, sizeof line,
-		 "nib bench %s --threads %d%s --layout %s --out %s --dtype %s "
+		 "nib bench %s --threads %d%s --layout %s --activations %s "
+		 "--out %s --dtype %s "
 		 "--%s --data %s --seed %llu --min-time %g --samples %d%s%s",
 		 arguments, o->threads, where, cli_layout_names[o->data.layout],
+		 cli_activations_names[o->data.activations],
 		 cli_dtype_names[o->data.out], cli_dtype_names[o->data.dtype],
 		 is_job && !e->packed ? "unpacked" : "packed",
 		 o->data.fill == DATA_FULL ? "full" : "contest",
@@ -370,6 +377,8 @@ static void set_speedup(const struct comparison *c, const struct entry *of,
 
 static void add_rows(const struct comparison *c, struct rows *rows)
 {
+	const char *activations =
+	    cli_activations_names[c->options->data.activations];
 	char words[BASELINE_REASON + 16];
 	json_t *row;
 
@@ -381,8 +390,10 @@ static void add_rows(const struct comparison *c, struct rows *rows)
 		row = start_row(c, e->info.backend);
 		set_times(c, e, row);
 		set_command(c, e, row);
-		if (e->job && shape_is_multiply(c->options->shape))
+		if (e->job && shape_is_multiply(c->options->shape)) {
 			row_bool(row, "packed", e->packed);
+			row_text(row, "activations", activations);
+		}
 		if (e->job) {
 			row_integer(row, "copies", e->info.copies);
 			row_text(row, "plan", e->info.explanation);
@@ -465,7 +476,9 @@ int measure_shape(struct measure_run *run,
 		add_rows(&c, &run->rows);
 	entries_free(c.entries, c.count);
 	free(c.entries);
-	return status ? cli_fail(item, &err) : CLI_OK;
+	return status ? cli_fail_activations(
+			    item, &err, options->data.activations, run->on_gpu)
+		      : CLI_OK;
 }
 
 /* The command that measures the rate again. */
@@ -475,10 +488,11 @@ static void rate_command(const struct measure_run *run, const struct series *s,
 	if (s->kind == PEAK_GEMM)
 		snprintf(text, bytes,
 			 "nib bench --op gemm --shape %dx%dx%lld --threads %d "
-			 "--isa %s",
+			 "--isa %s --activations %s",
 			 GEMM_RATE_ROWS, GEMM_RATE_COLS * s->threads,
 			 (long long)s->k, s->threads,
-			 strchr(s->backend, '-') + 1);
+			 strchr(s->backend, '-') + 1,
+			 cli_activations_names[s->activations]);
 	else if (run->on_gpu)
 		snprintf(text, bytes, "nib bench --peaks --device %s",
 			 run->device);

@@ -103,6 +103,7 @@ struct limits {
  * nothing.  A GPU in software is not measured: its limits are those of the
  * GPU's clocks.
  */
-void limits_measure(const struct nib_device *device, struct limits *limits);
+void limits_measure(const struct nib_device *device,
+		    enum cli_activations activations, struct limits *limits);
 
 #endif

@@ -71,6 +71,7 @@ static const struct peak {
     [PEAK_CLOCK] = {"clock", "cycle", LOOP(clock), 1},
     [PEAK_FMA] = {"f32 fma", "FLOP", LOOP(fma_avx512), 32},
     [PEAK_FMA_AVX2] = {"f32 fma avx2", "FLOP", LOOP(fma_avx2), 16},
+    [PEAK_MUL_ADD_SSE] = {"f32 mul add sse", "FLOP", LOOP(mul_add_sse), 8},
     [PEAK_DOT_BF16] = {"vdpbf16ps", "FLOP", LOOP(dot_bf16), 64},
     [PEAK_PMADDWD] = {"pmaddwd sse2", "OP", LOOP(pmaddwd), 16},
     [PEAK_MADD8_AVX2] = {"vpmaddubsw avx2", "OP", LOOP(madd8_avx2), 64},
@@ -90,15 +91,10 @@ static const struct peak {
 /* The widest multiply-add of floats that this processor has. */
 static struct peak peak_here(enum peak_kind kind)
 {
-	struct peak peak = table[kind];
-
 	if (kind != PEAK_FMA || __builtin_cpu_supports("avx512f"))
-		return peak;
-	if (__builtin_cpu_supports("fma"))
-		return table[PEAK_FMA_AVX2];
-	peak.loop = peak_loop_mul_add_sse;
-	peak.units = 8;
-	return peak;
+		return table[kind];
+	return table[__builtin_cpu_supports("fma") ? PEAK_FMA_AVX2
+						   : PEAK_MUL_ADD_SSE];
 }
 
 static bool is_available(enum peak_kind kind)
@@ -141,12 +137,28 @@ const char *peak_name(enum peak_kind kind)
 	return table[kind].name;
 }
 
-enum peak_kind peak_multiply(const char *backend)
+/* What multiplies floats on a CPU. */
+static enum peak_kind peak_floats(const char *backend,
+				  enum cli_activations activations)
+{
+	if (!strcmp(backend, "cpu-avx512") && activations == ACT_BF16 &&
+	    is_available(PEAK_DOT_BF16))
+		return PEAK_DOT_BF16;
+	if (!strncmp(backend, "cpu-avx512", 10))
+		return PEAK_FMA;
+	return strcmp(backend, "cpu-avx2") ? PEAK_MUL_ADD_SSE : PEAK_FMA_AVX2;
+}
+
+enum peak_kind peak_multiply(const char *backend,
+			     enum cli_activations activations)
 {
 	if (!strcmp(backend, "cuda-sm100"))
 		return PEAK_GPU_FP4;
 	if (!strncmp(backend, "cuda", 4))
 		return PEAK_GPU_MULTIPLY;
+	/* Activations of int8 go to the kernels of NVFP4. */
+	if (cli_activations_kind(activations) == NIB_ACTIVATIONS_DENSE)
+		return peak_floats(backend, activations);
 	if (!strcmp(backend, "cpu-avx512"))
 		return PEAK_DOT8_AVX512;
 	if (!strcmp(backend, "cpu-avx512bw"))
@@ -210,7 +222,8 @@ static struct series *find(struct peaks *peaks, const struct series *want)
 	for (int i = 0; i < peaks->count; i++) {
 		s = peaks->series[i];
 		if (s->kind == want->kind && s->threads == want->threads &&
-		    s->k == want->k && !strcmp(s->backend, want->backend))
+		    s->k == want->k && s->activations == want->activations &&
+		    !strcmp(s->backend, want->backend))
 			return s;
 	}
 	list = realloc(peaks->series,
@@ -242,17 +255,21 @@ struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
 }
 
 struct series *peaks_gemm(struct peaks *peaks, const char *backend, int threads,
-			  int64_t k)
+			  int64_t k, enum cli_activations activations)
 {
+	const char *of = cli_activations_names[activations];
+	const bool is_nvfp4 = activations == ACT_NVFP4;
 	struct series s = {.kind = PEAK_GEMM,
 			   .threads = threads,
 			   .k = k,
+			   .activations = activations,
 			   .unit = table[PEAK_GEMM].unit};
 
 	snprintf(s.backend, sizeof s.backend, "%s", backend);
 	/* Backends are called "cpu-" and the instruction set's name. */
-	snprintf(s.name, sizeof s.name, "gemm %s k=%lld",
-		 strchr(backend, '-') + 1, (long long)k);
+	snprintf(s.name, sizeof s.name, "gemm %s%s%s k=%lld",
+		 strchr(backend, '-') + 1, is_nvfp4 ? "" : " ",
+		 is_nvfp4 ? "" : of, (long long)k);
 	return find(peaks, &s);
 }
 
@@ -496,7 +513,8 @@ static bool is_sampled(const struct peaks *peaks, enum peak_kind kind)
 	if (!peaks->gpu)
 		return !peak_is_gpu(kind);
 	if (kind == PEAK_GPU_MULTIPLY || kind == PEAK_GPU_FP4)
-		return kind == peak_multiply(cli_backend(peaks->gpu));
+		return kind ==
+		       peak_multiply(cli_backend(peaks->gpu), ACT_NVFP4);
 	return peak_is_gpu(kind);
 }
 

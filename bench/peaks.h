@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "activations.h"
 #include "nibblas.h"
 #include "stats.h"
 
@@ -20,6 +21,7 @@ enum peak_kind {
 	PEAK_CLOCK,	   /* cycles: a chain of dependent additions */
 	PEAK_FMA,	   /* f32, widest vectors here, 2 a multiply-add */
 	PEAK_FMA_AVX2,	   /* f32, 32-byte vectors */
+	PEAK_MUL_ADD_SSE,  /* f32, what every x86-64 has */
 	PEAK_DOT_BF16,	   /* vdpbf16ps, 2 a multiply-add */
 	PEAK_PMADDWD,	   /* 16-bit, SSE2: what every x86-64 has */
 	PEAK_MADD8_AVX2,   /* vpmaddubsw, 32-byte vectors */
@@ -41,8 +43,9 @@ enum peak_kind {
 /* All samples of one rate, in units a second. */
 struct series {
 	enum peak_kind kind;
-	int threads;	  /* 1 for a GPU */
-	int64_t k;	  /* PEAK_GEMM */
+	int threads;			  /* 1 for a GPU */
+	int64_t k;			  /* PEAK_GEMM */
+	enum cli_activations activations; /* PEAK_GEMM */
 	char name[64];	  /* "vpdpbusd", "gemm avx512 k=2048": a limit_kind */
 	char backend[32]; /* "cpu", "cpu-avx512", "cuda-sm90" */
 	const char *unit; /* "OP", "FLOP", "B", "cycle" */
@@ -73,8 +76,12 @@ enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 
 bool peak_is_gpu(enum peak_kind kind);
 const char *peak_name(enum peak_kind kind);
-/* The instruction that "cpu-avx512" or "cuda-sm90" multiplies with. */
-enum peak_kind peak_multiply(const char *backend);
+/*
+ * The instruction that "cpu-avx512" or "cuda-sm90" multiplies such activations
+ * with: of bf16 vdpbf16ps where the processor has it, of other floats f32 fma.
+ */
+enum peak_kind peak_multiply(const char *backend,
+			     enum cli_activations activations);
 /* How that backend reads memory. */
 enum peak_kind peak_read_memory(const char *backend);
 
@@ -96,7 +103,7 @@ struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
  * since every block needs its scales multiplied as well.
  */
 struct series *peaks_gemm(struct peaks *peaks, const char *backend, int threads,
-			  int64_t k);
+			  int64_t k, enum cli_activations activations);
 /* All series in the order in which they were made. */
 int peaks_count(const struct peaks *peaks);
 const struct series *peaks_at(const struct peaks *peaks, int i);

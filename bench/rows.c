@@ -11,6 +11,7 @@ const struct table_column row_columns[] = {
     {.key = "backend", .title = "backend", .width = 20},
     {.key = "threads", .title = "thr"},
     {.key = "layout", .title = "layout"},
+    {.key = "activations", .title = "A", .width = 5},
     {.key = "dtype", .title = "in", .width = 4},
     {.key = "out", .title = "out", .width = 4},
     {.key = "packed", .title = "packed"},

@@ -17,6 +17,7 @@ struct bench_args {
 	struct shape_args shapes;
 	/* lists, so not those of shared */
 	const char *device, *threads, *isa, *layout, *out, *dtype;
+	const char *activations;
 	int packed, unpacked, baselines, peaks, plan;
 	enum data_fill fill;
 	enum { CHECK_SAMPLE, CHECK_ALL, CHECK_NONE } check;
@@ -26,7 +27,7 @@ struct bench_args {
 
 #define MAX_AXIS 16
 
-/* The values of --threads, --layout, --out or --dtype. */
+/* The values of --threads, --layout, --activations, --out or --dtype. */
 struct axis {
 	int values[MAX_AXIS];
 	int count;
@@ -36,7 +37,7 @@ struct bench {
 	const struct bench_args *args;
 	struct measure_run run;
 	struct shape_list list;
-	struct axis threads, layout, out, dtype;
+	struct axis threads, layout, activations, out, dtype;
 	const char *isas[MAX_AXIS];
 	int n_isas;
 };
@@ -121,6 +122,10 @@ static int read_axes(struct bench *bench)
 			     cli_word_index, &bench->layout);
 
 	if (!code)
+		code = read_list("activations", args->activations,
+				 CLI_ACTIVATIONS_WORDS, cli_word_index,
+				 &bench->activations);
+	if (!code)
 		code = read_list("out", args->out, CLI_DTYPE_WORDS,
 				 cli_word_index, &bench->out);
 	if (!code)
@@ -185,6 +190,12 @@ static int64_t rows_to_check(const struct bench_args *args,
 }
 
 /* An axis that the operation does not have is walked once. */
+static int activations_count(const struct bench *bench,
+			     const struct shape *shape)
+{
+	return shape_is_multiply(shape) ? bench->activations.count : 1;
+}
+
 static int out_count(const struct bench *bench, const struct shape *shape)
 {
 	return shape_is_multiply(shape) ? bench->out.count : 1;
@@ -201,19 +212,29 @@ static int dtype_count(const struct bench *bench, const struct shape *shape)
 static int combinations(const struct bench *bench, const struct shape *shape)
 {
 	return bench->threads.count * bench->layout.count *
-	       out_count(bench, shape) * dtype_count(bench, shape);
+	       activations_count(bench, shape) * out_count(bench, shape) *
+	       dtype_count(bench, shape);
 }
 
-/* All threads, layouts and types of one shape. */
+/* The value of the next axis of combination *i: the first count of it. */
+static int next_value(const struct axis *axis, int count, int *i)
+{
+	const int value = axis->values[*i % count];
+
+	*i /= count;
+	return value;
+}
+
+/* All threads, layouts, activations and types of one shape. */
 static int measure_axes(struct bench *bench, const struct shape *shape,
 			enum job_timed timed)
 {
 	const struct bench_args *args = bench->args;
-	int n_out = out_count(bench, shape),
-	    n_dtype = dtype_count(bench, shape);
 	struct measure_options options = {
 	    .shape = shape,
-	    .data = {.fill = args->fill, .seed = (uint64_t)args->seed},
+	    .data = {.fill = args->fill,
+		     .values = DATA_NORMAL,
+		     .seed = (uint64_t)args->seed},
 	    .isas = bench->isas,
 	    .n_isas = bench->n_isas,
 	    .packed = args->packed || !args->unpacked,
@@ -226,17 +247,18 @@ static int measure_axes(struct bench *bench, const struct shape *shape,
 	int code = CLI_OK;
 
 	for (int i = 0; i < combinations(bench, shape) && !code; i++) {
-		int layout = i / n_dtype / n_out, threads;
+		int at = i;
 
-		threads = layout / bench->layout.count;
-		layout %= bench->layout.count;
-		options.data.dtype =
-		    (enum nib_dtype)bench->dtype.values[i % n_dtype];
-		options.data.out =
-		    (enum nib_dtype)bench->out.values[i / n_dtype % n_out];
-		options.data.layout =
-		    (enum nib_scale_layout)bench->layout.values[layout];
-		options.threads = bench->threads.values[threads];
+		options.data.dtype = (enum nib_dtype)next_value(
+		    &bench->dtype, dtype_count(bench, shape), &at);
+		options.data.out = (enum nib_dtype)next_value(
+		    &bench->out, out_count(bench, shape), &at);
+		options.data.activations = (enum cli_activations)next_value(
+		    &bench->activations, activations_count(bench, shape), &at);
+		options.data.layout = (enum nib_scale_layout)next_value(
+		    &bench->layout, bench->layout.count, &at);
+		options.threads =
+		    next_value(&bench->threads, bench->threads.count, &at);
 		code = measure_shape(&bench->run, &options);
 	}
 	return code;
@@ -259,6 +281,9 @@ static void begin_table(struct bench *bench)
 		width += (int)strlen("group_gemm ");
 	if (bench->layout.count < 2)
 		hidden[n++] = "layout";
+	if (bench->activations.count < 2 &&
+	    bench->activations.values[0] == ACT_NVFP4)
+		hidden[n++] = "activations";
 	if (!floats)
 		hidden[n++] = "dtype";
 	if (bench->out.count < 2)
@@ -277,7 +302,7 @@ static void note_peak(struct table *table, const json_t *row)
 	bool bytes = row_get_number(row, "gbps") > 0;
 	double threads = row_get_number(row, "threads");
 
-	table_note(table, "  %-18s %4.0f thread%s %8.1f G%s/s",
+	table_note(table, "  %-24s %4.0f thread%s %8.1f G%s/s",
 		   row_get_text(row, "shape"), threads, threads > 1 ? "s" : " ",
 		   row_get_number(row, bytes ? "gbps" : "gflops"),
 		   row_get_text(row, "unit"));
@@ -380,6 +405,8 @@ static const struct cli_option options[] = {
 	 "run here (default: the best one)"},
     {"layout", OPT_TEXT, ARG(layout), "LIST", "linear",
      .help = "layouts of the block scales: linear,tiled"},
+    {"activations", OPT_TEXT, ARG(activations), "LIST", "nvfp4",
+     .help = "what A is: " CLI_ACTIVATIONS_HELP},
     {"out", OPT_TEXT, ARG(out), "LIST", CLI_OUT_DEFAULT,
      .help = "types of C: fp32,fp16,bf16"},
     {"dtype", OPT_TEXT, ARG(dtype), "LIST", "bf16",
@@ -423,8 +450,8 @@ const struct cli_command command_bench = {
 	"measure speed against this machine's limits and other libraries",
     .positional = "",
     .description =
-	"Times every combination of the shapes, threads, layouts and types given and\n"
-	"prints one row for each.  time is the median of the timed runs, with\n"
+	"Times every combination of the shapes, threads, layouts, activations and\n"
+	"types given and prints one row for each.  time is the median of the timed runs, with\n"
 	"operands that are not in the caches; spread is what the middle half of the\n"
 	"runs spans, over the median.  \"of limit\" is the least time that this\n"
 	"machine could need, over the time taken.  That least time is the longer of\n"
@@ -441,6 +468,7 @@ const struct cli_command command_bench = {
     .examples = "nib bench --preset seeds --baselines --threads 1,2\n"
 		"nib bench --op gemm --shape 128x4096x7168 --isa all\n"
 		"nib bench --op gemm --m 1:64+1 --n 4096 --k 7168   # cliffs?\n"
+		"nib bench --preset decode --activations nvfp4,bf16,int8\n"
 		"nib bench --op quantize --shape 4096x7168 --dtype fp32,bf16\n"
 		"nib bench --op gemm --shape 128x4096x7168 --plan\n"
 		"nib bench --peaks --threads 1,2\n"

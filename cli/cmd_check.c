@@ -15,6 +15,7 @@ struct check_args {
 	struct cli_shared shared;
 	struct shape_args shapes;
 	enum nib_scale_layout layout;
+	enum cli_activations activations;
 	enum nib_dtype out;
 	enum data_fill fill;
 	int packed, unpacked;
@@ -31,6 +32,7 @@ static const struct table_column columns[] = {
     {.key = "arithmetic"},
     {.key = "threads", .title = "thr"},
     {.key = "layout", .title = "layout"},
+    {.key = "activations", .title = "A", .width = 5},
     {.key = "weights", .title = "weights", .width = 8},
     {.key = "out", .title = "out", .width = 4},
     {.key = "seed"},
@@ -76,7 +78,7 @@ static void put_repro(const struct check *check, const struct shape *shape,
 {
 	const struct check_args *args = check->args;
 	int on_host = cli_is_host(check->device);
-	char shape_args[4096], threads[32] = "", seed[32] = "";
+	char shape_args[4096], threads[32] = "", seed[32] = "", a[32] = "";
 
 	if (args->shared.device.threads)
 		snprintf(threads, sizeof(threads), " --threads %lld",
@@ -84,14 +86,17 @@ static void put_repro(const struct check *check, const struct shape *shape,
 	if (args->seed != 1)
 		snprintf(seed, sizeof(seed), " --seed %lld",
 			 (long long)args->seed);
+	if (args->activations != ACT_NVFP4)
+		snprintf(a, sizeof(a), " --activations %s",
+			 cli_activations_names[args->activations]);
 	snprintf(text, bytes,
-		 "nib check %s --%s %.32s --%s%s%s%s%s%s --rows %lld%s",
+		 "nib check %s --%s %.32s --%s%s%s%s%s%s%s --rows %lld%s",
 		 shape_arguments(shape, shape_args, sizeof(shape_args)),
 		 on_host ? "isa" : "device",
 		 on_host ? strchr(cli_backend(check->device), '-') + 1
 			 : args->shared.device.device,
 		 packed ? "packed" : "unpacked",
-		 args->layout ? " --layout tiled" : "",
+		 args->layout ? " --layout tiled" : "", a,
 		 args->out == NIB_FP32 ? "" : " --out ",
 		 args->out == NIB_FP32 ? "" : cli_dtype_names[args->out],
 		 args->fill == DATA_CONTEST ? " --data contest" : "", threads,
@@ -114,6 +119,7 @@ static void put_row(struct check *check, const struct shape *shape, int packed,
 		   cli_arithmetic_name(cli_arithmetic(check->device)));
 	table_int(t, "threads", cli_threads(check->device));
 	table_text(t, "layout", cli_layout_names[args->layout]);
+	table_text(t, "activations", cli_activations_names[args->activations]);
 	table_text(t, "weights", packed ? "packed" : "view");
 	table_text(t, "out", cli_dtype_names[args->out]);
 	table_int(t, "seed", args->seed);
@@ -174,6 +180,7 @@ static int check_shape(struct check *check, const struct shape *shape,
 	    .layout = args->layout,
 	    .out = args->out,
 	    .fill = args->fill,
+	    .activations = args->activations,
 	    .seed = (uint64_t)args->seed,
 	    .packed = packed,
 	};
@@ -200,7 +207,8 @@ static int check_shape(struct check *check, const struct shape *shape,
 		status = data_check(data, &how, &result, &err);
 	data_free(data);
 	if (status)
-		return cli_fail(text, &err);
+		return cli_fail_activations(text, &err, args->activations,
+					    !cli_is_host(check->device));
 	put_row(check, shape, packed, how.sample_rows, &result, run_s,
 		cli_now_s() - begin_s - run_s);
 	check->rows++;
@@ -269,6 +277,8 @@ static int run_check(const void *args_)
 static const struct cli_option options[] = {
     {"layout", OPT_CHOICE, ARG(layout), CLI_LAYOUT_WORDS, "linear",
      .help = "layout of the block scales"},
+    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS,
+     "nvfp4", .help = "what A is: " CLI_ACTIVATIONS_HELP},
     /* Not CLI_OUT_DEFAULT: here the bound is the narrowest. */
     {"out", OPT_CHOICE, ARG(out), CLI_DTYPE_WORDS, "fp32",
      .help = "type of C; the bound of fp32 is the narrowest"},
@@ -300,15 +310,20 @@ const struct cli_command command_check = {
     .positional = "",
     .description =
 	"Shows that this machine multiplies correctly: runs each shape on\n"
-	"random operands and compares C with an exact integer sum.  error is\n"
-	"|C - exact| over the sum of the absolute block products (Hopper: of all\n"
-	"products); bound is the error that the device's arithmetic and the\n"
-	"rounding to C's type allow.  error/bound above 1 is a failure, and nib\n"
-	"exits with 1.  Each row ends with the command that gives it again.\n",
+	"random operands and compares C with an exact sum.  error is |C - exact|\n"
+	"over the sum of the absolute block products (Hopper, and A of bf16, fp16\n"
+	"or fp32: of all products); bound is the error that the device's\n"
+	"arithmetic and the rounding to C's type allow.  error/bound above 1 is a\n"
+	"failure, and nib exits with 1.  Each row ends with the command that gives\n"
+	"it again.\n"
+	"\n"
+	"Weights are NVFP4, and so is A unless --activations says otherwise.  Floats\n"
+	"of A then have magnitudes from subnormal to large, and zeros.\n",
     .examples = "nib check --preset small                  # every operation\n"
 		"nib check --op gemm --shape 128x4096x7168 --out fp16\n"
 		"nib check --op gemv --shape 7168x16384x1 --isa avx2\n"
 		"nib check --op group_gemm --m 80,176,128 --n 4096 --k 7168\n"
+		"nib check --preset small --activations bf16   # W4A16\n"
 		"nib check --op gemm --m 1:16+1 --n 64 --k 256 --rows 0\n"
 		"nib check --preset seeds --format json > check.json\n",
     .groups = groups,

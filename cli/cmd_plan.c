@@ -8,6 +8,7 @@ struct plan_args {
 	struct cli_shared shared;
 	struct shape_args shapes;
 	enum nib_scale_layout layout;
+	enum cli_activations activations;
 	enum nib_dtype out;
 	int packed;
 	double gflops, gbps;
@@ -19,6 +20,7 @@ static const struct table_column columns[] = {
     {.key = "backend", .title = "backend"},
     {.key = "threads", .title = "thr"},
     {.key = "layout"},
+    {.key = "activations", .title = "A"},
     {.key = "weights"},
     {.key = "out"},
     {.key = "tasks", .title = "tasks"},
@@ -70,6 +72,7 @@ static void put_row(struct planner *p, const struct shape *shape,
 	table_text(t, "backend", info->backend);
 	table_int(t, "threads", info->threads);
 	table_text(t, "layout", cli_layout_names[args->layout]);
+	table_text(t, "activations", cli_activations_names[args->activations]);
 	table_text(t, "weights", args->packed ? "packed" : "view");
 	table_text(t, "out", cli_dtype_names[args->out]);
 	table_int(t, "tasks", info->tasks);
@@ -94,6 +97,7 @@ static int plan_shape(struct planner *p, const struct shape *shape)
 	const struct data_options options = {
 	    .layout = p->args->layout,
 	    .out = p->args->out,
+	    .activations = p->args->activations,
 	    .packed = p->args->packed,
 	    .empty = 1,
 	};
@@ -114,7 +118,9 @@ static int plan_shape(struct planner *p, const struct shape *shape)
 		put_row(p, shape, &info);
 	nib_plan_free(plan);
 	data_free(data);
-	return status ? cli_fail(text, &err) : CLI_OK;
+	return status ? cli_fail_activations(text, &err, p->args->activations,
+					     !cli_is_host(p->device))
+		      : CLI_OK;
 }
 
 static int plan_all(struct planner *p, const struct shape_list *list)
@@ -123,7 +129,7 @@ static int plan_all(struct planner *p, const struct shape_list *list)
 
 	if (p->args->gflops <= 0 || p->args->gbps <= 0) {
 		progress_begin("measuring this machine", 0, 1);
-		limits_measure(p->device, &p->limits);
+		limits_measure(p->device, p->args->activations, &p->limits);
 		progress_end();
 	}
 	if (p->args->gflops > 0) {
@@ -168,6 +174,8 @@ static int run_plan(const void *args_)
 static const struct cli_option options[] = {
     {"layout", OPT_CHOICE, ARG(layout), CLI_LAYOUT_WORDS, "linear",
      .help = "layout of the block scales"},
+    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS,
+     "nvfp4", .help = "what A is: " CLI_ACTIVATIONS_HELP},
     {"out", OPT_CHOICE, ARG(out), CLI_DTYPE_WORDS, CLI_OUT_DEFAULT,
      .help = "type of C"},
     {"packed", OPT_FLAG, ARG(packed), .help = "plan for packed weights"},
@@ -198,6 +206,7 @@ const struct cli_command command_plan = {
 	"comes to it.\n",
     .examples = "nib plan --op gemm --shape 128x4096x7168\n"
 		"nib plan --preset seeds --packed --threads 1\n"
+		"nib plan --preset decode --packed --activations bf16\n"
 		"nib plan --preset cpu --gflops 500 --gbps 40 --format md\n",
     .groups = groups,
     .args_bytes = sizeof(struct plan_args),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activations.h"
 #include "cli.h"
 #include "progress.h"
 #include "tensor.h"
@@ -13,6 +14,7 @@ struct run_args {
 	const char *weights, *tensor, *tensor2, *input, *input_tensor;
 	const char *output, *output_tensor;
 	int64_t index;
+	enum cli_activations activations;
 	enum nib_dtype out;
 	int force, saturate;
 };
@@ -24,6 +26,7 @@ static const struct table_column columns[] = {
     {.key = "n", .title = "n"},
     {.key = "k", .title = "k"},
     {.key = "input", .title = "input"},
+    {.key = "activations", .title = "A"},
     {.key = "input_global", .title = "input scale", .print = "%.4g"},
     {.key = "input_global_from", .title = "from"},
     {.key = "alpha", .title = "alpha", .print = "%.4g"},
@@ -39,7 +42,7 @@ static const struct table_column columns[] = {
     {0},
 };
 
-#define MAX_STAGED 8 /* codes and scales of a, b, b2; alphas; c */
+#define MAX_STAGED 8 /* codes and scales of a, b, b2, or x; alphas; c */
 
 struct runner {
 	const struct run_args *args;
@@ -50,9 +53,11 @@ struct runner {
 	/* The input: rank and shape as in its file. */
 	int rank;
 	int64_t shape[NIB_MAX_RANK];
-	float a_global;
+	int64_t rows;
+	float a_global; /* 1 where A is dense */
 	const char *a_format, *a_global_from;
 	void *codes, *scales; /* of a float input, quantised */
+	void *rounded;	      /* a float input in another type */
 	/* problem: views of memory where the device computes; c: on the host. */
 	struct nib_problem problem;
 	struct nib_dense c;
@@ -252,6 +257,70 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 	return CLI_OK;
 }
 
+/* Rounds the input to dtype, into memory of its own. */
+static int round_input(struct runner *r, const struct tensor_source *source,
+		       enum nib_dtype dtype)
+{
+	const int64_t elems = source->rows * source->k;
+	const char *from = source->tensor->data;
+	int64_t infinite = 0;
+	float piece[1024];
+
+	r->rounded = malloc((size_t)elems * nib_dtype_bytes(dtype) + 1);
+	if (!r->rounded)
+		return cli_no_memory("input");
+	for (int64_t i = 0; i < elems; i += 1024) {
+		int64_t n = elems - i < 1024 ? elems - i : 1024;
+
+		tensor_read_floats(from + (size_t)i *
+					      nib_dtype_bytes(source->dtype),
+				   source->dtype, n, piece);
+		tensor_round_floats(piece, dtype, n,
+				    (char *)r->rounded +
+					(size_t)i * nib_dtype_bytes(dtype));
+		for (int64_t j = 0; j < n && dtype == NIB_FP16; j++)
+			infinite +=
+			    isfinite(piece[j]) && fabsf(piece[j]) >= 65520;
+	}
+	if (infinite)
+		cli_warn("%s: %lld value%s of '%s' %s infinite in fp16, which "
+			 "ends at 65504; try --activations bf16",
+			 r->args->input, (long long)infinite, cli_s(infinite),
+			 source->name, infinite == 1 ? "is" : "are");
+	return CLI_OK;
+}
+
+/* A float input as it is, or in the type asked for. */
+static int use_floats(struct runner *r, const struct tensor_source *source)
+{
+	const enum cli_activations activations = r->args->activations;
+	/* The library rounds any type to int8. */
+	const enum nib_dtype dtype = activations == ACT_INT8
+					 ? source->dtype
+					 : cli_activations_dtype(activations);
+	const size_t elems = (size_t)(source->rows * source->k);
+	struct nib_dense *x = &r->problem.x;
+	struct nib_error err;
+	const void *data = source->tensor->data;
+	int code = CLI_OK;
+
+	if (dtype != source->dtype) {
+		code = round_input(r, source, dtype);
+		data = r->rounded;
+	}
+	if (code)
+		return code;
+	r->problem.activations = cli_activations_kind(activations);
+	*x = (struct nib_dense){
+	    .dtype = dtype, .rows = source->rows, .cols = source->k};
+	if (elems)
+		x->data = stage(r, data, elems * nib_dtype_bytes(dtype), &err);
+	if (elems && !x->data)
+		return cli_fail(source->name, &err);
+	r->a_global = 1;
+	return CLI_OK;
+}
+
 static int load_input(struct runner *r)
 {
 	const int64_t k = r->layers[0]->weight.k;
@@ -270,10 +339,20 @@ static int load_input(struct runner *r)
 				 r->args->input, source.name,
 				 (long long)source.k, r->args->tensor,
 				 (long long)k);
+	if (source.layer && r->args->activations != ACT_NVFP4)
+		return cli_error(
+		    CLI_USAGE,
+		    "--activations %s: '%s' of %s is NVFP4: must be nvfp4",
+		    cli_activations_names[r->args->activations], source.name,
+		    r->args->input);
 	r->rank = source.rank;
+	r->rows = source.rows;
 	memcpy(r->shape, source.shape, sizeof(r->shape));
 	r->a_format = source.layer ? "NVFP4" : tensor_format(&source);
-	return source.layer ? use_layer(r, source.layer) : quantize(r, &source);
+	if (source.layer)
+		return use_layer(r, source.layer);
+	return r->args->activations == ACT_NVFP4 ? quantize(r, &source)
+						 : use_floats(r, &source);
 }
 
 /* ---- multiplication and output ------------------------------------------- */
@@ -282,7 +361,7 @@ static int allocate_output(struct runner *r, size_t *bytes)
 {
 	r->c = (struct nib_dense){
 	    .dtype = r->args->out,
-	    .rows = r->problem.a.rows,
+	    .rows = r->rows,
 	    .cols = r->layers[0]->weight.rows,
 	};
 	if (!__builtin_mul_overflow((size_t)r->c.rows, (size_t)r->c.cols,
@@ -335,6 +414,9 @@ static int multiply(struct runner *r)
 	if (!status)
 		status = staging_fetch(&c, bytes, &err);
 	staging_free(&c);
+	if (status == NIB_UNSUPPORTED)
+		return cli_fail_activations(NULL, &err, r->args->activations,
+					    !cli_is_host(r->device));
 	return status ? cli_fail_input(NULL, &err) : CLI_OK;
 }
 
@@ -365,7 +447,7 @@ static int write_output(struct runner *r)
 static int put_row(struct runner *r)
 {
 	struct table *t = table_new(columns, r->args->shared.format, 0);
-	int64_t k = r->problem.a.k;
+	int64_t k = r->layers[0]->weight.k;
 	double flop = 2 * (double)r->c.rows * (double)r->c.cols * (double)k *
 		      (r->layers[1] ? 2 : 1);
 	double amax = tensor_largest(&r->c);
@@ -377,13 +459,17 @@ static int put_row(struct runner *r)
 	table_int(t, "n", r->c.cols);
 	table_int(t, "k", k);
 	table_text(t, "input", r->a_format);
-	table_number(t, "input_global", (double)r->a_global);
-	table_text(t, "input_global_from", r->a_global_from);
+	table_text(t, "activations",
+		   cli_activations_names[r->args->activations]);
+	if (r->a_global_from) {
+		table_number(t, "input_global", (double)r->a_global);
+		table_text(t, "input_global_from", r->a_global_from);
+		table_number(t, "quantize_s", r->quantize_s);
+	}
 	table_number(t, "alpha", (double)(r->a_global * r->globals[0]));
 	table_text(t, "out", cli_dtype_names[r->args->out]);
 	table_text(t, "backend", cli_backend(r->device));
 	table_int(t, "threads", cli_threads(r->device));
-	table_number(t, "quantize_s", r->quantize_s);
 	table_number(t, "pack_s", r->pack_s);
 	table_number(t, "time_s", r->run_s);
 	table_number(t, "gflops", flop / r->run_s * 1e-9);
@@ -421,6 +507,11 @@ static int run_run(const void *args_)
 	struct nib_error err;
 	int code = cli_check_output(args->output, inputs, 2, args->force);
 
+	if (!code && args->saturate && args->activations != ACT_NVFP4)
+		code = cli_error(CLI_USAGE,
+				 "--saturate: A is quantised only with "
+				 "--activations nvfp4, not %s",
+				 cli_activations_names[args->activations]);
 	if (!code && (nib_file_open(args->weights, &r.weights, &err) ||
 		      nib_file_open(args->input, &r.inputs, &err)))
 		code = cli_fail_input(NULL, &err);
@@ -435,6 +526,7 @@ static int run_run(const void *args_)
 	nib_device_close(r.device);
 	free(r.codes);
 	free(r.scales);
+	free(r.rounded);
 	free(r.c.data);
 	nib_file_close(r.inputs);
 	nib_file_close(r.weights);
@@ -452,9 +544,13 @@ static const struct cli_option options[] = {
     {"index", OPT_INT, ARG(index), "N", "0", .max = INT64_MAX,
      .help = "which matrix of a layer that is a stack, from 0"},
     {"input", OPT_FILE, ARG(input), "FILE", .is_required = 1,
-     .help = "safetensors file with A: float, quantised here, or NVFP4"},
+     .help = "safetensors file with A: float or NVFP4"},
     {"input-tensor", OPT_TEXT, ARG(input_tensor), "NAME",
      .help = "which tensor of it (default: the only one)"},
+    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS,
+     "nvfp4",
+     .help = "what a float A becomes: nvfp4, quantised (W4A4); bf16, fp16 or "
+	     "fp32, rounded if the file has another type (W4A16); int8 (W4A8)"},
     {"output", OPT_FILE, ARG(output), "FILE", .letter = 'o', .is_required = 1,
      .help = "safetensors file to write C to"},
     {"output-tensor", OPT_TEXT, ARG(output_tensor), "NAME", "output",
@@ -475,15 +571,18 @@ const struct cli_command command_run = {
     .description =
 	"Computes C = A B^T, as an engine would: A from one file, the NVFP4\n"
 	"layer B from another.  A float A is quantised first, with the layer's\n"
-	"input scale if the file has one, else by its largest value.  All sizes\n"
-	"of A but the last are rows; C has them too.  The output file appears\n"
-	"whole or not at all.\n",
+	"input scale if the file has one, else by its largest value; with\n"
+	"--activations bf16, fp16 or fp32 its floats are multiplied as they are.\n"
+	"All sizes of A but the last are rows; C has them too.  The output file\n"
+	"appears whole or not at all.\n",
     .examples =
 	"nib run --weights nvfp4.safetensors --tensor model.layers.0.mlp.up_proj "
 	"\\\n"
 	"    --input x.safetensors --output y.safetensors\n"
 	"nib run --weights w.safetensors --tensor gate --tensor2 up \\\n"
-	"    --input x.safetensors --output y.safetensors --out fp32\n",
+	"    --input x.safetensors --output y.safetensors --out fp32\n"
+	"nib run --weights w.safetensors --tensor up --activations bf16 \\\n"
+	"    --input x.safetensors --output y.safetensors      # W4A16\n",
     .groups = (const struct cli_group[]){{"Running", options, 0},
 					 CLI_DEVICE_GROUPS,
 					 CLI_LAST_GROUPS},

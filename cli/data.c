@@ -79,15 +79,46 @@ static struct nib_dense take_dense(struct arena *arena, enum nib_dtype dtype,
 	};
 }
 
-/*
- * Keeps results of full-range data inside fp16: a product of two values has an
- * rms near 1.4e5, their sum over k sqrt(k) times that.
- */
-static float full_alpha(int64_t k, uint64_t *seed)
+/* A of a problem: a, or x. */
+static void take_a(struct arena *arena, int64_t rows, int64_t scale_rows,
+		   int64_t k, int64_t batch, struct nib_nvfp4 *a,
+		   struct nib_dense *x)
 {
-	double wobble = 1 + (double)(data_random(seed) % 1024) / 1024;
+	const struct data_options *how = arena->how;
 
-	return (float)(wobble * 4 / (1.4e5 * sqrt((double)k)));
+	if (how->activations == ACT_NVFP4) {
+		*a = take_nvfp4(arena, how->layout, rows, scale_rows, k, batch);
+		return;
+	}
+	*x = take_dense(arena, cli_activations_dtype(how->activations), rows, k,
+			batch);
+	if (fills(arena))
+		data_fill_x(x, how->fill, how->values, &arena->seed);
+}
+
+/* The size of a product of two full-range values: its rms, or more. */
+static double product_size(const struct data_options *how)
+{
+	const double weight_rms = 374;
+
+	if (how->activations == ACT_NVFP4)
+		return 1.4e5;
+	if (how->values == DATA_NORMAL)
+		return weight_rms;
+	return ldexp(weight_rms, data_top_exponent(
+				     cli_activations_dtype(how->activations)));
+}
+
+/*
+ * Keeps results of full-range data inside fp16: a sum over k has sqrt(k) times
+ * the size of a product.
+ */
+static float full_alpha(struct arena *arena, int64_t k)
+{
+	double wobble = 1 + (double)(data_random(&arena->seed) % 1024) / 1024;
+
+	return (float)(wobble * 4 /
+		       (product_size(arena->how) * sqrt((double)k)));
 }
 
 /* alpha and alpha2 of count products. */
@@ -99,8 +130,8 @@ static void take_alphas(struct arena *arena, int64_t count, int64_t k,
 	float *a2 = take(arena, (size_t)count * 4);
 
 	for (int64_t e = 0; e < count && fills(arena); e++) {
-		a[e] = full ? full_alpha(k, &arena->seed) : 1;
-		a2[e] = full ? full_alpha(k, &arena->seed) : 1;
+		a[e] = full ? full_alpha(arena, k) : 1;
+		a2[e] = full ? full_alpha(arena, k) : 1;
 	}
 	*alpha = a;
 	*alpha2 = a2;
@@ -133,13 +164,14 @@ static void place_moe(struct arena *arena, const struct shape *shape,
 	p->row_offsets = take_offsets(arena, shape, 0, &rows);
 	p->scale_rows = take_offsets(arena, shape, 1, &padded);
 	p->scale_rows_total = padded;
+	p->activations = cli_activations_kind(arena->how->activations);
 	/* As torch does it: only in tiles every expert starts a new one. */
-	if (layout != NIB_TILED_128X4) {
+	if (layout != NIB_TILED_128X4 || p->activations) {
 		p->scale_rows = NULL;
 		p->scale_rows_total = 0;
 		padded = rows;
 	}
-	p->a = take_nvfp4(arena, layout, rows, padded, k, 1);
+	take_a(arena, rows, padded, k, 1, &p->a, &p->x);
 	p->b = take_nvfp4(arena, layout, n, n, k, shape->count);
 	if (data->op == NIB_DUAL_GEMM)
 		p->b2 = take_nvfp4(arena, layout, n, n, k, shape->count);
@@ -158,7 +190,8 @@ static void place_problems(struct arena *arena, const struct shape *shape,
 		const struct shape_size *s = &shape->sizes[i];
 		struct nib_problem *p = &problems[i];
 
-		p->a = take_nvfp4(arena, layout, s->m, s->m, s->k, batch);
+		p->activations = cli_activations_kind(arena->how->activations);
+		take_a(arena, s->m, s->m, s->k, batch, &p->a, &p->x);
 		p->b = take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
 		if (data->op == NIB_DUAL_GEMM)
 			p->b2 =

@@ -6,6 +6,7 @@
 #ifndef NIB_DATA_H
 #define NIB_DATA_H
 
+#include "activations.h"
 #include "device.h"
 #include "nibblas.h"
 #include "shapes.h"
@@ -16,6 +17,14 @@ enum data_fill {
 	/* The contest's: codes up to +-1.5, scales 1 and 2, alpha 1. */
 	DATA_CONTEST,
 };
+/* The values of x where A is dense; the contest's are those of its codes. */
+enum data_values {
+	/* Many magnitudes, subnormals and zeros: what a check should meet. */
+	DATA_WIDE,
+	/* About standard normal: what a model has, and no slow subnormals. */
+	DATA_NORMAL,
+};
+
 #define DATA_FILL_WORDS "full|contest"
 #define DATA_FILL_HELP                                                         \
 	"full: every code and every finite scale; contest: codes up to 1.5, "  \
@@ -25,6 +34,8 @@ struct data_options {
 	enum nib_scale_layout layout;
 	enum nib_dtype out;
 	enum data_fill fill;
+	enum cli_activations activations;
+	enum data_values values;
 	uint64_t seed;
 	/* Nonzero: weights are also packed for device; run_* then use them. */
 	int packed;
@@ -105,6 +116,16 @@ void data_fill_scales(void *scales, size_t bytes, enum data_fill fill,
  */
 void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count,
 		      uint64_t *seed);
+/*
+ * x, whose strides are dense.  Every row of DATA_WIDE has a size of its own,
+ * below 2^data_top_exponent(); one in eight is near the least normal number.
+ * Within a row values lose up to 14 bits, one in 16 is zero, and so is one
+ * block in 16.
+ */
+void data_fill_x(const struct nib_dense *x, enum data_fill fill,
+		 enum data_values values, uint64_t *seed);
+/* The exponent above that of every value of DATA_WIDE. */
+int data_top_exponent(enum nib_dtype dtype);
 /* A reproducible stream of 64 random bits (splitmix64); *state moves on. */
 uint64_t data_random(uint64_t *state);
 

@@ -245,18 +245,21 @@ static void name_backend(const json_t *row, bool with_threads,
 			 char text[BAR_TEXT])
 {
 	const char *backend = row_get_text(row, "backend");
+	const char *of = row_get_text(row, "activations");
 	double threads = row_get_number(row, "threads");
-	char count[32] = "";
+	char count[32] = "", a[32] = "";
 
 	if (row_is_baseline(row))
 		backend += strlen("baseline:");
+	else if (*of && strcmp(of, "nvfp4"))
+		snprintf(a, sizeof a, ", A of %.16s", of);
 	if (with_threads)
 		snprintf(count, sizeof count, ", %.0f thread%s", threads,
 			 threads == 1 ? "" : "s");
-	snprintf(text, BAR_TEXT, "%.200s%s%s", backend,
+	snprintf(text, BAR_TEXT, "%.160s%s%s%s", backend,
 		 json_is_false(json_object_get(row, "packed")) ? " unpacked"
 							       : "",
-		 count);
+		 a, count);
 }
 
 /* Whether threads are worth naming: rows of a GPU have one each. */

@@ -47,12 +47,23 @@ struct chart {
 	const char *unit_name;
 	int height; /* of the plot */
 	char backend[64];
+	enum cli_activations activations;
 	double threads;
 };
+
+/* What A is in a row; rows of before it could be chosen do not say. */
+static enum cli_activations activations_of(const json_t *row)
+{
+	int index = cli_word_index(CLI_ACTIVATIONS_WORDS,
+				   row_get_text(row, "activations"));
+
+	return index < 0 ? ACT_NVFP4 : (enum cli_activations)index;
+}
 
 static bool belongs(const json_t *row, const struct chart *chart)
 {
 	return !strcmp(row_get_text(row, "backend"), chart->backend) &&
+	       activations_of(row) == chart->activations &&
 	       fabs(row_get_number(row, "threads") - chart->threads) < 0.5;
 }
 
@@ -106,8 +117,9 @@ static double run_rate(const json_t *rows, const struct chart *chart,
 
 static void set_roof(struct chart *chart, const json_t *rows)
 {
-	double flop =
-	    run_rate(rows, chart, peak_multiply(chart->backend), "gflops");
+	double flop = run_rate(
+	    rows, chart, peak_multiply(chart->backend, chart->activations),
+	    "gflops");
 	double bytes =
 	    run_rate(rows, chart, peak_read_memory(chart->backend), "gbps");
 
@@ -310,6 +322,9 @@ static void put_chart(FILE *file, struct chart *c)
 	set_scales(c);
 	place_labels(c);
 	html_put(file, "<section><h2>Roofline of ", c->backend, "");
+	if (c->activations != ACT_NVFP4)
+		html_put(file, ", A of ", cli_activations_names[c->activations],
+			 "");
 	if (strncmp(c->backend, "cpu-", 4) == 0)
 		fprintf(file, ", %.0f thread%s", c->threads,
 			c->threads > 1.5 ? "s" : "");
@@ -376,6 +391,7 @@ int roofline_put(FILE *file, const json_t *rows)
 		snprintf(c.backend, sizeof c.backend, "%s",
 			 row_get_text(row, "backend"));
 		c.threads = row_get_number(row, "threads");
+		c.activations = activations_of(row);
 		if (!is_point(row) || is_drawn(rows, i, &c))
 			continue;
 		c.count = 0;

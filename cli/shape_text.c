@@ -53,7 +53,7 @@ double shape_flop(const struct shape *shape)
 	return flop * (double)shape->batch * (is_dual(shape) ? 2 : 1);
 }
 
-void shape_bytes(const struct shape *shape, double value_bytes, double c_bytes,
+void shape_bytes(const struct shape *shape, struct shape_widths widths,
 		 double *read, double *written)
 {
 	const double batch = (double)shape->batch;
@@ -66,9 +66,10 @@ void shape_bytes(const struct shape *shape, double value_bytes, double c_bytes,
 
 		if (m <= 0)
 			continue;
-		*read += batch * (m + (is_dual(shape) ? 2 : 1) * n) * k *
-			 value_bytes;
-		*written += batch * m * n * c_bytes;
+		*read +=
+		    batch * k *
+		    (m * widths.a + (is_dual(shape) ? 2 : 1) * n * widths.b);
+		*written += batch * m * n * widths.c;
 	}
 }
 

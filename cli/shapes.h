@@ -87,11 +87,13 @@ int shape_is_multiply(const struct shape *shape);
 /* 2*m*n*k summed, twice that for the dual operations; 0 if none. */
 double shape_flop(const struct shape *shape);
 
-/*
- * Bytes of the operands, with value_bytes a value, and of the results, with
- * c_bytes a value, each once; problems without rows move nothing.
- */
-void shape_bytes(const struct shape *shape, double value_bytes, double c_bytes,
+/* Bytes of a value of A, of B and of C. */
+struct shape_widths {
+	double a, b, c;
+};
+/* Bytes of the operands and of the results, each once; problems without rows
+ * move nothing. */
+void shape_bytes(const struct shape *shape, struct shape_widths widths,
 		 double *read, double *written);
 /*
  * How many rows of each matrix of C the oracle compares with so many terms, at

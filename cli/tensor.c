@@ -258,6 +258,51 @@ void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
 	}
 }
 
+static uint16_t float_to_bf16(uint32_t bits)
+{
+	if ((bits & 0x7FFFFFFF) > 0x7F800000)
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static uint16_t float_to_half(uint32_t bits)
+{
+	const uint32_t sign = bits >> 16 & 0x8000;
+	uint32_t half, magnitude = bits & 0x7FFFFFFF;
+	float x;
+
+	memcpy(&x, &magnitude, 4);
+	if (magnitude > 0x7F800000)
+		half = 0x7E00;
+	else if (x >= 65520)
+		half = 0x7C00;
+	else if (x < 0x1p-14f)
+		half = (uint32_t)lrintf(x * 0x1p24f);
+	else
+		half = (magnitude + 0xFFF + (magnitude >> 13 & 1) -
+			((127 - 15) << 23)) >>
+		       13;
+	return (uint16_t)(sign | half);
+}
+
+void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count,
+			 void *out)
+{
+	uint16_t *halves = out;
+
+	if (dtype == NIB_FP32) {
+		memcpy(out, x, (size_t)count * 4);
+		return;
+	}
+	for (int64_t i = 0; i < count; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, &x[i], 4);
+		halves[i] = dtype == NIB_BF16 ? float_to_bf16(bits)
+					      : float_to_half(bits);
+	}
+}
+
 double tensor_largest(const struct nib_dense *c)
 {
 	const char *data = c->data;

@@ -91,6 +91,9 @@ enum nib_status tensor_read(struct nib_device *device,
 /* count floats of a file, which need not be aligned, as fp32. */
 void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
 			float *out);
+/* count floats as dtype, rounded to nearest even. */
+void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count,
+			 void *out);
 /* The largest |value| of a dense matrix; NaN if one is. */
 double tensor_largest(const struct nib_dense *c);
 

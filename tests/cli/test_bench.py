@@ -15,7 +15,7 @@ from cli_common import NibTest, fake_gpu, nib, read_csv
 
 # Keys that every row has, and those that a measured multiplication fills.
 KEYS = """op shape backend threads layout out time_s samples_s flop bytes gflops gbps
-limit_s peak_gflops peak_gbps fraction_of_limit limit_kind error bound ok version machine command packed
+limit_s peak_gflops peak_gbps fraction_of_limit limit_kind error bound ok version machine command packed activations
 """.split()
 QUICK = ["--min-time", "0.001", "--samples", "3", "--quiet"]
 # The baselines' own code takes a minute under a sanitizer and is not ours to check.
@@ -221,7 +221,8 @@ class Bench(NibTest):
     def test_mistakes_are_named(self):
         for option, value in (("--isa", "avx3"), ("--threads", "0"),
                               ("--layout", "diagonal"), ("--out", "fp8"),
-                              ("--dtype", "fp64"), ("--threads", "1,x")):
+                              ("--dtype", "fp64"), ("--threads", "1,x"),
+                              ("--activations", "bf16,int4")):
             self.refused("bench", "--op", "gemm", "--shape", "5x16x32",
                          option, value, code=2, says=option)
 

@@ -131,6 +131,10 @@ class ManAndCompletion(NibTest):
                          ["linear", "tiled"])
         self.assertEqual(self.complete("check", "--preset", "s"),
                          ["seeds", "small"])
+        for command in ("check", "plan", "run"):
+            self.assertEqual(self.complete(command, "--activations", ""),
+                             ["nvfp4", "bf16", "fp16", "fp32", "int8"])
+        self.assertIn("--activations", self.complete("bench", "--a"))
         self.assertEqual(self.complete("help", "exit"), ["exit-codes"])
         self.write("some.safetensors", b"")
         self.assertEqual(self.complete("inspect", "some"),
@@ -254,6 +258,8 @@ class Arguments(NibTest):
                 ("--shape 5x5x0", "multiple of 16"),
                 ("--shape 5x5x1048592", "1048576"),
                 ("--preset nope", "seeds, cpu, small, decode or experts"),
+                ("--activations fp8 --shape 1x1x16",
+                 "must be one of nvfp4.bf16.fp16.fp32.int8"),
                 ("--preset cpu --op dual_gemm", "has no dual_gemm"),
                 ("--op quantize --shape 4x16", "must be one of gemm"),
                 ("--op group_gemm --m 1 --n 1 --k 16 --batch 2", "no batch"),
@@ -281,6 +287,11 @@ class Arguments(NibTest):
                 ("bench --out int8", 2,
                  "--out int8: not one of fp32|fp16|bf16"),
                 ("bench --layout x", 2, "not one of linear|tiled"),
+                ("bench --activations bf16,x", 2,
+                 "--activations x: not one of nvfp4|bf16|fp16|fp32|int8"),
+                ("run --weights w --tensor t --input x --output y "
+                 "--activations bf16 --saturate", 2,
+                 "--saturate: A is quantised only with --activations nvfp4"),
                 ("bench --isa x", 2, "not one of scalar|"),
                 ("bench --threads 0", 2, "not one of 1 to 1024"),
                 ("bench --out " + ",".join(17 * ["fp16"]), 2,
@@ -603,6 +614,22 @@ class Plan(NibTest):
                 most = max(map(int, row["shape"][2:].split(",")[:4]))
                 self.assertLessEqual(most, tokens)
         self.assertEqual(list(rows), [])
+
+
+@unittest.skipUnless(fake_gpu(), "this build has no GPU kernels")
+class Unsupported(NibTest):
+    def test_says_what_to_do(self):
+        for command in ("check", "plan --gflops 1 --gbps 1", "bench"):
+            for kind, what in (("fp32", "A of fp32 that is dense"),
+                               ("int8", "A of bf16 that is rounded to int8")):
+                words = command.split()
+                result = self.nib(*words, "--device", "cuda:0", "--shape",
+                                  "5x16x32", "--activations", kind, "--quiet",
+                                  code=4, env=fake_gpu())
+                self.assertRegex(
+                    result.stderr, r"^nib %s: .*5x16x32.*: --activations %s: "
+                    r"%s: must be NVFP4.*; --device cpu takes all of them "
+                    r"\(unsupported\)\n$" % (words[0], kind, what))
 
 
 if __name__ == "__main__":

@@ -88,6 +88,133 @@ static void test_floats_are_the_same_in_every_type(void **state)
 	assert_int_equal(subnormal, 0);
 }
 
+/* What float i of x is. */
+static float x_at(const void *x, enum nib_dtype dtype, int i)
+{
+	const uint16_t *halves = x;
+
+	if (dtype == NIB_FP32)
+		return ((const float *)x)[i];
+	return dtype == NIB_FP16 ? nib_fp16_to_fp32(halves[i])
+				 : nib_bf16_to_fp32(halves[i]);
+}
+
+#define X_ROWS 600
+#define X_COLS 160
+
+static float x_data[X_ROWS * X_COLS + 1];
+
+static void fill_x(enum nib_dtype dtype, enum data_fill fill,
+		   enum data_values values)
+{
+	const struct nib_dense x = {.data = x_data,
+				    .dtype = dtype,
+				    .rows = X_ROWS / 2,
+				    .cols = X_COLS,
+				    .batch = 2};
+	const size_t bytes = X_ROWS * X_COLS * nib_dtype_bytes(dtype);
+	uint64_t seed = 4;
+
+	memset(x_data, 0xEE, sizeof(x_data));
+	data_fill_x(&x, fill, values, &seed);
+	for (size_t i = bytes; i < bytes + 4; i++)
+		assert_int_equal(((uint8_t *)x_data)[i], 0xEE);
+}
+
+/* Counts of what wide values must have some of, and of rows. */
+struct seen {
+	int zero[2], subnormal, negative, zero_blocks, low_rows;
+	int exponents; /* different ones of the largest of a row */
+};
+
+static struct seen look_at(enum nib_dtype dtype)
+{
+	const float top = ldexpf(1, data_top_exponent(dtype));
+	const float least = dtype == NIB_FP16 ? 0x1p-14f : 0x1p-126f;
+	uint8_t met[512] = {0};
+	struct seen seen = {0};
+
+	for (int r = 0; r < X_ROWS; r++) {
+		float amax = 0, block = 0;
+
+		for (int i = 0; i < X_COLS; i++) {
+			float v = x_at(x_data, dtype, r * X_COLS + i);
+
+			assert_true(fabsf(v) < top);
+			block =
+			    i % NIB_BLOCK ? fmaxf(block, fabsf(v)) : fabsf(v);
+			seen.zero_blocks +=
+			    i % NIB_BLOCK == NIB_BLOCK - 1 && block == 0;
+			seen.zero[signbit(v) != 0] += v == 0;
+			seen.negative += v < 0;
+			seen.subnormal += v != 0 && fabsf(v) < least;
+			amax = fmaxf(amax, fabsf(v));
+		}
+		assert_true(amax > 0);
+		seen.low_rows += amax < 16 * least;
+		seen.exponents += !met[ilogbf(amax) + 256];
+		met[ilogbf(amax) + 256] = 1;
+	}
+	return seen;
+}
+
+static void test_wide_activations(void **state)
+{
+	(void)state;
+	for (enum nib_dtype dtype = NIB_FP32; dtype <= NIB_BF16; dtype++) {
+		struct seen seen;
+
+		fill_x(dtype, DATA_FULL, DATA_WIDE);
+		seen = look_at(dtype);
+		assert_in_range(seen.zero[0], 2000, 12000);
+		assert_in_range(seen.zero[1], 1000, 12000);
+		assert_in_range(seen.negative, 35000, 48000);
+		assert_in_range(seen.subnormal, 2000, 20000);
+		assert_in_range(seen.zero_blocks, 200, 800);
+		assert_in_range(seen.low_rows, 40, 120);
+		assert_in_range(seen.exponents, 20, 40);
+	}
+	/* fp16 up to its largest numbers. */
+	assert_int_equal(data_top_exponent(NIB_FP16), 16);
+}
+
+static void test_normal_activations(void **state)
+{
+	(void)state;
+	for (enum nib_dtype dtype = NIB_FP32; dtype <= NIB_BF16; dtype++) {
+		double sum = 0, squares = 0;
+
+		fill_x(dtype, DATA_FULL, DATA_NORMAL);
+		for (int i = 0; i < X_ROWS * X_COLS; i++) {
+			double v = (double)x_at(x_data, dtype, i);
+
+			assert_true(fabs(v) < 3.5);
+			sum += v;
+			squares += v * v;
+		}
+		assert_true(fabs(sum) / (X_ROWS * X_COLS) < 0.02);
+		assert_true(fabs(squares / (X_ROWS * X_COLS) - 1) < 0.03);
+	}
+}
+
+static void test_contest_activations(void **state)
+{
+	(void)state;
+	for (enum nib_dtype dtype = NIB_FP32; dtype <= NIB_BF16; dtype++) {
+		int seen[13] = {0};
+
+		fill_x(dtype, DATA_CONTEST, DATA_WIDE);
+		for (int i = 0; i < X_ROWS * X_COLS; i++) {
+			float twice = 2 * x_at(x_data, dtype, i);
+
+			assert_true(fabsf(twice) <= 6 && twice == rintf(twice));
+			seen[(int)twice + 6]++;
+		}
+		for (int i = -6; i <= 6; i++)
+			assert_int_equal(seen[i + 6] > 0, i != 5 && i != -5);
+	}
+}
+
 static void test_the_seed_decides(void **state)
 {
 	uint8_t a[64], b[64], c[64];
@@ -107,6 +234,9 @@ int main(void)
 	    cmocka_unit_test(test_full),
 	    cmocka_unit_test(test_contest),
 	    cmocka_unit_test(test_floats_are_the_same_in_every_type),
+	    cmocka_unit_test(test_wide_activations),
+	    cmocka_unit_test(test_normal_activations),
+	    cmocka_unit_test(test_contest_activations),
 	    cmocka_unit_test(test_the_seed_decides),
 	};
 

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "cli/activations.c"
 #include "cli/data.c"
 #include "cli/data_fill.c"
 #include "cli/shape_text.c"
@@ -31,6 +32,12 @@ const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT])
 {
 	snprintf(text, CLI_SIZE_TEXT, "%.0f B", bytes);
 	return text;
+}
+
+int cli_fail(const char *what, const struct nib_error *err)
+{
+	fail_msg("%s: %s", what, err->message);
+	return CLI_FAILED;
 }
 
 static void same(const void *there, const void *here, size_t bytes)
@@ -53,8 +60,8 @@ static void same_nvfp4(const struct nib_nvfp4 *there,
 		 nib_scales_bytes(here->scale_layout, here->rows, here->k));
 }
 
-static struct data *make(struct nib_device *device, enum shape_op op,
-			 int64_t count)
+static struct data *make_of(struct nib_device *device, enum shape_op op,
+			    int64_t count, enum cli_activations activations)
 {
 	static struct shape_size sizes[] = {{3, 40, 64}, {17, 40, 64}};
 	const struct shape shape = {
@@ -62,6 +69,7 @@ static struct data *make(struct nib_device *device, enum shape_op op,
 	const struct data_options options = {.layout = NIB_TILED_128X4,
 					     .out = NIB_FP16,
 					     .dtype = NIB_BF16,
+					     .activations = activations,
 					     .seed = 7};
 	struct data *data;
 	struct nib_error err;
@@ -69,6 +77,59 @@ static struct data *make(struct nib_device *device, enum shape_op op,
 	if (data_new(&shape, &options, device, &data, &err))
 		fail_msg("%s", err.message);
 	return data;
+}
+
+static struct data *make(struct nib_device *device, enum shape_op op,
+			 int64_t count)
+{
+	return make_of(device, op, count, ACT_NVFP4);
+}
+
+static void same_x(const struct nib_dense *there, const struct nib_dense *here,
+		   enum nib_dtype dtype, int64_t rows)
+{
+	assert_int_equal(there->dtype, dtype);
+	assert_int_equal(there->rows, rows);
+	assert_int_equal(there->cols, 64);
+	same(there->data, here->data,
+	     (size_t)(rows * 64) * nib_dtype_bytes(dtype));
+}
+
+/* A that is dense is x, and NVFP4's view is empty. */
+static void dense_activations(void)
+{
+	const enum nib_dtype dtypes[] = {NIB_FP32, NIB_BF16, NIB_FP16, NIB_FP32,
+					 NIB_BF16};
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_device *device;
+	struct data *data;
+
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	for (enum cli_activations a = ACT_BF16; a <= ACT_INT8; a++) {
+		const enum nib_activations kind = a == ACT_INT8
+						      ? NIB_ACTIVATIONS_INT8
+						      : NIB_ACTIVATIONS_DENSE;
+
+		data = make_of(device, OP_GROUP_DUAL, 2, a);
+		for (int i = 0; i < 2; i++) {
+			const struct nib_problem *p = &data->problems[i];
+
+			assert_int_equal(p->activations, kind);
+			assert_null(p->a.codes);
+			same_x(&p->x, &data->views[i].x, dtypes[a], i ? 17 : 3);
+			same_nvfp4(&p->b2, &data->views[i].b2);
+		}
+		data_free(data);
+		data = make_of(device, OP_MOE, 2, a);
+		assert_int_equal(data->moe.activations, kind);
+		assert_null(data->moe.a.codes);
+		assert_null(data->moe.scale_rows);
+		same_x(&data->moe.x, &data->moe_views.x, dtypes[a], 20);
+		same_nvfp4(&data->moe.b, &data->moe_views.b);
+		data_free(data);
+	}
+	assert_int_equal(fake->allocations, 0);
+	nib_device_close(device);
 }
 
 static void problems(void)
@@ -176,6 +237,7 @@ int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
 	    {"problems", problems},
+	    {"dense_activations", dense_activations},
 	    {"experts_and_numbers", experts_and_numbers},
 	    {"the_cpu_has_no_copy", the_cpu_has_no_copy},
 	    {"no_memory_there", no_memory_there},
