@@ -15,6 +15,7 @@ tests this script and measures nothing.
 
   gpu_baselines.py --library libnibblas.so --json rows.json
   gpu_baselines.py --only M1,G1 --only V
+  gpu_baselines.py --preset decode --activations nvfp4,bf16 --packed
   gpu_baselines.py --sweep --json sweep.json      # M = 1..512, N 4096, K 7168
   gpu_baselines.py --list
 """
@@ -29,8 +30,8 @@ import subprocess
 import sys
 import time
 
-from gpu_operands import (FP16, SHAPES, SWEEP, LAYOUTS, Arrays, Matrices, Nib,
-                          Operands, Plan, abi)
+from gpu_operands import (ACTIVATIONS, FP16, LAYOUTS, NVFP4, PRESETS, SWEEP, Arrays,
+                          Matrices, Nib, Operands, Plan, abi)
 from gpu_torch import baselines_of
 
 REPLAYS = 15
@@ -141,11 +142,17 @@ class Run:
                 gflops=shape.flop() / seconds * 1e-9)
         return self.row(
             shape.op, shape.text(), backend, layout=self.args.layout, out=FP16,
-            command="gpu_baselines.py --only " + shape.name, name=shape.name,
-            **values)
+            command=self.command(shape, values), name=shape.name, **values)
 
-    def limit(self, shape):
-        by_bytes = shape.bytes() / self.read_bps
+    def command(self, shape, values):
+        """The line that measures a row again."""
+        line = f"gpu_baselines.py --preset {self.args.preset} --only {shape.name}"
+        if values.get("activations", NVFP4) != NVFP4:
+            line += " --activations " + values["activations"]
+        return line + (" --packed" if values.get("packed") else "")
+
+    def limit(self, shape, kind):
+        by_bytes = shape.bytes(kind) / self.read_bps
         by_flop = shape.flop() / self.flops
         return max((by_bytes, "read bandwidth"), (by_flop, "wgmma f16"))
 
@@ -203,19 +210,21 @@ def set_count(run, shape):
     return run.args.sets or min(max(count, 5), 40)
 
 
-def measure_ours(run, shape, sets, want):
-    plan = Plan(run.nib, shape, sets[0].work)
-    samples = run.clock.samples(
-        [lambda o=o: plan.run(o.work, run.side.stream()) for o in sets])
-    plan.free()
+def measure_ours(run, shape, sets, want, kind):
     c = sets[0].c
+    c[:] = math.nan  # another kind's results
+    plan = Plan(run.nib, shape, sets[0].works[kind])
+    samples = run.clock.samples(
+        [lambda o=o: plan.run(o.works[kind], run.side.stream()) for o in sets])
+    plan.free()
     error, is_close = sets[0].compare(want, lambda batch, row: c[batch, row])
     seconds = statistics.median(samples)
-    limit_s, kind = run.limit(shape)
+    limit_s, limit_kind = run.limit(shape, kind)
     return run.product(
-        shape, plan.backend, samples, packed=False, bytes=shape.bytes(),
-        gbps=shape.bytes() / seconds * 1e-9, limit_s=limit_s,
-        fraction_of_limit=limit_s / seconds, limit_kind=kind, copies=len(sets),
+        shape, plan.backend, samples, packed=run.args.packed, activations=kind,
+        bytes=shape.bytes(kind), gbps=shape.bytes(kind) / seconds * 1e-9,
+        limit_s=limit_s, fraction_of_limit=limit_s / seconds,
+        limit_kind=limit_kind, copies=len(sets),
         plan=plan.explanation, error=error, ok=is_close,
         checked=len(want) * shape.n)
 
@@ -240,22 +249,28 @@ def measure_baseline(run, shape, sets, want, name, make):
 
 
 def measure(run, shape, weights=None):
+    """The first of our rows, one for each kind of activations."""
     count = set_count(run, shape)
-    sets = [Operands(run.side, shape, run.args.layout,
-                     weights and weights[i]) for i in range(count)]
+    sets = [Operands(run.side, shape, run.args.layout, weights and weights[i],
+                     run.args.activations, run.nib if run.args.packed else None)
+            for i in range(count)]
     want = sets[0].want()
+    ours = [measure_ours(run, shape, sets, want, kind)
+            for kind in run.args.activations]
+    for o in sets:
+        o.free()
     first = len(run.rows)
-    ours = measure_ours(run, shape, sets, want)
     if run.torch and not run.args.no_baselines:
         for name, make in baselines_of(shape):
             measure_baseline(run, shape, sets, want, name, make)
-    baselines = [r for r in run.rows[first + 1:] if r["time_s"]]
-    ours["speedup"] = {short(r["backend"]): r["time_s"] / ours["time_s"]
-                       for r in baselines}
-    ours["against_baselines"] = ", ".join(
-        f"{ratio:.2f} x {name}" for name, ratio in ours["speedup"].items()
-    ) or None
-    return ours
+    baselines = [r for r in run.rows[first:] if r["time_s"]]
+    for row in ours:
+        row["speedup"] = {short(r["backend"]): r["time_s"] / row["time_s"]
+                          for r in baselines}
+        row["against_baselines"] = ", ".join(
+            f"{ratio:.2f} x {name}" for name, ratio in row["speedup"].items()
+        ) or None
+    return ours[0]
 
 
 def sweep(run):
@@ -291,7 +306,9 @@ def print_table(run):
     for row in run.rows:
         if row["op"] == "peak" or row["backend"] in baselines:
             continue
-        line = [row["name"], f"{row['op']} {row['shape']}",
+        line = [row["name"], f"{row['op']} {row['shape']}" + (
+                    "" if row.get("activations") in (None, NVFP4)
+                    else f", A of {row['activations']}"),
                 f"{row['time_s'] * 1e6:.1f}", f"{row['limit_s'] * 1e6:.1f}",
                 f"{row['fraction_of_limit'] * 100:.0f} %"]
         ratios = row["speedup"] or {}
@@ -321,6 +338,13 @@ def read_args(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default=os.path.join(
         here, "libnibblas.so"), help="default: beside this script")
+    parser.add_argument("--preset", choices=PRESETS, default="seeds",
+                        help="seeds has some experts and small M as well")
+    parser.add_argument("--activations", default=NVFP4, metavar="LIST",
+                        help="what A is for nibblas, a row each: some of "
+                        + ",".join(ACTIVATIONS))
+    parser.add_argument("--packed", action="store_true",
+                        help="weights that nib_pack() packed")
     parser.add_argument("--only", action="append", default=[], metavar="NAMES",
                         help="names of --list, or their letters: M1,G,V")
     parser.add_argument("--sweep", action="store_true",
@@ -343,7 +367,13 @@ def read_args(argv):
                         help="small shapes on the CPU")
     args = parser.parse_args(argv)
     args.only = [n for text in args.only for n in text.split(",") if n]
-    known = {s.name for s in SHAPES} | {s.name[0] for s in SHAPES}
+    args.activations = args.activations.split(",")
+    for kind in args.activations:
+        if kind not in ACTIVATIONS:
+            parser.error(f"--activations {kind}: must be of "
+                         + ",".join(ACTIVATIONS))
+    shapes = PRESETS[args.preset]
+    known = {s.name for s in shapes} | {s.name[0] for s in shapes}
     for name in args.only:
         if name not in known:
             parser.error(f"--only {name}: must be of --list")
@@ -353,8 +383,8 @@ def read_args(argv):
 
 
 def chosen(args):
-    return [s for s in SHAPES if not args.only or s.name in args.only
-            or s.name[0] in args.only]
+    return [s for s in PRESETS[args.preset] if not args.only
+            or s.name in args.only or s.name[0] in args.only]
 
 
 def open_run(args):
@@ -385,7 +415,7 @@ def open_run(args):
 def main(argv=None):
     args = read_args(argv)
     if args.list:
-        for s in SHAPES:
+        for s in PRESETS[args.preset]:
             print(f"{s.name:4} {s.op} {s.text()}")
         return 0
     run = open_run(args)

@@ -11,6 +11,8 @@ import sys
 from typing import NamedTuple
 
 FP8, FP16, BF16 = "fp8", "fp16", "bf16"
+NVFP4 = "nvfp4"
+ACTIVATIONS = {NVFP4: 9 / 16, FP16: 2, BF16: 2}  # bytes of a value of A
 VALUES = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
 SCALES = (0x38, 0x40)  # e4m3 of 1 and 2
 DUAL_ALPHA = 2.0 ** -9  # sums of some thousands become some ones
@@ -40,10 +42,11 @@ class Shape(NamedTuple):
     def flop(self):
         return 2.0 * self.rows * self.batch * self.n * self.k * self.products
 
-    def bytes(self):
-        weights = self.n * self.products * len(self.ms)
-        values = (weights + self.rows) * self.k * self.batch
-        return values * 9 / 16 + 2.0 * self.rows * self.n * self.batch
+    def bytes(self, activations=NVFP4):
+        """Each operand once; experts without rows are not read."""
+        weights = self.n * self.products * sum(m > 0 for m in self.ms)
+        values = weights * 9 / 16 + self.rows * ACTIVATIONS[activations]
+        return (values * self.k + 2.0 * self.rows * self.n) * self.batch
 
     def text(self):
         """As nib bench writes it."""
@@ -53,7 +56,8 @@ class Shape(NamedTuple):
             return f"{self.ms[0]}x{self.n}x{self.k}"
         ms = ",".join(map(str, self.ms[:4]))
         if len(self.ms) > 4:
-            ms += f",...({len(self.ms)})"
+            rows = f", {self.rows} rows" if self.op == "moe" else ""
+            ms += f",...({len(self.ms)}{rows})"
         return f"m={ms} n={self.n} k={self.k}"
 
     def shrunk(self):
@@ -83,6 +87,45 @@ SHAPES = [
 ] + [Shape(f"E{m}", "moe", [m] * 32, 4096, 7168) for m in (1, 8, 16, 32, 64)] \
   + [Shape(f"S{m}", "gemm", [m], 8192, 8192) for m in (1, 16, 64)]
 
+
+
+def random_bits(state):
+    """splitmix64: (64 bits, the next state)."""
+    mask = 2 ** 64 - 1
+    state = (state + 0x9E3779B97F4A7C15) & mask
+    z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return z ^ z >> 31, state
+
+
+def routed(tokens, experts, top):
+    """The rows of each expert; a token goes to top of them, as in cli/shapes.c."""
+    ms, state = [0] * experts, tokens
+    for _ in range(tokens):
+        wanted = top
+        for e in range(experts):
+            bits, state = random_bits(state)
+            chosen = bits % (experts - e) < wanted
+            ms[e] += chosen
+            wanted -= chosen
+    return ms
+
+
+DECODE = [Shape(f"{letter}{m}", "gemm", [m], n, k) for letter, n, k, ms in (
+    ("A", 4096, 4096, (1, 8, 32, 64, 128)),
+    ("B", 7168, 2048, (1, 8, 32, 64, 128)),
+    ("C", 28672, 8192, (1, 4, 8, 16, 32, 64, 128)),
+    ("S", 8192, 8192, (1, 16, 64))) for m in ms]
+
+EXPERTS = [Shape(f"{letter}{t}", "moe", routed(t, experts, top), n, k)
+           for letter, experts, top, n, k, ts in (
+    ("P", 128, 8, 1536, 2048, (1, 4, 16, 64, 256)),
+    ("Q", 128, 8, 2048, 768, (1, 4, 16, 64, 256)),
+    ("R", 8, 2, 28672, 4096, (1, 4, 16, 64, 256)),
+    ("T", 256, 8, 4096, 7168, (1, 16, 64))) for t in ts]
+
+PRESETS = {"seeds": SHAPES, "decode": DECODE, "experts": EXPERTS}
+
 SWEEP = [Shape(f"W{m}", "gemm", [m], 4096, 7168)
          for m in [*range(1, 65), *range(72, 513, 8)]]
 
@@ -104,6 +147,7 @@ def load_abi():
 
 
 abi = load_abi()
+DTYPES = {FP16: abi.NIB_FP16, BF16: abi.NIB_BF16}
 LAYOUTS = {"linear": abi.NIB_LINEAR, "tiled": abi.NIB_TILED_128X4}
 OPS = {"gemm": abi.NIB_GEMM, "group_gemm": abi.NIB_GEMM, "moe": abi.NIB_GEMM,
        "dual_gemm": abi.NIB_DUAL_GEMM, "gemv": abi.NIB_GEMV}
@@ -216,6 +260,12 @@ class Arrays:
     def cast(self, x, kind):
         return (x.to if self.is_torch else x.astype)(self.type(kind))
 
+    def halves(self, x, kind):
+        """fp32 x as fp16 or bf16, which hold its values exactly."""
+        if kind == BF16 and not self.is_torch:
+            return (x.view("uint32") >> 16).astype("uint16")
+        return self.cast(x, kind)
+
     def pointer(self, x):
         return x.data_ptr() if self.is_torch else x.ctypes.data
 
@@ -276,10 +326,14 @@ class Matrices:
 
 
 class Operands:
-    """One independent set of inputs and outputs of a shape."""
+    """One independent set of inputs and outputs of a shape.  works: for each kind of
+    activations what nib_run() takes; all have the same values.  nib: packs the
+    weights for it, None = as they are."""
 
-    def __init__(self, side, shape, layout, weights=None):
-        self.side, self.shape = side, shape
+    def __init__(self, side, shape, layout, weights=None, kinds=(NVFP4,),
+                 nib=None):
+        self.side, self.shape, self.nib = side, shape, nib
+        self.packs = []
         ms, n, k, batch = shape.ms, shape.n, shape.k, shape.batch
         if shape.op == "group_gemm":
             self.a = [Matrices(side, m, k, 1, layout) for m in ms]
@@ -292,29 +346,71 @@ class Operands:
         self.alpha = side.array([DUAL_ALPHA], "fp32")
         self.starts = [0, *itertools.accumulate(ms)]
         self.offsets = side.array(self.starts, "int32")
-        self.work = self.moe() if shape.op == "moe" else self.problems()
+        self.b_fields = [self.weights_of(b) for b in self.b]
+        self.x, self.works = {}, {}
+        for kind in kinds:
+            if kind != NVFP4:
+                self.x[kind] = [side.halves(side.stack(
+                    [a.floats(i) for i in range(a.batch)]), kind)
+                                for a in self.a]
+            self.works[kind] = (self.moe(kind) if shape.op == "moe"
+                                else self.problems(kind))
+
+    def weights_of(self, b):
+        """For each product of a group, else for all, the view or the pack of b."""
+        views = ([b.view(i, 1) for i in range(len(self.a))] if len(self.a) > 1
+                 else [b.view()])
+        if not self.nib:
+            return [("", view) for view in views]
+        fields = []
+        for view in views:
+            packed = C.c_void_p()
+            self.nib.call("nib_pack", self.nib.device, C.byref(view),
+                          C.byref(packed))
+            self.packs.append(packed)
+            fields.append(("_packed", packed))
+        return fields
+
+    def free(self):
+        """Frees the packed weights; works must not run any more."""
+        for packed in self.packs:
+            self.nib.lib.nib_packed_free(packed)
+        self.packs, self.works = [], {}
+
+    def set_operands(self, problem, kind, i):
+        """Sets A and the weights of product i."""
+        a = self.a[i]
+        if kind == NVFP4:
+            problem.a = a.view()
+        else:
+            problem.activations = abi.NIB_ACTIVATIONS_DENSE
+            problem.x = abi.nib_dense(
+                data=self.side.pointer(self.x[kind][i]), rows=a.rows,
+                cols=a.k, batch=a.batch, dtype=DTYPES[kind])
+        for name, fields in zip(("b", "b2"), self.b_fields):
+            suffix, value = fields[i]
+            setattr(problem, name + suffix, value)
 
     def result(self, first, rows, batch):
         at = self.side.pointer(self.c) + first * self.shape.n * 2
         return abi.nib_dense(data=at, dtype=abi.NIB_FP16, rows=rows,
                              cols=self.shape.n, batch=batch)
 
-    def moe(self):
-        return abi.nib_moe_problem(
-            a=self.a[0].view(), b=self.b[0].view(),
+    def moe(self, kind):
+        work = abi.nib_moe_problem(
             c=self.result(0, self.shape.rows, 1),
             row_offsets=self.side.pointer(self.offsets))
+        self.set_operands(work, kind, 0)
+        return work
 
-    def problems(self):
-        count = len(self.a)
-        work = (abi.nib_problem * count)()
+    def problems(self, kind):
+        work = (abi.nib_problem * len(self.a))()
         for i, p in enumerate(work):
-            p.a = self.a[i].view()
-            p.b = self.b[0].view(i, 1) if count > 1 else self.b[0].view()
+            self.set_operands(p, kind, i)
             if len(self.b) > 1:
-                p.b2 = self.b[1].view()
                 p.alpha = p.alpha2 = self.side.pointer(self.alpha)
-            p.c = self.result(self.starts[i], p.a.rows, self.shape.batch)
+            p.c = self.result(self.starts[i], self.a[i].rows,
+                              self.shape.batch)
         return work
 
     # What baselines multiply, in float types, matrix by matrix.

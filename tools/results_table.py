@@ -36,6 +36,13 @@ def is_baseline(row):
     return row["backend"].startswith("baseline:")
 
 
+def product(row):
+    """What was multiplied; A is NVFP4 unless it says otherwise."""
+    kind = row.get("activations") or "nvfp4"
+    return (f"{row['op']} {row['shape']}"
+            + ("" if kind == "nvfp4" else f", A of {kind}"))
+
+
 def us(row):
     return f"{row['time_s'] * 1e6:.1f} us"
 
@@ -80,7 +87,7 @@ def table(path, only=None, short=False):
              ["---"] * (3 + len(heads))]
     for row in rows:
         if not is_baseline(row):
-            lines.append([f"{row['op']} {row['shape']}", us(row),
+            lines.append([product(row), us(row),
                           f"{row['fraction_of_limit'] * 100:.0f} %",
                           *cells(row)])
     return "".join("|" + "|".join(x if x == "---" else f" {x} " if x else " "

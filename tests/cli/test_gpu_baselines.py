@@ -52,8 +52,22 @@ class Baselines(unittest.TestCase):
         self.assertEqual(sorted(ours), sorted(
             [row["op"], row["shape"]] for row in json.loads(done.stdout)))
 
+    def test_presets_are_those_of_nib(self):
+        for preset in ("decode", "experts"):
+            done = subprocess.run(
+                [NIB, "plan", "--preset", preset, "--gflops", "1", "--gbps",
+                 "1", "--format", "json"], capture_output=True, text=True,
+                check=True)
+            ours = [line.split(maxsplit=2) for line in
+                    baselines("--list", "--preset", preset).splitlines()]
+            self.assertEqual([line[1:] for line in ours], [
+                [row["op"], row["shape"]] for row in json.loads(done.stdout)])
+            self.assertEqual(len({line[0] for line in ours}), len(ours))
+
     def test_bad_arguments(self):
-        for bad in (["--only", "Q"], ["--replays", "0"], ["--layout", "odd"]):
+        for bad in (["--only", "Q"], ["--replays", "0"], ["--layout", "odd"],
+                    ["--activations", "fp32"], ["--activations", ""],
+                    ["--preset", "cpu"], ["--preset", "decode", "--only", "G1"]):
             baselines(*bad, code=2)
 
 
@@ -80,6 +94,20 @@ class DryRun(NibTest):
                 self.assertLess(row["error"], 1e-3)
                 self.assertGreater(row["time_s"], 0)
                 self.assertEqual(row["layout"], layout)
+
+    def test_packed_weights(self):
+        text, rows = self.dry_run("--packed", "--only", "G1,M1,D1,V2,E8",
+                                  "--no-baselines")
+        self.assertEqual([r["packed"] for r in rows], [True] * 5)
+        self.assertIn("5 passed, 0 failed", text)
+        self.assertIn("--packed", rows[0]["command"])
+
+    def test_presets(self):
+        for preset, only in (("decode", "A1,S16"), ("experts", "P1,R4")):
+            text, rows = self.dry_run("--preset", preset, "--only", only,
+                                      "--no-baselines")
+            self.assertIn(f"{len(rows)} passed, 0 failed", text)
+            self.assertIn("--preset " + preset, rows[0]["command"])
 
     def test_keys_are_those_of_bench(self):
         _, rows = self.dry_run("--only", "M1")
@@ -114,22 +142,28 @@ class Printed(unittest.TestCase):
         import gpu_baselines
         ours = row("M2", OURS, 12e-6, fraction_of_limit=0.75, limit_s=9e-6,
                    speedup={"cuBLAS fp16": 2.0}, error=1e-4, ok=True)
+        dense = dict(ours, activations="bf16", time_s=16e-6,
+                     speedup={"cuBLAS fp16": 1.5})
         run = types.SimpleNamespace(
-            rows=[ours, row("M2", "baseline:cuBLAS fp16", 24e-6)],
+            rows=[ours, dense, row("M2", "baseline:cuBLAS fp16", 24e-6)],
             read_bps=4e12, flops=8e14, machine="GPU X",
             nib=types.SimpleNamespace(version=lambda: "0"),
             date=datetime.date(2026, 1, 2))
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             gpu_baselines.print_table(run)
-        head, line = [re.split("  +", text.strip())
-                      for text in out.getvalue().splitlines()[:2]]
+        head, line, other = [re.split("  +", text.strip())
+                             for text in out.getvalue().splitlines()[:3]]
         self.assertIn("cuBLAS fp16", head)
         self.assertEqual(line[-4:], ["24.0", "2.00", "1.0e-04", "yes"])
+        self.assertEqual(other[1], line[1] + ", A of bf16")
+        self.assertEqual(other[-4:], ["24.0", "1.50", "1.0e-04", "yes"])
 
 
 class Table(NibTest):
     ROWS = [row("M2", OURS, 12e-6, fraction_of_limit=0.75, ok=True),
+            row("M2", OURS, 16e-6, fraction_of_limit=0.5, ok=True,
+                activations="fp16"),
             row("M2", "baseline:cuBLAS fp16", 24e-6),
             row("M2", "baseline:humming", None, skipped="not there"),
             dict(row("D1", OURS, 40e-6, fraction_of_limit=0.5, ok=True),
@@ -138,6 +172,8 @@ class Table(NibTest):
     TABLE = ("| product | nibblas | of limit | cuBLAS fp16 |\n"
              "|---|---|---|---|\n"
              "| gemm 128x4096x7168 | 12.0 us | 75 % | 24.0 us, 2.00x |\n"
+             "| gemm 128x4096x7168, A of fp16 | 16.0 us | 50 % "
+             "| 24.0 us, 1.50x |\n"
              "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | |\n")
 
     def table(self, *args, **options):
@@ -159,6 +195,8 @@ class Table(NibTest):
             "| fastest FP8 baseline |\n|---|---|---|---|---|\n"
             "| gemm 128x4096x7168 | 12.0 us | 75 % "
             "| cuBLAS fp16: 24.0 us, 2.00x | cuBLAS fp8: 6.0 us, 0.50x |\n"
+            "| gemm 128x4096x7168, A of fp16 | 16.0 us | 50 % "
+            "| cuBLAS fp16: 24.0 us, 1.50x | cuBLAS fp8: 6.0 us, 0.38x |\n"
             "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | | |\n"))
 
     def test_update_and_check(self):
