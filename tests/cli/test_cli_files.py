@@ -15,8 +15,15 @@ import unittest
 
 from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
                         is_instrumented, load, nib, open_terminal, save, sqnr_db,
-                        tensor, to_e2m1, to_e4m3)
+                        takes, tensor, to_e2m1, to_e4m3)
 from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
+
+
+def to_bf16(value):
+    """To nearest even, of an fp32 number."""
+    bits, = struct.unpack("<I", struct.pack("<f", value))
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
 class Quantize(ModelTest):
@@ -481,6 +488,87 @@ class Run(ModelTest):
         want = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, other)]
         self.assertGreater(sqnr_db(want, floats(self.output())), 100)
 
+    def float_product(self, values):
+        rows = [values[i * K:][:K] for i in range(6)]
+        return self.product(rows, self.weight)
+
+    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
+    def test_floats_are_multiplied_as_they_are(self):
+        for dtype, kind in (("F32", "fp32"), ("F16", "fp16"), ("BF16", "bf16")):
+            x = tensor(dtype, (2, 3, K), self.x)
+            save(self.path("x"), {"x": x})
+            row = self.run_nib("--activations", kind, "--force")
+            self.assertEqual((row["input"], row["activations"]), (dtype, kind))
+            for key in ("input_global", "input_global_from", "quantize_s"):
+                self.assertIsNone(row[key])
+            got = self.output()
+            self.assertEqual(got[:2], ("F32", [2, 3, ROWS]))
+            self.assertGreater(sqnr_db(self.float_product(floats(x)),
+                                       floats(got)), 110)
+
+    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
+    def test_floats_are_rounded_to_the_type_asked_for(self):
+        tie = [1 + 2 ** -8, 1 + 3 * 2 ** -8, -2 ** -24 * 1.5, 2 ** -25, 65519.0,
+               1 + 2 ** -11, 1 + 3 * 2 ** -11]
+        self.x[:len(tie)] = tie
+        save(self.path("x"), {"x": tensor("F32", (6, K), self.x)})
+        for kind, dtype, to in (("fp16", "F16", lambda v: struct.unpack(
+                "<e", struct.pack("<e", v))[0]), ("bf16", "BF16", to_bf16)):
+            self.run_nib("--activations", kind, "--force")
+            got = self.output()[2]
+            save(self.path("x2"), {"x": tensor(dtype, (6, K),
+                                               list(map(to, self.x32())))})
+            self.nib("run", "--weights", "out", "--tensor", self.LAYER,
+                     "--input", "x2", "-o", "y", "--out", "fp32", "--force",
+                     "--activations", kind)
+            self.assertEqual(self.output()[2], got)
+
+    @unittest.skipUnless(takes("int8"), "no kernels")
+    def test_int8_activations(self):
+        """Whatever the file's type."""
+        for dtype in ("F32", "F16", "BF16"):
+            x = tensor(dtype, (6, K), self.x)
+            save(self.path("x"), {"x": x})
+            row = self.run_nib("--activations", "int8", "--force")
+            self.assertEqual(row["input"], dtype)
+            db = sqnr_db(self.float_product(floats(x)), floats(self.output()))
+            self.assertGreater(db, 40)
+            self.assertLess(db, 70)
+
+    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
+    def test_dual_of_floats(self):
+        up = "model.layers.0.mlp.up_proj"
+        self.run_nib("--tensor2", up, "--activations", "fp32")
+        gate = self.float_product(self.x32())
+        other = self.product([self.x32()[i * K:][:K] for i in range(6)],
+                             decode_layer(load(self.path("out"))[0], up))
+        want = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, other)]
+        self.assertGreater(sqnr_db(want, floats(self.output())), 100)
+
+    def x32(self):
+        return floats(load(self.path("x"))[0]["x"])
+
+    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
+    def test_inf_of_floats_follows_ieee(self):
+        self.x[3] = math.inf
+        save(self.path("x"), {"x": tensor("F32", (6, K), self.x)})
+        result = self.nib("run", "--weights", "out", "--tensor", self.LAYER,
+                          "--input", "x", "-o", "y", "--activations", "fp32",
+                          "--out", "fp32")
+        self.assertIn("the output holds inf or NaN", result.stderr)
+        out = floats(self.output())
+        self.assertFalse(any(map(math.isfinite, out[:ROWS])))
+        self.assertTrue(all(map(math.isfinite, out[ROWS:])))
+
+    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
+    def test_beyond_fp16_is_told(self):
+        self.x[3] = 65520.0
+        save(self.path("x"), {"x": tensor("F32", (6, K), self.x)})
+        result = self.nib("run", "--weights", "out", "--tensor", self.LAYER,
+                          "--input", "x", "-o", "y", "--activations", "fp16")
+        self.assertIn("x: 1 value of 'x' is infinite in fp16, which ends at "
+                      "65504; try --activations bf16", result.stderr)
+
     def test_refusals(self):
         base = ["run", "--weights", "out", "--input", "x", "--output", "y"]
         self.refused(*base, "--tensor", "nope", code=2,
@@ -497,6 +585,10 @@ class Run(ModelTest):
                      code=2, says="same file")
         self.refused("run", "--weights", "in", "--tensor", "z", "--input", "x",
                      "--output", "y", code=3, says="no NVFP4 layers")
+        self.refused(*base[:4], "out", *base[5:], "--tensor", self.LAYER,
+                     "--input-tensor", self.LAYER, "--activations", "bf16",
+                     code=2, says="--activations bf16: '%s' of out is NVFP4: "
+                     "must be nvfp4" % self.LAYER)
         self.refused(*base[:4], "in", *base[5:], "--tensor", self.LAYER,
                      code=2, says="choose with --input-tensor")
         self.assertFalse(os.path.exists(self.path("y")))
