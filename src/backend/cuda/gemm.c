@@ -45,6 +45,11 @@ static int32_t a_of(enum nib_activations activations, enum nib_dtype x,
 	return x == NIB_FP16 ? NIB_A_FP16 : NIB_A_BF16;
 }
 
+static int32_t a_of_problem(const struct nib_problem *p)
+{
+	return a_of(p->activations, p->x.dtype, p->a.k);
+}
+
 /* x: A, unless that is a. */
 static enum nib_status
 make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
@@ -275,7 +280,7 @@ static enum nib_status add_maps(const struct nib_plan *plan,
  * Matrices of a problem that are one entry of the plan: 1 up to
  * NIB_GEMM_PROBLEMS of them, which launches hold in a table. A larger batch
  * goes by strides, in equal shares whose converted activations take at most
- * half of the L2.
+ * half of the L2.  A batch whose A is taken as it is always goes by strides.
  */
 static int64_t matrices_at_once(const struct cuda_device *device,
 				const struct nib_problem *p)
@@ -284,11 +289,14 @@ static int64_t matrices_at_once(const struct cuda_device *device,
 	const int64_t atoms = padded_rows(p->a.rows) / NIB_ATOM_ROWS;
 	const int64_t tiles = divide_up(p->a.rows, NIB_TILE_M_STEP) *
 			      divide_up(p->c.cols, NIB_TILE_N);
-	int64_t most =
-	    device->l2_bytes / 2 / (int64_t)activation_bytes(atoms, p->a.k);
+	const bool converts = a_of_problem(p) == NIB_A_CONVERTED;
+	int64_t most = INT32_MAX;
 
-	if (batch <= NIB_GEMM_PROBLEMS)
+	if (batch <= (converts ? NIB_GEMM_PROBLEMS : 1))
 		return 1;
+	if (converts)
+		most = device->l2_bytes / 2 /
+		       (int64_t)activation_bytes(atoms, p->a.k);
 	if (most > INT32_MAX / tiles)
 		most = INT32_MAX / tiles;
 	if (most < NIB_GEMM_PROBLEMS)
@@ -391,20 +399,18 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 	return NIB_OK;
 }
 
-static int32_t a_of_problem(const struct nib_problem *p)
-{
-	return a_of(p->activations, p->x.dtype, p->a.k);
-}
-
 /* Types of c may differ within a plan, not within a launch, and so may A. */
 static int32_t chunk_count(const struct nib_plan *plan,
 			   const struct cuda_gemm *gemm, int64_t first)
 {
 	const struct gemm_matrix *x = gemm->matrices + first;
 	const struct nib_problem *p = &plan->problems[x->problem];
+	const int32_t most = a_of_problem(p) == NIB_A_CONVERTED
+				 ? NIB_GEMM_PROBLEMS
+				 : NIB_GEMM_DENSE_PROBLEMS;
 	int32_t count = 1;
 
-	while (x->count == 1 && count < NIB_GEMM_PROBLEMS &&
+	while (x->count == 1 && count < most &&
 	       first + count < gemm->n_matrices && x[count].count == 1) {
 		const struct nib_problem *next =
 		    &plan->problems[x[count].problem];

@@ -55,17 +55,17 @@ struct gemm_chunk {
 	struct nib_gemm_tile first_round[NIB_GEMM_CLUSTERS];
 };
 
-/* The map of a matrix's A that is taken as it is, and what it was made for. */
-struct gemm_map {
+/* The maps of a matrix's A that is taken as it is, and what they were made for. */
+struct gemm_maps {
 	uintptr_t address; /* 0: nothing yet */
-	struct nib_tensor_map map;
+	struct nib_a_maps maps;
 };
 
 struct cuda_gemm {
 	enum nib_op op;
 	CUfunction activations;	      /* NULL: no chunk converts A */
 	struct gemm_matrix *matrices; /* that have elements; MoE: one */
-	struct gemm_map *maps;	      /* of each; NULL: A is NVFP4 */
+	struct gemm_maps *maps;	      /* of each; NULL: A is NVFP4 */
 	int64_t n_matrices;
 	struct gemm_chunk *chunks;
 	int64_t n_chunks;
@@ -108,12 +108,12 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 enum nib_status gemm_check_x(const struct nib_dense *x, struct nib_label label,
 			     struct nib_error *err);
 /*
- * The map of `matrices` matrices of x from `first` on, unless it is there
+ * The maps of `matrices` matrices of x from `first` on, unless they are there
  * already.  With the context entered.
  */
 enum nib_status gemm_encode(const struct cuda_device *device,
 			    const struct nib_dense *x, int64_t first,
-			    int64_t matrices, struct gemm_map *map,
+			    int64_t matrices, struct gemm_maps *maps,
 			    struct nib_error *err);
 
 /* ---- gemm_launch.c ------------------------------------------------------- */

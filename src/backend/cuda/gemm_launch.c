@@ -153,11 +153,11 @@ set_maps(const struct cuda_device *device, const struct cuda_gemm *gemm,
 	for (int32_t i = 0; i < chunk->count && !status; i++) {
 		const struct gemm_matrix *matrix =
 		    &gemm->matrices[chunk->first + i];
-		struct gemm_map *map = &gemm->maps[chunk->first + i];
+		struct gemm_maps *maps = &gemm->maps[chunk->first + i];
 
 		status = gemm_encode(device, &problems[matrix->problem].x,
-				     matrix->batch, matrix->count, map, err);
-		params->maps[i] = map->map;
+				     matrix->batch, matrix->count, maps, err);
+		params->maps[i] = maps->maps;
 	}
 	return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm_maps.c - tensor maps of A that Hopper's kernels take as it is: [matrix,
- * row, k], loaded by NIB_A_BOX_ROWS rows of NIB_STEP_K.
+ * row, k], loaded by boxes of NIB_STEP_K of k.
  */
 #include <string.h>
 
@@ -41,25 +41,21 @@ static uint64_t stride_bytes(int64_t elems, int64_t count)
 	return count > 1 ? (uint64_t)(elems * ELEM_BYTES) : MAP_ALIGN;
 }
 
-enum nib_status gemm_encode(const struct cuda_device *device,
-			    const struct nib_dense *x, int64_t first,
-			    int64_t matrices, struct gemm_map *map,
-			    struct nib_error *err)
+static enum nib_status encode(const struct cuda_device *device,
+			      const struct nib_dense *x, void *data,
+			      int64_t matrices, int32_t rows,
+			      struct nib_tensor_map *map, struct nib_error *err)
 {
-	static const uint32_t box[3] = {NIB_STEP_K, NIB_A_BOX_ROWS, 1};
 	static const uint32_t ones[3] = {1, 1, 1};
+	const uint32_t box[3] = {NIB_STEP_K, (uint32_t)rows, 1};
 	const uint64_t sizes[3] = {(uint64_t)x->cols, (uint64_t)x->rows,
 				   (uint64_t)matrices};
 	const uint64_t strides[2] = {
 	    stride_bytes(x->row_stride_elems, x->rows),
 	    stride_bytes(x->batch_stride_elems, matrices)};
-	void *const data = nib_dense_at(x, first, 0, 0);
 	CUtensorMap encoded;
 	CUresult result;
 
-	if (map->address == (uintptr_t)data)
-		return NIB_OK;
-	map->address = 0;
 	result = device->driver->cuTensorMapEncodeTiled(
 	    &encoded, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, data, sizes, strides,
 	    box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -68,7 +64,25 @@ enum nib_status gemm_encode(const struct cuda_device *device,
 	if (result)
 		return cuda_fail(device->driver, result,
 				 "cuTensorMapEncodeTiled", err);
-	memcpy(&map->map, &encoded, sizeof(map->map));
-	map->address = (uintptr_t)data;
+	memcpy(map, &encoded, sizeof(*map));
 	return NIB_OK;
+}
+
+enum nib_status gemm_encode(const struct cuda_device *device,
+			    const struct nib_dense *x, int64_t first,
+			    int64_t matrices, struct gemm_maps *maps,
+			    struct nib_error *err)
+{
+	void *const data = nib_dense_at(x, first, 0, 0);
+	enum nib_status status = NIB_OK;
+
+	if (maps->address == (uintptr_t)data)
+		return NIB_OK;
+	maps->address = 0;
+	for (int32_t i = 0; i < NIB_A_BOXES && !status; i++)
+		status = encode(device, x, data, matrices, NIB_A_BOX_ROWS(i),
+				&maps->maps.boxes[i], err);
+	if (!status)
+		maps->address = (uintptr_t)data;
+	return status;
 }

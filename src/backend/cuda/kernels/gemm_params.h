@@ -81,8 +81,14 @@ struct nib_tensor_map {
 #define NIB_A_CONVERTED 0
 #define NIB_A_FP16	1
 #define NIB_A_BF16	2
-/* Rows of A of one load by tensor map, NIB_STEP_K of k each. */
-#define NIB_A_BOX_ROWS NIB_ATOM_ROWS
+/*
+ * Loads of A by tensor map are of NIB_STEP_K of k and 8, 32 or 128 rows, a map
+ * each: as few as a tile's rows allow.
+ */
+#define NIB_A_BOXES	    3
+#define NIB_A_BOX_ROWS(box) (NIB_ATOM_ROWS << 2 * (box))
+/* Problems of a launch that takes A as it is: maps are large. */
+#define NIB_GEMM_DENSE_PROBLEMS 16
 
 enum nib_gemm_flags {
 	NIB_A_TILED = 1, /* scale layouts */
@@ -203,13 +209,17 @@ struct nib_gemm_launch {
 };
 
 /*
- * The same, and A as it is: maps[i] is of the rows of problem i, [matrix, row,
+ * The same, and A as it is: maps[i] are of the rows of problem i, [matrix, row,
  * k].
  */
+struct nib_a_maps {
+	struct nib_tensor_map boxes[NIB_A_BOXES];
+};
+
 struct nib_gemm_dense_launch {
 	struct nib_gemm_args args;
 	struct nib_gemm_pointers problems[NIB_GEMM_PROBLEMS];
-	struct nib_tensor_map maps[NIB_GEMM_PROBLEMS];
+	struct nib_a_maps maps[NIB_GEMM_DENSE_PROBLEMS];
 };
 
 #endif

@@ -287,14 +287,14 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 struct activation_source {
 	const uint8_t *from; /* converted: the next step's */
 	int64_t step_bytes;
-	const struct nib_tensor_map *map; /* as they are */
+	const struct nib_tensor_map *boxes; /* as they are: their maps */
 	int32_t k, row, matrix;
 };
 
 template <int A>
 DEVICE struct activation_source
 open_activations(const struct nib_gemm_args *args,
-		 const struct nib_tensor_map *maps, const struct tile_desc *w)
+		 const struct nib_a_maps *maps, const struct tile_desc *w)
 {
 	const uint32_t half = cluster_ctarank();
 	struct activation_source s;
@@ -305,7 +305,7 @@ open_activations(const struct nib_gemm_args *args,
 			 half * (uint32_t)w->rows * 64;
 		s.step_bytes = args->a_atoms * 1024;
 	} else {
-		s.map = maps + w->problem;
+		s.boxes = maps[w->problem].boxes;
 		s.k = w->stage0 * NIB_WEIGHT_STAGE_K;
 		s.row = w->a_row + (int32_t)half * w->rows / 2;
 		s.matrix = args->batch ? w->matrix : 0;
@@ -322,12 +322,18 @@ DEVICE void load_activations(struct activation_source *s, uint32_t to,
 		bulk_copy_multicast(to, s->from, bytes, full, 3);
 		s->from += s->step_bytes;
 	} else {
+		uint32_t left = bytes / 128;
 		int32_t row = s->row;
 
-		for (uint32_t at = 0; at < bytes;
-		     at += NIB_A_BOX_ROWS * 128, row += NIB_A_BOX_ROWS)
-			tensor_load_multicast(to + at, s->map, s->k, row,
-					      s->matrix, full, 3);
+#pragma unroll
+		for (int32_t box = NIB_A_BOXES - 1; box >= 0; box--)
+			for (; left >= NIB_A_BOX_ROWS(box);
+			     left -= NIB_A_BOX_ROWS(box)) {
+				tensor_load_multicast(to, s->boxes + box, s->k,
+						      row, s->matrix, full, 3);
+				to += NIB_A_BOX_ROWS(box) * 128;
+				row += NIB_A_BOX_ROWS(box);
+			}
 		s->k += NIB_STEP_K;
 	}
 }
@@ -335,7 +341,7 @@ DEVICE void load_activations(struct activation_source *s, uint32_t to,
 /* Loads half of the tile's rows of A into both CTAs of the pair. */
 template <int A, int A_STEPS>
 DEVICE void produce_activations(const struct nib_gemm_args *args,
-				const struct nib_tensor_map *maps,
+				const struct nib_a_maps *maps,
 				struct gemm_shared *shared, uint32_t a_ring)
 {
 	const uint32_t half = cluster_ctarank();

@@ -162,7 +162,7 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 template <bool DUAL, int A, int A_STEPS>
 DEVICE void gemm(const struct nib_gemm_args *args,
 		 const struct nib_gemm_pointers *problems,
-		 const struct nib_tensor_map *maps)
+		 const struct nib_a_maps *maps)
 {
 	extern __shared__ __align__(1024) uint8_t smem[];
 	constexpr int PAIRS = A_STEPS == NIB_SMALL_M_STEPS ? 2 : 1;
