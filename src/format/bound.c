@@ -12,8 +12,9 @@
 /* Errors of a backend's fp32 silu, relative and absolute. */
 #define SILU_RELATIVE (8 * U)
 #define SILU_ABSOLUTE 0x1p-120
-/* From here on x of NIB_ACTIVATIONS_INT8 may overflow on the way. */
-#define INT8_LARGE 0x1p100
+/* From here on x may overflow on the way, on a CPU. */
+#define INT8_LARGE  0x1p100
+#define DENSE_LARGE 0x1p121
 /* Where silu has its minimum, and the minimum. */
 #define SILU_LOW_X (-1.2784645427610738)
 #define SILU_LOW   (-0.27846454276107379)
@@ -125,39 +126,45 @@ bool nib_has_dense_bound(struct nib_dense_rule rule)
 static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 				     enum nib_dtype dtype)
 {
+	const int64_t blocks = k / NIB_BLOCK;
 	const int least = dtype == NIB_FP16 ? -14 : -126;
-	const double lost = ldexp(s->largest_w, least - 25) +
-			    ldexp(s->largest_x, least - 25 + 6);
+	const double terms = (double)(k + 48);
+	const double of_w = ldexp(s->largest_w, least - 25) * terms;
+	const double of_x =
+	    ldexp(s->largest_x, least - 25 + 6) * (terms + s->scales);
 
-	return (struct sum_bound){9.5 * (double)(k / NIB_BLOCK) + 9,
-				  s->products, (double)(k + 48) * lost};
+	return (struct sum_bound){9.5 * (double)blocks + 9, s->products,
+				  of_w + of_x};
 }
 
 static struct sum_bound dense_bound_of(const struct nib_exact_wide *s,
 				       int64_t k, struct nib_dense_rule rule)
 {
+	const int64_t blocks = k / NIB_BLOCK;
 	const double terms = (double)k;
 	struct sum_bound b;
 
 	if (rule.activations == NIB_ACTIVATIONS_INT8)
-		return (struct sum_bound){(double)(k / NIB_BLOCK) + 4,
-					  s->magnitude, 0};
+		return (struct sum_bound){(double)blocks + 4, s->magnitude, 0};
 	if (rule.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
 		b = tensor_bound(s, k, rule.dtype);
 	else
 		b = (struct sum_bound){terms + 8, s->products,
-				       2 * terms * 0x1p-126 + s->subnormal};
+				       (2 * terms + s->scales) * 0x1p-126 +
+					   s->subnormal};
 	if (s->products == 0)
 		b.fixed = 0; /* nothing to lose */
 	return b;
 }
 
-/* May a sum leave fp32 before the end, or factors of a block partial? */
+/* May a sum leave fp32 before the end, or that of a block without its scale? */
 static bool may_overflow(const struct nib_exact_wide *s,
 			 const struct sum_bound *b, struct nib_dense_rule rule)
 {
-	if (rule.activations == NIB_ACTIVATIONS_INT8 &&
-	    s->largest_x >= INT8_LARGE)
+	if (rule.arithmetic == NIB_ARITHMETIC_BLOCKS &&
+	    s->largest_x >= (rule.activations == NIB_ACTIVATIONS_INT8
+				 ? INT8_LARGE
+				 : DENSE_LARGE))
 		return true;
 	return !(b->of * (1 + b->units * U) + b->fixed < overflow_of(NIB_FP32));
 }

@@ -114,7 +114,7 @@ void nib_exact_decode_weights(struct nib_exact_weights *out,
 	const struct nib_exact_row *w = &out->row;
 
 	nib_exact_decode(&out->row, v, batch, row, row);
-	out->largest = out->total = 0;
+	out->largest = out->total = out->scales = 0;
 	for (int64_t g = 0; g < nib_nvfp4_groups(v); g++) {
 		const double scale = w->scale[g] * UNIT;
 		int most = 0, all = 0;
@@ -129,6 +129,7 @@ void nib_exact_decode_weights(struct nib_exact_weights *out,
 		}
 		out->largest = fmax(out->largest, most * scale);
 		out->total += all * scale; /* exact: less than 2^42 units */
+		out->scales += NIB_BLOCK * 2 * scale;
 	}
 }
 
@@ -238,6 +239,7 @@ void nib_exact_dot_dense(struct nib_exact_wide *s,
 	s->magnitude *= UNIT * ROUND_UP;
 	s->largest_x = a->largest;
 	s->largest_w = b->largest;
+	s->scales = b->scales;
 	s->subnormal = a->has_subnormal ? 0x1p-126 * b->total : 0;
 }
 

@@ -29,7 +29,8 @@ struct nib_exact_weights {
 	struct nib_exact_row row;
 	double *twice;	/* k: 2 * e2m1 */
 	double largest; /* of |e2m1 * e4m3| */
-	double total;	/* of |e2m1 * e4m3| */
+	double total;	/* sum of |e2m1 * e4m3| */
+	double scales;	/* sum of e4m3 over all k */
 };
 
 #define NIB_EXACT_DIGITS 13
@@ -46,6 +47,7 @@ struct nib_exact_wide {
 	 */
 	double products, magnitude;
 	double largest_x, largest_w; /* of the rows */
+	double scales;		     /* the row of B's, summed over all k */
 	/* What is lost of the sum if |x| below 2^-126 count as 0, or more. */
 	double subnormal;
 	int infinite; /* 1 or -1: the sum is infinite, ignore digit */

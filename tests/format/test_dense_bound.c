@@ -91,10 +91,10 @@ static void set_w(const struct fixture *f, int64_t i, int code, uint8_t scale)
 
 /* ---- models -------------------------------------------------------------- */
 
-/* The values of a row of A and a row of B. */
+/* The values of a row of A and a row of B; w is code * scale. */
 struct values {
 	int64_t k;
-	float x[MAX_K], w[MAX_K];
+	float x[MAX_K], w[MAX_K], code[MAX_K], scale[MAX_K];
 };
 
 static const struct values *values_of(const struct nib_problem *p, int64_t row,
@@ -106,9 +106,10 @@ static const struct values *values_of(const struct nib_problem *p, int64_t row,
 	v.k = b->k;
 	for (int64_t i = 0; i < b->k; i++) {
 		v.x[i] = nib_dense_get(&p->x, 0, row, i);
-		v.w[i] = (float)nib_e2m1_twice[sums_code(b, col, i)] * 0.5f *
-			 nib_e4m3_to_float(
-			     *nib_nvfp4_scale(b, 0, col, i / NIB_BLOCK));
+		v.code[i] = (float)nib_e2m1_twice[sums_code(b, col, i)] * 0.5f;
+		v.scale[i] = nib_e4m3_to_float(
+		    *nib_nvfp4_scale(b, 0, col, i / NIB_BLOCK));
+		v.w[i] = v.code[i] * v.scale[i];
 	}
 	for (int64_t g = 0; p->activations == INT8 && g < b->k; g += 16) {
 		const float scale = nib_int8_block(codes, v.x + g);
@@ -156,6 +157,21 @@ static float in_flushed_pairs(const struct values *v)
 
 	for (int64_t i = 0; i < v->k; i++)
 		sum = flush(fmaf(flush(v->x[i]), flush(v->w[i]), sum));
+	return sum;
+}
+
+/* The same with the scale after the 16 codes of a block. */
+static float in_flushed_blocks(const struct values *v)
+{
+	float sum = 0;
+
+	for (int64_t g = 0; g < v->k; g += NIB_BLOCK) {
+		float dot = 0;
+
+		for (int64_t i = g; i < g + NIB_BLOCK; i++)
+			dot = flush(fmaf(flush(v->x[i]), v->code[i], dot));
+		sum = fmaf(dot, v->scale[g], sum);
+	}
 	return sum;
 }
 
@@ -219,6 +235,30 @@ static float tensor_sum(const struct values *v, int least, int shift)
 	return (float)ldexp(c, shift);
 }
 
+/* A block in four steps of four codes, then its scale. */
+static float tensor_blocks(const struct values *v, int least)
+{
+	float sum = 0;
+
+	for (int64_t g = 0; g < v->k; g += 16) {
+		double c = 0;
+
+		for (int step = 0; step < 4; step++) {
+			double x[16] = {0}, w[16] = {0};
+
+			for (int i = 0; i < 4; i++) {
+				const int64_t at = g + step * 4 + i;
+
+				x[i] = (double)v->x[at];
+				w[i] = (double)v->code[at] * 0x1p-6;
+			}
+			c = tensor_step(c, x, w, least);
+		}
+		sum = fmaf((float)c, v->scale[g], sum);
+	}
+	return sum * 64;
+}
+
 static float in_fp16_tensor(const struct values *v)
 {
 	return tensor_sum(v, -14, 6);
@@ -232,6 +272,16 @@ static float in_bf16_tensor(const struct values *v)
 static float in_scaled_bf16_tensor(const struct values *v)
 {
 	return tensor_sum(v, -126, 6);
+}
+
+static float in_fp16_tensor_blocks(const struct values *v)
+{
+	return tensor_blocks(v, -14);
+}
+
+static float in_bf16_tensor_blocks(const struct values *v)
+{
+	return tensor_blocks(v, -126);
 }
 
 /* ---- multiplying and checking -------------------------------------------- */
@@ -337,7 +387,11 @@ static void random_data_is_inside(void **state)
 	    {DENSE, NIB_FP16, BLOCKS, in_lanes, "fp16 in lanes"},
 	    {DENSE, NIB_BF16, BLOCKS, in_order, "bf16 in order"},
 	    {DENSE, NIB_BF16, BLOCKS, in_flushed_pairs, "bf16, flushed"},
+	    {DENSE, NIB_BF16, BLOCKS, in_flushed_blocks,
+	     "bf16 blocks, flushed"},
 	    {DENSE, NIB_FP16, TENSOR, in_fp16_tensor, "fp16 tensor"},
+	    {DENSE, NIB_FP16, TENSOR, in_fp16_tensor_blocks, "fp16 blocks"},
+	    {DENSE, NIB_BF16, TENSOR, in_bf16_tensor_blocks, "bf16 blocks"},
 	    {DENSE, NIB_BF16, TENSOR, in_bf16_tensor, "bf16 tensor"},
 	    {DENSE, NIB_BF16, TENSOR, in_scaled_bf16_tensor, "bf16 scaled"},
 	    {INT8, NIB_FP32, BLOCKS, in_blocks, "int8 of fp32"},
@@ -433,7 +487,7 @@ static void flushing_is_close(void **state)
 	}
 	fraction = fraction_of(&f, NIB_GEMM, in_flushed_pairs, BLOCKS);
 	printf("subnormal x, flushed: %.4f of the bound\n", fraction);
-	assert_true(fraction > 0.98);
+	assert_true(fraction > 0.84);
 	fraction_of(&f, NIB_GEMM, in_order, BLOCKS);
 	/* Normal x have no such excuse. */
 	for (int64_t i = 0; i < 4096; i++)
@@ -452,7 +506,13 @@ static void flushing_is_close(void **state)
 		set_x(&f, 0, i, 0x1.FEp-126);
 	fraction = fraction_of(&f, NIB_GEMM, in_flushed_pairs, BLOCKS);
 	printf("subnormal sums, flushed: %.4f of the bound\n", fraction);
-	assert_true(fraction > 0.4);
+	assert_true(fraction > 0.3);
+	/* A large scale that comes after them. */
+	for (int64_t i = 0; i < 4096; i++)
+		set_w(&f, i, 1, NIB_E4M3_MAX);
+	fraction = fraction_of(&f, NIB_GEMM, in_flushed_blocks, BLOCKS);
+	printf("subnormal blocks, flushed: %.4f of the bound\n", fraction);
+	assert_true(fraction > 0.98);
 	drop(&f);
 }
 
@@ -508,6 +568,20 @@ static void zeros_cut_off_what_the_bound_allows(void **state)
 	assert_true(r.worst_fraction > 0.9);
 	assert_true(r.want == a);
 	assert_true(a > (9.5 * 1024 + 9) * U * a * 100);
+	/* The same by blocks of codes, whose scale is the largest one. */
+	for (int64_t j = 0; j < MAX_K; j++) {
+		set_x(&f, 0, j, j % 4 ? 0x1.FFCp-13 : 0);
+		set_w(&f, j, 1, NIB_E4M3_MAX);
+	}
+	for (int64_t j = 0; j < MAX_K; j += 4) {
+		set_x(&f, 0, j, 0x1p10);
+		set_w(&f, j, 0, NIB_E4M3_MAX);
+	}
+	multiply(&f, NIB_GEMM, in_fp16_tensor_blocks);
+	r = check(&f, NIB_GEMM, TENSOR);
+	printf("zeros in blocks: %.4f of the bound\n", r.worst_fraction);
+	assert_int_equal(r.failed, 0);
+	assert_true(r.worst_fraction > 0.2);
 	drop(&f);
 }
 
@@ -516,8 +590,11 @@ static void zeros_cut_off_what_the_bound_allows(void **state)
 /* The sum 1, by hand. */
 static struct nib_exact_wide one(void)
 {
-	struct nib_exact_wide s = {
-	    .products = 3, .magnitude = 2, .largest_x = 8, .largest_w = 0.5};
+	struct nib_exact_wide s = {.products = 3,
+				   .magnitude = 2,
+				   .largest_x = 8,
+				   .largest_w = 0.5,
+				   .scales = 48};
 
 	s.digit[7] = 1 << 10;
 	return s;
@@ -547,7 +624,7 @@ static void slack_is_the_formula(void **state)
 	e = nib_expect_gemm_dense(&s, -2, 32, fp16);
 	assert_true(e.unit == 6);
 	assert_true(
-	    is_about(e.slack, 6 * 28 * U + 2 * 80 * (0x1p-40 + 0x1p-30)));
+	    is_about(e.slack, 6 * 28 * U + 2 * (80 * 0x1p-40 + 128 * 0x1p-30)));
 	e = nib_expect_gemm_dense(&s, -2, 32, bf16);
 	assert_true(is_about(e.slack, 6 * 28 * U));
 	/* What subnormals lose shows beside tiny products. */
@@ -555,11 +632,11 @@ static void slack_is_the_formula(void **state)
 	s.subnormal = 0x1p-123;
 	memset(s.digit, 0, sizeof(s.digit));
 	e = nib_expect_gemm_dense(&s, 1, 32, cpu);
-	assert_true(is_about(e.slack, 0x1p-120 + 0x1p-123 + 0x1p-150 +
+	assert_true(is_about(e.slack, 112 * 0x1p-126 + 0x1p-123 + 0x1p-150 +
 					  40 * U * 0x1p-140));
 	e = nib_expect_gemm_dense(&s, 0x1p30f, 32, bf16);
-	assert_true(is_about(e.slack, 80 * (0x1p-122 + 0x1p-112) + 0x1p-150 +
-					  28 * U * 0x1p-110));
+	assert_true(is_about(e.slack, 80 * 0x1p-122 + 128 * 0x1p-112 +
+					  0x1p-150 + 28 * U * 0x1p-110));
 	/* Nothing is nothing. */
 	s.products = 0;
 	e = nib_expect_gemm_dense(&s, 1, 32, cpu);
@@ -597,6 +674,11 @@ static void overflow_on_the_way_excuses_all(void **state)
 	assert_true(isfinite(nib_expect_gemm_dense(&s, 1, 16, int8).slack));
 	s.largest_x = 0x1p100;
 	assert_true(isinf(nib_expect_gemm_dense(&s, 1, 16, int8).slack));
+	assert_true(isfinite(nib_expect_gemm_dense(&s, 1, 16, cpu).slack));
+	s.largest_x = 0x1p121;
+	assert_true(isinf(nib_expect_gemm_dense(&s, 1, 16, cpu).slack));
+	assert_true(isfinite(nib_expect_gemm_dense(&s, 1, 16, bf16).slack));
+	s.largest_x = 0x1.FFFFFEp120;
 	assert_true(isfinite(nib_expect_gemm_dense(&s, 1, 16, cpu).slack));
 	/* An infinite x: sure, unless the finite ones overflow, too. */
 	s.infinite = -1;

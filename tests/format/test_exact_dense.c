@@ -583,6 +583,7 @@ static void rows_know_their_extremes(void **state)
 	set_x(&r, 33, -0x1p-126f);
 	s = dot(&r, NIB_ACTIVATIONS_DENSE);
 	assert_true(s.largest_x == 3 && s.largest_w == 3);
+	assert_true(s.scales == 64);
 	assert_true(s.subnormal == 0);
 	set_x(&r, 33, -0x1p-127f);
 	set_x(&r, 34, -77);
