@@ -29,10 +29,8 @@
 #include "machine.h"
 
 const struct baseline_engine *const baseline_engines[BASELINES] = {
-    &baseline_onednn_bf16,
-    &baseline_onednn_f32,
-    &baseline_onednn_f32_avx2,
-    &baseline_openblas_f32,
+    &baseline_onednn_bf16,  &baseline_onednn_f32, &baseline_onednn_f32_avx2,
+    &baseline_openblas_f32, &baseline_ggml_nvfp4,
 };
 
 bool baseline_refuse(char reason[BASELINE_REASON], const char *format, ...)
@@ -161,7 +159,7 @@ static bool get_part(const struct data *data, int64_t i, struct part *part)
 /* ---- preparing ----------------------------------------------------------- */
 
 /* Row 0 of the result against sums in double: layout or type mistakes. */
-static bool check(const struct baseline_matmul *mm,
+static bool check(const struct baseline_matmul *mm, double tolerance,
 		  char reason[BASELINE_REASON])
 {
 	for (int64_t n = 0; n < mm->n; n += mm->n / 8 + 1) {
@@ -174,7 +172,7 @@ static bool check(const struct baseline_matmul *mm,
 			sum += x;
 			magnitude += fabs(x);
 		}
-		if (!(fabs((double)mm->c[n] - sum) <= 1e-4 * magnitude))
+		if (!(fabs((double)mm->c[n] - sum) <= tolerance * magnitude))
 			return baseline_refuse(
 			    reason, "wrong result: c[0, %lld] = %g, want %g",
 			    (long long)n, (double)mm->c[n], sum);
@@ -216,7 +214,7 @@ static bool add_matmul(struct work *work, const struct part *part, float *c,
 	done = !work->engine->pack || work->engine->pack(mm, reason);
 	if (done && work->n_matmuls == 1) {
 		work->engine->run(mm);
-		done = check(mm, reason);
+		done = check(mm, work->engine->tolerance, reason);
 	}
 	if (mm->packed)
 		free_plain(mm);
@@ -253,7 +251,7 @@ static bool make_operands(struct work *work, const struct data *data,
 
 		if (part.a.rows == 0)
 			continue;
-		weights += b * work->engine->operand_bytes;
+		weights += b * work->engine->b_bytes;
 		plain = fmax(plain, b * sizeof(float));
 		work->c_bytes +=
 		    (size_t)(part.a.rows * part.b.rows) * sizeof(float);
@@ -289,9 +287,9 @@ static bool work_prepare(struct work *work, int64_t shape, int threads,
 
 	work_release(work);
 	if (!engine->open)
-		return baseline_refuse(
-		    reason, "not built with %s's headers (Debian: %s)",
-		    engine->library, engine->package);
+		return baseline_refuse(reason,
+				       "not built with %s's headers (%s)",
+				       engine->library, engine->package);
 	if (!work->is_open && !engine->open(reason))
 		return false;
 	work->is_open = true;

@@ -19,7 +19,7 @@
 
 #define BASELINE_REASON	     160
 #define BASELINE_MAX_SAMPLES 64
-#define BASELINES	     4
+#define BASELINES	     5
 
 struct baseline;
 struct baseline_engine;
@@ -65,11 +65,14 @@ struct baseline_matmul {
 };
 
 struct baseline_engine {
-	const char *backend;	       /* "baseline:onednn-bf16" */
-	const char *library, *package; /* "oneDNN 2", in Debian "libdnnl-dev" */
+	const char *backend; /* "baseline:onednn-bf16" */
+	/* "oneDNN 2", and where it comes from: "Debian: libdnnl-dev". */
+	const char *library, *package;
 	/* The instruction that it multiplies with: the limit of its rows. */
 	enum peak_kind limit;
-	int operand_bytes; /* of one value of a and b: 4 or 2 */
+	double a_bytes, b_bytes; /* of one value */
+	/* The largest error of a result over the sum of |products|. */
+	double tolerance;
 	/* Opens the library, once in the process; false with a reason.  NULL:
 	 * its headers were missing where nib was built. */
 	bool (*open)(char reason[BASELINE_REASON]);
@@ -86,7 +89,7 @@ struct baseline_engine {
 };
 
 extern const struct baseline_engine baseline_onednn_bf16, baseline_onednn_f32,
-    baseline_onednn_f32_avx2, baseline_openblas_f32;
+    baseline_onednn_f32_avx2, baseline_openblas_f32, baseline_ggml_nvfp4;
 
 /* Sets the reason; returns false. */
 __attribute__((format(printf, 2, 3))) bool

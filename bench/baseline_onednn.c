@@ -291,8 +291,8 @@ static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 #define ENGINE(name, peak, bytes, open_function, pack_function)                \
 	{                                                                      \
 		.backend = "baseline:onednn-" name, .library = "oneDNN 2",     \
-		.package = "libdnnl-dev", .limit = peak,                       \
-		.operand_bytes = bytes,                                        \
+		.package = "Debian: libdnnl-dev", .limit = peak,               \
+		.a_bytes = bytes, .b_bytes = bytes, .tolerance = 1e-4,         \
 		FUNCTIONS(open_function, pack_function)                        \
 	}
 

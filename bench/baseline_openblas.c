@@ -44,9 +44,11 @@ static void run(const struct baseline_matmul *mm)
 const struct baseline_engine baseline_openblas_f32 = {
     .backend = "baseline:openblas-f32",
     .library = "OpenBLAS",
-    .package = "libopenblas-dev",
+    .package = "Debian: libopenblas-dev",
     .limit = PEAK_FMA,
-    .operand_bytes = 4,
+    .a_bytes = 4,
+    .b_bytes = 4,
+    .tolerance = 1e-4,
 #ifdef FUNCTIONS
     FUNCTIONS
 #endif

@@ -214,9 +214,8 @@ static void add_baselines(struct comparison *c)
 	for (int i = 0; i < BASELINES && multiplies(c); i++) {
 		struct baseline *baseline = c->run->baselines[i];
 		const struct baseline_engine *engine = baseline_engines[i];
-		const struct shape_widths widths = {engine->operand_bytes,
-						    engine->operand_bytes,
-						    sizeof(float)};
+		const struct shape_widths widths = {
+		    engine->a_bytes, engine->b_bytes, sizeof(float)};
 		struct entry *e = &c->entries[c->count];
 
 		if (!baseline ||

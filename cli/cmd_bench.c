@@ -417,7 +417,8 @@ static const struct cli_option options[] = {
     {"unpacked", OPT_FLAG, ARG(unpacked),
      .help = "weights as they are; with --packed: both, a row each"},
     {"baselines", OPT_FLAG, ARG(baselines),
-     .help = "also oneDNN and OpenBLAS, in the same rounds, where installed"},
+     .help = "also oneDNN, OpenBLAS and ggml, in the same rounds, where "
+	     "installed"},
     {"peaks", OPT_FLAG, ARG(peaks),
      .help = "also every peak of this machine; without a shape: only these"},
     {"plan", OPT_FLAG, ARG(plan),

@@ -289,6 +289,7 @@ static int series_of(const json_t *row)
 	return strstr(backend, "bf16")	     ? 1
 	       : strstr(backend, "avx2")     ? 3
 	       : strstr(backend, "openblas") ? 4
+	       : strstr(backend, "ggml")     ? 4
 					     : 2;
 }
 

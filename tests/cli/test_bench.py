@@ -186,7 +186,7 @@ class Bench(NibTest):
         baselines = {r["backend"]: r for r in rows if r["backend"].startswith("baseline:")}
         self.assertEqual(set(baselines), {
             "baseline:onednn-bf16", "baseline:onednn-f32", "baseline:onednn-f32-avx2",
-            "baseline:openblas-f32"})
+            "baseline:openblas-f32", "baseline:ggml-nvfp4"})
         ours, = measured(rows)
         for backend, row in baselines.items():
             self.assertNotIn("wrong result", row["skipped"] or "")
