@@ -137,12 +137,31 @@ static void experts(void **state)
 			      : "1 thread: " ONE "; packed weights"));
 }
 
+/* The longest sentence is not cut. */
+static void activations_of_8_bits(void **state)
+{
+	static const int64_t rows[] = {3, 0, 40};
+	const struct job_spec spec = {.op = NIB_DUAL_GEMM,
+				      .n = 20,
+				      .k = 32,
+				      .activations = NIB_ACTIVATIONS_INT8,
+				      .x_dtype = NIB_BF16};
+
+	(void)state;
+	expect(job_of_moe(&rng, &spec, rows, 3, 0, false), "avx512bw", 128,
+	       JOB_VIEWS,
+	       text("expert dual gemm", "avx512bw",
+		    "128 threads: " MOE "; " UNPACKED
+		    "; activations rounded to 8 bits"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rows_of_a),
 	    cmocka_unit_test(packings),
 	    cmocka_unit_test(experts),
+	    cmocka_unit_test(activations_of_8_bits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
