@@ -43,13 +43,10 @@ static int open_all(void **state)
 		for (int t = 0; t < COUNT(thread_counts); t++)
 			devices[i][t] =
 			    test_device(set_names[i], thread_counts[t]);
-#ifdef __x86_64__
 	for (int t = 0; t < COUNT(thread_counts); t++)
 		if (devices[BF16_SET][t])
-			cpu_dense_ops_avx512bf16(
-			    &((struct cpu_device *)devices[BF16_SET][t])
-				 ->ops.dense[NIB_BF16]);
-#endif
+			cpu_ops_use_bf16(
+			    &((struct cpu_device *)devices[BF16_SET][t])->ops);
 	return 0;
 }
 
@@ -216,7 +213,7 @@ static struct sum sum_of(const struct nib_dense *x, int64_t xb, int64_t m,
 	return s;
 }
 
-/* Of an element: k + 8 roundings, flushed subnormals; alpha's rounding. */
+/* k + 8 roundings of an element, flushed subnormals, alpha's rounding. */
 static double sum_bound(const struct sum *s, int64_t k, double alpha)
 {
 	return fabs(alpha) * ((double)(k + 8) * 0x1p-24 * s->size +

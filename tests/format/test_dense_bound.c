@@ -339,7 +339,7 @@ static double fraction_of(const struct fixture *f, enum nib_op op, model *sum,
 
 /* ---- random data --------------------------------------------------------- */
 
-/* Of one size; of any size; with zeros and outliers; the least numbers. */
+/* Values of one size; of any size; with zeros and outliers; the least ones. */
 static double random_x(enum nib_dtype dtype, int kind)
 {
 	const double normal = rng_normal(&rng);

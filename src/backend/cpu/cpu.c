@@ -78,6 +78,8 @@ static enum nib_status open_cpu(const char *name,
 	cpu->base.backend = &nib_backend_cpu;
 	cpu->isa = isa;
 	cpu_ops_init(&cpu->ops, isa);
+	if (isa == CPU_AVX512 && cpu_prefers_bf16())
+		cpu_ops_use_bf16(&cpu->ops);
 	status = cpu_threads_open(cpu, options, err);
 	if (status) {
 		free(cpu);

@@ -2,8 +2,6 @@
 /* ops.c - which function runs on which instruction set. */
 #include "ops.h"
 
-#include "features.h"
-
 /* One set of functions for x of every type. */
 static void set_dense(struct cpu_ops *ops,
 		      void (*fill)(struct cpu_gemm_ops *ops))
@@ -32,9 +30,16 @@ void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 		return;
 	cpu_gemm_ops_avx512(&ops->gemm);
 	cpu_quantize_ops_avx512(&ops->quantize);
-	if (cpu_prefers_bf16())
-		cpu_dense_ops_avx512bf16(&ops->dense[NIB_BF16]);
 #else
 	(void)isa;
+#endif
+}
+
+void cpu_ops_use_bf16(struct cpu_ops *ops)
+{
+#if defined(__x86_64__)
+	cpu_dense_ops_avx512bf16(&ops->dense[NIB_BF16]);
+#else
+	(void)ops;
 #endif
 }

@@ -34,7 +34,7 @@ static const struct feature features[] = {
     {"avx512vl", CPU_AVX512BW, 7, 0, 'b', 31},
     {"avx512vbmi", CPU_AVX512, 7, 0, 'c', 1},
     {"avx512vnni", CPU_AVX512, 7, 0, 'c', 11},
-    /* Of no level: W4A16 of bf16 alone uses it. */
+    /* No level needs it: see cpu_prefers_bf16(). */
     {"avx512bf16", CPU_ISA_COUNT, 7, 1, 'a', 5},
 };
 #define FEATURE_COUNT (sizeof(features) / sizeof(features[0]))
