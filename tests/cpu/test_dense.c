@@ -181,7 +181,7 @@ static void dense_free(struct dense *d)
 
 /* ---- judging ------------------------------------------------------------- */
 
-/* A sum, that of |products|, and how many times |x| a flush can cost. */
+/* A sum, that of |products|, and that of the weights of subnormal x. */
 struct sum {
 	double value, size, weights;
 };
@@ -204,11 +204,12 @@ static struct sum sum_of(const struct nib_dense *x, int64_t xb, int64_t m,
 
 	for (int64_t k = 0; k < x->cols; k++) {
 		const double w = weight(b, bb, n, k);
-		const double p = (double)nib_dense_get(x, xb, m, k) * w;
+		const double v = (double)nib_dense_get(x, xb, m, k);
+		const double p = v * w;
 
 		s.value += p;
 		s.size += fabs(p);
-		s.weights += fabs(w);
+		s.weights += fabs(v) < 0x1p-126 ? fabs(w) : 0;
 	}
 	return s;
 }
@@ -217,7 +218,7 @@ static struct sum sum_of(const struct nib_dense *x, int64_t xb, int64_t m,
 static double sum_bound(const struct sum *s, int64_t k, double alpha)
 {
 	return fabs(alpha) * ((double)(k + 8) * 0x1p-24 * s->size +
-			      (s->weights + (double)k) * 0x1p-126) +
+			      (s->weights + 2 * (double)k) * 0x1p-126) +
 	       fabs(alpha * s->value) * 0x1p-23;
 }
 
@@ -655,26 +656,28 @@ static void nan_scales(void **state)
 /* x near both ends of fp32 and bf16, with results within them. */
 static void ends_of_the_range(void **state)
 {
-	static const int exponents[] = {-149, -130, -126, -120, 100, 116};
+	static const int exponents[] = {-149, -130, -125, -117, 100, 124};
 
 	(void)state;
 	for (int i = 0; i < 24; i++) {
+		const int e = exponents[i / 4];
 		struct job_spec spec =
 		    random_spec(NIB_GEMM, i % 4 < 2 ? 5 : 33, 20, 64);
-		const enum nib_dtype dtype = i % 2 ? NIB_BF16 : NIB_FP32;
-		struct dense d = dense_new(&spec, dtype, X_NORMAL);
-		const struct nib_problem *p = &d.job->problems[0];
+		struct dense d;
+		const struct nib_problem *p;
 
 		spec.dtype = NIB_FP32;
+		d = dense_new(&spec, i % 2 ? NIB_BF16 : NIB_FP32, X_NORMAL);
+		p = &d.job->problems[0];
 		for (int64_t r = 0; r < spec.m; r++)
 			for (int64_t k = 0; k < spec.k; k++)
 				set(&p->x, 0, r, k,
-				    ldexp(rng_uniform(&rng) - 0.5,
-					  exponents[i / 4]));
+				    ldexp(rng_uniform(&rng) - 0.5, e));
+		/* The largest scales for small x, small ones for large x. */
 		for (int64_t n = 0; n < spec.n; n++)
 			for (int64_t g = 0; g < spec.k / 16; g++)
 				*nib_nvfp4_scale(&p->b, 0, n, g) =
-				    (uint8_t)rng_below(&rng, 0x38);
+				    e < 0 ? 0x7e : (uint8_t)rng_below(&rng, 16);
 		run_everywhere(&d, false, "ends");
 		dense_free(&d);
 	}

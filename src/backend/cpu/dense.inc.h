@@ -13,7 +13,8 @@
  *     into the cache, all further tiles find them there.  With FOLDED expanded
  *     weights have the scale in them and steps add to the sum itself: one
  *     instruction in nine is saved, and the order is another.
- *   direct (rows <= DIRECT_ROWS): weights are decoded in registers.
+ *   direct (rows <= DIRECT_ROWS): weights are decoded in registers.  Not for
+ *     rows with CPU_ROW_WIDE, where the scale must be in each product.
  *
  * The including file defines, beside CPU_GEMM_OPS, V_COLS, TILE_ROWS,
  * TILE_VECS, ROW_STEP, DIRECT_ROWS and the primitives on vfloat of gemm.inc.h,

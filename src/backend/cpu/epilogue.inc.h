@@ -145,7 +145,7 @@ finish_row(const struct cpu_item *item, int64_t row, int64_t col, int64_t cols,
 	else
 		for (int64_t j = 0; j < cols; j++)
 			x[j] = sums[j] * factor * alpha;
-	if (item->nan_rows[row])
+	if (item->row_flags[row] & CPU_ROW_NAN)
 		nan = UINT64_MAX;
 	if (nan)
 		for (int64_t j = 0; j < cols; j++)

@@ -46,6 +46,11 @@ struct cpu_weights {
 	struct cpu_rows rows;
 };
 
+/* The whole row is NaN. */
+#define CPU_ROW_NAN 1
+/* Values whose products with codes alone may leave the range of fp32. */
+#define CPU_ROW_WIDE 2
+
 struct cpu_item {
 	int64_t m, n, blocks;
 	/* A is a, or x where the activations are not NVFP4. */
@@ -59,12 +64,12 @@ struct cpu_item {
 	char *c;
 	int64_t c_row_stride_bytes;
 	enum nib_dtype dtype;
-	/* A in the backend's order (pack_rows), and a flag a row: is NaN. */
+	/* A in the backend's order (pack_rows), and CPU_ROW_ flags a row. */
 	union {
 		struct cpu_record *records;
 		void *packed_a;
 	};
-	uint8_t *nan_rows;
+	uint8_t *row_flags;
 	/* How it is cut. */
 	int64_t unit_rows, row_units, col_units, first_unit;
 };
@@ -78,7 +83,7 @@ struct cpu_gemm_ops {
 	int64_t direct_rows;
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
-	/* Rows m0 .. m0+rows-1 of A into item->packed_a and nan_rows. */
+	/* Rows m0 .. m0+rows-1 of A into item->packed_a and row_flags. */
 	void (*pack_rows)(const struct cpu_item *item, int64_t m0,
 			  int64_t rows);
 	/*

@@ -15,7 +15,7 @@
  * A unit's bits do not depend on the thread that multiplies it, so results do
  * not depend on the number of threads.
  *
- * Workspace: [items][records][nan_rows][shares][scratch], the last two once a
+ * Workspace: [items][records][row_flags][shares][scratch], the last two once a
  * thread.
  */
 #include "multiply.h"
@@ -33,7 +33,7 @@ struct cpu_plan {
 	const struct cpu_gemm_ops *ops; /* of the device, for this kind of A */
 	int64_t items;
 	/* Offsets into the workspace. */
-	size_t items_at, records_at, nan_at, shares_at, scratch_at;
+	size_t items_at, records_at, flags_at, shares_at, scratch_at;
 	size_t scratch_bytes;
 };
 
@@ -255,7 +255,7 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	fits = needs.fits && grow(&at, needs.items, sizeof(struct cpu_item));
 	plan->records_at = at;
 	fits = fits && grow(&at, needs.records, ops->record_bytes);
-	plan->nan_at = at;
+	plan->flags_at = at;
 	fits = fits && grow(&at, needs.rows, 1);
 	plan->shares_at = at;
 	fits = fits && grow(&at, cpu->threads, sizeof(struct share));
@@ -472,7 +472,7 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 {
 	const struct cpu_device *cpu = cpu_device(plan->base.device);
 	char *records = workspace + plan->records_at;
-	uint8_t *nan_rows = (uint8_t *)workspace + plan->nan_at;
+	uint8_t *row_flags = (uint8_t *)workspace + plan->flags_at;
 	struct run run = {
 	    .ops = plan->ops,
 	    .dual = plan->base.op == NIB_DUAL_GEMM,
@@ -485,10 +485,10 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 
 	for (int64_t i = 0; i < count; i++) {
 		items[i].packed_a = records;
-		items[i].nan_rows = nan_rows;
+		items[i].row_flags = row_flags;
 		records += (size_t)(items[i].m * items[i].blocks) *
 			   plan->ops->record_bytes;
-		nan_rows += items[i].m;
+		row_flags += items[i].m;
 		run.rows += items[i].m;
 	}
 	run.units =

@@ -95,7 +95,7 @@ static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
 		}
 		PACK_RECORD(codes, scale, out);
 	}
-	item->nan_rows[i] = has_nan;
+	item->row_flags[i] = has_nan ? CPU_ROW_NAN : 0;
 }
 
 /* One row's codes and scales into column n of a panel. */

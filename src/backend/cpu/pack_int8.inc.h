@@ -85,5 +85,5 @@ static inline void pack_row(const struct cpu_item *item, int64_t i,
 		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_FP16);
 	else
 		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_BF16);
-	item->nan_rows[i] = has_nan;
+	item->row_flags[i] = has_nan ? CPU_ROW_NAN : 0;
 }

@@ -406,6 +406,16 @@ static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
 		finish_direct(item, dual, n0, cols, scratch);
 }
 
+static bool is_direct(const struct cpu_item *item)
+{
+	if (item->m > DIRECT_ROWS)
+		return false;
+	for (int64_t i = 0; i < item->m; i++)
+		if (item->row_flags[i] & CPU_ROW_WIDE)
+			return false;
+	return true;
+}
+
 static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
 		     int64_t n0, void *memory)
 {
@@ -414,7 +424,7 @@ static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
 	struct scratch scratch;
 
 	cut_scratch(item, dual, memory, &scratch);
-	if (item->m <= DIRECT_ROWS)
+	if (is_direct(item))
 		multiply_direct(item, dual, n0, &scratch);
 	else
 		multiply_blocked(item, dual, m0, rows, n0, &scratch);

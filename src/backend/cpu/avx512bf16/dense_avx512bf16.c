@@ -76,16 +76,39 @@ static inline __attribute__((always_inline)) __m512i fold(__m512i codes, int i,
 				       high);
 }
 
-/* Elements k and k + 4 of each eight beside each other. */
-static inline void pack_pairs(const uint8_t *x, struct cpu_bf16_record *out)
+/*
+ * Sizes below 2^-117, whose products with codes and their sums may be flushed
+ * before a large scale is applied, or from 2^121 on, of which a block's sum may
+ * overflow before a small one is: as bits, without the sign.
+ */
+static inline __m128i leaves_range(__m128i x)
 {
+	const __m128i size = _mm_and_si128(x, _mm_set1_epi16(0x7fff));
+	const __m128i zero = _mm_setzero_si128();
+	const __m128i is_small =
+	    _mm_and_si128(_mm_cmpgt_epi16(size, zero),
+			  _mm_cmplt_epi16(size, _mm_set1_epi16(0x0500)));
+	const __m128i is_large =
+	    _mm_and_si128(_mm_cmpgt_epi16(size, _mm_set1_epi16(0x7bff)),
+			  _mm_cmplt_epi16(size, _mm_set1_epi16(0x7f80)));
+
+	return _mm_or_si128(is_small, is_large);
+}
+
+/* Elements k and k + 4 of each eight beside each other. */
+static inline uint8_t pack_pairs(const uint8_t *x, struct cpu_bf16_record *out)
+{
+	__m128i wide = _mm_setzero_si128();
+
 	for (int z = 0; z < 2; z++) {
 		const __m128i v = _mm_loadu_si128((const void *)(x + 16 * z));
 
+		wide = _mm_or_si128(wide, leaves_range(v));
 		_mm_storeu_si128(
 		    (void *)(out->word + 4 * z),
 		    _mm_unpacklo_epi16(v, _mm_unpackhi_epi64(v, v)));
 	}
+	return _mm_movemask_epi8(wide) ? CPU_ROW_WIDE : 0;
 }
 
 #include "backend/cpu/pack_vector.inc.h"
