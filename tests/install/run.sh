@@ -111,6 +111,13 @@ readme_program() {
 		LD_LIBRARY_PATH=$libdir "$work/readme"
 }
 
+# example FILE.c: it says itself whether its results are right.
+example() {
+	with_pkg_config "$work/example" "$source/examples/$1" \
+		pkg-config --libs nibblas &&
+		LD_LIBRARY_PATH=$libdir "$work/example"
+}
+
 # Builds with assertions have debugging data as well.
 is_small() {
 	strip -o "$work/stripped.so" "$libdir/libnibblas.so" &&
@@ -165,6 +172,7 @@ else
 	check 'libnibblas.so has at most 1 MB' is_small 1000000
 fi
 check 'the program of README.md builds and runs' readme_program
+check 'examples/linear.c builds and is right' example linear.c
 check 'installs again' stage
 check 'uninstalls what it installed and nothing else' uninstalls
 exit $bad
