@@ -251,12 +251,16 @@ NIB_API void nib_device_close(struct nib_device *device);
  * docs/numerics.md derives a bound for each.
  */
 enum nib_arithmetic {
-	/* The 16 products of a block are summed exactly, blocks in fp32. */
+	/*
+	 * The 16 products of a block are summed exactly, blocks in fp32.  With
+	 * NIB_ACTIVATIONS_DENSE every product is added in fp32.
+	 */
 	NIB_ARITHMETIC_BLOCKS = 0,
 	/*
-	 * A tensor core adds 16 fp16 products to the accumulator at a time and
-	 * cuts off what is below 2^-25 of the largest of these 17 numbers.
-	 * Kernels for few rows are more exact and keep this bound too.
+	 * A tensor core adds 16 products of fp16 or bf16 to the accumulator at
+	 * a time and cuts off what is below 2^-25 of the largest of these 17
+	 * numbers.  Kernels for few rows are more exact and keep this bound
+	 * too.
 	 */
 	NIB_ARITHMETIC_FP16_TENSOR = 1,
 	/*
@@ -441,8 +445,9 @@ enum nib_activations {
 	NIB_ACTIVATIONS_NVFP4 = 0,
 	/*
 	 * W4A16: A is the view x, of fp16 or bf16; on "cpu" also of fp32.  Its
-	 * values are multiplied as they are.  An inf or a NaN follows IEEE 754:
-	 * inf * 0 is NaN.  On "cuda" the strides of x are multiples of 8.
+	 * values are multiplied as they are, but a device may take a subnormal
+	 * bf16 for zero.  An inf or a NaN follows IEEE 754: inf * 0 is NaN.  On
+	 * "cuda" the strides of x are multiples of 8.
 	 */
 	NIB_ACTIVATIONS_DENSE = 1,
 	/*
@@ -603,11 +608,11 @@ struct nib_run_options {
  * them as runs do.
  *
  * The same inputs give the same bits for any number of threads, instruction
- * set, order of a group and neighbours in it.  A plan on "cpu" that says
- * "vdpbf16ps" (x of bf16 on AMD's processors with AVX512_BF16) sums in an order
- * of its own, and few rows in another one than many.  On "cuda" this holds
- * among groups; plans of one matrix, and a MoE whose experts have few rows, sum
- * in another order.
+ * set, order of a group and neighbours in it.  There are two exceptions.  On
+ * "cpu" x of bf16 may be summed by vdpbf16ps, as the plan's explanation says
+ * then: in an order of its own, and few rows in another one than many.  On
+ * "cuda" the sentence holds among groups; plans of one matrix, and a MoE whose
+ * experts have few rows, sum in another order.
  *
  * On failure every c is unchanged, except that on "cuda" the driver may refuse
  * a launch of a large group after others were enqueued.
@@ -649,9 +654,9 @@ struct nib_check_options {
 	int64_t sample_rows;
 	uint64_t seed;
 	/*
-	 * The bound to hold: nib_device_info.arithmetic of the device.  One
-	 * that is derived for no device that multiplies such an A is
-	 * NIB_UNSUPPORTED.
+	 * The bound to hold: nib_device_info.arithmetic of the device.
+	 * NIB_UNSUPPORTED if no device with this arithmetic multiplies the A of
+	 * the problems.
 	 */
 	enum nib_arithmetic arithmetic;
 };
