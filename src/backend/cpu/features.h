@@ -7,7 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ops.h"
+/* Narrowest first: a level implies those before it. */
+enum cpu_isa {
+	CPU_SCALAR,
+	CPU_AVX2,     /* avx2 fma f16c */
+	CPU_AVX512BW, /* avx512 f bw dq vl */
+	CPU_AVX512,   /* avx512bw + vnni vbmi */
+	CPU_ISA_COUNT,
+};
 
 /* "scalar", "avx2", "avx512bw", "avx512". */
 const char *cpu_isa_name(enum cpu_isa isa);

@@ -8,19 +8,9 @@
 #ifndef NIB_CPU_OPS_H
 #define NIB_CPU_OPS_H
 
-#include <stdbool.h>
-
+#include "features.h"
 #include "gemm_ops.h"
 #include "quantize_ops.h"
-
-/* Narrowest first: a level implies those before it. */
-enum cpu_isa {
-	CPU_SCALAR,
-	CPU_AVX2,     /* avx2 fma f16c */
-	CPU_AVX512BW, /* avx512 f bw dq vl */
-	CPU_AVX512,   /* avx512bw + vnni vbmi */
-	CPU_ISA_COUNT,
-};
 
 struct cpu_ops {
 	struct cpu_gemm_ops gemm;
