@@ -313,7 +313,7 @@ static int use_floats(struct runner *r, const struct tensor_source *source)
 	r->problem.activations = cli_activations_kind(activations);
 	*x = (struct nib_dense){
 	    .dtype = dtype, .rows = source->rows, .cols = source->k};
-	if (elems)
+	if (elems) /* r frees what was rounded.  NOLINTNEXTLINE(*Malloc) */
 		x->data = stage(r, data, elems * nib_dtype_bytes(dtype), &err);
 	if (elems && !x->data)
 		return cli_fail(source->name, &err);
