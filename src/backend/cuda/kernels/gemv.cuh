@@ -33,7 +33,7 @@
  * Variants: M = 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a
  * multiple of 32), and 1_any, 4_any for the others.
  *
- * Roofline: the rate of memory.  Registers: 101 to 159 (docs/kernels.md), so
+ * Roofline: the rate of memory.  Registers: 99 to 163 (docs/kernels.md), so
  * that NIB_GEMV_CTAS CTAs are resident on an SM (3 of 4_any).  There are no
  * mbarriers: a warp waits for its own cp.async groups; __syncthreads() lies
  * around the conversion of A and before the warps' accumulators are added.
