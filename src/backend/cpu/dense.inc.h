@@ -76,6 +76,12 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k,
 	}
 }
 
+/* Those of an expanded k-block, unless FOLDED. */
+TILE_INLINE const float *scales_at(const char *expanded)
+{
+	return (const float *)(expanded + EXPANDED_CODES);
+}
+
 /* sum[row][vector] += one k-block, for the `step` rows from a. */
 TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 			  vfloat (*sum)[TILE_VECS])
@@ -97,15 +103,13 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 				    dot_step(dot[i][v], w[v], a[i].word[g]);
 	}
 	UNROLLED (i, step)
-		UNROLLED (v, TILE_VECS) {
-			const float *s =
-			    (const float *)(expanded + EXPANDED_CODES +
-					    v * V_BYTES);
-
-			sum[i][v] = FOLDED ? dot[i][v]
-					   : fma_float(dot[i][v], load_float(s),
-						       sum[i][v]);
-		}
+		UNROLLED (v, TILE_VECS)
+			sum[i][v] =
+			    FOLDED ? dot[i][v]
+				   : fma_float(dot[i][v],
+					       load_float(scales_at(expanded) +
+							  v * V_COLS),
+					       sum[i][v]);
 }
 
 /*
