@@ -536,7 +536,6 @@ static void moe_of(struct bed *bed, int64_t experts, int64_t rows,
 static void moe_plans(void)
 {
 	struct nib_moe_problem moe;
-	struct nib_plan *none = NULL;
 	struct bed bed;
 	int before;
 
@@ -559,24 +558,51 @@ static void moe_plans(void)
 		/* Each of 100 experts may have a token, in its own 16 rows. */
 		assert_true(workspace(&bed) >= 100 * 16 * ROW_BYTES);
 	}
-	moe_of(&bed, 1025, 100, &moe);
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
-					     &none, &bed.err),
+	free_bed(&bed);
+}
+
+static void refused_moe(struct bed *bed, const struct nib_moe_problem *moe,
+			const char *part)
+{
+	struct nib_plan *none;
+
+	assert_int_equal(nib_plan_create_moe(bed->device, NIB_GEMM, moe, NULL,
+					     &none, &bed->err),
 			 NIB_UNSUPPORTED);
-	assert_non_null(strstr(bed.err.message, "1025 experts"));
+	assert_non_null(strstr(bed->err.message, part));
 	assert_null(none);
-	moe_of(&bed, 1, 1, &moe);
+}
+
+/* What the kernels of an MoE take. */
+static void moe_limits(void)
+{
+	static const struct nib_plan_options mine = {
+	    .struct_bytes = sizeof(mine), .caller_workspace = 1};
+	struct nib_moe_problem moe;
+	struct bed bed;
+
+	make_bed(&bed);
+	moe_of(&bed, 1025, 100, &moe);
+	refused_moe(&bed, &moe,
+		    "moe: 1025 experts, 100 rows, which are 1712 when each "
+		    "expert's are padded: must be at most 1024 experts and ");
+	moe_of(&bed, 32, 1, &moe);
 	moe.a.k = moe.b.k = 0;
-	moe.b.rows = moe.c.cols = INT32_MAX - 510;
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
-					     &none, &bed.err),
-			 NIB_UNSUPPORTED);
-	assert_non_null(strstr(bed.err.message, "2^31 - 512"));
-	moe.b.rows = moe.c.cols = INT32_MAX - 511;
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
-					     &none, &bed.err),
+	moe.a.rows = moe.c.rows = INT32_MAX - 511;
+	refused_moe(&bed, &moe, "2147483136 rows, which are 2147483648 when");
+	moe.b.batch = 31;
+	nib_plan_free(bed.plan);
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, &mine,
+					     &bed.plan, &bed.err),
 			 NIB_OK);
-	nib_plan_free(none);
+	moe.a.rows = moe.c.rows = 1;
+	moe.b.rows = moe.c.cols = INT32_MAX - 510;
+	refused_moe(&bed, &moe, "2^31 - 512");
+	moe.b.rows = moe.c.cols = INT32_MAX - 511;
+	nib_plan_free(bed.plan);
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &bed.plan, &bed.err),
+			 NIB_OK);
 	free_bed(&bed);
 }
 
@@ -762,6 +788,7 @@ int main(int argc, char **argv)
 	    {"strides_of_scales", strides_of_scales},
 	    {"packed_weights", packed_weights},
 	    {"moe_plans", moe_plans},
+	    {"moe_limits", moe_limits},
 	    {"moe_tiles", moe_tiles},
 	    {"gemv_alignment", gemv_alignment},
 	    {"failed_launch", failed_launch},

@@ -174,10 +174,34 @@ static void experts(void)
 	bed_free(&bed);
 }
 
+/* A block of 128 rows for each expert, and one for what is left. */
+static void limits(void)
+{
+	struct nib_moe_problem moe;
+	struct nib_plan *none;
+	struct bed bed;
+
+	bed_make(&bed);
+	moe = make_moe(&bed, &cases[0]);
+	moe.a.rows = moe.c.rows = INT32_MAX - 511;
+	moe.b.batch = 3;
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+					     &none, &bed.err),
+			 NIB_UNSUPPORTED);
+	assert_string_equal(bed.err.message,
+			    "moe: 3 experts, 2147483136 rows, which are "
+			    "2147483648 when each expert's are padded: must be "
+			    "at most 1024 experts and 2^31 - 1 padded rows on "
+			    "a GPU");
+	assert_null(none);
+	bed_free(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
 	    {"experts", experts},
+	    {"limits", limits},
 	};
 
 	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

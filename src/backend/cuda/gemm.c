@@ -542,16 +542,10 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	    make_shape("moe", -1, &moe->a, moe->activations ? &moe->x : NULL, b,
 		       b2, &moe->c, &shape, err);
 
-	if (status)
+	if (!status)
+		status = cuda_check_experts(experts, rows, padded, err);
+	if (status || rows == 0 || shape.n == 0)
 		return status;
-	if (experts > NIB_GEMM_EXPERTS || padded > INT32_MAX)
-		return nib_fail_argument(
-		    err, NIB_UNSUPPORTED, "moe",
-		    ": %lld experts, %lld rows: at most %d "
-		    "experts and 2^31 - 16385 rows on a GPU",
-		    (long long)experts, (long long)rows, NIB_GEMM_EXPERTS);
-	if (rows == 0 || shape.n == 0)
-		return NIB_OK;
 	gemm->matrices = calloc(1, sizeof(*gemm->matrices));
 	chunk = gemm->chunks = calloc(1, sizeof(*chunk));
 	if (!gemm->matrices || !chunk)

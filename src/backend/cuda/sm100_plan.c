@@ -462,16 +462,10 @@ static enum nib_status plan_moe(struct cuda_device *device,
 	enum nib_status status =
 	    check_operands("moe", -1, plan->op, &stacks, err);
 
-	if (status)
+	if (!status)
+		status = cuda_check_experts(experts, rows, padded, err);
+	if (status || rows == 0 || stacks.c.cols == 0)
 		return status;
-	if (experts > NIB_GEMM_EXPERTS || padded > INT32_MAX)
-		return nib_fail_argument(
-		    err, NIB_UNSUPPORTED, "moe",
-		    ": %lld experts, %lld rows: at most %d "
-		    "experts and 2^31 - 131201 rows on a GPU",
-		    (long long)experts, (long long)rows, NIB_GEMM_EXPERTS);
-	if (rows == 0 || stacks.c.cols == 0)
-		return NIB_OK;
 	gemm->entries = calloc(1, sizeof(*gemm->entries));
 	chunk = gemm->chunks = calloc(1, sizeof(*chunk));
 	if (!gemm->entries || !chunk)

@@ -122,6 +122,20 @@ int32_t cuda_tiles_most_m(const struct nib_gemm_tile *tiles, int64_t count)
 	return most;
 }
 
+enum nib_status cuda_check_experts(int64_t experts, int64_t rows,
+				   int64_t padded, struct nib_error *err)
+{
+	if (experts <= NIB_GEMM_EXPERTS && padded <= INT32_MAX)
+		return NIB_OK;
+	return nib_fail_argument(err, NIB_UNSUPPORTED, "moe",
+				 ": %lld experts, %lld rows, which are %lld "
+				 "when each expert's are padded: must be at "
+				 "most %d experts and 2^31 - 1 padded rows on "
+				 "a GPU",
+				 (long long)experts, (long long)rows,
+				 (long long)padded, NIB_GEMM_EXPERTS);
+}
+
 int32_t cuda_moe_tile_m(int64_t rows, int64_t experts, int32_t least)
 {
 	const int64_t fair = 3 * rows / (2 * experts);

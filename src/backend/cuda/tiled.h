@@ -41,6 +41,13 @@ enum nib_status cuda_tiles_upload(const struct cuda_device *device,
 int32_t cuda_tiles_most_m(const struct nib_gemm_tile *tiles, int64_t count);
 
 /*
+ * What the kernels of an MoE take.  padded: the rows that the workspace has at
+ * most, since only the device knows where experts begin.
+ */
+enum nib_status cuda_check_experts(int64_t experts, int64_t rows,
+				   int64_t padded, struct nib_error *err);
+
+/*
  * Rows of A of an MoE tile: half as many again as an average expert has, since
  * only the device knows the experts' shares; least times a power of two.
  */
