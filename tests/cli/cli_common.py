@@ -3,7 +3,6 @@
 NVFP4 as docs/numerics.md defines it, in plain Python."""
 
 import csv
-import functools
 import io
 import json
 import math
@@ -37,15 +36,6 @@ def fake_gpu():
     backends = json.loads(nib("info", "--format", "json", env=env).stdout)["backends"]
     return env if any(r["open"] and r["backend"].startswith("cuda")
                       for r in backends) else None
-
-
-@functools.lru_cache(maxsize=None)
-def takes(*kinds):
-    """Whether the CPU multiplies by activations of all these kinds, and the oracle
-    checks them."""
-    return not any("(unsupported)" in nib("check", "--shape", "1x1x16",
-                                          "--activations", kind).stderr
-                   for kind in kinds)
 
 
 class NibTest(unittest.TestCase):

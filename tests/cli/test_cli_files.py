@@ -15,7 +15,7 @@ import unittest
 
 from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
                         is_instrumented, load, nib, open_terminal, save, sqnr_db,
-                        takes, tensor, to_e2m1, to_e4m3)
+                        tensor, to_e2m1, to_e4m3)
 from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
 
 
@@ -492,7 +492,6 @@ class Run(ModelTest):
         rows = [values[i * K:][:K] for i in range(6)]
         return self.product(rows, self.weight)
 
-    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
     def test_floats_are_multiplied_as_they_are(self):
         for dtype, kind in (("F32", "fp32"), ("F16", "fp16"), ("BF16", "bf16")):
             x = tensor(dtype, (2, 3, K), self.x)
@@ -506,7 +505,6 @@ class Run(ModelTest):
             self.assertGreater(sqnr_db(self.float_product(floats(x)),
                                        floats(got)), 110)
 
-    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
     def test_floats_are_rounded_to_the_type_asked_for(self):
         tie = [1 + 2 ** -8, 1 + 3 * 2 ** -8, -2 ** -24 * 1.5, 2 ** -25, 65519.0,
                1 + 2 ** -11, 1 + 3 * 2 ** -11]
@@ -523,7 +521,6 @@ class Run(ModelTest):
                      "--activations", kind)
             self.assertEqual(self.output()[2], got)
 
-    @unittest.skipUnless(takes("int8"), "no kernels")
     def test_int8_activations(self):
         """Whatever the file's type."""
         for dtype in ("F32", "F16", "BF16"):
@@ -535,7 +532,6 @@ class Run(ModelTest):
             self.assertGreater(db, 40)
             self.assertLess(db, 70)
 
-    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
     def test_dual_of_floats(self):
         up = "model.layers.0.mlp.up_proj"
         self.run_nib("--tensor2", up, "--activations", "fp32")
@@ -548,7 +544,6 @@ class Run(ModelTest):
     def x32(self):
         return floats(load(self.path("x"))[0]["x"])
 
-    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
     def test_inf_of_floats_follows_ieee(self):
         self.x[3] = math.inf
         save(self.path("x"), {"x": tensor("F32", (6, K), self.x)})
@@ -560,7 +555,6 @@ class Run(ModelTest):
         self.assertFalse(any(map(math.isfinite, out[:ROWS])))
         self.assertTrue(all(map(math.isfinite, out[ROWS:])))
 
-    @unittest.skipUnless(takes("bf16", "fp16", "fp32"), "no kernels")
     def test_beyond_fp16_is_told(self):
         self.x[3] = 65520.0
         save(self.path("x"), {"x": tensor("F32", (6, K), self.x)})

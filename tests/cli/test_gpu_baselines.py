@@ -102,6 +102,17 @@ class DryRun(NibTest):
         self.assertIn("5 passed, 0 failed", text)
         self.assertIn("--packed", rows[0]["command"])
 
+    def test_activations(self):
+        kinds = ["nvfp4", "fp16", "bf16"]
+        text, rows = self.dry_run("--activations", ",".join(kinds), "--only",
+                                  "G3,D1,V2,E8", "--no-baselines")
+        self.assertEqual([r["activations"] for r in rows], 4 * kinds)
+        self.assertIn("12 passed, 0 failed", text)
+        for nvfp4, fp16, bf16 in zip(*[iter(rows)] * 3):
+            self.assertGreater(fp16["bytes"], nvfp4["bytes"])
+            self.assertEqual(fp16["bytes"], bf16["bytes"])
+            self.assertIn(" --activations bf16", bf16["command"])
+
     def test_presets(self):
         for preset, only in (("decode", "A1,S16"), ("experts", "P1,R4")):
             text, rows = self.dry_run("--preset", preset, "--only", only,
