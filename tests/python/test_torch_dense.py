@@ -429,6 +429,33 @@ class Traced(DenseTest):
                                            activations=kind)
             self.assertEqual((self.made(group), self.made(group)), (1, 0))
 
+    def test_a_known_plan_reads_the_tensors_of_the_call(self):
+        t = self.torch
+        b, _, _ = self.operand(32, 64)
+        stack, offsets = [x[None] for x in b], t.tensor([0, 8]).int()
+        weights = self.package.pack(*b)
+        inputs = [t.randn(8, 64) for _ in range(3)]
+        for call in (
+                lambda x: self.ops.gemm(x, None, *b),
+                lambda x: self.ops.gemv(x[0], None, *b),
+                lambda x: self.ops.gemm_packed(x, None, weights.number, 32),
+                lambda x: self.ops.dual_gemm(x, None, *b, *b),
+                lambda x: self.ops.group_gemm([x], None, *([y] for y in b))[0],
+                lambda x: self.ops.moe_gemm(x, None, *stack, offsets),
+                lambda x: self.ops.moe_dual_gemm(x, None, *stack, *stack,
+                                                 offsets),
+                lambda x: t.from_numpy(nibblas.gemm(x.numpy(), None, *b)),
+                lambda x: t.from_numpy(nibblas.moe_gemm(x.numpy(), None, *stack,
+                                                        offsets))):
+            got, want = [call(x) for x in inputs], []
+            for x in inputs:
+                _plans.cache.clear()
+                weights.plans.clear()
+                want.append(call(x))
+            for one, other in zip(got, want):
+                self.assertTrue(t.equal(one, other))
+            self.assertFalse(t.equal(got[0], got[1]))
+
     def test_a_known_size_is_still_refused_for_codes(self):
         t = self.torch
         b, _, _ = self.operand(32, 64)
