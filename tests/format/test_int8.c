@@ -55,8 +55,10 @@ static void block_is_right(const float *x)
 	const float scale = nib_int8_block(codes, x);
 	double amax = 0;
 
+	/* With fmax() gcc 12 for aarch64 ends by an internal error. */
 	for (int i = 0; i < NIB_BLOCK; i++)
-		amax = fmax(amax, fabs((double)x[i]));
+		if (fabs((double)x[i]) > amax)
+			amax = fabs((double)x[i]);
 	if ((double)scale != slow_scale(amax))
 		fail_msg("amax %a: scale is %a, not %a", amax, (double)scale,
 			 slow_scale(amax));
