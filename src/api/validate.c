@@ -56,7 +56,7 @@ resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
 
 /* ---- A ------------------------------------------------------------------- */
 
-/* Where the sizes of A are: in an NVFP4 view or in a dense one. */
+/* The names of the fields that hold the sizes of A, in a or in x. */
 struct a_names {
 	const char *view, *rows, *k, *batch;
 };

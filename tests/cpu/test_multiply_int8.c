@@ -219,7 +219,7 @@ static void ties(void **state)
 	}
 }
 
-/* Where the scale steps: 127 times each, and the numbers beside. */
+/* The scale steps at 127 times each scale: these numbers and their neighbours. */
 static void steps_of_the_scale(void **state)
 {
 	struct job *job = rounding_job(NIB_FP32, 222 * 8 * 3 / 12, 192);

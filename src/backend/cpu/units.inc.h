@@ -176,7 +176,7 @@ static float *blocked_sums(float *sums, int64_t row, int64_t col)
 	       row % TILE_ROWS * TILE_COLS;
 }
 
-/* Where a chunk finds its weights. */
+/* The weights of a chunk: which memory has them. */
 static void find_source(const struct cpu_item *item,
 			const struct cpu_chunk *chunk, struct scratch *scratch,
 			struct source *source)

@@ -241,7 +241,7 @@ DEVICE void load_steps(const struct weight_reader *r, uint32_t base,
 		load_weights<DUAL, A>(r, base, step + i, a[i]);
 }
 
-/* Where a consumer is in a weight stage. */
+/* The position of a consumer in a weight stage. */
 struct stage_walk {
 	uint32_t base; /* of the weights that are dequantised next */
 	uint32_t desc, full; /* of the stage's first activations: their barrier */
