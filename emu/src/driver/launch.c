@@ -33,13 +33,18 @@ static uint64_t place_variable(void *context, const struct emu_variable *v,
 	return at;
 }
 
-/* PTX is text; cubins and fat binaries are not. */
+/*
+ * PTX is text; cubins and fat binaries are not, although the first byte of a
+ * fat binary is a letter.
+ */
 static bool is_text(const void *image)
 {
+	static const char fatbin[] = "\x50\xED\x55\xBA";
 	const unsigned char *bytes = image;
 
-	return (bytes[0] >= ' ' && bytes[0] < 0x7F) || bytes[0] == '\n' ||
-	       bytes[0] == '\t' || bytes[0] == '\r';
+	return ((bytes[0] >= ' ' && bytes[0] < 0x7F) || bytes[0] == '\n' ||
+		bytes[0] == '\t' || bytes[0] == '\r') &&
+	       strncmp(image, fatbin, sizeof(fatbin) - 1) != 0;
 }
 
 static void tell(unsigned count, const int *options, void **values,

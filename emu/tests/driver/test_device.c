@@ -104,12 +104,28 @@ static void test_modules(void **state)
 				 "software, of compute capability 10.0");
 }
 
+/* As cuModuleLoadDataEx(3) of a driver that has no code for its GPU. */
+static void test_machine_code(void **state)
+{
+	static const char *const images[] = {
+	    "\177ELF\2\1\1", "\x50\xED\x55\xBA\1\0\x10", "\x50\xED\x55\xBA"};
+	CUmodule module;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(images) / sizeof(*images); i++)
+		assert_int_equal(cuModuleLoadData(&module, images[i]),
+				 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(cuModuleLoadData(&module, "P"),
+			 CUDA_ERROR_INVALID_PTX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_targets),
 	    cmocka_unit_test(test_properties),
 	    cmocka_unit_test(test_modules),
+	    cmocka_unit_test(test_machine_code),
 	};
 
 	if (setenv("NIBEMU_DEVICE", "b300", 1) != 0 ||
