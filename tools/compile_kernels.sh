@@ -6,8 +6,9 @@
 #   PTX             for the software GPU, with line numbers; its first line is
 #                   "// nibblas NAME ID"
 #   PREFIX.cubin    machine code, with line numbers if DEBUG is ON
+#   PREFIX.fatbin   the same, compressed: a third of the bytes
 #   PREFIX.words    NAME, ID and the names of the kernels, which are embedded
-#                   beside the cubin: a library takes no PTX of another build
+#                   beside the fatbin: a library takes no PTX of another build
 #   PREFIX.d        the headers, for the build
 #   PREFIX.log      what ptxas says of registers and spills (kernel_table.py)
 #
@@ -57,5 +58,12 @@ if ! "$nvcc" -cubin "$arch" -O3 -Xptxas -v,-warn-spills \
 	exit 1
 fi
 rm -f "$prefix.raw" "$prefix.bare.ptx"
+# LZ4, which every driver unpacks; before 12.8 nvcc knew nothing else and has no
+# option for it.
+mode=-compress-mode=speed
+"$nvcc" --help | grep -q -e --compress-mode || mode=
+# shellcheck disable=SC2086
+"$nvcc" -fatbin "$arch" -Xfatbin=--compress-all $mode -o "$prefix.fatbin" \
+	"$prefix.cubin"
 # ptxas calls it information that it gave up the overlap of wgmma (C75xx).
 grep -E 'warning|error|C75[0-9][0-9]' "$prefix.log" >&2 || true

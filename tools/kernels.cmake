@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The GPU kernels: each of src/backend/cuda/kernels/*.cu becomes a cubin for the
-# architecture that its name begins with, which nib_images embeds, and PTX.  Without
+# The GPU kernels: each of src/backend/cuda/kernels/*.cu becomes machine code for
+# the architecture that its name begins with, which nib_images embeds, and PTX.  Without
 # nvcc, or with NIB_CUDA=OFF, the table of images is empty, and the CUDA backend says
 # why it is closed.
 set(NIB_CUDA AUTO CACHE STRING
@@ -34,7 +34,7 @@ endif()
 option(NIB_CUDA_LINEINFO
   "Line numbers in the GPU kernels, for Nsight Compute: 6 MB" OFF)
 
-# A cubin and the words of tools/compile_kernels.sh are embedded; the PTX, which is
+# A fat binary and the words of tools/compile_kernels.sh are embedded; the PTX, which is
 # for the software GPU alone, lies in the folder nibblas beside its library.
 set(kernels_dir ${PROJECT_BINARY_DIR}/kernels)
 set(NIB_PTX_DIR ${PROJECT_BINARY_DIR}/nibblas)
@@ -49,7 +49,7 @@ foreach(source ${nib_kernels})
   set(prefix ${kernels_dir}/${name})
   set(ptx ${NIB_PTX_DIR}/${name}.ptx)
   add_custom_command(
-    OUTPUT ${prefix}.cubin ${ptx} ${prefix}.words ${prefix}.log
+    OUTPUT ${prefix}.cubin ${prefix}.fatbin ${ptx} ${prefix}.words ${prefix}.log
     COMMAND ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh ${NIB_NVCC} ${source}
       ${prefix} ${ptx} $<IF:$<BOOL:${NIB_CUDA_LINEINFO}>,ON,OFF>
       -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
@@ -57,11 +57,11 @@ foreach(source ${nib_kernels})
     DEPFILE ${prefix}.d
     COMMENT "Compiling the kernels of ${name}.cu"
     VERBATIM)
-  list(APPEND image_files ${prefix}.cubin ${prefix}.words)
+  list(APPEND image_files ${prefix}.fatbin ${prefix}.words)
   list(APPEND ptx_files ${ptx})
   list(APPEND kernel_logs ${prefix}.log)
   string(APPEND image_data "IMAGE(${name}, \"${prefix}\")\n")
-  string(APPEND image_lines "\t{${name}_words, ${name}_cubin},\n")
+  string(APPEND image_lines "\t{${name}_words, ${name}_fatbin},\n")
 endforeach()
 configure_file(tools/images.c.in ${kernels_dir}/images.c @ONLY)
 set_source_files_properties(${kernels_dir}/images.c PROPERTIES

@@ -7,9 +7,9 @@
  * `python -m nibblas.gpumode bundle` packs it into one file with the kernels of
  * libnibblas.so.
  */
-#include "core/error.h"
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
+#include "core/error.h"
 
 #define MOST_IMAGES 16
 
@@ -18,12 +18,12 @@ const struct cuda_image *cuda_images = images;
 
 /*
  * Adds the kernels of one source file, before a device is opened: words and
- * cubin as in struct cuda_image, which must stay and are not copied.  Returns 0
+ * code as in struct cuda_image, which must stay and are not copied.  Returns 0
  * if there is no space for more.
  */
-NIB_API int nib_submission_add(const char *words, const void *cubin);
+NIB_API int nib_submission_add(const char *words, const void *code);
 
-int nib_submission_add(const char *words, const void *cubin)
+int nib_submission_add(const char *words, const void *code)
 {
 	int count = 0;
 
@@ -31,7 +31,7 @@ int nib_submission_add(const char *words, const void *cubin)
 		count++;
 	if (count == MOST_IMAGES)
 		return 0;
-	images[count] = (struct cuda_image){words, cubin};
+	images[count] = (struct cuda_image){words, code};
 	return 1;
 }
 
@@ -50,7 +50,9 @@ static enum nib_status refuse(const char *name,
 {
 	(void)options;
 	(void)device;
-	return nib_fail_argument(err, NIB_UNSUPPORTED, "name", " = '%.32s': only GPUs are in this library", name);
+	return nib_fail_argument(err, NIB_UNSUPPORTED, "name",
+				 " = '%.32s': only GPUs are in this library",
+				 name);
 }
 
 /* A device that cannot be opened needs no other function. */

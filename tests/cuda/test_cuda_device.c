@@ -478,8 +478,9 @@ static void neither_is_taken(void)
 	b.fake->ptx_result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_UNSUPPORTED);
-	check_message(err.message, "the driver (CUDA 13.0) takes neither cubin "
-				   "nor PTX of sm90_first: ptxas fatal : no: ");
+	check_message(err.message,
+		      "the driver (CUDA 13.0) takes neither machine code "
+		      "nor PTX of sm90_first: ptxas fatal : no: ");
 	check_clean(b.fake);
 	/* Not a refusal: the PTX is not tried. */
 	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;

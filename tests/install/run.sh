@@ -162,10 +162,9 @@ check 'man page and completion are there' test -s "$share/man/man1/nib.1" \
 	-a -s "$share/bash-completion/completions/nib" \
 	-a -s "$share/zsh/site-functions/_nib" \
 	-a -s "$share/fish/vendor_completions.d/nib.fish"
-# Kernels are nine tenths of it, and only where nvcc was: 3.2 MB for NVFP4, 3.8 MB for A
-# of fp16 and bf16 on Hopper, not compressed.
+# Kernels are three quarters of it, and only where nvcc was.
 if [ -d "$libdir/nibblas" ]; then
-	check 'libnibblas.so with GPU kernels has at most 8 MB' is_small 8000000
+	check 'libnibblas.so with GPU kernels has at most 4 MB' is_small 4000000
 	check 'the software GPU runs the kernels beside it' \
 		env NIBEMU_SMS=4 "$prefix/bin/nib" check --device emu:h200 \
 		--op gemm --shape 9x20x64

@@ -6,6 +6,8 @@ in for CUDA tensors.  The results are checked here.  Skipped in builds without k
 import ast
 import itertools
 import os
+import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -261,16 +263,16 @@ class Bundles(TorchTest):
         self.assertNotIn("default queue", text)
 
     def test_kernels_are_the_librarys(self):
-        """Machine code is untouched, debugging data gone, and the words name every
-        kernel of it."""
+        """Machine code is what ptxas made, debugging data gone, and the words name
+        every kernel of it."""
         from nibblas._library import library_path
-        with open(library_path(), "rb") as file:
-            library = file.read()
+        folder = os.path.join(os.path.dirname(library_path()), "kernels")
         images = self.bundle.images(library_path())
         names = {name for one in images for name in one.words.split()[2:]}
         self.assertIn("nib_gemm_sm90", names)
         self.assertIn("nib_gemm_pair_few_sm100", names)
-        self.assertFalse([name for name in names if "quantize" in name])
+        self.assertFalse([name for name in names
+                          if re.search("quantize|f16", name)])
         for one in images:
             sections = list(self.bundle._sections(one.cubin))
             code = [(offset, size) for name, _, offset, size in sections
@@ -278,8 +280,12 @@ class Bundles(TorchTest):
             self.assertEqual({name[6:] for name, *_ in sections
                               if name.startswith(".text.")},
                              set(one.words.split()[2:]))
+            name = one.words.split()[0]
+            with open(os.path.join(folder, f"{name}.cubin"), "rb") as file:
+                made = file.read()
             for offset, size in code:
-                self.assertIn(one.cubin[offset:offset + size], library)
+                self.assertEqual(one.cubin[offset:offset + size],
+                                 made[offset:offset + size])
             # ".nv.merc.debug_frame" belongs to code for a family of GPUs, and is
             # left as it is.
             debug = [one.cubin[offset:offset + size] for name, _, offset, size
@@ -288,6 +294,55 @@ class Bundles(TorchTest):
             self.assertFalse(any(map(any, debug)))
         self.assertEqual(self.bundle.hardware(images),
                          "Hopper (H100, H200), Blackwell (B200, B300)")
+
+
+class Fatbin(unittest.TestCase):
+    """Blocks written by hand after lz4_Block_format.md."""
+
+    def setUp(self):
+        from nibblas.gpumode import _fatbin
+        self.fatbin = _fatbin
+
+    def test_lz4(self):
+        for block, want in (
+                (b"\x30abc", b"abc"),
+                (b"\x00", b""),
+                # 15 + 255 + 0 literals.
+                (b"\xf0\xff\x00" + bytes(range(256)) + bytes(14),
+                 bytes(range(256)) + bytes(14)),
+                # A match of 4, then literals.
+                (b"\x60abcdef\x06\x00\x10g", b"abcdefabcdg"),
+                # A match that copies what it writes: 15 + 4 + 1 of "ab".
+                (b"\x2fab\x02\x00\x01\x10c", b"ab" * 11 + b"c")):
+            self.assertEqual(self.fatbin.unpack_lz4(block, len(want)), want)
+
+    def test_refuses(self):
+        for block, size, text in (
+                (b"\x30abc", 4, "3 bytes, and not 4"),
+                (b"\x10a\x02\x00\x00", 6, "a match begins at -1"),
+                (b"\x10a\x00\x00\x00", 6, "a match begins at 1 of 1")):
+            with self.assertRaisesRegex(self.fatbin.FatbinError, text):
+                self.fatbin.unpack_lz4(block, size)
+        with self.assertRaisesRegex(self.fatbin.FatbinError, "no fat binary"):
+            next(self.fatbin.cubins(b"\x7fELF" + bytes(60)))
+
+    def test_plain_and_packed(self):
+        def entry(kind, flags, payload, size):
+            padded = payload + bytes(-len(payload) % 8)
+            return struct.pack("<HHIQIIQQQQQ", kind, 0x0101, 64, len(padded),
+                               len(payload), 0, 0, 0, flags, 0, size) + padded
+
+        def fatbin(*entries):
+            body = b"".join(entries)
+            return self.fatbin.MAGIC + struct.pack("<Q", len(body)) + body
+
+        data = b"before" + fatbin(entry(2, 0x11, b"plain...", 0),
+                                  entry(1, 0x11, b"PTX is left out.", 0),
+                                  entry(2, 0x2011, b"\x60packed", 6)) + b"after"
+        self.assertEqual(list(self.fatbin.cubins(data, 6)),
+                         [b"plain...", b"packed"])
+        with self.assertRaisesRegex(self.fatbin.FatbinError, "zstd"):
+            next(self.fatbin.cubins(fatbin(entry(2, 0x8011, b"packed..", 9))))
 
 
 if __name__ == "__main__":

@@ -19,17 +19,16 @@ from typing import NamedTuple
 import nibblas
 from nibblas import _abi
 from nibblas._library import UnsupportedError, library_path
-from nibblas.gpumode import _tuples
+from nibblas.gpumode import _fatbin, _tuples
 
 # The contest's robot takes no file that is longer, or has this word in it.
 MOST_CHARACTERS = 1_000_000
 FORBIDDEN = "stream"
-EM_CUDA = 190
 ALIGNMENT = 64
 # The GPUs of each architecture, by the first word of its images' names.
 HARDWARE = {"sm90": "Hopper (H100, H200)", "sm100": "Blackwell (B200, B300)"}
-# Kernels that no product needs.
-OTHERS = re.compile("amax|quantize|convert|probe|expert_rows")
+# Kernels that no product of the contest needs.
+OTHERS = re.compile("amax|quantize|convert|probe|expert_rows|_b?f16_")
 STRUCTS = ("nib_error", "nib_nvfp4", "nib_dense", "nib_problem",
            "nib_plan_options", "nib_run_options")
 CONSTANTS = ("NIB_BAD_ARGUMENT", "NIB_TILED_128X4", "NIB_FP16")
@@ -93,19 +92,6 @@ def _sections(elf):
         yield elf[begin:elf.index(0, begin)].decode(), kind, offset, size
 
 
-def _cubin_at(data, begin):
-    """A cubin's bytes; its headers come last or first."""
-    elf = data[begin:]
-    ends = [offset + size for _, kind, offset, size in _sections(elf)
-            if kind != 8]
-    at, = struct.unpack_from("<Q", elf, 40)
-    count, = struct.unpack_from("<H", elf, 60)
-    programs, = struct.unpack_from("<Q", elf, 32)
-    program_size, program_count = struct.unpack_from("<HH", elf, 54)
-    return elf[:max(*ends, at + 64 * count,
-                    programs + program_size * program_count)]
-
-
 def _without_debug(cubin):
     """The same, line numbers and sources zeroed: zeros take no space."""
     out = bytearray(cubin)
@@ -116,16 +102,14 @@ def _without_debug(cubin):
 
 
 def images(path):
-    """The kernels in a libnibblas.so."""
+    """The kernels in a libnibblas.so: their words follow the machine code."""
     with open(path, "rb") as file:
         data = file.read()
     words = {frozenset(match[1].decode().split()[2:]): match[1].decode()
              for match in re.finditer(rb"(\w+ \d+-\d+(?: \w+)+)\0", data)}
     found = {}
-    for match in re.finditer(rb"\x7fELF\x02\x01", data):
-        machine, = struct.unpack_from("<H", data, match.start() + 18)
-        if machine == EM_CUDA:
-            cubin = _cubin_at(data, match.start())
+    for match in re.finditer(re.escape(_fatbin.MAGIC), data):
+        for cubin in _fatbin.cubins(data, match.start()):
             entries = frozenset(name[6:] for name, *_ in _sections(cubin)
                                 if name.startswith(".text."))
             if not all(map(OTHERS.search, entries)):

@@ -35,8 +35,8 @@ def _open_library():
     begin = C.addressof(buffer)
     library = _load(raw[:LIBRARY_BYTES])
     library.buffer = buffer
-    for words, cubin in IMAGES:
-        library.nib_submission_add(words, C.c_void_p(begin + cubin))
+    for words, code in IMAGES:
+        library.nib_submission_add(words, C.c_void_p(begin + code))
     return library
 
 

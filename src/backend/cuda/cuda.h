@@ -76,11 +76,11 @@ enum nib_status cuda_costs_set(struct nib_device *device,
 /*
  * The kernels of one source file.  words, with a space between: the file's
  * name without its suffix, the id of its PTX (tools/compile_kernels.sh), and
- * the names of its kernels.
+ * the names of its kernels.  code is a fat binary, or a cubin.
  */
 struct cuda_image {
 	const char *words;
-	const void *cubin;
+	const void *code;
 };
 /* Ends with NULL words; none at all in a build without nvcc. */
 extern const struct cuda_image *cuda_images;

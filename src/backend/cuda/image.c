@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.c - one source file's kernels as a module: the embedded cubin, or,
- * where the driver takes no machine code (the software GPU), the PTX of the
- * same build from nibblas/NAME.ptx beside the driver's library.  The PTX is for
- * the cubin's GPUs alone, and an NVIDIA driver that could compile it takes the
- * cubin.
+ * image.c - one source file's kernels as a module: the embedded machine code,
+ * or, where the driver takes none (the software GPU), the PTX of the same build
+ * from nibblas/NAME.ptx beside the driver's library.  The PTX is for the same
+ * GPUs alone, and an NVIDIA driver that could compile it takes the machine
+ * code.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -120,11 +120,12 @@ static enum nib_status load_ptx(const struct cuda_device *device,
 		return NIB_OK;
 	log[sizeof(log) - 1] = '\0';
 	make_line(log);
-	snprintf(what, sizeof(what),
-		 "%s: the driver (CUDA %d.%d) takes neither cubin nor PTX of "
-		 "%.*s%s%s",
-		 device->name, cu->version / 1000, cu->version % 1000 / 10,
-		 name_bytes(image), image->words, *log ? ": " : "", log);
+	snprintf(
+	    what, sizeof(what),
+	    "%s: the driver (CUDA %d.%d) takes neither machine code nor PTX of "
+	    "%.*s%s%s",
+	    device->name, cu->version / 1000, cu->version % 1000 / 10,
+	    name_bytes(image), image->words, *log ? ": " : "", log);
 	return cuda_fail(cu, result, what, err);
 }
 
@@ -174,7 +175,7 @@ enum nib_status cuda_image_load(const struct cuda_device *device,
 	const struct cuda_driver *cu = device->driver;
 	char what[192];
 	CUresult result =
-	    cu->cuModuleLoadDataEx(module, image->cubin, 0, NULL, NULL);
+	    cu->cuModuleLoadDataEx(module, image->code, 0, NULL, NULL);
 
 	if (is_refusal(result))
 		return load_beside(device, image, result, module, err);
