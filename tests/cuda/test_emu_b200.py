@@ -4,15 +4,17 @@
 with one bug planted at a time, on the software B200: each must be found on every
 schedule, by a report, by wrong values or by other bits than those without the bug.
 Prints the table: the bug, on how many schedules it was found, and what was said; bugs
-marked "strict" are found with NIBEMU_STRICT=1 alone.  Needs the kernels (nvcc), no
-GPU.
+marked "strict" are found with NIBEMU_STRICT=1 alone.  "all" uses every processor.  Needs the
+kernels (nvcc), no GPU.
 
 A bug is planted in the PTX of the build, where it names the n-th line of an entry that
 matches a pattern: registers have other names after each change of a kernel."""
+import itertools
 import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 BUILD = os.path.dirname(os.environ["NIB"])
 PROGRAM = os.path.join(BUILD, "emu_tiles")
@@ -463,7 +465,7 @@ def count_found(job, rule, right, strict):
 
 
 def try_bug(bug, entries, right, is_bug=True):
-    """True if every schedule finds it, or none what is no bug."""
+    """True if every schedule finds it, or none what is no bug; and its row."""
     name, job = bug[:2]
     mark = "" if is_bug else "no bug: "
     try:
@@ -474,10 +476,9 @@ def try_bug(bug, entries, right, is_bug=True):
             if more > found:
                 found, last, mark = more, text, "strict: "
     except Moved as error:
-        print(f"{name:52} cannot be planted: {error}", flush=True)
-        return False
-    print(f"{name:52} {found} of {SCHEDULES}: {mark}{last}", flush=True)
-    return found == (SCHEDULES if is_bug else 0)
+        return False, f"{name:52} cannot be planted: {error}"
+    return (found == (SCHEDULES if is_bug else 0),
+            f"{name:52} {found} of {SCHEDULES}: {mark}{last}")
 
 
 def main():
@@ -487,21 +488,29 @@ def main():
         return 77
     bugs, harmless = [[b for b in bugs if CHOICE == "all" or CHOICE in b[0] or
                        CHOICE in b[3:]] for bugs in (BUGS, HARMLESS)]
-    right = {}
-    for job in sorted({b[1] for b in bugs + harmless}):
-        for seed in range(1 + (CHOICE == "all") * SCHEDULES):
-            code, bits, text = run(job, seed, None, seed % 2)
+    jobs = sorted({b[1] for b in bugs + harmless})
+    seeds = range(1 + (CHOICE == "all") * SCHEDULES)
+    # Each run is a process: a thread only waits for it.
+    with ThreadPoolExecutor(os.cpu_count() if CHOICE == "all" else 1) as pool:
+        right = {}
+        for job, seed, (code, bits, text) in pool.map(
+                lambda js: (*js, run(*js, None, js[1] % 2)),
+                itertools.product(jobs, seeds)):
             if code == 77:
                 print("skipped:", text.strip())
                 return 77
             if code != 0 or bits != right.setdefault(job, bits):
                 print(f"without a bug, {job}, seed {seed}: {text}")
                 return 1
-    print(f"{'none':52} 0 of {SCHEDULES}")
-    entries = read_ptx()
-    good = [try_bug(b, entries, right) for b in bugs]
-    good += [try_bug(b, entries, right, False) for b in harmless]
-    return 0 if all(good) else 1
+        print(f"{'none':52} 0 of {SCHEDULES}")
+        entries = read_ptx()
+        all_good = True
+        for is_good, row in pool.map(
+                lambda bug: try_bug(bug[0], entries, right, bug[1]),
+                [(b, True) for b in bugs] + [(b, False) for b in harmless]):
+            print(row, flush=True)
+            all_good = all_good and is_good
+    return 0 if all_good else 1
 
 
 if __name__ == "__main__":
