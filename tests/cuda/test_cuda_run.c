@@ -635,12 +635,12 @@ static void kinds_without_kernels(void)
 	free_bed(&bed);
 }
 
-/* Tensor maps step by 16 bytes, which x's strides are multiples of. */
+/* The kernels read x by 16 bytes, which its strides are multiples of. */
 static void strides_of_x(void)
 {
 	static const char rule[] =
 	    ": row_stride_elems = 68, batch_stride_elems = 544: must be "
-	    "multiples of 8 below 2^39 on a GPU";
+	    "multiples of 8 on a GPU";
 	struct nib_error err;
 	struct bed bed;
 	char want[160];

@@ -36,18 +36,32 @@ static int32_t output_flags(const struct nib_dense *c)
 	return row % 16 == 0 && batch % 16 == 0 ? NIB_C_BY_16 : 0;
 }
 
-/* How the kernels take A; of k = 0 nothing is read, by either way. */
-static int32_t a_of(enum nib_activations activations, enum nib_dtype x,
-		    int64_t k)
+static int32_t a_of(enum nib_activations activations, enum nib_dtype x)
 {
-	if (activations == NIB_ACTIVATIONS_NVFP4 || k == 0)
-		return NIB_A_CONVERTED;
+	if (activations == NIB_ACTIVATIONS_NVFP4)
+		return NIB_A_NVFP4;
 	return x == NIB_FP16 ? NIB_A_FP16 : NIB_A_BF16;
 }
 
 static int32_t a_of_problem(const struct nib_problem *p)
 {
-	return a_of(p->activations, p->x.dtype, p->a.k);
+	return a_of(p->activations, p->x.dtype);
+}
+
+/* The kernels read rows of x by 16 bytes. */
+static enum nib_status check_x(const struct nib_dense *x,
+			       struct nib_label label, struct nib_error *err)
+{
+	const int64_t row = x->rows > 1 ? x->row_stride_elems : 0;
+	const int64_t batch = x->batch > 1 ? x->batch_stride_elems : 0;
+
+	if (row % 8 == 0 && batch % 8 == 0)
+		return NIB_OK;
+	return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+			   ": row_stride_elems = %lld, batch_stride_elems = "
+			   "%lld: must be multiples of 8 on a GPU",
+			   (long long)x->row_stride_elems,
+			   (long long)x->batch_stride_elems);
 }
 
 /* x: A, unless that is a. */
@@ -61,7 +75,7 @@ make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
 	    cuda_check_strides(a, nib_label_of(array, index, "a"), err);
 
 	if (!status && x)
-		status = gemm_check_x(x, nib_label_of(array, index, "x"), err);
+		status = check_x(x, nib_label_of(array, index, "x"), err);
 	if (!status)
 		status =
 		    cuda_check_weights(b, nib_label_of(array, index, "b"), err);
@@ -75,7 +89,9 @@ make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
 	    .n = (int32_t)b->rows,
 	    .k = (int32_t)b->k,
 	    .flags = code_flags(b) | output_flags(c),
-	    .a_stride_bytes = nib_nvfp4_row_stride_bytes(a),
+	    .a_stride_bytes =
+		x ? nib_dense_row_stride_elems(x) * X_BYTES
+		  : nib_nvfp4_row_stride_bytes(a),
 	    .a_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(a),
 	    .b_stride_bytes = nib_nvfp4_row_stride_bytes(b),
 	    .b_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b),
@@ -135,10 +151,7 @@ static size_t partials_bytes(int32_t tile_m)
  */
 static size_t divide_workspace(struct gemm_chunk *chunk, int64_t split_tiles)
 {
-	chunk->partials_at =
-	    chunk->a == NIB_A_CONVERTED
-		? activation_bytes(chunk->a_atoms, chunk->most_k)
-		: 0;
+	chunk->partials_at = activation_bytes(chunk->a_atoms, chunk->most_k);
 	chunk->arrivals_at =
 	    chunk->partials_at +
 	    (size_t)split_tiles * partials_bytes(chunk->tile_m);
@@ -231,14 +244,14 @@ static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
 				     CUfunction *function,
 				     struct nib_error *err)
 {
-	static const char *const types[] = {"", "_f16", "_bf16"};
+	const char *type = a == NIB_A_BF16 ? "_bf16" : "";
 	const char *size = a_steps == NIB_SMALL_M_STEPS	   ? "_small_m"
 			   : a_steps == NIB_MEDIUM_M_STEPS ? "_medium_m"
 							   : "";
 	char name[32];
 
 	snprintf(name, sizeof(name), "nib_%s%s%s",
-		 op == NIB_DUAL_GEMM ? "dual" : "gemm", size, types[a]);
+		 op == NIB_DUAL_GEMM ? "dual" : "gemm", size, type);
 	return cuda_kernel(device, name, device->shared_bytes, function, err);
 }
 
@@ -246,15 +259,17 @@ static enum nib_status find_kernels(struct cuda_device *device,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
+	static const char *const convert[] = {"nib_activations",
+					      "nib_activations_f16",
+					      "nib_activations_bf16"};
 	enum nib_status status = NIB_OK;
 
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		struct gemm_chunk *chunk = &gemm->chunks[i];
 
-		if (chunk->a == NIB_A_CONVERTED && !gemm->activations)
-			status = cuda_kernel(device, "nib_activations",
-					     cuda_activations_shared(device),
-					     &gemm->activations, err);
+		status = cuda_kernel(device, convert[chunk->a],
+				     cuda_activations_shared(device),
+				     &chunk->convert, err);
 		if (!status)
 			status = find_multiply(device, gemm->op, chunk->a,
 					       chunk->rings.a_steps,
@@ -263,24 +278,11 @@ static enum nib_status find_kernels(struct cuda_device *device,
 	return status;
 }
 
-/* Maps of A that is taken as it is. */
-static enum nib_status add_maps(const struct nib_plan *plan,
-				struct cuda_gemm *gemm, struct nib_error *err)
-{
-	if (nib_plan_activations(plan) == NIB_ACTIVATIONS_NVFP4)
-		return NIB_OK;
-	gemm->maps = calloc((size_t)gemm->n_matrices + 1, sizeof(*gemm->maps));
-	return gemm->maps
-		   ? NIB_OK
-		   : cuda_no_memory(
-			 (size_t)gemm->n_matrices * sizeof(*gemm->maps), err);
-}
-
 /*
  * Matrices of a problem that are one entry of the plan: 1 up to
  * NIB_GEMM_PROBLEMS of them, which launches hold in a table. A larger batch
  * goes by strides, in equal shares whose converted activations take at most
- * half of the L2.  A batch whose A is taken as it is always goes by strides.
+ * half of the L2.
  */
 static int64_t matrices_at_once(const struct cuda_device *device,
 				const struct nib_problem *p)
@@ -289,14 +291,11 @@ static int64_t matrices_at_once(const struct cuda_device *device,
 	const int64_t atoms = padded_rows(p->a.rows) / NIB_ATOM_ROWS;
 	const int64_t tiles = divide_up(p->a.rows, NIB_TILE_M_STEP) *
 			      divide_up(p->c.cols, NIB_TILE_N);
-	const bool converts = a_of_problem(p) == NIB_A_CONVERTED;
-	int64_t most = INT32_MAX;
+	int64_t most;
 
-	if (batch <= (converts ? NIB_GEMM_PROBLEMS : 1))
+	if (batch <= NIB_GEMM_PROBLEMS)
 		return 1;
-	if (converts)
-		most = device->l2_bytes / 2 /
-		       (int64_t)activation_bytes(atoms, p->a.k);
+	most = device->l2_bytes / 2 / (int64_t)activation_bytes(atoms, p->a.k);
 	if (most > INT32_MAX / tiles)
 		most = INT32_MAX / tiles;
 	if (most < NIB_GEMM_PROBLEMS)
@@ -405,12 +404,9 @@ static int32_t chunk_count(const struct nib_plan *plan,
 {
 	const struct gemm_matrix *x = gemm->matrices + first;
 	const struct nib_problem *p = &plan->problems[x->problem];
-	const int32_t most = a_of_problem(p) == NIB_A_CONVERTED
-				 ? NIB_GEMM_PROBLEMS
-				 : NIB_GEMM_DENSE_PROBLEMS;
 	int32_t count = 1;
 
-	while (x->count == 1 && count < most &&
+	while (x->count == 1 && count < NIB_GEMM_PROBLEMS &&
 	       first + count < gemm->n_matrices && x[count].count == 1) {
 		const struct nib_problem *next =
 		    &plan->problems[x[count].problem];
@@ -557,7 +553,7 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	*chunk = (struct gemm_chunk){
 	    .count = 1,
 	    .experts = (int32_t)experts,
-	    .a = a_of(moe->activations, moe->x.dtype, shape.k),
+	    .a = a_of(moe->activations, moe->x.dtype),
 	    .rows = (int32_t)rows,
 	    .most_k = shape.k,
 	    .a_atoms = padded / 8,
@@ -580,7 +576,7 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 {
 	CUfunction multiply;
 	enum nib_status status =
-	    find_multiply(device, NIB_GEMM, NIB_A_CONVERTED, NIB_LARGE_M_STEPS,
+	    find_multiply(device, NIB_GEMM, NIB_A_NVFP4, NIB_LARGE_M_STEPS,
 			  &multiply, err);
 
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
@@ -611,8 +607,6 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 	if (!status)
 		status = find_kernels(device, gemm, err);
 	if (!status)
-		status = add_maps(plan, gemm, err);
-	if (!status)
 		status =
 		    cuda_tiles_upload(device, &list, &gemm->tiles_data, err);
 	free(list.tiles);
@@ -624,6 +618,5 @@ void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)
 	if (gemm->tiles_data)
 		cuda_free(device, (void *)(uintptr_t)gemm->tiles_data);
 	free(gemm->matrices);
-	free(gemm->maps);
 	free(gemm->chunks);
 }

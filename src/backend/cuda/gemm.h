@@ -20,6 +20,9 @@ struct gemm_matrix {
 	struct nib_gemm_shape shape;
 };
 
+/* Bytes of a value of x: fp16, bf16. */
+#define X_BYTES 2
+
 /* Which kernel multiplies, and how it divides its shared memory. */
 struct gemm_rings {
 	int32_t
@@ -38,7 +41,7 @@ struct gemm_chunk {
 	int32_t batch;	    /* matrices of a batch, else 0 */
 	int32_t batch_rows; /* of each, among the converted activations */
 	int32_t experts;    /* MoE, else 0 */
-	int32_t a;	    /* NIB_A_CONVERTED and so on */
+	int32_t a;	    /* NIB_A_NVFP4 and so on */
 	int32_t rows;	    /* of A of all matrices */
 	int32_t most_k;
 	int64_t a_atoms; /* of the converted activations */
@@ -49,23 +52,15 @@ struct gemm_chunk {
 	int32_t k_slices;
 	int32_t n_arrivals;
 	struct gemm_rings rings;
-	CUfunction multiply;
+	CUfunction convert, multiply;
 	/* In the workspace, behind the converted activations. */
 	size_t partials_at, arrivals_at;
 	struct nib_gemm_tile first_round[NIB_GEMM_CLUSTERS];
 };
 
-/* The maps of a matrix's A that is taken as it is, and what they were made for. */
-struct gemm_maps {
-	uintptr_t address; /* 0: nothing yet */
-	struct nib_a_maps maps;
-};
-
 struct cuda_gemm {
 	enum nib_op op;
-	CUfunction activations;	      /* NULL: no chunk converts A */
 	struct gemm_matrix *matrices; /* that have elements; MoE: one */
-	struct gemm_maps *maps;	      /* of each; NULL: A is NVFP4 */
 	int64_t n_matrices;
 	struct gemm_chunk *chunks;
 	int64_t n_chunks;
@@ -101,20 +96,6 @@ static inline int cuda_activations_shared(const struct cuda_device *device)
 enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				   struct nib_tile_device *clusters,
 				   struct nib_error *err);
-
-/* ---- gemm_maps.c --------------------------------------------------------- */
-
-/* The strides of A that tensor maps take. */
-enum nib_status gemm_check_x(const struct nib_dense *x, struct nib_label label,
-			     struct nib_error *err);
-/*
- * The maps of `matrices` matrices of x from `first` on, unless they are there
- * already.  With the context entered.
- */
-enum nib_status gemm_encode(const struct cuda_device *device,
-			    const struct nib_dense *x, int64_t first,
-			    int64_t matrices, struct gemm_maps *maps,
-			    struct nib_error *err);
 
 /* ---- gemm_launch.c ------------------------------------------------------- */
 

@@ -47,7 +47,9 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
 
 	*out = (struct nib_gemm_pointers){
-	    .a = at(p->a.codes, l * nib_nvfp4_batch_stride_bytes(&p->a)),
+	    .a = p->activations
+		     ? nib_dense_at(&p->x, l, 0, 0)
+		     : at(p->a.codes, l * nib_nvfp4_batch_stride_bytes(&p->a)),
 	    .a_scales =
 		at(p->a.scales, l * nib_nvfp4_scale_batch_stride_bytes(&p->a)),
 	    .c = nib_offset_bytes(
@@ -87,20 +89,39 @@ static void set_strides(enum nib_op op, const struct nib_problem *p,
 			       &args->b2_scale_batch_bytes);
 	if (!args->batch)
 		return;
-	args->a_batch_bytes = nib_nvfp4_batch_stride_bytes(&p->a);
+	args->a_batch_bytes =
+	    p->activations ? nib_dense_batch_stride_elems(&p->x) * X_BYTES
+			   : nib_nvfp4_batch_stride_bytes(&p->a);
 	args->a_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(&p->a);
 	args->c_batch_elems = nib_dense_batch_stride_elems(&p->c);
 }
 
+/* Whether all weights of the launch are packed, and so no kernel writes them. */
+static bool are_packed(const struct cuda_gemm *gemm,
+		       const struct gemm_chunk *chunk,
+		       const struct nib_problem *problems)
+{
+	const struct gemm_matrix *matrices = gemm->matrices + chunk->first;
+
+	for (int32_t i = 0; i < chunk->count; i++) {
+		const struct nib_problem *p = &problems[matrices[i].problem];
+
+		if (!p->b_packed ||
+		    (gemm->op == NIB_DUAL_GEMM && !p->b2_packed))
+			return false;
+	}
+	return true;
+}
+
 /*
- * What the kernels of a launch are given, without maps. problems: of the run;
- * for MoE its stacks as one problem.
+ * What both kernels of a launch are given. problems: of the run; for MoE its
+ * stacks as one problem.
  */
 static void make_params(const struct cuda_gemm *gemm,
 			const struct gemm_chunk *chunk,
 			const struct nib_problem *problems,
 			const struct nib_moe_problem *moe, uint8_t *workspace,
-			struct nib_gemm_dense_launch *params)
+			struct nib_gemm_launch *params)
 {
 	const struct gemm_matrix *matrices = gemm->matrices + chunk->first;
 	struct nib_gemm_args *args = &params->args;
@@ -125,6 +146,7 @@ static void make_params(const struct cuda_gemm *gemm,
 	    .batch_rows = chunk->batch_rows,
 	    .experts = chunk->experts,
 	    .tile_m = chunk->tile_m,
+	    .are_weights_ready = !moe && are_packed(gemm, chunk, problems),
 	};
 	memcpy(args->first, chunk->first_round,
 	       (size_t)chunk->clusters * sizeof(*args->first));
@@ -142,47 +164,12 @@ static void make_params(const struct cuda_gemm *gemm,
 	}
 }
 
-/* The maps of A that is taken as it is: they change with its address alone. */
-static enum nib_status
-set_maps(const struct cuda_device *device, const struct cuda_gemm *gemm,
-	 const struct gemm_chunk *chunk, const struct nib_problem *problems,
-	 struct nib_gemm_dense_launch *params, struct nib_error *err)
-{
-	enum nib_status status = NIB_OK;
-
-	for (int32_t i = 0; i < chunk->count && !status; i++) {
-		const struct gemm_matrix *matrix =
-		    &gemm->matrices[chunk->first + i];
-		struct gemm_maps *maps = &gemm->maps[chunk->first + i];
-
-		status = gemm_encode(device, &problems[matrix->problem].x,
-				     matrix->batch, matrix->count, maps, err);
-		params->maps[i] = maps->maps;
-	}
-	return status;
-}
-
-/* The split-k arrivals, which no kernel before clears. */
-static enum nib_status clear_arrivals(const struct cuda_device *device,
-				      const struct gemm_chunk *chunk,
-				      const uint32_t *arrivals, CUstream stream,
-				      struct nib_error *err)
-{
-	const CUresult result = device->driver->cuMemsetD8Async(
-	    (CUdeviceptr)(uintptr_t)arrivals, 0,
-	    (size_t)chunk->n_arrivals * sizeof(*arrivals), stream);
-
-	return result ? cuda_fail(device->driver, result, device->name, err)
-		      : NIB_OK;
-}
-
 /*
  * A grid whose blocks are all resident may start while the kernel before it
  * ends, two blocks on an SM (cuda_activations_shared()): more blocks on the few
  * SMs that are free by then would be slower (docs/performance-hopper.md).
  */
 static enum nib_status launch_activations(const struct cuda_device *device,
-					  const struct cuda_gemm *gemm,
 					  const struct gemm_chunk *chunk,
 					  void **arguments, CUstream stream,
 					  struct nib_error *err)
@@ -204,13 +191,12 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 		    (unsigned)cuda_activations_shared(device);
 		cuda_may_overlap(&config);
 	}
-	return cuda_launch(device, gemm->activations, config, arguments, err);
+	return cuda_launch(device, chunk->convert, config, arguments, err);
 }
 
 /*
  * The multiply kernel may begin while the activations are converted, and waits
- * for them.  arguments: its parameters, of which one that converts nothing has
- * more.
+ * for them.
  */
 static enum nib_status launch_multiply(const struct cuda_device *device,
 				       const struct gemm_chunk *chunk,
@@ -228,9 +214,7 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	config.hStream = stream;
 	config.attrs = attributes;
 	cuda_set_cluster(&config, NIB_GEMM_PAIR);
-	/* Nothing overlaps with a memset. */
-	if (chunk->a == NIB_A_CONVERTED || chunk->n_arrivals == 0)
-		cuda_may_overlap(&config);
+	cuda_may_overlap(&config);
 	/*
 	 * Split-k slices of a tile wait for each other, so all CTAs must be
 	 * resident, whatever else runs on the GPU.
@@ -249,11 +233,8 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
        const struct nib_problem *problems, const struct nib_moe_problem *moe,
        void *workspace, CUstream stream, struct nib_error *err)
 {
-	/*
-	 * The launch copies its parameters: struct nib_gemm_launch, which lies
-	 * at the beginning, or all of it.
-	 */
-	struct nib_gemm_dense_launch params;
+	/* The launch copies its parameters. */
+	struct nib_gemm_launch params;
 	void *arguments[] = {&params};
 	enum nib_status status = NIB_OK;
 
@@ -261,15 +242,8 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
 		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
 		make_params(gemm, chunk, problems, moe, workspace, &params);
-		if (chunk->a == NIB_A_CONVERTED)
-			status = launch_activations(device, gemm, chunk,
-						    arguments, stream, err);
-		else
-			status = set_maps(device, gemm, chunk, problems,
-					  &params, err);
-		if (!status && chunk->a != NIB_A_CONVERTED && chunk->n_arrivals)
-			status = clear_arrivals(
-			    device, chunk, params.args.arrivals, stream, err);
+		status = launch_activations(device, chunk, arguments,
+					    stream, err);
 		if (!status)
 			status = launch_multiply(device, chunk, arguments,
 						 stream, err);

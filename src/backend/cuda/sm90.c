@@ -70,10 +70,8 @@ static enum nib_status plan(struct cuda_device *device,
 	tiled->k_slices = gemm->k_slices;
 	tiled->clusters = gemm->clusters;
 	tiled->most_matrices = gemm->most_matrices;
-	tiled->kernels = nib_plan_activations(p) == NIB_ACTIVATIONS_NVFP4
-			     ? "two kernels (activation conversion, then the "
-			       "product, which begins meanwhile)"
-			     : "one kernel, which loads A as it is";
+	tiled->kernels = "two kernels (activation conversion, then the product, "
+			 "which begins meanwhile)";
 	return status;
 }
 

@@ -25,11 +25,12 @@
 	"nib_gemv_2_bf16_sm90 nib_gemv_4_bf16_sm90 "                             \
 	"nib_gemv_4_any_bf16_sm90 "
 
-/* A as it is. */
-#define HOPPER_DENSE(type)                                                     \
-	"nib_gemm_" type "_sm90 nib_dual_" type "_sm90 nib_gemm_small_m_" type \
-	"_sm90 nib_dual_small_m_" type "_sm90 nib_gemm_medium_m_" type         \
-	"_sm90 nib_dual_medium_m_" type "_sm90 "
+/* A of fp16 and bf16. */
+#define HOPPER_DENSE                                                           \
+	"nib_activations_f16_sm90 nib_activations_bf16_sm90 "                  \
+	"nib_gemm_bf16_sm90 nib_dual_bf16_sm90 nib_gemm_small_m_bf16_sm90 "    \
+	"nib_dual_small_m_bf16_sm90 nib_gemm_medium_m_bf16_sm90 "              \
+	"nib_dual_medium_m_bf16_sm90 "
 
 #define BLACKWELL                                                              \
 	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                    \
@@ -43,8 +44,7 @@ static const struct cuda_image images[] = {
     {"sm90_first 1-2 kernel_of_first_sm90", "cubin only kernel_of_first_sm90"},
     {"sm100_first 5-6 kernel_of_first_sm100",
      "cubin only kernel_of_first_sm100"},
-    {"sm90_second 3-4 " FORTY HOPPER HOPPER_DENSE("f16") HOPPER_DENSE("bf16")
-	 SHARED("sm90"),
+    {"sm90_second 3-4 " FORTY HOPPER HOPPER_DENSE SHARED("sm90"),
      "cubin"},
     {"sm100_second 7-8 " BLACKWELL SHARED("sm100"), "cubin"},
     {NULL, NULL},

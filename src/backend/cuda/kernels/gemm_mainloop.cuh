@@ -66,11 +66,10 @@ DEVICE uint32_t stage_scale(uint32_t row, bool is_tiled)
 	return is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16;
 }
 
-template <bool DUAL, int A>
+template <bool DUAL>
 DEVICE struct weight_reader reader_of(int32_t flags)
 {
-	/* A lane reads one group of 16 k, or where A is as it is all four. */
-	const uint32_t t = A == NIB_A_CONVERTED ? lane_of_thread() % 4 : 0;
+	const uint32_t t = lane_of_thread() % 4;
 	const uint32_t half = DUAL ? 0 : group_of_thread();
 	const uint32_t row = row_of_thread<DUAL>() % 64;
 	const uint32_t scales =
@@ -93,9 +92,9 @@ DEVICE struct weight_reader reader_of(int32_t flags)
  * The A operands of the four k16 of step `step` of the stage at base: group t
  * of each row.  Behind k are codes and scales of zero.
  */
-template <bool DUAL>
-DEVICE void load_own_group(const struct weight_reader *r, uint32_t base,
-			   uint32_t step, uint32_t (*a)[4])
+template <bool DUAL, int A>
+DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
+			 uint32_t step, uint32_t (*a)[4])
 {
 	/* Two chunks of 16 bytes a step: the swizzle is an exclusive or. */
 	const uint32_t codes = base + (r->codes ^ step * 32);
@@ -108,44 +107,15 @@ DEVICE void load_own_group(const struct weight_reader *r, uint32_t base,
 	    lds_u8(DUAL ? base + r->scales2 + step * r->scale_step2
 			: scales + r->scale_row8) *
 		256;
-	s = cvt_f16x2_e4m3x2(s);
-	dequantize8(low0, low_halves(s), out);
+	s = scale_pair<A>(s);
+	dequantize<A>(low0, low_halves(s), out);
 	a[0][0] = out[0], a[0][2] = out[1], a[1][0] = out[2], a[1][2] = out[3];
-	dequantize8(low1, low_halves(s), out);
+	dequantize<A>(low1, low_halves(s), out);
 	a[2][0] = out[0], a[2][2] = out[1], a[3][0] = out[2], a[3][2] = out[3];
-	dequantize8(high0, high_halves(s), out);
+	dequantize<A>(high0, high_halves(s), out);
 	a[0][1] = out[0], a[0][3] = out[1], a[1][1] = out[2], a[1][3] = out[3];
-	dequantize8(high1, high_halves(s), out);
+	dequantize<A>(high1, high_halves(s), out);
 	a[2][1] = out[0], a[2][3] = out[1], a[3][1] = out[2], a[3][3] = out[3];
-}
-
-/*
- * The same in the order of k, for A as it is: of each group the lane has codes
- * 2t, 2t + 1, 2t + 8 and 2t + 9, which are bytes t and t + 4.
- */
-template <bool DUAL, int A>
-DEVICE void load_all_groups(const struct weight_reader *r, uint32_t base,
-			    uint32_t step, uint32_t (*a)[4])
-{
-	const uint32_t codes = base + (r->codes ^ step * 32);
-	const uint32_t scales = base + r->scales + step * r->scale_step;
-
-	load_row_in_order<A, 0>(codes, lds_32(scales), a);
-	load_row_in_order<A, 1>(
-		codes + (DUAL ? HALF_CODES : 8 * 128),
-		lds_32(DUAL ? base + r->scales2 + step * r->scale_step2
-			    : scales + r->scale_row8),
-		a);
-}
-
-template <bool DUAL, int A>
-DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
-			 uint32_t step, uint32_t (*a)[4])
-{
-	if constexpr (A == NIB_A_CONVERTED)
-		load_own_group<DUAL>(r, base, step, a);
-	else
-		load_all_groups<DUAL, A>(r, base, step, a);
 }
 
 /*
@@ -314,7 +284,7 @@ template <int N, bool DUAL, int A, int AT_ONCE>
 DEVICE void multiply_tile(struct consumer *c, int32_t stages, int32_t flags,
 		     float *d)
 {
-	const struct weight_reader r = reader_of<DUAL, A>(flags);
+	const struct weight_reader r = reader_of<DUAL>(flags);
 	uint32_t a[2][AT_ONCE][4][4];
 
 	load_steps<DUAL, A, AT_ONCE>(&r, await_weights(c), 0, a[0]);

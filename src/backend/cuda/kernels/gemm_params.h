@@ -75,20 +75,13 @@ struct nib_tensor_map {
 };
 
 /*
- * A of a kernel: NVFP4 that nib_activations_sm90 has converted to fp16, or fp16
- * or bf16 as the caller has it (the numbers of enum nib_dtype).
+ * A as the caller has it (fp16 and bf16: the numbers of enum nib_dtype).  NVFP4
+ * becomes fp16; values of 16 bits are only put into another order
+ * (sm90_activations.cuh).
  */
-#define NIB_A_CONVERTED 0
-#define NIB_A_FP16	1
-#define NIB_A_BF16	2
-/*
- * Loads of A by tensor map are of NIB_STEP_K of k and 8, 32 or 128 rows, a map
- * each: as few as a tile's rows allow.
- */
-#define NIB_A_BOXES	    3
-#define NIB_A_BOX_ROWS(box) (NIB_ATOM_ROWS << 2 * (box))
-/* Problems of a launch that takes A as it is: maps are large. */
-#define NIB_GEMM_DENSE_PROBLEMS 16
+#define NIB_A_NVFP4 0
+#define NIB_A_FP16  1
+#define NIB_A_BF16  2
 
 enum nib_gemm_flags {
 	NIB_A_TILED = 1, /* scale layouts */
@@ -177,8 +170,7 @@ struct nib_gemm_args {
 	 * problem and no CTA has two tiles. Their accumulators meet in memory:
 	 * partials has NIB_GEMM_PARTIALS(tile_m) floats for each tile, CTA of
 	 * the pair and slice; arrivals counts the slices stored for each tile
-	 * and CTA, and is cleared before the kernel: by nib_activations_sm90, or
-	 * where A is taken as it is by the host.
+	 * and CTA, and is cleared by the activation conversion kernel.
 	 */
 	int32_t k_slices;
 	float *partials;
@@ -201,25 +193,16 @@ struct nib_gemm_args {
 	struct nib_gemm_tile first[NIB_GEMM_CLUSTERS]; /* rows = 0: no tile */
 	int64_t a_batch_bytes, a_scale_batch_bytes, c_batch_elems;
 	int32_t batch_rows; /* of each matrix among the converted activations */
+	/*
+	 * Whether no kernel before may write the weights: they are packed.
+	 * False for MoE, whose row offsets are read with them.
+	 */
+	int32_t are_weights_ready;
 };
 
 struct nib_gemm_launch {
 	struct nib_gemm_args args;
 	struct nib_gemm_pointers problems[NIB_GEMM_PROBLEMS];
-};
-
-/*
- * The same, and A as it is: maps[i] are of the rows of problem i, [matrix, row,
- * k].
- */
-struct nib_a_maps {
-	struct nib_tensor_map boxes[NIB_A_BOXES];
-};
-
-struct nib_gemm_dense_launch {
-	struct nib_gemm_args args;
-	struct nib_gemm_pointers problems[NIB_GEMM_PROBLEMS];
-	struct nib_a_maps maps[NIB_GEMM_DENSE_PROBLEMS];
 };
 
 #endif

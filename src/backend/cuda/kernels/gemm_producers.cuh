@@ -2,8 +2,8 @@
 /*
  * gemm_producers.cuh - the producer warps.  Two warps load weights with
  * cp.async, whole 128-byte lines, zeros outside the matrix.  One thread loads
- * activations, half of a tile's rows from each CTA of the pair, multicast to
- * both: converted ones by bulk copies, others by tensor map.
+ * converted activations with bulk copies, half of a tile's rows from each CTA
+ * of the pair, multicast to both.
  */
 #ifndef NIB_GEMM_PRODUCERS_CUH
 #define NIB_GEMM_PRODUCERS_CUH
@@ -281,77 +281,13 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 	cp_async_wait_all();
 }
 
-/* ---- activations -> ring --------------------------------- */
-
-/* What fills the ring with a tile's rows of A, from step to step of k. */
-struct activation_source {
-	const uint8_t *from; /* converted: the next step's */
-	int64_t step_bytes;
-	const struct nib_tensor_map *boxes; /* as they are: their maps */
-	int32_t k, row, matrix;
-};
-
-template <int A>
-DEVICE struct activation_source
-open_activations(const struct nib_gemm_args *args,
-		 const struct nib_a_maps *maps, const struct tile_desc *w)
-{
-	const uint32_t half = cluster_ctarank();
-	struct activation_source s;
-
-	if constexpr (A == NIB_A_CONVERTED) {
-		s.from = args->activations +
-			 (w->stage0 * STEPS * args->a_atoms + w->atom) * 1024 +
-			 half * (uint32_t)w->rows * 64;
-		s.step_bytes = args->a_atoms * 1024;
-	} else {
-		s.boxes = maps[w->problem].boxes;
-		s.k = w->stage0 * NIB_WEIGHT_STAGE_K;
-		s.row = w->a_row + (int32_t)half * w->rows / 2;
-		s.matrix = args->batch ? w->matrix : 0;
-	}
-	return s;
-}
-
-/*
- * Half of the tile's rows of one step, `bytes`, into both CTAs of the pair.  MOST:
- * the largest box to try: one thread asks for all boxes, and of small tiles the
- * tries alone took 20 of 84 us (16 x 28672 x 8192 on an H200).
- */
-template <int A, int MOST>
-DEVICE void load_activations(struct activation_source *s, uint32_t to,
-			     uint32_t bytes, uint32_t full)
-{
-	if constexpr (A == NIB_A_CONVERTED) {
-		bulk_copy_multicast(to, s->from, bytes, full, 3);
-		s->from += s->step_bytes;
-	} else {
-		uint32_t left = bytes / 128;
-		int32_t row = s->row;
-
-#pragma unroll
-		for (int32_t box = MOST; box >= 0; box--)
-			for (; left >= NIB_A_BOX_ROWS(box);
-			     left -= NIB_A_BOX_ROWS(box)) {
-				tensor_load_multicast(to, s->boxes + box, s->k,
-						      row, s->matrix, full, 3);
-				to += NIB_A_BOX_ROWS(box) * 128;
-				row += NIB_A_BOX_ROWS(box);
-			}
-		s->k += NIB_STEP_K;
-	}
-}
+/* ---- activations: converted, global (L2) -> ring ------------------------- */
 
 /* Loads half of the tile's rows of A into both CTAs of the pair. */
-template <int A, int A_STEPS>
+template <int A_STEPS>
 DEVICE void produce_activations(const struct nib_gemm_args *args,
-				const struct nib_a_maps *maps,
 				struct gemm_shared *shared, uint32_t a_ring)
 {
-	/* Halves have at most 16, 32 or 128 rows. */
-	constexpr int most = A_STEPS == NIB_SMALL_M_STEPS    ? 0
-			     : A_STEPS == NIB_MEDIUM_M_STEPS ? 1
-							     : 2;
 	const uint32_t half = cluster_ctarank();
 	struct ring ring = {0, 0}, tiles = {0, 0};
 	const struct tile_desc *w;
@@ -363,8 +299,11 @@ DEVICE void produce_activations(const struct nib_gemm_args *args,
 	     advance(&tiles, TILE_SLOTS)) {
 		const uint32_t bytes = (uint32_t)w->rows * 64;
 		const int32_t stages = w->stages * (STEPS / A_STEPS);
-		struct activation_source source =
-			open_activations<A>(args, maps, w);
+		const uint8_t *from =
+			args->activations +
+			(w->stage0 * STEPS * args->a_atoms + w->atom) *
+				1024 +
+			half * bytes;
 
 		release_tile(shared, &tiles);
 		for (int32_t s = 0; s < stages; s++) {
@@ -379,9 +318,9 @@ DEVICE void produce_activations(const struct nib_gemm_args *args,
 			mbarrier_arrive_expect_tx(full,
 						  2 * bytes * A_STEPS);
 			for (int32_t i = 0; i < A_STEPS; i++) {
-				load_activations<A, most>(&source, to, bytes,
-							  full);
+				bulk_copy_multicast(to, from, bytes, full, 3);
 				to += 2 * bytes;
+				from += args->a_atoms * 1024;
 			}
 			advance(&ring, (uint32_t)args->a_stages);
 		}

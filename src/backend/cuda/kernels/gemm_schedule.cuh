@@ -65,7 +65,6 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 	*row = first;
 	w->valid = min((int32_t)tile->rows, m - tile->row);
 	w->atom = (padded_row(e, first) + tile->row) / 8;
-	w->a_row = first + tile->row;
 	return true;
 }
 
@@ -126,7 +125,6 @@ DEVICE bool next_tile(const struct nib_gemm_args *args,
 		s += tile.problem;
 		w->valid = min((int32_t)tile.rows, s->m - tile.row);
 		w->atom = (s->first_row + tile.row) / 8;
-		w->a_row = tile.row;
 		if (args->batch)
 			w->atom += w->matrix * args->batch_rows / 8;
 	}

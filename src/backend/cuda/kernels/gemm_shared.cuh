@@ -60,7 +60,6 @@ struct tile_desc {
 	int32_t rows;	 /* of A, padded to a tile size; 0: no more tiles */
 	int32_t valid;	 /* of them, inside the problem */
 	int32_t atom;	 /* first atom of the converted activations */
-	int32_t a_row;	 /* A as it is: first row of A, in the map */
 	int32_t stage0, stages; /* of k256 */
 	int32_t problem; /* index of its shape and pointers */
 	int32_t matrix;	 /* of a batch; the expert of MoE; else 0 */

@@ -117,7 +117,7 @@ template <int N, bool DUAL, int A, int PAIR>
 DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
 			       int32_t flags, float *d)
 {
-	const struct weight_reader r = reader_of<DUAL, A>(flags);
+	const struct weight_reader r = reader_of<DUAL>(flags);
 	/* The pair's last stage is not before this one. */
 	const int32_t end = stages - 2;
 	uint32_t a[2][4][4], before;

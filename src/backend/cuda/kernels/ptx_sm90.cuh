@@ -137,26 +137,6 @@ PTX_FN float high_f32_f16x2(uint32_t x)
 	return r;
 }
 
-/* ---- loads by tensor map (PTX ISA 8.0) ----------------------------------- */
-
-/*
- * A box at element (x, y, z) of the map, to the same offset in every CTA of
- * mask; each gets the bytes, zeros outside the tensor included, counted at its
- * own bar.
- */
-PTX_FN void tensor_load_multicast(uint32_t to,
-				  const struct nib_tensor_map *map, int32_t x,
-				  int32_t y, int32_t z, uint32_t bar,
-				  uint32_t mask)
-{
-	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
-		     ".mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-		     "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-		     "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar),
-		     "h"((uint16_t)mask)
-		     : "memory");
-}
-
 /* ---- wgmma (PTX ISA 8.0, sm_90a) ----------------------------------------- */
 
 PTX_FN void wgmma_fence(void)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sm90_activations.cuh - the activation conversion kernel: A from NVFP4 to
+ * sm90_activations.cuh - the activation conversion kernels: A from NVFP4 to
  * fp16, once for all tiles, in the order that the GEMM's wgmma reads.  A value
- * is e2m1 * scale, exact in fp16.
+ * is e2m1 * scale, exact in fp16.  Values of fp16 and bf16 are put into that
+ * order and stay as they are.
  *
- *   codes, scales (global) --16 bytes a thread--> registers: dequantise -->
- *     shared memory, 16 atoms of 8 rows x 128 bytes, swizzled
+ *   codes, scales, or values (global) --16 or 64 bytes a thread--> registers:
+ *     dequantise, or permute --> shared memory, 16 atoms of 8 rows x 128 bytes,
+ *     swizzled
  *     --whole lines--> converted activations (workspace, stays in L2)
  *
  * Grid: x = atoms of eight rows of A, y = 16 k64 steps; 256 threads, no roles.
@@ -170,18 +172,88 @@ DEVICE uint32_t half_pair(const struct code_group *x, uint32_t chunk)
 			 low_halves(cvt_f16x2_e4m3x2(x->scale * 0x0101u)));
 }
 
+/* A row of a step from NVFP4: groups 2 half and 2 half + 1. */
+DEVICE void convert_row(const struct atom_rows *r, int32_t row, int32_t step,
+			uint32_t half, uint8_t *to)
+{
+	const int32_t group = step * 4 + (int32_t)half * 2;
+	struct code_group x[2];
+
+	x[0] = load_group(r, row, group);
+	x[1] = load_group(r, row, group + 1);
+#pragma unroll
+	for (uint32_t chunk = 0; chunk < 8; chunk++)
+		*(uint2 *)(to + (chunk ^ (uint32_t)row) * 16 + half * 8) =
+			make_uint2(half_pair(x, chunk),
+				   half_pair(x + 1, chunk));
+}
+
+/* Eight values of 16 bits of a group: elements 0 to 7 or 8 to 15. */
+DEVICE uint4 load_values(const struct atom_rows *r, int32_t row, int32_t group,
+			 uint32_t half)
+{
+	if (row >= r->rows || group >= r->shape->k / 16)
+		return make_uint4(0, 0, 0, 0);
+	return __ldg((const uint4 *)(r->codes + (r->row + row) *
+						  r->shape->a_stride_bytes) +
+		     group * 2 + (int32_t)half);
+}
+
+/*
+ * Eight values in the order of dequantize(): pairs (0,2), (4,6), (1,3), (5,7), or
+ * of bf16 (0,4), (2,6), (1,5), (3,7).
+ */
+DEVICE uint4 permute_halves(uint4 x, bool is_bf16)
+{
+	const uint32_t second = is_bf16 ? x.z : x.y;
+	const uint32_t third = is_bf16 ? x.y : x.z;
+
+	return make_uint4(prmt(x.x, second, 0x5410), prmt(third, x.w, 0x5410),
+			  prmt(x.x, second, 0x7632), prmt(third, x.w, 0x7632));
+}
+
+DEVICE void store_chunk(uint8_t *to, int32_t row, uint32_t chunk, uint32_t a,
+			uint32_t b, uint32_t c, uint32_t d)
+{
+	*(uint4 *)(to + (chunk ^ (uint32_t)row) * 16) = make_uint4(a, b, c, d);
+}
+
+/*
+ * A row of a step from 16-bit values: of each of its four groups eight values,
+ * whose pairs go to four chunks.
+ */
+DEVICE void permute_row(const struct atom_rows *r, int32_t row, int32_t step,
+			uint32_t half, bool is_bf16, uint8_t *to)
+{
+	uint4 x[4];
+
+#pragma unroll
+	for (int32_t t = 0; t < 4; t++)
+		x[t] = permute_halves(
+			load_values(r, row, step * 4 + t, half), is_bf16);
+	store_chunk(to, row, half * 4, x[0].x, x[1].x, x[2].x, x[3].x);
+	store_chunk(to, row, half * 4 + 1, x[0].y, x[1].y, x[2].y, x[3].y);
+	store_chunk(to, row, half * 4 + 2, x[0].z, x[1].z, x[2].z, x[3].z);
+	store_chunk(to, row, half * 4 + 3, x[0].w, x[1].w, x[2].w, x[3].w);
+}
+
+/* A: what the caller has, NIB_A_NVFP4 and so on. */
+template <int A>
 DEVICE void convert_activations(const struct nib_gemm_args *args,
 			   const struct nib_gemm_pointers *problems)
 {
 	__shared__ __align__(128) uint8_t atoms[NIB_CONVERT_STEPS * ATOM_BYTES];
 	const uint32_t row = threadIdx.x / 2 % 8, step = threadIdx.x / 16;
-	const uint32_t pair = threadIdx.x % 2; /* groups 2 pair, 2 pair + 1 */
 	const int32_t step0 = (int32_t)blockIdx.y * NIB_CONVERT_STEPS;
-	const int32_t group = (step0 + (int32_t)step) * 4 + (int32_t)pair * 2;
-	struct code_group x[2];
+	uint8_t *to = atoms + step * ATOM_BYTES + row * 128;
 	struct atom_rows r;
 	int32_t steps;
 
+	/*
+	 * Then the GEMM may load weights while the kernel before ends.
+	 */
+	if (args->are_weights_ready)
+		griddepcontrol_launch_dependents();
 	/*
 	 * The kernel before may still write what this one reads, and read what
 	 * this one writes.
@@ -203,13 +275,12 @@ DEVICE void convert_activations(const struct nib_gemm_args *args,
 	steps =
 	    max(1, (r.shape->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) *
 	    STEPS;
-	x[0] = load_group(&r, (int32_t)row, group);
-	x[1] = load_group(&r, (int32_t)row, group + 1);
-#pragma unroll
-	for (uint32_t chunk = 0; chunk < 8; chunk++)
-		*(uint2 *)(atoms + step * ATOM_BYTES + row * 128 +
-			   (chunk ^ row) * 16 + pair * 8) =
-		    make_uint2(half_pair(x, chunk), half_pair(x + 1, chunk));
+	if (A == NIB_A_NVFP4)
+		convert_row(&r, (int32_t)row, step0 + (int32_t)step,
+			    threadIdx.x % 2, to);
+	else
+		permute_row(&r, (int32_t)row, step0 + (int32_t)step,
+			    threadIdx.x % 2, A == NIB_A_BF16, to);
 	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < sizeof(atoms) / 16;
 	     i += NIB_CONVERT_THREADS) {

@@ -8,5 +8,5 @@
 extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
 nib_dual_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
-	gemm<true, NIB_A_CONVERTED, NIB_LARGE_M_STEPS>(&p.args, p.problems, NULL);
+	gemm<true, NIB_A_FP16, NIB_LARGE_M_STEPS>(&p.args, p.problems);
 }

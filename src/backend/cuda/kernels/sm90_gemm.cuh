@@ -7,8 +7,8 @@
  *     --registers: dequantise to fp16--> wgmma A operand (m64 = rows of B)
  *   activations A --multicast to the pair--> ring of tile_m rows x k64, 128-byte
  *     swizzle --> wgmma B operand (n = rows of A)
- *       NVFP4: fp16 that nib_activations_sm90 has made, in L2, by bulk copy
- *       fp16, bf16: the caller's, by tensor map (weights become the same type)
+ *       16-bit values that the activation conversion kernel has made or put
+ *       into order, in L2, by bulk copy; of bf16 weights become bf16, too
  *   accumulators: fp32, D[row of B, row of A] --> alpha, SiLU --> C
  *
  * A cluster is a pair of CTAs with neighbouring rows of B and the same rows of
@@ -59,10 +59,7 @@
  * One k16 step of wgmma takes four values of a row from lane t (0 to 3 of a
  * quad). Here these come from the 16 values of scale group t of this k64, so
  * that a lane loads 8 bytes and one scale for four steps; the activations are
- * converted into the same order (half_pair()). Activations that are taken as they
- * are lie in the order of k: then a lane loads all 32 bytes of a row, takes eight
- * of them, and needs all four scales (gemm_dequantize.cuh), 20 to 45 more
- * instructions a step.
+ * converted into the same order (half_pair(), permute_halves()).
  *
  * Read in this order: gemm_schedule.cuh (which tile), gemm_producers.cuh,
  * gemm_mainloop.cuh, gemm_epilogue.cuh, gemm_small_m.cuh, this file.
@@ -153,16 +150,10 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 	fence_mbarrier_init();
 }
 
-/*
- * maps: of A, where the kernel takes it as it is.  Then no kernel of this
- * library runs before, and everything waits for the kernel before, whose output
- * any operand may be.  The next kernel may start only behind that wait: it, too,
- * must not run before this one's predecessor has ended.
- */
+/* A: the type of the products, NIB_A_FP16 or NIB_A_BF16. */
 template <bool DUAL, int A, int A_STEPS>
 DEVICE void gemm(const struct nib_gemm_args *args,
-		 const struct nib_gemm_pointers *problems,
-		 const struct nib_a_maps *maps)
+		 const struct nib_gemm_pointers *problems)
 {
 	extern __shared__ __align__(1024) uint8_t smem[];
 	constexpr int PAIRS = A_STEPS == NIB_SMALL_M_STEPS ? 2 : 1;
@@ -182,14 +173,9 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	 * The next kernel of the stream may take SM slots as CTAs of this one
 	 * end.
 	 */
-	if (A == NIB_A_CONVERTED)
-		griddepcontrol_launch_dependents();
+	griddepcontrol_launch_dependents();
 	if (threadIdx.x == 32)
 		init_barriers(args, shared, PAIRS);
-	if (A != NIB_A_CONVERTED) {
-		griddepcontrol_wait();
-		griddepcontrol_launch_dependents();
-	}
 	if (args->experts && threadIdx.x < 32)
 		count_tiles<share_m>(args,
 				     row_units(args->shapes->n,
@@ -214,8 +200,7 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 		__syncwarp();
 		cluster_wait();
 		if (threadIdx.x == WEIGHT_PRODUCERS)
-			produce_activations<A, A_STEPS>(args, maps, shared,
-							a_ring);
+			produce_activations<A_STEPS>(args, shared, a_ring);
 		__syncwarp();
 	} else {
 		struct consumer c = {args, shared, weight_ring,
