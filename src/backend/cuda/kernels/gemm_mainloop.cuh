@@ -22,6 +22,7 @@ struct consumer {
 	struct ring weights, activations, tiles;
 	/* Lanes 0 and 1: a_empty[0] of CTA 0 and 1 of the pair. */
 	uint32_t a_empty;
+	uint32_t phases; /* bit i: of the pair's barrier of stage i */
 };
 
 /*

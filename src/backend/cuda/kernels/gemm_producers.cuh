@@ -221,7 +221,7 @@ DEVICE void fetch_weights(uint32_t to, int32_t k, int32_t flags,
 	}
 }
 
-template <bool DUAL>
+template <bool DUAL, int PAIRS>
 DEVICE void produce_weights(const struct nib_gemm_args *args,
 			    const struct nib_gemm_pointers *problems,
 			    struct gemm_shared *shared, uint32_t rings)
@@ -255,8 +255,10 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 		if (thread % 32 == 0)
 			release_tile(shared, &tiles);
 		for (int32_t s = 0; s < stages; s++) {
+			const uint32_t pair = PAIRS == 2 ? s & 1 : 0;
 			const uint32_t full =
-				smem_addr(shared->weights_full + ring.stage);
+				smem_addr(shared->weights_full +
+					  pair * (STAGES_MAX / 2) + ring.stage);
 			const uint32_t to = rings + ring.stage * WEIGHT_STAGE;
 			const int32_t k0 = (stage0 + s) * NIB_WEIGHT_STAGE_K;
 			const bool has_padding =

@@ -76,6 +76,10 @@ struct tile_desc {
 
 /* Lies after the rings, at addresses that no runtime size changes. */
 struct gemm_shared {
+	/*
+	 * Two pairs of warpgroups have half of weights_full each: they take
+	 * stages in turn, and so each knows all phases of its barriers.
+	 */
 	uint64_t weights_full[STAGES_MAX], weights_empty[STAGES_MAX];
 	uint64_t a_full[STAGES_MAX], a_empty[STAGES_MAX];
 	uint64_t tiles_full[TILE_SLOTS], tiles_empty[TILE_SLOTS];

@@ -54,6 +54,21 @@ DEVICE void pass_stages(struct consumer *c, uint32_t n)
 	pass(&c->activations, n, (uint32_t)c->args->a_stages);
 }
 
+/*
+ * Waits for the pair's weights of the stage.  A stage may be the other pair's in
+ * its next round, so the stage's number alone does not tell the phase.
+ */
+template <int PAIR> DEVICE uint32_t await_weights_of_pair(struct consumer *c)
+{
+	const uint32_t stage = c->weights.stage;
+
+	wait(smem_addr(c->shared->weights_full + PAIR * (STAGES_MAX / 2) +
+		       stage),
+	     c->phases >> stage & 1);
+	c->phases ^= 1u << stage;
+	return c->weight_ring + stage * WEIGHT_STAGE;
+}
+
 DEVICE bool is_a_stage_full(const struct consumer *c)
 {
 	return mbarrier_try_wait_parity(
@@ -67,7 +82,7 @@ DEVICE bool is_a_stage_full(const struct consumer *c)
  * being read on entry. there: whether this stage's a_full phase is known to be
  * complete.
  */
-template <int N, bool DUAL, int A, bool FIRST>
+template <int N, bool DUAL, int A, int PAIR, bool FIRST>
 DEVICE void multiply_stage_of_pair(struct consumer *c,
 				   const struct weight_reader *r, bool is_last,
 				   uint32_t (*a)[4][4], uint32_t *before,
@@ -96,7 +111,7 @@ DEVICE void multiply_stage_of_pair(struct consumer *c,
 			if (is_last)
 				break;
 			pass_stages(c, 1);
-			base = await_weights(c);
+			base = await_weights_of_pair<PAIR>(c);
 			/*
 			 * Polls the barrier before it is needed, to hide the
 			 * latency of try_wait.
@@ -110,8 +125,9 @@ DEVICE void multiply_stage_of_pair(struct consumer *c,
 /*
  * d = the accumulators over every second one of the tile's weight stages. Each
  * pair has at least one, so that no pair is ahead by a whole ring and takes one
- * barrier phase for another. A pair is not early either: weights are filled in
- * order, and activations are loaded behind weights (gemm.c).
+ * barrier phase for another. A pair is not early either: it has barriers of its
+ * own for weights, as copies may end in any order, and where it has weights of a
+ * stage all activations of a ring before are read (gemm.c).
  */
 template <int N, bool DUAL, int A, int PAIR>
 DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
@@ -125,13 +141,13 @@ DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
 
 	if (PAIR == SECOND_PAIR)
 		pass_stages(c, 1);
-	load_weights<DUAL, A>(&r, await_weights(c), 0, a[0]);
-	multiply_stage_of_pair<N, DUAL, A, true>(c, &r, is_last, a, &before,
-					      &there, d);
+	load_weights<DUAL, A>(&r, await_weights_of_pair<PAIR>(c), 0, a[0]);
+	multiply_stage_of_pair<N, DUAL, A, PAIR, true>(c, &r, is_last, a,
+						       &before, &there, d);
 	for (int32_t s = PAIR + 2; !is_last; s += 2) {
 		is_last = of_warp(s >= end);
-		multiply_stage_of_pair<N, DUAL, A, false>(c, &r, is_last, a,
-						       &before, &there, d);
+		multiply_stage_of_pair<N, DUAL, A, PAIR, false>(
+			c, &r, is_last, a, &before, &there, d);
 	}
 	wgmma_wait<0>();
 	release_activations(c, before);

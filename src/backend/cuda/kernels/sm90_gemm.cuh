@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sm90_gemm.cuh - C = alpha * A * B^T on Hopper, one problem or many: the
- * kernel of every multiplication with more than four rows of A.
+ * kernel of every multiplication with more rows of A than gemv.h takes.
  *
  *   weights B (fp4, global) --cp.async--> ring of 128 rows x k256
  *     --registers: dequantise to fp16--> wgmma A operand (m64 = rows of B)
@@ -130,6 +130,10 @@ DEVICE void init_barriers(const struct nib_gemm_args *args,
 	for (int32_t i = 0; i < args->weight_stages; i++) {
 		mbarrier_init(smem_addr(shared->weights_full + i),
 			      WEIGHT_PRODUCERS);
+		if (pairs == 2)
+			mbarrier_init(smem_addr(shared->weights_full +
+						STAGES_MAX / 2 + i),
+				      WEIGHT_PRODUCERS);
 		mbarrier_init(smem_addr(shared->weights_empty + i),
 			      WARPS);
 	}
@@ -193,7 +197,7 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	if (threadIdx.x < 128) {
 		setmaxnreg_dec<PRODUCER_REGISTERS(PAIRS)>();
 		if (threadIdx.x < WEIGHT_PRODUCERS)
-			produce_weights<DUAL>(args, problems, shared,
+			produce_weights<DUAL, PAIRS>(args, problems, shared,
 					      weight_ring);
 		if (threadIdx.x == SCHEDULER)
 			schedule<DUAL>(args, problems, shared);
