@@ -121,20 +121,26 @@ bool nib_has_dense_bound(struct nib_dense_rule rule)
 
 /*
  * The tensor cores' bound.  They take zeros and subnormals for numbers of size
- * 2^least when they choose what to cut off.
+ * 2^least when they choose what to cut off.  Weights are 2^-up times their
+ * values.
  */
 static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 				     enum nib_dtype dtype)
 {
 	const int64_t blocks = k / NIB_BLOCK;
 	const int least = dtype == NIB_FP16 ? -14 : -126;
+	const int up = dtype == NIB_FP16 ? 6 : 7;
 	const double terms = (double)(k + 48);
 	const double of_w = ldexp(s->largest_w, least - 25) * terms;
 	const double of_x =
-	    ldexp(s->largest_x, least - 25 + 6) * (terms + s->scales);
+	    ldexp(s->largest_x, least - 25 + up) * (terms + s->scales);
+
+	/* Products may be halves of the least number of fp32. */
+	const double of_steps =
+	    dtype == NIB_FP16 ? 0 : ldexp((double)(blocks + 3), -149 + up);
 
 	return (struct sum_bound){9.5 * (double)blocks + 9, s->products,
-				  of_w + of_x};
+				  of_w + of_x + of_steps};
 }
 
 static struct sum_bound dense_bound_of(const struct nib_exact_wide *s,
