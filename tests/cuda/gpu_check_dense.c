@@ -261,10 +261,13 @@ static const char *check_moe(const struct gpu_item *x,
 	return verdict(&result);
 }
 
-static void check_experts(void)
+/* few: as Hopper's kernel for experts of few rows takes them. */
+static void check_experts(bool few)
 {
+	static const int64_t few_k[] = {32, 544, 2080, 4352};
+
 	for (int i = 0; i < gpu_cases(32); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 && !few ? NIB_DUAL_GEMM : NIB_GEMM;
 		const int64_t experts = 1 + gpu_rnd_below(i % 4 ? 9 : 60);
 		const size_t words = (size_t)experts * 4;
 		struct gpu_twin offsets = gpu_twin_new(words + 4);
@@ -274,12 +277,19 @@ static void check_experts(void)
 		int64_t rows;
 		char name[256];
 
-		deal_rows(gpu_host_of(&offsets), experts, i % 3 ? 20 : 90);
+		deal_rows(gpu_host_of(&offsets), experts,
+			  few	  ? 2
+			  : i % 3 ? 20
+				  : 90);
 		rows = ((int32_t *)gpu_host_of(&offsets))[experts] +
-		       gpu_rnd_below(30);
-		x = gpu_any_item(op, rows, edges_n[i % 8], edges_k[i % 7], 1,
-				 1);
+		       gpu_rnd_below(few ? 2 : 30);
+		x = gpu_any_item(op, rows, edges_n[i % 8],
+				 few ? few_k[i / 2 % 4] : edges_k[i % 7], 1, 1);
 		x.b.batch = x.b2.batch = experts;
+		if (few) {
+			x.b.layout = NIB_TILED_128X4;
+			x.b.gap = 0;
+		}
 		gpu_make_dense(&x, types[i / 2 & 1]);
 		m = gpu_memory_new(&x);
 		gpu_upload(&offsets);
@@ -301,6 +311,7 @@ int main(void)
 	check_singles();
 	check_batches();
 	check_groups();
-	check_experts();
+	check_experts(false);
+	check_experts(true);
 	return gpu_end();
 }

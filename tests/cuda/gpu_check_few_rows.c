@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_few_rows.c - products of up to 8 rows on the GPU, and of up to 4
- * rows of fp16 or bf16: within their bound on all codes and scales, with NaN in
- * the padding and guard bands around every buffer, and the same bits without
- * neighbours in the batch and without packed weights.
+ * gpu_check_few_rows.c - products of up to 16 rows on the GPU: within their bound
+ * on all codes and scales, with NaN in the padding and guard bands around every
+ * buffer, and the same bits without neighbours in the batch and without packed
+ * weights.
  */
 #include "gpu_problem.h"
 
@@ -216,9 +216,15 @@ static const char *judge(const struct product *p, enum nib_op op,
 	const struct nib_check_options options = {
 	    .struct_bytes = sizeof(options), .arithmetic = gpu_test.arithmetic};
 
-	/* Those of NVFP4 keep the bound of a CPU, too. */
-	gpu_must(nib_check(op, &on_host, 1, p->is_dense ? &options : NULL,
-			   &result, &gpu_test.err),
+	/* Hopper's skinny kernels multiply NVFP4 by tensor cores. */
+	const bool is_skinny =
+	    gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR &&
+	    (p->c.rows > 4 || (p->c.rows > 2 && p->b.rows * p->b.k >= 1 << 25));
+
+	/* The others keep the bound of a CPU, too. */
+	gpu_must(nib_check(op, &on_host, 1,
+			   p->is_dense || is_skinny ? &options : NULL, &result,
+			   &gpu_test.err),
 		 "check");
 	return result.failed ? "outside its bound" : NULL;
 }
@@ -314,9 +320,9 @@ static void check_all_products(void)
 {
 	static const int64_t n[] = {1, 15, 16, 17, 127, 128, 129, 300};
 	static const int64_t k[] = {16, 48, 240, 256, 272, 1024, 1040, 7168};
-	/* More go to Hopper's tensor cores. */
+	/* More go to the product in tiles. */
 	const int64_t most =
-	    gpu_test.arithmetic == NIB_ARITHMETIC_FP4_TENSOR ? 8 : 4;
+	    gpu_test.arithmetic == NIB_ARITHMETIC_FP4_TENSOR ? 8 : 16;
 	struct product p;
 
 	for (int i = 0; i < gpu_cases(160); i++) {
@@ -334,8 +340,13 @@ static void check_all_products(void)
 	check_product(&p);
 	p = product(most, 33, 17408, 1, 0, 1);
 	check_product(&p);
+	/* More tiles than the warps of 16 multiprocessors. */
+	p = product(most - 1, 4500, 528, 1, 0, 2);
+	check_product(&p);
 	if (gpu_is_small())
 		return;
+	p = product(most / 2, 40000, 544, 1, 0, 3);
+	check_product(&p);
 	p = product(1, 64, 65536 + 48, 1, 0, 2);
 	check_product(&p);
 	p = product(3, 64, 65536 + 32, 1, 0, 8);
@@ -347,6 +358,11 @@ static void check_all_products(void)
 	p = product(1, 7168, 2048, 4, 0, 9);
 	check_product(&p);
 	p = product(4, 4096, 4096, 1, 0, 2);
+	check_product(&p);
+	/* Large weights (gemv.h). */
+	p = product(3, 4096, 8192, 1, 0, 9);
+	check_product(&p);
+	p = product(4, 8192 + 16, 4096 + 48, 1, 0, 2);
 	check_product(&p);
 }
 
@@ -381,7 +397,7 @@ static void check_dense_products(void)
 		const int64_t gap =
 		    i % 3 ? 8 * gpu_rnd_below(3) : 1 + gpu_rnd_below(7);
 
-		p = dense_product(1 + gpu_rnd_below(4), n[gpu_rnd_below(8)],
+		p = dense_product(1 + gpu_rnd_below(16), n[gpu_rnd_below(8)],
 				  k[gpu_rnd_below(8)],
 				  i % 3 == 1 ? 2 + gpu_rnd_below(2) : 1, gap,
 				  i);
@@ -403,16 +419,27 @@ static void check_dense_products(void)
 			p.values = MIDDLE;
 			check_product(&p);
 		}
+	/* More chunks of A than there is space for, in several rounds. */
+	for (int i = 0; i < 4; i++) {
+		p = dense_product(7 + 8 * (i / 2), i % 2 ? 4500 : 40,
+				  i % 2 ? 528 : 8192 + 48, 1, 8 * (i % 2), i);
+		check_product(&p);
+	}
 	if (gpu_is_small())
 		return;
-	for (int i = 0; i < 8; i++) {
-		p = dense_product(1 + i % 4, 4096, 7168, 1 + i / 4, 0, i % 2);
+	for (int i = 0; i < 32; i++) {
+		p = dense_product(1 + i % 16, 4096, 7168, 1 + i / 16, 0, i % 2);
 		check_product(&p);
 	}
 	p = dense_product(1, 64, 65536 + 48, 1, 0, 2);
 	check_product(&p);
 	p = dense_product(3, 64, 65536 + 32, 1, 0, 9);
 	check_product(&p);
+	/* Large weights (gemv.h). */
+	for (int i = 0; i < 4; i++) {
+		p = dense_product(3 + i % 2, 4096 + i, 8192, 1, 0, i);
+		check_product(&p);
+	}
 }
 
 int main(void)

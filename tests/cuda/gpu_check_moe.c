@@ -106,10 +106,8 @@ static const char *run_moe(const struct gpu_moe *x,
 	return why;
 }
 
-static void check_moe(enum nib_op op, int64_t experts, int64_t most,
-		      int64_t empty, int64_t n, int64_t k)
+static void check_any(struct gpu_moe x)
 {
-	struct gpu_moe x = gpu_any_moe(op, experts, most, empty, n, k);
 	struct gpu_moe_memory m = gpu_moe_new(&x);
 	const char *why = run_moe(&x, &m);
 
@@ -118,12 +116,19 @@ static void check_moe(enum nib_op op, int64_t experts, int64_t most,
 	if (why)
 		printf("FAIL moe %s %s experts %" PRId64 " rows %" PRId64
 		       " n %" PRId64 " k %" PRId64 " a %s b %s%s%s: %s\n",
-		       op == NIB_DUAL_GEMM ? "dual" : "gemm",
-		       gpu_dtype_name(x.c.dtype), experts, x.rows, n, k,
-		       gpu_layout_name(x.a.layout), gpu_layout_name(x.b.layout),
+		       x.op == NIB_DUAL_GEMM ? "dual" : "gemm",
+		       gpu_dtype_name(x.c.dtype), x.experts, x.rows, x.b.rows,
+		       x.b.k, gpu_layout_name(x.a.layout),
+		       gpu_layout_name(x.b.layout),
 		       x.has_scale_rows ? " scale rows" : "",
 		       x.packed ? " packed" : "", why);
 	gpu_moe_free(&m);
+}
+
+static void check_moe(enum nib_op op, int64_t experts, int64_t most,
+		      int64_t empty, int64_t n, int64_t k)
+{
+	check_any(gpu_any_moe(op, experts, most, empty, n, k));
 }
 
 /* ---- where experts begin ------------------------------------------------- */
@@ -316,9 +321,9 @@ static const char *run_bad_offsets(const struct gpu_moe *x,
 }
 
 static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
-			     int64_t experts, int64_t most)
+			     int64_t experts, int64_t most, int64_t k)
 {
-	struct gpu_moe x = gpu_any_moe(op, experts, most, 0, 64, 48);
+	struct gpu_moe x = gpu_any_moe(op, experts, most, 0, 64, k);
 	struct nib_plan_options options = {.struct_bytes = sizeof(options),
 					   .caller_workspace = 1};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
@@ -333,8 +338,10 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 	x.c.dtype = NIB_FP32;
 	x.has_scale_rows = true;
 	/* Four rows at most are few. */
-	if (most == 1)
-		x.spare = 0;
+	if (most == 1) {
+		x.spare = x.a.gap = x.b.gap = 0;
+		x.b.layout = NIB_TILED_128X4;
+	}
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
 	good = gpu_take(m.base.c.bytes);
@@ -369,9 +376,35 @@ static void check_few_rows(void)
 	/* Some have more rows than a kernel takes at a time. */
 	check_moe(NIB_GEMM, 200, 6, 6, 64, 64);
 	check_moe(NIB_GEMM, 200, 9, 7, 65, 576);
-	for (int i = 0; i < (gpu_is_small() ? 1 : 2); i++)
-		check_bad_arrays(NIB_GEMM, i & 1 ? NIB_TILED_128X4 : NIB_LINEAR,
-				 4, 1);
+	for (int i = 0; i < (gpu_is_small() ? 2 : 4); i++)
+		check_bad_arrays(NIB_GEMM, i & 2 ? NIB_TILED_128X4 : NIB_LINEAR,
+				 4, 1, i & 1 ? 48 : 64);
+}
+
+/*
+ * What Hopper's kernel for experts of few rows takes: tiled scales, whole pieces
+ * of 16 bytes, up to eight rows in all or one of each expert in the average.
+ */
+static void check_skinny(void)
+{
+	static const int64_t n[] = {1, 64, 129, 700};
+	static const int64_t few_k[] = {32, 544, 4128, 7168};
+	static const int64_t k[] = {2048, 2080, 4352};
+
+	for (int i = 0; i < gpu_cases(60); i++) {
+		/* Some experts have more rows than a unit. */
+		const bool few = i % 3 == 0;
+		struct gpu_moe x =
+		    few ? gpu_any_moe(NIB_GEMM, 1 + i % 8, 1, 0, n[i % 4],
+				      few_k[i / 3 % 4])
+			: gpu_any_moe(NIB_GEMM, 60 + i * 7 % 90, i % 2 ? 2 : 20,
+				      i % 2 ? 4 : 7, n[i % 4], k[i / 3 % 3]);
+
+		x.spare = few ? 0 : 8;
+		x.a.gap = x.b.gap = 8 * (i % 4 / 3) * 2;
+		x.b.layout = NIB_TILED_128X4;
+		check_any(x);
+	}
 }
 
 /* few: experts of few rows alone. */
@@ -385,6 +418,7 @@ int main(int argc, char **argv)
 	if (!gpu_begin(&code))
 		return code;
 	check_few_rows();
+	check_skinny();
 	if (argc > 1 && strcmp(argv[1], "few") == 0)
 		return gpu_end();
 	for (int i = 0; i < gpu_cases(90); i++) {
@@ -398,7 +432,8 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < 4; i++)
 		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
-				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 6, 150);
+				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 6, 150,
+				 48);
 	check_all_expert_rows();
 	for (int i = 0; i < 4 && !gpu_is_small(); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;

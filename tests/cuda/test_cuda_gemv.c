@@ -69,13 +69,60 @@ static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 		    cut.tiles_per_cta == NIB_GEMV_MAX_TILES);
 }
 
+static void check_skinny(int64_t m, int64_t n, int64_t k, int64_t batch,
+			 bool tiled)
+{
+	const struct skinny_cut cut =
+	    skinny_cut(m, n, k, batch, tiled, H200_SMS);
+	const int64_t most = (cut.tiles + cut.ctas - 1) / cut.ctas;
+	int64_t rounds;
+
+	assert_int_equal(cut.eights, m <= 8 ? 1 : 2);
+	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
+	assert_in_range(cut.ctas, 1, H200_SMS);
+	assert_in_range(cut.ctas, 1, cut.tiles);
+	assert_in_range(cut.tiles_at_once * cut.k_groups, 1, NIB_SKINNY_WARPS);
+	/* Every group has steps, and its chunk of A. */
+	assert_in_range(cut.k_groups, 1, k > 256 ? (k + 255) / 256 : 1);
+	assert_int_equal(NIB_SKINNY_CHUNKS(cut.eights) % cut.k_groups, 0);
+	/* Equal rounds. */
+	rounds = (most + NIB_SKINNY_WARPS / cut.k_groups - 1) /
+		 (NIB_SKINNY_WARPS / cut.k_groups);
+	assert_int_equal(cut.tiles_at_once, (most + rounds - 1) / rounds);
+	assert_true(nib_skinny_shared_bytes(cut.eights, true) <= SHARED_BYTES);
+	/* The order of sums. */
+	assert_int_equal(cut.k_groups,
+			 skinny_cut(m, n, k, 1, !tiled, H200_SMS).k_groups);
+}
+
+static void skinny_cuts_fit(void **state)
+{
+	static const int64_t n[] = {1, 16, 129, 2112, 2113, 28672, 1 << 20};
+	static const int64_t k[] = {0, 16, 256, 272, 2048, 8192, 1 << 20};
+	const struct skinny_cut wide =
+	    skinny_cut(8, 28672, 8192, 1, true, H200_SMS);
+	const struct skinny_cut narrow =
+	    skinny_cut(16, 4096, 4096, 1, false, H200_SMS);
+
+	(void)state;
+	for (int64_t m = 3; m <= NIB_SKINNY_MAX_ROWS; m++)
+		for (int i = 0; i < 196; i++)
+			check_skinny(m, n[i % 7], k[i / 7 % 7],
+				     i < 98 ? 1 : 1 + i * 7 % 300, i & 1);
+	assert_int_equal(wide.tiles_at_once, 14);
+	assert_int_equal(wide.k_groups, 1);
+	assert_int_equal(narrow.tiles_at_once, 2);
+	assert_int_equal(narrow.k_groups, 6);
+	assert_int_equal(narrow.ctas, H200_SMS);
+}
+
 static void cuts_fit(void **state)
 {
 	static const int64_t n[] = {1, 16, 129, 2112, 7168, 1 << 20};
 	static const int64_t k[] = {0, 16, 2048, 7168, 16384, 1 << 20};
 
 	(void)state;
-	for (int64_t m = 1; m <= CUDA_GEMV_MAX_ROWS; m++)
+	for (int64_t m = 1; m <= NIB_GEMV_MAX_ROWS; m++)
 		for (int i = 0; i < 144; i++)
 			check_cut(m, n[i % 6], k[i / 6 % 6], 1 + i / 36 % 2 * 7,
 				  i >= 72, i & 1);
@@ -161,6 +208,61 @@ static bool takes(enum nib_op op, int64_t m, int64_t n, int64_t batch)
 	return gemv_takes(op, &p);
 }
 
+static void check_moe_cut(int64_t rows, int64_t experts, int64_t n, int64_t k)
+{
+	const struct skinny_cut cut =
+	    skinny_cut_moe(rows, experts, n, k, H200_SMS);
+
+	assert_int_equal(cut.eights, 1);
+	assert_int_equal(cut.tiles, nib_gemv_tiles(n, true));
+	assert_in_range(cut.ctas, 1, H200_SMS);
+	assert_in_range(cut.tiles_at_once * cut.k_groups, 1, NIB_SKINNY_WARPS);
+	assert_in_range(cut.k_groups, 1, k > 256 ? (k + 255) / 256 : 1);
+	assert_int_equal(NIB_SKINNY_CHUNKS(1) % cut.k_groups, 0);
+}
+
+static bool takes_moe(int64_t rows, int64_t experts, int64_t n, int64_t k)
+{
+	const struct nib_moe_problem moe = {
+	    .a = {.rows = rows, .k = k},
+	    .b = {.rows = n, .k = k, .batch = experts}};
+
+	return gemv_takes_moe(NIB_GEMM, &moe);
+}
+
+static void experts(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 600; i++)
+		check_moe_cut(1 + i * 37 % NIB_SKINNY_ROWS, 1 + i * 13 % 256,
+			      1 + i * 97 % 9000, 16 * (1 + i * 31 % 500));
+	assert_true(takes_moe(8, 128, 2048, 768));
+	assert_false(takes_moe(9, 128, 2048, 768));
+	assert_true(takes_moe(9, 128, 1536, 2048));
+	assert_true(takes_moe(128, 128, 1536, 2048));
+	assert_false(takes_moe(129, 128, 1536, 2048));
+	assert_true(takes_moe(512, 1024, 64, 4096));
+	assert_false(takes_moe(513, 1024, 64, 4096));
+	assert_false(takes_moe(8, 1025, 64, 4096));
+	assert_false(takes_moe(8, 8, 64, 0));
+}
+
+/* Rows of A for each kernel, below 2^25 weights and from there on. */
+static void ways(void **state)
+{
+	(void)state;
+	assert_int_equal(gemv_way(4, 1, 0), GEMV_VECTOR);
+	assert_int_equal(gemv_way(4, 4095, 8192), GEMV_VECTOR);
+	assert_int_equal(gemv_way(5, 4095, 8192), GEMV_SKINNY);
+	assert_int_equal(gemv_way(16, 4095, 8192), GEMV_SKINNY);
+	assert_int_equal(gemv_way(17, 4095, 8192), GEMV_TILES);
+	assert_int_equal(gemv_way(2, 4096, 8192), GEMV_VECTOR);
+	assert_int_equal(gemv_way(3, 4096, 8192), GEMV_SKINNY);
+	assert_int_equal(gemv_way(8, 4096, 8192), GEMV_SKINNY);
+	assert_int_equal(gemv_way(9, 4096, 8192), GEMV_TILES);
+	assert_int_equal(gemv_way(9, INT64_MAX, 16), GEMV_TILES);
+}
+
 static void what_is_taken(void **state)
 {
 	const int64_t most_n = ((int64_t)1 << 35) - 128;
@@ -169,7 +271,8 @@ static void what_is_taken(void **state)
 	assert_false(takes(NIB_GEMM, 0, 16, 1));
 	assert_true(takes(NIB_GEMM, 1, 16, 1));
 	assert_true(takes(NIB_GEMM, 4, 16, 1));
-	assert_false(takes(NIB_GEMM, 5, 16, 1));
+	assert_true(takes(NIB_GEMM, 16, 16, 1));
+	assert_false(takes(NIB_GEMM, 17, 16, 1));
 	assert_true(takes(NIB_GEMV, 1, 16, 1));
 	assert_false(takes(NIB_DUAL_GEMM, 1, 16, 1));
 	assert_false(takes(NIB_GEMM, 1, 0, 1));
@@ -221,8 +324,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_row_once),
 	    cmocka_unit_test(cuts_fit),
+	    cmocka_unit_test(skinny_cuts_fit),
 	    cmocka_unit_test(known_cuts),
 	    cmocka_unit_test(cuts_at_the_edge),
+	    cmocka_unit_test(ways),
+	    cmocka_unit_test(experts),
 	    cmocka_unit_test(what_is_taken),
 	    cmocka_unit_test(dense_cuts),
 	    cmocka_unit_test(dense_operands),

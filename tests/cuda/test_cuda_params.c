@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "backend/cuda/kernels/gemm_params.h"
-#include "backend/cuda/kernels/gemv_params.h"
 #include "backend/cuda/kernels/quantize_params.h"
+#include "backend/cuda/kernels/skinny_params.h"
 #include "backend/cuda/tiles.h"
 #include "fake_bed.h"
 #include "nibblas.h"
@@ -196,16 +196,37 @@ static int64_t size_of(enum nib_dtype dtype)
 
 /* ---- tiled products ------------------------------------------------------ */
 
+/* 16-bit A, whose rows the kernels read by 16 bytes. */
+static struct nib_dense rnd_x(const struct bed *bed, int64_t rows, int64_t k,
+			      int64_t batch)
+{
+	struct nib_dense x = {.data = anywhere(bed),
+			      .dtype = NIB_BF16,
+			      .rows = rows,
+			      .cols = k,
+			      .batch = batch};
+
+	if (rnd(2))
+		x.row_stride_elems = k + 8 * rnd(3);
+	if (batch > 1 && rnd(2))
+		x.batch_stride_elems = rows * dense_row(&x) + 8 * rnd(3);
+	return x;
+}
+
 static void make_problems(struct bed *bed)
 {
+	const bool is_dense = rnd(3) == 0;
 	static const int64_t ks[] = {0, 16, 256, 272, 512, 1040, 7168};
-	static const int64_t ms[] = {5, 16, 20, 33, 64, 128, 129, 145, 300};
+	static const int64_t ms[] = {5, 17, 20, 33, 64, 128, 129, 145, 300};
 	const enum nib_dtype dtype = (enum nib_dtype)rnd(3);
 
 	bed->op = rnd(2) ? NIB_DUAL_GEMM : NIB_GEMM;
 	bed->count = 1 + rnd(2) * rnd(MOST);
 	for (int64_t i = 0; i < bed->count; i++) {
-		const int64_t m = ms[rnd(9)], n = 1 + rnd(600), k = ks[rnd(7)];
+		/* Few rows of one product go elsewhere. */
+		const bool is_few = bed->op == NIB_GEMM && bed->count == 1;
+		const int64_t m = ms[is_few + rnd(9 - is_few)],
+			      n = 1 + rnd(600), k = ks[rnd(7)];
 		const int64_t batch = rnd(3) ? 1 : 1 + rnd(3);
 		const int64_t shared = rnd(2) ? 1 : batch;
 		struct nib_problem *p = &bed->problems[i];
@@ -220,6 +241,10 @@ static void make_problems(struct bed *bed)
 		if (bed->op == NIB_DUAL_GEMM) {
 			p->b2 = rnd_nvfp4(bed, n, k, shared);
 			p->alpha2 = (float *)(void *)(bed->global + 4);
+		}
+		if (is_dense) {
+			p->activations = NIB_ACTIVATIONS_DENSE;
+			p->x = rnd_x(bed, m, k, batch);
 		}
 	}
 }
@@ -244,12 +269,15 @@ static void check_shape(const struct bed *bed, const struct nib_problem *p,
 	assert_int_equal(s->n, p->b.rows);
 	assert_int_equal(s->k, p->a.k);
 	assert_int_equal(s->first_row, first_row);
-	assert_int_equal(s->a_stride_bytes, row_bytes(&p->a));
-	check_scale_rows(&p->a, s->a_scale_stride_bytes);
+	assert_int_equal(s->a_stride_bytes, p->activations
+						? 2 * dense_row(&p->x)
+						: row_bytes(&p->a));
+	if (!p->activations)
+		check_scale_rows(&p->a, s->a_scale_stride_bytes);
 	assert_int_equal(s->b_stride_bytes, row_bytes(&p->b));
 	check_scale_rows(&p->b, s->b_scale_stride_bytes);
 	assert_int_equal(s->c_stride_elems, dense_row(&p->c));
-	if (p->a.scale_layout == NIB_TILED_128X4)
+	if (!p->activations && p->a.scale_layout == NIB_TILED_128X4)
 		flags |= NIB_A_TILED;
 	if (dense_row(&p->c) * size % 16 == 0 &&
 	    (p->c.batch <= 1 || dense_batch(&p->c) * size % 16 == 0))
@@ -292,10 +320,13 @@ static void check_pointers(const struct bed *bed, const struct nib_problem *p,
 {
 	int64_t flags = scale_flags(&p->b);
 
-	assert_ptr_equal(x->a,
-			 (const uint8_t *)p->a.codes + l * batch_bytes(&p->a));
-	assert_ptr_equal(x->a_scales, (const uint8_t *)p->a.scales +
-					  l * scale_batch_bytes(&p->a));
+	assert_ptr_equal(
+	    x->a, p->activations
+		      ? (const uint8_t *)p->x.data + l * dense_batch(&p->x) * 2
+		      : (const uint8_t *)p->a.codes + l * batch_bytes(&p->a));
+	if (!p->activations)
+		assert_ptr_equal(x->a_scales, (const uint8_t *)p->a.scales +
+						  l * scale_batch_bytes(&p->a));
 	assert_ptr_equal(x->c, (uint8_t *)p->c.data + l * dense_batch(&p->c) *
 							  size_of(p->c.dtype));
 	assert_ptr_equal(x->alpha, p->alpha);
@@ -429,6 +460,8 @@ static void check_products(const struct bed *bed)
 	check_tiles(bed, a, &partials);
 	check_rings(bed, a);
 	check_workspace(bed, a, padded, k, partials);
+	assert_int_equal(!!strstr(bed->fake->last_kernel, "_bf16"),
+			 bed->problems[0].activations);
 	/* The conversion: a block an atom, and 16 steps of 64. */
 	assert_int_equal(bed->fake->before.gridDimX, padded / 8);
 	assert_int_equal(bed->fake->before.gridDimY,
@@ -470,20 +503,77 @@ static void products(void)
 	free_bed(&bed);
 }
 
+/* What the kernels in tiles are given of experts. */
+static void check_moe_launch(const struct bed *bed,
+			     const struct nib_moe_problem *moe)
+{
+	const struct nib_gemm_launch *launch =
+	    (const void *)bed->fake->last_parameters;
+	const struct nib_gemm_args *a = &launch->args;
+	const struct nib_problem *p = &bed->problems[0];
+	const int64_t m = p->a.rows, experts = p->b.batch;
+	const int64_t padded = up(m, 16) + 16 * (experts < m ? experts : m);
+	const int64_t k = p->a.k;
+
+	check_shape(bed, p, &a->shapes[0], 0);
+	check_pointers(bed, p, 0, &launch->problems[0]);
+	assert_int_equal(a->count, 1);
+	assert_int_equal(a->rows, m);
+	assert_int_equal(a->dtype, p->c.dtype);
+	assert_int_equal(a->experts, experts);
+	assert_int_equal(a->k_slices, 1);
+	assert_int_equal(a->n_arrivals, 0);
+	assert_ptr_equal(a->row_offsets, moe->row_offsets);
+	assert_ptr_equal(a->scale_rows, moe->scale_rows);
+	assert_int_equal(a->scale_rows_total, moe->scale_rows_total);
+	assert_int_equal(a->b_batch_bytes, batch_bytes(&p->b));
+	assert_int_equal(a->b_scale_batch_bytes, scale_batch_bytes(&p->b));
+	if (bed->op == NIB_DUAL_GEMM) {
+		assert_int_equal(a->b2_batch_bytes, batch_bytes(&p->b2));
+		assert_int_equal(a->b2_scale_batch_bytes,
+				 scale_batch_bytes(&p->b2));
+	}
+	assert_int_equal(bed->fake->last.gridDimX, 132);
+	check_rings(bed, a);
+	check_workspace(bed, a, padded, k, 0);
+}
+
+/* What the kernel for experts of few rows is given. */
+static void check_moe_few(const struct bed *bed,
+			  const struct nib_moe_problem *moe)
+{
+	const struct nib_skinny_params *q =
+	    (const void *)bed->fake->last_parameters;
+
+	assert_int_equal(bed->op, NIB_GEMM);
+	assert_int_equal(moe->b.scale_layout, NIB_TILED_128X4);
+	assert_ptr_equal(q->p.a.codes, moe->a.codes);
+	assert_ptr_equal(q->p.b.scales, moe->b.scales);
+	assert_int_equal(q->p.b.batch_stride,
+			 moe->b.batch > 1 ? batch_bytes(&moe->b) : 0);
+	assert_ptr_equal(q->p.c, moe->c.data);
+	assert_ptr_equal(q->p.alpha, moe->alpha);
+	assert_int_equal(q->rows, moe->a.rows);
+	assert_int_equal(q->experts, moe->b.batch);
+	assert_int_equal(q->p.k, moe->a.k);
+	assert_int_equal(q->p.n, moe->b.rows);
+	assert_ptr_equal(q->row_offsets, moe->row_offsets);
+	assert_ptr_equal(q->scale_rows, moe->scale_rows);
+	assert_int_equal(q->scale_rows_total, moe->scale_rows_total);
+	assert_in_range(bed->fake->last.gridDimX, 1, 132);
+	assert_int_equal(bed->fake->last.gridDimY, 1);
+}
+
 static void moe_products(void)
 {
 	static const int64_t rows[] = {1, 16, 100, 700};
 	struct bed bed;
+	int few = 0;
 
 	make_bed(&bed);
 	for (int i = 0; i < CASES; i++) {
 		const int64_t m = rows[rnd(4)], experts = 1 + rnd(60);
 		const int64_t n = 1 + rnd(100), k = 16 * rnd(20);
-		const int64_t padded =
-		    up(m, 16) + 16 * (experts < m ? experts : m);
-		const struct nib_gemm_launch *launch =
-		    (const void *)bed.fake->last_parameters;
-		const struct nib_gemm_args *a = &launch->args;
 		const struct nib_run_options options = {
 		    .struct_bytes = sizeof(options),
 		    .workspace = bed.workspace,
@@ -520,30 +610,14 @@ static void moe_products(void)
 					&bed.plan, &bed.err) ||
 		    nib_run_moe(bed.plan, &moe, &options, &bed.err))
 			fail_msg("%s", bed.err.message);
-		check_shape(&bed, p, &a->shapes[0], 0);
-		check_pointers(&bed, p, 0, &launch->problems[0]);
-		assert_int_equal(a->count, 1);
-		assert_int_equal(a->rows, m);
-		assert_int_equal(a->dtype, p->c.dtype);
-		assert_int_equal(a->experts, experts);
-		assert_int_equal(a->k_slices, 1);
-		assert_int_equal(a->n_arrivals, 0);
-		assert_ptr_equal(a->row_offsets, moe.row_offsets);
-		assert_ptr_equal(a->scale_rows, moe.scale_rows);
-		assert_int_equal(a->scale_rows_total, moe.scale_rows_total);
-		assert_int_equal(a->b_batch_bytes, batch_bytes(&p->b));
-		assert_int_equal(a->b_scale_batch_bytes,
-				 scale_batch_bytes(&p->b));
-		if (bed.op == NIB_DUAL_GEMM) {
-			assert_int_equal(a->b2_batch_bytes,
-					 batch_bytes(&p->b2));
-			assert_int_equal(a->b2_scale_batch_bytes,
-					 scale_batch_bytes(&p->b2));
+		if (strstr(bed.fake->last_kernel, "_skinny_")) {
+			few++;
+			check_moe_few(&bed, &moe);
+		} else {
+			check_moe_launch(&bed, &moe);
 		}
-		assert_int_equal(bed.fake->last.gridDimX, 132);
-		check_rings(&bed, a);
-		check_workspace(&bed, a, padded, k, 0);
 	}
+	assert_in_range(few, CASES / 100, CASES / 2);
 	free_bed(&bed);
 }
 
@@ -581,6 +655,24 @@ static void check_operand(const struct nib_gemv_operand *o,
 	assert_int_equal(o->scales_align, align_of(scales));
 }
 
+/* Every tile has a CTA, and every CTA a tile. */
+static void check_few_grid(const struct bed *bed, int64_t m)
+{
+	const struct nib_skinny_params *q =
+	    (const void *)bed->fake->last_parameters;
+
+	if (m <= NIB_GEMV_MAX_ROWS) {
+		assert_int_equal(bed->fake->last.gridDimX,
+				 up(q->p.tiles, q->p.tiles_per_cta) /
+				     q->p.tiles_per_cta);
+		assert_int_equal(bed->fake->last.blockDimX, NIB_GEMV_THREADS);
+		return;
+	}
+	assert_in_range(bed->fake->last.gridDimX, 1, q->p.tiles);
+	assert_in_range(q->tiles_at_once * q->k_groups, 1, NIB_SKINNY_WARPS);
+	assert_int_equal(bed->fake->last.blockDimX, NIB_SKINNY_THREADS);
+}
+
 static void few_rows(void)
 {
 	struct bed bed;
@@ -589,7 +681,7 @@ static void few_rows(void)
 	for (int i = 0; i < CASES; i++) {
 		const struct nib_gemv_params *x =
 		    (const void *)bed.fake->last_parameters;
-		const int64_t m = 1 + rnd(4), n = 1 + rnd(300),
+		const int64_t m = 1 + rnd(16), n = 1 + rnd(300),
 			      k = 16 * rnd(40);
 		const int64_t batch = rnd(2) ? 1 : 1 + rnd(3);
 		struct nib_problem *p = &bed.problems[0];
@@ -605,7 +697,8 @@ static void few_rows(void)
 		    .alpha = rnd(2) ? (float *)(void *)bed.global : NULL};
 		p->x.dtype = rnd(2) ? NIB_FP16 : NIB_BF16;
 		run(&bed);
-		assert_non_null(strstr(bed.fake->last_kernel, "_gemv_"));
+		assert_non_null(strstr(bed.fake->last_kernel,
+				       m <= 4 ? "_gemv_" : "_skinny_"));
 		if (p->activations)
 			assert_ptr_equal(x->a.codes, p->x.data);
 		else
@@ -621,11 +714,8 @@ static void few_rows(void)
 		assert_int_equal(x->m, m);
 		assert_int_equal(x->k, k);
 		assert_int_equal(x->c_dtype, p->c.dtype);
-		assert_int_equal(bed.fake->last.gridDimX,
-				 up(x->tiles, x->tiles_per_cta) /
-				     x->tiles_per_cta);
 		assert_int_equal(bed.fake->last.gridDimY, batch);
-		assert_int_equal(bed.fake->last.blockDimX, NIB_GEMV_THREADS);
+		check_few_grid(&bed, m);
 	}
 	free_bed(&bed);
 }

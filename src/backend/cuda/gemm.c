@@ -89,9 +89,8 @@ make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
 	    .n = (int32_t)b->rows,
 	    .k = (int32_t)b->k,
 	    .flags = code_flags(b) | output_flags(c),
-	    .a_stride_bytes =
-		x ? nib_dense_row_stride_elems(x) * X_BYTES
-		  : nib_nvfp4_row_stride_bytes(a),
+	    .a_stride_bytes = x ? nib_dense_row_stride_elems(x) * X_BYTES
+				: nib_nvfp4_row_stride_bytes(a),
 	    .a_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(a),
 	    .b_stride_bytes = nib_nvfp4_row_stride_bytes(b),
 	    .b_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b),
@@ -259,9 +258,8 @@ static enum nib_status find_kernels(struct cuda_device *device,
 				    struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	static const char *const convert[] = {"nib_activations",
-					      "nib_activations_f16",
-					      "nib_activations_bf16"};
+	static const char *const convert[] = {
+	    "nib_activations", "nib_activations_f16", "nib_activations_bf16"};
 	enum nib_status status = NIB_OK;
 
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
@@ -575,9 +573,8 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				   struct nib_error *err)
 {
 	CUfunction multiply;
-	enum nib_status status =
-	    find_multiply(device, NIB_GEMM, NIB_A_NVFP4, NIB_LARGE_M_STEPS,
-			  &multiply, err);
+	enum nib_status status = find_multiply(
+	    device, NIB_GEMM, NIB_A_NVFP4, NIB_LARGE_M_STEPS, &multiply, err);
 
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
 	return status

@@ -242,8 +242,8 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
 		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
 		make_params(gemm, chunk, problems, moe, workspace, &params);
-		status = launch_activations(device, chunk, arguments,
-					    stream, err);
+		status =
+		    launch_activations(device, chunk, arguments, stream, err);
 		if (!status)
 			status = launch_multiply(device, chunk, arguments,
 						 stream, err);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemv.c - products of up to 4 rows on a GPU; see gemv.h. */
+/* gemv.c - products of few rows on a GPU; see gemv.h. */
 #include "gemv.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "format/view.h"
+#include "gemm.h"
+#include "tiled.h"
 
 /* Shared memory that the system reserves for each CTA. */
 #define CTA_SHARED_BYTES 1024
@@ -16,6 +18,14 @@
 #define ANY_M 4
 /* The limit of gridDim.y: a larger batch is several launches. */
 #define MAX_BATCH 65535
+/*
+ * From so many weights on the fewer instructions of the skinny kernels pay for
+ * three or four rows of A, and the tensor cores' tiles for nine or more
+ * (docs/performance-hopper.md).
+ */
+#define LARGE_WEIGHTS ((int64_t)1 << 25)
+/* From this k on experts of one row in the average go to the skinny kernel. */
+#define MOE_LARGE_K 2048
 
 /* Dense A of one row is the first of two. */
 static int variant_m(int64_t m, bool is_dense)
@@ -71,12 +81,94 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 	return cut;
 }
 
+/*
+ * Warps that share the k of a tile, if a CTA has so many tiles: as many as there
+ * are.  They divide the chunks (skinny.cuh), and each has a step.
+ */
+static int64_t skinny_groups(int64_t tiles, int64_t k, int eights)
+{
+	const int64_t steps = divide_up(k, NIB_GEMV_STEP);
+	const int64_t chunks = NIB_SKINNY_CHUNKS(eights);
+	int64_t groups = chunks;
+
+	while (groups > 1 && (chunks % groups || groups > steps ||
+			      groups * tiles > NIB_SKINNY_WARPS))
+		groups--;
+	return groups;
+}
+
+/* Equal rounds of a CTA that has so many tiles. */
+static void cut_rounds(int64_t tiles, struct skinny_cut *cut)
+{
+	const int64_t most = NIB_SKINNY_WARPS / cut->k_groups;
+
+	cut->tiles_at_once = (int32_t)divide_up(tiles, divide_up(tiles, most));
+}
+
+/*
+ * The groups of k decide the order of sums, so neither a batch nor the layout of
+ * scales changes them.
+ */
+struct skinny_cut skinny_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
+			     bool b_is_tiled, int multiprocessors)
+{
+	const int64_t tiles = nib_gemv_tiles(n, b_is_tiled);
+	const int64_t share = multiprocessors / batch;
+	struct skinny_cut cut = {.eights = m <= 8 ? 1 : 2,
+				 .tiles = (int32_t)tiles};
+
+	cut.k_groups = (int32_t)skinny_groups(
+	    divide_up(nib_gemv_tiles(n, false), multiprocessors), k,
+	    cut.eights);
+	cut.ctas = tiles < share ? tiles : share > 1 ? share : 1;
+	cut_rounds(divide_up(tiles, cut.ctas), &cut);
+	return cut;
+}
+
+struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
+				 int64_t k, int multiprocessors)
+{
+	const int64_t tiles = nib_gemv_tiles(n, true);
+	const int64_t all = tiles * (rows < experts ? rows : experts);
+	struct skinny_cut cut = {.eights = 1, .tiles = (int32_t)tiles};
+	int64_t most;
+
+	cut.ctas = all < multiprocessors ? all : multiprocessors;
+	most = divide_up(all, cut.ctas);
+	cut.k_groups = (int32_t)skinny_groups(most, k, cut.eights);
+	cut_rounds(most, &cut);
+	return cut;
+}
+
+enum gemv_way gemv_way(int64_t m, int64_t n, int64_t k)
+{
+	const bool is_large = k > 0 && n >= LARGE_WEIGHTS / k;
+
+	if (m <= 2 || (m <= NIB_GEMV_MAX_ROWS && !is_large))
+		return GEMV_VECTOR;
+	if (m <= 8 || (m <= NIB_SKINNY_MAX_ROWS && !is_large))
+		return GEMV_SKINNY;
+	return GEMV_TILES;
+}
+
 bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 {
-	return op != NIB_DUAL_GEMM && p->a.rows >= 1 &&
-	       p->a.rows <= CUDA_GEMV_MAX_ROWS && p->b.rows >= 1 &&
+	return op != NIB_DUAL_GEMM && p->a.rows >= 1 && p->b.rows >= 1 &&
+	       gemv_way(p->a.rows, p->b.rows, p->b.k) != GEMV_TILES &&
 	       nib_gemv_tiles(p->b.rows, true) <= INT32_MAX &&
 	       nib_nvfp4_batches(&p->a) <= INT32_MAX;
+}
+
+bool gemv_takes_moe(enum nib_op op, const struct nib_moe_problem *moe)
+{
+	const int64_t rows = moe->a.rows, experts = nib_nvfp4_batches(&moe->b);
+
+	return op != NIB_DUAL_GEMM && rows >= 1 && rows <= NIB_SKINNY_ROWS &&
+	       (rows <= 8 || (rows <= experts && moe->b.k >= MOE_LARGE_K)) &&
+	       experts <= NIB_SKINNY_EXPERTS && moe->b.rows >= 1 &&
+	       moe->b.k > 0 &&
+	       nib_gemv_tiles(moe->b.rows, true) <=
+		   INT32_MAX / NIB_SKINNY_UNITS;
 }
 
 /* 16, 4 or 1: what x is a multiple of. */
@@ -141,17 +233,25 @@ static bool is_aligned(const struct nib_gemv_params *p)
 	       p->k % 32 == 0;
 }
 
-static void set_pointers(struct nib_gemv_params *params,
-			 const struct nib_problem *p)
+/* moe: NULL, or p is of its stacks. */
+static void set_pointers(struct nib_skinny_params *q,
+			 const struct nib_problem *p,
+			 const struct nib_moe_problem *moe)
 {
 	const int64_t batches = nib_nvfp4_batches(&p->a);
+	struct nib_gemv_params *params = &q->p;
 
 	params->a = p->activations == NIB_ACTIVATIONS_DENSE
 			? cuda_gemv_dense(&p->x, batches)
 			: cuda_gemv_operand(&p->a, batches);
-	params->b = cuda_gemv_operand(&p->b, batches);
+	params->b =
+	    cuda_gemv_operand(&p->b, moe ? nib_nvfp4_batches(&p->b) : batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
+	if (moe) {
+		q->row_offsets = moe->row_offsets;
+		q->scale_rows = moe->scale_rows;
+	}
 }
 
 static void skip_operand(struct nib_gemv_operand *o, int64_t count)
@@ -189,87 +289,193 @@ static enum nib_status find_kernel(struct cuda_device *device, const char *name,
 	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
 }
 
-/* All of params but pointers. */
-static void set_sizes(struct nib_gemv_params *params,
-		      const struct nib_problem *p)
+/* All of the parameters but pointers. */
+static void set_sizes(struct nib_skinny_params *q, const struct nib_problem *p,
+		      const struct nib_moe_problem *moe)
 {
+	struct nib_gemv_params *params = &q->p;
 	struct nib_problem shape = *p;
 
 	shape.a.codes = shape.a.scales = shape.b.codes = shape.b.scales = NULL;
 	shape.x.data = shape.c.data = NULL;
 	shape.alpha = NULL;
-	set_pointers(params, &shape);
+	set_pointers(q, &shape, NULL);
 	params->c_row_stride = nib_dense_row_stride_elems(&p->c);
 	params->c_batch_stride = nib_dense_batch_stride_elems(&p->c);
 	params->n = p->b.rows;
-	params->m = (int32_t)p->a.rows;
 	params->k = (int32_t)p->b.k;
 	params->c_dtype = (int32_t)p->c.dtype;
+	if (moe) {
+		q->experts = (int32_t)nib_nvfp4_batches(&p->b);
+		q->rows = (int32_t)p->a.rows;
+		q->scale_rows_total = (int32_t)moe->scale_rows_total;
+	} else {
+		params->m = (int32_t)p->a.rows;
+	}
 }
 
-enum nib_status cuda_gemv_plan(struct cuda_device *device,
-			       const struct nib_problem *p,
-			       struct cuda_gemv *gemv, struct nib_error *err)
+/* The kernels nib_NAME_VARIANT, if rows are of 16-byte pieces, and
+ * nib_NAME_ANY_any, of a type of A. */
+static enum nib_status find_kernels(struct cuda_device *device,
+				    const char *kernel, int variant, int any,
+				    const char *type, struct cuda_gemv *gemv,
+				    struct nib_error *err)
 {
-	const bool is_dense = p->activations == NIB_ACTIVATIONS_DENSE;
-	const char *type = !is_dense		    ? ""
-			   : p->x.dtype == NIB_FP16 ? "_f16"
-						    : "_bf16";
-	struct nib_gemv_params *params = &gemv->params;
-	struct gemv_cut *cut = &gemv->cut;
 	enum nib_status status = NIB_OK;
 	char name[32];
 
-	memset(gemv, 0, sizeof(*gemv));
-	set_sizes(params, p);
-	gemv->batch = nib_nvfp4_batches(&p->a);
-	*cut = gemv_cut(params->m, params->n, params->k, gemv->batch, is_dense,
-			params->b.is_tiled, device->multiprocessors,
-			device->shared_bytes);
-	params->tiles = cut->tiles;
-	params->tiles_per_cta = cut->tiles_per_cta;
-	if (is_aligned(params)) {
-		snprintf(name, sizeof(name), "nib_gemv_%d%s", cut->m, type);
-		status = find_kernel(device, name, cut->shared_bytes,
+	if (is_aligned(&gemv->params.p)) {
+		snprintf(name, sizeof(name), "nib_%s_%d%s", kernel, variant,
+			 type);
+		status = find_kernel(device, name, gemv->shared_bytes,
 				     &gemv->aligned, err);
 	}
 	if (status)
 		return status;
-	snprintf(name, sizeof(name), "nib_gemv_%d_any%s",
-		 variant_any_m(params->m, is_dense), type);
-	return find_kernel(device, name, cut->any_shared_bytes, &gemv->any,
+	snprintf(name, sizeof(name), "nib_%s_%d_any%s", kernel, any, type);
+	return find_kernel(device, name, gemv->any_shared_bytes, &gemv->any,
 			   err);
+}
+
+static enum nib_status plan_vector(struct cuda_device *device, bool is_dense,
+				   const char *type, struct cuda_gemv *gemv,
+				   struct nib_error *err)
+{
+	struct nib_gemv_params *params = &gemv->params.p;
+	const struct gemv_cut cut = gemv_cut(
+	    params->m, params->n, params->k, gemv->batch, is_dense,
+	    params->b.is_tiled, device->multiprocessors, device->shared_bytes);
+
+	params->tiles = cut.tiles;
+	params->tiles_per_cta = cut.tiles_per_cta;
+	gemv->ctas = cut.ctas;
+	gemv->threads = NIB_GEMV_THREADS;
+	gemv->shared_bytes = cut.shared_bytes;
+	gemv->any_shared_bytes = cut.any_shared_bytes;
+	return find_kernels(device, "gemv", cut.m,
+			    variant_any_m(params->m, is_dense), type, gemv,
+			    err);
+}
+
+static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
+				   struct cuda_gemv *gemv,
+				   struct nib_error *err)
+{
+	struct nib_skinny_params *q = &gemv->params;
+	const bool is_moe = q->experts > 0;
+	const struct skinny_cut cut =
+	    is_moe ? skinny_cut_moe(q->rows, q->experts, q->p.n, q->p.k,
+				    device->multiprocessors)
+		   : skinny_cut(q->p.m, q->p.n, q->p.k, gemv->batch,
+				q->p.b.is_tiled, device->multiprocessors);
+	char name[40];
+
+	q->p.tiles = cut.tiles;
+	q->tiles_at_once = cut.tiles_at_once;
+	q->k_groups = cut.k_groups;
+	gemv->ctas = cut.ctas;
+	gemv->threads = NIB_SKINNY_THREADS;
+	gemv->shared_bytes = gemv->any_shared_bytes =
+	    nib_skinny_shared_bytes(cut.eights, is_moe);
+	if (!is_moe)
+		return find_kernels(device, "skinny", 8 * cut.eights,
+				    8 * cut.eights, type, gemv, err);
+	snprintf(name, sizeof(name), "nib_skinny_experts_%d%s", 8 * cut.eights,
+		 type);
+	return find_kernel(device, name, gemv->shared_bytes, &gemv->aligned,
+			   err);
+}
+
+/* As a problem: what both forms have. */
+static struct nib_problem problem_of(const struct nib_problem *problems,
+				     const struct nib_moe_problem *moe)
+{
+	struct nib_problem p = {0};
+
+	if (!moe)
+		return cuda_unpacked(problems);
+	p.a = moe->a;
+	p.x = moe->x;
+	p.activations = moe->activations;
+	p.b = *cuda_weights(&moe->b, moe->b_packed);
+	p.alpha = moe->alpha;
+	p.c = moe->c;
+	return p;
+}
+
+enum nib_status cuda_gemv_plan(struct cuda_device *device,
+			       const struct nib_plan *plan,
+			       struct cuda_gemv *gemv, struct nib_error *err)
+{
+	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
+	const struct nib_problem p = problem_of(plan->problems, moe);
+	const bool is_dense = p.activations == NIB_ACTIVATIONS_DENSE;
+	const char *type = !is_dense		   ? ""
+			   : p.x.dtype == NIB_FP16 ? "_f16"
+						   : "_bf16";
+
+	memset(gemv, 0, sizeof(*gemv));
+	set_sizes(&gemv->params, &p, moe);
+	gemv->batch = nib_nvfp4_batches(&p.a);
+	return !moe && gemv_way(p.a.rows, p.b.rows, p.b.k) == GEMV_VECTOR
+		   ? plan_vector(device, is_dense, type, gemv, err)
+		   : plan_skinny(device, type, gemv, err);
 }
 
 enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 				 const struct cuda_gemv *gemv,
-				 const struct nib_problem *p, CUstream stream,
+				 const struct nib_run *run,
 				 struct nib_error *err)
 {
-	struct nib_gemv_params params = gemv->params;
+	const struct nib_problem p = problem_of(run->problems, run->moe);
+	struct nib_skinny_params params = gemv->params;
 	void *arguments[] = {&params};
-	CUlaunchConfig config = {0};
+	CUlaunchAttribute overlap = {0};
+	CUlaunchConfig config = {.attrs = &overlap};
 	CUfunction function = gemv->aligned;
-	int64_t shared_bytes = gemv->cut.shared_bytes;
+	int64_t shared_bytes = gemv->shared_bytes;
 	enum nib_status status = NIB_OK;
 
-	set_pointers(&params, p);
-	if (!function || !is_aligned(&params)) {
+	set_pointers(&params, &p, run->moe);
+	if (gemv->any && (!function || !is_aligned(&params.p))) {
 		function = gemv->any;
-		shared_bytes = gemv->cut.any_shared_bytes;
+		shared_bytes = gemv->any_shared_bytes;
 	}
-	config.gridDimX = (unsigned)gemv->cut.ctas;
-	config.blockDimX = NIB_GEMV_THREADS;
+	config.gridDimX = (unsigned)gemv->ctas;
+	config.blockDimX = (unsigned)gemv->threads;
 	config.sharedMemBytes = (unsigned)shared_bytes;
-	config.hStream = stream;
+	config.hStream = run->stream;
+	cuda_may_overlap(&config);
+	params.p.b_is_constant =
+	    (run->moe ? run->moe->b_packed : run->problems->b_packed) != NULL;
 	for (int64_t done = 0; done < gemv->batch && !status;) {
 		const int64_t left = gemv->batch - done;
 		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;
 
 		config.gridDimY = (unsigned)count;
 		status = cuda_launch(device, function, config, arguments, err);
-		skip_matrices(&params, count);
+		skip_matrices(&params.p, count);
 		done += count;
 	}
 	return status;
+}
+
+bool cuda_gemv_takes(const struct nib_plan *plan)
+{
+	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
+	struct nib_skinny_params q = {0};
+	struct nib_problem p;
+	struct nib_moe_problem view;
+
+	if (!moe && plan->count != 1)
+		return false;
+	p = problem_of(plan->problems, moe);
+	if (!moe)
+		return gemv_takes(plan->op, &p);
+	view = *moe;
+	view.b = p.b;
+	set_sizes(&q, &p, moe);
+	return gemv_takes_moe(plan->op, &view) && q.p.b.is_tiled &&
+	       q.p.b.codes_align == 16 && q.p.a.codes_align == 16 &&
+	       q.p.k % 32 == 0;
 }

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.h - products of up to 4 rows by the kernels of gemv.cuh: how they
- * are cut (arithmetic alone), what a plan keeps, and a launch.
+ * gemv.h - products of up to 16 rows of A that read the weights once: by the
+ * vector kernels (gemv.cuh, gemv_dense.cuh) or the skinny kernels (skinny.cuh).
+ * Which of them, how they are cut (arithmetic alone), what a plan keeps, and a
+ * launch.
  */
 #ifndef NIB_CUDA_GEMV_H
 #define NIB_CUDA_GEMV_H
 
-#include "backend/cuda/kernels/gemv_params.h"
+#include "backend/cuda/kernels/skinny_params.h"
 #include "cuda.h"
 
-/* From five rows on the tensor cores are faster (docs/notes/0030). */
-#define CUDA_GEMV_MAX_ROWS 4
+/* Which kernel multiplies m rows of A by n rows of B, measured on an H200. */
+enum gemv_way {
+	GEMV_VECTOR, /* up to NIB_GEMV_MAX_ROWS rows of A */
+	GEMV_SKINNY, /* up to NIB_SKINNY_MAX_ROWS */
+	GEMV_TILES,  /* neither: gemm.h */
+};
+
+/* m, n at least 1.  It decides bits, so nothing else about a problem counts. */
+enum gemv_way gemv_way(int64_t m, int64_t n, int64_t k);
 
 struct gemv_cut {
 	int m; /* of A that the variant takes */
@@ -29,18 +38,43 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			 bool a_is_dense, bool b_is_tiled, int multiprocessors,
 			 int64_t shared_bytes);
 
+/* How the skinny kernels cut a matrix of each batch, or all experts. */
+struct skinny_cut {
+	int eights;    /* of rows of A that the variant takes */
+	int32_t tiles; /* of a matrix */
+	int64_t ctas;  /* of one matrix, or of all experts; at most one on a
+			* multiprocessor */
+	int32_t tiles_at_once, k_groups;
+};
+
+/* m, n at least 1. */
+struct skinny_cut skinny_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
+			     bool b_is_tiled, int multiprocessors);
+/* The same for so many rows of A of all experts; b's scales are tiled. */
+struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
+				 int64_t k, int multiprocessors);
+
 /*
  * A problem that these kernels take: resolved, its weights as a view, A NVFP4 or
  * dense fp16 or bf16.
  */
 bool gemv_takes(enum nib_op op, const struct nib_problem *p);
+/*
+ * The same for an MoE problem whose experts have few rows, as far as sizes tell; its
+ * weights lie in rows of 16-byte pieces, with tiled scales.
+ */
+bool gemv_takes_moe(enum nib_op op, const struct nib_moe_problem *moe);
 
 struct cuda_gemv {
-	/* For rows of 16-byte pieces (NULL if these are not), for any. */
+	/* For rows of 16-byte pieces (NULL if these are not), for any (NULL: of
+	 * experts). */
 	CUfunction aligned, any;
-	struct nib_gemv_params params; /* without pointers */
-	struct gemv_cut cut;
+	/* Without pointers; the vector kernels take the first member alone. */
+	struct nib_skinny_params params;
 	int64_t batch;
+	int64_t ctas; /* of one matrix */
+	int threads;
+	int64_t shared_bytes, any_shared_bytes;
 };
 
 /*
@@ -53,14 +87,17 @@ struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
 struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x,
 					int64_t batches);
 
-/* p: resolved, gemv_takes().  With the context entered, as the launch. */
+/* One problem, or experts, that these kernels take: the above and alignment. */
+bool cuda_gemv_takes(const struct nib_plan *plan);
+/* plan: cuda_gemv_takes().  With the context entered, as the
+ * launch. */
 enum nib_status cuda_gemv_plan(struct cuda_device *device,
-			       const struct nib_problem *p,
+			       const struct nib_plan *plan,
 			       struct cuda_gemv *gemv, struct nib_error *err);
-/* p: resolved, its pointers checked. */
+/* run: resolved, its pointers checked. */
 enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 				 const struct cuda_gemv *gemv,
-				 const struct nib_problem *p, CUstream stream,
+				 const struct nib_run *run,
 				 struct nib_error *err);
 
 #endif

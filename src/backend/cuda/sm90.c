@@ -8,23 +8,12 @@
 #include "gemm.h"
 #include "gemv.h"
 
-/* ---- products of up to four rows ----------------------------------------- */
-
-static bool few_takes(const struct nib_plan *p)
-{
-	struct nib_problem view;
-
-	if (p->is_moe || p->count != 1)
-		return false;
-	view = cuda_unpacked(&p->problems[0]);
-	return gemv_takes(p->op, &view);
-}
+/* ---- products of few rows ------------------------------------------------ */
 
 static enum nib_status few_plan(struct cuda_device *device,
 				const struct nib_plan *p, struct cuda_few *few,
 				struct nib_error *err)
 {
-	const struct nib_problem view = cuda_unpacked(&p->problems[0]);
 	struct cuda_gemv *gemv = malloc(sizeof(*gemv));
 	enum nib_status status;
 
@@ -33,8 +22,8 @@ static enum nib_status few_plan(struct cuda_device *device,
 				"no memory for a plan (%zu bytes)",
 				sizeof(*gemv));
 	few->state = gemv;
-	status = cuda_gemv_plan(device, &view, gemv, err);
-	few->ctas = gemv->cut.ctas * gemv->batch;
+	status = cuda_gemv_plan(device, p, gemv, err);
+	few->ctas = gemv->ctas * gemv->batch;
 	return status;
 }
 
@@ -43,9 +32,7 @@ static enum nib_status few_launch(const struct cuda_device *device,
 				  const struct nib_run *run,
 				  struct nib_error *err)
 {
-	const struct nib_problem view = cuda_unpacked(&run->problems[0]);
-
-	return cuda_gemv_launch(device, few->state, &view, run->stream, err);
+	return cuda_gemv_launch(device, few->state, run, err);
 }
 
 /* ---- the product in tiles ------------------------------------------------ */
@@ -70,8 +57,9 @@ static enum nib_status plan(struct cuda_device *device,
 	tiled->k_slices = gemm->k_slices;
 	tiled->clusters = gemm->clusters;
 	tiled->most_matrices = gemm->most_matrices;
-	tiled->kernels = "two kernels (activation conversion, then the product, "
-			 "which begins meanwhile)";
+	tiled->kernels =
+	    "two kernels (activation conversion, then the product, "
+	    "which begins meanwhile)";
 	return status;
 }
 
@@ -113,7 +101,7 @@ const struct cuda_arch cuda_sm90 = {
     .row_align = 8,
     .probe_flop = NIB_PROBE_MULTIPLY_FLOP,
     .probe_threads = NIB_PROBE_MULTIPLY_THREADS,
-    .few_takes = few_takes,
+    .few_takes = cuda_gemv_takes,
     .few_plan = few_plan,
     .few_launch = few_launch,
     .clusters = cuda_gemm_clusters,

@@ -16,9 +16,9 @@
 #include <time.h>
 
 #include "backend/cuda/kernels/gemm_params.h"
-#include "backend/cuda/kernels/gemv_params.h"
 #include "backend/cuda/kernels/probe_params.h"
 #include "backend/cuda/kernels/quantize_params.h"
+#include "backend/cuda/kernels/skinny_params.h"
 
 #define EXPORT	   __attribute__((visibility("default")))
 #define MAX_BLOCKS 4096
@@ -566,6 +566,7 @@ static void record_parameters(const char *kernel, const void *parameters)
 	    {"nib_gemm_", sizeof(struct nib_gemm_launch)},
 	    {"nib_dual_", sizeof(struct nib_gemm_launch)},
 	    {"nib_gemv_", sizeof(struct nib_gemv_params)},
+	    {"nib_skinny_", sizeof(struct nib_skinny_params)},
 	    {"nib_quantize_", sizeof(struct nib_quantize_params)},
 	    {"nib_amax_", sizeof(struct nib_amax_params)},
 	    {"nib_dequantize_", sizeof(struct nib_dequantize_params)},

@@ -23,14 +23,21 @@
 	"nib_dual_medium_m_sm90 nib_activations_sm90 "                           \
 	"nib_gemv_2_f16_sm90 nib_gemv_4_f16_sm90 nib_gemv_4_any_f16_sm90 "       \
 	"nib_gemv_2_bf16_sm90 nib_gemv_4_bf16_sm90 "                             \
-	"nib_gemv_4_any_bf16_sm90 "
+	"nib_gemv_4_any_bf16_sm90 nib_skinny_8_sm90 nib_skinny_8_any_sm90 "      \
+	"nib_skinny_16_sm90 nib_skinny_16_any_sm90 "
 
 /* A of fp16 and bf16. */
 #define HOPPER_DENSE                                                           \
 	"nib_activations_f16_sm90 nib_activations_bf16_sm90 "                  \
 	"nib_gemm_bf16_sm90 nib_dual_bf16_sm90 nib_gemm_small_m_bf16_sm90 "    \
 	"nib_dual_small_m_bf16_sm90 nib_gemm_medium_m_bf16_sm90 "              \
-	"nib_dual_medium_m_bf16_sm90 "
+	"nib_dual_medium_m_bf16_sm90 "                                         \
+	"nib_skinny_8_f16_sm90 nib_skinny_16_f16_sm90 "                        \
+	"nib_skinny_8_any_f16_sm90 nib_skinny_16_any_f16_sm90 "                \
+	"nib_skinny_8_bf16_sm90 nib_skinny_16_bf16_sm90 "                      \
+	"nib_skinny_8_any_bf16_sm90 nib_skinny_16_any_bf16_sm90 "              \
+	"nib_skinny_experts_8_sm90 nib_skinny_experts_8_f16_sm90 "             \
+	"nib_skinny_experts_8_bf16_sm90 "
 
 #define BLACKWELL                                                              \
 	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                    \
@@ -44,8 +51,7 @@ static const struct cuda_image images[] = {
     {"sm90_first 1-2 kernel_of_first_sm90", "cubin only kernel_of_first_sm90"},
     {"sm100_first 5-6 kernel_of_first_sm100",
      "cubin only kernel_of_first_sm100"},
-    {"sm90_second 3-4 " FORTY HOPPER HOPPER_DENSE SHARED("sm90"),
-     "cubin"},
+    {"sm90_second 3-4 " FORTY HOPPER HOPPER_DENSE SHARED("sm90"), "cubin"},
     {"sm100_second 7-8 " BLACKWELL SHARED("sm100"), "cubin"},
     {NULL, NULL},
 };

@@ -17,6 +17,8 @@
 /* Threads of a CTA; its warps share the k of a tile of rows. */
 #define NIB_GEMV_WARPS	 4
 #define NIB_GEMV_THREADS (32 * NIB_GEMV_WARPS)
+/* Rows of A that the vector kernels take at most. */
+#define NIB_GEMV_MAX_ROWS 4
 /* Rows of b that a CTA multiplies at a time. */
 #define NIB_GEMV_TILE_ROWS 16
 /* k of one stage of a warp's ring. */
@@ -64,6 +66,8 @@ struct nib_gemv_params {
 	int32_t c_dtype;
 	/* 16-row tiles of b, and how many of them a CTA takes. */
 	int32_t tiles, tiles_per_cta;
+	/* No kernel writes b: it may be read before the one before has ended. */
+	int32_t b_is_constant;
 };
 
 /*

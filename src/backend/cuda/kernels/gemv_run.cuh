@@ -26,6 +26,7 @@
 #include <cuda_fp16.h>
 
 #include "gemv_load.cuh"
+#include "ptx_async.cuh"
 
 /* alpha lies behind the zeros, this much before the partial sums. */
 #define ALPHA_WORDS 8
@@ -242,9 +243,19 @@ __device__ static struct ring fill_ring(const struct nib_gemv_params &p,
 	return r;
 }
 
+/* Asked for early: at the end all would wait for it. */
+__device__ static void load_alpha(const struct nib_gemv_params &p, uint32_t to)
+{
+	if (threadIdx.x == 0 && p.alpha)
+		cp_async_4(to, p.alpha, 4);
+	else if (threadIdx.x == 0)
+		sts_f32(to, 1);
+}
+
 /*
- * Multiplies the warp's steps of all tiles; A is loaded first.  ring, zeros:
- * shared memory.
+ * Multiplies the warp's steps of all tiles.  The first weights are asked for
+ * before the kernel before has ended, if none writes them.  ring, zeros: shared
+ * memory, with alpha behind the zeros.
  */
 template <class SIDE>
 __device__ static void
@@ -257,12 +268,17 @@ run_warp(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	int begin = 0;
 	struct ring r;
 
-	side.load(0);
-	cp_async_commit_group();
+	griddepcontrol_launch_dependents();
+	if (!p.b_is_constant)
+		griddepcontrol_wait();
 	r = fill_ring<SIDE::ALIGNED>(p, b, ring, tiles, phase);
 	if (threadIdx.x < SIDE::ZEROS / 4)
 		sts_32(zeros + threadIdx.x * 4, 0);
-	cp_async_wait_group<NIB_GEMV_STAGES>();
+	griddepcontrol_wait();
+	load_alpha(p, zeros + SIDE::ZEROS);
+	side.load(0);
+	cp_async_commit_group();
+	cp_async_wait_group<0>();
 	side.convert();
 	side.view(b);
 	/* Once also for k = 0, whose sums are 0. */
@@ -299,13 +315,7 @@ __device__ static void gemv(const struct nib_gemv_params &p)
 	float *partial = (float *)(shared + NIB_GEMV_RING_BYTES + before);
 	const uint32_t ring = smem_addr(shared);
 	const uint32_t zeros = ring + NIB_GEMV_RING_BYTES;
-	const uint32_t alpha = zeros + SIDE::ZEROS;
 
-	/* Asked for now: at the end all would wait for it. */
-	if (threadIdx.x == 0 && p.alpha)
-		cp_async_4(alpha, p.alpha, 4);
-	else if (threadIdx.x == 0)
-		sts_f32(alpha, 1);
 	run_warp(p, b, SIDE(p, a, zeros, zeros + before + sums * 4), ring,
 		 zeros, partial, tiles);
 	__syncthreads();

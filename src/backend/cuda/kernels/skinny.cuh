@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * skinny.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for up to 16 rows of A in
+ * fp16, bf16 or NVFP4, which becomes fp16.  Reads B once.
+ *
+ *   16 warps that multiply                         4 warps that bring A
+ *   B --cp.async--> ring of the warp               A --ld.global--> registers
+ *     --lds--> codes * scales in A's type            --permute, sts--> chunk
+ *     --mma.m16n8k16--> sums  <--lds-- chunk of A  <--full--   |
+ *                                |------------------empty----->|
+ *   sums --sts--> shared --all warps, in order of k--> C
+ *
+ * A tile is 16 rows of B.  A CTA owns neighbouring tiles.  It multiplies
+ * tiles_at_once of them at a time, each by k_groups warps: warp j of a tile
+ * takes the steps of 256 k number j, j + k_groups, ...  All warps read the same
+ * chunks of A, 256 k of all rows each, which go through a ring once for all
+ * tiles that are multiplied at a time (a round).  The first chunks are brought
+ * by all warps, which have nothing else to do yet.
+ *
+ * Start: the first weights are asked for before the kernel before has ended, if
+ * no kernel writes them, A after it.
+ *
+ * Barriers: full[chunk], one arrival of the warp that brought it; empty[chunk],
+ * one of each warp that has read it.  A barrier tells a phase from the next one
+ * alone, so all uses of a chunk's space in a round belong to one bringer and to
+ * one of the k_groups: both numbers divide the number of chunks.  A warp's ring
+ * of B needs no barrier: each lane waits for its own copies, and the warp for
+ * its lanes.
+ *
+ * Arithmetic: a code times its scale, and 2^-6 or in bf16 2^-7, is exact in A's type.  An mma
+ * adds 16 products to sums in fp32: 4 k of each of the quad's four lanes, whose
+ * blocks are neighbours; 4 mma do 64 k.  Then the sums of a tile's warps are
+ * added in fp32.  Bound: docs/numerics.md, section 10.
+ *
+ * Order of the sum of a row: a warp's steps one after the other, then the
+ * k_groups warps.  It depends on n, k and the GPU's multiprocessors alone.
+ *
+ * Roofline: the memory's rate.  At 4.65 TB/s a lane has 32 issue slots for 8
+ * weights.  It takes for codes times scales 15 with fp16 (4 F2FP, 4 LOP3, 3
+ * shifts, 4 HMUL2) and 19 with bf16 (8 LOP3, 7 shifts, 4 HMUL2), 1.5 for each
+ * eight rows of A (1 mma, 0.5 LDS), and 2 to load codes and scales.
+ *
+ * Shared memory (skinny_params.h): 16 rings of NIB_SKINNY_STAGES stages of 2304
+ * bytes, NIB_SKINNY_CHUNKS chunks of 4 or 8 KiB, sums, barriers.  One CTA on an
+ * SM, at most 96 registers.
+ */
+#ifndef NIB_SKINNY_CUH
+#define NIB_SKINNY_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernel_name.h"
+
+#include "skinny_chunks.cuh"
+
+/* The barrier of the warps that multiply. */
+#define SUMS_BAR 1
+
+/* ---- a warp's ring of B -------------------------------------------------- */
+
+/*
+ * A lane's first piece in a stage: pairs of pieces of a row are swapped by the
+ * row's number (banks).
+ */
+__device__ static uint32_t piece_target(void)
+{
+	const int lane = threadIdx.x % 32, piece = lane % 8, r = lane / 8;
+
+	return r * ROW_BYTES + (piece ^ r * 2) * 16;
+}
+
+/* What a lane loads of the warp's next step, and what of the last one of a row.
+ */
+struct lane_source {
+	const uint8_t *codes[4];
+	const uint8_t *scales;
+	int codes_back;	      /* how far the last step's codes lie before it */
+	int scales_back;      /* the same of its scales */
+	uint32_t scale_bytes; /* of the last step; else 16, or 0: none */
+};
+
+/* What a warp loads next, and where it is to lie. */
+struct b_ring {
+	uint32_t begin, codes, scales;
+	int stage; /* the next to be multiplied */
+	int first_step;
+	/* The next to be loaded; of no round: there is none. */
+	struct round_step next;
+	/* The first is for rows of 16-byte pieces, the second for any. */
+	struct lane_source lane;
+	struct source any;
+};
+
+/* The warp's tile in a round; it may have none: nobody, or others, have. */
+__device__ static bool has_tile(const struct nib_skinny_params &q,
+				const struct round &r)
+{
+	return (int)(threadIdx.x / 32) % q.tiles_at_once < r.count;
+}
+
+/*
+ * A lane's addresses at a step.  Rows that are not there are the last one that
+ * is; of a last step that is not whole, lanes behind the end load the bytes
+ * before it, which are multiplied by zeros.
+ */
+__device__ static struct lane_source
+lane_source_of(const struct nib_gemv_params &p,
+	       const struct nib_gemv_operand &b, const struct source &from,
+	       int step)
+{
+	const int last = all_steps(p) - 1, at = last * ROW_BYTES;
+	const int scales = from.blocks - last * STEP_BLOCKS;
+	struct lane_source s;
+
+	s.codes[0] = from.codes + step * ROW_BYTES;
+#pragma unroll
+	for (int i = 1; i < 4; i++)
+		s.codes[i] =
+		    s.codes[i - 1] + (i < from.rows ? row_pitch(b) : 0);
+	s.scales = from.scales + (int64_t)step * scale_step_bytes(b);
+	s.codes_back = at < from.bytes ? 0 : at;
+	s.scales_back = scales > 0 ? 0 : last * scale_step_bytes(b);
+	s.scale_bytes = b.is_tiled ? 16 : min(max(scales, 0), 16);
+	return s;
+}
+
+__device__ static void load_lane(const struct nib_gemv_operand &b,
+				 struct lane_source *s, uint32_t codes_to,
+				 uint32_t scales_to, int steps, bool is_last)
+{
+	const int back = is_last ? s->codes_back : 0;
+	const int scales_back = is_last ? s->scales_back : 0;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		cp_async_16_l2_256(codes_to + i * 4 * ROW_BYTES,
+				   s->codes[i] - back);
+		s->codes[i] += steps * ROW_BYTES;
+	}
+	if (threadIdx.x % 32 < 16)
+		cp_async_16(scales_to, s->scales - scales_back,
+			    is_last ? s->scale_bytes : 16);
+	s->scales += steps * scale_step_bytes(b);
+}
+
+/* Points the ring at the warp's tile of its round. */
+template <class V>
+__device__ static void begin_tile(const struct nib_skinny_params &q,
+				  const struct nib_gemv_operand &b,
+				  const struct cta &c, struct b_ring *r)
+{
+	struct nib_gemv_operand matrix = b;
+	int tile = r->next.at.tile + threadIdx.x / 32 % q.tiles_at_once;
+	struct source from;
+
+	if (V::IS_MOE) {
+		const int u = tile / q.p.tiles;
+		const int64_t expert = unit_of(c.units[u]).expert;
+
+		matrix.codes += expert * b.batch_stride;
+		matrix.scales += expert * b.scale_batch_stride;
+		tile -= u * q.p.tiles;
+	}
+	from = source_of(q.p, matrix, tile);
+	if (V::ALIGNED)
+		r->lane = lane_source_of(q.p, b, from, r->next.step);
+	else
+		r->any = from;
+}
+
+/* The ring's round, or the first one after it in which the warp has a tile. */
+template <class V>
+__device__ static void find_tile(const struct nib_skinny_params &q,
+				 const struct nib_gemv_operand &b,
+				 const struct cta &c, struct b_ring *r)
+{
+	while (r->next.at.count > 0 && !has_tile(q, r->next.at))
+		r->next.at = next_round<V>(q, c, r->next.at);
+	r->next.step = r->first_step;
+	if (r->next.at.count > 0)
+		begin_tile<V>(q, b, c, r);
+}
+
+template <class V>
+__device__ static void
+load_next(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
+	  const struct cta &c, struct b_ring *r, int steps, int stage)
+{
+	const uint32_t to = r->begin + stage * NIB_GEMV_STAGE_BYTES;
+	const int step = r->next.step;
+
+	if (r->next.at.count > 0 && step < steps) {
+		if (V::ALIGNED)
+			load_lane(b, &r->lane, to + r->codes, to + r->scales,
+				  q.k_groups, step + 1 == steps);
+		else
+			load_any_step(b, r->any, to + r->codes, to + r->scales,
+				      step);
+		r->next.step += q.k_groups;
+		if (r->next.step >= steps) {
+			r->next.at = next_round<V>(q, c, r->next.at);
+			find_tile<V>(q, b, c, r);
+		}
+	}
+	cp_async_commit_group();
+}
+
+template <class V>
+__device__ static struct b_ring fill_ring(const struct nib_skinny_params &q,
+					  const struct nib_gemv_operand &b,
+					  const struct cta &c)
+{
+	const int warp = threadIdx.x / 32;
+	struct b_ring r;
+
+	r.begin = c.shared + warp * V::STAGES * NIB_GEMV_STAGE_BYTES;
+	r.codes = piece_target();
+	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
+	r.stage = 0;
+	r.first_step = warp / q.tiles_at_once;
+	r.next.at = round_at<V>(q, c, c.tile);
+	find_tile<V>(q, b, c, &r);
+#pragma unroll 1
+	for (int stage = 0; stage < V::STAGES; stage++)
+		load_next<V>(q, b, c, &r, all_steps(q.p), stage);
+	return r;
+}
+
+/* ---- the multiplication -------------------------------------------------- */
+
+/* What a lane knows all along about a stage and a chunk. */
+struct lane_view {
+	/* The block of 64 k number j of row g. */
+	uint32_t codes[4];
+	uint32_t scales; /* of row g, the first four blocks */
+	uint32_t scale_stride;
+	uint32_t pick; /* byte t of two words */
+	int blocks;    /* of the last step */
+};
+
+__device__ static struct lane_view view_of(const struct nib_gemv_params &p,
+					   const struct nib_gemv_operand &b)
+{
+	const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+	struct lane_view v;
+
+#pragma unroll
+	for (int j = 0; j < 4; j++)
+		v.codes[j] = opaque(g * ROW_BYTES + (g % 4 ^ j) * 32 + t * 8);
+	v.scales = CODES_BYTES + (b.is_tiled ? g / 4 * 64 + g % 4 * 4 : g * 16);
+	v.scale_stride = opaque(b.is_tiled ? 16 : 4);
+	v.pick = opaque(t | (t + 4) << 4);
+	v.blocks = p.k / 16 - (all_steps(p) - 1) * STEP_BLOCKS;
+	return v;
+}
+
+template <bool IS_BF16>
+__device__ static void mma(float (&d)[4], const uint32_t *row_g,
+			   const uint32_t *row_g8, uint32_t x0, uint32_t x1)
+{
+	if constexpr (IS_BF16)
+		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1],
+				  x0, x1);
+	else
+		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1],
+				 x0, x1);
+}
+
+/* Two of them: codes from i and from j on. */
+template <class V>
+__device__ static void mma2(float (&d)[4], const uint32_t (&w)[2][8], int i,
+			    uint32_t x0, uint32_t x1, float (&e)[4], int j,
+			    uint32_t y0, uint32_t y1)
+{
+	mma<V::IS_BF16>(d, w[0] + i, w[1] + i, x0, x1);
+	mma<V::IS_BF16>(e, w[0] + j, w[1] + j, y0, y1);
+}
+
+/* Scales of rows g and g + 8: four blocks each of 64 k number j. */
+__device__ static void load_scales(const struct lane_view &v, uint32_t stage,
+				   bool is_last, uint32_t (&x)[4][2])
+{
+#pragma unroll
+	for (int j = 0; j < 4; j++) {
+		const uint32_t at = stage + v.scales + j * v.scale_stride;
+
+		x[j][0] = lds_32(at);
+		x[j][1] = lds_32(at + 8 * STEP_BLOCKS);
+	}
+	if (!is_last)
+		return;
+		/* 0 behind the last block. */
+#pragma unroll
+	for (int j = 0; j < 4; j++) {
+		const int left = v.blocks - 4 * j;
+		const uint32_t mask = left >= 4	  ? ~0u
+				      : left <= 0 ? 0
+						  : (1u << 8 * left) - 1;
+
+		x[j][0] &= mask;
+		x[j][1] &= mask;
+	}
+}
+
+/*
+ * Adds a stage of B times a chunk of A, of which piece is the lane's first.  An
+ * mma waits for the one before it in its sums: with eight rows of A there are
+ * two sums, for the halves of a block.
+ */
+template <class V>
+__device__ static void multiply(float (&acc)[2][4], const struct lane_view &v,
+				uint32_t stage, uint32_t piece, bool is_last)
+{
+	uint32_t scales[4][2];
+
+	load_scales(v, stage, is_last, scales);
+#pragma unroll
+	for (int j = 0; j < 4; j++) {
+		const uint32_t codes = stage + v.codes[j];
+		uint32_t q[2][2], s[2], w[2][8];
+		uint4 x[V::EIGHTS][2];
+
+#pragma unroll
+		for (int i = 0; i < V::EIGHTS * 2; i++)
+			x[i / 2][i % 2] = lds_128(piece + i / 2 * 4096 +
+						  j * 1024 + i % 2 * 512);
+		widen_scales<V::IS_BF16>(
+		    prmt(scales[j][0], scales[j][1], v.pick), s);
+#pragma unroll
+		for (int r = 0; r < 2; r++) {
+			lds_64(codes + r * 8 * ROW_BYTES, &q[r][0], &q[r][1]);
+			decode<V::IS_BF16>(q[r][0], s[r], w[r]);
+			decode<V::IS_BF16>(q[r][1], s[r], w[r] + 4);
+		}
+		/* One eight of rows: the second half of a block; two: both. */
+#pragma unroll
+		for (int h = 0; h < V::EIGHTS; h++) {
+			const int i = 4 * h, j2 = V::EIGHTS == 1 ? 4 : i;
+			const uint4 a = x[0][h];
+			const uint4 b =
+			    V::EIGHTS == 1 ? x[0][1] : x[V::EIGHTS - 1][h];
+
+			mma2<V>(acc[0], w, i, a.x, a.y, acc[1], j2, b.x, b.y);
+			mma2<V>(acc[0], w, i + 2, a.z, a.w, acc[1], j2 + 2, b.z,
+				b.w);
+		}
+	}
+}
+
+/*
+ * A warp's steps of its tile of round number `number`.  A warp without a tile
+ * only says that it has read A.  Chunks and stages are counted on: a division in
+ * the loop would cost as much as a tenth of it.
+ */
+template <class V>
+__device__ static void
+run_round(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
+	  const struct cta &c, const struct lane_view &v, struct b_ring *r,
+	  int number, bool multiplies, float (&acc)[2][4])
+{
+	const int steps = all_steps(q.p), lane = threadIdx.x % 32;
+	const uint32_t pieces = opaque(c.shared + V::CHUNKS_AT + lane * 16);
+	const uint32_t bars = opaque(full<V>(c.shared, 0));
+	const int first = number * steps + r->first_step;
+	int chunk = first % V::CHUNKS;
+	uint32_t parity = first / V::CHUNKS % 2;
+
+#pragma unroll 1
+	for (int step = r->first_step; step < steps; step += q.k_groups) {
+		const int stage = r->stage;
+
+		if (multiplies)
+			cp_async_wait_group<V::STAGES - 1>();
+		__syncwarp();
+		wait(bars + chunk * 16, parity);
+		if (multiplies)
+			multiply<V>(
+			    acc, v, r->begin + stage * NIB_GEMV_STAGE_BYTES,
+			    pieces + chunk * V::CHUNK_BYTES, step + 1 == steps);
+		__syncwarp();
+		if (lane == 0)
+			mbarrier_arrive(bars + chunk * 16 + 8);
+		if (multiplies) {
+			load_next<V>(q, b, c, r, steps, stage);
+			r->stage = stage + 1 == V::STAGES ? 0 : stage + 1;
+		}
+		chunk += q.k_groups;
+		if (chunk >= V::CHUNKS) {
+			chunk -= V::CHUNKS;
+			parity ^= 1;
+		}
+	}
+}
+
+/* ---- sums ---------------------------------------------------------------- */
+
+/* A warp's sums, a row of A after the other. */
+template <class V>
+__device__ static void store_sums(float *sums, const float (&acc)[2][4])
+{
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+
+#pragma unroll
+	for (int i = 0; i < V::EIGHTS * 4; i++) {
+		const int row = i / 4 * 8 + 2 * t + i % 2;
+
+		sums[row * NIB_GEMV_TILE_ROWS + g + i / 2 % 2 * 8] =
+		    V::EIGHTS == 1 ? acc[0][i] + acc[1][i] : acc[i / 4][i % 4];
+	}
+}
+
+/* Neither factor overflows where the result does not. */
+template <bool IS_BF16> __device__ static float result(float sum, float alpha)
+{
+	const float up = WEIGHT_SCALE(IS_BF16);
+
+	return fabsf(alpha) < 1 ? sum * (up * alpha) : up * sum * alpha;
+}
+
+__device__ static void store(const struct nib_gemv_params &p, int64_t index,
+			     float x)
+{
+	if (p.c_dtype == 0)
+		((float *)p.c)[index] = x;
+	else if (p.c_dtype == 1)
+		((__half *)p.c)[index] = __float2half_rn(x);
+	else
+		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
+}
+
+/* Adds the warps of each tile of a round, and stores C; of experts their rows. */
+template <class V>
+__device__ static void store_tiles(const struct nib_skinny_params &q,
+				   const struct cta &c, const struct round &r,
+				   const float *sums, float alpha)
+{
+	const int size = NIB_SKINNY_SUMS(V::EIGHTS);
+	const bool is_tiled = V::IS_MOE || q.p.b.is_tiled;
+
+	for (int i = threadIdx.x; i < r.count * size;
+	     i += NIB_SKINNY_WARPS * 32) {
+		/* Four rows that are neighbours in C by neighbouring lanes. */
+		const int four = i % 4 * 4 + i / 4 % 4;
+		const int at = is_tiled ? four : i % NIB_GEMV_TILE_ROWS;
+		const int m = i % size / NIB_GEMV_TILE_ROWS;
+		const float *x =
+		    sums + i / size * size + m * NIB_GEMV_TILE_ROWS + at;
+		struct unit u = {0, 0, q.p.m};
+		int tile = r.tile + i / size;
+		float sum = x[0];
+		int64_t row;
+
+		for (int j = 1; j < q.k_groups; j++)
+			sum += x[j * q.tiles_at_once * size];
+		if (V::IS_MOE) {
+			u = unit_of(c.units[tile / q.p.tiles]);
+			tile %= q.p.tiles;
+			if (q.p.alpha)
+				alpha = __ldg(q.p.alpha + u.expert);
+		}
+		row = nib_gemv_row(tile, at, is_tiled);
+		if (row < q.p.n && r.row + m >= u.row &&
+		    r.row + m < u.row + u.rows)
+			store(q.p,
+			      blockIdx.y * q.p.c_batch_stride +
+				  (r.row + m) * q.p.c_row_stride + row,
+			      result<V::IS_BF16>(sum, alpha));
+	}
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+
+__device__ static struct nib_gemv_operand
+operand_of_batch(struct nib_gemv_operand v)
+{
+	v.codes += blockIdx.y * v.batch_stride;
+	v.scales += blockIdx.y * v.scale_batch_stride;
+	return v;
+}
+
+template <class V>
+__device__ static void init_barriers(uint32_t shared, int readers)
+{
+	if (threadIdx.x < V::CHUNKS) {
+		mbarrier_init(full<V>(shared, threadIdx.x), 1);
+		mbarrier_init(empty<V>(shared, threadIdx.x), readers);
+	}
+}
+
+template <class V>
+__device__ static void
+run_all(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
+	const struct cta &c, struct b_ring *r, float *sums)
+{
+	const int warp = threadIdx.x / 32;
+	const bool works = warp < q.tiles_at_once * q.k_groups;
+	const float alpha = q.p.alpha && !V::IS_MOE ? *q.p.alpha : 1;
+	const struct lane_view v = view_of(q.p, b);
+	struct round at = round_at<V>(q, c, c.tile);
+
+#pragma unroll 1
+	for (int number = 0; at.count > 0; number++) {
+		float acc[2][4] = {};
+
+		if (works) {
+			run_round<V>(q, b, c, v, r, number, has_tile(q, at),
+				     acc);
+			store_sums<V>(sums + warp * NIB_SKINNY_SUMS(V::EIGHTS),
+				      acc);
+		}
+		bar_sync(SUMS_BAR, NIB_SKINNY_WARPS * 32);
+		store_tiles<V>(q, c, at, sums, alpha);
+		bar_sync(SUMS_BAR, NIB_SKINNY_WARPS * 32);
+		at = next_round<V>(q, c, at);
+	}
+}
+
+/* The CTA's tiles; of experts after their tables. */
+template <class V>
+__device__ static struct cta begin_cta(const struct nib_skinny_params &q,
+				       uint8_t *bytes)
+{
+	const uint64_t tiles =
+	    (uint64_t)q.p.tiles * (V::IS_MOE ? fill_units<V>(q, bytes) : 1);
+
+	return {smem_addr(bytes), (int)(blockIdx.x * tiles / gridDim.x),
+		(int)((blockIdx.x + 1) * tiles / gridDim.x),
+		(const uint32_t *)(bytes + V::UNITS_AT),
+		(const int32_t *)(bytes + V::SCALE_ROWS_AT)};
+}
+
+template <class V>
+__device__ static void skinny_gemm(const struct nib_skinny_params &q)
+{
+	extern __shared__ __align__(128) uint8_t bytes[];
+	const struct nib_gemv_operand a = operand_of_batch(q.p.a);
+	struct nib_gemv_operand b = operand_of_batch(q.p.b);
+	const int warp = threadIdx.x / 32;
+	struct b_ring r;
+	struct cta c;
+
+	griddepcontrol_launch_dependents();
+	/* The experts' tables come from the kernel before, too. */
+	if (V::IS_MOE || !q.p.b_is_constant)
+		griddepcontrol_wait();
+	c = begin_cta<V>(q, bytes);
+	init_barriers<V>(c.shared, q.tiles_at_once);
+	if (V::IS_MOE) {
+		b.is_tiled = true;
+		__syncthreads();
+	}
+	if (warp < q.tiles_at_once * q.k_groups)
+		r = fill_ring<V>(q, b, c);
+	griddepcontrol_wait();
+	__syncthreads();
+	bring_first_chunks<V>(q, a, c);
+	if (warp < NIB_SKINNY_WARPS)
+		run_all<V>(q, b, c, &r, (float *)(bytes + V::SUMS_AT));
+	else
+		bring_chunks<V>(q, a, c);
+}
+
+#define SKINNY(name, ...)                                                      \
+	extern "C" __global__ void __launch_bounds__(NIB_SKINNY_THREADS, 1)    \
+	    NIB_KERNEL(skinny_##name)(                                         \
+		const __grid_constant__ struct nib_skinny_params q)            \
+	{                                                                      \
+		skinny_gemm<skinny<__VA_ARGS__>>(q);                           \
+	}
+
+#define SKINNY_TYPES(name, ...)                                                \
+	SKINNY(name, __VA_ARGS__, A_NVFP4)                                     \
+	SKINNY(name##_f16, __VA_ARGS__, A_F16)                                 \
+	SKINNY(name##_bf16, __VA_ARGS__, A_BF16)
+
+#endif

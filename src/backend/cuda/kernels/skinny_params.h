@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * skinny_params.h - what the host hands to the skinny kernels (skinny.cuh), and
+ * the numbers that both sides must agree on.
+ */
+#ifndef NIB_SKINNY_PARAMS_H
+#define NIB_SKINNY_PARAMS_H
+
+#include "gemv_params.h"
+
+/* Warps of a CTA: those that multiply, and those that only bring A. */
+#define NIB_SKINNY_WARPS    16
+#define NIB_SKINNY_BRINGERS 4
+#define NIB_SKINNY_THREADS  (32 * (NIB_SKINNY_WARPS + NIB_SKINNY_BRINGERS))
+/* Rows of A that a CTA multiplies at most; they go by eights. */
+#define NIB_SKINNY_MAX_ROWS 16
+
+/* Stages of a warp's ring, and chunks of A, of a variant for so many eights. */
+#define NIB_SKINNY_STAGES(eights) ((eights) == 1 ? 4 : 2)
+#define NIB_SKINNY_CHUNKS(eights) ((eights) == 1 ? 16 : 12)
+/* A chunk: 256 k of each row, in fp16 or bf16. */
+#define NIB_SKINNY_CHUNK_BYTES(eights) ((eights)*8 * NIB_GEMV_STEP * 2)
+
+/*
+ * A mixture of experts: rows of A and experts that a CTA has tables for, and
+ * units.  A unit is an expert's rows, or as many of them as a CTA multiplies.
+ */
+#define NIB_SKINNY_ROWS	   512
+#define NIB_SKINNY_EXPERTS 1024
+#define NIB_SKINNY_UNITS   (NIB_SKINNY_ROWS + NIB_SKINNY_ROWS / 8)
+
+/* Grid: x = CTAs of one matrix or of all experts, y = batches. */
+struct nib_skinny_params {
+	/*
+	 * tiles_per_cta is not used.  With experts m is 0, and b is the stack,
+	 * whose scales are tiled.
+	 */
+	struct nib_gemv_params p;
+	/*
+	 * A CTA multiplies up to so many tiles at once, each by k_groups warps,
+	 * and the next ones in the next round.  k_groups divides the chunks.
+	 */
+	int32_t tiles_at_once, k_groups;
+	/* Experts, else 0 and NULL. */
+	int32_t experts, rows, scale_rows_total;
+	const int32_t *row_offsets, *scale_rows;
+};
+
+/* The sums of a warp: 16 rows of B for each row of A. */
+#define NIB_SKINNY_SUMS(eights) (NIB_GEMV_TILE_ROWS * 8 * (eights))
+
+/*
+ * Dynamic shared memory: rings, chunks, sums, two barriers for each chunk; of
+ * experts the tables of units and of the rows of A's scales.
+ */
+NIB_GEMV_FN int32_t nib_skinny_shared_bytes(int eights, int is_moe)
+{
+	return NIB_SKINNY_WARPS * NIB_SKINNY_STAGES(eights) *
+		   NIB_GEMV_STAGE_BYTES +
+	       NIB_SKINNY_CHUNKS(eights) * NIB_SKINNY_CHUNK_BYTES(eights) +
+	       NIB_SKINNY_WARPS * NIB_SKINNY_SUMS(eights) * 4 +
+	       NIB_SKINNY_CHUNKS(eights) * 16 +
+	       (is_moe ? (NIB_SKINNY_UNITS + NIB_SKINNY_ROWS) * 4 : 0);
+}
+
+#endif
