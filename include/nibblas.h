@@ -803,10 +803,24 @@ struct nib_file_tensor {
 	int64_t shape[NIB_MAX_RANK];
 	const void *data;
 	uint64_t bytes;
+	int64_t shard; /* which one holds it: see nib_file_shard_at() */
 };
 
 /*
- * Maps a safetensors file, read-only, and checks its whole header: at most
+ * Opens a checkpoint as one file, whichever way it is stored.  path is
+ *
+ *   a safetensors file
+ *   an index, *.safetensors.index.json: all of its shards, the files beside it
+ *     that it names
+ *   a folder: its model.safetensors.index.json, else its model.safetensors,
+ *     else its only index or its only safetensors file
+ *
+ * Layers are joined across shards: a scale need not be where its weight is.
+ * Each tensor of the index must be in the shard that it names, no tensor in two
+ * shards, and no shard in another folder.  Tensors that only a shard names are
+ * there too.
+ *
+ * Maps each safetensors file, read-only, and checks its whole header: at most
  * 100 MB, no duplicate keys, known dtypes, shape * size = bytes without
  * overflow, ranges inside the file, contiguous and not overlapping.
  *
@@ -825,14 +839,22 @@ NIB_API enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
 					     struct nib_error *err);
 NIB_API void nib_file_close(struct nib_file *file); /* NULL is fine */
 
-/* Tensors in the order of their data. */
+/*
+ * The shards by name, or 0 where the checkpoint is a single file.  NULL past the
+ * end.
+ */
+NIB_API int64_t nib_file_shard_count(const struct nib_file *file);
+NIB_API const char *nib_file_shard_at(const struct nib_file *file,
+				      int64_t index);
+/* Tensors in the order of their data, one shard after the other. */
 NIB_API int64_t nib_file_tensor_count(const struct nib_file *file);
 NIB_API const struct nib_file_tensor *
 nib_file_tensor_at(const struct nib_file *file, int64_t index);
 /* NULL if there is no such tensor. */
 NIB_API const struct nib_file_tensor *nib_file_find(const struct nib_file *file,
 						    const char *name);
-/* The string pairs of "__metadata__", by key; both NULL past the end. */
+/* The string pairs of "__metadata__", by key; both NULL past the end.  Of
+ * shards, those of the first. */
 NIB_API int64_t nib_file_metadata_count(const struct nib_file *file);
 NIB_API void nib_file_metadata_at(const struct nib_file *file, int64_t index,
 				  const char **key, const char **value);

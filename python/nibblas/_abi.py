@@ -281,6 +281,7 @@ class nib_file_tensor(C.Structure):
         ("shape", C.c_int64 * 8),
         ("data", C.c_void_p),
         ("bytes", C.c_uint64),
+        ("shard", C.c_int64),
     ]
 
 
@@ -379,6 +380,8 @@ FUNCTIONS = {
     "nib_file_open_memory": (C.c_int, [C.c_void_p, C.c_size_t, C.c_char_p,
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
     "nib_file_close": (None, [C.c_void_p]),
+    "nib_file_shard_count": (C.c_int64, [C.c_void_p]),
+    "nib_file_shard_at": (C.c_char_p, [C.c_void_p, C.c_int64]),
     "nib_file_tensor_count": (C.c_int64, [C.c_void_p]),
     "nib_file_tensor_at": (C.POINTER(nib_file_tensor), [C.c_void_p, C.c_int64]),
     "nib_file_find": (C.POINTER(nib_file_tensor), [C.c_void_p, C.c_char_p]),

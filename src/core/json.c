@@ -227,3 +227,116 @@ bool nib_json_int(struct nib_json *json, int64_t *value)
 	*value = sum;
 	return true;
 }
+
+/* ---- values that nobody reads -------------------------------------------- */
+
+static bool skip_digits(struct nib_json *json)
+{
+	const char *begin = json->at;
+
+	while (json->at < json->end && *json->at >= '0' && *json->at <= '9')
+		json->at++;
+	return json->at > begin || nib_json_fail(json, "expected a digit");
+}
+
+/* Takes c without the white space before it. */
+static bool take_next(struct nib_json *json, char c)
+{
+	if (json->at == json->end || *json->at != c)
+		return false;
+	json->at++;
+	return true;
+}
+
+static bool skip_number(struct nib_json *json)
+{
+	const char *first;
+
+	take_next(json, '-');
+	first = json->at;
+	if (!skip_digits(json))
+		return false;
+	if (*first == '0' && json->at > first + 1)
+		return nib_json_fail(json, "number with a leading 0");
+	if (take_next(json, '.') && !skip_digits(json))
+		return false;
+	if (!take_next(json, 'e') && !take_next(json, 'E'))
+		return true;
+	if (!take_next(json, '+'))
+		take_next(json, '-');
+	return skip_digits(json);
+}
+
+/* A value that holds no other. */
+static bool skip_scalar(struct nib_json *json)
+{
+	static const char *const words[] = {"true", "false", "null"};
+	char *strings = json->strings;
+
+	skip_space(json);
+	if (json->at == json->end)
+		return nib_json_fail(json, "expected a value");
+	if (*json->at == '"') {
+		if (!nib_json_string(json))
+			return false;
+		json->strings = strings;
+		return true;
+	}
+	for (int i = 0; i < 3; i++) {
+		size_t n = strlen(words[i]);
+
+		if ((size_t)(json->end - json->at) >= n &&
+		    memcmp(json->at, words[i], n) == 0) {
+			json->at += n;
+			return true;
+		}
+	}
+	if (*json->at != '-' && (*json->at < '0' || *json->at > '9'))
+		return nib_json_fail(json, "expected a value");
+	return skip_number(json);
+}
+
+/* The key of an object's next value. */
+static bool skip_key(struct nib_json *json)
+{
+	char *strings = json->strings;
+
+	if (!nib_json_string(json))
+		return false;
+	json->strings = strings;
+	return nib_json_expect(json, ':');
+}
+
+bool nib_json_skip(struct nib_json *json)
+{
+	char closers[NIB_JSON_DEPTH];
+	int depth = 0;
+
+	for (;;) {
+		char closer = nib_json_take(json, '{')	 ? '}'
+			      : nib_json_take(json, '[') ? ']'
+							 : '\0';
+
+		if (closer && depth == NIB_JSON_DEPTH)
+			return nib_json_fail(json, "nested too deeply");
+		if (closer)
+			closers[depth++] = closer;
+		else if (!skip_scalar(json))
+			return false;
+		if (closer && !nib_json_take(json, closer)) {
+			if (closer == '}' && !skip_key(json))
+				return false;
+			continue;
+		}
+		depth -= closer != '\0';
+		while (depth > 0 && !nib_json_take(json, ',')) {
+			if (!nib_json_expect(json, closers[depth - 1]))
+				return false;
+			depth--;
+		}
+		if (depth == 0)
+			return true;
+		if (closers[depth - 1] == '}' && !skip_key(json))
+			return false;
+	}
+}

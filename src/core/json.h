@@ -36,6 +36,12 @@ bool nib_json_expect(struct nib_json *json, char c);
 const char *nib_json_string(struct nib_json *json);
 /* An integer 0 .. INT64_MAX without sign, fraction or exponent. */
 bool nib_json_int(struct nib_json *json, int64_t *value);
+/*
+ * Any value, whose text is checked and then forgotten; a problem where it
+ * nests deeper than NIB_JSON_DEPTH.
+ */
+#define NIB_JSON_DEPTH 64
+bool nib_json_skip(struct nib_json *json);
 /* Nothing but white space is left. */
 bool nib_json_end(struct nib_json *json);
 

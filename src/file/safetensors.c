@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors.c - reads and checks the header of a safetensors file:
+ * safetensors.c - reads and checks the header of one safetensors file (those of
+ * several are joined by sharded.c):
  *
  *   8 bytes   length of the header, little-endian
  *   header    {"name": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
@@ -328,19 +329,27 @@ static enum nib_status check_contiguous(struct reader *r)
 	return NIB_OK;
 }
 
-static enum nib_status index_names(struct reader *r)
+bool nib_file_index_names(struct nib_file *file)
 {
-	struct nib_file *file = r->file;
 	size_t n = (size_t)file->n_tensors;
 
 	file->by_name = malloc((n ? n : 1) * sizeof(*file->by_name));
 	if (!file->by_name)
-		return out_of_memory(r);
+		return false;
 	for (size_t i = 0; i < n; i++)
 		file->by_name[i] = &file->tensors[i];
 	if (n > 0)
 		qsort(file->by_name, n, sizeof(*file->by_name), compare_name);
-	for (size_t i = 1; i < n; i++) {
+	return true;
+}
+
+static enum nib_status index_names(struct reader *r)
+{
+	struct nib_file *file = r->file;
+
+	if (!nib_file_index_names(file))
+		return out_of_memory(r);
+	for (int64_t i = 1; i < file->n_tensors; i++) {
 		if (!compare_name(&file->by_name[i - 1], &file->by_name[i]))
 			return bad_file(r, file->by_name[i]->name,
 					"duplicate key");
@@ -408,9 +417,9 @@ static enum nib_status read_header(struct reader *r, const void *bytes,
 /* ------------------------------------------------------------------------ */
 /* The public functions                                                      */
 
-static enum nib_status check_arguments(const void *bytes, const char *name,
-				       struct nib_file **file,
-				       struct nib_error *err)
+enum nib_status nib_file_check_open(const void *bytes, const char *name,
+				    struct nib_file **file,
+				    struct nib_error *err)
 {
 	if (!file)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "file",
@@ -438,41 +447,44 @@ static enum nib_status open_map(const void *bytes, size_t n_bytes,
 	}
 	file->map = map;
 	status = read_header(&r, bytes, n_bytes);
-	if (!status)
-		status = nib_file_find_layers(file, path, err);
-	if (status) {
+	if (status)
 		nib_file_close(file);
-		return status;
-	}
-	*out = file;
-	return NIB_OK;
+	else
+		*out = file;
+	return status;
 }
 
-enum nib_status nib_file_open(const char *path, struct nib_file **file,
-			      struct nib_error *err)
+enum nib_status nib_file_open_shard(const char *path, struct nib_file **file,
+				    struct nib_error *err)
 {
 	struct nib_mapped_file map;
-	enum nib_status status = check_arguments(path, "path", file, err);
+	enum nib_status status = nib_file_map(&map, path, err);
 
-	if (status)
-		return status;
-	status = nib_file_map(&map, path, err);
 	if (status)
 		return status;
 	return open_map(map.bytes, map.n_bytes, path, map, file, err);
 }
 
 enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
-				     const char *path, struct nib_file **file,
+				     const char *path, struct nib_file **out,
 				     struct nib_error *err)
 {
+	enum nib_status status = nib_file_check_open(bytes, "bytes", out, err);
 	struct nib_mapped_file none = {0};
-	enum nib_status status = check_arguments(bytes, "bytes", file, err);
+	struct nib_file *file;
 
 	if (status)
 		return status;
-	return open_map(bytes, n_bytes, path ? path : "memory", none, file,
-			err);
+	path = path ? path : "memory";
+	status = open_map(bytes, n_bytes, path, none, &file, err);
+	if (status)
+		return status;
+	status = nib_file_find_layers(file, path, err);
+	if (status)
+		nib_file_close(file);
+	else
+		*out = file;
+	return status;
 }
 
 void nib_file_close(struct nib_file *file)
@@ -480,6 +492,11 @@ void nib_file_close(struct nib_file *file)
 	if (!file)
 		return;
 	nib_file_free_layers(file);
+	for (int64_t i = 0; i < file->n_shards; i++) {
+		nib_file_close(file->shards[i].file);
+		free(file->shards[i].name);
+	}
+	free(file->shards);
 	free(file->metadata);
 	free(file->by_name);
 	free(file->tensors);
@@ -514,8 +531,27 @@ const struct nib_file_tensor *nib_file_find(const struct nib_file *file,
 	return found ? *found : NULL;
 }
 
+int64_t nib_file_shard_count(const struct nib_file *file)
+{
+	return file ? file->n_shards : 0;
+}
+
+const char *nib_file_shard_at(const struct nib_file *file, int64_t index)
+{
+	if (!file || index < 0 || index >= file->n_shards)
+		return NULL;
+	return file->shards[index].name;
+}
+
+/* The file that has the metadata: of shards, the first. */
+static const struct nib_file *with_metadata(const struct nib_file *file)
+{
+	return file && file->n_shards ? file->shards[0].file : file;
+}
+
 int64_t nib_file_metadata_count(const struct nib_file *file)
 {
+	file = with_metadata(file);
 	return file ? file->n_metadata : 0;
 }
 
@@ -524,6 +560,7 @@ void nib_file_metadata_at(const struct nib_file *file, int64_t index,
 {
 	struct nib_file_pair pair = {0};
 
+	file = with_metadata(file);
 	if (file && index >= 0 && index < file->n_metadata)
 		pair = file->metadata[index];
 	if (key)
