@@ -9,6 +9,9 @@
  *   F32, optional  X.input_scale         X.input_global_scale   (reciprocal)
  *
  * A stack of E matrices has E before both shapes, and one global scale or E.
+ * ModelOpt names the stack of all experts without ".weight": X, X_weight_scale,
+ * X_weight_scale_2, X_input_scale.
+ *
  * Sizes, types and global scales are checked here; codes and block scales are
  * not looked at.
  */
@@ -49,6 +52,21 @@ const struct nib_checkpoint_names nib_checkpoint_names[NIB_CHECKPOINTS] = {
 	},
 };
 
+/* ModelOpt's names of fused experts. */
+static const struct nib_checkpoint_names fused_names = {
+    "", "_weight_scale", "_weight_scale_2", "_input_scale", false, 0,
+};
+
+/* A layer with one of these has products that its weight alone does not give. */
+static const struct {
+	const char *name, *meaning;
+} extras[] = {
+    {"pre_quant_scale", "AWQ multiplies the inputs by it"},
+    {"svdquant_lora_a", "SVDQuant adds a product of low rank"},
+    {"svdquant_lora_b", "SVDQuant adds a product of low rank"},
+};
+#define N_EXTRAS (sizeof(extras) / sizeof(extras[0]))
+
 /* What a stored scale of zero is. */
 enum zero {
 	REFUSED,      /* weights: every product would be 0 or NaN */
@@ -67,6 +85,7 @@ struct finder {
 /* The tensors of one layer; NULL where there is none. */
 struct parts {
 	const struct nib_file_tensor *weight, *scale, *global, *input_global;
+	size_t extra; /* which of extras[]; N_EXTRAS: none */
 };
 
 /* Writes why a layer cannot be read into f->reason. */
@@ -91,31 +110,50 @@ static const struct nib_file_tensor *find_part(struct finder *f,
 	return nib_file_find(f->file, f->scratch);
 }
 
+static const struct nib_file_tensor *
+find_extra(struct finder *f, const struct nib_checkpoint_names *names,
+	   const char *layer, size_t layer_bytes, size_t extra)
+{
+	char suffix[NIB_LONGEST_SUFFIX + 1];
+
+	snprintf(suffix, sizeof(suffix), "%c%s", names->scale[0],
+		 extras[extra].name);
+	return find_part(f, layer, layer_bytes, suffix);
+}
+
 static bool has_dtype(const struct nib_file_tensor *t, const char *dtype)
 {
 	return t && strcmp(t->dtype, dtype) == 0;
 }
 
 /*
- * Says whether a layer looks like NVFP4 of this format.  Other formats share
- * its names: FP8 has X.weight_scale, 4-bit integers and MXFP4 X.weight_packed.
+ * Says whether a layer looks like NVFP4 of these names.  Other formats share
+ * them: FP8 has X.weight_scale, 4-bit integers and MXFP4 X.weight_packed.
  */
-static bool find_parts(struct finder *f, enum nib_checkpoint format,
+static bool find_parts(struct finder *f,
+		       const struct nib_checkpoint_names *names,
 		       const char *layer, size_t layer_bytes, struct parts *p)
 {
-	const struct nib_checkpoint_names *names =
-	    &nib_checkpoint_names[format];
-
 	p->weight = find_part(f, layer, layer_bytes, names->weight);
-	p->scale = find_part(f, layer, layer_bytes, names->scale);
 	p->global = find_part(f, layer, layer_bytes, names->global);
-	p->input_global = find_part(f, layer, layer_bytes, names->input_global);
-	if (p->global)
-		return true;
-	if (!has_dtype(p->weight, "U8"))
+	if (!p->global && !has_dtype(p->weight, "U8"))
 		return false;
-	return has_dtype(p->scale, "F8_E4M3") ||
-	       (!p->scale && format == NIB_CHECKPOINT_COMPRESSED_TENSORS);
+	p->scale = find_part(f, layer, layer_bytes, names->scale);
+	if (!p->global && !has_dtype(p->scale, "F8_E4M3") &&
+	    (p->scale || !names->reciprocal))
+		return false;
+	p->input_global = find_part(f, layer, layer_bytes, names->input_global);
+	p->extra = 0;
+	while (p->extra < N_EXTRAS &&
+	       !find_extra(f, names, layer, layer_bytes, p->extra))
+		p->extra++;
+	return true;
+}
+
+/* The name of a part in messages: its suffix as a word. */
+static const char *word(const char *suffix)
+{
+	return *suffix ? suffix + 1 : "the tensor of codes";
 }
 
 /* "F32 [4, 8]", cut to fit. */
@@ -163,6 +201,16 @@ static enum nib_status read_scale(struct finder *f,
 	    describe(text, scale), last == 2 ? "batch, " : "", rows, groups);
 }
 
+/* Some exports of Llama 4 store [experts, k / 2, n], with scales alike. */
+static bool is_packed_across(const struct nib_file_tensor *weight,
+			     const struct nib_file_tensor *scale)
+{
+	return weight->rank == 3 && scale->rank == 3 &&
+	       scale->shape[0] == weight->shape[0] &&
+	       scale->shape[1] == weight->shape[1] / (NIB_BLOCK / 2) &&
+	       scale->shape[2] == weight->shape[2] && weight->shape[1] > 0;
+}
+
 static enum nib_status read_weight(struct finder *f, const struct parts *p,
 				   const char *name, struct nib_nvfp4 *view)
 {
@@ -173,6 +221,11 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 	if (!has_dtype(w, "U8") || (w->rank != 2 && w->rank != 3))
 		return refuse(f, "%s is %s: must be U8 of rank 2 or 3", name,
 			      describe(text, w));
+	if (is_packed_across(w, p->scale))
+		return refuse(f,
+			      "%s is %s, packed along the second last size: "
+			      "must be [batch, rows, k / 2]",
+			      name, describe(text, w));
 	rows = w->shape[w->rank - 2];
 	half_k = w->shape[w->rank - 1];
 	if (half_k <= 0 || half_k % (NIB_BLOCK / 2) != 0 ||
@@ -262,33 +315,36 @@ static enum nib_status read_global(struct finder *f,
 }
 
 /* The caller frees layer->globals, also on failure. */
-static enum nib_status read_layer(struct finder *f, const struct parts *p,
+static enum nib_status read_layer(struct finder *f,
+				  const struct nib_checkpoint_names *names,
+				  const struct parts *p,
 				  struct nib_layer *layer)
 {
-	const struct nib_checkpoint_names *names =
-	    &nib_checkpoint_names[layer->format];
 	float *globals = NULL;
 	enum nib_status status;
-	const char *missing = !p->weight   ? names->weight
-			      : !p->scale  ? names->scale
-			      : !p->global ? names->global
-					   : NULL;
 
-	if (missing)
-		return refuse(f, "%s is missing", missing + 1);
-	status = read_weight(f, p, names->weight + 1, &layer->weight);
+	if (!p->weight)
+		return refuse(f, "%s is missing", word(names->weight));
+	if (!p->scale)
+		return refuse(f, "%s is missing", word(names->scale));
+	if (!p->global)
+		return refuse(f, "%s is missing", word(names->global));
+	if (p->extra < N_EXTRAS)
+		return refuse(f, "there is a %s: %s, which is not done here",
+			      extras[p->extra].name, extras[p->extra].meaning);
+	status = read_weight(f, p, word(names->weight), &layer->weight);
 	if (status)
 		return status;
 	if (p->input_global) {
 		status =
-		    read_global(f, p->input_global, names->input_global + 1,
+		    read_global(f, p->input_global, word(names->input_global),
 				names->reciprocal, layer->weight.batch, IS_NONE,
 				&layer->input_global, NULL);
 		if (status)
 			return status;
 	}
-	status = read_global(f, p->global, names->global + 1, names->reciprocal,
-			     layer->weight.batch,
+	status = read_global(f, p->global, word(names->global),
+			     names->reciprocal, layer->weight.batch,
 			     layer->weight.rows ? REFUSED : OF_NO_VALUES,
 			     &layer->global, &globals);
 	layer->globals = globals;
@@ -296,13 +352,16 @@ static enum nib_status read_layer(struct finder *f, const struct parts *p,
 }
 
 /* Adds a layer that looks like NVFP4 to the layers or to the problems. */
-static enum nib_status add_layer(struct finder *f, enum nib_checkpoint format,
+static enum nib_status add_layer(struct finder *f,
+				 const struct nib_checkpoint_names *names,
 				 const char *name, size_t name_bytes,
 				 const struct parts *p)
 {
 	struct nib_file *file = f->file;
+	const enum nib_checkpoint format =
+	    names->reciprocal ? NIB_CHECKPOINT_COMPRESSED_TENSORS
+			      : NIB_CHECKPOINT_MODELOPT;
 	struct nib_layer layer = {.name = f->names_free, .format = format};
-	enum nib_checkpoint other = 1 - format;
 	struct nib_layer_problem *problem;
 	struct parts twin;
 	enum nib_status status;
@@ -315,10 +374,12 @@ static enum nib_status add_layer(struct finder *f, enum nib_checkpoint format,
 	    !nib_array_grow(&file->problems, file->n_problems,
 			    &f->problems_capacity, sizeof(*file->problems)))
 		return NIB_OUT_OF_MEMORY;
-	if (find_parts(f, other, name, name_bytes, &twin))
+	if (names != &fused_names &&
+	    find_parts(f, &nib_checkpoint_names[1 - format], name, name_bytes,
+		       &twin))
 		status = refuse(f, "the layer is there in both formats");
 	else
-		status = read_layer(f, p, &layer);
+		status = read_layer(f, names, p, &layer);
 	if (!status) {
 		file->layers[file->n_layers++] = layer;
 		return NIB_OK;
@@ -344,31 +405,31 @@ static size_t stem_bytes(const char *name, size_t name_bytes,
 	return name_bytes - n;
 }
 
-/* A layer is added at its weight, or if that is missing, at its global scale.
- */
+/* Adds the layer of these names that begins at the tensor name, if one does:
+ * at its weight, or if that is missing, at its global scale. */
+static enum nib_status visit_names(struct finder *f,
+				   const struct nib_checkpoint_names *names,
+				   const char *name)
+{
+	const size_t name_bytes = strlen(name);
+	size_t at_weight = stem_bytes(name, name_bytes, names->weight);
+	size_t at_global = stem_bytes(name, name_bytes, names->global);
+	struct parts p;
+
+	if (at_weight && find_parts(f, names, name, at_weight, &p))
+		return add_layer(f, names, name, at_weight, &p);
+	if (at_global && find_parts(f, names, name, at_global, &p) && !p.weight)
+		return add_layer(f, names, name, at_global, &p);
+	return NIB_OK;
+}
+
 static enum nib_status visit_tensor(struct finder *f, const char *name)
 {
-	size_t name_bytes = strlen(name);
-	struct parts p;
-	enum nib_status status;
+	enum nib_status status = NIB_OK;
 
-	for (int i = 0; i < NIB_CHECKPOINTS; i++) {
-		enum nib_checkpoint format = (enum nib_checkpoint)i;
-		const struct nib_checkpoint_names *names =
-		    &nib_checkpoint_names[i];
-		size_t at_weight = stem_bytes(name, name_bytes, names->weight);
-		size_t stem = at_weight
-				  ? at_weight
-				  : stem_bytes(name, name_bytes, names->global);
-
-		if (!stem || !find_parts(f, format, name, stem, &p) ||
-		    (!at_weight && p.weight))
-			continue;
-		status = add_layer(f, format, name, stem, &p);
-		if (status)
-			return status;
-	}
-	return NIB_OK;
+	for (int i = 0; i < NIB_CHECKPOINTS && !status; i++)
+		status = visit_names(f, &nib_checkpoint_names[i], name);
+	return status ? status : visit_names(f, &fused_names, name);
 }
 
 static int compare_layers(const void *a, const void *b)

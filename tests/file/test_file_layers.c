@@ -438,6 +438,79 @@ static void reads_scales_of_nothing(void **state)
 	close_parts(file, &image);
 }
 
+/* ModelOpt's stack of all experts: X, X_weight_scale, X_weight_scale_2. */
+static void reads_fused_experts(void **state)
+{
+	static const float globals[] = {1, 0.5F};
+	static const struct part parts[] = {
+	    {"e.gate_up_proj", "U8", "2,4,16", 128, NULL},
+	    {"e.gate_up_proj_weight_scale", "F8_E4M3", "2,4,2", 16, NULL},
+	    {"e.gate_up_proj_weight_scale_2", "F32", "2", 8, globals},
+	    {"e.gate_up_proj_input_scale", "F32", "", 4, quarter},
+	    {"e.gate_up_proj_bias", "F32", "2,4", 32, NULL},
+	    {"across.down_proj", "U8", "2,16,8", 256, NULL},
+	    {"across.down_proj_weight_scale", "F8_E4M3", "2,2,8", 32, NULL},
+	    {"across.down_proj_weight_scale_2", "F32", "", 4, half},
+	    {"gone.up_weight_scale_2", "F32", "", 4, half},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	const struct nib_layer_problem *problem;
+	const struct nib_layer *layer;
+	struct test_image image;
+	struct nib_file *file = open_parts(parts, &image);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_count(file), 1);
+	layer = nib_file_find_layer(file, "e.gate_up_proj");
+	assert_non_null(layer);
+	assert_int_equal(layer->format, NIB_CHECKPOINT_MODELOPT);
+	assert_int_equal(layer->weight.batch, 2);
+	assert_int_equal(layer->weight.rows, 4);
+	assert_int_equal(layer->weight.k, 32);
+	assert_float_equal(layer->globals[1], 0.5, 0);
+	assert_float_equal(layer->input_global, 0.25, 0);
+	assert_int_equal(nib_file_layer_problem_count(file), 2);
+	problem = nib_file_layer_problem_at(file, 0);
+	assert_string_equal(problem->name, "across.down_proj");
+	assert_string_equal(problem->reason,
+			    "the tensor of codes is U8 [2, 16, 8], packed "
+			    "along the second last size: must be [batch, rows, "
+			    "k / 2]");
+	problem = nib_file_layer_problem_at(file, 1);
+	assert_string_equal(problem->name, "gone.up");
+	assert_string_equal(problem->reason, "the tensor of codes is missing");
+	close_parts(file, &image);
+}
+
+/* What a layer multiplies or adds besides its weight is never ignored. */
+static void refuses_layers_with_more_than_a_weight(void **state)
+{
+	static const char *const extras[] = {
+	    "m.pre_quant_scale", "m.svdquant_lora_a", "m.svdquant_lora_b"};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		const struct part parts[] = {
+		    {"m.weight", "U8", "3,16", 48, NULL},
+		    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
+		    {"m.weight_scale_2", "F32", "", 4, half},
+		    {extras[i], "F16", "32", 64, NULL},
+		    {NULL, NULL, NULL, 0, NULL},
+		};
+		const struct nib_layer_problem *problem;
+		struct test_image image;
+		struct nib_file *file = open_parts(parts, &image);
+
+		assert_int_equal(nib_file_layer_count(file), 0);
+		assert_int_equal(nib_file_layer_problem_count(file), 1);
+		problem = nib_file_layer_problem_at(file, 0);
+		assert_string_equal(problem->name, "m");
+		if (!strstr(problem->reason, extras[i] + 2))
+			fail_msg("%s: '%s'", extras[i], problem->reason);
+		close_parts(file, &image);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -448,6 +521,8 @@ int main(void)
 	    cmocka_unit_test(finds_names_that_begin_others),
 	    cmocka_unit_test(refuses_a_layer_in_both_formats),
 	    cmocka_unit_test(reads_scales_of_nothing),
+	    cmocka_unit_test(reads_fused_experts),
+	    cmocka_unit_test(refuses_layers_with_more_than_a_weight),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -194,13 +194,67 @@ static void integers(void **state)
 	assert_in_range(taken, rounds() / 50, rounds() / 2);
 }
 
+/* A skipped value is one that jansson reads, and ends where it ends. */
+static void skipped_values(void **state)
+{
+	static const char *const pieces[] = {
+	    "{", "}",  "[",  "]",  ",",	  ":",	  "\"a\":", "\"\"", "0",
+	    "1", "-2", ".5", "e3", "E+1", "true", "false",  "null", " ",
+	    "[", "]",  "{",  "}",  "01",  "nul",  "\"a\":", "[1,2]"};
+	const int64_t count = (int64_t)(sizeof(pieces) / sizeof(pieces[0]));
+	int taken = 0;
+
+	(void)state;
+	rng = rng_new(31);
+	for (int i = 0; i < rounds(); i++) {
+		char text[CAPACITY], strings[CAPACITY];
+		size_t length = random_text(text, pieces, count);
+		struct nib_json json;
+		json_error_t error;
+		json_t *theirs;
+		bool ours;
+
+		nib_json_init(&json, text, length, strings);
+		ours = nib_json_skip(&json) && nib_json_end(&json);
+		theirs = json_loadb(text, length, JSON_DECODE_ANY, &error);
+		/* Numbers that nobody reads may be of any size. */
+		if (!theirs &&
+		    json_error_code(&error) == json_error_numeric_overflow)
+			continue;
+		if (ours != (theirs != NULL))
+			fail_msg("'%.*s': %s", (int)length, text,
+				 ours ? "taken" : json.problem);
+		taken += ours;
+		assert_true(!ours || json.strings == strings);
+		json_decref(theirs);
+	}
+	assert_true(taken > rounds() / 100);
+}
+
+static void skipped_depth(void **state)
+{
+	char text[2 * NIB_JSON_DEPTH + 2], strings[2 * NIB_JSON_DEPTH + 2];
+
+	(void)state;
+	for (int depth = NIB_JSON_DEPTH; depth <= NIB_JSON_DEPTH + 1; depth++) {
+		struct nib_json json;
+		size_t n = (size_t)depth;
+
+		memset(text, '[', n);
+		memset(text + n, ']', n);
+		nib_json_init(&json, text, 2 * n, strings);
+		assert_int_equal(nib_json_skip(&json), depth == NIB_JSON_DEPTH);
+		assert_true(depth == NIB_JSON_DEPTH ||
+			    strcmp(json.problem, "nested too deeply") == 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(strings),
-	    cmocka_unit_test(every_code_unit),
-	    cmocka_unit_test(every_byte),
-	    cmocka_unit_test(integers),
+	    cmocka_unit_test(strings),	      cmocka_unit_test(every_code_unit),
+	    cmocka_unit_test(every_byte),     cmocka_unit_test(integers),
+	    cmocka_unit_test(skipped_values), cmocka_unit_test(skipped_depth),
 	};
 
 	rng = rng_new(test_seed());
