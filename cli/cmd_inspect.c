@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_inspect.c - nib inspect: what is in a safetensors file, and what looks
- * wrong with it.  scan.c counts, findings.c judges.
+ * cmd_inspect.c - nib inspect: what is in a checkpoint, and what looks wrong
+ * with it.  scan.c counts, layouts.c names, findings.c judges.
  */
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <string.h>
 
 #include "cli.h"
 #include "inspect.h"
@@ -31,6 +31,8 @@ static const struct table_column columns[] = {
     {.key = "sign_scales"},
     {.key = "zeros", .title = "zeros", .print = "%.1f %%", .scale = 100},
     {.key = "amax", .title = "amax", .print = "%.4g"},
+    {.key = "value"},
+    {.key = "shard"},
     {.key = "weak_blocks"},
     {.key = "linear_structure"},
     {.key = "tiled_structure"},
@@ -49,12 +51,18 @@ static const struct table_column tensor_columns[] = {
     {.key = "bytes", .title = "size", .print = TABLE_BYTES},
     {.key = "zeros", .title = "zeros", .print = "%.1f %%", .scale = 100},
     {.key = "amax", .title = "amax", .print = "%.4g"},
+    {.key = "value", .title = "value", .print = "%.6g"},
     {0},
 };
 
 struct inspector {
 	const struct inspect_args *args;
 	struct nib_file *file;
+	struct config config;
+	struct layouts layouts;
+	/* In the order of names, their numbers by value. */
+	struct tensor_source *sources;
+	int64_t n_sources;
 	struct table *table;
 	struct scan_layer *scans;
 	int64_t n_scans;
@@ -67,12 +75,24 @@ static void put_header(struct inspector *in, const char *path, double bytes)
 {
 	const int64_t tensors = nib_file_tensor_count(in->file);
 	const int64_t layers = nib_file_layer_count(in->file);
+	const int64_t shards = nib_file_shard_count(in->file);
+	const int64_t *count = in->layouts.count;
+	char size[CLI_SIZE_TEXT], files[32] = "";
 	const char *key, *value;
-	char size[CLI_SIZE_TEXT];
 
-	table_note(in->table, "%s: %s, %lld tensor%s, %lld NVFP4 layer%s", path,
-		   cli_size_text(bytes, size), (long long)tensors,
+	if (shards)
+		snprintf(files, sizeof(files), " in %lld file%s",
+			 (long long)shards, cli_s(shards));
+	table_note(in->table, "%s: %s%s, %lld tensor%s, %lld NVFP4 layer%s",
+		   path, cli_size_text(bytes, size), files, (long long)tensors,
 		   cli_s(tensors), (long long)layers, cli_s(layers));
+	config_put(&in->config, in->table);
+	if (count[ROLE_FP8])
+		table_note(in->table, "  FP8 linears: %lld, which nib lists",
+			   (long long)count[ROLE_FP8]);
+	if (count[ROLE_KV_SCALE])
+		table_note(in->table, "  scales of the kv cache: %lld",
+			   (long long)count[ROLE_KV_SCALE]);
 	for (int64_t i = 0; i < nib_file_metadata_count(in->file); i++) {
 		nib_file_metadata_at(in->file, i, &key, &value);
 		table_note(in->table, "  %s: %.200s", key, value);
@@ -85,9 +105,22 @@ static void put_what(struct inspector *in, const struct tensor_source *source,
 {
 	table_text(in->table, "kind", source->layer ? "layer" : "tensor");
 	table_text(in->table, "name", source->name);
-	table_text(in->table, "format", tensor_format(source));
+	table_text(in->table, "format",
+		   source->tensor && layouts_role(&in->layouts,
+						  source->tensor) == ROLE_FP8
+		       ? "FP8 linear"
+		       : tensor_format(source));
 	table_shape(in->table, "shape", source->shape, source->rank);
 	table_int(in->table, "bytes", (int64_t)bytes);
+}
+
+/* The shard that holds a tensor; nothing if the checkpoint is one file. */
+static void put_shard(struct inspector *in, const struct nib_file_tensor *t)
+{
+	const char *shard = nib_file_shard_at(in->file, t ? t->shard : -1);
+
+	if (shard)
+		table_text(in->table, "shard", shard);
 }
 
 static void put_layer(struct inspector *in, const struct scan_layer *scan)
@@ -127,6 +160,9 @@ static void put_tensor(struct inspector *in, const struct tensor_source *source,
 	if (in->args->brief)
 		return;
 	put_what(in, source, (double)source->tensor->bytes);
+	put_shard(in, source->tensor);
+	if (scan->elems == 1)
+		table_number(in->table, "value", scan->value);
 	if (scan->elems) {
 		table_number(in->table, "zeros",
 			     (double)scan->zeros / (double)scan->elems);
@@ -200,10 +236,36 @@ static int64_t put_findings(struct inspector *in)
 
 /* ---- scanning ------------------------------------------------------------ */
 
+/* Layers before tensors; each by name, where 9 comes before 10. */
+static int compare_sources(const void *a_, const void *b_)
+{
+	const struct tensor_source *a = a_, *b = b_;
+
+	if (!a->layer != !b->layer)
+		return a->layer ? -1 : 1;
+	return strverscmp(a->name, b->name);
+}
+
+static int list_sources(struct inspector *in)
+{
+	const int64_t most =
+	    nib_file_layer_count(in->file) + nib_file_tensor_count(in->file);
+	int64_t at = 0;
+
+	in->sources = calloc((size_t)most + 1, sizeof(*in->sources));
+	if (!in->sources)
+		return cli_no_memory("list of tensors");
+	while (tensor_next(in->file, &at, &in->sources[in->n_sources]))
+		in->n_sources++;
+	qsort(in->sources, (size_t)in->n_sources, sizeof(*in->sources),
+	      compare_sources);
+	return CLI_OK;
+}
+
 static int scan_layers(struct inspector *in)
 {
-	for (int64_t i = 0; i < nib_file_layer_count(in->file); i++) {
-		const struct nib_layer *layer = nib_file_layer_at(in->file, i);
+	for (int64_t i = 0; i < in->n_sources && in->sources[i].layer; i++) {
+		const struct nib_layer *layer = in->sources[i].layer;
 		const struct nib_nvfp4 *w = &layer->weight;
 		size_t elems = (size_t)(w->batch * w->rows * w->k);
 		int code;
@@ -240,19 +302,17 @@ static int begin_tensors(struct inspector *in)
 
 static int scan_tensors(struct inspector *in)
 {
-	int64_t at = nib_file_layer_count(in->file);
-	struct tensor_source source;
-
-	while (tensor_next(in->file, &at, &source)) {
+	for (int64_t i = in->n_scans; i < in->n_sources; i++) {
+		const struct tensor_source *source = &in->sources[i];
 		struct scan_float scan;
 		int code;
 
-		progress_advance(0, source.name);
-		code = scan_float(&source, &scan);
+		progress_advance(0, source->name);
+		code = scan_float(source, &scan);
 		if (code)
 			return code;
-		findings_of_float(&in->findings, source.name, &scan);
-		put_tensor(in, &source, &scan);
+		findings_of_float(&in->findings, source->name, &scan);
+		put_tensor(in, source, &scan);
 	}
 	return CLI_OK;
 }
@@ -266,6 +326,8 @@ static int find_all(struct inspector *in)
 		findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
 			     "%s", problem->reason);
 	}
+	findings_of_layouts(&in->findings, &in->layouts);
+	findings_of_config(&in->findings, &in->config, in->file);
 	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
 	if (in->findings.failed)
 		return cli_no_memory("findings");
@@ -276,10 +338,12 @@ static int find_all(struct inspector *in)
 
 static int inspect(struct inspector *in, const char *path)
 {
-	struct stat stat_;
-	double bytes = stat(path, &stat_) ? 0 : (double)stat_.st_size;
+	double bytes = 0;
 	int code;
 
+	for (int64_t i = 0; i < nib_file_tensor_count(in->file); i++)
+		bytes += (double)nib_file_tensor_at(in->file, i)->bytes;
+	layouts_count(&in->layouts);
 	put_header(in, path, bytes);
 	progress_begin("reading", bytes, 1);
 	code = scan_layers(in);
@@ -291,27 +355,40 @@ static int inspect(struct inspector *in, const char *path)
 	return code ? code : find_all(in);
 }
 
+static void free_all(struct inspector *in)
+{
+	for (int64_t i = 0; i < in->n_scans; i++)
+		scan_layer_free(&in->scans[i]);
+	free(in->scans);
+	free(in->sources);
+	findings_free(&in->findings);
+	layouts_free(&in->layouts);
+	config_free(&in->config);
+	nib_file_close(in->file);
+}
+
 static int run_inspect(const void *args_)
 {
 	const struct inspect_args *args = args_;
 	const char *path = args->shared.files[0];
 	struct inspector in = {.args = args};
-	struct scan_layer *scans;
 	struct nib_error err;
 	int code, end;
 
 	if (nib_file_open(path, &in.file, &err))
 		return cli_fail_input(NULL, &err);
+	config_read(&in.config, path);
 	in.table = table_new(columns, args->shared.format, 0);
-	in.scans = scans =
-	    calloc((size_t)nib_file_layer_count(in.file) + 1, sizeof(*scans));
-	code = scans ? inspect(&in, path) : cli_no_memory("statistics");
+	in.scans = calloc((size_t)nib_file_layer_count(in.file) + 1,
+			  sizeof(*in.scans));
+	code = in.scans ? layouts_read(&in.layouts, in.file)
+			: cli_no_memory("statistics");
+	if (!code)
+		code = list_sources(&in);
+	if (!code)
+		code = inspect(&in, path);
 	end = table_end(in.table);
-	for (int64_t i = 0; i < in.n_scans; i++)
-		scan_layer_free(&scans[i]);
-	free(scans);
-	findings_free(&in.findings);
-	nib_file_close(in.file);
+	free_all(&in);
 	return end ? end : code;
 }
 
@@ -326,17 +403,19 @@ static const struct cli_option options[] = {
 
 const struct cli_command command_inspect = {
     .name = "inspect",
-    .summary = "list a file's tensors and say what looks wrong",
-    .positional = "FILE",
+    .summary = "list a checkpoint's tensors and say what looks wrong",
+    .positional = "PATH",
     .min_positional = 1,
     .max_positional = 1,
     .description =
 	"Finds the mistakes that exporters of NVFP4 make, and says what to do\n"
-	"about each.  Lists the NVFP4 layers with the statistics of their block\n"
-	"scales, the other tensors, and the findings.  A problem is certain or\n"
-	"nearly so, and makes nib exit with 1:\n"
+	"about each.  PATH is a safetensors file, a folder of them with its\n"
+	"config.json, or an index.  Lists the NVFP4 layers with the statistics\n"
+	"of their block scales, the other tensors, and the findings.  A problem\n"
+	"is certain or nearly so, and makes nib exit with 1:\n"
 	"\n"
-	"  half-layer         a tensor of a layer is missing or misshapen\n"
+	"  half-layer         a tensor of a layer is missing or misshapen, or it\n"
+	"                     needs what nib does not do (AWQ, SVDQuant)\n"
 	"  scale-sign         block scales with their sign bit set\n"
 	"  scale-nan          block scales that are NaN\n"
 	"  all-zero           a layer of zeros\n"
@@ -345,6 +424,8 @@ const struct cli_command command_inspect = {
 	"                     explain the scales far better read that way\n"
 	"  int4-codes         two's complement integers, not e2m1\n"
 	"  not-finite         inf or NaN in a float tensor\n"
+	"  unknown-layout     quantised tensors that nib does not understand\n"
+	"  config             config.json says something else than the tensors\n"
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
 	"small-scales, not-shared, input-scale.  Exchanged nibbles leave every\n"
@@ -352,6 +433,7 @@ const struct cli_command command_inspect = {
 	"against the original can.  Random weights have no pattern by which\n"
 	"tiled scales or exchanged nibbles could be seen.\n",
     .examples = "nib inspect model.safetensors\n"
+		"nib inspect model-dir\n"
 		"nib inspect model.safetensors --brief --strict\n"
 		"nib inspect model.safetensors --format json |\n"
 		"    jq -r '.[] | select(.kind == \"finding\") | .text'\n",

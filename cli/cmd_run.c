@@ -101,10 +101,32 @@ static enum nib_status stage_view(struct runner *r, const struct nib_nvfp4 *q,
 
 /* ---- the weights --------------------------------------------------------- */
 
+/* The layer named so that cannot be read, with or without ".weight". */
+static const struct nib_layer_problem *find_problem(const struct nib_file *file,
+						    const char *name)
+{
+	for (int64_t i = 0; i < nib_file_layer_problem_count(file); i++) {
+		const struct nib_layer_problem *problem =
+		    nib_file_layer_problem_at(file, i);
+		const size_t n = strlen(problem->name);
+
+		if (!strncmp(name, problem->name, n) &&
+		    (!name[n] || !strcmp(name + n, ".weight")))
+			return problem;
+	}
+	return NULL;
+}
+
 static int no_layer(const struct runner *r, const char *name)
 {
+	const struct nib_layer_problem *problem =
+	    find_problem(r->weights, name);
 	int64_t count = nib_file_layer_count(r->weights);
 
+	if (problem)
+		return cli_error(
+		    CLI_INPUT, "%s: the layer '%s' cannot be read: %s",
+		    r->args->weights, problem->name, problem->reason);
 	if (!count)
 		return cli_error(CLI_INPUT, "%s has no NVFP4 layers",
 				 r->args->weights);
@@ -535,8 +557,8 @@ static int run_run(const void *args_)
 
 #define ARG(member) offsetof(struct run_args, member)
 static const struct cli_option options[] = {
-    {"weights", OPT_FILE, ARG(weights), "FILE", .is_required = 1,
-     .help = "safetensors file with NVFP4 layers"},
+    {"weights", OPT_FILE, ARG(weights), "PATH", .is_required = 1,
+     .help = "NVFP4 layers: a safetensors file, a folder of shards, an index"},
     {"tensor", OPT_TEXT, ARG(tensor), "NAME", .is_required = 1,
      .help = "the layer B, with or without .weight"},
     {"tensor2", OPT_TEXT, ARG(tensor2), "NAME",

@@ -47,6 +47,16 @@ struct verifier {
 
 /* ---- pairs --------------------------------------------------------------- */
 
+/* The layer of a tensor of weights: fused experts go without ".weight". */
+static const struct nib_layer *find_layer(const struct nib_file *file,
+					  const char *name)
+{
+	const struct nib_layer *layer =
+	    tensor_find_layer(file, name, ".weight");
+
+	return layer ? layer : tensor_find_layer(file, name, "");
+}
+
 /*
  * Finds the weight of file to compare with like, which is of another file: the
  * one of the same name, where a layer, which has several tensors, goes without
@@ -62,13 +72,15 @@ static int find_source(const struct nib_file *file,
 
 	if (!like->layer) {
 		tensor = nib_file_find(file, like->name);
-		layer = tensor_find_layer(file, like->name, ".weight");
+		layer = find_layer(file, like->name);
 	} else {
 		layer = nib_file_find_layer(file, like->name);
 		if (asprintf(&weight, "%s.weight", like->name) < 0)
 			return -1;
 		tensor = layer ? NULL : nib_file_find(file, weight);
 		free(weight);
+		if (!layer && !tensor) /* fused experts */
+			tensor = nib_file_find(file, like->name);
 	}
 	if (tensor && !tensor_from_float(tensor, source))
 		return 0;
@@ -275,7 +287,7 @@ static int is_in_a(const struct verifier *v, const struct tensor_source *b)
 	if (b->layer)
 		return !find_source(v->a, b, &a);
 	return nib_file_find(v->a, b->name) ||
-	       tensor_find_layer(v->a, b->name, ".weight");
+	       find_layer(v->a, b->name);
 }
 
 /* Counts what only B has, which fails nothing; programs get rows of it. */
@@ -364,19 +376,21 @@ static const struct cli_option options[] = {
 
 const struct cli_command command_verify = {
     .name = "verify",
-    .summary = "compare the layers of two files, float or NVFP4",
+    .summary = "compare the layers of two checkpoints, float or NVFP4",
     .positional = "A B",
     .min_positional = 2,
     .max_positional = 2,
     .description =
-	"Says how much a quantised file has lost, and why.  Every layer and\n"
-	"tensor of A, the original, is compared with that of the same name in\n"
-	"B; SQNR is the energy of A over that of A - B, in dB.  What only B has\n"
+	"Says how much a quantised checkpoint has lost, and why.  A and B are\n"
+	"files, folders of shards, or indices.  Every layer and tensor of A,\n"
+	"the original, is compared with that of the same name in B; SQNR is\n"
+	"the energy of A over that of A - B, in dB.  What only B has\n"
 	"is counted and fails nothing.  For a layer below --min-sqnr the usual\n"
 	"mistakes are undone one by one (nibbles exchanged, scales in 128x4\n"
 	"tiles, a wrong global scale), and the remark names the one that\n"
 	"explains the difference.\n",
     .examples = "nib verify model.safetensors nvfp4.safetensors\n"
+		"nib verify model-dir nvfp4-dir\n"
 		"nib verify a.safetensors b.safetensors --min-sqnr 18\n"
 		"nib verify a.safetensors b.safetensors --layer lm_head\n",
     .groups = (const struct cli_group[]){{"Verifying", options, 0},

@@ -40,6 +40,15 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
     [FIND_NOT_FINITE] = {"not-finite", 1, "float tensors with inf or NaN",
 			 "Quantising makes neither: look at what the file was "
 			 "made from."},
+    [FIND_UNKNOWN] =
+	{"unknown-layout", 1,
+	 "quantised tensors in a layout that nib cannot read",
+	 "Not looked at, and no command of nib reads them: MXFP4 and others. "
+	 "Export the layers as ModelOpt's or compressed-tensors' NVFP4."},
+    [FIND_CONFIG] =
+	{"config", 1, "a config.json that does not fit the tensors",
+	 "Engines choose their kernels by quantization_config: write the one "
+	 "of the exporter."},
     [FIND_NIBBLES] =
 	{"nibble-order", 0,
 	 "layers that may have the two nibbles of each byte exchanged",

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inspect.h - the parts of nib inspect: statistics of one NVFP4 layer or float
- * tensor (scan.c), and the rules that say what looks wrong (findings.c).
+ * tensor (scan.c), what the other tensors are (layouts.c), and the rules that
+ * say what looks wrong (findings.c).
  */
 #ifndef NIB_INSPECT_H
 #define NIB_INSPECT_H
 
 #include "cli.h"
+#include "config.h"
 #include "tensor.h"
 
 /* ---- scan.c -------------------------------------------------------------- */
@@ -53,6 +55,7 @@ void scan_correlate(const double *a, const double *b, int64_t k, double *plain,
 struct scan_float {
 	int64_t elems, nans, infs, zeros;
 	double amax;
+	double value; /* of the first element */
 };
 
 /*
@@ -72,6 +75,8 @@ enum finding_kind {
 	FIND_TILED,
 	FIND_INT4,
 	FIND_NOT_FINITE,
+	FIND_UNKNOWN,
+	FIND_CONFIG,
 	FIND_NIBBLES,
 	FIND_WEAK_BLOCKS,
 	FIND_SMALL_SCALES,
@@ -111,6 +116,42 @@ void findings_of_layer(struct findings *findings,
 		       const struct scan_layer *scan);
 void findings_of_float(struct findings *findings, const char *name,
 		       const struct scan_float *scan);
+/* ---- layouts.c ----------------------------------------------------------- */
+
+/* What a tensor is that belongs to no NVFP4 layer. */
+enum tensor_role {
+	ROLE_PLAIN,
+	ROLE_BROKEN, /* of a layer that cannot be read */
+	ROLE_FP8,    /* the weight of an FP8 linear */
+	ROLE_FP8_SCALE,
+	ROLE_KV_SCALE, /* of the kv cache */
+	ROLE_CODES,    /* bytes that may hold quantised values */
+	ROLE_SCALES,   /* 8-bit floats that may be their scales */
+	ROLES,
+};
+
+struct layouts {
+	const struct nib_file *file;
+	const char **problems; /* names of layers that cannot be read, sorted */
+	size_t n_problems;
+	int64_t count[ROLES]; /* by layouts_count() */
+};
+
+/* CLI_OK or CLI_FAILED (memory). */
+int layouts_read(struct layouts *layouts, const struct nib_file *file);
+void layouts_free(struct layouts *layouts);
+enum tensor_role layouts_role(const struct layouts *layouts,
+			      const struct nib_file_tensor *tensor);
+void layouts_count(struct layouts *layouts);
+/* Quantised tensors that belong to nothing known. */
+void findings_of_layouts(struct findings *findings,
+			 const struct layouts *layouts);
+/* What config.json says against what the tensors are. */
+void findings_of_config(struct findings *findings, const struct config *config,
+			const struct nib_file *file);
+
+/* ---- findings.c, all layers ---------------------------------------------- */
+
 /* Rules that compare the layers of a file with each other and with its norms.
  */
 void findings_of_layers(struct findings *findings, const struct nib_file *file,

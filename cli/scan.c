@@ -298,6 +298,22 @@ static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
 	scan->amax = fmax(scan->amax, amax);
 }
 
+/* A float without dimensions, which has no rows; whether it is one. */
+static int scan_scalar(const struct nib_file_tensor *tensor,
+		       struct scan_float *scan)
+{
+	enum nib_dtype dtype;
+	float value;
+
+	if (tensor->rank != 0 || tensor_dtype(tensor->dtype, &dtype))
+		return 0;
+	tensor_read_floats(tensor->data, dtype, 1, &value);
+	scan_floats(&value, 1, scan);
+	scan->elems = 1;
+	scan->value = (double)value;
+	return 1;
+}
+
 #define PIECE_ELEMS ((int64_t)1 << 20)
 
 int scan_float(const struct tensor_source *source, struct scan_float *scan)
@@ -306,7 +322,7 @@ int scan_float(const struct tensor_source *source, struct scan_float *scan)
 	float *piece;
 
 	*scan = (struct scan_float){0};
-	if (!source->is_float) {
+	if (scan_scalar(source->tensor, scan) || !source->is_float) {
 		progress_advance((double)source->tensor->bytes, NULL);
 		return CLI_OK;
 	}
@@ -322,6 +338,8 @@ int scan_float(const struct tensor_source *source, struct scan_float *scan)
 		    (const char *)source->tensor->data + (size_t)at * bytes;
 
 		tensor_read_floats(data, source->dtype, n, piece);
+		if (at == 0)
+			scan->value = (double)piece[0];
 		scan_floats(piece, n, scan);
 		tensor_drop(data, (size_t)n * bytes);
 		progress_advance((double)n * (double)bytes, NULL);

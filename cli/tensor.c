@@ -66,7 +66,11 @@ const struct nib_layer *tensor_find_layer(const struct nib_file *file,
 int tensor_in_layer(const struct nib_file *file,
 		    const struct nib_file_tensor *tensor)
 {
-	static const char *const suffixes[] = {".weight",
+	static const char *const suffixes[] = {"",
+					       "_weight_scale",
+					       "_weight_scale_2",
+					       "_input_scale",
+					       ".weight",
 					       ".weight_packed",
 					       ".weight_scale",
 					       ".weight_scale_2",

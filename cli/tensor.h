@@ -23,7 +23,8 @@ const char *tensor_shape_text(const int64_t *shape, int rank,
 /* Bytes of an NVFP4 layer in a file: codes, block scales, global scale. */
 double tensor_layer_bytes(double elems);
 
-/* The layer whose name is name without suffix; NULL if there is none. */
+/* The layer whose name is name without suffix; NULL if there is none.  A layer
+ * of fused experts has no ".weight": there name and layer are the same. */
 const struct nib_layer *tensor_find_layer(const struct nib_file *file,
 					  const char *name, const char *suffix);
 /* Whether tensor is a part of one of file's NVFP4 layers. */

@@ -161,7 +161,7 @@ class ManAndCompletion(NibTest):
         words = self.nib("completion", "words", "--", "run", "--").stdout
         self.assertIn("\n--force\treplace the output file", words)
         words = self.nib("completion", "words", "--", "").stdout
-        self.assertIn("inspect\tlist a file's tensors", words)
+        self.assertIn("inspect\tlist a checkpoint's tensors", words)
         self.refused("completion", "bash", "x", code=2, says="one argument")
         self.refused("completion", "tcsh", code=2, says="bash, zsh, fish or")
 
@@ -189,7 +189,7 @@ class ManAndCompletion(NibTest):
                 words=("${(@Q)${(z)words}}") CURRENT=$#words
                 _nib
             done""")
-        self.assertIn("inspect:list a file's tensors", out)
+        self.assertIn("inspect:list a checkpoint's tensors", out)
         self.assertIn("--experts:moe\\: experts", out)
         self.assertIn("linear\ntiled\nfiles\nfiles\n", out)
 
@@ -201,7 +201,7 @@ class ManAndCompletion(NibTest):
             complete -C 'nib insp'
             complete -C 'nib check --layout '
             complete -C 'nib inspect some'""")
-        self.assertRegex(out, r"(?m)^inspect\tlist a file's tensors")
+        self.assertRegex(out, r"(?m)^inspect\tlist a checkpoint's tensors")
         self.assertRegex(out, r"(?m)^linear\ntiled$")
         self.assertIn("some.safetensors", out)
 
@@ -316,7 +316,7 @@ class Arguments(NibTest):
     def test_missing_files(self):
         self.refused("quantize", "only.safetensors", code=2,
                      says="needs IN OUT")
-        self.refused("inspect", code=2, says="needs FILE")
+        self.refused("inspect", code=2, says="needs PATH")
         self.refused("inspect", "absent.safetensors", code=3,
                      says="No such file")
         self.refused("verify", "absent", "absent", code=3,

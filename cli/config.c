@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.c - the configuration files of a model's folder: see config.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MODEL_FILE "config.json"
+#define QUANT_FILE "hf_quant_config.json"
+#define INDEX_END  ".safetensors.index.json"
+
+/* ---- reading ------------------------------------------------------------- */
+
+/* The folder that path is, or that the index path is in; NULL for others. */
+static char *find_folder(const char *path)
+{
+	const size_t n = strlen(path), end = strlen(INDEX_END);
+	const char *slash = strrchr(path, '/');
+	struct stat st;
+
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return strdup(path);
+	if (n <= end || strcmp(path + n - end, INDEX_END) != 0)
+		return NULL;
+	if (!slash)
+		return strdup(".");
+	return slash == path ? strdup("/")
+			     : strndup(path, (size_t)(slash - path));
+}
+
+/* NULL if there is no such file, or after a warning. */
+static json_t *read_file(const char *folder, const char *name)
+{
+	json_t *root = NULL;
+	json_error_t error;
+	struct stat st;
+	char *path;
+
+	if (asprintf(&path, "%s/%s", folder, name) < 0)
+		return NULL;
+	if (stat(path, &st) == 0) {
+		root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+		if (!root)
+			cli_warn("%s: line %d: %s; it is left out", path,
+				 error.line, error.text);
+		else if (!json_is_object(root))
+			cli_warn("%s: no JSON object; it is left out", path);
+	}
+	free(path);
+	if (json_is_object(root))
+		return root;
+	json_decref(root);
+	return NULL;
+}
+
+static const char *text_at(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+/* The format of compressed-tensors is that of its groups, if they have one. */
+static const char *group_format(const json_t *quant)
+{
+	json_t *groups = json_object_get(quant, "config_groups"), *group;
+	const char *name, *found = text_at(quant, "format");
+
+	json_object_foreach(groups, name, group)
+	{
+		const char *format = text_at(group, "format");
+
+		if (!*found || (*format && !strcmp(found, "mixed-precision")))
+			found = format;
+	}
+	return found;
+}
+
+/* ModelOpt writes what compressed-tensors would: an object, FP8 if 8 bits. */
+static const char *kv_cache_of(const json_t *quant)
+{
+	const json_t *scheme = json_object_get(quant, "kv_cache_scheme");
+
+	if (json_is_string(scheme))
+		return json_string_value(scheme);
+	if (json_integer_value(json_object_get(scheme, "num_bits")) == 8)
+		return "FP8";
+	return text_at(quant, "kv_cache_quant_algo");
+}
+
+static void read_quantisation(struct config *c)
+{
+	const json_t *quant = json_object_get(c->model, "quantization_config");
+	const json_t *older = json_object_get(c->quant_file, "quantization");
+
+	c->method = c->algorithm = c->kv_cache = "";
+	c->is_quantised = json_is_object(quant) || json_is_object(older);
+	if (json_is_object(quant)) {
+		c->method = text_at(quant, "quant_method");
+		c->algorithm = text_at(quant, "quant_algo");
+		if (!*c->algorithm)
+			c->algorithm = group_format(quant);
+		c->kv_cache = kv_cache_of(quant);
+		c->ignore = json_object_get(quant, "ignore");
+		if (!c->ignore)
+			c->ignore = json_object_get(quant, "exclude_modules");
+	}
+	if (!json_is_object(older))
+		return;
+	if (!*c->method)
+		c->method = "modelopt";
+	if (!*c->algorithm)
+		c->algorithm = text_at(older, "quant_algo");
+	if (!*c->kv_cache)
+		c->kv_cache = text_at(older, "kv_cache_quant_algo");
+	if (!c->ignore)
+		c->ignore = json_object_get(older, "exclude_modules");
+}
+
+void config_read(struct config *c, const char *path)
+{
+	*c = (struct config){.folder = find_folder(path)};
+	if (c->folder) {
+		c->model = read_file(c->folder, MODEL_FILE);
+		c->quant_file = read_file(c->folder, QUANT_FILE);
+	}
+	read_quantisation(c);
+	c->ties_embeddings =
+	    json_is_true(json_object_get(c->model, "tie_word_embeddings"));
+}
+
+void config_free(struct config *c)
+{
+	json_decref(c->model);
+	json_decref(c->quant_file);
+	free(c->folder);
+	*c = (struct config){0};
+}
+
+#define IGNORED_SHOWN 4
+
+static void put_ignored(const struct config *c, struct table *table)
+{
+	const size_t n = json_array_size(c->ignore);
+	char text[512] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < n && i < IGNORED_SHOWN; i++) {
+		const char *name =
+		    json_string_value(json_array_get(c->ignore, i));
+		int more =
+		    snprintf(text + used, sizeof(text) - used, "%s%.100s",
+			     i ? ", " : "", name ? name : "?");
+
+		used += more > 0 ? (size_t)more : 0;
+	}
+	if (n)
+		table_note(table, "  left as they were: %zu (%s%s)", n, text,
+			   n > IGNORED_SHOWN ? ", ..." : "");
+}
+
+void config_put(const struct config *c, struct table *table)
+{
+	const char *model = json_string_value(
+	    json_array_get(json_object_get(c->model, "architectures"), 0));
+
+	if (c->model && !model)
+		model = text_at(c->model, "model_type");
+	if (model && *model)
+		table_note(table, "  model: %.100s", model);
+	if (c->is_quantised)
+		table_note(table, "  quantised by: %.100s%s%.100s%s%.100s",
+			   *c->method ? c->method : "?",
+			   *c->algorithm ? ", " : "", c->algorithm,
+			   *c->kv_cache ? ", kv cache " : "", c->kv_cache);
+	put_ignored(c, table);
+	if (c->ties_embeddings)
+		table_note(table, "%s", "  tied: lm_head is the embedding");
+}

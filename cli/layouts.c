@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layouts.c - what the tensors are that belong to no NVFP4 layer: those of FP8
+ * linears, of the kv cache, of layers that cannot be read, and quantised ones
+ * that nothing here explains.  See inspect.h.
+ */
+#include "inspect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int ends_with(const char *name, const char *end)
+{
+	const size_t n = strlen(name), m = strlen(end);
+
+	return n > m && !strcmp(name + n - m, end);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int layouts_read(struct layouts *layouts, const struct nib_file *file)
+{
+	const int64_t n = nib_file_layer_problem_count(file);
+
+	*layouts = (struct layouts){.file = file, .n_problems = (size_t)n};
+	layouts->problems = calloc((size_t)n + 1, sizeof(*layouts->problems));
+	if (!layouts->problems)
+		return cli_no_memory("names of layers");
+	for (int64_t i = 0; i < n; i++)
+		layouts->problems[i] = nib_file_layer_problem_at(file, i)->name;
+	qsort(layouts->problems, (size_t)n, sizeof(*layouts->problems),
+	      compare_names);
+	return CLI_OK;
+}
+
+void layouts_free(struct layouts *layouts)
+{
+	free(layouts->problems);
+	*layouts = (struct layouts){0};
+}
+
+/* Whether name without end, if it ends so, is a layer that cannot be read. */
+static int is_broken(const struct layouts *l, const char *name, const char *end)
+{
+	const size_t n = strlen(name), m = strlen(end);
+	char *stem;
+	int found;
+
+	if (n < m || strcmp(name + n - m, end))
+		return 0;
+	stem = strndup(name, n - m);
+	found = stem && bsearch(&stem, l->problems, l->n_problems,
+				sizeof(*l->problems), compare_names);
+	free(stem);
+	return found;
+}
+
+static int in_broken_layer(const struct layouts *l, const char *name)
+{
+	static const char *const ends[] = {"", "_weight_scale",
+					   "_weight_scale_2", "_input_scale"};
+	const char *dot = strrchr(name, '.');
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (is_broken(l, name, ends[i]))
+			return 1;
+	return dot && is_broken(l, name, dot);
+}
+
+/* The tensor beside name whose name ends with other instead of end. */
+static const struct nib_file_tensor *find_beside(const struct nib_file *file,
+						 const char *name,
+						 const char *end,
+						 const char *other)
+{
+	const struct nib_file_tensor *found = NULL;
+	char *whole;
+
+	if (!ends_with(name, end) ||
+	    asprintf(&whole, "%.*s%s", (int)(strlen(name) - strlen(end)), name,
+		     other) < 0)
+		return NULL;
+	found = nib_file_find(file, whole);
+	free(whole);
+	return found;
+}
+
+static int is_fp8(const struct nib_file_tensor *t)
+{
+	return t &&
+	       (!strcmp(t->dtype, "F8_E4M3") || !strcmp(t->dtype, "F8_E5M2"));
+}
+
+static int is_fp8_weight(const struct layouts *l,
+			 const struct nib_file_tensor *t)
+{
+	return is_fp8(t) && t->rank >= 2 &&
+	       (find_beside(l->file, t->name, ".weight", ".weight_scale") ||
+		find_beside(l->file, t->name, ".weight", ".weight_scale_inv"));
+}
+
+static int is_fp8_scale(const struct layouts *l,
+			const struct nib_file_tensor *t)
+{
+	static const char *const ends[] = {".weight_scale", ".weight_scale_inv",
+					   ".input_scale"};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (is_fp8(find_beside(l->file, t->name, ends[i], ".weight")))
+			return 1;
+	return 0;
+}
+
+enum tensor_role layouts_role(const struct layouts *l,
+			      const struct nib_file_tensor *t)
+{
+	static const char *const cache[] = {".k_scale", ".v_scale", ".q_scale",
+					    ".kv_scale"};
+
+	if (in_broken_layer(l, t->name))
+		return ROLE_BROKEN;
+	if (is_fp8_weight(l, t))
+		return ROLE_FP8;
+	if (is_fp8_scale(l, t))
+		return ROLE_FP8_SCALE;
+	for (size_t i = 0; i < sizeof(cache) / sizeof(cache[0]); i++)
+		if (ends_with(t->name, cache[i]))
+			return ROLE_KV_SCALE;
+	if (t->rank < 2)
+		return ROLE_PLAIN;
+	if (!strncmp(t->dtype, "F8_", 3) ||
+	    (!strcmp(t->dtype, "U8") &&
+	     (ends_with(t->name, "_scales") || ends_with(t->name, "_scale"))))
+		return ROLE_SCALES;
+	return strcmp(t->dtype, "U8") && strcmp(t->dtype, "F4") ? ROLE_PLAIN
+								: ROLE_CODES;
+}
+
+void layouts_count(struct layouts *l)
+{
+	for (int64_t i = 0; i < nib_file_tensor_count(l->file); i++) {
+		const struct nib_file_tensor *t =
+		    nib_file_tensor_at(l->file, i);
+
+		if (!tensor_in_layer(l->file, t))
+			l->count[layouts_role(l, t)]++;
+	}
+}
+
+void findings_of_layouts(struct findings *findings, const struct layouts *l)
+{
+	char shape[TENSOR_SHAPE_TEXT];
+
+	for (int64_t i = 0; i < nib_file_tensor_count(l->file); i++) {
+		const struct nib_file_tensor *t =
+		    nib_file_tensor_at(l->file, i);
+
+		if (tensor_in_layer(l->file, t) ||
+		    layouts_role(l, t) != ROLE_CODES)
+			continue;
+		/* Bytes without scales may be anything; with them they are
+		 * numbers. */
+		if (!l->count[ROLE_SCALES] && strcmp(t->dtype, "F4"))
+			continue;
+		findings_add(findings, FIND_UNKNOWN, t->name,
+			     "%s %s, and no NVFP4 layer", t->dtype,
+			     tensor_shape_text(t->shape, t->rank, shape));
+	}
+}
+
+void findings_of_config(struct findings *findings, const struct config *c,
+			const struct nib_file *file)
+{
+	const int64_t layers = nib_file_layer_count(file);
+	const int says_nvfp4 = strstr(c->algorithm, "NVFP4") != NULL ||
+			       strstr(c->algorithm, "nvfp4") != NULL;
+
+	if (c->model && layers && !c->is_quantised)
+		findings_add(findings, FIND_CONFIG, "config.json",
+			     "%lld NVFP4 layer%s, and no quantization_config",
+			     (long long)layers, cli_s(layers));
+	if (says_nvfp4 && !layers)
+		findings_add(findings, FIND_CONFIG, "config.json",
+			     "the algorithm is %.60s, and no tensors are NVFP4 "
+			     "layers",
+			     c->algorithm);
+}

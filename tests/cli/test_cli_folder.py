@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints that are folders: shards with an index and config.json, through nib
+inspect, verify, run and quantize; and the layouts of layers that models come in."""
+
+import json
+import os
+import unittest
+
+from cli_common import NibTest, floats, load, matrix, save, tensor
+from cli_model import ModelTest, checkpoint
+
+INDEX = "model.safetensors.index.json"
+
+
+def shard_name(i, n):
+    return f"model-{i + 1:05}-of-{n:05}.safetensors"
+
+
+def save_folder(folder, shards, config=None):
+    """Shards, the index of them, and config.json."""
+    os.makedirs(folder, exist_ok=True)
+    weight_map = {}
+    for i, tensors in enumerate(shards):
+        name = shard_name(i, len(shards))
+        save(os.path.join(folder, name), tensors, {"format": "pt"})
+        weight_map.update(dict.fromkeys(tensors, name))
+    put_json(folder, INDEX, {"metadata": {"total_size": 1},
+                             "weight_map": weight_map})
+    if config is not None:
+        put_json(folder, "config.json", config)
+
+
+def put_json(folder, name, value):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def split(tensors, n):
+    """Tensors dealt to n shards, so that what belongs together is apart."""
+    shards = [{} for _ in range(n)]
+    for i, name in enumerate(sorted(tensors)):
+        shards[i % n][name] = tensors[name]
+    return shards
+
+
+def layer(name, rows=16, k=32, seed=1):
+    """An NVFP4 layer of ModelOpt's names."""
+    codes = bytes((seed + i * 37) % 251 for i in range(rows * k // 2))
+    return {name + ".weight": ("U8", [rows, k // 2], codes),
+            name + ".weight_scale": ("F8_E4M3", [rows, k // 16],
+                                     bytes(rows * k // 16 * [0x7E])),
+            name + ".weight_scale_2": tensor("F32", (), [1e-4])}
+
+
+class Sharded(ModelTest):
+    def setUp(self):
+        super().setUp()
+        self.nib("quantize", "in", "one")
+        self.tensors, _ = load(self.path("one"))
+        save_folder(self.path("model"), split(self.tensors, 3))
+
+    def test_inspect_is_that_of_one_file(self):
+        def rows(path):
+            found = self.rows("inspect", path, code=1)  # a layer of zeros
+            for row in found:
+                shard = row.pop("shard")
+                self.assertEqual(shard is not None,
+                                 path != "one" and row["kind"] == "tensor")
+            return sorted(found, key=lambda row: row["name"])
+
+        self.assertEqual(rows("model"), rows("one"))
+        self.assertEqual(rows("model/" + INDEX), rows("one"))
+        text = self.nib("inspect", "model", code=1).stdout
+        self.assertRegex(text, r"model: .* in 3 files, \d+ tensors, 5 NVFP4")
+
+    def test_verify(self):
+        for args in (("in", "model"), ("model", "model/" + INDEX)):
+            rows = self.rows("verify", *args)
+            self.assertEqual(rows, self.rows("verify", args[0], "one"))
+            self.assertTrue(all(row["ok"] for row in rows))
+
+    def test_run(self):
+        save(self.path("x"), {"x": matrix(3, 128, 9)})
+        for weights, out in (("one", "y1"), ("model", "y2")):
+            self.nib("run", "--weights", weights, "--tensor",
+                     "model.layers.0.mlp.up_proj", "--input", "x",
+                     "--output", out)
+        self.assertEqual(self.read("y1"), self.read("y2"))
+
+    def test_refusals(self):
+        os.remove(self.path("model/" + shard_name(1, 3)))
+        for args in (("inspect", "model"), ("verify", "model", "one")):
+            self.refused(*args, code=3, says="00002-of-00003.safetensors: "
+                         "cannot open: .*; the index says that it holds '")
+        os.mkdir(self.path("empty"))
+        self.refused("inspect", "empty", code=3,
+                     says="empty: a folder without a safetensors file")
+        put_json(self.path("model"), INDEX, {"weight_map": {"a": "../one"}})
+        self.refused("inspect", "model", code=3, says="tensor 'a': the shard "
+                     "'../one' must be the name of a file beside the index")
+
+
+class Layouts(NibTest):
+    def inspect(self, tensors, config=None, code=0):
+        """Findings and the other rows, by name, and the text for people."""
+        save_folder(self.path("m"), split(tensors, 2), config)
+        rows = self.rows("inspect", "m", code=code)
+        found = {(row["finding"], row["name"]): row["text"] for row in rows
+                 if row["kind"] == "finding"}
+        rest = {row["name"]: row for row in rows if row["kind"] != "finding"}
+        return found, rest, self.nib("inspect", "m", code=code).stdout
+
+    def test_experts_are_in_the_order_of_their_numbers(self):
+        tensors = {}
+        for i in (0, 2, 10, 9):
+            tensors |= layer(f"m.experts.{i}.up_proj", seed=i)
+        _, rest, _ = self.inspect(tensors)
+        self.assertEqual(list(rest),
+                         [f"m.experts.{i}.up_proj" for i in (0, 2, 9, 10)])
+
+    def test_fused_experts(self):
+        codes = bytes(i % 251 for i in range(2 * 16 * 16))
+        scales = ("F8_E4M3", [2, 16, 2], bytes(64 * [0x7E]))
+        name = "m.experts.gate_up_proj"
+        found, rest, _ = self.inspect({
+            name: ("U8", [2, 16, 16], codes), name + "_weight_scale": scales,
+            name + "_weight_scale_2": tensor("F32", (), [1e-4])})
+        self.assertEqual(set(rest), {name})
+        self.assertEqual(rest[name]["shape"], [2, 16, 32])
+        self.assertEqual(found, {})
+        # The same bytes with k before n.
+        found, _, text = self.inspect({
+            name: ("U8", [2, 16, 16], codes),
+            name + "_weight_scale": ("F8_E4M3", [2, 2, 16], scales[2]),
+            name + "_weight_scale_2": tensor("F32", (), [1e-4])}, code=1)
+        self.assertEqual(set(found), {("half-layer", name)})
+        self.assertIn("packed along the second last size", text)
+
+    def test_awq_and_svd_are_never_ignored(self):
+        for extra in ("pre_quant_scale", "svdquant_lora_a"):
+            tensors = layer("m.a") | layer("m.b")
+            tensors["m.b." + extra] = tensor("F32", (32,), 32 * [1.0])
+            found, rest, _ = self.inspect(tensors, code=1)
+            self.assertEqual(set(found), {("half-layer", "m.b")})
+            self.assertIn(extra, found["half-layer", "m.b"])
+            save(self.path("x"), {"x": matrix(3, 32, 9)})
+            self.refused("run", "--weights", "m", "--tensor", "m.b", "--input",
+                         "x", "--output", "y", code=3, says=extra)
+
+    def test_mixed_checkpoints(self):
+        tensors = layer("m.up_proj")
+        tensors |= {
+            "m.q_proj.weight": ("F8_E4M3", [16, 16], bytes(256)),
+            "m.q_proj.weight_scale": tensor("F32", (), [0.125]),
+            "m.q_proj.input_scale": tensor("F32", (), [0.25]),
+            "m.q_proj.bias": tensor("F32", (16,), 16 * [1.0]),
+            "m.k_proj.k_scale": tensor("F32", (1,), [3.5])}
+        config = {"architectures": ["LlamaForCausalLM"],
+                  "tie_word_embeddings": True, "quantization_config": {
+                      "quant_method": "modelopt", "ignore": ["lm_head"],
+                      "quant_algo": "MIXED_PRECISION",
+                      "kv_cache_scheme": {"num_bits": 8, "type": "float"}}}
+        found, rest, text = self.inspect(tensors, config)
+        self.assertEqual(found, {})
+        self.assertEqual(rest["m.q_proj.weight"]["format"], "FP8 linear")
+        self.assertEqual(rest["m.q_proj.weight_scale"]["value"], 0.125)
+        self.assertEqual(rest["m.k_proj.k_scale"]["value"], 3.5)
+        self.assertIsNone(rest["m.q_proj.bias"]["value"])
+        for line in ("model: LlamaForCausalLM", "FP8 linears: 1",
+                     "scales of the kv cache: 1", "tied: lm_head",
+                     "quantised by: modelopt, MIXED_PRECISION, kv cache FP8",
+                     "left as they were: 1 (lm_head)"):
+            self.assertIn(line, text)
+
+    def test_unknown_layouts_are_never_fine(self):
+        stack = {"m.experts.w1_blocks": ("U8", [2, 4, 16], bytes(128))}
+        for scales in (("F8_E8M0", [2, 4, 2]), ("F8_E4M3", [2, 4, 2]),
+                       ("U8", [2, 4, 2])):
+            found, _, text = self.inspect(stack | {
+                "m.experts.w1_scales": (*scales, bytes(16))}, code=1)
+            self.assertEqual(set(found), {("unknown-layout",
+                                           "m.experts.w1_blocks")})
+            self.assertNotIn("nothing looks wrong", text)
+        # A mask without scales is no quantised tensor; four-bit floats are.
+        self.assertEqual(self.inspect(stack)[0], {})
+        found, _, _ = self.inspect({"m.w": ("F4", [16, 32], bytes(256))}, code=1)
+        self.assertEqual(set(found), {("unknown-layout", "m.w")})
+
+    def test_config_against_tensors(self):
+        tensors = layer("m.up_proj")
+        self.assertEqual(set(self.inspect(tensors, {}, code=1)[0]),
+                         {("config", "config.json")})
+        quant = {"quantization_config": {"quant_method": "modelopt",
+                                         "quant_algo": "NVFP4"}}
+        self.assertEqual(self.inspect(tensors, quant)[0], {})
+        norm = {"norm": tensor("F32", (2,), [1, 2])}
+        self.assertEqual(set(self.inspect(norm, quant, code=1)[0]),
+                         {("config", "config.json")})
+        # Older exports have only the other file.
+        put_json(self.path("m"), "hf_quant_config.json", {
+            "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["a"]}})
+        found, _, text = self.inspect(tensors, {})
+        self.assertEqual(found, {})
+        self.assertIn("quantised by: modelopt, NVFP4", text)
+        with open(self.path("m/config.json"), "w", encoding="utf-8") as file:
+            file.write("{")
+        self.assertRegex(self.nib("inspect", "m").stderr,
+                         "config.json: line 1: .* left out")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
