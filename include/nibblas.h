@@ -933,6 +933,13 @@ NIB_API enum nib_status
 nib_writer_declare_layer(struct nib_writer *writer, enum nib_checkpoint format,
 			 const char *name, int64_t rows, int64_t k,
 			 int has_input_global, struct nib_error *err);
+/* The same for a stack [batch, rows, k] of rank 3 with one global scale; batch
+ * is positive. */
+NIB_API enum nib_status
+nib_writer_declare_stack(struct nib_writer *writer, enum nib_checkpoint format,
+			 const char *name, int64_t batch, int64_t rows,
+			 int64_t k, int has_input_global,
+			 struct nib_error *err);
 /*
  * Writes the next bytes of the declared data.  The first call also writes the
  * header and reserves the whole size on the disk.
@@ -941,7 +948,7 @@ NIB_API enum nib_status nib_writer_write(struct nib_writer *writer,
 					 const void *bytes, size_t n_bytes,
 					 struct nib_error *err);
 /*
- * Writes a whole declared layer of one matrix, of any strides and scale layout.
+ * Writes a whole declared layer or stack, of any strides and scale layout.
  * Scales with their sign bit set are NIB_BAD_DATA.  global is positive, and so
  * is input_global if the layer was declared with one; else it is 0.
  * compressed-tensors stores 1 / global, so the value that is read back may

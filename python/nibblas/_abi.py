@@ -402,6 +402,8 @@ FUNCTIONS = {
         C.c_int, C.c_void_p, C.POINTER(nib_error)]),
     "nib_writer_declare_layer": (C.c_int, [C.c_void_p, C.c_int, C.c_char_p,
         C.c_int64, C.c_int64, C.c_int, C.POINTER(nib_error)]),
+    "nib_writer_declare_stack": (C.c_int, [C.c_void_p, C.c_int, C.c_char_p,
+        C.c_int64, C.c_int64, C.c_int64, C.c_int, C.POINTER(nib_error)]),
     "nib_writer_write": (C.c_int, [C.c_void_p, C.c_void_p, C.c_size_t,
         C.POINTER(nib_error)]),
     "nib_writer_write_layer": (C.c_int, [C.c_void_p, C.c_int,

@@ -15,6 +15,11 @@
 
 #define CHUNK_SCALES 1024
 
+/* What is declared: a matrix has batch 0, a stack has rank 3. */
+struct layer_shape {
+	int64_t batch, rows, k;
+};
+
 static enum nib_status check_sizes(int64_t rows, int64_t k,
 				   struct nib_error *err)
 {
@@ -40,49 +45,62 @@ static enum nib_status check_format(enum nib_checkpoint format,
 	return NIB_OK;
 }
 
+/* One tensor with last_size in the place of k. */
 static enum nib_status declare_part(struct nib_writer *writer, char *name,
 				    size_t name_bytes, const char *suffix,
-				    const char *dtype, int rank,
-				    const int64_t *shape, struct nib_error *err)
+				    const char *dtype,
+				    const struct layer_shape *layer,
+				    int64_t last_size, struct nib_error *err)
 {
+	const int64_t shape[] = {layer->batch, layer->rows, last_size};
+	const int skipped = layer->batch ? 0 : 1;
+
 	memcpy(name + name_bytes, suffix, strlen(suffix) + 1);
-	return nib_writer_declare(writer, name, dtype, rank, shape, err);
+	return nib_writer_declare(writer, name, dtype, 3 - skipped,
+				  shape + skipped, err);
+}
+
+static enum nib_status declare_global(struct nib_writer *writer, char *name,
+				      size_t name_bytes, const char *suffix,
+				      int rank, struct nib_error *err)
+{
+	static const int64_t one[] = {1};
+
+	memcpy(name + name_bytes, suffix, strlen(suffix) + 1);
+	return nib_writer_declare(writer, name, "F32", rank, one, err);
 }
 
 /* name has space for the suffixes. */
 static enum nib_status declare_parts(struct nib_writer *writer,
 				     const struct nib_checkpoint_names *names,
-				     char *name, int64_t rows, int64_t k,
+				     char *name,
+				     const struct layer_shape *layer,
 				     int has_input_global,
 				     struct nib_error *err)
 {
 	const size_t n = strlen(name);
-	const int64_t codes[] = {rows, k / 2};
-	const int64_t scales[] = {rows, k / NIB_BLOCK};
-	const int64_t one[] = {1};
 	enum nib_status status;
 
-	status =
-	    declare_part(writer, name, n, names->weight, "U8", 2, codes, err);
+	status = declare_part(writer, name, n, names->weight, "U8", layer,
+			      layer->k / 2, err);
 	if (!status)
 		status = declare_part(writer, name, n, names->scale, "F8_E4M3",
-				      2, scales, err);
+				      layer, layer->k / NIB_BLOCK, err);
 	if (!status)
-		status = declare_part(writer, name, n, names->global, "F32",
-				      names->global_rank, one, err);
+		status = declare_global(writer, name, n, names->global,
+					names->global_rank, err);
 	if (!status && has_input_global)
-		status = declare_part(writer, name, n, names->input_global,
-				      "F32", names->global_rank, one, err);
+		status = declare_global(writer, name, n, names->input_global,
+					names->global_rank, err);
 	return status;
 }
 
-enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
-					 enum nib_checkpoint format,
-					 const char *name, int64_t rows,
-					 int64_t k, int has_input_global,
-					 struct nib_error *err)
+static enum nib_status declare(struct nib_writer *writer,
+			       enum nib_checkpoint format, const char *name,
+			       const struct layer_shape *layer,
+			       int has_input_global, struct nib_error *err)
 {
-	enum nib_status status = check_sizes(rows, k, err);
+	enum nib_status status = check_sizes(layer->rows, layer->k, err);
 	int64_t first;
 	char *long_name;
 	size_t name_bytes;
@@ -105,7 +123,7 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 	memcpy(long_name, name, name_bytes + 1);
 	first = writer->n_tensors;
 	status = declare_parts(writer, &nib_checkpoint_names[format], long_name,
-			       rows, k, has_input_global, err);
+			       layer, has_input_global, err);
 	free(long_name);
 	if (status) {
 		/* A refused call after the first write has declared nothing. */
@@ -115,6 +133,31 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 	writer->tensors[first].layer_tensors = has_input_global ? 4 : 3;
 	writer->tensors[first].format = format;
 	return NIB_OK;
+}
+
+enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
+					 enum nib_checkpoint format,
+					 const char *name, int64_t rows,
+					 int64_t k, int has_input_global,
+					 struct nib_error *err)
+{
+	const struct layer_shape layer = {.rows = rows, .k = k};
+
+	return declare(writer, format, name, &layer, has_input_global, err);
+}
+
+enum nib_status
+nib_writer_declare_stack(struct nib_writer *writer, enum nib_checkpoint format,
+			 const char *name, int64_t batch, int64_t rows,
+			 int64_t k, int has_input_global, struct nib_error *err)
+{
+	const struct layer_shape layer = {batch, rows, k};
+
+	if (batch <= 0)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "batch",
+					 " = %" PRId64 ": must be positive",
+					 batch);
+	return declare(writer, format, name, &layer, has_input_global, err);
 }
 
 /* The declared layer that the next byte begins, or NULL. */
@@ -143,6 +186,8 @@ static enum nib_status take_weight(const struct nib_writer_tensor *codes,
 				   struct nib_nvfp4 *w, struct nib_error *err)
 {
 	const struct nib_label label = nib_label("weight");
+	const int64_t *shape = codes->shape + codes->rank - 2;
+	const int64_t batch = codes->rank == 3 ? codes->shape[0] : 1;
 	char shown[NIB_SHOWN_BYTES];
 	enum nib_status status;
 
@@ -152,17 +197,18 @@ static enum nib_status take_weight(const struct nib_writer_tensor *codes,
 	status = nib_valid_nvfp4(given, w, label, err);
 	if (status)
 		return status;
-	if (w->batch != 1)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight.batch",
-					 " = %" PRId64 ": must be 0 or 1",
-					 w->batch);
-	if (w->rows != codes->shape[0] || w->k != 2 * codes->shape[1])
+	if (w->batch != batch)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "weight.batch",
+		    " = %" PRId64 ": '%s' was declared with %" PRId64, w->batch,
+		    nib_show_name(shown, codes->name), batch);
+	if (w->rows != shape[0] || w->k != 2 * shape[1])
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "weight",
 		    " is [%" PRId64 ", %" PRId64
 		    "]: '%s' was declared [%" PRId64 ", %" PRId64 "]",
-		    w->rows, w->k, nib_show_name(shown, codes->name),
-		    codes->shape[0], 2 * codes->shape[1]);
+		    w->rows, w->k, nib_show_name(shown, codes->name), shape[0],
+		    2 * shape[1]);
 	return nib_valid_nvfp4_data(w, label, err);
 }
 
@@ -202,14 +248,14 @@ static enum nib_status check_globals(const struct nib_writer_tensor *codes,
 	return NIB_OK;
 }
 
-static enum nib_status check_scales(const struct nib_nvfp4 *w,
+static enum nib_status check_scales(const struct nib_nvfp4 *w, int64_t b,
 				    struct nib_error *err)
 {
 	const uint8_t *scales;
 
 	if (w->rows == 0)
 		return NIB_OK;
-	scales = nib_nvfp4_scales(w, 0);
+	scales = nib_nvfp4_scales(w, b);
 	for (int64_t r = 0; r < w->rows; r++) {
 		for (int64_t g = 0; g < nib_nvfp4_groups(w); g++) {
 			uint8_t s = scales[nib_nvfp4_scale_offset(w, r, g)];
@@ -220,29 +266,29 @@ static enum nib_status check_scales(const struct nib_nvfp4 *w,
 				    ": (%" PRId64 ", %" PRId64
 				    ") is 0x%02X: its sign bit "
 				    "must be 0",
-				    r, g, s);
+				    b * w->rows + r, g, s);
 		}
 	}
 	return NIB_OK;
 }
 
 static enum nib_status write_codes(struct nib_writer *writer,
-				   const struct nib_nvfp4 *w,
+				   const struct nib_nvfp4 *w, int64_t b,
 				   struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 
-	if (nib_nvfp4_row_stride_bytes(w) == w->k / 2)
-		return nib_writer_write(writer, w->codes,
+	if (w->rows > 0 && nib_nvfp4_row_stride_bytes(w) == w->k / 2)
+		return nib_writer_write(writer, nib_nvfp4_row(w, b, 0),
 					(size_t)(w->rows * (w->k / 2)), err);
 	for (int64_t r = 0; r < w->rows && !status; r++)
-		status = nib_writer_write(writer, nib_nvfp4_row(w, 0, r),
+		status = nib_writer_write(writer, nib_nvfp4_row(w, b, r),
 					  (size_t)(w->k / 2), err);
 	return status;
 }
 
 static enum nib_status write_scales(struct nib_writer *writer,
-				    const struct nib_nvfp4 *w,
+				    const struct nib_nvfp4 *w, int64_t b,
 				    struct nib_error *err)
 {
 	const int64_t groups = nib_nvfp4_groups(w);
@@ -252,7 +298,7 @@ static enum nib_status write_scales(struct nib_writer *writer,
 
 	if (w->rows == 0)
 		return NIB_OK;
-	scales = nib_nvfp4_scales(w, 0);
+	scales = nib_nvfp4_scales(w, b);
 	for (int64_t r = 0; r < w->rows && !status; r++) {
 		for (int64_t g = 0; g < groups && !status; g += CHUNK_SCALES) {
 			int64_t n = groups - g;
@@ -265,6 +311,22 @@ static enum nib_status write_scales(struct nib_writer *writer,
 			    nib_writer_write(writer, chunk, (size_t)n, err);
 		}
 	}
+	return status;
+}
+
+/* Checks all scales before the first byte is written. */
+static enum nib_status write_matrices(struct nib_writer *writer,
+				      const struct nib_nvfp4 *w,
+				      struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	for (int64_t b = 0; b < w->batch && !status; b++)
+		status = check_scales(w, b, err);
+	for (int64_t b = 0; b < w->batch && !status; b++)
+		status = write_codes(writer, w, b, err);
+	for (int64_t b = 0; b < w->batch && !status; b++)
+		status = write_scales(writer, w, b, err);
 	return status;
 }
 
@@ -305,11 +367,7 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 		status =
 		    check_globals(codes, reciprocal, global, input_global, err);
 	if (!status)
-		status = check_scales(&w, err);
-	if (!status)
-		status = write_codes(writer, &w, err);
-	if (!status)
-		status = write_scales(writer, &w, err);
+		status = write_matrices(writer, &w, err);
 	if (!status)
 		status = write_global(writer, reciprocal, global, err);
 	if (!status && has_input)

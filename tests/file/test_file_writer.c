@@ -255,6 +255,70 @@ static void writes_the_names_of_the_formats(void **state)
 	}
 }
 
+#define REFUSED(call, says)                                                    \
+	do {                                                                   \
+		err.message[0] = '\0';                                         \
+		assert_int_equal(call, NIB_BAD_ARGUMENT);                      \
+		if (!strstr(err.message, says))                                \
+			fail_msg("'%s', wanted '%s'", err.message, says);      \
+	} while (0)
+
+/* Three matrices of two rows, with gaps between them, and one after the other. */
+static void writes_stacks(void **state)
+{
+	unsigned char codes[3 * 20], scales[3 * 5];
+	const struct nib_nvfp4 w = {.codes = codes,
+				    .scales = scales,
+				    .rows = 2,
+				    .k = 16,
+				    .batch = 3,
+				    .batch_stride_bytes = 20,
+				    .scale_batch_stride_bytes = 5};
+	struct nib_nvfp4 two = w;
+
+	(void)state;
+	two.batch = 2;
+	for (size_t i = 0; i < sizeof(codes); i++)
+		codes[i] = (unsigned char)(i * 37);
+	for (size_t i = 0; i < sizeof(scales); i++)
+		scales[i] = (unsigned char)(i + 1);
+	for (int f = 0; f < 2; f++) {
+		const enum nib_checkpoint format = (enum nib_checkpoint)f;
+		struct test_folder folder = test_folder_new();
+		const char *path = test_path(&folder, "x");
+		struct nib_writer *writer = test_writer_open(path);
+		const struct nib_layer *layer;
+		struct nib_error err;
+		struct nib_file *file;
+
+		assert_int_equal(nib_writer_declare_stack(writer, format, "x",
+							  3, 2, 16, 1, &err),
+				 NIB_OK);
+		REFUSED(
+		    nib_writer_write_layer(writer, format, &two, 1, 1, &err),
+		    "weight.batch = 2: 'x.weight");
+		assert_int_equal(nib_writer_write_layer(writer, format, &w,
+							0.25F, 0.5F, &err),
+				 NIB_OK);
+		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+		file = test_file_open(path);
+		layer = nib_file_find_layer(file, "x");
+		assert_int_equal(layer->weight.batch, 3);
+		assert_true(layer->global == 0.25F &&
+			    layer->input_global == 0.5F);
+		for (int b = 0; b < 3; b++) {
+			assert_memory_equal((const char *)layer->weight.codes +
+						16 * b,
+					    codes + 20 * b, 16);
+			assert_memory_equal((const char *)layer->weight.scales +
+						2 * b,
+					    scales + 5 * b, 2);
+		}
+		nib_file_close(file);
+		test_folder_remove(&folder);
+	}
+}
+
 static void mixes_layers_and_tensors(void **state)
 {
 	static const int64_t shape[] = {5}, empty[] = {0};
@@ -304,14 +368,6 @@ static void mixes_layers_and_tensors(void **state)
 }
 
 /* ---- refused arguments --------------------------------------------------- */
-
-#define REFUSED(call, says)                                                    \
-	do {                                                                   \
-		err.message[0] = '\0';                                         \
-		assert_int_equal(call, NIB_BAD_ARGUMENT);                      \
-		if (!strstr(err.message, says))                                \
-			fail_msg("'%s', wanted '%s'", err.message, says);      \
-	} while (0)
 
 static void refuses_bad_declarations(void **state)
 {
@@ -386,6 +442,8 @@ static void refuses_bad_layers(void **state)
 		"format");
 	REFUSED(nib_writer_declare_layer(w, m, "", 2, 16, 0, &err), "name");
 	REFUSED(nib_writer_declare_layer(w, m, NULL, 2, 16, 0, &err), "name");
+	REFUSED(nib_writer_declare_stack(w, m, "x", 0, 2, 16, 0, &err),
+		"batch = 0");
 	REFUSED(nib_writer_declare_layer(NULL, m, "x", 2, 16, 0, &err),
 		"writer");
 	nib_writer_discard(w);
@@ -496,6 +554,7 @@ int main(void)
 	    cmocka_unit_test(writes_an_empty_file),
 	    cmocka_unit_test(writes_layers_of_any_layout),
 	    cmocka_unit_test(writes_the_names_of_the_formats),
+	    cmocka_unit_test(writes_stacks),
 	    cmocka_unit_test(mixes_layers_and_tensors),
 	    cmocka_unit_test(refuses_bad_declarations),
 	    cmocka_unit_test(refuses_bad_layers),
