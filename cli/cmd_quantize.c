@@ -59,20 +59,35 @@ struct job {
 
 /* ---- rows ---------------------------------------------------------------- */
 
+static double item_bytes(const struct selected *item)
+{
+	return item->layer ? (double)item->rows * (double)item->k *
+				 (double)nib_dtype_bytes(item->dtype)
+			   : (double)item->tensor->bytes;
+}
+
+static void put_shape(struct table *table, const struct selected *item)
+{
+	const int64_t shape[] = {item->rows / item->rows_each, item->rows_each,
+				 item->k};
+	const int skipped = item->is_stack ? 0 : 1;
+
+	table_shape(table, "shape", shape + skipped, 3 - skipped);
+}
+
 /* error NULL: item is copied, or nothing is written. */
 static void put_row(struct job *job, const struct selected *item,
 		    const struct tensor_error *error)
 {
 	const struct nib_file_tensor *t = item->tensor;
-	double bytes =
-	    item->layer
-		? tensor_layer_bytes((double)t->shape[0] * (double)t->shape[1])
-		: (double)t->bytes;
+	const double elems = (double)item->rows * (double)item->k;
+	const double in = item_bytes(item);
+	const double out = item->layer ? tensor_layer_bytes(elems) : in;
 	double db = error ? tensor_sqnr_db(error) : INFINITY;
 	struct table *table = job->table;
 
-	job->bytes_in += (double)t->bytes;
-	job->bytes_out += bytes;
+	job->bytes_in += in;
+	job->bytes_out += out;
 	job->not_finite += error ? error->not_finite : 0;
 	/* The mean leaves out exact layers, such as those of zeros. */
 	if (isfinite(db)) {
@@ -86,11 +101,14 @@ static void put_row(struct job *job, const struct selected *item,
 	if (!item->layer && t->rank < 2 && table_is_for_people(table))
 		return;
 	table_text(table, "tensor", item->layer ? item->layer : t->name);
-	table_shape(table, "shape", t->shape, t->rank);
+	if (item->layer)
+		put_shape(table, item);
+	else
+		table_shape(table, "shape", t->shape, t->rank);
 	table_text(table, "from", t->dtype);
 	table_text(table, "to", item->layer ? "NVFP4" : t->dtype);
-	table_int(table, "bytes_in", (int64_t)t->bytes);
-	table_int(table, "bytes_out", (int64_t)bytes);
+	table_int(table, "bytes_in", (int64_t)in);
+	table_int(table, "bytes_out", (int64_t)out);
 	table_text(table, "reason", item->reason);
 	if (error) {
 		table_number(table, "global", (double)item->global);
@@ -189,10 +207,15 @@ static enum nib_status declare(struct job *job, const struct selected *item,
 {
 	const struct nib_file_tensor *t = item->tensor;
 
+	if (item->is_stack)
+		return nib_writer_declare_stack(
+		    job->writer, job->how.checkpoint, item->layer,
+		    item->rows / item->rows_each, item->rows_each, item->k, 0,
+		    err);
 	if (item->layer)
 		return nib_writer_declare_layer(
-		    job->writer, job->how.checkpoint, item->layer, t->shape[0],
-		    t->shape[1], 0, err);
+		    job->writer, job->how.checkpoint, item->layer, item->rows,
+		    item->k, 0, err);
 	return nib_writer_declare(job->writer, t->name, t->dtype, t->rank,
 				  t->shape, err);
 }
@@ -270,8 +293,7 @@ static int run_passes(struct job *job)
 	int code;
 
 	for (int64_t i = 0; i < s->count; i++)
-		total += (double)s->items[i].tensor->bytes *
-			 (s->items[i].layer ? 2 : 1);
+		total += item_bytes(&s->items[i]) * (s->items[i].layer ? 2 : 1);
 	if (quantizer_new(job->device, s, &job->how, &job->quantizer, &err))
 		return cli_fail(NULL, &err);
 	progress_begin("quantising", total, 1);
@@ -395,10 +417,14 @@ const struct cli_command command_quantize = {
 	"appears whole or not at all.  SQNR is the energy of a layer over the\n"
 	"energy of its error, in dB: about 20 dB is usual.\n"
 	"\n"
+	"Fused experts (experts.gate_up_proj, experts.down_proj) become one\n"
+	"layer for each expert and projection, as engines load them; other 3-D\n"
+	"weights of experts stay stacks.  Experts stored as [experts, k, n]\n"
+	"are copied.\n"
+	"\n"
 	"Not done: a model in several files is quantised file by file, and its\n"
-	"index is left to the caller.  Stacks of experts (3-D) are copied.\n"
-	"There is no calibration, so no input_scale, and no config\n"
-	"(hf_quant_config.json) is written.\n",
+	"index is left to the caller.  There is no calibration, so no\n"
+	"input_scale, and no config (hf_quant_config.json) is written.\n",
     .examples =
 	"nib quantize model.safetensors out.safetensors\n"
 	"nib quantize in.safetensors out.safetensors --dry-run\n"

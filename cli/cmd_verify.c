@@ -286,8 +286,7 @@ static int is_in_a(const struct verifier *v, const struct tensor_source *b)
 
 	if (b->layer)
 		return !find_source(v->a, b, &a);
-	return nib_file_find(v->a, b->name) ||
-	       find_layer(v->a, b->name);
+	return nib_file_find(v->a, b->name) || find_layer(v->a, b->name);
 }
 
 /* Counts what only B has, which fails nothing; programs get rows of it. */

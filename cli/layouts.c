@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int ends_with(const char *name, const char *end)
-{
-	const size_t n = strlen(name), m = strlen(end);
-
-	return n > m && !strcmp(name + n - m, end);
-}
-
 static int compare_names(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -70,24 +63,6 @@ static int in_broken_layer(const struct layouts *l, const char *name)
 	return dot && is_broken(l, name, dot);
 }
 
-/* The tensor beside name whose name ends with other instead of end. */
-static const struct nib_file_tensor *find_beside(const struct nib_file *file,
-						 const char *name,
-						 const char *end,
-						 const char *other)
-{
-	const struct nib_file_tensor *found = NULL;
-	char *whole;
-
-	if (!ends_with(name, end) ||
-	    asprintf(&whole, "%.*s%s", (int)(strlen(name) - strlen(end)), name,
-		     other) < 0)
-		return NULL;
-	found = nib_file_find(file, whole);
-	free(whole);
-	return found;
-}
-
 static int is_fp8(const struct nib_file_tensor *t)
 {
 	return t &&
@@ -98,8 +73,9 @@ static int is_fp8_weight(const struct layouts *l,
 			 const struct nib_file_tensor *t)
 {
 	return is_fp8(t) && t->rank >= 2 &&
-	       (find_beside(l->file, t->name, ".weight", ".weight_scale") ||
-		find_beside(l->file, t->name, ".weight", ".weight_scale_inv"));
+	       (tensor_beside(l->file, t->name, ".weight", ".weight_scale") ||
+		tensor_beside(l->file, t->name, ".weight",
+			      ".weight_scale_inv"));
 }
 
 static int is_fp8_scale(const struct layouts *l,
@@ -109,7 +85,7 @@ static int is_fp8_scale(const struct layouts *l,
 					   ".input_scale"};
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (is_fp8(find_beside(l->file, t->name, ends[i], ".weight")))
+		if (is_fp8(tensor_beside(l->file, t->name, ends[i], ".weight")))
 			return 1;
 	return 0;
 }
@@ -127,13 +103,13 @@ enum tensor_role layouts_role(const struct layouts *l,
 	if (is_fp8_scale(l, t))
 		return ROLE_FP8_SCALE;
 	for (size_t i = 0; i < sizeof(cache) / sizeof(cache[0]); i++)
-		if (ends_with(t->name, cache[i]))
+		if (tensor_name_ends(t->name, cache[i]))
 			return ROLE_KV_SCALE;
 	if (t->rank < 2)
 		return ROLE_PLAIN;
 	if (!strncmp(t->dtype, "F8_", 3) ||
-	    (!strcmp(t->dtype, "U8") &&
-	     (ends_with(t->name, "_scales") || ends_with(t->name, "_scale"))))
+	    (!strcmp(t->dtype, "U8") && (tensor_name_ends(t->name, "_scales") ||
+					 tensor_name_ends(t->name, "_scale"))))
 		return ROLE_SCALES;
 	return strcmp(t->dtype, "U8") && strcmp(t->dtype, "F4") ? ROLE_PLAIN
 								: ROLE_CODES;

@@ -13,18 +13,23 @@
 
 /* ---- select.c ------------------------------------------------------------ */
 
+/* A tensor that is copied, or a layer: a tensor or some of its rows. */
 struct selected {
 	const struct nib_file_tensor *tensor;
 	char *layer; /* quantised: its name, without ".weight"; else NULL */
 	/* Copied: why. */
 	char reason[96];
 	enum nib_dtype dtype;
+	/* A layer: rows of tensor as one matrix, from first on; a stack has
+	 * several matrices of rows_each rows. */
+	int is_stack;
+	int64_t first, rows, rows_each, k;
 	float amax, global;
 };
 
 struct selection {
 	struct selected *items; /* in the order of the file */
-	int64_t count, quantised;
+	int64_t count, capacity, quantised;
 };
 
 struct select_options {
@@ -32,7 +37,12 @@ struct select_options {
 	int all; /* nothing is excluded unless asked for */
 };
 
-/* CLI_OK, or prints and returns.  select_free() in every case. */
+/*
+ * Fused experts, X.experts.gate_up_proj [experts, 2 i, k] and X.experts.down_proj,
+ * become a layer for each expert and projection (X.experts.7.up_proj), which is
+ * what engines load; other stacks stay whole.  CLI_OK, or prints and returns.
+ * select_free() in every case.
+ */
 int select_tensors(const struct nib_file *file,
 		   const struct select_options *options,
 		   struct selection *selection);
@@ -46,7 +56,8 @@ void select_share_amax(struct selection *selection);
 
 /* Excluded unless --all or --exclude is given, for --help. */
 #define SELECT_DEFAULT_EXCLUDE                                                 \
-	"*embed*,*lm_head*,*wte*,*wpe*,*router*,*.gate.weight"
+	"*embed*, *lm_head*, *wte*, *wpe*, *router*, *.gate.weight, "          \
+	"*_gate.weight, *vision*, *visual*"
 
 /* ---- quantize_layer.c ---------------------------------------------------- */
 

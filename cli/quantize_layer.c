@@ -63,16 +63,16 @@ enum nib_status quantizer_new(struct nib_device *device,
 	if (!q)
 		return no_memory(err);
 	for (int64_t i = 0; i < selection->count; i++) {
-		const int64_t *shape = selection->items[i].tensor->shape;
+		const struct selected *item = &selection->items[i];
 		int64_t rows, elems;
 
-		if (!selection->items[i].layer)
+		if (!item->layer)
 			continue;
-		rows = tensor_piece_rows(shape[1]);
-		rows = rows < shape[0] ? rows : shape[0];
-		elems = rows * shape[1];
+		rows = tensor_piece_rows(item->k);
+		rows = rows < item->rows_each ? rows : item->rows_each;
+		elems = rows * item->k;
 		piece = elems > piece ? elems : piece;
-		elems = shape[0] * (shape[1] / NIB_BLOCK);
+		elems = item->rows * (item->k / NIB_BLOCK);
 		scales = elems > scales ? elems : scales;
 	}
 	q->device = device;
@@ -113,6 +113,16 @@ float quantizer_global(float amax, enum nib_checkpoint checkpoint)
 }
 
 /* ---- pieces -------------------------------------------------------------- */
+
+/* The tensor of item as rows of the item's matrices. */
+static struct tensor_source source_of(const struct selected *item)
+{
+	struct tensor_source source;
+
+	tensor_from_float(item->tensor, &source);
+	source.rows_each = item->rows_each;
+	return source;
+}
 
 /* The rows from first on that make a piece of the mapped input. */
 static struct nib_dense piece_at(const struct tensor_source *source,
@@ -156,14 +166,14 @@ static void finish(const struct nib_dense *x, const char *layer)
 
 int quantizer_amax(struct quantizer *q, struct selected *item)
 {
-	struct tensor_source source;
+	const struct tensor_source source = source_of(item);
+	const int64_t end = item->first + item->rows;
 	struct nib_dense x, there;
 	struct nib_error err;
 	float amax;
 	char what[512];
 
-	tensor_from_float(item->tensor, &source);
-	for (int64_t r = 0; r < source.rows; r += x.rows) {
+	for (int64_t r = item->first; r < end; r += x.rows) {
 		x = piece_at(&source, r);
 		if (load_input(q, &x, &there, &err) ||
 		    nib_amax(q->device, &there, q->options.saturate, &amax,
@@ -182,7 +192,7 @@ int quantizer_amax(struct quantizer *q, struct selected *item)
 	return CLI_OK;
 }
 
-/* Quantises the piece x at row first, writes its codes, adds its error. */
+/* Quantises the piece x at row first of the tensor and adds its error. */
 static enum nib_status
 write_piece(struct quantizer *q, const struct selected *item,
 	    const struct tensor_source *source, const struct nib_dense *x,
@@ -195,10 +205,10 @@ write_piece(struct quantizer *q, const struct selected *item,
 	    .saturate = q->options.saturate,
 	};
 	const size_t codes_bytes = (size_t)(x->rows * (x->cols / 2));
+	const int64_t at = first - item->first;
 	const struct nib_nvfp4 piece = {
 	    .codes = q->codes_there.data,
-	    .scales =
-		(char *)q->scales_there.data + first * (x->cols / NIB_BLOCK),
+	    .scales = (char *)q->scales_there.data + at * (x->cols / NIB_BLOCK),
 	    .rows = x->rows,
 	    .k = x->cols,
 	};
@@ -218,7 +228,7 @@ write_piece(struct quantizer *q, const struct selected *item,
 	    staging_fetch(&q->codes_there, codes_bytes, err) ||
 	    tensor_read(q->device, source, first, x->rows, q->before, err))
 		return err->status;
-	tensor_error_add(error, q->before, q->after, x->rows, x->cols, first);
+	tensor_error_add(error, q->before, q->after, x->rows, x->cols, at);
 	return NIB_OK;
 }
 
@@ -229,14 +239,14 @@ int quantizer_write(struct quantizer *q, const struct selected *item,
 	int inverse =
 	    q->options.checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS;
 	float stored = inverse ? 1.0f / item->global : item->global;
-	struct tensor_source source;
+	const struct tensor_source source = source_of(item);
+	const size_t scales_bytes =
+	    (size_t)(item->rows * (item->k / NIB_BLOCK));
+	const int64_t end = item->first + item->rows;
 	struct nib_error err;
-	size_t scales_bytes;
 	struct nib_dense x;
 
-	tensor_from_float(item->tensor, &source);
-	scales_bytes = (size_t)(source.rows * (source.k / NIB_BLOCK));
-	for (int64_t r = 0; r < source.rows; r += x.rows) {
+	for (int64_t r = item->first; r < end; r += x.rows) {
 		x = piece_at(&source, r);
 		if (write_piece(q, item, &source, &x, r, error, &err))
 			return cli_fail_input(source.name, &err);

@@ -8,7 +8,7 @@
 
 static const char weight_suffix[] = ".weight";
 
-/* Whether a glob of a comma list matches name; which is the first that does. */
+/* Whether a glob of a list "a*, b*" matches name; which: the first that does. */
 static int matches(const char *globs, const char *name, char *which,
 		   size_t which_bytes)
 {
@@ -18,7 +18,7 @@ static int matches(const char *globs, const char *name, char *which,
 		snprintf(which, which_bytes, "%.*s", (int)n, globs);
 		if (n && !fnmatch(which, name, 0))
 			return 1;
-		globs += n + (globs[n] == ',');
+		globs += n + strspn(globs + n, ", ");
 	}
 	return 0;
 }
@@ -32,11 +32,79 @@ static int any_matches(const struct cli_texts *texts, const char *name,
 	return 0;
 }
 
-/* Whether a tensor cannot be a layer; its reason then says why. */
-static int refuse_kind(const struct nib_file *file, struct selected *item)
+/* ---- fused experts ------------------------------------------------------- */
+
+/* What one expert's rows are, in their order, and where the others lie. */
+struct fused {
+	const char *end, *beside;
+	int is_down, n_parts;
+	const char *parts[2];
+};
+static const struct fused fused_kinds[] = {
+    {".experts.gate_up_proj",
+     ".experts.down_proj",
+     0,
+     2,
+     {"gate_proj", "up_proj"}},
+    {".experts.down_proj", ".experts.gate_up_proj", 1, 1, {"down_proj", ""}},
+};
+
+static const struct fused *find_fused(const char *name)
+{
+	const size_t kinds = sizeof(fused_kinds) / sizeof(fused_kinds[0]);
+
+	for (size_t i = 0; i < kinds; i++)
+		if (tensor_name_ends(name, fused_kinds[i].end))
+			return &fused_kinds[i];
+	return NULL;
+}
+
+/* Whether both are [experts, n, k] and fit: some models store [experts, k, n].
+ */
+static int fits(const struct nib_file_tensor *gate_up,
+		const struct nib_file_tensor *down)
+{
+	return gate_up->rank == 3 && down->rank == 3 &&
+	       gate_up->shape[0] == down->shape[0] &&
+	       gate_up->shape[1] == 2 * down->shape[2] &&
+	       gate_up->shape[2] == down->shape[1] &&
+	       gate_up->shape[2] % NIB_BLOCK == 0 &&
+	       down->shape[2] % NIB_BLOCK == 0;
+}
+
+static void refuse_fused(const struct nib_file *file, const struct fused *fused,
+			 struct selected *item)
 {
 	const struct nib_file_tensor *t = item->tensor;
-	size_t n = strlen(t->name), s = sizeof(weight_suffix) - 1;
+	const struct nib_file_tensor *beside =
+	    tensor_beside(file, t->name, fused->end, fused->beside);
+
+	if (!beside)
+		snprintf(item->reason, sizeof(item->reason),
+			 "fused experts without *%s", fused->beside);
+	else if (fused->is_down ? !fits(beside, t) : !fits(t, beside))
+		snprintf(item->reason, sizeof(item->reason),
+			 "fused experts, not as [experts, n, k] with k a "
+			 "multiple of 16");
+}
+
+/* ---- kinds of tensors ---------------------------------------------------- */
+
+static int is_named_as_experts(const struct select_options *o, const char *name)
+{
+	char which[64];
+
+	return matches("*expert*,*moe*", name, which, sizeof(which)) ||
+	       any_matches(&o->include, name, which, sizeof(which));
+}
+
+/* Whether a tensor cannot be a layer; its reason then says why. */
+static int refuse_kind(const struct nib_file *file,
+		       const struct select_options *o, struct selected *item)
+{
+	const struct nib_file_tensor *t = item->tensor;
+	const struct fused *fused = t->rank == 3 ? find_fused(t->name) : NULL;
+	const int64_t k = t->rank ? t->shape[t->rank - 1] : 0;
 	char *reason = item->reason;
 	const size_t bytes = sizeof(item->reason);
 
@@ -45,18 +113,23 @@ static int refuse_kind(const struct nib_file *file, struct selected *item)
 	else if (tensor_dtype(t->dtype, &item->dtype))
 		snprintf(reason, bytes, "type %s is no float to quantise",
 			 t->dtype);
-	else if (t->rank != 2)
+	else if (t->rank != 2 && t->rank != 3)
 		snprintf(reason, bytes, "%d-D, not a matrix", t->rank);
-	else if (n <= s || strcmp(t->name + n - s, weight_suffix))
+	else if (!fused && !tensor_name_ends(t->name, weight_suffix))
 		snprintf(reason, bytes, "the name does not end in .weight");
-	else if (!t->shape[0] || !t->shape[1])
+	else if (t->rank == 3 && !fused && !is_named_as_experts(o, t->name))
+		snprintf(reason, bytes,
+			 "3-D, and not named as experts: --include takes it");
+	else if (!t->bytes)
 		snprintf(reason, bytes, "empty");
-	else if (t->shape[1] % NIB_BLOCK)
+	else if (fused)
+		refuse_fused(file, fused, item);
+	else if (k % NIB_BLOCK)
 		snprintf(reason, bytes, "k = %lld is not a multiple of 16",
-			 (long long)t->shape[1]);
-	else if (t->shape[1] > NIB_MAX_K)
+			 (long long)k);
+	if (!*reason && k > NIB_MAX_K)
 		snprintf(reason, bytes, "k = %lld is more than %lld",
-			 (long long)t->shape[1], (long long)NIB_MAX_K);
+			 (long long)k, (long long)NIB_MAX_K);
 	return *reason != '\0';
 }
 
@@ -77,36 +150,91 @@ static int refuse_name(const struct select_options *o, struct selected *item)
 	return *item->reason != '\0';
 }
 
-int select_tensors(const struct nib_file *file,
-		   const struct select_options *options,
-		   struct selection *selection)
+/* ---- the selection ------------------------------------------------------- */
+
+/* Adds item, which takes over its layer's name; CLI_OK, or prints. */
+static int add_item(struct selection *s, const struct selected *item)
 {
-	int64_t count = nib_file_tensor_count(file);
+	if (s->count == s->capacity) {
+		int64_t capacity = s->capacity ? 2 * s->capacity : 256;
+		struct selected *items =
+		    realloc(s->items, (size_t)capacity * sizeof(*s->items));
 
-	*selection = (struct selection){.count = count};
-	selection->items = calloc((size_t)count + 1, sizeof(*selection->items));
-	if (!selection->items)
-		return cli_no_memory("list of tensors");
-	for (int64_t i = 0; i < count; i++) {
-		struct selected *item = &selection->items[i];
-		const char *name;
+		if (!items) {
+			free(item->layer);
+			return cli_no_memory("list of tensors");
+		}
+		s->items = items;
+		s->capacity = capacity;
+	}
+	s->items[s->count++] = *item;
+	s->quantised += item->layer != NULL;
+	return CLI_OK;
+}
 
-		item->tensor = nib_file_tensor_at(file, i);
-		name = item->tensor->name;
-		if (refuse_kind(file, item) || refuse_name(options, item))
-			continue;
-		item->layer =
-		    strndup(name, strlen(name) - sizeof(weight_suffix) + 1);
-		if (!item->layer)
+static int add_experts(struct selection *s, struct selected item,
+		       const struct fused *fused)
+{
+	const struct nib_file_tensor *t = item.tensor;
+	const int n = fused->n_parts;
+	const size_t stem = strlen(t->name) - strlen(strrchr(t->name, '.'));
+
+	item.rows = item.rows_each = t->shape[1] / n;
+	item.k = t->shape[2];
+	for (int64_t i = 0; i < t->shape[0] * n; i++) {
+		int code;
+
+		item.first = i * item.rows;
+		if (asprintf(&item.layer, "%.*s.%lld.%s", (int)stem, t->name,
+			     (long long)(i / n), fused->parts[i % n]) < 0)
 			return cli_no_memory("names of layers");
-		selection->quantised++;
+		code = add_item(s, &item);
+		if (code)
+			return code;
 	}
 	return CLI_OK;
 }
 
+static int add_layer(struct selection *s, struct selected item)
+{
+	const struct nib_file_tensor *t = item.tensor;
+
+	item.is_stack = t->rank == 3;
+	item.rows_each = t->shape[t->rank - 2];
+	item.rows = item.rows_each * (item.is_stack ? t->shape[0] : 1);
+	item.k = t->shape[t->rank - 1];
+	item.layer =
+	    strndup(t->name, strlen(t->name) - sizeof(weight_suffix) + 1);
+	if (!item.layer)
+		return cli_no_memory("names of layers");
+	return add_item(s, &item);
+}
+
+int select_tensors(const struct nib_file *file,
+		   const struct select_options *options,
+		   struct selection *selection)
+{
+	int code = CLI_OK;
+
+	*selection = (struct selection){0};
+	for (int64_t i = 0; i < nib_file_tensor_count(file) && !code; i++) {
+		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
+		const struct fused *fused = find_fused(item.tensor->name);
+
+		if (refuse_kind(file, options, &item) ||
+		    refuse_name(options, &item))
+			code = add_item(selection, &item);
+		else if (item.tensor->rank == 3 && fused)
+			code = add_experts(selection, item, fused);
+		else
+			code = add_layer(selection, item);
+	}
+	return code;
+}
+
 void select_free(struct selection *selection)
 {
-	for (int64_t i = 0; selection->items && i < selection->count; i++)
+	for (int64_t i = 0; i < selection->count; i++)
 		free(selection->items[i].layer);
 	free(selection->items);
 	*selection = (struct selection){0};

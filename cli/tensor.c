@@ -48,6 +48,29 @@ double tensor_layer_bytes(double elems)
 	return elems * 0.5625 + 4;
 }
 
+int tensor_name_ends(const char *name, const char *end)
+{
+	const size_t n = strlen(name), m = strlen(end);
+
+	return n > m && !strcmp(name + n - m, end);
+}
+
+const struct nib_file_tensor *tensor_beside(const struct nib_file *file,
+					    const char *name, const char *end,
+					    const char *other)
+{
+	const struct nib_file_tensor *found = NULL;
+	char *whole;
+
+	if (!tensor_name_ends(name, end) ||
+	    asprintf(&whole, "%.*s%s", (int)(strlen(name) - strlen(end)), name,
+		     other) < 0)
+		return NULL;
+	found = nib_file_find(file, whole);
+	free(whole);
+	return found;
+}
+
 const struct nib_layer *tensor_find_layer(const struct nib_file *file,
 					  const char *name, const char *suffix)
 {

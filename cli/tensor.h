@@ -27,6 +27,13 @@ double tensor_layer_bytes(double elems);
  * of fused experts has no ".weight": there name and layer are the same. */
 const struct nib_layer *tensor_find_layer(const struct nib_file *file,
 					  const char *name, const char *suffix);
+/* Whether name is longer than end and ends so. */
+int tensor_name_ends(const char *name, const char *end);
+/* The tensor whose name has other where name has its end; NULL if there is none.
+ */
+const struct nib_file_tensor *tensor_beside(const struct nib_file *file,
+					    const char *name, const char *end,
+					    const char *other);
 /* Whether tensor is a part of one of file's NVFP4 layers. */
 int tensor_in_layer(const struct nib_file *file,
 		    const struct nib_file_tensor *tensor);
