@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_quantize.c - nib quantize: a float checkpoint becomes NVFP4.
+ * cmd_quantize.c - nib quantize: a float checkpoint becomes NVFP4, a file a
+ * file, and a folder a folder with the same shards.
  *
  * The input is mapped and read twice, in order and in pieces: once for the
  * largest absolute values, once to quantise (quantize_layer.c) and write.  Pages
  * that have been read are given back, so that files may be larger than memory.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "config.h"
+#include "out_folder.h"
 #include "progress.h"
 #include "quantize.h"
 
@@ -44,6 +48,9 @@ static const struct table_column columns[] = {
 struct job {
 	const struct quantize_args *args;
 	const char *in_path, *out_path;
+	const char *writing;   /* the file that writer makes */
+	struct config config;  /* its folder is NULL where IN is a file */
+	struct out_folder out; /* used where it is not */
 	struct nib_file *file;
 	struct nib_device *device;
 	struct selection selection;
@@ -230,7 +237,7 @@ static int copy_tensor(struct job *job, const struct nib_file_tensor *t)
 						      : COPY_BYTES;
 
 		if (nib_writer_write(job->writer, data, n, &err))
-			return cli_fail(job->out_path, &err);
+			return cli_fail(job->writing, &err);
 		tensor_drop(data, n);
 		progress_advance((double)n, t->name);
 		if (cli_must_stop())
@@ -239,40 +246,28 @@ static int copy_tensor(struct job *job, const struct nib_file_tensor *t)
 	return CLI_OK;
 }
 
-static int write_all(struct job *job)
+/* Opens the writer and declares the tensors of a shard. */
+static int begin_file(struct job *job, const char *path, int64_t shard)
 {
 	static const struct cli_name names[] = {{"name", "the tensor", NULL},
 						{0}};
 	const struct selection *s = &job->selection;
-	enum nib_status status;
 	struct nib_error err;
-	int code = CLI_OK;
+	enum nib_status status = nib_writer_open(path, &job->writer, &err);
 
-	status = nib_writer_open(job->out_path, &job->writer, &err);
+	job->writing = path;
 	if (!status)
 		status = declare_metadata(job, &err);
 	for (int64_t i = 0; i < s->count && !status; i++)
-		status = declare(job, &s->items[i], &err);
+		if (s->items[i].tensor->shard == shard)
+			status = declare(job, &s->items[i], &err);
 	/* The header, also of a file without tensors. */
 	if (!status)
 		status = nib_writer_write(job->writer, "", 0, &err);
-	if (status)
-		return cli_fail_named(job->out_path, &err, names);
-	for (int64_t i = 0; i < s->count && !code; i++) {
-		const struct selected *item = &s->items[i];
-		struct tensor_error error = {0};
-
-		code = item->layer
-			   ? quantizer_write(job->quantizer, item, job->writer,
-					     job->out_path, &error)
-			   : copy_tensor(job, item->tensor);
-		if (!code)
-			put_row(job, item, item->layer ? &error : NULL);
-	}
-	return code;
+	return status ? cli_fail_named(path, &err, names) : CLI_OK;
 }
 
-static int commit(struct job *job)
+static int commit_file(struct job *job)
 {
 	struct nib_writer *writer = job->writer;
 	struct nib_error err;
@@ -281,8 +276,68 @@ static int commit(struct job *job)
 		return cli_stopped();
 	progress_advance(0, "writing to disk");
 	job->writer = NULL;
-	return nib_writer_commit(writer, &err) ? cli_fail(job->out_path, &err)
+	return nib_writer_commit(writer, &err) ? cli_fail(job->writing, &err)
 					       : CLI_OK;
+}
+
+static int write_file(struct job *job, const char *path, int64_t shard)
+{
+	const struct selection *s = &job->selection;
+	int code = begin_file(job, path, shard);
+
+	for (int64_t i = 0; i < s->count && !code; i++) {
+		const struct selected *item = &s->items[i];
+		struct tensor_error error = {0};
+
+		if (item->tensor->shard != shard)
+			continue;
+		code = item->layer ? quantizer_write(job->quantizer, item,
+						     job->writer, path, &error)
+				   : copy_tensor(job, item->tensor);
+		if (!code)
+			put_row(job, item, item->layer ? &error : NULL);
+	}
+	return code ? code : commit_file(job);
+}
+
+/* Shards of the same names, or the only file. */
+static int write_shards(struct job *job)
+{
+	const int64_t shards = nib_file_shard_count(job->file);
+	int code = CLI_OK;
+
+	for (int64_t i = 0; i < (shards ? shards : 1) && !code; i++) {
+		char *path = out_folder_path(
+		    job->out.work, shards ? nib_file_shard_at(job->file, i)
+					  : "model.safetensors");
+
+		code = path ? write_file(job, path, i) : CLI_FAILED;
+		nib_writer_discard(job->writer);
+		job->writer = NULL;
+		free(path);
+	}
+	return code;
+}
+
+static int write_folder(struct job *job)
+{
+	int code = out_folder_begin(&job->out, job->out_path);
+
+	if (!code)
+		code = write_shards(job);
+	if (!code && nib_file_shard_count(job->file))
+		code = config_write_index(job->out.work, job->file);
+	if (!code)
+		code = config_write(&job->config, job->out.work,
+				    job->how.checkpoint, &job->selection);
+	if (!code)
+		code = out_folder_copy_rest(&job->out, job->config.folder);
+	if (!code && cli_must_stop())
+		code = cli_stopped();
+	if (!code)
+		code = out_folder_commit(&job->out);
+	out_folder_discard(&job->out);
+	return code;
 }
 
 static int run_passes(struct job *job)
@@ -299,9 +354,8 @@ static int run_passes(struct job *job)
 	progress_begin("quantising", total, 1);
 	code = find_globals(job);
 	if (!code)
-		code = write_all(job);
-	if (!code)
-		code = commit(job);
+		code = job->config.folder ? write_folder(job)
+					  : write_file(job, job->out_path, 0);
 	nib_writer_discard(job->writer);
 	progress_end();
 	quantizer_free(job->quantizer);
@@ -345,6 +399,29 @@ static int quantize(struct job *job)
 	return code ? code : end;
 }
 
+static int check_folder(const struct job *job)
+{
+	const struct config *c = &job->config;
+
+	if (c->failed)
+		return cli_error(CLI_INPUT,
+				 "%s: a configuration cannot be read, and so "
+				 "none can be written",
+				 job->in_path);
+	if (c->is_quantised)
+		return cli_error(CLI_INPUT,
+				 "%s: the model is quantised already (%s%s%s): "
+				 "quantise the one that it was made from",
+				 job->in_path, c->method,
+				 *c->algorithm ? ", " : "", c->algorithm);
+	if (!c->model)
+		cli_warn("%s has no " CONFIG_MODEL
+			 ": none is written, by which "
+			 "engines know the format",
+			 job->in_path);
+	return job->args->dry_run ? CLI_OK : out_folder_check(job->out_path);
+}
+
 static int run_quantize(const void *args_)
 {
 	const struct quantize_args *args = args_;
@@ -365,14 +442,18 @@ static int run_quantize(const void *args_)
 
 	if (nib_file_open(job.in_path, &job.file, &err))
 		return cli_fail_input(NULL, &err);
-	code = cli_check_output(job.out_path, &job.in_path, 1,
-				args->force || args->dry_run);
+	config_read(&job.config, job.in_path);
+	code = job.config.folder
+		   ? check_folder(&job)
+		   : cli_check_output(job.out_path, &job.in_path, 1,
+				      args->force || args->dry_run);
 	if (!code)
 		code = cli_open_device(&args->shared.device, &job.device);
 	if (!code)
 		code = quantize(&job);
 	nib_device_close(job.device);
 	select_free(&job.selection);
+	config_free(&job.config);
 	nib_file_close(job.file);
 	return code;
 }
@@ -397,7 +478,8 @@ static const struct cli_option options[] = {
 	     "engines fuse them and expect to share one"},
     {"saturate", OPT_FLAG, ARG(saturate),
      .help = "take inf as the largest value and NaN as zero, rather than stop"},
-    {"force", OPT_FLAG, ARG(force), .help = "replace OUT if it exists"},
+    {"force", OPT_FLAG, ARG(force),
+     .help = "replace OUT if it is a file that exists"},
     {"dry-run", OPT_FLAG, ARG(dry_run),
      .help = "say what would be quantised and what copied; write nothing"},
     {0},
@@ -413,20 +495,23 @@ const struct cli_command command_quantize = {
 	"Makes a checkpoint about 3.5 times smaller than bf16: matrices named\n"
 	"*.weight whose k is a multiple of 16 become NVFP4 layers; every other\n"
 	"tensor is copied, and the table says why.  IN is a safetensors file\n"
-	"with fp32, fp16 or bf16 tensors and may be larger than memory.  OUT\n"
-	"appears whole or not at all.  SQNR is the energy of a layer over the\n"
-	"energy of its error, in dB: about 20 dB is usual.\n"
+	"with fp32, fp16 or bf16 tensors, or a folder of them, and may be larger\n"
+	"than memory.  OUT appears whole or not at all.  SQNR is the energy of a\n"
+	"layer over the energy of its error, in dB: about 20 dB is usual.\n"
+	"\n"
+	"A folder becomes a new folder with the same shards and an index.  Its\n"
+	"config.json says how the layers are quantised, as transformers and\n"
+	"vLLM read it; tokenizers and other files are copied.  There is no\n"
+	"calibration, so no input scales: the algorithm is W4A16_NVFP4, or\n"
+	"compressed-tensors' nvfp4-pack-quantized without input_activations.\n"
 	"\n"
 	"Fused experts (experts.gate_up_proj, experts.down_proj) become one\n"
 	"layer for each expert and projection, as engines load them; other 3-D\n"
 	"weights of experts stay stacks.  Experts stored as [experts, k, n]\n"
-	"are copied.\n"
-	"\n"
-	"Not done: a model in several files is quantised file by file, and its\n"
-	"index is left to the caller.  There is no calibration, so no\n"
-	"input_scale, and no config (hf_quant_config.json) is written.\n",
+	"are copied.\n",
     .examples =
 	"nib quantize model.safetensors out.safetensors\n"
+	"nib quantize model-dir nvfp4-dir\n"
 	"nib quantize in.safetensors out.safetensors --dry-run\n"
 	"nib quantize in.safetensors out.safetensors --include '*.mlp.*'\n"
 	"nib quantize in.safetensors out.safetensors \\\n"

@@ -2,14 +2,11 @@
 /* config.c - the configuration files of a model's folder: see config.h. */
 #include "config.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define MODEL_FILE "config.json"
-#define QUANT_FILE "hf_quant_config.json"
-#define INDEX_END  ".safetensors.index.json"
+#define INDEX_END ".safetensors.index.json"
 
 /* ---- reading ------------------------------------------------------------- */
 
@@ -31,14 +28,14 @@ static char *find_folder(const char *path)
 }
 
 /* NULL if there is no such file, or after a warning. */
-static json_t *read_file(const char *folder, const char *name)
+static json_t *read_file(struct config *c, const char *name)
 {
 	json_t *root = NULL;
 	json_error_t error;
 	struct stat st;
 	char *path;
 
-	if (asprintf(&path, "%s/%s", folder, name) < 0)
+	if (asprintf(&path, "%s/%s", c->folder, name) < 0)
 		return NULL;
 	if (stat(path, &st) == 0) {
 		root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
@@ -47,6 +44,7 @@ static json_t *read_file(const char *folder, const char *name)
 				 error.line, error.text);
 		else if (!json_is_object(root))
 			cli_warn("%s: no JSON object; it is left out", path);
+		c->failed |= !json_is_object(root);
 	}
 	free(path);
 	if (json_is_object(root))
@@ -123,8 +121,8 @@ void config_read(struct config *c, const char *path)
 {
 	*c = (struct config){.folder = find_folder(path)};
 	if (c->folder) {
-		c->model = read_file(c->folder, MODEL_FILE);
-		c->quant_file = read_file(c->folder, QUANT_FILE);
+		c->model = read_file(c, CONFIG_MODEL);
+		c->quant_file = read_file(c, CONFIG_MODELOPT);
 	}
 	read_quantisation(c);
 	c->ties_embeddings =

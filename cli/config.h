@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config.h - what stands beside the tensors of a model's folder: config.json
- * and hf_quant_config.json, read, and written for a folder that is quantised.
+ * and hf_quant_config.json, read (config.c), and written with the index for a
+ * folder that is quantised (config_write.c).
  */
 #ifndef NIB_CONFIG_H
 #define NIB_CONFIG_H
@@ -20,7 +21,11 @@ struct config {
 	const json_t *ignore; /* names of modules; NULL if there is no list */
 	int is_quantised;     /* one of the files says how */
 	int ties_embeddings;  /* lm_head is the embedding */
+	int failed;	      /* a file is there and could not be read */
 };
+
+#define CONFIG_MODEL	"config.json"
+#define CONFIG_MODELOPT "hf_quant_config.json"
 
 /*
  * Reads the files of a folder, or of the folder of an index, and nothing beside
@@ -30,5 +35,19 @@ void config_read(struct config *config, const char *path);
 void config_free(struct config *config);
 /* Lines for people that say what the files say. */
 void config_put(const struct config *config, struct table *table);
+
+/* ---- config_write.c ------------------------------------------------------ */
+
+struct selection; /* quantize.h */
+
+/*
+ * Writes config.json and, in ModelOpt's format, hf_quant_config.json into a
+ * folder: the model's, with how the layers of a selection are now quantised and
+ * which modules are not.  CLI_OK, or an exit code after a message.
+ */
+int config_write(const struct config *config, const char *folder,
+		 enum nib_checkpoint format, const struct selection *selection);
+/* The same for the index of the shards in folder, named as those of like. */
+int config_write_index(const char *folder, const struct nib_file *like);
 
 #endif

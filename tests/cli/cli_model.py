@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small float model for the tests of nib quantize, verify and run."""
+"""A small float model for the tests of nib quantize, verify and run, and folders."""
 
 import functools
+import json
+import os
 import struct
 
 from cli_common import NibTest, floats, matrix, save, tensor
@@ -50,3 +52,39 @@ class ModelTest(NibTest):
 
     def quantize(self, *args, code=0):
         return self.rows("quantize", "in", "out", *args, code=code)
+
+
+# ---- folders -------------------------------------------------------------------
+
+INDEX = "model.safetensors.index.json"
+
+
+def shard_name(i, n):
+    return f"model-{i + 1:05}-of-{n:05}.safetensors"
+
+
+def save_folder(folder, shards, config=None):
+    """Shards, the index of them, and config.json."""
+    os.makedirs(folder, exist_ok=True)
+    weight_map = {}
+    for i, tensors in enumerate(shards):
+        name = shard_name(i, len(shards))
+        save(os.path.join(folder, name), tensors, {"format": "pt"})
+        weight_map.update(dict.fromkeys(tensors, name))
+    put_json(folder, INDEX, {"metadata": {"total_size": 1},
+                             "weight_map": weight_map})
+    if config is not None:
+        put_json(folder, "config.json", config)
+
+
+def put_json(folder, name, value):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def split(tensors, n):
+    """Tensors dealt to n shards, so that what belongs together is apart."""
+    shards = [{} for _ in range(n)]
+    for i, name in enumerate(sorted(tensors)):
+        shards[i % n][name] = tensors[name]
+    return shards

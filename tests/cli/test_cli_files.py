@@ -14,8 +14,8 @@ import time
 import unittest
 
 from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
-                        is_instrumented, load, nib, open_terminal, save, sqnr_db,
-                        tensor, to_e2m1, to_e4m3)
+                        is_instrumented, load, nib, open_terminal, save,
+                        save_sparse, sqnr_db, tensor, to_e2m1, to_e4m3)
 from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
 
 
@@ -288,17 +288,6 @@ class Quantize(ModelTest):
                 with self.subTest(name=name, command=command):
                     self.refused(*command, code=3, says="bad")
         self.assertNotIn("out", os.listdir(self.folder))
-
-
-def save_sparse(path, rows, k):
-    """One bf16 matrix of zeros that takes no space on the disk."""
-    save(path, {})
-    header = ('{"w.weight":{"dtype":"BF16","shape":[%d,%d],"data_offsets":'
-              '[0,%d]}}' % (rows, k, 2 * rows * k)).encode()
-    header += b" " * (-len(header) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + 2 * rows * k)
 
 
 def catches(pid, number):

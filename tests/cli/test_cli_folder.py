@@ -1,48 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints that are folders: shards with an index and config.json, through nib
-inspect, verify, run and quantize; and the layouts of layers that models come in."""
+inspect, verify and run; and the layouts of layers that models come in."""
 
-import json
 import os
 import unittest
 
-from cli_common import NibTest, floats, load, matrix, save, tensor
-from cli_model import ModelTest, checkpoint
-
-INDEX = "model.safetensors.index.json"
-
-
-def shard_name(i, n):
-    return f"model-{i + 1:05}-of-{n:05}.safetensors"
-
-
-def save_folder(folder, shards, config=None):
-    """Shards, the index of them, and config.json."""
-    os.makedirs(folder, exist_ok=True)
-    weight_map = {}
-    for i, tensors in enumerate(shards):
-        name = shard_name(i, len(shards))
-        save(os.path.join(folder, name), tensors, {"format": "pt"})
-        weight_map.update(dict.fromkeys(tensors, name))
-    put_json(folder, INDEX, {"metadata": {"total_size": 1},
-                             "weight_map": weight_map})
-    if config is not None:
-        put_json(folder, "config.json", config)
-
-
-def put_json(folder, name, value):
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-        json.dump(value, file)
-
-
-def split(tensors, n):
-    """Tensors dealt to n shards, so that what belongs together is apart."""
-    shards = [{} for _ in range(n)]
-    for i, name in enumerate(sorted(tensors)):
-        shards[i % n][name] = tensors[name]
-    return shards
-
+from cli_common import NibTest, load, matrix, save, tensor
+from cli_model import INDEX, ModelTest, put_json, save_folder, shard_name, split
 
 def layer(name, rows=16, k=32, seed=1):
     """An NVFP4 layer of ModelOpt's names."""

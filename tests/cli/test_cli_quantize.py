@@ -1,10 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nib quantize on experts that are stored as stacks."""
+"""nib quantize on folders, and on experts that are stored as stacks."""
 
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
 import unittest
 
-from cli_common import NibTest, load, matrix, save
+from cli_common import (NIB, NibTest, is_instrumented, load, matrix, nib, save,
+                        save_sparse)
+from cli_model import (INDEX, QUANTISED, ModelTest, put_json, save_folder, shard_name,
+                       split)
 
 EXPERTS, N, K = 3, 32, 48
 FUSED = "m.layers.0.mlp.experts"
@@ -103,6 +112,191 @@ class Experts(NibTest):
                      "m.vision_tower.q_proj.weight"):
             self.assertRegex(self.reasons({name: matrix(16, 32, 1)})[name],
                              "default exclude")
+
+
+class Folders(ModelTest):
+    CONFIG = {"architectures": ["LlamaForCausalLM"], "rms_norm_eps": 1e-06,
+              "rope_theta": 10000.5, "hidden_size": 128}
+
+    def setUp(self):
+        super().setUp()
+        save_folder(self.path("model"), split(self.source, 3), self.CONFIG)
+
+    def load_json(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return json.load(file)
+
+    def load_shards(self, folder):
+        """All tensors, and the map that an index of them has."""
+        tensors, weight_map = {}, {}
+        for i in range(3):
+            shard, metadata = load(self.path(f"{folder}/{shard_name(i, 3)}"))
+            self.assertEqual(metadata["format"], "pt")
+            tensors |= shard
+            weight_map |= dict.fromkeys(shard, shard_name(i, 3))
+        return tensors, weight_map
+
+    def test_shards_hold_what_one_file_would(self):
+        for args in ((), ("--format-out", "compressed-tensors"), ("--no-share",)):
+            want = self.quantize("--force", *args)
+            out = "nvfp4" + "".join(args)
+            rows = self.rows("quantize", "model", out + "/", *args)
+            self.assertEqual(*(sorted(x, key=lambda row: row["tensor"])
+                               for x in (rows, want)))
+            tensors, weight_map = self.load_shards(out)
+            self.assertEqual(tensors, load(self.path("out"))[0])
+            index = self.load_json(f"{out}/{INDEX}")
+            self.assertEqual(index["weight_map"], weight_map)
+            self.assertEqual(index["metadata"]["total_size"],
+                             sum(len(data) for _, _, data in tensors.values()))
+            # Layers stay in the shards of their weights.
+            _, before = self.load_shards("model")
+            for name in QUANTISED:
+                self.assertEqual(weight_map[name + ".weight_scale"],
+                                 before[name + ".weight"])
+            self.assertEqual(*(sorted(self.rows("verify", *x),
+                                      key=lambda row: row["name"])
+                               for x in (("model", out), ("in", "out"))))
+            self.assertFalse({row["finding"] for row in self.rows(
+                "inspect", out, code=1)} - {None, "all-zero", "not-shared"})
+
+    def test_configuration(self):
+        self.nib("quantize", "model", "a")
+        self.nib("quantize", "model/" + INDEX, "b", "--format-out",
+                 "compressed-tensors")
+        left = ["lm_head", "model.embed_tokens", "model.layers.0.odd",
+                "model.layers.0.stack"]
+        weights = {"num_bits": 4, "type": "float", "group_size": 16,
+                   "dynamic": False}
+        configs = [self.load_json(x + "/config.json") for x in "ab"]
+        a, b = (config.pop("quantization_config") for config in configs)
+        self.assertEqual(configs, 2 * [self.CONFIG])
+        self.assertEqual(sorted(a.pop("ignore")), left)
+        self.assertEqual(a.pop("producer")["name"], "nibblas")
+        self.assertEqual(a, {
+            "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
+            "config_groups": {"group_0": {"targets": ["Linear"],
+                                          "weights": weights}}})
+        file = self.load_json("a/hf_quant_config.json")["quantization"]
+        self.assertEqual(sorted(file.pop("exclude_modules")), left)
+        self.assertEqual(file, {"quant_algo": "W4A16_NVFP4", "group_size": 16,
+                                "kv_cache_quant_algo": None})
+        self.assertEqual(sorted(b["ignore"]), left)
+        self.assertEqual((b["quant_method"], b["format"]),
+                         ("compressed-tensors", "nvfp4-pack-quantized"))
+        group = b["config_groups"]["group_0"]
+        self.assertIsNone(group["input_activations"])
+        self.assertEqual(group["weights"], weights | {
+            "symmetric": True, "strategy": "tensor_group"})
+        self.assertNotIn("hf_quant_config.json", os.listdir(self.path("b")))
+        self.assertIn("quantised by: modelopt, W4A16_NVFP4\n",
+                      self.nib("inspect", "a", code=1).stdout)
+
+    def test_lm_head_and_experts_in_the_configuration(self):
+        fused = "m.layers.1.experts"
+        tensors = {"lm_head.weight": matrix(32, 64, 1),
+                   fused + ".gate_up_proj": stack(2, 48, 64, 1),
+                   fused + ".down_proj": stack(2, 32, 48, 1)}
+        save_folder(self.path("m"), [tensors], {})
+        for args, want in ((("--all",), [fused]), ((), ["lm_head", fused])):
+            out = "out" + "".join(args)
+            if not args:  # lm_head is left out: something else must be there
+                tensors["q_proj.weight"] = matrix(32, 64, 1)
+                save_folder(self.path("m"), [tensors], {})
+            self.nib("quantize", "m", out, *args)
+            config = self.load_json(out + "/config.json")
+            self.assertEqual(config["quantization_config"]["ignore"], want)
+
+    def test_other_files(self):
+        for name in ("tokenizer.json", "merges.txt", "LICENSE", "empty.jinja",
+                     "pytorch_model.bin", "pytorch_model.bin.index.json",
+                     "other.safetensors", ".hidden"):
+            self.write("model/" + name, name.encode() * (70000 % len(name) * 9000))
+        os.mkdir(self.path("model/original"))
+        os.mkdir(self.path("out"))
+        self.nib("quantize", "model", "out")
+        shards = {shard_name(i, 3) for i in range(3)}
+        copied = {"tokenizer.json", "merges.txt", "LICENSE", "empty.jinja"}
+        self.assertEqual(set(os.listdir(self.path("out"))), shards | copied | {
+            INDEX, "config.json", "hf_quant_config.json"})
+        for name in copied:
+            self.assertEqual(self.read("out/" + name), self.read("model/" + name))
+        self.assertEqual(set(os.listdir(self.folder)), {"in", "model", "out"})
+
+    def test_one_file_in_a_folder(self):
+        os.mkdir(self.path("m"))
+        save(self.path("m/weights.safetensors"), self.source, {"format": "pt"})
+        result = self.nib("quantize", "m", "nvfp4")
+        self.assertIn("m has no config.json", result.stderr)
+        self.quantize()
+        self.assertEqual(self.read("nvfp4/model.safetensors"), self.read("out"))
+        self.assertEqual(set(os.listdir(self.path("nvfp4"))),
+                         {"model.safetensors", "hf_quant_config.json"})
+
+    def test_nothing_to_quantise(self):
+        result = self.nib("quantize", "model", "out", "--exclude", "*")
+        self.assertIn("no tensor to quantise", result.stderr)
+        self.assertEqual(self.load_json("out/config.json"), self.CONFIG)
+        self.assertNotIn("hf_quant_config.json", os.listdir(self.path("out")))
+        self.assertEqual(self.load_shards("out")[0], self.source)
+
+    def test_refusals(self):
+        def refuse(*args, code, says):
+            self.refused("quantize", *args, code=code, says=says)
+            self.assertEqual(set(os.listdir(self.folder)),
+                             {"in", "model", "out", "file"})
+        os.mkdir(self.path("out"))
+        self.write("out/precious", b"1")
+        self.write("file", b"1")
+        for force in ((), ("--force",)):
+            refuse("model", "out", *force, code=2, says="out: .*not empty")
+            refuse("model", "model", *force, code=2, says="not empty")
+            refuse("model", "file", *force, code=2, says="file: a file; .*folder")
+        refuse("model", "no/such/out", code=4, says="no/such/out.*No such file")
+        put_json(self.path("model"), "config.json", self.CONFIG | {
+            "quantization_config": {"quant_method": "fp8"}})
+        refuse("model", "new", code=3, says=r"quantised already \(fp8\)")
+        self.write("model/config.json", b"{")
+        result = self.nib("quantize", "model", "new", code=3)
+        self.assertRegex(result.stderr, "config.json: line 1: (?s:.*)cannot be read")
+        put_json(self.path("model"), "config.json", self.CONFIG)
+        os.remove(self.path("model/" + shard_name(1, 3)))
+        refuse("model", "new", code=3, says="00002-of-00003.safetensors: "
+               "cannot open: .*; the index says that it holds '")
+
+    def test_dry_run_writes_nothing(self):
+        rows = self.rows("quantize", "model", "out", "--dry-run")
+        self.assertEqual({row["tensor"] for row in rows if row["to"] == "NVFP4"},
+                         set(QUANTISED))
+        self.assertEqual(set(os.listdir(self.folder)), {"in", "model"})
+
+    @unittest.skipIf(is_instrumented([b"tsan"]),
+                     "ThreadSanitizer maps a file longer than the limit")
+    def test_full_disk_leaves_nothing(self):
+        for limit in (8192, 200):  # a shard, and a file beside them
+            def set_limit(size=limit):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+            result = nib("quantize", "model", "out", cwd=self.folder,
+                         preexec_fn=set_limit)
+            self.assertEqual(result.returncode, 4)
+            self.assertRegex(result.stderr, "out.*(large|space)")
+            self.assertEqual(set(os.listdir(self.folder)), {"in", "model"})
+
+    def test_interrupted(self):
+        """While the only shard is written, which takes seconds."""
+        os.mkdir(self.path("large"))
+        save_sparse(self.path("large/model.safetensors"), 32768, 8192)
+        with subprocess.Popen([NIB, "quantize", "large", "out"], cwd=self.folder,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              text=True) as p:
+            while p.poll() is None and not any(
+                    x.startswith("out.nib-") for x in os.listdir(self.folder)):
+                time.sleep(0.001)
+            p.send_signal(signal.SIGTERM)
+            error = p.stderr.read()
+        self.assertEqual(p.returncode, 128 + signal.SIGTERM, error)
+        self.assertIn("interrupted", error)
+        self.assertEqual(set(os.listdir(self.folder)), {"in", "model", "large"})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config_write.c - what engines read beside the tensors of a quantised model:
+ * config.json, hf_quant_config.json and the index.  See config.h.
+ *
+ * Weights alone are quantised here, so ModelOpt's algorithm is W4A16_NVFP4, and
+ * compressed-tensors' groups have no input_activations.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cli.h"
+#include "config.h"
+#include "out_folder.h"
+#include "quantize.h"
+
+static int write_json(const char *folder, const char *name, const json_t *root)
+{
+	char *path = out_folder_path(folder, name);
+	int code = CLI_OK;
+
+	if (!path)
+		return CLI_FAILED;
+	errno = 0;
+	if (!root)
+		code = cli_no_memory(name);
+	else if (json_dump_file(root, path, JSON_INDENT(2)))
+		code = cli_error(CLI_FAILED, "%s: %s", path,
+				 errno ? strerror(errno) : "cannot be written");
+	free(path);
+	return code;
+}
+
+/* ---- modules that stay as they were -------------------------------------- */
+
+/* Adds the module of a tensor that is copied and may be a linear's weight. */
+static void add_module(json_t *names, const struct nib_file_tensor *t)
+{
+	static const char experts[] = ".experts.", weight[] = ".weight";
+	const char *last = strrchr(t->name, '.');
+	const int is_fused = t->rank == 3 && strstr(t->name, experts);
+	enum nib_dtype dtype;
+	char *module;
+
+	if (t->rank < 2 || tensor_dtype(t->dtype, &dtype) || !last ||
+	    (!is_fused && !tensor_name_ends(t->name, weight)))
+		return;
+	module = strndup(t->name, (size_t)(last - t->name));
+	json_object_set_new(names, module ? module : t->name, json_null());
+	free(module);
+}
+
+/* The names in an array; lm_head may have no tensor: it can be the embedding. */
+static json_t *list_modules(const struct selection *s)
+{
+	json_t *names = json_object(), *list = json_array();
+	int quantises_head = 0;
+	const char *name;
+	json_t *unused;
+
+	for (int64_t i = 0; i < s->count; i++) {
+		const struct selected *item = &s->items[i];
+
+		if (!item->layer)
+			add_module(names, item->tensor);
+		else if (!strcmp(item->layer, "lm_head") ||
+			 tensor_name_ends(item->layer, ".lm_head"))
+			quantises_head = 1;
+	}
+	if (!quantises_head)
+		json_object_set_new(names, "lm_head", json_null());
+	json_object_foreach(names, name, unused)
+	    json_array_append_new(list, json_string(name));
+	json_decref(names);
+	return list;
+}
+
+/* ---- the configuration --------------------------------------------------- */
+
+static json_t *modelopt_config(json_t *ignore)
+{
+	return json_pack(
+	    "{s:{s:{s:{s:b, s:i, s:s, s:i}, s:[s]}}, s:O, s:s, s:{s:s, s:s}, "
+	    "s:s}",
+	    "config_groups", "group_0", "weights", "dynamic", 0, "num_bits", 4,
+	    "type", "float", "group_size", NIB_BLOCK, "targets", "Linear",
+	    "ignore", ignore, "quant_algo", "W4A16_NVFP4", "producer", "name",
+	    "nibblas", "version", nib_version(), "quant_method", "modelopt");
+}
+
+static json_t *modelopt_file(json_t *ignore)
+{
+	return json_pack("{s:{s:s, s:s}, s:{s:s, s:n, s:i, s:O}}", "producer",
+			 "name", "nibblas", "version", nib_version(),
+			 "quantization", "quant_algo", "W4A16_NVFP4",
+			 "kv_cache_quant_algo", "group_size", NIB_BLOCK,
+			 "exclude_modules", ignore);
+}
+
+static json_t *compressed_config(json_t *ignore)
+{
+	static const char format[] = "nvfp4-pack-quantized";
+
+	return json_pack(
+	    "{s:{s:{s:[s], s:n, s:n, s:s, s:{s:i, s:s, s:b, s:s, s:i, s:b}}}, "
+	    "s:s, s:n, s:O, s:n, s:s, s:s}",
+	    "config_groups", "group_0", "targets", "Linear",
+	    "input_activations", "output_activations", "format", format,
+	    "weights", "num_bits", 4, "type", "float", "symmetric", 1,
+	    "strategy", "tensor_group", "group_size", NIB_BLOCK, "dynamic", 0,
+	    "format", format, "global_compression_ratio", "ignore", ignore,
+	    "kv_cache_scheme", "quant_method", "compressed-tensors",
+	    "quantization_status", "compressed");
+}
+
+static int write_model(const struct config *c, const char *folder,
+		       json_t *quantisation)
+{
+	json_t *model = json_copy(c->model);
+	int code = CLI_OK;
+
+	if (quantisation)
+		json_object_set(model, "quantization_config", quantisation);
+	code = write_json(folder, CONFIG_MODEL, model);
+	json_decref(model);
+	return code;
+}
+
+int config_write(const struct config *c, const char *folder,
+		 enum nib_checkpoint format, const struct selection *s)
+{
+	json_t *ignore = list_modules(s), *quantisation = NULL, *older = NULL;
+	int code = CLI_OK;
+
+	if (s->quantised && format == NIB_CHECKPOINT_MODELOPT) {
+		quantisation = modelopt_config(ignore);
+		older = modelopt_file(ignore);
+		code = write_json(folder, CONFIG_MODELOPT, older);
+	} else if (s->quantised) {
+		quantisation = compressed_config(ignore);
+	}
+	if (!code && s->quantised && !quantisation)
+		code = cli_no_memory(CONFIG_MODEL);
+	if (!code && c->model)
+		code = write_model(c, folder, quantisation);
+	json_decref(ignore);
+	json_decref(quantisation);
+	json_decref(older);
+	return code;
+}
+
+/* ---- the index ----------------------------------------------------------- */
+
+/* Adds the tensors of a shard that is written. */
+static int add_shard(json_t *map, const char *folder, const char *name,
+		     json_int_t *total)
+{
+	char *path = out_folder_path(folder, name);
+	struct nib_file *file;
+	struct nib_error err;
+
+	if (!path)
+		return CLI_FAILED;
+	if (nib_file_open(path, &file, &err)) {
+		free(path);
+		return cli_fail(NULL, &err);
+	}
+	free(path);
+	for (int64_t i = 0; i < nib_file_tensor_count(file); i++) {
+		const struct nib_file_tensor *t = nib_file_tensor_at(file, i);
+
+		json_object_set_new(map, t->name, json_string(name));
+		*total += (json_int_t)t->bytes;
+	}
+	nib_file_close(file);
+	return CLI_OK;
+}
+
+int config_write_index(const char *folder, const struct nib_file *like)
+{
+	json_t *map = json_object(), *root;
+	json_int_t total = 0;
+	int code = CLI_OK;
+
+	for (int64_t i = 0; i < nib_file_shard_count(like) && !code; i++)
+		code =
+		    add_shard(map, folder, nib_file_shard_at(like, i), &total);
+	root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", total,
+			 "weight_map", map);
+	if (!code)
+		code = write_json(folder, "model.safetensors.index.json", root);
+	json_decref(root);
+	json_decref(map);
+	return code;
+}

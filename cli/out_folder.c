@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* out_folder.c - a model's folder that appears whole or not at all. */
+#include "out_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define COPY_BYTES 65536
+
+static int fail(const char *path)
+{
+	return cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+char *out_folder_path(const char *folder, const char *name)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", folder, name) < 0) {
+		cli_no_memory("names of files");
+		return NULL;
+	}
+	return path;
+}
+
+/* The entries of a folder but "." and "..": 1, 0 after the last, -1: errno. */
+static int next_entry(DIR *folder, const struct dirent **entry)
+{
+	do {
+		errno = 0;
+		*entry = readdir(folder);
+		if (!*entry)
+			return errno ? -1 : 0;
+	} while (!strcmp((*entry)->d_name, ".") ||
+		 !strcmp((*entry)->d_name, ".."));
+	return 1;
+}
+
+/* ---- begin, commit, discard ---------------------------------------------- */
+
+/* OUT is nothing yet, or an empty folder, which the new one replaces. */
+static int check_is_free(const char *path)
+{
+	const struct dirent *entry;
+	DIR *folder = opendir(path);
+	int found;
+
+	if (!folder && errno == ENOENT)
+		return CLI_OK;
+	if (!folder && errno == ENOTDIR)
+		return cli_error(CLI_USAGE,
+				 "%s: a file; the input is a folder, and so "
+				 "must be the output",
+				 path);
+	if (!folder)
+		return fail(path);
+	found = next_entry(folder, &entry);
+	closedir(folder);
+	if (found < 0)
+		return fail(path);
+	return found ? cli_error(CLI_USAGE,
+				 "%s: a folder that is not empty; nib replaces "
+				 "none",
+				 path)
+		     : CLI_OK;
+}
+
+int out_folder_check(const char *path)
+{
+	if (!*path)
+		return cli_error(CLI_USAGE, "the output folder has no name");
+	return check_is_free(path);
+}
+
+int out_folder_begin(struct out_folder *out, const char *path)
+{
+	size_t n = strlen(path);
+	char *work;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	if (asprintf(&work, "%.*s.nib-%ld", (int)n, path, (long)getpid()) < 0)
+		return cli_no_memory("names of files");
+	out->path = path;
+	if (mkdir(work, 0777)) {
+		const int code = fail(work);
+
+		free(work);
+		return code;
+	}
+	out->work = work;
+	return CLI_OK;
+}
+
+int out_folder_commit(struct out_folder *out)
+{
+	if (rename(out->work, out->path))
+		return fail(out->path);
+	free(out->work);
+	out->work = NULL;
+	return CLI_OK;
+}
+
+void out_folder_discard(struct out_folder *out)
+{
+	const struct dirent *entry;
+	DIR *folder;
+
+	if (!out->work)
+		return;
+	folder = opendir(out->work);
+	while (folder && next_entry(folder, &entry) > 0)
+		unlinkat(dirfd(folder), entry->d_name, 0);
+	if (folder)
+		closedir(folder);
+	rmdir(out->work);
+	free(out->work);
+	out->work = NULL;
+}
+
+/* ---- the files beside the tensors ---------------------------------------- */
+
+/* Files of weights, in any format, and those that are written anew. */
+static int is_left_out(const char *name)
+{
+	static const char *const ends[] = {
+	    ".safetensors", ".index.json", ".bin",     ".pt",	".pth", ".ckpt",
+	    ".gguf",	    ".h5",	   ".msgpack", ".onnx", ".npz"};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (strlen(name) >= strlen(ends[i]) &&
+		    !strcmp(name + strlen(name) - strlen(ends[i]), ends[i]))
+			return 1;
+	return name[0] == '.' || !strcmp(name, "config.json") ||
+	       !strcmp(name, "hf_quant_config.json");
+}
+
+/* 0, or an errno. */
+static int write_all(int to, const char *bytes, ssize_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(to, bytes, (size_t)n);
+
+		if (done < 0 && errno != EINTR)
+			return errno;
+		if (done > 0) {
+			bytes += done;
+			n -= done;
+		}
+	}
+	return 0;
+}
+
+/* Copies what is left to read of from; 0, or an errno. */
+static int copy_bytes(int from, int to)
+{
+	char bytes[COPY_BYTES];
+	ssize_t n;
+	int code = 0;
+
+	do {
+		n = read(from, bytes, sizeof(bytes));
+		if (n < 0 && errno != EINTR)
+			return errno;
+		code = write_all(to, bytes, n);
+	} while (n && !code);
+	return code;
+}
+
+static int copy_file(const char *from_path, const char *to_path)
+{
+	int from = open(from_path, O_RDONLY | O_CLOEXEC), to;
+	int code;
+
+	if (from < 0)
+		return cli_error(CLI_INPUT, "%s: %s", from_path,
+				 strerror(errno));
+	to = open(to_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	code = to < 0 ? errno : copy_bytes(from, to);
+	close(from);
+	if (to >= 0 && close(to) && !code)
+		code = errno;
+	return code ? cli_error(CLI_FAILED, "%s: %s", to_path, strerror(code))
+		    : CLI_OK;
+}
+
+static int copy_entry(const struct out_folder *out, const char *folder,
+		      const char *name)
+{
+	char *from, *to = NULL;
+	struct stat st;
+	int code = CLI_FAILED;
+
+	if (is_left_out(name))
+		return CLI_OK;
+	from = out_folder_path(folder, name);
+	if (from)
+		to = out_folder_path(out->work, name);
+	/* Folders, which hold other forms of the model, are left out too. */
+	if (to)
+		code = stat(from, &st) == 0 && S_ISREG(st.st_mode)
+			   ? copy_file(from, to)
+			   : CLI_OK;
+	free(from);
+	free(to);
+	return code;
+}
+
+int out_folder_copy_rest(const struct out_folder *out, const char *folder)
+{
+	const struct dirent *entry;
+	DIR *list = opendir(folder);
+	int code = CLI_OK, more;
+
+	if (!list)
+		return cli_error(CLI_INPUT, "%s: %s", folder, strerror(errno));
+	while (!code && (more = next_entry(list, &entry)) != 0)
+		code = more < 0 ? cli_error(CLI_INPUT, "%s: %s", folder,
+					    strerror(errno))
+				: copy_entry(out, folder, entry->d_name);
+	closedir(list);
+	return code;
+}
