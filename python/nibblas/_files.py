@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_files.py - reads safetensors files without copies: NVFP4 layers of ModelOpt and
-compressed-tensors, brought to one meaning, and the other tensors."""
+"""_files.py - reads safetensors files, and folders of them, without copies: NVFP4 layers
+of ModelOpt and compressed-tensors, brought to one meaning, and the other tensors."""
 
 import ctypes as C
 import os
@@ -75,18 +75,22 @@ class _File:
 
 
 class Checkpoint(Mapping[str, Layer]):
-    """The NVFP4 layers of a safetensors file, by name.
+    """The NVFP4 layers of a checkpoint, by name.
 
-        with nibblas.Checkpoint("model.safetensors") as file:
+        with nibblas.Checkpoint("model-dir") as file:
             layer = file["model.layers.0.mlp.up_proj"]
 
-    path      a str or os.PathLike
-    problems  {name: reason} of what is named like an NVFP4 layer and is broken
+    path      of a safetensors file, a folder, or an index of shards: a str or
+              os.PathLike.  Layers are joined across shards
+    problems  {name: reason} of what is named like an NVFP4 layer and cannot be read:
+              broken layers, and those of AWQ and SVDQuant
+    shards    the names of the files that an index joins; [] for a single file
 
-    tensor() gives the other tensors.  Raises SystemIOError if the file cannot be
-    read, FileError if it is no safetensors file."""
+    tensor() gives the other tensors.  Raises SystemIOError if a file cannot be read,
+    FileError if it is no safetensors file or not what the index says."""
 
     problems: dict[str, str]
+    shards: list[str]
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         self.path = path
@@ -100,6 +104,8 @@ class Checkpoint(Mapping[str, Layer]):
         for i in range(lib.nib_file_tensor_count(handle)):
             tensor = lib.nib_file_tensor_at(handle, i).contents
             self._tensors[tensor.name.decode()] = i
+        self.shards = [lib.nib_file_shard_at(handle, i).decode()
+                       for i in range(lib.nib_file_shard_count(handle))]
         self.problems = {}
         for i in range(lib.nib_file_layer_problem_count(handle)):
             problem = lib.nib_file_layer_problem_at(handle, i).contents

@@ -52,7 +52,8 @@ class Docs(TorchTest):
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             linear = self.package.Linear.from_linear(t.nn.Linear(64, 24))
-            save_safetensors("model.safetensors", {
+            os.mkdir("model-dir")
+            save_safetensors("model-dir/model.safetensors", {
                 "up." + key: value for key, value in
                 linear.state_dict().items() if key.startswith("weight")})
             names = {"nibblas": nibblas}

@@ -6,6 +6,7 @@ another program wrote."""
 import gc
 import json
 import os
+import pathlib
 import struct
 import subprocess
 import tempfile
@@ -73,6 +74,60 @@ class Written(FilesTest):
                                          layout="linear", recipe=form)
                     self.assertTrue(np.array_equal(q.scales, layer.scales))
                     self.assertTrue(np.array_equal(q.codes, layer.codes))
+
+
+class Folder(FilesTest):
+    """Two shards with an index, a layer in both."""
+
+    INDEX = "model.safetensors.index.json"
+
+    def setUp(self):
+        super().setUp()
+        self.codes = self.rng.integers(0, 256, (8, 16), dtype=np.uint8)
+        self.scales = random_scales(self.rng, 8, 2)
+        shards = {"a.safetensors": {"up.weight": self.codes,
+                                    "norm": np.arange(3, dtype=np.float32)},
+                  "b.safetensors": {"up.weight_scale": ("F8_E4M3", self.scales),
+                                    "up.weight_scale_2": np.float32(0.5)}}
+        for name, tensors in shards.items():
+            save(self.path(name), tensors)
+        self.write_index({tensor: name for name, tensors in shards.items()
+                          for tensor in tensors})
+
+    def write_index(self, weight_map):
+        with open(self.path(self.INDEX), "w", encoding="utf-8") as file:
+            json.dump({"weight_map": weight_map}, file)
+
+    def test_is_one_checkpoint(self):
+        for path in (self.folder, pathlib.Path(self.folder),
+                     self.path(self.INDEX)):
+            with nibblas.Checkpoint(path) as file:
+                self.assertEqual(file.shards, ["a.safetensors", "b.safetensors"])
+                self.assertEqual(list(file), ["up"])
+                self.assertEqual(set(file.tensors()), {
+                    "up.weight", "norm", "up.weight_scale", "up.weight_scale_2"})
+                layer, norm = file["up"], file.tensor("norm")
+            # The arrays outlive the file.
+            self.assertTrue(np.array_equal(layer.codes, self.codes))
+            self.assertTrue(np.array_equal(layer.scales, self.scales))
+            self.assertEqual(layer.global_scale, 0.5)
+            self.assertTrue(np.array_equal(norm, [0, 1, 2]))
+        with nibblas.Checkpoint(self.path("a.safetensors")) as file:
+            self.assertEqual((file.shards, len(file)), ([], 0))
+
+    def test_refusals(self):
+        self.write_index({"up.weight": "c.safetensors"})
+        with self.assertRaisesRegex(nibblas.SystemIOError,
+                                    "c.safetensors: .*holds 'up.weight'"):
+            nibblas.Checkpoint(self.folder)
+        for shard, says in (("../a.safetensors", "beside the index"),
+                            ("b.safetensors", "is not in b.safetensors")):
+            self.write_index({"up.weight": shard})
+            with self.assertRaisesRegex(nibblas.FileError, says):
+                nibblas.Checkpoint(self.folder)
+        os.remove(self.path(self.INDEX))
+        with self.assertRaisesRegex(nibblas.FileError, "2 safetensors files"):
+            nibblas.Checkpoint(self.folder)
 
 
 class Read(FilesTest):
