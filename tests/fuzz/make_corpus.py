@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds of fuzz_safetensors: one small file of each kind.
+"""Writes the seeds of fuzz_safetensors and fuzz_index: one small file of each kind.
 
     python3 tests/fuzz/make_corpus.py
 
@@ -10,7 +10,9 @@ import json
 import pathlib
 import struct
 
-FOLDER = pathlib.Path(__file__).parent / "corpus" / "fuzz_safetensors"
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+FOLDER = CORPUS / "fuzz_safetensors"
+INDICES = CORPUS / "fuzz_index"
 BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
     "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
@@ -88,6 +90,15 @@ def layers():
         ("m.weight_scale", "F8_E4M3", [2, 3, 1], None),
         ("m.weight_scale_2", "F32", [2], f32(1, 2)),
         ("m.input_scale", "F32", [2, 1], f32(1, 1))]))
+    fused = [("e.gate_up_proj", "U8", [2, 3, 8], None),
+             ("e.gate_up_proj_weight_scale", "F8_E4M3", [2, 3, 1], None),
+             ("e.gate_up_proj_weight_scale_2", "F32", [], f32(1)),
+             ("e.gate_up_proj_input_scale", "F32", [], f32(1))]
+    write("fused", *tensors(fused))
+    write("fused_across", *tensors([
+        ("e.gate_up_proj", "U8", [2, 8, 3], None),
+        ("e.gate_up_proj_weight_scale", "F8_E4M3", [2, 1, 3], None), fused[2]]))
+    write("awq", *tensors(modelopt + [("m.pre_quant_scale", "F32", [2], None)]))
     for i, part in enumerate(modelopt[:3]):
         write("modelopt_without_%d" % i,
               *tensors([p for p in modelopt if p is not part]))
@@ -139,8 +150,37 @@ def bad():
     write("bad_start", " {}")
 
 
+def indices():
+    """Indices of a.safetensors (x.weight, norm) and b.safetensors (y)."""
+    def put(name, text):
+        (INDICES / name).write_text(text, encoding="utf-8")
+
+    def weight_map(**shards):
+        return '"weight_map":' + json.dumps(shards)
+    both = weight_map(**{"x.weight": "a.safetensors"}, norm="a.safetensors",
+                      y="b.safetensors")
+    put("good", '{"metadata": {"total_size": 6}, %s}' % both)
+    put("some", "{%s}" % weight_map(y="b.safetensors"))
+    put("skipped", '{"a":[1,-2.5e+3,{"b":[true,false,null]},"\\u00e9"],%s,"c":{}} '
+        % both)
+    put("bad_outside", "{%s}" % weight_map(y="../b.safetensors"))
+    put("bad_escaped", '{"weight_map":{"y":"..\\u002fb.safetensors"}}')
+    put("bad_other_shard", "{%s}" % weight_map(y="a.safetensors"))
+    put("bad_missing_shard", "{%s}" % weight_map(y="c.safetensors"))
+    put("bad_itself", "{%s}" % weight_map(y="m.safetensors.index.json"))
+    put("bad_twice", '{"weight_map":{"y":"b.safetensors","y":"b.safetensors"}}')
+    put("bad_two_maps", "{%s,%s}" % (both, both))
+    put("bad_empty", '{"weight_map":{}}')
+    put("bad_none", "{}")
+    put("bad_value", '{"weight_map":{"y":1}}')
+    put("bad_deep", '{"a":%s' % (200 * "["))
+    put("bad_end", "{%s}x" % both)
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
+    INDICES.mkdir(parents=True, exist_ok=True)
+    indices()
     good()
     layers()
     bad()
