@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "experts.h"
 #include "progress.h"
 #include "tensor.h"
 
@@ -133,7 +134,8 @@ static void put_result(struct verifier *v, const struct tensor_source *a,
 		       const struct tensor_source *b,
 		       const struct tensor_error *error)
 {
-	const char *name = b->layer ? b->name : a->name;
+	/* A name that lives with its file: parts of A's experts have others. */
+	const char *name = a->layer ? a->name : b->name;
 	double db = tensor_sqnr_db(error);
 	int identical = error->noise <= 0 && !error->not_finite;
 	int ok = db >= v->args->min_sqnr && !error->not_finite;
@@ -251,6 +253,42 @@ static int verify_rows(struct verifier *v, const struct tensor_source *a)
 	return code;
 }
 
+/* How a tensor of A divides into the layers of B; NULL: it is compared whole. */
+static const struct experts *find_experts(const struct verifier *v,
+					  const struct tensor_source *a)
+{
+	const struct experts *experts =
+	    a->is_float && a->rank == 3 ? experts_find(a->name) : NULL;
+
+	return !experts || experts_problem(v->a, a->tensor, experts) ||
+		       nib_file_find(v->b, a->name) || find_layer(v->b, a->name)
+		   ? NULL
+		   : experts;
+}
+
+static int verify_experts(struct verifier *v, const struct tensor_source *a,
+			  const struct experts *experts)
+{
+	const int64_t n = a->shape[0] * experts->n_parts;
+	int code = CLI_OK;
+
+	for (int64_t i = 0; i < n && !code; i++) {
+		struct nib_file_tensor tensor;
+		struct tensor_source part;
+		char *name;
+
+		if (!experts_part(a->tensor, experts, i, ".weight", &tensor,
+				  &name))
+			return cli_no_memory("names of layers");
+		if (is_asked_for(v, a->name) || is_asked_for(v, name)) {
+			tensor_from_float(&tensor, &part);
+			code = verify_rows(v, &part);
+		}
+		free(name);
+	}
+	return code;
+}
+
 static int verify_all(struct verifier *v)
 {
 	struct tensor_source a;
@@ -268,9 +306,13 @@ static int verify_all(struct verifier *v)
 	}
 	progress_begin("comparing", total, 1);
 	while (!code && tensor_next(v->a, &at, &a)) {
-		if (!is_asked_for(v, a.name))
+		const struct experts *experts = find_experts(v, &a);
+
+		if (experts)
+			code = verify_experts(v, &a, experts);
+		else if (!is_asked_for(v, a.name))
 			continue;
-		if (a.layer || a.is_float)
+		else if (a.layer || a.is_float)
 			code = verify_rows(v, &a);
 		else
 			verify_bytes(v, &a);
@@ -284,6 +326,8 @@ static int is_in_a(const struct verifier *v, const struct tensor_source *b)
 {
 	struct tensor_source a;
 
+	if (experts_holder(v->a, b->name))
+		return 1;
 	if (b->layer)
 		return !find_source(v->a, b, &a);
 	return nib_file_find(v->a, b->name) || find_layer(v->a, b->name);
@@ -383,11 +427,12 @@ const struct cli_command command_verify = {
 	"Says how much a quantised checkpoint has lost, and why.  A and B are\n"
 	"files, folders of shards, or indices.  Every layer and tensor of A,\n"
 	"the original, is compared with that of the same name in B; SQNR is\n"
-	"the energy of A over that of A - B, in dB.  What only B has\n"
-	"is counted and fails nothing.  For a layer below --min-sqnr the usual\n"
-	"mistakes are undone one by one (nibbles exchanged, scales in 128x4\n"
-	"tiles, a wrong global scale), and the remark names the one that\n"
-	"explains the difference.\n",
+	"the energy of A over that of A - B, in dB.  Fused experts of A are\n"
+	"compared with the layers of each expert that nib quantize makes of\n"
+	"them.  What only B has is counted and fails nothing.  For a layer\n"
+	"below --min-sqnr the usual mistakes are undone one by one (nibbles\n"
+	"exchanged, scales in 128x4 tiles, a wrong global scale), and the\n"
+	"remark names the one that explains the difference.\n",
     .examples = "nib verify model.safetensors nvfp4.safetensors\n"
 		"nib verify model-dir nvfp4-dir\n"
 		"nib verify a.safetensors b.safetensors --min-sqnr 18\n"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experts.h"
+
 static const char weight_suffix[] = ".weight";
 
 /* Whether a glob of a list "a*, b*" matches name; which: the first that does. */
@@ -32,62 +34,6 @@ static int any_matches(const struct cli_texts *texts, const char *name,
 	return 0;
 }
 
-/* ---- fused experts ------------------------------------------------------- */
-
-/* What one expert's rows are, in their order, and where the others lie. */
-struct fused {
-	const char *end, *beside;
-	int is_down, n_parts;
-	const char *parts[2];
-};
-static const struct fused fused_kinds[] = {
-    {".experts.gate_up_proj",
-     ".experts.down_proj",
-     0,
-     2,
-     {"gate_proj", "up_proj"}},
-    {".experts.down_proj", ".experts.gate_up_proj", 1, 1, {"down_proj", ""}},
-};
-
-static const struct fused *find_fused(const char *name)
-{
-	const size_t kinds = sizeof(fused_kinds) / sizeof(fused_kinds[0]);
-
-	for (size_t i = 0; i < kinds; i++)
-		if (tensor_name_ends(name, fused_kinds[i].end))
-			return &fused_kinds[i];
-	return NULL;
-}
-
-/* Whether both are [experts, n, k] and fit: some models store [experts, k, n].
- */
-static int fits(const struct nib_file_tensor *gate_up,
-		const struct nib_file_tensor *down)
-{
-	return gate_up->rank == 3 && down->rank == 3 &&
-	       gate_up->shape[0] == down->shape[0] &&
-	       gate_up->shape[1] == 2 * down->shape[2] &&
-	       gate_up->shape[2] == down->shape[1] &&
-	       gate_up->shape[2] % NIB_BLOCK == 0 &&
-	       down->shape[2] % NIB_BLOCK == 0;
-}
-
-static void refuse_fused(const struct nib_file *file, const struct fused *fused,
-			 struct selected *item)
-{
-	const struct nib_file_tensor *t = item->tensor;
-	const struct nib_file_tensor *beside =
-	    tensor_beside(file, t->name, fused->end, fused->beside);
-
-	if (!beside)
-		snprintf(item->reason, sizeof(item->reason),
-			 "fused experts without *%s", fused->beside);
-	else if (fused->is_down ? !fits(beside, t) : !fits(t, beside))
-		snprintf(item->reason, sizeof(item->reason),
-			 "fused experts, not as [experts, n, k] with k a "
-			 "multiple of 16");
-}
-
 /* ---- kinds of tensors ---------------------------------------------------- */
 
 static int is_named_as_experts(const struct select_options *o, const char *name)
@@ -103,7 +49,9 @@ static int refuse_kind(const struct nib_file *file,
 		       const struct select_options *o, struct selected *item)
 {
 	const struct nib_file_tensor *t = item->tensor;
-	const struct fused *fused = t->rank == 3 ? find_fused(t->name) : NULL;
+	const struct experts *fused =
+	    t->rank == 3 ? experts_find(t->name) : NULL;
+	const char *problem = fused ? experts_problem(file, t, fused) : NULL;
 	const int64_t k = t->rank ? t->shape[t->rank - 1] : 0;
 	char *reason = item->reason;
 	const size_t bytes = sizeof(item->reason);
@@ -122,12 +70,12 @@ static int refuse_kind(const struct nib_file *file,
 			 "3-D, and not named as experts: --include takes it");
 	else if (!t->bytes)
 		snprintf(reason, bytes, "empty");
-	else if (fused)
-		refuse_fused(file, fused, item);
+	else if (problem)
+		snprintf(reason, bytes, "%s", problem);
 	else if (k % NIB_BLOCK)
 		snprintf(reason, bytes, "k = %lld is not a multiple of 16",
 			 (long long)k);
-	if (!*reason && k > NIB_MAX_K)
+	else if (k > NIB_MAX_K)
 		snprintf(reason, bytes, "k = %lld is more than %lld",
 			 (long long)k, (long long)NIB_MAX_K);
 	return *reason != '\0';
@@ -173,21 +121,19 @@ static int add_item(struct selection *s, const struct selected *item)
 }
 
 static int add_experts(struct selection *s, struct selected item,
-		       const struct fused *fused)
+		       const struct experts *fused)
 {
 	const struct nib_file_tensor *t = item.tensor;
-	const int n = fused->n_parts;
-	const size_t stem = strlen(t->name) - strlen(strrchr(t->name, '.'));
 
-	item.rows = item.rows_each = t->shape[1] / n;
-	item.k = t->shape[2];
-	for (int64_t i = 0; i < t->shape[0] * n; i++) {
+	for (int64_t i = 0; i < t->shape[0] * fused->n_parts; i++) {
+		struct nib_file_tensor part;
 		int code;
 
-		item.first = i * item.rows;
-		if (asprintf(&item.layer, "%.*s.%lld.%s", (int)stem, t->name,
-			     (long long)(i / n), fused->parts[i % n]) < 0)
+		if (!experts_part(t, fused, i, "", &part, &item.layer))
 			return cli_no_memory("names of layers");
+		item.rows = item.rows_each = part.shape[0];
+		item.k = part.shape[1];
+		item.first = i * item.rows;
 		code = add_item(s, &item);
 		if (code)
 			return code;
@@ -219,7 +165,7 @@ int select_tensors(const struct nib_file *file,
 	*selection = (struct selection){0};
 	for (int64_t i = 0; i < nib_file_tensor_count(file) && !code; i++) {
 		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
-		const struct fused *fused = find_fused(item.tensor->name);
+		const struct experts *fused = experts_find(item.tensor->name);
 
 		if (refuse_kind(file, options, &item) ||
 		    refuse_name(options, &item))

@@ -59,6 +59,22 @@ class Experts(NibTest):
             self.assertTrue(all(row["to"] == "NVFP4" for row in rows[0]))
             self.assertEqual(*(load(self.path("out" + path))[0]
                                for path in ("fused", "each")))
+        verified, want = (sorted(self.rows("verify", path, "outfused"),
+                                 key=lambda row: row["name"])
+                          for path in ("fused", "each"))
+        self.assertEqual(verified, want)
+        self.assertEqual({row["name"] for row in verified},
+                         {row["tensor"] for row in rows[0]})
+        self.assertTrue(all(row["ok"] for row in verified))
+        row, = self.rows("verify", "fused", "outfused", "--layer",
+                         FUSED + ".1.up_proj")
+        self.assertIn(row, verified)
+        # Tensors of the same name are compared whole.
+        same = self.rows("verify", "fused", "fused")
+        self.assertEqual([row["shape"] for row in same],
+                         [[3, 64, 48], [3, 48, 32]])
+        # Layers of each expert that are floats, as in "each".
+        self.assertEqual(len(self.rows("verify", "fused", "each")), 9)
         text = self.nib("quantize", "--force", "fused", "out").stdout
         self.assertIn("9 of 9 tensors are NVFP4 now; 27.0 KiB -> ", text)
 

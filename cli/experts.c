@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* experts.c - fused experts: see experts.h. */
+#include "experts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor.h"
+
+#define GATE_UP ".experts.gate_up_proj"
+#define DOWN	".experts.down_proj"
+
+static const struct experts kinds[] = {
+    {GATE_UP, DOWN, 0, 2, {"gate_proj", "up_proj"}},
+    {DOWN, GATE_UP, 1, 1, {"down_proj", ""}},
+};
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+const struct experts *experts_find(const char *name)
+{
+	for (size_t i = 0; i < N_KINDS; i++)
+		if (tensor_name_ends(name, kinds[i].end))
+			return &kinds[i];
+	return NULL;
+}
+
+/* Whether both are [experts, n, k] and fit: some models store [experts, k, n].
+ */
+static int fits(const struct nib_file_tensor *gate_up,
+		const struct nib_file_tensor *down)
+{
+	return gate_up->rank == 3 && down->rank == 3 &&
+	       gate_up->shape[0] == down->shape[0] &&
+	       gate_up->shape[1] == 2 * down->shape[2] &&
+	       gate_up->shape[2] == down->shape[1] &&
+	       gate_up->shape[2] % NIB_BLOCK == 0 &&
+	       down->shape[2] % NIB_BLOCK == 0;
+}
+
+const char *experts_problem(const struct nib_file *file,
+			    const struct nib_file_tensor *t,
+			    const struct experts *e)
+{
+	const struct nib_file_tensor *beside =
+	    tensor_beside(file, t->name, e->end, e->beside);
+
+	if (!beside)
+		return e->is_down ? "fused experts without *" GATE_UP
+				  : "fused experts without *" DOWN;
+	if (e->is_down ? fits(beside, t) : fits(t, beside))
+		return NULL;
+	return "fused experts, not as [experts, n, k] with k a multiple of 16";
+}
+
+int experts_part(const struct nib_file_tensor *t, const struct experts *e,
+		 int64_t i, const char *suffix, struct nib_file_tensor *part,
+		 char **name)
+{
+	const size_t stem = (size_t)(strrchr(t->name, '.') - t->name);
+
+	if (asprintf(name, "%.*s.%lld.%s%s", (int)stem, t->name,
+		     (long long)(i / e->n_parts), e->parts[i % e->n_parts],
+		     suffix) < 0)
+		return 0;
+	*part = *t;
+	part->name = *name;
+	part->rank = 2;
+	part->shape[0] = t->shape[1] / e->n_parts;
+	part->shape[1] = t->shape[2];
+	part->bytes = t->bytes / (uint64_t)(t->shape[0] * e->n_parts);
+	part->data = (const char *)t->data + (uint64_t)i * part->bytes;
+	return 1;
+}
+
+/*
+ * The bytes of X.experts in the name of a layer, X.experts.7.PART, which has n
+ * bytes; 0 if it is none.
+ */
+static size_t stem_of(const char *layer, size_t n, const char *part)
+{
+	static const char experts[] = ".experts";
+	const size_t m = sizeof(experts) - 1, p = strlen(part);
+	size_t at, digits;
+
+	if (n < p + 1 || strncmp(layer + n - p, part, p) ||
+	    layer[n - p - 1] != '.')
+		return 0;
+	digits = at = n - p - 1;
+	while (at > 0 && layer[at - 1] >= '0' && layer[at - 1] <= '9')
+		at--;
+	if (at == digits || at < m + 1 || layer[at - 1] != '.' ||
+	    strncmp(layer + at - 1 - m, experts, m))
+		return 0;
+	return at - 1;
+}
+
+const struct nib_file_tensor *experts_holder(const struct nib_file *file,
+					     const char *name)
+{
+	static const char weight[] = ".weight";
+	const size_t n =
+	    strlen(name) -
+	    (tensor_name_ends(name, weight) ? sizeof(weight) - 1 : 0);
+	const struct nib_file_tensor *found = NULL;
+
+	for (size_t i = 0; i < N_KINDS * 2 && !found; i++) {
+		const struct experts *e = &kinds[i / 2];
+		const char *part = e->parts[i % 2];
+		const size_t stem = *part ? stem_of(name, n, part) : 0;
+		char *whole;
+
+		if (!stem || asprintf(&whole, "%.*s%s", (int)stem, name,
+				      strrchr(e->end, '.')) < 0)
+			continue;
+		found = nib_file_find(file, whole);
+		free(whole);
+	}
+	return found;
+}

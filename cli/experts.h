@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * experts.h - fused experts: models that store the experts of a layer as two
+ * tensors, X.experts.gate_up_proj [experts, 2 i, k] and X.experts.down_proj
+ * [experts, k, i].  Engines for NVFP4 load a layer for each expert and
+ * projection instead, X.experts.7.up_proj.
+ */
+#ifndef NIB_EXPERTS_H
+#define NIB_EXPERTS_H
+
+#include "nibblas.h"
+
+/* How one of the two tensors divides. */
+struct experts {
+	const char *end, *beside; /* of its name, and of the other's */
+	int is_down, n_parts;	  /* projections of an expert */
+	const char *parts[2];
+};
+
+/* By the end of a tensor's name; NULL: it holds no fused experts. */
+const struct experts *experts_find(const char *name);
+/* NULL if file has the other tensor, and both divide into layers; else why not,
+ * in words. */
+const char *experts_problem(const struct nib_file *file,
+			    const struct nib_file_tensor *tensor,
+			    const struct experts *experts);
+/*
+ * Matrix i of a tensor: a view of its rows, with the name of its layer and
+ * suffix, which the caller frees.  0 if there is no memory for the name.
+ */
+int experts_part(const struct nib_file_tensor *tensor,
+		 const struct experts *experts, int64_t i, const char *suffix,
+		 struct nib_file_tensor *part, char **name);
+/* The fused tensor that holds the layer so named, with or without ".weight", or
+ * NULL. */
+const struct nib_file_tensor *experts_holder(const struct nib_file *file,
+					     const char *name);
+
+#endif
