@@ -474,8 +474,9 @@ static const struct cli_option options[] = {
     {"all", OPT_FLAG, ARG(select.all),
      .help = "quantise every matrix *.weight, with no default exclusions"},
     {"no-share", OPT_FLAG, ARG(no_share),
-     .help = "give q/k/v_proj, gate/up_proj and w1/w3 a global scale each; "
-	     "engines fuse them and expect to share one"},
+     .help =
+	 "give q/k/v_proj, gate/up_proj, w1/w3 and what else engines fuse a "
+	 "global scale each; they expect to share one"},
     {"saturate", OPT_FLAG, ARG(saturate),
      .help = "take inf as the largest value and NaN as zero, rather than stop"},
     {"force", OPT_FLAG, ARG(force),

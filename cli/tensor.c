@@ -113,6 +113,9 @@ int tensor_sibling_set(const char *name, size_t *stem)
 	    {"q_proj", "k_proj", "v_proj"},
 	    {"gate_proj", "up_proj", ""},
 	    {"w1", "w3", ""},
+	    {"q_a_proj", "kv_a_proj_with_mqa", ""},
+	    {"in_proj_qkv", "in_proj_z", ""},
+	    {"in_proj_b", "in_proj_a", ""},
 	    {"query", "key", "value"},
 	};
 	const char *dot = strrchr(name, '.'), *part = dot ? dot + 1 : name;

@@ -41,10 +41,11 @@ int tensor_in_layer(const struct nib_file *file,
 /*
  * The set of siblings that a layer belongs to by the last part of its name, or
  * -1; *stem: the bytes before that part.  Siblings read the same input: q k v,
- * gate up, w1 w3, and query key value.  Engines for NVFP4 fuse those of the
- * first TENSOR_FUSED_SETS.
+ * gate up, w1 w3, the low ranks of latent attention, the inputs of gated delta
+ * nets, and query key value.  Engines for NVFP4 fuse those of the first
+ * TENSOR_FUSED_SETS.
  */
-#define TENSOR_FUSED_SETS 3
+#define TENSOR_FUSED_SETS 6
 int tensor_sibling_set(const char *name, size_t *stem);
 /* An order of names in which siblings of one input are equal. */
 int tensor_compare_siblings(const char *a, const char *b);

@@ -5,6 +5,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -175,6 +176,25 @@ class Folders(ModelTest):
                                for x in (("model", out), ("in", "out"))))
             self.assertFalse({row["finding"] for row in self.rows(
                 "inspect", out, code=1)} - {None, "all-zero", "not-shared"})
+
+    def test_what_engines_fuse_shares_a_global_scale(self):
+        for siblings in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"),
+                         ("w1", "w3"), ("q_a_proj", "kv_a_proj_with_mqa"),
+                         ("in_proj_qkv", "in_proj_z"), ("in_proj_b", "in_proj_a")):
+            tensors = {f"m.{layer}.{name}.weight": matrix(16, 32, 7 * layer + i)
+                       for layer in (0, 10) for i, name in enumerate(siblings)}
+            for n in (1, len(tensors)):
+                save_folder(self.path("m"), split(tensors, n), {})
+                self.nib("quantize", "m", "shared")
+                found = {}
+                for name, layer in ((row["name"], row) for row in self.rows(
+                        "inspect", "shared") if row["kind"] == "layer"):
+                    found.setdefault(name.rpartition(".")[0], set()).add(
+                        layer["global"])
+                self.assertEqual([len(x) for x in found.values()], [1, 1], found)
+                self.assertNotEqual(*found.values())
+                for x in ("m", "shared"):
+                    shutil.rmtree(self.path(x))
 
     def test_configuration(self):
         self.nib("quantize", "model", "a")
