@@ -276,13 +276,13 @@ static void compare_pair(struct findings *f, const struct scan_layer *a,
 			     name, exchanged, plain);
 }
 
-static int is_norm(const struct nib_file_tensor *t, int64_t k)
+static int is_norm(const struct nib_file_tensor *t)
 {
 	enum nib_dtype dtype;
 	char lower[256];
 	size_t i;
 
-	if (t->rank != 1 || t->shape[0] != k || tensor_dtype(t->dtype, &dtype))
+	if (t->rank != 1 || tensor_dtype(t->dtype, &dtype))
 		return 0;
 	for (i = 0; i < sizeof(lower) - 1 && t->name[i]; i++)
 		lower[i] = (char)tolower((unsigned char)t->name[i]);
@@ -322,7 +322,28 @@ static void read_squares(const struct nib_file_tensor *norm, int64_t k,
 		squares[i] = (double)floats[i] * (double)floats[i];
 }
 
-static void compare_norms(struct findings *f, const struct nib_file *file,
+/* The norms of a file: few, where tensors may be a hundred thousand. */
+struct norms {
+	const struct nib_file_tensor **items;
+	int64_t count;
+};
+
+static int find_norms(struct norms *norms, const struct nib_file *file)
+{
+	const int64_t n = nib_file_tensor_count(file);
+
+	*norms = (struct norms){
+	    .items = calloc((size_t)n + 1, sizeof(*norms->items))};
+	for (int64_t i = 0; i < n && norms->items; i++) {
+		const struct nib_file_tensor *t = nib_file_tensor_at(file, i);
+
+		if (is_norm(t))
+			norms->items[norms->count++] = t;
+	}
+	return norms->items != NULL;
+}
+
+static void compare_norms(struct findings *f, const struct norms *norms,
 			  const struct scan_layer *scan)
 {
 	const struct nib_layer *layer = scan->layer;
@@ -332,12 +353,11 @@ static void compare_norms(struct findings *f, const struct nib_file *file,
 	int found = 0;
 
 	f->failed |= !floats || !squares;
-	for (int64_t i = 0;
-	     i < nib_file_tensor_count(file) && !f->failed && !found; i++) {
-		const struct nib_file_tensor *t = nib_file_tensor_at(file, i);
+	for (int64_t i = 0; i < norms->count && !f->failed && !found; i++) {
+		const struct nib_file_tensor *t = norms->items[i];
 		double plain, exchanged;
 
-		if (!is_norm(t, k) || !same_block(layer->name, t->name))
+		if (t->shape[0] != k || !same_block(layer->name, t->name))
 			continue;
 		read_squares(t, k, floats, squares);
 		scan_correlate(scan->columns, squares, k, &plain, &exchanged);
@@ -355,8 +375,13 @@ static void compare_norms(struct findings *f, const struct nib_file *file,
 void findings_of_layers(struct findings *findings, const struct nib_file *file,
 			const struct scan_layer *scans, int64_t count)
 {
-	for (int64_t i = 0; i < count; i++)
-		compare_norms(findings, file, &scans[i]);
+	struct norms norms;
+
+	if (!find_norms(&norms, file))
+		findings->failed = 1;
+	for (int64_t i = 0; i < count && norms.items; i++)
+		compare_norms(findings, &norms, &scans[i]);
+	free(norms.items);
 	/* Siblings stand near each other in every writer's order. */
 	for (int64_t i = 0; i < count; i++)
 		for (int64_t j = i + 1; j < count && j < i + 16; j++)
