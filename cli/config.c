@@ -2,6 +2,7 @@
 /* config.c - the configuration files of a model's folder: see config.h. */
 #include "config.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -137,6 +138,44 @@ void config_free(struct config *c)
 	*c = (struct config){0};
 }
 
+const char *config_ignores(const struct config *c, const char *layer)
+{
+	for (size_t i = 0; i < json_array_size(c->ignore); i++) {
+		const char *name =
+		    json_string_value(json_array_get(c->ignore, i));
+
+		if (name && strncmp(name, "re:", 3) && !fnmatch(name, layer, 0))
+			return name;
+	}
+	return NULL;
+}
+
+/* How many layers of a mixed model have which algorithm. */
+static void put_mixed(const struct config *c, struct table *table)
+{
+	const json_t *quant = json_object_get(c->model, "quantization_config");
+	json_t *layers = json_object_get(quant, "quantized_layers");
+	json_t *counts = json_object(), *item;
+	const char *name;
+
+	if (!layers)
+		layers = json_object_get(
+		    json_object_get(c->quant_file, "quantization"),
+		    "quantized_layers");
+	json_object_foreach(layers, name, item)
+	{
+		const char *algorithm = text_at(item, "quant_algo");
+		const json_int_t n =
+		    json_integer_value(json_object_get(counts, algorithm));
+
+		json_object_set_new(counts, algorithm, json_integer(n + 1));
+	}
+	json_object_foreach(counts, name, item)
+	    table_note(table, "  layers of %.60s: %lld", *name ? name : "?",
+		       (long long)json_integer_value(item));
+	json_decref(counts);
+}
+
 #define IGNORED_SHOWN 4
 
 static void put_ignored(const struct config *c, struct table *table)
@@ -173,6 +212,7 @@ void config_put(const struct config *c, struct table *table)
 			   *c->method ? c->method : "?",
 			   *c->algorithm ? ", " : "", c->algorithm,
 			   *c->kv_cache ? ", kv cache " : "", c->kv_cache);
+	put_mixed(c, table);
 	put_ignored(c, table);
 	if (c->ties_embeddings)
 		table_note(table, "%s", "  tied: lm_head is the embedding");

@@ -33,6 +33,11 @@ struct config {
  */
 void config_read(struct config *config, const char *path);
 void config_free(struct config *config);
+/*
+ * The entry of the list of modules left out that a layer matches, or NULL.
+ * Names and globs are tried; regular expressions ("re:") are not.
+ */
+const char *config_ignores(const struct config *config, const char *layer);
 /* Lines for people that say what the files say. */
 void config_put(const struct config *config, struct table *table);
 

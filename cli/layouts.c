@@ -163,4 +163,13 @@ void findings_of_config(struct findings *findings, const struct config *c,
 			     "the algorithm is %.60s, and no tensors are NVFP4 "
 			     "layers",
 			     c->algorithm);
+	for (int64_t i = 0; i < layers; i++) {
+		const char *name = nib_file_layer_at(file, i)->name;
+		const char *entry = config_ignores(c, name);
+
+		if (entry)
+			findings_add(findings, FIND_CONFIG, name,
+				     "an NVFP4 layer, and left out by '%.100s'",
+				     entry);
+	}
 }

@@ -125,6 +125,10 @@ class Layouts(NibTest):
                   "tie_word_embeddings": True, "quantization_config": {
                       "quant_method": "modelopt", "ignore": ["lm_head"],
                       "quant_algo": "MIXED_PRECISION",
+                      "quantized_layers": {
+                          "m.up_proj": {"quant_algo": "NVFP4"},
+                          "m.q_proj": {"quant_algo": "FP8"},
+                          "m.o_proj": {"quant_algo": "FP8"}},
                       "kv_cache_scheme": {"num_bits": 8, "type": "float"}}}
         found, rest, text = self.inspect(tensors, config)
         self.assertEqual(found, {})
@@ -134,6 +138,7 @@ class Layouts(NibTest):
         self.assertIsNone(rest["m.q_proj.bias"]["value"])
         for line in ("model: LlamaForCausalLM", "FP8 linears: 1",
                      "scales of the kv cache: 1", "tied: lm_head",
+                     "layers of NVFP4: 1", "layers of FP8: 2",
                      "quantised by: modelopt, MIXED_PRECISION, kv cache FP8",
                      "left as they were: 1 (lm_head)"):
             self.assertIn(line, text)
@@ -159,6 +164,12 @@ class Layouts(NibTest):
         quant = {"quantization_config": {"quant_method": "modelopt",
                                          "quant_algo": "NVFP4"}}
         self.assertEqual(self.inspect(tensors, quant)[0], {})
+        for entry, found in (("m.up_proj", 1), ("*up*", 1), ("m.up", 0),
+                             ("lm_head", 0), ("re:.*", 0)):
+            left = {"quantization_config": dict(quant["quantization_config"],
+                                                ignore=["x", entry])}
+            self.assertEqual(list(self.inspect(tensors, left, code=found)[0]),
+                             [("config", "m.up_proj")] * found)
         norm = {"norm": tensor("F32", (2,), [1, 2])}
         self.assertEqual(set(self.inspect(norm, quant, code=1)[0]),
                          {("config", "config.json")})
