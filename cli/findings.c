@@ -43,8 +43,9 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
     [FIND_UNKNOWN] =
 	{"unknown-layout", 1,
 	 "quantised tensors in a layout that nib cannot read",
-	 "Not looked at, and no command of nib reads them: MXFP4 and others. "
-	 "Export the layers as ModelOpt's or compressed-tensors' NVFP4."},
+	 "Not looked at, and no command of nib reads them: MXFP4 and others, "
+	 "or one shard of several, whose folder is to be given.  Export the "
+	 "layers as ModelOpt's or compressed-tensors' NVFP4."},
     [FIND_CONFIG] =
 	{"config", 1, "a config.json that does not fit the tensors",
 	 "Engines choose their kernels by quantization_config: write the one "

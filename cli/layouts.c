@@ -126,6 +126,25 @@ void layouts_count(struct layouts *l)
 	}
 }
 
+/*
+ * Why a tensor is quantised and nothing known; NULL: it is not.  Bytes without
+ * scales may be anything, and so may 8-bit floats that are not named as scales.
+ */
+static const char *why_unknown(const struct layouts *l,
+			       const struct nib_file_tensor *t)
+{
+	const enum tensor_role role = layouts_role(l, t);
+
+	if (role == ROLE_CODES &&
+	    (l->count[ROLE_SCALES] || !strcmp(t->dtype, "F4")))
+		return "and no NVFP4 layer";
+	if (role == ROLE_SCALES && !l->count[ROLE_CODES] &&
+	    (tensor_name_ends(t->name, "_scale") ||
+	     tensor_name_ends(t->name, "_scales")))
+		return "scales without codes";
+	return NULL;
+}
+
 void findings_of_layouts(struct findings *findings, const struct layouts *l)
 {
 	char shape[TENSOR_SHAPE_TEXT];
@@ -133,17 +152,14 @@ void findings_of_layouts(struct findings *findings, const struct layouts *l)
 	for (int64_t i = 0; i < nib_file_tensor_count(l->file); i++) {
 		const struct nib_file_tensor *t =
 		    nib_file_tensor_at(l->file, i);
+		const char *why =
+		    tensor_in_layer(l->file, t) ? NULL : why_unknown(l, t);
 
-		if (tensor_in_layer(l->file, t) ||
-		    layouts_role(l, t) != ROLE_CODES)
-			continue;
-		/* Bytes without scales may be anything; with them they are
-		 * numbers. */
-		if (!l->count[ROLE_SCALES] && strcmp(t->dtype, "F4"))
-			continue;
-		findings_add(findings, FIND_UNKNOWN, t->name,
-			     "%s %s, and no NVFP4 layer", t->dtype,
-			     tensor_shape_text(t->shape, t->rank, shape));
+		if (why)
+			findings_add(
+			    findings, FIND_UNKNOWN, t->name, "%s %s, %s",
+			    t->dtype,
+			    tensor_shape_text(t->shape, t->rank, shape), why);
 	}
 }
 

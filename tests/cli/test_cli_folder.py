@@ -156,6 +156,11 @@ class Layouts(NibTest):
         self.assertEqual(self.inspect(stack)[0], {})
         found, _, _ = self.inspect({"m.w": ("F4", [16, 32], bytes(256))}, code=1)
         self.assertEqual(set(found), {("unknown-layout", "m.w")})
+        # A shard without the others; 8-bit floats that are no scales.
+        scales = ("F8_E4M3", [16, 2], bytes(32))
+        found, _, _ = self.inspect({"m.weight_scale": scales}, code=1)
+        self.assertEqual(set(found), {("unknown-layout", "m.weight_scale")})
+        self.assertEqual(self.inspect({"m.weight": scales})[0], {})
 
     def test_config_against_tensors(self):
         tensors = layer("m.up_proj")
