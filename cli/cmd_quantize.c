@@ -414,6 +414,11 @@ static int check_folder(const struct job *job)
 				 "quantise the one that it was made from",
 				 job->in_path, c->method,
 				 *c->algorithm ? ", " : "", c->algorithm);
+	if (json_object_get(c->model, "quantization_config"))
+		return cli_error(CLI_INPUT,
+				 "%s/" CONFIG_MODEL ": the quantization_config "
+				 "is no object: remove it",
+				 c->folder);
 	if (!c->model)
 		cli_warn("%s has no " CONFIG_MODEL
 			 ": none is written, by which "

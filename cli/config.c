@@ -28,30 +28,94 @@ static char *find_folder(const char *path)
 			     : strndup(path, (size_t)(slash - path));
 }
 
-/* NULL if there is no such file, or after a warning. */
-static json_t *read_file(struct config *c, const char *name)
+/* A whole file, with a zero behind it; NULL if it cannot be read. */
+static char *read_text(const char *path, size_t *bytes)
+{
+	FILE *file = fopen(path, "rb");
+	char *text = NULL;
+	size_t capacity = 0;
+	ssize_t n = -1;
+
+	/* A JSON text has no zero in it, so this reads to the end. */
+	if (file)
+		n = getdelim(&text, &capacity, '\0', file);
+	if (file)
+		fclose(file);
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	*bytes = (size_t)n;
+	return text;
+}
+
+/*
+ * Makes JSON of what Python writes: NaN, Infinity and -Infinity become numbers.
+ * No rule reads them; strings are left as they are.
+ */
+static void replace_infinities(char *text)
+{
+	static const char *const words[] = {"NaN", "-Infinity", "Infinity"};
+	int in_string = 0;
+
+	for (char *at = text; *at; at++) {
+		if (in_string && *at == '\\' && at[1])
+			at++;
+		else if (*at == '"')
+			in_string = !in_string;
+		for (int i = 0; i < 3 && !in_string; i++) {
+			const size_t n = strlen(words[i]);
+
+			if (strncmp(at, words[i], n))
+				continue;
+			memset(at, ' ', n);
+			*at = '0';
+		}
+	}
+}
+
+static json_t *parse(struct config *c, const char *path, const char *text,
+		     size_t bytes)
+{
+	char *copy = strndup(text, bytes);
+	json_error_t error = {.text = "not enough memory"};
+	json_t *root = NULL;
+
+	if (copy) {
+		replace_infinities(copy);
+		root = json_loadb(copy, bytes, JSON_REJECT_DUPLICATES, &error);
+	}
+	free(copy);
+	if (!root)
+		cli_warn("%s: line %d: %s; it is left out", path, error.line,
+			 error.text);
+	else if (!json_is_object(root))
+		cli_warn("%s: no JSON object; it is left out", path);
+	if (json_is_object(root))
+		return root;
+	c->failed = 1;
+	json_decref(root);
+	return NULL;
+}
+
+/* NULL if there is no such file, or after a warning.  The text is the caller's.
+ */
+static json_t *read_file(struct config *c, const char *name, char **text)
 {
 	json_t *root = NULL;
-	json_error_t error;
+	size_t bytes = 0;
 	struct stat st;
 	char *path;
 
+	*text = NULL;
 	if (asprintf(&path, "%s/%s", c->folder, name) < 0)
 		return NULL;
 	if (stat(path, &st) == 0) {
-		root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-		if (!root)
-			cli_warn("%s: line %d: %s; it is left out", path,
-				 error.line, error.text);
-		else if (!json_is_object(root))
-			cli_warn("%s: no JSON object; it is left out", path);
-		c->failed |= !json_is_object(root);
+		*text = read_text(path, &bytes);
+		root = parse(c, path, *text ? *text : "", bytes);
 	}
 	free(path);
-	if (json_is_object(root))
-		return root;
-	json_decref(root);
-	return NULL;
+	return root;
 }
 
 static const char *text_at(const json_t *object, const char *key)
@@ -122,8 +186,11 @@ void config_read(struct config *c, const char *path)
 {
 	*c = (struct config){.folder = find_folder(path)};
 	if (c->folder) {
-		c->model = read_file(c, CONFIG_MODEL);
-		c->quant_file = read_file(c, CONFIG_MODELOPT);
+		char *unused;
+
+		c->model = read_file(c, CONFIG_MODEL, &c->model_text);
+		c->quant_file = read_file(c, CONFIG_MODELOPT, &unused);
+		free(unused);
 	}
 	read_quantisation(c);
 	c->ties_embeddings =
@@ -134,6 +201,7 @@ void config_free(struct config *c)
 {
 	json_decref(c->model);
 	json_decref(c->quant_file);
+	free(c->model_text);
 	free(c->folder);
 	*c = (struct config){0};
 }

@@ -15,6 +15,7 @@
 struct config {
 	char *folder;	    /* with no '/' at its end; NULL: there is none */
 	json_t *model;	    /* config.json, or NULL */
+	char *model_text;   /* the same as it stands there */
 	json_t *quant_file; /* hf_quant_config.json, or NULL */
 	/* What they say: "modelopt", "NVFP4" and "FP8" or the like; or "". */
 	const char *method, *algorithm, *kv_cache;
@@ -47,7 +48,7 @@ struct selection; /* quantize.h */
 
 /*
  * Writes config.json and, in ModelOpt's format, hf_quant_config.json into a
- * folder: the model's, with how the layers of a selection are now quantised and
+ * folder: the text of the model's, with how the layers of a selection are now quantised and
  * which modules are not.  CLI_OK, or an exit code after a message.
  */
 int config_write(const struct config *config, const char *folder,

@@ -6,13 +6,17 @@
  * Weights alone are quantised here, so ModelOpt's algorithm is W4A16_NVFP4, and
  * compressed-tensors' groups have no input_activations.
  */
+#include <ctype.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 #include "config.h"
 #include "out_folder.h"
 #include "quantize.h"
+
+#define QUANTISATION "quantization_config"
 
 static int write_json(const char *folder, const char *name, const json_t *root)
 {
@@ -113,17 +117,54 @@ static json_t *compressed_config(json_t *ignore)
 	    "quantization_status", "compressed");
 }
 
-static int write_model(const struct config *c, const char *folder,
-		       json_t *quantisation)
+/* Writes text with two more blanks before each line but the first. */
+static void put_indented(FILE *file, const char *text)
 {
-	json_t *model = json_copy(c->model);
-	int code = CLI_OK;
+	for (; *text; text++) {
+		putc(*text, file);
+		if (*text == '\n')
+			fputs("  ", file);
+	}
+}
 
-	if (quantisation)
-		json_object_set(model, "quantization_config", quantisation);
-	code = write_json(folder, CONFIG_MODEL, model);
-	json_decref(model);
-	return code;
+/* Adds a last key to the text of an object, all else of which stays as it is:
+ * numbers, their digits, and Infinity, which is no JSON. */
+static void put_model(FILE *file, const struct config *c, const char *added)
+{
+	const char *end = strrchr(c->model_text, '}');
+
+	while (end > c->model_text && isspace((unsigned char)end[-1]))
+		end--;
+	fwrite(c->model_text, 1, (size_t)(end - c->model_text), file);
+	fprintf(file, "%s\n  \"" QUANTISATION "\": ",
+		json_object_size(c->model) ? "," : "");
+	put_indented(file, added);
+	fputs("\n}\n", file);
+}
+
+/* quantisation NULL: nothing is added. */
+static int write_model(const struct config *c, const char *folder,
+		       const json_t *quantisation)
+{
+	char *path = out_folder_path(folder, CONFIG_MODEL);
+	char *added =
+	    quantisation ? json_dumps(quantisation, JSON_INDENT(2)) : NULL;
+	FILE *file = path && (added || !quantisation) ? fopen(path, "w") : NULL;
+	int failed = !file;
+
+	if (file && added)
+		put_model(file, c, added);
+	else if (file)
+		fputs(c->model_text, file);
+	if (file)
+		failed = ferror(file);
+	if (file && fclose(file))
+		failed = 1;
+	if (failed && path)
+		cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	free(added);
+	free(path);
+	return failed ? CLI_FAILED : CLI_OK;
 }
 
 int config_write(const struct config *c, const char *folder,

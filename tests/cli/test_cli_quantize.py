@@ -228,6 +228,29 @@ class Folders(ModelTest):
         self.assertIn("quantised by: modelopt, W4A16_NVFP4\n",
                       self.nib("inspect", "a", code=1).stdout)
 
+    def test_the_text_of_the_configuration_stays(self):
+        quant = r',\n  "quantization_config": \{\n    "config_groups": \{\n      "'
+        for text, begin in (
+                ('{\n  "eps": 1e-06,\n  "limit": [0.0, Infinity, -Infinity],\n'
+                 '  "x": NaN, "s": "NaN \\" Infinity"\n}\n', None),
+                ('{"a": {"b": 1}}', '{"a": {"b": 1}'), ("{ }", "{")):
+            self.write("model/config.json", text.encode())
+            self.nib("quantize", "model", "out", "--exclude", "*")
+            self.assertEqual(self.read("out/config.json").decode(), text)
+            shutil.rmtree(self.path("out"))
+            self.nib("quantize", "model", "out")
+            got = self.read("out/config.json").decode()
+            begin = begin or text[:-3]
+            self.assertTrue(got.startswith(begin), got)
+            self.assertRegex(got[len(begin):], "^" + quant[begin == "{":])
+            want, config = json.loads(text), json.loads(got)
+            self.assertEqual(config.pop("quantization_config")["quant_algo"],
+                             "W4A16_NVFP4")
+            self.assertEqual(str(config), str(want))
+            self.assertNotIn("left out", self.nib(
+                "inspect", "out", code=1).stderr)
+            shutil.rmtree(self.path("out"))
+
     def test_lm_head_and_experts_in_the_configuration(self):
         fused = "m.layers.1.experts"
         tensors = {"lm_head.weight": matrix(32, 64, 1),
@@ -292,6 +315,8 @@ class Folders(ModelTest):
         put_json(self.path("model"), "config.json", self.CONFIG | {
             "quantization_config": {"quant_method": "fp8"}})
         refuse("model", "new", code=3, says=r"quantised already \(fp8\)")
+        put_json(self.path("model"), "config.json", {"quantization_config": None})
+        refuse("model", "new", code=3, says="model/config.json: .*no object")
         self.write("model/config.json", b"{")
         result = self.nib("quantize", "model", "new", code=3)
         self.assertRegex(result.stderr, "config.json: line 1: (?s:.*)cannot be read")
