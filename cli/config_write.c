@@ -37,11 +37,32 @@ static int write_json(const char *folder, const char *name, const json_t *root)
 
 /* ---- modules that stay as they were -------------------------------------- */
 
+/*
+ * A part of the model that is copied whole is one pattern: engines know its
+ * modules by other names than the file does.
+ */
+static const struct tower {
+	const char *word, *glob, *regex;
+} towers[] = {{"visual", "*visual*", "re:.*visual.*"},
+	      {"vision", "*vision*", "re:.*vision.*"}};
+#define N_TOWERS (sizeof(towers) / sizeof(towers[0]))
+
+/* Whether no layer of the selection has the word in its name. */
+static int is_copied_whole(const struct selection *s, const char *word)
+{
+	for (int64_t i = 0; i < s->count; i++)
+		if (s->items[i].layer && strstr(s->items[i].layer, word))
+			return 0;
+	return 1;
+}
+
 /* Adds the module of a tensor that is copied and may be a linear's weight. */
-static void add_module(json_t *names, const struct nib_file_tensor *t)
+static void add_module(json_t *names, const struct nib_file_tensor *t,
+		       enum nib_checkpoint format,
+		       const int whole[static N_TOWERS])
 {
 	static const char experts[] = ".experts.", weight[] = ".weight";
-	const char *last = strrchr(t->name, '.');
+	const char *last = strrchr(t->name, '.'), *pattern = NULL;
 	const int is_fused = t->rank == 3 && strstr(t->name, experts);
 	enum nib_dtype dtype;
 	char *module;
@@ -49,24 +70,36 @@ static void add_module(json_t *names, const struct nib_file_tensor *t)
 	if (t->rank < 2 || tensor_dtype(t->dtype, &dtype) || !last ||
 	    (!is_fused && !tensor_name_ends(t->name, weight)))
 		return;
+	for (size_t i = 0; i < N_TOWERS; i++)
+		if (whole[i] && strstr(t->name, towers[i].word))
+			pattern = format == NIB_CHECKPOINT_MODELOPT
+				      ? towers[i].glob
+				      : towers[i].regex;
 	module = strndup(t->name, (size_t)(last - t->name));
-	json_object_set_new(names, module ? module : t->name, json_null());
+	json_object_set_new(names,
+			    pattern  ? pattern
+			    : module ? module
+				     : t->name,
+			    json_null());
 	free(module);
 }
 
 /* The names in an array; lm_head may have no tensor: it can be the embedding. */
-static json_t *list_modules(const struct selection *s)
+static json_t *list_modules(const struct selection *s,
+			    enum nib_checkpoint format)
 {
 	json_t *names = json_object(), *list = json_array();
-	int quantises_head = 0;
+	int whole[N_TOWERS], quantises_head = 0;
 	const char *name;
 	json_t *unused;
 
+	for (size_t i = 0; i < N_TOWERS; i++)
+		whole[i] = is_copied_whole(s, towers[i].word);
 	for (int64_t i = 0; i < s->count; i++) {
 		const struct selected *item = &s->items[i];
 
 		if (!item->layer)
-			add_module(names, item->tensor);
+			add_module(names, item->tensor, format, whole);
 		else if (!strcmp(item->layer, "lm_head") ||
 			 tensor_name_ends(item->layer, ".lm_head"))
 			quantises_head = 1;
@@ -170,7 +203,8 @@ static int write_model(const struct config *c, const char *folder,
 int config_write(const struct config *c, const char *folder,
 		 enum nib_checkpoint format, const struct selection *s)
 {
-	json_t *ignore = list_modules(s), *quantisation = NULL, *older = NULL;
+	json_t *ignore = list_modules(s, format), *quantisation = NULL,
+	       *older = NULL;
 	int code = CLI_OK;
 
 	if (s->quantised && format == NIB_CHECKPOINT_MODELOPT) {

@@ -266,6 +266,23 @@ class Folders(ModelTest):
             config = self.load_json(out + "/config.json")
             self.assertEqual(config["quantization_config"]["ignore"], want)
 
+    def test_vision_towers_in_the_configuration(self):
+        names = ["q_proj", "visual.0.q_proj", "visual.1.k_proj", "m.vision.up_proj"]
+        save_folder(self.path("m"), [{name + ".weight": matrix(32, 64, 1)
+                                      for name in names}], {})
+        for args, want in (
+                ((), ["*vision*", "*visual*", "lm_head"]),
+                (("--format-out", "compressed-tensors"),
+                 ["lm_head", "re:.*vision.*", "re:.*visual.*"]),
+                (("--include", "q*,visual.0*"),
+                 ["*vision*", "lm_head", "visual.1.k_proj"])):
+            self.nib("quantize", "m", "out", *args)
+            config = self.load_json("out/config.json")["quantization_config"]
+            self.assertEqual(sorted(config["ignore"]), want)
+            self.assertEqual([row["kind"] for row in self.rows("inspect", "out")
+                              if row["kind"] == "finding"], [])
+            shutil.rmtree(self.path("out"))
+
     def test_other_files(self):
         for name in ("tokenizer.json", "merges.txt", "LICENSE", "empty.jinja",
                      "pytorch_model.bin", "pytorch_model.bin.index.json",
