@@ -569,9 +569,15 @@ __device__ static void skinny_gemm(const struct nib_skinny_params &q)
 		skinny_gemm<skinny<__VA_ARGS__>>(q);                           \
 	}
 
-#define SKINNY_TYPES(name, ...)                                                \
-	SKINNY(name, __VA_ARGS__, A_NVFP4)                                     \
-	SKINNY(name##_f16, __VA_ARGS__, A_F16)                                 \
-	SKINNY(name##_bf16, __VA_ARGS__, A_BF16)
+/*
+ * The kernels for a type of A.  Experts have units of eight rows: with 16 all
+ * MoE problems that go here were slower.
+ */
+#define SKINNY_KERNELS(type, suffix)                                           \
+	SKINNY(8##suffix, 1, B_ALIGNED, type)                                  \
+	SKINNY(8_any##suffix, 1, B_ANY, type)                                  \
+	SKINNY(16##suffix, 2, B_ALIGNED, type)                                 \
+	SKINNY(16_any##suffix, 2, B_ANY, type)                                 \
+	SKINNY(experts_8##suffix, 1, B_EXPERTS, type)
 
 #endif

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sm90_skinny_f16.cu - skinny.cuh on Hopper, A of fp16. */
+#define NIB_ARCH sm90
+#include "skinny.cuh"
+
+SKINNY_KERNELS(A_F16, _f16)
