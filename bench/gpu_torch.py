@@ -87,9 +87,8 @@ def fp8_baseline(torch, shape, sets):
     return products(multiply, made)
 
 
-def humming_baseline(torch, shape, sets):
-    """Weights of its own, so its results are not compared; a group's products
-    are experts."""
+def humming_layer(torch, shape):
+    """A function of x and an expert layout; weights are its own."""
     from humming.config import GemmType
     from humming.layer import HummingLayer
     from humming.tune import get_heuristics_config
@@ -97,33 +96,36 @@ def humming_baseline(torch, shape, sets):
     grouped = len(shape.ms) > 1
     kind = GemmType.GROUPED_CONTIGUOUS if grouped else GemmType.DENSE
 
-    def layer_call(o):
-        layer = HummingLayer(
-            shape_n=shape.n * shape.products, shape_k=shape.k,
-            num_experts=len(shape.ms) if grouped else 0,
-            weight_config={"dtype": "float4e2m1", "group_size": 16,
-                           "scale_dtype": "float8e4m3",
-                           "has_zero_point": False,
-                           "is_fp_zero_point": False},
-            input_config={"dtype": "float16", "group_size": 0},
-            torch_dtype=torch.float16).to("cuda:0")
-        for p in layer.parameters():
-            p.data.view(torch.uint8).fill_(0x38)
-        layer.transform()
-        tuning = get_heuristics_config(
-            meta=layer.humming_metas[""], use_f16_accum=False,
-            use_m_major_input_scale=False, gemm_type=kind)
-        x = torch.cat(o.activations(FP16))
-        compute = json.dumps({"use_f16_accum": False,
-                              "use_m_major_input_scale": False,
-                              "gemm_type": kind.value})
-        return lambda: layer(
-            inputs=x, input_scale=None, sorted_ids=None, expert_ids=None,
-            num_tokens_padded=None,
-            expert_layout=o.offsets if grouped else None, valid_shape_m=0,
-            compute_config=compute, tuning_config=tuning, top_k=1)
+    layer = HummingLayer(
+        shape_n=shape.n * shape.products, shape_k=shape.k,
+        num_experts=len(shape.ms) if grouped else 0,
+        weight_config={"dtype": "float4e2m1", "group_size": 16,
+                       "scale_dtype": "float8e4m3", "has_zero_point": False,
+                       "is_fp_zero_point": False},
+        input_config={"dtype": "float16", "group_size": 0},
+        torch_dtype=torch.float16).to("cuda:0")
+    for p in layer.parameters():
+        p.data.view(torch.uint8).fill_(0x38)
+    layer.transform()
+    tuning = get_heuristics_config(
+        meta=layer.humming_metas[""], use_f16_accum=False,
+        use_m_major_input_scale=False, gemm_type=kind)
+    compute = json.dumps({"use_f16_accum": False,
+                          "use_m_major_input_scale": False,
+                          "gemm_type": kind.value})
+    return lambda x, offsets=None: layer(
+        inputs=x, input_scale=None, sorted_ids=None, expert_ids=None,
+        num_tokens_padded=None, expert_layout=offsets, valid_shape_m=0,
+        compute_config=compute, tuning_config=tuning, top_k=1)
 
-    return Baseline([layer_call(o) for o in sets])
+
+def humming_baseline(torch, shape, sets):
+    """Its results are not compared; a group's products are experts."""
+    def call(o):
+        layer, x = humming_layer(torch, shape), torch.cat(o.activations(FP16))
+        return lambda: layer(x, o.offsets if len(shape.ms) > 1 else None)
+
+    return Baseline([call(o) for o in sets])
 
 
 def baselines_of(shape):

@@ -171,6 +171,20 @@ class Printed(unittest.TestCase):
         self.assertEqual(other[-4:], ["24.0", "1.50", "1.0e-04", "yes"])
 
 
+class Chain(unittest.TestCase):
+    def test_needs_torch_and_a_gpu(self):
+        """It has nothing to say without them, and says which is missing."""
+        process = subprocess.run(
+            [sys.executable, os.path.join(SOURCE, "bench", "gpu_chain.py")],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=300)
+        if process.returncode == 0:
+            self.assertIn("layers, us a layer", process.stdout)
+        else:
+            self.assertRegex(process.stderr,
+                             "^gpu_chain.py: torch (is not installed|finds no GPU)")
+
+
 class Table(NibTest):
     ROWS = [row("M2", OURS, 12e-6, fraction_of_limit=0.75, ok=True),
             row("M2", OURS, 16e-6, fraction_of_limit=0.5, ok=True,
