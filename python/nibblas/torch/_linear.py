@@ -43,6 +43,17 @@ def _must_quantize(weight):
         return False
 
 
+def restore_types(module, kept):
+    """Gives the buffers of a module their types back after _apply(): half() and
+    to(bfloat16) are meant for floats that are kept as such.
+
+    kept  the buffers from before"""
+    for name, old in kept.items():
+        moved = module._buffers[name]
+        if old is not None and moved.dtype != old.dtype:
+            module._buffers[name] = old.to(moved.device)
+
+
 class Linear(nn.Module):
     """y = x * W^T + bias with W in NVFP4, kept as ModelOpt stores it, so that its
     checkpoints load:
@@ -205,15 +216,9 @@ class Linear(nn.Module):
                 f"activations={self.activations!r}")
 
     def _apply(self, fn, recurse=True):
-        # half() and to(bfloat16) are meant for floats that are kept as such.
-        kept = {name: getattr(self, name) for name in
-                ("weight_scale", "weight_scale_2", "input_scale")}
-        types = {name: tensor.dtype for name, tensor in kept.items()}
+        kept = dict(self._buffers)
         super()._apply(fn, recurse)
-        for name, dtype in types.items():
-            moved = getattr(self, name)
-            if moved.dtype != dtype:
-                setattr(self, name, kept[name].to(moved.device))
+        restore_types(self, kept)
         # Not packed now: after to_empty() there is nothing in them yet.
         self._packed.forget()
         self._must_quantize = _must_quantize(self.weight)

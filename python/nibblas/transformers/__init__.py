@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVFP4 models in transformers: directories of ModelOpt and compressed-tensors, run
+as they are.
+
+    import nibblas.transformers as nt
+    model = nt.from_pretrained("model-NVFP4")
+    print(nt.report(model))
+
+or register() once, and then transformers' own from_pretrained().  The layers are
+nibblas.torch's; experts run by transformers' registry of experts' implementations.
+Needs transformers 5.12 or later."""
+
+import json
+from typing import Any
+
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+from transformers.quantizers.auto import (AUTO_QUANTIZATION_CONFIG_MAPPING,
+                                          AUTO_QUANTIZER_MAPPING)
+from transformers.utils import cached_file
+
+from nibblas._library import ArgumentError, FileError
+from nibblas._numpy import ActivationsName
+from nibblas._views import ACTIVATIONS, choose
+from nibblas.transformers._config import METHOD, Config, is_ours
+from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
+from nibblas.transformers._quantizer import Quantizer
+from nibblas.transformers._report import Report, Row, describe
+
+__all__ = ["Report", "Row", "from_pretrained", "register", "report"]
+
+AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = Config
+AUTO_QUANTIZER_MAPPING[METHOD] = Quantizer
+ALL_EXPERTS_FUNCTIONS.register(IMPLEMENTATION, experts_forward)
+_HUB = ("cache_dir", "force_download", "local_files_only", "proxies", "revision",
+        "subfolder", "token", "trust_remote_code")
+
+
+def _quantization_of(path, config, hub):
+    """The quantization_config of a model: config.json's, or hf_quant_config.json."""
+    for one in (config, config.get_text_config(decoder=True)):
+        found = getattr(one, "quantization_config", None)
+        if found is not None:
+            return found if isinstance(found, dict) else found.to_dict()
+    hub.pop("trust_remote_code", None)
+    older = cached_file(path, "hf_quant_config.json", **hub,
+                        _raise_exceptions_for_missing_entries=False)
+    if older is None:
+        raise FileError(f"{path}: has no quantization_config in config.json, and no "
+                        "hf_quant_config.json: it is not a quantised model", "path")
+    with open(older, encoding="utf-8") as file:
+        return {"quant_method": "modelopt", **json.load(file)}
+
+
+def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
+                    cls: Any = AutoModelForCausalLM, **named: Any) -> Any:
+    """Loads an NVFP4 model of ModelOpt or compressed-tensors.
+
+    path         a directory, or a name on the hub
+    activations  how x takes part in every layer, as in nibblas.torch.Linear; None: as
+                 the checkpoint says
+    cls          the class to load, or an AutoModel class
+    named        go to cls.from_pretrained(); config may be among them
+
+    Returns a model of transformers.  Raises FileError for what the checkpoint has and
+    nibblas does not understand, with the file, the layer and the rule."""
+    if activations is not None:
+        choose("activations", activations, ACTIVATIONS)
+    hub = {key: value for key, value in named.items() if key in _HUB}
+    config = named.pop("config", None) or AutoConfig.from_pretrained(path, **hub)
+    found = _quantization_of(path, config, hub)
+    if not is_ours(found):
+        raise ArgumentError(f"path = {path}: its quantization_config, of format "
+                            f"{found.get('format')}, has no NVFP4 layers", "path")
+    # The dictionary says who loads it; Config writes it back without the two keys.
+    config.quantization_config = {"quant_method": METHOD, "nibblas_source": found,
+                                  "nibblas_activations": activations}
+    return cls.from_pretrained(path, config=config, **named)
+
+
+def register(activations: "ActivationsName | None" = None) -> None:
+    """Makes transformers' own from_pretrained() load NVFP4 models by nibblas: those of
+    quant_method "modelopt", and those of "compressed-tensors" that have NVFP4 layers;
+    others of compressed-tensors are loaded as before.
+
+    activations  as in from_pretrained(), for all models that are loaded so"""
+    if activations is not None:
+        choose("activations", activations, ACTIVATIONS)
+    Config.default_activations = activations
+    mapping = AUTO_QUANTIZATION_CONFIG_MAPPING
+    for method in ("modelopt", "compressed-tensors"):
+        previous = mapping.get(method)
+        if previous is Config or getattr(previous, "is_nibblas", False):
+            continue
+        mapping[method] = Config if previous is None else _either(previous)
+
+
+def _either(previous):
+    """A configuration class that makes Config for NVFP4 models, and `previous` for
+    others."""
+    class Either(previous):
+        is_nibblas = True
+
+        @classmethod
+        def from_dict(cls, config_dict, *args, **named):
+            chosen = Config if is_ours(config_dict) else previous
+            return chosen.from_dict(config_dict, *args, **named)
+
+    Either.__name__ = Either.__qualname__ = previous.__name__
+    return Either
+
+
+def report(model: Any) -> Report:
+    """Returns what became of each linear layer and each stack of experts of a model:
+    W4A4, W4A8, W4A16, FP8, or left as it is, and why."""
+    quantizer = getattr(model, "hf_quantizer", None)
+    if not isinstance(quantizer, Quantizer):
+        return Report(describe(None, model))
+    return Report(describe(quantizer, model), tuple(quantizer.cache),
+                  tuple(quantizer.plan.absent))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_config.py - what the configuration of a quantised model says: ModelOpt's
+(quantization_config of config.json, or hf_quant_config.json) and compressed-tensors'.
+The tensors say which layers are quantised; the configuration says what is done to the
+activations, and which layers were left on purpose."""
+
+import re
+
+from transformers.utils.quantization_config import QuantizationConfigMixin
+
+from nibblas._library import FileError
+from nibblas._views import ACTIVATIONS, choose
+
+METHOD = "nibblas"
+PACKED = "nvfp4-pack-quantized"
+# ModelOpt's algorithms, and whether activations stay as they are.  AWQ: where its
+# scales of x are still in the files they are refused by name.
+ALGORITHMS = {"NVFP4": False, "NVFP4_AWQ": False, "W4A16_NVFP4": True,
+              "NVFP4_W4A16": True, "FP8": True, "MIXED_PRECISION": False}
+
+
+def _matches(name, rule):
+    """Whether a name of a module, or of one that it is in, fits a rule of an ignore
+    list: a name, a glob of ModelOpt's, or "re:" with a regular expression."""
+    if rule.startswith("re:"):
+        return re.match(rule[3:], name) is not None
+    pattern = re.escape(rule).replace(r"\*", ".*")
+    return re.match(pattern + r"(\.|$)", name) is not None
+
+
+def is_ours(source):
+    """Whether nibblas loads models of this quantization_config: all of ModelOpt's,
+    and compressed-tensors' that have NVFP4 layers."""
+    if source.get("quant_method") != "compressed-tensors":
+        return True
+    groups = source.get("config_groups") or {}
+    formats = [source.get("format")] + [
+        one.get("format") for one in groups.values() if isinstance(one, dict)]
+    return PACKED in formats
+
+
+class Config(QuantizationConfigMixin):
+    """A quantization_config, kept as it is and written back so.
+
+    activations  "dense", "int8" or "nvfp4" for all layers; None: as the checkpoint
+                 says"""
+
+    # The default of models that are loaded by their quant_method's name.
+    default_activations = None
+
+    def __init__(self, activations=None, **source):
+        self.quant_method = METHOD
+        self.source = source
+        self.activations = activations or self.default_activations
+        if self.activations is not None:
+            choose("activations", self.activations, ACTIVATIONS)
+        inner = source.get("quantization") or source
+        self.groups = inner.get("config_groups") or {}
+        self.layers = inner.get("quantized_layers") or {}
+        self.algorithm = inner.get("quant_algo")
+        self.ignored = list(inner.get("ignore") or []) + list(
+            inner.get("exclude_modules") or [])
+        for name in {self.algorithm} | {
+                one.get("quant_algo") for one in self.layers.values()}:
+            if name is not None and name not in ALGORITHMS:
+                raise FileError(f"quant_algo = {name}: nibblas runs "
+                                f"{', '.join(ALGORITHMS)}", "quant_algo")
+
+    @classmethod
+    def from_dict(cls, config_dict, return_unused_kwargs=False, **kwargs):
+        source = config_dict.get("nibblas_source", config_dict)
+        made = cls(config_dict.get("nibblas_activations"), **source)
+        return (made, kwargs) if return_unused_kwargs else made
+
+    def to_dict(self):
+        return dict(self.source)
+
+    def to_diff_dict(self):
+        return self.to_dict()
+
+    def get_loading_attributes(self):
+        return {}
+
+    def ignores(self, name):
+        """Whether the list of layers to leave alone has a module."""
+        return any(_matches(name, rule) for rule in self.ignored)
+
+    def _group(self, name):
+        """The config group of a linear layer, or None."""
+        for group in self.groups.values():
+            for target in group.get("targets") or ():
+                if target == "Linear" or _matches(name, target):
+                    return group
+        return None
+
+    def is_weight_only(self, name, has_input_scale):
+        """Whether the checkpoint leaves the activations of a layer as they are."""
+        algorithm = self.layers.get(name, {}).get("quant_algo", self.algorithm)
+        if algorithm in ALGORITHMS and algorithm != "MIXED_PRECISION":
+            return ALGORITHMS[algorithm]
+        group = self._group(name)
+        if group is not None:
+            return not group.get("input_activations")
+        return not has_input_scale
+
+    def activations_of(self, name, has_input_scale):
+        """How x takes part in a layer: a value of nibblas.torch.Linear's
+        activations."""
+        if self.activations is not None:
+            return self.activations
+        return None if self.is_weight_only(name, has_input_scale) else "nvfp4"

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_experts.py - the experts of a mixture of experts (MoE) with NVFP4 weights.  The
+module stays the model's own; its parameters become codes and scales, and transformers
+calls experts_forward() by its registry of experts' implementations.  Routing stays the
+model's."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+from nibblas._library import FileError, UnsupportedError
+from nibblas.torch._linear import _must_quantize
+from nibblas.transformers._linear import TYPES, factor
+
+IMPLEMENTATION = "nibblas"
+
+
+class Projection(NamedTuple):
+    """One stack of an experts' module, by the names of the module's parameters.
+
+    factors, inputs  one name, or one for the gate and one for the other half of rows;
+                     no inputs where the checkpoint has none
+    transposed       stored as [experts, K, rows]; turned when it is loaded, and turned
+                     back when it is saved"""
+
+    codes: str
+    scales: str
+    factors: tuple
+    inputs: tuple
+    is_divisor: bool
+    transposed: bool
+
+    def names(self):
+        return self.codes, self.scales, *self.factors, *self.inputs
+
+
+class Stacks(NamedTuple):
+    """The attribute `nibblas` of an experts' module; first is gate and up, or up
+    alone."""
+
+    first: Projection
+    down: Projection
+    activations: str | None
+
+    def __iter__(self):
+        return iter((self.first, self.down))
+
+
+def is_experts(module):
+    """Whether a module dispatches by transformers' registry of implementations."""
+    return hasattr(module, "is_concatenated") and hasattr(module, "down_proj")
+
+
+def add_parameters(module, shapes):
+    """Gives a module parameters on the meta device; shapes: {name: (shape, type of
+    safetensors)}."""
+    for name, (shape, dtype) in shapes.items():
+        module._parameters.pop(name, None)
+        module.register_parameter(name, nn.Parameter(
+            torch.empty(shape, dtype=TYPES[dtype], device="meta"),
+            requires_grad=False))
+
+
+def _save_transposed(module, state, prefix, _metadata):
+    for one in module.nibblas:
+        for name in (one.codes, one.scales) if one.transposed else ():
+            if prefix + name in state:
+                state[prefix + name] = state[prefix + name].transpose(
+                    1, 2).contiguous()
+
+
+def finish(name, module):
+    """Makes an experts' module ready, when its tensors are there."""
+    for one in module.nibblas:
+        for part in one.names():
+            value = getattr(module, part).detach()
+            if type(value) is not torch.Tensor:
+                raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads "
+                                       "whole experts alone")
+            if one.transposed and part in (one.codes, one.scales):
+                value = value.transpose(1, 2).contiguous()
+            setattr(module, part, nn.Parameter(value, requires_grad=False))
+        codes, scales = getattr(module, one.codes), getattr(module, one.scales)
+        if codes.shape[:2] != scales.shape[:2]:
+            raise FileError(f"{name}.{one.scales}: {list(scales.shape)}: must be of "
+                            f"as many experts and rows as {list(codes.shape)}", name)
+    if any(one.transposed for one in module.nibblas):
+        module.register_state_dict_post_hook(_save_transposed)
+
+
+def _factors(module, names, is_divisor, experts):
+    """[experts] for each name; one scalar may stand for all experts."""
+    return [factor(getattr(module, name), is_divisor).reshape(-1).expand(experts)
+            for name in names]
+
+
+class _Rows(NamedTuple):
+    """x sorted by expert: as it is, or quantised (scales, and the factor)."""
+
+    data: torch.Tensor
+    scales: torch.Tensor | None
+    factor: torch.Tensor | None
+    activations: str | None
+
+
+def _prepare(module, one, x, at, activations):
+    """Rows `at` of x; NVFP4 is made once a row, however many experts it goes to, with
+    the largest input scale of the layer."""
+    if activations != "nvfp4":
+        return _Rows(x if at is None else x[at], None, None, activations)
+    scale = None
+    if one.inputs:
+        scale = torch.stack(_factors(module, one.inputs, one.is_divisor,
+                                     module.num_experts)).amax()
+    codes, scales, scale = torch.ops.nibblas.quantize(
+        x, scale, "linear", "modelopt", x.is_cuda)
+    scales = scales.view(torch.uint8)
+    if at is not None:
+        codes, scales = codes[at], scales[at]
+    return _Rows(codes, scales, scale, None)
+
+
+def _multiply(module, one, rows, offsets, dtype, is_silu=False):
+    """The product of each expert's rows; is_silu: silu(gate) * up of it."""
+    codes, scales = getattr(module, one.codes), getattr(module, one.scales)
+    factors = _factors(module, one.factors, one.is_divisor, codes.shape[0])
+    if rows.factor is not None:
+        factors = [x * rows.factor for x in factors]
+    if is_silu and len(factors) == 1:
+        factors = factors * 2
+    factors = [x.contiguous() for x in factors]
+    parts = list(zip(codes.chunk(len(factors), 1), scales.chunk(len(factors), 1),
+                     factors))
+    common = dtype, "linear", "linear", rows.activations
+    ops = torch.ops.nibblas
+    if is_silu:
+        (gate, gate_scales, alpha), (up, up_scales, alpha2) = parts
+        return ops.moe_dual_gemm(rows.data, rows.scales, gate, gate_scales, up,
+                                 up_scales, offsets, None, alpha, alpha2, *common)
+    made = [ops.moe_gemm(rows.data, rows.scales, b, b_scales, offsets, None, alpha,
+                         *common) for b, b_scales, alpha in parts]
+    return made[0] if len(made) == 1 else torch.cat(made, -1)
+
+
+def _is_plain_swiglu(module):
+    """Whether silu(gate) * up is all that stands between the two products."""
+    gate = getattr(type(module), "_apply_gate", None)
+    return (module.has_gate and module.is_concatenated and not module.has_bias
+            and getattr(gate, "__name__", "") == "_default_apply_gate"
+            and isinstance(module.act_fn, nn.SiLU))
+
+
+def _activations(module):
+    wanted = module.nibblas.activations
+    if wanted is None and _must_quantize(getattr(module, module.nibblas.down.codes)):
+        return "nvfp4"
+    return wanted
+
+
+def experts_forward(self: nn.Module, hidden_states: torch.Tensor,
+                    top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+                    ) -> torch.Tensor:
+    """All experts of a layer: rows sorted by expert, two products, and each token's
+    results added in the order of its choices, in float32.  Indices of num_experts and
+    more, other processes', count as 0."""
+    if not hasattr(self, "nibblas"):
+        # A layer of the same model that was left alone.
+        return ALL_EXPERTS_FUNCTIONS["grouped_mm"](
+            self, hidden_states, top_k_index, top_k_weights)
+    experts, choices = self.num_experts, top_k_index.shape[1]
+    chosen = top_k_index.reshape(-1)
+    chosen, order = torch.sort(chosen.clamp(max=experts), stable=True)
+    offsets = torch.searchsorted(chosen, torch.arange(
+        experts + 1, device=chosen.device, dtype=chosen.dtype), out_int32=True)
+    stacks, activations = self.nibblas, _activations(self)
+    # The row of bias; for other processes' indices any.
+    own = chosen.clamp(max=experts - 1)
+    rows = _prepare(self, stacks.first, hidden_states, order // choices, activations)
+    swiglu = _is_plain_swiglu(self)
+    middle = _multiply(self, stacks.first, rows, offsets, hidden_states.dtype, swiglu)
+    if self.has_bias:
+        middle = middle + getattr(self, stacks.first.codes + "_bias")[own]
+    if self.has_gate and not swiglu:
+        middle = self._apply_gate(middle)
+    elif not self.has_gate:
+        middle = self.act_fn(middle)
+    rows = _prepare(self, stacks.down, middle, None, activations)
+    y = _multiply(self, stacks.down, rows, offsets, torch.float32)
+    if self.has_bias:
+        y = y + self.down_proj_bias[own].float()
+    y = torch.where((chosen < experts)[:, None], y, 0)
+    back = torch.empty_like(order)
+    back[order] = torch.arange(len(order), device=order.device)
+    y = y[back].view(-1, choices, y.shape[-1])
+    y = (y * top_k_weights.float()[..., None]).sum(1)
+    return y.to(hidden_states.dtype)
+
+
+class Llama4Experts(nn.Module):
+    """Llama 4's experts, each of which gets all tokens, scaled by the router."""
+
+    def __init__(self, old):
+        super().__init__()
+        self.num_experts, self.act_fn = old.num_experts, old.act_fn
+        self.hidden_size = old.hidden_size
+
+    def forward(self, hidden_states):
+        experts = self.num_experts
+        x = hidden_states.reshape(-1, self.hidden_size)
+        offsets = torch.arange(experts + 1, device=x.device,
+                               dtype=torch.int32) * (x.shape[0] // experts)
+        stacks, activations = self.nibblas, _activations(self)
+        rows = _prepare(self, stacks.first, x, None, activations)
+        gate, up = _multiply(self, stacks.first, rows, offsets, x.dtype).chunk(2, -1)
+        rows = _prepare(self, stacks.down, up * self.act_fn(gate), None, activations)
+        return _multiply(self, stacks.down, rows, offsets, x.dtype)

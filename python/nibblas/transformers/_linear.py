@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_linear.py - linear layers whose tensors have the names of the checkpoint that they
+come from, so that transformers loads and saves them without renaming."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from nibblas.torch import Linear
+from nibblas.torch._linear import restore_types
+from nibblas.transformers._formats import COMPRESSED
+
+TYPES = {"U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32,
+         "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+def factor(stored, is_divisor):
+    """A global scale as a factor, from a tensor of a checkpoint."""
+    return 1 / stored.float() if is_divisor else stored.float()
+
+
+def _empty(stored):
+    return torch.empty(stored.shape, dtype=TYPES[stored.dtype], device="meta")
+
+
+class CheckpointLinear(Linear):
+    """A Linear that is filled tensor by tensor under the names of its checkpoint, and
+    then made ready by finish().  compressed-tensors' divisors stay in state_dict();
+    weight_scale_2 and input_scale are made of them.
+
+    old          the torch.nn.Linear whose place it takes, on the meta device
+    layer        the tensors of the checkpoint, a _formats.Layer
+    activations  as in Linear"""
+
+    def __init__(self, old, layer, activations):
+        super().__init__(old.in_features, old.out_features, old.bias is not None,
+                         "meta", old.weight.dtype, activations)
+        self.format = layer.format
+        self.has_input = layer.input is not None
+        parts = [layer.factor] + [layer.input] * self.has_input
+        if self.format is COMPRESSED:
+            self.register_buffer("weight_packed", _empty(layer.values))
+            self.register_buffer("weight", self.weight[:0], persistent=False)
+            self._non_persistent_buffers_set |= {"weight_scale_2", "input_scale"}
+        elif not self.has_input:
+            self._non_persistent_buffers_set.add("input_scale")
+        for one in parts:
+            self.register_buffer(one.name[len(layer.name) + 1:], _empty(one))
+
+    def finish(self):
+        """Makes the layer ready, when its tensors are there; packs it on a CPU."""
+        form = self.format
+        if "weight_packed" in self._buffers:
+            self.register_buffer("weight", self._buffers.pop("weight_packed"))
+        self.input_scale = torch.zeros((), device=self.weight.device)
+        for name, source in (("weight_scale_2", form.factor),
+                             ("input_scale", form.input))[:1 + self.has_input]:
+            stored = self._buffers[source[1:]]
+            setattr(self, name, factor(stored, form.is_divisor).reshape(()))
+        if self.bias is not None:
+            self.bias.requires_grad_(False)
+        self.pack()
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.format is COMPRESSED and prefix + "weight" in destination:
+            destination[prefix + "weight_packed"] = destination.pop(
+                prefix + "weight")
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        if self.format is COMPRESSED and prefix + "weight_packed" in state_dict:
+            state_dict[prefix + "weight"] = state_dict.pop(prefix + "weight_packed")
+        nn.Module._load_from_state_dict(self, state_dict, prefix, *args)
+        self.finish()
+
+
+class Fp8Linear(nn.Module):
+    """A linear layer with weights in FP8 (e4m3) and one scale, or one for each row;
+    x takes part as it is (W8A16).  The weights are exact in x's type, and the scale
+    is applied to the result."""
+
+    def __init__(self, old, layer):
+        super().__init__()
+        self.in_features, self.out_features = old.in_features, old.out_features
+        parts = [layer.values, layer.scales] + [layer.input] * bool(layer.input)
+        for one in parts:
+            self.register_buffer(one.name[len(layer.name) + 1:], _empty(one))
+        self.bias = old.bias
+
+    def finish(self):
+        """Makes the layer ready, when its tensors are there."""
+        if self.bias is not None:
+            self.bias.requires_grad_(False)
+
+    def _apply(self, fn, recurse=True):
+        kept = dict(self._buffers)
+        super()._apply(fn, recurse)
+        restore_types(self, kept)
+        return self
+
+    def forward(self, x):
+        y = F.linear(x, self.weight.to(x.dtype)) * self.weight_scale.float().reshape(-1)
+        if self.bias is not None:
+            y = y + self.bias
+        return y.to(x.dtype)
+
+    def extra_repr(self):
+        return f"in_features={self.in_features}, out_features={self.out_features}"

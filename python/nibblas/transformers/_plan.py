@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_plan.py - where the tensors of a checkpoint go in a model of transformers: which
+linear layers and experts become NVFP4, which stay, and what is refused.  The names are
+matched by transformers' own renamings and converters."""
+
+import re
+from typing import NamedTuple
+
+from torch import nn
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import (WeightConverter, WeightRenaming,
+                                             rename_source_key)
+
+from nibblas._library import FileError, UnsupportedError
+from nibblas.transformers import _formats as formats
+
+
+class Part(NamedTuple):
+    """One of the sources of an expert stack.  pattern: the converter's; layers: of
+    all experts in their order."""
+
+    pattern: str
+    layers: list
+
+
+class Plan(NamedTuple):
+    """What a checkpoint is for a model.
+
+    linears  {module: Layer}
+    stacks   {experts' module: {"gate_up_proj": [Part, Part] or [Layer], ...}}
+    absent   layers of the checkpoint that the model has no use for
+    plain    {module: (dtype, file)} of linear layers that stay"""
+
+    linears: dict
+    stacks: dict
+    absent: list
+    plain: dict
+
+
+class _Names:
+    """transformers' names for those of a checkpoint."""
+
+    def __init__(self, model):
+        conversions = get_model_conversion_mapping(model)
+        self.renamings = [x for x in conversions if isinstance(x, WeightRenaming)]
+        self.converters = [x for x in conversions if isinstance(x, WeightConverter)]
+        self.prefix, self.state = model.base_model_prefix, model.state_dict()
+
+    def find(self, name):
+        """(name in the model, the source pattern of the converter or None)."""
+        renamed, pattern = rename_source_key(
+            name, self.renamings, self.converters, self.prefix, self.state)
+        if renamed not in self.state and name in self.state:
+            return name, None
+        return renamed, pattern
+
+    def converter(self, pattern):
+        return next(x for x in self.converters if pattern in x.source_patterns)
+
+    def targets(self, name):
+        """All names in the model that a tensor is for."""
+        renamed, pattern = self.find(name)
+        if pattern is None:
+            return [renamed]
+        first, *others = self.converter(pattern).target_patterns
+        return [renamed] + [renamed.replace(first, one) for one in others]
+
+
+def _is_ignored(model, name):
+    """Whether the model's class says that it has no use for a tensor."""
+    patterns = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
+    return any(re.search(one, name) for one in patterns)
+
+
+def _check_linear(name, linear, layer):
+    stored, rows, k = layer.values, linear.out_features, linear.in_features
+    want = [rows, k] if layer.format is formats.FP8 else [rows, k // 2]
+    if k % 16 and layer.format is not formats.FP8:
+        stored.fail(f"the model's {name} has in_features = {k}: must be a multiple "
+                    "of 16")
+    if list(stored.shape) != want:
+        stored.fail(f"must be {want}, because the model's {name} has out_features = "
+                    f"{rows}, in_features = {k}")
+    for one in (layer.factor, layer.input):
+        if one is not None and _numel(one) != 1:
+            one.fail("must be one number")
+    if layer.format is formats.FP8 and _numel(layer.scales) not in (1, rows):
+        layer.scales.fail(f"must be one scale, or {rows}, one for each row; scales of "
+                          "blocks are not supported")
+
+
+def _numel(stored):
+    count = 1
+    for n in stored.shape:
+        count *= n
+    return count
+
+
+def _place_linear(plan, model, name, layer):
+    """name: of the module."""
+    module = model.get_submodule(name)
+    if type(module) is not nn.Linear:
+        layer.values.fail(f"the model's {name} is a {type(module).__name__}; quantised "
+                          "layers must be torch.nn.Linear")
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    if name + ".weight" in tied:
+        layer.values.fail(f"config.json ties {name}.weight to "
+                          f"{tied[name + '.weight']}; a quantised layer has weights "
+                          "of its own")
+    _check_linear(name, module, layer)
+    plan.linears[name] = layer
+
+
+def _expert(name):
+    """The number of the expert in the name of a layer."""
+    return [int(x) for x in re.findall(r"\.(\d+)(?=\.)", name + ".")]
+
+
+def _place_expert(plan, found, target, pattern, layer):
+    converter = found.converter(pattern)
+    module, _, leaf = target.rpartition(".")
+    sources = converter.source_patterns
+    operations = {type(x).__name__ for x in converter.operations}
+    if (operations - {"MergeModulelist", "Concatenate"} or layer.format is formats.FP8
+            or not all("experts.*." in x and x.endswith(".weight") for x in sources)):
+        layer.values.fail(f"transformers makes {target} of it by "
+                          f"{sorted(operations)}, which nibblas does not do to "
+                          f"{layer.format.name}")
+    parts = plan.stacks.setdefault(module, {}).setdefault(
+        leaf, [Part(x, []) for x in sources])
+    parts[sources.index(pattern)].layers.append(layer)
+
+
+def _check_parts(module, leaf, parts, want):
+    """The experts of a stack [E, rows, K], each of which is a layer of its own."""
+    experts, rows, k = want
+    alike = parts[0].layers[0] if parts[0].layers else None
+    for part in parts:
+        part.layers.sort(key=lambda x: _expert(x.name))
+        if alike is None or len(part.layers) != experts:
+            some = (part.layers or parts[-1].layers)[0].values
+            some.fail(f"{module}.{leaf} needs {part.pattern} of {experts} experts; the "
+                      f"files have {len(part.layers)}")
+        for one in part.layers:
+            shape = [rows // len(parts), k // 2]
+            if list(one.values.shape) != shape:
+                one.values.fail(f"must be {shape}, because the model's {module}.{leaf} "
+                                f"is {list(want)}")
+            if (one.format is not alike.format or one.factor.shape != alike.factor.shape
+                    or bool(one.input) != bool(alike.input)):
+                one.values.fail(f"is not stored as {alike.name} is: experts of one "
+                                "layer must be alike")
+
+
+def _check_stack(layer, want):
+    """A stack that is stored as one, [E, K/2, rows]; the model's is [E, K, rows]."""
+    experts, k, rows = want
+    if list(layer.values.shape) != [experts, k // 2, rows]:
+        layer.values.fail(f"must be {[experts, k // 2, rows]}, because the model's is "
+                          f"{list(want)}")
+    for one in (layer.factor, layer.input):
+        if one is not None and _numel(one) not in (1, experts):
+            one.fail(f"must be one number, or {experts}, one for each expert")
+
+
+def _check_stacks(plan, model):
+    for name, stacks in plan.stacks.items():
+        module = model.get_submodule(name)
+        if getattr(module, "has_post_expert_norm", False):
+            raise UnsupportedError(f"{name}: experts with a norm behind each are not "
+                                   "supported", name)
+        leaves = [x for x in ("gate_up_proj", "up_proj", "down_proj")
+                  if getattr(module, x, None) is not None]
+        for leaf in leaves:
+            if leaf not in stacks:
+                raise FileError(f"{name}.{leaf}: is not quantised, but other weights "
+                                "of these experts are", name)
+            want = tuple(getattr(module, leaf).shape)
+            one = stacks[leaf][0]
+            if isinstance(one, formats.Layer):
+                _check_stack(one, want)
+            else:
+                _check_parts(name, leaf, stacks[leaf], want)
+
+
+def _check_missing(model, found, tensors):
+    """Refuses a checkpoint without all weights of a model: transformers would make
+    the missing ones up."""
+    given = {target for name in tensors for target in found.targets(name)}
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    allowed = getattr(model, "_keys_to_ignore_on_load_missing", None) or ()
+    for name in found.state:
+        if name not in given and name not in tied and tied.get(name) is None and (
+                not any(re.search(x, name) for x in allowed)):
+            some = next(iter(tensors.values()))
+            raise FileError(f"{some.file}: {name}: is in no file of the checkpoint, and "
+                            f"{type(model).__name__} needs it", name)
+
+
+def make(model, tensors):
+    """The plan of a checkpoint, tensors of _formats.read(), for a model on the meta
+    device."""
+    plan, found = Plan({}, {}, [], {}), _Names(model)
+    quantised = formats.layers(tensors)
+    modules = dict(model.named_modules())
+    plainly = {}
+    for name, one in tensors.items():
+        stem, _, leaf = name.rpartition(".")
+        layer = quantised.get(stem)
+        if layer is None or leaf == "bias":
+            plainly[name] = one
+    for layer in quantised.values():
+        stack = layer.format is formats.STACK
+        name = layer.name if stack else layer.name + ".weight"
+        target, pattern = found.find(name)
+        module = target.rpartition(".")[0]
+        plainly[name] = layer.values
+        if pattern is not None and target in found.state:
+            _place_expert(plan, found, target, pattern, layer)
+        elif stack and target in found.state:
+            plan.stacks.setdefault(module, {})[target.rpartition(".")[2]] = [layer]
+        elif target in found.state and module in modules:
+            _place_linear(plan, model, module, layer)
+        elif _is_ignored(model, target):
+            plan.absent.append(layer.name)
+        else:
+            layer.values.fail(f"{type(model).__name__} of transformers has no {target}")
+    _check_stacks(plan, model)
+    _check_missing(model, found, plainly)
+    for name, one in plainly.items():
+        module = found.find(name)[0].removesuffix(".weight")
+        if type(modules.get(module)) is nn.Linear and module not in plan.linears:
+            plan.plain[module] = one.dtype, one.file
+    return plan

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_quantizer.py - transformers' hooks: before the weights are loaded the model's layers
+change places with nibblas', its converters learn the names of scales, and when the
+weights are there the layers are made ready."""
+
+import torch
+from transformers.core_model_loading import (Concatenate, MergeModulelist,
+                                             WeightConverter)
+from transformers.quantizers import HfQuantizer
+from transformers.quantizers.base import SequentialLlama4TextExperts
+
+from nibblas._library import FileError, UnsupportedError
+from nibblas.transformers import _experts, _formats as formats, _plan
+from nibblas.transformers._linear import CheckpointLinear, Fp8Linear
+
+CACHE_PATTERN = r"\.[kv]_(scale|zero_point)$"
+
+
+def _linearise_llama4(model, tensors):
+    """Llama 4's experts one by one, as compressed-tensors stores them."""
+    for name, module in list(model.named_modules()):
+        if type(module).__name__ != "Llama4TextExperts":
+            continue
+        # Names may have another prefix in the files.
+        short = ".".join(name.split(".")[-3:]) + ".0."
+        if any(short in one for one in tensors):
+            parent, _, child = name.rpartition(".")
+            with torch.device("meta"):
+                new = SequentialLlama4TextExperts(model.config.get_text_config())
+            new.to(module.down_proj.dtype)
+            setattr(model.get_submodule(parent), child, new)
+
+
+def _projection(leaf, stored):
+    """(Projection, {parameter: (shape, type)}) of a stack; stored: [Layer], or a Part
+    for each source."""
+    if isinstance(stored[0], formats.Layer):
+        layer, = stored
+        one = _experts.Projection(
+            leaf, leaf + formats.STACK.scales, (leaf + formats.STACK.factor,),
+            (leaf + formats.STACK.input,) * bool(layer.input), False, True)
+        parts = [x for x in layer[2:] if x]
+        return one, {name: (x.shape, x.dtype) for name, x in zip(one.names(), parts)}
+    first = stored[0].layers[0]
+    roles = ["gate", "up"] if len(stored) == 2 else [leaf.removesuffix("_proj")]
+    experts = len(stored[0].layers)
+    # Prefixes, not suffixes: patterns of transformers 5.12 match the beginnings of names.
+    one = _experts.Projection(
+        leaf, "scale_" + leaf, tuple(f"factor_{x}_proj" for x in roles),
+        tuple(f"input_{x}_proj" for x in roles) if first.input else (),
+        first.format.is_divisor, False)
+
+    def stack(x):
+        rows, k = x.shape
+        return (experts, len(stored) * rows, k), x.dtype
+
+    shapes = {one.codes: stack(first.values), one.scales: stack(first.scales)}
+    for name in one.factors + one.inputs:
+        shapes[name] = (experts, *first.factor.shape), "F32"
+    return one, shapes
+
+
+def _converters(converter, form, has_input):
+    """How the tensors of a format become the parameters of _projection(); the longest
+    names come first, because transformers 5.12 matches the beginnings of names."""
+    sources = getattr(converter, "_original_source_patterns",
+                      converter.source_patterns)
+    target, = getattr(converter, "_original_target_patterns",
+                      converter.target_patterns)
+    stems = [x.removesuffix(".weight") for x in sources]
+    base, _, leaf = target.rpartition(".")
+    roles = ["gate", "up"] if len(stems) == 2 else [leaf.removesuffix("_proj")]
+    base = base + "." if base else ""
+
+    def made(sources, target, operations):
+        new = WeightConverter(sources, target, operations)
+        new.scope_prefix = converter.scope_prefix
+        new.base_model_prefix = converter.base_model_prefix
+        return new
+
+    def merge():
+        return [MergeModulelist(dim=0)] + [Concatenate(dim=1)] * (len(stems) > 1)
+
+    out = []
+    for stem, role in zip(stems, roles):
+        for suffix, name in ((form.factor, "factor"),
+                             (form.input, "input"))[:1 + has_input]:
+            out.append(made(stem + suffix, f"{base}{name}_{role}_proj",
+                            [MergeModulelist(dim=0)]))
+    out.append(made([x + form.scales for x in stems], f"{base}scale_{leaf}", merge()))
+    if form is not formats.MODELOPT:
+        out.append(made([x + form.values for x in stems], target, merge()))
+    return out
+
+
+class Quantizer(HfQuantizer):
+    """Puts NVFP4 layers into a model while transformers loads it."""
+
+    requires_calibration = True
+    is_trainable = False
+    is_compileable = True
+
+    def validate_environment(self, *_args, **_named):
+        pass
+
+    def is_serializable(self, *_args, **_named):
+        """Experts of which some layers are packed and some are not would be saved
+        under one name."""
+        return not self.is_mixed
+
+    def _convert_model_for_quantization(self, model):
+        pass
+
+    def _process_model_before_weight_loading(self, model, checkpoint_files=None,
+                                             **_named):
+        if not checkpoint_files:
+            raise UnsupportedError("checkpoint_files: none; nibblas loads models from "
+                                   "safetensors files", "checkpoint_files")
+        tensors = formats.read(checkpoint_files)
+        _linearise_llama4(model, tensors)
+        plan = self.plan = _plan.make(model, tensors)
+        self.cache = formats.cache_scales(tensors)
+        if not plan.linears and not plan.stacks:
+            raise FileError(f"{checkpoint_files[0]}: has no quantised layer, but the "
+                            "configuration says that the model is quantised", "path")
+        self.used = {}
+        for name, layer in plan.linears.items():
+            self._swap(model, name, layer)
+        for name, stacks in plan.stacks.items():
+            self._swap_experts(model, name, stacks)
+        packed = {x for x, _ in self.used.values()} == {formats.COMPRESSED}
+        whole = [name for name, module in model.named_modules()
+                 if _experts.is_experts(module) and not hasattr(module, "nibblas")]
+        self.is_mixed = bool(packed and whole)
+        if any(_experts.is_experts(model.get_submodule(x)) for x in plan.stacks):
+            model.set_experts_implementation(_experts.IMPLEMENTATION)
+        known = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
+        model._keys_to_ignore_on_load_unexpected = {*known, CACHE_PATTERN}
+
+    def _swap(self, model, name, layer):
+        parent, _, child = name.rpartition(".")
+        old = model.get_submodule(name)
+        if layer.format is formats.FP8:
+            new = Fp8Linear(old, layer)
+        else:
+            new = CheckpointLinear(old, layer, self.quantization_config.activations_of(
+                name, layer.input is not None))
+        setattr(model.get_submodule(parent), child, new)
+
+    def _swap_experts(self, model, name, stacks):
+        module = model.get_submodule(name)
+        if type(module).__name__ == "Llama4TextExperts":
+            parent, _, child = name.rpartition(".")
+            module = _experts.Llama4Experts(module)
+            setattr(model.get_submodule(parent), child, module)
+        elif not _experts.is_experts(module):
+            raise UnsupportedError(f"{name}: {type(module).__name__} is not dispatched "
+                                   "by transformers' registry of experts", name)
+        made = {}
+        for leaf, stored in stacks.items():
+            made[leaf], shapes = _projection(leaf, stored)
+            _experts.add_parameters(module, shapes)
+            if isinstance(stored[0], _plan.Part):
+                first = stored[0].layers[0]
+                for part in stored:
+                    self.used[part.pattern] = first.format, first.input is not None
+        down = made.pop("down_proj")
+        (first,) = made.values()
+        module.nibblas = _experts.Stacks(
+            first, down, self.quantization_config.activations_of(
+                name, bool(first.inputs)))
+
+    def update_weight_conversions(self, weight_conversions, model=None):
+        """transformers' hook: converters for the scales of experts come before the
+        model's own."""
+        out = []
+        for one in weight_conversions:
+            if isinstance(one, WeightConverter) and one.source_patterns[0] in self.used:
+                out += _converters(one, *self.used[one.source_patterns[0]])
+            out.append(one)
+        return out
+
+    def _process_model_after_weight_loading(self, model, **_named):
+        for name, module in model.named_modules():
+            if isinstance(module, (CheckpointLinear, Fp8Linear)):
+                for key, value in module._buffers.items():
+                    if type(value) is not torch.Tensor:
+                        raise UnsupportedError(f"{name}.{key}: is sharded; nibblas loads "
+                                               "whole layers alone", name)
+                module.finish()
+            elif hasattr(module, "nibblas"):
+                _experts.finish(name, module)
+        return model

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny models of transformers with random weights, and the NVFP4 checkpoints that
+ModelOpt and compressed-tensors would write of them: the names, types and
+configurations of each, and beside them the same weights dequantised."""
+
+import json
+import os
+import re
+import shutil
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import nibblas.torch  # registers torch.ops.nibblas
+
+SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96,
+         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "head_dim": 16, "max_position_embeddings": 64, "bos_token_id": 1,
+         "eos_token_id": 2, "pad_token_id": 0, "tie_word_embeddings": False}
+EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
+           "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32,
+           "decoder_sparse_step": 1}
+DEEPSEEK = {**EXPERTS, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 2,
+            "topk_group": 1, "first_k_dense_replace": 1, "kv_lora_rank": 16,
+            "q_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16,
+            "v_head_dim": 16, "head_dim": 16}
+GLM = {**EXPERTS, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1,
+       "topk_group": 1, "first_k_dense_replace": 1}
+# What a family needs beside SIZES.
+FAMILIES = {
+    "llama": {}, "mistral": {}, "qwen2": {}, "qwen3": {}, "gemma2": {}, "phi3": {},
+    "olmo2": {}, "granite": {}, "mixtral": EXPERTS, "qwen2_moe": EXPERTS,
+    "qwen3_moe": EXPERTS, "olmoe": EXPERTS, "deepseek_v3": DEEPSEEK,
+    "glm4_moe": GLM, "minimax_m2": EXPERTS,
+    "gpt_oss": {**EXPERTS, "intermediate_size": 32},
+    "llama4_text": {**EXPERTS, "intermediate_size": 32, "intermediate_size_mlp": 64,
+                    "interleave_moe_layer_step": 1, "use_qk_norm": False}}
+LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123]|experts\.\d+\.\w+)"
+                    r"\.weight$")
+STACK = re.compile(r"experts\.(gate_up_proj|down_proj)$")
+INPUT_SCALE = 4 / 2688
+
+
+def make(family, seed=0, **sizes):
+    """A model with random weights in float32."""
+    torch.manual_seed(seed)
+    config = AutoConfig.for_model(family, **{**SIZES, **FAMILIES[family], **sizes})
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for name, one in model.named_parameters():
+            if "norm" not in name:
+                one.normal_(0, 0.08)
+    return model
+
+
+def quantize(w, shared=None):
+    """(codes, scales, global scale) and the values that they are."""
+    codes, scales, scale = torch.ops.nibblas.quantize(
+        w.contiguous(), None if shared is None else shared, "linear")
+    back = torch.ops.nibblas.dequantize(codes, scales, scale, torch.float32, "linear")
+    return (codes, scales, scale), back
+
+
+def _linear(name, w, form, input_scale):
+    """The tensors of a layer, and its weights dequantised."""
+    (codes, scales, scale), back = quantize(w)
+    if form == "modelopt":
+        out = {name: codes, name + "_scale": scales, name + "_scale_2": scale}
+        given = torch.tensor(INPUT_SCALE)
+        key = name.removesuffix("weight") + "input_scale"
+    else:
+        # Divisors; what the model multiplies by is their reciprocal.
+        divisor = (1 / scale).reshape(1)
+        back = torch.ops.nibblas.dequantize(codes, scales, (1 / divisor).reshape(()),
+                                            torch.float32, "linear")
+        out = {name + "_packed": codes, name + "_scale": scales,
+               name + "_global_scale": divisor}
+        given = 1 / torch.tensor([INPUT_SCALE])
+        key = name.removesuffix("weight") + "input_global_scale"
+    if input_scale:
+        out[key] = given
+    return out, back
+
+
+def _stack(name, w, input_scale):
+    """As ModelOpt stores experts that stay a stack [E, K, rows]."""
+    (codes, scales, scale), back = quantize(w.transpose(1, 2))
+    out = {name: codes.transpose(1, 2).contiguous(),
+           name + "_weight_scale": scales.view(torch.uint8).transpose(
+               1, 2).contiguous().view(torch.float8_e4m3fn),
+           name + "_weight_scale_2": scale}
+    if input_scale:
+        out[name + "_input_scale"] = torch.tensor(INPUT_SCALE)
+    return out, back.transpose(1, 2).contiguous()
+
+
+def configuration(form, w4a4, ignore=("lm_head",)):
+    four = {"num_bits": 4, "type": "float", "group_size": 16, "dynamic": False}
+    group = {"targets": ["Linear"], "weights": four,
+             "input_activations": {**four, "dynamic": "local"} if w4a4 else None}
+    if form == "modelopt":
+        return {"quant_method": "modelopt", "ignore": list(ignore),
+                "quant_algo": "NVFP4" if w4a4 else "W4A16_NVFP4",
+                "producer": {"name": "modelopt", "version": "0.40"},
+                "config_groups": {"group_0": group}}
+    return {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+            "quantization_status": "compressed", "ignore": list(ignore),
+            "config_groups": {"group_0": {**group, "format": "nvfp4-pack-quantized"}}}
+
+
+def _copy_shared_scales(tensors):
+    """Adds the scales of a quantised kv cache, which real exports have."""
+    for name in [x for x in tensors if x.endswith("k_proj.weight_scale")]:
+        tensors[name.replace("weight_scale", "k_scale")] = torch.tensor(1.0)
+
+
+def write_shards(folder, tensors, shards):
+    names = sorted(tensors)
+    if shards == 1:
+        save_file(tensors, f"{folder}/model.safetensors", {"format": "pt"})
+        return
+    where = {}
+    for i in range(shards):
+        file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
+        part = {name: tensors[name] for name in names[i::shards]}
+        save_file(part, os.path.join(folder, file), {"format": "pt"})
+        where.update(dict.fromkeys(part, file))
+    with open(f"{folder}/model.safetensors.index.json", "w", encoding="utf-8") as file:
+        json.dump({"metadata": {}, "weight_map": where}, file)
+
+
+def save(model, folder, form="modelopt", w4a4=False, shards=1, cache=False,
+         keep=("lm_head", "gate.weight", "router")):
+    """Writes folder/nvfp4 and folder/plain, the same weights in float32; keep: parts of
+    names that stay.  Returns the two paths."""
+    plain, packed = os.path.join(folder, "plain"), os.path.join(folder, "nvfp4")
+    model.save_pretrained(plain)
+    tensors = {}
+    for file in sorted(os.listdir(plain)):
+        if file.endswith(".safetensors"):
+            tensors.update(load_file(os.path.join(plain, file)))
+            os.remove(os.path.join(plain, file))
+    whole, stored = {}, {}
+    for name, w in tensors.items():
+        whole[name] = w
+        if any(x in name for x in keep):
+            stored[name] = w
+        elif STACK.search(name) and w.dim() == 3:
+            parts, whole[name] = _stack(name, w, w4a4)
+            stored.update(parts)
+        elif LINEAR.search(name) and w.dim() == 2:
+            parts, whole[name] = _linear(name, w, form, w4a4)
+            stored.update(parts)
+        else:
+            stored[name] = w
+    if cache:
+        _copy_shared_scales(stored)
+    shutil.copytree(plain, packed)
+    save_file(whole, f"{plain}/model.safetensors", {"format": "pt"})
+    write_shards(packed, {k: v.contiguous() for k, v in stored.items()}, shards)
+    with open(f"{packed}/config.json", encoding="utf-8") as file:
+        config = json.load(file)
+    config["quantization_config"] = configuration(form, w4a4)
+    with open(f"{packed}/config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    return packed, plain
