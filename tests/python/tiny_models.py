@@ -24,7 +24,7 @@ EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
 DEEPSEEK = {**EXPERTS, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 2,
             "topk_group": 1, "first_k_dense_replace": 1, "kv_lora_rank": 16,
             "q_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16,
-            "v_head_dim": 16, "head_dim": 16}
+            "v_head_dim": 16, "head_dim": 16, "num_key_value_heads": 4}
 GLM = {**EXPERTS, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1,
        "topk_group": 1, "first_k_dense_replace": 1}
 # What a family needs beside SIZES.

@@ -52,7 +52,8 @@ class CheckpointLinear(Linear):
         form = self.format
         if "weight_packed" in self._buffers:
             self.register_buffer("weight", self._buffers.pop("weight_packed"))
-        self.input_scale = torch.zeros((), device=self.weight.device)
+        if not self.has_input:
+            self.input_scale = torch.zeros((), device=self.weight.device)
         for name, source in (("weight_scale_2", form.factor),
                              ("input_scale", form.input))[:1 + self.has_input]:
             stored = self._buffers[source[1:]]

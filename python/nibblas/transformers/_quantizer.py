@@ -5,7 +5,7 @@ weights are there the layers are made ready."""
 
 import torch
 from transformers.core_model_loading import (Concatenate, MergeModulelist,
-                                             WeightConverter)
+                                             SplitModulelist, WeightConverter)
 from transformers.quantizers import HfQuantizer
 from transformers.quantizers.base import SequentialLlama4TextExperts
 
@@ -60,6 +60,21 @@ def _projection(leaf, stored):
     return one, shapes
 
 
+class _MergeScalars(MergeModulelist):
+    """Merges [1] of each expert to [experts, 1]; older versions of transformers save
+    scalars of the shape [] where they were [1]."""
+
+    @property
+    def reverse_op(self):
+        return _SplitScalars(self.dim)
+
+
+class _SplitScalars(SplitModulelist):
+    def convert(self, *arguments, **named):
+        return {name: x.reshape(1)
+                for name, x in super().convert(*arguments, **named).items()}
+
+
 def _converters(converter, form, has_input):
     """How the tensors of a format become the parameters of _projection(); the longest
     names come first, because transformers 5.12 matches the beginnings of names."""
@@ -85,8 +100,10 @@ def _converters(converter, form, has_input):
     for stem, role in zip(stems, roles):
         for suffix, name in ((form.factor, "factor"),
                              (form.input, "input"))[:1 + has_input]:
+            merge_scalars = (_MergeScalars if form is formats.COMPRESSED
+                             else MergeModulelist)
             out.append(made(stem + suffix, f"{base}{name}_{role}_proj",
-                            [MergeModulelist(dim=0)]))
+                            [merge_scalars(dim=0)]))
     out.append(made([x + form.scales for x in stems], f"{base}scale_{leaf}", merge()))
     if form is not formats.MODELOPT:
         out.append(made([x + form.values for x in stems], target, merge()))

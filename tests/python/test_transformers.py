@@ -1,0 +1,596 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nibblas.transformers: tiny models with random weights against the same models
+dequantised, in transformers' own arithmetic.  With the newest version of transformers
+everything runs; with older ones fewer families, and what does not differ between
+versions is left out."""
+
+import copy
+import importlib
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import typing
+import unittest
+
+import nibblas
+import numpy as np
+import torch
+import transformers
+from common import bound, decode, dense_bound
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import nibblas.transformers as nt
+import tiny_models as tiny
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+ops = torch.ops.nibblas
+IS_NEWEST = os.environ.get("NIBBLAS_TRANSFORMERS", "5.23.0") == "5.23.0"
+FORMATS = ("modelopt", "compressed-tensors")
+# Stored as stacks, which compressed-tensors does not do.
+STACKED = ("gpt_oss", "llama4_text")
+FEWER = ("llama", "mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "llama4_text")
+FAMILIES = list(tiny.FAMILIES) if IS_NEWEST else FEWER
+newest = unittest.skipUnless(IS_NEWEST, "does not depend on the version")
+
+
+def tokens(rows=2, length=12, seed=1):
+    return torch.randint(3, 90, (rows, length),
+                         generator=torch.Generator().manual_seed(seed))
+
+
+def logits(model, x):
+    with torch.no_grad():
+        return model(x).logits
+
+
+def round_trip(x, scale=tiny.INPUT_SCALE):
+    """x quantised to NVFP4 and back."""
+    rows = x.reshape(-1, x.shape[-1])
+    back = ops.dequantize(*ops.quantize(rows, torch.tensor(scale), "linear"),
+                          torch.float32, "linear")
+    return back.reshape(x.shape)
+
+
+def emulated_experts(self, x, index, weights):
+    """The experts of transformers in float32, one after the other, with activations
+    that make the round trip."""
+    out = torch.zeros_like(x)
+    turn = (lambda w: w.t()) if self.is_transposed else (lambda w: w)
+    for e in range(self.num_experts):
+        row, slot = torch.where(index == e)
+        h = round_trip(x[row]) @ turn(self.gate_up_proj[e]).t()
+        if self.has_bias:
+            h = h + self.gate_up_proj_bias[e]
+        y = round_trip(self._apply_gate(h)) @ turn(self.down_proj[e]).t()
+        if self.has_bias:
+            y = y + self.down_proj_bias[e]
+        out.index_add_(0, row, y * weights[row, slot, None])
+    return out
+
+
+def _emulated_llama4(self, x):
+    x = round_trip(x).view(self.num_experts, -1, self.hidden_size)
+    gate, up = torch.bmm(x, self.gate_up_proj).chunk(2, dim=-1)
+    return torch.bmm(round_trip(up * self.act_fn(gate)),
+                     self.down_proj).view(-1, self.hidden_size)
+
+
+def emulate(model, keep=("lm_head", "gate", "router")):
+    """Makes activations of a dequantised model make the round trip of W4A4."""
+    transformers.integrations.moe.ALL_EXPERTS_FUNCTIONS.register(
+        "emulated", emulated_experts)
+    for name, module in model.named_modules():
+        if type(module) is torch.nn.Linear and not name.endswith(keep):
+            module.register_forward_pre_hook(
+                lambda _module, arguments: (round_trip(arguments[0]),))
+        elif type(module).__name__ == "Llama4TextExperts":
+            module.forward = _emulated_llama4.__get__(module)
+        elif hasattr(module, "is_concatenated"):
+            model.set_experts_implementation("emulated")
+    return model
+
+
+class ModelTest(unittest.TestCase):
+    """self.folder is removed after each test."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def saved(self, family, form="modelopt", **how):
+        """The folders of a family, NVFP4 and dequantised."""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        return tiny.save(tiny.make(family), folder, form, **how)
+
+    def load(self, path, **named):
+        return nt.from_pretrained(path, **{"dtype": torch.float32, **named})
+
+    def plain(self, path):
+        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+
+    def assert_near(self, got, want, limit, what=""):
+        """limit: of the norm of the error over that of want."""
+        error = float((got - want).norm() / want.norm())
+        self.assertLess(error, limit, what)
+
+    def edit(self, path, change, name="model.safetensors"):
+        """change(tensors) of a file; returns the folder."""
+        file = os.path.join(path, name)
+        tensors = load_file(file)
+        change(tensors)
+        save_file({k: v.contiguous() for k, v in tensors.items()}, file,
+                  {"format": "pt"})
+        return path
+
+    def configure(self, path, **values):
+        """Changes quantization_config; returns the folder."""
+        file = os.path.join(path, "config.json")
+        with open(file, encoding="utf-8") as stream:
+            config = json.load(stream)
+        config["quantization_config"].update(values)
+        with open(file, "w", encoding="utf-8") as stream:
+            json.dump(config, stream)
+        return path
+
+
+class Families(ModelTest):
+    CASES = [(family, form) for family in FAMILIES
+             for form in (FORMATS[:1] if family in STACKED else FORMATS)]
+
+    def check_layers(self, model, x):
+        """Holds every linear layer of a forward pass to the bound of
+        docs/numerics.md; returns how many."""
+        seen = []
+        for name, module in model.named_modules():
+            if isinstance(module, nibblas.torch.Linear):
+                module.register_forward_hook(
+                    lambda module, given, y, name=name: seen.append(
+                        (name, module, given[0].detach().clone(), y.clone())))
+        logits(model, x)
+        for name, module, given, y in seen:
+            w = decode(module.weight.numpy(), module.weight_scale.view(
+                torch.uint8).numpy())
+            rows = given.reshape(-1, given.shape[-1])
+            alpha, limit = module.weight_scale_2.item(), dense_bound
+            a = rows.double().numpy()
+            if module.activations == "nvfp4":
+                codes, scales, scale = ops.quantize(
+                    rows, module.input_scale, "linear")
+                a = decode(codes.numpy(), scales.view(torch.uint8).numpy())
+                alpha, limit = (scale * module.weight_scale_2).item(), bound
+            want, most = alpha * (a @ w.T), abs(alpha) * limit(a, w)
+            if module.bias is not None:
+                want = want + module.bias.detach().double().numpy()
+            got = y.detach().double().numpy().reshape(want.shape)
+            # The roundings by alpha and of the sum with bias.
+            most = most + 2.0 ** -23 * (np.abs(want) + np.abs(got))
+            self.assertTrue((np.abs(got - want) <= most).all(), name)
+        return len(seen)
+
+    def test_as_dequantised(self):
+        """W4A16 in float32: the logits of the same model dequantised, but for the
+        order of sums."""
+        for family, form in self.CASES:
+            packed, plain = self.saved(family, form)
+            model = self.load(packed)
+            want = logits(self.plain(plain), tokens())
+            self.assert_near(logits(model, tokens()), want, 3e-6, family)
+            self.assertGreater(self.check_layers(model, tokens()), 5)
+            kinds = nt.report(model).counts()
+            self.assertEqual(set(kinds), {"W4A16", "float32"})
+
+    def test_as_emulated(self):
+        """W4A4: each layer within its bound, the model as one whose activations make
+        the round trip (where a sum rounds to another code, it differs a little)."""
+        for family, form in self.CASES:
+            packed, plain = self.saved(family, form, w4a4=True)
+            model = self.load(packed)
+            got, dense = logits(model, tokens()), logits(self.plain(plain), tokens())
+            want = logits(emulate(self.plain(plain)), tokens())
+            self.assert_near(got, want, 1e-2, family)
+            self.assertGreater((got - dense).norm() / dense.norm(), 0.05)
+            self.assertGreater(self.check_layers(model, tokens()), 5)
+            self.assertIn("W4A4", nt.report(model).counts())
+
+    def test_bfloat16(self):
+        for family in ("llama", "mixtral", "gpt_oss"):
+            packed, plain = tiny.save(tiny.make(family).to(torch.bfloat16),
+                                      tempfile.mkdtemp(dir=self.folder))
+            got = logits(self.load(packed, dtype=torch.bfloat16), tokens())
+            self.assertEqual(got.dtype, torch.bfloat16)
+            other, want = self.plain(plain), logits(self.plain(plain), tokens())
+            stock = logits(other.to(torch.bfloat16), tokens()).float()
+            # Not less exact than transformers in bfloat16.
+            error = (stock - want).norm() / want.norm()
+            self.assert_near(got.float(), want, 1.1 * error, family)
+
+    def test_saved_again(self):
+        """The names, types and bits of the source come back, and load again."""
+        for family, form in self.CASES:
+            packed, _ = self.saved(family, form, w4a4=family != "qwen3_moe")
+            model, again = self.load(packed), os.path.join(packed, "again")
+            model.save_pretrained(again)
+            self.assertEqual(self.tensors(packed), self.tensors(again))
+            self.assertEqual(self.quantization(packed), self.quantization(again))
+            self.assertTrue(torch.equal(logits(self.load(again), tokens()),
+                                        logits(model, tokens())))
+
+    def tensors(self, path):
+        found = load_file(os.path.join(path, "model.safetensors"))
+        return {name: (x.dtype, tuple(x.shape), x.reshape(-1).view(
+            torch.uint8).numpy().tobytes()) for name, x in found.items()}
+
+    def quantization(self, path):
+        with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
+            return json.load(file)["quantization_config"]
+
+
+class Loading(ModelTest):
+    def test_shards_and_cache_scales(self):
+        for form in FORMATS:
+            whole, _ = self.saved("mixtral", form, w4a4=True)
+            parts, _ = self.saved("mixtral", form, w4a4=True, shards=3, cache=True)
+            one, other = self.load(whole), self.load(parts)
+            self.assertTrue(torch.equal(logits(one, tokens()), logits(other, tokens())))
+            self.assertEqual(len(nt.report(other).cache_scales), 2)
+            self.assertIn("2 scales of the kv cache are not used",
+                          str(nt.report(other)))
+
+    def test_register(self):
+        """transformers' own call, with nothing else changed."""
+        nt.register()
+        nt.register()
+        for form in FORMATS:
+            packed, _ = self.saved("mixtral", form, w4a4=True)
+            model = AutoModelForCausalLM.from_pretrained(packed, dtype=torch.float32)
+            self.assertTrue(torch.equal(
+                logits(model, tokens()), logits(self.load(packed), tokens())))
+            self.assertEqual(nt.report(model).counts(), {"W4A4": 10, "float32": 1})
+        try:
+            nt.register("int8")
+            model = AutoModelForCausalLM.from_pretrained(packed, dtype=torch.float32)
+            self.assertEqual(nt.report(model).counts(), {"W4A8": 10, "float32": 1})
+        finally:
+            nt.register()
+
+    def test_others_of_compressed_tensors_load_as_before(self):
+        class Previous:
+            @classmethod
+            def from_dict(cls, config_dict, **_named):
+                return "previous", config_dict["format"]
+        made = nt._either(Previous)
+        self.assertEqual(made.from_dict({"quant_method": "compressed-tensors",
+                                         "format": "pack-quantized"}),
+                         ("previous", "pack-quantized"))
+        mine = made.from_dict(tiny.configuration("compressed-tensors", True))
+        self.assertEqual(mine.quant_method, "nibblas")
+
+    def test_older_configuration(self):
+        """hf_quant_config.json alone, without quantization_config."""
+        packed, plain = self.saved("llama")
+        shutil.copy(os.path.join(plain, "config.json"), packed)
+        with self.assertRaisesRegex(nibblas.FileError, "no hf_quant_config.json"):
+            self.load(packed)
+        with open(os.path.join(packed, "hf_quant_config.json"), "w",
+                  encoding="utf-8") as file:
+            json.dump({"producer": {"name": "modelopt"}, "quantization": {
+                "quant_algo": "W4A16_NVFP4", "group_size": 16,
+                "exclude_modules": ["lm_head"]}}, file)
+        model = self.load(packed)
+        self.assert_near(logits(model, tokens()), logits(self.plain(plain), tokens()),
+                         3e-6)
+        self.assertIn("lm_head", [row.name for row in nt.report(model).rows
+                                  if row.note == "the checkpoint's ignore list"])
+
+    def test_activations(self):
+        for family in ("llama", "mixtral", "llama4_text"):
+            packed, plain = self.saved(family, w4a4=True)
+            want = logits(self.plain(plain), tokens())
+            for name, kind, limit in (("dense", "W4A16", 3e-6), ("int8", "W4A8", 0.03),
+                                      ("nvfp4", "W4A4", 0.4), (None, "W4A4", 0.4)):
+                model = self.load(packed, activations=name)
+                self.assertIn(kind, nt.report(model).counts())
+                self.assert_near(logits(model, tokens()), want, limit, (family, name))
+        with self.assertRaisesRegex(nibblas.ArgumentError, "activations"):
+            self.load(packed, activations="fp8")
+
+    def test_input_scales_of_experts(self):
+        """x is quantised once for all experts of a layer, by the largest of their
+        input scales."""
+        packed, _ = self.saved("mixtral", w4a4=True)
+
+        before = logits(self.load(packed), tokens())
+
+        def with_scale(expert, times):
+            self.edit(packed, lambda x: x.update({
+                f"model.layers.0.block_sparse_moe.experts.{expert}.input_scale":
+                torch.tensor(times * tiny.INPUT_SCALE)}))
+            return logits(self.load(packed), tokens())
+        one = with_scale("2.w3", 1.3)
+        self.assertFalse(torch.equal(one, before))
+        self.assertTrue(torch.equal(with_scale("1.w1", 1.3), one))
+        self.assertFalse(torch.equal(with_scale("1.w1", 1.4), one))
+
+    def test_dynamic_activations(self):
+        """W4A4 without input scales: x is quantised by its own largest value."""
+        packed, plain = self.saved("mixtral")
+        model = self.load(self.configure(packed, quant_algo="NVFP4"))
+        self.assertEqual(nt.report(model).counts(), {"W4A4": 10, "float32": 1})
+        self.assert_near(logits(model, tokens()), logits(self.plain(plain), tokens()),
+                         0.4)
+
+    def test_some_experts_stay(self):
+        """Experts of the first layer in float32, of the second in NVFP4."""
+        for form in FORMATS:
+            packed, plain = self.saved("qwen3_moe", form, keep=(
+                "lm_head", "gate.weight", "layers.0.mlp.experts"))
+            model = self.load(packed)
+            self.assert_near(logits(model, tokens()),
+                             logits(self.plain(plain), tokens()), 3e-6)
+            self.assertIn("a stack of matrices that is not quantised",
+                          str(nt.report(model)))
+        # Both kinds would be saved under the names of one.
+        with self.assertRaisesRegex(ValueError, "not serializable"):
+            model.save_pretrained(os.path.join(packed, "again"))
+
+    def test_fp8(self):
+        """Layers of a mixed checkpoint in FP8, with one scale and one for each row."""
+        for rows in (1, 64):
+            packed, plain = self.saved("llama", keep=("lm_head", "q_proj"))
+            given = {}
+
+            def quantise(tensors):
+                for name in [x for x in tensors if "q_proj" in x]:
+                    w = tensors[name]
+                    scale = w.reshape(rows, -1).abs().amax(1, keepdim=True) / 448
+                    tensors[name] = (w / scale).to(torch.float8_e4m3fn)
+                    tensors[name + "_scale"] = scale if rows > 1 else scale[0, 0]
+                    given[name] = tensors[name].float() * scale
+            self.edit(packed, quantise)
+            self.configure(packed, quant_algo="MIXED_PRECISION", quantized_layers={
+                name.removesuffix(".weight"): {"quant_algo": "FP8"} for name in given})
+            model = self.load(packed)
+            want = logits(self.plain(self.edit(plain, lambda x: x.update(given))),
+                          tokens())
+            self.assert_near(logits(model, tokens()), want, 3e-6)
+            self.assertEqual(nt.report(model).counts()["FP8"], 2)
+            half = copy.deepcopy(model).to(torch.bfloat16)
+            layer = half.model.layers[0].self_attn.q_proj
+            self.assertEqual((layer.weight.dtype, layer.weight_scale.dtype),
+                             (torch.float8_e4m3fn, torch.float32))
+
+    def test_quantised_head(self):
+        packed, plain = self.saved("llama", keep=("nothing",))
+        head = "lm_head.weight"
+        values = {}
+
+        def quantise(tensors):
+            parts, values[head] = tiny._linear(head, tensors.pop(head), "modelopt",
+                                               False)
+            tensors.update(parts)
+        self.edit(packed, quantise)
+        model = self.load(packed)
+        self.assertEqual(nt.report(model).counts(), {"W4A16": 15})
+        want = self.plain(self.edit(plain, lambda x: x.update(values)))
+        self.assert_near(logits(model, tokens()), logits(want, tokens()), 3e-6)
+
+
+class Running(ModelTest):
+    def generated(self, model, x, **how):
+        with torch.no_grad():
+            return model.generate(x, max_new_tokens=8, do_sample=False,
+                                  min_new_tokens=8, pad_token_id=0, **how)
+
+    def test_generate(self):
+        """Greedy tokens are those of the model dequantised; batches are padded on the
+        left, and a static cache gives the same."""
+        for family in ("llama", "qwen3_moe", "gpt_oss"):
+            packed, plain = self.saved(family)
+            model, want = self.load(packed), self.plain(plain)
+            x = tokens(3, 7)
+            x[0, :3] = 0
+            mask = (x != 0).long()
+            got = self.generated(model, x, attention_mask=mask)
+            self.assertTrue(torch.equal(
+                got, self.generated(want, x, attention_mask=mask)), family)
+            if family != "gpt_oss":
+                self.assertTrue(torch.equal(got, self.generated(
+                    model, x, attention_mask=mask, cache_implementation="static",
+                    disable_compile=True)), family)
+
+    def test_compiled(self):
+        """One graph, with a static cache: a step of decoding."""
+        for family, form in (("llama", "compressed-tensors"), ("mixtral", "modelopt")):
+            packed, _ = self.saved(family, form, w4a4=True)
+            model, x = self.load(packed), tokens(2, 1)
+            want = logits(model, x)
+            torch._dynamo.reset()
+            backend = "inductor" if IS_NEWEST else "aot_eager"
+            step = torch.compile(model, fullgraph=True, backend=backend)
+            cache = transformers.StaticCache(config=model.config, max_cache_len=16)
+            with torch.no_grad():
+                y = step(x, past_key_values=cache, use_cache=True).logits
+            self.assert_near(y, want, 1e-2, family)
+
+    @newest
+    def test_moved_and_copied(self):
+        """to_empty() on the meta device and back, deepcopy, other types."""
+        for form in FORMATS:
+            packed, _ = self.saved("llama", form, w4a4=True)
+            model = self.load(packed)
+            want, state = logits(model, tokens()), model.state_dict()
+            other = copy.deepcopy(model)
+            self.assertTrue(torch.equal(logits(other, tokens()), want))
+            layer = other.model.layers[0].self_attn.q_proj
+            kept = {k: v.clone() for k, v in layer.state_dict().items()}
+            layer.to("meta").to_empty(device="cpu")
+            layer.load_state_dict(kept)
+            self.assertTrue(torch.equal(logits(other, tokens()), want))
+            other.to(torch.bfloat16)
+            for name, x in other.state_dict().items():
+                if name.rpartition(".")[2] not in ("weight", "bias"):
+                    self.assertEqual(x.dtype, state[name].dtype, name)
+
+    def test_gradient_of_input(self):
+        packed, plain = self.saved("llama")
+        model, want = self.load(packed), self.plain(plain)
+        for one in (model, want):
+            x = one.get_input_embeddings()(tokens()).detach().requires_grad_()
+            one(inputs_embeds=x).logits.square().sum().backward()
+            one.given = x.grad
+        self.assert_near(model.given, want.given, 1e-5)
+
+
+class Refused(ModelTest):
+    """What is not understood is refused with the file, the layer and the rule."""
+
+    def refuse(self, path, *words):
+        with self.assertRaises(nibblas.Error) as caught:
+            self.load(path)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def changed(self, change, family="llama", **how):
+        return self.edit(self.saved(family, **how)[0], change)
+
+    def test_awq(self):
+        name = "model.layers.0.mlp.down_proj.pre_quant_scale"
+        self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)})),
+                    "model.safetensors", name, "AWQ's scales of x are not applied")
+
+    def test_svd(self):
+        name = "model.layers.1.mlp.up_proj.weight_quantizer._svdquant_lora_a"
+        self.refuse(self.changed(lambda x: x.update(
+            {name.replace(".weight_quantizer", ""): torch.ones(4, 64)})),
+            "model.layers.1.mlp.up_proj._svdquant_lora_a", "is not understood")
+        packed, _ = self.saved("llama")
+        self.refuse(self.configure(packed, quant_algo="NVFP4_SVD"),
+                    "quant_algo = NVFP4_SVD", "nibblas runs NVFP4")
+
+    def test_other_widths(self):
+        key = "model.layers.0.self_attn.q_proj.weight"
+
+        def narrow(x):
+            x[key], x[key + "_scale"] = x[key][:, :24], x[key + "_scale"][:, :3]
+        self.refuse(self.changed(narrow), key, "[64, 24]", "must be [64, 32]",
+                    "in_features = 64")
+        self.refuse(self.changed(lambda x: x.update(
+            {key + "_scale": x[key + "_scale"][:, ::2]})), key + "_scale",
+            "must be [64, 4]", "blocks have 16 values")
+        self.refuse(self.changed(lambda x: x.update(
+            {key + "_scale_2": torch.ones(3)})), key + "_scale_2",
+            "must be one number")
+
+    def test_missing_tensors(self):
+        key = "model.layers.0.self_attn.q_proj.weight"
+        self.refuse(self.changed(lambda x: x.pop(key + "_scale_2")), key,
+                    "needs " + key + "_scale_2, which no file has")
+        name = "model.layers.1.input_layernorm.weight"
+        self.refuse(self.changed(lambda x: x.pop(name)), name,
+                    "is in no file of the checkpoint")
+        expert = "model.layers.0.block_sparse_moe.experts.2.w1.weight"
+
+        def drop(x):
+            for part in ("", "_scale", "_scale_2"):
+                x.pop(expert + part)
+        self.refuse(self.changed(drop, "mixtral"), "of 4 experts; the files have 3")
+
+    def test_missing_shard(self):
+        packed, _ = self.saved("llama", shards=3)
+        file = os.path.join(packed, "model-00002-of-00003.safetensors")
+        tensors = load_file(file)
+        gone = sorted(tensors)[0]
+        self.edit(packed, lambda x: x.pop(gone), os.path.basename(file))
+        self.refuse(packed, gone, "is not in model-00002-of-00003.safetensors")
+        os.remove(file)
+        with self.assertRaisesRegex(OSError, "model-00002-of-00003.safetensors"):
+            self.load(packed)
+
+    def test_broken_file(self):
+        packed, _ = self.saved("llama")
+        file = os.path.join(packed, "model.safetensors")
+        with open(file, "r+b") as stream:
+            stream.truncate(1000)
+        self.refuse(packed, "model.safetensors", "is no safetensors file")
+
+    def test_unknown_quantised_tensors(self):
+        name = "model.layers.0.mlp.up_proj.weight_blocks"
+        self.refuse(self.changed(lambda x: x.update(
+            {name: torch.zeros(96, 32, dtype=torch.uint8)})), name,
+            "is not understood")
+
+    def test_layer_that_the_model_lacks(self):
+        def rename(x):
+            for key in [k for k in x if "layers.1.mlp.up_proj" in k]:
+                x[key.replace("up_proj", "upper_proj")] = x.pop(key)
+        self.refuse(self.changed(rename), "model.layers.1.mlp.upper_proj.weight",
+                    "LlamaForCausalLM of transformers has no")
+
+    def test_fp8_blocks(self):
+        def change(x):
+            for part in ("", "_scale", "_scale_2"):
+                w = x.pop("model.layers.0.mlp.up_proj.weight" + part)
+            x["model.layers.0.mlp.up_proj.weight"] = torch.ones(96, 64).to(
+                torch.float8_e4m3fn)
+            x["model.layers.0.mlp.up_proj.weight_scale"] = torch.ones(2, 2)
+        self.refuse(self.changed(change), "model.layers.0.mlp.up_proj.weight_scale",
+                    "must be one scale, or 96", "blocks are not supported")
+
+    def test_tied_head(self):
+        model = tiny.make("llama", tie_word_embeddings=True)
+        packed, _ = tiny.save(model, self.folder)
+
+        def change(x):
+            x.update(tiny._linear("lm_head.weight", model.lm_head.weight.detach(),
+                                  "modelopt", False)[0])
+        self.refuse(self.edit(packed, change), "ties lm_head.weight",
+                    "weights of its own")
+
+    def test_experts_that_differ(self):
+        key = "model.layers.0.block_sparse_moe.experts.1.w3.input_scale"
+        self.refuse(self.changed(lambda x: x.pop(key), "mixtral", w4a4=True),
+                    "experts.1.w3", "experts of one layer must be alike")
+
+    def test_transposed_width(self):
+        key = "model.layers.0.mlp.experts.gate_up_proj"
+
+        def change(x):
+            x[key] = x[key][:, :, :48]
+            x[key + "_weight_scale"] = x[key + "_weight_scale"].view(torch.uint8)[
+                :, :, :48].contiguous().view(torch.float8_e4m3fn)
+        self.refuse(self.changed(change, "gpt_oss"), key, "must be [4, 32, 64]")
+
+    def test_not_quantised(self):
+        packed, plain = self.saved("llama")
+        self.refuse(plain, "it is not a quantised model")
+        shutil.copy(os.path.join(plain, "model.safetensors"), packed)
+        self.refuse(packed, "has no quantised layer")
+
+
+class Interface(ModelTest):
+    def test_names_have_types_and_docstrings(self):
+        for name in nt.__all__:
+            one = getattr(nt, name)
+            self.assertRegex(inspect.getdoc(one), r"^\S.{10}", name)
+            if inspect.isfunction(one):
+                hints = typing.get_type_hints(one)
+                self.assertEqual(set(inspect.signature(one).parameters) - set(hints),
+                                 set(), name)
+                self.assertIn("return", hints)
+
+    def test_report_of_another_model(self):
+        model = tiny.make("llama")
+        self.assertEqual(nt.report(model).counts(), {"float32": 15})
+        nibblas.torch.swap_linears(model)
+        self.assertEqual(nt.report(model).counts(), {"W4A16": 15})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
