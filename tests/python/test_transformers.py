@@ -63,12 +63,14 @@ def emulated_experts(self, x, index, weights):
     that make the round trip."""
     out = torch.zeros_like(x)
     turn = (lambda w: w.t()) if self.is_transposed else (lambda w: w)
+    first = self.gate_up_proj if self.has_gate else self.up_proj
+    act = self._apply_gate if self.has_gate else self.act_fn
     for e in range(self.num_experts):
         row, slot = torch.where(index == e)
-        h = round_trip(x[row]) @ turn(self.gate_up_proj[e]).t()
+        h = round_trip(x[row]) @ turn(first[e]).t()
         if self.has_bias:
             h = h + self.gate_up_proj_bias[e]
-        y = round_trip(self._apply_gate(h)) @ turn(self.down_proj[e]).t()
+        y = round_trip(act(h)) @ turn(self.down_proj[e]).t()
         if self.has_bias:
             y = y + self.down_proj_bias[e]
         out.index_add_(0, row, y * weights[row, slot, None])
@@ -408,7 +410,8 @@ class Running(ModelTest):
     def test_compiled(self):
         """One graph, with a static cache: a step of decoding."""
         for family, form in (("llama", "compressed-tensors"), ("mixtral", "modelopt")):
-            packed, _ = self.saved(family, form, w4a4=True)
+            packed, _ = tiny.save(tiny.make(family, num_hidden_layers=1), tempfile.mkdtemp(
+                dir=self.folder), form, w4a4=True)
             model, x = self.load(packed), tokens(2, 1)
             want = logits(model, x)
             torch._dynamo.reset()
@@ -446,6 +449,57 @@ class Running(ModelTest):
             one(inputs_embeds=x).logits.square().sum().backward()
             one.given = x.grad
         self.assert_near(model.given, want.given, 1e-5)
+
+
+class Swapping(ModelTest):
+    """Models in memory: swap_linears() and swap_experts()."""
+
+    def test_stacks_are_reported(self):
+        for family in ("mixtral", "llama4_text"):
+            model = tiny.make(family)
+            swapped, left = nibblas.torch.swap_linears(model)
+            self.assertEqual(len([x for x in left if x.endswith(".experts")]), 2)
+            self.assertRegex(left["model.layers.0." + (
+                "mlp" if family == "mixtral" else "feed_forward") + ".experts"],
+                r"gate_up_proj \[4, \d+, \d+\] is a stack of matrices")
+            self.assertNotIn("lm_head", left)
+
+    def test_experts(self):
+        """The logits of experts with the same weights dequantised."""
+        for family in ("mixtral", "gpt_oss", "llama4_text", "nemotron_h"):
+            model = tiny.make(family)
+            swapped, left = nt.swap_experts(model)
+            self.assertGreater(len(swapped), 0, family)
+            self.assertEqual(left, {})
+            got, plain = logits(model, tokens()), tiny.make(family)
+            for name in swapped:
+                mine, other = model.get_submodule(name), plain.get_submodule(name)
+                for one in mine.nibblas:
+                    parts = [getattr(mine, x) for x in one.names()]
+                    back = ops.dequantize(*parts, torch.float32, "linear")
+                    getattr(other, one.codes).data = (
+                        back.transpose(1, 2) if one.transposed else back)
+            self.assert_near(got, logits(plain, tokens()), 3e-6, family)
+            self.assertEqual(nt.report(model).counts()["W4A16"], len(swapped))
+            self.assertEqual(nt.swap_experts(model), ([], {}))
+
+    def test_experts_that_stay(self):
+        model = tiny.make("mixtral", intermediate_size=40)
+        swapped, left = nt.swap_experts(model)
+        self.assertEqual(swapped, [])
+        self.assertIn("K is no multiple of 16", left["model.layers.1.mlp.experts"])
+
+    def test_saved(self):
+        """Linear layers that were swapped are saved as ModelOpt stores them."""
+        model = tiny.make("llama")
+        nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
+        model.config.quantization_config = {
+            "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
+            "ignore": ["lm_head"]}
+        model.save_pretrained(self.folder)
+        again = self.load(self.folder)
+        self.assertEqual(nt.report(again).counts(), {"W4A16": 14, "float32": 1})
+        self.assertTrue(torch.equal(logits(again, tokens()), logits(model, tokens())))
 
 
 class Refused(ModelTest):

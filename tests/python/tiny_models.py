@@ -34,6 +34,11 @@ FAMILIES = {
     "qwen3_moe": EXPERTS, "olmoe": EXPERTS, "deepseek_v3": DEEPSEEK,
     "glm4_moe": GLM, "minimax_m2": EXPERTS,
     "gpt_oss": {**EXPERTS, "intermediate_size": 32},
+    "nemotron_h": {**EXPERTS, "n_routed_experts": 4, "n_group": 1, "topk_group": 1,
+                   "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 32,
+                   "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 16,
+                   "n_groups": 2, "chunk_size": 16,
+                   "layers_block_type": ["moe", "attention"]},
     "llama4_text": {**EXPERTS, "intermediate_size": 32, "intermediate_size_mlp": 64,
                     "interleave_moe_layer_step": 1, "use_qk_norm": False}}
 LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123]|experts\.\d+\.\w+)"

@@ -259,6 +259,20 @@ def _leave_fast_path(model):
             one.use_nested_tensor = False
 
 
+def _stacks(model):
+    """(name, reason) of modules with stacks of matrices as parameters of their own, as
+    experts have them."""
+    for name, module in model.named_modules():
+        if type(module).__module__.startswith("torch.nn."):
+            continue
+        for key, x in module.named_parameters(recurse=False):
+            if x.dim() == 3 and x.is_floating_point():
+                yield name, (f"{key} {list(x.shape)} is a stack of matrices, not a "
+                             "torch.nn.Linear: nibblas.transformers.swap_experts() "
+                             "quantises experts")
+                break
+
+
 def swap_linears(model: nn.Module,
                  keep: "Callable[[str, nn.Linear], bool] | None" = None,
                  recipe: str = "modelopt",
@@ -271,8 +285,8 @@ def swap_linears(model: nn.Module,
     recipe       as in Linear.from_linear()
     activations  as in Linear: "nvfp4" quantises activations too
 
-    Returns (names of those swapped, {name: reason} of those left).  A layer that the
-    model has in two places stays one.  torch's transformer encoders leave their fast
+    Returns (names of those swapped, {name: reason} of those left, and of modules with
+    stacks of experts).  A layer that the model has in two places stays one.  torch's transformer encoders leave their fast
     path, which reads the weights of linear layers and knows no NVFP4."""
     swapped, left, made = [], {}, {}
     linears = [(name, one) for name, one in model.named_modules(
@@ -293,5 +307,6 @@ def swap_linears(model: nn.Module,
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, made[id(linear)])
             swapped.append(name)
+    left.update(_stacks(model))
     _leave_fast_path(model)
     return swapped, left

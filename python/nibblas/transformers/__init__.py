@@ -26,8 +26,9 @@ from nibblas.transformers._config import METHOD, Config, is_ours
 from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
 from nibblas.transformers._quantizer import Quantizer
 from nibblas.transformers._report import Report, Row, describe
+from nibblas.transformers._swap import swap_experts
 
-__all__ = ["Report", "Row", "from_pretrained", "register", "report"]
+__all__ = ["Report", "Row", "from_pretrained", "register", "report", "swap_experts"]
 
 AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = Config
 AUTO_QUANTIZER_MAPPING[METHOD] = Quantizer

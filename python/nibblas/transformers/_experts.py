@@ -81,6 +81,8 @@ def finish(name, module):
                                        "whole experts alone")
             if one.transposed and part in (one.codes, one.scales):
                 value = value.transpose(1, 2).contiguous()
+            if part in one.inputs and not (value > 0).all():
+                raise FileError(f"{name}.{part}: input scales must be > 0", name)
             setattr(module, part, nn.Parameter(value, requires_grad=False))
         codes, scales = getattr(module, one.codes), getattr(module, one.scales)
         if codes.shape[:2] != scales.shape[:2]:

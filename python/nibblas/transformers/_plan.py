@@ -29,7 +29,7 @@ class Plan(NamedTuple):
     linears  {module: Layer}
     stacks   {experts' module: {"gate_up_proj": [Part, Part] or [Layer], ...}}
     absent   layers of the checkpoint that the model has no use for
-    plain    {module: (dtype, file)} of linear layers that stay"""
+    plain    {module: its name in the checkpoint} of linear layers that stay"""
 
     linears: dict
     stacks: dict
@@ -227,8 +227,8 @@ def make(model, tensors):
             layer.values.fail(f"{type(model).__name__} of transformers has no {target}")
     _check_stacks(plan, model)
     _check_missing(model, found, plainly)
-    for name, one in plainly.items():
+    for name in plainly:
         module = found.find(name)[0].removesuffix(".weight")
         if type(modules.get(module)) is nn.Linear and module not in plan.linears:
-            plan.plain[module] = one.dtype, one.file
+            plan.plain[module] = name.removesuffix(".weight")
     return plan

@@ -161,7 +161,7 @@ class Quantizer(HfQuantizer):
             new = Fp8Linear(old, layer)
         else:
             new = CheckpointLinear(old, layer, self.quantization_config.activations_of(
-                name, layer.input is not None))
+                layer.name, layer.input is not None))
         setattr(model.get_submodule(parent), child, new)
 
     def _swap_experts(self, model, name, stacks):
@@ -173,19 +173,21 @@ class Quantizer(HfQuantizer):
         elif not _experts.is_experts(module):
             raise UnsupportedError(f"{name}: {type(module).__name__} is not dispatched "
                                    "by transformers' registry of experts", name)
-        made = {}
+        made, any_layer = {}, None
         for leaf, stored in stacks.items():
             made[leaf], shapes = _projection(leaf, stored)
             _experts.add_parameters(module, shapes)
-            if isinstance(stored[0], _plan.Part):
-                first = stored[0].layers[0]
+            any_layer = stored[0]
+            if isinstance(any_layer, _plan.Part):
+                any_layer = stored[0].layers[0]
                 for part in stored:
-                    self.used[part.pattern] = first.format, first.input is not None
+                    self.used[part.pattern] = (any_layer.format,
+                                               any_layer.input is not None)
         down = made.pop("down_proj")
         (first,) = made.values()
         module.nibblas = _experts.Stacks(
             first, down, self.quantization_config.activations_of(
-                name, bool(first.inputs)))
+                any_layer.name, bool(first.inputs)))
 
     def update_weight_conversions(self, weight_conversions, model=None):
         """transformers' hook: converters for the scales of experts come before the

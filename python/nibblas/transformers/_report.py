@@ -59,11 +59,12 @@ def _kind(linear):
 
 def _why(quantizer, name):
     """Why a linear layer was left as it is."""
-    if quantizer is not None and quantizer.quantization_config.ignores(name):
+    if quantizer is None:
+        return "not quantised"
+    config = quantizer.quantization_config
+    if any(config.ignores(x) for x in (name, quantizer.plan.plain.get(name, name))):
         return "the checkpoint's ignore list"
-    if quantizer is not None and name in quantizer.plan.plain:
-        return "stored so in the checkpoint"
-    return "not quantised"
+    return "stored so in the checkpoint"
 
 
 def describe(quantizer, model):
