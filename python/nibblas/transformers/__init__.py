@@ -73,7 +73,7 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     if not is_ours(found):
         raise ArgumentError(f"path = {path}: its quantization_config, of format "
                             f"{found.get('format')}, has no NVFP4 layers", "path")
-    # The dictionary says who loads it; Config writes it back without the two keys.
+    # The key quant_method chooses Quantizer; Config leaves both keys out when saving.
     config.quantization_config = {"quant_method": METHOD, "nibblas_source": found,
                                   "nibblas_activations": activations}
     return cls.from_pretrained(path, config=config, **named)
