@@ -286,8 +286,9 @@ def swap_linears(model: nn.Module,
     activations  as in Linear: "nvfp4" quantises activations too
 
     Returns (names of those swapped, {name: reason} of those left, and of modules with
-    stacks of experts).  A layer that the model has in two places stays one.  torch's transformer encoders leave their fast
-    path, which reads the weights of linear layers and knows no NVFP4."""
+    stacks of experts).  A layer that the model has in two places stays one.  torch's
+    transformer encoders leave their fast path, which reads the weights of linear
+    layers and knows no NVFP4."""
     swapped, left, made = [], {}, {}
     linears = [(name, one) for name, one in model.named_modules(
         remove_duplicate=False) if type(one) is nn.Linear]
