@@ -10,6 +10,7 @@ or register() once, and then transformers' own from_pretrained().  The layers ar
 nibblas.torch's; experts run by transformers' registry of experts' implementations.
 Needs transformers 5.12 or later."""
 
+import copy
 import json
 from typing import Any
 
@@ -22,7 +23,7 @@ from transformers.utils import cached_file
 from nibblas._library import ArgumentError, FileError
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, choose
-from nibblas.transformers._config import METHOD, Config, is_ours
+from nibblas.transformers._config import METHOD, PACKED, Config, is_ours
 from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
 from nibblas.transformers._quantizer import Quantizer
 from nibblas.transformers._report import Report, Row, describe
@@ -42,7 +43,8 @@ def _quantization_of(path, config, hub):
     for one in (config, config.get_text_config(decoder=True)):
         found = getattr(one, "quantization_config", None)
         if found is not None:
-            return found if isinstance(found, dict) else found.to_dict()
+            found = found if isinstance(found, dict) else found.to_dict()
+            return found.get("nibblas_source", found)
     hub.pop("trust_remote_code", None)
     older = cached_file(path, "hf_quant_config.json", **hub,
                         _raise_exceptions_for_missing_entries=False)
@@ -68,11 +70,14 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
     hub = {key: value for key, value in named.items() if key in _HUB}
-    config = named.pop("config", None) or AutoConfig.from_pretrained(path, **hub)
+    config = copy.deepcopy(named.pop("config", None)) or AutoConfig.from_pretrained(
+        path, **hub)
     found = _quantization_of(path, config, hub)
     if not is_ours(found):
-        raise ArgumentError(f"path = {path}: its quantization_config, of format "
-                            f"{found.get('format')}, has no NVFP4 layers", "path")
+        raise ArgumentError(
+            f"path = {path}: its quantization_config has quant_method = "
+            f"{found.get('quant_method')}, format = {found.get('format')}: must be "
+            f"modelopt, or compressed-tensors with format {PACKED}", "path")
     # The key quant_method chooses Quantizer; Config leaves both keys out when saving.
     config.quantization_config = {"quant_method": METHOD, "nibblas_source": found,
                                   "nibblas_activations": activations}

@@ -32,11 +32,23 @@ def is_ours(source):
     """Whether nibblas loads models of this quantization_config: all of ModelOpt's,
     and compressed-tensors' that have NVFP4 layers."""
     if source.get("quant_method") != "compressed-tensors":
-        return True
+        return source.get("quant_method") in ("modelopt", METHOD)
     groups = source.get("config_groups") or {}
     formats = [source.get("format")] + [
         one.get("format") for one in groups.values() if isinstance(one, dict)]
     return PACKED in formats
+
+
+def _check_transforms(source):
+    """Refuses what changes x or the weights beside quantisation."""
+    rotations = (source.get("transform_config") or {}).get("config_groups")
+    if rotations:
+        raise FileError("transform_config: nibblas does not rotate activations, as "
+                        f"its groups {', '.join(rotations)} want", "transform_config")
+    sparse = (source.get("sparsity_config") or {}).get("format", "dense")
+    if sparse != "dense":
+        raise FileError(f"sparsity_config: format = {sparse}: nibblas loads dense "
+                        "weights alone", "sparsity_config")
 
 
 class Config(QuantizationConfigMixin):
@@ -55,6 +67,7 @@ class Config(QuantizationConfigMixin):
         if self.activations is not None:
             choose("activations", self.activations, ACTIVATIONS)
         inner = source.get("quantization") or source
+        _check_transforms(inner)
         self.groups = inner.get("config_groups") or {}
         self.layers = inner.get("quantized_layers") or {}
         self.algorithm = inner.get("quant_algo")
@@ -103,9 +116,22 @@ class Config(QuantizationConfigMixin):
             return not group.get("input_activations")
         return not has_input_scale
 
+    def _check_input(self, name):
+        """Refuses activations of a type that is neither NVFP4 nor the model's own."""
+        given = (self._group(name) or {}).get("input_activations") or {}
+        kind = given.get("num_bits", 4), given.get("type", "float")
+        if kind != (4, "float"):
+            raise FileError(f"{name}: input_activations are of {kind[0]} bits, type "
+                            f"{kind[1]}: beside NVFP4 weights nibblas runs 4 bits; "
+                            "activations= of from_pretrained() chooses another way",
+                            name)
+
     def activations_of(self, name, has_input_scale):
         """How x takes part in a layer: a value of nibblas.torch.Linear's
         activations."""
         if self.activations is not None:
             return self.activations
-        return None if self.is_weight_only(name, has_input_scale) else "nvfp4"
+        if self.is_weight_only(name, has_input_scale):
+            return None
+        self._check_input(name)
+        return "nvfp4"

@@ -12,7 +12,7 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from nibblas._library import FileError, UnsupportedError
 from nibblas.torch._linear import _must_quantize
-from nibblas.transformers._linear import TYPES, factor
+from nibblas.transformers._linear import TYPES, check_scale, factor
 
 IMPLEMENTATION = "nibblas"
 
@@ -81,8 +81,8 @@ def finish(name, module):
                                        "whole experts alone")
             if one.transposed and part in (one.codes, one.scales):
                 value = value.transpose(1, 2).contiguous()
-            if part in one.inputs and not (value > 0).all():
-                raise FileError(f"{name}.{part}: input scales must be > 0", name)
+            if part in one.factors + one.inputs:
+                check_scale(f"{name}.{part}", value)
             setattr(module, part, nn.Parameter(value, requires_grad=False))
         codes, scales = getattr(module, one.codes), getattr(module, one.scales)
         if codes.shape[:2] != scales.shape[:2]:

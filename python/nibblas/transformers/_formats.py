@@ -5,6 +5,7 @@ does not understand it refuses with the file, the layer and the rule."""
 
 import json
 import os
+import re
 from typing import NamedTuple
 
 from safetensors import SafetensorError, safe_open
@@ -62,12 +63,17 @@ STACK = Format("ModelOpt", "", "_weight_scale", "_weight_scale_2", "_input_scale
                transposed=True)
 FP8 = Format("FP8", ".weight", ".weight_scale", "", ".input_scale")
 
+# Tensors that change a layer though they are none of its own, by a word in their names.
+SUSPECT = re.compile(r"scale|zero_point|quant|svd|lora|hadamard|rotation")
 REFUSED = {
     "pre_quant_scale": "AWQ's scales of x are not applied by nibblas",
     "weight_scale_inv": "FP8 with a scale for each block of the weight is not "
                         "supported; one scale, or one a row, is",
     "weight_zero_point": "weights with zero points are not NVFP4",
     "input_zero_point": "activations with zero points are not NVFP4"}
+
+UNKNOWN = ("is not understood: no part of a layer of ModelOpt or compressed-tensors that "
+           "nibblas knows")
 
 
 class Layer(NamedTuple):
@@ -182,15 +188,23 @@ def layers(tensors):
     used = {part.name for layer in found.values() for part in layer[2:] if part}
     for one in tensors.values():
         stem, _, leaf = one.name.rpartition(".")
-        if leaf in REFUSED:
-            one.fail(REFUSED[leaf])
+        if leaf.lstrip("_") in REFUSED:
+            one.fail(REFUSED[leaf.lstrip("_")])
         if one.name in used or leaf in CACHE:
             continue
         if one.dtype in (CODES, SCALES) or (
-                stem in found and leaf not in ("bias", "weight")):
-            one.fail("is not understood: no part of a layer of ModelOpt or "
-                     "compressed-tensors that nibblas knows")
+                _is_inside(stem, found) and leaf not in ("bias", "weight")):
+            one.fail(UNKNOWN)
     return found
+
+
+def _is_inside(stem, found):
+    """Whether a module is a quantised layer, or in one."""
+    while stem:
+        if stem in found:
+            return True
+        stem = stem.rpartition(".")[0]
+    return False
 
 
 def cache_scales(tensors):

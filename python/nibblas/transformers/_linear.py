@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from nibblas._library import FileError
 from nibblas.torch import Linear
 from nibblas.torch._linear import restore_types
 from nibblas.transformers._formats import COMPRESSED
@@ -17,6 +18,14 @@ TYPES = {"U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32
 def factor(stored, is_divisor):
     """A global scale as a factor, from a tensor of a checkpoint."""
     return 1 / stored.float() if is_divisor else stored.float()
+
+
+def check_scale(name, stored, least=">"):
+    """Refuses global scales that are not finite or not > 0 (least ">="; not >= 0)."""
+    if not (torch.isfinite(stored) & (stored >= 0)).all() or (
+            least == ">" and not stored.all()):
+        raise FileError(f"{name}: {stored.reshape(-1).tolist()}: global scales must be "
+                        f"finite and {least} 0", name)
 
 
 def _empty(stored):
@@ -47,17 +56,21 @@ class CheckpointLinear(Linear):
         for one in parts:
             self.register_buffer(one.name[len(layer.name) + 1:], _empty(one))
 
-    def finish(self):
-        """Makes the layer ready, when its tensors are there; packs it on a CPU."""
+    def finish(self, name=""):
+        """Makes the layer ready, when its tensors are there; packs it on a CPU.
+
+        name  of the layer, for messages"""
         form = self.format
         if "weight_packed" in self._buffers:
             self.register_buffer("weight", self._buffers.pop("weight_packed"))
         if not self.has_input:
             self.input_scale = torch.zeros((), device=self.weight.device)
-        for name, source in (("weight_scale_2", form.factor),
-                             ("input_scale", form.input))[:1 + self.has_input]:
+        for key, source in (("weight_scale_2", form.factor),
+                            ("input_scale", form.input))[:1 + self.has_input]:
             stored = self._buffers[source[1:]]
-            setattr(self, name, factor(stored, form.is_divisor).reshape(()))
+            # The input_scale 0 of Linear: x is quantised by its largest value.
+            check_scale(name + source, stored, ">=" if source == ".input_scale" else ">")
+            setattr(self, key, factor(stored, form.is_divisor).reshape(()))
         if self.bias is not None:
             self.bias.requires_grad_(False)
         self.pack()
@@ -88,8 +101,11 @@ class Fp8Linear(nn.Module):
             self.register_buffer(one.name[len(layer.name) + 1:], _empty(one))
         self.bias = old.bias
 
-    def finish(self):
-        """Makes the layer ready, when its tensors are there."""
+    def finish(self, name=""):
+        """Makes the layer ready, when its tensors are there.
+
+        name  of the layer, for messages"""
+        check_scale(name + ".weight_scale", self.weight_scale)
         if self.bias is not None:
             self.bias.requires_grad_(False)
 

@@ -197,18 +197,23 @@ def _check_missing(model, found, tensors):
                             f"{type(model).__name__} needs it", name)
 
 
+def _check_unused(found, model, one):
+    """Refuses a tensor that the model does not have and that may change its layers."""
+    leaf = one.name.rpartition(".")[2]
+    if (formats.SUSPECT.search(leaf) and leaf not in formats.CACHE
+            and not any(x in found.state for x in found.targets(one.name))
+            and not _is_ignored(model, one.name)):
+        one.fail(formats.UNKNOWN)
+
+
 def make(model, tensors):
     """The plan of a checkpoint, tensors of _formats.read(), for a model on the meta
     device."""
     plan, found = Plan({}, {}, [], {}), _Names(model)
     quantised = formats.layers(tensors)
     modules = dict(model.named_modules())
-    plainly = {}
-    for name, one in tensors.items():
-        stem, _, leaf = name.rpartition(".")
-        layer = quantised.get(stem)
-        if layer is None or leaf == "bias":
-            plainly[name] = one
+    used = {part.name for layer in quantised.values() for part in layer[2:] if part}
+    plainly = {name: one for name, one in tensors.items() if name not in used}
     for layer in quantised.values():
         stack = layer.format is formats.STACK
         name = layer.name if stack else layer.name + ".weight"
@@ -227,7 +232,8 @@ def make(model, tensors):
             layer.values.fail(f"{type(model).__name__} of transformers has no {target}")
     _check_stacks(plan, model)
     _check_missing(model, found, plainly)
-    for name in plainly:
+    for name, one in plainly.items():
+        _check_unused(found, model, one)
         module = found.find(name)[0].removesuffix(".weight")
         if type(modules.get(module)) is nn.Linear and module not in plan.linears:
             plan.plain[module] = name.removesuffix(".weight")

@@ -206,7 +206,7 @@ class Quantizer(HfQuantizer):
                     if type(value) is not torch.Tensor:
                         raise UnsupportedError(f"{name}.{key}: is sharded; nibblas loads "
                                                "whole layers alone", name)
-                module.finish()
+                module.finish(name)
             elif hasattr(module, "nibblas"):
                 _experts.finish(name, module)
         return model
