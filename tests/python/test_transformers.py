@@ -5,7 +5,6 @@ everything runs; with older ones fewer families, and what does not differ betwee
 versions is left out."""
 
 import copy
-import importlib
 import inspect
 import json
 import os
@@ -20,9 +19,9 @@ import nibblas
 import numpy as np
 import torch
 import transformers
-from common import bound, decode, dense_bound
+from common import SOURCE, bound, decode, dense_bound
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 import nibblas.transformers as nt
 import tiny_models as tiny
@@ -506,6 +505,7 @@ class Refused(ModelTest):
     """What is not understood is refused with the file, the layer and the rule."""
 
     def refuse(self, path, *words):
+        """self.load() raises an error of nibblas that has all words."""
         with self.assertRaises(nibblas.Error) as caught:
             self.load(path)
         for word in words:
@@ -628,6 +628,55 @@ class Refused(ModelTest):
         self.refuse(packed, "has no quantised layer")
 
 
+    def test_other_quantisations(self):
+        """A quantization_config of another library, whatever the tensors are."""
+        packed, _ = self.saved("llama")
+        self.refuse(self.configure(packed, quant_method="gptq"),
+                    "quant_method = gptq", "must be modelopt")
+        packed, _ = self.saved("llama", "compressed-tensors")
+        self.refuse(self.configure(packed, transform_config={
+            "config_groups": {"R1": {"type": "hadamard"}}}),
+            "transform_config", "does not rotate", "R1")
+        packed, _ = self.saved("llama", "compressed-tensors")
+        self.refuse(self.configure(packed, sparsity_config={
+            "format": "sparse-24-bitmask"}), "sparsity_config", "sparse-24-bitmask")
+
+    def test_other_activations(self):
+        """NVFP4 weights beside FP8 activations run if the user chooses how."""
+        for form in FORMATS:
+            packed, _ = self.saved("mixtral", form, w4a4=True)
+            group = tiny.configuration(form, True)["config_groups"]
+            group["group_0"]["input_activations"]["num_bits"] = 8
+            self.refuse(self.configure(packed, config_groups=group, quant_algo=None),
+                        "input_activations are of 8 bits", "layers.0.self_attn")
+            model = self.load(packed, activations="int8")
+            self.assertEqual(nt.report(model).counts()["W4A8"], 10)
+
+    def test_scales_that_are_none(self):
+        name = "model.layers.0.self_attn.q_proj.weight_scale_2"
+        for value in (0.0, -1.0, float("nan"), float("inf")):
+            self.refuse(self.changed(lambda x, y=value: x.update(
+                {name: torch.tensor(y)})), name, "must be finite and > 0")
+        name = "model.layers.0.block_sparse_moe.experts.1.w2.input_global_scale"
+        self.refuse(self.changed(lambda x: x.update({name: torch.zeros(1)}), "mixtral",
+                                 form="compressed-tensors", w4a4=True),
+                    "layers.0.mlp.experts", "must be finite and > 0")
+
+    def test_tensors_inside_a_layer(self):
+        for name, rule in (
+                ("mlp.down_proj.input_quantizer._pre_quant_scale", "AWQ"),
+                ("mlp.down_proj.weight_quantizer.amax", "is not understood"),
+                ("mlp.act_fn.scales", "is not understood"),
+                ("self_attn.r3.hadamard", "is not understood")):
+            name = "model.layers.0." + name
+            self.refuse(self.changed(lambda x, y=name: x.update(
+                {y: torch.ones(96)})), name, rule)
+
+    def test_a_folder_that_is_none(self):
+        with self.assertRaisesRegex(OSError, "nowhere"):
+            self.load(os.path.join(self.folder, "nowhere"))
+
+
 class Interface(ModelTest):
     def test_names_have_types_and_docstrings(self):
         for name in nt.__all__:
@@ -638,6 +687,21 @@ class Interface(ModelTest):
                 self.assertEqual(set(inspect.signature(one).parameters) - set(hints),
                                  set(), name)
                 self.assertIn("return", hints)
+
+    @newest
+    def test_example(self):
+        """examples/generate.py as a user runs it, on the smallest model."""
+        for more in ((), ("--experts", "2", "--activations", "int8")):
+            done = subprocess.run(
+                [sys.executable, os.path.join(SOURCE, "examples", "generate.py"),
+                 "--size", "tiny", "--prompt", "8", "--new", "8", "--rounds", "1",
+                 *more], text=True, capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            kind = "10 layers W4A8" if more else "14 layers W4A16"
+            self.assertIn(f"NVFP4: {kind}, 1 layers bfloat16", done.stdout)
+            for name in ("bfloat16", "NVFP4"):
+                self.assertRegex(done.stdout, rf"(?m)^{name} +\d+ MB   prompt of 8: +"
+                                 r"[\d.]+ tokens/s   then +[\d.]+ tokens/s$")
 
     def test_report_of_another_model(self):
         model = tiny.make("llama")
