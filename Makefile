@@ -39,7 +39,7 @@ test-emu: all ## All GPU tests on the software GPU (needs nvcc, no GPU)
 emu-bugs: all ## Write emu/docs/bugs.md: what the software GPU finds
 	@tools/emu_bugs.sh $(BUILD)
 
-test-models: all ## Python beside ModelOpt, torchao, and on a real model (0.5 GB)
+test-models: all ## Python beside ModelOpt, torchao, and on real models (0.6 GB)
 	@tools/setup.sh test
 	@for test in other_formats example; do \
 		OMP_WAIT_POLICY=passive \

