@@ -17,6 +17,7 @@ import unittest
 
 import nibblas
 import numpy as np
+import tokenizers
 import torch
 import transformers
 from common import SOURCE, bound, decode, dense_bound
@@ -24,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import nibblas.transformers as nt
+import test_docs as docs
 import tiny_models as tiny
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -83,12 +85,12 @@ def _emulated_llama4(self, x):
                      self.down_proj).view(-1, self.hidden_size)
 
 
-def emulate(model, keep=("lm_head", "gate", "router")):
+def emulate(model):
     """Makes activations of a dequantised model make the round trip of W4A4."""
     transformers.integrations.moe.ALL_EXPERTS_FUNCTIONS.register(
         "emulated", emulated_experts)
     for name, module in model.named_modules():
-        if type(module) is torch.nn.Linear and not name.endswith(keep):
+        if type(module) is torch.nn.Linear and tiny.LINEAR.search(name + ".weight"):
             module.register_forward_pre_hook(
                 lambda _module, arguments: (round_trip(arguments[0]),))
         elif type(module).__name__ == "Llama4TextExperts":
@@ -687,6 +689,39 @@ class Interface(ModelTest):
                 self.assertEqual(set(inspect.signature(one).parameters) - set(hints),
                                  set(), name)
                 self.assertIn("return", hints)
+
+    @newest
+    def test_docs(self):
+        """The Python of docs/transformers.md and the model of README.md run as they
+        stand there."""
+        packed, plain = self.saved("llama")
+        words = tokenizers.Tokenizer(tokenizers.models.WordLevel(
+            {"[UNK]": 0, "The": 3, "capital": 4, "of": 5, "France": 6, "is": 7},
+            unk_token="[UNK]"))
+        words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(
+            packed)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        os.rename(packed, "model-NVFP4")
+        os.rename(plain, "model")
+        first, *_ = docs.blocks("README.md")
+        names = {"prompt": tokens(1, 4)}
+        exec(first, names)
+        self.assertEqual(names["tokens"].shape[0], 1)
+        load, *others = docs.blocks("docs", "transformers.md")
+        names = {}
+        exec(load, names)
+        want = logits(names["model"], tokens())
+        generate, register, write = others
+        exec(generate, names)
+        self.assertGreater(names["tokens"].shape[1], 5)
+        exec(register, names)
+        self.assertTrue(torch.equal(logits(names["model"], tokens()), want))
+        exec(write, names)
+        self.assertEqual(nt.report(self.load("model-NVFP4")).counts(),
+                         {"W4A16": 14, "float32": 1})
+        os.chdir(SOURCE)
 
     @newest
     def test_example(self):
