@@ -10,8 +10,8 @@ second beside the same model in bfloat16.
     python examples/generate.py DIRECTORY        # a checkpoint of your own
 
 The random model is quantised, saved as ModelOpt saves it, and loaded by the line that
-loads any NVFP4 model; experts are quantised in memory.  Both models take turns, so that
-a busy machine is fair to both.  Cells of "# %%" are cells of a notebook too."""
+loads any NVFP4 model; experts are quantised in memory.  Rounds of both models alternate,
+so that a busy machine is fair to both.  Cells of "# %%" are cells of a notebook too."""
 
 # %% What to run.
 import argparse
