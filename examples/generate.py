@@ -10,8 +10,8 @@ second beside the same model in bfloat16.
     python examples/generate.py DIRECTORY        # a checkpoint of your own
 
 The random model is quantised, saved as ModelOpt saves it, and loaded by the line that
-loads any NVFP4 model; experts are quantised in memory.  Rounds of both models alternate,
-so that a busy machine is fair to both.  Cells of "# %%" are cells of a notebook too."""
+loads any NVFP4 model.  Rounds of both models alternate, so that a busy machine is fair to
+both.  Cells of "# %%" are cells of a notebook too."""
 
 # %% What to run.
 import argparse
@@ -67,11 +67,10 @@ def random_model():
 
 
 def quantised(model):
-    """A copy with NVFP4 in the place of all linear layers but the head."""
+    """A copy with NVFP4 in the place of all linear layers but the head, and of experts."""
     model = copy.deepcopy(model)
-    nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head",
-                               activations=given.activations)
-    nt.swap_experts(model, activations=given.activations)
+    nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
+    nt.swap_experts(model)
     return model
 
 
@@ -92,11 +91,9 @@ if given.directory:
     models["NVFP4"] = load(given.directory)
 else:
     models["bfloat16"] = random_model()
-    models["NVFP4"] = quantised(models["bfloat16"])
-    if not given.experts:
-        with tempfile.TemporaryDirectory() as folder:
-            write(models["NVFP4"], folder)
-            models["NVFP4"] = load(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        write(quantised(models["bfloat16"]), folder)
+        models["NVFP4"] = load(folder)
 for model in models.values():
     model.to(device)
 print("NVFP4:", ", ".join(f"{n} layers {kind}" for kind, n in

@@ -6,6 +6,7 @@ versions is left out."""
 
 import copy
 import inspect
+import io
 import json
 import os
 import shutil
@@ -427,10 +428,15 @@ class Running(ModelTest):
     def test_moved_and_copied(self):
         """to_empty() on the meta device and back, deepcopy, other types."""
         for form in FORMATS:
-            packed, _ = self.saved("llama", form, w4a4=True)
+            packed, _ = self.saved("mixtral", form, w4a4=True)
             model = self.load(packed)
             want, state = logits(model, tokens()), model.state_dict()
             other = copy.deepcopy(model)
+            self.assertTrue(torch.equal(logits(other, tokens()), want))
+            with io.BytesIO() as file:
+                torch.save(model, file)
+                file.seek(0)
+                other = torch.load(file, weights_only=False)
             self.assertTrue(torch.equal(logits(other, tokens()), want))
             layer = other.model.layers[0].self_attn.q_proj
             kept = {k: v.clone() for k, v in layer.state_dict().items()}
@@ -475,9 +481,11 @@ class Swapping(ModelTest):
             got, plain = logits(model, tokens()), tiny.make(family)
             for name in swapped:
                 mine, other = model.get_submodule(name), plain.get_submodule(name)
-                for one in mine.nibblas:
-                    parts = [getattr(mine, x) for x in one.names()]
-                    back = ops.dequantize(*parts, torch.float32, "linear")
+                for one in mine.nibblas.both():
+                    codes, scales, scale, *_ = (
+                        getattr(mine, x) for x in one.names())
+                    back = ops.dequantize(codes, scales, scale.reshape(-1)[0],
+                                          torch.float32, "linear")
                     getattr(other, one.codes).data = (
                         back.transpose(1, 2) if one.transposed else back)
             self.assert_near(got, logits(plain, tokens()), 3e-6, family)
@@ -491,16 +499,24 @@ class Swapping(ModelTest):
         self.assertIn("K is no multiple of 16", left["model.layers.1.mlp.experts"])
 
     def test_saved(self):
-        """Linear layers that were swapped are saved as ModelOpt stores them."""
-        model = tiny.make("llama")
-        nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
-        model.config.quantization_config = {
-            "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
-            "ignore": ["lm_head"]}
-        model.save_pretrained(self.folder)
-        again = self.load(self.folder)
-        self.assertEqual(nt.report(again).counts(), {"W4A16": 14, "float32": 1})
-        self.assertTrue(torch.equal(logits(again, tokens()), logits(model, tokens())))
+        """Layers and experts that were swapped are saved as ModelOpt stores them."""
+        for family in ("llama", "mixtral", "deepseek_v3", "gpt_oss", "llama4_text"):
+            model = tiny.make(family)
+            nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
+            nt.swap_experts(model)
+            model.config.quantization_config = {
+                "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
+                "ignore": ["lm_head"]}
+            folder = os.path.join(self.folder, family)
+            model.save_pretrained(folder)
+            again = self.load(folder)
+            self.assertEqual(nt.report(again).counts(), nt.report(model).counts())
+            self.assertTrue(torch.equal(logits(again, tokens()),
+                                        logits(model, tokens())), family)
+            names = load_file(os.path.join(folder, "model.safetensors"))
+            if family == "mixtral":
+                self.assertIn("model.layers.0.block_sparse_moe.experts.3.w2.weight_"
+                              "scale_2", names)
 
 
 class Refused(ModelTest):

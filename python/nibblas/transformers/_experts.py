@@ -4,6 +4,7 @@ module stays the model's own; its parameters become codes and scales, and transf
 calls experts_forward() by its registry of experts' implementations.  Routing stays the
 model's."""
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -44,8 +45,22 @@ class Stacks(NamedTuple):
     down: Projection
     activations: str | None
 
-    def __iter__(self):
-        return iter((self.first, self.down))
+    def both(self):
+        return self.first, self.down
+
+
+def projection(leaf, roles, has_input, is_divisor=False):
+    """The Projection of a stack of single experts; roles: of its sources, such as
+    ["gate", "up"].  Prefixes, not suffixes: patterns of transformers 5.12 match the
+    beginnings of names."""
+    return Projection(leaf, "scale_" + leaf, tuple(f"factor_{x}_proj" for x in roles),
+                      tuple(f"input_{x}_proj" for x in roles) if has_input else (),
+                      is_divisor, False)
+
+
+def roles_of(leaf, sources):
+    """What the sources of a stack are: gate and up, or what its name says."""
+    return ["gate", "up"] if sources == 2 else [leaf.removesuffix("_proj")]
 
 
 def is_experts(module):
@@ -64,16 +79,37 @@ def add_parameters(module, shapes):
 
 
 def _save_transposed(module, state, prefix, _metadata):
-    for one in module.nibblas:
+    for one in module.nibblas.both():
         for name in (one.codes, one.scales) if one.transposed else ():
             if prefix + name in state:
                 state[prefix + name] = state[prefix + name].transpose(
                     1, 2).contiguous()
 
 
+def _apply_and_keep(module, fn, recurse=True):
+    """Module._apply() that moves scales and leaves their types alone."""
+    kept = {name: getattr(module, name).detach()
+            for one in module.nibblas.both() for name in one.names()}
+    type(module)._apply(module, fn, recurse)
+    for name, old in kept.items():
+        moved = getattr(module, name)
+        if moved.dtype != old.dtype:
+            setattr(module, name, nn.Parameter(old.to(moved.device),
+                                               requires_grad=False))
+    return module
+
+
+def complete(module):
+    """What an experts' module needs beside its parameters: half() and to(bfloat16)
+    leave scales alone, and state_dict() turns back what is stored transposed."""
+    module._apply = functools.partial(_apply_and_keep, module)
+    if any(one.transposed for one in module.nibblas.both()):
+        module.register_state_dict_post_hook(_save_transposed)
+
+
 def finish(name, module):
     """Makes an experts' module ready, when its tensors are there."""
-    for one in module.nibblas:
+    for one in module.nibblas.both():
         for part in one.names():
             value = getattr(module, part).detach()
             if type(value) is not torch.Tensor:
@@ -88,8 +124,7 @@ def finish(name, module):
         if codes.shape[:2] != scales.shape[:2]:
             raise FileError(f"{name}.{one.scales}: {list(scales.shape)}: must be of "
                             f"as many experts and rows as {list(codes.shape)}", name)
-    if any(one.transposed for one in module.nibblas):
-        module.register_state_dict_post_hook(_save_transposed)
+    complete(module)
 
 
 def _factors(module, names, is_divisor, experts):

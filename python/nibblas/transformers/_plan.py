@@ -116,16 +116,24 @@ def _expert(name):
     return [int(x) for x in re.findall(r"\.(\d+)(?=\.)", name + ".")]
 
 
+def operations_of(converter):
+    return {type(x).__name__ for x in converter.operations}
+
+
+def merges_experts(converter):
+    """Whether a converter of transformers makes a stack of the experts' layers."""
+    return not operations_of(converter) - {"MergeModulelist", "Concatenate"} and all(
+        "experts.*." in x and x.endswith(".weight") for x in converter.source_patterns)
+
+
 def _place_expert(plan, found, target, pattern, layer):
     converter = found.converter(pattern)
     module, _, leaf = target.rpartition(".")
     sources = converter.source_patterns
-    operations = {type(x).__name__ for x in converter.operations}
-    if (operations - {"MergeModulelist", "Concatenate"} or layer.format is formats.FP8
-            or not all("experts.*." in x and x.endswith(".weight") for x in sources)):
+    if not merges_experts(converter) or layer.format is formats.FP8:
         layer.values.fail(f"transformers makes {target} of it by "
-                          f"{sorted(operations)}, which nibblas does not do to "
-                          f"{layer.format.name}")
+                          f"{sorted(operations_of(converter))}, which nibblas does not "
+                          f"do to {layer.format.name}")
     parts = plan.stacks.setdefault(module, {}).setdefault(
         leaf, [Part(x, []) for x in sources])
     parts[sources.index(pattern)].layers.append(layer)

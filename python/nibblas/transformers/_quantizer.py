@@ -42,13 +42,9 @@ def _projection(leaf, stored):
         parts = [x for x in layer[2:] if x]
         return one, {name: (x.shape, x.dtype) for name, x in zip(one.names(), parts)}
     first = stored[0].layers[0]
-    roles = ["gate", "up"] if len(stored) == 2 else [leaf.removesuffix("_proj")]
     experts = len(stored[0].layers)
-    # Prefixes, not suffixes: patterns of transformers 5.12 match the beginnings of names.
-    one = _experts.Projection(
-        leaf, "scale_" + leaf, tuple(f"factor_{x}_proj" for x in roles),
-        tuple(f"input_{x}_proj" for x in roles) if first.input else (),
-        first.format.is_divisor, False)
+    one = _experts.projection(leaf, _experts.roles_of(leaf, len(stored)),
+                              bool(first.input), first.format.is_divisor)
 
     def stack(x):
         rows, k = x.shape
@@ -84,7 +80,7 @@ def _converters(converter, form, has_input):
                       converter.target_patterns)
     stems = [x.removesuffix(".weight") for x in sources]
     base, _, leaf = target.rpartition(".")
-    roles = ["gate", "up"] if len(stems) == 2 else [leaf.removesuffix("_proj")]
+    roles = _experts.roles_of(leaf, len(stems))
     base = base + "." if base else ""
 
     def made(sources, target, operations):
@@ -107,6 +103,18 @@ def _converters(converter, form, has_input):
     out.append(made([x + form.scales for x in stems], f"{base}scale_{leaf}", merge()))
     if form is not formats.MODELOPT:
         out.append(made([x + form.values for x in stems], target, merge()))
+    return out
+
+
+def add_converters(conversions, used):
+    """transformers' conversions, with those of scales before those of their weights.
+
+    used  {first source pattern of a converter: (Format, whether it has inputs)}"""
+    out = []
+    for one in conversions:
+        if isinstance(one, WeightConverter) and one.source_patterns[0] in used:
+            out += _converters(one, *used[one.source_patterns[0]])
+        out.append(one)
     return out
 
 
@@ -190,14 +198,8 @@ class Quantizer(HfQuantizer):
                 any_layer.name, bool(first.inputs)))
 
     def update_weight_conversions(self, weight_conversions, model=None):
-        """transformers' hook: converters for the scales of experts come before the
-        model's own."""
-        out = []
-        for one in weight_conversions:
-            if isinstance(one, WeightConverter) and one.source_patterns[0] in self.used:
-                out += _converters(one, *self.used[one.source_patterns[0]])
-            out.append(one)
-        return out
+        """transformers' hook."""
+        return add_converters(weight_conversions, self.used)
 
     def _process_model_after_weight_loading(self, model, **_named):
         for name, module in model.named_modules():

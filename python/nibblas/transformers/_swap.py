@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_swap.py - quantises the experts of a model that is in memory."""
+"""_swap.py - quantises the experts of a model that is in memory, so that
+save_pretrained() writes them as ModelOpt does: one by one where transformers merges
+them, else as stacks."""
 
 import torch
 from torch import nn
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import PrefixChange, WeightConverter
 
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, RECIPES, choose
-from nibblas.transformers import _experts
+from nibblas.transformers import _experts, _formats as formats
+from nibblas.transformers._plan import merges_experts
+from nibblas.transformers._quantizer import add_converters
 
 
 def _reason(module):
@@ -20,14 +26,42 @@ def _reason(module):
     return None
 
 
-def _swap_stack(module, leaf, recipe, transposed):
-    """Puts codes and scales in the place of a parameter; returns its Projection."""
+def _conversions(model):
+    """transformers' conversions by which a model is saved."""
+    found = getattr(model, "_weight_conversions", None)
+    if found is None:
+        found = [x for x in get_model_conversion_mapping(model, add_legacy=False)
+                 if not isinstance(x, PrefixChange)]
+    return found
+
+
+def _converter_of(conversions, name):
+    """The converter that makes a stack, the parameter `name`, of single experts, or
+    None."""
+    for one in conversions:
+        targets = getattr(one, "_original_target_patterns", one.target_patterns)
+        if (isinstance(one, WeightConverter) and merges_experts(one)
+                and name.endswith(targets[0])):
+            return one
+    return None
+
+
+def _swap_stack(module, leaf, recipe, transposed, converter):
+    """Puts codes and scales in the place of a parameter; returns its Projection.
+
+    converter  makes the stack of single experts, or None"""
     w = getattr(module, leaf).detach()
     w = w.transpose(1, 2).contiguous() if transposed else w
     codes, scales, scale = torch.ops.nibblas.quantize(w, None, "linear", recipe)
-    one = _experts.Projection(leaf, leaf + "_weight_scale", (
-        leaf + "_weight_scale_2",), (), False, transposed)
-    for name, value in zip(one.names(), (codes, scales, scale)):
+    if converter is None:
+        one = _experts.Projection(leaf, leaf + formats.STACK.scales, (
+            leaf + formats.STACK.factor,), (), False, transposed)
+    else:
+        one = _experts.projection(leaf, _experts.roles_of(
+            leaf, len(converter.source_patterns)), False)
+        scale = scale.repeat(len(w))
+    values = [codes, scales] + [scale.clone() for _ in one.factors]
+    for name, value in zip(one.names(), values):
         module._parameters.pop(name, None)
         module.register_parameter(name, nn.Parameter(value, requires_grad=False))
     return one
@@ -47,7 +81,8 @@ def swap_experts(model: nn.Module, recipe: str = "modelopt",
     choose("recipe", recipe, RECIPES)
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
-    swapped, left = [], {}
+    swapped, left, used = [], {}, {}
+    conversions = _conversions(model)
     for name, module in list(model.named_modules()):
         llama4 = type(module).__name__ == "Llama4TextExperts"
         if hasattr(module, "nibblas") or not (llama4 or _experts.is_experts(module)):
@@ -62,11 +97,18 @@ def swap_experts(model: nn.Module, recipe: str = "modelopt",
             module._parameters.update(old._parameters)
             setattr(model.get_submodule(parent), child, module)
         turned = llama4 or module.is_transposed
-        first, down = (_swap_stack(module, leaf, recipe, turned) for leaf in (
-            "gate_up_proj" if hasattr(module, "gate_up_proj") else "up_proj",
-            "down_proj"))
-        module.nibblas = _experts.Stacks(first, down, activations)
+        made = []
+        for leaf in ("gate_up_proj" if hasattr(module, "gate_up_proj") else "up_proj",
+                     "down_proj"):
+            converter = _converter_of(conversions, f"{name}.{leaf}")
+            if converter:
+                used[converter.source_patterns[0]] = formats.MODELOPT, False
+            made.append(_swap_stack(module, leaf, recipe, turned, converter))
+        module.nibblas = _experts.Stacks(*made, activations)
+        _experts.complete(module)
         swapped.append(name)
+    if used:
+        model._weight_conversions = add_converters(conversions, used)
     if any(_experts.is_experts(model.get_submodule(name)) for name in swapped):
         model.set_experts_implementation(_experts.IMPLEMENTATION)
     return swapped, left
