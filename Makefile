@@ -41,7 +41,7 @@ emu-bugs: all ## Write emu/docs/bugs.md: what the software GPU finds
 
 test-models: all ## Python beside ModelOpt, torchao, and on real models (0.6 GB)
 	@tools/setup.sh test
-	@for test in other_formats example; do \
+	@for test in other_formats other_directories example; do \
 		OMP_WAIT_POLICY=passive \
 		NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so \
 		tools/python_env.py --models $(BUILD)/python-env-models \
