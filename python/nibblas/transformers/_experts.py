@@ -181,6 +181,62 @@ def _multiply(module, one, rows, offsets, dtype, is_silu=False):
     return made[0] if len(made) == 1 else torch.cat(made, -1)
 
 
+@torch.library.custom_op("nibblas::_experts_gradient", mutates_args=())
+def _gradient(gradient: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor,
+              factors: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """The gradient of rows that are sorted by expert, by weights dequantised one expert
+    after the other.  factors [parts of the rows of a matrix, experts]."""
+    out = gradient.new_zeros(gradient.shape[0], 2 * codes.shape[2])
+    ends = offsets.tolist()
+    for e, (begin, end) in enumerate(zip(ends, ends[1:])):
+        if begin < end:
+            parts = zip(codes[e].chunk(len(factors)), scales[e].chunk(len(factors)),
+                        factors[:, e])
+            w = torch.cat([torch.ops.nibblas.dequantize(
+                *part, torch.float32, "linear") for part in parts])
+            out[begin:end] = gradient[begin:end] @ w.to(gradient.dtype)
+    return out
+
+
+@_gradient.register_fake
+def _(gradient, codes, _scales, _factors, _offsets):
+    return gradient.new_empty(gradient.shape[0], 2 * codes.shape[2])
+
+
+class _StraightThrough(torch.autograd.Function):
+    """A product of sorted rows; their gradient is that of the weights dequantised, as
+    if x had not been quantised."""
+
+    @staticmethod
+    def forward(ctx, x, module, one, offsets, dtype, activations):
+        ctx.save_for_backward(getattr(module, one.codes), getattr(module, one.scales),
+                              torch.stack(_factors(module, one.factors, one.is_divisor,
+                                                   module.num_experts)), offsets)
+        ctx.dtype = x.dtype
+        return _multiply(module, one, _prepare(module, one, x, None, activations),
+                         offsets, dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        made = _gradient(gradient, *ctx.saved_tensors).to(ctx.dtype)
+        return made, None, None, None, None, None
+
+
+def _product(module, one, x, at, offsets, dtype, is_silu=False):
+    """The product of each expert with its rows: rows `at` of x, sorted by expert;
+    is_silu: silu(gate) * up of it."""
+    activations = _activations(module)
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return _multiply(module, one, _prepare(module, one, x, at, activations), offsets,
+                         dtype, is_silu)
+    y = _StraightThrough.apply(x if at is None else x[at], module, one, offsets, dtype,
+                               activations)
+    if not is_silu:
+        return y
+    gate, up = y.chunk(2, -1)
+    return nn.functional.silu(gate) * up
+
+
 def _is_plain_swiglu(module):
     """Whether silu(gate) * up is all that stands between the two products."""
     gate = getattr(type(module), "_apply_gate", None)
@@ -211,20 +267,19 @@ def experts_forward(self: nn.Module, hidden_states: torch.Tensor,
     chosen, order = torch.sort(chosen.clamp(max=experts), stable=True)
     offsets = torch.searchsorted(chosen, torch.arange(
         experts + 1, device=chosen.device, dtype=chosen.dtype), out_int32=True)
-    stacks, activations = self.nibblas, _activations(self)
+    stacks, dtype = self.nibblas, hidden_states.dtype
     # The row of bias; for other processes' indices any.
     own = chosen.clamp(max=experts - 1)
-    rows = _prepare(self, stacks.first, hidden_states, order // choices, activations)
     swiglu = _is_plain_swiglu(self)
-    middle = _multiply(self, stacks.first, rows, offsets, hidden_states.dtype, swiglu)
+    middle = _product(self, stacks.first, hidden_states, order // choices, offsets, dtype,
+                      swiglu)
     if self.has_bias:
         middle = middle + getattr(self, stacks.first.codes + "_bias")[own]
     if self.has_gate and not swiglu:
         middle = self._apply_gate(middle)
     elif not self.has_gate:
         middle = self.act_fn(middle)
-    rows = _prepare(self, stacks.down, middle, None, activations)
-    y = _multiply(self, stacks.down, rows, offsets, torch.float32)
+    y = _product(self, stacks.down, middle, None, offsets, torch.float32)
     if self.has_bias:
         y = y + self.down_proj_bias[own].float()
     y = torch.where((chosen < experts)[:, None], y, 0)
@@ -232,7 +287,7 @@ def experts_forward(self: nn.Module, hidden_states: torch.Tensor,
     back[order] = torch.arange(len(order), device=order.device)
     y = y[back].view(-1, choices, y.shape[-1])
     y = (y * top_k_weights.float()[..., None]).sum(1)
-    return y.to(hidden_states.dtype)
+    return y.to(dtype)
 
 
 class Llama4Experts(nn.Module):
@@ -248,8 +303,6 @@ class Llama4Experts(nn.Module):
         x = hidden_states.reshape(-1, self.hidden_size)
         offsets = torch.arange(experts + 1, device=x.device,
                                dtype=torch.int32) * (x.shape[0] // experts)
-        stacks, activations = self.nibblas, _activations(self)
-        rows = _prepare(self, stacks.first, x, None, activations)
-        gate, up = _multiply(self, stacks.first, rows, offsets, x.dtype).chunk(2, -1)
-        rows = _prepare(self, stacks.down, up * self.act_fn(gate), None, activations)
-        return _multiply(self, stacks.down, rows, offsets, x.dtype)
+        first, down = self.nibblas.both()
+        gate, up = _product(self, first, x, None, offsets, x.dtype).chunk(2, -1)
+        return _product(self, down, up * self.act_fn(gate), None, offsets, x.dtype)
