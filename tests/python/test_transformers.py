@@ -5,6 +5,7 @@ everything runs; with older ones fewer families, and what does not differ betwee
 versions is left out."""
 
 import copy
+import importlib
 import inspect
 import io
 import json
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import typing
 import unittest
+import unittest.mock
 
 import nibblas
 import numpy as np
@@ -755,6 +757,14 @@ class Interface(ModelTest):
             for name in ("bfloat16", "NVFP4"):
                 self.assertRegex(done.stdout, rf"(?m)^{name} +\d+ MB   prompt of 8: +"
                                  r"[\d.]+ tokens/s   then +[\d.]+ tokens/s$")
+
+    def test_older_transformers(self):
+        # transformers may have put another object in its place.
+        module = sys.modules["transformers"]
+        with unittest.mock.patch.object(module, "__version__", "5.4.0"):
+            with self.assertRaisesRegex(ImportError, "needs transformers 5.12 or later; "
+                                        "5.4.0 is installed"):
+                importlib.reload(nt)
 
     def test_report_of_another_model(self):
         model = tiny.make("llama")

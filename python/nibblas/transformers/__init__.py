@@ -14,6 +14,12 @@ import copy
 import json
 from typing import Any
 
+import transformers
+
+if tuple(int(x) for x in transformers.__version__.split(".")[:2]) < (5, 12):
+    raise ImportError("nibblas.transformers needs transformers 5.12 or later; "
+                      f"{transformers.__version__} is installed")
+
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.quantizers.auto import (AUTO_QUANTIZATION_CONFIG_MAPPING,
