@@ -135,6 +135,11 @@ class ModelTest(unittest.TestCase):
                   {"format": "pt"})
         return path
 
+    def tensors(self, path):
+        found = load_file(os.path.join(path, "model.safetensors"))
+        return {name: (x.dtype, tuple(x.shape), x.reshape(-1).view(
+            torch.uint8).numpy().tobytes()) for name, x in found.items()}
+
     def configure(self, path, **values):
         """Changes quantization_config; returns the folder."""
         file = os.path.join(path, "config.json")
@@ -227,11 +232,6 @@ class Families(ModelTest):
             self.assertEqual(self.quantization(packed), self.quantization(again))
             self.assertTrue(torch.equal(logits(self.load(again), tokens()),
                                         logits(model, tokens())))
-
-    def tensors(self, path):
-        found = load_file(os.path.join(path, "model.safetensors"))
-        return {name: (x.dtype, tuple(x.shape), x.reshape(-1).view(
-            torch.uint8).numpy().tobytes()) for name, x in found.items()}
 
     def quantization(self, path):
         with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
@@ -331,6 +331,37 @@ class Loading(ModelTest):
         self.assertEqual(nt.report(model).counts(), {"W4A4": 10, "float32": 1})
         self.assert_near(logits(model, tokens()), logits(self.plain(plain), tokens()),
                          0.4)
+
+    @newest
+    def test_experts_without_a_converter(self):
+        """Experts one by one, as both formats store them, of a family that transformers
+        stores as stacks."""
+        for form in FORMATS:
+            packed, path = tiny.save(tiny.make("granitemoe", **tiny.EXPERTS),
+                                     tempfile.mkdtemp(dir=self.folder), form)
+            plain, found = self.plain(path), {}
+            for name, module in plain.named_modules():
+                for e in range(4) if hasattr(module, "is_concatenated") else ():
+                    gate, up = module.gate_up_proj.data[e].chunk(2)
+                    for leaf, w in (("gate", gate), ("up", up),
+                                    ("down", module.down_proj.data[e])):
+                        parts, back = tiny._linear(f"{name}.{e}.{leaf}_proj.weight",
+                                                   w.clone(), form, False)
+                        w.copy_(back)
+                        found.update(parts)
+
+            def change(tensors, found=found):
+                for key in [x for x in tensors if tensors[x].dim() == 3]:
+                    del tensors[key]
+                tensors.update(found)
+            model = self.load(self.edit(packed, change))
+            self.assertEqual(nt.report(model).counts(), {"W4A16": 10, "float32": 1})
+            self.assert_near(logits(model, tokens()), logits(plain, tokens()), 3e-6)
+            again = os.path.join(packed, "again")
+            model.save_pretrained(again)
+            self.assertEqual(self.tensors(packed), self.tensors(again))
+            self.assertTrue(torch.equal(logits(self.load(again), tokens()),
+                                        logits(model, tokens())))
 
     def test_some_experts_stay(self):
         """Experts of the first layer in float32, of the second in NVFP4."""

@@ -56,7 +56,7 @@ INPUT_SCALE = 4 / 2688
 def make(family, seed=0, **sizes):
     """A model with random weights in float32."""
     torch.manual_seed(seed)
-    config = AutoConfig.for_model(family, **{**SIZES, **FAMILIES[family], **sizes})
+    config = AutoConfig.for_model(family, **{**SIZES, **FAMILIES.get(family, {}), **sizes})
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():
         for name, one in model.named_parameters():

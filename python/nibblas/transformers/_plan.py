@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from torch import nn
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import (WeightConverter, WeightRenaming,
+from transformers.core_model_loading import (Concatenate, MergeModulelist,
+                                             WeightConverter, WeightRenaming,
                                              rename_source_key)
 
 from nibblas._library import FileError, UnsupportedError
@@ -29,12 +30,34 @@ class Plan(NamedTuple):
     linears  {module: Layer}
     stacks   {experts' module: {"gate_up_proj": [Part, Part] or [Layer], ...}}
     absent   layers of the checkpoint that the model has no use for
+    added    {end of a module's name: whether it has a gate} of experts that are stored
+             one by one, which transformers knows as stacks alone: merging()
     plain    {module: its name in the checkpoint} of linear layers that stay"""
 
     linears: dict
     stacks: dict
     absent: list
     plain: dict
+    added: dict
+
+
+def _is_mergeable(module):
+    """Whether the stacks of an experts' module are those of its layers, one below the
+    other: gate and up, down."""
+    return (getattr(module, "is_concatenated", False) and not module.is_transposed
+            and not module.has_bias)
+
+
+def merging(short, has_gate):
+    """New converters for experts with the end `short` of their module's name.  Those that
+    have matched a name say so ever after, and transformers saves by them."""
+    roles = ("gate", "up") if has_gate else ("up",)
+    first = "gate_up_proj" if has_gate else "up_proj"
+    return (WeightConverter([f"{short}.*.{x}_proj.weight" for x in roles],
+                            f"{short}.{first}",
+                            [MergeModulelist(dim=0)] + [Concatenate(dim=1)] * has_gate),
+            WeightConverter([f"{short}.*.down_proj.weight"], f"{short}.down_proj",
+                            [MergeModulelist(dim=0)]))
 
 
 class _Names:
@@ -44,7 +67,24 @@ class _Names:
         conversions = get_model_conversion_mapping(model)
         self.renamings = [x for x in conversions if isinstance(x, WeightRenaming)]
         self.converters = [x for x in conversions if isinstance(x, WeightConverter)]
+        self.model = model
         self.prefix, self.state = model.base_model_prefix, model.state_dict()
+
+    def add(self, names):
+        """Adds converters for experts among the names of tensors that transformers has
+        none for; returns Plan.added."""
+        added, modules = {}, dict(self.model.named_modules())
+        for name in names:
+            if not re.search(r"\.experts\.\d+\.down_proj\.weight(_packed)?$", name):
+                continue
+            target, pattern = self.find(name.removesuffix("_packed"))
+            stem = target.rsplit(".", 3)[0]
+            if pattern is None and target not in self.state and _is_mergeable(
+                    modules.get(stem)):
+                added[".".join(stem.split(".")[-2:])] = modules[stem].has_gate
+        for short, has_gate in added.items():
+            self.converters += merging(short, has_gate)
+        return added
 
     def find(self, name):
         """(name in the model, the source pattern of the converter or None)."""
@@ -217,7 +257,8 @@ def _check_unused(found, model, one):
 def make(model, tensors):
     """The plan of a checkpoint, tensors of _formats.read(), for a model on the meta
     device."""
-    plan, found = Plan({}, {}, [], {}), _Names(model)
+    found = _Names(model)
+    plan = Plan({}, {}, [], {}, found.add(tensors))
     quantised = formats.layers(tensors)
     modules = dict(model.named_modules())
     used = {part.name for layer in quantised.values() for part in layer[2:] if part}

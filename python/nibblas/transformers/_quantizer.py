@@ -199,7 +199,10 @@ class Quantizer(HfQuantizer):
 
     def update_weight_conversions(self, weight_conversions, model=None):
         """transformers' hook."""
-        return add_converters(weight_conversions, self.used)
+        added = [one for item in self.plan.added.items() for one in _plan.merging(*item)]
+        targets = {one.target_patterns[0] for one in added}
+        kept = [x for x in weight_conversions if not targets & set(x.target_patterns)]
+        return add_converters(kept + added, self.used)
 
     def _process_model_after_weight_loading(self, model, **_named):
         for name, module in model.named_modules():
