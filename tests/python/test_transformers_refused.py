@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nibblas.transformers refuses what it does not understand: broken and odd checkpoints of
+tiny models, and the words of each message."""
+
+import os
+import shutil
+import unittest
+
+import nibblas
+import torch
+from safetensors.torch import load_file
+
+import nibblas.transformers as nt
+import tiny_models as tiny
+from model_test import FORMATS, ModelTest
+
+
+class Refused(ModelTest):
+    """What is not understood is refused with the file, the layer and the rule."""
+
+    def refuse(self, path, *words):
+        """self.load() raises an error of nibblas that has all words."""
+        with self.assertRaises(nibblas.Error) as caught:
+            self.load(path)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def changed(self, change, family="llama", **how):
+        return self.edit(self.saved(family, **how)[0], change)
+
+    def test_awq(self):
+        name = "model.layers.0.mlp.down_proj.pre_quant_scale"
+        self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)})),
+                    "model.safetensors", name, "AWQ's scales of x are not applied")
+
+    def test_svd(self):
+        name = "model.layers.1.mlp.up_proj.weight_quantizer._svdquant_lora_a"
+        self.refuse(self.changed(lambda x: x.update(
+            {name.replace(".weight_quantizer", ""): torch.ones(4, 64)})),
+            "model.layers.1.mlp.up_proj._svdquant_lora_a", "is not understood")
+        packed, _ = self.saved("llama")
+        self.refuse(self.configure(packed, quant_algo="NVFP4_SVD"),
+                    "quant_algo = NVFP4_SVD", "nibblas runs NVFP4")
+
+    def test_other_widths(self):
+        key = "model.layers.0.self_attn.q_proj.weight"
+
+        def narrow(x):
+            x[key], x[key + "_scale"] = x[key][:, :24], x[key + "_scale"][:, :3]
+        self.refuse(self.changed(narrow), key, "[64, 24]", "must be [64, 32]",
+                    "in_features = 64")
+        self.refuse(self.changed(lambda x: x.update(
+            {key + "_scale": x[key + "_scale"][:, ::2]})), key + "_scale",
+            "must be [64, 4]", "blocks have 16 values")
+        self.refuse(self.changed(lambda x: x.update(
+            {key + "_scale_2": torch.ones(3)})), key + "_scale_2",
+            "must be one number")
+
+    def test_missing_tensors(self):
+        key = "model.layers.0.self_attn.q_proj.weight"
+        self.refuse(self.changed(lambda x: x.pop(key + "_scale_2")), key,
+                    "needs " + key + "_scale_2, which no file has")
+        name = "model.layers.1.input_layernorm.weight"
+        self.refuse(self.changed(lambda x: x.pop(name)), name,
+                    "is in no file of the checkpoint")
+        expert = "model.layers.0.block_sparse_moe.experts.2.w1.weight"
+
+        def drop(x):
+            for part in ("", "_scale", "_scale_2"):
+                x.pop(expert + part)
+        self.refuse(self.changed(drop, "mixtral"), "of 4 experts; the files have 3")
+
+    def test_missing_shard(self):
+        packed, _ = self.saved("llama", shards=3)
+        file = os.path.join(packed, "model-00002-of-00003.safetensors")
+        tensors = load_file(file)
+        gone = sorted(tensors)[0]
+        self.edit(packed, lambda x: x.pop(gone), os.path.basename(file))
+        self.refuse(packed, gone, "is not in model-00002-of-00003.safetensors")
+        os.remove(file)
+        with self.assertRaisesRegex(OSError, "model-00002-of-00003.safetensors"):
+            self.load(packed)
+
+    def test_broken_file(self):
+        packed, _ = self.saved("llama")
+        file = os.path.join(packed, "model.safetensors")
+        with open(file, "r+b") as stream:
+            stream.truncate(1000)
+        self.refuse(packed, "model.safetensors", "is no safetensors file")
+
+    def test_unknown_quantised_tensors(self):
+        name = "model.layers.0.mlp.up_proj.weight_blocks"
+        self.refuse(self.changed(lambda x: x.update(
+            {name: torch.zeros(96, 32, dtype=torch.uint8)})), name,
+            "is not understood")
+
+    def test_layer_that_the_model_lacks(self):
+        def rename(x):
+            for key in [k for k in x if "layers.1.mlp.up_proj" in k]:
+                x[key.replace("up_proj", "upper_proj")] = x.pop(key)
+        self.refuse(self.changed(rename), "model.layers.1.mlp.upper_proj.weight",
+                    "LlamaForCausalLM of transformers has no")
+
+    def test_fp8_blocks(self):
+        def change(x):
+            for part in ("", "_scale", "_scale_2"):
+                w = x.pop("model.layers.0.mlp.up_proj.weight" + part)
+            x["model.layers.0.mlp.up_proj.weight"] = torch.ones(96, 64).to(
+                torch.float8_e4m3fn)
+            x["model.layers.0.mlp.up_proj.weight_scale"] = torch.ones(2, 2)
+        self.refuse(self.changed(change), "model.layers.0.mlp.up_proj.weight_scale",
+                    "must be one scale, or 96", "blocks are not supported")
+
+    def test_tied_head(self):
+        model = tiny.make("llama", tie_word_embeddings=True)
+        packed, _ = tiny.save(model, self.folder)
+
+        def change(x):
+            x.update(tiny._linear("lm_head.weight", model.lm_head.weight.detach(),
+                                  "modelopt", False)[0])
+        self.refuse(self.edit(packed, change), "ties lm_head.weight",
+                    "weights of its own")
+
+    def test_experts_that_differ(self):
+        key = "model.layers.0.block_sparse_moe.experts.1.w3.input_scale"
+        self.refuse(self.changed(lambda x: x.pop(key), "mixtral", w4a4=True),
+                    "experts.1.w3", "experts of one layer must be alike")
+
+    def test_transposed_width(self):
+        key = "model.layers.0.mlp.experts.gate_up_proj"
+
+        def change(x):
+            x[key] = x[key][:, :, :48]
+            x[key + "_weight_scale"] = x[key + "_weight_scale"].view(torch.uint8)[
+                :, :, :48].contiguous().view(torch.float8_e4m3fn)
+        self.refuse(self.changed(change, "gpt_oss"), key, "must be [4, 32, 64]")
+
+    def test_not_quantised(self):
+        packed, plain = self.saved("llama")
+        self.refuse(plain, "it is not a quantised model")
+        shutil.copy(os.path.join(plain, "model.safetensors"), packed)
+        self.refuse(packed, "has no quantised layer")
+
+
+    def test_other_quantisations(self):
+        """A quantization_config of another library, whatever the tensors are."""
+        packed, _ = self.saved("llama")
+        self.refuse(self.configure(packed, quant_method="gptq"),
+                    "quant_method = gptq", "must be modelopt")
+        packed, _ = self.saved("llama", "compressed-tensors")
+        self.refuse(self.configure(packed, transform_config={
+            "config_groups": {"R1": {"type": "hadamard"}}}),
+            "transform_config", "does not rotate", "R1")
+        packed, _ = self.saved("llama", "compressed-tensors")
+        self.refuse(self.configure(packed, sparsity_config={
+            "format": "sparse-24-bitmask"}), "sparsity_config", "sparse-24-bitmask")
+
+    def test_other_activations(self):
+        """NVFP4 weights beside FP8 activations run if the user chooses how."""
+        for form in FORMATS:
+            packed, _ = self.saved("mixtral", form, w4a4=True)
+            group = tiny.configuration(form, True)["config_groups"]
+            group["group_0"]["input_activations"]["num_bits"] = 8
+            self.refuse(self.configure(packed, config_groups=group, quant_algo=None),
+                        "input_activations are of 8 bits", "layers.0.self_attn")
+            model = self.load(packed, activations="int8")
+            self.assertEqual(nt.report(model).counts()["W4A8"], 10)
+
+    def test_scales_that_are_none(self):
+        name = "model.layers.0.self_attn.q_proj.weight_scale_2"
+        for value in (0.0, -1.0, float("nan"), float("inf")):
+            self.refuse(self.changed(lambda x, y=value: x.update(
+                {name: torch.tensor(y)})), name, "must be finite and > 0")
+        name = "model.layers.0.block_sparse_moe.experts.1.w2.input_global_scale"
+        self.refuse(self.changed(lambda x: x.update({name: torch.zeros(1)}), "mixtral",
+                                 form="compressed-tensors", w4a4=True),
+                    "layers.0.mlp.experts", "must be finite and > 0")
+
+    def test_tensors_inside_a_layer(self):
+        for name, rule in (
+                ("mlp.down_proj.input_quantizer._pre_quant_scale", "AWQ"),
+                ("mlp.down_proj.weight_quantizer.amax", "is not understood"),
+                ("mlp.act_fn.scales", "is not understood"),
+                ("self_attn.r3.hadamard", "is not understood")):
+            name = "model.layers.0." + name
+            self.refuse(self.changed(lambda x, y=name: x.update(
+                {y: torch.ones(96)})), name, rule)
+
+    def test_a_folder_that_is_none(self):
+        with self.assertRaisesRegex(OSError, "nowhere"):
+            self.load(os.path.join(self.folder, "nowhere"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
