@@ -633,6 +633,104 @@ NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 				     int64_t count, struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
+/* Layers of experts                                                         */
+
+/* What lies between the products of an expert: h of g = gate, u = up, in fp32.
+ * sigmoid(z) is 1 / (1 + e^-z). */
+enum nib_moe_activation {
+	/* g * sigmoid(g) * u */
+	NIB_MOE_SWIGLU = 0,
+	/* g' * sigmoid(swish * g') * (u' + up_bias), where g' is g, at most
+	 * limit, and u' is u, clamped to -limit .. limit. */
+	NIB_MOE_SWIGLU_CLAMPED = 1,
+	/* g * sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)) * u: GELU by tanh. */
+	NIB_MOE_GELU = 2,
+	/* max(g, 0)^2; there is no up. */
+	NIB_MOE_RELU2 = 3,
+};
+
+/*
+ * A layer of experts: y = sum over the slots j of a token, in their order, of
+ *   weights[t, j] * down(h(gate(x), up(x)))   of expert ids[t, j].
+ * Routing stays with the caller, who chooses ids and weights.  Slots whose id
+ * lies outside expert_offset .. expert_offset + experts - 1 are left out, so
+ * that a layer may hold some of the experts; a token without slots gets zeros.
+ *
+ * The steps, each rounded as said, define the result:
+ *   1. A is x [tokens, k] as it is, or, with NIB_ACTIVATIONS_NVFP4, x quantised
+ *      by *in1 as nib_quantize() does with saturate, or the view a.
+ *   2. g and u are products of A with gate_alpha and up_alpha, in fp32.
+ *   3. h is worked out in fp32.  With NIB_ACTIVATIONS_NVFP4 it is quantised by
+ *      *in2, with saturate; else it is rounded to x's type.
+ *   4. A slot's row is the product of that with down_alpha, rounded to y's type.
+ *   5. The rows of a token, times their weights (rounded to fp32), are added to
+ *      0 in fp32, slot after slot, and rounded once to y's type.
+ *
+ *   x          [tokens, k], batch 1, of the types that activations allow
+ *   a          [tokens, k], linear scales; A if is_quantized is nonzero, which
+ *              NIB_ACTIVATIONS_NVFP4 alone allows.  Then x is ignored, else a
+ *   ids        [tokens, top_k] integers of ids_bytes (4 or 8) each, contiguous
+ *   weights    [tokens, top_k], contiguous
+ *   gate, up   [experts, n, k]; n, the width of h, is a multiple of 16
+ *   down       [experts, cols of y, n]
+ *              Each is a view or packed, as b of struct nib_problem.  Weights
+ *              whose rows of gate and up alternate are views with twice the
+ *              row stride.  NIB_MOE_RELU2 ignores up
+ *   *_alpha    experts values each, the product of the global scales of weights
+ *              and input; NULL = 1
+ *   in1, in2   a float each: the global scales of x and h.  Read with
+ *              NIB_ACTIVATIONS_NVFP4 alone, and in1 only if x is quantised here
+ *   limit, swish, up_bias  of NIB_MOE_SWIGLU_CLAMPED; limit > 0
+ *   y          [tokens, cols], batch 1; lies apart from all inputs
+ * tokens * top_k is below 2^31.  All arrays are memory of the device.
+ */
+struct nib_moe_layer {
+	struct nib_dense x;
+	struct nib_nvfp4 a;
+	int is_quantized;
+	enum nib_activations activations;
+	const void *ids;
+	int ids_bytes;
+	int64_t top_k;
+	int64_t expert_offset;
+	const float *weights;
+	struct nib_nvfp4 gate, up, down;
+	const struct nib_packed *gate_packed, *up_packed, *down_packed;
+	const float *gate_alpha, *up_alpha, *down_alpha;
+	const float *in1, *in2;
+	enum nib_moe_activation activation;
+	float limit, swish, up_bias;
+	struct nib_dense y;
+	uint64_t reserved[4]; /* must be 0 */
+};
+
+struct nib_moe_layer_plan;
+
+/*
+ * Plans a layer.  Data pointers, ids, weights, alphas, in1 and in2 are not read
+ * and may be NULL; packed weights must outlive the plan.  "cuda" has no such
+ * plans yet: NIB_UNSUPPORTED.
+ */
+NIB_API enum nib_status nib_moe_layer_plan_create(
+    struct nib_device *device, const struct nib_moe_layer *layer,
+    const struct nib_plan_options *options, struct nib_moe_layer_plan **plan,
+    struct nib_error *err);
+NIB_API void nib_moe_layer_plan_free(struct nib_moe_layer_plan *plan);
+/* Bytes of workspace of one run; depends on sizes and types alone. */
+NIB_API size_t
+nib_moe_layer_plan_workspace_bytes(const struct nib_moe_layer_plan *plan);
+
+/*
+ * Runs a layer of the sizes, types and packed weights that the plan was made
+ * for; options and workspaces as those of nib_run().  A run waits for nothing on
+ * the device.  On failure y is unchanged.
+ */
+NIB_API enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
+					  const struct nib_moe_layer *layer,
+					  const struct nib_run_options *options,
+					  struct nib_error *err);
+
+/* ------------------------------------------------------------------------ */
 /* The oracle                                                                */
 
 /*

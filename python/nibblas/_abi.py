@@ -51,6 +51,12 @@ NIB_ACTIVATIONS_NVFP4 = 0
 NIB_ACTIVATIONS_DENSE = 1
 NIB_ACTIVATIONS_INT8 = 2
 
+# enum nib_moe_activation
+NIB_MOE_SWIGLU = 0
+NIB_MOE_SWIGLU_CLAMPED = 1
+NIB_MOE_GELU = 2
+NIB_MOE_RELU2 = 3
+
 # enum nib_recipe
 NIB_RECIPE_MODELOPT = 0
 NIB_RECIPE_COMPRESSED_TENSORS = 1
@@ -228,6 +234,37 @@ class nib_run_options(C.Structure):
     ]
 
 
+class nib_moe_layer(C.Structure):
+    _fields_ = [
+        ("x", nib_dense),
+        ("a", nib_nvfp4),
+        ("is_quantized", C.c_int),
+        ("activations", C.c_int),
+        ("ids", C.c_void_p),
+        ("ids_bytes", C.c_int),
+        ("top_k", C.c_int64),
+        ("expert_offset", C.c_int64),
+        ("weights", C.c_void_p),
+        ("gate", nib_nvfp4),
+        ("up", nib_nvfp4),
+        ("down", nib_nvfp4),
+        ("gate_packed", C.c_void_p),
+        ("up_packed", C.c_void_p),
+        ("down_packed", C.c_void_p),
+        ("gate_alpha", C.c_void_p),
+        ("up_alpha", C.c_void_p),
+        ("down_alpha", C.c_void_p),
+        ("in1", C.c_void_p),
+        ("in2", C.c_void_p),
+        ("activation", C.c_int),
+        ("limit", C.c_float),
+        ("swish", C.c_float),
+        ("up_bias", C.c_float),
+        ("y", nib_dense),
+        ("reserved", C.c_uint64 * 4),
+    ]
+
+
 class nib_check_options(C.Structure):
     _fields_ = [
         ("struct_bytes", C.c_size_t),
@@ -351,6 +388,13 @@ FUNCTIONS = {
         C.POINTER(nib_run_options), C.POINTER(nib_error)]),
     "nib_multiply": (C.c_int, [C.c_void_p, C.c_int, C.POINTER(nib_problem),
         C.c_int64, C.POINTER(nib_error)]),
+    "nib_moe_layer_plan_create": (C.c_int, [C.c_void_p,
+        C.POINTER(nib_moe_layer), C.POINTER(nib_plan_options),
+        C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_moe_layer_plan_free": (None, [C.c_void_p]),
+    "nib_moe_layer_plan_workspace_bytes": (C.c_size_t, [C.c_void_p]),
+    "nib_run_moe_layer": (C.c_int, [C.c_void_p, C.POINTER(nib_moe_layer),
+        C.POINTER(nib_run_options), C.POINTER(nib_error)]),
     "nib_reference": (C.c_int, [C.c_int, C.POINTER(nib_problem), C.c_int64,
         C.POINTER(nib_error)]),
     "nib_reference_moe": (C.c_int, [C.c_int, C.POINTER(nib_moe_problem),

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/options.h"
 #include "outputs.h"
+#include "spares.h"
 #include "validate.h"
 
 static enum nib_status no_memory(const char *what, size_t bytes,
@@ -96,7 +97,7 @@ static enum nib_status add_workspace(struct nib_plan *plan,
 	status = backend->workspace_new(plan->device, plan->workspace_bytes,
 					&workspace, err);
 	if (backend->is_host)
-		atomic_store(&plan->spares[0], workspace);
+		atomic_store(&plan->spares.kept[0], workspace);
 	else
 		plan->workspace = workspace;
 	return status;
@@ -194,9 +195,7 @@ void nib_plan_free(struct nib_plan *plan)
 	if (!plan)
 		return;
 	backend = plan->device->backend;
-	for (int i = 0; i < NIB_SPARES; i++)
-		if (plan->spares[i])
-			backend->workspace_free(plan->device, plan->spares[i]);
+	nib_spares_free(plan->device, &plan->spares);
 	if (plan->workspace)
 		backend->workspace_free(plan->device, plan->workspace);
 	pthread_mutex_destroy(&plan->last.lock);

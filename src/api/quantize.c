@@ -133,16 +133,6 @@ static enum nib_status check_quantize_views(const struct nib_dense *x,
 	return nib_check_apart(scales, "q.scales", codes, "q.codes", err);
 }
 
-/*
- * Zero or a positive number with 6 * global, the largest value at scale 1,
- * finite.  Compares bits, which are ordered as positive floats are, because the
- * caller's thread may flush subnormals.
- */
-static bool is_global(float global)
-{
-	return nib_fp32_bits(global) <= nib_fp32_bits(FLT_MAX / 6);
-}
-
 /* Replaces global_pointer by its value on a host backend. */
 static enum nib_status read_global(const struct nib_device *device,
 				   struct nib_quantize_options *options,
@@ -162,7 +152,7 @@ static enum nib_status read_global(const struct nib_device *device,
 		return NIB_OK;
 	options->global_pointer = NULL;
 	options->global = *pointer;
-	if (nib_fp32_bits(*pointer) != 0 && is_global(*pointer))
+	if (nib_fp32_bits(*pointer) != 0 && nib_is_global(*pointer))
 		return NIB_OK;
 	return nib_fail_argument(err, NIB_BAD_ARGUMENT,
 				 "options.global_pointer",
@@ -181,7 +171,7 @@ check_quantize_options(const struct nib_device *device,
 					 "options.recipe",
 					 " = %d: must be 0 to %d",
 					 (int)options->recipe, NIB_RECIPE_GGML);
-	if (!is_global(options->global))
+	if (!nib_is_global(options->global))
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "options.global",
 		    " = %g: must be 0 (amax / 2688) "

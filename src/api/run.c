@@ -8,46 +8,29 @@
  * same problems as the last one finds them again.
  */
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "backend/backend.h"
 #include "core/options.h"
 #include "outputs.h"
+#include "spares.h"
 #include "validate.h"
-
-static bool same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y)
-{
-	return x->rows == y->rows && x->k == y->k && x->batch == y->batch &&
-	       x->row_stride_bytes == y->row_stride_bytes &&
-	       x->batch_stride_bytes == y->batch_stride_bytes &&
-	       x->scale_layout == y->scale_layout &&
-	       x->scale_row_stride_bytes == y->scale_row_stride_bytes &&
-	       x->scale_batch_stride_bytes == y->scale_batch_stride_bytes;
-}
-
-static bool same_dense(const struct nib_dense *x, const struct nib_dense *y)
-{
-	return x->dtype == y->dtype && x->rows == y->rows &&
-	       x->cols == y->cols && x->batch == y->batch &&
-	       x->row_stride_elems == y->row_stride_elems &&
-	       x->batch_stride_elems == y->batch_stride_elems;
-}
 
 /* The name of the first view that differs from the plan's, or NULL. */
 static const char *wrong_view(const struct nib_problem *plan,
 			      const struct nib_problem *run)
 {
-	if (!same_dense(&plan->x, &run->x))
+	if (!nib_same_dense(&plan->x, &run->x))
 		return "x";
-	if (!same_nvfp4(&plan->a, &run->a))
+	if (!nib_same_nvfp4(&plan->a, &run->a))
 		return "a";
-	if (!same_nvfp4(&plan->b, &run->b) || !plan->b_packed != !run->b_packed)
+	if (!nib_same_nvfp4(&plan->b, &run->b) ||
+	    !plan->b_packed != !run->b_packed)
 		return "b";
-	if (!same_nvfp4(&plan->b2, &run->b2) ||
+	if (!nib_same_nvfp4(&plan->b2, &run->b2) ||
 	    !plan->b2_packed != !run->b2_packed)
 		return "b2";
-	return same_dense(&plan->c, &run->c) ? NULL : "c";
+	return nib_same_dense(&plan->c, &run->c) ? NULL : "c";
 }
 
 /* Holds problem array[index] of a run, resolved, against the plan's. */
@@ -133,83 +116,6 @@ static enum nib_status take_moe(const struct nib_plan *plan,
 	return status ? status : nib_valid_moe_data(plan->op, out, err);
 }
 
-/* ---- options and workspaces ------------------------------------------------ */
-
-static enum nib_status check_workspace(const struct nib_plan *plan,
-				       const struct nib_run_options *options,
-				       struct nib_error *err)
-{
-	if (!options->workspace) {
-		if (!plan->caller_workspace || !plan->workspace_bytes)
-			return NIB_OK;
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.workspace",
-		    " = NULL: the plan was made with caller_workspace, so a "
-		    "run must bring %zu bytes",
-		    plan->workspace_bytes);
-	}
-	if (options->workspace_bytes < plan->workspace_bytes)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.workspace_bytes",
-		    " = %zu: must be at least %zu", options->workspace_bytes,
-		    plan->workspace_bytes);
-	if ((uintptr_t)options->workspace % 64)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.workspace",
-		    " = %p: must be aligned to 64 bytes", options->workspace);
-	return NIB_OK;
-}
-
-static enum nib_status take_options(const struct nib_plan *plan,
-				    const struct nib_run_options *options,
-				    struct nib_run_options *ours,
-				    struct nib_error *err)
-{
-	const struct nib_backend *backend = plan->device->backend;
-	enum nib_status status;
-
-	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
-	if (!status)
-		status = nib_check_stream(plan->device, ours->stream,
-					  "options.stream", err);
-	if (!status && ours->check_data && !backend->is_host)
-		return nib_fail_argument(
-		    err, NIB_UNSUPPORTED, "options.check_data",
-		    " = %d: must be 0 on '%s', whose data the host does not "
-		    "read",
-		    ours->check_data, backend->name);
-	return status ? status : check_workspace(plan, ours, err);
-}
-
-/*
- * A workspace of the plan's that no other run uses.  No lock is held while it
- * is in use: a task of the caller's pool may itself run the plan, on this
- * thread.
- */
-static enum nib_status take_spare(struct nib_plan *plan, void **workspace,
-				  struct nib_error *err)
-{
-	for (int i = 0; i < NIB_SPARES; i++) {
-		*workspace = atomic_exchange(&plan->spares[i], NULL);
-		if (*workspace)
-			return NIB_OK;
-	}
-	return plan->device->backend->workspace_new(
-	    plan->device, plan->workspace_bytes, workspace, err);
-}
-
-static void give_spare(struct nib_plan *plan, void *workspace)
-{
-	for (int i = 0; i < NIB_SPARES; i++) {
-		void *none = NULL;
-
-		if (atomic_compare_exchange_strong(&plan->spares[i], &none,
-						   workspace))
-			return;
-	}
-	plan->device->backend->workspace_free(plan->device, workspace);
-}
-
 /* ---- runs in host memory --------------------------------------------------- */
 
 /* workspace: all of it, aligned. */
@@ -249,13 +155,14 @@ static enum nib_status run_on_host(struct nib_plan *plan,
 	enum nib_status status = NIB_OK;
 
 	if (!workspace)
-		status = take_spare(plan, &workspace, err);
+		status = nib_spare_take(plan->device, &plan->spares,
+					plan->workspace_bytes, &workspace, err);
 	if (status)
 		return status;
 	status = run_in(plan, problems, moe, options->check_data != 0,
 			workspace, err);
 	if (!options->workspace)
-		give_spare(plan, workspace);
+		nib_spare_give(plan->device, &plan->spares, workspace);
 	return status;
 }
 
@@ -368,7 +275,9 @@ static enum nib_status run(struct nib_plan *plan,
 			   struct nib_error *err)
 {
 	struct nib_run_options ours;
-	enum nib_status status = take_options(plan, options, &ours, err);
+	enum nib_status status = nib_take_run_options(
+	    plan->device, options, &ours, plan->workspace_bytes,
+	    plan->caller_workspace, err);
 
 	if (status)
 		return status;

@@ -5,6 +5,7 @@
  */
 #include "validate.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,22 +27,19 @@ static enum nib_status check_op(enum nib_op op, bool is_moe,
 					  "NIB_GEMV (2)");
 }
 
-/*
- * Resolves one weight operand.  Packed weights give a view with sizes and no
- * data.
- */
-static enum nib_status
-resolve_weights(const struct nib_device *device, const struct nib_nvfp4 *view,
-		const struct nib_packed *packed, struct nib_nvfp4 *out,
-		struct nib_label label, struct nib_error *err)
+enum nib_status nib_valid_weights(const struct nib_device *device,
+				  const struct nib_nvfp4 *view,
+				  const struct nib_packed *packed,
+				  struct nib_nvfp4 *out, struct nib_label label,
+				  const char *packed_field,
+				  struct nib_error *err)
 {
-	const bool is_second = strcmp(label.field, "b2") == 0;
 	struct nib_label packed_label = label;
 	struct nib_nvfp4 sizes = {0};
 
 	if (!packed)
 		return nib_valid_nvfp4(view, out, label, err);
-	packed_label.field = is_second ? "b2_packed" : "b_packed";
+	packed_label.field = packed_field;
 	if (!device)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
 				   " is set: the oracle reads views only");
@@ -189,8 +187,8 @@ enum nib_status nib_valid_problem(enum nib_op op,
 	    (status = resolve_a(problem->activations, &problem->a, &problem->x,
 				"problems", index, &out->a, &out->x, err)) ||
 	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
-	    (status = resolve_weights(device, &problem->b, problem->b_packed,
-				      &out->b, lb, err)) ||
+	    (status = nib_valid_weights(device, &problem->b, problem->b_packed,
+					&out->b, lb, "b_packed", err)) ||
 	    (status = check_fit(&out->b, &out->a, names, &out->c, lb, err)) ||
 	    (status = check_batch(&out->b, out->a.batch, names, lb, err)) ||
 	    (status = check_output(op, out, index, err)))
@@ -200,8 +198,9 @@ enum nib_status nib_valid_problem(enum nib_op op,
 		out->b2_packed = NULL;
 		return NIB_OK;
 	}
-	if ((status = resolve_weights(device, &problem->b2, problem->b2_packed,
-				      &out->b2, lb2, err)) ||
+	if ((status =
+		 nib_valid_weights(device, &problem->b2, problem->b2_packed,
+				   &out->b2, lb2, "b2_packed", err)) ||
 	    (status = check_fit(&out->b2, &out->a, names, &out->c, lb2, err)))
 		return status;
 	return check_batch(&out->b2, out->a.batch, names, lb2, err);
@@ -312,8 +311,8 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 	    (status = resolve_a(moe->activations, &moe->a, &moe->x, "moe", -1,
 				&out->a, &out->x, err)) ||
 	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
-	    (status = resolve_weights(device, &moe->b, moe->b_packed, &out->b,
-				      lb, err)) ||
+	    (status = nib_valid_weights(device, &moe->b, moe->b_packed, &out->b,
+					lb, "b_packed", err)) ||
 	    (status = check_moe_fit(out, &out->b, lb, err)))
 		return status;
 	if (out->a.batch != 1 || out->c.batch != 1 ||
@@ -342,9 +341,40 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		out->b2_packed = NULL;
 		return NIB_OK;
 	}
-	status = resolve_weights(device, &moe->b2, moe->b2_packed, &out->b2,
-				 lb2, err);
+	status = nib_valid_weights(device, &moe->b2, moe->b2_packed, &out->b2,
+				   lb2, "b2_packed", err);
 	return status ? status : check_moe_fit(out, &out->b2, lb2, err);
+}
+
+/* ---- a view of a run and its plan's ---------------------------------------- */
+
+bool nib_same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y)
+{
+	return x->rows == y->rows && x->k == y->k && x->batch == y->batch &&
+	       x->row_stride_bytes == y->row_stride_bytes &&
+	       x->batch_stride_bytes == y->batch_stride_bytes &&
+	       x->scale_layout == y->scale_layout &&
+	       x->scale_row_stride_bytes == y->scale_row_stride_bytes &&
+	       x->scale_batch_stride_bytes == y->scale_batch_stride_bytes;
+}
+
+bool nib_same_dense(const struct nib_dense *x, const struct nib_dense *y)
+{
+	return x->dtype == y->dtype && x->rows == y->rows &&
+	       x->cols == y->cols && x->batch == y->batch &&
+	       x->row_stride_elems == y->row_stride_elems &&
+	       x->batch_stride_elems == y->batch_stride_elems;
+}
+
+/* ---- global scales --------------------------------------------------------- */
+
+/*
+ * Compares bits, which are ordered as positive floats are, because the caller's
+ * thread may flush subnormals.
+ */
+bool nib_is_global(float global)
+{
+	return nib_fp32_bits(global) <= nib_fp32_bits(FLT_MAX / 6);
 }
 
 /* ---- streams -------------------------------------------------------------- */

@@ -41,6 +41,27 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      struct nib_moe_problem *out,
 			      struct nib_error *err);
 
+/*
+ * Weights as a view, or packed for device (NULL: packed ones are refused), of
+ * which out has the sizes and no data.  packed_field: what messages call packed.
+ */
+enum nib_status nib_valid_weights(const struct nib_device *device,
+				  const struct nib_nvfp4 *view,
+				  const struct nib_packed *packed,
+				  struct nib_nvfp4 *out, struct nib_label label,
+				  const char *packed_field,
+				  struct nib_error *err);
+
+/* Whether two resolved views have the same sizes, strides and type. */
+bool nib_same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y);
+bool nib_same_dense(const struct nib_dense *x, const struct nib_dense *y);
+
+/*
+ * Whether a global scale is zero, or positive with 6 * global, the largest value
+ * at scale 1, finite.
+ */
+bool nib_is_global(float global);
+
 /* NIB_BAD_ARGUMENT if a backend without streams is given one. */
 enum nib_status nib_check_stream(const struct nib_device *device,
 				 const void *stream, const char *name,

@@ -43,6 +43,9 @@ struct nib_last_run {
 
 /* Workspaces that a plan keeps for runs that come at the same time. */
 #define NIB_SPARES 64
+struct nib_spares {
+	_Atomic(void *) kept[NIB_SPARES]; /* that no run uses now, or NULL */
+};
 
 struct nib_plan {
 	struct nib_device *device;
@@ -67,8 +70,7 @@ struct nib_plan {
 	int k_slices; /* 1 before the backend's plan() */
 	/* Nonzero: every run brings its workspace. */
 	bool caller_workspace;
-	/* Host backends: workspaces that no run uses now, or NULL. */
-	_Atomic(void *) spares[NIB_SPARES];
+	struct nib_spares spares; /* of host backends */
 	/* Others: the only one, which the caller's streams put in order. */
 	void *workspace;
 	struct nib_last_run last;
@@ -105,6 +107,61 @@ struct nib_run {
 	void *workspace;
 	bool is_callers_workspace;
 	void *stream;
+};
+
+/* ---- the steps of a layer of experts between its products ------------------ */
+
+/*
+ * Sorts slots by expert: slot s, of token s / top_k, gets row slot_rows[s], or
+ * -1 if its expert is not here.  Rows of an expert keep the order of slots.
+ */
+struct nib_moe_route {
+	const void *ids;
+	int ids_bytes;
+	int64_t slots, top_k, first_expert, experts;
+	int32_t *row_offsets; /* [experts + 1] */
+	int32_t *slot_rows;   /* [slots] */
+	int32_t *row_tokens;  /* [row_offsets[experts]] */
+};
+
+/* Copies row row_tokens[r] of from to row r of to, for all r < *rows. */
+struct nib_moe_gather {
+	const int32_t *row_tokens, *rows;
+	const void *from;
+	int64_t from_stride_bytes;
+	void *to; /* dense */
+	int64_t row_bytes;
+};
+
+/* h of g and u (NULL: none), both dense [*rows, cols of h]. */
+struct nib_moe_activate {
+	const struct nib_moe_layer *layer;
+	const int32_t *rows;
+	const float *gate, *up;
+	struct nib_dense h;
+};
+
+/* Step 5 of struct nib_moe_layer; rows has y's type. */
+struct nib_moe_combine {
+	const int32_t *slot_rows;
+	const float *weights;
+	int64_t top_k;
+	struct nib_dense rows, y;
+};
+
+struct nib_moe_steps {
+	enum nib_status (*route)(struct nib_device *device,
+				 const struct nib_moe_route *route,
+				 void *stream, struct nib_error *err);
+	enum nib_status (*gather)(struct nib_device *device,
+				  const struct nib_moe_gather *gather,
+				  void *stream, struct nib_error *err);
+	enum nib_status (*activate)(struct nib_device *device,
+				    const struct nib_moe_activate *activate,
+				    void *stream, struct nib_error *err);
+	enum nib_status (*combine)(struct nib_device *device,
+				   const struct nib_moe_combine *combine,
+				   void *stream, struct nib_error *err);
 };
 
 struct nib_backend {
@@ -198,6 +255,10 @@ struct nib_backend {
 					  const struct nib_nvfp4 *from,
 					  const struct nib_nvfp4 *to,
 					  void *stream, struct nib_error *err);
+	/* The steps of layers of experts, which all are there. */
+	enum nib_status (*moe_steps)(struct nib_device *device,
+				     const struct nib_moe_steps **steps,
+				     struct nib_error *err);
 };
 
 /* Every backend of this build, best first, NULL at the end (device.c). */
@@ -215,6 +276,9 @@ enum nib_status nib_no_costs_get(struct nib_device *device,
 				 struct nib_error *err);
 enum nib_status nib_no_costs_set(struct nib_device *device,
 				 const struct nib_costs *costs,
+				 struct nib_error *err);
+enum nib_status nib_no_moe_steps(struct nib_device *device,
+				 const struct nib_moe_steps **steps,
 				 struct nib_error *err);
 /* For plans whose A a backend has no kernels for; rule: those that it has. */
 enum nib_status nib_no_activations(const struct nib_plan *plan,

@@ -86,6 +86,11 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 				   const struct nib_nvfp4 *to, void *stream,
 				   struct nib_error *err);
 
+/* moe_steps.c */
+enum nib_status cpu_moe_steps(struct nib_device *device,
+			      const struct nib_moe_steps **steps,
+			      struct nib_error *err);
+
 /* expert_rows.c */
 enum nib_status cpu_expert_rows(struct nib_device *device, const int32_t *ends,
 				int64_t experts, int32_t *row_offsets,

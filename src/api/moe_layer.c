@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * moe_layer.c - API: a layer of experts as one call.  It is composed of two or
+ * three mixtures of experts, quantising, and the steps of struct nib_moe_steps,
+ * in one workspace:
+ *
+ *   route -> [quantise x] -> gather -> gate, up -> h -> [quantise h] -> down
+ *         -> combine
+ *
+ * SwiGLU is the epilogue of the dual product, which writes h itself; the other
+ * activations have a product for gate, one for up, and a step of their own.
+ * The checks are in moe_layer_check.c.
+ */
+#include "moe_layer.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "core/error.h"
+#include "core/options.h"
+#include "core/view.h"
+#include "format/view.h"
+#include "spares.h"
+#include "validate.h"
+
+/* Where the parts of a workspace begin, in bytes. */
+struct parts {
+	size_t row_offsets, slot_rows, row_tokens;
+	size_t x_codes, x_scales; /* x quantised, by token */
+	size_t a_codes, a_scales; /* A by row: quantised, */
+	size_t a;		  /* or as it is */
+	size_t gate, up;
+	size_t h, h_codes, h_scales;
+	size_t rows; /* of slots, in y's type */
+	size_t product;
+};
+
+struct nib_moe_layer_plan {
+	struct nib_device *device;
+	const struct nib_moe_steps *steps;
+	/* What the plan was made for, strides resolved. */
+	struct nib_moe_layer layer;
+	struct nib_moe_sizes sizes;
+	/* first: gate and up together, or gate alone; up: NULL, or up alone. */
+	struct nib_plan *first, *up, *down;
+	struct parts at;
+	size_t workspace_bytes;
+	bool callers_workspace;
+	struct nib_spares spares;
+	void *workspace; /* not of a host backend */
+};
+
+/* ---- workspace ------------------------------------------------------------ */
+
+/* Reserves rows * row_bytes at a multiple of 64; false if that overflows. */
+static bool reserve(size_t *total, size_t *part, int64_t rows,
+		    int64_t row_bytes)
+{
+	size_t bytes;
+
+	*part = *total;
+	return !__builtin_mul_overflow((size_t)rows, (size_t)row_bytes,
+				       &bytes) &&
+	       !__builtin_add_overflow(bytes, 63, &bytes) &&
+	       !__builtin_add_overflow(*total, bytes / 64 * 64, total);
+}
+
+static bool reserve_nvfp4(size_t *total, size_t *codes, size_t *scales,
+			  int64_t rows, int64_t k)
+{
+	return reserve(total, codes, rows, k / 2) &&
+	       reserve(total, scales, rows, k / NIB_BLOCK);
+}
+
+static enum nib_dtype h_dtype(const struct nib_moe_layer *l)
+{
+	return l->activations == NIB_ACTIVATIONS_NVFP4 ? NIB_FP32 : l->x.dtype;
+}
+
+static bool is_dual(const struct nib_moe_layer *l)
+{
+	return l->activation == NIB_MOE_SWIGLU;
+}
+
+static bool lay_out(struct nib_moe_layer_plan *p)
+{
+	const struct nib_moe_layer *l = &p->layer;
+	const struct nib_moe_sizes s = p->sizes;
+	const int64_t floats = is_dual(l) ? 0 : s.slots;
+	size_t *total = &p->workspace_bytes;
+	struct parts *at = &p->at;
+	bool fits;
+
+	*total = 0;
+	fits = reserve(total, &at->row_offsets, s.experts + 1, 4) &&
+	       reserve(total, &at->slot_rows, s.slots, 4) &&
+	       reserve(total, &at->row_tokens, s.slots, 4) &&
+	       reserve(total, &at->gate, floats, s.width * 4) &&
+	       reserve(total, &at->up, s.has_up ? floats : 0, s.width * 4) &&
+	       reserve(total, &at->h, s.slots,
+		       s.width * (int64_t)nib_dtype_bytes(h_dtype(l))) &&
+	       reserve(total, &at->rows, s.slots,
+		       l->y.cols * (int64_t)nib_dtype_bytes(l->y.dtype));
+	if (fits && s.is_nvfp4 && !l->is_quantized)
+		fits = reserve_nvfp4(total, &at->x_codes, &at->x_scales,
+				     s.tokens, s.k);
+	if (fits && s.is_nvfp4)
+		return reserve_nvfp4(total, &at->a_codes, &at->a_scales,
+				     s.slots, s.k) &&
+		       reserve_nvfp4(total, &at->h_codes, &at->h_scales,
+				     s.slots, s.width);
+	return fits && reserve(total, &at->a, s.slots,
+			       s.k * (int64_t)nib_dtype_bytes(l->x.dtype));
+}
+
+/* ---- views of a workspace: all of them with NULL, for plans ---------------- */
+
+static struct nib_nvfp4 nvfp4_at(char *base, size_t codes, size_t scales,
+				 int64_t rows, int64_t k)
+{
+	return (struct nib_nvfp4){
+	    .codes = nib_offset_bytes(base, (int64_t)codes),
+	    .scales = nib_offset_bytes(base, (int64_t)scales),
+	    .rows = rows,
+	    .k = k};
+}
+
+static struct nib_dense dense_at(char *base, size_t data, enum nib_dtype dtype,
+				 int64_t rows, int64_t cols)
+{
+	return (struct nib_dense){.data = nib_offset_bytes(base, (int64_t)data),
+				  .dtype = dtype,
+				  .rows = rows,
+				  .cols = cols};
+}
+
+static struct nib_dense h_at(const struct nib_moe_layer_plan *p, char *base,
+			     int64_t rows)
+{
+	return dense_at(base, p->at.h, h_dtype(&p->layer), rows,
+			p->sizes.width);
+}
+
+/* Weights of a view whose packed form is the one to use are ignored. */
+struct weights {
+	const struct nib_nvfp4 *view;
+	const struct nib_packed *packed;
+	const float *alpha;
+};
+
+/* A mixture of experts: A (quantised or not) of a width by weights into c. */
+static struct nib_moe_problem product(const struct nib_moe_layer_plan *p,
+				      char *base, struct nib_nvfp4 a,
+				      struct nib_dense x, struct weights b,
+				      struct nib_dense c)
+{
+	return (struct nib_moe_problem){
+	    .a = a,
+	    .x = x,
+	    .activations = p->layer.activations,
+	    .b = *b.view,
+	    .b_packed = b.packed,
+	    .alpha = b.alpha,
+	    .c = c,
+	    .row_offsets = (const int32_t *)nib_offset_bytes(
+		base, (int64_t)p->at.row_offsets),
+	};
+}
+
+/* Gate (with up, if dual) or, is_up, up alone. */
+static struct nib_moe_problem first_product(const struct nib_moe_layer_plan *p,
+					    const struct nib_moe_layer *l,
+					    char *base, bool is_up)
+{
+	const int64_t slots = p->sizes.slots, k = p->sizes.k;
+	const struct weights gate = {&l->gate, l->gate_packed, l->gate_alpha};
+	const struct weights up = {&l->up, l->up_packed, l->up_alpha};
+	struct nib_moe_problem moe = product(
+	    p, base, nvfp4_at(base, p->at.a_codes, p->at.a_scales, slots, k),
+	    dense_at(base, p->at.a, l->x.dtype, slots, k), is_up ? up : gate,
+	    is_dual(l) ? h_at(p, base, slots)
+		       : dense_at(base, is_up ? p->at.up : p->at.gate, NIB_FP32,
+				  slots, p->sizes.width));
+
+	if (!is_dual(l))
+		return moe;
+	moe.b2 = l->up;
+	moe.b2_packed = l->up_packed;
+	moe.alpha2 = l->up_alpha;
+	return moe;
+}
+
+static struct nib_moe_problem down_product(const struct nib_moe_layer_plan *p,
+					   const struct nib_moe_layer *l,
+					   char *base)
+{
+	const int64_t slots = p->sizes.slots;
+	const struct weights down = {&l->down, l->down_packed, l->down_alpha};
+
+	return product(
+	    p, base,
+	    nvfp4_at(base, p->at.h_codes, p->at.h_scales, slots,
+		     p->sizes.width),
+	    h_at(p, base, slots), down,
+	    dense_at(base, p->at.rows, l->y.dtype, slots, l->y.cols));
+}
+
+/* ---- plans ---------------------------------------------------------------- */
+
+static size_t bytes_of(const struct nib_plan *plan)
+{
+	return plan ? plan->workspace_bytes : 0;
+}
+
+static enum nib_status no_memory(size_t bytes, struct nib_error *err)
+{
+	return nib_fail(err, NIB_OUT_OF_MEMORY,
+			"no memory for a layer of experts (%zu bytes)", bytes);
+}
+
+static enum nib_status plan_products(struct nib_moe_layer_plan *p,
+				     struct nib_error *err)
+{
+	const struct nib_plan_options options = {
+	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	const bool dual = is_dual(&p->layer);
+	struct nib_moe_problem moe = first_product(p, &p->layer, NULL, false);
+	size_t most;
+	enum nib_status status;
+
+	status = nib_plan_create_moe(p->device, dual ? NIB_DUAL_GEMM : NIB_GEMM,
+				     &moe, &options, &p->first, err);
+	if (!status && !dual && p->sizes.has_up) {
+		moe = first_product(p, &p->layer, NULL, true);
+		status = nib_plan_create_moe(p->device, NIB_GEMM, &moe,
+					     &options, &p->up, err);
+	}
+	if (status)
+		return status;
+	moe = down_product(p, &p->layer, NULL);
+	status = nib_plan_create_moe(p->device, NIB_GEMM, &moe, &options,
+				     &p->down, err);
+	if (status)
+		return status;
+	most = bytes_of(p->first);
+	if (most < bytes_of(p->up))
+		most = bytes_of(p->up);
+	if (most < bytes_of(p->down))
+		most = bytes_of(p->down);
+	p->at.product = p->workspace_bytes;
+	if (__builtin_add_overflow(p->workspace_bytes, most,
+				   &p->workspace_bytes))
+		return no_memory(SIZE_MAX, err);
+	return NIB_OK;
+}
+
+/* The plan's own workspace. */
+static enum nib_status add_workspace(struct nib_moe_layer_plan *p,
+				     struct nib_error *err)
+{
+	const struct nib_backend *backend = p->device->backend;
+	void *workspace = NULL;
+	enum nib_status status;
+
+	if (p->callers_workspace)
+		return NIB_OK;
+	status = backend->workspace_new(p->device, p->workspace_bytes,
+					&workspace, err);
+	if (backend->is_host)
+		atomic_store(&p->spares.kept[0], workspace);
+	else
+		p->workspace = workspace;
+	return status;
+}
+
+static enum nib_status fill_plan(struct nib_moe_layer_plan *p,
+				 const struct nib_moe_layer *layer,
+				 struct nib_error *err)
+{
+	enum nib_status status;
+
+	status = nib_valid_moe_layer(p->device, layer, &p->layer, err);
+	if (status)
+		return status;
+	p->sizes = nib_moe_sizes_of(&p->layer);
+	if (!lay_out(p))
+		return no_memory(SIZE_MAX, err);
+	status = plan_products(p, err);
+	return status ? status : add_workspace(p, err);
+}
+
+enum nib_status nib_moe_layer_plan_create(
+    struct nib_device *device, const struct nib_moe_layer *layer,
+    const struct nib_plan_options *options, struct nib_moe_layer_plan **plan,
+    struct nib_error *err)
+{
+	struct nib_plan_options ours;
+	struct nib_moe_layer_plan *p;
+	const struct nib_moe_steps *steps;
+	enum nib_status status;
+
+	if (!plan)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+					 " = NULL: must point to a pointer");
+	*plan = NULL;
+	if (!device)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+					 " = NULL: must be an open device");
+	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
+	if (!status)
+		status = device->backend->moe_steps(device, &steps, err);
+	if (status)
+		return status;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return no_memory(sizeof(*p), err);
+	p->device = device;
+	p->steps = steps;
+	p->callers_workspace = ours.caller_workspace != 0;
+	status = fill_plan(p, layer, err);
+	if (status)
+		nib_moe_layer_plan_free(p);
+	else
+		*plan = p;
+	return status;
+}
+
+void nib_moe_layer_plan_free(struct nib_moe_layer_plan *plan)
+{
+	if (!plan)
+		return;
+	nib_plan_free(plan->first);
+	nib_plan_free(plan->up);
+	nib_plan_free(plan->down);
+	nib_spares_free(plan->device, &plan->spares);
+	if (plan->workspace)
+		plan->device->backend->workspace_free(plan->device,
+						      plan->workspace);
+	free(plan);
+}
+
+size_t nib_moe_layer_plan_workspace_bytes(const struct nib_moe_layer_plan *plan)
+{
+	return plan ? plan->workspace_bytes : 0;
+}
+
+/* ---- a run ---------------------------------------------------------------- */
+
+/* A layer that is valid, in a workspace. */
+struct run {
+	const struct nib_moe_layer_plan *plan;
+	const struct nib_moe_layer *layer;
+	char *base;
+	void *stream;
+	int32_t *row_offsets, *slot_rows, *row_tokens;
+	/* Rows that quantising looks at: those that are there, where the host
+	 * can read how many, else all that there can be. */
+	int64_t rows;
+};
+
+static enum nib_status multiply(const struct run *r, struct nib_plan *plan,
+				const struct nib_moe_problem *moe,
+				struct nib_error *err)
+{
+	const struct nib_run_options options = {
+	    .struct_bytes = sizeof(options),
+	    .workspace = r->base + r->plan->at.product,
+	    .workspace_bytes = plan->workspace_bytes,
+	    .stream = r->stream,
+	};
+
+	return nib_run_moe(plan, moe, &options, err);
+}
+
+/* Quantises x, of any number of rows, by a global scale of the device. */
+static enum nib_status quantize(const struct run *r, struct nib_dense x,
+				struct nib_nvfp4 q, const float *global,
+				struct nib_error *err)
+{
+	struct nib_device *device = r->plan->device;
+	struct nib_quantize_options options = {
+	    .struct_bytes = sizeof(options),
+	    .global_pointer = global,
+	    .saturate = 1,
+	    .stream = r->stream,
+	};
+	enum nib_status status;
+
+	if (device->backend->is_host) {
+		options.global_pointer = NULL;
+		options.global = *global;
+	}
+	status = nib_valid_dense(&x, &x, nib_label("x"), err);
+	if (!status)
+		status = nib_valid_nvfp4(&q, &q, nib_label("q"), err);
+	return status ? status
+		      : device->backend->quantize(device, &x, &q, &options,
+						  NULL, err);
+}
+
+/* Rows of from, bytes stride_bytes apart, by expert at `to`. */
+static enum nib_status gather(const struct run *r, const void *from,
+			      int64_t stride_bytes, size_t to,
+			      int64_t row_bytes, struct nib_error *err)
+{
+	const struct nib_moe_gather g = {
+	    .row_tokens = r->row_tokens,
+	    .rows = r->row_offsets + r->plan->sizes.experts,
+	    .from = from,
+	    .from_stride_bytes = stride_bytes,
+	    .to = r->base + to,
+	    .row_bytes = row_bytes,
+	};
+
+	return r->plan->steps->gather(r->plan->device, &g, r->stream, err);
+}
+
+/* A by expert. */
+static enum nib_status gather_input(const struct run *r, struct nib_error *err)
+{
+	const struct parts *at = &r->plan->at;
+	const struct nib_moe_sizes s = r->plan->sizes;
+	const struct nib_moe_layer *l = r->layer;
+	const int64_t size = (int64_t)nib_dtype_bytes(l->x.dtype);
+	struct nib_nvfp4 a = l->a;
+	enum nib_status status = NIB_OK;
+
+	if (!s.is_nvfp4)
+		return gather(r, l->x.data, l->x.row_stride_elems * size, at->a,
+			      s.k * size, err);
+	if (!l->is_quantized) {
+		a = nvfp4_at(r->base, at->x_codes, at->x_scales, s.tokens, s.k);
+		status = quantize(r, l->x, a, l->in1, err);
+	}
+	if (!status)
+		status = gather(r, a.codes, nib_nvfp4_row_stride_bytes(&a),
+				at->a_codes, s.k / 2, err);
+	return status
+		   ? status
+		   : gather(r, a.scales, nib_nvfp4_scale_row_stride_bytes(&a),
+			    at->a_scales, s.k / NIB_BLOCK, err);
+}
+
+/* From A to h. */
+static enum nib_status expand(const struct run *r, struct nib_error *err)
+{
+	const struct nib_moe_layer_plan *p = r->plan;
+	const struct nib_moe_activate step = {
+	    .layer = r->layer,
+	    .rows = r->row_offsets + p->sizes.experts,
+	    .gate = (const float *)(r->base + p->at.gate),
+	    .up = p->sizes.has_up ? (const float *)(r->base + p->at.up) : NULL,
+	    .h = h_at(p, r->base, p->sizes.slots),
+	};
+	struct nib_moe_problem moe = first_product(p, r->layer, r->base, false);
+	enum nib_status status = multiply(r, p->first, &moe, err);
+
+	if (!status && p->up) {
+		moe = first_product(p, r->layer, r->base, true);
+		status = multiply(r, p->up, &moe, err);
+	}
+	if (status || is_dual(r->layer))
+		return status;
+	return p->steps->activate(p->device, &step, r->stream, err);
+}
+
+/* From h to the rows of slots. */
+static enum nib_status contract(const struct run *r, struct nib_error *err)
+{
+	const struct nib_moe_layer_plan *p = r->plan;
+	const struct nib_moe_problem moe = down_product(p, r->layer, r->base);
+	enum nib_status status = NIB_OK;
+
+	if (p->sizes.is_nvfp4)
+		status =
+		    quantize(r, h_at(p, r->base, r->rows),
+			     nvfp4_at(r->base, p->at.h_codes, p->at.h_scales,
+				      r->rows, p->sizes.width),
+			     r->layer->in2, err);
+	return status ? status : multiply(r, p->down, &moe, err);
+}
+
+static enum nib_status run_steps(struct run *r, struct nib_error *err)
+{
+	const struct nib_moe_layer_plan *p = r->plan;
+	const struct nib_moe_layer *l = r->layer;
+	const struct nib_moe_route route = {
+	    .ids = l->ids,
+	    .ids_bytes = l->ids_bytes,
+	    .slots = p->sizes.slots,
+	    .top_k = l->top_k,
+	    .first_expert = l->expert_offset,
+	    .experts = p->sizes.experts,
+	    .row_offsets = r->row_offsets,
+	    .slot_rows = r->slot_rows,
+	    .row_tokens = r->row_tokens,
+	};
+	const struct nib_moe_combine combine = {
+	    .slot_rows = r->slot_rows,
+	    .weights = l->weights,
+	    .top_k = l->top_k,
+	    .rows = dense_at(r->base, p->at.rows, l->y.dtype, p->sizes.slots,
+			     l->y.cols),
+	    .y = l->y,
+	};
+	enum nib_status status =
+	    p->steps->route(p->device, &route, r->stream, err);
+
+	r->rows = p->device->backend->is_host ? r->row_offsets[p->sizes.experts]
+					      : p->sizes.slots;
+	if (!status && r->rows > 0) {
+		status = gather_input(r, err);
+		if (!status)
+			status = expand(r, err);
+		if (!status)
+			status = contract(r, err);
+	}
+	return status ? status
+		      : p->steps->combine(p->device, &combine, r->stream, err);
+}
+
+static enum nib_status take_layer(const struct nib_moe_layer_plan *p,
+				  const struct nib_moe_layer *given,
+				  const struct nib_run_options *options,
+				  struct nib_moe_layer *layer,
+				  struct nib_error *err)
+{
+	enum nib_status status;
+
+	if ((status = nib_valid_moe_layer(p->device, given, layer, err)) ||
+	    (status = nib_same_moe_layer(&p->layer, layer, err)) ||
+	    (status = nib_valid_moe_layer_data(layer, err)))
+		return status;
+	if (!p->device->backend->is_host)
+		return NIB_OK;
+	return nib_valid_moe_layer_values(layer, options->check_data != 0, err);
+}
+
+static enum nib_status run_in(struct nib_moe_layer_plan *p,
+			      const struct nib_moe_layer *layer,
+			      char *workspace, void *stream,
+			      struct nib_error *err)
+{
+	struct run r = {
+	    .plan = p,
+	    .layer = layer,
+	    .base = workspace,
+	    .stream = stream,
+	    .row_offsets = (int32_t *)(workspace + p->at.row_offsets),
+	    .slot_rows = (int32_t *)(workspace + p->at.slot_rows),
+	    .row_tokens = (int32_t *)(workspace + p->at.row_tokens),
+	};
+
+	return run_steps(&r, err);
+}
+
+enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
+				  const struct nib_moe_layer *layer,
+				  const struct nib_run_options *options,
+				  struct nib_error *err)
+{
+	struct nib_run_options ours;
+	struct nib_moe_layer resolved;
+	void *workspace;
+	enum nib_status status;
+
+	if (!plan)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+					 " = NULL: must be a plan");
+	status = nib_take_run_options(plan->device, options, &ours,
+				      plan->workspace_bytes,
+				      plan->callers_workspace, err);
+	if (!status)
+		status = take_layer(plan, layer, &ours, &resolved, err);
+	if (status)
+		return status;
+	workspace = ours.workspace ? ours.workspace : plan->workspace;
+	if (workspace)
+		return run_in(plan, &resolved, workspace, ours.stream, err);
+	status = nib_spare_take(plan->device, &plan->spares,
+				plan->workspace_bytes, &workspace, err);
+	if (status)
+		return status;
+	status = run_in(plan, &resolved, workspace, ours.stream, err);
+	nib_spare_give(plan->device, &plan->spares, workspace);
+	return status;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * moe_steps.c - the steps of a layer of experts between its products: which row
+ * a slot gets, rows of A gathered by expert, h of gate and up, the weighted sum
+ * of a token's slots.  backend.h says what each one is.
+ *
+ * They move a few bytes for each multiplication that the products do, so plain
+ * C for every processor is enough.
+ */
+#include <string.h>
+
+#include "cpu.h"
+#include "float_out.inc.h"
+#include "format/view.h"
+
+/* Fewer bytes than this are not worth waking a thread for. */
+#define TASK_BYTES (32 << 10)
+/* Floats of a row that are worked on at once, on the stack. */
+#define PIECE 256
+
+/* ---- items onto threads --------------------------------------------------- */
+
+struct share {
+	void (*some)(const void *arg, int64_t begin, int64_t end);
+	const void *arg;
+	int64_t items;
+	int tasks;
+};
+
+static void run_share(void *arg, int i)
+{
+	const struct share *s = arg;
+
+	s->some(s->arg, s->items * i / s->tasks, s->items * (i + 1) / s->tasks);
+}
+
+/* Calls some(arg, begin, end) for parts of 0 .. items-1, item_bytes each. */
+static void share_out(struct nib_device *device, int64_t items,
+		      int64_t item_bytes,
+		      void (*some)(const void *arg, int64_t begin, int64_t end),
+		      const void *arg)
+{
+	const struct cpu_device *cpu = cpu_device(device);
+	struct share share = {some, arg, items, cpu->threads};
+	const double bytes = (double)items * (double)item_bytes;
+
+	if (items == 0)
+		return;
+	if (share.tasks > items)
+		share.tasks = (int)items;
+	if (bytes < (double)share.tasks * TASK_BYTES)
+		share.tasks = (int)(bytes / TASK_BYTES) + 1;
+	cpu_parallel(cpu, share.tasks, run_share, &share);
+}
+
+/* ---- which row ------------------------------------------------------------ */
+
+/* The expert of a slot, counted from the first one here; -1: elsewhere. */
+static int64_t expert_of(const struct nib_moe_route *r, int64_t slot)
+{
+	int64_t id;
+
+	if (r->ids_bytes == 8) {
+		id = ((const int64_t *)r->ids)[slot];
+	} else {
+		id = ((const int32_t *)r->ids)[slot];
+	}
+	if (id < r->first_expert || id - r->first_expert >= r->experts)
+		return -1;
+	return id - r->first_expert;
+}
+
+/* A counting sort: row_offsets[e + 1] counts, then is where e's next row is. */
+static enum nib_status route(struct nib_device *device,
+			     const struct nib_moe_route *r, void *stream,
+			     struct nib_error *err)
+{
+	int32_t *next = r->row_offsets + 1, rows = 0;
+
+	(void)device;
+	(void)stream;
+	(void)err;
+	memset(r->row_offsets, 0, (size_t)(r->experts + 1) * sizeof(*next));
+	for (int64_t s = 0; s < r->slots; s++) {
+		const int64_t e = expert_of(r, s);
+
+		if (e >= 0)
+			next[e]++;
+	}
+	for (int64_t e = 0; e < r->experts; e++) {
+		const int32_t count = next[e];
+
+		next[e] = rows;
+		rows += count;
+	}
+	for (int64_t s = 0; s < r->slots; s++) {
+		const int64_t e = expert_of(r, s);
+
+		r->slot_rows[s] = e < 0 ? -1 : next[e]++;
+		if (e >= 0)
+			r->row_tokens[r->slot_rows[s]] =
+			    (int32_t)(s / r->top_k);
+	}
+	return NIB_OK;
+}
+
+/* ---- rows of A ------------------------------------------------------------ */
+
+static void gather_some(const void *arg, int64_t begin, int64_t end)
+{
+	const struct nib_moe_gather *g = arg;
+
+	for (int64_t row = begin; row < end; row++)
+		memcpy(nib_offset_bytes(g->to, row * g->row_bytes),
+		       nib_offset_bytes(g->from, g->row_tokens[row] *
+						     g->from_stride_bytes),
+		       (size_t)g->row_bytes);
+}
+
+static enum nib_status gather(struct nib_device *device,
+			      const struct nib_moe_gather *g, void *stream,
+			      struct nib_error *err)
+{
+	(void)stream;
+	(void)err;
+	share_out(device, *g->rows, g->row_bytes, gather_some, g);
+	return NIB_OK;
+}
+
+/* ---- h -------------------------------------------------------------------- */
+
+/* 1 / (1 + e^-z); 0 where e^z underflows. */
+static float sigmoid(float z)
+{
+	const float e = exp_negative(z > 0.0f ? -z : z);
+
+	return (z > 0.0f ? 1.0f : e) / (1.0f + e);
+}
+
+static float at_most(float x, float limit)
+{
+	return x > limit ? limit : x;
+}
+
+static float activate_one(const struct nib_moe_layer *layer, float g, float u)
+{
+	switch (layer->activation) {
+	case NIB_MOE_SWIGLU:
+		break;
+	case NIB_MOE_SWIGLU_CLAMPED:
+		g = at_most(g, layer->limit);
+		u = -at_most(-at_most(u, layer->limit), layer->limit);
+		return g * sigmoid(layer->swish * g) * (u + layer->up_bias);
+	case NIB_MOE_GELU:
+		return g * sigmoid(1.59576912f * (g + 0.044715f * g * g * g)) *
+		       u;
+	case NIB_MOE_RELU2:
+		/* NaN stays. */
+		return g < 0.0f ? 0.0f : g * g;
+	}
+	return silu(g) * u;
+}
+
+static void activate_some(const void *arg, int64_t begin, int64_t end)
+{
+	const struct nib_moe_activate *a = arg;
+	const int64_t cols = a->h.cols;
+	const int64_t size = (int64_t)nib_dtype_bytes(a->h.dtype);
+	float h[PIECE];
+
+	for (int64_t at = begin * cols; at < end * cols; at += PIECE) {
+		const int64_t left = end * cols - at;
+		const int64_t n = left < PIECE ? left : PIECE;
+
+		for (int64_t i = 0; i < n; i++)
+			h[i] = activate_one(a->layer, a->gate[at + i],
+					    a->up ? a->up[at + i] : 0);
+		store_row(h, n, a->h.dtype,
+			  (char *)nib_offset_bytes(a->h.data, at * size));
+	}
+}
+
+static enum nib_status activate(struct nib_device *device,
+				const struct nib_moe_activate *a, void *stream,
+				struct nib_error *err)
+{
+	(void)stream;
+	(void)err;
+	/* An activation costs as much as some 16 floats that are copied. */
+	share_out(device, *a->rows, a->h.cols * 64, activate_some, a);
+	return NIB_OK;
+}
+
+/* ---- the sum of slots ------------------------------------------------------ */
+
+/* Elements of two bytes, wherever they lie. */
+static float fp16_value(uint16_t bits)
+{
+	const uint32_t magnitude = (bits & 0x7fffu) << 13;
+	/* Exact, subnormals included; from 0x7c00 on the exponent is all ones. */
+	uint32_t x = nib_fp32_bits(nib_fp32_from_bits(magnitude) * 0x1p112f);
+
+	x |= magnitude >= 0x0f800000u ? 0x7f800000u : 0;
+	return nib_fp32_from_bits(x | (bits & 0x8000u) << 16);
+}
+
+/* sums += weight * row, n elements. */
+static void add_row(float *restrict sums, float weight,
+		    const void *restrict row, enum nib_dtype dtype, int64_t n)
+{
+	const half_at *half = row;
+
+	if (dtype == NIB_FP32) {
+		const float *x = row;
+
+		for (int64_t i = 0; i < n; i++)
+			sums[i] += weight * x[i];
+	} else if (dtype == NIB_FP16) {
+		for (int64_t i = 0; i < n; i++)
+			sums[i] += weight * fp16_value(half[i]);
+	} else {
+		for (int64_t i = 0; i < n; i++)
+			sums[i] += weight * nib_bf16_to_fp32(half[i]);
+	}
+}
+
+/* Columns col .. col+n-1 of a token. */
+static void combine_piece(const struct nib_moe_combine *c, int64_t token,
+			  int64_t col, int64_t n)
+{
+	const enum nib_dtype dtype = c->y.dtype;
+	const int64_t size = (int64_t)nib_dtype_bytes(dtype);
+	float sums[PIECE] = {0};
+
+	for (int64_t j = 0; j < c->top_k; j++) {
+		const int64_t slot = token * c->top_k + j;
+		const int64_t row = c->slot_rows[slot];
+
+		if (row >= 0)
+			add_row(
+			    sums, c->weights[slot],
+			    nib_offset_bytes(c->rows.data,
+					     (row * c->rows.cols + col) * size),
+			    dtype, n);
+	}
+	store_row(sums, n, dtype,
+		  (char *)nib_offset_bytes(
+		      c->y.data, (token * c->y.row_stride_elems + col) * size));
+}
+
+static void combine_some(const void *arg, int64_t begin, int64_t end)
+{
+	const struct nib_moe_combine *c = arg;
+	const int64_t pieces = (c->y.cols + PIECE - 1) / PIECE;
+
+	for (int64_t i = begin; i < end; i++) {
+		const int64_t col = i % pieces * PIECE, left = c->y.cols - col;
+
+		combine_piece(c, i / pieces, col, left < PIECE ? left : PIECE);
+	}
+}
+
+static enum nib_status combine(struct nib_device *device,
+			       const struct nib_moe_combine *c, void *stream,
+			       struct nib_error *err)
+{
+	const int64_t pieces = (c->y.cols + PIECE - 1) / PIECE;
+
+	(void)stream;
+	(void)err;
+	share_out(device, c->y.rows * pieces, PIECE * 4 * (c->top_k + 1),
+		  combine_some, c);
+	return NIB_OK;
+}
+
+enum nib_status cpu_moe_steps(struct nib_device *device,
+			      const struct nib_moe_steps **steps,
+			      struct nib_error *err)
+{
+	static const struct nib_moe_steps ours = {route, gather, activate,
+						  combine};
+
+	(void)device;
+	(void)err;
+	*steps = &ours;
+	return NIB_OK;
+}
