@@ -15,7 +15,7 @@ from torch.autograd.graph import increment_version
 from nibblas import _abi as abi
 from nibblas._library import ArgumentError, UnsupportedError
 from nibblas._views import DENSE, choose
-from nibblas.torch import _convert, _multiply
+from nibblas.torch import _convert, _moe, _multiply
 from nibblas.torch._tensors import Cpu, Cuda, dtype_name, usual_type
 
 # The operators stay registered as long as this exists.
@@ -252,6 +252,25 @@ _define("gemm_packed", "(Tensor a, Tensor? a_scales, int b, SymInt n, "
 _define("_layer", "(Tensor x, Tensor? x_scales, Tensor b, Tensor b_scales, "
         "int number, Tensor? alpha=None, ScalarType? out_dtype=None, "
         "str? activations=None) -> Tensor", _multiply.layer, _layer_fake)
+
+# ---- a layer of experts ------------------------------------------------------
+
+
+def _layer_of_experts_fake(x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
+                           alpha13=None, alpha2=None, in1=None, in2=None,
+                           activation="swiglu", expert_offset=0, x_scales=None,
+                           limit=7.0, swish=1.702, up_bias=1.0, interleaved=False,
+                           out_dtype=None):
+    return _new(x, (x.shape[0], w2.shape[1]), out_dtype)
+
+
+_define("moe", "(Tensor x, Tensor topk_ids, Tensor topk_weights, Tensor w13, "
+        "Tensor w13_scales, Tensor w2, Tensor w2_scales, Tensor? alpha13=None, "
+        "Tensor? alpha2=None, Tensor? in1=None, Tensor? in2=None, "
+        'str activation="swiglu", SymInt expert_offset=0, Tensor? x_scales=None, '
+        "float limit=7.0, float swish=1.702, float up_bias=1.0, "
+        "bool interleaved=False, ScalarType? out_dtype=None) -> Tensor",
+        _moe.moe, _layer_of_experts_fake)
 
 # ---- formats ---------------------------------------------------------------
 

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_experts.py - a layer of experts as a module: weights and scales as checkpoints store
+them, stacked, and how it is computed."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nibblas._library import ArgumentError
+from nibblas._views import RECIPES, choose
+from nibblas.torch._moe import ACTIVATIONS
+
+# What a part of the experts has rows of.
+_STACKS = ("w13", "w13_scale", "w13_scale_2", "w2", "w2_scale", "w2_scale_2")
+
+
+def _quantize(weights, recipe):
+    """(codes, scales, global scales) of stacks, a global scale for each matrix."""
+    parts = [torch.ops.nibblas.quantize(w, None, "linear", recipe) for w in weights]
+    codes, scales, scale = zip(*parts)
+    return (torch.stack(codes),
+            torch.stack([s.view(torch.uint8) for s in scales]).view(
+                torch.float8_e4m3fn), torch.stack(scale).reshape(-1))
+
+
+class MoE(nn.Module):
+    """The experts of a mixture; routing stays with the model.
+
+        w13          uint8 [experts, 2 * width, k/2]: gate above up (with "relu2"
+                     only one of them), w13_scale float8_e4m3fn [.., k/16]
+        w13_scale_2  float32 [experts], the global scales
+        w2           uint8 [experts, cols, width/2], w2_scale, w2_scale_2
+        input_scale, hidden_scale
+                     float32 []: the global scales of x and of what lies between the
+                     products, where they are quantised (W4A4)
+
+    is_quantized     True: x and what lies between the products are quantised to NVFP4
+    activation       "swiglu", "swiglu_clamped", "gelu" or "relu2"
+    options          limit, swish and up_bias of "swiglu_clamped"
+    expert_offset    the id of the first expert here; slots of others are left out"""
+
+    w13: Tensor
+    w13_scale: Tensor
+    w13_scale_2: Tensor
+    w2: Tensor
+    w2_scale: Tensor
+    w2_scale_2: Tensor
+    input_scale: Tensor
+    hidden_scale: Tensor
+
+    def __init__(self, w13: "tuple[Tensor, Tensor, Tensor]",
+                 w2: "tuple[Tensor, Tensor, Tensor]",
+                 input_scale: "Tensor | float | None" = None,
+                 hidden_scale: "Tensor | float | None" = None,
+                 activation: str = "swiglu", expert_offset: int = 0,
+                 **options: float) -> None:
+        """w13, w2: (codes, linear scales, global scales) of stacks.  Without
+        input_scale and hidden_scale x is multiplied as it is (W4A16)."""
+        super().__init__()
+        choose("activation", activation, ACTIVATIONS)
+        if (input_scale is None) != (hidden_scale is None):
+            raise ArgumentError("hidden_scale: must be given with input_scale, and "
+                                "only with it", "hidden_scale")
+        self.activation, self.options = activation, options
+        self.expert_offset = expert_offset
+        self.is_quantized = input_scale is not None
+        for name, tensor in zip(_STACKS, (*w13, *w2)):
+            self.register_buffer(name, tensor)
+        for name, scale in (("input_scale", input_scale),
+                            ("hidden_scale", hidden_scale)):
+            self.register_buffer(name, torch.as_tensor(
+                1.0 if scale is None else scale, dtype=torch.float32,
+                device=w13[0].device))
+
+    @classmethod
+    def from_weights(cls, w13: Tensor, w2: Tensor, recipe: str = "modelopt",
+                     **arguments: Any) -> "MoE":
+        """Quantises stacks of floats [experts, 2 * width, k] and
+        [experts, cols, width]; the other arguments are those of MoE."""
+        choose("recipe", recipe, RECIPES)
+        return cls(_quantize(w13, recipe), _quantize(w2, recipe), **arguments)
+
+    @property
+    def experts(self) -> int:
+        """Returns how many experts are here."""
+        return self.w13.shape[0]
+
+    def part(self, first: int, end: int) -> "MoE":
+        """Returns the experts first .. end-1, counted from 0 here, with all of their
+        scales: copies, so that the others can be freed."""
+        if not 0 <= first < end <= self.experts:
+            raise ArgumentError(f"first, end = {first}, {end}: must be a range of "
+                                f"the {self.experts} experts", "first")
+        stacks = [getattr(self, name)[first:end].clone() for name in _STACKS]
+        scales = ((self.input_scale, self.hidden_scale) if self.is_quantized
+                  else (None, None))
+        return type(self)(tuple(stacks[:3]), tuple(stacks[3:]), *scales,
+                          self.activation, self.expert_offset + first,
+                          **self.options)
+
+    def quantize(self, x: Tensor) -> "tuple[Tensor, Tensor]":
+        """Returns x [tokens, k] as this layer multiplies it: codes and linear scales."""
+        codes, scales, _ = torch.ops.nibblas.quantize.default(
+            x, self.input_scale, "linear", "modelopt", True)
+        return codes, scales
+
+    def forward(self, x: Tensor, topk_ids: Tensor, topk_weights: Tensor,
+                x_scales: "Tensor | None" = None,
+                expert_offset: "int | None" = None,
+                out_dtype: "torch.dtype | None" = None) -> Tensor:
+        """Takes x [tokens, k], or its codes with x_scales, and ids and weights
+        [tokens, slots], and returns [tokens, cols]."""
+        alpha13, alpha2, in1, in2 = self.w13_scale_2, self.w2_scale_2, None, None
+        if self.is_quantized:
+            alpha13, alpha2 = alpha13 * self.input_scale, alpha2 * self.hidden_scale
+            in1 = self.input_scale if x_scales is None else None
+            in2 = self.hidden_scale
+        return torch.ops.nibblas.moe(
+            x, topk_ids, topk_weights, self.w13, self.w13_scale, self.w2,
+            self.w2_scale, alpha13, alpha2, in1, in2, self.activation,
+            self.expert_offset if expert_offset is None else expert_offset,
+            x_scales, out_dtype=out_dtype, **self.options)
+
+    def extra_repr(self) -> str:
+        return (f"experts={self.experts}, expert_offset={self.expert_offset}, "
+                f"activation={self.activation!r}, "
+                f"is_quantized={self.is_quantized}")

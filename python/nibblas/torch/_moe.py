@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_moe.py - a layer of experts as a function of tensors, which the operator calls: on a
+CPU the library's own (nib_run_moe_layer), on a GPU the same steps as operators on the
+stream, none of which waits for the host."""
+
+import ctypes as C
+import weakref
+
+import torch
+
+from nibblas import _abi as abi
+from nibblas import _plans
+from nibblas import _views as views
+from nibblas._library import ArgumentError, call, lib
+from nibblas.torch._tensors import Cpu, array, dtype_name, maker, meta, usual_type
+
+ACTIVATIONS = {"swiglu": abi.NIB_MOE_SWIGLU,
+               "swiglu_clamped": abi.NIB_MOE_SWIGLU_CLAMPED,
+               "gelu": abi.NIB_MOE_GELU, "relu2": abi.NIB_MOE_RELU2}
+# The library's names of the operator's arguments.
+NAMES = {"x": "x", "a": "x", "ids": "topk_ids", "weights": "topk_weights",
+         "gate": "w13", "up": "w13", "down": "w2", "y": "out"}
+_POINTERS = {
+    "x": ("x", "data"), "codes": ("a", "codes"), "scales": ("a", "scales"),
+    "ids": ("ids",), "weights": ("weights",), "gate": ("gate", "codes"),
+    "gate_scales": ("gate", "scales"), "up": ("up", "codes"),
+    "up_scales": ("up", "scales"), "down": ("down", "codes"),
+    "down_scales": ("down", "scales"), "gate_alpha": ("gate_alpha",),
+    "up_alpha": ("up_alpha",), "down_alpha": ("down_alpha",), "in1": ("in1",),
+    "in2": ("in2",), "y": ("y", "data")}
+_AT = {name: _plans.word(abi.nib_moe_layer, *path)
+       for name, path in _POINTERS.items()}
+
+
+class _LayerPlan(_plans.Kept):
+    """A plan of nib_moe_layer_plan_create(); works hold a struct nib_moe_layer."""
+
+    Work = _plans.Work
+    is_moe, names = True, NAMES
+
+    def __init__(self, device, template, given):
+        super().__init__("nib_run_moe_layer")
+        self.device, self.template, self.given = device, template, given
+        self.handle = C.c_void_p()
+        call("nib_moe_layer_plan_create", device.handle, C.byref(template), None,
+             C.byref(self.handle), names=NAMES)
+        weakref.finalize(self, lib.nib_moe_layer_plan_free,
+                         self.handle).atexit = False
+
+
+# ---- arguments -------------------------------------------------------------
+
+
+def _vector(name, x, count):
+    if x is not None:
+        views.vector(array(name, x), count)
+
+
+def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in2,
+           activation, expert_offset):
+    """What the library does not see, or sees under other names."""
+    views.choose("activation", activation, ACTIVATIONS)
+    for name, t, dims in (("x", x, 2), ("topk_ids", ids, 2), ("w13", w13, 3),
+                          ("topk_weights", weights, 2), ("w13_scales", s13, 3),
+                          ("w2", w2, 3), ("w2_scales", s2, 3)):
+        if t.dim() != dims:
+            array(name, t).fail(f"must have {dims} dimensions")
+    if ids.dtype not in (torch.int32, torch.int64):
+        array("topk_ids", ids).fail("must be int32 or int64")
+    if ids.shape[0] != x.shape[0]:
+        array("topk_ids", ids).fail(f"must have x's {x.shape[0]} rows")
+    if weights.shape != ids.shape:
+        array("topk_weights", weights).fail(
+            f"must have topk_ids' shape {tuple(ids.shape)}")
+    if w13.shape[0] == 0:
+        array("w13", w13).fail("must have at least one expert")
+    if activation != "relu2" and w13.shape[1] % 2:
+        array("w13", w13).fail("must have as many rows of gate as of up")
+    if x_scales is not None and in1 is not None:
+        raise ArgumentError("in1: must be None, because x is quantised", "in1")
+    if (in2 is None) != (in1 is None and x_scales is None):
+        raise ArgumentError(
+            "in2: must be given with in1 or x_scales (W4A4), and only with them",
+            "in2")
+    if expert_offset < 0:
+        raise ArgumentError(f"expert_offset = {expert_offset}: must not be "
+                            "negative", "expert_offset")
+    if alpha13 is not None and alpha13.dim() == 2:
+        _vector("alpha13", alpha13.reshape(-1), 2 * w13.shape[0])
+        if alpha13.shape[0] != 2 or not alpha13.is_contiguous():
+            array("alpha13", alpha13).fail("must be [experts] or, contiguous, "
+                                           "[2, experts]: gate and up")
+    else:
+        _vector("alpha13", alpha13, w13.shape[0])
+    _vector("alpha2", alpha2, w13.shape[0])
+    _vector("in1", in1, 1)
+    _vector("in2", in2, 1)
+
+
+def _halves(w13, activation, interleaved):
+    """Gate and up of w13 or of its scales; up is None without one."""
+    if activation == "relu2":
+        return w13, None
+    if interleaved:
+        return w13[:, 0::2], w13[:, 1::2]
+    half = w13.shape[1] // 2
+    return w13[:, :half], w13[:, half:]
+
+
+def _alphas(alpha13):
+    """Those of gate and of up."""
+    if alpha13 is not None and alpha13.dim() == 2:
+        return alpha13[0], alpha13[1]
+    return alpha13, alpha13
+
+
+# ---- on a CPU --------------------------------------------------------------
+
+
+def _view(name, codes, scales):
+    return views.nvfp4(array(name, codes), array(name + "_scales", scales),
+                       "linear")[0]
+
+
+def _template(tensors, ids, out_dtype, shape, activation, limit, swish, up_bias,
+              expert_offset):
+    """The struct of a layer without pointers; tensors: as _layer() has them."""
+    t = tensors
+    layer = abi.nib_moe_layer(
+        ids_bytes=ids.element_size(), top_k=ids.shape[1],
+        expert_offset=expert_offset, activation=ACTIVATIONS[activation],
+        limit=limit, swish=swish, up_bias=up_bias,
+        activations=abi.NIB_ACTIVATIONS_NVFP4,
+        gate=_view("w13", t["gate"], t["gate_scales"]),
+        down=_view("w2", t["down"], t["down_scales"]),
+        y=abi.nib_dense(dtype=views.choose("out_dtype", dtype_name(out_dtype),
+                                           views.DENSE),
+                        rows=shape[0], cols=shape[1], batch=1))
+    if t["up"] is not None:
+        layer.up = _view("w13", t["up"], t["up_scales"])
+    if t["codes"] is not None:
+        layer.is_quantized = 1
+        layer.a = _view("x", t["codes"], t["scales"])
+        return layer
+    x = array("x", t["x"])
+    if x.dtype not in views.DENSE:
+        x.fail("must be float32, float16 or bfloat16, or codes with x_scales")
+    layer.x, _ = views.dense(x)
+    if t["in1"] is None:
+        layer.activations = abi.NIB_ACTIVATIONS_DENSE
+    return layer
+
+
+def _layer(backend, tensors, out_dtype, activation, limit, swish, up_bias,
+           expert_offset):
+    """Runs the library's layer; tensors: by the names of _POINTERS."""
+    first = tensors["ids"]
+    device = backend.device_of(first)
+    shape = (first.shape[0], tensors["down"].shape[1])
+    options = (activation, limit, swish, up_bias, expert_offset)
+    key = ("layer", device, out_dtype, *options,
+           *[None if t is None else meta(t) for t in tensors.values()])
+    plan = _plans.cache.get(key)
+    if plan is None:
+        plan = _plans.cache.add(key, _LayerPlan(
+            backend.open(device), _template(tensors, first, out_dtype, shape,
+                                            *options),
+            maker(shape, out_dtype, first.device)))
+    y = plan.given()
+    work = plan.take()
+    for name, t in tensors.items():
+        work.words[_AT[name]] = 0 if t is None else t.data_ptr()
+    work.words[_AT["y"]] = y.data_ptr()
+    backend.run(plan, work, device)
+    return y
+
+
+# ---- as operators ----------------------------------------------------------
+
+
+def routes(ids, first, experts):
+    """How slots are sorted by expert: (order of the slots, row_offsets, which slots are
+    here [tokens, slots]), by operations whose sizes do not depend on the values."""
+    local = ids.long() - first
+    here = (local >= 0) & (local < experts)
+    local = torch.where(here, local, experts).reshape(-1)
+    order = torch.argsort(local, stable=True)
+    ends = torch.arange(experts + 1, device=ids.device)
+    return order, torch.searchsorted(local[order], ends).int(), here
+
+
+def weighted_sum(rows, weights, dtype):
+    """The sum over slots of rows [tokens, slots, cols] times weights in fp32, slot
+    after slot, as the library adds them."""
+    total = torch.zeros(rows.shape[0], rows.shape[2], dtype=torch.float32,
+                        device=rows.device)
+    for slot in range(rows.shape[1]):
+        total += rows[:, slot] * weights[:, slot, None]
+    return total.to(dtype)
+
+
+def _h(g, activation, interleaved, limit, swish, up_bias):
+    """h of the products g [rows, gate and up] in fp32."""
+    gate, up = (t[0] if t is not None else None
+                for t in _halves(g[None].transpose(1, 2), activation, interleaved))
+    if activation == "relu2":
+        return gate.t().relu().square()
+    gate, up = gate.t(), up.t()
+    if activation == "gelu":
+        return torch.nn.functional.gelu(gate, approximate="tanh") * up
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return gate * torch.sigmoid(swish * gate) * (up + up_bias)
+
+
+def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in2,
+             activation, limit, swish, up_bias, interleaved, expert_offset,
+             out_dtype):
+    """The layer as operators of this package and of torch."""
+    ops = torch.ops.nibblas
+    order, row_offsets, here = routes(ids, expert_offset, w13.shape[0])
+    token, is_dense = order // max(ids.shape[1], 1), in2 is None
+    a, a_scales = x, x_scales
+    if in1 is not None:
+        a, a_scales, _ = ops.quantize(x, in1, "linear", "modelopt", True)
+    a = a[token]
+    if a_scales is not None:
+        a_scales = a_scales.view(torch.uint8)[token]
+    alpha, alpha_up = _alphas(alpha13)
+    wide = x.dtype if is_dense else torch.float32
+    if activation == "swiglu":
+        (gate, up), (sg, su) = (_halves(t, activation, interleaved)
+                                for t in (w13, s13))
+        h = ops.moe_dual_gemm(a, a_scales, gate, sg, up, su, row_offsets, None,
+                              alpha, alpha_up, wide, "linear", "linear")
+    else:
+        if alpha is not alpha_up:
+            raise ArgumentError("alpha13: must be [experts] on a GPU with "
+                                f"activation = {activation!r}", "alpha13")
+        g = ops.moe_gemm(a, a_scales, w13, s13, row_offsets, None, alpha,
+                         torch.float32, "linear", "linear")
+        h = _h(g, activation, interleaved, limit, swish, up_bias).to(
+            wide).contiguous()
+    h_scales = None
+    if not is_dense:
+        # Rows of no expert hold anything: saturating takes what there is.
+        h, h_scales, _ = ops.quantize(h, in2, "linear", "modelopt", True)
+    rows = torch.zeros(order.shape[0], w2.shape[1], dtype=out_dtype, device=x.device)
+    ops.moe_gemm_out(rows, h, h_scales, w2, s2, row_offsets, None, alpha2,
+                     "linear", "linear")
+    slots = torch.empty_like(rows)
+    slots[order] = rows
+    weights = torch.where(here, weights, 0.0)
+    return weighted_sum(slots.view(*ids.shape, w2.shape[1]), weights, out_dtype)
+
+
+# ---- the operator ----------------------------------------------------------
+
+
+def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
+        alpha13=None, alpha2=None, in1=None, in2=None, activation="swiglu",
+        expert_offset=0, x_scales=None, limit=7.0, swish=1.702, up_bias=1.0,
+        interleaved=False, out_dtype=None):
+    """[tokens, rows of w2]: the layer of struct nib_moe_layer."""
+    _check(x, x_scales, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
+           alpha13, alpha2, in1, in2, activation, expert_offset)
+    ids, weights = topk_ids.contiguous(), topk_weights.float().contiguous()
+    out_dtype = out_dtype or usual_type(x)
+    if backend is not Cpu:
+        return composed(x, x_scales, ids, weights, w13, w13_scales, w2, w2_scales,
+                        alpha13, alpha2, in1, in2, activation, limit, swish, up_bias,
+                        interleaved, expert_offset, out_dtype)
+    (gate, up), (gate_scales, up_scales) = (
+        _halves(t, activation, interleaved) for t in (w13, w13_scales))
+    alpha, alpha_up = _alphas(alpha13)
+    tensors = {"x": None, "codes": None, "scales": x_scales, "ids": ids,
+               "weights": weights, "gate": gate, "gate_scales": gate_scales,
+               "up": up, "up_scales": up_scales, "down": w2,
+               "down_scales": w2_scales, "gate_alpha": alpha,
+               "up_alpha": alpha_up, "down_alpha": alpha2, "in1": in1, "in2": in2}
+    tensors["x" if x_scales is None else "codes"] = x
+    return _layer(backend, tensors, out_dtype, activation, limit, swish, up_bias,
+                  expert_offset)

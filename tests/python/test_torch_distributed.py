@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nibblas.torch.distributed on 1, 2 and 4 processes of one machine (gloo): the bits of
+one layer in "exchange", nearly so in "gather"; uneven and empty ranks; a rank that
+fails."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from common import TorchTest
+
+# A hang would end the test here; nothing is measured.
+MOST_SECONDS = 300
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                       "expert_ranks.py")
+
+
+class DistributedTest(TorchTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not cls.torch.distributed.is_available():
+            raise unittest.SkipTest("torch without torch.distributed")
+        global expert_ranks
+        import expert_ranks
+
+    def start(self, ranks, folder, case):
+        """(exit status, stderr) of each process."""
+        env = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+               "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        store = os.path.join(folder, f"store-{ranks}-{case}")
+        running = [subprocess.Popen(
+            [sys.executable, "-c",
+             "import sys, torch.distributed as d, expert_ranks as e\n"
+             "init = d.init_process_group\n"
+             "d.init_process_group = lambda *a, **k: init(*a, **k, "
+             f"init_method='file://{store}', rank={rank}, world_size={ranks})\n"
+             f"e.main({folder!r}, {case!r})"],
+            env=env, text=True, stderr=subprocess.PIPE,
+            cwd=os.path.dirname(PROGRAM)) for rank in range(ranks)]
+        try:
+            return [(p.returncode, err) for p in running
+                    for err in [p.communicate(timeout=MOST_SECONDS)[1]]]
+        finally:
+            for p in running:
+                p.kill()
+
+    def results(self, folder, ranks):
+        """{case: y of all ranks together}."""
+        parts = {}
+        for name in os.listdir(folder):
+            if name.endswith(".pt"):
+                case, rank = name[:-3].rsplit("-", 1)
+                parts.setdefault(case, {})[int(rank)] = self.torch.load(
+                    os.path.join(folder, name))
+        for case, found in parts.items():
+            self.assertEqual(len(found), ranks, case)
+        return {case: self.torch.cat([found[r] for r in range(ranks)])
+                for case, found in parts.items()}
+
+    def check(self, ranks):
+        with tempfile.TemporaryDirectory() as folder:
+            for status, err in self.start(ranks, folder, "run"):
+                self.assertEqual(status, 0, err)
+            found = self.results(folder, ranks)
+        self.assertEqual(len(found), 20)
+        for case, y in found.items():
+            quantized, mode, _, _, dtype = case.split("-")
+            x, ids, weights = expert_ranks.tokens(
+                self.torch.bfloat16 if "bfloat16" in dtype else self.torch.float32)
+            want = expert_ranks.experts(quantized == "True")(x, ids, weights)
+            self.assertGreater(want.abs().max(), 0)
+            if mode == "exchange" or ranks == 1:
+                self.assertTrue(self.torch.equal(y, want), (ranks, case))
+                continue
+            # A partial sum of each rank is rounded to y's type.
+            step = 2.0 ** (-8 if "bfloat16" in dtype else -23)
+            limit = (ranks + 1) * step * want.abs().max().item()
+            self.assertLessEqual((y - want).abs().max().item(), limit, case)
+
+    def test_one_process(self):
+        self.check(1)
+
+    def test_two_processes(self):
+        self.check(2)
+
+    def test_four_processes(self):
+        self.check(4)
+
+    def test_a_rank_that_fails_ends_the_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            *others, last = self.start(3, folder, "fail")
+        self.assertIn("this rank fails", last[1])
+        for status, err in others:
+            self.assertNotEqual(status, 0)
+            self.assertRegex(err, "Error")
+
+    def test_refusals(self):
+        from nibblas.torch.distributed import ExpertParallel
+        torch = self.torch
+        with tempfile.TemporaryDirectory() as folder:
+            torch.distributed.init_process_group(
+                "gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+            try:
+                self.refused("mode = 'all'", ExpertParallel, None, "all")
+                self.refused("rows = 'fp8'", ExpertParallel, rows="fp8")
+                self.refused("capacity = 3", ExpertParallel, capacity=3)
+                ep = ExpertParallel(None, "gather", 20)
+                part = ep.shard(expert_ranks.experts(False))
+                x, ids, weights = expert_ranks.tokens(torch.bfloat16)
+                self.refused("x: 24 tokens", ep, part, x, ids, weights, 10)
+                ep = ExpertParallel()
+                self.refused("experts: 10 from 0 on", ep, part, x, ids, weights, 12)
+                self.refused("topk_ids", ep, part, x, ids[1:], weights, 10)
+            finally:
+                torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    unittest.main()

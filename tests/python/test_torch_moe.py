@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.ops.nibblas.moe: the library's layer of experts against its definition in
+operators bit by bit and against float64; activations, ids that are elsewhere, types,
+fake kernels, refusals."""
+
+import unittest
+
+import numpy as np
+from common import TorchTest
+
+EXPERTS, WIDTH, K, COLS = 6, 48, 64, 80
+KINDS = ("w4a16", "w4a4", "quantized")
+ACTIVATIONS = ("swiglu", "swiglu_clamped", "gelu", "relu2")
+
+
+class MoeTest(TorchTest):
+    def layer(self, activation="swiglu", kind="w4a16", dtype=None, tokens=17,
+              top_k=3, offset=0):
+        """Arguments of the operator by name, and the weights in float64."""
+        t, rows = self.torch, WIDTH if activation == "relu2" else 2 * WIDTH
+        (w13, s13), v13, _ = self.operand(EXPERTS, rows, K, layout="linear")
+        (w2, s2), v2, _ = self.operand(EXPERTS, COLS, WIDTH, layout="linear")
+        x = t.randn(tokens, K).to(dtype or t.bfloat16)
+        alphas = [(t.rand(EXPERTS) + 1) * 2.0 ** -8 for _ in range(2)]
+        ids = t.randint(offset - 2, offset + EXPERTS + 1, (tokens, top_k))
+        args = {"x": x, "topk_ids": ids, "topk_weights": t.rand(tokens, top_k),
+                "w13": w13, "w13_scales": s13, "w2": w2, "w2_scales": s2,
+                "alpha13": alphas[0], "alpha2": alphas[1],
+                "activation": activation, "expert_offset": offset}
+        if kind != "w4a16":
+            args["in1"], args["in2"] = t.tensor(2.0 ** -9), t.tensor(2.0 ** -12)
+        if kind == "quantized":
+            args["x"], args["x_scales"], _ = self.ops.quantize(
+                x, args.pop("in1"), "linear")
+        return args, v13, v2
+
+    def composed(self, args, out_dtype, **options):
+        from nibblas.torch import _moe
+        given = {"x_scales": None, "in1": None, "in2": None, "limit": 7.0,
+                 "swish": 1.702, "up_bias": 1.0, "interleaved": False,
+                 **args, **options}
+        names = ("x", "x_scales", "topk_ids", "topk_weights", "w13", "w13_scales",
+                 "w2", "w2_scales", "alpha13", "alpha2", "in1", "in2",
+                 "activation", "limit", "swish", "up_bias", "interleaved",
+                 "expert_offset")
+        return _moe.composed(*(given[name] for name in names), out_dtype)
+
+
+class Definition(MoeTest):
+    def test_the_bits_of_the_operators(self):
+        t = self.torch
+        for kind in KINDS:
+            for activation in ("swiglu", "relu2"):
+                for offset, dtype in ((0, t.bfloat16), (5, t.float32),
+                                      (3, t.float16)):
+                    args, _, _ = self.layer(activation, kind, dtype, 17, 3, offset)
+                    y = self.ops.moe(**args)
+                    want = self.composed(args, y.dtype)
+                    self.assertTrue(t.equal(y, want), (kind, activation, dtype))
+                    args["topk_ids"] = args["topk_ids"].int()
+                    self.assertTrue(t.equal(self.ops.moe(**args), want))
+
+    def h(self, g, activation, limit=7.0, swish=1.702, up_bias=1.0):
+        if activation == "relu2":
+            return np.maximum(g, 0) ** 2
+        gate, up = g[:WIDTH], g[WIDTH:]
+        if activation == "gelu":
+            inner = np.sqrt(2 / np.pi) * (gate + 0.044715 * gate ** 3)
+            return 0.5 * gate * (1 + np.tanh(inner)) * up
+        if activation == "swiglu_clamped":
+            gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
+            return gate / (1 + np.exp(-swish * gate)) * (up + up_bias)
+        return gate / (1 + np.exp(-gate)) * up
+
+    def test_float64(self):
+        """W4A16 in float32: every value of g errs by 2^-18 of the sum of the absolute
+        products (numerics.md: k + 8 units, here 72), h and y by as much of theirs."""
+        for activation in ACTIVATIONS:
+            args, v13, v2 = self.layer(activation, dtype=self.torch.float32)
+            y = self.ops.moe(**args).double().numpy()
+            x = args["x"].double().numpy()
+            a13, a2 = (args[n].double().numpy() for n in ("alpha13", "alpha2"))
+            for token, ids in enumerate(args["topk_ids"].tolist()):
+                want, size = np.zeros(COLS), np.zeros(COLS)
+                for slot, e in enumerate(ids):
+                    if not 0 <= e < EXPERTS:
+                        continue
+                    w = args["topk_weights"][token, slot].item()
+                    h = self.h(v13[e] @ x[token] * a13[e], activation)
+                    scale = np.abs(v13[e]) @ np.abs(x[token]) * a13[e]
+                    want += w * a2[e] * (v2[e] @ h)
+                    # |dh| of |dg| for all of these: at most (1 + |g|)^2 |dg|.
+                    size += w * a2[e] * (np.abs(v2[e]) @ (
+                        np.abs(h) + np.resize((1 + scale) ** 2, WIDTH).max()))
+                error = np.abs(y[token] - want)
+                self.assertTrue((error <= 2.0 ** -17 * size).all(),
+                                (activation, error / size))
+                # The bound means something: it is far below the values.
+                if any(0 <= e < EXPERTS for e in ids):
+                    self.assertLess(2.0 ** -17 * size.max(),
+                                    0.1 * np.abs(want).max())
+
+    def test_activations_as_operators(self):
+        """The composition that a GPU runs, against the library's."""
+        t = self.torch
+        for activation in ACTIVATIONS:
+            args, _, _ = self.layer(activation, dtype=t.float32)
+            y, want = self.ops.moe(**args), self.composed(args, t.float32)
+            self.assertLess((y - want).abs().max(), 2.0 ** -18 * want.abs().max())
+
+    def test_rows_that_alternate(self):
+        t = self.torch
+        for activation in ("swiglu", "swiglu_clamped"):
+            args, _, _ = self.layer(activation)
+            y = self.ops.moe(**args)
+            for name in ("w13", "w13_scales"):
+                halves = args[name].chunk(2, 1)
+                args[name] = t.stack(halves, 2).flatten(1, 2)
+            self.assertTrue(t.equal(self.ops.moe(**args, interleaved=True), y))
+
+    def test_global_scales_of_gate_and_up(self):
+        args, _, _ = self.layer(kind="w4a4")
+        y = self.ops.moe(**args)
+        args["alpha13"] = self.torch.stack([args["alpha13"]] * 2)
+        self.assertTrue(self.torch.equal(self.ops.moe(**args), y))
+        args["alpha13"][1] *= 2
+        self.assertFalse(self.torch.equal(self.ops.moe(**args), y))
+
+    def test_parts_of_the_experts_add_up(self):
+        t = self.torch
+        args, _, _ = self.layer(dtype=t.float32, top_k=1)
+        whole, parts = self.ops.moe(**args), 0
+        for first in range(0, EXPERTS, 2):
+            one = {**args, "expert_offset": first}
+            for name in ("w13", "w13_scales", "w2", "w2_scales", "alpha13",
+                         "alpha2"):
+                one[name] = args[name][first:first + 2]
+            parts = parts + self.ops.moe(**one)
+        self.assertTrue(t.equal(whole, parts))
+
+    def test_nothing(self):
+        for tokens, top_k in ((0, 2), (3, 0)):
+            args, _, _ = self.layer(tokens=tokens, top_k=top_k)
+            y = self.ops.moe(**args)
+            self.assertEqual(tuple(y.shape), (tokens, COLS))
+            self.assertFalse(y.any())
+
+
+class Operator(MoeTest):
+    def test_opcheck(self):
+        for kind in KINDS:
+            args, _, _ = self.layer(kind=kind)
+            if kind == "quantized":
+                # opcheck compares arguments, which float8 cannot.
+                args["x_scales"] = args["x_scales"].view(self.torch.uint8)
+            names = ("x", "topk_ids", "topk_weights", "w13", "w13_scales", "w2",
+                     "w2_scales")
+            self.torch.library.opcheck(
+                self.ops.moe.default, tuple(args.pop(n) for n in names), args,
+                test_utils=("test_schema", "test_faketensor"))
+
+    def test_types(self):
+        t = self.torch
+        for dtype in (t.float32, t.float16, t.bfloat16):
+            args, _, _ = self.layer(dtype=dtype)
+            self.assertEqual(self.ops.moe(**args).dtype, dtype)
+            for other in (t.float32, t.float16, t.bfloat16):
+                y = self.ops.moe(**args, out_dtype=other)
+                self.assertEqual(y.dtype, other)
+        args, _, _ = self.layer(kind="quantized")
+        self.assertEqual(self.ops.moe(**args).dtype, t.bfloat16)
+
+    def test_refusals(self):
+        t = self.torch
+        args, _, _ = self.layer(kind="w4a4")
+
+        def refused(pattern, **changed):
+            self.refused(pattern, self.ops.moe, **{**args, **changed})
+        refused("activation = 'silu'", activation="silu")
+        refused("topk_ids.*int32 or int64", topk_ids=args["topk_ids"].short())
+        refused("topk_ids.*17 rows", topk_ids=args["topk_ids"][1:])
+        refused("topk_weights.*topk_ids' shape",
+                topk_weights=args["topk_weights"][:, 1:])
+        refused("x.*2 dimensions", x=args["x"][None])
+        refused("w13.*at least one", w13=args["w13"][:0])
+        refused("w13.*as of up", w13=args["w13"][:, 1:])
+        refused("in2.*must be given", in2=None)
+        refused("in2.*only with them", in1=None)
+        refused("in1.*x is quantised", x_scales=args["w13_scales"][0])
+        refused("in1.*positive", in1=t.tensor(-1.0))
+        refused("expert_offset = -1", expert_offset=-1)
+        refused("alpha2", alpha2=args["alpha2"][1:])
+        refused("alpha13.*12 elements", alpha13=t.ones(3, EXPERTS))
+        refused("w2.k = 16: must be gate.rows = 48", w2=args["w2"][..., :8], w2_scales=args[
+            "w2_scales"][..., :1])
+        refused("limit", limit=0.0, activation="swiglu_clamped")
+
+
+if __name__ == "__main__":
+    unittest.main()
