@@ -43,7 +43,7 @@ class _Sender(NamedTuple):
 
 def _bytes(x):
     """A matrix as uint8 [rows, bytes]."""
-    return x.contiguous().view(torch.uint8).view(x.shape[0], -1)
+    return x.contiguous().view(torch.uint8)
 
 
 def _first(mask, count):
@@ -165,7 +165,8 @@ class ExpertParallel:
 
     def _all_to_all(self, out, x, given, taken):
         """Any type as bytes: gloo has not all of torch's types."""
-        dist.all_to_all_single(_flat(out), _flat(x), given, taken, group=self.group)
+        dist.all_to_all_single(out.view(torch.uint8), x.view(torch.uint8), given,
+                               taken, group=self.group)
 
     def _owners(self, ids, total):
         """The rank of each slot's expert; `ranks` for ids that no rank has."""
@@ -220,11 +221,6 @@ class ExpertParallel:
         return Dispatched(*_rows(parts, None), ids, weights, None)
 
 
-def _flat(x):
-    """Rows as uint8 where they have any bytes."""
-    return x.view(torch.uint8) if x.numel() else x.new_empty(x.shape).to(torch.uint8)
-
-
 def _split(received, *like):
     """The tensors that rows of bytes are made of, of the types and widths of those
     that were sent."""
@@ -232,8 +228,10 @@ def _split(received, *like):
     for tensors in like:
         for t in tensors:
             width = t.shape[1] * t.element_size()
-            part = received[:, at:at + width].contiguous()
-            parts.append(part.view(t.dtype).view(len(received), t.shape[1]))
+            # A copy, even of one row: views of a type begin at its multiples.
+            part = received[:, at:at + width].clone(
+                memory_format=torch.contiguous_format)
+            parts.append(part.view(t.dtype))
             at += width
     return parts
 
