@@ -27,7 +27,7 @@ class Docs(TorchTest):
 
     def test_page(self):
         t = self.torch
-        model, layer, first, floats, scaled, arrays, files = blocks(
+        model, layer, experts, first, floats, scaled, arrays, files = blocks(
             "docs", "python.md")
         names = {}
         exec(model, names)
@@ -35,6 +35,9 @@ class Docs(TorchTest):
         self.assertEqual(tuple(names["y"].shape), (8, 64))
         exec(layer, names)
         self.assertEqual(names["x"].grad.shape, names["x"].shape)
+        exec(experts, names)
+        self.assertEqual(tuple(names["y"].shape), (5, 64))
+        self.assertTrue(names["y"].isfinite().all())
         exec(first, names)
         x, w, whole = names["x"], names["w"], names["y"]
         self.assertLess((whole - x @ w.t()).norm() / whole.norm(), 0.3)

@@ -3,13 +3,14 @@
 one layer in "exchange", nearly so in "gather"; uneven and empty ranks; a rank that
 fails."""
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from common import TorchTest
+from common import SOURCE, TorchTest
 
 # A hang would end the test here; nothing is measured.
 MOST_SECONDS = 300
@@ -72,7 +73,9 @@ class DistributedTest(TorchTest):
                 self.torch.bfloat16 if "bfloat16" in dtype else self.torch.float32)
             want = expert_ranks.experts(quantized == "True")(x, ids, weights)
             self.assertGreater(want.abs().max(), 0)
-            if mode == "exchange" or ranks == 1:
+            # bf16 as it is may be summed by vdpbf16ps, in another order for few rows.
+            is_exact = quantized == "True" or "bfloat16" not in dtype
+            if ranks == 1 or (mode == "exchange" and is_exact):
                 self.assertTrue(self.torch.equal(y, want), (ranks, case))
                 continue
             # A partial sum of each rank is rounded to y's type.
@@ -96,6 +99,32 @@ class DistributedTest(TorchTest):
         for status, err in others:
             self.assertNotEqual(status, 0)
             self.assertRegex(err, "Error")
+
+    def torchrun(self, *program):
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone",
+             "--nproc-per-node", "2", *program], text=True, capture_output=True,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, timeout=MOST_SECONDS,
+            check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_the_example(self):
+        said = self.torchrun(os.path.join(SOURCE, "examples",
+                                          "expert_parallel.py")).splitlines()
+        self.assertEqual(len(said), 4, said)
+        for line in said:
+            if "exchange" in line:
+                self.assertIn("same bits as one process: True", line)
+
+    def test_the_measurement(self):
+        """It runs, and finds its own results right; times are not looked at."""
+        said = self.torchrun(
+            os.path.join(SOURCE, "bench", "expert_parallel.py"), "--shapes", "small",
+            "--tokens", "3", "--rounds", "1")
+        rows = [json.loads(line) for line in said.splitlines()]
+        self.assertEqual(sum("check" in row for row in rows), 8)
+        self.assertEqual(sum("us" in row for row in rows), 5)
 
     def test_refusals(self):
         from nibblas.torch.distributed import ExpertParallel

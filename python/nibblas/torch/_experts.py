@@ -25,7 +25,7 @@ def _quantize(weights, recipe):
 
 
 class MoE(nn.Module):
-    """The experts of a mixture; routing stays with the model.
+    """The experts of a MoE layer; routing stays with the model.
 
         w13          uint8 [experts, 2 * width, k/2]: gate above up (with "relu2"
                      only one of them), w13_scale float8_e4m3fn [.., k/16]

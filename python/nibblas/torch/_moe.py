@@ -98,7 +98,7 @@ def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in
 
 
 def _halves(w13, activation, interleaved):
-    """Gate and up of w13 or of its scales; up is None without one."""
+    """Gate and up of w13, its scales or its products; up is None without one."""
     if activation == "relu2":
         return w13, None
     if interleaved:
@@ -201,11 +201,9 @@ def weighted_sum(rows, weights, dtype):
 
 def _h(g, activation, interleaved, limit, swish, up_bias):
     """h of the products g [rows, gate and up] in fp32."""
-    gate, up = (t[0] if t is not None else None
-                for t in _halves(g[None].transpose(1, 2), activation, interleaved))
     if activation == "relu2":
-        return gate.t().relu().square()
-    gate, up = gate.t(), up.t()
+        return g.relu().square()
+    gate, up = _halves(g, activation, interleaved)
     if activation == "gelu":
         return torch.nn.functional.gelu(gate, approximate="tanh") * up
     gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
@@ -217,8 +215,10 @@ def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, 
              out_dtype):
     """The layer as operators of this package and of torch."""
     ops = torch.ops.nibblas
+    if ids.numel() == 0:
+        return x.new_zeros((x.shape[0], w2.shape[1]), dtype=out_dtype)
     order, row_offsets, here = routes(ids, expert_offset, w13.shape[0])
-    token, is_dense = order // max(ids.shape[1], 1), in2 is None
+    token, is_dense = order // ids.shape[1], in2 is None
     a, a_scales = x, x_scales
     if in1 is not None:
         a, a_scales, _ = ops.quantize(x, in1, "linear", "modelopt", True)

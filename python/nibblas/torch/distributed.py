@@ -13,6 +13,9 @@ from nibblas._views import choose
 from nibblas.torch._experts import MoE
 from nibblas.torch._moe import weighted_sum
 
+# Its newer name, which torch 2.13 asks for.
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
 MODES = {"exchange": 0, "gather": 1}
 
 
@@ -58,8 +61,10 @@ class ExpertParallel:
     group   of torch.distributed; None: all processes
     mode    "exchange"  tokens go to the ranks of their experts, one row for each rank,
                         and a row for each slot comes back, whose weighted sum the
-                        token's own rank makes: the same bits on any number of ranks.
-                        Waits once for the host, which must know how many
+                        token's own rank makes: the same bits on any number of ranks,
+                        where the product of a row has the same bits among any others
+                        (nib_run() in nibblas.h).  Waits once for the host, which must
+                        know how many
             "gather"    all ranks get all tokens and send partial sums back, which are
                         added in the order of ranks.  Sizes are fixed: nothing waits,
                         and CUDA graphs can capture it.  The bits depend on the number
@@ -216,7 +221,7 @@ class ExpertParallel:
             empty[:, empty.shape[1] - width:empty.shape[1] - width // 2] = 255
             sent = torch.cat([sent, empty])
         every = sent.new_empty(self.ranks * capacity, sent.shape[1])
-        dist.all_gather_into_tensor(every, sent, group=self.group)
+        _all_gather(every, sent, group=self.group)
         *parts, ids, weights = _split(every, packed, routes)
         return Dispatched(*_rows(parts, None), ids, weights, None)
 
