@@ -128,7 +128,7 @@ static struct bed *bed_new(struct rng *rng, struct nib_device *device,
 
 	assert_non_null(bed);
 	bed->in1 = 0.01f;
-	bed->in2 = 0.002f;
+	bed->in2 = 0.02f;
 	bed->gate =
 	    test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_LINEAR, middle, 5, 3);
 	bed->up = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_TILED_128X4,
@@ -142,7 +142,8 @@ static struct bed *bed_new(struct rng *rng, struct nib_device *device,
 		set(&bed->x.view, i / K, i % K, rng_normal(rng));
 	for (int i = 0; i < 3 * EXPERTS; i++)
 		bed->alpha[i / EXPERTS][i % EXPERTS] =
-		    0.002f * (float)(1 + rng_uniform(rng));
+		    (i < 2 * EXPERTS ? 0.02f : 0.002f) *
+		    (float)(1 + rng_uniform(rng));
 	bed->ids = guard_new((size_t)(slots * s->ids_bytes));
 	bed->weights = guard_new((size_t)slots * sizeof(float));
 	bed->layer.ids_bytes = s->ids_bytes;
