@@ -3,6 +3,7 @@
 operators bit by bit and against float64; activations, ids that are elsewhere, types,
 fake kernels, refusals."""
 
+import copy
 import unittest
 
 import numpy as np
@@ -147,6 +148,62 @@ class Definition(MoeTest):
             self.assertEqual(tuple(y.shape), (tokens, COLS))
             self.assertFalse(y.any())
             self.assertTrue(self.torch.equal(self.composed(args, y.dtype), y))
+
+
+class Module(MoeTest):
+    def module(self, activation="swiglu"):
+        """(a module, its arguments, what the operator makes of them)."""
+        args, _, _ = self.layer(activation, "w4a4")
+        made = self.package.MoE(
+            (args["w13"], args["w13_scales"], args["alpha13"] / args["in1"]),
+            (args["w2"], args["w2_scales"], args["alpha2"] / args["in2"]),
+            args["in1"], args["in2"], activation)
+        given = args["x"], args["topk_ids"], args["topk_weights"]
+        return made, given, self.ops.moe(**args)
+
+    def test_packed_weights_have_the_same_bits(self):
+        for activation in ("swiglu", "relu2"):
+            made, given, want = self.module(activation)
+            for _ in range(2):
+                self.assertTrue(self.torch.equal(made(*given), want))
+            self.assertIsNotNone(made._packed[0].held)
+            self.assertIsNotNone(made._packed[2].held)
+
+    def test_changes_are_seen(self):
+        t = self.torch
+        made, given, want = self.module()
+        made(*given)
+        made.w2.bitwise_xor_(0x88)      # the sign of every weight
+        self.assertTrue(t.equal(made(*given), -want))
+        made.w2 = made.w2 ^ 0x88        # another tensor, which is not packed
+        self.assertTrue(t.equal(made(*given), want))
+        self.assertTrue(t.equal(copy.deepcopy(made)(*given), want))
+        made.to(t.device("cpu"))
+        self.assertTrue(t.equal(made(*given), want))
+        made.to(t.bfloat16).half()      # scales and global scales stay as they are
+        self.assertTrue(t.equal(made(*given), want))
+
+    def test_parts(self):
+        t = self.torch
+        made, (x, ids, weights), want = self.module()
+        first, second = made.part(0, 2), made.part(2, EXPERTS)
+        y = first(x, ids, weights, out_dtype=t.float32) + second(
+            x, ids, weights, out_dtype=t.float32)
+        self.assertLess((y - want).abs().max(), 2.0 ** -6 * want.abs().max())
+        self.refused("first, end = 3, 3", made.part, 3, 3)
+
+    def test_from_weights(self):
+        t = self.torch
+        w13, w2 = t.randn(4, 96, 64), t.randn(4, 32, 48)
+        made = self.package.MoE.from_weights(w13, w2)
+        x, ids = t.randn(5, 64), t.randint(0, 4, (5, 1))
+        y = made(x, ids, t.ones(5, 1))
+        for token, e in enumerate(ids[:, 0].tolist()):
+            gate, up = (w13[e] @ x[token]).chunk(2)
+            want = w2[e] @ (t.nn.functional.silu(gate) * up)
+            self.assertLess((y[token] - want).norm(), 0.3 * want.norm())
+        self.refused("hidden_scale", self.package.MoE.from_weights, w13, w2,
+                     input_scale=1.0)
 
 
 class Operator(MoeTest):

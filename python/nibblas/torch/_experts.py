@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nibblas._library import ArgumentError
 from nibblas._views import RECIPES, choose
 from nibblas.torch._moe import ACTIVATIONS
+from nibblas.torch._weights import LayerWeights
 
 # What a part of the experts has rows of.
 _STACKS = ("w13", "w13_scale", "w13_scale_2", "w2", "w2_scale", "w2_scale_2")
@@ -38,7 +39,10 @@ class MoE(nn.Module):
     is_quantized     True: x and what lies between the products are quantised to NVFP4
     activation       "swiglu", "swiglu_clamped", "gelu" or "relu2"
     options          limit, swish and up_bias of "swiglu_clamped"
-    expert_offset    the id of the first expert here; slots of others are left out"""
+    expert_offset    the id of the first expert here; slots of others are left out
+
+    On a CPU the first product packs the weights too (a second copy of 0.5625 bytes a
+    value), and packs them again when torch has counted a change."""
 
     w13: Tensor
     w13_scale: Tensor
@@ -65,6 +69,7 @@ class MoE(nn.Module):
         self.activation, self.options = activation, options
         self.expert_offset = expert_offset
         self.is_quantized = input_scale is not None
+        self._packed = [LayerWeights() for _ in range(3)]
         for name, tensor in zip(_STACKS, (*w13, *w2)):
             self.register_buffer(name, tensor)
         for name, scale in (("input_scale", input_scale),
@@ -120,7 +125,27 @@ class MoE(nn.Module):
             x, topk_ids, topk_weights, self.w13, self.w13_scale, self.w2,
             self.w2_scale, alpha13, alpha2, in1, in2, self.activation,
             self.expert_offset if expert_offset is None else expert_offset,
-            x_scales, out_dtype=out_dtype, **self.options)
+            x_scales, out_dtype=out_dtype, **self.options,
+            packed=[w.number for w in self._packed] if x.is_cpu else [])
+
+    def _apply(self, fn, recurse=True):
+        # half() and to(bfloat16) are meant for floats that are kept as such.
+        kept = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, old in kept.items():
+            moved = self._buffers[name]
+            if moved.dtype != old.dtype:
+                self._buffers[name] = old.to(moved.device)
+        for weights in self._packed:
+            weights.forget()
+        return self
+
+    def __getstate__(self) -> "dict[str, Any]":
+        return {**self.__dict__, "_packed": None}
+
+    def __setstate__(self, state: "dict[str, Any]") -> None:
+        super().__setstate__(state)
+        self._packed = [LayerWeights() for _ in range(3)]
 
     def extra_repr(self) -> str:
         return (f"experts={self.experts}, expert_offset={self.expert_offset}, "

@@ -13,6 +13,7 @@ from nibblas import _plans
 from nibblas import _views as views
 from nibblas._library import ArgumentError, call, lib
 from nibblas.torch._tensors import Cpu, array, dtype_name, maker, meta, usual_type
+from nibblas.torch._weights import layer_weights
 
 ACTIVATIONS = {"swiglu": abi.NIB_MOE_SWIGLU,
                "swiglu_clamped": abi.NIB_MOE_SWIGLU_CLAMPED,
@@ -151,21 +152,35 @@ def _template(tensors, ids, out_dtype, shape, activation, limit, swish, up_bias,
     return layer
 
 
-def _layer(backend, tensors, out_dtype, activation, limit, swish, up_bias,
+def _packed(numbers, tensors):
+    """The packed forms of gate, up and down, or nothing: numbers of LayerWeights that
+    have other tensors, or belong to another process, are not heeded."""
+    found = [tensors[name] is not None and layer_weights(
+        number, tensors[name], tensors[name + "_scales"])
+        for number, name in zip(numbers, ("gate", "up", "down"))]
+    return found if all(w or w is False for w in found) else []
+
+
+def _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bias,
            expert_offset):
-    """Runs the library's layer; tensors: by the names of _POINTERS."""
+    """Runs the library's layer; tensors: by the names of _POINTERS; weights: those of
+    _packed(), the first of which holds the plans."""
     first = tensors["ids"]
     device = backend.device_of(first)
     shape = (first.shape[0], tensors["down"].shape[1])
     options = (activation, limit, swish, up_bias, expert_offset)
     key = ("layer", device, out_dtype, *options,
+           *[w and w.number for w in weights],
            *[None if t is None else meta(t) for t in tensors.values()])
-    plan = _plans.cache.get(key)
+    plans = weights[0].plans if weights else _plans.cache
+    plan = plans.get(key)
     if plan is None:
-        plan = _plans.cache.add(key, _LayerPlan(
-            backend.open(device), _template(tensors, first, out_dtype, shape,
-                                            *options),
-            maker(shape, out_dtype, first.device)))
+        template = _template(tensors, first, out_dtype, shape, *options)
+        for name, w in zip(("gate", "up", "down"), weights):
+            if w:
+                setattr(template, name + "_packed", w.handle)
+        plan = plans.add(key, _LayerPlan(backend.open(device), template, maker(
+            shape, out_dtype, first.device)))
     y = plan.given()
     work = plan.take()
     for name, t in tensors.items():
@@ -259,8 +274,9 @@ def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, 
 def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
         alpha13=None, alpha2=None, in1=None, in2=None, activation="swiglu",
         expert_offset=0, x_scales=None, limit=7.0, swish=1.702, up_bias=1.0,
-        interleaved=False, out_dtype=None):
-    """[tokens, rows of w2]: the layer of struct nib_moe_layer."""
+        interleaved=False, out_dtype=None, packed=()):
+    """[tokens, rows of w2]: the layer of struct nib_moe_layer.  packed: numbers of
+    LayerWeights of gate, up and down, or nothing."""
     _check(x, x_scales, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
            alpha13, alpha2, in1, in2, activation, expert_offset)
     ids, weights = topk_ids.contiguous(), topk_weights.float().contiguous()
@@ -278,5 +294,6 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
                "down_scales": w2_scales, "gate_alpha": alpha,
                "up_alpha": alpha_up, "down_alpha": alpha2, "in1": in1, "in2": in2}
     tensors["x" if x_scales is None else "codes"] = x
-    return _layer(backend, tensors, out_dtype, activation, limit, swish, up_bias,
+    weights = _packed(packed, tensors) if packed else []
+    return _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bias,
                   expert_offset)
