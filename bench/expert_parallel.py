@@ -92,9 +92,11 @@ class TorchExperts:
             for codes, scales, scale in stacks(shape, device, first, end))
 
     def __call__(self, x, ids, weights, x_scales=None, out_dtype=None):
-        local = ids[:, 0] - self.expert_offset
+        # Rows of no slot go behind the last expert's.
+        local = torch.where(ids[:, 0] < 0, self.experts,
+                            ids[:, 0] - self.expert_offset)
         order = torch.argsort(local, stable=True)
-        ends = torch.arange(1, self.experts + 1, device=x.device)
+        ends = torch.arange(1, self.experts + 1, device=x.device, dtype=local.dtype)
         offsets = torch.searchsorted(local[order], ends).int()
         g = torch._grouped_mm(x[order], self.w13, offs=offsets)
         gate, up = g.chunk(2, 1)

@@ -16,6 +16,8 @@ from nibblas.torch._moe import weighted_sum
 # Its newer name, which torch 2.13 asks for.
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
+# "exchange" runs its experts on a multiple of so many rows.
+_STEP = 64
 MODES = {"exchange": 0, "gather": 1}
 
 
@@ -140,7 +142,7 @@ class ExpertParallel:
             return weighted_sum(parts, ones, dtype)[:tokens]
         sender = got.sender
         back = y.new_empty(sum(sender.given), y.shape[1])
-        self._all_to_all(back, y, sender.given, sender.taken)
+        self._all_to_all(back, y[:sum(sender.taken)], sender.given, sender.taken)
         slots = y.new_zeros(sender.weights.numel(), y.shape[1])
         slots[sender.order] = back
         return weighted_sum(slots.view(*sender.weights.shape, y.shape[1]),
@@ -201,7 +203,8 @@ class ExpertParallel:
         dist.all_to_all_single(got, sent, rows_here, rows, group=self.group)
         parts = _split(got, packed, [mine])
         local = parts.pop()
-        slot = _first(local >= 0, sum(taken))
+        # Places without a slot fill up the last ones: sizes that come again have plans.
+        slot = _first(local >= 0, -(-sum(taken) // _STEP) * _STEP)
         row = slot // max(slots, 1)
         x, x_scales = _rows(parts, row)
         order = torch.argsort(owner.reshape(-1), stable=True)[:sum(given)]
