@@ -1,198 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cuda_params.c - every number and pointer that the host hands to the
- * kernels, on the fake driver, for problems of all sizes, layouts and strides.
+ * kernels, on the fake driver, for problems of all sizes, layouts and strides;
+ * those of few rows: test_cuda_params_few.c.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "backend/cuda/kernels/gemm_params.h"
 #include "backend/cuda/kernels/quantize_params.h"
 #include "backend/cuda/kernels/skinny_params.h"
 #include "backend/cuda/tiles.h"
-#include "fake_bed.h"
-#include "nibblas.h"
-
-#define CASES	  300
-#define SM_BYTES  (227 << 10)
-#define INPUTS	  ((size_t)1 << 24)
-#define MOST	  3 /* problems of a group */
-#define MEMORY	  (INPUTS + MOST * OUTPUT)
-#define OUTPUT	  ((size_t)1 << 22)
-#define WORKSPACE ((size_t)1 << 26)
-
-struct bed {
-	struct fake_cuda *fake;
-	struct nib_device *device;
-	uint8_t *memory, *workspace, *global;
-	enum nib_op op;
-	struct nib_problem problems[MOST];
-	int64_t count;
-	struct nib_plan *plan;
-	struct nib_error err;
-};
-
-static uint64_t seed = 88172645463325252;
-
-static int64_t rnd(int64_t n)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (int64_t)(seed >> 16) % n;
-}
-
-static int64_t up(int64_t n, int64_t step)
-{
-	return (n + step - 1) / step * step;
-}
-
-static void *device_memory(struct bed *bed, size_t bytes)
-{
-	void *memory = NULL;
-
-	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
-			 NIB_OK);
-	return memory;
-}
-
-static void make_bed(struct bed *bed)
-{
-	memset(bed, 0, sizeof(*bed));
-	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
-	bed->memory = device_memory(bed, MEMORY);
-	bed->workspace = device_memory(bed, WORKSPACE);
-	bed->global = device_memory(bed, 4096);
-}
-
-static void free_bed(struct bed *bed)
-{
-	nib_plan_free(bed->plan);
-	nib_device_free(bed->device, bed->memory);
-	nib_device_free(bed->device, bed->workspace);
-	nib_device_free(bed->device, bed->global);
-	nib_device_close(bed->device);
-	assert_int_equal(bed->fake->allocations, 0);
-}
-
-/* ---- views with and without strides -------------------------------------- */
-
-static uint8_t *anywhere(const struct bed *bed)
-{
-	return bed->memory + 256 * rnd(64);
-}
-
-static struct nib_nvfp4 rnd_nvfp4(const struct bed *bed, int64_t rows,
-				  int64_t k, int64_t batch)
-{
-	struct nib_nvfp4 v = {.codes = anywhere(bed),
-			      .scales = anywhere(bed),
-			      .rows = rows,
-			      .k = k,
-			      .batch = batch};
-	int64_t scales;
-
-	v.scale_layout = rnd(2) ? NIB_TILED_128X4 : NIB_LINEAR;
-	if (rnd(2))
-		v.row_stride_bytes = up(k / 2, 8) + 8 * rnd(4);
-	if (batch > 1 && rnd(2))
-		v.batch_stride_bytes =
-		    rows * (v.row_stride_bytes ? v.row_stride_bytes : k / 2) +
-		    8 * rnd(4);
-	scales = (int64_t)nib_scales_bytes(v.scale_layout, rows, k);
-	if (v.scale_layout == NIB_LINEAR && rnd(2)) {
-		v.scale_row_stride_bytes = k / 16 + rnd(5);
-		scales = rows * v.scale_row_stride_bytes;
-	}
-	if (batch > 1 && rnd(2))
-		v.scale_batch_stride_bytes =
-		    scales + (v.scale_layout == NIB_LINEAR ? rnd(5) : 512);
-	/* A batch of 8-byte pieces, also where the library fills it in. */
-	if (batch > 1 && k / 2 * rows % 8)
-		v.batch_stride_bytes =
-		    up(rows * (v.row_stride_bytes ? v.row_stride_bytes : k / 2),
-		       8);
-	return v;
-}
-
-/* The at-th of a group's outputs, which lie apart. */
-static struct nib_dense rnd_dense(const struct bed *bed, int64_t at,
-				  int64_t rows, int64_t cols, int64_t batch)
-{
-	struct nib_dense v = {.data = bed->memory + INPUTS +
-				      (size_t)at * OUTPUT + 256 * rnd(64),
-			      .dtype = (enum nib_dtype)rnd(3),
-			      .rows = rows,
-			      .cols = cols,
-			      .batch = batch};
-
-	if (rnd(2))
-		v.row_stride_elems = cols + rnd(9);
-	if (rnd(2)) /* of one matrix it means nothing */
-		v.batch_stride_elems =
-		    rows * (v.row_stride_elems ? v.row_stride_elems : cols) +
-		    rnd(9);
-	return v;
-}
-
-static int64_t row_bytes(const struct nib_nvfp4 *v)
-{
-	return v->row_stride_bytes ? v->row_stride_bytes : v->k / 2;
-}
-
-static int64_t batch_bytes(const struct nib_nvfp4 *v)
-{
-	return v->batch_stride_bytes ? v->batch_stride_bytes
-				     : v->rows * row_bytes(v);
-}
-
-static int64_t scale_row_bytes(const struct nib_nvfp4 *v)
-{
-	if (v->scale_layout == NIB_TILED_128X4)
-		return 0;
-	return v->scale_row_stride_bytes ? v->scale_row_stride_bytes
-					 : v->k / 16;
-}
-
-/* Tiles have no rows: their stride is not looked at. */
-static void check_scale_rows(const struct nib_nvfp4 *v, int64_t stride)
-{
-	if (v->scale_layout == NIB_LINEAR)
-		assert_int_equal(stride, scale_row_bytes(v));
-}
-
-static int64_t scale_batch_bytes(const struct nib_nvfp4 *v)
-{
-	if (v->scale_batch_stride_bytes)
-		return v->scale_batch_stride_bytes;
-	return v->scale_layout == NIB_TILED_128X4
-		   ? up(v->rows, 128) * up(v->k / 16, 4)
-		   : v->rows * scale_row_bytes(v);
-}
-
-static int64_t dense_row(const struct nib_dense *v)
-{
-	return v->row_stride_elems ? v->row_stride_elems : v->cols;
-}
-
-static int64_t dense_batch(const struct nib_dense *v)
-{
-	return v->batch_stride_elems ? v->batch_stride_elems
-				     : v->rows * dense_row(v);
-}
-
-static int64_t size_of(enum nib_dtype dtype)
-{
-	return dtype == NIB_FP32 ? 4 : 2;
-}
+#include "params_bed.h"
 
 /* ---- tiled products ------------------------------------------------------ */
 
@@ -469,20 +285,6 @@ static void check_products(const struct bed *bed)
 	assert_int_equal(bed->fake->before.blockDimX, 256);
 }
 
-static void run(struct bed *bed)
-{
-	const struct nib_run_options options = {.struct_bytes = sizeof(options),
-						.workspace = bed->workspace,
-						.workspace_bytes = WORKSPACE};
-
-	nib_plan_free(bed->plan);
-	bed->plan = NULL;
-	if (nib_plan_create(bed->device, bed->op, bed->problems, bed->count,
-			    NULL, &bed->plan, &bed->err) ||
-	    nib_run(bed->plan, bed->problems, bed->count, &options, &bed->err))
-		fail_msg("%s", bed->err.message);
-}
-
 static void products(void)
 {
 	int split = 0, small = 0;
@@ -618,105 +420,6 @@ static void moe_products(void)
 		}
 	}
 	assert_in_range(few, CASES / 100, CASES / 2);
-	free_bed(&bed);
-}
-
-/* ---- products of few rows ------------------------------------------------ */
-
-/* What all addresses of codes or scales are multiples of: 16, 4 or 1. */
-static int align_of(uint64_t x)
-{
-	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
-}
-
-static void check_operand(const struct nib_gemv_operand *o,
-			  const struct nib_nvfp4 *v, int64_t batches)
-{
-	const bool tiled = v->scale_layout == NIB_TILED_128X4;
-	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
-
-	assert_ptr_equal(o->codes, v->codes);
-	assert_ptr_equal(o->scales, v->scales);
-	assert_int_equal(o->row_stride, row_bytes(v));
-	assert_int_equal(o->batch_stride, v->batch > 1 ? batch_bytes(v) : 0);
-	check_scale_rows(v, o->scale_row_stride);
-	assert_int_equal(o->scale_batch_stride,
-			 v->batch > 1 ? scale_batch_bytes(v) : 0);
-	assert_int_equal(o->is_tiled, tiled);
-	if (v->rows > 1) {
-		codes |= (uint64_t)row_bytes(v);
-		scales |= tiled ? 0 : (uint64_t)scale_row_bytes(v);
-	}
-	if (batches > 1 && v->batch > 1) {
-		codes |= (uint64_t)batch_bytes(v);
-		scales |= (uint64_t)scale_batch_bytes(v);
-	}
-	assert_int_equal(o->codes_align, align_of(codes));
-	assert_int_equal(o->scales_align, align_of(scales));
-}
-
-/* Every tile has a CTA, and every CTA a tile. */
-static void check_few_grid(const struct bed *bed, int64_t m)
-{
-	const struct nib_skinny_params *q =
-	    (const void *)bed->fake->last_parameters;
-
-	if (m <= NIB_GEMV_MAX_ROWS) {
-		assert_int_equal(bed->fake->last.gridDimX,
-				 up(q->p.tiles, q->p.tiles_per_cta) /
-				     q->p.tiles_per_cta);
-		assert_int_equal(bed->fake->last.blockDimX, NIB_GEMV_THREADS);
-		return;
-	}
-	assert_in_range(bed->fake->last.gridDimX, 1, q->p.tiles);
-	assert_in_range(q->tiles_at_once * q->k_groups, 1, NIB_SKINNY_WARPS);
-	assert_int_equal(bed->fake->last.blockDimX, NIB_SKINNY_THREADS);
-}
-
-static void few_rows(void)
-{
-	struct bed bed;
-
-	make_bed(&bed);
-	for (int i = 0; i < CASES; i++) {
-		const struct nib_gemv_params *x =
-		    (const void *)bed.fake->last_parameters;
-		const int64_t m = 1 + rnd(16), n = 1 + rnd(300),
-			      k = 16 * rnd(40);
-		const int64_t batch = rnd(2) ? 1 : 1 + rnd(3);
-		struct nib_problem *p = &bed.problems[0];
-
-		bed.op = NIB_GEMM;
-		bed.count = 1;
-		*p = (struct nib_problem){
-		    .a = rnd_nvfp4(&bed, m, k, batch),
-		    .x = rnd_dense(&bed, 1, m, k, batch),
-		    .activations = (enum nib_activations)rnd(2),
-		    .b = rnd_nvfp4(&bed, n, k, rnd(2) ? 1 : batch),
-		    .c = rnd_dense(&bed, 0, m, n, batch),
-		    .alpha = rnd(2) ? (float *)(void *)bed.global : NULL};
-		p->x.dtype = rnd(2) ? NIB_FP16 : NIB_BF16;
-		run(&bed);
-		assert_non_null(strstr(bed.fake->last_kernel,
-				       m <= 4 ? "_gemv_" : "_skinny_"));
-		if (p->activations)
-			assert_ptr_equal(x->a.codes, p->x.data);
-		else
-			check_operand(&x->a, &p->a, batch);
-		assert_int_equal(!!strstr(bed.fake->last_kernel, "f16_"),
-				 p->activations);
-		check_operand(&x->b, &p->b, batch);
-		assert_ptr_equal(x->alpha, p->alpha);
-		assert_ptr_equal(x->c, p->c.data);
-		assert_int_equal(x->c_row_stride, dense_row(&p->c));
-		assert_int_equal(x->c_batch_stride, dense_batch(&p->c));
-		assert_int_equal(x->n, n);
-		assert_int_equal(x->m, m);
-		assert_int_equal(x->k, k);
-		assert_int_equal(x->c_dtype, p->c.dtype);
-		assert_int_equal(bed.fake->last.gridDimY, batch);
-		check_few_grid(&bed, m);
-	}
 	free_bed(&bed);
 }
 
@@ -878,8 +581,9 @@ static void conversions(void)
 int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
-	    {"products", products},	  {"moe_products", moe_products},
-	    {"few_rows", few_rows},	  {"packed_codes", packed_codes},
+	    {"products", products},
+	    {"moe_products", moe_products},
+	    {"packed_codes", packed_codes},
 	    {"conversions", conversions},
 	};
 
