@@ -508,9 +508,11 @@ static enum nib_status run_steps(struct run *r, struct nib_error *err)
 	enum nib_status status =
 	    p->steps->route(p->device, &route, r->stream, err);
 
+	if (status)
+		return status;
 	r->rows = p->device->backend->is_host ? r->row_offsets[p->sizes.experts]
 					      : p->sizes.slots;
-	if (!status && r->rows > 0) {
+	if (r->rows > 0) {
 		status = gather_input(r, err);
 		if (!status)
 			status = expand(r, err);

@@ -353,6 +353,10 @@ static void check_moe_few(const struct bed *bed,
 	assert_ptr_equal(q->p.b.scales, moe->b.scales);
 	assert_int_equal(q->p.b.batch_stride,
 			 moe->b.batch > 1 ? batch_bytes(&moe->b) : 0);
+	/* There is no kernel for other experts of few rows. */
+	assert_int_equal(q->p.b.codes_align, 16);
+	assert_int_equal(q->p.b.scales_align, 16);
+	assert_int_equal(q->p.a.codes_align, 16);
 	assert_ptr_equal(q->p.c, moe->c.data);
 	assert_ptr_equal(q->p.alpha, moe->alpha);
 	assert_int_equal(q->rows, moe->a.rows);

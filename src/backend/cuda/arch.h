@@ -31,7 +31,8 @@ struct cuda_tiled {
 
 /* What a plan keeps of a product of few rows. */
 struct cuda_few {
-	void *state; /* the architecture's own, from malloc() */
+	void *state;	    /* the architecture's own, from malloc() */
+	const char *kernel; /* "vector", for the plan's explanation */
 	int64_t ctas;
 };
 

@@ -19,7 +19,7 @@
 /* The limit of gridDim.y: a larger batch is several launches. */
 #define MAX_BATCH 65535
 /*
- * From so many weights on the fewer instructions of the skinny kernels pay for
+ * From about so many weights on the fewer instructions of the skinny kernels pay for
  * three or four rows of A, and the tensor cores' tiles for nine or more
  * (docs/performance-hopper.md).
  */
@@ -272,8 +272,7 @@ static void skip_matrices(struct nib_gemv_params *params, int64_t count)
 	    nib_offset_bytes(params->c, count * params->c_batch_stride * size);
 }
 
-/* All of an SM's memory as shared memory: several CTAs are meant to be there.
- */
+/* All of an SM's memory as shared memory. */
 static enum nib_status find_kernel(struct cuda_device *device, const char *name,
 				   int64_t shared_bytes, CUfunction *function,
 				   struct nib_error *err)
@@ -293,13 +292,14 @@ static enum nib_status find_kernel(struct cuda_device *device, const char *name,
 static void set_sizes(struct nib_skinny_params *q, const struct nib_problem *p,
 		      const struct nib_moe_problem *moe)
 {
+	static const struct nib_moe_problem no_pointers;
 	struct nib_gemv_params *params = &q->p;
 	struct nib_problem shape = *p;
 
 	shape.a.codes = shape.a.scales = shape.b.codes = shape.b.scales = NULL;
 	shape.x.data = shape.c.data = NULL;
 	shape.alpha = NULL;
-	set_pointers(q, &shape, NULL);
+	set_pointers(q, &shape, moe ? &no_pointers : NULL);
 	params->c_row_stride = nib_dense_row_stride_elems(&p->c);
 	params->c_batch_stride = nib_dense_batch_stride_elems(&p->c);
 	params->n = p->b.rows;
@@ -476,6 +476,6 @@ bool cuda_gemv_takes(const struct nib_plan *plan)
 	view.b = p.b;
 	set_sizes(&q, &p, moe);
 	return gemv_takes_moe(plan->op, &view) && q.p.b.is_tiled &&
-	       q.p.b.codes_align == 16 && q.p.a.codes_align == 16 &&
-	       q.p.k % 32 == 0;
+	       q.p.b.codes_align == 16 && q.p.b.scales_align == 16 &&
+	       q.p.a.codes_align == 16 && q.p.k % 32 == 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.h - products of up to 16 rows of A that read the weights once: by the
+ * gemv.h - products of up to 16 rows of A that read the weights once, and experts
+ * (MoE) of few rows, which read an expert's once for eight rows: by the
  * vector kernels (gemv.cuh, gemv_dense.cuh) or the skinny kernels (skinny.cuh).
  * Which of them, how they are cut (arithmetic alone), what a plan keeps, and a
  * launch.

@@ -215,6 +215,7 @@ enum nib_status cuda_gemv100_plan(struct cuda_device *device,
 	g->params.tile_warps_log2 = g->cut.tile_warps_log2;
 	g->params.multiprocessors = device->multiprocessors;
 	few->ctas = g->cut.ctas;
+	few->kernel = "vector";
 	return find_kernels(device, g, err);
 }
 

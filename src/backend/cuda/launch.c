@@ -43,9 +43,10 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 			 (long long)p->tiled.launches, p->tiled.most_matrices);
 	if (p->is_few)
 		snprintf(plan->explanation, sizeof(plan->explanation),
-			 "vector kernel on %s: %lld blocks read the weights "
-			 "once, as the memory gives them",
-			 device->name, (long long)plan->tasks);
+			 "%s kernel on %s: %lld blocks read the weights%s, as "
+			 "the memory gives them",
+			 p->few.kernel, device->name, (long long)plan->tasks,
+			 plan->is_moe ? "" : " once");
 	else if (p->tiled.launches == 0)
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "nothing to compute");

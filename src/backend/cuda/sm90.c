@@ -24,6 +24,7 @@ static enum nib_status few_plan(struct cuda_device *device,
 	few->state = gemv;
 	status = cuda_gemv_plan(device, p, gemv, err);
 	few->ctas = gemv->ctas * gemv->batch;
+	few->kernel = gemv->threads == NIB_GEMV_THREADS ? "vector" : "skinny";
 	return status;
 }
 

@@ -12,12 +12,12 @@
 /* What accumulators are multiplied by. */
 #define UNSCALE(a) ((a) == NIB_A_BF16 ? 128.0f : 64.0f)
 
+/* The even, the odd codes of a word, each times 2^-6, as e4m3 bytes. */
 DEVICE uint32_t even_as_e4m3(uint32_t q)
 {
 	return (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
 }
 
-/* The even, the odd codes of a word, each times 2^-6, as e4m3 bytes. */
 DEVICE uint32_t odd_as_e4m3(uint32_t q)
 {
 	return (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);

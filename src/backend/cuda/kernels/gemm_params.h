@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Problems of one launch: 8,976 bytes of parameters. */
+/* Problems of one launch: 9,008 bytes of parameters. */
 #define NIB_GEMM_PROBLEMS 48
 /* Experts of a mixture-of-experts (MoE) problem. */
 #define NIB_GEMM_EXPERTS 1024
@@ -152,8 +152,8 @@ struct nib_gemm_args {
 	int32_t tile_rounds;
 	int32_t count; /* problems */
 	/*
-	 * A converted to fp16, in the order that wgmma reads
-	 * (nib_activations_sm90): a_atoms atoms of 8 rows x 128 bytes for each
+	 * A as fp16 or bf16, in the order that wgmma reads
+	 * (sm90_activations.cuh): a_atoms atoms of 8 rows x 128 bytes for each
 	 * 64 of k.
 	 */
 	uint8_t *activations;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ptx_sm90.cuh - what Hopper's GEMM uses beside ptx_async.cuh, one wrapper an
- * instruction: wgmma, setmaxnreg, stmatrix.  Wait loops are in gemm_shared.cuh.
+ * instruction: wgmma, setmaxnreg, stmatrix.  Wait loops are in ring.cuh.
  */
 #ifndef NIB_PTX_SM90_CUH
 #define NIB_PTX_SM90_CUH

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * skinny.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for up to 16 rows of A in
- * fp16, bf16 or NVFP4, which becomes fp16.  Reads B once.
+ * fp16, bf16 or NVFP4, which becomes fp16.  Reads B once; that of an expert (MoE)
+ * once for each eight of its rows.
  *
  *   16 warps that multiply                         4 warps that bring A
  *   B --cp.async--> ring of the warp               A --ld.global--> registers
@@ -15,7 +16,7 @@
  * takes the steps of 256 k number j, j + k_groups, ...  All warps read the same
  * chunks of A, 256 k of all rows each, which go through a ring once for all
  * tiles that are multiplied at a time (a round).  The first chunks are brought
- * by all warps, which have nothing else to do yet.
+ * by as many warps, one each, which have nothing else to do yet.
  *
  * Start: the first weights are asked for before the kernel before has ended, if
  * no kernel writes them, A after it.
@@ -23,17 +24,19 @@
  * Barriers: full[chunk], one arrival of the warp that brought it; empty[chunk],
  * one of each warp that has read it.  A barrier tells a phase from the next one
  * alone, so all uses of a chunk's space in a round belong to one bringer and to
- * one of the k_groups: both numbers divide the number of chunks.  A warp's ring
- * of B needs no barrier: each lane waits for its own copies, and the warp for
- * its lanes.
+ * one of the k_groups: both numbers divide the number of chunks.  The group may
+ * change from a round to the next: all warps meet at SUMS_BAR between them, and a
+ * warp without a tile arrives at the barriers, too.  A warp's ring of B needs no
+ * barrier: each lane waits for its own copies, and the warp for its lanes.
  *
- * Arithmetic: a code times its scale, and 2^-6 or in bf16 2^-7, is exact in A's type.  An mma
- * adds 16 products to sums in fp32: 4 k of each of the quad's four lanes, whose
+ * Arithmetic: a code times its scale, times 2^-6 (in bf16 2^-7), is exact in A's
+ * type.  An mma adds 16 products to sums in fp32: 4 k of each of the quad's four lanes, whose
  * blocks are neighbours; 4 mma do 64 k.  Then the sums of a tile's warps are
  * added in fp32.  Bound: docs/numerics.md, section 10.
  *
  * Order of the sum of a row: a warp's steps one after the other, then the
- * k_groups warps.  It depends on n, k and the GPU's multiprocessors alone.
+ * k_groups warps.  It depends on n, k, the GPU's multiprocessors and whether m
+ * is more than 8; with experts also on their number and that of their rows.
  *
  * Roofline: the memory's rate.  At 4.65 TB/s a lane has 32 issue slots for 8
  * weights.  It takes for codes times scales 15 with fp16 (4 F2FP, 4 LOP3, 3
