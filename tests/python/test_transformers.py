@@ -186,6 +186,14 @@ class Loading(ModelTest):
             self.assertIn("2 scales of the kv cache are not used",
                           str(nt.report(other)))
 
+    def test_groups_by_name(self):
+        """A group that names a layer goes before one of all linear layers."""
+        from nibblas.transformers._config import Config
+        every, named = {"targets": ["Linear"]}, {"targets": ["re:.*down_proj"]}
+        config = Config(config_groups={"group_0": every, "group_1": named})
+        self.assertIs(config._group("model.layers.0.mlp.down_proj"), named)
+        self.assertIs(config._group("model.layers.0.mlp.up_proj"), every)
+
     def test_register(self):
         """transformers' own call, with nothing else changed."""
         nt.register()

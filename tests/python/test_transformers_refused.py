@@ -126,6 +126,13 @@ class Refused(ModelTest):
         self.refuse(self.changed(lambda x: x.pop(key), "mixtral", w4a4=True),
                     "experts.1.w3", "experts of one layer must be alike")
 
+    def test_an_expert_missing_among_others(self):
+        """As many as there should be: 0, 1, 2, 4."""
+        def rename(tensors):
+            for key in [x for x in tensors if "layers.0" in x and ".experts.3." in x]:
+                tensors[key.replace(".experts.3.", ".experts.4.")] = tensors.pop(key)
+        self.refuse(self.changed(rename, "mixtral"), "expert 3 of", "is missing")
+
     def test_transposed_width(self):
         key = "model.layers.0.mlp.experts.gate_up_proj"
 

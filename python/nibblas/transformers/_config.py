@@ -63,7 +63,7 @@ class Config(QuantizationConfigMixin):
     def __init__(self, activations=None, **source):
         self.quant_method = METHOD
         self.source = source
-        self.activations = activations or self.default_activations
+        self.activations = activations
         if self.activations is not None:
             choose("activations", self.activations, ACTIVATIONS)
         inner = source.get("quantization") or source
@@ -81,8 +81,12 @@ class Config(QuantizationConfigMixin):
 
     @classmethod
     def from_dict(cls, config_dict, return_unused_kwargs=False, **kwargs):
-        source = config_dict.get("nibblas_source", config_dict)
-        made = cls(config_dict.get("nibblas_activations"), **source)
+        if "nibblas_source" in config_dict:  # nt.from_pretrained()
+            source = config_dict["nibblas_source"]
+            activations = config_dict.get("nibblas_activations")
+        else:
+            source, activations = config_dict, cls.default_activations
+        made = cls(activations, **source)
         return (made, kwargs) if return_unused_kwargs else made
 
     def to_dict(self):
@@ -99,12 +103,14 @@ class Config(QuantizationConfigMixin):
         return any(_matches(name, rule) for rule in self.ignored)
 
     def _group(self, name):
-        """The config group of a linear layer, or None."""
-        for group in self.groups.values():
-            for target in group.get("targets") or ():
-                if target == "Linear" or _matches(name, target):
-                    return group
-        return None
+        """The config group of a linear layer, or None: one that names it goes before
+        one of all linear layers."""
+        groups = [(target, group) for group in self.groups.values()
+                  for target in group.get("targets") or ()]
+        named = [group for target, group in groups
+                 if target != "Linear" and _matches(name, target)]
+        return (named + [group for target, group in groups if target == "Linear"]
+                + [None])[0]
 
     def is_weight_only(self, name, has_input_scale):
         """Whether the checkpoint leaves the activations of a layer as they are."""

@@ -116,7 +116,9 @@ class Fp8Linear(nn.Module):
         return self
 
     def forward(self, x):
-        y = F.linear(x, self.weight.to(x.dtype)) * self.weight_scale.float().reshape(-1)
+        # The scale first: 448 times x would leave float16's range.
+        scale = self.weight_scale.float().reshape(-1, 1)
+        y = F.linear(x, (self.weight.float() * scale).to(x.dtype))
         if self.bias is not None:
             y = y + self.bias
         return y.to(x.dtype)

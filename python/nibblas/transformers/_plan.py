@@ -152,7 +152,7 @@ def _place_linear(plan, model, name, layer):
 
 
 def _expert(name):
-    """The number of the expert in the name of a layer."""
+    """The numbers in the name of a layer; the last one is the expert's."""
     return [int(x) for x in re.findall(r"\.(\d+)(?=\.)", name + ".")]
 
 
@@ -189,6 +189,10 @@ def _check_parts(module, leaf, parts, want):
             some = (part.layers or parts[-1].layers)[0].values
             some.fail(f"{module}.{leaf} needs {part.pattern} of {experts} experts; the "
                       f"files have {len(part.layers)}")
+        for number, one in enumerate(part.layers):
+            if _expert(one.name)[-1] != number:
+                one.values.fail(f"{module}.{leaf}: expert {number} of {part.pattern} is "
+                                "missing, this one is another")
         for one in part.layers:
             shape = [rows // len(parts), k // 2]
             if list(one.values.shape) != shape:
