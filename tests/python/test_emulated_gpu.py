@@ -35,6 +35,8 @@ TYPES = {"uint8": _Type(1, 8, 1), "float32": _Type(2, 32, 1),
          "float16": _Type(2, 16, 1), "int32": _Type(0, 32, 1)}
 # Both GPUs need a workspace for it: a B200 copies operands of such k.
 K = 144
+# More rows than the kernels of few rows take, which need none.
+M = 20
 _new_capsule = C.pythonapi.PyCapsule_New
 _new_capsule.restype = C.py_object
 _new_capsule.argtypes = [C.c_void_p, C.c_char_p, C.c_void_p]
@@ -313,9 +315,9 @@ class Streams(EmulatedTest):
         _plans.cache.plans.clear()
 
     def test_a_graph_keeps_its_plan_and_workspace(self):
-        a, left = self.operand(9, K)
+        a, left = self.operand(M, K)
         b, right = self.operand(130, K)
-        c, stream = self.output(9, 130), self.driver.stream()
+        c, stream = self.output(M, 130), self.driver.stream()
         kw = {"out": c, "stream": stream}
         nibblas.gemm(*a, *b, **kw)
         made = [weakref.ref(plan) for plan in _plans.cache.plans.values()]
@@ -332,15 +334,15 @@ class Streams(EmulatedTest):
         nibblas.gemm(*a, *b, **kw)
         mine = _numpy._workspaces.kept["cuda:0", stream]
         self.assertNotEqual(of_graph.address, mine.address)
-        codes = random_codes(self.rng, 9, K // 2)
+        codes = random_codes(self.rng, M, K // 2)
         a[0].copy(a[0].pointer, codes.ctypes.data)
         self.driver.launch(graph, stream)
         self.assert_right(abi.NIB_GEMM, (codes, left[1]), right, c)
 
     def test_an_unknown_size_in_a_graph(self):
-        a, _ = self.operand(9, K)
+        a, _ = self.operand(M, K)
         b, _ = self.operand(33, K)
-        c, stream = self.output(9, 33), self.driver.stream()
+        c, stream = self.output(M, 33), self.driver.stream()
         self.driver.begin(stream)
         try:
             with self.assertRaisesRegex(nibblas.UnsupportedError,
@@ -355,7 +357,7 @@ class Streams(EmulatedTest):
             self.driver.end(stream)
 
     def test_streams_do_not_share_a_workspace(self):
-        a, left = self.operand(9, K)
+        a, left = self.operand(M, K)
         b, right = self.operand(130, K)
         seen, run = [], _plans.Plan.run
 
@@ -365,7 +367,7 @@ class Streams(EmulatedTest):
         with mock.patch.object(_plans.Plan, "run", watch):
             for stream in (None, self.driver.stream(), self.driver.stream()):
                 for _ in range(2):
-                    c = self.output(9, 130)
+                    c = self.output(M, 130)
                     nibblas.gemm(*a, *b, out=c, stream=stream)
                     call("nib_device_wait", self.gpu.handle, stream)
                     self.assert_right(abi.NIB_GEMM, left, right, c)
@@ -406,16 +408,16 @@ class AsTensors(EmulatedTest):
             c, *a, *b, None, c.dtype, "tiled", "tiled")
 
     def test_gemm_and_groups(self):
-        a, left = self.operand(9, K)
+        a, left = self.operand(M, K)
         b, right = self.operand(130, K)
         for _ in range(2):
-            c = self.output(9, 130)
+            c = self.output(M, 130)
             self.gemm(c, a, b)
             self.assert_right(abi.NIB_GEMM, left, right, c)
         # The second run has the first one's workspace, behind it in the stream.
         self.assertEqual(len(self.workspaces), 0)
         self.assertEqual(len(self.cuda.workspaces.kept), 1)
-        many = [self.output(9, 130, dtype=np.float16) for _ in range(3)]
+        many = [self.output(M, 130, dtype=np.float16) for _ in range(3)]
         self.multiply.group_gemm(self.cuda, many, *([x] * 3 for x in (*a, *b)),
                                  None, self.torch.float16, "tiled", "tiled")
         for c in many:
@@ -426,11 +428,11 @@ class AsTensors(EmulatedTest):
         one for which there is no memory take torch's."""
         from nibblas import _workspaces
         from nibblas.torch import _tensors
-        a, left = self.operand(9, K)
+        a, left = self.operand(M, K)
         b, right = self.operand(130, K)
 
         def run(of_torch):
-            c = self.output(9, 130)
+            c = self.output(M, 130)
             self.gemm(c, a, b)
             self.assert_right(abi.NIB_GEMM, left, right, c)
             self.assertEqual(len(self.workspaces), of_torch)
@@ -461,7 +463,7 @@ class AsTensors(EmulatedTest):
             kept(self.gpu, 0, 1 << 60)
         with mock.patch.object(self.cuda.workspaces, "get",
                                side_effect=nibblas.OutOfMemoryError):
-            self.gemm(self.output(9, 130), a, b)
+            self.gemm(self.output(M, 130), a, b)
         self.assertEqual(len(self.workspaces), 3)
 
     def test_floats_as_a(self):

@@ -43,8 +43,12 @@ class _LayerPlan(_plans.Kept):
         super().__init__("nib_run_moe_layer")
         self.device, self.template, self.given = device, template, given
         self.handle = C.c_void_p()
-        call("nib_moe_layer_plan_create", device.handle, C.byref(template), None,
-             C.byref(self.handle), names=NAMES)
+        # Plans stay, one for each number of tokens; torch has the memory.
+        options = abi.nib_plan_options(
+            struct_bytes=C.sizeof(abi.nib_plan_options), caller_workspace=1)
+        call("nib_moe_layer_plan_create", device.handle, C.byref(template),
+             C.byref(options), C.byref(self.handle), names=NAMES)
+        self.workspace_bytes = lib.nib_moe_layer_plan_workspace_bytes(self.handle)
         weakref.finalize(self, lib.nib_moe_layer_plan_free,
                          self.handle).atexit = False
 
@@ -186,6 +190,10 @@ def _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bi
     for name, t in tensors.items():
         work.words[_AT[name]] = 0 if t is None else t.data_ptr()
     work.words[_AT["y"]] = y.data_ptr()
+    workspace = torch.empty(plan.workspace_bytes + 64, dtype=torch.uint8,
+                            device=first.device)
+    work.options.workspace = (workspace.data_ptr() + 63) // 64 * 64
+    work.options.workspace_bytes = plan.workspace_bytes
     backend.run(plan, work, device)
     return y
 

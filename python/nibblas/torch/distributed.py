@@ -215,7 +215,8 @@ class ExpertParallel:
 
     def _gather(self, packed, ids, weights):
         capacity = self.capacity or ids.shape[0]
-        routes = [ids.int(), weights]
+        # What int32 does not hold is no expert's.
+        routes = [ids.long().clamp(-1, 2**31 - 1).int(), weights]
         sent = torch.cat([_bytes(t) for t in (*packed, *routes)], 1)
         if capacity != len(ids):
             # Rows without a token: zeros, whose ids are nobody's.
