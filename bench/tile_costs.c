@@ -35,6 +35,9 @@
 #define SPLIT_K	   2048
 #define SPLIT_ROWS 128
 
+/* More rows than any kernel takes that has no tiles. */
+#define FEW_ROWS 16
+
 /* Unlike any measured cost: what a planner may not choose, and what it must. */
 #define NEVER  1000000
 #define ALWAYS 1
@@ -93,13 +96,21 @@ static enum nib_status add_shape(const struct tuner *tuner,
 	return job_new(shape, &options, &entry->job, err);
 }
 
+/* Few rows of one product go to kernels without tiles; half of the tiles each of
+ * two do not. */
 static enum nib_status add_product(const struct tuner *tuner,
 				   const struct nib_costs *costs,
 				   struct shape_size size, struct entry *entry,
 				   struct nib_error *err)
 {
-	const struct shape shape = {
-	    .op = OP_GEMM, .batch = 1, .count = 1, .sizes = &size};
+	const int64_t half = size.n / costs->tile_cols / 2 * costs->tile_cols;
+	struct shape_size halves[2] = {{size.m, half, size.k},
+				       {size.m, size.n - half, size.k}};
+	const bool is_few = size.m <= FEW_ROWS && half > 0;
+	const struct shape shape = {.op = is_few ? OP_GROUP_GEMM : OP_GEMM,
+				    .batch = 1,
+				    .count = is_few ? 2 : 1,
+				    .sizes = is_few ? halves : &size};
 
 	return add_shape(tuner, costs, &shape, entry, err);
 }
