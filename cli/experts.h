@@ -17,7 +17,10 @@ struct experts {
 	const char *parts[2];
 };
 
-/* By the end of a tensor's name; NULL: it holds no fused experts. */
+/*
+ * Looks up the end of a tensor's name.  NULL means that the tensor does not hold
+ * fused experts.
+ */
 const struct experts *experts_find(const char *name);
 /* NULL if file has the other tensor, and both divide into layers; else why not,
  * in words. */

@@ -25,7 +25,7 @@
 #include "spares.h"
 #include "validate.h"
 
-/* Where the parts of a workspace begin, in bytes. */
+/* Offsets of the parts of a workspace, in bytes. */
 struct parts {
 	size_t row_offsets, slot_rows, row_tokens;
 	size_t x_codes, x_scales; /* x quantised, by token */
