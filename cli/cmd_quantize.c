@@ -321,10 +321,8 @@ static int write_shards(struct job *job)
 
 static int write_folder(struct job *job)
 {
-	int code = out_folder_begin(&job->out, job->out_path);
+	int code = write_shards(job);
 
-	if (!code)
-		code = write_shards(job);
 	if (!code && nib_file_shard_count(job->file))
 		code = config_write_index(job->out.work, job->file);
 	if (!code)
@@ -334,10 +332,7 @@ static int write_folder(struct job *job)
 		code = out_folder_copy_rest(&job->out, job->config.folder);
 	if (!code && cli_must_stop())
 		code = cli_stopped();
-	if (!code)
-		code = out_folder_commit(&job->out);
-	out_folder_discard(&job->out);
-	return code;
+	return code ? code : out_folder_commit(&job->out);
 }
 
 static int run_passes(struct job *job)
@@ -351,12 +346,17 @@ static int run_passes(struct job *job)
 		total += item_bytes(&s->items[i]) * (s->items[i].layer ? 2 : 1);
 	if (quantizer_new(job->device, s, &job->how, &job->quantizer, &err))
 		return cli_fail(NULL, &err);
+	/* Before the work, so that a place that cannot be written costs none. */
+	code = job->config.folder ? out_folder_begin(&job->out, job->out_path)
+				  : CLI_OK;
 	progress_begin("quantising", total, 1);
-	code = find_globals(job);
+	if (!code)
+		code = find_globals(job);
 	if (!code)
 		code = job->config.folder ? write_folder(job)
 					  : write_file(job, job->out_path, 0);
 	nib_writer_discard(job->writer);
+	out_folder_discard(&job->out);
 	progress_end();
 	quantizer_free(job->quantizer);
 	return code;
@@ -402,6 +402,7 @@ static int quantize(struct job *job)
 static int check_folder(const struct job *job)
 {
 	const struct config *c = &job->config;
+	int code;
 
 	if (c->failed)
 		return cli_error(CLI_INPUT,
@@ -424,7 +425,9 @@ static int check_folder(const struct job *job)
 			 ": none is written, by which "
 			 "engines know the format",
 			 job->in_path);
-	return job->args->dry_run ? CLI_OK : out_folder_check(job->out_path);
+	code = out_folder_check_rest(c->folder);
+	return code || job->args->dry_run ? code
+					  : out_folder_check(job->out_path);
 }
 
 static int run_quantize(const void *args_)

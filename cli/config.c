@@ -2,6 +2,7 @@
 /* config.c - the configuration files of a model's folder: see config.h. */
 #include "config.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static char *find_folder(const char *path)
 			     : strndup(path, (size_t)(slash - path));
 }
 
-/* A whole file, with a zero behind it; NULL if it cannot be read. */
+/* A whole file, with a zero behind it; NULL with errno if it cannot be read, and
+ * an empty text for an empty file. */
 static char *read_text(const char *path, size_t *bytes)
 {
 	FILE *file = fopen(path, "rb");
@@ -37,15 +39,19 @@ static char *read_text(const char *path, size_t *bytes)
 	ssize_t n = -1;
 
 	/* A JSON text has no zero in it, so this reads to the end. */
-	if (file)
-		n = getdelim(&text, &capacity, '\0', file);
-	if (file)
+	if (!file)
+		return NULL;
+	n = getdelim(&text, &capacity, '\0', file);
+	if (n < 0 && ferror(file)) {
+		const int code = errno;
+
 		fclose(file);
-	if (n < 0) {
 		free(text);
+		errno = code;
 		return NULL;
 	}
-	*bytes = (size_t)n;
+	fclose(file);
+	*bytes = n < 0 ? 0 : (size_t)n;
 	return text;
 }
 
@@ -110,9 +116,16 @@ static json_t *read_file(struct config *c, const char *name, char **text)
 	*text = NULL;
 	if (asprintf(&path, "%s/%s", c->folder, name) < 0)
 		return NULL;
-	if (stat(path, &st) == 0) {
+	/* A link to nothing is no file that the model does without. */
+	if (lstat(path, &st) == 0) {
 		*text = read_text(path, &bytes);
-		root = parse(c, path, *text ? *text : "", bytes);
+		if (*text) {
+			root = parse(c, path, *text, bytes);
+		} else {
+			cli_warn("%s: %s; it is left out", path,
+				 strerror(errno));
+			c->failed = 1;
+		}
 	}
 	free(path);
 	return root;
@@ -141,7 +154,8 @@ static const char *group_format(const json_t *quant)
 	return found;
 }
 
-/* ModelOpt writes what compressed-tensors would: an object, FP8 if 8 bits. */
+/* ModelOpt writes what compressed-tensors would: an object with a type and a
+ * number of bits. */
 static const char *kv_cache_of(const json_t *quant)
 {
 	const json_t *scheme = json_object_get(quant, "kv_cache_scheme");
@@ -149,7 +163,7 @@ static const char *kv_cache_of(const json_t *quant)
 	if (json_is_string(scheme))
 		return json_string_value(scheme);
 	if (json_integer_value(json_object_get(scheme, "num_bits")) == 8)
-		return "FP8";
+		return strcmp(text_at(scheme, "type"), "int") ? "FP8" : "INT8";
 	return text_at(quant, "kv_cache_quant_algo");
 }
 

@@ -190,11 +190,13 @@ static int write_model(const struct config *c, const char *folder,
 	else if (file)
 		fputs(c->model_text, file);
 	if (file)
-		failed = ferror(file);
-	if (file && fclose(file))
-		failed = 1;
+		failed = fflush(file) || ferror(file);
 	if (failed && path)
 		cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	if (file && fclose(file) && !failed) {
+		failed = 1;
+		cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	}
 	free(added);
 	free(path);
 	return failed ? CLI_FAILED : CLI_OK;

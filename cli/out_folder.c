@@ -160,20 +160,28 @@ static int write_all(int to, const char *bytes, ssize_t n)
 	return 0;
 }
 
-/* Copies what is left to read of from; 0, or an errno. */
-static int copy_bytes(int from, int to)
+static int fail_input(const char *path)
+{
+	return cli_error(CLI_INPUT, "%s: %s", path, strerror(errno));
+}
+
+/* Copies what is left to read of from; CLI_OK, or an exit code after a message
+ * that names the file that failed. */
+static int copy_bytes(int from, const char *from_path, int to,
+		      const char *to_path)
 {
 	char bytes[COPY_BYTES];
 	ssize_t n;
-	int code = 0;
 
 	do {
 		n = read(from, bytes, sizeof(bytes));
 		if (n < 0 && errno != EINTR)
-			return errno;
-		code = write_all(to, bytes, n);
-	} while (n && !code);
-	return code;
+			return fail_input(from_path);
+		errno = write_all(to, bytes, n);
+		if (errno)
+			return fail(to_path);
+	} while (n);
+	return CLI_OK;
 }
 
 static int copy_file(const char *from_path, const char *to_path)
@@ -182,51 +190,65 @@ static int copy_file(const char *from_path, const char *to_path)
 	int code;
 
 	if (from < 0)
-		return cli_error(CLI_INPUT, "%s: %s", from_path,
-				 strerror(errno));
+		return fail_input(from_path);
 	to = open(to_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	code = to < 0 ? errno : copy_bytes(from, to);
+	code =
+	    to < 0 ? fail(to_path) : copy_bytes(from, from_path, to, to_path);
 	close(from);
 	if (to >= 0 && close(to) && !code)
-		code = errno;
-	return code ? cli_error(CLI_FAILED, "%s: %s", to_path, strerror(code))
-		    : CLI_OK;
+		code = fail(to_path);
+	return code;
 }
 
-static int copy_entry(const struct out_folder *out, const char *folder,
-		      const char *name)
+/*
+ * Goes over the files to copy of folder.  Folders, which hold other forms of
+ * the model, are left out; a link to nothing is an error.  out NULL: nothing is
+ * copied.
+ */
+static int each_file(const struct out_folder *out, const char *folder,
+		     const char *name)
 {
 	char *from, *to = NULL;
 	struct stat st;
-	int code = CLI_FAILED;
+	int code = CLI_OK;
 
 	if (is_left_out(name))
 		return CLI_OK;
 	from = out_folder_path(folder, name);
-	if (from)
+	if (from && out)
 		to = out_folder_path(out->work, name);
-	/* Folders, which hold other forms of the model, are left out too. */
-	if (to)
-		code = stat(from, &st) == 0 && S_ISREG(st.st_mode)
-			   ? copy_file(from, to)
-			   : CLI_OK;
+	if (!from || (out && !to))
+		code = CLI_FAILED;
+	else if (stat(from, &st))
+		code = fail_input(from);
+	else if (out && S_ISREG(st.st_mode))
+		code = copy_file(from, to);
 	free(from);
 	free(to);
 	return code;
 }
 
-int out_folder_copy_rest(const struct out_folder *out, const char *folder)
+static int each_entry(const struct out_folder *out, const char *folder)
 {
 	const struct dirent *entry;
 	DIR *list = opendir(folder);
 	int code = CLI_OK, more;
 
 	if (!list)
-		return cli_error(CLI_INPUT, "%s: %s", folder, strerror(errno));
+		return fail_input(folder);
 	while (!code && (more = next_entry(list, &entry)) != 0)
-		code = more < 0 ? cli_error(CLI_INPUT, "%s: %s", folder,
-					    strerror(errno))
-				: copy_entry(out, folder, entry->d_name);
+		code = more < 0 ? fail_input(folder)
+				: each_file(out, folder, entry->d_name);
 	closedir(list);
 	return code;
+}
+
+int out_folder_check_rest(const char *folder)
+{
+	return each_entry(NULL, folder);
+}
+
+int out_folder_copy_rest(const struct out_folder *out, const char *folder)
+{
+	return each_entry(out, folder);
 }

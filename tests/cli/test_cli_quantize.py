@@ -360,6 +360,21 @@ class Folders(ModelTest):
             self.assertRegex(result.stderr, "out.*(large|space)")
             self.assertEqual(set(os.listdir(self.folder)), {"in", "model"})
 
+    def test_link_to_nothing(self):
+        """Found before the work, also by --dry-run."""
+        os.symlink("gone", self.path("model/tokenizer.json"))
+        for more in ((), ("--dry-run",)):
+            result = nib("quantize", "model", "out", *more, cwd=self.folder)
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn("model/tokenizer.json: No such file", result.stderr)
+        os.remove(self.path("model/tokenizer.json"))
+        os.remove(self.path("model/config.json"))
+        os.symlink("gone", self.path("model/config.json"))
+        result = nib("quantize", "model", "out", cwd=self.folder)
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("config.json: No such file", result.stderr)
+        self.assertEqual(set(os.listdir(self.folder)), {"in", "model"})
+
     def test_interrupted(self):
         """While the only shard is written, which takes seconds."""
         os.mkdir(self.path("large"))
