@@ -911,7 +911,8 @@ struct nib_file_tensor {
  *   an index, *.safetensors.index.json: all of its shards, the files beside it
  *     that it names
  *   a folder: its model.safetensors.index.json, else its model.safetensors,
- *     else its only index or its only safetensors file
+ *     else its only index or its only safetensors file.  A model.safetensors
+ *     that the index beside it does not name is NIB_BAD_FILE
  *
  * Layers are joined across shards: a scale need not be where its weight is.
  * Each tensor of the index must be in the shard that it names, no tensor in two

@@ -429,6 +429,26 @@ static const char *choose(const struct candidates *c)
 	return !c->n_indices && c->n_tensors == 1 ? c->tensors : NULL;
 }
 
+/*
+ * A file of the usual name beside an index that does not name it is another
+ * model: transformers loads it, vLLM what the index names.
+ */
+static enum nib_status check_only_model(const char *shown,
+					struct nib_file **file,
+					struct nib_error *err)
+{
+	for (int64_t i = 0; i < nib_file_shard_count(*file); i++)
+		if (!strcmp(nib_file_shard_at(*file, i), ONE_FILE))
+			return NIB_OK;
+	nib_file_close(*file);
+	*file = NULL;
+	return nib_fail(err, NIB_BAD_FILE,
+			"%s: " ONE_FILE " and " INDEX
+			", which does not name it, are two models: name one of "
+			"the two files",
+			shown);
+}
+
 static enum nib_status open_chosen(const char *path, const struct candidates *c,
 				   struct nib_file **file,
 				   struct nib_error *err)
@@ -458,6 +478,8 @@ static enum nib_status open_chosen(const char *path, const struct candidates *c,
 	status = ends_with(name, IS_INDEX) ? open_index(whole, file, err)
 					   : open_single(whole, file, err);
 	free(whole);
+	if (!status && c->has_index && c->has_one)
+		status = check_only_model(shown, file, err);
 	return status;
 }
 

@@ -223,7 +223,13 @@ static void chooses_the_file_of_a_folder(void **state)
 	put(&folder, "model.safetensors", "{}", NULL, 0);
 	assert_int_equal(count_tensors(&folder, NULL), 0);
 	put_index(&folder, good_index);
-	assert_int_equal(count_tensors(&folder, NULL), 4);
+	assert_int_equal(count_tensors(&folder, "which does not name it"), -1);
+	put_index(&folder, "{\"weight_map\": {\"a\": \"model.safetensors\"}}");
+	put(&folder, "model.safetensors",
+	    "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+	    NULL, 1);
+	assert_int_equal(count_tensors(&folder, NULL), 1);
+	put_index(&folder, good_index);
 	assert_int_equal(rename(test_path(&folder, INDEX),
 				test_path(&folder, "other" INDEX)),
 			 0);
