@@ -2,6 +2,8 @@
 """nibblas.transformers refuses what it does not understand: broken and odd checkpoints of
 tiny models, and the words of each message."""
 
+import glob
+import json
 import os
 import shutil
 import unittest
@@ -12,6 +14,7 @@ from safetensors.torch import load_file
 
 import nibblas.transformers as nt
 import tiny_models as tiny
+from nibblas.transformers import _formats
 from model_test import FORMATS, ModelTest
 
 
@@ -69,6 +72,26 @@ class Refused(ModelTest):
             for part in ("", "_scale", "_scale_2"):
                 x.pop(expert + part)
         self.refuse(self.changed(drop, "mixtral"), "of 4 experts; the files have 3")
+
+    def test_wrong_index(self):
+        packed, _ = self.saved("llama", shards=3)
+        path = os.path.join(packed, "model.safetensors.index.json")
+        with open(path, encoding="utf-8") as file:
+            index = json.load(file)
+        name = sorted(index["weight_map"])[0]
+        index["weight_map"][name] = "model-00002-of-00003.safetensors"
+        for text, *words in (
+                (json.dumps(index), name, "is not in model-00002-of-00003"),
+                ('{"weight_map": 3}', path, "weight_map: must be an object"),
+                ("[]", path, "weight_map: must be an object"),
+                ("{", path)):
+            with self.subTest(text=text[:20]):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                with self.assertRaises(nibblas.Error) as caught:
+                    _formats.read(sorted(glob.glob(packed + "/*.safetensors")))
+                for word in words:
+                    self.assertIn(word, str(caught.exception))
 
     def test_missing_shard(self):
         packed, _ = self.saved("llama", shards=3)

@@ -38,7 +38,8 @@ class MoE(nn.Module):
 
     is_quantized     True: x and what lies between the products are quantised to NVFP4
     activation       "swiglu", "swiglu_clamped", "gelu" or "relu2"
-    options          limit, swish and up_bias of "swiglu_clamped"
+    limit, swish, up_bias
+                     numbers of "swiglu_clamped"
     expert_offset    the id of the first expert here; slots of others are left out
 
     On a CPU the first product packs the weights too (a second copy of 0.5625 bytes a
@@ -58,7 +59,8 @@ class MoE(nn.Module):
                  input_scale: "Tensor | float | None" = None,
                  hidden_scale: "Tensor | float | None" = None,
                  activation: str = "swiglu", expert_offset: int = 0,
-                 **options: float) -> None:
+                 limit: float = 7.0, swish: float = 1.702,
+                 up_bias: float = 1.0) -> None:
         """w13, w2: (codes, linear scales, global scales) of stacks.  Without
         input_scale and hidden_scale x is multiplied as it is (W4A16)."""
         super().__init__()
@@ -66,7 +68,8 @@ class MoE(nn.Module):
         if (input_scale is None) != (hidden_scale is None):
             raise ArgumentError("hidden_scale: must be given with input_scale, and "
                                 "only with it", "hidden_scale")
-        self.activation, self.options = activation, options
+        self.activation = activation
+        self.options = {"limit": limit, "swish": swish, "up_bias": up_bias}
         self.expert_offset = expert_offset
         self.is_quantized = input_scale is not None
         self._packed = [LayerWeights() for _ in range(3)]

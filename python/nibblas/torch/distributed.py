@@ -145,8 +145,10 @@ class ExpertParallel:
         self._all_to_all(back, y[:sum(sender.taken)], sender.given, sender.taken)
         slots = y.new_zeros(sender.weights.numel(), y.shape[1])
         slots[sender.order] = back
-        return weighted_sum(slots.view(*sender.weights.shape, y.shape[1]),
-                            sender.weights, dtype)
+        # Slots that no expert takes add nothing, whatever their weights are.
+        weights = torch.zeros_like(sender.weights)
+        weights.view(-1)[sender.order] = sender.weights.reshape(-1)[sender.order]
+        return weighted_sum(slots.view(*weights.shape, y.shape[1]), weights, dtype)
 
     # ---- how
 

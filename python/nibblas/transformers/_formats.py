@@ -101,14 +101,21 @@ def _open(path):
 
 
 def _check_index(folder, tensors):
-    """Refuses an index that names tensors which the files do not have."""
+    """Refuses an index that is none, or names tensors which its files do not have."""
     path = os.path.join(folder, INDEX)
     if not os.path.exists(path):
         return
-    with open(path, encoding="utf-8") as file:
-        promised = json.load(file)["weight_map"]
+    try:
+        with open(path, encoding="utf-8") as file:
+            promised = json.load(file)
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: {error}", "path") from None
+    promised = promised.get("weight_map") if isinstance(promised, dict) else None
+    if not isinstance(promised, dict):
+        raise FileError(f"{path}: weight_map: must be an object that gives each "
+                        "tensor's file", "weight_map")
     for name, shard in promised.items():
-        if name not in tensors:
+        if name not in tensors or os.path.basename(tensors[name].file) != shard:
             raise FileError(f"{path}: {name}: is not in {shard}", name)
 
 

@@ -198,6 +198,9 @@ def _check_parts(module, leaf, parts, want):
             if list(one.values.shape) != shape:
                 one.values.fail(f"must be {shape}, because the model's {module}.{leaf} "
                                 f"is {list(want)}")
+            for scalar in (one.factor, one.input):
+                if scalar is not None and _numel(scalar) != 1:
+                    scalar.fail("must be one number")
             if (one.format is not alike.format or one.factor.shape != alike.factor.shape
                     or bool(one.input) != bool(alike.input)):
                 one.values.fail(f"is not stored as {alike.name} is: experts of one "

@@ -82,7 +82,8 @@ def describe(quantizer, model):
         elif type(module) is nn.Linear:
             kind = str(module.weight.dtype).removeprefix("torch.")
             rows.append(Row(name, kind, _why(quantizer, name)))
-        elif any(x.dim() == 3 for x in module.parameters(recurse=False)):
+        elif not isinstance(module, nn.modules.conv._ConvNd) and any(
+                x.dim() == 3 for x in module.parameters(recurse=False)):
             kind = str(next(module.parameters()).dtype).removeprefix("torch.")
             rows.append(Row(name, kind, "a stack of matrices that is not quantised"))
     return tuple(rows)
