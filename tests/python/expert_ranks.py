@@ -24,12 +24,15 @@ def experts(is_quantized):
 
 
 def tokens(dtype):
-    """(x, ids, weights) of all ranks; a few ids are nobody's, one row has none."""
+    """(x, ids, weights) of all ranks; a few ids are nobody's, one row has none, and
+    their weights must not matter."""
     torch.manual_seed(4)
     x = torch.randn(TOKENS, K).to(dtype)
     ids = torch.rand(TOKENS, EXPERTS).topk(SLOTS).indices
     ids[3, 1], ids[5, 0], ids[7] = -1, EXPERTS, 10 ** 6
-    return x, ids, torch.rand(TOKENS, SLOTS)
+    weights = torch.rand(TOKENS, SLOTS)
+    weights[3, 1], weights[5, 0], weights[7] = torch.inf, torch.nan, -torch.inf
+    return x, ids, weights
 
 
 def bounds(ranks, how):
