@@ -103,6 +103,9 @@ bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, struct emu_place place,
 		    struct emu_error *err);
+/* Fetches the history of an address that is about to be read: it is in a random
+ * place, and waiting for it was a third of the checker's time. */
+void emu_check_prefetch(const struct emu_check *c, uint64_t address);
 /* wgmma or a bulk store begins to read. */
 bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
 			   enum emu_engine engine, uint64_t address,

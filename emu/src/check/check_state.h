@@ -96,8 +96,10 @@ struct barrier {
 
 /* ---- memory -------------------------------------------------------------- */
 
-#define WORD_BYTES 4
-#define READERS	   10
+#define WORD_BYTES  4
+#define BLOCK_WORDS 4
+#define BLOCK_BYTES (BLOCK_WORDS * WORD_BYTES)
+#define READERS	    9 /* so that a word's history is a line of the cache */
 
 struct word {
 	epoch write;
@@ -107,13 +109,25 @@ struct word {
 	struct emu_lane_word lanes;
 };
 
+/*
+ * The histories of a CTA's shared memory.  The words of a block of 16 bytes -
+ * a lane's vector, or a row of a core matrix - usually have one history; a
+ * block that is accessed in part is split, until all of it is written at once.
+ */
+struct words {
+	char *memory;	    /* that block is in */
+	struct word *block; /* by block, of those that are not split */
+	struct word *word;  /* by word, of those that are */
+	bool *is_split;	    /* by block */
+};
+
 struct emu_check {
 	struct emu_check_options options;
 	uint32_t ctas, warps, bytes; /* bytes of a CTA's shared memory */
 	uint32_t actors;	     /* there is space for */
 	uint32_t vectors;	     /* of a frontier */
 	struct warp *warp;
-	struct word **words;	 /* by CTA */
+	struct words *words;	 /* by CTA */
 	struct tmem_word **tmem; /* by CTA, once it is used */
 	uint16_t **barrier_ids;	 /* by CTA, by offset / 8; 0: none */
 	struct barrier barriers[MOST_BARRIERS];

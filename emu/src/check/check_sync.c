@@ -113,6 +113,19 @@ static bool make_warps(struct emu_check *c)
 	return true;
 }
 
+/* Memory of large calloc()s costs nothing until it is touched. */
+static bool make_words(struct words *w, size_t blocks)
+{
+	w->memory = calloc(blocks + 1, sizeof(*w->block));
+	/* Each history is a line of the cache. */
+	w->block =
+	    (struct word *)(void *)(w->memory +
+				    (64 - (uintptr_t)w->memory % 64) % 64);
+	w->word = calloc(blocks * BLOCK_WORDS, sizeof(*w->word));
+	w->is_split = calloc(blocks, sizeof(*w->is_split));
+	return w->memory && w->word && w->is_split;
+}
+
 static bool make_memory(struct emu_check *c)
 {
 	c->words = calloc(c->ctas, sizeof(c->words[0]));
@@ -120,11 +133,12 @@ static bool make_memory(struct emu_check *c)
 	if (!c->words || !c->barrier_ids)
 		return false;
 	for (uint32_t i = 0; i < c->ctas; i++) {
-		c->words[i] =
-		    calloc(c->bytes / WORD_BYTES + 1, sizeof(c->words[i][0]));
+		const bool is_made =
+		    make_words(&c->words[i], c->bytes / BLOCK_BYTES + 1);
+
 		c->barrier_ids[i] =
 		    calloc(c->bytes / 8 + 1, sizeof(c->barrier_ids[i][0]));
-		if (!c->words[i] || !c->barrier_ids[i])
+		if (!is_made || !c->barrier_ids[i])
 			return false;
 	}
 	return true;
@@ -173,8 +187,11 @@ void emu_check_close(struct emu_check *c)
 		free(c->warp[i].after);
 	}
 	emu_check_tmem_close(c);
-	for (uint32_t i = 0; c->words && i < c->ctas; i++)
-		free(c->words[i]);
+	for (uint32_t i = 0; c->words && i < c->ctas; i++) {
+		free(c->words[i].memory);
+		free(c->words[i].word);
+		free(c->words[i].is_split);
+	}
 	for (uint32_t i = 0; c->barrier_ids && i < c->ctas; i++)
 		free(c->barrier_ids[i]);
 	for (uint32_t i = 0; i < c->barrier_count; i++)

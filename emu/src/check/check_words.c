@@ -151,10 +151,17 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 
 enum { READS = 0, WRITES = 1, IS_ASYNC = 2 };
 
-/* The bytes of word i of a range that are in it, as four bits. */
-static uint32_t bytes_of_word(uint64_t at, uint32_t bytes, uint64_t word)
+/* An access as all of its words see it. */
+struct touch {
+	struct access access; /* its address is that of the word */
+	struct emu_place by_lanes;
+	int kind;
+	uint32_t actor, clock;
+};
+
+/* The bytes of the word at offset begin that are in [at, end), as four bits. */
+static uint32_t bytes_of_word(uint64_t at, uint64_t end, uint64_t begin)
 {
-	const uint64_t begin = word * WORD_BYTES, end = at + bytes;
 	uint32_t mask = 15;
 
 	if (begin < at)
@@ -177,6 +184,74 @@ static bool may_race(const struct emu_lanes *l, const struct word *w,
 }
 
 /*
+ * Checks an access to some bytes of a word, unless there was an objection
+ * before, and records it.  False after an objection.
+ */
+static bool touch_word(const struct emu_check *c, const struct touch *t,
+		       struct word *w, uint32_t bytes, bool is_good)
+{
+	const struct access *a = &t->access;
+	const struct emu_lanes *lanes = &c->warp[a->warp].lanes;
+	const epoch e = epoch_of(t->actor, t->clock, bytes);
+	const bool is_write = t->kind & WRITES, is_async = t->kind & IS_ASYNC;
+
+	/* Readers are checked first, because a refill has to wait for them. */
+	if (is_good && is_write)
+		is_good = follows_reads(c, a, w, e, is_async);
+	if (is_good)
+		is_good = follows_write(c, a, w, e, is_async);
+	if (is_good && a->place.lanes && may_race(lanes, w, a->warp, is_write))
+		is_good = emu_check_lanes_order(c, a, w, e, is_write);
+	if (is_write) {
+		set_write(w, e, a->place.line);
+		emu_lane_write(&w->lanes, bytes, t->by_lanes);
+		return is_good;
+	}
+	add_read(c, w, a->warp, e);
+	if (t->by_lanes.lanes)
+		emu_lane_read(&w->lanes, lanes, a->warp, bytes, a->place);
+	return is_good;
+}
+
+/* Gives each word of a block the history of the block. */
+static void split(struct words *words, uint64_t block)
+{
+	for (uint64_t i = 0; i < BLOCK_WORDS; i++)
+		words->word[block * BLOCK_WORDS + i] = words->block[block];
+	words->is_split[block] = true;
+}
+
+/* The words of a block that are in [at, end) of the CTA's memory. */
+static bool touch_block(const struct emu_check *c, struct touch *t,
+			uint64_t cta, uint64_t block, uint64_t at, uint64_t end,
+			bool is_good)
+{
+	struct words *words = &c->words[cta];
+	const uint64_t begin = block * BLOCK_BYTES;
+	const bool is_whole = at <= begin && begin + BLOCK_BYTES <= end;
+	uint64_t word = begin < at ? at / WORD_BYTES : begin / WORD_BYTES;
+
+	t->access.address = cta << EMU_RANK_SHIFT | word * WORD_BYTES;
+	if (is_whole && !words->is_split[block])
+		return touch_word(c, t, &words->block[block], 15, is_good);
+	if (!words->is_split[block])
+		split(words, block);
+	for (; word < (block + 1) * BLOCK_WORDS && word * WORD_BYTES < end;
+	     word++) {
+		t->access.address = cta << EMU_RANK_SHIFT | word * WORD_BYTES;
+		is_good = touch_word(c, t, &words->word[word],
+				     bytes_of_word(at, end, word * WORD_BYTES),
+				     is_good);
+	}
+	/* Its words, written by one access, have one history again. */
+	if (is_whole && t->kind & WRITES) {
+		words->block[block] = words->word[block * BLOCK_WORDS];
+		words->is_split[block] = false;
+	}
+	return is_good;
+}
+
+/*
  * Checks one access by actor at clock and records it in all its words, also
  * after an objection; the first objection stays in err.
  */
@@ -185,45 +260,20 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 {
 	const uint64_t cta = first->address >> EMU_RANK_SHIFT;
 	const uint64_t at = first->address & ((1u << EMU_RANK_SHIFT) - 1);
-	const struct emu_lanes *lanes = &c->warp[first->warp].lanes;
-	struct access a = *first;
-	struct emu_place by_lanes = first->place;
+	struct touch t = {.access = *first,
+			  .by_lanes = first->place,
+			  .kind = kind,
+			  .actor = actor,
+			  .clock = clock};
 	bool is_good = true;
 
 	if (cta >= c->ctas || at >= c->bytes || bytes > c->bytes - at ||
 	    bytes == 0 || c->is_blind)
 		return true; /* the bounds are another's */
 	if (kind & IS_ASYNC)
-		by_lanes.lanes = 0;
-	for (uint64_t i = at / WORD_BYTES; i <= (at + bytes - 1) / WORD_BYTES;
-	     i++) {
-		struct word *w = &c->words[cta][i];
-		const epoch e =
-		    epoch_of(actor, clock, bytes_of_word(at, bytes, i));
-
-		a.address = cta << EMU_RANK_SHIFT | i * WORD_BYTES;
-		/*
-		 * Readers are checked first, because a refill has to wait for
-		 * them.
-		 */
-		if (is_good && kind & WRITES)
-			is_good = follows_reads(c, &a, w, e, kind & IS_ASYNC);
-		if (is_good)
-			is_good = follows_write(c, &a, w, e, kind & IS_ASYNC);
-		if (is_good && a.place.lanes &&
-		    may_race(lanes, w, a.warp, kind & WRITES))
-			is_good =
-			    emu_check_lanes_order(c, &a, w, e, kind & WRITES);
-		if (kind & WRITES) {
-			set_write(w, e, a.place.line);
-			emu_lane_write(&w->lanes, e & 15, by_lanes);
-		} else {
-			add_read(c, w, a.warp, e);
-			if (by_lanes.lanes)
-				emu_lane_read(&w->lanes, lanes, a.warp, e & 15,
-					      a.place);
-		}
-	}
+		t.by_lanes.lanes = 0;
+	for (uint64_t i = at / BLOCK_BYTES; i * BLOCK_BYTES < at + bytes; i++)
+		is_good = touch_block(c, &t, cta, i, at, at + bytes, is_good);
 	return is_good;
 }
 
@@ -275,6 +325,15 @@ bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 	is_ready = emu_check_is_ready(c, warp, b, err);
 	return touch(c, &a, WRITES | IS_ASYNC, actor, b->phases + 1, bytes) &&
 	       is_ready;
+}
+
+void emu_check_prefetch(const struct emu_check *c, uint64_t address)
+{
+	const uint64_t cta = address >> EMU_RANK_SHIFT;
+	const uint64_t at = address & ((1u << EMU_RANK_SHIFT) - 1);
+
+	if (cta < c->ctas && at < c->bytes)
+		__builtin_prefetch(&c->words[cta].block[at / BLOCK_BYTES], 1);
 }
 
 bool emu_check_engine_read(struct emu_check *c, uint32_t warp,

@@ -164,6 +164,21 @@ bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
 			 &err);
 }
 
+bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
+		       const uint64_t *from, int count)
+{
+	struct emu_check *c = checker_of(w);
+
+	for (int k = 0; k < count && c; k++) {
+		if (k + 8 < count)
+			emu_check_prefetch(c, from[k + 8]);
+		if (!emu_watch_engine_read(w, i, -1, EMU_ENGINE_WGMMA, from[k],
+					   16))
+			return false;
+	}
+	return true;
+}
+
 void emu_watch_commit(struct emu_warp *w, enum emu_engine engine)
 {
 	if (checker_of(w))

@@ -38,6 +38,9 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
 			   int lane, enum emu_engine engine, uint64_t from,
 			   uint32_t bytes);
+/* The tensor core reads `count` pieces of 16 bytes of an operand. */
+bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
+		       const uint64_t *from, int count);
 void emu_watch_commit(struct emu_warp *w, enum emu_engine engine);
 void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
 			  uint32_t groups);

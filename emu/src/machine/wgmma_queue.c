@@ -201,6 +201,7 @@ static bool watch_operand(struct emu_warp *w, const struct pending *p,
 	const struct emu_wgmma_shape s = shape_of(p->instr);
 	const int pieces = is_transposed ? rows / 8 : 2;
 	const int count = (is_transposed ? 16 : rows) * pieces;
+	uint64_t from[EMU_WGMMA_MAX_N * 2];
 
 	for (int k = 0; k < count; k++) {
 		const int row = k / pieces + (is_transposed ? 0 : first);
@@ -213,12 +214,9 @@ static bool watch_operand(struct emu_warp *w, const struct pending *p,
 			emu_fault(w, p->instr, -1, "%s", err.text);
 			return false;
 		}
-		if (!emu_watch_engine_read(
-			w, p->instr, -1, EMU_ENGINE_WGMMA,
-			(uint64_t)w->cta->rank << EMU_RANK_SHIFT | offset, 16))
-			return false;
+		from[k] = (uint64_t)w->cta->rank << EMU_RANK_SHIFT | offset;
 	}
-	return true;
+	return emu_watch_operand(w, p->instr, from, count);
 }
 
 static bool watch_operands(struct emu_warp *w, const struct pending *p)

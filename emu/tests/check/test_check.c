@@ -61,6 +61,31 @@ static void bytes_of_one_word(void **state)
 	BAD(emu_check_write(c, 1, DATA + 1, 2, LINE, &err), "warp 2");
 }
 
+/* Blocks of 16 bytes are kept as one while they are accessed as one. */
+static void parts_of_blocks(void **state)
+{
+	(void)state;
+	/* Two blocks and the half of a third. */
+	GOOD(emu_check_write(c, 0, DATA, 40, LINE, &err));
+	BAD(emu_check_read(c, 1, DATA + 36, 4, LINE, &err), "offset 4132");
+	block_barrier();
+	GOOD(emu_check_write(c, 1, DATA + 24, 4, LINE, &err));
+	GOOD(emu_check_read(c, 2, DATA, 24, LINE, &err));
+	BAD(emu_check_read(c, 2, DATA, 40, LINE, &err), "offset 4120");
+	BAD(emu_check_write(c, 3, DATA + 20, 4, LINE, &err), "warp 2");
+	block_barrier();
+	GOOD(emu_check_write(c, 0, DATA + 28, 8, LINE, &err));
+	block_barrier();
+	/* Written at once, it is one again, and no word has an older reader. */
+	GOOD(emu_check_read(c, 3, DATA + 20, 2, LINE, &err));
+	block_barrier();
+	GOOD(emu_check_write(c, 0, DATA + 16, 16, LINE, &err));
+	BAD(emu_check_read(c, 3, DATA + 24, 8, LINE, &err), "offset 4120");
+	GOOD(emu_check_read(c, 0, DATA + 16, 16, LINE, &err));
+	block_barrier();
+	GOOD(emu_check_write(c, 3, DATA + 16, 16, LINE, &err));
+}
+
 static void a_barrier_of_some(void **state)
 {
 	(void)state;
@@ -304,6 +329,7 @@ int main(void)
 	    TEST(two_stores),
 	    TEST(a_load_and_a_store),
 	    TEST(bytes_of_one_word),
+	    TEST(parts_of_blocks),
 	    TEST(a_barrier_of_some),
 	    TEST(order_is_transitive),
 	    TEST(more_readers_than_are_kept),
