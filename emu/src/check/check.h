@@ -103,6 +103,8 @@ bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, struct emu_place place,
 		    struct emu_error *err);
+/* What was just written to a word needs no proxy fence before a copy. */
+void emu_check_needs_no_fence(struct emu_check *c, uint64_t address);
 /* Fetches the history of an address that is about to be read: it is in a random
  * place, and waiting for it was a third of the checker's time. */
 void emu_check_prefetch(const struct emu_check *c, uint64_t address);

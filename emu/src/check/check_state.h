@@ -103,7 +103,8 @@ struct barrier {
 
 struct word {
 	epoch write;
-	uint32_t line : 24;	      /* of the write */
+	uint32_t line : 23;	      /* of the write */
+	uint32_t needs_no_fence : 1;  /* the write */
 	uint32_t count : 4, next : 4; /* of reads; the one to be forgotten */
 	epoch reads[READERS];
 	struct emu_lane_word lanes;

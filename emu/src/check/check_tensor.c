@@ -336,46 +336,47 @@ void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other)
 /* ---- commits ------------------------------------------------------------- */
 
 /*
- * The warp's work until then has ended, and so have the phases of mbarriers
- * that it had waited for.
+ * The warp's work for the tensor core until then has ended, and so has all that
+ * the warp had waited for: what others wrote, and their fences.  What its own
+ * threads do is handed over by their arrivals alone.
  */
 struct emu_check_mark {
-	uint32_t actor, clock;
-	uint32_t phases[];
+	uint32_t warp, clock;
+	uint32_t clocks[]; /* seen, then fenced */
 };
-
-static uint32_t first_barrier(const struct emu_check *c)
-{
-	return c->warps * ACTORS_PER_WARP;
-}
 
 struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp)
 {
 	struct warp *w = &c->warp[warp];
-	const size_t bytes =
-	    (c->actors - first_barrier(c)) * sizeof(w->knows.seen[0]);
-	struct emu_check_mark *m = malloc(sizeof(*m) + bytes);
+	const size_t bytes = c->actors * sizeof(w->knows.seen[0]);
+	struct emu_check_mark *m = malloc(sizeof(*m) + 2 * bytes);
 
 	if (!m)
 		return NULL;
-	m->actor = actor_of_engine(warp, EMU_ENGINE_WGMMA);
+	m->warp = warp;
 	m->clock = ++w->committed[EMU_ENGINE_WGMMA];
-	memcpy(m->phases, w->knows.seen + first_barrier(c), bytes);
+	memcpy(m->clocks, w->knows.seen, bytes);
+	memcpy(m->clocks + c->actors, w->knows.fenced, bytes);
 	return m;
 }
 
 void emu_check_mark_arrive(struct emu_check *c, const struct emu_check_mark *m,
 			   uint64_t barrier)
 {
+	const uint32_t tensor = actor_of_engine(m->warp, EMU_ENGINE_WGMMA);
 	struct barrier *b = emu_check_barrier(c, barrier);
 	struct frontier *f;
 
 	if (!b)
 		return;
 	f = &b->sync.arrived;
-	raise_clock(f->seen, m->actor, m->clock);
-	for (uint32_t i = first_barrier(c); i < c->actors; i++)
-		raise_clock(f->seen, i, m->phases[i - first_barrier(c)]);
+	for (uint32_t i = 0; i < c->actors; i++)
+		if (i < actor_of_warp(m->warp) ||
+		    i >= actor_of_warp(m->warp) + ACTORS_PER_WARP) {
+			raise_clock(f->seen, i, m->clocks[i]);
+			raise_clock(f->fenced, i, m->clocks[c->actors + i]);
+		}
+	raise_clock(f->seen, tensor, m->clock);
 	if (f->before)
-		raise_clock(f->before, m->actor, m->clock);
+		raise_clock(f->before, tensor, m->clock);
 }

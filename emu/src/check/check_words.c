@@ -94,7 +94,8 @@ static void set_write(struct word *w, epoch e, uint32_t line)
 	w->count = kept & 15;
 	w->next = 0;
 	w->write = e;
-	w->line = line & 0xFFFFFF;
+	w->line = line & 0x7FFFFF;
+	w->needs_no_fence = 0;
 }
 
 /*
@@ -112,7 +113,7 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 		return object(c, a, w->write, "wrote", w->line,
 			      unordered_write(c, w->write, a->warp));
 	if (is_async && is_generic(c, actor_of(w->write)) &&
-	    !knows(f->fenced, w->write))
+	    !w->needs_no_fence && !knows(f->fenced, w->write))
 		return object(
 		    c, a, w->write, "wrote", w->line,
 		    "and there was no fence.proxy.async between: not by the "
@@ -325,6 +326,16 @@ bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 	is_ready = emu_check_is_ready(c, warp, b, err);
 	return touch(c, &a, WRITES | IS_ASYNC, actor, b->phases + 1, bytes) &&
 	       is_ready;
+}
+
+void emu_check_needs_no_fence(struct emu_check *c, uint64_t address)
+{
+	const uint64_t cta = address >> EMU_RANK_SHIFT;
+	const uint64_t at = address & ((1u << EMU_RANK_SHIFT) - 1);
+
+	/* The write was one of a part of its block, which has split it. */
+	if (cta < c->ctas && at < c->bytes)
+		c->words[cta].word[at / WORD_BYTES].needs_no_fence = 1;
 }
 
 void emu_check_prefetch(const struct emu_check *c, uint64_t address)

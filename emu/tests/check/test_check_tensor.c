@@ -346,12 +346,69 @@ static void test_operands(void **state)
 	GOOD(bulk(1, DATA, OTHER_BAR));
 }
 
+/* Warp 2 writes for the tensor core, warp 1 issues to it, warp 0 refills. */
+static void test_operands_of_another_warp(void **state)
+{
+	(void)state;
+	for (int is_fenced = 0; is_fenced < 2; is_fenced++) {
+		open_check(false);
+		GOOD(store(2, DATA));
+		if (is_fenced)
+			fence(2);
+		hand_over(2, OTHER_BAR, CTA_SCOPE);
+		wait(1, OTHER_BAR);
+		if (is_fenced)
+			GOOD(wgmma(1, DATA));
+		else
+			BAD(wgmma(1, DATA), "no fence.proxy.async");
+		/* Not handed over: what the issuing warp's threads write. */
+		GOOD(store(1, DATA + 1024));
+		commit(1, BAR);
+		wait(0, BAR);
+		if (is_fenced)
+			GOOD(bulk(0, DATA, OTHER_BAR));
+		else
+			BAD(bulk(0, DATA, OTHER_BAR), "no fence.proxy.async");
+		BAD(load(0, DATA + 1024), "warp 1 of CTA rank 0 wrote it");
+	}
+}
+
+/* The word of tcgen05.alloc may be overwritten without a proxy fence. */
+static void test_the_word_of_alloc(void **state)
+{
+	(void)state;
+	open_check(false);
+	GOOD(emu_check_write(c, 0, DATA, 4, LINE, &err));
+	emu_check_needs_no_fence(c, DATA);
+	BAD(emu_check_read(c, 1, DATA, 4, LINE, &err), "warp 0");
+	GOOD(emu_check_write(c, 0, DATA + 16, 4, LINE, &err));
+	block_barrier();
+	GOOD(emu_check_load(c, 1, DATA, 16, OTHER_BAR, LINE, &err));
+	BAD(emu_check_load(c, 1, DATA + 16, 16, OTHER_BAR, LINE, &err),
+	    "no fence.proxy.async");
+	/* Of the next write the rule is asked again. */
+	open_check(false);
+	GOOD(emu_check_write(c, 0, DATA, 4, LINE, &err));
+	emu_check_needs_no_fence(c, DATA);
+	GOOD(emu_check_write(c, 0, DATA, 4, LINE, &err));
+	block_barrier();
+	BAD(emu_check_load(c, 1, DATA, 16, OTHER_BAR, LINE, &err),
+	    "no fence.proxy.async");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    TEST(test_results),	  TEST(test_reuse),    TEST(test_weak_arrivals),
-	    TEST(test_pipelines), TEST(test_fences),   TEST(test_lifecycle),
-	    TEST(test_places),	  TEST(test_operands),
+	    TEST(test_results),
+	    TEST(test_reuse),
+	    TEST(test_weak_arrivals),
+	    TEST(test_pipelines),
+	    TEST(test_fences),
+	    TEST(test_lifecycle),
+	    TEST(test_places),
+	    TEST(test_operands),
+	    TEST(test_operands_of_another_warp),
+	    TEST(test_the_word_of_alloc),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
