@@ -52,14 +52,17 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
 	return true;
 }
 
-/* Picks any free place, because programs may not count on column 0. */
+/*
+ * Picks the first free place: a GPU gives column 0 to the first allocation of
+ * an SM, and kernels count on it.  PTX does not promise that: any place.
+ */
 static bool pick_place(struct emu_warp *w, const struct emu_tmem *t,
 		       uint32_t columns, uint32_t *first)
 {
 	struct emu_machine *m = emu_machine_of(w);
 	const uint32_t count = emu_tmem_places(t, columns, 0, first);
 
-	if (count > 1 && m->options.seed)
+	if (count > 1 && m->options.seed && m->options.is_strict)
 		(void)emu_tmem_places(t, columns, emu_random_below(m, count),
 				      first);
 	return count;
@@ -91,8 +94,10 @@ static bool write_address(struct emu_warp *w, const struct emu_instr *i,
 	uint8_t *at = emu_access(w, i, 0, (enum emu_state_space)i->space,
 				 place_to(w, i), 4, EMU_WRITE, NULL);
 
-	if (at)
+	if (at) {
 		memcpy(at, &first, sizeof(first));
+		emu_watch_needs_no_fence(w, place_to(w, i));
+	}
 	return at;
 }
 

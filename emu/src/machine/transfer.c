@@ -376,14 +376,19 @@ bool emu_transfers_step(struct emu_cluster *c, bool is_idle)
 	return true;
 }
 
-/* Stores whose sources have been read end by themselves. */
-static void land_kept(struct emu_transfers *all)
+/*
+ * Stores whose sources have been read end by themselves.  With `all_stores` the
+ * others do, too: PTX demands that a CTA waits until its memory has been read,
+ * and production kernels leave that wait out.
+ */
+static void land_stores(struct emu_transfers *all, bool all_stores)
 {
 	for (size_t k = 0; k < all->count;) {
 		struct emu_transfer *t = all->list[k];
 
 		for (size_t p = 0; p < t->n_pieces; p++)
-			if (t->pieces[p].is_kept)
+			if (t->pieces[p].is_kept ||
+			    (all_stores && t->kind == EMU_BULK_STORE))
 				land(t, &t->pieces[p]);
 		if (t->kind != EMU_BULK_STORE || !try_finish(all, k))
 			k++;
@@ -394,7 +399,7 @@ bool emu_transfers_end(struct emu_cluster *c)
 {
 	struct emu_transfers *all = c->transfers;
 
-	land_kept(all);
+	land_stores(all, !c->grid->machine->options.is_strict);
 	if (all->count)
 		emu_fault(all->list[0]->warp, all->list[0]->instr, -1,
 			  "the cluster has ended and this operation has not");

@@ -164,6 +164,12 @@ bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
 			 &err);
 }
 
+void emu_watch_needs_no_fence(struct emu_warp *w, uint64_t address)
+{
+	if (checker_of(w) && !emu_machine_of(w)->options.is_strict)
+		emu_check_needs_no_fence(checker_of(w), address);
+}
+
 bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
 		       const uint64_t *from, int count)
 {

@@ -38,6 +38,11 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
 			   int lane, enum emu_engine engine, uint64_t from,
 			   uint32_t bytes);
+/*
+ * The word that tcgen05.alloc has written may be overwritten by a copy without
+ * a proxy fence: production kernels do that, and PTX forbids it.
+ */
+void emu_watch_needs_no_fence(struct emu_warp *w, uint64_t address);
 /* The tensor core reads `count` pieces of 16 bytes of an operand. */
 bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
 		       const uint64_t *from, int count);

@@ -94,6 +94,40 @@ static void test_what_stores_need(void **state)
 		  "nothing is there");
 }
 
+/*
+ * The wait for the last store is missing: PTX demands it, production kernels do
+ * without, and a GPU forgives it.
+ */
+static void test_an_end_without_a_wait(void **state)
+{
+	static uint32_t out[10][WORDS];
+	static const char *const body =
+	    BEGIN FILL_STAGE STORE_STAGE "@%p1 cp.async.bulk.wait_group.read 1;"
+					 "\nbar.sync 0;\n" NEXT_STAGE;
+	uint32_t reports = 0;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		struct emu_job job = {.out = out,
+				      .out_bytes = sizeof(out),
+				      .block = WORDS,
+				      .shared_bytes = 512,
+				      .seed = seed};
+		struct emu_error err = {{0}};
+
+		emu_must_run(body, &job);
+		for (uint32_t t = 0; t < WORDS; t++)
+			assert_int_equal(out[9][t], 9 * 1000 + t);
+		job.is_strict = true;
+		job.ptx = emu_module_text(body);
+		if (emu_run_job(&job, &err))
+			continue;
+		reports++;
+		assert_non_null(strstr(err.text, "and this operation has not"));
+	}
+	assert_true(reports > SEEDS / 2);
+}
+
 /* What a cache hint takes changes nothing, wherever it may stand. */
 static void test_policies(void **state)
 {
@@ -134,6 +168,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_stages),
 	    cmocka_unit_test(test_what_stores_need),
+	    cmocka_unit_test(test_an_end_without_a_wait),
 	    cmocka_unit_test(test_policies),
 	};
 

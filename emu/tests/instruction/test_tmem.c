@@ -342,6 +342,10 @@ static void bad(const char *body, const char *first, const char *second)
 	";\n"
 #define ONE_WARP "setp.ne.u32 %p1, %warp, 0; @%p1 exit;\n"
 #define BASE	 ".shared .align 4 .b32 base;\n"
+#define STORE_BASE                                                             \
+	"ld.shared.b32 %r1, [base];\n"                                         \
+	"mul.wide.u32 %d2, %lane, 4; add.s64 %d2, %d2, %out;\n"                \
+	"st.global.b32 [%d2], %r1;\n" DEALLOC_N("32")
 
 static void test_lifecycle(void **state)
 {
@@ -372,6 +376,36 @@ static void test_lifecycle(void **state)
 	bad(".shared .align 4 .b32 base; setp.ne.u32 %p1, %warp, 1;\n"
 	    "@%p1 bra A;\n" ALLOC_N("32") "A: ld.shared.b32 %r1, [base];\n",
 	    "never written", "ld");
+}
+
+/* A GPU gives column 0 first, and kernels count on it; PTX promises nothing. */
+static void test_first_column(void **state)
+{
+	uint32_t elsewhere = 0;
+
+	(void)state;
+	for (int generic = 0; generic < 2; generic++)
+		for (uint64_t seed = 0; seed < 20; seed++) {
+			uint32_t out[32];
+			struct emu_job job = {.target = TCGEN05_TARGET,
+					      .out = out,
+					      .out_bytes = sizeof(out),
+					      .seed = seed};
+			const char *body =
+			    generic ? BASE
+				"mov.u64 %d1, base;\n"
+				"cvta.shared.u64 %d1, %d1;\n"
+				"tcgen05.alloc.cta_group::1.sync.aligned"
+				".b32 [%d1], 32;\n" STORE_BASE
+				    : BASE ALLOC_N("32") STORE_BASE;
+
+			emu_must_run(body, &job);
+			assert_int_equal(out[31], 0);
+			job.is_strict = true;
+			emu_must_run(body, &job);
+			elsewhere += out[31] != 0;
+		}
+	assert_true(elsewhere > 20);
 }
 
 static void test_accesses(void **state)
@@ -470,9 +504,13 @@ static void test_words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_loads),    cmocka_unit_test(test_stores),
-	    cmocka_unit_test(test_copies),   cmocka_unit_test(test_lifecycle),
-	    cmocka_unit_test(test_accesses), cmocka_unit_test(test_words),
+	    cmocka_unit_test(test_loads),
+	    cmocka_unit_test(test_stores),
+	    cmocka_unit_test(test_copies),
+	    cmocka_unit_test(test_lifecycle),
+	    cmocka_unit_test(test_first_column),
+	    cmocka_unit_test(test_accesses),
+	    cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
