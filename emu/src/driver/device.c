@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "driver/queue.h"
+#include "machine/findings.h"
 
 #define LEAST_BYTES (UINT64_C(256) << 20)
 #define BUDGET	    UINT64_C(50000000000)
@@ -67,6 +68,22 @@ static CUresult choose_device(void)
 	return CUDA_SUCCESS;
 }
 
+/* NIBEMU_WAIVE and NIBEMU_CONTINUE. */
+static CUresult open_findings(void)
+{
+	const char *waive = getenv("NIBEMU_WAIVE");
+	const bool continues = number_from("NIBEMU_CONTINUE", 0);
+	struct emu_options *o = &emu_driver.machine.options;
+	struct emu_error err = {{0}};
+
+	if (o->findings || (!waive && !continues))
+		return CUDA_SUCCESS;
+	o->findings = emu_findings_open(waive, continues, &err);
+	return o->findings
+		   ? CUDA_SUCCESS
+		   : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+}
+
 CUresult cuInit(unsigned flags)
 {
 	struct emu_driver *d = &emu_driver;
@@ -78,6 +95,8 @@ CUresult cuInit(unsigned flags)
 	pthread_mutex_lock(&d->lock);
 	if (!d->is_begun)
 		result = choose_device();
+	if (!d->is_begun && !result)
+		result = open_findings();
 	if (!d->is_begun && !result) {
 		d->machine.options.seed = number_from("NIBEMU_SEED", 0);
 		d->machine.options.budget =

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "driver/advice.h"
+#include "machine/findings.h"
 #include "machine/grid.h"
 #include "machine/traffic.h"
 
@@ -136,24 +136,61 @@ static void remove_parameters(struct emu_work *w)
 		(void)emu_memory_free(memory, w->grid.workspace, NULL);
 }
 
-/*
- * Writes the report, its rule, and how to see it again, to stderr and for
- * cuGetErrorString.
- */
+/* Writes a report, its rule and how to see it again, for people. */
+static void put_report(struct emu_error *to, const char *report,
+		       const struct emu_rule *rule)
+{
+	emu_add_text(to, "%s", report);
+	if (rule)
+		emu_add_text(to, "\n  rule: %s: %s\n  try: %s", rule->name,
+			     rule->rule, rule->mend);
+	emu_add_text(to, "\n  again: NIBEMU_SEED=%" PRIu64,
+		     emu_driver.machine.options.seed);
+}
+
+/* The report that ended a launch, to stderr and for cuGetErrorString. */
 static CUresult report_failure(void)
 {
 	const struct emu_machine *m = &emu_driver.machine;
-	const struct emu_advice *a = emu_advice_for(m->report.text);
-	char rule[600] = "";
+	struct emu_error text = {{0}};
 
-	if (a)
-		snprintf(rule, sizeof(rule), "\n  rule: %s\n  try: %s", a->rule,
-			 a->mend);
-	(void)emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED,
-			      "%s%s\n  again: NIBEMU_SEED=%" PRIu64,
-			      m->report.text, rule, m->options.seed);
-	fprintf(stderr, "nibemu: %s\n", emu_driver.text);
-	return CUDA_ERROR_LAUNCH_FAILED;
+	put_report(&text, m->report.text, emu_rule_for(m->report.text));
+	fprintf(stderr, "nibemu: %s\n", text.text);
+	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", text.text);
+}
+
+static void print_finding(const struct emu_finding *f)
+{
+	struct emu_error text = {{0}};
+
+	put_report(&text, f->report, f->rule);
+	fprintf(stderr, "nibemu: %s\n  %s %" PRIu64 " time%s\n", text.text,
+		f->is_waived ? "waived," : "found", f->count,
+		f->count == 1 ? "" : "s");
+}
+
+/*
+ * What was found while the launch went on.  Waived reports are for those who
+ * ask; others fail the launch at its end.
+ */
+static CUresult report_findings(void)
+{
+	const struct emu_finding *list;
+	const size_t n =
+	    emu_findings_list(emu_driver.machine.options.findings, &list);
+	size_t broken = 0, first = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!list[i].is_waived && !broken++)
+			first = i;
+		if (!list[i].is_waived || emu_driver.is_verbose)
+			print_finding(&list[i]);
+	}
+	if (!broken)
+		return CUDA_SUCCESS;
+	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED,
+			       "%zu report%s; the first: %s", broken,
+			       broken == 1 ? "" : "s", list[first].report);
 }
 
 static void print_traffic(const struct emu_traffic *t)
@@ -185,6 +222,7 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 
 	const uint64_t before = m->instructions;
 	const clock_t begin = clock();
+	CUresult found;
 	bool ok;
 
 	for (uint32_t i = 0; i < count; i++)
@@ -204,10 +242,14 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 			"nibemu: %" PRIu64 " instructions of threads, %.3f s\n",
 			m->instructions - before,
 			(double)(clock() - begin) / CLOCKS_PER_SEC);
-	if (ok)
-		return CUDA_SUCCESS;
-	emu_driver.failed = CUDA_ERROR_LAUNCH_FAILED;
-	return report_failure();
+	found = report_findings();
+	if (m->options.findings)
+		emu_findings_clear(m->options.findings);
+	if (!ok)
+		found = report_failure();
+	if (found)
+		emu_driver.failed = CUDA_ERROR_LAUNCH_FAILED;
+	return found;
 }
 
 CUresult emu_driver_flush(void)

@@ -98,15 +98,17 @@ static const char *complaint(const uint8_t *shadow, uint32_t bytes,
 	return "these bytes were never written";
 }
 
-static void report(struct emu_warp *w, const struct emu_instr *i, int lane,
+/* True if the launch goes on all the same. */
+static bool report(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   enum emu_state_space space, uint64_t address, uint32_t bytes,
 		   enum emu_access_kind kind, const char *why)
 {
 	char where[200];
 
 	emu_describe_address(w, space, address, where, sizeof(where));
-	emu_fault(w, i, lane, "%s of %u bytes at %s: %s",
-		  kind == EMU_WRITE ? "store" : "load", bytes, where, why);
+	return emu_object(w, i, lane, "%s of %u bytes at %s: %s",
+			  kind == EMU_WRITE ? "store" : "load", bytes, where,
+			  why);
 }
 
 /* ---- the way to memory -----------------------------------------------------
@@ -199,26 +201,25 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	uint8_t *shadow;
 
 	if (address & (bytes - 1)) {
-		report(w, i, lane, space, address, bytes, kind,
-		       "the address is no multiple of the size");
+		(void)report(w, i, lane, space, address, bytes, kind,
+			     "the address is no multiple of the size");
 		return NULL;
 	}
 	if (!s || at >= s->bytes || bytes > s->bytes - at) {
-		report(w, i, lane, space, address, bytes, kind,
-		       "nothing is there");
+		(void)report(w, i, lane, space, address, bytes, kind,
+			     "nothing is there");
 		return NULL;
 	}
 	if (w->cta->cluster->n_ctas > 1 && has_ended(w, s)) {
-		report(w, i, lane, space, address, bytes, kind,
-		       "that CTA has ended");
+		(void)report(w, i, lane, space, address, bytes, kind,
+			     "that CTA has ended");
 		return NULL;
 	}
 	shadow = s->shadow + at;
-	if (!has_state(shadow, bytes, masks[kind], want)) {
-		report(w, i, lane, space, address, bytes, kind,
-		       complaint(shadow, bytes, kind));
+	if (!has_state(shadow, bytes, masks[kind], want) &&
+	    !report(w, i, lane, space, address, bytes, kind,
+		    complaint(shadow, bytes, kind)))
 		return NULL;
-	}
 	if (kind <= EMU_WRITE &&
 	    !emu_watch_access(w, i, lane, s, at, bytes, kind == EMU_WRITE))
 		return NULL;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "machine/findings.h"
 #include "ptx/bind.h"
 
 void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
@@ -34,24 +35,67 @@ void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i,
 		snprintf(text, size, "PTX line %u", i->line);
 }
 
+static void write_report(const struct emu_warp *w, const struct emu_instr *i,
+			 int lane, const char *why, struct emu_error *report)
+{
+	char who[300], where[300];
+
+	emu_describe_warp(w, who, sizeof(who));
+	emu_describe_place(w, i, where, sizeof(where));
+	emu_fail(report, "%s", who);
+	if (lane >= 0)
+		emu_add_text(report, ", lane %d", lane);
+	emu_add_text(report, ", %s: %s: %s", where, i->opcode->name, why);
+}
+
+static void fail_launch(struct emu_warp *w, const struct emu_error *report)
+{
+	struct emu_machine *m = emu_machine_of(w);
+
+	m->has_failed = true;
+	m->report = *report;
+}
+
 void emu_fault(struct emu_warp *w, const struct emu_instr *i, int lane,
 	       const char *format, ...)
 {
-	struct emu_machine *m = emu_machine_of(w);
-	char who[300], where[300], why[500];
+	struct emu_error report;
+	char why[500];
 	va_list arguments;
 
 	w->must_yield = true;
-	if (m->has_failed)
+	if (emu_machine_of(w)->has_failed)
 		return;
-	m->has_failed = true;
 	va_start(arguments, format);
 	vsnprintf(why, sizeof(why), format, arguments);
 	va_end(arguments);
-	emu_describe_warp(w, who, sizeof(who));
-	emu_describe_place(w, i, where, sizeof(where));
-	emu_fail(&m->report, "%s", who);
-	if (lane >= 0)
-		emu_add_text(&m->report, ", lane %d", lane);
-	emu_add_text(&m->report, ", %s: %s: %s", where, i->opcode->name, why);
+	write_report(w, i, lane, why, &report);
+	fail_launch(w, &report);
+}
+
+bool emu_object(struct emu_warp *w, const struct emu_instr *i, int lane,
+		const char *format, ...)
+{
+	const struct emu_grid *g = w->cta->cluster->grid;
+	struct emu_error report;
+	struct emu_finding one;
+	char why[500];
+	va_list arguments;
+
+	if (g->machine->has_failed)
+		return false;
+	va_start(arguments, format);
+	vsnprintf(why, sizeof(why), format, arguments);
+	va_end(arguments);
+	write_report(w, i, lane, why, &report);
+	one = (struct emu_finding){.rule = emu_rule_for(why),
+				   .kernel = g->kernel->name,
+				   .line = i->line,
+				   .cluster = w->cta->cluster->index,
+				   .report = report.text};
+	if (emu_findings_add(g->machine->options.findings, &one))
+		return true;
+	w->must_yield = true;
+	fail_launch(w, &report);
+	return false;
 }

@@ -14,6 +14,15 @@ __attribute__((format(printf, 4, 5))) void emu_fault(struct emu_warp *w,
 						     int lane,
 						     const char *format, ...);
 
+/*
+ * Reports a broken rule.  True if the launch goes on: the rule is waived, or
+ * NIBEMU_CONTINUE collects reports.  Otherwise as emu_fault().
+ */
+__attribute__((format(printf, 4, 5))) bool emu_object(struct emu_warp *w,
+						      const struct emu_instr *i,
+						      int lane,
+						      const char *format, ...);
+
 /* "kernel k, cluster 0, CTA (0,0,0), warp 3" */
 void emu_describe_warp(const struct emu_warp *w, char *text, size_t size);
 /* "PTX line 17, gemm.cuh:31" */

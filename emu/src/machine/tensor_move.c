@@ -49,13 +49,12 @@ bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
 	const struct emu_tmem_queue *q = w->async->tmem;
 
 	for (uint32_t k = 0; q && k < i->operands; k++)
-		if (is_result(q, &i->operand[k])) {
-			emu_fault(w, i, -1,
-				  "operand %u is a result of a tcgen05.ld that "
-				  "has not been waited for",
-				  k);
-			return false;
-		}
+		if (is_result(q, &i->operand[k]))
+			return emu_object(w, i, -1,
+					  "operand %u is a result of a "
+					  "tcgen05.ld that has not been waited "
+					  "for",
+					  k);
 	return true;
 }
 

@@ -277,18 +277,20 @@ void emu_tensor_end(struct emu_cluster *c)
 	if (!x)
 		return;
 	if (x->count)
-		emu_fault(x->ops[0]->warp, x->ops[0]->instr, -1,
-			  "the cluster has ended and this operation has not");
+		(void)emu_object(
+		    x->ops[0]->warp, x->ops[0]->instr, -1,
+		    "the cluster has ended and this operation has not");
 	for (size_t k = 0; k < x->count; k++)
 		free_op(x->ops[k]);
 	for (uint32_t rank = 0; rank < c->n_ctas; rank++) {
 		const struct emu_tmem_owner *o = &x->owner[rank];
 
 		if (x->memory[rank] && emu_tmem_in_use(x->memory[rank]))
-			emu_fault(o->warp, o->instr, -1,
-				  "the CTA has ended and has %u columns of "
-				  "tensor memory: tcgen05.dealloc is missing",
-				  emu_tmem_in_use(x->memory[rank]));
+			(void)emu_object(
+			    o->warp, o->instr, -1,
+			    "the CTA has ended and has %u columns of tensor "
+			    "memory: tcgen05.dealloc is missing",
+			    emu_tmem_in_use(x->memory[rank]));
 		free(x->memory[rank]);
 	}
 	free(x->ops);

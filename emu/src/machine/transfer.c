@@ -401,8 +401,9 @@ bool emu_transfers_end(struct emu_cluster *c)
 
 	land_stores(all, !c->grid->machine->options.is_strict);
 	if (all->count)
-		emu_fault(all->list[0]->warp, all->list[0]->instr, -1,
-			  "the cluster has ended and this operation has not");
+		(void)emu_object(
+		    all->list[0]->warp, all->list[0]->instr, -1,
+		    "the cluster has ended and this operation has not");
 	while (all->count)
 		remove_transfer(all, all->count - 1);
 	free(all->list);

@@ -14,13 +14,11 @@ static uint32_t number_of(const struct emu_warp *w)
 	return w->cta->rank * w->cta->n_warps + w->index;
 }
 
-/* What a call to the checker said. */
+/* What a call to the checker said; true if the access may be made. */
 static bool say(struct emu_warp *w, const struct emu_instr *i, int lane,
 		bool is_good, const struct emu_error *err)
 {
-	if (!is_good)
-		emu_fault(w, i, lane, "%s", err->text);
-	return is_good;
+	return is_good || emu_object(w, i, lane, "%s", err->text);
 }
 
 /* ---- lanes ----------------------------------------------------------------
@@ -383,8 +381,7 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 	    emu_order_access(emu_machine_of(w)->order, &who, kind, address,
 			     bytes, emu_watch_place(w, i, lane), &err))
 		return true;
-	emu_fault(w, i, lane, "%s", err.text);
-	return false;
+	return emu_object(w, i, lane, "%s", err.text);
 }
 
 /* Shared memory has an order of its own (check.h). */

@@ -27,6 +27,7 @@ struct emu_job {
 	bool is_cooperative;
 	const char *target; /* NULL: sm_90a */
 	bool is_strict;	    /* tcgen05 by PTX's order */
+	struct emu_findings *findings; /* NULL: it ends with the first report */
 	/* The module's second kernel follows and may begin early. */
 	bool is_chain;
 	/* Writes into the device's copy of in, which lies at address. */

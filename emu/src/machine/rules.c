@@ -1,218 +1,233 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * advice.c - see advice.h.  Reports are written where a rule is broken, in one
+ * rules.c - see rules.h.  Reports are written where a rule is broken, in one
  * sentence; what people need to know of the rule is here, once for each rule.
  * Names in quotes are sections and instructions of the PTX ISA 9.0.
  */
-#include "driver/advice.h"
+#include "machine/rules.h"
 
 #include <stddef.h>
 #include <string.h>
 
-static const struct emu_advice table[] = {
+static const struct emu_rule table[] = {
     /* order in shared memory */
-    {"no fence.proxy.async between that load",
+    {"refill-fence", true, "no fence.proxy.async between that load",
      "loads by threads and writes by a copy engine are of two proxies "
      "(\"Proxies\")",
      "fence.proxy.async behind the loads, before the stage is handed back"},
-    {"no fence.proxy.async",
+    {"proxy-fence", true, "no fence.proxy.async",
      "writes by threads and reads by a copy engine or tensor core are of two "
      "proxies (\"Proxies\", \"fence.proxy\")",
      "fence.proxy.async in each thread that wrote, behind its writes and "
      "before the barrier or arrival that hands them over"},
-    {"the end of that phase",
+    {"phase-wait", true, "the end of that phase",
      "bytes of a bulk copy belong to the phase of the mbarrier that counts "
      "them (\"mbarrier.try_wait\")",
      "let this warp wait for that phase, with its parity, or for a barrier "
      "behind a warp that has"},
-    {"between that lane's wait for its group",
+    {"cp-async-lane", true, "between that lane's wait for its group",
      "cp.async.wait_group ends the copies of one lane alone "
      "(\"cp.async.wait_group\")",
      "bar.warp.sync (__syncwarp) behind the wait, before other lanes read"},
-    {"of the same warp",
+    {"lane-order", true, "of the same warp",
      "lanes of a warp need not run together; shfl and vote order no memory "
      "(\"bar.warp.sync\", \"Memory Consistency Model\")",
      "bar.warp.sync (__syncwarp) between the two accesses, with both lanes in "
      "its mask"},
-    {"by a bulk store, and its group",
+    {"store-wait", true, "by a bulk store, and its group",
      "a bulk store has written when its group has been waited for without "
      ".read (\"cp.async.bulk.wait_group\")",
      "cp.async.bulk.wait_group without .read before the release that announces "
      "the bytes"},
-    {"another grid",
+    {"grid-order", true, "another grid",
      "a dependent grid may begin before the grid before it has ended "
      "(\"griddepcontrol\")",
      "griddepcontrol.wait (cudaGridDependencySynchronize) before this access"},
-    {"no release and acquire of .gpu scope",
+    {"gpu-order", true, "no release and acquire of .gpu scope",
      "CTAs are ordered by a release and an acquire of one address, of .gpu "
      "scope or wider (\"Memory Consistency Model\")",
      "release behind the writes (red.release.gpu, or __threadfence before the "
      "flag), acquire before the reads"},
-    {"wgmma.wait_group must come before",
+    {"wgmma-wait", true, "wgmma.wait_group must come before",
      "wgmma reads shared memory until its group has been waited for "
      "(\"wgmma.wait_group\")",
      "wgmma.wait_group before the arrival that hands the stage back"},
-    {"a tcgen05.commit behind it",
+    {"tcgen05-commit", true, "a tcgen05.commit behind it",
      "tcgen05.mma and .cp are done when a commit behind them has arrived "
      "(\"tcgen05.commit\")",
      "tcgen05.commit to an mbarrier, and a wait for its phase before this "
      "access"},
-    {"tcgen05.wait::",
+    {"tcgen05-wait", true, "tcgen05.wait::",
      "tcgen05.ld and .st are done when their wait has returned "
      "(\"tcgen05.wait\")",
      "tcgen05.wait::ld or ::st, then a barrier if another warp goes on"},
-    {"tcgen05.fence::",
+    {"tcgen05-fence", true, "tcgen05.fence::",
      "between threads tensor memory is ordered by a pair of fences around the "
      "barrier (\"tcgen05.fence\")",
      "tcgen05.fence::before_thread_sync before the arrival, "
      "::after_thread_sync behind the wait"},
-    {"nothing orders",
+    {"order", true, "nothing orders",
      "accesses of two threads to one place need an order (\"Memory Consistency "
      "Model\")",
      "a barrier between them, or an mbarrier at which one arrives and for "
      "which the other waits"},
-    {"its group",
+    {"group-wait", true, "its group",
      "copies and bulk stores are done when their group has been waited for "
      "(\"cp.async.wait_group\", \"cp.async.bulk.wait_group\")",
      "commit the group, and wait for it in the thread that began it, before "
      "this access"},
     /* states of bytes */
-    {"to bring these bytes",
+    {"copy-wait", true, "to bring these bytes",
      "bytes of an asynchronous copy may be read when it has been waited for "
      "(\"Completion Mechanisms for Asynchronous Copy Operations\")",
      "wait for the mbarrier's phase or the copy's group, in the warp that "
      "reads"},
-    {"writing the",
+    {"two-writers", false, "writing the",
      "no two writers of one place without an order (\"Completion Mechanisms "
      "for Asynchronous Copy Operations\")",
      "wait for the copy, or let it write elsewhere"},
-    {"never written",
+    {"never-written", true, "never written",
      "what a thread reads must have been written before; the bytes are "
      "undefined until then",
      "wait for the threads or the copy that write them, or write them first"},
-    {"a live mbarrier is there",
+    {"live-mbarrier", false, "a live mbarrier is there",
      "an mbarrier is opaque: only mbarrier instructions may touch it "
      "(\"mbarrier\")",
      "another address for the data, or mbarrier.inval before it"},
-    {"nothing is there",
+    {"address", false, "nothing is there",
      "every byte of an access lies in an allocation, in the state space of the "
      "instruction (\"State Spaces\")",
      "check the index, the sizes that were allocated, and conversions by cvta "
      "and mapa"},
-    {"no multiple of the size",
+    {"alignment", false, "no multiple of the size",
      "an address is a multiple of the access's size (\"Addresses as "
      "Operands\")",
      "align the variable, the stride or the offset"},
-    {"this operation has not",
+    {"unfinished", true, "this operation has not",
      "shared memory and barriers are gone when the CTA has ended "
      "(\"cp.async.bulk\")",
      "wait for the operation's mbarrier or group before the kernel's end"},
-    {"bytes short", "a phase ends when all its bytes have come (\"mbarrier\")",
+    {"bytes-short", false, "bytes short",
+     "a phase ends when all its bytes have come (\"mbarrier\")",
      "expect as many bytes as the copies of this phase bring"},
-    {"tcgen05.dealloc is missing",
+    {"dealloc", true, "tcgen05.dealloc is missing",
      "a kernel gives back all tensor memory before it ends "
      "(\"tcgen05.dealloc\")",
      "tcgen05.dealloc by the warp that allocated, behind the last use"},
-    {"has ended",
+    {"ended-cta", false, "has ended",
      "shared memory of another CTA is there as long as that CTA runs "
      "(\"mapa\", \"barrier.cluster\")",
      "barrier.cluster.arrive and .wait before the first CTA of the cluster "
      "leaves"},
     /* mbarriers */
-    {"mbarrier.init of",
+    {"mbarrier-init", true, "mbarrier.init of",
      "an mbarrier may be used once its init is visible (\"mbarrier.init\", "
      "\"fence.mbarrier_init\")",
      "fence.mbarrier_init and a barrier of the CTA, or of the cluster for its "
      "other CTAs, behind the init"},
-    {"no mbarrier",
+    {"no-mbarrier", false, "no mbarrier",
      "mbarrier.init comes before all other uses (\"mbarrier.init\")",
      "check the address, and that a barrier lies between the init and this"},
-    {"more arrivals",
+    {"arrivals", false, "more arrivals",
      "a phase takes as many arrivals as mbarrier.init said "
      "(\"mbarrier.arrive\")",
      "check the count of mbarrier.init, and that nobody arrives before the "
      "phase before is waited for"},
-    {"transaction count",
+    {"tx-count", false, "transaction count",
      "the bytes expected and come must stay within 2^20 - 1 (\"mbarrier, "
      "tx-count\")",
      "expect as many bytes as the copies of this phase bring"},
-    {"bytes to come",
+    {"bytes-to-come", false, "bytes to come",
      "a phase ends when all its bytes have come (\"mbarrier\")",
      "expect as many bytes as the copies of this phase bring"},
-    {"0 or 1",
+    {"parity", false, "0 or 1",
      "a phase's parity is the last bit of its number (\"mbarrier.try_wait\")",
      "pass the number of the round modulo 2"},
     /* wgmma and tcgen05 */
-    {"result of a wgmma",
+    {"wgmma-result", false, "result of a wgmma",
      "registers of a wgmma are its own until its group has been waited for "
      "(\"wgmma.mma_async\", \"wgmma.wait_group\")",
      "wgmma.commit_group, and wgmma.wait_group before this instruction"},
-    {"source of a wgmma",
+    {"wgmma-source", false, "source of a wgmma",
      "registers of a wgmma are its own until its group has been waited for "
      "(\"wgmma.mma_async\", \"wgmma.wait_group\")",
      "wgmma.wait_group before the registers are written again, or other "
      "registers"},
-    {"wgmma.fence must",
+    {"wgmma-fence", false, "wgmma.fence must",
      "a warp's first wgmma, and one whose registers others have written, "
      "follows a wgmma.fence (\"wgmma.fence\")",
      "wgmma.fence.sync.aligned before it"},
-    {"result of a tcgen05.ld",
+    {"tcgen05-ld-result", true, "result of a tcgen05.ld",
      "registers of a tcgen05.ld may be read after the wait (\"tcgen05.wait\")",
      "tcgen05.wait::ld before this instruction"},
-    {"warpgroup",
+    {"warpgroup", false, "warpgroup",
      "the four warps of a warpgroup issue the same wgmma (\"wgmma.mma_async\")",
      "let nothing that differs between the warps decide about it"},
-    {"is not allocated",
+    {"tmem-allocation", false, "is not allocated",
      "tensor memory is used between tcgen05.alloc and .dealloc (\"Tensor "
      "Memory Allocation\")",
      "check the address that tcgen05.alloc stored, and the columns added to it"},
-    {"descriptor",
+    {"descriptor", false, "descriptor",
      "fields of descriptors have the values that the tables list (\"Matrix "
      "Descriptor\", \"Instruction Descriptor\")",
      "check the field that the report names"},
     /* copies of tensors */
-    {"not as cuTensorMapEncodeTiled",
+    {"tensor-map", false, "not as cuTensorMapEncodeTiled",
      "a tensor map is opaque, and copies find it through a proxy of its own "
      "(\"tensormap.replace\", \"fence.proxy.tensormap\")",
      "encode it on the host for each tensor, and pass it as a "
      "__grid_constant__ parameter"},
-    {"multiple of 16 bytes",
+    {"copy-alignment", false, "multiple of 16 bytes",
      "addresses and sizes of bulk copies are multiples of 16 bytes "
      "(\"cp.async.bulk\", \"cp.async.bulk.tensor\")",
      "begin the box at a multiple of 16 bytes, or pad the row"},
-    {"multiples of 128",
+    {"box-alignment", false, "multiples of 128",
      "a box in shared memory is aligned to 128 bytes "
      "(\"cp.async.bulk.tensor\")",
      "align the variable or the stage"},
     /* lanes and warps */
-    {"needs all of the warp",
+    {"whole-warp", false, "needs all of the warp",
      "an .aligned instruction is executed by all threads of the warp",
      "move it out of the condition"},
-    {"and it needs lanes",
+    {"lanes-together", false, "and it needs lanes",
      "the lanes of a .sync or .aligned instruction execute the same one "
      "(\"Independent thread scheduling\")",
      "bar.warp.sync before it, or a mask of the lanes that come here"},
-    {"do not take part",
+    {"mask", false, "do not take part",
      "all lanes of the mask execute the instruction (\"shfl.sync\", "
      "\"vote.sync\")",
      "a mask of the lanes that come here: activemask does not order them"},
-    {"deadlock",
+    {"deadlock", false, "deadlock",
      "what a warp waits for must come from somebody that can still run",
      "compare the lines above: arrivals counted at mbarrier.init, parities, "
      "expected bytes, threads of each barrier, and warps that have left"},
-    {"has not been waited for",
+    {"unwaited", false, "has not been waited for",
      "what an asynchronous operation writes may be used when it has been "
      "waited for",
      "the wait that belongs to it, before this instruction"},
-    {"NIBEMU_BUDGET", "a launch ends",
+    {"budget", false, "NIBEMU_BUDGET", "a launch ends",
      "look for a loop whose end never comes; for a long kernel raise "
      "NIBEMU_BUDGET"},
 };
 
-const struct emu_advice *emu_advice_for(const char *report)
+const struct emu_rule *emu_rule_for(const char *report)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
 		if (strstr(report, table[i].phrase))
 			return &table[i];
 	return NULL;
+}
+
+const struct emu_rule *emu_rule_named(const char *name, size_t length)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+		if (strlen(table[i].name) == length &&
+		    memcmp(table[i].name, name, length) == 0)
+			return &table[i];
+	return NULL;
+}
+
+const struct emu_rule *emu_rule_at(size_t i)
+{
+	return i < sizeof(table) / sizeof(*table) ? &table[i] : NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_advice.c - a report comes with its rule: every phrase by which the bugs
+ * test_rules.c - a report comes with its rule: every phrase by which the bugs
  * of bugs.def are found has one, and a failed launch shows it.
  */
 #include <setjmp.h>
@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "driver/advice.h"
 #include "driver/cuda_api.h"
+#include "machine/rules.h"
 
 static const struct {
 	const char *what, *where, *words, *text;
@@ -45,14 +45,74 @@ static void test_bugs(void **state)
 			const size_t n = strcspn(at, "|");
 
 			snprintf(word, sizeof(word), "%.*s", (int)n, at);
-			if (!is_beginning(word) && !emu_advice_for(word))
+			if (!is_beginning(word) && !emu_rule_for(word))
 				fail_msg("no rule for \"%s\" (%s)", word,
 					 bugs[i].what);
 			at += n + (at[n] == '|');
 		}
 	}
-	assert_null(emu_advice_for("no memory for a copy"));
+	assert_null(emu_rule_for("no memory for a copy"));
 }
+
+/* ---- the page ------------------------------------------------------------ */
+
+static void print_table(FILE *to)
+{
+	const struct emu_rule *r;
+
+	fputs("| name | waivable | reports with | rule | try |\n"
+	      "|---|---|---|---|---|\n",
+	      to);
+	for (size_t i = 0; (r = emu_rule_at(i)); i++)
+		fprintf(to, "| `%s` | %s | \"%s\" | %s | %s |\n", r->name,
+			r->can_go_on ? "yes" : "", r->phrase, r->rule, r->mend);
+}
+
+static char *read_all(FILE *from)
+{
+	char *text = NULL;
+	size_t bytes = 0;
+
+	(void)!getdelim(&text, &bytes, '\0', from);
+	fclose(from);
+	assert_non_null(text);
+	return text;
+}
+
+static void test_page(void **state)
+{
+	FILE *file = fopen(NIBEMU_RULES, "r"), *made = tmpfile();
+	char *page, *table;
+
+	(void)state;
+	assert_non_null(file);
+	assert_non_null(made);
+	print_table(made);
+	rewind(made);
+	table = read_all(made);
+	page = read_all(file);
+	if (!strstr(page, table))
+		fail_msg("docs/rules.md: not the table of this program, "
+			 "test_emu_rules --table");
+	free(table);
+	free(page);
+}
+
+/* Names are for NIBEMU_WAIVE: of each only one, and of the usual letters. */
+static void test_names(void **state)
+{
+	const struct emu_rule *r;
+
+	(void)state;
+	for (size_t i = 0; (r = emu_rule_at(i)); i++) {
+		assert_ptr_equal(emu_rule_named(r->name, strlen(r->name)), r);
+		assert_int_equal(strspn(r->name, "abcdefghijklmnopqrstuvwxyz"
+						 "0123456789-"),
+				 strlen(r->name));
+	}
+}
+
+/* ---- a launch ------------------------------------------------------------ */
 
 /* A kernel that loads from address 0. */
 static const char *const text =
@@ -91,13 +151,19 @@ static void test_launch(void **state)
 			fail_msg("'%s' is not in: %s", *word, said);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_page),
+	    cmocka_unit_test(test_names),
 	    cmocka_unit_test(test_bugs),
 	    cmocka_unit_test(test_launch),
 	};
 
+	if (argc > 1 && strcmp(argv[1], "--table") == 0) {
+		print_table(stdout);
+		return 0;
+	}
 	if (setenv("NIBEMU_SEED", "3", 1) != 0 ||
 	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0)
 		return 1;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * findings.h - reports after which a launch goes on: of rules that are waived,
+ * and, where that is asked for, of every rule that can be.  Reports of one rule
+ * at one line of a kernel are one finding.
+ */
+#ifndef EMU_FINDINGS_H
+#define EMU_FINDINGS_H
+
+#include <stdint.h>
+
+#include "engine/emu.h"
+#include "machine/rules.h"
+
+struct emu_finding {
+	const struct emu_rule *rule;
+	char *kernel;
+	uint32_t line; /* of the PTX */
+	uint32_t cluster;
+	char *report; /* that of the first cluster */
+	uint64_t count;
+	bool is_waived;
+};
+
+struct emu_findings;
+
+/*
+ * waive: "rule,rule:kernel,...", where kernel is a part of its name; NULL:
+ * nothing.  continues: goes on after every report that allows it.  NULL with
+ * err: out of memory, or a rule that there is not, or that cannot be waived.
+ */
+struct emu_findings *emu_findings_open(const char *waive, bool continues,
+				       struct emu_error *err);
+void emu_findings_close(struct emu_findings *f);
+/*
+ * True if the launch goes on after a report, which is counted.  Any thread may
+ * call it.  f may be NULL.
+ */
+bool emu_findings_add(struct emu_findings *f, const struct emu_finding *one);
+/*
+ * The findings since the last clear, in an order that no thread's timing
+ * changes; returns how many.  They are f's.
+ */
+size_t emu_findings_list(struct emu_findings *f,
+			 const struct emu_finding **list);
+void emu_findings_clear(struct emu_findings *f);
+
+#endif
