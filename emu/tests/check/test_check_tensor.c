@@ -386,7 +386,7 @@ static void test_the_word_of_alloc(void **state)
 	GOOD(emu_check_load(c, 1, DATA, 16, OTHER_BAR, LINE, &err));
 	BAD(emu_check_load(c, 1, DATA + 16, 16, OTHER_BAR, LINE, &err),
 	    "no fence.proxy.async");
-	/* Of the next write the rule is asked again. */
+	/* The rule is asked again for the next write. */
 	open_check(false);
 	GOOD(emu_check_write(c, 0, DATA, 4, LINE, &err));
 	emu_check_needs_no_fence(c, DATA);

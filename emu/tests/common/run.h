@@ -25,8 +25,8 @@ struct emu_job {
 	uint32_t threads;  /* of the host; 0: this one */
 	uint32_t resident; /* clusters that the GPU holds; 0: all */
 	bool is_cooperative;
-	const char *target; /* NULL: sm_90a */
-	bool is_strict;	    /* tcgen05 by PTX's order */
+	const char *target;	       /* NULL: sm_90a */
+	bool is_strict;		       /* tcgen05 by PTX's order */
 	struct emu_findings *findings; /* NULL: it ends with the first report */
 	/* The module's second kernel follows and may begin early. */
 	bool is_chain;
