@@ -25,7 +25,15 @@
 #include "engine/emu.h"
 #include "engine/floats.h"
 
-enum emu_mma_type { EMU_F16, EMU_BF16, EMU_TF32, EMU_E4M3, EMU_E5M2, EMU_S8 };
+enum emu_mma_type {
+	EMU_F16,
+	EMU_BF16,
+	EMU_TF32,
+	EMU_E4M3,
+	EMU_E5M2,
+	EMU_S8,
+	EMU_MMA_U8,
+};
 
 #define EMU_ZERO_EXPONENT (-133)
 #define EMU_MMA_MAX_K	  32
@@ -52,7 +60,7 @@ int emu_mma_type_bytes(enum emu_mma_type type);
 /*
  * Takes rows (at most EMU_MMA_MAX_ROWS) of k elements apart, k elements being
  * 32 bytes; codes: [rows][k], one a word.  negate: each element times -1.  Not
- * for EMU_S8.
+ * for integers.
  */
 void emu_mma_operand_fill(struct emu_mma_operand *operand,
 			  enum emu_mma_type type, int rows,

@@ -111,17 +111,27 @@ void emu_mma_b_place(const struct emu_wgmma_shape *shape, int lane, int i,
 
 #define ROWS 16
 
+static int64_t integer_of(enum emu_mma_type type, uint32_t code)
+{
+	return type == EMU_S8 ? (int8_t)code : (uint8_t)code;
+}
+
 static void integer_rows(const struct emu_wgmma_shape *shape, const uint32_t *a,
 			 const uint32_t *b, const uint32_t *c, uint32_t *d)
 {
 	for (int i = 0; i < ROWS * shape->n; i++) {
 		const uint32_t *x = a + i / shape->n * shape->k;
 		const uint32_t *y = b + i % shape->n * shape->k;
-		uint32_t sum = c ? c[i] : 0;
+		int64_t sum = c ? (int32_t)c[i] : 0;
 
 		for (int k = 0; k < shape->k; k++)
-			sum += (uint32_t)((int8_t)x[k] * (int8_t)y[k]);
-		d[i] = sum;
+			sum += integer_of(shape->a_type, x[k]) *
+			       integer_of(shape->b_type, y[k]);
+		if (shape->saturates && sum > INT32_MAX)
+			sum = INT32_MAX;
+		if (shape->saturates && sum < INT32_MIN)
+			sum = INT32_MIN;
+		d[i] = (uint32_t)sum;
 	}
 }
 
@@ -130,7 +140,7 @@ void emu_wgmma_rows(const struct emu_wgmma_shape *shape, const uint32_t *a,
 {
 	struct emu_mma_operand operand_a, operand_b;
 
-	if (shape->a_type == EMU_S8) {
+	if (shape->a_type >= EMU_S8) {
 		integer_rows(shape, a, b, c, d);
 		return;
 	}

@@ -16,7 +16,8 @@ struct emu_wgmma_shape {
 	int n; /* 8 .. 256 by 8 */
 	int k; /* 8, 16 or 32 */
 	enum emu_mma_type a_type, b_type;
-	bool d_is_f16;			 /* else fp32 (s32 for S8) */
+	bool d_is_f16;			 /* else fp32 (s32 for integers) */
+	bool saturates;			 /* integers: else modulo 2^32 */
 	bool a_transposed, b_transposed; /* in shared memory; 16-bit types */
 	bool a_negated, b_negated;
 };
@@ -40,8 +41,8 @@ bool emu_wgmma_offset(uint64_t descriptor, const struct emu_wgmma_shape *shape,
 		      struct emu_error *err);
 
 /*
- * d[r][i] = c[r][i] + sum over k, by tensor_core.h's rules (EMU_S8: exact,
- * modulo 2^32).  c NULL: zeros.  d and c may be the same.
+ * d[r][i] = c[r][i] + sum over k, by tensor_core.h's rules (integers:
+ * exact, then wrapped or saturated).  c NULL: zeros.  d and c may be the same.
  * a: [16][k], b: [n][k], c and d: [16][n] bits of the result type.  mma.sync
  * m16n8 of 32 bytes of k is the same with n = 8.
  */

@@ -2,6 +2,7 @@
 /* op_wgmma.c - binds wgmma, which wgmma_queue.c runs. */
 #include <string.h>
 
+#include "engine/tensor_core.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 #include "machine/wgmma_queue.h"
@@ -39,15 +40,98 @@ bool emu_bind_wgmma_group(struct emu_bind *b)
 	return true;
 }
 
-static bool bind_scales(struct emu_bind *b, uint32_t first, bool shared)
-{
-	int64_t scale_a, scale_b, trans_a = 0, trans_b;
+/* What a type of A or B may be paired with. */
+static const struct operand_type {
+	enum emu_type type;
+	enum emu_mma_type mma;
+	int k;
+	char family; /* A and B are of one */
+	bool has_f16_sums;
+} operand_types[] = {
+    {EMU_T_F16, EMU_F16, 16, 'h', true},
+    {EMU_T_BF16, EMU_BF16, 16, 'b', false},
+    {EMU_T_TF32, EMU_TF32, 8, 't', false},
+    {EMU_T_E4M3, EMU_E4M3, 32, '8', true},
+    {EMU_T_E5M2, EMU_E5M2, 32, '8', true},
+    {EMU_S8T, EMU_S8, 32, 'i', false},
+    {EMU_U8, EMU_MMA_U8, 32, 'i', false},
+};
 
-	if (!emu_number(b, emu_argument(b, first), -1, 1, &scale_a) ||
-	    !emu_number(b, emu_argument(b, first + 1), -1, 1, &scale_b) ||
-	    (shared &&
-	     !emu_number(b, emu_argument(b, first + 2), 0, 1, &trans_a)) ||
-	    !emu_number(b, emu_argument(b, first + 2 + shared), 0, 1, &trans_b))
+static const struct operand_type *find_type(enum emu_type type)
+{
+	for (size_t k = 0; k < sizeof(operand_types) / sizeof(*operand_types);
+	     k++)
+		if (operand_types[k].type == type)
+			return &operand_types[k];
+	return NULL;
+}
+
+/* n is 8 to 256 by 8; of integers 8, 24 and the multiples of 16. */
+static bool is_n(int n, bool is_integer)
+{
+	return n >= 8 && n <= 256 && n % 8 == 0 &&
+	       (!is_integer || n == 8 || n == 24 || n % 16 == 0);
+}
+
+static bool bind_shape(struct emu_bind *b, const struct operand_type **a)
+{
+	const struct operand_type *t[2] = {NULL, NULL};
+	enum emu_type sum = EMU_NO_TYPE;
+	bool is_integer;
+
+	if (b->n_types == 3) {
+		sum = b->types[0];
+		t[0] = find_type(b->types[1]);
+		t[1] = find_type(b->types[2]);
+	}
+	if (!t[0] || !t[1] || t[0]->family != t[1]->family)
+		return emu_bind_fail(b, "its types must be those of D, A and "
+					"B, A and B of one family: .f16, "
+					".bf16, .tf32, .e4m3 and .e5m2, .s8 "
+					"and .u8");
+	is_integer = t[0]->family == 'i';
+	if (is_integer
+		? sum != EMU_S32
+		: sum != EMU_F32 && !(sum == EMU_T_F16 && t[0]->has_f16_sums))
+		return emu_bind_fail(b, "D must be .f32, or .f16 with A of "
+					".f16, .e4m3 and .e5m2, or .s32 with "
+					".s8 and .u8");
+	if (b->shape_m != 64 || !is_n(b->shape_n, is_integer) ||
+	    b->shape_k != t[0]->k)
+		return emu_bind_fail(b,
+				     "m%dn%dk%d: must be m64nNk%d with N 8 to "
+				     "256 by %d",
+				     b->shape_m, b->shape_n, b->shape_k,
+				     t[0]->k, is_integer ? 16 : 8);
+	if (emu_has(b, "satfinite") && !is_integer)
+		return emu_bind_fail(b, ".satfinite is for .s8 and .u8");
+	b->i->option = (uint32_t)b->shape_n << 8 | (uint32_t)t[0]->mma << 24 |
+		       (uint32_t)t[1]->mma << 27 |
+		       (sum == EMU_T_F16 ? EMU_D_IS_F16 : 0) |
+		       (emu_has(b, "satfinite") ? EMU_SATURATES : 0);
+	*a = t[0];
+	return true;
+}
+
+/* Numbers behind scale-d: signs, but of integers; then, of 16-bit types, which
+ * operands in shared memory are transposed. */
+static bool bind_scales(struct emu_bind *b, const struct operand_type *t,
+			bool shared)
+{
+	int64_t scale_a = 1, scale_b = 1, trans_a = 0, trans_b = 0;
+	const uint32_t signs = t->family == 'i' ? 0 : 2;
+	const uint32_t transposes = t->k == 16 ? 1 + shared : 0;
+
+	if (!emu_arguments(b, 4 + signs + transposes, 4 + signs + transposes))
+		return false;
+	if (signs && (!emu_number(b, emu_argument(b, 4), -1, 1, &scale_a) ||
+		      !emu_number(b, emu_argument(b, 5), -1, 1, &scale_b)))
+		return false;
+	if (transposes == 2 &&
+	    !emu_number(b, emu_argument(b, 6), 0, 1, &trans_a))
+		return false;
+	if (transposes &&
+	    !emu_number(b, emu_argument(b, 5 + transposes), 0, 1, &trans_b))
 		return false;
 	if (scale_a == 0 || scale_b == 0)
 		return emu_bind_fail(b, "scale-a and scale-b must be 1 or -1");
@@ -81,29 +165,25 @@ bool emu_bind_wgmma(struct emu_bind *b)
 {
 	const struct emu_argument *a = emu_argument(b, 1);
 	const bool shared = a->kind != EMU_ARG_VECTOR;
-	const int n = b->shape_n;
+	const struct operand_type *type = NULL;
+	uint32_t sums;
 
-	if (b->shape_m != 64 || n < 8 || n > 256 || n % 8 || b->shape_k != 16 ||
-	    b->n_types != 3 || b->types[0] != EMU_F32 ||
-	    b->types[1] != b->types[2] || b->types[1] == EMU_F32)
-		return emu_bind_fail(b, "only m64nNk16.f32 of .f16 or .bf16 "
-					"is known here");
 	if (!has_target(b))
 		return false;
 	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
 		return emu_bind_fail(b, ".sync.aligned is missing");
-	if (!emu_arguments(b, shared ? 8 : 7, shared ? 8 : 7))
+	if (!bind_shape(b, &type) || !bind_scales(b, type, shared))
 		return false;
-	b->i->option = (uint32_t)n << 8 | (shared ? EMU_A_IN_SHARED : 0);
+	b->i->option |= shared ? EMU_A_IN_SHARED : 0;
 	b->i->is_converged = true;
 	b->i->run = emu_run_wgmma;
-	if (!bind_registers(b, emu_argument(b, 0), (uint32_t)n / 2, true) ||
+	sums = (uint32_t)b->shape_n / (b->i->option & EMU_D_IS_F16 ? 4 : 2);
+	if (!bind_registers(b, emu_argument(b, 0), sums, true) ||
 	    (shared ? !emu_src(b, a, EMU_B64)
 		    : !bind_registers(b, a, 4, false)) ||
 	    !emu_src(b, emu_argument(b, 2), EMU_B64))
 		return false;
 	if (emu_argument(b, 3)->kind != EMU_ARG_REGISTER)
 		return emu_bind_fail(b, "scale-d must be a predicate");
-	return emu_predicate(b, emu_argument(b, 3)) &&
-	       bind_scales(b, 4, shared);
+	return emu_predicate(b, emu_argument(b, 3));
 }

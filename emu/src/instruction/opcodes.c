@@ -187,7 +187,8 @@ const struct emu_opcode emu_opcodes[] = {
     {"wgmma.fence", "sync aligned", "", emu_bind_wgmma_group},
     {"wgmma.commit_group", "sync aligned", "", emu_bind_wgmma_group},
     {"wgmma.wait_group", "sync aligned", "", emu_bind_wgmma_group},
-    {"wgmma.mma_async", "sync aligned shape", "f32 f16 bf16", emu_bind_wgmma},
+    {"wgmma.mma_async", "sync aligned shape satfinite",
+     "f32 f16 bf16 tf32 e4m3 e5m2 s32 s8 u8", emu_bind_wgmma},
     /* Blackwell's tensor core and its memory */
     {"tcgen05.alloc", GROUPS " sync aligned shared::cta", "b32",
      emu_bind_tmem_alloc},

@@ -16,6 +16,9 @@
 #include "machine/report.h"
 #include "machine/watch.h"
 
+/* Bytes of k that one instruction multiplies. */
+#define K_BYTES (2 * EMU_WGMMA_ROW_BYTES)
+
 /* Word 0 to 3 of a, and what the instruction says. */
 struct pending {
 	const struct emu_instr *instr;
@@ -50,21 +53,24 @@ static struct emu_wgmma_shape shape_of(const struct emu_instr *i)
 {
 	struct emu_wgmma_shape s = {
 	    .n = (int)(i->option >> 8 & 0x1FF),
-	    .k = 16,
-	    .a_type = i->type2 == EMU_T_BF16 ? EMU_BF16 : EMU_F16,
+	    .a_type = (enum emu_mma_type)(i->option >> 24 & 7),
+	    .b_type = (enum emu_mma_type)(i->option >> 27 & 7),
+	    .d_is_f16 = i->option & EMU_D_IS_F16,
+	    .saturates = i->option & EMU_SATURATES,
 	    .a_transposed = i->option >> 20 & 1,
 	    .b_transposed = i->option >> 21 & 1,
 	    .a_negated = i->option >> 22 & 1,
 	    .b_negated = i->option >> 23 & 1,
 	};
 
-	s.b_type = s.a_type;
+	s.k = K_BYTES / emu_mma_type_bytes(s.a_type);
 	return s;
 }
 
+/* A thread has n / 2 elements of the 64 rows, two of fp16 in a register. */
 static uint32_t d_registers(const struct emu_instr *i)
 {
-	return (i->option >> 8 & 0x1FF) / 2;
+	return (i->option >> 8 & 0x1FF) / (i->option & EMU_D_IS_F16 ? 4 : 2);
 }
 
 /* ---- registers in flight ---------------------------------------------------
@@ -114,24 +120,39 @@ bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i)
 	return true;
 }
 
+/*
+ * An element whose bytes were never written.  Rows whose results are never
+ * stored may be undefined; they give NaN (integers: -1 or 255), so that a
+ * stored result shows.
+ */
+#define UNDEFINED UINT32_MAX
+
 /* ---- running one -----------------------------------------------------------
  */
 
-/*
- * Rows whose results are never stored may be undefined; they give NaN, so that
- * a stored result shows.
- */
-#define UNDEFINED 0xFFFF
+/* An element of so many bytes, little endian, of memory that was written. */
+static uint32_t element_at(const uint8_t *from, const uint8_t *shadow,
+			   int bytes)
+{
+	uint32_t code = 0;
+	bool is_written = true;
 
-/* 16 bytes of an operand in shared memory, as halves, each in a word. */
+	for (int k = 0; k < bytes; k++) {
+		code |= (uint32_t)from[k] << 8 * k;
+		is_written = is_written && (shadow[k] & EMU_WRITTEN);
+	}
+	return is_written ? code : UNDEFINED;
+}
+
+/* 16 bytes of an operand in shared memory, an element a word. */
 static bool read_piece(struct emu_warp *w, const struct pending *p,
 		       uint64_t descriptor, bool is_transposed, int row,
 		       int piece, uint32_t *to, size_t step)
 {
 	const struct emu_wgmma_shape s = shape_of(p->instr);
+	const int bytes = emu_mma_type_bytes(s.a_type);
 	struct emu_error err;
 	uint32_t offset;
-	uint16_t halves[8];
 	uint8_t *shadow;
 	const uint8_t *from;
 
@@ -141,36 +162,35 @@ static bool read_piece(struct emu_warp *w, const struct pending *p,
 		return false;
 	}
 	from = emu_access(w, p->instr, -1, EMU_SHARED,
-			  offset | (uint64_t)w->cta->rank << EMU_RANK_SHIFT, 16,
-			  EMU_COPY, &shadow);
+			  offset | (uint64_t)w->cta->rank << EMU_RANK_SHIFT,
+			  EMU_WGMMA_ROW_BYTES, EMU_COPY, &shadow);
 	if (!from)
 		return false;
-	memcpy(halves, from, sizeof(halves));
-	for (size_t k = 0; k < 8; k++)
-		to[k * step] = shadow[2 * k] & shadow[2 * k + 1] & EMU_WRITTEN
-				   ? halves[k]
-				   : UNDEFINED;
+	for (int at = 0; at < EMU_WGMMA_ROW_BYTES; at += bytes, to += step)
+		*to = element_at(from + at, shadow + at, bytes);
 	return true;
 }
 
-/* to: [rows][16]; transposed, the rows of shared memory are those of k. */
+/* to: [rows][k]; transposed, the rows of shared memory are those of k. */
 static bool read_operand(struct emu_warp *w, const struct pending *p,
 			 uint64_t descriptor, bool is_transposed, int first,
 			 int rows, uint32_t *to)
 {
+	const int k = shape_of(p->instr).k;
+
 	if (is_transposed) {
-		for (int k = 0; k < 16; k++)
+		for (int i = 0; i < k; i++)
 			for (int r = 0; r < rows; r += 8)
-				if (!read_piece(w, p, descriptor, true, k,
-						(first + r) / 8,
-						to + r * 16 + k, 16))
+				if (!read_piece(w, p, descriptor, true, i,
+						(first + r) / 8, to + r * k + i,
+						(size_t)k))
 					return false;
 		return true;
 	}
 	for (int r = 0; r < rows; r++)
 		for (int piece = 0; piece < 2; piece++)
 			if (!read_piece(w, p, descriptor, false, first + r,
-					piece, to + r * 16 + piece * 8, 1))
+					piece, to + r * k + piece * k / 2, 1))
 				return false;
 	return true;
 }
@@ -178,6 +198,7 @@ static bool read_operand(struct emu_warp *w, const struct pending *p,
 static void a_from_registers(const struct pending *p, uint32_t *a)
 {
 	const struct emu_wgmma_shape s = shape_of(p->instr);
+	const int bits = 8 * emu_mma_type_bytes(s.a_type);
 
 	for (int i = 0; i < 4; i++)
 		EMU_EACH_LANE(l)
@@ -185,8 +206,10 @@ static void a_from_registers(const struct pending *p, uint32_t *a)
 			int row, k;
 
 			emu_wgmma_a_place(&s, l, i, &row, &k);
-			a[row * 16 + k] = p->a[i][l] & 0xFFFF;
-			a[row * 16 + k + 1] = p->a[i][l] >> 16;
+			for (int at = 0; at < 32; at += bits, k++)
+				a[row * s.k + k] = p->a[i][l]
+						       << (32 - bits - at) >>
+						   (32 - bits);
 		}
 }
 
@@ -200,7 +223,7 @@ static bool watch_operand(struct emu_warp *w, const struct pending *p,
 {
 	const struct emu_wgmma_shape s = shape_of(p->instr);
 	const int pieces = is_transposed ? rows / 8 : 2;
-	const int count = (is_transposed ? 16 : rows) * pieces;
+	const int count = (is_transposed ? s.k : rows) * pieces;
 	uint64_t from[EMU_WGMMA_MAX_N * 2];
 
 	for (int k = 0; k < count; k++) {
@@ -245,8 +268,8 @@ static bool run_one(struct emu_warp *w, const struct pending *p)
 	const struct emu_wgmma_shape s = shape_of(p->instr);
 	const int first = (int)(w->index % 4) * 16;
 	struct accumulator *set = find_set(w->async->wgmma, p->instr);
-	uint32_t a[16 * 16];
-	uint32_t b[EMU_WGMMA_MAX_N * 16];
+	uint32_t a[16 * EMU_MMA_MAX_K];
+	uint32_t b[EMU_WGMMA_MAX_N * EMU_MMA_MAX_K];
 
 	if (!(p->instr->option & EMU_A_IN_SHARED))
 		a_from_registers(p, a);
@@ -261,23 +284,36 @@ static bool run_one(struct emu_warp *w, const struct pending *p)
 	return true;
 }
 
+/* An element of a lane, counted in its registers' order. */
+static uint32_t *place_in_set(struct accumulator *set, int lane, int element)
+{
+	int row, column;
+
+	emu_wgmma_d_place(lane, element, &row, &column);
+	return &set->d[row * shape_of(set->instr).n + column];
+}
+
 /* From registers to a set and back. */
 static void move_set(struct emu_warp *w, struct accumulator *set, bool back)
 {
-	const struct emu_wgmma_shape s = shape_of(set->instr);
+	const bool is_f16 = set->instr->option & EMU_D_IS_F16;
 
 	for (uint32_t k = 0; k < d_registers(set->instr); k++) {
 		uint32_t *row = emu_row(w, &set->instr->operand[k]);
+		const int e = (int)k * (is_f16 ? 2 : 1);
 
 		EMU_EACH_LANE(l)
 		{
-			int r, c;
+			uint32_t *low = place_in_set(set, l, e);
+			uint32_t *high =
+			    is_f16 ? place_in_set(set, l, e + 1) : NULL;
 
-			emu_wgmma_d_place(l, (int)k, &r, &c);
 			if (back)
-				row[l] = set->d[r * s.n + c];
+				row[l] = *low | (high ? *high << 16 : 0);
 			else
-				set->d[r * s.n + c] = row[l];
+				*low = is_f16 ? row[l] & 0xFFFF : row[l];
+			if (!back && high)
+				*high = row[l] >> 16;
 		}
 	}
 }

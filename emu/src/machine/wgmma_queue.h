@@ -8,9 +8,12 @@
 
 /*
  * What an instruction's option says: bits 8 to 16 n; 20, 21 a and b transposed;
- * 22, 23 negated; and this.
+ * 22, 23 negated; 24 to 26 and 27 to 29 the enum emu_mma_type of a and b; and
+ * these.
  */
 #define EMU_A_IN_SHARED 1
+#define EMU_D_IS_F16	2
+#define EMU_SATURATES	4
 
 /* The option of wgmma.fence, .commit_group and .wait_group. */
 enum { EMU_WGMMA_FENCE, EMU_WGMMA_COMMIT, EMU_WGMMA_WAIT };

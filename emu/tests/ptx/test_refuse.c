@@ -64,7 +64,19 @@ static void test_instructions(void **state)
 		   ".parity is missing");
 	check_body("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%f1}, "
 		   "%d1, %d2, %p1, 1, 1, 0, 0;\n",
-		   "only m64nNk16");
+		   "must be m64nNk16 with N 8 to 256 by 8");
+	check_body("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16 {%f1}, "
+		   "%d1, %d2, %p1, 1, 1, 0, 0;\n",
+		   "A and B of one family");
+	check_body("wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.u8 {%r1}, "
+		   "%d1, %d2, %p1;\n",
+		   "by 16");
+	check_body("wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 "
+		   "{%f1}, %d1, %d2, %p1, 1, 1, 0, 0;\n",
+		   "D must be .f32");
+	check_body("wgmma.mma_async.sync.aligned.m64n8k32.satfinite.f32.e4m3."
+		   "e4m3 {%f1, %f2, %f3, %f4}, %d1, %d2, %p1, 1, 1;\n",
+		   ".satfinite is for");
 	check_body("tcgen06.alloc.cta_group::1 [%r1], 32;\n",
 		   "opcode is not known here");
 	check_body("call foo, bar;\n", "opcode is not known here");
