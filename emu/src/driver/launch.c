@@ -175,6 +175,13 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 		return emu_driver_leave(result);
 	for (uint32_t i = 0; i < module->module->n_kernels; i++)
 		if (strcmp(module->module->kernels[i]->name, name) == 0) {
+			const char *refusal =
+			    module->module->kernels[i]->refusal;
+
+			if (refusal)
+				return emu_driver_leave(
+				    emu_driver_fail(CUDA_ERROR_INVALID_PTX,
+						    "%s: %s", name, refusal));
 			*function = &module->functions[i];
 			return emu_driver_leave(CUDA_SUCCESS);
 		}

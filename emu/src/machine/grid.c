@@ -35,6 +35,8 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 	    (uint64_t)g->block[0] * g->block[1] * g->block[2];
 	uint64_t ctas = 1;
 
+	if (k->refusal)
+		return emu_fail(err, "%s: %s", k->name, k->refusal);
 	for (int i = 0; i < 3; i++) {
 		const uint32_t most = i ? EMU_MAX_GRID_YZ : EMU_MAX_GRID_X;
 

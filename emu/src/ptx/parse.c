@@ -19,6 +19,7 @@ bool emu_parse_fail(struct emu_parser *p, uint32_t line, const char *format,
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+	p->is_refusal = true;
 	return emu_fail(p->err, "PTX line %u: %s", line, text);
 }
 

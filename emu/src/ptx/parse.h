@@ -93,6 +93,9 @@ struct emu_parser {
 	emu_place *place;
 	void *place_context;
 	uint32_t depth;
+	/* The last failure is of the text, not of memory: it refuses an entry
+	 * alone. */
+	bool is_refusal;
 	struct emu_error *err;
 };
 

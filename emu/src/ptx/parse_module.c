@@ -13,7 +13,8 @@
 
 #define NEWEST_VERSION 90 /* .version 9.0 */
 
-static bool skip_section(struct emu_parser *p)
+/* From '{' to behind its '}'; false where the text ends before. */
+static bool skip_braces(struct emu_parser *p)
 {
 	uint32_t depth = 0;
 
@@ -26,7 +27,16 @@ static bool skip_section(struct emu_parser *p)
 		if (closes && --depth == 0)
 			return true;
 	}
-	return emu_unexpected(p, "the end of the .section");
+	return false;
+}
+
+/* Debug data: a name and whatever is inside the braces. */
+static bool skip_section(struct emu_parser *p)
+{
+	while (p->lexer.token.kind != EMU_END &&
+	       !emu_token_is(&p->lexer.token, '{'))
+		emu_lexer_next(&p->lexer);
+	return skip_braces(p) || emu_unexpected(p, "the end of the .section");
 }
 
 /* ---- entries ------------------------------------------------------------- */
@@ -143,11 +153,43 @@ static bool add_kernel(struct emu_parser *p, struct emu_kernel *k)
 	return true;
 }
 
+/* Parameters, directives and body. */
+static bool parse_kernel(struct emu_parser *p, struct emu_kernel *k)
+{
+	if (emu_take_mark(p, '(') && !parse_parameters(p, k))
+		return false;
+	return parse_entry_directives(p, k) && emu_parse_body(p, k);
+}
+
+/*
+ * After a failure: the kernel keeps the reason, and the text goes on behind its
+ * body.  False where the text has no such place.
+ */
+static bool refuse_kernel(struct emu_parser *p, struct emu_kernel *k,
+			  const struct emu_lexer *begin,
+			  const struct emu_error *why)
+{
+	p->lexer = *begin;
+	p->depth = 0;
+	p->build.kernel = NULL;
+	while (!emu_token_is(&p->lexer.token, '{')) {
+		if (p->lexer.token.kind == EMU_END)
+			return false;
+		emu_lexer_next(&p->lexer);
+	}
+	k->refusal =
+	    emu_arena_text(p->module->arena, why->text, strlen(why->text));
+	return k->refusal && skip_braces(p);
+}
+
 static bool parse_entry(struct emu_parser *p)
 {
 	const struct emu_token *t = &p->lexer.token;
 	const size_t names = p->names.count;
 	struct emu_kernel *k = emu_arena_take(p->module->arena, sizeof(*k));
+	struct emu_error *all = p->err;
+	struct emu_error why = {{0}};
+	struct emu_lexer begin;
 
 	if (!k)
 		return emu_fail(p->err, "no memory for a kernel");
@@ -157,10 +199,15 @@ static bool parse_entry(struct emu_parser *p)
 	k->module = p->module;
 	k->line = t->line;
 	emu_lexer_next(&p->lexer);
-	if (emu_take_mark(p, '(') && !parse_parameters(p, k))
-		return false;
-	if (!parse_entry_directives(p, k) || !emu_parse_body(p, k))
-		return false;
+	begin = p->lexer;
+	p->is_refusal = false;
+	p->err = &why;
+	if (!parse_kernel(p, k) &&
+	    !(p->is_refusal && refuse_kernel(p, k, &begin, &why))) {
+		p->err = all;
+		return emu_fail(all, "%s", why.text);
+	}
+	p->err = all;
 	emu_names_cut(&p->names, names);
 	return add_kernel(p, k);
 }
@@ -246,6 +293,15 @@ static void free_builder(struct emu_builder *b)
 	memset(b, 0, sizeof(*b));
 }
 
+/* A module whose entries are all refused is refused with the first's reason. */
+static bool can_run(const struct emu_module *m, struct emu_error *err)
+{
+	for (uint32_t i = 0; i < m->n_kernels; i++)
+		if (!m->kernels[i]->refusal)
+			return true;
+	return m->n_kernels == 0 || emu_fail(err, "%s", m->kernels[0]->refusal);
+}
+
 struct emu_module *emu_parse_module(const char *text, emu_decode *decode,
 				    emu_place *place, void *context,
 				    struct emu_error *err)
@@ -276,7 +332,7 @@ struct emu_module *emu_parse_module(const char *text, emu_decode *decode,
 		emu_names_free(&p->names);
 	}
 	free(p);
-	if (ok)
+	if (ok && can_run(m, err))
 		return m;
 	emu_arena_free(arena);
 	return NULL;

@@ -192,6 +192,7 @@ struct emu_kernel {
 	uint32_t max_threads, required_threads[3], cluster[3];
 	uint32_t cta_group; /* of all its tcgen05 instructions; 0: none */
 	uint32_t line;
+	char *refusal; /* why it cannot run: it has no code; else NULL */
 };
 
 struct emu_module {

@@ -117,6 +117,36 @@ static void test_modules(void **state)
 	check_text(text, "PTX line 6", "nested over");
 }
 
+/* What one entry cannot do does not keep the others from running. */
+static void test_one_entry(void **state)
+{
+	const char *text = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+			   ".entry bad(.param .u64 x)\n{\n"
+			   "{ .reg .b32 %r<2>;\n frobnicate %r1; } ret;\n}\n"
+			   ".entry good(.param .u64 in, .param .u64 out)\n"
+			   "{ .reg .b64 %d; .reg .b32 %r;\n"
+			   "ld.param.u64 %d, [out]; mov.u32 %r, %laneid;\n"
+			   "st.global.u32 [%d], 7; ret; }\n"
+			   ".entry worse(.param .texref t) { ret; }\n";
+	struct emu_error err = {{0}};
+	struct emu_module *m = emu_module_read(text, NULL, NULL, &err);
+	struct emu_grid grid = {0};
+
+	(void)state;
+	assert_non_null(m);
+	assert_int_equal(m->n_kernels, 3);
+	assert_null(m->kernels[1]->refusal);
+	assert_true(m->kernels[1]->count > 0);
+	assert_string_equal(m->kernels[0]->refusal,
+			    "PTX line 7: frobnicate: this opcode is not known "
+			    "here");
+	assert_non_null(strstr(m->kernels[2]->refusal, "PTX line 13: "));
+	grid.kernel = m->kernels[0];
+	assert_false(emu_grid_check(&grid, &err));
+	assert_non_null(strstr(err.text, "bad: PTX line 7: frobnicate"));
+	emu_module_free(m);
+}
+
 /* Cut at every byte, and with bytes replaced: an error or a module. */
 static void test_broken(void **state)
 {
@@ -267,6 +297,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_instructions),
 	    cmocka_unit_test(test_modules),
+	    cmocka_unit_test(test_one_entry),
 	    cmocka_unit_test(test_broken),
 	    cmocka_unit_test(test_every_opcode),
 	    cmocka_unit_test(test_launches),
