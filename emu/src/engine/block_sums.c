@@ -299,11 +299,36 @@ static uint32_t special_sum(const struct element *x, const struct element *y,
 	return plus ? 0x7F800000 : 0xFF800000;
 }
 
+/* The bits of an fp16 as those of a float, and of its smallest exponent. */
+static struct number half_parts(uint32_t *c)
+{
+	const double x = emu_widen(&emu_format_f16, *c & 0xFFFF);
+	const float exact = (float)x;
+	struct number parts;
+
+	memcpy(c, &exact, sizeof(*c));
+	parts = float_parts(*c, EMU_ZERO_EXPONENT);
+	if (parts.significand && parts.exponent < -14) {
+		parts.significand /= 1 << (-14 - parts.exponent);
+		parts.exponent = -14;
+	}
+	return parts;
+}
+
+/* A special sum's bits as those of an fp16. */
+static uint32_t special_half(uint32_t sum)
+{
+	if (sum == EMU_NAN_F32)
+		return EMU_NAN_F16;
+	return sum >> 31 ? 0xFC00 : 0x7C00;
+}
+
 /* Products of 64 times their value: units of 2^(exponent - 6). */
 static uint32_t mx_sum(const struct element *x, const struct element *y,
-		       int scale, uint32_t c)
+		       int scale, bool is_f16, uint32_t c)
 {
-	const struct number parts = float_parts(c, EMU_ZERO_EXPONENT);
+	const struct number parts =
+	    is_f16 ? half_parts(&c) : float_parts(c, EMU_ZERO_EXPONENT);
 	bool is_special = parts.is_nan || is_infinite(c);
 	int e = parts.exponent;
 	int64_t sum;
@@ -315,6 +340,8 @@ static uint32_t mx_sum(const struct element *x, const struct element *y,
 		if (x[k].significand && y[k].significand && exponent > e)
 			e = exponent;
 	}
+	if (is_special && is_f16)
+		return special_half(special_sum(x, y, c));
 	if (is_special)
 		return special_sum(x, y, c);
 	sum = shifted(parts.significand, MX_BITS - 23 + parts.exponent - e);
@@ -323,6 +350,9 @@ static uint32_t mx_sum(const struct element *x, const struct element *y,
 			sum += shifted(x[k].significand * y[k].significand,
 				       MX_BITS - 6 + x[k].exponent +
 					   y[k].exponent + scale - e);
+	if (is_f16)
+		return emu_round_to_f16((double)sum *
+					emu_power_of_2(e - MX_BITS));
 	return result_of(sum, e - MX_BITS);
 }
 
@@ -354,7 +384,25 @@ void emu_mx_sums(const struct emu_block_operand *a,
 			d[at] = sa.is_nan || sb.is_nan
 				    ? EMU_NAN_F32
 				    : mx_sum(x, y[n], sa.exponent + sb.exponent,
-					     c ? c[at] : 0);
+					     false, c ? c[at] : 0);
+		}
+	}
+}
+
+void emu_f8f6f4_sums(const struct emu_block_operand *a,
+		     const struct emu_block_operand *b, bool d_is_f16,
+		     const uint32_t *c, uint32_t *d)
+{
+	struct element x[MX_K], y[EMU_UMMA_MAX_ROWS][MX_K];
+
+	for (int n = 0; n < b->rows; n++)
+		take_elements(b, n, y[n]);
+	for (int m = 0; m < a->rows; m++) {
+		take_elements(a, m, x);
+		for (int n = 0; n < b->rows; n++) {
+			const int at = m * b->rows + n;
+
+			d[at] = mx_sum(x, y[n], 0, d_is_f16, c ? c[at] : 0);
 		}
 	}
 }

@@ -237,8 +237,7 @@ uint32_t emu_cut_to_f32(double x, int result_bits)
 	return bits_of((float)x);
 }
 
-/* x, exact, rounded to nearest even. */
-static uint32_t to_f16(double x)
+uint32_t emu_round_to_f16(double x)
 {
 	const uint32_t sign = x < 0 ? 0x8000 : 0;
 	uint32_t steps;
@@ -326,7 +325,7 @@ EMU_FAST void emu_fused_sums(const struct emu_mma_operand *a,
 				d[m * n + j] = special_result(class, d_is_f16);
 			else
 				d[m * n + j] =
-				    d_is_f16 ? to_f16(sum)
+				    d_is_f16 ? emu_round_to_f16(sum)
 					     : emu_cut_to_f32(sum, p.result);
 		}
 	}

@@ -77,5 +77,7 @@ void emu_fused_sums(const struct emu_mma_operand *a,
 
 /* x, exact, cut toward zero to fp32 with so many bits behind the point. */
 uint32_t emu_cut_to_f32(double x, int result_bits);
+/* x, exact, rounded to nearest even; a zero is +0. */
+uint32_t emu_round_to_f16(double x);
 
 #endif

@@ -142,7 +142,13 @@ const struct emu_opcode emu_opcodes[] = {
      "is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y "
      "get_first_ctaid::z v4",
      "pred b32 b128", emu_bind_query_cancel},
-    {"mma", "sync aligned shape row col", "s32 s8 f32 f16 bf16", emu_bind_mma},
+    {"mma",
+     "sync aligned shape row col satfinite xor and popc kind::f8f6f4 "
+     "kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4 block_scale scale_vec::1X "
+     "scale_vec::2X scale_vec::4X",
+     "f16 f32 f64 s32 bf16 tf32 e4m3 e5m2 e2m1 e2m3 e3m2 s8 u8 s4 u4 b1 ue4m3 "
+     "ue8m0",
+     emu_bind_mma},
     /* asynchronous */
     {"mbarrier.init", "shared shared::cta", "b64", emu_bind_mbarrier},
     {"mbarrier.inval", "shared shared::cta", "b64", emu_bind_mbarrier},

@@ -9,7 +9,7 @@
 #include "ptx/parse.h"
 
 #define EMU_MAX_WORDS 20
-#define EMU_MAX_TYPES 4
+#define EMU_MAX_TYPES 5
 
 struct emu_bind {
 	struct emu_parser *parser;

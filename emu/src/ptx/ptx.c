@@ -22,7 +22,11 @@ static const struct {
     [EMU_F16X2] = {"f16x2", 4},	  [EMU_BF16X2] = {"bf16x2", 4},
     [EMU_E4M3X2] = {"e4m3x2", 2}, [EMU_E5M2X2] = {"e5m2x2", 2},
     [EMU_E2M1X2] = {"e2m1x2", 1}, [EMU_T_E4M3] = {"e4m3", 1},
-    [EMU_T_E5M2] = {"e5m2", 1},	  [EMU_B64] = {"b64", 8},
+    [EMU_T_E5M2] = {"e5m2", 1},	  [EMU_T_E2M1] = {"e2m1", 1},
+    [EMU_T_E2M3] = {"e2m3", 1},	  [EMU_T_E3M2] = {"e3m2", 1},
+    [EMU_T_UE4M3] = {"ue4m3", 1}, [EMU_T_UE8M0] = {"ue8m0", 1},
+    [EMU_T_S4] = {"s4", 1},	  [EMU_T_U4] = {"u4", 1},
+    [EMU_T_B1] = {"b1", 1},	  [EMU_B64] = {"b64", 8},
     [EMU_U64] = {"u64", 8},	  [EMU_S64] = {"s64", 8},
     [EMU_F64] = {"f64", 8},	  [EMU_B128] = {"b128", 16},
 };
