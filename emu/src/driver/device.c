@@ -14,9 +14,7 @@
 /* The device, also before cuInit. */
 static const struct emu_device *device_of(void)
 {
-	const struct emu_device *d = emu_driver.machine.device;
-
-	return d ? d : emu_device_default();
+	return emu_device_or_default(emu_driver.machine.device);
 }
 
 /* The contexts of the calling thread. */
@@ -62,8 +60,9 @@ static CUresult choose_device(void)
 	if (name && *name)
 		d = emu_device_find(name);
 	if (!d)
-		return emu_driver_fail(CUDA_ERROR_INVALID_DEVICE,
-				       "NIBEMU_DEVICE=%s: h200 or b200", name);
+		return emu_driver_fail(
+		    CUDA_ERROR_INVALID_DEVICE,
+		    "NIBEMU_DEVICE=%s: h200, b200 or rtx5090", name);
 	emu_driver.machine.device = d;
 	return CUDA_SUCCESS;
 }
@@ -244,16 +243,16 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, d->memory_clock_khz},
 	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->bus_bits},
 	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, d->l2_bytes},
-	    {39, 2048}, /* threads of an SM */
-	    {41, 1},	/* unified addressing */
+	    {39, (int)d->sm_threads},
+	    {41, 1}, /* unified addressing */
 	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->major},
 	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->minor},
-	    {81, 228 << 10}, /* shared memory of an SM */
+	    {81, (int)d->sm_shared_bytes},
 	    {82, EMU_SM_REGISTERS},
 	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-	     EMU_SHARED_MAX},
-	    {95, 1},  /* cooperative launches */
-	    {120, 1}, /* clusters */
+	     (int)d->cta_shared_bytes},
+	    {95, 1},			/* cooperative launches */
+	    {120, d->cluster_ctas > 1}, /* clusters */
 	};
 
 	if (device != 0)

@@ -199,7 +199,7 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 	    attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
 		if (value < 0 ||
 		    (uint32_t)value + function->kernel->shared_bytes >
-			EMU_SHARED_MAX)
+			emu_driver.machine.device->cta_shared_bytes)
 			result = CUDA_ERROR_INVALID_VALUE;
 		else
 			function->dynamic_bytes = value;
@@ -246,9 +246,10 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
 			 size_t shared_bytes)
 {
-	const size_t by_shared =
-	    (228u << 10) / (shared_bytes + k->shared_bytes + 1024);
-	const uint32_t by_threads = threads ? 2048 / threads : 0;
+	const size_t by_shared = emu_driver.machine.device->sm_shared_bytes /
+				 (shared_bytes + k->shared_bytes + 1024);
+	const uint32_t by_threads =
+	    threads ? emu_driver.machine.device->sm_threads / threads : 0;
 
 	return by_shared < by_threads ? (uint32_t)by_shared : by_threads;
 }
@@ -305,7 +306,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 	uint32_t size[3];
 	const uint32_t ctas = cluster_size(config, size);
 
-	if (ctas == 0 || ctas > EMU_CLUSTER_MAX)
+	if (ctas == 0 || ctas > emu_driver.machine.device->cluster_ctas)
 		return CUDA_ERROR_INVALID_VALUE;
 	*clusters = (int)clusters_at_once(
 	    resident(function->kernel, threads, config->sharedMemBytes), ctas);

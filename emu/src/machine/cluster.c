@@ -155,8 +155,7 @@ static void fill_specials(struct emu_warp *w)
 {
 	const struct emu_cta *c = w->cta;
 	const struct emu_grid *g = c->cluster->grid;
-	const struct emu_device *device = g->machine->device;
-	const uint32_t sms = (device ? device : emu_device_default())->sms;
+	const uint32_t sms = emu_device_or_default(g->machine->device)->sms;
 	uint8_t *to = w->bank[EMU_REGISTERS];
 	uint32_t clusters[3], cluster_id[3], in_cluster[3];
 

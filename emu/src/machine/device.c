@@ -9,13 +9,17 @@
 
 /*
  * As the GPUs' drivers report them; the B200's: 148 SMs, 132,644,864 bytes of
- * L2, 8 TB/s as 8192 bits at twice 3.996 GHz.
+ * L2, 8 TB/s as 8192 bits at twice 3.996 GHz.  The RTX 5090 stands for compute
+ * capability 12.0: 99 KB of shared memory in a CTA and no clusters, which its
+ * kernels do not use.
  */
 static const struct emu_device devices[] = {
     {"h200", "H200 in software", 9, 0, 132, MIB(143771), 1980000, 3201000, 6144,
-     60 << 20},
+     60 << 20, 228 << 10, EMU_SHARED_MAX, 2048, EMU_CLUSTER_MAX},
     {"b200", "B200 in software", 10, 0, 148, MIB(183359), 1965000, 3996000,
-     8192, 132644864},
+     8192, 132644864, 228 << 10, EMU_SHARED_MAX, 2048, EMU_CLUSTER_MAX},
+    {"rtx5090", "RTX 5090 in software", 12, 0, 170, MIB(32607), 2407000,
+     14001000, 512, 96 << 20, 100 << 10, 99 << 10, 1536, 1},
 };
 
 const struct emu_device *emu_device_find(const char *name)
@@ -29,6 +33,11 @@ const struct emu_device *emu_device_find(const char *name)
 const struct emu_device *emu_device_default(void)
 {
 	return &devices[0];
+}
+
+const struct emu_device *emu_device_or_default(const struct emu_device *d)
+{
+	return d ? d : emu_device_default();
 }
 
 bool emu_device_takes(const struct emu_device *d, const char *target,

@@ -18,12 +18,17 @@ struct emu_device {
 	uint32_t sms;
 	uint64_t memory_bytes;
 	int clock_khz, memory_clock_khz, bus_bits, l2_bytes;
+	/* Bytes of shared memory of an SM and, opted in, of a CTA; threads of
+	 * an SM; CTAs of a cluster. */
+	uint32_t sm_shared_bytes, cta_shared_bytes, sm_threads, cluster_ctas;
 };
 
 /* NULL: there is none of that name. */
 const struct emu_device *emu_device_find(const char *name);
 /* The device where none was asked for: an H200. */
 const struct emu_device *emu_device_default(void);
+/* d, or the default for NULL. */
+const struct emu_device *emu_device_or_default(const struct emu_device *d);
 
 /*
  * True if the device loads a module of this .target: sm_90 on 9.0 and later;

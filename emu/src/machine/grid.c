@@ -21,16 +21,21 @@ static bool check_shared(const struct emu_grid *g, struct emu_error *err)
 	const uint64_t bytes =
 	    (uint64_t)g->kernel->shared_bytes + g->dynamic_bytes;
 
-	if (bytes <= EMU_SHARED_MAX)
+	const uint32_t most =
+	    emu_device_or_default(g->machine->device)->cta_shared_bytes;
+
+	if (bytes <= most)
 		return true;
 	return emu_fail(err,
-			"%s: %" PRIu64 " bytes of shared memory, at most %d",
-			g->kernel->name, bytes, EMU_SHARED_MAX);
+			"%s: %" PRIu64 " bytes of shared memory, at most %u",
+			g->kernel->name, bytes, most);
 }
 
 bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 {
 	const struct emu_kernel *k = g->kernel;
+	const uint32_t most_ctas =
+	    emu_device_or_default(g->machine->device)->cluster_ctas;
 	const uint64_t threads =
 	    (uint64_t)g->block[0] * g->block[1] * g->block[2];
 	uint64_t ctas = 1;
@@ -70,11 +75,11 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 		return emu_fail(
 		    err, "%s: %" PRIu64 " threads, at most %u", k->name,
 		    threads, k->max_threads ? k->max_threads : EMU_MAX_THREADS);
-	if (ctas > EMU_CLUSTER_MAX)
+	if (ctas > most_ctas)
 		return emu_fail(err,
 				"%s: a cluster of %" PRIu64 " CTAs: at "
-				"most 16",
-				k->name, ctas);
+				"most %u",
+				k->name, ctas, most_ctas);
 	if ((uint64_t)g->grid[0] * g->grid[1] * g->grid[2] > UINT32_MAX)
 		return emu_fail(err, "%s: a grid has at most 2^32 - 1 CTAs",
 				k->name);

@@ -20,15 +20,18 @@ static void test_targets(void **state)
 		const char *device, *target;
 		bool is_taken;
 	} cases[] = {
-	    {"h200", "sm_90a", true},	{"h200", "sm_90", true},
-	    {"h200", "sm_80", true},	{"h200", "sm_100a", false},
-	    {"h200", "sm_100", false},	{"h200", "sm_89a", false},
-	    {"b200", "sm_100a", true},	{"b200", "sm_100f", true},
-	    {"b200", "sm_100", true},	{"b200", "sm_90", true},
-	    {"b200", "sm_90a", false},	{"b200", "sm_103a", false},
-	    {"b200", "sm_103f", false}, {"b200", "sm_120a", false},
-	    {"b200", "compute", false}, {"b200", "sm_", false},
-	    {"b200", "sm_100x", false}, {"b200", "sm_20", false},
+	    {"h200", "sm_90a", true},	   {"h200", "sm_90", true},
+	    {"h200", "sm_80", true},	   {"h200", "sm_100a", false},
+	    {"h200", "sm_100", false},	   {"h200", "sm_89a", false},
+	    {"b200", "sm_100a", true},	   {"b200", "sm_100f", true},
+	    {"b200", "sm_100", true},	   {"b200", "sm_90", true},
+	    {"b200", "sm_90a", false},	   {"b200", "sm_103a", false},
+	    {"b200", "sm_103f", false},	   {"b200", "sm_120a", false},
+	    {"b200", "compute", false},	   {"b200", "sm_", false},
+	    {"b200", "sm_100x", false},	   {"b200", "sm_20", false},
+	    {"rtx5090", "sm_120a", true},  {"rtx5090", "sm_120f", true},
+	    {"rtx5090", "sm_89", true},	   {"rtx5090", "sm_121a", false},
+	    {"rtx5090", "sm_100a", false}, {"rtx5090", "sm_90a", false},
 	};
 
 	(void)state;
