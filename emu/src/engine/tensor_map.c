@@ -296,6 +296,100 @@ void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque)
 	memcpy(opaque, &o, sizeof(o));
 }
 
+static bool read_opaque(const void *opaque, struct opaque *o,
+			struct emu_error *err)
+{
+	memcpy(o, opaque, sizeof(*o));
+	return (o->magic == MAGIC && (o->check | SPARE) == checksum(*o)) ||
+	       emu_fail(err, "the tensor map's 128 bytes are not as "
+			     "cuTensorMapEncodeTiled made them");
+}
+
+static void set_field(struct opaque *o, enum emu_tensor_field field, int at,
+		      uint64_t value)
+{
+	/* PTX's order of the types from 8 on differs from cuda.h's. */
+	static const uint8_t types[] = {0,  1, 2, 3,  4,  5,  6,  7,
+					10, 8, 9, 11, 12, 13, 14, 15};
+
+	switch (field) {
+	case EMU_TENSOR_FIELD_ADDRESS:
+		o->address = value;
+		break;
+	case EMU_TENSOR_FIELD_RANK:
+		o->rank = (uint8_t)(value + 1);
+		break;
+	case EMU_TENSOR_FIELD_BOX:
+		o->box[at] = (uint16_t)value;
+		break;
+	case EMU_TENSOR_FIELD_SIZE:
+		o->last[at] = (uint32_t)value - 1;
+		break;
+	case EMU_TENSOR_FIELD_STRIDE:
+		o->strides_bytes[at] = value;
+		break;
+	case EMU_TENSOR_FIELD_ELEMENT_STRIDE:
+		o->element_strides[at] = (uint8_t)value;
+		break;
+	case EMU_TENSOR_FIELD_TYPE:
+		o->type = types[value];
+		break;
+	case EMU_TENSOR_FIELD_INTERLEAVE:
+		o->interleave = (uint8_t)value;
+		break;
+	case EMU_TENSOR_FIELD_SWIZZLE:
+		o->swizzle = (uint8_t)value;
+		break;
+	case EMU_TENSOR_FIELD_ATOMICITY: /* of the mode of 128 bytes */
+		o->swizzle = (uint8_t)(EMU_TENSOR_SWIZZLE_128B + value);
+		break;
+	case EMU_TENSOR_FIELD_FILL:
+		o->fill = (uint8_t)value;
+	}
+}
+
+bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field,
+			    int ordinal, uint64_t value, struct emu_error *err)
+{
+	static const struct {
+		const char *name;
+		uint64_t least, most;
+		int ordinals;
+	} rules[] = {
+	    [EMU_TENSOR_FIELD_ADDRESS] = {"global_address", 0, UINT64_MAX, 1},
+	    [EMU_TENSOR_FIELD_RANK] = {"rank", 0, EMU_TENSOR_RANK - 1, 1},
+	    [EMU_TENSOR_FIELD_BOX] = {"box_dim", 1, 256, EMU_TENSOR_RANK},
+	    [EMU_TENSOR_FIELD_SIZE] = {"global_dim", 0, UINT32_MAX,
+				       EMU_TENSOR_RANK},
+	    [EMU_TENSOR_FIELD_STRIDE] = {"global_stride", 0, UINT64_MAX,
+					 EMU_TENSOR_RANK - 1},
+	    [EMU_TENSOR_FIELD_ELEMENT_STRIDE] = {"element_stride", 1, 8,
+						 EMU_TENSOR_RANK},
+	    [EMU_TENSOR_FIELD_TYPE] = {"elemtype", 0, 15, 1},
+	    [EMU_TENSOR_FIELD_INTERLEAVE] = {"interleave_layout", 0, 2, 1},
+	    [EMU_TENSOR_FIELD_SWIZZLE] = {"swizzle_mode", 0, 3, 1},
+	    [EMU_TENSOR_FIELD_ATOMICITY] = {"swizzle_atomicity", 0, 3, 1},
+	    [EMU_TENSOR_FIELD_FILL] = {"fill_mode", 0, 1, 1},
+	};
+	struct opaque o;
+
+	if (!read_opaque(opaque, &o, err))
+		return false;
+	if (ordinal < 0 || ordinal >= rules[field].ordinals)
+		return emu_fail(err, "%s %d: must be below %d",
+				rules[field].name, ordinal,
+				rules[field].ordinals);
+	if (value < rules[field].least || value > rules[field].most)
+		return emu_fail(err, "%s = %llu: must be %llu to %llu",
+				rules[field].name, (unsigned long long)value,
+				(unsigned long long)rules[field].least,
+				(unsigned long long)rules[field].most);
+	set_field(&o, field, ordinal, value);
+	o.check = checksum(o);
+	memcpy(opaque, &o, sizeof(o));
+	return true;
+}
+
 /* What a copy of this map would need that is not modelled; NULL: nothing. */
 static const char *not_modelled(const struct emu_tensor_map *map)
 {
@@ -316,10 +410,8 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 	struct opaque o;
 	const char *what;
 
-	memcpy(&o, opaque, sizeof(o));
-	if (o.magic != MAGIC || (o.check | SPARE) != checksum(o))
-		return emu_fail(err, "the tensor map's 128 bytes are not as "
-				     "cuTensorMapEncodeTiled made them");
+	if (!read_opaque(opaque, &o, err))
+		return false;
 	*map = (struct emu_tensor_map){
 	    .address = o.address,
 	    .type = o.type,
@@ -381,6 +473,11 @@ uint32_t emu_tensor_map_pieces(const struct emu_tensor_map *map)
 uint32_t emu_tensor_map_box_bytes(const struct emu_tensor_map *map)
 {
 	return emu_tensor_map_pieces(map) * EMU_TENSOR_PIECE;
+}
+
+uint32_t emu_tensor_map_tx_bytes(const struct emu_tensor_map *map)
+{
+	return emu_tensor_map_pieces(map) * piece_bits(map) / 8;
 }
 
 /* The 16-byte chunks of 128 bytes change places from row to row. */

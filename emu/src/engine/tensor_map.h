@@ -73,6 +73,30 @@ bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
 /* To the 128 opaque bytes of a map that was checked. */
 void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque);
 
+/* What tensormap.replace can change; those from RANK on have no ordinal. */
+enum emu_tensor_field {
+	EMU_TENSOR_FIELD_ADDRESS,
+	EMU_TENSOR_FIELD_RANK,
+	EMU_TENSOR_FIELD_BOX,
+	EMU_TENSOR_FIELD_SIZE,
+	EMU_TENSOR_FIELD_STRIDE,
+	EMU_TENSOR_FIELD_ELEMENT_STRIDE,
+	EMU_TENSOR_FIELD_TYPE,
+	EMU_TENSOR_FIELD_INTERLEAVE,
+	EMU_TENSOR_FIELD_SWIZZLE,
+	EMU_TENSOR_FIELD_ATOMICITY,
+	EMU_TENSOR_FIELD_FILL,
+};
+
+/*
+ * Changes a field of the 128 bytes to a value as tensormap.replace takes it
+ * (rank and types in the PTX ISA's numbers).  False with err where the bytes
+ * are no map, or no map can have the value; whether the fields fit each other
+ * is seen when the map is used.
+ */
+bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field,
+			    int ordinal, uint64_t value, struct emu_error *err);
+
 /*
  * Back again, for a copy.  False with err where the bytes are no map (one that
  * was changed in place, say), or one whose copies are not modelled: interleaved
@@ -91,11 +115,15 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 const char *emu_tensor_map_refuses(const struct emu_tensor_map *map,
 				   const int32_t *coordinates, bool is_store);
 
-/*
- * Bytes of a box. complete_tx counts all of them, also those outside of the
- * tensor.
- */
+/* Bytes of shared memory that a box takes. */
 uint32_t emu_tensor_map_box_bytes(const struct emu_tensor_map *map);
+/*
+ * Bytes that complete_tx counts for a box: those of its elements, also outside
+ * of the tensor, without the padding of packed types that are aligned to 16
+ * bytes.  Sources: what DeepGEMM's fp8 x fp4 kernels and CUTLASS's
+ * sizeof_bits<float_e2m1_unpacksmem_t> expect on a B200.
+ */
+uint32_t emu_tensor_map_tx_bytes(const struct emu_tensor_map *map);
 
 /*
  * 16 bytes of a box: at shared_offset from the box's begin, swizzle included.

@@ -73,6 +73,9 @@ bool emu_bind_bulk(struct emu_bind *b);
 bool emu_bind_bulk_tensor(struct emu_bind *b);
 bool emu_bind_bulk_group(struct emu_bind *b);
 bool emu_bind_fence(struct emu_bind *b);
+bool emu_bind_tensormap_replace(struct emu_bind *b);
+bool emu_bind_tensormap_copy(struct emu_bind *b);
+bool emu_bind_tensormap_fence(struct emu_bind *b);
 bool emu_bind_wgmma(struct emu_bind *b);
 bool emu_bind_wgmma_group(struct emu_bind *b);
 /* launch control, and what it needs */

@@ -252,6 +252,7 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if (!t)
 		return false;
+	t->tx_bytes = emu_tensor_map_tx_bytes(&box->map);
 	if (!add_box(t, lane, to, box)) {
 		emu_transfer_drop(t);
 		return false;

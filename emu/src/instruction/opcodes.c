@@ -185,6 +185,21 @@ const struct emu_opcode emu_opcodes[] = {
      "", emu_bind_bulk_tensor},
     {"cp.async.bulk.commit_group", "", "", emu_bind_bulk_group},
     {"cp.async.bulk.wait_group", "read", "", emu_bind_bulk_group},
+    {"cp.async.bulk.prefetch", "L2 global L2::cache_hint", "",
+     emu_bind_nothing},
+    {"cp.async.bulk.prefetch.tensor",
+     "1d 2d 3d 4d 5d L2 global tile L2::cache_hint", "", emu_bind_nothing},
+    {"tensormap.replace",
+     "tile global_address rank box_dim global_dim global_stride "
+     "element_stride elemtype interleave_layout swizzle_mode "
+     "swizzle_atomicity fill_mode global shared::cta b1024",
+     "b32 b64", emu_bind_tensormap_replace},
+    {"tensormap.cp_fenceproxy",
+     "global shared::cta tensormap::generic release cta cluster gpu sys sync "
+     "aligned",
+     "", emu_bind_tensormap_copy},
+    {"fence.proxy.tensormap::generic", "acquire release cta cluster gpu sys",
+     "", emu_bind_tensormap_fence},
     {"fence", ORDERS, "", emu_bind_fence},
     {"fence.mbarrier_init", "release cluster", "", emu_bind_fence},
     {"fence.proxy", "async async.global async.shared::cta", "", emu_bind_fence},

@@ -382,6 +382,7 @@ static void load(const struct emu_tensor_map *map, const int32_t *at,
 								       : 16;
 
 	assert_int_equal(emu_tensor_map_box_bytes(map), pieces * 16);
+	assert_int_equal(emu_tensor_map_tx_bytes(map), pieces * whole);
 	memset(shared, 0xAA, sizeof(shared));
 	for (uint32_t i = 0; i < pieces; i++) {
 		struct emu_tensor_piece p;
@@ -552,9 +553,118 @@ static void loads_round_tf32_to_even(void **state)
 	}
 }
 
+/* ---- tensormap.replace --------------------------------------------------- */
+
+static void replace(void *opaque, enum emu_tensor_field field, int ordinal,
+		    uint64_t value)
+{
+
+	if (!emu_tensor_map_replace(opaque, field, ordinal, value, &err))
+		fail_msg("%s", err.text);
+}
+
+static struct emu_tensor_map map_of_rank_5(void)
+{
+	struct emu_tensor_map map;
+
+	do
+		map = random_map();
+	while (map.rank < 5);
+	return map;
+}
+
+/* A map whose fields are all replaced is the other map. */
+static void fields_are_replaced(void **state)
+{
+	/* PTX ISA, tensormap.replace: the types in its order. */
+	static const int types[] = {EMU_TENSOR_U8,
+				    EMU_TENSOR_U16,
+				    EMU_TENSOR_U32,
+				    EMU_TENSOR_S32,
+				    EMU_TENSOR_U64,
+				    EMU_TENSOR_S64,
+				    EMU_TENSOR_F16,
+				    EMU_TENSOR_F32,
+				    EMU_TENSOR_F32_FTZ,
+				    EMU_TENSOR_F64,
+				    EMU_TENSOR_BF16,
+				    EMU_TENSOR_TF32,
+				    EMU_TENSOR_TF32_FTZ,
+				    EMU_TENSOR_16U4_ALIGN8B,
+				    EMU_TENSOR_16U4_ALIGN16B,
+				    EMU_TENSOR_16U6_ALIGN16B};
+
+	(void)state;
+	for (int round = 0; round < 200; round++) {
+		struct emu_tensor_map from = map_of_rank_5();
+		struct emu_tensor_map to = map_of_rank_5();
+		uint8_t a[EMU_TENSOR_MAP_BYTES], b[EMU_TENSOR_MAP_BYTES];
+		uint64_t type = 0;
+
+		to.l2_promotion = from.l2_promotion;
+		while (types[type] != to.type)
+			type++;
+		emu_tensor_map_encode(&from, a);
+		emu_tensor_map_encode(&to, b);
+		replace(a, EMU_TENSOR_FIELD_ADDRESS, 0, to.address);
+		replace(a, EMU_TENSOR_FIELD_RANK, 0, (uint64_t)to.rank - 1);
+		replace(a, EMU_TENSOR_FIELD_TYPE, 0, type);
+		replace(a, EMU_TENSOR_FIELD_INTERLEAVE, 0,
+			(uint64_t)to.interleave);
+		replace(a, EMU_TENSOR_FIELD_SWIZZLE, 0, (uint64_t)to.swizzle);
+		replace(a, EMU_TENSOR_FIELD_FILL, 0, (uint64_t)to.fill);
+		for (int i = 0; i < 5; i++) {
+			replace(a, EMU_TENSOR_FIELD_SIZE, i, to.sizes[i]);
+			if (i)
+				replace(a, EMU_TENSOR_FIELD_STRIDE, i - 1,
+					to.strides_bytes[i - 1]);
+			replace(a, EMU_TENSOR_FIELD_BOX, i, to.box[i]);
+			replace(a, EMU_TENSOR_FIELD_ELEMENT_STRIDE, i,
+				to.element_strides[i]);
+		}
+		assert_memory_equal(a, b, sizeof(a));
+	}
+}
+
+static void replaced_values_have_limits(void **state)
+{
+	static const struct {
+		enum emu_tensor_field field;
+		int ordinal;
+		uint64_t value;
+		const char *why;
+	} cases[] = {
+	    {EMU_TENSOR_FIELD_RANK, 0, 5, "rank = 5: must be 0 to 4"},
+	    {EMU_TENSOR_FIELD_BOX, 0, 257, "box_dim = 257"},
+	    {EMU_TENSOR_FIELD_BOX, 5, 1, "box_dim 5: must be below 5"},
+	    {EMU_TENSOR_FIELD_STRIDE, 4, 16, "global_stride 4"},
+	    {EMU_TENSOR_FIELD_ELEMENT_STRIDE, 0, 0, "element_stride = 0"},
+	    {EMU_TENSOR_FIELD_TYPE, 0, 16, "elemtype = 16"},
+	    {EMU_TENSOR_FIELD_SWIZZLE, 0, 4, "swizzle_mode = 4"},
+	    {EMU_TENSOR_FIELD_FILL, 0, 2, "fill_mode = 2"},
+	};
+	struct emu_tensor_map map = random_map();
+	uint8_t opaque[EMU_TENSOR_MAP_BYTES];
+
+	(void)state;
+	emu_tensor_map_encode(&map, opaque);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_false(emu_tensor_map_replace(opaque, cases[i].field,
+						    cases[i].ordinal,
+						    cases[i].value, &err));
+		assert_non_null(strstr(err.text, cases[i].why));
+	}
+	opaque[20] ^= 1;
+	assert_false(
+	    emu_tensor_map_replace(opaque, EMU_TENSOR_FIELD_RANK, 0, 0, &err));
+	assert_non_null(strstr(err.text, "cuTensorMapEncodeTiled"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(fields_are_replaced),
+	    cmocka_unit_test(replaced_values_have_limits),
 	    cmocka_unit_test(rules_of_one_argument),
 	    cmocka_unit_test(rules_of_swizzles),
 	    cmocka_unit_test(rules_of_interleaved_layouts),

@@ -104,7 +104,8 @@ static void tf32_is_rounded_on_its_way_in(void **state)
 	}
 }
 
-/* 128 elements of 4 bits: 8 bytes of each 16, and 8 of padding. */
+/* 128 elements of 4 bits: 8 bytes of each 16, which are counted, and 8 of
+ * padding, which are not. */
 static void packed_elements_are_spread(void **state)
 {
 	(void)state;
@@ -120,11 +121,11 @@ static void packed_elements_are_spread(void **state)
 		job.out = out;
 		job.out_bytes = sizeof(out);
 		emu_must_run("mov.u32 %r1, 0;\n" LOAD_BYTES(
-				 "128") "mad.lo.u32 %r5, %tid, 4, %r2;\n"
-					"mul.wide.u32 %d1, %tid, 4;\n"
-					"add.s64 %d1, %d1, %out;\n"
-					"ld.shared.u32 %r6, [%r5];\n"
-					"st.global.u32 [%d1], %r6;\n",
+				 "64") "mad.lo.u32 %r5, %tid, 4, %r2;\n"
+				       "mul.wide.u32 %d1, %tid, 4;\n"
+				       "add.s64 %d1, %d1, %out;\n"
+				       "ld.shared.u32 %r6, [%r5];\n"
+				       "st.global.u32 [%d1], %r6;\n",
 			     &job);
 		for (int i = 0; i < 128; i++)
 			assert_int_equal(
