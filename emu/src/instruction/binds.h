@@ -72,6 +72,11 @@ bool emu_bind_cp_async_arrive(struct emu_bind *b);
 bool emu_bind_bulk(struct emu_bind *b);
 bool emu_bind_bulk_tensor(struct emu_bind *b);
 bool emu_bind_bulk_group(struct emu_bind *b);
+bool emu_bind_bulk_reduce(struct emu_bind *b);
+bool emu_bind_bulk_tensor_reduce(struct emu_bind *b);
+/* The operation of cp.reduce.async.bulk, plus one, in option. */
+#define EMU_OPERATION_AT 8
+bool emu_bind_reduction(struct emu_bind *b);
 bool emu_bind_fence(struct emu_bind *b);
 bool emu_bind_tensormap_replace(struct emu_bind *b);
 bool emu_bind_tensormap_copy(struct emu_bind *b);

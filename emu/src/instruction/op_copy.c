@@ -270,9 +270,9 @@ static bool add_bulk(struct emu_transfer *t, int lane,
 		p.copied = p.bytes;
 		p.group = t->warp->async->bulk_group[lane];
 		for (uint32_t k = 0; k < p.bytes; k += 16) {
-			uint8_t *data =
-			    emu_access(t->warp, t->instr, lane, to_space,
-				       to + at + k, 16, EMU_COPY, &shadow);
+			uint8_t *data = emu_access(
+			    t->warp, t->instr, lane, to_space, to + at + k, 16,
+			    t->reduces ? EMU_READ : EMU_COPY, &shadow);
 
 			if (!data)
 				return false;
@@ -294,8 +294,9 @@ static bool add_bulk(struct emu_transfer *t, int lane,
 	}
 	if (to_space == EMU_GLOBAL)
 		return emu_watch_global(t->warp, t->instr, lane,
-					EMU_ORDER_WRITE | EMU_ORDER_STORE, to,
-					bytes);
+					EMU_ORDER_WRITE | EMU_ORDER_STORE |
+					    (t->reduces ? EMU_ORDER_STRONG : 0),
+					to, bytes);
 	return from_space != EMU_GLOBAL ||
 	       emu_watch_global(t->warp, t->instr, lane, EMU_ORDER_READ, from,
 				bytes);
@@ -381,7 +382,8 @@ static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
 					   bytes[l]))
 			return;
 		emu_traffic_count(w, EMU_TRAFFIC_STORE, to[l], bytes[l]);
-		t = emu_transfer_new(w, i, EMU_BULK_STORE);
+		t = emu_transfer_new_store(w, i, i->option >> EMU_OPERATION_AT,
+					   (enum emu_reduction_type)i->vector);
 		if (!t)
 			return;
 		if (!add_bulk(t, l, EMU_GLOBAL, to[l], EMU_SHARED, from[l],
@@ -441,6 +443,74 @@ bool emu_bind_bulk(struct emu_bind *b)
 	       emu_src(b, emu_argument(b, 2), EMU_U32) &&
 	       emu_address(b, emu_argument(b, 3)) &&
 	       (!has_mask || emu_src(b, emu_argument(b, 4), EMU_U16));
+}
+
+/* The words of cp.reduce.async.bulk, and the types that they are of. */
+static const char *const operations[] = {"add", "min", "max", "inc",
+					 "dec", "and", "or",  "xor"};
+
+bool emu_bind_reduction(struct emu_bind *b)
+{
+	uint32_t operation = 0;
+
+	if (!emu_has_one(b, operations,
+			 sizeof(operations) / sizeof(*operations), &operation))
+		return emu_bind_fail(b, "it needs one operation: .add .min "
+					".max .inc .dec .and .or .xor");
+	/* Option 0 is a plain store. */
+	b->i->option = (operation + 1) << EMU_OPERATION_AT;
+	b->i->space = EMU_GLOBAL;
+	b->i->traits = EMU_ATOMIC | EMU_STRONG;
+	return true;
+}
+
+static bool type_of(enum emu_type type, enum emu_reduction_type *to)
+{
+	static const struct {
+		enum emu_type type;
+		enum emu_reduction_type reduction;
+	} types[] = {{EMU_U32, EMU_REDUCE_U32},	    {EMU_S32, EMU_REDUCE_S32},
+		     {EMU_B32, EMU_REDUCE_U32},	    {EMU_U64, EMU_REDUCE_U64},
+		     {EMU_S64, EMU_REDUCE_S64},	    {EMU_B64, EMU_REDUCE_U64},
+		     {EMU_T_F16, EMU_REDUCE_F16},   {EMU_F32, EMU_REDUCE_F32},
+		     {EMU_T_BF16, EMU_REDUCE_BF16}, {EMU_F64, EMU_REDUCE_F64}};
+
+	for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
+		if (types[k].type == type) {
+			*to = types[k].reduction;
+			return true;
+		}
+	return false;
+}
+
+/* To global memory alone. */
+bool emu_bind_bulk_reduce(struct emu_bind *b)
+{
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+	struct emu_reduction r;
+
+	if (!spaces(b, "global", "shared::cta") || !emu_has(b, "bulk_group"))
+		return emu_bind_fail(b, "only .global.shared::cta.bulk_group "
+					"is known here");
+	if (!emu_bind_reduction(b))
+		return false;
+	r.operation = (enum emu_reduction_operation)(
+	    (b->i->option >> EMU_OPERATION_AT) - 1);
+	if (b->n_types != 1 || !type_of(b->types[0], &r.type) ||
+	    !emu_reduction_is_known(&r))
+		return emu_bind_fail(b, "no .%s of this type",
+				     operations[r.operation]);
+	if ((r.type == EMU_REDUCE_F16 || r.type == EMU_REDUCE_BF16) !=
+		emu_has(b, "noftz") &&
+	    r.operation == EMU_REDUCE_ADD)
+		return emu_bind_fail(b, ".add of .f16 and .bf16, and no other, "
+					"is .noftz");
+	b->i->vector = (uint8_t)r.type;
+	b->i->run = run_bulk_store;
+	return emu_arguments(b, 3 + policy, 3 + policy) &&
+	       emu_address(b, emu_argument(b, 0)) &&
+	       emu_address(b, emu_argument(b, 1)) &&
+	       emu_src(b, emu_argument(b, 2), EMU_U32);
 }
 
 /* ---- fences ----------------------------------------------------------------

@@ -114,8 +114,9 @@ static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 	uint8_t *first = NULL, *first_shadow = NULL;
 
 	for (uint32_t k = 0; k < bytes; k++) {
-		uint8_t *at = emu_access(t->warp, t->instr, lane, EMU_GLOBAL,
-					 address + k, 1, EMU_COPY, shadow);
+		uint8_t *at =
+		    emu_access(t->warp, t->instr, lane, EMU_GLOBAL, address + k,
+			       1, t->reduces ? EMU_READ : EMU_COPY, shadow);
 
 		if (!at)
 			return NULL;
@@ -127,7 +128,8 @@ static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 	*shadow = first_shadow;
 	if (!emu_watch_global(t->warp, t->instr, lane,
 			      t->kind == EMU_BULK_STORE
-				  ? EMU_ORDER_WRITE | EMU_ORDER_STORE
+				  ? EMU_ORDER_WRITE | EMU_ORDER_STORE |
+					(t->reduces ? EMU_ORDER_STRONG : 0)
 				  : EMU_ORDER_READ,
 			      address, bytes))
 		return NULL;
@@ -186,9 +188,12 @@ static bool check_padding(struct emu_transfer *t, int lane,
 static bool add_store(struct emu_transfer *t, int lane, uint64_t shared,
 		      const struct emu_tensor_piece *piece)
 {
+	/* A reduction reaches the elements alone. */
+	const uint32_t bytes =
+	    t->reduces ? piece->inside_bytes : piece->stored_bytes;
 	struct emu_piece p = {.lane = (uint8_t)lane,
-			      .bytes = piece->stored_bytes,
-			      .copied = piece->stored_bytes,
+			      .bytes = bytes,
+			      .copied = bytes,
 			      .group = t->warp->async->bulk_group[lane]};
 	uint8_t *shadow = NULL;
 	const uint8_t *from =
@@ -201,7 +206,7 @@ static bool add_store(struct emu_transfer *t, int lane, uint64_t shared,
 		return true;
 	p.from = from + piece->skip_bytes;
 	p.from_shadow = shadow + piece->skip_bytes;
-	if (!check_padding(t, lane, piece))
+	if (!t->reduces && !check_padding(t, lane, piece))
 		return false;
 	p.to = tensor_bytes(t, lane, piece->address, p.bytes, &shadow);
 	p.to_shadow = shadow;
@@ -338,17 +343,55 @@ static void run_load(struct emu_warp *w, const struct emu_instr *i,
 /* ---- stores ----------------------------------------------------------------
  */
 
+/* How the map's elements are reduced; false after a fault: they cannot. */
+static bool take_type(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      const struct box *box, struct emu_reduction *r)
+{
+	static const int8_t types[] = {
+	    [EMU_TENSOR_U8] = -1,
+	    [EMU_TENSOR_U16] = -1,
+	    [EMU_TENSOR_U32] = EMU_REDUCE_U32,
+	    [EMU_TENSOR_S32] = EMU_REDUCE_S32,
+	    [EMU_TENSOR_U64] = EMU_REDUCE_U64,
+	    [EMU_TENSOR_S64] = EMU_REDUCE_S64,
+	    [EMU_TENSOR_F16] = EMU_REDUCE_F16,
+	    [EMU_TENSOR_F32] = EMU_REDUCE_F32,
+	    [EMU_TENSOR_F64] = EMU_REDUCE_F64,
+	    [EMU_TENSOR_BF16] = EMU_REDUCE_BF16,
+	    [EMU_TENSOR_F32_FTZ] = EMU_REDUCE_F32,
+	    [EMU_TENSOR_TF32] = -1,
+	    [EMU_TENSOR_TF32_FTZ] = -1,
+	    [EMU_TENSOR_16U4_ALIGN8B] = -1,
+	    [EMU_TENSOR_16U4_ALIGN16B] = -1,
+	    [EMU_TENSOR_16U6_ALIGN16B] = -1,
+	};
+	const int type = types[box->map.type];
+
+	r->operation =
+	    (enum emu_reduction_operation)((i->option >> EMU_OPERATION_AT) - 1);
+	r->type = (enum emu_reduction_type)type;
+	if (type >= 0 && emu_reduction_is_known(r))
+		return true;
+	emu_fault(w, i, lane,
+		  "the tensor map's elements, tensorDataType = %d, have no "
+		  "such reduction",
+		  box->map.type);
+	return false;
+}
+
 static bool store_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       const struct box *box, uint64_t from)
 {
+	struct emu_reduction r = {0};
 	struct emu_transfer *t;
 
-	if (!check_shared(w, i, lane, from) ||
+	if ((i->option && !take_type(w, i, lane, box, &r)) ||
+	    !check_shared(w, i, lane, from) ||
 	    !emu_watch_engine_read(w, i, lane, EMU_ENGINE_STORE, from,
 				   emu_tensor_map_box_bytes(&box->map)))
 		return false;
 	count_box(w, box, EMU_TRAFFIC_STORE);
-	t = emu_transfer_new(w, i, EMU_BULK_STORE);
+	t = emu_transfer_new_store(w, i, i->option >> EMU_OPERATION_AT, r.type);
 	if (!t)
 		return false;
 	if (!add_box(t, lane, from, box)) {
@@ -434,4 +477,20 @@ bool emu_bind_bulk_tensor(struct emu_bind *b)
 	       bind_map(b, emu_argument(b, 1)) &&
 	       emu_address(b, emu_argument(b, 2)) &&
 	       (!has_mask || emu_src(b, emu_argument(b, 3), EMU_U16));
+}
+
+bool emu_bind_bulk_tensor_reduce(struct emu_bind *b)
+{
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+
+	b->i->vector = rank_of(b);
+	if (!b->i->vector || !emu_has(b, "global") ||
+	    !emu_has(b, "shared::cta") || !emu_has(b, "bulk_group"))
+		return emu_bind_fail(b, "it needs a rank, .global.shared::cta "
+					"and .bulk_group");
+	b->i->run = run_store;
+	return emu_bind_reduction(b) &&
+	       emu_arguments(b, 2 + policy, 2 + policy) &&
+	       bind_map(b, emu_argument(b, 0)) &&
+	       emu_address(b, emu_argument(b, 1));
 }

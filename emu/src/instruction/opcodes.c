@@ -185,6 +185,14 @@ const struct emu_opcode emu_opcodes[] = {
      "", emu_bind_bulk_tensor},
     {"cp.async.bulk.commit_group", "", "", emu_bind_bulk_group},
     {"cp.async.bulk.wait_group", "read", "", emu_bind_bulk_group},
+    {"cp.reduce.async.bulk",
+     "global shared::cta bulk_group L2::cache_hint noftz add min max inc dec "
+     "and or xor",
+     "u32 s32 u64 s64 b32 b64 f16 bf16 f32 f64", emu_bind_bulk_reduce},
+    {"cp.reduce.async.bulk.tensor",
+     "1d 2d 3d 4d 5d global shared::cta tile bulk_group L2::cache_hint add min "
+     "max inc dec and or xor",
+     "", emu_bind_bulk_tensor_reduce},
     {"cp.async.bulk.prefetch", "L2 global L2::cache_hint", "",
      emu_bind_nothing},
     {"cp.async.bulk.prefetch.tensor",

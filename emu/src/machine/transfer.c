@@ -118,6 +118,21 @@ struct emu_transfer *emu_transfer_new_load(struct emu_warp *w,
 	return t;
 }
 
+struct emu_transfer *emu_transfer_new_store(struct emu_warp *w,
+					    const struct emu_instr *i,
+					    uint32_t operation,
+					    enum emu_reduction_type type)
+{
+	struct emu_transfer *t = emu_transfer_new(w, i, EMU_BULK_STORE);
+
+	if (!t || !operation)
+		return t;
+	t->reduces = true;
+	t->reduction.operation = (enum emu_reduction_operation)(operation - 1);
+	t->reduction.type = type;
+	return t;
+}
+
 bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       const struct emu_value *operand, uint32_t *mask)
 {
@@ -150,7 +165,7 @@ bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
 		return false;
 	}
 	t->pieces = grown;
-	for (uint32_t k = 0; k < piece->bytes; k++) {
+	for (uint32_t k = 0; k < piece->bytes && !t->reduces; k++) {
 		if (piece->to_shadow[k] & EMU_LANDING) {
 			emu_fault(t->warp, t->instr, piece->lane,
 				  "another asynchronous copy is writing the "
@@ -168,15 +183,22 @@ bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
 /* ---- landing ---------------------------------------------------------------
  */
 
-static void land(struct emu_transfer *t, struct emu_piece *p)
+/* What is undefined in the source is so in the result. */
+static void land_reduction(struct emu_transfer *t, struct emu_piece *p)
+{
+	emu_reduce(&t->reduction, p->to, p->from, p->copied);
+	for (uint32_t k = 0; k < p->copied; k++)
+		if (!(p->from_shadow[k] & EMU_WRITTEN))
+			p->to_shadow[k] &= (uint8_t)~EMU_WRITTEN;
+}
+
+static void land_copy(struct emu_transfer *t, struct emu_piece *p)
 {
 	/* Ordinary cp.async writes as threads do; bulk copies by themselves. */
 	const uint8_t written = t->kind == EMU_CP_ASYNC
 				    ? EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED
 				    : EMU_MAPPED | EMU_WRITTEN;
 
-	if (p->is_done)
-		return;
 	memcpy(p->to, p->from, p->copied);
 	if (p->is_tf32)
 		emu_tensor_round_tf32(p->to, p->copied);
@@ -185,6 +207,16 @@ static void land(struct emu_transfer *t, struct emu_piece *p)
 	for (uint32_t k = 0; k < p->copied; k++)
 		if (!(p->from_shadow[k] & EMU_WRITTEN))
 			p->to_shadow[k] &= (uint8_t)~EMU_WRITTEN;
+}
+
+static void land(struct emu_transfer *t, struct emu_piece *p)
+{
+	if (p->is_done)
+		return;
+	if (t->reduces)
+		land_reduction(t, p);
+	else
+		land_copy(t, p);
 	p->is_done = true;
 	t->left--;
 	emu_machine_of(t->warp)->effects++;

@@ -9,6 +9,7 @@
 #ifndef EMU_TRANSFER_H
 #define EMU_TRANSFER_H
 
+#include "engine/reduction.h"
 #include "machine/machine.h"
 
 enum emu_transfer_kind {
@@ -45,6 +46,9 @@ struct emu_transfer {
 	uint8_t own[16]; /* a source that is in no memory */
 	uint32_t mark;	 /* CP_ARRIVE: the checker's, of what came before */
 	uint8_t *kept;	 /* copies of sources, and of their states */
+	/* BULK_STORE that reduces: several may be on their way to one place. */
+	bool reduces;
+	struct emu_reduction reduction;
 };
 
 struct emu_transfers {
@@ -70,6 +74,14 @@ struct emu_transfer *emu_transfer_new_load(struct emu_warp *w,
 					   const struct emu_instr *i, int lane,
 					   uint64_t to, uint32_t bytes,
 					   uint64_t barrier);
+/*
+ * A store to global memory; operation 0: as it is, else it reduces by operation
+ * minus one of enum emu_reduction_operation.  NULL after a fault.
+ */
+struct emu_transfer *emu_transfer_new_store(struct emu_warp *w,
+					    const struct emu_instr *i,
+					    uint32_t operation,
+					    enum emu_reduction_type type);
 /*
  * The CTAs of a multicast, from the lane's operand; false after a fault: the
  * cluster lacks one of them.
