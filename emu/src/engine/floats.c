@@ -14,6 +14,8 @@ const struct emu_format emu_format_e4m3 = {4, 3, false, 0x7F, 0x7E};
 const struct emu_format emu_format_e5m2 = {5, 2, true, 0x7F, 0x7B};
 /* NaN becomes the largest number. */
 const struct emu_format emu_format_e2m1 = {2, 1, false, 7, 7};
+const struct emu_format emu_format_e2m3 = {2, 3, false, 0x1F, 0x1F};
+const struct emu_format emu_format_e3m2 = {3, 2, false, 0x1F, 0x1F};
 
 static uint32_t sign_bit(const struct emu_format *f)
 {
@@ -151,6 +153,28 @@ uint32_t emu_narrow(const struct emu_format *f, double x,
 		return sign |
 		       beyond(f, is_negative, false, rounding, saturates);
 	return sign | bits;
+}
+
+double emu_widen_ue8m0(uint32_t bits)
+{
+	return bits == 0xFF ? NAN : emu_power_of_2((int)bits - 127);
+}
+
+uint32_t emu_narrow_ue8m0(double x, bool rounds_up, bool saturates)
+{
+	const double size = fabs(x);
+	int exponent;
+
+	if (isnan(x))
+		return 0xFF;
+	if (size <= 0x1p-127)
+		return 0;
+	exponent = isinf(x) ? 1024 : exponent_of(size);
+	if (exponent < 1024 && rounds_up && size > emu_power_of_2(exponent))
+		exponent++;
+	if (exponent > 127)
+		return saturates ? 0xFE : 0xFF;
+	return exponent < -127 ? 0 : (uint32_t)(exponent + 127);
 }
 
 uint32_t emu_narrow_f32(double x, enum emu_rounding rounding)

@@ -24,12 +24,19 @@ struct emu_format {
 };
 
 extern const struct emu_format emu_format_f16, emu_format_bf16, emu_format_tf32,
-    emu_format_e4m3, emu_format_e5m2, emu_format_e2m1;
+    emu_format_e4m3, emu_format_e5m2, emu_format_e2m1, emu_format_e2m3,
+    emu_format_e3m2;
 
 double emu_widen(const struct emu_format *f, uint32_t bits);
 /* saturates: beyond the largest finite value that value, not infinity. */
 uint32_t emu_narrow(const struct emu_format *f, double x,
 		    enum emu_rounding rounding, bool saturates);
+
+/* ue8m0, powers of two without a sign: 2^(bits - 127), 0xFF is NaN. */
+double emu_widen_ue8m0(uint32_t bits);
+/* The size of x becomes the next power (rounds_up) or the last one; what is too
+ * large becomes NaN, or 2^127 where it saturates. */
+uint32_t emu_narrow_ue8m0(double x, bool rounds_up, bool saturates);
 
 /* To float in any mode; NaN is the one that the hardware makes. */
 uint32_t emu_narrow_f32(double x, enum emu_rounding rounding);

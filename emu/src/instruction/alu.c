@@ -21,17 +21,24 @@ static enum emu_type wide_type(enum emu_type type)
 	}
 }
 
-static const struct emu_alu *find_alu(const struct emu_bind *b)
+/* The row of a name and the statement's type; of several that with its number
+ * of arguments. */
+static const struct emu_alu *find_alu(const struct emu_bind *b,
+				      const char *name)
 {
 	static const struct emu_alu *const tables[] = {
-	    emu_integer_alu, emu_bits_alu, emu_float_alu};
+	    emu_integer_alu, emu_bits_alu, emu_float_alu, emu_pair_alu,
+	    emu_approximate_alu};
+	const struct emu_alu *found = NULL;
 
 	for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++)
 		for (const struct emu_alu *a = tables[t]; a->name; a++)
 			if (a->type == b->types[0] &&
-			    strcmp(a->name, b->i->opcode->name) == 0)
-				return a;
-	return NULL;
+			    strcmp(a->name, name) == 0 &&
+			    (!found ||
+			     strlen(a->signature) == b->s->n_arguments))
+				found = a;
+	return found;
 }
 
 static bool bind_letter(struct emu_bind *b, char letter, uint32_t n)
@@ -54,9 +61,9 @@ static bool bind_letter(struct emu_bind *b, char letter, uint32_t n)
 	return emu_src(b, a, type);
 }
 
-bool emu_bind_alu(struct emu_bind *b)
+static bool bind_named(struct emu_bind *b, const char *name)
 {
-	const struct emu_alu *alu = find_alu(b);
+	const struct emu_alu *alu = find_alu(b, name);
 	uint32_t n;
 
 	if (b->n_types != 1 || !alu)
@@ -69,7 +76,29 @@ bool emu_bind_alu(struct emu_bind *b)
 		if (!bind_letter(b, alu->signature[i], i))
 			return false;
 	b->i->run = alu->run;
-	return emu_round_by_words(b);
+	return emu_round_by_words(b) && emu_flush_by_words(b);
+}
+
+bool emu_bind_alu(struct emu_bind *b)
+{
+	return bind_named(b, b->i->opcode->name);
+}
+
+/* min and max, whose words make other functions of them: .NaN, .xorsign.abs.
+ */
+bool emu_bind_extreme(struct emu_bind *b)
+{
+	const bool has_sign = emu_has(b, "xorsign");
+	char name[32];
+
+	if (has_sign != emu_has(b, "abs"))
+		return emu_bind_fail(b, ".xorsign and .abs go together");
+	strcpy(name, b->i->opcode->name);
+	if (emu_has(b, "NaN"))
+		strcat(name, ".NaN");
+	if (has_sign)
+		strcat(name, ".xorsign");
+	return bind_named(b, name);
 }
 
 /* It names the type of a and that of b. */

@@ -497,5 +497,5 @@ bool emu_bind_setp(struct emu_bind *b)
 	    (n == 4 && !emu_predicate(b, emu_argument(b, 3))))
 		return false;
 	b->i->run = run_setp;
-	return true;
+	return emu_flush_by_words(b);
 }

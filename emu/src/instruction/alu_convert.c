@@ -11,7 +11,15 @@
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
-enum { SATURATES = 8, TO_INTEGER = 16, HAS_ROUNDING = 32 };
+/* SATURATES: to [0, 1], or to the integers of the type; IS_FINITE: to the
+ * largest finite number. */
+enum {
+	SATURATES = 8,
+	TO_INTEGER = 16,
+	HAS_ROUNDING = 32,
+	IS_FINITE = 64,
+	IS_RELU = 128
+};
 
 static bool is_float(enum emu_type t)
 {
@@ -39,6 +47,10 @@ static const struct emu_format *format_of(enum emu_type t)
 		return &emu_format_e5m2;
 	case EMU_E2M1X2:
 		return &emu_format_e2m1;
+	case EMU_E2M3X2:
+		return &emu_format_e2m3;
+	case EMU_E3M2X2:
+		return &emu_format_e3m2;
 	default:
 		return &emu_format_tf32;
 	}
@@ -93,13 +105,19 @@ static void put_floats(struct emu_warp *w, const struct emu_instr *i,
 	memcpy(x, from, sizeof(x));
 	if (i->option & SATURATES)
 		EMU_EACH_LANE(l) x[l] = x[l] > 0 ? (x[l] < 1 ? x[l] : 1) : 0;
+	if (i->option & IS_RELU)
+		EMU_EACH_LANE(l) x[l] = x[l] <= 0 ? 0 : x[l];
 	if (type == EMU_F64)
 		memcpy(r, x, sizeof(r));
-	else if (type == EMU_F32 || type == EMU_T_TF32)
+	else if (type == EMU_F32)
 		EMU_EACH_LANE(l) r[l] = emu_narrow_f32(x[l], rounding);
 	else
 		EMU_EACH_LANE(l)
-	r[l] = emu_narrow(format_of(type), x[l], rounding, false);
+	r[l] =
+	    emu_narrow(format_of(type), x[l], rounding, i->option & IS_FINITE);
+	/* The upper bits of a float. */
+	if (type == EMU_T_TF32)
+		EMU_EACH_LANE(l) r[l] <<= 13;
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
@@ -238,13 +256,30 @@ static void float_to_float(struct emu_warp *w, const struct emu_instr *i,
 
 /* ---- pairs --------------------------------------------------------------- */
 
+static double widen_element(enum emu_type type, uint32_t bits)
+{
+	return type == EMU_UE8M0X2 ? emu_widen_ue8m0(bits)
+				   : emu_widen(format_of(type), bits);
+}
+
+/* One element of the instruction's result. */
+static uint64_t narrow_element(const struct emu_instr *i, double x)
+{
+	const enum emu_type type = (enum emu_type)i->type;
+	const enum emu_rounding rounding = (enum emu_rounding)(i->option & 7);
+	const bool is_finite = i->option & IS_FINITE;
+
+	if (i->option & IS_RELU && x <= 0)
+		x = 0;
+	return type == EMU_UE8M0X2
+		   ? emu_narrow_ue8m0(x, rounding == EMU_RP, is_finite)
+		   : emu_narrow(format_of(type), x, rounding, is_finite);
+}
+
 /* Two floats into a pair; the first argument is the high one. */
 static void floats_to_pair(struct emu_warp *w, const struct emu_instr *i,
 			   uint32_t lanes)
 {
-	const struct emu_format *f = format_of((enum emu_type)i->type);
-	const enum emu_rounding rounding = (enum emu_rounding)(i->option & 7);
-	const bool saturates = i->option & SATURATES;
 	const int bits = 4 * emu_type_bytes((enum emu_type)i->type);
 	double hi[EMU_LANES], lo[EMU_LANES];
 	uint64_t r[EMU_LANES];
@@ -252,8 +287,7 @@ static void floats_to_pair(struct emu_warp *w, const struct emu_instr *i,
 	get_floats(w, &i->operand[1], EMU_F32, hi);
 	get_floats(w, &i->operand[2], EMU_F32, lo);
 	EMU_EACH_LANE(l)
-	r[l] = (uint64_t)emu_narrow(f, hi[l], rounding, saturates) << bits |
-	       emu_narrow(f, lo[l], rounding, saturates);
+	r[l] = narrow_element(i, hi[l]) << bits | narrow_element(i, lo[l]);
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
@@ -297,34 +331,36 @@ static void e2m1_to_f16(struct emu_warp *w, const struct emu_instr *i,
 static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i,
 			 uint32_t lanes)
 {
-	const struct emu_format *to = format_of((enum emu_type)i->type);
-	const struct emu_format *from = format_of((enum emu_type)i->type2);
+	const enum emu_type from = (enum emu_type)i->type2;
 	const int to_bits = 4 * emu_type_bytes((enum emu_type)i->type);
-	const int from_bits = 4 * emu_type_bytes((enum emu_type)i->type2);
+	const int from_bits = 4 * emu_type_bytes(from);
 	const uint32_t mask = (1u << from_bits) - 1;
-	const bool saturates = i->option & SATURATES;
 	uint64_t x[EMU_LANES];
 
 	emu_get_wide(w, &i->operand[1], x);
 	EMU_EACH_LANE(l)
 	{
-		const double lo = emu_widen(from, (uint32_t)x[l] & mask);
+		const double lo = widen_element(from, (uint32_t)x[l] & mask);
 		const double hi =
-		    emu_widen(from, (uint32_t)(x[l] >> from_bits) & mask);
+		    widen_element(from, (uint32_t)(x[l] >> from_bits) & mask);
 
-		x[l] = (uint64_t)emu_narrow(to, hi, EMU_RN, saturates)
-			   << to_bits |
-		       emu_narrow(to, lo, EMU_RN, saturates);
+		x[l] = narrow_element(i, hi) << to_bits | narrow_element(i, lo);
 	}
 	emu_put_wide(w, &i->operand[0], x, lanes);
 }
 
 /* ---- binding ------------------------------------------------------------- */
 
+/* Pairs of 8 bits and less each. */
+static bool is_small_pair(enum emu_type t)
+{
+	return t == EMU_E4M3X2 || t == EMU_E5M2X2 || t == EMU_E2M1X2 ||
+	       t == EMU_E2M3X2 || t == EMU_E3M2X2 || t == EMU_UE8M0X2;
+}
+
 static bool is_pair(enum emu_type t)
 {
-	return t == EMU_F16X2 || t == EMU_BF16X2 || t == EMU_E4M3X2 ||
-	       t == EMU_E5M2X2 || t == EMU_E2M1X2;
+	return t == EMU_F16X2 || t == EMU_BF16X2 || is_small_pair(t);
 }
 
 static uint32_t rounding_of(const struct emu_bind *b)
@@ -350,19 +386,38 @@ static uint32_t rounding_of(const struct emu_bind *b)
 	return 0;
 }
 
+/* The rounding that a pair takes: of powers of two away from nearest, of
+ * others to it, and of halves also to zero. */
+static bool check_pair(struct emu_bind *b)
+{
+	const enum emu_type to = b->types[0], from = b->types[1];
+	const uint32_t rounding = b->i->option & 7;
+	const bool has_rounding = b->i->option & HAS_ROUNDING;
+
+	if (to == EMU_UE8M0X2) {
+		if (!has_rounding || (rounding != EMU_RP && rounding != EMU_RZ))
+			return emu_bind_fail(b, "a conversion to .ue8m0x2 "
+						"needs .rp or .rz");
+		return (from == EMU_F32 || from == EMU_BF16X2) ||
+		       emu_bind_fail(b, "PTX has no such conversion");
+	}
+	if (from == EMU_UE8M0X2 && to != EMU_BF16X2)
+		return emu_bind_fail(b, "PTX has no such conversion");
+	if (!has_rounding || rounding > EMU_RZ)
+		return emu_bind_fail(b, "a conversion of pairs needs .rn or "
+					".rz");
+	return !is_small_pair(to) || emu_has(b, "satfinite") ||
+	       emu_bind_fail(b, ".satfinite is missing");
+}
+
 static bool bind_pair(struct emu_bind *b)
 {
 	const enum emu_type to = b->types[0], from = b->types[1];
+	const bool is_plain = !(b->i->option & IS_RELU);
 
-	if (!(b->i->option & HAS_ROUNDING) || (b->i->option & 7) > EMU_RZ)
-		return emu_bind_fail(b, "a conversion of pairs needs .rn or "
-					".rz");
-	if (emu_has(b, "satfinite"))
-		b->i->option |= SATURATES;
-	else if (to == EMU_E4M3X2 || to == EMU_E5M2X2 || to == EMU_E2M1X2)
-		return emu_bind_fail(b, ".satfinite is missing");
 	/* A register of 8 bits has two bytes here. */
-	if (!emu_dst(b, emu_argument(b, 0),
+	if (!check_pair(b) ||
+	    !emu_dst(b, emu_argument(b, 0),
 		     to == EMU_E2M1X2 ? 2 : emu_type_bytes(to)))
 		return false;
 	if (from == EMU_F32) {
@@ -373,9 +428,11 @@ static bool bind_pair(struct emu_bind *b)
 	}
 	if (!is_pair(from) || to == from)
 		return emu_bind_fail(b, "PTX has no such conversion");
-	b->i->run = to == EMU_F16X2 && from == EMU_E4M3X2   ? e4m3_to_f16
-		    : to == EMU_F16X2 && from == EMU_E2M1X2 ? e2m1_to_f16
-							    : pair_to_pair;
+	b->i->run = pair_to_pair;
+	if (to == EMU_F16X2 && from == EMU_E4M3X2 && is_plain)
+		b->i->run = e4m3_to_f16;
+	else if (to == EMU_F16X2 && from == EMU_E2M1X2 && is_plain)
+		b->i->run = e2m1_to_f16;
 	return emu_arguments(b, 2, 2) && emu_src(b, emu_argument(b, 1), from);
 }
 
@@ -396,31 +453,43 @@ static bool check_rounding(struct emu_bind *b, bool to_float, bool from_float)
 	return true;
 }
 
-bool emu_bind_cvt(struct emu_bind *b)
+/* Between single values. */
+static bool bind_single(struct emu_bind *b)
 {
-	bool to_float, from_float;
+	const enum emu_type to = b->types[0], from = b->types[1];
+	const bool is_half =
+	    to == EMU_T_F16 || to == EMU_T_BF16 || to == EMU_T_TF32;
+	const bool to_float = is_float(to) || to == EMU_T_TF32;
+	const bool from_float = is_float(from);
 
-	if (b->n_types != 2)
-		return emu_bind_fail(b, "it needs two types");
-	b->i->option = rounding_of(b);
-	if (is_pair(b->types[0]))
-		return bind_pair(b);
-	to_float = is_float(b->types[0]) || b->types[0] == EMU_T_TF32;
-	from_float = is_float(b->types[1]);
-	if (is_pair(b->types[1]) || b->types[0] == EMU_T_TF32)
-		return emu_bind_fail(b, "this conversion is not modelled");
+	if (is_pair(from) || from == EMU_T_TF32 ||
+	    (to == EMU_T_TF32 && from != EMU_F32))
+		return emu_bind_fail(b, "PTX has no such conversion");
 	if (!check_rounding(b, to_float, from_float))
 		return false;
 	if (emu_has(b, "sat"))
 		b->i->option |= SATURATES;
-	if (emu_has(b, "satfinite"))
-		return emu_bind_fail(b, ".satfinite belongs to conversions of "
-					"pairs");
+	if (b->i->option & (IS_FINITE | IS_RELU) && (!is_half || !from_float))
+		return emu_bind_fail(b, ".satfinite and .relu belong to "
+					"conversions of floats to smaller "
+					"ones");
 	b->i->run = to_float
 			? (from_float ? float_to_float : integer_to_float)
 			: (from_float ? float_to_integer : integer_to_integer);
 	return emu_arguments(b, 2, 2) &&
-	       emu_wide_dst(b, emu_argument(b, 0),
-			    emu_type_bytes(b->types[0])) &&
-	       emu_wide_src(b, emu_argument(b, 1), b->types[1]);
+	       emu_wide_dst(b, emu_argument(b, 0), emu_type_bytes(to)) &&
+	       emu_wide_src(b, emu_argument(b, 1), from);
+}
+
+bool emu_bind_cvt(struct emu_bind *b)
+{
+	if (b->n_types != 2)
+		return emu_bind_fail(b, "it needs two types");
+	b->i->option = rounding_of(b);
+	if (emu_has(b, "satfinite"))
+		b->i->option |= IS_FINITE;
+	if (emu_has(b, "relu"))
+		b->i->option |= IS_RELU;
+	return (is_pair(b->types[0]) ? bind_pair(b) : bind_single(b)) &&
+	       emu_flush_by_words(b);
 }

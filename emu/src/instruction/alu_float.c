@@ -2,8 +2,7 @@
 /*
  * alu_float.c - floating-point arithmetic.  IEEE operations are the host's,
  * with the NaN that the GPU makes; halves are computed in double and rounded
- * once.  Functions that a GPU approximates (ex2 and the like) are rounded to
- * nearest (README.md).
+ * once.  What a GPU approximates is in alu_approximate.c.
  */
 #include <fenv.h>
 #include <math.h>
@@ -86,10 +85,19 @@ F32(min_nan, x != x || b[l] != b[l] ? NAN : least_f32(x, b[l]))
 F32(max_nan, x != x || b[l] != b[l] ? NAN : most_f32(x, b[l]))
 F32(sqrt, sqrtf(x))
 F32(rcp, 1 / x)
-F32(rsqrt, (float)(1 / sqrt(x)))
-F32(ex2, (float)exp2(x))
-F32(lg2, (float)log2(x))
-F32(tanh, (float)tanh(x))
+/* The sign is the product's, the size that of the smaller or larger one. */
+F32(min_sign, copysignf(least_f32(fabsf(x), fabsf(b[l])),
+			signbit(x) != signbit(b[l]) ? -1.0f : 1.0f))
+F32(max_sign, copysignf(most_f32(fabsf(x), fabsf(b[l])),
+			signbit(x) != signbit(b[l]) ? -1.0f : 1.0f))
+F32(min_3, least_f32(least_f32(x, b[l]), c[l]))
+F32(max_3, most_f32(most_f32(x, b[l]), c[l]))
+F32(min_3_nan, x != x || b[l] != b[l] || c[l] != c[l]
+		   ? NAN
+		   : least_f32(least_f32(x, b[l]), c[l]))
+F32(max_3_nan, x != x || b[l] != b[l] || c[l] != c[l]
+		   ? NAN
+		   : most_f32(most_f32(x, b[l]), c[l]))
 F64(add, x + b[l])
 F64(sub, x - b[l])
 F64(mul, x *b[l])
@@ -99,22 +107,6 @@ F64(min, fmin(x, b[l]))
 F64(max, fmax(x, b[l]))
 F64(sqrt, sqrt(x))
 F64(rcp, 1 / x)
-
-/* Results and sources that flush to zero: .ftz, of ex2 and lg2 alone. */
-static void run_ex2_ftz(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
-{
-	const float *a = emu_row(w, &i->operand[1]);
-	float r[EMU_LANES];
-
-	EMU_EACH_LANE(l)
-	{
-		r[l] = (float)exp2(fpclassify(a[l]) == FP_SUBNORMAL ? 0 : a[l]);
-		if (fpclassify(r[l]) == FP_SUBNORMAL)
-			r[l] = 0;
-	}
-	put_f32(w, &i->operand[0], r, lanes);
-}
 
 /* The sign alone: NaN keeps its bits. */
 #define SIGN(name, bits, expression)                                           \
@@ -138,6 +130,22 @@ SIGN(abs, 32, x & ~sign)
 SIGN(neg, 32, x ^ sign)
 SIGN(abs, 64, x & ~sign)
 SIGN(neg, 64, x ^ sign)
+
+/* The size of the second, the sign of the first. */
+#define COPYSIGN(bits)                                                         \
+	static void copysign_##bits(struct emu_warp *w,                        \
+				    const struct emu_instr *i, uint32_t lanes) \
+	{                                                                      \
+		const uint##bits##_t sign = (uint##bits##_t)1 << (bits - 1);   \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
+		const uint##bits##_t *b = emu_row(w, &i->operand[2]);          \
+		uint##bits##_t r[EMU_LANES];                                   \
+                                                                               \
+		EMU_EACH_LANE(l) r[l] = (a[l] & sign) | (b[l] & ~sign);        \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+	}
+COPYSIGN(32)
+COPYSIGN(64)
 
 static void neg_x2(struct emu_warp *w, const struct emu_instr *i,
 		   uint32_t lanes)
@@ -321,13 +329,8 @@ const struct emu_alu emu_float_alu[] = {
     FLOAT_ROWS(max, "ttt"),
     FLOAT_ROWS(sqrt, "tt"),
     FLOAT_ROWS(rcp, "tt"),
-    {"rsqrt.approx", EMU_F32, "tt", rsqrt_f32},
-    {"rcp.approx", EMU_F32, "tt", rcp_f32},
-    {"rcp.approx.ftz", EMU_F32, "tt", rcp_f32},
-    {"ex2.approx", EMU_F32, "tt", ex2_f32},
-    {"ex2.approx.ftz", EMU_F32, "tt", run_ex2_ftz},
-    {"lg2.approx", EMU_F32, "tt", lg2_f32},
-    {"tanh.approx", EMU_F32, "tt", tanh_f32},
+    {"copysign", EMU_F32, "ttt", copysign_32},
+    {"copysign", EMU_F64, "ttt", copysign_64},
     {"abs", EMU_F32, "tt", abs_32},
     {"abs", EMU_F64, "tt", abs_64},
     {"abs", EMU_T_F16, "tt", abs_16},
@@ -346,6 +349,12 @@ const struct emu_alu emu_float_alu[] = {
     HALF_ROWS(fma, "tttt"),
     HALF_ROWS(min, "ttt"),
     HALF_ROWS(max, "ttt"),
+    {"min.xorsign", EMU_F32, "ttt", min_sign_f32},
+    {"max.xorsign", EMU_F32, "ttt", max_sign_f32},
+    {"min", EMU_F32, "tttt", min_3_f32},
+    {"max", EMU_F32, "tttt", max_3_f32},
+    {"min.NaN", EMU_F32, "tttt", min_3_nan_f32},
+    {"max.NaN", EMU_F32, "tttt", max_3_nan_f32},
     {"min.NaN", EMU_F32, "ttt", min_nan_f32},
     {"max.NaN", EMU_F32, "ttt", max_nan_f32},
     HALF_ROWS_OF("min.NaN", min_nan, "ttt"),
@@ -384,7 +393,9 @@ static void run_rounded(struct emu_warp *w, const struct emu_instr *i,
 
 bool emu_round_by_words(struct emu_bind *b)
 {
-	const bool is_float = b->types[0] == EMU_F32 || b->types[0] == EMU_F64;
+	const bool is_float = b->types[0] == EMU_F32 ||
+			      b->types[0] == EMU_F64 ||
+			      b->types[0] == EMU_F32X2;
 	uint32_t option = emu_has(b, "rz")   ? EMU_RZ
 			  : emu_has(b, "rm") ? EMU_RM
 			  : emu_has(b, "rp") ? EMU_RP

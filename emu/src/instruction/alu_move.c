@@ -97,6 +97,7 @@ static bool bind_vector(struct emu_bind *b, const struct emu_argument *vector,
 				   : count == 2 && bytes == 4 ? EMU_B16
 				   : count == 4 && bytes == 8 ? EMU_B16
 				   : count == 4 && bytes == 4 ? EMU_B8
+				   : count == 2 && bytes == 2 ? EMU_B8
 							      : EMU_NO_TYPE;
 
 	if (part == EMU_NO_TYPE)

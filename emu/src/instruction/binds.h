@@ -23,11 +23,15 @@ struct emu_alu {
 	emu_run *run;
 };
 
-extern const struct emu_alu emu_integer_alu[], emu_bits_alu[], emu_float_alu[];
+extern const struct emu_alu emu_integer_alu[], emu_bits_alu[], emu_float_alu[],
+    emu_pair_alu[], emu_approximate_alu[];
 
 /* Wraps instr->run where the words ask for .rz, .rm or .rp. */
 bool emu_round_by_words(struct emu_bind *b);
+/* Wraps instr->run where the words say .ftz; call it last. */
+bool emu_flush_by_words(struct emu_bind *b);
 bool emu_bind_alu(struct emu_bind *b);
+bool emu_bind_extreme(struct emu_bind *b);
 bool emu_bind_dp4a(struct emu_bind *b);
 bool emu_bind_mov(struct emu_bind *b);
 bool emu_bind_setp(struct emu_bind *b);

@@ -35,7 +35,7 @@ enum emu_wait {
 struct emu_warp {
 	struct emu_cta *cta;
 	const struct emu_instr *code;
-	uint8_t *bank[2];
+	uint8_t *bank[EMU_BANKS];
 	uint32_t index; /* in its CTA */
 	uint32_t pc;	/* of the running path */
 	uint32_t lanes;

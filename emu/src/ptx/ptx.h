@@ -29,6 +29,9 @@ enum emu_type {
 	EMU_E4M3X2,
 	EMU_E5M2X2,
 	EMU_E2M1X2,
+	EMU_E2M3X2,
+	EMU_E3M2X2,
+	EMU_UE8M0X2,
 	EMU_T_E4M3,
 	EMU_T_E5M2,
 	EMU_T_E2M1,
@@ -43,6 +46,7 @@ enum emu_type {
 	EMU_U64,
 	EMU_S64,
 	EMU_F64,
+	EMU_F32X2,
 	EMU_B128,
 	EMU_TYPES
 };
@@ -71,7 +75,8 @@ typedef void emu_run(struct emu_warp *warp, const struct emu_instr *instr,
 
 #define EMU_NO_REGISTER UINT32_MAX
 
-enum emu_bank { EMU_REGISTERS, EMU_CONSTANTS };
+/* EMU_SCRATCH: rows of a function that wraps another, while it runs. */
+enum emu_bank { EMU_REGISTERS, EMU_CONSTANTS, EMU_SCRATCH, EMU_BANKS };
 
 /*
  * A row of 32 values, one a lane (predicates: one word of 32 bits), in a bank.
@@ -96,7 +101,8 @@ enum emu_trait {
 
 struct emu_instr {
 	emu_run *run;
-	emu_run *inner; /* what a wrapper runs: rounding modes */
+	emu_run *inner;	    /* what a wrapper runs: rounding modes */
+	emu_run *unflushed; /* what .ftz wraps */
 	struct emu_value *operand;
 	int64_t immediate; /* offset of its first address */
 	int64_t offset[2]; /* and of others */
