@@ -54,6 +54,9 @@ bool emu_bind_ldmatrix(struct emu_bind *b);
 /* flow */
 bool emu_bind_bra(struct emu_bind *b);
 bool emu_bind_exit(struct emu_bind *b);
+bool emu_bind_ret(struct emu_bind *b);
+bool emu_bind_printf(struct emu_bind *b);
+bool emu_bind_assertfail(struct emu_bind *b);
 bool emu_bind_trap(struct emu_bind *b);
 bool emu_bind_nothing(struct emu_bind *b);
 /* warps and blocks */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_flow.c - branches, ends, and opcodes without an effect here. */
+#include <string.h>
+
 #include "instruction/binds.h"
 #include "machine/warp.h"
+#include "ptx/parse_call.h"
 
 static void run_bra(struct emu_warp *w, const struct emu_instr *i,
 		    uint32_t lanes)
@@ -23,26 +26,33 @@ static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i,
 	emu_branch(w, i->target, lanes);
 }
 
-bool emu_bind_bra(struct emu_bind *b)
+/* A branch to a label whose place may not be known yet. */
+static bool bind_branch(struct emu_bind *b, const char *label, size_t length)
 {
 	struct emu_builder *build = &b->parser->build;
+	struct emu_fixup *grown =
+	    emu_grow(build->fixups, &build->fixups_capacity, build->n_fixups,
+		     sizeof(*grown));
+
+	if (!grown)
+		return emu_bind_fail(b, "no memory for labels");
+	build->fixups = grown;
+	grown[build->n_fixups++] = (struct emu_fixup){
+	    label, length, (uint32_t)build->count, b->s->line};
+	b->i->target = 0;
+	b->i->run = emu_has(b, "uni") ? run_bra_uni : run_bra;
+	return true;
+}
+
+bool emu_bind_bra(struct emu_bind *b)
+{
 	const struct emu_argument *a = emu_argument(b, 0);
-	struct emu_fixup *grown;
 
 	if (!emu_arguments(b, 1, 1))
 		return false;
 	if (a->kind != EMU_ARG_LABEL)
 		return emu_bind_fail(b, "a label is missing");
-	grown = emu_grow(build->fixups, &build->fixups_capacity,
-			 build->n_fixups, sizeof(*grown));
-	if (!grown)
-		return emu_bind_fail(b, "no memory for labels");
-	build->fixups = grown;
-	grown[build->n_fixups++] = (struct emu_fixup){
-	    a->text, a->length, (uint32_t)build->count, b->s->line};
-	b->i->target = 0;
-	b->i->run = emu_has(b, "uni") ? run_bra_uni : run_bra;
-	return true;
+	return bind_branch(b, a->text, a->length);
 }
 
 static void run_exit(struct emu_warp *w, const struct emu_instr *i,
@@ -58,11 +68,21 @@ bool emu_bind_exit(struct emu_bind *b)
 	return emu_arguments(b, 0, 0);
 }
 
+/* Of a kernel it ends the thread; of a function it goes on behind the call. */
+bool emu_bind_ret(struct emu_bind *b)
+{
+	if (!emu_in_function(b->parser))
+		return emu_bind_exit(b);
+	return emu_arguments(b, 0, 0) &&
+	       bind_branch(b, EMU_RETURN_LABEL, strlen(EMU_RETURN_LABEL));
+}
+
 static void run_trap(struct emu_warp *w, const struct emu_instr *i,
 		     uint32_t lanes)
 {
 	emu_fault(w, i, __builtin_ctz(lanes),
-		  "the kernel gave up, by trap, as assert() does");
+		  "the kernel gave up, by trap, as assert() does%s%s",
+		  w->printed[0] ? ", after it printed: " : "", w->printed);
 }
 
 bool emu_bind_trap(struct emu_bind *b)

@@ -11,6 +11,7 @@
 #include "machine/traffic.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
+#include "ptx/parse_call.h"
 
 /* ---- ld and st -------------------------------------------------------------
  */
@@ -184,6 +185,21 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 	return true;
 }
 
+/* Parameters of a call, and those of the function inside it, are local memory
+ * (parse_call.h); a kernel's own are not. */
+static void use_local_parameters(struct emu_bind *b, uint32_t address)
+{
+	const struct emu_argument *base =
+	    &b->s->elements[emu_argument(b, address)->first];
+	const bool is_local =
+	    base->kind == EMU_ARG_SYMBOL
+		? base->space == EMU_LOCAL
+		: emu_in_function(b->parser) && !emu_has(b, "param::entry");
+
+	if (b->i->space == EMU_PARAM && is_local)
+		b->i->space = EMU_LOCAL;
+}
+
 /* The second argument may be a cache policy, which has no effect here. */
 bool emu_bind_ld(struct emu_bind *b)
 {
@@ -201,7 +217,10 @@ bool emu_bind_ld(struct emu_bind *b)
 		if (!emu_wide_dst(b, &d[e], emu_type_bytes(b->types[0])))
 			return false;
 	b->i->run = run_ld;
-	return emu_address(b, emu_argument(b, 1));
+	if (!emu_address(b, emu_argument(b, 1)))
+		return false;
+	use_local_parameters(b, 1);
+	return true;
 }
 
 bool emu_bind_st(struct emu_bind *b)
@@ -214,6 +233,7 @@ bool emu_bind_st(struct emu_bind *b)
 	    !emu_arguments(b, 2 + policy, 2 + policy) ||
 	    !emu_address(b, emu_argument(b, 0)))
 		return false;
+	use_local_parameters(b, 0);
 	if (b->i->space == EMU_PARAM || b->i->space == EMU_CONST)
 		return emu_bind_fail(b, "nothing is stored there");
 	a = emu_elements(b, emu_argument(b, 1), &n);

@@ -16,7 +16,7 @@
 #define ROUNDING     "rn rz rm rp"
 #define SPACES                                                                 \
 	"global shared shared::cta shared::cluster local param param::entry "  \
-	"const"
+	"param::func const"
 #define COMPARISONS                                                            \
 	"eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
 #define CACHES                                                                 \
@@ -120,7 +120,9 @@ const struct emu_opcode emu_opcodes[] = {
     {"membar", "cta gl sys", "", emu_bind_fence},
     /* flow */
     {"bra", "uni", "", emu_bind_bra},
-    {"ret", "uni", "", emu_bind_exit},
+    {"call.vprintf", "", "", emu_bind_printf},
+    {"call.assertfail", "", "", emu_bind_assertfail},
+    {"ret", "uni", "", emu_bind_ret},
     {"exit", "", "", emu_bind_exit},
     {"trap", "", "", emu_bind_trap},
     {"brkpt", "", "", emu_bind_nothing},

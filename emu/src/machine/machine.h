@@ -58,6 +58,7 @@ struct emu_warp {
 	uint64_t instructions;	 /* of threads */
 	struct emu_space local;	 /* of its lanes, one behind the other */
 	struct emu_async *async; /* its own unfinished operations */
+	char printed[200];	 /* by its last printf */
 };
 
 struct emu_named_barrier {

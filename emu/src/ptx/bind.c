@@ -316,6 +316,7 @@ enum emu_state_space emu_space_of(const struct emu_bind *b)
 	    {"shared::cluster", EMU_SHARED_CLUSTER},
 	    {"param", EMU_PARAM},
 	    {"param::entry", EMU_PARAM},
+	    {"param::func", EMU_PARAM},
 	    {"local", EMU_LOCAL},
 	    {"const", EMU_CONST},
 	};

@@ -67,6 +67,44 @@ bool emu_take_word(struct emu_parser *p, const char *word)
 	return true;
 }
 
+bool emu_skip_braces(struct emu_parser *p)
+{
+	uint32_t depth = 0;
+
+	while (p->lexer.token.kind != EMU_END) {
+		const bool opens = emu_token_is(&p->lexer.token, '{');
+		const bool closes = emu_token_is(&p->lexer.token, '}');
+
+		emu_lexer_next(&p->lexer);
+		depth += opens;
+		if (closes && --depth == 0)
+			return true;
+	}
+	return false;
+}
+
+void emu_resolve_labels(struct emu_parser *p, size_t fixups, size_t scope)
+{
+	struct emu_builder *b = &p->build;
+	size_t left = fixups;
+
+	for (size_t i = fixups; i < b->n_fixups; i++) {
+		const struct emu_fixup *f = &b->fixups[i];
+		struct emu_name wanted = {.text = f->text,
+					  .length = f->length,
+					  .kind = EMU_NAME_LABEL};
+
+		if (emu_names_has_since(&p->names, scope, &wanted))
+			b->code[f->instr].target =
+			    (uint32_t)emu_names_find(&p->names, f->text,
+						     f->length, EMU_NAME_LABEL)
+				->value;
+		else
+			b->fixups[left++] = *f;
+	}
+	b->n_fixups = left;
+}
+
 /* ---- lines and files ----------------------------------------------------- */
 
 bool emu_parse_file(struct emu_parser *p)

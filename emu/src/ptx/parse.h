@@ -54,6 +54,16 @@ struct emu_statement {
 	struct emu_argument guard;
 };
 
+#define EMU_MAX_CALLS 24
+
+/* A function of the module: where its text is read. */
+struct emu_function {
+	const char *text; /* its name */
+	size_t length;
+	struct emu_lexer at; /* behind .func */
+	bool is_defined;     /* else declared alone */
+};
+
 /* A branch whose label is not known yet. */
 struct emu_fixup {
 	const char *text;
@@ -90,9 +100,16 @@ struct emu_parser {
 	struct emu_builder build;
 	struct emu_statement statement;
 	emu_decode *decode;
+	/* Reads a block behind its '{': parse_body.c's, for functions. */
+	bool (*read_scope)(struct emu_parser *parser);
 	emu_place *place;
 	void *place_context;
 	uint32_t depth;
+	struct emu_function *functions;
+	size_t n_functions, functions_capacity;
+	/* The functions whose bodies are being read, each in the one before. */
+	const struct emu_function *calls[EMU_MAX_CALLS];
+	uint32_t n_calls;
 	/* The last failure is of the text, not of memory: it refuses an entry
 	 * alone. */
 	bool is_refusal;
@@ -112,5 +129,12 @@ bool emu_parse_file(struct emu_parser *parser);
 /* Fails with what is there and what was wanted. */
 bool emu_unexpected(struct emu_parser *parser, const char *wanted);
 bool emu_take_word(struct emu_parser *parser, const char *word);
+/* From '{' to behind its '}'; false where the text ends before. */
+bool emu_skip_braces(struct emu_parser *parser);
+/*
+ * Resolves branches since `fixups` to labels since `scope`; the others stay for
+ * the scopes around it.
+ */
+void emu_resolve_labels(struct emu_parser *parser, size_t fixups, size_t scope);
 
 #endif

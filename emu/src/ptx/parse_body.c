@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptx/parse_call.h"
 #include "ptx/parse_variable.h"
 #include "ptx/registers.h"
 
@@ -314,6 +315,12 @@ static bool parse_argument(struct emu_parser *p, struct emu_argument *a)
 
 /* ---- statements ---------------------------------------------------------- */
 
+static bool is_call(const struct emu_statement *s)
+{
+	return (s->opcode_length == 4 && memcmp(s->opcode, "call", 4) == 0) ||
+	       (s->opcode_length == 8 && memcmp(s->opcode, "call.uni", 8) == 0);
+}
+
 static bool parse_instruction(struct emu_parser *p)
 {
 	struct emu_statement *s = &p->statement;
@@ -338,6 +345,11 @@ static bool parse_instruction(struct emu_parser *p)
 	s->opcode_length = t->length;
 	s->line = t->line;
 	emu_lexer_next(&p->lexer);
+	if (is_call(s)) {
+		const struct emu_argument guard = s->guard;
+
+		return emu_parse_call(p, s->has_guard ? &guard : NULL);
+	}
 	while (!emu_token_is(t, ';')) {
 		if (s->n_arguments == EMU_MAX_ARGUMENTS)
 			return emu_parse_fail(p, s->line, "over %d arguments",
@@ -366,32 +378,6 @@ static bool parse_label(struct emu_parser *p, const struct emu_token *word,
 				      (int)name.length, name.text);
 	return emu_names_add(&p->names, &name) ||
 	       emu_fail(p->err, "no memory for names");
-}
-
-/*
- * Resolves branches to labels of this scope; the others stay for the scopes
- * around it.
- */
-static void resolve_labels(struct emu_parser *p, size_t fixups, size_t scope)
-{
-	struct emu_builder *b = &p->build;
-	size_t left = fixups;
-
-	for (size_t i = fixups; i < b->n_fixups; i++) {
-		const struct emu_fixup *f = &b->fixups[i];
-		struct emu_name wanted = {.text = f->text,
-					  .length = f->length,
-					  .kind = EMU_NAME_LABEL};
-
-		if (emu_names_has_since(&p->names, scope, &wanted))
-			b->code[f->instr].target =
-			    (uint32_t)emu_names_find(&p->names, f->text,
-						     f->length, EMU_NAME_LABEL)
-				->value;
-		else
-			b->fixups[left++] = *f;
-	}
-	b->n_fixups = left;
 }
 
 static bool parse_scope(struct emu_parser *p);
@@ -425,6 +411,9 @@ static bool parse_one(struct emu_parser *p, size_t scope)
 		return emu_parse_variable(p, EMU_SHARED, false);
 	if (emu_token_is_word(&word, ".local"))
 		return emu_parse_variable(p, EMU_LOCAL, false);
+	/* Of a call, in the thread's own memory. */
+	if (emu_token_is_word(&word, ".param"))
+		return emu_parse_variable(p, EMU_LOCAL, false);
 	if (emu_token_is_word(&word, ".pragma")) {
 		emu_lexer_next(&p->lexer);
 		return emu_expect_mark(p, ';');
@@ -450,7 +439,7 @@ static bool parse_scope(struct emu_parser *p)
 		if (!parse_one(p, scope))
 			return false;
 	}
-	resolve_labels(p, fixups, scope);
+	emu_resolve_labels(p, fixups, scope);
 	emu_names_cut(&p->names, scope);
 	p->depth--;
 	return true;
@@ -474,11 +463,13 @@ bool emu_parse_body(struct emu_parser *p, struct emu_kernel *kernel)
 	struct emu_builder *b = &p->build;
 
 	b->kernel = kernel;
+	p->read_scope = parse_scope;
 	b->count = b->n_fixups = b->registers = b->constants_used = 0;
 	b->source_line = b->source_file = 0;
 	b->has_dynamic_symbol = false;
 	memset(b->constant_map, 0, sizeof(b->constant_map));
-	if (!emu_expect_mark(p, '{') || !parse_scope(p) || !add_exit(p))
+	if (!emu_place_module_shared(p) || !emu_expect_mark(p, '{') ||
+	    !parse_scope(p) || !add_exit(p))
 		return false;
 	if (b->n_fixups)
 		return emu_parse_fail(

@@ -9,26 +9,10 @@
 #include <string.h>
 
 #include "ptx/parse_body.h"
+#include "ptx/parse_call.h"
 #include "ptx/parse_variable.h"
 
 #define NEWEST_VERSION 90 /* .version 9.0 */
-
-/* From '{' to behind its '}'; false where the text ends before. */
-static bool skip_braces(struct emu_parser *p)
-{
-	uint32_t depth = 0;
-
-	while (p->lexer.token.kind != EMU_END) {
-		const bool opens = emu_token_is(&p->lexer.token, '{');
-		const bool closes = emu_token_is(&p->lexer.token, '}');
-
-		emu_lexer_next(&p->lexer);
-		depth += opens;
-		if (closes && --depth == 0)
-			return true;
-	}
-	return false;
-}
 
 /* Debug data: a name and whatever is inside the braces. */
 static bool skip_section(struct emu_parser *p)
@@ -36,7 +20,8 @@ static bool skip_section(struct emu_parser *p)
 	while (p->lexer.token.kind != EMU_END &&
 	       !emu_token_is(&p->lexer.token, '{'))
 		emu_lexer_next(&p->lexer);
-	return skip_braces(p) || emu_unexpected(p, "the end of the .section");
+	return emu_skip_braces(p) ||
+	       emu_unexpected(p, "the end of the .section");
 }
 
 /* ---- entries ------------------------------------------------------------- */
@@ -171,6 +156,7 @@ static bool refuse_kernel(struct emu_parser *p, struct emu_kernel *k,
 {
 	p->lexer = *begin;
 	p->depth = 0;
+	p->n_calls = 0;
 	p->build.kernel = NULL;
 	while (!emu_token_is(&p->lexer.token, '{')) {
 		if (p->lexer.token.kind == EMU_END)
@@ -179,7 +165,7 @@ static bool refuse_kernel(struct emu_parser *p, struct emu_kernel *k,
 	}
 	k->refusal =
 	    emu_arena_text(p->module->arena, why->text, strlen(why->text));
-	return k->refusal && skip_braces(p);
+	return k->refusal && emu_skip_braces(p);
 }
 
 static bool parse_entry(struct emu_parser *p)
@@ -275,6 +261,8 @@ static bool parse_top(struct emu_parser *p)
 		(void)emu_take_word(p, ".weak");
 	if (emu_take_word(p, ".entry"))
 		return parse_entry(p);
+	if (emu_take_word(p, ".func"))
+		return emu_skip_function(p);
 	if (emu_take_word(p, ".shared"))
 		return emu_parse_variable(p, EMU_SHARED, is_extern);
 	if (emu_take_word(p, ".global"))
@@ -322,6 +310,8 @@ struct emu_module *emu_parse_module(const char *text, emu_decode *decode,
 		if (!emu_token_is_word(&p->lexer.token, ".version"))
 			ok = emu_unexpected(p,
 					    ".version, with which PTX begins");
+		if (ok && strstr(text, ".func"))
+			ok = emu_find_functions(p);
 		while (ok && p->lexer.token.kind != EMU_END)
 			ok = parse_top(p);
 	} else {
@@ -330,6 +320,7 @@ struct emu_module *emu_parse_module(const char *text, emu_decode *decode,
 	if (p) {
 		free_builder(&p->build);
 		emu_names_free(&p->names);
+		free(p->functions);
 	}
 	free(p);
 	if (ok && can_run(m, err))

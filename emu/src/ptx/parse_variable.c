@@ -145,6 +145,16 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 	const uint64_t align = d->align ? d->align : 1;
 	const uint64_t at = (*used + align - 1) / align * align;
 
+	if (space == EMU_SHARED && p->n_calls)
+		return emu_parse_fail(p, p->lexer.line,
+				      "%.*s: static .shared of a function is "
+				      "not known here",
+				      (int)d->length, d->text);
+	if (space == EMU_SHARED && p->build.has_dynamic_symbol)
+		return emu_parse_fail(p, p->lexer.line,
+				      "%.*s: a static .shared behind the use "
+				      "of a dynamic one",
+				      (int)d->length, d->text);
 	if (at + d->bytes > (UINT64_C(1) << 20))
 		return emu_parse_fail(p, p->lexer.line,
 				      "%.*s: over 2^20 bytes in one kernel",
@@ -154,6 +164,52 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 	if (space == EMU_SHARED) {
 		name->special = EMU_SHARED_BASE;
 		name->value += EMU_SHARED_RESERVED;
+	}
+	return true;
+}
+
+/* True if the body, which begins at the current token, has the word; of one
+ * that calls functions that is taken for granted. */
+static bool body_has(const struct emu_parser *p, const char *text,
+		     size_t length)
+{
+	struct emu_lexer l = p->lexer;
+	uint32_t depth = 0;
+
+	for (; l.token.kind != EMU_END; emu_lexer_next(&l)) {
+		const struct emu_token *t = &l.token;
+
+		depth += emu_token_is(t, '{');
+		if (emu_token_is(t, '}') && --depth == 0)
+			return false;
+		if (t->kind == EMU_WORD &&
+		    ((t->length == length &&
+		      memcmp(t->text, text, length) == 0) ||
+		     emu_token_is_word(t, "call") ||
+		     emu_token_is_word(t, "call.uni")))
+			return true;
+	}
+	return false;
+}
+
+bool emu_place_module_shared(struct emu_parser *p)
+{
+	const size_t count = p->names.count;
+
+	for (size_t i = 0; i < count; i++) {
+		struct emu_name name = p->names.names[i];
+		const struct emu_declaration d = {.text = name.text,
+						  .length = name.length,
+						  .bytes = name.module_bytes,
+						  .align = name.module_align};
+
+		if (!name.module_bytes || !body_has(p, d.text, d.length))
+			continue;
+		name.module_bytes = 0;
+		if (!place_in_kernel(p, EMU_SHARED, &d, &name))
+			return false;
+		if (!emu_names_add(&p->names, &name))
+			return emu_fail(p->err, "no memory for names");
 	}
 	return true;
 }
@@ -190,11 +246,11 @@ bool emu_parse_variable(struct emu_parser *p, enum emu_state_space space,
 				      "not known here",
 				      (int)d.length, d.text);
 	} else if (space == EMU_SHARED && !p->build.kernel) {
-		/* nvcc moves those that one kernel uses into it. */
-		return emu_parse_fail(p, p->lexer.line,
-				      "%.*s: static .shared outside of a "
-				      "kernel is not known here",
-				      (int)d.length, d.text);
+		/* Each kernel that uses it gets its own
+		 * (emu_place_module_shared). */
+		name.special = EMU_SHARED_BASE;
+		name.module_bytes = d.bytes;
+		name.module_align = (uint32_t)d.align;
 	} else if (space == EMU_SHARED || space == EMU_LOCAL) {
 		if (!place_in_kernel(p, space, &d, &name))
 			return false;

@@ -29,7 +29,7 @@ static uint32_t bits_or_nan(float x)
 	return x != x ? 0x7FFFFFFF : bits_of_float(x);
 }
 
-/* Of every kind; a third is near the smallest normal number. */
+/* Any kind; a third is near the smallest normal number. */
 static float any_float(void)
 {
 	static const uint32_t edges[] = {0,	     0x80000000, 1,

@@ -79,7 +79,7 @@ static void test_instructions(void **state)
 		   ".satfinite is for");
 	check_body("tcgen06.alloc.cta_group::1 [%r1], 32;\n",
 		   "opcode is not known here");
-	check_body("call foo, bar;\n", "opcode is not known here");
+	check_body("call foo, bar;\n", "'bar' instead of '('");
 	check_body("add.u32 %r1, %r2, %r3", "instead of ',' or ';'");
 	check_body(".reg .b32 %z<99999999>;\n", "registers in a kernel");
 	check_body(".reg .foo %z;\n", "no type of registers");
@@ -101,7 +101,8 @@ static void test_modules(void **state)
 	check_text("\177ELF", "PTX line 1", "instead of .version");
 	check_text(".version 99.0\n", "PTX line 1", "7.0 to 9.0 are known");
 	check_text(".version 9.0\n.address_size 32\n", "PTX line 2", "is 64");
-	check_text(".version 9.0\n.func f() {}\n", "PTX line 2", "'.func'");
+	check_text(".version 9.0\n.func f() {\n", "PTX line 3",
+		   "before the end of the function");
 	snprintf(text, sizeof(text), "%s.entry k(.param .b8 x[40000]) { ret; }",
 		 head);
 	check_text(text, "PTX line 4", "32764 bytes");

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parse_call.h - functions of a module (.func) and their calls.  A call has no
+ * instruction: the function's body is read again at its place, with its
+ * parameters in the thread's local memory.
+ */
+#ifndef EMU_PARSE_CALL_H
+#define EMU_PARSE_CALL_H
+
+#include "ptx/parse.h"
+
+/* Notes where the text defines functions, before anything calls them. */
+bool emu_find_functions(struct emu_parser *parser);
+/* Skips a function at the module's level; .func is taken. */
+bool emu_skip_function(struct emu_parser *parser);
+/*
+ * call [(result),] name [, (arguments)]; the word itself is taken.  guard: of
+ * the call, or NULL.
+ */
+bool emu_parse_call(struct emu_parser *parser,
+		    const struct emu_argument *guard);
+/* True inside a function: "ret" goes on behind the call. */
+static inline bool emu_in_function(const struct emu_parser *parser)
+{
+	return parser->n_calls > 0;
+}
+/* Where "ret" of a function goes: no name of the text has a blank. */
+#define EMU_RETURN_LABEL "end of function"
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_calls.c - functions of a module and their calls, .shared variables of
+ * the module, and the functions of CUDA's run-time library.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/run.h"
+
+#define LANES 32
+
+/* A module: functions, then a kernel k around the body. */
+static const char *module_of(const char *functions, const char *body)
+{
+	static char text[16384];
+
+	snprintf(text, sizeof(text),
+		 ".version 9.0\n.target sm_90a\n.address_size 64\n%s"
+		 ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
+		 ".reg .b32 %%r<9>;\n.reg .b64 %%d<9>;\n.reg .pred %%p<4>;\n"
+		 "ld.param.u64 %%d1, [out]; mov.u32 %%r1, %%laneid;\n"
+		 "mad.wide.u32 %%d1, %%r1, 4, %%d1;\n%sret;\n}\n",
+		 functions, body);
+	return text;
+}
+
+static void must_give(const char *functions, const char *body,
+		      uint32_t (*want)(uint32_t lane))
+{
+	uint32_t out[LANES];
+	struct emu_error err = {{0}};
+	struct emu_job job = {.ptx = module_of(functions, body),
+			      .out = out,
+			      .out_bytes = sizeof(out)};
+
+	if (!emu_run_job(&job, &err))
+		fail_msg("%s", err.text);
+	for (uint32_t l = 0; l < LANES; l++)
+		assert_int_equal(out[l], want(l));
+}
+
+static void must_fail(const char *functions, const char *body, const char *why)
+{
+	struct emu_error err = {{0}};
+	struct emu_job job = {.ptx = module_of(functions, body)};
+
+	assert_false(emu_run_job(&job, &err));
+	if (!strstr(err.text, why))
+		fail_msg("'%s' is not in: %s", why, err.text);
+}
+
+#define CALL(lane, name)                                                       \
+	"{ .param .b32 param0; st.param.b32 [param0], " lane ";\n"             \
+	".param .b32 retval0;\ncall.uni (retval0), " name ", (param0);\n"      \
+	"ld.param.b32 %r2, [retval0]; }\n"
+
+/* 3x + 1 by a function that one defined later calls, and lanes that return at
+ * different places. */
+static const char functions[] =
+    ".func (.param .b32 func_retval0) outer(.param .b32 outer_param_0);\n"
+    ".func (.param .b32 func_retval0) triple(.param .b32 triple_param_0)\n"
+    "{ .reg .b32 %r<3>;\nld.param.u32 %r1, [triple_param_0];\n"
+    "mul.lo.s32 %r2, %r1, 3; st.param.b32 [func_retval0], %r2; ret; }\n"
+    ".func (.param .b32 func_retval0) outer(.param .b32 outer_param_0)\n"
+    "{ .reg .b32 %r<4>; .reg .pred %p<2>;\n"
+    "ld.param.u32 %r1, [outer_param_0]; setp.lt.u32 %p1, %r1, 7;\n"
+    "@%p1 bra SMALL;\n" CALL(
+	"%r1",
+	"triple") "add.u32 %r3, %r2, 1; st.param.b32 [func_retval0], %r3; ret;\n"
+		  "SMALL: st.param.b32 [func_retval0], 100; ret; }\n";
+
+static uint32_t want_outer(uint32_t lane)
+{
+	return lane < 7 ? 100 : 3 * lane + 1;
+}
+
+static uint32_t want_twice(uint32_t lane)
+{
+	return want_outer(want_outer(lane));
+}
+
+static uint32_t want_guarded(uint32_t lane)
+{
+	return lane % 2 ? want_outer(lane) : 5;
+}
+
+static void test_calls(void **state)
+{
+	(void)state;
+	must_give(functions, CALL("%r1", "outer") "st.global.u32 [%d1], %r2;\n",
+		  want_outer);
+	must_give(functions,
+		  CALL("%r1", "outer")
+		      CALL("%r2", "outer") "st.global.u32 [%d1], %r2;\n",
+		  want_twice);
+	must_give(functions,
+		  "mov.u32 %r2, 5; and.b32 %r3, %r1, 1;\n"
+		  "setp.eq.u32 %p1, %r3, 1;\n"
+		  "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1;\n"
+		  "@%p1 call (b), outer, (a);\n"
+		  "@%p1 ld.param.b32 %r2, [b]; }\nst.global.u32 [%d1], %r2;\n",
+		  want_guarded);
+}
+
+static uint32_t want_sum(uint32_t lane)
+{
+	return 10 * lane + 10;
+}
+
+/* A structure by value, read through its parts; called in a loop. */
+static void test_structures(void **state)
+{
+	(void)state;
+	must_give(
+	    ".func add(.param .align 8 .b8 s[16], .param .b64 to)\n"
+	    "{ .reg .b32 %r<3>; .reg .b64 %d<4>;\n"
+	    "ld.param.v2.b64 {%d1, %d2}, [s]; ld.param.b64 %d3, [to];\n"
+	    "cvt.u32.u64 %r1, %d1; ld.global.u32 %r2, [%d3];\n"
+	    "add.u32 %r1, %r1, %r2; cvt.u32.u64 %r2, %d2;\n"
+	    "add.u32 %r1, %r1, %r2; st.global.u32 [%d3], %r1; }\n",
+	    "st.global.u32 [%d1], 0; mov.u32 %r4, 0; cvt.u64.u32 %d2, %r1;\n"
+	    "LOOP: { .param .align 8 .b8 p[16]; .param .b64 q;\n"
+	    "st.param.b64 [p], %d2; st.param.b64 [p+8], 1;\n"
+	    "st.param.b64 [q], %d1; call.uni add, (p, q); }\n"
+	    "add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 10;\n"
+	    "@%p1 bra LOOP;\n",
+	    want_sum);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	must_fail("", CALL("%r1", "nowhere"), "defines no such function");
+	must_fail(".func f() { call f; ret; }\n", "call f;\n", "recursion");
+	must_fail(".func f() { ret; }\n", CALL("%r1", "f"),
+		  "with 2 parameters of a function with 0");
+	must_fail(".func f(.param .b32 x) { ret; }\n", "call f;\n",
+		  "with 0 parameters of a function with 1");
+	must_fail("", "call %d1;\n", "calls through a register");
+	must_fail(".func f() { .shared .b32 x; ret; }\n", "call f;\n",
+		  "static .shared of a function");
+}
+
+static uint32_t want_neighbour(uint32_t lane)
+{
+	return (lane + 1) % LANES;
+}
+
+/* Kernels that use it have it, each its own; behind it the dynamic ones. */
+static void test_module_shared(void **state)
+{
+	(void)state;
+	must_give(".shared .align 4 .b8 words[128];\n"
+		  ".shared .align 4 .b8 unused[40000];\n",
+		  "mov.u32 %r2, words; mad.lo.u32 %r3, %r1, 4, %r2;\n"
+		  "st.shared.u32 [%r3], %r1; bar.warp.sync -1;\n"
+		  "add.u32 %r4, %r1, 1; and.b32 %r4, %r4, 31;\n"
+		  "mad.lo.u32 %r3, %r4, 4, %r2; ld.shared.u32 %r5, [%r3];\n"
+		  "st.global.u32 [%d1], %r5;\n",
+		  want_neighbour);
+}
+
+static const char strings[] =
+    ".global .align 1 .b8 format[13] = {120, 61, 37, 100, 32, 37, 115, 32, "
+    "37, 46, 49, 102, 0};\n"
+    ".global .align 1 .b8 word[4] = {97, 62, 98, 0};\n"
+    ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+    ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, "
+    ".param .b64 d, .param .b64 e);\n";
+
+static void test_library(void **state)
+{
+	(void)state;
+	must_fail(
+	    strings,
+	    "{ .param .b64 a; .param .b64 b; .param .b64 d; .param .b64 e; .param .b32 c;\n"
+	    "mov.u64 %d2, word; st.param.b64 [a], %d2;\n"
+	    "st.param.b64 [b], %d2; st.param.b32 [c], 42;\n"
+	    "st.param.b64 [d], %d2; st.param.b64 [e], 1;\n"
+	    "call.uni __assertfail, (a, b, c, d, e); }\n",
+	    "a>b:42: a>b: assertion `a>b' failed");
+	must_fail(
+	    strings,
+	    "{ .local .align 8 .b8 list[24]; .param .b64 a; .param .b64 b;\n"
+	    ".param .b32 r; st.local.u32 [list], 0xFFFFFFF9;\n"
+	    "mov.u64 %d2, word; st.local.u64 [list+8], %d2;\n"
+	    "st.local.f64 [list+16], 0d3FF8000000000000;\n"
+	    "mov.u64 %d3, list; cvta.local.u64 %d3, %d3;\n"
+	    "mov.u64 %d4, format; st.param.b64 [a], %d4;\n"
+	    "st.param.b64 [b], %d3; call.uni (r), vprintf, (a, b);\n"
+	    "ld.param.b32 %r3, [r]; trap; }\n",
+	    "by trap, as assert() does, after it printed: x=-7 a>b 1.5");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_structures),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_module_shared),
+	    cmocka_unit_test(test_library),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
