@@ -131,7 +131,8 @@ static void test_one_entry(void **state)
 			   ".entry worse(.param .texref t) { ret; }\n";
 	struct emu_error err = {{0}};
 	struct emu_module *m = emu_module_read(text, NULL, NULL, &err);
-	struct emu_grid grid = {0};
+	struct emu_machine machine = {0};
+	struct emu_grid grid = {.machine = &machine};
 
 	(void)state;
 	assert_non_null(m);
