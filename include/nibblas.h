@@ -708,8 +708,8 @@ struct nib_moe_layer_plan;
 
 /*
  * Plans a layer.  Data pointers, ids, weights, alphas, in1 and in2 are not read
- * and may be NULL; packed weights must outlive the plan.  "cuda" has no such
- * plans yet: NIB_UNSUPPORTED.
+ * and may be NULL; packed weights must outlive the plan.  "cuda" takes the A
+ * that its products take: NIB_UNSUPPORTED names moe.activations.
  */
 NIB_API enum nib_status nib_moe_layer_plan_create(
     struct nib_device *device, const struct nib_moe_layer *layer,
@@ -723,7 +723,9 @@ nib_moe_layer_plan_workspace_bytes(const struct nib_moe_layer_plan *plan);
 /*
  * Runs a layer of the sizes, types and packed weights that the plan was made
  * for; options and workspaces as those of nib_run().  A run waits for nothing on
- * the device.  On failure y is unchanged.
+ * the device, and a stream that is captured takes it.  "cuda" does not look at
+ * the values of in1 and in2.  On failure y is unchanged, except that on "cuda"
+ * the driver may refuse a launch after others were enqueued.
  */
 NIB_API enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
 					  const struct nib_moe_layer *layer,

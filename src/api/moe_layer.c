@@ -4,11 +4,12 @@
  * three mixtures of experts, quantising, and the steps of struct nib_moe_steps,
  * in one workspace:
  *
- *   route -> [quantise x] -> gather -> gate, up -> h -> [quantise h] -> down
- *         -> combine
+ *   begin (routes, gathers x, quantises it) -> gate, up -> activate (h, which
+ *         it quantises) -> down -> combine
  *
- * SwiGLU is the epilogue of the dual product, which writes h itself; the other
- * activations have a product for gate, one for up, and a step of their own.
+ * SwiGLU is the epilogue of the dual product, which writes h itself, so that h
+ * is at most quantised after it; the other activations have a product for gate
+ * and one for up.
  * The checks are in moe_layer_check.c.
  */
 #include "moe_layer.h"
@@ -28,7 +29,7 @@
 /* Offsets of the parts of a workspace, in bytes. */
 struct parts {
 	size_t row_offsets, slot_rows, row_tokens;
-	size_t x_codes, x_scales; /* x quantised, by token */
+	size_t x_codes, x_scales; /* x quantised, by token: of a host backend */
 	size_t a_codes, a_scales; /* A by row: quantised, */
 	size_t a;		  /* or as it is */
 	size_t gate, up;
@@ -39,7 +40,6 @@ struct parts {
 
 struct nib_moe_layer_plan {
 	struct nib_device *device;
-	const struct nib_moe_steps *steps;
 	/* What the plan was made for, strides resolved. */
 	struct nib_moe_layer layer;
 	struct nib_moe_sizes sizes;
@@ -103,7 +103,8 @@ static bool lay_out(struct nib_moe_layer_plan *p)
 		       s.width * (int64_t)nib_dtype_bytes(h_dtype(l))) &&
 	       reserve(total, &at->rows, s.slots,
 		       l->y.cols * (int64_t)nib_dtype_bytes(l->y.dtype));
-	if (fits && s.is_nvfp4 && !l->is_quantized)
+	if (fits && s.is_nvfp4 && !l->is_quantized &&
+	    p->device->backend->is_host)
 		fits = reserve_nvfp4(total, &at->x_codes, &at->x_scales,
 				     s.tokens, s.k);
 	if (fits && s.is_nvfp4)
@@ -220,6 +221,20 @@ static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 			"no memory for a layer of experts (%zu bytes)", bytes);
 }
 
+/* Runs behind one that ended the overlap with the route may overlap again. */
+static void mark_new_offsets(struct nib_moe_layer_plan *p)
+{
+	struct nib_plan *const plans[] = {p->first, p->up, p->down};
+	bool are_new = true;
+
+	for (int i = 0; i < 3; i++) {
+		if (!plans[i])
+			continue;
+		plans[i]->offsets_are_new = are_new;
+		are_new = are_new && !plans[i]->ends_overlap;
+	}
+}
+
 static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 				     struct nib_error *err)
 {
@@ -244,6 +259,7 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 				     &p->down, err);
 	if (status)
 		return status;
+	mark_new_offsets(p);
 	most = bytes_of(p->first);
 	if (most < bytes_of(p->up))
 		most = bytes_of(p->up);
@@ -298,7 +314,6 @@ enum nib_status nib_moe_layer_plan_create(
 {
 	struct nib_plan_options ours;
 	struct nib_moe_layer_plan *p;
-	const struct nib_moe_steps *steps;
 	enum nib_status status;
 
 	if (!plan)
@@ -309,15 +324,12 @@ enum nib_status nib_moe_layer_plan_create(
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
-	if (!status)
-		status = device->backend->moe_steps(device, &steps, err);
 	if (status)
 		return status;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return no_memory(sizeof(*p), err);
 	p->device = device;
-	p->steps = steps;
 	p->callers_workspace = ours.caller_workspace != 0;
 	status = fill_plan(p, layer, err);
 	if (status)
@@ -354,9 +366,10 @@ struct run {
 	const struct nib_moe_layer *layer;
 	char *base;
 	void *stream;
+	bool is_callers; /* base */
 	int32_t *row_offsets, *slot_rows, *row_tokens;
-	/* Rows that quantising looks at: those that are there, where the host
-	 * can read how many, else all that there can be. */
+	/* Rows of h: those that are there, where the host can read how many,
+	 * else all that there can be. */
 	int64_t rows;
 };
 
@@ -374,129 +387,97 @@ static enum nib_status multiply(const struct run *r, struct nib_plan *plan,
 	return nib_run_moe(plan, moe, &options, err);
 }
 
-/* Quantises x, of any number of rows, by a global scale of the device. */
-static enum nib_status quantize(const struct run *r, struct nib_dense x,
-				struct nib_nvfp4 q, const float *global,
-				struct nib_error *err)
+static const struct nib_moe_steps *steps_of(const struct run *r)
 {
-	struct nib_device *device = r->plan->device;
-	struct nib_quantize_options options = {
-	    .struct_bytes = sizeof(options),
-	    .global_pointer = global,
-	    .saturate = 1,
-	    .stream = r->stream,
-	};
-	enum nib_status status;
-
-	if (device->backend->is_host) {
-		options.global_pointer = NULL;
-		options.global = *global;
-	}
-	status = nib_valid_dense(&x, &x, nib_label("x"), err);
-	if (!status)
-		status = nib_valid_nvfp4(&q, &q, nib_label("q"), err);
-	return status ? status
-		      : device->backend->quantize(device, &x, &q, &options,
-						  NULL, err);
+	return r->plan->device->backend->moe_steps;
 }
 
-/* Rows of from, bytes stride_bytes apart, by expert at `to`. */
-static enum nib_status gather(const struct run *r, const void *from,
-			      int64_t stride_bytes, size_t to,
-			      int64_t row_bytes, struct nib_error *err)
+static enum nib_status begin(const struct run *r, struct nib_error *err)
 {
-	const struct nib_moe_gather g = {
-	    .row_tokens = r->row_tokens,
-	    .rows = r->row_offsets + r->plan->sizes.experts,
-	    .from = from,
-	    .from_stride_bytes = stride_bytes,
-	    .to = r->base + to,
-	    .row_bytes = row_bytes,
-	};
-
-	return r->plan->steps->gather(r->plan->device, &g, r->stream, err);
-}
-
-/* A by expert. */
-static enum nib_status gather_input(const struct run *r, struct nib_error *err)
-{
-	const struct parts *at = &r->plan->at;
-	const struct nib_moe_sizes s = r->plan->sizes;
+	const struct nib_moe_layer_plan *p = r->plan;
+	const struct parts *at = &p->at;
+	const struct nib_moe_sizes s = p->sizes;
 	const struct nib_moe_layer *l = r->layer;
-	const int64_t size = (int64_t)nib_dtype_bytes(l->x.dtype);
-	struct nib_nvfp4 a = l->a;
-	enum nib_status status = NIB_OK;
+	const struct nib_moe_route route = {
+	    .ids = l->ids,
+	    .ids_bytes = l->ids_bytes,
+	    .slots = s.slots,
+	    .top_k = l->top_k,
+	    .first_expert = l->expert_offset,
+	    .experts = s.experts,
+	    .row_offsets = r->row_offsets,
+	    .slot_rows = r->slot_rows,
+	    .row_tokens = r->row_tokens,
+	    .workspace = r->is_callers ? r->base : NULL,
+	    .workspace_bytes = r->is_callers ? p->workspace_bytes : 0,
+	};
+	struct nib_moe_gather gather = {.layer = l};
 
-	if (!s.is_nvfp4)
-		return gather(r, l->x.data, l->x.row_stride_elems * size, at->a,
-			      s.k * size, err);
-	if (!l->is_quantized) {
-		a = nvfp4_at(r->base, at->x_codes, at->x_scales, s.tokens, s.k);
-		status = quantize(r, l->x, a, l->in1, err);
-	}
-	if (!status)
-		status = gather(r, a.codes, nib_nvfp4_row_stride_bytes(&a),
-				at->a_codes, s.k / 2, err);
-	return status
-		   ? status
-		   : gather(r, a.scales, nib_nvfp4_scale_row_stride_bytes(&a),
-			    at->a_scales, s.k / NIB_BLOCK, err);
+	if (s.is_nvfp4)
+		gather.a =
+		    nvfp4_at(r->base, at->a_codes, at->a_scales, s.slots, s.k);
+	else
+		gather.dense =
+		    dense_at(r->base, at->a, l->x.dtype, s.slots, s.k);
+	if (p->device->backend->is_host)
+		gather.tokens =
+		    nvfp4_at(r->base, at->x_codes, at->x_scales, s.tokens, s.k);
+	return steps_of(r)->begin(p->device, &route, &gather, r->stream, err);
 }
 
-/* From A to h. */
+/* The products of gate and up. */
 static enum nib_status expand(const struct run *r, struct nib_error *err)
 {
 	const struct nib_moe_layer_plan *p = r->plan;
-	const struct nib_moe_activate step = {
-	    .layer = r->layer,
-	    .rows = r->row_offsets + p->sizes.experts,
-	    .gate = (const float *)(r->base + p->at.gate),
-	    .up = p->sizes.has_up ? (const float *)(r->base + p->at.up) : NULL,
-	    .h = h_at(p, r->base, p->sizes.slots),
-	};
 	struct nib_moe_problem moe = first_product(p, r->layer, r->base, false);
 	enum nib_status status = multiply(r, p->first, &moe, err);
 
-	if (!status && p->up) {
-		moe = first_product(p, r->layer, r->base, true);
-		status = multiply(r, p->up, &moe, err);
-	}
-	if (status || is_dual(r->layer))
+	if (status || !p->up)
 		return status;
-	return p->steps->activate(p->device, &step, r->stream, err);
+	moe = first_product(p, r->layer, r->base, true);
+	return multiply(r, p->up, &moe, err);
 }
 
-/* From h to the rows of slots. */
-static enum nib_status contract(const struct run *r, struct nib_error *err)
+/* What the dual product leaves to do of h, or all of it. */
+static enum nib_status activate(const struct run *r, struct nib_error *err)
 {
 	const struct nib_moe_layer_plan *p = r->plan;
-	const struct nib_moe_problem moe = down_product(p, r->layer, r->base);
-	enum nib_status status = NIB_OK;
+	const struct parts *at = &p->at;
+	struct nib_moe_activate step = {
+	    .layer = r->layer,
+	    .rows = r->row_offsets + p->sizes.experts,
+	    .h = h_at(p, r->base, r->rows),
+	};
 
+	if (!is_dual(r->layer)) {
+		step.gate = (const float *)(r->base + at->gate);
+		if (p->sizes.has_up)
+			step.up = (const float *)(r->base + at->up);
+	}
 	if (p->sizes.is_nvfp4)
-		status =
-		    quantize(r, h_at(p, r->base, r->rows),
-			     nvfp4_at(r->base, p->at.h_codes, p->at.h_scales,
-				      r->rows, p->sizes.width),
-			     r->layer->in2, err);
-	return status ? status : multiply(r, p->down, &moe, err);
+		step.q = nvfp4_at(r->base, at->h_codes, at->h_scales, r->rows,
+				  p->sizes.width);
+	else if (is_dual(r->layer))
+		return NIB_OK;
+	return steps_of(r)->activate(p->device, &step, r->stream, err);
+}
+
+/* From A to the rows of slots. */
+static enum nib_status multiply_all(const struct run *r, struct nib_error *err)
+{
+	const struct nib_moe_layer_plan *p = r->plan;
+	const struct nib_moe_problem down = down_product(p, r->layer, r->base);
+	enum nib_status status = expand(r, err);
+
+	if (!status)
+		status = activate(r, err);
+	return status ? status : multiply(r, p->down, &down, err);
 }
 
 static enum nib_status run_steps(struct run *r, struct nib_error *err)
 {
 	const struct nib_moe_layer_plan *p = r->plan;
 	const struct nib_moe_layer *l = r->layer;
-	const struct nib_moe_route route = {
-	    .ids = l->ids,
-	    .ids_bytes = l->ids_bytes,
-	    .slots = p->sizes.slots,
-	    .top_k = l->top_k,
-	    .first_expert = l->expert_offset,
-	    .experts = p->sizes.experts,
-	    .row_offsets = r->row_offsets,
-	    .slot_rows = r->slot_rows,
-	    .row_tokens = r->row_tokens,
-	};
 	const struct nib_moe_combine combine = {
 	    .slot_rows = r->slot_rows,
 	    .weights = l->weights,
@@ -505,22 +486,17 @@ static enum nib_status run_steps(struct run *r, struct nib_error *err)
 			     l->y.cols),
 	    .y = l->y,
 	};
-	enum nib_status status =
-	    p->steps->route(p->device, &route, r->stream, err);
+	enum nib_status status = begin(r, err);
 
 	if (status)
 		return status;
 	r->rows = p->device->backend->is_host ? r->row_offsets[p->sizes.experts]
 					      : p->sizes.slots;
-	if (r->rows > 0) {
-		status = gather_input(r, err);
-		if (!status)
-			status = expand(r, err);
-		if (!status)
-			status = contract(r, err);
-	}
-	return status ? status
-		      : p->steps->combine(p->device, &combine, r->stream, err);
+	if (r->rows > 0)
+		status = multiply_all(r, err);
+	return status
+		   ? status
+		   : steps_of(r)->combine(p->device, &combine, r->stream, err);
 }
 
 static enum nib_status take_layer(const struct nib_moe_layer_plan *p,
@@ -542,13 +518,14 @@ static enum nib_status take_layer(const struct nib_moe_layer_plan *p,
 
 static enum nib_status run_in(struct nib_moe_layer_plan *p,
 			      const struct nib_moe_layer *layer,
-			      char *workspace, void *stream,
+			      char *workspace, bool is_callers, void *stream,
 			      struct nib_error *err)
 {
 	struct run r = {
 	    .plan = p,
 	    .layer = layer,
 	    .base = workspace,
+	    .is_callers = is_callers,
 	    .stream = stream,
 	    .row_offsets = (int32_t *)(workspace + p->at.row_offsets),
 	    .slot_rows = (int32_t *)(workspace + p->at.slot_rows),
@@ -580,12 +557,13 @@ enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
 		return status;
 	workspace = ours.workspace ? ours.workspace : plan->workspace;
 	if (workspace)
-		return run_in(plan, &resolved, workspace, ours.stream, err);
+		return run_in(plan, &resolved, workspace,
+			      ours.workspace != NULL, ours.stream, err);
 	status = nib_spare_take(plan->device, &plan->spares,
 				plan->workspace_bytes, &workspace, err);
 	if (status)
 		return status;
-	status = run_in(plan, &resolved, workspace, ours.stream, err);
+	status = run_in(plan, &resolved, workspace, false, ours.stream, err);
 	nib_spare_give(plan->device, &plan->spares, workspace);
 	return status;
 }

@@ -70,6 +70,11 @@ struct nib_plan {
 	int k_slices; /* 1 before the backend's plan() */
 	/* Nonzero: every run brings its workspace. */
 	bool caller_workspace;
+	/* MoE: the kernel before a run writes row_offsets, and may let kernels
+	 * of the run begin before it has ended. */
+	bool offsets_are_new;
+	/* By the backend: such a run begins when the kernel before has ended. */
+	bool ends_overlap;
 	struct nib_spares spares; /* of host backends */
 	/* Others: the only one, which the caller's streams put in order. */
 	void *workspace;
@@ -121,24 +126,34 @@ struct nib_moe_route {
 	int64_t slots, top_k, first_expert, experts;
 	int32_t *row_offsets; /* [experts + 1] */
 	int32_t *slot_rows;   /* [slots] */
-	int32_t *row_tokens;  /* [row_offsets[experts]] */
+	int32_t *row_tokens;  /* [slots], for the backend's own use */
+	/* The run's, if the caller brought it: not looked at yet. */
+	const void *workspace;
+	size_t workspace_bytes;
 };
 
-/* Copies row row_tokens[r] of from to row r of to, for all r < *rows. */
+/*
+ * A by expert: row slot_rows[s] of `a` or `dense` is what struct nib_moe_layer
+ * says of token s / top_k.  Rows of no slot are left as they are.
+ */
 struct nib_moe_gather {
-	const int32_t *row_tokens, *rows;
-	const void *from;
-	int64_t from_stride_bytes;
-	void *to; /* dense */
-	int64_t row_bytes;
+	const struct nib_moe_layer *layer;
+	struct nib_nvfp4 a;	/* with NIB_ACTIVATIONS_NVFP4, */
+	struct nib_dense dense; /* else of x's type */
+	/* Rows of x by token, where a host backend quantises them. */
+	struct nib_nvfp4 tokens;
 };
 
-/* h of g and u (NULL: none), both dense [*rows, cols of h]. */
+/*
+ * h of g and u (NULL: none), both dense [rows, cols of h], the first *rows of
+ * them; gate = NULL: h holds it.  With q.codes h is then quantised by *in2.
+ */
 struct nib_moe_activate {
 	const struct nib_moe_layer *layer;
 	const int32_t *rows;
 	const float *gate, *up;
-	struct nib_dense h;
+	struct nib_dense h; /* on a host backend it has *rows rows, as q */
+	struct nib_nvfp4 q;
 };
 
 /* Step 5 of struct nib_moe_layer; rows has y's type. */
@@ -150,12 +165,11 @@ struct nib_moe_combine {
 };
 
 struct nib_moe_steps {
-	enum nib_status (*route)(struct nib_device *device,
+	/* Routes, then gathers. */
+	enum nib_status (*begin)(struct nib_device *device,
 				 const struct nib_moe_route *route,
+				 const struct nib_moe_gather *gather,
 				 void *stream, struct nib_error *err);
-	enum nib_status (*gather)(struct nib_device *device,
-				  const struct nib_moe_gather *gather,
-				  void *stream, struct nib_error *err);
 	enum nib_status (*activate)(struct nib_device *device,
 				    const struct nib_moe_activate *activate,
 				    void *stream, struct nib_error *err);
@@ -256,9 +270,7 @@ struct nib_backend {
 					  const struct nib_nvfp4 *to,
 					  void *stream, struct nib_error *err);
 	/* The steps of layers of experts, which all are there. */
-	enum nib_status (*moe_steps)(struct nib_device *device,
-				     const struct nib_moe_steps **steps,
-				     struct nib_error *err);
+	const struct nib_moe_steps *moe_steps;
 };
 
 /* Every backend of this build, best first, NULL at the end (device.c). */
@@ -276,9 +288,6 @@ enum nib_status nib_no_costs_get(struct nib_device *device,
 				 struct nib_error *err);
 enum nib_status nib_no_costs_set(struct nib_device *device,
 				 const struct nib_costs *costs,
-				 struct nib_error *err);
-enum nib_status nib_no_moe_steps(struct nib_device *device,
-				 const struct nib_moe_steps **steps,
 				 struct nib_error *err);
 /* For plans whose A a backend has no kernels for; rule: those that it has. */
 enum nib_status nib_no_activations(const struct nib_plan *plan,

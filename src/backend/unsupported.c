@@ -40,17 +40,6 @@ enum nib_status nib_no_costs_set(struct nib_device *device,
 	return no_costs(device, err);
 }
 
-enum nib_status nib_no_moe_steps(struct nib_device *device,
-				 const struct nib_moe_steps **steps,
-				 struct nib_error *err)
-{
-	*steps = NULL;
-	return nib_fail_argument(err, NIB_UNSUPPORTED, "device",
-				 ": '%s' has no kernels for whole layers of "
-				 "experts; a CPU has",
-				 device->backend->name);
-}
-
 enum nib_status nib_no_activations(const struct nib_plan *plan,
 				   const char *rule, struct nib_error *err)
 {

@@ -28,7 +28,7 @@ ALIGNMENT = 64
 # The GPUs of each architecture, by the first word of its images' names.
 HARDWARE = {"sm90": "Hopper (H100, H200)", "sm100": "Blackwell (B200, B300)"}
 # Kernels that no product of the contest needs.
-OTHERS = re.compile("amax|quantize|convert|probe|expert_rows|_b?f16_")
+OTHERS = re.compile("amax|quantize|convert|probe|expert_rows|moe_|_b?f16_")
 STRUCTS = ("nib_error", "nib_nvfp4", "nib_dense", "nib_problem",
            "nib_plan_options", "nib_run_options")
 CONSTANTS = ("NIB_BAD_ARGUMENT", "NIB_TILED_128X4", "NIB_FP16")

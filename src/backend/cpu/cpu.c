@@ -143,5 +143,5 @@ const struct nib_backend nib_backend_cpu = {
     .dequantize = cpu_dequantize,
     .convert_scales = cpu_convert_scales,
     .expert_rows = cpu_expert_rows,
-    .moe_steps = cpu_moe_steps,
+    .moe_steps = &cpu_moe_steps,
 };

@@ -87,9 +87,7 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 				   struct nib_error *err);
 
 /* moe_steps.c */
-enum nib_status cpu_moe_steps(struct nib_device *device,
-			      const struct nib_moe_steps **steps,
-			      struct nib_error *err);
+extern const struct nib_moe_steps cpu_moe_steps;
 
 /* expert_rows.c */
 enum nib_status cpu_expert_rows(struct nib_device *device, const int32_t *ends,

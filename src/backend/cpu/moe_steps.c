@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "core/view.h"
 #include "cpu.h"
 #include "float_out.inc.h"
 #include "format/view.h"
@@ -71,15 +72,10 @@ static int64_t expert_of(const struct nib_moe_route *r, int64_t slot)
 }
 
 /* A counting sort: row_offsets[e + 1] counts, then is where e's next row is. */
-static enum nib_status route(struct nib_device *device,
-			     const struct nib_moe_route *r, void *stream,
-			     struct nib_error *err)
+static void route(const struct nib_moe_route *r)
 {
 	int32_t *next = r->row_offsets + 1, rows = 0;
 
-	(void)device;
-	(void)stream;
-	(void)err;
 	memset(r->row_offsets, 0, (size_t)(r->experts + 1) * sizeof(*next));
 	for (int64_t s = 0; s < r->slots; s++) {
 		const int64_t e = expert_of(r, s);
@@ -101,30 +97,87 @@ static enum nib_status route(struct nib_device *device,
 			r->row_tokens[r->slot_rows[s]] =
 			    (int32_t)(s / r->top_k);
 	}
-	return NIB_OK;
 }
 
 /* ---- rows of A ------------------------------------------------------------ */
 
-static void gather_some(const void *arg, int64_t begin, int64_t end)
+/* By a global scale of the host. */
+static enum nib_status quantize(struct nib_device *device, struct nib_dense x,
+				struct nib_nvfp4 q, const float *global,
+				struct nib_error *err)
 {
-	const struct nib_moe_gather *g = arg;
+	const struct nib_quantize_options options = {
+	    .struct_bytes = sizeof(options), .global = *global, .saturate = 1};
+	enum nib_status status;
+
+	status = nib_valid_dense(&x, &x, nib_label("x"), err);
+	if (!status)
+		status = nib_valid_nvfp4(&q, &q, nib_label("q"), err);
+	return status ? status
+		      : cpu_quantize(device, &x, &q, &options, NULL, err);
+}
+
+/* Rows that are copied: row row_tokens[r] of from to row r of to. */
+struct copy {
+	const int32_t *row_tokens;
+	const void *from;
+	int64_t from_stride_bytes;
+	void *to; /* dense */
+	int64_t row_bytes;
+};
+
+static void copy_some(const void *arg, int64_t begin, int64_t end)
+{
+	const struct copy *c = arg;
 
 	for (int64_t row = begin; row < end; row++)
-		memcpy(nib_offset_bytes(g->to, row * g->row_bytes),
-		       nib_offset_bytes(g->from, g->row_tokens[row] *
-						     g->from_stride_bytes),
-		       (size_t)g->row_bytes);
+		memcpy(nib_offset_bytes(c->to, row * c->row_bytes),
+		       nib_offset_bytes(c->from, c->row_tokens[row] *
+						     c->from_stride_bytes),
+		       (size_t)c->row_bytes);
 }
 
 static enum nib_status gather(struct nib_device *device,
-			      const struct nib_moe_gather *g, void *stream,
+			      const struct nib_moe_route *r,
+			      const struct nib_moe_gather *g,
 			      struct nib_error *err)
 {
-	(void)stream;
-	(void)err;
-	share_out(device, *g->rows, g->row_bytes, gather_some, g);
+	const struct nib_moe_layer *l = g->layer;
+	const int64_t size = (int64_t)nib_dtype_bytes(l->x.dtype);
+	const int64_t rows = r->row_offsets[r->experts];
+	const struct nib_nvfp4 *a = l->is_quantized ? &l->a : &g->tokens;
+	const struct copy x = {r->row_tokens, l->x.data,
+			       l->x.row_stride_elems * size, g->dense.data,
+			       g->dense.cols * size};
+	const struct copy codes = {r->row_tokens, a->codes,
+				   nib_nvfp4_row_stride_bytes(a), g->a.codes,
+				   g->a.k / 2};
+	const struct copy scales = {r->row_tokens, a->scales,
+				    nib_nvfp4_scale_row_stride_bytes(a),
+				    g->a.scales, g->a.k / NIB_BLOCK};
+	enum nib_status status = NIB_OK;
+
+	if (l->activations != NIB_ACTIVATIONS_NVFP4) {
+		share_out(device, rows, x.row_bytes, copy_some, &x);
+		return NIB_OK;
+	}
+	if (!l->is_quantized)
+		status = quantize(device, l->x, g->tokens, l->in1, err);
+	if (status)
+		return status;
+	share_out(device, rows, codes.row_bytes, copy_some, &codes);
+	share_out(device, rows, scales.row_bytes, copy_some, &scales);
 	return NIB_OK;
+}
+
+static enum nib_status begin(struct nib_device *device,
+			     const struct nib_moe_route *r,
+			     const struct nib_moe_gather *g, void *stream,
+			     struct nib_error *err)
+{
+	(void)stream;
+	route(r);
+	return r->row_offsets[r->experts] ? gather(device, r, g, err) : NIB_OK;
 }
 
 /* ---- h -------------------------------------------------------------------- */
@@ -185,10 +238,11 @@ static enum nib_status activate(struct nib_device *device,
 				struct nib_error *err)
 {
 	(void)stream;
-	(void)err;
 	/* An activation costs as much as some 16 floats that are copied. */
-	share_out(device, *a->rows, a->h.cols * 64, activate_some, a);
-	return NIB_OK;
+	if (a->gate)
+		share_out(device, *a->rows, a->h.cols * 64, activate_some, a);
+	return a->q.codes ? quantize(device, a->h, a->q, a->layer->in2, err)
+			  : NIB_OK;
 }
 
 /* ---- the sum of slots ------------------------------------------------------ */
@@ -273,15 +327,4 @@ static enum nib_status combine(struct nib_device *device,
 	return NIB_OK;
 }
 
-enum nib_status cpu_moe_steps(struct nib_device *device,
-			      const struct nib_moe_steps **steps,
-			      struct nib_error *err)
-{
-	static const struct nib_moe_steps ours = {route, gather, activate,
-						  combine};
-
-	(void)device;
-	(void)err;
-	*steps = &ours;
-	return NIB_OK;
-}
+const struct nib_moe_steps cpu_moe_steps = {begin, activate, combine};

@@ -113,5 +113,5 @@ const struct nib_backend nib_backend_cuda = {
     .dequantize = cuda_dequantize,
     .convert_scales = cuda_convert_scales,
     .expert_rows = cuda_expert_rows,
-    .moe_steps = nib_no_moe_steps,
+    .moe_steps = &cuda_moe_steps,
 };

@@ -198,4 +198,7 @@ enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
 				 int32_t *scale_rows, void *stream,
 				 struct nib_error *err);
 
+/* moe_cuda.c */
+extern const struct nib_moe_steps cuda_moe_steps;
+
 #endif

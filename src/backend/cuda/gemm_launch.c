@@ -168,10 +168,14 @@ static void make_params(const struct cuda_gemm *gemm,
  * A grid whose blocks are all resident may start while the kernel before it
  * ends, two blocks on an SM (cuda_activations_shared()): more blocks on the few
  * SMs that are free by then would be slower (docs/performance-hopper.md).
+ * overlaps: it may at all.  Experts of the multiply kernel read row_offsets
+ * before that kernel waits for this one, so that a kernel that writes them has
+ * to end before this one begins.
  */
 static enum nib_status launch_activations(const struct cuda_device *device,
 					  const struct gemm_chunk *chunk,
-					  void **arguments, CUstream stream,
+					  bool overlaps, void **arguments,
+					  CUstream stream,
 					  struct nib_error *err)
 {
 	const int64_t steps =
@@ -185,8 +189,8 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 	config.blockDimX = NIB_CONVERT_THREADS;
 	config.hStream = stream;
 	config.attrs = &attribute;
-	if ((int64_t)config.gridDimX * config.gridDimY <=
-	    2 * (int64_t)device->multiprocessors) {
+	if (overlaps && (int64_t)config.gridDimX * config.gridDimY <=
+			    2 * (int64_t)device->multiprocessors) {
 		config.sharedMemBytes =
 		    (unsigned)cuda_activations_shared(device);
 		cuda_may_overlap(&config);
@@ -227,11 +231,12 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	return cuda_launch(device, chunk->multiply, config, arguments, err);
 }
 
-/* The problems of a run, or of an MoE problem its stacks as one. */
+/* The problems of a run, or of an MoE problem its stacks as one.  overlaps: the
+ * kernel before may still run. */
 static enum nib_status
 launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
        const struct nib_problem *problems, const struct nib_moe_problem *moe,
-       void *workspace, CUstream stream, struct nib_error *err)
+       bool overlaps, void *workspace, CUstream stream, struct nib_error *err)
 {
 	/* The launch copies its parameters. */
 	struct nib_gemm_launch params;
@@ -242,8 +247,8 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
 		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
 		make_params(gemm, chunk, problems, moe, workspace, &params);
-		status =
-		    launch_activations(device, chunk, arguments, stream, err);
+		status = launch_activations(device, chunk, overlaps, arguments,
+					    stream, err);
 		if (!status)
 			status = launch_multiply(device, chunk, arguments,
 						 stream, err);
@@ -257,16 +262,18 @@ enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 void *workspace, CUstream stream,
 				 struct nib_error *err)
 {
-	return launch(device, gemm, problems, NULL, workspace, stream, err);
+	return launch(device, gemm, problems, NULL, true, workspace, stream,
+		      err);
 }
 
 enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     const struct cuda_gemm *gemm,
 				     const struct nib_moe_problem *moe,
-				     void *workspace, CUstream stream,
-				     struct nib_error *err)
+				     bool overlaps, void *workspace,
+				     CUstream stream, struct nib_error *err)
 {
 	const struct nib_problem stacks = cuda_moe_stacks(moe);
 
-	return launch(device, gemm, &stacks, moe, workspace, stream, err);
+	return launch(device, gemm, &stacks, moe, overlaps, workspace, stream,
+		      err);
 }

@@ -11,6 +11,7 @@
 #include "cuda.h"
 #include "format/quantize_ref.h"
 #include "format/view.h"
+#include "views.h"
 
 /* A grid beyond this many blocks an SM only waits. */
 #define BLOCKS_PER_SM 8
@@ -120,7 +121,7 @@ static enum nib_status launch(const struct call *call, const char *name,
 
 /* ---- views as the kernels see them --------------------------------------- */
 
-static struct nib_quantize_dense dense(const struct nib_dense *v)
+struct nib_quantize_dense cuda_view_dense(const struct nib_dense *v)
 {
 	const int64_t bytes = (int64_t)nib_dtype_bytes(v->dtype);
 	struct nib_quantize_dense d = {
@@ -139,7 +140,7 @@ static struct nib_quantize_dense dense(const struct nib_dense *v)
 	return d;
 }
 
-static struct nib_quantize_nvfp4 nvfp4(const struct nib_nvfp4 *v)
+struct nib_quantize_nvfp4 cuda_view_nvfp4(const struct nib_nvfp4 *v)
 {
 	struct nib_quantize_nvfp4 q = {
 	    .codes = v->codes,
@@ -200,7 +201,7 @@ static enum nib_status launch_amax(const struct call *call,
 				   struct nib_error *err)
 {
 	struct nib_amax_params p = {
-	    .x = dense(x),
+	    .x = cuda_view_dense(x),
 	    .found = (void *)(uintptr_t)call->found,
 	    .saturate = saturate,
 	};
@@ -281,8 +282,8 @@ launch_quantize(const struct call *call, const struct nib_dense *x,
 		struct nib_error *err)
 {
 	struct nib_quantize_params p = {
-	    .x = dense(x),
-	    .q = nvfp4(q),
+	    .x = cuda_view_dense(x),
+	    .q = cuda_view_nvfp4(q),
 	    .global_pointer = options->global_pointer,
 	    .global = options->global,
 	    .global_of_amax = global_of_amax,
@@ -351,7 +352,8 @@ enum nib_status cuda_dequantize(struct nib_device *device,
 				const struct nib_dequantize_options *options,
 				struct nib_error *err)
 {
-	struct nib_dequantize_params p = {nvfp4(q), dense(y),
+	struct nib_dequantize_params p = {cuda_view_nvfp4(q),
+					  cuda_view_dense(y),
 					  options->global_pointer, global};
 	struct call call;
 	enum nib_status status = begin(&call, device, options->stream, err);
@@ -375,7 +377,8 @@ enum nib_status cuda_convert_scales(struct nib_device *device,
 				    const struct nib_nvfp4 *to, void *stream,
 				    struct nib_error *err)
 {
-	struct nib_convert_params p = {nvfp4(from), nvfp4(to)};
+	struct nib_convert_params p = {cuda_view_nvfp4(from),
+				       cuda_view_nvfp4(to)};
 	struct call call;
 	enum nib_status status = begin(&call, device, stream, err);
 

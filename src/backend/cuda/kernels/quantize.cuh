@@ -315,6 +315,21 @@ __device__ static void set_codes(const uint32_t bits[16], uint32_t worst,
 	encode_by_bounds(bits, d, codes);
 }
 
+/* The 8 bytes of a block; word is 0 before. */
+__device__ static void load_codes(const uint8_t *codes, bool is_aligned,
+				  uint32_t word[2])
+{
+	if (is_aligned) {
+		const uint2 v = *(const uint2 *)codes;
+
+		word[0] = v.x, word[1] = v.y;
+	} else {
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			word[i / 4] |= (uint32_t)codes[i] << i % 4 * 8;
+	}
+}
+
 __device__ static void store_codes(const struct nib_quantize_nvfp4 &q,
 				   const struct place &at, uint32_t low,
 				   uint32_t high)
@@ -333,26 +348,30 @@ __device__ static void store_codes(const struct nib_quantize_nvfp4 &q,
 	}
 }
 
-__device__ static void quantize_block(const struct nib_quantize_params &p,
-				      const struct place &at, float global)
+/* The largest |bits|, which is that of an inf or NaN if there is one; *amax:
+ * the largest but NaN. */
+__device__ static uint32_t worst_of(const uint32_t bits[16], uint32_t *amax)
 {
-	const int64_t col = at.group * 16;
-	uint32_t bits[16], codes[2] = {0, 0};
-	uint32_t amax = 0, worst = 0, scale = p.zero_scale;
+	uint32_t worst = 0;
 
-	load_16(p.x,
-		at.batch * p.x.batch_stride + at.row * p.x.row_stride + col, 16,
-		bits);
+	*amax = 0;
 #pragma unroll
 	for (int i = 0; i < 16; i++) {
 		const uint32_t size = bits[i] & 0x7FFFFFFF;
 
 		worst = max(worst, size);
-		amax = max(amax, size > INFINITY_BITS ? 0 : size);
+		*amax = max(*amax, size > INFINITY_BITS ? 0 : size);
 	}
-	if (worst >= INFINITY_BITS && !p.saturate)
-		note_bad(p.found, bits,
-			 (at.batch * p.x.rows + at.row) * p.x.cols + col);
+	return worst;
+}
+
+/* The scale of a block, and its codes, which are 0 before. */
+__device__ static uint32_t encode_block(const uint32_t bits[16], uint32_t amax,
+					uint32_t worst, float global,
+					uint32_t zero_scale, uint32_t codes[2])
+{
+	uint32_t scale = zero_scale;
+
 	if (amax)
 		scale = max(cvt_satfinite_e4m3_f32(
 				    __fdiv_rn(__uint_as_float(amax),
@@ -360,6 +379,23 @@ __device__ static void quantize_block(const struct nib_quantize_params &p,
 			    1u);
 	set_codes(bits, worst, (double)e4m3_to_f32(scale) * (double)global,
 		  codes);
+	return scale;
+}
+
+__device__ static void quantize_block(const struct nib_quantize_params &p,
+				      const struct place &at, float global)
+{
+	const int64_t col = at.group * 16;
+	uint32_t bits[16], codes[2] = {0, 0}, amax, worst, scale;
+
+	load_16(p.x,
+		at.batch * p.x.batch_stride + at.row * p.x.row_stride + col, 16,
+		bits);
+	worst = worst_of(bits, &amax);
+	if (worst >= INFINITY_BITS && !p.saturate)
+		note_bad(p.found, bits,
+			 (at.batch * p.x.rows + at.row) * p.x.cols + col);
+	scale = encode_block(bits, amax, worst, global, p.zero_scale, codes);
 	store_codes(p.q, at, codes[0], codes[1]);
 	*at.scale = (uint8_t)scale;
 }
@@ -492,15 +528,7 @@ __device__ static void dequantize_block(const struct nib_dequantize_params &p,
 	const float scale = e4m3_to_f32(*at.scale);
 	uint32_t word[2] = {0, 0}, bits[16];
 
-	if (p.q.is_aligned) {
-		const uint2 v = *(const uint2 *)codes;
-
-		word[0] = v.x, word[1] = v.y;
-	} else {
-#pragma unroll
-		for (int i = 0; i < 8; i++)
-			word[i / 4] |= (uint32_t)codes[i] << i % 4 * 8;
-	}
+	load_codes(codes, p.q.is_aligned, word);
 #ifdef NIB_HAS_E2M1
 	decode_16(word, scale, global, p.y.dtype, bits);
 #else

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * moe_steps.cuh - a layer of experts between its products: the rows of slots, A
+ * by expert, h, and the sum of a token's slots.  The same bits as
+ * src/backend/cpu/moe_steps.c.
+ *
+ *   begin     ids --> shared memory --> rows of one token's slots;
+ *             x --ldg--> 16 values --quantise once--> each of these rows
+ *   route     ids --twice--> slots of one expert, in order, by a prefix sum
+ *   gather    as begin, with the rows that route wrote
+ *   activate  gate, up --ldg--> h[16] --quantise or round--> h
+ *   combine   rows of slots --ldg, in order--> sums of 4 columns --stg--> y
+ *
+ * begin does at once what route and gather do, where the slots are few: each
+ * CTA counts for itself which rows its token gets.  The warps have no roles.
+ * All five wait for the kernel before, and let the next one begin meanwhile.
+ *
+ * Shared memory: 4.3 KiB of begin, 264 bytes of route.  Roofline: the rate of
+ * memory; route reads ids twice for every expert, out of the L2.
+ */
+#ifndef NIB_MOE_STEPS_CUH
+#define NIB_MOE_STEPS_CUH
+
+#include "moe_steps_params.h"
+#include "ptx_async.cuh"
+#include "quantize.cuh"
+
+/* ---- rows of slots ------------------------------------------------------- */
+
+/* The expert of a slot, counted from the first one here; -1: elsewhere. */
+__device__ static int expert_of(const struct nib_moe_route_params &p,
+				int64_t slot)
+{
+	const int64_t id = p.ids_bytes == 8 ? ((const int64_t *)p.ids)[slot]
+					    : ((const int32_t *)p.ids)[slot];
+	const uint64_t local = (uint64_t)id - (uint64_t)p.first_expert;
+
+	return local < (uint64_t)p.experts ? (int)local : -1;
+}
+
+/* The sum of x over the threads; sums: a word of shared memory a warp.  before:
+ * the sum over the threads before this one. */
+__device__ static uint32_t block_sum(uint32_t x, uint32_t *sums,
+				     uint32_t *before)
+{
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	uint32_t sum = x, all;
+
+#pragma unroll
+	for (int i = 1; i < 32; i *= 2) {
+		const uint32_t other = __shfl_up_sync(~0u, sum, i);
+
+		sum += lane >= i ? other : 0;
+	}
+	if (lane == 31)
+		sums[warp] = sum;
+	__syncthreads();
+	all = sums[lane];
+	*before = sum - x + __reduce_add_sync(~0u, lane < warp ? all : 0);
+	return __reduce_add_sync(~0u, all);
+}
+
+/* Slots of experts before this one. */
+__device__ static uint32_t slots_before(const struct nib_moe_route_params &p,
+					uint32_t expert, uint32_t *sums)
+{
+	uint32_t count = 0, unused;
+
+	for (int64_t s = threadIdx.x; s < p.slots; s += NIB_MOE_ROUTE_THREADS)
+		count += (uint32_t)expert_of(p, s) < expert;
+	return block_sum(count, sums, &unused);
+}
+
+/* Every thread has four slots in a row. */
+__device__ static void place_slots(const struct nib_moe_route_params &p,
+				   int expert, uint32_t row,
+				   uint32_t (*sums)[32])
+{
+	int turn = 0;
+
+	for (int64_t first = 0; first < p.slots;
+	     first += 4 * NIB_MOE_ROUTE_THREADS, turn ^= 1) {
+		const int64_t slot = first + 4 * threadIdx.x;
+		uint32_t mine = 0, before, all;
+
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			if (slot + i < p.slots && expert_of(p, slot + i) == expert)
+				mine |= 1u << i;
+		/* Two sets of words, so that one barrier a turn is enough. */
+		all = block_sum(__popc(mine), sums[turn], &before);
+		before += row;
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			if (mine >> i & 1)
+				p.slot_rows[slot + i] = (int32_t)before++;
+		row += all;
+	}
+}
+
+/* CTA e: expert e; the last: slots that are elsewhere, and how many are here. */
+extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
+	NIB_KERNEL(moe_route)(
+		const __grid_constant__ struct nib_moe_route_params p)
+{
+	__shared__ uint32_t sums[3][32];
+	const int expert = (int)blockIdx.x;
+	uint32_t row;
+
+	griddepcontrol_launch_dependents();
+	griddepcontrol_wait();
+	row = slots_before(p, expert, sums[2]);
+	if (threadIdx.x == 0)
+		p.row_offsets[expert] = (int32_t)row;
+	if (expert < p.experts) {
+		place_slots(p, expert, row, sums);
+		return;
+	}
+	for (int64_t s = threadIdx.x; s < p.slots; s += NIB_MOE_ROUTE_THREADS)
+		if (expert_of(p, s) < 0)
+			p.slot_rows[s] = -1;
+}
+
+/* ---- A by expert --------------------------------------------------------- */
+
+/* Codes and scale of a block, to every row of the token. */
+__device__ static void spread_nvfp4(const struct nib_moe_gather_params &p,
+				    const int32_t *rows, int64_t group,
+				    const uint32_t codes[2], uint32_t scale)
+{
+	for (int64_t j = 0; j < p.top_k; j++) {
+		struct place at = {0, rows[j], group, NULL, false};
+
+		if (at.row < 0)
+			continue;
+		store_codes(p.to, at, codes[0], codes[1]);
+		p.to.scales[at.row * p.to.scale_row_stride + group] =
+			(uint8_t)scale;
+	}
+}
+
+/* x as it is: halves. */
+__device__ static void spread_dense(const struct nib_moe_gather_params &p,
+				    const int32_t *rows, int64_t token,
+				    int64_t group)
+{
+	const uint16_t *from = (const uint16_t *)p.x.data +
+			       token * p.x.row_stride + group * 16;
+	uint4 x[2];
+
+	if (p.x.is_aligned) {
+		x[0] = ((const uint4 *)from)[0];
+		x[1] = ((const uint4 *)from)[1];
+	} else {
+		uint32_t *words = (uint32_t *)x;
+
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			words[i] = from[2 * i] | (uint32_t)from[2 * i + 1]
+							 << 16;
+	}
+	for (int64_t j = 0; j < p.top_k; j++) {
+		uint4 *to = (uint4 *)p.to_dense +
+			    (rows[j] * p.groups + group) * 2;
+
+		if (rows[j] >= 0)
+			to[0] = x[0], to[1] = x[1];
+	}
+}
+
+/* rows: of the token's slots. */
+__device__ static void spread(const struct nib_moe_gather_params &p,
+			      const int32_t *rows, int64_t token, int64_t group)
+{
+	uint32_t bits[16], codes[2] = {0, 0}, scale, amax, worst;
+
+	if (!p.to.codes) {
+		spread_dense(p, rows, token, group);
+		return;
+	}
+	if (p.a.codes) {
+		load_codes(p.a.codes + token * p.a.row_stride + group * 8,
+			   p.a.is_aligned, codes);
+		scale = p.a.scales[token * p.a.scale_row_stride + group];
+	} else {
+		load_16(p.x, token * p.x.row_stride + group * 16, 16, bits);
+		worst = worst_of(bits, &amax);
+		scale = encode_block(bits, amax, worst, *p.global, p.zero_scale,
+				     codes);
+	}
+	spread_nvfp4(p, rows, group, codes, scale);
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
+	NIB_KERNEL(moe_gather)(
+		const __grid_constant__ struct nib_moe_gather_params p)
+{
+	const uint64_t all = (uint64_t)p.tokens * p.groups;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;
+	uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x;
+
+	griddepcontrol_launch_dependents();
+	griddepcontrol_wait();
+	for (; i < all; i += stride) {
+		const uint64_t token = divide(i, p.groups);
+
+		spread(p, p.slot_rows + token * p.top_k, token,
+		       i - token * p.groups);
+	}
+}
+
+/* ---- both at once -------------------------------------------------------- */
+
+/* The row of a slot: how many slots of experts before, or of its own expert
+ * earlier.  One warp. */
+__device__ static int rank_of(const int32_t *experts, int slots, int slot)
+{
+	const uint32_t mine = experts[slot];
+	uint32_t count = 0;
+
+	for (int s = threadIdx.x % 32; s < slots; s += 32) {
+		const uint32_t other = experts[s];
+
+		count += other < mine || (other == mine && s < slot);
+	}
+	count = __reduce_add_sync(~0u, count);
+	return (int32_t)mine < 0 ? -1 : (int)count;
+}
+
+__device__ static void write_offset(const struct nib_moe_route_params &p,
+				    const int32_t *experts, uint32_t expert)
+{
+	int32_t count = 0;
+
+	if (expert > p.experts)
+		return;
+	for (int s = 0; s < (int)p.slots; s++)
+		count += (uint32_t)experts[s] < expert;
+	p.row_offsets[expert] = count;
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
+	NIB_KERNEL(moe_begin)(
+		const __grid_constant__ struct nib_moe_begin_params p)
+{
+	__shared__ int32_t experts[NIB_MOE_BEGIN_SLOTS];
+	__shared__ int32_t rows[NIB_MOE_BEGIN_TOP_K];
+	const int cta = (int)blockIdx.x - p.offset_ctas;
+	const int token = cta / p.token_ctas, part = cta % p.token_ctas;
+	const int top_k = (int)p.gather.top_k, slots = (int)p.route.slots;
+
+	griddepcontrol_launch_dependents();
+	griddepcontrol_wait();
+	for (int s = threadIdx.x; s < slots; s += NIB_MOE_THREADS)
+		experts[s] = expert_of(p.route, s);
+	__syncthreads();
+	if (cta < 0) {
+		write_offset(p.route, experts,
+			     blockIdx.x * NIB_MOE_THREADS + threadIdx.x);
+		return;
+	}
+	for (int j = threadIdx.x / 32; j < top_k; j += NIB_MOE_THREADS / 32) {
+		const int slot = token * top_k + j;
+		const int row = rank_of(experts, slots, slot);
+
+		if (threadIdx.x % 32 == 0) {
+			rows[j] = row;
+			if (part == 0)
+				p.route.slot_rows[slot] = row;
+		}
+	}
+	__syncthreads();
+	for (int64_t group = part * NIB_MOE_THREADS + threadIdx.x;
+	     group < p.gather.groups;
+	     group += p.token_ctas * NIB_MOE_THREADS)
+		spread(p.gather, rows, token, group);
+}
+
+/* ---- h ------------------------------------------------------------------- */
+
+/*
+ * e^x for x <= 0, relative error below 2^-22: the operations of exp_negative()
+ * of src/backend/cpu/float_out.inc.h in its order, none of them contracted.
+ */
+__device__ static float exp_negative(float x)
+{
+	const float magic = 12582912.0f;
+	const float clamped = x > -104.0f ? x : -104.0f;
+	const float shifted =
+		__fadd_rn(__fmul_rn(clamped, 1.44269504f), magic);
+	const float n = __fsub_rn(shifted, magic);
+	const float r = __fsub_rn(
+		__fsub_rn(clamped, __fmul_rn(n, 0.693359375f)),
+		__fmul_rn(n, -2.12194440e-4f));
+	const int e = (int)(__float_as_uint(shifted) - __float_as_uint(magic));
+	const int half = e >> 1;
+	const float taylor[] = {1.38888889e-3f, 8.33333333e-3f, 4.16666667e-2f,
+				1.66666667e-1f, 0.5f, 1.0f, 1.0f};
+	float p = 1.98412698e-4f;
+
+#pragma unroll
+	for (int i = 0; i < 7; i++)
+		p = __fadd_rn(__fmul_rn(p, r), taylor[i]);
+	p = __fmul_rn(p, __uint_as_float((uint32_t)(half + 127) << 23));
+	return __fmul_rn(p, __uint_as_float((uint32_t)(e - half + 127) << 23));
+}
+
+/* 1 / (1 + e^-z); 0 where e^z underflows. */
+__device__ static float sigmoid(float z)
+{
+	const float e = exp_negative(z > 0.0f ? -z : z);
+
+	return __fdiv_rn(z > 0.0f ? 1.0f : e, __fadd_rn(1.0f, e));
+}
+
+__device__ static float at_most(float x, float limit)
+{
+	return x > limit ? limit : x;
+}
+
+/* h of one g and u, by the operations of activate_one() on a CPU. */
+__device__ static float activate_one(const struct nib_moe_activate_params &p,
+				     float g, float u)
+{
+	float z;
+
+	if (p.activation == 1) {
+		g = at_most(g, p.limit);
+		u = -at_most(-at_most(u, p.limit), p.limit);
+		g = __fmul_rn(g, sigmoid(__fmul_rn(p.swish, g)));
+		return __fmul_rn(g, __fadd_rn(u, p.up_bias));
+	}
+	if (p.activation == 2) {
+		z = __fmul_rn(__fmul_rn(__fmul_rn(0.044715f, g), g), g);
+		z = __fmul_rn(1.59576912f, __fadd_rn(g, z));
+		return __fmul_rn(__fmul_rn(g, sigmoid(z)), u);
+	}
+	if (p.activation == 3)
+		return g < 0.0f ? 0.0f : __fmul_rn(g, g);
+	return g;
+}
+
+__device__ static void load_floats(const float *from, float x[16])
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		const float4 v = ((const float4 *)from)[i];
+
+		x[4 * i] = v.x, x[4 * i + 1] = v.y;
+		x[4 * i + 2] = v.z, x[4 * i + 3] = v.w;
+	}
+}
+
+/* A float as the bits of its rounding to a dtype. */
+__device__ static uint32_t round_to(float x, int dtype)
+{
+	if (dtype == 0)
+		return __float_as_uint(x);
+	if (dtype == 1)
+		return __half_as_ushort(__float2half_rn(x));
+	return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+
+__device__ static void activate_block(const struct nib_moe_activate_params &p,
+				      int64_t row, int64_t group, float global)
+{
+	const int64_t index = (row * p.groups + group) * 16;
+	uint32_t bits[16], codes[2] = {0, 0}, amax, worst, scale;
+	float g[16], u[16];
+
+	load_floats(p.gate + index, g);
+	if (p.up)
+		load_floats(p.up + index, u);
+#pragma unroll
+	for (int i = 0; i < 16; i++)
+		bits[i] = __float_as_uint(
+			activate_one(p, g[i], p.up ? u[i] : 0));
+	if (p.q.codes) {
+		worst = worst_of(bits, &amax);
+		scale = encode_block(bits, amax, worst, global, p.zero_scale,
+				     codes);
+		store_codes(p.q, {0, row, group, NULL, false}, codes[0],
+			    codes[1]);
+		p.q.scales[row * p.q.scale_row_stride + group] =
+			(uint8_t)scale;
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < 16; i++)
+		bits[i] = round_to(__uint_as_float(bits[i]), p.dense.dtype);
+	store_16(p.dense, index, bits);
+}
+
+/* Three CTAs an SM: 80 registers, none spilled. */
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS, 3)
+	NIB_KERNEL(moe_activate)(
+		const __grid_constant__ struct nib_moe_activate_params p)
+{
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;
+	uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x, all;
+	float global = 1;
+
+	griddepcontrol_launch_dependents();
+	griddepcontrol_wait();
+	if (p.q.codes)
+		global = *p.global;
+	all = (uint64_t)min((int64_t)*p.rows, p.most_rows) * p.groups;
+	for (; i < all; i += stride) {
+		const uint64_t row = divide(i, p.groups);
+
+		activate_block(p, row, i - row * p.groups, global);
+	}
+}
+
+/* ---- the sum of slots ---------------------------------------------------- */
+
+/* N (1 or 4) values of a dtype as floats. */
+template <int N>
+__device__ static void load_row(const void *rows, int64_t index, int dtype,
+				float x[N])
+{
+	uint32_t bits[N];
+
+	if (dtype == 0 && N == 4) {
+		*(uint4 *)bits = *(const uint4 *)((const float *)rows + index);
+	} else if (dtype == 0) {
+		bits[0] = ((const uint32_t *)rows)[index];
+	} else if (N == 4) {
+		const uint2 v = *(const uint2 *)((const uint16_t *)rows + index);
+
+		bits[0] = widen(v.x & 0xFFFF, dtype);
+		bits[1 % N] = widen(v.x >> 16, dtype);
+		bits[2 % N] = widen(v.y & 0xFFFF, dtype);
+		bits[3 % N] = widen(v.y >> 16, dtype);
+	} else {
+		bits[0] = widen(((const uint16_t *)rows)[index], dtype);
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		x[i] = __uint_as_float(bits[i]);
+}
+
+template <int N>
+__device__ static void store_row(const struct nib_quantize_dense &y,
+				 int64_t index, const float x[N])
+{
+	uint32_t bits[N];
+
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		bits[i] = round_to(x[i], y.dtype);
+	if (y.dtype == 0 && N == 4)
+		*(uint4 *)((uint32_t *)y.data + index) = *(uint4 *)bits;
+	else if (y.dtype == 0)
+		((uint32_t *)y.data)[index] = bits[0];
+	else if (N == 4)
+		*(uint2 *)((uint16_t *)y.data + index) =
+			make_uint2(bits[0] | bits[1 % N] << 16,
+				   bits[2 % N] | bits[3 % N] << 16);
+	else
+		((uint16_t *)y.data)[index] = (uint16_t)bits[0];
+}
+
+/* Columns col .. col + N - 1 of a token. */
+template <int N>
+__device__ static void combine_piece(const struct nib_moe_combine_params &p,
+				     int64_t token, int64_t col)
+{
+	float sums[N] = {};
+
+#pragma unroll 4
+	for (int64_t j = 0; j < p.top_k; j++) {
+		const int64_t slot = token * p.top_k + j;
+		const int64_t row = p.slot_rows[slot];
+		float weight, x[N];
+
+		if (row < 0)
+			continue;
+		weight = p.weights[slot];
+		load_row<N>(p.rows, row * p.y.cols + col, p.y.dtype, x);
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			sums[i] = __fadd_rn(sums[i], __fmul_rn(weight, x[i]));
+	}
+	store_row<N>(p.y, token * p.y.row_stride + col, sums);
+}
+
+template <int N>
+__device__ static void combine(const struct nib_moe_combine_params &p)
+{
+	const uint64_t pieces = p.y.cols / N;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;
+	uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x;
+
+	for (; i < pieces * p.y.rows; i += stride) {
+		const uint64_t token = divide(i, pieces);
+
+		combine_piece<N>(p, token, (i - token * pieces) * N);
+	}
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
+	NIB_KERNEL(moe_combine)(
+		const __grid_constant__ struct nib_moe_combine_params p)
+{
+	griddepcontrol_launch_dependents();
+	griddepcontrol_wait();
+	if (p.y.is_aligned)
+		combine<4>(p);
+	else
+		combine<1>(p);
+}
+
+#endif

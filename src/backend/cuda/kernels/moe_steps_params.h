@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * moe_steps_params.h - what the host hands to the kernels of moe_steps.cuh.
+ * Strides are resolved; there is at least one slot, and one column of y.
+ */
+#ifndef NIB_MOE_STEPS_PARAMS_H
+#define NIB_MOE_STEPS_PARAMS_H
+
+#include "quantize_params.h"
+
+#define NIB_MOE_THREADS	      256
+#define NIB_MOE_ROUTE_THREADS 1024
+/* Slots of one launch of nib_moe_begin, and of each of its tokens, at most. */
+#define NIB_MOE_BEGIN_SLOTS 1024
+#define NIB_MOE_BEGIN_TOP_K 64
+
+struct nib_moe_route_params {
+	const void *ids;
+	int32_t ids_bytes; /* 4 or 8 */
+	int32_t experts;
+	int64_t first_expert, slots;
+	int32_t *row_offsets, *slot_rows;
+};
+
+/* Blocks of 16 columns of a token, each to the rows of the token's slots. */
+struct nib_moe_gather_params {
+	struct nib_quantize_dense x;  /* by token, unless a.codes is there */
+	struct nib_quantize_nvfp4 a;  /* by token */
+	struct nib_quantize_nvfp4 to; /* codes NULL: to_dense, of x's type */
+	void *to_dense;		      /* [slots, 16 groups] */
+	const float *global;	      /* where x is quantised */
+	const int32_t *slot_rows;     /* -1: no row */
+	int64_t tokens, top_k, groups;
+	uint8_t zero_scale;
+};
+
+/*
+ * Both: the CTAs after the first offset_ctas, which write row_offsets, have
+ * token_ctas for each token.
+ */
+struct nib_moe_begin_params {
+	struct nib_moe_route_params route;
+	struct nib_moe_gather_params gather;
+	int32_t offset_ctas, token_ctas;
+};
+
+/* Rows of 16 groups values each. */
+struct nib_moe_activate_params {
+	const float *gate, *up; /* up is NULL if there is none */
+	const int32_t *rows;	/* how many */
+	int64_t most_rows, groups;
+	struct nib_quantize_nvfp4 q; /* h; codes NULL: to dense */
+	struct nib_quantize_dense dense;
+	const float *global;
+	/* enum nib_moe_activation; NIB_MOE_SWIGLU: gate is h already. */
+	int32_t activation;
+	float limit, swish, up_bias;
+	uint8_t zero_scale;
+};
+
+struct nib_moe_combine_params {
+	const void *rows; /* [slots, cols] of y's type */
+	const int32_t *slot_rows;
+	const float *weights;
+	int64_t top_k;
+	struct nib_quantize_dense y; /* is_aligned: four columns at once */
+};
+
+#endif
