@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_check_moe_layer.c - layers of experts on the GPU, bit by bit:
+ *
+ *   exact      products that are exact in any order, so that the layer of the
+ *              CPU gives the same bits (all activations but SwiGLU, whose
+ *              epilogue differs in its last bits);
+ *   composed   any weights, against the steps one by one: rows and their
+ *              quantisation on the CPU, the same products by nib_run_moe().
+ *
+ * Slots of other experts, few and very many slots, all types; captured in a
+ * graph; pointers that are not the GPU's.
+ */
+#include "gpu_layer.h"
+#include "gpu_stream.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- runs ---------------------------------------------------------------- */
+
+static void plan_layer(struct gpu_layer *b)
+{
+	const struct nib_moe_layer layer = gpu_layer_of(b, gpu_device_of);
+	const struct nib_plan_options options = {
+	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+
+	gpu_must(nib_moe_layer_plan_create(gpu_test.gpu, &layer, &options,
+					   &b->plan, &gpu_test.err),
+		 "plan");
+	b->workspace =
+	    gpu_twin_new(nib_moe_layer_plan_workspace_bytes(b->plan));
+}
+
+static enum nib_status run_layer(const struct gpu_layer *b,
+				 const struct nib_moe_layer *layer,
+				 void *stream)
+{
+	const struct nib_run_options options = {
+	    .struct_bytes = sizeof(options),
+	    .workspace = gpu_device_of(&b->workspace),
+	    .workspace_bytes = b->workspace.bytes,
+	    .stream = stream,
+	};
+
+	return nib_run_moe_layer(b->plan, layer, &options, &gpu_test.err);
+}
+
+/* y of the GPU into the host's; NULL, or what went wrong. */
+static const char *run_on_gpu(const struct gpu_layer *b)
+{
+	const struct nib_moe_layer layer = gpu_layer_of(b, gpu_device_of);
+
+	gpu_poison(&b->workspace, 0xFF);
+	gpu_poison(&b->y_data, 0xFF);
+	if (run_layer(b, &layer, NULL) ||
+	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
+		return gpu_test.err.message;
+	if (!gpu_guards_hold(&b->workspace))
+		return "guard band of the workspace";
+	return gpu_download(&b->y_data, gpu_host_of(&b->y_data))
+		   ? NULL
+		   : "guard band of y";
+}
+
+/* The bits of an element of y's memory. */
+static uint32_t bits_of(const struct gpu_sizes *s, const void *data,
+			int64_t row, int64_t col)
+{
+	const int64_t i = row * (s->k + s->gap) + col;
+	uint16_t half;
+	uint32_t word;
+
+	if (s->dtype == NIB_FP32) {
+		memcpy(&word, (const char *)data + 4 * i, 4);
+		return word;
+	}
+	memcpy(&half, (const char *)data + 2 * i, 2);
+	return half;
+}
+
+static struct {
+	int64_t all, finite, nonzero; /* values that slots may be in */
+} seen;
+
+static float value_of(uint32_t bits, enum nib_dtype dtype)
+{
+	uint32_t word = bits;
+	float x;
+
+	if (dtype == NIB_BF16)
+		word = bits << 16;
+	if (dtype == NIB_FP16)
+		word = (bits & 0x8000) << 16 | (bits & 0x7FFF) << 13;
+	memcpy(&x, &word, 4);
+	return dtype == NIB_FP16 ? x * 0x1p112f : x;
+}
+
+static void count_value(const struct gpu_layer *b, bool counts, uint32_t bits)
+{
+	const float x = value_of(bits, b->s.y_dtype);
+
+	seen.all += counts;
+	seen.finite += counts && x - x == 0;
+	seen.nonzero += counts && x != 0;
+}
+
+/* NULL if y of the host has the bits of want and poison between the rows. */
+static const char *compare(const struct gpu_layer *b, const void *want)
+{
+	const struct gpu_sizes *y = &b->y;
+	const uint32_t poison = y->dtype == NIB_FP32 ? ~0u : 0xFFFF;
+	static char text[160];
+
+	for (int64_t t = 0; t < y->rows; t++)
+		for (int64_t i = 0; i < y->k + y->gap; i++) {
+			const uint32_t got =
+			    bits_of(y, gpu_host_of(&b->y_data), t, i);
+			const uint32_t must =
+			    i < y->k ? bits_of(y, want, t, i) : poison;
+
+			count_value(b, i < y->k, must);
+			if (got == must)
+				continue;
+			snprintf(text, sizeof(text),
+				 "token %" PRId64 ", column %" PRId64
+				 ": bits %x, not %x",
+				 t, i, got, must);
+			return text;
+		}
+	return gpu_layer_unchanged(b) ? NULL : "an input changed";
+}
+
+static void tell(const struct gpu_layer *b, const char *what, const char *why)
+{
+	static const char *const kinds[] = {"W4A4", "W4A16"};
+	static const char *const names[] = {"SwiGLU", "clamped", "GELU",
+					    "ReLU2"};
+
+	gpu_test.passed += !why;
+	gpu_test.failed += why != NULL;
+	if (why)
+		printf("FAIL %s %s %s, x %s%s, y %s, %" PRId64 " x %" PRId64
+		       " of %" PRId64 ", k %" PRId64 ", width %" PRId64
+		       ", cols %" PRId64 ", ids %d: %s\n",
+		       what, kinds[b->s.activations], names[b->s.activation],
+		       gpu_dtype_name(b->s.x_dtype),
+		       b->s.is_quantized ? " quantised" : "",
+		       gpu_dtype_name(b->s.y_dtype), b->s.tokens, b->s.top_k,
+		       b->s.experts, b->s.k, b->s.width, b->s.cols,
+		       b->s.ids_bytes, why);
+}
+
+/* ---- exact: the CPU's layer ---------------------------------------------- */
+
+static void check_exact(struct gpu_layer_spec s)
+{
+	struct nib_moe_layer_plan *plan;
+	struct nib_moe_layer layer;
+	struct gpu_layer b;
+	const char *why;
+	void *want;
+
+	s.is_exact = true;
+	b = gpu_layer_new(&s);
+	layer = gpu_layer_of(&b, gpu_host_of);
+	want = gpu_take(b.y_data.bytes);
+	layer.y.data = want;
+	gpu_must(nib_moe_layer_plan_create(gpu_test.cpu, &layer, NULL, &plan,
+					   &gpu_test.err),
+		 "the CPU's plan");
+	gpu_must(nib_run_moe_layer(plan, &layer, NULL, &gpu_test.err),
+		 "the CPU's layer");
+	nib_moe_layer_plan_free(plan);
+	plan_layer(&b);
+	why = run_on_gpu(&b);
+	tell(&b, "exact", why ? why : compare(&b, want));
+	free(want);
+	gpu_layer_free(&b);
+}
+
+/* ---- composed: the steps one by one -------------------------------------- */
+
+/* Rows by expert, on both sides. */
+struct steps {
+	int32_t *slot_rows;
+	struct gpu_twin offsets, a[2], x, h, q[2], rows;
+	struct gpu_sizes a_sizes, x_sizes, h_sizes, q_sizes, rows_sizes;
+};
+
+/* Counts the slots of experts before, as the definition says. */
+static void route(const struct gpu_layer *b, struct steps *st)
+{
+	const int64_t slots = b->s.tokens * b->s.top_k;
+	int32_t *offsets = gpu_host_of(&st->offsets), row = 0;
+
+	for (int64_t e = 0; e < b->s.experts; e++) {
+		offsets[e] = row;
+		for (int64_t i = 0; i < slots; i++)
+			if (gpu_layer_expert(b, i) == e)
+				st->slot_rows[i] = row++;
+	}
+	offsets[b->s.experts] = row;
+	for (int64_t i = 0; i < slots; i++)
+		if (gpu_layer_expert(b, i) < 0)
+			st->slot_rows[i] = -1;
+	gpu_upload(&st->offsets);
+}
+
+static void quantize(struct nib_dense x, struct nib_nvfp4 q, float global)
+{
+	const struct nib_quantize_options options = {
+	    .struct_bytes = sizeof(options), .global = global, .saturate = 1};
+
+	gpu_must(
+	    nib_quantize(gpu_test.cpu, &x, &q, &options, NULL, &gpu_test.err),
+	    "quantize");
+}
+
+/* Rows of bytes of tokens to those of slots. */
+static void gather(const struct gpu_layer *b, const struct steps *st,
+		   const void *from, int64_t stride, const struct gpu_twin *to,
+		   int64_t bytes)
+{
+	for (int64_t i = 0; i < b->s.tokens * b->s.top_k; i++)
+		if (st->slot_rows[i] >= 0)
+			memcpy((char *)gpu_host_of(to) +
+				   st->slot_rows[i] * bytes,
+			       (const char *)from + i / b->s.top_k * stride,
+			       (size_t)bytes);
+	gpu_upload(to);
+}
+
+static void gather_input(const struct gpu_layer *b, const struct steps *st)
+{
+	const struct nib_moe_layer l = gpu_layer_of(b, gpu_host_of);
+	const int64_t k = b->s.k, size = b->x.dtype == NIB_FP32 ? 4 : 2;
+	struct nib_nvfp4 a = l.a;
+
+	gather(b, st, l.x.data, (k + b->x.gap) * size, &st->x, k * size);
+	if (!b->s.is_quantized) {
+		a = (struct nib_nvfp4){.rows = b->s.tokens, .k = k};
+		a.codes = gpu_take((size_t)(b->s.tokens * k / 2));
+		a.scales = gpu_take((size_t)(b->s.tokens * k / 16));
+		quantize(l.x, a, *l.in1);
+	}
+	gather(b, st, a.codes, a.row_stride_bytes ? a.row_stride_bytes : k / 2,
+	       &st->a[0], k / 2);
+	gather(b, st, a.scales,
+	       a.scale_row_stride_bytes ? a.scale_row_stride_bytes : k / 16,
+	       &st->a[1], k / 16);
+	if (!b->s.is_quantized) {
+		free(a.codes);
+		free(a.scales);
+	}
+}
+
+static struct steps steps_new(const struct gpu_layer *b)
+{
+	const struct gpu_layer_spec *s = &b->s;
+	const int64_t slots = s->tokens * s->top_k;
+	const enum nib_dtype h = gpu_layer_is_nvfp4(s) || !gpu_layer_is_dual(s)
+				     ? NIB_FP32
+				     : s->x_dtype;
+	struct steps st = {
+	    .slot_rows = gpu_take((size_t)slots * 4),
+	    .offsets = gpu_twin_new((size_t)s->experts * 4 + 4),
+	    .a_sizes = {slots, s->k, 1, 0, NIB_LINEAR, NIB_FP32, false},
+	    .x_sizes = {slots, s->k, 1, 0, NIB_LINEAR, s->x_dtype, false},
+	    .h_sizes = {slots, s->width, 1, 0, NIB_LINEAR, h, false},
+	    .q_sizes = {slots, s->width, 1, 0, NIB_LINEAR, NIB_FP32, false},
+	    .rows_sizes = {slots, s->cols, 1, 0, NIB_LINEAR, s->y_dtype, false},
+	};
+
+	gpu_operand_new(&st.a_sizes, st.a);
+	gpu_operand_new(&st.q_sizes, st.q);
+	st.x = gpu_twin_new(gpu_dense_bytes(&st.x_sizes));
+	st.h = gpu_twin_new(gpu_dense_bytes(&st.h_sizes));
+	st.rows = gpu_twin_new(gpu_dense_bytes(&st.rows_sizes));
+	gpu_upload(&st.h);
+	gpu_upload(&st.rows);
+	route(b, &st);
+	gather_input(b, &st);
+	return st;
+}
+
+static void steps_free(struct steps *st)
+{
+	for (int i = 0; i < 2; i++) {
+		gpu_twin_free(&st->a[i]);
+		gpu_twin_free(&st->q[i]);
+	}
+	gpu_twin_free(&st->offsets);
+	gpu_twin_free(&st->x);
+	gpu_twin_free(&st->h);
+	gpu_twin_free(&st->rows);
+	free(st->slot_rows);
+}
+
+static void multiply(enum nib_op op, const struct nib_moe_problem *moe,
+		     const struct gpu_twin *c)
+{
+	struct nib_plan *plan;
+
+	gpu_must(nib_plan_create_moe(gpu_test.gpu, op, moe, NULL, &plan,
+				     &gpu_test.err),
+		 "the product's plan");
+	gpu_must(nib_run_moe(plan, moe, NULL, &gpu_test.err), "the product");
+	gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err), "wait");
+	nib_plan_free(plan);
+	if (!gpu_download(c, gpu_host_of(c)))
+		printf("FAIL guard band of a product\n"), exit(1);
+}
+
+static void square(const struct steps *st)
+{
+	float *h = gpu_host_of(&st->h);
+
+	for (int64_t i = 0; i < st->h_sizes.rows * st->h_sizes.k; i++)
+		h[i] = h[i] < 0 ? 0 : h[i] * h[i];
+}
+
+/* The rows of slots; SwiGLU, and with NVFP4 also ReLU^2. */
+static void multiply_all(const struct gpu_layer *b, struct steps *st)
+{
+	const struct nib_moe_layer l = gpu_layer_of(b, gpu_device_of);
+	struct nib_moe_problem moe = {
+	    .a = gpu_nvfp4(&st->a_sizes, gpu_device_of(&st->a[0]),
+			   gpu_device_of(&st->a[1])),
+	    .x = gpu_dense(&st->x_sizes, gpu_device_of(&st->x)),
+	    .activations = b->s.activations,
+	    .b = l.gate,
+	    .b2 = gpu_layer_is_dual(&b->s) ? l.up : (struct nib_nvfp4){0},
+	    .alpha = l.gate_alpha,
+	    .alpha2 = l.up_alpha,
+	    .c = gpu_dense(&st->h_sizes, gpu_device_of(&st->h)),
+	    .row_offsets = gpu_device_of(&st->offsets),
+	};
+
+	multiply(gpu_layer_is_dual(&b->s) ? NIB_DUAL_GEMM : NIB_GEMM, &moe,
+		 &st->h);
+	if (!gpu_layer_is_dual(&b->s))
+		square(st);
+	if (gpu_layer_is_nvfp4(&b->s))
+		quantize(gpu_dense(&st->h_sizes, gpu_host_of(&st->h)),
+			 gpu_nvfp4(&st->q_sizes, gpu_host_of(&st->q[0]),
+				   gpu_host_of(&st->q[1])),
+			 gpu_floats_of(&b->in)[1]);
+	gpu_upload(&st->q[0]);
+	gpu_upload(&st->q[1]);
+	moe.a = gpu_nvfp4(&st->q_sizes, gpu_device_of(&st->q[0]),
+			  gpu_device_of(&st->q[1]));
+	moe.x = moe.c;
+	moe.b = l.down;
+	moe.b2 = (struct nib_nvfp4){0};
+	moe.alpha = l.down_alpha;
+	moe.alpha2 = NULL;
+	moe.c = gpu_dense(&st->rows_sizes, gpu_device_of(&st->rows));
+	multiply(NIB_GEMM, &moe, &st->rows);
+}
+
+/* The fp32 sums, in order; y has fp32. */
+static void combine(const struct gpu_layer *b, const struct steps *st,
+		    float *want)
+{
+	const int64_t pitch = b->y.k + b->y.gap;
+
+	for (int64_t i = 0; i < b->s.tokens * b->s.top_k; i++)
+		for (int64_t c = 0; c < b->s.cols && st->slot_rows[i] >= 0;
+		     c++) {
+			const float x = value_of(bits_of(&st->rows_sizes,
+							 gpu_host_of(&st->rows),
+							 st->slot_rows[i], c),
+						 b->s.y_dtype);
+			const float product = gpu_floats_of(&b->weights)[i] * x;
+
+			want[i / b->s.top_k * pitch + c] += product;
+		}
+}
+
+static void check_composed(const struct gpu_layer_spec *s)
+{
+	struct gpu_layer b = gpu_layer_new(s);
+	struct steps st = steps_new(&b);
+	void *want = gpu_take(b.y_data.bytes);
+	const char *why;
+
+	if (s->tokens * s->top_k > 0)
+		multiply_all(&b, &st);
+	combine(&b, &st, want);
+	plan_layer(&b);
+	why = run_on_gpu(&b);
+	tell(&b, "composed", why ? why : compare(&b, want));
+	free(want);
+	steps_free(&st);
+	gpu_layer_free(&b);
+}
+
+/* ---- cases --------------------------------------------------------------- */
+
+static bool takes_dense(void)
+{
+	return gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR;
+}
+
+static struct gpu_layer_spec any_spec(int i, enum nib_activations activations)
+{
+	/* The last two have more slots than one launch takes. */
+	static const int64_t tokens[] = {1, 3, 64, 0, 17, 300, 20};
+	static const int64_t top_k[] = {8, 4, 2, 3, 1, 4, 65};
+	static const int64_t k[] = {64, 16, 1088, 272};
+	const int at = i % 7;
+	const bool dense = activations == NIB_ACTIVATIONS_DENSE;
+
+	return (struct gpu_layer_spec){
+	    .activations = activations,
+	    .activation = (enum nib_moe_activation)(i % 4),
+	    .x_dtype = (enum nib_dtype)(dense ? 1 + i % 2 : i % 3),
+	    .y_dtype = (enum nib_dtype)(gpu_rnd_below(3)),
+	    .tokens = tokens[at],
+	    .top_k = top_k[at],
+	    .experts = 1 + gpu_rnd_below(i % 3 ? 9 : 140),
+	    .offset = gpu_rnd_below(2) * 1000,
+	    .k = k[tokens[at] > 64 ? i % 2 : i % 4],
+	    .width = 16 * (1 + gpu_rnd_below(9)),
+	    .cols = 1 + gpu_rnd_below(150),
+	    .gap = 8 * gpu_rnd_below(2),
+	    .ids_bytes = i & 1 ? 8 : 4,
+	    .is_quantized = !dense && i % 5 == 4,
+	};
+}
+
+static void check_all(enum nib_activations activations)
+{
+	for (int i = 0; i < gpu_cases(140); i++) {
+		struct gpu_layer_spec s = any_spec(i, activations);
+
+		if (i % 2)
+			s.cols = (s.cols + 3) / 4 * 4;
+		if (s.activation == NIB_MOE_SWIGLU)
+			s.activation = NIB_MOE_GELU;
+		check_exact(s);
+		s.activation =
+		    activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
+		s.y_dtype = NIB_FP32;
+		check_composed(&s);
+	}
+}
+
+/* ---- a graph ------------------------------------------------------------- */
+
+/* T = 1 of a usual shape, captured; launches are counted. */
+static void check_graph(enum nib_activations activations, int64_t tokens)
+{
+	const struct gpu_layer_spec s = {.activations = activations,
+					 .activation = NIB_MOE_SWIGLU,
+					 .x_dtype = NIB_BF16,
+					 .y_dtype = NIB_BF16,
+					 .tokens = tokens,
+					 .top_k = 8,
+					 .experts = 16,
+					 .k = 256,
+					 .width = 128,
+					 .cols = 256,
+					 .ids_bytes = 8};
+	struct gpu_layer b = gpu_layer_new(&s);
+	const struct nib_moe_layer layer = gpu_layer_of(&b, gpu_device_of);
+	struct gpu_graph graph;
+	void *stream = gpu_stream_new(), *want;
+	const char *why;
+
+	plan_layer(&b);
+	gpu_must(run_on_gpu(&b) ? NIB_DEVICE_FAILED : NIB_OK, "layer");
+	want = gpu_take(b.y_data.bytes);
+	memcpy(want, gpu_host_of(&b.y_data), b.y_data.bytes);
+	gpu_capture_begin(stream);
+	why = run_layer(&b, &layer, stream) ? gpu_test.err.message : NULL;
+	gpu_must(why ? NIB_DEVICE_FAILED : NIB_OK, "capture");
+	why = gpu_capture_end(stream, &graph);
+	for (int i = 0; i < 2 && !why; i++) {
+		gpu_poison(&b.y_data, 0xFF);
+		gpu_poison(&b.workspace, 0xFF);
+		gpu_layer_fill_routes(&b);
+		why = run_on_gpu(&b);
+		memcpy(want, gpu_host_of(&b.y_data), b.y_data.bytes);
+		gpu_poison(&b.y_data, 0xFF);
+		gpu_graph_launch(&graph, stream);
+		gpu_must(nib_device_wait(gpu_test.gpu, stream, &gpu_test.err),
+			 "wait");
+		if (!why && !gpu_download(&b.y_data, gpu_host_of(&b.y_data)))
+			why = "guard band of y";
+		if (!why)
+			why = compare(&b, want);
+	}
+	if (!why && graph.nodes != graph.kernels)
+		why = "nodes that are no kernels";
+	tell(&b, "graph", why);
+	printf("%s of %" PRId64 " token%s: %zu launches\n",
+	       gpu_layer_is_nvfp4(&s) ? "W4A4" : "W4A16", tokens,
+	       tokens == 1 ? "" : "s", graph.kernels);
+	gpu_graph_free(&graph);
+	gpu_stream_free(stream);
+	free(want);
+	gpu_layer_free(&b);
+}
+
+/* ---- refusals ------------------------------------------------------------ */
+
+static void refuses(const struct gpu_layer *b,
+		    const struct nib_moe_layer *layer, const char *argument)
+{
+	const enum nib_status status = run_layer(b, layer, NULL);
+	char name[80];
+
+	snprintf(name, sizeof(name), "%s in host memory", argument);
+	gpu_verdict(status == NIB_BAD_ARGUMENT &&
+			strcmp(gpu_test.err.argument, argument) == 0,
+		    name, status ? gpu_test.err.message : "no error");
+}
+
+static void check_pointers(void)
+{
+	const struct gpu_layer_spec s = any_spec(1, NIB_ACTIVATIONS_NVFP4);
+	struct gpu_layer b = gpu_layer_new(&s);
+	const struct nib_moe_layer on_host = gpu_layer_of(&b, gpu_host_of);
+	struct nib_moe_layer l = gpu_layer_of(&b, gpu_device_of);
+
+	plan_layer(&b);
+#define REFUSES(field, argument)                                               \
+	do {                                                                   \
+		const struct nib_moe_layer good = l;                           \
+		l.field = on_host.field;                                       \
+		refuses(&b, &l, argument);                                     \
+		l = good;                                                      \
+	} while (0)
+	REFUSES(x.data, "layer.x.data");
+	REFUSES(ids, "layer.ids");
+	REFUSES(weights, "layer.weights");
+	REFUSES(in1, "layer.in1");
+	REFUSES(in2, "layer.in2");
+	REFUSES(y.data, "layer.y.data");
+	b.workspace.device = b.workspace.host;
+	refuses(&b, &l, "options.workspace");
+	b.workspace.device = NULL;
+	b.plan = NULL;
+	gpu_layer_free(&b);
+}
+
+/* What a GPU has no kernels for is said when the layer is planned. */
+static void check_unsupported(enum nib_activations activations,
+			      enum nib_dtype dtype)
+{
+	struct gpu_layer_spec s = any_spec(1, activations);
+	struct nib_moe_layer_plan *plan = NULL;
+	struct nib_moe_layer layer;
+	enum nib_status status;
+	struct gpu_layer b;
+
+	s.x_dtype = dtype;
+	b = gpu_layer_new(&s);
+	layer = gpu_layer_of(&b, gpu_device_of);
+	status = nib_moe_layer_plan_create(gpu_test.gpu, &layer, NULL, &plan,
+					   &gpu_test.err);
+	gpu_verdict(status == NIB_UNSUPPORTED && !plan,
+		    gpu_test.err.message[0] ? gpu_test.err.message : "a plan",
+		    nib_status_name(status));
+	gpu_layer_free(&b);
+}
+
+int main(void)
+{
+	int code;
+
+	if (!gpu_begin(&code))
+		return code;
+	gpu_driver_open();
+	gpu_must(gpu_context_set(0) ? NIB_OK : NIB_DEVICE_FAILED, "context");
+	check_all(NIB_ACTIVATIONS_NVFP4);
+	if (takes_dense())
+		check_all(NIB_ACTIVATIONS_DENSE);
+	else
+		check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_BF16);
+	check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_FP32);
+	check_unsupported(NIB_ACTIVATIONS_INT8, NIB_BF16);
+	for (int64_t tokens = 1; tokens <= 200; tokens += 199) {
+		check_graph(NIB_ACTIVATIONS_NVFP4, tokens);
+		if (takes_dense())
+			check_graph(NIB_ACTIVATIONS_DENSE, tokens);
+	}
+	check_pointers();
+	printf("%" PRId64 " values: %" PRId64 " finite, %" PRId64 " not 0\n",
+	       seen.all, seen.finite, seen.nonzero);
+	gpu_verdict(seen.finite == seen.all && seen.nonzero > seen.all / 4,
+		    "values that mean something", "they are not finite, or 0");
+	return gpu_end();
+}
