@@ -75,17 +75,16 @@ class Kept:
         self.idle.append(work)
 
 
-def _create(function, template, names, *arguments):
+def create(function, template, names, *arguments):
     """Makes a plan; a device that does not take such an A says so of this package's
     arguments, and what to do."""
-    is_moe = isinstance(template, abi.nib_moe_problem)
+    first = template[0] if isinstance(template, C.Array) else template
     try:
-        call(function, *arguments, count=1 if is_moe else len(template),
+        call(function, *arguments, count=len(template) if first is not template else 1,
              names=names)
     except UnsupportedError as error:
         if not error.argument.startswith("activations"):
             raise
-        first = template if is_moe else template[0]
         raise _advice(error, first, (names or {}).get("x", "a")) from None
 
 
@@ -122,11 +121,11 @@ class Plan(Kept):
             struct_bytes=C.sizeof(abi.nib_plan_options),
             caller_workspace=caller_workspace)
         if self.is_moe:
-            _create("nib_plan_create_moe", template, names, device.handle, op,
-                    C.byref(template), C.byref(options), C.byref(self.handle))
+            create("nib_plan_create_moe", template, names, device.handle, op,
+                   C.byref(template), C.byref(options), C.byref(self.handle))
         else:
-            _create("nib_plan_create", template, names, device.handle, op,
-                    template, self.count, C.byref(options), C.byref(self.handle))
+            create("nib_plan_create", template, names, device.handle, op,
+                   template, self.count, C.byref(options), C.byref(self.handle))
         # At the end of the process the system frees everything.
         weakref.finalize(self, lib.nib_plan_free, self.handle).atexit = False
         self.workspace_bytes = self.info().workspace_bytes

@@ -101,6 +101,9 @@ class Array:
     def numel(self):
         return self.data.size
 
+    def element_size(self):
+        return self.data.itemsize
+
     def data_ptr(self):
         return self.pointer.value or 0
 
@@ -499,6 +502,70 @@ class AsTensors(EmulatedTest):
         for e, rows in enumerate((slice(0, 4), slice(4, 9))):
             want = x[rows] @ decode(right[0][e], right[1][e]).T
             self.assertLess(np.abs(got[rows] - want).max(), 1e-2)
+
+    def layer(self, activation, is_dense, tokens=3, experts=4, k=64, width=32,
+              cols=48):
+        """(tensors by the names of _moe._layer, y by the CPU's layer)."""
+        from nibblas.torch import _moe
+        t, rng = self.torch, self.rng
+        up = activation != "relu2"
+        host = {"x": t.randn(tokens, k).half(), "codes": None, "scales": None,
+                "ids": t.from_numpy(rng.integers(0, experts + 1, (tokens, 2))).int(),
+                "weights": t.rand(tokens, 2)}
+        for name, shape in (("gate", (width, k)), ("up", (width, k)),
+                            ("down", (cols, width))):
+            there = up or name != "up"
+            host[name] = t.from_numpy(random_codes(
+                rng, experts, shape[0], shape[1] // 2)) if there else None
+            host[name + "_scales"] = t.from_numpy(random_scales(
+                rng, experts, shape[0], shape[1] // 16)) if there else None
+        for name in ("gate_alpha", "up_alpha", "down_alpha"):
+            host[name] = t.full((experts,), 2.0 ** -8) if up or "up" not in name else None
+        host["in1"] = None if is_dense else t.tensor([2.0 ** -9])
+        host["in2"] = None if is_dense else t.tensor([2.0 ** -12])
+        for name in ("gate_alpha", "up_alpha"):
+            if host[name] is not None and not is_dense:
+                host[name] *= 2.0 ** -9
+        if not is_dense:
+            host["down_alpha"] *= 2.0 ** -12
+        want = _moe._layer(self.cpu, host, [], t.float32, activation, 7.0, 1.702, 1.0, 0)
+        here = {name: x if x is None else Array(self.gpu, x.numpy())
+                for name, x in host.items()}
+        return here, want.numpy()
+
+    def run_layer(self, tensors, activation):
+        from nibblas.torch import _moe
+        with mock.patch.object(_moe, "maker",
+                               lambda shape, *_: lambda: self.output(*shape)):
+            return _moe._layer(self.cuda, tensors, [], self.torch.float32, activation,
+                               7.0, 1.702, 1.0, 0).numpy()
+
+    def test_layers_of_experts(self):
+        """One call of the library; h quantised makes a step of a code from a last
+        bit, so that few values may differ by more than rounding."""
+        from nibblas.torch import _moe
+        dense = self.multiply.takes_floats(0)
+        for activation in _moe.ACTIVATIONS:
+            for is_dense in (False, True) if dense else (False,):
+                here, want = self.layer(activation, is_dense)
+                for _ in range(2):
+                    got = self.run_layer(here, activation)
+                    self.assertGreater(np.abs(want).max(), 0)
+                    error = np.abs(got - want) / np.abs(want).max()
+                    self.assertLess(error.max(), 2.0 ** -4, (activation, is_dense))
+                    self.assertLess(np.median(error), 2.0 ** -9)
+        if not dense:
+            here, _ = self.layer("swiglu", False)
+            here["in1"] = here["in2"] = None
+            with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                        "^x: float16 as it is: must be NVFP4"):
+                self.run_layer(here, "swiglu")
+
+    def test_graphs_keep_the_plans_of_layers(self):
+        here, want = self.layer("relu2", False)
+        key, self.capturing = len(_plans._pinned), True
+        self.run_layer(here, "relu2")
+        self.assertEqual(len(_plans._pinned), key + 1)
 
     def test_packed(self):
         from nibblas.torch._tensors import array

@@ -36,7 +36,7 @@ class MoeTest(TorchTest):
         return args, v13, v2
 
     def composed(self, args, out_dtype, **options):
-        from nibblas.torch import _moe
+        from moe_operators import composed
         given = {"x_scales": None, "in1": None, "in2": None, "limit": 7.0,
                  "swish": 1.702, "up_bias": 1.0, "interleaved": False,
                  **args, **options}
@@ -44,7 +44,7 @@ class MoeTest(TorchTest):
                  "w2", "w2_scales", "alpha13", "alpha2", "in1", "in2",
                  "activation", "limit", "swish", "up_bias", "interleaved",
                  "expert_offset")
-        return _moe.composed(*(given[name] for name in names), out_dtype)
+        return composed(*(given[name] for name in names), out_dtype)
 
 
 class Definition(MoeTest):
@@ -102,7 +102,7 @@ class Definition(MoeTest):
                                     0.1 * np.abs(want).max())
 
     def test_activations_as_operators(self):
-        """The composition that a GPU runs, against the library's."""
+        """The composition of operators, against the library's layer."""
         t = self.torch
         for activation in ACTIVATIONS:
             args, _, _ = self.layer(activation, dtype=t.float32)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_moe.py - a layer of experts as a function of tensors, which the operator calls: on a
-CPU the library's own (nib_run_moe_layer), on a GPU the same steps as operators on the
-stream, none of which waits for the host."""
+"""_moe.py - a layer of experts as a function of tensors, which the operator calls: the
+library's own (nib_run_moe_layer), which waits for no stream."""
 
 import ctypes as C
 import weakref
@@ -11,8 +10,8 @@ import torch
 from nibblas import _abi as abi
 from nibblas import _plans
 from nibblas import _views as views
-from nibblas._library import ArgumentError, call, lib
-from nibblas.torch._tensors import Cpu, array, dtype_name, maker, meta, usual_type
+from nibblas._library import ArgumentError, lib
+from nibblas.torch._tensors import array, dtype_name, maker, meta, usual_type
 from nibblas.torch._weights import layer_weights
 
 ACTIVATIONS = {"swiglu": abi.NIB_MOE_SWIGLU,
@@ -46,11 +45,14 @@ class _LayerPlan(_plans.Kept):
         # Plans stay, one for each number of tokens; torch has the memory.
         options = abi.nib_plan_options(
             struct_bytes=C.sizeof(abi.nib_plan_options), caller_workspace=1)
-        call("nib_moe_layer_plan_create", device.handle, C.byref(template),
-             C.byref(options), C.byref(self.handle), names=NAMES)
+        _plans.create("nib_moe_layer_plan_create", template, NAMES, device.handle,
+                      C.byref(template), C.byref(options), C.byref(self.handle))
         self.workspace_bytes = lib.nib_moe_layer_plan_workspace_bytes(self.handle)
         weakref.finalize(self, lib.nib_moe_layer_plan_free,
                          self.handle).atexit = False
+
+    pin = _plans.Plan.pin
+    weights = None
 
 
 # ---- arguments -------------------------------------------------------------
@@ -119,7 +121,7 @@ def _alphas(alpha13):
     return alpha13, alpha13
 
 
-# ---- on a CPU --------------------------------------------------------------
+# ---- by the library --------------------------------------------------------
 
 
 def _view(name, codes, scales):
@@ -190,26 +192,15 @@ def _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bi
     for name, t in tensors.items():
         work.words[_AT[name]] = 0 if t is None else t.data_ptr()
     work.words[_AT["y"]] = y.data_ptr()
-    workspace = torch.empty(plan.workspace_bytes + 64, dtype=torch.uint8,
-                            device=first.device)
-    work.options.workspace = (workspace.data_ptr() + 63) // 64 * 64
-    work.options.workspace_bytes = plan.workspace_bytes
+    if backend.own_workspace:
+        workspace = torch.empty(plan.workspace_bytes + 64, dtype=torch.uint8)
+        work.options.workspace = (workspace.data_ptr() + 63) // 64 * 64
+        work.options.workspace_bytes = plan.workspace_bytes
     backend.run(plan, work, device)
     return y
 
 
-# ---- as operators ----------------------------------------------------------
-
-
-def routes(ids, first, experts):
-    """How slots are sorted by expert: (order of the slots, row_offsets, which slots are
-    here [tokens, slots]), by operations whose sizes do not depend on the values."""
-    local = ids.long() - first
-    here = (local >= 0) & (local < experts)
-    local = torch.where(here, local, experts).reshape(-1)
-    order = torch.argsort(local, stable=True)
-    ends = torch.arange(experts + 1, device=ids.device)
-    return order, torch.searchsorted(local[order], ends).int(), here
+# ---- the sum of slots ------------------------------------------------------
 
 
 def weighted_sum(rows, weights, dtype):
@@ -220,60 +211,6 @@ def weighted_sum(rows, weights, dtype):
     for slot in range(rows.shape[1]):
         total += rows[:, slot] * weights[:, slot, None]
     return total.to(dtype)
-
-
-def _h(g, activation, interleaved, limit, swish, up_bias):
-    """h of the products g [rows, gate and up] in fp32."""
-    if activation == "relu2":
-        return g.relu().square()
-    gate, up = _halves(g, activation, interleaved)
-    if activation == "gelu":
-        return torch.nn.functional.gelu(gate, approximate="tanh") * up
-    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-    return gate * torch.sigmoid(swish * gate) * (up + up_bias)
-
-
-def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in2,
-             activation, limit, swish, up_bias, interleaved, expert_offset,
-             out_dtype):
-    """The layer as operators of this package and of torch."""
-    ops = torch.ops.nibblas
-    if ids.numel() == 0:
-        return x.new_zeros((x.shape[0], w2.shape[1]), dtype=out_dtype)
-    order, row_offsets, here = routes(ids, expert_offset, w13.shape[0])
-    token, is_dense = order // ids.shape[1], in2 is None
-    a, a_scales = x, x_scales
-    if in1 is not None:
-        a, a_scales, _ = ops.quantize(x, in1, "linear", "modelopt", True)
-    a = a[token]
-    if a_scales is not None:
-        a_scales = a_scales.view(torch.uint8)[token]
-    alpha, alpha_up = _alphas(alpha13)
-    wide = x.dtype if is_dense else torch.float32
-    if activation == "swiglu":
-        (gate, up), (sg, su) = (_halves(t, activation, interleaved)
-                                for t in (w13, s13))
-        h = ops.moe_dual_gemm(a, a_scales, gate, sg, up, su, row_offsets, None,
-                              alpha, alpha_up, wide, "linear", "linear")
-    else:
-        if alpha is not alpha_up:
-            raise ArgumentError("alpha13: must be [experts] on a GPU with "
-                                f"activation = {activation!r}", "alpha13")
-        g = ops.moe_gemm(a, a_scales, w13, s13, row_offsets, None, alpha,
-                         torch.float32, "linear", "linear")
-        h = _h(g, activation, interleaved, limit, swish, up_bias).to(
-            wide).contiguous()
-    h_scales = None
-    if not is_dense:
-        # Rows of no expert hold anything: saturating takes what there is.
-        h, h_scales, _ = ops.quantize(h, in2, "linear", "modelopt", True)
-    rows = torch.zeros(order.shape[0], w2.shape[1], dtype=out_dtype, device=x.device)
-    ops.moe_gemm_out(rows, h, h_scales, w2, s2, row_offsets, None, alpha2,
-                     "linear", "linear")
-    slots = torch.empty_like(rows)
-    slots[order] = rows
-    weights = torch.where(here, weights, 0.0)
-    return weighted_sum(slots.view(*ids.shape, w2.shape[1]), weights, out_dtype)
 
 
 # ---- the operator ----------------------------------------------------------
@@ -289,10 +226,6 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
            alpha13, alpha2, in1, in2, activation, expert_offset)
     ids, weights = topk_ids.contiguous(), topk_weights.float().contiguous()
     out_dtype = out_dtype or usual_type(x)
-    if backend is not Cpu:
-        return composed(x, x_scales, ids, weights, w13, w13_scales, w2, w2_scales,
-                        alpha13, alpha2, in1, in2, activation, limit, swish, up_bias,
-                        interleaved, expert_offset, out_dtype)
     (gate, up), (gate_scales, up_scales) = (
         _halves(t, activation, interleaved) for t in (w13, w13_scales))
     alpha, alpha_up = _alphas(alpha13)
