@@ -364,8 +364,8 @@ static void take_elements(const struct emu_block_operand *o, int row,
 }
 
 void emu_mx_sums(const struct emu_block_operand *a,
-		 const struct emu_block_operand *b, const uint32_t *c,
-		 uint32_t *d)
+		 const struct emu_block_operand *b, bool d_is_f16,
+		 const uint32_t *c, uint32_t *d)
 {
 	struct element x[MX_K], y[EMU_UMMA_MAX_ROWS][MX_K];
 
@@ -382,27 +382,9 @@ void emu_mx_sums(const struct emu_block_operand *a,
 			    scale_of(b->scale[n][0], b->scale_is_ue8m0);
 
 			d[at] = sa.is_nan || sb.is_nan
-				    ? EMU_NAN_F32
+				    ? (d_is_f16 ? EMU_NAN_F16 : EMU_NAN_F32)
 				    : mx_sum(x, y[n], sa.exponent + sb.exponent,
-					     false, c ? c[at] : 0);
-		}
-	}
-}
-
-void emu_f8f6f4_sums(const struct emu_block_operand *a,
-		     const struct emu_block_operand *b, bool d_is_f16,
-		     const uint32_t *c, uint32_t *d)
-{
-	struct element x[MX_K], y[EMU_UMMA_MAX_ROWS][MX_K];
-
-	for (int n = 0; n < b->rows; n++)
-		take_elements(b, n, y[n]);
-	for (int m = 0; m < a->rows; m++) {
-		take_elements(a, m, x);
-		for (int n = 0; n < b->rows; n++) {
-			const int at = m * b->rows + n;
-
-			d[at] = mx_sum(x, y[n], 0, d_is_f16, c ? c[at] : 0);
+					     d_is_f16, c ? c[at] : 0);
 		}
 	}
 }

@@ -52,16 +52,12 @@ void emu_block_operand_scale(struct emu_block_operand *operand, int row,
 void emu_fp4_sums(const struct emu_block_operand *a,
 		  const struct emu_block_operand *b, const uint32_t *c,
 		  uint32_t *d);
-void emu_mx_sums(const struct emu_block_operand *a,
-		 const struct emu_block_operand *b, const uint32_t *c,
-		 uint32_t *d);
-
 /*
- * The same as emu_mx_sums without scales, which the operands need not have.
- * d_is_f16: c and d are bits of fp16, and the sum is rounded to nearest even.
+ * kinds mxf8f6f4 and, with one scale of 1 a row, f8f6f4.  d_is_f16: c and d are
+ * bits of fp16, and the sum is rounded to nearest even instead.
  */
-void emu_f8f6f4_sums(const struct emu_block_operand *a,
-		     const struct emu_block_operand *b, bool d_is_f16,
-		     const uint32_t *c, uint32_t *d);
+void emu_mx_sums(const struct emu_block_operand *a,
+		 const struct emu_block_operand *b, bool d_is_f16,
+		 const uint32_t *c, uint32_t *d);
 
 #endif

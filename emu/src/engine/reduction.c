@@ -63,7 +63,7 @@ static uint64_t add_f64(uint64_t x, uint64_t y)
 	return x;
 }
 
-/* Of 16 bits; a NaN loses against a number in min and max. */
+/* Elements of 16 bits; a NaN loses against a number in min and max. */
 static uint64_t of_halves(enum emu_reduction_operation operation,
 			  const struct emu_format *f, uint64_t x, uint64_t y)
 {

@@ -39,8 +39,8 @@ struct emu_reduction {
 uint32_t emu_reduction_bytes(enum emu_reduction_type type);
 
 /*
- * False: the PTX ISA has no such operation of the type.  Of floating point
- * there are add, and of 16 bits min and max; inc and dec are of U32.
+ * False: the PTX ISA has no such operation of the type.  Floats have add,
+ * those of 16 bits also min and max; inc and dec are of U32.
  */
 bool emu_reduction_is_known(const struct emu_reduction *r);
 

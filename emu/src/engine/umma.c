@@ -50,7 +50,7 @@ static const struct types types[] = {
     [EMU_UMMA_F8F6F4] = {F8F6F4,
 			 ("kind::f8f6f4 has E4M3 = 0, E5M2 = 1, E2M3 = 3, "
 			  "E3M2 = 4, E2M1 = 5"),
-			 1, "F32 = 1; sums in F16 are not modelled"},
+			 1, "F16 = 0, F32 = 1"},
     [EMU_UMMA_TF32] = {{-1, -1, EMU_UMMA_TYPE_TF32, -1, -1, -1, -1, -1},
 		       "kind::tf32 has TF32 = 2",
 		       1,
@@ -82,12 +82,13 @@ static bool decode_types(uint32_t d, struct emu_umma *u, struct emu_error *err)
 		return refuse(err, d, "B type", bits(d, 10, width), t->rule);
 	u->a_type = (enum emu_umma_type)a;
 	u->b_type = (enum emu_umma_type)b;
-	u->d_is_f16 = kind == EMU_UMMA_F16 && sum == 0;
+	u->d_is_f16 =
+	    (kind == EMU_UMMA_F16 || kind == EMU_UMMA_F8F6F4) && sum == 0;
 	if (t->d_rule && sum != t->d && !u->d_is_f16)
 		return refuse(err, d, "D type", sum, t->d_rule);
-	if (u->d_is_f16 && (a != EMU_UMMA_TYPE_F16 || b != EMU_UMMA_TYPE_F16))
+	if (u->d_is_f16 && (a == EMU_UMMA_TYPE_BF16 || b == EMU_UMMA_TYPE_BF16))
 		return refuse(err, d, "D type", 0,
-			      "sums in F16 are of F16 operands");
+			      "sums of BF16 operands are in F32");
 	return true;
 }
 

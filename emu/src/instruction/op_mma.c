@@ -306,6 +306,17 @@ static bool take_scales(struct emu_warp *w, const struct emu_instr *i,
 	return true;
 }
 
+/* ue8m0: 127 is 1. */
+static void set_scales_of_1(struct emu_block_operand *o)
+{
+	const uint8_t one = 127;
+
+	o->scales = 1;
+	o->scale_is_ue8m0 = true;
+	for (int row = 0; row < o->rows; row++)
+		emu_block_operand_scale(o, row, &one);
+}
+
 static bool small_float_sums(struct emu_warp *w, const struct emu_instr *i,
 			     const struct form *f, struct operands *x,
 			     int stride)
@@ -317,16 +328,16 @@ static bool small_float_sums(struct emu_warp *w, const struct emu_instr *i,
 	set_operand(f, f->a, 16, stride, x->a, &a);
 	set_operand(f, f->b, N, stride, x->b, &b);
 	if (!f->scales) {
-		emu_f8f6f4_sums(&a, &b, i->option & D_IS_F16, x->c, x->c);
-		return true;
+		set_scales_of_1(&a);
+		set_scales_of_1(&b);
 	}
-	if (!take_scales(w, i, scales, f, 16, &a) ||
-	    !take_scales(w, i, scales + 3, f, N, &b))
+	if (f->scales && (!take_scales(w, i, scales, f, 16, &a) ||
+			  !take_scales(w, i, scales + 3, f, N, &b)))
 		return false;
 	if (f->scaling == KIND_MXF4)
 		emu_fp4_sums(&a, &b, x->c, x->c);
 	else
-		emu_mx_sums(&a, &b, x->c, x->c);
+		emu_mx_sums(&a, &b, i->option & D_IS_F16, x->c, x->c);
 	return true;
 }
 

@@ -244,9 +244,47 @@ static bool bind_plain_address(struct emu_bind *b, const struct emu_argument *a)
 	return emu_src(b, &b->s->elements[a->first], EMU_B32);
 }
 
+/* {4 registers}, or 8 of a pair: a bit a lane. */
+static bool bind_kept_lanes(struct emu_bind *b, const struct emu_argument *a)
+{
+	const uint32_t wanted = b->i->option & EMU_TCGEN05_PAIR ? 8 : 4;
+	uint32_t count;
+	const struct emu_argument *e = emu_elements(b, a, &count);
+
+	if (count != wanted)
+		return emu_bind_fail(b,
+				     "disable-output-lane has %u registers, "
+				     "not %u",
+				     wanted, count);
+	b->i->option |= EMU_UMMA_KEEPS;
+	for (uint32_t k = 0; k < count; k++)
+		if (!emu_src(b, &e[k], EMU_B32))
+			return false;
+	return true;
+}
+
+/* enable-input-d, and around it what kinds without scales can have. */
+static bool bind_plain_end(struct emu_bind *b, uint32_t word)
+{
+	const bool keeps =
+	    b->s->n_arguments > 4 && emu_argument(b, 4)->kind == EMU_ARG_VECTOR;
+	const uint32_t n = keeps ? 6 : 5;
+	const bool shifts = b->s->n_arguments == n + 1;
+
+	if (!emu_arguments(b, n, n + 1) ||
+	    !emu_predicate(b, emu_argument(b, n - 1)))
+		return false;
+	if (shifts && word != EMU_UMMA_F16 && word != EMU_UMMA_TF32)
+		return emu_bind_fail(b, "%s has no scale-input-d",
+				     kind_words[word]);
+	return (!shifts ||
+		emu_number(b, emu_argument(b, n), 0, 15, &b->i->offset[1])) &&
+	       (!keeps || bind_kept_lanes(b, emu_argument(b, 4)));
+}
+
 bool emu_bind_umma(struct emu_bind *b)
 {
-	uint32_t word = 0, n;
+	uint32_t word = 0;
 
 	if (!has_target(b) || !bind_group(b))
 		return false;
@@ -254,22 +292,18 @@ bool emu_bind_umma(struct emu_bind *b)
 		return emu_bind_fail(b, "it needs one .kind");
 	b->i->option |= word == WORD_MXF4 ? EMU_UMMA_MXF4NVF4 : word;
 	b->i->run = emu_run_umma;
-	n = has_scales(word) ? 7 : 5;
-	if (!bind_scales(b, word))
-		return false;
-	if (n == 5 && b->s->n_arguments > 5)
-		return emu_bind_fail(b, "disable-output-lane and "
-					"scale-input-d are not known here");
-	if (!emu_arguments(b, n, n) ||
+	if (!bind_scales(b, word) ||
+	    !emu_arguments(b, has_scales(word) ? 7 : 5, 7) ||
 	    !bind_tmem_address(b, emu_argument(b, 0)) ||
 	    !bind_a(b, emu_argument(b, 1)) ||
 	    !emu_src(b, emu_argument(b, 2), EMU_B64) ||
 	    !emu_src(b, emu_argument(b, 3), EMU_B32))
 		return false;
-	if (n == 7 && (!bind_plain_address(b, emu_argument(b, 4)) ||
-		       !bind_plain_address(b, emu_argument(b, 5))))
-		return false;
-	return emu_predicate(b, emu_argument(b, n - 1));
+	if (!has_scales(word))
+		return bind_plain_end(b, word);
+	return bind_plain_address(b, emu_argument(b, 4)) &&
+	       bind_plain_address(b, emu_argument(b, 5)) &&
+	       emu_predicate(b, emu_argument(b, 6));
 }
 
 /* ---- cp and commit ---------------------------------------------------------

@@ -80,12 +80,13 @@ static void take_place(struct emu_warp *w, const struct emu_instr *i,
 	emu_machine_of(w)->effects++;
 }
 
+/* Kernels also name shared memory by a generic address of 64 bits. */
 static uint64_t place_to(struct emu_warp *w, const struct emu_instr *i)
 {
 	uint64_t to[EMU_LANES];
 
 	emu_addresses(w, i, &i->operand[0], to);
-	return to[0];
+	return i->space == EMU_SHARED ? to[0] & ~EMU_SHARED_WINDOW : to[0];
 }
 
 static bool write_address(struct emu_warp *w, const struct emu_instr *i,

@@ -2,6 +2,7 @@
 /* tensor_math.c - see tensor_math.h. */
 #include "machine/tensor_math.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +214,34 @@ static void d_cell(const struct run *r, int cta, int row, int column,
 	*at = emu_tmem_column(r->work->d) + (uint32_t)tmem_column;
 }
 
+static bool is_kept(const struct run *r, int cta, uint32_t lane)
+{
+	return r->work->kept_lanes[4 * cta + (int)lane / 32] >> lane % 32 & 1;
+}
+
+/* scale-input-d; PTX does not say how bits below the smallest are cut: toward
+ * zero here. */
+static void shift_d(const struct run *r, int count)
+{
+	const int shift = r->work->d_shift;
+
+	for (int k = 0; k < count && shift; k++) {
+		uint32_t *d = &r->space->d[k];
+		float x;
+
+		if (r->work->umma.d_is_f16) {
+			*d = emu_narrow(
+			    &emu_format_f16,
+			    ldexp(emu_widen(&emu_format_f16, *d & 0xFFFF),
+				  -shift),
+			    EMU_RZ, false);
+			continue;
+		}
+		memcpy(&x, d, sizeof(x));
+		*d = emu_narrow_f32(ldexp(x, -shift), EMU_RZ);
+	}
+}
+
 static bool load_d(const struct run *r, const struct emu_tmem *t, int cta,
 		   int first, int rows)
 {
@@ -224,7 +253,8 @@ static bool load_d(const struct run *r, const struct emu_tmem *t, int cta,
 
 		d_cell(r, cta, first + k / n, k % n, &lane, &column);
 		for (int c = 0; c < part; c++) {
-			if (t->written[lane][column + (uint32_t)c] == 0xF)
+			if (t->written[lane][column + (uint32_t)c] == 0xF ||
+			    is_kept(r, cta, lane))
 				continue;
 			emu_fault(r->w, r->i, -1,
 				  "it adds to tensor memory lane %u, column "
@@ -235,6 +265,7 @@ static bool load_d(const struct run *r, const struct emu_tmem *t, int cta,
 		memcpy(r->space->d + k, &t->cell[lane][column],
 		       sizeof(uint32_t) * (size_t)part);
 	}
+	shift_d(r, rows * n);
 	return true;
 }
 
@@ -248,6 +279,8 @@ static void store_d(const struct run *r, struct emu_tmem *t, int cta, int first,
 		uint32_t lane, column;
 
 		d_cell(r, cta, first + k / n, k % n, &lane, &column);
+		if (is_kept(r, cta, lane))
+			continue;
 		memcpy(&t->cell[lane][column], r->space->d + k,
 		       sizeof(uint32_t) * (size_t)part);
 		memset(&t->written[lane][column], 0xF, (size_t)part);
@@ -329,6 +362,8 @@ static bool run_integer(const struct run *r, struct emu_tmem *t, int cta)
 		if (!s->a_undefined[k / u->n] && !s->b_undefined[k % u->n])
 			continue;
 		d_cell(r, cta, k / u->n, k % u->n, &lane, &column);
+		if (is_kept(r, cta, lane))
+			continue;
 		t->written[lane][column] = 0;
 	}
 	return true;
@@ -385,7 +420,7 @@ static bool run_quarter(const struct run *r, struct emu_tmem *t, int cta,
 	if (u->form.kind == EMU_UMMA_MXF4NVF4)
 		emu_fp4_sums(&s->a, &s->b, c, s->d);
 	else
-		emu_mx_sums(&s->a, &s->b, c, s->d);
+		emu_mx_sums(&s->a, &s->b, u->d_is_f16, c, s->d);
 	store_d(r, t, cta, first, 32);
 	return true;
 }
@@ -585,7 +620,11 @@ bool emu_umma_take(struct emu_warp *w, const struct emu_instr *i, int lane,
 		x->sfa = word(w, &o[4], lane);
 		x->sfb = word(w, &o[5], lane);
 	}
-	x->accumulates = emu_lanes_of(w, &o[form.scales ? 6 : 4]) >> lane & 1;
+	o += form.scales ? 6 : 4;
+	x->accumulates = emu_lanes_of(w, &o[0]) >> lane & 1;
+	x->d_shift = (int)i->offset[1];
+	for (int k = 0; k < 4 * form.ctas && i->option & EMU_UMMA_KEEPS; k++)
+		x->kept_lanes[k] = word(w, &o[1 + k], lane);
 	if (!check_lanes(w, i, lane, x))
 		return false;
 	for (int k = 0; k < form.ctas; k++)

@@ -14,6 +14,9 @@ struct emu_umma_work {
 	struct emu_umma_matrix a_matrix, b_matrix;
 	uint32_t a, d, sfa, sfb; /* tensor memory */
 	bool accumulates;
+	int d_shift; /* scale-input-d: D is first divided by 2^d_shift */
+	/* disable-output-lane: a bit a lane that D keeps, 128 of each CTA. */
+	uint32_t kept_lanes[8];
 };
 
 /* Takes and checks the operands of a lane, and tells the checker; false after a

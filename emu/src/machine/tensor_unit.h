@@ -38,9 +38,10 @@ struct emu_tensor {
 #define EMU_TCGEN05_PAIR 0x80 /* cta_group::2 */
 
 /* mma: bits 0-2 kind, then the scales of a row, whether A is in tensor memory.
- */
+ * scale-input-d is in offset[1]. */
 #define EMU_UMMA_SCALES_SHIFT 3
 #define EMU_UMMA_A_IN_TMEM    0x40
+#define EMU_UMMA_KEEPS	      0x100 /* has disable-output-lane */
 
 static inline struct emu_umma_form emu_umma_form_of(const struct emu_instr *i)
 {

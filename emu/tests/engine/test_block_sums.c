@@ -294,7 +294,7 @@ static void test_mx(void **state)
 		p->x.type = types[a];
 		p->y.type = types[b];
 		set(p, EMU_UMMA_MXF8F6F4, false);
-		emu_mx_sums(&p->x, &p->y, p->c, p->d);
+		emu_mx_sums(&p->x, &p->y, false, p->c, p->d);
 		for (int i = 0; i < ROWS * COLS; i++)
 			check(p, i,
 			      mx_reference(types[a], types[b], p->a[i / COLS],

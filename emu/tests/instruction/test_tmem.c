@@ -475,9 +475,13 @@ static const struct {
     {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block16 "
      "[%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;\n",
      ".block_scale is missing"},
-    {"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, "
+    {"tcgen05.mma.cta_group::2.kind::f16 [%r1], %d1, %d2, %r2, "
      "{%r3,%r4,%r5,%r6}, %p1;\n",
-     "disable-output-lane"},
+     "disable-output-lane has 8 registers, not 4"},
+    {"tcgen05.mma.cta_group::1.kind::i8 [%r1], %d1, %d2, %r2, %p1, 1;\n",
+     "kind::i8 has no scale-input-d"},
+    {"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, %p1, 16;\n",
+     "0 to 15"},
     {"tcgen05.commit.cta_group::1.shared::cluster.b64 [%r1];\n",
      "mbarrier::arrive::one"},
     {"wgmma.fence.sync.aligned;\n", "sm_90a has it"},
@@ -501,6 +505,34 @@ static void test_words(void **state)
 	}
 }
 
+/* The address goes to a generic address of shared memory, with the space's word
+ * and without. */
+static void test_generic_addresses(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		char body[512];
+		uint32_t out[1];
+		struct emu_job job = {.target = TCGEN05_TARGET,
+				      .out = out,
+				      .out_bytes = sizeof(out),
+				      .shared_bytes = 64};
+
+		snprintf(body, sizeof(body),
+			 "mov.u32 %%r1, dynamic;\ncvt.u64.u32 %%d1, %%r1;\n"
+			 "cvta.shared.u64 %%d2, %%d1;\n"
+			 "tcgen05.alloc.cta_group::1.sync.aligned%s.b32 "
+			 "[%%d2], 64;\nld.shared.u32 %%r2, [%%r1];\n"
+			 "setp.eq.u32 %%p1, %%lane, 0;\n"
+			 "@%%p1 st.global.u32 [%%out], %%r2;\n"
+			 "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %%r2, "
+			 "64;\n",
+			 i ? ".shared::cta" : "");
+		emu_must_run(body, &job);
+		assert_true(out[0] <= 512 - 64);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -511,6 +543,7 @@ int main(void)
 	    cmocka_unit_test(test_first_column),
 	    cmocka_unit_test(test_accesses),
 	    cmocka_unit_test(test_words),
+	    cmocka_unit_test(test_generic_addresses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

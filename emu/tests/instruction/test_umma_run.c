@@ -6,6 +6,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,18 @@
 /* ---- one multiplication ----------------------------------------------------
  */
 
-/* Twice: D = A B, and D = A B or D + A B. */
-static void program(const char *words, int ctas, bool a_in_tmem, bool is_scaled)
+/* Lanes of each 32 that the second multiplication may keep. */
+#define KEPT 0x00FF0F10u
+
+/*
+ * Twice: D = A B, and D = A B or D / 2^shift + A B, which with keeps leaves out
+ * some lanes.
+ */
+static void program(const char *words, int ctas, bool a_in_tmem, bool is_scaled,
+		    bool keeps, int shift)
 {
+	char end[16] = "";
+
 	emu_text[0] = 0;
 	emu_bring(ctas);
 	emu_append(
@@ -32,11 +42,19 @@ static void program(const char *words, int ctas, bool a_in_tmem, bool is_scaled)
 	    "add.s64 %%d3, %%d3, %%d4; mov.pred %%p3, 0;\n"
 	    "add.u32 %%r11, %%r3, 256; add.u32 %%r12, %%r3, 260;\n"
 	    "setp.ne.u32 %%p4, %%r9, 0;\n");
+	if (shift)
+		snprintf(end, sizeof(end), ", %d", shift);
+	emu_append("mov.u32 %%r20, 0x%x;\n", KEPT);
 	for (int i = 0; i < 2; i++)
 		emu_append("@%%one tcgen05.mma.cta_group::%d.%s [%%r3], %s, "
-			   "%%d3, %%r8, %s%%p%d;\n",
+			   "%%d3, %%r8, %s%s%%p%d%s;\n",
 			   ctas, words, a_in_tmem ? "[%r11]" : "%d2",
-			   is_scaled ? "[%r11], [%r12], " : "", 3 + i);
+			   is_scaled ? "[%r11], [%r12], " : "",
+			   !keeps || !i ? ""
+			   : ctas == 2	? "{%r20, %r20, %r20, %r20, %r20, "
+					  "%r20, %r20, %r20}, "
+					: "{%r20, %r20, %r20, %r20}, ",
+			   3 + i, end);
 	emu_append(
 	    "mov.b16 %%m, %d;\n"
 	    "@%%one tcgen05.commit.cta_group::%d.mbarrier::arrive::one"
@@ -193,6 +211,8 @@ struct test {
 	struct emu_umma umma;
 	struct layout a_layout, b_layout;
 	bool accumulates;
+	bool keeps; /* disable-output-lane */
+	int shift;  /* scale-input-d */
 };
 
 static uint32_t idesc_of(const struct emu_umma *u)
@@ -279,7 +299,7 @@ static int sum_of(const struct test *t, const struct operand *a,
 		       scale_of(u, false, n, k / block);
 	if (u->a_negated != u->b_negated)
 		sum = -sum;
-	return t->accumulates ? 2 * sum : sum;
+	return sum;
 }
 
 static float float_of(uint32_t bits, const struct emu_umma *u)
@@ -300,19 +320,22 @@ static void check(const struct test *t, const struct operand *a,
 {
 	for (int m = 0; m < t->umma.m; m++)
 		for (int n = 0; n < t->umma.n; n++) {
-			const int want = sum_of(t, a, b, m, n);
+			const float sum = (float)sum_of(t, a, b, m, n);
+			float got, want = sum;
 			int cta, lane, column;
-			float got;
 
 			emu_umma_d_place(&t->umma, m, n, &cta, &lane, &column);
+			if (t->accumulates &&
+			    !(t->keeps && KEPT >> lane % 32 & 1))
+				want += sum / (float)(1 << t->shift);
 			got = float_of(out[cta].d[lane][column], &t->umma);
-			if (got != (float)want)
+			if (got != want)
 				fail_msg("%dx%d, kind %d, types %d %d, row %d, "
-					 "column %d: %g, not %d",
+					 "column %d: %g, not %g",
 					 t->umma.m, t->umma.n,
 					 t->umma.form.kind, t->umma.a_type,
 					 t->umma.b_type, m, n, (double)got,
-					 want);
+					 (double)want);
 		}
 }
 
@@ -388,7 +411,7 @@ static void run(struct test *t, uint64_t seed)
 			put_a_in_tmem(u, &a, cta, &in[cta]);
 	}
 	program(words_of(u), ctas, u->form.a_in_tensor_memory,
-		u->form.scales > 0);
+		u->form.scales > 0, t->keeps, t->shift);
 	take(emu_umma_d_columns(u), ctas);
 	emu_must_run(emu_text, &job);
 	check(t, &a, &b, out);
@@ -537,7 +560,8 @@ static void test_f8f6f4(void **state)
 					  .b_type = (enum emu_umma_type)(
 					      EMU_UMMA_TYPE_E4M3 + b),
 					  .b_transposed = b < 2 && i % 2,
-					  .a_negated = i % 4 == 1},
+					  .a_negated = i % 4 == 1,
+					  .d_is_f16 = i % 3 == 1},
 				 .a_layout.swizzle = i % 2 ? 128 : 32,
 				 .b_layout.swizzle = i % 3 ? 64 : 32,
 				 .accumulates = i % 2};
@@ -578,6 +602,33 @@ static void test_tf32_and_i8(void **state)
 	}
 }
 
+static void test_kept_lanes_and_shifted_sums(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 24; i++) {
+		const bool is_tf32 = i % 3 == 1, is_f8 = i % 3 == 2;
+		const enum emu_umma_type type = is_tf32 ? EMU_UMMA_TYPE_TF32
+						: is_f8 ? EMU_UMMA_TYPE_E4M3
+							: EMU_UMMA_TYPE_F16;
+		struct test t = {.umma = {.form = {is_tf32 ? EMU_UMMA_TF32
+						   : is_f8 ? EMU_UMMA_F8F6F4
+							   : EMU_UMMA_F16,
+						   1 + i % 2, 0, false},
+					  .m = (64 << i % 2) << i / 2 % 2,
+					  .n = 32 + 32 * (i % 2),
+					  .a_type = type,
+					  .b_type = type,
+					  .d_is_f16 = !is_tf32 && i % 4 == 0},
+				 .a_layout.swizzle = 128,
+				 .b_layout.swizzle = 128,
+				 .accumulates = true,
+				 .keeps = i / 6 % 2,
+				 .shift = is_f8 ? 0 : i % 5};
+
+		run(&t, (uint64_t)(i % 5));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -588,6 +639,7 @@ int main(void)
 	    cmocka_unit_test(test_mxf4nvf4),
 	    cmocka_unit_test(test_f8f6f4),
 	    cmocka_unit_test(test_tf32_and_i8),
+	    cmocka_unit_test(test_kept_lanes_and_shifted_sums),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
