@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_configs.py - vLLM's configurations of ModelOpt and compressed-tensors whose NVFP4
+layers are nibblas'.  vLLM loads the tensors under its own names and splits them over
+processes; here they are taken over once they are loaded.  All other layers stay vLLM's.
+"""
+
+import torch
+from torch.nn import Parameter
+from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
+from vllm.model_executor.layers.linear import register_weight_loader_v2_supported_method
+from vllm.model_executor.layers.quantization.compressed_tensors import (
+    compressed_tensors as ct)
+from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
+    compressed_tensors_moe_w4a4_nvfp4 as ct_moe)
+from vllm.model_executor.layers.quantization.modelopt import (
+    ACT, WEIGHT, ModelOptLinearMethod, ModelOptMixedPrecisionConfig, ModelOptNvFp4Config,
+    ModelOptNvFp4FusedMoE, Shapes, kNvfp4Static)
+
+from nibblas._library import UnsupportedError
+from nibblas.vllm._layers import Experts, FusedLinear, check
+
+_EXPERTS = {MoEActivation.SILU: "swiglu", MoEActivation.GELU_TANH: "gelu"}
+
+
+def _mark(layer, names):
+    """NaN in the scales that no file may have: vLLM leaves them uninitialised."""
+    for name in names:
+        getattr(layer, name).data.fill_(float("nan"))
+
+
+def _release(layer, names):
+    """Frees what a layer was loaded into, and keeps the names."""
+    for name in names:
+        setattr(layer, name, Parameter(getattr(layer, name).data.new_empty(0),
+                                       requires_grad=False))
+
+
+def _global(layer, name, is_divisor):
+    """The global scales under a name of the checkpoint, as factors."""
+    stored = getattr(layer, name).data.float()
+    check(f"{getattr(layer, 'prefix', '')}.{name}".lstrip("."), stored)
+    return 1 / stored if is_divisor else stored
+
+
+def _finish_linear(layer, codes, factor, given, is_divisor):
+    """Makes the layer ready, and frees what it was loaded into, which is packed on a
+    CPU and held elsewhere on a GPU.
+
+    codes, factor, given  names of the layer's parameters; given: None for W4A16"""
+    inputs = _global(layer, given, is_divisor) if given else None
+    layer.nibblas = FusedLinear(
+        getattr(layer, codes).data, layer.weight_scale.data, layer.logical_widths,
+        _global(layer, factor, is_divisor), inputs)
+    layer.register_buffer("nibblas_number", torch.tensor(
+        layer.nibblas.number, device="cpu"), persistent=False)
+    _release(layer, (codes, "weight_scale"))
+
+
+def _apply_linear(layer, x, bias):
+    return torch.ops.nibblas._fused_linear(x, layer.nibblas_number, bias,
+                                           layer.nibblas.rows)
+
+
+@register_weight_loader_v2_supported_method
+class NibblasModelOptLinear(ModelOptLinearMethod):
+    """A linear layer of ModelOpt in NVFP4, W4A4 or W4A16."""
+
+    @property
+    def supports_pre_processed_weights(self):
+        return False
+
+    def create_weights(self, layer, input_size_per_partition, output_partition_sizes,
+                       input_size, output_size, params_dtype, **extra):
+        loader = extra.get("weight_loader")
+        layer.logical_widths = output_partition_sizes
+        layer.input_size_per_partition = input_size_per_partition
+        layer.output_size_per_partition = sum(output_partition_sizes)
+        shapes = Shapes(output_partition_sizes, input_size_per_partition, params_dtype)
+        self.wkey.create_weights(layer, WEIGHT, self.ctx, shapes, loader)
+        names = ["weight_scale_2"]
+        if self.akey:
+            self.akey.create_weights(layer, ACT, self.ctx, shapes, loader)
+            names.append("input_scale")
+        self.fmt.extra_weights(layer, shapes, self.ctx, loader)
+        _mark(layer, names)
+
+    def process_weights_after_loading(self, layer):
+        self.fmt.pre_process(layer)
+        _finish_linear(layer, "weight", "weight_scale_2",
+                       "input_scale" if self.akey else None, False)
+        self.fmt.post_process(layer)
+
+    def apply(self, layer, x, bias=None):
+        return _apply_linear(layer, x, bias)
+
+
+class _NoKernel:
+    """What vLLM asks of a kernel while it creates weights."""
+
+    @staticmethod
+    def input_quant_key():
+        return None
+
+
+class NibblasCompressedTensorsLinear(ct.CompressedTensorsW4A4Fp4):
+    """A linear layer of compressed-tensors in NVFP4, W4A4 or W4A16."""
+
+    def __init__(self, use_a16):
+        # Not the class's own, which chooses a kernel among vLLM's.
+        self.use_a16, self.kernel, self.group_size = use_a16, _NoKernel, 16
+
+    def create_weights(self, layer, *args, **named):
+        super().create_weights(layer, *args, **named)
+        _mark(layer, ["weight_global_scale"] + ["input_global_scale"] * (
+            not self.use_a16))
+
+    def process_weights_after_loading(self, layer):
+        _finish_linear(layer, "weight_packed", "weight_global_scale",
+                       None if self.use_a16 else "input_global_scale", True)
+
+    def apply_weights(self, layer, x, bias=None):
+        return _apply_linear(layer, x, bias)
+
+
+class _ExpertsMethod:
+    """What the experts of both formats share.  CODES, FACTOR, INPUT: names of the
+    parameters after w13_ and w2_."""
+
+    CODES, FACTOR, INPUT, IS_DIVISOR = "weight", "weight_scale_2", "input_scale", False
+    use_global_sf = False
+    is_monolithic = False
+    supports_pre_processed_weights = False
+    supports_eplb = False
+
+    def create_weights(self, layer, *args, **named):
+        rule = _refusal(self.moe)
+        if rule:
+            raise UnsupportedError(f"experts of {getattr(layer, 'layer_name', layer)}: "
+                                   f"{rule}", "experts")
+        super().create_weights(layer, *args, **named)
+        parts = (self.FACTOR,) if self.use_a16 else (self.FACTOR, self.INPUT)
+        _mark(layer, [f"w{n}_{part}" for n in (13, 2) for part in parts])
+
+    def process_weights_after_loading(self, layer):
+        def part(n, name):
+            return _global(layer, f"w{n}_{name}", self.IS_DIVISOR)
+
+        def stack(n):
+            return (getattr(layer, f"w{n}_{self.CODES}").data,
+                    getattr(layer, f"w{n}_weight_scale").data)
+
+        # One scale for all experts: a token is quantised once, wherever it goes.
+        in1, in2 = (None, None) if self.use_a16 else (
+            part(n, self.INPUT).amax() for n in (13, 2))
+        layer.nibblas = Experts(
+            stack(13), part(13, self.FACTOR), stack(2), part(2, self.FACTOR), in1, in2,
+            _EXPERTS[self.moe.activation])
+
+    def get_fused_moe_quant_config(self, layer):
+        return None
+
+    def apply(self, layer, x, topk_weights, topk_ids, shared_experts=None,
+              shared_experts_input=None):
+        if layer.apply_router_weight_on_input:
+            raise UnsupportedError("apply_router_weight_on_input = True: nibblas scales "
+                                   "what the experts return", "experts")
+        return layer.nibblas.run(x, topk_ids, topk_weights, layer.expert_map)
+
+
+def _refusal(moe):
+    """Why nibblas does not run such experts, or nothing."""
+    if moe.activation not in _EXPERTS:
+        return (f"activation = {moe.activation.value}: must be "
+                f"{' or '.join(one.value for one in _EXPERTS)}")
+    if moe.swiglu_limit is not None:
+        return f"swiglu_limit = {moe.swiglu_limit}: clamped experts are not supported"
+    if moe.has_bias:
+        return "biases are not supported"
+    return ""
+
+
+# vLLM's loader looks for "ModelOpt" in the name.
+class NibblasModelOptExperts(_ExpertsMethod, ModelOptNvFp4FusedMoE):
+    """Experts of ModelOpt in NVFP4."""
+
+    def __init__(self, quant_config, moe_config):
+        # Not the class's own, which chooses among vLLM's kernels.
+        FusedMoEMethodBase.__init__(self, moe_config)
+        self.quant_config = quant_config
+        self.use_a16 = quant_config.quant_method == "W4A16_NVFP4"
+
+
+class NibblasCompressedTensorsExperts(_ExpertsMethod,
+                                      ct_moe.CompressedTensorsW4A4Nvfp4MoEMethod):
+    """Experts of compressed-tensors in NVFP4."""
+
+    CODES, FACTOR, INPUT = "weight_packed", "weight_global_scale", "input_global_scale"
+    IS_DIVISOR = True
+
+    def __init__(self, moe, use_a16):
+        FusedMoEMethodBase.__init__(self, moe)
+        self.group_size, self.use_a16 = 16, use_a16
+
+
+def _ours(method):
+    """A linear method of vLLM, or nibblas' in its place."""
+    if type(method) is ModelOptLinearMethod and method.spec.weight == kNvfp4Static:
+        return NibblasModelOptLinear(method.spec, method.ctx, method.fmt)
+    return method
+
+
+class NibblasModelOptConfig(ModelOptNvFp4Config):
+    """ModelOpt with NVFP4 or W4A16_NVFP4 for all layers."""
+
+    FusedMoEMethodCls = NibblasModelOptExperts
+
+    def get_supported_act_dtypes(self):
+        return [torch.bfloat16, torch.half, torch.float32]
+
+    def get_quant_method(self, layer, prefix):
+        return _ours(super().get_quant_method(layer, prefix))
+
+
+class NibblasModelOptMixedConfig(ModelOptMixedPrecisionConfig):
+    """ModelOpt with an algorithm for each layer."""
+
+    def get_supported_act_dtypes(self):
+        return [torch.bfloat16, torch.half, torch.float32]
+
+    def get_quant_method(self, layer, prefix):
+        if isinstance(layer, RoutedExperts) and not self.is_layer_excluded(prefix):
+            algo = self._resolve_quant_algo(prefix)
+            if algo in ("NVFP4", "W4A16_NVFP4"):
+                config = (self.nvfp4_config if algo == "NVFP4"
+                          else self.w4a16_nvfp4_config)
+                return NibblasModelOptExperts(config, layer.moe_config)
+        return _ours(super().get_quant_method(layer, prefix))
+
+
+class NibblasCompressedTensorsConfig(ct.CompressedTensorsConfig):
+    """compressed-tensors; its NVFP4 groups are nibblas'."""
+
+    def _get_scheme_from_parts(self, weight_quant, input_quant, *args, **named):
+        if self._is_nvfp4_format(weight_quant) and (
+                input_quant is None or self._is_nvfp4_format(input_quant)):
+            return NibblasCompressedTensorsLinear(input_quant is None)
+        return super()._get_scheme_from_parts(weight_quant, input_quant, *args, **named)
+
+    def get_quant_method(self, layer, prefix):
+        found = self._experts(layer, prefix) if isinstance(layer, RoutedExperts) else None
+        return found or super().get_quant_method(layer, prefix)
+
+    def _experts(self, layer, prefix):
+        """Nibblas' method if all projections of the experts are NVFP4; None: vLLM's."""
+        self._add_fused_moe_to_target_scheme_map()
+        found = [self.get_scheme_dict(layer, f"{prefix}.0.{name}") for name in (
+            layer.ckpt_gate_proj_name, layer.ckpt_up_proj_name,
+            layer.ckpt_down_proj_name)]
+        if not all(one and self._is_nvfp4_format(one.get("weights")) for one in found):
+            return None
+        inputs = [one.get("input_activations") for one in found]
+        if all(one is None for one in inputs):
+            return NibblasCompressedTensorsExperts(layer.moe_config, True)
+        if all(one is not None and self._is_nvfp4_format(one) for one in inputs):
+            return NibblasCompressedTensorsExperts(layer.moe_config, False)
+        return None
+
+
+CONFIGS = {"modelopt_fp4": NibblasModelOptConfig,
+           "modelopt_mixed": NibblasModelOptMixedConfig,
+           "compressed-tensors": NibblasCompressedTensorsConfig}

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny models of both formats in vLLM by the plug-in, against nibblas.transformers.
+
+`make test-vllm` installs vLLM's build for CPUs; without it the tests are skipped."""
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import tomllib
+import unittest
+
+NEEDED = ("torch", "transformers", "vllm")
+MISSING = [name for name in NEEDED if not importlib.util.find_spec(name)]
+if MISSING:
+    print(f"skipped: no {', '.join(MISSING)}: make test-vllm installs them")
+    sys.exit(77)
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FOLDER = tempfile.mkdtemp()
+
+
+def _install():
+    """The entry points of pyproject.toml as an installed package has them, for this
+    process and those that vLLM starts."""
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+        groups = tomllib.load(file)["project"]["entry-points"]
+    info = os.path.join(FOLDER, "nibblas-0.dist-info")
+    os.makedirs(info)
+    with open(os.path.join(info, "METADATA"), "w", encoding="utf-8") as file:
+        file.write("Metadata-Version: 2.1\nName: nibblas\nVersion: 0\n")
+    with open(os.path.join(info, "entry_points.txt"), "w", encoding="utf-8") as file:
+        for group, points in groups.items():
+            file.write(f"[{group}]\n" + "".join(
+                f"{name} = {point}\n" for name, point in points.items()))
+    sys.path.insert(0, FOLDER)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [FOLDER, os.environ.get("PYTHONPATH", "")])
+
+
+_install()
+# One process: an error of a layer is then the error of LLM().
+os.environ.update(HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0",
+                  VLLM_CPU_KVCACHE_SPACE="1", VLLM_LOGGING_LEVEL="ERROR",
+                  VLLM_NO_USAGE_STATS="1", VLLM_HOST_IP="127.0.0.1")
+
+import torch
+from safetensors.torch import load_file, save_file
+from vllm import LLM, SamplingParams
+from vllm.distributed import cleanup_dist_env_and_memory
+
+import nibblas.transformers as nt
+import tiny_models as tiny
+from nibblas.vllm._layers import Experts, FusedLinear
+
+PROMPT = torch.randint(3, 90, (12,), generator=torch.Generator().manual_seed(1)).tolist()
+COUNT = 8
+# vLLM's attention on a CPU has no heads of 16.
+SIZES = {"hidden_size": 128, "head_dim": 32, "intermediate_size": 128}
+
+
+def tearDownModule():
+    shutil.rmtree(FOLDER)
+
+
+def run(path, **named):
+    """(tokens that follow the prompt, log-probabilities [tokens, vocabulary]) of vLLM,
+    and the layers of nibblas in it."""
+    named = {"dtype": "float32", "enforce_eager": True, **named}
+    model = LLM(path, skip_tokenizer_init=True, max_model_len=64, max_logprobs=96,
+                seed=0, **named)
+    layers = model.apply_model(_layers)[0]
+    how = SamplingParams(temperature=0, max_tokens=COUNT, ignore_eos=True, logprobs=96,
+                         detokenize=False)
+    out = model.generate([{"prompt_token_ids": PROMPT}], how,
+                         use_tqdm=False)[0].outputs[0]
+    del model
+    cleanup_dist_env_and_memory()
+    rows = [[one[i].logprob for i in range(96)] for one in out.logprobs]
+    return list(out.token_ids), torch.tensor(rows), layers
+
+
+def _layers(model):
+    found = [getattr(one, "nibblas", None) for one in model.modules()]
+    return (sum(isinstance(one, FusedLinear) for one in found),
+            sum(isinstance(one, Experts) for one in found))
+
+
+def reference(path):
+    """The same of nibblas.transformers."""
+    model = nt.from_pretrained(path, dtype=torch.float32)
+    tokens, rows = list(PROMPT), []
+    with torch.no_grad():
+        for _ in range(COUNT):
+            logits = model(torch.tensor([tokens])).logits[0, -1]
+            rows.append(logits.log_softmax(-1))
+            tokens.append(int(logits.argmax()))
+    return tokens[len(PROMPT):], torch.stack(rows)
+
+
+class Vllm(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def saved(self, family, form, w4a4, **named):
+        model = tiny.make(family, **SIZES)
+        model.config.architectures = [type(model).__name__]
+        return tiny.save(model, self.folder, form, w4a4, **named)[0]
+
+    def check(self, family, form, w4a4, layers, **named):
+        path = self.saved(family, form, w4a4)
+        tokens, rows, found = run(path, **named)
+        self.assertEqual(found, layers)
+        want, want_rows = reference(path)
+        error = float((rows - want_rows).norm() / want_rows.norm())
+        print(f"{family}, {form}, {'W4A4' if w4a4 else 'W4A16'}: {error:.1e}",
+              flush=True)
+        # W4A4: a value next to the middle of two codes may go to the other one.
+        self.assertLess(error, 0.02 if w4a4 else 1e-5)
+        if not w4a4:
+            self.assertEqual(tokens, want)
+
+    def test_linears(self):
+        # qkv, o, gate and up, down of two layers; tiny's projections each have global
+        # scales of their own.
+        self.check("llama", "modelopt", False, (8, 0))
+
+    def test_linears_compressed_tensors(self):
+        self.check("llama", "compressed-tensors", False, (8, 0))
+
+    def test_quantised_activations(self):
+        self.check("llama", "modelopt", True, (8, 0))
+
+    def test_quantised_activations_compressed_tensors(self):
+        self.check("llama", "compressed-tensors", True, (8, 0))
+
+    def test_experts(self):
+        self.check("qwen3_moe", "modelopt", False, (4, 2))
+
+    def test_experts_compressed_tensors(self):
+        self.check("mixtral", "compressed-tensors", False, (4, 2))
+
+    def test_experts_quantised_activations(self):
+        self.check("qwen3_moe", "modelopt", True, (4, 2))
+
+    def test_experts_quantised_activations_compressed_tensors(self):
+        self.check("qwen3_moe", "compressed-tensors", True, (4, 2))
+
+    def test_compiled(self):
+        self.check("llama", "modelopt", False, (8, 0), enforce_eager=False)
+
+    def test_missing_scale(self):
+        path = self.saved("llama", "modelopt", True)
+        file = os.path.join(path, "model.safetensors")
+        tensors = load_file(file)
+        del tensors["model.layers.1.self_attn.k_proj.input_scale"]
+        save_file(tensors, file, {"format": "pt"})
+        with self.assertRaisesRegex(Exception, "input_scale.*nan.*no file has them"):
+            run(path)
+
+
+class Map(unittest.TestCase):
+    def test_experts_of_two_processes(self):
+        """The halves of a layer add up to the whole."""
+        gen = torch.Generator().manual_seed(3)
+
+        def stack(rows, k):
+            parts = [tiny.quantize(torch.randn(rows, k, generator=gen))[0]
+                     for _ in range(4)]
+            codes, scales, factor = zip(*parts)
+            return (torch.stack(codes), torch.stack([s.view(torch.uint8) for s in scales]
+                                                    ).view(torch.float8_e4m3fn),
+                    torch.stack(factor).reshape(-1))
+        (c13, s13, f13), (c2, s2, f2) = stack(64, 64), stack(64, 32)
+        f13 = torch.stack((f13, f13 * 1.5), 1)
+        x = torch.randn(5, 64, generator=gen)
+        ids = torch.randint(0, 4, (5, 2), generator=gen)
+        weights = torch.rand(5, 2, generator=gen)
+
+        def part(own):
+            return Experts((c13[own].contiguous(), s13[own].contiguous()), f13[own],
+                           (c2[own].contiguous(), s2[own].contiguous()), f2[own], None,
+                           None, "swiglu")
+        whole = part([0, 1, 2, 3]).run(x, ids, weights, None)
+        first = part([0, 2]).run(x, ids, weights, torch.tensor([0, -1, 1, -1]))
+        second = part([1, 3]).run(x, ids, weights, torch.tensor([-1, 0, -1, 1]))
+        self.assertLess(float((first + second - whole).norm() / whole.norm()), 1e-6)
+        self.assertGreater(float(first.norm()), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
