@@ -39,7 +39,7 @@ test-emu: all ## All GPU tests on the software GPU (needs nvcc, no GPU)
 emu-bugs: all ## Write emu/docs/bugs.md: what the software GPU finds
 	@tools/emu_bugs.sh $(BUILD)
 
-test-models: all ## Python beside ModelOpt, torchao, and on real models (0.6 GB)
+test-models: all ## Python beside ModelOpt, torchao, vLLM, on real models (2 GB)
 	@tools/setup.sh test
 	@for test in other_formats other_directories example; do \
 		OMP_WAIT_POLICY=passive \
@@ -47,6 +47,9 @@ test-models: all ## Python beside ModelOpt, torchao, and on real models (0.6 GB)
 		tools/python_env.py --models $(BUILD)/python-env-models \
 			tests/python/test_$$test.py || exit 1; \
 	done
+	@NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so \
+		tools/python_env.py --vllm $(BUILD)/python-env-vllm \
+		tests/python/test_vllm.py
 
 bench: all ## Measure this machine: nib bench --preset seeds, beside the baselines
 	@$(BUILD)/nib bench --preset seeds

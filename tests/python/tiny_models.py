@@ -110,6 +110,10 @@ def configuration(form, w4a4, ignore=("lm_head",)):
     four = {"num_bits": 4, "type": "float", "group_size": 16, "dynamic": False}
     group = {"targets": ["Linear"], "weights": four,
              "input_activations": {**four, "dynamic": "local"} if w4a4 else None}
+    if form != "modelopt":
+        # As compressed-tensors writes it; vLLM tells NVFP4 from other widths by it.
+        four["strategy"] = "tensor_group"
+        group["input_activations"] = {**four, "dynamic": "local"} if w4a4 else None
     if form == "modelopt":
         return {"quant_method": "modelopt", "ignore": list(ignore),
                 "quant_algo": "NVFP4" if w4a4 else "W4A16_NVFP4",
