@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import tempfile
-import tomllib
 import unittest
 
 NEEDED = ("torch", "transformers", "vllm")
@@ -17,6 +16,8 @@ MISSING = [name for name in NEEDED if not importlib.util.find_spec(name)]
 if MISSING:
     print(f"skipped: no {', '.join(MISSING)}: make test-models installs them")
     sys.exit(77)
+
+import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = tempfile.mkdtemp()
