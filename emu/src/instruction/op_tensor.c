@@ -402,22 +402,35 @@ static bool store_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
+/*
+ * A whole warp may ask for one store, as CUTLASS's epilogues do: the same box
+ * from the same place.  A GPU, whose instruction is one of the warp, does it
+ * once; a reduction counts for each lane.
+ */
 static void run_store(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes)
 {
 	const struct emu_value *o = i->operand;
+	const int first = lanes ? __builtin_ctz(lanes) : 0;
 	uint64_t map[EMU_LANES], from[EMU_LANES];
+	struct box box, box_of_first = {0};
 
 	emu_offset_addresses(w, &o[0], i->immediate, map);
 	emu_offset_addresses(w, &o[1 + i->vector], i->offset[0], from);
-	EMU_EACH_LANE(l)
-	{
-		struct box box;
-
-		if (lanes >> l & 1 &&
-		    (!read_map(w, i, l, map[l], &box) ||
-		     !read_place(w, i, l, &o[1], true, &box) ||
-		     !store_lane(w, i, l, &box, from[l])))
+	for (int l = first; l < EMU_LANES; l++) {
+		if (!(lanes >> l & 1))
+			continue;
+		memset(&box, 0, sizeof(box));
+		if (!read_map(w, i, l, map[l], &box) ||
+		    !read_place(w, i, l, &o[1], true, &box))
+			return;
+		if (l == first)
+			box_of_first = box;
+		else if (!i->option && map[l] == map[first] &&
+			 from[l] == from[first] &&
+			 memcmp(box.at, box_of_first.at, sizeof(box.at)) == 0)
+			continue;
+		if (!store_lane(w, i, l, &box, from[l]))
 			return;
 	}
 }
