@@ -16,6 +16,7 @@
 #include "machine/random.h"
 #include "machine/report.h"
 #include "machine/watch.h"
+#include "ptx/bind.h"
 
 struct move {
 	const struct emu_instr *instr;
@@ -44,18 +45,12 @@ static bool is_result(const struct emu_tmem_queue *q, const struct emu_value *v)
 	       q->results[at / 8] >> at % 8 & 1;
 }
 
-bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
+static void mark_result(struct emu_tmem_queue *q, const struct emu_value *v)
 {
-	const struct emu_tmem_queue *q = w->async->tmem;
+	const uint32_t at = v->row / (4 * EMU_LANES);
 
-	for (uint32_t k = 0; q && k < i->operands; k++)
-		if (is_result(q, &i->operand[k]))
-			return emu_object(w, i, -1,
-					  "operand %u is a result of a "
-					  "tcgen05.ld that has not been waited "
-					  "for",
-					  k);
-	return true;
+	if (v->reg != EMU_NO_REGISTER)
+		q->results[at / 8] |= (uint8_t)(1u << at % 8);
 }
 
 static struct emu_tmem_queue *queue_of(struct emu_warp *w,
@@ -261,13 +256,8 @@ static void mark_store(struct emu_warp *w, const struct move *m)
 
 static void mark_results(struct emu_tmem_queue *q, const struct move *m)
 {
-	for (uint32_t r = 0; r < m->instr->vector; r++) {
-		const struct emu_value *v = &m->instr->operand[r];
-		const uint32_t at = v->row / (4 * EMU_LANES);
-
-		if (v->reg != EMU_NO_REGISTER)
-			q->results[at / 8] |= (uint8_t)(1u << at % 8);
-	}
+	for (uint32_t r = 0; r < m->instr->vector; r++)
+		mark_result(q, &m->instr->operand[r]);
 }
 
 static void issue(struct emu_warp *w, const struct emu_instr *i, bool is_store,
@@ -341,6 +331,52 @@ static bool finish(struct emu_warp *w, struct move *m)
 	return true;
 }
 
+/* Gives the registers their values; they are still results until the wait. */
+static bool deliver(struct emu_warp *w, struct emu_tmem_queue *q)
+{
+	for (size_t k = 0; k < q->count; k++)
+		if (!q->moves[k].is_store && q->moves[k].values &&
+		    !finish(w, &q->moves[k]))
+			return false;
+	return true;
+}
+
+/*
+ * nvcc copies the results of inline assembly to other registers at once, and
+ * ptxas makes one register of the two.  So a copy of a result is a result, too.
+ */
+static bool copy_result(struct emu_warp *w, struct emu_tmem_queue *q,
+			const struct emu_instr *i)
+{
+	if (strcmp(i->opcode->name, "mov") != 0 || i->operands != 2 ||
+	    is_result(q, &i->operand[0]) || i->operand[0].bytes < 4 ||
+	    !deliver(w, q))
+		return false;
+	mark_result(q, &i->operand[0]);
+	return true;
+}
+
+bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
+{
+	struct emu_tmem_queue *q = w->async->tmem;
+
+	for (uint32_t k = 0; q && k < i->operands; k++) {
+		if (!is_result(q, &i->operand[k]))
+			continue;
+		if (copy_result(w, q, i))
+			return true;
+		if (!emu_object(w, i, -1,
+				"operand %u is a result of a tcgen05.ld that "
+				"has not been waited for",
+				k) ||
+		    !deliver(w, q))
+			return false;
+		/* As if it had waited, or each use would be a report. */
+		memset(q->results, 0, q->bytes);
+	}
+	return true;
+}
+
 void emu_run_tmem_wait(struct emu_warp *w, const struct emu_instr *i,
 		       uint32_t lanes)
 {
@@ -354,7 +390,7 @@ void emu_run_tmem_wait(struct emu_warp *w, const struct emu_instr *i,
 	for (size_t k = 0; k < q->count; k++) {
 		if (q->moves[k].is_store != stores)
 			q->moves[left++] = q->moves[k];
-		else if (!finish(w, &q->moves[k]))
+		else if (q->moves[k].values && !finish(w, &q->moves[k]))
 			return;
 	}
 	q->count = left;
