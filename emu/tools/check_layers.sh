@@ -8,12 +8,13 @@
 #   machine      warps, CTAs, clusters, grids, asynchronous units
 #   instruction  what each opcode does, and their table
 #   driver       the CUDA driver interface
+#   runtime      the CUDA runtime interface
 # Prints every include of a higher layer or of a file outside of src/, and every
 # circle of files (a .c and its .h are one).  With the objects of the library it
 # does the same for calls.  Silent, with exit code 0, when there is none.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-layers='engine check ptx machine instruction driver'
+layers='engine check ptx machine instruction driver runtime'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -22,6 +22,12 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct {
+	char bytes[16];
+} CUuuid;
 
 enum {
 	CUDA_SUCCESS = 0,
@@ -122,6 +128,27 @@ enum {
 typedef struct {
 	_Alignas(128) uint64_t opaque[16];
 } CUtensorMap;
+
+enum {
+	CU_MEMORYTYPE_HOST = 1,
+};
+
+/* A copy of rows: places in bytes and rows; arrays are not known here. */
+typedef struct {
+	size_t srcXInBytes, srcY;
+	int srcMemoryType;
+	const void *srcHost;
+	CUdeviceptr srcDevice;
+	void *srcArray;
+	size_t srcPitch;
+	size_t dstXInBytes, dstY;
+	int dstMemoryType;
+	void *dstHost;
+	CUdeviceptr dstDevice;
+	void *dstArray;
+	size_t dstPitch;
+	size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D;
 
 #define EMU_EXPORT __attribute__((visibility("default")))
 

@@ -8,8 +8,9 @@
 #include "driver/queue.h"
 #include "machine/findings.h"
 
-#define LEAST_BYTES (UINT64_C(256) << 20)
-#define BUDGET	    UINT64_C(50000000000)
+#define LEAST_BYTES	(UINT64_C(256) << 20)
+#define MOST_ATTRIBUTES 200
+#define BUDGET		UINT64_C(50000000000)
 
 /* The device, also before cuInit. */
 static const struct emu_device *device_of(void)
@@ -234,7 +235,16 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {5, INT32_MAX},
 	    {6, EMU_MAX_GRID_YZ},
 	    {7, EMU_MAX_GRID_YZ},
-	    {8, 48 << 10}, /* shared memory without opting in */
+	    {8, 48 << 10},   /* shared memory without opting in */
+	    {9, 64 << 10},   /* constant memory */
+	    {11, INT32_MAX}, /* pitch */
+	    {14, 512},	     /* alignment of textures */
+	    {15, 1},	     /* copies beside kernels */
+	    {19, 1},	     /* host memory can be mapped */
+	    {23, 32},	     /* alignment of a texture's pitch */
+	    {30, 512},	     /* alignment of surfaces */
+	    {31, 1},	     /* kernels beside kernels */
+	    {40, 3},	     /* copy engines */
 	    {10, EMU_LANES},
 	    {12, EMU_SM_REGISTERS},
 	    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
@@ -251,7 +261,15 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {82, EMU_SM_REGISTERS},
 	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
 	     (int)d->cta_shared_bytes},
-	    {95, 1},			/* cooperative launches */
+	    {78, 1}, /* priorities of streams */
+	    {79, 1}, /* caches of global and local memory */
+	    {80, 1},
+	    {83, 1}, /* managed memory, also while kernels run */
+	    {89, 1},
+	    {95, 1},	 /* cooperative launches */
+	    {106, 32},	 /* CTAs of an SM */
+	    {111, 1024}, /* shared memory of a CTA that the system takes */
+	    {115, 1},	 /* memory pools */
 	    {120, d->cluster_ctas > 1}, /* clusters */
 	};
 
@@ -262,7 +280,11 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 			*value = known[i].value;
 			return CUDA_SUCCESS;
 		}
-	return CUDA_ERROR_INVALID_VALUE;
+	/* Sizes of textures and other things that the device does not have. */
+	*value = 0;
+	return attribute > 0 && attribute < MOST_ATTRIBUTES
+		   ? CUDA_SUCCESS
+		   : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- contexts --------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/image.h"
 #include "driver/queue.h"
 #include "driver/stream.h"
 #include "instruction/decode.h"
@@ -31,20 +32,6 @@ static uint64_t place_variable(void *context, const struct emu_variable *v,
 	memset(m->global.shadow + (at - m->global.base),
 	       EMU_MAPPED | EMU_WRITTEN, v->bytes);
 	return at;
-}
-
-/*
- * PTX is text; cubins and fat binaries are not, although the first byte of a
- * fat binary is a letter.
- */
-static bool is_text(const void *image)
-{
-	static const char fatbin[] = "\x50\xED\x55\xBA";
-	const unsigned char *bytes = image;
-
-	return ((bytes[0] >= ' ' && bytes[0] < 0x7F) || bytes[0] == '\n' ||
-		bytes[0] == '\t' || bytes[0] == '\r') &&
-	       strncmp(image, fatbin, sizeof(fatbin) - 1) != 0;
 }
 
 static void tell(unsigned count, const int *options, void **values,
@@ -82,8 +69,16 @@ static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
 		     const int *options, void **values)
 {
 	struct emu_error err = {{0}};
+	char *text = NULL;
+	CUresult result =
+	    emu_image_text(image, emu_driver.machine.device, &text, &err);
 
-	m->module = read_module(image, &err);
+	if (result) {
+		tell(count, options, values, err.text);
+		return emu_driver_fail(result, "%s", err.text);
+	}
+	m->module = read_module(text, &err);
+	free(text);
 	if (m->module && !emu_device_takes(emu_driver.machine.device,
 					   m->module->target, &err)) {
 		emu_module_free(m->module);
@@ -115,8 +110,6 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
 
 	if (!result && (!module || !image))
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && !is_text(image))
-		result = CUDA_ERROR_NO_BINARY_FOR_GPU;
 	if (result)
 		return emu_driver_leave(result);
 	m = calloc(1, sizeof(*m));
@@ -134,7 +127,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 	return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
 }
 
-static bool is_module(const struct CUmod_st *module)
+bool emu_is_module(const struct CUmod_st *module)
 {
 	const struct CUmod_st *m = emu_driver.modules;
 
@@ -148,7 +141,7 @@ CUresult cuModuleUnload(CUmodule module)
 	CUresult result = emu_driver_enter();
 	struct CUmod_st **at = &emu_driver.modules;
 
-	if (!is_module(module))
+	if (!emu_is_module(module))
 		return emu_driver_leave(CUDA_ERROR_INVALID_HANDLE);
 	(void)emu_driver_flush();
 	while (*at != module)
@@ -169,7 +162,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 {
 	CUresult result = emu_driver_enter();
 
-	if (!result && !is_module(module))
+	if (!result && !emu_is_module(module))
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (result)
 		return emu_driver_leave(result);
@@ -453,4 +446,19 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
 				       NULL,	0};
 
 	return cuLaunchKernelEx(&config, function, arguments, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x,
+				   unsigned grid_y, unsigned grid_z,
+				   unsigned block_x, unsigned block_y,
+				   unsigned block_z, unsigned shared_bytes,
+				   CUstream stream, void **arguments)
+{
+	CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+					 .value = {.cooperative = 1}};
+	const CUlaunchConfig config = {
+	    grid_x,  grid_y,	   grid_z, block_x,	 block_y,
+	    block_z, shared_bytes, stream, &cooperative, 1};
+
+	return cuLaunchKernelEx(&config, function, arguments, NULL);
 }

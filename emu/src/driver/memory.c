@@ -117,21 +117,99 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
 	return cuMemcpyAsync(to, from, bytes, stream);
 }
 
+static CUresult fill(CUdeviceptr to, uint32_t value, uint32_t value_bytes,
+		     size_t count, CUstream stream, bool waits)
+{
+	const struct emu_work w = {.kind = EMU_WORK_SET,
+				   .to = to,
+				   .value = value,
+				   .value_bytes = value_bytes,
+				   .bytes = count * value_bytes};
+
+	if (to % value_bytes || count > SIZE_MAX / 4)
+		return CUDA_ERROR_INVALID_VALUE;
+	return submit(stream, &w, waits);
+}
+
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes)
 {
-	const struct emu_work w = {
-	    .kind = EMU_WORK_SET, .to = to, .value = value, .bytes = bytes};
-
-	return submit(NULL, &w, true);
+	return fill(to, value, 1, bytes, NULL, true);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
 			 CUstream stream)
 {
-	const struct emu_work w = {
-	    .kind = EMU_WORK_SET, .to = to, .value = value, .bytes = bytes};
+	return fill(to, value, 1, bytes, stream, false);
+}
 
-	return submit(stream, &w, false);
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count)
+{
+	return fill(to, value, 2, count, NULL, true);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count,
+			  CUstream stream)
+{
+	return fill(to, value, 2, count, stream, false);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count)
+{
+	return fill(to, value, 4, count, NULL, true);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
+			  CUstream stream)
+{
+	return fill(to, value, 4, count, stream, false);
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value,
+			   size_t width, size_t height, CUstream stream)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (size_t i = 0; i < height && !result; i++)
+		result = fill(to + i * pitch, value, 1, width, stream, false);
+	return result;
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value,
+			 size_t width, size_t height)
+{
+	const CUresult result =
+	    cuMemsetD2D8Async(to, pitch, value, width, height, NULL);
+
+	return result ? result : cuCtxSynchronize();
+}
+
+/* ---- copies of rows ------------------------------------------------------ */
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
+{
+	CUdeviceptr from, to;
+	CUresult result = CUDA_SUCCESS;
+
+	if (!c || c->srcArray || c->dstArray)
+		return CUDA_ERROR_INVALID_VALUE;
+	from = c->srcMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->srcHost)
+						      : c->srcDevice;
+	to = c->dstMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->dstHost)
+						    : c->dstDevice;
+	from += c->srcY * c->srcPitch + c->srcXInBytes;
+	to += c->dstY * c->dstPitch + c->dstXInBytes;
+	for (size_t i = 0; i < c->Height && !result; i++)
+		result =
+		    cuMemcpyAsync(to + i * c->dstPitch, from + i * c->srcPitch,
+				  c->WidthInBytes, stream);
+	return result;
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
+{
+	const CUresult result = cuMemcpy2DAsync_v2(copy, NULL);
+
+	return result ? result : cuCtxSynchronize();
 }
 
 /* ---- memory in the order of a stream ---------------------------------------

@@ -59,6 +59,18 @@ static CUresult change_reservation(const struct emu_work *w)
 	return CUDA_SUCCESS;
 }
 
+/* bytes: a multiple of value_bytes. */
+static void fill(const struct emu_work *w)
+{
+	uint8_t *to = (uint8_t *)(uintptr_t)w->to;
+
+	if (w->value_bytes == 1)
+		memset(to, (int)w->value, w->bytes);
+	for (size_t i = 0; w->value_bytes > 1 && i < w->bytes;
+	     i += w->value_bytes)
+		memcpy(to + i, &w->value, w->value_bytes);
+}
+
 /* Runs a copy or a fill. */
 static CUresult run_move(const struct emu_work *w)
 {
@@ -76,7 +88,7 @@ static CUresult run_move(const struct emu_work *w)
 		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from,
 			w->bytes);
 	else
-		memset((void *)(uintptr_t)w->to, w->value, w->bytes);
+		fill(w);
 	if (!emu_is_device(w->to))
 		return CUDA_SUCCESS;
 	if (is_copy && emu_is_device(w->from))

@@ -31,7 +31,7 @@ struct emu_work {
 	bool is_dependent; /* may begin before the kernel before it ends */
 	CUdeviceptr to, from;
 	size_t bytes;
-	unsigned char value;
+	uint32_t value, value_bytes;	     /* of SET: 1, 2 or 4 */
 	struct emu_reservation *reservation; /* of ALLOC and FREE */
 	struct emu_work *next;
 };

@@ -58,6 +58,8 @@ extern struct emu_driver emu_driver;
 CUresult emu_driver_enter(void);
 CUresult emu_driver_leave(CUresult result);
 
+/* Whether a module is loaded; lock held. */
+bool emu_is_module(const struct CUmod_st *module);
 /* An address of device memory, and the state of its byte. */
 bool emu_is_device(CUdeviceptr pointer);
 uint8_t *emu_shadow_of(CUdeviceptr pointer);

@@ -50,6 +50,13 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 	return emu_driver_leave(result);
 }
 
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags,
+				    int priority)
+{
+	(void)priority;
+	return cuStreamCreate(stream, flags);
+}
+
 static void free_graph(struct CUgraph_st *graph)
 {
 	struct emu_work *next;
@@ -95,6 +102,63 @@ CUresult cuStreamSynchronize(CUstream stream)
 	const CUresult result = emu_driver_enter();
 
 	return emu_driver_leave(result ? result : flush(stream));
+}
+
+/* Work runs when something waits for it, and so does a question. */
+CUresult cuStreamQuery(CUstream stream)
+{
+	return cuStreamSynchronize(stream);
+}
+
+/* Streams do not overlap: what was recorded lies before. */
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+	CUresult result = emu_driver_enter();
+
+	(void)flags;
+	if (!result && (!event || !emu_stream_is_valid(stream)))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	return emu_driver_leave(result);
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned *flags)
+{
+	(void)stream;
+	*flags = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream stream, int *priority)
+{
+	(void)stream;
+	*priority = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream stream, CUdevice *device)
+{
+	(void)stream;
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+	(void)stream;
+	return cuCtxGetCurrent(context);
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *),
+			  void *argument)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result)
+		result = function ? flush(stream) : CUDA_ERROR_INVALID_VALUE;
+	result = emu_driver_leave(result);
+	if (!result)
+		function(argument);
+	return result;
 }
 
 /* ---- graphs ----------------------------------------------------------------
@@ -296,6 +360,17 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 		result = flush(stream);
 	event->instructions = emu_driver.machine.instructions;
 	return emu_driver_leave(result);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+	(void)flags;
+	return cuEventRecord(event, stream);
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	return cuEventSynchronize(event);
 }
 
 CUresult cuEventSynchronize(CUevent event)

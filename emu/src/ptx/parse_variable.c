@@ -29,7 +29,21 @@ static bool parse_shape(struct emu_parser *p, struct emu_declaration *d)
 	return true;
 }
 
-/* [.align n] [.v2|.v4] .type [.ptr ...] name [dimensions] */
+/*
+ * [.attribute(.managed)]: all memory of the software GPU is where the host can
+ * reach it.
+ */
+static bool parse_attribute(struct emu_parser *p)
+{
+	if (!emu_take_word(p, ".attribute"))
+		return true;
+	if (!emu_expect_mark(p, '('))
+		return false;
+	return emu_take_word(p, ".managed") ? emu_expect_mark(p, ')')
+					    : emu_unexpected(p, ".managed");
+}
+
+/* [.attribute(...)] [.align n] [.v2|.v4] .type [.ptr ...] name [dimensions] */
 bool emu_parse_declaration(struct emu_parser *p, struct emu_declaration *d)
 {
 	const struct emu_token *t = &p->lexer.token;
@@ -37,6 +51,8 @@ bool emu_parse_declaration(struct emu_parser *p, struct emu_declaration *d)
 	uint32_t vector = 1;
 
 	memset(d, 0, sizeof(*d));
+	if (!parse_attribute(p))
+		return false;
 	if (emu_take_word(p, ".align") && !emu_expect_number(p, &d->align))
 		return false;
 	if (d->align & (d->align - 1) || d->align > 4096)

@@ -107,17 +107,111 @@ static void test_modules(void **state)
 				 "software, of compute capability 10.0");
 }
 
+/* ---- fat binaries -------------------------------------------------------- */
+
+/* One entry behind another; kind 1 is PTX, 2 machine code. */
+static struct fat {
+	uint32_t magic;
+	uint16_t version, header_bytes;
+	uint64_t bytes;
+	uint8_t entries[1024];
+} fat;
+
+static void begin_fat(void)
+{
+	fat = (struct fat){0xBA55ED50, 1, 16, 0, {0}};
+}
+
+static void add_entry(uint16_t kind, uint32_t sm, const char *text)
+{
+	uint8_t *to = fat.entries + fat.bytes;
+	const uint32_t header = 64;
+	const uint64_t payload = (strlen(text) + 1 + 7) / 8 * 8;
+
+	memcpy(to, &kind, 2);
+	memcpy(to + 4, &header, 4);
+	memcpy(to + 8, &payload, 8);
+	memcpy(to + 28, &sm, 4);
+	memcpy(to + header, text, strlen(text));
+	fat.bytes += header + payload;
+}
+
+static void add_ptx(uint32_t sm, const char *target, const char *kernel)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text),
+		 ".version 9.0\n.target %s\n.address_size 64\n"
+		 ".visible .entry %s() { ret; }\n",
+		 target, kernel);
+	add_entry(1, sm, text);
+}
+
+/* Whether the binary loads, and has this kernel alone. */
+static void check_chosen(const char *kernel)
+{
+	CUmodule module;
+	CUfunction function;
+	unsigned count = 0;
+
+	assert_int_equal(cuModuleLoadData(&module, &fat), CUDA_SUCCESS);
+	assert_int_equal(cuModuleGetFunction(&function, module, kernel),
+			 CUDA_SUCCESS);
+	assert_int_equal(
+	    cuLibraryGetKernelCount(&count, (CUlibrary)(void *)module), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
+/* The newest PTX that a B200 takes, wherever it stands. */
+static void test_fat_binaries(void **state)
+{
+	(void)state;
+	begin_fat();
+	add_ptx(80, "sm_80", "old");
+	add_entry(2, 100, "\177ELF");
+	add_ptx(100, "sm_100a", "newest");
+	add_ptx(100, "sm_100", "new");
+	add_ptx(120, "sm_120", "newer");
+	add_ptx(90, "sm_90a", "hopper");
+	check_chosen("newest");
+	begin_fat();
+	add_ptx(90, "sm_90", "older");
+	add_ptx(80, "sm_80", "old");
+	check_chosen("older");
+}
+
 /* As cuModuleLoadDataEx(3) of a driver that has no code for its GPU. */
 static void test_machine_code(void **state)
 {
-	static const char *const images[] = {
-	    "\177ELF\2\1\1", "\x50\xED\x55\xBA\1\0\x10", "\x50\xED\x55\xBA"};
 	CUmodule module;
+	const char *why = NULL;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(images) / sizeof(*images); i++)
-		assert_int_equal(cuModuleLoadData(&module, images[i]),
-				 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(cuModuleLoadData(&module, "\177ELF\2\1\1"),
+			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	(void)cuGetErrorString(CUDA_ERROR_NO_BINARY_FOR_GPU, &why);
+	assert_string_equal(why, "the module is a cubin: build with PTX "
+				 "(-gencode arch=compute_100a,"
+				 "code=compute_100a)");
+	begin_fat();
+	assert_int_equal(cuModuleLoadData(&module, &fat),
+			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	add_entry(2, 100, "\177ELF");
+	add_ptx(90, "sm_90a", "hopper");
+	assert_int_equal(cuModuleLoadData(&module, &fat),
+			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	/* An entry that ends behind the binary is not read. */
+	begin_fat();
+	add_ptx(100, "sm_100a", "cut");
+	fat.bytes -= 8;
+	assert_int_equal(cuModuleLoadData(&module, &fat),
+			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	fat.header_bytes = 0;
+	assert_int_equal(cuModuleLoadData(&module, &fat),
+			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(cuModuleLoadData(&module, "\200\201\202\203"),
+			 CUDA_ERROR_NO_BINARY_FOR_GPU);
 	assert_int_equal(cuModuleLoadData(&module, "P"),
 			 CUDA_ERROR_INVALID_PTX);
 }
@@ -128,6 +222,7 @@ int main(void)
 	    cmocka_unit_test(test_targets),
 	    cmocka_unit_test(test_properties),
 	    cmocka_unit_test(test_modules),
+	    cmocka_unit_test(test_fat_binaries),
 	    cmocka_unit_test(test_machine_code),
 	};
 

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * context.c - what programs ask beside launches and
+ * copies: about the device, its context, memory that host and device share,
+ * occupancy.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/state.h"
+
+/* ---- the device ---------------------------------------------------------- */
+
+static CUresult check_device(CUdevice device)
+{
+	return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *id, CUdevice device)
+{
+	memcpy(id->bytes, "software GPU 0\0", sizeof(id->bytes));
+	return check_device(device);
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int bytes, CUdevice device)
+{
+	snprintf(text, bytes > 0 ? (size_t)bytes : 0, "0000:00:00.0");
+	return check_device(device);
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+	*can = 0;
+	return check_device(device) ? check_device(device) : check_device(peer);
+}
+
+/* One pool, without settings: memory is given back when it is freed. */
+static struct CUmemPoolHandle_st {
+	int unused;
+} pool_of_all;
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	*pool = &pool_of_all;
+	return check_device(device);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	return cuDeviceGetDefaultMemPool(pool, device);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+	(void)attribute;
+	(void)value;
+	return pool == &pool_of_all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+	(void)attribute;
+	if (pool != &pool_of_all)
+		return CUDA_ERROR_INVALID_VALUE;
+	memset(value, 0, sizeof(int));
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
+{
+	(void)bytes;
+	return pool == &pool_of_all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- the context --------------------------------------------------------- */
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags,
+				    int *active)
+{
+	*flags = 0;
+	*active = emu_driver.retained > 0;
+	return check_device(device);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
+{
+	(void)flags;
+	return check_device(device);
+}
+
+/* Memory and modules stay until they are freed, or the process ends. */
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	return check_device(device) ? check_device(device) : cuCtxSynchronize();
+}
+
+CUresult cuCtxGetFlags(unsigned *flags)
+{
+	*flags = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
+{
+	(void)context;
+	*version = 3020;
+	return CUDA_SUCCESS;
+}
+
+enum { LIMIT_STACK_BYTES = 0, LIMIT_PRINTF_BYTES = 1, LIMIT_HEAP_BYTES = 2 };
+
+CUresult cuCtxGetLimit(size_t *value, int limit)
+{
+	*value = limit == LIMIT_STACK_BYTES    ? 1024
+		 : limit == LIMIT_PRINTF_BYTES ? 1 << 20
+		 : limit == LIMIT_HEAP_BYTES   ? 8 << 20
+					       : 0;
+	return CUDA_SUCCESS;
+}
+
+/* Stacks are as large as the module says, and there is no heap. */
+CUresult cuCtxSetLimit(int limit, size_t value)
+{
+	(void)limit;
+	(void)value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCacheConfig(int config)
+{
+	(void)config;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCacheConfig(int *config)
+{
+	*config = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxResetPersistingL2Cache(void)
+{
+	return CUDA_SUCCESS;
+}
+
+CUresult cuProfilerStart(void)
+{
+	return CUDA_SUCCESS;
+}
+
+CUresult cuProfilerStop(void)
+{
+	return CUDA_SUCCESS;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *bytes)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result)
+		*free_bytes = *bytes = emu_driver.machine.global.bytes;
+	return emu_driver_leave(result);
+}
+
+/*
+ * Memory that host and device share is memory of the device, at the same
+ * address for both.  What the host writes cannot be seen, so all of it counts
+ * as written.
+ */
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags)
+{
+	CUresult result = cuMemAlloc_v2(pointer, bytes);
+
+	(void)flags;
+	if (!result)
+		result = cuMemsetD8_v2(*pointer, 0, bytes);
+	return result;
+}
+
+CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+	CUdeviceptr at = 0;
+	const CUresult result = cuMemAllocManaged(&at, bytes, flags);
+
+	*pointer = (void *)(uintptr_t)at;
+	return result;
+}
+
+CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
+	return cuMemHostAlloc(pointer, bytes, 0);
+}
+
+CUresult cuMemFreeHost(void *pointer)
+{
+	return cuMemFree_v2((uintptr_t)pointer);
+}
+
+/* Copies take any address of the host; kernels may not read it. */
+CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	return pointer && bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostUnregister(void *pointer)
+{
+	return pointer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width,
+			    size_t height, unsigned element_bytes)
+{
+	(void)element_bytes;
+	*pitch = (width + 511) / 512 * 512;
+	return cuMemAlloc_v2(pointer, *pitch * height);
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *begin, size_t *bytes,
+				 CUdeviceptr pointer)
+{
+	CUresult result = emu_driver_enter();
+	uint64_t at = 0, size = 0;
+
+	if (!result &&
+	    !emu_memory_find(emu_driver.machine.memory, pointer, &at, &size))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (begin)
+		*begin = at;
+	if (bytes)
+		*bytes = size;
+	return emu_driver_leave(result);
+}
+
+CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device,
+			    CUstream stream)
+{
+	(void)pointer;
+	(void)bytes;
+	(void)device;
+	(void)stream;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
+{
+	return cuPointerGetAttributes(1, &attribute, &value, pointer);
+}
+
+/* ---- occupancy ----------------------------------------------------------- */
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *blocks, CUfunction function, int threads, size_t shared_bytes,
+    unsigned flags)
+{
+	(void)flags;
+	return cuOccupancyMaxActiveBlocksPerMultiprocessor(
+	    blocks, function, threads, shared_bytes);
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *ctas, CUfunction function,
+					    const CUlaunchConfig *config)
+{
+	(void)config;
+	*ctas = function->any_cluster ? EMU_CLUSTER_MAX : 8;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes,
+						 CUfunction function,
+						 int blocks, int threads)
+{
+	const struct emu_device *d =
+	    emu_device_or_default(emu_driver.machine.device);
+	size_t each;
+
+	if (blocks < 1 || threads < 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	each = d->sm_shared_bytes / (size_t)blocks;
+	if (each > d->cta_shared_bytes + 1024u)
+		each = d->cta_shared_bytes + 1024u;
+	*bytes = each > function->kernel->shared_bytes + 1024u
+		     ? each - function->kernel->shared_bytes - 1024u
+		     : 0;
+	return CUDA_SUCCESS;
+}

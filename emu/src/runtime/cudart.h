@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cudart.h - the part of CUDA's runtime interface (CUDA 13) that the software
+ * GPU exports, so that programs built with `nvcc -cudart shared` start on it:
+ * libcudart.so.13 is another name of the library.  Names, numbers and layouts
+ * are those of CUDA's headers; test_runtime_api.c compares them where they are
+ * installed.  Errors have the driver's numbers.
+ */
+#ifndef EMU_CUDART_H
+#define EMU_CUDART_H
+
+#include "driver/cuda_api.h"
+
+typedef int cudaError_t;
+typedef struct {
+	unsigned x, y, z;
+} emu_dim3;
+
+enum {
+	cudaErrorInvalidDeviceFunction = 98,
+	cudaMemcpyHostToDevice = 1,
+};
+
+typedef struct {
+	emu_dim3 gridDim, blockDim;
+	size_t dynamicSmemBytes;
+	CUstream stream;
+	CUlaunchAttribute *attrs;
+	unsigned numAttrs;
+} cudaLaunchConfig_t;
+
+struct cudaFuncAttributes {
+	size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+	int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA;
+	int maxDynamicSharedSizeBytes, preferredShmemCarveout;
+	int clusterDimMustBeSet, requiredClusterWidth, requiredClusterHeight,
+	    requiredClusterDepth, clusterSchedulingPolicyPreference,
+	    nonPortableClusterSizeAllowed;
+	int reserved[16];
+};
+
+struct cudaPointerAttributes {
+	int type, device;
+	void *devicePointer, *hostPointer;
+	long reserved[8];
+};
+
+struct cudaDeviceProp {
+	char name[256];
+	CUuuid uuid;
+	char luid[8];
+	unsigned luidDeviceNodeMask;
+	size_t totalGlobalMem, sharedMemPerBlock;
+	int regsPerBlock, warpSize;
+	size_t memPitch;
+	int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
+	size_t totalConstMem;
+	int major, minor;
+	size_t textureAlignment, texturePitchAlignment;
+	int multiProcessorCount, integrated, canMapHostMemory;
+	int textures[39]; /* sizes of textures and surfaces: none */
+	size_t surfaceAlignment;
+	int concurrentKernels, ECCEnabled, pciBusID, pciDeviceID, pciDomainID;
+	int tccDriver, asyncEngineCount, unifiedAddressing, memoryBusWidth;
+	int l2CacheSize, persistingL2CacheMaxSize, maxThreadsPerMultiProcessor;
+	int streamPrioritiesSupported, globalL1CacheSupported;
+	int localL1CacheSupported;
+	size_t sharedMemPerMultiprocessor;
+	int regsPerMultiprocessor, managedMemory, isMultiGpuBoard;
+	int multiGpuBoardGroupID, hostNativeAtomicSupported;
+	int pageableMemoryAccess, concurrentManagedAccess;
+	int computePreemptionSupported, canUseHostPointerForRegisteredMem;
+	int cooperativeLaunch;
+	size_t sharedMemPerBlockOptin;
+	int pageableMemoryAccessUsesHostPageTables;
+	int directManagedMemAccessFromHost, maxBlocksPerMultiProcessor;
+	int accessPolicyMaxWindowSize;
+	size_t reservedSharedMemPerBlock;
+	int others[11];
+	int clusterLaunch;
+	int more[8];
+	int reserved[56];
+};
+
+/* Begins the driver once, and keeps an error for cudaGetLastError(). */
+CUresult emu_runtime_begin(void);
+cudaError_t emu_runtime_keep(CUresult result);
+/* The function of a kernel's stub in the host program. */
+CUresult emu_runtime_function(const void *stub, CUfunction *function);
+/* A variable's place on the device. */
+CUresult emu_runtime_variable(const void *host, CUdeviceptr *to, size_t *bytes);
+
+#define F(type, name, arguments) EMU_EXPORT type name arguments;
+#include "runtime/cudart.def"
+#undef F
+
+#endif

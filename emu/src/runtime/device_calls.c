@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_calls.c - the device, errors, streams, graphs and events. */
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime/cudart.h"
+
+/* ---- begin, errors ------------------------------------------------------- */
+
+static _Thread_local cudaError_t last;
+
+cudaError_t emu_runtime_keep(CUresult result)
+{
+	if (result)
+		last = result;
+	return result;
+}
+
+static CUresult begun;
+
+static void begin(void)
+{
+	CUcontext context;
+
+	begun = cuInit(0);
+	if (!begun)
+		begun = cuDevicePrimaryCtxRetain(&context, 0);
+}
+
+CUresult emu_runtime_begin(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static _Thread_local int has_context;
+	CUcontext context;
+
+	pthread_once(&once, begin);
+	if (begun || has_context)
+		return begun;
+	has_context = 1;
+	/* As on a GPU, the primary context is current where none is. */
+	if (cuCtxGetCurrent(&context) || context)
+		return CUDA_SUCCESS;
+	(void)cuDevicePrimaryCtxRetain(&context, 0);
+	return cuCtxSetCurrent(context);
+}
+
+/* A call of the driver, which is begun first. */
+#define CALL(call)                                                             \
+	do {                                                                   \
+		const CUresult begun_ = emu_runtime_begin();                   \
+                                                                               \
+		return emu_runtime_keep(begun_ ? begun_ : (call));             \
+	} while (0)
+
+cudaError_t cudaGetLastError(void)
+{
+	const cudaError_t error = last;
+
+	last = CUDA_SUCCESS;
+	return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+	return last;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+	const char *text = NULL;
+
+	if (error == cudaErrorInvalidDeviceFunction)
+		return "invalid device function";
+	return cuGetErrorString(error, &text) ? "unrecognized error code"
+					      : text;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+	const char *text = NULL;
+
+	if (error == cudaErrorInvalidDeviceFunction)
+		return "cudaErrorInvalidDeviceFunction";
+	return cuGetErrorName(error, &text) ? "unrecognized error code" : text;
+}
+
+/* ---- the device ---------------------------------------------------------- */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+	return cuDriverGetVersion(version);
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+	return cuDriverGetVersion(version);
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	CALL(cuDeviceGetCount(count));
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+	*device = 0;
+	CALL(CUDA_SUCCESS);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	CUdevice unused;
+
+	CALL(cuDeviceGet(&unused, device));
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned flags)
+{
+	(void)flags;
+	return CUDA_SUCCESS;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device)
+{
+	CALL(cuDeviceGetAttribute(value, attribute, device));
+}
+
+/* Fields that are a number of cuDeviceGetAttribute. */
+static void put_numbers(struct cudaDeviceProp *p, int device)
+{
+	const struct {
+		int attribute, *to;
+	} numbers[] = {
+	    {1, &p->maxThreadsPerBlock},
+	    {2, &p->maxThreadsDim[0]},
+	    {3, &p->maxThreadsDim[1]},
+	    {4, &p->maxThreadsDim[2]},
+	    {5, &p->maxGridSize[0]},
+	    {6, &p->maxGridSize[1]},
+	    {7, &p->maxGridSize[2]},
+	    {10, &p->warpSize},
+	    {12, &p->regsPerBlock},
+	    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &p->multiProcessorCount},
+	    {19, &p->canMapHostMemory},
+	    {31, &p->concurrentKernels},
+	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &p->memoryBusWidth},
+	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &p->l2CacheSize},
+	    {39, &p->maxThreadsPerMultiProcessor},
+	    {40, &p->asyncEngineCount},
+	    {41, &p->unifiedAddressing},
+	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &p->major},
+	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &p->minor},
+	    {82, &p->regsPerMultiprocessor},
+	    {83, &p->managedMemory},
+	    {89, &p->concurrentManagedAccess},
+	    {95, &p->cooperativeLaunch},
+	    {106, &p->maxBlocksPerMultiProcessor},
+	    {120, &p->clusterLaunch},
+	};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		(void)cuDeviceGetAttribute(numbers[i].to, numbers[i].attribute,
+					   device);
+}
+
+static size_t size_of(int attribute, int device)
+{
+	int value = 0;
+
+	(void)cuDeviceGetAttribute(&value, attribute, device);
+	return (size_t)value;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *to, int device)
+{
+	CUresult result = emu_runtime_begin();
+
+	memset(to, 0, sizeof(*to));
+	if (!result)
+		result = cuDeviceGetName(to->name, sizeof(to->name), device);
+	if (!result)
+		result = cuDeviceTotalMem_v2(&to->totalGlobalMem, device);
+	if (result)
+		return emu_runtime_keep(result);
+	(void)cuDeviceGetUuid_v2(&to->uuid, device);
+	put_numbers(to, device);
+	to->sharedMemPerBlock = size_of(8, device);
+	to->totalConstMem = size_of(9, device);
+	to->memPitch = size_of(11, device);
+	to->textureAlignment = size_of(14, device);
+	to->sharedMemPerMultiprocessor = size_of(81, device);
+	to->sharedMemPerBlockOptin = size_of(
+	    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
+	to->reservedSharedMemPerBlock = size_of(111, device);
+	return CUDA_SUCCESS;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+	CALL(cuCtxSynchronize());
+}
+
+cudaError_t cudaDeviceReset(void)
+{
+	CALL(cuCtxSynchronize());
+}
+
+cudaError_t cudaDeviceSetLimit(int limit, size_t value)
+{
+	CALL(cuCtxSetLimit(limit, value));
+}
+
+cudaError_t cudaDeviceGetLimit(size_t *value, int limit)
+{
+	CALL(cuCtxGetLimit(value, limit));
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **to,
+					     unsigned version,
+					     unsigned long long flags,
+					     int *status)
+{
+	CALL(cuGetProcAddress_v2(symbol, to, (int)version, flags, status));
+}
+
+cudaError_t cudaProfilerStart(void)
+{
+	return CUDA_SUCCESS;
+}
+
+cudaError_t cudaProfilerStop(void)
+{
+	return CUDA_SUCCESS;
+}
+
+/* ---- streams and graphs -------------------------------------------------- */
+
+cudaError_t cudaStreamCreate(CUstream *stream)
+{
+	CALL(cuStreamCreate(stream, 0));
+}
+
+cudaError_t cudaStreamCreateWithFlags(CUstream *stream, unsigned flags)
+{
+	CALL(cuStreamCreate(stream, flags));
+}
+
+cudaError_t cudaStreamCreateWithPriority(CUstream *stream, unsigned flags,
+					 int priority)
+{
+	CALL(cuStreamCreateWithPriority(stream, flags, priority));
+}
+
+cudaError_t cudaStreamDestroy(CUstream stream)
+{
+	CALL(cuStreamDestroy_v2(stream));
+}
+
+cudaError_t cudaStreamSynchronize(CUstream stream)
+{
+	CALL(cuStreamSynchronize(stream));
+}
+
+cudaError_t cudaStreamQuery(CUstream stream)
+{
+	CALL(cuStreamQuery(stream));
+}
+
+cudaError_t cudaStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+	CALL(cuStreamWaitEvent(stream, event, flags));
+}
+
+cudaError_t cudaStreamBeginCapture(CUstream stream, int mode)
+{
+	CALL(cuStreamBeginCapture_v2(stream, mode));
+}
+
+cudaError_t cudaStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+	CALL(cuStreamEndCapture(stream, graph));
+}
+
+cudaError_t cudaStreamIsCapturing(CUstream stream, int *state)
+{
+	CALL(cuStreamIsCapturing(stream, state));
+}
+
+cudaError_t cudaGraphInstantiate(CUgraphExec *exec, CUgraph graph,
+				 unsigned long long flags)
+{
+	CALL(cuGraphInstantiateWithFlags(exec, graph, flags));
+}
+
+cudaError_t cudaGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	CALL(cuGraphLaunch(exec, stream));
+}
+
+cudaError_t cudaGraphDestroy(CUgraph graph)
+{
+	CALL(cuGraphDestroy(graph));
+}
+
+cudaError_t cudaGraphExecDestroy(CUgraphExec exec)
+{
+	CALL(cuGraphExecDestroy(exec));
+}
+
+/* ---- events -------------------------------------------------------------- */
+
+cudaError_t cudaEventCreate(CUevent *event)
+{
+	CALL(cuEventCreate(event, 0));
+}
+
+cudaError_t cudaEventCreateWithFlags(CUevent *event, unsigned flags)
+{
+	CALL(cuEventCreate(event, flags));
+}
+
+cudaError_t cudaEventDestroy(CUevent event)
+{
+	CALL(cuEventDestroy_v2(event));
+}
+
+cudaError_t cudaEventRecord(CUevent event, CUstream stream)
+{
+	CALL(cuEventRecord(event, stream));
+}
+
+cudaError_t cudaEventSynchronize(CUevent event)
+{
+	CALL(cuEventSynchronize(event));
+}
+
+cudaError_t cudaEventQuery(CUevent event)
+{
+	CALL(cuEventQuery(event));
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, CUevent begin,
+				 CUevent end)
+{
+	CALL(cuEventElapsedTime(milliseconds, begin, end));
+}

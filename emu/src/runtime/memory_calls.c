@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory_calls.c - allocations, copies and fills of the runtime interface. */
+#include <string.h>
+
+#include "runtime/cudart.h"
+
+static CUdeviceptr address_of(const void *pointer)
+{
+	return (uintptr_t)pointer;
+}
+
+/* The result of a call that gives an address. */
+static cudaError_t give(CUresult result, CUdeviceptr from, void **to)
+{
+	if (!result)
+		*to = (void *)(uintptr_t)from;
+	return emu_runtime_keep(result);
+}
+
+/* ---- allocations --------------------------------------------------------- */
+
+/* No bytes are a pointer of their own: NULL. */
+cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+	CUdeviceptr at = 0;
+	CUresult result = emu_runtime_begin();
+
+	if (!result && bytes)
+		result = cuMemAlloc_v2(&at, bytes);
+	return give(result, at, pointer);
+}
+
+cudaError_t cudaMallocAsync(void **pointer, size_t bytes, CUstream stream)
+{
+	CUdeviceptr at = 0;
+	CUresult result = emu_runtime_begin();
+
+	if (!result && bytes)
+		result = cuMemAllocAsync(&at, bytes, stream);
+	return give(result, at, pointer);
+}
+
+cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned flags)
+{
+	CUdeviceptr at = 0;
+	CUresult result = emu_runtime_begin();
+
+	if (!result)
+		result = cuMemAllocManaged(&at, bytes, flags);
+	return give(result, at, pointer);
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+	return cudaMallocManaged(pointer, bytes, flags);
+}
+
+cudaError_t cudaMallocHost(void **pointer, size_t bytes)
+{
+	return cudaMallocManaged(pointer, bytes, 0);
+}
+
+cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width,
+			    size_t height)
+{
+	CUdeviceptr at = 0;
+	CUresult result = emu_runtime_begin();
+
+	if (!result)
+		result = cuMemAllocPitch_v2(&at, pitch, width, height, 16);
+	return give(result, at, pointer);
+}
+
+cudaError_t cudaFree(void *pointer)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(result ? result
+				       : cuMemFree_v2(address_of(pointer)));
+}
+
+cudaError_t cudaFreeAsync(void *pointer, CUstream stream)
+{
+	return emu_runtime_keep(cuMemFreeAsync(address_of(pointer), stream));
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+	return cudaFree(pointer);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(result ? result
+				       : cuMemGetInfo_v2(free_bytes, bytes));
+}
+
+/* ---- copies -------------------------------------------------------------- */
+
+/* The kind says nothing that the addresses do not. */
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
+{
+	const CUresult result = emu_runtime_begin();
+
+	(void)kind;
+	return emu_runtime_keep(
+	    result ? result
+		   : cuMemcpy(address_of(to), address_of(from), bytes));
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
+			    CUstream stream)
+{
+	const CUresult result = emu_runtime_begin();
+
+	(void)kind;
+	return emu_runtime_keep(result ? result
+				       : cuMemcpyAsync(address_of(to),
+						       address_of(from), bytes,
+						       stream));
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
+			      size_t from_pitch, size_t width, size_t height,
+			      int kind, CUstream stream)
+{
+	const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .srcDevice = address_of(from),
+				    .srcPitch = from_pitch,
+				    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .dstDevice = address_of(to),
+				    .dstPitch = to_pitch,
+				    .WidthInBytes = width,
+				    .Height = height};
+	const CUresult result = emu_runtime_begin();
+
+	(void)kind;
+	return emu_runtime_keep(result ? result
+				       : cuMemcpy2DAsync_v2(&copy, stream));
+}
+
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from,
+			 size_t from_pitch, size_t width, size_t height,
+			 int kind)
+{
+	const cudaError_t result = cudaMemcpy2DAsync(
+	    to, to_pitch, from, from_pitch, width, height, kind, NULL);
+
+	return result ? result : cudaDeviceSynchronize();
+}
+
+/* The place of bytes of a variable. */
+static CUresult place_of(const void *symbol, size_t offset, size_t bytes,
+			 CUdeviceptr *at)
+{
+	size_t size = 0;
+	const CUresult result = emu_runtime_variable(symbol, at, &size);
+
+	*at += offset;
+	if (!result && (offset > size || bytes > size - offset))
+		return CUDA_ERROR_INVALID_VALUE;
+	return result;
+}
+
+cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from,
+			       size_t bytes, size_t offset, int kind)
+{
+	CUdeviceptr at = 0;
+	const CUresult result = place_of(symbol, offset, bytes, &at);
+
+	if (result)
+		return emu_runtime_keep(result);
+	return cudaMemcpy((void *)(uintptr_t)at, from, bytes, kind);
+}
+
+cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes,
+				 size_t offset, int kind)
+{
+	CUdeviceptr at = 0;
+	const CUresult result = place_of(symbol, offset, bytes, &at);
+
+	if (result)
+		return emu_runtime_keep(result);
+	return cudaMemcpy(to, (const void *)(uintptr_t)at, bytes, kind);
+}
+
+/* ---- fills, pointers ----------------------------------------------------- */
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, CUstream stream)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(result ? result
+				       : cuMemsetD8Async(address_of(to),
+							 (unsigned char)value,
+							 bytes, stream));
+}
+
+cudaError_t cudaMemset(void *to, int value, size_t bytes)
+{
+	const cudaError_t result = cudaMemsetAsync(to, value, bytes, NULL);
+
+	return result ? result : cudaDeviceSynchronize();
+}
+
+cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width,
+			 size_t height)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(result ? result
+				       : cuMemsetD2D8_v2(address_of(to), pitch,
+							 (unsigned char)value,
+							 width, height));
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *to,
+				     const void *pointer)
+{
+	int attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE, type = 0;
+	void *value = &type;
+	CUresult result = emu_runtime_begin();
+
+	memset(to, 0, sizeof(*to));
+	if (!result)
+		result = cuPointerGetAttributes(1, &attribute, &value,
+						address_of(pointer));
+	to->type = type;
+	to->device = type ? 0 : -2;
+	to->devicePointer = type ? (void *)(uintptr_t)pointer : NULL;
+	to->hostPointer = type ? NULL : (void *)(uintptr_t)pointer;
+	return emu_runtime_keep(result);
+}

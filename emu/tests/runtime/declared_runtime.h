@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * declared_runtime.h - what src/runtime/cudart.h declares, as numbers: included
+ * after it, and after CUDA's own cuda_runtime_api.h.
+ */
+#define SIZE(type)                                                             \
+	{                                                                      \
+#type, (long long)sizeof(type)                                 \
+	}
+#define FIELD(type, field)                                                     \
+	{                                                                      \
+#type "." #field, (long long)offsetof(type, field)             \
+	}
+#define PROPERTY(field) FIELD(struct cudaDeviceProp, field)
+
+static const struct declared {
+	const char *name;
+	long long value;
+} declared[] = {
+    SIZE(cudaLaunchConfig_t),
+    FIELD(cudaLaunchConfig_t, blockDim),
+    FIELD(cudaLaunchConfig_t, dynamicSmemBytes),
+    FIELD(cudaLaunchConfig_t, stream),
+    FIELD(cudaLaunchConfig_t, attrs),
+    FIELD(cudaLaunchConfig_t, numAttrs),
+    SIZE(struct cudaFuncAttributes),
+    FIELD(struct cudaFuncAttributes, localSizeBytes),
+    FIELD(struct cudaFuncAttributes, maxThreadsPerBlock),
+    FIELD(struct cudaFuncAttributes, numRegs),
+    FIELD(struct cudaFuncAttributes, binaryVersion),
+    FIELD(struct cudaFuncAttributes, maxDynamicSharedSizeBytes),
+    FIELD(struct cudaFuncAttributes, nonPortableClusterSizeAllowed),
+    SIZE(struct cudaPointerAttributes),
+    FIELD(struct cudaPointerAttributes, device),
+    FIELD(struct cudaPointerAttributes, devicePointer),
+    FIELD(struct cudaPointerAttributes, hostPointer),
+    SIZE(struct cudaDeviceProp),
+    PROPERTY(uuid),
+    PROPERTY(totalGlobalMem),
+    PROPERTY(sharedMemPerBlock),
+    PROPERTY(regsPerBlock),
+    PROPERTY(warpSize),
+    PROPERTY(memPitch),
+    PROPERTY(maxThreadsPerBlock),
+    PROPERTY(maxThreadsDim),
+    PROPERTY(maxGridSize),
+    PROPERTY(totalConstMem),
+    PROPERTY(major),
+    PROPERTY(minor),
+    PROPERTY(textureAlignment),
+    PROPERTY(multiProcessorCount),
+    PROPERTY(canMapHostMemory),
+    PROPERTY(surfaceAlignment),
+    PROPERTY(concurrentKernels),
+    PROPERTY(asyncEngineCount),
+    PROPERTY(unifiedAddressing),
+    PROPERTY(memoryBusWidth),
+    PROPERTY(l2CacheSize),
+    PROPERTY(maxThreadsPerMultiProcessor),
+    PROPERTY(sharedMemPerMultiprocessor),
+    PROPERTY(regsPerMultiprocessor),
+    PROPERTY(managedMemory),
+    PROPERTY(concurrentManagedAccess),
+    PROPERTY(cooperativeLaunch),
+    PROPERTY(sharedMemPerBlockOptin),
+    PROPERTY(maxBlocksPerMultiProcessor),
+    PROPERTY(reservedSharedMemPerBlock),
+    PROPERTY(clusterLaunch),
+    PROPERTY(reserved),
+};

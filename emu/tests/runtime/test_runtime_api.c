@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_runtime_api.c - layouts of src/runtime/cudart.h against CUDA's own
+ * header, where that is installed.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "runtime/cudart.h"
+#include "runtime_header.h"
+
+#include "declared_runtime.h"
+
+static void layouts(void **state)
+{
+	const int count = (int)(sizeof(declared) / sizeof(*declared));
+
+	(void)state;
+	if (runtime_header_count() == 0)
+		skip();
+	assert_int_equal(runtime_header_count(), count);
+	for (int i = 0; i < count; i++)
+		if (declared[i].value != runtime_header_value(i))
+			fail_msg("%s is %lld here, %lld in CUDA's header",
+				 declared[i].name, declared[i].value,
+				 runtime_header_value(i));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(layouts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
