@@ -20,7 +20,8 @@ struct emu_name {
 	int special; /* of a symbol: what value is added to; -1 */
 	uint64_t value;
 	uint32_t count;
-	/* Of a .shared variable of the module, which has no place yet; else 0.
+	/* The number of a .shared variable of the module, which has no
+	 * place yet; else 0.
 	 */
 	uint64_t module_bytes;
 	uint32_t module_align;
