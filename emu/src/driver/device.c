@@ -7,6 +7,7 @@
 
 #include "driver/queue.h"
 #include "machine/findings.h"
+#include "time/clock.h"
 
 #define LEAST_BYTES	(UINT64_C(256) << 20)
 #define MOST_ATTRIBUTES 200
@@ -84,6 +85,29 @@ static CUresult open_findings(void)
 		   : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 }
 
+/*
+ * NIBEMU_TIME=1: virtual time.  It is that of one schedule, which the checker
+ * would only slow down.
+ */
+static CUresult open_time(void)
+{
+	struct emu_machine *m = &emu_driver.machine;
+	struct emu_error err = {{0}};
+
+	if (!number_from("NIBEMU_TIME", 0))
+		return CUDA_SUCCESS;
+	if (m->options.seed)
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				       "NIBEMU_TIME with NIBEMU_SEED=%llu: "
+				       "time has seed 0 alone",
+				       (unsigned long long)m->options.seed);
+	m->options.is_unchecked = true;
+	m->time = emu_time_open(m->device, &err);
+	return m->time ? CUDA_SUCCESS
+		       : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
+					 err.text);
+}
+
 CUresult cuInit(unsigned flags)
 {
 	struct emu_driver *d = &emu_driver;
@@ -110,6 +134,9 @@ CUresult cuInit(unsigned flags)
 		d->sms = (uint32_t)number_from("NIBEMU_SMS", device_of()->sms);
 		if (d->sms < 1 || d->sms > device_of()->sms)
 			d->sms = device_of()->sms;
+		result = open_time();
+	}
+	if (!d->is_begun && !result) {
 		d->is_begun = open_memory(&err);
 		if (!d->is_begun)
 			result = emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",

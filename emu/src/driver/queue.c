@@ -11,6 +11,7 @@
 #include "machine/findings.h"
 #include "machine/grid.h"
 #include "machine/traffic.h"
+#include "time/clock.h"
 
 /* ---- work ---------------------------------------------------------------- */
 
@@ -226,6 +227,14 @@ static void print_traffic(const struct emu_traffic *t)
 			t->ranges[k].loaded, t->ranges[k].stored);
 }
 
+static void print_time(void)
+{
+	struct emu_error text = {{0}};
+
+	emu_time_describe(emu_driver.machine.time, &text);
+	fprintf(stderr, "nibemu: %s\n", text.text);
+}
+
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 {
 	struct emu_machine *m = &emu_driver.machine;
@@ -254,6 +263,8 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 			"nibemu: %" PRIu64 " instructions of threads, %.3f s\n",
 			m->instructions - before,
 			(double)(clock() - begin) / CLOCKS_PER_SEC);
+	if (emu_driver.is_verbose && m->time)
+		print_time();
 	found = report_findings();
 	if (m->options.findings)
 		emu_findings_clear(m->options.findings);

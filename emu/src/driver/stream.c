@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "driver/queue.h"
+#include "time/clock.h"
 
 /* ---- streams ---------------------------------------------------------------
  */
@@ -332,11 +333,15 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 /* ---- events ----------------------------------------------------------------
  */
 
-/* Time is instructions: a rate of 10^9 threads' instructions a millisecond. */
+/*
+ * Without NIBEMU_TIME, time is instructions: a rate of 10^9 threads' instructions a
+ * millisecond.
+ */
 #define INSTRUCTIONS_A_MS 1e9f
 
 struct CUevent_st {
 	uint64_t instructions;
+	double ns; /* predicted */
 };
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
@@ -359,6 +364,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	if (!result)
 		result = flush(stream);
 	event->instructions = emu_driver.machine.instructions;
+	if (emu_driver.machine.time)
+		event->ns = emu_time_ns(emu_driver.machine.time);
 	return emu_driver_leave(result);
 }
 
@@ -381,7 +388,10 @@ CUresult cuEventSynchronize(CUevent event)
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)
 {
-	*milliseconds = (float)(end->instructions - begin->instructions) /
+	if (emu_driver.machine.time)
+		*milliseconds = (float)((end->ns - begin->ns) / 1e6);
+	else
+		*milliseconds = (float)(end->instructions - begin->instructions) /
 			INSTRUCTIONS_A_MS;
 	return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include "machine/barrier.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
+#include "time/clock.h"
 
 /* ---- bar -------------------------------------------------------------------
  */
@@ -213,6 +214,7 @@ static void run_grid_launch(struct emu_warp *w, const struct emu_instr *i,
 	(void)lanes;
 	if (!w->cta->has_triggered)
 		w->cta->cluster->grid->triggered++;
+	emu_time_trigger(w);
 	w->cta->has_triggered = true;
 }
 

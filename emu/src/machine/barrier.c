@@ -3,10 +3,12 @@
 #include "machine/barrier.h"
 
 #include "machine/watch.h"
+#include "time/clock.h"
 
 static void wake(struct emu_warp *w)
 {
 	w->wait = EMU_RUNNABLE;
+	emu_time_wake(w);
 	emu_machine_of(w)->effects++;
 }
 
@@ -86,6 +88,7 @@ void emu_warp_has_ended(struct emu_warp *w)
 			emu_barrier_complete(c, &c->barriers[i]);
 	if (c->n_live == 0 && !c->has_triggered) {
 		c->has_triggered = true;
+		emu_time_trigger(w);
 		cluster->grid->triggered++;
 	}
 }

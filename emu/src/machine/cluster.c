@@ -14,6 +14,7 @@
 #include "machine/transfer.h"
 #include "machine/watch.h"
 #include "machine/wgmma_queue.h"
+#include "time/clock.h"
 
 /* ---- blocks ----------------------------------------------------------------
  */
@@ -330,6 +331,7 @@ struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
 		place_ctas(c);
 	for (uint32_t rank = 0; ok && rank < c->n_ctas; rank++)
 		ok = begin_cta(c, rank);
+	ok = ok && emu_time_begin_cluster(c);
 	if (ok) {
 		begin_check(c);
 		return c;
@@ -402,6 +404,7 @@ static void free_cta(struct emu_machine *m, struct emu_cta *c)
 
 void emu_cluster_free(struct emu_cluster *c)
 {
+	emu_time_end_cluster(c);
 	if (c->transfers)
 		(void)emu_transfers_end(c);
 	emu_tensor_end(c);

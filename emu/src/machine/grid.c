@@ -12,6 +12,7 @@
 #include "machine/schedule.h"
 #include "machine/team.h"
 #include "machine/watch.h"
+#include "time/clock.h"
 
 /* ---- limits ----------------------------------------------------------------
  */
@@ -134,6 +135,7 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 				(g->grid[1] / g->cluster[1]) *
 				(g->grid[2] / g->cluster[2]);
 		g->begun = g->ended = g->triggered = 0;
+		g->time_end = g->time_trigger = 0;
 		if (!g->resident)
 			g->resident = g->n_clusters;
 	}
@@ -147,11 +149,13 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 		 * global memory is followed.
 		 */
 		const bool is_together =
-		    communicates(grids[k]) ||
+		    m->time || communicates(grids[k]) ||
 		    (m->options.seed && emu_random_below(m, 2));
 
+		emu_time_begin_grid(grids[k]);
 		(void)(is_together ? run_together(m, &grids[k], 1, false)
 				   : emu_team_run(m, grids[k]));
+		emu_time_end_grid(grids[k]);
 	}
 	return !m->has_failed;
 }

@@ -59,6 +59,7 @@ struct emu_warp {
 	struct emu_space local;	 /* of its lanes, one behind the other */
 	struct emu_async *async; /* its own unfinished operations */
 	char printed[200];	 /* by its last printf */
+	struct emu_warp_clock *clock; /* NULL: no time */
 };
 
 struct emu_named_barrier {
@@ -76,6 +77,7 @@ struct emu_cta {
 	struct emu_named_barrier barriers[EMU_BARRIERS];
 	uint32_t register_pool;
 	bool has_triggered; /* griddepcontrol.launch_dependents */
+	struct emu_cta_clock *clock; /* NULL: no time */
 };
 
 struct emu_cluster {
@@ -87,6 +89,8 @@ struct emu_cluster {
 	struct emu_transfers *transfers;
 	struct emu_tensor *tensor; /* NULL: nothing of tcgen05 yet */
 	struct emu_check *check;   /* NULL: nobody watches */
+	struct emu_cluster_clock *clock; /* NULL: no time */
+	struct emu_warp *earliest;	 /* with time: who runs next */
 };
 
 struct emu_options {
@@ -110,6 +114,7 @@ struct emu_machine {
 	uint64_t clock;		  /* instructions of warps */
 	struct emu_block *blocks; /* of warps that have ended */
 	struct emu_order *order;  /* of grids that run together; may be NULL */
+	struct emu_time *time;	  /* time/clock.h; NULL: no time */
 	bool has_failed;
 	struct emu_error report;
 };
@@ -129,6 +134,8 @@ struct emu_grid {
 	uint32_t n_clusters, begun, ended, triggered;
 	uint32_t in_run; /* its number among the grids that run together */
 	struct emu_traffic *traffic; /* NULL: nobody counts */
+	/* With time, cycles: its end, and the last launch_dependents. */
+	double time_end, time_trigger;
 };
 
 static inline struct emu_machine *emu_machine_of(const struct emu_warp *w)

@@ -19,6 +19,7 @@
 #include "machine/tensor_queue.h"
 #include "machine/transfer.h"
 #include "machine/warp.h"
+#include "time/clock.h"
 
 /* Clusters that run side by side, as long as they do not wait for others. */
 #define USUAL_CLUSTERS 4
@@ -375,6 +376,63 @@ static void count_instructions(struct run *r)
 		 r->live[0]->grid->kernel->name, r->m->options.budget);
 }
 
+/* ---- with time -------------------------------------------------------------
+ */
+
+/* Instructions between two looks at the clocks. */
+#define TIMED_TURN 16
+
+static void find_earliest(struct emu_cluster *c)
+{
+	c->earliest = NULL;
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
+			struct emu_warp *w = &c->ctas[k].warps[i];
+
+			if (w->wait == EMU_RUNNABLE &&
+			    (!c->earliest ||
+			     emu_time_of(w) < emu_time_of(c->earliest)))
+				c->earliest = w;
+		}
+}
+
+/* The warp with the smallest clock runs; false: none can. */
+static bool timed_turn(struct run *r)
+{
+	struct emu_cluster *c;
+	size_t best = r->n_live;
+
+	for (size_t k = 0; k < r->n_live; k++) {
+		c = r->live[k];
+		if (!c->earliest || c->earliest->wait != EMU_RUNNABLE)
+			find_earliest(c);
+		if (c->earliest &&
+		    (best == r->n_live ||
+		     emu_time_of(c->earliest) <
+			 emu_time_of(r->live[best]->earliest)))
+			best = k;
+	}
+	if (best == r->n_live)
+		return false;
+	c = r->live[best];
+	emu_warp_run(c->earliest, TIMED_TURN);
+	c->earliest = NULL;
+	if (c->n_live == 0)
+		end_cluster(r, best);
+	return true;
+}
+
+static void timed_round(struct run *r)
+{
+	while (begin_cluster(r))
+		;
+	if (r->n_live == 0)
+		return;
+	if (!timed_turn(r) && !r->m->has_failed)
+		idle(r);
+	count_instructions(r);
+}
+
 static void round_of_turns(struct run *r)
 {
 	const bool delays_first = r->schedule->delays_first;
@@ -433,7 +491,7 @@ bool emu_schedule_run(const struct emu_schedule *s)
 			.counted = s->machine->instructions};
 
 	while (!r.m->has_failed && !all_ended(&r) && !is_stopped(s))
-		round_of_turns(&r);
+		(r.m->time ? timed_round : round_of_turns)(&r);
 	for (size_t k = 0; k < r.n_live; k++)
 		emu_cluster_free(r.live[k]);
 	free(r.live);

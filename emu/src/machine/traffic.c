@@ -3,6 +3,7 @@
 #include "machine/traffic.h"
 
 #include "engine/memory.h"
+#include "time/clock.h"
 
 static struct emu_traffic_range *range_of(struct emu_traffic *t, uint64_t begin,
 					  uint64_t bytes)
@@ -66,6 +67,9 @@ void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i,
 		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
 		       enum emu_traffic_kind kind)
 {
+	if (kind == EMU_TRAFFIC_LOAD || kind == EMU_TRAFFIC_STORE)
+		emu_time_access(w, lanes, address, bytes,
+				kind == EMU_TRAFFIC_STORE);
 	if (!w->cta->cluster->grid->traffic ||
 	    (i->space != EMU_GLOBAL && i->space != EMU_GENERIC))
 		return;

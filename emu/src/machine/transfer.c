@@ -14,6 +14,7 @@
 #include "machine/random.h"
 #include "machine/report.h"
 #include "machine/watch.h"
+#include "time/clock.h"
 
 /* Turns of the scheduler that a copy takes at most, but for a few. */
 #define USUAL_DELAY 40
@@ -51,6 +52,7 @@ bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if (!bar)
 		return false;
+	emu_time_arrive(w, barrier);
 	if (tx_bytes)
 		fault = emu_mbarrier_complete_tx(bar, tx_bytes, &flipped);
 	else
@@ -323,7 +325,9 @@ void emu_transfer_issue(struct emu_transfer *t)
 	if (!m->options.seed) {
 		for (size_t k = 0; k < t->n_pieces; k++)
 			land(t, &t->pieces[k]);
+		emu_time_copy(t);
 		finish(t);
+		emu_time_copied(t->warp);
 		emu_transfer_drop(t);
 		return;
 	}

@@ -17,6 +17,7 @@
 #include "machine/barrier.h"
 #include "machine/tensor_move.h"
 #include "machine/wgmma_queue.h"
+#include "time/clock.h"
 
 /* Instructions after which another path of the warp runs. */
 #define PATIENCE 4096
@@ -271,6 +272,16 @@ static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
 	return !w->async->tmem || emu_tmem_check_registers(w, i);
 }
 
+/* An instruction costs its issue where no lane's predicate holds, too. */
+static void run_timed(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	emu_time_issue(w, i);
+	if (lanes)
+		i->run(w, i, lanes);
+	emu_time_retire(w, i);
+}
+
 void emu_warp_run(struct emu_warp *w, uint32_t most)
 {
 	uint64_t done = 0;
@@ -296,7 +307,9 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 		lanes = guarded(w, i);
 		w->pc++;
 		done += (uint32_t)__builtin_popcount(w->lanes);
-		if (lanes)
+		if (w->clock)
+			run_timed(w, i, lanes);
+		else if (lanes)
 			i->run(w, i, lanes);
 	}
 	w->instructions += done;

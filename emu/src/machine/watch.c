@@ -3,6 +3,7 @@
 #include "machine/watch.h"
 
 #include "machine/report.h"
+#include "time/clock.h"
 
 static struct emu_check *checker_of(const struct emu_warp *w)
 {
@@ -185,6 +186,7 @@ bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
 
 void emu_watch_commit(struct emu_warp *w, enum emu_engine engine)
 {
+	emu_time_commit(w, engine);
 	if (checker_of(w))
 		emu_check_commit(checker_of(w), number_of(w), engine);
 }
@@ -192,6 +194,7 @@ void emu_watch_commit(struct emu_warp *w, enum emu_engine engine)
 void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
 			  uint32_t groups)
 {
+	emu_time_wait_group(w, engine, groups);
 	if (checker_of(w))
 		emu_check_wait_group(checker_of(w), number_of(w), engine,
 				     groups, now(w));
@@ -244,6 +247,7 @@ bool emu_watch_arrive(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 void emu_watch_phase(struct emu_cluster *c, uint64_t barrier)
 {
+	emu_time_phase(c, barrier);
 	if (c->check)
 		emu_check_phase(c->check, barrier);
 }
@@ -254,6 +258,7 @@ bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
+	emu_time_wait(w, barrier);
 	return !c ||
 	       say(w, i, lane,
 		   emu_check_wait(c, number_of(w), barrier, scope, &err), &err);
@@ -331,6 +336,7 @@ void emu_watch_fence_init(struct emu_warp *w)
 
 void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release)
 {
+	emu_time_join(w, number);
 	if (checker_of(w))
 		emu_check_join(checker_of(w), number_of(w), w->cta->rank,
 			       number, is_release);
@@ -340,12 +346,14 @@ void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release)
 
 void emu_watch_all_joined(const struct emu_cta *c, uint32_t number)
 {
+	emu_time_all_joined(c, number);
 	if (c->cluster->check)
 		emu_check_all_joined(c->cluster->check, c->rank, number);
 }
 
 void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire)
 {
+	emu_time_leave(w, number);
 	if (checker_of(w))
 		emu_check_leave(checker_of(w), number_of(w), w->cta->rank,
 				number, is_acquire);
@@ -458,6 +466,7 @@ void emu_watch_grids(struct emu_warp *w)
 {
 	struct emu_order_warp who;
 
+	emu_time_grids(w);
 	if (describe(w, &who) && who.grid)
 		emu_order_grids(emu_machine_of(w)->order, &who, who.grid - 1);
 }

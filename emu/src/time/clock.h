@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * clock.h - virtual time (NIBEMU_TIME): a clock for each warp, in cycles of an
+ * SM, and engines that serve one request after another.  What orders two
+ * accesses carries the time from one clock to the other.  Every call does
+ * nothing where the machine has no time.  docs/time.md says what is modelled.
+ */
+#ifndef EMU_CLOCK_H
+#define EMU_CLOCK_H
+
+#include "check/check.h"
+#include "machine/machine.h"
+
+struct emu_transfer;
+
+/* Time for the device, NULL with an error: no table, or no memory. */
+struct emu_time *emu_time_open(const struct emu_device *device,
+			       struct emu_error *err);
+void emu_time_close(struct emu_time *t);
+/* Predicted nanoseconds since it was opened. */
+double emu_time_ns(const struct emu_time *t);
+/* A line about the last grid, marked as a prediction. */
+void emu_time_describe(const struct emu_time *t, struct emu_error *to);
+
+void emu_time_begin_grid(struct emu_grid *g);
+void emu_time_end_grid(struct emu_grid *g);
+/* A cluster takes the SMs that are free first; false: no memory. */
+bool emu_time_begin_cluster(struct emu_cluster *c);
+void emu_time_end_cluster(struct emu_cluster *c);
+/* The cycle that a runnable warp has come to. */
+double emu_time_of(const struct emu_warp *w);
+
+/* Before and after an instruction. */
+void emu_time_issue(struct emu_warp *w, const struct emu_instr *i);
+void emu_time_retire(struct emu_warp *w, const struct emu_instr *i);
+/* Lanes load or store `bytes` each at device addresses. */
+void emu_time_access(struct emu_warp *w, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, bool is_store);
+/* When a copy has landed is when its barrier hears of it. */
+void emu_time_copy(struct emu_transfer *t);
+void emu_time_copied(struct emu_warp *w);
+/* A quarter of a wgmma of n columns. */
+void emu_time_wgmma(struct emu_warp *w, uint32_t n);
+void emu_time_commit(struct emu_warp *w, enum emu_engine engine);
+void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine,
+			 uint32_t newest);
+
+/* mbarriers by shared::cluster address; flipped: the arrival ended a phase. */
+void emu_time_arrive(struct emu_warp *w, uint64_t barrier);
+void emu_time_phase(struct emu_cluster *c, uint64_t barrier);
+void emu_time_wait(struct emu_warp *w, uint64_t barrier);
+/* bar.* and the cluster's, numbered as for the checker. */
+void emu_time_join(struct emu_warp *w, uint32_t number);
+void emu_time_all_joined(const struct emu_cta *c, uint32_t number);
+void emu_time_leave(struct emu_warp *w, uint32_t number);
+/* Another warp, which runs, ends the wait of this one. */
+void emu_time_wake(struct emu_warp *w);
+/* griddepcontrol.wait is over. */
+void emu_time_grids(struct emu_warp *w);
+void emu_time_trigger(struct emu_warp *w);
+
+#endif
