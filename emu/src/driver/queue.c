@@ -227,12 +227,15 @@ static void print_traffic(const struct emu_traffic *t)
 			t->ranges[k].loaded, t->ranges[k].stored);
 }
 
-static void print_time(void)
+/* begin_ns: when the first of them was launched. */
+static void print_time(uint32_t grids, double begin_ns)
 {
+	const struct emu_time *t = emu_driver.machine.time;
 	struct emu_error text = {{0}};
 
-	emu_time_describe(emu_driver.machine.time, &text);
-	fprintf(stderr, "nibemu: %s\n", text.text);
+	emu_time_describe(t, &text);
+	fprintf(stderr, "nibemu: %s\nnibemu: %u grids: %.2f us predicted\n",
+		text.text, grids, (emu_time_ns(t) - begin_ns) / 1e3);
 }
 
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)
@@ -242,6 +245,7 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	    emu_driver.is_verbose ? calloc(count, sizeof(*traffic)) : NULL;
 
 	const uint64_t before = m->instructions;
+	const double begin_ns = m->time ? emu_time_ns(m->time) : 0;
 	const clock_t begin = clock();
 	CUresult found;
 	bool ok;
@@ -264,7 +268,7 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 			m->instructions - before,
 			(double)(clock() - begin) / CLOCKS_PER_SEC);
 	if (emu_driver.is_verbose && m->time)
-		print_time();
+		print_time(count, begin_ns);
 	found = report_findings();
 	if (m->options.findings)
 		emu_findings_clear(m->options.findings);

@@ -380,7 +380,7 @@ static void count_instructions(struct run *r)
  */
 
 /* Instructions between two looks at the clocks. */
-#define TIMED_TURN 16
+#define TIMED_TURN 8
 
 static void find_earliest(struct emu_cluster *c)
 {

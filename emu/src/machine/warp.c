@@ -304,6 +304,8 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 			continue;
 		if (w->in_flight && !can_touch(w, i))
 			break;
+		if (w->clock && !emu_time_is_due(w, i))
+			break;
 		lanes = guarded(w, i);
 		w->pc++;
 		done += (uint32_t)__builtin_popcount(w->lanes);

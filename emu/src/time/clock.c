@@ -250,29 +250,44 @@ static double wait_for_operands(const struct emu_warp *w,
 	return at;
 }
 
+bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
+{
+	const struct emu_sm *sm = w->cta->clock->sm;
+	const uint32_t quarter = w->index % EMU_QUARTERS;
+	double at = wait_for_operands(w, i);
+
+	if (i->cost == COST_HALF || i->cost == COST_SLOW)
+		at = emu_later(at, sm->alu[quarter]);
+	if (i->cost != COST_MOVE)
+		at = emu_later(at, sm->issue[quarter]);
+	if (at <= w->clock->now)
+		return true;
+	w->clock->now = at;
+	return false;
+}
+
 void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_time *t = emu_time_machine(w);
 	const struct emu_time_table *c = t->table;
 	struct emu_sm *sm = w->cta->clock->sm;
 	const uint32_t quarter = w->index % EMU_QUARTERS;
-	double at = wait_for_operands(w, i);
+	const double at = w->clock->now;
 
+	t->now = at;
 	w->clock->result = at;
 	if (i->cost == COST_MOVE)
 		return;
 	if (i->cost == COST_HALF || i->cost == COST_SLOW)
-		at = emu_serve(&sm->alu[quarter], at,
-			       i->cost == COST_HALF ? c->half_rate
-						    : c->slow_rate);
-	at = emu_serve(&sm->issue[quarter], at, 1);
+		sm->alu[quarter] = at + (i->cost == COST_HALF ? c->half_rate
+							      : c->slow_rate);
+	sm->issue[quarter] = at + 1;
 	w->clock->now = at + 1;
 	w->clock->result = at + c->alu_latency;
 	if (i->cost == COST_SHARED)
 		w->clock->result =
 		    emu_serve(&sm->shared, at, wavefronts(i)) +
 		    wavefronts(i) - 1 + c->shared_latency;
-	t->now = w->clock->now;
 }
 
 void emu_time_retire(struct emu_warp *w, const struct emu_instr *i)

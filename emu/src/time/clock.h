@@ -30,6 +30,11 @@ void emu_time_end_cluster(struct emu_cluster *c);
 /* The cycle that a runnable warp has come to. */
 double emu_time_of(const struct emu_warp *w);
 
+/*
+ * False: operands or units are not ready.  Its clock has gone on to when they
+ * are, and warps whose clocks are behind run first.
+ */
+bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i);
 /* Before and after an instruction. */
 void emu_time_issue(struct emu_warp *w, const struct emu_instr *i);
 void emu_time_retire(struct emu_warp *w, const struct emu_instr *i);
