@@ -7,7 +7,7 @@
 
 #include "driver/queue.h"
 #include "machine/findings.h"
-#include "time/clock.h"
+#include "machine/time.h"
 
 #define LEAST_BYTES	(UINT64_C(256) << 20)
 #define MOST_ATTRIBUTES 200
@@ -103,9 +103,9 @@ static CUresult open_time(void)
 				       (unsigned long long)m->options.seed);
 	m->options.is_unchecked = true;
 	m->time = emu_time_open(m->device, &err);
-	return m->time ? CUDA_SUCCESS
-		       : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
-					 err.text);
+	return m->time
+		   ? CUDA_SUCCESS
+		   : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 }
 
 CUresult cuInit(unsigned flags)

@@ -10,8 +10,8 @@
 
 #include "machine/findings.h"
 #include "machine/grid.h"
+#include "machine/time.h"
 #include "machine/traffic.h"
-#include "time/clock.h"
 
 /* ---- work ---------------------------------------------------------------- */
 

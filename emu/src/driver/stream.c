@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "driver/queue.h"
-#include "time/clock.h"
+#include "machine/time.h"
 
 /* ---- streams ---------------------------------------------------------------
  */
@@ -391,7 +391,8 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)
 	if (emu_driver.machine.time)
 		*milliseconds = (float)((end->ns - begin->ns) / 1e6);
 	else
-		*milliseconds = (float)(end->instructions - begin->instructions) /
-			INSTRUCTIONS_A_MS;
+		*milliseconds =
+		    (float)(end->instructions - begin->instructions) /
+		    INSTRUCTIONS_A_MS;
 	return CUDA_SUCCESS;
 }

@@ -5,9 +5,9 @@
  */
 #include "instruction/binds.h"
 #include "machine/barrier.h"
+#include "machine/time.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
-#include "time/clock.h"
 
 /* ---- bar -------------------------------------------------------------------
  */

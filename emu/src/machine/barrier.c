@@ -2,8 +2,8 @@
 /* barrier.c - see barrier.h. */
 #include "machine/barrier.h"
 
+#include "machine/time.h"
 #include "machine/watch.h"
-#include "time/clock.h"
 
 static void wake(struct emu_warp *w)
 {

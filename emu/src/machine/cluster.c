@@ -11,10 +11,10 @@
 #include "machine/async.h"
 #include "machine/tensor_move.h"
 #include "machine/tensor_queue.h"
+#include "machine/time.h"
 #include "machine/transfer.h"
 #include "machine/watch.h"
 #include "machine/wgmma_queue.h"
-#include "time/clock.h"
 
 /* ---- blocks ----------------------------------------------------------------
  */

@@ -11,8 +11,8 @@
 #include "machine/random.h"
 #include "machine/schedule.h"
 #include "machine/team.h"
+#include "machine/time.h"
 #include "machine/watch.h"
-#include "time/clock.h"
 
 /* ---- limits ----------------------------------------------------------------
  */

@@ -54,11 +54,11 @@ struct emu_warp {
 	bool has_waited;  /* what it waited for has come: barriers */
 	bool has_arrived; /* at the cluster's barrier, in this phase */
 	uint32_t cluster_phase;
-	uint32_t registers_each; /* setmaxnreg */
-	uint64_t instructions;	 /* of threads */
-	struct emu_space local;	 /* of its lanes, one behind the other */
-	struct emu_async *async; /* its own unfinished operations */
-	char printed[200];	 /* by its last printf */
+	uint32_t registers_each;      /* setmaxnreg */
+	uint64_t instructions;	      /* of threads */
+	struct emu_space local;	      /* of its lanes, one behind the other */
+	struct emu_async *async;      /* its own unfinished operations */
+	char printed[200];	      /* by its last printf */
 	struct emu_warp_clock *clock; /* NULL: no time */
 };
 
@@ -76,7 +76,7 @@ struct emu_cta {
 	struct emu_warp *warps;
 	struct emu_named_barrier barriers[EMU_BARRIERS];
 	uint32_t register_pool;
-	bool has_triggered; /* griddepcontrol.launch_dependents */
+	bool has_triggered;	     /* griddepcontrol.launch_dependents */
 	struct emu_cta_clock *clock; /* NULL: no time */
 };
 
@@ -87,8 +87,8 @@ struct emu_cluster {
 	struct emu_cta *ctas;
 	uint32_t barrier_phase, barrier_arrived; /* threads */
 	struct emu_transfers *transfers;
-	struct emu_tensor *tensor; /* NULL: nothing of tcgen05 yet */
-	struct emu_check *check;   /* NULL: nobody watches */
+	struct emu_tensor *tensor;	 /* NULL: nothing of tcgen05 yet */
+	struct emu_check *check;	 /* NULL: nobody watches */
 	struct emu_cluster_clock *clock; /* NULL: no time */
 	struct emu_warp *earliest;	 /* with time: who runs next */
 };
@@ -114,7 +114,7 @@ struct emu_machine {
 	uint64_t clock;		  /* instructions of warps */
 	struct emu_block *blocks; /* of warps that have ended */
 	struct emu_order *order;  /* of grids that run together; may be NULL */
-	struct emu_time *time;	  /* time/clock.h; NULL: no time */
+	struct emu_time *time;	  /* machine/time.h; NULL: no time */
 	bool has_failed;
 	struct emu_error report;
 };

@@ -17,9 +17,9 @@
 #include "machine/random.h"
 #include "machine/report.h"
 #include "machine/tensor_queue.h"
+#include "machine/time.h"
 #include "machine/transfer.h"
 #include "machine/warp.h"
-#include "time/clock.h"
 
 /* Clusters that run side by side, as long as they do not wait for others. */
 #define USUAL_CLUSTERS 4
@@ -406,10 +406,9 @@ static bool timed_turn(struct run *r)
 		c = r->live[k];
 		if (!c->earliest || c->earliest->wait != EMU_RUNNABLE)
 			find_earliest(c);
-		if (c->earliest &&
-		    (best == r->n_live ||
-		     emu_time_of(c->earliest) <
-			 emu_time_of(r->live[best]->earliest)))
+		if (c->earliest && (best == r->n_live ||
+				    emu_time_of(c->earliest) <
+					emu_time_of(r->live[best]->earliest)))
 			best = k;
 	}
 	if (best == r->n_live)

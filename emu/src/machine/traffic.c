@@ -3,7 +3,7 @@
 #include "machine/traffic.h"
 
 #include "engine/memory.h"
-#include "time/clock.h"
+#include "machine/time.h"
 
 static struct emu_traffic_range *range_of(struct emu_traffic *t, uint64_t begin,
 					  uint64_t bytes)

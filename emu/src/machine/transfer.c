@@ -13,8 +13,8 @@
 #include "machine/barrier.h"
 #include "machine/random.h"
 #include "machine/report.h"
+#include "machine/time.h"
 #include "machine/watch.h"
-#include "time/clock.h"
 
 /* Turns of the scheduler that a copy takes at most, but for a few. */
 #define USUAL_DELAY 40

@@ -16,8 +16,8 @@
 #include "machine/async.h"
 #include "machine/barrier.h"
 #include "machine/tensor_move.h"
+#include "machine/time.h"
 #include "machine/wgmma_queue.h"
-#include "time/clock.h"
 
 /* Instructions after which another path of the warp runs. */
 #define PATIENCE 4096

@@ -3,7 +3,7 @@
 #include "machine/watch.h"
 
 #include "machine/report.h"
-#include "time/clock.h"
+#include "machine/time.h"
 
 static struct emu_check *checker_of(const struct emu_warp *w)
 {

@@ -14,8 +14,8 @@
 #include "machine/async.h"
 #include "machine/random.h"
 #include "machine/report.h"
+#include "machine/time.h"
 #include "machine/watch.h"
-#include "time/clock.h"
 
 /* Bytes of k that one instruction multiplies. */
 #define K_BYTES (2 * EMU_WGMMA_ROW_BYTES)

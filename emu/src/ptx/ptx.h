@@ -116,7 +116,7 @@ struct emu_instr {
 	uint16_t source_file; /* index in the module's list; 0: unknown */
 	uint8_t type, type2, space, vector;
 	uint8_t traits; /* of enum emu_trait */
-	uint8_t cost;	/* a class of time/clock.c */
+	uint8_t cost;	/* a class of machine/time.c */
 	bool guard_is_negated;
 	bool is_converged; /* needs all live lanes of its warp */
 	bool is_leader;	   /* begins a basic block */

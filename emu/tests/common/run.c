@@ -134,6 +134,7 @@ static bool run_module(struct emu_job *job, struct emu_machine *m,
 bool emu_run_job(struct emu_job *job, struct emu_error *err)
 {
 	struct emu_machine m = {
+	    .time = job->time,
 	    .options = {.seed = job->seed,
 			.threads = job->threads,
 			.is_strict = job->is_strict,

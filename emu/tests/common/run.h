@@ -33,6 +33,7 @@ struct emu_job {
 	/* Writes into the device's copy of in, which lies at address. */
 	void (*prepare)(uint64_t address, uint8_t *in);
 	struct emu_traffic *traffic; /* NULL: nobody counts */
+	struct emu_time *time;	     /* NULL: no time */
 	uint64_t instructions;	     /* of threads: set */
 };
 

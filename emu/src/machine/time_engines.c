@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engines.c - L2, HBM, TMA and tensor cores: when what they do is done. */
+/* time_engines.c - L2, HBM, TMA and tensor cores: when what they do is done. */
 #include <string.h>
 
+#include "machine/time.h"
+#include "machine/time_state.h"
 #include "machine/transfer.h"
-#include "time/state.h"
 
 #define LINE_SHIFT 7
 #define LINE_BYTES (1 << LINE_SHIFT)
@@ -79,7 +80,8 @@ static double fetch_pieces(const struct emu_transfer *c, double begin)
 		const struct emu_piece *p = &c->pieces[k];
 		const uint64_t at = (uintptr_t)(is_store ? p->to : p->from);
 
-		if (!p->copied || at - (uintptr_t)global->data >= global->bytes ||
+		if (!p->copied ||
+		    at - (uintptr_t)global->data >= global->bytes ||
 		    at >> LINE_SHIFT == last)
 			continue;
 		last = at >> LINE_SHIFT;
@@ -97,8 +99,8 @@ void emu_time_copy(struct emu_transfer *c)
 	if (!t)
 		return;
 	if (c->kind == EMU_CP_ARRIVE) {
-		clock->arrival = emu_later(clock->open[EMU_ENGINE_COPY],
-					   clock->now);
+		clock->arrival =
+		    emu_later(clock->open[EMU_ENGINE_COPY], clock->now);
 		return;
 	}
 	if (c->kind == EMU_CP_ASYNC) {
@@ -164,7 +166,7 @@ void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine,
 	end = newest == 0 ? c->open[engine]
 	      : newest == c->groups[engine]
 		  ? 0
-		  : c->group[engine][(c->groups[engine] - newest - 1) %
-				     EMU_GROUPS];
+		  : c->group[engine]
+			    [(c->groups[engine] - newest - 1) % EMU_GROUPS];
 	c->now = emu_later(c->now, end);
 }

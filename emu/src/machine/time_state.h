@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.h - what clocks and engines of clock.h keep; times in cycles. */
+/* time_state.h - what clocks and engines of time.h keep; times in cycles. */
 #ifndef EMU_TIME_STATE_H
 #define EMU_TIME_STATE_H
 
-#include "time/clock.h"
+#include "check/check.h"
+#include "machine/machine.h"
 
 struct emu_time_table {
 #define EMU_TIME(name, value, unit, sure, source) double name;
-#include "../../time_h200.def"
+#include "machine/time_h200.def"
 #undef EMU_TIME
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clock.h - virtual time (NIBEMU_TIME): a clock for each warp, in cycles of an
+ * time.h - virtual time (NIBEMU_TIME): a clock for each warp, in cycles of an
  * SM, and engines that serve one request after another.  What orders two
  * accesses carries the time from one clock to the other.  Every call does
  * nothing where the machine has no time.  docs/time.md says what is modelled.
  */
-#ifndef EMU_CLOCK_H
-#define EMU_CLOCK_H
+#ifndef EMU_MACHINE_TIME_H
+#define EMU_MACHINE_TIME_H
 
 #include "check/check.h"
 #include "machine/machine.h"

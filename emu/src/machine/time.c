@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.c - warps' clocks: what instructions cost, what barriers carry. */
-#include "time/clock.h"
+/* time.c - warps' clocks: what instructions cost, what barriers carry. */
+#include "machine/time.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/arena.h"
+#include "machine/time_state.h"
 #include "ptx/bind.h"
-#include "time/state.h"
 
 static const struct emu_time_table h200 = {
 #define EMU_TIME(name, value, unit, sure, source) .name = (value),
-#include "../../time_h200.def"
+#include "machine/time_h200.def"
 #undef EMU_TIME
 };
 
@@ -36,8 +36,8 @@ struct emu_time *emu_time_open(const struct emu_device *device,
 		t->n_sms = d->sms;
 		t->n_sets = (uint32_t)d->l2_bytes / 128 / EMU_L2_WAYS;
 		t->sms = calloc(t->n_sms, sizeof(*t->sms));
-		t->lines = calloc((size_t)t->n_sets * EMU_L2_WAYS,
-				  sizeof(*t->lines));
+		t->lines =
+		    calloc((size_t)t->n_sets * EMU_L2_WAYS, sizeof(*t->lines));
 	}
 	if (t && t->sms && t->lines)
 		return t;
@@ -84,17 +84,17 @@ static enum cost cost_of(const struct emu_instr *i)
 		const char *begin;
 		enum cost cost;
 	} rows[] = {
-	    {"mov", COST_MOVE},	     {"cvta", COST_MOVE},
-	    {"and", COST_HALF},	     {"or", COST_HALF},
-	    {"xor", COST_HALF},	     {"lop3", COST_HALF},
-	    {"sh", COST_HALF},	     {"prmt", COST_HALF},
-	    {"bf", COST_HALF},	     {"min", COST_HALF},
-	    {"max", COST_HALF},	     {"set", COST_HALF},
-	    {"sel", COST_HALF},	     {"cvt", COST_HALF},
-	    {"div", COST_SLOW},	     {"rem", COST_SLOW},
-	    {"rcp", COST_SLOW},	     {"ex2", COST_SLOW},
-	    {"sqrt", COST_SLOW},     {"rsqrt", COST_SLOW},
-	    {"popc", COST_SLOW},     {"ldmatrix", COST_SHARED},
+	    {"mov", COST_MOVE},	       {"cvta", COST_MOVE},
+	    {"and", COST_HALF},	       {"or", COST_HALF},
+	    {"xor", COST_HALF},	       {"lop3", COST_HALF},
+	    {"sh", COST_HALF},	       {"prmt", COST_HALF},
+	    {"bf", COST_HALF},	       {"min", COST_HALF},
+	    {"max", COST_HALF},	       {"set", COST_HALF},
+	    {"sel", COST_HALF},	       {"cvt", COST_HALF},
+	    {"div", COST_SLOW},	       {"rem", COST_SLOW},
+	    {"rcp", COST_SLOW},	       {"ex2", COST_SLOW},
+	    {"sqrt", COST_SLOW},       {"rsqrt", COST_SLOW},
+	    {"popc", COST_SLOW},       {"ldmatrix", COST_SHARED},
 	    {"stmatrix", COST_SHARED},
 	};
 	const char *name = i->opcode ? i->opcode->name : "";
@@ -242,7 +242,8 @@ static double wait_for_operands(const struct emu_warp *w,
 	double at = w->clock->now;
 
 	for (uint32_t k = 0; k < i->operands; k++)
-		if (i->operand[k].bank == EMU_REGISTERS)
+		if (i->operand[k].bank == EMU_REGISTERS &&
+		    !i->operand[k].is_written)
 			at = emu_later(at,
 				       w->clock->ready[i->operand[k].row / 16]);
 	if (i->guard_reg != EMU_NO_REGISTER)
@@ -279,15 +280,14 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 	if (i->cost == COST_MOVE)
 		return;
 	if (i->cost == COST_HALF || i->cost == COST_SLOW)
-		sm->alu[quarter] = at + (i->cost == COST_HALF ? c->half_rate
-							      : c->slow_rate);
+		sm->alu[quarter] =
+		    at + (i->cost == COST_HALF ? c->half_rate : c->slow_rate);
 	sm->issue[quarter] = at + 1;
 	w->clock->now = at + 1;
 	w->clock->result = at + c->alu_latency;
 	if (i->cost == COST_SHARED)
-		w->clock->result =
-		    emu_serve(&sm->shared, at, wavefronts(i)) +
-		    wavefronts(i) - 1 + c->shared_latency;
+		w->clock->result = emu_serve(&sm->shared, at, wavefronts(i)) +
+				   wavefronts(i) - 1 + c->shared_latency;
 }
 
 void emu_time_retire(struct emu_warp *w, const struct emu_instr *i)
@@ -396,9 +396,8 @@ void emu_time_leave(struct emu_warp *w, uint32_t number)
 		return;
 	cost = number == EMU_CLUSTER_BARRIER ? t->table->cluster_barrier
 					     : t->table->barrier;
-	w->clock->now =
-	    emu_later(w->clock->now,
-		      numbered(w->cta, number)->done[number] + cost);
+	w->clock->now = emu_later(
+	    w->clock->now, numbered(w->cta, number)->done[number] + cost);
 }
 
 void emu_time_wake(struct emu_warp *w)

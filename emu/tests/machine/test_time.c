@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_time.c - virtual time: what dependent instructions, loads and waits
+ * cost, and that time is the same at every run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/run.h"
+#include "machine/time.h"
+
+#define MOST_TEXT 16384
+#define STEPS	  100
+
+/* Predicted nanoseconds of a body. */
+static double ns_of(const char *body, uint32_t grid, uint32_t block)
+{
+	struct emu_error err = {{0}};
+	struct emu_time *t = emu_time_open(NULL, &err);
+	static const uint32_t in[32];
+	struct emu_job job = {.time = t,
+			      .in = in,
+			      .in_bytes = sizeof(in),
+			      .grid = grid,
+			      .block = block,
+			      .shared_bytes = 256};
+	double ns;
+
+	assert_non_null(t);
+	emu_must_run(body, &job);
+	ns = emu_time_ns(t);
+	emu_time_close(t);
+	return ns;
+}
+
+/* The same text many times, between a begin and an end. */
+static double ns_of_steps(const char *begin, const char *step, uint32_t steps)
+{
+	static char text[MOST_TEXT];
+
+	assert_true(strlen(begin) + steps * strlen(step) < sizeof(text));
+	strcpy(text, begin);
+	for (uint32_t k = 0; k < steps; k++)
+		strcat(text, step);
+	return ns_of(text, 1, 32);
+}
+
+/* 4.5 cycles each where one waits for the other, else 1. */
+static void test_dependent_instructions(void **state)
+{
+	const double none = ns_of_steps("", "", 0);
+	const double chain =
+	    ns_of_steps("", "fma.rn.f32 %f1, %f1, %f1, %f1;\n", STEPS);
+	const double other =
+	    ns_of_steps("", "fma.rn.f32 %f1, %f2, %f3, %f2;\n", STEPS);
+
+	(void)state;
+	assert_in_range((uint64_t)((chain - none) * 1.755), 4 * STEPS - 4,
+			5 * STEPS);
+	assert_true((chain - none) > 3 * (other - none));
+}
+
+/* The second load of a line finds it in the L2, whose latency is shorter. */
+static void test_loads(void **state)
+{
+	const char *load = "ld.global.u32 %r1, [%in];\n"
+			   "add.u32 %r1, %r1, 1;\n";
+	const double none = ns_of_steps("", "", 0);
+	const double first = ns_of_steps("", load, 1);
+	const double second = ns_of_steps("", load, 2);
+
+	(void)state;
+	assert_true((first - none) * 1.755 > 400);
+	assert_true((second - first) * 1.755 > 200);
+	assert_true(second - first < first - none);
+}
+
+/* A warp that computes for long keeps the others at the barrier. */
+static void test_barrier_carries_time(void **state)
+{
+	static char text[MOST_TEXT];
+	double late;
+
+	(void)state;
+	strcpy(text, "setp.ne.u32 %p1, %warp, 0; @%p1 bra HERE;\n");
+	for (uint32_t k = 0; k < STEPS; k++)
+		strcat(text, "fma.rn.f32 %f1, %f1, %f1, %f1;\n");
+	strcat(text, "HERE: bar.sync 0;\n");
+	late = ns_of(text, 1, 128);
+	strcat(text, "@!%p1 bra THERE;\n");
+	for (uint32_t k = 0; k < STEPS; k++)
+		strcat(text, "fma.rn.f32 %f1, %f1, %f1, %f1;\n");
+	strcat(text, "THERE:\n");
+	assert_true((ns_of(text, 1, 128) - late) * 1.755 > 4 * STEPS - 4);
+}
+
+/* 133 CTAs of a whole SM's threads each: the last waits for an SM. */
+static void test_same_at_every_run(void **state)
+{
+	const char *body = "ld.global.u32 %r1, [%in]; add.u32 %r1, %r1, 1;\n";
+
+	(void)state;
+	assert_true(ns_of(body, 133, 1024) == ns_of(body, 133, 1024));
+}
+
+static void test_devices_without_a_table(void **state)
+{
+	struct emu_error err = {{0}};
+
+	(void)state;
+	assert_null(emu_time_open(emu_device_find("b200"), &err));
+	assert_non_null(strstr(err.text, "no table of times for b200"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_dependent_instructions),
+	    cmocka_unit_test(test_loads),
+	    cmocka_unit_test(test_barrier_carries_time),
+	    cmocka_unit_test(test_same_at_every_run),
+	    cmocka_unit_test(test_devices_without_a_table),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
