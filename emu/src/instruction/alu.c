@@ -27,8 +27,8 @@ static const struct emu_alu *find_alu(const struct emu_bind *b,
 				      const char *name)
 {
 	static const struct emu_alu *const tables[] = {
-	    emu_integer_alu, emu_bits_alu, emu_float_alu, emu_pair_alu,
-	    emu_approximate_alu};
+	    emu_integer_alu, emu_bits_alu,	  emu_float_alu,
+	    emu_pair_alu,    emu_approximate_alu, emu_carry_alu};
 	const struct emu_alu *found = NULL;
 
 	for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++)
@@ -82,6 +82,30 @@ static bool bind_named(struct emu_bind *b, const char *name)
 bool emu_bind_alu(struct emu_bind *b)
 {
 	return bind_named(b, b->i->opcode->name);
+}
+
+/* add, sub and fma of .f32 whose first sources are .f16 or .bf16. */
+bool emu_bind_mixed(struct emu_bind *b)
+{
+	const struct emu_alu *alu = find_alu(b, b->i->opcode->name);
+	uint32_t n;
+
+	if (b->n_types == 1)
+		return emu_bind_alu(b);
+	if (b->n_types != 2 || b->types[0] != EMU_F32 || !alu ||
+	    (b->types[1] != EMU_T_F16 && b->types[1] != EMU_T_BF16) ||
+	    emu_has(b, "ftz"))
+		return emu_bind_fail(b, "its types are none that the opcode "
+					"takes");
+	n = (uint32_t)strlen(alu->signature);
+	if (!emu_arguments(b, n, n) || !emu_dst(b, emu_argument(b, 0), 4))
+		return false;
+	for (uint32_t k = 1; k < n; k++)
+		if (!emu_src(b, emu_argument(b, k),
+			     k + 1 < n ? b->types[1] : EMU_F32))
+			return false;
+	b->i->run = alu->run;
+	return emu_round_by_words(b) && emu_widen_by_types(b);
 }
 
 /* min and max, whose words make other functions of them: .NaN, .xorsign.abs.

@@ -49,6 +49,40 @@ APPROXIMATE(cos, cos(x))
 APPROXIMATE(div_fast, divide(x, y))
 APPROXIMATE(div_full, x / y)
 
+/* A GPU takes and gives the upper 32 bits of doubles alone; subnormal numbers
+ * become zeros. */
+static double upper_half(double x)
+{
+	uint64_t bits;
+
+	if (fpclassify(x) == FP_SUBNORMAL)
+		return copysign(0, x);
+	memcpy(&bits, &x, sizeof(bits));
+	bits &= ~(uint64_t)UINT32_MAX;
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+#define OF_DOUBLES(name, expression)                                           \
+	static void name##_f64(struct emu_warp *w, const struct emu_instr *i,  \
+			       uint32_t lanes)                                 \
+	{                                                                      \
+		const double *a = emu_row(w, &i->operand[1]);                  \
+		uint64_t r[EMU_LANES];                                         \
+                                                                               \
+		EMU_EACH_LANE(l)                                               \
+		{                                                              \
+			const double x = upper_half(a[l]);                     \
+			const double d = upper_half(expression);               \
+                                                                               \
+			memcpy(&r[l], &d, sizeof(d));                          \
+			r[l] = d != d ? UINT64_C(0x7FFFFFFF00000000) : r[l];   \
+		}                                                              \
+		emu_put_64(w, &i->operand[0], r, lanes);                       \
+	}
+OF_DOUBLES(rcp, 1 / x)
+OF_DOUBLES(rsqrt, 1 / sqrt(x))
+
 /* The same of halves, and of both halves of a pair. */
 static void of_halves(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes, const struct emu_format *f,
@@ -85,6 +119,8 @@ OF_HALVES(tanh, tanh)
 
 const struct emu_alu emu_approximate_alu[] = {
     {"rcp.approx", EMU_F32, "tt", rcp_f32},
+    {"rcp.approx.ftz", EMU_F64, "tt", rcp_f64},
+    {"rsqrt.approx.ftz", EMU_F64, "tt", rsqrt_f64},
     {"sqrt.approx", EMU_F32, "tt", sqrt_f32},
     {"rsqrt.approx", EMU_F32, "tt", rsqrt_f32},
     {"ex2.approx", EMU_F32, "tt", ex2_f32},

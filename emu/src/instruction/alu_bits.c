@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "engine/floats.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
@@ -114,6 +115,16 @@ COUNT(bfind_u32, uint32_t, highest_bit(x))
 COUNT(bfind_s32, int32_t, highest_bit((uint32_t)(x < 0 ? ~x : x)))
 COUNT(bfind_u64, uint64_t, highest_bit(x))
 COUNT(bfind_s64, int64_t, highest_bit((uint64_t)(x < 0 ? ~x : x)))
+
+/* How far the highest bit is from the top. */
+static uint32_t shift_amount(uint64_t x, uint32_t bits)
+{
+	return x ? bits - 1 - highest_bit(x) : UINT32_MAX;
+}
+COUNT(shiftamt_u32, uint32_t, shift_amount(x, 32))
+COUNT(shiftamt_s32, int32_t, shift_amount((uint32_t)(x < 0 ? ~x : x), 32))
+COUNT(shiftamt_u64, uint64_t, shift_amount(x, 64))
+COUNT(shiftamt_s64, int64_t, shift_amount((uint64_t)(x < 0 ? ~x : x), 64))
 
 static uint64_t reversed(uint64_t x)
 {
@@ -293,6 +304,10 @@ const struct emu_alu emu_bits_alu[] = {
     {"bfind", EMU_S32, "ut", bfind_s32},
     {"bfind", EMU_U64, "ut", bfind_u64},
     {"bfind", EMU_S64, "ut", bfind_s64},
+    {"bfind.shiftamt", EMU_U32, "ut", shiftamt_u32},
+    {"bfind.shiftamt", EMU_S32, "ut", shiftamt_s32},
+    {"bfind.shiftamt", EMU_U64, "ut", shiftamt_u64},
+    {"bfind.shiftamt", EMU_S64, "ut", shiftamt_s64},
     {"brev", EMU_B32, "tt", brev_32},
     {"brev", EMU_B64, "tt", brev_64},
     {"bfi", EMU_B32, "tttuu", bfi_32},
@@ -394,9 +409,43 @@ COMPARE(compare_s64, int64_t)
 COMPARE(compare_f32, float)
 COMPARE(compare_f64, double)
 
+static bool is_half(enum emu_type type)
+{
+	return type == EMU_T_F16 || type == EMU_T_BF16;
+}
+
+static bool is_half_pair(enum emu_type type)
+{
+	return type == EMU_F16X2 || type == EMU_BF16X2;
+}
+
+/* Halves of a row, every step-th from the first, as floats. */
+static void widen_halves(enum emu_type type, const uint16_t *from, int step,
+			 float *to)
+{
+	const struct emu_format *f = type == EMU_T_F16 || type == EMU_F16X2
+					 ? &emu_format_f16
+					 : &emu_format_bf16;
+
+	EMU_EACH_LANE(l) to[l] = (float)emu_widen(f, from[step * l]);
+}
+
+static uint32_t compare_halves(enum emu_type type, const void *a, const void *b,
+			       uint32_t wanted, int half)
+{
+	const int step = is_half_pair(type) ? 2 : 1;
+	float x[EMU_LANES], y[EMU_LANES];
+
+	widen_halves(type, (const uint16_t *)a + half, step, x);
+	widen_halves(type, (const uint16_t *)b + half, step, y);
+	return compare_f32(x, y, wanted);
+}
+
 static uint32_t compare(enum emu_type type, const void *a, const void *b,
 			uint32_t wanted)
 {
+	if (is_half(type) || is_half_pair(type))
+		return compare_halves(type, a, b, wanted, 0);
 	switch (type) {
 	case EMU_S16:
 		return compare_s16(a, b, wanted);
@@ -439,9 +488,17 @@ static void run_setp(struct emu_warp *w, const struct emu_instr *i,
 				  ? emu_lanes_of(w, &o[first + 2])
 				  : 0;
 
+	/* The second result is the opposite; for pairs, the upper halves'. */
+	const uint32_t second =
+	    is_half_pair((enum emu_type)i->type)
+		? compare_halves((enum emu_type)i->type, emu_row(w, &o[first]),
+				 emu_row(w, &o[first + 1]), i->option, 1)
+		: ~x;
+
 	emu_put_lanes(w, &o[0], combine(i->option, x, with), lanes);
 	if (first == 2)
-		emu_put_lanes(w, &o[1], combine(i->option, ~x, with), lanes);
+		emu_put_lanes(w, &o[1], combine(i->option, second, with),
+			      lanes);
 }
 
 static const struct {
@@ -469,33 +526,138 @@ static const struct {
     {"nan", UNORDERED, true},
 };
 
-bool emu_bind_setp(struct emu_bind *b)
+/* The comparison of the words and what its result is combined with. */
+static bool bind_comparison(struct emu_bind *b, enum emu_type type)
 {
-	const struct emu_argument *d = emu_argument(b, 0);
-	const bool is_float = b->types[0] == EMU_F32 || b->types[0] == EMU_F64;
-	uint32_t found = 0, n;
+	const bool is_float = type == EMU_F32 || type == EMU_F64 ||
+			      is_half(type) || is_half_pair(type);
+	uint32_t found = 0;
 
-	if (b->n_types != 1)
-		return emu_bind_fail(b, "it needs one type");
 	for (size_t i = 0; i < sizeof(comparisons) / sizeof(*comparisons); i++)
 		if (emu_has(b, comparisons[i].word)) {
 			b->i->option = comparisons[i].wanted;
 			found += !comparisons[i].of_floats || is_float;
 		}
-	if (found != 1)
-		return emu_bind_fail(b, "it needs one comparison that its type "
-					"has");
 	b->i->option |= (emu_has(b, "and") ? WITH_AND : 0) |
 			(emu_has(b, "or") ? WITH_OR : 0) |
-			(emu_has(b, "xor") ? WITH_XOR : 0) |
-			(d->second ? TWO_RESULTS : 0);
-	n = b->i->option & (WITH_AND | WITH_OR | WITH_XOR) ? 4 : 3;
-	if (!emu_arguments(b, n, n) || !emu_dst(b, d, 1) ||
+			(emu_has(b, "xor") ? WITH_XOR : 0);
+	return found == 1 || emu_bind_fail(b, "it needs one comparison that "
+					      "its type has");
+}
+
+/* Two sources, and the predicate that the result is combined with. */
+static bool bind_compared(struct emu_bind *b, enum emu_type type)
+{
+	const uint32_t n =
+	    b->i->option & (WITH_AND | WITH_OR | WITH_XOR) ? 4 : 3;
+
+	return emu_arguments(b, n, n) && emu_src(b, emu_argument(b, 1), type) &&
+	       emu_src(b, emu_argument(b, 2), type) &&
+	       (n == 3 || emu_predicate(b, emu_argument(b, 3)));
+}
+
+bool emu_bind_setp(struct emu_bind *b)
+{
+	const struct emu_argument *d = emu_argument(b, 0);
+
+	if (b->n_types != 1)
+		return emu_bind_fail(b, "it needs one type");
+	if (!bind_comparison(b, b->types[0]))
+		return false;
+	b->i->option |= d->second ? TWO_RESULTS : 0;
+	if (!emu_dst(b, d, 1) ||
 	    (d->second && !emu_dst(b, &b->s->elements[d->second - 1], 1)) ||
-	    !emu_src(b, emu_argument(b, 1), b->types[0]) ||
-	    !emu_src(b, emu_argument(b, 2), b->types[0]) ||
-	    (n == 4 && !emu_predicate(b, emu_argument(b, 3))))
+	    !bind_compared(b, b->types[0]))
 		return false;
 	b->i->run = run_setp;
 	return emu_flush_by_words(b);
+}
+
+/* ---- set -------------------------------------------------------------------
+ */
+
+/* True as a number: all ones, or 1.0. */
+static uint32_t true_of(enum emu_type type)
+{
+	switch (type) {
+	case EMU_F32:
+		return 0x3F800000;
+	case EMU_T_F16:
+	case EMU_F16X2:
+		return 0x3C00;
+	case EMU_T_BF16:
+	case EMU_BF16X2:
+		return 0x3F80;
+	default:
+		return UINT32_MAX;
+	}
+}
+
+static void run_set(struct emu_warp *w, const struct emu_instr *i,
+		    uint32_t lanes)
+{
+	const struct emu_value *o = i->operand;
+	const enum emu_type from = (enum emu_type)i->type2;
+	const void *a = emu_row(w, &o[1]), *b = emu_row(w, &o[2]);
+	const uint32_t with = i->operands > 3 ? emu_lanes_of(w, &o[3]) : 0;
+	const uint32_t one = true_of((enum emu_type)i->type);
+	const uint32_t low =
+	    combine(i->option, compare(from, a, b, i->option), with);
+	uint64_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l) r[l] = low >> l & 1 ? one : 0;
+	if (is_half_pair(from)) {
+		const uint32_t high = combine(
+		    i->option, compare_halves(from, a, b, i->option, 1), with);
+		const uint32_t half = one & 0xFFFF;
+
+		EMU_EACH_LANE(l)
+		r[l] = (r[l] & 0xFFFF) | (uint64_t)(high >> l & 1 ? half : 0)
+					     << 16;
+	}
+	emu_put_wide(w, &o[0], r, lanes);
+}
+
+bool emu_bind_set(struct emu_bind *b)
+{
+	const enum emu_type to = b->types[0], from = b->types[1];
+
+	if (b->n_types != 2 || emu_type_bytes(to) > 4 ||
+	    (is_half_pair(to) && to != from))
+		return emu_bind_fail(b, "its types are none that the opcode "
+					"takes");
+	b->i->run = run_set;
+	return bind_comparison(b, from) &&
+	       emu_dst(b, emu_argument(b, 0), emu_type_bytes(to)) &&
+	       bind_compared(b, from) && emu_flush_by_words(b);
+}
+
+/* d = a where c >= 0, else b. */
+static void run_slct(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	const struct emu_value *o = i->operand;
+	const float *x = emu_row(w, &o[3]);
+	const int32_t *n = emu_row(w, &o[3]);
+	uint64_t a[EMU_LANES], b[EMU_LANES];
+
+	emu_get_wide(w, &o[1], a);
+	emu_get_wide(w, &o[2], b);
+	EMU_EACH_LANE(l)
+	if (!(i->type2 == EMU_F32 ? x[l] >= 0 : n[l] >= 0))
+		a[l] = b[l];
+	emu_put_wide(w, &o[0], a, lanes);
+}
+
+bool emu_bind_slct(struct emu_bind *b)
+{
+	if (b->n_types != 2 ||
+	    (b->types[1] != EMU_F32 && b->types[1] != EMU_S32))
+		return emu_bind_fail(b, "it needs a type and .s32 or .f32");
+	b->i->run = run_slct;
+	return emu_arguments(b, 4, 4) &&
+	       emu_dst(b, emu_argument(b, 0), emu_type_bytes(b->types[0])) &&
+	       emu_src(b, emu_argument(b, 1), b->types[0]) &&
+	       emu_src(b, emu_argument(b, 2), b->types[0]) &&
+	       emu_src(b, emu_argument(b, 3), b->types[1]);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alu_flush.c - .ftz: subnormal sources and results become zeros of their sign.
- * A wrapper around the function of an instruction, so that no function asks
- * for the word itself.
+ * alu_flush.c - .ftz: subnormal sources and results become zeros of their sign;
+ * and sources of 16 bits in arithmetic of .f32.  Wrappers around the function
+ * of an instruction, so that no function asks for the words itself.
  */
 #include <string.h>
 
+#include "engine/floats.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
@@ -68,7 +69,7 @@ static void run_flushed(struct emu_warp *w, const struct emu_instr *i,
 		o->row = n * (uint32_t)sizeof(rows[n]);
 	}
 	plain.operand = operands;
-	i->unflushed(w, &plain, lanes);
+	i->wrapped(w, &plain, lanes);
 	/* A conversion flushes what it writes as .f32 alone. */
 	if (operands[0].bytes == emu_type_bytes(to) &&
 	    (i->type2 == EMU_NO_TYPE || to == EMU_F32))
@@ -88,7 +89,43 @@ bool emu_flush_by_words(struct emu_bind *b)
 					"and .f16x2");
 	if (b->n_operands > MOST_OPERANDS)
 		return emu_bind_fail(b, "too many operands for .ftz");
-	b->i->unflushed = b->i->run;
+	b->i->wrapped = b->i->run;
 	b->i->run = run_flushed;
+	return true;
+}
+
+/* ---- sources of 16 bits ---------------------------------------------------- */
+
+static void run_widened(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	const struct emu_format *f =
+	    i->type2 == EMU_T_F16 ? &emu_format_f16 : &emu_format_bf16;
+	struct emu_value operands[MOST_OPERANDS];
+	float rows[MOST_OPERANDS][EMU_LANES];
+	struct emu_instr plain = *i;
+
+	w->bank[EMU_SCRATCH] = (uint8_t *)rows;
+	for (uint32_t n = 0; n < i->operands; n++) {
+		struct emu_value *o = &operands[n];
+		const uint16_t *from;
+
+		*o = i->operand[n];
+		if (o->bytes != 2)
+			continue;
+		from = emu_row(w, o);
+		EMU_EACH_LANE(l) rows[n][l] = (float)emu_widen(f, from[l]);
+		o->bank = EMU_SCRATCH;
+		o->row = n * (uint32_t)sizeof(rows[n]);
+		o->bytes = 4;
+	}
+	plain.operand = operands;
+	i->wrapped(w, &plain, lanes);
+}
+
+bool emu_widen_by_types(struct emu_bind *b)
+{
+	b->i->wrapped = b->i->run;
+	b->i->run = run_widened;
 	return true;
 }

@@ -108,6 +108,9 @@ static bool expect(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
+/* How run_arrive finds its operands: address, number, state. */
+enum { HAS_NUMBER = 1, HAS_STATE = 2 };
+
 /* ---- arrive ----------------------------------------------------------------
  */
 
@@ -116,9 +119,10 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 {
 	const bool expects = i->option != MBARRIER_ARRIVE;
 	const struct emu_value *o = i->operand;
-	const bool has_number = i->operands > 1;
+	const bool has_number = i->offset[0] & HAS_NUMBER;
 	const uint32_t *number = emu_row(w, &o[has_number]);
 	uint64_t address[EMU_LANES], told = UINT64_MAX;
+	uint64_t states[EMU_LANES] = {0};
 
 	emu_addresses(w, i, &o[0], address);
 	EMU_EACH_LANE(l)
@@ -130,6 +134,8 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 		bar = emu_barrier_at(w, i, l, address[l]);
 		if (!bar)
 			return;
+		/* The parity of the phase that the arrival belongs to. */
+		states[l] = emu_mbarrier_test_parity(*bar, 0);
 		if (expects && !expect(w, i, l, address[l], bar, number[l]))
 			return;
 		/* The order is that of warps, so each address is told once. */
@@ -143,6 +149,8 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 				   !expects && has_number ? number[l] : 1, 0))
 			return;
 	}
+	if (i->offset[0] & HAS_STATE)
+		emu_put_64(w, &o[i->operands - 1], states, lanes);
 	if (i->option != MBARRIER_EXPECT && i->vector != EMU_SCOPE_NONE)
 		emu_watch_lanes_release(w, lanes);
 	emu_machine_of(w)->effects++;
@@ -162,13 +170,14 @@ static bool is_false_alarm(struct emu_machine *m)
 static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 		     uint32_t lanes)
 {
-	const uint32_t *parity = emu_row(w, &i->operand[2]);
+	uint64_t parity[EMU_LANES];
 	const bool doubts =
 	    i->option == MBARRIER_TRY_WAIT && is_false_alarm(emu_machine_of(w));
 	uint64_t address[EMU_LANES], told = UINT64_MAX;
 	uint32_t done = 0;
 	int undone = -1;
 
+	emu_get_wide(w, &i->operand[2], parity);
 	emu_addresses(w, i, &i->operand[1], address);
 	EMU_EACH_LANE(l)
 	{
@@ -181,12 +190,13 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 			return;
 		if (parity[l] > 1) {
 			emu_fault(w, i, l,
-				  "parity %u: 0 or 1 is the parity of "
+				  "parity %llu: 0 or 1 is the parity of "
 				  "a phase",
-				  parity[l]);
+				  (unsigned long long)parity[l]);
 			return;
 		}
-		if (!emu_mbarrier_test_parity(*bar, parity[l]) || doubts) {
+		if (!emu_mbarrier_test_parity(*bar, (uint32_t)parity[l]) ||
+		    doubts) {
 			undone = l;
 			continue;
 		}
@@ -203,7 +213,7 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 	if (doubts)
 		w->must_yield = true;
 	else if (undone >= 0 && i->option == MBARRIER_TRY_WAIT)
-		emu_sleep_at(w, address[undone], parity[undone]);
+		emu_sleep_at(w, address[undone], (uint32_t)parity[undone]);
 }
 
 /* ---- binding ---------------------------------------------------------------
@@ -231,28 +241,31 @@ static bool bind_arrive(struct emu_bind *b, const char *name)
 	b->i->run = run_arrive;
 	if (!emu_arguments(b, first + (has_tx ? 2 : 1), first + 2))
 		return false;
-	if (!is_expect && d->kind != EMU_ARG_SINK)
-		return emu_bind_fail(b, "its state is not known here: write _ "
-					"for the result");
 	if (emu_has(b, "noComplete"))
 		return emu_bind_fail(b, ".noComplete is not known here");
-	return emu_address(b, emu_argument(b, first)) &&
-	       (b->s->n_arguments == first + 1 ||
-		emu_src(b, emu_argument(b, first + 1), EMU_U32));
+	if (!emu_address(b, emu_argument(b, first)))
+		return false;
+	if (b->s->n_arguments > first + 1) {
+		b->i->offset[0] |= HAS_NUMBER;
+		if (!emu_src(b, emu_argument(b, first + 1), EMU_U32))
+			return false;
+	}
+	if (is_expect || d->kind == EMU_ARG_SINK)
+		return true;
+	b->i->offset[0] |= HAS_STATE;
+	return emu_dst(b, d, 8);
 }
 
 static bool bind_wait(struct emu_bind *b, enum mbarrier_op op)
 {
-	if (!emu_has(b, "parity"))
-		return emu_bind_fail(b, ".parity is missing: waits for a state "
-					"are not known here");
 	b->i->option = op;
 	b->i->vector = scope_of(b);
 	b->i->run = run_wait;
 	/* A fourth argument is a time limit: any is kept. */
 	return emu_arguments(b, 3, 4) && emu_dst(b, emu_argument(b, 0), 1) &&
 	       emu_address(b, emu_argument(b, 1)) &&
-	       emu_src(b, emu_argument(b, 2), EMU_U32);
+	       emu_src(b, emu_argument(b, 2),
+		       emu_has(b, "parity") ? EMU_U32 : EMU_B64);
 }
 
 bool emu_bind_mbarrier(struct emu_bind *b)

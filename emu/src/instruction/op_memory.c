@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "engine/floats.h"
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/traffic.h"
@@ -292,6 +293,44 @@ static uint64_t add_floats(enum emu_type type, uint64_t x, uint64_t y)
 	return r;
 }
 
+/* add, min or max of one half. */
+static uint32_t combined_half(const struct emu_format *f, uint32_t operation,
+			      uint32_t x, uint32_t y)
+{
+	const double a = emu_widen(f, x), b = emu_widen(f, y);
+
+	if (operation == ATOMIC_ADD)
+		return emu_narrow(f, emu_fma_odd(a, 1, b), EMU_RN, false);
+	if (a != a || b != b)
+		return a == a ? x : b == b ? y : f->nan;
+	/* -0 is below +0. */
+	if (a == b)
+		return (operation == ATOMIC_MIN) == (x > y) ? x : y;
+	return (operation == ATOMIC_MIN) == (a < b) ? x : y;
+}
+
+static uint64_t combined_halves(uint32_t operation, enum emu_type type,
+				uint64_t x, uint64_t y)
+{
+	const struct emu_format *f = type == EMU_T_F16 || type == EMU_F16X2
+					 ? &emu_format_f16
+					 : &emu_format_bf16;
+	uint64_t r = 0;
+
+	for (int shift = 0; shift < 8 * emu_type_bytes(type); shift += 16)
+		r |= (uint64_t)combined_half(f, operation,
+					     (uint32_t)(x >> shift) & 0xFFFF,
+					     (uint32_t)(y >> shift) & 0xFFFF)
+		     << shift;
+	return r;
+}
+
+static bool is_of_halves(enum emu_type t)
+{
+	return t == EMU_T_F16 || t == EMU_T_BF16 || t == EMU_F16X2 ||
+	       t == EMU_BF16X2;
+}
+
 static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x,
 			 uint64_t y, uint64_t z)
 {
@@ -300,6 +339,8 @@ static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x,
 	const int64_t sy = (int64_t)(y << unused) >> unused;
 	const bool less = is_signed(type) ? sx < sy : x < y;
 
+	if (is_of_halves(type))
+		return combined_halves(operation, type, x, y);
 	switch (operation) {
 	case ATOMIC_ADD:
 		return type == EMU_F32 || type == EMU_F64
@@ -326,25 +367,37 @@ static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x,
 	}
 }
 
-static void run_atom(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+/* One lane's elements, each by itself; true if memory has changed. */
+static bool combine_lane(const struct emu_instr *i, int lane, uint8_t *at,
+			 uint64_t before[][EMU_LANES], uint64_t y[][EMU_LANES],
+			 const uint64_t *z)
 {
-	const bool has_result = !(i->option & NO_RESULT);
-	const struct emu_value *o = i->operand + has_result;
 	const enum emu_type type = (enum emu_type)i->type;
 	const uint32_t bytes = (uint32_t)emu_type_bytes(type);
-	const uint32_t operation = i->option & 15;
-	uint64_t address[EMU_LANES], y[EMU_LANES], z[EMU_LANES] = {0};
-	uint64_t before[EMU_LANES] = {0};
-	const uint32_t order = i->option >> ORDER_SHIFT;
 	bool has_changed = false;
 
-	emu_addresses(w, i, &o[0], address);
+	for (uint32_t e = 0; e < i->vector; e++, at += bytes) {
+		uint64_t after;
+
+		before[e][lane] = read_element(at, bytes);
+		after = combined(i->option & 15, type, before[e][lane],
+				 y[e][lane], z[lane]);
+		has_changed = has_changed || memcmp(at, &after, bytes) != 0;
+		memcpy(at, &after, bytes);
+	}
+	return has_changed;
+}
+
+/* What the lanes' atomics hand over, before they happen. */
+static void watch_atom(struct emu_warp *w, const struct emu_instr *i,
+		       uint32_t lanes, const uint64_t *address)
+{
+	const uint32_t order = i->option >> ORDER_SHIFT;
+	const uint32_t bytes =
+	    i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
+
 	emu_traffic_lanes(w, i, lanes, address, bytes, EMU_TRAFFIC_LOAD);
 	emu_traffic_lanes(w, i, lanes, address, bytes, EMU_TRAFFIC_STORE);
-	emu_get_wide(w, &o[1], y);
-	if (operation == ATOMIC_CAS)
-		emu_get_wide(w, &o[2], z);
 	emu_watch_acquire(w, lanes, address, scope_of(order, ACQUIRES));
 	emu_watch_release(w, lanes, address, scope_of(order, RELEASES), true);
 	/*
@@ -355,9 +408,27 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 		emu_watch_lanes_release(w, lanes);
 	if (order & ACQUIRES)
 		emu_watch_lanes_acquire(w, lanes);
+}
+
+static void run_atom(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes)
+{
+	const uint32_t results = i->option & NO_RESULT ? 0 : i->vector;
+	const struct emu_value *o = i->operand + results;
+	const uint32_t bytes =
+	    i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
+	uint64_t address[EMU_LANES], y[8][EMU_LANES], z[EMU_LANES] = {0};
+	uint64_t before[8][EMU_LANES] = {{0}};
+	bool has_changed = false;
+
+	emu_addresses(w, i, &o[0], address);
+	for (uint32_t e = 0; e < i->vector; e++)
+		emu_get_wide(w, &o[1 + e], y[e]);
+	if ((i->option & 15) == ATOMIC_CAS)
+		emu_get_wide(w, &o[2], z);
+	watch_atom(w, i, lanes, address);
 	EMU_EACH_LANE(l)
 	{
-		uint64_t after;
 		uint8_t *at;
 
 		if (!(lanes >> l & 1))
@@ -368,13 +439,11 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 			return;
 		(void)emu_access(w, i, l, (enum emu_state_space)i->space,
 				 address[l], bytes, EMU_WRITE, NULL);
-		before[l] = read_element(at, bytes);
-		after = combined(operation, type, before[l], y[l], z[l]);
-		has_changed = has_changed || memcmp(at, &after, bytes) != 0;
-		memcpy(at, &after, bytes);
+		has_changed =
+		    combine_lane(i, l, at, before, y, z) || has_changed;
 	}
-	if (has_result)
-		emu_put_wide(w, &i->operand[0], before, lanes);
+	for (uint32_t e = 0; e < results; e++)
+		emu_put_wide(w, &i->operand[e], before[e], lanes);
 	emu_machine_of(w)->effects += has_changed;
 	if (has_changed)
 		w->must_yield = true;
@@ -387,6 +456,10 @@ static bool takes(uint32_t operation, enum emu_type t)
 	const bool is_float = t == EMU_F32 || t == EMU_F64;
 	const bool is_bits = t == EMU_B32 || t == EMU_B64;
 
+	if (t == EMU_B16)
+		return operation == ATOMIC_CAS || operation == ATOMIC_EXCH;
+	if (is_of_halves(t))
+		return operation <= ATOMIC_MAX;
 	switch (operation) {
 	case ATOMIC_ADD:
 		return !is_bits;
@@ -401,9 +474,48 @@ static bool takes(uint32_t operation, enum emu_type t)
 	}
 }
 
+/* The number of elements; of vectors only floats, in global memory. */
+static bool bind_atomic_vector(struct emu_bind *b, uint32_t operation)
+{
+	const enum emu_type t = b->types[0];
+
+	b->i->vector = emu_has(b, "v2")	  ? 2
+		       : emu_has(b, "v4") ? 4
+		       : emu_has(b, "v8") ? 8
+					  : 1;
+	if (b->i->vector == 1)
+		return true;
+	return (b->i->space == EMU_GLOBAL && operation <= ATOMIC_MAX &&
+		(is_of_halves(t) ||
+		 (t == EMU_F32 && operation == ATOMIC_ADD)) &&
+		b->i->vector * emu_type_bytes(t) <= 16) ||
+	       emu_bind_fail(b, "a vector is of .f16, .bf16 or pairs of them, "
+				"or for .add of .f32, in .global, of 16 bytes "
+				"at most");
+}
+
+/* As many registers as the vector has elements. */
+static bool bind_elements(struct emu_bind *b, uint32_t argument,
+			  bool is_written)
+{
+	uint32_t n = 0;
+	const struct emu_argument *e =
+	    emu_elements(b, emu_argument(b, argument), &n);
+
+	if (n != b->i->vector)
+		return emu_bind_fail(b, "%u registers for %u values", n,
+				     b->i->vector);
+	for (uint32_t k = 0; k < n; k++)
+		if (is_written ? !emu_dst(b, &e[k], emu_type_bytes(b->types[0]))
+			       : !emu_src(b, &e[k], b->types[0]))
+			return false;
+	return true;
+}
+
 static bool bind_atomic(struct emu_bind *b, bool has_result)
 {
-	uint32_t operation = 0, n = has_result;
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+	uint32_t operation = 0, n = has_result, count;
 
 	if (!emu_has_one(b, atomic_words, ATOMICS, &operation) ||
 	    b->n_types != 1 || !takes(operation, b->types[0]))
@@ -414,12 +526,12 @@ static bool bind_atomic(struct emu_bind *b, bool has_result)
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->traits = EMU_ATOMIC | EMU_STRONG;
 	b->i->run = run_atom;
-	if (!emu_arguments(b, n + (operation == ATOMIC_CAS ? 3 : 2),
-			   n + (operation == ATOMIC_CAS ? 3 : 2)) ||
-	    (has_result &&
-	     !emu_dst(b, emu_argument(b, 0), emu_type_bytes(b->types[0]))) ||
+	count = n + (operation == ATOMIC_CAS ? 3 : 2) + policy;
+	if (!bind_atomic_vector(b, operation) ||
+	    !emu_arguments(b, count, count) ||
+	    (has_result && !bind_elements(b, 0, true)) ||
 	    !emu_address(b, emu_argument(b, n)) ||
-	    !emu_src(b, emu_argument(b, n + 1), b->types[0]))
+	    !bind_elements(b, n + 1, false))
 		return false;
 	return operation != ATOMIC_CAS ||
 	       emu_src(b, emu_argument(b, n + 2), b->types[0]);

@@ -23,7 +23,9 @@
 	"ca cg cs lu cv wb wt L1::evict_normal L1::evict_unchanged "           \
 	"L1::evict_first L1::evict_last L1::no_allocate L2::cache_hint "       \
 	"L2::64B L2::128B L2::256B"
-#define GROUPS "cta_group::1 cta_group::2"
+#define ATOMIC_FORMS "noftz L2::cache_hint v2 v4 v8"
+#define ATOMIC_TYPES "u32 s32 u64 s64 f32 f64 f16 bf16 f16x2 bf16x2 b16 b32 b64"
+#define GROUPS	     "cta_group::1 cta_group::2"
 #define TMEM_SHAPES                                                            \
 	"sync aligned 32x32b 16x64b 16x128b 16x256b 16x32bx2 x1 x2 x4 x8 x16 " \
 	"x32 x64 x128"
@@ -34,8 +36,8 @@
 
 const struct emu_opcode emu_opcodes[] = {
     /* arithmetic */
-    {"add", ROUNDING " sat ftz", INTEGERS " " FLOATS " f32x2", emu_bind_alu},
-    {"sub", ROUNDING " sat ftz", INTEGERS " " FLOATS " f32x2", emu_bind_alu},
+    {"add", ROUNDING " sat ftz", INTEGERS " " FLOATS " f32x2", emu_bind_mixed},
+    {"sub", ROUNDING " sat ftz", INTEGERS " " FLOATS " f32x2", emu_bind_mixed},
     {"mul", ROUNDING " sat ftz", FLOATS " f32x2", emu_bind_alu},
     {"mul.lo", "", INTEGERS, emu_bind_alu},
     {"mul.hi", "", INTEGERS, emu_bind_alu},
@@ -43,8 +45,24 @@ const struct emu_opcode emu_opcodes[] = {
     {"mad.lo", "", INTEGERS, emu_bind_alu},
     {"mad.hi", "", "u32 s32 u64", emu_bind_alu},
     {"mad.wide", "", "u16 s16 u32 s32", emu_bind_alu},
+    {"mul24.lo", "", "u32 s32", emu_bind_alu},
+    {"mul24.hi", "", "u32 s32", emu_bind_alu},
+    {"mad24.lo", "", "u32 s32", emu_bind_alu},
+    {"sad", "", INTEGERS, emu_bind_alu},
+    {"add.cc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"addc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"addc.cc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"sub.cc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"subc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"subc.cc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"mad.lo.cc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"mad.hi.cc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"madc.lo", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"madc.hi", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"madc.lo.cc", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"madc.hi.cc", "", "u32 s32 u64 s64", emu_bind_alu},
     {"dp4a", "", "s32", emu_bind_dp4a},
-    {"fma", ROUNDING " sat ftz", FLOATS " f32x2", emu_bind_alu},
+    {"fma", ROUNDING " sat ftz", FLOATS " f32x2", emu_bind_mixed},
     {"div", "", INTEGERS, emu_bind_alu},
     {"div", ROUNDING " ftz", "f32 f64", emu_bind_alu},
     {"div.approx", "ftz", "f32", emu_bind_alu},
@@ -60,6 +78,8 @@ const struct emu_opcode emu_opcodes[] = {
     {"sqrt", ROUNDING " ftz", "f32 f64", emu_bind_alu},
     {"rcp", ROUNDING " ftz", "f32 f64", emu_bind_alu},
     {"rcp.approx", "ftz", "f32", emu_bind_alu},
+    {"rcp.approx.ftz", "", "f64", emu_bind_alu},
+    {"rsqrt.approx.ftz", "", "f64", emu_bind_alu},
     {"sqrt.approx", "ftz", "f32", emu_bind_alu},
     {"rsqrt.approx", "ftz", "f32", emu_bind_alu},
     {"sin.approx", "ftz", "f32", emu_bind_alu},
@@ -79,14 +99,23 @@ const struct emu_opcode emu_opcodes[] = {
     {"popc", "", "b32 b64", emu_bind_alu},
     {"clz", "", "b32 b64", emu_bind_alu},
     {"bfind", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"bfind.shiftamt", "", "u32 s32 u64 s64", emu_bind_alu},
+    {"bmsk.clamp", "", "b32", emu_bind_alu},
+    {"bmsk.wrap", "", "b32", emu_bind_alu},
+    {"szext.clamp", "", "u32 s32", emu_bind_alu},
+    {"szext.wrap", "", "u32 s32", emu_bind_alu},
+    {"fns", "", "b32", emu_bind_alu},
     {"brev", "", "b32 b64", emu_bind_alu},
     {"bfi", "", "b32 b64", emu_bind_alu},
     {"bfe", "", "u32 s32 u64 s64", emu_bind_alu},
     {"prmt", "", "b32", emu_bind_alu},
     {"lop3", "", "b32", emu_bind_alu},
     {"selp", "", BITS " " INTEGERS " f32 f64", emu_bind_alu},
-    {"setp", COMPARISONS " and or xor ftz", BITS " " INTEGERS " f32 f64",
+    {"setp", COMPARISONS " and or xor ftz", BITS " " INTEGERS " " FLOATS,
      emu_bind_setp},
+    {"set", COMPARISONS " and or xor ftz", BITS " " INTEGERS " " FLOATS,
+     emu_bind_set},
+    {"slct", "", BITS " " INTEGERS " f32 f64", emu_bind_slct},
     /* moves and conversions */
     {"mov", "", BITS " " INTEGERS " f32 f64 pred", emu_bind_mov},
     {"mov", "", "b128", emu_bind_mov_128},
@@ -102,14 +131,22 @@ const struct emu_opcode emu_opcodes[] = {
     {"ld", "global shared shared::cta", "b128", emu_bind_ld_128},
     {"ldu", "global v2 v4", ANY, emu_bind_ld},
     {"st", SPACES " " CACHES " " ORDERS " v2 v4 v8", ANY, emu_bind_st},
-    {"atom", SPACES " " ORDERS " add min max and or xor exch cas inc dec",
-     "u32 s32 u64 s64 f32 f64 b32 b64", emu_bind_atom},
-    {"red", SPACES " " ORDERS " add min max and or xor inc dec",
-     "u32 s32 u64 s64 f32 f64 b32 b64", emu_bind_red},
+    {"atom",
+     SPACES " " ORDERS " " ATOMIC_FORMS
+	    " add min max and or xor exch cas inc dec",
+     ATOMIC_TYPES, emu_bind_atom},
+    {"red",
+     SPACES " " ORDERS " " ATOMIC_FORMS " add min max and or xor inc dec",
+     ATOMIC_TYPES, emu_bind_red},
     {"prefetch", "global local L1 L2 L2::evict_last L2::evict_normal", "",
      emu_bind_prefetch},
     {"prefetch.tensormap", "", "", emu_bind_prefetch},
     {"prefetchu", "L1", "", emu_bind_prefetch},
+    {"applypriority", "global L2::evict_normal", "", emu_bind_prefetch},
+    {"cp.async.bulk.prefetch", "L2 global L2::cache_hint", "",
+     emu_bind_prefetch},
+    {"cp.async.bulk.prefetch.tensor",
+     "1d 2d 3d 4d 5d L2 global tile L2::cache_hint", "", emu_bind_prefetch},
     {"createpolicy.fractional", PRIORITIES, "b64", emu_bind_policy_fractional},
     {"createpolicy.range", "global " PRIORITIES, "b64", emu_bind_policy_range},
     {"createpolicy.cvt", "L2", "b64", emu_bind_policy_cvt},

@@ -20,9 +20,8 @@ struct emu_name {
 	int special; /* of a symbol: what value is added to; -1 */
 	uint64_t value;
 	uint32_t count;
-	/* The number of a .shared variable of the module, which has no
-	 * place yet; else 0.
-	 */
+	/* The size of a .shared variable of the module, which has no place yet;
+	 * else 0. */
 	uint64_t module_bytes;
 	uint32_t module_align;
 	uint32_t next, hash; /* in a chain of the table */

@@ -411,7 +411,7 @@ static bool parse_one(struct emu_parser *p, size_t scope)
 		return emu_parse_variable(p, EMU_SHARED, false);
 	if (emu_token_is_word(&word, ".local"))
 		return emu_parse_variable(p, EMU_LOCAL, false);
-	/* A call's are in the thread's own memory. */
+	/* Parameters of a call are in the thread's own memory. */
 	if (emu_token_is_word(&word, ".param"))
 		return emu_parse_variable(p, EMU_LOCAL, false);
 	if (emu_token_is_word(&word, ".pragma")) {

@@ -101,8 +101,8 @@ enum emu_trait {
 
 struct emu_instr {
 	emu_run *run;
-	emu_run *inner;	    /* what a wrapper runs: rounding modes */
-	emu_run *unflushed; /* what .ftz wraps */
+	emu_run *inner;	  /* what a wrapper runs: rounding modes */
+	emu_run *wrapped; /* what .ftz, or sources of 16 bits, wrap */
 	struct emu_value *operand;
 	int64_t immediate; /* offset of its first address */
 	int64_t offset[2]; /* and of others */

@@ -88,8 +88,8 @@ static void test_page(void **state)
 static bool is_bound(const char *name, enum emu_type type)
 {
 	static const struct emu_alu *const tables[] = {
-	    emu_integer_alu, emu_bits_alu, emu_float_alu, emu_pair_alu,
-	    emu_approximate_alu};
+	    emu_integer_alu, emu_bits_alu,	  emu_float_alu,
+	    emu_pair_alu,    emu_approximate_alu, emu_carry_alu};
 
 	for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++)
 		for (const struct emu_alu *a = tables[t]; a->name; a++)

@@ -60,8 +60,8 @@ static void test_instructions(void **state)
 	check_body("cvt.u32.f32 %r1, %f1;\n", ".rni, .rzi");
 	check_body("setp.num.u32 %p1, %r1, %r2;\n", "one comparison");
 	check_body("setmaxnreg.inc.sync.aligned.u32 100;\n", "multiple of 8");
-	check_body("mbarrier.try_wait.shared::cta.b64 %p1, [%r1], %d1;\n",
-		   ".parity is missing");
+	check_body("mbarrier.try_wait.shared::cta.b64 %p1, [%r1], %r2;\n",
+		   "has 32 bits, not 64");
 	check_body("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%f1}, "
 		   "%d1, %d2, %p1, 1, 1, 0, 0;\n",
 		   "must be m64nNk16 with N 8 to 256 by 8");
