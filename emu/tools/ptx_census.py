@@ -11,8 +11,8 @@ and below it why the others were refused, with counts.
 the first folder, one after the other, unless it is there.  What does not compile
 leaves output.ptx.err with the compiler's words, and counts as a file without PTX.
 
-A module for a GPU that the software GPU does not have (sm_120a) is read as one for the
-nearest that it has: the census asks for instructions, not for a device."""
+Each module is loaded on the software GPU of its target: h200, b200 or rtx5090.  That an
+entry is taken says that all of its instructions are known, not that it was run."""
 
 import argparse
 import collections
@@ -111,21 +111,14 @@ class Driver:
 def one_file(library, path):
     """Loads one module and prints its entries as JSON (a process of its own)."""
     text = pathlib.Path(path).read_text(errors="replace")
-    print(json.dumps(Driver(library).entries(retarget(text))))
+    print(json.dumps(Driver(library).entries(text)))
 
 
 def device_of(text):
     """The software device for a module's target."""
     found = TARGET.search(text)
-    return "h200" if not found or int(found.group(1)) <= 90 else "b200"
-
-
-def retarget(text):
-    """A module for sm_12x as one for sm_100a."""
-    found = TARGET.search(text)
-    if found and int(found.group(1)) > 100:
-        return text.replace(found.group(0), ".target sm_100a", 1)
-    return text
+    target = int(found.group(1)) if found else 90
+    return "h200" if target <= 90 else "b200" if target <= 103 else "rtx5090"
 
 
 def ask(library, path):
@@ -145,10 +138,8 @@ def ask(library, path):
 # ---- the table -----------------------------------------------------------------
 
 
-def kind_of(name, why):
+def kind_of(why):
     """The reason without what names this one place."""
-    if why.startswith(name + ": "):
-        why = why[len(name) + 2:]
     why = why.split("; ")[0]
     return " ".join(VARIES.sub("", why).split())
 
@@ -161,11 +152,11 @@ def count_project(library, folder):
         entries = ask(library, path)
         count.files += 1
         count.entries += len(entries)
-        for name, why in entries.items():
+        for why in entries.values():
             if why is None:
                 count.taken += 1
             else:
-                count.reasons[kind_of(name, why)] += 1
+                count.reasons[kind_of(why)] += 1
         if any(w and w.startswith("module: ") for w in entries.values()):
             count.refused_modules.append(path.name)
     return count

@@ -172,9 +172,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 			    module->module->kernels[i]->refusal;
 
 			if (refusal)
-				return emu_driver_leave(
-				    emu_driver_fail(CUDA_ERROR_INVALID_PTX,
-						    "%s: %s", name, refusal));
+				return emu_driver_leave(emu_driver_fail(
+				    CUDA_ERROR_INVALID_PTX, "%s", refusal));
 			*function = &module->functions[i];
 			return emu_driver_leave(CUDA_SUCCESS);
 		}

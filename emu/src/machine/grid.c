@@ -42,7 +42,7 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 	uint64_t ctas = 1;
 
 	if (k->refusal)
-		return emu_fail(err, "%s: %s", k->name, k->refusal);
+		return emu_fail(err, "%.80s: %s", k->name, k->refusal);
 	for (int i = 0; i < 3; i++) {
 		const uint32_t most = i ? EMU_MAX_GRID_YZ : EMU_MAX_GRID_X;
 
