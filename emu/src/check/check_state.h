@@ -116,10 +116,10 @@ struct word {
  * block that is accessed in part is split, until all of it is written at once.
  */
 struct words {
-	char *memory;	    /* that block is in */
-	struct word *block; /* by block, of those that are not split */
-	struct word *word;  /* by word, of those that are */
-	bool *is_split;	    /* by block */
+	struct word *memory; /* that block is in */
+	struct word *block;  /* by block, of those that are not split */
+	struct word *word;   /* by word, of those that are */
+	bool *is_split;	     /* by block */
 };
 
 struct emu_check {

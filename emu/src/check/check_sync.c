@@ -116,14 +116,16 @@ static bool make_warps(struct emu_check *c)
 /* Memory of large calloc()s costs nothing until it is touched. */
 static bool make_words(struct words *w, size_t blocks)
 {
-	w->memory = calloc(blocks + 1, sizeof(*w->block));
+	w->memory = calloc(blocks + 1, sizeof(*w->memory));
+	if (!w->memory)
+		return false;
 	/* Each history is a line of the cache. */
 	w->block =
-	    (struct word *)(void *)(w->memory +
+	    (struct word *)(void *)((char *)w->memory +
 				    (64 - (uintptr_t)w->memory % 64) % 64);
 	w->word = calloc(blocks * BLOCK_WORDS, sizeof(*w->word));
 	w->is_split = calloc(blocks, sizeof(*w->is_split));
-	return w->memory && w->word && w->is_split;
+	return w->word && w->is_split;
 }
 
 static bool make_memory(struct emu_check *c)

@@ -154,10 +154,12 @@ CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *),
 {
 	CUresult result = emu_driver_enter();
 
+	if (!result && !function)
+		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		result = function ? flush(stream) : CUDA_ERROR_INVALID_VALUE;
+		result = flush(stream);
 	result = emu_driver_leave(result);
-	if (!result)
+	if (!result && function)
 		function(argument);
 	return result;
 }

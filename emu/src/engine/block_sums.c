@@ -309,7 +309,8 @@ static struct number half_parts(uint32_t *c)
 	memcpy(c, &exact, sizeof(*c));
 	parts = float_parts(*c, EMU_ZERO_EXPONENT);
 	if (parts.significand && parts.exponent < -14) {
-		parts.significand /= 1 << (-14 - parts.exponent);
+		/* By 10 bits at most: fp16's least number is 2^-24. */
+		parts.significand /= 1 << ((-14 - parts.exponent) & 15);
 		parts.exponent = -14;
 	}
 	return parts;

@@ -3,6 +3,7 @@
  * alu.c - binds plain arithmetic, whose arguments a signature describes
  * (binds.h).
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "instruction/binds.h"
@@ -117,11 +118,9 @@ bool emu_bind_extreme(struct emu_bind *b)
 
 	if (has_sign != emu_has(b, "abs"))
 		return emu_bind_fail(b, ".xorsign and .abs go together");
-	strcpy(name, b->i->opcode->name);
-	if (emu_has(b, "NaN"))
-		strcat(name, ".NaN");
-	if (has_sign)
-		strcat(name, ".xorsign");
+	(void)snprintf(name, sizeof(name), "%s%s%s", b->i->opcode->name,
+		       emu_has(b, "NaN") ? ".NaN" : "",
+		       has_sign ? ".xorsign" : "");
 	return bind_named(b, name);
 }
 

@@ -417,8 +417,8 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 	const struct emu_value *o = i->operand + results;
 	const uint32_t bytes =
 	    i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
-	uint64_t address[EMU_LANES], y[8][EMU_LANES], z[EMU_LANES] = {0};
-	uint64_t before[8][EMU_LANES] = {{0}};
+	uint64_t address[EMU_LANES], z[EMU_LANES] = {0};
+	uint64_t y[8][EMU_LANES] = {{0}}, before[8][EMU_LANES] = {{0}};
 	bool has_changed = false;
 
 	emu_addresses(w, i, &o[0], address);

@@ -375,7 +375,7 @@ static void run_mma_f64(struct emu_warp *w, const struct emu_instr *i,
 	const struct form f = form_of(i->option, i->immediate);
 	const struct emu_value *o = i->operand + f.c_registers;
 	const struct emu_value *c = o + f.a_registers + f.b_registers;
-	double a[16][16], b[N][16], r[4][EMU_LANES];
+	double a[16][16] = {{0}}, b[N][16] = {{0}}, r[4][EMU_LANES];
 
 	for (int k = 0; k < f.a_registers; k++) {
 		const double *from = emu_row(w, &o[k]);

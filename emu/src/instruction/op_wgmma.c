@@ -172,7 +172,7 @@ bool emu_bind_wgmma(struct emu_bind *b)
 		return false;
 	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
 		return emu_bind_fail(b, ".sync.aligned is missing");
-	if (!bind_shape(b, &type) || !bind_scales(b, type, shared))
+	if (!bind_shape(b, &type) || !type || !bind_scales(b, type, shared))
 		return false;
 	b->i->option |= shared ? EMU_A_IN_SHARED : 0;
 	b->i->is_converged = true;

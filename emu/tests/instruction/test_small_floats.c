@@ -212,12 +212,14 @@ static void check_from_small(const struct small *s, bool is_relu)
 		for (uint32_t l = 0; l < LANES; l++) {
 			const uint32_t code = (first + l) & (2 * sign - 1);
 			const double v = value_of(s, (int)(code & (sign - 1)));
-			uint32_t want = half_of(v) | (code & sign ? 0x8000 : 0);
+			uint32_t want;
 
-			if (is_relu && code & sign)
-				want = 0;
 			if (isnan(v))
 				want = 0x7FFF;
+			else if (is_relu && code & sign)
+				want = 0;
+			else
+				want = half_of(v) | (code & sign ? 0x8000 : 0);
 			if (out[l] != (0x3C00u << 16 | want))
 				fail_msg("%s code %x: %x, not 3c00%04x",
 					 s->name, code, out[l], want);
