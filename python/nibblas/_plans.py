@@ -78,14 +78,13 @@ class Kept:
 def create(function, template, names, *arguments):
     """Makes a plan; a device that does not take such an A says so of this package's
     arguments, and what to do."""
-    first = template[0] if isinstance(template, C.Array) else template
+    problems = list(template) if isinstance(template, C.Array) else [template]
     try:
-        call(function, *arguments, count=len(template) if first is not template else 1,
-             names=names)
+        call(function, *arguments, count=len(problems), names=names)
     except UnsupportedError as error:
-        if not error.argument.startswith("activations"):
+        if not problems or not error.argument.startswith("activations"):
             raise
-        raise _advice(error, first, (names or {}).get("x", "a")) from None
+        raise _advice(error, problems[0], (names or {}).get("x", "a")) from None
 
 
 def _advice(error, problem, name):
