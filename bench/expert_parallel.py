@@ -18,7 +18,6 @@ import os
 import statistics
 import sys
 import time
-from typing import NamedTuple
 
 # NVLink multicast stays off.
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
@@ -27,21 +26,10 @@ import torch
 import torch.distributed as dist
 
 import nibblas.torch
+from experts import SHAPES, TorchExperts, layer, tokens
 from nibblas.torch.distributed import ExpertParallel, expert_range
 
 
-class Shape(NamedTuple):
-    """A layer of experts."""
-
-    k: int
-    width: int
-    experts: int
-    slots: int
-
-
-SHAPES = {"deepseek-v3": Shape(7168, 2048, 256, 8),
-          "qwen3-30b-a3b": Shape(2048, 768, 128, 8),
-          "small": Shape(512, 256, 16, 4)}
 # name: (mode, quantised, rows); torch's has no weights of ours.
 WAYS = {"exchange w4a4": ("exchange", True, "quantized"),
         "exchange w4a4, bf16 rows": ("exchange", True, "dense"),
@@ -50,70 +38,6 @@ WAYS = {"exchange w4a4": ("exchange", True, "quantized"),
         "gather w4a4, bf16 rows, graph": ("gather", True, "dense"),
         "exchange w4a16": ("exchange", False, "dense"),
         "torch bf16 grouped + all-to-all": ("exchange", None, "dense")}
-
-
-def stacks(shape, device, first, end):
-    """Codes, scales and global scales of experts first .. end-1, the same on
-    all ranks."""
-    made = []
-    for rows, k in ((2 * shape.width, shape.k), (shape.k, shape.width)):
-        codes, scales = [], []
-        for expert in range(first, end):
-            g = torch.Generator(device).manual_seed(expert)
-            codes.append(torch.randint(256, (rows, k // 2), dtype=torch.uint8,
-                                       device=device, generator=g))
-            scales.append(torch.randint(0x30, 0x3c, (rows, k // 16),
-                                        dtype=torch.uint8, device=device,
-                                        generator=g))
-        scale = torch.full((end - first,), k ** -0.5 / 3, device=device)
-        made.append((torch.stack(codes),
-                     torch.stack(scales).view(torch.float8_e4m3fn), scale))
-    return made
-
-
-def layer(shape, device, quantized, first, end):
-    """Experts first .. end-1 as a module."""
-    scales = {"input_scale": 5 / 2688, "hidden_scale": 8 / 2688}
-    return nibblas.torch.MoE(*stacks(shape, device, first, end),
-                             expert_offset=first, **(scales if quantized else {}))
-
-
-class TorchExperts:
-    """The same weights in bf16, by torch._grouped_mm; one slot a row."""
-
-    is_quantized = False
-
-    def __init__(self, shape, device, first, end):
-        self.expert_offset, self.experts = first, end - first
-        self.w13, self.w2 = (torch.stack([
-            torch.ops.nibblas.dequantize(codes[e], scales[e], scale[e],
-                                         torch.bfloat16, "linear")
-            for e in range(end - first)]).transpose(-2, -1)
-            for codes, scales, scale in stacks(shape, device, first, end))
-
-    def __call__(self, x, ids, weights, x_scales=None, out_dtype=None):
-        # Rows of no slot go behind the last expert's.
-        local = torch.where(ids[:, 0] < 0, self.experts,
-                            ids[:, 0] - self.expert_offset)
-        order = torch.argsort(local, stable=True)
-        ends = torch.arange(1, self.experts + 1, device=x.device, dtype=local.dtype)
-        offsets = torch.searchsorted(local[order], ends).int()
-        g = torch._grouped_mm(x[order], self.w13, offs=offsets)
-        gate, up = g.chunk(2, 1)
-        rows = torch._grouped_mm(torch.nn.functional.silu(gate) * up, self.w2,
-                                 offs=offsets)
-        y = torch.empty_like(rows)
-        y[order] = rows
-        return y
-
-
-def tokens(shape, count, device, seed):
-    """(x, ids, weights)."""
-    g = torch.Generator(device).manual_seed(seed)
-    x = torch.randn(count, shape.k, device=device, generator=g).bfloat16()
-    scores = torch.rand(count, shape.experts, device=device, generator=g)
-    weights, ids = scores.topk(shape.slots)
-    return x, ids, weights / weights.sum(1, keepdim=True)
 
 
 class Machine:

@@ -185,6 +185,39 @@ class Chain(unittest.TestCase):
                              "^gpu_chain.py: torch (is not installed|finds no GPU)")
 
 
+class MoeLayer(NibTest):
+    def run_script(self, *args):
+        """The process; torch may be missing."""
+        process = subprocess.run(
+            [sys.executable, os.path.join(SOURCE, "bench", "gpu_moe_layer.py"), *args],
+            capture_output=True, text=True,
+            env=dict(os.environ, NIBBLAS_LIBRARY=LIBRARY,
+                     PYTHONPATH=os.path.join(SOURCE, "python")))
+        if "torch is not installed" in process.stderr:
+            self.skipTest("no torch")
+        return process
+
+    def test_dry_run(self):
+        """Every way but Humming's, which is not there, gives torch's results."""
+        rows = os.path.join(self.folder, "layers.json")
+        process = self.run_script("--dry-run", "--shapes", "small", "--tokens", "1,3",
+                                  "--json", rows)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertIn("4 passed, 0 failed", process.stdout)
+        with open(rows, encoding="utf-8") as file:
+            found = json.load(file)[1:]
+        self.assertEqual([(r["way"], r.get("tokens"), r.get("ok")) for r in found], [
+            ("torch grouped bf16", 1, None), ("torch grouped bf16", 3, None),
+            ("W4A4", 1, True), ("W4A4", 3, True), ("W4A16", 1, True),
+            ("W4A16", 3, True), ("humming W4A16", None, None)])
+        self.assertIn("humming", found[-1]["skipped"])
+
+    def test_bad_arguments(self):
+        process = self.run_script("--shapes", "none")
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("--shapes none: must be of deepseek-v3", process.stderr)
+
+
 class Table(NibTest):
     ROWS = [row("M2", OURS, 12e-6, fraction_of_limit=0.75, ok=True),
             row("M2", OURS, 16e-6, fraction_of_limit=0.5, ok=True,
