@@ -221,20 +221,6 @@ static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 			"no memory for a layer of experts (%zu bytes)", bytes);
 }
 
-/* Runs behind one that ended the overlap with the route may overlap again. */
-static void mark_new_offsets(struct nib_moe_layer_plan *p)
-{
-	struct nib_plan *const plans[] = {p->first, p->up, p->down};
-	bool are_new = true;
-
-	for (int i = 0; i < 3; i++) {
-		if (!plans[i])
-			continue;
-		plans[i]->offsets_are_new = are_new;
-		are_new = are_new && !plans[i]->ends_overlap;
-	}
-}
-
 static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 				     struct nib_error *err)
 {
@@ -259,7 +245,6 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 				     &p->down, err);
 	if (status)
 		return status;
-	mark_new_offsets(p);
 	most = bytes_of(p->first);
 	if (most < bytes_of(p->up))
 		most = bytes_of(p->up);

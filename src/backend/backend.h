@@ -70,11 +70,6 @@ struct nib_plan {
 	int k_slices; /* 1 before the backend's plan() */
 	/* Nonzero: every run brings its workspace. */
 	bool caller_workspace;
-	/* MoE: the kernel before a run writes row_offsets, and may let kernels
-	 * of the run begin before it has ended. */
-	bool offsets_are_new;
-	/* By the backend: such a run begins when the kernel before has ended. */
-	bool ends_overlap;
 	struct nib_spares spares; /* of host backends */
 	/* Others: the only one, which the caller's streams put in order. */
 	void *workspace;

@@ -25,7 +25,6 @@ struct cuda_tiled {
 	int64_t launches, tiles;
 	int32_t tile_m, k_slices, clusters; /* of the first launch */
 	int32_t most_matrices;		    /* that one launch may have */
-	bool offsets_are_new, ends_overlap; /* the plan's, see backend.h */
 	/* The kernels of one launch, for the plan's explanation. */
 	const char *kernels;
 };

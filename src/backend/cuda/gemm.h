@@ -99,8 +99,7 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 
 /* ---- gemm_launch.c ------------------------------------------------------- */
 
-/* problems, moe: resolved, pointers checked.  overlaps: the kernel before, which
- * did not write moe->row_offsets, may still run. */
+/* problems, moe: resolved, pointers checked. */
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 const struct cuda_gemm *gemm,
 				 const struct nib_problem *problems,
@@ -109,8 +108,8 @@ enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     const struct cuda_gemm *gemm,
 				     const struct nib_moe_problem *moe,
-				     bool overlaps, void *workspace,
-				     CUstream stream, struct nib_error *err);
+				     void *workspace, CUstream stream,
+				     struct nib_error *err);
 
 /* ---- pack.c -------------------------------------------------------------- */
 

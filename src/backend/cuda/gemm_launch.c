@@ -169,8 +169,9 @@ static void make_params(const struct cuda_gemm *gemm,
  * ends, two blocks on an SM (cuda_activations_shared()): more blocks on the few
  * SMs that are free by then would be slower (docs/performance-hopper.md).
  * overlaps: it may at all.  Experts of the multiply kernel read row_offsets
- * before that kernel waits for this one, so that a kernel that writes them has
- * to end before this one begins.
+ * before that kernel waits for this one, so that a kernel that may write them
+ * has to end before this one begins; that costs nothing that could be measured
+ * (docs/performance-hopper.md).
  */
 static enum nib_status launch_activations(const struct cuda_device *device,
 					  const struct gemm_chunk *chunk,
@@ -231,12 +232,11 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	return cuda_launch(device, chunk->multiply, config, arguments, err);
 }
 
-/* The problems of a run, or of an MoE problem its stacks as one.  overlaps: the
- * kernel before may still run. */
+/* The problems of a run, or of an MoE problem its stacks as one. */
 static enum nib_status
 launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
        const struct nib_problem *problems, const struct nib_moe_problem *moe,
-       bool overlaps, void *workspace, CUstream stream, struct nib_error *err)
+       void *workspace, CUstream stream, struct nib_error *err)
 {
 	/* The launch copies its parameters. */
 	struct nib_gemm_launch params;
@@ -247,7 +247,7 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
 		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
 		make_params(gemm, chunk, problems, moe, workspace, &params);
-		status = launch_activations(device, chunk, overlaps, arguments,
+		status = launch_activations(device, chunk, !moe, arguments,
 					    stream, err);
 		if (!status)
 			status = launch_multiply(device, chunk, arguments,
@@ -262,18 +262,16 @@ enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 void *workspace, CUstream stream,
 				 struct nib_error *err)
 {
-	return launch(device, gemm, problems, NULL, true, workspace, stream,
-		      err);
+	return launch(device, gemm, problems, NULL, workspace, stream, err);
 }
 
 enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     const struct cuda_gemm *gemm,
 				     const struct nib_moe_problem *moe,
-				     bool overlaps, void *workspace,
-				     CUstream stream, struct nib_error *err)
+				     void *workspace, CUstream stream,
+				     struct nib_error *err)
 {
 	const struct nib_problem stacks = cuda_moe_stacks(moe);
 
-	return launch(device, gemm, &stacks, moe, overlaps, workspace, stream,
-		      err);
+	return launch(device, gemm, &stacks, moe, workspace, stream, err);
 }

@@ -103,7 +103,6 @@ enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 		if (p->tiled.launches)
 			plan->k_slices = p->tiled.k_slices;
 		plan->workspace_bytes = p->tiled.workspace_bytes;
-		plan->ends_overlap = p->tiled.ends_overlap;
 	}
 	cuda_leave(device);
 	if (!status)
@@ -128,7 +127,6 @@ static enum nib_status launch(struct cuda_plan *p, const struct nib_run *run,
 
 	if (p->is_few)
 		return device->arch->few_launch(device, &p->few, run, err);
-	p->tiled.offsets_are_new = p->base.offsets_are_new;
 	if (run->moe)
 		return device->arch->launch_moe(device, &p->tiled, run->moe,
 						run->workspace, run->stream,

@@ -58,7 +58,6 @@ static enum nib_status plan(struct cuda_device *device,
 	tiled->k_slices = gemm->k_slices;
 	tiled->clusters = gemm->clusters;
 	tiled->most_matrices = gemm->most_matrices;
-	tiled->ends_overlap = gemm->n_chunks > 0;
 	tiled->kernels =
 	    "two kernels (activation conversion, then the product, "
 	    "which begins meanwhile)";
@@ -88,9 +87,8 @@ static enum nib_status launch_moe(const struct cuda_device *device,
 				  void *workspace, CUstream stream,
 				  struct nib_error *err)
 {
-	return cuda_gemm_launch_moe(device, tiled->state, moe,
-				    !tiled->offsets_are_new, workspace, stream,
-				    err);
+	return cuda_gemm_launch_moe(device, tiled->state, moe, workspace,
+				    stream, err);
 }
 
 const struct cuda_arch cuda_sm90 = {
