@@ -31,6 +31,7 @@ from gpu_operands import Nib, abi
 from gpu_operands import Shape as Product
 from gpu_torch import humming_layer
 from nibblas._library import library_path
+from nibblas.torch._weights import LayerWeights
 
 LAYERS = 12  # in a graph
 MOST_COPIES = 5
@@ -46,9 +47,10 @@ def operator(experts):
     if m.is_quantized:
         in1, in2 = m.input_scale, m.hidden_scale
         alpha13, alpha2 = alpha13 * in1, alpha2 * in2
+    packed = [LayerWeights() for _ in range(3)]  # gate, up, down
     return lambda x, ids, weights: torch.ops.nibblas.moe(
         x, ids, weights, m.w13, m.w13_scale, m.w2, m.w2_scale, alpha13, alpha2, in1,
-        in2)
+        in2, packed=[w.number for w in packed])
 
 
 def humming_experts(shape):

@@ -419,6 +419,27 @@ NIB_API enum nib_status nib_pack(struct nib_device *device,
 				 const struct nib_nvfp4 *b,
 				 struct nib_packed **packed,
 				 struct nib_error *err);
+/*
+ * As nib_pack(), but the codes stay the caller's where the device reads them as
+ * they lie: on "cuda", where rows are dense, k is a multiple of 32, and codes
+ * and matrices begin at multiples of 128 bytes.  Then only the scales are
+ * copied, 1/16 byte a value, and b.codes must stay allocated and unchanged
+ * until nib_packed_free(), or nib_packed_update() after a change.
+ */
+NIB_API enum nib_status nib_pack_shared(struct nib_device *device,
+					const struct nib_nvfp4 *b,
+					struct nib_packed **packed,
+					struct nib_error *err);
+/*
+ * Packs b into the memory of packed, for plans, and CUDA graphs of runs, that
+ * hold it.  b has the sizes of what was packed and, where codes are shared,
+ * those codes.  Runs with packed must have ended.  Reads b as nib_pack() does.
+ * After NIB_BAD_ARGUMENT packed is what it was; after another failure it must
+ * be updated again before its next use.
+ */
+NIB_API enum nib_status nib_packed_update(struct nib_packed *packed,
+					  const struct nib_nvfp4 *b,
+					  struct nib_error *err);
 NIB_API void nib_packed_free(struct nib_packed *packed); /* NULL is fine */
 /* Bytes of the copy; 0 for NULL. */
 NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);

@@ -163,7 +163,7 @@ def _multiply(op, call_, build, out, out_dtype, options, stream, packed=None):
 
 def pack(b: AnyArray, b_scales: AnyArray, *, b_layout: LayoutName = "tiled",
          device: "_device.Device | None" = None,
-         stream: int | None = None) -> Packed:
+         stream: int | None = None, copy: bool = True) -> Packed:
     """Copies weights into the order of their device, for gemm() and gemv(): products
     with the same weights are up to three times as fast on a CPU.
 
@@ -172,8 +172,10 @@ def pack(b: AnyArray, b_scales: AnyArray, *, b_layout: LayoutName = "tiled",
     device    what computes, of nibblas.device(): None is where b is, with as many
               threads as there are processors
     stream    CUDA: on which stream b is made, an int; it is waited for
+    copy      False: where a GPU reads the codes as they lie (K a multiple of 32, b
+              aligned to 128 bytes), only scales are copied, and b must stay as it is
 
-    Returns a Packed of 0.5625 bytes a value; b may go.  Raises ArgumentError for
+    Returns a Packed of 0.5625 bytes a value, of shared codes 0.0625; b may go.  Raises ArgumentError for
     arrays that do not fit, OutOfMemoryError."""
     _check_layout("b_scales", b_scales, b_layout)
     codes, scales = array("b", b, stream), array("b_scales", b_scales, stream)
@@ -181,8 +183,7 @@ def pack(b: AnyArray, b_scales: AnyArray, *, b_layout: LayoutName = "tiled",
     device = device or _device.device(name)
     if device.name != name:
         codes.fail(f"is on {name}; must be on the device, {device.name}")
-    return pack_arrays(device, codes, scales, b_layout,
-                       stream)
+    return pack_arrays(device, codes, scales, b_layout, stream, copy)
 
 
 def _two(op, a, a_scales, b, b_scales, alpha, out, out_dtype, a_layout,

@@ -15,24 +15,27 @@ _alive = weakref.WeakValueDictionary()
 
 
 class Packed:
-    """A copy of weights [rows, k] (or a stack) in the order of its device, good for
-    every product there; pack() makes it.  Nothing of it changes, so a copy is the
-    thing itself; it cannot be pickled.
+    """Weights [rows, k] (or a stack) in the order of their device, good for every
+    product there; pack() makes it.  A copy of the object is the object itself; it cannot
+    be pickled.
 
-    device  where it is
-    bytes   its size
-    number  what operators of torch call it by, in this process"""
+    device     where it is
+    bytes      what was copied
+    is_shared  the codes were not copied: they are those that were packed
+    number     what operators of torch call it by, in this process"""
 
     # Plans with it are kept here, so that they go when it does.
     number: int
     bytes: int
     device: Any
 
-    def __init__(self, device: Any, view: Any, sizes: Any) -> None:
+    def __init__(self, device: Any, view: Any, sizes: Any, copy: bool = True) -> None:
         self.device, self.sizes, self.plans = device, sizes, None
         self.handle = C.c_void_p()
-        call("nib_pack", device.handle, C.byref(view), C.byref(self.handle))
+        call("nib_pack" if copy else "nib_pack_shared", device.handle, C.byref(view),
+             C.byref(self.handle))
         self.bytes = lib.nib_packed_bytes(self.handle)
+        self.is_shared = self.bytes < sizes.batch * sizes.rows * sizes.cols // 2
         self.plans = Cache(limit=64)
         self.number = next(_numbers)
         _alive[self.number] = self
@@ -43,7 +46,13 @@ class Packed:
             self.plans.plans.clear()
             lib.nib_packed_free(self.handle)
 
-    # Nothing of it changes: a copy is the thing itself.
+    def update(self, codes: Any, scales: Any, layout: str, stream: Any = None) -> None:
+        """Packs other weights of the same sizes into the same memory, which CUDA graphs
+        may read; arguments as those of pack_arrays()."""
+        view, _ = _source(self.device, codes, scales, layout, stream)
+        call("nib_packed_update", self.handle, C.byref(view))
+
+    # The memory is one: a copy is the thing itself.
     def __copy__(self) -> "Packed":
         return self
 
@@ -70,12 +79,18 @@ def packed(number):
     return found
 
 
-def pack_arrays(device, codes, scales, layout, stream=None):
-    """Packs arrays of the device, which errors call b.  nib_pack() reads them on the
-    default stream, so that work enqueued on another is waited for first."""
+def _source(device, codes, scales, layout, stream):
+    """(view, sizes) of arrays that can be read: nib_pack() reads them on the default
+    stream, so that work enqueued on another is waited for first."""
     view, sizes = views.nvfp4(codes, scales, layout)
     if sizes.is_stack and sizes.batch == 0:
         codes.fail("must have at least one matrix")
     if stream and not device.is_cpu:
         call("nib_device_wait", device.handle, stream)
-    return Packed(device, view, sizes)
+    return view, sizes
+
+
+def pack_arrays(device, codes, scales, layout, stream=None, copy=True):
+    """Packs arrays of the device, which errors call b.  copy: False = the codes need not
+    be copied; the caller keeps them, unchanged."""
+    return Packed(device, *_source(device, codes, scales, layout, stream), copy)

@@ -134,7 +134,10 @@ class Plan(Kept):
         a CUDA graph may be replayed at any time.  No cache needs to have the plan
         still: another thread may have made it drop the plan since get()."""
         if not self.is_pinned:
-            _pinned[self] = self.weights and self.weights()
+            weights = self.weights and self.weights()
+            # A graph that reads shared codes is good for as long as they are there,
+            # and their owner keeps the rest.
+            _pinned[self] = None if weights and weights.is_shared else weights
             self.is_pinned = True
 
     def info(self):

@@ -1,13 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pack.c - the API layer of packed weights. */
+#include <inttypes.h>
+
 #include "backend/backend.h"
 #include "core/error.h"
+#include "format/view.h"
 #include "validate.h"
 
-enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
-			 struct nib_packed **packed, struct nib_error *err)
+/* view: b, resolved. */
+static enum nib_status check(const struct nib_device *device,
+			     const struct nib_nvfp4 *b, struct nib_nvfp4 *view,
+			     struct nib_error *err)
 {
 	struct nib_label label = nib_label("b");
+	enum nib_status status;
+
+	if (!b)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "b",
+					 " = NULL: must point to a view");
+	if ((status = nib_valid_nvfp4(b, view, label, err)) ||
+	    (status = nib_valid_nvfp4_data(view, label, err)))
+		return status;
+	return device->backend->is_host
+		   ? nib_valid_scale_signs(view, label, err)
+		   : NIB_OK;
+}
+
+static enum nib_status pack(struct nib_device *device,
+			    const struct nib_nvfp4 *b, bool shares_codes,
+			    struct nib_packed **packed, struct nib_error *err)
+{
 	struct nib_nvfp4 view;
 	enum nib_status status;
 
@@ -18,16 +40,53 @@ enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	if (!device)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
-	if (!b)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "b",
-					 " = NULL: must point to a view");
-	if ((status = nib_valid_nvfp4(b, &view, label, err)) ||
-	    (status = nib_valid_nvfp4_data(&view, label, err)))
+	status = check(device, b, &view, err);
+	return status ? status
+		      : device->backend->pack(device, &view, shares_codes,
+					      packed, err);
+}
+
+enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+			 struct nib_packed **packed, struct nib_error *err)
+{
+	return pack(device, b, false, packed, err);
+}
+
+enum nib_status nib_pack_shared(struct nib_device *device,
+				const struct nib_nvfp4 *b,
+				struct nib_packed **packed,
+				struct nib_error *err)
+{
+	return pack(device, b, true, packed, err);
+}
+
+static enum nib_status same_size(const char *name, int64_t got, int64_t want,
+				 struct nib_error *err)
+{
+	if (got == want)
+		return NIB_OK;
+	return nib_fail_argument(
+	    err, NIB_BAD_ARGUMENT, name,
+	    " = %" PRId64 ": must be %" PRId64 ", as packed has", got, want);
+}
+
+enum nib_status nib_packed_update(struct nib_packed *packed,
+				  const struct nib_nvfp4 *b,
+				  struct nib_error *err)
+{
+	struct nib_nvfp4 view;
+	enum nib_status status;
+
+	if (!packed)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "packed",
+					 " = NULL: must be packed weights");
+	if ((status = check(packed->device, b, &view, err)) ||
+	    (status = same_size("b.rows", view.rows, packed->rows, err)) ||
+	    (status = same_size("b.k", view.k, packed->k, err)) ||
+	    (status = same_size("b.batch", nib_nvfp4_batches(&view),
+				packed->batch, err)))
 		return status;
-	if (device->backend->is_host &&
-	    (status = nib_valid_scale_signs(&view, label, err)))
-		return status;
-	return device->backend->pack(device, &view, packed, err);
+	return packed->device->backend->packed_update(packed, &view, err);
 }
 
 void nib_packed_free(struct nib_packed *packed)

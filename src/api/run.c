@@ -176,7 +176,8 @@ static bool same_packed(const struct nib_plan *plan,
 	return !packed ||
 	       (packed->device == plan->device &&
 		packed->rows == checked->rows && packed->k == checked->k &&
-		packed->batch == checked->batch);
+		packed->batch == checked->batch &&
+		packed->batch_stride_bytes == checked->batch_stride_bytes);
 }
 
 /*

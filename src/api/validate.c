@@ -49,6 +49,7 @@ enum nib_status nib_valid_weights(const struct nib_device *device,
 	sizes.rows = packed->rows;
 	sizes.k = packed->k;
 	sizes.batch = packed->batch;
+	sizes.batch_stride_bytes = packed->batch_stride_bytes;
 	return nib_valid_nvfp4(&sizes, out, label, err);
 }
 

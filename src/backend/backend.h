@@ -25,6 +25,7 @@ struct nib_device {
 struct nib_packed {
 	struct nib_device *device;
 	int64_t rows, k, batch;
+	int64_t batch_stride_bytes; /* of the codes, of a view like them */
 	size_t bytes;
 };
 
@@ -217,11 +218,18 @@ struct nib_backend {
 				     const struct nib_costs *costs,
 				     struct nib_error *err);
 
-	/* Scale signs are checked on a host backend only. */
+	/*
+	 * Scale signs are checked on a host backend only.  shares_codes: they
+	 * need not be copied.
+	 */
 	enum nib_status (*pack)(struct nib_device *device,
-				const struct nib_nvfp4 *b,
+				const struct nib_nvfp4 *b, bool shares_codes,
 				struct nib_packed **packed,
 				struct nib_error *err);
+	/* b: of the same sizes. */
+	enum nib_status (*packed_update)(struct nib_packed *packed,
+					 const struct nib_nvfp4 *b,
+					 struct nib_error *err);
 	void (*packed_free)(struct nib_packed *packed);
 
 	/* Allocates a plan of the backend's own size, zeroed. */

@@ -290,6 +290,10 @@ static void nulls(void **state)
 	REFUSED_NULL(nib_pack(NULL, &p->b, &packed, &e), "device");
 	REFUSED_NULL(nib_pack(device, NULL, &packed, &e), "b");
 	REFUSED_NULL(nib_pack(device, &p->b, NULL, &e), "packed");
+	REFUSED_NULL(nib_pack_shared(NULL, &p->b, &packed, &e), "device");
+	REFUSED_NULL(nib_pack_shared(device, NULL, &packed, &e), "b");
+	REFUSED_NULL(nib_pack_shared(device, &p->b, NULL, &e), "packed");
+	REFUSED_NULL(nib_packed_update(NULL, &p->b, &e), "packed");
 	REFUSED_NULL(nib_plan_create(NULL, NIB_GEMM, p, 1, NULL, &plan, &e),
 		     "device");
 	REFUSED_NULL(

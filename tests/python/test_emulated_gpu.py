@@ -26,7 +26,7 @@ from nibblas import _numpy
 from nibblas import _packed
 from nibblas import _plans
 from nibblas import _tuning
-from nibblas._arrays import CUDA, _Device, _Tensor, _Type
+from nibblas._arrays import CUDA, _Device, _Tensor, _Type, array
 from nibblas._library import call, lib
 
 EMULATOR = os.path.join(os.path.dirname(os.environ["NIBBLAS_LIBRARY"]),
@@ -240,6 +240,32 @@ class ByDlpack(EmulatedTest):
                                 built_in.tile_cycles, built_in.split_cycles]
                     self.assertEqual([*got.step_cycles[:n], got.tile_cycles,
                                       got.split_cycles], want, text)
+
+    def test_packed_codes_may_be_shared(self):
+        """Only scales are copied then, and an update packs into the same memory."""
+        a, left = self.operand(9, 128)
+        b, right = self.operand(130, 128)
+        c = self.output(9, 130)
+        packed = nibblas.pack(*b, copy=False)
+        self.assertTrue(packed.is_shared)
+        self.assertEqual(packed.bytes, 2 * 128 * 8)
+        self.assertFalse(nibblas.pack(*b).is_shared)
+        nibblas.gemm(*a, packed, out=c)
+        self.assert_right(abi.NIB_GEMM, left, right, c)
+        scales = random_scales(self.rng, 130, 8)
+        other = array("b", b[0]), array("b_scales", Array(self.gpu, blocked(scales)))
+        packed.update(*other, "tiled")
+        nibblas.gemm(*a, packed, out=c)
+        self.assert_right(abi.NIB_GEMM, left, (right[0], scales), c)
+        codes = array("b", Array(self.gpu, right[0]))
+        with self.assertRaisesRegex(nibblas.ArgumentError, "^b.codes = 0x[0-9a-f]+: "
+                                    "must be the codes 0x[0-9a-f]+ that packed shares"):
+            packed.update(codes, other[1], "tiled")
+
+    def test_codes_that_lie_apart_are_copied(self):
+        """Rows of k = 48 bytes, and a matrix that begins between lines."""
+        b, _ = self.operand(130, 48)
+        self.assertFalse(nibblas.pack(*b, copy=False).is_shared)
 
     def test_pack_waits_for_the_stream(self):
         """nib_pack() reads on the default stream, whatever stream has b."""

@@ -42,8 +42,9 @@ class MoE(nn.Module):
                      numbers of "swiglu_clamped"
     expert_offset    the id of the first expert here; slots of others are left out
 
-    On a CPU the first product packs the weights too (a second copy of 0.5625 bytes a
-    value), and packs them again when torch has counted a change."""
+    The first product packs the weights too (on a CPU a second copy of 0.5625 bytes a
+    value, on a GPU one of the scales, 0.0625), and packs them again when torch has
+    counted a change."""
 
     w13: Tensor
     w13_scale: Tensor
@@ -129,7 +130,7 @@ class MoE(nn.Module):
             self.w2_scale, alpha13, alpha2, in1, in2, self.activation,
             self.expert_offset if expert_offset is None else expert_offset,
             x_scales, out_dtype=out_dtype, **self.options,
-            packed=[w.number for w in self._packed] if x.is_cpu else [])
+            packed=[w.number for w in self._packed])
 
     def _apply(self, fn, recurse=True):
         # half() and to(bfloat16) are meant for floats that are kept as such.

@@ -72,10 +72,11 @@ class Linear(nn.Module):
         "nvfp4"  quantised to NVFP4 (W4A4), by input_scale
         None     "dense"; "nvfp4" on a GPU that has no kernels for dense x
 
-    On a CPU the weights are packed too (a second copy of 0.5625 bytes a value) when
-    they are made or loaded, and by the first product after they have moved or
-    changed.  Call pack() after changes that torch does not count (through .data, or
-    of tensors made in inference mode), and after writing to input_scale.
+    The weights are packed too (on a CPU a second copy of 0.5625 bytes a value, on a GPU
+    one of the scales, 0.0625) when they are made or loaded, and by the first product
+    after they have moved or changed.  Call pack() after changes that torch does not
+    count (through .data, or of tensors made in inference mode), after writing to
+    input_scale, and before the replay of a CUDA graph that reads changed weights.
 
     On CUDA nothing waits for the device.  inf and NaN of x go through the product;
     where x is quantised to NVFP4, CUDA saturates them, and on a CPU they are a
@@ -169,10 +170,9 @@ class Linear(nn.Module):
         return made
 
     def pack(self) -> None:
-        """Packs the weights now, on a CPU, and reads input_scale."""
-        self._packed.forget()
-        if self.weight.is_cpu:
-            self._packed.get(self.weight, self.weight_scale)
+        """Packs the weights now, and reads input_scale."""
+        if self.weight.is_cpu or self.weight.is_cuda:
+            self._packed.refresh(self.weight, self.weight_scale)
         self._must_quantize = _must_quantize(self.weight)
         if not self.input_scale.is_meta:
             self._has_input_scale = self.input_scale.item() != 0

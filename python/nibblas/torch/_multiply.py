@@ -10,7 +10,7 @@ from nibblas import _abi as abi
 from nibblas import _problems
 from nibblas._library import ArgumentError, UnsupportedError
 from nibblas._packed import packed
-from nibblas._plans import Plan, cache
+from nibblas._plans import Plan, cache, word
 from nibblas.torch._tensors import (Cpu, Cuda, array, dtype_name, maker, meta,
                                     operand, usual_type)
 from nibblas.torch._weights import layer_weights
@@ -20,6 +20,7 @@ _SIZE = _problems.PROBLEM_SIZE
 _A, _AS, _X = _WORDS["a"], _WORDS["a_scales"], _WORDS["x"]
 _B, _BS = _WORDS["b"], _WORDS["b_scales"]
 _ALPHA, _C = _WORDS["alpha"], _WORDS["c"]
+_PACKED = word(abi.nib_problem, "b_packed")
 _DUAL = [_WORDS[name] for name in (
     "a", "a_scales", "b", "b_scales", "b2", "b2_scales", "alpha", "alpha2", "x",
     "c")]
@@ -125,12 +126,18 @@ def layer(backend, x, x_scales, b, b_scales, number, alpha=None, out_dtype=None,
     """The product of a nibblas.torch.Linear, all scales linear: by the packed form
     of its weights b if they have one.  x: floats, or codes with x_scales."""
     out_dtype = out_dtype or usual_type(x)
-    weights = backend is Cpu and layer_weights(number, b, b_scales)
+    weights = layer_weights(number, b, b_scales)
     if not weights:
         return _layer_gemm[backend](None, x, x_scales, b, b_scales, alpha,
                                     out_dtype, "linear", "linear", activations)
     return _times_packed(backend, "x", x, x_scales, weights, alpha, out_dtype,
                          "linear", activations)
+
+
+def _is_plans_shared(weights):
+    """Whether plans for other weights of the same sizes are good for these: layers of a
+    model on a GPU, whose codes are their own, share plans."""
+    return weights.is_shared and not weights.sizes.is_stack
 
 
 def _packed_plan(backend, device, a, weights, alpha, out_dtype):
@@ -145,7 +152,8 @@ def _packed_plan(backend, device, a, weights, alpha, out_dtype):
                 problem_array([] if _problems.is_empty(p) else [p]),
                 {"x": a.codes.name},
                 given=maker(shape, out_dtype, a.codes.owner.device),
-                caller_workspace=not backend.own_workspace, weights=weights)
+                caller_workspace=not backend.own_workspace,
+                weights=None if _is_plans_shared(weights) else weights)
 
 
 def _times_packed(backend, name, a, a_scales, weights, alpha, out_dtype, a_layout,
@@ -154,17 +162,21 @@ def _times_packed(backend, name, a, a_scales, weights, alpha, out_dtype, a_layou
     device = backend.device_of(a, name)
     key = (device, meta(a), meta(a_scales), meta(alpha), out_dtype, a_layout,
            activations)
-    plan = weights.plans.get(key)
+    plans = weights.plans
+    if _is_plans_shared(weights):
+        plans, key = cache, ("packed", weights.sizes, *key)
+    plan = plans.get(key)
     if plan is None:
         left = operand(name, a, a_scales, a_layout, activations)
-        plan = weights.plans.add(key, _packed_plan(backend, device, left, weights,
-                                                   alpha, out_dtype))
+        plan = plans.add(key, _packed_plan(backend, device, left, weights, alpha,
+                                           out_dtype))
     c = plan.given()
     if plan.count:
         work = plan.take()
         where = "x" if a_scales is None else "a"
         _set(work.words, _WORDS, {where: a, "a_scales": a_scales, "alpha": alpha,
                                   "c": c})
+        work.words[_PACKED] = weights.handle.value
         backend.run(plan, work, device)
     return c
 

@@ -8,21 +8,30 @@ import weakref
 from torch import Tensor
 
 from nibblas import _packed
+from nibblas._library import OutOfMemoryError
 from nibblas.torch._tensors import Cpu, Cuda, array
 
 
-def pack(b: Tensor, b_scales: Tensor, layout: str = "tiled") -> _packed.Packed:
+def _arrays(b, b_scales, layout):
+    """(device, b and b_scales as pack_arrays() takes them, its layout and stream)."""
+    backend = Cpu if b.is_cpu else Cuda
+    device = backend.device_of(b)
+    return (backend.open(device), array("b", b), array("b_scales", b_scales), layout,
+            backend.stream(device))
+
+
+def pack(b: Tensor, b_scales: Tensor, layout: str = "tiled",
+         copy: bool = True) -> _packed.Packed:
     """Copies weights [N, K/2] (or a stack) into the order of the device that they
     are on, for products that come again.
 
-    b_scales lie in layout, "tiled" or "linear".  Returns a nibblas.Packed, whose
-    number torch.ops.nibblas.gemm_packed takes, and which must live as long.  Raises
+    b_scales lie in layout, "tiled" or "linear".  copy=False: where a device reads the
+    codes as they lie (on CUDA, K a multiple of 32 and b aligned to 128 bytes), only the
+    scales are copied, an eighth of the codes' bytes, and the result is good for as long
+    as b lives and does not change.  Returns a nibblas.Packed, whose number
+    torch.ops.nibblas.gemm_packed takes, and which must live as long.  Raises
     ArgumentError for arrays that do not fit."""
-    backend = Cpu if b.is_cpu else Cuda
-    device = backend.device_of(b)
-    return _packed.pack_arrays(backend.open(device), array("b", b),
-                               array("b_scales", b_scales), layout,
-                               backend.stream(device))
+    return _packed.pack_arrays(*_arrays(b, b_scales, layout), copy)
 
 
 def _state(b, b_scales):
@@ -43,9 +52,22 @@ _numbers = itertools.count(1)
 _layers = weakref.WeakValueDictionary()
 
 
+def _can_pack(b):
+    """Whether packing is worth it and possible now: a GPU shall not copy codes, and a
+    graph that is being captured cannot wait."""
+    if b.is_cpu:
+        return True
+    is_dense = b.stride(-1) == 1 and b.stride(-2) == b.shape[-1]
+    is_aligned = b.data_ptr() % 128 == 0 and (b.dim() < 3 or b.stride(0) % 128 == 0)
+    return (is_dense and is_aligned and b.shape[-1] % 16 == 0
+            and not Cuda.is_capturing())
+
+
 class LayerWeights:
-    """The weights of a layer on a CPU, packed when the first product comes and when
-    they have changed.  number: what the operator of torch calls them by."""
+    """The weights of a layer, packed when the first product comes and when they have
+    changed.  On a GPU the codes are not copied, and changed weights are packed into the
+    same memory, which CUDA graphs read.  number: what the operator of torch calls them
+    by."""
 
     def __init__(self):
         # (Packed, state, b, b_scales): one value, for threads see all or none of it.
@@ -58,16 +80,38 @@ class LayerWeights:
         """The next product packs the weights again, whatever tensors it has."""
         self.held = None
 
+    def refresh(self, b, b_scales):
+        """Packs these weights now, whatever torch has counted: on a GPU those that were
+        packed before into the same memory."""
+        held = self.held
+        if held is not None:
+            keeps = (held[0].is_shared and _same(b, held[2])
+                     and _same(b_scales, held[3]))
+            self.held = (held[0], None, *held[2:]) if keeps else None
+        self.get(b, b_scales)
+
     def get(self, b, b_scales):
         """The packed form of these tensors; None if they are not the layer's, as in
-        torch.func.functional_call()."""
+        torch.func.functional_call(), or cannot be packed here or now."""
         held, state = self.held, _state(b, b_scales)
         if held is not None:
             if not (_same(b, held[2]) and _same(b_scales, held[3])):
                 return None
             if state == held[1]:
                 return held[0]
-        found = pack(b, b_scales, "linear")
+        if not _can_pack(b):
+            return None
+        arguments = _arrays(b, b_scales, "linear")
+        if held is not None and held[0].is_shared:
+            found = held[0]
+            found.update(*arguments[1:])
+        else:
+            try:
+                found = _packed.pack_arrays(*arguments, copy=False)
+            except OutOfMemoryError:
+                if b.is_cpu:
+                    raise
+                return None
         self.held = found, state, b, b_scales
         return found
 

@@ -43,7 +43,11 @@ void cpu_parallel(const struct cpu_device *device, int tasks,
 
 /* weights.c */
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
-			 struct nib_packed **packed, struct nib_error *err);
+			 bool shares_codes, struct nib_packed **packed,
+			 struct nib_error *err);
+enum nib_status cpu_packed_update(struct nib_packed *packed,
+				  const struct nib_nvfp4 *b,
+				  struct nib_error *err);
 void cpu_packed_free(struct nib_packed *packed);
 
 /*

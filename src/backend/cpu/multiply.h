@@ -8,7 +8,8 @@
 
 struct cpu_packed {
 	struct nib_packed base;
-	int64_t panels; /* of one matrix */
+	int64_t panels;	    /* of one matrix */
+	int64_t all_panels; /* of all; 0 if there are no values */
 	int64_t panel_stride_bytes;
 	/* Both NULL if there are no values. */
 	uint8_t *data;

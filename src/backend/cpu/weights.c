@@ -13,7 +13,6 @@ struct job {
 	const struct cpu_device *device;
 	struct cpu_packed *packed;
 	const struct nib_nvfp4 *b;
-	int64_t all_panels; /* of all matrices */
 	int tasks;
 };
 
@@ -21,8 +20,8 @@ static void pack_some(void *arg, int task)
 {
 	const struct job *job = arg;
 	struct cpu_packed *packed = job->packed;
-	const int64_t begin = job->all_panels * task / job->tasks;
-	const int64_t end = job->all_panels * (task + 1) / job->tasks;
+	const int64_t begin = packed->all_panels * task / job->tasks;
+	const int64_t end = packed->all_panels * (task + 1) / job->tasks;
 
 	for (int64_t i = begin; i < end; i++) {
 		struct cpu_rows rows = cpu_rows_of(job->b, i / packed->panels);
@@ -37,17 +36,16 @@ static void pack_some(void *arg, int task)
 #define MAX_PANELS ((int64_t)1 << 36)
 
 /*
- * Memory for all_panels > 0.  Nothing is added after the last one, although
+ * Memory for the panels, if there are any.  Nothing is added after the last one, although
  * kernels prefetch past it: a prefetch of an unmapped address does nothing.
  */
-static enum nib_status allocate(struct cpu_packed *packed, int64_t all_panels,
+static enum nib_status allocate(struct cpu_packed *packed,
 				struct nib_error *err)
 {
-	const size_t bytes =
-	    (size_t)all_panels * (size_t)packed->panel_stride_bytes;
+	const size_t panels = (size_t)packed->all_panels;
+	const size_t bytes = panels * (size_t)packed->panel_stride_bytes;
 
-	packed->nan_columns =
-	    calloc((size_t)all_panels, sizeof(*packed->nan_columns));
+	packed->nan_columns = calloc(panels, sizeof(*packed->nan_columns));
 	packed->data = cpu_lines(bytes);
 	if (!packed->nan_columns || !packed->data)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
@@ -57,15 +55,15 @@ static enum nib_status allocate(struct cpu_packed *packed, int64_t all_panels,
 	return NIB_OK;
 }
 
+/* A CPU reads codes in an order of its own: they are always copied. */
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
-			 struct nib_packed **out, struct nib_error *err)
+			 bool shares_codes, struct nib_packed **out,
+			 struct nib_error *err)
 {
-	const struct cpu_device *cpu = cpu_device(device);
-	struct cpu_packed *packed;
-	struct job job = {cpu, NULL, b, 0, cpu->threads};
+	struct cpu_packed *packed = calloc(1, sizeof(*packed));
 	enum nib_status status = NIB_OK;
 
-	packed = job.packed = calloc(1, sizeof(*packed));
+	(void)shares_codes;
 	if (!packed)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory for packed weights");
@@ -73,25 +71,39 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	packed->base.rows = b->rows;
 	packed->base.k = b->k;
 	packed->base.batch = b->batch;
+	packed->base.batch_stride_bytes = b->rows * (b->k / 2);
 	packed->panels = (b->rows + PANEL_COLS - 1) / PANEL_COLS;
 	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_BLOCK);
 	/* Weights without values have no panels, whatever rows and batch are. */
 	if (b->k > 0 && b->rows > 0 &&
 	    (__builtin_mul_overflow(b->batch, packed->panels,
-				    &job.all_panels) ||
-	     job.all_panels > MAX_PANELS))
+				    &packed->all_panels) ||
+	     packed->all_panels > MAX_PANELS))
 		status = nib_fail(err, NIB_OUT_OF_MEMORY,
 				  "no memory for packed weights of %" PRId64
 				  " rows, batch %" PRId64,
 				  b->rows, b->batch);
-	else if (job.all_panels > 0)
-		status = allocate(packed, job.all_panels, err);
+	else if (packed->all_panels > 0)
+		status = allocate(packed, err);
+	if (!status)
+		status = cpu_packed_update(&packed->base, b, err);
 	if (status) {
 		cpu_packed_free(&packed->base);
 		return status;
 	}
-	cpu_parallel(cpu, job.tasks, pack_some, &job);
 	*out = &packed->base;
+	return NIB_OK;
+}
+
+enum nib_status cpu_packed_update(struct nib_packed *base,
+				  const struct nib_nvfp4 *b,
+				  struct nib_error *err)
+{
+	const struct cpu_device *cpu = cpu_device(base->device);
+	struct job job = {cpu, (struct cpu_packed *)base, b, cpu->threads};
+
+	(void)err;
+	cpu_parallel(cpu, job.tasks, pack_some, &job);
 	return NIB_OK;
 }
 

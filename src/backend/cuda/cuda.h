@@ -170,7 +170,11 @@ enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
 			   void *stream, struct nib_error *err);
 
 enum nib_status cuda_pack(struct nib_device *device, const struct nib_nvfp4 *b,
-			  struct nib_packed **packed, struct nib_error *err);
+			  bool shares_codes, struct nib_packed **packed,
+			  struct nib_error *err);
+enum nib_status cuda_packed_update(struct nib_packed *packed,
+				   const struct nib_nvfp4 *b,
+				   struct nib_error *err);
 void cuda_packed_free(struct nib_packed *packed);
 struct nib_plan *cuda_plan_new(void);
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err);

@@ -117,6 +117,7 @@ enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 struct cuda_packed {
 	struct nib_packed base;
 	CUdeviceptr data;
+	bool shares_codes; /* the caller's; data has only the scales */
 	struct nib_nvfp4 view;
 };
 

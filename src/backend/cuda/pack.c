@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.c - weights packed on a GPU: a copy with dense codes, of rows that the
- * architecture's kernels read without a copy, and scales in tiles of 128 x 4,
- * which they read in whole lines.
+ * pack.c - weights packed on a GPU: dense codes, of rows that the architecture's
+ * kernels read without a copy, copied or the caller's, and a copy of the scales
+ * in tiles of 128 x 4, which the kernels read in whole lines.
  */
 #include <stdlib.h>
 
@@ -10,6 +10,9 @@
 #include "core/error.h"
 #include "format/view.h"
 #include "gemm.h"
+
+/* What shared codes begin at multiples of: lines of the L2. */
+#define SHARED_ALIGN 128
 
 /* Any sign bit among the scales, which are dense and padded with zeros. */
 static enum nib_status check_signs(const struct cuda_device *device,
@@ -66,13 +69,15 @@ static CUresult copy_codes(const struct cuda_driver *cu,
 	return result;
 }
 
-static enum nib_status fill(struct cuda_device *device,
-			    const struct nib_nvfp4 *b, struct cuda_packed *p,
-			    size_t scale_bytes, struct nib_error *err)
+static enum nib_status fill(struct cuda_packed *p, const struct nib_nvfp4 *b,
+			    struct nib_error *err)
 {
+	struct cuda_device *device = cuda_device(p->base.device);
 	const struct cuda_driver *cu = device->driver;
+	const size_t scale_bytes =
+	    (size_t)p->view.scale_batch_stride_bytes * (size_t)p->base.batch;
 	enum nib_status status;
-	CUresult result;
+	CUresult result = CUDA_SUCCESS;
 
 	if (p->base.bytes == 0)
 		return NIB_OK;
@@ -82,7 +87,8 @@ static enum nib_status fill(struct cuda_device *device,
 	status = cuda_enter(device, err);
 	if (status)
 		return status;
-	result = copy_codes(cu, b, &p->view);
+	if (!p->shares_codes)
+		result = copy_codes(cu, b, &p->view);
 	if (!result)
 		result = cu->cuStreamSynchronize(NULL);
 	if (result)
@@ -93,15 +99,25 @@ static enum nib_status fill(struct cuda_device *device,
 	return status;
 }
 
-/* Sizes, strides and offsets of the packed copy. */
-static size_t make_view(const struct cuda_device *device,
-			const struct nib_nvfp4 *b, struct cuda_packed *p)
+/* Kernels read these codes as they would read a copy. */
+static bool can_share(const struct nib_nvfp4 *b, const struct nib_nvfp4 *copy)
 {
-	const int64_t align = device->arch->row_align;
+	const int64_t batch_stride = nib_nvfp4_batch_stride_bytes(b);
+
+	return b->k % 32 == 0 &&
+	       nib_nvfp4_row_stride_bytes(b) == copy->row_stride_bytes &&
+	       (uintptr_t)b->codes % SHARED_ALIGN == 0 &&
+	       (nib_nvfp4_batches(b) == 1 || batch_stride % SHARED_ALIGN == 0);
+}
+
+/* Sizes and strides of what is packed, and its bytes. */
+static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
+		      struct cuda_packed *p)
+{
+	const int64_t align = cuda_device(p->base.device)->arch->row_align;
 	const int64_t row = divide_up(b->k / 2, align) * align;
-	const size_t batch = (size_t)nib_nvfp4_batches(b);
-	const size_t codes = (size_t)b->rows * (size_t)row;
 	const size_t scales = nib_scales_bytes(NIB_TILED_128X4, b->rows, b->k);
+	size_t codes = (size_t)b->rows * (size_t)row;
 
 	p->view = (struct nib_nvfp4){
 	    .rows = b->rows,
@@ -112,19 +128,25 @@ static size_t make_view(const struct cuda_device *device,
 	    .scale_layout = NIB_TILED_128X4,
 	    .scale_batch_stride_bytes = (int64_t)scales,
 	};
+	p->shares_codes = shares_codes && can_share(b, &p->view);
+	if (p->shares_codes) {
+		p->view.codes = b->codes;
+		codes = 0;
+	}
+	if (p->shares_codes && p->view.batch > 1)
+		p->view.batch_stride_bytes = nib_nvfp4_batch_stride_bytes(b);
+	p->base.batch_stride_bytes = p->view.batch_stride_bytes;
 	p->base.rows = b->rows;
 	p->base.k = b->k;
 	p->base.batch = nib_nvfp4_batches(b);
-	/* Scales first: tiles of 512 bytes keep the codes aligned. */
-	p->base.bytes = batch * (codes + scales);
-	return batch * scales;
+	p->base.bytes = (size_t)p->base.batch * (codes + scales);
 }
 
 enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
-			  struct nib_packed **packed, struct nib_error *err)
+			  bool shares_codes, struct nib_packed **packed,
+			  struct nib_error *err)
 {
 	struct cuda_packed *p = calloc(1, sizeof(*p));
-	size_t scale_bytes;
 	void *data = NULL;
 	enum nib_status status = NIB_OK;
 
@@ -132,20 +154,41 @@ enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory for packed weights");
 	p->base.device = base;
-	scale_bytes = make_view(cuda_device(base), b, p);
+	make_view(b, shares_codes, p);
 	if (p->base.bytes)
 		status = cuda_alloc(base, p->base.bytes, &data, err);
 	p->data = (CUdeviceptr)(uintptr_t)data;
 	p->view.scales = data;
-	p->view.codes = nib_offset_bytes(data, (int64_t)scale_bytes);
+	/* Scales first: tiles of 512 bytes keep the codes aligned. */
+	if (!p->shares_codes)
+		p->view.codes = nib_offset_bytes(
+		    data, p->view.scale_batch_stride_bytes * p->base.batch);
 	if (!status)
-		status = fill(cuda_device(base), b, p, scale_bytes, err);
+		status = fill(p, b, err);
 	if (status) {
 		cuda_packed_free(&p->base);
 		return status;
 	}
 	*packed = &p->base;
 	return NIB_OK;
+}
+
+enum nib_status cuda_packed_update(struct nib_packed *packed,
+				   const struct nib_nvfp4 *b,
+				   struct nib_error *err)
+{
+	struct cuda_packed *p = (struct cuda_packed *)packed;
+
+	if (p->shares_codes &&
+	    (b->codes != p->view.codes ||
+	     nib_nvfp4_row_stride_bytes(b) != p->view.row_stride_bytes ||
+	     (p->base.batch > 1 &&
+	      nib_nvfp4_batch_stride_bytes(b) != p->view.batch_stride_bytes)))
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "b.codes",
+					 " = %p: must be the codes %p that "
+					 "packed shares, with their strides",
+					 b->codes, p->view.codes);
+	return fill(p, b, err);
 }
 
 void cuda_packed_free(struct nib_packed *packed)
