@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "driver/queue.h"
+#include "driver/record.h"
 #include "machine/findings.h"
 #include "machine/time.h"
 
@@ -141,6 +142,8 @@ CUresult cuInit(unsigned flags)
 		if (!d->is_begun)
 			result = emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
 						 err.text);
+		else
+			emu_record_event("begin", device_of()->name);
 	}
 	pthread_mutex_unlock(&d->lock);
 	return result;

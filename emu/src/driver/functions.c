@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "driver/cuda_api.h"
+#include "driver/record.h"
 
 typedef void function(void);
 
@@ -36,6 +37,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version,
 			continue;
 		memcpy(to, &functions[i].call, sizeof(*to));
 	}
+	if (!*to && strcmp(symbol, "cuGetExportTable") == 0)
+		emu_record_event("foreign", symbol);
 	if (status)
 		*status = *to ? 0 : 1;
 	return *to ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

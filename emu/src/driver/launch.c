@@ -7,6 +7,7 @@
 
 #include "driver/image.h"
 #include "driver/queue.h"
+#include "driver/record.h"
 #include "driver/stream.h"
 #include "instruction/decode.h"
 #include "machine/cluster.h"
@@ -50,6 +51,13 @@ static void tell(unsigned count, const int *options, void **values,
 		snprintf(buffer, bytes, "%s", text);
 }
 
+/* A module or a kernel that is not taken. */
+static CUresult refuse(CUresult result, const char *why)
+{
+	emu_record_event("refused", why);
+	return emu_driver_fail(result, "%s", why);
+}
+
 /* NIBEMU_REPLACE plants a bug in what is loaded (replace.h). */
 static struct emu_module *read_module(const char *text, struct emu_error *err)
 {
@@ -75,7 +83,7 @@ static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
 
 	if (result) {
 		tell(count, options, values, err.text);
-		return emu_driver_fail(result, "%s", err.text);
+		return refuse(result, err.text);
 	}
 	m->module = read_module(text, &err);
 	free(text);
@@ -86,7 +94,7 @@ static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
 	}
 	if (!m->module) {
 		tell(count, options, values, err.text);
-		return emu_driver_fail(CUDA_ERROR_INVALID_PTX, "%s", err.text);
+		return refuse(CUDA_ERROR_INVALID_PTX, err.text);
 	}
 	m->functions = calloc(m->module->n_kernels + 1u, sizeof(*m->functions));
 	if (!m->functions) {
@@ -172,8 +180,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 			    module->module->kernels[i]->refusal;
 
 			if (refusal)
-				return emu_driver_leave(emu_driver_fail(
-				    CUDA_ERROR_INVALID_PTX, "%s", refusal));
+				return emu_driver_leave(
+				    refuse(CUDA_ERROR_INVALID_PTX, refusal));
 			*function = &module->functions[i];
 			return emu_driver_leave(CUDA_SUCCESS);
 		}
@@ -425,8 +433,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (!result) {
 		w = calloc(1, sizeof(*w));
+		emu_driver.text[0] = '\0';
 		result = w ? make_work(config, function, arguments, w)
 			   : CUDA_ERROR_OUT_OF_MEMORY;
+		if (result)
+			emu_record_event("launch", emu_driver.text);
 	}
 	if (!result)
 		result = emu_driver_submit(config->hStream, w);

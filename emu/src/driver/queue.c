@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "driver/record.h"
 #include "machine/findings.h"
 #include "machine/grid.h"
 #include "machine/time.h"
@@ -165,26 +166,33 @@ static void put_report(struct emu_error *to, const char *report,
 static CUresult report_failure(void)
 {
 	const struct emu_machine *m = &emu_driver.machine;
+	const struct emu_rule *rule = emu_rule_for(m->report.text);
 	struct emu_error text = {{0}};
 
-	put_report(&text, m->report.text, emu_rule_for(m->report.text));
+	put_report(&text, m->report.text, rule);
 	fprintf(stderr, "nibemu: %s\n", text.text);
+	emu_record_report(m->report.text, text.text, rule, false, 1);
 	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", text.text);
 }
 
-static void print_finding(const struct emu_finding *f)
+/* Waived ones are printed for those who ask. */
+static void tell_finding(const struct emu_finding *f)
 {
 	struct emu_error text = {{0}};
 
 	put_report(&text, f->report, f->rule);
+	emu_record_report(f->report, text.text, f->rule, f->is_waived,
+			  f->count);
+	if (f->is_waived && !emu_driver.is_verbose)
+		return;
 	fprintf(stderr, "nibemu: %s\n  %s %" PRIu64 " time%s\n", text.text,
 		f->is_waived ? "waived," : "found", f->count,
 		f->count == 1 ? "" : "s");
 }
 
 /*
- * What was found while the launch went on.  Waived reports are for those who
- * ask; others fail the launch at its end.
+ * What was found while the launch went on.  Reports that are not waived fail
+ * the launch at its end.
  */
 static CUresult report_findings(void)
 {
@@ -196,8 +204,7 @@ static CUresult report_findings(void)
 	for (size_t i = 0; i < n; i++) {
 		if (!list[i].is_waived && !broken++)
 			first = i;
-		if (!list[i].is_waived || emu_driver.is_verbose)
-			print_finding(&list[i]);
+		tell_finding(&list[i]);
 	}
 	if (!broken)
 		return CUDA_SUCCESS;
@@ -250,6 +257,8 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	CUresult found;
 	bool ok;
 
+	if (grids[0]->id == 1)
+		emu_record_event("ran", grids[0]->kernel->name);
 	for (uint32_t i = 0; i < count; i++)
 		grids[i]->traffic = traffic ? &traffic[i] : NULL;
 	ok = emu_grids_run(m, grids, count);

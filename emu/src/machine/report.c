@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "machine/findings.h"
 #include "ptx/bind.h"
@@ -33,6 +34,29 @@ void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i,
 			 i->source_line);
 	else
 		snprintf(text, size, "PTX line %u", i->line);
+}
+
+const char *emu_place_in(const char *report, size_t *length)
+{
+	const char *place = strstr(report, "PTX line "), *end;
+
+	if (!place) {
+		*length = 0;
+		return "";
+	}
+	end = place + strlen("PTX line ");
+	end += strspn(end, "0123456789");
+	if (strncmp(end, ", ", 2) == 0) {
+		/* A file's name and its line, or another part of the report. */
+		const char *line = end + 2 + strcspn(end + 2, " ,:\n");
+		const size_t digits =
+		    *line == ':' ? strspn(line + 1, "0123456789") : 0;
+
+		if (digits)
+			end = line + 1 + digits;
+	}
+	*length = (size_t)(end - place);
+	return place;
 }
 
 static void write_report(const struct emu_warp *w, const struct emu_instr *i,

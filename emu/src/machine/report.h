@@ -28,5 +28,7 @@ void emu_describe_warp(const struct emu_warp *w, char *text, size_t size);
 /* "PTX line 17, gemm.cuh:31" */
 void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i,
 			char *text, size_t size);
+/* The first such place in a report, of *length characters; "" for none. */
+const char *emu_place_in(const char *report, size_t *length);
 
 #endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record.h - what happened, for programs that read it: NIBEMU_REPORTS=FILE
+ * appends a line of JSON for each report and for each of the events below.
+ * Without the variable nothing is written.
+ */
+#ifndef EMU_RECORD_H
+#define EMU_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "machine/rules.h"
+
+/*
+ * kind: "begin", the driver was opened (text: the device); "ran", the first
+ * kernel ran (its name); "refused", a module or kernel that is not taken, and
+ * "launch", one that a GPU would refuse, too (why); "foreign", a runtime
+ * library that wants NVIDIA's driver.
+ */
+void emu_record_event(const char *kind, const char *text);
+
+/*
+ * A report of `count` times.  report: its first lines, with kernel and place;
+ * text: the same with rule and advice, as people see it; rule: NULL for none.
+ */
+void emu_record_report(const char *report, const char *text,
+		       const struct emu_rule *rule, bool is_waived,
+		       uint64_t count);
+
+#endif
