@@ -106,7 +106,7 @@ step_clang() {
 # Checks are chosen in .clang-tidy; flags come from the clang build.
 step_tidy() {
 	cmake --preset lint-clang >/dev/null || return 1
-	find src cli bench emu/src -name '*.c' -print0 |
+	find src cli bench emu/src emu/command -name '*.c' -print0 |
 		xargs -0 -n 1 -P "$jobs" clang-tidy -p build/lint-clang --quiet \
 			--warnings-as-errors='*' 2>/dev/null
 }
@@ -118,7 +118,7 @@ step_cppcheck() {
 		-D__x86_64__ -D__GNUC__ -D_GNU_SOURCE \
 		--library=tools/cppcheck.cfg \
 		-Iinclude -Isrc -Icli -Ibench -Iemu/src \
-		src cli bench emu/src emu/examples
+		src cli bench emu/src emu/command emu/examples
 }
 
 if [ "${1:-}" = --format ]; then

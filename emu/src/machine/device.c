@@ -30,6 +30,11 @@ const struct emu_device *emu_device_find(const char *name)
 	return NULL;
 }
 
+const struct emu_device *emu_device_at(size_t i)
+{
+	return i < sizeof(devices) / sizeof(*devices) ? &devices[i] : NULL;
+}
+
 const struct emu_device *emu_device_default(void)
 {
 	return &devices[0];

@@ -25,6 +25,8 @@ struct emu_device {
 
 /* NULL: there is none of that name. */
 const struct emu_device *emu_device_find(const char *name);
+/* Device number i; NULL behind the last. */
+const struct emu_device *emu_device_at(size_t i);
 /* The device where none was asked for: an H200. */
 const struct emu_device *emu_device_default(void);
 /* d, or the default for NULL. */
