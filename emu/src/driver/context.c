@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "driver/state.h"
+#include "machine/prints.h"
 
 /* ---- the device ---------------------------------------------------------- */
 
@@ -112,19 +113,30 @@ enum { LIMIT_STACK_BYTES = 0, LIMIT_PRINTF_BYTES = 1, LIMIT_HEAP_BYTES = 2 };
 
 CUresult cuCtxGetLimit(size_t *value, int limit)
 {
-	*value = limit == LIMIT_STACK_BYTES    ? 1024
-		 : limit == LIMIT_PRINTF_BYTES ? 1 << 20
-		 : limit == LIMIT_HEAP_BYTES   ? 8 << 20
-					       : 0;
-	return CUDA_SUCCESS;
+	const struct emu_prints *prints;
+	CUresult result = emu_driver_enter();
+
+	prints = emu_driver.machine.prints;
+	*value = limit == LIMIT_STACK_BYTES ? 1024
+		 : limit == LIMIT_PRINTF_BYTES
+		     ? prints ? emu_prints_size(prints) : EMU_PRINTS_BYTES
+		 : limit == LIMIT_HEAP_BYTES ? 8 << 20
+					     : 0;
+	return emu_driver_leave(result);
 }
 
 /* Stacks are as large as the module says, and there is no heap. */
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
-	(void)limit;
-	(void)value;
-	return CUDA_SUCCESS;
+	CUresult result = emu_driver_enter();
+
+	if (!result && limit == LIMIT_PRINTF_BYTES &&
+	    !emu_prints_resize(emu_driver.machine.prints, value))
+		result = emu_driver_fail(
+		    CUDA_ERROR_INVALID_VALUE,
+		    "the size of printf's buffer: a kernel has printed "
+		    "already");
+	return emu_driver_leave(result);
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)

@@ -8,6 +8,7 @@
 #include "driver/queue.h"
 #include "driver/record.h"
 #include "machine/findings.h"
+#include "machine/prints.h"
 #include "machine/time.h"
 
 #define LEAST_BYTES	(UINT64_C(256) << 20)
@@ -49,8 +50,12 @@ static bool open_memory(struct emu_error *err)
 
 	for (; !m->memory && bytes >= LEAST_BYTES; bytes /= 2)
 		m->memory = emu_memory_open(bytes, err);
+	if (!m->prints)
+		m->prints = emu_prints_open();
 	if (!m->memory)
 		return false;
+	if (!m->prints)
+		return emu_fail(err, "no memory for what kernels print");
 	m->global = *emu_memory_space(m->memory);
 	return true;
 }

@@ -11,6 +11,7 @@
 #include "driver/record.h"
 #include "machine/findings.h"
 #include "machine/grid.h"
+#include "machine/prints.h"
 #include "machine/time.h"
 #include "machine/traffic.h"
 
@@ -262,6 +263,8 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		grids[i]->traffic = traffic ? &traffic[i] : NULL;
 	ok = emu_grids_run(m, grids, count);
+	if (emu_prints_write(m->prints, stdout))
+		(void)fflush(stdout);
 	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++) {
 		fprintf(
 		    stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,

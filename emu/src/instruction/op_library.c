@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_library.c - the functions of CUDA's run-time library that kernels call:
- * vprintf, whose text a later trap reports, and __assertfail.  Their arguments
- * are offsets in the thread's local memory, where the call has stored them.
+ * vprintf, whose text the host writes when the grid has run (machine/prints.h),
+ * and __assertfail.  Their arguments are offsets in the thread's local memory,
+ * where the call has stored them.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "instruction/binds.h"
 #include "machine/access.h"
+#include "machine/prints.h"
 #include "machine/warp.h"
 
 /* The parameters' offsets, in the order of the call. */
@@ -54,37 +56,83 @@ static bool read_text(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 /* ---- printf ---------------------------------------------------------------- */
 
+#define MOST_ARGUMENTS 32 /* of a call; CUDA prints the others' conversions */
+#define MOST_TEXT      4096
+
+/* A call of one lane: its arguments lie one behind the other, aligned. */
+struct call {
+	struct emu_warp *w;
+	const struct emu_instr *i;
+	int lane;
+	uint64_t next; /* address of an argument */
+	uint32_t count;
+};
+
 /* What a conversion's argument is: a letter of printf, and its bytes. */
 struct conversion {
-	char text[16]; /* %5.2f, without l and h */
+	char text[40]; /* %5.2f, without l */
 	char letter;
 	uint32_t bytes;
 };
 
-/* From behind '%' to behind its letter. */
-static const char *parse_conversion(const char *at, struct conversion *c)
+/* The next argument; false after a fault. */
+static bool take(struct call *c, uint32_t bytes, uint64_t *bits)
 {
-	uint32_t used = 0;
+	const uint64_t at = (c->next + bytes - 1) / bytes * bytes;
+	const uint8_t *from = emu_access(c->w, c->i, c->lane, EMU_GENERIC, at,
+					 bytes, EMU_READ, NULL);
 
-	memset(c, 0, sizeof(*c));
-	c->bytes = 4;
-	c->text[used++] = '%';
-	for (; *at && strchr("-+ #0123456789.lhz", *at); at++) {
-		if (*at == 'l' || *at == 'z')
+	*bits = 0;
+	if (!from)
+		return false;
+	memcpy(bits, from, bytes);
+	c->next = at + bytes;
+	c->count++;
+	return true;
+}
+
+static bool is_any(char letter, const char *of)
+{
+	return letter && strchr(of, letter);
+}
+
+/*
+ * Reads from behind '%' to behind the letter, where *at goes.  A '*' is an
+ * argument of its own.
+ */
+static bool parse_conversion(struct call *call, const char **at,
+			     struct conversion *c)
+{
+	size_t used = 1;
+	uint64_t bits;
+
+	*c = (struct conversion){.text = "%", .bytes = 4};
+	for (; is_any(**at, "-+ #0123456789.*lhzjt"); ++*at) {
+		if (is_any(**at, "lzjt")) {
 			c->bytes = 8;
-		else if (*at != 'h' && used < 10)
-			c->text[used++] = *at;
+		} else if (**at == '*') {
+			if (!take(call, 4, &bits))
+				return false;
+			used += (size_t)snprintf(c->text + used,
+						 sizeof(c->text) - used, "%d",
+						 (int)bits);
+		} else {
+			c->text[used++] = **at;
+		}
+		/* Longer than any sensible one. */
+		if (used > sizeof(c->text) - 16)
+			break;
 	}
-	c->letter = *at;
-	if (strchr("eEfFgGaA", c->letter) || c->letter == 's' ||
-	    c->letter == 'p')
+	c->letter = **at;
+	if (is_any(c->letter, "eEfFgGaAsp"))
 		c->bytes = 8;
-	if (c->bytes == 8 && strchr("diuxXo", c->letter)) {
+	if (c->bytes == 8 && is_any(c->letter, "diuxXo")) {
 		c->text[used++] = 'l';
 		c->text[used++] = 'l';
 	}
 	c->text[used] = c->letter;
-	return *at ? at + 1 : at;
+	*at += c->letter != '\0';
+	return true;
 }
 
 /* The format is the conversion's own, which parse_conversion has made. */
@@ -96,7 +144,7 @@ static void print_number(const struct conversion *c, uint64_t bits, char *to,
 	double x;
 
 	memcpy(&x, &bits, sizeof(x));
-	if (strchr("eEfFgGaA", c->letter))
+	if (is_any(c->letter, "eEfFgGaA"))
 		snprintf(to, size, c->text, x);
 	else if (c->letter == 'p')
 		snprintf(to, size, "%#llx", (unsigned long long)bits);
@@ -105,54 +153,91 @@ static void print_number(const struct conversion *c, uint64_t bits, char *to,
 	else
 		snprintf(to, size, c->text, (int)bits);
 }
+
+static bool print_text(const struct call *call, const struct conversion *c,
+		       uint64_t address, char *to, size_t size)
+{
+	char text[MOST_TEXT] = "";
+
+	if (!read_text(call->w, call->i, call->lane, address, text,
+		       sizeof(text)))
+		return false;
+	snprintf(to, size, c->text, text);
+	return true;
+}
 #pragma GCC diagnostic pop
 
-/* Takes the argument at *address, which goes on behind it. */
-static bool print_argument(struct emu_warp *w, const struct emu_instr *i,
-			   int lane, const struct conversion *c,
-			   uint64_t *address, char *to, size_t size)
+/* A conversion, from behind its '%'. */
+static bool print_argument(struct call *call, const char **at, char *to,
+			   size_t size)
 {
-	const uint64_t at = (*address + c->bytes - 1) / c->bytes * c->bytes;
-	const uint8_t *from =
-	    emu_access(w, i, lane, EMU_GENERIC, at, c->bytes, EMU_READ, NULL);
-	uint64_t bits = 0;
+	const char *const begin = *at;
+	struct conversion c;
+	uint64_t bits;
 
-	if (!from)
+	if (!parse_conversion(call, at, &c))
 		return false;
-	memcpy(&bits, from, c->bytes);
-	*address = at + c->bytes;
-	if (c->letter == 's')
-		return read_text(w, i, lane, bits, to, size);
-	if (!strchr("diuxXoceEfFgGaAp", c->letter))
+	if (call->count >= MOST_ARGUMENTS ||
+	    !is_any(c.letter, "diuxXoceEfFgGaAps")) {
+		snprintf(to, size, "%%%.*s", (int)(*at - begin), begin);
 		return true;
-	print_number(c, bits, to, size);
+	}
+	if (!take(call, c.bytes, &bits))
+		return false;
+	if (c.letter == 's')
+		return print_text(call, &c, bits, to, size);
+	print_number(&c, bits, to, size);
 	return true;
 }
 
-static bool print(struct emu_warp *w, const struct emu_instr *i, int lane,
-		  const char *format, uint64_t arguments)
+static bool print(struct call *call, const char *format, char *text,
+		  size_t size)
 {
 	size_t used = 0;
 
-	while (*format && used + 1 < sizeof(w->printed)) {
-		char *to = w->printed + used;
-		const size_t size = sizeof(w->printed) - used;
-		struct conversion c;
+	while (*format && used + 1 < size) {
+		char *to = text + used;
 
-		to[0] = *format == '\n' ? ' ' : *format;
-		to[1] = '\0';
-		if (*format++ == '%' && *format != '%') {
-			to[0] = '\0';
-			format = parse_conversion(format, &c);
-			if (!print_argument(w, i, lane, &c, &arguments, to,
-					    size))
-				return false;
-		} else if (to[0] == '%') {
+		if (*format != '%' || format[1] == '%') {
+			to[0] = *format;
+			to[1] = '\0';
+			format += 1 + (*format == '%');
+		} else {
 			format++;
+			to[0] = '\0';
+			if (!print_argument(call, &format, to, size - used))
+				return false;
 		}
 		used += strlen(to);
 	}
 	return true;
+}
+
+/* Kept for a trap behind it, which reports the text in one line. */
+static void keep(struct emu_warp *w, const char *text)
+{
+	snprintf(w->printed, sizeof(w->printed), "%s", text);
+	for (char *at = w->printed; *at; at++)
+		if (*at == '\n')
+			*at = ' ';
+}
+
+/* A lane's call: the number of arguments; -1 after a fault. */
+static int32_t print_lane(struct emu_warp *w, const struct emu_instr *i,
+			  int lane)
+{
+	struct call call = {w, i, lane, 0, 0};
+	char format[MOST_TEXT] = "", text[MOST_TEXT] = "";
+	uint64_t at = 0;
+
+	if (!read_local(w, i, lane, 1, &at, 8) ||
+	    !read_local(w, i, lane, 2, &call.next, 8) ||
+	    !read_text(w, i, lane, at, format, sizeof(format)) ||
+	    !print(&call, format, text, sizeof(text)))
+		return -1;
+	keep(w, text);
+	emu_prints_add(emu_machine_of(w)->prints, w->cta->cluster->index, text);
+	return (int32_t)call.count;
 }
 
 /* result, format, arguments: the result is the number of the latter. */
@@ -163,23 +248,19 @@ static void run_printf(struct emu_warp *w, const struct emu_instr *i,
 
 	EMU_EACH_LANE(l)
 	{
-		const uint32_t zero = 0;
-		uint64_t format = 0, arguments = 0;
-		char text[400] = "";
+		int32_t count;
 		uint8_t *to;
 
 		if (!(lanes >> l & 1))
 			continue;
-		if (!read_local(w, i, l, 1, &format, 8) ||
-		    !read_local(w, i, l, 2, &arguments, 8) ||
-		    !read_text(w, i, l, format, text, sizeof(text)) ||
-		    !print(w, i, l, text, arguments))
+		count = print_lane(w, i, l);
+		if (count < 0)
 			return;
 		to = emu_access(w, i, l, EMU_LOCAL, result[l], 4, EMU_WRITE,
 				NULL);
 		if (!to)
 			return;
-		memcpy(to, &zero, sizeof(zero));
+		memcpy(to, &count, sizeof(count));
 	}
 }
 

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "machine/cluster.h"
+#include "machine/prints.h"
 #include "machine/random.h"
 #include "machine/schedule.h"
 #include "machine/team.h"
@@ -141,6 +142,7 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 	}
 	emu_random_begin(m, 0);
 	/* On half of the seeds a grid overtakes the one before it. */
+	emu_prints_begin(m->prints, false);
 	if (count > 1 && m->options.seed)
 		return run_together(m, grids, count, emu_random_below(m, 2));
 	for (uint32_t k = 0; k < count && !m->has_failed; k++) {
@@ -152,6 +154,7 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 		    m->time || communicates(grids[k]) ||
 		    (m->options.seed && emu_random_below(m, 2));
 
+		emu_prints_begin(m->prints, !is_together);
 		emu_time_begin_grid(grids[k]);
 		(void)(is_together ? run_together(m, &grids[k], 1, false)
 				   : emu_team_run(m, grids[k]));

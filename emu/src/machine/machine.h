@@ -110,12 +110,13 @@ struct emu_machine {
 	struct emu_space global;
 	struct emu_options options;
 	uint64_t random;
-	uint64_t effects;	  /* counts what others can see: progress */
-	uint64_t instructions;	  /* of threads */
-	uint64_t clock;		  /* instructions of warps */
-	struct emu_block *blocks; /* of warps that have ended */
-	struct emu_order *order;  /* of grids that run together; may be NULL */
-	struct emu_time *time;	  /* machine/time.h; NULL: no time */
+	uint64_t effects;	   /* counts what others can see: progress */
+	uint64_t instructions;	   /* of threads */
+	uint64_t clock;		   /* instructions of warps */
+	struct emu_block *blocks;  /* of warps that have ended */
+	struct emu_order *order;   /* of grids that run together; may be NULL */
+	struct emu_time *time;	   /* machine/time.h; NULL: no time */
+	struct emu_prints *prints; /* machine/prints.h; NULL: nobody reads */
 	bool has_failed;
 	struct emu_error report;
 };

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "machine/cluster.h"
+#include "machine/prints.h"
 #include "machine/random.h"
 #include "machine/schedule.h"
 #include "machine/traffic.h"
@@ -113,6 +114,8 @@ bool emu_team_run(struct emu_machine *m, struct emu_grid *grid)
 	for (uint32_t i = 0; i < begun; i++)
 		pthread_join(threads[i], NULL);
 	*m = after;
+	if (m->has_failed)
+		emu_prints_cut(m->prints, t.lowest_fault);
 	grid->begun = grid->ended = grid->n_clusters;
 	return !m->has_failed;
 }

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prints.h - what kernels print, until the host writes it: a buffer of fixed
+ * size, in which later texts take the place of earlier ones, as on a GPU.  Texts
+ * of clusters that ran beside each other are in the clusters' order, so that the
+ * output depends on the seed alone.
+ */
+#ifndef EMU_PRINTS_H
+#define EMU_PRINTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define EMU_PRINTS_BYTES ((size_t)1 << 20) /* CUDA's default */
+
+struct emu_prints;
+
+/* NULL: no memory. */
+struct emu_prints *emu_prints_open(void);
+void emu_prints_close(struct emu_prints *p);
+/*
+ * The buffer's size, in bytes of text; false once something has been printed:
+ * CUDA, too, wants it before.
+ */
+bool emu_prints_resize(struct emu_prints *p, size_t bytes);
+size_t emu_prints_size(const struct emu_prints *p);
+
+/* A grid begins; by_cluster: its clusters run beside each other. */
+void emu_prints_begin(struct emu_prints *p, bool by_cluster);
+/* Any thread; without memory the text is lost.  p may be NULL. */
+void emu_prints_add(struct emu_prints *p, uint32_t cluster, const char *text);
+/*
+ * Forgets what clusters behind this one have printed since the grid began: after
+ * a report of this cluster it depends on time which of them ran.
+ */
+void emu_prints_cut(struct emu_prints *p, uint32_t cluster);
+/* Writes what is in the buffer, which is empty then; true if there was any. */
+bool emu_prints_write(struct emu_prints *p, FILE *to);
+
+#endif
