@@ -223,8 +223,12 @@ int main(int count, char **arguments)
 	const char *command = count > 1 ? arguments[1] : "";
 	const char *word = count > 2 ? arguments[2] : "";
 
-	if (strcmp(command, "run") == 0)
+	if (strcmp(command, "run") == 0) {
+		static char name[] = "nibemu run";
+
+		arguments[1] = name; /* for getopt's messages */
 		return run(count - 1, arguments + 1);
+	}
 	if (count > 1 && is_help(command)) {
 		fputs(help, stdout);
 		return STATUS_CLEAN;

@@ -167,7 +167,9 @@ static int read_one(struct options *o, int name)
 	case HELP:
 		fputs(help, stdout);
 		return STATUS_CLEAN;
-	default:
+	default: /* getopt has said what is wrong */
+		fputs("nibemu: `nibemu run --help` lists the options\n",
+		      stderr);
 		return STATUS_USAGE;
 	}
 }

@@ -2,8 +2,8 @@
 /*
  * race.c - a program that uses the CUDA driver, and a kernel with a bug:
  * threads read what others have written to shared memory, and no barrier is
- * between.  On a GPU it works nearly always.  README.md says how to run it
- * here.
+ * between.  On a GPU it works nearly always.  docs/running.md says how to
+ * run it here.
  *
  * race LIBRARY [fixed]
  */

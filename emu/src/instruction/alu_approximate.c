@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * alu_approximate.c - functions that a GPU approximates (.approx, .full): here
- * rounded to nearest (README.md), with the special values of the PTX ISA.
+ * rounded to nearest (docs/covers.md), with the special values of the PTX ISA.
  */
 #include <math.h>
 #include <string.h>

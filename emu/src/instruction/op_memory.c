@@ -2,7 +2,7 @@
 /*
  * op_memory.c - ld, st, atom, red, and matrices of 8x8 halves in shared memory.
  * One thread's accesses happen at once and in order; what other threads may see
- * late is modelled for asynchronous copies only (README.md).
+ * late is modelled for asynchronous copies only (docs/covers.md).
  */
 #include <string.h>
 

@@ -55,6 +55,8 @@ expect 2 '--timeout 1x: seconds' run --timeout 1x "$program"
 expect 2 '--device h100: h200, b200 or rtx5090' run --device h100 "$program"
 expect 2 '--waive: ordr: no rule has this name' run --waive ordr "$program"
 expect 2 'deadlock: a launch cannot go on' run --waive deadlock "$program"
+expect 2 "nibemu run: unrecognized option '--timout" run --timout 1 "$program"
+also 'nibemu run --help'
 expect 2 'seed 0 alone' run --time --seed 1 "$program"
 
 # What cannot be started.
