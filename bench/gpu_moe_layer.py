@@ -118,7 +118,8 @@ def measure_shape(name, options, say):
                     for _ in range(1 if "torch" in way else copies)]
             for count in options.tokens:
                 row, y = measure(shape, count, way, made, wanted.get(count), options)
-                wanted.setdefault(count, y)
+                if "torch" in way:
+                    wanted[count] = y
                 say({"shape": name, **row})
         except (ImportError, RuntimeError, NotImplementedError) as problem:
             why = str(problem).split("\n", maxsplit=1)[0][:200]

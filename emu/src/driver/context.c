@@ -61,10 +61,10 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
 {
-	(void)attribute;
-	if (pool != &pool_of_all)
+	if (pool != &pool_of_all || !value)
 		return CUDA_ERROR_INVALID_VALUE;
-	memset(value, 0, sizeof(int));
+	/* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD and those behind it. */
+	memset(value, 0, attribute >= 4 ? sizeof(uint64_t) : sizeof(int));
 	return CUDA_SUCCESS;
 }
 
@@ -181,8 +181,13 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *bytes)
 {
 	CUresult result = emu_driver_enter();
 
-	if (!result)
-		*free_bytes = *bytes = emu_driver.machine.global.bytes;
+	if (!result && (!free_bytes || !bytes))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result) {
+		*bytes = emu_driver.machine.global.bytes;
+		*free_bytes =
+		    *bytes - emu_memory_used(emu_driver.machine.memory);
+	}
 	return emu_driver_leave(result);
 }
 
@@ -236,7 +241,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width,
 			    size_t height, unsigned element_bytes)
 {
 	(void)element_bytes;
+	if (!pointer || !pitch || width > SIZE_MAX - 511)
+		return CUDA_ERROR_INVALID_VALUE;
 	*pitch = (width + 511) / 512 * 512;
+	if (height && *pitch > SIZE_MAX / height)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	return cuMemAlloc_v2(pointer, *pitch * height);
 }
 

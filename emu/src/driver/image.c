@@ -176,9 +176,12 @@ static char *choose(struct walk w, const struct emu_device *device,
 		text = e.kind == KIND_PTX ? text_of(&e, payload, err) : NULL;
 		if (!text)
 			continue;
-		rank = 2 * e.sm + 1;
-		if (target_of(text, target, sizeof(target)))
-			rank += strpbrk(target, "af") != NULL;
+		if (!target_of(text, target, sizeof(target))) {
+			(void)emu_fail(err, "its PTX has no .target");
+			free(text);
+			continue;
+		}
+		rank = 2 * e.sm + 1 + (strpbrk(target, "af") != NULL);
 		if (rank > best_rank && emu_device_takes(device, target, err)) {
 			free(best);
 			best = text;
@@ -198,6 +201,12 @@ static bool is_text(const void *image)
 	       first == '\t' || first == '\r';
 }
 
+static CUresult broken(struct emu_error *err)
+{
+	(void)emu_fail(err, "the fat binary is broken");
+	return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 CUresult emu_image_text(const void *image, const struct emu_device *device,
 			char **text, struct emu_error *err)
 {
@@ -211,14 +220,15 @@ CUresult emu_image_text(const void *image, const struct emu_device *device,
 	if (magic == WRAPPER_MAGIC) {
 		memcpy(&wrapper, image, sizeof(wrapper));
 		image = wrapper.data;
+		if (!image)
+			return broken(err);
 		memcpy(&magic, image, sizeof(magic));
 	}
 	if (magic == FATBIN_MAGIC) {
 		memcpy(&fatbin, image, sizeof(fatbin));
-		if (fatbin.header_bytes < sizeof(fatbin)) {
-			(void)emu_fail(err, "the fat binary is broken");
-			return CUDA_ERROR_NO_BINARY_FOR_GPU;
-		}
+		if (fatbin.header_bytes < sizeof(fatbin) ||
+		    fatbin.bytes > PTRDIFF_MAX)
+			return broken(err);
 		*text = choose(
 		    (struct walk){(const uint8_t *)image + fatbin.header_bytes,
 				  (const uint8_t *)image + fatbin.header_bytes +

@@ -144,6 +144,15 @@ bool emu_is_module(const struct CUmod_st *module)
 	return m;
 }
 
+bool emu_is_function(const struct CUfunc_st *function)
+{
+	for (const struct CUmod_st *m = emu_driver.modules; m; m = m->next)
+		for (uint32_t i = 0; i < m->module->n_kernels; i++)
+			if (function == &m->functions[i])
+				return true;
+	return false;
+}
+
 CUresult cuModuleUnload(CUmodule module)
 {
 	CUresult result = emu_driver_enter();

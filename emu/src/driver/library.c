@@ -83,8 +83,15 @@ CUresult cuLibraryUnload(CUlibrary library)
 
 CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
 {
-	*module = module_of(library);
-	return CUDA_SUCCESS;
+	CUresult result = emu_driver_enter();
+
+	if (!result && !module)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result && !emu_is_module(module_of(library)))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		*module = module_of(library);
+	return emu_driver_leave(result);
 }
 
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library,
@@ -92,7 +99,8 @@ CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library,
 {
 	CUfunction function = NULL;
 	const CUresult result =
-	    cuModuleGetFunction(&function, module_of(library), name);
+	    kernel ? cuModuleGetFunction(&function, module_of(library), name)
+		   : CUDA_ERROR_INVALID_VALUE;
 
 	if (!result)
 		*kernel = (CUkernel)(void *)function;
@@ -141,16 +149,28 @@ CUresult cuLibraryGetManaged(CUdeviceptr *pointer, size_t *bytes,
 
 CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
 {
-	*function = function_of(kernel);
-	return CUDA_SUCCESS;
+	CUresult result = emu_driver_enter();
+
+	if (!result && !function)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result && !emu_is_function(function_of(kernel)))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		*function = function_of(kernel);
+	return emu_driver_leave(result);
 }
 
 CUresult cuFuncGetName(const char **name, CUfunction function)
 {
-	if (!name || !function)
-		return CUDA_ERROR_INVALID_VALUE;
-	*name = function->kernel->name;
-	return CUDA_SUCCESS;
+	CUresult result = emu_driver_enter();
+
+	if (!result && !name)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result && !emu_is_function(function))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		*name = function->kernel->name;
+	return emu_driver_leave(result);
 }
 
 CUresult cuKernelGetName(const char **name, CUkernel kernel)
@@ -175,8 +195,12 @@ CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel,
 /* Caches are not modelled, so their configuration changes nothing. */
 CUresult cuFuncSetCacheConfig(CUfunction function, int config)
 {
+	CUresult result = emu_driver_enter();
+
 	(void)config;
-	return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	if (!result && !emu_is_function(function))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	return emu_driver_leave(result);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction function, int config)

@@ -167,7 +167,7 @@ static void put_report(struct emu_error *to, const char *report,
 static CUresult report_failure(void)
 {
 	const struct emu_machine *m = &emu_driver.machine;
-	const struct emu_rule *rule = emu_rule_for(m->report.text);
+	const struct emu_rule *rule = m->report_rule;
 	struct emu_error text = {{0}};
 
 	put_report(&text, m->report.text, rule);

@@ -200,6 +200,16 @@ uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
 	return block.begin;
 }
 
+uint64_t emu_memory_used(const struct emu_memory *memory)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < memory->count; i++)
+		bytes +=
+		    memory->blocks[i].is_live ? memory->blocks[i].bytes : 0;
+	return bytes;
+}
+
 /* Gives whole pages back and clears the rest. */
 static void discard(uint8_t *data, uint64_t bytes)
 {

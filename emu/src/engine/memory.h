@@ -37,6 +37,9 @@ bool emu_memory_free(struct emu_memory *memory, uint64_t address,
 void emu_memory_describe(const struct emu_memory *memory, uint64_t address,
 			 char *text, size_t size);
 
+/* Bytes of all live allocations. */
+uint64_t emu_memory_used(const struct emu_memory *memory);
+
 /* The live allocation that holds address: its begin and size; else false. */
 bool emu_memory_find(const struct emu_memory *memory, uint64_t address,
 		     uint64_t *begin, uint64_t *bytes);

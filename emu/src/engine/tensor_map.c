@@ -341,7 +341,8 @@ static void set_field(struct opaque *o, enum emu_tensor_field field, int at,
 		o->swizzle = (uint8_t)value;
 		break;
 	case EMU_TENSOR_FIELD_ATOMICITY: /* of the mode of 128 bytes */
-		o->swizzle = (uint8_t)(EMU_TENSOR_SWIZZLE_128B + value);
+		if (o->swizzle >= EMU_TENSOR_SWIZZLE_128B)
+			o->swizzle = (uint8_t)(EMU_TENSOR_SWIZZLE_128B + value);
 		break;
 	case EMU_TENSOR_FIELD_FILL:
 		o->fill = (uint8_t)value;

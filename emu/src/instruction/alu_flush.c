@@ -52,6 +52,8 @@ static void run_flushed(struct emu_warp *w, const struct emu_instr *i,
 	const enum emu_type to = (enum emu_type)i->type;
 	const enum emu_type from =
 	    i->type2 == EMU_NO_TYPE ? to : (enum emu_type)i->type2;
+	/* .ftz of a conversion is about values of .f32 alone. */
+	const bool is_cvt = strcmp(i->opcode->name, "cvt") == 0;
 	struct emu_value operands[MOST_OPERANDS];
 	uint64_t rows[MOST_OPERANDS][EMU_LANES];
 	struct emu_instr plain = *i;
@@ -61,7 +63,8 @@ static void run_flushed(struct emu_warp *w, const struct emu_instr *i,
 		struct emu_value *o = &operands[n];
 
 		*o = i->operand[n];
-		if (o->is_written || o->bytes != emu_type_bytes(from))
+		if (o->is_written || o->bytes != emu_type_bytes(from) ||
+		    (is_cvt && from != EMU_F32))
 			continue;
 		memcpy(rows[n], emu_row(w, o), (size_t)o->bytes * EMU_LANES);
 		flush_row(rows[n], from, UINT32_MAX);
@@ -70,7 +73,6 @@ static void run_flushed(struct emu_warp *w, const struct emu_instr *i,
 	}
 	plain.operand = operands;
 	i->wrapped(w, &plain, lanes);
-	/* A conversion flushes what it writes as .f32 alone. */
 	if (operands[0].bytes == emu_type_bytes(to) &&
 	    (i->type2 == EMU_NO_TYPE || to == EMU_F32))
 		flush_row(emu_row(w, &i->operand[0]), to, lanes);

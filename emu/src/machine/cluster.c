@@ -9,6 +9,7 @@
 
 #include "engine/mbarrier.h"
 #include "machine/async.h"
+#include "machine/rules.h"
 #include "machine/tensor_move.h"
 #include "machine/tensor_queue.h"
 #include "machine/time.h"
@@ -363,6 +364,7 @@ static void check_barriers(const struct emu_cta *c)
 			continue;
 		emu_mbarrier_describe(bar, state, sizeof(state));
 		m->has_failed = true;
+		m->report_rule = emu_rule_for("bytes short");
 		emu_fail(&m->report,
 			 "%s, cluster %u: the CTA of rank %u has ended, and "
 			 "its mbarrier at offset %u is bytes short or over: %s",

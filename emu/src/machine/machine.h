@@ -15,6 +15,8 @@
 #define EMU_MAX_WARPS 32
 #define EMU_NO_PC     UINT32_MAX
 
+struct emu_rule;
+
 struct emu_path {
 	uint32_t pc, lanes;
 	bool is_parked; /* waits for the other lanes at pc */
@@ -119,6 +121,7 @@ struct emu_machine {
 	struct emu_prints *prints; /* machine/prints.h; NULL: nobody reads */
 	bool has_failed;
 	struct emu_error report;
+	const struct emu_rule *report_rule; /* NULL: it says all itself */
 };
 
 struct emu_grid {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "machine/findings.h"
+#include "machine/rules.h"
 #include "ptx/bind.h"
 
 void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
@@ -72,12 +73,14 @@ static void write_report(const struct emu_warp *w, const struct emu_instr *i,
 	emu_add_text(report, ", %s: %s: %s", where, i->opcode->name, why);
 }
 
-static void fail_launch(struct emu_warp *w, const struct emu_error *report)
+static void fail_launch(struct emu_warp *w, const struct emu_error *report,
+			const struct emu_rule *rule)
 {
 	struct emu_machine *m = emu_machine_of(w);
 
 	m->has_failed = true;
 	m->report = *report;
+	m->report_rule = rule;
 }
 
 void emu_fault(struct emu_warp *w, const struct emu_instr *i, int lane,
@@ -94,7 +97,7 @@ void emu_fault(struct emu_warp *w, const struct emu_instr *i, int lane,
 	vsnprintf(why, sizeof(why), format, arguments);
 	va_end(arguments);
 	write_report(w, i, lane, why, &report);
-	fail_launch(w, &report);
+	fail_launch(w, &report, emu_rule_for(why));
 }
 
 bool emu_object(struct emu_warp *w, const struct emu_instr *i, int lane,
@@ -120,6 +123,6 @@ bool emu_object(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (emu_findings_add(g->machine->options.findings, &one))
 		return true;
 	w->must_yield = true;
-	fail_launch(w, &report);
+	fail_launch(w, &report, one.rule);
 	return false;
 }

@@ -10,6 +10,12 @@
 #include <string.h>
 
 static const struct emu_rule table[] = {
+    /* the kernel's own, whose words may be any: before all others */
+    {"assert", false, "assertion `", "the kernel asserts this itself",
+     "look at the values that the assertion is about"},
+    {"trap", false, "the kernel gave up, by trap", "the kernel ends itself",
+     "look for what leads to its trap: a branch of its own, or "
+     "__builtin_trap()"},
     /* order in shared memory */
     {"refill-fence", true, "no fence.proxy.async between that load",
      "loads by threads and writes by a copy engine are of two proxies "

@@ -16,6 +16,7 @@
 #include "machine/cluster.h"
 #include "machine/random.h"
 #include "machine/report.h"
+#include "machine/rules.h"
 #include "machine/tensor_queue.h"
 #include "machine/time.h"
 #include "machine/transfer.h"
@@ -227,6 +228,7 @@ static void report_deadlock(struct run *r)
 	if (r->m->has_failed)
 		return;
 	r->m->has_failed = true;
+	r->m->report_rule = emu_rule_for("deadlock");
 	emu_fail(&r->m->report, "%s: deadlock: nothing is on its way and",
 		 r->live[0]->grid->kernel->name);
 	describe_warps(r, false);
@@ -305,6 +307,7 @@ static void report_polling(struct run *r)
 	for (uint32_t k = 0; k < r->n_grids; k++)
 		waiting += r->grids[k]->n_clusters - r->grids[k]->begun;
 	r->m->has_failed = true;
+	r->m->report_rule = emu_rule_for("deadlock");
 	emu_fail(
 	    &r->m->report,
 	    "%s: deadlock: all that runs polls memory, and nobody is going "
@@ -370,6 +373,7 @@ static void count_instructions(struct run *r)
 	if (!r->n_live || all <= r->m->options.budget || r->m->has_failed)
 		return;
 	r->m->has_failed = true;
+	r->m->report_rule = emu_rule_for("NIBEMU_BUDGET");
 	emu_fail(&r->m->report,
 		 "%s: it has run %" PRIu64
 		 " instructions of threads and has not ended (NIBEMU_BUDGET)",

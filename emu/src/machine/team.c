@@ -56,6 +56,7 @@ static void tell(struct team *t, const struct emu_machine *m, uint32_t index)
 	if (index < atomic_load(&t->lowest_fault)) {
 		atomic_store(&t->lowest_fault, index);
 		t->after->report = m->report;
+		t->after->report_rule = m->report_rule;
 		t->after->has_failed = true;
 	}
 	pthread_mutex_unlock(&t->lock);

@@ -19,7 +19,7 @@ struct emu_name {
 	int space;   /* of a symbol: enum emu_state_space */
 	int special; /* of a symbol: what value is added to; -1 */
 	uint64_t value;
-	uint32_t count;
+	uint32_t count; /* registers; of a local variable: its bytes */
 	/* The size of a .shared variable of the module, which has no place yet;
 	 * else 0. */
 	uint64_t module_bytes;

@@ -55,6 +55,8 @@ struct emu_statement {
 };
 
 #define EMU_MAX_CALLS 24
+/* Functions are read where they are called: so often in a module. */
+#define EMU_MAX_EXPANDED (1u << 16)
 
 /* A function of the module: where its text is read. */
 struct emu_function {
@@ -110,6 +112,7 @@ struct emu_parser {
 	/* The functions whose bodies are being read, each in the one before. */
 	const struct emu_function *calls[EMU_MAX_CALLS];
 	uint32_t n_calls;
+	uint32_t n_expanded; /* calls of the module that were read */
 	/* The last failure is of the text, not of memory: it refuses an entry
 	 * alone. */
 	bool is_refusal;

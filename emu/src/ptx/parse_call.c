@@ -112,8 +112,10 @@ static bool parse_actual(struct emu_parser *p, struct emu_argument *actual,
 			return emu_parse_fail(p, t->line,
 					      "over %d arguments of a call",
 					      MOST_ACTUAL);
-		actual[*count] = (struct emu_argument){
-		    .kind = EMU_ARG_INTEGER, .special = -1, .value = n->value};
+		actual[*count] = (struct emu_argument){.kind = EMU_ARG_INTEGER,
+						       .special = -1,
+						       .value = n->value,
+						       .count = n->count};
 		++*count;
 		emu_lexer_next(&p->lexer);
 	} while (emu_take_mark(p, ','));
@@ -180,6 +182,14 @@ static bool bind_formal(struct emu_parser *p, const struct emu_argument *actual,
 			return emu_unexpected(p, ".param");
 		if (!emu_parse_declaration(p, &d))
 			return false;
+		if (*bound < count && actual[*bound].count != d.bytes)
+			return emu_parse_fail(p, p->lexer.line,
+					      "%.*s: has %u bytes in the call "
+					      "and %u in the function",
+					      (int)d.length, d.text,
+					      actual[*bound].count,
+					      (uint32_t)d.bytes);
+		name.count = (uint32_t)d.bytes;
 		name.text = d.text;
 		name.length = d.length;
 		name.kind = EMU_NAME_SYMBOL;
@@ -227,11 +237,14 @@ static bool enter(struct emu_parser *p, const struct emu_function *f,
 					      "call %.*s: recursion is not "
 					      "known here",
 					      (int)f->length, f->text);
-	if (p->n_calls == EMU_MAX_CALLS || p->build.count > 1u << 22)
+	if (p->n_calls == EMU_MAX_CALLS || p->build.count > 1u << 22 ||
+	    p->n_expanded == EMU_MAX_EXPANDED)
 		return emu_parse_fail(p, line,
-				      "call %.*s: over %d calls deep, or 2^22 "
-				      "instructions",
-				      (int)f->length, f->text, EMU_MAX_CALLS);
+				      "call %.*s: over %d calls deep, %u calls "
+				      "in a module, or 2^22 instructions",
+				      (int)f->length, f->text, EMU_MAX_CALLS,
+				      EMU_MAX_EXPANDED);
+	p->n_expanded++;
 	p->calls[p->n_calls++] = f;
 	return true;
 }

@@ -177,6 +177,8 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 				      (int)d->length, d->text);
 	*used = (uint32_t)(at + d->bytes);
 	name->value = at;
+	if (space == EMU_LOCAL)
+		name->count = (uint32_t)d->bytes;
 	if (space == EMU_SHARED) {
 		name->special = EMU_SHARED_BASE;
 		name->value += EMU_SHARED_RESERVED;

@@ -17,6 +17,7 @@ typedef struct {
 } emu_dim3;
 
 enum {
+	cudaErrorInvalidSymbol = 13,
 	cudaErrorInvalidDeviceFunction = 98,
 	cudaMemcpyHostToDevice = 1,
 };

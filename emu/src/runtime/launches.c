@@ -122,7 +122,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to,
 {
 	CUfunction function = NULL;
 	CUresult result = emu_runtime_function(stub, &function);
-	int shared = 0, local = 0;
+	int shared = 0, local = 0, major = 0, minor = 0;
 
 	memset(to, 0, sizeof(*to));
 	if (!result)
@@ -144,7 +144,13 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to,
 		    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
 	to->sharedSizeBytes = (size_t)shared;
 	to->localSizeBytes = (size_t)local;
-	to->ptxVersion = to->binaryVersion = 90;
+	if (!result)
+		result = cuDeviceGetAttribute(
+		    &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+	if (!result)
+		result = cuDeviceGetAttribute(
+		    &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
+	to->ptxVersion = to->binaryVersion = 10 * major + minor;
 	return emu_runtime_keep(result);
 }
 

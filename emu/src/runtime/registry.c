@@ -224,7 +224,9 @@ CUresult emu_runtime_variable(const void *host, CUdeviceptr *to, size_t *bytes)
 		result =
 		    cuModuleGetGlobal_v2(to, bytes, s->binary->module, s->name);
 	pthread_mutex_unlock(&lock);
-	return result;
+	return (int)result == cudaErrorInvalidDeviceFunction
+		   ? (CUresult)cudaErrorInvalidSymbol
+		   : result;
 }
 
 cudaError_t __cudaGetKernel(CUkernel *kernel, const void *stub)

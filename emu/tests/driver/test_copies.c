@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_copies.c - copies and fills by every function that programs of the
- * driver interface use for them.
+ * driver interface use for them; sizes and handles that it refuses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,11 +69,77 @@ static void test_module(void **state)
 	assert_int_equal(device, 0);
 }
 
+/* Sizes that wrap, and what is free. */
+static void test_sizes(void **state)
+{
+	size_t pitch, free_before, free_after, bytes;
+	uint64_t used = 1;
+	CUmemoryPool pool;
+	CUdeviceptr a;
+
+	(void)state;
+	assert_int_equal(
+	    cuMemAllocPitch_v2(&a, &pitch, 512, ((size_t)1 << 55) + 1, 4),
+	    CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, SIZE_MAX, 1, 4),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemGetInfo_v2(&free_before, &bytes), CUDA_SUCCESS);
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 513, 3, 4),
+			 CUDA_SUCCESS);
+	assert_int_equal(pitch, 1024);
+	assert_int_equal(cuMemGetInfo_v2(&free_after, &bytes), CUDA_SUCCESS);
+	assert_int_equal(free_before - free_after, 3072);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	/* CU_MEMPOOL_ATTR_USED_MEM_CURRENT has 64 bits. */
+	assert_int_equal(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemPoolGetAttribute(pool, 7, &used), CUDA_SUCCESS);
+	assert_int_equal(used, 0);
+}
+
+/* Handles of what is gone, and of what never was. */
+static void test_handles(void **state)
+{
+	static const char *const text =
+	    ".version 9.0\n.target sm_90\n.address_size 64\n"
+	    ".visible .entry k() { ret; }\n";
+	CUfunction function;
+	CUlibrary library;
+	CUkernel kernel;
+	CUmodule module;
+	const char *name;
+
+	(void)state;
+	assert_int_equal(
+	    cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0),
+	    CUDA_SUCCESS);
+	assert_int_equal(cuLibraryGetKernel(NULL, library, "k"),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuLibraryGetKernel(&kernel, library, "k"),
+			 CUDA_SUCCESS);
+	assert_int_equal(cuKernelGetFunction(NULL, kernel),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+	assert_int_equal(cuFuncGetName(&name, function), CUDA_SUCCESS);
+	assert_string_equal(name, "k");
+	assert_int_equal(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
+	assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
+	assert_int_equal(cuFuncGetName(&name, function),
+			 CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(cuKernelGetFunction(&function, kernel),
+			 CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(cuFuncSetCacheConfig(function, 0),
+			 CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(cuLibraryGetModule(&module, library),
+			 CUDA_ERROR_INVALID_HANDLE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_copies),
 	    cmocka_unit_test(test_module),
+	    cmocka_unit_test(test_sizes),
+	    cmocka_unit_test(test_handles),
 	};
 
 	if (setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 ||

@@ -114,10 +114,10 @@ static void test_names(void **state)
 
 /* ---- a launch ------------------------------------------------------------ */
 
-/* A kernel that loads from address 0. */
+/* A kernel that loads from address 0, whose name has words of other rules. */
 static const char *const text =
     ".version 9.0\n.target sm_90a\n.address_size 64\n"
-    ".visible .entry k()\n{\n\t.reg .b64 %d<2>; .reg .b32 %r<2>;\n"
+    ".visible .entry deadlock_descriptor()\n{\n\t.reg .b64 %d<2>; .reg .b32 %r<2>;\n"
     "\tmov.b64 %d1, 0;\n\tld.global.u32 %r1, [%d1];\n\tret;\n}\n";
 
 static void test_launch(void **state)
@@ -132,8 +132,9 @@ static void test_launch(void **state)
 	assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
 	assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL),
 			 CUDA_SUCCESS);
-	assert_int_equal(cuModuleGetFunction(&function, module, "k"),
-			 CUDA_SUCCESS);
+	assert_int_equal(
+	    cuModuleGetFunction(&function, module, "deadlock_descriptor"),
+	    CUDA_SUCCESS);
 	assert_int_equal(
 	    cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
 	    CUDA_SUCCESS);
@@ -141,11 +142,11 @@ static void test_launch(void **state)
 	assert_int_equal(cuGetErrorString(CUDA_ERROR_LAUNCH_FAILED, &said),
 			 CUDA_SUCCESS);
 	for (const char *const *word =
-		 (const char *const[]){"k, cluster 0, CTA (0,0,0), warp 0, "
-				       "lane 0, PTX line 8: ld: ",
-				       "nothing is there", "\n  rule: ",
-				       "\n  try: ", "\n  again: NIBEMU_SEED=3",
-				       NULL};
+		 (const char *const[]){
+		     "deadlock_descriptor, cluster 0, CTA (0,0,0), warp 0, "
+		     "lane 0, PTX line 8: ld: ",
+		     "nothing is there", "\n  rule: address: ", "\n  try: ",
+		     "\n  again: NIBEMU_SEED=3", NULL};
 	     *word; word++)
 		if (!strstr(said, *word))
 			fail_msg("'%s' is not in: %s", *word, said);

@@ -251,6 +251,25 @@ static void test_divide(void **state)
 		assert_int_equal(out[l], bits_or_nan(want[l]));
 }
 
+/* 2^-24 is a normal float: .ftz is not about sources of fp16. */
+static void test_cvt_of_f16(void **state)
+{
+	uint32_t in[LANES][4] = {{1}, {0x8001}, {0x3C00}}, out[LANES];
+
+	(void)state;
+	emu_must_run(IN_OUT ".reg .b16 %h<3>; ld.global.b32 %r9, [%d40];\n"
+			    "cvt.u16.u32 %h1, %r9;\n"
+			    "cvt.ftz.f32.f16 %f3, %h1;\n"
+			    "st.global.f32 [%d41], %f3;\n",
+		     &(struct emu_job){.in = in,
+				       .in_bytes = sizeof(in),
+				       .out = out,
+				       .out_bytes = sizeof(out)});
+	assert_int_equal(out[0], 0x33800000);
+	assert_int_equal(out[1], 0xB3800000);
+	assert_int_equal(out[2], 0x3F800000);
+}
+
 /* Both floats of a pair, and .ftz of each. */
 static void test_pairs(void **state)
 {
@@ -302,10 +321,9 @@ static void test_pairs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_flush),
-	    cmocka_unit_test(test_masked),
-	    cmocka_unit_test(test_divide),
-	    cmocka_unit_test(test_pairs),
+	    cmocka_unit_test(test_flush),      cmocka_unit_test(test_masked),
+	    cmocka_unit_test(test_divide),     cmocka_unit_test(test_pairs),
+	    cmocka_unit_test(test_cvt_of_f16),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,27 @@ static void test_refused(void **state)
 	must_fail("", "call %d1;\n", "calls through a register");
 	must_fail(".func f() { .shared .b32 x; ret; }\n", "call f;\n",
 		  "static .shared of a function");
+	must_fail(".func f(.param .b64 x) { ret; }\n",
+		  "{ .param .b32 a; call f, (a); }\n",
+		  "has 4 bytes in the call and 8 in the function");
+}
+
+/* Each function calls the one below eight times: 8^16 empty bodies. */
+static void test_growth(void **state)
+{
+	char all[8192] = ".func f0() { ret; }\n";
+
+	(void)state;
+	for (int i = 1; i <= 16; i++) {
+		const size_t used = strlen(all);
+
+		snprintf(
+		    all + used, sizeof(all) - used,
+		    ".func f%d() { call f%d; call f%d; call f%d; call "
+		    "f%d; call f%d; call f%d; call f%d; call f%d; ret; }\n",
+		    i, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+	}
+	must_fail(all, "call f16;\n", "65536 calls in a module");
 }
 
 static uint32_t want_neighbour(uint32_t lane)
@@ -203,6 +224,7 @@ int main(void)
 	    cmocka_unit_test(test_calls),
 	    cmocka_unit_test(test_structures),
 	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_growth),
 	    cmocka_unit_test(test_module_shared),
 	    cmocka_unit_test(test_library),
 	};
