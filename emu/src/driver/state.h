@@ -60,7 +60,7 @@ CUresult emu_driver_leave(CUresult result);
 
 /* Whether a module is loaded; lock held. */
 bool emu_is_module(const struct CUmod_st *module);
-/* Of a module that is loaded. */
+/* True for a function of a loaded module. */
 bool emu_is_function(const struct CUfunc_st *function);
 /* An address of device memory, and the state of its byte. */
 bool emu_is_device(CUdeviceptr pointer);
