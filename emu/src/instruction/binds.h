@@ -67,11 +67,13 @@ bool emu_bind_nothing(struct emu_bind *b);
 /* warps and blocks */
 bool emu_bind_shfl(struct emu_bind *b);
 bool emu_bind_vote(struct emu_bind *b);
+bool emu_bind_match(struct emu_bind *b);
 bool emu_bind_redux(struct emu_bind *b);
 bool emu_bind_elect(struct emu_bind *b);
 bool emu_bind_activemask(struct emu_bind *b);
 bool emu_bind_bar_warp(struct emu_bind *b);
 bool emu_bind_bar(struct emu_bind *b);
+bool emu_bind_bar_red(struct emu_bind *b);
 bool emu_bind_barrier_cluster(struct emu_bind *b);
 bool emu_bind_setmaxnreg(struct emu_bind *b);
 bool emu_bind_griddepcontrol(struct emu_bind *b);

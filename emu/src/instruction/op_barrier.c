@@ -12,7 +12,44 @@
 /* ---- bar -------------------------------------------------------------------
  */
 
-enum { ARRIVES_ONLY = 1 };
+enum {
+	ARRIVES_ONLY = 1,
+	HAS_COUNT = 2, /* operand 1 */
+	POPC = 4,
+	AND = 8,
+	OR = 16,
+	REDUCES = POPC | AND | OR, /* the last two operands: of what, to what */
+};
+
+/* The result of bar.red, in all lanes. */
+static void put_reduced(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes, uint32_t yes, uint32_t no)
+{
+	const struct emu_value *to = &i->operand[i->operands - 1];
+	uint32_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l) r[l] = yes;
+	if (i->option & POPC)
+		emu_put_32(w, to, r, lanes);
+	else if (i->option & REDUCES)
+		emu_put_lanes(w, to,
+			      (i->option & AND ? no == 0 : yes > 0) ? UINT32_MAX
+								    : 0,
+			      lanes);
+}
+
+/* The warp's lanes, by what they bring. */
+static void add_predicates(const struct emu_warp *w, const struct emu_instr *i,
+			   uint32_t lanes, struct emu_named_barrier *b)
+{
+	uint32_t yes;
+
+	if (!(i->option & REDUCES))
+		return;
+	yes = emu_lanes_of(w, &i->operand[i->operands - 2]) & lanes;
+	b->yes += (uint32_t)__builtin_popcount(yes);
+	b->no += (uint32_t)__builtin_popcount(lanes & ~yes);
+}
 
 static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 		    uint32_t lanes)
@@ -25,13 +62,15 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 	if (w->has_waited) {
 		w->has_waited = false;
 		emu_watch_leave(w, number[lane], true);
+		put_reduced(w, i, lanes, w->yes, w->no);
 		return;
 	}
-	if (i->operands > 1)
+	if (i->option & HAS_COUNT)
 		expected = ((const uint32_t *)emu_row(w, &i->operand[1]))[lane];
 	if (number[lane] >= EMU_BARRIERS ||
-	    (i->operands > 1 && (expected == 0 || expected % EMU_LANES ||
-				 expected > w->cta->n_warps * EMU_LANES))) {
+	    (i->option & HAS_COUNT &&
+	     (expected == 0 || expected % EMU_LANES ||
+	      expected > w->cta->n_warps * EMU_LANES))) {
 		emu_fault(w, i, -1,
 			  "barrier %u of %u threads: barriers are 0 to 15, "
 			  "threads a multiple of 32 and no more than the CTA "
@@ -49,8 +88,10 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 	}
 	b->expected = expected;
 	b->arrived += EMU_LANES;
+	add_predicates(w, i, lanes, b);
 	emu_watch_join(w, number[lane], true);
 	if (emu_barrier_is_full(w->cta, b)) {
+		put_reduced(w, i, lanes, b->yes, b->no);
 		emu_barrier_complete(w->cta, b);
 		if (!(i->option & ARRIVES_ONLY))
 			emu_watch_leave(w, number[lane], true);
@@ -72,10 +113,34 @@ bool emu_bind_bar(struct emu_bind *b)
 	for (uint32_t n = 0; n < b->s->n_arguments; n++)
 		if (!emu_src(b, emu_argument(b, n), EMU_U32))
 			return false;
-	b->i->option = arrives ? ARRIVES_ONLY : 0;
+	b->i->option = (arrives ? ARRIVES_ONLY : 0) |
+		       (b->s->n_arguments > 1 ? HAS_COUNT : 0);
 	b->i->is_converged = true;
 	b->i->run = run_bar;
 	return true;
+}
+
+/* bar.red.op d, a[, b], c */
+bool emu_bind_bar_red(struct emu_bind *b)
+{
+	static const char *const operations[] = {"popc", "and", "or"};
+	const uint32_t last = b->s->n_arguments - 1;
+	uint32_t operation = 0;
+
+	if (!emu_has(b, "red") || !emu_has_one(b, operations, 3, &operation) ||
+	    b->n_types != 1 || (b->types[0] == EMU_PRED) != (operation > 0))
+		return emu_bind_fail(b, "it needs .popc.u32, .and.pred or "
+					".or.pred");
+	if (!emu_arguments(b, 3, 4))
+		return false;
+	for (uint32_t n = 1; n < last; n++)
+		if (!emu_src(b, emu_argument(b, n), EMU_U32))
+			return false;
+	b->i->option = (uint32_t)POPC << operation | (last > 2 ? HAS_COUNT : 0);
+	b->i->is_converged = true;
+	b->i->run = run_bar;
+	return emu_predicate(b, emu_argument(b, last)) &&
+	       emu_dst(b, emu_argument(b, 0), operation ? 1 : 4);
 }
 
 /* ---- clusters --------------------------------------------------------------

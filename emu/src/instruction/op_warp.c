@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_warp.c - exchange between the lanes of a warp: shfl, vote, redux, elect.
+ * op_warp.c - exchange between the lanes of a warp: shfl, vote, redux, elect,
+ * match.
  */
 #include <string.h>
 
@@ -173,6 +174,69 @@ bool emu_bind_vote(struct emu_bind *b)
 		       b->i->option == VOTE_BALLOT ? 4 : 1) &&
 	       emu_predicate(b, emu_argument(b, 1)) &&
 	       emu_src(b, emu_argument(b, 2), EMU_B32);
+}
+
+/* Both kinds of match: the lanes of l's mask that have l's value. */
+static uint32_t lanes_like(const struct emu_value *o, const void *row, int l,
+			   uint32_t mask)
+{
+	uint32_t same = 0;
+
+	for (; mask; mask &= mask - 1) {
+		const int k = __builtin_ctz(mask);
+
+		if (o->bytes == 8 ? ((const uint64_t *)row)[k] ==
+					((const uint64_t *)row)[l]
+				  : ((const uint32_t *)row)[k] ==
+					((const uint32_t *)row)[l])
+			same |= UINT32_C(1) << k;
+	}
+	return same;
+}
+
+enum { MATCH_ANY, MATCH_ALL };
+
+static void run_match(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	const void *row = emu_row(w, &i->operand[1]);
+	const uint32_t *masks = emu_row(w, &i->operand[2]);
+	uint32_t r[EMU_LANES] = {0}, is = 0;
+
+	if (!has_members(w, i, &i->operand[2], lanes))
+		return;
+	EMU_EACH_LANE(l)
+	{
+		const uint32_t mask = masks[l] & lanes;
+
+		if (!(lanes >> l & 1))
+			continue;
+		r[l] = lanes_like(&i->operand[1], row, l, mask);
+		if (i->option == MATCH_ANY)
+			continue;
+		is |= (uint32_t)(r[l] == mask) << l;
+		r[l] = r[l] == mask ? mask : 0;
+	}
+	emu_put_32(w, &i->operand[0], r, lanes);
+	if (i->operands > 3)
+		emu_put_lanes(w, &i->operand[3], is, lanes);
+}
+
+/* match.any.sync d, a, mask; match.all.sync d[|p], a, mask */
+bool emu_bind_match(struct emu_bind *b)
+{
+	static const char *const modes[] = {"any", "all"};
+	const struct emu_argument *d = emu_argument(b, 0);
+
+	if (!emu_has_one(b, modes, 2, &b->i->option) || !emu_has(b, "sync"))
+		return emu_bind_fail(b, "it needs .sync and .any or .all");
+	if (d->second && b->i->option == MATCH_ANY)
+		return emu_bind_fail(b, ".any has no predicate");
+	b->i->run = run_match;
+	return emu_arguments(b, 3, 3) && emu_dst(b, d, 4) &&
+	       emu_src(b, emu_argument(b, 1), b->types[0]) &&
+	       emu_src(b, emu_argument(b, 2), EMU_B32) &&
+	       (!d->second || emu_dst(b, &b->s->elements[d->second - 1], 1));
 }
 
 enum { REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR };

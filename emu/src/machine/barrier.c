@@ -51,6 +51,8 @@ void emu_barrier_complete(struct emu_cta *c, struct emu_named_barrier *b)
 	for (uint32_t i = 0; i < c->n_warps; i++)
 		if (b->waiting >> i & 1) {
 			c->warps[i].has_waited = true;
+			c->warps[i].yes = b->yes;
+			c->warps[i].no = b->no;
 			wake(&c->warps[i]);
 		}
 	*b = (struct emu_named_barrier){0};

@@ -55,6 +55,7 @@ struct emu_warp {
 	bool has_polled;  /* its turn ended with a load that may wait for others
 			   */
 	bool has_waited;  /* what it waited for has come: barriers */
+	uint32_t yes, no; /* threads of that barrier, by their predicates */
 	bool has_arrived; /* at the cluster's barrier, in this phase */
 	uint32_t cluster_phase;
 	uint32_t registers_each;      /* setmaxnreg */
@@ -68,6 +69,7 @@ struct emu_warp {
 struct emu_named_barrier {
 	uint32_t expected, arrived; /* threads; expected 0: idle */
 	uint32_t waiting;	    /* warps */
+	uint32_t yes, no;	    /* threads that came with a predicate */
 };
 
 struct emu_cta {
