@@ -181,7 +181,14 @@ static bool parse_name(struct emu_parser *p, struct emu_argument *a)
 				      (int)(t->length < 40 ? t->length : 40),
 				      t->text);
 	else if ((n = emu_names_find(&p->names, t->text, t->length,
-				     EMU_NAME_SYMBOL)))
+				     EMU_NAME_SYMBOL)) &&
+		 n->has_functions)
+		return emu_parse_fail(p, t->line,
+				      "%.*s holds addresses of functions, "
+				      "which are not known here",
+				      (int)(t->length < 200 ? t->length : 200),
+				      t->text);
+	else if (n)
 		resolve_symbol(p, n, a);
 	else
 		a->kind = EMU_ARG_LABEL;

@@ -89,35 +89,88 @@ bool emu_parse_declaration(struct emu_parser *p, struct emu_declaration *d)
 	return parse_shape(p, d);
 }
 
-static bool parse_initial(struct emu_parser *p, const struct emu_declaration *d,
-			  uint8_t *to)
+/* [+ number | - number] behind a name. */
+static bool parse_offset(struct emu_parser *p, uint64_t *value)
+{
+	const bool minus = emu_take_mark(p, '-');
+	uint64_t number = 0;
+
+	if (!minus && !emu_take_mark(p, '+'))
+		return true;
+	if (!emu_expect_number(p, &number))
+		return false;
+	*value += minus ? 0 - number : number;
+	return true;
+}
+
+/*
+ * name or generic(name), with an offset: of a variable that is declared before.
+ * Addresses of .global and .const variables are generic ones here.  Another
+ * name is a function's, which has no address.
+ */
+static bool parse_address(struct emu_parser *p, uint64_t *value,
+			  bool *is_function)
 {
 	const struct emu_token *t = &p->lexer.token;
+	const bool is_generic = emu_take_word(p, "generic");
+	const struct emu_name *n;
+
+	if (is_generic && !emu_expect_mark(p, '('))
+		return false;
+	if (t->kind != EMU_WORD)
+		return emu_unexpected(p, "the name of a variable");
+	n = emu_names_find(&p->names, t->text, t->length, EMU_NAME_SYMBOL);
+	if (n && n->space != EMU_GLOBAL && n->space != EMU_CONST)
+		return emu_unexpected(p, "a .global or .const variable");
+	*is_function = !n;
+	*value = n ? n->value : 0;
+	emu_lexer_next(&p->lexer);
+	return (!is_generic || emu_expect_mark(p, ')')) &&
+	       parse_offset(p, value);
+}
+
+/* One value, which is at most an element of d. */
+static bool parse_value(struct emu_parser *p, const struct emu_declaration *d,
+			uint64_t *value, bool *is_function)
+{
+	const struct emu_token *t = &p->lexer.token;
+	bool minus;
+
+	if (t->kind == EMU_WORD && d->element_bytes == 8)
+		return parse_address(p, value, is_function);
+	minus = emu_take_mark(p, '-');
+	if (t->kind != EMU_NUMBER && t->kind != EMU_FLOAT)
+		return emu_unexpected(p, "a number, or in an element of 8 "
+					 "bytes an address");
+	if (t->kind == EMU_FLOAT && t->float_bytes != (int)d->element_bytes)
+		return emu_unexpected(p, "a number of the element's size");
+	*value = minus ? 0 - t->value : t->value;
+	emu_lexer_next(&p->lexer);
+	return true;
+}
+
+/* *has_functions is set where one of the values is a function's address. */
+static bool parse_initial(struct emu_parser *p, const struct emu_declaration *d,
+			  uint8_t *to, bool *has_functions)
+{
 	const bool braces = emu_take_mark(p, '{');
 	uint64_t at = 0;
 
 	do {
-		const bool minus = emu_take_mark(p, '-');
-		uint64_t value = t->value;
+		const uint32_t line = p->lexer.token.line;
+		bool is_function = false;
+		uint64_t value = 0;
 
-		if (t->kind != EMU_NUMBER && t->kind != EMU_FLOAT)
-			return emu_unexpected(p,
-					      "a number (addresses in initial "
-					      "values are not known here)");
+		if (!parse_value(p, d, &value, &is_function))
+			return false;
 		if (at + d->element_bytes > d->bytes)
-			return emu_parse_fail(p, t->line,
+			return emu_parse_fail(p, line,
 					      "more initial values than the "
 					      "variable has elements");
-		if (t->kind == EMU_FLOAT &&
-		    t->float_bytes != (int)d->element_bytes)
-			return emu_unexpected(p,
-					      "a number of the element's size");
-		if (minus)
-			value = 0 - value;
 		memcpy(to + at, &value,
 		       d->element_bytes < 8 ? d->element_bytes : 8);
 		at += d->element_bytes;
-		emu_lexer_next(&p->lexer);
+		*has_functions = *has_functions || is_function;
 	} while (braces && emu_take_mark(p, ','));
 	return !braces || emu_expect_mark(p, '}');
 }
@@ -250,7 +303,7 @@ bool emu_parse_variable(struct emu_parser *p, enum emu_state_space space,
 		initial = emu_arena_take(p->module->arena, d.bytes + 1);
 		if (!initial)
 			return emu_fail(p->err, "no memory for a variable");
-		if (!parse_initial(p, &d, initial))
+		if (!parse_initial(p, &d, initial, &name.has_functions))
 			return false;
 	}
 	if (space == EMU_SHARED && is_extern) {

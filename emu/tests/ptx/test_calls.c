@@ -218,6 +218,43 @@ static void test_library(void **state)
 	    "by trap, as assert() does, after it printed: x=-7 a>b 1.5");
 }
 
+/* Variables whose initial values are addresses: tables of texts, pointers. */
+static const char addresses[] =
+    ".func (.param .b32 r) f(.param .b32 a) { st.param.b32 [r], 3; ret; }\n"
+    ".global .align 4 .b32 words[4] = {7, 8, 9, 10};\n"
+    ".const .align 4 .b32 more[2] = {11, 12};\n"
+    ".global .align 8 .u64 list[4] = {generic(words)+8, words, "
+    "generic(more)+4, 5};\n"
+    ".global .align 8 .u64 back = list+24;\n"
+    ".const .align 8 .u64 last = generic(back)-0;\n"
+    ".global .align 8 .u64 table[2] = {words, f};\n";
+
+static uint32_t want_addressed(uint32_t lane)
+{
+	static const uint32_t words[] = {9, 7, 12, 5};
+
+	return words[lane % 4];
+}
+
+static void test_addresses(void **state)
+{
+	(void)state;
+	/* Lanes 3, 7, ... go to 5 by back, which last points to. */
+	must_give(addresses,
+		  "and.b32 %r2, %r1, 3; mov.u64 %d2, list;\n"
+		  "mad.wide.u32 %d2, %r2, 8, %d2; ld.global.u64 %d3, [%d2];\n"
+		  "setp.eq.u32 %p1, %r2, 3; ld.const.u64 %d4, [last];\n"
+		  "@%p1 ld.u64 %d3, [%d4];\n"
+		  "ld.u32 %r3, [%d3]; st.global.u32 [%d1], %r3;\n",
+		  want_addressed);
+	must_fail(addresses, "ld.global.u64 %d2, [table];\n",
+		  "table holds addresses of functions");
+	must_fail(".global .align 4 .b32 a = words;\n", "", "a number");
+	must_fail(".shared .align 4 .b32 s[4];\n"
+		  ".global .align 8 .u64 a = generic(s);\n",
+		  "", "a .global or .const variable");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +264,7 @@ int main(void)
 	    cmocka_unit_test(test_growth),
 	    cmocka_unit_test(test_module_shared),
 	    cmocka_unit_test(test_library),
+	    cmocka_unit_test(test_addresses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
