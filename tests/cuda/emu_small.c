@@ -1,26 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_small.c - seven small multiplications on a GPU, three of them long enough
- * that every ring is filled more than once, checked against the oracle; stops
- * at the first that fails and says why.  Exit code 0, 1, or 77 without a GPU.
- * What test_emu_mutations.py runs with bugs planted in the kernels.
+ * emu_small.c - [tiles|skinny|dense]: a few small multiplications on a GPU, some
+ * of them long enough that every ring is filled more than once, checked against
+ * the oracle; stops at the first that fails and says why.  tiles (the default):
+ * NVFP4 by all kernels; skinny: few rows, of each type; dense: A of fp16 and
+ * bf16.  Exit code 0, 1, or 77 without a GPU.  What test_emu_mutations.py runs
+ * with bugs planted in the kernels.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "cuda/gpu_common.h"
 #include "cuda/gpu_problem.h"
 
-#define CASES 7
+#define MOST_CASES 7
 
-static const struct {
-	enum nib_op op;
-	int64_t m, n, k;
-} sizes[CASES] = {
-    {NIB_GEMM, 1, 48, 4096},	     {NIB_GEMM, 16, 64, 64},
-    {NIB_DUAL_GEMM, 1, 250, 272},    {NIB_GEMM, 17, 129, 240},
-    {NIB_DUAL_GEMM, 64, 64, 4096},   {NIB_GEMM, 9, 63, 4096},
-    {NIB_DUAL_GEMM, 130, 128, 1040},
+enum a { NVFP4, FP16, BF16 };
+
+static const struct set {
+	const char *name;
+	struct {
+		enum nib_op op;
+		int64_t m, n, k;
+		enum a a;
+	} sizes[MOST_CASES]; /* m 0: no more */
+} sets[] = {
+    {"tiles",
+     {{NIB_GEMM, 1, 48, 4096, NVFP4},
+      {NIB_GEMM, 16, 64, 64, NVFP4},
+      {NIB_DUAL_GEMM, 1, 250, 272, NVFP4},
+      {NIB_GEMM, 17, 129, 240, NVFP4},
+      {NIB_DUAL_GEMM, 64, 64, 4096, NVFP4},
+      {NIB_GEMM, 9, 63, 4096, NVFP4},
+      {NIB_DUAL_GEMM, 130, 128, 1040, NVFP4}}},
+    {"skinny",
+     {{NIB_GEMM, 5, 500, 2304, NVFP4},
+      {NIB_GEMM, 16, 320, 4096, FP16},
+      {NIB_GEMM, 8, 63, 4096, BF16}}},
+    {"dense",
+     {{NIB_GEMM, 1, 48, 4096, FP16},
+      {NIB_GEMM, 2, 300, 1040, BF16},
+      {NIB_GEMM, 17, 129, 240, FP16},
+      {NIB_GEMM, 40, 64, 4096, BF16},
+      {NIB_DUAL_GEMM, 130, 128, 1040, FP16}}},
 };
+
+static const struct set *find_set(const char *name)
+{
+	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++)
+		if (strcmp(sets[i].name, name) == 0)
+			return &sets[i];
+	return NULL;
+}
 
 static const char *check(const struct gpu_item *x, const struct gpu_memory *m)
 {
@@ -40,19 +71,30 @@ static const char *check(const struct gpu_item *x, const struct gpu_memory *m)
 	return result.failed ? "values outside their bound" : NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	const struct set *set = find_set(argc > 1 ? argv[1] : "tiles");
 	const char *why = NULL;
 	int code;
 
+	if (!set) {
+		fprintf(stderr, "emu_small [tiles|skinny|dense]\n");
+		return 1;
+	}
 	if (!gpu_begin(&code))
 		return code;
-	for (int i = 0; i < CASES && !why; i++) {
-		const struct gpu_item x = gpu_any_item(
-		    sizes[i].op, sizes[i].m, sizes[i].n, sizes[i].k, 1, 1);
-		struct gpu_memory m = gpu_memory_new(&x);
-		const struct nib_problem p = gpu_problem(&x, &m, gpu_device_of);
+	for (int i = 0; i < MOST_CASES && set->sizes[i].m && !why; i++) {
+		struct gpu_item x =
+		    gpu_any_item(set->sizes[i].op, set->sizes[i].m,
+				 set->sizes[i].n, set->sizes[i].k, 1, 1);
+		struct gpu_memory m;
+		struct nib_problem p;
 
+		if (set->sizes[i].a != NVFP4)
+			gpu_make_dense(&x, set->sizes[i].a == FP16 ? NIB_FP16
+								   : NIB_BF16);
+		m = gpu_memory_new(&x);
+		p = gpu_problem(&x, &m, gpu_device_of);
 		if (nib_multiply(gpu_test.gpu, x.op, &p, 1, &gpu_test.err) ||
 		    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 			why = gpu_test.err.message;

@@ -39,7 +39,8 @@ void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
 		   size_t bytes);
 
 struct gpu_memory gpu_memory_new(const struct gpu_item *x);
-/* Gives every input other contents; packed weights stay. */
+/* Gives every input other contents; packed weights keep theirs but for codes
+ * that they share. */
 void gpu_memory_fill(const struct gpu_item *x, const struct gpu_memory *m);
 void gpu_memory_free(struct gpu_memory *m);
 /* side: gpu_host_of or gpu_device_of. */
