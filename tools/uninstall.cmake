@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -P uninstall.cmake MANIFEST - removes the files that `cmake --install` wrote
-# down in MANIFEST, below $DESTDIR if it is set, and the folders named nibblas that
-# are empty then.
+# down in MANIFEST, below $DESTDIR if it is set, and the folders named nibblas or
+# nibemu that are empty then.
 set(manifest ${CMAKE_ARGV3})
 if(NOT EXISTS "${manifest}")
   message(FATAL_ERROR "${manifest} is not there: nothing was installed from here")
@@ -22,7 +22,7 @@ endforeach()
 list(REMOVE_DUPLICATES folders)
 foreach(folder IN LISTS folders)
   file(GLOB left "${folder}/*")
-  if(folder MATCHES "/nibblas$" AND NOT left)
+  if(folder MATCHES "/(nibblas|nibemu)$" AND NOT left)
     file(REMOVE_RECURSE "${folder}")
   endif()
 endforeach()
