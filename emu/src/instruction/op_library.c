@@ -6,6 +6,7 @@
  * where the call has stored them.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "instruction/binds.h"
@@ -96,6 +97,18 @@ static bool is_any(char letter, const char *of)
 	return letter && strchr(of, letter);
 }
 
+/* Adds a width or a precision, which is no larger than a text. */
+static size_t add_number(struct conversion *c, size_t used, int64_t number)
+{
+	const int64_t most = MOST_TEXT - 1;
+	const int64_t cut = number > most    ? most
+			    : number < -most ? -most
+					     : number;
+
+	return used + (size_t)snprintf(c->text + used, sizeof(c->text) - used,
+				       "%lld", (long long)cut);
+}
+
 /*
  * Reads from behind '%' to behind the letter, where *at goes.  A '*' is an
  * argument of its own.
@@ -107,21 +120,26 @@ static bool parse_conversion(struct call *call, const char **at,
 	uint64_t bits;
 
 	*c = (struct conversion){.text = "%", .bytes = 4};
-	for (; is_any(**at, "-+ #0123456789.*lhzjt"); ++*at) {
+	/* Longer than any sensible one. */
+	while (used < sizeof(c->text) - 16 &&
+	       is_any(**at, "-+ #0123456789.*lhzjt")) {
+		if (is_any(**at, "123456789")) {
+			char *end;
+
+			used = add_number(c, used, strtoll(*at, &end, 10));
+			*at = end;
+			continue;
+		}
 		if (is_any(**at, "lzjt")) {
 			c->bytes = 8;
 		} else if (**at == '*') {
 			if (!take(call, 4, &bits))
 				return false;
-			used += (size_t)snprintf(c->text + used,
-						 sizeof(c->text) - used, "%d",
-						 (int)bits);
+			used = add_number(c, used, (int32_t)bits);
 		} else {
 			c->text[used++] = **at;
 		}
-		/* Longer than any sensible one. */
-		if (used > sizeof(c->text) - 16)
-			break;
+		++*at;
 	}
 	c->letter = **at;
 	if (is_any(c->letter, "eEfFgGaAsp"))
@@ -216,28 +234,37 @@ static bool print(struct call *call, const char *format, char *text,
 /* Kept for a trap behind it, which reports the text in one line. */
 static void keep(struct emu_warp *w, const char *text)
 {
-	snprintf(w->printed, sizeof(w->printed), "%s", text);
+	snprintf(w->printed, sizeof(w->printed), "%.*s",
+		 (int)sizeof(w->printed) - 1, text);
 	for (char *at = w->printed; *at; at++)
 		if (*at == '\n')
 			*at = ' ';
 }
 
-/* A lane's call: the number of arguments; -1 after a fault. */
-static int32_t print_lane(struct emu_warp *w, const struct emu_instr *i,
-			  int lane)
+/*
+ * A lane's call: *count is the number of arguments, -1 without a format.  False
+ * after a fault.
+ */
+static bool print_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
+		       int32_t *count)
 {
 	struct call call = {w, i, lane, 0, 0};
 	char format[MOST_TEXT] = "", text[MOST_TEXT] = "";
 	uint64_t at = 0;
 
+	*count = -1;
 	if (!read_local(w, i, lane, 1, &at, 8) ||
-	    !read_local(w, i, lane, 2, &call.next, 8) ||
-	    !read_text(w, i, lane, at, format, sizeof(format)) ||
+	    !read_local(w, i, lane, 2, &call.next, 8))
+		return false;
+	if (!at)
+		return true;
+	if (!read_text(w, i, lane, at, format, sizeof(format)) ||
 	    !print(&call, format, text, sizeof(text)))
-		return -1;
+		return false;
 	keep(w, text);
 	emu_prints_add(emu_machine_of(w)->prints, w->cta->cluster->index, text);
-	return (int32_t)call.count;
+	*count = (int32_t)call.count;
+	return true;
 }
 
 /* result, format, arguments: the result is the number of the latter. */
@@ -253,8 +280,7 @@ static void run_printf(struct emu_warp *w, const struct emu_instr *i,
 
 		if (!(lanes >> l & 1))
 			continue;
-		count = print_lane(w, i, l);
-		if (count < 0)
+		if (!print_lane(w, i, l, &count))
 			return;
 		to = emu_access(w, i, l, EMU_LOCAL, result[l], 4, EMU_WRITE,
 				NULL);

@@ -18,7 +18,8 @@
 		  -2.25, 3.75, 1e10, 1e-10, 1e20, 0.0001, 1.0),                \
 	    print("%s|%6s|%-6s|%.2s|%*d|%.*f\n", "text", "abc", "def", "cut",  \
 		  6, n, 2, 3.14159),                                           \
-	    print("no argument\n"), print("")
+	    print("%0*d|%-*d|%.*s\n", 7, n, -4, n, 2, "precision"),             \
+	    print("%4000d\n", n), print("no argument %%\n"), print("")
 
 #define TO_STDERR(...) fprintf(stderr, __VA_ARGS__)
 
@@ -28,12 +29,12 @@ __global__ void print_all(int *counts)
 
 	PRINT(printf, n);
 	counts[0] = printf("%d %d %s\n", 1, 2, "three");
-	counts[1] = printf("four\n");
+	counts[1] = printf("four\n") + 100 * printf((const char *)nullptr);
 }
 
 __global__ void print_much(void)
 {
-	printf("%03d\n", blockIdx.x);
+	printf("%04d\n", blockIdx.x);
 }
 
 int main()
@@ -41,15 +42,15 @@ int main()
 	int *counts, host[2] = {0};
 
 	cudaMalloc(&counts, sizeof(host));
-	if (cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 2000))
+	if (cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 6000))
 		return 1;
 	print_all<<<1, 1>>>(counts);
 	printf("before\n");
 	if (cudaMemcpy(host, counts, sizeof(host), cudaMemcpyDeviceToHost))
 		return 1;
 	printf("counts %d %d\n", host[0], host[1]);
-	/* The buffer holds the last 500 lines. */
-	print_much<<<900, 1>>>();
+	/* The buffer holds the last 1200 lines. */
+	print_much<<<1900, 1>>>();
 	if (cudaDeviceSynchronize())
 		return 1;
 	/* Its size is fixed once a kernel has printed. */
@@ -59,8 +60,8 @@ int main()
 	TO_STDERR("before\n");
 	PRINT(TO_STDERR, 3);
 	TO_STDERR("1 2 three\nfour\n");
-	TO_STDERR("counts 3 0\n");
-	for (int k = 400; k < 900; k++)
-		TO_STDERR("%03d\n", k);
+	TO_STDERR("counts 3 -100\n");
+	for (int k = 700; k < 1900; k++)
+		TO_STDERR("%04d\n", k);
 	return 0;
 }
