@@ -3,7 +3,8 @@
 # run.sh [FOLDER] - on a machine with a Hopper GPU: runs the programs that ask it,
 # and leaves NAME_h200.txt in FOLDER (this one), where the tests
 # test_*_recorded.c read them.  Says what differs from the software GPU; exit
-# code 1 if anything does.
+# code 1 if anything does.  time_h200.txt is what src/machine/time_h200.def has
+# its constants from, and is compared with nothing.
 #
 # It builds them first, for which it needs nvcc.  Without nvcc there:
 #	run.sh --build PROGRAMS			where nvcc is, no GPU needed
@@ -30,6 +31,9 @@ build_all() {
 	build mbarrier probes/children.c src/engine/mbarrier.c
 	build tensor probes/children.c src/engine/tensor_map.c \
 		src/engine/floats.c
+	"${NVCC:-nvcc}" -O2 -std=c++17 -L"$folder/../lib" \
+		-gencode=arch=compute_90a,code=sm_90a \
+		-o "$programs/time" probes/time.cu || exit 2
 }
 
 if [ "${1:-}" = --build ]; then
@@ -49,4 +53,6 @@ for name in wgmma mbarrier tensor; do
 	echo "== $name"
 	"$programs/$name" "$folder/${name}_h200.txt" || status=1
 done
+echo "== time"
+"$programs/time" >"$folder/time_h200.txt" || status=1
 exit $status

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * time.cu - asks a Hopper GPU how long its engines take: a table of names,
+ * values and units, from which src/machine/time_h200.def has its constants.
+ * It takes less than a minute.
+ *
+ *	nvcc -O2 -std=c++17 -cudart shared -gencode arch=compute_90a,code=sm_90a \
+ *		-o time probes/time.cu && ./time > probes/time_h200.txt
+ */
+#include "time_issue.cuh"
+#include "time_launch.cuh"
+#include "time_memory.cuh"
+#include "time_sync.cuh"
+#include "time_wgmma.cuh"
+
+static const struct {
+	const char *name;
+	void (*ask)(const gpu &g);
+} sections[] = {
+	{"clock", time_clock},	 {"launch", time_launch}, {"sync", time_sync},
+	{"code", time_code},	 {"issue", time_issue},	  {"shared", time_shared},
+	{"wgmma", time_wgmma},	 {"latency", time_latency},
+	{"rate", time_rates},
+};
+
+/* All sections, or those whose names follow. */
+int main(int argc, char **argv)
+{
+	cudaDeviceProp device;
+	gpu g;
+
+	must(cudaGetDeviceProperties(&device, 0), "device");
+	g.n_sms = device.multiProcessorCount;
+	g.n_bytes = (size_t)1 << 30;
+	must(cudaMalloc(&g.bytes, g.n_bytes), "1 GiB");
+	must(cudaMemset(g.bytes, 0, g.n_bytes), "memset");
+	printf("# %s, %d SMs, L2 %d bytes\n", device.name, g.n_sms,
+	       device.l2CacheSize);
+	for (const auto &section : sections) {
+		bool is_asked = argc == 1;
+
+		for (int i = 1; i < argc; i++)
+			is_asked |= !strcmp(argv[i], section.name);
+		if (is_asked)
+			section.ask(g);
+	}
+	must(cudaDeviceSynchronize(), "end");
+	puts("# done");
+	return 0;
+}
