@@ -93,11 +93,12 @@ static CUresult open_findings(void)
 
 /*
  * NIBEMU_TIME=1: virtual time.  It is that of one schedule, which the checker
- * would only slow down.
+ * would would only slow down.  NIBEMU_SASS=FILE: what its instructions issue.
  */
 static CUresult open_time(void)
 {
 	struct emu_machine *m = &emu_driver.machine;
+	const char *table = getenv("NIBEMU_SASS");
 	struct emu_error err = {{0}};
 
 	if (!number_from("NIBEMU_TIME", 0))
@@ -109,9 +110,10 @@ static CUresult open_time(void)
 				       (unsigned long long)m->options.seed);
 	m->options.is_unchecked = true;
 	m->time = emu_time_open(m->device, &err);
-	return m->time
-		   ? CUDA_SUCCESS
-		   : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+	if (!m->time || (table && !emu_time_use_counts(m->time, table, &err)))
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
+				       err.text);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuInit(unsigned flags)

@@ -7,6 +7,7 @@
 #include "machine/schedule.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ struct run {
 	/* The same, and every turn ended with a load that polls. */
 	bool has_computed;
 	uint32_t polling_rounds;
+	bool is_unordered; /* with time: live is no heap */
 };
 
 static bool may_begin(const struct emu_grid *g)
@@ -400,39 +402,69 @@ static void find_earliest(struct emu_cluster *c)
 		}
 }
 
+static double earliest_of(const struct emu_cluster *c)
+{
+	return c->earliest ? emu_time_of(c->earliest) : INFINITY;
+}
+
+/* The live clusters are a heap: the parent of k is (k - 1) / 2. */
+static void sink(struct run *r, size_t k)
+{
+	struct emu_cluster *c = r->live[k];
+	const double at = earliest_of(c);
+
+	for (size_t child = 2 * k + 1; child < r->n_live; child = 2 * k + 1) {
+		if (child + 1 < r->n_live && earliest_of(r->live[child + 1]) <
+						 earliest_of(r->live[child]))
+			child++;
+		if (earliest_of(r->live[child]) >= at)
+			break;
+		r->live[k] = r->live[child];
+		k = child;
+	}
+	r->live[k] = c;
+}
+
+/* After warps of several clusters may have woken. */
+static void order_clusters(struct run *r)
+{
+	for (size_t k = 0; k < r->n_live; k++)
+		find_earliest(r->live[k]);
+	for (size_t k = r->n_live / 2; k-- > 0;)
+		sink(r, k);
+}
+
 /* The warp with the smallest clock runs; false: none can. */
 static bool timed_turn(struct run *r)
 {
-	struct emu_cluster *c;
-	size_t best = r->n_live;
+	struct emu_cluster *c = r->live[0];
 
-	for (size_t k = 0; k < r->n_live; k++) {
-		c = r->live[k];
-		if (!c->earliest || c->earliest->wait != EMU_RUNNABLE)
-			find_earliest(c);
-		if (c->earliest && (best == r->n_live ||
-				    emu_time_of(c->earliest) <
-					emu_time_of(r->live[best]->earliest)))
-			best = k;
-	}
-	if (best == r->n_live)
+	if (!c->earliest)
 		return false;
-	c = r->live[best];
 	emu_warp_run(c->earliest, TIMED_TURN);
-	c->earliest = NULL;
-	if (c->n_live == 0)
-		end_cluster(r, best);
+	if (c->n_live == 0) {
+		end_cluster(r, 0);
+		r->is_unordered = true;
+	} else {
+		find_earliest(c);
+		sink(r, 0);
+	}
 	return true;
 }
 
 static void timed_round(struct run *r)
 {
 	while (begin_cluster(r))
-		;
+		r->is_unordered = true;
 	if (r->n_live == 0)
 		return;
-	if (!timed_turn(r) && !r->m->has_failed)
+	if (r->is_unordered)
+		order_clusters(r);
+	r->is_unordered = false;
+	if (!timed_turn(r) && !r->m->has_failed) {
 		idle(r);
+		r->is_unordered = true;
+	}
 	count_instructions(r);
 }
 

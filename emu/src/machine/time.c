@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/arena.h"
+#include "machine/time_costs.h"
 #include "machine/time_state.h"
 #include "ptx/bind.h"
 
@@ -46,10 +47,19 @@ struct emu_time *emu_time_open(const struct emu_device *device,
 	return NULL;
 }
 
+bool emu_time_use_counts(struct emu_time *t, const char *path,
+			 struct emu_error *err)
+{
+	emu_time_costs_free(t->costs);
+	t->costs = emu_time_costs_read(path, err);
+	return t->costs != NULL;
+}
+
 void emu_time_close(struct emu_time *t)
 {
 	if (!t)
 		return;
+	emu_time_costs_free(t->costs);
 	free(t->sms);
 	free(t->lines);
 	free(t);
@@ -66,46 +76,54 @@ void emu_time_describe(const struct emu_time *t, struct emu_error *to)
 
 	emu_add_text(to,
 		     "%s: %.2f us predicted, %.2f of them the launch; busy: "
-		     "tensor cores %.0f %%, L2 %.0f %%, HBM %.0f %%",
+		     "tensor cores %.0f %%, L2 %.0f %%, HBM %.0f %%, issue "
+		     "%.0f %% (%s)",
 		     t->name, cycles / t->table->clock_ghz / 1e3,
 		     (t->first - t->begin) / t->table->clock_ghz / 1e3,
 		     100 * t->tensor_busy / cycles / t->n_sms / EMU_QUARTERS,
-		     100 * t->l2_busy / cycles, 100 * t->hbm_busy / cycles);
+		     100 * t->l2_busy / cycles, 100 * t->hbm_busy / cycles,
+		     100 * t->issued / cycles / t->n_sms / EMU_QUARTERS,
+		     t->has_counts ? "counts of machine code"
+				   : "means for names of PTX");
 }
 
 /* ---- grids and clusters -------------------------------------------------- */
 
-/* How an instruction is counted; MOVE: ptxas removes most of them. */
-enum cost { COST_MOVE, COST_FULL, COST_HALF, COST_SLOW, COST_SHARED };
-
-static enum cost cost_of(const struct emu_instr *i)
+/* Loads, stores and matrices of shared memory, which take its wavefronts. */
+static bool is_served(const struct emu_instr *i)
 {
-	static const struct {
-		const char *begin;
-		enum cost cost;
-	} rows[] = {
-	    {"mov", COST_MOVE},	       {"cvta", COST_MOVE},
-	    {"and", COST_HALF},	       {"or", COST_HALF},
-	    {"xor", COST_HALF},	       {"lop3", COST_HALF},
-	    {"sh", COST_HALF},	       {"prmt", COST_HALF},
-	    {"bf", COST_HALF},	       {"min", COST_HALF},
-	    {"max", COST_HALF},	       {"set", COST_HALF},
-	    {"sel", COST_HALF},	       {"cvt", COST_HALF},
-	    {"div", COST_SLOW},	       {"rem", COST_SLOW},
-	    {"rcp", COST_SLOW},	       {"ex2", COST_SLOW},
-	    {"sqrt", COST_SLOW},       {"rsqrt", COST_SLOW},
-	    {"popc", COST_SLOW},       {"ldmatrix", COST_SHARED},
-	    {"stmatrix", COST_SHARED},
-	};
 	const char *name = i->opcode ? i->opcode->name : "";
 
-	if ((i->space == EMU_SHARED || i->space == EMU_SHARED_CLUSTER) &&
-	    (!strcmp(name, "ld") || !strcmp(name, "st")))
-		return COST_SHARED;
-	for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++)
-		if (!strncmp(name, rows[k].begin, strlen(rows[k].begin)))
-			return rows[k].cost;
-	return COST_FULL;
+	if (!strcmp(name, "ldmatrix") || !strcmp(name, "stmatrix"))
+		return true;
+	return (i->space == EMU_SHARED || i->space == EMU_SHARED_CLUSTER) &&
+	       (!strcmp(name, "ld") || !strcmp(name, "st"));
+}
+
+/* Neither memory, nor waiting, nor control: ptxas moves it freely. */
+static bool is_arithmetic(const struct emu_instr *i)
+{
+	static const char *const others[] = {
+	    "ld",      "st",	"atom",	  "red",     "bar",	"mbarrier",
+	    "cp",      "wgmma", "mma",	  "bra",     "ret",	"exit",
+	    "call",    "brx",	"fence",  "membar",  "vote",	"elect",
+	    "trap",    "isspa", "setmax", "grid",    "nano",	"activemask",
+	    "cluster", "multi", "prefe",  "discard", "tensorm", "tcgen05",
+	    "match",   "apply", "griddep"};
+	const char *name = i->opcode ? i->opcode->name : "";
+
+	if (i->space == EMU_PARAM || !strncmp(name, "redux", 5))
+		return true;
+	for (size_t k = 0; k < sizeof(others) / sizeof(*others); k++)
+		if (!strncmp(name, others[k], strlen(others[k])))
+			return false;
+	return i->target == UINT32_MAX;
+}
+
+static void classify(struct emu_instr *i)
+{
+	i->is_served = is_served(i);
+	i->is_arithmetic = is_arithmetic(i);
 }
 
 void emu_time_begin_grid(struct emu_grid *g)
@@ -115,14 +133,15 @@ void emu_time_begin_grid(struct emu_grid *g)
 	if (!t)
 		return;
 	for (uint32_t k = 0; k < g->kernel->count; k++)
-		g->kernel->code[k].cost = (uint8_t)cost_of(&g->kernel->code[k]);
+		classify(&g->kernel->code[k]);
+	t->has_counts = emu_time_costs_set(t->costs, g->kernel);
 	t->begin = t->end;
 	t->first = t->end + t->table->launch;
 	if (g->before && g->before->time_trigger > 0)
 		t->first = emu_later(g->before->time_trigger,
 				     t->sms[0].cta - t->table->cta_begin) +
 			   t->table->dependent_launch;
-	t->tensor_busy = t->l2_busy = t->hbm_busy = 0;
+	t->tensor_busy = t->l2_busy = t->hbm_busy = t->issued = 0;
 	for (uint32_t k = 0; k < t->n_sms; k++)
 		t->sms[k].cta = t->first;
 	(void)strncpy(t->name, g->kernel->name, sizeof(t->name) - 1);
@@ -251,16 +270,24 @@ static double wait_for_operands(const struct emu_warp *w,
 	return at;
 }
 
+/*
+ * ptxas orders a basic block so that latencies of arithmetic overlap.  So an
+ * arithmetic instruction issues at once, though it begins when its operands are
+ * ready, and the end of a block waits for all that begin in it.
+ */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 {
 	const struct emu_sm *sm = w->cta->clock->sm;
 	const uint32_t quarter = w->index % EMU_QUARTERS;
-	double at = wait_for_operands(w, i);
+	double at = w->clock->now;
 
-	if (i->cost == COST_HALF || i->cost == COST_SLOW)
-		at = emu_later(at, sm->alu[quarter]);
-	if (i->cost != COST_MOVE)
-		at = emu_later(at, sm->issue[quarter]);
+	if (!i->is_arithmetic)
+		at = wait_for_operands(w, i);
+	if (i->is_leader || i->target != UINT32_MAX)
+		at = emu_later(at, w->clock->block);
+	for (int k = 0; k < EMU_PIPES; k++)
+		if (i->slots[k])
+			at = emu_later(at, sm->pipe[k][quarter]);
 	if (at <= w->clock->now)
 		return true;
 	w->clock->now = at;
@@ -271,21 +298,29 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_time *t = emu_time_machine(w);
 	const struct emu_time_table *c = t->table;
+	const double rates[EMU_PIPES] = {1, c->alu_rate, c->fma_rate,
+					 c->xu_rate};
 	struct emu_sm *sm = w->cta->clock->sm;
 	const uint32_t quarter = w->index % EMU_QUARTERS;
 	const double at = w->clock->now;
+	const double begin = i->is_arithmetic ? wait_for_operands(w, i) : at;
+	double end = at;
 
 	t->now = at;
-	w->clock->result = at;
-	if (i->cost == COST_MOVE)
+	w->clock->result = begin;
+	w->clock->block = emu_later(w->clock->block, begin);
+	if (!i->slots[EMU_PIPE_ISSUE])
 		return;
-	if (i->cost == COST_HALF || i->cost == COST_SLOW)
-		sm->alu[quarter] =
-		    at + (i->cost == COST_HALF ? c->half_rate : c->slow_rate);
-	sm->issue[quarter] = at + 1;
-	w->clock->now = at + 1;
-	w->clock->result = at + c->alu_latency;
-	if (i->cost == COST_SHARED)
+	for (int k = 0; k < EMU_PIPES; k++)
+		if (i->slots[k])
+			sm->pipe[k][quarter] =
+			    at + i->slots[k] * rates[k] / EMU_SLOT;
+	end = sm->pipe[EMU_PIPE_ISSUE][quarter];
+	t->issued += end - at;
+	w->clock->now = end;
+	w->clock->result =
+	    emu_later(begin, begin + end - at - 1) + c->alu_latency;
+	if (i->is_served)
 		w->clock->result = emu_serve(&sm->shared, at, wavefronts(i)) +
 				   wavefronts(i) - 1 + c->shared_latency;
 }

@@ -16,6 +16,9 @@ struct emu_transfer;
 /* Time for the device, NULL with an error: no table, or no memory. */
 struct emu_time *emu_time_open(const struct emu_device *device,
 			       struct emu_error *err);
+/* What instructions issue comes from a table (tools/sass_costs.py). */
+bool emu_time_use_counts(struct emu_time *t, const char *path,
+			 struct emu_error *err);
 void emu_time_close(struct emu_time *t);
 /* Predicted nanoseconds since it was opened. */
 double emu_time_ns(const struct emu_time *t);

@@ -18,13 +18,14 @@ struct emu_time_table {
 
 /* When each engine of an SM is free. */
 struct emu_sm {
-	double issue[EMU_QUARTERS], alu[EMU_QUARTERS], tensor[EMU_QUARTERS];
+	double pipe[EMU_PIPES][EMU_QUARTERS], tensor[EMU_QUARTERS];
 	double shared, tma;
 	double cta; /* it can hold another CTA */
 };
 
 struct emu_warp_clock {
 	double now, result; /* result: of the instruction that runs */
+	double block;	    /* the last begin in this basic block */
 	double arrival;	    /* of an engine at a barrier; 0: the warp's own */
 	double *ready;	    /* of each 16 bytes of the warp's registers */
 	/* Operations behind the last commit, and the last groups by number. */
@@ -49,8 +50,11 @@ struct emu_cluster_clock {
 
 #define EMU_L2_WAYS 16
 
+struct emu_time_costs;
+
 struct emu_time {
 	const struct emu_time_table *table;
+	struct emu_time_costs *costs; /* NULL: means alone */
 	struct emu_sm *sms;
 	uint32_t n_sms, n_sets;
 	uint64_t *lines; /* of the L2: each set's, the latest first */
@@ -59,7 +63,8 @@ struct emu_time {
 	double end;	 /* of all grids so far */
 	/* The grid that runs: */
 	double begin, first;
-	double tensor_busy, l2_busy, hbm_busy;
+	double tensor_busy, l2_busy, hbm_busy, issued;
+	bool has_counts; /* of its instructions */
 	char name[128];
 };
 

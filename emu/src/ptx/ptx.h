@@ -99,6 +99,16 @@ enum emu_trait {
 	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
 };
 
+/* What an instruction of the machine takes: an issue, and one of these pipes. */
+enum emu_pipe {
+	EMU_PIPE_ISSUE,
+	EMU_PIPE_ALU,
+	EMU_PIPE_FMA,
+	EMU_PIPE_XU,
+	EMU_PIPES
+};
+#define EMU_SLOT 64 /* parts of one */
+
 struct emu_instr {
 	emu_run *run;
 	emu_run *inner;	  /* what a wrapper runs: rounding modes */
@@ -116,7 +126,10 @@ struct emu_instr {
 	uint16_t source_file; /* index in the module's list; 0: unknown */
 	uint8_t type, type2, space, vector;
 	uint8_t traits; /* of enum emu_trait */
-	uint8_t cost;	/* a class of machine/time.c */
+	/* Instructions of the machine, by pipe: machine/time_costs.h. */
+	uint16_t slots[EMU_PIPES];
+	/* By shared memory; no memory, waiting or control: machine/time.c. */
+	bool is_served, is_arithmetic;
 	bool guard_is_negated;
 	bool is_converged; /* needs all live lanes of its warp */
 	bool is_leader;	   /* begins a basic block */
@@ -220,6 +233,7 @@ struct emu_module {
 	struct emu_variable *variables;
 	uint32_t n_variables;
 	const char *target; /* "sm_90a" */
+	uint64_t hash;	    /* of its text: 64-bit FNV-1a */
 };
 
 struct emu_variable {

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""sass_costs.py [--ptxas PATH] [--nvdisasm PATH] [--arch sm_90a] [-o FILE] PTX...
+
+What ptxas makes of each line of PTX modules, for NIBEMU_TIME: assembles each module
+with -lineinfo, disassembles it with the lines of PTX, and writes a table that
+NIBEMU_SASS=FILE reads.  Needs ptxas and nvdisasm; the library does not.
+
+The table: "module HASH" (64-bit FNV-1a of the module's text), then for each line of PTX
+that has a cost "LINE ISSUE ALU FMA XU": how many instructions of the machine one
+execution of the line issues, and how many of them go to the pipes of logic and of
+conversions (ALU), of integer multiplication (FMA), and of special functions (XU).
+
+A basic block of PTX may be several of SASS, where ptxas unrolled a loop, and an
+instruction may have moved to another block.  Instructions that ptxas neither copies nor
+removes (loads, stores, barriers, multiplications of matrices) say which blocks belong
+together and how often a block was copied.  What moved to another block counts there."""
+
+import argparse
+import collections
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+# PTX and SASS of the instructions that ptxas keeps, one for one.
+ANCHORS = [
+    (r"ld\.(volatile\.|relaxed\.\w+\.|acquire\.\w+\.)?global", r"LDG"),
+    (r"ld\.(volatile\.)?shared", r"LDS\b"),
+    (r"st\.(volatile\.|relaxed\.\w+\.|release\.\w+\.)?global", r"STG"),
+    (r"st\.(volatile\.)?shared", r"STS"),
+    (r"ldmatrix", r"LDSM"),
+    (r"stmatrix", r"STSM"),
+    (r"wgmma\.mma_async", r"[HQI]GMMA"),
+    (r"mma\.sync", r"[HQI]MMA"),
+    (r"cp\.async\.c[ag]", r"LDGSTS"),
+    (r"cp\.async\.bulk\.(shared|global|tensor)", r"UBLKCP|UTMA"),
+    (r"mbarrier\.(try_wait|test_wait)", r"SYNCS\.PHASECHK"),
+    (r"mbarrier\.arrive", r"SYNCS\.ARRIVE|ARRIVES"),
+    (r"(bar|barrier)\.(sync|arrive|cta)", r"BAR\."),
+    (r"shfl", r"SHFL"),
+    (r"(atom|red)\.", r"ATOM|RED"),
+    (r"dp4a", r"IDP"),
+    (r"ex2", r"MUFU\.EX2"),
+]
+ANCHORS = [(re.compile(p), re.compile(s)) for p, s in ANCHORS]
+ALU = re.compile(
+    r"LOP3|SHF|PRMT|IADD3|VIADD|ISETP|FSETP|SEL|FSEL|VIMNMX|IMNMX|FMNMX|LEA|PLOP3|F2FP|"
+    r"I2FP|IABS|BMSK|SGXT|P2R|R2P|MOV$|HSETP2|HMNMX2|VABSDIFF|IDP|FLO|ISCADD|LOP")
+FMA = re.compile(r"IMAD(?!\.MOV|\.SHL|\.IADD|\.U32)|IMAD\.(WIDE|HI)")
+XU = re.compile(r"MUFU|I2F|F2I|F2F|POPC|FRND|BREV|I2I")
+SASS = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);")
+LINE = re.compile(r'nv_debug_ptx_txt", line (\d+)')
+ENDS = re.compile(r"^(BRA|EXIT|RET|BRX|JMP|CALL)\b")
+
+
+def fnv1a(text):
+    """As the library hashes a module's text."""
+    value = 0xCBF29CE484222325
+    for byte in text:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def anchor_of(opcode):
+    """The SASS that one line of PTX becomes once for each copy; None: any."""
+    for ptx, sass in ANCHORS:
+        if ptx.match(opcode):
+            return sass
+    return None
+
+
+def read_ptx(text):
+    """Block of each line, and the anchors by line."""
+    block, anchors, number = {}, {}, 0
+    for line, words in enumerate(text.split("\n"), 1):
+        words = words.strip()
+        if not words or words.startswith(("//", ".loc", ".reg")):
+            continue
+        if re.match(r"[\w$]+:|(\.visible |\.weak )*\.(entry|func)\b", words):
+            number += 1
+        block[line] = number
+        for part in re.split(r"[{;]\s*", words):
+            opcode = re.sub(r"^@!?%\w+\s+", "", part.strip())
+            sass = anchor_of(opcode)
+            if sass:
+                anchors[line] = sass
+            if re.match(r"(bra|ret|exit|brx)\b", opcode):
+                number += 1
+    return block, anchors
+
+
+def read_sass(text):
+    """Blocks: lists of (line of PTX, opcode)."""
+    blocks, line = [[]], 0
+    for row in text.split("\n"):
+        found = LINE.search(row)
+        if found:
+            line = int(found.group(1))
+        elif re.match(r"^\.?[\w$.]+:", row):
+            blocks.append([])
+        else:
+            found = SASS.match(row)
+            if found:
+                blocks[-1].append((line, found.group(1)))
+                if ENDS.match(found.group(1)):
+                    blocks.append([])
+    return [b for b in blocks if b]
+
+
+def owner_of(sass, block, anchors, anchored):
+    """The PTX block that a SASS block is a copy of; None: unknown."""
+    votes = collections.Counter()
+    for line, opcode in sass:
+        if line in anchors and anchors[line].match(opcode):
+            votes[block[line]] += 1
+    if not votes:
+        for line, opcode in sass:
+            if line in block and block[line] not in anchored:
+                votes[block[line]] += 1
+    if not votes:
+        votes.update(block[line] for line, _ in sass if line in block)
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def copies_of(blocks, owners, block, anchors):
+    """How often each PTX block was copied."""
+    seen = collections.defaultdict(collections.Counter)
+    count = collections.Counter(owners)
+    for sass in blocks:
+        for line, opcode in sass:
+            if line in anchors and anchors[line].match(opcode):
+                seen[block[line]][line] += 1
+    return {b: statistics.median(seen[b].values()) if b in seen else
+            1 for b in count if b is not None}
+
+
+def costs_of(ptx, sass):
+    """Costs by line."""
+    block, anchors = read_ptx(ptx)
+    blocks = read_sass(sass)
+    anchored = {block[line] for line in anchors}
+    owners = [owner_of(b, block, anchors, anchored) for b in blocks]
+    copies = copies_of(blocks, owners, block, anchors)
+    first = {}
+    for line in sorted(block, reverse=True):
+        first[block[line]] = line
+    costs = collections.defaultdict(lambda: [0.0] * 4)
+    for body, owner in zip(blocks, owners):
+        for line, opcode in body:
+            if owner is None or opcode.startswith("NOP"):
+                continue
+            if block.get(line) != owner:
+                line = first[owner]
+            cost = costs[line]
+            share = 1 / copies[owner]
+            cost[0] += share
+            for k, pipe in enumerate((ALU, FMA, XU), 1):
+                if pipe.match(opcode):
+                    cost[k] += share
+                    break
+    return costs
+
+
+def run(command):
+    """The output of a tool; ends the program with the tool's words if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"sass_costs.py: {' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ptxas", default="ptxas")
+    parser.add_argument("--nvdisasm", default="nvdisasm")
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("-o", "--output", default="-")
+    parser.add_argument("ptx", nargs="+")
+    a = parser.parse_args()
+    out = sys.stdout if a.output == "-" else open(a.output, "w", encoding="ascii")
+    for path in a.ptx:
+        with open(path, "rb") as file:
+            text = file.read().rstrip(b"\0")
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+            run([a.ptxas, f"-arch={a.arch}", "-lineinfo", path, "-o", cubin.name])
+            sass = run([a.nvdisasm, "-c", "-gp", cubin.name])
+        costs = costs_of(text.decode("utf-8", "replace"), sass)
+        print(f"module {fnv1a(text):016x}", file=out)
+        for line in sorted(costs):
+            print(line, *(f"{c:.4g}" for c in costs[line]), file=out)
+    if out is not sys.stdout:
+        out.close()
+
+
+if __name__ == "__main__":
+    main()
