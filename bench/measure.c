@@ -290,9 +290,9 @@ static json_t *new_row(const struct measure_run *run, const char *op,
 			 run->date);
 }
 
-static json_t *start_row(const struct comparison *c, const char *backend)
+json_t *measure_start_row(const struct measure_run *run,
+			  const struct measure_options *o, const char *backend)
 {
-	const struct measure_options *o = c->options;
 	const enum shape_op op = o->shape->op;
 	const char *dtype = cli_dtype_names[o->data.dtype];
 	char text[SHAPE_TEXT], with_op[SHAPE_TEXT + 16];
@@ -301,11 +301,12 @@ static json_t *start_row(const struct comparison *c, const char *backend)
 	shape_text(o->shape, text);
 	snprintf(with_op, sizeof with_op, "%s %s", shape_op_names[op], text);
 	if (o->timed == JOB_RUN)
-		row = new_row(c->run, shape_op_names[op], text, backend,
-			      o->threads);
+		row =
+		    new_row(run, shape_op_names[op], text, backend, o->threads);
 	else
-		row = new_row(c->run, o->timed == JOB_PLAN ? "plan" : "queue",
+		row = new_row(run, o->timed == JOB_PLAN ? "plan" : "queue",
 			      with_op, backend, o->threads);
+	row_bool(row, "predicted", run->predicts);
 	row_text(row, "layout", cli_layout_names[o->data.layout]);
 	row_text(row, "out",
 		 op == OP_CONVERT      ? cli_layout_names[!o->data.layout]
@@ -386,7 +387,7 @@ static void add_rows(const struct comparison *c, struct rows *rows)
 
 		if (e->role != ROW)
 			continue;
-		row = start_row(c, e->info.backend);
+		row = measure_start_row(c->run, c->options, e->info.backend);
 		set_times(c, e, row);
 		set_command(c, e, row);
 		if (e->job && shape_is_multiply(c->options->shape)) {
@@ -404,7 +405,8 @@ static void add_rows(const struct comparison *c, struct rows *rows)
 	for (int i = 0; i < BASELINES; i++) {
 		if (!c->skipped[i][0])
 			continue;
-		row = start_row(c, baseline_engines[i]->backend);
+		row = measure_start_row(c->run, c->options,
+					baseline_engines[i]->backend);
 		row_text(row, "skipped", c->skipped[i]);
 		snprintf(words, sizeof words, "skipped: %s", c->skipped[i]);
 		row_text(row, "against_baselines", words);

@@ -21,7 +21,8 @@ struct measure_run {
 	char date[32];	 /* UTC */
 	char device[32]; /* "cpu", "cuda:0" */
 	bool on_gpu;
-	double done; /* shapes, for the progress bar */
+	bool predicts; /* the GPU in software: predict.h */
+	double done;   /* shapes, for the progress bar */
 };
 
 /* CLI_OK, or prints and returns; measure_end() in every case. */
@@ -51,6 +52,11 @@ struct measure_options {
 	int min_samples;
 	int64_t check_rows; /* of each matrix; -1 = no check, 0 = all */
 };
+
+/* A row without a time: what is common to those of a shape. */
+json_t *measure_start_row(const struct measure_run *run,
+			  const struct measure_options *options,
+			  const char *backend);
 
 /*
  * Measures one shape on all backends asked for and on the baselines that run

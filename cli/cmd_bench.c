@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "measure.h"
+#include "predict.h"
 #include "progress.h"
 #include "shapes.h"
 
@@ -148,8 +149,15 @@ static int read_device(struct bench *bench)
 	const struct device_args device_args = {.device = args->device};
 	struct nib_device *device;
 	struct nib_error err;
-	int code = cli_check_timed(args->device), on_gpu;
+	int code = CLI_OK, on_gpu;
 
+	bench->run.predicts = args->device && cli_is_emu(args->device);
+	if (bench->run.predicts && (args->peaks || args->plan))
+		return cli_error(CLI_USAGE,
+				 "--peaks and --plan measure, and a GPU in "
+				 "software cannot be timed");
+	if (bench->run.predicts)
+		code = predict_begin(args->device);
 	if (!code)
 		code = cli_open_device(&device_args, &device);
 	if (code)
@@ -169,6 +177,12 @@ static int read_device(struct bench *bench)
 				 "--baselines and --isa are of the CPU, not of "
 				 "--device %s",
 				 args->device);
+	if (bench->run.predicts) {
+		bench->run.on_gpu = true;
+		snprintf(bench->run.device, sizeof bench->run.device, "%s",
+			 args->device);
+		return CLI_OK;
+	}
 	if (measure_use_gpu(&bench->run, args->device, &err))
 		return cli_fail(args->device, &err);
 	return CLI_OK;
@@ -259,12 +273,38 @@ static int measure_axes(struct bench *bench, const struct shape *shape,
 		    &bench->layout, bench->layout.count, &at);
 		options.threads =
 		    next_value(&bench->threads, bench->threads.count, &at);
-		code = measure_shape(&bench->run, &options);
+		code = bench->run.predicts
+			   ? predict_shape(&bench->run, &options)
+			   : measure_shape(&bench->run, &options);
 	}
 	return code;
 }
 
 /* ---- the table ----------------------------------------------------------- */
+
+/* Columns of measurements have nothing in rows of predictions, and vice versa. */
+static int hide_other_kind(bool predicts, const char **hidden)
+{
+	static const char *const measured[] = {"threads",
+					       "time_s",
+					       "spread",
+					       "gflops",
+					       "gbps",
+					       "limit_kind",
+					       "fraction_of_limit",
+					       "error",
+					       "bound",
+					       "ok",
+					       "against_baselines"};
+	static const char *const predicted[] = {"predicted_us", "busy",
+						"last_warp", "longest_wait"};
+	const char *const *list = predicts ? measured : predicted;
+	const int count = predicts ? sizeof measured / sizeof *measured
+				   : sizeof predicted / sizeof *predicted;
+
+	memcpy(hidden, list, (size_t)count * sizeof *hidden);
+	return count;
+}
 
 /* Columns that say the same in every row are left out for people. */
 static void begin_table(struct bench *bench)
@@ -273,12 +313,13 @@ static void begin_table(struct bench *bench)
 	int n = 0, floats = 0;
 	int width =
 	    shapes_width(&bench->list, (int)strlen("vpmaddubsw avx512"));
-	const char *hidden[8];
+	const char *hidden[24];
 
 	for (int64_t i = 0; i < bench->list.count; i++)
 		floats |= bench->list.shapes[i].op == OP_QUANTIZE;
 	if (args->plan) /* whose shapes begin with the operation */
 		width += (int)strlen("group_gemm ");
+	n = hide_other_kind(bench->run.predicts, hidden);
 	if (bench->layout.count < 2)
 		hidden[n++] = "layout";
 	if (bench->activations.count < 2 &&
@@ -395,7 +436,8 @@ static int run_bench(const void *args_)
 static const struct cli_option options[] = {
     {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
      .help =
-	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them)"},
+	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them); "
+	 "emu:h200 predicts"},
     {"threads", OPT_TEXT, ARG(threads), "LIST",
      .help = "numbers of threads, as 1,2 (default: as many as processors that "
 	     "this process may use)"},

@@ -35,14 +35,14 @@ const struct cli_option cli_cpu_options[] = {
 
 /* ---- opening ------------------------------------------------------------- */
 
-static int is_emu(const char *device)
+int cli_is_emu(const char *device)
 {
 	return !strncmp(device, "emu:", 4);
 }
 
 int cli_check_timed(const char *device)
 {
-	if (!is_emu(device))
+	if (!cli_is_emu(device))
 		return CLI_OK;
 	return cli_error(CLI_USAGE,
 			 "--device %s: a GPU in software cannot be timed",
@@ -99,12 +99,12 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 	};
 	const char *name = args->device ? args->device : "cpu";
 	struct nib_error err;
-	int code = is_emu(name) ? use_emu(name) : CLI_OK;
+	int code = cli_is_emu(name) ? use_emu(name) : CLI_OK;
 
 	if (code)
 		return code;
-	if (nib_device_open(is_emu(name) ? "cuda:0" : name, &options, device,
-			    &err))
+	if (nib_device_open(cli_is_emu(name) ? "cuda:0" : name, &options,
+			    device, &err))
 		return cli_fail_named(NULL, &err, names);
 	tuning_load(*device, NULL);
 #ifdef _OPENMP

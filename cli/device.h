@@ -20,7 +20,9 @@ struct device_args {
  * software.
  */
 int cli_open_device(const struct device_args *args, struct nib_device **device);
-/* CLI_USAGE after a message for emu:..., whose times mean nothing. */
+/* Whether the name is that of a GPU in software. */
+int cli_is_emu(const char *device);
+/* CLI_USAGE after a message for emu:..., whose times are not measured. */
 int cli_check_timed(const char *device);
 /* "cpu-avx512"; lives as long as the device. */
 const char *cli_backend(const struct nib_device *device);

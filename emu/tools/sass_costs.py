@@ -9,7 +9,7 @@ NIBEMU_SASS=FILE reads.  Needs ptxas and nvdisasm; the library does not.
 The table: "module HASH" (64-bit FNV-1a of the module's text), then for each line of PTX
 that has a cost "LINE ISSUE ALU FMA XU": how many instructions of the machine one
 execution of the line issues, and how many of them go to the pipes of logic and of
-conversions (ALU), of integer multiplication (FMA), and of special functions (XU).
+conversions (ALU), of integer multiplication and dot products (FMA), and of special functions (XU).
 
 A basic block of PTX may be several of SASS, where ptxas unrolled a loop, and an
 instruction may have moved to another block.  Instructions that ptxas neither copies nor
@@ -47,8 +47,8 @@ ANCHORS = [
 ANCHORS = [(re.compile(p), re.compile(s)) for p, s in ANCHORS]
 ALU = re.compile(
     r"LOP3|SHF|PRMT|IADD3|VIADD|ISETP|FSETP|SEL|FSEL|VIMNMX|IMNMX|FMNMX|LEA|PLOP3|F2FP|"
-    r"I2FP|IABS|BMSK|SGXT|P2R|R2P|MOV$|HSETP2|HMNMX2|VABSDIFF|IDP|FLO|ISCADD|LOP")
-FMA = re.compile(r"IMAD(?!\.MOV|\.SHL|\.IADD|\.U32)|IMAD\.(WIDE|HI)")
+    r"I2FP|IABS|BMSK|SGXT|P2R|R2P|MOV$|HSETP2|HMNMX2|VABSDIFF|FLO|ISCADD|LOP")
+FMA = re.compile(r"IMAD|IDP|HADD2\.F32")
 XU = re.compile(r"MUFU|I2F|F2I|F2F|POPC|FRND|BREV|I2I")
 SASS = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);")
 LINE = re.compile(r'nv_debug_ptx_txt", line (\d+)')

@@ -296,8 +296,10 @@ class Arguments(NibTest):
                 ("bench --threads 0", 2, "not one of 1 to 1024"),
                 ("bench --out " + ",".join(17 * ["fp16"]), 2,
                  "--out: more than 16 values"),
-                ("bench --device emu:h200 --shape 1x1x16", 2,
+                ("bench --device emu:h200 --peaks", 2,
                  "a GPU in software cannot be timed"),
+                ("bench --device emu:b200 --shape 1x1x16", 2,
+                 "there is no table of times to predict with"),
                 ("tune --device emu:h200", 2,
                  "a GPU in software cannot be timed")]:
             with self.subTest(args):

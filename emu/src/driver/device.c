@@ -99,6 +99,7 @@ static CUresult open_time(void)
 {
 	struct emu_machine *m = &emu_driver.machine;
 	const char *table = getenv("NIBEMU_SASS");
+	const char *trace = getenv("NIBEMU_TRACE");
 	struct emu_error err = {{0}};
 
 	if (!number_from("NIBEMU_TIME", 0))
@@ -110,7 +111,9 @@ static CUresult open_time(void)
 				       (unsigned long long)m->options.seed);
 	m->options.is_unchecked = true;
 	m->time = emu_time_open(m->device, &err);
-	if (!m->time || (table && !emu_time_use_counts(m->time, table, &err)))
+	if (!m->time || (table && !emu_time_use_counts(m->time, table, &err)) ||
+	    (trace && !emu_time_use_trace(m->time, trace,
+					  getenv("NIBEMU_TRACE_SMS"), &err)))
 		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
 				       err.text);
 	return CUDA_SUCCESS;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "instruction/binds.h"
+#include "machine/time.h"
 #include "machine/warp.h"
 
 /* ---- mov ----------------------------------------------------------------- */
@@ -50,9 +51,23 @@ static void mov_address(struct emu_warp *w, const struct emu_instr *i,
 static void mov_clock(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes)
 {
+	const uint64_t now =
+	    w->clock ? (uint64_t)emu_time_of(w) : emu_machine_of(w)->clock;
 	uint64_t r[EMU_LANES];
 
-	EMU_EACH_LANE(l) r[l] = emu_machine_of(w)->clock;
+	EMU_EACH_LANE(l) r[l] = now;
+	emu_put_wide(w, &i->operand[0], r, lanes);
+}
+
+/* Nanoseconds; without time, instructions of warps. */
+static void mov_timer(struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes)
+{
+	const uint64_t now =
+	    w->clock ? (uint64_t)emu_time_ns_of(w) : emu_machine_of(w)->clock;
+	uint64_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l) r[l] = now;
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
@@ -162,9 +177,10 @@ bool emu_bind_mov(struct emu_bind *b)
 		    : bytes == 4 ? mov_32
 				 : mov_64;
 	if (a->kind == EMU_ARG_SPECIAL &&
-	    (a->special == EMU_CLOCK || a->special == EMU_CLOCK64 ||
-	     a->special == EMU_GLOBALTIMER))
+	    (a->special == EMU_CLOCK || a->special == EMU_CLOCK64))
 		b->i->run = mov_clock;
+	if (a->kind == EMU_ARG_SPECIAL && a->special == EMU_GLOBALTIMER)
+		b->i->run = mov_timer;
 	return emu_dst(b, d, bytes) && emu_src(b, a, b->types[0]);
 }
 

@@ -7,8 +7,8 @@
 
 static void wake(struct emu_warp *w)
 {
-	w->wait = EMU_RUNNABLE;
 	emu_time_wake(w);
+	w->wait = EMU_RUNNABLE;
 	emu_machine_of(w)->effects++;
 }
 

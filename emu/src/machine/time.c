@@ -2,6 +2,7 @@
 /* time.c - warps' clocks: what instructions cost, what barriers carry. */
 #include "machine/time.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,9 @@ static const struct emu_time_table h200 = {
 #include "machine/time_h200.def"
 #undef EMU_TIME
 };
+
+#define SM_SHARED_BYTES (228u << 10)
+#define SM_THREADS	2048u
 
 /* ---- a machine's time ---------------------------------------------------- */
 
@@ -55,11 +59,21 @@ bool emu_time_use_counts(struct emu_time *t, const char *path,
 	return t->costs != NULL;
 }
 
+bool emu_time_use_trace(struct emu_time *t, const char *path, const char *sms,
+			struct emu_error *err)
+{
+	t->trace = emu_trace_open(path, sms, t->table->clock_ghz, err);
+	return t->trace != NULL;
+}
+
 void emu_time_close(struct emu_time *t)
 {
 	if (!t)
 		return;
 	emu_time_costs_free(t->costs);
+	emu_trace_close(t->trace);
+	free(t->waits);
+	free(t->grids);
 	free(t->sms);
 	free(t->lines);
 	free(t);
@@ -70,34 +84,32 @@ double emu_time_ns(const struct emu_time *t)
 	return t->end / t->table->clock_ghz;
 }
 
-void emu_time_describe(const struct emu_time *t, struct emu_error *to)
-{
-	const double cycles = t->end - t->begin;
-
-	emu_add_text(to,
-		     "%s: %.2f us predicted, %.2f of them the launch; busy: "
-		     "tensor cores %.0f %%, L2 %.0f %%, HBM %.0f %%, issue "
-		     "%.0f %% (%s)",
-		     t->name, cycles / t->table->clock_ghz / 1e3,
-		     (t->first - t->begin) / t->table->clock_ghz / 1e3,
-		     100 * t->tensor_busy / cycles / t->n_sms / EMU_QUARTERS,
-		     100 * t->l2_busy / cycles, 100 * t->hbm_busy / cycles,
-		     100 * t->issued / cycles / t->n_sms / EMU_QUARTERS,
-		     t->has_counts ? "counts of machine code"
-				   : "means for names of PTX");
-}
-
 /* ---- grids and clusters -------------------------------------------------- */
 
-/* Loads, stores and matrices of shared memory, which take its wavefronts. */
-static bool is_served(const struct emu_instr *i)
+static enum emu_unit unit_of(const struct emu_instr *i)
 {
 	const char *name = i->opcode ? i->opcode->name : "";
 
 	if (!strcmp(name, "ldmatrix") || !strcmp(name, "stmatrix"))
-		return true;
-	return (i->space == EMU_SHARED || i->space == EMU_SHARED_CLUSTER) &&
-	       (!strcmp(name, "ld") || !strcmp(name, "st"));
+		return EMU_UNIT_MATRIX;
+	if (!strcmp(name, "shfl") || !strcmp(name, "vote"))
+		return EMU_UNIT_SHUFFLE;
+	if (!strcmp(name, "mma"))
+		return EMU_UNIT_MMA;
+	return !strcmp(name, "atom") && i->space != EMU_SHARED ? EMU_UNIT_ATOMIC
+							       : EMU_UNIT_NONE;
+}
+
+static bool reads_clock(const struct emu_instr *i)
+{
+	static const enum emu_special clocks[] = {EMU_CLOCK, EMU_CLOCK64,
+						  EMU_GLOBALTIMER};
+
+	for (size_t k = 0; k < sizeof(clocks) / sizeof(*clocks); k++)
+		if (i->operands == 2 && i->operand[1].bank == EMU_REGISTERS &&
+		    i->operand[1].row == emu_special_row(clocks[k]))
+			return true;
+	return false;
 }
 
 /* Neither memory, nor waiting, nor control: ptxas moves it freely. */
@@ -112,6 +124,8 @@ static bool is_arithmetic(const struct emu_instr *i)
 	    "match",   "apply", "griddep"};
 	const char *name = i->opcode ? i->opcode->name : "";
 
+	if (reads_clock(i))
+		return false;
 	if (i->space == EMU_PARAM || !strncmp(name, "redux", 5))
 		return true;
 	for (size_t k = 0; k < sizeof(others) / sizeof(*others); k++)
@@ -120,15 +134,47 @@ static bool is_arithmetic(const struct emu_instr *i)
 	return i->target == UINT32_MAX;
 }
 
+/* What is behind it does not begin before all before it has begun. */
+static bool ends_block(const struct emu_instr *i)
+{
+	static const char *const names[] = {"bar", "barrier", "exit", "ret"};
+
+	for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
+		if (i->opcode && !strcmp(i->opcode->name, names[k]))
+			return true;
+	if (reads_clock(i))
+		return true;
+	return i->is_leader || i->target != UINT32_MAX;
+}
+
 static void classify(struct emu_instr *i)
 {
-	i->is_served = is_served(i);
+	i->unit = (uint8_t)unit_of(i);
 	i->is_arithmetic = is_arithmetic(i);
+	i->ends_block = ends_block(i);
+}
+
+static uint32_t shared_of(const struct emu_grid *g)
+{
+	return g->kernel->shared_bytes + g->dynamic_bytes + 1024;
+}
+
+static uint32_t threads_of(const struct emu_grid *g)
+{
+	return g->block[0] * g->block[1] * g->block[2];
+}
+
+/* A CTA of each in one SM; registers are not looked at. */
+static bool fit_together(const struct emu_grid *a, const struct emu_grid *b)
+{
+	return shared_of(a) + shared_of(b) <= SM_SHARED_BYTES &&
+	       threads_of(a) + threads_of(b) <= SM_THREADS;
 }
 
 void emu_time_begin_grid(struct emu_grid *g)
 {
 	struct emu_time *t = g->machine->time;
+	bool waits;
 
 	if (!t)
 		return;
@@ -138,19 +184,36 @@ void emu_time_begin_grid(struct emu_grid *g)
 	t->begin = t->end;
 	t->first = t->end + t->table->launch;
 	if (g->before && g->before->time_trigger > 0)
-		t->first = emu_later(g->before->time_trigger,
-				     t->sms[0].cta - t->table->cta_begin) +
-			   t->table->dependent_launch;
+		t->first = g->before->time_trigger + t->table->dependent_launch;
 	t->tensor_busy = t->l2_busy = t->hbm_busy = t->issued = 0;
-	for (uint32_t k = 0; k < t->n_sms; k++)
-		t->sms[k].cta = t->first;
+	t->places =
+	    (g->resident * g->cluster[0] * g->cluster[1] * g->cluster[2] +
+	     t->n_sms - 1) /
+	    t->n_sms;
+	t->places = t->places > EMU_PLACES ? EMU_PLACES : t->places;
+	/* A CTA begins beside one of the grid before, if both fit. */
+	waits = g->before && !fit_together(g->before, g);
+	for (uint32_t k = 0; k < t->n_sms; k++) {
+		struct emu_sm *sm = &t->sms[k];
+
+		for (uint32_t i = 0; i < t->places; i++)
+			sm->place[i] =
+			    waits ? emu_later(sm->end, t->first) : t->first;
+		sm->end = t->first;
+		sm->number = k;
+	}
 	(void)strncpy(t->name, g->kernel->name, sizeof(t->name) - 1);
+	t->kernel = g->kernel;
+	free(t->waits);
+	t->waits = calloc(g->kernel->count, sizeof(*t->waits));
 }
 
 void emu_time_end_grid(struct emu_grid *g)
 {
-	if (g->machine->time)
-		g->time_end = g->machine->time->end;
+	if (!g->machine->time)
+		return;
+	g->time_end = g->machine->time->end;
+	emu_time_keep(g->machine->time);
 }
 
 static bool begin_warp(struct emu_warp *w, double at)
@@ -158,12 +221,30 @@ static bool begin_warp(struct emu_warp *w, double at)
 	const size_t rows = w->cta->cluster->grid->kernel->register_bytes / 16;
 
 	w->clock = calloc(1, sizeof(*w->clock));
-	if (w->clock)
-		w->clock->ready = calloc(rows + 1, sizeof(double));
-	if (!w->clock || !w->clock->ready)
+	if (!w->clock)
+		return false;
+	w->clock->ready = calloc(rows + 1, sizeof(double));
+	w->clock->why = calloc(rows + 1, 1);
+	if (!w->clock->ready || !w->clock->why)
 		return false;
 	w->clock->now = at;
 	return true;
+}
+
+/* The place of an SM that is free first; of equals, in the emptier SM. */
+static uint32_t first_place(const struct emu_time *t, const struct emu_sm *sm)
+{
+	uint32_t best = 0;
+
+	for (uint32_t k = 1; k < t->places; k++)
+		if (sm->place[k] < sm->place[best])
+			best = k;
+	return best;
+}
+
+static double free_from(const struct emu_time *t, const struct emu_sm *sm)
+{
+	return sm->place[first_place(t, sm)] + sm->running * 1e-3;
 }
 
 /* The SMs of a cluster: neighbours, those that are free first. */
@@ -172,9 +253,21 @@ static struct emu_sm *take_sms(struct emu_time *t, uint32_t n_ctas)
 	struct emu_sm *best = t->sms;
 
 	for (uint32_t k = 0; k + n_ctas <= t->n_sms; k += n_ctas)
-		if (t->sms[k].cta < best->cta)
+		if (free_from(t, &t->sms[k]) < free_from(t, best))
 			best = &t->sms[k];
 	return best;
+}
+
+/* Takes a place for a CTA; from when it has it. */
+static double take_place(struct emu_time *t, struct emu_cta_clock *c)
+{
+	double from;
+
+	c->place = first_place(t, c->sm);
+	from = c->sm->place[c->place];
+	c->sm->place[c->place] = INFINITY;
+	c->sm->running++;
+	return from;
 }
 
 bool emu_time_begin_cluster(struct emu_cluster *c)
@@ -186,7 +279,9 @@ bool emu_time_begin_cluster(struct emu_cluster *c)
 	if (!t)
 		return true;
 	sms = take_sms(t, c->n_ctas);
-	at = sms->cta;
+	at = sms->place[first_place(t, sms)];
+	if (at == INFINITY)
+		at = t->now;
 	c->clock = calloc(1, sizeof(*c->clock));
 	for (uint32_t k = 0; k < c->n_ctas; k++) {
 		struct emu_cta *a = &c->ctas[k];
@@ -195,13 +290,29 @@ bool emu_time_begin_cluster(struct emu_cluster *c)
 		if (!a->clock || !c->clock)
 			return false;
 		a->clock->sm = &sms[k % t->n_sms];
-		/* Others of a full wave go elsewhere first. */
-		a->clock->sm->cta += 1e-3;
+		(void)take_place(t, a->clock);
 		for (uint32_t i = 0; i < a->n_warps; i++)
 			if (!begin_warp(&a->warps[i], at))
 				return false;
 	}
 	return true;
+}
+
+static void end_warp(struct emu_time *t, struct emu_warp *w)
+{
+	emu_trace_warp_end(t->trace, w);
+	if (w->clock->now < t->end)
+		return;
+	t->end = w->clock->now;
+	memcpy(t->last, w->clock->spent, sizeof(t->last));
+}
+
+static void leave_place(const struct emu_time *t, struct emu_cta_clock *c,
+			double end)
+{
+	c->sm->place[c->place] = end + t->table->cta_begin;
+	c->sm->end = emu_later(c->sm->end, c->sm->place[c->place]);
+	c->sm->running--;
 }
 
 void emu_time_end_cluster(struct emu_cluster *c)
@@ -210,20 +321,21 @@ void emu_time_end_cluster(struct emu_cluster *c)
 
 	for (uint32_t k = 0; t && c->ctas && k < c->n_ctas; k++) {
 		struct emu_cta *a = &c->ctas[k];
+		double end = 0;
 
 		for (uint32_t i = 0; a->warps && i < a->n_warps; i++) {
 			struct emu_warp_clock *w = a->warps[i].clock;
 
 			if (!w)
 				continue;
-			t->end = emu_later(t->end, w->now);
-			if (a->clock)
-				a->clock->sm->cta =
-				    emu_later(a->clock->sm->cta,
-					      w->now + t->table->cta_begin);
+			end_warp(t, &a->warps[i]);
+			end = emu_later(end, w->now);
 			free(w->ready);
+			free(w->why);
 			free(w);
 		}
+		if (a->clock)
+			leave_place(t, a->clock, end);
 		free(a->clock);
 	}
 	if (c->clock)
@@ -237,36 +349,49 @@ double emu_time_of(const struct emu_warp *w)
 	return w->clock->now;
 }
 
-/* ---- instructions -------------------------------------------------------- */
-
-/* Wavefronts of 128 bytes, as if no two lanes met in a bank. */
-static double wavefronts(const struct emu_instr *i)
+double emu_time_ns_of(const struct emu_warp *w)
 {
-	uint32_t written = 0, read = 0;
-
-	for (uint32_t k = 0; k < i->operands; k++) {
-		if (i->operand[k].is_written)
-			written += i->operand[k].bytes;
-		else
-			read += i->operand[k].bytes;
-	}
-	if (!written) /* a store; its address is an operand, too */
-		written = read > 4 ? read - 4 : read;
-	return written > 4 ? written / 4.0 : 1;
+	return w->clock->now / emu_time_machine(w)->table->clock_ghz;
 }
 
-static double wait_for_operands(const struct emu_warp *w,
-				const struct emu_instr *i)
+void emu_time_go_on(struct emu_warp *w, enum emu_spent kind, double at)
 {
-	double at = w->clock->now;
+	struct emu_warp_clock *c = w->clock;
+	struct emu_time *t = emu_time_machine(w);
 
-	for (uint32_t k = 0; k < i->operands; k++)
-		if (i->operand[k].bank == EMU_REGISTERS &&
-		    !i->operand[k].is_written)
-			at = emu_later(at,
-				       w->clock->ready[i->operand[k].row / 16]);
-	if (i->guard_reg != EMU_NO_REGISTER)
-		at = emu_later(at, w->clock->ready[i->guard_row / 16]);
+	if (at <= c->now)
+		return;
+	c->spent[kind] += at - c->now;
+	if (t->waits && kind != EMU_SPENT_ISSUE)
+		t->waits[c->pc] += at - c->now;
+	emu_trace_warp(t->trace, w, kind, c->now, at);
+	c->now = at;
+}
+
+/* ---- instructions -------------------------------------------------------- */
+
+/* When its operands are ready; *why: what the last of them waits for. */
+static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
+			  enum emu_spent *why)
+{
+	const struct emu_warp_clock *c = w->clock;
+	double at = c->now;
+
+	*why = EMU_SPENT_OPERANDS;
+	for (uint32_t k = 0; k <= i->operands; k++) {
+		const bool is_guard = k == i->operands;
+		uint32_t row;
+
+		if (is_guard ? i->guard_reg == EMU_NO_REGISTER
+			     : i->operand[k].bank != EMU_REGISTERS ||
+				   i->operand[k].is_written)
+			continue;
+		row = (is_guard ? i->guard_row : i->operand[k].row) / 16;
+		if (c->ready[row] <= at)
+			continue;
+		at = c->ready[row];
+		*why = (enum emu_spent)c->why[row];
+	}
 	return at;
 }
 
@@ -279,19 +404,45 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 {
 	const struct emu_sm *sm = w->cta->clock->sm;
 	const uint32_t quarter = w->index % EMU_QUARTERS;
-	double at = w->clock->now;
+	double at = w->clock->now, ready = at;
+	enum emu_spent why = EMU_SPENT_OPERANDS;
 
+	w->clock->pc = w->pc;
 	if (!i->is_arithmetic)
-		at = wait_for_operands(w, i);
-	if (i->is_leader || i->target != UINT32_MAX)
-		at = emu_later(at, w->clock->block);
+		ready = operands_of(w, i, &why);
+	if (i->ends_block && w->clock->block > ready) {
+		ready = w->clock->block;
+		why = w->clock->block_of;
+	}
 	for (int k = 0; k < EMU_PIPES; k++)
 		if (i->slots[k])
 			at = emu_later(at, sm->pipe[k][quarter]);
-	if (at <= w->clock->now)
+	if (emu_later(at, ready) <= w->clock->now)
 		return true;
-	w->clock->now = at;
+	emu_time_go_on(w, why, ready);
+	emu_time_go_on(w, EMU_SPENT_PIPE, at);
 	return false;
+}
+
+/* Units that the pipes are not: when the result is there. */
+static void serve_unit(struct emu_warp *w, const struct emu_instr *i, double at)
+{
+	const struct emu_time_table *c = emu_time_machine(w)->table;
+	struct emu_sm *sm = w->cta->clock->sm;
+	double *tensor = &sm->tensor[w->index % EMU_QUARTERS];
+
+	if (i->unit == EMU_UNIT_MATRIX)
+		w->clock->result =
+		    emu_serve(&sm->shared, at, 4) + 3 + c->shared_latency;
+	if (i->unit == EMU_UNIT_SHUFFLE)
+		w->clock->result =
+		    emu_serve(&sm->shared, at, c->shuffle_rate / EMU_QUARTERS) +
+		    c->shuffle_latency;
+	if (i->unit == EMU_UNIT_MMA)
+		w->clock->result =
+		    emu_serve(tensor, at, c->mma_rate) + c->mma_latency;
+	if (i->unit == EMU_UNIT_ATOMIC)
+		w->clock->result = at + c->atomic_latency;
 }
 
 void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
@@ -303,12 +454,17 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 	struct emu_sm *sm = w->cta->clock->sm;
 	const uint32_t quarter = w->index % EMU_QUARTERS;
 	const double at = w->clock->now;
-	const double begin = i->is_arithmetic ? wait_for_operands(w, i) : at;
-	double end = at;
+	enum emu_spent why = EMU_SPENT_OPERANDS;
+	const double begin = i->is_arithmetic ? operands_of(w, i, &why) : at;
+	double end;
 
 	t->now = at;
 	w->clock->result = begin;
-	w->clock->block = emu_later(w->clock->block, begin);
+	w->clock->result_of = EMU_SPENT_OPERANDS;
+	if (begin > w->clock->block) {
+		w->clock->block = begin;
+		w->clock->block_of = why;
+	}
 	if (!i->slots[EMU_PIPE_ISSUE])
 		return;
 	for (int k = 0; k < EMU_PIPES; k++)
@@ -317,12 +473,17 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 			    at + i->slots[k] * rates[k] / EMU_SLOT;
 	end = sm->pipe[EMU_PIPE_ISSUE][quarter];
 	t->issued += end - at;
-	w->clock->now = end;
+	emu_time_go_on(w, EMU_SPENT_ISSUE, end);
 	w->clock->result =
-	    emu_later(begin, begin + end - at - 1) + c->alu_latency;
-	if (i->is_served)
-		w->clock->result = emu_serve(&sm->shared, at, wavefronts(i)) +
-				   wavefronts(i) - 1 + c->shared_latency;
+	    emu_later(begin, begin + end - at - 1) +
+	    (i->slots[EMU_PIPE_XU] ? c->xu_latency : c->alu_latency);
+	serve_unit(w, i, begin);
+}
+
+static void set_ready(struct emu_warp_clock *c, uint32_t row)
+{
+	c->ready[row] = c->result;
+	c->why[row] = (uint8_t)c->result_of;
 }
 
 void emu_time_retire(struct emu_warp *w, const struct emu_instr *i)
@@ -330,8 +491,7 @@ void emu_time_retire(struct emu_warp *w, const struct emu_instr *i)
 	for (uint32_t k = 0; k < i->operands; k++)
 		if (i->operand[k].is_written &&
 		    i->operand[k].bank == EMU_REGISTERS)
-			w->clock->ready[i->operand[k].row / 16] =
-			    w->clock->result;
+			set_ready(w->clock, i->operand[k].row / 16);
 }
 
 /* ---- waiting ------------------------------------------------------------- */
@@ -360,14 +520,19 @@ static struct emu_barrier_clock *barrier_at(struct emu_cluster *c,
 void emu_time_arrive(struct emu_warp *w, uint64_t barrier)
 {
 	struct emu_barrier_clock *b;
+	double at;
 
 	if (!emu_time_machine(w))
 		return;
 	b = barrier_at(w->cta->cluster, barrier);
-	if (b)
-		b->pending = emu_later(b->pending, w->clock->arrival > 0
-						       ? w->clock->arrival
-						       : w->clock->now);
+	if (!b)
+		return;
+	at = w->clock->arrival;
+	if (at <= 0)
+		at = w->clock->now + (barrier >> EMU_RANK_SHIFT == w->cta->rank
+					  ? 0
+					  : emu_time_machine(w)->table->remote);
+	b->pending = emu_later(b->pending, at);
 }
 
 void emu_time_phase(struct emu_cluster *c, uint64_t barrier)
@@ -391,8 +556,11 @@ void emu_time_wait(struct emu_warp *w, uint64_t barrier)
 	if (!t)
 		return;
 	b = barrier_at(w->cta->cluster, barrier);
-	if (b && b->done + t->table->wake_up > w->clock->now)
-		w->clock->now = b->done + t->table->wake_up;
+	if (!b)
+		return;
+	w->clock->result = emu_later(w->clock->now + t->table->try_wait,
+				     b->done + t->table->wake_up);
+	w->clock->result_of = EMU_SPENT_MBARRIER;
 }
 
 static struct emu_cta_clock *numbered(const struct emu_cta *c, uint32_t number)
@@ -429,10 +597,12 @@ void emu_time_leave(struct emu_warp *w, uint32_t number)
 
 	if (!t)
 		return;
-	cost = number == EMU_CLUSTER_BARRIER ? t->table->cluster_barrier
-					     : t->table->barrier;
-	w->clock->now = emu_later(
-	    w->clock->now, numbered(w->cta, number)->done[number] + cost);
+	cost =
+	    number == EMU_CLUSTER_BARRIER
+		? t->table->cluster_barrier
+		: t->table->barrier + w->cta->n_warps * t->table->barrier_warp;
+	emu_time_go_on(w, EMU_SPENT_BARRIER,
+		       numbered(w->cta, number)->done[number] + cost);
 }
 
 void emu_time_wake(struct emu_warp *w)
@@ -440,7 +610,10 @@ void emu_time_wake(struct emu_warp *w)
 	struct emu_time *t = emu_time_machine(w);
 
 	if (t && w->clock)
-		w->clock->now = emu_later(w->clock->now, t->now);
+		emu_time_go_on(w,
+			       w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER
+							  : EMU_SPENT_BARRIER,
+			       t->now);
 }
 
 void emu_time_grids(struct emu_warp *w)
@@ -448,7 +621,9 @@ void emu_time_grids(struct emu_warp *w)
 	const struct emu_grid *before = w->cta->cluster->grid->before;
 
 	if (emu_time_machine(w) && before)
-		w->clock->now = emu_later(w->clock->now, before->time_end);
+		emu_time_go_on(w, EMU_SPENT_GRID,
+			       before->time_end +
+				   emu_time_machine(w)->table->grid_wait);
 }
 
 void emu_time_trigger(struct emu_warp *w)

@@ -19,19 +19,30 @@ struct emu_time *emu_time_open(const struct emu_device *device,
 /* What instructions issue comes from a table (tools/sass_costs.py). */
 bool emu_time_use_counts(struct emu_time *t, const char *path,
 			 struct emu_error *err);
+/* A timeline of the SMs listed as "0,5" (NULL: of SM 0): time_trace.h. */
+bool emu_time_use_trace(struct emu_time *t, const char *path, const char *sms,
+			struct emu_error *err);
 void emu_time_close(struct emu_time *t);
 /* Predicted nanoseconds since it was opened. */
 double emu_time_ns(const struct emu_time *t);
+/* A prediction begins here: the L2 is empty, and no grid counts. */
+void emu_time_mark(struct emu_time *t);
+/* What happened since then, as JSON; the caller's to free; NULL: no memory. */
+char *emu_time_report(const struct emu_time *t);
 /* A line about the last grid, marked as a prediction. */
 void emu_time_describe(const struct emu_time *t, struct emu_error *to);
 
 void emu_time_begin_grid(struct emu_grid *g);
 void emu_time_end_grid(struct emu_grid *g);
+/* Keeps what the report says of the grid that has ended. */
+void emu_time_keep(struct emu_time *t);
 /* A cluster takes the SMs that are free first; false: no memory. */
 bool emu_time_begin_cluster(struct emu_cluster *c);
 void emu_time_end_cluster(struct emu_cluster *c);
 /* The cycle that a runnable warp has come to. */
 double emu_time_of(const struct emu_warp *w);
+/* The same in nanoseconds. */
+double emu_time_ns_of(const struct emu_warp *w);
 
 /*
  * False: operands or units are not ready.  Its clock has gone on to when they
@@ -42,13 +53,14 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i);
 void emu_time_issue(struct emu_warp *w, const struct emu_instr *i);
 void emu_time_retire(struct emu_warp *w, const struct emu_instr *i);
 /* Lanes load or store `bytes` each at device addresses. */
-void emu_time_access(struct emu_warp *w, uint32_t lanes,
-		     const uint64_t *address, uint32_t bytes, bool is_store);
+void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		     bool is_store);
 /* When a copy has landed is when its barrier hears of it. */
 void emu_time_copy(struct emu_transfer *t);
 void emu_time_copied(struct emu_warp *w);
 /* A quarter of a wgmma of n columns. */
-void emu_time_wgmma(struct emu_warp *w, uint32_t n);
+void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared);
 void emu_time_commit(struct emu_warp *w, enum emu_engine engine);
 void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine,
 			 uint32_t newest);

@@ -6,8 +6,9 @@
 #include "machine/time_state.h"
 #include "machine/transfer.h"
 
-#define LINE_SHIFT 7
-#define LINE_BYTES (1 << LINE_SHIFT)
+#define LINE_SHIFT   7
+#define LINE_BYTES   (1 << LINE_SHIFT)
+#define SECTOR_BYTES 32
 
 /* True if the L2 has the line; it has it from now on. */
 static bool touch(struct emu_time *t, uint64_t line)
@@ -28,51 +29,152 @@ static bool touch(struct emu_time *t, uint64_t line)
 	return false;
 }
 
-/* A line is asked for at `at`: when its bytes are at the SM. */
-static double fetch_line(struct emu_time *t, uint64_t line, double at)
+/* Sectors of a line are asked for at `at`: when their bytes are at the SM. */
+static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
+			 uint32_t sectors, double at, bool is_store)
 {
 	const struct emu_time_table *c = t->table;
-	const double from_l2 = emu_serve(&t->l2, at, LINE_BYTES / c->l2_rate);
+	const double bytes = sectors * SECTOR_BYTES;
+	const double service =
+	    bytes / (is_store ? c->l2_store_rate : c->l2_rate);
+	const double sent = emu_serve(&sm->port, at, bytes / c->sm_rate);
+	const double from_l2 = emu_serve(&t->l2, sent, service);
+	double from_hbm;
 
-	t->l2_busy += LINE_BYTES / c->l2_rate;
-	if (touch(t, line))
+	t->l2_busy += service;
+	emu_trace_engine(t->trace, 0, EMU_TRACE_L2, from_l2, t->l2);
+	if (touch(t, line) || is_store)
 		return from_l2 + c->l2_latency;
 	t->hbm_busy += LINE_BYTES / c->hbm_rate;
-	return emu_serve(&t->hbm, from_l2, LINE_BYTES / c->hbm_rate) +
-	       c->hbm_latency;
+	from_hbm = emu_serve(&t->hbm, from_l2, LINE_BYTES / c->hbm_rate);
+	emu_trace_engine(t->trace, 0, EMU_TRACE_HBM, from_hbm, t->hbm);
+	return from_hbm + c->hbm_latency;
 }
 
-void emu_time_access(struct emu_warp *w, uint32_t lanes,
-		     const uint64_t *address, uint32_t bytes, bool is_store)
+/* What the lanes of one instruction ask for, each line once. */
+struct request {
+	uint64_t line[EMU_LANES];
+	uint8_t sectors[EMU_LANES]; /* a bit each */
+	uint32_t count;
+};
+
+static void add_bytes(struct request *r, uint64_t address)
+{
+	const uint64_t line = address >> LINE_SHIFT;
+	uint32_t k = r->count;
+
+	while (k > 0 && r->line[k - 1] != line)
+		k--;
+	if (k == 0) {
+		if (r->count == EMU_LANES)
+			return;
+		r->line[r->count] = line;
+		r->sectors[r->count] = 0;
+		k = ++r->count;
+	}
+	r->sectors[k - 1] |= (uint8_t)(1u << (address / SECTOR_BYTES %
+					      (LINE_BYTES / SECTOR_BYTES)));
+}
+
+/* When the last of them is there. */
+static double fetch(struct emu_warp *w, const struct request *r, double at,
+		    bool is_store)
+{
+	double end = at;
+
+	for (uint32_t k = 0; k < r->count; k++)
+		end = emu_later(
+		    end, fetch_line(emu_time_machine(w), w->cta->clock->sm,
+				    r->line[k],
+				    (uint32_t)__builtin_popcount(r->sectors[k]),
+				    at, is_store));
+	return end;
+}
+
+/* Different words of a bank that lanes from first to end ask for, at most. */
+static uint32_t most_in_a_bank(uint32_t lanes, const uint64_t *address,
+			       uint32_t bytes, int first, int end)
+{
+	uint64_t words[EMU_LANES][EMU_LANES];
+	uint32_t count[EMU_LANES] = {0}, most = 0;
+
+	for (int l = first; l < end; l++)
+		for (uint32_t b = 0; lanes >> l & 1 && b < bytes; b += 4) {
+			const uint64_t word = (address[l] + b) / 4;
+			const uint32_t bank = word % EMU_LANES;
+			uint32_t k = 0;
+
+			while (k < count[bank] && words[bank][k] != word)
+				k++;
+			if (k == count[bank] && k < EMU_LANES)
+				words[bank][count[bank]++] = word;
+			most = most > count[bank] ? most : count[bank];
+		}
+	return most;
+}
+
+/* Wavefronts: 16 bytes are served by quarters of the warp, 8 by halves. */
+static double wavefronts(uint32_t lanes, const uint64_t *address,
+			 uint32_t bytes)
+{
+	const int parts = bytes >= 16 ? 4 : bytes == 8 ? 2 : 1;
+	const int each = EMU_LANES / parts;
+	uint32_t sum = 0;
+
+	for (int p = 0; p < parts; p++)
+		sum += most_in_a_bank(lanes, address, bytes, p * each,
+				      (p + 1) * each);
+	return sum > 1 ? sum : 1;
+}
+
+static void access_shared(struct emu_warp *w, uint32_t lanes,
+			  const uint64_t *address, uint32_t bytes)
+{
+	struct emu_time *t = emu_time_machine(w);
+	struct emu_sm *sm = w->cta->clock->sm;
+	const double many = wavefronts(lanes, address, bytes);
+	const double begin = emu_serve(&sm->shared, t->now, many);
+
+	emu_trace_engine(t->trace, sm->number, EMU_TRACE_SHARED, begin,
+			 begin + many);
+	w->clock->result = begin + many - 1 + t->table->shared_latency;
+}
+
+void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
+		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		     bool is_store)
 {
 	struct emu_time *t = emu_time_machine(w);
 	const struct emu_space *global = &emu_machine_of(w)->global;
-	uint64_t last = UINT64_MAX;
+	struct request r = {.count = 0};
+	double end;
 
 	if (!t)
 		return;
-	EMU_EACH_LANE(l)
-	{
-		const uint64_t line = address[l] >> LINE_SHIFT;
-		double end;
-
-		if (!(lanes >> l & 1) || line == last ||
-		    address[l] - global->base >= global->bytes)
-			continue;
-		last = line;
-		end = fetch_line(t, (address[l] + bytes - 1) >> LINE_SHIFT,
-				 w->clock->now);
-		if (!is_store)
-			w->clock->result = emu_later(w->clock->result, end);
+	if (i->space == EMU_SHARED || i->space == EMU_SHARED_CLUSTER) {
+		access_shared(w, lanes, address, bytes);
+		return;
 	}
+	EMU_EACH_LANE(l)
+	if (lanes >> l & 1 && address[l] - global->base < global->bytes)
+		add_bytes(&r, address[l]);
+	end = fetch(w, &r, t->now, is_store);
+	if (is_store || end <= w->clock->result)
+		return;
+	w->clock->result = end;
+	w->clock->result_of = EMU_SPENT_LOADS;
 }
 
-/* Lines that the pieces of a copy ask for from `begin` on: the last one's. */
+/*
+ * What the pieces of a copy ask for from `begin` on: when the last is there.
+ * Those of a cp.async are the warp's lanes.
+ */
 static double fetch_pieces(const struct emu_transfer *c, double begin)
 {
 	struct emu_time *t = emu_time_machine(c->warp);
 	const struct emu_space *global = &emu_machine_of(c->warp)->global;
 	const bool is_store = c->kind == EMU_BULK_STORE;
+	struct request r = {.count = 0};
 	uint64_t last = UINT64_MAX;
 	double end = begin;
 
@@ -80,21 +182,52 @@ static double fetch_pieces(const struct emu_transfer *c, double begin)
 		const struct emu_piece *p = &c->pieces[k];
 		const uint64_t at = (uintptr_t)(is_store ? p->to : p->from);
 
-		if (!p->copied ||
-		    at - (uintptr_t)global->data >= global->bytes ||
-		    at >> LINE_SHIFT == last)
+		if (!p->copied || at - (uintptr_t)global->data >= global->bytes)
+			continue;
+		if (c->kind == EMU_CP_ASYNC) {
+			add_bytes(&r, at);
+			continue;
+		}
+		if (at >> LINE_SHIFT == last)
 			continue;
 		last = at >> LINE_SHIFT;
-		end = emu_later(end, fetch_line(t, last, begin));
+		end = emu_later(end, fetch_line(t, c->warp->cta->clock->sm,
+						last, LINE_BYTES / SECTOR_BYTES,
+						begin, is_store));
 	}
-	return end;
+	return emu_later(end, fetch(c->warp, &r, begin, is_store));
+}
+
+static double load_bulk(const struct emu_transfer *c, double bytes)
+{
+	struct emu_time *t = emu_time_machine(c->warp);
+	struct emu_sm *sm = c->warp->cta->clock->sm;
+	const double service = bytes / t->table->tma_rate;
+	const double begin = emu_serve(&sm->tma, c->warp->clock->now, service);
+
+	emu_trace_engine(t->trace, sm->number, EMU_TRACE_TMA, begin,
+			 begin + service);
+	return emu_later(fetch_pieces(c, begin), begin + service) +
+	       t->table->tma_latency;
+}
+
+static double store_bulk(const struct emu_transfer *c, double bytes)
+{
+	struct emu_time *t = emu_time_machine(c->warp);
+	struct emu_sm *sm = c->warp->cta->clock->sm;
+	const double service = bytes / t->table->tma_store_rate;
+	const double begin =
+	    emu_serve(&sm->tma_store, c->warp->clock->now, service);
+
+	(void)fetch_pieces(c, begin);
+	return begin + service + t->table->tma_store_latency;
 }
 
 void emu_time_copy(struct emu_transfer *c)
 {
 	struct emu_time *t = emu_time_machine(c->warp);
 	struct emu_warp_clock *clock = c->warp->clock;
-	double bytes = 0, begin, end;
+	double bytes = 0, end;
 
 	if (!t)
 		return;
@@ -111,16 +244,16 @@ void emu_time_copy(struct emu_transfer *c)
 	}
 	for (size_t k = 0; k < c->n_pieces; k++)
 		bytes += c->pieces[k].bytes;
-	begin = emu_serve(&c->warp->cta->clock->sm->tma, clock->now,
-			  bytes / t->table->tma_rate);
-	end = fetch_pieces(c, begin);
-	end = emu_later(end, begin + bytes / t->table->tma_rate) +
-	      t->table->tma_latency;
-	if (c->kind == EMU_BULK_LOAD)
+	if (c->kind == EMU_BULK_LOAD) {
+		end = load_bulk(c, bytes);
 		clock->arrival = end;
-	else
+	} else {
+		end = store_bulk(c, bytes);
 		clock->open[EMU_ENGINE_STORE] =
 		    emu_later(clock->open[EMU_ENGINE_STORE], end);
+	}
+	emu_time_go_on(c->warp, EMU_SPENT_ISSUE,
+		       clock->now + t->table->tma_issue);
 	t->end = emu_later(t->end, end);
 }
 
@@ -130,18 +263,23 @@ void emu_time_copied(struct emu_warp *w)
 		w->clock->arrival = 0;
 }
 
-void emu_time_wgmma(struct emu_warp *w, uint32_t n)
+void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 {
 	struct emu_time *t = emu_time_machine(w);
-	double begin;
+	double begin, service;
 
 	if (!t)
 		return;
+	service = emu_later(n / 2.0,
+			    a_is_shared ? t->table->wgmma_shared_least + n / 4.0
+					: t->table->wgmma_least);
 	begin = emu_serve(&w->cta->clock->sm->tensor[w->index % EMU_QUARTERS],
-			  w->clock->now, n / 2.0);
+			  w->clock->now, service);
 	t->tensor_busy += n / 2.0;
+	emu_trace_engine(t->trace, w->cta->clock->sm->number, EMU_TRACE_TENSOR,
+			 begin, begin + service);
 	w->clock->open[EMU_ENGINE_WGMMA] =
-	    begin + n / 2.0 + t->table->wgmma_latency;
+	    begin + service + t->table->wgmma_latency;
 }
 
 void emu_time_commit(struct emu_warp *w, enum emu_engine engine)
@@ -168,5 +306,7 @@ void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine,
 		  ? 0
 		  : c->group[engine]
 			    [(c->groups[engine] - newest - 1) % EMU_GROUPS];
-	c->now = emu_later(c->now, end);
+	emu_time_go_on(
+	    w, engine == EMU_ENGINE_WGMMA ? EMU_SPENT_TENSOR : EMU_SPENT_COPIES,
+	    end);
 }

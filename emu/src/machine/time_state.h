@@ -5,6 +5,7 @@
 
 #include "check/check.h"
 #include "machine/machine.h"
+#include "machine/time_trace.h"
 
 struct emu_time_table {
 #define EMU_TIME(name, value, unit, sure, source) double name;
@@ -13,21 +14,40 @@ struct emu_time_table {
 };
 
 #define EMU_QUARTERS 4
+#define EMU_PLACES   32 /* CTAs of an SM, at most */
+/* Units of an SM beside its pipes. */
+enum emu_unit {
+	EMU_UNIT_NONE,
+	EMU_UNIT_MATRIX,  /* ldmatrix */
+	EMU_UNIT_SHUFFLE, /* shfl, vote: shared memory's, too */
+	EMU_UNIT_MMA,	  /* mma.sync */
+	EMU_UNIT_ATOMIC,  /* of global memory, with a result */
+};
 /* Groups that a warp may leave unfinished and yet wait for an older one. */
 #define EMU_GROUPS 8
 
 /* When each engine of an SM is free. */
 struct emu_sm {
 	double pipe[EMU_PIPES][EMU_QUARTERS], tensor[EMU_QUARTERS];
-	double shared, tma;
-	double cta; /* it can hold another CTA */
+	double shared, tma, tma_store, port; /* port: to the L2 */
+	double place[EMU_PLACES]; /* from when a CTA can begin there */
+	double end;		  /* of its last CTA, and the next may begin */
+	uint32_t running;
+	uint32_t number;
 };
 
 struct emu_warp_clock {
 	double now, result; /* result: of the instruction that runs */
 	double block;	    /* the last begin in this basic block */
-	double arrival;	    /* of an engine at a barrier; 0: the warp's own */
-	double *ready;	    /* of each 16 bytes of the warp's registers */
+	enum emu_spent block_of;
+	double spent[EMU_SPENTS];
+	uint32_t pc; /* of the instruction that runs */
+	struct emu_stretch stretch;
+	bool is_named;	/* its row of the trace */
+	double arrival; /* of an engine at a barrier; 0: the warp's own */
+	double *ready;	/* of each 16 bytes of the warp's registers */
+	uint8_t *why;	/* and what they wait for: enum emu_spent */
+	enum emu_spent result_of;
 	/* Operations behind the last commit, and the last groups by number. */
 	double open[EMU_ENGINES], group[EMU_ENGINES][EMU_GROUPS];
 	uint32_t groups[EMU_ENGINES];
@@ -35,6 +55,7 @@ struct emu_warp_clock {
 
 struct emu_cta_clock {
 	struct emu_sm *sm;
+	uint32_t place;
 	double pending[EMU_CLUSTER_BARRIER + 1], done[EMU_CLUSTER_BARRIER + 1];
 };
 
@@ -52,11 +73,24 @@ struct emu_cluster_clock {
 
 struct emu_time_costs;
 
+/* What became of a grid: for the report. */
+struct emu_time_grid {
+	char name[128];
+	double begin, first, end;      /* first: its first instruction */
+	double tensor, l2, hbm, issue; /* cycles that they were busy */
+	double last[EMU_SPENTS];
+	const struct emu_instr *wait; /* the longest, or NULL */
+	double wait_cycles;	      /* of all warps together */
+	bool has_counts;
+};
+
 struct emu_time {
 	const struct emu_time_table *table;
 	struct emu_time_costs *costs; /* NULL: means alone */
+	struct emu_trace *trace;      /* NULL: none */
 	struct emu_sm *sms;
 	uint32_t n_sms, n_sets;
+	uint32_t places; /* of an SM, for CTAs of the grid that runs */
 	uint64_t *lines; /* of the L2: each set's, the latest first */
 	double l2, hbm;	 /* free from then on */
 	double now;	 /* of the warp that runs */
@@ -65,6 +99,13 @@ struct emu_time {
 	double begin, first;
 	double tensor_busy, l2_busy, hbm_busy, issued;
 	bool has_counts; /* of its instructions */
+	double *waits;	 /* by instruction, over all warps; may be NULL */
+	double last[EMU_SPENTS]; /* of the warp that ended last */
+	const struct emu_kernel *kernel;
+	/* Since emu_time_mark(): */
+	double mark;
+	struct emu_time_grid *grids;
+	size_t n_grids, capacity;
 	char name[128];
 };
 
@@ -77,6 +118,9 @@ static inline double emu_later(double a, double b)
 {
 	return a > b ? a : b;
 }
+
+/* The warp's clock goes on to `at`, if that is later. */
+void emu_time_go_on(struct emu_warp *w, enum emu_spent kind, double at);
 
 /* An engine takes a request at `at` or when it is free; when it begins. */
 static inline double emu_serve(double *free_at, double at, double service)

@@ -68,7 +68,7 @@ void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i,
 		       enum emu_traffic_kind kind)
 {
 	if (kind == EMU_TRAFFIC_LOAD || kind == EMU_TRAFFIC_STORE)
-		emu_time_access(w, lanes, address, bytes,
+		emu_time_access(w, i, lanes, address, bytes,
 				kind == EMU_TRAFFIC_STORE);
 	if (!w->cta->cluster->grid->traffic ||
 	    (i->space != EMU_GLOBAL && i->space != EMU_GENERIC))

@@ -540,7 +540,7 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	set->left++;
 	q->count++;
-	emu_time_wgmma(w, i->option >> 8 & 0x1ff);
+	emu_time_wgmma(w, i->option >> 8 & 0x1ff, i->option & EMU_A_IN_SHARED);
 	if (!(i->option & EMU_A_IN_SHARED))
 		for (uint32_t k = 0; k < 4; k++)
 			mark(q->sources, i->operand[d_registers(i) + k].row,

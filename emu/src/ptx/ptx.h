@@ -129,7 +129,8 @@ struct emu_instr {
 	/* Instructions of the machine, by pipe: machine/time_costs.h. */
 	uint16_t slots[EMU_PIPES];
 	/* By shared memory; no memory, waiting or control: machine/time.c. */
-	bool is_served, is_arithmetic;
+	bool is_arithmetic, ends_block;
+	uint8_t unit; /* of enum emu_unit: machine/time_state.h */
 	bool guard_is_negated;
 	bool is_converged; /* needs all live lanes of its warp */
 	bool is_leader;	   /* begins a basic block */

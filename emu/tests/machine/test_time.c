@@ -69,7 +69,9 @@ static void test_dependent_instructions(void **state)
 static void test_loads(void **state)
 {
 	const char *load = "ld.global.u32 %r1, [%in];\n"
-			   "add.u32 %r1, %r1, 1;\n";
+			   "and.b32 %r1, %r1, 0;\n"
+			   "cvt.u64.u32 %d1, %r1;\n"
+			   "add.u64 %in, %in, %d1;\n";
 	const double none = ns_of_steps("", "", 0);
 	const double first = ns_of_steps("", load, 1);
 	const double second = ns_of_steps("", load, 2);

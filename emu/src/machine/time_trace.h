@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * time_trace.h - a timeline of virtual time in the Chrome trace format: a row
+ * for each warp and engine of chosen SMs, and for the L2 and HBM.  Every call
+ * does nothing where there is no trace (NULL).
+ */
+#ifndef EMU_MACHINE_TIME_TRACE_H
+#define EMU_MACHINE_TIME_TRACE_H
+
+#include "machine/machine.h"
+
+struct emu_trace;
+
+/* What a warp's cycles go to. */
+enum emu_spent {
+	EMU_SPENT_ISSUE,
+	EMU_SPENT_PIPE,	    /* waits for an issue slot or a pipe */
+	EMU_SPENT_OPERANDS, /* for arithmetic and shared memory */
+	EMU_SPENT_LOADS,    /* of global memory */
+	EMU_SPENT_MBARRIER, /* for copies and other warps */
+	EMU_SPENT_BARRIER,  /* bar.sync, the cluster's */
+	EMU_SPENT_TENSOR,   /* wgmma.wait_group */
+	EMU_SPENT_COPIES,   /* cp.async.wait_group, bulk groups */
+	EMU_SPENT_GRID,	    /* griddepcontrol.wait */
+	EMU_SPENTS,
+};
+
+extern const char *const emu_spent_names[EMU_SPENTS];
+
+/* A stretch of a row that is not written yet: more of the same may follow. */
+struct emu_stretch {
+	double from, to; /* cycles; to 0: nothing */
+	int kind;
+};
+
+enum emu_trace_engine {
+	EMU_TRACE_TENSOR, /* the four quarters as one row */
+	EMU_TRACE_TMA,
+	EMU_TRACE_SHARED,
+	EMU_TRACE_L2, /* of the GPU, as HBM */
+	EMU_TRACE_HBM,
+};
+
+/*
+ * sms: numbers as "0,5", NULL for SM 0.  ghz: of the clock.  NULL with an error
+ * where the file cannot be written or the list is none.
+ */
+struct emu_trace *emu_trace_open(const char *path, const char *sms, double ghz,
+				 struct emu_error *err);
+/* The file is whole only behind it. */
+void emu_trace_close(struct emu_trace *trace);
+/* The warp's clock goes from one time to another. */
+void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w,
+		    enum emu_spent kind, double from, double to);
+void emu_trace_warp_end(struct emu_trace *trace, struct emu_warp *w);
+/* An engine of an SM is busy; sm is not read for L2 and HBM. */
+void emu_trace_engine(struct emu_trace *trace, uint32_t sm,
+		      enum emu_trace_engine engine, double from, double to);
+
+#endif
