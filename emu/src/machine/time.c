@@ -397,8 +397,8 @@ static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
 
 /*
  * ptxas orders a basic block so that latencies of arithmetic overlap.  So an
- * arithmetic instruction issues at once, though it begins when its operands are
- * ready, and the end of a block waits for all that begin in it.
+ * arithmetic instruction issues at once, though it begins when its operands
+ * and its pipe are ready, and the end of a block waits for all that begin in it.
  */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 {
@@ -414,9 +414,8 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 		ready = w->clock->block;
 		why = w->clock->block_of;
 	}
-	for (int k = 0; k < EMU_PIPES; k++)
-		if (i->slots[k])
-			at = emu_later(at, sm->pipe[k][quarter]);
+	if (i->slots[EMU_PIPE_ISSUE])
+		at = emu_later(at, sm->pipe[EMU_PIPE_ISSUE][quarter]);
 	if (emu_later(at, ready) <= w->clock->now)
 		return true;
 	emu_time_go_on(w, why, ready);
@@ -455,22 +454,29 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 	const uint32_t quarter = w->index % EMU_QUARTERS;
 	const double at = w->clock->now;
 	enum emu_spent why = EMU_SPENT_OPERANDS;
-	const double begin = i->is_arithmetic ? operands_of(w, i, &why) : at;
-	double end;
+	double begin = i->is_arithmetic ? operands_of(w, i, &why) : at, end;
 
+	for (int k = EMU_PIPE_ISSUE + 1; k < EMU_PIPES; k++)
+		if (i->slots[k] && sm->pipe[k][quarter] > begin) {
+			begin = sm->pipe[k][quarter];
+			why = EMU_SPENT_PIPE;
+		}
 	t->now = at;
 	w->clock->result = begin;
-	w->clock->result_of = EMU_SPENT_OPERANDS;
+	/* What its operands waited for is what its result waits for. */
+	w->clock->result_of = begin > at ? why : EMU_SPENT_OPERANDS;
 	if (begin > w->clock->block) {
 		w->clock->block = begin;
 		w->clock->block_of = why;
 	}
 	if (!i->slots[EMU_PIPE_ISSUE])
 		return;
+	/* A pipe that waits for operands of one takes others meanwhile. */
 	for (int k = 0; k < EMU_PIPES; k++)
 		if (i->slots[k])
 			sm->pipe[k][quarter] =
-			    at + i->slots[k] * rates[k] / EMU_SLOT;
+			    emu_later(sm->pipe[k][quarter], at) +
+			    i->slots[k] * rates[k] / EMU_SLOT;
 	end = sm->pipe[EMU_PIPE_ISSUE][quarter];
 	t->issued += end - at;
 	emu_time_go_on(w, EMU_SPENT_ISSUE, end);

@@ -149,7 +149,8 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
 	struct request r = {.count = 0};
 	double end;
 
-	if (!t)
+	/* Parameters and constants come from a cache of their own. */
+	if (!t || i->space == EMU_PARAM || i->space == EMU_CONST)
 		return;
 	if (i->space == EMU_SHARED || i->space == EMU_SHARED_CLUSTER) {
 		access_shared(w, lanes, address, bytes);

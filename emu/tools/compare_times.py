@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""compare_times.py [--svg FILE] --predicted FILE... --measured FILE...
+
+Predicted times beside measured ones: rows of nib bench --format json (a list, or one
+row a line), matched by operation and shape.  Prints a Markdown table, the median and
+the worst error, and Spearman's rank correlation; --svg draws a scatter plot.  A row of
+a product whose plan's first word differs is from another kernel, and says so; it does
+not count."""
+
+import argparse
+import json
+import math
+import statistics
+
+
+def rows_of(paths):
+    """All rows of some files."""
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if text.lstrip().startswith("["):
+            yield from json.loads(text)
+        else:
+            yield from (json.loads(line) for line in text.splitlines() if line)
+
+
+def ranks(values):
+    """Rank of each value; equal ones share their mean."""
+    order = sorted(values)
+    return [order.index(v) + (order.count(v) - 1) / 2 for v in values]
+
+
+def spearman(pairs):
+    """Rank correlation of pairs."""
+    a, b = (ranks(list(side)) for side in zip(*pairs))
+    return statistics.correlation(a, b)
+
+
+def kernel(row):
+    """What the plan says that it runs: its first words."""
+    words = (row.get("plan") or "").split()
+    return " ".join(words[:2])
+
+
+def scatter(pairs):
+    """A plot of predicted against measured, both logarithmic."""
+    low = math.log10(min(min(p) for p in pairs) * 0.8)
+    high = math.log10(max(max(p) for p in pairs) * 1.25)
+
+    def at(value):
+        return 300 * (math.log10(value) - low) / (high - low)
+
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 360 360" '
+           'font-family="sans-serif" font-size="12" fill="#222">',
+           '<rect width="360" height="360" fill="#fff"/>']
+    for factor, colour in ((1, "#222"), (1.25, "#aaa"), (0.8, "#aaa")):
+        shift = at(10 ** low * factor)
+        out.append(f'<line x1="44" y1="{316 - shift:.1f}" x2="344" '
+                   f'y2="{16 - shift:.1f}" stroke="{colour}"/>')
+    for value in (5, 10, 20, 50, 100, 200):
+        if low < math.log10(value) < high:
+            out.append(f'<text x="{44 + at(value):.1f}" y="332" '
+                       f'text-anchor="middle">{value}</text>'
+                       f'<text x="40" y="{320 - at(value):.1f}" '
+                       f'text-anchor="end">{value}</text>')
+    for predicted, measured in pairs:
+        out.append(f'<circle cx="{44 + at(measured):.1f}" '
+                   f'cy="{316 - at(predicted):.1f}" r="4" fill="#c0504d" '
+                   'fill-opacity="0.7"/>')
+    out.append('<text x="194" y="352" text-anchor="middle">measured, us</text>'
+               '<text x="50" y="14">predicted, us; grey: 25 % off</text></svg>')
+    return "\n".join(out) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--predicted", nargs="+", required=True)
+    parser.add_argument("--measured", nargs="+", required=True)
+    parser.add_argument("--svg")
+    a = parser.parse_args()
+    measured = {(r["op"], r["shape"]): r for r in rows_of(a.measured)
+                if str(r.get("backend", "")).startswith("cuda") and r.get("time_s")}
+    pairs = []
+    print("| product | predicted, us | measured, us | error |\n|---|---|---|---|")
+    for row in rows_of(a.predicted):
+        found = measured.get((row["op"], row["shape"]))
+        if not found or not row.get("predicted"):
+            continue
+        us = found["time_s"] * 1e6
+        name = f"{row['op']} {row['shape']}"
+        if kernel(found) != kernel(row):
+            print(f"| {name} | {row['predicted_us']:.1f} | {us:.1f} | another kernel "
+                  f"({kernel(found)}) |")
+            continue
+        pairs.append((row["predicted_us"], us))
+        print(f"| {name} | {row['predicted_us']:.1f} | {us:.1f} | "
+              f"{100 * (row['predicted_us'] / us - 1):+.0f} % |")
+    if len(pairs) < 3:
+        raise SystemExit("compare_times.py: fewer than three rows to compare")
+    errors = [abs(p / m - 1) for p, m in pairs]
+    print(f"\n{len(pairs)} rows: median error {100 * statistics.median(errors):.0f} %, "
+          f"worst {100 * max(errors):.0f} %, Spearman {spearman(pairs):.3f}")
+    if a.svg:
+        with open(a.svg, "w", encoding="ascii") as file:
+            file.write(scatter(pairs))
+
+
+if __name__ == "__main__":
+    main()
