@@ -139,6 +139,10 @@ static bool follows(const struct emu_check *c, const struct tmem_step *s,
 
 	if (is_mine && is_pipelined(c, s->a, use, tag))
 		return true;
+	/* The two CTAs of a pair give the same columns back, in any order. */
+	if (use == EMU_TMEM_DEALLOC && s->a->use >= EMU_TMEM_ALLOC &&
+	    c->warp[actor / ACTORS_PER_WARP].cta != c->warp[s->warp].cta)
+		return true;
 	if (!knows(w->knows.seen, e))
 		return object(c, s, e, use, line, missing_order(use));
 	if (!c->options.is_strict || is_mine || use >= EMU_TMEM_ALLOC ||

@@ -139,6 +139,8 @@ CUresult cuInit(unsigned flags)
 		d->machine.options.is_unchecked =
 		    number_from("NIBEMU_UNCHECKED", 0);
 		d->machine.options.is_strict = number_from("NIBEMU_STRICT", 0);
+		d->machine.options.is_anywhere =
+		    number_from("NIBEMU_STRICT", 0) == 1;
 		d->machine.options.threads = (uint32_t)number_from(
 		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);

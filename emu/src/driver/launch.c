@@ -341,6 +341,8 @@ static CUresult read_attributes(const CUlaunchConfig *config,
 			    config->attrs[i].value.cooperative;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+			/* A GPU may use the first where the second is given. */
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
 			w->is_dependent =

@@ -104,6 +104,8 @@ struct emu_options {
 	uint32_t threads;  /* of the host */
 	bool is_unchecked; /* no checker of the order of accesses */
 	bool is_strict; /* also PTX's rules that kernels do without (check.h) */
+	/* Also what PTX leaves open and GPUs do not: where tensor memory is. */
+	bool is_anywhere;
 	/* Reports after which a launch goes on; NULL: it goes on after none. */
 	struct emu_findings *findings;
 };

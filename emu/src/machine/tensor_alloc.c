@@ -62,7 +62,7 @@ static bool pick_place(struct emu_warp *w, const struct emu_tmem *t,
 	struct emu_machine *m = emu_machine_of(w);
 	const uint32_t count = emu_tmem_places(t, columns, 0, first);
 
-	if (count > 1 && m->options.seed && m->options.is_strict)
+	if (count > 1 && m->options.seed && m->options.is_anywhere)
 		(void)emu_tmem_places(t, columns, emu_random_below(m, count),
 				      first);
 	return count;
@@ -228,9 +228,17 @@ void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i,
 		emu_fault(w, i, -1, "%s", err.text);
 		return;
 	}
-	(void)emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank, 0,
-			     EMU_TMEM_LANES, emu_tmem_column(address), columns,
-			     0);
+	if (!emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank, 0,
+			    EMU_TMEM_LANES, emu_tmem_column(address), columns,
+			    0))
+		return;
+	/* A pair gives back the columns of both CTAs. */
+	if ((i->option & EMU_TCGEN05_PAIR) &&
+	    (w->cta->rank ^ 1) < w->cta->cluster->n_ctas &&
+	    !emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank ^ 1, 0,
+			    EMU_TMEM_LANES, emu_tmem_column(address), columns,
+			    0))
+		return;
 	emu_wake(w->cta->cluster, EMU_AT_TENSOR_MEMORY);
 	emu_machine_of(w)->effects++;
 }

@@ -138,6 +138,7 @@ bool emu_run_job(struct emu_job *job, struct emu_error *err)
 	    .options = {.seed = job->seed,
 			.threads = job->threads,
 			.is_strict = job->is_strict,
+			.is_anywhere = job->is_strict,
 			.findings = job->findings,
 			.budget = job->budget ? job->budget : 100000000}};
 	struct emu_module *module;

@@ -344,6 +344,7 @@ bool nvfp4_run(struct nvfp4_job *job, struct emu_error *err)
 	struct emu_machine m = {.device = emu_device_find("b200"),
 				.options = {.seed = job->seed,
 					    .is_strict = job->is_strict,
+					    .is_anywhere = job->is_strict,
 					    .is_unchecked = job->is_unchecked,
 					    .budget = 400000000}};
 	struct emu_module *module;

@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""upstream_bugs.py [--build DIR] [--work DIR] [--seeds N] [--row NAME] [--json FILE]
+                    [--include DIR] [--check] FOLDER...
+
+Bugs that other projects have fixed, as the software GPU finds them.  Each FOLDER is a
+git repository with history (bare ones too); those of tools/upstream/rows.json are found
+in it by their commits, nothing is fetched.  A row's kernels are taken as they are from
+the commit that fixed the bug and from its parent, compiled by nvcc with the row's driver
+(tools/upstream/*.cu), and run with the seeds 0 to N-1 (64).  Prints a table: on how
+many seeds the parent is reported and by which rules, and on how many the fix is.
+
+--build is emu's build folder (for libnibemu.so), --include a folder with headers of CUDA
+that are not at nvcc's (curand.h).  Compiled programs stay in --work and are used again.
+A row with "about" counts the reports that have these words, and goes on after others.
+--check reads rows.json and says what is wrong with it; it needs no folder."""
+
+import argparse
+import collections
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+DRIVERS = HERE / "upstream"
+RULE = re.compile(r"^\s*rule: ([\w-]+)", re.M)
+REPORT = re.compile(r"^nibemu: .*(?:\n  .*)*", re.M)
+SIDES = ("parent", "fix")
+NEEDED = {"name", "project", "commit", "driver", "device", "arch", "bug"}
+OPTIONAL = {"about", "std", "tree", "include", "define", "copy", "with", "env", "note"}
+
+
+@dataclasses.dataclass
+class Side:
+    """What the seeds of a row said at one of its two commits."""
+    seeds: int = 0
+    reported: int = 0
+    first: int | None = None
+    rules: collections.Counter = dataclasses.field(
+        default_factory=collections.Counter)
+    failed: str = ""
+
+
+# ---- rows ----------------------------------------------------------------------
+
+
+def read_rows():
+    """The rows of rows.json."""
+    return json.loads((DRIVERS / "rows.json").read_text())
+
+
+def faults_of(rows):
+    """What is wrong with the rows, a line each."""
+    found = []
+    names = collections.Counter(row.get("name") for row in rows)
+    for row in rows:
+        name = row.get("name", "a row without a name")
+        for key in sorted(NEEDED - row.keys()):
+            found.append(f"{name}: no {key}")
+        for key in sorted(row.keys() - NEEDED - OPTIONAL):
+            found.append(f"{name}: {key} is not known")
+        if names[row.get("name")] > 1:
+            found.append(f"{name}: the name is there twice")
+        if not (DRIVERS / row.get("driver", "?")).is_file():
+            found.append(f"{name}: no driver {row.get('driver')}")
+        if not re.fullmatch(r"[0-9a-f]{7,40}", row.get("commit", "")):
+            found.append(f"{name}: commit is not a commit's name")
+        if row.get("device") not in ("h200", "b200", "rtx5090"):
+            found.append(f"{name}: device {row.get('device')} is not known")
+    used = {row.get("driver") for row in rows}
+    for driver in sorted(DRIVERS.glob("*.cu")):
+        if driver.name not in used:
+            found.append(f"{driver.name}: no row uses it")
+    return found
+
+
+# ---- trees ---------------------------------------------------------------------
+
+
+def git(folder, *words):
+    """What a git command prints, or None where it failed."""
+    done = subprocess.run(["git", "-C", str(folder), *words], check=False,
+                          capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def holder_of(folders, commit):
+    """The folder that has a commit, or None."""
+    for folder in folders:
+        if git(folder, "cat-file", "-e", commit + "^{commit}") is not None:
+            return folder
+    return None
+
+
+def extract(folder, commit, paths, where):
+    """Writes a commit's PATHS to WHERE, unless they are there.  False: it has none."""
+    if where.exists():
+        return True
+    there = [p for p in paths if git(folder, "cat-file", "-e", f"{commit}:{p}")
+             is not None]
+    part = where.with_name(where.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    with subprocess.Popen(["git", "-C", str(folder), "archive", commit, *there],
+                          stdout=subprocess.PIPE) as archive:
+        done = subprocess.run(["tar", "x", "-C", str(part)], check=False,
+                              stdin=archive.stdout)
+    if not there or done.returncode or archive.returncode:
+        return False
+    part.rename(where)
+    return True
+
+
+def prepare(row, side, folders, work):
+    """The row's sources at one commit.  Returns include folders, or what is missing."""
+    folder = holder_of(folders, row["commit"])
+    if not folder:
+        return None, f"no folder has {row['commit']} of {row['project']}"
+    commit = row["commit"] + ("^" if side == "parent" else "")
+    tree = work / row["name"] / side
+    if not extract(folder, commit, row.get("tree", ["include"]), tree):
+        return None, f"{commit} was not extracted"
+    includes = [tree / i for i in row.get("include", ["include"])]
+    # A copy by itself: what it includes by "..." is not the file beside it.
+    for path in row.get("copy", []):
+        alone = work / row["name"] / (side + ".alone")
+        alone.mkdir(exist_ok=True)
+        shutil.copy(tree / path, alone)
+        includes.append(alone)
+    for other in row.get("with", []):
+        folder = holder_of(folders, other["commit"])
+        there = work / f"{other['commit'][:12]}"
+        if not folder or not extract(folder, other["commit"], [other["path"]], there):
+            return None, f"no folder has {other['commit']} of {other['project']}"
+        includes.append(there / other["path"])
+    return includes, ""
+
+
+# ---- one row -------------------------------------------------------------------
+
+
+def compile_side(row, side, includes, args):
+    """The program of a side, or why there is none."""
+    program = args.work / row["name"] / f"{side}.out"
+    if program.exists():
+        return program, ""
+    arch = f"arch=compute_{row['arch']},code=compute_{row['arch']}"
+    folders = [*includes, DRIVERS, DRIVERS / "stub", *args.include]
+    done = subprocess.run(
+        ["nvcc", "-cudart", "shared", "-O2", "-w", "-lineinfo", "-DNDEBUG",
+         "-std=c++" + row.get("std", "17"), "--expt-relaxed-constexpr",
+         "--expt-extended-lambda", "-gencode", arch,
+         *(f"-D{d}" for d in row.get("define", [])), *(f"-I{f}" for f in folders),
+         str(DRIVERS / row["driver"]), "-o", str(program),
+         f"-L{args.build / 'cuda'}", "-l:libcuda.so.1"],
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        program.unlink(missing_ok=True)
+        return None, "not compiled: " + done.stderr.strip()[-300:]
+    return program, ""
+
+
+def run_seed(row, program, seed, args):
+    """What one schedule said: the rules of its reports; "failed" for another end."""
+    env = os.environ | row.get("env", {}) | {
+        "NIBEMU_SEED": str(seed), "NIBEMU_DEVICE": row["device"],
+        "LD_LIBRARY_PATH": f"{args.build / 'cuda'}:{args.build}"}
+    if "about" in row:
+        env["NIBEMU_CONTINUE"] = "1"
+    done = subprocess.run([str(program)], env=env, check=False, capture_output=True,
+                          text=True, errors="replace")
+    text = done.stdout + done.stderr
+    (args.work / row["name"] / f"{program.stem}.{seed}.txt").write_text(text)
+    if done.returncode == 0:
+        return []
+    reports = REPORT.findall(text)
+    if not reports:
+        return ["failed: " + (text.strip().splitlines() or ["no word"])[-1][:200]]
+    return [rule_of(report) for report in reports
+            if re.search(row.get("about", ""), report)][:1]
+
+
+def rule_of(report):
+    """The name of a report's rule."""
+    found = RULE.search(report)
+    if found:
+        return found.group(1)
+    return "deadlock" if "deadlock" in report else "other"
+
+
+def run_side(row, side, folders, args):
+    """All seeds of one side."""
+    result = Side()
+    includes, result.failed = prepare(row, side, folders, args.work)
+    if result.failed:
+        return result
+    program, result.failed = compile_side(row, side, includes, args)
+    if result.failed:
+        return result
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        ends = list(pool.map(lambda seed: run_seed(row, program, seed, args),
+                             range(args.seeds)))
+    result.seeds = args.seeds
+    for seed, rules in enumerate(ends):
+        if rules and rules[0].startswith("failed"):
+            result.failed = rules[0]
+        elif rules:
+            result.reported += 1
+            result.first = seed if result.first is None else result.first
+            result.rules.update(rules)
+    return result
+
+
+# ---- the table -----------------------------------------------------------------
+
+
+def words_of(side):
+    """A side's cell of the table."""
+    if side.failed:
+        return side.failed.replace("\n", " ").replace("|", "\\|")
+    if not side.reported:
+        return f"0 of {side.seeds}"
+    rules = ", ".join(f"`{r}`" + (f" ({n})" if len(side.rules) > 1 else "")
+                      for r, n in side.rules.most_common())
+    return f"{side.reported} of {side.seeds}, first {side.first}: {rules}"
+
+
+def print_row(row, sides):
+    """One line of Markdown."""
+    options = " ".join(f"{k}={v}" for k, v in row.get("env", {}).items())
+    print(f"| {row['project']} {row['commit']} | {row['bug']} | "
+          f"{words_of(sides['parent'])} | {words_of(sides['fix'])} | "
+          f"{'`' + options + '`' if options else ''} |", flush=True)
+
+
+def as_json(row, sides):
+    """A row's result for --json."""
+    return {"name": row["name"], "project": row["project"], "commit": row["commit"],
+            "env": row.get("env", {}),
+            **{s: {"seeds": r.seeds, "reported": r.reported, "first": r.first,
+                   "rules": dict(r.rules), "failed": r.failed}
+               for s, r in sides.items()}}
+
+
+def parse():
+    """The arguments."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
+    parser.add_argument("--work", type=pathlib.Path,
+                        default=pathlib.Path("upstream_work"))
+    parser.add_argument("--seeds", type=int, default=64)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--row", action="append", default=[])
+    parser.add_argument("--include", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("folders", nargs="*", type=pathlib.Path)
+    return parser.parse_args()
+
+
+def main():
+    """The table of the rows whose projects are at hand."""
+    args = parse()
+    rows = read_rows()
+    faults = faults_of(rows)
+    for line in faults:
+        print("rows.json: " + line, file=sys.stderr)
+    if faults or args.check:
+        print(f"{len(rows)} rows, {len(faults)} faults")
+        return 1 if faults else 0
+    if not args.folders:
+        sys.exit("upstream_bugs.py: no FOLDER: give repositories with history")
+    args.build, args.work = args.build.resolve(), args.work.resolve()
+    print("| commit | bug | at its parent | fixed | options |\n|---|---|---|---|---|")
+    results = []
+    for row in rows:
+        if args.row and row["name"] not in args.row:
+            continue
+        sides = {s: run_side(row, s, args.folders, args) for s in SIDES}
+        print_row(row, sides)
+        results.append(as_json(row, sides))
+        if args.json:
+            args.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
