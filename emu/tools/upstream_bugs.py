@@ -107,11 +107,15 @@ def extract(folder, commit, paths, where):
     part = where.with_name(where.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    with subprocess.Popen(["git", "-C", str(folder), "archive", commit, *there],
-                          stdout=subprocess.PIPE) as archive:
-        done = subprocess.run(["tar", "x", "-C", str(part)], check=False,
-                              stdin=archive.stdout)
-    if not there or done.returncode or archive.returncode:
+    for path in there:
+        with subprocess.Popen(["git", "-C", str(folder), "archive",
+                               f"--prefix={path}/", f"{commit}:{path}"],
+                              stdout=subprocess.PIPE) as archive:
+            done = subprocess.run(["tar", "x", "-C", str(part)], check=False,
+                                  stdin=archive.stdout)
+        if done.returncode or archive.returncode:
+            return False
+    if not there:
         return False
     part.rename(where)
     return True

@@ -296,6 +296,44 @@ static void test_lifecycle(void **state)
 	}
 }
 
+/* A warp of either CTA that gives back its own columns and the other CTA's. */
+static bool give_back_pair(uint32_t warp)
+{
+	struct emu_tmem_access a = {.use = EMU_TMEM_DEALLOC,
+				    .cta = warp / WARPS,
+				    .lanes = 128,
+				    .columns = 4};
+	const bool is_good = emu_check_tmem(c, warp, &a, &err);
+
+	a.cta ^= 1;
+	return is_good && emu_check_tmem(c, warp, &a, &err);
+}
+
+/* Both CTAs of a pair give back, when both have ended their uses. */
+static void test_pair_gives_back(void **state)
+{
+	const uint32_t other = FAR(0);
+
+	(void)state;
+	for (int strict = 0; strict < 2; strict++) {
+		open_check(strict);
+		GOOD(ld(1));
+		wait_ld(1);
+		block_barrier();
+		BAD(give_back_pair(other), "tcgen05.ld of warp 1 of CTA rank 0");
+		open_check(strict);
+		GOOD(give_back_pair(other));
+		BAD(ld(1), "tcgen05.dealloc of warp 0 of CTA rank 1");
+		open_check(strict);
+		GOOD(ld(1));
+		wait_ld(1);
+		cluster_barrier(true);
+		GOOD(give_back_pair(other));
+		GOOD(give_back_pair(0));
+		GOOD(use(0, EMU_TMEM_ALLOC, 0, 0));
+	}
+}
+
 /* Columns and lanes that do not overlap have nothing to do with each other. */
 static void test_places(void **state)
 {
@@ -405,6 +443,7 @@ int main(void)
 	    TEST(test_pipelines),
 	    TEST(test_fences),
 	    TEST(test_lifecycle),
+	    TEST(test_pair_gives_back),
 	    TEST(test_places),
 	    TEST(test_operands),
 	    TEST(test_operands_of_another_warp),
