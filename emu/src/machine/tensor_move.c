@@ -120,7 +120,8 @@ static bool check_place(struct emu_warp *w, const struct emu_instr *i,
 	const uint32_t lane = emu_tmem_lane(m->address);
 	const uint32_t first = w->index % 4 * 32;
 
-	if ((lane / 32 * 32 != first && emu_machine_of(w)->options.is_anywhere) ||
+	if ((lane / 32 * 32 != first &&
+	     emu_machine_of(w)->options.is_anywhere) ||
 	    lane % lanes) {
 		emu_fault(w, i, -1,
 			  "tensor memory address 0x%08x, lane %u: warp %u "

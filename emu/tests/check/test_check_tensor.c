@@ -320,7 +320,8 @@ static void test_pair_gives_back(void **state)
 		GOOD(ld(1));
 		wait_ld(1);
 		block_barrier();
-		BAD(give_back_pair(other), "tcgen05.ld of warp 1 of CTA rank 0");
+		BAD(give_back_pair(other),
+		    "tcgen05.ld of warp 1 of CTA rank 0");
 		open_check(strict);
 		GOOD(give_back_pair(other));
 		BAD(ld(1), "tcgen05.dealloc of warp 0 of CTA rank 1");
