@@ -146,7 +146,8 @@ class ExpertParallel:
         slots = y.new_zeros(sender.weights.numel(), y.shape[1])
         slots[sender.order] = back
         # Slots that no expert takes add nothing, whatever their weights are.
-        weights = torch.zeros_like(sender.weights)
+        weights = torch.zeros_like(sender.weights,
+                                   memory_format=torch.contiguous_format)
         weights.view(-1)[sender.order] = sender.weights.reshape(-1)[sender.order]
         return weighted_sum(slots.view(*weights.shape, y.shape[1]), weights, dtype)
 

@@ -54,6 +54,7 @@ class _Part(NamedTuple):
     weights: _Weights
     factor: torch.Tensor
     input: torch.Tensor | None
+    input_value: float | None  # the same on the host, which must not wait
 
 
 class FusedLinear:
@@ -78,7 +79,7 @@ class FusedLinear:
             factor, given = (None if x is None else torch.tensor(
                 x, dtype=torch.float32, device=codes.device) for x in key)
             self.parts.append(_Part(_Weights(codes[begin:end], scales[begin:end]),
-                                    factor, given))
+                                    factor, given, key[1]))
             begin = end
         self.number = next(_numbers)
         _alive[self.number] = self
@@ -90,10 +91,10 @@ class FusedLinear:
             if part.input is None:
                 x, scales, alpha = rows, None, part.factor
             else:
-                if last is None or float(last) != float(part.input):
+                if last != part.input_value:
                     codes, blocks, _ = torch.ops.nibblas.quantize(
                         rows, part.input, "linear", "modelopt", True)
-                    last = part.input
+                    last = part.input_value
                 x, scales, alpha = codes, blocks, part.factor * part.input
             made.append(part.weights.multiply(x, scales, alpha, dtype))
         return made[0] if len(made) == 1 else torch.cat(made, -1)
@@ -138,11 +139,14 @@ class Experts:
     def run(self, x, ids, weights, expert_map):
         """[tokens, cols] of x's type.
 
-        ids         [tokens, slots], of all experts; weights beside them
+        ids         [tokens, slots], of all experts, others are left out; weights
+                    beside them
         expert_map  [all experts]: the index of each here, -1 for other processes';
                     None: all are here"""
         if expert_map is not None:
-            ids = expert_map[ids.long()]
+            last = len(expert_map) - 1
+            here = expert_map[ids.long().clamp(0, last)]
+            ids = torch.where((ids >= 0) & (ids <= last), here, -1)
         return torch.ops.nibblas.moe(
             x, ids, weights, *self.weights, self.alpha13, self.alpha2, *self.inputs,
             self.activation, out_dtype=x.dtype)
