@@ -29,7 +29,7 @@ COLOURS = {
 def read(path):
     """Rows in order: (process, row) -> name and stretches (begin, length, kind)."""
     with open(path, encoding="ascii") as file:
-        events = json.load(file)["traceEvents"]
+        events = json.load(file)
     names, processes = {}, {}
     rows = collections.defaultdict(list)
     for e in events:

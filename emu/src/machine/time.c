@@ -9,6 +9,7 @@
 #include "engine/arena.h"
 #include "machine/time_costs.h"
 #include "machine/time_state.h"
+#include "machine/time_trace.h"
 #include "ptx/bind.h"
 
 static const struct emu_time_table h200 = {
@@ -17,6 +18,8 @@ static const struct emu_time_table h200 = {
 #undef EMU_TIME
 };
 
+/* Cycles of one step after which a warp ends its turn. */
+#define LONG_STEP	8
 #define SM_SHARED_BYTES (228u << 10)
 #define SM_THREADS	2048u
 
@@ -205,7 +208,7 @@ void emu_time_begin_grid(struct emu_grid *g)
 	(void)strncpy(t->name, g->kernel->name, sizeof(t->name) - 1);
 	t->kernel = g->kernel;
 	free(t->waits);
-	t->waits = calloc(g->kernel->count, sizeof(*t->waits));
+	t->waits = calloc(g->kernel->count + 1u, sizeof(*t->waits));
 }
 
 void emu_time_end_grid(struct emu_grid *g)
@@ -214,6 +217,7 @@ void emu_time_end_grid(struct emu_grid *g)
 		return;
 	g->time_end = g->machine->time->end;
 	emu_time_keep(g->machine->time);
+	emu_trace_flush(g->machine->time->trace);
 }
 
 static bool begin_warp(struct emu_warp *w, double at)
@@ -365,6 +369,9 @@ void emu_time_go_on(struct emu_warp *w, enum emu_spent kind, double at)
 	if (t->waits && kind != EMU_SPENT_ISSUE)
 		t->waits[c->pc] += at - c->now;
 	emu_trace_warp(t->trace, w, kind, c->now, at);
+	/* Others, whose clocks are behind, take the pipes first. */
+	if (at - c->now > LONG_STEP)
+		w->must_yield = true;
 	c->now = at;
 }
 

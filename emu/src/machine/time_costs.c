@@ -3,7 +3,7 @@
 #include "machine/time_costs.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static bool add_line(struct emu_time_costs *c, uint32_t line,
 		const double parts = slots[k] * EMU_SLOT;
 
 		grown[c->n_lines].slots[k] =
-		    parts < UINT16_MAX ? (uint16_t)(parts + 0.5) : UINT16_MAX;
+		    parts < UINT16_MAX ? (uint16_t)lround(parts) : UINT16_MAX;
 	}
 	c->n_lines++;
 	c->modules[c->n_modules - 1].count++;
@@ -68,25 +68,34 @@ static bool add_line(struct emu_time_costs *c, uint32_t line,
 /* "module HASH" or "LINE ISSUE ALU FMA XU", lines in order; NULL: taken. */
 static const char *take_row(struct emu_time_costs *c, const char *text)
 {
+	static const char module[] = "module ";
+	static const char rule[] = "not \"module HASH\", nor, behind one, "
+				   "\"LINE ISSUE ALU FMA XU\"";
 	const struct module_costs *m;
 	double slots[EMU_PIPES];
-	uint64_t hash;
-	uint32_t line;
+	unsigned long long line;
+	char *end;
 
-	if (sscanf(text, "module %" SCNx64, &hash) == 1)
-		return add_module(c, hash) ? NULL : "no memory";
-	if (sscanf(text, "%" SCNu32 " %lf %lf %lf %lf", &line, &slots[0],
-		   &slots[1], &slots[2], &slots[3]) != 1 + EMU_PIPES ||
-	    !c->n_modules)
-		return "not \"module HASH\", nor, behind one, \"LINE ISSUE ALU "
-		       "FMA XU\"";
-	for (int k = 0; k < EMU_PIPES; k++)
-		if (!(slots[k] >= 0))
-			return "a count is less than 0";
+	if (!strncmp(text, module, sizeof(module) - 1)) {
+		line = strtoull(text + sizeof(module) - 1, &end, 16);
+		return *end != '\n'	     ? rule
+		       : add_module(c, line) ? NULL
+					     : "no memory";
+	}
+	line = strtoull(text, &end, 10);
+	if (!c->n_modules || end == text || line > UINT32_MAX)
+		return rule;
+	for (int k = 0; k < EMU_PIPES; k++) {
+		const char *from = end;
+
+		slots[k] = strtod(from, &end);
+		if (end == from || !(slots[k] >= 0))
+			return rule;
+	}
 	m = &c->modules[c->n_modules - 1];
 	if (m->count && c->lines[m->first + m->count - 1].line >= line)
 		return "the lines of a module are not in order";
-	return add_line(c, line, slots) ? NULL : "no memory";
+	return add_line(c, (uint32_t)line, slots) ? NULL : "no memory";
 }
 
 struct emu_time_costs *emu_time_costs_read(const char *path,

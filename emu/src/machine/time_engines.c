@@ -4,6 +4,7 @@
 
 #include "machine/time.h"
 #include "machine/time_state.h"
+#include "machine/time_trace.h"
 #include "machine/transfer.h"
 
 #define LINE_SHIFT   7

@@ -7,6 +7,7 @@
 #include "engine/arena.h"
 #include "machine/time.h"
 #include "machine/time_state.h"
+#include "machine/time_trace.h"
 #include "ptx/bind.h"
 
 static double us_of(const struct emu_time *t, double cycles)

@@ -5,7 +5,7 @@
 
 #include "check/check.h"
 #include "machine/machine.h"
-#include "machine/time_trace.h"
+#include "machine/time_spent.h"
 
 struct emu_time_table {
 #define EMU_TIME(name, value, unit, sure, source) double name;
@@ -72,6 +72,7 @@ struct emu_cluster_clock {
 #define EMU_L2_WAYS 16
 
 struct emu_time_costs;
+struct emu_trace;
 
 /* What became of a grid: for the report. */
 struct emu_time_grid {

@@ -116,9 +116,7 @@ struct emu_trace *emu_trace_open(const char *path, const char *sms, double ghz,
 		return NULL;
 	}
 	t->ghz = ghz;
-	(void)fputs("{\"otherData\":{\"predicted\":\"true\"},"
-		    "\"traceEvents\":[\n",
-		    t->file);
+	(void)fputs("[\n", t->file);
 	write_process(t, GPU_PROCESS);
 	if (choose(t, sms ? sms : "0"))
 		return t;
@@ -216,14 +214,26 @@ void emu_trace_engine(struct emu_trace *trace, uint32_t sm,
 	*s = (struct emu_stretch){.from = from, .to = to};
 }
 
-void emu_trace_close(struct emu_trace *trace)
+void emu_trace_flush(struct emu_trace *trace)
 {
+	static const char end[] = "\n]\n";
+
 	if (!trace)
 		return;
 	for (uint32_t sm = 0; sm < MOST_SMS; sm++)
 		for (uint32_t k = 0; k < ENGINES; k++)
 			flush_engine(trace, sm, k);
-	(void)fputs("\n]}\n", trace->file);
+	/* The next row goes over the end. */
+	(void)fputs(end, trace->file);
+	(void)fflush(trace->file);
+	(void)fseek(trace->file, -(long)(sizeof(end) - 1), SEEK_CUR);
+}
+
+void emu_trace_close(struct emu_trace *trace)
+{
+	if (!trace)
+		return;
+	emu_trace_flush(trace);
 	(void)fclose(trace->file);
 	free(trace);
 }

@@ -8,30 +8,11 @@
 #define EMU_MACHINE_TIME_TRACE_H
 
 #include "machine/machine.h"
+#include "machine/time_spent.h"
 
 struct emu_trace;
 
-/* What a warp's cycles go to. */
-enum emu_spent {
-	EMU_SPENT_ISSUE,
-	EMU_SPENT_PIPE,	    /* waits for an issue slot or a pipe */
-	EMU_SPENT_OPERANDS, /* for arithmetic and shared memory */
-	EMU_SPENT_LOADS,    /* of global memory */
-	EMU_SPENT_MBARRIER, /* for copies and other warps */
-	EMU_SPENT_BARRIER,  /* bar.sync, the cluster's */
-	EMU_SPENT_TENSOR,   /* wgmma.wait_group */
-	EMU_SPENT_COPIES,   /* cp.async.wait_group, bulk groups */
-	EMU_SPENT_GRID,	    /* griddepcontrol.wait */
-	EMU_SPENTS,
-};
-
 extern const char *const emu_spent_names[EMU_SPENTS];
-
-/* A stretch of a row that is not written yet: more of the same may follow. */
-struct emu_stretch {
-	double from, to; /* cycles; to 0: nothing */
-	int kind;
-};
 
 enum emu_trace_engine {
 	EMU_TRACE_TENSOR, /* the four quarters as one row */
@@ -47,7 +28,8 @@ enum emu_trace_engine {
  */
 struct emu_trace *emu_trace_open(const char *path, const char *sms, double ghz,
 				 struct emu_error *err);
-/* The file is whole only behind it. */
+/* The file is whole behind it. */
+void emu_trace_flush(struct emu_trace *trace);
 void emu_trace_close(struct emu_trace *trace);
 /* The warp's clock goes from one time to another. */
 void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w,

@@ -6,8 +6,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -110,6 +112,76 @@ static void test_same_at_every_run(void **state)
 	assert_true(ns_of(body, 133, 1024) == ns_of(body, 133, 1024));
 }
 
+/* Writes a file of its own; its name lives until the next call. */
+static const char *file_with(const char *text)
+{
+	static char path[] = "/tmp/nibemu_time_XXXXXX";
+	FILE *file;
+	int fd;
+
+	strcpy(path, "/tmp/nibemu_time_XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	file = fdopen(fd, "w");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	return path;
+}
+
+/* What is no table is refused with its line; a table is taken. */
+static void test_counts_from_a_file(void **state)
+{
+	struct emu_error err = {{0}};
+	struct emu_time *t = emu_time_open(NULL, &err);
+	static const char *const wrong[] = {
+	    "7 1 0 0 0\n", "module 1f\n7 1 0 0\n", "module 1f\n7 1 0 0 -1\n",
+	    "module 1f\n8 1 0 0 0\n7 1 0 0 0\n", "module x\n"};
+
+	(void)state;
+	assert_non_null(t);
+	for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
+		const char *path = file_with(wrong[k]);
+
+		err.text[0] = 0;
+		assert_false(emu_time_use_counts(t, path, &err));
+		assert_non_null(strstr(err.text, ", line "));
+		assert_int_equal(remove(path), 0);
+	}
+	assert_true(emu_time_use_counts(
+	    t, file_with("module 1f\n7 1.5 0.25 0 0\n9 1 0 0 1\n"), &err));
+	emu_time_close(t);
+}
+
+/* The report says that it predicts, and names what was waited for. */
+static void test_report(void **state)
+{
+	struct emu_error err = {{0}};
+	struct emu_time *t = emu_time_open(NULL, &err);
+	static const uint32_t in[32];
+	struct emu_job job = {.time = t,
+			      .in = in,
+			      .in_bytes = sizeof(in),
+			      .grid = 1,
+			      .block = 32,
+			      .shared_bytes = 256};
+	char *report;
+
+	(void)state;
+	assert_non_null(t);
+	emu_time_mark(t);
+	emu_must_run("ld.global.u32 %r1, [%in]; setp.ne.u32 %p1, %r1, 0;\n"
+		     "@%p1 bra HERE; HERE:\n",
+		     &job);
+	report = emu_time_report(t);
+	assert_non_null(report);
+	assert_non_null(strstr(report, "\"predicted\": true"));
+	assert_non_null(strstr(report, "\"longest_wait\": {\"instruction\": "
+				       "\"bra"));
+	free(report);
+	emu_time_close(t);
+}
+
 static void test_devices_without_a_table(void **state)
 {
 	struct emu_error err = {{0}};
@@ -126,6 +198,8 @@ int main(void)
 	    cmocka_unit_test(test_loads),
 	    cmocka_unit_test(test_barrier_carries_time),
 	    cmocka_unit_test(test_same_at_every_run),
+	    cmocka_unit_test(test_counts_from_a_file),
+	    cmocka_unit_test(test_report),
 	    cmocka_unit_test(test_devices_without_a_table),
 	};
 
