@@ -309,6 +309,20 @@ class Arguments(NibTest):
             self.refused("check", "--shape", "1x1x16", "--isa", missing[0],
                          code=4, says="^nib check: --isa " + missing[0])
 
+    def test_bench_of_the_software_gpu_predicts(self):
+        folder = os.path.dirname(os.path.abspath(NIB))
+        if not os.path.exists(os.path.join(folder, "libnibemu.so")) or \
+                not os.path.exists(os.path.join(folder, "nibblas")):
+            self.skipTest("no libnibemu.so, or no PTX, beside nib")
+        row = self.rows("bench", "--device", "emu:h200", "--op", "gemm",
+                        "--shape", "4x64x64")[0]
+        self.assertIs(row["predicted"], True)
+        self.assertIsNone(row["time_s"])
+        self.assertGreater(row["predicted_us"], 0)
+        self.assertTrue(row["grids"])
+        self.assertIs(self.rows("bench", "--shape", "1x1x16", "--op", "gemm",
+                                "--min-time", "0.001")[0]["predicted"], False)
+
     def test_too_large_is_no_crash(self):
         self.refused("check", "--shape", "99999999x99999999x1048576", code=4,
                      says="no memory for .* of operands, this machine has")
