@@ -106,6 +106,37 @@ static void test_cooperative(void **state)
 	assert_non_null(strstr(why, "1 clusters have not begun"));
 }
 
+/* A preferred cluster may be had or not: here it is not. */
+static void test_preferred_cluster(void **state)
+{
+	const CUfunction function = kernel("k");
+	CUlaunchAttribute attributes[2];
+	CUlaunchConfig config = {FIT,	       1,    1,		 1, 1, 1,
+				 SHARED_BYTES, NULL, attributes, 2};
+	CUdeviceptr counter;
+	void *arguments[] = {&counter};
+	uint32_t count = 0;
+
+	(void)state;
+	memset(attributes, 0, sizeof(attributes));
+	attributes[0].id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
+	attributes[0].value.clusterDim.x = 2;
+	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
+	attributes[1].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+	attributes[1].value.cooperative = 1;
+	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(count)), 0);
+	assert_int_equal(cuMemcpy(counter, (uintptr_t)&count, sizeof(count)),
+			 0);
+	assert_int_equal(cuLaunchKernelEx(&config, function, arguments, NULL),
+			 0);
+	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)),
+			 0);
+	assert_int_equal(count, FIT);
+	attributes[0].id = 63;
+	assert_int_equal(cuLaunchKernelEx(&config, function, arguments, NULL),
+			 CUDA_ERROR_NOT_SUPPORTED);
+}
+
 /* The barrier that CUDA's own headers use; several times, it is never reset. */
 static void test_grid_sync(void **state)
 {
@@ -128,8 +159,10 @@ static void test_grid_sync(void **state)
 int main(void)
 {
 	/* The last one ends in a failure that stays. */
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid_sync),
-					   cmocka_unit_test(test_cooperative)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_grid_sync),
+	    cmocka_unit_test(test_preferred_cluster),
+	    cmocka_unit_test(test_cooperative)};
 
 	if (setenv("NIBEMU_SMS", "4", 1) != 0 ||
 	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0)
