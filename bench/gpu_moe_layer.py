@@ -78,7 +78,7 @@ WAYS = {"torch grouped bf16": lambda s, d: TorchExperts(s, d, 0, s.experts),
 
 
 def used_bytes(shape, ids):
-    """Of the weights that these tokens need."""
+    """Returns how many bytes of weights these tokens need."""
     values = 3 * shape.width * shape.k * len(ids.unique())
     return values * 9 // 16
 
