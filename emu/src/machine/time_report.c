@@ -36,9 +36,12 @@ static void find_wait(const struct emu_time *t, struct emu_time_grid *g)
 	for (uint32_t k = 0; t->waits && k < t->kernel->count; k++)
 		if (t->waits[k] > t->waits[best])
 			best = k;
-	if (!t->waits)
+	if (!t->waits || !t->kernel->code[best].opcode)
 		return;
-	g->wait = &t->kernel->code[best];
+	/* The module may be gone when the report is written. */
+	g->wait = t->kernel->code[best].opcode->name;
+	g->wait_line = t->kernel->code[best].line;
+	g->wait_source_line = t->kernel->code[best].source_line;
 	g->wait_cycles = t->waits[best];
 }
 
@@ -89,10 +92,9 @@ void emu_time_describe(const struct emu_time *t, struct emu_error *to)
 		if (part_of(g->last[k], cycles) >= 0.01)
 			emu_add_text(to, " %s %.0f %%", emu_spent_names[k],
 				     100 * part_of(g->last[k], cycles));
-	if (g->wait && g->wait->opcode)
+	if (g->wait)
 		emu_add_text(to, "; the longest wait: %s, PTX line %u, line %u",
-			     g->wait->opcode->name, g->wait->line,
-			     g->wait->source_line);
+			     g->wait, g->wait_line, g->wait_source_line);
 }
 
 static void write_grid(const struct emu_time *t, const struct emu_time_grid *g,
@@ -114,13 +116,13 @@ static void write_grid(const struct emu_time *t, const struct emu_time_grid *g,
 		(void)fprintf(to, "%s\"%s\": %.4f", k ? ", " : "",
 			      emu_spent_names[k], part_of(g->last[k], cycles));
 	(void)fprintf(to, "}");
-	if (g->wait && g->wait->opcode)
+	if (g->wait)
 		(void)fprintf(to,
 			      ", \"longest_wait\": {\"instruction\": \"%s\", "
 			      "\"ptx_line\": %u, \"line\": %u, \"warp_us\": "
 			      "%.3f}",
-			      g->wait->opcode->name, g->wait->line,
-			      g->wait->source_line, us_of(t, g->wait_cycles));
+			      g->wait, g->wait_line, g->wait_source_line,
+			      us_of(t, g->wait_cycles));
 	(void)fprintf(to, "}");
 }
 

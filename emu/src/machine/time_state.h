@@ -80,8 +80,9 @@ struct emu_time_grid {
 	double begin, first, end;      /* first: its first instruction */
 	double tensor, l2, hbm, issue; /* cycles that they were busy */
 	double last[EMU_SPENTS];
-	const struct emu_instr *wait; /* the longest, or NULL */
-	double wait_cycles;	      /* of all warps together */
+	const char *wait; /* the instruction of the longest, or NULL */
+	uint32_t wait_line, wait_source_line;
+	double wait_cycles; /* of all warps together */
 	bool has_counts;
 };
 
