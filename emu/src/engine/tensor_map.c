@@ -396,8 +396,10 @@ static const char *not_modelled(const struct emu_tensor_map *map)
 {
 	if (map->interleave != EMU_TENSOR_INTERLEAVE_NONE)
 		return "an interleaved layout";
-	if (map->swizzle > EMU_TENSOR_SWIZZLE_128B)
-		return "a swizzle of more than 16 bytes";
+	if (map->swizzle == EMU_TENSOR_SWIZZLE_128B_ATOM_32B_FLIP_8B)
+		return "a swizzle that flips 8 bytes";
+	if (map->swizzle == EMU_TENSOR_SWIZZLE_128B_ATOM_64B)
+		return "a swizzle of 64 bytes";
 	if (map->swizzle && row_bytes(map) != swizzle_bytes(map->swizzle))
 		return "a box with rows narrower than its swizzle";
 	if (map->fill)
@@ -481,11 +483,16 @@ uint32_t emu_tensor_map_tx_bytes(const struct emu_tensor_map *map)
 	return emu_tensor_map_pieces(map) * piece_bits(map) / 8;
 }
 
-/* The 16-byte chunks of 128 bytes change places from row to row. */
+/*
+ * The chunks of 128 bytes, of 16 or of 32, change places from row to row.
+ * Source of those of 32: CUTLASS's Swizzle<2, 5, 2> for this mode.
+ */
 static uint32_t swizzled(int swizzle, uint32_t address)
 {
 	const uint32_t mask = swizzle ? swizzle_bytes(swizzle) / 16 - 1 : 0;
 
+	if (swizzle == EMU_TENSOR_SWIZZLE_128B_ATOM_32B)
+		return address ^ (address >> 7 & 3) << 5;
 	return address ^ (address >> 7 & mask) << 4;
 }
 

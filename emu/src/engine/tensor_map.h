@@ -100,8 +100,8 @@ bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field,
 /*
  * Back again, for a copy.  False with err where the bytes are no map (one that
  * was changed in place, say), or one whose copies are not modelled: interleaved
- * layouts, swizzles of atoms larger than 16 bytes, a row of the box narrower
- * than the swizzle, the NaN fill.
+ * layouts, swizzles of atoms of 64 bytes or with flipped halves, a row of the
+ * box narrower than the swizzle, the NaN fill.
  */
 bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 			   struct emu_error *err);

@@ -233,8 +233,10 @@ static void what_is_not_modelled_is_refused(void **state)
 	map.interleave = EMU_TENSOR_INTERLEAVE_16B;
 	not_modelled(map, "interleaved");
 	map = good_map();
-	map.swizzle = EMU_TENSOR_SWIZZLE_128B_ATOM_32B;
-	not_modelled(map, "more than 16 bytes");
+	map.swizzle = EMU_TENSOR_SWIZZLE_128B_ATOM_32B_FLIP_8B;
+	not_modelled(map, "flips 8 bytes");
+	map.swizzle = EMU_TENSOR_SWIZZLE_128B_ATOM_64B;
+	not_modelled(map, "64 bytes");
 	map = good_map();
 	map.box[0] = 32;
 	not_modelled(map, "narrower than its swizzle");
@@ -268,7 +270,9 @@ static uint32_t swizzle_by_figure(int swizzle, uint32_t at)
 	const uint32_t row = at / 128, chunk = at % 128 / 16;
 	uint32_t moved = chunk;
 
-	if (swizzle != EMU_TENSOR_SWIZZLE_NONE)
+	if (swizzle == EMU_TENSOR_SWIZZLE_128B_ATOM_32B)
+		moved = (chunk / 2 ^ row % 4) * 2 + chunk % 2;
+	else if (swizzle != EMU_TENSOR_SWIZZLE_NONE)
 		moved = chunk / width * width + (chunk % width ^ row % width);
 	return row * 128 + moved * 16 + at % 16;
 }
@@ -285,13 +289,14 @@ static struct emu_tensor_map random_map(void)
 
 		map.type = (int)rng_below(&rng, EMU_TENSOR_16U4_ALIGN16B);
 		map.rank = 1 + (int)rng_below(&rng, 5);
-		map.swizzle = (int)rng_below(&rng, 4);
+		map.swizzle = (int)rng_below(&rng, 5);
 		bits = bits_of_type(map.type);
 		map.sizes[0] = 2 + 2 * (uint64_t)rng_below(&rng, 150);
-		map.box[0] = map.swizzle
-				 ? (16u << map.swizzle) * 8 / (uint32_t)bits
-				 : (1 + (uint32_t)rng_below(&rng, 8)) * 128 /
-				       (uint32_t)bits;
+		map.box[0] =
+		    map.swizzle ? (map.swizzle > 3 ? 128 : 16u << map.swizzle) *
+				      8 / (uint32_t)bits
+				: (1 + (uint32_t)rng_below(&rng, 8)) * 128 /
+				      (uint32_t)bits;
 		map.element_strides[0] = 1;
 		bytes = (map.sizes[0] * (uint64_t)bits / 8 + 15) / 16 * 16;
 		shared_bytes = map.box[0] * (uint32_t)bits / 8;
@@ -455,7 +460,9 @@ static void packed_boxes(void **state)
 		    .box = {128, 4},
 		    .element_strides = {1, 1},
 		    .swizzle = round % 4 < 2 ? EMU_TENSOR_SWIZZLE_NONE
-					     : EMU_TENSOR_SWIZZLE_128B,
+			       : round % 8 < 4
+				   ? EMU_TENSOR_SWIZZLE_128B
+				   : EMU_TENSOR_SWIZZLE_128B_ATOM_32B,
 		};
 		const int32_t at[5] = {128 * (round % 5 - 1), round % 12 - 2};
 
@@ -611,7 +618,10 @@ static void fields_are_replaced(void **state)
 		replace(a, EMU_TENSOR_FIELD_TYPE, 0, type);
 		replace(a, EMU_TENSOR_FIELD_INTERLEAVE, 0,
 			(uint64_t)to.interleave);
-		replace(a, EMU_TENSOR_FIELD_SWIZZLE, 0, (uint64_t)to.swizzle);
+		replace(a, EMU_TENSOR_FIELD_SWIZZLE, 0,
+			to.swizzle > 3 ? 3 : (uint64_t)to.swizzle);
+		replace(a, EMU_TENSOR_FIELD_ATOMICITY, 0,
+			to.swizzle > 3 ? (uint64_t)to.swizzle - 3 : 0);
 		replace(a, EMU_TENSOR_FIELD_FILL, 0, (uint64_t)to.fill);
 		for (int i = 0; i < 5; i++) {
 			replace(a, EMU_TENSOR_FIELD_SIZE, i, to.sizes[i]);
