@@ -578,17 +578,21 @@ static bool bind_matrix(struct emu_bind *b, uint32_t n, int wanted, int bytes)
 	return true;
 }
 
-/* scale-data, {byte-id, thread-id}, from argument n on. */
+/* scale-data or {scale-data}, {byte-id, thread-id}, from argument n on. */
 static bool bind_scales(struct emu_bind *b, uint32_t n)
 {
-	uint32_t count;
+	uint32_t words, count;
+	const struct emu_argument *data =
+	    emu_elements(b, emu_argument(b, n), &words);
 	const struct emu_argument *ids =
 	    emu_elements(b, emu_argument(b, n + 1), &count);
 
+	if (words != 1)
+		return emu_bind_fail(b, "%u words of scales, not 1", words);
 	if (count != 2)
 		return emu_bind_fail(b, "{byte-id, thread-id} is missing");
-	return emu_src(b, emu_argument(b, n), EMU_B32) &&
-	       emu_src(b, &ids[0], EMU_U16) && emu_src(b, &ids[1], EMU_U16);
+	return emu_src(b, data, EMU_B32) && emu_src(b, &ids[0], EMU_U16) &&
+	       emu_src(b, &ids[1], EMU_U16);
 }
 
 bool emu_bind_mma(struct emu_bind *b)

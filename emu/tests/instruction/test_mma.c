@@ -121,7 +121,7 @@ static const char *write_body(const struct form *f, const struct data *x)
 	at += sprintf(at, ", ");
 	at = list(at, 6, sums_of(f));
 	if (f->scales)
-		at += sprintf(at, ", %%r10, {%d, %d}, %%r11, {%d, %d}",
+		at += sprintf(at, ", %%r10, {%d, %d}, {%%r11}, {%d, %d}",
 			      x->byte_a, x->thread_a, x->byte_b, x->thread_b);
 	at += sprintf(at, ";\n");
 	for (int i = 0; i < sums_of(f); i++)
@@ -699,6 +699,8 @@ static void what_is_refused(void **state)
 	refused("sm_90a", scaled, ALL, ".target sm_120a or sm_120f");
 	refused("sm_120", scaled, ALL, ".target sm_120a or sm_120f");
 	refused("sm_120a", scaled, ALL, "arguments");
+	refused("sm_120a", scaled, ALL ", {%r1, %r2}, {0, 0}, %r2, {0, 0}",
+		"2 words of scales");
 	refused("sm_120a", scaled, ALL ", %r1, {1, 0}, %r2, {0, 0}",
 		"its byte-id is 1");
 	refused("sm_120a", scaled, ALL ", %r1, {0, 2}, %r2, {0, 0}",
