@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """timeline.py [--from US] [--to US] [-o FILE.svg] TRACE.json
 
-Draws a timeline of NIBEMU_TRACE as SVG: a row for each warp and engine, wide enough to
-be read on a phone.  Times are predictions, and the picture says so."""
+Draws a timeline of NIBEMU_TRACE as SVG: a row for each warp and engine that does
+something between those times, wide enough to be read on a phone.  Times are predictions, and the picture says so."""
 
 import argparse
 import collections
@@ -103,6 +103,8 @@ def main():
         sys.exit(f"timeline.py: {a.trace}: no stretch of time in it")
     begin = min(s[0] for r in rows for s in r[2]) if a.begin is None else a.begin
     end = max(s[0] + s[1] for r in rows for s in r[2]) if a.end is None else a.end
+    rows = [r for r in rows if any(ts < end and ts + length > begin
+                                   for ts, length, _ in r[2])]
     text = draw(rows, begin, end)
     if a.output == "-":
         sys.stdout.write(text)
