@@ -173,10 +173,11 @@ def pack(b: AnyArray, b_scales: AnyArray, *, b_layout: LayoutName = "tiled",
               threads as there are processors
     stream    CUDA: on which stream b is made, an int; it is waited for
     copy      False: where a GPU reads the codes as they lie (K a multiple of 32, b
-              aligned to 128 bytes), only scales are copied, and b must stay as it is
+              aligned to 128 bytes), only scales are copied; the Packed keeps b, which
+              must not change
 
-    Returns a Packed of 0.5625 bytes a value, of shared codes 0.0625; b may go.  Raises ArgumentError for
-    arrays that do not fit, OutOfMemoryError."""
+    Returns a Packed of 0.5625 bytes a value, of shared codes 0.0625.  Raises
+    ArgumentError for arrays that do not fit, OutOfMemoryError."""
     _check_layout("b_scales", b_scales, b_layout)
     codes, scales = array("b", b, stream), array("b_scales", b_scales, stream)
     name = views.check_device([codes, scales])

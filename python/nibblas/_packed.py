@@ -31,6 +31,7 @@ class Packed:
 
     def __init__(self, device: Any, view: Any, sizes: Any, copy: bool = True) -> None:
         self.device, self.sizes, self.plans = device, sizes, None
+        self.codes = None
         self.handle = C.c_void_p()
         call("nib_pack" if copy else "nib_pack_shared", device.handle, C.byref(view),
              C.byref(self.handle))
@@ -92,5 +93,8 @@ def _source(device, codes, scales, layout, stream):
 
 def pack_arrays(device, codes, scales, layout, stream=None, copy=True):
     """Packs arrays of the device, which errors call b.  copy: False = the codes need not
-    be copied; the caller keeps them, unchanged."""
-    return Packed(device, *_source(device, codes, scales, layout, stream), copy)
+    be copied; the Packed keeps them then."""
+    packed = Packed(device, *_source(device, codes, scales, layout, stream), copy)
+    if packed.is_shared:
+        packed.codes = codes
+    return packed

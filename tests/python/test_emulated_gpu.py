@@ -262,8 +262,18 @@ class ByDlpack(EmulatedTest):
                                     "must be the codes 0x[0-9a-f]+ that packed shares"):
             packed.update(codes, other[1], "tiled")
 
+    def test_shared_codes_are_kept(self):
+        b, _ = self.operand(130, 128)
+        kept, packed = weakref.ref(b[0]), nibblas.pack(*b, copy=False)
+        del b
+        gc.collect()
+        self.assertIsNotNone(kept())
+        del packed
+        gc.collect()
+        self.assertIsNone(kept())
+
     def test_codes_that_lie_apart_are_copied(self):
-        """Rows of k = 48 bytes, and a matrix that begins between lines."""
+        """Rows of k = 48, which is no multiple of 32."""
         b, _ = self.operand(130, 48)
         self.assertFalse(nibblas.pack(*b, copy=False).is_shared)
 

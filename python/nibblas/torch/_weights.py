@@ -27,8 +27,8 @@ def pack(b: Tensor, b_scales: Tensor, layout: str = "tiled",
 
     b_scales lie in layout, "tiled" or "linear".  copy=False: where a device reads the
     codes as they lie (on CUDA, K a multiple of 32 and b aligned to 128 bytes), only the
-    scales are copied, an eighth of the codes' bytes, and the result is good for as long
-    as b lives and does not change.  Returns a nibblas.Packed, whose number
+    scales are copied, an eighth of the codes' bytes, and the result keeps b, which must
+    not change.  Returns a nibblas.Packed, whose number
     torch.ops.nibblas.gemm_packed takes, and which must live as long.  Raises
     ArgumentError for arrays that do not fit."""
     return _packed.pack_arrays(*_arrays(b, b_scales, layout), copy)
