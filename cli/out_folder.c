@@ -74,21 +74,72 @@ static int check_is_free(const char *path)
 		     : CLI_OK;
 }
 
+/* Without the slashes behind it: its length. */
+static size_t length_of(const char *path)
+{
+	size_t n = strlen(path);
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	return n;
+}
+
+/* Whether a folder beside path can be renamed to it. */
+static int check_is_replaceable(const char *path)
+{
+	struct stat own, around;
+	int n = (int)length_of(path), code = CLI_OK;
+	char *name, *up;
+
+	if (asprintf(&name, "%.*s", n, path) < 0)
+		return cli_no_memory("names of files");
+	if (asprintf(&up, "%s/..", name) < 0) {
+		free(name);
+		return cli_no_memory("names of files");
+	}
+	if (lstat(name, &own))
+		code = errno == ENOENT ? CLI_OK : fail(path);
+	else if (S_ISLNK(own.st_mode))
+		code = cli_error(CLI_USAGE,
+				 "%s: a link; nib replaces the folder: give "
+				 "the name of what it points to",
+				 path);
+	else if (S_ISDIR(own.st_mode) && stat(up, &around) == 0 &&
+		 around.st_dev != own.st_dev)
+		code = cli_error(CLI_USAGE,
+				 "%s: a file system is mounted there; nib "
+				 "replaces the folder: give one inside of it",
+				 path);
+	free(name);
+	free(up);
+	return code;
+}
+
 int out_folder_check(const char *path)
 {
+	const size_t n = length_of(path);
+	const char *last = memrchr(path, '/', n);
+	const size_t begin = last ? (size_t)(last - path) + 1 : 0;
+	int code;
+
 	if (!*path)
 		return cli_error(CLI_USAGE, "the output folder has no name");
-	return check_is_free(path);
+	if ((n - begin == 1 && path[begin] == '.') ||
+	    (n - begin == 2 && !strncmp(path + begin, "..", 2)))
+		return cli_error(CLI_USAGE,
+				 "%s: nib replaces the folder: give its name, "
+				 "which is not . or ..",
+				 path);
+	code = check_is_replaceable(path);
+	return code ? code : check_is_free(path);
 }
 
 int out_folder_begin(struct out_folder *out, const char *path)
 {
-	size_t n = strlen(path);
 	char *work;
 
-	while (n > 1 && path[n - 1] == '/')
-		n--;
-	if (asprintf(&work, "%.*s.nib-%ld", (int)n, path, (long)getpid()) < 0)
+	if (asprintf(&work, "%.*s.nib-%ld", (int)length_of(path), path,
+		     (long)getpid()) < 0)
 		return cli_no_memory("names of files");
 	out->path = path;
 	if (mkdir(work, 0777)) {

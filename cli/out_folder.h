@@ -12,7 +12,8 @@ struct out_folder {
 	char *work;	  /* where it is made; NULL: nothing was begun */
 };
 
-/* Whether path is free: nothing is there, or an empty folder. */
+/* Whether path is free: nothing is there, or an empty folder that another one
+ * can replace. */
 int out_folder_check(const char *path);
 int out_folder_begin(struct out_folder *out, const char *path);
 int out_folder_commit(struct out_folder *out);

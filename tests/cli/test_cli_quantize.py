@@ -375,6 +375,24 @@ class Folders(ModelTest):
         self.assertIn("config.json: No such file", result.stderr)
         self.assertEqual(set(os.listdir(self.folder)), {"in", "model"})
 
+    def test_places_that_cannot_be_replaced(self):
+        """Found before the work; --dry-run does not look at them."""
+        os.mkdir(self.path("empty"))
+        os.symlink("empty", self.path("link"))
+        os.symlink("gone", self.path("dangling"))
+        self.assertTrue(os.path.ismount("/proc"))
+        for out, why in (("link", "a link"), ("link/", "a link"),
+                         ("dangling", "a link"), (".", "not . or .."),
+                         ("empty/.", "not . or .."), ("empty/..//", "not . or .."),
+                         ("/proc", "a file system is mounted there")):
+            result = nib("quantize", "model", out, cwd=self.folder)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(result.stdout, "")
+            self.assertIn(f"{out}: ", result.stderr)
+            self.assertIn(why, result.stderr)
+        self.assertEqual(set(os.listdir(self.folder)),
+                         {"in", "model", "empty", "link", "dangling"})
+
     def test_interrupted(self):
         """While the only shard is written, which takes seconds."""
         os.mkdir(self.path("large"))
