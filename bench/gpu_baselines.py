@@ -94,11 +94,11 @@ class HostClock:
 
 # ---- rows ------------------------------------------------------------------
 
-KEYS = ("op shape backend threads layout activations dtype out packed time_s spread gflops "
-        "gbps fraction_of_limit limit_kind error bound ok against_baselines skipped "
-        "samples_s flop bytes limit_s peak_gflops peak_gbps read_s "
-        "fraction_of_read clock_before_mhz clock_after_mhz error_fraction "
-        "checked copies unit speedup plan version machine date command").split()
+KEYS = ("op shape backend threads layout activations dtype out packed time_s "
+        "predicted_us spread gflops gbps fraction_of_limit limit_kind error bound ok "
+        "against_baselines busy last_warp longest_wait predicted grids skipped samples_s "
+        "flop bytes limit_s peak_gflops peak_gbps read_s fraction_of_read clock_before_mhz "
+        "clock_after_mhz error_fraction checked copies unit speedup plan version machine date command").split()
 
 
 BASELINE = "baseline:"
@@ -126,7 +126,7 @@ class Run:
         row.update(
             values, op=op, shape=shape, backend=backend, threads=1,
             version=self.nib.version(), machine=self.machine,
-            date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"), predicted=False)
         self.rows.append(row)
         return row
 

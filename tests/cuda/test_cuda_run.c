@@ -684,6 +684,11 @@ static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
 	*p = kept;
 	take(bed);
 	p->k += 16;
+	p->batch_stride_bytes += p->rows * 8;
+	refused(bed, NIB_BAD_ARGUMENT, part);
+	*p = kept;
+	take(bed);
+	p->batch_stride_bytes += 128;
 	refused(bed, NIB_BAD_ARGUMENT, part);
 	*p = kept;
 	take(bed);
@@ -700,7 +705,10 @@ static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
 
 static void packed_weights_are_looked_at(void)
 {
-	struct nib_packed packed = {.rows = COLS, .k = K, .batch = 1};
+	struct nib_packed packed = {.rows = COLS,
+				    .k = K,
+				    .batch = 1,
+				    .batch_stride_bytes = COLS * K / 2};
 	struct bed bed;
 
 	make_bed(&bed, false);
