@@ -127,7 +127,9 @@ def said(text):
     """The report without where: from the opcode on."""
     match = re.search(r"nibemu: ([^\n]*)", text)
     text = match.group(1) if match else text.strip().split("\n")[-1]
-    return re.sub(r"^.*?PTX line \d+, \S+: ", "", text)[:100]
+    text = re.sub(r"^.*?PTX line \d+, \S+: ", "", text)
+    # No part of a word.
+    return text if len(text) <= 100 else text[:100].rsplit(" ", 1)[0]
 
 
 def try_bug(job, name, rule, words):
