@@ -101,7 +101,7 @@ static void route(const struct nib_moe_route *r)
 
 /* ---- rows of A ------------------------------------------------------------ */
 
-/* By a global scale of the host. */
+/* Quantises x to q by *global, which the host can read; it saturates. */
 static enum nib_status quantize(struct nib_device *device, struct nib_dense x,
 				struct nib_nvfp4 q, const float *global,
 				struct nib_error *err)
