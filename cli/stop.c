@@ -5,13 +5,16 @@
  * may, because the process is its own.
  */
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-static volatile sig_atomic_t interrupted, is_deferred, input_was_cut;
+/* A handler runs on any thread, that of progress for one: so atomic, not
+ * sig_atomic_t, which is for the thread that was interrupted. */
+static atomic_int interrupted, is_deferred, input_was_cut;
 
 /* write() and _exit() are what a handler may call. */
 static void say_interrupted(void)
