@@ -261,14 +261,19 @@ static const char *check_moe(const struct gpu_item *x,
 	return verdict(&result);
 }
 
-/* few: as Hopper's kernel for experts of few rows takes them. */
-static void check_experts(bool few)
+/*
+ * few: as Hopper's skinny kernel for experts takes them, or, many times as many
+ * experts, the vector kernels.
+ */
+static void check_experts(bool few, bool many)
 {
 	static const int64_t few_k[] = {32, 544, 2080, 4352};
 
 	for (int i = 0; i < gpu_cases(32); i++) {
-		const enum nib_op op = i & 1 && !few ? NIB_DUAL_GEMM : NIB_GEMM;
-		const int64_t experts = 1 + gpu_rnd_below(i % 4 ? 9 : 60);
+		const enum nib_op op =
+		    i & 1 && (!few || many) ? NIB_DUAL_GEMM : NIB_GEMM;
+		const int64_t experts =
+		    (many ? 40 : 1) + gpu_rnd_below(i % 4 ? 9 : 60);
 		const size_t words = (size_t)experts * 4;
 		struct gpu_twin offsets = gpu_twin_new(words + 4);
 		struct gpu_twin alpha = gpu_twin_new(2 * words);
@@ -277,18 +282,22 @@ static void check_experts(bool few)
 		int64_t rows;
 		char name[256];
 
-		deal_rows(gpu_host_of(&offsets), experts,
+		deal_rows(gpu_host_of(&offsets), many ? 4 : experts,
 			  few	  ? 2
 			  : i % 3 ? 20
 				  : 90);
+		/* The experts behind these have none. */
+		for (int64_t e = 5; e <= experts && many; e++)
+			((int32_t *)gpu_host_of(&offsets))[e] =
+			    ((int32_t *)gpu_host_of(&offsets))[4];
 		rows = ((int32_t *)gpu_host_of(&offsets))[experts] +
 		       gpu_rnd_below(few ? 2 : 30);
 		x = gpu_any_item(op, rows, edges_n[i % 8],
 				 few ? few_k[i / 2 % 4] : edges_k[i % 7], 1, 1);
 		x.b.batch = x.b2.batch = experts;
 		if (few) {
-			x.b.layout = NIB_TILED_128X4;
-			x.b.gap = 0;
+			x.b.layout = x.b2.layout = NIB_TILED_128X4;
+			x.b.gap = x.b2.gap = 0;
 		}
 		gpu_make_dense(&x, types[i / 2 & 1]);
 		m = gpu_memory_new(&x);
@@ -311,7 +320,8 @@ int main(void)
 	check_singles();
 	check_batches();
 	check_groups();
-	check_experts(false);
-	check_experts(true);
+	check_experts(false, false);
+	check_experts(true, false);
+	check_experts(true, true);
 	return gpu_end();
 }

@@ -337,10 +337,11 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 	x.a.layout = layout;
 	x.c.dtype = NIB_FP32;
 	x.has_scale_rows = true;
-	/* Four rows at most are few. */
+	/* Few rows: four, skinny, or those of a few out of many experts. */
 	if (most == 1) {
-		x.spare = x.a.gap = x.b.gap = 0;
-		x.b.layout = NIB_TILED_128X4;
+		x.spare = x.a.gap = x.b.gap = x.b2.gap = 0;
+		x.b.layout = x.b2.layout = NIB_TILED_128X4;
+		x.empty = experts > 4 ? 5 : 0;
 	}
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
@@ -379,6 +380,10 @@ static void check_few_rows(void)
 	for (int i = 0; i < (gpu_is_small() ? 2 : 4); i++)
 		check_bad_arrays(NIB_GEMM, i & 2 ? NIB_TILED_128X4 : NIB_LINEAR,
 				 4, 1, i & 1 ? 48 : 64);
+	for (int i = 0; i < (gpu_is_small() ? 2 : 6); i++)
+		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
+				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 8, 1,
+				 64);
 }
 
 /*
@@ -407,6 +412,30 @@ static void check_skinny(void)
 	}
 }
 
+/*
+ * What Hopper's vector kernels for experts take: up to eight rows in all, four
+ * times as many experts, whole pieces of 16 bytes.  An expert may have several
+ * rows all the same, and rows may have none.
+ */
+static void check_vector(void)
+{
+	static const int64_t n[] = {1, 16, 129, 700};
+	static const int64_t k[] = {32, 544, 768, 4128, 7168, 20480};
+
+	for (int i = 0; i < gpu_cases(60); i++) {
+		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		struct gpu_moe x = gpu_any_moe(op, 36 + i % 5, 1 + i / 3 % 2, 7,
+					       n[i % 4], k[i / 2 % 6]);
+
+		/* All but a few experts are empty: two to seven rows. */
+		x.spare = i % 3;
+		x.a.gap = x.b.gap = x.b2.gap = 8 * (i % 4 / 3) * 2;
+		x.b2.layout = x.b.layout =
+		    i % 5 && x.b.k % 256 ? NIB_TILED_128X4 : NIB_LINEAR;
+		check_any(x);
+	}
+}
+
 /* few: experts of few rows alone. */
 int main(int argc, char **argv)
 {
@@ -419,6 +448,7 @@ int main(int argc, char **argv)
 		return code;
 	check_few_rows();
 	check_skinny();
+	check_vector();
 	if (argc > 1 && strcmp(argv[1], "few") == 0)
 		return gpu_end();
 	for (int i = 0; i < gpu_cases(90); i++) {

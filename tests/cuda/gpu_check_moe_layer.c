@@ -460,7 +460,8 @@ static void check_graph(enum nib_activations activations, int64_t tokens)
 					 .y_dtype = NIB_BF16,
 					 .tokens = tokens,
 					 .top_k = 8,
-					 .experts = 16,
+					 /* Vector kernels, or tiles. */
+					 .experts = tokens == 1 ? 64 : 16,
 					 .k = 256,
 					 .width = 128,
 					 .cols = 256,

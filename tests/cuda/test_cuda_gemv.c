@@ -221,13 +221,34 @@ static void check_moe_cut(int64_t rows, int64_t experts, int64_t n, int64_t k)
 	assert_int_equal(NIB_SKINNY_CHUNKS(1) % cut.k_groups, 0);
 }
 
-static bool takes_moe(int64_t rows, int64_t experts, int64_t n, int64_t k)
+static enum gemv_way way_moe(enum nib_op op, int64_t rows, int64_t experts,
+			     int64_t n, int64_t k)
 {
 	const struct nib_moe_problem moe = {
 	    .a = {.rows = rows, .k = k},
 	    .b = {.rows = n, .k = k, .batch = experts}};
 
-	return gemv_takes_moe(NIB_GEMM, &moe);
+	return gemv_way_moe(op, &moe);
+}
+
+/* All CTAs are on the GPU at once, unless one takes the most tiles. */
+static void check_vector_cut(int64_t rows, int matrices, int64_t n, int64_t k,
+			     bool is_dense)
+{
+	const struct gemv_cut cut = gemv_cut_moe(rows, matrices, n, k, is_dense,
+						 true, H200_SMS, SHARED_BYTES);
+
+	assert_int_equal(cut.m, is_dense ? 2 : 1);
+	assert_int_equal(cut.tiles, nib_gemv_tiles(n, true));
+	assert_true(cut.ctas * cut.tiles_per_cta >= cut.tiles);
+	assert_true((cut.ctas - 1) * cut.tiles_per_cta < cut.tiles);
+	assert_true(cut.ctas * rows <= (int64_t)H200_SMS * NIB_GEMV_CTAS ||
+		    cut.tiles_per_cta == NIB_GEMV_MAX_TILES);
+	assert_int_equal(cut.shared_bytes,
+			 is_dense ? nib_gemv_dense_shared_bytes(
+					k, 1, 2, cut.tiles_per_cta * matrices)
+				  : nib_gemv_shared_bytes(
+					k, 1, cut.tiles_per_cta * matrices));
 }
 
 static void experts(void **state)
@@ -236,15 +257,26 @@ static void experts(void **state)
 	for (int i = 0; i < 600; i++)
 		check_moe_cut(1 + i * 37 % NIB_SKINNY_ROWS, 1 + i * 13 % 256,
 			      1 + i * 97 % 9000, 16 * (1 + i * 31 % 500));
-	assert_true(takes_moe(8, 128, 2048, 768));
-	assert_false(takes_moe(9, 128, 2048, 768));
-	assert_true(takes_moe(9, 128, 1536, 2048));
-	assert_true(takes_moe(128, 128, 1536, 2048));
-	assert_false(takes_moe(129, 128, 1536, 2048));
-	assert_true(takes_moe(512, 1024, 64, 4096));
-	assert_false(takes_moe(513, 1024, 64, 4096));
-	assert_false(takes_moe(8, 1025, 64, 4096));
-	assert_false(takes_moe(8, 8, 64, 0));
+	for (int i = 0; i < 600; i++)
+		check_vector_cut(1 + i % 8, 1 + i / 8 % 2, 1 + i * 97 % 9000,
+				 32 * (1 + i * 31 % 250), i % 3 == 0);
+	/* Rows of an expert each, as a rule. */
+	assert_int_equal(way_moe(NIB_GEMM, 1, 4, 64, 16), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_GEMM, 2, 8, 28672, 4096), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 32, 64, 7168), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_GEMM, 8, 4096, 64, 7168), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_GEMM, 8, 31, 64, 768), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 31, 64, 768), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 9, 128, 2048, 768), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 9, 128, 1536, 2048), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 9, 128, 64, 2048), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 128, 128, 1536, 2048), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_GEMM, 129, 128, 1536, 2048), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 512, 1024, 64, 4096), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_GEMM, 513, 1024, 64, 4096), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 9, 1025, 64, 4096), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 64, 0), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 0, 8, 64, 16), GEMV_TILES);
 }
 
 /* Rows of A for each kernel, below 2^25 weights and from there on. */

@@ -26,6 +26,11 @@
 #define LARGE_WEIGHTS ((int64_t)1 << 25)
 /* From this k on experts of one row in the average go to the skinny kernel. */
 #define MOE_LARGE_K 2048
+/* So many rows of all experts go to the vector kernels, if the experts are four
+ * times as many: then most have one row at most. */
+#ifndef MOE_VECTOR_ROWS
+#define MOE_VECTOR_ROWS 8
+#endif
 
 /* Dense A of one row is the first of two. */
 static int variant_m(int64_t m, bool is_dense)
@@ -57,9 +62,10 @@ static int64_t resident(const struct gemv_cut *cut, int64_t shared_bytes)
 	return by_shared < by_registers ? by_shared : by_registers;
 }
 
-struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
-			 bool a_is_dense, bool b_is_tiled, int multiprocessors,
-			 int64_t shared_bytes)
+/* matrices: of weights that a CTA multiplies, of each its tiles. */
+static struct gemv_cut cut_of(int64_t m, int64_t n, int64_t k, int64_t batch,
+			      int matrices, bool a_is_dense, bool b_is_tiled,
+			      int multiprocessors, int64_t shared_bytes)
 {
 	const int any_m = variant_any_m(m, a_is_dense);
 	struct gemv_cut cut = {.m = variant_m(m, a_is_dense)};
@@ -69,16 +75,34 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 		cut.tiles_per_cta = tiles;
 		cut.ctas = divide_up(cut.tiles, tiles);
 		cut.shared_bytes =
-		    shared_bytes_of(m, k, a_is_dense, cut.m, tiles);
+		    shared_bytes_of(m, k, a_is_dense, cut.m, tiles * matrices);
 		if (cut.ctas * batch <=
 		    resident(&cut, shared_bytes) * multiprocessors)
 			break;
 	}
 	/* Their numbers differ by one at most. */
 	cut.tiles_per_cta = (int32_t)divide_up(cut.tiles, cut.ctas);
-	cut.any_shared_bytes =
-	    shared_bytes_of(m, k, a_is_dense, any_m, cut.tiles_per_cta);
+	cut.shared_bytes = shared_bytes_of(m, k, a_is_dense, cut.m,
+					   cut.tiles_per_cta * matrices);
+	cut.any_shared_bytes = shared_bytes_of(m, k, a_is_dense, any_m,
+					       cut.tiles_per_cta * matrices);
 	return cut;
+}
+
+struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
+			 bool a_is_dense, bool b_is_tiled, int multiprocessors,
+			 int64_t shared_bytes)
+{
+	return cut_of(m, n, k, batch, 1, a_is_dense, b_is_tiled,
+		      multiprocessors, shared_bytes);
+}
+
+struct gemv_cut gemv_cut_moe(int64_t rows, int matrices, int64_t n, int64_t k,
+			     bool a_is_dense, bool b_is_tiled,
+			     int multiprocessors, int64_t shared_bytes)
+{
+	return cut_of(1, n, k, rows, matrices, a_is_dense, b_is_tiled,
+		      multiprocessors, shared_bytes);
 }
 
 /*
@@ -159,16 +183,21 @@ bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 	       nib_nvfp4_batches(&p->a) <= INT32_MAX;
 }
 
-bool gemv_takes_moe(enum nib_op op, const struct nib_moe_problem *moe)
+enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 {
 	const int64_t rows = moe->a.rows, experts = nib_nvfp4_batches(&moe->b);
 
-	return op != NIB_DUAL_GEMM && rows >= 1 && rows <= NIB_SKINNY_ROWS &&
-	       (rows <= 8 || (rows <= experts && moe->b.k >= MOE_LARGE_K)) &&
-	       experts <= NIB_SKINNY_EXPERTS && moe->b.rows >= 1 &&
-	       moe->b.k > 0 &&
-	       nib_gemv_tiles(moe->b.rows, true) <=
-		   INT32_MAX / NIB_SKINNY_UNITS;
+	if (rows < 1 || moe->b.rows < 1 || moe->b.k < 1 ||
+	    nib_gemv_tiles(moe->b.rows, true) > INT32_MAX / NIB_SKINNY_UNITS)
+		return GEMV_TILES;
+	if (rows <= MOE_VECTOR_ROWS && 4 * rows <= experts)
+		return GEMV_VECTOR;
+	return op != NIB_DUAL_GEMM && rows <= NIB_SKINNY_ROWS &&
+		       (rows <= 8 ||
+			(rows <= experts && moe->b.k >= MOE_LARGE_K)) &&
+		       experts <= NIB_SKINNY_EXPERTS
+		   ? GEMV_SKINNY
+		   : GEMV_TILES;
 }
 
 /* 16, 4 or 1: what x is a multiple of. */
@@ -248,10 +277,12 @@ static void set_pointers(struct nib_skinny_params *q,
 	    cuda_gemv_operand(&p->b, moe ? nib_nvfp4_batches(&p->b) : batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
-	if (moe) {
-		q->row_offsets = moe->row_offsets;
-		q->scale_rows = moe->scale_rows;
-	}
+	if (!moe)
+		return;
+	q->row_offsets = moe->row_offsets;
+	q->scale_rows = moe->scale_rows;
+	q->b2 = cuda_gemv_operand(&p->b2, nib_nvfp4_batches(&p->b2));
+	q->alpha2 = p->alpha2;
 }
 
 static void skip_operand(struct nib_gemv_operand *o, int64_t count)
@@ -297,8 +328,9 @@ static void set_sizes(struct nib_skinny_params *q, const struct nib_problem *p,
 	struct nib_problem shape = *p;
 
 	shape.a.codes = shape.a.scales = shape.b.codes = shape.b.scales = NULL;
+	shape.b2.codes = shape.b2.scales = NULL;
 	shape.x.data = shape.c.data = NULL;
-	shape.alpha = NULL;
+	shape.alpha = shape.alpha2 = NULL;
 	set_pointers(q, &shape, moe ? &no_pointers : NULL);
 	params->c_row_stride = nib_dense_row_stride_elems(&p->c);
 	params->c_batch_stride = nib_dense_batch_stride_elems(&p->c);
@@ -357,6 +389,31 @@ static enum nib_status plan_vector(struct cuda_device *device, bool is_dense,
 			    err);
 }
 
+/* Of experts: a row of A at a time, by one matrix or two. */
+static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
+				       bool is_dense, const char *type,
+				       struct cuda_gemv *gemv,
+				       struct nib_error *err)
+{
+	struct nib_gemv_params *params = &gemv->params.p;
+	const struct gemv_cut cut = gemv_cut_moe(
+	    gemv->params.rows, matrices, params->n, params->k, is_dense,
+	    params->b.is_tiled, device->multiprocessors, device->shared_bytes);
+	char name[40];
+
+	params->m = 1;
+	params->tiles = cut.tiles;
+	params->tiles_per_cta = cut.tiles_per_cta;
+	gemv->batch = gemv->params.rows;
+	gemv->ctas = cut.ctas;
+	gemv->threads = NIB_GEMV_THREADS;
+	gemv->shared_bytes = cut.shared_bytes;
+	snprintf(name, sizeof(name), "nib_gemv_experts_%s%d%s",
+		 matrices == 2 ? "dual_" : "", cut.m, type);
+	return find_kernel(device, name, gemv->shared_bytes, &gemv->aligned,
+			   err);
+}
+
 static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 				   struct cuda_gemv *gemv,
 				   struct nib_error *err)
@@ -398,9 +455,21 @@ static struct nib_problem problem_of(const struct nib_problem *problems,
 	p.x = moe->x;
 	p.activations = moe->activations;
 	p.b = *cuda_weights(&moe->b, moe->b_packed);
+	p.b2 = *cuda_weights(&moe->b2, moe->b2_packed);
 	p.alpha = moe->alpha;
+	p.alpha2 = moe->alpha2;
 	p.c = moe->c;
 	return p;
+}
+
+/* p: of moe; packed weights know their own sizes. */
+static enum gemv_way way_moe(enum nib_op op, const struct nib_moe_problem *moe,
+			     const struct nib_problem *p)
+{
+	struct nib_moe_problem view = *moe;
+
+	view.b = p->b;
+	return gemv_way_moe(op, &view);
 }
 
 enum nib_status cuda_gemv_plan(struct cuda_device *device,
@@ -417,6 +486,10 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 	memset(gemv, 0, sizeof(*gemv));
 	set_sizes(&gemv->params, &p, moe);
 	gemv->batch = nib_nvfp4_batches(&p.a);
+	if (moe && way_moe(plan->op, moe, &p) == GEMV_VECTOR)
+		return plan_vector_moe(device,
+				       plan->op == NIB_DUAL_GEMM ? 2 : 1,
+				       is_dense, type, gemv, err);
 	return !moe && gemv_way(p.a.rows, p.b.rows, p.b.k) == GEMV_VECTOR
 		   ? plan_vector(device, is_dense, type, gemv, err)
 		   : plan_skinny(device, type, gemv, err);
@@ -460,22 +533,45 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	return status;
 }
 
+/* Do weights lie in pieces of 16 bytes? */
+static bool in_pieces(const struct nib_gemv_operand *b)
+{
+	return b->codes_align == 16 && b->scales_align == 16;
+}
+
+/* The vector kernels load both matrices with the strides of the first. */
+static bool have_same_strides(const struct nib_gemv_operand *b,
+			      const struct nib_gemv_operand *b2)
+{
+	return b->row_stride == b2->row_stride &&
+	       b->scale_row_stride == b2->scale_row_stride &&
+	       b->is_tiled == b2->is_tiled;
+}
+
+static bool takes_moe(enum nib_op op, const struct nib_moe_problem *moe)
+{
+	const struct nib_problem p = problem_of(NULL, moe);
+	const enum gemv_way way = way_moe(op, moe, &p);
+	struct nib_skinny_params q = {0};
+
+	set_sizes(&q, &p, moe);
+	if (way == GEMV_TILES || !in_pieces(&q.p.b) ||
+	    q.p.a.codes_align != 16 || q.p.k % 32 != 0)
+		return false;
+	if (way == GEMV_SKINNY)
+		return q.p.b.is_tiled;
+	return op != NIB_DUAL_GEMM ||
+	       (in_pieces(&q.b2) && have_same_strides(&q.p.b, &q.b2));
+}
+
 bool cuda_gemv_takes(const struct nib_plan *plan)
 {
-	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
-	struct nib_skinny_params q = {0};
 	struct nib_problem p;
-	struct nib_moe_problem view;
 
-	if (!moe && plan->count != 1)
+	if (plan->is_moe)
+		return takes_moe(plan->op, &plan->moe);
+	if (plan->count != 1)
 		return false;
-	p = problem_of(plan->problems, moe);
-	if (!moe)
-		return gemv_takes(plan->op, &p);
-	view = *moe;
-	view.b = p.b;
-	set_sizes(&q, &p, moe);
-	return gemv_takes_moe(plan->op, &view) && q.p.b.is_tiled &&
-	       q.p.b.codes_align == 16 && q.p.b.scales_align == 16 &&
-	       q.p.a.codes_align == 16 && q.p.k % 32 == 0;
+	p = problem_of(plan->problems, NULL);
+	return gemv_takes(plan->op, &p);
 }

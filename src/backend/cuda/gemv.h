@@ -38,6 +38,11 @@ struct gemv_cut {
 struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			 bool a_is_dense, bool b_is_tiled, int multiprocessors,
 			 int64_t shared_bytes);
+/* The same of a dual product's two matrices for each of so many rows of A,
+ * matrices 2, or of one for each, 1. */
+struct gemv_cut gemv_cut_moe(int64_t rows, int matrices, int64_t n, int64_t k,
+			     bool a_is_dense, bool b_is_tiled,
+			     int multiprocessors, int64_t shared_bytes);
 
 /* How the skinny kernels cut a matrix of each batch, or all experts. */
 struct skinny_cut {
@@ -61,10 +66,12 @@ struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
  */
 bool gemv_takes(enum nib_op op, const struct nib_problem *p);
 /*
- * The same for an MoE problem whose experts have few rows, as far as sizes tell; its
- * weights lie in rows of 16-byte pieces, with tiled scales.
+ * Which of them multiplies an MoE problem, as far as sizes tell: the vector
+ * kernels each row of A by itself, where experts have one at most as a rule; the
+ * skinny kernels an expert's rows together, with tiled scales.  Both take weights
+ * in rows of 16-byte pieces.
  */
-bool gemv_takes_moe(enum nib_op op, const struct nib_moe_problem *moe);
+enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe);
 
 struct cuda_gemv {
 	/* For rows of 16-byte pieces (NULL if these are not), for any (NULL: of

@@ -232,7 +232,7 @@ static enum nib_status activate(struct nib_device *base,
 	if (a->q.codes)
 		p.q = cuda_view_nvfp4(&a->q);
 	status = launch_units(device, "nib_moe_activate",
-			      p.most_rows * p.groups, &p, stream, err);
+			      p.most_rows * p.groups * 4, &p, stream, err);
 	cuda_leave(device);
 	return status;
 }

@@ -31,7 +31,8 @@
  * clock and SM, which leaves 32 instructions, half of them ALU.
  *
  * Variants: M = 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a
- * multiple of 32), and 1_any, 4_any for the others.
+ * multiple of 32), and 1_any, 4_any for the others; M = 1 also of experts and of
+ * their dual products.
  *
  * Roofline: the rate of memory.  Registers: 99 to 163 (docs/kernels.md), so
  * that NIB_GEMV_CTAS CTAs are resident on an SM (3 of 4_any).  There are no
@@ -48,7 +49,7 @@
 #include "kernel_name.h"
 
 #include "gemv_activations.cuh"
-#include "gemv_run.cuh"
+#include "gemv_experts.cuh"
 
 /* 3 * 2^22 as a float: integers of either sign added to it stay its bits. */
 #define MAGIC 0x4B400000u
@@ -268,8 +269,10 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 	return v;
 }
 
-/* A as NVFP4 (gemv_run.cuh). */
-template <int ROWS, bool IS_ALIGNED> struct nvfp4_side {
+/* A as NVFP4 (gemv_run.cuh); A_IS_ALIGNED: IS_ALIGNED, but for rows of experts,
+ * whose scales may begin anywhere. */
+template <int ROWS, bool IS_ALIGNED, bool A_IS_ALIGNED = IS_ALIGNED>
+struct nvfp4_side {
 	static const int M = ROWS, ZEROS = 96;
 	static const bool ALIGNED = IS_ALIGNED;
 	const struct nib_gemv_params &p;
@@ -295,7 +298,7 @@ template <int ROWS, bool IS_ALIGNED> struct nvfp4_side {
 
 	__device__ void load(int step) const
 	{
-		load_rows<M, ALIGNED>(p, a, at, step * STEP_BLOCKS);
+		load_rows<M, A_IS_ALIGNED>(p, a, at, step * STEP_BLOCKS);
 	}
 
 	__device__ void convert() const
@@ -329,5 +332,7 @@ GEMV(2, true, 2, NIB_GEMV_CTAS)
 GEMV(4, true, 4, NIB_GEMV_CTAS)
 GEMV(1, false, 1_any, NIB_GEMV_CTAS)
 GEMV(4, false, 4_any, 3)
+NIB_GEMV_EXPERTS_KERNEL(experts_1, 1, nvfp4_side<1, true, false>)
+NIB_GEMV_EXPERTS_KERNEL(experts_dual_1, 2, nvfp4_side<1, true, false>)
 
 #endif

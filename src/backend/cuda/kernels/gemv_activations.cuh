@@ -49,9 +49,10 @@ __device__ static uint32_t raw_scales(const struct layout &at, int row)
 
 /* Loads four scales: the first `bytes` of the source, then zeros. */
 template <bool ALIGNED>
-__device__ static void load_4(uint32_t to, const uint8_t *from, int bytes)
+__device__ static void load_4(uint32_t to, const uint8_t *from, int bytes,
+			      int align)
 {
-	if constexpr (ALIGNED) {
+	if (ALIGNED || align >= 4) {
 		cp_async_4(to, from, bytes);
 	} else {
 		uint32_t word = 0;
@@ -83,7 +84,8 @@ __device__ static void load_row(const struct nib_gemv_operand &a,
 		const int bytes = min(max(blocks - i * 4, 0), 4);
 
 		load_4<ALIGNED>(scales_to + i * 4,
-				bytes ? scales + i * pitch : a.scales, bytes);
+				bytes ? scales + i * pitch : a.scales, bytes,
+				a.scales_align);
 	}
 }
 

@@ -36,7 +36,8 @@
  * docs/kernels.md's numbers.
  *
  * Variants: M = 2 and 4 for rows of 16-byte pieces (alignments 16, k a multiple
- * of 32), 4_any for the others; one row is the first of two.
+ * of 32), 4_any for the others; one row is the first of two.  M = 2 also of
+ * experts and of their dual products.
  *
  * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; rows of A, at
  * most 32 KiB for NIB_GEMV_DENSE_PHASE of k.  Longer k goes in phases.
@@ -46,7 +47,7 @@
 
 #include "kernel_name.h"
 
-#include "gemv_run.cuh"
+#include "gemv_experts.cuh"
 #include "ptx_mma16.cuh"
 #include "ptx_sm90.cuh"
 
@@ -309,5 +310,12 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 GEMV_DENSE(2, true, 2, NIB_GEMV_CTAS)
 GEMV_DENSE(4, true, 4, NIB_GEMV_CTAS)
 GEMV_DENSE(4, false, 4_any, 3)
+
+#define GEMV_DENSE_EXPERTS(name, n)                                            \
+	NIB_GEMV_EXPERTS_KERNEL(name##_f16, n, dense_side<2, true, false>)     \
+	NIB_GEMV_EXPERTS_KERNEL(name##_bf16, n, dense_side<2, true, true>)
+
+GEMV_DENSE_EXPERTS(experts_2, 1)
+GEMV_DENSE_EXPERTS(experts_dual_2, 2)
 
 #endif

@@ -18,6 +18,10 @@
  *               adds a stage of B; step counts from the phase's beginning
  *   result(sum, alpha)
  *               an element of C
+ *
+ * A CTA multiplies N matrices of weights: one, or the two of a dual product,
+ * whose elements of C are silu(first) * second.  Then its tiles alternate
+ * between them.
  */
 #ifndef NIB_GEMV_RUN_CUH
 #define NIB_GEMV_RUN_CUH
@@ -27,6 +31,7 @@
 
 #include "gemv_load.cuh"
 #include "ptx_async.cuh"
+#include "silu.cuh"
 
 /* alpha lies behind the zeros, this much before the partial sums. */
 #define ALPHA_WORDS 8
@@ -83,6 +88,38 @@ __device__ static uint32_t tile_of_cta(int i)
 	return blockIdx.x + i * gridDim.x;
 }
 
+/* Some CTAs have one less. */
+__device__ static int tiles_of_cta(const struct nib_gemv_params &p)
+{
+	return p.tiles_per_cta -
+	       (tile_of_cta(p.tiles_per_cta - 1) >= (uint32_t)p.tiles);
+}
+
+/*
+ * What a CTA multiplies by one matrix of A: the weights, which differ in their
+ * pointers only, their alphas (NULL = 1), and where the first row of C begins.
+ */
+template <int N> struct matrices {
+	struct nib_gemv_operand b;
+	const uint8_t *codes[N], *scales[N];
+	const float *alpha[N];
+	int64_t c_begin; /* elements */
+};
+
+/* Where the lane loads tile `tile` of N times those of the CTA. */
+template <int N>
+__device__ static struct source source_of_tile(const struct nib_gemv_params &p,
+					       const struct matrices<N> &m,
+					       int tile)
+{
+	const bool is_second = N == 2 && tile % 2;
+	struct nib_gemv_operand b = m.b;
+
+	b.codes = is_second ? m.codes[N - 1] : m.codes[0];
+	b.scales = is_second ? m.scales[N - 1] : m.scales[0];
+	return source_of(p, b, tile_of_cta(tile / N));
+}
+
 /*
  * Adds the lanes of each quad into partial[row of A][16 rows] of a warp and
  * tile, which is empty before the first phase.
@@ -126,12 +163,24 @@ __device__ static void store(const struct nib_gemv_params &p, int64_t index,
 		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
 }
 
-template <class SIDE>
-__device__ static void store_tiles(const struct nib_gemv_params &p,
-				   const float *partial, int tiles)
+/* The warps' sums of an element, x and so on. */
+__device__ static float add_warps(const float *x, int warp_stride)
 {
-	const float alpha = partial[-ALPHA_WORDS];
+	float sum = x[0];
+
+#pragma unroll
+	for (int w = 1; w < NIB_GEMV_WARPS; w++)
+		sum += x[w * warp_stride];
+	return sum;
+}
+
+template <class SIDE, int N>
+__device__ static void store_tiles(const struct nib_gemv_params &p,
+				   const float *partial, int tiles,
+				   int64_t c_begin)
+{
 	const int warp_stride = SIDE::M * NIB_GEMV_TILE_ROWS;
+	const int tile_stride = NIB_GEMV_WARPS * warp_stride;
 
 	for (int i = threadIdx.x; i < tiles * warp_stride;
 	     i += NIB_GEMV_THREADS) {
@@ -139,18 +188,18 @@ __device__ static void store_tiles(const struct nib_gemv_params &p,
 		const int m = i / NIB_GEMV_TILE_ROWS % SIDE::M;
 		const int64_t row =
 			nib_gemv_row(tile_of_cta(tile), r, p.b.is_tiled);
-		const float *x = partial + tile * NIB_GEMV_WARPS * warp_stride +
-				 i % warp_stride;
-		float sum = x[0];
+		const float *at =
+			partial + tile * N * tile_stride + i % warp_stride;
+		float x = SIDE::result(add_warps(at, warp_stride),
+				       partial[-ALPHA_WORDS]);
 
-#pragma unroll
-		for (int w = 1; w < NIB_GEMV_WARPS; w++)
-			sum += x[w * warp_stride];
+		if (N == 2)
+			x = silu(x) *
+			    SIDE::result(add_warps(at + tile_stride,
+						   warp_stride),
+					 partial[1 - ALPHA_WORDS]);
 		if (row < p.n && m < p.m)
-			store(p,
-			      blockIdx.y * p.c_batch_stride +
-				      m * p.c_row_stride + row,
-			      SIDE::result(sum, alpha));
+			store(p, c_begin + m * p.c_row_stride + row, x);
 	}
 }
 
@@ -163,7 +212,7 @@ operand_of_batch(struct nib_gemv_operand v)
 }
 
 /* A warp's ring, and what it loads next. */
-struct ring {
+struct warp_ring {
 	uint32_t begin;
 	uint32_t codes, scales; /* the lane's offsets in a stage */
 	int stage; /* the next to be multiplied */
@@ -171,16 +220,16 @@ struct ring {
 	struct source from;
 };
 
-__device__ static uint32_t ring_stage(const struct ring &r, int stage)
+__device__ static uint32_t ring_stage(const struct warp_ring &r, int stage)
 {
 	return r.begin + stage * NIB_GEMV_STAGE_BYTES;
 }
 
-template <bool ALIGNED>
+/* tiles: of all N matrices, as below. */
+template <bool ALIGNED, int N>
 __device__ static void load_next(const struct nib_gemv_params &p,
-				 const struct nib_gemv_operand &b,
-				 struct ring *r, int stage, int tiles,
-				 int phase)
+				 const struct matrices<N> &m, struct warp_ring *r,
+				 int stage, int tiles, int phase)
 {
 	const int steps = all_steps(p);
 
@@ -188,22 +237,22 @@ __device__ static void load_next(const struct nib_gemv_params &p,
 		const uint32_t to = ring_stage(*r, stage);
 
 		if (ALIGNED)
-			load_aligned_step(b, r->from, to + r->codes,
+			load_aligned_step(m.b, r->from, to + r->codes,
 					  to + r->scales, r->ahead.step);
 		else
-			load_any_step(b, r->from, to + r->codes, to + r->scales,
-				      r->ahead.step);
+			load_any_step(m.b, r->from, to + r->codes,
+				      to + r->scales, r->ahead.step);
 		if (advance(&r->ahead, tiles, steps, phase))
-			r->from = source_of(p, b, tile_of_cta(r->ahead.tile));
+			r->from = source_of_tile(p, m, r->ahead.tile);
 	}
 	cp_async_commit_group();
 }
 
 /* The warp's steps of one tile, from step begin to end of all. */
-template <class SIDE>
+template <class SIDE, int N>
 __device__ static struct accumulators<SIDE::M>
-run_tile(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
-	 const SIDE &side, struct ring *r, int tiles, int begin, int end)
+run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m,
+	 const SIDE &side, struct warp_ring *r, int tiles, int begin, int end)
 {
 	const int last = all_steps(p) - 1;
 	struct accumulators<SIDE::M> acc = {};
@@ -216,19 +265,19 @@ run_tile(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 		side.multiply(&acc, ring_stage(*r, stage), s - begin,
 			      s == last);
 		__syncwarp();
-		load_next<SIDE::ALIGNED>(p, b, r, stage, tiles, side.phase());
+		load_next<SIDE::ALIGNED>(p, m, r, stage, tiles, side.phase());
 		r->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
 	}
 	return acc;
 }
 
 /* Asks for the warp's first stages of B.  begin: of the rings of all warps. */
-template <bool ALIGNED>
-__device__ static struct ring fill_ring(const struct nib_gemv_params &p,
-					const struct nib_gemv_operand &b,
+template <bool ALIGNED, int N>
+__device__ static struct warp_ring fill_ring(const struct nib_gemv_params &p,
+					const struct matrices<N> &m,
 					uint32_t begin, int tiles, int phase)
 {
-	struct ring r;
+	struct warp_ring r;
 
 	r.begin = begin +
 		  threadIdx.x / 32 * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
@@ -236,18 +285,18 @@ __device__ static struct ring fill_ring(const struct nib_gemv_params &p,
 	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
 	r.stage = 0;
 	r.ahead = {0, (int)threadIdx.x / 32, 0, min(phase, all_steps(p))};
-	r.from = source_of(p, b, tile_of_cta(0));
+	r.from = source_of_tile(p, m, 0);
 #pragma unroll 1
 	for (int stage = 0; stage < NIB_GEMV_STAGES; stage++)
-		load_next<ALIGNED>(p, b, &r, stage, tiles, phase);
+		load_next<ALIGNED>(p, m, &r, stage, tiles, phase);
 	return r;
 }
 
 /* Asked for early: at the end all would wait for it. */
-__device__ static void load_alpha(const struct nib_gemv_params &p, uint32_t to)
+__device__ static void load_alpha(const float *alpha, uint32_t to)
 {
-	if (threadIdx.x == 0 && p.alpha)
-		cp_async_4(to, p.alpha, 4);
+	if (threadIdx.x == 0 && alpha)
+		cp_async_4(to, alpha, 4);
 	else if (threadIdx.x == 0)
 		sts_f32(to, 1);
 }
@@ -257,30 +306,32 @@ __device__ static void load_alpha(const struct nib_gemv_params &p, uint32_t to)
  * before the kernel before has ended, if none writes them.  ring, zeros: shared
  * memory, with alpha behind the zeros.
  */
-template <class SIDE>
+template <class SIDE, int N>
 __device__ static void
-run_warp(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
+run_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
 	 SIDE side, uint32_t ring, uint32_t zeros, float *partial, int tiles)
 {
 	const int warp = threadIdx.x / 32, steps = all_steps(p);
 	const int phase = side.phase();
 	const int warp_partials = SIDE::M * NIB_GEMV_TILE_ROWS;
 	int begin = 0;
-	struct ring r;
+	struct warp_ring r;
 
 	griddepcontrol_launch_dependents();
 	if (!p.b_is_constant)
 		griddepcontrol_wait();
-	r = fill_ring<SIDE::ALIGNED>(p, b, ring, tiles, phase);
+	r = fill_ring<SIDE::ALIGNED>(p, m, ring, tiles, phase);
 	if (threadIdx.x < SIDE::ZEROS / 4)
 		sts_32(zeros + threadIdx.x * 4, 0);
 	griddepcontrol_wait();
-	load_alpha(p, zeros + SIDE::ZEROS);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		load_alpha(m.alpha[i], zeros + SIDE::ZEROS + 4 * i);
 	side.load(0);
 	cp_async_commit_group();
 	cp_async_wait_group<0>();
 	side.convert();
-	side.view(b);
+	side.view(m.b);
 	/* Once also for k = 0, whose sums are 0. */
 	do {
 		if (begin) {
@@ -293,33 +344,45 @@ run_warp(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 		for (int tile = 0; tile < tiles; tile++)
 			add_partial(partial + (tile * NIB_GEMV_WARPS + warp) *
 						      warp_partials,
-				    run_tile(p, b, side, &r, tiles, begin,
+				    run_tile(p, m, side, &r, tiles, begin,
 					     min(begin + phase, steps)),
 				    begin == 0);
 		begin += phase;
 	} while (begin < steps);
 }
 
-template <class SIDE>
-__device__ static void gemv(const struct nib_gemv_params &p)
+/* All that a CTA does with one matrix of A. */
+template <class SIDE, int N>
+__device__ static void multiply_matrices(const struct nib_gemv_params &p,
+					 const struct nib_gemv_operand &a,
+					 const struct matrices<N> &m)
 {
 	extern __shared__ __align__(128) uint8_t shared[];
-	const struct nib_gemv_operand a = operand_of_batch(p.a);
-	const struct nib_gemv_operand b = operand_of_batch(p.b);
-	/* Some CTAs have one less. */
-	const int tiles = p.tiles_per_cta - (tile_of_cta(p.tiles_per_cta - 1) >=
-					     (uint32_t)p.tiles);
-	const int sums =
-		p.tiles_per_cta * NIB_GEMV_WARPS * SIDE::M * NIB_GEMV_TILE_ROWS;
+	const int tiles = tiles_of_cta(p);
+	const int sums = p.tiles_per_cta * N * NIB_GEMV_WARPS * SIDE::M *
+			 NIB_GEMV_TILE_ROWS;
 	const int before = SIDE::ZEROS + 4 * ALPHA_WORDS;
 	float *partial = (float *)(shared + NIB_GEMV_RING_BYTES + before);
 	const uint32_t ring = smem_addr(shared);
 	const uint32_t zeros = ring + NIB_GEMV_RING_BYTES;
 
-	run_warp(p, b, SIDE(p, a, zeros, zeros + before + sums * 4), ring,
-		 zeros, partial, tiles);
+	run_warp(p, m, SIDE(p, a, zeros, zeros + before + sums * 4), ring,
+		 zeros, partial, N * tiles);
 	__syncthreads();
-	store_tiles<SIDE>(p, partial, tiles);
+	store_tiles<SIDE, N>(p, partial, tiles, m.c_begin);
+}
+
+template <class SIDE>
+__device__ static void gemv(const struct nib_gemv_params &p)
+{
+	const struct nib_gemv_operand b = operand_of_batch(p.b);
+
+	multiply_matrices<SIDE, 1>(p, operand_of_batch(p.a),
+				   {b,
+				    {b.codes},
+				    {b.scales},
+				    {p.alpha},
+				    blockIdx.y * p.c_batch_stride});
 }
 
 #define NIB_GEMV_KERNEL(name, ctas, ...)                                       \

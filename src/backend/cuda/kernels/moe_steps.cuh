@@ -8,14 +8,14 @@
  *             x --ldg--> 16 values --quantise once--> each of these rows
  *   route     ids --twice--> slots of one expert, in order, by a prefix sum
  *   gather    as begin, with the rows that route wrote
- *   activate  gate, up --ldg--> h[16] --quantise or round--> h
+ *   activate  gate, up --ldg--> h[4] --largest of a quad, codes, or round--> h
  *   combine   rows of slots --ldg, in order--> sums of 4 columns --stg--> y
  *
  * begin does at once what route and gather do, where the slots are few: each
  * CTA counts for itself which rows its token gets.  The warps have no roles.
  * All five wait for the kernel before, and let the next one begin meanwhile.
  *
- * Shared memory: 4.3 KiB of begin, 264 bytes of route.  Roofline: the rate of
+ * Shared memory: 4.3 KiB of begin, 384 bytes of route.  Roofline: the rate of
  * memory; route reads ids twice for every expert, out of the L2.
  */
 #ifndef NIB_MOE_STEPS_CUH
@@ -340,17 +340,6 @@ __device__ static float activate_one(const struct nib_moe_activate_params &p,
 	return g;
 }
 
-__device__ static void load_floats(const float *from, float x[16])
-{
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		const float4 v = ((const float4 *)from)[i];
-
-		x[4 * i] = v.x, x[4 * i + 1] = v.y;
-		x[4 * i + 2] = v.z, x[4 * i + 3] = v.w;
-	}
-}
-
 /* A float as the bits of its rounding to a dtype. */
 __device__ static uint32_t round_to(float x, int dtype)
 {
@@ -361,43 +350,81 @@ __device__ static uint32_t round_to(float x, int dtype)
 	return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
-__device__ static void activate_block(const struct nib_moe_activate_params &p,
-				      int64_t row, int64_t group, float global)
+/* The larger of two bits of |x|, over the lanes of a quad. */
+__device__ static uint32_t quad_max(uint32_t x)
 {
-	const int64_t index = (row * p.groups + group) * 16;
-	uint32_t bits[16], codes[2] = {0, 0}, amax, worst, scale;
-	float g[16], u[16];
+	const uint32_t quad = 0xFu << (threadIdx.x % 32 & ~3u);
 
-	load_floats(p.gate + index, g);
-	if (p.up)
-		load_floats(p.up + index, u);
+	x = max(x, __shfl_xor_sync(quad, x, 1));
+	return max(x, __shfl_xor_sync(quad, x, 2));
+}
+
+/* Quantises a block whose values number 4t to 4t + 3 lane t of a quad has. */
+__device__ static void store_quarter(const struct nib_quantize_nvfp4 &q,
+				     int64_t row, int64_t group,
+				     const uint32_t bits[4], float global,
+				     uint32_t zero_scale)
+{
+	const int t = threadIdx.x % 4;
+	uint32_t amax = 0, codes = 0, scale, bound[8];
+
 #pragma unroll
-	for (int i = 0; i < 16; i++)
-		bits[i] = __float_as_uint(
-			activate_one(p, g[i], p.up ? u[i] : 0));
+	for (int i = 0; i < 4; i++) {
+		const uint32_t size = bits[i] & 0x7FFFFFFF;
+
+		amax = max(amax, size > INFINITY_BITS ? 0 : size);
+	}
+	scale = scale_of_block(quad_max(amax), global, zero_scale);
+	set_bounds((double)e4m3_to_f32(scale) * (double)global, bound);
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		codes |= encode(bits[i], bound) << 4 * i;
+	*(uint16_t *)(q.codes + row * q.row_stride + group * 8 + 2 * t) =
+		(uint16_t)codes;
+	if (t == 0)
+		q.scales[row * q.scale_row_stride + group] = (uint8_t)scale;
+}
+
+/* Four values of a block of h, by each lane of a quad: one thread for a block
+ * would take four times as long where blocks are few. */
+__device__ static void activate_quarter(const struct nib_moe_activate_params &p,
+					int64_t row, int64_t group,
+					float global)
+{
+	const int64_t index =
+		(row * p.groups + group) * 16 + threadIdx.x % 4 * 4;
+	const float4 g4 = *(const float4 *)(p.gate + index);
+	const float4 u4 = p.up ? *(const float4 *)(p.up + index)
+			       : make_float4(0, 0, 0, 0);
+	const float g[4] = {g4.x, g4.y, g4.z, g4.w};
+	const float u[4] = {u4.x, u4.y, u4.z, u4.w};
+	uint32_t bits[4];
+
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		bits[i] = __float_as_uint(activate_one(p, g[i], u[i]));
 	if (p.q.codes) {
-		worst = worst_of(bits, &amax);
-		scale = encode_block(bits, amax, worst, global, p.zero_scale,
-				     codes);
-		store_codes(p.q, {0, row, group, NULL, false}, codes[0],
-			    codes[1]);
-		p.q.scales[row * p.q.scale_row_stride + group] =
-			(uint8_t)scale;
+		store_quarter(p.q, row, group, bits, global, p.zero_scale);
 		return;
 	}
 #pragma unroll
-	for (int i = 0; i < 16; i++)
+	for (int i = 0; i < 4; i++)
 		bits[i] = round_to(__uint_as_float(bits[i]), p.dense.dtype);
-	store_16(p.dense, index, bits);
+	if (p.dense.dtype == 0)
+		*(uint4 *)((uint32_t *)p.dense.data + index) =
+			make_uint4(bits[0], bits[1], bits[2], bits[3]);
+	else
+		*(uint2 *)((uint16_t *)p.dense.data + index) = make_uint2(
+			bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 
-/* Three CTAs an SM: 80 registers, none spilled. */
-extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS, 3)
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	NIB_KERNEL(moe_activate)(
 		const __grid_constant__ struct nib_moe_activate_params p)
 {
-	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;
-	uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x, all;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS / 4;
+	uint64_t i = ((uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x) / 4;
+	uint64_t all;
 	float global = 1;
 
 	griddepcontrol_launch_dependents();
@@ -408,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS, 3)
 	for (; i < all; i += stride) {
 		const uint64_t row = divide(i, p.groups);
 
-		activate_block(p, row, i - row * p.groups, global);
+		activate_quarter(p, row, i - row * p.groups, global);
 	}
 }
 

@@ -365,18 +365,24 @@ __device__ static uint32_t worst_of(const uint32_t bits[16], uint32_t *amax)
 	return worst;
 }
 
+/* amax: the bits of the largest |x| of a block. */
+__device__ static uint32_t scale_of_block(uint32_t amax, float global,
+					  uint32_t zero_scale)
+{
+	if (!amax)
+		return zero_scale;
+	return max(cvt_satfinite_e4m3_f32(__fdiv_rn(__uint_as_float(amax),
+						    __fmul_rn(6.0f, global))),
+		   1u);
+}
+
 /* The scale of a block, and its codes, which are 0 before. */
 __device__ static uint32_t encode_block(const uint32_t bits[16], uint32_t amax,
 					uint32_t worst, float global,
 					uint32_t zero_scale, uint32_t codes[2])
 {
-	uint32_t scale = zero_scale;
+	const uint32_t scale = scale_of_block(amax, global, zero_scale);
 
-	if (amax)
-		scale = max(cvt_satfinite_e4m3_f32(
-				    __fdiv_rn(__uint_as_float(amax),
-					      __fmul_rn(6.0f, global))),
-			    1u);
 	set_codes(bits, worst, (double)e4m3_to_f32(scale) * (double)global,
 		  codes);
 	return scale;

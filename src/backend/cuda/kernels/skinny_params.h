@@ -29,11 +29,14 @@
 #define NIB_SKINNY_EXPERTS 1024
 #define NIB_SKINNY_UNITS   (NIB_SKINNY_ROWS + NIB_SKINNY_ROWS / 8)
 
-/* Grid: x = CTAs of one matrix or of all experts, y = batches. */
+/*
+ * Grid: x = CTAs of one matrix or of all experts, y = batches; of the vector
+ * kernels for experts (gemv_experts.cuh) y = rows of A.
+ */
 struct nib_skinny_params {
 	/*
-	 * tiles_per_cta is not used.  With experts m is 0, and b is the stack,
-	 * whose scales are tiled.
+	 * The skinny kernels do not use tiles_per_cta.  With experts b is the
+	 * stack, whose scales are tiled; m is 0, of the vector kernels 1.
 	 */
 	struct nib_gemv_params p;
 	/*
@@ -44,6 +47,10 @@ struct nib_skinny_params {
 	/* Experts, else 0 and NULL. */
 	int32_t experts, rows, scale_rows_total;
 	const int32_t *row_offsets, *scale_rows;
+	/* The vector kernels alone: the second weights of a dual product, with
+	 * the strides of b. */
+	struct nib_gemv_operand b2;
+	const float *alpha2;
 };
 
 /* The sums of a warp: 16 rows of B for each row of A. */
