@@ -337,11 +337,10 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 	x.a.layout = layout;
 	x.c.dtype = NIB_FP32;
 	x.has_scale_rows = true;
-	/* Few rows: four, skinny, or those of a few out of many experts. */
-	if (most == 1) {
+	/* Few rows: more than experts, skinny, or fewer, vector. */
+	if (most < 10) {
 		x.spare = x.a.gap = x.b.gap = x.b2.gap = 0;
 		x.b.layout = x.b2.layout = NIB_TILED_128X4;
-		x.empty = experts > 4 ? 5 : 0;
 	}
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
@@ -379,16 +378,17 @@ static void check_few_rows(void)
 	check_moe(NIB_GEMM, 200, 9, 7, 65, 576);
 	for (int i = 0; i < (gpu_is_small() ? 2 : 4); i++)
 		check_bad_arrays(NIB_GEMM, i & 2 ? NIB_TILED_128X4 : NIB_LINEAR,
-				 4, 1, i & 1 ? 48 : 64);
+				 2, 4, i & 1 ? 48 : 64);
 	for (int i = 0; i < (gpu_is_small() ? 2 : 6); i++)
 		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
-				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 8, 1,
+				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 4, 1,
 				 64);
 }
 
 /*
- * What Hopper's kernel for experts of few rows takes: tiled scales, whole pieces
- * of 16 bytes, up to eight rows in all or one of each expert in the average.
+ * What Hopper's skinny kernel for experts takes: tiled scales, whole pieces of 16
+ * bytes, up to eight rows in all and more than experts, or over 64 rows, of each
+ * expert one in the average.
  */
 static void check_skinny(void)
 {
@@ -400,10 +400,10 @@ static void check_skinny(void)
 		/* Some experts have more rows than a unit. */
 		const bool few = i % 3 == 0;
 		struct gpu_moe x =
-		    few ? gpu_any_moe(NIB_GEMM, 1 + i % 8, 1, 0, n[i % 4],
+		    few ? gpu_any_moe(NIB_GEMM, 1 + i % 2, 5, 0, n[i % 4],
 				      few_k[i / 3 % 4])
-			: gpu_any_moe(NIB_GEMM, 60 + i * 7 % 90, i % 2 ? 2 : 20,
-				      i % 2 ? 4 : 7, n[i % 4], k[i / 3 % 3]);
+			: gpu_any_moe(NIB_GEMM, 90 + i * 7 % 90, i % 2 ? 2 : 20,
+				      i % 2 ? 2 : 6, n[i % 4], k[i / 3 % 3]);
 
 		x.spare = few ? 0 : 8;
 		x.a.gap = x.b.gap = 8 * (i % 4 / 3) * 2;
@@ -413,9 +413,9 @@ static void check_skinny(void)
 }
 
 /*
- * What Hopper's vector kernels for experts take: up to eight rows in all, four
- * times as many experts, whole pieces of 16 bytes.  An expert may have several
- * rows all the same, and rows may have none.
+ * What Hopper's vector kernels for experts take: up to 64 rows in all and as many
+ * experts, whole pieces of 16 bytes.  An expert may have several rows all the
+ * same, and rows may have none.
  */
 static void check_vector(void)
 {
@@ -424,10 +424,10 @@ static void check_vector(void)
 
 	for (int i = 0; i < gpu_cases(60); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
-		struct gpu_moe x = gpu_any_moe(op, 36 + i % 5, 1 + i / 3 % 2, 7,
-					       n[i % 4], k[i / 2 % 6]);
+		struct gpu_moe x =
+		    gpu_any_moe(op, 36 + i % 5, 1 + i / 3 % 3, 5 + i % 3,
+				n[i % 4], k[i / 2 % 6]);
 
-		/* All but a few experts are empty: two to seven rows. */
 		x.spare = i % 3;
 		x.a.gap = x.b.gap = x.b2.gap = 8 * (i % 4 / 3) * 2;
 		x.b2.layout = x.b.layout =

@@ -231,6 +231,16 @@ static enum gemv_way way_moe(enum nib_op op, int64_t rows, int64_t experts,
 	return gemv_way_moe(op, &moe);
 }
 
+static enum gemv_way way_dense(int64_t rows, int64_t experts)
+{
+	const struct nib_moe_problem moe = {
+	    .a = {.rows = rows, .k = 2048},
+	    .b = {.rows = 64, .k = 2048, .batch = experts},
+	    .activations = NIB_ACTIVATIONS_DENSE};
+
+	return gemv_way_moe(NIB_GEMM, &moe);
+}
+
 /* All CTAs are on the GPU at once, unless one takes the most tiles. */
 static void check_vector_cut(int64_t rows, int matrices, int64_t n, int64_t k,
 			     bool is_dense)
@@ -261,20 +271,23 @@ static void experts(void **state)
 		check_vector_cut(1 + i % 8, 1 + i / 8 % 2, 1 + i * 97 % 9000,
 				 32 * (1 + i * 31 % 250), i % 3 == 0);
 	/* Rows of an expert each, as a rule. */
-	assert_int_equal(way_moe(NIB_GEMM, 1, 4, 64, 16), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_GEMM, 2, 8, 28672, 4096), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 32, 64, 7168), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_GEMM, 1, 1, 64, 16), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 28672, 4096), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 64, 64, 64, 7168), GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 4096, 64, 7168), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_GEMM, 8, 31, 64, 768), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 31, 64, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 9, 128, 2048, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 9, 128, 1536, 2048), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 9, 128, 64, 2048), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 8, 7, 64, 768), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 7, 64, 768), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 65, 128, 2048, 768), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 65, 128, 1536, 2048), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 65, 128, 64, 2048), GEMV_TILES);
+	assert_int_equal(way_dense(8, 16), GEMV_VECTOR);
+	assert_int_equal(way_dense(64, 128), GEMV_VECTOR);
+	assert_int_equal(way_dense(8, 15), GEMV_SKINNY);
 	assert_int_equal(way_moe(NIB_GEMM, 128, 128, 1536, 2048), GEMV_SKINNY);
 	assert_int_equal(way_moe(NIB_GEMM, 129, 128, 1536, 2048), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 512, 1024, 64, 4096), GEMV_SKINNY);
 	assert_int_equal(way_moe(NIB_GEMM, 513, 1024, 64, 4096), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 9, 1025, 64, 4096), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 65, 1025, 64, 4096), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 64, 0), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 0, 8, 64, 16), GEMV_TILES);
 }

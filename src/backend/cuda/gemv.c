@@ -26,11 +26,11 @@
 #define LARGE_WEIGHTS ((int64_t)1 << 25)
 /* From this k on experts of one row in the average go to the skinny kernel. */
 #define MOE_LARGE_K 2048
-/* So many rows of all experts go to the vector kernels, if the experts are four
- * times as many: then most have one row at most. */
-#ifndef MOE_VECTOR_ROWS
-#define MOE_VECTOR_ROWS 8
-#endif
+/*
+ * So many rows of all experts go to the vector kernels, if there are as many
+ * experts, or with a dense A twice as many: then few have more than one row.
+ */
+#define MOE_VECTOR_ROWS 64
 
 /* Dense A of one row is the first of two. */
 static int variant_m(int64_t m, bool is_dense)
@@ -186,11 +186,12 @@ bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 {
 	const int64_t rows = moe->a.rows, experts = nib_nvfp4_batches(&moe->b);
+	const bool is_dense = moe->activations == NIB_ACTIVATIONS_DENSE;
 
 	if (rows < 1 || moe->b.rows < 1 || moe->b.k < 1 ||
 	    nib_gemv_tiles(moe->b.rows, true) > INT32_MAX / NIB_SKINNY_UNITS)
 		return GEMV_TILES;
-	if (rows <= MOE_VECTOR_ROWS && 4 * rows <= experts)
+	if (rows <= MOE_VECTOR_ROWS && rows * (1 + is_dense) <= experts)
 		return GEMV_VECTOR;
 	return op != NIB_DUAL_GEMM && rows <= NIB_SKINNY_ROWS &&
 		       (rows <= 8 ||
@@ -519,8 +520,8 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	config.sharedMemBytes = (unsigned)shared_bytes;
 	config.hStream = run->stream;
 	cuda_may_overlap(&config);
-	params.p.b_is_constant =
-	    (run->moe ? run->moe->b_packed : run->problems->b_packed) != NULL;
+	/* Experts' weights wait for the offsets all the same. */
+	params.p.b_is_constant = !run->moe && run->problems->b_packed;
 	for (int64_t done = 0; done < gemv->batch && !status;) {
 		const int64_t left = gemv->batch - done;
 		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;

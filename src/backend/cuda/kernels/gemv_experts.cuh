@@ -28,7 +28,7 @@ __device__ static int expert_of_row(const struct nib_skinny_params &q, int row)
 {
 	int found = INT_MAX;
 
-#pragma unroll 4
+#pragma unroll 8
 	for (int e = threadIdx.x % 32; e < q.experts; e += 32)
 		if (expert_row(&q, e) <= row && row < expert_row(&q, e + 1))
 			found = min(found, e);

@@ -123,72 +123,84 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
 
 /* ---- A by expert --------------------------------------------------------- */
 
-/* Codes and scale of a block, to every row of the token. */
-__device__ static void spread_nvfp4(const struct nib_moe_gather_params &p,
-				    const int32_t *rows, int64_t group,
-				    const uint32_t codes[2], uint32_t scale)
+/*
+ * Block `group` of a token: 16 values as they are in eight words, the bits of 16
+ * floats, or, once encoded, two words of codes and the scale.
+ */
+struct piece {
+	uint32_t words[16], scale;
+};
+
+/* Eight words of halves. */
+__device__ static void load_halves(const uint16_t *from, bool is_aligned,
+				   uint32_t words[8])
 {
+	if (is_aligned) {
+		((uint4 *)words)[0] = ((const uint4 *)from)[0];
+		((uint4 *)words)[1] = ((const uint4 *)from)[1];
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		words[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
+}
+
+__device__ static struct piece load_piece(const struct nib_moe_gather_params &p,
+					  int64_t token, int64_t group)
+{
+	struct piece x = {};
+
+	if (!p.to.codes) {
+		load_halves((const uint16_t *)p.x.data +
+				    token * p.x.row_stride + group * 16,
+			    p.x.is_aligned, x.words);
+	} else if (p.a.codes) {
+		load_codes(p.a.codes + token * p.a.row_stride + group * 8,
+			   p.a.is_aligned, x.words);
+		x.scale = p.a.scales[token * p.a.scale_row_stride + group];
+	} else {
+		load_16(p.x, token * p.x.row_stride + group * 16, 16, x.words);
+	}
+	return x;
+}
+
+__device__ static void encode_piece(const struct nib_moe_gather_params &p,
+				    struct piece *x)
+{
+	uint32_t codes[2] = {0, 0}, amax, worst;
+
+	if (!p.to.codes || p.a.codes)
+		return;
+	worst = worst_of(x->words, &amax);
+	x->scale = encode_block(x->words, amax, worst, *p.global, p.zero_scale,
+				codes);
+	x->words[0] = codes[0];
+	x->words[1] = codes[1];
+}
+
+/* To every row of the token's slots. */
+__device__ static void spread_piece(const struct nib_moe_gather_params &p,
+				    const int32_t *rows, int64_t group,
+				    const struct piece &x)
+{
+	const uint32_t *w = x.words;
+
 	for (int64_t j = 0; j < p.top_k; j++) {
-		struct place at = {0, rows[j], group, NULL, false};
+		const struct place at = {0, rows[j], group, NULL, false};
+		uint4 *to = (uint4 *)p.to_dense +
+			    (at.row * p.groups + group) * 2;
 
 		if (at.row < 0)
 			continue;
-		store_codes(p.to, at, codes[0], codes[1]);
-		p.to.scales[at.row * p.to.scale_row_stride + group] =
-			(uint8_t)scale;
+		if (p.to.codes) {
+			store_codes(p.to, at, w[0], w[1]);
+			p.to.scales[at.row * p.to.scale_row_stride + group] =
+				(uint8_t)x.scale;
+		} else {
+			to[0] = make_uint4(w[0], w[1], w[2], w[3]);
+			to[1] = make_uint4(w[4], w[5], w[6], w[7]);
+		}
 	}
-}
-
-/* x as it is: halves. */
-__device__ static void spread_dense(const struct nib_moe_gather_params &p,
-				    const int32_t *rows, int64_t token,
-				    int64_t group)
-{
-	const uint16_t *from = (const uint16_t *)p.x.data +
-			       token * p.x.row_stride + group * 16;
-	uint4 x[2];
-
-	if (p.x.is_aligned) {
-		x[0] = ((const uint4 *)from)[0];
-		x[1] = ((const uint4 *)from)[1];
-	} else {
-		uint32_t *words = (uint32_t *)x;
-
-#pragma unroll
-		for (int i = 0; i < 8; i++)
-			words[i] = from[2 * i] | (uint32_t)from[2 * i + 1]
-							 << 16;
-	}
-	for (int64_t j = 0; j < p.top_k; j++) {
-		uint4 *to = (uint4 *)p.to_dense +
-			    (rows[j] * p.groups + group) * 2;
-
-		if (rows[j] >= 0)
-			to[0] = x[0], to[1] = x[1];
-	}
-}
-
-/* rows: of the token's slots. */
-__device__ static void spread(const struct nib_moe_gather_params &p,
-			      const int32_t *rows, int64_t token, int64_t group)
-{
-	uint32_t bits[16], codes[2] = {0, 0}, scale, amax, worst;
-
-	if (!p.to.codes) {
-		spread_dense(p, rows, token, group);
-		return;
-	}
-	if (p.a.codes) {
-		load_codes(p.a.codes + token * p.a.row_stride + group * 8,
-			   p.a.is_aligned, codes);
-		scale = p.a.scales[token * p.a.scale_row_stride + group];
-	} else {
-		load_16(p.x, token * p.x.row_stride + group * 16, 16, bits);
-		worst = worst_of(bits, &amax);
-		scale = encode_block(bits, amax, worst, *p.global, p.zero_scale,
-				     codes);
-	}
-	spread_nvfp4(p, rows, group, codes, scale);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
@@ -203,9 +215,11 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	griddepcontrol_wait();
 	for (; i < all; i += stride) {
 		const uint64_t token = divide(i, p.groups);
+		const uint64_t group = i - token * p.groups;
+		struct piece x = load_piece(p, token, group);
 
-		spread(p, p.slot_rows + token * p.top_k, token,
-		       i - token * p.groups);
+		encode_piece(p, &x);
+		spread_piece(p, p.slot_rows + token * p.top_k, group, x);
 	}
 }
 
@@ -248,9 +262,15 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	const int cta = (int)blockIdx.x - p.offset_ctas;
 	const int token = cta / p.token_ctas, part = cta % p.token_ctas;
 	const int top_k = (int)p.gather.top_k, slots = (int)p.route.slots;
+	const int64_t group = part * NIB_MOE_THREADS + threadIdx.x;
+	const bool has_group = cta >= 0 && group < p.gather.groups;
+	struct piece x;
 
 	griddepcontrol_launch_dependents();
 	griddepcontrol_wait();
+	/* x and ids are on their way at once. */
+	if (has_group)
+		x = load_piece(p.gather, token, group);
 	for (int s = threadIdx.x; s < slots; s += NIB_MOE_THREADS)
 		experts[s] = expert_of(p.route, s);
 	__syncthreads();
@@ -269,11 +289,11 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 				p.route.slot_rows[slot] = row;
 		}
 	}
+	if (has_group)
+		encode_piece(p.gather, &x);
 	__syncthreads();
-	for (int64_t group = part * NIB_MOE_THREADS + threadIdx.x;
-	     group < p.gather.groups;
-	     group += p.token_ctas * NIB_MOE_THREADS)
-		spread(p.gather, rows, token, group);
+	if (has_group)
+		spread_piece(p.gather, rows, group, x);
 }
 
 /* ---- h ------------------------------------------------------------------- */
@@ -488,6 +508,9 @@ __device__ static void store_row(const struct nib_quantize_dense &y,
 		((uint16_t *)y.data)[index] = (uint16_t)bits[0];
 }
 
+/* Slots whose loads are on their way at once. */
+#define COMBINED_SLOTS 8
+
 /* Columns col .. col + N - 1 of a token. */
 template <int N>
 __device__ static void combine_piece(const struct nib_moe_combine_params &p,
@@ -495,19 +518,29 @@ __device__ static void combine_piece(const struct nib_moe_combine_params &p,
 {
 	float sums[N] = {};
 
-#pragma unroll 4
-	for (int64_t j = 0; j < p.top_k; j++) {
-		const int64_t slot = token * p.top_k + j;
-		const int64_t row = p.slot_rows[slot];
-		float weight, x[N];
+#pragma unroll 1
+	for (int64_t first = 0; first < p.top_k; first += COMBINED_SLOTS) {
+		const int64_t slot = token * p.top_k + first;
+		const int64_t left = p.top_k - first;
+		float weights[COMBINED_SLOTS], x[COMBINED_SLOTS][N];
+		int32_t rows[COMBINED_SLOTS];
 
-		if (row < 0)
-			continue;
-		weight = p.weights[slot];
-		load_row<N>(p.rows, row * p.y.cols + col, p.y.dtype, x);
 #pragma unroll
-		for (int i = 0; i < N; i++)
-			sums[i] = __fadd_rn(sums[i], __fmul_rn(weight, x[i]));
+		for (int j = 0; j < COMBINED_SLOTS; j++) {
+			rows[j] = j < left ? p.slot_rows[slot + j] : -1;
+			weights[j] = j < left ? p.weights[slot + j] : 0;
+		}
+#pragma unroll
+		for (int j = 0; j < COMBINED_SLOTS; j++)
+			if (rows[j] >= 0)
+				load_row<N>(p.rows, rows[j] * p.y.cols + col,
+					    p.y.dtype, x[j]);
+#pragma unroll
+		for (int j = 0; j < COMBINED_SLOTS; j++)
+#pragma unroll
+			for (int i = 0; i < N && rows[j] >= 0; i++)
+				sums[i] = __fadd_rn(
+					sums[i], __fmul_rn(weights[j], x[j][i]));
 	}
 	store_row<N>(p.y, token * p.y.row_stride + col, sums);
 }
