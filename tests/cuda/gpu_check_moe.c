@@ -387,7 +387,7 @@ static void check_few_rows(void)
 
 /*
  * What Hopper's skinny kernel for experts takes: tiled scales, whole pieces of 16
- * bytes, up to eight rows in all and more than experts, or over 64 rows, of each
+ * bytes, up to eight rows in all and more than experts, or over 128 rows, of each
  * expert one in the average.
  */
 static void check_skinny(void)
@@ -402,8 +402,9 @@ static void check_skinny(void)
 		struct gpu_moe x =
 		    few ? gpu_any_moe(NIB_GEMM, 1 + i % 2, 5, 0, n[i % 4],
 				      few_k[i / 3 % 4])
-			: gpu_any_moe(NIB_GEMM, 90 + i * 7 % 90, i % 2 ? 2 : 20,
-				      i % 2 ? 2 : 6, n[i % 4], k[i / 3 % 3]);
+			: gpu_any_moe(NIB_GEMM, 150 + i * 7 % 90,
+				      i % 2 ? 2 : 20, i % 2 ? 2 : 6, n[i % 4],
+				      k[i / 3 % 3]);
 
 		x.spare = few ? 0 : 8;
 		x.a.gap = x.b.gap = 8 * (i % 4 / 3) * 2;
@@ -413,8 +414,8 @@ static void check_skinny(void)
 }
 
 /*
- * What Hopper's vector kernels for experts take: up to 64 rows in all and as many
- * experts, whole pieces of 16 bytes.  An expert may have several rows all the
+ * What Hopper's vector kernels for experts take: up to 128 rows in all and as
+ * many experts, whole pieces of 16 bytes.  An expert may have several rows all the
  * same, and rows may have none.
  */
 static void check_vector(void)

@@ -273,21 +273,24 @@ static void experts(void **state)
 	/* Rows of an expert each, as a rule. */
 	assert_int_equal(way_moe(NIB_GEMM, 1, 1, 64, 16), GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 28672, 4096), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 64, 64, 64, 7168), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 128, 128, 64, 7168),
+			 GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 4096, 64, 7168), GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 7, 64, 768), GEMV_SKINNY);
 	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 7, 64, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 65, 128, 2048, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 65, 128, 1536, 2048), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 65, 128, 64, 2048), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 129, 256, 2048, 768), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 129, 256, 1536, 2048), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 129, 256, 64, 2048),
+			 GEMV_TILES);
 	assert_int_equal(way_dense(8, 16), GEMV_VECTOR);
 	assert_int_equal(way_dense(64, 128), GEMV_VECTOR);
 	assert_int_equal(way_dense(8, 15), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_GEMM, 128, 128, 1536, 2048), GEMV_SKINNY);
+	assert_int_equal(way_dense(65, 1024), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_GEMM, 127, 128, 1536, 2048), GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 129, 128, 1536, 2048), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 512, 1024, 64, 4096), GEMV_SKINNY);
 	assert_int_equal(way_moe(NIB_GEMM, 513, 1024, 64, 4096), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 65, 1025, 64, 4096), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_GEMM, 129, 1025, 64, 4096), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 64, 0), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 0, 8, 64, 16), GEMV_TILES);
 }

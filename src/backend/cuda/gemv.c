@@ -28,9 +28,11 @@
 #define MOE_LARGE_K 2048
 /*
  * So many rows of all experts go to the vector kernels, if there are as many
- * experts, or with a dense A twice as many: then few have more than one row.
+ * experts, or with a dense A, whose rows cost more instructions, twice as many:
+ * then few have more than one row (docs/performance-hopper.md).
  */
-#define MOE_VECTOR_ROWS 64
+#define MOE_VECTOR_ROWS	      128
+#define MOE_VECTOR_DENSE_ROWS 64
 
 /* Dense A of one row is the first of two. */
 static int variant_m(int64_t m, bool is_dense)
@@ -183,6 +185,12 @@ bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 	       nib_nvfp4_batches(&p->a) <= INT32_MAX;
 }
 
+static bool takes_vector(int64_t rows, int64_t experts, bool is_dense)
+{
+	return is_dense ? rows <= MOE_VECTOR_DENSE_ROWS && 2 * rows <= experts
+			: rows <= MOE_VECTOR_ROWS && rows <= experts;
+}
+
 enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 {
 	const int64_t rows = moe->a.rows, experts = nib_nvfp4_batches(&moe->b);
@@ -191,7 +199,7 @@ enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 	if (rows < 1 || moe->b.rows < 1 || moe->b.k < 1 ||
 	    nib_gemv_tiles(moe->b.rows, true) > INT32_MAX / NIB_SKINNY_UNITS)
 		return GEMV_TILES;
-	if (rows <= MOE_VECTOR_ROWS && rows * (1 + is_dense) <= experts)
+	if (takes_vector(rows, experts, is_dense))
 		return GEMV_VECTOR;
 	return op != NIB_DUAL_GEMM && rows <= NIB_SKINNY_ROWS &&
 		       (rows <= 8 ||

@@ -301,51 +301,11 @@ __device__ static void load_alpha(const float *alpha, uint32_t to)
 		sts_f32(to, 1);
 }
 
-/* Asks for the alphas and the first phase of A; zeros: as below. */
-template <class SIDE, int N>
-__device__ static void load_first(const struct matrices<N> &m, const SIDE &side,
-				  uint32_t zeros)
-{
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		load_alpha(m.alpha[i], zeros + SIDE::ZEROS + 4 * i);
-	side.load(0);
-	cp_async_commit_group();
-}
-
 /*
- * Fills the ring and makes the first phase of A ready.  If no kernel writes the
- * weights, they are asked for before the kernel before has ended; else behind
- * A, which is converted while they are on their way.
- */
-template <class SIDE, int N>
-__device__ static struct warp_ring
-begin_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
-	   const SIDE &side, uint32_t ring, uint32_t zeros, int tiles)
-{
-	struct warp_ring r;
-
-	if (!p.b_is_constant) {
-		griddepcontrol_wait();
-		load_first(m, side, zeros);
-	}
-	r = fill_ring<SIDE::ALIGNED>(p, m, ring, tiles, side.phase());
-	if (threadIdx.x < SIDE::ZEROS / 4)
-		sts_32(zeros + threadIdx.x * 4, 0);
-	if (p.b_is_constant) {
-		griddepcontrol_wait();
-		load_first(m, side, zeros);
-		cp_async_wait_group<0>();
-	} else {
-		cp_async_wait_group<NIB_GEMV_STAGES>();
-	}
-	side.convert();
-	return r;
-}
-
-/*
- * Multiplies the warp's steps of all tiles.  ring, zeros: shared memory, with
- * the alphas behind the zeros.
+ * Multiplies the warp's steps of all tiles.  The first weights are asked for
+ * before the kernel before has ended, if none writes them, and before A in any
+ * case: they come from further away.  ring, zeros: shared memory, with the alphas
+ * behind the zeros.
  */
 template <class SIDE, int N>
 __device__ static void
@@ -359,7 +319,19 @@ run_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
 	struct warp_ring r;
 
 	griddepcontrol_launch_dependents();
-	r = begin_warp(p, m, side, ring, zeros, tiles);
+	if (!p.b_is_constant)
+		griddepcontrol_wait();
+	r = fill_ring<SIDE::ALIGNED>(p, m, ring, tiles, phase);
+	if (threadIdx.x < SIDE::ZEROS / 4)
+		sts_32(zeros + threadIdx.x * 4, 0);
+	griddepcontrol_wait();
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		load_alpha(m.alpha[i], zeros + SIDE::ZEROS + 4 * i);
+	side.load(0);
+	cp_async_commit_group();
+	cp_async_wait_group<0>();
+	side.convert();
 	side.view(m.b);
 	/* Once also for k = 0, whose sums are 0. */
 	do {
