@@ -17,22 +17,35 @@
 #ifndef NIB_GEMV_EXPERTS_CUH
 #define NIB_GEMV_EXPERTS_CUH
 
-#include <limits.h>
-
 #include "gemv_run.cuh"
 #include "moe_tiles.cuh"
 #include "skinny_params.h"
 
-/* The first expert that has the row; INT_MAX: none. */
+/* Offsets that a lane loads at once: of up to 256 experts all. */
+#define OFFSETS_AT_ONCE 8
+
+/*
+ * The expert that has the row, the number of experts if none has: offsets
+ * ascend, so that as many of them end at or before the row.
+ */
 __device__ static int expert_of_row(const struct nib_skinny_params &q, int row)
 {
-	int found = INT_MAX;
+	int before = 0;
 
-#pragma unroll 8
-	for (int e = threadIdx.x % 32; e < q.experts; e += 32)
-		if (expert_row(&q, e) <= row && row < expert_row(&q, e + 1))
-			found = min(found, e);
-	return __reduce_min_sync(~0u, found);
+#pragma unroll 1
+	for (int first = threadIdx.x % 32; first < q.experts;
+	     first += 32 * OFFSETS_AT_ONCE)
+#pragma unroll
+		for (int i = 0; i < OFFSETS_AT_ONCE; i++) {
+			const int e = first + 32 * i;
+
+			before += e < q.experts && expert_row(&q, e + 1) <= row;
+		}
+	before = __reduce_add_sync(~0u, before);
+	/* Wrong offsets leave rows out. */
+	return before < q.experts && expert_row(&q, before) <= row
+		       ? before
+		       : q.experts;
 }
 
 /*
@@ -112,7 +125,7 @@ __device__ static void gemv_experts(const struct nib_skinny_params &q)
 	griddepcontrol_launch_dependents();
 	griddepcontrol_wait();
 	expert = expert_of_row(q, row);
-	if (expert == INT_MAX)
+	if (expert == q.experts)
 		return;
 	scale_row = scale_row_of(q, expert, row);
 	if (scale_row < 0)
