@@ -730,7 +730,7 @@ struct nib_moe_layer_plan;
 /*
  * Plans a layer.  Data pointers, ids, weights, alphas, in1 and in2 are not read
  * and may be NULL; packed weights must outlive the plan.  "cuda" takes the A
- * that its products take: NIB_UNSUPPORTED names moe.activations.
+ * that its products take: NIB_UNSUPPORTED names layer.activations.
  */
 NIB_API enum nib_status nib_moe_layer_plan_create(
     struct nib_device *device, const struct nib_moe_layer *layer,

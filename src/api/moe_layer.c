@@ -15,6 +15,7 @@
 #include "moe_layer.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,6 +222,37 @@ static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 			"no memory for a layer of experts (%zu bytes)", bytes);
 }
 
+/*
+ * An error about a product is one about the layer: names the product's weights b
+ * as the layer does, "layer.down" for one.  Its A and c are the workspace's.
+ */
+static enum nib_status of_layer(enum nib_status status, const char *b,
+				struct nib_error *err)
+{
+	const struct {
+		const char *problem, *layer;
+		bool has_fields;
+	} names[] = {{"moe.b2", "layer.up", true},
+		     {"moe.b", b, true},
+		     {"moe.activations", "layer.activations", false},
+		     {"moe", "layer", false}};
+	struct nib_label_text text;
+
+	for (int i = 0; status && err && i < 4; i++) {
+		const size_t length = strlen(names[i].problem);
+		const char *rest = err->argument + length;
+
+		if (strncmp(err->argument, names[i].problem, length) != 0 ||
+		    (*rest && (*rest != '.' || !names[i].has_fields)))
+			continue;
+		snprintf(text.text, sizeof(text.text), "%s%s", names[i].layer,
+			 rest);
+		nib_error_rename(err, text.text);
+		break;
+	}
+	return status;
+}
+
 static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 				     struct nib_error *err)
 {
@@ -233,18 +265,20 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 
 	status = nib_plan_create_moe(p->device, dual ? NIB_DUAL_GEMM : NIB_GEMM,
 				     &moe, &options, &p->first, err);
-	if (!status && !dual && p->sizes.has_up) {
+	if (status)
+		return of_layer(status, "layer.gate", err);
+	if (!dual && p->sizes.has_up) {
 		moe = first_product(p, &p->layer, NULL, true);
 		status = nib_plan_create_moe(p->device, NIB_GEMM, &moe,
 					     &options, &p->up, err);
 	}
 	if (status)
-		return status;
+		return of_layer(status, "layer.up", err);
 	moe = down_product(p, &p->layer, NULL);
 	status = nib_plan_create_moe(p->device, NIB_GEMM, &moe, &options,
 				     &p->down, err);
 	if (status)
-		return status;
+		return of_layer(status, "layer.down", err);
 	most = bytes_of(p->first);
 	if (most < bytes_of(p->up))
 		most = bytes_of(p->up);

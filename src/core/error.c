@@ -118,6 +118,17 @@ enum nib_status nib_fail_at(struct nib_error *err, enum nib_status status,
 	return status;
 }
 
+void nib_error_rename(struct nib_error *err, const char *argument)
+{
+	struct nib_error old;
+
+	if (!err)
+		return;
+	old = *err;
+	nib_fail_argument(err, old.status, argument, "%s",
+			  old.message + strlen(old.argument));
+}
+
 const char *nib_status_name(enum nib_status status)
 {
 	switch (status) {

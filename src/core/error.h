@@ -65,6 +65,12 @@ nib_fail_at(struct nib_error *err, enum nib_status status,
 	    struct nib_label label, const char *member, const char *format,
 	    ...);
 
+/*
+ * Gives the argument of an error another name, in its message too; err may be
+ * NULL.
+ */
+void nib_error_rename(struct nib_error *err, const char *argument);
+
 /* The analyzer sees one file at a time: tell it that status is returned. */
 #ifdef __clang_analyzer__
 #define nib_fail(err, status, ...) (nib_fail(err, status, __VA_ARGS__), status)

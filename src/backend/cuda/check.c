@@ -361,3 +361,90 @@ enum nib_status cuda_check_run(const struct nib_plan *plan,
 					       i, err);
 	return status ? status : check_workspace(plan, run, known, err);
 }
+
+/* ---- a layer of experts -------------------------------------------------- */
+
+#define OF_LAYER(field) nib_label_of("layer", -1, field)
+
+/* count elements of the caller's, bytes each; none of NULL. */
+static enum nib_status check_array(struct inquiry *in, const void *array,
+				   int64_t count, int64_t bytes,
+				   const char *field, struct nib_error *err)
+{
+	const uintptr_t begin = (uintptr_t)array;
+	const struct nib_span span = {
+	    begin, begin ? begin + (uintptr_t)(count * bytes) : 0};
+
+	return check_span(in, span, (unsigned)bytes, OF_LAYER(field), "", err);
+}
+
+static enum nib_status check_layer_input(struct inquiry *in,
+					 const struct nib_moe_layer *l,
+					 struct nib_error *err)
+{
+	enum nib_status status;
+
+	if (l->is_quantized)
+		return check_nvfp4(in, &l->a, OF_LAYER("a"), err);
+	status = check_dense(in, &l->x, OF_LAYER("x"), err);
+	if (!status && l->activations == NIB_ACTIVATIONS_NVFP4)
+		status = check_array(in, l->in1, 1, sizeof(float), "in1", err);
+	return status;
+}
+
+static enum nib_status check_layer_weights(struct inquiry *in,
+					   const struct nib_moe_layer *l,
+					   struct nib_error *err)
+{
+	const struct {
+		const struct nib_nvfp4 *view;
+		const struct nib_packed *packed;
+		const float *alpha;
+		const char *name, *alpha_name;
+	} all[] = {
+	    {&l->gate, l->gate_packed, l->gate_alpha, "gate", "gate_alpha"},
+	    {&l->up, l->up_packed, l->up_alpha, "up", "up_alpha"},
+	    {&l->down, l->down_packed, l->down_alpha, "down", "down_alpha"},
+	};
+	enum nib_status status = NIB_OK;
+
+	for (int i = 0; i < 3 && !status; i++) {
+		if (i == 1 && l->activation == NIB_MOE_RELU2)
+			continue;
+		if (!all[i].packed)
+			status = check_nvfp4(in, all[i].view,
+					     OF_LAYER(all[i].name), err);
+		if (!status)
+			status =
+			    check_array(in, all[i].alpha, l->gate.batch,
+					sizeof(float), all[i].alpha_name, err);
+	}
+	return status;
+}
+
+enum nib_status cuda_check_layer(const struct cuda_device *device,
+				 const struct nib_moe_route *r,
+				 const struct nib_moe_layer *l,
+				 struct nib_error *err)
+{
+	const uintptr_t begin = (uintptr_t)r->workspace;
+	const struct nib_span workspace = {begin, begin + r->workspace_bytes};
+	struct inquiry in = {.device = device};
+	enum nib_status status = check_layer_input(&in, l, err);
+
+	if (!status)
+		status = check_array(&in, l->ids, r->slots, r->ids_bytes, "ids",
+				     err);
+	if (!status)
+		status = check_array(&in, l->weights, r->slots, sizeof(float),
+				     "weights", err);
+	if (!status && l->activations == NIB_ACTIVATIONS_NVFP4)
+		status = check_array(&in, l->in2, 1, sizeof(float), "in2", err);
+	if (!status)
+		status = check_layer_weights(&in, l, err);
+	if (!status)
+		status = check_dense(&in, &l->y, OF_LAYER("y"), err);
+	return status ? status
+		      : check_span(&in, workspace, 64,
+				   nib_label("options.workspace"), "", err);
+}

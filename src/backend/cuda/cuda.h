@@ -162,6 +162,11 @@ enum nib_status cuda_check_dense(const struct cuda_device *device,
 enum nib_status cuda_check_run(const struct nib_plan *plan,
 			       const struct nib_run *run, void **known,
 			       struct nib_error *err);
+/* The pointers of a resolved layer, named as its fields; the same. */
+enum nib_status cuda_check_layer(const struct cuda_device *device,
+				 const struct nib_moe_route *route,
+				 const struct nib_moe_layer *layer,
+				 struct nib_error *err);
 
 /* ---- launch.c, quantize_cuda.c, probe.c: entries of the backend's table -- */
 

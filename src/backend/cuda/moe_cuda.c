@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_cuda.c - the steps of a layer of experts on a GPU (backend.h): checks that
- * pointers are the device's, fills the parameters of moe_steps.cuh, launches.
+ * moe_cuda.c - the steps of a layer of experts on a GPU (backend.h): fills
+ * the parameters of moe_steps.cuh and launches; check.c looks at pointers.
  * Every launch may overlap the end of the one before it.
  */
 #include "backend/cuda/kernels/moe_steps_params.h"
@@ -14,8 +14,6 @@
 
 /* A grid beyond this many blocks an SM only waits. */
 #define BLOCKS_PER_SM 8
-
-#define AT(field) nib_label_of("layer", -1, field)
 
 /* With the context entered. */
 static enum nib_status launch(struct cuda_device *device, const char *name,
@@ -53,63 +51,7 @@ static enum nib_status launch_units(struct cuda_device *device,
 		      NIB_MOE_THREADS, params, stream, err);
 }
 
-/* count elements of the caller's, bytes each; none of NULL. */
-static enum nib_status check_array(const struct cuda_device *device,
-				   const void *array, int64_t count,
-				   int64_t bytes, const char *field,
-				   struct nib_error *err)
-{
-	const uintptr_t begin = (uintptr_t)array;
-	const struct nib_span span = {
-	    begin, begin ? begin + (uintptr_t)(count * bytes) : 0};
-
-	return cuda_check_span(device, span, (unsigned)bytes, AT(field), "",
-			       err);
-}
-
 /* ---- begin --------------------------------------------------------------- */
-
-static enum nib_status check_input(const struct cuda_device *device,
-				   const struct nib_moe_layer *l,
-				   struct nib_error *err)
-{
-	enum nib_status status;
-
-	if (l->is_quantized)
-		return cuda_check_nvfp4(device, &l->a, AT("a"), err);
-	status = cuda_check_dense(device, &l->x, AT("x"), err);
-	if (!status && l->activations == NIB_ACTIVATIONS_NVFP4)
-		status =
-		    check_array(device, l->in1, 1, sizeof(float), "in1", err);
-	return status;
-}
-
-/* All pointers of the layer that the steps read or write, before any launch. */
-static enum nib_status check_layer(const struct cuda_device *device,
-				   const struct nib_moe_route *r,
-				   const struct nib_moe_layer *l,
-				   struct nib_error *err)
-{
-	const uintptr_t begin = (uintptr_t)r->workspace;
-	const struct nib_span workspace = {begin, begin + r->workspace_bytes};
-	enum nib_status status = check_input(device, l, err);
-
-	if (!status)
-		status = check_array(device, l->ids, r->slots, r->ids_bytes,
-				     "ids", err);
-	if (!status)
-		status = check_array(device, l->weights, r->slots,
-				     sizeof(float), "weights", err);
-	if (!status && l->activations == NIB_ACTIVATIONS_NVFP4)
-		status =
-		    check_array(device, l->in2, 1, sizeof(float), "in2", err);
-	if (!status)
-		status = cuda_check_dense(device, &l->y, AT("y"), err);
-	return status
-		   ? status
-		   : cuda_check_span(device, workspace, 64,
-				     nib_label("options.workspace"), "", err);
-}
 
 static struct nib_moe_route_params route_params(const struct nib_moe_route *r)
 {
@@ -193,7 +135,7 @@ static enum nib_status begin(struct nib_device *base,
 
 	if (status)
 		return status;
-	status = check_layer(device, r, g->layer, err);
+	status = cuda_check_layer(device, r, g->layer, err);
 	if (!status && r->slots > 0)
 		status = r->slots <= NIB_MOE_BEGIN_SLOTS &&
 				 r->top_k <= NIB_MOE_BEGIN_TOP_K
