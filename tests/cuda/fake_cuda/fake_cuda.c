@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/moe_steps_params.h"
 #include "backend/cuda/kernels/probe_params.h"
 #include "backend/cuda/kernels/quantize_params.h"
 #include "backend/cuda/kernels/skinny_params.h"
@@ -582,6 +583,49 @@ static void record_parameters(const char *kernel, const void *parameters)
 			       known[i].bytes);
 }
 
+static void record_step(struct fake_launch *launch, const void *parameters)
+{
+	static const struct {
+		const char *begin; /* of the kernel's name */
+		size_t bytes;
+	} steps[] = {
+	    {"nib_moe_begin_", sizeof(struct nib_moe_begin_params)},
+	    {"nib_moe_route_", sizeof(struct nib_moe_route_params)},
+	    {"nib_moe_gather_", sizeof(struct nib_moe_gather_params)},
+	    {"nib_moe_activate_", sizeof(struct nib_moe_activate_params)},
+	    {"nib_moe_combine_", sizeof(struct nib_moe_combine_params)},
+	};
+
+	_Static_assert(sizeof(struct nib_moe_begin_params) <=
+			   FAKE_STEP_PARAMETERS,
+		       "the largest");
+	memset(launch->parameters, 0, sizeof(launch->parameters));
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+		if (strncmp(launch->kernel, steps[i].begin,
+			    strlen(steps[i].begin)) == 0)
+			memcpy(launch->parameters, parameters, steps[i].bytes);
+}
+
+static void remember(const CUlaunchConfig *config, const char *kernel,
+		     const void *parameters)
+{
+	struct fake_launch *launch =
+	    &fake_cuda.history[fake_cuda.launches % FAKE_HISTORY];
+
+	memcpy(launch->kernel, kernel, sizeof(launch->kernel));
+	launch->grid = config->gridDimX;
+	launch->block = config->blockDimX;
+	launch->stream = config->hStream;
+	launch->may_overlap = 0;
+	for (unsigned i = 0; i < config->numAttrs; i++)
+		if (config->attrs[i].id ==
+		    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+			launch->may_overlap =
+			    config->attrs[i]
+				.value.programmaticStreamSerializationAllowed;
+	record_step(launch, parameters);
+}
+
 static void find_bad(const char *kernel, const void *parameters)
 {
 	const struct nib_quantize_params *quantize = parameters;
@@ -602,6 +646,7 @@ static void record(const CUlaunchConfig *config, CUfunction function,
 {
 	if (config->numAttrs > FAKE_MAX_ATTRIBUTES)
 		abort();
+	remember(config, function->name, arguments[0]);
 	fake_cuda.launches++;
 	fake_cuda.before = fake_cuda.last;
 	fake_cuda.before.attrs = NULL;

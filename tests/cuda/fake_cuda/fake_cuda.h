@@ -12,6 +12,9 @@
 #define FAKE_MAX_ATTRIBUTES 4
 /* At most so many bytes of parameters are handed to a kernel. */
 #define FAKE_MAX_PARAMETERS 16384
+/* Launches that are remembered, with parameters of steps of layers of experts. */
+#define FAKE_HISTORY	     16
+#define FAKE_STEP_PARAMETERS 512
 
 /*
  * A program that is run with this library in LD_PRELOAD has a clock on which
@@ -24,6 +27,15 @@
 #define FAKE_TILE_CYCLES       40000
 #define FAKE_SPLIT_CYCLES      30000
 #define FAKE_STEP_CYCLES(rows) (1000 + 40 * (rows))
+
+struct fake_launch {
+	char kernel[64];
+	unsigned grid, block;
+	CUstream stream;
+	int may_overlap; /* the end of the launch before it */
+	/* The struct of moe_steps_params.h for nib_moe_...; else zeros. */
+	_Alignas(16) unsigned char parameters[FAKE_STEP_PARAMETERS];
+};
 
 struct fake_cuda {
 	/* The GPUs that it pretends to have; the default is one H200. */
@@ -67,6 +79,8 @@ struct fake_cuda {
 	char last_kernel[64], kernel_before[64];
 	/* The struct of its *_params.h that it was handed; zeros behind it. */
 	_Alignas(16) unsigned char last_parameters[FAKE_MAX_PARAMETERS];
+	/* Launch i, counted from 0, is at i % FAKE_HISTORY. */
+	struct fake_launch history[FAKE_HISTORY];
 	/* The first parameter of both, where the caller has it. */
 	const void *last_params, *params_before;
 	int maps; /* encoded */
