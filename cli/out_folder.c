@@ -253,8 +253,8 @@ static int copy_file(const char *from_path, const char *to_path)
 
 /*
  * Goes over the files to copy of folder.  Folders, which hold other forms of
- * the model, are left out; a link to nothing is an error.  out NULL: nothing is
- * copied.
+ * the model, are left out; a link to nothing is an error, as is a file that may
+ * not be read.  out NULL: nothing is copied.
  */
 static int each_file(const struct out_folder *out, const char *folder,
 		     const char *name)
@@ -270,7 +270,7 @@ static int each_file(const struct out_folder *out, const char *folder,
 		to = out_folder_path(out->work, name);
 	if (!from || (out && !to))
 		code = CLI_FAILED;
-	else if (stat(from, &st))
+	else if (stat(from, &st) || (S_ISREG(st.st_mode) && access(from, R_OK)))
 		code = fail_input(from);
 	else if (out && S_ISREG(st.st_mode))
 		code = copy_file(from, to);

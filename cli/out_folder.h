@@ -26,7 +26,8 @@ void out_folder_discard(struct out_folder *out);
  * are left out.
  */
 int out_folder_copy_rest(const struct out_folder *out, const char *folder);
-/* Whether the files to copy are there: a link to nothing is an error. */
+/* Whether the files to copy are there and may be read: a link to nothing is an
+ * error. */
 int out_folder_check_rest(const char *folder);
 
 /* The path of a file of a folder, to be freed; NULL after a message. */

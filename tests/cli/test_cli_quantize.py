@@ -12,7 +12,7 @@ import time
 import unittest
 
 from cli_common import (NIB, NibTest, is_instrumented, load, matrix, nib, save,
-                        save_sparse)
+                        save_sparse, without_override)
 from cli_model import (INDEX, QUANTISED, ModelTest, put_json, save_folder, shard_name,
                        split)
 
@@ -373,6 +373,19 @@ class Folders(ModelTest):
         result = nib("quantize", "model", "out", cwd=self.folder)
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("config.json: No such file", result.stderr)
+        self.assertEqual(set(os.listdir(self.folder)), {"in", "model"})
+
+    def test_file_that_may_not_be_read(self):
+        """Found before the work, also by --dry-run."""
+        with open(self.path("model/tokenizer.json"), "w", encoding="utf-8") as file:
+            file.write("{}")
+        os.chmod(self.path("model/tokenizer.json"), 0)
+        for more in ((), ("--dry-run",)):
+            result = nib("quantize", "model", "out", *more, cwd=self.folder,
+                         preexec_fn=without_override)
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn("model/tokenizer.json: Permission denied", result.stderr)
+            self.assertEqual(result.stdout, "")
         self.assertEqual(set(os.listdir(self.folder)), {"in", "model"})
 
     def test_places_that_cannot_be_replaced(self):

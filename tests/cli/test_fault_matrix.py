@@ -3,7 +3,6 @@
 """Every command of nib under every fault of its surroundings: a message, the right
 exit status, nothing lost (an old output file stays whole) and nothing left."""
 
-import ctypes
 import fcntl
 import json
 import os
@@ -17,7 +16,8 @@ import tempfile
 import time
 import unittest
 
-from cli_common import NIB, NibTest, is_instrumented, nib, save, tensor
+from cli_common import (NIB, NibTest, is_instrumented, nib, save, tensor,
+                        without_override)
 from cli_model import K, checkpoint
 
 LAYER = "model.layers.0.mlp.gate_proj"
@@ -49,12 +49,6 @@ PRECIOUS = b"what was there before"
 # No GPU is asked for: nib tune fails as it should.
 STATUS = {"tune": 4}
 ENVIRONMENT = dict(os.environ, NIB_CUDA_LIBRARY="/nonexistent/libcuda.so")
-
-
-def without_override():
-    """Root, too, is refused by a folder's mode: CAP_DAC_OVERRIDE is given up."""
-    for capability in (1, 2):
-        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
 
 
 def save_zeros(path, name, rows, k):
