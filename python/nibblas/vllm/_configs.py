@@ -135,7 +135,7 @@ class _ExpertsMethod:
     supports_eplb = False
 
     def create_weights(self, layer, *args, **named):
-        rule = _refusal(self.moe)
+        rule = _refusal(layer, self.moe)
         if rule:
             raise UnsupportedError(f"experts of {getattr(layer, 'layer_name', layer)}: "
                                    f"{rule}", "experts")
@@ -151,7 +151,8 @@ class _ExpertsMethod:
             return (getattr(layer, f"w{n}_{self.CODES}").data,
                     getattr(layer, f"w{n}_weight_scale").data)
 
-        # One scale for all experts: a token is quantised once, wherever it goes.
+        # One scale for all experts of this process: a token is quantised once here,
+        # whichever of them it goes to.
         in1, in2 = (None, None) if self.use_a16 else (
             part(n, self.INPUT).amax() for n in (13, 2))
         layer.nibblas = Experts(
@@ -163,14 +164,14 @@ class _ExpertsMethod:
 
     def apply(self, layer, x, topk_weights, topk_ids, shared_experts=None,
               shared_experts_input=None):
-        if layer.apply_router_weight_on_input:
-            raise UnsupportedError("apply_router_weight_on_input = True: nibblas scales "
-                                   "what the experts return", "experts")
         return layer.nibblas.run(x, topk_ids, topk_weights, layer.expert_map)
 
 
-def _refusal(moe):
+def _refusal(layer, moe):
     """Why nibblas does not run such experts, or nothing."""
+    if layer.apply_router_weight_on_input:
+        return ("apply_router_weight_on_input = True: nibblas scales what the experts "
+                "return")
     if moe.activation not in _EXPERTS:
         return (f"activation = {moe.activation.value}: must be "
                 f"{' or '.join(one.value for one in _EXPERTS)}")
