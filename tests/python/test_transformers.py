@@ -39,7 +39,7 @@ FEWER = ("llama", "mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "llama4_text
 FAMILIES = list(tiny.FAMILIES) if IS_NEWEST else FEWER
 
 
-def round_trip(x, scale=tiny.INPUT_SCALE):
+def round_trip(x, scale):
     """x quantised to NVFP4 and back."""
     rows = x.reshape(-1, x.shape[-1])
     back = ops.dequantize(*ops.quantize(rows, torch.tensor(scale), "linear"),
@@ -49,17 +49,18 @@ def round_trip(x, scale=tiny.INPUT_SCALE):
 
 def emulated_experts(self, x, index, weights):
     """The experts of transformers in float32, one after the other, with activations
-    that make the round trip."""
+    that make the round trip by the scales self.tiny_scales."""
     out = torch.zeros_like(x)
     turn = (lambda w: w.t()) if self.is_transposed else (lambda w: w)
     first = self.gate_up_proj if self.has_gate else self.up_proj
     act = self._apply_gate if self.has_gate else self.act_fn
+    before, between = self.tiny_scales
     for e in range(self.num_experts):
         row, slot = torch.where(index == e)
-        h = round_trip(x[row]) @ turn(first[e]).t()
+        h = round_trip(x[row], before) @ turn(first[e]).t()
         if self.has_bias:
             h = h + self.gate_up_proj_bias[e]
-        y = round_trip(act(h)) @ turn(self.down_proj[e]).t()
+        y = round_trip(act(h), between) @ turn(self.down_proj[e]).t()
         if self.has_bias:
             y = y + self.down_proj_bias[e]
         out.index_add_(0, row, y * weights[row, slot, None])
@@ -67,9 +68,10 @@ def emulated_experts(self, x, index, weights):
 
 
 def _emulated_llama4(self, x):
-    x = round_trip(x).view(self.num_experts, -1, self.hidden_size)
+    before, between = self.tiny_scales
+    x = round_trip(x, before).view(self.num_experts, -1, self.hidden_size)
     gate, up = torch.bmm(x, self.gate_up_proj).chunk(2, dim=-1)
-    return torch.bmm(round_trip(up * self.act_fn(gate)),
+    return torch.bmm(round_trip(up * self.act_fn(gate), between),
                      self.down_proj).view(-1, self.hidden_size)
 
 
@@ -78,9 +80,12 @@ def emulate(model):
     transformers.integrations.moe.ALL_EXPERTS_FUNCTIONS.register(
         "emulated", emulated_experts)
     for name, module in model.named_modules():
+        module.tiny_scales = [tiny.input_scale(f"{name}.{part}") for part in (
+            "gate_up_proj", "down_proj")] if name.endswith(".experts") else None
         if type(module) is torch.nn.Linear and tiny.LINEAR.search(name + ".weight"):
             module.register_forward_pre_hook(
-                lambda _module, arguments: (round_trip(arguments[0]),))
+                lambda _module, arguments, scale=tiny.input_scale(name): (
+                    round_trip(arguments[0], scale),))
         elif type(module).__name__ == "Llama4TextExperts":
             module.forward = _emulated_llama4.__get__(module)
         elif hasattr(module, "is_concatenated"):
@@ -258,11 +263,12 @@ class Loading(ModelTest):
         packed, _ = self.saved("mixtral", w4a4=True)
 
         before = logits(self.load(packed), tokens())
+        largest = tiny.input_scale("layers.0.experts.gate_up_proj")
 
         def with_scale(expert, times):
             self.edit(packed, lambda x: x.update({
                 f"model.layers.0.block_sparse_moe.experts.{expert}.input_scale":
-                torch.tensor(times * tiny.INPUT_SCALE)}))
+                torch.tensor(times * largest)}))
             return logits(self.load(packed), tokens())
         one = with_scale("2.w3", 1.3)
         self.assertFalse(torch.equal(one, before))
