@@ -180,6 +180,71 @@ class Families(ModelTest):
             return json.load(file)["quantization_config"]
 
 
+class Awq(ModelTest):
+    """ModelOpt's NVFP4_AWQ, where its scales of x are in the files."""
+
+    LAYERS = [f"model.layers.{i}.{name}" for i in range(2) for name in (
+        "self_attn.k_proj", "self_attn.o_proj", "mlp.down_proj", "mlp.up_proj")]
+
+    def awq(self, w4a4, dtype=torch.float32):
+        """(folder, {layer: scales}, the dequantised model, whose layers of LAYERS
+        multiply x by their scales)."""
+        packed, plain = self.saved("llama", w4a4=w4a4)
+        gen, model = torch.Generator().manual_seed(5), self.plain(plain)
+        scales = {}
+        for name in self.LAYERS:
+            module = model.get_submodule(name)
+            scales[name] = (torch.rand(module.in_features, generator=gen) + 0.25).to(dtype)
+            module.register_forward_pre_hook(lambda _module, given, s=scales[name]: (
+                given[0] * s.to(given[0].dtype),))
+        self.edit(packed, lambda x: x.update(
+            {name + ".pre_quant_scale": s for name, s in scales.items()}))
+        if w4a4:
+            self.configure(packed, quant_algo="NVFP4_AWQ")
+        return packed, scales, model
+
+    def test_as_dequantised(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            packed, scales, plain = self.awq(False, dtype)
+            model = self.load(packed)
+            self.assert_near(logits(model, tokens()), logits(plain, tokens()), 3e-6)
+            for name, s in scales.items():
+                kept = model.get_submodule(name).pre_quant_scale
+                self.assertEqual(kept.dtype, dtype)
+                self.assertTrue(torch.equal(kept, s))
+            notes = {row.name: row.note for row in nt.report(model).rows}
+            self.assertEqual(notes[self.LAYERS[0]], "ModelOpt, AWQ")
+            self.assertEqual(notes["model.layers.0.self_attn.q_proj"], "ModelOpt")
+
+    def test_as_emulated(self):
+        """x is multiplied before it is quantised."""
+        packed, _, plain = self.awq(True)
+        model = self.load(packed)
+        self.assertEqual(nt.report(model).counts()["W4A4"], 14)
+        self.assert_near(logits(model, tokens()), logits(emulate(plain), tokens()), 1e-2)
+
+    def test_saved_again(self):
+        packed, _, _ = self.awq(True, torch.bfloat16)
+        model, again = self.load(packed), os.path.join(packed, "again")
+        model.save_pretrained(again)
+        self.assertEqual(self.tensors(packed), self.tensors(again))
+        self.assertTrue(torch.equal(logits(self.load(again), tokens()),
+                                    logits(model, tokens())))
+
+    def test_types_and_gradients(self):
+        packed, scales, plain = self.awq(False)
+        model = self.load(packed).to(torch.bfloat16)
+        for name in scales:
+            self.assertEqual(model.get_submodule(name).pre_quant_scale.dtype,
+                             torch.float32)
+        self.assert_near(logits(model, tokens()).float(), logits(plain, tokens()), 0.05)
+        x = torch.randn(3, 96, requires_grad=True)
+        name, s = "model.layers.0.mlp.down_proj", scales["model.layers.0.mlp.down_proj"]
+        self.load(packed).get_submodule(name)(x).sum().backward()
+        weight = plain.get_submodule(name).weight.detach()
+        self.assert_near(x.grad, (weight.sum(0) * s).expand(3, -1), 1e-5)
+
+
 class Loading(ModelTest):
     def test_shards_and_cache_scales(self):
         for form in FORMATS:

@@ -32,9 +32,19 @@ class Refused(ModelTest):
         return self.edit(self.saved(family, **how)[0], change)
 
     def test_awq(self):
+        """Applied to linear layers of ModelOpt in NVFP4; nowhere else."""
         name = "model.layers.0.mlp.down_proj.pre_quant_scale"
-        self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)})),
-                    "model.safetensors", name, "AWQ's scales of x are not applied")
+        for bad in (torch.ones(64), torch.ones(96, 1), torch.ones(96, dtype=torch.int32)):
+            self.refuse(self.changed(lambda x, y=bad: x.update({name: y})),
+                        "model.safetensors", name, "must be [96] of F32")
+        self.refuse(self.changed(lambda x: x.update(
+            {name: torch.full((96,), float("inf"))})), name, "must be finite")
+        rule = "AWQ's scales of x are applied to linear layers of ModelOpt"
+        self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)}),
+                                 form="compressed-tensors"), name, rule)
+        name = "model.layers.0.block_sparse_moe.experts.1.w2.pre_quant_scale"
+        self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)}), "mixtral"),
+                    name, rule, "experts share their x")
 
     def test_svd(self):
         name = "model.layers.1.mlp.up_proj.weight_quantizer._svdquant_lora_a"

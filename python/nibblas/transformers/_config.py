@@ -13,8 +13,7 @@ from nibblas._views import ACTIVATIONS, choose
 
 METHOD = "nibblas"
 PACKED = "nvfp4-pack-quantized"
-# ModelOpt's algorithms, and whether activations stay as they are.  AWQ: where its
-# scales of x are still in the files they are refused by name.
+# ModelOpt's algorithms, and whether activations stay as they are.
 ALGORITHMS = {"NVFP4": False, "NVFP4_AWQ": False, "W4A16_NVFP4": True,
               "NVFP4_W4A16": True, "FP8": True, "MIXED_PRECISION": False}
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from nibblas._library import FileError, SystemIOError
 
 CODES, SCALES = "U8", "F8_E4M3"
+FLOATS = ("F32", "BF16", "F16")
 INDEX = "model.safetensors.index.json"
 # Scales of the kv cache: not used, because the cache keeps the model's type.
 CACHE = ("k_scale", "v_scale", "k_zero_point", "v_zero_point")
@@ -62,11 +63,14 @@ COMPRESSED = Format("compressed-tensors", ".weight_packed", ".weight_scale",
 STACK = Format("ModelOpt", "", "_weight_scale", "_weight_scale_2", "_input_scale",
                transposed=True)
 FP8 = Format("FP8", ".weight", ".weight_scale", "", ".input_scale")
+# AWQ: what each column of x is multiplied by, of ModelOpt's NVFP4_AWQ.
+SMOOTH = ".pre_quant_scale"
 
 # Tensors that change a layer though they are none of its own, by a word in their names.
 SUSPECT = re.compile(r"scale|zero_point|quant|svd|lora|hadamard|rotation")
 REFUSED = {
-    "pre_quant_scale": "AWQ's scales of x are not applied by nibblas",
+    "pre_quant_scale": "AWQ's scales of x are applied to linear layers of ModelOpt in "
+                       "NVFP4 alone",
     "weight_scale_inv": "FP8 with a scale for each block of the weight is not "
                         "supported; one scale, or one a row, is",
     "weight_zero_point": "weights with zero points are not NVFP4",
@@ -78,7 +82,8 @@ UNKNOWN = ("is not understood: no part of a layer of ModelOpt or compressed-tens
 
 class Layer(NamedTuple):
     """The tensors of a quantised layer: values, scales, factor and input of its
-    format; factor is None for FP8, input None where the file has none."""
+    format; factor is None for FP8, input None where the file has none, and smooth,
+    AWQ's scales of the columns of x, where the layer is not of AWQ."""
 
     name: str
     format: Format
@@ -86,6 +91,7 @@ class Layer(NamedTuple):
     scales: Stored
     factor: Stored | None
     input: Stored | None
+    smooth: Stored | None
 
 
 def _open(path):
@@ -156,7 +162,8 @@ def _layer(stem, form, tensors):
                                              "has")
         return found
     layer = Layer(stem, form, tensors[stem + form.values], part(form.scales),
-                  part(form.factor, form is not FP8), part(form.input, False))
+                  part(form.factor, form is not FP8), part(form.input, False),
+                  part(SMOOTH, False) if form is MODELOPT else None)
     if form is FP8:
         return layer
     if layer.values.dtype != CODES:
@@ -195,10 +202,10 @@ def layers(tensors):
     used = {part.name for layer in found.values() for part in layer[2:] if part}
     for one in tensors.values():
         stem, _, leaf = one.name.rpartition(".")
-        if leaf.lstrip("_") in REFUSED:
-            one.fail(REFUSED[leaf.lstrip("_")])
         if one.name in used or leaf in CACHE:
             continue
+        if leaf.lstrip("_") in REFUSED:
+            one.fail(REFUSED[leaf.lstrip("_")])
         if one.dtype in (CODES, SCALES) or (
                 _is_inside(stem, found) and leaf not in ("bias", "weight")):
             one.fail(UNKNOWN)

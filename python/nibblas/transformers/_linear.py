@@ -35,7 +35,8 @@ def _empty(stored):
 class CheckpointLinear(Linear):
     """A Linear that is filled tensor by tensor under the names of its checkpoint, and
     then made ready by finish().  compressed-tensors' divisors stay in state_dict();
-    weight_scale_2 and input_scale are made of them.
+    weight_scale_2 and input_scale are made of them.  Multiplies x by AWQ's
+    pre_quant_scale [in], where the checkpoint has it.
 
     old          the torch.nn.Linear whose place it takes, on the meta device
     layer        the tensors of the checkpoint, a _formats.Layer
@@ -46,7 +47,9 @@ class CheckpointLinear(Linear):
                          "meta", old.weight.dtype, activations)
         self.format = layer.format
         self.has_input = layer.input is not None
-        parts = [layer.factor] + [layer.input] * self.has_input
+        self.has_smooth = layer.smooth is not None
+        parts = ([layer.factor] + [layer.input] * self.has_input
+                 + [layer.smooth] * self.has_smooth)
         if self.format is COMPRESSED:
             self.register_buffer("weight_packed", _empty(layer.values))
             self.register_buffer("weight", self.weight[:0], persistent=False)
@@ -71,9 +74,16 @@ class CheckpointLinear(Linear):
             # The input_scale 0 of Linear: x is quantised by its largest value.
             check_scale(name + source, stored, ">=" if source == ".input_scale" else ">")
             setattr(self, key, factor(stored, form.is_divisor).reshape(()))
+        if self.has_smooth and not torch.isfinite(self.pre_quant_scale).all():
+            raise FileError(f"{name}.pre_quant_scale: must be finite", name)
         if self.bias is not None:
             self.bias.requires_grad_(False)
         self.pack()
+
+    def forward(self, x):
+        if self.has_smooth:
+            x = x * self.pre_quant_scale.to(x.dtype)
+        return super().forward(x)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)

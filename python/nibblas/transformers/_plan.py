@@ -124,6 +124,10 @@ def _check_linear(name, linear, layer):
     for one in (layer.factor, layer.input):
         if one is not None and _numel(one) != 1:
             one.fail("must be one number")
+    if layer.smooth is not None and (list(layer.smooth.shape) != [k]
+                                     or layer.smooth.dtype not in formats.FLOATS):
+        layer.smooth.fail(f"must be [{k}] of {', '.join(formats.FLOATS)}, a number for "
+                          "each column of x")
     if layer.format is formats.FP8 and _numel(layer.scales) not in (1, rows):
         layer.scales.fail(f"must be one scale, or {rows}, one for each row; scales of "
                           "blocks are not supported")
@@ -174,6 +178,8 @@ def _place_expert(plan, found, target, pattern, layer):
         layer.values.fail(f"transformers makes {target} of it by "
                           f"{sorted(operations_of(converter))}, which nibblas does not "
                           f"do to {layer.format.name}")
+    if layer.smooth is not None:
+        layer.smooth.fail(formats.REFUSED["pre_quant_scale"] + ": experts share their x")
     parts = plan.stacks.setdefault(module, {}).setdefault(
         leaf, [Part(x, []) for x in sources])
     parts[sources.index(pattern)].layers.append(layer)

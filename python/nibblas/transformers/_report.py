@@ -73,7 +73,9 @@ def describe(quantizer, model):
     for name, module in model.named_modules():
         if isinstance(module, Linear):
             form = getattr(module, "format", None)
-            rows.append(Row(name, _kind(module), form.name if form else "swapped"))
+            note = form.name if form else "swapped"
+            rows.append(Row(name, _kind(module), note + ", AWQ" * getattr(
+                module, "has_smooth", False)))
         elif isinstance(module, Fp8Linear):
             rows.append(Row(name, "FP8", "weights in FP8, activations as they are"))
         elif isinstance(getattr(module, "nibblas", None), _experts.Stacks):
