@@ -431,6 +431,12 @@ NIB_API enum nib_status nib_pack_shared(struct nib_device *device,
 					struct nib_packed **packed,
 					struct nib_error *err);
 /*
+ * Nonzero if nib_pack_shared() leaves the codes of b the caller's; 0 also for
+ * arguments that it refuses.  Looks at sizes, strides and addresses alone.
+ */
+NIB_API int nib_pack_shares(const struct nib_device *device,
+			    const struct nib_nvfp4 *b);
+/*
  * Packs b into the memory of packed, for plans, and CUDA graphs of runs, that
  * hold it.  b has the sizes of what was packed and, where codes are shared,
  * those codes.  Runs with packed must have ended.  Reads b as nib_pack() does.

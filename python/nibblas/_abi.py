@@ -373,6 +373,7 @@ FUNCTIONS = {
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
     "nib_pack_shared": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_pack_shares": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4)]),
     "nib_packed_update": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
         C.POINTER(nib_error)]),
     "nib_packed_free": (None, [C.c_void_p]),

@@ -91,6 +91,12 @@ def _source(device, codes, scales, layout, stream):
     return view, sizes
 
 
+def shares(device, codes, scales, layout):
+    """Whether pack_arrays(copy=False) leaves the codes where they are."""
+    view, _ = views.nvfp4(codes, scales, layout)
+    return bool(lib.nib_pack_shares(device.handle, C.byref(view)))
+
+
 def pack_arrays(device, codes, scales, layout, stream=None, copy=True):
     """Packs arrays of the device, which errors call b.  copy: False = the codes need not
     be copied; the Packed keeps them then."""

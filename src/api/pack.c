@@ -60,6 +60,16 @@ enum nib_status nib_pack_shared(struct nib_device *device,
 	return pack(device, b, true, packed, err);
 }
 
+int nib_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b)
+{
+	struct nib_nvfp4 view;
+
+	if (!device || !b || nib_valid_nvfp4(b, &view, nib_label("b"), NULL) ||
+	    nib_valid_nvfp4_data(&view, nib_label("b"), NULL))
+		return 0;
+	return device->backend->pack_shares(device, &view);
+}
+
 static enum nib_status same_size(const char *name, int64_t got, int64_t want,
 				 struct nib_error *err)
 {

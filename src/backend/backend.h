@@ -226,6 +226,9 @@ struct nib_backend {
 				const struct nib_nvfp4 *b, bool shares_codes,
 				struct nib_packed **packed,
 				struct nib_error *err);
+	/* Whether pack() shares the codes of b if it may. */
+	bool (*pack_shares)(const struct nib_device *device,
+			    const struct nib_nvfp4 *b);
 	/* b: of the same sizes. */
 	enum nib_status (*packed_update)(struct nib_packed *packed,
 					 const struct nib_nvfp4 *b,
@@ -283,6 +286,8 @@ extern const struct nib_backend nib_backend_cpu;
 extern const struct nib_backend nib_backend_cuda;
 
 /* Entries of backends that cannot do it: NIB_UNSUPPORTED (unsupported.c). */
+bool nib_shares_no_codes(const struct nib_device *device,
+			 const struct nib_nvfp4 *b);
 enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
 			     const void *data, int64_t amount, int64_t *done,
 			     void *stream, struct nib_error *err);

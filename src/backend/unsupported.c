@@ -3,6 +3,14 @@
 #include "backend/backend.h"
 #include "core/error.h"
 
+bool nib_shares_no_codes(const struct nib_device *device,
+			 const struct nib_nvfp4 *b)
+{
+	(void)device;
+	(void)b;
+	return false;
+}
+
 enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
 			     const void *data, int64_t amount, int64_t *done,
 			     void *stream, struct nib_error *err)

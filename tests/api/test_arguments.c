@@ -293,6 +293,9 @@ static void nulls(void **state)
 	REFUSED_NULL(nib_pack_shared(NULL, &p->b, &packed, &e), "device");
 	REFUSED_NULL(nib_pack_shared(device, NULL, &packed, &e), "b");
 	REFUSED_NULL(nib_pack_shared(device, &p->b, NULL, &e), "packed");
+	assert_int_equal(nib_pack_shares(NULL, &p->b), 0);
+	assert_int_equal(nib_pack_shares(device, NULL), 0);
+	assert_int_equal(nib_pack_shares(device, &p->b), 0); /* a CPU's */
 	REFUSED_NULL(nib_packed_update(NULL, &p->b, &e), "packed");
 	REFUSED_NULL(nib_plan_create(NULL, NIB_GEMM, p, 1, NULL, &plan, &e),
 		     "device");

@@ -273,9 +273,12 @@ class ByDlpack(EmulatedTest):
         self.assertIsNone(kept())
 
     def test_codes_that_lie_apart_are_copied(self):
-        """Rows of k = 48, which is no multiple of 32."""
-        b, _ = self.operand(130, 48)
-        self.assertFalse(nibblas.pack(*b, copy=False).is_shared)
+        """Rows of k = 48, which is no multiple of 32; a layer of torch asks before."""
+        for k, shares in ((48, False), (64, True)):
+            b, _ = self.operand(130, k)
+            self.assertEqual(nibblas.pack(*b, copy=False).is_shared, shares)
+            given = array("b", b[0]), array("b_scales", b[1]), "tiled"
+            self.assertEqual(_packed.shares(_device.Device("cuda:0"), *given), shares)
 
     def test_pack_waits_for_the_stream(self):
         """nib_pack() reads on the default stream, whatever stream has b."""

@@ -52,17 +52,6 @@ _numbers = itertools.count(1)
 _layers = weakref.WeakValueDictionary()
 
 
-def _can_pack(b):
-    """Whether packing is worth it and possible now: a GPU shall not copy codes, and a
-    graph that is being captured cannot wait."""
-    if b.is_cpu:
-        return True
-    is_dense = b.stride(-1) == 1 and b.stride(-2) == b.shape[-1]
-    is_aligned = b.data_ptr() % 128 == 0 and (b.dim() < 3 or b.stride(0) % 128 == 0)
-    return (is_dense and is_aligned and b.shape[-1] % 16 == 0
-            and not Cuda.is_capturing())
-
-
 class LayerWeights:
     """The weights of a layer, packed when the first product comes and when they have
     changed.  On a GPU the codes are not copied, and changed weights are packed into the
@@ -73,6 +62,8 @@ class LayerWeights:
         # (Packed, state, b, b_scales): one value, for threads see all or none of it.
         # The tensors are held, so that no others come to lie where they are.
         self.held = None
+        # What b and b_scales were when a GPU would have had to copy the codes.
+        self.refused = None
         self.number = next(_numbers)
         _layers[self.number] = self
 
@@ -99,9 +90,14 @@ class LayerWeights:
                 return None
             if state == held[1]:
                 return held[0]
-        if not _can_pack(b):
+        # A GPU shall not copy codes, and a graph that is being captured cannot wait.
+        kind = state, b.shape, b.stride()
+        if not b.is_cpu and (kind == self.refused or Cuda.is_capturing()):
             return None
         arguments = _arrays(b, b_scales, "linear")
+        if not b.is_cpu and not _packed.shares(*arguments[:4]):
+            self.refused = kind
+            return None
         if held is not None and held[0].is_shared:
             found = held[0]
             found.update(*arguments[1:])

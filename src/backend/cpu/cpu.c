@@ -131,6 +131,7 @@ const struct nib_backend nib_backend_cpu = {
     .costs_get = nib_no_costs_get,
     .costs_set = nib_no_costs_set,
     .pack = cpu_pack,
+    .pack_shares = nib_shares_no_codes,
     .packed_update = cpu_packed_update,
     .packed_free = cpu_packed_free,
     .plan_new = cpu_plan_new,

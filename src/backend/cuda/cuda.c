@@ -101,6 +101,7 @@ const struct nib_backend nib_backend_cuda = {
     .costs_get = cuda_costs_get,
     .costs_set = cuda_costs_set,
     .pack = cuda_pack,
+    .pack_shares = cuda_pack_shares,
     .packed_update = cuda_packed_update,
     .packed_free = cuda_packed_free,
     .plan_new = cuda_plan_new,

@@ -177,6 +177,8 @@ enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
 enum nib_status cuda_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			  bool shares_codes, struct nib_packed **packed,
 			  struct nib_error *err);
+bool cuda_pack_shares(const struct nib_device *device,
+		      const struct nib_nvfp4 *b);
 enum nib_status cuda_packed_update(struct nib_packed *packed,
 				   const struct nib_nvfp4 *b,
 				   struct nib_error *err);

@@ -99,13 +99,23 @@ static enum nib_status fill(struct cuda_packed *p, const struct nib_nvfp4 *b,
 	return status;
 }
 
+/* Bytes of a row of codes that are copied. */
+static int64_t copied_row_bytes(const struct nib_device *device, int64_t k)
+{
+	const int64_t align = cuda_device(device)->arch->row_align;
+
+	return divide_up(k / 2, align) * align;
+}
+
 /* Kernels read these codes as they would read a copy. */
-static bool can_share(const struct nib_nvfp4 *b, const struct nib_nvfp4 *copy)
+bool cuda_pack_shares(const struct nib_device *device,
+		      const struct nib_nvfp4 *b)
 {
 	const int64_t batch_stride = nib_nvfp4_batch_stride_bytes(b);
 
 	return b->k % 32 == 0 &&
-	       nib_nvfp4_row_stride_bytes(b) == copy->row_stride_bytes &&
+	       nib_nvfp4_row_stride_bytes(b) ==
+		   copied_row_bytes(device, b->k) &&
 	       (uintptr_t)b->codes % SHARED_ALIGN == 0 &&
 	       (nib_nvfp4_batches(b) == 1 || batch_stride % SHARED_ALIGN == 0);
 }
@@ -114,8 +124,7 @@ static bool can_share(const struct nib_nvfp4 *b, const struct nib_nvfp4 *copy)
 static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
 		      struct cuda_packed *p)
 {
-	const int64_t align = cuda_device(p->base.device)->arch->row_align;
-	const int64_t row = divide_up(b->k / 2, align) * align;
+	const int64_t row = copied_row_bytes(p->base.device, b->k);
 	const size_t scales = nib_scales_bytes(NIB_TILED_128X4, b->rows, b->k);
 	size_t codes = (size_t)b->rows * (size_t)row;
 
@@ -128,7 +137,7 @@ static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
 	    .scale_layout = NIB_TILED_128X4,
 	    .scale_batch_stride_bytes = (int64_t)scales,
 	};
-	p->shares_codes = shares_codes && can_share(b, &p->view);
+	p->shares_codes = shares_codes && cuda_pack_shares(p->base.device, b);
 	if (p->shares_codes) {
 		p->view.codes = b->codes;
 		codes = 0;
