@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_run.c - nib run: inputs of a file times a layer of another. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,16 +118,47 @@ static const struct nib_layer_problem *find_problem(const struct nib_file *file,
 	return NULL;
 }
 
+/* The matrix named so, with or without ".weight", of another type than NVFP4. */
+static const struct nib_file_tensor *find_other(const struct nib_file *file,
+						const char *name)
+{
+	const struct nib_file_tensor *found = nib_file_find(file, name);
+	char *whole;
+
+	if (found)
+		return found;
+	if (asprintf(&whole, "%s.weight", name) < 0)
+		return NULL;
+	found = nib_file_find(file, whole);
+	free(whole);
+	return found;
+}
+
+static int other_type(const struct runner *r, const struct nib_file_tensor *t)
+{
+	const int is_fp8 = !strncmp(t->dtype, "F8_", 3);
+
+	return cli_error(CLI_INPUT,
+			 "%s: '%s' is %s: nib run multiplies by NVFP4 layers%s",
+			 r->args->weights, t->name, t->dtype,
+			 is_fp8 ? "; FP8 linears run in nibblas.transformers "
+				  "(docs/transformers.md)"
+				: " (nib inspect lists them)");
+}
+
 static int no_layer(const struct runner *r, const char *name)
 {
 	const struct nib_layer_problem *problem =
 	    find_problem(r->weights, name);
+	const struct nib_file_tensor *other = find_other(r->weights, name);
 	int64_t count = nib_file_layer_count(r->weights);
 
 	if (problem)
 		return cli_error(
 		    CLI_INPUT, "%s: the layer '%s' cannot be read: %s",
 		    r->args->weights, problem->name, problem->reason);
+	if (other)
+		return other_type(r, other);
 	if (!count)
 		return cli_error(CLI_INPUT, "%s has no NVFP4 layers",
 				 r->args->weights);

@@ -142,6 +142,14 @@ class Layouts(NibTest):
                      "quantised by: modelopt, MIXED_PRECISION, kv cache FP8",
                      "left as they were: 1 (lm_head)"):
             self.assertIn(line, text)
+        save(self.path("x"), {"x": matrix(3, 32, 9)})
+        for name, says in (
+                ("m.q_proj", r"m: 'm.q_proj.weight' is F8_E4M3: .* FP8 linears run in "
+                 "nibblas.transformers"),
+                ("m.q_proj.weight", "is F8_E4M3"),
+                ("m.q_proj.bias", r"'m.q_proj.bias' is F32: .* \(nib inspect")):
+            self.refused("run", "--weights", "m", "--tensor", name, "--input", "x",
+                         "--output", "y", code=3, says=says)
 
     def test_unknown_layouts_are_never_fine(self):
         stack = {"m.experts.w1_blocks": ("U8", [2, 4, 16], bytes(128))}
