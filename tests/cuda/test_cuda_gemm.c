@@ -540,7 +540,7 @@ static void moe_plans(void)
 	int before;
 
 	make_bed(&bed);
-	moe_of(&bed, 1024, 100, &moe);
+	moe_of(&bed, 1024, 200, &moe);
 	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
 		nib_plan_free(bed.plan);
 		assert_int_equal(nib_plan_create_moe(bed.device,
@@ -555,8 +555,8 @@ static void moe_plans(void)
 						: "nib_dual_small_m_sm90");
 		check_attributes(&bed.fake->last, false);
 		assert_int_equal(bed.fake->last.gridDimX, CTAS);
-		/* Each of 100 experts may have a token, in its own 16 rows. */
-		assert_true(workspace(&bed) >= 100 * 16 * ROW_BYTES);
+		/* Each of 200 experts may have a token, in its own 16 rows. */
+		assert_true(workspace(&bed) >= 200 * 16 * ROW_BYTES);
 	}
 	free_bed(&bed);
 }
@@ -582,9 +582,9 @@ static void moe_limits(void)
 	struct bed bed;
 
 	make_bed(&bed);
-	moe_of(&bed, 1025, 100, &moe);
+	moe_of(&bed, 1025, 200, &moe);
 	refused_moe(&bed, &moe,
-		    "moe: 1025 experts, 100 rows, which are 1712 when each "
+		    "moe: 1025 experts, 200 rows, which are 3408 when each "
 		    "expert's are padded: must be at most 1024 experts and ");
 	moe_of(&bed, 32, 1, &moe);
 	moe.a.k = moe.b.k = 0;

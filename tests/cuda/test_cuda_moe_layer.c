@@ -258,12 +258,13 @@ static void check_units(const struct bed *bed, const char *step, int64_t units)
 /* 'b' begin, 'r' route, 'g' gather, 'p' products, 'a' activate, 'c' combine. */
 static char letter_of(const char *kernel)
 {
-	static const char *const products[] = {
-	    "nib_gemm_", "nib_dual_", "nib_skinny_", "nib_activations_"};
+	static const char *const products[] = {"nib_gemm_", "nib_dual_",
+					       "nib_skinny_", "nib_gemv_",
+					       "nib_activations_"};
 
 	if (strncmp(kernel, "nib_moe_", 8) == 0)
 		return kernel[8];
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		if (strncmp(kernel, products[i], strlen(products[i])) == 0)
 			return 'p';
 	return '?';
@@ -397,7 +398,7 @@ static void check_activate(const struct bed *bed)
 		return;
 	}
 	p = parameters_of(bed, "activate");
-	check_units(bed, "activate", slots_of(s) * WIDTH / 16);
+	check_units(bed, "activate", slots_of(s) * WIDTH / 4);
 	assert_ptr_equal(p->rows, route_of(bed).row_offsets + EXPERTS);
 	assert_int_equal(p->most_rows, slots_of(s));
 	assert_int_equal(p->groups, WIDTH / 16);

@@ -346,9 +346,14 @@ static void check_moe_few(const struct bed *bed,
 {
 	const struct nib_skinny_params *q =
 	    (const void *)bed->fake->last_parameters;
+	const bool is_vector =
+	    strstr(bed->fake->last_kernel, "_gemv_experts_") != NULL;
+	const bool is_dual = bed->op == NIB_DUAL_GEMM;
 
-	assert_int_equal(bed->op, NIB_GEMM);
-	assert_int_equal(moe->b.scale_layout, NIB_TILED_128X4);
+	assert_true(is_vector || !is_dual);
+	assert_true(is_vector || moe->b.scale_layout == NIB_TILED_128X4);
+	assert_int_equal(strstr(bed->fake->last_kernel, "_dual_") != NULL,
+			 is_dual);
 	assert_ptr_equal(q->p.a.codes, moe->a.codes);
 	assert_ptr_equal(q->p.b.scales, moe->b.scales);
 	assert_int_equal(q->p.b.batch_stride,
@@ -367,14 +372,34 @@ static void check_moe_few(const struct bed *bed,
 	assert_ptr_equal(q->scale_rows, moe->scale_rows);
 	assert_int_equal(q->scale_rows_total, moe->scale_rows_total);
 	assert_in_range(bed->fake->last.gridDimX, 1, 132);
-	assert_int_equal(bed->fake->last.gridDimY, 1);
+	assert_int_equal(bed->fake->last.gridDimY, is_vector ? moe->a.rows : 1);
+	if (!is_vector)
+		return;
+	assert_int_equal(q->p.m, 1);
+	assert_int_equal(q->p.tiles,
+			 nib_gemv_tiles(moe->b.rows, q->p.b.is_tiled));
+	assert_in_range((int32_t)bed->fake->last.gridDimX * q->p.tiles_per_cta,
+			q->p.tiles, q->p.tiles + q->p.tiles_per_cta - 1);
+	if (!is_dual)
+		return;
+	assert_ptr_equal(q->b2.codes, moe->b2.codes);
+	assert_ptr_equal(q->b2.scales, moe->b2.scales);
+	assert_ptr_equal(q->alpha2, moe->alpha2);
+	/* It is loaded with the strides of b. */
+	assert_int_equal(q->b2.row_stride, q->p.b.row_stride);
+	assert_int_equal(q->b2.scale_row_stride, q->p.b.scale_row_stride);
+	assert_int_equal(q->b2.is_tiled, q->p.b.is_tiled);
+	assert_int_equal(q->b2.codes_align, 16);
+	assert_int_equal(q->b2.scales_align, 16);
+	assert_int_equal(q->b2.batch_stride,
+			 moe->b2.batch > 1 ? batch_bytes(&moe->b2) : 0);
 }
 
 static void moe_products(void)
 {
 	static const int64_t rows[] = {1, 16, 100, 700};
 	struct bed bed;
-	int few = 0;
+	int few = 0, dual = 0;
 
 	make_bed(&bed);
 	for (int i = 0; i < CASES; i++) {
@@ -416,14 +441,16 @@ static void moe_products(void)
 					&bed.plan, &bed.err) ||
 		    nib_run_moe(bed.plan, &moe, &options, &bed.err))
 			fail_msg("%s", bed.err.message);
-		if (strstr(bed.fake->last_kernel, "_skinny_")) {
+		if (strstr(bed.fake->last_kernel, "_experts_")) {
 			few++;
+			dual += bed.op == NIB_DUAL_GEMM;
 			check_moe_few(&bed, &moe);
 		} else {
 			check_moe_launch(&bed, &moe);
 		}
 	}
 	assert_in_range(few, CASES / 100, CASES / 2);
+	assert_in_range(dual, 1, few);
 	free_bed(&bed);
 }
 

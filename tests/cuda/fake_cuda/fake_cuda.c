@@ -567,6 +567,7 @@ static void record_parameters(const char *kernel, const void *parameters)
 	    {"nib_gemm_", sizeof(struct nib_gemm_launch)},
 	    {"nib_dual_", sizeof(struct nib_gemm_launch)},
 	    {"nib_gemv_", sizeof(struct nib_gemv_params)},
+	    {"nib_gemv_experts_", sizeof(struct nib_skinny_params)},
 	    {"nib_skinny_", sizeof(struct nib_skinny_params)},
 	    {"nib_quantize_", sizeof(struct nib_quantize_params)},
 	    {"nib_amax_", sizeof(struct nib_amax_params)},

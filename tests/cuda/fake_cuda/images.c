@@ -26,7 +26,8 @@
 	"nib_gemv_2_f16_sm90 nib_gemv_4_f16_sm90 nib_gemv_4_any_f16_sm90 "       \
 	"nib_gemv_2_bf16_sm90 nib_gemv_4_bf16_sm90 "                             \
 	"nib_gemv_4_any_bf16_sm90 nib_skinny_8_sm90 nib_skinny_8_any_sm90 "      \
-	"nib_skinny_16_sm90 nib_skinny_16_any_sm90 "
+	"nib_skinny_16_sm90 nib_skinny_16_any_sm90 "                             \
+	"nib_gemv_experts_1_sm90 nib_gemv_experts_dual_1_sm90 "
 
 /* A of fp16 and bf16. */
 #define HOPPER_DENSE                                                           \
@@ -39,7 +40,9 @@
 	"nib_skinny_8_bf16_sm90 nib_skinny_16_bf16_sm90 "                      \
 	"nib_skinny_8_any_bf16_sm90 nib_skinny_16_any_bf16_sm90 "              \
 	"nib_skinny_experts_8_sm90 nib_skinny_experts_8_f16_sm90 "             \
-	"nib_skinny_experts_8_bf16_sm90 "
+	"nib_skinny_experts_8_bf16_sm90 "                                      \
+	"nib_gemv_experts_2_f16_sm90 nib_gemv_experts_2_bf16_sm90 "            \
+	"nib_gemv_experts_dual_2_f16_sm90 nib_gemv_experts_dual_2_bf16_sm90 "
 
 #define BLACKWELL                                                              \
 	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                    \
