@@ -101,7 +101,7 @@ def loop_tables(measured):
         if "codes" in loops:
             instructions, units = loops["codes"]
             table += (f"| {kernel} | {instructions / units:.1f} | "
-                      f"{re.search(r'gemv_([0-9]+)', kernel)[1]} |\n")
+                      f"{re.search(r'gemv_[a-z_]*([0-9]+)', kernel)[1]} |\n")
     table += HOPPER
     for kernel, loops in measured.items():
         if "wgmma" in loops:

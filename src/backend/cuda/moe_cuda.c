@@ -36,13 +36,20 @@ static enum nib_status launch(struct cuda_device *device, const char *name,
 	return cuda_launch(device, function, config, &params, err);
 }
 
+/* Threads that run at once. */
+static int64_t most_threads(const struct cuda_device *device)
+{
+	return (int64_t)device->multiprocessors * BLOCKS_PER_SM *
+	       NIB_MOE_THREADS;
+}
+
 /* A thread for each of the units, or a loop where there are very many. */
 static enum nib_status launch_units(struct cuda_device *device,
 				    const char *name, int64_t units,
 				    void *params, void *stream,
 				    struct nib_error *err)
 {
-	const int64_t most = (int64_t)device->multiprocessors * BLOCKS_PER_SM;
+	const int64_t most = most_threads(device) / NIB_MOE_THREADS;
 	const int64_t blocks = divide_up(units, NIB_MOE_THREADS);
 
 	if (units == 0)
@@ -168,13 +175,16 @@ static enum nib_status activate(struct nib_device *base,
 	    .zero_scale = nib_scale_ref(0, 1, NIB_RECIPE_MODELOPT),
 	};
 	enum nib_status status = cuda_enter(device, err);
+	bool is_few;
 
 	if (status)
 		return status;
 	if (a->q.codes)
 		p.q = cuda_view_nvfp4(&a->q);
-	status = launch_units(device, "nib_moe_activate",
-			      p.most_rows * p.groups * 4, &p, stream, err);
+	is_few = p.most_rows * p.groups * 4 <= most_threads(device);
+	status = launch_units(
+	    device, is_few ? "nib_moe_activate_few" : "nib_moe_activate",
+	    p.most_rows * p.groups * (is_few ? 4 : 1), &p, stream, err);
 	cuda_leave(device);
 	return status;
 }

@@ -8,12 +8,13 @@
  *             x --ldg--> 16 values --quantise once--> each of these rows
  *   route     ids --twice--> slots of one expert, in order, by a prefix sum
  *   gather    as begin, with the rows that route wrote
- *   activate  gate, up --ldg--> h[4] --largest of a quad, codes, or round--> h
+ *   activate  gate, up --ldg--> h[16], or h[4] by four lanes where blocks are few,
+ *             --quantise or round--> h
  *   combine   rows of slots --ldg, in order--> sums of 4 columns --stg--> y
  *
  * begin does at once what route and gather do, where the slots are few: each
  * CTA counts for itself which rows its token gets.  The warps have no roles.
- * All five wait for the kernel before, and let the next one begin meanwhile.
+ * All wait for the kernel before, and let the next one begin meanwhile.
  *
  * Shared memory: 4.3 KiB of begin, 384 bytes of route.  Roofline: the rate of
  * memory; route reads ids twice for every expert, out of the L2.
@@ -405,45 +406,82 @@ __device__ static void store_quarter(const struct nib_quantize_nvfp4 &q,
 		q.scales[row * q.scale_row_stride + group] = (uint8_t)scale;
 }
 
-/* Four values of a block of h, by each lane of a quad: one thread for a block
- * would take four times as long where blocks are few. */
-__device__ static void activate_quarter(const struct nib_moe_activate_params &p,
-					int64_t row, int64_t group,
-					float global)
+/* The same of a block that one lane has. */
+__device__ static void store_block(const struct nib_quantize_nvfp4 &q,
+				   int64_t row, int64_t group,
+				   const uint32_t bits[16], float global,
+				   uint32_t zero_scale)
 {
-	const int64_t index =
-		(row * p.groups + group) * 16 + threadIdx.x % 4 * 4;
-	const float4 g4 = *(const float4 *)(p.gate + index);
-	const float4 u4 = p.up ? *(const float4 *)(p.up + index)
-			       : make_float4(0, 0, 0, 0);
-	const float g[4] = {g4.x, g4.y, g4.z, g4.w};
-	const float u[4] = {u4.x, u4.y, u4.z, u4.w};
-	uint32_t bits[4];
+	uint32_t codes[2] = {0, 0}, amax;
+	const uint32_t worst = worst_of(bits, &amax);
+	const uint32_t scale =
+		encode_block(bits, amax, worst, global, zero_scale, codes);
 
+	store_codes(q, {0, row, group, NULL, false}, codes[0], codes[1]);
+	q.scales[row * q.scale_row_stride + group] = (uint8_t)scale;
+}
+
+/* N values from index on. */
+template <int N>
+__device__ static void load_floats(const float *from, float (&x)[N])
+{
 #pragma unroll
-	for (int i = 0; i < 4; i++)
-		bits[i] = __float_as_uint(activate_one(p, g[i], u[i]));
-	if (p.q.codes) {
-		store_quarter(p.q, row, group, bits, global, p.zero_scale);
-		return;
+	for (int i = 0; i < N / 4; i++) {
+		const float4 v = ((const float4 *)from)[i];
+
+		x[4 * i] = v.x, x[4 * i + 1] = v.y;
+		x[4 * i + 2] = v.z, x[4 * i + 3] = v.w;
 	}
+}
+
+template <int N>
+__device__ static void store_rounded(const struct nib_quantize_dense &y,
+				     int64_t index, uint32_t (&bits)[N])
+{
 #pragma unroll
-	for (int i = 0; i < 4; i++)
-		bits[i] = round_to(__uint_as_float(bits[i]), p.dense.dtype);
-	if (p.dense.dtype == 0)
-		*(uint4 *)((uint32_t *)p.dense.data + index) =
+	for (int i = 0; i < N; i++)
+		bits[i] = round_to(__uint_as_float(bits[i]), y.dtype);
+	if constexpr (N == 16)
+		store_16(y, index, bits);
+	else if (y.dtype == 0)
+		*(uint4 *)((uint32_t *)y.data + index) =
 			make_uint4(bits[0], bits[1], bits[2], bits[3]);
 	else
-		*(uint2 *)((uint16_t *)p.dense.data + index) = make_uint2(
+		*(uint2 *)((uint16_t *)y.data + index) = make_uint2(
 			bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 
-extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
-	NIB_KERNEL(moe_activate)(
-		const __grid_constant__ struct nib_moe_activate_params p)
+/* The lane's share of a block of h, which LANES lanes have together. */
+template <int LANES>
+__device__ static void activate_share(const struct nib_moe_activate_params &p,
+				      int64_t row, int64_t group, float global)
 {
-	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS / 4;
-	uint64_t i = ((uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x) / 4;
+	const int n = 16 / LANES;
+	const int64_t index =
+		(row * p.groups + group) * 16 + threadIdx.x % LANES * n;
+	float g[n], u[n] = {};
+	uint32_t bits[n];
+
+	load_floats(p.gate + index, g);
+	if (p.up)
+		load_floats(p.up + index, u);
+#pragma unroll
+	for (int i = 0; i < n; i++)
+		bits[i] = __float_as_uint(activate_one(p, g[i], u[i]));
+	if (!p.q.codes)
+		store_rounded(p.dense, index, bits);
+	else if constexpr (LANES == 1)
+		store_block(p.q, row, group, bits, global, p.zero_scale);
+	else
+		store_quarter(p.q, row, group, bits, global, p.zero_scale);
+}
+
+template <int LANES>
+__device__ static void activate(const struct nib_moe_activate_params &p)
+{
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS / LANES;
+	uint64_t i = ((uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x) /
+		     LANES;
 	uint64_t all;
 	float global = 1;
 
@@ -455,8 +493,25 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	for (; i < all; i += stride) {
 		const uint64_t row = divide(i, p.groups);
 
-		activate_quarter(p, row, i - row * p.groups, global);
+		activate_share<LANES>(p, row, i - row * p.groups, global);
 	}
+}
+
+/* Three CTAs an SM: 80 registers, none spilled. */
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS, 3)
+	NIB_KERNEL(moe_activate)(
+		const __grid_constant__ struct nib_moe_activate_params p)
+{
+	activate<1>(p);
+}
+
+/* Where blocks are few, a quad has each: the latency of one lane's sixteen
+ * values would be the time of the kernel. */
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
+	NIB_KERNEL(moe_activate_few)(
+		const __grid_constant__ struct nib_moe_activate_params p)
+{
+	activate<4>(p);
 }
 
 /* ---- the sum of slots ---------------------------------------------------- */
@@ -508,9 +563,6 @@ __device__ static void store_row(const struct nib_quantize_dense &y,
 		((uint16_t *)y.data)[index] = (uint16_t)bits[0];
 }
 
-/* Slots whose loads are on their way at once. */
-#define COMBINED_SLOTS 8
-
 /* Columns col .. col + N - 1 of a token. */
 template <int N>
 __device__ static void combine_piece(const struct nib_moe_combine_params &p,
@@ -518,29 +570,19 @@ __device__ static void combine_piece(const struct nib_moe_combine_params &p,
 {
 	float sums[N] = {};
 
-#pragma unroll 1
-	for (int64_t first = 0; first < p.top_k; first += COMBINED_SLOTS) {
-		const int64_t slot = token * p.top_k + first;
-		const int64_t left = p.top_k - first;
-		float weights[COMBINED_SLOTS], x[COMBINED_SLOTS][N];
-		int32_t rows[COMBINED_SLOTS];
+#pragma unroll 4
+	for (int64_t j = 0; j < p.top_k; j++) {
+		const int64_t slot = token * p.top_k + j;
+		const int64_t row = p.slot_rows[slot];
+		float weight, x[N];
 
+		if (row < 0)
+			continue;
+		weight = p.weights[slot];
+		load_row<N>(p.rows, row * p.y.cols + col, p.y.dtype, x);
 #pragma unroll
-		for (int j = 0; j < COMBINED_SLOTS; j++) {
-			rows[j] = j < left ? p.slot_rows[slot + j] : -1;
-			weights[j] = j < left ? p.weights[slot + j] : 0;
-		}
-#pragma unroll
-		for (int j = 0; j < COMBINED_SLOTS; j++)
-			if (rows[j] >= 0)
-				load_row<N>(p.rows, rows[j] * p.y.cols + col,
-					    p.y.dtype, x[j]);
-#pragma unroll
-		for (int j = 0; j < COMBINED_SLOTS; j++)
-#pragma unroll
-			for (int i = 0; i < N && rows[j] >= 0; i++)
-				sums[i] = __fadd_rn(
-					sums[i], __fmul_rn(weights[j], x[j][i]));
+		for (int i = 0; i < N; i++)
+			sums[i] = __fadd_rn(sums[i], __fmul_rn(weight, x[i]));
 	}
 	store_row<N>(p.y, token * p.y.row_stride + col, sums);
 }
