@@ -8,6 +8,7 @@
  * that have been read are given back, so that files may be larger than memory.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,11 +210,45 @@ static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 				   recipes[job->how.recipe], err);
 }
 
+/* A stack across: ModelOpt's names go without ".weight". */
+static enum nib_status declare_across(struct job *job,
+				      const struct selected *item,
+				      struct nib_error *err)
+{
+	const struct {
+		const char *suffix, *dtype;
+		int rank;
+		int64_t k; /* how many values of k an element stands for */
+	} parts[] = {{"", "U8", 3, 2},
+		     {"_weight_scale", "F8_E4M3", 3, NIB_BLOCK},
+		     {"_weight_scale_2", "F32", 0, 1}};
+	enum nib_status status = NIB_OK;
+
+	for (int i = 0; i < 3 && !status; i++) {
+		const int64_t shape[] = {item->rows / item->rows_each,
+					 item->rows_each / parts[i].k, item->k};
+		char *name;
+
+		if (asprintf(&name, "%s%s", item->layer, parts[i].suffix) < 0) {
+			*err = (struct nib_error){NIB_OUT_OF_MEMORY,
+						  .message =
+						      "no memory for names"};
+			return err->status;
+		}
+		status = nib_writer_declare(job->writer, name, parts[i].dtype,
+					    parts[i].rank, shape, err);
+		free(name);
+	}
+	return status;
+}
+
 static enum nib_status declare(struct job *job, const struct selected *item,
 			       struct nib_error *err)
 {
 	const struct nib_file_tensor *t = item->tensor;
 
+	if (item->is_across)
+		return declare_across(job, item, err);
 	if (item->is_stack)
 		return nib_writer_declare_stack(
 		    job->writer, job->how.checkpoint, item->layer,
@@ -366,16 +401,18 @@ static int run_passes(struct job *job)
 
 static int choose_tensors(struct job *job)
 {
-	const struct select_options *o = &job->args->select;
-	int code = select_tensors(job->file, o, &job->selection);
+	struct select_options o = job->args->select;
+	int code;
 
+	o.checkpoint = job->how.checkpoint;
+	code = select_tensors(job->file, &o, &job->selection);
 	if (code || job->selection.quantised)
 		return code;
-	if (o->include.count)
+	if (o.include.count)
 		return cli_error(CLI_USAGE,
 				 "--include %s: %s has no tensor to quantise "
 				 "of such a name; nothing was written",
-				 o->include.items[0], job->in_path);
+				 o.include.items[0], job->in_path);
 	cli_warn("%s has no tensor to quantise: everything is copied",
 		 job->in_path);
 	return CLI_OK;
@@ -517,7 +554,8 @@ const struct cli_command command_quantize = {
 	"Fused experts (experts.gate_up_proj, experts.down_proj) become one\n"
 	"layer for each expert and projection, as engines load them; other 3-D\n"
 	"weights of experts stay stacks.  Experts stored as [experts, k, n]\n"
-	"are copied.\n",
+	"stay so in ModelOpt's format (gate_up_proj_weight_scale, ...), which\n"
+	"nibblas.transformers runs; compressed-tensors has none: a copy.\n",
     .examples =
 	"nib quantize model.safetensors out.safetensors\n"
 	"nib quantize model-dir nvfp4-dir\n"

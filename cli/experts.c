@@ -25,17 +25,27 @@ const struct experts *experts_find(const char *name)
 	return NULL;
 }
 
-/* Whether both are [experts, n, k] and fit: some models store [experts, k, n].
- */
+/* Whether both fit, where k is size number k of their shapes, and n the other. */
 static int fits(const struct nib_file_tensor *gate_up,
-		const struct nib_file_tensor *down)
+		const struct nib_file_tensor *down, int k)
 {
+	const int n = 3 - k;
+
 	return gate_up->rank == 3 && down->rank == 3 &&
 	       gate_up->shape[0] == down->shape[0] &&
-	       gate_up->shape[1] == 2 * down->shape[2] &&
-	       gate_up->shape[2] == down->shape[1] &&
-	       gate_up->shape[2] % NIB_BLOCK == 0 &&
-	       down->shape[2] % NIB_BLOCK == 0;
+	       gate_up->shape[n] == 2 * down->shape[k] &&
+	       gate_up->shape[k] == down->shape[n] &&
+	       gate_up->shape[k] % NIB_BLOCK == 0 &&
+	       down->shape[k] % NIB_BLOCK == 0;
+}
+
+int experts_are_across(const struct nib_file *file,
+		       const struct nib_file_tensor *t, const struct experts *e)
+{
+	const struct nib_file_tensor *beside =
+	    tensor_beside(file, t->name, e->end, e->beside);
+
+	return beside && (e->is_down ? fits(beside, t, 1) : fits(t, beside, 1));
 }
 
 const char *experts_problem(const struct nib_file *file,
@@ -48,7 +58,7 @@ const char *experts_problem(const struct nib_file *file,
 	if (!beside)
 		return e->is_down ? "fused experts without *" GATE_UP
 				  : "fused experts without *" DOWN;
-	if (e->is_down ? fits(beside, t) : fits(t, beside))
+	if (e->is_down ? fits(beside, t, 2) : fits(t, beside, 2))
 		return NULL;
 	return "fused experts, not as [experts, n, k] with k a multiple of 16";
 }

@@ -4,6 +4,9 @@
  * tensors, X.experts.gate_up_proj [experts, 2 i, k] and X.experts.down_proj
  * [experts, k, i].  Engines for NVFP4 load a layer for each expert and
  * projection instead, X.experts.7.up_proj.
+ *
+ * Llama 4 and gpt-oss store them across, [experts, k, 2 i] and [experts, i, k],
+ * and ModelOpt's NVFP4 of such stacks keeps that order: two values of k a byte.
  */
 #ifndef NIB_EXPERTS_H
 #define NIB_EXPERTS_H
@@ -27,6 +30,10 @@ const struct experts *experts_find(const char *name);
 const char *experts_problem(const struct nib_file *file,
 			    const struct nib_file_tensor *tensor,
 			    const struct experts *experts);
+/* Whether file has the other tensor, both are across, and k is a multiple of 16. */
+int experts_are_across(const struct nib_file *file,
+		       const struct nib_file_tensor *tensor,
+		       const struct experts *experts);
 /*
  * Matrix i of a tensor: a view of its rows, with the name of its layer and
  * suffix, which the caller frees.  0 if there is no memory for the name.

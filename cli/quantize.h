@@ -23,6 +23,9 @@ struct selected {
 	/* A layer: rows of tensor as one matrix, from first on; a stack has
 	 * several matrices of rows_each rows. */
 	int is_stack;
+	/* A stack of fused experts [experts, k, n] (experts.h): blocks go down
+	 * the columns, rows_each is k, and k is n. */
+	int is_across;
 	int64_t first, rows, rows_each, k;
 	float amax, global;
 };
@@ -35,12 +38,14 @@ struct selection {
 struct select_options {
 	struct cli_texts include, exclude; /* globs, commas allowed */
 	int all; /* nothing is excluded unless asked for */
+	enum nib_checkpoint checkpoint; /* the format to write */
 };
 
 /*
  * Fused experts, X.experts.gate_up_proj [experts, 2 i, k] and X.experts.down_proj,
  * become a layer for each expert and projection (X.experts.7.up_proj), which is
- * what engines load; other stacks stay whole.  CLI_OK, or prints and returns.
+ * what engines load; other stacks stay whole, and so do those of [experts, k, n],
+ * which ModelOpt's format alone has.  CLI_OK, or prints and returns.
  * select_free() in every case.
  */
 int select_tensors(const struct nib_file *file,
@@ -71,9 +76,9 @@ struct quantizer_options {
 struct quantizer;
 
 /*
- * Buffers for the largest layer of selection: two pieces of fp32, the codes of
- * a piece and all scales of a layer (1/16 byte a value); on a GPU the same and
- * a piece of input there.  On failure *quantizer is NULL.
+ * Buffers for the largest layer of selection: two pieces of fp32 (three for
+ * stacks across), the codes of a piece and all scales of a layer (1/16 byte a
+ * value); on a GPU the same and a piece of input there.  On failure *quantizer is NULL.
  */
 enum nib_status quantizer_new(struct nib_device *device,
 			      const struct selection *selection,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantize_layer.c - one layer from the mapped input to the writer. */
 #include <float.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device.h"
 #include "progress.h"
@@ -11,6 +13,7 @@ struct quantizer {
 	struct nib_device *device;
 	struct quantizer_options options;
 	float *before, *after; /* a piece each: as read, as quantised */
+	float *turned;	       /* a piece of a stack across; else NULL */
 	void *codes, *scales;
 	/* The same where the device computes; input_there: NULL on "cpu". */
 	struct staging after_there, codes_there, scales_there;
@@ -26,7 +29,8 @@ static enum nib_status no_memory(struct nib_error *err)
 
 /* Buffers for pieces of so many values, and all scales of a layer. */
 static enum nib_status allocate(struct quantizer *q, size_t piece,
-				size_t scales, struct nib_error *err)
+				size_t scales, bool is_across,
+				struct nib_error *err)
 {
 	struct nib_device *device = q->device;
 	const size_t floats = piece * 4, codes = (piece + 1) / 2;
@@ -36,6 +40,8 @@ static enum nib_status allocate(struct quantizer *q, size_t piece,
 	q->after = malloc(floats);
 	q->codes = malloc(codes);
 	q->scales = malloc(scales);
+	if (is_across && !(q->turned = malloc(floats)))
+		return no_memory(err);
 	if (!q->before || !q->after || !q->codes || !q->scales)
 		return no_memory(err);
 	status = staging_new(device, q->after, floats, &q->after_there, err);
@@ -50,6 +56,16 @@ static enum nib_status allocate(struct quantizer *q, size_t piece,
 	return status;
 }
 
+/* Most rows of a piece; a stack across has whole blocks of k in it. */
+static int64_t piece_rows(const struct selected *item)
+{
+	const int64_t rows = tensor_piece_rows(item->k);
+
+	if (!item->is_across)
+		return rows;
+	return rows < NIB_BLOCK ? NIB_BLOCK : rows / NIB_BLOCK * NIB_BLOCK;
+}
+
 enum nib_status quantizer_new(struct nib_device *device,
 			      const struct selection *selection,
 			      const struct quantizer_options *options,
@@ -57,6 +73,7 @@ enum nib_status quantizer_new(struct nib_device *device,
 {
 	struct quantizer *q = calloc(1, sizeof(*q));
 	int64_t piece = 1, scales = 1;
+	bool is_across = false;
 	enum nib_status status;
 
 	*out = NULL;
@@ -68,16 +85,17 @@ enum nib_status quantizer_new(struct nib_device *device,
 
 		if (!item->layer)
 			continue;
-		rows = tensor_piece_rows(item->k);
+		rows = piece_rows(item);
 		rows = rows < item->rows_each ? rows : item->rows_each;
 		elems = rows * item->k;
 		piece = elems > piece ? elems : piece;
-		elems = item->rows * (item->k / NIB_BLOCK);
+		elems = item->rows * item->k / NIB_BLOCK;
+		is_across = is_across || item->is_across;
 		scales = elems > scales ? elems : scales;
 	}
 	q->device = device;
 	q->options = *options;
-	status = allocate(q, (size_t)piece, (size_t)scales, err);
+	status = allocate(q, (size_t)piece, (size_t)scales, is_across, err);
 	if (status)
 		quantizer_free(q);
 	else
@@ -95,6 +113,7 @@ void quantizer_free(struct quantizer *q)
 	nib_device_free(q->device, q->input_there);
 	free(q->before);
 	free(q->after);
+	free(q->turned);
 	free(q->codes);
 	free(q->scales);
 	free(q);
@@ -125,15 +144,19 @@ static struct tensor_source source_of(const struct selected *item)
 }
 
 /* The rows from first on that make a piece of the mapped input. */
-static struct nib_dense piece_at(const struct tensor_source *source,
+static struct nib_dense piece_at(const struct selected *item,
+				 const struct tensor_source *source,
 				 int64_t first)
 {
+	const int64_t most = piece_rows(item);
+	const int64_t left = item->rows_each - first % item->rows_each;
+
 	return (struct nib_dense){
 	    .data =
 		(char *)(uintptr_t)source->tensor->data +
 		(size_t)(first * source->k) * nib_dtype_bytes(source->dtype),
 	    .dtype = source->dtype,
-	    .rows = tensor_next_rows(source, first),
+	    .rows = most < left ? most : left,
 	    .cols = source->k,
 	};
 }
@@ -174,7 +197,7 @@ int quantizer_amax(struct quantizer *q, struct selected *item)
 	char what[512];
 
 	for (int64_t r = item->first; r < end; r += x.rows) {
-		x = piece_at(&source, r);
+		x = piece_at(item, &source, r);
 		if (load_input(q, &x, &there, &err) ||
 		    nib_amax(q->device, &there, q->options.saturate, &amax,
 			     &err)) {
@@ -192,23 +215,22 @@ int quantizer_amax(struct quantizer *q, struct selected *item)
 	return CLI_OK;
 }
 
-/* Quantises the piece x at row first of the tensor and adds its error. */
-static enum nib_status
-write_piece(struct quantizer *q, const struct selected *item,
-	    const struct tensor_source *source, const struct nib_dense *x,
-	    int64_t first, struct tensor_error *error, struct nib_error *err)
+/* Quantises x, where the device computes; codes and values come back, scales go
+ * to byte scales_at of the layer's. */
+static enum nib_status quantize_piece(struct quantizer *q, float global,
+				      const struct nib_dense *x,
+				      int64_t scales_at, struct nib_error *err)
 {
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
 	    .recipe = q->options.recipe,
-	    .global = item->global,
+	    .global = global,
 	    .saturate = q->options.saturate,
 	};
 	const size_t codes_bytes = (size_t)(x->rows * (x->cols / 2));
-	const int64_t at = first - item->first;
 	const struct nib_nvfp4 piece = {
 	    .codes = q->codes_there.data,
-	    .scales = (char *)q->scales_there.data + at * (x->cols / NIB_BLOCK),
+	    .scales = (char *)q->scales_there.data + scales_at,
 	    .rows = x->rows,
 	    .k = x->cols,
 	};
@@ -218,14 +240,93 @@ write_piece(struct quantizer *q, const struct selected *item,
 	    .rows = x->rows,
 	    .cols = x->cols,
 	};
+
+	if (nib_quantize(q->device, x, &piece, &options, NULL, err) ||
+	    nib_dequantize(q->device, &piece, global, &after, NULL, err) ||
+	    staging_fetch(&q->after_there, 8 * codes_bytes, err) ||
+	    staging_fetch(&q->codes_there, codes_bytes, err))
+		return err->status;
+	return NIB_OK;
+}
+
+/* ---- stacks across ------------------------------------------------------- */
+
+/* to [cols, rows] = from [rows, cols], of elements of 1 or 4 bytes; in squares
+ * that stay in the first cache. */
+static void transpose(const void *from, int64_t rows, int64_t cols,
+		      size_t bytes, void *to)
+{
+	for (int64_t r0 = 0; r0 < rows; r0 += 32)
+		for (int64_t c = 0; c < cols; c++)
+			for (int64_t r = r0; r < rows && r < r0 + 32; r++)
+				if (bytes == 1)
+					((char *)to)[c * rows + r] =
+					    ((const char *)from)[r * cols + c];
+				else
+					((float *)to)[c * rows + r] =
+					    ((const float *)from)[r * cols + c];
+}
+
+/* Transposes bytes in place, by way of q->turned. */
+static void turn_bytes(struct quantizer *q, void *bytes, int64_t rows,
+		       int64_t cols)
+{
+	transpose(bytes, rows, cols, 1, q->turned);
+	memcpy(bytes, q->turned, (size_t)(rows * cols));
+}
+
+/* The piece x [k, n] of a stack: its blocks go down the columns. */
+static enum nib_status
+write_across(struct quantizer *q, const struct selected *item,
+	     const struct tensor_source *source, const struct nib_dense *x,
+	     int64_t first, struct tensor_error *error, struct nib_error *err)
+{
+	const int64_t k = x->rows, n = x->cols;
+	const struct nib_dense turned = {
+	    .data = q->turned, .dtype = NIB_FP32, .rows = n, .cols = k};
 	struct nib_dense there;
 
+	if (tensor_read(q->device, source, first, k, q->before, err))
+		return err->status;
+	transpose(q->before, k, n, 4, q->turned);
+	if (load_input(q, &turned, &there, err) ||
+	    quantize_piece(q, item->global, &there, first / NIB_BLOCK * n, err))
+		return err->status;
+	transpose(q->after, n, k, 4, q->turned);
+	tensor_error_add(error, q->before, q->turned, k, n, first);
+	turn_bytes(q, q->codes, n, k / 2);
+	return NIB_OK;
+}
+
+/* The scales of all pieces, each [n, k / 16] until now. */
+static void turn_scales(struct quantizer *q, const struct selected *item,
+			const struct tensor_source *source)
+{
+	struct nib_dense x;
+
+	for (int64_t r = 0; r < item->rows; r += x.rows) {
+		x = piece_at(item, source, r);
+		turn_bytes(q, (char *)q->scales + r / NIB_BLOCK * x.cols,
+			   x.cols, x.rows / NIB_BLOCK);
+	}
+}
+
+/* ---- a layer ------------------------------------------------------------- */
+
+/* Quantises the piece x at row first of the tensor and adds its error. */
+static enum nib_status
+write_piece(struct quantizer *q, const struct selected *item,
+	    const struct tensor_source *source, const struct nib_dense *x,
+	    int64_t first, struct tensor_error *error, struct nib_error *err)
+{
+	const int64_t at = first - item->first;
+	struct nib_dense there;
+
+	if (item->is_across)
+		return write_across(q, item, source, x, first, error, err);
 	if (load_input(q, x, &there, err) ||
-	    nib_quantize(q->device, &there, &piece, &options, NULL, err) ||
-	    nib_dequantize(q->device, &piece, item->global, &after, NULL,
+	    quantize_piece(q, item->global, &there, at * (x->cols / NIB_BLOCK),
 			   err) ||
-	    staging_fetch(&q->after_there, 8 * codes_bytes, err) ||
-	    staging_fetch(&q->codes_there, codes_bytes, err) ||
 	    tensor_read(q->device, source, first, x->rows, q->before, err))
 		return err->status;
 	tensor_error_add(error, q->before, q->after, x->rows, x->cols, at);
@@ -240,14 +341,13 @@ int quantizer_write(struct quantizer *q, const struct selected *item,
 	    q->options.checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS;
 	float stored = inverse ? 1.0f / item->global : item->global;
 	const struct tensor_source source = source_of(item);
-	const size_t scales_bytes =
-	    (size_t)(item->rows * (item->k / NIB_BLOCK));
+	const size_t scales_bytes = (size_t)(item->rows * item->k / NIB_BLOCK);
 	const int64_t end = item->first + item->rows;
 	struct nib_error err;
 	struct nib_dense x;
 
 	for (int64_t r = item->first; r < end; r += x.rows) {
-		x = piece_at(&source, r);
+		x = piece_at(item, &source, r);
 		if (write_piece(q, item, &source, &x, r, error, &err))
 			return cli_fail_input(source.name, &err);
 		if (nib_writer_write(writer, q->codes,
@@ -257,8 +357,11 @@ int quantizer_write(struct quantizer *q, const struct selected *item,
 		if (cli_must_stop())
 			return cli_stopped();
 	}
-	if (staging_fetch(&q->scales_there, scales_bytes, &err) ||
-	    nib_writer_write(writer, q->scales, scales_bytes, &err) ||
+	if (staging_fetch(&q->scales_there, scales_bytes, &err))
+		return cli_fail(out_path, &err);
+	if (item->is_across)
+		turn_scales(q, item, &source);
+	if (nib_writer_write(writer, q->scales, scales_bytes, &err) ||
 	    nib_writer_write(writer, &stored, sizeof(stored), &err))
 		return cli_fail(out_path, &err);
 	return CLI_OK;

@@ -44,6 +44,21 @@ static int is_named_as_experts(const struct select_options *o, const char *name)
 	       any_matches(&o->include, name, which, sizeof(which));
 }
 
+/* Why fused experts are not quantised, or NULL; sets item->is_across. */
+static const char *why_not_fused(const struct nib_file *file,
+				 const struct select_options *o,
+				 struct selected *item,
+				 const struct experts *fused)
+{
+	item->is_across = experts_are_across(file, item->tensor, fused);
+	if (!item->is_across)
+		return experts_problem(file, item->tensor, fused);
+	return o->checkpoint == NIB_CHECKPOINT_MODELOPT
+		   ? NULL
+		   : "fused experts [experts, k, n], which ModelOpt's format "
+		     "alone has";
+}
+
 /* Whether a tensor cannot be a layer; its reason then says why. */
 static int refuse_kind(const struct nib_file *file,
 		       const struct select_options *o, struct selected *item)
@@ -51,8 +66,9 @@ static int refuse_kind(const struct nib_file *file,
 	const struct nib_file_tensor *t = item->tensor;
 	const struct experts *fused =
 	    t->rank == 3 ? experts_find(t->name) : NULL;
-	const char *problem = fused ? experts_problem(file, t, fused) : NULL;
-	const int64_t k = t->rank ? t->shape[t->rank - 1] : 0;
+	const char *problem =
+	    fused ? why_not_fused(file, o, item, fused) : NULL;
+	const int64_t k = t->rank ? t->shape[t->rank - 1 - item->is_across] : 0;
 	char *reason = item->reason;
 	const size_t bytes = sizeof(item->reason);
 
@@ -149,8 +165,9 @@ static int add_layer(struct selection *s, struct selected item)
 	item.rows_each = t->shape[t->rank - 2];
 	item.rows = item.rows_each * (item.is_stack ? t->shape[0] : 1);
 	item.k = t->shape[t->rank - 1];
-	item.layer =
-	    strndup(t->name, strlen(t->name) - sizeof(weight_suffix) + 1);
+	item.layer = strndup(
+	    t->name,
+	    strlen(t->name) - (item.is_across ? 0 : sizeof(weight_suffix) - 1));
 	if (!item.layer)
 		return cli_no_memory("names of layers");
 	return add_item(s, &item);
@@ -168,12 +185,14 @@ int select_tensors(const struct nib_file *file,
 		const struct experts *fused = experts_find(item.tensor->name);
 
 		if (refuse_kind(file, options, &item) ||
-		    refuse_name(options, &item))
+		    refuse_name(options, &item)) {
+			item.is_across = 0;
 			code = add_item(selection, &item);
-		else if (item.tensor->rank == 3 && fused)
+		} else if (item.tensor->rank == 3 && fused && !item.is_across) {
 			code = add_experts(selection, item, fused);
-		else
+		} else {
 			code = add_layer(selection, item);
+		}
 	}
 	return code;
 }

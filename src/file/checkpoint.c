@@ -223,8 +223,9 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 			      describe(text, w));
 	if (is_packed_across(w, p->scale))
 		return refuse(f,
-			      "%s is %s, packed along the second last size: "
-			      "must be [batch, rows, k / 2]",
+			      "%s is %s, packed along the second last size, "
+			      "which nibblas.transformers runs: must be "
+			      "[batch, rows, k / 2]",
 			      name, describe(text, w));
 	rows = w->shape[w->rank - 2];
 	half_k = w->shape[w->rank - 1];

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """nib quantize on folders, and on experts that are stored as stacks."""
 
+import array
 import json
+import math
 import os
 import resource
 import shutil
@@ -30,6 +32,15 @@ def cut(tensor, begin, end):
     dtype, (_, _, k), data = tensor
     size = len(data) // (tensor[1][0] * tensor[1][1])
     return dtype, [end - begin, k], data[begin * size:end * size]
+
+
+def turn(tensor):
+    """A stack [E, a, b] as [E, b, a]."""
+    dtype, (experts, a, b), data = tensor
+    values = array.array({2: "H", 1: "B"}[len(data) // (experts * a * b)], data)
+    out = b"".join(values[e * a * b + c:(e + 1) * a * b:b].tobytes()
+                   for e in range(experts) for c in range(b))
+    return dtype, [experts, b, a], out
 
 
 class Experts(NibTest):
@@ -89,11 +100,59 @@ class Experts(NibTest):
             self.assertEqual(len(found), 1)
             return found.pop()
         self.assertEqual("", reason((2, 2 * N, K), (2, K, N)))
-        # [experts, k, n], of sizes that are not multiples of 16, and others.
-        for shapes in (((2, K, 2 * N), (2, N, K)), ((2, 2 * N, K), (3, K, N)),
-                       ((2, 48, 48), (2, 48, 24)), ((2, 64, 40), (2, 40, 32))):
+        self.assertEqual("", reason((2, K, 2 * N), (2, N, K)))  # across
+        # Sizes that do not fit, or are no multiples of 16, also across.
+        for shapes in (((2, 2 * N, K), (3, K, N)), ((2, 48, 48), (2, 48, 24)),
+                       ((2, 64, 40), (2, 40, 32)), ((2, 40, 64), (2, 32, 40)),
+                       ((2, 48, 48), (2, 24, 48))):
             self.assertIn("not as [experts, n, k]", reason(*shapes))
         self.assertIn("without *.experts.down_proj", reason((2, 64, 48)))
+
+    def check_across(self, gate_up, down):
+        """Stacks [experts, n, k], which as [experts, k, n] become the same codes and
+        scales, turned."""
+        names = [FUSED + ".gate_up_proj", FUSED + ".down_proj"]
+        save(self.path("in"), dict(zip(names, map(turn, (gate_up, down)))))
+        save(self.path("whole"), {"m.moe.0.weight": gate_up, "m.moe.1.weight": down})
+        rows = self.rows("quantize", "in", "out", "--force")
+        want = self.rows("quantize", "whole", "want", "--force")
+        got, wanted = (load(self.path(x))[0] for x in ("out", "want"))
+        self.assertEqual(len(got), 6)
+        for i, (name, row, right) in enumerate(zip(names, rows, want)):
+            self.assertEqual(row["tensor"], name)
+            self.assertEqual(row["shape"], [*right["shape"][:1], *right["shape"][:0:-1]])
+            for key in ("to", "global", "bytes_out", "max_error"):
+                self.assertEqual(row[key], right[key])
+            self.assertAlmostEqual(row["sqnr_db"], right["sqnr_db"], 6)
+            for key, other in (("", ""), ("_weight_scale", "_scale"),
+                               ("_weight_scale_2", "_scale_2")):
+                stored = wanted[f"m.moe.{i}.weight{other}"]
+                self.assertEqual(got[name + key], turn(stored) if stored[1] else stored)
+        return rows, want
+
+    def test_fused_experts_across_stay_so(self):
+        rows, want = self.check_across(stack(EXPERTS, 2 * N, K, 1, "BF16"),
+                                       stack(EXPERTS, K, N, 2, "BF16"))
+        for row, right in zip(rows, want):
+            # Where the largest error is, in the stack as it is stored.
+            e, n = divmod(right["max_error_row"], right["shape"][1])
+            self.assertEqual(row["max_error_row"],
+                             e * right["shape"][2] + right["max_error_col"])
+            self.assertEqual(row["max_error_col"], n)
+        for row in self.rows("quantize", "in", "out", "--force", "--format-out",
+                             "compressed-tensors"):
+            self.assertEqual(row["to"], "BF16")
+            self.assertIn("ModelOpt's format alone", row["reason"])
+
+    def test_fused_experts_across_in_pieces(self):
+        """64 x 131072 values are two pieces of 16 MiB."""
+        n, k = 131072, 64
+        few = matrix(64, 61, 3, "BF16")[2]
+
+        def long(*shape):
+            size = 2 * math.prod(shape)
+            return "BF16", list(shape), (few * (size // len(few) + 1))[:size]
+        self.check_across(long(1, n, k), long(1, k, n // 2))
 
     def test_stacks(self):
         tensor = stack(3, 16, 32, 5)
@@ -255,7 +314,7 @@ class Folders(ModelTest):
         fused = "m.layers.1.experts"
         tensors = {"lm_head.weight": matrix(32, 64, 1),
                    fused + ".gate_up_proj": stack(2, 48, 64, 1),
-                   fused + ".down_proj": stack(2, 32, 48, 1)}
+                   fused + ".down_proj": stack(2, 48, 32, 1)}
         save_folder(self.path("m"), [tensors], {})
         for args, want in ((("--all",), [fused]), ((), ["lm_head", fused])):
             out = "out" + "".join(args)

@@ -472,10 +472,12 @@ static void reads_fused_experts(void **state)
 	assert_int_equal(nib_file_layer_problem_count(file), 2);
 	problem = nib_file_layer_problem_at(file, 0);
 	assert_string_equal(problem->name, "across.down_proj");
-	assert_string_equal(problem->reason,
-			    "the tensor of codes is U8 [2, 16, 8], packed "
-			    "along the second last size: must be [batch, rows, "
-			    "k / 2]");
+	assert_string_equal(
+	    problem->reason,
+	    "the tensor of codes is U8 [2, 16, 8], packed "
+	    "along the second last size, which nibblas.transformers "
+	    "runs: must be [batch, rows, "
+	    "k / 2]");
 	problem = nib_file_layer_problem_at(file, 1);
 	assert_string_equal(problem->name, "gone.up");
 	assert_string_equal(problem->reason, "the tensor of codes is missing");

@@ -180,6 +180,24 @@ class Families(ModelTest):
             return json.load(file)["quantization_config"]
 
 
+class Command(ModelTest):
+    def test_nib_quantize(self):
+        """Folders of nib quantize load: experts one by one, and stacks across (Llama 4,
+        gpt-oss), whose tensors are those of the tests' checkpoints."""
+        for family in ("mixtral", "llama4_text", "gpt_oss"):
+            model, folder = tiny.make(family), tempfile.mkdtemp(dir=self.folder)
+            packed, _ = tiny.save(model, folder)
+            source, made = (os.path.join(folder, x) for x in ("source", "made"))
+            model.save_pretrained(source)
+            subprocess.run([os.environ.get("NIB", "nib"), "quantize", source, made,
+                            "--no-share", "--quiet"], check=True, capture_output=True)
+            self.assertEqual(self.tensors(made), self.tensors(packed))
+            loaded = self.load(made)
+            self.assertIn("4 experts", [row.note for row in nt.report(loaded).rows])
+            self.assertTrue(torch.equal(logits(loaded, tokens()),
+                                        logits(self.load(packed), tokens())))
+
+
 class Awq(ModelTest):
     """ModelOpt's NVFP4_AWQ, where its scales of x are in the files."""
 
