@@ -415,7 +415,7 @@ const struct cli_command command_inspect = {
 	"is certain or nearly so, and makes nib exit with 1:\n"
 	"\n"
 	"  half-layer         a tensor of a layer is missing or misshapen, or it\n"
-	"                     needs what nib does not do (AWQ, SVDQuant)\n"
+	"                     needs what nib does not do (SVDQuant)\n"
 	"  scale-sign         block scales with their sign bit set\n"
 	"  scale-nan          block scales that are NaN\n"
 	"  all-zero           a layer of zeros\n"
@@ -428,7 +428,7 @@ const struct cli_command command_inspect = {
 	"  config             config.json says something else than the tensors\n"
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
-	"small-scales, not-shared, input-scale.  Exchanged nibbles leave every\n"
+	"small-scales, not-shared, input-scale, awq.  Exchanged nibbles leave every\n"
 	"block's values as they are, so one file cannot prove them: nib verify\n"
 	"against the original can.  Random weights have no pattern by which\n"
 	"tiled scales or exchanged nibbles could be seen.\n",

@@ -59,6 +59,9 @@ struct runner {
 	const char *a_format, *a_global_from;
 	void *codes, *scales; /* of a float input, quantised */
 	void *rounded;	      /* a float input in another type */
+	/* A float input times AWQ's scales of the layer. */
+	struct nib_file_tensor smoothed;
+	void *smoothed_data;
 	/* problem: views of memory where the device computes; c: on the host. */
 	struct nib_problem problem;
 	struct nib_dense c;
@@ -169,6 +172,16 @@ static int no_layer(const struct runner *r, const char *name)
 			 nib_file_layer_at(r->weights, 0)->name);
 }
 
+/* Two layers of one input have the same AWQ scales of it, or none. */
+static int same_pre_quant_scale(const struct nib_layer *const layers[2])
+{
+	const struct nib_file_tensor *a = layers[0]->pre_quant_scale;
+	const struct nib_file_tensor *b = layers[1]->pre_quant_scale;
+
+	return a == b || (a && b && !strcmp(a->dtype, b->dtype) &&
+			  !memcmp(a->data, b->data, (size_t)a->bytes));
+}
+
 static int find_layers(struct runner *r)
 {
 	const char *const names[] = {r->args->tensor, r->args->tensor2};
@@ -188,6 +201,12 @@ static int find_layers(struct runner *r)
 	if (w[0] && w[1] && (w[0]->rows != w[1]->rows || w[0]->k != w[1]->k))
 		return cli_error(CLI_USAGE, "%s and %s differ in shape",
 				 names[0], names[1]);
+	if (w[1] && !same_pre_quant_scale(r->layers))
+		return cli_error(
+		    CLI_INPUT,
+		    "%s and %s differ in pre_quant_scale, by which "
+		    "their one input is multiplied",
+		    names[0], names[1]);
 	return CLI_OK;
 }
 
@@ -375,6 +394,58 @@ static int use_floats(struct runner *r, const struct tensor_source *source)
 	return CLI_OK;
 }
 
+/* x times the layer's scales of its columns, both and the result in x's type. */
+static int smooth_input(struct runner *r, struct tensor_source *source,
+			const struct nib_file_tensor *scales)
+{
+	const size_t bytes = nib_dtype_bytes(source->dtype);
+	const int64_t k = source->k;
+	float *row = malloc(2 * (size_t)k * sizeof(*row));
+	char *out = r->smoothed_data =
+	    malloc((size_t)(source->rows * k) * bytes + 1);
+	enum nib_dtype dtype = NIB_FP32;
+
+	if (!row || !out) {
+		free(row);
+		return cli_no_memory("input");
+	}
+	(void)tensor_dtype(scales->dtype, &dtype);
+	tensor_read_floats(scales->data, dtype, k, row);
+	/* Rounded to x's type and back. */
+	tensor_round_floats(row, source->dtype, k, row + k);
+	tensor_read_floats(row + k, source->dtype, k, row);
+	for (int64_t r0 = 0; r0 < source->rows; r0++) {
+		const size_t at = (size_t)(r0 * k) * bytes;
+
+		tensor_read_floats((const char *)source->tensor->data + at,
+				   source->dtype, k, row + k);
+		for (int64_t c = 0; c < k; c++)
+			row[k + c] *= row[c];
+		tensor_round_floats(row + k, source->dtype, k, out + at);
+	}
+	free(row);
+	r->smoothed = *source->tensor;
+	r->smoothed.data = out;
+	source->tensor = &r->smoothed;
+	return CLI_OK;
+}
+
+/* What AWQ does to the input, if the layer is of it. */
+static int apply_awq(struct runner *r, struct tensor_source *source)
+{
+	const struct nib_file_tensor *scales = r->layers[0]->pre_quant_scale;
+
+	if (!scales)
+		return CLI_OK;
+	if (source->layer)
+		return cli_error(CLI_INPUT,
+				 "%s: '%s' is NVFP4, but %s has a "
+				 "pre_quant_scale, by which x is multiplied "
+				 "before it is quantised",
+				 r->args->input, source->name, r->args->tensor);
+	return smooth_input(r, source, scales);
+}
+
 static int load_input(struct runner *r)
 {
 	const int64_t k = r->layers[0]->weight.k;
@@ -399,6 +470,9 @@ static int load_input(struct runner *r)
 		    "--activations %s: '%s' of %s is NVFP4: must be nvfp4",
 		    cli_activations_names[r->args->activations], source.name,
 		    r->args->input);
+	code = apply_awq(r, &source);
+	if (code)
+		return code;
 	r->rank = source.rank;
 	r->rows = source.rows;
 	memcpy(r->shape, source.shape, sizeof(r->shape));
@@ -581,6 +655,7 @@ static int run_run(const void *args_)
 	free(r.codes);
 	free(r.scales);
 	free(r.rounded);
+	free(r.smoothed_data);
 	free(r.c.data);
 	nib_file_close(r.inputs);
 	nib_file_close(r.weights);

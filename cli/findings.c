@@ -73,6 +73,9 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	{"input-scale", 0, "input scales that look like their reciprocals",
 	 "The same rule as for the weights: ModelOpt stores amax/2688, "
 	 "compressed-tensors 2688/amax."},
+    [FIND_AWQ] = {"awq", 0, "layers of AWQ, with a pre_quant_scale",
+		  "x is to be multiplied by it: nib run and "
+		  "nibblas.transformers do, vLLM 0.32 refuses such models."},
 };
 
 void findings_add(struct findings *findings, enum finding_kind kind,
@@ -208,6 +211,12 @@ static void find_range(struct findings *f, const struct scan_layer *scan)
 
 void findings_of_layer(struct findings *findings, const struct scan_layer *scan)
 {
+	const struct nib_file_tensor *awq = scan->layer->pre_quant_scale;
+
+	if (awq)
+		findings_add(findings, FIND_AWQ, scan->layer->name,
+			     "pre_quant_scale is %s [%lld]", awq->dtype,
+			     (long long)awq->shape[0]);
 	find_bad_scales(findings, scan);
 	if (is_all_zero(scan)) {
 		findings_add(findings, FIND_ALL_ZERO, scan->layer->name, "%s",

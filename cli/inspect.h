@@ -82,6 +82,7 @@ enum finding_kind {
 	FIND_SMALL_SCALES,
 	FIND_NOT_SHARED,
 	FIND_INPUT_SCALE,
+	FIND_AWQ,
 	FIND_KINDS,
 };
 

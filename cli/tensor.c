@@ -99,7 +99,8 @@ int tensor_in_layer(const struct nib_file *file,
 					       ".weight_scale_2",
 					       ".weight_global_scale",
 					       ".input_scale",
-					       ".input_global_scale"};
+					       ".input_global_scale",
+					       ".pre_quant_scale"};
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (tensor_find_layer(file, tensor->name, suffixes[i]))
@@ -354,6 +355,26 @@ double tensor_largest(const struct nib_dense *c)
 	return most;
 }
 
+/* Multiplies columns of w [rows, k] by AWQ's scales: the weights of x itself. */
+static void multiply_columns(float *w, int64_t rows, int64_t k,
+			     const struct nib_file_tensor *scales)
+{
+	enum nib_dtype dtype = NIB_FP32;
+	float piece[1024];
+
+	(void)tensor_dtype(scales->dtype, &dtype);
+	for (int64_t c = 0; c < k; c += 1024) {
+		const int64_t n = k - c < 1024 ? k - c : 1024;
+
+		tensor_read_floats((const char *)scales->data +
+				       (size_t)c * nib_dtype_bytes(dtype),
+				   dtype, n, piece);
+		for (int64_t r = 0; r < rows; r++)
+			for (int64_t i = 0; i < n; i++)
+				w[r * k + c + i] *= piece[i];
+	}
+}
+
 enum nib_status tensor_read(struct nib_device *device,
 			    const struct tensor_source *source, int64_t first,
 			    int64_t count, float *out, struct nib_error *err)
@@ -367,10 +388,15 @@ enum nib_status tensor_read(struct nib_device *device,
 	size_t bytes = nib_dtype_bytes(source->dtype);
 	struct nib_nvfp4 view;
 	float global;
+	enum nib_status status;
 
 	if (source->layer) {
 		view = tensor_view(source, first, count, &global);
-		return nib_dequantize(device, &view, global, &y, NULL, err);
+		status = nib_dequantize(device, &view, global, &y, NULL, err);
+		if (!status && source->layer->pre_quant_scale)
+			multiply_columns(out, count, source->k,
+					 source->layer->pre_quant_scale);
+		return status;
 	}
 	tensor_read_floats((const char *)source->tensor->data +
 			       (size_t)(first * source->k) * bytes,

@@ -92,7 +92,8 @@ struct nib_nvfp4 tensor_view(const struct tensor_source *source, int64_t first,
 			     int64_t count, float *global);
 /* How many rows the piece from first on has; all are of one matrix. */
 int64_t tensor_next_rows(const struct tensor_source *source, int64_t first);
-/* Reads rows as fp32 into out. */
+/* Reads rows as fp32 into out; of a layer of AWQ what x itself is multiplied by,
+ * with its pre_quant_scale. */
 enum nib_status tensor_read(struct nib_device *device,
 			    const struct tensor_source *source, int64_t first,
 			    int64_t count, float *out, struct nib_error *err);

@@ -1009,6 +1009,10 @@ struct nib_layer {
 	float input_global;
 	/* weight.batch values, one for each matrix; NULL if all have global. */
 	const float *globals;
+	/* AWQ: k numbers of F32, F16 or BF16, by which the columns of x are
+	 * multiplied before the product, and before x is quantised.  NULL: none.
+	 * The caller multiplies. */
+	const struct nib_file_tensor *pre_quant_scale;
 };
 NIB_API int64_t nib_file_layer_count(const struct nib_file *file);
 NIB_API const struct nib_layer *nib_file_layer_at(const struct nib_file *file,

@@ -330,6 +330,7 @@ class nib_layer(C.Structure):
         ("global", C.c_float),
         ("input_global", C.c_float),
         ("globals", C.c_void_p),
+        ("pre_quant_scale", C.c_void_p),
     ]
 
 

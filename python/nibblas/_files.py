@@ -40,7 +40,9 @@ class Layer(NamedTuple):
     codes               uint8 [rows, K/2], or a stack
     scales              uint8 (e4m3) [rows, K/16], or a stack
     global_scale        a float; an array if a stack has several
-    input_global_scale  of the activations, a float; None: the file has none"""
+    input_global_scale  of the activations, a float; None: the file has none
+    pre_quant_scale     AWQ: float32 [K], by which the columns of x are to be multiplied
+                        before anything else; None: the file has none"""
 
     name: str
     format: str
@@ -48,6 +50,7 @@ class Layer(NamedTuple):
     scales: LinearScales
     global_scale: Any
     input_global_scale: float | None
+    pre_quant_scale: npt.NDArray[np.float32] | None = None
 
 
 class _File:
@@ -83,7 +86,7 @@ class Checkpoint(Mapping[str, Layer]):
     path      of a safetensors file, a folder, or an index of shards: a str or
               os.PathLike.  Layers are joined across shards
     problems  {name: reason} of what is named like an NVFP4 layer and cannot be read:
-              broken layers, and those of AWQ and SVDQuant
+              broken layers, those of SVDQuant, and stacks of AWQ
     shards    the names of the files that an index joins; [] for a single file
 
     tensor() gives the other tensors.  Raises SystemIOError if a file cannot be read,
@@ -123,7 +126,22 @@ class Checkpoint(Mapping[str, Layer]):
             name, FORMATS[layer.format],
             view(w.codes, np.uint8, (*stack, w.rows, w.k // 2)),
             view(w.scales, np.uint8, (*stack, w.rows, w.k // 16)).view(
-                LinearScales), scale, None if given == 0 else given)
+                LinearScales), scale, None if given == 0 else given,
+            self._floats(layer.pre_quant_scale))
+
+    def _floats(self, address):
+        """A tensor of floats as float32, read-only, or None."""
+        if not address:
+            return None
+        tensor = abi.nib_file_tensor.from_address(address)
+        dtype = tensor.dtype.decode()
+        found = self._file.view(tensor.data, TYPES[dtype],
+                                tuple(tensor.shape[:tensor.rank]))
+        if dtype == "BF16":
+            found = (found.astype(np.uint32) << 16).view(np.float32)
+        found = found.astype(np.float32)
+        found.flags.writeable = False
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)

@@ -57,7 +57,8 @@ static const struct nib_checkpoint_names fused_names = {
     "", "_weight_scale", "_weight_scale_2", "_input_scale", false, 0,
 };
 
-/* A layer with one of these has products that its weight alone does not give. */
+/* A layer with one of these has products that its weight alone does not give.
+ * The first is read where it is one of a matrix of ModelOpt's. */
 static const struct {
 	const char *name, *meaning;
 } extras[] = {
@@ -85,7 +86,8 @@ struct finder {
 /* The tensors of one layer; NULL where there is none. */
 struct parts {
 	const struct nib_file_tensor *weight, *scale, *global, *input_global;
-	size_t extra; /* which of extras[]; N_EXTRAS: none */
+	const struct nib_file_tensor *pre_quant_scale;
+	size_t extra; /* which of the other extras[]; N_EXTRAS: none */
 };
 
 /* Writes why a layer cannot be read into f->reason. */
@@ -143,7 +145,8 @@ static bool find_parts(struct finder *f,
 	    (p->scale || !names->reciprocal))
 		return false;
 	p->input_global = find_part(f, layer, layer_bytes, names->input_global);
-	p->extra = 0;
+	p->pre_quant_scale = find_extra(f, names, layer, layer_bytes, 0);
+	p->extra = 1;
 	while (p->extra < N_EXTRAS &&
 	       !find_extra(f, names, layer, layer_bytes, p->extra))
 		p->extra++;
@@ -315,12 +318,41 @@ static enum nib_status read_global(struct finder *f,
 	return NIB_OK;
 }
 
+static bool is_float(const struct nib_file_tensor *t)
+{
+	return has_dtype(t, "F32") || has_dtype(t, "F16") ||
+	       has_dtype(t, "BF16");
+}
+
+/* AWQ's scales of the columns of x, if the layer has some. */
+static enum nib_status read_pre_quant_scale(struct finder *f,
+					    const struct parts *p,
+					    struct nib_layer *layer)
+{
+	const struct nib_file_tensor *t = p->pre_quant_scale;
+	char text[64];
+
+	layer->pre_quant_scale = t;
+	if (!t || (p->weight->rank == 2 && t->rank == 1 && is_float(t) &&
+		   t->shape[0] == layer->weight.k))
+		return NIB_OK;
+	return refuse(f,
+		      "pre_quant_scale is %s: must be F32, F16 or BF16 "
+		      "[%" PRId64 "], of one matrix",
+		      describe(text, t), layer->weight.k);
+}
+
 /* The caller frees layer->globals, also on failure. */
 static enum nib_status read_layer(struct finder *f,
 				  const struct nib_checkpoint_names *names,
 				  const struct parts *p,
 				  struct nib_layer *layer)
 {
+	const bool is_awq = p->pre_quant_scale != NULL;
+	const size_t extra =
+	    is_awq && names != &nib_checkpoint_names[NIB_CHECKPOINT_MODELOPT]
+		? 0
+		: p->extra;
 	float *globals = NULL;
 	enum nib_status status;
 
@@ -330,10 +362,12 @@ static enum nib_status read_layer(struct finder *f,
 		return refuse(f, "%s is missing", word(names->scale));
 	if (!p->global)
 		return refuse(f, "%s is missing", word(names->global));
-	if (p->extra < N_EXTRAS)
+	if (extra < N_EXTRAS)
 		return refuse(f, "there is a %s: %s, which is not done here",
-			      extras[p->extra].name, extras[p->extra].meaning);
+			      extras[extra].name, extras[extra].meaning);
 	status = read_weight(f, p, word(names->weight), &layer->weight);
+	if (!status)
+		status = read_pre_quant_scale(f, p, layer);
 	if (status)
 		return status;
 	if (p->input_global) {

@@ -4,9 +4,10 @@
 inspect, verify and run; and the layouts of layers that models come in."""
 
 import os
+import random
 import unittest
 
-from cli_common import NibTest, load, matrix, save, tensor
+from cli_common import NibTest, decode_layer, load, matrix, save, tensor
 from cli_model import INDEX, ModelTest, put_json, save_folder, shard_name, split
 
 def layer(name, rows=16, k=32, seed=1):
@@ -102,16 +103,58 @@ class Layouts(NibTest):
         self.assertEqual(set(found), {("half-layer", name)})
         self.assertIn("packed along the second last size", text)
 
-    def test_awq_and_svd_are_never_ignored(self):
-        for extra in ("pre_quant_scale", "svdquant_lora_a"):
-            tensors = layer("m.a") | layer("m.b")
-            tensors["m.b." + extra] = tensor("F32", (32,), 32 * [1.0])
-            found, rest, _ = self.inspect(tensors, code=1)
-            self.assertEqual(set(found), {("half-layer", "m.b")})
-            self.assertIn(extra, found["half-layer", "m.b"])
-            save(self.path("x"), {"x": matrix(3, 32, 9)})
-            self.refused("run", "--weights", "m", "--tensor", "m.b", "--input",
-                         "x", "--output", "y", code=3, says=extra)
+    def test_svd_is_never_ignored(self):
+        tensors = layer("m.a") | layer("m.b")
+        tensors["m.b.svdquant_lora_a"] = tensor("F32", (32,), 32 * [1.0])
+        found, _, _ = self.inspect(tensors, code=1)
+        self.assertEqual(set(found), {("half-layer", "m.b")})
+        self.assertIn("svdquant_lora_a", found["half-layer", "m.b"])
+        save(self.path("x"), {"x": matrix(3, 32, 9)})
+        self.refused("run", "--weights", "m", "--tensor", "m.b", "--input",
+                     "x", "--output", "y", code=3, says="svdquant_lora_a")
+
+    def test_awq(self):
+        """x is multiplied by pre_quant_scale, and so are the weights to verify."""
+        r = random.Random(4)
+        s = [r.choice((0.25, 0.5, 1.0, 2.0, 4.0)) for _ in range(32)]
+        x = [r.gauss(0, 1) for _ in range(3 * 32)]
+        awq = layer("m.b") | {"m.b.pre_quant_scale": tensor("BF16", (32,), s)}
+        plain, other = layer("m.a"), layer("m.d")
+        found, rest, _ = self.inspect(plain | awq)
+        self.assertEqual(found, {("awq", "m.b"): "pre_quant_scale is BF16 [32]"})
+        self.assertNotIn("m.b.pre_quant_scale", rest)
+        folder = dict(plain | awq | other)
+        folder["m.d.pre_quant_scale"] = tensor("F32", (32,), 32 * [2.0])
+        save(self.path("w"), folder)
+        save(self.path("x"), {"x": tensor("F32", (3, 32), x)})
+        save(self.path("xs"), {"x": tensor("F32", (3, 32), [
+            v * s[i % 32] for i, v in enumerate(x)])})
+
+        def run(name, given, *more):
+            self.rows("run", "--weights", "w", "--tensor", name, "--input", given,
+                      "--output", "y", "--force", *more)
+            return load(self.path("y"))[0]["output"]
+        for activations in ("nvfp4", "fp32", "bf16", "int8"):
+            how = ("--activations", activations, "--out", "fp32")
+            self.assertEqual(run("m.b", "x", *how), run("m.a", "xs", *how))
+            self.assertNotEqual(run("m.b", "x", *how), run("m.a", "x", *how))
+        save(self.path("xn"), {"x.weight": tensor("F32", (3, 32), x)})
+        self.nib("quantize", "xn", "xq")
+        self.refused("run", "--weights", "w", "--tensor", "m.b", "--input", "xq",
+                     "--output", "z", code=3, says="'x' is NVFP4, but m.b has a "
+                     "pre_quant_scale")
+        self.refused("run", "--weights", "w", "--tensor", "m.b", "--tensor2", "m.d",
+                     "--input", "x", "--output", "z", code=3,
+                     says="m.b and m.d differ in pre_quant_scale")
+        self.refused("run", "--weights", "w", "--tensor", "m.b", "--tensor2", "m.a",
+                     "--input", "x", "--output", "z", code=3, says="differ in pre_quant")
+        # The float weights that the layer stands for.
+        w = decode_layer(plain, "m.a")
+        save(self.path("float"), {"m.b.weight": tensor("F32", (len(w), 32), [
+            v * f for row in w for v, f in zip(row, s)])})
+        row, = [row for row in self.rows("verify", "float", "w", code=0)
+                if row["name"] == "m.b"]
+        self.assertGreater(row["sqnr_db"] or 999, 100)
 
     def test_mixed_checkpoints(self):
         tensors = layer("m.up_proj")

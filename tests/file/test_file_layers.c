@@ -484,14 +484,62 @@ static void reads_fused_experts(void **state)
 	close_parts(file, &image);
 }
 
+/* AWQ's scales of x are told; other types and sizes are refused. */
+static void reads_awq(void **state)
+{
+	static const struct {
+		const char *dtype, *shape;
+		uint64_t bytes;
+		const char *reason; /* NULL: it is read */
+	} cases[] = {
+	    {"F16", "32", 64, NULL},
+	    {"BF16", "32", 64, NULL},
+	    {"F32", "32", 128, NULL},
+	    {"F16", "16", 32,
+	     "pre_quant_scale is F16 [16]: must be F32, F16 "
+	     "or BF16 [32], of one matrix"},
+	    {"F16", "1,32", 64,
+	     "pre_quant_scale is F16 [1, 32]: must be F32, "
+	     "F16 or BF16 [32], of one matrix"},
+	    {"I32", "32", 128,
+	     "pre_quant_scale is I32 [32]: must be F32, F16 "
+	     "or BF16 [32], of one matrix"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct part parts[] = {
+		    {"m.weight", "U8", "3,16", 48, NULL},
+		    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
+		    {"m.weight_scale_2", "F32", "", 4, half},
+		    {"m.pre_quant_scale", cases[i].dtype, cases[i].shape,
+		     cases[i].bytes, NULL},
+		    {NULL, NULL, NULL, 0, NULL},
+		};
+		struct test_image image;
+		struct nib_file *file = open_parts(parts, &image);
+
+		assert_int_equal(nib_file_layer_count(file), !cases[i].reason);
+		if (cases[i].reason)
+			assert_string_equal(
+			    nib_file_layer_problem_at(file, 0)->reason,
+			    cases[i].reason);
+		else
+			assert_ptr_equal(
+			    nib_file_layer_at(file, 0)->pre_quant_scale,
+			    nib_file_find(file, "m.pre_quant_scale"));
+		close_parts(file, &image);
+	}
+}
+
 /* What a layer multiplies or adds besides its weight is never ignored. */
 static void refuses_layers_with_more_than_a_weight(void **state)
 {
-	static const char *const extras[] = {
-	    "m.pre_quant_scale", "m.svdquant_lora_a", "m.svdquant_lora_b"};
+	static const char *const extras[] = {"m.svdquant_lora_a",
+					     "m.svdquant_lora_b"};
 
 	(void)state;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 2; i++) {
 		const struct part parts[] = {
 		    {"m.weight", "U8", "3,16", 48, NULL},
 		    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
@@ -524,6 +572,7 @@ int main(void)
 	    cmocka_unit_test(refuses_a_layer_in_both_formats),
 	    cmocka_unit_test(reads_scales_of_nothing),
 	    cmocka_unit_test(reads_fused_experts),
+	    cmocka_unit_test(reads_awq),
 	    cmocka_unit_test(refuses_layers_with_more_than_a_weight),
 	};
 

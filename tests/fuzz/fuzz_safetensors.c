@@ -67,6 +67,10 @@ static void touch_layers(const struct nib_file *file)
 		CHECK(nib_file_find_layer(file, layer->name) == layer);
 		touch(w->codes, rows * (uint64_t)(w->k / 2));
 		touch(w->scales, rows * (uint64_t)(w->k / NIB_BLOCK));
+		if (layer->pre_quant_scale)
+			CHECK(w->batch == 1 &&
+			      layer->pre_quant_scale->rank == 1 &&
+			      layer->pre_quant_scale->shape[0] == w->k);
 		if (layer->globals) {
 			CHECK(layer->global != layer->global);
 			touch(layer->globals,

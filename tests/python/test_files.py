@@ -196,6 +196,22 @@ class Read(FilesTest):
         self.assertTrue(np.array_equal(layer.scales, scales))
         self.assertTrue(np.array_equal(layer.global_scale, scale))
 
+    def test_awq(self):
+        """pre_quant_scale of any type of float, as float32."""
+        k = 16 * self.layer()["up.weight_scale"][1].shape[1]
+        values = self.rng.integers(1, 9, k).astype(np.float32) / 4
+        stored = {"F32": values, "F16": values.astype(np.float16),
+                  "BF16": (values.view(np.uint32) >> 16).astype(np.uint16)}
+        for kind, x in stored.items():
+            with nibblas.Checkpoint(self.save(
+                    self.layer() | {"up.pre_quant_scale": (kind, x)})) as file:
+                got = file["up"].pre_quant_scale
+            self.assertEqual(got.dtype, np.float32)
+            self.assertTrue(np.array_equal(got, values), kind)
+            self.assertFalse(got.flags.writeable)
+        with nibblas.Checkpoint(self.save(self.layer())) as file:
+            self.assertIsNone(file["up"].pre_quant_scale)
+
     def test_broken_layers_say_why(self):
         tensors = self.layer()
         del tensors["up.weight_scale_2"]

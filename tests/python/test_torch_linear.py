@@ -474,6 +474,9 @@ class Life(LinearTest):
         x = t.randn(3, 64)
         self.assertTrue(t.equal(again(x), ours(x) + 1))
         stack = layer._replace(codes=layer.codes[None])
+        awq = layer._replace(pre_quant_scale=np.ones(64, np.float32))
+        self.refused("^layer proj: has a pre_quant_scale",
+                     self.package.Linear.from_layer, awq)
         self.refused("^layer proj: a stack", self.package.Linear.from_layer,
                      stack)
 

@@ -152,10 +152,15 @@ class Linear(nn.Module):
     def from_layer(cls, layer: Layer, bias: Tensor | None = None, device: Any = None,
                    activations: "ActivationsName | None" = None) -> "Linear":
         """Takes a layer of nibblas.Checkpoint, of either format, and a bias [out];
-        activations as in Linear.  Raises ArgumentError for a stack of matrices."""
+        activations as in Linear.  Raises ArgumentError for a stack of matrices, and for
+        a layer of AWQ, whose x nibblas.transformers multiplies."""
         if layer.codes.ndim != 2:
             raise ArgumentError(f"layer {layer.name}: a stack of "
                                 f"{layer.codes.shape[0]} matrices; must be one",
+                                "layer")
+        if layer.pre_quant_scale is not None:
+            raise ArgumentError(f"layer {layer.name}: has a pre_quant_scale, by which a "
+                                "Linear does not multiply x; nibblas.transformers does",
                                 "layer")
         rows, half = layer.codes.shape
         made = cls(2 * half, rows, bias is not None, device,
