@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemv.h - products of up to 16 rows of A that read the weights once, and experts
- * (MoE) of few rows, which read an expert's once for eight rows: by the
- * vector kernels (gemv.cuh, gemv_dense.cuh) or the skinny kernels (skinny.cuh).
+ * (MoE) of few rows: by the vector kernels (gemv.cuh, gemv_dense.cuh), which read
+ * an expert's weights once for each row, or the skinny kernels (skinny.cuh), once
+ * for eight.
  * Which of them, how they are cut (arithmetic alone), what a plan keeps, and a
  * launch.
  */
@@ -14,7 +15,7 @@
 
 /* Which kernel multiplies m rows of A by n rows of B, measured on an H200. */
 enum gemv_way {
-	GEMV_VECTOR, /* up to NIB_GEMV_MAX_ROWS rows of A */
+	GEMV_VECTOR, /* up to NIB_GEMV_MAX_ROWS rows of A, or of experts one */
 	GEMV_SKINNY, /* up to NIB_SKINNY_MAX_ROWS */
 	GEMV_TILES,  /* neither: gemm.h */
 };
