@@ -50,7 +50,8 @@ static const struct spec {
      false},
     {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 7, 1, 64, 40, 8, false},
 };
-#define SPECS ((int)(sizeof(specs) / sizeof(*specs)))
+#define ACTIVATE(s) (is_few(s) ? "activate_few" : "activate")
+#define SPECS	    ((int)(sizeof(specs) / sizeof(*specs)))
 
 struct bed {
 	struct fake_cuda *fake;
@@ -300,13 +301,9 @@ static bool has_activate(const struct spec *s)
 
 static struct nib_moe_route_params route_of(const struct bed *bed)
 {
-	const struct nib_moe_begin_params *begin;
-
-	if (!is_at_once(bed->spec))
-		return *(const struct nib_moe_route_params *)parameters_of(
-		    bed, "route");
-	begin = parameters_of(bed, "begin");
-	return begin->route;
+	/* The first of what begin is handed. */
+	return *(const struct nib_moe_route_params *)parameters_of(
+	    bed, is_at_once(bed->spec) ? "begin" : "route");
 }
 
 static struct nib_moe_gather_params gather_of(const struct bed *bed)
@@ -395,11 +392,6 @@ static bool is_few(const struct spec *s)
 	return slots_of(s) * WIDTH / 4 <= MOST_IN_FLIGHT * NIB_MOE_THREADS;
 }
 
-static const char *activate_of(const struct spec *s)
-{
-	return is_few(s) ? "activate_few" : "activate";
-}
-
 static void check_activate(const struct bed *bed)
 {
 	const struct nib_moe_layer *l = &bed->layer;
@@ -411,8 +403,8 @@ static void check_activate(const struct bed *bed)
 		assert_null(find_step(bed, "activate_few"));
 		return;
 	}
-	p = parameters_of(bed, activate_of(s));
-	check_units(bed, activate_of(s),
+	p = parameters_of(bed, ACTIVATE(s));
+	check_units(bed, ACTIVATE(s),
 		    slots_of(s) * WIDTH / (is_few(s) ? 4 : 16));
 	assert_ptr_equal(p->rows, route_of(bed).row_offsets + EXPERTS);
 	assert_int_equal(p->most_rows, slots_of(s));
@@ -503,7 +495,7 @@ static int parts_of(const struct bed *bed, struct part *parts)
 	used = add(parts, used, c->rows, slots * s->cols * size);
 	if (!has_activate(s))
 		return used;
-	a = parameters_of(bed, activate_of(s));
+	a = parameters_of(bed, ACTIVATE(s));
 	used = add(parts, used, a->dense.data,
 		   slots * WIDTH * (is_nvfp4(s) ? 4 : size));
 	used = add(parts, used, a->q.codes, slots * WIDTH / 2);

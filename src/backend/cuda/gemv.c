@@ -398,7 +398,7 @@ static enum nib_status plan_vector(struct cuda_device *device, bool is_dense,
 			    err);
 }
 
-/* Of experts: a row of A at a time, by one matrix or two. */
+/* Experts: a row of A at a time, by one matrix or two. */
 static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 				       bool is_dense, const char *type,
 				       struct cuda_gemv *gemv,
