@@ -10,7 +10,7 @@ COUNT ?= 300
 BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: all help demo test test-emu emu-bugs test-models bench debug clang asan ubsan tsan \
+.PHONY: all help demo test test-emu emu-bugs test-models test-ggml bench debug clang asan ubsan tsan \
 	valgrind cross fuzz mutants lint format kernels install uninstall clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
@@ -50,6 +50,17 @@ test-models: all ## Python beside ModelOpt, torchao, vLLM, on real models (2 GB)
 	@NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so \
 		tools/python_env.py --vllm $(BUILD)/python-env-vllm \
 		tests/python/test_vllm.py
+
+test-ggml: all ## The ggml plug-in, by ggml's own tests; GGML=DIR: ggml's source
+	@cmake --install $(BUILD) --prefix $(CURDIR)/build/ggml-plugin/nibblas \
+		>build/ggml-install.log
+	@cmake -S ggml -B build/ggml-plugin -D GGML_SOURCE="$(GGML)" \
+		-D CMAKE_PREFIX_PATH=$(CURDIR)/build/ggml-plugin/nibblas \
+		>build/ggml-configure.log
+	@cmake --build build/ggml-plugin --parallel
+	@cd build/ggml-plugin && ctest --verbose -R '^(MUL_MAT|MUL_MAT_ID|plugin)$$' \
+		>test.log; status=$$?; \
+		grep -E 'tests passed|rms:|passed, |FAIL|Test +#' test.log; exit $$status
 
 bench: all ## Measure this machine: nib bench --preset seeds, beside the baselines
 	@$(BUILD)/nib bench --preset seeds

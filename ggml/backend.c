@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backend.c - a backend of ggml outside of ggml: GGML_BACKEND_PATH names this
+ * library, and programs that load their backends at run time (GGML_BACKEND_DL, as
+ * llama.cpp's releases do) multiply NVFP4 weights by nibblas on the CPU.
+ *
+ * It is an accelerator beside ggml's CPU backend: it offers a buffer type of its
+ * own for the weights that it takes (weights.c), reads activations where they are
+ * in host memory, and refuses all that is not a product by such weights.
+ * Tables as ggml-backend-impl.h, which is ggml's own and not installed, wants them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ggml-impl.h"
+#include "plugin.h"
+
+#define NAME "nibblas"
+
+/* ---- a stream ------------------------------------------------------------- */
+
+struct stream {
+	struct nib_ggml_products *products;
+};
+
+static const char *stream_name(ggml_backend_t backend)
+{
+	(void)backend;
+	return NAME;
+}
+
+static void stream_free(ggml_backend_t backend)
+{
+	struct stream *s = backend->context;
+
+	nib_ggml_products_free(s->products);
+	free(s);
+	free(backend);
+}
+
+static enum ggml_status failed(const struct ggml_tensor *op,
+			       enum nib_status status,
+			       const struct nib_error *err)
+{
+	GGML_LOG_ERROR("%s: %s of %s: %s\n", NAME, ggml_op_desc(op), op->name,
+		       err->message);
+	return status == NIB_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED
+					   : GGML_STATUS_FAILED;
+}
+
+static enum ggml_status graph_compute(ggml_backend_t backend,
+				      struct ggml_cgraph *graph)
+{
+	struct stream *s = backend->context;
+
+	for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+		const struct ggml_tensor *op = ggml_graph_node(graph, i);
+		struct nib_error err = {0};
+		enum nib_status status;
+
+		if (!(op->flags & GGML_TENSOR_FLAG_COMPUTE) ||
+		    ggml_is_empty(op) ||
+		    (op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID))
+			continue;
+		status = nib_ggml_multiply(s->products, op, &err);
+		if (status)
+			return failed(op, status, &err);
+	}
+	return GGML_STATUS_SUCCESS;
+}
+
+static ggml_guid_t guid(void)
+{
+	static ggml_guid id = {0x6e, 0x69, 0x62, 0x62, 0x6c, 0x61, 0x73, 0x2d,
+			       0x67, 0x67, 0x6d, 0x6c, 0x00, 0x00, 0x00, 0x01};
+
+	return &id;
+}
+
+static ggml_backend_t init_backend(ggml_backend_dev_t device,
+				   const char *params)
+{
+	struct ggml_backend *backend = calloc(1, sizeof(*backend));
+	struct stream *s = calloc(1, sizeof(*s));
+	struct nib_error err = {0};
+
+	(void)params;
+	if (!backend || !s || nib_ggml_products_new(0, &s->products, &err)) {
+		GGML_LOG_ERROR("%s: %s\n", NAME,
+			       err.message[0] ? err.message : "no memory");
+		free(backend);
+		free(s);
+		return NULL;
+	}
+	backend->guid = guid();
+	backend->iface.get_name = stream_name;
+	backend->iface.free = stream_free;
+	backend->iface.graph_compute = graph_compute;
+	backend->device = device;
+	backend->context = s;
+	return backend;
+}
+
+/* ggml_backend_set_n_threads_t.  The old threads stay where new ones cannot be. */
+static void set_n_threads(ggml_backend_t backend, int threads)
+{
+	struct stream *s = backend->context;
+	struct nib_ggml_products *products;
+	struct nib_error err = {0};
+
+	if (nib_ggml_products_new(threads, &products, &err)) {
+		GGML_LOG_ERROR("%s: %d threads: %s\n", NAME, threads,
+			       err.message);
+		return;
+	}
+	nib_ggml_products_free(s->products);
+	s->products = products;
+}
+
+/* ---- the device ----------------------------------------------------------- */
+
+static const char *device_name(ggml_backend_dev_t device)
+{
+	(void)device;
+	return NAME;
+}
+
+static const char *device_description(ggml_backend_dev_t device)
+{
+	(void)device;
+	return "NVFP4 weights on the CPU, by nibblas";
+}
+
+/* The CPU's is the CPU backend's to report. */
+static void device_memory(ggml_backend_dev_t device, size_t *free_bytes,
+			  size_t *total_bytes)
+{
+	(void)device;
+	*free_bytes = *total_bytes = 0;
+}
+
+static enum ggml_backend_dev_type device_type(ggml_backend_dev_t device)
+{
+	(void)device;
+	return GGML_BACKEND_DEVICE_TYPE_ACCEL;
+}
+
+static void device_props(ggml_backend_dev_t device,
+			 struct ggml_backend_dev_props *props)
+{
+	memset(props, 0, sizeof(*props));
+	props->name = device_name(device);
+	props->description = device_description(device);
+	props->type = GGML_BACKEND_DEVICE_TYPE_ACCEL;
+}
+
+static bool supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
+{
+	(void)device;
+	switch (op->op) {
+	case GGML_OP_NONE:
+	case GGML_OP_RESHAPE:
+	case GGML_OP_VIEW:
+	case GGML_OP_PERMUTE:
+	case GGML_OP_TRANSPOSE:
+		return true;
+	default:
+		return nib_ggml_takes(op);
+	}
+}
+
+static bool supports_buffer_type(ggml_backend_dev_t device,
+				 ggml_backend_buffer_type_t type)
+{
+	(void)device;
+	return nib_ggml_is_ours(type) || ggml_backend_buft_is_host(type);
+}
+
+/* ---- the entry point ------------------------------------------------------ */
+
+static const char *reg_name(ggml_backend_reg_t reg)
+{
+	(void)reg;
+	return NAME;
+}
+
+static size_t device_count(ggml_backend_reg_t reg)
+{
+	(void)reg;
+	return 1;
+}
+
+static ggml_backend_dev_t get_device(ggml_backend_reg_t reg, size_t index)
+{
+	static struct ggml_backend_device device = {
+	    .iface = {
+		.get_name = device_name,
+		.get_description = device_description,
+		.get_memory = device_memory,
+		.get_type = device_type,
+		.get_props = device_props,
+		.init_backend = init_backend,
+		.get_buffer_type = nib_ggml_buffer_type,
+		.supports_op = supports_op,
+		.supports_buft = supports_buffer_type,
+	    }};
+
+	device.reg = reg;
+	return index == 0 ? &device : NULL;
+}
+
+static void *get_proc_address(ggml_backend_reg_t reg, const char *name)
+{
+	union {
+		ggml_backend_set_n_threads_t function;
+		void *address;
+	} set = {.function = set_n_threads};
+
+	(void)reg;
+	return strcmp(name, "ggml_backend_set_n_threads") == 0 ? set.address
+							       : NULL;
+}
+
+static ggml_backend_reg_t nib_ggml_reg(void)
+{
+	static struct ggml_backend_reg reg = {
+	    .api_version = GGML_BACKEND_API_VERSION,
+	    .iface = {
+		.get_name = reg_name,
+		.get_device_count = device_count,
+		.get_device = get_device,
+		.get_proc_address = get_proc_address,
+	    }};
+
+	return &reg;
+}
+
+GGML_BACKEND_DL_IMPL(nib_ggml_reg)
