@@ -446,6 +446,17 @@ NIB_API int nib_pack_shares(const struct nib_device *device,
 NIB_API enum nib_status nib_packed_update(struct nib_packed *packed,
 					  const struct nib_nvfp4 *b,
 					  struct nib_error *err);
+/*
+ * The inverse of nib_pack(): writes the codes and scales that were packed last,
+ * bit for bit, to `to`, which has their sizes and any strides and layout.  What
+ * was packed may be freed and comes back from the copy.  The padding of tiled
+ * scales becomes 0.  Waits until that is done; runs with packed may go on.  On
+ * "cuda" `to` is memory of the device, written behind all work that is enqueued
+ * on the default stream, and is apart from shared codes.
+ */
+NIB_API enum nib_status nib_unpack(const struct nib_packed *packed,
+				   const struct nib_nvfp4 *to,
+				   struct nib_error *err);
 NIB_API void nib_packed_free(struct nib_packed *packed); /* NULL is fine */
 /* Bytes of the copy; 0 for NULL. */
 NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);

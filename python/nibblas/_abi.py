@@ -377,6 +377,8 @@ FUNCTIONS = {
     "nib_pack_shares": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4)]),
     "nib_packed_update": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
         C.POINTER(nib_error)]),
+    "nib_unpack": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
+        C.POINTER(nib_error)]),
     "nib_packed_free": (None, [C.c_void_p]),
     "nib_packed_bytes": (C.c_size_t, [C.c_void_p]),
     "nib_plan_create": (C.c_int, [C.c_void_p, C.c_int, C.POINTER(nib_problem),

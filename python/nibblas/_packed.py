@@ -53,6 +53,12 @@ class Packed:
         view, _ = _source(self.device, codes, scales, layout, stream)
         call("nib_packed_update", self.handle, C.byref(view))
 
+    def unpack(self, codes: Any, scales: Any, layout: str) -> None:
+        """Writes what was packed, bit for bit, to arrays of its sizes on its device;
+        arguments as those of pack_arrays()."""
+        view, _ = views.nvfp4(codes, scales, layout)
+        call("nib_unpack", self.handle, C.byref(view))
+
     # The memory is one: a copy is the thing itself.
     def __copy__(self) -> "Packed":
         return self

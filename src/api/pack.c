@@ -80,10 +80,25 @@ static enum nib_status same_size(const char *name, int64_t got, int64_t want,
 	    " = %" PRId64 ": must be %" PRId64 ", as packed has", got, want);
 }
 
+/* The sizes of a view for packed. */
+static enum nib_status check_sizes(const struct nib_packed *packed,
+				   const struct nib_nvfp4 *view,
+				   const char *const names[3],
+				   struct nib_error *err)
+{
+	enum nib_status status;
+
+	if ((status = same_size(names[0], view->rows, packed->rows, err)) ||
+	    (status = same_size(names[1], view->k, packed->k, err)))
+		return status;
+	return same_size(names[2], nib_nvfp4_batches(view), packed->batch, err);
+}
+
 enum nib_status nib_packed_update(struct nib_packed *packed,
 				  const struct nib_nvfp4 *b,
 				  struct nib_error *err)
 {
+	static const char *const names[] = {"b.rows", "b.k", "b.batch"};
 	struct nib_nvfp4 view;
 	enum nib_status status;
 
@@ -91,12 +106,33 @@ enum nib_status nib_packed_update(struct nib_packed *packed,
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "packed",
 					 " = NULL: must be packed weights");
 	if ((status = check(packed->device, b, &view, err)) ||
-	    (status = same_size("b.rows", view.rows, packed->rows, err)) ||
-	    (status = same_size("b.k", view.k, packed->k, err)) ||
-	    (status = same_size("b.batch", nib_nvfp4_batches(&view),
-				packed->batch, err)))
+	    (status = check_sizes(packed, &view, names, err)))
 		return status;
 	return packed->device->backend->packed_update(packed, &view, err);
+}
+
+enum nib_status nib_unpack(const struct nib_packed *packed,
+			   const struct nib_nvfp4 *to, struct nib_error *err)
+{
+	static const char *const names[] = {"to.rows", "to.k", "to.batch"};
+	const struct nib_label label = nib_label("to");
+	struct nib_nvfp4 view;
+	enum nib_status status;
+
+	if (!packed)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "packed",
+					 " = NULL: must be packed weights");
+	if (!to)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "to",
+					 " = NULL: must point to a view");
+	if ((status = nib_valid_nvfp4(to, &view, label, err)) ||
+	    (status = nib_valid_nvfp4_data(&view, label, err)) ||
+	    (status = check_sizes(packed, &view, names, err)))
+		return status;
+	if (nib_scales_overlap_codes(&view))
+		return nib_check_apart(nib_scale_span(&view), "to.scales",
+				       nib_codes_span(&view), "to.codes", err);
+	return packed->device->backend->unpack(packed, &view, err);
 }
 
 void nib_packed_free(struct nib_packed *packed)

@@ -233,6 +233,10 @@ struct nib_backend {
 	enum nib_status (*packed_update)(struct nib_packed *packed,
 					 const struct nib_nvfp4 *b,
 					 struct nib_error *err);
+	/* to: of the same sizes; its codes and scales are apart. */
+	enum nib_status (*unpack)(const struct nib_packed *packed,
+				  const struct nib_nvfp4 *to,
+				  struct nib_error *err);
 	void (*packed_free)(struct nib_packed *packed);
 
 	/* Allocates a plan of the backend's own size, zeroed. */

@@ -297,6 +297,10 @@ static void nulls(void **state)
 	assert_int_equal(nib_pack_shares(device, NULL), 0);
 	assert_int_equal(nib_pack_shares(device, &p->b), 0); /* a CPU's */
 	REFUSED_NULL(nib_packed_update(NULL, &p->b, &e), "packed");
+	REFUSED_NULL(nib_unpack(NULL, &p->b, &e), "packed");
+	assert_int_equal(nib_pack(device, &p->b, &packed, &e), NIB_OK);
+	REFUSED_NULL(nib_unpack(packed, NULL, &e), "to");
+	nib_packed_free(packed);
 	REFUSED_NULL(nib_plan_create(NULL, NIB_GEMM, p, 1, NULL, &plan, &e),
 		     "device");
 	REFUSED_NULL(

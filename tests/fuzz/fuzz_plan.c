@@ -178,8 +178,10 @@ static void free_problem(const struct kind *kind, struct nib_problem *p)
 
 /*
  * Packs b, which may be too large for a buffer: then packing must fail, not
- * read.  Returns what was packed, or NULL.  Packing keeps a word for sixteen
- * rows even of k = 0, so very many of those are rightly slow and left out.
+ * read.  Returns what was packed, or NULL.  What was packed is written back over
+ * b, which the oracle reads then: wrong bytes would differ from the product.
+ * Packing keeps a word for sixteen rows even of k = 0, so very many of those are
+ * rightly slow and left out.
  */
 static struct nib_packed *pack(struct nib_device *device,
 			       const struct nib_nvfp4 *b)
@@ -192,6 +194,8 @@ static struct nib_packed *pack(struct nib_device *device,
 		return NULL;
 	status = nib_pack(device, b, &packed, &err);
 	expect_message(status, &err);
+	if (!status && nib_unpack(packed, b, &err))
+		abort();
 	return packed;
 }
 

@@ -262,6 +262,27 @@ class ByDlpack(EmulatedTest):
                                     "must be the codes 0x[0-9a-f]+ that packed shares"):
             packed.update(codes, other[1], "tiled")
 
+    def test_packed_weights_are_written_back(self):
+        """Copied and shared codes, both layouts of scales."""
+        for rows, k in ((33, 48), (130, 128)):
+            codes = self.rng.integers(0, 256, (rows, k // 2), np.uint8)
+            scales = random_scales(self.rng, rows, k // 16)
+            b = Array(self.gpu, codes), Array(self.gpu, blocked(scales))
+            for copy in (True, False):
+                packed = nibblas.pack(*b, copy=copy)
+                for layout, want in (("linear", scales),
+                                     ("tiled", blocked(scales, padding=0))):
+                    got = (Array(self.gpu, np.full_like(codes, 0x7b)),
+                           Array(self.gpu, np.full_like(want, 0x7b)))
+                    packed.unpack(array("to", got[0]), array("to_scales", got[1]),
+                                  layout)
+                    self.assertTrue(np.array_equal(got[0].numpy(), codes))
+                    self.assertTrue(np.array_equal(got[1].numpy(), want))
+                if packed.is_shared:
+                    with self.assertRaisesRegex(nibblas.ArgumentError, "^to.codes"):
+                        packed.unpack(array("to", b[0]), array("to_scales", got[1]),
+                                      "tiled")
+
     def test_shared_codes_are_kept(self):
         b, _ = self.operand(130, 128)
         kept, packed = weakref.ref(b[0]), nibblas.pack(*b, copy=False)

@@ -133,6 +133,7 @@ const struct nib_backend nib_backend_cpu = {
     .pack = cpu_pack,
     .pack_shares = nib_shares_no_codes,
     .packed_update = cpu_packed_update,
+    .unpack = cpu_unpack,
     .packed_free = cpu_packed_free,
     .plan_new = cpu_plan_new,
     .plan = cpu_plan,

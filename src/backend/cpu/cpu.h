@@ -48,6 +48,8 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 enum nib_status cpu_packed_update(struct nib_packed *packed,
 				  const struct nib_nvfp4 *b,
 				  struct nib_error *err);
+enum nib_status cpu_unpack(const struct nib_packed *packed,
+			   const struct nib_nvfp4 *to, struct nib_error *err);
 void cpu_packed_free(struct nib_packed *packed);
 
 /*

@@ -6,6 +6,12 @@
 #include "cpu.h"
 #include "format/view.h"
 
+/* The codes of a block whose scale is 0, which panels have as 0. */
+struct cpu_dropped {
+	int64_t batch, row, block;
+	uint8_t codes[NIB_BLOCK / 2];
+};
+
 struct cpu_packed {
 	struct nib_packed base;
 	int64_t panels;	    /* of one matrix */
@@ -14,6 +20,9 @@ struct cpu_packed {
 	/* Both NULL if there are no values. */
 	uint8_t *data;
 	uint16_t *nan_columns; /* a word a panel */
+	/* Those that are not 0, for cpu_unpack(); NULL if there are none. */
+	struct cpu_dropped *dropped;
+	int64_t n_dropped;
 };
 
 /* Matrix `batch` of a resolved view. */

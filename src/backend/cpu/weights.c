@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.c - packed weights: panels (layout.h) on huge pages. */
+/*
+ * weights.c - packed weights: panels (layout.h) on huge pages, and the codes that
+ * panels leave out, so that the caller's weights can be written back.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,7 @@ struct job {
 	struct cpu_packed *packed;
 	const struct nib_nvfp4 *b;
 	int tasks;
+	int64_t *dropped; /* tasks: how many blocks of each */
 };
 
 static void pack_some(void *arg, int task)
@@ -31,6 +35,116 @@ static void pack_some(void *arg, int task)
 		    packed->data + i * packed->panel_stride_bytes);
 	}
 }
+
+/* ---- blocks whose scale is 0 ----------------------------------------------- */
+
+/* The first block from `block` on, of a row, whose scale is 0. */
+static int64_t next_zero(const struct nib_nvfp4 *b, int64_t batch, int64_t row,
+			 int64_t block)
+{
+	const int64_t blocks = b->k / NIB_BLOCK;
+	const uint8_t *scales;
+
+	if (b->scale_layout == NIB_LINEAR) {
+		const uint8_t *found;
+
+		scales = nib_nvfp4_scale(b, batch, row, 0);
+		found = block < blocks ? memchr(scales + block, 0,
+						(size_t)(blocks - block))
+				       : NULL;
+		return found ? found - scales : blocks;
+	}
+	/* Four blocks of a row lie together. */
+	for (; block < blocks; block++) {
+		scales = nib_nvfp4_scale(b, batch, row, block / 4 * 4);
+		for (; block < blocks; block++) {
+			if (scales[block % 4] == 0)
+				return block;
+			if (block % 4 == 3)
+				break;
+		}
+	}
+	return blocks;
+}
+
+/* Stores the dropped codes of a row from `to` on, unless it is NULL, and returns
+ * how many blocks they are. */
+static int64_t drop_row(const struct nib_nvfp4 *b, int64_t batch, int64_t row,
+			struct cpu_dropped *to)
+{
+	static const uint8_t zeros[NIB_BLOCK / 2];
+	const uint8_t *codes = nib_nvfp4_row(b, batch, row);
+	int64_t count = 0, k = next_zero(b, batch, row, 0);
+
+	for (; k < b->k / NIB_BLOCK; k = next_zero(b, batch, row, k + 1)) {
+		const uint8_t *block = codes + k * (NIB_BLOCK / 2);
+
+		if (memcmp(block, zeros, sizeof(zeros)) == 0)
+			continue;
+		if (to) {
+			to[count] = (struct cpu_dropped){batch, row, k, {0}};
+			memcpy(to[count].codes, block, sizeof(zeros));
+		}
+		count++;
+	}
+	return count;
+}
+
+/* The rows of a task, the same ones in both passes: counts them, or stores. */
+static void drop_some(void *arg, int task)
+{
+	const struct job *job = arg;
+	struct cpu_packed *packed = job->packed;
+	const int64_t rows = job->b->rows, all = rows * packed->base.batch;
+	struct cpu_dropped *to = packed->dropped;
+	int64_t count = 0;
+
+	for (int i = 0; to && i < task; i++)
+		to += job->dropped[i];
+	for (int64_t i = all * task / job->tasks;
+	     i < all * (task + 1) / job->tasks; i++)
+		count += drop_row(job->b, i / rows, i % rows,
+				  to ? to + count : NULL);
+	if (!to)
+		job->dropped[task] = count;
+}
+
+/* Keeps what the panels of b leave out. */
+static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
+{
+	struct cpu_packed *packed = job->packed;
+	int64_t count = 0;
+
+	free(packed->dropped);
+	packed->dropped = NULL;
+	packed->n_dropped = 0;
+	job->dropped = calloc((size_t)job->tasks, sizeof(*job->dropped));
+	if (!job->dropped)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for packed weights");
+	cpu_parallel(job->device, job->tasks, drop_some, job);
+	for (int i = 0; i < job->tasks; i++)
+		count += job->dropped[i];
+	if (count > 0) {
+		packed->dropped =
+		    calloc((size_t)count, sizeof(*packed->dropped));
+		if (packed->dropped)
+			cpu_parallel(job->device, job->tasks, drop_some, job);
+	}
+	free(job->dropped);
+	if (count > 0 && !packed->dropped)
+		return nib_fail(err, NIB_OUT_OF_MEMORY,
+				"no memory for %" PRId64
+				" blocks of packed weights whose scale is 0",
+				count);
+	packed->n_dropped = count;
+	packed->base.bytes =
+	    (size_t)(packed->all_panels * packed->panel_stride_bytes) +
+	    (size_t)count * sizeof(*packed->dropped);
+	return NIB_OK;
+}
+
+/* ---- packing --------------------------------------------------------------- */
 
 /* 2^36 panels with data would be 2^43 bytes. */
 #define MAX_PANELS ((int64_t)1 << 36)
@@ -51,7 +165,6 @@ static enum nib_status allocate(struct cpu_packed *packed,
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
 				"no memory for packed weights (%zu bytes)",
 				bytes);
-	packed->base.bytes = bytes;
 	return NIB_OK;
 }
 
@@ -100,10 +213,83 @@ enum nib_status cpu_packed_update(struct nib_packed *base,
 				  struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
-	struct job job = {cpu, (struct cpu_packed *)base, b, cpu->threads};
+	struct job job = {cpu, (struct cpu_packed *)base, b, cpu->threads,
+			  NULL};
+
+	if (job.packed->all_panels == 0)
+		return NIB_OK;
+	cpu_parallel(cpu, job.tasks, pack_some, &job);
+	return keep_dropped(&job, err);
+}
+
+/* ---- unpacking ------------------------------------------------------------- */
+
+struct unpack_job {
+	const struct cpu_packed *packed;
+	const struct nib_nvfp4 *to;
+	int tasks;
+};
+
+/* Column n of a panel to a row. */
+static void unpack_column(const uint8_t *panel, int64_t n,
+			  const struct nib_nvfp4 *to, int64_t batch,
+			  int64_t row)
+{
+	const int64_t blocks = to->k / NIB_BLOCK;
+	uint8_t *codes = nib_nvfp4_row(to, batch, row);
+	uint8_t *scales = nib_nvfp4_scales(to, batch);
+
+	for (int64_t k = 0; k < blocks; k++, codes += NIB_BLOCK / 2) {
+		const uint8_t *from = panel + cpu_codes_at(k) + 4 * n;
+
+		memcpy(codes, from, 4);
+		memcpy(codes + 4, from + 64, 4);
+		scales[nib_nvfp4_scale_offset(to, row, k)] =
+		    panel[cpu_scales_at(blocks, k) + n];
+	}
+}
+
+static void unpack_some(void *arg, int task)
+{
+	const struct unpack_job *job = arg;
+	const struct cpu_packed *packed = job->packed;
+	const int64_t rows = packed->base.rows;
+	const int64_t end = packed->all_panels * (task + 1) / job->tasks;
+
+	for (int64_t i = packed->all_panels * task / job->tasks; i < end; i++) {
+		const int64_t row = i % packed->panels * PANEL_COLS;
+
+		for (int64_t n = 0; n < PANEL_COLS && row + n < rows; n++)
+			unpack_column(packed->data +
+					  i * packed->panel_stride_bytes,
+				      n, job->to, i / packed->panels, row + n);
+	}
+}
+
+enum nib_status cpu_unpack(const struct nib_packed *base,
+			   const struct nib_nvfp4 *to, struct nib_error *err)
+{
+	const struct cpu_device *cpu = cpu_device(base->device);
+	const struct cpu_packed *packed = (const struct cpu_packed *)base;
+	struct unpack_job job = {packed, to, cpu->threads};
 
 	(void)err;
-	cpu_parallel(cpu, job.tasks, pack_some, &job);
+	/* Nothing is written to views of nothing, whose batch is any. */
+	if (packed->all_panels == 0)
+		return NIB_OK;
+	for (int64_t l = 0; l < base->batch; l++)
+		if (to->scale_layout != NIB_LINEAR)
+			memset(nib_nvfp4_scales(to, l), 0,
+			       nib_scales_bytes(to->scale_layout, to->rows,
+						to->k));
+	cpu_parallel(cpu, job.tasks, unpack_some, &job);
+	for (int64_t i = 0; i < packed->n_dropped; i++) {
+		const struct cpu_dropped *one = &packed->dropped[i];
+
+		memcpy(nib_nvfp4_row(to, one->batch, one->row) +
+			   one->block * (NIB_BLOCK / 2),
+		       one->codes, sizeof(one->codes));
+	}
 	return NIB_OK;
 }
 
@@ -113,5 +299,6 @@ void cpu_packed_free(struct nib_packed *base)
 
 	free(packed->data);
 	free(packed->nan_columns);
+	free(packed->dropped);
 	free(packed);
 }

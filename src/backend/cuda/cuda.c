@@ -103,6 +103,7 @@ const struct nib_backend nib_backend_cuda = {
     .pack = cuda_pack,
     .pack_shares = cuda_pack_shares,
     .packed_update = cuda_packed_update,
+    .unpack = cuda_unpack,
     .packed_free = cuda_packed_free,
     .plan_new = cuda_plan_new,
     .plan = cuda_plan,

@@ -182,6 +182,8 @@ bool cuda_pack_shares(const struct nib_device *device,
 enum nib_status cuda_packed_update(struct nib_packed *packed,
 				   const struct nib_nvfp4 *b,
 				   struct nib_error *err);
+enum nib_status cuda_unpack(const struct nib_packed *packed,
+			    const struct nib_nvfp4 *to, struct nib_error *err);
 void cuda_packed_free(struct nib_packed *packed);
 struct nib_plan *cuda_plan_new(void);
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err);

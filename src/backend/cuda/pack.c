@@ -51,7 +51,8 @@ static CUresult copy_codes(const struct cuda_driver *cu,
 	const bool dense =
 	    nib_nvfp4_row_stride_bytes(from) == from->k / 2 &&
 	    nib_nvfp4_row_stride_bytes(to) == from->k / 2 &&
-	    nib_nvfp4_batch_stride_bytes(from) == from->rows * (from->k / 2);
+	    nib_nvfp4_batch_stride_bytes(from) == from->rows * (from->k / 2) &&
+	    nib_nvfp4_batch_stride_bytes(to) == from->rows * (from->k / 2);
 	CUresult result = CUDA_SUCCESS;
 
 	if (dense)
@@ -198,6 +199,46 @@ enum nib_status cuda_packed_update(struct nib_packed *packed,
 					 "packed shares, with their strides",
 					 b->codes, p->view.codes);
 	return fill(p, b, err);
+}
+
+enum nib_status cuda_unpack(const struct nib_packed *packed,
+			    const struct nib_nvfp4 *to, struct nib_error *err)
+{
+	const struct cuda_packed *p = (const struct cuda_packed *)packed;
+	struct cuda_device *device = cuda_device(packed->device);
+	const struct cuda_driver *cu = device->driver;
+	enum nib_status status;
+	CUresult result;
+
+	if (packed->bytes == 0)
+		return NIB_OK;
+	status =
+	    nib_check_apart(nib_codes_span(to), "to.codes",
+			    nib_codes_span(&p->view), "packed's codes", err);
+	if (!status)
+		status = nib_check_apart(nib_scale_span(to), "to.scales",
+					 nib_codes_span(&p->view),
+					 "packed's codes", err);
+	if (!status)
+		status = cuda_enter(device, err);
+	if (status)
+		return status;
+	status = cuda_check_nvfp4(device, to, nib_label("to"), err);
+	cuda_leave(device);
+	if (!status)
+		status = cuda_convert_scales(packed->device, &p->view, to, NULL,
+					     err);
+	if (!status)
+		status = cuda_enter(device, err);
+	if (status)
+		return status;
+	result = copy_codes(cu, &p->view, to);
+	if (!result)
+		result = cu->cuStreamSynchronize(NULL);
+	if (result)
+		status = cuda_fail(cu, result, device->name, err);
+	cuda_leave(device);
+	return status;
 }
 
 void cuda_packed_free(struct nib_packed *packed)
