@@ -770,6 +770,24 @@ NIB_API enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
 					  const struct nib_run_options *options,
 					  struct nib_error *err);
 
+/*
+ * Step 5 of a layer alone, for rows that other devices have computed:
+ *   y[t] = sum over j, in their order, of weights[t, j] * rows[slot_rows[t, j]],
+ * added to 0 in fp32 and rounded once to y's type.  Does not wait.
+ *
+ *   rows       [any number, cols of y], contiguous, batch 1, of y's type
+ *   slot_rows  [tokens, top_k], contiguous; a negative one is left out.  Others
+ *              must be below the number of rows: "cuda" does not look at them
+ *   weights    [tokens, top_k], contiguous
+ *   y          [tokens, cols], batch 1; lies apart from all inputs
+ * tokens * top_k is below 2^31.  All arrays are memory of the device.
+ */
+NIB_API enum nib_status
+nib_sum_slots(struct nib_device *device, const struct nib_dense *rows,
+	      const int32_t *slot_rows, const float *weights, int64_t top_k,
+	      const struct nib_dense *y, const struct nib_call_options *options,
+	      struct nib_error *err);
+
 /* ------------------------------------------------------------------------ */
 /* The oracle                                                                */
 

@@ -158,6 +158,8 @@ struct nib_moe_combine {
 	const float *weights;
 	int64_t top_k;
 	struct nib_dense rows, y;
+	/* The arrays are nib_sum_slots()'s, and not looked at yet. */
+	bool is_callers;
 };
 
 struct nib_moe_steps {

@@ -15,6 +15,7 @@
 #include "gpu_stream.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -558,6 +559,76 @@ static void check_pointers(void)
 	gpu_layer_free(&b);
 }
 
+/* ---- the last step alone ------------------------------------------------- */
+
+/* nib_sum_slots() has a CPU's bits. */
+static void check_sum(const struct gpu_sizes *from, const struct gpu_sizes *to,
+		      int64_t top_k)
+{
+	const size_t slots = (size_t)(to->rows * top_k);
+	struct gpu_twin rows = gpu_twin_new(gpu_dense_bytes(from));
+	struct gpu_twin y = gpu_twin_new(gpu_dense_bytes(to));
+	struct gpu_twin places = gpu_twin_new(slots * 4);
+	struct gpu_twin weights = gpu_twin_new(slots * 4);
+	int32_t *at = gpu_host_of(&places);
+	const struct nib_dense on_cpu[2] = {gpu_dense(from, gpu_host_of(&rows)),
+					    gpu_dense(to, gpu_host_of(&y))};
+	const struct nib_dense on_gpu[2] = {
+	    gpu_dense(from, gpu_device_of(&rows)),
+	    gpu_dense(to, gpu_device_of(&y))};
+	uint8_t *got = gpu_take(y.bytes);
+	bool ok;
+
+	gpu_fill_dense(from, gpu_host_of(&rows), false);
+	for (size_t i = 0; i < slots; i++) {
+		at[i] = (int32_t)gpu_rnd_below(from->rows + 1) - 1;
+		gpu_floats_of(&weights)[i] =
+		    at[i] < 0 ? INFINITY : (float)gpu_rnd_below(999) / 256;
+	}
+	gpu_upload(&rows);
+	gpu_upload(&y);
+	gpu_upload(&places);
+	gpu_upload(&weights);
+	gpu_must(nib_sum_slots(gpu_test.cpu, &on_cpu[0], at,
+			       gpu_floats_of(&weights), top_k, &on_cpu[1], NULL,
+			       &gpu_test.err),
+		 "sum on the CPU");
+	gpu_test.err.message[0] = '\0';
+	ok = !nib_sum_slots(gpu_test.gpu, &on_gpu[0], gpu_device_of(&places),
+			    gpu_device_of(&weights), top_k, &on_gpu[1], NULL,
+			    &gpu_test.err) &&
+	     gpu_download(&y, got) &&
+	     memcmp(got, gpu_host_of(&y), y.bytes) == 0;
+	gpu_verdict(ok, "sum of slots",
+		    gpu_test.err.message[0] ? gpu_test.err.message
+					    : "values differ");
+	free(got);
+	gpu_twin_free(&weights);
+	gpu_twin_free(&places);
+	gpu_twin_free(&y);
+	gpu_twin_free(&rows);
+}
+
+static void check_sums(void)
+{
+	for (int i = 0; i < 18; i++) {
+		const enum nib_dtype dtype = (enum nib_dtype)(i % 3);
+		const int64_t cols =
+		    i % 2 ? 1 + gpu_rnd_below(70) : 4 * (1 + gpu_rnd_below(90));
+		const struct gpu_sizes from = {.rows = 1 + gpu_rnd_below(50),
+					       .k = cols,
+					       .batch = 1,
+					       .dtype = dtype};
+		const struct gpu_sizes to = {.rows = 1 + gpu_rnd_below(40),
+					     .k = cols,
+					     .batch = 1,
+					     .gap = gpu_rnd_below(9),
+					     .dtype = dtype};
+
+		check_sum(&from, &to, 1 + gpu_rnd_below(9));
+	}
+}
+
 /* What a GPU has no kernels for is said when the layer is planned. */
 static void check_unsupported(enum nib_activations activations,
 			      enum nib_dtype dtype)
@@ -601,6 +672,7 @@ int main(void)
 			check_graph(NIB_ACTIVATIONS_DENSE, tokens);
 	}
 	check_pointers();
+	check_sums();
 	printf("%" PRId64 " values: %" PRId64 " finite, %" PRId64 " not 0\n",
 	       seen.all, seen.finite, seen.nonzero);
 	gpu_verdict(seen.finite == seen.all && seen.nonzero > seen.all / 4,

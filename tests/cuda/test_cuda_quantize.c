@@ -177,6 +177,47 @@ static void other_conversions(void)
 	free_bed(&bed);
 }
 
+/* nib_sum_slots(): one launch, which nothing waits for. */
+static void sums_slots(void)
+{
+	static _Alignas(16) char host[64];
+	struct bed bed;
+	char *rows, *y;
+	int32_t *slots;
+	struct nib_dense from, to;
+
+	make_bed(&bed);
+	rows = fresh(&bed, 512);
+	y = rows + 128;
+	slots = (int32_t *)(void *)(rows + 256);
+	from = (struct nib_dense){
+	    .data = rows, .dtype = NIB_BF16, .rows = 7, .cols = 8};
+	to = (struct nib_dense){
+	    .data = y, .dtype = NIB_BF16, .rows = 3, .cols = 8};
+#define SUM(rows, slots, weights, y)                                           \
+	nib_sum_slots(bed.device, rows, slots, (const float *)(weights), 2, y, \
+		      NULL, &bed.err)
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_OK);
+	check_did(&bed, 1, 0, "nib_moe_combine_sm90");
+	assert_int_equal(bed.fake->last.gridDimX, 1);
+	assert_int_equal(SUM(&from, (int32_t *)(void *)host, slots, &to),
+			 NIB_BAD_ARGUMENT);
+	assert_string_equal(bed.err.argument, "slot_rows");
+	assert_int_equal(SUM(&from, slots, host, &to), NIB_BAD_ARGUMENT);
+	assert_string_equal(bed.err.argument, "weights");
+	from.data = host;
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_BAD_ARGUMENT);
+	assert_string_equal(bed.err.argument, "rows.data");
+	from.data = rows, to.data = host;
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_BAD_ARGUMENT);
+	assert_string_equal(bed.err.argument, "y.data");
+	to.data = y, to.rows = 0;
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_OK);
+	check_did(&bed, 0, 0, NULL);
+#undef SUM
+	free_bed(&bed);
+}
+
 /* The element that the kernel found is named, with its value read back. */
 static void says_what_is_not_finite(void)
 {
@@ -278,6 +319,7 @@ int main(int argc, char **argv)
 	static const struct fake_test tests[] = {
 	    {"waits_only_to_tell", waits_only_to_tell},
 	    {"other_conversions", other_conversions},
+	    {"sums_slots", sums_slots},
 	    {"says_what_is_not_finite", says_what_is_not_finite},
 	    {"without_memory_pools", without_memory_pools},
 	    {"nothing_is_no_launch", nothing_is_no_launch},

@@ -464,6 +464,34 @@ class Opcheck(TorchTest):
                              [sum(padded[:e]) for e in range(len(padded))])
             self.assertEqual((rows.dtype, scales.dtype), (t.int32, t.int32))
 
+    def test_sum_slots(self):
+        t = self.torch
+        for dtype in (t.float32, t.bfloat16, t.float16):
+            rows = t.randn(7, 40).to(dtype)
+            places = t.randint(-1, 7, (9, 4), dtype=t.int32)
+            weights = t.rand(9, 4)
+            # Whatever the weight of a slot that is left out is.
+            weights[places < 0] = t.inf
+            want = t.zeros(9, 40)
+            for j in range(4):
+                product = rows[places[:, j].long()].float() * weights[:, j, None]
+                want += t.where(places[:, j, None] < 0, 0, product)
+            y = self.ops.sum_slots(rows, places, weights)
+            self.assertTrue(t.equal(y, want.to(dtype)), dtype)
+            self.check("sum_slots", rows, places, weights)
+        self.assertEqual(self.ops.sum_slots(
+            rows[:0], t.full((2, 3), -1, dtype=t.int32), t.ones(2, 3)).tolist(),
+            [[0.0] * 40] * 2)
+        for message, arguments in (
+                (r"slot_rows\[1, 2\] = 7: must be below", (
+                    rows, t.tensor([[0, 1, 2], [3, -1, 7]], dtype=t.int32),
+                    t.ones(2, 3))),
+                ("slot_rows", (rows, places.long(), weights)),
+                ("weights", (rows, places, weights.double())),
+                ("slot_rows", (rows, places[1:], weights)),
+                ("rows", (rows[0], places, weights))):
+            self.refused(message, self.ops.sum_slots, *arguments)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -11,6 +11,7 @@ from nibblas import _abi as abi
 from nibblas import _plans
 from nibblas import _views as views
 from nibblas._library import ArgumentError, lib
+from nibblas.torch._convert import _Call, calls
 from nibblas.torch._tensors import array, dtype_name, maker, meta, usual_type
 from nibblas.torch._weights import layer_weights
 
@@ -203,14 +204,47 @@ def _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bi
 # ---- the sum of slots ------------------------------------------------------
 
 
-def weighted_sum(rows, weights, dtype):
-    """The sum over slots of rows [tokens, slots, cols] times weights in fp32, slot
-    after slot, as the library adds them."""
-    total = torch.zeros(rows.shape[0], rows.shape[2], dtype=torch.float32,
-                        device=rows.device)
-    for slot in range(rows.shape[1]):
-        total += rows[:, slot] * weights[:, slot, None]
-    return total.to(dtype)
+def _sum_call(backend, device, rows, slot_rows, weights):
+    for name, t in (("rows", rows), ("slot_rows", slot_rows), ("weights", weights)):
+        if t.dim() != 2:
+            array(name, t).fail("must have 2 dimensions")
+    if slot_rows.shape != weights.shape:
+        array("slot_rows", slot_rows).fail(
+            f"must have weights' shape {tuple(weights.shape)}")
+    views.vector(array("slot_rows", slot_rows), slot_rows.numel(), "int32")
+    views.vector(array("weights", weights), weights.numel())
+    shape = slot_rows.shape[0], rows.shape[1]
+    view = views.dense(array("rows", rows))[0]
+    view.row_stride_elems = rows.shape[1]
+    y = abi.nib_dense(dtype=view.dtype, rows=shape[0], cols=shape[1], batch=1)
+    options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
+    return _Call(backend, device, "nib_sum_slots", (
+        view, C.c_void_p(), C.c_void_p(), C.c_int64(slot_rows.shape[1]), y, options),
+        maker(shape, rows.dtype, rows.device), 0 in shape)
+
+
+def sum_slots(backend, rows, slot_rows, weights):
+    """[tokens, cols], of rows' type: the sum over slots of rows[slot_rows] times
+    weights in fp32, slot after slot, as a layer adds them.  slot_rows int32, weights
+    float32 [tokens, slots]; a negative row is left out."""
+    device = backend.device_of(rows, "rows")
+    rows = rows.contiguous()
+    # The number of rows is another one in every call.
+    key = ("sum_slots", device, rows.shape[1:], rows.dtype, meta(slot_rows),
+           meta(weights))
+    known = calls.get(key) or calls.add(key, _sum_call(
+        backend, device, rows, slot_rows, weights))
+    y = known.given()
+    if known.is_empty:
+        return y
+    work = known.take()
+    view, places, factors, _, to, options = work.own
+    view.rows, view.data = rows.shape[0], rows.data_ptr()
+    places.value, factors.value = slot_rows.data_ptr(), weights.data_ptr()
+    to.data = y.data_ptr()
+    options.stream = backend.stream(device)
+    known.run(work)
+    return y
 
 
 # ---- the operator ----------------------------------------------------------

@@ -273,6 +273,14 @@ _define("moe", "(Tensor x, Tensor topk_ids, Tensor topk_weights, Tensor w13, "
         "-> Tensor",
         _moe.moe, _layer_of_experts_fake)
 
+
+def _sum_slots_fake(rows, slot_rows, weights):
+    return rows.new_empty(slot_rows.shape[0], rows.shape[1])
+
+
+_define("sum_slots", "(Tensor rows, Tensor slot_rows, Tensor weights) -> Tensor",
+        _moe.sum_slots, _sum_slots_fake)
+
 # ---- formats ---------------------------------------------------------------
 
 

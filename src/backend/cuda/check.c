@@ -248,6 +248,24 @@ static enum nib_status check_words(struct inquiry *in, const void *words,
 	return check_span(in, span, 4, label, "", err);
 }
 
+enum nib_status cuda_check_combine(const struct cuda_device *device,
+				   const struct nib_moe_combine *c,
+				   struct nib_error *err)
+{
+	const int64_t slots = c->y.rows * c->top_k;
+	struct inquiry in = {.device = device};
+	enum nib_status status =
+	    check_dense(&in, &c->rows, nib_label("rows"), err);
+
+	if (!status)
+		status = check_words(&in, c->slot_rows, slots,
+				     nib_label("slot_rows"), err);
+	if (!status)
+		status = check_words(&in, c->weights, slots,
+				     nib_label("weights"), err);
+	return status ? status : check_dense(&in, &c->y, nib_label("y"), err);
+}
+
 /* ---- the problems of a run ----------------------------------------------- */
 
 static enum nib_status check_problem(struct inquiry *in, enum nib_op op,

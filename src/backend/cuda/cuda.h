@@ -167,6 +167,10 @@ enum nib_status cuda_check_layer(const struct cuda_device *device,
 				 const struct nib_moe_route *route,
 				 const struct nib_moe_layer *layer,
 				 struct nib_error *err);
+/* Those of nib_sum_slots(). */
+enum nib_status cuda_check_combine(const struct cuda_device *device,
+				   const struct nib_moe_combine *combine,
+				   struct nib_error *err);
 
 /* ---- launch.c, quantize_cuda.c, probe.c: entries of the backend's table -- */
 

@@ -205,11 +205,14 @@ static enum nib_status combine(struct nib_device *base,
 
 	if (status)
 		return status;
+	if (c->is_callers)
+		status = cuda_check_combine(device, c, err);
 	p.y.is_aligned = p.y.cols % 4 == 0 && p.y.row_stride % 4 == 0;
-	status =
-	    launch_units(device, "nib_moe_combine",
-			 p.y.rows * (p.y.is_aligned ? p.y.cols / 4 : p.y.cols),
-			 &p, stream, err);
+	if (!status)
+		status = launch_units(
+		    device, "nib_moe_combine",
+		    p.y.rows * (p.y.is_aligned ? p.y.cols / 4 : p.y.cols), &p,
+		    stream, err);
 	cuda_leave(device);
 	return status;
 }
