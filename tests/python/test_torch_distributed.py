@@ -3,6 +3,7 @@
 one layer in "exchange", nearly so in "gather"; uneven and empty ranks; a rank that
 fails."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -126,25 +127,55 @@ class DistributedTest(TorchTest):
         self.assertEqual(sum("check" in row for row in rows), 8)
         self.assertEqual(sum("us" in row for row in rows), 5)
 
+    @contextlib.contextmanager
+    def one_rank(self):
+        dist = self.torch.distributed
+        with tempfile.TemporaryDirectory() as folder:
+            dist.init_process_group("gloo", init_method=f"file://{folder}/store",
+                                    rank=0, world_size=1)
+            try:
+                yield
+            finally:
+                dist.destroy_process_group()
+
+    def test_calls_of_a_layer(self):
+        """Each call of torch costs a host some microseconds, more than a GPU needs for
+        it.  Views are not counted."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from nibblas.torch.distributed import ExpertParallel
+
+        class Count(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                if not any(x.alias_info is not None and not x.alias_info.is_write
+                           for x in function._schema.arguments):
+                    calls.append(str(function))
+                return function(*args, **(kwargs or {}))
+
+        with self.one_rank():
+            x, ids, weights = expert_ranks.tokens(self.torch.bfloat16)
+            for mode, most in (("exchange", 39), ("gather", 13)):
+                ep, calls = ExpertParallel(None, mode), []
+                part = ep.shard(expert_ranks.experts(True))
+                ep(part, x, ids, weights, expert_ranks.EXPERTS)
+                with Count():
+                    ep(part, x, ids, weights, expert_ranks.EXPERTS)
+                self.assertIn("nibblas.moe.default", calls)
+                self.assertLessEqual(len(calls), most, calls)
+
     def test_refusals(self):
         from nibblas.torch.distributed import ExpertParallel
         torch = self.torch
-        with tempfile.TemporaryDirectory() as folder:
-            torch.distributed.init_process_group(
-                "gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
-            try:
-                self.refused("mode = 'all'", ExpertParallel, None, "all")
-                self.refused("rows = 'fp8'", ExpertParallel, rows="fp8")
-                self.refused("capacity = 3", ExpertParallel, capacity=3)
-                ep = ExpertParallel(None, "gather", 20)
-                part = ep.shard(expert_ranks.experts(False))
-                x, ids, weights = expert_ranks.tokens(torch.bfloat16)
-                self.refused("x: 24 tokens", ep, part, x, ids, weights, 10)
-                ep = ExpertParallel()
-                self.refused("experts: 10 from 0 on", ep, part, x, ids, weights, 12)
-                self.refused("topk_ids", ep, part, x, ids[1:], weights, 10)
-            finally:
-                torch.distributed.destroy_process_group()
+        with self.one_rank():
+            self.refused("mode = 'all'", ExpertParallel, None, "all")
+            self.refused("rows = 'fp8'", ExpertParallel, rows="fp8")
+            self.refused("capacity = 3", ExpertParallel, capacity=3)
+            ep = ExpertParallel(None, "gather", 20)
+            part = ep.shard(expert_ranks.experts(False))
+            x, ids, weights = expert_ranks.tokens(torch.bfloat16)
+            self.refused("x: 24 tokens", ep, part, x, ids, weights, 10)
+            ep = ExpertParallel()
+            self.refused("experts: 10 from 0 on", ep, part, x, ids, weights, 12)
+            self.refused("topk_ids", ep, part, x, ids[1:], weights, 10)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,15 @@ from torch import Tensor
 from nibblas._library import ArgumentError
 from nibblas._views import choose
 from nibblas.torch._experts import MoE
-from nibblas.torch._moe import weighted_sum
 
 # Its newer name, which torch 2.13 asks for.
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
-# "exchange" runs its experts on a multiple of so many rows.
+# "exchange" runs its experts on a multiple of so many rows, and of an eighth of them:
+# sizes that come again have plans.
 _STEP = 64
+# Rows begin at multiples of so many bytes, as GPUs ask of codes.
+_ALIGN = 16
 MODES = {"exchange": 0, "gather": 1}
 
 
@@ -38,22 +40,40 @@ class Dispatched(NamedTuple):
 
 
 class _Sender(NamedTuple):
-    """What the sender of an exchange keeps: where its slots' rows come back to."""
+    """What the sender of an exchange keeps: slots that go to and come from each rank,
+    and the row that comes back for each of its own, or -1."""
 
-    order: Tensor
+    slot_rows: Tensor
     weights: Tensor
     given: "list[int]"
     taken: "list[int]"
 
 
-def _bytes(x):
-    """A matrix as uint8 [rows, bytes]."""
-    return x.contiguous().view(torch.uint8)
+def _padded(rows):
+    """A multiple of _STEP, one of eight between a power of two and the next."""
+    step = max(_STEP, (1 << max(rows - 1, 1).bit_length()) >> 4)
+    return -(-rows // step) * step
 
 
-def _first(mask, count):
-    """The places of the `count` True values of a mask, ascending; waits for nothing."""
-    return torch.argsort(~mask.reshape(-1), stable=True)[:count]
+def _join(parts):
+    """Rows of bytes, of the rows of each part one after another."""
+    parts = [p.contiguous().view(torch.uint8) for p in parts]
+    width = sum(p.shape[1] for p in parts)
+    if width % _ALIGN:
+        parts.append(parts[0].new_zeros(1, _ALIGN - width % _ALIGN).expand(
+            parts[0].shape[0], -1))
+    return torch.cat(parts, 1)
+
+
+def _split(received, like):
+    """The parts that rows of bytes were made of, as views of the types and widths of
+    those that were sent."""
+    parts, at = [], 0
+    for t in like:
+        width = t.shape[1] * t.element_size()
+        parts.append(received[:, at:at + width].view(t.dtype))
+        at += width
+    return parts
 
 
 class ExpertParallel:
@@ -92,7 +112,7 @@ class ExpertParallel:
         self.group, self.mode, self.capacity = group, mode, capacity
         self.rows = rows
         self.ranks, self.rank = dist.get_world_size(group), dist.get_rank(group)
-        self.bounds: "dict[Any, Tensor]" = {}
+        self.kept: "dict[Any, Tensor]" = {}
 
     def shard(self, experts: MoE) -> MoE:
         """Returns this rank's part of a layer that has all experts."""
@@ -118,7 +138,7 @@ class ExpertParallel:
                  topk_weights: Tensor, total: int) -> Dispatched:
         """Sends the rows of x to where their experts are."""
         self._check(experts, x, topk_ids, topk_weights, total)
-        weights = topk_weights.float()
+        weights = topk_weights.float().contiguous()
         packed = [x]
         if self._is_narrow(experts):
             packed = list(experts.quantize(x))
@@ -137,19 +157,12 @@ class ExpertParallel:
         if self.mode == "gather":
             parts = torch.empty_like(y)
             self._all_to_all(parts, y, None, None)
-            ones = torch.ones(1, self.ranks, device=y.device)
-            parts = parts.view(self.ranks, -1, y.shape[1]).transpose(0, 1)
-            return weighted_sum(parts, ones, dtype)[:tokens]
+            return torch.ops.nibblas.sum_slots(parts, *self._ranks_of(
+                tokens, len(y) // self.ranks, y.device))
         sender = got.sender
         back = y.new_empty(sum(sender.given), y.shape[1])
         self._all_to_all(back, y[:sum(sender.taken)], sender.given, sender.taken)
-        slots = y.new_zeros(sender.weights.numel(), y.shape[1])
-        slots[sender.order] = back
-        # Slots that no expert takes add nothing, whatever their weights are.
-        weights = torch.zeros_like(sender.weights,
-                                   memory_format=torch.contiguous_format)
-        weights.view(-1)[sender.order] = sender.weights.reshape(-1)[sender.order]
-        return weighted_sum(slots.view(*weights.shape, y.shape[1]), weights, dtype)
+        return torch.ops.nibblas.sum_slots(back, sender.slot_rows, sender.weights)
 
     # ---- how
 
@@ -178,78 +191,103 @@ class ExpertParallel:
         dist.all_to_all_single(out.view(torch.uint8), x.view(torch.uint8), given,
                                taken, group=self.group)
 
+    def _keep(self, key, make):
+        """make(), or what it made before."""
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+    def _numbers(self, count, device):
+        """1 .. count."""
+        found = self.kept.get(device)
+        if found is None or found.numel() < count:
+            found = self.kept[device] = torch.arange(
+                1, 2 * count + 1, dtype=torch.int32, device=device)
+        return found[:count]
+
+    def _ones(self, count, device):
+        """[count, 1] of 1.0."""
+        found = self.kept.get((device,))
+        if found is None or found.shape[0] < count:
+            found = self.kept[device,] = torch.ones(2 * count, 1, device=device)
+        return found[:count]
+
+    def _ranks_of(self, tokens, capacity, device):
+        """Rows of a token, and their weights, of the sum over ranks."""
+        def make():
+            first = torch.arange(tokens, dtype=torch.int32, device=device)
+            step = torch.arange(self.ranks, dtype=torch.int32, device=device)
+            return (first[:, None] + step * capacity,
+                    torch.ones(tokens, self.ranks, device=device))
+        return self._keep((tokens, capacity, device), make)
+
     def _owners(self, ids, total):
-        """The rank of each slot's expert; `ranks` for ids that no rank has."""
-        key = total, ids.device
-        if key not in self.bounds:
-            self.bounds[key] = torch.tensor(
-                [expert_range(total, self.ranks, r)[1] for r in range(self.ranks)],
-                device=ids.device)
-        owner = torch.searchsorted(self.bounds[key], ids.long(), right=True)
-        return torch.where(ids < 0, self.ranks, owner)
+        """bool [ranks, tokens, slots]: whether the rank has the slot's expert."""
+        def make():
+            ends = [expert_range(total, self.ranks, r)[0]
+                    for r in range(self.ranks)] + [total]
+            return (torch.tensor(ends, dtype=ids.dtype, device=ids.device),
+                    torch.arange(1, self.ranks + 1, dtype=torch.int32,
+                                 device=ids.device)[:, None, None])
+        ends, numbers = self._keep((total, ids.dtype, ids.device), make)
+        return torch.bucketize(ids, ends, out_int32=True, right=True) == numbers
 
     def _exchange(self, packed, ids, weights, total):
-        owner, slots = self._owners(ids, total), ids.shape[1]
-        each = owner[:, :, None] == torch.arange(self.ranks, device=ids.device)
-        need = each.any(1)
-        counts = torch.stack([need.sum(0), each.sum((0, 1))], 1)
-        theirs = torch.empty_like(counts)
-        dist.all_to_all_single(theirs, counts, group=self.group)
-        # The one wait for the host: rows and slots that go to and come from each rank.
-        rows, given, rows_here, taken = torch.cat(
-            [counts, theirs], 1).t().tolist()
-        pair = _first(need.t(), sum(rows))
-        rank_of, token = pair // max(len(ids), 1), pair % max(len(ids), 1)
-        mine = torch.where(owner[token] == rank_of[:, None], ids[token].int(), -1)
-        sent = torch.cat([_bytes(t)[token] for t in packed] + [_bytes(mine)], 1)
-        got = sent.new_empty(sum(rows_here), sent.shape[1])
-        dist.all_to_all_single(got, sent, rows_here, rows, group=self.group)
-        parts = _split(got, packed, [mine])
-        local = parts.pop()
-        # Places without a slot fill up the last ones: sizes that come again have plans.
-        slot = _first(local >= 0, -(-sum(taken) // _STEP) * _STEP)
-        row = slot // max(slots, 1)
-        x, x_scales = _rows(parts, row)
-        order = torch.argsort(owner.reshape(-1), stable=True)[:sum(given)]
-        return Dispatched(
-            x, x_scales, local.reshape(-1)[slot][:, None],
-            torch.ones(len(slot), 1, device=ids.device),
-            _Sender(order, weights, given, taken))
+        ranks, (tokens, slots) = self.ranks, ids.shape
+        owned = self._owners(ids, total)
+        # Rows and slots are sent by rank, then by token: where one goes to is how many
+        # there are up to it.
+        rows_to = owned.any(2).view(-1).cumsum(0, dtype=torch.int32)
+        slots_to = owned.view(-1).cumsum(0, dtype=torch.int32)
+        every = rows_to.new_zeros(2 * ranks, ranks)
+        ends = every[:2] if ids.numel() == 0 else torch.stack(
+            [rows_to.view(ranks, -1)[:, -1], slots_to.view(ranks, -1)[:, -1]])
+        _all_gather(every, ends.contiguous(), group=self.group)
+        mine = torch.where(owned, ids.int(), -1).view(-1, slots)
+        slot_rows = (slots_to.view(owned.shape) * owned).sum(0, dtype=torch.int32) - 1
+        # The one wait for the host: rows and slots of each rank for each rank.
+        counts = [[end - begin for begin, end in zip([0, *line], line)]
+                  for line in every.tolist()]
+        rows, given = counts[2 * self.rank:2 * self.rank + 2]
+        rows_here, taken = ([line[self.rank] for line in counts[i::2]]
+                            for i in (0, 1))
+        pair = torch.searchsorted(rows_to, self._numbers(sum(rows), ids.device))
+        token = pair % max(tokens, 1)
+        sent = _join([packed[0].index_select(0, token), mine.index_select(0, pair),
+                      *(t.index_select(0, token) for t in packed[1:])])
+        # A row more, which has no slots.
+        got = sent.new_empty(sum(rows_here) + 1, sent.shape[1])
+        dist.all_to_all_single(got[:-1], sent, rows_here, rows, group=self.group)
+        got[-1:].fill_(255)
+        parts, local = self._expand(got, [packed[0], mine, *packed[1:]], sum(taken))
+        return Dispatched(*parts, local, self._ones(len(local), ids.device),
+                          _Sender(slot_rows, weights, given, taken))
+
+    def _expand(self, got, like, count):
+        """((x, its scales or None), ids): a row for each slot that rows have, in their
+        order, and rows without one up to a size with a plan."""
+        ids = _split(got, like[:2])[1]
+        slots, ids = ids.shape[1], ids.reshape(-1)
+        before = (ids[:len(ids) - slots] >= 0).cumsum(0, dtype=torch.int32)
+        # Beyond the last slot: the first one of the last row.
+        slot = torch.searchsorted(before, self._numbers(_padded(count), got.device))
+        row = torch.div(slot, max(slots, 1), rounding_mode="floor")
+        x, _, *scales = _split(got.index_select(0, row), like)
+        return (x, *scales, None)[:2], ids.index_select(0, slot)[:, None]
 
     def _gather(self, packed, ids, weights):
         capacity = self.capacity or ids.shape[0]
         # What int32 does not hold is no expert's.
-        routes = [ids.long().clamp(-1, 2**31 - 1).int(), weights]
-        sent = torch.cat([_bytes(t) for t in (*packed, *routes)], 1)
+        if ids.dtype != torch.int32:
+            ids = ids.clamp(-1, 2**31 - 1).int()
+        parts = [packed[0], ids, weights, *packed[1:]]
+        sent = _join(parts)
         if capacity != len(ids):
             # Rows without a token: zeros, whose ids are nobody's.
             empty = sent.new_zeros(capacity - len(ids), sent.shape[1])
-            width = 8 * ids.shape[1]
-            empty[:, empty.shape[1] - width:empty.shape[1] - width // 2] = 255
+            _split(empty, parts[:2])[1].fill_(-1)
             sent = torch.cat([sent, empty])
         every = sent.new_empty(self.ranks * capacity, sent.shape[1])
         _all_gather(every, sent, group=self.group)
-        *parts, ids, weights = _split(every, packed, routes)
-        return Dispatched(*_rows(parts, None), ids, weights, None)
-
-
-def _split(received, *like):
-    """The tensors that rows of bytes are made of, of the types and widths of those
-    that were sent."""
-    parts, at = [], 0
-    for tensors in like:
-        for t in tensors:
-            width = t.shape[1] * t.element_size()
-            # A copy, even of one row: views of a type begin at its multiples.
-            part = received[:, at:at + width].clone(
-                memory_format=torch.contiguous_format)
-            parts.append(part.view(t.dtype))
-            at += width
-    return parts
-
-
-def _rows(parts, row):
-    """(x, its scales or None), all rows or those chosen."""
-    chosen = [t if row is None else t.view(torch.uint8)[row].view(t.dtype)
-              for t in parts]
-    return chosen[0], chosen[1] if len(chosen) > 1 else None
+        x, ids, weights, *scales = _split(every, parts)
+        return Dispatched(x, *scales, *[None] * (not scales), ids, weights, None)
