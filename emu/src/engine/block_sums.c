@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * block_sums.c - see block_sums.h.  Terms are integers of 64 bits; where
- * nothing can be cut, as with all scales and sums of usual size, sums in double
- * are exact and faster.
+ * block_sums.c - see block_sums.h.  Sums of 4-bit elements are made for many
+ * columns at once, in loops that compilers turn into vectors: exact integers in
+ * double.  Terms of the others are integers of 64 bits.
  */
 #include "engine/block_sums.h"
 
@@ -112,128 +112,163 @@ void emu_block_operand_set(struct emu_block_operand *o, int row,
 
 /* ---- four bits ----------------------------------------------------------- */
 
-struct row_scales {
-	struct number group[GROUPS];
-	double value[GROUPS];
-	int high, low; /* exponents, of those that are not zero */
-	bool is_nan;
+#define STRIP 32 /* columns of D that are summed together */
+
+/*
+ * Scales of one row, or of the columns of a strip: [group][0] and [group][n].
+ * Significand times power of two; NaN has some value that is not used.
+ */
+struct fp4_scales {
+	double value[GROUPS][STRIP];
+	int32_t exponent[GROUPS][STRIP];
+	uint32_t is_nan[STRIP]; /* 0 or 1 */
 };
 
-static void take_scales(const struct emu_block_operand *o, int row,
-			struct row_scales *to)
+/* Columns of B: elements by k, and their scales. */
+struct fp4_strip {
+	int16_t value[EMU_UMMA_MAX_K][STRIP];
+	struct fp4_scales scales;
+};
+
+static void take_scales(const struct emu_block_operand *o, int row, int at,
+			struct fp4_scales *to)
 {
-	to->is_nan = false;
-	to->high = to->low = 0;
-	for (int g = 0, seen = 0; g < GROUPS; g++) {
+	to->is_nan[at] = 0;
+	for (int g = 0; g < GROUPS; g++) {
 		const struct number x = scale_of(
 		    o->scale[row][g * o->scales / GROUPS], o->scale_is_ue8m0);
 
-		to->group[g] = x;
-		to->value[g] = x.significand * emu_power_of_2(x.exponent - 3);
-		to->is_nan |= x.is_nan;
-		if (x.significand == 0)
-			continue;
-		to->high =
-		    !seen || x.exponent > to->high ? x.exponent : to->high;
-		to->low = !seen || x.exponent < to->low ? x.exponent : to->low;
-		seen = 1;
+		to->exponent[g][at] = x.exponent;
+		to->value[g][at] =
+		    x.significand * emu_power_of_2(x.exponent - 3);
+		to->is_nan[at] |= x.is_nan;
 	}
 }
 
-static int32_t dot(const int16_t *x, const int16_t *y)
+static void take_strip(const struct emu_block_operand *o, int first, int count,
+		       struct fp4_strip *to)
 {
-	int32_t sum = 0;
-
-	for (int k = 0; k < GROUP; k++)
-		sum += x[k] * y[k];
-	return sum;
+	memset(to, 0, sizeof(*to));
+	for (int n = 0; n < count; n++) {
+		take_scales(o, first + n, n, &to->scales);
+		for (int k = 0; k < EMU_UMMA_MAX_K; k++)
+			to->value[k][n] = o->value[first + n][k];
+	}
 }
 
-/* A term: 4 times the sum, 64 times the scales: units of 2^(exponent - 8). */
-static uint32_t fp4_sum(const int16_t *x, const int16_t *y,
-			const struct row_scales *sx,
-			const struct row_scales *sy, uint32_t c)
+/* 4 times the sums of 16 products: at most 16 * 144. */
+EMU_FAST_PART void fp4_dots(const int16_t *x, const struct fp4_strip *y,
+			    int16_t dots[GROUPS][STRIP])
 {
-	const struct number parts = float_parts(c, -126);
-	int64_t terms[GROUPS], sum;
-	int exponents[GROUPS], e = parts.exponent;
+	memset(dots, 0, sizeof(*dots) * GROUPS);
+	for (int k = 0; k < EMU_UMMA_MAX_K; k++)
+		for (int n = 0; n < STRIP; n++)
+			dots[k / GROUP][n] = (int16_t)(dots[k / GROUP][n] +
+						       x[k] * y->value[k][n]);
+}
 
-	if (parts.is_nan || sx->is_nan || sy->is_nan)
-		return EMU_NAN_F32;
-	if (is_infinite(c))
-		return c;
-	for (int g = 0; g < GROUPS; g++) {
-		exponents[g] = sx->group[g].exponent + sy->group[g].exponent;
-		e = exponents[g] > e ? exponents[g] : e;
-		terms[g] =
-		    (int64_t)dot(x + GROUP * g, y + GROUP * g) *
-		    (sx->group[g].significand * sy->group[g].significand);
+/* The largest exponent of the terms and c; of a zero c -126. */
+EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x,
+				 const struct fp4_scales *y, const uint32_t *c,
+				 int32_t *e)
+{
+	for (int n = 0; n < STRIP; n++) {
+		const int32_t biased = (int32_t)(c[n] >> 23 & 0xFF);
+
+		e[n] = (biased > 1 ? biased : 1) - 127;
 	}
-	sum = shifted(parts.significand, FP4_BITS - 23 + parts.exponent - e);
 	for (int g = 0; g < GROUPS; g++)
-		sum += shifted(terms[g], FP4_BITS - 8 + exponents[g] - e);
-	return result_of(sum, e - FP4_BITS);
+		for (int n = 0; n < STRIP; n++) {
+			const int32_t of_term =
+			    x->exponent[g][0] + y->exponent[g][n];
+
+			e[n] = of_term > e[n] ? of_term : e[n];
+		}
 }
 
 /*
- * The same where no term has bits below 2^(e - 35): terms are multiples of
- * 2^(exponent - 8), c of 2^(exponent - 23).
+ * Exact results cut toward zero to fp32: where they are normal in the bits, and
+ * else in units of 2^-149, where what is cut to nothing is +0.
  */
-static bool is_plain(const struct row_scales *sx, const struct row_scales *sy,
-		     uint32_t c)
+EMU_FAST_PART void cut_strip(const double *exact, uint32_t *d)
 {
-	const int high = sx->high + sy->high, low = sx->low + sy->low;
-	const int e = (int)(c >> 23 & 0xFF) - 127;
+	uint64_t bits[STRIP];
+	double cut[STRIP];
+	float result[STRIP];
 
-	if (sx->is_nan || sy->is_nan || high - low > FP4_BITS - 8)
-		return false;
-	return (c & 0x7FFFFFFF) == 0 ||
-	       (e > -127 && e < 128 && high - e <= FP4_BITS - 23 &&
-		e - low <= FP4_BITS - 8);
+	memcpy(bits, exact, sizeof(bits));
+	for (int n = 0; n < STRIP; n++)
+		bits[n] &= ~(uint64_t)0 << 29;
+	memcpy(cut, bits, sizeof(bits));
+	for (int n = 0; n < STRIP; n++) {
+		const double small = trunc(exact[n] * 0x1p149) * 0x1p-149 + 0.0;
+
+		result[n] = (float)(fabs(exact[n]) < 0x1p-126 ? small : cut[n]);
+	}
+	memcpy(d, result, sizeof(result));
 }
 
-static uint32_t plain_sum(const int16_t *x, const int16_t *y,
-			  const struct row_scales *sx,
-			  const struct row_scales *sy, uint32_t c)
+/* Terms and c as multiples of 2^(e - 35), which double holds exactly. */
+EMU_FAST_PART void fp4_row(const int16_t *values, const struct fp4_scales *x,
+			   const struct fp4_strip *y, const uint32_t *c,
+			   uint32_t *d)
 {
-	float from;
-	double sum;
-	uint64_t bits;
+	int16_t dots[GROUPS][STRIP];
+	int32_t e[STRIP];
+	uint64_t bits[STRIP];
+	double up[STRIP], sum[STRIP];
+	float from[STRIP];
 
-	memcpy(&from, &c, sizeof(from));
-	sum = from;
+	fp4_dots(values, y, dots);
+	fp4_exponents(x, &y->scales, c, e);
+	for (int n = 0; n < STRIP; n++)
+		bits[n] = (uint64_t)(1023 + FP4_BITS - e[n]) << 52;
+	memcpy(up, bits, sizeof(up));
+	memcpy(from, c, sizeof(from));
+	for (int n = 0; n < STRIP; n++)
+		sum[n] = 0.0 + trunc(from[n] * up[n]);
 	for (int g = 0; g < GROUPS; g++)
-		sum += dot(x + GROUP * g, y + GROUP * g) * 0.25 *
-		       (sx->value[g] * sy->value[g]);
-	if (!(fabs(sum) >= 0x1p-126 && fabs(sum) < 0x1p128))
-		return emu_cut_to_f32(sum, 23);
-	memcpy(&bits, &sum, sizeof(bits));
-	bits &= ~(uint64_t)0 << 29;
-	memcpy(&sum, &bits, sizeof(sum));
-	from = (float)sum;
-	memcpy(&c, &from, sizeof(c));
-	return c;
+		for (int n = 0; n < STRIP; n++)
+			sum[n] += trunc(
+			    dots[g][n] * 0.25 *
+			    (x->value[g][0] * y->scales.value[g][n]) * up[n]);
+	for (int n = 0; n < STRIP; n++)
+		bits[n] = (uint64_t)(1023 - FP4_BITS + e[n]) << 52;
+	memcpy(up, bits, sizeof(up));
+	for (int n = 0; n < STRIP; n++)
+		sum[n] *= up[n];
+	cut_strip(sum, d);
+	for (int n = 0; n < STRIP; n++) {
+		const uint32_t magnitude = c[n] & 0x7FFFFFFF;
+
+		d[n] = magnitude == 0x7F800000 ? c[n] : d[n];
+		d[n] = magnitude > 0x7F800000 || x->is_nan[0] ||
+			       y->scales.is_nan[n]
+			   ? EMU_NAN_F32
+			   : d[n];
+	}
 }
 
-void emu_fp4_sums(const struct emu_block_operand *a,
-		  const struct emu_block_operand *b, const uint32_t *c,
-		  uint32_t *d)
+EMU_FAST void emu_fp4_sums(const struct emu_block_operand *a,
+			   const struct emu_block_operand *b, const uint32_t *c,
+			   uint32_t *d)
 {
-	struct row_scales sa, sb[EMU_UMMA_MAX_ROWS];
+	for (int first = 0; first < b->rows; first += STRIP) {
+		const int left = b->rows - first;
+		const size_t count = (size_t)(left < STRIP ? left : STRIP);
+		struct fp4_strip strip;
 
-	for (int n = 0; n < b->rows; n++)
-		take_scales(b, n, &sb[n]);
-	for (int m = 0; m < a->rows; m++) {
-		take_scales(a, m, &sa);
-		for (int n = 0; n < b->rows; n++) {
-			const int at = m * b->rows + n;
-			const uint32_t from = c ? c[at] : 0;
+		take_strip(b, first, (int)count, &strip);
+		for (int m = 0; m < a->rows; m++) {
+			const int at = m * b->rows + first;
+			uint32_t from[STRIP] = {0}, to[STRIP];
+			struct fp4_scales scales;
 
-			d[at] = is_plain(&sa, &sb[n], from)
-				    ? plain_sum(a->value[m], b->value[n], &sa,
-						&sb[n], from)
-				    : fp4_sum(a->value[m], b->value[n], &sa,
-					      &sb[n], from);
+			take_scales(a, m, 0, &scales);
+			if (c)
+				memcpy(from, c + at, sizeof(*c) * count);
+			fp4_row(a->value[m], &scales, &strip, from, to);
+			memcpy(d + at, to, sizeof(*d) * count);
 		}
 	}
 }

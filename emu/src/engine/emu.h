@@ -20,11 +20,19 @@
  */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) &&          \
     !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+/* arch=skylake-avx512 is never chosen on other makers' processors. */
+#if __GNUC__ >= 12
+#define EMU_FAST                                                               \
+	__attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
 #define EMU_FAST                                                               \
 	__attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#endif
 #else
 #define EMU_FAST
 #endif
+/* A part of such a function, compiled with it for the same sets. */
+#define EMU_FAST_PART static inline __attribute__((always_inline))
 
 struct emu_error {
 	char text[1024];

@@ -178,12 +178,15 @@ struct problem {
 	struct emu_block_operand x, y;
 };
 
-enum data { ANY, NARROW, SPARSE, DATA_KINDS };
+/* TINY: sums near the least numbers of fp32, where scales are ue8m0. */
+enum data { ANY, NARROW, SPARSE, TINY, DATA_KINDS };
 
 static uint8_t scale_code(enum data data, bool is_ue8m0)
 {
 	if (data == ANY)
 		return (uint8_t)rng_below(&rng, 256);
+	if (is_ue8m0 && data == TINY)
+		return (uint8_t)(24 + rng_below(&rng, 44));
 	if (is_ue8m0)
 		return (uint8_t)(120 +
 				 rng_below(&rng, data == NARROW ? 3 : 14));
@@ -197,6 +200,10 @@ static uint32_t c_code(enum data data)
 {
 	if (data == ANY)
 		return (uint32_t)rng_next(&rng);
+	if (data == TINY)
+		return rng_below(&rng, 2)
+			   ? (uint32_t)rng_next(&rng) & 0x80FFFFFF
+			   : 0;
 	if (data == SPARSE && rng_below(&rng, 2))
 		return 0;
 	return bits_of_float(ldexpf((float)(int32_t)rng_next(&rng),
@@ -255,7 +262,7 @@ static void test_fp4(void **state)
 
 	(void)state;
 	assert_non_null(p);
-	for (int round = 0; round < 60; round++) {
+	for (int round = 0; round < 72; round++) {
 		const bool is_ue8m0 = round % 3 == 1;
 		const int scales = is_ue8m0 && round % 2 ? 2 : 4;
 
@@ -282,7 +289,7 @@ static void test_mx(void **state)
 
 	(void)state;
 	assert_non_null(p);
-	for (int round = 0; round < 75; round++) {
+	for (int round = 0; round < 100; round++) {
 		const int a = round % 5, b = round / 5 % 5;
 
 		fill(p, EMU_UMMA_MXF8F6F4, (enum data)(round % DATA_KINDS), 1,
