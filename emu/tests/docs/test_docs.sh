@@ -11,8 +11,8 @@ trap 'rm -rf "$work"' EXIT
 export HOME="$work/home" TMPDIR="$work"
 unset NIBEMU_SEED NIBEMU_DEVICE LD_LIBRARY_PATH
 mkdir -p "$HOME" "$work/bin" "$work/nibblas"
-for part in CMakeLists.txt runtime.map command src examples tests probes docs \
-	README.md; do
+for part in CMakeLists.txt runtime.map command src stub examples tests probes \
+	docs README.md; do
 	cp -r "$source/$part" "$work/nibblas/"
 done
 cd "$work/nibblas" || exit 2
