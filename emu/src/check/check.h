@@ -43,6 +43,12 @@ struct emu_check_options {
 	 * that refills it.  PTX demands it; CUTLASS's kernels do without.
 	 */
 	bool fence_before_refill;
+	/*
+	 * Demand an order between the lanes' loads and a stmatrix over what
+	 * they loaded.  PTX demands it; CUTLASS's epilogues do without, because
+	 * stmatrix waits until all lanes are behind their loads.
+	 */
+	bool order_before_stmatrix;
 	/* The CTAs have tensor memory, and no wgmma. */
 	bool has_tensor_memory;
 	/*

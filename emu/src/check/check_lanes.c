@@ -98,10 +98,12 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
 			   const struct word *w, epoch e, bool is_write)
 {
+	const bool is_matrix = a->place.lanes == UINT32_MAX;
 	struct emu_lane_pair p;
 
-	if (is_write && emu_lane_overtakes(&w->lanes, &c->warp[a->warp].lanes,
-					   a->warp, e & 15, a->place, &p))
+	if (is_write && (!is_matrix || c->options.order_before_stmatrix) &&
+	    emu_lane_overtakes(&w->lanes, &c->warp[a->warp].lanes, a->warp,
+			       e & 15, a->place, &p))
 		return object(a, p, "reads it", w->lanes.read_line,
 			      EMU_LANES_MEET);
 	return follows_write(c, a, w, e);

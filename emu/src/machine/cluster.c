@@ -305,7 +305,8 @@ static void begin_check(struct emu_cluster *c)
 	const struct emu_check_options options = {
 	    .has_tensor_memory = has_tmem,
 	    .is_strict = has_tmem && c->grid->machine->options.is_strict,
-	    .fence_before_refill = c->grid->machine->options.is_strict};
+	    .fence_before_refill = c->grid->machine->options.is_strict,
+	    .order_before_stmatrix = c->grid->machine->options.is_strict};
 	const struct emu_cta *first = &c->ctas[0];
 
 	if (!c->grid->machine->options.is_unchecked)

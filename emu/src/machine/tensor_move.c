@@ -372,8 +372,12 @@ bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
 				k) ||
 		    !deliver(w, q))
 			return false;
-		/* As if it had waited, or each use would be a report. */
+		/*
+		 * As if it had waited, or each use would be a report; so does
+		 * a GPU, whose registers have their values when they are used.
+		 */
 		memset(q->results, 0, q->bytes);
+		emu_watch_tmem_wait(w, false);
 	}
 	return true;
 }

@@ -19,6 +19,8 @@
 
 /* ---- running ------------------------------------------------------------- */
 
+static bool is_strict;
+
 static struct emu_job job_of(uint64_t seed, uint32_t block)
 {
 	static const uint8_t in[BYTES];
@@ -33,6 +35,7 @@ static struct emu_job job_of(uint64_t seed, uint32_t block)
 	    .shared_bytes = BYTES,
 	    .seed = seed,
 	    .budget = 2000000,
+	    .is_strict = is_strict,
 	};
 }
 
@@ -408,7 +411,13 @@ static void test_matrices(void **state)
 	     "ld.shared.u32 %r4, [%r5];\n" MEET STORE_MATRIX);
 	reported(ROWS LOAD_MATRIX, "load of shared memory",
 		 "of the same warp wrote it (PTX line");
+	runs(ROWS MEET LOAD_MATRIX STORE_MATRIX);
+	is_strict = true;
 	reported(ROWS MEET LOAD_MATRIX STORE_MATRIX, "store to shared memory",
+		 "of the same warp reads it (PTX line");
+	is_strict = false;
+	reported(ROWS MEET LOAD_MATRIX "st.shared.u32 [%r5], %r6;\n",
+		 "store to shared memory",
 		 "of the same warp reads it (PTX line");
 	reported(ROWS MEET STORE_MATRIX "ld.shared.u32 %r4, [%r5];\n",
 		 "by lane 0", "lane 1 of the same warp wrote it (PTX line");

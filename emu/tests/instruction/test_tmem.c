@@ -13,6 +13,7 @@
 
 #include "common/tcgen05.h"
 #include "engine/tensor_memory.h"
+#include "machine/findings.h"
 
 /* Warp 0 allocates, all learn where; DEALLOC by the same warp. */
 #define ALLOC_COLUMNS(n)                                                       \
@@ -436,6 +437,48 @@ static void test_accesses(void **state)
 	    "lanes of the warp have exited", "tcgen05.st");
 }
 
+/*
+ * A use of a result without a wait::ld, waived: the load is over then, as on a
+ * GPU, and the warp that gives the columns back needs no wait of the others.
+ */
+static void test_waived_results(void **state)
+{
+	static const char *const use =
+	    "add.u32 %r9, %r9, 1;\nmul.wide.u32 %d1, %tid, 4;\n"
+	    "add.s64 %d1, %d1, %out;\nst.global.b32 [%d1], %r9;\n";
+	uint32_t out[64];
+	struct emu_error err;
+	struct emu_job job = {.target = TCGEN05_TARGET,
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .block = 64};
+
+	(void)state;
+	for (job.seed = 0; job.seed < 10; job.seed++) {
+		const bool is_used = job.seed % 2;
+
+		job.findings =
+		    emu_findings_open("tcgen05-ld-result", false, &err);
+		assert_non_null(job.findings);
+		emu_text[0] = 0;
+		emu_add(ALLOC MY_LANES
+			"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r2], {%tid};\n"
+			"tcgen05.wait::st.sync.aligned;\n"
+			"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r9}, "
+			"[%r2];\n");
+		emu_add(is_used ? use : "");
+		emu_add(DEALLOC);
+		if (is_used)
+			emu_must_run(emu_text, &job);
+		else
+			emu_must_fail(emu_text, &job, "tcgen05.dealloc",
+				      "tcgen05.wait::ld", NULL);
+		for (uint32_t k = 0; is_used && k < 64; k++)
+			assert_int_equal(out[k], k + 1);
+		emu_findings_close(job.findings);
+	}
+}
+
 static const struct {
 	const char *text, *why;
 } refused_words[] = {
@@ -542,6 +585,7 @@ int main(void)
 	    cmocka_unit_test(test_lifecycle),
 	    cmocka_unit_test(test_first_column),
 	    cmocka_unit_test(test_accesses),
+	    cmocka_unit_test(test_waived_results),
 	    cmocka_unit_test(test_words),
 	    cmocka_unit_test(test_generic_addresses),
 	};
