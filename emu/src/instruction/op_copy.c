@@ -516,7 +516,7 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
 /* ---- fences ----------------------------------------------------------------
  */
 
-enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT };
+enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT, FENCE_SHARED };
 
 static void run_fence(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes)
@@ -532,19 +532,46 @@ static void run_fence(struct emu_warp *w, const struct emu_instr *i,
 	}
 	if (i->option == FENCE_PROXY)
 		emu_watch_fence_proxy(w);
-	if (i->option == FENCE_INIT)
+	/* Of shared memory alone: mbarriers that it initialised are there. */
+	if (i->option == FENCE_SHARED && i->vector)
+		emu_watch_lanes_release(w, lanes);
+	if (i->option == FENCE_SHARED && !i->vector)
+		emu_watch_lanes_acquire(w, lanes);
+	if (i->option == FENCE_INIT ||
+	    (i->option == FENCE_SHARED && i->vector))
 		emu_watch_fence_init(w);
+}
+
+/* One release and one acquire: PTX ISA 8.6, membar. */
+static bool bind_restricted_fence(struct emu_bind *b)
+{
+	const bool releases = emu_has(b, "release") &&
+			      emu_has(b, "sync_restrict::shared::cta");
+	const bool acquires = emu_has(b, "acquire") &&
+			      emu_has(b, "sync_restrict::shared::cluster");
+
+	if (releases == acquires || !emu_has(b, "cluster"))
+		return emu_bind_fail(
+		    b, ".sync_restrict is of .release"
+		       ".sync_restrict::shared::cta.cluster and .acquire"
+		       ".sync_restrict::shared::cluster.cluster alone");
+	b->i->option = FENCE_SHARED;
+	b->i->vector = releases;
+	return emu_arguments(b, 0, 0);
 }
 
 bool emu_bind_fence(struct emu_bind *b)
 {
 	const char *name = b->i->opcode->name;
 
+	b->i->run = run_fence;
+	if (emu_has(b, "sync_restrict::shared::cta") ||
+	    emu_has(b, "sync_restrict::shared::cluster"))
+		return bind_restricted_fence(b);
 	b->i->option = strncmp(name, "fence.proxy", 11) == 0 ? FENCE_PROXY
 		       : strcmp(name, "fence.mbarrier_init") == 0
 			   ? FENCE_INIT
 			   : FENCE_MEMORY;
 	b->i->vector = emu_has(b, "cta") || emu_has(b, "cluster");
-	b->i->run = run_fence;
 	return emu_arguments(b, 0, 0);
 }

@@ -294,6 +294,11 @@ static void test_flags(void **state)
 		  "fence.acq_rel.cta;\n"));
 	runs(FLAG("st.volatile", "membar.cta;\n", "ld.volatile",
 		  "membar.cta;\n"));
+#define RELEASED "fence.release.sync_restrict::shared::cta.cluster;\n"
+#define ACQUIRED "fence.acquire.sync_restrict::shared::cluster.cluster;\n"
+	runs(FLAG("st.volatile", RELEASED, "ld.volatile", ACQUIRED));
+	reported(FLAG("st.volatile", ACQUIRED, "ld.volatile", RELEASED),
+		 "by lane 1", by);
 	reported(FLAG("st.relaxed.cta", "", "ld.acquire.cta", ""), "by lane 1",
 		 by);
 	reported(FLAG("st.release.cta", "", "ld.relaxed.cta", ""), "by lane 1",

@@ -257,6 +257,40 @@ static void clusters(void **state)
 		"barrier.cluster.arrive.relaxed.aligned;", "mbarrier.init");
 }
 
+/* A relaxed barrier behind a fence that makes the init visible. */
+static void fences_of_init(void **state)
+{
+	static const char *const fences[] = {
+	    "fence.mbarrier_init.release.cluster;",
+	    "fence.release.sync_restrict::shared::cta.cluster;",
+	    "fence.acquire.sync_restrict::shared::cluster.cluster;",
+	};
+	struct program p = {
+	    32,
+	    2,
+	    {INIT, "", "barrier.cluster.arrive.relaxed.aligned;",
+	     "barrier.cluster.wait.acquire.aligned;",
+	     "mov.u32 %r3, %cluster_ctarank;",
+	     "mapa.shared::cluster.u32 %r4, %r1, 1;",
+	     "setp.ne.u32 %p3, %r3, 0;", "@%p3 bra E;",
+	     "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, "
+	     "[%r4];",
+	     "E:", "barrier.cluster.arrive.release.aligned;",
+	     "barrier.cluster.wait.acquire.aligned;"}};
+	int at = 0;
+
+	(void)state;
+	while (p.lines[at][0])
+		at++;
+	for (int i = 0; i < 3; i++) {
+		p.lines[at] = fences[i];
+		if (i < 2)
+			runs(&p);
+		else
+			refused(&p, fences[i], fences[i], "mbarrier.init");
+	}
+}
+
 /* b: eight rows of 16 k, zeros, without swizzle. */
 static void operands_of_wgmma(void **state)
 {
@@ -293,6 +327,7 @@ int main(void)
 	    cmocka_unit_test(copies_of_threads),
 	    cmocka_unit_test(copies_that_arrive),
 	    cmocka_unit_test(clusters),
+	    cmocka_unit_test(fences_of_init),
 	    cmocka_unit_test(operands_of_wgmma),
 	};
 

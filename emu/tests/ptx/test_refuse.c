@@ -48,6 +48,10 @@ static void test_instructions(void **state)
 	check_body("add.u32 %r1, %r2, x;\n", "x is declared nowhere");
 	check_body("add.f32 %f1, %f2, 5;\n", "an integer where a float");
 	check_body("@%r1 add.u32 %r1, %r2, %r3;\n", "@ wants a predicate");
+	check_body("fence.acq_rel.sync_restrict::shared::cta.cluster;\n",
+		   ".sync_restrict is of .release");
+	check_body("fence.release.sync_restrict::shared::cta.gpu;\n",
+		   ".sync_restrict is of .release");
 	check_body("bra NOWHERE;\n", "NOWHERE is not in sight");
 	check_body("{ L: } bra L;\n", "L is not in sight");
 	check_body("L: L: add.u32 %r1, %r2, %r3;\n", "a second label");
