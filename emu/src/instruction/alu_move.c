@@ -229,6 +229,12 @@ bool emu_bind_cvta(struct emu_bind *b)
 	return emu_dst(b, emu_argument(b, 0), 8) && emu_src(b, a, EMU_U64);
 }
 
+#define NO_RANK 255 /* of an address of 32 bits */
+
+/*
+ * A rank that the cluster does not have gives an address where nothing is: all
+ * lanes of a warp of CUTLASS's map their ranks, and the ones that exist are used.
+ */
 static void mapa(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *rank = emu_row(w, &i->operand[2]);
@@ -239,15 +245,9 @@ static void mapa(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 	emu_get_wide(w, &i->operand[1], r);
 	EMU_EACH_LANE(l)
 	{
-		if (lanes >> l & 1 && rank[l] >= w->cta->cluster->n_ctas) {
-			emu_fault(w, i, l,
-				  "rank %u of a cluster of %u CTAs, which are "
-				  "numbered from 0",
-				  rank[l], w->cta->cluster->n_ctas);
-			return;
-		}
-		r[l] =
-		    high | (r[l] & low) | (uint64_t)rank[l] << EMU_RANK_SHIFT;
+		const uint64_t at = rank[l] < NO_RANK ? rank[l] : NO_RANK;
+
+		r[l] = high | (r[l] & low) | at << EMU_RANK_SHIFT;
 	}
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }

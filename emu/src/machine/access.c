@@ -57,6 +57,13 @@ void emu_describe_address(const struct emu_warp *w, enum emu_state_space space,
 	if (space == EMU_LOCAL) {
 		snprintf(text, size, "local offset %" PRIu64 " of %u", address,
 			 c->grid->kernel->local_bytes);
+	} else if (space == EMU_SHARED_CLUSTER &&
+		   address >> EMU_RANK_SHIFT >= c->n_ctas) {
+		snprintf(text, size,
+			 "shared memory offset %" PRIu64 " of CTA rank %" PRIu64
+			 " of a cluster of %u",
+			 address & ((1u << EMU_RANK_SHIFT) - 1),
+			 address >> EMU_RANK_SHIFT, c->n_ctas);
 	} else if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER) {
 		snprintf(text, size,
 			 "shared memory offset %" PRIu64 " of CTA rank %" PRIu64

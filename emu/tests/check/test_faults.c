@@ -51,8 +51,13 @@ static void test_memory(void **state)
 	check("mov.u32 %r1, 0x1000400;\nst.shared::cluster.u32 [%r1], %r1;\n",
 	      WHERE, "nothing is there");
 	check("mov.u32 %r1, dynamic;\n"
-	      "mapa.shared::cluster.u32 %r2, %r1, 1;\n",
-	      "mapa", "rank 1 of a cluster of 1");
+	      "mapa.shared::cluster.u32 %r2, %r1, 1;\n"
+	      "ld.shared::cluster.u32 %r3, [%r2];\n",
+	      "CTA rank 1 of a cluster of 1", "nothing is there");
+	check("mov.u32 %r1, dynamic;\n"
+	      "mapa.shared::cluster.u32 %r2, %r1, 4096;\n"
+	      "ld.shared::cluster.u32 %r3, [%r2];\n",
+	      "CTA rank 255 of a cluster of 1", "nothing is there");
 	check("ld.param.u32 %r1, [in+16];\n", WHERE, "nothing is there");
 	check("trap;\n", WHERE, "the kernel gave up");
 }
