@@ -140,6 +140,15 @@ enum emu_scope {
 	EMU_SCOPE_CLUSTER
 };
 
+/*
+ * fence.release and .acquire, or both: with a relaxed arrival behind the one and
+ * a relaxed wait before the other they hand over as an arrival and a wait of the
+ * scope do.
+ */
+void emu_check_fence_release(struct emu_check *c, uint32_t warp,
+			     enum emu_scope scope);
+void emu_check_fence_acquire(struct emu_check *c, uint32_t warp);
+
 bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    struct emu_place place, struct emu_error *err);
 void emu_check_inval(struct emu_check *c, uint64_t barrier);

@@ -78,7 +78,13 @@ struct warp {
 	struct emu_lanes lanes;
 	struct group copies[RING], stores[RING]; /* by clock */
 	uint32_t cta;
-	uint32_t init_clock;		 /* of its last fence.mbarrier_init */
+	uint32_t init_clock; /* of its last fence.mbarrier_init */
+	/*
+	 * What was before its last fence that releases, and before the last of
+	 * a scope wider than the CTA; what its relaxed waits have found.  Made
+	 * when they are needed.
+	 */
+	struct frontier released, far_released, found;
 	uint32_t committed[EMU_ENGINES]; /* groups */
 	uint32_t marks;			 /* of cp.async: groups and arrivals */
 	uint32_t marks_of_groups[RING];	 /* of the last groups */

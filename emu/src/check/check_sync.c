@@ -186,6 +186,9 @@ void emu_check_close(struct emu_check *c)
 		return;
 	for (uint32_t i = 0; c->warp && i < c->warps; i++) {
 		free(c->warp[i].knows.seen);
+		free(c->warp[i].released.seen);
+		free(c->warp[i].far_released.seen);
+		free(c->warp[i].found.seen);
 		free(c->warp[i].after);
 	}
 	emu_check_tmem_close(c);
@@ -223,6 +226,34 @@ void emu_check_fence_init(struct emu_check *c, uint32_t warp)
 
 	w->init_clock = w->knows.seen[actor_of_warp(warp)];
 	tick(c, warp);
+}
+
+/* True if there is memory for it; otherwise nothing is followed any more. */
+static bool make_once(struct emu_check *c, struct frontier *f)
+{
+	if (!f->seen && !frontier_new(c, f))
+		c->is_blind = true;
+	return f->seen;
+}
+
+void emu_check_fence_release(struct emu_check *c, uint32_t warp,
+			     enum emu_scope scope)
+{
+	struct warp *w = &c->warp[warp];
+
+	if (make_once(c, &w->released))
+		copy(c, &w->released, &w->knows);
+	if (scope == EMU_SCOPE_CLUSTER && make_once(c, &w->far_released))
+		copy(c, &w->far_released, &w->knows);
+	tick(c, warp);
+}
+
+void emu_check_fence_acquire(struct emu_check *c, uint32_t warp)
+{
+	struct warp *w = &c->warp[warp];
+
+	if (w->found.seen)
+		merge(c, &w->knows, &w->found);
 }
 
 void emu_check_commit(struct emu_check *c, uint32_t warp,
@@ -355,6 +386,11 @@ bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		merge(c, &b->sync.far_arrived, &w->knows);
 	else if (scope != EMU_SCOPE_NONE && !is_far)
 		merge(c, &b->sync.arrived, &w->knows);
+	/* A fence before it has released what was before the fence. */
+	if (is_far && w->far_released.seen)
+		merge(c, &b->sync.far_arrived, &w->far_released);
+	if (!is_far && w->released.seen)
+		merge(c, &b->sync.arrived, &w->released);
 	tick(c, warp);
 	return emu_check_is_ready(c, warp, b, err);
 }
@@ -399,6 +435,11 @@ bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		merge(c, &w->knows, &b->sync.opened);
 	if (scope == EMU_SCOPE_CLUSTER)
 		merge(c, &w->knows, &b->sync.far_opened);
+	/* Until a fence acquires it. */
+	if (scope == EMU_SCOPE_NONE && make_once(c, &w->found)) {
+		merge(c, &w->found, &b->sync.opened);
+		merge(c, &w->found, &b->sync.far_opened);
+	}
 	return is_ready;
 }
 

@@ -517,36 +517,48 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
  */
 
 enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT, FENCE_SHARED };
+enum { FENCE_RELEASES = 1, FENCE_ACQUIRES = 2 };
+
+/*
+ * A fence of memory, or (FENCE_SHARED) of shared memory alone.  Acquires before
+ * it releases, so that the fences of two lanes alone order nothing.
+ */
+static void order_memory(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	if (i->option == FENCE_MEMORY)
+		emu_watch_fence(w, i->space == EMU_SCOPE_NONE ? EMU_ORDER_WIDE
+							      : EMU_ORDER_NEAR);
+	if (i->vector & FENCE_ACQUIRES) {
+		emu_watch_fence_acquire(w);
+		emu_watch_lanes_acquire(w, lanes);
+	}
+	if (i->vector & FENCE_RELEASES) {
+		emu_watch_fence_release(w, i->space == EMU_SCOPE_CTA
+					       ? EMU_SCOPE_CTA
+					       : EMU_SCOPE_CLUSTER);
+		emu_watch_lanes_release(w, lanes);
+	}
+}
 
 static void run_fence(struct emu_warp *w, const struct emu_instr *i,
 		      uint32_t lanes)
 {
-	if (i->option == FENCE_MEMORY) {
-		emu_watch_fence(w, i->vector ? EMU_ORDER_NEAR : EMU_ORDER_WIDE);
-		/*
-		 * Acquires before it releases, so that the fences of two lanes
-		 * alone order nothing.
-		 */
-		emu_watch_lanes_acquire(w, lanes);
-		emu_watch_lanes_release(w, lanes);
-	}
+	if (i->option == FENCE_MEMORY || i->option == FENCE_SHARED)
+		order_memory(w, i, lanes);
 	if (i->option == FENCE_PROXY)
 		emu_watch_fence_proxy(w);
-	/* Of shared memory alone: mbarriers that it initialised are there. */
-	if (i->option == FENCE_SHARED && i->vector)
-		emu_watch_lanes_release(w, lanes);
-	if (i->option == FENCE_SHARED && !i->vector)
-		emu_watch_lanes_acquire(w, lanes);
+	/* Also the init of mbarriers is released, to a scope that holds them. */
 	if (i->option == FENCE_INIT ||
-	    (i->option == FENCE_SHARED && i->vector))
+	    (i->vector & FENCE_RELEASES && i->space != EMU_SCOPE_CTA))
 		emu_watch_fence_init(w);
 }
 
 /* One release and one acquire: PTX ISA 8.6, membar. */
 static bool bind_restricted_fence(struct emu_bind *b)
 {
-	const bool releases = emu_has(b, "release") &&
-			      emu_has(b, "sync_restrict::shared::cta");
+	const bool releases =
+	    emu_has(b, "release") && emu_has(b, "sync_restrict::shared::cta");
 	const bool acquires = emu_has(b, "acquire") &&
 			      emu_has(b, "sync_restrict::shared::cluster");
 
@@ -556,10 +568,12 @@ static bool bind_restricted_fence(struct emu_bind *b)
 		       ".sync_restrict::shared::cta.cluster and .acquire"
 		       ".sync_restrict::shared::cluster.cluster alone");
 	b->i->option = FENCE_SHARED;
-	b->i->vector = releases;
+	b->i->vector = releases ? FENCE_RELEASES : FENCE_ACQUIRES;
+	b->i->space = EMU_SCOPE_CLUSTER;
 	return emu_arguments(b, 0, 0);
 }
 
+/* space: the scope; EMU_SCOPE_NONE: wider than the cluster. */
 bool emu_bind_fence(struct emu_bind *b)
 {
 	const char *name = b->i->opcode->name;
@@ -572,6 +586,11 @@ bool emu_bind_fence(struct emu_bind *b)
 		       : strcmp(name, "fence.mbarrier_init") == 0
 			   ? FENCE_INIT
 			   : FENCE_MEMORY;
-	b->i->vector = emu_has(b, "cta") || emu_has(b, "cluster");
+	if (b->i->option == FENCE_MEMORY)
+		b->i->vector = (emu_has(b, "release") ? 0 : FENCE_ACQUIRES) |
+			       (emu_has(b, "acquire") ? 0 : FENCE_RELEASES);
+	b->i->space = emu_has(b, "cta")	      ? EMU_SCOPE_CTA
+		      : emu_has(b, "cluster") ? EMU_SCOPE_CLUSTER
+					      : EMU_SCOPE_NONE;
 	return emu_arguments(b, 0, 0);
 }

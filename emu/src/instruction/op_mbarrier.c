@@ -156,6 +156,27 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 	emu_machine_of(w)->effects++;
 }
 
+/* Counts bytes as a copy does that has brought them; relaxed. */
+static void run_complete(struct emu_warp *w, const struct emu_instr *i,
+			 uint32_t lanes)
+{
+	const uint32_t *bytes = emu_row(w, &i->operand[1]);
+	uint64_t address[EMU_LANES];
+
+	emu_addresses(w, i, &i->operand[0], address);
+	EMU_EACH_LANE(l)
+	{
+		if (!(lanes >> l & 1))
+			continue;
+		if (!emu_barrier_at(w, i, l, address[l]) ||
+		    !emu_watch_arrive(w, i, l, address[l], EMU_SCOPE_NONE))
+			return;
+		if (bytes[l] &&
+		    !emu_arrive_at(w, i, l, address[l], 0, bytes[l]))
+			return;
+	}
+}
+
 /* ---- waits -----------------------------------------------------------------
  */
 
@@ -284,7 +305,8 @@ bool emu_bind_mbarrier(struct emu_bind *b)
 		return emu_arguments(b, 1, 1) &&
 		       emu_address(b, emu_argument(b, 0));
 	}
-	b->i->run = run_init;
+	b->i->run =
+	    strcmp(name, "mbarrier.complete_tx") == 0 ? run_complete : run_init;
 	return emu_arguments(b, 2, 2) && emu_address(b, emu_argument(b, 0)) &&
 	       emu_src(b, emu_argument(b, 1), EMU_U32);
 }

@@ -334,6 +334,18 @@ void emu_watch_fence_init(struct emu_warp *w)
 		emu_check_fence_init(checker_of(w), number_of(w));
 }
 
+void emu_watch_fence_release(struct emu_warp *w, enum emu_scope scope)
+{
+	if (checker_of(w))
+		emu_check_fence_release(checker_of(w), number_of(w), scope);
+}
+
+void emu_watch_fence_acquire(struct emu_warp *w)
+{
+	if (checker_of(w))
+		emu_check_fence_acquire(checker_of(w), number_of(w));
+}
+
 void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release)
 {
 	emu_time_join(w, number);

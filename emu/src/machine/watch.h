@@ -65,6 +65,8 @@ bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 void emu_watch_fence_proxy(struct emu_warp *w);
 void emu_watch_fence_init(struct emu_warp *w);
+void emu_watch_fence_release(struct emu_warp *w, enum emu_scope scope);
+void emu_watch_fence_acquire(struct emu_warp *w);
 
 /* Tensor memory (check.h); lane < 0: the warp. */
 bool emu_watch_tmem(struct emu_warp *w, const struct emu_instr *i, int lane,

@@ -257,6 +257,64 @@ static void clusters(void **state)
 		"barrier.cluster.arrive.relaxed.aligned;", "mbarrier.init");
 }
 
+/*
+ * A relaxed arrival behind a fence, and a fence behind a relaxed wait, within a
+ * CTA and from another one.
+ */
+static void fences_and_relaxed_arrivals(void **state)
+{
+	static const struct program p = {
+	    64,
+	    2,
+	    {INIT,
+	     "barrier.cluster.arrive.release.aligned;",
+	     "barrier.cluster.wait.acquire.aligned;",
+	     "mov.u32 %r3, %cluster_ctarank;",
+	     "mov.u32 %r5, TO;",
+	     "mapa.shared::cluster.u32 %r4, %r1, %r5;",
+	     "setp.eq.u32 %p3, %warp, 1;",
+	     "@%p3 bra W;",
+	     "setp.ne.u32 %p4, %r3, 0;",
+	     "@%p4 bra E;",
+	     "@%p1 st.shared::cluster.u32 [%r4+128], %r3;",
+	     "fence.acq_rel.cluster;",
+	     "@%p1 mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, "
+	     "[%r4];",
+	     "bra E;",
+	     "W: setp.ne.u32 %p4, %r3, %r5;",
+	     "@%p4 bra E;",
+	     "L: mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %p2, "
+	     "[%r1], 0;",
+	     "@!%p2 bra L;",
+	     "fence.acquire.cluster;",
+	     "ld.shared.u32 %r6, [%r1+128];",
+	     "E:",
+	     "barrier.cluster.arrive.release.aligned;",
+	     "barrier.cluster.wait.acquire.aligned;"}};
+	static const char *const ranks[] = {"mov.u32 %r5, 0;",
+					    "mov.u32 %r5, 1;"};
+
+	(void)state;
+	for (int to = 0; to < 2; to++) {
+		struct program q = p;
+		int at = 0;
+
+		while (!strstr(q.lines[at], "TO"))
+			at++;
+		q.lines[at] = ranks[to];
+		runs(&q);
+		refused(&q, "fence.acq_rel", "", "wrote it");
+		refused(&q, "fence.acq_rel", "fence.acquire.cluster;",
+			"wrote it");
+		refused(&q, "fence.acquire", "", "wrote it");
+		refused(&q, "fence.acquire", "fence.release.cluster;",
+			"wrote it");
+		if (to == 1)
+			refused(&q, "fence.acq_rel", "fence.acq_rel.cta;",
+				"wrote it");
+	}
+}
+
 /* A relaxed barrier behind a fence that makes the init visible. */
 static void fences_of_init(void **state)
 {
@@ -328,6 +386,7 @@ int main(void)
 	    cmocka_unit_test(copies_that_arrive),
 	    cmocka_unit_test(clusters),
 	    cmocka_unit_test(fences_of_init),
+	    cmocka_unit_test(fences_and_relaxed_arrivals),
 	    cmocka_unit_test(operands_of_wgmma),
 	};
 

@@ -244,12 +244,38 @@ static void test_states(void **state)
 		      "1 of 33 arrivals", NULL);
 }
 
+/* Bytes that threads count: a phase of 48, which 32 lanes complete. */
+#define COUNTED(bytes)                                                         \
+	"mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"                   \
+	"@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n"                       \
+	"@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 48;\n"       \
+	"bar.warp.sync -1; shr.u32 %r2, %lane, 4; add.u32 %r2, %r2, 1;\n"      \
+	"@!%p1 mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 "      \
+	"[%r1], %r2;\n"                                                        \
+	"@%p1 mbarrier.complete_tx.shared::cta.b64 [%r1], 0;\n"                \
+	"@%p1 mbarrier.complete_tx.shared::cta.b64 [%r1], " bytes ";\n"        \
+	"WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;\n"      \
+	"@!%p2 bra WAIT;\nst.global.u32 [%out], 7;\n"
+
+static void test_bytes(void **state)
+{
+	uint32_t out[8];
+	struct emu_job job = {
+	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 64};
+
+	(void)state;
+	emu_must_run(COUNTED("1"), &job);
+	assert_int_equal(out[0], 7);
+	emu_must_fail(COUNTED("0"), &job, "1 bytes to come", NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_carry),   cmocka_unit_test(test_products),
 	    cmocka_unit_test(test_bits),    cmocka_unit_test(test_halves),
 	    cmocka_unit_test(test_atomics), cmocka_unit_test(test_states),
+	    cmocka_unit_test(test_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
