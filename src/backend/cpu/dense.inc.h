@@ -22,7 +22,9 @@
  *   WORDS          steps of a block: 16, or 8 of pairs
  *   PACK_ROW(item, i)   row i of A into its records
  *   FOLDED         0 or 1
- *   SCALE_FACTOR   times this, codes as decode() gives them are true values
+ *   DIRECT_STEP(rows)   k-blocks that a direct pass interleaves: 1 or 2
+ *   block_scales(p)   V_COLS e4m3 bytes as factors of the values of decode();
+ *                  of a scale of 0 any finite number, since its codes are 0
  *   vcodes         V_COLS dwords of codes, 8 k, ready to be decoded
  *   load_codes(p)
  *   vword          weights of a step
@@ -41,12 +43,6 @@
 #define DIRECT_BLOCKS ((int64_t)(12288 / sizeof(record)))
 
 /* ---- tiles: the main loop ----------------------------------------------- */
-
-/* load_scales() gives 1/256 of them. */
-TILE_INLINE vfloat block_scales(const uint8_t *bytes)
-{
-	return mul_float(load_scales(bytes), set_float(256 * SCALE_FACTOR));
-}
 
 /* Expands k-block k from its panels. */
 TILE_INLINE void expand_block(const struct source *source, int64_t k,
@@ -154,29 +150,44 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 
 /* ---- direct ------------------------------------------------------------- */
 
-/* One k-block of a vector of columns: sum[row][v] += dot * scale. */
-TILE_INLINE void add_decoded(const int rows, const record *a,
-			     const uint8_t *codes, const uint8_t *scale,
+/*
+ * `count` k-blocks of a vector of columns, from block k of a panel on:
+ * sum[row][v] += dot * scale for each.  Each step of a dot product waits for the
+ * one before it, so those of all k-blocks are interleaved.
+ */
+TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
+			     const uint8_t *panel, int64_t left, int64_t k,
 			     const int v, vfloat (*sum)[PANEL_VECS])
 {
-	const vfloat s = block_scales(scale + v * V_COLS);
-	vfloat dot[TILE_ROWS];
+	vfloat dot[2][TILE_ROWS];
 
-	UNROLLED (i, rows)
-		dot[i] = set_float(0.0f);
+	UNROLLED (j, count)
+		UNROLLED (i, rows)
+			dot[j][i] = set_float(0.0f);
 	UNROLLED (z, 2) {
-		const vcodes c = load_codes(codes + 64 * z + v * V_BYTES);
+		vcodes c[2];
 
-		UNROLLED (g, HALF_WORDS) {
-			const vword w = decode(c, g);
+		UNROLLED (j, count)
+			c[j] = load_codes(panel + cpu_codes_at(k + j) + 64 * z +
+					  v * V_BYTES);
+		UNROLLED (g, HALF_WORDS)
+			UNROLLED (j, count) {
+				const record *row = a + j * rows;
+				const vword w = decode(c[j], g);
 
-			UNROLLED (i, rows)
-				dot[i] = dot_step(
-				    dot[i], w, a[i].word[z * HALF_WORDS + g]);
-		}
+				UNROLLED (i, rows)
+					dot[j][i] = dot_step(
+					    dot[j][i], w,
+					    row[i].word[z * HALF_WORDS + g]);
+			}
 	}
-	UNROLLED (i, rows)
-		sum[i][v] = fma_float(dot[i], s, sum[i][v]);
+	UNROLLED (j, count) {
+		const vfloat s = block_scales(
+		    panel + cpu_scales_at(left, k + j) + v * V_COLS);
+
+		UNROLLED (i, rows)
+			sum[i][v] = fma_float(dot[j][i], s, sum[i][v]);
+	}
 }
 
 /*
@@ -191,7 +202,9 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 {
 	const int64_t ahead = blocks < FETCH_BLOCKS ? blocks : FETCH_BLOCKS;
 	const uint8_t *fetch = panel + cpu_codes_at(ahead);
+	const int step = DIRECT_STEP(rows);
 	vfloat sum[TILE_ROWS][PANEL_VECS];
+	int64_t k = 0;
 
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
@@ -199,17 +212,18 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 			    first
 				? set_float(0.0f)
 				: load_float(sums + i * UNIT_COLS + v * V_COLS);
-	for (int64_t k = 0; k < blocks; k++, a += rows) {
-		if (k + ahead == blocks)
-			fetch = next;
-		__builtin_prefetch(fetch, 0, 2);
-		__builtin_prefetch(fetch + 64, 0, 2);
-		__builtin_prefetch(fetch + 128, 0, 2);
-		fetch += BLOCK_CODES + PANEL_COLS;
+	for (; k + step <= blocks; k += step, a += step * rows) {
+		UNROLLED (j, step) {
+			if (k + j + ahead == blocks)
+				fetch = next;
+			fetch = fetch_block(fetch);
+		}
 		UNROLLED (v, PANEL_VECS)
-			add_decoded(rows, a, panel + cpu_codes_at(k),
-				    panel + cpu_scales_at(left, k), v, sum);
+			add_decoded(rows, step, a, panel, left, k, v, sum);
 	}
+	for (; k < blocks; k++, a += rows)
+		UNROLLED (v, PANEL_VECS)
+			add_decoded(rows, 1, a, panel, left, k, v, sum);
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
 			store_float(sums + i * UNIT_COLS + v * V_COLS,

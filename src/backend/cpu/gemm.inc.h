@@ -233,10 +233,7 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 
 		if (k + ahead == blocks)
 			fetch = next;
-		__builtin_prefetch(fetch, 0, 2);
-		__builtin_prefetch(fetch + 64, 0, 2);
-		__builtin_prefetch(fetch + 128, 0, 2);
-		fetch += BLOCK_CODES + PANEL_COLS;
+		fetch = fetch_block(fetch);
 		UNROLLED (v, PANEL_VECS) {
 			const vint z0 = load_int(codes + v * V_BYTES);
 			const vint z1 = load_int(codes + 64 + v * V_BYTES);

@@ -45,3 +45,13 @@ static inline __m512 load_scales(const uint8_t *bytes)
 
 	return _mm512_cvtph_ps(_mm256_slli_epi16(wide, 7));
 }
+
+/*
+ * Those scales * 2^(8 + n): the exponent is added to, because a multiplication
+ * would occupy a pipe of the dot products.  A scale of 0 becomes 2^(n - 119).
+ */
+static inline __m512 load_scales_up(const uint8_t *bytes, int n)
+{
+	return to_float(
+	    add_int(to_bits(load_scales(bytes)), set_int((8 + n) << 23)));
+}

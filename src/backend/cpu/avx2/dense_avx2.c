@@ -14,10 +14,11 @@
 #define TILE_VECS    2
 #define ROW_STEP     6
 #define HAVE_F16C
-#define DIRECT_ROWS		  4
-#define WORDS			  16
-#define FOLDED			  0
-#define SCALE_FACTOR		  128.0f
+#define DIRECT_ROWS 4
+#define WORDS	    16
+#define FOLDED	    0
+/* Four rows leave no registers for a second block. */
+#define DIRECT_STEP(rows)	  ((rows) <= 3 ? 2 : 1)
 #define RECORD_BIAS(x)		  (x)
 #define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
 #define PACK_BLOCK(x, dtype, out) widen_block(x, dtype, (out)->word)
@@ -37,6 +38,8 @@ typedef __m256 vword;
 #define fma_float(x, y, z) _mm256_fmadd_ps(x, y, z)
 #define dot_step(dot, w, a) _mm256_fmadd_ps(w, _mm256_set1_ps(a), dot)
 #define fold(codes, i, scale) decode(codes, i)
+/* load_scales() gives 1/256 of them, decode() 1/128 of the values. */
+#define block_scales(bytes) mul_float(load_scales(bytes), set_float(32768.0f))
 // clang-format on
 
 /* Twice the values of the even k, and of the odd ones. */

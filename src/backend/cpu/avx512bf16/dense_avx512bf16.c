@@ -22,7 +22,8 @@
 #define CPU_GEMM_OPS		  cpu_dense_ops_avx512bf16
 #define WORDS			  8
 #define FOLDED			  1
-#define SCALE_FACTOR		  1.0f
+#define DIRECT_STEP(rows)	  2
+#define block_scales(bytes)	  load_scales_up(bytes, 0)
 #define RECORD_BIAS(x)		  (x)
 #define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
 #define PACK_BLOCK(x, dtype, out) pack_pairs(x, out)
@@ -35,9 +36,19 @@ typedef __m512i vcodes;
 #define load_word(p)        _mm512_loadu_si512(p)
 #define store_word(p, v)    _mm512_storeu_si512(p, v)
 #define load_codes(p)       _mm512_loadu_si512(p)
-#define dot_step(dot, w, a)                                                    \
-	_mm512_dpbf16_ps(dot, (__m512bh)(w), (__m512bh)_mm512_set1_epi32(a))
+#define dot_step(dot, w, a) dot_pairs(dot, w, &(a))
 // clang-format on
+
+/*
+ * _mm512_dpbf16_ps(dot, w, *a in every lane).  gcc makes a broadcast of its own
+ * for that, on a pipe of the permutations that decode weights.
+ */
+static inline __attribute__((always_inline)) __m512
+dot_pairs(__m512 dot, __m512i w, const int32_t *a)
+{
+	__asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(dot) : "v"(w), "m"(*a));
+	return dot;
+}
 
 static inline __attribute__((always_inline)) __m512i decode(__m512i codes,
 							    int i)

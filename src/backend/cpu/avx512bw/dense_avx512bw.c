@@ -13,7 +13,8 @@
 #define CPU_GEMM_OPS		  cpu_dense_ops_avx512bw
 #define WORDS			  16
 #define FOLDED			  0
-#define SCALE_FACTOR		  128.0f
+#define DIRECT_STEP(rows)	  2
+#define block_scales(bytes)	  load_scales_up(bytes, 7)
 #define RECORD_BIAS(x)		  (x)
 #define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
 #define PACK_BLOCK(x, dtype, out) widen_block(x, dtype, (out)->word)
