@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - the CPU backend's memory: large blocks lie on huge pages. */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,19 +13,25 @@
 
 void *cpu_lines(size_t bytes)
 {
-	/* Small pages cost a fifth of the speed, so blocks of over half a huge
-	 * page are rounded up to huge pages. */
-	const size_t align = bytes > HUGE_BYTES / 2 ? HUGE_BYTES : LINE_BYTES;
+	const size_t rest = bytes % HUGE_BYTES;
+	/* Small pages cost a fifth of the speed, but a model has hundreds of
+	 * blocks: the last huge page is one where it wastes an eighth at most. */
+	const bool is_rounded = rest && HUGE_BYTES - rest <= bytes / 8;
+	const size_t huge =
+	    is_rounded ? bytes - rest + HUGE_BYTES : bytes - rest;
+	const size_t align = huge ? HUGE_BYTES : LINE_BYTES;
 	size_t rounded;
 	void *memory;
 
-	if (__builtin_add_overflow(bytes, align - 1, &rounded))
+	if (__builtin_add_overflow(bytes, HUGE_BYTES, &rounded))
 		return NULL;
-	rounded = rounded / align * align;
+	rounded = is_rounded
+		      ? huge
+		      : (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 	memory = aligned_alloc(align, rounded);
 	/* A hint: without huge pages everything works, a little slower. */
-	if (memory && align == HUGE_BYTES)
-		(void)madvise(memory, rounded, MADV_HUGEPAGE);
+	if (memory && huge)
+		(void)madvise(memory, huge, MADV_HUGEPAGE);
 	return memory;
 }
 
