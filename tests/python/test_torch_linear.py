@@ -4,9 +4,11 @@ torch.compile; and packed weights, which give the bits of unpacked ones."""
 
 import concurrent.futures
 import copy
+import ctypes
 import gc
 import io
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -76,6 +78,14 @@ class PackedWeights(TorchTest):
         del weights
         gc.collect()
         self.assertEqual(len(_packed._alive), before)
+
+
+def resident_bytes():
+    """What this process has of the machine's memory, unused heap given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 class LinearTest(TorchTest):
@@ -303,6 +313,143 @@ class Life(LinearTest):
         loaded = t.load(file, weights_only=False)
         self.assertTrue(t.equal(loaded(x), want))
 
+    def test_the_operator(self):
+        """opcheck of a layer's one operator, packed and not, and what torch is asked for
+        beside it: results alone, with a scale of x that is given."""
+        t = self.torch
+        linear = t.nn.Linear(64, 40, dtype=t.bfloat16)
+        x = t.randn(2, 3, 64).bfloat16()
+        for bias in (None, linear.bias.detach()):
+            ours = self.package.Linear.from_linear(linear, input_scale=0.01)
+            number, alpha = ours._packed.number, ours.weight_scale_2
+            for weights in ((None, None), (
+                    ours.weight, ours.weight_scale.view(t.uint8))):  # opcheck's arithmetic
+                if weights[0] is None:
+                    ours.pack()
+                for quantize, kind in ((False, None), (False, "int8"), (True, None)):
+                    given = ours.input_scale if quantize else None
+                    t.library.opcheck(self.ops._linear.default, (
+                        x, *weights, number, 40, alpha, bias, given, quantize, kind))
+            ours.pack()
+            t.library.opcheck(self.ops._unpacked.default, (x, number, 40, 64),
+                              test_utils="test_faketensor")
+        ours.bias, ours.activations = None, "nvfp4"
+        with t.inference_mode():
+            ours(x)
+            with t.autograd.profiler.profile() as profile:
+                ours(x)
+        made = [one.name for one in profile.function_events]
+        self.assertEqual(sorted(name for name in made if name.startswith(
+            ("aten::", "nibblas::"))), [*3 * ["aten::empty_strided"], "aten::reshape",
+                                        *2 * ["aten::view"], "nibblas::_linear"])
+
+    def test_a_scale_of_x_that_changes(self):
+        """The product of both global scales is kept, and follows them."""
+        t = self.torch
+        ours = self.package.Linear.from_linear(t.nn.Linear(64, 40), input_scale=0.01,
+                                               activations="nvfp4")
+        x = t.randn(3, 64)
+        ours(x)
+        kept = ours._packed.scaled[3]
+        ours(x)
+        self.assertIs(ours._packed.scaled[3], kept)
+        other = copy.deepcopy(ours)
+        for one in (ours, other):
+            one.input_scale.fill_(0.02)
+        self.assertTrue(t.equal(ours(x), other(x)))
+        self.assertEqual(ours._packed.scaled[3], ours.weight_scale_2 * 0.02)
+
+    def test_a_cpu_keeps_the_packed_form_alone(self):
+        """Codes of blocks whose scale is 0 come back too, through everything that
+        copies a layer."""
+        t = self.torch
+        ours = self.package.Linear(96, 37)
+        state = ours.state_dict()
+        t.manual_seed(1)
+        state["weight"] = t.randint(0, 256, (37, 48), dtype=t.uint8)
+        state["weight_scale"] = t.randint(0, 4, (37, 6), dtype=t.uint8).view(
+            t.float8_e4m3fn)
+        state["weight_scale_2"].fill_(0.5)
+        ours.load_state_dict(state)
+        x = t.randn(3, 96)
+        want = ours(x)
+        file = io.BytesIO()
+        t.save(ours, file)
+        file.seek(0)
+        for one in (ours, copy.copy(ours), copy.deepcopy(ours),
+                    pickle.loads(pickle.dumps(ours)), t.load(file, weights_only=False),
+                    copy.deepcopy(ours).to(t.bfloat16).to(t.float32).eval()):
+            self.assertTrue(t.equal(one(x), want))
+            self.assertTrue(one.is_packed_alone)
+            self.assertEqual({name for name, _ in one.named_buffers()},
+                             {"weight_scale_2", "input_scale"})
+            got = one.state_dict()
+            self.assertEqual(list(got), list(state))
+            for name in ("weight", "weight_scale"):
+                self.assertTrue(t.equal(got[name].view(t.uint8),
+                                        state[name].view(t.uint8)))
+                self.assertEqual(got[name].dtype, state[name].dtype)
+            self.assertTrue(one.is_packed_alone)
+        # A tensor that was read may be written.
+        codes = ours.weight
+        self.assertTrue(t.equal(codes, state["weight"]))
+        self.assertIs(ours.weight, codes)
+        self.assertFalse(ours.is_packed_alone)
+        self.assertTrue(t.equal(ours(x), want))
+        codes.zero_()
+        self.assertTrue(t.equal(ours(x), ours.bias.expand(3, 37)))
+        ours.pack()
+        self.assertTrue(ours.is_packed_alone)
+        self.assertEqual(ours.weight.any(), 0)
+        # One of the two is replaced, when the other one is not there.
+        ours.pack()
+        ours.weight = state["weight"]
+        self.assertTrue(t.equal(ours(x), want))
+
+    def test_one_copy_of_the_weights_in_memory(self):
+        t, values = self.torch, 4 * 2048 * 2048
+        made = t.nn.Sequential(*(self.package.Linear(2048, 2048, False)
+                                 for _ in range(4)))
+        for one in made:
+            one.weight.random_(0, 256)
+            one.weight_scale.view(t.uint8).random_(1, 126)
+        sizes = {}
+        for kind in ("tensors", "packed", "tensors again"):
+            if kind == "packed":
+                for one in made:
+                    one.pack()
+            elif kind != "tensors":
+                for one in made:
+                    one.unpack()
+                made(t.zeros(1, 2048))
+            held = sum(x.nbytes for x in made.buffers())
+            held += sum(packed.bytes for one in made for packed in {
+                one._packed.alone, one._packed.held and one._packed.held[0]} if packed)
+            sizes[kind] = held / values, resident_bytes() / values
+        self.assertAlmostEqual(sizes["tensors"][0], 0.5625, places=3)
+        self.assertAlmostEqual(sizes["packed"][0], 0.5625, places=3)
+        self.assertAlmostEqual(sizes["tensors again"][0], 1.125, places=3)
+        # What the system says: packing adds nothing, but for pages that are not whole.
+        self.assertLess(sizes["packed"][1] - sizes["tensors"][1], 0.25)
+        self.assertGreater(sizes["tensors again"][1] - sizes["packed"][1], 0.3)
+
+    def test_gradients_of_packed_weights(self):
+        t = self.torch
+        ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
+        x, y, z = (t.ones(2, 3, 64, requires_grad=True) for _ in range(3))
+        ours(x).sum().backward()
+        self.assertTrue(ours.is_packed_alone)
+        gone = copy.deepcopy(ours)(y)
+        gc.collect()
+        gone.sum().backward()
+        self.assertTrue(t.equal(x.grad, y.grad))
+        y.grad = None
+        t.compile(ours, backend="aot_eager", fullgraph=True)(z).sum().backward()
+        ours.unpack()
+        ours(y).sum().backward()
+        self.assertTrue(t.equal(x.grad, y.grad))
+        self.assertTrue(t.equal(z.grad, y.grad))
+
     def test_weights_that_change(self):
         """The packed form follows: written in place, replaced, filled after
         to_empty(), other weights for one call, set behind torch's back."""
@@ -446,12 +593,23 @@ class Life(LinearTest):
         x = self.torch.randn(4, 64)
         for kind in (None, "nvfp4"):
             _, ours = self.swapped(kind)
+            want = ours(x)
+            # A program has tensors of its own, not this process's packed weights.
+            with self.assertRaisesRegex(Exception, "unpack.. before torch.export"):
+                self.torch.export.export(ours, (x,))
+            for one in (0, 2, 3):
+                ours[one].unpack()
             program = self.torch.export.export(ours, (x,))
             names = {str(node.target) for node in program.graph.nodes}
-            self.assertIn("nibblas._layer.default", names)
-            self.assertEqual("nibblas.quantize.default" in names,
-                             kind == "nvfp4")
-            self.assertTrue(self.torch.equal(program.module()(x), ours(x)))
+            self.assertIn("nibblas._linear.default", names)
+            self.assertTrue(self.torch.equal(program.module()(x), want))
+            file = io.BytesIO()
+            self.torch.export.save(program, file)
+            del ours, program
+            gc.collect()
+            file.seek(0)
+            program = self.torch.export.load(file)
+            self.assertTrue(self.torch.equal(program.module()(x), want))
 
     def test_modelopts_file(self):
         t = self.torch

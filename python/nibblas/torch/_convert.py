@@ -14,14 +14,19 @@ from nibblas.torch._tensors import USUAL, array, dtype_name, maker
 LARGEST = 6.0 * 448.0
 
 
+def _amax_on_device(x):
+    """The largest finite |x| as float32, without waiting for the device: two kernels."""
+    if not x.numel():
+        return x.new_zeros((), dtype=torch.float32)
+    return torch.linalg.vector_norm(x.nan_to_num(0.0, 0.0, 0.0), float("inf"),
+                                    dtype=torch.float32)
+
+
 def _global_on_device(x):
-    """Returns amax / 2688 of the finite values, as the library computes it, without
-    waiting for the device."""
-    size = x.abs().float()
-    amax = torch.where(size.isfinite(), size, 0).amax() if x.numel() else (
-        size.new_zeros(()))
-    scale = (amax / LARGEST).clamp_min(2.0 ** -149)
-    return torch.where(amax == 0, 1.0, scale)
+    """Returns amax / 2688, as the library computes it, without waiting for the
+    device."""
+    amax = _amax_on_device(x)
+    return torch.where(amax == 0, 1.0, (amax / LARGEST).clamp_min(2.0 ** -149))
 
 
 class _Work:
@@ -82,6 +87,21 @@ def _quantize_call(backend, device, x, global_scale, layout, recipe, saturate):
 def quantize(backend, x, global_scale=None, layout="tiled", recipe="modelopt",
              saturate=False):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
+    codes, scales, scale = _quantize(backend, x, global_scale, layout, recipe, saturate)
+    # An operator returns no tensor that it was given.
+    return codes, scales, scale if global_scale is None else scale.clone()
+
+
+def quantize_rows(backend, x, global_scale):
+    """quantize() of rows of a layer, linear scales; on CUDA nothing waits, and the
+    global scale of zeros, by which products of 0 are multiplied, is any."""
+    if global_scale is None and backend.saturates:
+        # The least float32, which is over 0.
+        global_scale = (_amax_on_device(x) / LARGEST).clamp_min(2.0 ** -149)
+    return _quantize(backend, x, global_scale, "linear", "modelopt", backend.saturates)
+
+
+def _quantize(backend, x, global_scale, layout, recipe, saturate):
     device = backend.device_of(x, "x")
     key = ("quantize", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
            layout, recipe, saturate, None if global_scale is None else (
@@ -95,8 +115,7 @@ def quantize(backend, x, global_scale=None, layout="tiled", recipe="modelopt",
     codes, scales, is_found = new_codes(), new_scales(), False
     if global_scale is not None:
         # Nearly always a scalar, for which reshape() would only cost time.
-        scale = (global_scale.reshape(()) if global_scale.shape
-                 else global_scale).clone()
+        scale = global_scale.reshape(()) if global_scale.shape else global_scale
     elif x.is_cuda and saturate:
         scale = _global_on_device(x)
     else:

@@ -21,23 +21,34 @@ class _StraightThrough(torch.autograd.Function):
     rounded."""
 
     @staticmethod
-    def forward(ctx, rows, linear, *weights):
+    def forward(ctx, x, linear, *weights):
         ctx.save_for_backward(*weights)
-        return linear.multiply(rows)
+        if not torch.compiler.is_compiling():
+            # backward() may come when the model is gone.
+            ctx.weights = linear._packed
+        ctx.sizes = (linear._packed.number, linear.out_features, linear.in_features)
+        return linear.multiply(x)
 
     @staticmethod
     def backward(ctx, gradient):
+        codes, scales, scale = ctx.saved_tensors
+        if codes is None:
+            codes, scales = torch.ops.nibblas._unpacked.default(gradient, *ctx.sizes)
         weight = torch.ops.nibblas.dequantize.default(
-            *ctx.saved_tensors, torch.float32, "linear").to(gradient.dtype)
+            codes, scales, scale, torch.float32, "linear").to(gradient.dtype)
         return gradient @ weight, None, None, None, None
 
 
-def _must_quantize(weight):
-    """Whether the device of the weights multiplies NVFP4 by NVFP4 alone."""
-    if not weight.is_cuda:
+# Older versions of torch cannot tell.
+_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
+def _must_quantize(tensor):
+    """Whether the device of a layer's tensors multiplies NVFP4 by NVFP4 alone."""
+    if not tensor.is_cuda:
         return False
     try:
-        return not takes_floats(weight.get_device())
+        return not takes_floats(tensor.get_device())
     except (NoDeviceError, UnsupportedError):
         # The product will say so.
         return False
@@ -72,11 +83,17 @@ class Linear(nn.Module):
         "nvfp4"  quantised to NVFP4 (W4A4), by input_scale
         None     "dense"; "nvfp4" on a GPU that has no kernels for dense x
 
-    The weights are packed too (on a CPU a second copy of 0.5625 bytes a value, on a GPU
-    one of the scales, 0.0625) when they are made or loaded, and by the first product
-    after they have moved or changed.  Call pack() after changes that torch does not
-    count (through .data, or of tensors made in inference mode), after writing to
-    input_scale, and before the replay of a CUDA graph that reads changed weights.
+    When they are made or loaded, the weights are packed.  On a CPU the packed form is
+    all that is kept, 0.5625 bytes a value: state_dict(), pickle and deepcopy() write the
+    tensors back, bit for bit, and so does reading weight or weight_scale, which makes
+    the layer keep both until pack() is called again; unpack() gives the tensors alone a
+    place among the buffers, which torch.export wants.  On a GPU the scales are copied,
+    0.0625 bytes a value.
+
+    Weights that have moved or changed are packed by the next product, and then both are
+    kept.  Call pack() after changes that torch does not count (through .data, or of
+    tensors made in inference mode), after writing to input_scale, and before the replay
+    of a CUDA graph that reads changed weights.
 
     On CUDA nothing waits for the device.  inf and NaN of x go through the product;
     where x is quantised to NVFP4, CUDA saturates them, and on a CPU they are a
@@ -84,8 +101,6 @@ class Linear(nn.Module):
     weights."""
 
     activations: "ActivationsName | None" = None
-    weight: Tensor
-    weight_scale: Tensor
     weight_scale_2: Tensor
     input_scale: Tensor
 
@@ -103,8 +118,8 @@ class Linear(nn.Module):
         self._packed = LayerWeights()
 
         def buffer(name, *shape, dtype):
-            self.register_buffer(name, torch.zeros(shape, dtype=dtype,
-                                                   device=device))
+            # register_buffer() takes the properties for attributes in the way.
+            self._buffers[name] = torch.zeros(shape, dtype=dtype, device=device)
         buffer("weight", out_features, in_features // 2, dtype=torch.uint8)
         buffer("weight_scale", out_features, in_features // 16,
                dtype=torch.float8_e4m3fn)
@@ -175,44 +190,84 @@ class Linear(nn.Module):
         return made
 
     def pack(self) -> None:
-        """Packs the weights now, and reads input_scale."""
-        if self.weight.is_cpu or self.weight.is_cuda:
-            self._packed.refresh(self.weight, self.weight_scale)
-        self._must_quantize = _must_quantize(self.weight)
+        """Packs the weights now, and reads input_scale.  On a CPU the packed form is all
+        that is kept."""
+        own = self._buffers
+        if self._is_partly_packed():
+            self.unpack()
+        if own.get("weight") is not None:
+            weights = own["weight"], own["weight_scale"]
+            if weights[0].is_cpu:
+                self._packed.keep_alone(*weights)
+                own["weight"] = own["weight_scale"] = None
+            elif weights[0].is_cuda:
+                self._packed.refresh(*weights)
+        self._must_quantize = _must_quantize(self.weight_scale_2)
         if not self.input_scale.is_meta:
             self._has_input_scale = self.input_scale.item() != 0
+
+    def unpack(self) -> None:
+        """Gives the layer weight and weight_scale as tensors, bit for bit those that
+        were packed; until pack() it keeps both."""
+        if not self.is_packed_alone:
+            return
+        own = self._buffers
+        for name, made in zip(("weight", "weight_scale"), self._packed.take()):
+            if own.get(name) is None:
+                own[name] = made
+
+    @property
+    def is_packed_alone(self) -> bool:
+        """Whether the packed form is all that is kept of the weights."""
+        return self._packed.alone is not None
+
+    def _is_partly_packed(self):
+        """Whether one of the two tensors was replaced while the other one was packed."""
+        own = self._buffers
+        return (own.get("weight") is None) != (own.get("weight_scale") is None)
+
+    def _read(self, name):
+        self.unpack()
+        return self._buffers[name]
+
+    @property
+    def weight(self) -> Tensor:
+        """The codes; on a CPU the layer keeps them, once they were read."""
+        return self._read("weight")
+
+    @property
+    def weight_scale(self) -> Tensor:
+        """The scales of blocks, as weight."""
+        return self._read("weight_scale")
 
     def forward(self, x: Tensor) -> Tensor:
         """Takes x [.., in] of float32, float16 or bfloat16, with any strides, and
         returns [.., out] of the same type."""
-        rows = x.reshape(-1, self.in_features)
-        if rows.stride(1) != 1 or rows.stride(0) < self.in_features:
-            rows = rows.contiguous()
-        if rows.requires_grad and torch.is_grad_enabled():
-            y = _StraightThrough.apply(rows, self, self.weight, self.weight_scale,
-                                       self.weight_scale_2)
-        else:
-            y = self.multiply(rows)
-        return y.reshape(*x.shape[:-1], self.out_features)
+        if x.requires_grad and torch.is_grad_enabled():
+            own = self._buffers
+            return _StraightThrough.apply(x, self, own.get("weight"),
+                                          own.get("weight_scale"), own["weight_scale_2"])
+        return self.multiply(x)
 
-    def multiply(self, rows: Tensor) -> Tensor:
-        """Takes rows [M, in], contiguous, and returns [M, out]; has no gradient."""
+    def multiply(self, x: Tensor) -> Tensor:
+        """forward(x) without a gradient."""
         # Quicker than attributes, which torch looks up in several places.
         own, activations = self._buffers, self.activations
-        x, scales, alpha = rows, None, own["weight_scale_2"]
-        if activations == "nvfp4" or (activations is None
-                                      and self._must_quantize):
-            given = own["input_scale"] if self._has_input_scale else None
-            x, scales, scale = torch.ops.nibblas.quantize.default(
-                rows, given, "linear", "modelopt", rows.is_cuda)
-            alpha, activations = scale * alpha, None
-        dtype = torch.float32 if self.bias is not None else rows.dtype
-        y = torch.ops.nibblas._layer.default(
-            x, scales, own["weight"], own["weight_scale"], self._packed.number,
-            alpha, dtype, activations)
-        if self.bias is not None:
-            y = (y + self.bias).to(rows.dtype)
-        return y
+        codes, scales = own.get("weight"), own.get("weight_scale")
+        if codes is None or scales is None:
+            if _is_exporting():
+                raise UnsupportedError("the weights are packed for this process alone: "
+                                       "call unpack() before torch.export")
+            if self._is_partly_packed():
+                self.unpack()
+                codes, scales = own["weight"], own["weight_scale"]
+        quantize = activations == "nvfp4" or (activations is None
+                                              and self._must_quantize)
+        return torch.ops.nibblas._linear.default(
+            x, codes, scales, self._packed.number, self.out_features,
+            own["weight_scale_2"], self.bias,
+            own["input_scale"] if quantize and self._has_input_scale else None,
+            quantize, None if quantize else activations)
 
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, "
@@ -221,33 +276,51 @@ class Linear(nn.Module):
                 f"activations={self.activations!r}")
 
     def _apply(self, fn, recurse=True):
+        # Packed weights have no type to change, and a CPU's stay where they are.
+        if self.is_packed_alone and not fn(
+                torch.empty(0, dtype=torch.uint8)).is_cpu:
+            self.unpack()
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
         restore_types(self, kept)
         # Not packed now: after to_empty() there is nothing in them yet.
         self._packed.forget()
-        self._must_quantize = _must_quantize(self.weight)
+        self._must_quantize = _must_quantize(self._buffers["weight_scale_2"])
         return self
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        own, packed = self._buffers, self.is_packed_alone
+        if packed:
+            own["weight"], own["weight_scale"] = self._packed.unpacked()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if packed:
+            own["weight"] = own["weight_scale"] = None
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         # Checkpoints without it quantise x by its own amax.
         state_dict.setdefault(prefix + "input_scale",
                               torch.zeros_like(self.input_scale))
+        self.unpack()
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.pack()
 
     def __getstate__(self) -> dict[str, Any]:
         # pickle takes no float8 of torch (torch.save() does).
-        buffers = {name: x.view(torch.uint8) if name == "weight_scale" else x
-                   for name, x in self._buffers.items()}
-        return {**self.__dict__, "_buffers": buffers, "_packed": None}
+        buffers, packed = dict(self._buffers), self.is_packed_alone
+        if packed:
+            buffers["weight"], buffers["weight_scale"] = self._packed.unpacked()
+        buffers["weight_scale"] = buffers["weight_scale"].view(torch.uint8)
+        return {**self.__dict__, "_buffers": buffers, "_packed": packed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._buffers["weight_scale"] = self._buffers["weight_scale"].view(
             torch.float8_e4m3fn)
-        self._packed = LayerWeights()
-        self._must_quantize = _must_quantize(self.weight)
+        # Files of older versions have no "_packed".
+        packed, self._packed = self.__dict__.get("_packed"), LayerWeights()
+        self._must_quantize = _must_quantize(self._buffers["weight_scale_2"])
+        if packed:
+            self.pack()
 
 
 def _leave_fast_path(model):

@@ -6,6 +6,8 @@ library's x."""
 
 import functools
 
+import torch
+
 from nibblas import _abi as abi
 from nibblas import _problems
 from nibblas._library import ArgumentError, UnsupportedError
@@ -13,7 +15,8 @@ from nibblas._packed import packed
 from nibblas._plans import Plan, cache, word
 from nibblas.torch._tensors import (Cpu, Cuda, array, dtype_name, maker, meta,
                                     operand, usual_type)
-from nibblas.torch._weights import layer_weights
+from nibblas.torch._convert import quantize_rows
+from nibblas.torch._weights import layer_of, layer_weights
 
 _WORDS = _problems.PROBLEM_WORDS
 _SIZE = _problems.PROBLEM_SIZE
@@ -132,6 +135,43 @@ def layer(backend, x, x_scales, b, b_scales, number, alpha=None, out_dtype=None,
                                     out_dtype, "linear", "linear", activations)
     return _times_packed(backend, "x", x, x_scales, weights, alpha, out_dtype,
                          "linear", activations)
+
+
+def linear(backend, x, b, b_scales, number, n, alpha, bias=None, input_scale=None,
+           quantize=False, activations=None):
+    """A nibblas.torch.Linear as one operator: [.., n] of x [.., K], which is quantised
+    to NVFP4 by input_scale, or by its largest value, where `quantize` says so.
+
+    b, b_scales  of the layer of this number; None: their packed form is all there is"""
+    rows, scales, dtype = x, None, x.dtype
+    if x.dim() != 2:
+        rows = x.reshape(-1, x.shape[-1])
+    if rows.stride(1) != 1 or rows.stride(0) < rows.shape[1]:
+        rows = rows.contiguous()
+    if quantize:
+        rows, scales, scale = quantize_rows(backend, rows, input_scale)
+        layer_ = None if input_scale is None else layer_of(number)
+        alpha = layer_.times(alpha, scale) if layer_ else alpha * scale
+        activations = None
+    wanted = dtype if bias is None else torch.float32
+    weights = layer_weights(number, b, b_scales)
+    if not weights:
+        y = _layer_gemm[backend](None, rows, scales, b, b_scales, alpha, wanted,
+                                 "linear", "linear", activations)
+    else:
+        y = _times_packed(backend, "x", rows, scales, weights, alpha, wanted, "linear",
+                          activations)
+    if bias is not None:
+        # Rounded once, by the addition.
+        y = y.add_(bias) if dtype == torch.float32 else torch.add(
+            y, bias, out=torch.empty_like(y, dtype=dtype))
+    return y if x.dim() == 2 else y.view(*x.shape[:-1], n)
+
+
+def unpacked(backend, _like, number, _n, _k):
+    """The tensors of a layer whose packed form is all that there is."""
+    layer_ = layer_of(number)
+    return layer_.unpacked() if layer_ else layer_weights(number, None, None)
 
 
 def _is_plans_shared(weights):

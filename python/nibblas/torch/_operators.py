@@ -253,6 +253,24 @@ _define("_layer", "(Tensor x, Tensor? x_scales, Tensor b, Tensor b_scales, "
         "int number, Tensor? alpha=None, ScalarType? out_dtype=None, "
         "str? activations=None) -> Tensor", _multiply.layer, _layer_fake)
 
+
+def _linear_fake(x, b, b_scales, number, n, alpha, bias=None, input_scale=None,
+                 quantize=False, activations=None):
+    return _new(x, (*x.shape[:-1], n), x.dtype)
+
+
+def _unpacked_fake(like, number, n, k):
+    return (like.new_empty((n, k // 2), dtype=torch.uint8),
+            like.new_empty((n, k // 16), dtype=torch.float8_e4m3fn))
+
+
+_define("_linear", "(Tensor x, Tensor? b, Tensor? b_scales, int number, SymInt n, "
+        "Tensor alpha, Tensor? bias=None, Tensor? input_scale=None, "
+        "bool quantize=False, str? activations=None) -> Tensor",
+        _multiply.linear, _linear_fake)
+_define("_unpacked", "(Tensor like, int number, SymInt n, SymInt k) -> (Tensor, Tensor)",
+        _multiply.unpacked, _unpacked_fake)
+
 # ---- a layer of experts ------------------------------------------------------
 
 

@@ -81,6 +81,9 @@ class Cpu:
     """How CPU tensors are multiplied: with as many threads as torch uses."""
 
     own_workspace = True
+    # Whether layers quantise inf and NaN of x, because the host does not wait to see
+    # them, or refuse them.
+    saturates = False
 
     @staticmethod
     def device_of(_tensor, _name="a"):
@@ -118,6 +121,7 @@ class Cuda:
     for small ones, which cost less when they are kept."""
 
     own_workspace = False
+    saturates = True
     workspaces = Workspaces()
     raw_stream = staticmethod(_raw_stream_function())
     is_capturing = staticmethod(_capturing_function())

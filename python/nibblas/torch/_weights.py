@@ -5,10 +5,11 @@ packed form follows the tensors that they are made of."""
 import itertools
 import weakref
 
+import torch
 from torch import Tensor
 
 from nibblas import _packed
-from nibblas._library import OutOfMemoryError
+from nibblas._library import ArgumentError, OutOfMemoryError
 from nibblas.torch._tensors import Cpu, Cuda, array
 
 
@@ -55,26 +56,76 @@ _layers = weakref.WeakValueDictionary()
 class LayerWeights:
     """The weights of a layer, packed when the first product comes and when they have
     changed.  On a GPU the codes are not copied, and changed weights are packed into the
-    same memory, which CUDA graphs read.  number: what the operator of torch calls them
-    by."""
+    same memory, which CUDA graphs read.  On a CPU the packed form may be all that there
+    is of them.  number: what the operator of torch calls them by."""
 
     def __init__(self):
+        # On a CPU: the Packed whose tensors nobody keeps.
+        self.alone = None
         # (Packed, state, b, b_scales): one value, for threads see all or none of it.
         # The tensors are held, so that no others come to lie where they are.
         self.held = None
         # What b and b_scales were when a GPU would have had to copy the codes.
         self.refused = None
+        # (alpha, scale of x, their state, product of both) of the last product.
+        self.scaled = None
         self.number = next(_numbers)
         _layers[self.number] = self
 
     def forget(self):
         """The next product packs the weights again, whatever tensors it has."""
+        self.held = self.scaled = None
+
+    def keep_alone(self, b, b_scales):
+        """Packs weights that are on a CPU; the tensors need not be kept."""
+        self.alone = _packed.pack_arrays(*_arrays(b, b_scales, "linear"))
         self.held = None
+
+    def unpacked(self):
+        """(codes, scales): the tensors that were packed, made anew."""
+        found = self.packed_alone()
+        s = found.sizes
+        codes = torch.empty(s.rows, s.cols // 2, dtype=torch.uint8)
+        scales = torch.empty(s.rows, s.cols // 16, dtype=torch.float8_e4m3fn)
+        found.unpack(array("to", codes), array("to_scales", scales), "linear")
+        return codes, scales
+
+    def take(self):
+        """unpacked(), which the layer keeps from now on."""
+        codes, scales = self.unpacked()
+        # A product that has begun in another thread may still ask for the packed form.
+        self.held = self.alone, _state(codes, scales), codes, scales
+        self.alone = None
+        return codes, scales
+
+    def packed_alone(self):
+        """The packed form of weights whose tensors nobody keeps."""
+        alone, held = self.alone, self.held
+        found = alone or (held and held[0])
+        if found is None:
+            raise _gone(self.number)
+        return found
+
+    def times(self, alpha, scale):
+        """alpha * scale, which is kept for the next product: a graph that reads it stays
+        right, because refresh() writes it anew into the same memory."""
+        state, kept = _state(alpha, scale), self.scaled
+        if kept is not None and state == kept[2] and _same(alpha, kept[0]) and _same(
+                scale, kept[1]):
+            return kept[3]
+        made = alpha * scale
+        # Memory of a graph that is being captured is that graph's.
+        if made.is_cpu or not Cuda.is_capturing():
+            self.scaled = alpha, scale, state, made
+        return made
 
     def refresh(self, b, b_scales):
         """Packs these weights now, whatever torch has counted: on a GPU those that were
         packed before into the same memory."""
-        held = self.held
+        held, kept = self.held, self.scaled
+        if kept is not None:
+            torch.mul(kept[0], kept[1], out=kept[3])
+            self.scaled = kept[0], kept[1], _state(*kept[:2]), kept[3]
         if held is not None:
             keeps = (held[0].is_shared and _same(b, held[2])
                      and _same(b_scales, held[3]))
@@ -112,8 +163,25 @@ class LayerWeights:
         return found
 
 
+def _gone(number):
+    return ArgumentError(
+        f"number = {number}: is the number of no layer whose packed weights are alive in "
+        "this process; Linear.unpack() before torch.export makes programs that have "
+        "their own", "number")
+
+
+def layer_of(number):
+    """The LayerWeights of a number, or None."""
+    return _layers.get(number)
+
+
 def layer_weights(number, b, b_scales):
     """The packed form of b for the layer of this number, or None: a graph that was
-    saved by another process has its number, but not its layers."""
+    saved by another process has its number, but not its layers.  b: None if the packed
+    form is all that there is."""
     layer = _layers.get(number)
+    if b is None:
+        if layer is None:
+            raise _gone(number)
+        return layer.packed_alone()
     return layer and layer.get(b, b_scales)
