@@ -27,6 +27,8 @@ from common import SOURCE, bound, decode, dense_bound
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from nibblas.torch import Linear
+from nibblas.transformers import _pages
 import nibblas.transformers as nt
 import test_docs as docs
 import tiny_models as tiny
@@ -261,6 +263,53 @@ class Awq(ModelTest):
         self.load(packed).get_submodule(name)(x).sum().backward()
         weight = plain.get_submodule(name).weight.detach()
         self.assert_near(x.grad, (weight.sum(0) * s).expand(3, -1), 1e-5)
+
+
+class Pages(ModelTest):
+    def resident(self, path):
+        """Bytes of a mapped file that this process has."""
+        with open("/proc/self/smaps", encoding="utf-8") as file:
+            lines = iter(file)
+            for line in lines:
+                if line.rstrip().endswith(path):
+                    return 1024 * int(next(x for x in lines if x.startswith(
+                        "Rss:")).split()[1])
+        return 0
+
+    @newest
+    def test_pages_go_back(self):
+        """Those of a tensor in a mapped file, which is read again where it is used; no
+        other memory, and no part of a neighbour."""
+        path, n = os.path.join(self.folder, "x.safetensors"), 1 << 20
+        data = np.random.default_rng(1).integers(0, 256, n, np.uint8)
+        data.tofile(path)
+        all_ = torch.from_file(path, size=n, dtype=torch.uint8)
+        self.assertEqual(int(all_.sum()), int(data.sum()))
+        self.assertGreaterEqual(self.resident(path), n)
+        ranges = _pages.mapped_files([path])
+        self.assertEqual(len(ranges), 1)
+        own = torch.from_numpy(data.copy())
+        # Written, so that it would be lost: it has the first page but for a byte.
+        all_[0] = 7
+        _pages.give_back([own, all_[1:n - 5000]], ranges)
+        self.assertLess(self.resident(path), 5 * 4096)
+        self.assertEqual(int(all_[0]), 7)
+        for got in (own[1:], all_[1:]):
+            self.assertTrue(torch.equal(got, torch.from_numpy(data[1:])))
+        self.assertEqual(_pages.mapped_files([path + "x"]), [])
+
+    @newest
+    def test_a_model_keeps_one_copy(self):
+        """Of each linear layer, as the report's model is loaded, moved and copied."""
+        for form in FORMATS:
+            packed, _ = self.saved("llama", form)
+            model = self.load(packed)
+            for one in (model, copy.deepcopy(model), model.to(torch.bfloat16)):
+                layers = [x for x in one.modules() if isinstance(x, Linear)]
+                self.assertEqual(len(layers), 14)
+                self.assertTrue(all(x.is_packed_alone for x in layers))
+                self.assertFalse([name for name, x in one.named_buffers()
+                                  if x.dtype in (torch.uint8, torch.float8_e4m3fn)])
 
 
 class Loading(ModelTest):

@@ -94,6 +94,7 @@ class CheckpointLinear(Linear):
     def _load_from_state_dict(self, state_dict, prefix, *args):
         if self.format is COMPRESSED and prefix + "weight_packed" in state_dict:
             state_dict[prefix + "weight"] = state_dict.pop(prefix + "weight_packed")
+        self.unpack()
         nn.Module._load_from_state_dict(self, state_dict, prefix, *args)
         self.finish()
 

@@ -3,6 +3,8 @@
 change places with nibblas', its converters learn the names of scales, and when the
 weights are there the layers are made ready."""
 
+import os
+
 import torch
 from transformers.core_model_loading import (Concatenate, MergeModulelist,
                                              SplitModulelist, WeightConverter)
@@ -12,6 +14,7 @@ from transformers.quantizers.base import SequentialLlama4TextExperts
 from nibblas._library import FileError, UnsupportedError
 from nibblas.transformers import _experts, _formats as formats, _plan
 from nibblas.transformers._linear import CheckpointLinear, Fp8Linear
+from nibblas.transformers._pages import give_back, mapped_files
 
 CACHE_PATTERN = r"\.[kv]_(scale|zero_point)$"
 
@@ -141,6 +144,7 @@ class Quantizer(HfQuantizer):
         if not checkpoint_files:
             raise UnsupportedError("checkpoint_files: none; nibblas loads models from "
                                    "safetensors files", "checkpoint_files")
+        self.files = [os.path.realpath(path) for path in checkpoint_files]
         tensors = formats.read(checkpoint_files)
         _linearise_llama4(model, tensors)
         plan = self.plan = _plan.make(model, tensors)
@@ -205,13 +209,18 @@ class Quantizer(HfQuantizer):
         return add_converters(kept + added, self.used)
 
     def _process_model_after_weight_loading(self, model, **_named):
+        ranges = mapped_files(self.files)
         for name, module in model.named_modules():
             if isinstance(module, (CheckpointLinear, Fp8Linear)):
                 for key, value in module._buffers.items():
                     if type(value) is not torch.Tensor:
                         raise UnsupportedError(f"{name}.{key}: is sharded; nibblas loads "
                                                "whole layers alone", name)
+                sources = list(module.buffers()) if isinstance(
+                    module, CheckpointLinear) else []
                 module.finish(name)
+                if sources and module.is_packed_alone:
+                    give_back(sources, ranges)
             elif hasattr(module, "nibblas"):
                 _experts.finish(name, module)
         return model
