@@ -506,6 +506,40 @@ class Loading(ModelTest):
             self.assertEqual((layer.weight.dtype, layer.weight_scale.dtype),
                              (torch.float8_e4m3fn, torch.float32))
 
+    def test_fp8_blocks(self):
+        """One scale for 128 x 128 weights, the last blocks smaller, by the names and
+        shapes of DeepSeek, compressed-tensors and ModelOpt."""
+        model = tiny.make("llama", hidden_size=144, head_dim=36)
+        for suffix, shape in (("_scale_inv", (2, 2)), ("_scale", (2, 2)),
+                              ("_scale", (2, 1, 2, 1))):
+            packed, plain = tiny.save(model, tempfile.mkdtemp(dir=self.folder),
+                                      keep=("lm_head", "self_attn"))
+            given = {}
+
+            def quantise(tensors, suffix=suffix, shape=shape, given=given):
+                for name in [x for x in tensors if "q_proj" in x or "v_proj" in x]:
+                    w = tensors[name]
+                    blocks = -(-w.shape[0] // 128), 2
+                    # Scales that differ much: one in another's place is seen.
+                    scale = torch.exp2(torch.arange(blocks[0] * 2.).reshape(blocks)) / 512
+                    spread = scale.repeat_interleave(128, 0).repeat_interleave(128, 1)
+                    spread = spread[:w.shape[0], :w.shape[1]]
+                    tensors[name] = (w / spread).to(torch.float8_e4m3fn)
+                    tensors[name + suffix] = scale.reshape(
+                        shape if blocks == (2, 2) else (1, *shape[1:]))
+                    given[name] = tensors[name].float() * spread
+            self.edit(packed, quantise)
+            self.configure(packed, quant_algo="MIXED_PRECISION", quantized_layers={
+                name.removesuffix(".weight"): {"quant_algo": "FP8_PB_WO"}
+                for name in given})
+            model_ = self.load(packed)
+            want = logits(self.plain(self.edit(plain, lambda x, y=given: x.update(y))), tokens())
+            self.assert_near(logits(model_, tokens()), want, 3e-6)
+            self.assertEqual(nt.report(model_).counts()["FP8"], 4)
+            again = os.path.join(packed, "again")
+            model_.save_pretrained(again)
+            self.assertEqual(self.tensors(packed), self.tensors(again))
+
     def test_quantised_head(self):
         packed, plain = self.saved("llama", keep=("nothing",))
         head = "lm_head.weight"

@@ -134,15 +134,31 @@ class Refused(ModelTest):
         self.refuse(self.changed(rename), "model.layers.1.mlp.upper_proj.weight",
                     "LlamaForCausalLM of transformers has no")
 
-    def test_fp8_blocks(self):
+    def test_fp8_scales(self):
+        """Scales of no kind that is known, also as many as rows, and of other types."""
+        name = "model.layers.0.mlp.up_proj.weight"
+        for scales in (torch.ones(2, 2), torch.ones(1, 96), torch.ones(96, 2),
+                       torch.ones(1, dtype=torch.uint8)):
+            def change(x, scales=scales):
+                for part in ("", "_scale", "_scale_2"):
+                    x.pop(name + part)
+                x[name] = torch.ones(96, 64).to(torch.float8_e4m3fn)
+                x[name + "_scale"] = scales
+            says = "must be of F32" if scales.dtype == torch.uint8 else (
+                "must be one scale, [96] or [96, 1], one for each row, or [1, 1], one for "
+                "each 128 x 128")
+            self.refuse(self.changed(change), name + "_scale", says)
+
+    def test_fp8_experts(self):
         def change(x):
-            for part in ("", "_scale", "_scale_2"):
-                w = x.pop("model.layers.0.mlp.up_proj.weight" + part)
-            x["model.layers.0.mlp.up_proj.weight"] = torch.ones(96, 64).to(
-                torch.float8_e4m3fn)
-            x["model.layers.0.mlp.up_proj.weight_scale"] = torch.ones(2, 2)
-        self.refuse(self.changed(change), "model.layers.0.mlp.up_proj.weight_scale",
-                    "must be one scale, or 96", "blocks are not supported")
+            for key in [k for k in x if ".layers.0." in k and ".experts." in k
+                        and k.endswith(".weight")]:
+                x[key] = torch.ones(x[key].shape[0], 2 * x[key].shape[1]).to(
+                    torch.float8_e4m3fn)
+                x[key + "_scale"] = torch.ones(())
+                del x[key + "_scale_2"]
+        self.refuse(self.changed(change, "mixtral"), "model.layers.0.",
+                    ".experts.", "which nibblas does not do to FP8")
 
     def test_tied_head(self):
         model = tiny.make("llama", tie_word_embeddings=True)

@@ -63,6 +63,8 @@ COMPRESSED = Format("compressed-tensors", ".weight_packed", ".weight_scale",
 STACK = Format("ModelOpt", "", "_weight_scale", "_weight_scale_2", "_input_scale",
                transposed=True)
 FP8 = Format("FP8", ".weight", ".weight_scale", "", ".input_scale")
+# DeepSeek's name for scales of blocks, which are factors as all others are.
+FP8_BLOCKS = FP8._replace(scales=".weight_scale_inv")
 # AWQ: what each column of x is multiplied by, of ModelOpt's NVFP4_AWQ.
 SMOOTH = ".pre_quant_scale"
 
@@ -71,8 +73,7 @@ SUSPECT = re.compile(r"scale|zero_point|quant|svd|lora|hadamard|rotation")
 REFUSED = {
     "pre_quant_scale": "AWQ's scales of x are applied to linear layers of ModelOpt in "
                        "NVFP4 alone",
-    "weight_scale_inv": "FP8 with a scale for each block of the weight is not "
-                        "supported; one scale, or one a row, is",
+    "weight_scale_inv": "is of no weight in F8_E4M3",
     "weight_zero_point": "weights with zero points are not NVFP4",
     "input_zero_point": "activations with zero points are not NVFP4"}
 
@@ -148,10 +149,14 @@ def _format_of(one, tensors):
     if leaf == "weight" and one.dtype == CODES:
         return stem, MODELOPT
     if leaf == "weight" and one.dtype == SCALES:
-        return stem, FP8
+        return stem, (FP8_BLOCKS if stem + FP8_BLOCKS.scales in tensors else FP8)
     if one.dtype == CODES and one.name + STACK.scales in tensors:
         return one.name, STACK
     return None
+
+
+def is_fp8(form):
+    return form.name == FP8.name
 
 
 def _layer(stem, form, tensors):
@@ -162,9 +167,11 @@ def _layer(stem, form, tensors):
                                              "has")
         return found
     layer = Layer(stem, form, tensors[stem + form.values], part(form.scales),
-                  part(form.factor, form is not FP8), part(form.input, False),
+                  part(form.factor, not is_fp8(form)), part(form.input, False),
                   part(SMOOTH, False) if form is MODELOPT else None)
-    if form is FP8:
+    if is_fp8(form):
+        if layer.scales.dtype not in FLOATS:
+            layer.scales.fail(f"must be of {', '.join(FLOATS)}")
         return layer
     if layer.values.dtype != CODES:
         layer.values.fail("must be U8, two values of NVFP4 a byte")

@@ -100,12 +100,15 @@ class CheckpointLinear(Linear):
 
 
 class Fp8Linear(nn.Module):
-    """A linear layer with weights in FP8 (e4m3) and one scale, or one for each row;
-    x takes part as it is (W8A16).  The weights are exact in x's type, and the scale
-    is applied to the result."""
+    """A linear layer with weights in FP8 (e4m3) and one scale, one for each row or for
+    each block; x takes part as it is (W8A16).  Weights times their scales are rounded
+    once, to x's type.
 
-    def __init__(self, old, layer):
+    block  (rows, columns) that have one scale"""
+
+    def __init__(self, old, layer, block):
         super().__init__()
+        self.block, self.scale_name = block, layer.scales.name[len(layer.name) + 1:]
         self.in_features, self.out_features = old.in_features, old.out_features
         parts = [layer.values, layer.scales] + [layer.input] * bool(layer.input)
         for one in parts:
@@ -116,7 +119,7 @@ class Fp8Linear(nn.Module):
         """Makes the layer ready, when its tensors are there.
 
         name  of the layer, for messages"""
-        check_scale(name + ".weight_scale", self.weight_scale)
+        check_scale(f"{name}.{self.scale_name}", getattr(self, self.scale_name))
         if self.bias is not None:
             self.bias.requires_grad_(False)
 
@@ -128,11 +131,23 @@ class Fp8Linear(nn.Module):
 
     def forward(self, x):
         # The scale first: 448 times x would leave float16's range.
-        scale = self.weight_scale.float().reshape(-1, 1)
-        y = F.linear(x, (self.weight.float() * scale).to(x.dtype))
+        y = F.linear(x, self.dequantized(x.dtype))
         if self.bias is not None:
             y = y + self.bias
         return y.to(x.dtype)
 
+    def dequantized(self, dtype):
+        """The weights as floats."""
+        rows, cols = self.block
+        scale = getattr(self, self.scale_name).float()
+        scale = scale.reshape(-(-self.out_features // rows), -1)
+        # Broadcasting spreads a single row or column of scales.
+        if 1 < rows < self.out_features:
+            scale = scale.repeat_interleave(rows, 0)[:self.out_features]
+        if 1 < cols < self.in_features:
+            scale = scale.repeat_interleave(cols, 1)[:, :self.in_features]
+        return (self.weight.float() * scale).to(dtype)
+
     def extra_repr(self):
-        return f"in_features={self.in_features}, out_features={self.out_features}"
+        return (f"in_features={self.in_features}, out_features={self.out_features}, "
+                f"block={self.block}")

@@ -16,6 +16,10 @@ from nibblas._library import FileError, UnsupportedError
 from nibblas.transformers import _formats as formats
 
 
+# Rows and columns of a block of FP8 weights, in all checkpoints that have blocks.
+FP8_BLOCK = 128
+
+
 class Part(NamedTuple):
     """One of the sources of an expert stack.  pattern: the converter's; layers: of
     all experts in their order."""
@@ -114,8 +118,8 @@ def _is_ignored(model, name):
 
 def _check_linear(name, linear, layer):
     stored, rows, k = layer.values, linear.out_features, linear.in_features
-    want = [rows, k] if layer.format is formats.FP8 else [rows, k // 2]
-    if k % 16 and layer.format is not formats.FP8:
+    want = [rows, k] if formats.is_fp8(layer.format) else [rows, k // 2]
+    if k % 16 and not formats.is_fp8(layer.format):
         stored.fail(f"the model's {name} has in_features = {k}: must be a multiple "
                     "of 16")
     if list(stored.shape) != want:
@@ -128,9 +132,25 @@ def _check_linear(name, linear, layer):
                                      or layer.smooth.dtype not in formats.FLOATS):
         layer.smooth.fail(f"must be [{k}] of {', '.join(formats.FLOATS)}, a number for "
                           "each column of x")
-    if layer.format is formats.FP8 and _numel(layer.scales) not in (1, rows):
-        layer.scales.fail(f"must be one scale, or {rows}, one for each row; scales of "
-                          "blocks are not supported")
+    if formats.is_fp8(layer.format) and fp8_block(layer.scales.shape, rows, k) is None:
+        blocks = [-(-x // FP8_BLOCK) for x in (rows, k)]
+        layer.scales.fail(f"must be one scale, [{rows}] or [{rows}, 1], one for each "
+                          f"row, or {blocks}, one for each {FP8_BLOCK} x {FP8_BLOCK} of "
+                          "the weight")
+
+
+def fp8_block(shape, rows, k):
+    """(rows, columns) of a weight in FP8 [rows, k] for which there is one scale, by the
+    shape of the scales; None: of no such kind."""
+    if all(x == 1 for x in shape):
+        return rows, k
+    if tuple(shape) in ((rows,), (rows, 1)):
+        return 1, k
+    blocks = -(-rows // FP8_BLOCK), -(-k // FP8_BLOCK)
+    # ModelOpt keeps a size of 1 for each that it has reduced.
+    if tuple(shape) in (blocks, (blocks[0], 1, blocks[1], 1)):
+        return FP8_BLOCK, FP8_BLOCK
+    return None
 
 
 def _numel(stored):
@@ -174,7 +194,7 @@ def _place_expert(plan, found, target, pattern, layer):
     converter = found.converter(pattern)
     module, _, leaf = target.rpartition(".")
     sources = converter.source_patterns
-    if not merges_experts(converter) or layer.format is formats.FP8:
+    if not merges_experts(converter) or formats.is_fp8(layer.format):
         layer.values.fail(f"transformers makes {target} of it by "
                           f"{sorted(operations_of(converter))}, which nibblas does not "
                           f"do to {layer.format.name}")

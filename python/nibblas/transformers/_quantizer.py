@@ -169,8 +169,9 @@ class Quantizer(HfQuantizer):
     def _swap(self, model, name, layer):
         parent, _, child = name.rpartition(".")
         old = model.get_submodule(name)
-        if layer.format is formats.FP8:
-            new = Fp8Linear(old, layer)
+        if formats.is_fp8(layer.format):
+            new = Fp8Linear(old, layer, _plan.fp8_block(
+                layer.scales.shape, old.out_features, old.in_features))
         else:
             new = CheckpointLinear(old, layer, self.quantization_config.activations_of(
                 layer.name, layer.input is not None))
