@@ -98,6 +98,10 @@ static bool write_address(struct emu_warp *w, const struct emu_instr *i,
 	if (at) {
 		memcpy(at, &first, sizeof(first));
 		emu_watch_needs_no_fence(w, place_to(w, i));
+		/* DeepGEMM hands it over by a relaxed barrier of the cluster,
+		 * as kernels do with the init of mbarriers behind a fence. */
+		if (!emu_machine_of(w)->options.is_strict)
+			emu_watch_fence_init(w);
 	}
 	return at;
 }

@@ -437,6 +437,36 @@ static void test_accesses(void **state)
 	    "lanes of the warp have exited", "tcgen05.st");
 }
 
+/* The word of an allocation, handed over by a barrier that releases nothing. */
+static void test_relaxed_barrier(void **state)
+{
+	uint32_t out[64];
+	struct emu_job job = {.target = TCGEN05_TARGET,
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .block = 64};
+	const char *body =
+	    ".shared .align 8 .b32 base; .reg .pred %w;\n"
+	    "setp.ne.u32 %w, %warp, 0;\n@%w bra A;\n"
+	    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 "
+	    "[base], 512;\n"
+	    "A: barrier.cluster.arrive.relaxed.aligned;\n"
+	    "barrier.cluster.wait.acquire.aligned;\n"
+	    "ld.shared.b32 %r1, [base];\n" DEALLOC;
+
+	(void)state;
+	for (job.seed = 0; job.seed < 10; job.seed++) {
+		job.is_strict = job.seed % 2;
+		emu_text[0] = 0;
+		emu_add(body);
+		if (job.is_strict)
+			emu_must_fail(emu_text, &job, "load of shared memory",
+				      "warp 0 of CTA rank 0 wrote it", NULL);
+		else
+			emu_must_run(emu_text, &job);
+	}
+}
+
 /*
  * A use of a result without a wait::ld, waived: the load is over then, as on a
  * GPU, and the warp that gives the columns back needs no wait of the others.
@@ -586,6 +616,7 @@ int main(void)
 	    cmocka_unit_test(test_first_column),
 	    cmocka_unit_test(test_accesses),
 	    cmocka_unit_test(test_waived_results),
+	    cmocka_unit_test(test_relaxed_barrier),
 	    cmocka_unit_test(test_words),
 	    cmocka_unit_test(test_generic_addresses),
 	};
