@@ -555,7 +555,7 @@ bool emu_bind_prefetch(struct emu_bind *b)
 /* ---- matrices --------------------------------------------------------------
  */
 
-enum { TRANSPOSED = 1 };
+enum { TRANSPOSED = 1, OF_6_BITS = 2, OF_4_BITS = 4 };
 
 /*
  * Lanes 8j .. 8j+7 name the rows of matrix j.  Lane t has, of each matrix, two
@@ -574,6 +574,42 @@ static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
 				     address[r], 16, kind, NULL);
 		if (!rows[r])
 			return false;
+	}
+	return true;
+}
+
+/*
+ * Rows of 16 elements of 6 or 4 bits, packed at the begin of 16 bytes: a byte
+ * each, in its low bits.  The padding behind them need not be there.
+ */
+static bool packed_rows(struct emu_warp *w, const struct emu_instr *i,
+			uint8_t (*bytes)[16], uint8_t **rows)
+{
+	const uint32_t bits = i->option & OF_6_BITS ? 6 : 4;
+	const enum emu_state_space space = (enum emu_state_space)i->space;
+	uint64_t address[EMU_LANES];
+
+	emu_addresses(w, i, &i->operand[i->vector], address);
+	for (int r = 0; r < 8 * i->vector; r++) {
+		const uint64_t at = address[r];
+		const uint8_t *from =
+		    emu_access(w, i, r, space, at, 16, EMU_PEEK, NULL);
+
+		if (!from ||
+		    !emu_access(w, i, r, space, at, 8, EMU_READ, NULL) ||
+		    (bits == 6 &&
+		     !emu_access(w, i, r, space, at + 8, 4, EMU_READ, NULL)))
+			return false;
+		for (uint32_t k = 0; k < 16; k++) {
+			const uint32_t first = bits * k, byte = first / 8;
+			/* The last element ends with its byte. */
+			const uint32_t two =
+			    from[byte] | (uint32_t)from[byte + 1] << 8;
+
+			bytes[r][k] =
+			    (uint8_t)(two >> first % 8 & ((1u << bits) - 1));
+		}
+		rows[r] = bytes[r];
 	}
 	return true;
 }
@@ -613,8 +649,11 @@ static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i,
 			 uint32_t lanes)
 {
 	uint8_t *rows[EMU_LANES] = {NULL};
+	uint8_t bytes[EMU_LANES][16];
 
-	if (!matrix_rows(w, i, &i->operand[i->vector], EMU_READ, rows))
+	if (i->option & (OF_6_BITS | OF_4_BITS)
+		? !packed_rows(w, i, bytes, rows)
+		: !matrix_rows(w, i, &i->operand[i->vector], EMU_READ, rows))
 		return;
 	for (int m = 0; m < i->vector; m++) {
 		uint32_t r[EMU_LANES];
@@ -632,15 +671,31 @@ static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i,
 	}
 }
 
+/* .m8n16 of packed elements: a row of bytes has the places of .m8n8's. */
+static bool is_packed_matrix(const struct emu_bind *b)
+{
+	return b->shape_m == 8 && b->shape_n == 16 && b->n_types == 0 &&
+	       emu_has(b, "b8x16") && !emu_has(b, "trans") &&
+	       emu_has(b, "b6x16_p32") != emu_has(b, "b4x16_p64");
+}
+
 static bool bind_matrix(struct emu_bind *b)
 {
-	if (b->shape_m != 8 || b->shape_n != 8 || b->shape_k ||
-	    b->n_types != 1 || emu_space_of(b) == EMU_GENERIC)
-		return emu_bind_fail(b, "it needs .m8n8, .shared and .b16");
+	const bool is_packed = is_packed_matrix(b);
+
+	if ((!is_packed && (b->shape_m != 8 || b->shape_n != 8 ||
+			    b->n_types != 1 || emu_has(b, "b8x16"))) ||
+	    b->shape_k || emu_space_of(b) == EMU_GENERIC)
+		return emu_bind_fail(
+		    b, "it needs .shared, and .m8n8 with .b16 or (ldmatrix) "
+		       ".m8n16 with .b8x16 and .b6x16_p32 or .b4x16_p64");
 	b->i->is_converged = true;
 	b->i->traits = EMU_MATRIX;
 	b->i->space = (uint8_t)emu_space_of(b);
-	b->i->option = emu_has(b, "trans") ? TRANSPOSED : 0;
+	b->i->option = emu_has(b, "trans")	 ? TRANSPOSED
+		       : !is_packed		 ? 0
+		       : emu_has(b, "b6x16_p32") ? OF_6_BITS
+						 : OF_4_BITS;
 	b->i->vector = emu_has(b, "x4") ? 4 : emu_has(b, "x2") ? 2 : 1;
 	return emu_arguments(b, 2, 2);
 }

@@ -152,8 +152,10 @@ const struct emu_opcode emu_opcodes[] = {
     {"createpolicy.cvt", "L2", "b64", emu_bind_policy_cvt},
     {"stmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
      emu_bind_stmatrix},
-    {"ldmatrix", "sync aligned shape x1 x2 x4 trans shared shared::cta", "b16",
-     emu_bind_ldmatrix},
+    {"ldmatrix",
+     "sync aligned shape x1 x2 x4 trans shared shared::cta b8x16 b6x16_p32 "
+     "b4x16_p64",
+     "b16", emu_bind_ldmatrix},
     {"membar", "cta gl sys", "", emu_bind_fence},
     /* flow */
     {"bra", "uni", "", emu_bind_bra},

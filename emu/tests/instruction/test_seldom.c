@@ -244,6 +244,57 @@ static void test_states(void **state)
 		      "1 of 33 arrivals", NULL);
 }
 
+/*
+ * Rows of 16 packed elements: lane t has four of row t / 4 of each matrix, a
+ * byte each; nothing has written the padding.
+ */
+#define PACKED(form, third)                                                    \
+	"ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d40];\nmov.u32 %r5, "        \
+	"dynamic; mad.lo.u32 %r5, %lane, 16, %r5;\n"                           \
+	"st.shared.v2.b32 [%r5], {%r1, %r2};\n" third "bar.warp.sync -1;\n"    \
+	"ldmatrix.sync.aligned.m8n16.x4.shared." form " {%r6, %r7, %r8, "      \
+	"%r9}, [%r5];\nst.global.v4.b32 [%d41], {%r6, %r7, %r8, %r9};\n"
+#define SIX PACKED("b8x16.b6x16_p32", "st.shared.b32 [%r5+8], %r3;\n")
+
+static void test_packed_matrices(void **state)
+{
+	uint8_t in[LANES][32], out[LANES][32];
+
+	(void)state;
+	for (int bits = 4; bits <= 6; bits += 2) {
+		struct emu_job job = {.in = in,
+				      .in_bytes = sizeof(in),
+				      .out = out,
+				      .out_bytes = sizeof(out),
+				      .shared_bytes = 512};
+
+		for (int l = 0; l < LANES; l++)
+			for (int k = 0; k < 32; k++)
+				in[l][k] = (uint8_t)emu_test_random();
+		emu_must_run(bits == 6 ? ROWS SIX
+				       : ROWS PACKED("b8x16.b4x16_p64", ""),
+			     &job);
+		for (int k = 0; k < LANES * 16; k++) {
+			const int l = k / 16, m = k / 4 % 4;
+			const int row = 8 * m + l / 4;
+			const int first = bits * (4 * (l % 4) + k % 4);
+			int want = 0;
+
+			for (int b = first; b < first + bits; b++)
+				want |= (in[row][b / 8] >> b % 8 & 1)
+					<< (b - first);
+			assert_int_equal(out[l][k % 16], want);
+		}
+	}
+	emu_must_fail(ROWS PACKED("b8x16.b6x16_p32", ""),
+		      &(struct emu_job){.in = in,
+					.in_bytes = sizeof(in),
+					.out = out,
+					.out_bytes = sizeof(out),
+					.shared_bytes = 512},
+		      "never written", NULL);
+}
+
 /* Bytes that threads count: a phase of 48, which 32 lanes complete. */
 #define COUNTED(bytes)                                                         \
 	"mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"                   \
@@ -272,10 +323,14 @@ static void test_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_carry),   cmocka_unit_test(test_products),
-	    cmocka_unit_test(test_bits),    cmocka_unit_test(test_halves),
-	    cmocka_unit_test(test_atomics), cmocka_unit_test(test_states),
+	    cmocka_unit_test(test_carry),
+	    cmocka_unit_test(test_products),
+	    cmocka_unit_test(test_bits),
+	    cmocka_unit_test(test_halves),
+	    cmocka_unit_test(test_atomics),
+	    cmocka_unit_test(test_states),
 	    cmocka_unit_test(test_bytes),
+	    cmocka_unit_test(test_packed_matrices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
