@@ -149,32 +149,37 @@ def prepare(row, side, folders, work):
 # ---- one row -------------------------------------------------------------------
 
 
-def compile_side(row, side, includes, args):
-    """The program of a side, or why there is none."""
-    program = args.work / row["name"] / f"{side}.out"
-    if program.exists():
-        return program, ""
+def compile_program(row, source, program, folders, args):
+    """Makes a program of a source.  Returns why there is none, or ""."""
     arch = f"arch=compute_{row['arch']},code=compute_{row['arch']}"
-    folders = [*includes, DRIVERS, DRIVERS / "stub", *args.include]
+    folders = [*folders, DRIVERS, DRIVERS / "stub", *args.include]
     done = subprocess.run(
         ["nvcc", "-cudart", "shared", "-O2", "-w", "-lineinfo", "-DNDEBUG",
          "-std=c++" + row.get("std", "17"), "--expt-relaxed-constexpr",
          "--expt-extended-lambda", "-gencode", arch,
          *(f"-D{d}" for d in row.get("define", [])), *(f"-I{f}" for f in folders),
-         str(DRIVERS / row["driver"]), "-o", str(program),
-         f"-L{args.build / 'cuda'}", "-l:libcuda.so.1"],
+         str(source), "-o", str(program), f"-L{args.build / 'cuda' / 'stubs'}", "-lcuda"],
         capture_output=True, text=True, check=False)
     if done.returncode:
         program.unlink(missing_ok=True)
-        return None, "not compiled: " + done.stderr.strip()[-300:]
-    return program, ""
+        return "not compiled: " + done.stderr.strip()[-300:]
+    return ""
+
+
+def compile_side(row, side, includes, args):
+    """The program of a side, or why there is none."""
+    program = args.work / row["name"] / f"{side}.out"
+    if program.exists():
+        return program, ""
+    why = compile_program(row, DRIVERS / row["driver"], program, includes, args)
+    return (None if why else program), why
 
 
 def run_seed(row, program, seed, args):
     """What one schedule said: the rules of its reports; "failed" for another end."""
     env = os.environ | row.get("env", {}) | {
         "NIBEMU_SEED": str(seed), "NIBEMU_DEVICE": row["device"],
-        "LD_LIBRARY_PATH": f"{args.build / 'cuda'}:{args.build}"}
+        "LD_LIBRARY_PATH": str(args.build / "cuda")}
     if "about" in row:
         env["NIBEMU_CONTINUE"] = "1"
     done = subprocess.run([str(program)], env=env, check=False, capture_output=True,

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""run_examples.py [--build DIR] [--work DIR] [--seeds N] [--row NAME] [--include DIR]
+                   [--check] FOLDER...
+
+Kernels of other projects that say themselves whether their results are right, run on the
+software GPU.  Each FOLDER is a git repository with history (bare ones too); the commits of
+tools/examples/rows.json are found in it, nothing is fetched.  A row is a program of the
+project as it is (CUTLASS's examples verify on the host), or a driver of ours
+(tools/examples/*.cu) that launches the project's kernel as its own launcher does and
+compares with a sum in float64.  Compiles one at a time, runs the seeds 0 to N-1 (1),
+prints the table of docs/coverage.md.  A row is right if the program ends with 0 and
+prints what `passes` says, and nothing of `fails`.
+
+--build is emu's build folder, --include a folder with headers of CUDA that are not at
+nvcc's (curand_kernel.h).  Compiled programs stay in --work and are used again.  --check
+reads rows.json and says what is wrong with it; it needs no folder."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import upstream_bugs as upstream
+
+HERE = pathlib.Path(__file__).resolve().parent
+DRIVERS = HERE / "examples"
+NEEDED = {"name", "project", "commit", "what", "device", "arch", "size", "passes"}
+OPTIONAL = {"source", "driver", "std", "tree", "include", "define", "with", "arguments",
+            "env", "fails", "note"}
+
+
+def faults_of(rows):
+    """What is wrong with the rows, a line each."""
+    found = []
+    names = [row.get("name") for row in rows]
+    for row in rows:
+        name = row.get("name", "a row without a name")
+        for key in sorted(NEEDED - row.keys()):
+            found.append(f"{name}: no {key}")
+        for key in sorted(row.keys() - NEEDED - OPTIONAL):
+            found.append(f"{name}: {key} is not known")
+        if names.count(row.get("name")) > 1:
+            found.append(f"{name}: the name is there twice")
+        if ("source" in row) == ("driver" in row):
+            found.append(f"{name}: it needs a source or a driver")
+        if "driver" in row and not (DRIVERS / row["driver"]).is_file():
+            found.append(f"{name}: no driver {row['driver']}")
+        if row.get("device") not in ("h200", "b200", "rtx5090"):
+            found.append(f"{name}: device {row.get('device')} is not known")
+    used = {row.get("driver") for row in rows}
+    found += [f"{driver.name}: no row uses it" for driver in sorted(DRIVERS.glob("*.cu"))
+              if driver.name not in used]
+    return found
+
+
+def compile_row(row, args):
+    """The program of a row, or why there is none."""
+    key = row.get("source", row.get("driver")) + " ".join(row.get("define", []))
+    program = args.work / (re.sub(r"\W+", "_", key) + ".out")
+    if program.exists():
+        return program, ""
+    folders, why = upstream.prepare(row | {"name": row["project"].split("/")[-1]}, "fix",
+                                    args.folders, args.work)
+    if why:
+        return None, why
+    tree = args.work / row["project"].split("/")[-1] / "fix"
+    source = tree / row["source"] if "source" in row else DRIVERS / row["driver"]
+    why = upstream.compile_program(row, source, program, [*folders, DRIVERS], args)
+    return (None if why else program), why
+
+
+def run_row(row, program, seed, args):
+    """Seconds, and "" or what was wrong."""
+    env = os.environ | row.get("env", {}) | {
+        "NIBEMU_SEED": str(seed), "NIBEMU_DEVICE": row["device"],
+        "LD_LIBRARY_PATH": str(args.build / "cuda")}
+    begin = time.monotonic()
+    done = subprocess.run([str(program), *row.get("arguments", [])], env=env, text=True,
+                          check=False, capture_output=True, errors="replace")
+    seconds = time.monotonic() - begin
+    text = done.stdout + done.stderr
+    (args.work / f"{row['name']}.{seed}.txt").write_text(text)
+    report = re.search(r"^nibemu: .*(?:\n  .*)*", text, re.M)
+    rule = report and upstream.RULE.search(report.group(0))
+    if rule:
+        return seconds, f"seed {seed}: reported: `{rule.group(1)}`"
+    if report:
+        return seconds, f"seed {seed}: {report.group(0)[:200]}"
+    if done.returncode:
+        last = (text.strip().splitlines() or [""])[-1]
+        return seconds, f"seed {seed}: status {done.returncode}: {last[:200]}"
+    if "fails" in row and re.search(row["fails"], text, re.M):
+        return seconds, f"seed {seed}: a result is wrong"
+    if not re.search(row["passes"], text, re.M):
+        return seconds, f"seed {seed}: it does not say that its results are right"
+    return seconds, ""
+
+
+def result_of(row, args):
+    """The cells "seconds" and "result"."""
+    program, why = compile_row(row, args)
+    if why:
+        return "", why
+    ends = [run_row(row, program, seed, args) for seed in range(args.seeds)]
+    wrong = [why for _, why in ends if why]
+    slowest = max(seconds for seconds, _ in ends)
+    return f"{slowest:.1f}", "; ".join(wrong) or \
+        f"right, {args.seeds} of {args.seeds} schedules"
+
+
+def main():
+    """The table of the rows whose projects are at hand."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
+    parser.add_argument("--work", type=pathlib.Path,
+                        default=pathlib.Path("examples_work"))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--row", action="append", default=[])
+    parser.add_argument("--include", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("folders", nargs="*", type=pathlib.Path)
+    args = parser.parse_args()
+    rows = json.loads((DRIVERS / "rows.json").read_text())
+    faults = faults_of(rows)
+    for line in faults:
+        print("rows.json: " + line, file=sys.stderr)
+    if faults or args.check:
+        print(f"{len(rows)} rows, {len(faults)} faults")
+        return 1 if faults else 0
+    if not args.folders:
+        sys.exit("run_examples.py: no FOLDER: give repositories with history")
+    args.build, args.work = args.build.resolve(), args.work.resolve()
+    args.work.mkdir(parents=True, exist_ok=True)
+    print("| example | device | size | seconds | result | options |\n"
+          "|---|---|---|---|---|---|")
+    is_right = True
+    for row in rows:
+        if args.row and row["name"] not in args.row:
+            continue
+        seconds, result = result_of(row, args)
+        is_right &= result.startswith("right")
+        options = " ".join(f"{k}={v}" for k, v in row.get("env", {}).items())
+        result = result.replace("\n", " ").replace("|", "\\|")
+        print(f"| {row['what']} | `{row['device']}` | {row['size']} | {seconds} | "
+              f"{result} | {'`' + options + '`' if options else ''} |", flush=True)
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
