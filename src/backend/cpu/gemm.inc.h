@@ -29,6 +29,7 @@
  *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of accumulators
  *   ROW_STEP       rows of a tile whose dot products are interleaved
  *   DIRECT_ROWS    up to here decoding again and again is cheaper
+ *   DIRECT_STEP(rows)   see units.inc.h
  *   HAVE_F16C      see epilogue.inc.h;  RECORD_BIAS(x)  see pack_vector.inc.h
  *   SCALE_TABLE    0 or 1
  *   vint, vfloat   vector types, and on them
@@ -208,59 +209,46 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 #define DIRECT_BLOCKS 512
 
 /*
- * Adds `blocks` k-blocks of one panel to its 16 columns of a unit's sums, or
- * sets them if `first`, for `rows` rows, known when compiled.  left: blocks to
- * the panel's end.  next: the weights that are read after these, which are
- * prefetched so that the stream from memory never stops.
+ * `count` k-blocks of a vector of columns, from block k of a panel on:
+ * sum[row][v] += the product of each.  Each step of a dot product waits for the
+ * one before it, so those of all k-blocks are interleaved.
  */
-TILE_INLINE void sum_panel(const int rows, const record *a,
-			   const uint8_t *panel, int64_t left, int64_t blocks,
-			   const uint8_t *next, float *sums, bool first)
+TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
+			     const uint8_t *panel, int64_t left, int64_t k,
+			     const int v, vfloat (*sum)[PANEL_VECS])
 {
-	const int64_t ahead = blocks < FETCH_BLOCKS ? blocks : FETCH_BLOCKS;
-	const uint8_t *fetch = panel + cpu_codes_at(ahead);
-	vfloat sum[TILE_ROWS][PANEL_VECS];
+	vint b[2][4];
+	vfloat s[2];
+	vdot dot[2][TILE_ROWS];
 
-	UNROLLED (i, rows)
-		UNROLLED (v, PANEL_VECS)
-			sum[i][v] =
-			    first
-				? set_float(0.0f)
-				: load_float(sums + i * UNIT_COLS + v * V_COLS);
-	for (int64_t k = 0; k < blocks; k++, a += rows) {
-		const uint8_t *codes = panel + cpu_codes_at(k);
-		const uint8_t *scale = panel + cpu_scales_at(left, k);
+	UNROLLED (j, count) {
+		const uint8_t *codes = panel + cpu_codes_at(k + j);
+		const vint z0 = load_int(codes + v * V_BYTES);
+		const vint z1 = load_int(codes + 64 + v * V_BYTES);
 
-		if (k + ahead == blocks)
-			fetch = next;
-		fetch = fetch_block(fetch);
-		UNROLLED (v, PANEL_VECS) {
-			const vint z0 = load_int(codes + v * V_BYTES);
-			const vint z1 = load_int(codes + 64 + v * V_BYTES);
-			const vint b[4] = {decode_low(z0), decode_high(z0),
-					   decode_low(z1), decode_high(z1)};
-			const vfloat s = load_scales(scale + v * V_COLS);
-
-			UNROLLED (i, rows) {
-				vdot dot = dot_bias(a[i].bias);
-
-				UNROLLED (g, 4) {
-					int32_t a4;
-
-					memcpy(&a4, a[i].codes + 4 * g, 4);
-					dot = dot_add(dot, b[g], a4);
-				}
-				sum[i][v] = fma_float(
-				    dot_float(dot),
-				    mul_float(set_float(a[i].scale), s),
-				    sum[i][v]);
-			}
-		}
+		b[j][0] = decode_low(z0);
+		b[j][1] = decode_high(z0);
+		b[j][2] = decode_low(z1);
+		b[j][3] = decode_high(z1);
+		s[j] = load_scales(panel + cpu_scales_at(left, k + j) +
+				   v * V_COLS);
+		UNROLLED (i, rows)
+			dot[j][i] = dot_bias(a[j * rows + i].bias);
 	}
-	UNROLLED (i, rows)
-		UNROLLED (v, PANEL_VECS)
-			store_float(sums + i * UNIT_COLS + v * V_COLS,
-				    sum[i][v]);
+	UNROLLED (g, 4)
+		UNROLLED (j, count)
+			UNROLLED (i, rows) {
+				int32_t a4;
+
+				memcpy(&a4, a[j * rows + i].codes + 4 * g, 4);
+				dot[j][i] = dot_add(dot[j][i], b[j][g], a4);
+			}
+	UNROLLED (j, count)
+		UNROLLED (i, rows)
+			sum[i][v] = fma_float(
+			    dot_float(dot[j][i]),
+			    mul_float(set_float(a[j * rows + i].scale), s[j]),
+			    sum[i][v]);
 }
 
 #include "backend/cpu/units.inc.h"

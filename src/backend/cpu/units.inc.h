@@ -8,10 +8,53 @@
  *   EXPANDED_TILE  bytes of an expanded chunk of a tile's columns
  *   DIRECT_BLOCKS  k-blocks of one pass of few rows over a panel
  *   sum_tile()     blocked: the sums of a tile
- *   sum_panel()    direct: the sums of a panel
+ *   DIRECT_STEP(rows)   k-blocks that a direct pass interleaves: 1 or 2
+ *   add_decoded()  direct: that many k-blocks of a vector of columns
  *   PACK_ROW(item, i)   row i of A into its records
  * CPU_GEMM_OPS and DIRECT_ROWS are those of its own includer.
  */
+
+/* ---- direct: panels ------------------------------------------------------ */
+
+/*
+ * Adds `blocks` k-blocks of one panel to its 16 columns of a unit's sums, or
+ * sets them if `first`, for `rows` rows, known when compiled.  left: blocks to
+ * the panel's end.  next: the weights that are read after these, which are
+ * prefetched so that the stream from memory never stops.
+ */
+TILE_INLINE void sum_panel(const int rows, const record *a,
+			   const uint8_t *panel, int64_t left, int64_t blocks,
+			   const uint8_t *next, float *sums, bool first)
+{
+	const int64_t ahead = blocks < FETCH_BLOCKS ? blocks : FETCH_BLOCKS;
+	const uint8_t *fetch = panel + cpu_codes_at(ahead);
+	const int step = DIRECT_STEP(rows);
+	vfloat sum[TILE_ROWS][PANEL_VECS];
+	int64_t k = 0;
+
+	UNROLLED (i, rows)
+		UNROLLED (v, PANEL_VECS)
+			sum[i][v] =
+			    first
+				? set_float(0.0f)
+				: load_float(sums + i * UNIT_COLS + v * V_COLS);
+	for (; k + step <= blocks; k += step, a += step * rows) {
+		UNROLLED (j, step) {
+			if (k + j + ahead == blocks)
+				fetch = next;
+			fetch = fetch_block(fetch);
+		}
+		UNROLLED (v, PANEL_VECS)
+			add_decoded(rows, step, a, panel, left, k, v, sum);
+	}
+	for (; k < blocks; k++, a += rows)
+		UNROLLED (v, PANEL_VECS)
+			add_decoded(rows, 1, a, panel, left, k, v, sum);
+	UNROLLED (i, rows)
+		UNROLLED (v, PANEL_VECS)
+			store_float(sums + i * UNIT_COLS + v * V_COLS,
+				    sum[i][v]);
+}
 
 /* ---- one function for each number of rows ------------------------------- */
 

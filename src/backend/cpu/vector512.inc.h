@@ -12,6 +12,9 @@
 #define ROW_STEP 2
 #endif
 #define DIRECT_ROWS 24
+#ifndef DIRECT_STEP
+#define DIRECT_STEP(rows) ((rows) <= 3 ? 2 : 1)
+#endif
 #define SCALE_TABLE 1
 #define HAVE_F16C
 

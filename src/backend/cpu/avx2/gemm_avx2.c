@@ -21,7 +21,8 @@
 #define TILE_VECS    2
 #define ROW_STEP     4
 #define HAVE_F16C
-#define DIRECT_ROWS 4
+#define DIRECT_ROWS	  4
+#define DIRECT_STEP(rows) 1
 /* The bias goes into one of the two 16-bit sums of a lane. */
 #define RECORD_BIAS(x) ((x)&0xffff)
 #define SCALE_TABLE    0

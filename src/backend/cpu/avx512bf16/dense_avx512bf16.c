@@ -12,7 +12,8 @@
  * vdpbf16ps adds the two products of a pair one after the other, each rounded
  * to nearest even, takes subnormal inputs as zero and flushes subnormal sums.
  */
-#define ROW_STEP 8
+#define ROW_STEP	  8
+#define DIRECT_STEP(rows) 2
 
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
@@ -22,7 +23,6 @@
 #define CPU_GEMM_OPS		  cpu_dense_ops_avx512bf16
 #define WORDS			  8
 #define FOLDED			  1
-#define DIRECT_STEP(rows)	  2
 #define block_scales(bytes)	  load_scales_up(bytes, 0)
 #define RECORD_BIAS(x)		  (x)
 #define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)

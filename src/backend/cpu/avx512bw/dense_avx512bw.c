@@ -3,7 +3,8 @@
  * dense_avx512bw.c - W4A16 and W4A32 with AVX-512 F and BW: weights become fp32
  * by vpermps, whose index uses the low four bits of a lane.
  */
-#define ROW_STEP 8
+#define ROW_STEP	  8
+#define DIRECT_STEP(rows) 2
 
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
@@ -13,7 +14,6 @@
 #define CPU_GEMM_OPS		  cpu_dense_ops_avx512bw
 #define WORDS			  16
 #define FOLDED			  0
-#define DIRECT_STEP(rows)	  2
 #define block_scales(bytes)	  load_scales_up(bytes, 7)
 #define RECORD_BIAS(x)		  (x)
 #define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
