@@ -118,6 +118,15 @@ example() {
 		LD_LIBRARY_PATH=$libdir "$work/example"
 }
 
+# The same in C++.
+example_cxx() {
+	# Flags are several words.
+	# shellcheck disable=SC2046
+	"${CXX:-c++}" -std=c++17 -Wall -Wextra -Werror -o "$work/example" \
+		"$source/examples/$1" $(pkg-config --cflags --libs nibblas) &&
+		LD_LIBRARY_PATH=$libdir "$work/example"
+}
+
 # Builds with assertions have debugging data as well.
 is_small() {
 	strip -o "$work/stripped.so" "$libdir/libnibblas.so" &&
@@ -173,6 +182,7 @@ else
 fi
 check 'the program of README.md builds and runs' readme_program
 check 'examples/linear.c builds and is right' example linear.c
+check 'examples/engine.cpp builds and is right' example_cxx engine.cpp
 check 'installs again' stage
 check 'uninstalls what it installed and nothing else' uninstalls
 exit $bad

@@ -4,10 +4,14 @@ operators bit by bit and against float64; activations, ids that are elsewhere, t
 fake kernels, refusals."""
 
 import copy
+import os
+import re
+import subprocess
+import sys
 import unittest
 
 import numpy as np
-from common import TorchTest
+from common import SOURCE, TorchTest
 
 EXPERTS, WIDTH, K, COLS = 6, 48, 64, 80
 KINDS = ("w4a16", "w4a4", "quantized")
@@ -229,6 +233,21 @@ class Operator(MoeTest):
                 self.assertEqual(y.dtype, other)
         args, _, _ = self.layer(kind="quantized")
         self.assertEqual(self.ops.moe(**args).dtype, t.bfloat16)
+
+    def test_example(self):
+        """examples/moe.py as a user runs it, on a small layer."""
+        done = subprocess.run(
+            [sys.executable, os.path.join(SOURCE, "examples", "moe.py"), "--hidden", "128",
+             "--width", "64", "--tokens", "1", "9", "--rounds", "1"],
+            text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        errors = [[float(x) for x in re.findall(r"error ([\d.]+)", line)]
+                  for line in done.stdout.splitlines()[1:]]
+        self.assertEqual([len(one) for one in errors], [2, 2])
+        for w4a16, w4a4 in errors:
+            self.assertLess(0.05, w4a16)
+            self.assertLess(w4a16, w4a4)
+            self.assertLess(w4a4, 0.5)
 
     def test_refusals(self):
         t = self.torch

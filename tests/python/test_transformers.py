@@ -718,9 +718,9 @@ class Interface(ModelTest):
         os.rename(packed, "model-NVFP4")
         os.rename(plain, "model")
         first, *_ = docs.blocks("README.md")
-        names = {"prompt": tokens(1, 4)}
+        names = {}
         exec(first, names)
-        self.assertEqual(names["tokens"].shape[0], 1)
+        self.assertGreater(names["tokens"].shape[1], 2)
         load, *others = docs.blocks("docs", "transformers.md")
         names = {}
         exec(load, names)
