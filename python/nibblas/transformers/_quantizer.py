@@ -12,7 +12,7 @@ from transformers.quantizers import HfQuantizer
 from transformers.quantizers.base import SequentialLlama4TextExperts
 
 from nibblas._library import FileError, UnsupportedError
-from nibblas.transformers import _experts, _formats as formats, _plan
+from nibblas.transformers import _experts, _formats as formats, _parallel, _plan
 from nibblas.transformers._linear import CheckpointLinear, Fp8Linear
 from nibblas.transformers._pages import give_back, mapped_files
 
@@ -209,7 +209,12 @@ class Quantizer(HfQuantizer):
         kept = [x for x in weight_conversions if not targets & set(x.target_patterns)]
         return add_converters(kept + added, self.used)
 
+    def update_parallel_plan(self, model, plan):
+        """transformers' hook."""
+        _parallel.update_plan(model, plan)
+
     def _process_model_after_weight_loading(self, model, **_named):
+        _parallel.check(model)
         ranges = mapped_files(self.files)
         for name, module in model.named_modules():
             if isinstance(module, (CheckpointLinear, Fp8Linear)):

@@ -79,7 +79,7 @@ def describe(quantizer, model):
         elif isinstance(module, Fp8Linear):
             rows.append(Row(name, "FP8", "weights in FP8, activations as they are"))
         elif isinstance(getattr(module, "nibblas", None), _experts.Stacks):
-            rows.append(Row(name, KINDS[_experts._activations(module)],
+            rows.append(Row(name, KINDS[_experts.activations_of(module)],
                             f"{module.num_experts} experts"))
         elif type(module) is nn.Linear:
             kind = str(module.weight.dtype).removeprefix("torch.")
