@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """expert_parallel.py - a layer of experts on several GPUs of one host (or CPUs): first
 whether results are right, then microseconds a layer, with the parts dispatch, compute and
-combine, beside the same with tokens sent as bf16 and beside torch's grouped product in
-bf16 with an all-to-all.
+combine, beside the same with tokens sent as bf16, beside torch's grouped product in
+bf16 with an all-to-all, and beside what an all-to-all of the same rows takes alone.
 
     torchrun --standalone --nproc-per-node 2 bench/expert_parallel.py --json results.json
 
@@ -136,7 +136,17 @@ def graph_of(machine, run):
     return graph, torch.equal(y, want)
 
 
-def measure(machine, way, experts, shape, count, rounds):
+def launches(machine, run):
+    """Kernels and copies that a GPU has of a call, by torch's profiler."""
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as profile:
+        run()
+        machine.wait()
+    return sum(x.device_type == torch.autograd.DeviceType.CUDA
+               for x in profile.events())
+
+
+def measure(machine, way, experts, shape, count, rounds, counts_launches):
     """One row of the table."""
     mode, _, rows = WAYS[way]
     rank = dist.get_rank()
@@ -159,6 +169,8 @@ def measure(machine, way, experts, shape, count, rounds):
     row = {}
     for _ in range(3):
         run()
+    if counts_launches and not way.endswith("graph"):
+        row["launches"] = launches(machine, run)
     if way.endswith("graph"):
         graph, row["same_bits_as_eager"] = graph_of(machine, run)
 
@@ -175,10 +187,41 @@ def measure(machine, way, experts, shape, count, rounds):
             "row_bytes": shape.k * 9 // 16 if narrow else 2 * shape.k}
 
 
+def all_to_all(machine, rows, row_bytes, rounds, times=10):
+    """us of an all-to-all of so many rows from each rank to each, and nothing else."""
+    ranks = dist.get_world_size()
+    sent = torch.zeros(ranks * rows, row_bytes, dtype=torch.uint8,
+                       device=machine.device)
+    got = torch.empty_like(sent)
+
+    def run():
+        begin = machine.mark()
+        for _ in range(times):
+            dist.all_to_all_single(got, sent)
+        return [begin, machine.mark()]
+    run()
+    return median_of(machine, run, rounds)[-1] / times
+
+
+def links(machine, name, count, rounds, say):
+    """What the links take for the rows of a layer, if each token goes to each rank."""
+    shape, ranks = SHAPES[name], dist.get_world_size()
+    for what, rows, row_bytes in (
+            ("dispatch, codes and scales", count, shape.k * 9 // 16),
+            ("dispatch, bf16", count, 2 * shape.k),
+            ("combine, bf16", -(-count * shape.slots // ranks), 2 * shape.k)):
+        us = all_to_all(machine, rows, row_bytes, rounds)
+        sent = (ranks - 1) * rows * row_bytes
+        say({"shape": name, "tokens": count, "way": "all-to-all alone: " + what,
+             "us": us, "bytes_to_others": sent, "gb_s": sent / us / 1e3})
+
+
 def table(machine, options, say):
     first_end = dist.get_world_size(), dist.get_rank()
     for name in options.shapes.split(","):
         shape = SHAPES[name]
+        for count in map(int, options.tokens.split(",")):
+            links(machine, name, count, options.rounds, say)
         made, kind = None, ()
         for way, (_, quantized, _) in sorted(WAYS.items(),
                                              key=lambda w: str(w[1][1])):
@@ -191,7 +234,8 @@ def table(machine, options, say):
                         if quantized is None else
                         layer(shape, machine.device, quantized, *part))
             for count in map(int, options.tokens.split(",")):
-                row = measure(machine, way, made, shape, count, options.rounds)
+                row = measure(machine, way, made, shape, count, options.rounds,
+                              options.launches and count == 16)
                 say({"shape": name, "tokens": count, "way": way, **row})
 
 
@@ -204,6 +248,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--timeout", type=int, default=120, help="seconds")
     parser.add_argument("--json", help="writes all rows to this file")
+    parser.add_argument("--launches", action="store_true",
+                        help="of GPUs, counted for 16 tokens")
     parser.add_argument("--fail", action="store_true")
     options = parser.parse_args()
     machine = Machine(options.device)

@@ -75,7 +75,7 @@ static enum nib_status check_slots(const struct nib_moe_combine *c,
 				  nib_label(name), err);
 }
 
-/* Of a host backend. */
+/* Reads slot_rows: for host backends. */
 static enum nib_status check_rows(const struct nib_moe_combine *c,
 				  struct nib_error *err)
 {

@@ -41,7 +41,7 @@ def run(folder, name, dtype):
     # 3 tokens are one for the last process, 1 is none.
     inputs = x, x[:1, :3], x[:1, :1]
     want = [logits(nt.from_pretrained(path, dtype=dtype), x) for x in inputs]
-    # Of bf16 only ours has promised bits: a partial sum that is rounded elsewhere may send a
+    # Only ours promises bits in bf16: a partial sum that is rounded elsewhere may send a
     # token to other experts.
     for how in IMPLEMENTATIONS if dtype == torch.float32 else ("nibblas",):
         model = load(path, dtype, tp_size=2, ep_size=2, ep_implementation=how)
