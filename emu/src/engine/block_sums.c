@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * block_sums.c - see block_sums.h.  Sums of 4-bit elements are made for many
- * columns at once, in loops that compilers turn into vectors: exact integers in
- * double.  Terms of the others are integers of 64 bits.
+ * block_sums.c - see block_sums.h.  Sums are made for many columns at once, in
+ * loops that compilers turn into vectors: exact integers in double.
  */
 #include "engine/block_sums.h"
 
@@ -44,43 +43,6 @@ static struct number scale_of(uint8_t code, bool is_ue8m0)
 	if (x.significand == 0)
 		x.exponent = -126;
 	return x;
-}
-
-/* 23 bits of fraction; a zero's exponent is the caller's. */
-static struct number float_parts(uint32_t code, int exponent_of_zero)
-{
-	const int biased = (int)(code >> 23 & 0xFF);
-	const int32_t fraction = (int32_t)(code & 0x7FFFFF);
-	struct number x = {biased ? fraction + (1 << 23) : fraction,
-			   (biased ? biased : 1) - 127, false};
-
-	if (code >> 31)
-		x.significand = -x.significand;
-	if (x.significand == 0)
-		x.exponent = exponent_of_zero;
-	x.is_nan = biased == 255 && fraction;
-	return x;
-}
-
-static bool is_infinite(uint32_t code)
-{
-	return (code & 0x7FFFFFFF) == 0x7F800000;
-}
-
-/* x * 2^by, toward zero. */
-static int64_t shifted(int64_t x, int by)
-{
-	if (by >= 0)
-		return x * ((int64_t)1 << by);
-	if (by <= -63)
-		return 0;
-	return x < 0 ? -(-x >> -by) : x >> -by;
-}
-
-/* sum * 2^e, cut toward zero; |sum| < 2^53. */
-static uint32_t result_of(int64_t sum, int e)
-{
-	return emu_cut_to_f32((double)sum * emu_power_of_2(e), 23);
 }
 
 /* ---- operands ------------------------------------------------------------ */
@@ -310,18 +272,161 @@ static struct element element_of(enum emu_umma_type type, uint32_t code)
 	return x;
 }
 
-/* What a sum with infinities or NaN among its terms is. */
-static uint32_t special_sum(const struct element *x, const struct element *y,
-			    uint32_t c)
+/* The elements of a row, or of columns in strips: [k][0] and [k][n]. */
+struct mx_strip {
+	float value[MX_K][STRIP]; /* 0: also infinity and NaN */
+	int16_t exponent[MX_K][STRIP];
+	int32_t scale[STRIP]; /* its exponent */
+	uint32_t is_special[STRIP];
+	uint32_t is_nan[STRIP]; /* the scale */
+};
+
+/* Below every exponent that a product can have. */
+#define NO_EXPONENT (-8192)
+
+struct mx_format {
+	float value[256];
+	int16_t exponent[256];
+	uint8_t kind[256];
+};
+
+static void make_format(enum emu_umma_type type, struct mx_format *f)
 {
-	bool plus = c == 0x7F800000, minus = c == 0xFF800000;
-	bool is_nan = (c & 0x7FFFFFFF) > 0x7F800000;
+	for (uint32_t code = 0; code < 256; code++) {
+		const struct element x = element_of(type, code);
+		const bool is_number = x.kind == FINITE && x.significand;
+
+		f->kind[code] = (uint8_t)x.kind;
+		f->exponent[code] = is_number ? x.exponent : NO_EXPONENT;
+		f->value[code] = is_number
+				     ? (float)(x.significand *
+					       emu_power_of_2(x.exponent - 3))
+				     : 0;
+	}
+}
+
+static void take_mx(const struct emu_block_operand *o,
+		    const struct mx_format *f, int row, int at,
+		    struct mx_strip *to)
+{
+	const struct number scale =
+	    scale_of(o->scale[row][0], o->scale_is_ue8m0);
+
+	to->scale[at] = scale.exponent;
+	to->is_nan[at] = scale.is_nan;
+	to->is_special[at] = 0;
+	for (int k = 0; k < MX_K; k++) {
+		const int code = o->value[row][k] & 0xFF;
+
+		to->value[k][at] = f->value[code];
+		to->exponent[k][at] = f->exponent[code];
+		to->is_special[at] |= f->kind[code];
+	}
+}
+
+/* c as floats, and the largest exponents of the terms; of a zero c -133. */
+EMU_FAST_PART void mx_exponents(const struct mx_strip *x,
+				const struct mx_strip *y, const float *c,
+				int32_t smallest, int32_t *e)
+{
+	uint32_t bits[STRIP];
+	int16_t top[STRIP];
+
+	for (int n = 0; n < STRIP; n++)
+		top[n] = 2 * NO_EXPONENT;
+	for (int k = 0; k < MX_K; k++)
+		for (int n = 0; n < STRIP; n++) {
+			const int16_t of_term =
+			    (int16_t)(x->exponent[k][0] + y->exponent[k][n]);
+
+			top[n] = of_term > top[n] ? of_term : top[n];
+		}
+	memcpy(bits, c, sizeof(bits));
+	for (int n = 0; n < STRIP; n++) {
+		const int32_t biased = (int32_t)(bits[n] >> 23 & 0xFF) - 127;
+		const int32_t of_c = biased > smallest ? biased : smallest;
+		const int32_t of_terms = top[n] + x->scale[0] + y->scale[n];
+
+		e[n] = bits[n] & 0x7FFFFFFF ? of_c : EMU_ZERO_EXPONENT;
+		e[n] = top[n] > NO_EXPONENT / 2 && of_terms > e[n] ? of_terms
+								   : e[n];
+	}
+}
+
+/*
+ * The products as multiples of 2^(e - 25), each cut toward zero: below 2^27, so
+ * that eight of them are integers of 32 bits.  A factor that a float does not
+ * have is of products that are zero, or cut to nothing.
+ */
+EMU_FAST_PART void mx_products(const struct mx_strip *x,
+			       const struct mx_strip *y, const int32_t *e,
+			       double *sum)
+{
+	uint32_t bits[STRIP];
+	float up[STRIP];
+
+	for (int n = 0; n < STRIP; n++) {
+		const int32_t by = MX_BITS - e[n] + x->scale[0] + y->scale[n];
+
+		bits[n] = (uint32_t)((by > 127	  ? 127
+				      : by < -126 ? -126
+						  : by) +
+				     127)
+			  << 23;
+	}
+	memcpy(up, bits, sizeof(up));
+	for (int first = 0; first < MX_K; first += 8) {
+		int32_t part[STRIP] = {0};
+
+		for (int k = first; k < first + 8; k++)
+			for (int n = 0; n < STRIP; n++)
+				part[n] += (int32_t)(x->value[k][0] *
+						     y->value[k][n] * up[n]);
+		for (int n = 0; n < STRIP; n++)
+			sum[n] += part[n];
+	}
+}
+
+/* Exact sums: c and the products, each cut to a multiple of 2^(e - 25). */
+EMU_FAST_PART void mx_row(const struct mx_strip *x, const struct mx_strip *y,
+			  const float *c, int32_t smallest, double *sum)
+{
+	int32_t e[STRIP];
+	uint64_t bits[STRIP];
+	double factor[STRIP];
+
+	mx_exponents(x, y, c, smallest, e);
+	for (int n = 0; n < STRIP; n++)
+		bits[n] = (uint64_t)(1023 + MX_BITS - e[n]) << 52;
+	memcpy(factor, bits, sizeof(factor));
+	for (int n = 0; n < STRIP; n++)
+		sum[n] = 0.0 + trunc(c[n] * factor[n]);
+	mx_products(x, y, e, sum);
+	for (int n = 0; n < STRIP; n++)
+		bits[n] = (uint64_t)(1023 - MX_BITS + e[n]) << 52;
+	memcpy(factor, bits, sizeof(factor));
+	for (int n = 0; n < STRIP; n++)
+		sum[n] *= factor[n];
+}
+
+/* ---- infinities and NaN -------------------------------------------------- */
+
+/* What a sum with infinities or NaN among its terms is. */
+static uint32_t special_sum(const struct emu_block_operand *a, int m,
+			    const struct emu_block_operand *b, int n, float c)
+{
+	bool plus = isinf(c) && c > 0, minus = isinf(c) && c < 0;
+	bool is_nan = isnan(c);
 
 	for (int k = 0; k < MX_K; k++) {
-		const bool finite = !x[k].kind && !y[k].kind;
-		const int sign = x[k].significand * y[k].significand;
+		const struct element x =
+		    element_of(a->type, (uint32_t)a->value[m][k]);
+		const struct element y =
+		    element_of(b->type, (uint32_t)b->value[n][k]);
+		const bool finite = !x.kind && !y.kind;
+		const int sign = x.significand * y.significand;
 
-		if (x[k].kind == NOT_A_NUMBER || y[k].kind == NOT_A_NUMBER ||
+		if (x.kind == NOT_A_NUMBER || y.kind == NOT_A_NUMBER ||
 		    (!finite && sign == 0))
 			is_nan = true;
 		else if (!finite && sign > 0)
@@ -334,23 +439,6 @@ static uint32_t special_sum(const struct element *x, const struct element *y,
 	return plus ? 0x7F800000 : 0xFF800000;
 }
 
-/* The bits of an fp16 as those of a float, and of its smallest exponent. */
-static struct number half_parts(uint32_t *c)
-{
-	const double x = emu_widen(&emu_format_f16, *c & 0xFFFF);
-	const float exact = (float)x;
-	struct number parts;
-
-	memcpy(c, &exact, sizeof(*c));
-	parts = float_parts(*c, EMU_ZERO_EXPONENT);
-	if (parts.significand && parts.exponent < -14) {
-		/* By 10 bits at most: fp16's least number is 2^-24. */
-		parts.significand /= 1 << ((-14 - parts.exponent) & 15);
-		parts.exponent = -14;
-	}
-	return parts;
-}
-
 /* A special sum's bits as those of an fp16. */
 static uint32_t special_half(uint32_t sum)
 {
@@ -359,68 +447,84 @@ static uint32_t special_half(uint32_t sum)
 	return sum >> 31 ? 0xFC00 : 0x7C00;
 }
 
-/* Products of 64 times their value: units of 2^(exponent - 6). */
-static uint32_t mx_sum(const struct element *x, const struct element *y,
-		       int scale, bool is_f16, uint32_t c)
+/* ---- results ------------------------------------------------------------- */
+
+/* c as floats, exactly; those behind count are zeros. */
+static void take_c(const uint32_t *c, size_t count, bool is_f16, float *to)
 {
-	const struct number parts =
-	    is_f16 ? half_parts(&c) : float_parts(c, EMU_ZERO_EXPONENT);
-	bool is_special = parts.is_nan || is_infinite(c);
-	int e = parts.exponent;
-	int64_t sum;
+	for (size_t n = 0; n < STRIP; n++) {
+		const uint32_t bits = c && n < count ? c[n] : 0;
 
-	for (int k = 0; k < MX_K; k++) {
-		const int exponent = x[k].exponent + y[k].exponent + scale;
-
-		is_special |= x[k].kind || y[k].kind;
-		if (x[k].significand && y[k].significand && exponent > e)
-			e = exponent;
+		if (is_f16)
+			to[n] =
+			    (float)emu_widen(&emu_format_f16, bits & 0xFFFF);
+		else
+			memcpy(&to[n], &bits, sizeof(bits));
 	}
-	if (is_special && is_f16)
-		return special_half(special_sum(x, y, c));
-	if (is_special)
-		return special_sum(x, y, c);
-	sum = shifted(parts.significand, MX_BITS - 23 + parts.exponent - e);
-	for (int k = 0; k < MX_K; k++)
-		if (x[k].significand && y[k].significand)
-			sum += shifted(x[k].significand * y[k].significand,
-				       MX_BITS - 6 + x[k].exponent +
-					   y[k].exponent + scale - e);
-	if (is_f16)
-		return emu_round_to_f16((double)sum *
-					emu_power_of_2(e - MX_BITS));
-	return result_of(sum, e - MX_BITS);
 }
 
-static void take_elements(const struct emu_block_operand *o, int row,
-			  struct element *to)
+/* Where a sum is none: a NaN for a scale, or infinities and NaN in its terms. */
+static void set_specials(const struct emu_block_operand *a, int m,
+			 const struct emu_block_operand *b, int first,
+			 const struct mx_strip *x, const struct mx_strip *y,
+			 const float *c, bool is_f16, size_t count, uint32_t *d)
 {
-	for (int k = 0; k < MX_K; k++)
-		to[k] = element_of(o->type, (uint32_t)o->value[row][k]);
+	for (size_t n = 0; n < count; n++) {
+		if (x->is_nan[0] || y->is_nan[n]) {
+			d[n] = is_f16 ? EMU_NAN_F16 : EMU_NAN_F32;
+			continue;
+		}
+		if (!x->is_special[0] && !y->is_special[n] && isfinite(c[n]))
+			continue;
+		d[n] = special_sum(a, m, b, first + (int)n, c[n]);
+		d[n] = is_f16 ? special_half(d[n]) : d[n];
+	}
+}
+
+/* Rows of A by one strip of columns of B. */
+EMU_FAST static void mx_strip_sums(const struct emu_block_operand *a,
+				   const struct mx_format *format,
+				   const struct emu_block_operand *b, int first,
+				   size_t count, const struct mx_strip *y,
+				   bool d_is_f16, const uint32_t *c,
+				   uint32_t *d)
+{
+	for (int m = 0; m < a->rows; m++) {
+		const int at = m * b->rows + first;
+		struct mx_strip x;
+		float from[STRIP];
+		double sum[STRIP];
+		uint32_t to[STRIP];
+
+		take_mx(a, format, m, 0, &x);
+		take_c(c ? c + at : NULL, count, d_is_f16, from);
+		mx_row(&x, y, from, d_is_f16 ? -14 : -126, sum);
+		if (!d_is_f16)
+			cut_strip(sum, to);
+		for (size_t n = 0; d_is_f16 && n < count; n++)
+			to[n] = emu_round_to_f16(sum[n]);
+		set_specials(a, m, b, first, &x, y, from, d_is_f16, count, to);
+		memcpy(d + at, to, sizeof(*d) * count);
+	}
 }
 
 void emu_mx_sums(const struct emu_block_operand *a,
 		 const struct emu_block_operand *b, bool d_is_f16,
 		 const uint32_t *c, uint32_t *d)
 {
-	struct element x[MX_K], y[EMU_UMMA_MAX_ROWS][MX_K];
+	struct mx_format of_a, of_b;
+	struct mx_strip y;
 
-	for (int n = 0; n < b->rows; n++)
-		take_elements(b, n, y[n]);
-	for (int m = 0; m < a->rows; m++) {
-		const struct number sa =
-		    scale_of(a->scale[m][0], a->scale_is_ue8m0);
+	make_format(a->type, &of_a);
+	make_format(b->type, &of_b);
+	for (int first = 0; first < b->rows; first += STRIP) {
+		const int left = b->rows - first;
+		const int count = left < STRIP ? left : STRIP;
 
-		take_elements(a, m, x);
-		for (int n = 0; n < b->rows; n++) {
-			const int at = m * b->rows + n;
-			const struct number sb =
-			    scale_of(b->scale[n][0], b->scale_is_ue8m0);
-
-			d[at] = sa.is_nan || sb.is_nan
-				    ? (d_is_f16 ? EMU_NAN_F16 : EMU_NAN_F32)
-				    : mx_sum(x, y[n], sa.exponent + sb.exponent,
-					     d_is_f16, c ? c[at] : 0);
-		}
+		memset(&y, 0, sizeof(y));
+		for (int n = 0; n < count; n++)
+			take_mx(b, &of_b, first + n, n, &y);
+		mx_strip_sums(a, &of_a, b, first, (size_t)count, &y, d_is_f16,
+			      c, d);
 	}
 }
