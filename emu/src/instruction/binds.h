@@ -48,6 +48,7 @@ bool emu_bind_isspacep(struct emu_bind *b);
 /* memory */
 bool emu_bind_ld(struct emu_bind *b);
 bool emu_bind_st(struct emu_bind *b);
+bool emu_bind_st_bulk(struct emu_bind *b);
 bool emu_bind_atom(struct emu_bind *b);
 bool emu_bind_red(struct emu_bind *b);
 bool emu_bind_prefetch(struct emu_bind *b);

@@ -131,6 +131,7 @@ const struct emu_opcode emu_opcodes[] = {
     {"ld", "global shared shared::cta", "b128", emu_bind_ld_128},
     {"ldu", "global v2 v4", ANY, emu_bind_ld},
     {"st", SPACES " " CACHES " " ORDERS " v2 v4 v8", ANY, emu_bind_st},
+    {"st.bulk", "weak shared shared::cta", "", emu_bind_st_bulk},
     {"atom",
      SPACES " " ORDERS " " ATOMIC_FORMS
 	    " add min max and or xor exch cas inc dec",

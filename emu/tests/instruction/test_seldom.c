@@ -295,6 +295,30 @@ static void test_packed_matrices(void **state)
 		      "never written", NULL);
 }
 
+/* Two lanes clear 64 bytes each; all read what was never stored otherwise. */
+static void test_cleared(void **state)
+{
+#define CLEARED(bytes, value)                                                  \
+	"mov.u32 %r1, dynamic; mad.lo.u32 %r2, %lane, 64, %r1;\n"              \
+	"mad.lo.u32 %r3, %lane, 4, %r1; cvt.u64.u32 %d1, %r2;\n"               \
+	"setp.lt.u32 %p1, %lane, 2; mov.u64 %d2, " bytes ";\n"                 \
+	"@%p1 st.bulk.weak.shared::cta [%d1], %d2, " value ";\n"               \
+	"bar.warp.sync -1; ld.shared.u32 %r4, [%r3];\n"                        \
+	"mad.wide.u32 %d3, %lane, 4, %out; st.global.u32 [%d3], %r4;\n"
+	uint32_t out[LANES];
+	struct emu_job job = {
+	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 128};
+
+	(void)state;
+	emu_must_run(CLEARED("64", "0"), &job);
+	for (int l = 0; l < LANES; l++)
+		assert_int_equal(out[l], 0);
+	emu_must_fail(CLEARED("56", "0"), &job, "never written", NULL);
+	emu_must_fail(CLEARED("60", "0"), &job, "a multiple of 8", NULL);
+	emu_must_fail(CLEARED("128", "0"), &job, "nothing is there", NULL);
+	emu_must_fail(CLEARED("64", "1"), &job, "its value is 0", NULL);
+}
+
 /* Bytes that threads count: a phase of 48, which 32 lanes complete. */
 #define COUNTED(bytes)                                                         \
 	"mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"                   \
@@ -329,6 +353,7 @@ int main(void)
 	    cmocka_unit_test(test_halves),
 	    cmocka_unit_test(test_atomics),
 	    cmocka_unit_test(test_states),
+	    cmocka_unit_test(test_cleared),
 	    cmocka_unit_test(test_bytes),
 	    cmocka_unit_test(test_packed_matrices),
 	};
