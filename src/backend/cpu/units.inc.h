@@ -368,23 +368,38 @@ static void sum_rows(const struct cpu_item *item, const uint8_t *panel,
 
 /*
  * The weights that a direct pass reads after panel p of a unit from block k0:
- * the unit's next panel, or its first one further on, or the next unit.  They
- * are only prefetched.
+ * the unit's next panel, or its first one further on, or, after the unit's last,
+ * `after`.  They are only prefetched.
  */
 static const uint8_t *after_panel(const struct cpu_item *item,
 				  const struct cpu_weights *b, int64_t n0,
-				  int p, int panels, int64_t k0, int64_t step)
+				  int p, int panels, int64_t k0, int64_t step,
+				  const uint8_t *after)
 {
 	int64_t panel = n0 / PANEL_COLS + p + 1;
 
 	if (p + 1 == panels) {
 		k0 += step;
-		if (k0 < item->blocks)
-			panel -= panels;
-		else
-			k0 = 0;
+		panel -= panels;
+		if (k0 >= item->blocks)
+			return after;
 	}
 	return b->panels + panel * b->panel_stride_bytes + cpu_codes_at(k0);
+}
+
+/*
+ * What comes after matrix b of the unit at n0: the second matrix of a dual
+ * product, else the next unit, which may lie past the matrix.
+ */
+static const uint8_t *after_unit(const struct cpu_item *item, bool dual, int b,
+				 int64_t n0)
+{
+	const int next = b == 0 && dual;
+	const struct cpu_weights *w = &item->b[next];
+	const int64_t panel = n0 / PANEL_COLS + (next ? 0 : UNIT_PANELS);
+
+	return w->panels ? w->panels + panel * w->panel_stride_bytes
+			 : item->b[b].panels;
 }
 
 /*
@@ -393,8 +408,8 @@ static const uint8_t *after_panel(const struct cpu_item *item,
  * tile: the first one brings it into L1, the others decode it again from there.
  */
 static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
-		       int64_t n0, int panels, struct scratch *scratch,
-		       float *sums)
+		       int64_t n0, int panels, const uint8_t *after,
+		       struct scratch *scratch, float *sums)
 {
 	const int64_t rows = item->m;
 	const int64_t step = b->panels && rows <= TILE_ROWS
@@ -412,9 +427,9 @@ static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 			const uint8_t *panel = find_panel(
 			    item, b, n0, p, k0, blocks, scratch, &panel_left);
 			const uint8_t *next =
-			    b->panels
-				? after_panel(item, b, n0, p, panels, k0, step)
-				: panel;
+			    b->panels ? after_panel(item, b, n0, p, panels, k0,
+						    step, after)
+				      : panel;
 
 			sum_rows(item, panel, panel_left, k0, blocks, next,
 				 sums + (int64_t)p * PANEL_COLS);
@@ -441,7 +456,8 @@ static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
 	const int panels = (int)((cols + PANEL_COLS - 1) / PANEL_COLS);
 
 	for (int b = 0; b <= (dual ? 1 : 0); b++)
-		sum_direct(item, &item->b[b], n0, panels, scratch,
+		sum_direct(item, &item->b[b], n0, panels,
+			   after_unit(item, dual, b, n0), scratch,
 			   scratch->sums[b]);
 	if (cols == UNIT_COLS)
 		finish_direct(item, dual, n0, UNIT_COLS, scratch);
