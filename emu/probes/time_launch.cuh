@@ -48,6 +48,29 @@ static __global__ void stamp_kernel(stamp *stamps, long long cycles, int early,
 		stamps[grid * gridDim.x + blockIdx.x] = s;
 }
 
+/* Fills a list of three attributes; how many it has. */
+static unsigned launch_attributes(const launch_kind &kind,
+				  cudaLaunchAttribute *list)
+{
+	unsigned n = 0;
+
+	if (kind.cluster) {
+		list[n].id = cudaLaunchAttributeClusterDimension;
+		list[n].val.clusterDim.x = kind.cluster;
+		list[n].val.clusterDim.y = 1;
+		list[n++].val.clusterDim.z = 1;
+	}
+	if (kind.is_cooperative) {
+		list[n].id = cudaLaunchAttributeCooperative;
+		list[n++].val.cooperative = 1;
+	}
+	if (kind.is_dependent) {
+		list[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+		list[n++].val.programmaticStreamSerializationAllowed = 1;
+	}
+	return n;
+}
+
 static void launch_stamp(const launch_kind &kind, cudaStream_t stream,
 			 stamp *stamps, long long cycles, uint32_t grid)
 {
@@ -59,22 +82,7 @@ static void launch_stamp(const launch_kind &kind, cudaStream_t stream,
 	config.dynamicSmemBytes = kind.shared;
 	config.stream = stream;
 	config.attrs = list;
-	if (kind.cluster) {
-		list[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-		list[config.numAttrs].val.clusterDim.x = kind.cluster;
-		list[config.numAttrs].val.clusterDim.y = 1;
-		list[config.numAttrs++].val.clusterDim.z = 1;
-	}
-	if (kind.is_cooperative) {
-		list[config.numAttrs].id = cudaLaunchAttributeCooperative;
-		list[config.numAttrs++].val.cooperative = 1;
-	}
-	if (kind.is_dependent) {
-		list[config.numAttrs].id =
-			cudaLaunchAttributeProgrammaticStreamSerialization;
-		list[config.numAttrs++]
-			.val.programmaticStreamSerializationAllowed = 1;
-	}
+	config.numAttrs = launch_attributes(kind, list);
 	must(cudaLaunchKernelEx(&config, stamp_kernel, stamps, cycles,
 				(int)kind.is_dependent, grid),
 	     kind.name);

@@ -144,11 +144,28 @@ template <class K> static inline void allow_shared(K *kernel, int bytes)
 	     "shared memory");
 }
 
-/* The GPU that is asked, and 1 GiB of it, all zeros. */
+/*
+ * The GPU that is asked, 1 GiB of it, all zeros, and more that no kernel has
+ * read: each part that does takes what it has read away.
+ */
 struct gpu {
 	int n_sms;
 	char *bytes;
 	size_t n_bytes;
+	mutable char *fresh;
+	char *fresh_end;
 };
+
+/* Bytes that no kernel has read, whole pages of 2 MiB. */
+static inline char *take_fresh(const gpu &g, size_t bytes)
+{
+	char *at = g.fresh;
+
+	g.fresh += (bytes + (2 << 20) - 1) & ~(((size_t)2 << 20) - 1);
+	if (g.fresh <= g.fresh_end)
+		return at;
+	fprintf(stderr, "no fresh memory is left\n");
+	exit(2);
+}
 
 #endif
