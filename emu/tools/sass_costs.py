@@ -7,9 +7,11 @@ with -lineinfo, disassembles it with the lines of PTX, and writes a table that
 NIBEMU_SASS=FILE reads.  Needs ptxas and nvdisasm; the library does not.
 
 The table: "module HASH" (64-bit FNV-1a of the module's text), then for each line of PTX
-that has a cost "LINE ISSUE ALU FMA XU": how many instructions of the machine one
-execution of the line issues, and how many of them go to the pipes of logic and of
-conversions (ALU), of integer multiplication and dot products (FMA), and of special functions (XU).
+that has a cost "LINE ISSUE ALU FMA XU STALL": how many instructions of the machine one
+execution of the line issues, how many of them go to the pipes of logic and of
+conversions (ALU), of integer multiplication and dot products (FMA), and of special functions (XU),
+and how many cycles ptxas lets pass behind them before the warp's next instruction: the
+latencies that no scoreboard watches, as the encoding of each instruction has them.
 
 A basic block of PTX may be several of SASS, where ptxas unrolled a loop, and an
 instruction may have moved to another block.  Instructions that ptxas neither copies nor
@@ -51,6 +53,7 @@ ALU = re.compile(
 FMA = re.compile(r"IMAD|IDP|HADD2\.F32")
 XU = re.compile(r"MUFU|I2F|F2I|F2F|POPC|FRND|BREV|I2I")
 SASS = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);")
+WORD = re.compile(r"/\* (0x[0-9a-f]{16}) \*/\s*$")
 LINE = re.compile(r'nv_debug_ptx_txt", line (\d+)')
 ENDS = re.compile(r"^(BRA|EXIT|RET|BRX|JMP|CALL)\b")
 
@@ -91,10 +94,16 @@ def read_ptx(text):
     return block, anchors
 
 
+def stall_of(word):
+    """Cycles until the warp may issue again: bits 105 to 108 of an instruction."""
+    return int(word, 16) >> 41 & 15
+
+
 def read_sass(text):
-    """Blocks: lists of (line of PTX, opcode)."""
+    """Blocks: lists of (line of PTX, opcode, stall)."""
     blocks, line = [[]], 0
-    for row in text.split("\n"):
+    rows = text.split("\n")
+    for number, row in enumerate(rows):
         found = LINE.search(row)
         if found:
             line = int(found.group(1))
@@ -103,7 +112,8 @@ def read_sass(text):
         else:
             found = SASS.match(row)
             if found:
-                blocks[-1].append((line, found.group(1)))
+                word = WORD.search(rows[number + 1])
+                blocks[-1].append((line, found.group(1), stall_of(word.group(1))))
                 if ENDS.match(found.group(1)):
                     blocks.append([])
     return [b for b in blocks if b]
@@ -112,15 +122,15 @@ def read_sass(text):
 def owner_of(sass, block, anchors, anchored):
     """The PTX block that a SASS block is a copy of; None: unknown."""
     votes = collections.Counter()
-    for line, opcode in sass:
+    for line, opcode, _ in sass:
         if line in anchors and anchors[line].match(opcode):
             votes[block[line]] += 1
     if not votes:
-        for line, opcode in sass:
+        for line, opcode, _ in sass:
             if line in block and block[line] not in anchored:
                 votes[block[line]] += 1
     if not votes:
-        votes.update(block[line] for line, _ in sass if line in block)
+        votes.update(block[line] for line, _, _ in sass if line in block)
     return votes.most_common(1)[0][0] if votes else None
 
 
@@ -129,7 +139,7 @@ def copies_of(blocks, owners, block, anchors):
     seen = collections.defaultdict(collections.Counter)
     count = collections.Counter(owners)
     for sass in blocks:
-        for line, opcode in sass:
+        for line, opcode, _ in sass:
             if line in anchors and anchors[line].match(opcode):
                 seen[block[line]][line] += 1
     return {b: statistics.median(seen[b].values()) if b in seen else
@@ -146,9 +156,9 @@ def costs_of(ptx, sass):
     first = {}
     for line in sorted(block, reverse=True):
         first[block[line]] = line
-    costs = collections.defaultdict(lambda: [0.0] * 4)
+    costs = collections.defaultdict(lambda: [0.0] * 5)
     for body, owner in zip(blocks, owners):
-        for line, opcode in body:
+        for line, opcode, stall in body:
             if owner is None or opcode.startswith("NOP"):
                 continue
             if block.get(line) != owner:
@@ -156,6 +166,7 @@ def costs_of(ptx, sass):
             cost = costs[line]
             share = 1 / copies[owner]
             cost[0] += share
+            cost[4] += share * stall
             for k, pipe in enumerate((ALU, FMA, XU), 1):
                 if pipe.match(opcode):
                     cost[k] += share
@@ -186,7 +197,7 @@ def main():
             text = file.read().rstrip(b"\0")
         with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
             run([a.ptxas, f"-arch={a.arch}", "-lineinfo", path, "-o", cubin.name])
-            sass = run([a.nvdisasm, "-c", "-gp", cubin.name])
+            sass = run([a.nvdisasm, "-c", "-hex", "-gp", cubin.name])
         costs = costs_of(text.decode("utf-8", "replace"), sass)
         print(f"module {fnv1a(text):016x}", file=out)
         for line in sorted(costs):

@@ -403,9 +403,10 @@ static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
 }
 
 /*
- * ptxas orders a basic block so that latencies of arithmetic overlap.  So an
- * arithmetic instruction issues at once, though it begins when its operands
- * and its pipe are ready, and the end of a block waits for all that begin in it.
+ * ptxas orders a basic block so that latencies of arithmetic overlap, and says
+ * how long a warp waits behind each instruction.  So an arithmetic instruction
+ * issues at once, though it begins when its operands and its pipe are ready,
+ * and the end of a block waits for all that begin in it.
  */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 {
@@ -487,6 +488,7 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 	end = sm->pipe[EMU_PIPE_ISSUE][quarter];
 	t->issued += end - at;
 	emu_time_go_on(w, EMU_SPENT_ISSUE, end);
+	emu_time_go_on(w, EMU_SPENT_OPERANDS, at + (double)i->stall / EMU_SLOT);
 	w->clock->result =
 	    emu_later(begin, begin + end - at - 1) +
 	    (i->slots[EMU_PIPE_XU] ? c->xu_latency : c->alu_latency);

@@ -11,10 +11,13 @@
 #include "engine/arena.h"
 #include "ptx/bind.h"
 
-/* Slots of one line, in parts of EMU_SLOT. */
+/* Slots of the pipes, then the cycles to the warp's next instruction. */
+#define COSTS (EMU_PIPES + 1)
+
+/* The costs of one line, in parts of EMU_SLOT. */
 struct line_costs {
 	uint32_t line;
-	uint16_t slots[EMU_PIPES];
+	uint16_t parts[COSTS];
 };
 
 struct module_costs {
@@ -45,7 +48,7 @@ static bool add_module(struct emu_time_costs *c, uint64_t hash)
 }
 
 static bool add_line(struct emu_time_costs *c, uint32_t line,
-		     const double slots[EMU_PIPES])
+		     const double costs[COSTS])
 {
 	struct line_costs *grown =
 	    emu_grow(c->lines, &c->lines_capacity, c->n_lines, sizeof(*grown));
@@ -54,10 +57,10 @@ static bool add_line(struct emu_time_costs *c, uint32_t line,
 		return false;
 	c->lines = grown;
 	grown[c->n_lines].line = line;
-	for (int k = 0; k < EMU_PIPES; k++) {
-		const double parts = slots[k] * EMU_SLOT;
+	for (int k = 0; k < COSTS; k++) {
+		const double parts = costs[k] * EMU_SLOT;
 
-		grown[c->n_lines].slots[k] =
+		grown[c->n_lines].parts[k] =
 		    parts < UINT16_MAX ? (uint16_t)lround(parts) : UINT16_MAX;
 	}
 	c->n_lines++;
@@ -65,14 +68,14 @@ static bool add_line(struct emu_time_costs *c, uint32_t line,
 	return true;
 }
 
-/* "module HASH" or "LINE ISSUE ALU FMA XU", lines in order; NULL: taken. */
+/* "module HASH" or a line's costs, lines in order; NULL: taken. */
 static const char *take_row(struct emu_time_costs *c, const char *text)
 {
 	static const char module[] = "module ";
 	static const char rule[] = "not \"module HASH\", nor, behind one, "
-				   "\"LINE ISSUE ALU FMA XU\"";
+				   "\"LINE ISSUE ALU FMA XU STALL\"";
 	const struct module_costs *m;
-	double slots[EMU_PIPES];
+	double costs[COSTS];
 	unsigned long long line;
 	char *end;
 
@@ -85,17 +88,17 @@ static const char *take_row(struct emu_time_costs *c, const char *text)
 	line = strtoull(text, &end, 10);
 	if (!c->n_modules || end == text || line > UINT32_MAX)
 		return rule;
-	for (int k = 0; k < EMU_PIPES; k++) {
+	for (int k = 0; k < COSTS; k++) {
 		const char *from = end;
 
-		slots[k] = strtod(from, &end);
-		if (end == from || !(slots[k] >= 0))
+		costs[k] = strtod(from, &end);
+		if (end == from || !(costs[k] >= 0))
 			return rule;
 	}
 	m = &c->modules[c->n_modules - 1];
 	if (m->count && c->lines[m->first + m->count - 1].line >= line)
 		return "the lines of a module are not in order";
-	return add_line(c, (uint32_t)line, slots) ? NULL : "no memory";
+	return add_line(c, (uint32_t)line, costs) ? NULL : "no memory";
 }
 
 struct emu_time_costs *emu_time_costs_read(const char *path,
@@ -175,6 +178,9 @@ static const struct {
     {"popc", {1, 0, 0, 1}},
 };
 
+/* Cycles from an instruction of a warp to its next, in the same modules. */
+#define MEAN_STALL 2.5
+
 static void set_mean(struct emu_instr *i)
 {
 	static const float one[EMU_PIPES] = {1};
@@ -192,15 +198,25 @@ static void set_mean(struct emu_instr *i)
 		}
 	for (int k = 0; k < EMU_PIPES; k++)
 		i->slots[k] = (uint16_t)(slots[k] * EMU_SLOT);
+	i->stall = (uint16_t)(slots[EMU_PIPE_ISSUE] * MEAN_STALL * EMU_SLOT);
 }
 
 /* ---- a kernel ------------------------------------------------------------ */
+
+static void set_parts(struct emu_instr *i, const uint16_t parts[COSTS],
+		      uint32_t many)
+{
+	for (int k = 0; k < EMU_PIPES; k++)
+		i->slots[k] = (uint16_t)(parts[k] / many);
+	i->stall = (uint16_t)(parts[EMU_PIPES] / many);
+}
 
 /* Instructions of one line share its counts. */
 static void set_counts(const struct emu_time_costs *c,
 		       const struct module_costs *m,
 		       const struct emu_kernel *kernel)
 {
+	static const uint16_t none[COSTS];
 	const struct line_costs *at = c->lines + m->first;
 	const struct line_costs *end = at + m->count;
 
@@ -214,11 +230,10 @@ static void set_counts(const struct emu_time_costs *c,
 		while (at < end && at->line < line)
 			at++;
 		for (uint32_t i = 0; i < many; i++)
-			for (int k = 0; k < EMU_PIPES; k++)
-				kernel->code[n + i].slots[k] =
-				    at < end && at->line == line
-					? (uint16_t)(at->slots[k] / many)
-					: 0;
+			set_parts(&kernel->code[n + i],
+				  at < end && at->line == line ? at->parts
+							       : none,
+				  many);
 	}
 }
 

@@ -97,6 +97,7 @@ enum emu_trait {
 	    2, /* atomic, or of an order or scope: threads may wait by it */
 	EMU_MATRIX = 4,	       /* an access of all lanes: ldmatrix, stmatrix */
 	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
+	EMU_RELEASES = 16,     /* to the GPU or the system */
 };
 
 /* What an instruction of the machine takes: an issue, and one of these pipes. */
@@ -128,6 +129,7 @@ struct emu_instr {
 	uint8_t traits; /* of enum emu_trait */
 	/* Instructions of the machine, by pipe: machine/time_costs.h. */
 	uint16_t slots[EMU_PIPES];
+	uint16_t stall; /* cycles to the warp's next instruction, as slots */
 	/* By shared memory; no memory, waiting or control: machine/time.c. */
 	bool is_arithmetic, ends_block;
 	uint8_t unit; /* of enum emu_unit: machine/time_state.h */
