@@ -22,6 +22,7 @@ COLOURS = {
     "wait: wgmma": "#4f7cc4",
     "wait: copies": "#7a4a2b",
     "wait: grid before": "#9b9b9b",
+    "wait: fence": "#3f7f7a",
     "busy": "#30343b",
 }
 

@@ -568,6 +568,7 @@ static bool bind_restricted_fence(struct emu_bind *b)
 		       ".sync_restrict::shared::cta.cluster and .acquire"
 		       ".sync_restrict::shared::cluster.cluster alone");
 	b->i->option = FENCE_SHARED;
+	b->i->traits = EMU_NEAR_FENCE;
 	b->i->vector = releases ? FENCE_RELEASES : FENCE_ACQUIRES;
 	b->i->space = EMU_SCOPE_CLUSTER;
 	return emu_arguments(b, 0, 0);
@@ -592,5 +593,8 @@ bool emu_bind_fence(struct emu_bind *b)
 	b->i->space = emu_has(b, "cta")	      ? EMU_SCOPE_CTA
 		      : emu_has(b, "cluster") ? EMU_SCOPE_CLUSTER
 					      : EMU_SCOPE_NONE;
+	if (emu_has(b, "cta") || emu_has(b, "shared::cta") ||
+	    emu_has(b, "async.shared::cta"))
+		b->i->traits = EMU_NEAR_FENCE;
 	return emu_arguments(b, 0, 0);
 }

@@ -40,6 +40,12 @@ static uint32_t order_of(const struct emu_bind *b)
 	       (acquires ? ACQUIRES : 0);
 }
 
+/* The trait of what waits for all stores before it. */
+static uint8_t release_trait(uint32_t order)
+{
+	return order & RELEASES && order & IS_WIDE ? EMU_RELEASES : 0;
+}
+
 /*
  * The scope of a side (RELEASES or ACQUIRES); relaxed where the access lacks
  * that side.
@@ -182,7 +188,8 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->option = order_of(b);
-	b->i->traits = b->i->option & IS_STRONG ? EMU_STRONG : 0;
+	b->i->traits = (b->i->option & IS_STRONG ? EMU_STRONG : 0) |
+		       release_trait(b->i->option);
 	return true;
 }
 
@@ -581,7 +588,7 @@ static bool bind_atomic(struct emu_bind *b, bool has_result)
 	b->i->option = operation | (has_result ? 0 : NO_RESULT) |
 		       order_of(b) << ORDER_SHIFT;
 	b->i->space = (uint8_t)emu_space_of(b);
-	b->i->traits = EMU_ATOMIC | EMU_STRONG;
+	b->i->traits = EMU_ATOMIC | EMU_STRONG | release_trait(order_of(b));
 	b->i->run = run_atom;
 	count = n + (operation == ATOMIC_CAS ? 3 : 2) + policy;
 	if (!bind_atomic_vector(b, operation) ||

@@ -99,6 +99,14 @@ static enum emu_unit unit_of(const struct emu_instr *i)
 		return EMU_UNIT_SHUFFLE;
 	if (!strcmp(name, "mma"))
 		return EMU_UNIT_MMA;
+	if (!strncmp(name, "fence.proxy", 11))
+		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA
+						  : EMU_UNIT_FENCE_PROXY;
+	if (!strcmp(name, "fence") || !strcmp(name, "membar"))
+		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA
+						  : EMU_UNIT_FENCE;
+	if (i->traits & EMU_RELEASES)
+		return EMU_UNIT_FENCE;
 	return !strcmp(name, "atom") && i->space != EMU_SHARED ? EMU_UNIT_ATOMIC
 							       : EMU_UNIT_NONE;
 }
@@ -204,6 +212,7 @@ void emu_time_begin_grid(struct emu_grid *g)
 			    waits ? emu_later(sm->end, t->first) : t->first;
 		sm->end = t->first;
 		sm->number = k;
+		memset(sm->parameters, 0, sizeof(sm->parameters));
 	}
 	(void)strncpy(t->name, g->kernel->name, sizeof(t->name) - 1);
 	t->kernel = g->kernel;
@@ -403,6 +412,29 @@ static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
 }
 
 /*
+ * Before a fence, or what releases: first all that the SM has stored must be
+ * there.  False: the warp's clock has gone on, and others run first.
+ */
+static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
+{
+	const struct emu_time_table *t = emu_time_machine(w)->table;
+	const double cost = i->unit == EMU_UNIT_FENCE	      ? t->fence
+			    : i->unit == EMU_UNIT_FENCE_PROXY ? t->fence_proxy
+							      : t->fence_cta;
+
+	if (w->clock->is_fenced) {
+		w->clock->is_fenced = false;
+		return true;
+	}
+	w->clock->is_fenced = true;
+	emu_time_go_on(w, EMU_SPENT_FENCE, w->clock->block);
+	if (i->unit == EMU_UNIT_FENCE)
+		emu_time_go_on(w, EMU_SPENT_FENCE, w->cta->clock->sm->stored);
+	emu_time_go_on(w, EMU_SPENT_FENCE, w->clock->now + cost);
+	return false;
+}
+
+/*
  * ptxas orders a basic block so that latencies of arithmetic overlap, and says
  * how long a warp waits behind each instruction.  So an arithmetic instruction
  * issues at once, though it begins when its operands and its pipe are ready,
@@ -416,6 +448,8 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 	enum emu_spent why = EMU_SPENT_OPERANDS;
 
 	w->clock->pc = w->pc;
+	if (i->unit >= EMU_UNIT_FENCE_CTA && !wait_for_stores(w, i))
+		return false;
 	if (!i->is_arithmetic)
 		ready = operands_of(w, i, &why);
 	if (i->ends_block && w->clock->block > ready) {

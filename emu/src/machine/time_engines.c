@@ -141,6 +141,31 @@ static void access_shared(struct emu_warp *w, uint32_t lanes,
 	w->clock->result = begin + many - 1 + t->table->shared_latency;
 }
 
+/*
+ * Parameters come from a cache of constants, which has none of them when a grid
+ * begins.  An instruction of the machine has them as an operand: the warp waits
+ * at once.  Where the address is computed, a load brings them.
+ */
+static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
+			     uint32_t lanes, const uint64_t *address)
+{
+	const struct emu_time_table *c = emu_time_machine(w)->table;
+	const struct emu_grid *g = w->cta->cluster->grid;
+	struct emu_sm *sm = w->cta->clock->sm;
+	const uint64_t at =
+	    address[__builtin_ctz(lanes)] - (uint64_t)(uintptr_t)g->parameters;
+	double *there =
+	    &sm->parameters[at / EMU_PARAMETER_LINE % EMU_PARAMETER_LINES];
+
+	if (at >= g->kernel->parameter_bytes)
+		return;
+	if (*there <= 0)
+		*there = w->clock->now + c->parameter_miss;
+	emu_time_go_on(w, EMU_SPENT_LOADS, *there);
+	if (i->operand[i->operands - 1].bank == EMU_REGISTERS)
+		w->clock->result = w->clock->now + c->parameter_latency;
+}
+
 void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
 		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
 		     bool is_store)
@@ -150,9 +175,12 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
 	struct request r = {.count = 0};
 	double end;
 
-	/* Parameters and constants come from a cache of their own. */
-	if (!t || i->space == EMU_PARAM || i->space == EMU_CONST)
+	if (!t || i->space == EMU_CONST)
 		return;
+	if (i->space == EMU_PARAM) {
+		access_parameter(w, i, lanes, address);
+		return;
+	}
 	if (i->space == EMU_SHARED || i->space == EMU_SHARED_CLUSTER) {
 		access_shared(w, lanes, address, bytes);
 		return;
@@ -161,6 +189,12 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
 	if (lanes >> l & 1 && address[l] - global->base < global->bytes)
 		add_bytes(&r, address[l]);
 	end = fetch(w, &r, t->now, is_store);
+	if (is_store) {
+		w->cta->clock->sm->stored =
+		    emu_later(w->cta->clock->sm->stored, end);
+		/* A grid has ended when its stores have. */
+		t->end = emu_later(t->end, end);
+	}
 	if (is_store || end <= w->clock->result)
 		return;
 	w->clock->result = end;
@@ -239,7 +273,16 @@ void emu_time_copy(struct emu_transfer *c)
 		return;
 	}
 	if (c->kind == EMU_CP_ASYNC) {
-		end = fetch_pieces(c, clock->now);
+		double *quarter = &c->warp->cta->clock->sm
+				       ->async[c->warp->index % EMU_QUARTERS];
+
+		for (size_t k = 0; k < c->n_pieces; k++)
+			bytes += c->pieces[k].bytes;
+		end =
+		    fetch_pieces(c, emu_serve(quarter, clock->now,
+					      bytes / t->table->cp_async_rate));
+		/* Those behind it wait for it to begin. */
+		emu_time_go_on(c->warp, EMU_SPENT_PIPE, *quarter);
 		clock->open[EMU_ENGINE_COPY] =
 		    emu_later(clock->open[EMU_ENGINE_COPY], end);
 		return;

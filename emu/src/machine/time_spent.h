@@ -14,6 +14,7 @@ enum emu_spent {
 	EMU_SPENT_TENSOR,   /* wgmma.wait_group */
 	EMU_SPENT_COPIES,   /* cp.async.wait_group, bulk groups */
 	EMU_SPENT_GRID,	    /* griddepcontrol.wait */
+	EMU_SPENT_FENCE,    /* for stores to be seen */
 	EMU_SPENTS,
 };
 

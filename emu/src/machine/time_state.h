@@ -22,14 +22,25 @@ enum emu_unit {
 	EMU_UNIT_SHUFFLE, /* shfl, vote: shared memory's, too */
 	EMU_UNIT_MMA,	  /* mma.sync */
 	EMU_UNIT_ATOMIC,  /* of global memory, with a result */
+	/* Fences: of the CTA, of wider scopes, of the proxy of copies. */
+	EMU_UNIT_FENCE_CTA,
+	EMU_UNIT_FENCE,
+	EMU_UNIT_FENCE_PROXY,
 };
 /* Groups that a warp may leave unfinished and yet wait for an older one. */
 #define EMU_GROUPS 8
+
+/* Parts of a kernel's parameters that a cache takes at once. */
+#define EMU_PARAMETER_LINE  64
+#define EMU_PARAMETER_LINES 64
 
 /* When each engine of an SM is free. */
 struct emu_sm {
 	double pipe[EMU_PIPES][EMU_QUARTERS], tensor[EMU_QUARTERS];
 	double shared, tma, tma_store, port; /* port: to the L2 */
+	double async[EMU_QUARTERS];	     /* cp.async of 16 bytes */
+	double stored; /* when the L2 has all that was stored */
+	double parameters[EMU_PARAMETER_LINES]; /* there from then on; 0: not */
 	double place[EMU_PLACES]; /* from when a CTA can begin there */
 	double end;		  /* of its last CTA, and the next may begin */
 	uint32_t running;
@@ -44,6 +55,7 @@ struct emu_warp_clock {
 	uint32_t pc; /* of the instruction that runs */
 	struct emu_stretch stretch;
 	bool is_named;	/* its row of the trace */
+	bool is_fenced; /* it has waited for the fence that is next */
 	double arrival; /* of an engine at a barrier; 0: the warp's own */
 	double *ready;	/* of each 16 bytes of the warp's registers */
 	uint8_t *why;	/* and what they wait for: enum emu_spent */

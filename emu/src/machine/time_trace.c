@@ -36,6 +36,7 @@ const char *const emu_spent_names[EMU_SPENTS] = {
     [EMU_SPENT_TENSOR] = "wait: wgmma",
     [EMU_SPENT_COPIES] = "wait: copies",
     [EMU_SPENT_GRID] = "wait: grid before",
+    [EMU_SPENT_FENCE] = "wait: fence",
 };
 
 static const char *const engine_names[ENGINES] = {

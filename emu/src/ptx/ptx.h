@@ -98,6 +98,7 @@ enum emu_trait {
 	EMU_MATRIX = 4,	       /* an access of all lanes: ldmatrix, stmatrix */
 	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
 	EMU_RELEASES = 16,     /* to the GPU or the system */
+	EMU_NEAR_FENCE = 32,   /* of the CTA, or of shared memory alone */
 };
 
 /* What an instruction of the machine takes: an issue, and one of these pipes. */

@@ -3,6 +3,7 @@
  * test_time.c - virtual time: what dependent instructions, loads and waits
  * cost, and that time is the same at every run.
  */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,12 +26,16 @@ static double ns_of(const char *body, uint32_t grid, uint32_t block)
 	struct emu_error err = {{0}};
 	struct emu_time *t = emu_time_open(NULL, &err);
 	static const uint32_t in[32];
+	uint32_t out[32] = {0};
 	struct emu_job job = {.time = t,
 			      .in = in,
 			      .in_bytes = sizeof(in),
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .keeps_out = true,
 			      .grid = grid,
 			      .block = block,
-			      .shared_bytes = 256};
+			      .shared_bytes = 32768};
 	double ns;
 
 	assert_non_null(t);
@@ -154,6 +159,120 @@ static void test_counts_from_a_file(void **state)
 	emu_time_close(t);
 }
 
+/* The time of 100 instructions whose lines have these costs. */
+static double ns_with_costs(const char *costs)
+{
+	struct emu_error err = {{0}};
+	struct emu_time *t = emu_time_open(NULL, &err);
+	struct emu_job job = {.time = t, .grid = 1, .block = 32};
+	static char body[MOST_TEXT], table[MOST_TEXT];
+	uint64_t hash = UINT64_C(0xCBF29CE484222325);
+	const char *path;
+	size_t used;
+	double ns;
+
+	body[0] = 0;
+	for (uint32_t k = 0; k < STEPS; k++)
+		strcat(body, "fma.rn.f32 %f1, %f2, %f3, %f2;\n");
+	for (const char *c = emu_module_text(body); *c; c++)
+		hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001B3);
+	used = (size_t)snprintf(table, sizeof(table), "module %016" PRIx64 "\n",
+				hash);
+	for (uint32_t line = 1; line < 2 * STEPS; line++)
+		used += (size_t)snprintf(table + used, sizeof(table) - used,
+					 "%" PRIu32 " %s\n", line, costs);
+	path = file_with(table);
+	assert_non_null(t);
+	assert_true(emu_time_use_counts(t, path, &err));
+	assert_int_equal(remove(path), 0);
+	emu_must_run(body, &job);
+	ns = emu_time_ns(t);
+	emu_time_close(t);
+	return ns;
+}
+
+/* A warp issues its next instruction when ptxas lets it. */
+static void test_stalls(void **state)
+{
+	const double brief = ns_with_costs("1 0 0 0 1");
+	const double late = ns_with_costs("1 0 0 0 9");
+
+	(void)state;
+	assert_in_range((uint64_t)((late - brief) * 1.755), 8 * STEPS,
+			8 * (STEPS + 20));
+}
+
+/* A fence of the CTA is short; wider ones, and releases, are not. */
+static void test_fences(void **state)
+{
+	const double none = ns_of_steps("", "", 0);
+	const double cta = ns_of_steps("", "fence.acq_rel.cta;\n", 10);
+	const double gpu = ns_of_steps("", "fence.acq_rel.gpu;\n", 10);
+	const double proxy = ns_of_steps("", "fence.proxy.async;\n", 10);
+	const double shared =
+	    ns_of_steps("", "fence.proxy.async.shared::cta;\n", 10);
+	const double relaxed =
+	    ns_of_steps("", "red.relaxed.gpu.global.add.u32 [%out], 1;\n", 10);
+	const double release =
+	    ns_of_steps("", "red.release.gpu.global.add.u32 [%out], 1;\n", 10);
+
+	(void)state;
+	assert_true((cta - none) * 1.755 < 500);
+	assert_true((shared - none) * 1.755 < 500);
+	assert_true((gpu - none) * 1.755 > 6800);
+	assert_true((proxy - none) * 1.755 > 5600);
+	assert_true((release - relaxed) * 1.755 > 6000);
+}
+
+/* A fence waits for the stores before it, and the end of a grid, too. */
+static void test_stores_are_waited_for(void **state)
+{
+	const char *store = "st.global.v4.u32 [%out], {%r1, %r1, %r1, %r1};\n";
+	const double none = ns_of_steps("", "", 0);
+	const double stores = ns_of_steps("", store, 1);
+	const double fence = ns_of_steps("", "fence.acq_rel.gpu;\n", 1);
+	const double both = ns_of_steps(store, "fence.acq_rel.gpu;\n", 1);
+
+	(void)state;
+	assert_true((stores - none) * 1.755 > 280);
+	assert_true((both - fence) * 1.755 > 280);
+}
+
+/* The first parameter is a miss; its neighbours are there then. */
+static void test_parameters(void **state)
+{
+	const double none = ns_of_steps("", "", 0);
+	const double ten = ns_of_steps("", "ld.param.u64 %d1, [in];\n", 10);
+
+	(void)state;
+	assert_true(none * 1.755 - 1348 > 120);
+	assert_true((ten - none) * 1.755 < 100);
+}
+
+/* cp.async of 16 bytes a lane keep a quarter busy for 17 cycles each. */
+static void test_async_copies(void **state)
+{
+	static char text[2][MOST_TEXT];
+
+	(void)state;
+	for (uint32_t k = 0; k < 2; k++) {
+		size_t used = (size_t)snprintf(
+		    text[k], MOST_TEXT,
+		    "mov.u32 %%r1, dynamic; mad.lo.u32 %%r1, %%tid, 16, %%r1;\n");
+
+		for (uint32_t i = 0; i < (k ? 64 : 24); i++)
+			used += (size_t)snprintf(
+			    text[k] + used, MOST_TEXT - used,
+			    "cp.async.cg.shared.global [%%r1+%" PRIu32
+			    "], [%%in], 16;\n",
+			    i * 512);
+		strcpy(text[k] + used, "cp.async.wait_all;\n");
+	}
+	assert_in_range(
+	    (uint64_t)((ns_of(text[1], 1, 32) - ns_of(text[0], 1, 32)) * 1.755),
+	    40 * 16, 40 * 22);
+}
+
 /* The report says that it predicts, and names what was waited for. */
 static void test_report(void **state)
 {
@@ -200,6 +319,11 @@ int main(void)
 	    cmocka_unit_test(test_barrier_carries_time),
 	    cmocka_unit_test(test_same_at_every_run),
 	    cmocka_unit_test(test_counts_from_a_file),
+	    cmocka_unit_test(test_stalls),
+	    cmocka_unit_test(test_fences),
+	    cmocka_unit_test(test_stores_are_waited_for),
+	    cmocka_unit_test(test_parameters),
+	    cmocka_unit_test(test_async_copies),
 	    cmocka_unit_test(test_report),
 	    cmocka_unit_test(test_devices_without_a_table),
 	};
