@@ -48,6 +48,8 @@ struct emu_warp {
 	struct emu_path paths[EMU_LANES];
 	uint32_t n_paths, next_pc;
 	enum emu_wait wait;
+	/* With time, its clock: beside the wait, since both are looked at. */
+	double now;
 	uint64_t wait_address; /* shared::cluster address, or a number */
 	uint32_t wait_parity;
 	bool in_flight;	  /* registers of wgmma, tcgen05.ld are out of reach */
@@ -96,6 +98,7 @@ struct emu_cluster {
 	struct emu_check *check;	 /* NULL: nobody watches */
 	struct emu_cluster_clock *clock; /* NULL: no time */
 	struct emu_warp *earliest;	 /* with time: who runs next */
+	double earliest_at;		 /* INFINITY: nobody */
 };
 
 struct emu_options {

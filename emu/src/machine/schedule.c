@@ -391,33 +391,29 @@ static void count_instructions(struct run *r)
 static void find_earliest(struct emu_cluster *c)
 {
 	c->earliest = NULL;
+	c->earliest_at = INFINITY;
 	for (uint32_t k = 0; k < c->n_ctas; k++)
 		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
 			struct emu_warp *w = &c->ctas[k].warps[i];
 
-			if (w->wait == EMU_RUNNABLE &&
-			    (!c->earliest ||
-			     emu_time_of(w) < emu_time_of(c->earliest)))
-				c->earliest = w;
+			if (w->wait != EMU_RUNNABLE || w->now >= c->earliest_at)
+				continue;
+			c->earliest = w;
+			c->earliest_at = w->now;
 		}
-}
-
-static double earliest_of(const struct emu_cluster *c)
-{
-	return c->earliest ? emu_time_of(c->earliest) : INFINITY;
 }
 
 /* The live clusters are a heap: the parent of k is (k - 1) / 2. */
 static void sink(struct run *r, size_t k)
 {
 	struct emu_cluster *c = r->live[k];
-	const double at = earliest_of(c);
+	const double at = c->earliest_at;
 
 	for (size_t child = 2 * k + 1; child < r->n_live; child = 2 * k + 1) {
-		if (child + 1 < r->n_live && earliest_of(r->live[child + 1]) <
-						 earliest_of(r->live[child]))
+		if (child + 1 < r->n_live && r->live[child + 1]->earliest_at <
+						 r->live[child]->earliest_at)
 			child++;
-		if (earliest_of(r->live[child]) >= at)
+		if (r->live[child]->earliest_at >= at)
 			break;
 		r->live[k] = r->live[child];
 		k = child;

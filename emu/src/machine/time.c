@@ -240,7 +240,7 @@ static bool begin_warp(struct emu_warp *w, double at)
 	w->clock->why = calloc(rows + 1, 1);
 	if (!w->clock->ready || !w->clock->why)
 		return false;
-	w->clock->now = at;
+	w->clock->now = w->now = at;
 	return true;
 }
 
@@ -381,7 +381,7 @@ void emu_time_go_on(struct emu_warp *w, enum emu_spent kind, double at)
 	/* Others, whose clocks are behind, take the pipes first. */
 	if (at - c->now > LONG_STEP)
 		w->must_yield = true;
-	c->now = at;
+	c->now = w->now = at;
 }
 
 /* ---- instructions -------------------------------------------------------- */
