@@ -4,7 +4,7 @@ what torch.ops.nibblas.moe is compared with."""
 
 import torch
 
-from nibblas.torch._moe import _alphas, _halves, weighted_sum
+from nibblas.torch._moe import _alphas, halves, weighted_sum
 
 
 def routes(ids, first, experts):
@@ -22,7 +22,7 @@ def _h(g, activation, interleaved, limit, swish, up_bias):
     """h of the products g [rows, gate and up] in fp32."""
     if activation == "relu2":
         return g.relu().square()
-    gate, up = _halves(g, activation, interleaved)
+    gate, up = halves(g, activation, interleaved)
     if activation == "gelu":
         return torch.nn.functional.gelu(gate, approximate="tanh") * up
     gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
@@ -47,7 +47,7 @@ def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, 
     alpha, alpha_up = _alphas(alpha13)
     wide = x.dtype if is_dense else torch.float32
     if activation == "swiglu":
-        (gate, up), (sg, su) = (_halves(t, activation, interleaved)
+        (gate, up), (sg, su) = (halves(t, activation, interleaved)
                                 for t in (w13, s13))
         h = ops.moe_dual_gemm(a, a_scales, gate, sg, up, su, row_offsets, None,
                               alpha, alpha_up, wide, "linear", "linear")

@@ -4,6 +4,7 @@ operators bit by bit and against float64; activations, ids that are elsewhere, t
 fake kernels, refusals."""
 
 import copy
+import io
 import os
 import re
 import subprocess
@@ -169,9 +170,51 @@ class Module(MoeTest):
         for activation in ("swiglu", "relu2"):
             made, given, want = self.module(activation)
             for _ in range(2):
+                self.assertTrue(made.is_packed_alone)
                 self.assertTrue(self.torch.equal(made(*given), want))
-            self.assertIsNotNone(made._packed[0].held)
-            self.assertIsNotNone(made._packed[2].held)
+                made.unpack()
+                self.assertTrue(self.torch.equal(made(*given), want))
+                self.assertIsNotNone(made._packed[0].held)
+                self.assertIsNotNone(made._packed[2].held)
+                made.pack()
+
+    def test_a_cpu_keeps_the_packed_form_alone(self):
+        """0.5625 bytes a value, and the tensors' bits come back."""
+        t = self.torch
+        names = ("w13", "w13_scale", "w2", "w2_scale")
+        for activation in ("swiglu", "relu2"):
+            made, given, want = self.module(activation)
+            state = made.state_dict()
+            self.assertEqual(list(state)[:6], [
+                "w13", "w13_scale", "w13_scale_2", "w2", "w2_scale", "w2_scale_2"])
+            file = io.BytesIO()
+            t.save(made, file)
+            file.seek(0)
+            loaded = copy.deepcopy(made)
+            loaded.unpack()
+            for name in names:
+                loaded._buffers[name].view(t.uint8).zero_()
+            loaded.load_state_dict(state)
+            for one in (made, copy.deepcopy(made), t.load(file, weights_only=False),
+                        loaded, copy.deepcopy(made).half()):
+                self.assertTrue(one.is_packed_alone)
+                self.assertFalse([x for x in one.buffers() if x.dim() == 3])
+                self.assertTrue(t.equal(one(*given), want))
+                for name, x in one.state_dict().items():
+                    self.assertTrue(t.equal(x.view(t.uint8) if x.dim() else x,
+                                            state[name].view(t.uint8) if x.dim() else x))
+            held = sum(layer.alone.bytes for layer in made._layers())
+            # Panels of 16 rows, 9 bytes for each of K, begin on lines of 64 bytes.
+            first, down = (-(-9 * k // 64) * 64 for k in (K, WIDTH))
+            rows = WIDTH if activation == "relu2" else 2 * WIDTH
+            self.assertEqual(held, EXPERTS * (rows * first + COLS * down) // 16)
+            compiled = t.compile(made, backend="aot_eager", fullgraph=True)
+            self.assertTrue(t.equal(compiled(*given), want))
+            kept = made.w13
+            self.assertTrue(t.equal(kept, state["w13"]))
+            self.assertFalse(made.is_packed_alone)
+            made.w2_scale.view(t.uint8).zero_()
+            self.assertFalse(made(*given).any())
 
     def test_changes_are_seen(self):
         t = self.torch
@@ -262,6 +305,9 @@ class Operator(MoeTest):
                 topk_weights=args["topk_weights"][:, 1:])
         refused("x.*2 dimensions", x=args["x"][None])
         refused("w13.*at least one", w13=args["w13"][:0])
+        refused("w13: must be a tensor, or packed", w13=None)
+        refused("number = 0: is the number of no layer", w13=None, w13_scales=None,
+                w2=None, w2_scales=None, packed=[0, 0, 0], cols=COLS)
         refused("w13.*as of up", w13=args["w13"][:, 1:])
         refused("in2.*must be given", in2=None)
         refused("in2.*only with them", in1=None)

@@ -5,11 +5,12 @@ them, stacked, and how it is computed."""
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nibblas._library import ArgumentError
 from nibblas._views import RECIPES, choose
-from nibblas.torch._moe import ACTIVATIONS
+from nibblas.torch._alone import PackedModule
+from nibblas.torch._moe import ACTIVATIONS, halves
 from nibblas.torch._weights import LayerWeights
 
 # What a part of the experts has rows of.
@@ -25,7 +26,7 @@ def _quantize(weights, recipe):
                 torch.float8_e4m3fn), torch.stack(scale).reshape(-1))
 
 
-class MoE(nn.Module):
+class MoE(PackedModule):
     """The experts of a MoE layer; routing stays with the model.
 
         w13          uint8 [experts, 2 * width, k/2]: gate above up (with "relu2"
@@ -42,15 +43,14 @@ class MoE(nn.Module):
                      numbers of "swiglu_clamped"
     expert_offset    the id of the first expert here; slots of others are left out
 
-    The first product packs the weights too (on a CPU a second copy of 0.5625 bytes a
-    value, on a GPU one of the scales, 0.0625), and packs them again when torch has
-    counted a change."""
+    On a CPU the weights are packed when the layer is made or loaded, and the packed form
+    is all that is kept, as by nibblas.torch.Linear: state_dict() and deepcopy() write the
+    tensors back, and reading w13 gives them a place again, until pack().  On a GPU the
+    first product copies the scales, 0.0625 bytes a value.  Weights that have moved or
+    changed are packed again, when torch has counted it."""
 
-    w13: Tensor
-    w13_scale: Tensor
+    _WEIGHTS = ("w13", "w13_scale", "w2", "w2_scale")
     w13_scale_2: Tensor
-    w2: Tensor
-    w2_scale: Tensor
     w2_scale_2: Tensor
     input_scale: Tensor
     hidden_scale: Tensor
@@ -74,13 +74,57 @@ class MoE(nn.Module):
         self.expert_offset = expert_offset
         self.is_quantized = input_scale is not None
         self._packed = [LayerWeights() for _ in range(3)]
+        self._sizes = w13[0].shape[0], w2[0].shape[1]
         for name, tensor in zip(_STACKS, (*w13, *w2)):
-            self.register_buffer(name, tensor)
+            # register_buffer() takes the properties for attributes in the way.
+            self._buffers[name] = tensor
         for name, scale in (("input_scale", input_scale),
                             ("hidden_scale", hidden_scale)):
             self.register_buffer(name, torch.as_tensor(
                 1.0 if scale is None else scale, dtype=torch.float32,
                 device=w13[0].device))
+        self.pack()
+
+    def pack(self) -> None:
+        """On a CPU: packs the weights now, and keeps their packed form alone."""
+        self._pack_alone()
+
+    def _layers(self) -> "list[LayerWeights]":
+        gate, up, down = self._packed
+        return [gate, down] if self.activation == "relu2" else [gate, up, down]
+
+    def _parts(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
+        (gate, up), (gate_scales, up_scales) = (
+            halves(tensors[name], self.activation, False) for name in self._WEIGHTS[:2])
+        first = [(gate, gate_scales)] + [(up, up_scales)] * (up is not None)
+        return [*first, (tensors["w2"], tensors["w2_scale"])]
+
+    def _made(self) -> "dict[str, Tensor]":
+        *first, down = (layer.unpacked() for layer in self._layers())
+        codes, scales = zip(*first)
+        w13 = torch.cat(codes, 1), torch.cat([x.view(torch.uint8) for x in scales], 1).view(
+            torch.float8_e4m3fn)
+        return dict(zip(self._WEIGHTS, (*w13, *down)))
+
+    @property
+    def w13(self) -> Tensor:
+        """The codes of gate and up; on a CPU the layer keeps them, once they were read."""
+        return self._read("w13")
+
+    @property
+    def w13_scale(self) -> Tensor:
+        """The scales of blocks, as w13."""
+        return self._read("w13_scale")
+
+    @property
+    def w2(self) -> Tensor:
+        """The codes of down, as w13."""
+        return self._read("w2")
+
+    @property
+    def w2_scale(self) -> Tensor:
+        """The scales of blocks, as w13."""
+        return self._read("w2_scale")
 
     @classmethod
     def from_weights(cls, w13: Tensor, w2: Tensor, recipe: str = "modelopt",
@@ -93,7 +137,7 @@ class MoE(nn.Module):
     @property
     def experts(self) -> int:
         """Returns how many experts are here."""
-        return self.w13.shape[0]
+        return self._sizes[0]
 
     def part(self, first: int, end: int) -> "MoE":
         """Returns the experts first .. end-1, counted from 0 here, with all of their
@@ -101,7 +145,8 @@ class MoE(nn.Module):
         if not 0 <= first < end <= self.experts:
             raise ArgumentError(f"first, end = {first}, {end}: must be a range of "
                                 f"the {self.experts} experts", "first")
-        stacks = [getattr(self, name)[first:end].clone() for name in _STACKS]
+        own = {**self._buffers, **(self._made() if self.is_packed_alone else {})}
+        stacks = [own[name][first:end].clone() for name in _STACKS]
         scales = ((self.input_scale, self.hidden_scale) if self.is_quantized
                   else (None, None))
         return type(self)(tuple(stacks[:3]), tuple(stacks[3:]), *scales,
@@ -125,31 +170,38 @@ class MoE(nn.Module):
             alpha13, alpha2 = alpha13 * self.input_scale, alpha2 * self.hidden_scale
             in1 = self.input_scale if x_scales is None else None
             in2 = self.hidden_scale
+        if self._is_partly_packed():
+            self.unpack()
         return torch.ops.nibblas.moe(
-            x, topk_ids, topk_weights, self.w13, self.w13_scale, self.w2,
-            self.w2_scale, alpha13, alpha2, in1, in2, self.activation,
+            x, topk_ids, topk_weights, *(self._buffers.get(x) for x in self._WEIGHTS),
+            alpha13, alpha2, in1, in2, self.activation,
             self.expert_offset if expert_offset is None else expert_offset,
             x_scales, out_dtype=out_dtype, **self.options,
-            packed=[w.number for w in self._packed])
+            packed=[w.number for w in self._packed], cols=self._sizes[1])
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        self.pack()
 
     def _apply(self, fn, recurse=True):
+        if not self._stays(fn):
+            self.unpack()
         # half() and to(bfloat16) are meant for floats that are kept as such.
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, old in kept.items():
             moved = self._buffers[name]
-            if moved.dtype != old.dtype:
+            if old is not None and moved.dtype != old.dtype:
                 self._buffers[name] = old.to(moved.device)
         for weights in self._packed:
             weights.forget()
         return self
 
-    def __getstate__(self) -> "dict[str, Any]":
-        return {**self.__dict__, "_packed": None}
-
     def __setstate__(self, state: "dict[str, Any]") -> None:
         super().__setstate__(state)
-        self._packed = [LayerWeights() for _ in range(3)]
+        packed, self._packed = self._packed, [LayerWeights() for _ in range(3)]
+        if packed:
+            self.pack()
 
     def extra_repr(self) -> str:
         return (f"experts={self.experts}, expert_offset={self.expert_offset}, "

@@ -12,6 +12,7 @@ from nibblas._files import Layer
 from nibblas._library import ArgumentError, NoDeviceError, UnsupportedError
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, RECIPES, choose
+from nibblas.torch._alone import PackedModule
 from nibblas.torch._multiply import takes_floats
 from nibblas.torch._weights import LayerWeights
 
@@ -65,7 +66,7 @@ def restore_types(module, kept):
             module._buffers[name] = old.to(moved.device)
 
 
-class Linear(nn.Module):
+class Linear(PackedModule):
     """y = x * W^T + bias with W in NVFP4, kept as ModelOpt stores it, so that its
     checkpoints load:
 
@@ -100,6 +101,7 @@ class Linear(nn.Module):
     DataError.  Weights and bias have no gradients; x has that of the quantised
     weights."""
 
+    _WEIGHTS = ("weight", "weight_scale")
     activations: "ActivationsName | None" = None
     weight_scale_2: Tensor
     input_scale: Tensor
@@ -192,43 +194,21 @@ class Linear(nn.Module):
     def pack(self) -> None:
         """Packs the weights now, and reads input_scale.  On a CPU the packed form is all
         that is kept."""
-        own = self._buffers
-        if self._is_partly_packed():
-            self.unpack()
-        if own.get("weight") is not None:
-            weights = own["weight"], own["weight_scale"]
-            if weights[0].is_cpu:
-                self._packed.keep_alone(*weights)
-                own["weight"] = own["weight_scale"] = None
-            elif weights[0].is_cuda:
-                self._packed.refresh(*weights)
+        if not self._pack_alone() and not self.is_packed_alone and self.weight.is_cuda:
+            self._packed.refresh(self.weight, self.weight_scale)
+        self._packed.rescale()
         self._must_quantize = _must_quantize(self.weight_scale_2)
         if not self.input_scale.is_meta:
             self._has_input_scale = self.input_scale.item() != 0
 
-    def unpack(self) -> None:
-        """Gives the layer weight and weight_scale as tensors, bit for bit those that
-        were packed; until pack() it keeps both."""
-        if not self.is_packed_alone:
-            return
-        own = self._buffers
-        for name, made in zip(("weight", "weight_scale"), self._packed.take()):
-            if own.get(name) is None:
-                own[name] = made
+    def _layers(self) -> "list[LayerWeights]":
+        return [self._packed]
 
-    @property
-    def is_packed_alone(self) -> bool:
-        """Whether the packed form is all that is kept of the weights."""
-        return self._packed.alone is not None
+    def _parts(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
+        return [(tensors["weight"], tensors["weight_scale"])]
 
-    def _is_partly_packed(self):
-        """Whether one of the two tensors was replaced while the other one was packed."""
-        own = self._buffers
-        return (own.get("weight") is None) != (own.get("weight_scale") is None)
-
-    def _read(self, name):
-        self.unpack()
-        return self._buffers[name]
+    def _made(self) -> "dict[str, Tensor]":
+        return dict(zip(self._WEIGHTS, self._packed.unpacked()))
 
     @property
     def weight(self) -> Tensor:
@@ -255,12 +235,12 @@ class Linear(nn.Module):
         own, activations = self._buffers, self.activations
         codes, scales = own.get("weight"), own.get("weight_scale")
         if codes is None or scales is None:
-            if _is_exporting():
+            if codes is not scales:
+                # One was replaced while both were packed.
+                codes, scales = self.weight, self.weight_scale
+            elif _is_exporting():
                 raise UnsupportedError("the weights are packed for this process alone: "
                                        "call unpack() before torch.export")
-            if self._is_partly_packed():
-                self.unpack()
-                codes, scales = own["weight"], own["weight_scale"]
         quantize = activations == "nvfp4" or (activations is None
                                               and self._must_quantize)
         return torch.ops.nibblas._linear.default(
@@ -276,9 +256,7 @@ class Linear(nn.Module):
                 f"activations={self.activations!r}")
 
     def _apply(self, fn, recurse=True):
-        # Packed weights have no type to change, and a CPU's stay where they are.
-        if self.is_packed_alone and not fn(
-                torch.empty(0, dtype=torch.uint8)).is_cpu:
+        if not self._stays(fn):
             self.unpack()
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
@@ -288,29 +266,19 @@ class Linear(nn.Module):
         self._must_quantize = _must_quantize(self._buffers["weight_scale_2"])
         return self
 
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        own, packed = self._buffers, self.is_packed_alone
-        if packed:
-            own["weight"], own["weight_scale"] = self._packed.unpacked()
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if packed:
-            own["weight"] = own["weight_scale"] = None
-
     def _load_from_state_dict(self, state_dict, prefix, *args):
         # Checkpoints without it quantise x by its own amax.
         state_dict.setdefault(prefix + "input_scale",
                               torch.zeros_like(self.input_scale))
-        self.unpack()
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.pack()
 
     def __getstate__(self) -> dict[str, Any]:
         # pickle takes no float8 of torch (torch.save() does).
-        buffers, packed = dict(self._buffers), self.is_packed_alone
-        if packed:
-            buffers["weight"], buffers["weight_scale"] = self._packed.unpacked()
+        state = super().__getstate__()
+        buffers = state["_buffers"]
         buffers["weight_scale"] = buffers["weight_scale"].view(torch.uint8)
-        return {**self.__dict__, "_buffers": buffers, "_packed": packed}
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -65,13 +65,14 @@ def _vector(name, x, count):
 
 
 def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in2,
-           activation, expert_offset):
-    """What the library does not see, or sees under other names."""
+           activation, expert_offset, experts):
+    """What the library does not see, or sees under other names.  w13 .. s2: None where
+    they are packed alone."""
     views.choose("activation", activation, ACTIVATIONS)
     for name, t, dims in (("x", x, 2), ("topk_ids", ids, 2), ("w13", w13, 3),
                           ("topk_weights", weights, 2), ("w13_scales", s13, 3),
                           ("w2", w2, 3), ("w2_scales", s2, 3)):
-        if t.dim() != dims:
+        if t is not None and t.dim() != dims:
             array(name, t).fail(f"must have {dims} dimensions")
     if ids.dtype not in (torch.int32, torch.int64):
         array("topk_ids", ids).fail("must be int32 or int64")
@@ -80,9 +81,9 @@ def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in
     if weights.shape != ids.shape:
         array("topk_weights", weights).fail(
             f"must have topk_ids' shape {tuple(ids.shape)}")
-    if w13.shape[0] == 0:
+    if experts == 0:
         array("w13", w13).fail("must have at least one expert")
-    if activation != "relu2" and w13.shape[1] % 2:
+    if activation != "relu2" and w13 is not None and w13.shape[1] % 2:
         array("w13", w13).fail("must have as many rows of gate as of up")
     if x_scales is not None and in1 is not None:
         raise ArgumentError("in1: must be None, because x is quantised", "in1")
@@ -94,20 +95,20 @@ def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in
         raise ArgumentError(f"expert_offset = {expert_offset}: must not be "
                             "negative", "expert_offset")
     if alpha13 is not None and alpha13.dim() == 2:
-        _vector("alpha13", alpha13.reshape(-1), 2 * w13.shape[0])
+        _vector("alpha13", alpha13.reshape(-1), 2 * experts)
         if alpha13.shape[0] != 2 or not alpha13.is_contiguous():
             array("alpha13", alpha13).fail("must be [experts] or, contiguous, "
                                            "[2, experts]: gate and up")
     else:
-        _vector("alpha13", alpha13, w13.shape[0])
-    _vector("alpha2", alpha2, w13.shape[0])
+        _vector("alpha13", alpha13, experts)
+    _vector("alpha2", alpha2, experts)
     _vector("in1", in1, 1)
     _vector("in2", in2, 1)
 
 
-def _halves(w13, activation, interleaved):
+def halves(w13, activation, interleaved):
     """Gate and up of w13, its scales or its products; up is None without one."""
-    if activation == "relu2":
+    if w13 is None or activation == "relu2":
         return w13, None
     if interleaved:
         return w13[:, 0::2], w13[:, 1::2]
@@ -139,13 +140,12 @@ def _template(tensors, ids, out_dtype, shape, activation, limit, swish, up_bias,
         expert_offset=expert_offset, activation=ACTIVATIONS[activation],
         limit=limit, swish=swish, up_bias=up_bias,
         activations=abi.NIB_ACTIVATIONS_NVFP4,
-        gate=_view("w13", t["gate"], t["gate_scales"]),
-        down=_view("w2", t["down"], t["down_scales"]),
         y=abi.nib_dense(dtype=views.choose("out_dtype", dtype_name(out_dtype),
                                            views.DENSE),
                         rows=shape[0], cols=shape[1], batch=1))
-    if t["up"] is not None:
-        layer.up = _view("w13", t["up"], t["up_scales"])
+    for name, argument in (("gate", "w13"), ("up", "w13"), ("down", "w2")):
+        if t[name] is not None:
+            setattr(layer, name, _view(argument, t[name], t[name + "_scales"]))
     if t["codes"] is not None:
         layer.is_quantized = 1
         layer.a = _view("x", t["codes"], t["scales"])
@@ -168,13 +168,21 @@ def _packed(numbers, tensors):
     return found if all(w or w is False for w in found) else []
 
 
+def _alone(numbers, activation):
+    """The packed forms of gate, up and down, which are all that there is of them."""
+    gate, up, down = numbers
+    return [layer_weights(gate, None, None),
+            activation != "relu2" and layer_weights(up, None, None),
+            layer_weights(down, None, None)]
+
+
 def _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bias,
-           expert_offset):
+           expert_offset, cols=None):
     """Runs the library's layer; tensors: by the names of _POINTERS; weights: those of
-    _packed(), the first of which holds the plans."""
+    _packed(), the first of which holds the plans.  cols: of y, or those of down."""
     first = tensors["ids"]
     device = backend.device_of(first)
-    shape = (first.shape[0], tensors["down"].shape[1])
+    shape = (first.shape[0], cols or tensors["down"].shape[1])
     options = (activation, limit, swish, up_bias, expert_offset)
     key = ("layer", device, out_dtype, *options,
            *[w and w.number for w in weights],
@@ -253,15 +261,21 @@ def sum_slots(backend, rows, slot_rows, weights):
 def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
         alpha13=None, alpha2=None, in1=None, in2=None, activation="swiglu",
         expert_offset=0, x_scales=None, limit=7.0, swish=1.702, up_bias=1.0,
-        interleaved=False, out_dtype=None, packed=()):
+        interleaved=False, out_dtype=None, packed=(), cols=None):
     """[tokens, rows of w2]: the layer of struct nib_moe_layer.  packed: numbers of
-    LayerWeights of gate, up and down, or nothing."""
+    LayerWeights of gate, up and down, or nothing; with w13 = None they are all that there
+    is of the weights."""
+    is_alone = w13 is None
+    if is_alone and not packed:
+        raise ArgumentError("w13: must be a tensor, or packed numbers of layers", "w13")
+    alone = _alone(packed, activation) if is_alone else []
     _check(x, x_scales, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
-           alpha13, alpha2, in1, in2, activation, expert_offset)
+           alpha13, alpha2, in1, in2, activation, expert_offset,
+           alone[0].sizes.batch if is_alone else w13.shape[0])
     ids, weights = topk_ids.contiguous(), topk_weights.float().contiguous()
     out_dtype = out_dtype or usual_type(x)
     (gate, up), (gate_scales, up_scales) = (
-        _halves(t, activation, interleaved) for t in (w13, w13_scales))
+        halves(t, activation, interleaved) for t in (w13, w13_scales))
     alpha, alpha_up = _alphas(alpha13)
     tensors = {"x": None, "codes": None, "scales": x_scales, "ids": ids,
                "weights": weights, "gate": gate, "gate_scales": gate_scales,
@@ -269,6 +283,6 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
                "down_scales": w2_scales, "gate_alpha": alpha,
                "up_alpha": alpha_up, "down_alpha": alpha2, "in1": in1, "in2": in2}
     tensors["x" if x_scales is None else "codes"] = x
-    weights = _packed(packed, tensors) if packed else []
+    weights = alone or (_packed(packed, tensors) if packed else [])
     return _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bias,
-                  expert_offset)
+                  expert_offset, alone[2].sizes.rows if is_alone else None)

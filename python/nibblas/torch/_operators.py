@@ -278,17 +278,17 @@ def _layer_of_experts_fake(x, topk_ids, topk_weights, w13, w13_scales, w2, w2_sc
                            alpha13=None, alpha2=None, in1=None, in2=None,
                            activation="swiglu", expert_offset=0, x_scales=None,
                            limit=7.0, swish=1.702, up_bias=1.0, interleaved=False,
-                           out_dtype=None, packed=()):
-    return _new(x, (x.shape[0], w2.shape[1]), out_dtype)
+                           out_dtype=None, packed=(), cols=None):
+    return _new(x, (x.shape[0], cols if w2 is None else w2.shape[1]), out_dtype)
 
 
-_define("moe", "(Tensor x, Tensor topk_ids, Tensor topk_weights, Tensor w13, "
-        "Tensor w13_scales, Tensor w2, Tensor w2_scales, Tensor? alpha13=None, "
+_define("moe", "(Tensor x, Tensor topk_ids, Tensor topk_weights, Tensor? w13, "
+        "Tensor? w13_scales, Tensor? w2, Tensor? w2_scales, Tensor? alpha13=None, "
         "Tensor? alpha2=None, Tensor? in1=None, Tensor? in2=None, "
         'str activation="swiglu", SymInt expert_offset=0, Tensor? x_scales=None, '
         "float limit=7.0, float swish=1.702, float up_bias=1.0, "
-        "bool interleaved=False, ScalarType? out_dtype=None, int[] packed=[]) "
-        "-> Tensor",
+        "bool interleaved=False, ScalarType? out_dtype=None, int[] packed=[], "
+        "SymInt? cols=None) -> Tensor",
         _moe.moe, _layer_of_experts_fake)
 
 

@@ -76,27 +76,30 @@ class LayerWeights:
         """The next product packs the weights again, whatever tensors it has."""
         self.held = self.scaled = None
 
-    def keep_alone(self, b, b_scales):
-        """Packs weights that are on a CPU; the tensors need not be kept."""
-        self.alone = _packed.pack_arrays(*_arrays(b, b_scales, "linear"))
-        self.held = None
+    @staticmethod
+    def packed(b, b_scales):
+        """The packed form of weights that are on a CPU."""
+        return _packed.pack_arrays(*_arrays(b, b_scales, "linear"))
+
+    def keep_alone(self, packed):
+        """packed: all that is kept of the weights from now on."""
+        self.alone, self.held = packed, None
 
     def unpacked(self):
         """(codes, scales): the tensors that were packed, made anew."""
         found = self.packed_alone()
         s = found.sizes
-        codes = torch.empty(s.rows, s.cols // 2, dtype=torch.uint8)
-        scales = torch.empty(s.rows, s.cols // 16, dtype=torch.float8_e4m3fn)
+        shape = (s.batch, s.rows) if s.is_stack else (s.rows,)
+        codes = torch.empty(*shape, s.cols // 2, dtype=torch.uint8)
+        scales = torch.empty(*shape, s.cols // 16, dtype=torch.float8_e4m3fn)
         found.unpack(array("to", codes), array("to_scales", scales), "linear")
         return codes, scales
 
-    def take(self):
-        """unpacked(), which the layer keeps from now on."""
-        codes, scales = self.unpacked()
+    def release(self, b, b_scales):
+        """The tensors of what was packed alone are kept too from now on."""
         # A product that has begun in another thread may still ask for the packed form.
-        self.held = self.alone, _state(codes, scales), codes, scales
+        self.held = self.packed_alone(), _state(b, b_scales), b, b_scales
         self.alone = None
-        return codes, scales
 
     def packed_alone(self):
         """The packed form of weights whose tensors nobody keeps."""
@@ -108,7 +111,7 @@ class LayerWeights:
 
     def times(self, alpha, scale):
         """alpha * scale, which is kept for the next product: a graph that reads it stays
-        right, because refresh() writes it anew into the same memory."""
+        right, because rescale() writes it anew into the same memory."""
         state, kept = _state(alpha, scale), self.scaled
         if kept is not None and state == kept[2] and _same(alpha, kept[0]) and _same(
                 scale, kept[1]):
@@ -119,13 +122,17 @@ class LayerWeights:
             self.scaled = alpha, scale, state, made
         return made
 
-    def refresh(self, b, b_scales):
-        """Packs these weights now, whatever torch has counted: on a GPU those that were
-        packed before into the same memory."""
-        held, kept = self.held, self.scaled
+    def rescale(self):
+        """Writes the product of times() anew, whatever torch has counted."""
+        kept = self.scaled
         if kept is not None:
             torch.mul(kept[0], kept[1], out=kept[3])
             self.scaled = kept[0], kept[1], _state(*kept[:2]), kept[3]
+
+    def refresh(self, b, b_scales):
+        """Packs these weights now, whatever torch has counted: on a GPU those that were
+        packed before into the same memory."""
+        held = self.held
         if held is not None:
             keeps = (held[0].is_shared and _same(b, held[2])
                      and _same(b_scales, held[3]))
