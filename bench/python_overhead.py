@@ -112,6 +112,23 @@ class Row:
         return f"{self.name:33}" + "  ".join(cells)
 
 
+class LayerRow:
+    """A line of a module, called as a model calls it."""
+
+    def __init__(self, name, module, x):
+        self.name = name
+        module.requires_grad_(False)
+        self.call = Timed(module, (x,))
+
+    def timed(self):
+        return [self.call]
+
+    def text(self):
+        cells = [f"{self.call.least():8.1f}", *3 * ["       -"],
+                 f"{statistics.median(self.call.rounds):8.1f}"]
+        return f"{self.name:33}" + "  ".join(cells)
+
+
 def operator_rows(device):
     """The eight operators."""
     ops, bf16 = torch.ops.nibblas, torch.bfloat16
@@ -141,6 +158,19 @@ def operator_rows(device):
         Row("to_blocked", ops.to_blocked.default, linear),
         Row("from_blocked", ops.from_blocked.default, scales, 1, 1),
     ]
+
+
+def layer_rows(device):
+    """nibblas.torch.Linear, beside torch's; of its operators nothing is told apart."""
+    linear = torch.nn.Linear(16, 16, bias=False, device=device).bfloat16()
+    x = torch.ones(1, 1, 16, dtype=torch.bfloat16, device=device)
+    rows = [LayerRow("torch.nn.Linear", linear, x)]
+    for name, scale, kind in (("Linear, W4A16", None, "dense"),
+                              ("Linear, W4A4, input scale", 0.01, "nvfp4"),
+                              ("Linear, W4A4", None, "nvfp4")):
+        rows.append(LayerRow(name, nibblas.torch.Linear.from_linear(
+            linear, input_scale=scale, activations=kind), x))
+    return rows
 
 
 def function_rows(a, scales, alpha):
@@ -184,6 +214,7 @@ def main():
     device = parser.parse_args().device
     plain, alpha, rows = operator_rows(device)
     rows += function_rows(*plain[:2], alpha)
+    rows += layer_rows(device)
     for _ in range(ROUNDS + 1):
         for row in rows:
             for one in row.timed():

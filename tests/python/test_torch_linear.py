@@ -333,15 +333,34 @@ class Life(LinearTest):
             ours.pack()
             t.library.opcheck(self.ops._unpacked.default, (x, number, 40, 64),
                               test_utils="test_faketensor")
-        ours.bias, ours.activations = None, "nvfp4"
-        with t.inference_mode():
-            ours(x)
-            with t.autograd.profiler.profile() as profile:
+        ours.bias = None
+        for kind, wanted in (("dense", ["aten::empty_strided", "nibblas::_linear"]),
+                             ("nvfp4", [*3 * ["aten::empty_strided"], "aten::reshape",
+                                        *2 * ["aten::view"], "nibblas::_linear"])):
+            ours.activations = kind
+            with t.inference_mode():
                 ours(x)
-        made = [one.name for one in profile.function_events]
-        self.assertEqual(sorted(name for name in made if name.startswith(
-            ("aten::", "nibblas::"))), [*3 * ["aten::empty_strided"], "aten::reshape",
-                                        *2 * ["aten::view"], "nibblas::_linear"])
+                with t.autograd.profiler.profile() as profile:
+                    ours(x)
+            made = [one.name for one in profile.function_events]
+            self.assertEqual(sorted(name for name in made if name.startswith(
+                ("aten::", "nibblas::"))), wanted)
+
+    def test_shapes_of_x(self):
+        """Any number of dimensions and any strides give the bits of rows."""
+        t = self.torch
+        for bias in (True, False):
+            ours = self.package.Linear.from_linear(t.nn.Linear(64, 40, bias))
+            x = t.randn(2, 3, 4, 64)
+            want = ours(x.reshape(-1, 64))
+            for kind in ("packed", "tensors"):
+                for got in (ours(x), ours(x.transpose(0, 2)).transpose(0, 2),
+                            ours(t.cat([x, x], -1)[..., :64]),
+                            t.stack([ours(one) for one in x.reshape(-1, 64)])):
+                    self.assertTrue(t.equal(got.reshape(-1, 40), want))
+                self.assertEqual(ours(x[:, :0]).shape, (2, 0, 4, 40))
+                self.refused("K = 64: must be x's 128|K = 128", ours, t.cat([x, x], -1))
+                ours.unpack()
 
     def test_a_scale_of_x_that_changes(self):
         """The product of both global scales is kept, and follows them."""
@@ -357,7 +376,13 @@ class Life(LinearTest):
         for one in (ours, other):
             one.input_scale.fill_(0.02)
         self.assertTrue(t.equal(ours(x), other(x)))
-        self.assertEqual(ours._packed.scaled[3], ours.weight_scale_2 * 0.02)
+        kept = ours._packed.scaled[3]
+        self.assertEqual(kept, ours.weight_scale_2 * 0.02)
+        # Behind torch's back: pack() writes it into the same memory, which graphs read.
+        ours.input_scale.data.fill_(0.03)
+        ours.pack()
+        self.assertIs(ours._packed.scaled[3], kept)
+        self.assertEqual(kept, ours.weight_scale_2 * 0.03)
 
     def test_a_cpu_keeps_the_packed_form_alone(self):
         """Codes of blocks whose scale is 0 come back too, through everything that

@@ -300,7 +300,7 @@ class Pages(ModelTest):
 
     @newest
     def test_a_model_keeps_one_copy(self):
-        """Of each linear layer, as the report's model is loaded, moved and copied."""
+        """Each linear layer, loaded, moved and copied."""
         for form in FORMATS:
             packed, _ = self.saved("llama", form)
             model = self.load(packed)

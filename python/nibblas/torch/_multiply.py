@@ -144,6 +144,12 @@ def linear(backend, x, b, b_scales, number, n, alpha, bias=None, input_scale=Non
 
     b, b_scales  of the layer of this number; None: their packed form is all there is"""
     rows, scales, dtype = x, None, x.dtype
+    if not quantize and x.is_contiguous():
+        weights = layer_weights(number, b, b_scales)
+        if weights:
+            return _add_bias(_of_floats(
+                backend, x, weights, alpha, dtype if bias is None else torch.float32,
+                activations), bias, dtype)
     if x.dim() != 2:
         rows = x.reshape(-1, x.shape[-1])
     if rows.stride(1) != 1 or rows.stride(0) < rows.shape[1]:
@@ -161,11 +167,40 @@ def linear(backend, x, b, b_scales, number, n, alpha, bias=None, input_scale=Non
     else:
         y = _times_packed(backend, "x", rows, scales, weights, alpha, wanted, "linear",
                           activations)
-    if bias is not None:
-        # Rounded once, by the addition.
-        y = y.add_(bias) if dtype == torch.float32 else torch.add(
-            y, bias, out=torch.empty_like(y, dtype=dtype))
+    y = _add_bias(y, bias, dtype)
     return y if x.dim() == 2 else y.view(*x.shape[:-1], n)
+
+
+def _add_bias(y, bias, dtype):
+    """y + bias of type dtype, rounded once, by the addition."""
+    if bias is None:
+        return y
+    return y.add_(bias) if dtype == torch.float32 else torch.add(
+        y, bias, out=torch.empty_like(y, dtype=dtype))
+
+
+def _of_floats(backend, x, weights, alpha, out_dtype, activations):
+    """[.., n] of contiguous x [.., K] as it is; the products that a model makes most, so
+    it is written out."""
+    device = backend.device_of(x, "x")
+    plans = weights.plans
+    key = (device, x.shape, x.dtype, alpha.shape, alpha.dtype, out_dtype, activations)
+    if _is_plans_shared(weights):
+        plans, key = cache, ("floats", weights.sizes, *key)
+    plan = plans.get(key)
+    if plan is None:
+        rows = operand("x", x.view(-1, x.shape[-1]), None, "linear", activations)
+        plan = _packed_plan(backend, device, rows, weights, alpha, out_dtype)
+        plan.given = maker((*x.shape[:-1], weights.sizes.rows), out_dtype, x.device)
+        plan = plans.add(key, plan)
+    c = plan.given()
+    if plan.count:
+        work = plan.take()
+        words = work.words
+        words[_X], words[_ALPHA], words[_C] = x.data_ptr(), alpha.data_ptr(), c.data_ptr()
+        words[_PACKED] = weights.handle.value
+        backend.run(plan, work, device)
+    return c
 
 
 def unpacked(backend, _like, number, _n, _k):
