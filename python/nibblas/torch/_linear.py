@@ -201,6 +201,11 @@ class Linear(PackedModule):
         if not self.input_scale.is_meta:
             self._has_input_scale = self.input_scale.item() != 0
 
+    def set_input_scale(self, scale: float) -> None:
+        """Makes the layer W4A4 by this global scale of x, positive."""
+        self.input_scale.fill_(scale)
+        self._has_input_scale, self.activations = True, "nvfp4"
+
     def _layers(self) -> "list[LayerWeights]":
         return [self._packed]
 

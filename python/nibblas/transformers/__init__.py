@@ -29,6 +29,7 @@ from transformers.utils import cached_file
 from nibblas._library import ArgumentError, FileError
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, choose
+from nibblas.transformers._calibrate import calibrate
 from nibblas.transformers._config import METHOD, PACKED, Config, is_ours
 from nibblas.transformers import _parallel
 from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
@@ -36,7 +37,7 @@ from nibblas.transformers._quantizer import Quantizer
 from nibblas.transformers._report import Report, Row, describe
 from nibblas.transformers._swap import swap_experts
 
-__all__ = ["Report", "Row", "from_pretrained", "register", "report", "swap_experts"]
+__all__ = ["Report", "Row", "calibrate", "from_pretrained", "register", "report", "swap_experts"]
 
 AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = Config
 AUTO_QUANTIZER_MAPPING[METHOD] = Quantizer

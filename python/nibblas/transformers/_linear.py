@@ -80,6 +80,17 @@ class CheckpointLinear(Linear):
             self.bias.requires_grad_(False)
         self.pack()
 
+    def set_input_scale(self, scale):
+        super().set_input_scale(scale)
+        self.has_input = True
+        self._non_persistent_buffers_set.discard("input_scale")
+        if self.format is COMPRESSED:
+            # What state_dict() has, and what is read from it, is the divisor.
+            divisor = (1 / self.input_scale).reshape(1)
+            self.register_buffer(self.format.input[1:], divisor)
+            self.input_scale.copy_(factor(divisor, True).reshape(()))
+            self._non_persistent_buffers_set.add("input_scale")
+
     def forward(self, x):
         if self.has_smooth:
             x = x * self.pre_quant_scale.to(x.dtype)
