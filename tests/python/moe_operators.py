@@ -4,7 +4,17 @@ what torch.ops.nibblas.moe is compared with."""
 
 import torch
 
-from nibblas.torch._moe import _alphas, halves, weighted_sum
+from nibblas.torch._moe import _alphas, halves
+
+
+def weighted_sum(rows, weights, dtype):
+    """The sum over slots of rows [tokens, slots, cols] times weights in fp32, slot
+    after slot, as the library adds them."""
+    total = torch.zeros(rows.shape[0], rows.shape[2], dtype=torch.float32,
+                        device=rows.device)
+    for slot in range(rows.shape[1]):
+        total += rows[:, slot] * weights[:, slot, None]
+    return total.to(dtype)
 
 
 def routes(ids, first, experts):

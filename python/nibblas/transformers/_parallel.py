@@ -71,14 +71,16 @@ def check(model):
     config = getattr(model.config, "distributed_config", None)
     if config is None:
         return
+    sizes = {name: getattr(config, name, None) or 1 for name in (
+        "fsdp_size", "dp_replicate_size", "pp_size", "tp_size", "ep_size")}
     for name in ("fsdp_size", "dp_replicate_size", "pp_size"):
-        if (getattr(config, name, None) or 1) > 1:
+        if sizes[name] > 1:
             raise UnsupportedError(
-                f"distributed_config: {name} = {getattr(config, name)}: must be 1; "
-                "nibblas shares experts alone (ep_size)", "distributed_config")
-    if (config.tp_size or 1) > 1 and (getattr(config, "ep_size", None) or 1) == 1:
+                f"distributed_config: {name} = {sizes[name]}: must be 1; nibblas shares "
+                "experts alone (ep_size)", "distributed_config")
+    if sizes["tp_size"] > 1 and sizes["ep_size"] == 1:
         raise UnsupportedError(
-            f"distributed_config: tp_size = {config.tp_size} without ep_size: nibblas "
+            f"distributed_config: tp_size = {sizes['tp_size']} without ep_size: nibblas "
             "shares experts alone; ep_size must be tp_size", "distributed_config")
 
 
