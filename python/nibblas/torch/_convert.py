@@ -139,6 +139,44 @@ def _quantize(backend, x, global_scale, layout, recipe, saturate):
     return codes, scales, scale
 
 
+def _rows_call(backend, device, x, global_scale):
+    source = array("x", x)
+    dense, sizes = views.dense(source)
+    if sizes.cols % abi.NIB_BLOCK:
+        source.fail(f"K = {sizes.cols}: must be a multiple of 16")
+    _check_global(global_scale)
+    width = -(-sizes.cols * 9 // 16 // 16) * 16
+    q = abi.nib_nvfp4(
+        rows=sizes.rows, k=sizes.cols, batch=1, scale_layout=abi.NIB_LINEAR,
+        row_stride_bytes=width, scale_row_stride_bytes=width)
+    options = abi.nib_quantize_options(
+        struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=1)
+    return _Call(backend, device, "nib_quantize", (dense, q, options, C.c_void_p()),
+                 maker((sizes.rows, width), torch.uint8, x.device), x.numel() == 0)
+
+
+def quantize_rows(backend, x, global_scale):
+    """uint8 [rows, K/2 + K/16, and bytes up to a multiple of 16]: the codes of a row of
+    x, then its scales; values beyond the largest saturate."""
+    device = backend.device_of(x, "x")
+    key = ("quantize_rows", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
+           global_scale.shape, global_scale.dtype)
+    known = calls.get(key) or calls.add(key, _rows_call(backend, device, x,
+                                                        global_scale))
+    rows = known.given()
+    if known.is_empty:
+        return rows
+    work = known.take()
+    dense, q, options, _ = work.own
+    dense.data = x.data_ptr()
+    q.codes = rows.data_ptr()
+    q.scales = q.codes + x.shape[1] // 2
+    options.global_pointer = global_scale.data_ptr()
+    options.stream = backend.stream(device)
+    known.run(work)
+    return rows
+
+
 def _dequantize_call(backend, device, codes, scales, global_scale, out_dtype, layout):
     views.choose("out_dtype", dtype_name(out_dtype), views.DENSE)
     _check_global(global_scale)

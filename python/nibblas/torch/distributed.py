@@ -55,16 +55,6 @@ def _padded(rows):
     return -(-rows // step) * step
 
 
-def _join(parts):
-    """Rows of bytes, of the rows of each part one after another."""
-    parts = [p.contiguous().view(torch.uint8) for p in parts]
-    width = sum(p.shape[1] for p in parts)
-    if width % _ALIGN:
-        parts.append(parts[0].new_zeros(1, _ALIGN - width % _ALIGN).expand(
-            parts[0].shape[0], -1))
-    return torch.cat(parts, 1)
-
-
 def _split(received, like):
     """The parts that rows of bytes were made of, as views of the types and widths of
     those that were sent."""
@@ -76,14 +66,20 @@ def _split(received, like):
     return parts
 
 
+def _operand(rows, k, is_narrow):
+    """(x or its codes, its scales or None) of rows that have travelled."""
+    if not is_narrow:
+        return rows, None
+    return rows[:, :k // 2], rows[:, k // 2:k // 2 + k // 16].view(torch.float8_e4m3fn)
+
+
 class ExpertParallel:
     """The layer of experts whose parts the ranks of a group have: rank r of R has the
     experts expert_range(total, R, r).
 
     group   of torch.distributed; None: all processes
-    mode    "exchange"  tokens go to the ranks of their experts, one row for each rank,
-                        and a row for each slot comes back, whose weighted sum the
-                        token's own rank makes: the same bits on any number of ranks,
+    mode    "exchange"  a row for each slot goes to the rank of its expert and comes
+                        back, and the token's own rank makes the weighted sum: the same bits on any number of ranks,
                         where the product of a row has the same bits among any others
                         (nib_run() in nibblas.h).  Waits once for the host, which must
                         know how many
@@ -139,12 +135,12 @@ class ExpertParallel:
         """Sends the rows of x to where their experts are."""
         self._check(experts, x, topk_ids, topk_weights, total)
         weights = topk_weights.float().contiguous()
-        packed = [x]
-        if self._is_narrow(experts):
-            packed = list(experts.quantize(x))
-        if self.mode == "gather":
-            return self._gather(packed, topk_ids, weights)
-        return self._exchange(packed, topk_ids, weights, total)
+        is_narrow = experts.is_quantized and self.rows == "quantized"
+        rows = (torch.ops.nibblas._quantize_rows(x, experts.input_scale) if is_narrow
+                else x)
+        send = self._gather if self.mode == "gather" else self._exchange
+        rows, ids, weights, sender = send(rows, topk_ids, weights, total)
+        return Dispatched(*_operand(rows, x.shape[1], is_narrow), ids, weights, sender)
 
     def compute(self, experts: MoE, got: Dispatched, dtype: torch.dtype) -> Tensor:
         """Runs the experts that are here on the rows that have arrived."""
@@ -183,8 +179,15 @@ class ExpertParallel:
             raise ArgumentError(f"x: {x.shape[0]} tokens; must be at most capacity = "
                                 f"{self.capacity}", "x")
 
-    def _is_narrow(self, experts):
-        return experts.is_quantized and self.rows == "quantized"
+    def _join(self, parts):
+        """Rows of bytes, of the rows of each part one after another."""
+        parts = [p.contiguous().view(torch.uint8) for p in parts]
+        count, gap = parts[0].shape[0], -sum(p.shape[1] for p in parts) % _ALIGN
+        if gap:
+            device = parts[0].device
+            parts.append(self._keep(("gap", gap, device), lambda: torch.zeros(
+                1, gap, dtype=torch.uint8, device=device)).expand(count, -1))
+        return torch.cat(parts, 1)
 
     def _all_to_all(self, out, x, given, taken):
         """Any type as bytes: gloo has not all of torch's types."""
@@ -232,62 +235,49 @@ class ExpertParallel:
         ends, numbers = self._keep((total, ids.dtype, ids.device), make)
         return torch.bucketize(ids, ends, out_int32=True, right=True) == numbers
 
-    def _exchange(self, packed, ids, weights, total):
+    def _exchange(self, rows, ids, weights, total):
         ranks, (tokens, slots) = self.ranks, ids.shape
         owned = self._owners(ids, total)
-        # Rows and slots are sent by rank, then by token: where one goes to is how many
-        # there are up to it.
-        rows_to = owned.any(2).view(-1).cumsum(0, dtype=torch.int32)
-        slots_to = owned.view(-1).cumsum(0, dtype=torch.int32)
-        every = rows_to.new_zeros(2 * ranks, ranks)
-        ends = every[:2] if ids.numel() == 0 else torch.stack(
-            [rows_to.view(ranks, -1)[:, -1], slots_to.view(ranks, -1)[:, -1]])
-        all_gather(every, ends.contiguous(), group=self.group)
-        mine = torch.where(owned, ids.int(), -1).view(-1, slots)
-        slot_rows = (slots_to.view(owned.shape) * owned).sum(0, dtype=torch.int32) - 1
-        # The one wait for the host: rows and slots of each rank for each rank.
+        # Slots are sent by rank, then by token: how many there are up to each.
+        sent_to = owned.view(-1).cumsum(0, dtype=torch.int32)
+        ends = (sent_to.new_zeros(ranks) if ids.numel() == 0
+                else sent_to.view(ranks, -1)[:, -1].contiguous())
+        every = sent_to.new_empty(ranks * ranks)
+        all_gather(every, ends, group=self.group)
+        # The one wait for the host: slots of each rank for each rank.
+        every = every.view(ranks, ranks).tolist()
         counts = [[end - begin for begin, end in zip([0, *line], line)]
-                  for line in every.tolist()]
-        rows, given = counts[2 * self.rank:2 * self.rank + 2]
-        rows_here, taken = ([line[self.rank] for line in counts[i::2]]
-                            for i in (0, 1))
-        pair = torch.searchsorted(rows_to, self._numbers(sum(rows), ids.device))
-        token = pair % max(tokens, 1)
-        sent = _join([packed[0].index_select(0, token), mine.index_select(0, pair),
-                      *(t.index_select(0, token) for t in packed[1:])])
-        # A row more, which has no slots.
-        got = sent.new_empty(sum(rows_here) + 1, sent.shape[1])
-        dist.all_to_all_single(got[:-1], sent, rows_here, rows, group=self.group)
-        got[-1:].fill_(255)
-        parts, local = self._expand(got, [packed[0], mine, *packed[1:]], sum(taken))
-        return Dispatched(*parts, local, self._ones(len(local), ids.device),
-                          _Sender(slot_rows, weights, given, taken))
+                  for line in every]
+        given, taken = counts[self.rank], [line[self.rank] for line in counts]
+        numbers = self._numbers(sum(given), ids.device)
+        slot = torch.searchsorted(sent_to, numbers) % max(tokens * slots, 1)
+        token = torch.div(slot, max(slots, 1), rounding_mode="floor")
+        parts = [rows.index_select(0, token),
+                 ids.reshape(-1).index_select(0, slot).int()[:, None]]
+        sent, count = self._join(parts), sum(taken)
+        got = sent.new_empty(_padded(count), sent.shape[1])
+        self._all_to_all(got[:count], sent, taken, given)
+        if len(got) > count:
+            got[count:].fill_(255)
+        # Rows come back in this order; those of no expert do not.
+        slot_rows = torch.full((tokens * slots,), -1, dtype=torch.int32,
+                               device=ids.device)
+        slot_rows.scatter_(0, slot, numbers - 1)
+        return (*_split(got, parts), self._ones(len(got), ids.device),
+                _Sender(slot_rows.view(tokens, slots), weights, given, taken))
 
-    def _expand(self, got, like, count):
-        """((x, its scales or None), ids): a row for each slot that rows have, in their
-        order, and rows without one up to a size with a plan."""
-        ids = _split(got, like[:2])[1]
-        slots, ids = ids.shape[1], ids.reshape(-1)
-        before = (ids[:len(ids) - slots] >= 0).cumsum(0, dtype=torch.int32)
-        # Beyond the last slot: the first one of the last row.
-        slot = torch.searchsorted(before, self._numbers(_padded(count), got.device))
-        row = torch.div(slot, max(slots, 1), rounding_mode="floor")
-        x, _, *scales = _split(got.index_select(0, row), like)
-        return (x, *scales, None)[:2], ids.index_select(0, slot)[:, None]
-
-    def _gather(self, packed, ids, weights):
+    def _gather(self, rows, ids, weights, _total):
         capacity = self.capacity or ids.shape[0]
         # What int32 does not hold is no expert's.
         if ids.dtype != torch.int32:
             ids = ids.clamp(-1, 2**31 - 1).int()
-        parts = [packed[0], ids, weights, *packed[1:]]
-        sent = _join(parts)
+        parts = [rows, ids, weights]
+        sent = self._join(parts)
         if capacity != len(ids):
             # Rows without a token: zeros, whose ids are nobody's.
             empty = sent.new_zeros(capacity - len(ids), sent.shape[1])
-            _split(empty, parts[:2])[1].fill_(-1)
+            _split(empty, parts)[1].fill_(-1)
             sent = torch.cat([sent, empty])
         every = sent.new_empty(self.ranks * capacity, sent.shape[1])
         all_gather(every, sent, group=self.group)
-        x, ids, weights, *scales = _split(every, parts)
-        return Dispatched(x, *scales, *[None] * (not scales), ids, weights, None)
+        return (*_split(every, parts), None)

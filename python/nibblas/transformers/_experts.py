@@ -167,7 +167,7 @@ class _Rows(NamedTuple):
     activations: str | None
 
 
-def prepare(module, one, x, at, activations):
+def _prepare(module, one, x, at, activations):
     """Rows `at` of x; NVFP4 is made once a row, however many experts it goes to, with
     the largest input scale of the layer."""
     if activations != "nvfp4":
@@ -176,14 +176,14 @@ def prepare(module, one, x, at, activations):
         codes, scales, scale = x[:3]
     else:
         codes, scales, scale = torch.ops.nibblas.quantize(
-            x, _input_scale(module, one), "linear", "modelopt", x.is_cuda)
+            x, input_scale(module, one), "linear", "modelopt", x.is_cuda)
         scales = scales.view(torch.uint8)
     if at is not None:
         codes, scales = codes[at], scales[at]
     return _Rows(codes, scales, scale, None)
 
 
-def _input_scale(module, one):
+def input_scale(module, one):
     """The largest one of all experts, also of those that other processes have."""
     if not one.inputs:
         return None
@@ -192,9 +192,9 @@ def _input_scale(module, one):
 
 
 def quantized(module, codes, scales):
-    """x that prepare() has quantised, here or in another process."""
+    """x that _prepare() has quantised, here or in another process."""
     return _Rows(codes, scales.view(torch.uint8),
-                 _input_scale(module, module.nibblas.first), None)
+                 input_scale(module, module.nibblas.first), None)
 
 
 def _multiply(module, one, rows, offsets, dtype, is_silu=False):
@@ -251,7 +251,7 @@ class _StraightThrough(torch.autograd.Function):
                               torch.stack(_factors(module, one.factors, one.is_divisor,
                                                    module.num_experts)), offsets)
         ctx.dtype = x.dtype
-        return _multiply(module, one, prepare(module, one, x, None, activations),
+        return _multiply(module, one, _prepare(module, one, x, None, activations),
                          offsets, dtype)
 
     @staticmethod
@@ -265,7 +265,7 @@ def _product(module, one, x, at, offsets, dtype, is_silu=False):
     is_silu: silu(gate) * up of it."""
     activations = activations_of(module)
     if isinstance(x, _Rows) or not (x.requires_grad and torch.is_grad_enabled()):
-        return _multiply(module, one, prepare(module, one, x, at, activations), offsets,
+        return _multiply(module, one, _prepare(module, one, x, at, activations), offsets,
                          dtype, is_silu)
     y = _StraightThrough.apply(x if at is None else x[at], module, one, offsets, dtype,
                                activations)

@@ -99,11 +99,10 @@ class _Part:
         return _experts.activations_of(self.module) == "nvfp4" and bool(
             self.module.nibblas.first.inputs)
 
-    def quantize(self, x):
-        """Rows as they are multiplied, by the layer's input scale."""
-        rows = _experts.prepare(self.module, self.module.nibblas.first, x, None,
-                                "nvfp4")
-        return rows.data, rows.scales
+    @property
+    def input_scale(self):
+        """The one that all experts quantise x by."""
+        return _experts.input_scale(self.module, self.module.nibblas.first)
 
     def __call__(self, x: Tensor, ids: Tensor, _weights: Tensor,
                  x_scales: "Tensor | None" = None,
