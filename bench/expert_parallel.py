@@ -106,6 +106,19 @@ def check(machine, say):
                      "same_bits": not bits, "worst": worst, "good": good})
 
 
+def call_us(machine, calls=2000):
+    """us that the host needs for a call of torch: what bounds a layer of one token."""
+    x = torch.zeros(1, device=machine.device)
+    best = []
+    for _ in range(5):
+        machine.wait()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            x.add_(1)
+        best.append(1e6 * (time.perf_counter() - begin) / calls)
+    return min(best)
+
+
 # ---- fast ------------------------------------------------------------------
 
 
@@ -258,7 +271,8 @@ def main():
         timeout=datetime.timedelta(seconds=options.timeout),
         **({"device_id": machine.device} if machine.is_gpu else {}))
     rows = [{"machine": machine.name(), "ranks": dist.get_world_size(),
-             "torch": torch.__version__, "rounds": options.rounds}]
+             "torch": torch.__version__, "rounds": options.rounds,
+             "call_us": call_us(machine)}]
 
     def say(row):
         rows.append(row)

@@ -79,10 +79,10 @@ class ExpertParallel:
 
     group   of torch.distributed; None: all processes
     mode    "exchange"  a row for each slot goes to the rank of its expert and comes
-                        back, and the token's own rank makes the weighted sum: the same bits on any number of ranks,
-                        where the product of a row has the same bits among any others
-                        (nib_run() in nibblas.h).  Waits once for the host, which must
-                        know how many
+                        back, and the token's own rank makes the weighted sum: the
+                        same bits on any number of ranks, where the product of a row
+                        has the same bits among any others (nib_run() in nibblas.h).
+                        Waits once for the host, which must know how many
             "gather"    all ranks get all tokens and send partial sums back, which are
                         added in the order of ranks.  Sizes are fixed: nothing waits,
                         and CUDA graphs can capture it.  The bits depend on the number
