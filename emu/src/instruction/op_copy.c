@@ -513,6 +513,63 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
 	       emu_src(b, emu_argument(b, 2), EMU_U32);
 }
 
+/* ---- st.bulk ---------------------------------------------------------------
+ */
+
+static bool clear(struct emu_warp *w, const struct emu_instr *i, int lane,
+		  uint64_t address, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += 8) {
+		uint8_t *to =
+		    emu_access(w, i, lane, (enum emu_state_space)i->space,
+			       address + at, 8, EMU_WRITE, NULL);
+
+		if (!to)
+			return false;
+		memset(to, 0, 8);
+	}
+	return true;
+}
+
+static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i,
+			uint32_t lanes)
+{
+	uint64_t address[EMU_LANES], bytes[EMU_LANES];
+
+	emu_addresses(w, i, &i->operand[0], address);
+	emu_get_wide(w, &i->operand[1], bytes);
+	EMU_EACH_LANE(l)
+	{
+		if (!(lanes >> l & 1))
+			continue;
+		if (bytes[l] % 8) {
+			emu_fault(w, i, l,
+				  "%llu bytes: it clears a multiple of 8",
+				  (unsigned long long)bytes[l]);
+			return;
+		}
+		if (!clear(w, i, l, address[l], bytes[l]))
+			return;
+	}
+	emu_machine_of(w)->effects++;
+}
+
+/* [address], bytes, 0: shared memory of the CTA is cleared. */
+bool emu_bind_st_bulk(struct emu_bind *b)
+{
+	const struct emu_argument *value;
+
+	b->i->run = run_st_bulk;
+	b->i->space = (uint8_t)emu_space_of(b);
+	if (!emu_arguments(b, 3, 3))
+		return false;
+	value = emu_argument(b, 2);
+	if (b->n_types || value->kind != EMU_ARG_INTEGER || value->value)
+		return emu_bind_fail(b, "its value is 0, and it has no type");
+	return emu_address(b, emu_argument(b, 0)) &&
+	       emu_src(b, emu_argument(b, 1), EMU_U64);
+}
+
 /* ---- fences ----------------------------------------------------------------
  */
 

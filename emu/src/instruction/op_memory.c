@@ -87,39 +87,54 @@ static uint64_t read_element(const uint8_t *from, uint32_t bytes)
 	}
 }
 
+/* Where the lanes' bytes are, zeros for lanes that load none; false after a
+ * fault. */
+static bool find_loads(struct emu_warp *w, const struct emu_instr *i,
+		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		       const uint8_t **from)
+{
+	const enum emu_state_space space = (enum emu_state_space)i->space;
+
+	if (emu_plain_loads(w, space, lanes, address, bytes, from))
+		return true;
+	EMU_EACH_LANE(l)
+	{
+		from[l] = emu_nothing;
+		if (lanes >> l & 1)
+			from[l] = emu_access(w, i, l, space, address[l], bytes,
+					     EMU_READ, NULL);
+		if (!from[l])
+			return false;
+	}
+	return true;
+}
+
 static void run_ld(struct emu_warp *w, const struct emu_instr *i,
 		   uint32_t lanes)
 {
 	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
 	const uint32_t n = i->vector;
 	const int unused = 64 - 8 * (int)bytes;
-	uint64_t address[EMU_LANES], value[8][EMU_LANES];
+	uint64_t address[EMU_LANES], value[EMU_LANES];
+	uint32_t words[EMU_LANES];
+	const uint8_t *from[EMU_LANES];
 
 	emu_addresses(w, i, &i->operand[n], address);
 	emu_traffic_lanes(w, i, lanes, address, n * bytes, EMU_TRAFFIC_LOAD);
-	EMU_EACH_LANE(l)
-	{
-		const uint8_t *from;
-
-		if (!(lanes >> l & 1))
-			continue;
-		from = emu_access(w, i, l, (enum emu_state_space)i->space,
-				  address[l], n * bytes, EMU_READ, NULL);
-		if (!from)
-			return;
-		for (uint32_t e = 0; e < n; e++)
-			value[e][l] = read_element(from + e * bytes, bytes);
-	}
+	if (!find_loads(w, i, lanes, address, n * bytes, from))
+		return;
 	for (uint32_t e = 0; e < n; e++) {
+		if (bytes == 4 && i->operand[e].bytes == 4) {
+			EMU_EACH_LANE(l) memcpy(&words[l], from[l] + 4 * e, 4);
+			emu_put_32(w, &i->operand[e], words, lanes);
+			continue;
+		}
+		EMU_EACH_LANE(l)
+		value[l] = read_element(from[l] + e * bytes, bytes);
 		if (is_signed((enum emu_type)i->type))
 			EMU_EACH_LANE(l)
-		value[e][l] =
-		    lanes >> l & 1
-			? (uint64_t)((int64_t)(value[e][l] << unused) >> unused)
-			: 0;
-		else EMU_EACH_LANE(l) value[e][l] =
-		    lanes >> l & 1 ? value[e][l] : 0;
-		emu_put_wide(w, &i->operand[e], value[e], lanes);
+		value[l] = (uint64_t)((int64_t)(value[l] << unused) >> unused);
+		emu_put_wide(w, &i->operand[e], value, lanes);
 	}
 	if (i->option & IS_STRONG) {
 		emu_watch_acquire(w, lanes, address,
@@ -252,63 +267,6 @@ bool emu_bind_st(struct emu_bind *b)
 			return false;
 	b->i->run = run_st;
 	return true;
-}
-
-/* ---- st.bulk ---------------------------------------------------------------
- */
-
-static bool clear(struct emu_warp *w, const struct emu_instr *i, int lane,
-		  uint64_t address, uint64_t bytes)
-{
-	for (uint64_t at = 0; at < bytes; at += 8) {
-		uint8_t *to =
-		    emu_access(w, i, lane, (enum emu_state_space)i->space,
-			       address + at, 8, EMU_WRITE, NULL);
-
-		if (!to)
-			return false;
-		memset(to, 0, 8);
-	}
-	return true;
-}
-
-static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
-{
-	uint64_t address[EMU_LANES], bytes[EMU_LANES];
-
-	emu_addresses(w, i, &i->operand[0], address);
-	emu_get_wide(w, &i->operand[1], bytes);
-	EMU_EACH_LANE(l)
-	{
-		if (!(lanes >> l & 1))
-			continue;
-		if (bytes[l] % 8) {
-			emu_fault(w, i, l,
-				  "%llu bytes: it clears a multiple of 8",
-				  (unsigned long long)bytes[l]);
-			return;
-		}
-		if (!clear(w, i, l, address[l], bytes[l]))
-			return;
-	}
-	emu_machine_of(w)->effects++;
-}
-
-/* [address], bytes, 0: shared memory of the CTA is cleared. */
-bool emu_bind_st_bulk(struct emu_bind *b)
-{
-	const struct emu_argument *value;
-
-	b->i->run = run_st_bulk;
-	b->i->space = (uint8_t)emu_space_of(b);
-	if (!emu_arguments(b, 3, 3))
-		return false;
-	value = emu_argument(b, 2);
-	if (b->n_types || value->kind != EMU_ARG_INTEGER || value->value)
-		return emu_bind_fail(b, "its value is 0, and it has no type");
-	return emu_address(b, emu_argument(b, 0)) &&
-	       emu_src(b, emu_argument(b, 1), EMU_U64);
 }
 
 /* ---- atom and red ----------------------------------------------------------

@@ -175,7 +175,12 @@ static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask,
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101);
 	uint64_t x;
+	uint32_t four;
 
+	if (bytes == 4) {
+		memcpy(&four, shadow, sizeof(four));
+		return (four & (uint32_t)ones * mask) == (uint32_t)ones * want;
+	}
 	if (bytes < 8) {
 		for (uint32_t i = 0; i < bytes; i++)
 			if ((shadow[i] & mask) != want)
@@ -186,6 +191,44 @@ static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask,
 		memcpy(&x, shadow + i, sizeof(x));
 		if ((x & ones * mask) != ones * want)
 			return false;
+	}
+	return true;
+}
+
+const uint8_t emu_nothing[32];
+
+bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
+		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		     const uint8_t **from)
+{
+	const bool is_local = space == EMU_LOCAL;
+	const uint64_t local_bytes = w->cta->cluster->grid->kernel->local_bytes;
+	const struct emu_machine *m = w->cta->cluster->grid->machine;
+	const struct emu_space *s = is_local ? &w->local : &m->global;
+	const uint64_t limit = is_local ? local_bytes : s->bytes;
+	const uint8_t known =
+	    EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER;
+
+	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER ||
+	    (m->order && !is_local))
+		return false;
+	EMU_EACH_LANE(l)
+	{
+		const uint64_t at =
+		    is_local ? address[l] : address[l] - s->base;
+		const uint64_t place =
+		    is_local ? (uint64_t)l * local_bytes + at : at;
+
+		from[l] = emu_nothing;
+		if (!(lanes >> l & 1))
+			continue;
+		/* Windows of the generic address space are beyond the limit. */
+		if (at >= limit || bytes > limit - at ||
+		    address[l] & (bytes - 1) ||
+		    !has_state(s->shadow + place, bytes, known,
+			       EMU_MAPPED | EMU_WRITTEN))
+			return false;
+		from[l] = s->data + place;
 	}
 	return true;
 }
