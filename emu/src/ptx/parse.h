@@ -101,6 +101,7 @@ struct emu_parser {
 	struct emu_names names;
 	struct emu_builder build;
 	struct emu_statement statement;
+	char opcode[160]; /* where spaces stood in it */
 	emu_decode *decode;
 	/* Reads a block behind its '{': parse_body.c's, for functions. */
 	bool (*read_scope)(struct emu_parser *parser);

@@ -328,6 +328,26 @@ static bool is_call(const struct emu_statement *s)
 	       (s->opcode_length == 8 && memcmp(s->opcode, "call.uni", 8) == 0);
 }
 
+/* "lop3 .b32": words with a point belong to the opcode, behind spaces too. */
+static bool join_opcode(struct emu_parser *p)
+{
+	struct emu_statement *s = &p->statement;
+	const struct emu_token *t = &p->lexer.token;
+
+	while (t->kind == EMU_WORD && t->text[0] == '.') {
+		if (s->opcode_length + t->length > sizeof(p->opcode))
+			return emu_parse_fail(p, s->line,
+					      "an opcode of over %u letters",
+					      (unsigned)sizeof(p->opcode));
+		memmove(p->opcode, s->opcode, s->opcode_length);
+		memcpy(p->opcode + s->opcode_length, t->text, t->length);
+		s->opcode = p->opcode;
+		s->opcode_length += t->length;
+		emu_lexer_next(&p->lexer);
+	}
+	return true;
+}
+
 static bool parse_instruction(struct emu_parser *p)
 {
 	struct emu_statement *s = &p->statement;
@@ -352,6 +372,8 @@ static bool parse_instruction(struct emu_parser *p)
 	s->opcode_length = t->length;
 	s->line = t->line;
 	emu_lexer_next(&p->lexer);
+	if (!join_opcode(p))
+		return false;
 	if (is_call(s)) {
 		const struct emu_argument guard = s->guard;
 

@@ -249,7 +249,7 @@ static void test_states(void **state)
  * byte each; nothing has written the padding.
  */
 #define PACKED(form, third)                                                    \
-	"ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d40];\nmov.u32 %r5, "        \
+	"ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d40];\nmov .u32 %r5, "       \
 	"dynamic; mad.lo.u32 %r5, %lane, 16, %r5;\n"                           \
 	"st.shared.v2.b32 [%r5], {%r1, %r2};\n" third "bar.warp.sync -1;\n"    \
 	"ldmatrix.sync.aligned.m8n16.x4.shared." form " {%r6, %r7, %r8, "      \

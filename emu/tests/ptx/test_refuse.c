@@ -52,6 +52,12 @@ static void test_instructions(void **state)
 		   ".sync_restrict is of .release");
 	check_body("fence.release.sync_restrict::shared::cta.gpu;\n",
 		   ".sync_restrict is of .release");
+	check_body("add .foo .u32 %r1, %r2, %r3;\n", ".foo is not known here");
+	check_body(
+	    "add .u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
+	    ".u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
+	    ".u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32 .u32 %r1;\n",
+	    "an opcode of over 160 letters");
 	check_body("bra NOWHERE;\n", "NOWHERE is not in sight");
 	check_body("{ L: } bra L;\n", "L is not in sight");
 	check_body("L: L: add.u32 %r1, %r2, %r3;\n", "a second label");
