@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""compare_times.py [--svg FILE] --predicted FILE... --measured FILE...
+"""compare_times.py [--svg FILE] [--clocks GHZ GHZ] --predicted FILE... --measured FILE...
 
 Predicted times beside measured ones: rows of nib bench --format json (a list, or one
 row a line), matched by operation and shape.  Prints a Markdown table, the median and
 the worst error, and Spearman's rank correlation; --svg draws a scatter plot.  A row of
 a product whose plan's first word differs is from another kernel, and says so; it does
-not count."""
+not count.  --clocks compares thousands of cycles and not microseconds, for a
+measurement on a GPU of another clock: that of the prediction, then the measured one."""
 
 import argparse
 import json
@@ -43,7 +44,7 @@ def kernel(row):
     return " ".join(words[:2])
 
 
-def scatter(pairs):
+def scatter(pairs, unit):
     """A plot of predicted against measured, both logarithmic."""
     low = math.log10(min(min(p) for p in pairs) * 0.8)
     high = math.log10(max(max(p) for p in pairs) * 1.25)
@@ -68,8 +69,8 @@ def scatter(pairs):
         out.append(f'<circle cx="{44 + at(measured):.1f}" '
                    f'cy="{316 - at(predicted):.1f}" r="4" fill="#c0504d" '
                    'fill-opacity="0.7"/>')
-    out.append('<text x="194" y="352" text-anchor="middle">measured, us</text>'
-               '<text x="50" y="14">predicted, us; grey: 25 % off</text></svg>')
+    out.append(f'<text x="194" y="352" text-anchor="middle">measured, {unit}</text>'
+               f'<text x="50" y="14">predicted, {unit}; grey: 25 % off</text></svg>')
     return "\n".join(out) + "\n"
 
 
@@ -79,24 +80,28 @@ def main():
     parser.add_argument("--predicted", nargs="+", required=True)
     parser.add_argument("--measured", nargs="+", required=True)
     parser.add_argument("--svg")
+    parser.add_argument("--clocks", nargs=2, type=float, metavar="GHZ")
     a = parser.parse_args()
-    measured = {(r["op"], r["shape"]): r for r in rows_of(a.measured)
+    unit = "kcycles" if a.clocks else "us"
+    predicted_scale, measured_scale = a.clocks or (1, 1)
+    times = {(r["op"], r["shape"]): r for r in rows_of(a.measured)
                 if str(r.get("backend", "")).startswith("cuda") and r.get("time_s")}
     pairs = []
-    print("| product | predicted, us | measured, us | error |\n|---|---|---|---|")
+    print(f"| product | predicted, {unit} | measured, {unit} | error |\n|---|---|---|---|")
     for row in rows_of(a.predicted):
-        found = measured.get((row["op"], row["shape"]))
+        found = times.get((row["op"], row["shape"]))
         if not found or not row.get("predicted"):
             continue
-        us = found["time_s"] * 1e6
+        measured_time = found["time_s"] * 1e6 * measured_scale
+        predicted_time = row["predicted_us"] * predicted_scale
         name = f"{row['op']} {row['shape']}"
         if kernel(found) != kernel(row):
-            print(f"| {name} | {row['predicted_us']:.1f} | {us:.1f} | another kernel "
-                  f"({kernel(found)}) |")
+            print(f"| {name} | {predicted_time:.1f} | {measured_time:.1f} | another "
+                  f"kernel ({kernel(found)}) |")
             continue
-        pairs.append((row["predicted_us"], us))
-        print(f"| {name} | {row['predicted_us']:.1f} | {us:.1f} | "
-              f"{100 * (row['predicted_us'] / us - 1):+.0f} % |")
+        pairs.append((predicted_time, measured_time))
+        print(f"| {name} | {predicted_time:.1f} | {measured_time:.1f} | "
+              f"{100 * (predicted_time / measured_time - 1):+.0f} % |")
     if len(pairs) < 3:
         raise SystemExit("compare_times.py: fewer than three rows to compare")
     errors = [abs(p / m - 1) for p, m in pairs]
@@ -104,7 +109,7 @@ def main():
           f"worst {100 * max(errors):.0f} %, Spearman {spearman(pairs):.3f}")
     if a.svg:
         with open(a.svg, "w", encoding="ascii") as file:
-            file.write(scatter(pairs))
+            file.write(scatter(pairs, unit))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_times.py - the tools of virtual time without a compiler or a GPU: sass_costs.py
+reads issues, pipes and stalls of a block that was copied, and compare_times.py compares
+microseconds and cycles."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+
+def tool(name):
+    """A tool as a module."""
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PTX = """.visible .entry k()
+{
+add.u32 %r1, %r2, %r3;
+ld.shared.u32 %r4, [%r1];
+ret;
+}
+"""
+# The block of line 3 and 4 twice: ptxas unrolled it.
+BLOCK = """.L_x_0:
+	//## File "nv_debug_ptx_txt", line 3
+        /*0000*/                   IADD3 R1, R2, R3, RZ ;    /* 0x0000000302017210 */
+                                                             /* 0x000fca0007ffe0ff */
+	//## File "nv_debug_ptx_txt", line 4
+        /*0010*/                   LDS R4, [R1] ;            /* 0x0000000001047984 */
+                                                             /* 0x000e240000000800 */
+"""
+
+
+class SassCosts(unittest.TestCase):
+    def test_stall(self):
+        self.assertEqual(tool("sass_costs").stall_of("0x000fca0007ffe0ff"), 5)
+        self.assertEqual(tool("sass_costs").stall_of("0x000fe20000000000"), 1)
+
+    def test_costs_of_copies(self):
+        costs = tool("sass_costs").costs_of(PTX, BLOCK + BLOCK.replace("L_x_0", "L_x_1"))
+        self.assertEqual(costs[3], [1, 1, 0, 0, 5])
+        self.assertEqual(costs[4], [1, 0, 0, 0, 2])
+
+
+class CompareTimes(unittest.TestCase):
+    def rows(self, folder, name, key, times):
+        path = folder / name
+        path.write_text("\n".join(json.dumps(
+            {"op": "gemm", "shape": f"{k}x1x1", "backend": "cuda-sm90",
+             "plan": "GEMM on", "predicted": key == "predicted_us", key: time})
+            for k, time in enumerate(times, 1)))
+        return path
+
+    def run_tool(self, *options):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            predicted = self.rows(folder, "p", "predicted_us", [11, 20, 30])
+            measured = self.rows(folder, "m", "time_s", [10e-6, 20e-6, 40e-6])
+            return subprocess.run(
+                [sys.executable, TOOLS / "compare_times.py", *options, "--predicted",
+                 predicted, "--measured", measured], capture_output=True, text=True,
+                check=True).stdout
+
+    def test_microseconds(self):
+        text = self.run_tool()
+        self.assertIn("| gemm 3x1x1 | 30.0 | 40.0 | -25 % |", text)
+        self.assertIn("3 rows: median error 10 %, worst 25 %, Spearman 1.000", text)
+
+    def test_cycles(self):
+        text = self.run_tool("--clocks", "2", "1")
+        self.assertIn("| gemm 1x1x1 | 22.0 | 10.0 | +120 % |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
