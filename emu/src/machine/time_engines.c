@@ -289,6 +289,13 @@ void emu_time_copy(struct emu_transfer *c)
 	}
 	for (size_t k = 0; k < c->n_pieces; k++)
 		bytes += c->pieces[k].bytes;
+	/* A multicast is issued and read once, and lands in several CTAs. */
+	if (c->kind == EMU_BULK_LOAD && c->n_pieces &&
+	    clock->load_from == c->pieces[0].from &&
+	    clock->load_issued == clock->now) {
+		clock->arrival = clock->load_there;
+		return;
+	}
 	if (c->kind == EMU_BULK_LOAD) {
 		end = load_bulk(c, bytes);
 		clock->arrival = end;
@@ -299,6 +306,11 @@ void emu_time_copy(struct emu_transfer *c)
 	}
 	emu_time_go_on(c->warp, EMU_SPENT_ISSUE,
 		       clock->now + t->table->tma_issue);
+	if (c->kind == EMU_BULK_LOAD && c->n_pieces) {
+		clock->load_from = c->pieces[0].from;
+		clock->load_issued = clock->now;
+		clock->load_there = end;
+	}
 	t->end = emu_later(t->end, end);
 }
 

@@ -57,8 +57,11 @@ struct emu_warp_clock {
 	bool is_named;	/* its row of the trace */
 	bool is_fenced; /* it has waited for the fence that is next */
 	double arrival; /* of an engine at a barrier; 0: the warp's own */
-	double *ready;	/* of each 16 bytes of the warp's registers */
-	uint8_t *why;	/* and what they wait for: enum emu_spent */
+	/* The last bulk load: its source, when it was issued and will be there. */
+	const void *load_from;
+	double load_issued, load_there;
+	double *ready; /* of each 16 bytes of the warp's registers */
+	uint8_t *why;  /* and what they wait for: enum emu_spent */
 	enum emu_spent result_of;
 	/* Operations behind the last commit, and the last groups by number. */
 	double open[EMU_ENGINES], group[EMU_ENGINES][EMU_GROUPS];

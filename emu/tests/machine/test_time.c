@@ -273,6 +273,61 @@ static void test_async_copies(void **state)
 	    40 * 16, 40 * 22);
 }
 
+/* Eight bulk copies of CTA 0 to the CTAs of a mask. */
+static double ns_of_multicast(unsigned mask)
+{
+	struct emu_error err = {{0}};
+	struct emu_time *t = emu_time_open(NULL, &err);
+	static const uint32_t in[32];
+	static char text[MOST_TEXT];
+	struct emu_job job = {.time = t,
+			      .in = in,
+			      .in_bytes = sizeof(in),
+			      .grid = 2,
+			      .cluster = 2,
+			      .shared_bytes = 4096};
+	size_t used = (size_t)snprintf(
+	    text, sizeof(text),
+	    "mov.u32 %%r1, dynamic; mov.u32 %%r2, %%cluster_ctarank;\n"
+	    "setp.eq.u32 %%p1, %%tid, 0; setp.eq.and.u32 %%p2, %%r2, 0, %%p1;\n"
+	    "setp.le.and.u32 %%p3, %%r2, %u, %%p1; mov.b16 %%h1, %u;\n"
+	    "@%%p1 mbarrier.init.shared::cta.b64 [%%r1], 1;\n"
+	    "fence.mbarrier_init.release.cluster;\n"
+	    "@%%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r1], 1024;\n"
+	    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n",
+	    mask >> 1, mask);
+	double ns;
+
+	for (int k = 1; k <= 8; k++)
+		used += (size_t)snprintf(
+		    text + used, sizeof(text) - used,
+		    "@%%p2 cp.async.bulk.shared::cluster.global.mbarrier::"
+		    "complete_tx::bytes.multicast::cluster [%%r1+%d], [%%in], "
+		    "128, [%%r1], %%h1;\n",
+		    128 * k);
+	snprintf(text + used, sizeof(text) - used,
+		 "@!%%p3 bra DONE;\n"
+		 "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %%p4, [%%r1], "
+		 "0;\n@!%%p4 bra WAIT;\n"
+		 "DONE: barrier.cluster.arrive.aligned;\n"
+		 "barrier.cluster.wait.aligned;\n");
+	assert_non_null(t);
+	emu_must_run(text, &job);
+	ns = emu_time_ns(t);
+	emu_time_close(t);
+	return ns;
+}
+
+/* A multicast is issued once, and read from the L2 once. */
+static void test_multicast(void **state)
+{
+	const double one = ns_of_multicast(1), both = ns_of_multicast(3);
+
+	(void)state;
+	assert_true(one * 1.755 > 8 * 150);
+	assert_true((both - one) * 1.755 < 150);
+}
+
 /* The report says that it predicts, and names what was waited for. */
 static void test_report(void **state)
 {
@@ -324,6 +379,7 @@ int main(void)
 	    cmocka_unit_test(test_stores_are_waited_for),
 	    cmocka_unit_test(test_parameters),
 	    cmocka_unit_test(test_async_copies),
+	    cmocka_unit_test(test_multicast),
 	    cmocka_unit_test(test_report),
 	    cmocka_unit_test(test_devices_without_a_table),
 	};
