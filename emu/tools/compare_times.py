@@ -12,6 +12,7 @@ measurement on a GPU of another clock: that of the prediction, then the measured
 import argparse
 import json
 import math
+import re
 import statistics
 
 
@@ -36,6 +37,11 @@ def spearman(pairs):
     """Rank correlation of pairs."""
     a, b = (ranks(list(side)) for side in zip(*pairs))
     return statistics.correlation(a, b)
+
+
+def name_of(row):
+    """Operation and shape; older rows do not say how many rows a list has in all."""
+    return row["op"], re.sub(r", \d+ rows\)", ")", row["shape"])
 
 
 def kernel(row):
@@ -84,17 +90,17 @@ def main():
     a = parser.parse_args()
     unit = "kcycles" if a.clocks else "us"
     predicted_scale, measured_scale = a.clocks or (1, 1)
-    times = {(r["op"], r["shape"]): r for r in rows_of(a.measured)
+    times = {name_of(r): r for r in rows_of(a.measured)
                 if str(r.get("backend", "")).startswith("cuda") and r.get("time_s")}
     pairs = []
     print(f"| product | predicted, {unit} | measured, {unit} | error |\n|---|---|---|---|")
     for row in rows_of(a.predicted):
-        found = times.get((row["op"], row["shape"]))
+        found = times.get(name_of(row))
         if not found or not row.get("predicted"):
             continue
         measured_time = found["time_s"] * 1e6 * measured_scale
         predicted_time = row["predicted_us"] * predicted_scale
-        name = f"{row['op']} {row['shape']}"
+        name = " ".join(name_of(row))
         if kernel(found) != kernel(row):
             print(f"| {name} | {predicted_time:.1f} | {measured_time:.1f} | another "
                   f"kernel ({kernel(found)}) |")
