@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_small.c - [tiles|skinny|dense]: a few small multiplications on a GPU, some
+ * emu_small.c - [tiles|skinny|wide|dense]: a few small multiplications on a GPU, some
  * of them long enough that every ring is filled more than once, checked against
  * the oracle; stops at the first that fails and says why.  tiles (the default):
- * NVFP4 by all kernels; skinny: few rows, of each type; dense: A of fp16 and
+ * NVFP4 by all kernels; skinny, wide: few rows, of each type; dense: A of fp16 and
  * bf16.  Exit code 0, 1, or 77 without a GPU.  What test_emu_mutations.py runs
  * with bugs planted in the kernels.
  */
@@ -29,10 +29,14 @@ static const struct set {
      {{NIB_GEMM, 1, 48, 4096, NVFP4},
       {NIB_GEMM, 16, 64, 64, NVFP4},
       {NIB_DUAL_GEMM, 1, 250, 272, NVFP4},
-      {NIB_GEMM, 17, 129, 240, NVFP4},
+      {NIB_DUAL_GEMM, 17, 129, 240, NVFP4},
       {NIB_DUAL_GEMM, 64, 64, 4096, NVFP4},
       {NIB_GEMM, 9, 63, 4096, NVFP4},
       {NIB_DUAL_GEMM, 130, 128, 1040, NVFP4}}},
+    {"wide",
+     {{NIB_GEMM, 40, 130, 2832, NVFP4},
+      {NIB_GEMM, 20, 63, 4096, FP16},
+      {NIB_GEMM, 64, 200, 3072, BF16}}},
     {"skinny",
      {{NIB_GEMM, 5, 500, 2304, NVFP4},
       {NIB_GEMM, 16, 320, 4096, FP16},
@@ -40,8 +44,8 @@ static const struct set {
     {"dense",
      {{NIB_GEMM, 1, 48, 4096, FP16},
       {NIB_GEMM, 2, 300, 1040, BF16},
-      {NIB_GEMM, 17, 129, 240, FP16},
-      {NIB_GEMM, 40, 64, 4096, BF16},
+      {NIB_DUAL_GEMM, 17, 129, 240, FP16},
+      {NIB_GEMM, 72, 64, 4096, BF16},
       {NIB_DUAL_GEMM, 130, 128, 1040, FP16}}},
 };
 
@@ -78,7 +82,7 @@ int main(int argc, char **argv)
 	int code;
 
 	if (!set) {
-		fprintf(stderr, "emu_small [tiles|skinny|dense]\n");
+		fprintf(stderr, "emu_small [tiles|skinny|wide|dense]\n");
 		return 1;
 	}
 	if (!gpu_begin(&code))

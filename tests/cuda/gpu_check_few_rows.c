@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_few_rows.c - products of up to 16 rows on the GPU: within their bound
+ * gpu_check_few_rows.c - products of up to 64 rows on the GPU: within their bound
  * on all codes and scales, with NaN in the padding and guard bands around every
  * buffer, and the same bits without neighbours in the batch and without packed
  * weights.
@@ -442,6 +442,44 @@ static void check_dense_products(void)
 	}
 }
 
+/*
+ * 17 to 64 rows of one matrix: Hopper's wide kernels, with slices of k that end
+ * anywhere, and more chunks of A than there is space for.
+ */
+static void check_wide_products(void)
+{
+	static const int64_t n[] = {1, 63, 64, 65, 129, 300, 520, 1100};
+	static const int64_t k[] = {0,	 16,   48,   240,  272,
+				    528, 1040, 2320, 3344, 4096};
+	struct product p;
+
+	for (int i = 0; i < gpu_cases(120); i++) {
+		const int64_t m = 17 + gpu_rnd_below(48);
+		const int64_t n_i = n[gpu_rnd_below(8)];
+		const int64_t k_i = k[gpu_rnd_below(10)];
+
+		/* Rows of 16 bytes, or not. */
+		p = i % 2 ? dense_product(m, n_i, k_i, 1,
+					  i % 3 ? 8 * gpu_rnd_below(3)
+						: 1 + gpu_rnd_below(7),
+					  i / 2)
+			  : product(m, n_i, k_i, 1,
+				    i % 3 ? 0 : 16 * gpu_rnd_below(3), i / 2);
+		check_product(&p);
+	}
+	if (gpu_is_small())
+		return;
+	for (int i = 0; i < 24; i++) {
+		const int64_t m = 17 + gpu_rnd_below(48);
+
+		p = i % 4 ? dense_product(m, i % 3 ? 4096 : 7168,
+					  i % 3 ? 4096 : 2048, 1, 0, i)
+			  : product(m, i % 3 ? 4096 : 7168, i % 3 ? 4096 : 2048,
+				    1, 0, i / 4);
+		check_product(&p);
+	}
+}
+
 int main(void)
 {
 	int code;
@@ -450,7 +488,9 @@ int main(void)
 		return code;
 	check_all_products();
 	/* Hopper has kernels for them. */
-	if (gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
+	if (gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR) {
 		check_dense_products();
+		check_wide_products();
+	}
 	return gpu_end();
 }

@@ -87,7 +87,7 @@ static void choose_small_sizes(struct gpu_job *job)
 		add_item(job, 300, 500, 528, 1);
 		break;
 	case GPU_SPLIT_GEMM:
-		add_item(job, 17, 130, 7168, 1);
+		add_item(job, 65, 130, 7168, 1);
 		break;
 	case GPU_GROUP:
 	case GPU_DUAL_GROUP:

@@ -116,6 +116,57 @@ static void skinny_cuts_fit(void **state)
 	assert_int_equal(narrow.ctas, H200_SMS);
 }
 
+static void check_wide(int64_t m, int64_t n, int64_t k, bool tiled)
+{
+	const struct skinny_cut cut = wide_cut(m, n, k, tiled, H200_SMS);
+	const struct skinny_cut other = wide_cut(m, n, k, !tiled, H200_SMS);
+	const int64_t units = (cut.tiles + 3) / 4;
+	const int64_t at_once = cut.tiles_at_once / 4;
+
+	assert_int_equal(cut.eights, m <= 32 ? 4 : 8);
+	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
+	/* All warps have a tile, if the cluster has all its units. */
+	assert_int_equal(cut.tiles_at_once * cut.k_groups, NIB_SKINNY_WARPS);
+	assert_int_equal(cut.tiles_at_once % 4, 0);
+	assert_int_equal(NIB_WIDE_CHUNKS(cut.eights) % cut.k_groups, 0);
+	/* Every slice has a step; each unit a cluster. */
+	assert_in_range(cut.k_slices, 1, k > 256 ? (k + 255) / 256 : 1);
+	assert_int_equal(cut.ctas,
+			 (units + at_once - 1) / at_once * cut.k_slices);
+	assert_true(cut.k_slices == 1 || cut.ctas <= H200_SMS + 4);
+	/* What the other CTAs of the cluster send. */
+	assert_true((cut.k_slices - 1) * cut.tiles_at_once * 8 * cut.eights /
+			cut.k_slices * NIB_GEMV_TILE_ROWS * 4 <=
+		    NIB_WIDE_EXCHANGE_BYTES);
+	assert_true(nib_wide_shared_bytes(cut.eights) <= SHARED_BYTES);
+	/* The order of sums. */
+	assert_int_equal(cut.k_groups, other.k_groups);
+	assert_int_equal(cut.k_slices, other.k_slices);
+}
+
+static void wide_cuts_fit(void **state)
+{
+	static const int64_t n[] = {1, 64, 129, 2112, 4096, 7168, 1 << 20};
+	static const int64_t k[] = {0, 16, 256, 272, 2048, 4096, 8192};
+	const struct skinny_cut square =
+	    wide_cut(64, 4096, 4096, true, H200_SMS);
+	const struct skinny_cut flat =
+	    wide_cut(32, 7168, 2048, false, H200_SMS);
+
+	(void)state;
+	for (int64_t m = 17; m <= NIB_WIDE_MAX_ROWS; m++)
+		for (int i = 0; i < 98; i++)
+			check_wide(m, n[i % 7], k[i / 7 % 7], i & 1);
+	assert_int_equal(square.tiles_at_once, 4);
+	assert_int_equal(square.k_groups, 4);
+	assert_int_equal(square.k_slices, 2);
+	assert_int_equal(square.ctas, 128);
+	assert_int_equal(flat.tiles_at_once, 8);
+	assert_int_equal(flat.k_groups, 2);
+	assert_int_equal(flat.k_slices, 2);
+	assert_int_equal(flat.ctas, 112);
+}
+
 static void cuts_fit(void **state)
 {
 	static const int64_t n[] = {1, 16, 129, 2112, 7168, 1 << 20};
@@ -303,7 +354,12 @@ static void ways(void **state)
 	assert_int_equal(gemv_way(4, 4095, 8192), GEMV_VECTOR);
 	assert_int_equal(gemv_way(5, 4095, 8192), GEMV_SKINNY);
 	assert_int_equal(gemv_way(16, 4095, 8192), GEMV_SKINNY);
-	assert_int_equal(gemv_way(17, 4095, 8192), GEMV_TILES);
+	assert_int_equal(gemv_way(17, 4096, 4096), GEMV_WIDE);
+	assert_int_equal(gemv_way(64, 7168, 2048), GEMV_WIDE);
+	assert_int_equal(gemv_way(65, 4096, 4096), GEMV_TILES);
+	assert_int_equal(gemv_way(17, 4096 + 256, 4096), GEMV_TILES);
+	assert_int_equal(gemv_way(17, 64, 4096 + 16), GEMV_TILES);
+	assert_int_equal(gemv_way(17, 1 << 20, 16), GEMV_TILES);
 	assert_int_equal(gemv_way(2, 4096, 8192), GEMV_VECTOR);
 	assert_int_equal(gemv_way(3, 4096, 8192), GEMV_SKINNY);
 	assert_int_equal(gemv_way(8, 4096, 8192), GEMV_SKINNY);
@@ -320,7 +376,12 @@ static void what_is_taken(void **state)
 	assert_true(takes(NIB_GEMM, 1, 16, 1));
 	assert_true(takes(NIB_GEMM, 4, 16, 1));
 	assert_true(takes(NIB_GEMM, 16, 16, 1));
-	assert_false(takes(NIB_GEMM, 17, 16, 1));
+	/* One matrix of as many rows as the wide kernels take. */
+	assert_true(takes(NIB_GEMM, 17, 16, 1));
+	assert_true(takes(NIB_GEMM, 64, 16, 1));
+	assert_false(takes(NIB_GEMM, 65, 16, 1));
+	assert_false(takes(NIB_GEMM, 17, 16, 2));
+	assert_false(takes(NIB_DUAL_GEMM, 17, 16, 1));
 	assert_true(takes(NIB_GEMV, 1, 16, 1));
 	assert_false(takes(NIB_DUAL_GEMM, 1, 16, 1));
 	assert_false(takes(NIB_GEMM, 1, 0, 1));
@@ -373,6 +434,7 @@ int main(void)
 	    cmocka_unit_test(each_row_once),
 	    cmocka_unit_test(cuts_fit),
 	    cmocka_unit_test(skinny_cuts_fit),
+	    cmocka_unit_test(wide_cuts_fit),
 	    cmocka_unit_test(known_cuts),
 	    cmocka_unit_test(cuts_at_the_edge),
 	    cmocka_unit_test(ways),

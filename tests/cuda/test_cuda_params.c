@@ -41,7 +41,7 @@ static void make_problems(struct bed *bed)
 	for (int64_t i = 0; i < bed->count; i++) {
 		/* Few rows of one product go elsewhere. */
 		const bool is_few = bed->op == NIB_GEMM && bed->count == 1;
-		const int64_t m = ms[is_few + rnd(9 - is_few)],
+		const int64_t m = is_few ? ms[5 + rnd(4)] : ms[rnd(9)],
 			      n = 1 + rnd(600), k = ks[rnd(7)];
 		const int64_t batch = rnd(3) ? 1 : 1 + rnd(3);
 		const int64_t shared = rnd(2) ? 1 : batch;
@@ -465,7 +465,7 @@ static void packed_codes(void)
 	for (size_t i = 0; i < INPUTS; i++)
 		bed.memory[i] = (uint8_t)(rnd(256) & 0x7F);
 	for (int i = 0; i < CASES; i++) {
-		const int64_t m = 20, n = rnd(4) ? 1 + rnd(40) : 1;
+		const int64_t m = 72, n = rnd(4) ? 1 + rnd(40) : 1;
 		const int64_t k = 16 * (1 + rnd(20)), batch = 1 + rnd(3);
 		const struct nib_gemm_launch *launch =
 		    (const void *)bed.fake->last_parameters;

@@ -51,6 +51,15 @@ static void check_few_grid(const struct bed *bed, int64_t m)
 		assert_int_equal(bed->fake->last.blockDimX, NIB_GEMV_THREADS);
 		return;
 	}
+	if (m > NIB_SKINNY_MAX_ROWS) {
+		const int64_t units = up(q->p.tiles, 4) / 4;
+		const int64_t at_once = q->tiles_at_once / 4;
+
+		assert_int_equal(bed->fake->last.gridDimX,
+				 up(units, at_once) / at_once * q->k_slices);
+		assert_int_equal(bed->fake->last.blockDimX, NIB_SKINNY_THREADS);
+		return;
+	}
 	assert_in_range(bed->fake->last.gridDimX, 1, q->p.tiles);
 	assert_in_range(q->tiles_at_once * q->k_groups, 1, NIB_SKINNY_WARPS);
 	assert_int_equal(bed->fake->last.blockDimX, NIB_SKINNY_THREADS);
@@ -64,9 +73,10 @@ static void few_rows(void)
 	for (int i = 0; i < CASES; i++) {
 		const struct nib_gemv_params *x =
 		    (const void *)bed.fake->last_parameters;
-		const int64_t m = 1 + rnd(16), n = 1 + rnd(300),
+		const int64_t m = 1 + rnd(rnd(4) ? 16 : 64), n = 1 + rnd(300),
 			      k = 16 * rnd(40);
-		const int64_t batch = rnd(2) ? 1 : 1 + rnd(3);
+		/* Wide kernels take one matrix. */
+		const int64_t batch = rnd(2) || m > 16 ? 1 : 1 + rnd(3);
 		struct nib_problem *p = &bed.problems[0];
 
 		bed.op = NIB_GEMM;

@@ -87,6 +87,25 @@ SKINNY = [
     ("no meeting of a warp", "bar.warp.sync=>", "of the same warp"),
 ]
 
+WIDE = [
+    ("no wgmma.wait_group",
+     "wgmma.wait_group=>", "has not been waited for"),
+    ("chunks of A are not waited for",
+     "mbarrier.try_wait=>setp.eq.u32 p, 0, 0; // ", UNWAITED + "|reads it"),
+    ("chunks are not handed on", ARRIVE + "cta=>", "deadlock"),
+    ("copies of B are not waited for", "cp.async.wait_group=>", UNWAITED),
+    ("no barrier around the sums", "bar.sync=>",
+     UNWAITED + "|reads it|wrote it|no mbarrier was initialised|mbarrier.init of"),
+    ("chunks are not shown to wgmma", "fence.proxy.async=>", "proxy|async"),
+    ("the cluster's sums are not released",
+     "barrier.cluster.arrive.release=>barrier.cluster.arrive.relaxed",
+     "nothing orders|" + UNWAITED),
+    ("arrivals that release nothing",
+     "mbarrier.arrive.shared::cta=>"
+     "mbarrier.arrive.relaxed.cta.shared::cta",
+     "nothing orders|nothing says that it has"),
+]
+
 DENSE = [
     ("no wgmma.wait_group",
      "wgmma.wait_group=>", "has not been waited for"),
@@ -107,7 +126,7 @@ DENSE = [
      "mbarrier.arrive.relaxed.cta.shared::cta", "nothing orders"),
 ]
 
-SETS = {"tiles": BUGS, "skinny": SKINNY, "dense": DENSE}
+SETS = {"tiles": BUGS, "skinny": SKINNY, "wide": WIDE, "dense": DENSE}
 
 
 def run(seed, rule, job):

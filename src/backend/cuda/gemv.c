@@ -24,6 +24,15 @@
  * (docs/performance-hopper.md).
  */
 #define LARGE_WEIGHTS ((int64_t)1 << 25)
+/* CTAs of a wide kernel that cut k. */
+#define WIDE_MAX_SLICES 2
+/*
+ * The wide kernels take what gives no CTA of a GPU of so many multiprocessors
+ * more units and steps than these, as 4096 x 4096 does: tiles of tensor cores
+ * are faster beyond (docs/performance-hopper.md).
+ */
+#define WIDE_MULTIPROCESSORS 132
+#define WIDE_MOST_WORK	     8
 /* From this k on experts of one row in the average go to the skinny kernel. */
 #define MOE_LARGE_K 2048
 /*
@@ -151,6 +160,40 @@ struct skinny_cut skinny_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 	return cut;
 }
 
+/*
+ * Units of 64 rows of B that a CTA has, and CTAs that cut their k: the least work
+ * for a CTA, as many as are on the GPU at once, and then the least of A.  The
+ * layout of scales changes no sum.
+ */
+struct skinny_cut wide_cut(int64_t m, int64_t n, int64_t k, bool b_is_tiled,
+			   int multiprocessors)
+{
+	const int64_t tiles = nib_gemv_tiles(n, b_is_tiled);
+	const int64_t units = divide_up(n, 4 * NIB_GEMV_TILE_ROWS);
+	const int64_t steps = k > 0 ? divide_up(k, NIB_GEMV_STEP) : 1;
+	int64_t least = INT64_MAX;
+	int units_at_once = 4;
+	struct skinny_cut cut = {
+	    .eights = m <= 32 ? 4 : 8, .tiles = (int32_t)tiles, .k_slices = 1};
+
+	for (int slices = 1; slices <= WIDE_MAX_SLICES && slices <= steps;
+	     slices *= 2)
+		for (int u = 1; u <= 4; u *= 2) {
+			const int64_t work = u * divide_up(steps, slices);
+
+			if (divide_up(units, u) > multiprocessors / slices ||
+			    work > least || u * (slices - 1) > 2)
+				continue;
+			least = work;
+			units_at_once = u;
+			cut.k_slices = slices;
+		}
+	cut.tiles_at_once = 4 * units_at_once;
+	cut.k_groups = 4 / units_at_once;
+	cut.ctas = divide_up(divide_up(tiles, 4), units_at_once) * cut.k_slices;
+	return cut;
+}
+
 struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
 				 int64_t k, int multiprocessors)
 {
@@ -166,6 +209,17 @@ struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
 	return cut;
 }
 
+static bool is_wide_work(int64_t m, int64_t n, int64_t k)
+{
+	const struct skinny_cut cut =
+	    wide_cut(m, n, k, false, WIDE_MULTIPROCESSORS);
+	const int64_t units = cut.tiles_at_once / 4;
+
+	return cut.ctas <= WIDE_MULTIPROCESSORS &&
+	       units * divide_up(divide_up(k, NIB_GEMV_STEP), cut.k_slices) <=
+		   WIDE_MOST_WORK;
+}
+
 enum gemv_way gemv_way(int64_t m, int64_t n, int64_t k)
 {
 	const bool is_large = k > 0 && n >= LARGE_WEIGHTS / k;
@@ -174,13 +228,19 @@ enum gemv_way gemv_way(int64_t m, int64_t n, int64_t k)
 		return GEMV_VECTOR;
 	if (m <= 8 || (m <= NIB_SKINNY_MAX_ROWS && !is_large))
 		return GEMV_SKINNY;
-	return GEMV_TILES;
+	return m <= NIB_WIDE_MAX_ROWS && !is_large && is_wide_work(m, n, k)
+		   ? GEMV_WIDE
+		   : GEMV_TILES;
 }
 
 bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 {
-	return op != NIB_DUAL_GEMM && p->a.rows >= 1 && p->b.rows >= 1 &&
-	       gemv_way(p->a.rows, p->b.rows, p->b.k) != GEMV_TILES &&
+	const enum gemv_way way = p->a.rows >= 1 && p->b.rows >= 1
+				      ? gemv_way(p->a.rows, p->b.rows, p->b.k)
+				      : GEMV_TILES;
+
+	return op != NIB_DUAL_GEMM && way != GEMV_TILES &&
+	       (way != GEMV_WIDE || nib_nvfp4_batches(&p->a) == 1) &&
 	       nib_gemv_tiles(p->b.rows, true) <= INT32_MAX &&
 	       nib_nvfp4_batches(&p->a) <= INT32_MAX;
 }
@@ -429,20 +489,26 @@ static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 {
 	struct nib_skinny_params *q = &gemv->params;
 	const bool is_moe = q->experts > 0;
+	const bool is_wide =
+	    !is_moe && gemv_way(q->p.m, q->p.n, q->p.k) == GEMV_WIDE;
 	const struct skinny_cut cut =
-	    is_moe ? skinny_cut_moe(q->rows, q->experts, q->p.n, q->p.k,
-				    device->multiprocessors)
-		   : skinny_cut(q->p.m, q->p.n, q->p.k, gemv->batch,
-				q->p.b.is_tiled, device->multiprocessors);
+	    is_moe    ? skinny_cut_moe(q->rows, q->experts, q->p.n, q->p.k,
+				       device->multiprocessors)
+	    : is_wide ? wide_cut(q->p.m, q->p.n, q->p.k, q->p.b.is_tiled,
+				 device->multiprocessors)
+		      : skinny_cut(q->p.m, q->p.n, q->p.k, gemv->batch,
+				   q->p.b.is_tiled, device->multiprocessors);
 	char name[40];
 
 	q->p.tiles = cut.tiles;
 	q->tiles_at_once = cut.tiles_at_once;
 	q->k_groups = cut.k_groups;
+	q->k_slices = cut.k_slices;
 	gemv->ctas = cut.ctas;
 	gemv->threads = NIB_SKINNY_THREADS;
 	gemv->shared_bytes = gemv->any_shared_bytes =
-	    nib_skinny_shared_bytes(cut.eights, is_moe);
+	    is_wide ? nib_wide_shared_bytes(cut.eights)
+		    : nib_skinny_shared_bytes(cut.eights, is_moe);
 	if (!is_moe)
 		return find_kernels(device, "skinny", 8 * cut.eights,
 				    8 * cut.eights, type, gemv, err);
@@ -512,8 +578,8 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	const struct nib_problem p = problem_of(run->problems, run->moe);
 	struct nib_skinny_params params = gemv->params;
 	void *arguments[] = {&params};
-	CUlaunchAttribute overlap = {0};
-	CUlaunchConfig config = {.attrs = &overlap};
+	CUlaunchAttribute attributes[2] = {{0}};
+	CUlaunchConfig config = {.attrs = attributes};
 	CUfunction function = gemv->aligned;
 	int64_t shared_bytes = gemv->shared_bytes;
 	enum nib_status status = NIB_OK;
@@ -528,6 +594,8 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	config.sharedMemBytes = (unsigned)shared_bytes;
 	config.hStream = run->stream;
 	cuda_may_overlap(&config);
+	if (params.k_slices > 1)
+		cuda_set_cluster(&config, params.k_slices);
 	/* Experts' weights wait for the offsets all the same. */
 	params.p.b_is_constant = !run->moe && run->problems->b_packed;
 	for (int64_t done = 0; done < gemv->batch && !status;) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.h - products of up to 16 rows of A that read the weights once, and experts
+ * gemv.h - products of few rows of A that read the weights once, and experts
  * (MoE) of few rows: by the vector kernels (gemv.cuh, gemv_dense.cuh), which read
- * an expert's weights once for each row, or the skinny kernels (skinny.cuh), once
- * for eight.
+ * an expert's weights once for each row, the skinny kernels (skinny.cuh), once
+ * for eight, or the wide ones (skinny_wide.cuh) for up to 64 rows of one matrix.
  * Which of them, how they are cut (arithmetic alone), what a plan keeps, and a
  * launch.
  */
@@ -17,10 +17,14 @@
 enum gemv_way {
 	GEMV_VECTOR, /* up to NIB_GEMV_MAX_ROWS rows of A, or of experts one */
 	GEMV_SKINNY, /* up to NIB_SKINNY_MAX_ROWS */
+	GEMV_WIDE,   /* up to NIB_WIDE_MAX_ROWS of one matrix */
 	GEMV_TILES,  /* neither: gemm.h */
 };
 
-/* m, n at least 1.  It decides bits, so nothing else about a problem counts. */
+/*
+ * m, n at least 1.  It decides bits, so nothing else about a problem counts, but
+ * that the tiles take a batch in the place of the wide kernels.
+ */
 enum gemv_way gemv_way(int64_t m, int64_t n, int64_t k);
 
 struct gemv_cut {
@@ -52,11 +56,15 @@ struct skinny_cut {
 	int64_t ctas;  /* of one matrix, or of all experts; at most one on a
 			* multiprocessor */
 	int32_t tiles_at_once, k_groups;
+	int32_t k_slices; /* of the wide kernels: CTAs of a cluster */
 };
 
 /* m, n at least 1. */
 struct skinny_cut skinny_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			     bool b_is_tiled, int multiprocessors);
+/* The same for the wide kernels: one matrix, m up to NIB_WIDE_MAX_ROWS. */
+struct skinny_cut wide_cut(int64_t m, int64_t n, int64_t k, bool b_is_tiled,
+			   int multiprocessors);
 /* The same for so many rows of A of all experts; b's scales are tiled. */
 struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
 				 int64_t k, int multiprocessors);

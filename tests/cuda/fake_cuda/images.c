@@ -28,6 +28,8 @@
 	"nib_gemv_2_bf16_sm90 nib_gemv_4_bf16_sm90 "                             \
 	"nib_gemv_4_any_bf16_sm90 nib_skinny_8_sm90 nib_skinny_8_any_sm90 "      \
 	"nib_skinny_16_sm90 nib_skinny_16_any_sm90 "                             \
+	"nib_skinny_32_sm90 nib_skinny_32_any_sm90 "                             \
+	"nib_skinny_64_sm90 nib_skinny_64_any_sm90 "                             \
 	"nib_gemv_experts_1_sm90 nib_gemv_experts_dual_1_sm90 "
 
 /* A of fp16 and bf16. */
@@ -38,6 +40,10 @@
 	"nib_dual_medium_m_bf16_sm90 "                                         \
 	"nib_skinny_8_f16_sm90 nib_skinny_16_f16_sm90 "                        \
 	"nib_skinny_8_any_f16_sm90 nib_skinny_16_any_f16_sm90 "                \
+	"nib_skinny_32_f16_sm90 nib_skinny_64_f16_sm90 "                       \
+	"nib_skinny_32_any_f16_sm90 nib_skinny_64_any_f16_sm90 "               \
+	"nib_skinny_32_bf16_sm90 nib_skinny_64_bf16_sm90 "                     \
+	"nib_skinny_32_any_bf16_sm90 nib_skinny_64_any_bf16_sm90 "             \
 	"nib_skinny_8_bf16_sm90 nib_skinny_16_bf16_sm90 "                      \
 	"nib_skinny_8_any_bf16_sm90 nib_skinny_16_any_bf16_sm90 "              \
 	"nib_skinny_experts_8_sm90 nib_skinny_experts_8_f16_sm90 "             \

@@ -22,6 +22,15 @@
 #define NIB_SKINNY_CHUNK_BYTES(eights) ((eights)*8 * NIB_GEMV_STEP * 2)
 
 /*
+ * The wide kernels (skinny_wide.cuh), for more rows: these, stages and chunks, and
+ * the sums that a CTA gets from the others of its cluster.
+ */
+#define NIB_WIDE_MAX_ROWS	64
+#define NIB_WIDE_STAGES		2
+#define NIB_WIDE_CHUNKS(eights) (32 / (eights))
+#define NIB_WIDE_EXCHANGE_BYTES (16 << 10)
+
+/*
  * A mixture of experts: rows of A and experts that a CTA has tables for, and
  * units.  A unit is an expert's rows, or as many of them as a CTA multiplies.
  */
@@ -44,6 +53,11 @@ struct nib_skinny_params {
 	 * and the next ones in the next round.  k_groups divides the chunks.
 	 */
 	int32_t tiles_at_once, k_groups;
+	/*
+	 * The wide kernels alone: CTAs of a cluster, which cut k, and whose rounds
+	 * are one.
+	 */
+	int32_t k_slices;
 	/* Experts, else 0 and NULL. */
 	int32_t experts, rows, scale_rows_total;
 	const int32_t *row_offsets, *scale_rows;
@@ -68,6 +82,14 @@ NIB_GEMV_FN int32_t nib_skinny_shared_bytes(int eights, int is_moe)
 	       NIB_SKINNY_WARPS * NIB_SKINNY_SUMS(eights) * 4 +
 	       NIB_SKINNY_CHUNKS(eights) * 16 +
 	       (is_moe ? (NIB_SKINNY_UNITS + NIB_SKINNY_ROWS) * 4 : 0);
+}
+
+/* The same of the wide kernels, whose sums lie in the chunks. */
+NIB_GEMV_FN int32_t nib_wide_shared_bytes(int eights)
+{
+	return NIB_SKINNY_WARPS * NIB_WIDE_STAGES * NIB_GEMV_STAGE_BYTES +
+	       NIB_WIDE_CHUNKS(eights) * NIB_SKINNY_CHUNK_BYTES(eights) +
+	       NIB_WIDE_EXCHANGE_BYTES + NIB_WIDE_CHUNKS(eights) * 16;
 }
 
 #endif
