@@ -9,7 +9,8 @@
  *
  * SwiGLU is the epilogue of the dual product, which writes h itself, so that h
  * is at most quantised after it; the other activations have a product for gate
- * and one for up.
+ * and one for up.  A backend may do all of it at once, with the same bits, where
+ * tokens are few.
  * The checks are in moe_layer_check.c.
  */
 #include "moe_layer.h"
@@ -36,6 +37,7 @@ struct parts {
 	size_t gate, up;
 	size_t h, h_codes, h_scales;
 	size_t rows; /* of slots, in y's type */
+	size_t arrivals;
 	size_t product;
 };
 
@@ -85,6 +87,13 @@ static bool is_dual(const struct nib_moe_layer *l)
 	return l->activation == NIB_MOE_SWIGLU;
 }
 
+/* The backend may take the layer at once. */
+static bool is_few(const struct nib_moe_layer_plan *p)
+{
+	return p->device->backend->moe_steps->few &&
+	       p->sizes.slots <= NIB_MOE_FEW_SLOTS;
+}
+
 static bool lay_out(struct nib_moe_layer_plan *p)
 {
 	const struct nib_moe_layer *l = &p->layer;
@@ -92,6 +101,8 @@ static bool lay_out(struct nib_moe_layer_plan *p)
 	const int64_t floats = is_dual(l) ? 0 : s.slots;
 	size_t *total = &p->workspace_bytes;
 	struct parts *at = &p->at;
+	/* Whole blocks of 128 columns. */
+	const int64_t arrivals = (l->y.cols + 127) / 128 * 8;
 	bool fits;
 
 	*total = 0;
@@ -103,7 +114,9 @@ static bool lay_out(struct nib_moe_layer_plan *p)
 	       reserve(total, &at->h, s.slots,
 		       s.width * (int64_t)nib_dtype_bytes(h_dtype(l))) &&
 	       reserve(total, &at->rows, s.slots,
-		       l->y.cols * (int64_t)nib_dtype_bytes(l->y.dtype));
+		       l->y.cols * (int64_t)nib_dtype_bytes(l->y.dtype)) &&
+	       reserve(total, &at->arrivals, is_few(p) ? s.tokens : 0,
+		       arrivals * 4);
 	if (fits && s.is_nvfp4 && !l->is_quantized &&
 	    p->device->backend->is_host)
 		fits = reserve_nvfp4(total, &at->x_codes, &at->x_scales,
@@ -411,33 +424,39 @@ static const struct nib_moe_steps *steps_of(const struct run *r)
 	return r->plan->device->backend->moe_steps;
 }
 
-static enum nib_status begin(const struct run *r, struct nib_error *err)
+static struct nib_moe_route route_of(const struct run *r)
 {
 	const struct nib_moe_layer_plan *p = r->plan;
-	const struct parts *at = &p->at;
-	const struct nib_moe_sizes s = p->sizes;
-	const struct nib_moe_layer *l = r->layer;
-	const struct nib_moe_route route = {
-	    .ids = l->ids,
-	    .ids_bytes = l->ids_bytes,
-	    .slots = s.slots,
-	    .top_k = l->top_k,
-	    .first_expert = l->expert_offset,
-	    .experts = s.experts,
+
+	return (struct nib_moe_route){
+	    .ids = r->layer->ids,
+	    .ids_bytes = r->layer->ids_bytes,
+	    .slots = p->sizes.slots,
+	    .top_k = r->layer->top_k,
+	    .first_expert = r->layer->expert_offset,
+	    .experts = p->sizes.experts,
 	    .row_offsets = r->row_offsets,
 	    .slot_rows = r->slot_rows,
 	    .row_tokens = r->row_tokens,
 	    .workspace = r->is_callers ? r->base : NULL,
 	    .workspace_bytes = r->is_callers ? p->workspace_bytes : 0,
 	};
-	struct nib_moe_gather gather = {.layer = l};
+}
+
+static enum nib_status begin(const struct run *r, struct nib_error *err)
+{
+	const struct nib_moe_layer_plan *p = r->plan;
+	const struct parts *at = &p->at;
+	const struct nib_moe_sizes s = p->sizes;
+	const struct nib_moe_route route = route_of(r);
+	struct nib_moe_gather gather = {.layer = r->layer};
 
 	if (s.is_nvfp4)
 		gather.a =
 		    nvfp4_at(r->base, at->a_codes, at->a_scales, s.slots, s.k);
 	else
 		gather.dense =
-		    dense_at(r->base, at->a, l->x.dtype, s.slots, s.k);
+		    dense_at(r->base, at->a, r->layer->x.dtype, s.slots, s.k);
 	if (p->device->backend->is_host)
 		gather.tokens =
 		    nvfp4_at(r->base, at->x_codes, at->x_scales, s.tokens, s.k);
@@ -491,6 +510,31 @@ static enum nib_status multiply_all(const struct run *r, struct nib_error *err)
 	if (!status)
 		status = activate(r, err);
 	return status ? status : multiply(r, p->down, &down, err);
+}
+
+/* The layer at once, if the backend takes it so. */
+static enum nib_status run_few(const struct run *r, bool *taken,
+			       struct nib_error *err)
+{
+	const struct nib_moe_layer_plan *p = r->plan;
+	const struct nib_moe_route route = route_of(r);
+	const struct nib_moe_problem first = first_product(p, r->layer, r->base,
+							   false),
+				     up = first_product(p, r->layer, r->base,
+							true),
+				     down = down_product(p, r->layer, r->base);
+	const struct nib_moe_few few = {
+	    .layer = r->layer,
+	    .route = &route,
+	    .first = &first,
+	    .up = p->up ? &up : NULL,
+	    .down = &down,
+	    .tokens = nvfp4_at(r->base, p->at.a_codes, p->at.a_scales,
+			       p->sizes.tokens, p->sizes.k),
+	    .arrivals = (uint32_t *)(r->base + p->at.arrivals),
+	};
+
+	return steps_of(r)->few(p->device, &few, r->stream, taken, err);
 }
 
 static enum nib_status run_steps(struct run *r, struct nib_error *err)
@@ -550,8 +594,12 @@ static enum nib_status run_in(struct nib_moe_layer_plan *p,
 	    .slot_rows = (int32_t *)(workspace + p->at.slot_rows),
 	    .row_tokens = (int32_t *)(workspace + p->at.row_tokens),
 	};
+	enum nib_status status = NIB_OK;
+	bool taken = false;
 
-	return run_steps(&r, err);
+	if (is_few(p))
+		status = run_few(&r, &taken, err);
+	return status || taken ? status : run_steps(&r, err);
 }
 
 enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,

@@ -162,7 +162,33 @@ struct nib_moe_combine {
 	bool is_callers;
 };
 
+/* More slots than that no backend takes at once: an expert's rows then are better
+ * multiplied together (docs/performance-hopper.md). */
+#define NIB_MOE_FEW_SLOTS 32
+
+/*
+ * A whole layer, whose products' problems these are (up: NULL unless it is a
+ * product of its own), in a workspace that has place for x quantised by token and
+ * for a counter of each 16 columns of y.
+ * What the problems point to in the workspace a backend may use as it likes, by
+ * slot instead of by row.
+ */
+struct nib_moe_few {
+	const struct nib_moe_layer *layer;
+	const struct nib_moe_route *route;
+	const struct nib_moe_problem *first, *up, *down;
+	struct nib_nvfp4 tokens;
+	uint32_t *arrivals;
+};
+
 struct nib_moe_steps {
+	/*
+	 * The layer of few slots at once, the same bits as by its steps, if the backend can:
+	 * else *taken is false and nothing has been done.  May be NULL.
+	 */
+	enum nib_status (*few)(struct nib_device *device,
+			       const struct nib_moe_few *few, void *stream,
+			       bool *taken, struct nib_error *err);
 	/* Routes, then gathers. */
 	enum nib_status (*begin)(struct nib_device *device,
 				 const struct nib_moe_route *route,

@@ -450,6 +450,44 @@ static void check_all(enum nib_activations activations)
 	}
 }
 
+/*
+ * Layers in two launches or three: each activation, both layouts of scales, blocks
+ * of h that lie in several CTAs, more slots of a token than a cluster has CTAs.
+ */
+static void check_few(enum nib_activations activations)
+{
+	static const int64_t top_k[] = {8, 2, 10, 1};
+	const bool dense = activations == NIB_ACTIVATIONS_DENSE;
+
+	for (int i = 0; i < gpu_cases(48); i++) {
+		const int64_t slots = (1 + i % 3) * top_k[i / 2 % 4];
+		struct gpu_layer_spec s = {
+		    .activations = activations,
+		    .activation = (enum nib_moe_activation)(1 + i / 2 % 3),
+		    .x_dtype = (enum nib_dtype)(dense ? 1 + i % 2 : i % 3),
+		    .y_dtype = (enum nib_dtype)gpu_rnd_below(3),
+		    .tokens = 1 + i % 3,
+		    .top_k = top_k[i / 2 % 4],
+		    .experts = 2 * slots,
+		    .k = 256 * (1 + gpu_rnd_below(3)),
+		    .width = 256,
+		    .cols = 1 + gpu_rnd_below(400),
+		    .gap = 8 * gpu_rnd_below(2),
+		    .ids_bytes = i & 1 ? 8 : 4,
+		    .is_quantized = !dense && i % 5 == 4,
+		    .is_tiled = i % 4 != 3,
+		};
+
+		if (s.is_tiled)
+			s.width = 32 * (1 + gpu_rnd_below(12));
+		check_exact(s);
+		s.activation =
+		    activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
+		s.y_dtype = NIB_FP32;
+		check_composed(&s);
+	}
+}
+
 /* ---- a graph ------------------------------------------------------------- */
 
 /* T = 1 of a usual shape, captured; launches are counted. */
@@ -466,7 +504,8 @@ static void check_graph(enum nib_activations activations, int64_t tokens)
 					 .k = 256,
 					 .width = 128,
 					 .cols = 256,
-					 .ids_bytes = 8};
+					 .ids_bytes = 8,
+					 .is_tiled = tokens == 1};
 	struct gpu_layer b = gpu_layer_new(&s);
 	const struct nib_moe_layer layer = gpu_layer_of(&b, gpu_device_of);
 	struct gpu_graph graph;
@@ -498,6 +537,9 @@ static void check_graph(enum nib_activations activations, int64_t tokens)
 	}
 	if (!why && graph.nodes != graph.kernels)
 		why = "nodes that are no kernels";
+	if (!why && takes_dense() && tokens == 1 &&
+	    graph.kernels != (gpu_layer_is_nvfp4(&s) ? 3 : 2))
+		why = "not in two launches, or three where x is quantised";
 	tell(&b, "graph", why);
 	printf("%s of %" PRId64 " token%s: %zu launches\n",
 	       gpu_layer_is_nvfp4(&s) ? "W4A4" : "W4A16", tokens,
@@ -664,6 +706,9 @@ int main(void)
 		check_all(NIB_ACTIVATIONS_DENSE);
 	else
 		check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_BF16);
+	check_few(NIB_ACTIVATIONS_NVFP4);
+	if (takes_dense())
+		check_few(NIB_ACTIVATIONS_DENSE);
 	check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_FP32);
 	check_unsupported(NIB_ACTIVATIONS_INT8, NIB_BF16);
 	for (int64_t tokens = 1; tokens <= 200; tokens += 199) {

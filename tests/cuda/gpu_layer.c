@@ -31,13 +31,12 @@ static void make_exact(const struct gpu_sizes *s, const struct gpu_twin *t,
 	uint8_t *codes = gpu_host_of(&t[0]), *scales = gpu_host_of(&t[1]);
 	const int64_t groups = s->k / 16;
 
+	for (size_t i = 0; i < t[1].bytes; i++)
+		scales[i] = (uint8_t)(0x38 + 8 * gpu_rnd_below(4));
 	for (int64_t i = 0; i < s->batch * s->rows; i++) {
 		const int64_t at = gpu_rnd_below(groups) * 8;
 
 		memset(codes + i * s->k / 2, 0, (size_t)s->k / 2);
-		for (int64_t g = 0; g < groups; g++)
-			scales[i * groups + g] =
-			    (uint8_t)(0x38 + 8 * gpu_rnd_below(4));
 		if (few) {
 			codes[i * s->k / 2 + at + gpu_rnd_below(8)] =
 			    (uint8_t)(gpu_rnd_below(16) << 4);
@@ -133,8 +132,9 @@ static void fill_scales(const struct gpu_layer *b)
 struct gpu_layer gpu_layer_new(const struct gpu_layer_spec *s)
 {
 	const int64_t slots = s->tokens * s->top_k;
-	const enum nib_scale_layout any =
-	    s->is_exact ? NIB_LINEAR : gpu_any_layout();
+	const enum nib_scale_layout any = s->is_tiled	? NIB_TILED_128X4
+					  : s->is_exact ? NIB_LINEAR
+							: gpu_any_layout();
 	struct gpu_layer b = {
 	    .s = *s,
 	    .a = {s->tokens, s->k, 1, 8, NIB_LINEAR, NIB_FP32, false},

@@ -16,6 +16,7 @@ struct gpu_layer_spec {
 	int64_t k, width, cols, gap; /* gap: of rows of x and y, elements */
 	int ids_bytes;
 	bool is_quantized, is_exact;
+	bool is_tiled; /* scales of weights; else any, or if exact linear */
 };
 
 struct gpu_layer {

@@ -327,4 +327,4 @@ static enum nib_status combine(struct nib_device *device,
 	return NIB_OK;
 }
 
-const struct nib_moe_steps cpu_moe_steps = {begin, activate, combine};
+const struct nib_moe_steps cpu_moe_steps = {NULL, begin, activate, combine};

@@ -13,6 +13,7 @@
 #include "driver.h"
 
 struct cuda_device;
+struct nib_moe_few;
 struct nib_cuda_costs;
 struct nib_plan;
 struct nib_run;
@@ -66,6 +67,14 @@ struct cuda_arch {
 				      const struct cuda_few *few,
 				      const struct nib_run *run,
 				      struct nib_error *err);
+
+	/*
+	 * A layer of experts of few rows in as few launches as can be, or
+	 * *taken false; NULL: never.
+	 */
+	enum nib_status (*layer)(struct cuda_device *device,
+				 const struct nib_moe_few *few, void *stream,
+				 bool *taken, struct nib_error *err);
 
 	/* ---- the product in tiles ---- */
 

@@ -458,6 +458,19 @@ static enum nib_status plan_vector(struct cuda_device *device, bool is_dense,
 			    err);
 }
 
+enum nib_status cuda_gemv_find_experts(struct cuda_device *device, int matrices,
+				       const char *type,
+				       const struct gemv_cut *cut,
+				       CUfunction *function,
+				       struct nib_error *err)
+{
+	char name[40];
+
+	snprintf(name, sizeof(name), "nib_gemv_experts_%s%d%s",
+		 matrices == 2 ? "dual_" : "", cut->m, type);
+	return find_kernel(device, name, cut->shared_bytes, function, err);
+}
+
 /* Experts: a row of A at a time, by one matrix or two. */
 static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 				       bool is_dense, const char *type,
@@ -468,7 +481,6 @@ static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 	const struct gemv_cut cut = gemv_cut_moe(
 	    gemv->params.rows, matrices, params->n, params->k, is_dense,
 	    params->b.is_tiled, device->multiprocessors, device->shared_bytes);
-	char name[40];
 
 	params->m = 1;
 	params->tiles = cut.tiles;
@@ -477,10 +489,8 @@ static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 	gemv->ctas = cut.ctas;
 	gemv->threads = NIB_GEMV_THREADS;
 	gemv->shared_bytes = cut.shared_bytes;
-	snprintf(name, sizeof(name), "nib_gemv_experts_%s%d%s",
-		 matrices == 2 ? "dual_" : "", cut.m, type);
-	return find_kernel(device, name, gemv->shared_bytes, &gemv->aligned,
-			   err);
+	return cuda_gemv_find_experts(device, matrices, type, &cut,
+				      &gemv->aligned, err);
 }
 
 static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
@@ -547,6 +557,11 @@ static enum gemv_way way_moe(enum nib_op op, const struct nib_moe_problem *moe,
 	return gemv_way_moe(op, &view);
 }
 
+const char *cuda_gemv_type(bool is_dense, enum nib_dtype dtype)
+{
+	return !is_dense ? "" : dtype == NIB_FP16 ? "_f16" : "_bf16";
+}
+
 enum nib_status cuda_gemv_plan(struct cuda_device *device,
 			       const struct nib_plan *plan,
 			       struct cuda_gemv *gemv, struct nib_error *err)
@@ -554,9 +569,7 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
 	const struct nib_problem p = problem_of(plan->problems, moe);
 	const bool is_dense = p.activations == NIB_ACTIVATIONS_DENSE;
-	const char *type = !is_dense		   ? ""
-			   : p.x.dtype == NIB_FP16 ? "_f16"
-						   : "_bf16";
+	const char *type = cuda_gemv_type(is_dense, p.x.dtype);
 
 	memset(gemv, 0, sizeof(*gemv));
 	set_sizes(&gemv->params, &p, moe);
@@ -576,7 +589,8 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 				 struct nib_error *err)
 {
 	const struct nib_problem p = problem_of(run->problems, run->moe);
-	struct nib_skinny_params params = gemv->params;
+	/* The other kernels take its first member, or that one's. */
+	struct nib_gemv_experts_params params = {.moe = gemv->params};
 	void *arguments[] = {&params};
 	CUlaunchAttribute attributes[2] = {{0}};
 	CUlaunchConfig config = {.attrs = attributes};
@@ -584,8 +598,8 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	int64_t shared_bytes = gemv->shared_bytes;
 	enum nib_status status = NIB_OK;
 
-	set_pointers(&params, &p, run->moe);
-	if (gemv->any && (!function || !is_aligned(&params.p))) {
+	set_pointers(&params.moe, &p, run->moe);
+	if (gemv->any && (!function || !is_aligned(&params.moe.p))) {
 		function = gemv->any;
 		shared_bytes = gemv->any_shared_bytes;
 	}
@@ -594,17 +608,17 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	config.sharedMemBytes = (unsigned)shared_bytes;
 	config.hStream = run->stream;
 	cuda_may_overlap(&config);
-	if (params.k_slices > 1)
-		cuda_set_cluster(&config, params.k_slices);
+	if (params.moe.k_slices > 1)
+		cuda_set_cluster(&config, params.moe.k_slices);
 	/* Experts' weights wait for the offsets all the same. */
-	params.p.b_is_constant = !run->moe && run->problems->b_packed;
+	params.moe.p.b_is_constant = !run->moe && run->problems->b_packed;
 	for (int64_t done = 0; done < gemv->batch && !status;) {
 		const int64_t left = gemv->batch - done;
 		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;
 
 		config.gridDimY = (unsigned)count;
 		status = cuda_launch(device, function, config, arguments, err);
-		skip_matrices(&params.p, count);
+		skip_matrices(&params.moe.p, count);
 		done += count;
 	}
 	return status;
@@ -625,20 +639,40 @@ static bool have_same_strides(const struct nib_gemv_operand *b,
 	       b->is_tiled == b2->is_tiled;
 }
 
-static bool takes_moe(enum nib_op op, const struct nib_moe_problem *moe)
+/* GEMV_TILES: neither, as far as alignment tells. */
+static enum gemv_way way_aligned(enum nib_op op,
+				 const struct nib_moe_problem *moe)
 {
 	const struct nib_problem p = problem_of(NULL, moe);
 	const enum gemv_way way = way_moe(op, moe, &p);
 	struct nib_skinny_params q = {0};
 
 	set_sizes(&q, &p, moe);
-	if (way == GEMV_TILES || !in_pieces(&q.p.b) ||
-	    q.p.a.codes_align != 16 || q.p.k % 32 != 0)
-		return false;
+	if (!in_pieces(&q.p.b) || q.p.a.codes_align != 16 || q.p.k % 32 != 0)
+		return GEMV_TILES;
 	if (way == GEMV_SKINNY)
-		return q.p.b.is_tiled;
-	return op != NIB_DUAL_GEMM ||
-	       (in_pieces(&q.b2) && have_same_strides(&q.p.b, &q.b2));
+		return q.p.b.is_tiled ? way : GEMV_TILES;
+	if (op == NIB_DUAL_GEMM &&
+	    (!in_pieces(&q.b2) || !have_same_strides(&q.p.b, &q.b2)))
+		return GEMV_TILES;
+	return way;
+}
+
+bool cuda_gemv_takes_rows(enum nib_op op, const struct nib_moe_problem *moe)
+{
+	return way_aligned(op, moe) == GEMV_VECTOR;
+}
+
+struct nib_skinny_params
+cuda_gemv_experts_params(const struct nib_moe_problem *moe)
+{
+	const struct nib_problem p = problem_of(NULL, moe);
+	struct nib_skinny_params q = {0};
+
+	set_sizes(&q, &p, moe);
+	set_pointers(&q, &p, moe);
+	q.p.m = 1;
+	return q;
 }
 
 bool cuda_gemv_takes(const struct nib_plan *plan)
@@ -646,7 +680,7 @@ bool cuda_gemv_takes(const struct nib_plan *plan)
 	struct nib_problem p;
 
 	if (plan->is_moe)
-		return takes_moe(plan->op, &plan->moe);
+		return way_aligned(plan->op, &plan->moe) != GEMV_TILES;
 	if (plan->count != 1)
 		return false;
 	p = problem_of(plan->problems, NULL);

@@ -10,7 +10,7 @@
 #ifndef NIB_CUDA_GEMV_H
 #define NIB_CUDA_GEMV_H
 
-#include "backend/cuda/kernels/skinny_params.h"
+#include "backend/cuda/kernels/gemv_experts_params.h"
 #include "cuda.h"
 
 /* Which kernel multiplies m rows of A by n rows of B, measured on an H200. */
@@ -111,10 +111,33 @@ bool cuda_gemv_takes(const struct nib_plan *plan);
 enum nib_status cuda_gemv_plan(struct cuda_device *device,
 			       const struct nib_plan *plan,
 			       struct cuda_gemv *gemv, struct nib_error *err);
+/* "", "_f16" or "_bf16": what the names of the kernels for such an A have. */
+const char *cuda_gemv_type(bool is_dense, enum nib_dtype dtype);
+/* The vector kernel for experts, of the cut's shared memory. */
+enum nib_status cuda_gemv_find_experts(struct cuda_device *device, int matrices,
+				       const char *type,
+				       const struct gemv_cut *cut,
+				       CUfunction *function,
+				       struct nib_error *err);
+/* Experts of which the vector kernels multiply each row of A by itself. */
+bool cuda_gemv_takes_rows(enum nib_op op, const struct nib_moe_problem *moe);
+/* The parameters of such experts but for the cut. */
+struct nib_skinny_params
+cuda_gemv_experts_params(const struct nib_moe_problem *moe);
 /* run: resolved, its pointers checked. */
 enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 				 const struct cuda_gemv *gemv,
 				 const struct nib_run *run,
 				 struct nib_error *err);
+
+/* ---- gemv_layer.c --------------------------------------------------------- */
+
+/*
+ * A layer of experts in two or three launches (gemv_experts.cuh), or *taken false
+ * and nothing done.  With the context entered.
+ */
+enum nib_status cuda_gemv_layer(struct cuda_device *device,
+				const struct nib_moe_few *few, void *stream,
+				bool *taken, struct nib_error *err);
 
 #endif

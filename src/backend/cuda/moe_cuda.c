@@ -4,6 +4,7 @@
  * the parameters of moe_steps.cuh and launches; check.c looks at pointers.
  * Every launch may overlap the end of the one before it.
  */
+#include "arch.h"
 #include "backend/cuda/kernels/moe_steps_params.h"
 #include "core/error.h"
 #include "cuda.h"
@@ -217,4 +218,23 @@ static enum nib_status combine(struct nib_device *base,
 	return status;
 }
 
-const struct nib_moe_steps cuda_moe_steps = {begin, activate, combine};
+/* ---- the layer at once ---------------------------------------------------- */
+
+static enum nib_status few(struct nib_device *base, const struct nib_moe_few *f,
+			   void *stream, bool *taken, struct nib_error *err)
+{
+	struct cuda_device *device = cuda_device(base);
+	enum nib_status status;
+
+	*taken = false;
+	if (!device->arch->layer || f->route->slots == 0)
+		return NIB_OK;
+	status = cuda_enter(device, err);
+	if (status)
+		return status;
+	status = device->arch->layer(device, f, stream, taken, err);
+	cuda_leave(device);
+	return status;
+}
+
+const struct nib_moe_steps cuda_moe_steps = {few, begin, activate, combine};

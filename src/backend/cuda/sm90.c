@@ -105,6 +105,7 @@ const struct cuda_arch cuda_sm90 = {
     .few_takes = cuda_gemv_takes,
     .few_plan = few_plan,
     .few_launch = few_launch,
+    .layer = cuda_gemv_layer,
     .clusters = cuda_gemm_clusters,
     .plan = plan,
     .free = free_plan,

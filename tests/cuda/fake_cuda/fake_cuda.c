@@ -16,10 +16,10 @@
 #include <time.h>
 
 #include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/gemv_experts_params.h"
 #include "backend/cuda/kernels/moe_steps_params.h"
 #include "backend/cuda/kernels/probe_params.h"
 #include "backend/cuda/kernels/quantize_params.h"
-#include "backend/cuda/kernels/skinny_params.h"
 
 #define EXPORT	   __attribute__((visibility("default")))
 #define MAX_BLOCKS 4096
@@ -567,7 +567,7 @@ static void record_parameters(const char *kernel, const void *parameters)
 	    {"nib_gemm_", sizeof(struct nib_gemm_launch)},
 	    {"nib_dual_", sizeof(struct nib_gemm_launch)},
 	    {"nib_gemv_", sizeof(struct nib_gemv_params)},
-	    {"nib_gemv_experts_", sizeof(struct nib_skinny_params)},
+	    {"nib_gemv_experts_", sizeof(struct nib_gemv_experts_params)},
 	    {"nib_skinny_", sizeof(struct nib_skinny_params)},
 	    {"nib_quantize_", sizeof(struct nib_quantize_params)},
 	    {"nib_amax_", sizeof(struct nib_amax_params)},
@@ -594,12 +594,15 @@ static void record_step(struct fake_launch *launch, const void *parameters)
 	    {"nib_moe_route_", sizeof(struct nib_moe_route_params)},
 	    {"nib_moe_gather_", sizeof(struct nib_moe_gather_params)},
 	    {"nib_moe_activate_", sizeof(struct nib_moe_activate_params)},
+	    {"nib_moe_quantize_", sizeof(struct nib_moe_quantize_params)},
 	    {"nib_moe_combine_", sizeof(struct nib_moe_combine_params)},
+	    {"nib_gemv_experts_", sizeof(struct nib_gemv_experts_params)},
 	};
 
-	_Static_assert(sizeof(struct nib_moe_begin_params) <=
-			   FAKE_STEP_PARAMETERS,
-		       "the largest");
+	_Static_assert(
+	    sizeof(struct nib_moe_begin_params) <= FAKE_STEP_PARAMETERS &&
+		sizeof(struct nib_gemv_experts_params) <= FAKE_STEP_PARAMETERS,
+	    "the largest");
 	memset(launch->parameters, 0, sizeof(launch->parameters));
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
 		if (strncmp(launch->kernel, steps[i].begin,
@@ -615,6 +618,7 @@ static void remember(const CUlaunchConfig *config, const char *kernel,
 
 	memcpy(launch->kernel, kernel, sizeof(launch->kernel));
 	launch->grid = config->gridDimX;
+	launch->grid_y = config->gridDimY;
 	launch->block = config->blockDimX;
 	launch->stream = config->hStream;
 	launch->may_overlap = 0;

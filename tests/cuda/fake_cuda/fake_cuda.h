@@ -30,10 +30,11 @@
 
 struct fake_launch {
 	char kernel[64];
-	unsigned grid, block;
+	unsigned grid, grid_y, block;
 	CUstream stream;
 	int may_overlap; /* the end of the launch before it */
-	/* The struct of moe_steps_params.h for nib_moe_...; else zeros. */
+	/* The struct of moe_steps_params.h for nib_moe_..., that of
+	 * gemv_experts_params.h for nib_gemv_experts_...; else zeros. */
 	_Alignas(16) unsigned char parameters[FAKE_STEP_PARAMETERS];
 };
 

@@ -270,8 +270,9 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 }
 
 /* A as NVFP4 (gemv_run.cuh); A_IS_ALIGNED: IS_ALIGNED, but for rows of experts,
- * whose scales may begin anywhere. */
-template <int ROWS, bool IS_ALIGNED, bool A_IS_ALIGNED = IS_ALIGNED>
+ * whose scales may begin anywhere.  QUANTIZES: A is a row_operand. */
+template <int ROWS, bool IS_ALIGNED, bool A_IS_ALIGNED = IS_ALIGNED,
+	  bool QUANTIZES = false>
 struct nvfp4_side {
 	static const int M = ROWS, ZEROS = 96;
 	static const bool ALIGNED = IS_ALIGNED;
@@ -298,6 +299,15 @@ struct nvfp4_side {
 
 	__device__ void load(int step) const
 	{
+		if constexpr (QUANTIZES) {
+			const struct row_operand &row =
+				static_cast<const struct row_operand &>(a);
+
+			if (row.global) {
+				quantize_row(p, row, at, step * STEP_BLOCKS);
+				return;
+			}
+		}
 		load_rows<M, A_IS_ALIGNED>(p, a, at, step * STEP_BLOCKS);
 	}
 
@@ -332,7 +342,7 @@ GEMV(2, true, 2, NIB_GEMV_CTAS)
 GEMV(4, true, 4, NIB_GEMV_CTAS)
 GEMV(1, false, 1_any, NIB_GEMV_CTAS)
 GEMV(4, false, 4_any, 3)
-NIB_GEMV_EXPERTS_KERNEL(experts_1, 1, nvfp4_side<1, true, false>)
+NIB_GEMV_EXPERTS_KERNEL(experts_1, 1, nvfp4_side<1, true, false, true>)
 NIB_GEMV_EXPERTS_KERNEL(experts_dual_1, 2, nvfp4_side<1, true, false>)
 
 #endif

@@ -13,6 +13,8 @@
 #include <cuda_fp16.h>
 
 #include "gemv_load.cuh"
+#include "ptx_sm90.cuh"
+#include "quantize_block.cuh"
 
 /* Twice the values of codes 0..3 and 4..7. */
 #define TWICE_LOW  0x03020100u
@@ -104,6 +106,73 @@ __device__ static void load_rows(const struct nib_gemv_params &p,
 							 first),
 			raw_codes(at, row), raw_scales(at, row),
 			row < p.m ? p.k / 16 - first : 0, at.kept);
+}
+
+/* A row of fp32 in the place of codes, if global is not NULL. */
+struct row_operand : nib_gemv_operand {
+	const float *global;
+	uint32_t zero_scale; /* of a block of zeros */
+};
+
+/* |x| as bits; 0 for NaN. */
+__device__ static uint32_t size_of(uint32_t bits)
+{
+	const uint32_t size = bits & 0x7FFFFFFF;
+
+	return size > INFINITY_BITS ? 0 : size;
+}
+
+/*
+ * The scale and the codes of 16 values, which are read twice: from the L1 the
+ * second time, and the registers are the ring's.
+ */
+__device__ static uint32_t quantize_values(const uint4 *from, float global,
+					   uint32_t zero_scale,
+					   uint32_t codes[2])
+{
+	uint32_t amax = 0, scale, bound[8];
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		const uint4 x = from[i];
+
+		amax = max(max(amax, size_of(x.x)), size_of(x.y));
+		amax = max(max(amax, size_of(x.z)), size_of(x.w));
+	}
+	scale = scale_of_block(amax, global, zero_scale);
+	set_bounds((double)e4m3_to_f32(scale) * (double)global, bound);
+#pragma unroll 1
+	for (int i = 3; i >= 0; i--) {
+		const uint4 x = from[i];
+
+		codes[1] = codes[1] << 16 | codes[0] >> 16;
+		codes[0] = codes[0] << 16 | encode(x.x, bound) |
+			   encode(x.y, bound) << 4 | encode(x.z, bound) << 8 |
+			   encode(x.w, bound) << 12;
+	}
+	return scale;
+}
+
+/* As load_rows(), of a row that is quantised: the bits of nib_quantize. */
+__device__ static void quantize_row(const struct nib_gemv_params &p,
+				    const struct row_operand &a,
+				    const struct layout &at, int first)
+{
+	const float global = *a.global;
+	const int blocks = p.k / 16 - first;
+
+#pragma unroll 1
+	for (int i = threadIdx.x; i < at.kept / 16; i += NIB_GEMV_THREADS) {
+		const uint4 *from = (const uint4 *)a.codes + (first + i) * 4;
+		uint32_t codes[2] = {0, 0}, scale = 0;
+
+		if (i < blocks)
+			scale = quantize_values(from, global, a.zero_scale,
+						codes);
+		sts_32(raw_codes(at, 0) + i * 8, codes[0]);
+		sts_32(raw_codes(at, 0) + i * 8 + 4, codes[1]);
+		sts_u8(raw_scales(at, 0) + i, scale);
+	}
 }
 
 /* Four codes of each kind, of which one is zero; bytes do not borrow. */

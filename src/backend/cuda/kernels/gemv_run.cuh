@@ -79,31 +79,45 @@ template <int M> struct accumulators {
 	float x[pairs][2][2];
 };
 
+/* One of the CTAs that share the tiles of a matrix of weights. */
+struct share {
+	uint32_t cta, ctas;
+};
+
 /*
  * CTAs that run side by side read neighbouring tiles, whose scales are
  * neighbours in memory, too.
  */
-__device__ static uint32_t tile_of_cta(int i)
+__device__ static uint32_t tile_of_cta(const struct share &mine, int i)
 {
-	return blockIdx.x + i * gridDim.x;
+	return mine.cta + i * mine.ctas;
 }
 
 /* Some CTAs have one less. */
-__device__ static int tiles_of_cta(const struct nib_gemv_params &p)
+__device__ static int tiles_of_cta(const struct nib_gemv_params &p,
+				   const struct share &mine)
 {
 	return p.tiles_per_cta -
-	       (tile_of_cta(p.tiles_per_cta - 1) >= (uint32_t)p.tiles);
+	       (tile_of_cta(mine, p.tiles_per_cta - 1) >= (uint32_t)p.tiles);
+}
+
+/* The row of B that is element i of the CTA's tiles; may be n or more. */
+__device__ static int64_t row_of_element(const struct nib_gemv_params &p,
+					 const struct share &mine, int i)
+{
+	return nib_gemv_row(tile_of_cta(mine, i / NIB_GEMV_TILE_ROWS),
+			    i % NIB_GEMV_TILE_ROWS, p.b.is_tiled);
 }
 
 /*
  * What a CTA multiplies by one matrix of A: the weights, which differ in their
- * pointers only, their alphas (NULL = 1), and where the first row of C begins.
+ * pointers only, and their alphas (NULL = 1).
  */
 template <int N> struct matrices {
 	struct nib_gemv_operand b;
 	const uint8_t *codes[N], *scales[N];
 	const float *alpha[N];
-	int64_t c_begin; /* elements */
+	struct share mine;
 };
 
 /* Where the lane loads tile `tile` of N times those of the CTA. */
@@ -117,7 +131,7 @@ __device__ static struct source source_of_tile(const struct nib_gemv_params &p,
 
 	b.codes = is_second ? m.codes[N - 1] : m.codes[0];
 	b.scales = is_second ? m.scales[N - 1] : m.scales[0];
-	return source_of(p, b, tile_of_cta(tile / N));
+	return source_of(p, b, tile_of_cta(m.mine, tile / N));
 }
 
 /*
@@ -152,15 +166,20 @@ __device__ static void add_partial(float *partial,
 	}
 }
 
+__device__ static void store_as(void *c, int dtype, int64_t index, float x)
+{
+	if (dtype == 0)
+		((float *)c)[index] = x;
+	else if (dtype == 1)
+		((__half *)c)[index] = __float2half_rn(x);
+	else
+		((__nv_bfloat16 *)c)[index] = __float2bfloat16_rn(x);
+}
+
 __device__ static void store(const struct nib_gemv_params &p, int64_t index,
 			     float x)
 {
-	if (p.c_dtype == 0)
-		((float *)p.c)[index] = x;
-	else if (p.c_dtype == 1)
-		((__half *)p.c)[index] = __float2half_rn(x);
-	else
-		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
+	store_as(p.c, p.c_dtype, index, x);
 }
 
 /* The warps' sums of an element, x and so on. */
@@ -174,32 +193,53 @@ __device__ static float add_warps(const float *x, int warp_stride)
 	return sum;
 }
 
+/* Where the warps' sums lie in shared memory. */
+template <class SIDE> __device__ static float *partial_sums(void)
+{
+	extern __shared__ __align__(128) uint8_t shared[];
+
+	return (float *)(shared + NIB_GEMV_RING_BYTES + SIDE::ZEROS +
+			 4 * ALPHA_WORDS);
+}
+
+/*
+ * The results of element `element` of the CTA's tile `tile`, by each matrix;
+ * element: row of A, row of the tile.
+ */
 template <class SIDE, int N>
-__device__ static void store_tiles(const struct nib_gemv_params &p,
-				   const float *partial, int tiles,
-				   int64_t c_begin)
+__device__ static void results_of(const float *partial, int tile, int element,
+				  float (&x)[N])
 {
 	const int warp_stride = SIDE::M * NIB_GEMV_TILE_ROWS;
 	const int tile_stride = NIB_GEMV_WARPS * warp_stride;
+	const float *at = partial + tile * N * tile_stride + element;
 
-	for (int i = threadIdx.x; i < tiles * warp_stride;
-	     i += NIB_GEMV_THREADS) {
-		const int tile = i / warp_stride, r = i % NIB_GEMV_TILE_ROWS;
-		const int m = i / NIB_GEMV_TILE_ROWS % SIDE::M;
-		const int64_t row =
-			nib_gemv_row(tile_of_cta(tile), r, p.b.is_tiled);
-		const float *at =
-			partial + tile * N * tile_stride + i % warp_stride;
-		float x = SIDE::result(add_warps(at, warp_stride),
-				       partial[-ALPHA_WORDS]);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		x[i] = SIDE::result(add_warps(at + i * tile_stride,
+					      warp_stride),
+				    partial[i - ALPHA_WORDS]);
+}
 
-		if (N == 2)
-			x = silu(x) *
-			    SIDE::result(add_warps(at + tile_stride,
-						   warp_stride),
-					 partial[1 - ALPHA_WORDS]);
-		if (row < p.n && m < p.m)
-			store(p, c_begin + m * p.c_row_stride + row, x);
+/* c_begin: where the first row of C begins, in elements. */
+template <class SIDE, int N>
+__device__ static void store_tiles(const struct nib_gemv_params &p,
+				   const struct share &mine, int64_t c_begin)
+{
+	const int in_tile = SIDE::M * NIB_GEMV_TILE_ROWS;
+	const int tiles = tiles_of_cta(p, mine);
+
+	for (int i = threadIdx.x; i < tiles * in_tile; i += NIB_GEMV_THREADS) {
+		const int tile = i / in_tile, r = i % NIB_GEMV_TILE_ROWS;
+		const int a_row = i / NIB_GEMV_TILE_ROWS % SIDE::M;
+		const int64_t row = row_of_element(
+			p, mine, tile * NIB_GEMV_TILE_ROWS + r);
+		float x[N];
+
+		results_of<SIDE>(partial_sums<SIDE>(), tile, i % in_tile, x);
+		if (row < p.n && a_row < p.m)
+			store(p, c_begin + a_row * p.c_row_stride + row,
+			      N == 2 ? silu(x[0]) * x[N - 1] : x[0]);
 	}
 }
 
@@ -352,38 +392,36 @@ run_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
 	} while (begin < steps);
 }
 
-/* All that a CTA does with one matrix of A. */
+/* The partial sums of all tiles of a CTA, for all threads to read. */
 template <class SIDE, int N>
 __device__ static void multiply_matrices(const struct nib_gemv_params &p,
 					 const struct nib_gemv_operand &a,
 					 const struct matrices<N> &m)
 {
-	extern __shared__ __align__(128) uint8_t shared[];
-	const int tiles = tiles_of_cta(p);
-	const int sums = p.tiles_per_cta * N * NIB_GEMV_WARPS * SIDE::M *
-			 NIB_GEMV_TILE_ROWS;
-	const int before = SIDE::ZEROS + 4 * ALPHA_WORDS;
-	float *partial = (float *)(shared + NIB_GEMV_RING_BYTES + before);
-	const uint32_t ring = smem_addr(shared);
-	const uint32_t zeros = ring + NIB_GEMV_RING_BYTES;
+	float *partial = partial_sums<SIDE>();
+	const int bytes = p.tiles_per_cta * N * NIB_GEMV_WARPS * SIDE::M *
+			  NIB_GEMV_TILE_ROWS * 4;
+	const uint32_t sums = smem_addr(partial);
+	const uint32_t zeros = sums - SIDE::ZEROS - 4 * ALPHA_WORDS;
 
-	run_warp(p, m, SIDE(p, a, zeros, zeros + before + sums * 4), ring,
-		 zeros, partial, N * tiles);
+	run_warp(p, m, SIDE(p, a, zeros, sums + bytes),
+		 zeros - NIB_GEMV_RING_BYTES, zeros, partial,
+		 N * tiles_of_cta(p, m.mine));
 	__syncthreads();
-	store_tiles<SIDE, N>(p, partial, tiles, m.c_begin);
 }
 
 template <class SIDE>
 __device__ static void gemv(const struct nib_gemv_params &p)
 {
 	const struct nib_gemv_operand b = operand_of_batch(p.b);
+	const struct matrices<1> m = {b,
+				      {b.codes},
+				      {b.scales},
+				      {p.alpha},
+				      {blockIdx.x, gridDim.x}};
 
-	multiply_matrices<SIDE, 1>(p, operand_of_batch(p.a),
-				   {b,
-				    {b.codes},
-				    {b.scales},
-				    {p.alpha},
-				    blockIdx.y * p.c_batch_stride});
+	multiply_matrices<SIDE, 1>(p, operand_of_batch(p.a), m);
+	store_tiles<SIDE, 1>(p, m.mine, blockIdx.y * p.c_batch_stride);
 }
 
 #define NIB_GEMV_KERNEL(name, ctas, ...)                                       \

@@ -23,21 +23,11 @@
 #define NIB_MOE_STEPS_CUH
 
 #include "moe_steps_params.h"
+#include "moe_values.cuh"
 #include "ptx_async.cuh"
 #include "quantize.cuh"
 
 /* ---- rows of slots ------------------------------------------------------- */
-
-/* The expert of a slot, counted from the first one here; -1: elsewhere. */
-__device__ static int expert_of(const struct nib_moe_route_params &p,
-				int64_t slot)
-{
-	const int64_t id = p.ids_bytes == 8 ? ((const int64_t *)p.ids)[slot]
-					    : ((const int32_t *)p.ids)[slot];
-	const uint64_t local = (uint64_t)id - (uint64_t)p.first_expert;
-
-	return local < (uint64_t)p.experts ? (int)local : -1;
-}
 
 /* The sum of x over the threads; sums: a word of shared memory a warp.  before:
  * the sum over the threads before this one. */
@@ -299,78 +289,6 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 
 /* ---- h ------------------------------------------------------------------- */
 
-/*
- * e^x for x <= 0, relative error below 2^-22: the operations of exp_negative()
- * of src/backend/cpu/float_out.inc.h in its order, none of them contracted.
- */
-__device__ static float exp_negative(float x)
-{
-	const float magic = 12582912.0f;
-	const float clamped = x > -104.0f ? x : -104.0f;
-	const float shifted =
-		__fadd_rn(__fmul_rn(clamped, 1.44269504f), magic);
-	const float n = __fsub_rn(shifted, magic);
-	const float r = __fsub_rn(
-		__fsub_rn(clamped, __fmul_rn(n, 0.693359375f)),
-		__fmul_rn(n, -2.12194440e-4f));
-	const int e = (int)(__float_as_uint(shifted) - __float_as_uint(magic));
-	const int half = e >> 1;
-	const float taylor[] = {1.38888889e-3f, 8.33333333e-3f, 4.16666667e-2f,
-				1.66666667e-1f, 0.5f, 1.0f, 1.0f};
-	float p = 1.98412698e-4f;
-
-#pragma unroll
-	for (int i = 0; i < 7; i++)
-		p = __fadd_rn(__fmul_rn(p, r), taylor[i]);
-	p = __fmul_rn(p, __uint_as_float((uint32_t)(half + 127) << 23));
-	return __fmul_rn(p, __uint_as_float((uint32_t)(e - half + 127) << 23));
-}
-
-/* 1 / (1 + e^-z); 0 where e^z underflows. */
-__device__ static float sigmoid(float z)
-{
-	const float e = exp_negative(z > 0.0f ? -z : z);
-
-	return __fdiv_rn(z > 0.0f ? 1.0f : e, __fadd_rn(1.0f, e));
-}
-
-__device__ static float at_most(float x, float limit)
-{
-	return x > limit ? limit : x;
-}
-
-/* h of one g and u, by the operations of activate_one() on a CPU. */
-__device__ static float activate_one(const struct nib_moe_activate_params &p,
-				     float g, float u)
-{
-	float z;
-
-	if (p.activation == 1) {
-		g = at_most(g, p.limit);
-		u = -at_most(-at_most(u, p.limit), p.limit);
-		g = __fmul_rn(g, sigmoid(__fmul_rn(p.swish, g)));
-		return __fmul_rn(g, __fadd_rn(u, p.up_bias));
-	}
-	if (p.activation == 2) {
-		z = __fmul_rn(__fmul_rn(__fmul_rn(0.044715f, g), g), g);
-		z = __fmul_rn(1.59576912f, __fadd_rn(g, z));
-		return __fmul_rn(__fmul_rn(g, sigmoid(z)), u);
-	}
-	if (p.activation == 3)
-		return g < 0.0f ? 0.0f : __fmul_rn(g, g);
-	return g;
-}
-
-/* A float as the bits of its rounding to a dtype. */
-__device__ static uint32_t round_to(float x, int dtype)
-{
-	if (dtype == 0)
-		return __float_as_uint(x);
-	if (dtype == 1)
-		return __half_as_ushort(__float2half_rn(x));
-	return __bfloat16_as_ushort(__float2bfloat16_rn(x));
-}
-
 /* The larger of two bits of |x|, over the lanes of a quad. */
 __device__ static uint32_t quad_max(uint32_t x)
 {
@@ -514,7 +432,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	activate<4>(p);
 }
 
-/* ---- the sum of slots ---------------------------------------------------- */
+/* ---- A by token ---------------------------------------------------------- */
 
 /* N (1 or 4) values of a dtype as floats. */
 template <int N>
@@ -541,6 +459,39 @@ __device__ static void load_row(const void *rows, int64_t index, int dtype,
 	for (int i = 0; i < N; i++)
 		x[i] = __uint_as_float(bits[i]);
 }
+
+/*
+ * A quad has a block.  The next kernel begins when those before this one have
+ * ended: it reads what they wrote before it waits for this one
+ * (gemv_experts.cuh).
+ */
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
+	NIB_KERNEL(moe_quantize)(
+		const __grid_constant__ struct nib_moe_quantize_params p)
+{
+	const uint64_t pieces = (uint64_t)p.q.groups * 4;
+	const uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x;
+	const uint64_t row = divide(i, pieces), piece = i - row * pieces;
+	const int64_t at = row * p.x.row_stride + piece * 4;
+	uint32_t bits[4];
+	float x[4];
+
+	griddepcontrol_wait();
+	griddepcontrol_launch_dependents();
+	if (row >= (uint64_t)p.x.rows)
+		return;
+	if (p.x.is_aligned)
+		load_row<4>(p.x.data, at, p.x.dtype, x);
+	else
+		for (int j = 0; j < 4; j++)
+			load_row<1>(p.x.data, at + j, p.x.dtype, x + j);
+#pragma unroll
+	for (int j = 0; j < 4; j++)
+		bits[j] = __float_as_uint(x[j]);
+	store_quarter(p.q, row, piece / 4, bits, *p.global, p.zero_scale);
+}
+
+/* ---- the sum of slots ---------------------------------------------------- */
 
 template <int N>
 __device__ static void store_row(const struct nib_quantize_dense &y,

@@ -44,6 +44,14 @@ struct nib_moe_begin_params {
 	int32_t offset_ctas, token_ctas;
 };
 
+/* x to q, a thread for a quarter of each block. */
+struct nib_moe_quantize_params {
+	struct nib_quantize_dense x;
+	struct nib_quantize_nvfp4 q;
+	const float *global;
+	uint8_t zero_scale;
+};
+
 /* Rows of 16 groups values each. */
 struct nib_moe_activate_params {
 	const float *gate, *up; /* up is NULL if there is none */

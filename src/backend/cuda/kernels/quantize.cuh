@@ -30,18 +30,13 @@
 #ifndef NIB_QUANTIZE_CUH
 #define NIB_QUANTIZE_CUH
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "kernel_name.h"
 #ifdef NIB_HAS_E2M1
 #include "ptx_e2m1.cuh"
-#else
-#include "ptx.cuh"
 #endif
+#include "quantize_block.cuh"
 #include "quantize_params.h"
 
-#define INFINITY_BITS 0x7F800000u
 #define NAN_BITS 0x7FC00000u
 
 /* Which scale, and so which block, a byte of scales is. */
@@ -96,15 +91,6 @@ __device__ static const uint8_t *scale_at(const struct nib_quantize_nvfp4 &q,
 	return scales +
 	       (at.row / 128 * q.tile_columns + at.group / 4) * 512 +
 	       at.row % 32 * 16 + at.row % 128 / 32 * 4 + at.group % 4;
-}
-
-__device__ static uint32_t widen(uint32_t half, int dtype)
-{
-	const __half_raw raw = {(unsigned short)half};
-
-	if (dtype == 2)
-		return half << 16;
-	return __float_as_uint(__half2float(__half(raw)));
 }
 
 /* n <= 16 elements from index on, as the bits of fp32; zeros beyond. */
@@ -223,52 +209,6 @@ __device__ static float load_global(const struct nib_quantize_params &p)
 	return global > 0 ? global : __uint_as_float(1);
 }
 
-/* The smallest fp32 that is > t, or >= t; t >= 0.  Zero passes none. */
-__device__ static uint32_t beyond(double t)
-{
-	return __float_as_uint(__double2float_rd(t)) + 1;
-}
-
-__device__ static uint32_t not_below(double t)
-{
-	return max(__float_as_uint(__double2float_ru(t)), 1u);
-}
-
-/* bound[i]: from here on the code is at least i; ties go to the even code. */
-__device__ static void set_bounds(double d, uint32_t bound[8])
-{
-	bound[1] = beyond(0.25 * d);
-	bound[2] = not_below(0.75 * d);
-	bound[3] = beyond(1.25 * d);
-	bound[4] = not_below(1.75 * d);
-	bound[5] = beyond(2.5 * d);
-	bound[6] = not_below(3.5 * d);
-	bound[7] = beyond(5.0 * d);
-}
-
-__device__ static uint32_t encode(uint32_t bits, const uint32_t bound[8])
-{
-	const uint32_t size = bits & 0x7FFFFFFF;
-	const bool upper = size >= bound[4];
-	const bool middle = size >= (upper ? bound[6] : bound[2]);
-	const uint32_t last = upper ? (middle ? bound[7] : bound[5])
-				    : (middle ? bound[3] : bound[1]);
-	const uint32_t code = upper * 4 + middle * 2 + (size >= last);
-
-	return size > INFINITY_BITS ? 0 : code | bits >> 31 << 3;
-}
-
-__device__ static void encode_by_bounds(const uint32_t bits[16], double d,
-					uint32_t codes[2])
-{
-	uint32_t bound[8];
-
-	set_bounds(d, bound);
-#pragma unroll
-	for (int i = 0; i < 16; i++)
-		codes[i / 8] |= encode(bits[i], bound) << i % 8 * 4;
-}
-
 #ifdef NIB_HAS_E2M1
 /*
  * By cvt of two quotients, one too small and one too large: the exact one lies
@@ -346,34 +286,6 @@ __device__ static void store_codes(const struct nib_quantize_nvfp4 &q,
 		to[i] = low >> 8 * i;
 		to[4 + i] = high >> 8 * i;
 	}
-}
-
-/* The largest |bits|, which is that of an inf or NaN if there is one; *amax:
- * the largest but NaN. */
-__device__ static uint32_t worst_of(const uint32_t bits[16], uint32_t *amax)
-{
-	uint32_t worst = 0;
-
-	*amax = 0;
-#pragma unroll
-	for (int i = 0; i < 16; i++) {
-		const uint32_t size = bits[i] & 0x7FFFFFFF;
-
-		worst = max(worst, size);
-		*amax = max(*amax, size > INFINITY_BITS ? 0 : size);
-	}
-	return worst;
-}
-
-/* amax: the bits of the largest |x| of a block. */
-__device__ static uint32_t scale_of_block(uint32_t amax, float global,
-					  uint32_t zero_scale)
-{
-	if (!amax)
-		return zero_scale;
-	return max(cvt_satfinite_e4m3_f32(__fdiv_rn(__uint_as_float(amax),
-						    __fmul_rn(6.0f, global))),
-		   1u);
 }
 
 /* The scale of a block, and its codes, which are 0 before. */
