@@ -155,11 +155,11 @@ def _rows_call(backend, device, x, global_scale):
                  maker((sizes.rows, width), torch.uint8, x.device), x.numel() == 0)
 
 
-def quantize_rows(backend, x, global_scale):
+def quantize_joined(backend, x, global_scale):
     """uint8 [rows, K/2 + K/16, and bytes up to a multiple of 16]: the codes of a row of
     x, then its scales; values beyond the largest saturate."""
     device = backend.device_of(x, "x")
-    key = ("quantize_rows", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
+    key = ("quantize_joined", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
            global_scale.shape, global_scale.dtype)
     known = calls.get(key) or calls.add(key, _rows_call(backend, device, x,
                                                         global_scale))

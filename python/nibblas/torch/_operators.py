@@ -315,7 +315,7 @@ def _quantize_fake(x, global_scale=None, layout="tiled", recipe="modelopt",
             x.new_empty((), dtype=torch.float32))
 
 
-def _quantize_rows_fake(x, global_scale):
+def _quantize_joined_fake(x, global_scale):
     return x.new_empty(x.shape[0], -(-x.shape[1] * 9 // 16 // 16) * 16,
                        dtype=torch.uint8)
 
@@ -339,8 +339,8 @@ _define("quantize",
         '(Tensor x, Tensor? global_scale=None, str layout="tiled", '
         'str recipe="modelopt", bool saturate=False) '
         "-> (Tensor, Tensor, Tensor)", _convert.quantize, _quantize_fake)
-_define("_quantize_rows", "(Tensor x, Tensor global_scale) -> Tensor",
-        _convert.quantize_rows, _quantize_rows_fake)
+_define("_quantize_joined", "(Tensor x, Tensor global_scale) -> Tensor",
+        _convert.quantize_joined, _quantize_joined_fake)
 _define("dequantize",
         "(Tensor codes, Tensor scales, Tensor? global_scale=None, "
         'ScalarType? out_dtype=None, str layout="tiled") -> Tensor',

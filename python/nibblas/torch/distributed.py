@@ -136,7 +136,7 @@ class ExpertParallel:
         self._check(experts, x, topk_ids, topk_weights, total)
         weights = topk_weights.float().contiguous()
         is_narrow = experts.is_quantized and self.rows == "quantized"
-        rows = (torch.ops.nibblas._quantize_rows(x, experts.input_scale) if is_narrow
+        rows = (torch.ops.nibblas._quantize_joined(x, experts.input_scale) if is_narrow
                 else x)
         send = self._gather if self.mode == "gather" else self._exchange
         rows, ids, weights, sender = send(rows, topk_ids, weights, total)
