@@ -174,7 +174,6 @@ static void launches_of_groups(void)
 		int kernels;
 		const char *launches;
 	} cases[] = {
-	    {1, 2, ", 1 launch of two kernels"},
 	    {2, 2, ", 1 launch of two kernels"},
 	    {48, 2, ", 1 launch of two kernels"},
 	    {49, 4, ", 2 launches, of 48 matrices and one type at most, of"},
@@ -191,16 +190,14 @@ static void launches_of_groups(void)
 
 		plan(&bed, NIB_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed, count == 1 ? "nib_gemm_small_m_sm90"
-					    : "nib_gemm_medium_m_sm90");
+		check_last(&bed, "nib_gemm_medium_m_sm90");
 		check_attributes(&bed.fake->last, false);
 		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
 		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
 		plan(&bed, NIB_DUAL_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
-		check_last(&bed, count == 1 ? "nib_dual_small_m_sm90"
-					    : "nib_dual_medium_m_sm90");
+		check_last(&bed, "nib_dual_medium_m_sm90");
 	}
 	/* Each type of c needs a launch of its own. */
 	bed.problems[1].c.dtype = NIB_BF16;
@@ -220,7 +217,8 @@ static void space_for_whole_tiles(void)
 	make_bed(&bed);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		bed.problems[0].a.rows = bed.problems[0].c.rows = rows[i][0];
-		plan(&bed, NIB_GEMM, 1);
+		/* Single products of so few rows need no workspace. */
+		plan(&bed, rows[i][0] <= 64 ? NIB_DUAL_GEMM : NIB_GEMM, 1);
 		assert_int_equal(workspace(&bed), rows[i][1] * ROW_BYTES);
 	}
 	free_bed(&bed);
@@ -234,7 +232,8 @@ static void no_group_divides_k(void)
 
 	make_bed(&bed);
 	p = &bed.problems[0];
-	p->a.k = p->b.k = 4096;
+	p->b.rows = p->c.cols = 64;
+	p->a.k = p->b.k = 8192;
 	plan(&bed, NIB_GEMM, 1);
 	check_explained(&bed, " slices, 1 launch");
 	assert_in_range(k_slices(&bed), 2, 16);
@@ -357,15 +356,13 @@ static void kernel_for_small_m(void)
 		int64_t m, k;
 		const char *kernel;
 	} cases[] = {
-	    {17, 272, "nib_gemm_small_m_sm90"},
-	    {32, 272, "nib_gemm_small_m_sm90"},
-	    {32, 256, "nib_gemm_medium_m_sm90"},
-	    {32, 16, "nib_gemm_medium_m_sm90"},
-	    {32, 0, "nib_gemm_medium_m_sm90"},
-	    {20, 512, "nib_gemm_small_m_sm90"},
+	    {17, 272, "nib_dual_small_m_sm90"},
+	    {32, 272, "nib_dual_small_m_sm90"},
+	    {32, 256, "nib_dual_medium_m_sm90"},
+	    {32, 0, "nib_dual_medium_m_sm90"},
+	    {20, 512, "nib_dual_small_m_sm90"},
 	    {20, 7168, "nib_gemm_small_m_sm90"},
-	    {33, 16, "nib_gemm_medium_m_sm90"},
-	    {64, 16, "nib_gemm_medium_m_sm90"},
+	    {64, 16, "nib_dual_medium_m_sm90"},
 	};
 	struct bed bed;
 
@@ -374,15 +371,16 @@ static void kernel_for_small_m(void)
 		struct nib_problem *p = &bed.problems[0];
 
 		p->a.rows = p->c.rows = cases[i].m;
-		p->b.rows = p->c.cols = 64;
-		p->a.k = p->b.k = cases[i].k;
-		plan(&bed, NIB_GEMM, 1);
+		p->b.rows = p->b2.rows = p->c.cols = 64;
+		p->a.k = p->b.k = p->b2.k = cases[i].k;
+		/* Single products of less work have kernels of their own. */
+		plan(&bed, p->a.k > 4096 ? NIB_GEMM : NIB_DUAL_GEMM, 1);
 		assert_int_equal(run(&bed, 1), 2);
 		check_last(&bed, cases[i].kernel);
 		/* A problem in a group has the same bits beside any other. */
-		plan(&bed, NIB_GEMM, 2);
+		plan(&bed, NIB_DUAL_GEMM, 2);
 		assert_int_equal(run(&bed, 2), 2);
-		check_last(&bed, "nib_gemm_medium_m_sm90");
+		check_last(&bed, "nib_dual_medium_m_sm90");
 	}
 	free_bed(&bed);
 }
@@ -407,7 +405,8 @@ static void activations_come_early(void)
 	struct bed bed;
 
 	make_bed(&bed);
-	bed.problems[0].a.k = bed.problems[0].b.k = 4096;
+	bed.problems[0].b.rows = bed.problems[0].c.cols = 64;
+	bed.problems[0].a.k = bed.problems[0].b.k = 8192;
 	for (int64_t count = 1; count <= 48; count += 47) {
 		const bool is_early = count == 1;
 
@@ -512,6 +511,7 @@ static void packed_weights(void)
 	    NIB_OK);
 	memset(&bed.problems[0].b, 0, sizeof(bed.problems[0].b));
 	bed.problems[0].b_packed = packed;
+	bed.problems[0].a.rows = bed.problems[0].c.rows = 65;
 	plan(&bed, NIB_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
 	check_last(&bed, "nib_gemm_small_m_sm90");
