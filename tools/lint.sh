@@ -76,10 +76,27 @@ step_shell() {
 		-exec shellcheck {} +
 }
 
+# Python parses, and no function takes the place of another of its name.
 step_python() {
 	python_files | xargs python3 -c 'import ast, sys
+failed = False
 for path in sys.argv[1:]:
-    ast.parse(open(path, encoding="utf-8").read(), path)'
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read(), path)
+    for scope in ast.walk(tree):
+        if not isinstance(scope, (ast.Module, ast.ClassDef)):
+            continue
+        seen = set()
+        for node in scope.body:
+            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                continue
+            # Setters have decorators.
+            if node.name in seen and not node.decorator_list:
+                print(f"{path}:{node.lineno}: {node.name} is defined twice")
+                failed = True
+            seen.add(node.name)
+sys.exit(failed)
+'
 }
 
 step_header() {
