@@ -36,7 +36,7 @@ TYPES = {"uint8": _Type(1, 8, 1), "float32": _Type(2, 32, 1),
 # Both GPUs need a workspace for it: a B200 copies operands of such k.
 K = 144
 # More rows than the kernels of few rows take, which need none.
-M = 20
+M = 66
 _new_capsule = C.pythonapi.PyCapsule_New
 _new_capsule.restype = C.py_object
 _new_capsule.argtypes = [C.c_void_p, C.c_char_p, C.c_void_p]
