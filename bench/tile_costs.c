@@ -36,7 +36,7 @@
 #define SPLIT_ROWS 128
 
 /* More rows than any kernel takes that has no tiles. */
-#define FEW_ROWS 16
+#define FEW_ROWS 64
 
 /* Unlike any measured cost: what a planner may not choose, and what it must. */
 #define NEVER  1000000
