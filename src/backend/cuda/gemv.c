@@ -529,13 +529,10 @@ static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 }
 
 /* As a problem: what both forms have. */
-static struct nib_problem problem_of(const struct nib_problem *problems,
-				     const struct nib_moe_problem *moe)
+static struct nib_problem problem_of_moe(const struct nib_moe_problem *moe)
 {
 	struct nib_problem p = {0};
 
-	if (!moe)
-		return cuda_unpacked(problems);
 	p.a = moe->a;
 	p.x = moe->x;
 	p.activations = moe->activations;
@@ -545,6 +542,12 @@ static struct nib_problem problem_of(const struct nib_problem *problems,
 	p.alpha2 = moe->alpha2;
 	p.c = moe->c;
 	return p;
+}
+
+static struct nib_problem problem_of(const struct nib_problem *problems,
+				     const struct nib_moe_problem *moe)
+{
+	return moe ? problem_of_moe(moe) : cuda_unpacked(problems);
 }
 
 /* p: of moe; packed weights know their own sizes. */
@@ -643,7 +646,7 @@ static bool have_same_strides(const struct nib_gemv_operand *b,
 static enum gemv_way way_aligned(enum nib_op op,
 				 const struct nib_moe_problem *moe)
 {
-	const struct nib_problem p = problem_of(NULL, moe);
+	const struct nib_problem p = problem_of_moe(moe);
 	const enum gemv_way way = way_moe(op, moe, &p);
 	struct nib_skinny_params q = {0};
 
@@ -666,7 +669,7 @@ bool cuda_gemv_takes_rows(enum nib_op op, const struct nib_moe_problem *moe)
 struct nib_skinny_params
 cuda_gemv_experts_params(const struct nib_moe_problem *moe)
 {
-	const struct nib_problem p = problem_of(NULL, moe);
+	const struct nib_problem p = problem_of_moe(moe);
 	struct nib_skinny_params q = {0};
 
 	set_sizes(&q, &p, moe);
