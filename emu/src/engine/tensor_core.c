@@ -245,6 +245,8 @@ uint32_t emu_round_to_f16(double x)
 
 	if (x == 0)
 		return 0;
+	if (!isfinite(x))
+		return isnan(x) ? 0x7FFF : sign | 0x7C00;
 	x = fabs(x);
 	frexp(x, &e);
 	e = e - 1 > -14 ? e - 1 : -14;

@@ -28,9 +28,11 @@ void *cpu_lines(size_t bytes)
 	rounded = is_rounded
 		      ? huge
 		      : (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-	memory = aligned_alloc(align, rounded);
+	/* aligned_alloc() wants a multiple of align. */
+	if (posix_memalign(&memory, align, rounded))
+		return NULL;
 	/* A hint: without huge pages everything works, a little slower. */
-	if (memory && huge)
+	if (huge)
 		(void)madvise(memory, huge, MADV_HUGEPAGE);
 	return memory;
 }
