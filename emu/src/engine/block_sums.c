@@ -463,7 +463,7 @@ static void take_c(const uint32_t *c, size_t count, bool is_f16, float *to)
 	}
 }
 
-/* Where a sum is none: a NaN for a scale, or infinities and NaN in its terms. */
+/* A sum with no value: a NaN for a scale, or infinities and NaN in its terms. */
 static void set_specials(const struct emu_block_operand *a, int m,
 			 const struct emu_block_operand *b, int first,
 			 const struct mx_strip *x, const struct mx_strip *y,

@@ -87,7 +87,7 @@ static uint64_t read_element(const uint8_t *from, uint32_t bytes)
 	}
 }
 
-/* Where the lanes' bytes are, zeros for lanes that load none; false after a
+/* Finds the lanes' bytes, zeros for lanes that load none; false after a
  * fault. */
 static bool find_loads(struct emu_warp *w, const struct emu_instr *i,
 		       uint32_t lanes, const uint64_t *address, uint32_t bytes,

@@ -193,7 +193,7 @@ __device__ static float add_warps(const float *x, int warp_stride)
 	return sum;
 }
 
-/* Where the warps' sums lie in shared memory. */
+/* The place of the warps' sums in shared memory. */
 template <class SIDE> __device__ static float *partial_sums(void)
 {
 	extern __shared__ __align__(128) uint8_t shared[];

@@ -135,7 +135,7 @@ template <class V> struct block_of_a {
 };
 
 /*
- * Where a lane's blocks of a row lie: the first, and how far the ones of 64 k
+ * The places of a lane's blocks of a row: the first, and how far those of 64 k
  * further on.  Rows that are not there are read nowhere.
  */
 struct row_of_a {
