@@ -8,8 +8,9 @@ bf16 with an all-to-all, and beside what an all-to-all of the same rows takes al
     torchrun --standalone --nproc-per-node 2 bench/expert_parallel.py --json results.json
 
 Each rank has the given number of tokens; experts are chosen at random.  A time is the
-median over the rounds of the slowest rank's; the host's time to enqueue is in it, but for
-rows in CUDA graphs.  --fail: the last rank raises; the others must end with an error."""
+median over the rounds of the slowest rank's, rounds of all ways alternate; the host's time
+to enqueue is in it, but for rows in CUDA graphs.  --fail: the last rank raises; the others
+must end with an error."""
 
 import argparse
 import datetime
@@ -122,17 +123,19 @@ def call_us(machine, calls=2000):
 # ---- fast ------------------------------------------------------------------
 
 
-def median_of(machine, call, rounds):
-    """call() returns marks; the medians of the times between them, and of the whole."""
-    times = []
+def medians_of(machine, calls, rounds):
+    """For each of calls, which return marks: the medians of the times between them, and
+    of the whole.  Rounds of all calls alternate, so that a busy host is fair to all."""
+    times = [[] for _ in calls]
     for _ in range(rounds):
-        dist.barrier()
-        machine.wait()
-        marks = call()
-        machine.wait()
-        parts = [machine.us(a, b) for a, b in zip(marks, marks[1:])]
-        times.append(machine.slowest([*parts, machine.us(marks[0], marks[-1])]))
-    return [statistics.median(t) for t in zip(*times)]
+        for call, of_call in zip(calls, times):
+            dist.barrier()
+            machine.wait()
+            marks = call()
+            machine.wait()
+            parts = [machine.us(a, b) for a, b in zip(marks, marks[1:])]
+            of_call.append(machine.slowest([*parts, machine.us(marks[0], marks[-1])]))
+    return [[statistics.median(t) for t in zip(*of_call)] for of_call in times]
 
 
 def graph_of(machine, run):
@@ -159,11 +162,11 @@ def launches(machine, run):
                for x in profile.events())
 
 
-def measure(machine, way, experts, shape, count, rounds, counts_launches):
-    """One row of the table."""
+def prepare(machine, way, experts, shape, count, counts_launches):
+    """What is known of a row of the table before it is timed, and a call that returns
+    marks."""
     mode, _, rows = WAYS[way]
-    rank = dist.get_rank()
-    x, ids, weights = tokens(shape, count, machine.device, 100 + rank)
+    x, ids, weights = tokens(shape, count, machine.device, 100 + dist.get_rank())
     ep = ExpertParallel(None, mode, None, rows)
 
     def parts():
@@ -179,25 +182,23 @@ def measure(machine, way, experts, shape, count, rounds, counts_launches):
     def run():
         return ep(experts, x, ids, weights, shape.experts)
 
-    row = {}
+    row = {"tokens": count, "way": way}
     for _ in range(3):
         run()
-    if counts_launches and not way.endswith("graph"):
-        row["launches"] = launches(machine, run)
     if way.endswith("graph"):
         graph, row["same_bits_as_eager"] = graph_of(machine, run)
 
-        def replay():
+        # The graph reads x, ids, weights and what ep keeps.
+        def replay(_alive=run):
             begin = machine.mark()
             graph.replay()
             return [begin, machine.mark()]
-        row["us"] = median_of(machine, replay, rounds)[-1]
-        return row
-    dispatch, compute, combine, whole = median_of(machine, parts, rounds)
+        return row, replay
+    if counts_launches:
+        row["launches"] = launches(machine, run)
     narrow = experts.is_quantized and rows == "quantized"
-    return {**row, "us": whole, "dispatch_us": dispatch, "compute_us": compute,
-            "combine_us": combine,
-            "row_bytes": shape.k * 9 // 16 if narrow else 2 * shape.k}
+    row["row_bytes"] = shape.k * 9 // 16 if narrow else 2 * shape.k
+    return row, parts
 
 
 def all_to_all(machine, rows, row_bytes, rounds, times=10):
@@ -213,16 +214,15 @@ def all_to_all(machine, rows, row_bytes, rounds, times=10):
             dist.all_to_all_single(got, sent)
         return [begin, machine.mark()]
     run()
-    return median_of(machine, run, rounds)[-1] / times
+    return medians_of(machine, [run], rounds)[0][-1] / times
 
 
 def links(machine, name, count, rounds, say):
-    """What the links take for the rows of a layer, if each token goes to each rank."""
+    """What the links take for the rows of exchange, if experts are chosen evenly."""
     shape, ranks = SHAPES[name], dist.get_world_size()
-    for what, rows, row_bytes in (
-            ("dispatch, codes and scales", count, shape.k * 9 // 16),
-            ("dispatch, bf16", count, 2 * shape.k),
-            ("combine, bf16", -(-count * shape.slots // ranks), 2 * shape.k)):
+    rows = -(-count * shape.slots // ranks)
+    for what, row_bytes in (("codes and scales", shape.k * 9 // 16),
+                            ("bf16", 2 * shape.k)):
         us = all_to_all(machine, rows, row_bytes, rounds)
         sent = (ranks - 1) * rows * row_bytes
         say({"shape": name, "tokens": count, "way": "all-to-all alone: " + what,
@@ -230,26 +230,25 @@ def links(machine, name, count, rounds, say):
 
 
 def table(machine, options, say):
-    first_end = dist.get_world_size(), dist.get_rank()
+    part = dist.get_world_size(), dist.get_rank()
     for name in options.shapes.split(","):
         shape = SHAPES[name]
+        mine = expert_range(shape.experts, *part)
+        experts = {None: TorchExperts(shape, machine.device, *mine)}
+        for quantized in (True, False):
+            experts[quantized] = layer(shape, machine.device, quantized, *mine)
         for count in map(int, options.tokens.split(",")):
             links(machine, name, count, options.rounds, say)
-        made, kind = None, ()
-        for way, (_, quantized, _) in sorted(WAYS.items(),
-                                             key=lambda w: str(w[1][1])):
-            if way.endswith("graph") and not machine.is_gpu:
-                continue
-            if (quantized,) != kind:
-                kind, made = (quantized,), None
-                part = expert_range(shape.experts, *first_end)
-                made = (TorchExperts(shape, machine.device, *part)
-                        if quantized is None else
-                        layer(shape, machine.device, quantized, *part))
-            for count in map(int, options.tokens.split(",")):
-                row = measure(machine, way, made, shape, count, options.rounds,
-                              options.launches and count == 16)
-                say({"shape": name, "tokens": count, "way": way, **row})
+            rows, calls = zip(*(
+                prepare(machine, way, experts[quantized], shape, count,
+                        options.launches and count == 16)
+                for way, (_, quantized, _) in WAYS.items()
+                if machine.is_gpu or not way.endswith("graph")))
+            times = medians_of(machine, calls, options.rounds)
+            for row, (*parts, whole) in zip(rows, times):
+                names = ("dispatch_us", "compute_us", "combine_us")
+                say({"shape": name, **row, "us": whole,
+                     **(dict(zip(names, parts)) if len(parts) == 3 else {})})
 
 
 def main():

@@ -85,7 +85,8 @@ class ExpertParallel:
                         Waits once for the host, which must know how many
             "gather"    all ranks get all tokens and send partial sums back, which are
                         added in the order of ranks.  Sizes are fixed: nothing waits,
-                        and CUDA graphs can capture it.  The bits depend on the number
+                        and CUDA graphs can capture it; a graph reads what this object
+                        keeps, which must live as long.  The bits depend on the number
                         of ranks
     capacity
             "gather": tokens of a rank, the same for all; a rank with fewer sends empty
