@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experts shared by two processes (gloo) through transformers' DistributedConfig: the
-logits of one process, by each implementation; the parts that each process has; what is
-refused.  transformers wants accelerate for it."""
+"""Experts shared by two processes through transformers' DistributedConfig: the logits of
+one process, by each implementation; the parts that each process has; what is refused.
+On CPUs (gloo), and on GPUs (NCCL) where there are two.  transformers wants accelerate for
+it."""
 
 import json
 import os
@@ -45,6 +46,10 @@ class ParallelTest(ModelTest):
     def check_run(self, row):
         self.assertEqual(row["local"], [2] * len(row["local"]), row)
         self.assertGreaterEqual(len(row["local"]), 4, row)
+        if row["device"] == "cuda":
+            # Tiles of other sizes add k in another order, and each sum is rounded to bf16.
+            self.assertLess(max(row["errors"]), 2e-2, row)
+            return
         if row["how"] == "nibblas":
             self.assertTrue(row["same_bits"], row)
         self.assertLess(max(row["errors"]), 1e-6, row)
@@ -56,7 +61,8 @@ class ParallelTest(ModelTest):
             tiny.save(tiny.make(family), folder, **how)
         rows = self.run_ranks()
         runs = [x for x in rows if x["case"] == "run"]
-        self.assertEqual(len(runs), 2 * 4 * len(MODELS))
+        on_gpus = runs[0]["device"] == "cuda"
+        self.assertEqual(len(runs), 2 * (1 if on_gpus else 4) * len(MODELS))
         for row in runs:
             self.check_run(row)
         refused = [x for x in rows if x["case"] == "refuse"]

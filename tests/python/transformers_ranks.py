@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers_ranks.py FOLDER - one process of test_transformers_parallel.py: loads each
-checkpoint FOLDER/NAME/nvfp4 whole, and with its experts shared by all processes (gloo), and
-says what came of it, a line of JSON each."""
+checkpoint FOLDER/NAME/nvfp4 whole, and with its experts shared by all processes, and says
+what came of it, a line of JSON each.  Processes talk by gloo, and by NCCL where each has a
+GPU of its own."""
 
 import datetime
 import json
@@ -17,6 +18,10 @@ import nibblas.transformers as nt
 from nibblas import UnsupportedError
 
 IMPLEMENTATIONS = ("auto", "all_to_all", "nibblas")
+ON_GPUS = torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"])
+DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if ON_GPUS else torch.device("cpu")
+# A GPU multiplies activations of 16 bits.
+DTYPES = (torch.bfloat16,) if ON_GPUS else (torch.float32, torch.bfloat16)
 
 
 def say(**what):
@@ -38,9 +43,10 @@ def load(path, dtype, **how):
 def run(folder, name, dtype):
     path = os.path.join(folder, name, "nvfp4")
     x = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(1))
+    x = x.to(DEVICE)
     # 3 tokens are one for the last process, 1 is none.
     inputs = x, x[:1, :3], x[:1, :1]
-    want = [logits(nt.from_pretrained(path, dtype=dtype), x) for x in inputs]
+    want = [logits(nt.from_pretrained(path, dtype=dtype).to(DEVICE), x) for x in inputs]
     # Only ours promises bits in bf16: a partial sum that is rounded elsewhere may send a
     # token to other experts.
     for how in IMPLEMENTATIONS if dtype == torch.float32 else ("nibblas",):
@@ -50,7 +56,7 @@ def run(folder, name, dtype):
                   for y, w in zip(got, want)]
         local = [x.to_local().shape[0] for x in model.parameters()
                  if hasattr(x, "to_local") and x.dtype == torch.uint8]
-        say(case="run", name=name, dtype=str(dtype), how=how, errors=errors,
+        say(case="run", name=name, dtype=str(dtype), how=how, device=DEVICE.type, errors=errors,
             same_bits=all(map(torch.equal, got, want)), local=local,
             of=len(nt.report(model).rows))
 
@@ -63,15 +69,17 @@ def refuse(path):
         except UnsupportedError as error:
             say(case="refuse", how=list(how), error=str(error))
 
-
 def main(folder):
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
+    if ON_GPUS:
+        torch.cuda.set_device(DEVICE)
+    dist.init_process_group("nccl" if ON_GPUS else "gloo",
+                            timeout=datetime.timedelta(seconds=120))
     names = sorted(os.listdir(folder))
     for name in names:
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in DTYPES:
             run(folder, name, dtype)
     refuse(os.path.join(folder, names[0], "nvfp4"))
     dist.destroy_process_group()

@@ -141,6 +141,7 @@ class Quantizer(HfQuantizer):
 
     def _process_model_before_weight_loading(self, model, checkpoint_files=None,
                                              **_named):
+        _parallel.check(model)
         if not checkpoint_files:
             raise UnsupportedError("checkpoint_files: none; nibblas loads models from "
                                    "safetensors files", "checkpoint_files")
@@ -214,7 +215,6 @@ class Quantizer(HfQuantizer):
         _parallel.update_plan(model, plan)
 
     def _process_model_after_weight_loading(self, model, **_named):
-        _parallel.check(model)
         ranges = mapped_files(self.files)
         for name, module in model.named_modules():
             if isinstance(module, (CheckpointLinear, Fp8Linear)):
