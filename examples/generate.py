@@ -7,6 +7,7 @@ second beside the same model in bfloat16.
     python examples/generate.py                  # random weights: needs no network
     python examples/generate.py --size 1b        # the layers of a model of 1.2 billion
     python examples/generate.py --experts 8      # a mixture of experts
+    python examples/generate.py --calibrate      # W4A4 with input scales
     python examples/generate.py DIRECTORY        # a checkpoint of your own
 
 The random model is quantised, saved as ModelOpt saves it, and loaded by the line that
@@ -37,6 +38,8 @@ parser.add_argument("directory", nargs="?")
 parser.add_argument("--size", choices=SIZES, default="small")
 parser.add_argument("--experts", type=int, default=0, help="of a Mixtral; 0: a Llama")
 parser.add_argument("--activations", choices=("nvfp4", "int8", "dense"))
+parser.add_argument("--calibrate", action="store_true",
+                    help="gives the random model input scales, and so W4A4")
 parser.add_argument("--prompt", type=int, default=128, help="tokens of the prompt")
 parser.add_argument("--new", type=int, default=32, help="tokens to generate")
 parser.add_argument("--rounds", type=int, default=3)
@@ -71,13 +74,16 @@ def quantised(model):
     model = copy.deepcopy(model)
     nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
     nt.swap_experts(model)
+    if given.calibrate:
+        nt.calibrate(model, [torch.randint(3, 32000, (1, given.prompt))])
     return model
 
 
 def write(model, folder):
     """Saves a quantised model as ModelOpt does."""
     model.config.quantization_config = {
-        "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]}
+        "quant_method": "modelopt", "ignore": ["lm_head"],
+        "quant_algo": "NVFP4" if given.calibrate else "W4A16_NVFP4"}
     model.save_pretrained(folder)
 
 
