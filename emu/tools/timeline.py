@@ -23,6 +23,7 @@ COLOURS = {
     "wait: copies": "#7a4a2b",
     "wait: grid before": "#9b9b9b",
     "wait: fence": "#3f7f7a",
+    "wait: tcgen05": "#4f7cc4",
     "busy": "#30343b",
 }
 

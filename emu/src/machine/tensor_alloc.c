@@ -11,6 +11,7 @@
 #include "machine/access.h"
 #include "machine/barrier.h"
 #include "machine/random.h"
+#include "machine/time_tcgen05.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
 
@@ -97,6 +98,7 @@ static bool write_address(struct emu_warp *w, const struct emu_instr *i,
 
 	if (at) {
 		memcpy(at, &first, sizeof(first));
+		emu_time_tmem_alloc(w);
 		emu_watch_needs_no_fence(w, place_to(w, i));
 		/* DeepGEMM hands it over by a relaxed barrier of the cluster,
 		 * as kernels do with the init of mbarriers behind a fence. */
@@ -245,6 +247,7 @@ void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	emu_wake(w->cta->cluster, EMU_AT_TENSOR_MEMORY);
 	emu_machine_of(w)->effects++;
+	emu_time_tmem_alloc(w);
 }
 
 void emu_run_tmem_relinquish(struct emu_warp *w, const struct emu_instr *i,

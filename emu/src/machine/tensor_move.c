@@ -15,6 +15,7 @@
 #include "machine/async.h"
 #include "machine/random.h"
 #include "machine/report.h"
+#include "machine/time_tcgen05.h"
 #include "machine/watch.h"
 #include "ptx/bind.h"
 
@@ -301,6 +302,8 @@ static void issue(struct emu_warp *w, const struct emu_instr *i, bool is_store,
 	}
 	if (!machine->options.seed || emu_random_below(machine, 2))
 		(void)do_move(w, m);
+	emu_time_tmem_move(w, shape_of(i), i->vector,
+			   emu_tmem_column(m->address), is_store);
 }
 
 void emu_run_tmem_ld(struct emu_warp *w, const struct emu_instr *i,
@@ -404,6 +407,7 @@ void emu_run_tmem_wait(struct emu_warp *w, const struct emu_instr *i,
 		w->in_flight = false;
 	}
 	emu_watch_tmem_wait(w, stores);
+	emu_time_tmem_wait(w, stores);
 }
 
 void emu_run_tmem_before(struct emu_warp *w, const struct emu_instr *i,

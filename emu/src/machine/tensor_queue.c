@@ -14,6 +14,7 @@
 #include "machine/random.h"
 #include "machine/report.h"
 #include "machine/tensor_math.h"
+#include "machine/time_tcgen05.h"
 #include "machine/transfer.h"
 #include "machine/watch.h"
 
@@ -189,13 +190,21 @@ static void perform(struct emu_tensor_op *op)
 	struct emu_machine *m = emu_machine_of(op->warp);
 
 	if (op->kind == OP_COMMIT) {
+		emu_time_tmem_commit(op->warp);
 		commit(op);
+		emu_time_tmem_committed(op->warp);
 	} else if (has_group(op)) {
 		if (m->options.seed)
 			set_pending(op, -1);
 		for (uint32_t k = 0; k < group_size(op); k++)
 			if (op->kind == OP_COPY && !copy_to(op, rank_of(op, k)))
 				break;
+		if (op->kind == OP_COPY)
+			emu_time_tmem_copy(
+			    op->warp, (enum emu_tmem_copy)op->instr->vector,
+			    group_size(op));
+		else
+			emu_time_umma(op->warp, &op->mma.umma);
 		if (op->kind == OP_MMA)
 			(void)emu_umma_run(op->warp, op->instr, &op->mma);
 	}

@@ -18,6 +18,25 @@ static const struct emu_time_table h200 = {
 #undef EMU_TIME
 };
 
+static const struct emu_time_table b200 = {
+#define EMU_TIME(name, value, unit, sure, source) .name = (value),
+#include "machine/time_b200.def"
+#undef EMU_TIME
+};
+
+static const struct {
+	const char *device;
+	const struct emu_time_table *table;
+} tables[] = {{"h200", &h200}, {"b200", &b200}};
+
+static const struct emu_time_table *table_of(const struct emu_device *d)
+{
+	for (size_t k = 0; k < sizeof(tables) / sizeof(*tables); k++)
+		if (!strcmp(tables[k].device, d->name))
+			return tables[k].table;
+	return NULL;
+}
+
 /* Cycles of one step after which a warp ends its turn. */
 #define LONG_STEP	8
 #define SM_SHARED_BYTES (228u << 10)
@@ -31,16 +50,16 @@ struct emu_time *emu_time_open(const struct emu_device *device,
 	const struct emu_device *d = emu_device_or_default(device);
 	struct emu_time *t;
 
-	if (d->major != 9) {
+	if (!table_of(d)) {
 		(void)emu_fail(err,
 			       "NIBEMU_TIME: there is no table of times for "
-			       "%s: h200 has one",
+			       "%s: h200 and b200 have one",
 			       d->name);
 		return NULL;
 	}
 	t = calloc(1, sizeof(*t));
 	if (t) {
-		t->table = &h200;
+		t->table = table_of(d);
 		t->n_sms = d->sms;
 		t->n_sets = (uint32_t)d->l2_bytes / 128 / EMU_L2_WAYS;
 		t->sms = calloc(t->n_sms, sizeof(*t->sms));

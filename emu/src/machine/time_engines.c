@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* time_engines.c - L2, HBM, TMA and tensor cores: when what they do is done. */
+#include <math.h>
 #include <string.h>
 
 #include "machine/time.h"
 #include "machine/time_state.h"
 #include "machine/time_trace.h"
 #include "machine/transfer.h"
+#include "ptx/bind.h"
 
 #define LINE_SHIFT   7
 #define LINE_BYTES   (1 << LINE_SHIFT)
@@ -30,6 +32,23 @@ static bool touch(struct emu_time *t, uint64_t line)
 	return false;
 }
 
+/* Cycles over which HBM's load is a mean. */
+#define LOAD_CYCLES 2000
+
+/* HBM is asked for a line at `at`: what its load adds to its latency. */
+static double hbm_wait(struct emu_time *t, double at, double service)
+{
+	const double since = at > t->hbm_asked ? at - t->hbm_asked : 0;
+	const double kept = since < 8 * LOAD_CYCLES ? exp(-since / LOAD_CYCLES)
+						    : 0;
+
+	if (t->table->hbm_loaded <= 0)
+		return 0;
+	t->hbm_load = t->hbm_load * kept + service / LOAD_CYCLES;
+	t->hbm_asked = emu_later(t->hbm_asked, at);
+	return t->table->hbm_loaded * (t->hbm_load < 1 ? t->hbm_load : 1);
+}
+
 /* Sectors of a line are asked for at `at`: when their bytes are at the SM. */
 static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
 			 uint32_t sectors, double at, bool is_store)
@@ -49,7 +68,8 @@ static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
 	t->hbm_busy += LINE_BYTES / c->hbm_rate;
 	from_hbm = emu_serve(&t->hbm, from_l2, LINE_BYTES / c->hbm_rate);
 	emu_trace_engine(t->trace, 0, EMU_TRACE_HBM, from_hbm, t->hbm);
-	return from_hbm + c->hbm_latency;
+	return from_hbm + c->hbm_latency +
+	       hbm_wait(t, from_hbm, LINE_BYTES / c->hbm_rate);
 }
 
 /* What the lanes of one instruction ask for, each line once. */
@@ -234,11 +254,43 @@ static double fetch_pieces(const struct emu_transfer *c, double begin)
 	return emu_later(end, fetch(c->warp, &r, begin, is_store));
 }
 
+/*
+ * Rows of at most 128 bytes that a copy is made of: where its source goes on
+ * elsewhere, a row begins.
+ */
+static double rows_of(const struct emu_transfer *c)
+{
+	const uint8_t *next = NULL;
+	uint32_t rows = 0, bytes = 0;
+
+	for (size_t k = 0; k < c->n_pieces; k++) {
+		const struct emu_piece *p = &c->pieces[k];
+
+		if (p->from != next || bytes + p->bytes > LINE_BYTES) {
+			rows++;
+			bytes = 0;
+		}
+		bytes += p->bytes;
+		next = p->from + p->bytes;
+	}
+	return rows;
+}
+
+/* What the TMA takes to load it; a table without tma_row has bytes alone. */
+static double load_service(const struct emu_transfer *c, double bytes)
+{
+	const struct emu_time_table *t = emu_time_machine(c->warp)->table;
+	const bool is_tensor = strstr(c->instr->opcode->name, "tensor");
+
+	return is_tensor && t->tma_row > 0 ? rows_of(c) * t->tma_row
+					   : bytes / t->tma_rate;
+}
+
 static double load_bulk(const struct emu_transfer *c, double bytes)
 {
 	struct emu_time *t = emu_time_machine(c->warp);
 	struct emu_sm *sm = c->warp->cta->clock->sm;
-	const double service = bytes / t->table->tma_rate;
+	const double service = load_service(c, bytes);
 	const double begin = emu_serve(&sm->tma, c->warp->clock->now, service);
 
 	emu_trace_engine(t->trace, sm->number, EMU_TRACE_TMA, begin,
@@ -251,7 +303,9 @@ static double store_bulk(const struct emu_transfer *c, double bytes)
 {
 	struct emu_time *t = emu_time_machine(c->warp);
 	struct emu_sm *sm = c->warp->cta->clock->sm;
-	const double service = bytes / t->table->tma_store_rate;
+	/* An MMA that streams from shared memory leaves it half of that. */
+	const double beside = sm->tcgen05.mma > c->warp->clock->now ? 2 : 1;
+	const double service = beside * bytes / t->table->tma_store_rate;
 	const double begin =
 	    emu_serve(&sm->tma_store, c->warp->clock->now, service);
 
@@ -285,6 +339,11 @@ void emu_time_copy(struct emu_transfer *c)
 		emu_time_go_on(c->warp, EMU_SPENT_PIPE, *quarter);
 		clock->open[EMU_ENGINE_COPY] =
 		    emu_later(clock->open[EMU_ENGINE_COPY], end);
+		return;
+	}
+	/* The answer of clusterlaunchcontrol.try_cancel, which is in no memory. */
+	if (c->n_pieces && c->pieces[0].from == c->own) {
+		clock->arrival = clock->now + t->table->try_cancel;
 		return;
 	}
 	for (size_t k = 0; k < c->n_pieces; k++)

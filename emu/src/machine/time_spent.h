@@ -15,6 +15,7 @@ enum emu_spent {
 	EMU_SPENT_COPIES,   /* cp.async.wait_group, bulk groups */
 	EMU_SPENT_GRID,	    /* griddepcontrol.wait */
 	EMU_SPENT_FENCE,    /* for stores to be seen */
+	EMU_SPENT_TCGEN05,  /* its queue, tensor memory */
 	EMU_SPENTS,
 };
 

@@ -6,10 +6,12 @@
 #include "check/check.h"
 #include "machine/machine.h"
 #include "machine/time_spent.h"
+#include "machine/time_tcgen05.h"
 
+/* A B200's has every name; those that a table lacks are 0 in it. */
 struct emu_time_table {
 #define EMU_TIME(name, value, unit, sure, source) double name;
-#include "machine/time_h200.def"
+#include "machine/time_b200.def"
 #undef EMU_TIME
 };
 
@@ -43,6 +45,7 @@ struct emu_sm {
 	double parameters[EMU_PARAMETER_LINES]; /* there from then on; 0: not */
 	double place[EMU_PLACES]; /* from when a CTA can begin there */
 	double end;		  /* of its last CTA, and the next may begin */
+	struct emu_tcgen05_pipe tcgen05;
 	uint32_t running;
 	uint32_t number;
 };
@@ -63,6 +66,7 @@ struct emu_warp_clock {
 	double *ready; /* of each 16 bytes of the warp's registers */
 	uint8_t *why;  /* and what they wait for: enum emu_spent */
 	enum emu_spent result_of;
+	struct emu_tcgen05_clock tcgen05;
 	/* Operations behind the last commit, and the last groups by number. */
 	double open[EMU_ENGINES], group[EMU_ENGINES][EMU_GROUPS];
 	uint32_t groups[EMU_ENGINES];
@@ -110,6 +114,8 @@ struct emu_time {
 	uint32_t places; /* of an SM, for CTAs of the grid that runs */
 	uint64_t *lines; /* of the L2: each set's, the latest first */
 	double l2, hbm;	 /* free from then on */
+	double hbm_load; /* a mean of how busy it is, at hbm_asked */
+	double hbm_asked;
 	double now;	 /* of the warp that runs */
 	double end;	 /* of all grids so far */
 	/* The grid that runs: */

@@ -37,12 +37,15 @@ const char *const emu_spent_names[EMU_SPENTS] = {
     [EMU_SPENT_COPIES] = "wait: copies",
     [EMU_SPENT_GRID] = "wait: grid before",
     [EMU_SPENT_FENCE] = "wait: fence",
+    [EMU_SPENT_TCGEN05] = "wait: tcgen05",
 };
 
 static const char *const engine_names[ENGINES] = {
     [EMU_TRACE_TENSOR] = "tensor cores",
     [EMU_TRACE_TMA] = "TMA",
     [EMU_TRACE_SHARED] = "shared memory",
+    [EMU_TRACE_SCALES] = "tcgen05.cp",
+    [EMU_TRACE_TMEM] = "tensor memory",
     [EMU_TRACE_L2] = "L2",
     [EMU_TRACE_HBM] = "HBM",
 };
