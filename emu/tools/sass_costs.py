@@ -43,6 +43,11 @@ ANCHORS = [
     (r"(bar|barrier)\.(sync|arrive|cta)", r"BAR\."),
     (r"shfl", r"SHFL"),
     (r"(atom|red)\.", r"ATOM|RED"),
+    (r"tcgen05\.mma", r"UTC[A-Z]MMA"),
+    (r"tcgen05\.cp", r"UTCCP"),
+    (r"tcgen05\.commit", r"UTCBAR"),
+    (r"tcgen05\.ld", r"LDTM"),
+    (r"tcgen05\.st", r"STTM"),
     (r"dp4a", r"IDP"),
     (r"ex2", r"MUFU\.EX2"),
 ]

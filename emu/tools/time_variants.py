@@ -4,9 +4,10 @@
 
 Products cut in ways that the planner does not choose: the tile's rows of A and the
 number of slices of k are forced by a file of costs (NIB_TUNING), and nib bench times
-each one, on a GPU or, with --device emu:h200, by prediction.  Writes rows of nib bench
-with the variant's name as their shape, for compare_times.py.  --plans only says how
-each would be cut."""
+each one, on a GPU or, with --device emu:h200 or emu:b200, by prediction.  Writes rows
+of nib bench with the variant's name as their shape, for compare_times.py; on a B200
+the planner's own way comes first and is named "as planned".  --plans only says how
+each would be cut, --only takes the variants whose name has the text."""
 
 import argparse
 import json
@@ -18,7 +19,7 @@ import tempfile
 
 SIZES = [16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256]
 # Rows of A of a tile, slices of k, shapes of one k.
-VARIANTS = [
+HOPPER = [
     (16, 1, ["32x4096x7168", "64x4096x7168"]),
     (16, 2, ["32x4096x7168"]),
     (32, 1, ["32x4096x7168", "64x4096x7168", "128x4096x7168"]),
@@ -35,22 +36,61 @@ VARIANTS = [
     (128, 2, ["128x7168x2048"]),
     (64, 2, ["64x7168x2048"]),
 ]
+# Of a B200: an operation, its shape, rows of A of a tile, most slices of k.
+GROUPS = ["80+176+128+72+64+248+96+160,4096,7168", "40+76+168+72+164+148+196+160,7168,2048",
+          "192+320,3072,4096", "128+384,4096,1536"]
+BLACKWELL = [
+    ("gemm", "128x7168x16384", (64, 128), 2),
+    ("gemm", "128x4096x7168", (64, 128), 4),
+    ("gemm", "128x7168x2048", (64, 128), 2),
+    ("dual_gemm", "256x4096x7168", (64, 128, 192), 4),
+    ("dual_gemm", "512x4096x7168", (128, 192), 2),
+    ("dual_gemm", "256x3072x4096", (64, 128, 192), 4),
+    ("dual_gemm", "512x3072x7168", (128, 192), 2),
+] + [("group_gemm", g, (64, 128, 192, 256), 1) for g in GROUPS]
+
+
+def shape_of(text):
+    """A shape as nib bench takes it; a group is written as its rows, n and k."""
+    if "," not in text:
+        return text
+    rows, n, k = text.split(",")
+    return "+".join(f"{m}x{n}x{k}" for m in rows.split("+"))
+
+
+def variants_of(device):
+    """(operation, rows of A or 0 for the planner's way, slices, shapes)."""
+    if not device.endswith("b200"):
+        return [("gemm", *v) for v in HOPPER]
+    return [(op, rows, slices, [shape_of(shape)]) for op, shape, sizes, most in BLACKWELL
+            for rows in (0, *sizes) for slices in (1, 2, 4) if slices <= most
+            and (rows or slices == 1)]
 
 
 def split_cost(rows, slices, shape):
     """A cost of the reduction with which so many slices are the cheapest plan."""
-    steps = int(shape.split("x")[2]) // 64
+    steps = int(shape.split("+")[0].split("x")[2]) // 64
     if slices != 2:
         return 10 ** 6 if slices == 1 else 1
     # A slice of s costs 400 steps / s and this times (s + 1) (rows + 32) / 480.
     return round(400 * steps * 0.145 * 480 / (rows + 32))
 
 
-def costs(device, processors, version, rows, split):
-    """A file of costs in which only tiles of so many rows are cheap."""
+def step_cycles(rows):
+    """Of a pair of CTAs on a B200, as src/backend/cuda/sm100_cut.c."""
+    mine, blocks = rows / 2, 2 if rows > 128 else 1
+    loads = 18432 / 4 / 40 + (mine * 128 + blocks * 2048) / 4 / 84
+    return round(max(loads, (128 + mine) * 0.4, rows / 2, (128 + mine) / 4))
+
+
+def costs(device, processors, version, rows, split, is_group):
+    """A file of costs in which only tiles of so many rows are cheap, or of a group,
+    whose last tiles are smaller, of so many at most."""
+    steps = [400 if s == rows else 900000 for s in SIZES]
+    if is_group:
+        steps = [step_cycles(s) if s <= rows else 900000 for s in SIZES]
     return {"device": device, "multiprocessors": processors, "version": version,
-            "revision": 4, "tile_rows": SIZES,
-            "step_cycles": [400 if s == rows else 900000 for s in SIZES],
+            "revision": 4, "tile_rows": SIZES, "step_cycles": steps,
             "tile_cycles": 1500, "split_cycles": split}
 
 
@@ -64,6 +104,31 @@ def gpu_of(nib, env, device):
         sys.exit(f"time_variants.py: nib info names no {name}")
     version = re.search(r"^version\s+(\S+)", text, re.M)
     return found.group(1), int(found.group(2)), version.group(1)
+
+
+def run(command, env):
+    """The output of a program, or what it says of its failure."""
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return done.stdout, f"{done.stdout}{done.stderr}" if done.returncode else ""
+
+
+def plan_of(a, env, command):
+    """What nib says of a plan; of a GPU that is there, it is cuda:0's."""
+    device = "cuda:0" if a.device.startswith("emu") else a.device
+    text, why = run([a.nib, "plan", "--device", device, *command], env)
+    return why or "".join(re.findall(r"^- .*\n", text, re.M))
+
+
+def measure(a, env, command, name):
+    """Rows of nib bench."""
+    text, why = run([a.nib, "bench", "--device", a.device, *command, "--format", "json",
+                     "--min-time", "0.05"], env)
+    if why:
+        return f"== {name}\n{why}\n"
+    rows = [r for r in json.loads(text) if r["op"] != "peak"]
+    for row in rows:
+        row["shape"] += f", {name}"
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def main():
@@ -81,27 +146,25 @@ def main():
         env["NIB_CUDA_LIBRARY"] = a.emulator
     gpu = gpu_of(a.nib, env, a.device)
     out = sys.stdout if a.output == "-" else open(a.output, "w", encoding="utf-8")
-    for rows, slices, shapes in VARIANTS:
-        if a.only and a.only not in f"{rows} {slices}":
+    seen = set()
+    for op, rows, slices, shapes in variants_of(a.device):
+        name = f"tiles of {rows}, {slices} of k" if rows else "as planned"
+        if a.only and a.only not in f"{rows} {slices} {op} {shapes[0]}":
             continue
+        command = ["--op", op, "--shape", ",".join(shapes), "--layout", "tiled"]
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(costs(*gpu, rows, split_cost(rows, slices, shapes[0])), file)
+            json.dump(costs(*gpu, rows, split_cost(rows, slices, shapes[0]),
+                            op == "group_gemm"), file)
             file.flush()
-            command = [a.nib, "bench", "--device", a.device, "--op", "gemm",
-                       "--shape", ",".join(shapes), "--layout", "tiled",
-                       "--format", "json", "--min-time", "0.05"]
+            forced = env | ({"NIB_TUNING": file.name} if rows else {})
+            plan = plan_of(a, forced, command[:4])
             if a.plans:
-                command = [a.nib, "plan", "--device", "cuda:0", "--shape",
-                           ",".join(shapes)]
-            done = subprocess.run(command, env=dict(env, NIB_TUNING=file.name),
-                                  capture_output=True, text=True, check=False)
-        if a.plans or done.returncode:
-            print(f"== {rows} {slices}\n{done.stdout}{done.stderr}", file=out, flush=True)
-            continue
-        for row in json.loads(done.stdout):
-            if row["op"] == "gemm":
-                row["shape"] += f", tiles of {rows}, {slices} of k"
-                print(json.dumps(row), file=out, flush=True)
+                out.write(f"== {name}\n{plan}")
+            # Where a way cannot be had, the planner takes another one.
+            elif (shapes[0], plan) not in seen:
+                out.write(measure(a, forced, command, name))
+            seen.add((shapes[0], plan))
+            out.flush()
 
 
 if __name__ == "__main__":

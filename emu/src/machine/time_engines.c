@@ -255,23 +255,24 @@ static double fetch_pieces(const struct emu_transfer *c, double begin)
 }
 
 /*
- * Rows of at most 128 bytes that a copy is made of: where its source goes on
- * elsewhere, a row begins.
+ * Lines of 128 bytes, or parts of them, that a copy reads: rows of a box.  What
+ * is outside of the tensor counts by its bytes.
  */
 static double rows_of(const struct emu_transfer *c)
 {
-	const uint8_t *next = NULL;
-	uint32_t rows = 0, bytes = 0;
+	uint64_t last = UINT64_MAX;
+	double rows = 0;
 
 	for (size_t k = 0; k < c->n_pieces; k++) {
 		const struct emu_piece *p = &c->pieces[k];
+		const uint64_t line = (uintptr_t)p->from >> LINE_SHIFT;
 
-		if (p->from != next || bytes + p->bytes > LINE_BYTES) {
-			rows++;
-			bytes = 0;
+		if (!p->copied) {
+			rows += (double)p->bytes / LINE_BYTES;
+			continue;
 		}
-		bytes += p->bytes;
-		next = p->from + p->bytes;
+		rows += line != last;
+		last = line;
 	}
 	return rows;
 }
