@@ -437,7 +437,7 @@ static const struct cli_option options[] = {
     {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
      .help =
 	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them); "
-	 "emu:h200 predicts"},
+	 "emu:h200 and emu:b200 predict"},
     {"threads", OPT_TEXT, ARG(threads), "LIST",
      .help = "numbers of threads, as 1,2 (default: as many as processors that "
 	     "this process may use)"},

@@ -298,7 +298,7 @@ class Arguments(NibTest):
                  "--out: more than 16 values"),
                 ("bench --device emu:h200 --peaks", 2,
                  "a GPU in software cannot be timed"),
-                ("bench --device emu:b200 --shape 1x1x16", 2,
+                ("bench --device emu:rtx5090 --shape 1x1x16", 2,
                  "there is no table of times to predict with"),
                 ("tune --device emu:h200", 2,
                  "a GPU in software cannot be timed")]:

@@ -39,8 +39,8 @@ static bool touch(struct emu_time *t, uint64_t line)
 static double hbm_wait(struct emu_time *t, double at, double service)
 {
 	const double since = at > t->hbm_asked ? at - t->hbm_asked : 0;
-	const double kept = since < 8 * LOAD_CYCLES ? exp(-since / LOAD_CYCLES)
-						    : 0;
+	const double kept =
+	    since < 8 * LOAD_CYCLES ? exp(-since / LOAD_CYCLES) : 0;
 
 	if (t->table->hbm_loaded <= 0)
 		return 0;

@@ -116,8 +116,8 @@ struct emu_time {
 	double l2, hbm;	 /* free from then on */
 	double hbm_load; /* a mean of how busy it is, at hbm_asked */
 	double hbm_asked;
-	double now;	 /* of the warp that runs */
-	double end;	 /* of all grids so far */
+	double now; /* of the warp that runs */
+	double end; /* of all grids so far */
 	/* The grid that runs: */
 	double begin, first;
 	double tensor_busy, l2_busy, hbm_busy, issued;

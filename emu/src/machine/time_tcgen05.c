@@ -110,7 +110,7 @@ void emu_time_umma(struct emu_warp *w, const struct emu_umma *u)
 	put_in_queue(w, begin);
 }
 
-/* Of one thread's copies, one behind the other. */
+/* Cycles from one copy of a thread to its next. */
 static double copy_interval(const struct emu_time_table *t,
 			    enum emu_tmem_copy copy)
 {
@@ -176,7 +176,7 @@ void emu_time_tmem_committed(struct emu_warp *w)
 		w->clock->arrival = 0;
 }
 
-/* Of one instruction: so many times its shape. */
+/* Cycles that an instruction, so many times its shape, takes of its port. */
 static double port_cycles(enum emu_tmem_shape shape, uint32_t registers,
 			  uint32_t column)
 {

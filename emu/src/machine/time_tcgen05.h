@@ -14,17 +14,17 @@
 #define EMU_TCGEN05_QUARTERS 4
 #define EMU_TCGEN05_DEPTH    8 /* at least umma_depth of the table */
 
-/* Of an SM: cycles from which each is free. */
+/* When each engine of an SM is free, in cycles. */
 struct emu_tcgen05_pipe {
 	double mma, copy;
-	double begun;			     /* the last mma or copy */
-	double port[EMU_TCGEN05_QUARTERS];   /* of 32 lanes */
+	double begun;			   /* the last mma or copy */
+	double port[EMU_TCGEN05_QUARTERS]; /* of 32 lanes */
 	/* When the last operations of a quarter's warps began. */
 	double queue[EMU_TCGEN05_QUARTERS][EMU_TCGEN05_DEPTH];
 	uint32_t queued[EMU_TCGEN05_QUARTERS];
 };
 
-/* Of a warp: when what it has asked for has ended. */
+/* When what a warp has asked for has ended. */
 struct emu_tcgen05_clock {
 	double done;   /* mma and cp: what a commit waits for */
 	double copied; /* cp: what its next mma waits for */

@@ -20,7 +20,7 @@ enum emu_trace_engine {
 	EMU_TRACE_SHARED,
 	EMU_TRACE_SCALES, /* tcgen05.cp */
 	EMU_TRACE_TMEM,	  /* its loads and stores, of the four quarters */
-	EMU_TRACE_L2, /* of the GPU, as HBM */
+	EMU_TRACE_L2,	  /* of the GPU, as HBM */
 	EMU_TRACE_HBM,
 };
 

@@ -362,8 +362,8 @@ static void test_devices_without_a_table(void **state)
 	struct emu_error err = {{0}};
 
 	(void)state;
-	assert_null(emu_time_open(emu_device_find("b200"), &err));
-	assert_non_null(strstr(err.text, "no table of times for b200"));
+	assert_null(emu_time_open(emu_device_find("rtx5090"), &err));
+	assert_non_null(strstr(err.text, "no table of times for rtx5090"));
 }
 
 int main(void)
