@@ -49,7 +49,7 @@ struct emu_warp {
 	uint32_t n_paths, next_pc;
 	enum emu_wait wait;
 	/* With time, its clock: beside the wait, since both are looked at. */
-	double now;
+	double now, until;     /* until: its turn ends when now is later */
 	uint64_t wait_address; /* shared::cluster address, or a number */
 	uint32_t wait_parity;
 	bool in_flight;	  /* registers of wgmma, tcgen05.ld are out of reach */
@@ -85,6 +85,7 @@ struct emu_cta {
 	uint32_t register_pool;
 	bool has_triggered;	     /* griddepcontrol.launch_dependents */
 	struct emu_cta_clock *clock; /* NULL: no time */
+	double earliest_at;	     /* of its warps, as in its cluster */
 };
 
 struct emu_cluster {

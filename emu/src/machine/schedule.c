@@ -385,22 +385,29 @@ static void count_instructions(struct run *r)
 /* ---- with time -------------------------------------------------------------
  */
 
-/* Instructions between two looks at the clocks. */
-#define TIMED_TURN 8
+/* Instructions of a turn, at most, if nobody else can run. */
+#define TIMED_TURN 4096
 
 static void find_earliest(struct emu_cluster *c)
 {
 	c->earliest = NULL;
 	c->earliest_at = INFINITY;
-	for (uint32_t k = 0; k < c->n_ctas; k++)
-		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
-			struct emu_warp *w = &c->ctas[k].warps[i];
+	for (uint32_t k = 0; k < c->n_ctas; k++) {
+		struct emu_cta *a = &c->ctas[k];
 
-			if (w->wait != EMU_RUNNABLE || w->now >= c->earliest_at)
+		a->earliest_at = INFINITY;
+		for (uint32_t i = 0; i < a->n_warps; i++) {
+			struct emu_warp *w = &a->warps[i];
+
+			if (w->wait != EMU_RUNNABLE || w->now >= a->earliest_at)
+				continue;
+			a->earliest_at = w->now;
+			if (w->now >= c->earliest_at)
 				continue;
 			c->earliest = w;
 			c->earliest_at = w->now;
 		}
+	}
 }
 
 /* The live clusters are a heap: the parent of k is (k - 1) / 2. */
@@ -430,6 +437,22 @@ static void order_clusters(struct run *r)
 		sink(r, k);
 }
 
+/* What warps of other SMs have come to, at least: those of live[0] may run. */
+static double others_at(const struct run *r)
+{
+	const struct emu_cluster *c = r->live[0];
+	double at = INFINITY;
+
+	for (size_t k = 1; k < 3 && k < r->n_live; k++)
+		if (r->live[k]->earliest_at < at)
+			at = r->live[k]->earliest_at;
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		if (&c->ctas[k] != c->earliest->cta &&
+		    c->ctas[k].earliest_at < at)
+			at = c->ctas[k].earliest_at;
+	return at;
+}
+
 /* The warp with the smallest clock runs; false: none can. */
 static bool timed_turn(struct run *r)
 {
@@ -437,6 +460,7 @@ static bool timed_turn(struct run *r)
 
 	if (!c->earliest)
 		return false;
+	c->earliest->until = emu_time_turn(c->earliest, others_at(r));
 	emu_warp_run(c->earliest, TIMED_TURN);
 	if (c->n_live == 0) {
 		end_cluster(r, 0);

@@ -37,8 +37,6 @@ static const struct emu_time_table *table_of(const struct emu_device *d)
 	return NULL;
 }
 
-/* Cycles of one step after which a warp ends its turn. */
-#define LONG_STEP	8
 #define SM_SHARED_BYTES (228u << 10)
 #define SM_THREADS	2048u
 
@@ -323,6 +321,7 @@ bool emu_time_begin_cluster(struct emu_cluster *c)
 			return false;
 		a->clock->sm = &sms[k % t->n_sms];
 		(void)take_place(t, a->clock);
+		a->clock->sm->cta[a->clock->place] = a;
 		for (uint32_t i = 0; i < a->n_warps; i++)
 			if (!begin_warp(&a->warps[i], at))
 				return false;
@@ -343,6 +342,7 @@ static void leave_place(const struct emu_time *t, struct emu_cta_clock *c,
 			double end)
 {
 	c->sm->place[c->place] = end + t->table->cta_begin;
+	c->sm->cta[c->place] = NULL;
 	c->sm->end = emu_later(c->sm->end, c->sm->place[c->place]);
 	c->sm->running--;
 }
@@ -381,6 +381,36 @@ double emu_time_of(const struct emu_warp *w)
 	return w->clock->now;
 }
 
+/*
+ * A warp runs until another one of its SM must, and AHEAD cycles more if that
+ * one issues from another quarter: what quarters share, they ask for seldom.
+ */
+static double turn_beside(const struct emu_warp *w, const struct emu_cta *c,
+			  double end)
+{
+	for (uint32_t i = 0; i < c->n_warps; i++) {
+		const struct emu_warp *other = &c->warps[i];
+		const double at =
+		    other->now +
+		    ((i ^ w->index) % EMU_QUARTERS ? EMU_AHEAD : 0);
+
+		if (other != w && other->wait == EMU_RUNNABLE && at < end)
+			end = at;
+	}
+	return end;
+}
+
+double emu_time_turn(const struct emu_warp *w, double end)
+{
+	const struct emu_sm *sm = w->cta->clock->sm;
+
+	end += EMU_AHEAD;
+	for (uint32_t k = 0; k < emu_time_machine(w)->places; k++)
+		if (sm->cta[k])
+			end = turn_beside(w, sm->cta[k], end);
+	return end;
+}
+
 double emu_time_ns_of(const struct emu_warp *w)
 {
 	return w->clock->now / emu_time_machine(w)->table->clock_ghz;
@@ -397,9 +427,6 @@ void emu_time_go_on(struct emu_warp *w, enum emu_spent kind, double at)
 	if (t->waits && kind != EMU_SPENT_ISSUE)
 		t->waits[c->pc] += at - c->now;
 	emu_trace_warp(t->trace, w, kind, c->now, at);
-	/* Others, whose clocks are behind, take the pipes first. */
-	if (at - c->now > LONG_STEP)
-		w->must_yield = true;
 	c->now = w->now = at;
 }
 
@@ -454,34 +481,73 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 }
 
 /*
+ * Pipes take warps in the order in which they ask.  True if they take this one
+ * at once; else its clock has gone on to when they do.
+ */
+static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first,
+		      int end)
+{
+	const struct emu_time_table *c = emu_time_machine(w)->table;
+	struct emu_sm *sm = w->cta->clock->sm;
+	const uint32_t quarter = w->index % EMU_QUARTERS;
+	double at = w->clock->now;
+
+	for (int k = first; k < end; k++)
+		if (i->slots[k])
+			at = emu_later(at, sm->pipe[k][quarter]);
+	/* Accumulators of a wgmma take half of what registers can give. */
+	for (int k = first; k < end; k++) {
+		const double rate = k == EMU_PIPE_ALU	? c->alu_rate
+				    : k == EMU_PIPE_FMA ? c->fma_rate
+				    : k == EMU_PIPE_XU	? c->xu_rate
+							: c->issue_rate;
+		const bool shares =
+		    k != EMU_PIPE_XU && sm->accumulates[quarter] > at;
+
+		if (i->slots[k])
+			sm->pipe[k][quarter] =
+			    at + i->slots[k] * rate / EMU_SLOT *
+				     (shares ? c->wgmma_share : 1);
+	}
+	w->clock->asked = end;
+	if (at <= w->clock->now)
+		return true;
+	emu_time_go_on(w, EMU_SPENT_PIPE, at);
+	return false;
+}
+
+/*
  * ptxas orders a basic block so that latencies of arithmetic overlap, and says
  * how long a warp waits behind each instruction.  So an arithmetic instruction
- * issues at once, though it begins when its operands and its pipe are ready,
+ * issues when its pipe takes it, though it begins when its operands are ready,
  * and the end of a block waits for all that begin in it.
  */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 {
-	const struct emu_sm *sm = w->cta->clock->sm;
-	const uint32_t quarter = w->index % EMU_QUARTERS;
-	double at = w->clock->now, ready = at;
+	struct emu_warp_clock *c = w->clock;
+	double ready = c->now;
 	enum emu_spent why = EMU_SPENT_OPERANDS;
 
-	w->clock->pc = w->pc;
-	if (i->unit >= EMU_UNIT_FENCE_CTA && !wait_for_stores(w, i))
-		return false;
-	if (!i->is_arithmetic)
-		ready = operands_of(w, i, &why);
-	if (i->ends_block && w->clock->block > ready) {
-		ready = w->clock->block;
-		why = w->clock->block_of;
+	if (c->asked == 0) {
+		c->pc = w->pc;
+		if (i->unit >= EMU_UNIT_FENCE_CTA && !wait_for_stores(w, i))
+			return false;
+		if (!i->is_arithmetic)
+			ready = operands_of(w, i, &why);
+		if (i->ends_block && c->block > ready) {
+			ready = c->block;
+			why = c->block_of;
+		}
+		if (ready > c->now) {
+			emu_time_go_on(w, why, ready);
+			return false;
+		}
 	}
-	if (i->slots[EMU_PIPE_ISSUE])
-		at = emu_later(at, sm->pipe[EMU_PIPE_ISSUE][quarter]);
-	if (emu_later(at, ready) <= w->clock->now)
+	if (!i->slots[EMU_PIPE_ISSUE] || c->asked == EMU_PIPE_ISSUE + 1)
 		return true;
-	emu_time_go_on(w, why, ready);
-	emu_time_go_on(w, EMU_SPENT_PIPE, at);
-	return false;
+	if (c->asked == 0 && !ask_pipes(w, i, EMU_PIPE_ISSUE + 1, EMU_PIPES))
+		return false;
+	return ask_pipes(w, i, EMU_PIPE_ISSUE, EMU_PIPE_ISSUE + 1);
 }
 
 /* Units that the pipes are not: when the result is there. */
@@ -509,20 +575,14 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_time *t = emu_time_machine(w);
 	const struct emu_time_table *c = t->table;
-	const double rates[EMU_PIPES] = {1, c->alu_rate, c->fma_rate,
-					 c->xu_rate};
-	struct emu_sm *sm = w->cta->clock->sm;
-	const uint32_t quarter = w->index % EMU_QUARTERS;
 	const double at = w->clock->now;
 	enum emu_spent why = EMU_SPENT_OPERANDS;
-	double begin = i->is_arithmetic ? operands_of(w, i, &why) : at, end;
+	const double begin = i->is_arithmetic ? operands_of(w, i, &why) : at;
+	double end;
 
-	for (int k = EMU_PIPE_ISSUE + 1; k < EMU_PIPES; k++)
-		if (i->slots[k] && sm->pipe[k][quarter] > begin) {
-			begin = sm->pipe[k][quarter];
-			why = EMU_SPENT_PIPE;
-		}
 	t->now = at;
+	t->running = w;
+	w->clock->asked = 0;
 	w->clock->result = begin;
 	/* What its operands waited for is what its result waits for. */
 	w->clock->result_of = begin > at ? why : EMU_SPENT_OPERANDS;
@@ -532,18 +592,12 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 	}
 	if (!i->slots[EMU_PIPE_ISSUE])
 		return;
-	/* A pipe that waits for operands of one takes others meanwhile. */
-	for (int k = 0; k < EMU_PIPES; k++)
-		if (i->slots[k])
-			sm->pipe[k][quarter] =
-			    emu_later(sm->pipe[k][quarter], at) +
-			    i->slots[k] * rates[k] / EMU_SLOT;
-	end = sm->pipe[EMU_PIPE_ISSUE][quarter];
+	end = at + i->slots[EMU_PIPE_ISSUE] * c->issue_rate / EMU_SLOT;
 	t->issued += end - at;
 	emu_time_go_on(w, EMU_SPENT_ISSUE, end);
 	emu_time_go_on(w, EMU_SPENT_OPERANDS, at + (double)i->stall / EMU_SLOT);
 	w->clock->result =
-	    emu_later(begin, begin + end - at - 1) +
+	    emu_later(begin, begin + end - at - c->issue_rate) +
 	    (i->slots[EMU_PIPE_XU] ? c->xu_latency : c->alu_latency);
 	serve_unit(w, i, begin);
 }
@@ -677,11 +731,15 @@ void emu_time_wake(struct emu_warp *w)
 {
 	struct emu_time *t = emu_time_machine(w);
 
-	if (t && w->clock)
-		emu_time_go_on(w,
-			       w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER
-							  : EMU_SPENT_BARRIER,
-			       t->now);
+	if (!t || !w->clock)
+		return;
+	emu_time_go_on(w,
+		       w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER
+						  : EMU_SPENT_BARRIER,
+		       t->now);
+	/* It may come before the one that runs. */
+	if (t->running)
+		t->running->until = t->now;
 }
 
 void emu_time_grids(struct emu_warp *w)

@@ -39,10 +39,11 @@ void emu_time_keep(struct emu_time *t);
 /* A cluster takes the SMs that are free first; false: no memory. */
 bool emu_time_begin_cluster(struct emu_cluster *c);
 void emu_time_end_cluster(struct emu_cluster *c);
-/* The cycle that a runnable warp has come to. */
+/* The cycle that a runnable warp has come to, and that time in nanoseconds. */
 double emu_time_of(const struct emu_warp *w);
-/* The same in nanoseconds. */
 double emu_time_ns_of(const struct emu_warp *w);
+/* Until when it may run, if warps of other SMs have come to end at least. */
+double emu_time_turn(const struct emu_warp *w, double end);
 
 /*
  * False: operands or units are not ready.  Its clock has gone on to when they

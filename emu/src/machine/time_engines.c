@@ -395,8 +395,18 @@ void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 	t->tensor_busy += n / 2.0;
 	emu_trace_engine(t->trace, w->cta->clock->sm->number, EMU_TRACE_TENSOR,
 			 begin, begin + service);
+	w->cta->clock->sm->accumulates[w->index % EMU_QUARTERS] =
+	    begin + n / 2.0;
 	w->clock->open[EMU_ENGINE_WGMMA] =
 	    begin + service + t->table->wgmma_latency;
+	/*
+	 * Nothing queues A from registers: the warp stands still until the
+	 * tensor cores take the operation, and is free while they run it
+	 * (docs/notes/0031: four of n columns, then LOP3, take 3 n / 2 cycles
+	 * and those of the LOP3).
+	 */
+	if (!a_is_shared)
+		emu_time_go_on(w, EMU_SPENT_TENSOR, begin);
 }
 
 void emu_time_commit(struct emu_warp *w, enum emu_engine engine)

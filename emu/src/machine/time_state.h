@@ -17,6 +17,8 @@ struct emu_time_table {
 
 #define EMU_QUARTERS 4
 #define EMU_PLACES   32 /* CTAs of an SM, at most */
+/* Cycles that a warp may be ahead of one that issues from another quarter. */
+#define EMU_AHEAD 8
 /* Units of an SM beside its pipes. */
 enum emu_unit {
 	EMU_UNIT_NONE,
@@ -39,12 +41,14 @@ enum emu_unit {
 /* When each engine of an SM is free. */
 struct emu_sm {
 	double pipe[EMU_PIPES][EMU_QUARTERS], tensor[EMU_QUARTERS];
+	double accumulates[EMU_QUARTERS];    /* until then by tensor cores */
 	double shared, tma, tma_store, port; /* port: to the L2 */
 	double async[EMU_QUARTERS];	     /* cp.async of 16 bytes */
 	double stored; /* when the L2 has all that was stored */
 	double parameters[EMU_PARAMETER_LINES]; /* there from then on; 0: not */
-	double place[EMU_PLACES]; /* from when a CTA can begin there */
-	double end;		  /* of its last CTA, and the next may begin */
+	double place[EMU_PLACES];	 /* from when a CTA can begin there */
+	struct emu_cta *cta[EMU_PLACES]; /* that runs there; NULL: none */
+	double end; /* of its last CTA, and the next may begin */
 	struct emu_tcgen05_pipe tcgen05;
 	uint32_t running;
 	uint32_t number;
@@ -56,6 +60,7 @@ struct emu_warp_clock {
 	enum emu_spent block_of;
 	double spent[EMU_SPENTS];
 	uint32_t pc; /* of the instruction that runs */
+	int asked;   /* it: 0 no pipe yet, 1 all, EMU_PIPES all but its issue */
 	struct emu_stretch stretch;
 	bool is_named;	/* its row of the trace */
 	bool is_fenced; /* it has waited for the fence that is next */
@@ -117,6 +122,7 @@ struct emu_time {
 	double hbm_load; /* a mean of how busy it is, at hbm_asked */
 	double hbm_asked;
 	double now; /* of the warp that runs */
+	struct emu_warp *running;
 	double end; /* of all grids so far */
 	/* The grid that runs: */
 	double begin, first;

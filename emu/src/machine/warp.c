@@ -304,14 +304,19 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 			continue;
 		if (w->in_flight && !can_touch(w, i))
 			break;
-		if (w->clock && !emu_time_is_due(w, i))
-			break;
+		if (w->clock && !emu_time_is_due(w, i)) {
+			if (w->now > w->until)
+				break;
+			continue;
+		}
 		lanes = guarded(w, i);
 		w->pc++;
 		done += (uint32_t)__builtin_popcount(w->lanes);
-		if (w->clock)
+		if (w->clock) {
 			run_timed(w, i, lanes);
-		else if (lanes)
+			if (w->now > w->until)
+				break;
+		} else if (lanes)
 			i->run(w, i, lanes);
 	}
 	w->instructions += done;
