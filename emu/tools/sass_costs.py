@@ -6,7 +6,8 @@ What ptxas makes of each line of PTX modules, for NIBEMU_TIME: assembles each mo
 with -lineinfo, disassembles it with the lines of PTX, and writes a table that
 NIBEMU_SASS=FILE reads.  Needs ptxas and nvdisasm; the library does not.
 
-The table: "module HASH" (64-bit FNV-1a of the module's text), then for each line of PTX
+The table: "module HASH" (64-bit FNV-1a of the module's text), "kernel NAME REGISTERS"
+for each of its kernels (registers of a thread), then for each line of PTX
 that has a cost "LINE ISSUE ALU FMA XU STALL": how many instructions of the machine one
 execution of the line issues, how many of them go to the pipes of logic and of
 conversions (ALU), of integer multiplication and dot products (FMA), and of special functions (XU),
@@ -184,7 +185,13 @@ def run(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"sass_costs.py: {' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
+    return done.stdout + done.stderr
+
+
+def registers_of(text):
+    """Kernels and their registers, from what ptxas -v says."""
+    return re.findall(r"Compiling entry function '([^']+)'.*?Used (\d+) registers", text,
+                      re.S)
 
 
 def main():
@@ -201,10 +208,13 @@ def main():
         with open(path, "rb") as file:
             text = file.read().rstrip(b"\0")
         with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
-            run([a.ptxas, f"-arch={a.arch}", "-lineinfo", path, "-o", cubin.name])
+            kernels = registers_of(run([a.ptxas, f"-arch={a.arch}", "-v", "-lineinfo",
+                                        path, "-o", cubin.name]))
             sass = run([a.nvdisasm, "-c", "-hex", "-gp", cubin.name])
         costs = costs_of(text.decode("utf-8", "replace"), sass)
         print(f"module {fnv1a(text):016x}", file=out)
+        for name, registers in kernels:
+            print(f"kernel {name} {registers}", file=out)
         for line in sorted(costs):
             print(line, *(f"{c:.4g}" for c in costs[line]), file=out)
     if out is not sys.stdout:

@@ -39,6 +39,7 @@ static const struct emu_time_table *table_of(const struct emu_device *d)
 
 #define SM_SHARED_BYTES (228u << 10)
 #define SM_THREADS	2048u
+#define SM_REGISTERS	65536u
 
 /* ---- a machine's time ---------------------------------------------------- */
 
@@ -192,11 +193,22 @@ static uint32_t threads_of(const struct emu_grid *g)
 	return g->block[0] * g->block[1] * g->block[2];
 }
 
-/* A CTA of each in one SM; registers are not looked at. */
-static bool fit_together(const struct emu_grid *a, const struct emu_grid *b)
+/* Registers of a CTA; a lane has them by eights.  0: not known. */
+static uint32_t registers_of(const struct emu_time *t, const struct emu_grid *g)
+{
+	const uint32_t each = emu_time_costs_registers(t->costs, g->kernel);
+	const uint32_t warps = (threads_of(g) + EMU_LANES - 1) / EMU_LANES;
+
+	return (each + 7) / 8 * 8 * EMU_LANES * warps;
+}
+
+/* A CTA of each in one SM. */
+static bool fit_together(const struct emu_time *t, const struct emu_grid *a,
+			 const struct emu_grid *b)
 {
 	return shared_of(a) + shared_of(b) <= SM_SHARED_BYTES &&
-	       threads_of(a) + threads_of(b) <= SM_THREADS;
+	       threads_of(a) + threads_of(b) <= SM_THREADS &&
+	       registers_of(t, a) + registers_of(t, b) <= SM_REGISTERS;
 }
 
 void emu_time_begin_grid(struct emu_grid *g)
@@ -220,7 +232,7 @@ void emu_time_begin_grid(struct emu_grid *g)
 	    t->n_sms;
 	t->places = t->places > EMU_PLACES ? EMU_PLACES : t->places;
 	/* A CTA begins beside one of the grid before, if both fit. */
-	waits = g->before && !fit_together(g->before, g);
+	waits = g->before && !fit_together(t, g->before, g);
 	for (uint32_t k = 0; k < t->n_sms; k++) {
 		struct emu_sm *sm = &t->sms[k];
 

@@ -3,6 +3,7 @@
 #include "machine/time_costs.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +26,20 @@ struct module_costs {
 	size_t first, count; /* of the lines */
 };
 
+/* A kernel of the module, and the registers that ptxas gives each thread. */
+struct kernel_costs {
+	size_t module;
+	char name[256];
+	uint32_t registers;
+};
+
 struct emu_time_costs {
 	struct module_costs *modules;
 	size_t n_modules, modules_capacity;
 	struct line_costs *lines;
 	size_t n_lines, lines_capacity;
+	struct kernel_costs *kernels;
+	size_t n_kernels, kernels_capacity;
 };
 
 /* ---- the table ----------------------------------------------------------- */
@@ -68,10 +78,27 @@ static bool add_line(struct emu_time_costs *c, uint32_t line,
 	return true;
 }
 
-/* "module HASH" or a line's costs, lines in order; NULL: taken. */
+/* What is behind "kernel ": a name and a number; NULL: taken. */
+static const char *take_kernel(struct emu_time_costs *c, const char *text)
+{
+	struct kernel_costs *grown, k = {.module = c->n_modules - 1};
+
+	if (!c->n_modules ||
+	    sscanf(text, "%255s %" SCNu32, k.name, &k.registers) != 2)
+		return "not \"kernel NAME REGISTERS\" behind a module";
+	grown = emu_grow(c->kernels, &c->kernels_capacity, c->n_kernels,
+			 sizeof(*grown));
+	if (!grown)
+		return "no memory";
+	c->kernels = grown;
+	grown[c->n_kernels++] = k;
+	return NULL;
+}
+
+/* "module HASH", a kernel, or a line's costs, lines in order; NULL: taken. */
 static const char *take_row(struct emu_time_costs *c, const char *text)
 {
-	static const char module[] = "module ";
+	static const char module[] = "module ", kernel[] = "kernel ";
 	static const char rule[] = "not \"module HASH\", nor, behind one, "
 				   "\"LINE ISSUE ALU FMA XU STALL\"";
 	const struct module_costs *m;
@@ -85,6 +112,8 @@ static const char *take_row(struct emu_time_costs *c, const char *text)
 		       : add_module(c, line) ? NULL
 					     : "no memory";
 	}
+	if (!strncmp(text, kernel, sizeof(kernel) - 1))
+		return take_kernel(c, text + sizeof(kernel) - 1);
 	line = strtoull(text, &end, 10);
 	if (!c->n_modules || end == text || line > UINT32_MAX)
 		return rule;
@@ -136,6 +165,7 @@ void emu_time_costs_free(struct emu_time_costs *costs)
 		return;
 	free(costs->modules);
 	free(costs->lines);
+	free(costs->kernels);
 	free(costs);
 }
 
@@ -248,4 +278,17 @@ bool emu_time_costs_set(const struct emu_time_costs *costs,
 	for (uint32_t n = 0; n < kernel->count; n++)
 		set_mean(&kernel->code[n]);
 	return false;
+}
+
+uint32_t emu_time_costs_registers(const struct emu_time_costs *costs,
+				  const struct emu_kernel *kernel)
+{
+	for (size_t k = 0; costs && k < costs->n_kernels; k++) {
+		const struct kernel_costs *c = &costs->kernels[k];
+
+		if (costs->modules[c->module].hash == kernel->module->hash &&
+		    !strcmp(c->name, kernel->name))
+			return c->registers;
+	}
+	return 0;
 }

@@ -21,5 +21,8 @@ void emu_time_costs_free(struct emu_time_costs *costs);
  */
 bool emu_time_costs_set(const struct emu_time_costs *costs,
 			const struct emu_kernel *kernel);
+/* Registers of a thread of the kernel; 0: the table does not say. */
+uint32_t emu_time_costs_registers(const struct emu_time_costs *costs,
+				  const struct emu_kernel *kernel);
 
 #endif

@@ -140,9 +140,13 @@ static void test_counts_from_a_file(void **state)
 	struct emu_error err = {{0}};
 	struct emu_time *t = emu_time_open(NULL, &err);
 	static const char *const wrong[] = {
-	    "7 1 0 0 0 2\n", "module 1f\n7 1 0 0 0\n",
+	    "7 1 0 0 0 2\n",
+	    "module 1f\n7 1 0 0 0\n",
 	    "module 1f\n7 1 0 0 0 -1\n",
-	    "module 1f\n8 1 0 0 0 2\n7 1 0 0 0 2\n", "module x\n"};
+	    "module 1f\n8 1 0 0 0 2\n7 1 0 0 0 2\n",
+	    "module x\n",
+	    "kernel k 40\n",
+	    "module 1f\nkernel k\n"};
 
 	(void)state;
 	assert_non_null(t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_time_pipes.c - virtual time of what warps of an SM share: issue slots,
- * pipes, tensor cores.
+ * pipes, tensor cores, and registers of two grids.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -185,6 +185,43 @@ static void test_accumulators_take_registers(void **state)
 	assert_true(most - least > 150);
 }
 
+/* ---- two grids ------------------------------------------------------------ */
+
+/*
+ * Kernel a keeps one quarter of each SM busy; b, which works as long in the
+ * others, may begin beside it if registers allow.
+ */
+static double cycles_of_chain(const char *kernels)
+{
+	static const char text[] =
+	    ".version 8.8\n.target sm_90a\n.address_size 64\n"
+	    ".visible .entry a(.param .u64 in, .param .u64 out)\n{\n"
+	    ".reg .u32 %r<3>;\n.reg .pred %p<2>;\n"
+	    "griddepcontrol.launch_dependents;\n"
+	    "mov.u32 %r2, %tid.x;\nsetp.ge.u32 %p1, %r2, 32;\n@%p1 ret;\n"
+	    "mov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1;\n"
+	    "setp.lt.u32 %p1, %r1, 100;\n@%p1 bra L;\nret;\n}\n"
+	    ".visible .entry b(.param .u64 in, .param .u64 out)\n{\n"
+	    ".reg .u32 %r<3>;\n.reg .pred %p<2>;\n"
+	    "mov.u32 %r2, %tid.x;\nand.b32 %r2, %r2, 96;\n"
+	    "setp.eq.u32 %p1, %r2, 0;\n@%p1 ret;\n"
+	    "mov.u32 %r1, 0;\nM: add.u32 %r1, %r1, 1;\n"
+	    "setp.lt.u32 %p1, %r1, 100;\n@%p1 bra M;\nret;\n}\n";
+	struct emu_job job = {.is_chain = true, .grid = 132, .block = 384};
+
+	return cycles_of(text, kernels, "1 0 0 0 15", job);
+}
+
+/* 384 threads of 168 registers leave no space for as many of 8. */
+static void test_registers_of_two_grids(void **state)
+{
+	const double few = cycles_of_chain("kernel a 8\nkernel b 80\n");
+	const double many = cycles_of_chain("kernel a 8\nkernel b 168\n");
+
+	(void)state;
+	assert_true(many - few > 2000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +229,7 @@ int main(void)
 	    cmocka_unit_test(test_pipe_of_two),
 	    cmocka_unit_test(test_registers_are_not_queued),
 	    cmocka_unit_test(test_accumulators_take_registers),
+	    cmocka_unit_test(test_registers_of_two_grids),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

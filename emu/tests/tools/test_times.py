@@ -46,6 +46,13 @@ class SassCosts(unittest.TestCase):
         self.assertEqual(tool("sass_costs").stall_of("0x000fca0007ffe0ff"), 5)
         self.assertEqual(tool("sass_costs").stall_of("0x000fe20000000000"), 1)
 
+    def test_registers(self):
+        said = ("ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
+                "    0 bytes stack frame, 0 bytes spill stores\n"
+                "ptxas info    : Used 168 registers, used 2 barriers\n")
+        self.assertEqual(tool("sass_costs").registers_of(said + said.replace("'k'", "'m'")),
+                         [("k", "168"), ("m", "168")])
+
     def test_costs_of_copies(self):
         costs = tool("sass_costs").costs_of(PTX, BLOCK + BLOCK.replace("L_x_0", "L_x_1"))
         self.assertEqual(costs[3], [1, 1, 0, 0, 5])
