@@ -2,12 +2,13 @@
 /*
  * time_wgmma.cuh - wgmma m64: the interval between operations of one and of
  * two warpgroups, and the time of a group of one operation, by n, by type, and
- * with A in registers and in shared memory.
+ * with A in registers and in shared memory; how long a warp stands still to issue
+ * four; and what other instructions take beside.
  */
 #ifndef EMU_TIME_WGMMA_CUH
 #define EMU_TIME_WGMMA_CUH
 
-#include "time_probe.cuh"
+#include "time_issue.cuh"
 
 /* Names of accumulators: four for each eight columns of D. */
 #define D4(i) "d" #i "a,d" #i "b,d" #i "c,d" #i "e"
@@ -44,6 +45,20 @@
 		     : "r"(rounds), "l"(a_desc), "l"(b_desc), "r"(0)           \
 		     : "memory")
 
+/* One group of four: cycles until the warp has issued it. */
+#define WGMMA_ISSUE(list, group)                                               \
+	asm volatile(                                                          \
+	    "{\n\t.reg .pred p;\n\t.reg .b64 c;\n\t.reg .f32 " list            \
+	    ";\n\tsetp.ne.b32 p, 1, 1;\n\t"                                    \
+	    "wgmma.fence.sync.aligned;\n\tmov.u64 c, %%clock64;\n\t" group     \
+	    "wgmma.commit_group.sync.aligned;\n\t"                             \
+	    "mov.u64 %1, %%clock64;\n\tsub.s64 %1, %1, c;\n\t"                 \
+	    "wgmma.wait_group.sync.aligned 0;\n\t"                             \
+	    "mov.b32 %0, d1a;\n\t}"                                            \
+	    : "=r"(sum), "=l"(issued)                                          \
+	    : "l"(a_desc), "l"(b_desc), "r"(0)                                 \
+	    : "memory")
+
 /* mode 0: groups of four operations; 1: of one. */
 #define WGMMA_KERNEL(name, shape, list, a, tail)                               \
 	struct name {                                                          \
@@ -57,6 +72,15 @@
 			else                                                   \
 				WGMMA_LOOP(list, MMA(shape, list, a, tail));   \
 			return sum;                                            \
+		}                                                              \
+		static __device__ __forceinline__ unsigned long long           \
+		issue(uint64_t a_desc, uint64_t b_desc)                        \
+		{                                                              \
+			unsigned long long issued;                             \
+			uint32_t sum;                                          \
+                                                                               \
+			WGMMA_ISSUE(list, MMA4(shape, list, a, tail));         \
+			return issued + (sum == 1 ? 1 : 0);                    \
 		}                                                              \
 	};
 
@@ -115,6 +139,87 @@ static __global__ void __launch_bounds__(256, 1)
 }
 
 template <class Op>
+static __global__ void __launch_bounds__(256, 1)
+    wgmma_issue_kernel(unsigned long long *cycles)
+{
+	extern __shared__ __align__(1024) uint8_t tiles[];
+	const uint32_t base = (shared_address(tiles) + 1023) & ~1023u;
+	uint64_t a, b;
+
+	fill_tiles(base, 0, &a, &b);
+	cycles[0] = Op::issue(a, b);
+}
+
+/*
+ * Warps 4 to 7 issue two instructions by turns, four chains of each, while
+ * warps 0 to 3 multiply; rounds 0: while nobody does.
+ */
+template <class Op, class One, class Other>
+static __global__ void __launch_bounds__(256, 1)
+    wgmma_beside_kernel(unsigned long long *cycles, int rounds, uint32_t zero)
+{
+	extern __shared__ __align__(1024) uint8_t tiles[];
+	const uint32_t base = (shared_address(tiles) + 1023) & ~1023u;
+	const uint32_t y = 1 + (threadIdx.x & zero);
+	unsigned long long begin;
+	uint64_t a, b;
+	uint32_t x[8], sum = 0;
+
+	fill_tiles(base, 0, &a, &b);
+	if (threadIdx.x < 128) {
+		if (rounds && Op::run(0, rounds, a, b) == 1)
+			cycles[1] = 1;
+		return;
+	}
+	for (int c = 0; c < 8; c++)
+		x[c] = (threadIdx.x + c) & zero;
+	begin = cycle_now();
+#pragma unroll 1
+	for (int r = 0; r < 64; r++) {
+#pragma unroll
+		for (int i = 0; i < 64; i += 2) {
+			One::step(x[i % 8], y, base);
+			Other::step(x[i % 8 + 1], y, base);
+		}
+	}
+	for (int c = 0; c < 8; c++)
+		sum += x[c];
+	asm volatile("" ::"r"(sum) : "memory");
+	begin = cycle_now() - begin;
+	if (threadIdx.x == 128)
+		cycles[0] = begin + (sum == 0x12345 ? 1 : 0);
+}
+
+template <class Op, class One, class Other>
+static void wgmma_beside_row(const char *name, int n)
+{
+	results<unsigned long long> r(2);
+
+	allow_shared(wgmma_beside_kernel<Op, One, Other>, 65536);
+	for (int rounds = 0; rounds <= 1000; rounds += 1000) {
+		wgmma_beside_kernel<Op, One, Other>
+		    <<<1, 256, 65536>>>(r.device, rounds, 0);
+		r.read("wgmma beside");
+		row((double)r.host[0] / 4096, "cycles/warp/quarter",
+		    "wgmma.%s.n%d.%s_%s_%s", name, n,
+		    rounds ? "beside" : "without", One::name(), Other::name());
+	}
+}
+
+template <class Op> static void wgmma_issue_row(const char *name, int n)
+{
+	results<unsigned long long> r(1);
+
+	allow_shared(wgmma_issue_kernel<Op>, 65536);
+	for (int repeat = 0; repeat < 2; repeat++) {
+		wgmma_issue_kernel<Op><<<1, 128, 65536>>>(r.device);
+		r.read("wgmma issue");
+	}
+	row((double)r.host[0], "cycles/4 ops", "wgmma.%s.n%d.issue_of_4", name,
+	    n);
+}
+
+template <class Op>
 static double wgmma_cycles(int warpgroups, int mode, int rounds)
 {
 	results<unsigned long long> r(2);
@@ -162,6 +267,19 @@ static void time_wgmma(const gpu &)
 	ROWS(128)
 	ROWS(192)
 	ROWS(256)
+#undef ROWS
+#define ROWS(kind, n)                                                          \
+	wgmma_issue_row<kind##_##n>(#kind, n);                                 \
+	wgmma_beside_row<kind##_##n, op_lop3, op_lop3>(#kind, n);              \
+	wgmma_beside_row<kind##_##n, op_lop3, op_mul_f16x2>(#kind, n);         \
+	wgmma_beside_row<kind##_##n, op_lop3, op_imad>(#kind, n);              \
+	wgmma_beside_row<kind##_##n, op_mul_f16x2, op_cvt_f16x2_e4m3x2>(#kind, \
+									n);
+	ROWS(f16_rs, 64)
+	ROWS(f16_rs, 128)
+	ROWS(f16_rs, 256)
+	ROWS(f16_ss, 64)
+	ROWS(f16_ss, 128)
 #undef ROWS
 }
 
