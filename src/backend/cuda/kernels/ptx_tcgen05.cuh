@@ -55,12 +55,17 @@ template <int CTAS> PTX_FN uint32_t leader_addr(uint32_t addr)
 	return CTAS == 2 ? addr & 0xFEFFFFFF : addr;
 }
 
+/* What was written before it is visible after cluster_wait(). */
+PTX_FN void cluster_arrive(void)
+{
+	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
 /* All threads of the cluster; memory written before is visible after. */
 PTX_FN void cluster_sync(void)
 {
-	asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
-		     "barrier.cluster.wait.acquire.aligned;" ::
-			     : "memory");
+	cluster_arrive();
+	cluster_wait();
 }
 
 PTX_FN void st_cluster_f32x4(uint32_t addr, const float *x)

@@ -101,12 +101,17 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 		init_barriers<CTAS>(args, shared);
 	if (warp == LOAD_WARP && elect_one())
 		prefetch_maps(args, problems);
-	/* A list is the plan's: no kernel before writes it. */
+	__syncwarp();
+	cluster_arrive();
+	/*
+	 * A list is the plan's: no kernel before writes it.  The others hear of
+	 * the tile by its barrier, so that none waits here for it.
+	 */
 	if (warp == SCHEDULE_WARP && !args->experts && elect_one())
 		next_tile<CTAS>(args, problems, shared, 0, shared->tiles);
 	__syncwarp();
 	/* The barriers of the other CTAs, and their tensor memory, are there. */
-	cluster_sync();
+	cluster_wait();
 	if (warp == MULTIPLY_WARP)
 		tcgen05_alloc<CTAS>(smem_addr(&shared->tensor_memory),
 				    NIB_SM100_COLUMNS);
@@ -117,15 +122,19 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 					     lane_of_thread(),
 					     shared->first_tile);
 	tcgen05_fence_before();
-	cluster_sync();
+	cluster_arrive();
+	__syncwarp();
+	/* Loads need no tensor memory and begin before it is there. */
+	if (warp == SCHEDULE_WARP && elect_one())
+		schedule<CTAS>(args, problems, shared);
+	if (warp == LOAD_WARP && elect_one())
+		load_tiles<DUAL, CTAS>(args, problems, shared, stages_at);
+	__syncwarp();
+	cluster_wait();
 	tcgen05_fence_after();
 	tensor_memory = shared->tensor_memory;
 	if (warp < EPILOGUE_WARPS) {
 		store_tiles<DUAL, CTAS>(args, shared, stages_at, tensor_memory);
-	} else if (warp == LOAD_WARP) {
-		if (elect_one())
-			load_tiles<DUAL, CTAS>(args, problems, shared,
-					       stages_at);
 	} else if (warp == MULTIPLY_WARP) {
 		if (rank_in_pair<CTAS>() != 0) {
 			if (args->k_slices == 1 && elect_one())
@@ -134,8 +143,6 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 			multiply_tiles<DUAL, CTAS>(args, shared, stages_at,
 						   tensor_memory);
 		}
-	} else if (elect_one()) {
-		schedule<CTAS>(args, problems, shared);
 	}
 	__syncwarp();
 	/* No CTA ends while another one uses its memory. */
