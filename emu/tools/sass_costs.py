@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sass_costs.py [--ptxas PATH] [--nvdisasm PATH] [--arch sm_90a] [-o FILE] PTX...
+"""sass_costs.py [--ptxas PATH] [--nvdisasm PATH] [--arch sm_90a] [-o FILE] FILE...
 
 What ptxas makes of each line of PTX modules, for NIBEMU_TIME: assembles each module
 with -lineinfo, disassembles it with the lines of PTX, and writes a table that
-NIBEMU_SASS=FILE reads.  Needs ptxas and nvdisasm; the library does not.
+NIBEMU_SASS=FILE reads.  A FILE is a module, or a program that nvcc made with
+--no-compress, whose modules are taken out.  Needs ptxas and nvdisasm; the library does
+not.
 
 The table: "module HASH" (64-bit FNV-1a of the module's text), "kernel NAME REGISTERS"
 for each of its kernels (registers of a thread), then for each line of PTX
@@ -180,6 +182,22 @@ def costs_of(ptx, sass):
     return costs
 
 
+def modules_of(path):
+    """The texts of a file: a module's own, or those that a program holds."""
+    with open(path, "rb") as file:
+        text = file.read()
+    if not text.startswith(b"\x7fELF"):
+        return [text.rstrip(b"\0")]
+    found = []
+    for match in re.finditer(rb"\n\.version \d", text):
+        begin = text.rfind(b"\0", 0, match.start()) + 1
+        found.append(text[begin:text.index(b"\0", match.start())])
+    if not found:
+        sys.exit(f"sass_costs.py: {path}: a program without PTX that is not compressed: "
+                 "nvcc --no-compress, with code=compute_...")
+    return found
+
+
 def run(command):
     """The output of a tool; ends the program with the tool's words if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -201,15 +219,16 @@ def main():
     parser.add_argument("--nvdisasm", default="nvdisasm")
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("-o", "--output", default="-")
-    parser.add_argument("ptx", nargs="+")
+    parser.add_argument("files", nargs="+")
     a = parser.parse_args()
     out = sys.stdout if a.output == "-" else open(a.output, "w", encoding="ascii")
-    for path in a.ptx:
-        with open(path, "rb") as file:
-            text = file.read().rstrip(b"\0")
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+    for text in (text for path in a.files for text in modules_of(path)):
+        with tempfile.NamedTemporaryFile(suffix=".ptx") as ptx, \
+                tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+            ptx.write(text)
+            ptx.flush()
             kernels = registers_of(run([a.ptxas, f"-arch={a.arch}", "-v", "-lineinfo",
-                                        path, "-o", cubin.name]))
+                                        ptx.name, "-o", cubin.name]))
             sass = run([a.nvdisasm, "-c", "-hex", "-gp", cubin.name])
         costs = costs_of(text.decode("utf-8", "replace"), sass)
         print(f"module {fnv1a(text):016x}", file=out)

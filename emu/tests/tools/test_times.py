@@ -58,6 +58,38 @@ class SassCosts(unittest.TestCase):
         self.assertEqual(costs[3], [1, 1, 0, 0, 5])
         self.assertEqual(costs[4], [1, 0, 0, 0, 2])
 
+    def test_modules_of_programs(self):
+        modules_of = tool("sass_costs").modules_of
+        one, two = b"\n.version 9.0\nA", b"//\n\n.version 8.7\nB"
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(one + b"\0")
+            file.flush()
+            self.assertEqual(modules_of(file.name), [one])
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"\x7fELF\0\1" + one.join([b"\0", b"\0\0"]) + two + b"\0x")
+            file.flush()
+            self.assertEqual(modules_of(file.name), [one, two])
+        with self.assertRaisesRegex(SystemExit, "--no-compress"):
+            modules_of(sys.executable)
+
+
+class TimeVariants(unittest.TestCase):
+    """What the search takes for each device."""
+
+    def test_devices(self):
+        variants = tool("time_variants").variants_of
+        hopper, blackwell = variants("emu:h200"), variants("emu:b200")
+        self.assertEqual({v[0] for v in hopper}, {"gemm"})
+        self.assertTrue(all(v[1] for v in hopper))
+        self.assertEqual({v[0] for v in blackwell}, {"gemm", "dual_gemm", "group_gemm"})
+        self.assertEqual(sum(v[1] == 0 for v in blackwell), 11)
+
+    def test_costs_leave_one_way(self):
+        costs = tool("time_variants").costs("a", 148, "1", 128, 1, False)["step_cycles"]
+        self.assertEqual([s for s in costs if s < 900000], [400])
+        group = tool("time_variants").costs("a", 148, "1", 128, 1, True)["step_cycles"]
+        self.assertEqual(sum(s < 900000 for s in group), 8)
+
 
 class CompareTimes(unittest.TestCase):
     def rows(self, folder, name, key, times):
