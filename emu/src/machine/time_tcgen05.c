@@ -23,9 +23,10 @@ static uint32_t sms_of(const struct emu_warp *w, uint32_t ctas,
 
 	sms[0] = w->cta->clock->sm;
 	sms[1] = sms[0];
-	if (ctas == 2)
-		sms[1] = c->ctas[w->cta->rank ^ 1].clock->sm;
-	return ctas;
+	if (ctas != 2)
+		return 1;
+	sms[1] = c->ctas[w->cta->rank ^ 1].clock->sm;
+	return 2;
 }
 
 /* Stalls the warp while its quarter holds all that it takes. */
@@ -182,6 +183,8 @@ static double port_cycles(enum emu_tmem_shape shape, uint32_t registers,
 {
 	const double times =
 	    (double)registers / emu_tmem_shape_registers(shape);
+	/* Two columns a cycle, from an even one on. */
+	const uint32_t pairs = (registers + column % 2 + 1) / 2;
 
 	switch (shape) {
 	case EMU_TMEM_16X64B:
@@ -191,8 +194,7 @@ static double port_cycles(enum emu_tmem_shape shape, uint32_t registers,
 	case EMU_TMEM_16X256B:
 		return 8 * times;
 	default:
-		/* Two columns a cycle, from an even one on. */
-		return (registers + column % 2 + 1) / 2;
+		return pairs;
 	}
 }
 
