@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_cluster.cuh - stores into another CTA's shared memory, one wrapper an
- * instruction.  Beside ptx_async.cuh.
+ * ptx_cluster.cuh - stores into another CTA's shared memory and stmatrix, one
+ * wrapper an instruction.  Beside ptx_async.cuh.
  */
 #ifndef NIB_PTX_CLUSTER_CUH
 #define NIB_PTX_CLUSTER_CUH
@@ -20,6 +20,17 @@ PTX_FN void st_cluster_f32x4(uint32_t addr, float4 x)
 	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
 			     addr),
 		     "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w)
+		     : "memory");
+}
+
+/* Four 8x8 matrices of 16-bit values: lane i gives the address of row i % 8 of
+ * matrix i / 8, and two values of row i / 4 of each. */
+PTX_FN void stmatrix_x4(uint32_t addr, uint32_t a, uint32_t b, uint32_t c,
+			uint32_t d)
+{
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
+		     "{%1, %2, %3, %4};" ::"r"(addr),
+		     "r"(a), "r"(b), "r"(c), "r"(d)
 		     : "memory");
 }
 

@@ -19,6 +19,9 @@
  * warpgroups: group j takes the slice's steps number j, j + k_groups, ...  All
  * of them read the same chunks of A, 256 k of all rows each.
  *
+ * Start: half of the ring of B is asked for, or nothing (EARLY_STAGES), then A, then
+ * the rest.  All of B before A would keep A waiting: 7 % of the time.
+ *
  * Chunks: atoms of eight rows of 64 k in the 128-byte swizzle of wgmma, 64 k
  * after the other.  The warps that multiply fill the first NIB_WIDE_CHUNKS of them
  * and meet; often these are all, and no warp waits for another until its sums are
@@ -50,6 +53,12 @@ template <int EIGHTS_, enum b_kind B_, enum a_type TYPE_> struct wide {
 	static const bool IS_NVFP4 = TYPE_ == A_NVFP4,
 			  IS_BF16 = TYPE_ == A_BF16;
 	static const int STAGES = NIB_WIDE_STAGES;
+	/*
+	 * Stages of B that are asked for before A, which comes behind them: 64 rows
+	 * of 16-bit values are more than B, and come first.
+	 */
+	static const int EARLY_STAGES =
+	    ALIGNED && EIGHTS_ == 8 && TYPE_ != A_NVFP4 ? 0 : 1;
 	static const int CHUNKS = NIB_WIDE_CHUNKS(EIGHTS_);
 	static const int CHUNK_BYTES = NIB_SKINNY_CHUNK_BYTES(EIGHTS_);
 	/* Offsets in shared memory. */
@@ -124,6 +133,20 @@ load_wide(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 	cp_async_commit_group();
 }
 
+/* A warp's first steps, number first to end - 1 of its own. */
+template <class V>
+__device__ static void load_first(const struct nib_skinny_params &q,
+				  const struct nib_gemv_operand &b,
+				  const struct wide_cta &c, int first, int end)
+{
+	const struct source from = source_of(q.p, b, c.tile + own_tile(q));
+
+#pragma unroll
+	for (int i = first; i < end; i++)
+		load_wide<V>(q, b, c, from,
+			     c.begin + own_group(c) + i * q.k_groups, i);
+}
+
 /* ---- chunks of A --------------------------------------------------------- */
 
 /*
@@ -135,13 +158,12 @@ template <class V> struct block_of_a {
 };
 
 /*
- * The places of a lane's blocks of a row: the first, and how far those of 64 k
- * further on.  Rows that are not there are read nowhere.
+ * A lane's blocks of a row, each 64 k behind the one before: the place of the
+ * first, and how many there are.  Rows that are not there have none.
  */
 struct row_of_a {
 	const uint8_t *values, *scales;
-	int scale_step;
-	int k, end; /* of the first block; the row's, or 0 */
+	int scale_step, count;
 };
 
 template <class V>
@@ -152,10 +174,10 @@ __device__ static struct row_of_a row_of(const struct nib_gemv_params &p,
 	const int block = first * 4 + threadIdx.x % 4;
 	struct row_of_a r;
 
-	r.k = block * 16;
-	r.end = row < p.m ? p.k : 0;
+	/* k is a multiple of 16. */
+	r.count = row < p.m ? (p.k / 16 - block + 3) / 4 : 0;
 	r.values = a.codes + row * a.row_stride +
-		   (int64_t)r.k * (V::IS_NVFP4 ? 1 : 4) / 2;
+		   (int64_t)block * (V::IS_NVFP4 ? 8 : 32);
 	/* A has less than 128 rows. */
 	r.scales = a.scales + (a.is_tiled ? (int64_t)first * 512 + row % 32 * 16 +
 						row / 32 * 4 + threadIdx.x % 4
@@ -188,16 +210,12 @@ __device__ static struct block_of_a<V> load_any_block(const struct row_of_a &r,
 	return x;
 }
 
-/*
- * The block of 64 * i k further on, if it is wanted; zeros outside of A.  k is a
- * multiple of 16.
- */
+/* Block number i, if it is there; else zeros. */
 template <class V>
 __device__ static struct block_of_a<V> load_block(const struct row_of_a &r,
-						  int i, bool is_wanted)
+						  int i, bool is_there)
 {
 	const uint8_t *from = r.values + i * (V::IS_NVFP4 ? 32 : 128);
-	const bool is_there = is_wanted && r.k + i * 64 < r.end;
 	struct block_of_a<V> x = {};
 
 	if constexpr (!V::ALIGNED) {
@@ -256,43 +274,44 @@ template <class V, int COUNT, int BY>
 __device__ static void load_atoms(const struct row_of_a &r, int first, int end,
 				  struct block_of_a<V> *x)
 {
+	const int count = min(r.count, end - first);
+
 #pragma unroll
 	for (int i = 0; i < COUNT; i++)
-		x[i] = load_block<V>(r, i * BY, first + i * BY < end);
+		x[i] = load_block<V>(r, i * BY, i * BY < count);
 }
 
 template <class V, int COUNT, int BY>
 __device__ static void store_atoms(uint32_t to, int eight, int first, int end,
 				   const struct block_of_a<V> *x)
 {
-	const int lane = threadIdx.x % 32;
-	const uint32_t at = to + (first * V::EIGHTS + eight) * 1024 +
-			    lane / 4 * (128 + 16) + lane % 4 * 4;
-	uint32_t piece[8];
+	const int row = threadIdx.x % 8, piece = threadIdx.x % 32 / 8;
+	/* Pieces 4 to 7 are 64 bytes from pieces 0 to 3. */
+	const uint32_t low = to + (first * V::EIGHTS + eight) * 1024 +
+			     row * 128 + (piece ^ row) * 16;
+	const uint32_t high = low ^ 64;
 
 #pragma unroll
-	for (int j = 0; j < 8; j++)
-		piece[j] = at ^ j * 16;
-#pragma unroll
 	for (int i = 0; i < COUNT; i++) {
+		const uint32_t at = i * BY * V::EIGHTS * 1024;
 		uint32_t w[8];
 
 		if (first + i * BY >= end)
 			break;
 		order_block<V>(x[i], w);
-#pragma unroll
-		for (int j = 0; j < 8; j++)
-			sts_32(piece[j] + i * BY * V::EIGHTS * 1024, w[j]);
+		stmatrix_x4(low + at, w[0], w[1], w[2], w[3]);
+		stmatrix_x4(high + at, w[4], w[5], w[6], w[7]);
 	}
 }
 
 /*
  * The warps that multiply, and then meet: as many chunks as there is space for.
- * A warp has eight rows of A.
+ * A warp has eight rows of A.  The rest of its first stages of B follows.
  */
 template <class V>
 __device__ static void fill_chunks(const struct nib_skinny_params &q,
 				   const struct nib_gemv_operand &a,
+				   const struct nib_gemv_operand &b,
 				   const struct wide_cta &c)
 {
 	const int by = NIB_SKINNY_WARPS / V::EIGHTS;
@@ -305,6 +324,8 @@ __device__ static void fill_chunks(const struct nib_skinny_params &q,
 	struct block_of_a<V> x[V::CHUNKS * 4 / by];
 
 	load_atoms<V, V::CHUNKS * 4 / by, by>(r, first, end, x);
+	if (own_tile(q) < c.tiles)
+		load_first<V>(q, b, c, V::EARLY_STAGES, V::STAGES);
 	store_atoms<V, V::CHUNKS * 4 / by, by>(c.shared + V::CHUNKS_AT, eight,
 					       first, end, x);
 	fence_proxy_async_shared();
@@ -318,7 +339,8 @@ __device__ static void bring_wide(const struct nib_skinny_params &q,
 				  const struct wide_cta &c)
 {
 	const int by = NIB_SKINNY_BRINGERS, count = V::EIGHTS / by;
-	const int ahead = V::IS_NVFP4 ? 2 : 1, end = c.end - c.begin;
+	const int ahead = V::IS_NVFP4 && V::ALIGNED ? 2 : 1;
+	const int end = c.end - c.begin;
 	const int warp = threadIdx.x / 32 - NIB_SKINNY_WARPS;
 
 #pragma unroll 1
@@ -645,13 +667,15 @@ template <class V>
 __device__ static void
 multiply_all(const struct nib_skinny_params &q,
 	     const struct nib_gemv_operand &b, const struct wide_cta &c,
-	     float *sums, float alpha)
+	     float *sums)
 {
 	const int warp = threadIdx.x / 32;
 	const bool multiplies = own_tile(q) < c.tiles;
-	float acc[V::M / 2] = {};
+	float acc[V::M / 2] = {}, alpha;
 
 	run_steps<V>(q, b, c, multiplies, acc);
+	/* Not before: registers are few.  It comes while the sums are added. */
+	alpha = q.p.alpha ? *q.p.alpha : 1;
 	/* The sums lie where the chunks did. */
 	bar_sync(SUMS_BAR, NIB_SKINNY_WARPS * 32);
 	if (multiplies)
@@ -671,7 +695,6 @@ __device__ static void wide_gemm(const struct nib_skinny_params &q)
 	extern __shared__ __align__(1024) uint8_t wide_bytes[];
 	const struct wide_cta c = begin_wide(q, wide_bytes);
 	const int warp = threadIdx.x / 32;
-	float alpha;
 
 	griddepcontrol_launch_dependents();
 	if (!q.p.b_is_constant)
@@ -684,24 +707,15 @@ __device__ static void wide_gemm(const struct nib_skinny_params &q)
 		mbarrier_init(empty<V>(c.shared, threadIdx.x),
 			      q.tiles_at_once);
 	}
-	if (warp < NIB_SKINNY_WARPS && own_tile(q) < c.tiles) {
-		const struct source from =
-		    source_of(q.p, q.p.b, c.tile + own_tile(q));
-
-#pragma unroll
-		for (int i = 0; i < V::STAGES; i++)
-			load_wide<V>(q, q.p.b, c, from,
-				     c.begin + own_group(c) + i * q.k_groups,
-				     i);
-	}
+	if (warp < NIB_SKINNY_WARPS && own_tile(q) < c.tiles)
+		load_first<V>(q, q.p.b, c, 0, V::EARLY_STAGES);
 	griddepcontrol_wait();
-	alpha = q.p.alpha ? *q.p.alpha : 1;
 	if (warp < NIB_SKINNY_WARPS)
-		fill_chunks<V>(q, q.p.a, c);
+		fill_chunks<V>(q, q.p.a, q.p.b, c);
 	__syncthreads();
 	if (warp < NIB_SKINNY_WARPS) {
 		multiply_all<V>(q, q.p.b, c,
-				(float *)(wide_bytes + V::SUMS_AT), alpha);
+				(float *)(wide_bytes + V::SUMS_AT));
 		return;
 	}
 	bring_wide<V>(q, q.p.a, c);
