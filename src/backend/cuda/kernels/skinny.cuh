@@ -19,7 +19,8 @@
  * by as many warps, one each, which have nothing else to do yet.
  *
  * Start: the first weights are asked for before the kernel before has ended, if
- * no kernel writes them, A after it.
+ * no kernel writes them, A after it, and in short products the other stages of the
+ * ring after A.
  *
  * Barriers: full[chunk], one arrival of the warp that brought it; empty[chunk],
  * one of each warp that has read it.  A barrier tells a phase from the next one
@@ -209,8 +210,35 @@ load_next(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 	cp_async_commit_group();
 }
 
+/* Asks for the steps of stages first to end - 1. */
 template <class V>
-__device__ static struct b_ring fill_ring(const struct nib_skinny_params &q,
+__device__ static void fill_stages(const struct nib_skinny_params &q,
+				   const struct nib_gemv_operand &b,
+				   const struct cta &c, struct b_ring *r,
+				   int first, int end)
+{
+#pragma unroll 1
+	for (int stage = first; stage < end; stage++)
+		load_next<V>(q, b, c, r, all_steps(q.p), stage);
+}
+
+/*
+ * Stages that are asked for before A, which then comes behind them: all of them
+ * would keep A waiting.  Warps of many steps have more to lose than that, and 16 rows
+ * of 16-bit values leave no registers for it; experts have not been measured.
+ */
+template <class V>
+__device__ static int early_stages(const struct nib_skinny_params &q)
+{
+	const bool is_short = all_steps(q.p) <= 4 * q.k_groups;
+
+	return is_short && !V::IS_MOE && (V::EIGHTS == 1 || V::IS_NVFP4)
+		   ? 1
+		   : V::STAGES;
+}
+
+template <class V>
+__device__ static struct b_ring begin_ring(const struct nib_skinny_params &q,
 					  const struct nib_gemv_operand &b,
 					  const struct cta &c)
 {
@@ -224,10 +252,39 @@ __device__ static struct b_ring fill_ring(const struct nib_skinny_params &q,
 	r.first_step = warp / q.tiles_at_once;
 	r.next.at = round_at<V>(q, c, c.tile);
 	find_tile<V>(q, b, c, &r);
-#pragma unroll 1
-	for (int stage = 0; stage < V::STAGES; stage++)
-		load_next<V>(q, b, c, &r, all_steps(q.p), stage);
+	fill_stages<V>(q, b, c, &r, 0, early_stages<V>(q));
 	return r;
+}
+
+/*
+ * The first chunks, one by each warp, which have nothing else to do yet, and the
+ * ring's other stages.
+ */
+template <class V>
+__device__ static void
+bring_first_chunks(const struct nib_skinny_params &q,
+		   const struct nib_gemv_operand &a,
+		   const struct nib_gemv_operand &b, const struct cta &c,
+		   struct b_ring *r)
+{
+	const int warp = threadIdx.x / 32;
+	struct round_step s = {round_at<V>(q, c, c.tile), warp};
+	uint4 x[V::M];
+	bool brings = warp < V::CHUNKS;
+
+	if (brings) {
+		find_step<V>(q, c, all_steps(q.p), &s);
+		brings = s.at.count > 0;
+	}
+	if (brings)
+		load_chunk<V>(q.p, a, c, s, x);
+	if (warp < q.tiles_at_once * q.k_groups)
+		fill_stages<V>(q, b, c, r, early_stages<V>(q), V::STAGES);
+	if (!brings)
+		return;
+	store_chunk<V>(c.shared + V::CHUNKS_AT + warp * V::CHUNK_BYTES, x);
+	if (threadIdx.x % 32 == 0)
+		mbarrier_arrive(full<V>(c.shared, warp));
 }
 
 /* ---- the multiplication -------------------------------------------------- */
@@ -554,10 +611,10 @@ __device__ static void skinny_gemm(const struct nib_skinny_params &q)
 		__syncthreads();
 	}
 	if (warp < q.tiles_at_once * q.k_groups)
-		r = fill_ring<V>(q, b, c);
+		r = begin_ring<V>(q, b, c);
 	griddepcontrol_wait();
 	__syncthreads();
-	bring_first_chunks<V>(q, a, c);
+	bring_first_chunks<V>(q, a, b, c, &r);
 	if (warp < NIB_SKINNY_WARPS)
 		run_all<V>(q, b, c, &r, (float *)(bytes + V::SUMS_AT));
 	else

@@ -193,28 +193,7 @@ __device__ static void store_chunk(uint32_t chunk, const uint4 (&x)[V::M])
 	__syncwarp();
 }
 
-/* The first chunks, one by each warp, which have nothing else to do yet. */
-template <class V>
-__device__ static void bring_first_chunks(const struct nib_skinny_params &q,
-					  const struct nib_gemv_operand &a,
-					  const struct cta &c)
-{
-	const int warp = threadIdx.x / 32;
-	struct round_step s = {round_at<V>(q, c, c.tile), warp};
-	uint4 x[V::M];
-
-	if (warp >= V::CHUNKS)
-		return;
-	find_step<V>(q, c, all_steps(q.p), &s);
-	if (s.at.count <= 0)
-		return;
-	load_chunk<V>(q.p, a, c, s, x);
-	store_chunk<V>(c.shared + V::CHUNKS_AT + warp * V::CHUNK_BYTES, x);
-	if (threadIdx.x % 32 == 0)
-		mbarrier_arrive(full<V>(c.shared, warp));
-}
-
-/* The other ones, of all rounds. */
+/* The chunks behind the first ones, of all rounds. */
 template <class V>
 __device__ static void bring_chunks(const struct nib_skinny_params &q,
 				    const struct nib_gemv_operand &a,
