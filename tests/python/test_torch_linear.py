@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
 from unittest import mock
 
@@ -508,6 +509,63 @@ class Life(LinearTest):
         hidden.weight_scale_2.copy_(one.weight_scale_2)
         hidden.pack()
         self.assertTrue(t.allclose(hidden(x) + one.bias, second))
+
+    def test_other_weights_for_one_call(self):
+        """One of the tensors, or both, in the place of packed ones: the layer is as it
+        was after the call, and is saved as it is during the call."""
+        t = self.torch
+        one, other = (self.package.Linear.from_linear(t.nn.Linear(64, 40))
+                      for _ in range(2))
+        x, state = t.randn(3, 64), other.state_dict()
+        want, got, both = one(x), {}, ("weight", "weight_scale")
+        full = {name: one.state_dict()[name] for name in both}
+
+        def look(module, _args):
+            got.update(module.state_dict(), copied=copy.deepcopy(module),
+                       read=module.weight_scale)
+        for names in (both[:1], both[1:], both):
+            swapped = {name: state[name] for name in names}
+            mixed = copy.deepcopy(other)
+            mixed.load_state_dict({**one.state_dict(), **swapped})
+            for given in (x, x.clone().requires_grad_()):
+                with self.subTest(names=names, has_gradient=given.requires_grad):
+                    hook = one.register_forward_pre_hook(look)
+                    y = t.func.functional_call(one, swapped, given)
+                    hook.remove()
+                    self.assertTrue(t.equal(y, mixed(x)))
+                    self.assertTrue(t.equal(got["copied"](x), y))
+                    for name, value in {**full, **swapped}.items():
+                        self.assertTrue(t.equal(got[name].view(t.uint8),
+                                                value.view(t.uint8)))
+                    self.assertTrue(t.equal(got["read"].view(t.uint8),
+                                            got["weight_scale"].view(t.uint8)))
+                    self.assertTrue(one.is_packed_alone)
+                    self.assertIsNone(one._packed.held)
+                    self.assertTrue(t.equal(one(x), want))
+
+    def test_saved_while_another_thread_multiplies(self):
+        t = self.torch
+        ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
+        x, interval = t.randn(3, 64), sys.getswitchinterval()
+        want, is_over = ours(x), threading.Event()
+
+        def multiply():
+            while not is_over.is_set():
+                self.assertTrue(t.equal(ours(x), want))
+        sys.setswitchinterval(1e-6)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            try:
+                made = [pool.submit(multiply) for _ in range(2)]
+                for _ in range(100):
+                    self.assertIsNotNone(ours.state_dict()["weight"])
+                    self.assertTrue(t.equal(copy.deepcopy(ours)(x), want))
+            finally:
+                is_over.set()
+                sys.setswitchinterval(interval)
+            for one in made:
+                one.result()
+        self.assertTrue(ours.is_packed_alone)
+        self.assertIsNone(ours._packed.held)
 
     def test_the_packed_form_is_used(self):
         from nibblas.torch import _multiply

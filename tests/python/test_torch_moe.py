@@ -230,6 +230,14 @@ class Module(MoeTest):
         made.to(t.bfloat16).half()      # scales and global scales stay as they are
         self.assertTrue(t.equal(made(*given), want))
 
+    def test_other_weights_for_one_call(self):
+        t = self.torch
+        made, given, want = self.module()
+        y = t.func.functional_call(made, {"w2": made.state_dict()["w2"] ^ 0x88}, given)
+        self.assertTrue(t.equal(y, -want))
+        self.assertTrue(made.is_packed_alone)
+        self.assertTrue(t.equal(made(*given), want))
+
     def test_parts(self):
         t = self.torch
         made, (x, ids, weights), want = self.module()

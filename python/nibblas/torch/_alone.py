@@ -31,20 +31,29 @@ class PackedModule(nn.Module):
     @property
     def is_packed_alone(self) -> bool:
         """Whether the packed form is all that is kept of the weights."""
+        return self._has_alone() and len(self._gone()) == len(self._WEIGHTS)
+
+    def _has_alone(self) -> bool:
+        """Whether there are packed forms without tensors, though some of the tensors may
+        have others in their place, as in torch.func.functional_call()."""
         return self._layers()[0].alone is not None
 
-    def _is_partly_packed(self) -> bool:
-        """Whether some of the tensors were replaced while they were packed."""
-        gone = [self._buffers.get(name) is None for name in self._WEIGHTS]
-        return any(gone) and not all(gone)
+    def _gone(self) -> "list[str]":
+        return [name for name in self._WEIGHTS if self._buffers.get(name) is None]
+
+    def _tensors(self) -> "dict[str, Tensor]":
+        """The weights as tensors, those that are gone made anew; changes nothing."""
+        made = self._made() if self._gone() else {}
+        return {name: made[name] if self._buffers.get(name) is None
+                else self._buffers[name] for name in self._WEIGHTS}
 
     def _pack_alone(self) -> bool:
         """Packs weights that are tensors of a CPU, and lets these go; whether it did."""
-        if self._is_partly_packed():
-            self.unpack()
         own = self._buffers
-        tensors = {name: own.get(name) for name in self._WEIGHTS}
-        if not all(x is not None and x.is_cpu for x in tensors.values()):
+        if len(self._gone()) == len(self._WEIGHTS):
+            return False
+        tensors = self._tensors()
+        if not all(x.is_cpu for x in tensors.values()):
             return False
         parts = self._parts(tensors)
         packed = [LayerWeights.packed(*part) for part in parts]
@@ -56,40 +65,40 @@ class PackedModule(nn.Module):
     def unpack(self) -> None:
         """Gives the weights a place as tensors, bit for bit those that were packed; until
         pack() both forms are kept."""
-        if not self.is_packed_alone:
+        if not self._has_alone():
             return
-        made = self._made()
+        made, gone = self._made(), self._gone()
         for layer, part in zip(self._layers(), self._parts(made)):
             layer.release(*part)
-        partly = self._is_partly_packed()
-        for name, x in made.items():
-            if self._buffers.get(name) is None:
-                self._buffers[name] = x
-        if partly:
+        self._buffers.update({name: made[name] for name in gone})
+        if len(gone) < len(self._WEIGHTS):
             for layer in self._layers():
                 layer.forget()
 
     def _read(self, name: str) -> Tensor:
-        self.unpack()
-        return self._buffers[name]
+        if self.is_packed_alone:
+            self.unpack()
+        found = self._buffers.get(name)
+        # Beside a tensor that took the other one's place, perhaps for one call.
+        return self._tensors()[name] if found is None else found
 
     def _stays(self, fn: Any) -> bool:
         """Whether what _apply() does to tensors leaves packed weights where they are."""
         return self.is_packed_alone and fn(torch.empty(0, dtype=torch.uint8)).is_cpu
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        packed = self.is_packed_alone
-        if packed:
-            self._buffers.update(self._made())
+        # The module stays as it is: another thread may be multiplying.
+        made = self._tensors() if self._gone() else {}
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        if packed:
-            self._buffers.update(dict.fromkeys(self._WEIGHTS))
+        for name in self._buffers if made else ():
+            value = destination.pop(prefix + name, made.get(name))
+            if value is not None:
+                destination[prefix + name] = value
 
     def _load_from_state_dict(self, *args: Any) -> None:
         self.unpack()
         super()._load_from_state_dict(*args)
 
     def __getstate__(self) -> "dict[str, Any]":
-        packed = self.is_packed_alone
-        buffers = {**self._buffers, **(self._made() if packed else {})}
-        return {**self.__dict__, "_buffers": buffers, "_packed": packed}
+        return {**self.__dict__, "_buffers": {**self._buffers, **self._tensors()},
+                "_packed": self._has_alone()}

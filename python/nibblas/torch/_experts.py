@@ -145,7 +145,7 @@ class MoE(PackedModule):
         if not 0 <= first < end <= self.experts:
             raise ArgumentError(f"first, end = {first}, {end}: must be a range of "
                                 f"the {self.experts} experts", "first")
-        own = {**self._buffers, **(self._made() if self.is_packed_alone else {})}
+        own = {**self._buffers, **self._tensors()}
         stacks = [own[name][first:end].clone() for name in _STACKS]
         scales = ((self.input_scale, self.hidden_scale) if self.is_quantized
                   else (None, None))
@@ -170,10 +170,12 @@ class MoE(PackedModule):
             alpha13, alpha2 = alpha13 * self.input_scale, alpha2 * self.hidden_scale
             in1 = self.input_scale if x_scales is None else None
             in2 = self.hidden_scale
-        if self._is_partly_packed():
-            self.unpack()
+        weights = [self._buffers.get(name) for name in self._WEIGHTS]
+        if 0 < weights.count(None) < len(weights):
+            # Some were replaced while all were packed, perhaps for this call alone.
+            weights = self._tensors().values()
         return torch.ops.nibblas.moe(
-            x, topk_ids, topk_weights, *(self._buffers.get(x) for x in self._WEIGHTS),
+            x, topk_ids, topk_weights, *weights,
             alpha13, alpha2, in1, in2, self.activation,
             self.expert_offset if expert_offset is None else expert_offset,
             x_scales, out_dtype=out_dtype, **self.options,

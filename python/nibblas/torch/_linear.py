@@ -230,8 +230,10 @@ class Linear(PackedModule):
         returns [.., out] of the same type."""
         if x.requires_grad and torch.is_grad_enabled():
             own = self._buffers
-            return _StraightThrough.apply(x, self, own.get("weight"),
-                                          own.get("weight_scale"), own["weight_scale_2"])
+            weights = [own.get(name) for name in self._WEIGHTS]
+            if (weights[0] is None) != (weights[1] is None):
+                weights = self._tensors().values()
+            return _StraightThrough.apply(x, self, *weights, own["weight_scale_2"])
         return self.multiply(x)
 
     def multiply(self, x: Tensor) -> Tensor:
@@ -241,8 +243,8 @@ class Linear(PackedModule):
         codes, scales = own.get("weight"), own.get("weight_scale")
         if codes is None or scales is None:
             if codes is not scales:
-                # One was replaced while both were packed.
-                codes, scales = self.weight, self.weight_scale
+                # One was replaced while both were packed, perhaps for this call alone.
+                codes, scales = self._tensors().values()
             elif _is_exporting():
                 raise UnsupportedError("the weights are packed for this process alone: "
                                        "call unpack() before torch.export")

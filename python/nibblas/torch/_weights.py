@@ -104,7 +104,8 @@ class LayerWeights:
     def packed_alone(self):
         """The packed form of weights whose tensors nobody keeps."""
         alone, held = self.alone, self.held
-        found = alone or (held and held[0])
+        # Between the two reads another thread may have packed.
+        found = alone or (held and held[0]) or self.alone
         if found is None:
             raise _gone(self.number)
         return found
@@ -143,6 +144,8 @@ class LayerWeights:
         """The packed form of these tensors; None if they are not the layer's, as in
         torch.func.functional_call(), or cannot be packed here or now."""
         held, state = self.held, _state(b, b_scales)
+        if self.alone is not None:
+            return None
         if held is not None:
             if not (_same(b, held[2]) and _same(b_scales, held[3])):
                 return None
