@@ -58,6 +58,9 @@ class Calibration(ModelTest):
         self.assertTrue(torch.equal(logits(again, tokens()), logits(model, tokens())))
         copied = copy.deepcopy(model)
         self.assertTrue(torch.equal(logits(copied, tokens()), logits(model, tokens())))
+        self.assertEqual(list(copied.state_dict()), list(model.state_dict()))
+        copied.load_state_dict(model.state_dict())
+        self.assertTrue(torch.equal(logits(copied, tokens()), logits(model, tokens())))
 
     @newest
     def test_both_formats(self):

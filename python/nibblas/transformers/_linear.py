@@ -50,7 +50,7 @@ class CheckpointLinear(Linear):
         self.has_smooth = layer.smooth is not None
         parts = ([layer.factor] + [layer.input] * self.has_input
                  + [layer.smooth] * self.has_smooth)
-        if self.format is COMPRESSED:
+        if self.format == COMPRESSED:
             self.register_buffer("weight_packed", _empty(layer.values))
             self.register_buffer("weight", self.weight[:0], persistent=False)
             self._non_persistent_buffers_set |= {"weight_scale_2", "input_scale"}
@@ -84,7 +84,7 @@ class CheckpointLinear(Linear):
         super().set_input_scale(scale)
         self.has_input = True
         self._non_persistent_buffers_set.discard("input_scale")
-        if self.format is COMPRESSED:
+        if self.format == COMPRESSED:
             # What state_dict() has, and what is read from it, is the divisor.
             divisor = (1 / self.input_scale).reshape(1)
             self.register_buffer(self.format.input[1:], divisor)
@@ -98,12 +98,12 @@ class CheckpointLinear(Linear):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self.format is COMPRESSED and prefix + "weight" in destination:
+        if self.format == COMPRESSED and prefix + "weight" in destination:
             destination[prefix + "weight_packed"] = destination.pop(
                 prefix + "weight")
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        if self.format is COMPRESSED and prefix + "weight_packed" in state_dict:
+        if self.format == COMPRESSED and prefix + "weight_packed" in state_dict:
             state_dict[prefix + "weight"] = state_dict.pop(prefix + "weight_packed")
         self.unpack()
         nn.Module._load_from_state_dict(self, state_dict, prefix, *args)

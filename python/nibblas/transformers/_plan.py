@@ -227,7 +227,7 @@ def _check_parts(module, leaf, parts, want):
             for scalar in (one.factor, one.input):
                 if scalar is not None and _numel(scalar) != 1:
                     scalar.fail("must be one number")
-            if (one.format is not alike.format or one.factor.shape != alike.factor.shape
+            if (one.format != alike.format or one.factor.shape != alike.factor.shape
                     or bool(one.input) != bool(alike.input)):
                 one.values.fail(f"is not stored as {alike.name} is: experts of one "
                                 "layer must be alike")
@@ -297,7 +297,7 @@ def make(model, tensors):
     used = {part.name for layer in quantised.values() for part in layer[2:] if part}
     plainly = {name: one for name, one in tensors.items() if name not in used}
     for layer in quantised.values():
-        stack = layer.format is formats.STACK
+        stack = layer.format == formats.STACK
         name = layer.name if stack else layer.name + ".weight"
         target, pattern = found.find(name)
         module = target.rpartition(".")[0]
