@@ -128,6 +128,24 @@ class DistributedTest(TorchTest):
         self.assertEqual(sum("us" in row for row in rows), 5 + 2)
         self.assertEqual(sum("gb_s" in row for row in rows), 2)
 
+    def test_many_numbers_of_tokens(self):
+        """What an object keeps is bounded; x has any strides."""
+        from nibblas.torch.distributed import ExpertParallel
+        t = self.torch
+        whole = expert_ranks.experts(True)
+        x, ids, weights = (t.cat([part] * 5) for part in expert_ranks.tokens(t.float32))
+        turned = x.t().contiguous().t()
+        want = whole(x, ids, weights)
+        self.assertTrue(t.equal(whole(turned, ids, weights), want))
+        with self.one_rank():
+            for mode, capacity, most in (("gather", len(x), 3), ("gather", None, 64),
+                                         ("exchange", None, 5)):
+                ep = ExpertParallel(None, mode, capacity)
+                for n in range(1, len(x)):
+                    y = ep(whole, turned[:n], ids[:n], weights[:n], expert_ranks.EXPERTS)
+                    self.assertTrue(t.equal(y, want[:n]), (mode, n))
+                self.assertLessEqual(len(ep.kept), most, mode)
+
     @contextlib.contextmanager
     def one_rank(self):
         dist = self.torch.distributed

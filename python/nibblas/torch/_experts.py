@@ -163,8 +163,10 @@ class MoE(PackedModule):
                 x_scales: "Tensor | None" = None,
                 expert_offset: "int | None" = None,
                 out_dtype: "torch.dtype | None" = None) -> Tensor:
-        """Takes x [tokens, k], or its codes with x_scales, and ids and weights
-        [tokens, slots], and returns [tokens, cols]."""
+        """Takes x [tokens, k] with any strides, or its codes with x_scales, and ids and
+        weights [tokens, slots], and returns [tokens, cols]."""
+        if x.dim() == 2 and x.stride(1) != 1:
+            x = x.contiguous()
         alpha13, alpha2, in1, in2 = self.w13_scale_2, self.w2_scale_2, None, None
         if self.is_quantized:
             alpha13, alpha2 = alpha13 * self.input_scale, alpha2 * self.hidden_scale

@@ -20,6 +20,8 @@ all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 _STEP = 64
 # Rows begin at multiples of so many bytes, as GPUs ask of codes.
 _ALIGN = 16
+# What one object keeps between calls, at most: numbers of tokens without a capacity.
+_MOST_KEPT = 64
 MODES = {"exchange": 0, "gather": 1}
 
 
@@ -135,6 +137,8 @@ class ExpertParallel:
                  topk_weights: Tensor, total: int) -> Dispatched:
         """Sends the rows of x to where their experts are."""
         self._check(experts, x, topk_ids, topk_weights, total)
+        if x.stride(1) != 1:
+            x = x.contiguous()
         weights = topk_weights.float().contiguous()
         is_narrow = experts.is_quantized and self.rows == "quantized"
         rows = (torch.ops.nibblas._quantize_joined(x, experts.input_scale) if is_narrow
@@ -196,10 +200,14 @@ class ExpertParallel:
                                taken, group=self.group)
 
     def _keep(self, key, make):
-        """make(), or what it made before."""
-        if key not in self.kept:
-            self.kept[key] = make()
-        return self.kept[key]
+        """make(), or what it made before.  Graphs read what is kept, so that it stays;
+        what comes when there is much of it is made each time."""
+        found = self.kept.get(key)
+        if found is None:
+            found = make()
+            if len(self.kept) < _MOST_KEPT:
+                self.kept[key] = found
+        return found
 
     def _numbers(self, count, device):
         """1 .. count."""
@@ -219,11 +227,12 @@ class ExpertParallel:
     def _ranks_of(self, tokens, capacity, device):
         """Rows of a token, and their weights, of the sum over ranks."""
         def make():
-            first = torch.arange(tokens, dtype=torch.int32, device=device)
+            first = torch.arange(capacity, dtype=torch.int32, device=device)
             step = torch.arange(self.ranks, dtype=torch.int32, device=device)
             return (first[:, None] + step * capacity,
-                    torch.ones(tokens, self.ranks, device=device))
-        return self._keep((tokens, capacity, device), make)
+                    torch.ones(capacity, self.ranks, device=device))
+        rows, ones = self._keep(("ranks", capacity, device), make)
+        return rows[:tokens], ones[:tokens]
 
     def _owners(self, ids, total):
         """bool [ranks, tokens, slots]: whether the rank has the slot's expert."""
