@@ -105,6 +105,31 @@ class Calibration(ModelTest):
             nt.calibrate(torch.nn.Linear(4, 4), [torch.ones(1, 4)])
 
 
+    @newest
+    def test_odd_models(self):
+        """x that is given by name, and values whose scale is no normal float32."""
+        class Model(torch.nn.Module):
+            def __init__(self, factor):
+                super().__init__()
+                self.linear, self.factor = Linear.from_linear(torch.nn.Linear(
+                    64, 32, bias=False)), factor
+
+            def forward(self, x):
+                return self.linear(x=x * self.factor)
+        x = torch.randn(3, 64)
+        for factor in (1.0, 1e-36, 1e-44):
+            model = Model(factor)
+            self.assertEqual(nt.calibrate(model, [x]), (["linear"], {}))
+            self.assertTrue(torch.isfinite(1 / model.linear.input_scale))
+            self.assertTrue(torch.isfinite(model(x)).all())
+        linear = model.linear
+        before = linear(x)
+        for scale in (0.0, -1.0, 1e-40, 1e38, float("inf"), float("nan")):
+            with self.assertRaisesRegex(ValueError, "^scale = .*: must be at least 2"):
+                linear.set_input_scale(scale)
+        self.assertTrue(torch.equal(linear(x), before))
+
+
 class Pages(ModelTest):
     def resident(self, path):
         """Bytes of a mapped file that this process has."""

@@ -17,6 +17,10 @@ from nibblas.torch._multiply import takes_floats
 from nibblas.torch._weights import LayerWeights
 
 
+# compressed-tensors stores the reciprocal of a scale, which must be finite too.
+LEAST_SCALE = 2.0 ** -126
+
+
 class _StraightThrough(torch.autograd.Function):
     """The gradient of x is that of the quantised weights, as if x had not been
     rounded."""
@@ -202,7 +206,11 @@ class Linear(PackedModule):
             self._has_input_scale = self.input_scale.item() != 0
 
     def set_input_scale(self, scale: float) -> None:
-        """Makes the layer W4A4 by this global scale of x, positive."""
+        """Makes the layer W4A4 by this global scale of x, from 2^-126, the least normal
+        float32, on; 6 times it must be finite.  Raises ArgumentError."""
+        if not LEAST_SCALE <= scale <= torch.finfo(torch.float32).max / 6:
+            raise ArgumentError(f"scale = {scale}: must be at least 2^-126, and 6 times it "
+                                "finite", "scale")
         self.input_scale.fill_(scale)
         self._has_input_scale, self.activations = True, "nvfp4"
 

@@ -11,6 +11,7 @@ from torch import nn
 from nibblas._library import ArgumentError, DataError
 from nibblas.torch import Linear
 from nibblas.torch._convert import LARGEST
+from nibblas.torch._linear import LEAST_SCALE
 from nibblas.transformers import _experts
 
 
@@ -20,8 +21,8 @@ class _Largest:
     def __init__(self):
         self.amax = None
 
-    def __call__(self, module, args):
-        x = args[0]
+    def __call__(self, module, args, named):
+        x = args[0] if args else named["x"]
         smooth = getattr(module, "pre_quant_scale", None)
         if smooth is not None:
             x = x * smooth.to(x.dtype)
@@ -57,7 +58,8 @@ def calibrate(model: nn.Module, batches: Iterable[Any]
         raise ArgumentError("model: has no nibblas.torch.Linear", "model")
     before = {name: x.activations for name, x in layers.items()}
     found = {name: _Largest() for name in layers}
-    hooks = [x.register_forward_pre_hook(found[name]) for name, x in layers.items()]
+    hooks = [x.register_forward_pre_hook(found[name], with_kwargs=True)
+             for name, x in layers.items()]
     try:
         for x in layers.values():
             x.activations = None if x._must_quantize else "dense"
@@ -73,7 +75,7 @@ def calibrate(model: nn.Module, batches: Iterable[Any]
         if amax != amax or amax == float("inf"):
             raise DataError(f"{name}: x had an inf or NaN: must be finite", name)
         if amax:
-            scales[name] = amax / LARGEST
+            scales[name] = max(amax / LARGEST, LEAST_SCALE)
         else:
             left[name] = "has seen no x but zeros"
     for name, scale in scales.items():
