@@ -16,178 +16,41 @@
 
 #include "backend/cuda/kernels/gemv_experts_params.h"
 #include "backend/cuda/kernels/moe_steps_params.h"
-#include "fake_bed.h"
-#include "nibblas.h"
+#include "moe_bed.h"
 
 #define K	256
 #define WIDTH	512
 #define COLS	384
 #define EXPERTS 64
-#define OFFSET	20
-/* Addresses that are the GPU's: nothing is behind them, and nobody reads them. */
-#define SPACE_BEGIN ((uintptr_t)1 << 40)
-#define SPACE	    ((size_t)1 << 32)
 
-static const struct spec {
-	enum nib_activations activations;
-	enum nib_moe_activation activation;
-	enum nib_dtype dtype;
-	int64_t tokens, top_k;
-	bool is_quantized, is_tiled;
-	const char *launches; /* letter_of() */
-} specs[] = {
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 8, false, true, "qee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 4, 8, false, false, "qee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 3, 10, true, true, "ee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_FP32, 1, 19, false,
+/* launches: letter_of(). */
+static const struct spec specs[] = {
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 8, K, COLS, 8, false,
      true, "qee"},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 1, 8, false, true, "ee"},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 16, 2, false, true, "ee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 4, 8, K, COLS, 8, false,
+     false, "qee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 3, 10, K, COLS, 8, true,
+     true, "ee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_FP32, 1, 19, K, COLS, 8,
+     false, true, "qee"},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 1, 8, K, COLS, 8, false,
+     true, "ee"},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 16, 2, K, COLS, 8, false,
+     true, "ee"},
     /* More slots than go at once. */
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 33, 1, false, true, ""},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 11, 3, false, true, ""},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 33, 1, K, COLS, 8, false,
+     true, ""},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 11, 3, K, COLS, 8, false,
+     true, ""},
 };
 #define SPECS ((int)(sizeof(specs) / sizeof(*specs)))
-
-struct bed {
-	struct fake_cuda *fake;
-	struct nib_device *device;
-	const struct spec *spec;
-	struct nib_moe_layer layer;
-	struct nib_moe_layer_plan *plan;
-	uintptr_t next;
-	char *workspace;
-	size_t workspace_bytes;
-	int first; /* launch of the last run */
-	struct nib_error err;
-};
-
-static bool is_nvfp4(const struct spec *s)
-{
-	return s->activations == NIB_ACTIVATIONS_NVFP4;
-}
 
 static int matrices_of(const struct spec *s)
 {
 	return s->activation == NIB_MOE_RELU2 ? 1 : 2;
 }
 
-/* ---- layers -------------------------------------------------------------- */
-
-static void *reserve(struct bed *bed, int64_t bytes)
-{
-	void *at = (void *)bed->next;
-
-	bed->next += (uintptr_t)(bytes + 64 + 63) / 64 * 64;
-	assert_true(bed->next <= SPACE_BEGIN + SPACE);
-	return at;
-}
-
-static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t k,
-			      int64_t batch, bool is_tiled)
-{
-	return (struct nib_nvfp4){.codes = reserve(bed, batch * rows * k / 2),
-				  .scales = reserve(bed, batch * rows * k / 16),
-				  .rows = rows,
-				  .k = k,
-				  .batch = batch,
-				  .scale_layout =
-				      is_tiled ? NIB_TILED_128X4 : NIB_LINEAR};
-}
-
-static struct nib_dense dense(struct bed *bed, enum nib_dtype dtype,
-			      int64_t rows, int64_t cols)
-{
-	return (struct nib_dense){.data = reserve(bed, rows * (cols + 8) * 4),
-				  .dtype = dtype,
-				  .rows = rows,
-				  .cols = cols,
-				  .row_stride_elems = cols + 8};
-}
-
-static struct nib_moe_layer make_layer(struct bed *bed, const struct spec *s)
-{
-	return (struct nib_moe_layer){
-	    .x = dense(bed, s->dtype, s->tokens, K),
-	    .a = nvfp4(bed, s->tokens, K, 1, false),
-	    .is_quantized = s->is_quantized,
-	    .activations = s->activations,
-	    .ids = reserve(bed, s->tokens * s->top_k * 8),
-	    .ids_bytes = 8,
-	    .top_k = s->top_k,
-	    .expert_offset = OFFSET,
-	    .weights = reserve(bed, s->tokens * s->top_k * 4),
-	    .gate = nvfp4(bed, WIDTH, K, EXPERTS, s->is_tiled),
-	    .up = nvfp4(bed, WIDTH, K, EXPERTS, s->is_tiled),
-	    .down = nvfp4(bed, COLS, WIDTH, EXPERTS, s->is_tiled),
-	    .gate_alpha = reserve(bed, EXPERTS * 4),
-	    .up_alpha = reserve(bed, EXPERTS * 4),
-	    .down_alpha = reserve(bed, EXPERTS * 4),
-	    .in1 = reserve(bed, 4),
-	    .in2 = reserve(bed, 4),
-	    .activation = s->activation,
-	    .limit = 7.0f,
-	    .swish = 1.702f,
-	    .up_bias = 0.25f,
-	    .y = dense(bed, s->dtype, s->tokens, COLS),
-	};
-}
-
-static void open_bed(struct bed *bed)
-{
-	memset(bed, 0, sizeof(*bed));
-	bed->fake = fake_open(FAKE_CUDA);
-	bed->next = SPACE_BEGIN;
-	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE,
-			     0, 0);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
-}
-
-static void close_bed(struct bed *bed)
-{
-	nib_moe_layer_plan_free(bed->plan);
-	nib_device_close(bed->device);
-	assert_int_equal(bed->fake->allocations, 0);
-	assert_int_equal(bed->fake->depth, 0);
-}
-
-static void use(struct bed *bed, const struct spec *s)
-{
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
-
-	nib_moe_layer_plan_free(bed->plan);
-	bed->next = SPACE_BEGIN;
-	bed->spec = s;
-	bed->layer = make_layer(bed, s);
-	if (nib_moe_layer_plan_create(bed->device, &bed->layer, &options,
-				      &bed->plan, &bed->err))
-		fail_msg("%s", bed->err.message);
-	bed->workspace_bytes = nib_moe_layer_plan_workspace_bytes(bed->plan);
-	bed->workspace = reserve(bed, (int64_t)bed->workspace_bytes);
-}
-
-static enum nib_status run(struct bed *bed)
-{
-	const struct nib_run_options options = {
-	    .struct_bytes = sizeof(options),
-	    .workspace = bed->workspace,
-	    .workspace_bytes = bed->workspace_bytes,
-	    .stream = bed,
-	};
-
-	bed->first = bed->fake->launches;
-	return nib_run_moe_layer(bed->plan, &bed->layer, &options, &bed->err);
-}
-
 /* ---- launches ------------------------------------------------------------ */
-
-/* Launch i of the last run. */
-static const struct fake_launch *launch_of(const struct bed *bed, int i)
-{
-	return &bed->fake->history[(bed->first + i) % FAKE_HISTORY];
-}
 
 /* 'q' x quantised, 'e' a product of this layer; others '?'. */
 static char letter_of(const char *kernel)
@@ -205,9 +68,8 @@ static bool is_at_once(const struct bed *bed)
 static void check_order(const struct bed *bed)
 {
 	char order[FAKE_HISTORY + 1] = "";
-	const int count = bed->fake->launches - bed->first;
+	const int count = launches_of(bed);
 
-	assert_true(count <= FAKE_HISTORY);
 	for (int i = 0; i < count; i++) {
 		order[i] = letter_of(launch_of(bed, i)->kernel);
 		assert_true(launch_of(bed, i)->may_overlap);
@@ -348,7 +210,7 @@ static void at_once(void)
 {
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	for (int i = 0; i < SPECS; i++) {
 		use(&bed, &specs[i]);
 		if (run(&bed))
@@ -390,7 +252,7 @@ static void step_by_step(void)
 {
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	use_stride(&bed, &specs[5], K + 8);
 	assert_int_equal(letter_of(launch_of(&bed, 0)->kernel), 'e');
 	use_stride(&bed, &specs[5], K + 4);
@@ -409,7 +271,7 @@ static void refusals(void)
 	static _Alignas(64) char host[1 << 16];
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	for (int i = 0; i < 2; i++) {
 		use(&bed, &specs[i * 4]);
 		bed.layer.weights = (float *)(void *)host;
@@ -430,7 +292,7 @@ static void failed_launches(void)
 {
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	for (int i = 0; i < SPECS; i++) {
 		int all;
 

@@ -16,194 +16,38 @@
 
 #include "backend/cuda/kernels/moe_steps_params.h"
 #include "common/alloc.h"
-#include "fake_bed.h"
-#include "nibblas.h"
+#include "moe_bed.h"
 
 #define WIDTH	       48
 #define EXPERTS	       6
-#define OFFSET	       20
 #define MOST_IN_FLIGHT (132 * 8) /* CTAs of a step on the fake GPU */
-/* Addresses that are the GPU's: nothing is behind them, and nobody reads them. */
-#define SPACE_BEGIN ((uintptr_t)1 << 40)
-#define SPACE	    ((size_t)1 << 32)
 
-static const struct spec {
-	enum nib_activations activations;
-	enum nib_moe_activation activation;
-	enum nib_dtype dtype;
-	int64_t tokens, top_k, k, cols;
-	int ids_bytes;
-	bool is_quantized;
-} specs[] = {
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 4, 64, 40, 8, false},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_FP32, 3, 2, 64, 41, 4, true},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 128, 8, 4864, 40, 4, false},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 129, 8, 64, 40, 8, false},
+/* Scales, and no launches that are expected. */
+#define LINEAR false, NULL
+static const struct spec specs[] = {
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 4, 64, 40, 8, false,
+     LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_FP32, 3, 2, 64, 41, 4, true,
+     LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 128, 8, 4864, 40, 4, false,
+     LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 129, 8, 64, 40, 8, false,
+     LINEAR},
     {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_BF16, 2, 65, 64, 40, 8,
-     false},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 3000, 8, 64, 40, 8,
-     false},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 5, 4, 64, 40, 8, false},
+     false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 3000, 8, 64, 40, 8, false,
+     LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 5, 4, 64, 40, 8, false,
+     LINEAR},
     {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 4000, 8, 1600, 42, 8,
-     false},
+     false, LINEAR},
     {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU_CLAMPED, NIB_FP16, 16, 64, 80, 44, 4,
-     false},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 7, 1, 64, 40, 8, false},
+     false, LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 7, 1, 64, 40, 8, false,
+     LINEAR},
 };
 #define ACTIVATE(s) (is_few(s) ? "activate_few" : "activate")
 #define SPECS	    ((int)(sizeof(specs) / sizeof(*specs)))
-
-struct bed {
-	struct fake_cuda *fake;
-	struct nib_device *device;
-	const struct spec *spec;
-	struct nib_moe_layer layer;
-	struct nib_moe_layer_plan *plan;
-	uintptr_t next;
-	char *workspace;
-	size_t workspace_bytes;
-	int first; /* launch of the last run */
-	struct nib_error err;
-};
-
-static int64_t round_up(int64_t a, int64_t step)
-{
-	return (a + step - 1) / step * step;
-}
-
-static int64_t size_of(enum nib_dtype dtype)
-{
-	return dtype == NIB_FP32 ? 4 : 2;
-}
-
-static int64_t slots_of(const struct spec *s)
-{
-	return s->tokens * s->top_k;
-}
-
-static bool is_nvfp4(const struct spec *s)
-{
-	return s->activations == NIB_ACTIVATIONS_NVFP4;
-}
-
-/* ---- layers -------------------------------------------------------------- */
-
-/* Addresses of the GPU for so many bytes. */
-static void *reserve(struct bed *bed, int64_t bytes)
-{
-	void *at = (void *)bed->next;
-
-	bed->next += (uintptr_t)round_up(bytes + 64, 64);
-	assert_true(bed->next <= SPACE_BEGIN + SPACE);
-	return at;
-}
-
-static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t k,
-			      int64_t batch)
-{
-	return (struct nib_nvfp4){.codes = reserve(bed, batch * rows * k / 2),
-				  .scales = reserve(bed, batch * rows * k / 16),
-				  .rows = rows,
-				  .k = k,
-				  .batch = batch};
-}
-
-static struct nib_dense dense(struct bed *bed, enum nib_dtype dtype,
-			      int64_t rows, int64_t cols)
-{
-	/* Rows have a gap behind them. */
-	return (struct nib_dense){
-	    .data = reserve(bed, rows * (cols + 8) * size_of(dtype)),
-	    .dtype = dtype,
-	    .rows = rows,
-	    .cols = cols,
-	    .row_stride_elems = cols + 8};
-}
-
-static struct nib_moe_layer make_layer(struct bed *bed, const struct spec *s)
-{
-	return (struct nib_moe_layer){
-	    .x = dense(bed, s->dtype, s->tokens, s->k),
-	    .a = nvfp4(bed, s->tokens, s->k, 1),
-	    .is_quantized = s->is_quantized,
-	    .activations = s->activations,
-	    .ids = reserve(bed, slots_of(s) * s->ids_bytes),
-	    .ids_bytes = s->ids_bytes,
-	    .top_k = s->top_k,
-	    .expert_offset = OFFSET,
-	    .weights = reserve(bed, slots_of(s) * 4),
-	    .gate = nvfp4(bed, WIDTH, s->k, EXPERTS),
-	    .up = nvfp4(bed, WIDTH, s->k, EXPERTS),
-	    .down = nvfp4(bed, s->cols, WIDTH, EXPERTS),
-	    .gate_alpha = reserve(bed, EXPERTS * 4),
-	    .up_alpha = reserve(bed, EXPERTS * 4),
-	    .down_alpha = reserve(bed, EXPERTS * 4),
-	    .in1 = reserve(bed, 4),
-	    .in2 = reserve(bed, 4),
-	    .activation = s->activation,
-	    .limit = 7.0f,
-	    .swish = 1.702f,
-	    .up_bias = 0.25f,
-	    .y = dense(bed, s->dtype, s->tokens, s->cols),
-	};
-}
-
-static void open_bed(struct bed *bed)
-{
-	memset(bed, 0, sizeof(*bed));
-	bed->fake = fake_open(FAKE_CUDA);
-	bed->next = SPACE_BEGIN;
-	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE,
-			     0, 0);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
-}
-
-static void close_bed(struct bed *bed)
-{
-	nib_moe_layer_plan_free(bed->plan);
-	nib_device_close(bed->device);
-	assert_int_equal(bed->fake->allocations, 0);
-	assert_int_equal(bed->fake->retained, 0);
-	assert_int_equal(bed->fake->depth, 0);
-	assert_int_equal(bed->fake->outside, 0);
-}
-
-static enum nib_status make_plan(struct bed *bed, int caller_workspace)
-{
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options),
-	    .caller_workspace = caller_workspace};
-
-	return nib_moe_layer_plan_create(bed->device, &bed->layer, &options,
-					 &bed->plan, &bed->err);
-}
-
-/* A layer, its plan, and a workspace for it. */
-static void use(struct bed *bed, const struct spec *s)
-{
-	nib_moe_layer_plan_free(bed->plan);
-	bed->next = SPACE_BEGIN;
-	bed->spec = s;
-	bed->layer = make_layer(bed, s);
-	if (make_plan(bed, 1))
-		fail_msg("%s", bed->err.message);
-	bed->workspace_bytes = nib_moe_layer_plan_workspace_bytes(bed->plan);
-	bed->workspace = reserve(bed, (int64_t)bed->workspace_bytes);
-}
-
-static enum nib_status run(struct bed *bed)
-{
-	const struct nib_run_options options = {
-	    .struct_bytes = sizeof(options),
-	    .workspace = bed->workspace,
-	    .workspace_bytes = bed->workspace_bytes,
-	    .stream = bed,
-	};
-
-	bed->first = bed->fake->launches;
-	return nib_run_moe_layer(bed->plan, &bed->layer, &options, &bed->err);
-}
 
 /* ---- launches ------------------------------------------------------------ */
 
@@ -215,10 +59,8 @@ static const struct fake_launch *find_step(const struct bed *bed,
 	char kernel[64];
 
 	snprintf(kernel, sizeof(kernel), "nib_moe_%s_sm90", step);
-	assert_true(bed->fake->launches - bed->first <= FAKE_HISTORY);
-	for (int i = bed->first; i < bed->fake->launches; i++) {
-		const struct fake_launch *one =
-		    &bed->fake->history[i % FAKE_HISTORY];
+	for (int i = 0; i < launches_of(bed); i++) {
+		const struct fake_launch *one = launch_of(bed, i);
 
 		if (strcmp(one->kernel, kernel) != 0)
 			continue;
@@ -278,10 +120,8 @@ static void check_order(const struct bed *bed, const char *want)
 	char order[FAKE_HISTORY + 1] = "";
 	int length = 0;
 
-	for (int i = bed->first; i < bed->fake->launches; i++) {
-		const char *kernel =
-		    bed->fake->history[i % FAKE_HISTORY].kernel;
-		const char letter = letter_of(kernel);
+	for (int i = 0; i < launches_of(bed); i++) {
+		const char letter = letter_of(launch_of(bed, i)->kernel);
 
 		if (letter != 'p' || !length || order[length - 1] != 'p')
 			order[length++] = letter;
@@ -446,7 +286,7 @@ static void steps(void)
 	    "rgpapc", "bpc",   "rgpc",	"bpapc",  "bpapc"};
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	for (int i = 0; i < SPECS; i++) {
 		use(&bed, &specs[i]);
 		if (run(&bed))
@@ -517,7 +357,7 @@ static void workspace_parts(void)
 	struct part parts[16];
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	for (int i = 0; i < SPECS; i++) {
 		const struct part *p = parts;
 		int used;
@@ -553,7 +393,8 @@ static void nothing(void)
 					      64,
 					      40,
 					      8,
-					      false};
+					      false,
+					      LINEAR};
 	static const struct spec no_slots = {NIB_ACTIVATIONS_NVFP4,
 					     NIB_MOE_SWIGLU,
 					     NIB_BF16,
@@ -562,10 +403,11 @@ static void nothing(void)
 					     64,
 					     40,
 					     8,
-					     false};
+					     false,
+					     LINEAR};
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &no_tokens);
 	assert_int_equal(run(&bed), NIB_OK);
 	check_order(&bed, "");
@@ -603,7 +445,7 @@ static void host_memory_is_refused(void)
 	struct bed bed;
 	char *workspace;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &specs[0]);
 	REFUSES(x.data, "layer.x.data");
 	REFUSES(ids, "layer.ids");
@@ -664,7 +506,7 @@ static void unsupported(void)
 {
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &specs[5]);
 	bed.layer.activations = NIB_ACTIVATIONS_INT8;
 	no_plan(&bed, NIB_UNSUPPORTED, "layer.activations", "= 2 (int8");
@@ -693,7 +535,7 @@ static void failed_launches(void)
 {
 	struct bed bed;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	for (int i = 0; i < SPECS; i++) {
 		int all, allocations;
 
@@ -723,7 +565,7 @@ static void failed_allocations(void)
 	size_t bytes;
 	long live, failed = 0;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &specs[2]);
 	bytes = bed.workspace_bytes;
 	bed.fake->memory_bytes = bytes - 1;
@@ -763,7 +605,7 @@ static void own_workspace(void)
 	struct bed bed;
 	char *first;
 
-	open_bed(&bed);
+	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &specs[0]);
 	nib_moe_layer_plan_free(bed.plan);
 	assert_int_equal(make_plan(&bed, 0), NIB_OK);
