@@ -182,8 +182,8 @@ DEVICE bool next_tile(const struct nib_sm100_args *args,
 }
 
 /*
- * The scheduler, one thread: it is ahead of the other roles.  The first tile of
- * a list, tiles[0], was written before the roles begin.
+ * The scheduler, one thread: it is ahead of the other roles.  It has written the
+ * first tile of a list, tiles[0], while barriers were set up.
  */
 template <int CTAS>
 DEVICE void schedule(const struct nib_sm100_args *args,
