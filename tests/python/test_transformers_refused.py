@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import shutil
+import types
 import unittest
 
 import nibblas
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 
 import nibblas.transformers as nt
 import tiny_models as tiny
-from nibblas.transformers import _formats
+from nibblas.transformers import _formats, _quantizer
 from model_test import FORMATS, ModelTest
 
 
@@ -45,6 +46,19 @@ class Refused(ModelTest):
         name = "model.layers.0.block_sparse_moe.experts.1.w2.pre_quant_scale"
         self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)}), "mixtral"),
                     name, rule, "experts share their x")
+
+    def test_offloaded(self):
+        """What device_map puts on the disk: experts, and layers with offload_buffers."""
+        plan = types.SimpleNamespace(stacks={"model.layers.1.mlp.experts": {}})
+        for name in ("", "model", "model.layers.1", "model.layers.1.mlp.experts",
+                     "model.layers.1.mlp.experts.down_proj"):
+            with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                        f"^device_map: '{name}' is on the disk"):
+                _quantizer._check_devices(plan, {"lm_head": "cpu", name: "disk"})
+        _quantizer._check_devices(plan, {"model.layers.11": "disk", "model": "cpu"})
+        model = self.load(self.saved("llama")[0])
+        with self.assertRaisesRegex(nibblas.UnsupportedError, "q_proj.weight.*no device"):
+            model.hf_quantizer._process_model_after_weight_loading(model.to("meta"))
 
     def test_svd(self):
         name = "model.layers.1.mlp.up_proj.weight_quantizer._svdquant_lora_a"

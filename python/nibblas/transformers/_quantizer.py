@@ -121,6 +121,18 @@ def add_converters(conversions, used):
     return out
 
 
+def _check_devices(plan, device_map):
+    """Refuses experts on the disk, whose parameters transformers makes up as floats."""
+    named = device_map if isinstance(device_map, dict) else {}
+    for part, device in named.items():
+        for name in plan.stacks if device == "disk" else ():
+            if not part or f"{name}.".startswith(part + ".") or part.startswith(
+                    name + "."):
+                raise UnsupportedError(
+                    f"device_map: {part!r} is on the disk, with the experts {name}: "
+                    "nibblas keeps experts in memory", "device_map")
+
+
 class Quantizer(HfQuantizer):
     """Puts NVFP4 layers into a model while transformers loads it."""
 
@@ -140,7 +152,7 @@ class Quantizer(HfQuantizer):
         pass
 
     def _process_model_before_weight_loading(self, model, checkpoint_files=None,
-                                             **_named):
+                                             device_map=None, **_named):
         _parallel.check(model)
         if not checkpoint_files:
             raise UnsupportedError("checkpoint_files: none; nibblas loads models from "
@@ -153,6 +165,7 @@ class Quantizer(HfQuantizer):
         if not plan.linears and not plan.stacks:
             raise FileError(f"{checkpoint_files[0]}: has no quantised layer, but the "
                             "configuration says that the model is quantised", "path")
+        _check_devices(plan, device_map)
         self.used = {}
         for name, layer in plan.linears.items():
             self._swap(model, name, layer)
@@ -222,6 +235,10 @@ class Quantizer(HfQuantizer):
                     if type(value) is not torch.Tensor:
                         raise UnsupportedError(f"{name}.{key}: is sharded; nibblas loads "
                                                "whole layers alone", name)
+                    if value.is_meta:
+                        raise UnsupportedError(f"{name}.{key}: is on no device; nibblas "
+                                               "keeps layers in memory, without "
+                                               "offload_buffers", name)
                 sources = list(module.buffers()) if isinstance(
                     module, CheckpointLinear) else []
                 module.finish(name)
