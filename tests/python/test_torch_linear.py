@@ -543,6 +543,25 @@ class Life(LinearTest):
                     self.assertIsNone(one._packed.held)
                     self.assertTrue(t.equal(one(x), want))
 
+    def test_another_default_device(self):
+        """torch.set_default_device() is for new tensors, not for those of a layer."""
+        t = self.torch
+        linear = self.package.Linear.from_linear(t.nn.Linear(64, 40))
+        moe = self.package.MoE.from_weights(t.randn(3, 96, 64), t.randn(3, 32, 48))
+        x = t.randn(3, 64)
+        ids, weights = t.zeros(3, 1, dtype=t.int64), t.ones(3, 1)
+        want, y = linear(x), moe(x, ids, weights)
+        with t.device("meta"):
+            for one in (linear, moe):
+                state = one.state_dict()
+                self.assertTrue(all(value.is_cpu for value in state.values()))
+            copied = copy.deepcopy(linear)
+            for one in (linear, copied, linear.float()):
+                self.assertTrue(t.equal(one(x), want))
+                self.assertTrue(one.is_packed_alone)
+            self.assertTrue(t.equal(moe(x, ids, weights), y))
+        self.assertTrue(t.equal(moe(x, ids, weights), y))
+
     def test_saved_while_another_thread_multiplies(self):
         t = self.torch
         ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))

@@ -84,7 +84,8 @@ class PackedModule(nn.Module):
 
     def _stays(self, fn: Any) -> bool:
         """Whether what _apply() does to tensors leaves packed weights where they are."""
-        return self.is_packed_alone and fn(torch.empty(0, dtype=torch.uint8)).is_cpu
+        return self.is_packed_alone and fn(torch.empty(
+            0, dtype=torch.uint8, device="cpu")).is_cpu
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         # The module stays as it is: another thread may be multiplying.

@@ -186,8 +186,8 @@ class Linear(PackedModule):
         rows, half = layer.codes.shape
         made = cls(2 * half, rows, bias is not None, device,
                    None if bias is None else bias.dtype, activations)
-        made.weight.copy_(torch.tensor(layer.codes))
-        made.weight_scale.view(torch.uint8).copy_(torch.tensor(layer.scales))
+        made.weight.copy_(torch.tensor(layer.codes, device="cpu"))
+        made.weight_scale.view(torch.uint8).copy_(torch.tensor(layer.scales, device="cpu"))
         made.weight_scale_2.fill_(layer.global_scale)
         made.input_scale.fill_(layer.input_global_scale or 0.0)
         if bias is not None:

@@ -202,7 +202,8 @@ def _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bi
         work.words[_AT[name]] = 0 if t is None else t.data_ptr()
     work.words[_AT["y"]] = y.data_ptr()
     if backend.own_workspace:
-        workspace = torch.empty(plan.workspace_bytes + 64, dtype=torch.uint8)
+        workspace = torch.empty(plan.workspace_bytes + 64, dtype=torch.uint8,
+                                device="cpu")
         work.options.workspace = (workspace.data_ptr() + 63) // 64 * 64
         work.options.workspace_bytes = plan.workspace_bytes
     backend.run(plan, work, device)

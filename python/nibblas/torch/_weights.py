@@ -90,8 +90,9 @@ class LayerWeights:
         found = self.packed_alone()
         s = found.sizes
         shape = (s.batch, s.rows) if s.is_stack else (s.rows,)
-        codes = torch.empty(*shape, s.cols // 2, dtype=torch.uint8)
-        scales = torch.empty(*shape, s.cols // 16, dtype=torch.float8_e4m3fn)
+        codes = torch.empty(*shape, s.cols // 2, dtype=torch.uint8, device="cpu")
+        scales = torch.empty(*shape, s.cols // 16, dtype=torch.float8_e4m3fn,
+                             device="cpu")
         found.unpack(array("to", codes), array("to_scales", scales), "linear")
         return codes, scales
 
