@@ -686,7 +686,10 @@ class Interface(ModelTest):
         self.assertEqual(nt.report(self.load("model-NVFP4")).counts(),
                          {"W4A16": 14, "float32": 1})
         exec(calibrate, names)
-        model = self.load("model-W4A4")
+        # Also with a model whose configuration is no dictionary.
+        names["model"] = self.load("model-NVFP4")
+        exec(calibrate, names)
+        model = names["again"]
         self.assertEqual(nt.report(model).counts(), {"W4A4": 14, "float32": 1})
         self.assertGreater(model.model.layers[0].mlp.up_proj.input_scale, 0)
         os.chdir(SOURCE)
