@@ -85,8 +85,7 @@ struct emu_cta {
 	uint32_t register_pool;
 	bool has_triggered;	     /* griddepcontrol.launch_dependents */
 	struct emu_cta_clock *clock; /* NULL: no time */
-	/* With time, each warp's, side by side; INFINITY: it cannot run. */
-	double now[EMU_MAX_WARPS], earliest_at;
+	double earliest_at;	     /* of its warps, as in its cluster */
 };
 
 struct emu_cluster {

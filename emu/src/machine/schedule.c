@@ -396,23 +396,18 @@ static void find_earliest(struct emu_cluster *c)
 		struct emu_cta *a = &c->ctas[k];
 
 		a->earliest_at = INFINITY;
-		for (uint32_t i = 0; i < a->n_warps; i++)
-			a->earliest_at = a->now[i] < a->earliest_at
-					     ? a->now[i]
-					     : a->earliest_at;
-		if (a->earliest_at >= c->earliest_at)
-			continue;
-		c->earliest_at = a->earliest_at;
-		for (uint32_t i = a->n_warps; i-- > 0;)
-			if (a->now[i] <= a->earliest_at)
-				c->earliest = &a->warps[i];
-	}
-}
+		for (uint32_t i = 0; i < a->n_warps; i++) {
+			struct emu_warp *w = &a->warps[i];
 
-/* After a warp has run, or may have woken. */
-static void look_at(const struct emu_warp *w)
-{
-	w->cta->now[w->index] = w->wait == EMU_RUNNABLE ? w->now : INFINITY;
+			if (w->wait != EMU_RUNNABLE || w->now >= a->earliest_at)
+				continue;
+			a->earliest_at = w->now;
+			if (w->now >= c->earliest_at)
+				continue;
+			c->earliest = w;
+			c->earliest_at = w->now;
+		}
+	}
 }
 
 /* The live clusters are a heap: the parent of k is (k - 1) / 2. */
@@ -436,14 +431,8 @@ static void sink(struct run *r, size_t k)
 /* After warps of several clusters may have woken. */
 static void order_clusters(struct run *r)
 {
-	for (size_t k = 0; k < r->n_live; k++) {
-		const struct emu_cluster *c = r->live[k];
-
-		for (uint32_t a = 0; a < c->n_ctas; a++)
-			for (uint32_t i = 0; i < c->ctas[a].n_warps; i++)
-				look_at(&c->ctas[a].warps[i]);
+	for (size_t k = 0; k < r->n_live; k++)
 		find_earliest(r->live[k]);
-	}
 	for (size_t k = r->n_live / 2; k-- > 0;)
 		sink(r, k);
 }
@@ -468,17 +457,15 @@ static double others_at(const struct run *r)
 static bool timed_turn(struct run *r)
 {
 	struct emu_cluster *c = r->live[0];
-	struct emu_warp *w = c->earliest;
 
-	if (!w)
+	if (!c->earliest)
 		return false;
-	w->until = emu_time_turn(w, others_at(r));
-	emu_warp_run(w, TIMED_TURN);
+	c->earliest->until = emu_time_turn(c->earliest, others_at(r));
+	emu_warp_run(c->earliest, TIMED_TURN);
 	if (c->n_live == 0) {
 		end_cluster(r, 0);
 		r->is_unordered = true;
 	} else {
-		look_at(w);
 		find_earliest(c);
 		sink(r, 0);
 	}

@@ -401,10 +401,12 @@ static double turn_beside(const struct emu_warp *w, const struct emu_cta *c,
 			  double end)
 {
 	for (uint32_t i = 0; i < c->n_warps; i++) {
+		const struct emu_warp *other = &c->warps[i];
 		const double at =
-		    c->now[i] + ((i ^ w->index) % EMU_QUARTERS ? EMU_AHEAD : 0);
+		    other->now +
+		    ((i ^ w->index) % EMU_QUARTERS ? EMU_AHEAD : 0);
 
-		if (at < end && (c != w->cta || i != w->index))
+		if (other != w && other->wait == EMU_RUNNABLE && at < end)
 			end = at;
 	}
 	return end;
@@ -747,7 +749,6 @@ void emu_time_wake(struct emu_warp *w)
 		       w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER
 						  : EMU_SPENT_BARRIER,
 		       t->now);
-	w->cta->now[w->index] = w->now;
 	/* It may come before the one that runs. */
 	if (t->running)
 		t->running->until = t->now;

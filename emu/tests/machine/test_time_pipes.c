@@ -159,7 +159,7 @@ static double cycles_of_wgmma(bool in_shared, uint32_t operations,
 }
 
 /*
- * Of four operations with A in registers a warp waits for three, and its logic
+ * A warp waits for three of four operations with A in registers, and its logic
  * runs beside the fourth; with A in shared memory it runs beside all.
  */
 static void test_registers_are_not_queued(void **state)
