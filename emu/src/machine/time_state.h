@@ -6,7 +6,6 @@
 #include "check/check.h"
 #include "machine/machine.h"
 #include "machine/time_spent.h"
-#include "machine/time_tcgen05.h"
 
 /* A B200's has every name; those that a table lacks are 0 in it. */
 struct emu_time_table {
@@ -37,6 +36,27 @@ enum emu_unit {
 /* Parts of a kernel's parameters that a cache takes at once. */
 #define EMU_PARAMETER_LINE  64
 #define EMU_PARAMETER_LINES 64
+
+#define EMU_TCGEN05_QUARTERS 4
+#define EMU_TCGEN05_DEPTH    8 /* at least umma_depth of the table */
+
+/* When what tcgen05 uses of an SM is free. */
+struct emu_tcgen05_pipe {
+	double mma, copy;
+	double begun;			   /* the last mma or copy */
+	double port[EMU_TCGEN05_QUARTERS]; /* of 32 lanes */
+	/* When the last operations of a quarter's warps began. */
+	double queue[EMU_TCGEN05_QUARTERS][EMU_TCGEN05_DEPTH];
+	uint32_t queued[EMU_TCGEN05_QUARTERS];
+};
+
+/* When what a warp has asked for has ended. */
+struct emu_tcgen05_clock {
+	double done;   /* mma and cp: what a commit waits for */
+	double copied; /* cp: what its next mma waits for */
+	double copies; /* from when on the warp's next cp can begin */
+	double loaded, stored;
+};
 
 /* When each engine of an SM is free. */
 struct emu_sm {
