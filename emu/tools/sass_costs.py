@@ -8,8 +8,8 @@ NIBEMU_SASS=FILE reads.  A FILE is a module, or a program that nvcc made with
 --no-compress, whose modules are taken out.  Needs ptxas and nvdisasm; the library does
 not.
 
-The table: "module HASH" (64-bit FNV-1a of the module's text), "kernel NAME REGISTERS"
-for each of its kernels (registers of a thread), then for each line of PTX
+The table: "module HASH" (64-bit FNV-1a of the module's text), "kernel HASH REGISTERS"
+for each of its kernels (of its name; registers of a thread), then for each line of PTX
 that has a cost "LINE ISSUE ALU FMA XU STALL": how many instructions of the machine one
 execution of the line issues, how many of them go to the pipes of logic and of
 conversions (ALU), of integer multiplication and dot products (FMA), and of special functions (XU),
@@ -67,7 +67,7 @@ ENDS = re.compile(r"^(BRA|EXIT|RET|BRX|JMP|CALL)\b")
 
 
 def fnv1a(text):
-    """As the library hashes a module's text."""
+    """As the library hashes a module's text and a kernel's name."""
     value = 0xCBF29CE484222325
     for byte in text:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -233,7 +233,7 @@ def main():
         costs = costs_of(text.decode("utf-8", "replace"), sass)
         print(f"module {fnv1a(text):016x}", file=out)
         for name, registers in kernels:
-            print(f"kernel {name} {registers}", file=out)
+            print(f"kernel {fnv1a(name.encode()):016x} {registers}", file=out)
         for line in sorted(costs):
             print(line, *(f"{c:.4g}" for c in costs[line]), file=out)
     if out is not sys.stdout:

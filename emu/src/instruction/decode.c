@@ -9,6 +9,7 @@
 
 #include "instruction/opcodes.h"
 #include "ptx/bind.h"
+#include "ptx/names.h"
 #include "ptx/parse_module.h"
 
 /* ---- rows of the table --------------------------------------------------- */
@@ -187,15 +188,6 @@ static bool decode(struct emu_parser *p)
 	return row->bind(&b) && append(&b);
 }
 
-static uint64_t hash_of(const char *text)
-{
-	uint64_t hash = UINT64_C(0xCBF29CE484222325);
-
-	for (; *text; text++)
-		hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001B3);
-	return hash;
-}
-
 struct emu_module *emu_module_read(const char *text, emu_place *place,
 				   void *context, struct emu_error *err)
 {
@@ -203,6 +195,6 @@ struct emu_module *emu_module_read(const char *text, emu_place *place,
 	    emu_parse_module(text, decode, place, context, err);
 
 	if (m)
-		m->hash = hash_of(text);
+		m->hash = emu_text_hash(text);
 	return m;
 }

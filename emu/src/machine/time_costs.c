@@ -11,6 +11,7 @@
 
 #include "engine/arena.h"
 #include "ptx/bind.h"
+#include "ptx/names.h"
 
 /* Slots of the pipes, then the cycles to the warp's next instruction. */
 #define COSTS (EMU_PIPES + 1)
@@ -29,7 +30,7 @@ struct module_costs {
 /* A kernel of the module, and the registers that ptxas gives each thread. */
 struct kernel_costs {
 	size_t module;
-	char name[256];
+	uint64_t name; /* its hash: names may be thousands of letters */
 	uint32_t registers;
 };
 
@@ -78,14 +79,19 @@ static bool add_line(struct emu_time_costs *c, uint32_t line,
 	return true;
 }
 
-/* What is behind "kernel ": a name and a number; NULL: taken. */
+/* What is behind "kernel ": two numbers; NULL: taken. */
 static const char *take_kernel(struct emu_time_costs *c, const char *text)
 {
 	struct kernel_costs *grown, k = {.module = c->n_modules - 1};
+	char *name_end, *end;
+	unsigned long registers;
 
-	if (!c->n_modules ||
-	    sscanf(text, "%255s %" SCNu32, k.name, &k.registers) != 2)
-		return "not \"kernel NAME REGISTERS\" behind a module";
+	k.name = strtoull(text, &name_end, 16);
+	registers = strtoul(name_end, &end, 10);
+	if (!c->n_modules || name_end == text || end == name_end ||
+	    *end != '\n' || registers > UINT32_MAX)
+		return "not \"kernel HASH REGISTERS\" behind a module";
+	k.registers = (uint32_t)registers;
 	grown = emu_grow(c->kernels, &c->kernels_capacity, c->n_kernels,
 			 sizeof(*grown));
 	if (!grown)
@@ -283,11 +289,13 @@ bool emu_time_costs_set(const struct emu_time_costs *costs,
 uint32_t emu_time_costs_registers(const struct emu_time_costs *costs,
 				  const struct emu_kernel *kernel)
 {
+	const uint64_t name = emu_text_hash(kernel->name);
+
 	for (size_t k = 0; costs && k < costs->n_kernels; k++) {
 		const struct kernel_costs *c = &costs->kernels[k];
 
 		if (costs->modules[c->module].hash == kernel->module->hash &&
-		    !strcmp(c->name, kernel->name))
+		    c->name == name)
 			return c->registers;
 	}
 	return 0;

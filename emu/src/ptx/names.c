@@ -78,3 +78,12 @@ void emu_names_free(struct emu_names *names)
 	free(names->names);
 	memset(names, 0, sizeof(*names));
 }
+
+uint64_t emu_text_hash(const char *text)
+{
+	uint64_t hash = UINT64_C(0xCBF29CE484222325);
+
+	for (; *text; text++)
+		hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001B3);
+	return hash;
+}

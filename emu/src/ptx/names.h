@@ -46,5 +46,7 @@ bool emu_names_has_since(const struct emu_names *names, size_t begin,
 /* Forgets all names but the first `count`. */
 void emu_names_cut(struct emu_names *names, size_t count);
 void emu_names_free(struct emu_names *names);
+/* 64-bit FNV-1a: what a table of machine code knows texts by. */
+uint64_t emu_text_hash(const char *text);
 
 #endif

@@ -145,8 +145,9 @@ static void test_counts_from_a_file(void **state)
 	    "module 1f\n7 1 0 0 0 -1\n",
 	    "module 1f\n8 1 0 0 0 2\n7 1 0 0 0 2\n",
 	    "module x\n",
-	    "kernel k 40\n",
-	    "module 1f\nkernel k\n"};
+	    "kernel 1f 40\n",
+	    "module 1f\nkernel 1f\n",
+	    "module 1f\nkernel k 40\n"};
 
 	(void)state;
 	assert_non_null(t);
