@@ -83,6 +83,9 @@ class Matrix(NibTest):
             file.write(result.stdout)
 
     def setUp(self):
+        # Two minutes under ThreadSanitizer, for files of one thread.
+        if is_instrumented([b"tsan"]) and "interrupted" not in self.id():
+            self.skipTest("faults of files are no races")
         super().setUp()
         for name in os.listdir(self.files):
             shutil.copy(os.path.join(self.files, name), self.folder)

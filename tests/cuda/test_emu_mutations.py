@@ -12,7 +12,7 @@ import sys
 
 BUILD = os.path.dirname(os.environ["NIB"])
 PROGRAM = os.path.join(BUILD, "emu_small")
-SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 
 ARRIVE = "mbarrier.arrive.shared::"
 UNWAITED = "has not waited|to bring these bytes|never written|nothing orders"
