@@ -151,8 +151,8 @@ static __global__ void __launch_bounds__(256, 1)
 }
 
 /*
- * Warps 4 to 7 issue two instructions by turns, four chains of each, while
- * warps 0 to 3 multiply; rounds 0: while nobody does.
+ * Warps 4 to 7 alternate two instructions, four chains of each, while warps 0 to
+ * 3 multiply; with rounds = 0 nobody multiplies.
  */
 template <class Op, class One, class Other>
 static __global__ void __launch_bounds__(256, 1)

@@ -162,7 +162,7 @@ def main():
             plan = plan_of(a, forced, command[:4])
             if a.plans:
                 out.write(f"== {name}\n{plan}")
-            # Where a way cannot be had, the planner takes another one.
+            # The planner replaces what it cannot do by another plan: each once.
             elif (shapes[0], plan) not in seen:
                 out.write(measure(a, forced, command, name))
             seen.add((shapes[0], plan))

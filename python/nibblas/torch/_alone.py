@@ -79,7 +79,7 @@ class PackedModule(nn.Module):
         if self.is_packed_alone:
             self.unpack()
         found = self._buffers.get(name)
-        # Beside a tensor that took the other one's place, perhaps for one call.
+        # The other tensor was replaced, perhaps for one call: this one is unpacked anew.
         return self._tensors()[name] if found is None else found
 
     def _stays(self, fn: Any) -> bool:
