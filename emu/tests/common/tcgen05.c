@@ -81,3 +81,13 @@ void emu_bring(int ctas)
 		   "barrier.cluster.wait.acquire.aligned;\n"
 		   "tcgen05.fence::after_thread_sync;\n");
 }
+
+struct emu_job emu_tcgen05_job(int ctas)
+{
+	return (struct emu_job){.target = TCGEN05_TARGET,
+				.keeps_out = true,
+				.grid = (uint32_t)ctas,
+				.cluster = (uint32_t)ctas,
+				.block = 128,
+				.shared_bytes = IMAGE};
+}

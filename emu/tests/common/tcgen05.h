@@ -40,5 +40,7 @@ struct output {
  * dynamic; bar waits for one arrival.  Uses %r1 to %r15, %d1, %x, %p1, %p2.
  */
 void emu_bring(int ctas);
+/* One cluster of so many CTAs for it; in and out are the caller's to set. */
+struct emu_job emu_tcgen05_job(int ctas);
 
 #endif

@@ -54,18 +54,15 @@ static void begin(int ctas)
 
 static struct emu_job job_of(int ctas, uint64_t seed, bool is_strict)
 {
-	return (struct emu_job){.target = TCGEN05_TARGET,
-				.in = in,
-				.in_bytes = 2 * sizeof(*in),
-				.out = out,
-				.out_bytes = sizeof(out),
-				.keeps_out = true,
-				.grid = (uint32_t)ctas,
-				.cluster = (uint32_t)ctas,
-				.block = 128,
-				.shared_bytes = IMAGE,
-				.seed = seed,
-				.is_strict = is_strict};
+	struct emu_job job = emu_tcgen05_job(ctas);
+
+	job.in = in;
+	job.in_bytes = 2 * sizeof(*in);
+	job.out = out;
+	job.out_bytes = sizeof(out);
+	job.seed = seed;
+	job.is_strict = is_strict;
+	return job;
 }
 
 static int setup(void **state)

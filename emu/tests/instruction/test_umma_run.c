@@ -364,21 +364,16 @@ static void run(struct test *t, uint64_t seed)
 	struct input *in = calloc((size_t)ctas, sizeof(*in));
 	struct output *out = calloc((size_t)ctas, sizeof(*out));
 	static struct operand a, b;
-	struct emu_job job = {.target = TCGEN05_TARGET,
-			      .in = in,
-			      .in_bytes = (size_t)ctas * sizeof(*in),
-			      .out = out,
-			      .out_bytes = (size_t)ctas * sizeof(*out),
-			      .keeps_out = true,
-			      .grid = (uint32_t)ctas,
-			      .cluster = (uint32_t)ctas,
-			      .block = 128,
-			      .shared_bytes = IMAGE,
-			      .seed = seed};
+	struct emu_job job = emu_tcgen05_job(ctas);
 	uint32_t wide;
 
 	assert_non_null(in);
 	assert_non_null(out);
+	job.in = in;
+	job.in_bytes = (size_t)ctas * sizeof(*in);
+	job.out = out;
+	job.out_bytes = (size_t)ctas * sizeof(*out);
+	job.seed = seed;
 	u->k = u->form.kind == EMU_UMMA_MXF4NVF4
 		   ? 64
 		   : (int)(256 /

@@ -78,20 +78,15 @@ static double cycles_of(int ctas, uint32_t shape, const char *step,
 {
 	struct emu_error err = {{0}};
 	struct emu_time *t = emu_time_open(emu_device_find("b200"), &err);
-	struct emu_job job = {.target = TCGEN05_TARGET,
-			      .in = in,
-			      .in_bytes = 2 * sizeof(*in),
-			      .out = out,
-			      .out_bytes = sizeof(out),
-			      .keeps_out = true,
-			      .grid = (uint32_t)ctas,
-			      .cluster = (uint32_t)ctas,
-			      .block = 128,
-			      .shared_bytes = IMAGE,
-			      .time = t};
+	struct emu_job job = emu_tcgen05_job(ctas);
 	double ns;
 
 	assert_non_null(t);
+	job.in = in;
+	job.in_bytes = 2 * sizeof(*in);
+	job.out = out;
+	job.out_bytes = sizeof(out);
+	job.time = t;
 	emu_text[0] = 0;
 	emu_bring(ctas);
 	emu_append("mov.u32 %%r10, dynamic; shr.u32 %%r10, %%r10, 4;\n"
