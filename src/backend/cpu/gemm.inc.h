@@ -184,6 +184,7 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 		UNROLLED (p, TILE_PANELS)
 			__builtin_prefetch(fetch->panels[p] + k * fetch->step,
 					   0, 2);
+		fetch_records(a, rows * (int)sizeof(record));
 		if (source && k + 1 < blocks)
 			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
 		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)

@@ -4,6 +4,7 @@
  * loops around it (units.inc.h) share: sizes, and where a tile finds its
  * weights.  The including file has defined V_COLS, TILE_ROWS and TILE_VECS.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "backend/cpu/chunk.h"
@@ -30,6 +31,24 @@ TILE_INLINE const uint8_t *fetch_block(const uint8_t *fetch)
 	__builtin_prefetch(fetch + 64, 0, 2);
 	__builtin_prefetch(fetch + 128, 0, 2);
 	return fetch + BLOCK_CODES + PANEL_COLS;
+}
+
+/*
+ * Records of A are prefetched into L1 this many k-blocks ahead.  They are one
+ * stream, but those of a chunk of many rows do not fit in L2, and without help
+ * the main loop waits for L3.
+ */
+#define A_BLOCKS_AHEAD 16
+
+/* Prefetches the k-block A_BLOCKS_AHEAD after a, of `bytes` bytes of records. */
+TILE_INLINE void fetch_records(const void *a, const int bytes)
+{
+	/* An integer, because the last ones lie past the end of A. */
+	const uintptr_t ahead = (uintptr_t)a + A_BLOCKS_AHEAD * (size_t)bytes;
+
+	UNROLLED (line, bytes / 64)
+		__builtin_prefetch((const void *)(ahead + 64 * (size_t)line), 0,
+				   3);
 }
 
 /* The packed weights that the first row tile of a chunk expands. */
