@@ -405,13 +405,14 @@ static void extremes(void **state)
 			for (int j = 0; j < 8 && n == 0; j++)
 				codes[j] = g % 2 ? 0xff : 0x77;
 			for (int j = 0; j < 8 && n > 0; j++)
-				codes[j] =
-				    n < 20 || (g > 1 && n < 30)
-					? (uint8_t)(0x11 * (j % 7 + 1) ^ 0x80)
-				    : g > 1 ? 0
-					    : codes[j];
+				if (n < 20 || (g > 1 && n < 30))
+					codes[j] =
+					    (uint8_t)(0x11 * (j % 7 + 1) ^
+						      0x80);
+				else if (g > 1)
+					codes[j] = 0;
 			*nib_nvfp4_scale(b, 0, n, g) =
-			    n % 3 ? (uint8_t)(n % 5 + 1) : 0x7e;
+			    (uint8_t)(n % 3 ? n % 5 + 1 : 0x7e);
 		}
 	same_sums(job, 1);
 	for (int64_t i = 10; i < 20; i++)
