@@ -27,7 +27,7 @@ bool gpu_is_small(void)
 
 int gpu_cases(int all)
 {
-	return size_is("small") ? (all + 9) / 10 : all;
+	return size_is("small") ? (all + 14) / 15 : all;
 }
 
 int gpu_repeats(int all)

@@ -34,7 +34,7 @@ void gpu_verdict(bool ok, const char *name, const char *why);
 
 /*
  * NIB_TEST_SIZE=medium: all cases but the large ones, few repetitions; small: a
- * tenth of these cases.  gpu_is_small(): either of them.
+ * fifteenth of these cases.  gpu_is_small(): either of them.
  */
 bool gpu_is_small(void);
 int gpu_cases(int all);
