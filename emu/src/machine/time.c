@@ -226,6 +226,7 @@ void emu_time_begin_grid(struct emu_grid *g)
 	if (g->before && g->before->time_trigger > 0)
 		t->first = g->before->time_trigger + t->table->dependent_launch;
 	t->tensor_busy = t->l2_busy = t->hbm_busy = t->issued = 0;
+	t->last_end = 0;
 	t->places =
 	    (g->resident * g->cluster[0] * g->cluster[1] * g->cluster[2] +
 	     t->n_sms - 1) /
@@ -344,9 +345,10 @@ bool emu_time_begin_cluster(struct emu_cluster *c)
 static void end_warp(struct emu_time *t, struct emu_warp *w)
 {
 	emu_trace_warp_end(t->trace, w);
-	if (w->clock->now < t->end)
+	t->end = emu_later(t->end, w->clock->now);
+	if (w->clock->now < t->last_end)
 		return;
-	t->end = w->clock->now;
+	t->last_end = w->clock->now;
 	memcpy(t->last, w->clock->spent, sizeof(t->last));
 }
 

@@ -80,7 +80,7 @@ void emu_time_describe(const struct emu_time *t, struct emu_error *to)
 	emu_add_text(to,
 		     "%s: %.2f us predicted, %.2f of them the launch; busy: "
 		     "tensor cores %.0f %%, L2 %.0f %%, HBM %.0f %%, issue "
-		     "%.0f %% (%s); the last warp:",
+		     "%.0f %% (%s); of the last warp:",
 		     g->name, us_of(t, cycles), us_of(t, g->first - g->begin),
 		     100 * part_of(g->tensor / t->n_sms, cycles),
 		     100 * part_of(g->l2, cycles),

@@ -149,7 +149,8 @@ struct emu_time {
 	double tensor_busy, l2_busy, hbm_busy, issued;
 	bool has_counts; /* of its instructions */
 	double *waits;	 /* by instruction, over all warps; may be NULL */
-	double last[EMU_SPENTS]; /* of the warp that ended last */
+	double last[EMU_SPENTS]; /* of the warp that ended last, */
+	double last_end;	 /* then; stores may end later */
 	const struct emu_kernel *kernel;
 	/* Since emu_time_mark(): */
 	double mark;

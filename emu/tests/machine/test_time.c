@@ -339,21 +339,34 @@ static void test_report(void **state)
 	struct emu_error err = {{0}};
 	struct emu_time *t = emu_time_open(NULL, &err);
 	static const uint32_t in[32];
+	uint32_t out[32] = {0};
 	struct emu_job job = {.time = t,
 			      .in = in,
 			      .in_bytes = sizeof(in),
+			      .out = out,
+			      .out_bytes = sizeof(out),
 			      .grid = 1,
 			      .block = 32,
 			      .shared_bytes = 256};
-	char *report;
+	struct emu_error words = {{0}};
+	char *report, *loads;
 
 	(void)state;
 	assert_non_null(t);
 	emu_time_mark(t);
+	/* The store is on its way when the warp has ended. */
 	emu_must_run("ld.global.u32 %r1, [%in]; setp.ne.u32 %p1, %r1, 0;\n"
-		     "@%p1 bra HERE; HERE:\n",
+		     "@%p1 bra HERE; HERE: st.global.u32 [%out], %r1;\n",
 		     &job);
 	report = emu_time_report(t);
+	emu_time_describe(t, &words);
+	assert_non_null(strstr(words.text, "of the last warp: "));
+	assert_non_null(strstr(words.text, "wait: loads "));
+	loads = strstr(report, "\"last_warp\"");
+	assert_non_null(loads);
+	loads = strstr(loads, "\"wait: loads\": ");
+	assert_non_null(loads);
+	assert_true(strtod(loads + strlen("\"wait: loads\": "), NULL) > 0.2);
 	assert_non_null(report);
 	assert_non_null(strstr(report, "\"predicted\": true"));
 	assert_non_null(strstr(report, "\"longest_wait\": {\"instruction\": "
