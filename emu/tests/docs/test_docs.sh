@@ -112,6 +112,11 @@ mkdir "$work/repository"
 cp examples/pipeline.cu "$work/repository/kernel.cu"
 expect "- name: Fetch nibemu" "$ci"
 expect "- name: Install nvcc" "$ci"
+# Without CCCL no kernel that includes cuda_pipeline.h or cuda/barrier compiles.
+step 'Install nvcc' >"$work/step"
+for package in cuda-nvcc cuda-crt nvvm cuda-runtime cuda-cccl; do
+	expect "'nvidia-$package==13.0.*'" "$work/step"
+done
 do_step 0 'Build nibemu'
 cd "$work/repository" || exit 2
 do_step 0 'Compile the kernels'
