@@ -28,7 +28,7 @@ static const char help[] =
     "  --waive RULES    go on after reports of these rules, and do not count\n"
     "                   them: rule,rule:kernel (`nibemu rules`)\n"
     "  --strict         also what PTX forbids and production kernels do\n"
-    "  --time           predict times (of an H200; seed 0, no rules checked)\n"
+    "  --time           predict times (h200, b200; seed 0, no rules checked)\n"
     "  --verbose        a line for each launch; with --seeds every run's "
     "output\n"
     "  --json FILE      write the results, too; -: to standard output, and\n"

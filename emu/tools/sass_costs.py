@@ -200,7 +200,11 @@ def modules_of(path):
 
 def run(command):
     """The output of a tool; ends the program with the tool's words if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        sys.exit(f"sass_costs.py: {command[0]}: {error.strerror}: CUDA's toolkit has it, and "
+                 f"so has pip install nvidia-cuda-nvcc or nvidia-cuda-nvdisasm")
     if done.returncode:
         sys.exit(f"sass_costs.py: {' '.join(command)}: {done.stderr.strip()}")
     return done.stdout + done.stderr

@@ -242,8 +242,10 @@ static void print_time(uint32_t grids, double begin_ns)
 	struct emu_error text = {{0}};
 
 	emu_time_describe(t, &text);
-	fprintf(stderr, "nibemu: %s\nnibemu: %u grids: %.2f us predicted\n",
-		text.text, grids, (emu_time_ns(t) - begin_ns) / 1e3);
+	fprintf(stderr, "nibemu: %s\n", text.text);
+	if (grids > 1)
+		fprintf(stderr, "nibemu: %u grids: %.2f us predicted\n", grids,
+			(emu_time_ns(t) - begin_ns) / 1e3);
 }
 
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)

@@ -76,6 +76,17 @@ for line in '^nibemu: 0 of 20' '^  20 schedules: order' '^      seeds 1-20' \
 		failed=1
 	fi
 done
+# Its report, too, which is broken into lines there, but for the line of the PTX.
+report() {
+	tr '\n' ' ' <"$1" | sed 's@[^ ]*/kernel\.cu@pipeline.cu@g' |
+		grep -o '_Z8row_sums.* waited for' | sed 's/PTX line [0-9]*/PTX line/'
+}
+if [ -z "$(report README.md)" ] ||
+	[ "$(report README.md)" != "$(report "$work/out")" ]; then
+	echo "README.md shows: $(report README.md)"
+	echo "it prints:       $(report "$work/out")"
+	failed=1
+fi
 
 # ---- examples/ci.yml ---------------------------------------------------------
 

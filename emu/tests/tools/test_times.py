@@ -58,6 +58,10 @@ class SassCosts(unittest.TestCase):
         self.assertEqual(costs[3], [1, 1, 0, 0, 5])
         self.assertEqual(costs[4], [1, 0, 0, 0, 2])
 
+    def test_tool_that_is_not_there(self):
+        with self.assertRaisesRegex(SystemExit, "no/such/ptxas: No such file.*toolkit"):
+            tool("sass_costs").run(["/no/such/ptxas"])
+
     def test_modules_of_programs(self):
         modules_of = tool("sass_costs").modules_of
         one, two = b"\n.version 9.0\nA", b"//\n\n.version 8.7\nB"
