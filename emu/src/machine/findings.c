@@ -26,11 +26,15 @@ struct emu_findings {
 static bool add_names(struct emu_error *err)
 {
 	const struct emu_rule *r;
+	const char *between = "";
 
 	emu_add_text(err, " (");
-	for (size_t i = 0; (r = emu_rule_at(i)); i++)
-		if (r->can_go_on)
-			emu_add_text(err, "%s%s", i ? ", " : "", r->name);
+	for (size_t i = 0; (r = emu_rule_at(i)); i++) {
+		if (!r->can_go_on)
+			continue;
+		emu_add_text(err, "%s%s", between, r->name);
+		between = ", ";
+	}
 	emu_add_text(err, ")");
 	return false;
 }
