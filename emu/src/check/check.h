@@ -105,6 +105,13 @@ enum emu_engine {
 bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, uint64_t barrier, struct emu_place place,
 		    struct emu_error *err);
+/*
+ * The same of st.async, or of red.async (reduces: others may be on their way to
+ * the bytes); they are of the generic proxy.
+ */
+bool emu_check_async_store(struct emu_check *c, uint32_t warp, uint64_t address,
+			   uint32_t bytes, uint64_t barrier, bool reduces,
+			   struct emu_place place, struct emu_error *err);
 /* A cp.async begins. */
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, struct emu_place place,

@@ -150,7 +150,8 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 
 /* ---- ranges of words ----------------------------------------------------- */
 
-enum { READS = 0, WRITES = 1, IS_ASYNC = 2 };
+/* REDUCES: others of its kind may be on their way to the same bytes. */
+enum { READS = 0, WRITES = 1, IS_ASYNC = 2, REDUCES = 4 };
 
 /* An access as all of its words see it. */
 struct touch {
@@ -199,7 +200,8 @@ static bool touch_word(const struct emu_check *c, const struct touch *t,
 	/* Readers are checked first, because a refill has to wait for them. */
 	if (is_good && is_write)
 		is_good = follows_reads(c, a, w, e, is_async);
-	if (is_good)
+	if (is_good && !(t->kind & REDUCES && actor_of(w->write) == t->actor &&
+			 clock_of(w->write) == t->clock))
 		is_good = follows_write(c, a, w, e, is_async);
 	if (is_good && a->place.lanes && may_race(lanes, w, a->warp, is_write))
 		is_good = emu_check_lanes_order(c, a, w, e, is_write);
@@ -311,11 +313,10 @@ bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 		     c->warp[warp].marks + 1, bytes);
 }
 
-bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, uint64_t barrier, struct emu_place place,
-		    struct emu_error *err)
+/* What lands by itself, and whose bytes a barrier counts. */
+static bool lands(struct emu_check *c, const struct access *a, int kind,
+		  uint32_t bytes, uint64_t barrier)
 {
-	const struct access a = {warp, "bulk copy to", address, place, err};
 	const struct barrier *b = emu_check_barrier(c, barrier);
 	uint32_t actor;
 	bool is_ready;
@@ -323,9 +324,27 @@ bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 	if (!b)
 		return true; /* the state machine objects */
 	actor = c->warps * ACTORS_PER_WARP + (uint32_t)(b - c->barriers);
-	is_ready = emu_check_is_ready(c, warp, b, err);
-	return touch(c, &a, WRITES | IS_ASYNC, actor, b->phases + 1, bytes) &&
-	       is_ready;
+	is_ready = emu_check_is_ready(c, a->warp, b, a->err);
+	return touch(c, a, kind, actor, b->phases + 1, bytes) && is_ready;
+}
+
+bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
+		    uint32_t bytes, uint64_t barrier, struct emu_place place,
+		    struct emu_error *err)
+{
+	const struct access a = {warp, "bulk copy to", address, place, err};
+
+	return lands(c, &a, WRITES | IS_ASYNC, bytes, barrier);
+}
+
+bool emu_check_async_store(struct emu_check *c, uint32_t warp, uint64_t address,
+			   uint32_t bytes, uint64_t barrier, bool reduces,
+			   struct emu_place place, struct emu_error *err)
+{
+	struct access a = {warp, "asynchronous store to", address, place, err};
+
+	a.place.lanes = 0;
+	return lands(c, &a, WRITES | (reduces ? REDUCES : 0), bytes, barrier);
 }
 
 void emu_check_needs_no_fence(struct emu_check *c, uint64_t address)

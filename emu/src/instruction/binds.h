@@ -6,6 +6,7 @@
 #ifndef EMU_BINDS_H
 #define EMU_BINDS_H
 
+#include "engine/reduction.h"
 #include "ptx/bind.h"
 
 /* ---- plain arithmetic ------------------------------------------------------
@@ -92,6 +93,10 @@ bool emu_bind_bulk_tensor_reduce(struct emu_bind *b);
 /* The operation of cp.reduce.async.bulk, plus one, in option. */
 #define EMU_OPERATION_AT 8
 bool emu_bind_reduction(struct emu_bind *b);
+/* The same with the statement's type. */
+bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r);
+bool emu_bind_st_async(struct emu_bind *b);
+bool emu_bind_red_async(struct emu_bind *b);
 bool emu_bind_fence(struct emu_bind *b);
 bool emu_bind_tensormap_replace(struct emu_bind *b);
 bool emu_bind_tensormap_copy(struct emu_bind *b);

@@ -483,6 +483,16 @@ static bool type_of(enum emu_type type, enum emu_reduction_type *to)
 	return false;
 }
 
+bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r)
+{
+	r->operation = (enum emu_reduction_operation)(
+	    (b->i->option >> EMU_OPERATION_AT) - 1);
+	return (b->n_types == 1 && type_of(b->types[0], &r->type) &&
+		emu_reduction_is_known(r)) ||
+	       emu_bind_fail(b, "no .%s of this type",
+			     operations[r->operation]);
+}
+
 /* To global memory alone. */
 bool emu_bind_bulk_reduce(struct emu_bind *b)
 {
@@ -492,14 +502,8 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
 	if (!spaces(b, "global", "shared::cta") || !emu_has(b, "bulk_group"))
 		return emu_bind_fail(b, "only .global.shared::cta.bulk_group "
 					"is known here");
-	if (!emu_bind_reduction(b))
+	if (!emu_bind_reduction(b) || !emu_bind_reduction_type(b, &r))
 		return false;
-	r.operation = (enum emu_reduction_operation)(
-	    (b->i->option >> EMU_OPERATION_AT) - 1);
-	if (b->n_types != 1 || !type_of(b->types[0], &r.type) ||
-	    !emu_reduction_is_known(&r))
-		return emu_bind_fail(b, "no .%s of this type",
-				     operations[r.operation]);
 	if ((r.type == EMU_REDUCE_F16 || r.type == EMU_REDUCE_BF16) !=
 		emu_has(b, "noftz") &&
 	    r.operation == EMU_REDUCE_ADD)

@@ -131,6 +131,8 @@ const struct emu_opcode emu_opcodes[] = {
     {"ld", "global shared shared::cta", "b128", emu_bind_ld_128},
     {"ldu", "global v2 v4", ANY, emu_bind_ld},
     {"st", SPACES " " CACHES " " ORDERS " v2 v4 v8", ANY, emu_bind_st},
+    {"st.async", "weak shared::cluster mbarrier::complete_tx::bytes v2 v4",
+     "b32 b64 u32 u64 s32 s64 f32 f64", emu_bind_st_async},
     {"st.bulk", "weak shared shared::cta", "", emu_bind_st_bulk},
     {"atom",
      SPACES " " ORDERS " " ATOMIC_FORMS
@@ -139,6 +141,10 @@ const struct emu_opcode emu_opcodes[] = {
     {"red",
      SPACES " " ORDERS " " ATOMIC_FORMS " add min max and or xor inc dec",
      ATOMIC_TYPES, emu_bind_red},
+    {"red.async",
+     "relaxed cluster shared::cluster mbarrier::complete_tx::bytes add min max "
+     "inc dec and or xor",
+     "u32 s32 u64 b32", emu_bind_red_async},
     {"prefetch", "global local L1 L2 L2::evict_last L2::evict_normal", "",
      emu_bind_prefetch},
     {"prefetch.tensormap", "", "", emu_bind_prefetch},

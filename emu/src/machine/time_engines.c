@@ -342,9 +342,11 @@ void emu_time_copy(struct emu_transfer *c)
 		    emu_later(clock->open[EMU_ENGINE_COPY], end);
 		return;
 	}
-	/* The answer of clusterlaunchcontrol.try_cancel, which is in no memory. */
+	/* Registers, or the answer of clusterlaunchcontrol.try_cancel. */
 	if (c->n_pieces && c->pieces[0].from == c->own) {
-		clock->arrival = clock->now + t->table->try_cancel;
+		clock->arrival = clock->now + (c->instr->traits & EMU_OF_THREADS
+						   ? t->table->remote
+						   : t->table->try_cancel);
 		return;
 	}
 	for (size_t k = 0; k < c->n_pieces; k++)

@@ -140,10 +140,17 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (c)
 		emu_check_lanes_release(c, number_of(w), 1u << lane,
 					now(w) + 1);
-	return !c || say(w, i, lane,
-			 emu_check_load(c, number_of(w), to, bytes, barrier,
+	if (!c)
+		return true;
+	return say(w, i, lane,
+		   i->traits & EMU_OF_THREADS
+		       ? emu_check_async_store(c, number_of(w), to, bytes,
+					       barrier, i->traits & EMU_ATOMIC,
+					       emu_watch_place(w, i, lane),
+					       &err)
+		       : emu_check_load(c, number_of(w), to, bytes, barrier,
 					emu_watch_place(w, i, lane), &err),
-			 &err);
+		   &err);
 }
 
 bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,

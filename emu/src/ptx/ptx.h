@@ -99,6 +99,7 @@ enum emu_trait {
 	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
 	EMU_RELEASES = 16,     /* to the GPU or the system */
 	EMU_NEAR_FENCE = 32,   /* of the CTA, or of shared memory alone */
+	EMU_OF_THREADS = 64,   /* asynchronous, and of the generic proxy */
 };
 
 /* What an instruction of the machine takes: an issue, and one of these pipes. */
