@@ -8,8 +8,10 @@ asked for by its name.  Prints a table: project, files, entries, those that were
 and below it why the others were refused, with counts.
 
 --list FILE compiles first: a line "output|nvcc's arguments" makes FOLDER/output.ptx of
-the first folder, one after the other, unless it is there.  What does not compile
-leaves output.ptx.err with the compiler's words, and counts as a file without PTX.
+the first folder, one after the other, unless it is there.  The arguments may have
+$VARIABLES, of the environment or of lines "NAME=value" above; tools/census/ has lists.
+What does not compile leaves output.ptx.err with the compiler's words, and counts as a
+file without PTX.
 
 Each module is loaded on the software GPU of its target: h200, b200 or rtx5090.  That an
 entry is taken says that all of its instructions are known, not that it was run."""
@@ -53,6 +55,10 @@ def compile_list(path, folder):
     for line in path.read_text().splitlines():
         if not line.strip() or line.startswith("#"):
             continue
+        variable = re.match(r"(\w+)=(.*)", line)
+        if variable:
+            os.environ[variable[1]] = os.path.expandvars(variable[2])
+            continue
         output, arguments = line.split("|", 1)
         ptx = folder / f"{output}.ptx"
         failed = ptx.with_suffix(".ptx.err")
@@ -60,7 +66,7 @@ def compile_list(path, folder):
             continue
         ptx.parent.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(["nvcc", "-ptx", "-o", str(ptx) + ".part",
-                               *shlex.split(arguments)],
+                               *shlex.split(os.path.expandvars(arguments))],
                               capture_output=True, text=True, check=False)
         if done.returncode:
             failed.write_text(done.stderr)

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""time_variants.py --nib NIB --device DEVICE [--plans] [--only TEXT] [-o FILE]
+"""time_variants.py --nib NIB --device DEVICE [--emulator LIBRARY] [--plans] [--only TEXT]
+                    [-o FILE]
 
 Products cut in ways that the planner does not choose: the tile's rows of A and the
 number of slices of k are forced by a file of costs (NIB_TUNING), and nib bench times
 each one, on a GPU or, with --device emu:h200 or emu:b200, by prediction.  Writes rows
 of nib bench with the variant's name as their shape, for compare_times.py; on a B200
-the planner's own way comes first and is named "as planned".  --plans only says how
+the planner's own way comes first and is named "as planned".  --emulator is
+libnibemu.so, for a device of the software GPU; without it, the one beside NIB.  --plans only says how
 each would be cut, --only takes the variants whose name has the text."""
 
 import argparse
 import json
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -94,6 +98,16 @@ def costs(device, processors, version, rows, split, is_group):
             "tile_cycles": 1500, "split_cycles": split}
 
 
+def emulator_of(a):
+    """The library for nib info."""
+    nib = shutil.which(a.nib)
+    beside = pathlib.Path(nib or a.nib).resolve().parent / "libnibemu.so"
+    library = pathlib.Path(a.emulator or beside)
+    if not library.is_file():
+        sys.exit(f"time_variants.py: {library} is not there: --emulator libnibemu.so")
+    return str(library.resolve())
+
+
 def gpu_of(nib, env, device):
     """Name and number of multiprocessors, as nib names them."""
     text = subprocess.run([nib, "info"], env=env, capture_output=True, text=True,
@@ -142,8 +156,9 @@ def main():
     parser.add_argument("-o", "--output", default="-")
     a = parser.parse_args()
     env = dict(os.environ)
-    if a.emulator:
-        env["NIB_CUDA_LIBRARY"] = a.emulator
+    if a.device.startswith("emu:"):
+        env["NIB_CUDA_LIBRARY"] = emulator_of(a)
+        env["NIBEMU_DEVICE"] = a.device.removeprefix("emu:")
     gpu = gpu_of(a.nib, env, a.device)
     out = sys.stdout if a.output == "-" else open(a.output, "w", encoding="utf-8")
     seen = set()

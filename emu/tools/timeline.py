@@ -11,7 +11,7 @@ import html
 import json
 import sys
 
-WIDTH, LEFT, ROW, TOP = 480, 140, 16, 84
+WIDTH, LEFT, ROW, TOP = 480, 148, 16, 84
 COLOURS = {
     "issue": "#1b7f5c",
     "wait: pipe": "#8ecf9f",

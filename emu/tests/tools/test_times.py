@@ -4,6 +4,7 @@
 reads issues, pipes and stalls of a block that was copied, and compare_times.py compares
 microseconds and cycles."""
 
+import argparse
 import importlib.util
 import json
 import pathlib
@@ -122,6 +123,18 @@ class CompareTimes(unittest.TestCase):
     def test_cycles(self):
         text = self.run_tool("--clocks", "2", "1")
         self.assertIn("| gemm 1x1x1 | 22.0 | 10.0 | +120 % |", text)
+
+
+class TimeVariants(unittest.TestCase):
+    def test_emulator_beside_nib(self):
+        variants = tool("time_variants")
+        with tempfile.TemporaryDirectory() as folder:
+            nib = pathlib.Path(folder).resolve() / "nib"
+            asked = argparse.Namespace(nib=str(nib), emulator=None)
+            with self.assertRaisesRegex(SystemExit, "libnibemu.so is not there"):
+                variants.emulator_of(asked)
+            (nib.parent / "libnibemu.so").touch()
+            self.assertEqual(variants.emulator_of(asked), str(nib.parent / "libnibemu.so"))
 
 
 if __name__ == "__main__":
