@@ -62,6 +62,15 @@ void emu_block_operand_set(struct emu_block_operand *o, int row,
 	static const uint8_t signs[] = {0, 0, 0x80, 0x80, 0x20, 0x20, 8};
 
 	if (kind == EMU_UMMA_MXF4NVF4) {
+		for (int g = 0; g < GROUPS; g++) {
+			uint32_t used = 0;
+
+			for (int k = 0; k < GROUP; k++)
+				used |=
+				    (uint32_t)((codes[GROUP * g + k] & 7) != 0)
+				    << k;
+			o->used[row][g] = (uint16_t)used;
+		}
 		for (int k = 0; k < EMU_UMMA_MAX_K; k++)
 			o->value[row][k] = negate
 					       ? (int16_t)-twice[codes[k] & 15]
@@ -84,6 +93,8 @@ struct fp4_scales {
 	double value[GROUPS][STRIP];
 	int32_t exponent[GROUPS][STRIP];
 	uint32_t is_nan[STRIP]; /* 0 or 1 */
+	/* Elements that are not zero, a bit each; none where the scale is. */
+	uint32_t used[GROUPS][STRIP];
 };
 
 /* Columns of B: elements by k, and their scales. */
@@ -104,6 +115,7 @@ static void take_scales(const struct emu_block_operand *o, int row, int at,
 		to->value[g][at] =
 		    x.significand * emu_power_of_2(x.exponent - 3);
 		to->is_nan[at] |= x.is_nan;
+		to->used[g][at] = x.significand ? o->used[row][g] : 0;
 	}
 }
 
@@ -129,7 +141,10 @@ EMU_FAST_PART void fp4_dots(const int16_t *x, const struct fp4_strip *y,
 						       x[k] * y->value[k][n]);
 }
 
-/* The largest exponent of the terms and c; of a zero c -126. */
+/*
+ * The largest exponent of the terms that have a product that is not zero, and of
+ * c; of a zero c -126.
+ */
 EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x,
 				 const struct fp4_scales *y, const uint32_t *c,
 				 int32_t *e)
@@ -143,8 +158,9 @@ EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x,
 		for (int n = 0; n < STRIP; n++) {
 			const int32_t of_term =
 			    x->exponent[g][0] + y->exponent[g][n];
+			const bool is_used = x->used[g][0] & y->used[g][n];
 
-			e[n] = of_term > e[n] ? of_term : e[n];
+			e[n] = is_used && of_term > e[n] ? of_term : e[n];
 		}
 }
 
@@ -202,8 +218,11 @@ EMU_FAST_PART void fp4_row(const int16_t *values, const struct fp4_scales *x,
 	cut_strip(sum, d);
 	for (int n = 0; n < STRIP; n++) {
 		const uint32_t magnitude = c[n] & 0x7FFFFFFF;
+		uint32_t used = 0;
 
-		d[n] = magnitude == 0x7F800000 ? c[n] : d[n];
+		for (int g = 0; g < GROUPS; g++)
+			used |= x->used[g][0] & y->scales.used[g][n];
+		d[n] = magnitude == 0x7F800000 || !used ? c[n] : d[n];
 		d[n] = magnitude > 0x7F800000 || x->is_nan[0] ||
 			       y->scales.is_nan[n]
 			   ? EMU_NAN_F32

@@ -8,7 +8,8 @@
  *	each 16 products of E2M1 summed exactly, times the significands of their
  *	  two scales: a term, whose exponent is the sum of the scales' exponents
  *	  (of a subnormal scale -6, of a zero -126);
- *	e = the largest exponent of the four terms and c;
+ *	e = the largest exponent of c and of those terms that have a product
+ *	  that is not zero;
  *	each of the five cut toward zero to a multiple of 2^(e - 35);
  *	their exact sum, cut toward zero to fp32.
  *
@@ -17,9 +18,11 @@
  * exponent; their exact sum with c, cut toward zero to fp32.
  *
  * The sign of a UE4M3 is ignored; a scale or c that is NaN gives EMU_NAN_F32,
- *and so does what is NaN in the products.  Source: Xie et al., MMA-Sim, arXiv
- * 2511.10909, and its code (nv_fused_dot_add_with_block_scale).  An infinite c
- * of kind::mxf4nvf4, which that leaves open, stays.
+ * and so does what is NaN in the products.  Source: Xie et al., MMA-Sim, arXiv
+ * 2511.10909, and its code (nv_fused_dot_add_with_block_scale); but that counts
+ * the exponents of terms without a product, which docs/numerics.md, section 5,
+ * does not, from sf-tensor/tcgen05, whose rule was compared with a B200.  An
+ * infinite c of kind::mxf4nvf4 stays, and so does a c to which nothing is added.
  */
 #ifndef EMU_BLOCK_SUMS_H
 #define EMU_BLOCK_SUMS_H
@@ -36,6 +39,8 @@ struct emu_block_operand {
 	uint8_t scale[EMU_UMMA_MAX_ROWS][EMU_UMMA_MAX_SCALES];
 	/* kind::mxf4nvf4: elements times 2.  kind::mxf8f6f4: codes. */
 	int16_t value[EMU_UMMA_MAX_ROWS][EMU_UMMA_MAX_K];
+	/* kind::mxf4nvf4: elements that are not zero, a bit each. */
+	uint16_t used[EMU_UMMA_MAX_ROWS][EMU_UMMA_MAX_K / 16];
 };
 
 /* One row of element codes; its scales. */

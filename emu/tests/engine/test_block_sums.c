@@ -100,6 +100,7 @@ static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
 {
 	struct parts terms[5] = {parts_of(float_of_bits(c), -126, -126)};
 	const int smallest = is_ue8m0 ? -127 : -6;
+	bool all_idle = true;
 
 	if (isnan(float_of_bits(c)))
 		return EMU_NAN_F32;
@@ -109,17 +110,24 @@ static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
 		const struct parts pa = parts_of(a, smallest, -126);
 		const struct parts pb = parts_of(b, smallest, -126);
 		double sum = 0;
+		bool is_used = false;
 
 		if (isnan(a) || isnan(b))
 			return EMU_NAN_F32;
-		for (int k = 16 * g; k < 16 * g + 16; k++)
-			sum +=
+		for (int k = 16 * g; k < 16 * g + 16; k++) {
+			const double product =
 			    small_value(x[k], 2, 1) * small_value(y[k], 2, 1);
+
+			sum += product;
+			is_used |= product * a * b != 0;
+		}
 		terms[1 + g].significand =
 		    sum * pa.significand * pb.significand;
-		terms[1 + g].exponent = pa.exponent + pb.exponent;
+		terms[1 + g].exponent =
+		    is_used ? pa.exponent + pb.exponent : -126;
+		all_idle &= !is_used;
 	}
-	if (isinf(float_of_bits(c)))
+	if (isinf(float_of_bits(c)) || all_idle)
 		return c;
 	return fused(terms, 5, 35);
 }
@@ -329,6 +337,34 @@ static uint32_t one_sum(uint8_t a, uint8_t b, uint8_t sa, uint8_t sb,
 	return p.d[0];
 }
 
+/* Large scales of 16 products that are all zero cut nothing. */
+static void test_idle_groups(void **state)
+{
+	static struct problem p;
+
+	(void)state;
+	for (int is_of_b = 0; is_of_b < 2; is_of_b++) {
+		fill(&p, EMU_UMMA_MXF4NVF4, NARROW, 4, false);
+		memset(p.a[0], 1, 64);
+		memset(p.b[0], 1, 64);
+		memset(is_of_b ? p.b[0] : p.a[0], 0, 16);
+		memset(p.sa[0], 1, 4);
+		memset(p.sb[0], 1, 4);
+		p.sa[0][0] = p.sb[0][0] = 0x7E;
+		p.c[0] = bits_of_float(1 + 0x1p-23F);
+		set(&p, EMU_UMMA_MXF4NVF4, false);
+		emu_fp4_sums(&p.x, &p.y, p.c, p.d);
+		assert_int_equal(p.d[0],
+				 bits_of_float(1 + 3 * 0x1p-16F + 0x1p-23F));
+		/* One product that is not zero, and its scales cut c. */
+		(is_of_b ? p.b[0] : p.a[0])[5] = 8 | 1;
+		(is_of_b ? p.b[0] : p.a[0])[6] = 1;
+		set(&p, EMU_UMMA_MXF4NVF4, false);
+		emu_fp4_sums(&p.x, &p.y, p.c, p.d);
+		assert_int_equal(p.d[0], bits_of_float(1 + 3 * 0x1p-16F));
+	}
+}
+
 static void test_known(void **state)
 {
 	(void)state;
@@ -350,7 +386,9 @@ static void test_known(void **state)
 			 EMU_NAN_F32);
 	assert_int_equal(one_sum(7, 7, 0x38, 0x38, 0xFF800000, false),
 			 0xFF800000);
-	assert_int_equal(one_sum(0, 0, 0, 0, 0x80000000, false), 0);
+	/* Nothing is added: c stays, a zero with its sign. */
+	assert_int_equal(one_sum(0, 0, 0, 0, 0x80000000, false), 0x80000000);
+	assert_int_equal(one_sum(7, 7, 0, 0x7E, 0x00000001, false), 1);
 	/* c of 2^30 cuts what is below 2^-5; and the result what is below 2^7,
 	 * toward zero. */
 	assert_int_equal(
@@ -365,6 +403,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_fp4),
+	    cmocka_unit_test(test_idle_groups),
 	    cmocka_unit_test(test_mx),
 	    cmocka_unit_test(test_known),
 	};

@@ -144,7 +144,7 @@ static float cut(double x)
 		       emu_power_of_2(e - 23));
 }
 
-/* 64 elements of k onto c, as MMA-Sim has it; *exact in units of 2^-20. */
+/* 64 elements of k onto c, as engine/block_sums.h has it; *exact in units of 2^-20. */
 static float one_step(const struct operand *a, const struct operand *b, int m,
 		      int n, int k, float c, int64_t *exact)
 {
@@ -158,14 +158,17 @@ static float one_step(const struct operand *a, const struct operand *b, int m,
 		const int16_t *y = elements(b, n, k + 16 * g);
 		int product = 0, ea, eb;
 		int64_t sa, sb;
+		bool is_used = false;
 
-		for (int i = 0; i < 16; i++)
+		for (int i = 0; i < 16; i++) {
 			product += x[i] * y[i];
+			is_used |= x[i] * y[i] != 0;
+		}
 		sa = scale(a, m, k / 16 + g, &ea);
 		sb = scale(b, n, k / 16 + g, &eb);
 		*exact += product * sa * sb;
 		terms[1 + g] = (double)(product * sa * sb) * 0x1p-20;
-		e = ea + eb > e ? ea + eb : e;
+		e = is_used && sa && sb && ea + eb > e ? ea + eb : e;
 	}
 	for (int i = 0; i < 5; i++)
 		sum += trunc(terms[i] * emu_power_of_2(35 - e));
