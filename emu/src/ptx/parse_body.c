@@ -412,6 +412,17 @@ static bool parse_label(struct emu_parser *p, const struct emu_token *word,
 static bool parse_scope(struct emu_parser *p);
 
 /* A directive, a label, a block or an instruction. */
+/* ".reg.pred" as ".reg .pred": the lexer takes it for one word. */
+static bool is_joined_reg(struct emu_token *word)
+{
+	if (word->kind != EMU_WORD || word->length <= 5 ||
+	    memcmp(word->text, ".reg.", 5) != 0)
+		return false;
+	word->text += 4;
+	word->length -= 4;
+	return true;
+}
+
 static bool parse_one(struct emu_parser *p, size_t scope)
 {
 	struct emu_token word = p->lexer.token;
@@ -423,6 +434,8 @@ static bool parse_one(struct emu_parser *p, size_t scope)
 		return true;
 	if (word.kind != EMU_WORD)
 		return parse_instruction(p);
+	if (is_joined_reg(&p->lexer.token))
+		return parse_registers(p);
 	emu_lexer_next(&p->lexer);
 	if (*word.text != '.') {
 		if (emu_take_mark(p, ':'))

@@ -54,7 +54,7 @@ static void test_scopes(void **state)
 		  "{ .reg .u32 x; mov.u32 x, 5;\n"
 		  "  { .reg .u32 x; mov.u32 x, 7; bra L; add.u32 x, x, 100;\n"
 		  "    L: add.u32 %r1, %r1, x; }\n"
-		  "  { .reg .pred p; L: setp.gt.u32 p, %r1, 20; @p bra L2;\n"
+		  "  {.reg.pred p; L: setp.gt.u32 p, %r1, 20; @p bra L2;\n"
 		  "    add.u32 %r1, %r1, x; bra L; L2: }\n"
 		  "}\nst.global.u32 [%d41], %r1;\n";
 	uint32_t out[LANES];
