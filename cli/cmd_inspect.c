@@ -317,14 +317,32 @@ static int scan_tensors(struct inspector *in)
 	return CLI_OK;
 }
 
+/* Notes a stack that the library does not read and nibblas.transformers does. */
+static int put_across(struct inspector *in, const char *name)
+{
+	const struct nib_file_tensor *codes = nib_file_find(in->file, name);
+	char shape[TENSOR_SHAPE_TEXT];
+	struct tensor_source source;
+
+	if (!codes || tensor_from_across(in->file, codes, &source))
+		return 0;
+	findings_add(&in->findings, FIND_ACROSS, name,
+		     "U8 %s: %lld matrices of k = %lld, n = %lld",
+		     tensor_shape_text(codes->shape, codes->rank, shape),
+		     (long long)source.shape[0], (long long)source.shape[1],
+		     (long long)source.shape[2]);
+	return 1;
+}
+
 static int find_all(struct inspector *in)
 {
 	for (int64_t i = 0; i < nib_file_layer_problem_count(in->file); i++) {
 		const struct nib_layer_problem *problem =
 		    nib_file_layer_problem_at(in->file, i);
 
-		findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
-			     "%s", problem->reason);
+		if (!put_across(in, problem->name))
+			findings_add(&in->findings, FIND_HALF_LAYER,
+				     problem->name, "%s", problem->reason);
 	}
 	findings_of_layouts(&in->findings, &in->layouts);
 	findings_of_config(&in->findings, &in->config, in->file);
@@ -428,10 +446,10 @@ const struct cli_command command_inspect = {
 	"  config             config.json says something else than the tensors\n"
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
-	"small-scales, not-shared, input-scale, awq.  Exchanged nibbles leave every\n"
-	"block's values as they are, so one file cannot prove them: nib verify\n"
-	"against the original can.  Random weights have no pattern by which\n"
-	"tiled scales or exchanged nibbles could be seen.\n",
+	"small-scales, not-shared, input-scale, awq, packed-across.  Exchanged\n"
+	"nibbles leave every block's values as they are, so one file cannot prove\n"
+	"them: nib verify against the original can.  Random weights have no\n"
+	"pattern by which tiled scales or exchanged nibbles could be seen.\n",
     .examples = "nib inspect model.safetensors\n"
 		"nib inspect model-dir\n"
 		"nib inspect model.safetensors --brief --strict\n"

@@ -86,7 +86,7 @@ static int find_source(const struct nib_file *file,
 	if (tensor && !tensor_from_float(tensor, source))
 		return 0;
 	if (!layer)
-		return -1;
+		return tensor ? tensor_from_across(file, tensor, source) : -1;
 	tensor_from_layer(layer, source);
 	return 0;
 }
@@ -310,9 +310,11 @@ static int verify_all(struct verifier *v)
 
 		if (experts)
 			code = verify_experts(v, &a, experts);
-		else if (!is_asked_for(v, a.name))
+		else if (!is_asked_for(v, a.name) ||
+			 (a.tensor && tensor_in_across(v->a, a.tensor)))
 			continue;
-		else if (a.layer || a.is_float)
+		else if (a.layer || a.is_float ||
+			 !tensor_from_across(v->a, a.tensor, &a))
 			code = verify_rows(v, &a);
 		else
 			verify_bytes(v, &a);
@@ -340,7 +342,8 @@ static void find_only_b(struct verifier *v)
 	int64_t at = 0;
 
 	while (tensor_next(v->b, &at, &b)) {
-		if (!is_asked_for(v, b.name) || is_in_a(v, &b))
+		if (!is_asked_for(v, b.name) || is_in_a(v, &b) ||
+		    (b.tensor && tensor_in_across(v->b, b.tensor)))
 			continue;
 		if (!v->only_b++)
 			v->only_b_name = b.name;

@@ -76,6 +76,12 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
     [FIND_AWQ] = {"awq", 0, "layers of AWQ, with a pre_quant_scale",
 		  "x is to be multiplied by it: nib run and "
 		  "nibblas.transformers do, vLLM 0.32 refuses such models."},
+    [FIND_ACROSS] =
+	{"packed-across", 0,
+	 "stacks of experts packed along k, their second last size",
+	 "ModelOpt's layout of Llama 4 and gpt-oss.  nibblas.transformers runs "
+	 "it and nib verify reads it; nib run and the library do not.  The "
+	 "values were not looked at."},
 };
 
 void findings_add(struct findings *findings, enum finding_kind kind,

@@ -83,6 +83,7 @@ enum finding_kind {
 	FIND_NOT_SHARED,
 	FIND_INPUT_SCALE,
 	FIND_AWQ,
+	FIND_ACROSS,
 	FIND_KINDS,
 };
 

@@ -126,15 +126,26 @@ void layouts_count(struct layouts *l)
 	}
 }
 
+/* INT8, GPTQ, NF4 and others: integers under a weight's name. */
+static int is_integer_weight(const struct nib_file_tensor *t)
+{
+	return t->rank >= 2 && (t->dtype[0] == 'I' || t->dtype[0] == 'U') &&
+	       (tensor_name_ends(t->name, ".weight") ||
+		tensor_name_ends(t->name, ".qweight"));
+}
+
 /*
  * Why a tensor is quantised and nothing known; NULL: it is not.  Bytes without
- * scales may be anything, and so may 8-bit floats that are not named as scales.
+ * scales that are named as no weight may be anything, and so may 8-bit floats
+ * that are not named as scales.
  */
 static const char *why_unknown(const struct layouts *l,
 			       const struct nib_file_tensor *t)
 {
 	const enum tensor_role role = layouts_role(l, t);
 
+	if (role != ROLE_BROKEN && is_integer_weight(t))
+		return "and no NVFP4 layer";
 	if (role == ROLE_CODES &&
 	    (l->count[ROLE_SCALES] || !strcmp(t->dtype, "F4")))
 		return "and no NVFP4 layer";
@@ -174,7 +185,7 @@ void findings_of_config(struct findings *findings, const struct config *c,
 		findings_add(findings, FIND_CONFIG, "config.json",
 			     "%lld NVFP4 layer%s, and no quantization_config",
 			     (long long)layers, cli_s(layers));
-	if (says_nvfp4 && !layers)
+	if (says_nvfp4 && !layers && !findings->of_kind[FIND_ACROSS])
 		findings_add(findings, FIND_CONFIG, "config.json",
 			     "the algorithm is %.60s, and no tensors are NVFP4 "
 			     "layers",

@@ -215,9 +215,10 @@ int tensor_next(const struct nib_file *file, int64_t *at,
 
 const char *tensor_format(const struct tensor_source *source)
 {
-	if (!source->layer)
+	if (!source->layer && !source->scales)
 		return source->tensor->dtype;
-	return source->layer->format == NIB_CHECKPOINT_MODELOPT
+	return !source->layer ||
+		       source->layer->format == NIB_CHECKPOINT_MODELOPT
 		   ? "NVFP4 modelopt"
 		   : "NVFP4 compressed-tensors";
 }
@@ -397,6 +398,10 @@ enum nib_status tensor_read(struct nib_device *device,
 			multiply_columns(out, count, source->k,
 					 source->layer->pre_quant_scale);
 		return status;
+	}
+	if (source->scales) {
+		tensor_read_across(source, first, count, out);
+		return NIB_OK;
 	}
 	tensor_read_floats((const char *)source->tensor->data +
 			       (size_t)(first * source->k) * bytes,

@@ -68,6 +68,8 @@ struct tensor_source {
 	int64_t rows, rows_each, k;
 	int is_float; /* a tensor of */
 	enum nib_dtype dtype;
+	/* The scales of a stack packed across (across.c), or NULL. */
+	const struct nib_file_tensor *scales, *globals;
 };
 
 void tensor_from_layer(const struct nib_layer *layer,
@@ -78,6 +80,22 @@ void tensor_from_layer(const struct nib_layer *layer,
  */
 int tensor_from_float(const struct nib_file_tensor *tensor,
 		      struct tensor_source *source);
+/* ---- across.c: stacks of codes U8 [experts, k / 2, n] --------------------- */
+
+/* Rows of n values, k for each expert, as the original [experts, k, n] has them.
+ * -1 if tensor is not the codes of such a stack. */
+int tensor_from_across(const struct nib_file *file,
+		       const struct nib_file_tensor *tensor,
+		       struct tensor_source *source);
+/* Whether tensor is a scale of such a stack. */
+int tensor_in_across(const struct nib_file *file,
+		     const struct nib_file_tensor *tensor);
+/* Rows of any of its matrices as fp32; tensor_read() calls it. */
+void tensor_read_across(const struct tensor_source *source, int64_t first,
+			int64_t count, float *out);
+
+/* ---- tensor.c ------------------------------------------------------------- */
+
 /*
  * The weights of a file one after the other: its layers, then the tensors that
  * are no part of one.  *at is 0 for the first, the number of layers for the

@@ -19,7 +19,7 @@ import unittest
 NIB = os.environ.get("NIB", "nib")
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 SIZES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1, "F8_E4M3": 1, "F8_E8M0": 1, "I64": 8,
-         "F4": 0.5}
+         "I32": 4, "I8": 1, "F4": 0.5}
 
 
 def nib(*args, cwd=None, **options):

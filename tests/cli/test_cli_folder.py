@@ -99,9 +99,18 @@ class Layouts(NibTest):
         found, _, text = self.inspect({
             name: ("U8", [2, 16, 16], codes),
             name + "_weight_scale": ("F8_E4M3", [2, 2, 16], scales[2]),
-            name + "_weight_scale_2": tensor("F32", (), [1e-4])}, code=1)
+            name + "_weight_scale_2": tensor("F32", (), [1e-4])})
+        self.assertEqual(found, {("packed-across", name):
+                                 "U8 [2, 16, 16]: 2 matrices of k = 32, n = 16"})
+        self.assertNotIn("nothing looks wrong", text)
+        save(self.path("x"), {"x": matrix(3, 32, 9)})
+        self.refused("run", "--weights", "m", "--tensor", name, "--input", "x",
+                     "--output", "y", code=3, says="packed along the second last size")
+        # Without their global scale they are half a layer.
+        found, _, _ = self.inspect({
+            name: ("U8", [2, 16, 16], codes),
+            name + "_weight_scale": ("F8_E4M3", [2, 2, 16], scales[2])}, code=1)
         self.assertEqual(set(found), {("half-layer", name)})
-        self.assertIn("packed along the second last size", text)
 
     def test_svd_is_never_ignored(self):
         tensors = layer("m.a") | layer("m.b")
@@ -212,6 +221,12 @@ class Layouts(NibTest):
         found, _, _ = self.inspect({"m.weight_scale": scales}, code=1)
         self.assertEqual(set(found), {("unknown-layout", "m.weight_scale")})
         self.assertEqual(self.inspect({"m.weight": scales})[0], {})
+        # Integers under a weight's name: GPTQ, INT8, NF4.
+        for name, dtype in (("m.qweight", "I32"), ("m.weight", "I8"), ("m.weight", "U8")):
+            found, _, text = self.inspect({name: (dtype, [4, 4], bytes(
+                64 if dtype == "I32" else 16))}, code=1)
+            self.assertEqual(set(found), {("unknown-layout", name)})
+            self.assertNotIn("nothing looks wrong", text)
 
     def test_config_against_tensors(self):
         tensors = layer("m.up_proj")

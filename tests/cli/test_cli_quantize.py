@@ -14,7 +14,7 @@ import time
 import unittest
 
 from cli_common import (NIB, NibTest, is_instrumented, load, matrix, nib, save,
-                        save_sparse, without_override)
+                        save_sparse, tensor, without_override)
 from cli_model import (INDEX, QUANTISED, ModelTest, put_json, save_folder, shard_name,
                        split)
 
@@ -128,6 +128,16 @@ class Experts(NibTest):
                                ("_weight_scale_2", "_scale_2")):
                 stored = wanted[f"m.moe.{i}.weight{other}"]
                 self.assertEqual(got[name + key], turn(stored) if stored[1] else stored)
+        # nib verify reads them, as the original or as its copy.
+        for verified in (self.rows("verify", "in", "out"),
+                         self.rows("verify", "out", "in")):
+            self.assertEqual([row["name"] for row in verified], names)
+            for row, right in zip(verified, rows):
+                self.assertEqual(row["shape"], right["shape"])
+                self.assertEqual(row["max_error"], right["max_error"])
+                self.assertEqual([row["row"], row["col"]],
+                                 [right["max_error_row"], right["max_error_col"]])
+        self.assertTrue(all(row["identical"] for row in self.rows("verify", "out", "out")))
         return rows, want
 
     def test_fused_experts_across_stay_so(self):
@@ -139,6 +149,23 @@ class Experts(NibTest):
             self.assertEqual(row["max_error_row"],
                              e * right["shape"][2] + right["max_error_col"])
             self.assertEqual(row["max_error_col"], n)
+        found = [row for row in self.rows("inspect", "out") if row["kind"] == "finding"]
+        self.assertEqual([(row["finding"], row["severity"]) for row in found],
+                         2 * [("packed-across", "note")])
+        # Wrong global scales show, and those that are none.
+        tensors = load(self.path("out"))[0]
+        name = FUSED + ".down_proj_weight_scale_2"
+        scale = array.array("f", tensors[name][2])[0]
+        for factors, code, remark in (((1, 1, 1), 0, ""), ((1, 1, 4), 1, ""),
+                                      ((4, 4, 4), 1, "multiplied by 0.2"),
+                                      ((1, 1, 0), 1, "B has none of this name")):
+            save(self.path("other"), tensors | {name: tensor(
+                "F32", (EXPERTS,), [scale * x for x in factors])})
+            verified = self.rows("verify", "in", "other", code=code)
+            self.assertTrue(verified[0]["ok"])
+            self.assertIn(remark, verified[1]["text"])
+            if factors == (1, 1, 4):
+                self.assertGreaterEqual(verified[1]["row"], 2 * N)
         for row in self.rows("quantize", "in", "out", "--force", "--format-out",
                              "compressed-tensors"):
             self.assertEqual(row["to"], "BF16")
