@@ -116,6 +116,9 @@ class Refused(ModelTest):
                     _formats.read(sorted(glob.glob(packed + "/*.safetensors")))
                 for word in words:
                     self.assertIn(word, str(caught.exception))
+                # transformers itself would say "Expecting property name", or less.
+                self.refuse(packed, path)
+        self.refuse(path, path, "must be a folder")
 
     def test_missing_shard(self):
         packed, _ = self.saved("llama", shards=3)
@@ -133,7 +136,7 @@ class Refused(ModelTest):
         file = os.path.join(packed, "model.safetensors")
         with open(file, "r+b") as stream:
             stream.truncate(1000)
-        self.refuse(packed, "model.safetensors", "is no safetensors file")
+        self.refuse(packed, "model.safetensors", "in a file of 1000 bytes")
 
     def test_unknown_quantised_tensors(self):
         name = "model.layers.0.mlp.up_proj.weight_blocks"
@@ -217,6 +220,15 @@ class Refused(ModelTest):
         packed, _ = self.saved("llama")
         self.refuse(self.configure(packed, quant_method="gptq"),
                     "quant_method = gptq", "must be modelopt")
+        for form in FORMATS:
+            for weights, rule in (({"type": "int"}, "weights of 4 bits, type int"),
+                                  ({"num_bits": 6}, "weights of 6 bits, type float"),
+                                  ({"group_size": 32}, "group_size = 32: NVFP4's")):
+                packed, _ = self.saved("llama", form)
+                groups = tiny.configuration(form, False)["config_groups"]
+                groups["group_0"]["weights"].update(weights)
+                self.refuse(self.configure(packed, config_groups=groups),
+                            "config_groups: group_0", rule)
         packed, _ = self.saved("llama", "compressed-tensors")
         self.refuse(self.configure(packed, transform_config={
             "config_groups": {"R1": {"type": "hadamard"}}}),

@@ -12,6 +12,7 @@ Needs transformers 5.12 or later."""
 
 import copy
 import json
+import os
 from typing import Any
 
 import transformers
@@ -26,7 +27,8 @@ from transformers.quantizers.auto import (AUTO_QUANTIZATION_CONFIG_MAPPING,
                                           AUTO_QUANTIZER_MAPPING)
 from transformers.utils import cached_file
 
-from nibblas._library import ArgumentError, FileError
+from nibblas._files import Checkpoint
+from nibblas._library import ArgumentError, FileError, SystemIOError
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, choose
 from nibblas.transformers._calibrate import calibrate
@@ -45,6 +47,21 @@ ALL_EXPERTS_FUNCTIONS.register(IMPLEMENTATION, experts_forward)
 _parallel.register(IMPLEMENTATION)
 _HUB = ("cache_dir", "force_download", "local_files_only", "proxies", "revision",
         "subfolder", "token", "trust_remote_code")
+# With these transformers reads other files of a folder than Checkpoint does.
+_ELSEWHERE = {"subfolder", "variant", "transformers_weights"}
+
+
+def _check_folder(path, named):
+    """Refuses a path that is no folder, and a folder whose index, shards or headers are
+    broken, before transformers reads them: its errors do not name the file."""
+    if os.path.isdir(path):
+        if not _ELSEWHERE & named.keys():
+            Checkpoint(path).close()
+    elif os.path.exists(path):
+        raise FileError(f"{path}: must be a folder, with config.json and safetensors "
+                        "files", "path")
+    elif os.path.isabs(path):
+        raise SystemIOError(f"{path}: no such folder", "path")
 
 
 def _quantization_of(path, config, hub):
@@ -78,6 +95,7 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     nibblas does not understand, with the file, the layer and the rule."""
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
+    _check_folder(path, named)
     hub = {key: value for key, value in named.items() if key in _HUB}
     config = copy.deepcopy(named.pop("config", None)) or AutoConfig.from_pretrained(
         path, **hub)

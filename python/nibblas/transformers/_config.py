@@ -51,6 +51,20 @@ def _check_transforms(source):
                         "weights alone", "sparsity_config")
 
 
+def _check_groups(groups):
+    """Refuses config groups of weights that are neither NVFP4 nor FP8."""
+    for name, group in groups.items():
+        weights = group.get("weights") or {}
+        kind = weights.get("num_bits", 4), weights.get("type", "float")
+        if kind not in ((4, "float"), (8, "float")):
+            raise FileError(f"config_groups: {name}: weights of {kind[0]} bits, type "
+                            f"{kind[1]}: nibblas runs NVFP4 and FP8", "config_groups")
+        block = weights.get("group_size")
+        if kind[0] == 4 and block not in (None, 16):
+            raise FileError(f"config_groups: {name}: group_size = {block}: NVFP4's "
+                            "blocks have 16 values", "config_groups")
+
+
 class Config(QuantizationConfigMixin):
     """A quantization_config, kept as it is and written back so.
 
@@ -69,6 +83,7 @@ class Config(QuantizationConfigMixin):
         inner = source.get("quantization") or source
         _check_transforms(inner)
         self.groups = inner.get("config_groups") or {}
+        _check_groups(self.groups)
         self.layers = inner.get("quantized_layers") or {}
         self.algorithm = inner.get("quant_algo")
         self.ignored = list(inner.get("ignore") or []) + list(
