@@ -258,6 +258,18 @@ class Refused(ModelTest):
                                  form="compressed-tensors", w4a4=True),
                     "layers.0.mlp.experts", "must be finite and > 0")
 
+    def test_block_scales_that_are_none(self):
+        for family, name in (("llama", "model.layers.0.self_attn.q_proj.weight_scale"),
+                             ("gpt_oss", "model.layers.1.mlp.experts.down_proj_weight_scale"),
+                             ("mixtral", "model.layers.1.block_sparse_moe.experts.2.w2."
+                                         "weight_scale")):
+            for byte in (0x7F, 0x80, 0xB8):
+                def change(x, key=name, value=byte):
+                    x[key].view(torch.uint8).view(-1)[5] = value
+                self.refuse(self.changed(change, family), "scale",
+                            "layers.1.mlp.experts" if "experts" in name else name,
+                            f"the byte 0x{byte:02X}: scales of blocks must be numbers")
+
     def test_tensors_inside_a_layer(self):
         for name, rule in (
                 ("mlp.down_proj.input_quantizer._pre_quant_scale", "AWQ"),

@@ -13,7 +13,8 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from nibblas._library import FileError, UnsupportedError
 from nibblas.torch._linear import _must_quantize
-from nibblas.transformers._linear import TYPES, check_scale, factor
+from nibblas.transformers._linear import (TYPES, check_block_scales, check_scale,
+                                           factor)
 
 try:
     from torch.distributed.tensor import DTensor
@@ -144,6 +145,8 @@ def finish(name, module):
                 value = value.transpose(1, 2).contiguous()
             if part in one.factors + one.inputs:
                 check_scale(f"{name}.{part}", value)
+            if part == one.scales:
+                check_block_scales(f"{name}.{part}", value)
             setattr(module, part, _sharded_as(given, value))
         codes, scales = getattr(module, one.codes), getattr(module, one.scales)
         if codes.shape[:2] != scales.shape[:2]:

@@ -28,6 +28,15 @@ def check_scale(name, stored, least=">"):
                         f"finite and {least} 0", name)
 
 
+def check_block_scales(name, scales):
+    """Refuses scales of blocks that are NaN, or have a sign, which devices ignore and
+    dequantisers do not."""
+    largest = int(scales.view(torch.uint8).max()) if scales.numel() else 0
+    if largest > 0x7E:
+        raise FileError(f"{name}: the byte 0x{largest:02X}: scales of blocks must be "
+                        "numbers >= 0, 0x00 to 0x7E", name)
+
+
 def _empty(stored):
     return torch.empty(stored.shape, dtype=TYPES[stored.dtype], device="meta")
 
@@ -74,6 +83,7 @@ class CheckpointLinear(Linear):
             # The input_scale 0 of Linear: x is quantised by its largest value.
             check_scale(name + source, stored, ">=" if source == ".input_scale" else ">")
             setattr(self, key, factor(stored, form.is_divisor).reshape(()))
+        check_block_scales(f"{name}.weight_scale", self.weight_scale)
         if self.has_smooth and not torch.isfinite(self.pre_quant_scale).all():
             raise FileError(f"{name}.pre_quant_scale: must be finite", name)
         if self.bias is not None:
