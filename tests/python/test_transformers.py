@@ -273,6 +273,14 @@ class Loading(ModelTest):
             self.assertEqual(len(nt.report(other).cache_scales), 2)
             self.assertIn("2 scales of the kv cache are not used",
                           str(nt.report(other)))
+            # They are saved again, in their own type.
+            again = os.path.join(self.folder, form)
+            self.load(parts, dtype=torch.bfloat16).save_pretrained(again)
+            names = [f"model.layers.{i}.self_attn.k_proj.k_scale" for i in (0, 1)]
+            saved = load_file(os.path.join(again, "model.safetensors"))
+            for i, name in enumerate(names):
+                self.assertEqual(saved[name].dtype, torch.float32)
+                self.assertEqual(saved[name].item(), tiny.CACHE_SCALE * (i + 1))
 
     def test_groups_by_name(self):
         """A group that names a layer goes before one of all linear layers."""

@@ -51,6 +51,8 @@ LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123]|experts\.\d+\.\w+)"
                     r"\.weight$")
 STACK = re.compile(r"experts\.(gate_up_proj|down_proj)$")
 INPUT_SCALE = 4 / 2688
+# No bfloat16 has this value.
+CACHE_SCALE = 1 + 2.0 ** -20
 # Each layer has an input scale of its own, so that no two can be swapped unseen: these
 # times INPUT_SCALE, 1.3 times more in each layer of the model, and more by expert.
 ROLES = {"k_proj": 1.3, "v_proj": 0.85, "o_proj": 0.9, "gate_proj": 1.1, "w1": 1.1,
@@ -144,8 +146,10 @@ def configuration(form, w4a4, ignore=("lm_head",)):
 
 def _copy_shared_scales(tensors):
     """Adds the scales of a quantised kv cache, which real exports have."""
-    for name in [x for x in tensors if x.endswith("k_proj.weight_scale")]:
-        tensors[name.replace("weight_scale", "k_scale")] = torch.tensor(1.0)
+    names = sorted(x for x in tensors if x.endswith("k_proj.weight_scale"))
+    for i, name in enumerate(names):
+        tensors[name.replace("weight_scale", "k_scale")] = torch.tensor(
+            CACHE_SCALE * (i + 1))
 
 
 def write_shards(folder, tensors, shards):

@@ -37,7 +37,8 @@ def check_block_scales(name, scales):
                         "numbers >= 0, 0x00 to 0x7E", name)
 
 
-def _empty(stored):
+def empty(stored):
+    """A tensor on the meta device, of a stored tensor's shape and type."""
     return torch.empty(stored.shape, dtype=TYPES[stored.dtype], device="meta")
 
 
@@ -60,13 +61,13 @@ class CheckpointLinear(Linear):
         parts = ([layer.factor] + [layer.input] * self.has_input
                  + [layer.smooth] * self.has_smooth)
         if self.format == COMPRESSED:
-            self.register_buffer("weight_packed", _empty(layer.values))
+            self.register_buffer("weight_packed", empty(layer.values))
             self.register_buffer("weight", self.weight[:0], persistent=False)
             self._non_persistent_buffers_set |= {"weight_scale_2", "input_scale"}
         elif not self.has_input:
             self._non_persistent_buffers_set.add("input_scale")
         for one in parts:
-            self.register_buffer(one.name[len(layer.name) + 1:], _empty(one))
+            self.register_buffer(one.name[len(layer.name) + 1:], empty(one))
 
     def finish(self, name=""):
         """Makes the layer ready, when its tensors are there; packs it on a CPU.
@@ -133,7 +134,7 @@ class Fp8Linear(nn.Module):
         self.in_features, self.out_features = old.in_features, old.out_features
         parts = [layer.values, layer.scales] + [layer.input] * bool(layer.input)
         for one in parts:
-            self.register_buffer(one.name[len(layer.name) + 1:], _empty(one))
+            self.register_buffer(one.name[len(layer.name) + 1:], empty(one))
         self.bias = old.bias
 
     def finish(self, name=""):

@@ -13,7 +13,7 @@ from transformers.quantizers.base import SequentialLlama4TextExperts
 
 from nibblas._library import FileError, UnsupportedError
 from nibblas.transformers import _experts, _formats as formats, _parallel, _plan
-from nibblas.transformers._linear import CheckpointLinear, Fp8Linear
+from nibblas.transformers._linear import CheckpointLinear, Fp8Linear, empty
 from nibblas.transformers._pages import give_back, mapped_files
 
 CACHE_PATTERN = r"\.[kv]_(scale|zero_point)$"
@@ -133,6 +133,18 @@ def _check_devices(plan, device_map):
                     "nibblas keeps experts in memory", "device_map")
 
 
+def _keep_cache_scales(model, tensors, names):
+    """Gives scales of the kv cache to the layers that they are named after, so that
+    save_pretrained() writes them: an engine that reads the folder may use them."""
+    parts = dict(model.named_modules())
+    for stored in map(tensors.get, names):
+        module, _, leaf = stored.name.rpartition(".")
+        # Files may name layers without the prefix of the base model.
+        for name in (module, f"{model.base_model_prefix}.{module}"):
+            if isinstance(parts.get(name), (CheckpointLinear, Fp8Linear)):
+                parts[name].register_buffer(leaf, empty(stored))
+
+
 class Quantizer(HfQuantizer):
     """Puts NVFP4 layers into a model while transformers loads it."""
 
@@ -171,6 +183,7 @@ class Quantizer(HfQuantizer):
             self._swap(model, name, layer)
         for name, stacks in plan.stacks.items():
             self._swap_experts(model, name, stacks)
+        _keep_cache_scales(model, tensors, self.cache)
         packed = {x for x, _ in self.used.values()} == {formats.COMPRESSED}
         whole = [name for name, module in model.named_modules()
                  if _experts.is_experts(module) and not hasattr(module, "nibblas")]
