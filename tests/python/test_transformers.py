@@ -630,13 +630,20 @@ class Swapping(ModelTest):
         swapped, left = nt.swap_experts(model)
         self.assertEqual(swapped, [])
         self.assertIn("K is no multiple of 16", left["model.layers.1.mlp.experts"])
+        _, left = nibblas.torch.swap_linears(model, experts=True)
+        self.assertIn("K is no multiple of 16", left["model.layers.1.mlp.experts"])
 
     def test_saved(self):
         """Layers and experts that were swapped are saved as ModelOpt stores them."""
         for family in ("llama", "mixtral", "deepseek_v3", "gpt_oss", "llama4_text"):
-            model = tiny.make(family)
-            nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
-            nt.swap_experts(model)
+            model, twice = tiny.make(family), tiny.make(family)
+            swapped, left = nibblas.torch.swap_linears(
+                model, keep=lambda name, _: name == "lm_head", experts=True)
+            self.assertEqual(left, {"lm_head": "kept"})
+            linears, _ = nibblas.torch.swap_linears(
+                twice, keep=lambda name, _: name == "lm_head")
+            self.assertEqual(swapped, linears + nt.swap_experts(twice)[0])
+            self.assertTrue(torch.equal(logits(model, tokens()), logits(twice, tokens())))
             model.config.quantization_config = {
                 "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
                 "ignore": ["lm_head"]}

@@ -327,24 +327,26 @@ def _stacks(model):
         if type(module).__module__.startswith("torch.nn."):
             continue
         for key, x in module.named_parameters(recurse=False):
-            if x.dim() == 3 and x.is_floating_point():
+            if x.dim() == 3 and x.is_floating_point() and x.element_size() > 1:
                 yield name, (f"{key} {list(x.shape)} is a stack of matrices, not a "
-                             "torch.nn.Linear: nibblas.transformers.swap_experts() "
-                             "quantises experts")
+                             "torch.nn.Linear: experts=True quantises those of "
+                             "transformers")
                 break
 
 
 def swap_linears(model: nn.Module,
                  keep: "Callable[[str, nn.Linear], bool] | None" = None,
                  recipe: str = "modelopt",
-                 activations: "ActivationsName | None" = None
-                 ) -> tuple[list[str], dict[str, str]]:
+                 activations: "ActivationsName | None" = None,
+                 experts: bool = False) -> tuple[list[str], dict[str, str]]:
     """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
 
     model        is changed
     keep         a function of (name, linear): True for those that stay as they are
     recipe       as in Linear.from_linear()
     activations  as in Linear: "nvfp4" quantises activations too
+    experts      True: of a model of transformers the experts too, as by
+                 nibblas.transformers.swap_experts(); keep is not asked about them
 
     Returns (names of those swapped, {name: reason} of those left, and of modules with
     stacks of experts).  A layer that the model has in two places stays one.  torch's
@@ -369,6 +371,12 @@ def swap_linears(model: nn.Module,
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, made[id(linear)])
             swapped.append(name)
-    left.update(_stacks(model))
+    if experts:
+        # Not above: nibblas.torch needs no transformers.
+        from nibblas.transformers import swap_experts
+        also, others = swap_experts(model, recipe, activations)
+        swapped += also
+        left.update(others)
+    left.update((name, reason) for name, reason in _stacks(model) if name not in left)
     _leave_fast_path(model)
     return swapped, left
