@@ -74,6 +74,7 @@ struct word {
 
 struct page {
 	uint64_t number;
+	bool is_written;
 	struct word words[PAGE_BYTES / WORD_BYTES];
 };
 
@@ -448,13 +449,18 @@ static bool grow_pages(struct emu_order *o)
 	return true;
 }
 
+/* NULL: nobody has touched it. */
+static struct page *known_page(const struct emu_order *o, uint64_t number)
+{
+	return o->page_capacity ? *find_page(o->pages, o->page_capacity, number)
+				: NULL;
+}
+
 /* NULL: too many. */
 static struct page *page_at(struct emu_order *o, uint64_t number)
 {
-	struct page **at, *found = NULL;
+	struct page **at, *found = known_page(o, number);
 
-	if (o->page_capacity)
-		found = *find_page(o->pages, o->page_capacity, number);
 	if (found)
 		return found;
 	if (o->n_pages == MOST_PAGES ||
@@ -601,17 +607,26 @@ static void add_lanes(const struct emu_order_warp *w, struct word *word,
 			      new->actor, new->bytes, place);
 }
 
+/* False with a sentence if the access does not follow the last write. */
+static bool follows_write(const struct emu_order *o,
+			  const struct emu_order_warp *w,
+			  const struct word *word, const struct touch *new,
+			  uint64_t address, struct emu_place place,
+			  struct emu_error *err)
+{
+	if (place.lanes && !follows_lanes(w, word, new, address, place, err))
+		return false;
+	return !races(&word->write, new) || is_before(o, w, &word->write) ||
+	       object(o, w, &word->write, "wrote", address, word->line, err);
+}
+
 static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
 		  struct word *word, const struct touch *new, uint64_t address,
 		  struct emu_place place, struct emu_error *err)
 {
-	bool ok =
-	    !place.lanes || follows_lanes(w, word, new, address, place, err);
+	bool ok = follows_write(o, w, word, new, address, place, err);
 
 	add_lanes(w, word, new, place);
-	if (ok && races(&word->write, new) && !is_before(o, w, &word->write))
-		ok = object(o, w, &word->write, "wrote", address, word->line,
-			    err);
 	if (!(new->kind &EMU_ORDER_WRITE)) {
 		add_read(o, w, word, new);
 		return ok;
@@ -638,12 +653,10 @@ static uint8_t bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
 	return mask;
 }
 
-bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
-		      uint32_t kind, uint64_t address, uint32_t bytes,
-		      struct emu_place place, struct emu_error *err)
+static struct touch touch_of(const struct emu_order *o,
+			     const struct emu_order_warp *w, uint32_t kind)
 {
-	const uint64_t end = address + bytes;
-	struct touch new = {
+	return (struct touch){
 	    .actor = actor_number(o, w) + 1,
 	    .clock =
 		kind & EMU_ORDER_STORE
@@ -651,21 +664,112 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		    : emu_check_seen(w->check, w->warp, w->warp),
 	    .kind = (uint8_t)kind,
 	};
+}
+
+/* The access as the order of lanes sees it. */
+static struct emu_place place_of(const struct touch *t, struct emu_place place)
+{
+	if (t->kind & (EMU_ORDER_STRONG | EMU_ORDER_STORE) ||
+	    t->actor >= EMU_MOST_WARPS)
+		place.lanes = 0;
+	return place;
+}
+
+bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
+		      uint32_t kind, uint64_t address, uint32_t bytes,
+		      struct emu_place place, struct emu_error *err)
+{
+	const uint64_t end = address + bytes;
+	struct touch new = touch_of(o, w, kind);
 	struct page *page = NULL;
 
-	if (kind & (EMU_ORDER_STRONG | EMU_ORDER_STORE) ||
-	    new.actor >= EMU_MOST_WARPS)
-		place.lanes = 0;
+	place = place_of(&new, place);
 	for (uint64_t at = address / WORD_BYTES * WORD_BYTES; at < end;
 	     at += WORD_BYTES) {
 		if (!page || page->number != at / PAGE_BYTES)
 			page = page_at(o, at / PAGE_BYTES);
 		if (!page)
 			return true;
+		page->is_written |= (kind & EMU_ORDER_WRITE) != 0;
 		new.bytes = bytes_of_word(address, end, at);
 		if (!touch(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES],
 			   &new, at, place, err))
 			return false;
 	}
 	return true;
+}
+
+/* ---- reads side by side -------------------------------------------------- */
+
+struct emu_order_read {
+	struct emu_order_warp warp;
+	struct touch touch; /* its clock is that of the read */
+	struct emu_place place;
+	uint64_t address;
+	uint32_t bytes;
+};
+
+bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
+		    const struct emu_order_warp *w, uint64_t address,
+		    uint32_t bytes, struct emu_place place,
+		    struct emu_error *err)
+{
+	const uint64_t end = address + bytes;
+	struct touch new = touch_of(o, w, EMU_ORDER_READ);
+	struct emu_order_read *grown = emu_grow(reads->list, &reads->capacity,
+						reads->count, sizeof(*grown));
+
+	place = place_of(&new, place);
+	if (grown) {
+		reads->list = grown;
+		grown[reads->count++] =
+		    (struct emu_order_read){*w, new, place, address, bytes};
+	}
+	for (uint64_t at = address / WORD_BYTES * WORD_BYTES; at < end;
+	     at += WORD_BYTES) {
+		const struct page *page = known_page(o, at / PAGE_BYTES);
+
+		if (!page || !page->is_written) {
+			at |= PAGE_BYTES - WORD_BYTES; /* all of the page */
+			continue;
+		}
+		new.bytes = bytes_of_word(address, end, at);
+		if (!follows_write(o, w,
+				   &page->words[at % PAGE_BYTES / WORD_BYTES],
+				   &new, at, place, err))
+			return false;
+	}
+	return true;
+}
+
+static void add_one(struct emu_order *o, const struct emu_order_read *r)
+{
+	const uint64_t end = r->address + r->bytes;
+	struct touch new = r->touch;
+	struct page *page = NULL;
+
+	for (uint64_t at = r->address / WORD_BYTES * WORD_BYTES; at < end;
+	     at += WORD_BYTES) {
+		struct word *word;
+
+		if (!page || page->number != at / PAGE_BYTES)
+			page = page_at(o, at / PAGE_BYTES);
+		if (!page)
+			return;
+		word = &page->words[at % PAGE_BYTES / WORD_BYTES];
+		new.bytes = bytes_of_word(r->address, end, at);
+		add_lanes(&r->warp, word, &new, r->place);
+		add_read(o, &r->warp, word, &new);
+	}
+}
+
+/*
+ * What a warp knows now may be more than at its read: an earlier reader may be
+ * forgotten for it that a race had been found by, but no race is made up.
+ */
+void emu_order_add(struct emu_order *o, struct emu_order_reads *reads)
+{
+	for (size_t i = 0; i < reads->count; i++)
+		add_one(o, &reads->list[i]);
+	reads->count = 0;
 }

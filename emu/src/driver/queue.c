@@ -248,6 +248,14 @@ static void print_time(uint32_t grids, double begin_ns)
 			(emu_time_ns(t) - begin_ns) / 1e3);
 }
 
+static double seconds(clockid_t clock_id)
+{
+	struct timespec t;
+
+	(void)clock_gettime(clock_id, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 {
 	struct emu_machine *m = &emu_driver.machine;
@@ -256,7 +264,8 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 
 	const uint64_t before = m->instructions;
 	const double begin_ns = m->time ? emu_time_ns(m->time) : 0;
-	const clock_t begin = clock();
+	const double begin = seconds(CLOCK_MONOTONIC);
+	const double cpu_begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
 	CUresult found;
 	bool ok;
 
@@ -278,9 +287,11 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	free(traffic);
 	if (emu_driver.is_verbose)
 		fprintf(stderr,
-			"nibemu: %" PRIu64 " instructions of threads, %.3f s\n",
+			"nibemu: %" PRIu64 " instructions of threads, %.3f s, "
+			"%.3f s of processors\n",
 			m->instructions - before,
-			(double)(clock() - begin) / CLOCKS_PER_SEC);
+			seconds(CLOCK_MONOTONIC) - begin,
+			seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin);
 	if (emu_driver.is_verbose && m->time)
 		print_time(count, begin_ns);
 	found = report_findings();

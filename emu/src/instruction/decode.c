@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "check/check.h"
 #include "instruction/opcodes.h"
 #include "ptx/bind.h"
 #include "ptx/names.h"
@@ -159,6 +160,39 @@ static bool append(struct emu_bind *b)
 	return true;
 }
 
+/*
+ * True if other clusters may see what the instruction does, or it sees what
+ * they do, but for plain loads: stores to global memory, strong accesses,
+ * fences that the order of global memory knows, bulk stores and the waits for
+ * them, the grid's counters and what is printed.
+ */
+static bool is_public(const struct emu_bind *b)
+{
+	static const char *const names[] = {
+	    "call.assertfail",
+	    "call.vprintf",
+	    "clusterlaunchcontrol.try_cancel",
+	    "cp.async.bulk.wait_group",
+	    "fence.proxy.tensormap::generic",
+	    "griddepcontrol",
+	    "tensormap.cp_fenceproxy",
+	    "tensormap.replace",
+	};
+	const struct emu_instr *i = b->i;
+	const char *name = i->opcode->name;
+
+	if (emu_is_strong(i) || emu_has(b, "bulk_group"))
+		return true;
+	if (strcmp(name, "st") == 0)
+		return i->space == EMU_GLOBAL || i->space == EMU_GENERIC;
+	if (strcmp(name, "fence") == 0 || strcmp(name, "membar") == 0)
+		return i->space == EMU_SCOPE_NONE;
+	for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
+		if (strcmp(name, names[k]) == 0)
+			return true;
+	return false;
+}
+
 static bool decode(struct emu_parser *p)
 {
 	static _Thread_local struct emu_bind b;
@@ -185,7 +219,10 @@ static bool decode(struct emu_parser *p)
 		i.guard_reg = b.s->guard.reg;
 		i.guard_is_negated = b.s->guard.is_negated;
 	}
-	return row->bind(&b) && append(&b);
+	if (!row->bind(&b))
+		return false;
+	i.is_public = is_public(&b);
+	return append(&b);
 }
 
 struct emu_module *emu_module_read(const char *text, emu_place *place,

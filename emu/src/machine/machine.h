@@ -31,6 +31,7 @@ enum emu_wait {
 	EMU_AT_GRID,	      /* griddepcontrol.wait */
 	EMU_AT_REGISTERS,     /* setmaxnreg.inc */
 	EMU_AT_TENSOR_MEMORY, /* tcgen05.alloc */
+	EMU_AT_OTHERS,	      /* what other clusters see: machine/apart.h */
 	EMU_EXITED,
 };
 
@@ -97,6 +98,7 @@ struct emu_cluster {
 	struct emu_transfers *transfers;
 	struct emu_tensor *tensor;	 /* NULL: nothing of tcgen05 yet */
 	struct emu_check *check;	 /* NULL: nobody watches */
+	struct emu_own *own;		 /* machine/apart.h; or NULL */
 	struct emu_cluster_clock *clock; /* NULL: no time */
 	struct emu_warp *earliest;	 /* with time: who runs next */
 	double earliest_at;		 /* INFINITY: nobody */
@@ -120,11 +122,13 @@ struct emu_machine {
 	struct emu_space global;
 	struct emu_options options;
 	uint64_t random;
-	uint64_t effects;	   /* counts what others can see: progress */
-	uint64_t instructions;	   /* of threads */
-	uint64_t clock;		   /* instructions of warps */
-	struct emu_block *blocks;  /* of warps that have ended */
-	struct emu_order *order;   /* of grids that run together; may be NULL */
+	uint64_t effects;	  /* counts what others can see: progress */
+	uint64_t instructions;	  /* of threads */
+	uint64_t clock;		  /* instructions of warps */
+	struct emu_block *blocks; /* of warps that have ended */
+	struct emu_order *order;  /* of grids that run together; may be NULL */
+	/* NULL, but for a cluster that runs apart (machine/apart.h). */
+	struct emu_order_reads *reads;
 	struct emu_time *time;	   /* machine/time.h; NULL: no time */
 	struct emu_prints *prints; /* machine/prints.h; NULL: nobody reads */
 	bool has_failed;

@@ -13,6 +13,7 @@
 
 #include "engine/arena.h"
 #include "engine/mbarrier.h"
+#include "machine/apart.h"
 #include "machine/barrier.h"
 #include "machine/cluster.h"
 #include "machine/random.h"
@@ -23,6 +24,11 @@
 #include "machine/transfer.h"
 #include "machine/warp.h"
 
+/* With seed 0: instructions of a warp's turn; of one that others may see; and
+ * turns of a cluster in a round. */
+#define LONG_TURN   4096
+#define PUBLIC_TURN 16
+#define USUAL_TURNS 16
 /* Clusters that run side by side, as long as they do not wait for others. */
 #define USUAL_CLUSTERS 4
 /* Rounds without a visible effect after which the run is deadlocked. */
@@ -44,6 +50,10 @@ struct run {
 	uint32_t n_grids;
 	struct emu_cluster **live;
 	size_t n_live, capacity, most; /* clusters at once */
+	/* NULL: its only cluster runs with others on other threads. */
+	struct emu_crew *crew;
+	struct emu_turn *turns; /* of a round */
+	size_t turn_capacity;
 	struct emu_warp *starved;
 	uint64_t last_effects, counted;
 	uint32_t idle_rounds;
@@ -65,6 +75,23 @@ static bool may_begin(const struct emu_grid *g)
 		   before->grid[0] * before->grid[1] * before->grid[2];
 }
 
+static bool fail_memory(struct run *r)
+{
+	r->m->has_failed = true;
+	return emu_fail(&r->m->report, "no memory for clusters");
+}
+
+/* With random numbers of its own; false after a report. */
+static bool begin_apart(struct run *r, struct emu_cluster *c, uint32_t grid)
+{
+	const uint64_t stream = 1 + c->index + ((uint64_t)grid << 32);
+
+	if (!r->crew || emu_apart_begin(c, stream))
+		return true;
+	emu_cluster_free(c);
+	return fail_memory(r);
+}
+
 /* One more cluster; false if there is none that may begin. */
 static bool begin_cluster(struct run *r)
 {
@@ -77,14 +104,11 @@ static bool begin_cluster(struct run *r)
 			continue;
 		grown =
 		    emu_grow(r->live, &r->capacity, r->n_live, sizeof(*grown));
-		if (!grown) {
-			r->m->has_failed = true;
-			emu_fail(&r->m->report, "no memory for clusters");
-			return false;
-		}
+		if (!grown)
+			return fail_memory(r);
 		r->live = grown;
 		grown[r->n_live] = emu_cluster_new(g, g->begun);
-		if (!grown[r->n_live])
+		if (!grown[r->n_live] || !begin_apart(r, grown[r->n_live], k))
 			return false;
 		g->begun++;
 		r->n_live++;
@@ -104,6 +128,7 @@ static void end_cluster(struct run *r, size_t index)
 	r->live[index] = r->live[--r->n_live];
 	if (r->starved && r->starved->cta->cluster == c)
 		r->starved = NULL;
+	emu_apart_end(c);
 	emu_cluster_free(c);
 	/* Those that wait for the grid before look again. */
 	for (size_t k = 0; k < r->n_live; k++)
@@ -278,14 +303,13 @@ static void idle(struct run *r)
 static uint32_t turn_length(struct run *r)
 {
 	if (!r->m->options.seed)
-		return 4096;
+		return LONG_TURN;
 	return 1 + emu_random_below(r->m, emu_random_below(r->m, 8) ? 256 : 16);
 }
 
-/* A turn of one cluster; false if none of its warps could run. */
-static bool turn(struct run *r, size_t index)
+/* Time passes for a cluster, and a warp is chosen; NULL: none can run. */
+static struct emu_warp *begin_turn(struct run *r, struct emu_cluster *c)
 {
-	struct emu_cluster *c = r->live[index];
 	struct emu_warp *w;
 
 	choose_starved(r, c);
@@ -293,12 +317,69 @@ static bool turn(struct run *r, size_t index)
 	if (r->m->options.seed && emu_random_below(r->m, 64) == 0)
 		wake_sleepers(c, false);
 	(void)step(c, false);
+	return w;
+}
+
+static void run_alone(struct run *r, struct emu_warp *w, uint32_t length)
+{
+	emu_warp_run(w, length);
+	r->has_computed = r->has_computed || !w->has_polled;
+}
+
+/* Warps of a turn that stopped before what other clusters see go on alone. */
+static void meet_others(struct run *r, const struct emu_turn *t)
+{
+	const uint32_t length = r->m->options.seed ? t->length : PUBLIC_TURN;
+	const struct emu_cluster *c = t->cluster;
+
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
+			struct emu_warp *w = &c->ctas[k].warps[i];
+
+			if (w->wait != EMU_AT_OTHERS)
+				continue;
+			w->wait = EMU_RUNNABLE;
+			if (!r->m->has_failed)
+				run_alone(r, w, length);
+		}
+}
+
+static void end_if_done(struct run *r, const struct emu_cluster *c)
+{
+	for (size_t k = 0; k < r->n_live && c->n_live == 0; k++)
+		if (r->live[k] == c) {
+			end_cluster(r, k);
+			return;
+		}
+}
+
+/* Turns of several clusters, apart and then by one. */
+static bool run_turns(struct run *r, uint32_t count)
+{
+	bool has_run = false;
+
+	emu_apart_run(r->crew, r->m, r->turns, count);
+	for (uint32_t k = 0; k < count && !r->m->has_failed; k++) {
+		const struct emu_turn *t = &r->turns[k];
+
+		has_run = has_run || t->warp;
+		r->has_computed = r->has_computed || t->has_computed;
+		meet_others(r, t);
+		end_if_done(r, t->cluster);
+	}
+	return has_run;
+}
+
+/* The only cluster of a schedule; false if none of its warps could run. */
+static bool turn_of_one(struct run *r)
+{
+	struct emu_cluster *c = r->live[0];
+	struct emu_warp *w = begin_turn(r, c);
+
 	if (!w)
 		return false;
-	emu_warp_run(w, turn_length(r));
-	r->has_computed = r->has_computed || !w->has_polled;
-	if (c->n_live == 0)
-		end_cluster(r, index);
+	run_alone(r, w, turn_length(r));
+	end_if_done(r, c);
 	return true;
 }
 
@@ -349,18 +430,39 @@ static bool is_overtaken(const struct run *r, const struct emu_cluster *c)
 	return false;
 }
 
+/* One more turn for a round; false: no memory. */
+static bool add_turn(struct run *r, uint32_t count, struct emu_cluster *c)
+{
+	struct emu_turn *grown =
+	    emu_grow(r->turns, &r->turn_capacity, count, sizeof(*grown));
+
+	if (!grown)
+		return fail_memory(r);
+	r->turns = grown;
+	grown[count] = (struct emu_turn){
+	    .cluster = c,
+	    .warp = begin_turn(r, c),
+	    .length = turn_length(r),
+	    .most = r->m->options.seed ? 1 : USUAL_TURNS,
+	};
+	return true;
+}
+
 static bool turns(struct run *r, bool of_latest)
 {
 	const size_t start = emu_random_below(r->m, (uint32_t)r->n_live);
-	bool has_run = false;
+	uint32_t count = 0;
 
+	if (!r->crew)
+		return turn_of_one(r);
 	for (size_t n = 0; n < r->n_live && !r->m->has_failed; n++) {
-		const size_t at = (start + n) % r->n_live;
+		struct emu_cluster *c = r->live[(start + n) % r->n_live];
 
-		if (!of_latest || !is_overtaken(r, r->live[at]))
-			has_run = turn(r, at) || has_run;
+		if ((!of_latest || !is_overtaken(r, c)) &&
+		    add_turn(r, count, c))
+			count++;
 	}
-	return has_run;
+	return !r->m->has_failed && run_turns(r, count);
 }
 
 /* Adds to the count of the launch, over all threads of the host that run it. */
@@ -545,10 +647,20 @@ bool emu_schedule_run(const struct emu_schedule *s)
 			.last_effects = UINT64_MAX,
 			.counted = s->machine->instructions};
 
+	/* With time, the clocks of warps say who runs. */
+	if (!s->lowest_fault && !r.m->time) {
+		r.crew = emu_crew_open(r.m->options.threads);
+		if (!r.crew)
+			return fail_memory(&r);
+	}
 	while (!r.m->has_failed && !all_ended(&r) && !is_stopped(s))
 		(r.m->time ? timed_round : round_of_turns)(&r);
-	for (size_t k = 0; k < r.n_live; k++)
+	for (size_t k = 0; k < r.n_live; k++) {
+		emu_apart_end(r.live[k]);
 		emu_cluster_free(r.live[k]);
+	}
+	emu_crew_close(r.crew);
+	free(r.turns);
 	free(r.live);
 	return !r.m->has_failed;
 }

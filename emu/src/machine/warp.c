@@ -284,6 +284,7 @@ static void run_timed(struct emu_warp *w, const struct emu_instr *i,
 
 void emu_warp_run(struct emu_warp *w, uint32_t most)
 {
+	const bool is_apart = emu_machine_of(w)->reads;
 	uint64_t done = 0;
 
 	w->must_yield = w->has_polled = false;
@@ -298,8 +299,12 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 			rest(w);
 			continue;
 		}
-		emu_machine_of(w)->clock++;
 		i = &w->code[w->pc];
+		if (i->is_public && is_apart && guarded(w, i)) {
+			w->wait = EMU_AT_OTHERS;
+			break;
+		}
+		emu_machine_of(w)->clock++;
 		if (i->is_converged && !is_whole(w, i))
 			continue;
 		if (w->in_flight && !can_touch(w, i))

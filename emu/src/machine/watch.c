@@ -404,9 +404,14 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_order_warp who;
 	struct emu_error err;
 
+	const struct emu_machine *m = emu_machine_of(w);
+	const struct emu_place place = emu_watch_place(w, i, lane);
+
 	if (!describe(w, &who) ||
-	    emu_order_access(emu_machine_of(w)->order, &who, kind, address,
-			     bytes, emu_watch_place(w, i, lane), &err))
+	    (m->reads ? emu_order_look(m->order, m->reads, &who, address, bytes,
+				       place, &err)
+		      : emu_order_access(m->order, &who, kind, address, bytes,
+					 place, &err)))
 		return true;
 	return emu_object(w, i, lane, "%s", err.text);
 }

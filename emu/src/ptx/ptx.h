@@ -137,6 +137,7 @@ struct emu_instr {
 	uint8_t unit; /* of enum emu_unit: machine/time_state.h */
 	bool guard_is_negated;
 	bool is_converged; /* needs all live lanes of its warp */
+	bool is_public;	   /* other clusters may see what it does */
 	bool is_leader;	   /* begins a basic block */
 };
 

@@ -195,6 +195,71 @@ static void test_the_lowest_report(void **state)
 	}
 }
 
+/* Clusters that know of each other are one schedule, and remain it. */
+static void test_threads_change_no_schedule(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		uint32_t out[2][CTAS + 1] = {{0}};
+		uint64_t counts[2];
+
+		for (uint32_t i = 0; i < 2; i++) {
+			struct emu_job job = {.out = out[i],
+					      .out_bytes = sizeof(out[i]),
+					      .keeps_out = true,
+					      .grid = CTAS,
+					      .block = 64,
+					      .is_cooperative = seed % 2,
+					      .threads = 1 + 4 * i,
+					      .seed = seed};
+
+			emu_must_run(barrier_body, &job);
+			counts[i] = job.instructions;
+		}
+		assert_memory_equal(out[0], out[1], sizeof(out[0]));
+		/* How often they polled, too. */
+		assert_int_equal(counts[0], counts[1]);
+	}
+}
+
+/*
+ * Every CTA reads what its neighbour writes, and nothing orders the two: the
+ * same report, and the same memory, on any number of threads.
+ */
+static void test_threads_change_no_report(void **state)
+{
+	static const char *const body =
+	    "mov.u32 %r1, %ctaid.x;\nmul.wide.u32 %d1, %r1, 4;\n"
+	    "add.s64 %d2, %out, %d1;\nmul.lo.u32 %r2, %r1, 37;\n"
+	    "and.b32 %r2, %r2, 63;\nadd.u32 %r2, %r2, 1;\n"
+	    "L: add.u32 %r2, %r2, -1;\nsetp.ne.u32 %p1, %r2, 0;\n@%p1 bra L;\n"
+	    "ld.global.u32 %r3, [%d2+4];\nadd.u32 %r3, %r3, %r1;\n"
+	    "red.relaxed.gpu.global.add.u32 [%out], %r3;\n"
+	    "st.global.u32 [%d2+8], %r3;\n";
+
+	(void)state;
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		uint32_t out[2][CTAS + 2] = {{0}};
+		struct emu_error reports[2] = {{{0}}};
+
+		for (uint32_t i = 0; i < 2; i++) {
+			struct emu_job job = {.ptx = emu_module_text(body),
+					      .out = out[i],
+					      .out_bytes = sizeof(out[i]),
+					      .keeps_out = true,
+					      .grid = CTAS,
+					      .is_cooperative = true,
+					      .threads = 1 + 5 * i,
+					      .seed = seed};
+
+			assert_false(emu_run_job(&job, &reports[i]));
+		}
+		assert_non_null(strstr(reports[0].text, "nothing orders that"));
+		assert_string_equal(reports[0].text, reports[1].text);
+		assert_memory_equal(out[0], out[1], sizeof(out[0]));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -204,6 +269,8 @@ int main(void)
 	    cmocka_unit_test(test_lanes_that_wait_for_later_code),
 	    cmocka_unit_test(test_threads_change_nothing),
 	    cmocka_unit_test(test_the_lowest_report),
+	    cmocka_unit_test(test_threads_change_no_schedule),
+	    cmocka_unit_test(test_threads_change_no_report),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

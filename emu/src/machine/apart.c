@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* apart.c - see apart.h. */
+#include "machine/apart.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "check/order.h"
+#include "machine/random.h"
+#include "machine/traffic.h"
+#include "machine/warp.h"
+
+#define MOST_THREADS 64
+/* Looks for the others before a thread sleeps: some tens of microseconds. */
+#define SPINS 100
+
+/* ---- a cluster's own -------------------------------------------------------
+ */
+
+/* The cluster's grid and machine while it runs apart. */
+struct emu_own {
+	struct emu_grid grid;
+	struct emu_machine machine;
+	struct emu_order_reads reads;
+	struct emu_traffic traffic;
+};
+
+bool emu_apart_begin(struct emu_cluster *c, uint64_t stream)
+{
+	struct emu_own *own = calloc(1, sizeof(*own));
+
+	if (!own)
+		return false;
+	own->grid = *c->grid;
+	own->machine = *c->grid->machine;
+	own->grid.machine = &own->machine;
+	own->grid.traffic = c->grid->traffic ? &own->traffic : NULL;
+	own->grid.triggered = 0;
+	own->machine.reads = &own->reads;
+	own->machine.blocks = NULL;
+	emu_random_begin(&own->machine, stream);
+	c->own = own;
+	return true;
+}
+
+void emu_apart_end(struct emu_cluster *c)
+{
+	if (!c->own)
+		return;
+	if (c->grid->traffic)
+		emu_traffic_add(c->grid->traffic, &c->own->traffic);
+	free(c->own->reads.list);
+	free(c->own);
+	c->own = NULL;
+}
+
+static void prepare(struct emu_own *own, const struct emu_machine *m)
+{
+	own->machine.order = m->order;
+	own->machine.clock = m->clock;
+	own->machine.effects = own->machine.instructions = 0;
+}
+
+/* What the turn has counted. */
+static void take(struct emu_machine *m, const struct emu_turn *t,
+		 uint64_t clock_before)
+{
+	struct emu_own *own = t->cluster->own;
+	const struct emu_machine *from = &own->machine;
+
+	m->effects += from->effects;
+	m->instructions += from->instructions;
+	m->clock += from->clock - clock_before;
+	t->cluster->grid->triggered += own->grid.triggered;
+	own->grid.triggered = 0;
+	if (!from->has_failed || m->has_failed)
+		return;
+	m->has_failed = true;
+	m->report = from->report;
+	m->report_rule = from->report_rule;
+}
+
+/* ---- a turn ----------------------------------------------------------------
+ */
+
+/* A warp that can run, the ones behind w first. */
+static struct emu_warp *next_warp(struct emu_cluster *c,
+				  const struct emu_warp *w)
+{
+	const uint32_t each = c->ctas[0].n_warps;
+	const uint32_t at = w->cta->rank * each + w->index;
+
+	for (uint32_t n = 1; n <= c->n_ctas * each; n++) {
+		const uint32_t number = (at + n) % (c->n_ctas * each);
+		struct emu_warp *next =
+		    &c->ctas[number / each].warps[number % each];
+
+		if (next->wait == EMU_RUNNABLE)
+			return next;
+	}
+	return NULL;
+}
+
+static void run_turn(struct emu_turn *t)
+{
+	struct emu_cluster *c = t->cluster;
+	struct emu_grid *grid = c->grid;
+	struct emu_warp *w = t->warp;
+
+	c->grid = &c->own->grid;
+	for (uint32_t n = 0; w && n < t->most; n++) {
+		emu_warp_run(w, t->length);
+		if (w->wait != EMU_AT_OTHERS && !w->has_polled)
+			t->has_computed = true;
+		w = c->own->machine.has_failed ? NULL : next_warp(c, w);
+	}
+	c->grid = grid;
+}
+
+/* ---- threads ---------------------------------------------------------------
+ */
+
+struct emu_crew {
+	pthread_t threads[MOST_THREADS];
+	uint32_t wanted, n_threads;
+	pthread_mutex_t lock;
+	pthread_cond_t begins, ends;
+	bool is_closed;
+	_Atomic uint32_t round; /* grows when there are turns */
+	_Atomic uint32_t next;	/* turn to begin */
+	_Atomic uint32_t busy;	/* threads, without the caller's */
+	struct emu_turn *turns;
+	uint32_t count;
+};
+
+static void run_turns(struct emu_crew *crew)
+{
+	uint32_t k;
+
+	while ((k = atomic_fetch_add(&crew->next, 1)) < crew->count)
+		run_turn(&crew->turns[k]);
+}
+
+static void await_round(struct emu_crew *crew, uint32_t last)
+{
+	for (int n = 0; n < SPINS; n++) {
+		if (atomic_load(&crew->round) != last)
+			return;
+		sched_yield();
+	}
+	pthread_mutex_lock(&crew->lock);
+	while (atomic_load(&crew->round) == last)
+		pthread_cond_wait(&crew->begins, &crew->lock);
+	pthread_mutex_unlock(&crew->lock);
+}
+
+static void *work(void *argument)
+{
+	struct emu_crew *crew = argument;
+
+	for (uint32_t round = 0;; round++) {
+		await_round(crew, round);
+		if (crew->is_closed)
+			return NULL;
+		run_turns(crew);
+		pthread_mutex_lock(&crew->lock);
+		if (atomic_fetch_sub(&crew->busy, 1) == 1)
+			pthread_cond_signal(&crew->ends);
+		pthread_mutex_unlock(&crew->lock);
+	}
+}
+
+static void begin_round(struct emu_crew *crew)
+{
+	pthread_mutex_lock(&crew->lock);
+	atomic_store(&crew->next, 0);
+	atomic_store(&crew->busy, crew->n_threads);
+	atomic_fetch_add(&crew->round, 1);
+	pthread_cond_broadcast(&crew->begins);
+	pthread_mutex_unlock(&crew->lock);
+}
+
+static void await_end(struct emu_crew *crew)
+{
+	for (int n = 0; n < SPINS && atomic_load(&crew->busy); n++)
+		sched_yield();
+	pthread_mutex_lock(&crew->lock);
+	while (atomic_load(&crew->busy))
+		pthread_cond_wait(&crew->ends, &crew->lock);
+	pthread_mutex_unlock(&crew->lock);
+}
+
+struct emu_crew *emu_crew_open(uint32_t threads)
+{
+	struct emu_crew *crew = calloc(1, sizeof(*crew));
+
+	if (!crew)
+		return NULL;
+	pthread_mutex_init(&crew->lock, NULL);
+	pthread_cond_init(&crew->begins, NULL);
+	pthread_cond_init(&crew->ends, NULL);
+	crew->wanted = threads < MOST_THREADS ? threads : MOST_THREADS;
+	return crew;
+}
+
+/* They begin when there is work for two. */
+static void hire(struct emu_crew *crew)
+{
+	while (crew->n_threads + 1 < crew->wanted &&
+	       pthread_create(&crew->threads[crew->n_threads], NULL, work,
+			      crew) == 0)
+		crew->n_threads++;
+	crew->wanted = 0;
+}
+
+void emu_crew_close(struct emu_crew *crew)
+{
+	if (!crew)
+		return;
+	crew->is_closed = true;
+	begin_round(crew);
+	for (uint32_t k = 0; k < crew->n_threads; k++)
+		pthread_join(crew->threads[k], NULL);
+	pthread_cond_destroy(&crew->ends);
+	pthread_cond_destroy(&crew->begins);
+	pthread_mutex_destroy(&crew->lock);
+	free(crew);
+}
+
+void emu_apart_run(struct emu_crew *crew, struct emu_machine *m,
+		   struct emu_turn *turns, uint32_t count)
+{
+	const uint64_t clock = m->clock;
+
+	for (uint32_t k = 0; k < count; k++)
+		prepare(turns[k].cluster->own, m);
+	crew->turns = turns;
+	crew->count = count;
+	if (count > 1 && crew->wanted > 1)
+		hire(crew);
+	if (count > 1 && crew->n_threads) {
+		begin_round(crew);
+		run_turns(crew);
+		await_end(crew);
+	} else {
+		atomic_store(&crew->next, 0);
+		run_turns(crew);
+	}
+	for (uint32_t k = 0; k < count; k++)
+		take(m, &turns[k], clock);
+	for (uint32_t k = 0; k < count && m->order; k++)
+		emu_order_add(m->order, &turns[k].cluster->own->reads);
+}
