@@ -41,8 +41,10 @@ struct emu_order {
 	struct actor *list; /* by actor */
 	struct sync *syncs; /* open addressing */
 	size_t n_syncs, sync_capacity;
-	struct page **pages; /* open addressing, by address */
-	size_t n_pages, page_capacity;
+	struct table {
+		struct page **pages; /* open addressing, by number */
+		size_t count, capacity;
+	} tables[EMU_ORDER_TABLES]; /* by number */
 };
 
 /* What was released at an address. */
@@ -56,7 +58,7 @@ struct sync {
 #define PAGE_BYTES 4096
 #define WORD_BYTES 4
 #define READERS	   3
-#define MOST_PAGES 32768
+#define MOST_PAGES (32768 / EMU_ORDER_TABLES) /* of a table */
 
 /* A moment of an actor, and the bytes that it was about. */
 struct touch {
@@ -123,9 +125,11 @@ struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 
 static void free_pages(struct emu_order *o)
 {
-	for (size_t i = 0; i < o->page_capacity; i++)
-		free(o->pages[i]);
-	free(o->pages);
+	for (size_t k = 0; k < EMU_ORDER_TABLES; k++) {
+		for (size_t i = 0; i < o->tables[k].capacity; i++)
+			free(o->tables[k].pages[i]);
+		free(o->tables[k].pages);
+	}
 }
 
 void emu_order_close(struct emu_order *o)
@@ -432,45 +436,47 @@ static struct page **find_page(struct page **pages, size_t capacity,
 	return &pages[at];
 }
 
-static bool grow_pages(struct emu_order *o)
+static bool grow_table(struct table *t)
 {
-	const size_t capacity = o->page_capacity ? 2 * o->page_capacity : 256;
+	const size_t capacity = t->capacity ? 2 * t->capacity : 64;
 	struct page **grown = calloc(capacity, sizeof(*grown));
 
 	if (!grown)
 		return false;
-	for (size_t i = 0; i < o->page_capacity; i++)
-		if (o->pages[i])
-			*find_page(grown, capacity, o->pages[i]->number) =
-			    o->pages[i];
-	free(o->pages);
-	o->pages = grown;
-	o->page_capacity = capacity;
+	for (size_t i = 0; i < t->capacity; i++)
+		if (t->pages[i])
+			*find_page(grown, capacity, t->pages[i]->number) =
+			    t->pages[i];
+	free(t->pages);
+	t->pages = grown;
+	t->capacity = capacity;
 	return true;
 }
 
 /* NULL: nobody has touched it. */
 static struct page *known_page(const struct emu_order *o, uint64_t number)
 {
-	return o->page_capacity ? *find_page(o->pages, o->page_capacity, number)
-				: NULL;
+	const struct table *t = &o->tables[number % EMU_ORDER_TABLES];
+
+	return t->capacity ? *find_page(t->pages, t->capacity, number) : NULL;
 }
 
 /* NULL: too many. */
 static struct page *page_at(struct emu_order *o, uint64_t number)
 {
+	struct table *t = &o->tables[number % EMU_ORDER_TABLES];
 	struct page **at, *found = known_page(o, number);
 
 	if (found)
 		return found;
-	if (o->n_pages == MOST_PAGES ||
-	    (2 * o->n_pages >= o->page_capacity && !grow_pages(o)))
+	if (t->count == MOST_PAGES ||
+	    (2 * t->count >= t->capacity && !grow_table(t)))
 		return NULL;
-	at = find_page(o->pages, o->page_capacity, number);
+	at = find_page(t->pages, t->capacity, number);
 	*at = calloc(1, sizeof(**at));
 	if (*at) {
 		(*at)->number = number;
-		o->n_pages++;
+		t->count++;
 	}
 	return *at;
 }
@@ -742,21 +748,21 @@ bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 	return true;
 }
 
-static void add_one(struct emu_order *o, const struct emu_order_read *r)
+/* Enters the words of a read that are in a page. */
+static void add_in_page(struct emu_order *o, const struct emu_order_read *r,
+			uint64_t number)
 {
 	const uint64_t end = r->address + r->bytes;
+	const uint64_t begin = number * PAGE_BYTES;
+	const uint64_t from = begin > r->address ? begin : r->address;
+	const uint64_t to = begin + PAGE_BYTES < end ? begin + PAGE_BYTES : end;
+	struct page *page = page_at(o, number);
 	struct touch new = r->touch;
-	struct page *page = NULL;
 
-	for (uint64_t at = r->address / WORD_BYTES * WORD_BYTES; at < end;
+	for (uint64_t at = from / WORD_BYTES * WORD_BYTES; page && at < to;
 	     at += WORD_BYTES) {
-		struct word *word;
+		struct word *word = &page->words[at % PAGE_BYTES / WORD_BYTES];
 
-		if (!page || page->number != at / PAGE_BYTES)
-			page = page_at(o, at / PAGE_BYTES);
-		if (!page)
-			return;
-		word = &page->words[at % PAGE_BYTES / WORD_BYTES];
 		new.bytes = bytes_of_word(r->address, end, at);
 		add_lanes(&r->warp, word, &new, r->place);
 		add_read(o, &r->warp, word, &new);
@@ -767,9 +773,16 @@ static void add_one(struct emu_order *o, const struct emu_order_read *r)
  * What a warp knows now may be more than at its read: an earlier reader may be
  * forgotten for it that a race had been found by, but no race is made up.
  */
-void emu_order_add(struct emu_order *o, struct emu_order_reads *reads)
+void emu_order_add(struct emu_order *o, const struct emu_order_reads *reads,
+		   uint32_t table, uint32_t step)
 {
-	for (size_t i = 0; i < reads->count; i++)
-		add_one(o, &reads->list[i]);
-	reads->count = 0;
+	for (size_t i = 0; i < reads->count; i++) {
+		const struct emu_order_read *r = &reads->list[i];
+		const uint64_t last = (r->address + r->bytes - 1) / PAGE_BYTES;
+
+		for (uint64_t number = r->address / PAGE_BYTES;
+		     r->bytes && number <= last; number++)
+			if (number % EMU_ORDER_TABLES % step == table)
+				add_in_page(o, r, number);
+	}
 }

@@ -58,8 +58,10 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
  * Plain reads of clusters that run side by side.  Nobody writes meanwhile, so
  * emu_order_look() only compares with earlier writes and may be called for
  * several clusters at once, each with its own list.  emu_order_add() then
- * enters a list, in the order that the caller gives them.
+ * enters lists, in the order that the caller gives them, in the tables table,
+ * table + step, ... of words: threads may share the tables out.
  */
+#define EMU_ORDER_TABLES 16
 struct emu_order_reads {
 	struct emu_order_read *list;
 	size_t count, capacity;
@@ -69,8 +71,8 @@ bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 		    const struct emu_order_warp *w, uint64_t address,
 		    uint32_t bytes, struct emu_place place,
 		    struct emu_error *err);
-/* Empties the list. */
-void emu_order_add(struct emu_order *o, struct emu_order_reads *reads);
+void emu_order_add(struct emu_order *o, const struct emu_order_reads *reads,
+		   uint32_t table, uint32_t step);
 
 enum emu_order_scope {
 	EMU_ORDER_RELAXED,

@@ -39,6 +39,7 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 		     uint64_t from)
 {
 	struct emu_warp *w = t->warp;
+	uint32_t each;
 	struct emu_piece p = {.bytes = t->instr->vector,
 			      .lane = (uint8_t)lane,
 			      .group = w->async->cp_group[lane]};
@@ -62,10 +63,12 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 			  (unsigned long long)from, p.bytes);
 		return false;
 	}
-	/* Byte by byte: the last ones of a row need not be a whole chunk. */
-	for (uint32_t k = 0; k < p.copied; k++) {
-		const uint8_t *at = emu_access(w, t->instr, lane, EMU_GLOBAL,
-					       from + k, 1, EMU_COPY, &shadow);
+	/* Byte by byte where the last ones of a row are no whole chunk. */
+	each = p.copied == p.bytes ? p.bytes : 1;
+	for (uint32_t k = 0; k < p.copied; k += each) {
+		const uint8_t *at =
+		    emu_access(w, t->instr, lane, EMU_GLOBAL, from + k, each,
+			       EMU_COPY, &shadow);
 
 		if (!at)
 			return false;

@@ -15,6 +15,8 @@
 #define MOST_THREADS 64
 /* Looks for the others before a thread sleeps: some tens of microseconds. */
 #define SPINS 100
+/* Reads that are not worth waking other threads. */
+#define FEW_READS 500
 
 /* ---- a cluster's own -------------------------------------------------------
  */
@@ -128,19 +130,36 @@ struct emu_crew {
 	pthread_mutex_t lock;
 	pthread_cond_t begins, ends;
 	bool is_closed;
-	_Atomic uint32_t round; /* grows when there are turns */
-	_Atomic uint32_t next;	/* turn to begin */
+	_Atomic uint32_t round; /* grows when there are tasks */
+	_Atomic uint32_t next;	/* task to begin */
 	_Atomic uint32_t busy;	/* threads, without the caller's */
+	/* What they do: a task of each number below n_tasks. */
+	void (*task)(struct emu_crew *crew, uint32_t number);
+	uint32_t n_tasks;
 	struct emu_turn *turns;
 	uint32_t count;
+	struct emu_order *order;
 };
 
-static void run_turns(struct emu_crew *crew)
+static void run_task(struct emu_crew *crew, uint32_t number)
+{
+	run_turn(&crew->turns[number]);
+}
+
+/* What the turns have read, for the tables of one thread. */
+static void add_task(struct emu_crew *crew, uint32_t number)
+{
+	for (uint32_t k = 0; k < crew->count; k++)
+		emu_order_add(crew->order, &crew->turns[k].cluster->own->reads,
+			      number, crew->n_tasks);
+}
+
+static void run_tasks(struct emu_crew *crew)
 {
 	uint32_t k;
 
-	while ((k = atomic_fetch_add(&crew->next, 1)) < crew->count)
-		run_turn(&crew->turns[k]);
+	while ((k = atomic_fetch_add(&crew->next, 1)) < crew->n_tasks)
+		crew->task(crew, k);
 }
 
 static void await_round(struct emu_crew *crew, uint32_t last)
@@ -164,7 +183,7 @@ static void *work(void *argument)
 		await_round(crew, round);
 		if (crew->is_closed)
 			return NULL;
-		run_turns(crew);
+		run_tasks(crew);
 		pthread_mutex_lock(&crew->lock);
 		if (atomic_fetch_sub(&crew->busy, 1) == 1)
 			pthread_cond_signal(&crew->ends);
@@ -229,27 +248,42 @@ void emu_crew_close(struct emu_crew *crew)
 	free(crew);
 }
 
+static void share_out(struct emu_crew *crew, uint32_t n_tasks,
+		      void (*task)(struct emu_crew *crew, uint32_t number))
+{
+	crew->task = task;
+	crew->n_tasks = n_tasks;
+	if (n_tasks > 1 && crew->n_threads) {
+		begin_round(crew);
+		run_tasks(crew);
+		await_end(crew);
+	} else {
+		atomic_store(&crew->next, 0);
+		run_tasks(crew);
+	}
+}
+
 void emu_apart_run(struct emu_crew *crew, struct emu_machine *m,
 		   struct emu_turn *turns, uint32_t count)
 {
 	const uint64_t clock = m->clock;
+	size_t reads = 0;
 
 	for (uint32_t k = 0; k < count; k++)
 		prepare(turns[k].cluster->own, m);
+	if (count > 1)
+		hire(crew);
 	crew->turns = turns;
 	crew->count = count;
-	if (count > 1 && crew->wanted > 1)
-		hire(crew);
-	if (count > 1 && crew->n_threads) {
-		begin_round(crew);
-		run_turns(crew);
-		await_end(crew);
-	} else {
-		atomic_store(&crew->next, 0);
-		run_turns(crew);
-	}
-	for (uint32_t k = 0; k < count; k++)
+	crew->order = m->order;
+	share_out(crew, count, run_task);
+	for (uint32_t k = 0; k < count; k++) {
 		take(m, &turns[k], clock);
-	for (uint32_t k = 0; k < count && m->order; k++)
-		emu_order_add(m->order, &turns[k].cluster->own->reads);
+		reads += turns[k].cluster->own->reads.count;
+	}
+	if (reads)
+		share_out(crew, reads > FEW_READS ? crew->n_threads + 1 : 1,
+			  add_task);
+	for (uint32_t k = 0; k < count; k++)
+		turns[k].cluster->own->reads.count = 0;
 }
