@@ -60,17 +60,20 @@ struct sync {
 #define READERS	   3
 #define MOST_PAGES (32768 / EMU_ORDER_TABLES) /* of a table */
 
+#define MOST_ACTORS (1u << 24)
+
 /* A moment of an actor, and the bytes that it was about. */
 struct touch {
-	uint32_t actor; /* + 1; 0: none */
+	uint32_t actor : 25; /* + 1; 0: none */
+	uint32_t bytes : 4, kind : 3;
 	uint32_t clock; /* of STORE: its group */
-	uint8_t bytes, kind;
 };
 
+/* There are many: 56 bytes each. */
 struct word {
 	struct touch write, reads[READERS];
-	uint32_t line; /* of the write */
-	uint8_t next;  /* reader to be forgotten */
+	uint32_t line : 30; /* of the write */
+	uint32_t next : 2;  /* reader to be forgotten */
 	struct emu_lane_word lanes;
 };
 
@@ -107,7 +110,7 @@ struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 		const uint64_t end =
 		    o->first[g] + (uint64_t)clusters[g] * warps[g];
 
-		if (end > 1 << 24) { /* too many to be followed */
+		if (end >= MOST_ACTORS) { /* too many to be followed */
 			emu_order_close(o);
 			return NULL;
 		}
@@ -558,7 +561,7 @@ static void add_read(const struct emu_order *o, const struct emu_order_warp *w,
 			at = i;
 	if (at < 0) {
 		at = word->next;
-		word->next = (uint8_t)((at + 1) % READERS);
+		word->next = (uint32_t)(at + 1) % READERS & 3;
 	}
 	word->reads[at] = *new;
 }
@@ -569,7 +572,7 @@ static void set_write(struct word *word, const struct touch *new, uint32_t line)
 		if (word->reads[i].bytes & new->bytes)
 			word->reads[i].actor = 0;
 	word->write = *new;
-	word->line = line;
+	word->line = line & 0x3FFFFFFF;
 }
 
 /*
@@ -649,13 +652,14 @@ static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
 /* ---- ranges -------------------------------------------------------------- */
 
 /* The bytes of a word that are in a range, as four bits. */
-static uint8_t bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
+static uint32_t bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
 {
-	uint8_t mask = 0;
+	uint32_t mask = 15;
 
-	for (uint64_t i = 0; i < WORD_BYTES; i++)
-		if (word + i >= at && word + i < end)
-			mask |= (uint8_t)(1u << i);
+	if (word < at)
+		mask &= 15u << (at - word);
+	if (end < word + WORD_BYTES)
+		mask &= 15u >> (word + WORD_BYTES - end);
 	return mask;
 }
 
@@ -663,12 +667,12 @@ static struct touch touch_of(const struct emu_order *o,
 			     const struct emu_order_warp *w, uint32_t kind)
 {
 	return (struct touch){
-	    .actor = actor_number(o, w) + 1,
+	    .actor = (actor_number(o, w) + 1) & (2 * MOST_ACTORS - 1),
 	    .clock =
 		kind & EMU_ORDER_STORE
 		    ? emu_check_committed(w->check, w->warp, EMU_ENGINE_STORE)
 		    : emu_check_seen(w->check, w->warp, w->warp),
-	    .kind = (uint8_t)kind,
+	    .kind = kind & 7,
 	};
 }
 
@@ -697,7 +701,7 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		if (!page)
 			return true;
 		page->is_written |= (kind & EMU_ORDER_WRITE) != 0;
-		new.bytes = bytes_of_word(address, end, at);
+		new.bytes = bytes_of_word(address, end, at) & 15;
 		if (!touch(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES],
 			   &new, at, place, err))
 			return false;
@@ -739,7 +743,7 @@ bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 			at |= PAGE_BYTES - WORD_BYTES; /* all of the page */
 			continue;
 		}
-		new.bytes = bytes_of_word(address, end, at);
+		new.bytes = bytes_of_word(address, end, at) & 15;
 		if (!follows_write(o, w,
 				   &page->words[at % PAGE_BYTES / WORD_BYTES],
 				   &new, at, place, err))
@@ -763,7 +767,7 @@ static void add_in_page(struct emu_order *o, const struct emu_order_read *r,
 	     at += WORD_BYTES) {
 		struct word *word = &page->words[at % PAGE_BYTES / WORD_BYTES];
 
-		new.bytes = bytes_of_word(r->address, end, at);
+		new.bytes = bytes_of_word(r->address, end, at) & 15;
 		add_lanes(&r->warp, word, &new, r->place);
 		add_read(o, &r->warp, word, &new);
 	}
