@@ -129,10 +129,11 @@ struct emu_crew {
 	uint32_t wanted, n_threads;
 	pthread_mutex_t lock;
 	pthread_cond_t begins, ends;
-	bool is_closed;
+	bool is_open, is_closed;
 	_Atomic uint32_t round; /* grows when there are tasks */
 	_Atomic uint32_t next;	/* task to begin */
-	_Atomic uint32_t busy;	/* threads, without the caller's */
+	_Atomic uint32_t
+	    busy; /* threads that have come, without the caller's */
 	/* What they do: a task of each number below n_tasks. */
 	void (*task)(struct emu_crew *crew, uint32_t number);
 	uint32_t n_tasks;
@@ -178,31 +179,47 @@ static void await_round(struct emu_crew *crew, uint32_t last)
 static void *work(void *argument)
 {
 	struct emu_crew *crew = argument;
+	uint32_t round = 0;
+	bool is_closed = false;
 
-	for (uint32_t round = 0;; round++) {
+	while (!is_closed) {
+		bool takes_part;
+
 		await_round(crew, round);
-		if (crew->is_closed)
-			return NULL;
+		pthread_mutex_lock(&crew->lock);
+		round = atomic_load(&crew->round);
+		is_closed = crew->is_closed;
+		takes_part = crew->is_open;
+		if (takes_part)
+			atomic_fetch_add(&crew->busy, 1);
+		pthread_mutex_unlock(&crew->lock);
+		if (!takes_part)
+			continue;
 		run_tasks(crew);
 		pthread_mutex_lock(&crew->lock);
 		if (atomic_fetch_sub(&crew->busy, 1) == 1)
 			pthread_cond_signal(&crew->ends);
 		pthread_mutex_unlock(&crew->lock);
 	}
+	return NULL;
 }
 
-static void begin_round(struct emu_crew *crew)
+static void begin_round(struct emu_crew *crew, bool is_open)
 {
 	pthread_mutex_lock(&crew->lock);
 	atomic_store(&crew->next, 0);
-	atomic_store(&crew->busy, crew->n_threads);
+	crew->is_open = is_open;
 	atomic_fetch_add(&crew->round, 1);
 	pthread_cond_broadcast(&crew->begins);
 	pthread_mutex_unlock(&crew->lock);
 }
 
-static void await_end(struct emu_crew *crew)
+/* A thread that comes when all tasks have been taken is not waited for. */
+static void end_round(struct emu_crew *crew)
 {
+	pthread_mutex_lock(&crew->lock);
+	crew->is_open = false;
+	pthread_mutex_unlock(&crew->lock);
 	for (int n = 0; n < SPINS && atomic_load(&crew->busy); n++)
 		sched_yield();
 	pthread_mutex_lock(&crew->lock);
@@ -238,8 +255,10 @@ void emu_crew_close(struct emu_crew *crew)
 {
 	if (!crew)
 		return;
+	pthread_mutex_lock(&crew->lock);
 	crew->is_closed = true;
-	begin_round(crew);
+	pthread_mutex_unlock(&crew->lock);
+	begin_round(crew, false);
 	for (uint32_t k = 0; k < crew->n_threads; k++)
 		pthread_join(crew->threads[k], NULL);
 	pthread_cond_destroy(&crew->ends);
@@ -254,9 +273,9 @@ static void share_out(struct emu_crew *crew, uint32_t n_tasks,
 	crew->task = task;
 	crew->n_tasks = n_tasks;
 	if (n_tasks > 1 && crew->n_threads) {
-		begin_round(crew);
+		begin_round(crew, true);
 		run_tasks(crew);
-		await_end(crew);
+		end_round(crew);
 	} else {
 		atomic_store(&crew->next, 0);
 		run_tasks(crew);
