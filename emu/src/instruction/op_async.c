@@ -65,7 +65,7 @@ static bool check_places(struct emu_warp *w, const struct emu_instr *i,
 		emu_fault(w, i, lane,
 			  "the data and the mbarrier are in different CTAs: "
 			  "the bytes are counted where they land");
-	else if (to % bytes)
+	else if (to & (bytes - 1)) /* a power of two */
 		emu_fault(w, i, lane,
 			  "the store to 0x%llx is misaligned: %u bytes",
 			  (unsigned long long)to, bytes);

@@ -500,7 +500,7 @@ bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r)
 bool emu_bind_bulk_reduce(struct emu_bind *b)
 {
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
-	struct emu_reduction r;
+	struct emu_reduction r = {0};
 
 	if (!spaces(b, "global", "shared::cta") || !emu_has(b, "bulk_group"))
 		return emu_bind_fail(b, "only .global.shared::cta.bulk_group "
