@@ -70,6 +70,7 @@ bool emu_bind_nothing(struct emu_bind *b);
 bool emu_bind_shfl(struct emu_bind *b);
 bool emu_bind_vote(struct emu_bind *b);
 bool emu_bind_match(struct emu_bind *b);
+bool emu_bind_movmatrix(struct emu_bind *b);
 bool emu_bind_redux(struct emu_bind *b);
 bool emu_bind_elect(struct emu_bind *b);
 bool emu_bind_activemask(struct emu_bind *b);

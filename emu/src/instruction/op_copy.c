@@ -141,6 +141,9 @@ bool emu_bind_cp_async(struct emu_bind *b)
 
 enum { WAIT_READ = 1 };
 
+/* A wait counts to no more. */
+#define MOST_GROUPS 63
+
 enum { CP_COMMIT, CP_WAIT, CP_WAIT_ALL, BULK_COMMIT, BULK_WAIT };
 
 static void run_group(struct emu_warp *w, const struct emu_instr *i,
@@ -182,9 +185,11 @@ static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
 		return emu_arguments(b, 0, 0);
 	}
 	if (!emu_arguments(b, 1, 1) ||
-	    !emu_number(b, emu_argument(b, 0), 0, 1 << 20, &number))
+	    !emu_number(b, emu_argument(b, 0), INT32_MIN, INT32_MAX, &number))
 		return false;
-	b->i->immediate = number;
+	/* As ptxas does, also with a negative number. */
+	b->i->immediate =
+	    number < 0 || number > MOST_GROUPS ? MOST_GROUPS : number;
 	b->i->vector = emu_has(b, "read") ? WAIT_READ : 0;
 	return true;
 }

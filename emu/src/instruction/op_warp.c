@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_warp.c - exchange between the lanes of a warp: shfl, vote, redux, elect,
- * match.
+ * match, movmatrix.
  */
 #include <string.h>
 
@@ -374,4 +374,39 @@ bool emu_bind_bar_warp(struct emu_bind *b)
 	b->i->run = run_bar_warp;
 	return emu_arguments(b, 1, 1) &&
 	       emu_src(b, emu_argument(b, 0), EMU_B32);
+}
+
+/* ---- movmatrix ------------------------------------------------------------ */
+
+/* A lane has elements 2 * (lane % 4) and the next one of row lane / 4. */
+static uint32_t matrix_element(const uint32_t *rows, int row, int column)
+{
+	return rows[4 * row + column / 2] >> column % 2 * 16 & 0xFFFF;
+}
+
+static void run_movmatrix(struct emu_warp *w, const struct emu_instr *i,
+			  uint32_t lanes)
+{
+	const uint32_t *a = emu_row(w, &i->operand[1]);
+	uint32_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l)
+	{
+		const int row = l / 4, column = l % 4 * 2;
+
+		r[l] = matrix_element(a, column, row) |
+		       matrix_element(a, column + 1, row) << 16;
+	}
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
+bool emu_bind_movmatrix(struct emu_bind *b)
+{
+	if (b->shape_m != 8 || b->shape_n != 8 || b->shape_k ||
+	    !emu_has(b, "trans") || b->n_types != 1)
+		return emu_bind_fail(b, "it needs .m8n8.trans.b16");
+	b->i->is_converged = true;
+	b->i->run = run_movmatrix;
+	return emu_arguments(b, 2, 2) && emu_dst(b, emu_argument(b, 0), 4) &&
+	       emu_src(b, emu_argument(b, 1), EMU_B32);
 }

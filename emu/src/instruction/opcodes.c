@@ -179,6 +179,7 @@ const struct emu_opcode emu_opcodes[] = {
     {"vote", "sync all any uni ballot", "pred b32", emu_bind_vote},
     {"match", "sync any all", "b32 b64", emu_bind_match},
     {"redux", "sync add min max and or xor", "u32 s32 b32", emu_bind_redux},
+    {"movmatrix", "sync aligned shape trans", "b16", emu_bind_movmatrix},
     {"elect", "sync", "", emu_bind_elect},
     {"activemask", "", "b32", emu_bind_activemask},
     {"bar.warp", "sync", "", emu_bind_bar_warp},

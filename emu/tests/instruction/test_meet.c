@@ -56,6 +56,27 @@ static uint32_t like(uint32_t t, uint32_t mask)
 	return lanes;
 }
 
+static void test_movmatrix(void **state)
+{
+	(void)state;
+	for (uint32_t t = 0; t < THREADS; t++)
+		in[t] = emu_test_random() & UINT32_MAX;
+	run(BODY("movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;\n"), 0);
+	for (uint32_t t = 0; t < THREADS; t++) {
+		const uint64_t *of_warp = in + t / 32 * 32;
+		const uint32_t row = t % 32 / 4, half = row % 2 * 16;
+
+		for (uint32_t j = 0; j < 2; j++) {
+			/* Row `column` of the matrix, whose element is `row`. */
+			const uint32_t column = t % 4 * 2 + j;
+			const uint64_t pair = of_warp[4 * column + row / 2];
+
+			assert_int_equal(out[t] >> 16 * j & 0xFFFF,
+					 pair >> half & 0xFFFF);
+		}
+	}
+}
+
 static void test_match(void **state)
 {
 	(void)state;
@@ -177,9 +198,8 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_match),
-	    cmocka_unit_test(test_barriers),
-	    cmocka_unit_test(test_order),
+	    cmocka_unit_test(test_match),    cmocka_unit_test(test_movmatrix),
+	    cmocka_unit_test(test_barriers), cmocka_unit_test(test_order),
 	    cmocka_unit_test(test_refused),
 	};
 

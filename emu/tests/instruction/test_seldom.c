@@ -43,6 +43,36 @@ static void any_words(uint64_t in[LANES][4])
 		}
 }
 
+#define COPY(groups)                                                           \
+	"mad.wide.u32 %d1, %tid, 16, %in; mov.u32 %r1, dynamic;\n"             \
+	"mad.lo.u32 %r2, %tid, 16, %r1;\n"                                     \
+	"cp.async.cg.shared.global [%r2], [%d1], 16;\n"                        \
+	"cp.async.commit_group; cp.async.wait_group " groups ";\n"             \
+	"ld.shared.u32 %r3, [%r2]; mad.wide.u32 %d2, %tid, 4, %out;\n"         \
+	"st.global.u32 [%d2], %r3;\n"
+
+/* A wait for all but 63 groups, which a larger or a negative number is. */
+static void test_groups(void **state)
+{
+	static const char *const most[] = {COPY("63"), COPY("64"), COPY("-8")};
+	uint32_t in[LANES][4], out[LANES];
+	struct emu_job job = {.in = in,
+			      .in_bytes = sizeof(in),
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .shared_bytes = sizeof(in)};
+
+	(void)state;
+	for (int l = 0; l < LANES; l++)
+		in[l][0] = (uint32_t)l + 7;
+	emu_must_run(COPY("0"), &job);
+	for (int l = 0; l < LANES; l++)
+		assert_int_equal(out[l], in[l][0]);
+	for (size_t k = 0; k < 3; k++)
+		emu_must_fail(most[k], &job, "load of shared memory",
+			      "has not waited for its group", NULL);
+}
+
 static void test_carry(void **state)
 {
 	(void)state;
@@ -348,6 +378,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_carry),
+	    cmocka_unit_test(test_groups),
 	    cmocka_unit_test(test_products),
 	    cmocka_unit_test(test_bits),
 	    cmocka_unit_test(test_halves),
