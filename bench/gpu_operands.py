@@ -124,7 +124,11 @@ EXPERTS = [Shape(f"{letter}{t}", "moe", routed(t, experts, top), n, k)
     ("R", 8, 2, 28672, 4096, (1, 4, 16, 64, 256)),
     ("T", 256, 8, 4096, 7168, (1, 16, 64))) for t in ts]
 
-PRESETS = {"seeds": SHAPES, "decode": DECODE, "experts": EXPERTS}
+PREFILL = [Shape(f"{letter}{m}", "gemm", [m], n, k)
+           for letter, n, k in (("K", 4096, 7168), ("L", 28672, 8192))
+           for m in (512, 2048, 8192)]
+
+PRESETS = {"seeds": SHAPES, "decode": DECODE, "experts": EXPERTS, "prefill": PREFILL}
 
 SWEEP = [Shape(f"W{m}", "gemm", [m], 4096, 7168)
          for m in [*range(1, 65), *range(72, 513, 8)]]
