@@ -401,19 +401,22 @@ static bool describe(const struct emu_warp *w, struct emu_order_warp *to)
 bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint32_t kind, uint64_t address, uint32_t bytes)
 {
-	struct emu_order_warp who;
-	struct emu_error err;
-
 	const struct emu_machine *m = emu_machine_of(w);
-	const struct emu_place place = emu_watch_place(w, i, lane);
+	struct emu_order_warp who;
+	struct emu_place place;
+	struct emu_error err;
+	bool ok;
 
-	if (!describe(w, &who) ||
-	    (m->reads ? emu_order_look(m->order, m->reads, &who, address, bytes,
-				       place, &err)
-		      : emu_order_access(m->order, &who, kind, address, bytes,
-					 place, &err)))
+	if (!describe(w, &who))
 		return true;
-	return emu_object(w, i, lane, "%s", err.text);
+	place = emu_watch_place(w, i, lane);
+	if (m->reads)
+		ok = emu_order_look(m->order, m->reads, &who, address, bytes,
+				    place, &err);
+	else
+		ok = emu_order_access(m->order, &who, kind, address, bytes,
+				      place, &err);
+	return ok || emu_object(w, i, lane, "%s", err.text);
 }
 
 /* Shared memory has an order of its own (check.h). */
