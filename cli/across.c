@@ -82,8 +82,6 @@ int tensor_in_across(const struct nib_file *file,
 void tensor_read_across(const struct tensor_source *source, int64_t first,
 			int64_t count, float *out)
 {
-	static const float e2m1[16] = {0, 0.5F,	 1,  1.5F,  2,	3,  4,	6,
-				       0, -0.5F, -1, -1.5F, -2, -3, -4, -6};
 	const uint8_t *codes = source->tensor->data;
 	const uint8_t *scales = source->scales->data;
 	const int64_t n = source->k;
@@ -97,7 +95,8 @@ void tensor_read_across(const struct tensor_source *source, int64_t first,
 		    global_of(source->globals, row / source->rows_each);
 
 		for (int64_t i = 0; i < n; i++)
-			out[r * n + i] = e2m1[c[i] >> 4 * (row & 1) & 15] *
-					 scan_scale_value(s[i]) * global;
+			out[r * n + i] =
+			    scan_code_value(c[i] >> 4 * (row & 1)) *
+			    scan_scale_value(s[i]) * global;
 	}
 }

@@ -15,6 +15,8 @@
 
 /* e4m3 with any sign, as a number; NaN for 0x7F and 0xFF. */
 float scan_scale_value(uint8_t code);
+/* e2m1, the low four bits. */
+float scan_code_value(int code);
 
 struct scan_layer {
 	const struct nib_layer *layer;

@@ -24,6 +24,11 @@ float scan_scale_value(uint8_t code)
 	return code & 0x80 ? -x : x;
 }
 
+float scan_code_value(int code)
+{
+	return code & 8 ? -e2m1[code & 7] : e2m1[code & 7];
+}
+
 /* ---- histograms ---------------------------------------------------------- */
 
 static void count_codes(const struct nib_layer *layer, int64_t codes[16])

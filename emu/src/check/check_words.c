@@ -161,18 +161,6 @@ struct touch {
 	uint32_t actor, clock;
 };
 
-/* The bytes of the word at offset begin that are in [at, end), as four bits. */
-static uint32_t bytes_of_word(uint64_t at, uint64_t end, uint64_t begin)
-{
-	uint32_t mask = 15;
-
-	if (begin < at)
-		mask &= 15u << (at - begin);
-	if (end < begin + WORD_BYTES)
-		mask &= 15u >> (begin + WORD_BYTES - end);
-	return mask;
-}
-
 /*
  * Quickly rules out a race of lanes: usually all have seen what was done to a
  * word. cp.async counts from its wait.
@@ -242,9 +230,9 @@ static bool touch_block(const struct emu_check *c, struct touch *t,
 	for (; word < (block + 1) * BLOCK_WORDS && word * WORD_BYTES < end;
 	     word++) {
 		t->access.address = cta << EMU_RANK_SHIFT | word * WORD_BYTES;
-		is_good = touch_word(c, t, &words->word[word],
-				     bytes_of_word(at, end, word * WORD_BYTES),
-				     is_good);
+		is_good = touch_word(
+		    c, t, &words->word[word],
+		    emu_bytes_of_word(at, end, word * WORD_BYTES), is_good);
 	}
 	/* Its words, written by one access, have one history again. */
 	if (is_whole && t->kind & WRITES) {

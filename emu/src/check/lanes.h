@@ -26,6 +26,19 @@
 
 #include "engine/emu.h"
 
+/* The bytes of the word of four at `word` that are in [at, end), as four bits. */
+static inline uint32_t emu_bytes_of_word(uint64_t at, uint64_t end,
+					 uint64_t word)
+{
+	uint32_t mask = 15;
+
+	if (word < at)
+		mask &= 15u << (at - word);
+	if (end < word + 4)
+		mask &= 15u >> (word + 4 - end);
+	return mask;
+}
+
 /* Zeros: nothing has been done. */
 struct emu_lanes {
 	/* By lane: until when (not included) all lanes have seen its accesses;

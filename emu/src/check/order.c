@@ -651,18 +651,6 @@ static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
 
 /* ---- ranges -------------------------------------------------------------- */
 
-/* The bytes of a word that are in a range, as four bits. */
-static uint32_t bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
-{
-	uint32_t mask = 15;
-
-	if (word < at)
-		mask &= 15u << (at - word);
-	if (end < word + WORD_BYTES)
-		mask &= 15u >> (word + WORD_BYTES - end);
-	return mask;
-}
-
 static struct touch touch_of(const struct emu_order *o,
 			     const struct emu_order_warp *w, uint32_t kind)
 {
@@ -701,7 +689,7 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		if (!page)
 			return true;
 		page->is_written |= (kind & EMU_ORDER_WRITE) != 0;
-		new.bytes = bytes_of_word(address, end, at) & 15;
+		new.bytes = emu_bytes_of_word(address, end, at) & 15;
 		if (!touch(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES],
 			   &new, at, place, err))
 			return false;
@@ -743,7 +731,7 @@ bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 			at |= PAGE_BYTES - WORD_BYTES; /* all of the page */
 			continue;
 		}
-		new.bytes = bytes_of_word(address, end, at) & 15;
+		new.bytes = emu_bytes_of_word(address, end, at) & 15;
 		if (!follows_write(o, w,
 				   &page->words[at % PAGE_BYTES / WORD_BYTES],
 				   &new, at, place, err))
@@ -767,7 +755,7 @@ static void add_in_page(struct emu_order *o, const struct emu_order_read *r,
 	     at += WORD_BYTES) {
 		struct word *word = &page->words[at % PAGE_BYTES / WORD_BYTES];
 
-		new.bytes = bytes_of_word(r->address, end, at) & 15;
+		new.bytes = emu_bytes_of_word(r->address, end, at) & 15;
 		add_lanes(&r->warp, word, &new, r->place);
 		add_read(o, &r->warp, word, &new);
 	}

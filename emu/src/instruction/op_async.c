@@ -19,17 +19,10 @@
 static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 		 const uint8_t *value, uint64_t to, uint64_t barrier)
 {
-	static const uint8_t written[MOST_BYTES] = {
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN};
 	const uint32_t bytes =
 	    i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
-	struct emu_piece p = {.bytes = bytes,
-			      .copied = bytes,
-			      .lane = (uint8_t)lane,
-			      .from_shadow = written};
+	struct emu_piece p = {
+	    .bytes = bytes, .copied = bytes, .lane = (uint8_t)lane};
 	struct emu_transfer *t;
 
 	p.to = emu_access(w, i, lane, EMU_SHARED_CLUSTER, to, bytes, EMU_COPY,
@@ -44,14 +37,7 @@ static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 			(i->option >> EMU_OPERATION_AT) - 1),
 		    (enum emu_reduction_type)i->type2};
 	}
-	memcpy(t->own, value, bytes);
-	p.from = t->own;
-	if (!emu_transfer_add(t, &p)) {
-		emu_transfer_drop(t);
-		return false;
-	}
-	emu_transfer_issue(t);
-	return true;
+	return emu_transfer_send(t, value, &p);
 }
 
 /* The bytes and the mbarrier lie in one CTA, the bytes at their alignment. */

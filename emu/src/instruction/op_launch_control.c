@@ -53,15 +53,9 @@ static struct answer cancel(struct emu_warp *w)
 static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 		 const struct answer *a, uint64_t to, uint64_t barrier)
 {
-	static const uint8_t written[ANSWER_BYTES] = {
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
-	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN};
 	struct emu_piece p = {.bytes = ANSWER_BYTES,
 			      .copied = ANSWER_BYTES,
-			      .lane = (uint8_t)lane,
-			      .from_shadow = written};
+			      .lane = (uint8_t)lane};
 	struct emu_transfer *t;
 
 	if (!emu_barrier_at(w, i, lane, barrier) ||
@@ -74,14 +68,7 @@ static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 		return false;
 	t->barrier = barrier;
 	t->tx_bytes = ANSWER_BYTES;
-	memcpy(t->own, a, ANSWER_BYTES);
-	p.from = t->own;
-	if (!emu_transfer_add(t, &p)) {
-		emu_transfer_drop(t);
-		return false;
-	}
-	emu_transfer_issue(t);
-	return true;
+	return emu_transfer_send(t, a, &p);
 }
 
 static void run_try_cancel(struct emu_warp *w, const struct emu_instr *i,

@@ -344,6 +344,26 @@ void emu_transfer_issue(struct emu_transfer *t)
 	grown[all->count++] = t;
 }
 
+bool emu_transfer_send(struct emu_transfer *t, const void *value,
+		       struct emu_piece *piece)
+{
+	static const uint8_t written[sizeof(t->own)] = {
+	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
+	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
+	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
+	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN};
+
+	memcpy(t->own, value, piece->bytes);
+	piece->from = t->own;
+	piece->from_shadow = written;
+	if (!emu_transfer_add(t, piece)) {
+		emu_transfer_drop(t);
+		return false;
+	}
+	emu_transfer_issue(t);
+	return true;
+}
+
 void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
 			uint32_t lanes, uint32_t newest, bool is_read)
 {

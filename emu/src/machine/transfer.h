@@ -94,6 +94,12 @@ uint64_t emu_at_rank(uint64_t address, uint64_t rank);
 void emu_transfer_drop(struct emu_transfer *t);
 /* Sends it off; with seed 0, to its end. */
 void emu_transfer_issue(struct emu_transfer *t);
+/*
+ * Sends it off with one piece, whose bytes (16 at most) are `value` and in no
+ * memory.  False after a fault; it is given up then.
+ */
+bool emu_transfer_send(struct emu_transfer *t, const void *value,
+		       struct emu_piece *piece);
 
 /*
  * Lands the pieces of the lanes, except those of their newest groups; with
