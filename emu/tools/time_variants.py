@@ -8,8 +8,9 @@ number of slices of k are forced by a file of costs (NIB_TUNING), and nib bench 
 each one, on a GPU or, with --device emu:h200 or emu:b200, by prediction.  Writes rows
 of nib bench with the variant's name as their shape, for compare_times.py; on a B200
 the planner's own way comes first and is named "as planned".  --emulator is
-libnibemu.so, for a device of the software GPU; without it, the one beside NIB.  --plans only says how
-each would be cut, --only takes the variants whose name has the text."""
+libnibemu.so, for a device of the software GPU; without it, the one beside NIB.
+--plans only says how each would be cut, --only takes the variants whose name has the
+text."""
 
 import argparse
 import json

@@ -15,12 +15,17 @@
 
 #define MOST_BYTES 16
 
+/* The bytes of all values of a lane: a power of two. */
+static uint32_t bytes_of(const struct emu_instr *i)
+{
+	return i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
+}
+
 /* Option 0: a store, else a reduction as cp.reduce.async.bulk has it. */
 static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 		 const uint8_t *value, uint64_t to, uint64_t barrier)
 {
-	const uint32_t bytes =
-	    i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
+	const uint32_t bytes = bytes_of(i);
 	struct emu_piece p = {
 	    .bytes = bytes, .copied = bytes, .lane = (uint8_t)lane};
 	struct emu_transfer *t;
@@ -44,14 +49,13 @@ static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 static bool check_places(struct emu_warp *w, const struct emu_instr *i,
 			 int lane, uint64_t to, uint64_t barrier)
 {
-	const uint32_t bytes =
-	    i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
+	const uint32_t bytes = bytes_of(i);
 
 	if (to >> EMU_RANK_SHIFT != barrier >> EMU_RANK_SHIFT)
 		emu_fault(w, i, lane,
 			  "the data and the mbarrier are in different CTAs: "
 			  "the bytes are counted where they land");
-	else if (to & (bytes - 1)) /* a power of two */
+	else if (to & (bytes - 1))
 		emu_fault(w, i, lane,
 			  "the store to 0x%llx is misaligned: %u bytes",
 			  (unsigned long long)to, bytes);
