@@ -283,8 +283,7 @@ bring_first_chunks(const struct nib_skinny_params &q,
 	if (!brings)
 		return;
 	store_chunk<V>(c.shared + V::CHUNKS_AT + warp * V::CHUNK_BYTES, x);
-	if (threadIdx.x % 32 == 0)
-		mbarrier_arrive(full<V>(c.shared, warp));
+	mbarrier_arrive(full<V>(c.shared, warp));
 }
 
 /* ---- the multiplication -------------------------------------------------- */
@@ -439,8 +438,7 @@ run_round(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 			    acc, v, r->begin + stage * NIB_GEMV_STAGE_BYTES,
 			    pieces + chunk * V::CHUNK_BYTES, step + 1 == steps);
 		__syncwarp();
-		if (lane == 0)
-			mbarrier_arrive(bars + chunk * 16 + 8);
+		mbarrier_arrive(bars + chunk * 16 + 8);
 		if (multiplies) {
 			load_next<V>(q, b, c, r, steps, stage);
 			r->stage = stage + 1 == V::STAGES ? 0 : stage + 1;
@@ -543,8 +541,8 @@ template <class V>
 __device__ static void init_barriers(uint32_t shared, int readers)
 {
 	if (threadIdx.x < V::CHUNKS) {
-		mbarrier_init(full<V>(shared, threadIdx.x), 1);
-		mbarrier_init(empty<V>(shared, threadIdx.x), readers);
+		mbarrier_init(full<V>(shared, threadIdx.x), 32);
+		mbarrier_init(empty<V>(shared, threadIdx.x), readers * 32);
 	}
 }
 

@@ -214,8 +214,7 @@ __device__ static void bring_chunks(const struct nib_skinny_params &q,
 		wait(empty<V>(c.shared, chunk), i / V::CHUNKS % 2 ^ 1);
 		store_chunk<V>(c.shared + V::CHUNKS_AT + chunk * V::CHUNK_BYTES,
 			       x);
-		if (threadIdx.x % 32 == 0)
-			mbarrier_arrive(full<V>(c.shared, chunk));
+		mbarrier_arrive(full<V>(c.shared, chunk));
 		s.step += NIB_SKINNY_BRINGERS;
 		find_step<V>(q, c, steps, &s);
 	}

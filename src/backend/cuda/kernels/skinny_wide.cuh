@@ -370,9 +370,7 @@ __device__ static void bring_wide(const struct nib_skinny_params &q,
 					chunk * V::CHUNK_BYTES,
 				    warp + j * by, 0, 4, x[j] + 4 * h);
 			fence_proxy_async_shared();
-			__syncwarp();
-			if (threadIdx.x % 32 == 0)
-				mbarrier_arrive(full<V>(c.shared, chunk));
+			mbarrier_arrive(full<V>(c.shared, chunk));
 		}
 	}
 }
@@ -703,7 +701,7 @@ __device__ static void wide_gemm(const struct nib_skinny_params &q)
 		cluster_arrive_relaxed();
 	if (threadIdx.x < V::CHUNKS) {
 		mbarrier_init(full<V>(c.shared, threadIdx.x),
-			      NIB_SKINNY_BRINGERS);
+			      NIB_SKINNY_BRINGERS * 32);
 		mbarrier_init(empty<V>(c.shared, threadIdx.x),
 			      q.tiles_at_once);
 	}
