@@ -443,6 +443,29 @@ static void check_dense_products(void)
 }
 
 /*
+ * Hopper's CTAs of so many tiles of 16 rows of B: some have two warps that take a half
+ * of each block (skinny.cuh).  A batch of three and its last matrix alone, or packed
+ * weights and others, are cut in different ways.
+ */
+static void check_halved_tiles(void)
+{
+	static const int tiles[] = {5, 7, 10, 14};
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+	struct product p;
+
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
+		 "info");
+	for (int i = 0; i < 8; i++) {
+		const int64_t n = 16 * tiles[i % 4] * info.threads;
+
+		p = i < 4 ? dense_product(5 + i % 4, n, 288, 3, 0, i)
+			  : product(5 + i % 4, n - 16, 288, 1, 0, i - 4);
+		p.packed = i >= 4;
+		check_product(&p);
+	}
+}
+
+/*
  * 17 to 64 rows of one matrix: Hopper's wide kernels, with slices of k that end
  * anywhere, and more chunks of A than there is space for.
  */
@@ -490,6 +513,7 @@ int main(void)
 	/* Hopper has kernels for them. */
 	if (gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR) {
 		check_dense_products();
+		check_halved_tiles();
 		check_wide_products();
 	}
 	return gpu_end();

@@ -132,12 +132,19 @@ static int64_t skinny_groups(int64_t tiles, int64_t k, int eights)
 	return groups;
 }
 
-/* Equal rounds of a CTA that has so many tiles. */
+/*
+ * Equal rounds of a CTA that has so many tiles.  If two of the four schedulers
+ * would have a warp more than the others, two warps' work becomes that of four.
+ */
 static void cut_rounds(int64_t tiles, struct skinny_cut *cut)
 {
 	const int64_t most = NIB_SKINNY_WARPS / cut->k_groups;
+	int32_t busy;
 
 	cut->tiles_at_once = (int32_t)divide_up(tiles, divide_up(tiles, most));
+	busy = cut->tiles_at_once * cut->k_groups;
+	if (cut->eights == 1 && busy > NIB_SKINNY_WARPS / 2 && busy % 4 == 2)
+		cut->halved_tiles = 2 / cut->k_groups;
 }
 
 /*
@@ -493,6 +500,23 @@ static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 				      &gemv->aligned, err);
 }
 
+/* Warps of whole tiles, those of the others' first halves, of second halves. */
+static void fill_shares(struct nib_skinny_params *q)
+{
+	const int32_t whole = q->tiles_at_once - q->halved_tiles;
+	int warp = 0;
+
+	for (int32_t group = 0; group < q->k_groups; group++)
+		for (int32_t tile = 0; tile < whole; tile++)
+			q->shares[warp++] = (uint16_t)NIB_SKINNY_SHARE(
+			    tile, group, NIB_SKINNY_WHOLE);
+	for (int32_t half = 0; half < 2; half++)
+		for (int32_t group = 0; group < q->k_groups; group++)
+			for (int32_t i = 0; i < q->halved_tiles; i++)
+				q->shares[warp++] = (uint16_t)NIB_SKINNY_SHARE(
+				    whole + i, group, half);
+}
+
 static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 				   struct cuda_gemv *gemv,
 				   struct nib_error *err)
@@ -513,6 +537,9 @@ static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 	q->p.tiles = cut.tiles;
 	q->tiles_at_once = cut.tiles_at_once;
 	q->k_groups = cut.k_groups;
+	q->halved_tiles = cut.halved_tiles;
+	if (!is_wide)
+		fill_shares(q);
 	q->k_slices = cut.k_slices;
 	gemv->ctas = cut.ctas;
 	gemv->threads = NIB_SKINNY_THREADS;

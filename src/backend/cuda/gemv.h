@@ -55,7 +55,7 @@ struct skinny_cut {
 	int32_t tiles; /* of a matrix */
 	int64_t ctas;  /* of one matrix, or of all experts; at most one on a
 			* multiprocessor */
-	int32_t tiles_at_once, k_groups;
+	int32_t tiles_at_once, k_groups, halved_tiles;
 	int32_t k_slices; /* of the wide kernels: CTAs of a cluster */
 };
 

@@ -18,16 +18,23 @@
  * tiles that are multiplied at a time (a round).  The first chunks are brought
  * by as many warps, one each, which have nothing else to do yet.
  *
+ * Up to eight rows of A: the last tiles may have two warps for each group of steps
+ * (halved_tiles, gemv.c), so that no scheduler has a warp more than another.  Both
+ * load the codes, and each multiplies eight of a block's 16 k.  These are two sums
+ * of a warp that has the whole tile, too, so the bits are the same.
+ *
  * Start: the first weights are asked for before the kernel before has ended, if
  * no kernel writes them, A after it, and in short products the other stages of the
  * ring after A.
  *
- * Barriers: full[chunk], one arrival of the warp that brought it; empty[chunk],
- * one of each warp that has read it.  A barrier tells a phase from the next one
- * alone, so all uses of a chunk's space in a round belong to one bringer and to
- * one of the k_groups: both numbers divide the number of chunks.  The group may
- * change from a round to the next: all warps meet at SUMS_BAR between them, and a
- * warp without a tile arrives at the barriers, too.  A warp's ring of B needs no
+ * Barriers: full[chunk], one arrival of each lane of the warp that brought it;
+ * empty[chunk], one of each lane of the warps that have read it.  (One lane could
+ * arrive for its warp as fast, but compute-sanitizer would call what the others
+ * did a race.)  A barrier tells a phase from the next one alone, so all uses of a
+ * chunk's space in a round belong to one bringer and to one of the k_groups: both
+ * numbers divide the number of chunks.  The group may change from a round to the
+ * next: all warps meet at SUMS_BAR between them, and a warp without a tile arrives
+ * at the barriers, too.  A warp's ring of B needs no
  * barrier: each lane waits for its own copies, and the warp for its lanes.
  *
  * Arithmetic: a code times its scale, times 2^-6 (in bf16 2^-7), is exact in A's
@@ -87,8 +94,8 @@ struct lane_source {
 /* What a warp loads next, and where it is to lie. */
 struct b_ring {
 	uint32_t begin, codes, scales;
-	int stage; /* the next to be multiplied */
-	int first_step;
+	int stage;	/* the next to be multiplied */
+	uint32_t share; /* NIB_SKINNY_SHARE() */
 	/* The next to be loaded; of no round: there is none. */
 	struct round_step next;
 	/* The first is for rows of 16-byte pieces, the second for any. */
@@ -96,11 +103,31 @@ struct b_ring {
 	struct source any;
 };
 
-/* The warp's tile in a round; it may have none: nobody, or others, have. */
-__device__ static bool has_tile(const struct nib_skinny_params &q,
-				const struct round &r)
+/* Those that multiply. */
+__device__ static int busy_warps(const struct nib_skinny_params &q)
 {
-	return (int)(threadIdx.x / 32) % q.tiles_at_once < r.count;
+	return (q.tiles_at_once + q.halved_tiles) * q.k_groups;
+}
+
+__device__ static int tile_of(uint32_t share)
+{
+	return (int)(share & 15);
+}
+
+__device__ static int group_of(uint32_t share)
+{
+	return (int)(share >> 4 & 15);
+}
+
+__device__ static int half_of(uint32_t share)
+{
+	return (int)(share >> 8);
+}
+
+/* A warp's tile may be missing in a round: others have the last ones. */
+__device__ static bool has_tile(uint32_t share, const struct round &r)
+{
+	return tile_of(share) < r.count;
 }
 
 /*
@@ -155,7 +182,7 @@ __device__ static void begin_tile(const struct nib_skinny_params &q,
 				  const struct cta &c, struct b_ring *r)
 {
 	struct nib_gemv_operand matrix = b;
-	int tile = r->next.at.tile + threadIdx.x / 32 % q.tiles_at_once;
+	int tile = r->next.at.tile + tile_of(r->share);
 	struct source from;
 
 	if (V::IS_MOE) {
@@ -179,9 +206,9 @@ __device__ static void find_tile(const struct nib_skinny_params &q,
 				 const struct nib_gemv_operand &b,
 				 const struct cta &c, struct b_ring *r)
 {
-	while (r->next.at.count > 0 && !has_tile(q, r->next.at))
+	while (r->next.at.count > 0 && !has_tile(r->share, r->next.at))
 		r->next.at = next_round<V>(q, c, r->next.at);
-	r->next.step = r->first_step;
+	r->next.step = group_of(r->share);
 	if (r->next.at.count > 0)
 		begin_tile<V>(q, b, c, r);
 }
@@ -212,10 +239,9 @@ load_next(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 
 /* Asks for the steps of stages first to end - 1. */
 template <class V>
-__device__ static void fill_stages(const struct nib_skinny_params &q,
-				   const struct nib_gemv_operand &b,
-				   const struct cta &c, struct b_ring *r,
-				   int first, int end)
+__device__ static void
+fill_stages(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
+	    const struct cta &c, struct b_ring *r, int first, int end)
 {
 #pragma unroll 1
 	for (int stage = first; stage < end; stage++)
@@ -239,8 +265,8 @@ __device__ static int early_stages(const struct nib_skinny_params &q)
 
 template <class V>
 __device__ static struct b_ring begin_ring(const struct nib_skinny_params &q,
-					  const struct nib_gemv_operand &b,
-					  const struct cta &c)
+					   const struct nib_gemv_operand &b,
+					   const struct cta &c)
 {
 	const int warp = threadIdx.x / 32;
 	struct b_ring r;
@@ -249,7 +275,7 @@ __device__ static struct b_ring begin_ring(const struct nib_skinny_params &q,
 	r.codes = piece_target();
 	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
 	r.stage = 0;
-	r.first_step = warp / q.tiles_at_once;
+	r.share = q.shares[warp];
 	r.next.at = round_at<V>(q, c, c.tile);
 	find_tile<V>(q, b, c, &r);
 	fill_stages<V>(q, b, c, &r, 0, early_stages<V>(q));
@@ -261,11 +287,10 @@ __device__ static struct b_ring begin_ring(const struct nib_skinny_params &q,
  * ring's other stages.
  */
 template <class V>
-__device__ static void
-bring_first_chunks(const struct nib_skinny_params &q,
-		   const struct nib_gemv_operand &a,
-		   const struct nib_gemv_operand &b, const struct cta &c,
-		   struct b_ring *r)
+__device__ static void bring_first_chunks(const struct nib_skinny_params &q,
+					  const struct nib_gemv_operand &a,
+					  const struct nib_gemv_operand &b,
+					  const struct cta &c, struct b_ring *r)
 {
 	const int warp = threadIdx.x / 32;
 	struct round_step s = {round_at<V>(q, c, c.tile), warp};
@@ -278,7 +303,7 @@ bring_first_chunks(const struct nib_skinny_params &q,
 	}
 	if (brings)
 		load_chunk<V>(q.p, a, c, s, x);
-	if (warp < q.tiles_at_once * q.k_groups)
+	if (warp < busy_warps(q))
 		fill_stages<V>(q, b, c, r, early_stages<V>(q), V::STAGES);
 	if (!brings)
 		return;
@@ -407,6 +432,43 @@ __device__ static void multiply(float (&acc)[2][4], const struct lane_view &v,
 	}
 }
 
+/* The same of eight k of each block, for two warps that share a tile. */
+template <class V>
+__device__ static void multiply_half(float (&acc)[4], const struct lane_view &v,
+				     uint32_t stage, uint32_t piece, int half,
+				     bool is_last)
+{
+	uint32_t scales[4][2];
+
+	load_scales(v, stage, is_last, scales);
+#pragma unroll
+	for (int j = 0; j < 4; j++) {
+		const uint32_t codes = stage + v.codes[j] + half * 4;
+		const uint4 x = lds_128(piece + j * 1024 + half * 512);
+		uint32_t s[2], w[2][4];
+
+		widen_scales<V::IS_BF16>(
+		    prmt(scales[j][0], scales[j][1], v.pick), s);
+#pragma unroll
+		for (int r = 0; r < 2; r++)
+			decode<V::IS_BF16>(lds_32(codes + r * 8 * ROW_BYTES),
+					   s[r], w[r]);
+		mma<V::IS_BF16>(acc, w[0], w[1], x.x, x.y);
+		mma<V::IS_BF16>(acc, w[0] + 2, w[1] + 2, x.z, x.w);
+	}
+}
+
+template <class V>
+__device__ static void multiply_share(float (&acc)[2][4],
+				      const struct lane_view &v, uint32_t stage,
+				      uint32_t piece, int half, bool is_last)
+{
+	if (V::EIGHTS > 1 || half == NIB_SKINNY_WHOLE)
+		multiply<V>(acc, v, stage, piece, is_last);
+	else
+		multiply_half<V>(acc[0], v, stage, piece, half, is_last);
+}
+
 /*
  * A warp's steps of its tile of round number `number`.  A warp without a tile
  * only says that it has read A.  Chunks and stages are counted on: a division in
@@ -421,12 +483,12 @@ run_round(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 	const int steps = all_steps(q.p), lane = threadIdx.x % 32;
 	const uint32_t pieces = opaque(c.shared + V::CHUNKS_AT + lane * 16);
 	const uint32_t bars = opaque(full<V>(c.shared, 0));
-	const int first = number * steps + r->first_step;
+	const int first = number * steps + group_of(r->share);
 	int chunk = first % V::CHUNKS;
 	uint32_t parity = first / V::CHUNKS % 2;
 
 #pragma unroll 1
-	for (int step = r->first_step; step < steps; step += q.k_groups) {
+	for (int step = group_of(r->share); step < steps; step += q.k_groups) {
 		const int stage = r->stage;
 
 		if (multiplies)
@@ -434,9 +496,10 @@ run_round(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 		__syncwarp();
 		wait(bars + chunk * 16, parity);
 		if (multiplies)
-			multiply<V>(
+			multiply_share<V>(
 			    acc, v, r->begin + stage * NIB_GEMV_STAGE_BYTES,
-			    pieces + chunk * V::CHUNK_BYTES, step + 1 == steps);
+			    pieces + chunk * V::CHUNK_BYTES, half_of(r->share),
+			    step + 1 == steps);
 		__syncwarp();
 		mbarrier_arrive(bars + chunk * 16 + 8);
 		if (multiplies) {
@@ -487,6 +550,40 @@ __device__ static void store(const struct nib_gemv_params &p, int64_t index,
 		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
 }
 
+/*
+ * Where a warp's sums are: tiles of a group side by side, group after group, then
+ * second halves in the same order.
+ */
+__device__ static int sums_slot(const struct nib_skinny_params &q,
+				uint32_t share)
+{
+	const int tile = tile_of(share), group = group_of(share);
+
+	if (half_of(share) != 1)
+		return group * q.tiles_at_once + tile;
+	return (q.k_groups - 1) * q.tiles_at_once +
+	       (group + 1) * q.halved_tiles + tile;
+}
+
+/* The sum of a tile's warps, of which x is the first one's. */
+__device__ static float add_warps(const struct nib_skinny_params &q,
+				  const float *x, int size, int tile)
+{
+	const int pitch = q.tiles_at_once * size;
+	const int i = tile - (q.tiles_at_once - q.halved_tiles);
+	float sum = x[0];
+
+	if (i < 0) {
+		for (int j = 1; j < q.k_groups; j++)
+			sum += x[j * pitch];
+		return sum;
+	}
+	sum += x[q.k_groups * pitch + (i - tile) * size];
+	if (q.k_groups == 2)
+		sum += x[pitch] + x[2 * pitch + (i + 1 - tile) * size];
+	return sum;
+}
+
 /* Adds the warps of each tile of a round, and stores C; of experts their rows. */
 template <class V>
 __device__ static void store_tiles(const struct nib_skinny_params &q,
@@ -504,13 +601,11 @@ __device__ static void store_tiles(const struct nib_skinny_params &q,
 		const int m = i % size / NIB_GEMV_TILE_ROWS;
 		const float *x =
 		    sums + i / size * size + m * NIB_GEMV_TILE_ROWS + at;
+		const float sum = add_warps(q, x, size, i / size);
 		struct unit u = {0, 0, q.p.m};
 		int tile = r.tile + i / size;
-		float sum = x[0];
 		int64_t row;
 
-		for (int j = 1; j < q.k_groups; j++)
-			sum += x[j * q.tiles_at_once * size];
 		if (V::IS_MOE) {
 			u = unit_of(c.units[tile / q.p.tiles]);
 			tile %= q.p.tiles;
@@ -552,7 +647,7 @@ run_all(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 	const struct cta &c, struct b_ring *r, float *sums)
 {
 	const int warp = threadIdx.x / 32;
-	const bool works = warp < q.tiles_at_once * q.k_groups;
+	const bool works = warp < busy_warps(q);
 	const float alpha = q.p.alpha && !V::IS_MOE ? *q.p.alpha : 1;
 	const struct lane_view v = view_of(q.p, b);
 	struct round at = round_at<V>(q, c, c.tile);
@@ -562,9 +657,10 @@ run_all(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 		float acc[2][4] = {};
 
 		if (works) {
-			run_round<V>(q, b, c, v, r, number, has_tile(q, at),
-				     acc);
-			store_sums<V>(sums + warp * NIB_SKINNY_SUMS(V::EIGHTS),
+			run_round<V>(q, b, c, v, r, number,
+				     has_tile(r->share, at), acc);
+			store_sums<V>(sums + sums_slot(q, r->share) *
+						 NIB_SKINNY_SUMS(V::EIGHTS),
 				      acc);
 		}
 		bar_sync(SUMS_BAR, NIB_SKINNY_WARPS * 32);
@@ -603,12 +699,12 @@ __device__ static void skinny_gemm(const struct nib_skinny_params &q)
 	if (V::IS_MOE || !q.p.b_is_constant)
 		griddepcontrol_wait();
 	c = begin_cta<V>(q, bytes);
-	init_barriers<V>(c.shared, q.tiles_at_once);
+	init_barriers<V>(c.shared, q.tiles_at_once + q.halved_tiles);
 	if (V::IS_MOE) {
 		b.is_tiled = true;
 		__syncthreads();
 	}
-	if (warp < q.tiles_at_once * q.k_groups)
+	if (warp < busy_warps(q))
 		r = begin_ring<V>(q, b, c);
 	griddepcontrol_wait();
 	__syncthreads();

@@ -54,6 +54,12 @@ struct nib_skinny_params {
 	 */
 	int32_t tiles_at_once, k_groups;
 	/*
+	 * The last so many of these tiles, 0 or 2 / k_groups, have two warps for
+	 * each group, with a half of each block.  What each warp has.
+	 */
+	int32_t halved_tiles;
+	uint16_t shares[NIB_SKINNY_WARPS];
+	/*
 	 * The wide kernels alone: CTAs of a cluster, which cut k, and whose rounds
 	 * are one.
 	 */
@@ -66,6 +72,12 @@ struct nib_skinny_params {
 	struct nib_gemv_operand b2;
 	const float *alpha2;
 };
+
+/* A warp's tile of those at once, group of its steps, and half of each block: 0, 1,
+ * or both. */
+#define NIB_SKINNY_SHARE(tile, group, half)                                    \
+	((tile) | (group) << 4 | (half) << 8)
+#define NIB_SKINNY_WHOLE 2
 
 /* The sums of a warp: 16 rows of B for each row of A. */
 #define NIB_SKINNY_SUMS(eights) (NIB_GEMV_TILE_ROWS * 8 * (eights))

@@ -27,7 +27,7 @@
  * and meet; often these are all, and no warp waits for another until its sums are
  * ready.  Four warps bring the ones behind them.
  *
- * Barriers: full[chunk], one arrival of each warp that brings, from a space's
+ * Barriers: full[chunk], one arrival of each lane that brings, from a space's
  * second chunk on; empty[chunk], one of each warp of the group that read it.
  * k_groups divides the number of chunks, so that all chunks of a space belong to
  * one group.  The cluster's barrier: all CTAs have begun; all sums are there.
