@@ -40,7 +40,9 @@ static const struct set {
     {"skinny",
      {{NIB_GEMM, 5, 500, 2304, NVFP4},
       {NIB_GEMM, 16, 320, 4096, FP16},
-      {NIB_GEMM, 8, 63, 4096, BF16}}},
+      {NIB_GEMM, 8, 63, 4096, BF16},
+      /* Four CTAs of 10 tiles, of which two are halved. */
+      {NIB_GEMM, 7, 640, 4352, BF16}}},
     {"dense",
      {{NIB_GEMM, 1, 48, 4096, FP16},
       {NIB_GEMM, 2, 300, 1040, BF16},

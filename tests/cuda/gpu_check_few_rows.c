@@ -443,9 +443,10 @@ static void check_dense_products(void)
 }
 
 /*
- * Hopper's CTAs of so many tiles of 16 rows of B: some have two warps that take a half
- * of each block (skinny.cuh).  A batch of three and its last matrix alone, or packed
- * weights and others, are cut in different ways.
+ * So many tiles for each CTA of Hopper's skinny kernels that some tiles have two
+ * warps, each for a half of every block (skinny.cuh).  The same matrix is then
+ * multiplied in another cut, with the same bits: alone and not in a batch of three,
+ * or not packed.
  */
 static void check_halved_tiles(void)
 {

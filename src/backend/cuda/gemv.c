@@ -135,6 +135,8 @@ static int64_t skinny_groups(int64_t tiles, int64_t k, int eights)
 /*
  * Equal rounds of a CTA that has so many tiles.  If two of the four schedulers
  * would have a warp more than the others, two warps' work becomes that of four.
+ * Only up to eight rows of A have two sums to share.  Half of the warps or fewer
+ * are busy only where k is so short that a warp has a step or two.
  */
 static void cut_rounds(int64_t tiles, struct skinny_cut *cut)
 {
@@ -500,7 +502,13 @@ static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 				      &gemv->aligned, err);
 }
 
-/* Warps of whole tiles, those of the others' first halves, of second halves. */
+_Static_assert(NIB_SKINNY_WARPS <= 16, "NIB_SKINNY_SHARE() has four bits");
+
+/*
+ * What each warp has: whole tiles first, then first halves, then second ones.
+ * Whole tiles have 8 or 12 warps if some are halved, and the halves four, so each
+ * scheduler (warp number modulo 4) has as many.
+ */
 static void fill_shares(struct nib_skinny_params *q)
 {
 	const int32_t whole = q->tiles_at_once - q->halved_tiles;

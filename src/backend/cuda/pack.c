@@ -149,7 +149,10 @@ static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
 	p->base.rows = b->rows;
 	p->base.k = b->k;
 	p->base.batch = nib_nvfp4_batches(b);
-	/* Whole pieces of 16 bytes: memcheck takes a copy of fewer for a whole one. */
+	/*
+	 * Whole pieces of 16 bytes: compute-sanitizer takes a cp.async that reads
+	 * fewer bytes for one that reads 16.
+	 */
 	p->base.bytes =
 	    ((size_t)p->base.batch * (codes + scales) + 15) & ~(size_t)15;
 }

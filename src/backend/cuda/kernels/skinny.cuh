@@ -18,23 +18,24 @@
  * tiles that are multiplied at a time (a round).  The first chunks are brought
  * by as many warps, one each, which have nothing else to do yet.
  *
- * Up to eight rows of A: the last tiles may have two warps for each group of steps
- * (halved_tiles, gemv.c), so that no scheduler has a warp more than another.  Both
- * load the codes, and each multiplies eight of a block's 16 k.  These are two sums
- * of a warp that has the whole tile, too, so the bits are the same.
+ * Up to eight rows of A: the last tiles may have two warps for each group of
+ * steps (halved_tiles, gemv.c), so that each scheduler has as many warps.  Both
+ * load the codes, and each multiplies eight of a block's 16 k.  A warp with a
+ * whole tile keeps these two sums apart, too, and adds them at the end of a
+ * round, so the bits are the same.
  *
  * Start: the first weights are asked for before the kernel before has ended, if
  * no kernel writes them, A after it, and in short products the other stages of the
  * ring after A.
  *
  * Barriers: full[chunk], one arrival of each lane of the warp that brought it;
- * empty[chunk], one of each lane of the warps that have read it.  (One lane could
- * arrive for its warp as fast, but compute-sanitizer would call what the others
- * did a race.)  A barrier tells a phase from the next one alone, so all uses of a
- * chunk's space in a round belong to one bringer and to one of the k_groups: both
- * numbers divide the number of chunks.  The group may change from a round to the
- * next: all warps meet at SUMS_BAR between them, and a warp without a tile arrives
- * at the barriers, too.  A warp's ring of B needs no
+ * empty[chunk], one of each lane of the warps that have read it.  (One lane
+ * could arrive for its warp as fast, but compute-sanitizer would call what the
+ * others did a race.)  A barrier tells a phase from the next one alone, so all
+ * uses of a chunk's space in a round belong to one bringer and to one of the
+ * k_groups: both numbers divide the number of chunks.  The group may change from
+ * a round to the next: all warps meet at SUMS_BAR between them, and a warp
+ * without a tile arrives at the barriers, too.  A warp's ring of B needs no
  * barrier: each lane waits for its own copies, and the warp for its lanes.
  *
  * Arithmetic: a code times its scale, times 2^-6 (in bf16 2^-7), is exact in A's
@@ -42,9 +43,11 @@
  * blocks are neighbours; 4 mma do 64 k.  Then the sums of a tile's warps are
  * added in fp32.  Bound: docs/numerics.md, section 10.
  *
- * Order of the sum of a row: a warp's steps one after the other, then the
- * k_groups warps.  It depends on n, k, the GPU's multiprocessors and whether m
- * is more than 8; with experts also on their number and that of their rows.
+ * Order of the sum of a row: a group's steps one after the other (up to eight
+ * rows of A the first and the second eight k of each block apart, then their
+ * sum), then the k_groups.  It depends on n, k, the GPU's multiprocessors and
+ * whether m is more than 8; with experts also on their number and that of their
+ * rows.
  *
  * Roofline: the memory's rate.  At 4.65 TB/s a lane has 32 issue slots for 8
  * weights.  It takes for codes times scales 15 with fp16 (4 F2FP, 4 LOP3, 3
@@ -103,7 +106,7 @@ struct b_ring {
 	struct source any;
 };
 
-/* Those that multiply. */
+/* Warps that have a share of the tiles. */
 __device__ static int busy_warps(const struct nib_skinny_params &q)
 {
 	return (q.tiles_at_once + q.halved_tiles) * q.k_groups;
@@ -124,7 +127,8 @@ __device__ static int half_of(uint32_t share)
 	return (int)(share >> 8);
 }
 
-/* A warp's tile may be missing in a round: others have the last ones. */
+/* A round may have fewer tiles than tiles_at_once: warps of the last tiles then
+ * have none. */
 __device__ static bool has_tile(uint32_t share, const struct round &r)
 {
 	return tile_of(share) < r.count;
@@ -579,6 +583,7 @@ __device__ static float add_warps(const struct nib_skinny_params &q,
 		return sum;
 	}
 	sum += x[q.k_groups * pitch + (i - tile) * size];
+	/* Two groups halve one tile: their second halves are neighbours. */
 	if (q.k_groups == 2)
 		sum += x[pitch] + x[2 * pitch + (i + 1 - tile) * size];
 	return sum;

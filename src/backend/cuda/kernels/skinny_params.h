@@ -54,10 +54,12 @@ struct nib_skinny_params {
 	 */
 	int32_t tiles_at_once, k_groups;
 	/*
-	 * The last so many of these tiles, 0 or 2 / k_groups, have two warps for
-	 * each group, with a half of each block.  What each warp has.
+	 * The last so many of the tiles at once, 0 or 2 / k_groups, have two warps
+	 * for each group; each multiplies a half of each block.  0 in the wide
+	 * kernels.
 	 */
 	int32_t halved_tiles;
+	/* Each warp's NIB_SKINNY_SHARE(); the wide kernels do not use it. */
 	uint16_t shares[NIB_SKINNY_WARPS];
 	/*
 	 * The wide kernels alone: CTAs of a cluster, which cut k, and whose rounds
@@ -73,8 +75,10 @@ struct nib_skinny_params {
 	const float *alpha2;
 };
 
-/* A warp's tile of those at once, group of its steps, and half of each block: 0, 1,
- * or both. */
+/*
+ * What a warp has: a tile of those at once (bits 0 to 3), a group of steps (4 to
+ * 7), and of each block half 0, half 1 or NIB_SKINNY_WHOLE (from bit 8 on).
+ */
 #define NIB_SKINNY_SHARE(tile, group, half)                                    \
 	((tile) | (group) << 4 | (half) << 8)
 #define NIB_SKINNY_WHOLE 2
