@@ -546,8 +546,7 @@ static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 	q->tiles_at_once = cut.tiles_at_once;
 	q->k_groups = cut.k_groups;
 	q->halved_tiles = cut.halved_tiles;
-	if (!is_wide)
-		fill_shares(q);
+	fill_shares(q);
 	q->k_slices = cut.k_slices;
 	gemv->ctas = cut.ctas;
 	gemv->threads = NIB_SKINNY_THREADS;

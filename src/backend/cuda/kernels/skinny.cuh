@@ -555,8 +555,9 @@ __device__ static void store(const struct nib_gemv_params &p, int64_t index,
 }
 
 /*
- * Where a warp's sums are: tiles of a group side by side, group after group, then
- * second halves in the same order.
+ * The slot of a warp's sums.  A tile's first slot has the tile's number, and each
+ * further group lies tiles_at_once slots behind the one before.  Second halves lie
+ * behind all groups.
  */
 __device__ static int sums_slot(const struct nib_skinny_params &q,
 				uint32_t share)
@@ -569,7 +570,7 @@ __device__ static int sums_slot(const struct nib_skinny_params &q,
 	       (group + 1) * q.halved_tiles + tile;
 }
 
-/* The sum of a tile's warps, of which x is the first one's. */
+/* The sum of a tile's warps: x is in the tile's first slot (sums_slot()). */
 __device__ static float add_warps(const struct nib_skinny_params &q,
 				  const float *x, int size, int tile)
 {
