@@ -55,8 +55,12 @@
  *   nib_device_set_costs() allows no other call that makes a plan.
  * - On "cpu" a call runs its tasks on the caller's thread and on threads of the
  *   device, which start with the first call that needs them; their number is
- *   nib_device_options.threads.  The library does not use OpenMP, but heeds its
- *   variables.  These threads block all signals.
+ *   nib_device_options.threads.  These threads block all signals.  The library
+ *   honours OpenMP's variables, and uses OpenMP's threads if
+ *   nib_device_options.openmp says so.
+ * - While other programs keep the cores busy, so that a call with threads takes
+ *   longer than without, calls run on the caller's thread only.  Results do not
+ *   change.
  * - nib_device_close() ends the device's threads.  A program may dlclose() the
  *   library once all its devices are closed.
  * - After fork() a child may go on using a "cpu" device, its plans and its
@@ -226,6 +230,18 @@ struct nib_device_options {
 	 * set; NULL = what NIB_CPU says, else the best one here.
 	 */
 	const char *isa;
+	/*
+	 * CPU: a library of this process whose loops use OpenMP, as torch's
+	 * libtorch_cpu.so, by its path or soname; NULL = none.  Calls run on
+	 * the OpenMP threads that this library has, in a parallel region of
+	 * `threads` threads, instead of on threads of the device, with which
+	 * they would compete for the cores.  In a fork of the process calls
+	 * run on threads of the device, because an OpenMP runtime does not
+	 * survive a fork.  NIB_NO_DEVICE if the library is not loaded, or if
+	 * no library that it is linked with has GOMP_parallel(), as libgomp
+	 * and LLVM's and Intel's OpenMP do.  parallel_for must be NULL.
+	 */
+	const char *openmp;
 };
 
 /*

@@ -113,6 +113,7 @@ class nib_device_options(C.Structure):
         ("parallel_for", nib_parallel_for),
         ("pool", C.c_void_p),
         ("isa", C.c_char_p),
+        ("openmp", C.c_char_p),
     ]
 
 

@@ -3,6 +3,7 @@
 machine."""
 
 import ctypes as C
+import os
 import threading
 from typing import Any, NamedTuple
 
@@ -33,12 +34,14 @@ class Device:
 
     name: str
 
-    def __init__(self, name: str, threads: int = 0, isa: str | None = None) -> None:
+    def __init__(self, name: str, threads: int = 0, isa: str | None = None,
+                 openmp: str | None = None) -> None:
         self.name = "cuda:0" if name == "cuda" else name
-        self.key = (self.name, threads, isa)
+        self.key = (self.name, threads, isa, openmp)
         options = abi.nib_device_options(
             struct_bytes=C.sizeof(abi.nib_device_options), threads=threads,
-            isa=isa.encode() if isa else None)
+            isa=isa.encode() if isa else None,
+            openmp=os.fsencode(openmp) if openmp else None)
         self.handle = C.c_void_p()
         call("nib_device_open", name.encode(), C.byref(options),
              C.byref(self.handle))
@@ -74,19 +77,23 @@ _devices = {}
 _lock = threading.Lock()
 
 
-def device(name: str = "cpu", threads: int = 0, isa: str | None = None) -> Device:
+def device(name: str = "cpu", threads: int = 0, isa: str | None = None,
+           openmp: str | None = None) -> Device:
     """Returns the device of this name, opened at the first call.
 
     name     "cpu", "cuda" or "cuda:1"
     threads  CPU: into how many tasks to cut work; 0 is one for each processor that
              the process may use
     isa      CPU: "scalar", "avx2", "avx512bw" or "avx512" forces an instruction set
+    openmp   CPU: the path of a library that this process has loaded, as torch's
+             libtorch_cpu.so: work runs on its OpenMP threads, instead of on threads
+             of the device, which would compete with them for the cores
 
     Raises NoDeviceError with the reason, UnsupportedError for a GPU that this build
     has no kernels for."""
     if name == "cuda":
         name = "cuda:0"
-    key = (name, threads, isa)
+    key = (name, threads, isa, openmp)
     found = _devices.get(key)
     if found is None:
         with _lock:

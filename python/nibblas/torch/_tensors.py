@@ -2,12 +2,13 @@
 """_tensors.py - torch's tensors, devices and streams for the rest of nibblas."""
 
 import functools
+import os
 
 import torch
 
 from nibblas import _device
-from nibblas._library import (ArgumentError, OutOfMemoryError, UnsupportedError,
-                              fail)
+from nibblas._library import (ArgumentError, NoDeviceError, OutOfMemoryError,
+                              UnsupportedError, fail)
 from nibblas._problems import Operand
 from nibblas._views import Array, dense_strides
 from nibblas._workspaces import Workspaces
@@ -77,8 +78,13 @@ def _capturing_function():
     return fast or torch.cuda.is_current_stream_capturing
 
 
+# Its dependencies have the OpenMP runtime of torch's own loops.
+TORCH_CPU = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+
+
 class Cpu:
-    """How CPU tensors are multiplied: with as many threads as torch uses."""
+    """How CPU tensors are multiplied: on torch's own OpenMP threads, as many as torch
+    uses; on threads of the device where torch was built without OpenMP."""
 
     own_workspace = True
     # Whether layers quantise inf and NaN of x, because the host does not wait to see
@@ -92,7 +98,10 @@ class Cpu:
 
     @staticmethod
     def open(device):
-        return _device.device("cpu", threads=device[1])
+        try:
+            return _device.device("cpu", threads=device[1], openmp=TORCH_CPU)
+        except NoDeviceError:
+            return _device.device("cpu", threads=device[1])
 
     @staticmethod
     def stream(_device):

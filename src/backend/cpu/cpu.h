@@ -5,7 +5,9 @@
 
 #include "backend/backend.h"
 #include "features.h"
+#include "openmp.h"
 #include "ops.h"
+#include "pace.h"
 #include "pool.h"
 
 struct cpu_device {
@@ -13,9 +15,13 @@ struct cpu_device {
 	struct cpu_ops ops;
 	enum cpu_isa isa;
 	int threads;
-	struct cpu_pool *pool; /* NULL: one thread, or the caller's pool */
+	/* The caller's pool, or NULL. */
 	nib_parallel_for parallel_for;
 	void *caller_pool;
+	/* All NULL with one thread or the caller's pool. */
+	struct cpu_openmp *openmp; /* NULL: pool */
+	struct cpu_pool *pool;	   /* also for forks of a process with OpenMP */
+	struct cpu_pace *pace;
 	int64_t l1_bytes, l2_bytes;
 	char hardware[64], features[128];
 };
@@ -26,7 +32,10 @@ cpu_device(const struct nib_device *device)
 	return (const struct cpu_device *)device;
 }
 
-/* threads.c: sets the device's threads and pools as the options say. */
+/*
+ * threads.c: sets the device's threads and pools as the options say.
+ * After an error there is nothing to close.
+ */
 enum nib_status cpu_threads_open(struct cpu_device *device,
 				 const struct nib_device_options *options,
 				 struct nib_error *err);
@@ -34,11 +43,13 @@ void cpu_threads_close(struct cpu_device *device);
 
 /*
  * Runs task(arg, 0 .. tasks-1), at most device->threads of them, on the
- * device's threads and returns when all are done.  Each task runs under the
+ * device's threads, or on the caller only while others keep the cores busy, and
+ * returns when all are done.  The caller's first task is task 0.  Returns
+ * whether other threads were used.  Each task runs under the
  * default floating-point mode (round to nearest, subnormals kept), whatever the
  * caller's thread has set.
  */
-void cpu_parallel(const struct cpu_device *device, int tasks,
+bool cpu_parallel(const struct cpu_device *device, int tasks,
 		  void (*task)(void *arg, int i), void *arg);
 
 /* weights.c */

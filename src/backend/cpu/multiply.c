@@ -44,8 +44,13 @@ struct cpu_plan {
 struct share {
 	_Atomic int64_t next;
 	int64_t end;
-	char line[48];
+	/* The least time that the thread took for a unit of cost 1; 0: none. */
+	double least_ns;
+	char line[40];
 };
+
+/* Units that a thread times in a run. */
+#define TIMED_UNITS 4
 
 struct run {
 	const struct cpu_gemm_ops *ops;
@@ -397,10 +402,42 @@ static void pack_some(void *arg, int task)
 	}
 }
 
-/* Units of one share until there are none left. */
-static void multiply_share(const struct run *run, struct share *share,
-			   void *scratch)
+/*
+ * The cost of one unit of an item, counted in rows of a block.  One and two rows
+ * cost as much as three, because all of them wait for the weights from memory.
+ */
+static int64_t unit_cost(const struct cpu_item *item)
 {
+	const int64_t rows =
+	    item->m < item->unit_rows ? item->m : item->unit_rows;
+
+	return (rows < 3 ? 3 : rows) * (item->blocks ? item->blocks : 1);
+}
+
+/* What one thread does: where it works, and how fast. */
+struct worker {
+	const struct run *run;
+	void *scratch;
+	int timed;	 /* units */
+	double least_ns; /* as in struct share */
+};
+
+static void multiply_timed(struct worker *w, const struct cpu_item *item,
+			   int64_t m0, int64_t n0)
+{
+	const int64_t begin = cpu_now_ns();
+	double ns;
+
+	w->run->ops->multiply(item, w->run->dual, m0, n0, w->scratch);
+	ns = (double)(cpu_now_ns() - begin) / (double)unit_cost(item);
+	if (w->timed++ == 0 || ns < w->least_ns)
+		w->least_ns = ns;
+}
+
+/* Units of one share until there are none left. */
+static void multiply_share(struct worker *w, struct share *share)
+{
+	const struct run *run = w->run;
 	struct cpu_cursor cursor = {run->items, 0};
 	int64_t unit, m0, n0;
 
@@ -409,7 +446,10 @@ static void multiply_share(const struct run *run, struct share *share,
 		const struct cpu_item *item =
 		    cpu_find_unit(&cursor, unit, &m0, &n0);
 
-		run->ops->multiply(item, run->dual, m0, n0, scratch);
+		if (w->timed < TIMED_UNITS && run->multiply_tasks > 1)
+			multiply_timed(w, item, m0, n0);
+		else
+			run->ops->multiply(item, run->dual, m0, n0, w->scratch);
 	}
 }
 
@@ -417,35 +457,35 @@ static void multiply_share(const struct run *run, struct share *share,
 static void multiply_some(void *arg, int task)
 {
 	const struct run *run = arg;
-	void *scratch = run->scratch + (size_t)task * run->scratch_bytes;
+	struct worker worker = {
+	    .run = run,
+	    .scratch = run->scratch + (size_t)task * run->scratch_bytes,
+	};
 
 	for (int i = 0; i < run->multiply_tasks; i++)
-		multiply_share(run,
-			       &run->shares[(task + i) % run->multiply_tasks],
-			       scratch);
+		multiply_share(&worker,
+			       &run->shares[(task + i) % run->multiply_tasks]);
+	run->shares[task].least_ns = worker.least_ns;
 }
 
-/*
- * The cost of one unit of an item, counted in rows.  One and two rows cost as
- * much as three, because all of them wait for the weights from memory.
- */
-static int64_t unit_cost(const struct cpu_item *item)
+/* The cost of all units. */
+static int64_t total_cost(const struct run *run)
 {
-	const int64_t rows =
-	    item->m < item->unit_rows ? item->m : item->unit_rows;
+	int64_t total = 0;
 
-	return rows < 3 ? 3 : rows;
+	for (int64_t i = 0; i < run->count; i++)
+		total += run->items[i].row_units * run->items[i].col_units *
+			 unit_cost(&run->items[i]);
+	return total;
 }
 
 /* Shares of the units that cost about the same. */
 static void cut_shares(struct run *run)
 {
 	const int64_t tasks = run->multiply_tasks;
-	int64_t total = 0, before = 0, task = 0;
+	const int64_t total = total_cost(run);
+	int64_t before = 0, task = 0;
 
-	for (int64_t i = 0; i < run->count; i++)
-		total += run->items[i].row_units * run->items[i].col_units *
-			 unit_cost(&run->items[i]);
 	for (int64_t i = 0; i < run->count; i++) {
 		const struct cpu_item *item = &run->items[i];
 		const int64_t cost = unit_cost(item);
@@ -464,6 +504,31 @@ static void cut_shares(struct run *run)
 			? atomic_load_explicit(&run->shares[i + 1].next,
 					       memory_order_relaxed)
 			: run->units;
+}
+
+/*
+ * Phase 2 on the device's threads.  What the caller would have taken without
+ * them follows from the fastest unit, which nobody has interrupted.
+ */
+static void multiply_all(const struct cpu_device *cpu, struct run *run)
+{
+	const int64_t begin = cpu_now_ns();
+	double least_ns = 0;
+	int64_t end;
+
+	cut_shares(run);
+	if (!cpu_parallel(cpu, run->multiply_tasks, multiply_some, run) ||
+	    !cpu->pace)
+		return;
+	end = cpu_now_ns();
+	for (int i = 0; i < run->multiply_tasks; i++) {
+		const double ns = run->shares[i].least_ns;
+
+		if (ns > 0 && (least_ns == 0 || ns < least_ns))
+			least_ns = ns;
+	}
+	cpu_pace_report(cpu->pace, end, end - begin,
+			(int64_t)(least_ns * (double)total_cost(run)));
 }
 
 /* Places the items' records, then runs both phases. */
@@ -502,8 +567,7 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	cpu_parallel(cpu, run.pack_tasks, pack_some, &run);
 	run.multiply_tasks =
 	    run.units < cpu->threads ? (int)run.units : cpu->threads;
-	cut_shares(&run);
-	cpu_parallel(cpu, run.multiply_tasks, multiply_some, &run);
+	multiply_all(cpu, &run);
 }
 
 /* Puts the items of all problems into items; returns their number. */

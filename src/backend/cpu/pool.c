@@ -82,6 +82,12 @@ static void watch_forks(void)
 	sees_forks = pthread_atfork(NULL, NULL, in_child) == 0;
 }
 
+uint32_t cpu_process(void)
+{
+	pthread_once(&fork_once, watch_forks);
+	return sees_forks ? atomic_load(&process) : 0;
+}
+
 /* ---- workers ------------------------------------------------------------ */
 
 static inline void pause_briefly(void)
@@ -183,8 +189,7 @@ static void start_workers(struct cpu_pool *pool)
 	int i = 0;
 
 	pool->workers = 0;
-	pthread_once(&fork_once, watch_forks);
-	if (!sees_forks)
+	if (!cpu_process())
 		return;
 	/*
 	 * Signals go to the caller's threads, but those that a worker raises

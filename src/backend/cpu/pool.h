@@ -11,6 +11,7 @@
 #define NIB_CPU_POOL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* The API layer refuses more in options.threads. */
 #define POOL_MAX_THREADS 4096
@@ -35,5 +36,11 @@ void cpu_pool_run(struct cpu_pool *pool, int tasks,
 
 /* Ends the threads and waits for them.  No run may be in progress. */
 void cpu_pool_free(struct cpu_pool *pool);
+
+/*
+ * A number of this process that its forks do not share; 0 if the system cannot
+ * tell forks.
+ */
+uint32_t cpu_process(void);
 
 #endif

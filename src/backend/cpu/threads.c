@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threads.c - how many threads a device has, and its tasks onto them or the
- * caller's pool.
+ * threads.c - how many threads a device has, and who runs its tasks: the caller's
+ * pool, the OpenMP threads of another library, or threads of the device's own.
  */
 #include <limits.h>
 #include <sched.h>
@@ -48,40 +48,56 @@ static int variable(const char *name, int most, int otherwise)
 	return value < most ? (int)value : most;
 }
 
+/* The number of threads that the options or the environment ask for. */
+static int wanted_threads(int wanted, int processors)
+{
+	if (!wanted) {
+		wanted =
+		    variable("OMP_NUM_THREADS", POOL_MAX_THREADS, processors);
+		wanted = variable("OMP_THREAD_LIMIT", wanted, wanted);
+	}
+	return wanted < POOL_MAX_THREADS ? wanted : POOL_MAX_THREADS;
+}
+
 enum nib_status cpu_threads_open(struct cpu_device *device,
 				 const struct nib_device_options *options,
 				 struct nib_error *err)
 {
 	const char *policy = getenv("OMP_WAIT_POLICY");
 	const int processors = count_processors();
-	int threads = options->threads;
+	enum nib_status status = NIB_OK;
 
-	if (!threads) {
-		threads =
-		    variable("OMP_NUM_THREADS", POOL_MAX_THREADS, processors);
-		threads = variable("OMP_THREAD_LIMIT", threads, threads);
-	}
-	device->threads =
-	    threads < POOL_MAX_THREADS ? threads : POOL_MAX_THREADS;
+	device->threads = wanted_threads(options->threads, processors);
 	device->parallel_for = options->parallel_for;
 	device->caller_pool = options->pool;
-	device->pool = NULL;
-	if (device->threads == 1 || device->parallel_for)
-		return NIB_OK;
+	if (options->parallel_for && options->openmp)
+		return nib_fail_argument(
+		    err, NIB_BAD_ARGUMENT, "options.openmp",
+		    " = '%.96s': must be NULL where options.parallel_for is "
+		    "not",
+		    options->openmp);
+	if (options->openmp)
+		status = cpu_openmp_open(options->openmp, &device->openmp, err);
+	if (status || device->threads == 1 || device->parallel_for)
+		return status;
 	/* Threads spin only if each has a processor: else a spinning one keeps
 	 * another waiting. */
 	device->pool = cpu_pool_new(
 	    device->threads, device->threads <= processors &&
 				 (!policy || strcasecmp(policy, "passive")));
-	if (!device->pool)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for %d threads", device->threads);
-	return NIB_OK;
+	device->pace = calloc(1, sizeof(*device->pace));
+	if (device->pool && device->pace)
+		return NIB_OK;
+	cpu_threads_close(device);
+	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %d threads",
+			device->threads);
 }
 
 void cpu_threads_close(struct cpu_device *device)
 {
 	cpu_pool_free(device->pool);
+	cpu_openmp_close(device->openmp);
+	free(device->pace);
 }
 
 /* ---- tasks -------------------------------------------------------------- */
@@ -100,16 +116,24 @@ static void run_task(void *arg, int i)
 	cpu_restore_float_mode(&saved);
 }
 
-void cpu_parallel(const struct cpu_device *device, int tasks,
+bool cpu_parallel(const struct cpu_device *device, int tasks,
 		  void (*task)(void *arg, int i), void *arg)
 {
 	struct job job = {task, arg};
 
-	if (tasks == 1)
-		run_task(&job, 0);
-	else if (device->parallel_for)
+	if (device->parallel_for && tasks > 1) {
 		device->parallel_for(device->caller_pool, tasks, run_task,
 				     &job);
-	else
+	} else if (tasks == 1 ||
+		   cpu_pace_is_alone(device->pace, cpu_now_ns())) {
+		for (int i = 0; i < tasks; i++)
+			run_task(&job, i);
+		return false;
+	} else if (device->openmp && cpu_openmp_usable(device->openmp)) {
+		cpu_openmp_run(device->openmp, device->threads, tasks, run_task,
+			       &job);
+	} else {
 		cpu_pool_run(device->pool, tasks, run_task, &job);
+	}
+	return true;
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pace.h - decides whether runs of a device use its threads or the caller only.
+ *
+ * Several threads are slower than one where other programs keep the cores busy:
+ * a run waits for a thread that the system has stopped in the middle of a task,
+ * for milliseconds.  Each run with threads reports how long it took, and how
+ * long the caller would have taken by itself.  Losses that gains do not make up
+ * for are a debt; when it grows too large, runs use the caller only for a
+ * while, then try the threads again.
+ */
+#ifndef NIB_CPU_PACE_H
+#define NIB_CPU_PACE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All zero is a new one.  Callers of several threads may use it at once. */
+struct cpu_pace {
+	_Atomic int64_t alone_until_ns; /* 0: threads are used */
+	_Atomic int64_t alone_ns;	/* the last time on the caller only */
+	_Atomic int64_t debt_ns;
+	_Atomic int64_t gain_ns; /* since the last debt */
+};
+
+/* A clock that nobody sets. */
+int64_t cpu_now_ns(void);
+
+/* Whether a run that begins at now_ns uses the caller's thread only. */
+bool cpu_pace_is_alone(struct cpu_pace *pace, int64_t now_ns);
+
+/*
+ * A run with threads ended at now_ns and took took_ns; the caller would have
+ * taken alone_ns.
+ */
+void cpu_pace_report(struct cpu_pace *pace, int64_t now_ns, int64_t took_ns,
+		     int64_t alone_ns);
+
+#endif
