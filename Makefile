@@ -62,8 +62,10 @@ test-ggml: all ## The ggml plug-in, by ggml's own tests; GGML=DIR: ggml's source
 		>test.log; status=$$?; \
 		grep -E 'tests passed|rms:|passed, |FAIL|Test +#' test.log; exit $$status
 
-bench: all ## Measure this machine: nib bench --preset seeds, beside the baselines
+bench: all ## Measure this machine: nib bench --preset seeds, then a whole model
 	@$(BUILD)/nib bench --preset seeds
+	@NIBBLAS_LIBRARY=$(CURDIR)/$(BUILD)/libnibblas.so PYTHONPATH=$(CURDIR)/python \
+		python3 bench/whole_model.py || [ $$? -eq 77 ]
 
 debug clang: ## Build with assertions / by clang, and run the tests
 	@tools/run_tests.py $@

@@ -8,6 +8,7 @@ second beside the same model in bfloat16.
     python examples/generate.py --size 1b        # the layers of a model of 1.2 billion
     python examples/generate.py --experts 8      # a mixture of experts
     python examples/generate.py --calibrate      # W4A4 with input scales
+    python examples/generate.py --keep /tmp/m    # keeps the random models, to be used again
     python examples/generate.py DIRECTORY        # a checkpoint of your own
 
 The random model is quantised, saved as ModelOpt saves it, and loaded by the line that
@@ -17,6 +18,7 @@ both.  Cells of "# %%" are cells of a notebook too."""
 # %% What to run.
 import argparse
 import copy
+import json
 import os
 import statistics
 import tempfile
@@ -43,6 +45,9 @@ parser.add_argument("--calibrate", action="store_true",
 parser.add_argument("--prompt", type=int, default=128, help="tokens of the prompt")
 parser.add_argument("--new", type=int, default=32, help="tokens to generate")
 parser.add_argument("--rounds", type=int, default=3)
+parser.add_argument("--keep", metavar="FOLDER",
+                    help="where both random models are kept, and taken from")
+parser.add_argument("--json", action="store_true", help="the last line is JSON")
 parser.add_argument("--compile", action="store_true",
                     help="static cache and torch.compile, on a GPU CUDA graphs")
 given = parser.parse_args()
@@ -92,14 +97,26 @@ def load(folder):
     return nt.from_pretrained(folder, activations=given.activations, dtype="auto")
 
 
-models = {}
+def random_models(folder):
+    """The random model and its NVFP4 version, which is loaded from a folder."""
+    dense, nvfp4 = os.path.join(folder, "bfloat16"), os.path.join(folder, "nvfp4")
+    if os.path.exists(os.path.join(nvfp4, "config.json")):
+        model = transformers.AutoModelForCausalLM.from_pretrained(dense, dtype="auto")
+    else:
+        model = random_model()
+        write(quantised(model), nvfp4)
+        if given.keep:
+            model.save_pretrained(dense)
+    return {"bfloat16": model.eval(), "NVFP4": load(nvfp4)}
+
+
 if given.directory:
-    models["NVFP4"] = load(given.directory)
+    models = {"NVFP4": load(given.directory)}
+elif given.keep:
+    models = random_models(given.keep)
 else:
-    models["bfloat16"] = random_model()
-    with tempfile.TemporaryDirectory() as folder:
-        write(quantised(models["bfloat16"]), folder)
-        models["NVFP4"] = load(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        models = random_models(scratch)
 for model in models.values():
     model.to(device)
 print("NVFP4:", ", ".join(f"{n} layers {kind}" for kind, n in
@@ -145,9 +162,13 @@ seconds = {name: [] for name in models}
 for _ in range(given.rounds + 1):
     for name, model in models.items():
         seconds[name].append(measure(model, steps[name]))
+rates = {}
 for name, model in models.items():
     # The first round warms up; the best of the others was disturbed least.
     first, rest = (min(x) for x in zip(*seconds[name][1:]))
+    rates[name] = {"prompt": given.prompt / first, "decode": 1 / rest}
     size = sum(x.nbytes for x in model.state_dict().values())
     print(f"{name:9}{size / 1e6:7.0f} MB   prompt of {given.prompt}: "
           f"{given.prompt / first:8.1f} tokens/s   then {1 / rest:7.1f} tokens/s")
+if given.json:
+    print(json.dumps({"threads": torch.get_num_threads(), "tokens_per_s": rates}))
