@@ -11,7 +11,6 @@
 #include "machine.h"
 
 #ifdef NIB_HAVE_DNNL
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_version.h>
 #endif
@@ -40,6 +39,9 @@
 #define F(name) static __typeof__(dnnl_##name) *name;
 IMPORTS(F)
 #undef F
+
+/* Of the OpenMP runtime that oneDNN is linked with. */
+static void (*omp_set_num_threads)(int threads);
 
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
@@ -72,6 +74,10 @@ static bool load(char reason[BASELINE_REASON])
 				       names[0]);
 	IMPORTS(F)
 #undef F
+	*(void **)&omp_set_num_threads = dlsym(library, "omp_set_num_threads");
+	if (!omp_set_num_threads)
+		return baseline_refuse(reason, "%s has no OpenMP threads",
+				       names[0]);
 	return true;
 }
 

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "parallel.h"
+
 static const char *const companions[] = {"_weight_scale", "_weight_scale_2",
 					 "_input_scale"};
 
@@ -79,24 +81,38 @@ int tensor_in_across(const struct nib_file *file,
 	return 0;
 }
 
-void tensor_read_across(const struct tensor_source *source, int64_t first,
-			int64_t count, float *out)
+struct across {
+	const struct tensor_source *source;
+	int64_t first;
+	float *out;
+};
+
+static void read_rows(void *arg, int64_t begin, int64_t end)
 {
+	const struct across *across = arg;
+	const struct tensor_source *source = across->source;
 	const uint8_t *codes = source->tensor->data;
 	const uint8_t *scales = source->scales->data;
 	const int64_t n = source->k;
 
-#pragma omp parallel for schedule(static) if (count * n >= 65536)
-	for (int64_t r = 0; r < count; r++) {
-		const int64_t row = first + r; /* of all matrices' rows */
+	for (int64_t r = begin; r < end; r++) {
+		const int64_t row = across->first + r; /* of all matrices */
 		const uint8_t *c = codes + row / 2 * n;
 		const uint8_t *s = scales + row / NIB_BLOCK * n;
 		const float global =
 		    global_of(source->globals, row / source->rows_each);
 
 		for (int64_t i = 0; i < n; i++)
-			out[r * n + i] =
+			across->out[r * n + i] =
 			    scan_code_value(c[i] >> 4 * (row & 1)) *
 			    scan_scale_value(s[i]) * global;
 	}
+}
+
+void tensor_read_across(const struct tensor_source *source, int64_t first,
+			int64_t count, float *out)
+{
+	struct across across = {source, first, out};
+
+	cli_parallel(count, cli_rows_of_loop(source->k), read_rows, &across);
 }

@@ -9,11 +9,9 @@
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "cli.h"
+#include "parallel.h"
 #include "tuning.h"
 
 #define EMU_LIBRARY "libnibemu.so"
@@ -107,13 +105,9 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 			    device, &err))
 		return cli_fail_named(NULL, &err, names);
 	tuning_load(*device, NULL);
-#ifdef _OPENMP
 	/* The loops of nib itself keep to --threads too. */
-	if (cli_is_host(*device))
-		omp_set_num_threads(cli_threads(*device));
-	else if (args->threads)
-		omp_set_num_threads((int)args->threads);
-#endif
+	cli_set_loop_threads(cli_is_host(*device) ? cli_threads(*device)
+						  : (int)args->threads);
 	return CLI_OK;
 }
 

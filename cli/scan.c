@@ -3,9 +3,11 @@
 #include "inspect.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "parallel.h"
 #include "progress.h"
 
 /* Rows that the costlier statistics look at; a multiple of 128. */
@@ -31,19 +33,37 @@ float scan_code_value(int code)
 
 /* ---- histograms ---------------------------------------------------------- */
 
+/* How often each byte occurs. */
+struct pairs {
+	const uint8_t *bytes;
+	pthread_mutex_t mutex;
+	int64_t counts[256];
+};
+
+static void count_pairs(void *arg, int64_t begin, int64_t end)
+{
+	struct pairs *pairs = arg;
+	int64_t counts[256] = {0};
+
+	for (int64_t i = begin; i < end; i++)
+		counts[pairs->bytes[i]]++;
+	pthread_mutex_lock(&pairs->mutex);
+	for (int i = 0; i < 256; i++)
+		pairs->counts[i] += counts[i];
+	pthread_mutex_unlock(&pairs->mutex);
+}
+
 static void count_codes(const struct nib_layer *layer, int64_t codes[16])
 {
 	const struct nib_nvfp4 *w = &layer->weight;
-	int64_t bytes = w->batch * w->rows * (w->k / 2);
-	const uint8_t *p = w->codes;
-	int64_t pairs[256] = {0};
+	struct pairs pairs = {.bytes = w->codes,
+			      .mutex = PTHREAD_MUTEX_INITIALIZER};
 
-#pragma omp parallel for reduction(+ : pairs[:256])
-	for (int64_t i = 0; i < bytes; i++)
-		pairs[p[i]]++;
+	cli_parallel(w->batch * w->rows * (w->k / 2), CLI_LOOP_ELEMS,
+		     count_pairs, &pairs);
 	for (int i = 0; i < 256; i++) {
-		codes[i & 15] += pairs[i];
-		codes[i >> 4] += pairs[i];
+		codes[i & 15] += pairs.counts[i];
+		codes[i >> 4] += pairs.counts[i];
 	}
 }
 
@@ -279,14 +299,21 @@ void scan_correlate(const double *a, const double *b, int64_t k, double *plain,
 
 /* ---- float tensors ------------------------------------------------------- */
 
-static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
+struct floats {
+	const float *x;
+	pthread_mutex_t mutex;
+	struct scan_float *scan;
+};
+
+static void scan_range(void *arg, int64_t begin, int64_t end)
 {
+	struct floats *floats = arg;
+	struct scan_float *scan = floats->scan;
 	int64_t nans = 0, infs = 0, zeros = 0;
 	double amax = 0;
 
-#pragma omp parallel for reduction(+ : nans, infs, zeros) reduction(max : amax)
-	for (int64_t i = 0; i < count; i++) {
-		double m = fabs((double)x[i]);
+	for (int64_t i = begin; i < end; i++) {
+		double m = fabs((double)floats->x[i]);
 
 		if (m < INFINITY) {
 			amax = m > amax ? m : amax;
@@ -297,10 +324,19 @@ static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
 			nans++;
 		}
 	}
+	pthread_mutex_lock(&floats->mutex);
 	scan->nans += nans;
 	scan->infs += infs;
 	scan->zeros += zeros;
 	scan->amax = fmax(scan->amax, amax);
+	pthread_mutex_unlock(&floats->mutex);
+}
+
+static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
+{
+	struct floats floats = {x, PTHREAD_MUTEX_INITIALIZER, scan};
+
+	cli_parallel(count, CLI_LOOP_ELEMS, scan_range, &floats);
 }
 
 /* A float without dimensions, which has no rows; whether it is one. */

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "parallel.h"
+
 int64_t tensor_piece_rows(int64_t k)
 {
 	int64_t rows = TENSOR_PIECE_BYTES / 4 / (k > 0 ? k : 1);
@@ -266,28 +268,39 @@ static float half_to_float(uint16_t half)
 	return x;
 }
 
-void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
-			float *out)
-{
-	const char *in = data;
+struct halves {
+	const char *in;
+	enum nib_dtype dtype;
+	float *out;
+};
 
-	if (dtype == NIB_FP32) {
-		memcpy(out, in, (size_t)count * 4);
-		return;
-	}
-	/* A file's data need not be aligned. */
-#pragma omp parallel for schedule(static) if (count >= 65536)
-	for (int64_t i = 0; i < count; i++) {
+static void widen(void *arg, int64_t begin, int64_t end)
+{
+	const struct halves *halves = arg;
+
+	for (int64_t i = begin; i < end; i++) {
 		uint16_t half;
 		uint32_t bits;
 
-		memcpy(&half, in + 2 * i, 2);
+		/* A file's data need not be aligned. */
+		memcpy(&half, halves->in + 2 * i, 2);
 		bits = (uint32_t)half << 16;
-		if (dtype == NIB_BF16)
-			memcpy(out + i, &bits, 4);
+		if (halves->dtype == NIB_BF16)
+			memcpy(halves->out + i, &bits, 4);
 		else
-			out[i] = half_to_float(half);
+			halves->out[i] = half_to_float(half);
 	}
+}
+
+void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
+			float *out)
+{
+	struct halves halves = {data, dtype, out};
+
+	if (dtype == NIB_FP32)
+		memcpy(out, data, (size_t)count * 4);
+	else
+		cli_parallel(count, CLI_LOOP_ELEMS, widen, &halves);
 }
 
 static uint16_t float_to_bf16(uint32_t bits)
@@ -466,6 +479,21 @@ static void note_worst(struct tensor_error *error, double worst, const float *a,
  */
 #define ROWS_AT_ONCE 512
 
+struct rows {
+	struct tensor_error *each;
+	const float *a, *b;
+	int64_t k;
+};
+
+static void add_rows(void *arg, int64_t begin, int64_t end)
+{
+	const struct rows *rows = arg;
+
+	for (int64_t r = begin; r < end; r++)
+		add_row(&rows->each[r], rows->a + r * rows->k,
+			rows->b + r * rows->k, rows->k);
+}
+
 void tensor_error_add(struct tensor_error *error, const float *a,
 		      const float *b, int64_t rows, int64_t k, int64_t first)
 {
@@ -475,11 +503,9 @@ void tensor_error_add(struct tensor_error *error, const float *a,
 		return;
 	for (int64_t r0 = 0; r0 < rows; r0 += ROWS_AT_ONCE) {
 		int64_t n = rows - r0 < ROWS_AT_ONCE ? rows - r0 : ROWS_AT_ONCE;
+		struct rows some = {each, a + r0 * k, b + r0 * k, k};
 
-#pragma omp parallel for schedule(static) if (n * k >= 65536)
-		for (int64_t r = 0; r < n; r++)
-			add_row(&each[r], a + (r0 + r) * k, b + (r0 + r) * k,
-				k);
+		cli_parallel(n, cli_rows_of_loop(k), add_rows, &some);
 		for (int64_t r = 0; r < n; r++) {
 			const struct tensor_error *e = &each[r];
 			int64_t at = r0 + r;

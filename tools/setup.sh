@@ -22,8 +22,6 @@ have() {
 	cmake) command -v cmake && cmake -E echo && cmake_is_new ;;
 	libjansson-dev) pkg-config --exists jansson ;;
 	libcmocka-dev) pkg-config --exists cmocka ;;
-	libomp-dev) printf '#include <omp.h>\nint main(void){return 0;}' |
-		clang -xc -fopenmp - -o /dev/null ;;
 	libclang-rt-*) echo 'int main(void){return 0;}' |
 		clang -xc -fsanitize=thread - -o /dev/null ;;
 	libdnnl-dev) echo '#include <oneapi/dnnl/dnnl.h>' | cc -xc -E - ;;
@@ -129,9 +127,9 @@ wanted() {
 	demo) echo "$build $(nvcc_needs)" ;;
 	kernels) echo "$build python3 python3-venv $(nvcc_needs)" ;;
 	baselines) echo 'libdnnl-dev libopenblas-dev' ;;
-	lint) echo "$build libcmocka-dev python3 clang libomp-dev" \
+	lint) echo "$build libcmocka-dev python3 clang" \
 		clang-format clang-tidy cppcheck shellcheck codespell ;;
-	sanitize | fuzz) echo "$build libcmocka-dev python3 clang libomp-dev" \
+	sanitize | fuzz) echo "$build libcmocka-dev python3 clang" \
 		"$(clang_runtime)" ;;
 	valgrind) echo "$build libcmocka-dev python3 valgrind" ;;
 	mutants) echo "$build libcmocka-dev python3" ;;

@@ -276,6 +276,28 @@ class Quantize(ModelTest):
         self.assertIn(4, codes)
         self.assertIn(0, codes)
 
+    def test_no_threads(self):
+        """Where the system starts no thread, as in a container with a limit of
+        processes, everything runs on the first."""
+        values = [i / 64 for i in range(-32, 32)] * 8192
+        source = {"w.weight": tensor("F32", [512, 1024], values),
+                  "v.weight": tensor("BF16", [512, 1024], values)}
+        save(self.path("wide"), source)
+        os.chmod(self.folder, 0o777)
+
+        def limit():
+            if os.geteuid() == 0:
+                os.setuid(65534)  # root has no limit
+            resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        for args in (("quantize", "wide", "out", "--force"), ("inspect", "wide"),
+                     ("verify", "wide", "out"),
+                     ("check", "--op", "gemm", "--shape", "16x512x512")):
+            threads = () if args[0] == "inspect" else ("--threads", "4")
+            result = nib(*args, *threads, cwd=self.folder, preexec_fn=limit,
+                         env=dict(os.environ, OMP_NUM_THREADS="4"))
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(set(os.listdir(self.folder)), {"in", "wide", "out"})
+
     def test_broken_inputs(self):
         data = self.read("in")
         for name, content in [
