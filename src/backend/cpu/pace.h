@@ -5,9 +5,10 @@
  * Several threads are slower than one where other programs keep the cores busy:
  * a run waits for a thread that the system has stopped in the middle of a task,
  * for milliseconds.  Each run with threads reports how long it took, and how
- * long the caller would have taken by itself.  Losses that gains do not make up
- * for are a debt; when it grows too large, runs use the caller only for a
- * while, then try the threads again.
+ * long the caller would have taken by itself.  The balance of these gains and
+ * losses decides: when it is negative, runs use the caller only for a while,
+ * then try the threads again.  Gains are kept up to a limit, so that a rare
+ * interruption does not change anything where threads are worth their while.
  */
 #ifndef NIB_CPU_PACE_H
 #define NIB_CPU_PACE_H
@@ -20,8 +21,7 @@
 struct cpu_pace {
 	_Atomic int64_t alone_until_ns; /* 0: threads are used */
 	_Atomic int64_t alone_ns;	/* the last time on the caller only */
-	_Atomic int64_t debt_ns;
-	_Atomic int64_t gain_ns; /* since the last debt */
+	_Atomic int64_t balance_ns;
 };
 
 /* A clock that nobody sets. */
