@@ -20,8 +20,19 @@
 
 /* ---- a stream ------------------------------------------------------------- */
 
+/*
+ * Numbers of threads of which a stream keeps plans.  llama.cpp sets the number
+ * before each graph: one for prompts, another for single tokens.
+ */
+#define KEPT 4
+
 struct stream {
-	struct nib_ggml_products *products;
+	struct nib_ggml_products *products; /* in use: one of kept */
+	struct {
+		int threads;
+		struct nib_ggml_products *products;
+	} kept[KEPT];
+	int next; /* of kept, to be replaced */
 };
 
 static const char *stream_name(ggml_backend_t backend)
@@ -34,9 +45,33 @@ static void stream_free(ggml_backend_t backend)
 {
 	struct stream *s = backend->context;
 
-	nib_ggml_products_free(s->products);
+	for (int i = 0; i < KEPT; i++)
+		nib_ggml_products_free(s->kept[i].products);
 	free(s);
 	free(backend);
+}
+
+/* The products of so many threads, made if there are none; 0: all processors. */
+static enum nib_status use_threads(struct stream *s, int threads,
+				   struct nib_error *err)
+{
+	struct nib_ggml_products *products;
+	enum nib_status status;
+
+	for (int i = 0; i < KEPT; i++) {
+		if (s->kept[i].products && s->kept[i].threads == threads) {
+			s->products = s->kept[i].products;
+			return NIB_OK;
+		}
+	}
+	status = nib_ggml_products_new(threads, &products, err);
+	if (status)
+		return status;
+	nib_ggml_products_free(s->kept[s->next].products);
+	s->kept[s->next].threads = threads;
+	s->kept[s->next].products = s->products = products;
+	s->next = (s->next + 1) % KEPT;
+	return NIB_OK;
 }
 
 static enum ggml_status failed(const struct ggml_tensor *op,
@@ -86,7 +121,7 @@ static ggml_backend_t init_backend(ggml_backend_dev_t device,
 	struct nib_error err = {0};
 
 	(void)params;
-	if (!backend || !s || nib_ggml_products_new(0, &s->products, &err)) {
+	if (!backend || !s || use_threads(s, 0, &err)) {
 		GGML_LOG_ERROR("%s: %s\n", NAME,
 			       err.message[0] ? err.message : "no memory");
 		free(backend);
@@ -105,17 +140,11 @@ static ggml_backend_t init_backend(ggml_backend_dev_t device,
 /* ggml_backend_set_n_threads_t.  The old threads stay where new ones cannot be. */
 static void set_n_threads(ggml_backend_t backend, int threads)
 {
-	struct stream *s = backend->context;
-	struct nib_ggml_products *products;
 	struct nib_error err = {0};
 
-	if (nib_ggml_products_new(threads, &products, &err)) {
+	if (use_threads(backend->context, threads, &err))
 		GGML_LOG_ERROR("%s: %d threads: %s\n", NAME, threads,
 			       err.message);
-		return;
-	}
-	nib_ggml_products_free(s->products);
-	s->products = products;
 }
 
 /* ---- the device ----------------------------------------------------------- */

@@ -12,6 +12,8 @@
  * Plans are kept by their sizes, so that a token allocates nothing once its sizes
  * were seen; they share one workspace.
  */
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,19 +56,53 @@ static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 	return NIB_OUT_OF_MEMORY;
 }
 
+/* ---- threads -------------------------------------------------------------- */
+
+/* Copies the path of ggml's loaded CPU backend, whose threads are OpenMP's. */
+static int find_cpu_backend(struct dl_phdr_info *info, size_t size, void *path)
+{
+	const char *file = strrchr(info->dlpi_name, '/');
+
+	(void)size;
+	if (!file || strncmp(file, "/libggml-cpu", 12) != 0 ||
+	    strlen(info->dlpi_name) >= PATH_MAX)
+		return 0;
+	strcpy(path, info->dlpi_name);
+	return 1;
+}
+
+/*
+ * Opens the CPU on the OpenMP threads that ggml's CPU backend has, so that not two
+ * sets of threads compete for the cores; on threads of its own where ggml was built
+ * without OpenMP.
+ */
+static enum nib_status open_device(int threads, struct nib_device **device,
+				   struct nib_error *err)
+{
+	struct nib_device_options options = {.struct_bytes = sizeof(options),
+					     .threads = threads};
+	char path[PATH_MAX];
+
+	if (dl_iterate_phdr(find_cpu_backend, path)) {
+		options.openmp = path;
+		if (nib_device_open("cpu", &options, device, err) == NIB_OK)
+			return NIB_OK;
+		options.openmp = NULL;
+	}
+	return nib_device_open("cpu", &options, device, err);
+}
+
 enum nib_status nib_ggml_products_new(int threads,
 				      struct nib_ggml_products **products,
 				      struct nib_error *err)
 {
-	const struct nib_device_options options = {
-	    .struct_bytes = sizeof(options), .threads = threads};
 	struct nib_ggml_products *p = calloc(1, sizeof(*p));
 	enum nib_status status;
 
 	*products = NULL;
 	if (!p)
 		return no_memory(sizeof(*p), err);
-	status = nib_device_open("cpu", &options, &p->device, err);
+	status = open_device(threads, &p->device, err);
 	if (status)
 		free(p);
 	else
