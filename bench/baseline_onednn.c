@@ -40,7 +40,7 @@
 IMPORTS(F)
 #undef F
 
-/* Of the OpenMP runtime that oneDNN is linked with. */
+/* The function of the OpenMP runtime that oneDNN is linked with. */
 static void (*omp_set_num_threads)(int threads);
 
 static dnnl_engine_t engine;
