@@ -10,6 +10,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "stats.h"
+
 /*
  * From sysfs: sysconf() on glibc 2.36 multiplies the L3 of AMD processors in
  * virtual machines by some number of threads.
@@ -86,6 +88,46 @@ void machine_describe(char *text, size_t text_bytes)
 		 info.hardware[0] ? info.hardware : "unknown processor",
 		 sysconf(_SC_NPROCESSORS_ONLN), gib, os.sysname, os.release);
 	nib_device_close(device);
+}
+
+/* Ticks of all processors since the start: false if the system does not say. */
+static bool read_ticks(double *busy, double *all)
+{
+	/* user nice system idle iowait irq softirq steal */
+	double ticks[8] = {0};
+	FILE *file = fopen("/proc/stat", "r");
+	int n = 0;
+
+	if (!file)
+		return false;
+	if (fscanf(file, "cpu") == 0)
+		while (n < 8 && fscanf(file, "%lf", &ticks[n]) == 1)
+			n++;
+	fclose(file);
+	*all = 0;
+	for (int i = 0; i < 8; i++)
+		*all += ticks[i];
+	*busy = *all - ticks[3] - ticks[4];
+	return n >= 4;
+}
+
+#define LOAD_WINDOW_US 100000
+
+void machine_measure_load(struct machine_load *load)
+{
+	double busy[2], all[2];
+
+	load->processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
+	load->others = -1;
+	if (getloadavg(&load->average, 1) != 1)
+		load->average = 0;
+	bench_settle();
+	if (!read_ticks(&busy[0], &all[0]))
+		return;
+	usleep(LOAD_WINDOW_US);
+	if (read_ticks(&busy[1], &all[1]) && all[1] > all[0])
+		load->others =
+		    load->processors * (busy[1] - busy[0]) / (all[1] - all[0]);
 }
 
 void *machine_alloc(size_t n_bytes)

@@ -18,6 +18,15 @@ void machine_bind_thread(int i);
 /* "AMD EPYC, 2 processors, 23 GiB, Linux 6.1.0": written to text. */
 void machine_describe(char *text, size_t text_bytes);
 
+/* How busy the machine is with other programs. */
+struct machine_load {
+	double processors;
+	double average; /* the load average of a minute, this process in it */
+	double others;	/* processors that other programs use; < 0: unknown */
+};
+/* Sleeps for a tenth of a second: who computes then is somebody else. */
+void machine_measure_load(struct machine_load *load);
+
 /*
  * Pages of zeros, huge ones where the system has them; NULL when memory is
  * short.  Touched, so that no page fault is left for the measurement.

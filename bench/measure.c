@@ -48,6 +48,31 @@ void measure_start_baselines(struct measure_run *run,
 		    baseline_start(baseline_engines[i], list, options);
 }
 
+void measure_keep_baselines(
+    struct measure_run *run,
+    bool (*is_wanted)(const struct baseline_engine *engine))
+{
+	for (int i = 0; i < BASELINES; i++) {
+		if (is_wanted(baseline_engines[i]))
+			continue;
+		baseline_stop(run->baselines[i]);
+		run->baselines[i] = NULL;
+	}
+}
+
+/* A sample takes a tenth of a second: not before every small shape. */
+#define LOAD_EVERY_S 5
+
+static void sample_load(struct measure_run *run)
+{
+	const double now_s = cli_now_s();
+
+	if (run->load.processors > 0 && now_s - run->load_at_s < LOAD_EVERY_S)
+		return;
+	machine_measure_load(&run->load);
+	run->load_at_s = now_s;
+}
+
 void measure_end(struct measure_run *run)
 {
 	for (int i = 0; i < BASELINES; i++)
@@ -284,10 +309,18 @@ static void set_command(const struct comparison *c, const struct entry *e,
 static json_t *new_row(const struct measure_run *run, const char *op,
 		       const char *shape, const char *backend, int threads)
 {
-	return json_pack("{ss ss ss si ss ss ss}", "op", op, "shape", shape,
-			 "backend", backend, "threads", threads, "version",
-			 nib_version(), "machine", run->machine, "date",
-			 run->date);
+	json_t *row = json_pack("{ss ss ss si ss ss ss}", "op", op, "shape",
+				shape, "backend", backend, "threads", threads,
+				"version", nib_version(), "machine",
+				run->machine, "date", run->date);
+
+	if (run->load.processors > 0) {
+		row_number(row, "processors", run->load.processors);
+		row_number(row, "load_average", run->load.average);
+		if (run->load.others >= 0)
+			row_number(row, "others_busy", run->load.others);
+	}
+	return row;
 }
 
 json_t *measure_start_row(const struct measure_run *run,
@@ -471,6 +504,7 @@ int measure_shape(struct measure_run *run,
 		 shape_text(options->shape, text), options->threads,
 		 options->threads == 1 ? "" : "s");
 	progress_update(run->done, item);
+	sample_load(run);
 	status = compare(&c, item, &err);
 	run->done++;
 	if (!status)

@@ -8,6 +8,8 @@
 #ifndef NIB_BENCH_MEASURE_H
 #define NIB_BENCH_MEASURE_H
 
+#include "baseline.h"
+#include "machine.h"
 #include "rounds.h"
 #include "rows.h"
 
@@ -23,6 +25,9 @@ struct measure_run {
 	bool on_gpu;
 	bool predicts; /* the GPU in software: predict.h */
 	double done;   /* shapes, for the progress bar */
+	/* Measured before a shape, unless that was a moment ago. */
+	struct machine_load load;
+	double load_at_s;
 };
 
 /* CLI_OK, or prints and returns; measure_end() in every case. */
@@ -37,6 +42,10 @@ enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
 void measure_start_baselines(struct measure_run *run,
 			     const struct shape_list *list,
 			     const struct data_options *options);
+/* Ends the baselines that are not wanted. */
+void measure_keep_baselines(
+    struct measure_run *run,
+    bool (*is_wanted)(const struct baseline_engine *engine));
 void measure_end(struct measure_run *run);
 
 struct measure_options {

@@ -56,6 +56,9 @@ const struct table_column row_columns[] = {
     {.key = "plan"},
     {.key = "version"},
     {.key = "machine"},
+    {.key = "processors"},
+    {.key = "others_busy"},
+    {.key = "load_average"},
     {.key = "date"},
     {.key = "command"},
     {0},
@@ -116,6 +119,34 @@ bool row_is_peak(const json_t *row)
 	return !strcmp(row_get_text(row, "op"), "peak");
 }
 
+bool row_is_block(const json_t *row)
+{
+	return !strcmp(row_get_text(row, "op"), ROW_BLOCK);
+}
+
+int rows_hide_other_kind(bool predicts, const char **hidden)
+{
+	static const char *const measured[] = {"threads",
+					       "time_s",
+					       "spread",
+					       "gflops",
+					       "gbps",
+					       "limit_kind",
+					       "fraction_of_limit",
+					       "error",
+					       "bound",
+					       "ok",
+					       "against_baselines"};
+	static const char *const predicted[] = {"predicted_us", "busy",
+						"last_warp", "longest_wait"};
+	const char *const *list = predicts ? measured : predicted;
+	const int count = predicts ? sizeof measured / sizeof *measured
+				   : sizeof predicted / sizeof *predicted;
+
+	memcpy(hidden, list, (size_t)count * sizeof *hidden);
+	return count;
+}
+
 void rows_begin(struct rows *rows, enum table_format format,
 		const char *const *hidden, int shape_width)
 {
@@ -141,6 +172,11 @@ void rows_add(struct rows *rows, json_t *row)
 	rows->ok += json_is_true(json_object_get(row, "ok"));
 	rows->not_ok += json_is_false(json_object_get(row, "ok"));
 	rows->checked += row_get_number(row, "checked");
+	if (rows->ours_only && row_is_baseline(row) &&
+	    table_is_for_people(rows->table)) {
+		json_array_append_new(rows->all, row);
+		return;
+	}
 	for (int i = 0; rows->columns[i].key; i++) {
 		const char *key = rows->columns[i].key;
 		json_t *value = json_object_get(row, key);
@@ -152,8 +188,72 @@ void rows_add(struct rows *rows, json_t *row)
 	json_array_append_new(rows->all, row);
 }
 
+void rows_keep(struct rows *rows, json_t *row)
+{
+	if (table_is_for_people(rows->table))
+		json_array_append_new(rows->all, row);
+	else
+		rows_add(rows, row);
+}
+
+/* ---- was the machine quiet? ---------------------------------------------- */
+
+/* From here on times are to be doubted: processors that other programs used,
+ * and the spread of the samples of half of the rows. */
+#define BUSY_OTHERS 0.25
+#define WIDE_SPREAD 0.1
+
+bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT])
+{
+	struct bench_samples spreads = {0};
+	char busy[64] = "Other programs used an unknown number";
+	double others = -1, load = 0, processors = 0, spread = 0, widest = 0;
+	size_t i, used;
+	const json_t *row;
+
+	*text = '\0';
+	json_array_foreach(all, i, row)
+	{
+		if (json_is_number(json_object_get(row, "others_busy")))
+			others =
+			    fmax(others, row_get_number(row, "others_busy"));
+		load = fmax(load, row_get_number(row, "load_average"));
+		processors =
+		    fmax(processors, row_get_number(row, "processors"));
+		if (!row_is_peak(row) && row_get_number(row, "spread") > 0)
+			bench_samples_add(&spreads,
+					  row_get_number(row, "spread"));
+	}
+	if (spreads.count) {
+		spread = bench_samples_median(&spreads, 0);
+		widest = bench_samples_quantile(&spreads, 0, 1);
+	}
+	bench_samples_free(&spreads);
+	if (processors <= 0)
+		return false;
+	if (others >= 0)
+		snprintf(busy, sizeof busy, "Other programs used up to %.1f",
+			 others);
+	used = (size_t)snprintf(
+	    text, ROWS_QUIET_TEXT,
+	    "%s of %.0f processors (load average %.1f); the samples of a row "
+	    "spread by %.0f %% (median), %.0f %% at most.",
+	    busy, processors, load, 100 * spread, 100 * widest);
+	if (others < BUSY_OTHERS && spread < WIDE_SPREAD)
+		return false;
+	snprintf(text + used, ROWS_QUIET_TEXT - used,
+		 " The machine was busy: times are too long and vary. Measure "
+		 "again when it is quiet.");
+	return true;
+}
+
 int rows_end(struct rows *rows)
 {
+	char quiet[ROWS_QUIET_TEXT];
+
+	rows_quiet_text(rows->all, quiet);
+	if (*quiet)
+		table_note(rows->table, "%s", quiet);
 	if (rows->above_limit)
 		table_note(rows->table,
 			   "%lld row%s above the limit: the machine was busy "

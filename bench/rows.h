@@ -23,6 +23,9 @@ double row_get_number(const json_t *row, const char *key);
 const char *row_get_text(const json_t *row, const char *key);
 bool row_is_baseline(const json_t *row);
 bool row_is_peak(const json_t *row);
+/* The layers of a decoder block together, by nib demo. */
+#define ROW_BLOCK "decoder_block"
+bool row_is_block(const json_t *row);
 
 /* Every key, in the order of CSV; those with a title are for people. */
 extern const struct table_column row_columns[];
@@ -32,12 +35,20 @@ extern const struct table_column row_columns[];
  * until rows_end().
  */
 struct rows {
-	struct table_column columns[48];
+	struct table_column columns[56];
 	struct table *table;
 	json_t *all; /* array */
 	int64_t above_limit, ok, not_ok;
 	double checked; /* elements of C */
+	/* People do not see the rows of baselines, only the comparison. */
+	bool ours_only;
 };
+/*
+ * Appends to hidden the columns in which rows of measurements, or of
+ * predictions, have nothing; how many.  ROWS_OTHER_KIND is the most.
+ */
+#define ROWS_OTHER_KIND 11
+int rows_hide_other_kind(bool predicts, const char **hidden);
 /*
  * People do not see the columns of hidden (NULL-terminated); shape_width is the
  * least width of their shapes.
@@ -46,6 +57,15 @@ void rows_begin(struct rows *rows, enum table_format format,
 		const char *const *hidden, int shape_width);
 /* Takes over row and prints it. */
 void rows_add(struct rows *rows, json_t *row);
+/* The same, but people do not see it. */
+void rows_keep(struct rows *rows, json_t *row);
+/*
+ * A sentence on how quiet the machine was while the rows of the array were
+ * measured: what other programs used, and the spread of the samples.  Returns
+ * whether times are to be doubted; "" without rows that say it.
+ */
+#define ROWS_QUIET_TEXT 320
+bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT]);
 /* CLI_OK, or prints and returns. */
 int rows_end(struct rows *rows);
 

@@ -115,6 +115,8 @@ extern const struct cli_option cli_cpu_options[], cli_device_options[],
 /* NULL-terminated, in the order of nib help. */
 extern const struct cli_command *const cli_commands[];
 const struct cli_command *cli_find_command(const char *name);
+/* Reads the options argv[0 .. argc) and runs command: an enum cli_exit. */
+int cli_run(const struct cli_command *command, int argc, char **argv);
 
 /* ---- args.c -------------------------------------------------------------- */
 

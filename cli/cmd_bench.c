@@ -282,30 +282,6 @@ static int measure_axes(struct bench *bench, const struct shape *shape,
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* Columns of measurements have nothing in rows of predictions, and vice versa. */
-static int hide_other_kind(bool predicts, const char **hidden)
-{
-	static const char *const measured[] = {"threads",
-					       "time_s",
-					       "spread",
-					       "gflops",
-					       "gbps",
-					       "limit_kind",
-					       "fraction_of_limit",
-					       "error",
-					       "bound",
-					       "ok",
-					       "against_baselines"};
-	static const char *const predicted[] = {"predicted_us", "busy",
-						"last_warp", "longest_wait"};
-	const char *const *list = predicts ? measured : predicted;
-	const int count = predicts ? sizeof measured / sizeof *measured
-				   : sizeof predicted / sizeof *predicted;
-
-	memcpy(hidden, list, (size_t)count * sizeof *hidden);
-	return count;
-}
-
 /* Columns that say the same in every row are left out for people. */
 static void begin_table(struct bench *bench)
 {
@@ -319,7 +295,7 @@ static void begin_table(struct bench *bench)
 		floats |= bench->list.shapes[i].op == OP_QUANTIZE;
 	if (args->plan) /* whose shapes begin with the operation */
 		width += (int)strlen("group_gemm ");
-	n = hide_other_kind(bench->run.predicts, hidden);
+	n = rows_hide_other_kind(bench->run.predicts, hidden);
 	if (bench->layout.count < 2)
 		hidden[n++] = "layout";
 	if (bench->activations.count < 2 &&

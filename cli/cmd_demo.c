@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_demo.c - nib demo: every seed shape on the fastest backend, checked
- * against the exact oracle, timed against this machine's limits, drawn as a
+ * cmd_demo.c - nib demo: a small model quantised and run (demo_block.c), then
+ * every seed shape on the fastest backend, checked against the exact oracle,
+ * timed next to other libraries and against this machine's limits, drawn as a
  * page.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
+#include "demo.h"
 #include "measure.h"
 #include "progress.h"
 #include "report.h"
 
 struct demo_args {
 	struct cli_shared shared;
-	const char *output, *preset;
+	const char *output, *preset, *model;
+	int size; /* of the model: an index of demo_models */
 	double min_time_s;
 };
 
@@ -37,20 +41,58 @@ static void print_end(const struct rows *rows, long long shapes,
 	free(path);
 }
 
-static int run_shapes(struct measure_run *run, const struct shape_list *list,
-		      const struct demo_args *args, int threads)
+/* What the demo compares with: each library in its best type, if it is here. */
+static bool is_wanted(const struct baseline_engine *engine)
 {
-	static const char *const hidden[] = {"layout",
-					     "dtype",
-					     "out",
-					     "packed",
-					     "threads",
-					     "backend",
-					     "against_baselines",
-					     NULL};
+	return engine->open && engine != &baseline_onednn_f32 &&
+	       engine != &baseline_onednn_f32_avx2;
+}
+
+static bool has_baselines(const struct measure_run *run)
+{
+	for (int i = 0; i < BASELINES; i++) {
+		if (run->baselines[i])
+			return true;
+	}
+	return false;
+}
+
+/* Columns that say the same in every row, or nothing, are left out. */
+static void begin_table(struct measure_run *run, const struct shape_list *list,
+			const struct demo_args *args)
+{
+	static const char *const always[] = {"backend", "threads", "layout",
+					     "dtype",	"out",	   "packed",
+					     "error",	"bound"};
+	const int n_always = sizeof always / sizeof *always;
+	const char *hidden[ROWS_OTHER_KIND + 11];
+	int n = n_always;
+
+	memcpy(hidden, always, sizeof always);
+	n += rows_hide_other_kind(false, hidden + n);
+	if (!args->model)
+		hidden[n++] = "activations";
+	if (!has_baselines(run))
+		hidden[n++] = "against_baselines";
+	hidden[n] = NULL;
+	run->rows.ours_only = true;
+	rows_begin(&run->rows, args->shared.format, hidden,
+		   shapes_width(list, 0));
+	if (!has_baselines(run))
+		table_note(
+		    run->rows.table,
+		    "No other library to compare with: install oneDNN or "
+		    "OpenBLAS (tools/setup.sh baselines) and build again.");
+}
+
+/* The first of_block shapes of the list are the block's. */
+static int run_shapes(struct measure_run *run, const struct shape_list *list,
+		      int64_t of_block, const struct demo_args *args,
+		      int threads)
+{
 	struct measure_options options = {
 	    .threads = threads,
-	    .data = {.out = NIB_FP16, .fill = DATA_FULL, .seed = SEED},
+	    .data = {.fill = DATA_FULL, .seed = SEED},
 	    .isas = &args->shared.device.isa,
 	    .n_isas = 1,
 	    .packed = true,
@@ -61,12 +103,22 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	};
 	int code = CLI_OK, end;
 
-	rows_begin(&run->rows, args->shared.format, hidden,
-		   shapes_width(list, 0));
+	begin_table(run, list, args);
+	if (of_block)
+		table_note(run->rows.table,
+			   "\nThe layers of the block, W4A16:");
 	progress_begin("running", (double)list->count, 0);
 	for (int64_t i = 0; i < list->count && !code; i++) {
 		options.shape = &list->shapes[i];
+		options.data.activations = i < of_block ? ACT_BF16 : ACT_NVFP4;
+		options.data.out = i < of_block ? NIB_BF16 : NIB_FP16;
 		code = measure_shape(run, &options);
+		if (code || i + 1 != of_block)
+			continue;
+		demo_add_blocks(&demo_models[args->size], list, &run->rows);
+		table_note(
+		    run->rows.table,
+		    "\nThe shapes of the preset %s, W4A4:", args->preset);
 	}
 	progress_end();
 	if (!code) {
@@ -79,24 +131,48 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	return code ? code : end;
 }
 
+/* Files are written: signals wait until what was begun is removed. */
+static int show_model(const struct demo_args *args, bool for_people)
+{
+	int code;
+
+	cli_catch_signals(1);
+	code = demo_show_model(&demo_models[args->size], args->model,
+			       for_people, args->shared.quiet);
+	cli_catch_signals(0);
+	return code ? code : cli_stopped();
+}
+
 static int run_demo(const void *args_)
 {
 	const struct demo_args *args = args_;
+	const struct data_options baseline_data = {.fill = DATA_FULL,
+						   .seed = SEED};
 	struct measure_run run;
 	struct shape_list list = {0};
 	struct nib_device *device = NULL;
+	const bool for_people = args->shared.format <= TABLE_FORMAT_MD;
+	int64_t of_block;
 	int code = measure_begin(&run);
 
+	if (!code && args->model)
+		code = demo_add_shapes(&demo_models[args->size], &list);
+	of_block = list.count;
 	if (!code)
 		code = shapes_add_preset(&list, args->preset, -1);
-	if (!code)
-		code = cli_open_device(&args->shared.device, &device);
 	if (!code) {
-		if (args->shared.format <= TABLE_FORMAT_MD)
-			printf("%s on %s, %d threads\n\n", cli_backend(device),
-			       run.machine, cli_threads(device));
-		code = run_shapes(&run, &list, args, cli_threads(device));
+		measure_start_baselines(&run, &list, &baseline_data);
+		measure_keep_baselines(&run, is_wanted);
+		code = cli_open_device(&args->shared.device, &device);
 	}
+	if (!code && for_people)
+		printf("%s on %s, %d threads\n\n", cli_backend(device),
+		       run.machine, cli_threads(device));
+	if (!code && args->model)
+		code = show_model(args, for_people);
+	if (!code)
+		code = run_shapes(&run, &list, of_block, args,
+				  cli_threads(device));
 	if (!code && run.rows.ok < list.count)
 		code = CLI_FOUND;
 	nib_device_close(device);
@@ -109,6 +185,11 @@ static int run_demo(const void *args_)
 static const struct cli_option options[] = {
     {"output", OPT_FILE, ARG(output), "FILE", "report.html", .letter = 'o',
      .help = "the page to write; an older one is replaced"},
+    {"model", OPT_FILE, ARG(model), "DIR",
+     .help = "first make a Llama of one block in the new folder DIR, quantise "
+	     "and run it; it stays there"},
+    {"size", OPT_CHOICE, ARG(size), DEMO_SIZE_WORDS, "1b",
+     .help = "the sizes of that Llama's block: those of Llama 3.2 1B, or tiny"},
     {"preset", OPT_WORD, ARG(preset), SHAPE_PRESET_WORDS, "seeds",
      .help = "the shapes to run"},
     {"min-time", OPT_DOUBLE, ARG(min_time_s), "SECONDS", "0.4",
@@ -118,15 +199,21 @@ static const struct cli_option options[] = {
 
 const struct cli_command command_demo = {
     .name = "demo",
-    .summary = "run every seed shape: checked, timed, drawn",
+    .summary = "run a small model and every seed shape: checked, timed, drawn",
     .positional = "",
     .description =
-	"Runs the shapes of the GPU MODE NVFP4 problems on the fastest backend of\n"
-	"this machine's CPU, prints a row for each and draws them all as a page.  Two\n"
-	"random rows of every result are compared with the exact sum.  \"of limit\" is\n"
-	"the least time that this machine could need, over the time taken.  nib\n"
-	"exits with 1 if a result is outside its error bound.\n",
+	"With --model: writes a Llama of one decoder block with random weights in\n"
+	"bf16, runs nib quantize, inspect, verify and run on it, and measures the\n"
+	"linear layers of the block for one token and for 128.\n"
+	"\n"
+	"Then runs the shapes of the GPU MODE NVFP4 problems on the fastest backend of\n"
+	"this machine's CPU, prints a row for each and draws them all as a page, next\n"
+	"to oneDNN, OpenBLAS and ggml where nib was built with them.  Two random rows\n"
+	"of every result are compared with the exact sum.  \"of limit\" is the least\n"
+	"time that this machine could need, over the time taken.  nib exits with 1 if\n"
+	"a result is outside its error bound.\n",
     .examples = "nib demo\n"
+		"nib demo --model llama-demo\n"
 		"nib demo --isa avx2 --output avx2.html\n",
     .groups = (const struct cli_group[]){{"Demo", options, 0},
 					 CLI_CPU_GROUP,

@@ -57,7 +57,7 @@ static int close_output(int code)
 	return CLI_FAILED;
 }
 
-static int run_command(const struct cli_command *command, int argc, char **argv)
+int cli_run(const struct cli_command *command, int argc, char **argv)
 {
 	struct cli_shared *args = calloc(1, command->args_bytes);
 	int wants_help, code;
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
 		cli_print_overview(stdout);
 	} else {
-		code = command ? run_command(command, argc - 2, argv + 2)
+		code = command ? cli_run(command, argc - 2, argv + 2)
 			       : cli_unknown_command(name);
 	}
 	return close_output(code);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "baseline.h"
 #include "cli.h"
 #include "rows.h"
 
@@ -27,6 +28,8 @@ static const char style[] =
     ".tile{background:var(--box);border:1px solid var(--edge);"
     "border-radius:8px;padding:10px 16px;flex:0 1 auto;min-width:110px}\n"
     ".tile b{display:block;font-size:22px}.tile span{color:var(--dim)}\n"
+    ".warn{border-left:4px solid var(--s6);padding-left:10px;"
+    "color:var(--fg)}\n"
     ".bad b{color:var(--s6)}\n"
     "table{border-collapse:collapse;font-size:12px;line-height:1.35;"
     "width:100%;font-variant-numeric:tabular-nums}\n"
@@ -82,10 +85,28 @@ static bool is_of_few_rows(const json_t *rows, const json_t *row)
 }
 
 /*
- * The charts, in their order on the page.  Every row with a time is in exactly
- * one of those of speed, which are all but SHARE and ERROR.
+ * The charts, in their order on the page: first those that compare.  Every row
+ * with a time is in exactly one of those of speed, which are all but SHARE and
+ * ERROR.
  */
-enum kind { SHARE, MANY_ROWS, FEW_ROWS, MOVED, TIME, ERROR, RATE, BANDWIDTH };
+enum kind {
+	TOKEN,
+	PROMPT,
+	MANY_ROWS,
+	FEW_ROWS,
+	MOVED,
+	TIME,
+	SHARE,
+	ERROR,
+	RATE,
+	BANDWIDTH
+};
+
+static bool is_of_one_row(const json_t *row)
+{
+	return !strncmp(row_get_text(row, "shape"), "1 row", 5) &&
+	       row_get_text(row, "shape")[5] != 's';
+}
 
 static bool is_in(const json_t *rows, const json_t *row, enum kind kind)
 {
@@ -95,6 +116,8 @@ static bool is_in(const json_t *rows, const json_t *row, enum kind kind)
 		return is_ours(row) && has(row, "fraction_of_limit");
 	if (kind == ERROR)
 		return is_ours(row) && has(row, "bound");
+	if (row_is_block(row))
+		return kind == (is_of_one_row(row) ? TOKEN : PROMPT);
 	if (has(row, "gflops") && is_peak)
 		return kind == RATE;
 	if (has(row, "gflops"))
@@ -107,12 +130,27 @@ static bool is_in(const json_t *rows, const json_t *row, enum kind kind)
 
 /* ---- bars ---------------------------------------------------------------- */
 
+#define BLOCK_NOTE                                                             \
+	"Time of the block's linear layers, one after the other; shorter is "  \
+	"better. nibblas multiplies NVFP4 weights by bf16 activations "        \
+	"(W4A16), the other libraries weights of their own type."
+
 /* One chart: what of the rows it shows, in what unit. */
 static const struct view {
 	const char *key;
 	double factor; /* what key is multiplied by */
 	struct bar_chart chart;
 } views[] = {
+    [TOKEN] = {"time_s",
+	       1e3,
+	       {.title = "A decoder block of a Llama: one token",
+		.note = BLOCK_NOTE,
+		.unit = "ms"}},
+    [PROMPT] = {"time_s",
+		1e3,
+		{.title = "A decoder block of a Llama: a prompt",
+		 .note = BLOCK_NOTE,
+		 .unit = "ms"}},
     [SHARE] =
 	{"fraction_of_limit",
 	 100,
@@ -217,7 +255,7 @@ static void fill_value(const json_t *row, enum kind kind, double scale,
 	} else if (kind == RATE) {
 		snprintf(text, bytes, "%.1f %s%.16s/s", value,
 			 scale < 1 ? "T" : "G", row_get_text(row, "unit"));
-	} else if (kind == TIME) {
+	} else if (kind == TIME || kind <= PROMPT) {
 		cli_seconds_text(row_get_number(row, "time_s"), text);
 	} else if (kind == ERROR) {
 		snprintf(text, bytes, "%.1e of %.1e",
@@ -365,6 +403,35 @@ static void put_tile(FILE *file, bool bad, const char *text, const char *what)
 	html_put(file, "<span>", what, "</span></div>\n");
 }
 
+/* A tile for each baseline: the median of the speedups over it. */
+static void put_speedups(FILE *file, const json_t *rows)
+{
+	for (int i = 0; i < BASELINES; i++) {
+		const char *name =
+		    baseline_engines[i]->backend + strlen("baseline:");
+		struct bench_samples ratios = {0};
+		char text[64], what[96];
+		const json_t *row;
+		size_t j;
+
+		json_array_foreach(rows, j, row)
+		{
+			const json_t *all = json_object_get(row, "speedup");
+
+			if (!row_is_block(row) && has(all, name))
+				bench_samples_add(&ratios,
+						  row_get_number(all, name));
+		}
+		snprintf(text, sizeof text, "%.2f times",
+			 bench_samples_median(&ratios, 0));
+		snprintf(what, sizeof what, "as fast as %s (median of %d)",
+			 name, ratios.count);
+		if (ratios.count)
+			put_tile(file, false, text, what);
+		bench_samples_free(&ratios);
+	}
+}
+
 static void put_tiles(FILE *file, const json_t *rows)
 {
 	int checked = 0, ok = 0;
@@ -394,6 +461,7 @@ static void put_tiles(FILE *file, const json_t *rows)
 	snprintf(text, sizeof text, "%d of %d", ok, checked);
 	put_tile(file, ok < checked, checked ? text : "-",
 		 "checked results right");
+	put_speedups(file, rows);
 	snprintf(text, sizeof text, "%.0f GFLOP/s", gflops);
 	put_tile(file, false, text, "fastest multiplication");
 	snprintf(text, sizeof text, "%.1f GB/s", gbps);
@@ -404,8 +472,30 @@ static void put_tiles(FILE *file, const json_t *rows)
 	fputs("</div>\n", file);
 }
 
+#define SKIPPED_COLUMN "against_baselines"
+
+/* Columns that say nothing in any row are left out. */
+static bool is_shown(const struct table_column *column, const json_t *rows)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		const json_t *value = json_object_get(row, column->key);
+
+		if (column->title && value && !json_is_null(value))
+			return true;
+		/* It says why, in this column. */
+		if (*row_get_text(row, "skipped") &&
+		    !strcmp(column->key, SKIPPED_COLUMN))
+			return true;
+	}
+	return false;
+}
+
 /* A narrow screen shows the title of a column in each cell. */
-static void put_table_style(FILE *file)
+static void put_table_style(FILE *file, const json_t *rows)
 {
 	int n = 0;
 
@@ -418,7 +508,7 @@ static void put_table_style(FILE *file)
 		     "td::before{color:var(--dim);margin-right:6px}",
 	      file);
 	for (const struct table_column *c = row_columns; c->key; c++) {
-		if (c->title)
+		if (is_shown(c, rows))
 			fprintf(file, "td:nth-child(%d)::before{content:'%s'}",
 				++n, c->title);
 	}
@@ -430,7 +520,7 @@ static void put_cell(FILE *file, const struct table_column *column,
 {
 	const json_t *value = json_object_get(row, column->key);
 	const char *why = row_get_text(row, "skipped");
-	bool is_last = !strcmp(column->key, "against_baselines");
+	bool is_last = !strcmp(column->key, SKIPPED_COLUMN);
 	char text[TABLE_CELL] = "";
 
 	if (is_last && !json_is_string(value) && *why)
@@ -455,7 +545,7 @@ static void put_table(FILE *file, const json_t *rows)
 
 	fputs("<section><h2>All rows</h2>\n<table><tbody><tr>", file);
 	for (c = row_columns; c->key; c++) {
-		if (c->title)
+		if (is_shown(c, rows))
 			fprintf(file, "<th%s>%s",
 				c->print || !strcmp(c->key, "threads")
 				    ? ""
@@ -467,7 +557,7 @@ static void put_table(FILE *file, const json_t *rows)
 	{
 		fputs("<tr>", file);
 		for (c = row_columns; c->key; c++) {
-			if (c->title)
+			if (is_shown(c, rows))
 				put_cell(file, c, row);
 		}
 		fputs("</tr>\n", file);
@@ -490,14 +580,18 @@ static void put_commands(FILE *file, const json_t *rows)
 
 /* ---- the page ------------------------------------------------------------ */
 
-static void put_head(FILE *file, const json_t *first, const char *how)
+static void put_head(FILE *file, const json_t *rows, const char *how)
 {
+	const json_t *first = json_array_get(rows, 0);
+	char quiet[ROWS_QUIET_TEXT];
+	bool is_busy;
+
 	fputs("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
 	      "<meta name=viewport content='width=device-width'>\n"
 	      "<title>nibblas report</title>\n<style>\n",
 	      file);
 	fputs(style, file);
-	put_table_style(file);
+	put_table_style(file, rows);
 	bars_put_style(file);
 	roofline_put_style(file);
 	html_put(file, "</style></head><body>\n<h1>nibblas report</h1>\n<p>",
@@ -507,15 +601,19 @@ static void put_head(FILE *file, const json_t *first, const char *how)
 	if (how)
 		html_put(file, "<br><code>", how, "</code>");
 	fputs("</p>\n", file);
+	is_busy = rows_quiet_text(rows, quiet);
+	if (*quiet)
+		html_put(file, is_busy ? "<p class=warn>" : "<p>", quiet,
+			 "</p>\n");
 }
 
 static int put_page(FILE *file, const json_t *rows, const char *how)
 {
 	int code = CLI_OK;
 
-	put_head(file, json_array_get(rows, 0), how);
+	put_head(file, rows, how);
 	put_tiles(file, rows);
-	for (int kind = SHARE; kind <= BANDWIDTH && !code; kind++)
+	for (int kind = TOKEN; kind <= BANDWIDTH && !code; kind++)
 		code = put_bars(file, rows, (enum kind)kind);
 	if (!code)
 		code = roofline_put(file, rows);

@@ -553,8 +553,65 @@ class Demo(NibTest):
         self.assertGreater(int(match[2]), 5)
         self.assertIn("report: " + os.path.realpath(self.path("page.html")),
                       result.stdout)
-        self.assertIn(b"%s of %s</b>" % (match[1].encode(), match[2].encode()),
-                      self.read("page.html"))
+        page = self.read("page.html").decode()
+        self.assertIn(f"{match[1]} of {match[2]}</b>", page)
+        # Columns that say nothing are in neither table.
+        titles = next(line for line in result.stdout.splitlines()
+                      if line.startswith("op ")).split("  ")
+        titles = [title.strip() for title in titles if title.strip()]
+        for title in ("predicted us", "busy", "longest wait"):
+            self.assertNotIn(title, titles)
+            self.assertNotIn(f">{title}", page)
+        self.assertRegex(result.stdout, r"processors \(load average [\d.]+\); "
+                         r"the samples of a row spread by \d+ %")
+        self.assertIn("processors (load average", page)
+
+    def demo_model(self, *args, **options):
+        return self.nib("demo", "--model", "model", "--size", "tiny", "--preset",
+                        "small", "--min-time", "0.0001", "--threads", "1", "-o",
+                        "page.html", *args, **options)
+
+    def test_model(self):
+        result = self.demo_model("--format", "json", "--quiet")
+        # Programs get rows only; what the commands say goes to standard error.
+        rows = json.loads(result.stdout)
+        for command in ("quantize model/bf16 model/nvfp4", "inspect model/nvfp4",
+                        "verify model/bf16 model/nvfp4", "run --weights model/nvfp4"):
+            self.assertIn("$ nib " + command, result.stderr)
+        self.assertIn("nothing looks wrong", result.stderr)
+        self.assertEqual(sorted(os.listdir(self.path("model"))),
+                         ["bf16", "nvfp4", "x.safetensors", "y.safetensors"])
+        self.assertEqual(sorted(os.listdir(self.path("model/bf16"))),
+                         ["config.json", "model.safetensors"])
+        # A block's time is the sum of its layers': k and v count twice, and so on.
+        sizes = [(256, 256), (64, 256), (64, 256), (256, 256), (512, 256),
+                 (512, 256), (256, 512)]
+        for m, name in ((1, "1 row, 7 layers"), (128, "128 rows, 7 layers")):
+            blocks = [row for row in rows if row["op"] == "decoder_block"
+                      and row["shape"] == name]
+            self.assertIn("cpu-", blocks[0]["backend"])
+            for block in blocks:
+                layers = [next(row for row in rows if row["op"] == "gemm"
+                               and row["shape"] == f"{m}x{n}x{k}"
+                               and row["backend"] == block["backend"])
+                          for n, k in sizes]
+                self.assertAlmostEqual(sum(row["time_s"] for row in layers),
+                                       block["time_s"])
+                self.assertEqual(block["flop"], sum(2 * m * n * k for n, k in sizes))
+            for other in blocks[1:]:
+                self.assertAlmostEqual(
+                    blocks[0]["speedup"][other["backend"][9:]],
+                    other["time_s"] / blocks[0]["time_s"])
+        page = self.read("page.html").decode()
+        self.assertLess(page.index("A decoder block of a Llama: one token"),
+                        page.index("Multiplications of many rows"))
+
+    def test_model_stays(self):
+        os.mkdir(self.path("model"))
+        self.write("model/mine", b"mine")
+        result = self.demo_model(code=2)
+        self.assertIn("model: a folder that is not empty", result.stderr)
+        self.assertEqual(os.listdir(self.path("model")), ["mine"])
 
 
 if __name__ == "__main__":
