@@ -32,7 +32,7 @@ struct predictor {
 
 static bool find_predictor(struct predictor *p)
 {
-	const char *path = getenv("NIB_CUDA_LIBRARY");
+	const char *path = secure_getenv("NIB_CUDA_LIBRARY");
 
 	p->library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
 	if (!p->library)

@@ -22,8 +22,8 @@
 /* The user's cache folder; false if the environment names none. */
 static bool find_folder(char *path, size_t bytes)
 {
-	const char *cache = getenv("XDG_CACHE_HOME");
-	const char *home = getenv("HOME");
+	const char *cache = secure_getenv("XDG_CACHE_HOME");
+	const char *home = secure_getenv("HOME");
 	int n;
 
 	/* The XDG rules ignore what is not absolute. */
@@ -60,7 +60,7 @@ static bool find_default(const struct nib_device_info *info, char *path,
 /* False if there is none to look for; tuning->reason says why. */
 static bool name_file(const struct nib_device_info *info, struct tuning *tuning)
 {
-	const char *wanted = getenv("NIB_TUNING");
+	const char *wanted = secure_getenv("NIB_TUNING");
 	const size_t bytes = sizeof(tuning->path);
 	const char *none = "no file is looked for";
 

@@ -77,6 +77,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if UINTPTR_MAX < 0xFFFFFFFFFFFFFFFFU
+#error "nibblas needs pointers of 64 bits: leave out -m32"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -67,6 +67,9 @@ configure_file(tools/images.c.in ${kernels_dir}/images.c @ONLY)
 set_source_files_properties(${kernels_dir}/images.c PROPERTIES
   OBJECT_DEPENDS "${image_files}")
 add_library(nib_images OBJECT ${kernels_dir}/images.c)
+if(NIB_HAS_NO_LTO)
+  target_compile_options(nib_images PRIVATE -fno-lto)
+endif()
 target_include_directories(nib_images PRIVATE include src)
 
 # docs/kernels.md: registers, shared memory, spills and loops of every kernel; and

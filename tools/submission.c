@@ -35,13 +35,19 @@ int nib_submission_add(const char *words, const void *code)
 	return 1;
 }
 
-/* The linker gives every call of getenv() to this (--wrap). */
+/* The linker gives every call of getenv() and secure_getenv() to these (--wrap). */
 char *__wrap_getenv(const char *name);
+char *__wrap_secure_getenv(const char *name);
 
 char *__wrap_getenv(const char *name)
 {
 	(void)name;
 	return NULL;
+}
+
+char *__wrap_secure_getenv(const char *name)
+{
+	return __wrap_getenv(name);
 }
 
 static enum nib_status refuse(const char *name,

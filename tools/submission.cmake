@@ -7,7 +7,7 @@ target_include_directories(nibblas_submission PRIVATE include src)
 target_compile_definitions(nibblas_submission PRIVATE NIB_BUILD)
 target_link_libraries(nibblas_submission PRIVATE m ${CMAKE_DL_LIBS})
 target_link_options(nibblas_submission PRIVATE
-  -Wl,--wrap=getenv -Wl,--no-undefined -Wl,--gc-sections -Wl,--as-needed -Wl,-s
+  -Wl,--wrap=getenv -Wl,--wrap=secure_getenv -Wl,--no-undefined -Wl,--gc-sections -Wl,--as-needed -Wl,-s
   -Wl,--version-script=${PROJECT_SOURCE_DIR}/tools/submission.map)
 set_property(TARGET nibblas_submission PROPERTY
   LINK_DEPENDS ${PROJECT_SOURCE_DIR}/tools/submission.map)

@@ -34,7 +34,7 @@ struct CUctx_st {
 
 static uint64_t number_from(const char *name, uint64_t otherwise)
 {
-	const char *text = getenv(name);
+	const char *text = secure_getenv(name);
 
 	return text && *text ? strtoull(text, NULL, 0) : otherwise;
 }
@@ -62,7 +62,7 @@ static bool open_memory(struct emu_error *err)
 
 static CUresult choose_device(void)
 {
-	const char *name = getenv("NIBEMU_DEVICE");
+	const char *name = secure_getenv("NIBEMU_DEVICE");
 	const struct emu_device *d = emu_device_default();
 
 	if (name && *name)
@@ -78,7 +78,7 @@ static CUresult choose_device(void)
 /* NIBEMU_WAIVE and NIBEMU_CONTINUE. */
 static CUresult open_findings(void)
 {
-	const char *waive = getenv("NIBEMU_WAIVE");
+	const char *waive = secure_getenv("NIBEMU_WAIVE");
 	const bool continues = number_from("NIBEMU_CONTINUE", 0);
 	struct emu_options *o = &emu_driver.machine.options;
 	struct emu_error err = {{0}};
@@ -98,8 +98,8 @@ static CUresult open_findings(void)
 static CUresult open_time(void)
 {
 	struct emu_machine *m = &emu_driver.machine;
-	const char *table = getenv("NIBEMU_SASS");
-	const char *trace = getenv("NIBEMU_TRACE");
+	const char *table = secure_getenv("NIBEMU_SASS");
+	const char *trace = secure_getenv("NIBEMU_TRACE");
 	struct emu_error err = {{0}};
 
 	if (!number_from("NIBEMU_TIME", 0))
@@ -112,8 +112,9 @@ static CUresult open_time(void)
 	m->options.is_unchecked = true;
 	m->time = emu_time_open(m->device, &err);
 	if (!m->time || (table && !emu_time_use_counts(m->time, table, &err)) ||
-	    (trace && !emu_time_use_trace(m->time, trace,
-					  getenv("NIBEMU_TRACE_SMS"), &err)))
+	    (trace &&
+	     !emu_time_use_trace(m->time, trace,
+				 secure_getenv("NIBEMU_TRACE_SMS"), &err)))
 		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
 				       err.text);
 	return CUDA_SUCCESS;

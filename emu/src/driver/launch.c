@@ -61,7 +61,7 @@ static CUresult refuse(CUresult result, const char *why)
 /* NIBEMU_REPLACE plants a bug in what is loaded (replace.h). */
 static struct emu_module *read_module(const char *text, struct emu_error *err)
 {
-	const char *rule = getenv("NIBEMU_REPLACE");
+	const char *rule = secure_getenv("NIBEMU_REPLACE");
 	char *changed = rule ? emu_replace(text, rule, err) : NULL;
 	struct emu_module *module = NULL;
 

@@ -43,7 +43,7 @@ struct line {
 /* False: no line is wanted. */
 static bool begin_line(struct line *l, const char *kind)
 {
-	*l = (struct line){.path = getenv("NIBEMU_REPORTS")};
+	*l = (struct line){.path = secure_getenv("NIBEMU_REPORTS")};
 	if (l->path && *l->path)
 		l->to = open_memstream(&l->text, &l->bytes);
 	if (l->to)

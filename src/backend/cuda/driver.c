@@ -73,7 +73,8 @@ static void close_for(const char *what, CUresult result)
 
 static void start(void)
 {
-	const char *path = getenv("NIB_CUDA_LIBRARY");
+	/* Code of the user's choice: not with more rights than the user's. */
+	const char *path = secure_getenv("NIB_CUDA_LIBRARY");
 	const char *missing;
 	void *library;
 	CUresult result;
