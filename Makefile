@@ -34,7 +34,7 @@ demo: ## Set up, build, run a small model and the main job, draw a report
 	@$(BUILD)/nib demo --model build/demo
 	@tools/demo_generate.sh $(BUILD)
 
-test: ## Set up, build, run every test; last line: N passed, N failed
+test: ## Set up, build, run every test; last line: N passed, N failed, N skipped
 	@tools/setup.sh test
 	@tools/run_tests.py release
 

@@ -3,7 +3,9 @@
 """generate.py - loads an NVFP4 model into transformers, generates, and measures tokens a
 second beside the same model in bfloat16.
 
-    pip install . torch==2.13.0 transformers==5.23.0
+    # without an NVIDIA GPU; with one: pip install torch==2.13.0
+    pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
+    pip install . transformers==5.23.0
     python examples/generate.py                  # random weights: needs no network
     python examples/generate.py --size 1b        # the layers of a model of 1.2 billion
     python examples/generate.py --experts 8      # a mixture of experts

@@ -5,6 +5,10 @@ include(CMakePackageConfigHelpers)
 
 install(FILES include/nibblas.h TYPE INCLUDE)
 install(TARGETS nibblas nibblas_static EXPORT nibblasTargets)
+# What `python -m nibblas.gpumode bundle` packs: it looks beside libnibblas.so.
+if(TARGET nibblas_submission)
+  install(TARGETS nibblas_submission LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 # The kernels that the library loads where its driver is nibemu.
 if(nib_kernels)
   install(FILES ${ptx_files} DESTINATION ${CMAKE_INSTALL_LIBDIR}/nibblas)

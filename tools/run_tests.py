@@ -5,7 +5,8 @@ and counts what the programs inside them report.
 
 A program's checks are counted from its output: cmocka's lines, TAP (ok, not ok),
 or unittest's summary; a program that reports nothing is one check, by its exit
-status.  The last line is "N passed, N failed"; the exit status is 1 if any
+status.  The last line is "N passed, N failed", and ", N skipped" if any were; before it
+there is a line for each reason why tests were skipped.  The exit status is 1 if any
 failed, or if nothing passed."""
 
 import os
@@ -190,7 +191,8 @@ def main():
     show_skipped(skipped)
     for name in failed:
         print(f"FAILED: {name}")
-    print(f"{passed} passed, {len(failed)} failed")
+    print(f"{passed} passed, {len(failed)} failed"
+          + (f", {len(skipped)} skipped" if skipped else ""))
     return 1 if failed else 0
 
 

@@ -138,6 +138,8 @@ check 'installs' stage
 check 'nibblas.pc is where the library is' find_folders
 check 'nibblas.pc has the version of the header' pc_version
 check "SONAME is $soname" has_soname
+check 'libnibblas_submission.so is beside it, for bundles' \
+	test -s "$libdir/libnibblas_submission.so"
 check 'pkg-config, shared: builds' with_pkg_config "$work/shared" \
 	"$here/multiply.c" pkg-config --libs nibblas
 check 'pkg-config, shared: runs' prints_answer \
