@@ -6,12 +6,14 @@
 set -eu
 cd "$(dirname "$0")/.."
 package=llama-cpp-python==0.3.36
+sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 work=build/ggml-work
 
 rm -rf "$work" build/ggml
 mkdir -p "$work"
+echo "$package --hash=sha256:$sha256" >"$work/requirements.txt"
 python3 -m pip --quiet --disable-pip-version-check download --no-deps \
-	--no-binary :all: --dest "$work" "$package"
+	--no-binary :all: --require-hashes --dest "$work" -r "$work/requirements.txt"
 tar -C "$work" -xzf "$work"/llama_cpp_python-*.tar.gz
 source=$(echo "$work"/llama_cpp_python-*/vendor/llama.cpp/ggml)
 # The package leaves out the template of a file that nothing here reads.

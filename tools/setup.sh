@@ -10,6 +10,7 @@
 # build/nvcc; without a network the build has no GPU kernels and says so.
 # NIB_CUDA=OFF in the environment leaves it out.  test and kernels also want nvdisasm,
 # which comes with a CUDA toolkit, or from PyPI (6 MB) and goes to build/nvdisasm.
+# nvcc.txt and nvdisasm.txt have the versions and hashes of what comes from PyPI.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -77,9 +78,8 @@ get_nvcc() {
 		python3 -m venv build/nvcc-env &&
 		build/nvcc-env/bin/pip --quiet --disable-pip-version-check \
 			--no-input install --retries 2 --timeout 30 \
-			'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' \
-			'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-runtime==13.0.*' \
-			'nvidia-cuda-cccl==13.0.*' &&
+			--no-deps --only-binary :all: --require-hashes \
+			-r tools/nvcc.txt &&
 		mv build/nvcc-env/lib/python3*/site-packages/nvidia/cu13 build/nvcc
 	status=$?
 	rm -rf build/nvcc-env
@@ -101,7 +101,8 @@ get_nvdisasm() {
 		python3 -m venv build/nvdisasm-env &&
 		build/nvdisasm-env/bin/pip --quiet --disable-pip-version-check \
 			--no-input install --retries 2 --timeout 30 \
-			'nvidia-cuda-nvdisasm==13.*' &&
+			--no-deps --only-binary :all: --require-hashes \
+			-r tools/nvdisasm.txt &&
 		mv build/nvdisasm-env/lib/python3*/site-packages/nvidia/cu13 \
 			build/nvdisasm
 	status=$?

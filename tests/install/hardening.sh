@@ -66,6 +66,13 @@ of_nobody() {
 		chown nobody "$work/${1##*/}" && chmod 4755 "$work/${1##*/}"
 }
 
+# Each call of pip in the scripts of tools/, its continued lines joined.
+downloads_by_hash() {
+	sed -e ':a' -e '/\\$/N; s/\\\n//; ta' "$source"/tools/*.sh |
+		grep -E 'pip .* (install|download) ' >"$work/pip" &&
+		! grep -v -e --require-hashes "$work/pip"
+}
+
 # With every flag that makes slim objects, the library's own are ordinary ones.
 is_without_lto() {
 	cmake -S "$source" -B "$work/lto" -D NIB_CUDA=OFF -D NIB_BUILD_TESTS=OFF \
@@ -103,5 +110,6 @@ if of_nobody "$(command -v id)" && [ "$("$work/id" -un)" = nobody ] &&
 	check 'a privileged nib ignores NIB_CUDA_LIBRARY' \
 		ignores_the_environment "$nib"
 fi
+check 'scripts download by hash' downloads_by_hash
 check 'the archive is made without link-time optimisation' is_without_lto
 exit $bad
