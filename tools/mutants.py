@@ -17,6 +17,9 @@ fuzzers' seeds, the ones of the software GPU left out.
    cost estimates, ...) are listed in tools/mutants_equivalent.txt, each with its reason,
    and are not counted.
 
+5. Code of an instruction set that this machine lacks (AVX-512 on an AVX2 machine) is
+   run by no test here: its mutants are listed and not counted.
+
 Work happens in copies of the tree below build/mutants, one for each processor.  The
 same seed on the same tree draws the same mutants.  --recheck runs the survivors of an
 earlier --json again, for example after tests have grown, and counts the others as they
@@ -44,6 +47,14 @@ NOT_SOURCES = re.compile(r"src/backend/cuda/kernels/")
 TESTS = re.compile(r"test_(?!emu_)|fuzz_(?!ptx)")
 WANTED = 0.95
 JOBS = len(os.sched_getaffinity(0))
+NOT_RUN = "not run on this machine"
+# What a file needs of the processor, by its suffix or folder: the flags of
+# CMakeLists.txt in the words of /proc/cpuinfo.
+AVX2 = {"avx2", "fma", "f16c"}
+AVX512BW = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+AVX512 = AVX512BW | {"avx512_vnni", "avx512vbmi"}
+NEEDS = {"avx2": AVX2, "avx512bw": AVX512BW, "vector512": AVX512BW,
+         "avx512": AVX512, "avx512bf16": AVX512 | {"avx512_bf16"}}
 # A test that takes so many times its usual time hangs; sanitizers take longer.
 PATIENCE, LEAST_SECONDS = 10, 10
 SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40
@@ -59,6 +70,21 @@ TOKEN = re.compile(r"(?<= )(<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|[<>+\-*/%&|])(?= |$
                    r"|(?<![\w.])(0x[0-9a-fA-F]+|\d+)(?=[uUlL]*\b)(?![\w.]*\.)")
 SKIP_LINE = re.compile(r"^\s*#|\bassert\(|_Static_assert|^\s*(extern|typedef)\b"
                        r"|_prefetch")
+
+
+def processor_flags():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return set(re.search(r"^flags\s*: (.*)", file.read(), re.M)[1].split())
+    except (OSError, TypeError):
+        return set()
+
+
+def missing_flags(path, flags):
+    """What a processor with these flags lacks to run a file of src/, sorted."""
+    words = re.split(r"[/_.]", path)
+    needs = set().union(*(NEEDS[word] for word in words if word in NEEDS))
+    return sorted(needs - flags)
 
 
 def blank_comments_and_strings(text):
@@ -380,7 +406,7 @@ def judge_all(drawn, count, workers, path):
     """Judges mutants of the list in order until count of them have counted; the file
     at path always holds those judged so far."""
     lock, results = threading.Lock(), []
-    equivalents = read_equivalents()
+    equivalents, flags = read_equivalents(), processor_flags()
     drawn = iter(drawn)
 
     def work(worker):
@@ -391,6 +417,8 @@ def judge_all(drawn, count, workers, path):
                     return
             if name_of(mutant) in equivalents:
                 mutant["result"] = "equivalent"
+            elif missing_flags(mutant["path"], flags):
+                mutant["result"] = NOT_RUN
             else:
                 worker.judge(mutant)
             with lock:
@@ -470,6 +498,12 @@ def show(results):
     for result in ("equivalent", "same code", "does not compile"):
         number = sum(m["result"] == result for m in results)
         print(f"not counted: {number} {result}")
+    unseen = [m for m in results if m["result"] == NOT_RUN]
+    for m in unseen:
+        print(f"{NOT_RUN}: {name_of(m)}")
+    if unseen:
+        lacks = missing_flags(" ".join(m["path"] for m in unseen), processor_flags())
+        print(f"not counted: {len(unseen)} {NOT_RUN}, which lacks {' '.join(lacks)}")
     for m in left:
         print(f"{m['result']}: {name_of(m)}")
     total = killed + len(left)

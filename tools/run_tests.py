@@ -159,6 +159,10 @@ def show_skipped(skipped):
         print(f"skipped: {len(names)}: {reason} ({some})")
 
 
+def last_line(passed, failed, skipped):
+    return f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -191,8 +195,7 @@ def main():
     show_skipped(skipped)
     for name in failed:
         print(f"FAILED: {name}")
-    print(f"{passed} passed, {len(failed)} failed"
-          + (f", {len(skipped)} skipped" if skipped else ""))
+    print(last_line(passed, len(failed), len(skipped)))
     return 1 if failed else 0
 
 
