@@ -93,22 +93,24 @@ void machine_describe(char *text, size_t text_bytes)
 /* Ticks of all processors since the start: false if the system does not say. */
 static bool read_ticks(double *busy, double *all)
 {
-	/* user nice system idle iowait irq softirq steal */
-	double ticks[8] = {0};
+	/* cpu user nice system idle iowait irq softirq steal ... */
+	enum { IDLE = 3, WAITING = 4, KINDS = 8 };
 	FILE *file = fopen("/proc/stat", "r");
-	int n = 0;
+	char line[512] = "", *at = line + strlen("cpu");
+	bool is_read =
+	    file && fgets(line, sizeof line, file) && !strncmp(line, "cpu ", 4);
 
-	if (!file)
-		return false;
-	if (fscanf(file, "cpu") == 0)
-		while (n < 8 && fscanf(file, "%lf", &ticks[n]) == 1)
-			n++;
-	fclose(file);
-	*all = 0;
-	for (int i = 0; i < 8; i++)
-		*all += ticks[i];
-	*busy = *all - ticks[3] - ticks[4];
-	return n >= 4;
+	if (file)
+		fclose(file);
+	*busy = *all = 0;
+	for (int i = 0; i < KINDS && is_read; i++) {
+		const double ticks = strtod(at, &at);
+
+		*all += ticks;
+		if (i != IDLE && i != WAITING)
+			*busy += ticks;
+	}
+	return is_read;
 }
 
 #define LOAD_WINDOW_US 100000

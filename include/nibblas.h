@@ -77,7 +77,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if UINTPTR_MAX < 0xFFFFFFFFFFFFFFFFU
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8
 #error "nibblas needs pointers of 64 bits: leave out -m32"
 #endif
 
