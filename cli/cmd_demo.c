@@ -155,6 +155,9 @@ static int run_demo(const void *args_)
 	int64_t of_block;
 	int code = measure_begin(&run);
 
+	/* Before the work, so that a place that cannot be written costs none. */
+	if (!code)
+		code = cli_check_output(args->output, NULL, 0, 1);
 	if (!code && args->model)
 		code = demo_add_shapes(&demo_models[args->size], &list);
 	of_block = list.count;
