@@ -54,8 +54,8 @@ int select_tensors(const struct nib_file *file,
 void select_free(struct selection *selection);
 
 /*
- * Gives layers that engines fuse into one matrix (q k v, gate up) the largest
- * amax among them.
+ * Gives siblings (tensor_sibling_set()), which engines may fuse into one matrix
+ * (q k v, gate up), the largest amax among them.
  */
 void select_share_amax(struct selection *selection);
 

@@ -227,10 +227,8 @@ void select_share_amax(struct selection *selection)
 	for (int64_t i = 0; i < selection->count; i++) {
 		struct selected *item = &selection->items[i];
 		size_t stem;
-		int set =
-		    item->layer ? tensor_sibling_set(item->layer, &stem) : -1;
 
-		if (set >= 0 && set < TENSOR_FUSED_SETS)
+		if (item->layer && tensor_sibling_set(item->layer, &stem) >= 0)
 			fused[n++] = item;
 	}
 	qsort(fused, (size_t)n, sizeof(struct selected *), compare);

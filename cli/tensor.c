@@ -120,6 +120,15 @@ int tensor_sibling_set(const char *name, size_t *stem)
 	    {"in_proj_qkv", "in_proj_z", ""},
 	    {"in_proj_b", "in_proj_a", ""},
 	    {"query", "key", "value"},
+	    {"query_proj", "key_proj", "value_proj"},
+	    {"to_q", "to_k", "to_v"},
+	    {"add_q_proj", "add_k_proj", "add_v_proj"},
+	    {"wq", "wk", "wv"},
+	    {"q", "k", "v"},
+	    {"q_lin", "k_lin", "v_lin"},
+	    {"linear_q", "linear_k", "linear_v"},
+	    {"gate", "up", ""},
+	    {"wi_0", "wi_1", ""},
 	};
 	const char *dot = strrchr(name, '.'), *part = dot ? dot + 1 : name;
 

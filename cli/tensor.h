@@ -42,8 +42,9 @@ int tensor_in_layer(const struct nib_file *file,
  * The set of siblings that a layer belongs to by the last part of its name, or
  * -1; *stem: the bytes before that part.  Siblings read the same input: q k v,
  * gate up, w1 w3, the low ranks of latent attention, the inputs of gated delta
- * nets, and query key value.  Engines for NVFP4 fuse those of the first
- * TENSOR_FUSED_SETS.
+ * nets, and the same under other names (query key value, to_q to_k to_v).  nib
+ * quantize gives siblings one global scale.  nib inspect expects that of the first
+ * TENSOR_FUSED_SETS, which engines for NVFP4 fuse.
  */
 #define TENSOR_FUSED_SETS 6
 int tensor_sibling_set(const char *name, size_t *stem);

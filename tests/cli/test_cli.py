@@ -53,6 +53,9 @@ class Help(NibTest):
         for name in ("info plan check quantize inspect verify run "
                      "completion help").split():
             self.assertIn(name, COMMANDS)
+        # What a model needs comes before measurements.
+        order = [COMMANDS.index(x) for x in ("quantize", "run", "info", "bench")]
+        self.assertEqual(order, sorted(order))
         self.assertEqual(self.nib("--help").stdout, self.nib("help").stdout)
 
     def test_no_arguments_is_a_usage_error(self):

@@ -266,12 +266,18 @@ class Folders(ModelTest):
     def test_what_engines_fuse_shares_a_global_scale(self):
         for siblings in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"),
                          ("w1", "w3"), ("q_a_proj", "kv_a_proj_with_mqa"),
-                         ("in_proj_qkv", "in_proj_z"), ("in_proj_b", "in_proj_a")):
+                         ("in_proj_qkv", "in_proj_z"), ("in_proj_b", "in_proj_a"),
+                         ("query", "key", "value"), ("to_q", "to_k", "to_v"),
+                         ("wq", "wk", "wv"), ("q", "k", "v"), ("gate", "up"),
+                         ("q_lin", "k_lin", "v_lin"), ("wi_0", "wi_1"),
+                         ("query_proj", "key_proj", "value_proj"),
+                         ("add_q_proj", "add_k_proj", "add_v_proj"),
+                         ("linear_q", "linear_k", "linear_v")):
             tensors = {f"m.{layer}.{name}.weight": matrix(16, 32, 7 * layer + i)
                        for layer in (0, 10) for i, name in enumerate(siblings)}
             for n in (1, len(tensors)):
                 save_folder(self.path("m"), split(tensors, n), {})
-                self.nib("quantize", "m", "shared")
+                self.nib("quantize", "m", "shared", "--all")
                 found = {}
                 for name, layer in ((row["name"], row) for row in self.rows(
                         "inspect", "shared") if row["kind"] == "layer"):
