@@ -49,8 +49,9 @@ static const struct table_column columns[] = {
 struct job {
 	const struct quantize_args *args;
 	const char *in_path, *out_path;
-	const char *writing;   /* the file that writer makes */
-	struct config config;  /* its folder is NULL where IN is a file */
+	const char *writing;  /* the file that writer makes */
+	struct config config; /* its folder is NULL where IN is a file */
+	struct model_types types;
 	struct out_folder out; /* used where it is not */
 	struct nib_file *file;
 	struct nib_device *device;
@@ -166,6 +167,53 @@ static void put_summary(struct job *job)
 			 (long long)job->not_finite,
 			 job->not_finite == 1 ? " was" : "s were",
 			 job->out_path);
+}
+
+#define LEFT_SHOWN 6
+
+/* The module of a matrix that stays as it is, with * for numbers; "" for others. */
+static void left_name(const struct selected *item, char *to, size_t bytes)
+{
+	const struct nib_file_tensor *t = item->tensor;
+	const char *at = t->name;
+	size_t n = 0;
+
+	if (!item->layer && t->rank >= 2 && tensor_name_ends(at, ".weight"))
+		while (*at && strcmp(at, ".weight") && n + 2 < bytes) {
+			const size_t digits = strspn(at, "0123456789");
+
+			to[n++] = digits ? '*' : *at;
+			at += digits ? digits : 1;
+		}
+	to[n] = '\0';
+}
+
+/* What becomes of the model when transformers loads it. */
+static void put_loading(struct job *job)
+{
+	const struct selection *s = &job->selection;
+	char left[LEFT_SHOWN][96], name[96], text[LEFT_SHOWN * 96] = "none";
+	int count = 0, known;
+	size_t used = 0;
+
+	for (int64_t i = 0; i < s->count && count <= LEFT_SHOWN; i++) {
+		left_name(&s->items[i], name, sizeof(name));
+		known = !*name;
+		for (int j = 0; j < count && !known; j++)
+			known = j < LEFT_SHOWN && !strcmp(left[j], name);
+		if (!known && count < LEFT_SHOWN)
+			used += (size_t)snprintf(
+			    text + used, sizeof(text) - used, "%s%s",
+			    count ? ", " : "", strcpy(left[count], name));
+		count += !known;
+	}
+	table_note(job->table, "transformers leaves in their type: %s%s", text,
+		   count > LEFT_SHOWN ? ", ..." : "");
+	if (!job->types.is_known)
+		table_note(job->table,
+			   "the model_type is not one of transformers %s: "
+			   "layers were chosen by their names",
+			   model_table_version);
 }
 
 /* ---- the two passes ------------------------------------------------------ */
@@ -399,20 +447,30 @@ static int run_passes(struct job *job)
 
 /* ---- the command --------------------------------------------------------- */
 
+static const char see_why[] = " (--dry-run lists the tensors and why)";
+
 static int choose_tensors(struct job *job)
 {
 	struct select_options o = job->args->select;
 	int code;
 
 	o.checkpoint = job->how.checkpoint;
+	models_read(job->config.model, &job->types);
+	o.model = job->config.folder ? &job->types : NULL;
+	o.ties_head = job->config.ties_embeddings;
 	code = select_tensors(job->file, &o, &job->selection);
 	if (code || job->selection.quantised)
 		return code;
 	if (o.include.count)
 		return cli_error(CLI_USAGE,
 				 "--include %s: %s has no tensor to quantise "
-				 "of such a name; nothing was written",
-				 o.include.items[0], job->in_path);
+				 "of such a name; nothing was written%s",
+				 o.include.items[0], job->in_path, see_why);
+	if (job->types.is_known && !o.exclude.count && !job->args->dry_run)
+		return cli_error(CLI_INPUT,
+				 "%s has no layer that can be loaded in NVFP4; "
+				 "nothing was written%s",
+				 job->in_path, see_why);
 	cli_warn("%s has no tensor to quantise: everything is copied",
 		 job->in_path);
 	return CLI_OK;
@@ -432,6 +490,8 @@ static int quantize(struct job *job)
 		code = run_passes(job);
 	if (!code)
 		put_summary(job);
+	if (!code && job->config.model)
+		put_loading(job);
 	end = table_end(job->table);
 	return code ? code : end;
 }

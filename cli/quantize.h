@@ -9,6 +9,7 @@
 #define NIB_QUANTIZE_H
 
 #include "cli.h"
+#include "models.h"
 #include "tensor.h"
 
 /* ---- select.c ------------------------------------------------------------ */
@@ -39,6 +40,10 @@ struct select_options {
 	struct cli_texts include, exclude; /* globs, commas allowed */
 	int all; /* nothing is excluded unless asked for */
 	enum nib_checkpoint checkpoint; /* the format to write */
+	/* The model of a folder, which transformers must be able to load; NULL for a
+	 * single file, where names alone decide. */
+	const struct model_types *model;
+	int ties_head; /* the head is the embedding */
 };
 
 /*
@@ -61,8 +66,11 @@ void select_share_amax(struct selection *selection);
 
 /* Excluded unless --all or --exclude is given, for --help. */
 #define SELECT_DEFAULT_EXCLUDE                                                 \
-	"*embed*, *lm_head*, *wte*, *wpe*, *router*, *.gate.weight, "          \
-	"*_gate.weight, *vision*, *visual*"
+	"*embed*, *_emb.*, *emb.weight, *wte*, *wpe*, shared.weight, "         \
+	"*.shared.weight, *relative_attention_bias*, *codebook*, "             \
+	"head.weight, *.head.weight, *_head.weight, *lm_head*, "               \
+	"output.weight, *classifier*, score.weight, *router*, "                \
+	"*.gate.weight, *_gate.weight, *vision*, *visual*"
 
 /* ---- quantize_layer.c ---------------------------------------------------- */
 

@@ -97,6 +97,26 @@ static int refuse_kind(const struct nib_file *file,
 	return *reason != '\0';
 }
 
+/* Whether transformers would not load a layer of the model's folder. */
+static int refuse_model(const struct select_options *o, struct selected *item)
+{
+	const struct nib_file_tensor *t = item->tensor;
+	char *reason = item->reason;
+	const size_t bytes = sizeof(item->reason);
+
+	if (!o->model)
+		return 0;
+	if (models_refuse(o->model, t->name, reason, bytes))
+		return 1;
+	if (o->model->is_known && t->rank == 3 && !experts_find(t->name))
+		snprintf(reason, bytes,
+			 "3-D, and not *.experts.gate_up_proj or down_proj");
+	else if (o->ties_head && (!strcmp(t->name, "lm_head.weight") ||
+				  tensor_name_ends(t->name, ".lm_head.weight")))
+		snprintf(reason, bytes, "config.json ties it to the embedding");
+	return *reason != '\0';
+}
+
 static int refuse_name(const struct select_options *o, struct selected *item)
 {
 	const char *name = item->tensor->name;
@@ -173,27 +193,113 @@ static int add_layer(struct selection *s, struct selected item)
 	return add_item(s, &item);
 }
 
+/* ---- experts that are loaded together ------------------------------------ */
+
+/* The bytes of X.experts in the name of a weight of experts, or 0. */
+static size_t experts_stem(const char *name)
+{
+	static const char experts[] = ".experts.";
+	const char *at = strstr(name, experts);
+
+	if (!at ||
+	    (!experts_find(name) && !tensor_name_ends(name, weight_suffix)))
+		return 0;
+	return (size_t)(at - name) + sizeof(experts) - 2;
+}
+
+/* Weights of experts that are copied: one of each X.experts. */
+struct kept {
+	const char **names;
+	int64_t count;
+};
+
+static const char *find_kept(const struct kept *kept, const char *name)
+{
+	const size_t n = experts_stem(name);
+
+	/* The last first: files have the experts of a layer together. */
+	for (int64_t i = kept->count - 1; i >= 0 && n; i--)
+		if (experts_stem(kept->names[i]) == n &&
+		    !strncmp(kept->names[i], name, n))
+			return kept->names[i];
+	return NULL;
+}
+
+/* ---- all tensors --------------------------------------------------------- */
+
+/* Whether a tensor is copied; its reason then says why. */
+static int refuse(const struct nib_file *file, const struct select_options *o,
+		  struct selected *item)
+{
+	return refuse_kind(file, o, item) || refuse_name(o, item) ||
+	       refuse_model(o, item);
+}
+
+/* transformers makes one stack of the experts of a layer, and has none of which
+ * only some are NVFP4. */
+static int find_all_kept(const struct nib_file *file,
+			 const struct select_options *o, struct kept *kept)
+{
+	const int64_t n = nib_file_tensor_count(file);
+
+	if (!o->model || !o->model->is_known)
+		return CLI_OK;
+	kept->names = calloc((size_t)n + 1, sizeof(*kept->names));
+	if (!kept->names)
+		return cli_no_memory("list of experts");
+	for (int64_t i = 0; i < n; i++) {
+		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
+		const char *name = item.tensor->name;
+
+		if (experts_stem(name) && refuse(file, o, &item) &&
+		    !find_kept(kept, name))
+			kept->names[kept->count++] = name;
+	}
+	return CLI_OK;
+}
+
+static int refuse_incomplete(const struct kept *kept, struct selected *item)
+{
+	const char *other = find_kept(kept, item->tensor->name);
+
+	if (other)
+		snprintf(item->reason, sizeof(item->reason),
+			 "experts load together, and %.*s%s is copied", 48,
+			 other + experts_stem(other) + 1,
+			 strlen(other + experts_stem(other) + 1) > 48 ? "..."
+								      : "");
+	return other != NULL;
+}
+
+static int add_tensor(struct selection *s, const struct nib_file *file,
+		      const struct select_options *o, const struct kept *kept,
+		      const struct nib_file_tensor *t)
+{
+	struct selected item = {.tensor = t};
+	const struct experts *fused = experts_find(t->name);
+
+	if (refuse(file, o, &item) || refuse_incomplete(kept, &item)) {
+		item.is_across = 0;
+		return add_item(s, &item);
+	}
+	return t->rank == 3 && fused && !item.is_across
+		   ? add_experts(s, item, fused)
+		   : add_layer(s, item);
+}
+
 int select_tensors(const struct nib_file *file,
 		   const struct select_options *options,
 		   struct selection *selection)
 {
-	int code = CLI_OK;
+	struct kept kept = {0};
+	int code;
 
 	*selection = (struct selection){0};
-	for (int64_t i = 0; i < nib_file_tensor_count(file) && !code; i++) {
-		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
-		const struct experts *fused = experts_find(item.tensor->name);
-
-		if (refuse_kind(file, options, &item) ||
-		    refuse_name(options, &item)) {
-			item.is_across = 0;
-			code = add_item(selection, &item);
-		} else if (item.tensor->rank == 3 && fused && !item.is_across) {
-			code = add_experts(selection, item, fused);
-		} else {
-			code = add_layer(selection, item);
-		}
-	}
+	code = find_all_kept(file, options, &kept);
+	for (int64_t i = 0; i < nib_file_tensor_count(file) && !code; i++)
+		code = add_tensor(selection, file, options, &kept,
+				  nib_file_tensor_at(file, i));
+	free(kept.names);
 	return code;
 }
 

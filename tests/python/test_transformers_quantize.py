@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What nib quantize makes of a folder of transformers is loaded and runs, or nib quantize
+refuses the folder: tiny models of families whose tensors do not all have the names or the
+order of a linear layer's."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+import nibblas.transformers as nt
+import tiny_models as tiny
+from model_test import ModelTest, tokens
+
+NIB = os.environ.get("NIB", "nib")
+T5 = {"d_model": 64, "d_kv": 4, "d_ff": 96, "num_layers": 2, "num_heads": 16}
+BART = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 96,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "decoder_ffn_dim": 96}
+INDEXED = {**tiny.DEEPSEEK, "n_group": 1, "qk_head_dim": 32, "index_n_heads": 4,
+           "index_head_dim": 32, "index_topk": 8, "mlp_layer_types": ["dense", "sparse"],
+           "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
+                               "partial_rotary_factor": 1.0}}
+# {type: (class, sizes, parts of names that stay among those of two dimensions)}
+CAUSAL, SEQ2SEQ = AutoModelForCausalLM, AutoModelForSeq2SeqLM
+RUN = {
+    "t5": (SEQ2SEQ, T5, {"shared", "relative_attention_bias", "wo", "lm_head"}),
+    "umt5": (SEQ2SEQ, {**T5, "feed_forward_proj": "gated-gelu"},
+             {"shared", "relative_attention_bias", "wo", "lm_head"}),
+    "bart": (SEQ2SEQ, BART, {"shared", "embed_positions", "lm_head"}),
+    "granitemoe": (CAUSAL, tiny.EXPERTS, {"lm_head", "layer"}),
+    "deepseek_v32": (CAUSAL, INDEXED, {"lm_head", "gate", "weights_proj"}),
+    "mamba": (CAUSAL, {"state_size": 16, "time_step_rank": 16},
+              {"embeddings", "lm_head", "dt_proj"}),
+    "rwkv": (CAUSAL, {"attention_hidden_size": 64}, {"embeddings", "head", "output", "value"}),
+    "llama": (CAUSAL, {}, {"lm_head"})}
+REFUSED = {"gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64},
+           "falcon": {"ffn_hidden_size": 96}}
+
+
+class Quantised(ModelTest):
+    def make(self, family, cls, sizes):
+        """A model, or None of a type that this version does not have."""
+        torch.manual_seed(0)
+        known = {**tiny.SIZES, **sizes}
+        if family not in transformers.models.auto.configuration_auto.CONFIG_MAPPING:
+            return None
+        known = {k: v for k, v in known.items() if k != "head_dim" or family == "llama"
+                 or "kv_lora_rank" in sizes}
+        config = AutoConfig.for_model(family, **known)
+        config.tie_word_embeddings = False
+        return cls.from_config(config, dtype=torch.float32).eval()
+
+    def quantise(self, model, *args):
+        """(folder, the result of nib quantize); the folder + "-nvfp4" is what it wrote."""
+        source = tempfile.mkdtemp(dir=self.folder)
+        model.save_pretrained(source)
+        return source, subprocess.run(
+            [NIB, "quantize", source, source + "-nvfp4", "--format", "json", *args],
+            capture_output=True, text=True, check=False)
+
+    def compare(self, folder, cls):
+        """Loads both folders and compares their logits; returns the one in NVFP4."""
+        named = {"cls": cls, "dtype": torch.float32}
+        loaded = nt.from_pretrained(folder + "-nvfp4", **named)
+        self.assert_near(self.run_model(loaded), self.run_model(
+            cls.from_pretrained(folder, dtype=torch.float32)), 0.4)
+        return loaded
+
+    def run_model(self, model):
+        x = tokens()
+        more = {"decoder_input_ids": x} if model.config.is_encoder_decoder else {}
+        with torch.no_grad():
+            return model(input_ids=x, **more).logits
+
+    def test_families(self):
+        for family, (cls, sizes, stay) in RUN.items():
+            model = self.make(family, cls, sizes)
+            for form in ("modelopt", "compressed-tensors") if model else ():
+                with self.subTest(family=family, form=form):
+                    folder, result = self.quantise(model, "--format-out", form)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    rows = json.loads(result.stdout)
+                    self.assertEqual(stay, {
+                        row["tensor"].split(".")[-2] for row in rows
+                        if row["reason"] and len(row["shape"]) == 2
+                        and row["tensor"].endswith(".weight")} - {"embed_tokens"})
+                    self.compare(folder, cls)
+
+    def test_all_that_can_be_loaded(self):
+        """--all takes heads that are not tied, and nothing that would be refused."""
+        for family, takes_head in (("t5", False), ("llama", True), ("granitemoe", True)):
+            cls, sizes, _ = RUN[family]
+            folder, result = self.quantise(self.make(family, cls, sizes), "--all")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            loaded = self.compare(folder, cls)
+            self.assertEqual("lm_head" in loaded.hf_quantizer.plan.linears, takes_head)
+
+    def test_nothing_to_load(self):
+        for family, sizes in REFUSED.items():
+            folder, result = self.quantise(self.make(family, CAUSAL, sizes))
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn("no layer that can be loaded in NVFP4", result.stderr)
+            self.assertFalse(os.path.exists(folder + "-nvfp4"))
+
+
+if __name__ == "__main__":
+    unittest.main()
