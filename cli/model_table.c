@@ -505,7 +505,8 @@ const struct model_rule model_table[] = {
      "cross_attn.out_proj "},
     {MODEL_OTHER,
      "oneformer ",
-     "layers.0.self_attn.out_proj multihead_attn.out_proj "},
+     "multihead_attn.out_proj "
+     "query_transformer.decoder.layers.*.self_attn.out_proj "},
     {MODEL_OTHER,
      "shieldgemma2 ",
      "attention.out_proj down_proj gate_proj "

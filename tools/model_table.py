@@ -235,7 +235,8 @@ def tensors_of(model):
     names, modules = _plan._Names(model), dict(model.named_modules())
     names.add(saved)
     read = read_weights(modules)
-    return {re.sub(r"\.\d+(?=\.)", ".0", key): (
+    # One layer of each kind; a number at the end tells the parts of a Sequential apart.
+    return {re.sub(r"\.\d+(?=\.(?!weight$))", ".0", key): (
         x.dim(), why_not(names, modules, read, key, x))
             for key, x in saved.items()
             if x.dim() in (2, 3) and x.dtype.is_floating_point}
@@ -270,7 +271,8 @@ def shortest(name, linear):
         end = parts[-n:]
         if end[0].isdigit() and n < len(parts):
             continue
-        for pattern in (".".join("*" if x.isdigit() else x for x in end), ".".join(end)):
+        stars = ["*" if x.isdigit() else x for x in end]
+        for pattern in (".".join(stars), ".".join(stars[:-1] + end[-1:])):
             if not any(matches(pattern, x) for x in linear):
                 return pattern
     return None
