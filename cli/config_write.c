@@ -13,6 +13,7 @@
 
 #include "cli.h"
 #include "config.h"
+#include "out_file.h"
 #include "out_folder.h"
 #include "quantize.h"
 
@@ -21,16 +22,22 @@
 static int write_json(const char *folder, const char *name, const json_t *root)
 {
 	char *path = out_folder_path(folder, name);
+	struct out_file out = {0};
 	int code = CLI_OK;
 
 	if (!path)
 		return CLI_FAILED;
-	errno = 0;
 	if (!root)
 		code = cli_no_memory(name);
-	else if (json_dump_file(root, path, JSON_INDENT(2)))
-		code = cli_error(CLI_FAILED, "%s: %s", path,
-				 errno ? strerror(errno) : "cannot be written");
+	else if (!out_file_open(&out, path))
+		code = cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	else if (json_dumpf(root, out.stream, JSON_INDENT(2)) &&
+		 !ferror(out.stream))
+		code = cli_no_memory(name);
+	if (code)
+		out_file_discard(&out);
+	else if (!out_file_commit(&out))
+		code = cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
 	free(path);
 	return code;
 }
@@ -182,24 +189,27 @@ static int write_model(const struct config *c, const char *folder,
 	char *path = out_folder_path(folder, CONFIG_MODEL);
 	char *added =
 	    quantisation ? json_dumps(quantisation, JSON_INDENT(2)) : NULL;
-	FILE *file = path && (added || !quantisation) ? fopen(path, "w") : NULL;
-	int failed = !file;
+	struct out_file out;
+	int code = CLI_OK;
 
-	if (file && added)
-		put_model(file, c, added);
-	else if (file)
-		fputs(c->model_text, file);
-	if (file)
-		failed = fflush(file) || ferror(file);
-	if (failed && path)
-		cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
-	if (file && fclose(file) && !failed) {
-		failed = 1;
-		cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	if (path && quantisation && !added)
+		code = cli_no_memory(CONFIG_MODEL);
+	else if (!path)
+		code = CLI_FAILED;
+	else if (!out_file_open(&out, path))
+		code = cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	if (!code) {
+		if (added)
+			put_model(out.stream, c, added);
+		else
+			fputs(c->model_text, out.stream);
+		if (!out_file_commit(&out))
+			code = cli_error(CLI_FAILED, "%s: %s", path,
+					 strerror(errno));
 	}
 	free(added);
 	free(path);
-	return failed ? CLI_FAILED : CLI_OK;
+	return code;
 }
 
 int config_write(const struct config *c, const char *folder,

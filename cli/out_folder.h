@@ -10,11 +10,14 @@
 struct out_folder {
 	const char *path; /* where it will be; the caller's */
 	char *work;	  /* where it is made; NULL: nothing was begun */
+	int lock;	  /* on work, for as long as the run lives; or -1 */
 };
 
 /* Whether path is free: nothing is there, or an empty folder that another one
  * can replace. */
 int out_folder_check(const char *path);
+/* Makes a folder of a new name beside path.  Warns about those that killed runs
+ * left there. */
 int out_folder_begin(struct out_folder *out, const char *path);
 int out_folder_commit(struct out_folder *out);
 /* Removes what was written.  Does nothing after a commit. */

@@ -11,6 +11,7 @@
 
 #include "baseline.h"
 #include "cli.h"
+#include "out_file.h"
 #include "rows.h"
 
 static const char style[] =
@@ -625,26 +626,15 @@ static int put_page(FILE *file, const json_t *rows, const char *how)
 
 int report_write(const char *path, const json_t *rows, const char *how)
 {
-	size_t bytes = strlen(path) + sizeof ".part";
-	char *part = malloc(bytes);
-	FILE *file = NULL;
-	int code, bad;
+	struct out_file out;
+	int code;
 
-	if (!part)
-		return cli_no_memory("report");
-	snprintf(part, bytes, "%s.part", path);
-	file = fopen(part, "w");
-	if (!file) {
-		code = cli_error(CLI_FAILED, "%s: %s", part, strerror(errno));
-		free(part);
-		return code;
-	}
-	code = put_page(file, rows, how);
-	bad = ferror(file) | fclose(file);
-	if (!code && (bad || rename(part, path) != 0))
-		code = cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	if (!out_file_open(&out, path))
+		return cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
+	code = put_page(out.stream, rows, how);
 	if (code)
-		remove(part);
-	free(part);
+		out_file_discard(&out);
+	else if (!out_file_commit(&out))
+		code = cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
 	return code;
 }

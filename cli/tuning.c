@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "out_file.h"
+
 #define MAX_FILE_BYTES 4096
 
 /* ---- the file's name ----------------------------------------------------- */
@@ -249,30 +251,19 @@ static json_t *json_of(const struct nib_costs *costs,
 	    costs->tile_cycles, "split_cycles", costs->split_cycles);
 }
 
-/* Beside its place first: another process may be reading. */
-static bool write_file(const json_t *root, const char *path)
+/* Whole or not at all: another process may be reading. */
+static bool write_file(const json_t *root, char *path)
 {
-	char part[sizeof(((struct tuning *)NULL)->path) + 32];
-	FILE *file;
-	bool ok;
+	struct out_file out;
 
-	snprintf(part, sizeof(part), "%s.%ld.part", path, (long)getpid());
-	if (!make_folders(part))
+	if (!make_folders(path) || !out_file_open(&out, path))
 		return false;
-	file = fopen(part, "we");
-	if (!file)
+	if (json_dumpf(root, out.stream, JSON_INDENT(1)) ||
+	    fputc('\n', out.stream) == EOF) {
+		out_file_discard(&out);
 		return false;
-	ok = json_dumpf(root, file, JSON_INDENT(1)) == 0;
-	ok = fputc('\n', file) != EOF && ok;
-	ok = fclose(file) == 0 && ok;
-	ok = ok && rename(part, path) == 0;
-	if (!ok) {
-		const int why = errno;
-
-		unlink(part);
-		errno = why;
 	}
-	return ok;
+	return out_file_commit(&out);
 }
 
 enum nib_status tuning_save(struct nib_device *device, struct tuning *tuning,

@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+import resource
 import shlex
 import statistics
 import unittest
@@ -543,6 +544,26 @@ class Report(NibTest):
         self.nib("report", "rows.json", "-o", "page.html", "--force")
         self.assertIn(b"<html", self.read("page.html"))
 
+    def test_a_page_appears_whole_or_not_at_all(self):
+        """And is written through no link: its temporary file is a new one."""
+        self.write("rows.json", b'[{"op": "gemm", "shape": "1x1x16", "time_s": 1}]')
+        self.write("mine", b"mine")
+        for name in ("page.html.part", "page.html"):
+            os.symlink("mine", self.path(name))
+        self.nib("report", "rows.json", "-o", "page.html", "--force")
+        self.assertEqual(self.read("mine"), b"mine")
+        self.assertIn(b"<html", self.read("page.html"))
+        self.assertFalse(os.path.islink(self.path("page.html")))
+        os.chmod(self.path("page.html"), 0o640)
+        self.nib("report", "rows.json", "-o", "page.html", "--force")
+        self.assertEqual(os.stat(self.path("page.html")).st_mode & 0o777, 0o640)
+        limit = (16, 16)
+        got = self.nib("report", "rows.json", "-o", "new.html", code=4, preexec_fn=lambda:
+                       resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+        self.assertIn("new.html: File too large", got.stderr)
+        self.assertEqual(set(os.listdir(self.folder)),
+                         {"rows.json", "mine", "page.html", "page.html.part"})
+
 
 class Demo(NibTest):
     def test_small(self):
@@ -612,6 +633,12 @@ class Demo(NibTest):
         result = self.demo_model(code=2)
         self.assertIn("model: a folder that is not empty", result.stderr)
         self.assertEqual(os.listdir(self.path("model")), ["mine"])
+
+    def test_the_place_of_the_page_is_checked_first(self):
+        os.mkdir(self.path("folder"))
+        result = self.refused("demo", "-o", "folder", code=2,
+                              says="folder: not a regular file")
+        self.assertEqual(result.stdout, "")
 
 
 if __name__ == "__main__":

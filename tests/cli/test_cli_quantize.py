@@ -514,6 +514,43 @@ class Folders(ModelTest):
         self.assertIn("interrupted", error)
         self.assertEqual(set(os.listdir(self.folder)), {"in", "model", "large"})
 
+    def begin(self, old, number=None):
+        """Runs nib quantize large out until it has begun to write, and sends it a signal;
+        returns the folder that it makes, which is none of old."""
+        process = subprocess.Popen([NIB, "quantize", "large", "out"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        made = None
+        while process.poll() is None and not made:
+            time.sleep(0.001)
+            made = next((x for x in os.listdir(self.folder) if x.startswith("out.nib-")
+                         and x not in old and os.listdir(self.path(x))), None)
+        self.assertIsNotNone(made)
+        if number:
+            process.send_signal(number)
+            process.wait()
+        return made
+
+    def test_killed(self):
+        """What killed runs leave is named, and in no later run's way; what another run is
+        writing is neither."""
+        os.mkdir(self.path("large"))
+        save_sparse(self.path("large/model.safetensors"), 32768, 8192)
+        left = {self.begin((), signal.SIGKILL)}
+        left.add(self.begin(left, signal.SIGKILL))
+        self.begin(left)  # goes on
+        os.mkdir(self.path("out.nib-0"))  # nothing in it
+        os.mkdir(self.path("out.nib-other"))
+        self.write("out.nib-other/x", b"")
+        os.symlink(min(left), self.path("out.nib-1"))
+        error = self.nib("quantize", "model", "out/").stderr
+        self.assertEqual({line.split(": ")[2] for line in error.splitlines()}, left)
+        self.assertIn("of a run that was killed; nothing uses it: remove it", error)
+        self.assertEqual(*(os.stat(self.path(x)).st_mode for x in ("out", "out.nib-0")))
+        self.assertEqual(self.load_shards("out")[1].keys() & {"model.embed_tokens.weight"},
+                         {"model.embed_tokens.weight"})
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -150,6 +150,20 @@ class Bench(TorchTest):
                 self.assertEqual((got, bench), (status, status),
                                  text.getvalue())
 
+    def test_files_appear_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mine, path = (os.path.join(folder, x) for x in ("mine", "out.json"))
+            self.command._write(mine, "mine")
+            os.symlink(mine, path)
+            self.command._write(path, "new")
+            for name, text in ((mine, "mine"), (path, "new")):
+                with open(name, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), text)
+            self.command._write("/dev/null", "x")
+            with self.assertRaises(UnicodeEncodeError):
+                self.command._write(path, "\ud800")
+            self.assertEqual(set(os.listdir(folder)), {"mine", "out.json"})
+
     def test_refusals(self):
         for arguments, message in (
                 (["bench", "gemm", "--only", "3"], "must be 0 to 2"),

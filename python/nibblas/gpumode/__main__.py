@@ -4,7 +4,9 @@ tests, their benchmarks, and a file to submit."""
 
 import argparse
 import json
+import os
 import runpy
+import secrets
 import sys
 
 import torch
@@ -14,6 +16,24 @@ from nibblas import gpumode
 from nibblas._library import Error
 from nibblas.gpumode import (_bench, _bundle, _contest, _data, _emulated,
                              _limits, _specs)
+
+
+def _write(path, text):
+    """Writes a file that appears whole or not at all and replaces a link; writes into
+    what is no file, such as /dev/null."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    new = os.path.join(os.path.dirname(path), f".nib-{secrets.token_hex(4)}.tmp")
+    try:
+        with open(new, "x", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(new, path)
+    except BaseException:
+        if os.path.exists(new):
+            os.unlink(new)
+        raise
 
 
 def _kernel(problem, submission=None):
@@ -117,15 +137,13 @@ def _bench_command(a):
     if a.json == "-":
         sys.stdout.write(text)
     elif a.json:
-        with open(a.json, "w", encoding="utf-8") as file:
-            file.write(text)
+        _write(a.json, text)
     return 0
 
 
 def _bundle_command(a):
     text = _bundle.bundle(a.problem, a.current_stream)
-    with open(a.output, "w", encoding="ascii") as file:
-        file.write(text)
+    _write(a.output, text)
     print(f"{a.output}: {len(text)} characters (the contest takes "
           f"{_bundle.MOST_CHARACTERS})")
     return 0
