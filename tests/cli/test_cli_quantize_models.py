@@ -66,7 +66,7 @@ class Models(NibTest):
         got = self.quantise({"model_type": "granitemoe"}, names)
         self.assertEqual([name for name, reason in got.items() if not reason],
                          ["model.layers.0.self_attn.q_proj"])
-        # Of a type that transformers does not have, stacks of experts are layers.
+        # Stacks of experts are layers in types that transformers does not have.
         got = self.quantise({"model_type": "mine"}, names)
         self.assertFalse(any(got.values()))
         # transformers has no other stacks than those of gate_up_proj and down_proj.
@@ -131,7 +131,7 @@ class Models(NibTest):
         self.assertEqual(os.listdir(self.folder), ["m"])
         rows = self.rows("quantize", "m", "out", "--dry-run")
         self.assertEqual({row["reason"] for row in rows}, {"a Conv1D, [k, n]"})
-        # Whoever excludes everything wants a copy.
+        # A copy, if everything is excluded.
         self.nib("quantize", "m", "out", "--exclude", "*")
 
     def test_what_becomes_of_the_model_is_said(self):
