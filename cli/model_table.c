@@ -460,22 +460,35 @@ const struct model_rule model_table[] = {
      "qkv_proj "},
     {MODEL_OTHER,
      "* ",
-     "router "},
+     "objective router "},
     {MODEL_OTHER,
      "aria ",
      "multihead_attn.out_proj "},
     {MODEL_OTHER,
-     "axk1 axk2 bailing_hybrid beam cohere2_moe deepseek_v2 deepseek_v3 "
-     "deepseek_v32 dots3_note dots3_note_text ernie4_5_moe exaone_moe "
-     "flex_olmo flint glm4_moe glm4_moe_lite glm4v_moe glm4v_moe_text "
-     "glm5_next glm5_next_text glm_moe_dsa hy_v3 hy_v4 inkling2 "
-     "inkling2_text inkling_mm_model inkling_text kimi_k25 kimi_linear "
-     "kolibri1 laguna lfm2_moe mellum mimo_v2_flash minimax minimax_m2 "
-     "minimax_m3_vl minimax_m3_vl_text mistral4 mistral_large4 "
-     "mistral_large4_text mixtral muse_spark muse_spark_text nemo_speechlm "
+     "axk1 axk2 bailing_hybrid beam cohere2_moe deepseek_ocr2 "
+     "deepseek_ocr2_encoder deepseek_ocr2_sam_vision_model "
+     "deepseek_ocr2_text deepseek_ocr2_vision deepseek_v2 deepseek_v3 "
+     "deepseek_v32 dots1 dots3_note dots3_note_audio_encoder "
+     "dots3_note_text dots3_note_vision_encoder ernie4_5_moe "
+     "ernie4_5_vl_moe_text ernie4_5_vl_moe_vision exaone_moe flex_olmo "
+     "flint glm4_moe glm4_moe_lite glm4v_moe glm4v_moe_text "
+     "glm4v_moe_vision glm5_next glm5_next_text glm5_next_vision "
+     "glm_moe_dsa hy_v3 hy_v4 inkling2 inkling2_text inkling2_vision "
+     "inkling_audio inkling_mm_model inkling_text inkling_vision kimi_k25 "
+     "kimi_linear kolibri1 laguna lfm2_moe mellum mimo_v2_flash minimax "
+     "minimax_m2 minimax_m3_vl minimax_m3_vl_text minimax_m3_vl_vision "
+     "mistral4 mistral_large4 mistral_large4_text mixtral muse_spark "
+     "muse_spark_audio muse_spark_text muse_spark_vision nemo_speechlm "
      "nemotron_h nemotron_h_omni olmoe phimoe qwen2_moe qwen3_5_moe "
-     "qwen3_5_moe_text qwen3_moe qwen3_next qwen3_omni_moe_thinker "
-     "qwen3_vl_moe qwen3_vl_moe_text solar_open step3p7 unlimited_ocr ",
+     "qwen3_5_moe_text qwen3_5_moe_vision qwen3_moe qwen3_next "
+     "qwen3_omni_moe qwen3_omni_moe_audio_encoder "
+     "qwen3_omni_moe_talker_code_predictor qwen3_omni_moe_talker_text "
+     "qwen3_omni_moe_text qwen3_omni_moe_thinker "
+     "qwen3_omni_moe_vision_encoder qwen3_vl_moe qwen3_vl_moe_text "
+     "qwen3_vl_moe_vision qwen4_exp qwen4_exp_text qwen4_exp_vision "
+     "solar_open step3p5 step3p5_vision step3p7 unlimited_ocr "
+     "unlimited_ocr_sam_vision_model unlimited_ocr_text "
+     "unlimited_ocr_vision unlimited_ocr_vision_encoder ",
      "gate "},
     {MODEL_OTHER,
      "bridgetower ",
@@ -485,6 +498,12 @@ const struct model_rule model_table[] = {
      "lfm2_vl modernvbert phi4_multimodal siglip siglip2 "
      "siglip2_vision_model siglip_vision_model t5gemma2 ",
      "attention.out_proj "},
+    {MODEL_OTHER,
+     "convnextv2 ",
+     "grn "},
+    {MODEL_OTHER,
+     "csm csm_depth_decoder_model ",
+     "codebooks_head "},
     {MODEL_OTHER,
      "deepseek_v4 ",
      "gate wo_a "},

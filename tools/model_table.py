@@ -113,17 +113,21 @@ class Source:
     """What a file of models says; module: its name, which is not imported.
 
     reads   {class: paths of modules whose weight it reads}; None: of any class
-    kinds   {attribute: names of the classes that it is made of}"""
+    kinds   {attribute: names of the classes that it is made of}
+    owners  names of classes with a weight of their own, as routers have"""
 
     def __init__(self, module):
         path = importlib.util.find_spec(module).origin
         tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-        self.reads, self.kinds = {None: set()}, {}
+        self.reads, self.kinds, self.owners = {None: set()}, {}, set()
         for cls in (x for x in tree.body if isinstance(x, ast.ClassDef)):
             for function in (x for x in cls.body if isinstance(x, ast.FunctionDef)):
                 if not SETUP.match(function.name):
                     self._find_reads(cls.name, function)
                 self._find_kinds(function)
+                if "Norm" not in cls.name and re.search(
+                        r"self\.weight = (torch\.)?nn\.Parameter", ast.unparse(function)):
+                    self.owners.add(cls.name)
 
     def _find_reads(self, cls, node):
         if isinstance(node, ast.If) and UNUSED.search(ast.unparse(node.test)):
@@ -246,6 +250,7 @@ def made_otherwise(modules, linear):
     """{attribute: reason} of those that sources make an embedding or the like, and never
     a linear layer."""
     found = {}
+    owners = {x for name in modules for x in source(name).owners}
     for name in modules:
         for attribute, kinds in source(name).kinds.items():
             others = {x for x in kinds if not x.endswith("Linear")}
@@ -255,6 +260,8 @@ def made_otherwise(modules, linear):
                 found[attribute] = "embedding"
             elif "Conv1D" in kinds:
                 found[attribute] = "Conv1D"
+            elif kinds & owners:
+                found[attribute] = "other"
     return found
 
 

@@ -5,6 +5,7 @@ order of a linear layer's."""
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -12,10 +13,12 @@ import unittest
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import nibblas.transformers as nt
 import tiny_models as tiny
-from model_test import ModelTest, tokens
+from common import SOURCE
+from model_test import ModelTest, newest, tokens
 
 NIB = os.environ.get("NIB", "nib")
 T5 = {"d_model": 64, "d_kv": 4, "d_ff": 96, "num_layers": 2, "num_heads": 16}
@@ -47,7 +50,7 @@ class Quantised(ModelTest):
         """A model, or None of a type that this version does not have."""
         torch.manual_seed(0)
         known = {**tiny.SIZES, **sizes}
-        if family not in transformers.models.auto.configuration_auto.CONFIG_MAPPING:
+        if family not in CONFIG_MAPPING:
             return None
         known = {k: v for k, v in known.items() if k != "head_dim" or family == "llama"
                  or "kv_lora_rank" in sizes}
@@ -99,6 +102,16 @@ class Quantised(ModelTest):
             self.assertEqual(result.returncode, 0, result.stderr)
             loaded = self.compare(folder, cls)
             self.assertEqual("lm_head" in loaded.hf_quantizer.plan.linears, takes_head)
+
+    @newest
+    def test_the_table_is_of_this_version(self):
+        """tools/model_table.py has written cli/model_table.c."""
+        with open(os.path.join(SOURCE, "cli/model_table.c"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn(f'model_table_version[] = "{transformers.__version__}"', text)
+        listed = text.partition("model_table_types[] = {")[2]
+        self.assertEqual({x for line in re.findall(r'"(.*) "', listed)
+                          for x in line.split()}, set(CONFIG_MAPPING))
 
     def test_nothing_to_load(self):
         for family, sizes in REFUSED.items():
