@@ -170,6 +170,7 @@ static void put_summary(struct job *job)
 }
 
 #define LEFT_SHOWN 6
+#define LEFT_BYTES 96
 
 /* The module of a matrix that stays as it is, with * for numbers; "" for others. */
 static void left_name(const struct selected *item, char *to, size_t bytes)
@@ -192,20 +193,23 @@ static void left_name(const struct selected *item, char *to, size_t bytes)
 static void put_loading(struct job *job)
 {
 	const struct selection *s = &job->selection;
-	char left[LEFT_SHOWN][96], name[96], text[LEFT_SHOWN * 96] = "none";
-	int count = 0, known;
-	size_t used = 0;
+	char left[LEFT_SHOWN][LEFT_BYTES], name[LEFT_BYTES];
+	char text[LEFT_SHOWN * (LEFT_BYTES + 2)] = "none";
+	int count = 0, used = 0;
 
 	for (int64_t i = 0; i < s->count && count <= LEFT_SHOWN; i++) {
+		int at = 0;
+
 		left_name(&s->items[i], name, sizeof(name));
-		known = !*name;
-		for (int j = 0; j < count && !known; j++)
-			known = j < LEFT_SHOWN && !strcmp(left[j], name);
-		if (!known && count < LEFT_SHOWN)
-			used += (size_t)snprintf(
-			    text + used, sizeof(text) - used, "%s%s",
-			    count ? ", " : "", strcpy(left[count], name));
-		count += !known;
+		while (at < count && at < LEFT_SHOWN && strcmp(left[at], name))
+			at++;
+		if (!*name || at < count)
+			continue;
+		if (count++ == LEFT_SHOWN)
+			continue;
+		memcpy(left[at], name, sizeof(name));
+		used += snprintf(text + used, sizeof(text) - (size_t)used,
+				 "%s%s", at ? ", " : "", name);
 	}
 	table_note(job->table, "transformers leaves in their type: %s%s", text,
 		   count > LEFT_SHOWN ? ", ..." : "");

@@ -189,7 +189,7 @@ static int write_model(const struct config *c, const char *folder,
 	char *path = out_folder_path(folder, CONFIG_MODEL);
 	char *added =
 	    quantisation ? json_dumps(quantisation, JSON_INDENT(2)) : NULL;
-	struct out_file out;
+	struct out_file out = {0};
 	int code = CLI_OK;
 
 	if (path && quantisation && !added)
