@@ -369,7 +369,7 @@ class Loading(ModelTest):
     def test_dynamic_activations(self):
         """W4A4 without input scales: x is quantised by its own largest value."""
         packed, plain = self.saved("mixtral")
-        model = self.load(self.configure(packed, quant_algo="NVFP4"))
+        model = self.load(self.configure(packed, **tiny.configuration("modelopt", True)))
         self.assertEqual(nt.report(model).counts(), {"W4A4": 10, "float32": 1})
         self.assert_near(logits(model, tokens()), logits(self.plain(plain), tokens()),
                          0.4)

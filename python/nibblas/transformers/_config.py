@@ -86,6 +86,7 @@ class Config(QuantizationConfigMixin):
         _check_groups(self.groups)
         self.layers = inner.get("quantized_layers") or {}
         self.algorithm = inner.get("quant_algo")
+        self.has_no_input_scales = inner.get("with_input_scale") is False
         self.ignored = list(inner.get("ignore") or []) + list(
             inner.get("exclude_modules") or [])
         for name in {self.algorithm} | {
@@ -130,12 +131,12 @@ class Config(QuantizationConfigMixin):
     def is_weight_only(self, name, has_input_scale):
         """Whether the checkpoint leaves the activations of a layer as they are."""
         algorithm = self.layers.get(name, {}).get("quant_algo", self.algorithm)
-        if algorithm in ALGORITHMS and algorithm != "MIXED_PRECISION":
-            return ALGORITHMS[algorithm]
+        if ALGORITHMS.get(algorithm) or self.has_no_input_scales:
+            return True
         group = self._group(name)
         if group is not None:
             return not group.get("input_activations")
-        return not has_input_scale
+        return algorithm in (None, "MIXED_PRECISION") and not has_input_scale
 
     def _check_input(self, name):
         """Refuses activations of a type that is neither NVFP4 nor the model's own."""

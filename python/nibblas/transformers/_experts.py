@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from nibblas._library import FileError, UnsupportedError
+from nibblas._library import UnsupportedError
 from nibblas.torch._linear import _must_quantize
-from nibblas.transformers._linear import (TYPES, check_block_scales, check_scale,
-                                           factor)
+from nibblas.transformers._linear import (TYPES, check_block_scales, check_factors,
+                                           factor, is_usable)
 
 try:
     from torch.distributed.tensor import DTensor
@@ -30,7 +30,11 @@ class Projection(NamedTuple):
     factors, inputs  one name, or one for the gate and one for the other half of rows;
                      no inputs where the checkpoint has none
     transposed       stored as [experts, K, rows]; turned when it is loaded, and turned
-                     back when it is saved"""
+                     back when it is saved
+    unusable         names in the files of input scales that are missing, 0, inf or NaN:
+                     the largest of the others is used for all
+    is_dynamic       whether no input scale is usable: x is quantised by its largest
+                     value"""
 
     codes: str
     scales: str
@@ -38,9 +42,16 @@ class Projection(NamedTuple):
     inputs: tuple
     is_divisor: bool
     transposed: bool
+    unusable: tuple = ()
+    is_dynamic: bool = False
 
     def names(self):
         return self.codes, self.scales, *self.factors, *self.inputs
+
+    @property
+    def has_input_scale(self):
+        """Whether x is quantised by a scale of the checkpoint."""
+        return bool(self.inputs) and not self.is_dynamic
 
 
 class Stacks(NamedTuple):
@@ -55,13 +66,14 @@ class Stacks(NamedTuple):
         return self.first, self.down
 
 
-def projection(leaf, roles, has_input, is_divisor=False):
-    """The Projection of a stack of single experts; roles: of its sources, such as
-    ["gate", "up"].  Prefixes, not suffixes: patterns of transformers 5.12 match the
-    beginnings of names."""
+def projection(leaf, roles, with_inputs=(), is_divisor=False):
+    """The Projection of a stack of single experts.  Prefixes, not suffixes: patterns of
+    transformers 5.12 match the beginnings of names.
+
+    roles        of its sources, such as ["gate", "up"]
+    with_inputs  those of them that have input scales"""
     return Projection(leaf, "scale_" + leaf, tuple(f"factor_{x}_proj" for x in roles),
-                      tuple(f"input_{x}_proj" for x in roles) if has_input else (),
-                      is_divisor, False)
+                      tuple(f"input_{x}_proj" for x in with_inputs), is_divisor, False)
 
 
 def roles_of(leaf, sources):
@@ -132,26 +144,60 @@ def _sharded_as(given, value):
     return nn.Parameter(value, requires_grad=False)
 
 
-def finish(name, module):
-    """Makes an experts' module ready, when its tensors are there."""
+def _finish_part(name, one, part, given, origin):
+    """A parameter of a Projection, checked and turned; given: as it was loaded."""
+    sharded = _is_sharded(given)
+    value = given.to_local() if sharded else given
+    if type(value) is not torch.Tensor:
+        raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads whole experts "
+                               "alone")
+    if one.transposed and part in (one.codes, one.scales):
+        value = value.transpose(1, 2).contiguous()
+    first = given.device_mesh.get_local_rank() * value.shape[0] if sharded else 0
+    if part in one.factors:
+        check_factors(origin, value, one.is_divisor, first)
+    if part == one.scales:
+        check_block_scales(origin, value, first)
+    return _sharded_as(given, value)
+
+
+def _finish_inputs(module, one, origins):
+    """Finds the input scales that cannot be used, and gives experts that have none the
+    largest of the others, which save_pretrained() writes.  Returns the Projection."""
+    values = [getattr(module, part).detach() for part in one.inputs]
+    usable = [is_usable(factor(x, one.is_divisor)) for x in values]
+    good = torch.cat([x[y] for x, y in zip(values, usable)] or [torch.empty(0)])
+    fill = (good.min() if one.is_divisor else good.max()) if good.numel() else 0.0
+    unusable = []
+    for part, value, is_good in zip(one.inputs, values, usable):
+        missing = origins[part].missing
+        if missing:
+            experts = len(value) + len(missing)
+            present = [i for i in range(experts) if i not in missing]
+            whole, marks = (x.new_zeros(experts, *x.shape[1:]) for x in (value, is_good))
+            whole[present], marks[present] = value, is_good
+            whole[list(missing)], is_good = fill, marks
+            setattr(module, part, nn.Parameter(whole, requires_grad=False))
+        unusable += [origins[part].at(i).name for i in (~is_good).nonzero().tolist()]
+    return one._replace(unusable=tuple(unusable),
+                        is_dynamic=bool(one.inputs) and not good.numel())
+
+
+def finish(name, module, origins):
+    """Makes an experts' module ready, when its tensors are there.
+
+    origins  {parameter: Origin}"""
     for one in module.nibblas.both():
-        for part in one.names():
+        for part in one.codes, one.scales, *one.factors, *one.inputs:
             given = getattr(module, part).detach()
-            value = given.to_local() if _is_sharded(given) else given
-            if type(value) is not torch.Tensor:
-                raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads "
-                                       "whole experts alone")
-            if one.transposed and part in (one.codes, one.scales):
-                value = value.transpose(1, 2).contiguous()
-            if part in one.factors + one.inputs:
-                check_scale(f"{name}.{part}", value)
-            if part == one.scales:
-                check_block_scales(f"{name}.{part}", value)
-            setattr(module, part, _sharded_as(given, value))
+            setattr(module, part, _finish_part(name, one, part, given, origins[part]))
         codes, scales = getattr(module, one.codes), getattr(module, one.scales)
         if codes.shape[:2] != scales.shape[:2]:
-            raise FileError(f"{name}.{one.scales}: {list(scales.shape)}: must be of "
-                            f"as many experts and rows as {list(codes.shape)}", name)
+            origins[one.scales].at().fail(f"must be of as many experts and rows as "
+                                          f"{list(codes.shape)}")
+    module.nibblas = module.nibblas._replace(
+        first=_finish_inputs(module, module.nibblas.first, origins),
+        down=_finish_inputs(module, module.nibblas.down, origins))
     complete(module)
 
 
@@ -187,11 +233,14 @@ def _prepare(module, one, x, at, activations):
 
 
 def input_scale(module, one):
-    """The largest one of all experts, also of those that other processes have."""
-    if not one.inputs:
+    """The largest one of all experts, also of those that other processes have; None:
+    there is none that can be used."""
+    if not one.has_input_scale:
         return None
-    return torch.stack([factor(getattr(module, name), one.is_divisor).amax()
-                        for name in one.inputs]).amax()
+    scales = [factor(getattr(module, name), one.is_divisor) for name in one.inputs]
+    if one.unusable:
+        scales = [x.nan_to_num(0.0, 0.0, 0.0) for x in scales]
+    return torch.stack([x.amax() for x in scales]).amax()
 
 
 def quantized(module, codes, scales):

@@ -51,8 +51,15 @@ class Format(NamedTuple):
     is_divisor: bool = False
     transposed: bool = False
 
-    def names(self):
-        return self.values, self.scales, self.factor, self.input
+    @property
+    def leaf(self):
+        """What transformers' patterns know the values by, after the layer's name."""
+        return ".weight" if self.values.startswith(".") else ""
+
+    def suffixes(self):
+        """The ends of all tensors that a layer may have."""
+        found = {self.values, self.scales, self.factor, self.input}
+        return (found | {SMOOTH} if self is MODELOPT else found) - {""}
 
 
 MODELOPT = Format("ModelOpt", ".weight", ".weight_scale", ".weight_scale_2",

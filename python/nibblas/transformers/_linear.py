@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from nibblas._library import FileError
 from nibblas.torch import Linear
 from nibblas.torch._linear import restore_types
 from nibblas.transformers._formats import COMPRESSED
+from nibblas.transformers._names import Origin
 
 TYPES = {"U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32,
          "BF16": torch.bfloat16, "F16": torch.float16}
@@ -20,21 +20,36 @@ def factor(stored, is_divisor):
     return 1 / stored.float() if is_divisor else stored.float()
 
 
-def check_scale(name, stored, least=">"):
-    """Refuses global scales that are not finite or not > 0 (least ">="; not >= 0)."""
-    if not (torch.isfinite(stored) & (stored >= 0)).all() or (
-            least == ">" and not stored.all()):
-        raise FileError(f"{name}: {stored.reshape(-1).tolist()}: global scales must be "
-                        f"finite and {least} 0", name)
+def is_usable(scales):
+    """Where global scales are finite and > 0."""
+    return torch.isfinite(scales) & (scales > 0)
 
 
-def check_block_scales(name, scales):
+def check_factors(origin, values, is_divisor, first=0):
+    """Refuses global scales that are not finite or not > 0.
+
+    origin  of values, a tensor of the model
+    first   the number of the first expert in it"""
+    is_bad = ~(is_usable(values) & torch.isfinite(factor(values, is_divisor)))
+    if is_bad.any():
+        stored, index = origin.first_bad(is_bad, first)
+        stored.fail(f"{values[index].item()}: global scales must be finite and > 0")
+
+
+def check_block_scales(origin, scales, first=0):
     """Refuses scales of blocks that are NaN, or have a sign, which devices ignore and
-    dequantisers do not."""
-    largest = int(scales.view(torch.uint8).max()) if scales.numel() else 0
-    if largest > 0x7E:
-        raise FileError(f"{name}: the byte 0x{largest:02X}: scales of blocks must be "
-                        "numbers >= 0, 0x00 to 0x7E", name)
+    dequantisers do not; arguments as in check_factors()."""
+    codes = scales.view(torch.uint8)
+    if codes.numel() and codes.max() > 0x7E:
+        stored, index = origin.first_bad(codes > 0x7E, first)
+        stored.fail(f"the byte 0x{codes[index].item():02X}: scales of blocks must be "
+                    "numbers >= 0, 0x00 to 0x7E")
+
+
+def origins(layer):
+    """{name of a tensor in its module: Origin} of a linear layer of _formats."""
+    return {part.name[len(layer.name) + 1:]: Origin([[part]])
+            for part in layer[2:] if part}
 
 
 def empty(stored):
@@ -55,41 +70,58 @@ class CheckpointLinear(Linear):
     def __init__(self, old, layer, activations):
         super().__init__(old.in_features, old.out_features, old.bias is not None,
                          "meta", old.weight.dtype, activations)
-        self.format = layer.format
+        self.format, self.origins = layer.format, origins(layer)
         self.has_input = layer.input is not None
+        # Whether x is quantised by its largest value though there is an input scale.
+        self.is_input_unusable = False
         self.has_smooth = layer.smooth is not None
         parts = ([layer.factor] + [layer.input] * self.has_input
                  + [layer.smooth] * self.has_smooth)
         if self.format == COMPRESSED:
             self.register_buffer("weight_packed", empty(layer.values))
-            self.register_buffer("weight", self.weight[:0], persistent=False)
+            self._buffers["weight"] = None
             self._non_persistent_buffers_set |= {"weight_scale_2", "input_scale"}
         elif not self.has_input:
             self._non_persistent_buffers_set.add("input_scale")
         for one in parts:
             self.register_buffer(one.name[len(layer.name) + 1:], empty(one))
 
-    def finish(self, name=""):
-        """Makes the layer ready, when its tensors are there; packs it on a CPU.
-
-        name  of the layer, for messages"""
+    def finish(self):
+        """Makes the layer ready, when its tensors are there; packs it on a CPU."""
         form = self.format
         if "weight_packed" in self._buffers:
-            self.register_buffer("weight", self._buffers.pop("weight_packed"))
-        if not self.has_input:
-            self.input_scale = torch.zeros((), device=self.weight.device)
-        for key, source in (("weight_scale_2", form.factor),
-                            ("input_scale", form.input))[:1 + self.has_input]:
-            stored = self._buffers[source[1:]]
-            # The input_scale 0 of Linear: x is quantised by its largest value.
-            check_scale(name + source, stored, ">=" if source == ".input_scale" else ">")
-            setattr(self, key, factor(stored, form.is_divisor).reshape(()))
-        check_block_scales(f"{name}.weight_scale", self.weight_scale)
+            self._buffers["weight"] = self._buffers.pop("weight_packed")
+        stored = self._buffers[form.factor[1:]]
+        check_factors(self.origins[form.factor[1:]], stored, form.is_divisor)
+        self.weight_scale_2 = factor(stored, form.is_divisor).reshape(())
+        check_block_scales(self.origins["weight_scale"], self.weight_scale)
+        self._read_input()
         if self.has_smooth and not torch.isfinite(self.pre_quant_scale).all():
-            raise FileError(f"{name}.pre_quant_scale: must be finite", name)
+            self.origins["pre_quant_scale"].at().fail("must be finite")
         if self.bias is not None:
             self.bias.requires_grad_(False)
         self.pack()
+
+    def _read_input(self):
+        """Makes input_scale; 0, by which Linear quantises x by its largest value, where
+        the checkpoint has none that can be used."""
+        form, scale = self.format, torch.zeros((), device=self.weight_scale.device)
+        if self.has_input:
+            stored = factor(self._buffers[form.input[1:]], form.is_divisor).reshape(())
+            self.is_input_unusable = not is_usable(stored)
+            scale = scale if self.is_input_unusable else stored
+        self.input_scale = scale
+
+    def _gone(self):
+        # Until finish() the codes have their other name.
+        return [] if "weight_packed" in self._buffers else super()._gone()
+
+    def _read(self, name):
+        # transformers initialises layers that it has loaded, unless their weights say
+        # that they are.
+        if name == "weight" and "weight_packed" in self._buffers:
+            return self._buffers["weight_packed"]
+        return super()._read(name)
 
     def set_input_scale(self, scale):
         super().set_input_scale(scale)
@@ -130,18 +162,17 @@ class Fp8Linear(nn.Module):
 
     def __init__(self, old, layer, block):
         super().__init__()
-        self.block, self.scale_name = block, layer.scales.name[len(layer.name) + 1:]
+        self.block, self.origins = block, origins(layer)
+        self.scale_name = layer.scales.name[len(layer.name) + 1:]
         self.in_features, self.out_features = old.in_features, old.out_features
         parts = [layer.values, layer.scales] + [layer.input] * bool(layer.input)
         for one in parts:
             self.register_buffer(one.name[len(layer.name) + 1:], empty(one))
         self.bias = old.bias
 
-    def finish(self, name=""):
-        """Makes the layer ready, when its tensors are there.
-
-        name  of the layer, for messages"""
-        check_scale(f"{name}.{self.scale_name}", getattr(self, self.scale_name))
+    def finish(self):
+        """Makes the layer ready, when its tensors are there."""
+        check_factors(self.origins[self.scale_name], getattr(self, self.scale_name), False)
         if self.bias is not None:
             self.bias.requires_grad_(False)
 

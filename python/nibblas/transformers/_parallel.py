@@ -96,8 +96,8 @@ class _Part:
 
     @property
     def is_quantized(self):
-        return _experts.activations_of(self.module) == "nvfp4" and bool(
-            self.module.nibblas.first.inputs)
+        return (_experts.activations_of(self.module) == "nvfp4"
+                and self.module.nibblas.first.has_input_scale)
 
     @property
     def input_scale(self):

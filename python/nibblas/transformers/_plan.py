@@ -44,6 +44,13 @@ class Plan(NamedTuple):
     plain: dict
     added: dict
 
+    def layers(self):
+        """All layers of the checkpoint that the model uses."""
+        yield from self.linears.values()
+        for stacks in self.stacks.values():
+            for stored in (x for leaf in stacks.values() for x in leaf):
+                yield from [stored] if isinstance(stored, formats.Layer) else stored.layers
+
 
 def _is_mergeable(module):
     """Whether the stacks of an experts' module are those of its layers, one below the
@@ -227,8 +234,10 @@ def _check_parts(module, leaf, parts, want):
             for scalar in (one.factor, one.input):
                 if scalar is not None and _numel(scalar) != 1:
                     scalar.fail("must be one number")
-            if (one.format != alike.format or one.factor.shape != alike.factor.shape
-                    or bool(one.input) != bool(alike.input)):
+                if scalar is not None and scalar.shape != alike.factor.shape:
+                    scalar.fail(f"must be {list(alike.factor.shape)}, as "
+                                f"{alike.factor.name} is")
+            if one.format != alike.format:
                 one.values.fail(f"is not stored as {alike.name} is: experts of one "
                                 "layer must be alike")
 

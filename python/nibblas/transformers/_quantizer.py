@@ -6,6 +6,7 @@ weights are there the layers are made ready."""
 import os
 
 import torch
+import transformers
 from transformers.core_model_loading import (Concatenate, MergeModulelist,
                                              SplitModulelist, WeightConverter)
 from transformers.quantizers import HfQuantizer
@@ -14,6 +15,7 @@ from transformers.quantizers.base import SequentialLlama4TextExperts
 from nibblas._library import FileError, UnsupportedError
 from nibblas.transformers import _experts, _formats as formats, _parallel, _plan
 from nibblas.transformers._linear import CheckpointLinear, Fp8Linear, empty
+from nibblas.transformers._names import Origin, following
 from nibblas.transformers._pages import give_back, mapped_files
 
 CACHE_PATTERN = r"\.[kv]_(scale|zero_point)$"
@@ -34,29 +36,51 @@ def _linearise_llama4(model, tensors):
             setattr(model.get_submodule(parent), child, new)
 
 
+def _whole_stack(leaf, layer):
+    """(Projection, origins) of a stack that is stored as one."""
+    one = _experts.Projection(
+        leaf, leaf + formats.STACK.scales, (leaf + formats.STACK.factor,),
+        (leaf + formats.STACK.input,) * bool(layer.input), False, True)
+    parts = [x for x in layer[2:] if x]
+    return one, {name: Origin([[x]]) for name, x in zip(one.names(), parts)}
+
+
+def _inputs(layers):
+    """The Origin of the input scales of experts, some of which may have none."""
+    some = next(x.input for x in layers if x.input)
+    return Origin([[x.input or some._replace(name=x.name + x.format.input,
+                                             file=x.values.file) for x in layers]],
+                  tuple(i for i, x in enumerate(layers) if x.input is None))
+
+
 def _projection(leaf, stored):
-    """(Projection, {parameter: (shape, type)}) of a stack; stored: [Layer], or a Part
-    for each source."""
+    """(Projection, {parameter: Origin}) of a stack; stored: [Layer], or a Part for each
+    source."""
     if isinstance(stored[0], formats.Layer):
-        layer, = stored
-        one = _experts.Projection(
-            leaf, leaf + formats.STACK.scales, (leaf + formats.STACK.factor,),
-            (leaf + formats.STACK.input,) * bool(layer.input), False, True)
-        parts = [x for x in layer[2:] if x]
-        return one, {name: (x.shape, x.dtype) for name, x in zip(one.names(), parts)}
-    first = stored[0].layers[0]
-    experts = len(stored[0].layers)
-    one = _experts.projection(leaf, _experts.roles_of(leaf, len(stored)),
-                              bool(first.input), first.format.is_divisor)
+        return _whole_stack(leaf, stored[0])
+    layers = [part.layers for part in stored]
+    roles = _experts.roles_of(leaf, len(stored))
+    with_inputs = {role: of_role for role, of_role in zip(roles, layers)
+                   if any(x.input for x in of_role)}
+    one = _experts.projection(leaf, roles, with_inputs, layers[0][0].format.is_divisor)
+    origins = {one.codes: Origin([[x.values for x in part] for part in layers]),
+               one.scales: Origin([[x.scales for x in part] for part in layers])}
+    for name, part in zip(one.factors, layers):
+        origins[name] = Origin([[x.factor for x in part]])
+    for name, part in zip(one.inputs, with_inputs.values()):
+        origins[name] = _inputs(part)
+    return one, origins
 
-    def stack(x):
-        rows, k = x.shape
-        return (experts, len(stored) * rows, k), x.dtype
 
-    shapes = {one.codes: stack(first.values), one.scales: stack(first.scales)}
-    for name in one.factors + one.inputs:
-        shapes[name] = (experts, *first.factor.shape), "F32"
-    return one, shapes
+def _shape(origin, is_whole):
+    """(shape, type of safetensors) of the tensor that transformers makes of its origin."""
+    first = origin.at()
+    if is_whole:
+        return first.shape, first.dtype
+    experts = len(origin.parts[0]) - len(origin.missing)
+    rows = tuple(x * (len(origin.parts) if i == 0 else 1)
+                 for i, x in enumerate(first.shape))
+    return (experts, *rows), first.dtype
 
 
 class _MergeScalars(MergeModulelist):
@@ -178,6 +202,8 @@ class Quantizer(HfQuantizer):
             raise FileError(f"{checkpoint_files[0]}: has no quantised layer, but the "
                             "configuration says that the model is quantised", "path")
         _check_devices(plan, device_map)
+        # {experts' module: {parameter: Origin}}
+        self.origins = {}
         self.used = {}
         for name, layer in plan.linears.items():
             self._swap(model, name, layer)
@@ -202,6 +228,8 @@ class Quantizer(HfQuantizer):
         else:
             new = CheckpointLinear(old, layer, self.quantization_config.activations_of(
                 layer.name, layer.input is not None))
+        # transformers shall not initialise what is in it.
+        new._is_hf_initialized = True
         setattr(model.get_submodule(parent), child, new)
 
     def _swap_experts(self, model, name, stacks):
@@ -213,16 +241,20 @@ class Quantizer(HfQuantizer):
         elif not _experts.is_experts(module):
             raise UnsupportedError(f"{name}: {type(module).__name__} is not dispatched "
                                    "by transformers' registry of experts", name)
-        made, any_layer = {}, None
+        made, any_layer, self.origins[name] = {}, None, {}
         for leaf, stored in stacks.items():
-            made[leaf], shapes = _projection(leaf, stored)
-            _experts.add_parameters(module, shapes)
+            made[leaf], origins = _projection(leaf, stored)
+            self.origins[name].update(origins)
             any_layer = stored[0]
-            if isinstance(any_layer, _plan.Part):
-                any_layer = stored[0].layers[0]
-                for part in stored:
-                    self.used[part.pattern] = (any_layer.format,
-                                               any_layer.input is not None)
+            is_whole = isinstance(any_layer, formats.Layer)
+            _experts.add_parameters(module, {
+                key: _shape(one, is_whole) for key, one in origins.items()})
+            for part in () if is_whole else stored:
+                any_layer = part.layers[0]
+                _, has_inputs = self.used.get(part.pattern, (None, False))
+                self.used[part.pattern] = (any_layer.format,
+                                           has_inputs or bool(made[leaf].inputs))
+        module._is_hf_initialized = True
         down = made.pop("down_proj")
         (first,) = made.values()
         module.nibblas = _experts.Stacks(
@@ -234,17 +266,42 @@ class Quantizer(HfQuantizer):
         added = [one for item in self.plan.added.items() for one in _plan.merging(*item)]
         targets = {one.target_patterns[0] for one in added}
         kept = [x for x in weight_conversions if not targets & set(x.target_patterns)]
-        return add_converters(kept + added, self.used)
+        conversions = add_converters(kept + added, self.used)
+        return conversions + following(self.plan.layers(), conversions)
 
     def update_parallel_plan(self, model, plan):
         """transformers' hook."""
         _parallel.update_plan(model, plan)
 
+    def _check_filled(self, model):
+        """Refuses a model with a tensor of a quantised layer that transformers has loaded
+        from no file: it makes up a value, or leaves what was in the memory."""
+        left = []
+        for name, module in model.named_modules():
+            origins = self.origins.get(name) or getattr(module, "origins", None)
+            if origins is None:
+                continue
+            for key, value in (*module._parameters.items(), *module._buffers.items()):
+                # transformers marks what it loads; what is on the disk stays meta.
+                if value is None or value.is_meta or getattr(
+                        value, "_is_hf_initialized", False) or (
+                        key in module._non_persistent_buffers_set):
+                    continue
+                left.append(origins[key].at().name if key in origins else f"{name}.{key}")
+        if left:
+            raise FileError(
+                f"{self.files[0]}: {', '.join(left[:4])}{', ...' * (len(left) > 4)}: "
+                f"transformers {transformers.__version__} has loaded {len(left)} tensors "
+                f"of {type(model).__name__} from no file: its names for them differ from "
+                "the weights', or key_mapping or ignore_mismatched_sizes leaves them out",
+                left[0])
+
     def _process_model_after_weight_loading(self, model, **_named):
         ranges = mapped_files(self.files)
+        self._check_filled(model)
         for name, module in model.named_modules():
             if isinstance(module, (CheckpointLinear, Fp8Linear)):
-                for key, value in module._buffers.items():
+                for key, value in module.named_buffers():
                     if type(value) is not torch.Tensor:
                         raise UnsupportedError(f"{name}.{key}: is sharded; nibblas loads "
                                                "whole layers alone", name)
@@ -254,9 +311,9 @@ class Quantizer(HfQuantizer):
                                                "offload_buffers", name)
                 sources = list(module.buffers()) if isinstance(
                     module, CheckpointLinear) else []
-                module.finish(name)
+                module.finish()
                 if sources and module.is_packed_alone:
                     give_back(sources, ranges)
             elif hasattr(module, "nibblas"):
-                _experts.finish(name, module)
+                _experts.finish(name, module, self.origins[name])
         return model

@@ -57,6 +57,29 @@ def _kind(linear):
                  else linear.activations]
 
 
+def _linear_note(linear, kind):
+    """The format that a layer comes from, and what is odd about it."""
+    form = getattr(linear, "format", None)
+    note = form.name if form else "swapped"
+    if getattr(linear, "has_smooth", False):
+        note += ", AWQ"
+    if kind == "W4A4" and getattr(linear, "is_input_unusable", False):
+        note += f", {form.input[1:]} not usable: x by its largest value"
+    return note
+
+
+def _experts_note(module, kind):
+    """How many experts there are, and whose input scales are replaced."""
+    note = f"{module.num_experts} experts"
+    for one in module.nibblas.both() if kind == "W4A4" else ():
+        if one.unusable:
+            note += (f", {len(one.unusable)} input scales not usable, first "
+                     f"{one.unusable[0]}: " + (
+                         "x by its largest value" if one.is_dynamic else
+                         "the largest of the others"))
+    return note
+
+
 def _why(quantizer, name):
     """Why a linear layer was left as it is."""
     if quantizer is None:
@@ -72,15 +95,13 @@ def describe(quantizer, model):
     rows = []
     for name, module in model.named_modules():
         if isinstance(module, Linear):
-            form = getattr(module, "format", None)
-            note = form.name if form else "swapped"
-            rows.append(Row(name, _kind(module), note + ", AWQ" * getattr(
-                module, "has_smooth", False)))
+            kind = _kind(module)
+            rows.append(Row(name, kind, _linear_note(module, kind)))
         elif isinstance(module, Fp8Linear):
             rows.append(Row(name, "FP8", "weights in FP8, activations as they are"))
         elif isinstance(getattr(module, "nibblas", None), _experts.Stacks):
-            rows.append(Row(name, KINDS[_experts.activations_of(module)],
-                            f"{module.num_experts} experts"))
+            kind = KINDS[_experts.activations_of(module)]
+            rows.append(Row(name, kind, _experts_note(module, kind)))
         elif type(module) is nn.Linear:
             kind = str(module.weight.dtype).removeprefix("torch.")
             rows.append(Row(name, kind, _why(quantizer, name)))

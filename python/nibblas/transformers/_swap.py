@@ -58,7 +58,7 @@ def _swap_stack(module, leaf, recipe, transposed, converter):
             leaf + formats.STACK.factor,), (), False, transposed)
     else:
         one = _experts.projection(leaf, _experts.roles_of(
-            leaf, len(converter.source_patterns)), False)
+            leaf, len(converter.source_patterns)))
         scale = scale.repeat(len(w))
     values = [codes, scales] + [scale.clone() for _ in one.factors]
     for name, value in zip(one.names(), values):

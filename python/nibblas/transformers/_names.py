@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_names.py - the tensors of a quantised layer under the names of the files and of the
+model: renamings by which scales follow the weight that they belong to, and the way back
+from a tensor of the model to the files, for messages."""
+
+import copy
+from typing import NamedTuple
+
+from transformers.core_model_loading import WeightRenaming, rename_source_key
+
+from nibblas.transformers import _formats as formats
+
+
+class Origin(NamedTuple):
+    """The tensors of the files that one tensor of the model is made of.
+
+    parts    [[Stored, ...], ...]: one list for each of the equal parts of its rows (gate,
+             up); in a list one tensor for each expert, or one for all of them
+    missing  the numbers of experts whose tensor no file has"""
+
+    parts: list
+    missing: tuple = ()
+
+    def at(self, index=(0, 0), rows=1):
+        """The Stored of the element `index`; rows: of the tensor."""
+        expert, row = (*index, 0, 0)[:2]
+        part = self.parts[row * len(self.parts) // rows]
+        return part[expert] if len(part) > 1 else part[0]
+
+    def first_bad(self, is_bad, offset=0):
+        """(Stored, index) of the first element that is bad.
+
+        is_bad  a tensor of bool, of the shape of the model's
+        offset  the number of the first expert in it"""
+        index = tuple(is_bad.nonzero()[0].tolist())
+        first = (index[0] + offset, *index[1:]) if index else index
+        return self.at(first, is_bad.shape[1] if is_bad.dim() > 1 else 1), index
+
+
+class Renamed(WeightRenaming):
+    """Gives single tensors other names; transformers applies it after its own renamings,
+    and its reverse before theirs when it saves.
+
+    names  {name: new name}"""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names):
+        # WeightRenaming has one pattern, which this class does not use.
+        super().__init__("nibblas", "nibblas")
+        self.names = names
+
+    def rename_source_key(self, source_key):
+        renamed = self.names.get(source_key)
+        if renamed is None:
+            return source_key, None
+        self._was_used = True
+        return renamed, self.source_patterns[0]
+
+    def reverse_transform(self):
+        return Renamed({new: old for old, new in self.names.items()})
+
+
+def following(layers, conversions):
+    """[Renamed] for the scales that transformers' renamings leave where they are while
+    the weight moves, because a pattern is of `.weight` only; [] for none.
+
+    layers       of _formats
+    conversions  by which transformers loads the model"""
+    # Copies: a renaming remembers that it was used, and the model is saved by those.
+    renamings = [copy.deepcopy(x) for x in conversions if isinstance(x, WeightRenaming)]
+
+    def renamed(name):
+        return rename_source_key(name, renamings, [])[0]
+
+    names = {}
+    for layer in sorted(layers, key=lambda x: x.name):
+        leaf = layer.format.leaf
+        moved = renamed(layer.name + leaf)
+        if not moved.endswith(leaf):
+            layer.values.fail(f"transformers renames {layer.name}{leaf} to {moved}, and "
+                              "scales cannot follow")
+        stem = moved[:len(moved) - len(leaf)]
+        for suffix in layer.format.suffixes():
+            now, wanted = renamed(layer.name + suffix), stem + suffix
+            if now != wanted:
+                names[now] = wanted
+    return [Renamed(names)] if names else []
