@@ -35,7 +35,7 @@ def _read(name: str) -> dict[str, Any]:
         with open(name, "rb") as file:
             text = file.read(_MAX_BYTES + 1)
         found = json.loads(text) if len(text) <= _MAX_BYTES else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

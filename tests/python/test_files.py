@@ -15,6 +15,7 @@ import unittest
 import nibblas
 import numpy as np
 from common import random_scales
+from nibblas import _tuning
 
 NIB = os.environ.get("NIB", "nib")
 NAMES = {"float32": "F32", "float16": "F16", "uint8": "U8", "int64": "I64"}
@@ -220,6 +221,13 @@ class Read(FilesTest):
             self.assertEqual(set(file.problems), {"up"})
             self.assertIn("weight_scale_2", file.problems["up"])
             self.assertEqual(set(file.tensors()), set(tensors))
+
+    def test_a_damaged_tuning_file(self):
+        """Changes nothing, however deep its lists are."""
+        for text in ("[" * 4000, "[" * 5000, "[1]", "\x00"):
+            with open(self.path("tune.json"), "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assertEqual(_tuning._read(self.path("tune.json")), {})
 
     def test_types_of_tensors(self):
         given = {"a": np.arange(6, dtype=np.int64).reshape(2, 3),

@@ -8,14 +8,16 @@ import os
 import shutil
 import types
 import unittest
+from unittest import mock
 
 import nibblas
 import torch
 from safetensors.torch import load_file
+from transformers.core_model_loading import WeightRenaming
 
 import nibblas.transformers as nt
 import tiny_models as tiny
-from nibblas.transformers import _formats, _quantizer
+from nibblas.transformers import _formats, _names, _quantizer
 from model_test import FORMATS, ModelTest
 
 
@@ -278,6 +280,71 @@ class Refused(ModelTest):
             name = "model.layers.0." + name
             self.refuse(self.changed(lambda x, y=name: x.update(
                 {y: torch.ones(96)})), name, rule)
+
+    def test_malformed_configurations(self):
+        """Entries of another type than they have are refused by the file's name."""
+        path = os.path.join(self.saved("llama", w4a4=True)[0], "config.json")
+        with open(path, encoding="utf-8") as file:
+            right = json.load(file)
+        group = right["quantization_config"]["config_groups"]["group_0"]
+        for values, *words in (
+                ("x", "quantization_config: x: must be an object"),
+                ([1], "quantization_config: [1]: must be an object"),
+                ({"config_groups": [group]}, "config_groups: [", "must be an object"),
+                ({"config_groups": {"g": None}}, "config_groups: g: None: must be"),
+                ({"config_groups": {"g": {**group, "weights": 4}}},
+                 "config_groups: g: weights: 4: must be an object"),
+                ({"config_groups": {"g": {**group, "targets": [4]}}},
+                 "config_groups: g: targets[0]: 4: must be a string"),
+                ({"config_groups": {"g": {"weights": {"num_bits": "4"}}}},
+                 "weights: num_bits: 4: must be a number"),
+                ({"ignore": "lm_head"}, "ignore: lm_head: must be a list"),
+                ({"exclude_modules": [{}]}, "exclude_modules[0]: {}: must be a string"),
+                ({"ignore": ["re:("]}, "ignore[0]", "'('", "is no regular expression"),
+                ({"ignore": [r"re:(a)\1"]}, "ignore[0]", "groupref is not supported"),
+                ({"quant_algo": []}, "quant_algo: []: must be a string"),
+                ({"quant_algo": "W5A5"}, "quant_algo = W5A5: nibblas runs"),
+                ({"quantized_layers": {"a": "FP8"}}, "quantized_layers: a: FP8: must be"),
+                ({"quantization": 3}, "quantization: 3: must be an object"),
+                ({"transform_config": {"config_groups": [3]}}, "transform_config"),
+                ({"sparsity_config": "dense"}, "sparsity_config: dense: must be"),
+                ({"quant_method": None, "activations": 1, "self": 2}, "quant_method = None")):
+            changed = {**right["quantization_config"], **values} if isinstance(
+                values, dict) else values
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**right, "quantization_config": changed}, file)
+            self.refuse(os.path.dirname(path), "nvfp4/config.json: quantization_config",
+                        *words)
+        for text in ("[" * 40000, "[1]", "{", "\x00"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            self.refuse(os.path.dirname(path), "nvfp4/config.json: ")
+
+    def test_patterns_that_take_long(self):
+        """Python's re would need years for these."""
+        packed, _ = self.saved("llama", w4a4=True)
+        group = tiny.configuration("modelopt", True)["config_groups"]["group_0"]
+        for rule in (r"re:(\w+\.?)+!", "re:" + ".*" * 20 + "!", "*a" * 14 + "!"):
+            self.configure(packed, ignore=[rule], config_groups={
+                "a": {**group, "targets": [rule]}, "b": group})
+            self.assertEqual(nt.report(self.load(packed)).counts()["W4A4"], 14)
+
+    def test_a_fifo(self):
+        for name in "config.json", "model.safetensors", "generation_config.json":
+            packed, _ = self.saved("llama")
+            path = os.path.join(packed, name)
+            if os.path.exists(path):
+                os.remove(path)
+            os.mkfifo(path)
+            self.refuse(packed, f"{path}: must be a regular file")
+
+    def test_renamed_by_a_pattern(self):
+        """A stem that cannot be told from transformers' name for the weight."""
+        layer = types.SimpleNamespace(name="a", format=_formats.MODELOPT, values=mock.Mock())
+        renaming = WeightRenaming(r"^a\.weight$", "b.kernel")
+        layer.values.fail.side_effect = nibblas.FileError("cannot follow")
+        with self.assertRaisesRegex(nibblas.FileError, "cannot follow"):
+            _names.following([layer], [renaming])
 
     def test_a_folder_that_is_none(self):
         with self.assertRaisesRegex(OSError, "nowhere"):

@@ -13,6 +13,7 @@ Needs transformers 5.12 or later."""
 import copy
 import json
 import os
+import stat
 from typing import Any
 
 import transformers
@@ -27,6 +28,7 @@ from transformers.quantizers.auto import (AUTO_QUANTIZATION_CONFIG_MAPPING,
                                           AUTO_QUANTIZER_MAPPING)
 from transformers.utils import cached_file
 
+from nibblas import _quantization
 from nibblas._files import Checkpoint
 from nibblas._library import ArgumentError, FileError, SystemIOError
 from nibblas._numpy import ActivationsName
@@ -51,10 +53,41 @@ _HUB = ("cache_dir", "force_download", "local_files_only", "proxies", "revision"
 _ELSEWHERE = {"subfolder", "variant", "transformers_weights"}
 
 
+def _read_object(path):
+    """The object in a file of JSON."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except OSError as error:
+        raise SystemIOError(f"{path}: {error.strerror}", "path") from None
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: is no JSON: {error}", "path") from None
+    if not isinstance(found, dict):
+        raise FileError(f"{path}: must have an object, {{...}}", "path")
+    return found
+
+
+def _check_files(folder):
+    """Refuses files that a reader would wait for (a FIFO), and configurations that are
+    no objects of JSON, whose entries transformers would take for others."""
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if name.endswith((".json", ".safetensors")) and os.path.exists(path):
+            kind = os.stat(path).st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+                raise FileError(f"{path}: must be a regular file", "path")
+    for name in "config.json", "hf_quant_config.json":
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            found = _read_object(path).get("quantization_config")
+            _quantization.check(f"{path}: quantization_config", found or {})
+
+
 def _check_folder(path, named):
     """Refuses a path that is no folder, and a folder whose index, shards or headers are
     broken, before transformers reads them: its errors do not name the file."""
     if os.path.isdir(path):
+        _check_files(path)
         if not _ELSEWHERE & named.keys():
             Checkpoint(path).close()
     elif os.path.exists(path):
@@ -65,20 +98,26 @@ def _check_folder(path, named):
 
 
 def _quantization_of(path, config, hub):
-    """The quantization_config of a model: config.json's, or hf_quant_config.json."""
+    """(the quantization_config of a model, the file that has it, for messages): of
+    config.json, or hf_quant_config.json."""
+    where = os.path.join(str(path), "config.json") + ": quantization_config"
     for one in (config, config.get_text_config(decoder=True)):
         found = getattr(one, "quantization_config", None)
         if found is not None:
-            found = found if isinstance(found, dict) else found.to_dict()
-            return found.get("nibblas_source", found)
+            found = found.to_dict() if hasattr(found, "to_dict") else found
+            _quantization.check(where, found)
+            found = found.get("nibblas_source") or found
+            _quantization.check(where, found)
+            return found, where
     hub.pop("trust_remote_code", None)
     older = cached_file(path, "hf_quant_config.json", **hub,
                         _raise_exceptions_for_missing_entries=False)
     if older is None:
         raise FileError(f"{path}: has no quantization_config in config.json, and no "
                         "hf_quant_config.json: it is not a quantised model", "path")
-    with open(older, encoding="utf-8") as file:
-        return {"quant_method": "modelopt", **json.load(file)}
+    found = {"quant_method": "modelopt", **_read_object(older)}
+    _quantization.check(older, found)
+    return found, older
 
 
 def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
@@ -99,12 +138,16 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     hub = {key: value for key, value in named.items() if key in _HUB}
     config = copy.deepcopy(named.pop("config", None)) or AutoConfig.from_pretrained(
         path, **hub)
-    found = _quantization_of(path, config, hub)
+    found, where = _quantization_of(path, config, hub)
     if not is_ours(found):
         raise ArgumentError(
-            f"path = {path}: its quantization_config has quant_method = "
+            f"path = {path}: {where} has quant_method = "
             f"{found.get('quant_method')}, format = {found.get('format')}: must be "
             f"modelopt, or compressed-tensors with format {PACKED}", "path")
+    try:
+        Config(activations, **found)
+    except FileError as error:
+        raise FileError(f"{where}: {error}", error.argument) from None
     # The key quant_method chooses Quantizer; Config leaves both keys out when saving.
     config.quantization_config = {"quant_method": METHOD, "nibblas_source": found,
                                   "nibblas_activations": activations}

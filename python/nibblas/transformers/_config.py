@@ -4,11 +4,11 @@
 The tensors say which layers are quantised; the configuration says what is done to the
 activations, and which layers were left on purpose."""
 
-import re
-
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from nibblas import _quantization
 from nibblas._library import FileError
+from nibblas._patterns import matches
 from nibblas._views import ACTIVATIONS, choose
 
 METHOD = "nibblas"
@@ -19,23 +19,15 @@ ALGORITHMS = {"NVFP4": False, "NVFP4_AWQ": False, "W4A16_NVFP4": True,
               "MIXED_PRECISION": False}
 
 
-def _matches(name, rule):
-    """Whether a name of a module, or of one that it is in, fits a rule of an ignore
-    list: a name, a glob of ModelOpt's, or "re:" with a regular expression."""
-    if rule.startswith("re:"):
-        return re.match(rule[3:], name) is not None
-    pattern = re.escape(rule).replace(r"\*", ".*")
-    return re.match(pattern + r"(\.|$)", name) is not None
-
-
 def is_ours(source):
     """Whether nibblas loads models of this quantization_config: all of ModelOpt's,
     and compressed-tensors' that have NVFP4 layers."""
     if source.get("quant_method") != "compressed-tensors":
         return source.get("quant_method") in ("modelopt", METHOD)
-    groups = source.get("config_groups") or {}
+    groups = source.get("config_groups")
     formats = [source.get("format")] + [
-        one.get("format") for one in groups.values() if isinstance(one, dict)]
+        one.get("format") for one in (groups.values() if isinstance(groups, dict) else ())
+        if isinstance(one, dict)]
     return PACKED in formats
 
 
@@ -74,7 +66,8 @@ class Config(QuantizationConfigMixin):
     # The default of models that are loaded by their quant_method's name.
     default_activations = None
 
-    def __init__(self, activations=None, **source):
+    def __init__(self, activations=None, /, **source):
+        _quantization.check("config.json: quantization_config", source)
         self.quant_method = METHOD
         self.source = source
         self.activations = activations
@@ -97,7 +90,8 @@ class Config(QuantizationConfigMixin):
 
     @classmethod
     def from_dict(cls, config_dict, return_unused_kwargs=False, **kwargs):
-        if "nibblas_source" in config_dict:  # nt.from_pretrained()
+        _quantization.check("config.json: quantization_config", config_dict)
+        if config_dict.get("nibblas_source") is not None:  # nt.from_pretrained()
             source = config_dict["nibblas_source"]
             activations = config_dict.get("nibblas_activations")
         else:
@@ -116,7 +110,7 @@ class Config(QuantizationConfigMixin):
 
     def ignores(self, name):
         """Whether the list of layers to leave alone has a module."""
-        return any(_matches(name, rule) for rule in self.ignored)
+        return any(matches(name, rule) for rule in self.ignored)
 
     def _group(self, name):
         """The config group of a linear layer, or None: one that names it goes before
@@ -124,7 +118,7 @@ class Config(QuantizationConfigMixin):
         groups = [(target, group) for group in self.groups.values()
                   for target in group.get("targets") or ()]
         named = [group for target, group in groups
-                 if target != "Linear" and _matches(name, target)]
+                 if target != "Linear" and matches(name, target)]
         return (named + [group for target, group in groups if target == "Linear"]
                 + [None])[0]
 

@@ -122,7 +122,7 @@ def _check_index(folder, tensors):
     try:
         with open(path, encoding="utf-8") as file:
             promised = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{path}: {error}", "path") from None
     promised = promised.get("weight_map") if isinstance(promised, dict) else None
     if not isinstance(promised, dict):

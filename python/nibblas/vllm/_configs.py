@@ -18,6 +18,7 @@ from vllm.model_executor.layers.quantization.modelopt import (
     ACT, WEIGHT, ModelOptLinearMethod, ModelOptMixedPrecisionConfig, ModelOptNvFp4Config,
     ModelOptNvFp4FusedMoE, Shapes, kNvfp4Static)
 
+from nibblas import _quantization
 from nibblas._library import UnsupportedError
 from nibblas.vllm._layers import Experts, FusedLinear, check
 
@@ -212,7 +213,17 @@ def _ours(method):
     return method
 
 
-class NibblasModelOptConfig(ModelOptNvFp4Config):
+class _Checked:
+    """Refuses a malformed configuration, which vLLM meets with a TypeError, and patterns
+    that it would match for years."""
+
+    @classmethod
+    def from_config(cls, config):
+        _quantization.check("quantization_config", config, by_re=True)
+        return super().from_config(config)
+
+
+class NibblasModelOptConfig(_Checked, ModelOptNvFp4Config):
     """ModelOpt with NVFP4 or W4A16_NVFP4 for all layers."""
 
     FusedMoEMethodCls = NibblasModelOptExperts
@@ -224,7 +235,7 @@ class NibblasModelOptConfig(ModelOptNvFp4Config):
         return _ours(super().get_quant_method(layer, prefix))
 
 
-class NibblasModelOptMixedConfig(ModelOptMixedPrecisionConfig):
+class NibblasModelOptMixedConfig(_Checked, ModelOptMixedPrecisionConfig):
     """ModelOpt with an algorithm for each layer."""
 
     def get_supported_act_dtypes(self):
@@ -240,7 +251,7 @@ class NibblasModelOptMixedConfig(ModelOptMixedPrecisionConfig):
         return _ours(super().get_quant_method(layer, prefix))
 
 
-class NibblasCompressedTensorsConfig(ct.CompressedTensorsConfig):
+class NibblasCompressedTensorsConfig(_Checked, ct.CompressedTensorsConfig):
     """compressed-tensors; its NVFP4 groups are nibblas'."""
 
     def _get_scheme_from_parts(self, weight_quant, input_quant, *args, **named):
