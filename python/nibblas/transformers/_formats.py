@@ -52,9 +52,14 @@ class Format(NamedTuple):
     transposed: bool = False
 
     @property
+    def is_stack(self):
+        """Whether a layer is all experts' matrices in one tensor."""
+        return not self.values.startswith(".")
+
+    @property
     def leaf(self):
         """What transformers' patterns know the values by, after the layer's name."""
-        return ".weight" if self.values.startswith(".") else ""
+        return "" if self.is_stack else ".weight"
 
     def suffixes(self):
         """The ends of all tensors that a layer may have."""
@@ -66,9 +71,12 @@ MODELOPT = Format("ModelOpt", ".weight", ".weight_scale", ".weight_scale_2",
                   ".input_scale")
 COMPRESSED = Format("compressed-tensors", ".weight_packed", ".weight_scale",
                     ".weight_global_scale", ".input_global_scale", is_divisor=True)
-# Experts that stay one stack, of Llama 4 and gpt-oss.
+# Experts that stay one stack, as Llama 4 and gpt-oss have it: K before the rows.
 STACK = Format("ModelOpt", "", "_weight_scale", "_weight_scale_2", "_input_scale",
                transposed=True)
+# K is last in both formats where the shapes say so.
+COMPRESSED_STACK = Format("compressed-tensors", "_packed", "_scale", "_global_scale",
+                          "_input_global_scale", is_divisor=True, transposed=True)
 FP8 = Format("FP8", ".weight", ".weight_scale", "", ".input_scale")
 # DeepSeek's name for scales of blocks, which are factors as all others are.
 FP8_BLOCKS = FP8._replace(scales=".weight_scale_inv")
@@ -157,8 +165,11 @@ def _format_of(one, tensors):
         return stem, MODELOPT
     if leaf == "weight" and one.dtype == SCALES:
         return stem, (FP8_BLOCKS if stem + FP8_BLOCKS.scales in tensors else FP8)
-    if one.dtype == CODES and one.name + STACK.scales in tensors:
-        return one.name, STACK
+    for form in STACK, COMPRESSED_STACK:
+        name = one.name.removesuffix(form.values)
+        scales = tensors.get(name + form.scales)
+        if one.dtype == CODES and one.name == name + form.values and scales is not None:
+            return name, form._replace(transposed=one.shape[:2] != scales.shape[:2])
     return None
 
 
@@ -194,7 +205,7 @@ def _layer(stem, form, tensors):
 def _check_shapes(layer):
     """[.., rows, K/2] values need [.., rows, K/16] scales."""
     want = list(layer.values.shape)
-    dims, at = (3, 1) if layer.format.transposed else (2, -1)
+    dims, at = 3 if layer.format.is_stack else 2, 1 if layer.format.transposed else -1
     if len(want) != dims:
         layer.values.fail(f"must have {dims} dimensions")
     if want[at] % 8:

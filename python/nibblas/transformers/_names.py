@@ -6,7 +6,8 @@ from a tensor of the model to the files, for messages."""
 import copy
 from typing import NamedTuple
 
-from transformers.core_model_loading import WeightRenaming, rename_source_key
+from transformers.core_model_loading import (WeightConverter, WeightRenaming,
+                                             rename_source_key)
 
 from nibblas.transformers import _formats as formats
 
@@ -62,27 +63,31 @@ class Renamed(WeightRenaming):
 
 
 def following(layers, conversions):
-    """[Renamed] for the scales that transformers' renamings leave where they are while
-    the weight moves, because a pattern is of `.weight` only; [] for none.
+    """[Renamed] for the scales that transformers' patterns leave where they are while the
+    weight moves, because a pattern is of `.weight` only; [] for none.
 
     layers       of _formats
     conversions  by which transformers loads the model"""
-    # Copies: a renaming remembers that it was used, and the model is saved by those.
-    renamings = [copy.deepcopy(x) for x in conversions if isinstance(x, WeightRenaming)]
+    # Copies: they remember that they were used, and the model is saved by those.
+    copies = copy.deepcopy(conversions)
+    renamings = [x for x in copies if isinstance(x, WeightRenaming)]
+    converters = [x for x in copies if isinstance(x, WeightConverter)]
 
-    def renamed(name):
-        return rename_source_key(name, renamings, [])[0]
+    def renamed(name, converters):
+        return rename_source_key(name, renamings, converters)[0]
 
     names = {}
     for layer in sorted(layers, key=lambda x: x.name):
-        leaf = layer.format.leaf
-        moved = renamed(layer.name + leaf)
-        if not moved.endswith(leaf):
-            layer.values.fail(f"transformers renames {layer.name}{leaf} to {moved}, and "
-                              "scales cannot follow")
-        stem = moved[:len(moved) - len(leaf)]
-        for suffix in layer.format.suffixes():
-            now, wanted = renamed(layer.name + suffix), stem + suffix
-            if now != wanted:
-                names[now] = wanted
+        form = layer.format
+        # A stack has a converter of its own, if any; of single experts each tensor has.
+        own = converters if form.is_stack else []
+        moved = renamed(layer.name + form.leaf, own)
+        if not moved.endswith(form.leaf):
+            layer.values.fail(f"transformers renames {layer.name}{form.leaf} to {moved}, "
+                              "and scales cannot follow")
+        stem = moved[:len(moved) - len(form.leaf)]
+        for suffix in form.suffixes():
+            wanted = stem + ("" if form.is_stack and suffix == form.values else suffix)
+            if renamed(layer.name + suffix, own) != wanted:
+                names[renamed(layer.name + suffix, [])] = wanted
     return [Renamed(names)] if names else []

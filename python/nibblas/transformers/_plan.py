@@ -34,15 +34,17 @@ class Plan(NamedTuple):
     linears  {module: Layer}
     stacks   {experts' module: {"gate_up_proj": [Part, Part] or [Layer], ...}}
     absent   layers of the checkpoint that the model has no use for
-    added    {end of a module's name: whether it has a gate} of experts that are stored
-             one by one, which transformers knows as stacks alone: merging()
-    plain    {module: its name in the checkpoint} of linear layers that stay"""
+    added    {end of a module's name: arguments of merging()} of experts that are stored
+             one by one, in an order that transformers does not know
+    plain    {module: its name in the checkpoint} of linear layers that stay
+    turned   source patterns of transformers' converters that transpose stacks"""
 
     linears: dict
     stacks: dict
     absent: list
     plain: dict
     added: dict
+    turned: set
 
     def layers(self):
         """All layers of the checkpoint that the model uses."""
@@ -59,16 +61,28 @@ def _is_mergeable(module):
             and not module.has_bias)
 
 
-def merging(short, has_gate):
+def merging(short, has_gate, number_last):
     """New converters for experts with the end `short` of their module's name.  Those that
-    have matched a name say so ever after, and transformers saves by them."""
+    have matched a name say so ever after, and transformers saves by them.
+
+    number_last  names are experts.gate_proj.0, not experts.0.gate_proj"""
+    def pattern(role):
+        names = f"{role}_proj.*" if number_last else f"*.{role}_proj"
+        return f"{short}.{names}.weight"
     roles = ("gate", "up") if has_gate else ("up",)
     first = "gate_up_proj" if has_gate else "up_proj"
-    return (WeightConverter([f"{short}.*.{x}_proj.weight" for x in roles],
-                            f"{short}.{first}",
+    return (WeightConverter([pattern(x) for x in roles], f"{short}.{first}",
                             [MergeModulelist(dim=0)] + [Concatenate(dim=1)] * has_gate),
-            WeightConverter([f"{short}.*.down_proj.weight"], f"{short}.down_proj",
+            WeightConverter([pattern("down")], f"{short}.down_proj",
                             [MergeModulelist(dim=0)]))
+
+
+def with_merging(conversions, added):
+    """transformers' conversions, with those of Plan.added in the place of others that make
+    the same stacks."""
+    own = [one for short, how in added.items() for one in merging(short, *how)]
+    targets = {one.target_patterns[0] for one in own}
+    return own + [x for x in conversions if not targets & set(x.target_patterns)]
 
 
 class _Names:
@@ -86,15 +100,16 @@ class _Names:
         none for; returns Plan.added."""
         added, modules = {}, dict(self.model.named_modules())
         for name in names:
-            if not re.search(r"\.experts\.\d+\.down_proj\.weight(_packed)?$", name):
+            order = re.search(r"\.experts\.(\d+\.down_proj|down_proj\.\d+)\.weight"
+                              r"(_packed)?$", name)
+            if not order:
                 continue
-            target, pattern = self.find(name.removesuffix("_packed"))
+            target, _ = self.find(name.removesuffix("_packed"))
             stem = target.rsplit(".", 3)[0]
-            if pattern is None and target not in self.state and _is_mergeable(
-                    modules.get(stem)):
-                added[".".join(stem.split(".")[-2:])] = modules[stem].has_gate
-        for short, has_gate in added.items():
-            self.converters += merging(short, has_gate)
+            if target not in self.state and _is_mergeable(modules.get(stem)):
+                added[".".join(stem.split(".")[-2:])] = (
+                    modules[stem].has_gate, order[1].startswith("down"))
+        self.converters = with_merging(self.converters, added)
         return added
 
     def find(self, name):
@@ -107,6 +122,10 @@ class _Names:
 
     def converter(self, pattern):
         return next(x for x in self.converters if pattern in x.source_patterns)
+
+    def transposes(self, pattern):
+        """Whether a converter does nothing but transpose."""
+        return operations_of(self.converter(pattern)) == {"Transpose"}
 
     def targets(self, name):
         """All names in the model that a tensor is for."""
@@ -194,7 +213,8 @@ def operations_of(converter):
 def merges_experts(converter):
     """Whether a converter of transformers makes a stack of the experts' layers."""
     return not operations_of(converter) - {"MergeModulelist", "Concatenate"} and all(
-        "experts.*." in x and x.endswith(".weight") for x in converter.source_patterns)
+        "experts." in x and ".*." in x and x.endswith(".weight")
+        for x in converter.source_patterns)
 
 
 def _place_expert(plan, found, target, pattern, layer):
@@ -242,12 +262,17 @@ def _check_parts(module, leaf, parts, want):
                                 "layer must be alike")
 
 
-def _check_stack(layer, want):
-    """A stack that is stored as one, [E, K/2, rows]; the model's is [E, K, rows]."""
-    experts, k, rows = want
-    if list(layer.values.shape) != [experts, k // 2, rows]:
-        layer.values.fail(f"must be {[experts, k // 2, rows]}, because the model's is "
-                          f"{list(want)}")
+def _check_stack(layer, module, want):
+    """A stack that is stored as one, [E, K/2, rows] or [E, rows, K/2]; want: the shape of
+    the model's."""
+    experts, rows, k = want
+    # Llama 4 does not say that its experts are transposed.
+    if getattr(module, "is_transposed", True):
+        rows, k = k, rows
+    shapes = [[experts, k // 2, rows], [experts, rows, k // 2]]
+    if list(layer.values.shape) != shapes[not layer.format.transposed] or k % 16:
+        layer.values.fail(f"must be {shapes[0]} or {shapes[1]}, because the model's is "
+                          f"{list(want)}, with K = {k}, a multiple of 16")
     for one in (layer.factor, layer.input):
         if one is not None and _numel(one) not in (1, experts):
             one.fail(f"must be one number, or {experts}, one for each expert")
@@ -268,7 +293,7 @@ def _check_stacks(plan, model):
             want = tuple(getattr(module, leaf).shape)
             one = stacks[leaf][0]
             if isinstance(one, formats.Layer):
-                _check_stack(one, want)
+                _check_stack(one, module, want)
             else:
                 _check_parts(name, leaf, stacks[leaf], want)
 
@@ -300,21 +325,22 @@ def make(model, tensors):
     """The plan of a checkpoint, tensors of _formats.read(), for a model on the meta
     device."""
     found = _Names(model)
-    plan = Plan({}, {}, [], {}, found.add(tensors))
+    plan = Plan({}, {}, [], {}, found.add(tensors), set())
     quantised = formats.layers(tensors)
     modules = dict(model.named_modules())
     used = {part.name for layer in quantised.values() for part in layer[2:] if part}
     plainly = {name: one for name, one in tensors.items() if name not in used}
     for layer in quantised.values():
-        stack = layer.format == formats.STACK
-        name = layer.name if stack else layer.name + ".weight"
+        stack, name = layer.format.is_stack, layer.name + layer.format.leaf
         target, pattern = found.find(name)
         module = target.rpartition(".")[0]
         plainly[name] = layer.values
-        if pattern is not None and target in found.state:
-            _place_expert(plan, found, target, pattern, layer)
-        elif stack and target in found.state:
+        if stack and target in found.state and (
+                pattern is None or found.transposes(pattern)):
             plan.stacks.setdefault(module, {})[target.rpartition(".")[2]] = [layer]
+            plan.turned.update({pattern} - {None})
+        elif pattern is not None and target in found.state:
+            _place_expert(plan, found, target, pattern, layer)
         elif target in found.state and module in modules:
             _place_linear(plan, model, module, layer)
         elif _is_ignored(model, target):

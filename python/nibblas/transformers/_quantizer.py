@@ -8,7 +8,8 @@ import os
 import torch
 import transformers
 from transformers.core_model_loading import (Concatenate, MergeModulelist,
-                                             SplitModulelist, WeightConverter)
+                                             SplitModulelist, Transpose,
+                                             WeightConverter)
 from transformers.quantizers import HfQuantizer
 from transformers.quantizers.base import SequentialLlama4TextExperts
 
@@ -38,9 +39,10 @@ def _linearise_llama4(model, tensors):
 
 def _whole_stack(leaf, layer):
     """(Projection, origins) of a stack that is stored as one."""
-    one = _experts.Projection(
-        leaf, leaf + formats.STACK.scales, (leaf + formats.STACK.factor,),
-        (leaf + formats.STACK.input,) * bool(layer.input), False, True)
+    form = layer.format
+    one = _experts.Projection(leaf, leaf + form.scales, (leaf + form.factor,),
+                              (leaf + form.input,) * bool(layer.input),
+                              form.is_divisor, form.transposed)
     parts = [x for x in layer[2:] if x]
     return one, {name: Origin([[x]]) for name, x in zip(one.names(), parts)}
 
@@ -143,6 +145,33 @@ def add_converters(conversions, used):
             out += _converters(one, *used[one.source_patterns[0]])
         out.append(one)
     return out
+
+
+class _TransposeFloats(Transpose):
+    """Leaves codes and scales as they are stored, because finish() turns them."""
+
+    def convert(self, input_dict, source_patterns, target_patterns, **named):
+        value = next(iter(input_dict.values()))
+        value = value[0] if isinstance(value, list) else value
+        if value.element_size() == 1:
+            return {target_patterns[0]: value}
+        return super().convert(input_dict, source_patterns, target_patterns, **named)
+
+    @property
+    def reverse_op(self):
+        return _TransposeFloats(self.dim1, self.dim0, self.check_dims)
+
+
+def _of_floats(converter):
+    """A converter of transformers that transposes stacks, but not those in NVFP4."""
+    operation, = converter.operations
+    new = WeightConverter(converter._original_source_patterns,
+                          converter._original_target_patterns,
+                          [_TransposeFloats(operation.dim0, operation.dim1,
+                                            operation.check_dims)])
+    new.scope_prefix = converter.scope_prefix
+    new.base_model_prefix = converter.base_model_prefix
+    return new
 
 
 def _check_devices(plan, device_map):
@@ -263,10 +292,9 @@ class Quantizer(HfQuantizer):
 
     def update_weight_conversions(self, weight_conversions, model=None):
         """transformers' hook."""
-        added = [one for item in self.plan.added.items() for one in _plan.merging(*item)]
-        targets = {one.target_patterns[0] for one in added}
-        kept = [x for x in weight_conversions if not targets & set(x.target_patterns)]
-        conversions = add_converters(kept + added, self.used)
+        conversions = _plan.with_merging(weight_conversions, self.plan.added)
+        conversions = [_of_floats(x) if self.plan.turned & set(x.source_patterns) else x
+                       for x in add_converters(conversions, self.used)]
         return conversions + following(self.plan.layers(), conversions)
 
     def update_parallel_plan(self, model, plan):
