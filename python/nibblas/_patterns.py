@@ -20,8 +20,7 @@ MOST_CHARACTERS = 4096
 # For one name; a pattern of 100 characters needs a few thousand at most.
 MOST_STEPS = 50000
 MOST_DEPTH = 50
-# Of one character without end, where Python's re matches: each costs a factor of the
-# name's length.
+# Python's re takes time that each repeat without end multiplies by the name's length.
 MOST_REPEATS = 6
 _FLAGS = re.UNICODE | re.IGNORECASE
 _CATEGORIES = {

@@ -182,6 +182,26 @@ class InputScales(ModelTest):
             self.assertFalse(torch.equal(with_scale, want))
 
 
+class Initialised(ModelTest):
+    def test_mamba(self):
+        """Its class initialises linear layers of its blocks by their weights: nothing that
+        a file has is changed."""
+        sizes = {"state_size": 16, "time_step_rank": 16, "num_hidden_layers": 1}
+        for form in FORMATS:
+            folder = tempfile.mkdtemp(dir=self.folder)
+            packed, plain = tiny.save(tiny.make("mamba", **sizes), folder, form)
+            model, want = self.load(packed), self.plain(plain).state_dict()
+            for name, value in model.state_dict().items():
+                if value.dtype == torch.float32 and name in want:
+                    self.assertTrue(torch.equal(value, want[name]), name)
+            for leaf in "in_proj", "out_proj":
+                name = f"backbone.layers.0.mixer.{leaf}"
+                one = model.get_submodule(name)
+                back = torch.ops.nibblas.dequantize(
+                    one.weight, one.weight_scale, one.weight_scale_2, torch.float32, "linear")
+                self.assertTrue(torch.equal(back, want[name + ".weight"]))
+
+
 class WeightOnly(ModelTest):
     """quant_algo NVFP4 whose configuration says that x stays as it is."""
 
