@@ -181,6 +181,16 @@ class InputScales(ModelTest):
             self.assertTrue(torch.equal(logits(model, tokens()), want))
             self.assertFalse(torch.equal(with_scale, want))
 
+    def test_state_dict(self):
+        """What load_state_dict() brings is checked as what a file has, under its name."""
+        for form in FORMATS:
+            model = self.load(self.saved("llama", form)[0])
+            key, = [x for x in model.state_dict() if x.endswith((
+                "1.mlp.up_proj.weight_scale_2", "1.mlp.up_proj.weight_global_scale"))]
+            with self.assertRaisesRegex(nibblas.FileError, f"state_dict: {key} .* 0.0"):
+                model.load_state_dict({key: torch.zeros_like(model.state_dict()[key])},
+                                      strict=False)
+
 
 class Initialised(ModelTest):
     def test_mamba(self):

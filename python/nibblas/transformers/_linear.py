@@ -100,6 +100,9 @@ class CheckpointLinear(Linear):
             self.origins["pre_quant_scale"].at().fail("must be finite")
         if self.bias is not None:
             self.bias.requires_grad_(False)
+        # The next tensors come from load_state_dict().
+        self.origins = {key: Origin([[one.at()._replace(file="state_dict")]])
+                        for key, one in self.origins.items()}
         self.pack()
 
     def _read_input(self):

@@ -7,7 +7,7 @@ import copy
 from typing import NamedTuple
 
 from transformers.core_model_loading import (WeightConverter, WeightRenaming,
-                                             rename_source_key)
+                                             dot_natural_key, rename_source_key)
 
 from nibblas.transformers import _formats as formats
 
@@ -62,16 +62,21 @@ class Renamed(WeightRenaming):
         return Renamed({new: old for old, new in self.names.items()})
 
 
+def _copies(conversions):
+    """(renamings, converters): copies, because transformers saves a model by those that
+    remember that they were used."""
+    copies = copy.deepcopy(conversions)
+    return ([x for x in copies if isinstance(x, WeightRenaming)],
+            [x for x in copies if isinstance(x, WeightConverter)])
+
+
 def following(layers, conversions):
     """[Renamed] for the scales that transformers' patterns leave where they are while the
     weight moves, because a pattern is of `.weight` only; [] for none.
 
     layers       of _formats
     conversions  by which transformers loads the model"""
-    # Copies: they remember that they were used, and the model is saved by those.
-    copies = copy.deepcopy(conversions)
-    renamings = [x for x in copies if isinstance(x, WeightRenaming)]
-    converters = [x for x in copies if isinstance(x, WeightConverter)]
+    renamings, converters = _copies(conversions)
 
     def renamed(name, converters):
         return rename_source_key(name, renamings, converters)[0]
@@ -91,3 +96,20 @@ def following(layers, conversions):
             if renamed(layer.name + suffix, own) != wanted:
                 names[renamed(layer.name + suffix, [])] = wanted
     return [Renamed(names)] if names else []
+
+
+def targets(names, conversions, model):
+    """The names in the model that tensors of the files are loaded under, and those that are
+    tied to others.
+
+    conversions  by which transformers loads the model"""
+    renamings, converters = _copies(conversions)
+    prefix, state = model.base_model_prefix, model.state_dict()
+    found = set(getattr(model, "all_tied_weights_keys", None) or {})
+    # Some renamings depend on those before them, in transformers' order.
+    for name in sorted(names, key=dot_natural_key):
+        renamed = rename_source_key(name, renamings, converters, prefix, state)[0]
+        if renamed not in state and name in state:
+            renamed = rename_source_key(name, [], [], prefix, state)[0]
+        found.add(renamed)
+    return found

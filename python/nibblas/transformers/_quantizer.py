@@ -16,7 +16,7 @@ from transformers.quantizers.base import SequentialLlama4TextExperts
 from nibblas._library import FileError, UnsupportedError
 from nibblas.transformers import _experts, _formats as formats, _parallel, _plan
 from nibblas.transformers._linear import CheckpointLinear, Fp8Linear, empty
-from nibblas.transformers._names import Origin, following
+from nibblas.transformers._names import Origin, following, targets
 from nibblas.transformers._pages import give_back, mapped_files
 
 CACHE_PATTERN = r"\.[kv]_(scale|zero_point)$"
@@ -245,6 +245,7 @@ class Quantizer(HfQuantizer):
         self.is_mixed = bool(packed and whole)
         if any(_experts.is_experts(model.get_submodule(x)) for x in plan.stacks):
             model.set_experts_implementation(_experts.IMPLEMENTATION)
+        self.tensors, self.model = tensors, model
         known = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
         model._keys_to_ignore_on_load_unexpected = {*known, CACHE_PATTERN}
 
@@ -295,38 +296,51 @@ class Quantizer(HfQuantizer):
         conversions = _plan.with_merging(weight_conversions, self.plan.added)
         conversions = [_of_floats(x) if self.plan.turned & set(x.source_patterns) else x
                        for x in add_converters(conversions, self.used)]
-        return conversions + following(self.plan.layers(), conversions)
+        conversions += following(self.plan.layers(), conversions)
+        filled = targets(self.tensors, conversions, self.model)
+        self._refuse_unfilled(self.model, lambda name, _value: name in filled)
+        # transformers changes places of models while it loads them.
+        del self.tensors, self.model
+        return conversions
 
     def update_parallel_plan(self, model, plan):
         """transformers' hook."""
         _parallel.update_plan(model, plan)
 
-    def _check_filled(self, model):
-        """Refuses a model with a tensor of a quantised layer that transformers has loaded
-        from no file: it makes up a value, or leaves what was in the memory."""
+    def _refuse_unfilled(self, model, is_filled):
+        """Refuses a model with a tensor of a quantised layer that transformers loads from
+        no file: it makes up a value, or leaves what was in the memory.
+
+        is_filled  a function of (name in the model, tensor)"""
         left = []
         for name, module in model.named_modules():
             origins = self.origins.get(name) or getattr(module, "origins", None)
             if origins is None:
                 continue
             for key, value in (*module._parameters.items(), *module._buffers.items()):
-                # transformers marks what it loads; what is on the disk stays meta.
-                if value is None or value.is_meta or getattr(
-                        value, "_is_hf_initialized", False) or (
-                        key in module._non_persistent_buffers_set):
-                    continue
-                left.append(origins[key].at().name if key in origins else f"{name}.{key}")
+                if (value is not None and key not in module._non_persistent_buffers_set
+                        and not is_filled(f"{name}.{key}", value)):
+                    left.append(origins[key].at() if key in origins else
+                                next(iter(origins.values())).at()._replace(
+                                    name=f"{name}.{key}"))
         if left:
+            names = ", ".join(x.name for x in left[:4]) + ", ..." * (len(left) > 4)
             raise FileError(
-                f"{self.files[0]}: {', '.join(left[:4])}{', ...' * (len(left) > 4)}: "
-                f"transformers {transformers.__version__} has loaded {len(left)} tensors "
-                f"of {type(model).__name__} from no file: its names for them differ from "
-                "the weights', or key_mapping or ignore_mismatched_sizes leaves them out",
-                left[0])
+                f"{left[0].file}: {names}: transformers {transformers.__version__} loads "
+                f"{len(left)} tensors of {type(model).__name__} from no file: its names for "
+                "them differ from the weights', or key_mapping or ignore_mismatched_sizes "
+                "leaves them out", left[0].name)
+
+    def _check_loaded(self, model):
+        """By the marks of transformers, which do not outlive a move to another device;
+        what is on the disk has none."""
+        if len(set((getattr(model, "hf_device_map", None) or {}).values())) < 2:
+            self._refuse_unfilled(model, lambda _name, value: value.is_meta or getattr(
+                value, "_is_hf_initialized", False))
 
     def _process_model_after_weight_loading(self, model, **_named):
         ranges = mapped_files(self.files)
-        self._check_filled(model)
+        self._check_loaded(model)
         for name, module in model.named_modules():
             if isinstance(module, (CheckpointLinear, Fp8Linear)):
                 for key, value in module.named_buffers():
