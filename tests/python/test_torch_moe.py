@@ -328,6 +328,17 @@ class Operator(MoeTest):
             "w2_scales"][..., :1])
         refused("limit", limit=0.0, activation="swiglu_clamped")
 
+    def test_input_scales_of_the_plug_in(self):
+        """vLLM's experts quantise x by the largest input scale that can be used."""
+        t, inf, nan = self.torch, float("inf"), float("nan")
+        from nibblas import FileError
+        from nibblas.vllm._layers import largest
+        scales = t.tensor([[0.5, 0.25], [inf, 0.0], [nan, -1.0], [0.75, 0.125]])
+        self.assertEqual(largest("w13_input_scale", scales), 0.75)
+        self.assertEqual(largest("w13_input_scale", 1 / scales[:3]), 4)
+        with self.assertRaisesRegex(FileError, "w13_input_scale: .*one expert at least"):
+            largest("w13_input_scale", scales[1:3])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -20,7 +20,7 @@ from vllm.model_executor.layers.quantization.modelopt import (
 
 from nibblas import _quantization
 from nibblas._library import UnsupportedError
-from nibblas.vllm._layers import Experts, FusedLinear, check
+from nibblas.vllm._layers import Experts, FusedLinear, check, largest
 
 _EXPERTS = {MoEActivation.SILU: "swiglu", MoEActivation.GELU_TANH: "gelu"}
 
@@ -41,8 +41,12 @@ def _release(layer, names):
 def _global(layer, name, is_divisor):
     """The global scales under a name of the checkpoint, as factors."""
     stored = getattr(layer, name).data.float()
-    check(f"{getattr(layer, 'prefix', '')}.{name}".lstrip("."), stored)
+    check(_full_name(layer, name), stored)
     return 1 / stored if is_divisor else stored
+
+
+def _full_name(layer, name):
+    return f"{getattr(layer, 'prefix', '')}.{name}".lstrip(".")
 
 
 def _finish_linear(layer, codes, factor, given, is_divisor):
@@ -152,10 +156,14 @@ class _ExpertsMethod:
             return (getattr(layer, f"w{n}_{self.CODES}").data,
                     getattr(layer, f"w{n}_weight_scale").data)
 
+        def given(n):
+            name = f"w{n}_{self.INPUT}"
+            stored = getattr(layer, name).data.float()
+            return largest(_full_name(layer, name), 1 / stored if self.IS_DIVISOR else stored)
+
         # One scale for all experts of this process: a token is quantised once here,
         # whichever of them it goes to.
-        in1, in2 = (None, None) if self.use_a16 else (
-            part(n, self.INPUT).amax() for n in (13, 2))
+        in1, in2 = (None, None) if self.use_a16 else (given(n) for n in (13, 2))
         layer.nibblas = Experts(
             stack(13), part(13, self.FACTOR), stack(2), part(2, self.FACTOR), in1, in2,
             _EXPERTS[self.moe.activation])

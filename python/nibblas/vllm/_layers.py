@@ -27,6 +27,19 @@ def check(name, scales):
                         name)
 
 
+def largest(name, scales):
+    """The largest input scale of experts: of those that calibration has reached, because
+    the others are 0, inf, or NaN until they are loaded.
+
+    name  of the scales, for messages"""
+    usable = torch.isfinite(scales) & (scales > 0)
+    if not usable.any():
+        raise FileError(f"{name}: {scales.reshape(-1).tolist()[:4]}: the input scale of one "
+                        "expert at least must be in the checkpoint (nan: no file has it), "
+                        "finite and > 0; a checkpoint of W4A16 needs none", name)
+    return scales[usable].amax()
+
+
 class _Weights:
     """A matrix [rows, K] ready to multiply: packed on a CPU, where it does not keep the
     tensors that it is made of; those tensors on a GPU."""
