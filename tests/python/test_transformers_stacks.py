@@ -3,6 +3,7 @@
 the number first or last, or as stacks whose K is before the rows or last, against the same
 model dequantised."""
 
+import copy
 import os
 import tempfile
 import unittest
@@ -97,6 +98,11 @@ class Orders(ModelTest):
         self.assertEqual(notes.count("4 experts"), experts)
         self.assert_near(logits(model, tokens()), logits(plain, tokens()), 3e-6,
                          (family, form))
+        copied, want = copy.deepcopy(model), logits(model, tokens())
+        for one in (x for x in copied.parameters() if x.dim() == 3):
+            one.data.zero_()
+        copied.load_state_dict(model.state_dict())
+        self.assertTrue(torch.equal(logits(copied, tokens()), want))
         again = os.path.join(packed, "again")
         model.save_pretrained(again)
         self.assertEqual(self.tensors(packed), self.tensors(again))

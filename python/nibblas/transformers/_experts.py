@@ -101,7 +101,9 @@ def add_parameters(module, shapes):
             requires_grad=False))
 
 
-def _save_transposed(module, state, prefix, _metadata):
+def _transpose(module, state, prefix, *_others):
+    """A hook of state_dict(), which has the tensors as the files do, and of
+    load_state_dict(), which is given them so."""
     for one in module.nibblas.both():
         for name in (one.codes, one.scales) if one.transposed else ():
             if prefix + name in state:
@@ -124,10 +126,12 @@ def _apply_and_keep(module, fn, recurse=True):
 
 def complete(module):
     """What an experts' module needs beside its parameters: half() and to(bfloat16)
-    leave scales alone, and state_dict() turns back what is stored transposed."""
+    leave scales alone, and state_dict() and load_state_dict() turn what is stored
+    transposed."""
     module._apply = functools.partial(_apply_and_keep, module)
     if any(one.transposed for one in module.nibblas.both()):
-        module.register_state_dict_post_hook(_save_transposed)
+        module.register_state_dict_post_hook(_transpose)
+        module.register_load_state_dict_pre_hook(_transpose)
 
 
 def _is_sharded(value):
