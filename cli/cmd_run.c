@@ -58,6 +58,7 @@ struct runner {
 	float a_global; /* 1 where A is dense */
 	const char *a_format, *a_global_from;
 	void *codes, *scales; /* of a float input, quantised */
+	void *copies[3];      /* of layers in another order: b, b2, a */
 	void *rounded;	      /* a float input in another type */
 	/* A float input times AWQ's scales of the layer. */
 	struct nib_file_tensor smoothed;
@@ -221,8 +222,10 @@ static int load_weights(struct runner *r)
 		struct nib_nvfp4 b;
 
 		tensor_from_layer(r->layers[i], &source);
-		b = tensor_view(&source, r->args->index * source.rows_each,
-				source.rows_each, &r->globals[i]);
+		if (tensor_view(&source, r->args->index * source.rows_each,
+				source.rows_each, &b, &r->globals[i],
+				&r->copies[i], &err))
+			return cli_fail(source.name, &err);
 		/* A GPU reads them once: packing would cost more. */
 		if (!cli_is_host(r->device)) {
 			if (stage_view(r, &b, there[i], &err))
@@ -277,13 +280,15 @@ static int find_input(struct runner *r, struct tensor_source *source)
 	return CLI_USAGE;
 }
 
-static int use_layer(struct runner *r, const struct nib_layer *layer)
+static int use_layer(struct runner *r, const struct tensor_source *source)
 {
+	struct nib_nvfp4 a;
 	struct nib_error err;
 
-	if (stage_view(r, &layer->weight, &r->problem.a, &err))
-		return cli_fail(layer->name, &err);
-	r->a_global = layer->global;
+	if (tensor_view(source, 0, source->rows, &a, &r->a_global,
+			&r->copies[2], &err) ||
+	    stage_view(r, &a, &r->problem.a, &err))
+		return cli_fail(source->name, &err);
 	r->a_global_from = "input file";
 	return CLI_OK;
 }
@@ -478,7 +483,7 @@ static int load_input(struct runner *r)
 	memcpy(r->shape, source.shape, sizeof(r->shape));
 	r->a_format = source.layer ? "NVFP4" : tensor_format(&source);
 	if (source.layer)
-		return use_layer(r, source.layer);
+		return use_layer(r, &source);
 	return r->args->activations == ACT_NVFP4 ? quantize(r, &source)
 						 : use_floats(r, &source);
 }
@@ -652,6 +657,8 @@ static int run_run(const void *args_)
 	nib_packed_free(r.packed[0]);
 	nib_packed_free(r.packed[1]);
 	nib_device_close(r.device);
+	for (int i = 0; i < 3; i++)
+		free(r.copies[i]);
 	free(r.codes);
 	free(r.scales);
 	free(r.rounded);

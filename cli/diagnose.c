@@ -29,14 +29,19 @@ static enum nib_status read_undone(struct nib_device *device,
 {
 	int64_t groups = source->k / NIB_BLOCK, n = rows * (source->k / 2);
 	float global;
-	struct nib_nvfp4 view = tensor_view(source, 0, rows, &global);
+	struct nib_nvfp4 view;
+	struct nib_error err;
+	void *copy;
 	const struct nib_dense y = {
 	    .data = out, .dtype = NIB_FP32, .rows = rows, .cols = source->k};
 	uint8_t *codes = malloc((size_t)n);
 	uint8_t *scales = malloc((size_t)(rows * groups));
-	enum nib_status status = NIB_OUT_OF_MEMORY;
+	enum nib_status status =
+	    tensor_view(source, 0, rows, &view, &global, &copy, &err);
 
-	if (codes && scales) {
+	if (!status && !(codes && scales))
+		status = NIB_OUT_OF_MEMORY;
+	if (!status) {
 		memcpy(codes, view.codes, (size_t)n);
 		for (int64_t i = 0; i < n && mistakes & NIBBLES; i++)
 			codes[i] = (uint8_t)(codes[i] << 4 | codes[i] >> 4);
@@ -48,6 +53,7 @@ static enum nib_status read_undone(struct nib_device *device,
 		view.scales = scales;
 		status = nib_dequantize(device, &view, global, &y, NULL, NULL);
 	}
+	free(copy);
 	free(codes);
 	free(scales);
 	return status;

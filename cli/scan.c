@@ -247,19 +247,40 @@ static int scan_structure(struct scan_layer *scan)
 	return CLI_OK;
 }
 
-int scan_layer(const struct nib_layer *layer, struct scan_layer *scan)
+static int scan_plain(struct scan_layer *scan)
 {
-	const struct nib_nvfp4 *w = &layer->weight;
+	const struct nib_layer *layer = scan->layer;
 
-	*scan = (struct scan_layer){.layer = layer};
-	scan->columns = calloc((size_t)w->k, sizeof(*scan->columns));
-	if (!scan->columns)
-		return cli_no_memory("statistics");
 	count_codes(layer, scan->codes);
 	count_scales(scan);
-	scan->amax = largest_value(w) * (double)layer->global;
+	scan->amax = largest_value(&layer->weight) * (double)layer->global;
 	scan_blocks(scan);
 	return scan_structure(scan);
+}
+
+int scan_layer(const struct nib_layer *layer, struct scan_layer *scan)
+{
+	struct nib_layer plain = *layer;
+	struct tensor_source source;
+	struct nib_error err;
+	void *copy = NULL;
+	float global;
+	int code;
+
+	*scan = (struct scan_layer){.layer = layer};
+	scan->columns = calloc((size_t)layer->weight.k, sizeof(*scan->columns));
+	if (!scan->columns)
+		return cli_no_memory("statistics");
+	tensor_from_layer(layer, &source);
+	if (!tensor_is_plain(layer) &&
+	    tensor_view(&source, 0, source.rows, &plain.weight, &global, &copy,
+			&err))
+		return cli_fail(layer->name, &err);
+	scan->layer = &plain;
+	code = scan_plain(scan);
+	scan->layer = layer;
+	free(copy);
+	return code;
 }
 
 void scan_layer_free(struct scan_layer *scan)

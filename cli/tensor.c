@@ -102,7 +102,8 @@ int tensor_in_layer(const struct nib_file *file,
 					       ".weight_global_scale",
 					       ".input_scale",
 					       ".input_global_scale",
-					       ".pre_quant_scale"};
+					       ".pre_quant_scale",
+					       ".comfy_quant"};
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (tensor_find_layer(file, tensor->name, suffixes[i]))
@@ -226,30 +227,70 @@ int tensor_next(const struct nib_file *file, int64_t *at,
 
 const char *tensor_format(const struct tensor_source *source)
 {
-	if (!source->layer && !source->scales)
-		return source->tensor->dtype;
-	return !source->layer ||
-		       source->layer->format == NIB_CHECKPOINT_MODELOPT
-		   ? "NVFP4 modelopt"
-		   : "NVFP4 compressed-tensors";
+	static const char *const names[] = {
+	    [NIB_CHECKPOINT_MODELOPT] = "NVFP4 modelopt",
+	    [NIB_CHECKPOINT_COMPRESSED_TENSORS] = "NVFP4 compressed-tensors",
+	    [NIB_CHECKPOINT_COMFY] = "NVFP4 comfy",
+	};
+
+	if (source->layer)
+		return names[source->layer->format];
+	return source->scales ? names[NIB_CHECKPOINT_MODELOPT]
+			      : source->tensor->dtype;
 }
 
-struct nib_nvfp4 tensor_view(const struct tensor_source *source, int64_t first,
-			     int64_t count, float *global)
+int tensor_is_plain(const struct nib_layer *layer)
+{
+	return layer->weight.code_order == NIB_LOW_FIRST &&
+	       layer->weight.scale_layout == NIB_LINEAR;
+}
+
+/* Codes, and behind them scales, in memory of their own. */
+static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
+				 struct nib_nvfp4 *view, void **copy,
+				 struct nib_error *err)
+{
+	const size_t elems = (size_t)(view->rows * view->k);
+	enum nib_status status;
+
+	*copy = malloc(elems / 2 + elems / NIB_BLOCK + 1);
+	if (!*copy) {
+		*err = (struct nib_error){NIB_OUT_OF_MEMORY,
+					  .message = "no memory for a layer"};
+		return err->status;
+	}
+	view->codes = *copy;
+	view->scales = (char *)*copy + elems / 2;
+	status = nib_file_read_rows(layer, first, view->rows, view->codes,
+				    view->scales, err);
+	if (status) {
+		free(*copy);
+		*copy = NULL;
+	}
+	return status;
+}
+
+enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
+			    int64_t count, struct nib_nvfp4 *view,
+			    float *global, void **copy, struct nib_error *err)
 {
 	const struct nib_layer *layer = source->layer;
-	struct nib_nvfp4 view = layer->weight;
+	const struct nib_nvfp4 *w = &layer->weight;
 
+	*copy = NULL;
 	*global = layer->globals ? layer->globals[first / source->rows_each]
 				 : layer->global;
 	/* Files have no gaps here, so rows of a stack follow each other. */
-	view.codes = (char *)view.codes + first * (source->k / 2);
-	view.scales = (char *)view.scales + first * (source->k / NIB_BLOCK);
-	view.rows = count;
-	view.batch = 1;
-	view.batch_stride_bytes = 0;
-	view.scale_batch_stride_bytes = 0;
-	return view;
+	*view = (struct nib_nvfp4){
+	    .codes = (char *)w->codes + first * (source->k / 2),
+	    .scales = (char *)w->scales + first * (source->k / NIB_BLOCK),
+	    .rows = count,
+	    .k = source->k,
+	    .batch = 1,
+	};
+	return tensor_is_plain(layer)
+		   ? NIB_OK
+		   : copy_rows(layer, first, view, copy, err);
 }
 
 int64_t tensor_next_rows(const struct tensor_source *source, int64_t first)
@@ -412,10 +453,15 @@ enum nib_status tensor_read(struct nib_device *device,
 	struct nib_nvfp4 view;
 	float global;
 	enum nib_status status;
+	void *copy;
 
 	if (source->layer) {
-		view = tensor_view(source, first, count, &global);
-		status = nib_dequantize(device, &view, global, &y, NULL, err);
+		status = tensor_view(source, first, count, &view, &global,
+				     &copy, err);
+		if (!status)
+			status = nib_dequantize(device, &view, global, &y, NULL,
+						err);
+		free(copy);
 		if (!status && source->layer->pre_quant_scale)
 			multiply_columns(out, count, source->k,
 					 source->layer->pre_quant_scale);

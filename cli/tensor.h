@@ -106,9 +106,16 @@ int tensor_next(const struct nib_file *file, int64_t *at,
 		struct tensor_source *source);
 /* The format of source, for people: "NVFP4 modelopt", "BF16". */
 const char *tensor_format(const struct tensor_source *source);
-/* A view of rows first .. first + count - 1, which lie in one matrix. */
-struct nib_nvfp4 tensor_view(const struct tensor_source *source, int64_t first,
-			     int64_t count, float *global);
+/*
+ * A view of a layer's rows first .. first + count - 1, which lie in one matrix:
+ * of the file where its bytes are in the library's order, else of *copy, which
+ * the caller frees.
+ */
+enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
+			    int64_t count, struct nib_nvfp4 *view,
+			    float *global, void **copy, struct nib_error *err);
+/* Whether the bytes of a layer are in the library's order. */
+int tensor_is_plain(const struct nib_layer *layer);
 /* How many rows the piece from first on has; all are of one matrix. */
 int64_t tensor_next_rows(const struct tensor_source *source, int64_t first);
 /* Reads rows as fp32 into out; of a layer of AWQ what x itself is multiplied by,

@@ -150,10 +150,16 @@ enum nib_scale_layout {
 	NIB_TILED_128X4 = 1,
 };
 
+enum nib_code_order {
+	NIB_LOW_FIRST = 0,  /* the even k of a byte in its low nibble */
+	NIB_HIGH_FIRST = 1, /* as ComfyUI has it: see nib_file_read_rows() */
+};
+
 /*
  * A stack of `batch` NVFP4 matrices [rows, k], k contiguous.  Owns nothing.
  * Codes: two to a byte, the even k in the low nibble.  Bit 3 of a code is the
  * sign; the other bits, 0 to 7, stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+ * Only views of files have another code_order; functions refuse them.
  * Scales: e4m3 with the sign bit 0.  0x7F is NaN, and so is every result that
  * it takes part in.
  * A stride of 0 means dense.  Codes: k/2, and rows * row stride.  Linear
@@ -172,6 +178,7 @@ struct nib_nvfp4 {
 	int64_t row_stride_bytes;
 	int64_t batch_stride_bytes;
 	enum nib_scale_layout scale_layout;
+	enum nib_code_order code_order;
 	int64_t scale_row_stride_bytes; /* NIB_LINEAR only */
 	int64_t scale_batch_stride_bytes;
 	uint64_t reserved[4]; /* must be 0 */
@@ -1039,16 +1046,21 @@ NIB_API void nib_file_metadata_at(const struct nib_file *file, int64_t index,
 enum nib_checkpoint {
 	NIB_CHECKPOINT_MODELOPT = 0,
 	NIB_CHECKPOINT_COMPRESSED_TENSORS = 1,
+	/* ModelOpt's names marked by X.comfy_quant or _quantization_metadata.
+	 * Read, not written. */
+	NIB_CHECKPOINT_COMFY = 2,
 };
 
 /*
- * An NVFP4 layer of a file, both formats read to one meaning:
+ * An NVFP4 layer of a file, all formats read to one meaning:
  * value = e2m1 * scale * global.
  */
 struct nib_layer {
 	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */
 	enum nib_checkpoint format;
-	/* Read-only.  A stack [batch, rows, k] if the tensor has rank 3. */
+	/* Read-only.  A stack [batch, rows, k] if the tensor has rank 3.  Dense,
+	 * NIB_LOW_FIRST and NIB_LINEAR but for ComfyUI's, whose code_order and
+	 * scale_layout differ and whose bytes nib_file_read_rows() reorders. */
 	struct nib_nvfp4 weight;
 	/* Positive.  NaN if the matrices of a stack have different ones: see
 	 * globals.  0 only if the weight has no rows. */
@@ -1069,6 +1081,16 @@ NIB_API const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
 /* By layer name, or by the full name of its weight tensor; NULL if none. */
 NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 						    const char *name);
+
+/*
+ * Copies rows first .. first + rows - 1 of a layer, those of a stack one after
+ * the other, into dense arrays of any order in the file: codes [rows, k/2] with
+ * NIB_LOW_FIRST, and scales [rows, k/16] that are NIB_LINEAR.
+ */
+NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer,
+					   int64_t first, int64_t rows,
+					   void *codes, void *scales,
+					   struct nib_error *err);
 
 /*
  * A layer that is named like NVFP4 and cannot be read: a tensor is missing or

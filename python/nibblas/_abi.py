@@ -31,6 +31,10 @@ NIB_BF16 = 2
 NIB_LINEAR = 0
 NIB_TILED_128X4 = 1
 
+# enum nib_code_order
+NIB_LOW_FIRST = 0
+NIB_HIGH_FIRST = 1
+
 # enum nib_arithmetic
 NIB_ARITHMETIC_BLOCKS = 0
 NIB_ARITHMETIC_FP16_TENSOR = 1
@@ -65,6 +69,7 @@ NIB_RECIPE_GGML = 2
 # enum nib_checkpoint
 NIB_CHECKPOINT_MODELOPT = 0
 NIB_CHECKPOINT_COMPRESSED_TENSORS = 1
+NIB_CHECKPOINT_COMFY = 2
 
 nib_parallel_for = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_void_p, C.c_void_p)
 
@@ -87,6 +92,7 @@ class nib_nvfp4(C.Structure):
         ("row_stride_bytes", C.c_int64),
         ("batch_stride_bytes", C.c_int64),
         ("scale_layout", C.c_int),
+        ("code_order", C.c_int),
         ("scale_row_stride_bytes", C.c_int64),
         ("scale_batch_stride_bytes", C.c_int64),
         ("reserved", C.c_uint64 * 4),
@@ -447,6 +453,8 @@ FUNCTIONS = {
     "nib_file_layer_count": (C.c_int64, [C.c_void_p]),
     "nib_file_layer_at": (C.POINTER(nib_layer), [C.c_void_p, C.c_int64]),
     "nib_file_find_layer": (C.POINTER(nib_layer), [C.c_void_p, C.c_char_p]),
+    "nib_file_read_rows": (C.c_int, [C.POINTER(nib_layer), C.c_int64, C.c_int64,
+        C.c_void_p, C.c_void_p, C.POINTER(nib_error)]),
     "nib_file_layer_problem_count": (C.c_int64, [C.c_void_p]),
     "nib_file_layer_problem_at": (C.POINTER(nib_layer_problem), [C.c_void_p,
         C.c_int64]),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """_files.py - reads safetensors files, and folders of them, without copies: NVFP4 layers
-of ModelOpt and compressed-tensors, brought to one meaning, and the other tensors."""
+of ModelOpt, compressed-tensors and ComfyUI, brought to one meaning, and the other
+tensors."""
 
 import ctypes as C
 import os
@@ -14,7 +15,8 @@ from nibblas import _abi as abi
 from nibblas._library import call, lib
 
 FORMATS = {abi.NIB_CHECKPOINT_MODELOPT: "modelopt",
-           abi.NIB_CHECKPOINT_COMPRESSED_TENSORS: "compressed-tensors"}
+           abi.NIB_CHECKPOINT_COMPRESSED_TENSORS: "compressed-tensors",
+           abi.NIB_CHECKPOINT_COMFY: "comfy"}
 # NumPy has no BF16 and no 8-bit floats: arrays of their bits.
 TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16,
          "BF16": np.uint16, "I64": np.int64, "I32": np.int32, "I16": np.int16,
@@ -32,11 +34,11 @@ class LinearScales(np.ndarray[Any, Any]):
 
 class Layer(NamedTuple):
     """An NVFP4 layer of a Checkpoint: value = e2m1 * scale * global_scale, whatever
-    the file's own convention.  Arrays are read-only views of the file.  Scales are
-    "linear", which functions are told: gemm(..., b_layout="linear"),
-    dequantize(..., layout="linear").
+    the file's own convention.  Arrays are read-only views of the file; codes and scales
+    of "comfy", which have another order there, are copies.  Scales are "linear", which
+    functions are told: gemm(..., b_layout="linear"), dequantize(..., layout="linear").
 
-    format              "modelopt" or "compressed-tensors"
+    format              "modelopt", "compressed-tensors" or "comfy"
     codes               uint8 [rows, K/2], or a stack
     scales              uint8 (e4m3) [rows, K/16], or a stack
     global_scale        a float; an array if a stack has several
@@ -116,18 +118,27 @@ class Checkpoint(Mapping[str, Layer]):
 
     def __getitem__(self, name: str) -> Layer:
         layer = lib.nib_file_layer_at(self._open(), self._layers[name]).contents
-        w = layer.weight
-        stack = (w.batch,) if w.batch > 1 else ()
-        view = self._file.view
         scale, given = getattr(layer, "global"), layer.input_global
         if layer.globals:
-            scale = view(layer.globals, np.float32, (w.batch,))
-        return Layer(
-            name, FORMATS[layer.format],
-            view(w.codes, np.uint8, (*stack, w.rows, w.k // 2)),
-            view(w.scales, np.uint8, (*stack, w.rows, w.k // 16)).view(
-                LinearScales), scale, None if given == 0 else given,
-            self._floats(layer.pre_quant_scale))
+            scale = self._file.view(layer.globals, np.float32, (layer.weight.batch,))
+        codes, scales = self._codes(layer)
+        return Layer(name, FORMATS[layer.format], codes, scales.view(LinearScales),
+                     scale, None if given == 0 else given,
+                     self._floats(layer.pre_quant_scale))
+
+    def _codes(self, layer):
+        """Codes and scales of a layer: views, or copies in the library's order."""
+        w = layer.weight
+        shape = (w.batch, w.rows) if w.batch > 1 else (w.rows,)
+        if (w.code_order, w.scale_layout) == (abi.NIB_LOW_FIRST, abi.NIB_LINEAR):
+            return (self._file.view(w.codes, np.uint8, (*shape, w.k // 2)),
+                    self._file.view(w.scales, np.uint8, (*shape, w.k // 16)))
+        codes = np.empty((*shape, w.k // 2), np.uint8)
+        scales = np.empty((*shape, w.k // 16), np.uint8)
+        call("nib_file_read_rows", C.byref(layer), 0, w.batch * w.rows,
+             codes.ctypes.data, scales.ctypes.data)
+        codes.flags.writeable = scales.flags.writeable = False
+        return codes, scales
 
     def _floats(self, address):
         """A tensor of floats as float32, read-only, or None."""

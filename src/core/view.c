@@ -145,6 +145,18 @@ static enum nib_status resolve_scales(struct nib_nvfp4 *v,
 	return status;
 }
 
+static enum nib_status check_code_order(const struct nib_nvfp4 *v,
+					const struct nib_label *label,
+					struct nib_error *err)
+{
+	if (v->code_order == NIB_LOW_FIRST)
+		return NIB_OK;
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, "code_order",
+			   " = %d: must be NIB_LOW_FIRST (0); "
+			   "nib_file_read_rows() reads others",
+			   (int)v->code_order);
+}
+
 enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
 				struct nib_nvfp4 *out, struct nib_label label,
 				struct nib_error *err)
@@ -153,6 +165,7 @@ enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
 	enum nib_status status;
 
 	if ((status = nib_check_reserved(v.reserved, label, err)) ||
+	    (status = check_code_order(&v, &label, err)) ||
 	    (status = check_size(v.rows, "rows", &label, err)) ||
 	    (status = check_size(v.batch, "batch", &label, err)))
 		return status;

@@ -10,7 +10,8 @@
  *
  * A stack of E matrices has E before both shapes, and one global scale or E.
  * ModelOpt names the stack of all experts without ".weight": X, X_weight_scale,
- * X_weight_scale_2, X_input_scale.
+ * X_weight_scale_2, X_input_scale.  Layers that ComfyUI marks (comfy.h) have
+ * ModelOpt's names and another order of codes and scales.
  *
  * Sizes, types and global scales are checked here; codes and block scales are
  * not looked at.
@@ -27,9 +28,11 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "file/array.h"
+#include "file/comfy.h"
 #include "file/little_endian.h"
 #include "file/safetensors.h"
 #include "format/half.h"
+#include "format/scale_layout.h"
 
 const struct nib_checkpoint_names nib_checkpoint_names[NIB_CHECKPOINTS] = {
     [NIB_CHECKPOINT_MODELOPT] =
@@ -80,6 +83,8 @@ struct finder {
 	char *scratch;	  /* a tensor's name */
 	char *names_free; /* the unused end of file->layer_names */
 	int64_t layers_capacity, problems_capacity;
+	struct nib_comfy comfy;
+	int tiles; /* find_tiles(); 0: not asked */
 	char reason[sizeof(((struct nib_layer_problem *)NULL)->reason)];
 };
 
@@ -88,6 +93,8 @@ struct parts {
 	const struct nib_file_tensor *weight, *scale, *global, *input_global;
 	const struct nib_file_tensor *pre_quant_scale;
 	size_t extra; /* which of the other extras[]; N_EXTRAS: none */
+	/* ComfyUI's mark of the layer; text NULL: none. */
+	struct nib_comfy_mark mark;
 };
 
 /* Writes why a layer cannot be read into f->reason. */
@@ -128,6 +135,30 @@ static bool has_dtype(const struct nib_file_tensor *t, const char *dtype)
 	return t && strcmp(t->dtype, dtype) == 0;
 }
 
+/* ComfyUI's mark of a layer, its own or the header's. */
+static void find_mark(struct finder *f,
+		      const struct nib_checkpoint_names *names,
+		      const char *layer, size_t layer_bytes,
+		      struct nib_comfy_mark *mark)
+{
+	const struct nib_comfy_mark *found;
+	const struct nib_file_tensor *t;
+
+	*mark = (struct nib_comfy_mark){0};
+	if (names != &nib_checkpoint_names[NIB_CHECKPOINT_MODELOPT])
+		return;
+	t = find_part(f, layer, layer_bytes, ".comfy_quant");
+	if (t) {
+		mark->text = t->data;
+		mark->bytes = (size_t)t->bytes;
+		return;
+	}
+	f->scratch[layer_bytes] = '\0';
+	found = nib_comfy_find(&f->comfy, f->scratch);
+	if (found)
+		*mark = *found;
+}
+
 /*
  * Says whether a layer looks like NVFP4 of these names.  Other formats share
  * them: FP8 has X.weight_scale, 4-bit integers and MXFP4 X.weight_packed.
@@ -150,6 +181,7 @@ static bool find_parts(struct finder *f,
 	while (p->extra < N_EXTRAS &&
 	       !find_extra(f, names, layer, layer_bytes, p->extra))
 		p->extra++;
+	find_mark(f, names, layer, layer_bytes, &p->mark);
 	return true;
 }
 
@@ -172,6 +204,17 @@ static const char *describe(char text[64], const struct nib_file_tensor *t)
 	return text;
 }
 
+/* The bytes of name before suffix; 0 if it does not end so. */
+static size_t stem_bytes(const char *name, size_t name_bytes,
+			 const char *suffix)
+{
+	size_t n = strlen(suffix);
+
+	if (name_bytes <= n || strcmp(name + name_bytes - n, suffix) != 0)
+		return 0;
+	return name_bytes - n;
+}
+
 static bool is_tiled_shape(const struct nib_file_tensor *scale, int64_t rows,
 			   int64_t groups)
 {
@@ -180,28 +223,122 @@ static bool is_tiled_shape(const struct nib_file_tensor *scale, int64_t rows,
 	       scale->shape[1] == (groups + 3) / 4 * 4;
 }
 
+static bool is_linear_shape(const struct nib_file_tensor *scale,
+			    const struct nib_file_tensor *weight,
+			    int64_t groups)
+{
+	const int last = weight->rank - 1;
+
+	return scale->rank == weight->rank &&
+	       memcmp(scale->shape, weight->shape,
+		      (size_t)last * sizeof(*scale->shape)) == 0 &&
+	       scale->shape[last] == groups;
+}
+
 static enum nib_status read_scale(struct finder *f,
 				  const struct nib_file_tensor *weight,
 				  const struct nib_file_tensor *scale,
 				  int64_t rows, int64_t groups)
 {
 	char text[64];
-	int last = weight->rank - 1;
 
-	if (has_dtype(scale, "F8_E4M3") && scale->rank == weight->rank &&
-	    memcmp(scale->shape, weight->shape,
-		   (size_t)last * sizeof(*scale->shape)) == 0 &&
-	    scale->shape[last] == groups)
+	if (has_dtype(scale, "F8_E4M3") &&
+	    is_linear_shape(scale, weight, groups))
 		return NIB_OK;
 	if (has_dtype(scale, "F8_E4M3") && is_tiled_shape(scale, rows, groups))
 		return refuse(f,
 			      "weight_scale is %s, padded as 128x4 tiles are: "
 			      "must be linear [%" PRId64 ", %" PRId64 "]",
 			      describe(text, scale), rows, groups);
-	return refuse(
-	    f,
-	    "weight_scale is %s: must be F8_E4M3 [%s%" PRId64 ", %" PRId64 "]",
-	    describe(text, scale), last == 2 ? "batch, " : "", rows, groups);
+	return refuse(f,
+		      "weight_scale is %s: must be F8_E4M3 [%s%" PRId64
+		      ", %" PRId64 "]",
+		      describe(text, scale), weight->rank == 3 ? "batch, " : "",
+		      rows, groups);
+}
+
+/* ---- ComfyUI ------------------------------------------------------------- */
+
+/* 1 if the scales of a matrix are tiles, -1 if they are not; 0: its sizes do not
+ * say. */
+static int shows_tiles(const struct nib_file_tensor *weight,
+		       const struct nib_file_tensor *scale)
+{
+	int64_t rows, groups;
+
+	if (!has_dtype(weight, "U8") || weight->rank != 2 ||
+	    !has_dtype(scale, "F8_E4M3"))
+		return 0;
+	rows = weight->shape[0];
+	groups = weight->shape[1] / (NIB_BLOCK / 2);
+	if (rows % 128 == 0 && groups % 4 == 0)
+		return 0;
+	if (is_tiled_shape(scale, rows, groups))
+		return 1;
+	return is_linear_shape(scale, weight, groups) ? -1 : 0;
+}
+
+/* ModelOpt puts the scales of all layers into tiles or of none: 1 if it did, -1
+ * if not, -2 if no layer shows. */
+static int find_tiles(struct finder *f)
+{
+	const struct nib_checkpoint_names *names = &nib_checkpoint_names[0];
+	struct nib_file *file = f->file;
+
+	for (int64_t i = 0; i < file->n_tensors && !f->tiles; i++) {
+		const struct nib_file_tensor *t = &file->tensors[i];
+		const size_t n =
+		    stem_bytes(t->name, strlen(t->name), names->weight);
+
+		if (n)
+			f->tiles = shows_tiles(
+			    t, find_part(f, t->name, n, names->scale));
+	}
+	if (!f->tiles)
+		f->tiles = -2;
+	return f->tiles;
+}
+
+/* Applies a layer's mark to its view, which read_weight() made. */
+static enum nib_status read_order(struct finder *f, const struct parts *p,
+				  struct nib_nvfp4 *view)
+{
+	const int64_t groups = view->k / NIB_BLOCK;
+	struct nib_comfy_order order;
+	char text[64];
+	int tiles = 1;
+
+	if (!nib_comfy_parse(&p->mark, &order, f->reason, sizeof(f->reason)))
+		return NIB_BAD_FILE;
+	if (order.scales_by_shape)
+		tiles = find_tiles(f);
+	if (tiles == -2)
+		return refuse(f,
+			      "_quantization_metadata beside ModelOpt's "
+			      "quantization_config does not say whether "
+			      "scales are in 128x4 tiles: export without it");
+	if (tiles < 0)
+		return read_scale(f, p->weight, p->scale, view->rows, groups);
+	if (p->weight->rank != 2)
+		return refuse(f, "ComfyUI marks a stack: must be of rank 2");
+	if (!(has_dtype(p->scale, "F8_E4M3") || has_dtype(p->scale, "U8")) ||
+	    !is_tiled_shape(p->scale, view->rows, groups))
+		return refuse(f,
+			      "weight_scale is %s: must be 128x4 tiles "
+			      "F8_E4M3 [%" PRId64 ", %" PRId64 "]",
+			      describe(text, p->scale),
+			      (view->rows + 127) / 128 * 128,
+			      (groups + 3) / 4 * 4);
+	if (order.rows > view->rows || (order.k && order.k != view->k))
+		return refuse(f,
+			      "orig_shape is [%" PRId64 ", %" PRId64
+			      "]: must be [.., %" PRId64 "], at most %" PRId64
+			      " rows",
+			      order.rows, order.k, view->k, view->rows);
+	view->rows = order.k ? order.rows : view->rows;
+	view->code_order = order.codes;
+	view->scale_layout = NIB_TILED_128X4;
+	return NIB_OK;
 }
 
 /* Some exports of Llama 4 store [experts, k / 2, n], with scales alike. */
@@ -250,7 +387,9 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 	    .batch = w->rank == 3 ? w->shape[0] : 1,
 	    .scale_layout = NIB_LINEAR,
 	};
-	return read_scale(f, w, p->scale, rows, half_k / (NIB_BLOCK / 2));
+	return p->mark.text
+		   ? read_order(f, p, view)
+		   : read_scale(f, w, p->scale, rows, half_k / (NIB_BLOCK / 2));
 }
 
 /* Positive and finite.  By its bits: the caller's threads may flush subnormals. */
@@ -356,6 +495,9 @@ static enum nib_status read_layer(struct finder *f,
 	float *globals = NULL;
 	enum nib_status status;
 
+	if (f->comfy.is_broken)
+		return refuse(f, "the header's _quantization_metadata, which "
+				 "says how layers are stored, is no JSON");
 	if (!p->weight)
 		return refuse(f, "%s is missing", word(names->weight));
 	if (!p->scale)
@@ -395,7 +537,8 @@ static enum nib_status add_layer(struct finder *f,
 	struct nib_file *file = f->file;
 	const enum nib_checkpoint format =
 	    names->reciprocal ? NIB_CHECKPOINT_COMPRESSED_TENSORS
-			      : NIB_CHECKPOINT_MODELOPT;
+	    : p->mark.text && !p->mark.by_modelopt ? NIB_CHECKPOINT_COMFY
+						   : NIB_CHECKPOINT_MODELOPT;
 	struct nib_layer layer = {.name = f->names_free, .format = format};
 	struct nib_layer_problem *problem;
 	struct parts twin;
@@ -410,8 +553,8 @@ static enum nib_status add_layer(struct finder *f,
 			    &f->problems_capacity, sizeof(*file->problems)))
 		return NIB_OUT_OF_MEMORY;
 	if (names != &fused_names &&
-	    find_parts(f, &nib_checkpoint_names[1 - format], name, name_bytes,
-		       &twin))
+	    find_parts(f, &nib_checkpoint_names[!names->reciprocal], name,
+		       name_bytes, &twin))
 		status = refuse(f, "the layer is there in both formats");
 	else
 		status = read_layer(f, names, p, &layer);
@@ -427,17 +570,6 @@ static enum nib_status add_layer(struct finder *f,
 	problem->format = format;
 	memcpy(problem->reason, f->reason, sizeof(problem->reason));
 	return NIB_OK;
-}
-
-/* The bytes of name before suffix; 0 if it does not end so. */
-static size_t stem_bytes(const char *name, size_t name_bytes,
-			 const char *suffix)
-{
-	size_t n = strlen(suffix);
-
-	if (name_bytes <= n || strcmp(name + name_bytes - n, suffix) != 0)
-		return 0;
-	return name_bytes - n;
 }
 
 /* Adds the layer of these names that begins at the tensor name, if one does:
@@ -494,7 +626,7 @@ static enum nib_status find_layers(struct finder *f)
 {
 	struct nib_file *file = f->file;
 	size_t longest = 0, total = 1;
-	enum nib_status status;
+	enum nib_status status = nib_comfy_read(&f->comfy, file);
 
 	for (int64_t i = 0; i < file->n_tensors; i++) {
 		size_t n = strlen(file->tensors[i].name);
@@ -504,7 +636,7 @@ static enum nib_status find_layers(struct finder *f)
 	}
 	file->layer_names = f->names_free = malloc(total);
 	f->scratch = malloc(longest + NIB_LONGEST_SUFFIX + 1);
-	if (!file->layer_names || !f->scratch)
+	if (status || !file->layer_names || !f->scratch)
 		return NIB_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < file->n_tensors; i++) {
 		status = visit_tensor(f, file->tensors[i].name);
@@ -522,6 +654,7 @@ enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
 	enum nib_status status = find_layers(&f);
 
 	free(f.scratch);
+	nib_comfy_free(&f.comfy);
 	if (status)
 		return nib_fail(err, status, "%s: out of memory for its layers",
 				nib_show_path(shown, path));
@@ -589,7 +722,10 @@ const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 		if (!stem)
 			continue;
 		layer = find_layer(file, name, stem);
-		if (layer && layer->format != (enum nib_checkpoint)i)
+		/* ComfyUI has ModelOpt's names. */
+		if (layer &&
+		    (layer->format == NIB_CHECKPOINT_COMPRESSED_TENSORS) !=
+			nib_checkpoint_names[i].reciprocal)
 			layer = NULL;
 	}
 	return layer;

@@ -29,7 +29,13 @@ static char *make_header(size_t *data_bytes)
 	for (int i = 0; i < LAYERS; i++)
 		at += sprintf(at, "%s\"key %d\":\"a value of some length\"",
 			      i ? "," : "", i);
-	at += sprintf(at, "}");
+	at += sprintf(at, ",\"_quantization_metadata\":\"{\\\"layers\\\":{");
+	for (int i = 0; i < LAYERS; i++)
+		at += sprintf(at,
+			      "%s\\\"x%d\\\":{\\\"format\\\":"
+			      "\\\"nvfp4\\\"}",
+			      i ? "," : "", i);
+	at += sprintf(at, "}}\"}");
 	for (int i = 0; i < LAYERS; i++) {
 		const struct {
 			const char *suffix, *dtype, *shape;
@@ -116,7 +122,7 @@ static enum nib_status open_image(void *arg, struct nib_error *err)
 	if ((status == NIB_OK) != (file != NULL) ||
 	    (file && (nib_file_layer_count(file) != LAYERS ||
 		      nib_file_layer_problem_count(file) != LAYERS ||
-		      nib_file_metadata_count(file) != LAYERS ||
+		      nib_file_metadata_count(file) != LAYERS + 1 ||
 		      !nib_file_layer_at(file, LAYERS - 1)->globals)))
 		status = NIB_BAD_DATA;
 	nib_file_close(file);

@@ -13,6 +13,7 @@ from nibblas._library import ArgumentError, NoDeviceError, UnsupportedError
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, RECIPES, choose
 from nibblas.torch._alone import PackedModule
+from nibblas.torch._comfy import take_comfy
 from nibblas.torch._multiply import takes_floats
 from nibblas.torch._weights import LayerWeights
 
@@ -285,6 +286,8 @@ class Linear(PackedModule):
         # Checkpoints without it quantise x by its own amax.
         state_dict.setdefault(prefix + "input_scale",
                               torch.zeros_like(self.input_scale))
+        if prefix + "comfy_quant" in state_dict:
+            take_comfy(state_dict, prefix, self.out_features)
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.pack()
 
