@@ -29,6 +29,7 @@
 #include "core/text.h"
 #include "file/array.h"
 #include "file/comfy.h"
+#include "file/foreign.h"
 #include "file/little_endian.h"
 #include "file/safetensors.h"
 #include "format/half.h"
@@ -528,6 +529,35 @@ static enum nib_status read_layer(struct finder *f,
 	return status;
 }
 
+/* Adds a name to the file's, of which there is at most one a tensor. */
+static const char *add_name(struct finder *f, const char *name,
+			    size_t name_bytes)
+{
+	char *copy = f->names_free;
+
+	memcpy(copy, name, name_bytes);
+	copy[name_bytes] = '\0';
+	f->names_free += name_bytes + 1;
+	return copy;
+}
+
+/* Adds a problem, whose reason f->reason is. */
+static enum nib_status add_problem(struct finder *f, const char *name,
+				   enum nib_checkpoint format)
+{
+	struct nib_file *file = f->file;
+	struct nib_layer_problem *problem;
+
+	if (!nib_array_grow(&file->problems, file->n_problems,
+			    &f->problems_capacity, sizeof(*file->problems)))
+		return NIB_OUT_OF_MEMORY;
+	problem = &file->problems[file->n_problems++];
+	problem->name = name;
+	problem->format = format;
+	memcpy(problem->reason, f->reason, sizeof(problem->reason));
+	return NIB_OK;
+}
+
 /* Adds a layer that looks like NVFP4 to the layers or to the problems. */
 static enum nib_status add_layer(struct finder *f,
 				 const struct nib_checkpoint_names *names,
@@ -535,22 +565,16 @@ static enum nib_status add_layer(struct finder *f,
 				 const struct parts *p)
 {
 	struct nib_file *file = f->file;
-	const enum nib_checkpoint format =
-	    names->reciprocal ? NIB_CHECKPOINT_COMPRESSED_TENSORS
-	    : p->mark.text && !p->mark.by_modelopt ? NIB_CHECKPOINT_COMFY
-						   : NIB_CHECKPOINT_MODELOPT;
-	struct nib_layer layer = {.name = f->names_free, .format = format};
-	struct nib_layer_problem *problem;
+	struct nib_layer layer = {.name = add_name(f, name, name_bytes)};
 	struct parts twin;
 	enum nib_status status;
 
-	memcpy(f->names_free, name, name_bytes);
-	f->names_free[name_bytes] = '\0';
-	f->names_free += name_bytes + 1;
+	layer.format = names->reciprocal ? NIB_CHECKPOINT_COMPRESSED_TENSORS
+		       : p->mark.text && !p->mark.by_modelopt
+			   ? NIB_CHECKPOINT_COMFY
+			   : NIB_CHECKPOINT_MODELOPT;
 	if (!nib_array_grow(&file->layers, file->n_layers, &f->layers_capacity,
-			    sizeof(*file->layers)) ||
-	    !nib_array_grow(&file->problems, file->n_problems,
-			    &f->problems_capacity, sizeof(*file->problems)))
+			    sizeof(*file->layers)))
 		return NIB_OUT_OF_MEMORY;
 	if (names != &fused_names &&
 	    find_parts(f, &nib_checkpoint_names[!names->reciprocal], name,
@@ -563,13 +587,8 @@ static enum nib_status add_layer(struct finder *f,
 		return NIB_OK;
 	}
 	free((void *)(uintptr_t)layer.globals);
-	if (status != NIB_BAD_FILE)
-		return status;
-	problem = &file->problems[file->n_problems++];
-	problem->name = layer.name;
-	problem->format = format;
-	memcpy(problem->reason, f->reason, sizeof(problem->reason));
-	return NIB_OK;
+	return status == NIB_BAD_FILE ? add_problem(f, layer.name, layer.format)
+				      : status;
 }
 
 /* Adds the layer of these names that begins at the tensor name, if one does:
@@ -590,13 +609,34 @@ static enum nib_status visit_names(struct finder *f,
 	return NIB_OK;
 }
 
-static enum nib_status visit_tensor(struct finder *f, const char *name)
+/* Adds a problem for a layer of another writer, at the tensor that marks it. */
+static enum nib_status visit_foreign(struct finder *f,
+				     const struct nib_file_tensor *t)
 {
-	enum nib_status status = NIB_OK;
+	for (int i = 0; i < NIB_FOREIGN; i++) {
+		const struct nib_foreign *w = &nib_foreign[i];
+		const size_t n = stem_bytes(t->name, strlen(t->name), w->mark);
+		const struct nib_file_tensor *codes =
+		    n ? find_part(f, t->name, n, w->codes) : NULL;
+
+		if (!codes || (w->mark_dtype && !has_dtype(t, w->mark_dtype)) ||
+		    (w->codes_dtype && !has_dtype(codes, w->codes_dtype)))
+			continue;
+		refuse(f, "%s", w->reason);
+		return add_problem(f, add_name(f, t->name, n),
+				   NIB_CHECKPOINT_MODELOPT);
+	}
+	return NIB_OK;
+}
+
+static enum nib_status visit_tensor(struct finder *f,
+				    const struct nib_file_tensor *t)
+{
+	enum nib_status status = visit_foreign(f, t);
 
 	for (int i = 0; i < NIB_CHECKPOINTS && !status; i++)
-		status = visit_names(f, &nib_checkpoint_names[i], name);
-	return status ? status : visit_names(f, &fused_names, name);
+		status = visit_names(f, &nib_checkpoint_names[i], t->name);
+	return status ? status : visit_names(f, &fused_names, t->name);
 }
 
 static int compare_layers(const void *a, const void *b)
@@ -639,7 +679,7 @@ static enum nib_status find_layers(struct finder *f)
 	if (status || !file->layer_names || !f->scratch)
 		return NIB_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < file->n_tensors; i++) {
-		status = visit_tensor(f, file->tensors[i].name);
+		status = visit_tensor(f, &file->tensors[i]);
 		if (status)
 			return status;
 	}

@@ -354,6 +354,51 @@ static void says_why_a_layer_cannot_be_read(void **state)
 }
 
 /* Also by the name of its weight, which is longer than the layer's. */
+/* Writers whose layouts are not read, each by its name. */
+static void refuses_other_writers_by_name(void **state)
+{
+	static const struct part parts[] = {
+	    {"mlx.weight", "U32", "4,4", 64, NULL},
+	    {"mlx.scales", "U8", "4,2", 8, NULL},
+	    {"affine.weight", "U32", "4,4", 64, NULL},
+	    {"affine.scales", "BF16", "4,1", 8, NULL},
+	    {"nun.qweight", "I8", "4,16", 64, NULL},
+	    {"nun.wscales", "F8_E4M3", "2,4", 8, NULL},
+	    {"nun.smooth_factor", "BF16", "32", 64, NULL},
+	    {"trt.weight", "I64", "4,2", 64, NULL},
+	    {"trt.weights_block_scaling_factor", "F8_E4M3", "4,2", 8, NULL},
+	    {"ao._weight_qdata", "U8", "4,16", 64, NULL},
+	    {"ao._weight_scale", "F8_E4M3", "4,2", 8, NULL},
+	    {"old.weight:qdata", "U8", "4,16", 64, NULL},
+	    {"old.weight:scale", "F8_E4M3", "4,2", 8, NULL},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	static const struct {
+		const char *name, *says;
+	} want[] = {
+	    {"mlx", "MLX's layout"},
+	    {"nun", "nunchaku's SVDQuant"},
+	    {"trt", "TensorRT-LLM's"},
+	    {"ao", "torchao's tensor subclass"},
+	    {"old", "torchao's tensor subclass"},
+	};
+	struct test_image image;
+	struct nib_file *file = open_parts(parts, &image);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_count(file), 0);
+	assert_int_equal(nib_file_layer_problem_count(file), 5);
+	for (int i = 0; i < 5; i++) {
+		const struct nib_layer_problem *problem =
+		    nib_file_layer_problem_at(file, i);
+
+		assert_string_equal(problem->name, want[i].name);
+		if (!strstr(problem->reason, want[i].says))
+			fail_msg("%s: %s", want[i].name, problem->reason);
+	}
+	close_parts(file, &image);
+}
+
 static void finds_names_that_begin_others(void **state)
 {
 	static const char *const names[] = {"x", "x1", "x2", "x3"};
@@ -568,6 +613,7 @@ int main(void)
 	    cmocka_unit_test(reads_stacks),
 	    cmocka_unit_test(leaves_other_formats_alone),
 	    cmocka_unit_test(says_why_a_layer_cannot_be_read),
+	    cmocka_unit_test(refuses_other_writers_by_name),
 	    cmocka_unit_test(finds_names_that_begin_others),
 	    cmocka_unit_test(refuses_a_layer_in_both_formats),
 	    cmocka_unit_test(reads_scales_of_nothing),
