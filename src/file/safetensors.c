@@ -23,6 +23,7 @@
 #include "core/text.h"
 #include "file/array.h"
 #include "file/dtype.h"
+#include "file/other_format.h"
 
 struct reader {
 	struct nib_file *file;
@@ -51,7 +52,7 @@ static enum nib_status out_of_memory(struct reader *r)
 __attribute__((format(printf, 3, 4))) static enum nib_status
 bad_file(struct reader *r, const char *name, const char *format, ...)
 {
-	char path[NIB_SHOWN_BYTES], shown[NIB_SHOWN_BYTES], text[96];
+	char path[NIB_SHOWN_BYTES], shown[NIB_SHOWN_BYTES], text[160];
 	va_list args;
 
 	va_start(args, format);
@@ -374,29 +375,45 @@ static enum nib_status check_metadata(struct reader *r)
 	return NIB_OK;
 }
 
+/* Finds the header's length, or says what the file is that has none. */
+static enum nib_status find_header(struct reader *r, const unsigned char *at,
+				   size_t n_bytes, uint64_t *header_bytes)
+{
+	const char *other = nib_other_format(at, n_bytes);
+	uint64_t n = 0;
+
+	for (int i = 7; i >= 0 && n_bytes >= 8; i--)
+		n = n << 8 | at[i];
+	*header_bytes = n;
+	if (n_bytes >= 8 && n <= NIB_MAX_HEADER_BYTES && n <= n_bytes - 8)
+		return n && at[8] == '{' ? NIB_OK
+					 : bad_file(r, NULL,
+						    "the header does not begin "
+						    "with '{'");
+	if (other)
+		return bad_file(r, NULL, "is no safetensors file but %s",
+				other);
+	if (n_bytes < 8)
+		return bad_file(r, NULL, "%zu bytes: too short for a header",
+				n_bytes);
+	if (n > NIB_MAX_HEADER_BYTES)
+		return bad_file(r, NULL,
+				"header of %" PRIu64 " bytes: at most %d", n,
+				NIB_MAX_HEADER_BYTES);
+	return bad_file(r, NULL,
+			"header of %" PRIu64 " bytes in a file of %zu bytes", n,
+			n_bytes);
+}
+
 static enum nib_status read_header(struct reader *r, const void *bytes,
 				   size_t n_bytes)
 {
 	const unsigned char *at = bytes;
-	uint64_t header_bytes = 0;
-	enum nib_status status;
+	uint64_t header_bytes;
+	enum nib_status status = find_header(r, at, n_bytes, &header_bytes);
 
-	if (n_bytes < 8)
-		return bad_file(r, NULL, "%zu bytes: too short for a header",
-				n_bytes);
-	for (int i = 7; i >= 0; i--)
-		header_bytes = header_bytes << 8 | at[i];
-	if (header_bytes > NIB_MAX_HEADER_BYTES)
-		return bad_file(r, NULL,
-				"header of %" PRIu64 " bytes: at most %d",
-				header_bytes, NIB_MAX_HEADER_BYTES);
-	if (header_bytes > n_bytes - 8)
-		return bad_file(r, NULL,
-				"header of %" PRIu64
-				" bytes in a file of %zu bytes",
-				header_bytes, n_bytes);
-	if (header_bytes == 0 || at[8] != '{')
-		return bad_file(r, NULL, "the header does not begin with '{'");
+	if (status)
+		return status;
 	r->data = at + 8 + header_bytes;
 	r->data_bytes = n_bytes - 8 - header_bytes;
 	r->file->strings = malloc((size_t)header_bytes);

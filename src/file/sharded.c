@@ -25,6 +25,7 @@
 #include "core/text.h"
 #include "file/array.h"
 #include "file/dtype.h"
+#include "file/other_format.h"
 #include "file/safetensors.h"
 
 #define ONE_FILE  "model.safetensors"
@@ -361,6 +362,8 @@ struct candidates {
 	bool has_index, has_one; /* of the usual names */
 	char *index, *tensors;	 /* others: the last of each kind */
 	int64_t n_indices, n_tensors;
+	char other[NIB_SHOWN_BYTES]; /* the first of another format, or "" */
+	const char *other_format;
 };
 
 static bool ends_with(const char *name, const char *end)
@@ -387,6 +390,10 @@ static bool look_at(struct candidates *c, const char *name)
 	if (ends_with(name, IS_INDEX)) {
 		c->n_indices++;
 		return keep(&c->index, name);
+	}
+	if (!c->other_format && nib_other_format_named(name)) {
+		c->other_format = nib_other_format_named(name);
+		nib_show_name(c->other, name);
 	}
 	if (!ends_with(name, IS_TENSOR))
 		return true;
@@ -462,8 +469,11 @@ static enum nib_status open_chosen(const char *path, const struct candidates *c,
 	nib_show_path(shown, path);
 	if (!name && !c->n_tensors && !c->n_indices)
 		return nib_fail(err, NIB_BAD_FILE,
-				"%s: a folder without a safetensors file",
-				shown);
+				"%s: a folder without a safetensors file%s%s%s"
+				"%s",
+				shown, c->other_format ? "; " : "", c->other,
+				c->other_format ? " is named as " : "",
+				c->other_format ? c->other_format : "");
 	if (!name)
 		return nib_fail(err, NIB_BAD_FILE,
 				"%s: %" PRId64 " safetensors files and %" PRId64

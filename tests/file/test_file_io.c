@@ -75,6 +75,44 @@ static void refuses_an_empty_file(void **state)
 }
 
 /* A sparse file larger than the address space that the process may have. */
+static void names_other_formats(void **state)
+{
+	static const struct {
+		const char *begin, *says;
+		size_t bytes;
+	} cases[] = {
+	    {"GGUF\3\0\0\0\x10\0\0\0", "but a GGUF file: run it by llama.cpp",
+	     12},
+	    {"PK\3\4\0\0\10\10\0\0", "but a pickle of PyTorch", 10},
+	    {"\x80\2}q\0.\0\0\0", "safetensors.torch.save_file()", 9},
+	    {"\x80\5", "a pickle of PyTorch", 2},
+	    {"version https://git-lfs.github.com/spec/v1\n",
+	     "fetch the file by git lfs pull", 43},
+	    {"<!DOCTYPE html><html>", "a failed download", 21},
+	    {"ftrt\1\2\3\4\5\6", "TensorRT engine", 10},
+	    {"\2\0\0\0\0\0\0\0{ ", "expected a string", 10},
+	    {"\4\0\0\0\0\0\0\0GGUF", "does not begin with '{'", 12},
+	};
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "model");
+	struct nib_file *file;
+	struct nib_error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		test_write_file(path, cases[i].begin, cases[i].bytes);
+		assert_int_equal(nib_file_open(path, &file, &err),
+				 NIB_BAD_FILE);
+		if (!strstr(err.message, cases[i].says))
+			fail_msg("case %zu: %s", i, err.message);
+	}
+	test_write_file(test_path(&folder, "m.gguf"), "GGUF", 4);
+	assert_int_equal(nib_file_open(folder.path, &file, &err), NIB_BAD_FILE);
+	if (!strstr(err.message, "m.gguf is named as a GGUF file"))
+		fail_msg("%s", err.message);
+	test_folder_remove(&folder);
+}
+
 static void says_when_memory_cannot_be_mapped(void **state)
 {
 	struct test_folder folder = test_folder_new();
@@ -432,6 +470,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(says_why_a_file_cannot_be_read),
 	    cmocka_unit_test(refuses_an_empty_file),
+	    cmocka_unit_test(names_other_formats),
 	    cmocka_unit_test(says_when_memory_cannot_be_mapped),
 	    cmocka_unit_test(reads_a_file_from_disk),
 	    cmocka_unit_test(keeps_the_old_file_until_commit),
