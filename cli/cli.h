@@ -226,5 +226,14 @@ void cli_catch_signals(int defer);
 int cli_stopped(void);
 /* The same without the message. */
 int cli_must_stop(void);
+/*
+ * For functions whose NULL already means that there is none: memory ran out, so
+ * that cli_must_stop() holds from now on.  jansson's allocations call it after
+ * cli_watch_memory().
+ */
+void cli_out_of_memory(void);
+void cli_watch_memory(void);
+/* CLI_OK, or the exit code after a message. */
+int cli_check_memory(void);
 
 #endif

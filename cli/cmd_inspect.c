@@ -349,6 +349,8 @@ static int find_all(struct inspector *in)
 	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
 	if (in->findings.failed)
 		return cli_no_memory("findings");
+	if (cli_must_stop())
+		return cli_stopped();
 	return put_findings(in) ? CLI_FOUND : CLI_OK;
 }
 

@@ -131,8 +131,10 @@ static const struct nib_file_tensor *find_other(const struct nib_file *file,
 
 	if (found)
 		return found;
-	if (asprintf(&whole, "%s.weight", name) < 0)
+	if (asprintf(&whole, "%s.weight", name) < 0) {
+		cli_out_of_memory();
 		return NULL;
+	}
 	found = nib_file_find(file, whole);
 	free(whole);
 	return found;

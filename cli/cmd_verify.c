@@ -76,8 +76,10 @@ static int find_source(const struct nib_file *file,
 		layer = find_layer(file, like->name);
 	} else {
 		layer = nib_file_find_layer(file, like->name);
-		if (asprintf(&weight, "%s.weight", like->name) < 0)
+		if (asprintf(&weight, "%s.weight", like->name) < 0) {
+			cli_out_of_memory();
 			return -1;
+		}
 		tensor = layer ? NULL : nib_file_find(file, weight);
 		free(weight);
 		if (!layer && !tensor) /* fused experts */

@@ -12,6 +12,14 @@
 
 /* ---- reading ------------------------------------------------------------- */
 
+/* What strdup() and strndup() made; NULL also stops the command. */
+static char *made(char *text)
+{
+	if (!text)
+		cli_out_of_memory();
+	return text;
+}
+
 /* The folder that path is, or that the index path is in; NULL for others. */
 static char *find_folder(const char *path)
 {
@@ -20,13 +28,13 @@ static char *find_folder(const char *path)
 	struct stat st;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		return strdup(path);
+		return made(strdup(path));
 	if (n <= end || strcmp(path + n - end, INDEX_END) != 0)
 		return NULL;
 	if (!slash)
-		return strdup(".");
-	return slash == path ? strdup("/")
-			     : strndup(path, (size_t)(slash - path));
+		return made(strdup("."));
+	return made(slash == path ? strdup("/")
+				  : strndup(path, (size_t)(slash - path)));
 }
 
 /* A whole file, with a zero behind it; NULL with errno if it cannot be read, and
@@ -114,8 +122,10 @@ static json_t *read_file(struct config *c, const char *name, char **text)
 	char *path;
 
 	*text = NULL;
-	if (asprintf(&path, "%s/%s", c->folder, name) < 0)
+	if (asprintf(&path, "%s/%s", c->folder, name) < 0) {
+		cli_out_of_memory();
 		return NULL;
+	}
 	/* A link to nothing is no file that the model does without. */
 	if (lstat(path, &st) == 0) {
 		*text = read_text(path, &bytes);

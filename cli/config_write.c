@@ -83,6 +83,8 @@ static void add_module(json_t *names, const struct nib_file_tensor *t,
 				      ? towers[i].glob
 				      : towers[i].regex;
 	module = strndup(t->name, (size_t)(last - t->name));
+	if (!module)
+		cli_out_of_memory();
 	json_object_set_new(names,
 			    pattern  ? pattern
 			    : module ? module

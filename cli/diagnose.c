@@ -142,6 +142,8 @@ void diagnose(struct nib_device *device, const struct tensor_source *a,
 	double factor, db = scaled_db(error, &factor);
 
 	*text = '\0';
+	if (!x || !y)
+		cli_out_of_memory();
 	if (db > GOOD_DB && db > tensor_sqnr_db(error) + GAIN_DB)
 		say(text, bytes, "B", b, 0, factor, db);
 	if (x && y && !*text)

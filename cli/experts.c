@@ -120,9 +120,13 @@ const struct nib_file_tensor *experts_holder(const struct nib_file *file,
 		const size_t stem = *part ? stem_of(name, n, part) : 0;
 		char *whole;
 
-		if (!stem || asprintf(&whole, "%.*s%s", (int)stem, name,
-				      strrchr(e->end, '.')) < 0)
+		if (!stem)
 			continue;
+		if (asprintf(&whole, "%.*s%s", (int)stem, name,
+			     strrchr(e->end, '.')) < 0) {
+			cli_out_of_memory();
+			return NULL;
+		}
 		found = nib_file_find(file, whole);
 		free(whole);
 	}

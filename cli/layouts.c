@@ -45,6 +45,8 @@ static int is_broken(const struct layouts *l, const char *name, const char *end)
 	if (n < m || strcmp(name + n - m, end))
 		return 0;
 	stem = strndup(name, n - m);
+	if (!stem)
+		cli_out_of_memory();
 	found = stem && bsearch(&stem, l->problems, l->n_problems,
 				sizeof(*l->problems), compare_names);
 	free(stem);

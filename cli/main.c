@@ -80,6 +80,7 @@ int cli_run(const struct cli_command *command, int argc, char **argv)
 	else if (!code)
 		code = command->run(args);
 	progress_end();
+	code = code ? code : cli_check_memory();
 	cli_args_free(command, args);
 	free(args->files);
 	free(args);
@@ -107,6 +108,7 @@ int main(int argc, char **argv)
 
 	keep_standard_descriptors();
 	cli_catch_signals(command && command->defers_signals);
+	cli_watch_memory();
 	if (!name) {
 		cli_print_overview(stderr);
 		return CLI_USAGE;

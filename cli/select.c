@@ -327,7 +327,7 @@ void select_share_amax(struct selection *selection)
 	int64_t n = 0;
 
 	if (!fused) {
-		cli_warn("not enough memory to share global scales");
+		cli_out_of_memory();
 		return;
 	}
 	for (int64_t i = 0; i < selection->count; i++) {

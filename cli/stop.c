@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stop.c - what ends a command from outside: signals, and input files that get
- * shorter while they are mapped.  The library installs no handlers; the command
+ * stop.c - what ends a command from outside: signals, input files that get
+ * shorter while they are mapped, and memory that runs out where a function has
+ * no other way to say so.  The library installs no handlers; the command
  * may, because the process is its own.
  */
+#include <jansson.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,7 +17,7 @@
 
 /* A handler runs on any thread, that of progress for one: so atomic, not
  * sig_atomic_t, which is for the thread that was interrupted. */
-static atomic_int interrupted, is_deferred, input_was_cut;
+static atomic_int interrupted, is_deferred, input_was_cut, memory_failed;
 
 /* write() and _exit() are what a handler may call. */
 static void say_interrupted(void)
@@ -77,7 +80,32 @@ void cli_catch_signals(int defer)
 
 int cli_must_stop(void)
 {
-	return interrupted || input_was_cut;
+	return interrupted || input_was_cut || memory_failed;
+}
+
+void cli_out_of_memory(void)
+{
+	memory_failed = 1;
+}
+
+static void *json_memory(size_t bytes)
+{
+	void *memory = malloc(bytes);
+
+	if (!memory)
+		cli_out_of_memory();
+	return memory;
+}
+
+void cli_watch_memory(void)
+{
+	json_set_alloc_funcs(json_memory, free);
+}
+
+int cli_check_memory(void)
+{
+	return memory_failed ? cli_error(CLI_FAILED, "not enough memory")
+			     : CLI_OK;
 }
 
 int cli_stopped(void)
@@ -88,5 +116,5 @@ int cli_stopped(void)
 	if (input_was_cut)
 		return cli_error(CLI_INPUT,
 				 "an input file got shorter while it was read");
-	return CLI_OK;
+	return cli_check_memory();
 }

@@ -64,10 +64,13 @@ const struct nib_file_tensor *tensor_beside(const struct nib_file *file,
 	const struct nib_file_tensor *found = NULL;
 	char *whole;
 
-	if (!tensor_name_ends(name, end) ||
-	    asprintf(&whole, "%.*s%s", (int)(strlen(name) - strlen(end)), name,
-		     other) < 0)
+	if (!tensor_name_ends(name, end))
 		return NULL;
+	if (asprintf(&whole, "%.*s%s", (int)(strlen(name) - strlen(end)), name,
+		     other) < 0) {
+		cli_out_of_memory();
+		return NULL;
+	}
 	found = nib_file_find(file, whole);
 	free(whole);
 	return found;
@@ -83,6 +86,8 @@ const struct nib_layer *tensor_find_layer(const struct nib_file *file,
 	if (n <= s || strcmp(name + n - s, suffix))
 		return NULL;
 	layer = strndup(name, n - s);
+	if (!layer)
+		cli_out_of_memory();
 	found = layer ? nib_file_find_layer(file, layer) : NULL;
 	free(layer);
 	return found;

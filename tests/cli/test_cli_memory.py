@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One allocation of nib fails after the other: it says so and fails, or the result is
+the one of a run in which nothing failed."""
+
+import os
+import shutil
+import unittest
+
+from cli_common import NIB, NibTest, is_instrumented, nib, save, tensor
+from cli_model import save_folder
+
+LIBRARY = os.environ.get("FAIL_ALLOC_LIBRARY", "")
+MOST = 4000  # no small run has as many
+
+
+def model():
+    layer = "model.layers.0."
+    weight = tensor("F32", (16, 16), [1 + i % 7 for i in range(256)])
+    experts = tensor("F32", (2, 32, 16), [1 + i % 7 for i in range(1024)])
+    return [{layer + "mlp.up_proj.weight": weight,
+             layer + "mlp.experts.gate_up_proj": experts},
+            {layer + "mlp.gate_proj.weight": weight,
+             layer + "mlp.experts.down_proj": tensor("F32", (2, 16, 16), [1] * 512),
+             "model.embed_tokens.weight": weight}]
+
+
+@unittest.skipUnless(os.path.exists(LIBRARY), "no library that fails allocations")
+@unittest.skipIf(is_instrumented(), "sanitizers have an allocator of their own")
+class Memory(NibTest):
+    def setUp(self):
+        super().setUp()
+        save_folder(self.path("model"), model(), {"model_type": "llama"})
+        self.nib("quantize", "model", "want")
+        save(self.path("x"), {"x": tensor("F32", (2, 16), [1] * 32)})
+        self.before = set(os.listdir(self.folder))
+
+    def runs(self, *args):
+        """(number, result) of runs in which one allocation failed."""
+        for n in range(1, MOST):
+            env = dict(os.environ, LD_PRELOAD=LIBRARY, FAIL_ALLOC=str(n),
+                       OMP_NUM_THREADS="1", FAIL_ALLOC_REPORT=self.path("report"))
+            result = nib(*args, "--quiet", cwd=self.folder, env=env)
+            self.assertIn(result.returncode, (0, 1, 2, 3, 4, 5),
+                          f"allocation {n}: {result.stderr}")
+            if result.returncode not in (0, 1):
+                self.assertRegex(result.stderr, r"(?m)^nib( \w+)?: .", f"allocation {n}")
+            if os.path.exists(self.path("report")):
+                with open(self.path("report"), encoding="utf-8") as file:
+                    if file.read() != "failed":
+                        self.assertGreater(n, 100)
+                        return
+                os.remove(self.path("report"))
+            # OpenMP's runtime ends the program itself.
+            if "libgomp" not in result.stderr:
+                yield n, result
+            for name in set(os.listdir(self.folder)) - self.before:
+                shutil.rmtree(self.path(name))
+        self.fail(f"{MOST} allocations")
+
+    def files(self, folder):
+        """{name: bytes} of a folder's files."""
+        return {name: self.read(os.path.join(folder, name))
+                for name in os.listdir(self.path(folder))}
+
+    def test_quantize_of_a_folder(self):
+        want = self.files("want")
+        for n, result in self.runs("quantize", "model", "out"):
+            left = set(os.listdir(self.folder)) - self.before
+            # The table is printed when the folder is there, and may fail then.
+            if left or not result.returncode:
+                self.assertEqual(left, {"out"}, f"allocation {n}: {result.stderr}")
+                self.assertEqual(self.files("out"), want, f"allocation {n}")
+
+    def test_inspect_and_verify(self):
+        for args in (("inspect", "want"), ("verify", "model", "want")):
+            want = self.nib(*args, "--format", "json").stdout
+            for n, result in self.runs(*args, "--format", "json"):
+                if result.returncode in (0, 1):
+                    self.assertEqual((result.stdout, result.returncode), (want, 0),
+                                     f"{args[0]}: allocation {n}")
+
+    def test_run(self):
+        args = ("run", "--weights", "want", "--tensor", "model.layers.0.mlp.up_proj",
+                "--input", "x", "--output", "y", "--force")
+        self.nib(*args)
+        want = self.read("y")
+        self.before.add("y")
+        for n, result in self.runs(*args):
+            self.assertEqual(self.read("y"), want, f"allocation {n}: {result.stderr}")
+
+
+if __name__ == "__main__":
+    assert NIB
+    unittest.main()
