@@ -448,10 +448,11 @@ const struct cli_command command_inspect = {
 	"  config             config.json says something else than the tensors\n"
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
-	"small-scales, not-shared, input-scale, awq, packed-across.  Exchanged\n"
-	"nibbles leave every block's values as they are, so one file cannot prove\n"
-	"them: nib verify against the original can.  Random weights have no\n"
-	"pattern by which tiled scales or exchanged nibbles could be seen.\n",
+	"small-scales, not-shared, input-scale, awq, packed-across, config-rule.\n"
+	"Exchanged nibbles leave every block's values as they are, so one file\n"
+	"cannot prove them: nib verify against the original can.  Random weights\n"
+	"have no pattern by which tiled scales or exchanged nibbles could be\n"
+	"seen.\n",
     .examples = "nib inspect model.safetensors\n"
 		"nib inspect model-dir\n"
 		"nib inspect model.safetensors --brief --strict\n"

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -148,20 +147,30 @@ static const char *text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* The format of compressed-tensors is that of its groups, if they have one. */
-static const char *group_format(const json_t *quant)
+/* The format of compressed-tensors: of a mixed model, those of its groups. */
+static const char *group_formats(struct config *c, const json_t *quant)
 {
 	json_t *groups = json_object_get(quant, "config_groups"), *group;
-	const char *name, *found = text_at(quant, "format");
+	const char *name, *whole = text_at(quant, "format");
+	size_t used = 0;
 
+	if (*whole && strcmp(whole, "mixed-precision") != 0)
+		return whole;
 	json_object_foreach(groups, name, group)
 	{
 		const char *format = text_at(group, "format");
+		const size_t left = sizeof(c->algorithms) - used;
+		int more;
 
-		if (!*found || (*format && !strcmp(found, "mixed-precision")))
-			found = format;
+		if (!*format || strstr(c->algorithms, format))
+			continue;
+		more = snprintf(c->algorithms + used, left, "%s%.40s",
+				used ? " + " : "", format);
+		if (more < 0 || (size_t)more >= left)
+			break;
+		used += (size_t)more;
 	}
-	return found;
+	return used ? c->algorithms : whole;
 }
 
 /* ModelOpt writes what compressed-tensors would: an object with a type and a
@@ -188,7 +197,7 @@ static void read_quantisation(struct config *c)
 		c->method = text_at(quant, "quant_method");
 		c->algorithm = text_at(quant, "quant_algo");
 		if (!*c->algorithm)
-			c->algorithm = group_format(quant);
+			c->algorithm = group_formats(c, quant);
 		c->kv_cache = kv_cache_of(quant);
 		c->ignore = json_object_get(quant, "ignore");
 		if (!c->ignore)
@@ -206,6 +215,33 @@ static void read_quantisation(struct config *c)
 		c->ignore = json_object_get(older, "exclude_modules");
 }
 
+static int is_pattern(const char *entry)
+{
+	return !strncmp(entry, "re:", 3) || strpbrk(entry, "*?[");
+}
+
+static const char *ignored_at(const struct config *c, size_t i)
+{
+	return json_string_value(json_array_get(c->ignore, i));
+}
+
+static void read_rules(struct config *c)
+{
+	const size_t n = json_array_size(c->ignore);
+
+	c->rules = calloc(n + 1, sizeof(*c->rules));
+	if (!c->rules)
+		cli_out_of_memory();
+	for (size_t i = 0; i < n && c->rules; i++) {
+		const char *entry = ignored_at(c, i);
+
+		if (entry && is_pattern(entry))
+			c->rules[i] = strncmp(entry, "re:", 3)
+					  ? regex_new_glob(entry)
+					  : regex_new(entry + 3);
+	}
+}
+
 void config_read(struct config *c, const char *path)
 {
 	*c = (struct config){.folder = find_folder(path)};
@@ -217,12 +253,16 @@ void config_read(struct config *c, const char *path)
 		free(unused);
 	}
 	read_quantisation(c);
+	read_rules(c);
 	c->ties_embeddings =
 	    json_is_true(json_object_get(c->model, "tie_word_embeddings"));
 }
 
 void config_free(struct config *c)
 {
+	for (size_t i = 0; c->rules && i < json_array_size(c->ignore); i++)
+		regex_free(c->rules[i]);
+	free(c->rules);
 	json_decref(c->model);
 	json_decref(c->quant_file);
 	free(c->model_text);
@@ -232,14 +272,22 @@ void config_free(struct config *c)
 
 const char *config_ignores(const struct config *c, const char *layer)
 {
-	for (size_t i = 0; i < json_array_size(c->ignore); i++) {
-		const char *name =
-		    json_string_value(json_array_get(c->ignore, i));
+	for (size_t i = 0; c->rules && i < json_array_size(c->ignore); i++) {
+		const char *name = ignored_at(c, i);
 
-		if (name && strncmp(name, "re:", 3) && !fnmatch(name, layer, 0))
+		if (c->rules[i] ? regex_matches(c->rules[i], layer)
+				: name && !strcmp(name, layer))
 			return name;
 	}
 	return NULL;
+}
+
+const char *config_unclear(const struct config *c, size_t i)
+{
+	const char *name = ignored_at(c, i);
+
+	return name && c->rules && !c->rules[i] && is_pattern(name) ? name
+								    : NULL;
 }
 
 /* How many layers of a mixed model have which algorithm. */
@@ -277,8 +325,7 @@ static void put_ignored(const struct config *c, struct table *table)
 	size_t used = 0;
 
 	for (size_t i = 0; i < n && i < IGNORED_SHOWN; i++) {
-		const char *name =
-		    json_string_value(json_array_get(c->ignore, i));
+		const char *name = ignored_at(c, i);
 		int more =
 		    snprintf(text + used, sizeof(text) - used, "%s%.100s",
 			     i ? ", " : "", name ? name : "?");

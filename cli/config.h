@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "cli.h"
+#include "regex.h"
 #include "table.h"
 
 struct config {
@@ -19,7 +20,9 @@ struct config {
 	json_t *quant_file; /* hf_quant_config.json, or NULL */
 	/* What they say: "modelopt", "NVFP4" and "FP8" or the like; or "". */
 	const char *method, *algorithm, *kv_cache;
+	char algorithms[128]; /* of a model with several: algorithm is here */
 	const json_t *ignore; /* names of modules; NULL if there is no list */
+	struct regex **rules; /* of its entries that are patterns, else NULL */
 	int is_quantised;     /* one of the files says how */
 	int ties_embeddings;  /* lm_head is the embedding */
 	int failed;	      /* a file is there and could not be read */
@@ -35,10 +38,12 @@ struct config {
 void config_read(struct config *config, const char *path);
 void config_free(struct config *config);
 /*
- * The entry of the list of modules left out that a layer matches, or NULL.
- * Names and globs are tried; regular expressions ("re:") are not.
+ * The entry of the list of modules left out that a layer matches, or NULL: a
+ * name, a glob, or a regular expression behind "re:".
  */
 const char *config_ignores(const struct config *config, const char *layer);
+/* Entry i of that list if it is a pattern that is not understood, else NULL. */
+const char *config_unclear(const struct config *config, size_t i);
 /* Lines for people that say what the files say. */
 void config_put(const struct config *config, struct table *table);
 

@@ -82,6 +82,11 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "ModelOpt's layout of Llama 4 and gpt-oss.  nibblas.transformers runs "
 	 "it and nib verify reads it; nib run and the library do not.  The "
 	 "values were not looked at."},
+    [FIND_RULE] = {"config-rule", 0,
+		   "patterns of config.json that nib does not understand",
+		   "Which layers they leave out was not compared with the "
+		   "tensors.  Regular expressions (re:) may have classes, "
+		   "groups, |, quantifiers, anchors, \\d, \\s and \\w."},
 };
 
 void findings_add(struct findings *findings, enum finding_kind kind,

@@ -86,6 +86,7 @@ enum finding_kind {
 	FIND_INPUT_SCALE,
 	FIND_AWQ,
 	FIND_ACROSS,
+	FIND_RULE,
 	FIND_KINDS,
 };
 

@@ -192,6 +192,10 @@ void findings_of_config(struct findings *findings, const struct config *c,
 			     "the algorithm is %.60s, and no tensors are NVFP4 "
 			     "layers",
 			     c->algorithm);
+	for (size_t i = 0; i < json_array_size(c->ignore); i++)
+		if (config_unclear(c, i))
+			findings_add(findings, FIND_RULE, "config.json",
+				     "'%.100s'", config_unclear(c, i));
 	for (int64_t i = 0; i < layers; i++) {
 		const char *name = nib_file_layer_at(file, i)->name;
 		const char *entry = config_ignores(c, name);

@@ -6,7 +6,7 @@
 #define NIB_FOREIGN 5
 
 struct nib_foreign {
-	/* Of a layer X: X followed by mark, and X followed by codes, of these
+	/* Layer X has the tensors X followed by mark and X followed by codes, of these
 	 * types; NULL: of any. */
 	const char *mark, *mark_dtype, *codes, *codes_dtype;
 	const char *reason;

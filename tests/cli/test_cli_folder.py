@@ -236,7 +236,7 @@ class Layouts(NibTest):
                                          "quant_algo": "NVFP4"}}
         self.assertEqual(self.inspect(tensors, quant)[0], {})
         for entry, found in (("m.up_proj", 1), ("*up*", 1), ("m.up", 0),
-                             ("lm_head", 0), ("re:.*", 0)):
+                             ("lm_head", 0), ("re:.*", 1)):
             left = {"quantization_config": dict(quant["quantization_config"],
                                                 ignore=["x", entry])}
             self.assertEqual(list(self.inspect(tensors, left, code=found)[0]),
@@ -254,6 +254,51 @@ class Layouts(NibTest):
             file.write("{")
         self.assertRegex(self.nib("inspect", "m").stderr,
                          "config.json: line 1: .* left out")
+
+    def test_patterns_of_modules_left_out(self):
+        """re.match() and fnmatch() of Python, in time that does not explode."""
+        name = "model.layers.10.mlp.up_proj"
+        tensors = layer(name) | layer("m." + 200 * "a")
+        for entry in (r"re:.*up_proj$", r"re:model\.layers\.(1?\d)\.", "re:.*mlp",
+                      r"re:^model.*\d{2}\.mlp\.(?:gate|up)_proj", r"re:[^.]+\.la",
+                      r"re:.*[0-9]+\.\w+\.up", "re:(lm_head|model)", "re:",
+                      "model.layers.1?.mlp.*", "*.1[0-2].*", "*[!a]"):
+            self.check_left_out(tensors, entry, {("config", name)})
+        for entry in (r"re:mlp", r"re:.*mlp$", r"re:model\.layers\.\d\.",
+                      "re:.*up_proj.+", "re:Model", "re:m{2}", "mlp", "*mlp",
+                      r"re:(\w+\.?)+!", "*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b"):
+            self.check_left_out(tensors, entry, set())
+        for entry in (r"re:(?!x).*", r"re:(a)\1", "re:(?i)model", "re:a++", "re:(a",
+                      "re:[a", r"re:\bm", "re:a{1000}", "re:\u00e9", "re:" + 999 * "(a|"):
+            self.check_left_out(tensors, entry, {("config-rule", "config.json")})
+
+    def check_left_out(self, tensors, entry, want):
+        config = {"quantization_config": {
+            "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+            "ignore": [entry]}}
+        code = int(any(kind == "config" for kind, _ in want))
+        save_folder(self.path("m"), split(tensors, 1), config)
+        rows = self.rows("inspect", "m", code=code, timeout=60)
+        found = {(row["finding"], row["name"]) for row in rows
+                 if row["kind"] == "finding" and row["name"][:3] != "m.a"}
+        self.assertEqual(found, want, entry)
+
+    def test_mixed_precision(self):
+        """Groups of compressed-tensors with formats of their own, all named."""
+        tensors = layer("m.up_proj") | {
+            "m.o_proj.weight": ("F8_E4M3", [4, 16], bytes(64)),
+            "m.o_proj.weight_scale": tensor("BF16", (4, 1), [1, 1, 1, 1])}
+        config = {"quantization_config": {
+            "quant_method": "compressed-tensors", "format": "mixed-precision",
+            "config_groups": {"group_0": {"format": "float-quantized"},
+                              "group_1": {"format": "nvfp4-pack-quantized"},
+                              "group_2": {"format": "float-quantized"}}}}
+        found, rows, text = self.inspect(tensors, config)
+        self.assertEqual(found, {})
+        self.assertIn("quantised by: compressed-tensors, float-quantized + "
+                      "nvfp4-pack-quantized\n", text)
+        self.assertEqual(rows["m.o_proj.weight"]["format"], "FP8 linear")
+        self.assertEqual(rows["m.up_proj"]["format"], "NVFP4 modelopt")
 
 
 if __name__ == "__main__":
