@@ -203,6 +203,16 @@ const char *cli_seconds_text(double s, char text[CLI_SECONDS_TEXT]);
 const char *cli_s(int64_t n);
 
 /*
+ * "; did you mean 'a', 'b' or 'c'?" into text, of the names of a list that are
+ * like word; "" if none is.
+ */
+#define CLI_NEAREST_TEXT 448
+const char *cli_nearest(const char *word,
+			const char *(*name_at)(const void *list, int64_t i),
+			const void *list, int64_t count,
+			char text[CLI_NEAREST_TEXT]);
+
+/*
  * Whether out may be written: it must not be one of the inputs under another
  * name, and an existing file needs force.  CLI_OK, or prints and returns.
  */

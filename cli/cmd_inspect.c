@@ -347,6 +347,7 @@ static int find_all(struct inspector *in)
 	findings_of_layouts(&in->findings, &in->layouts);
 	findings_of_config(&in->findings, &in->config, in->file);
 	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
+	findings_of_inputs(&in->findings, in->file, in->scans, in->n_scans);
 	if (in->findings.failed)
 		return cli_no_memory("findings");
 	if (cli_must_stop())
@@ -448,11 +449,11 @@ const struct cli_command command_inspect = {
 	"  config             config.json says something else than the tensors\n"
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
-	"small-scales, not-shared, input-scale, awq, packed-across, config-rule.\n"
-	"Exchanged nibbles leave every block's values as they are, so one file\n"
-	"cannot prove them: nib verify against the original can.  Random weights\n"
-	"have no pattern by which tiled scales or exchanged nibbles could be\n"
-	"seen.\n",
+	"small-scales, not-shared, input-scale, awq, packed-across, config-rule,\n"
+	"no-input-scale.  Exchanged nibbles leave every block's values as they\n"
+	"are, so one file cannot prove them: nib verify against the original can.\n"
+	"Random weights have no pattern by which tiled scales or exchanged\n"
+	"nibbles could be seen.\n",
     .examples = "nib inspect model.safetensors\n"
 		"nib inspect model-dir\n"
 		"nib inspect model.safetensors --brief --strict\n"

@@ -158,6 +158,7 @@ static int no_layer(const struct runner *r, const char *name)
 	    find_problem(r->weights, name);
 	const struct nib_file_tensor *other = find_other(r->weights, name);
 	int64_t count = nib_file_layer_count(r->weights);
+	char near[CLI_NEAREST_TEXT];
 
 	if (problem)
 		return cli_error(
@@ -170,9 +171,10 @@ static int no_layer(const struct runner *r, const char *name)
 				 r->args->weights);
 	return cli_error(CLI_USAGE,
 			 "%s has no NVFP4 layer '%s'; it has %lld, the first "
-			 "is '%s' (nib inspect lists them)",
+			 "is '%s' (nib inspect lists them)%s",
 			 r->args->weights, name, (long long)count,
-			 nib_file_layer_at(r->weights, 0)->name);
+			 nib_file_layer_at(r->weights, 0)->name,
+			 tensor_nearest_layer(r->weights, name, near));
 }
 
 /* Two layers of one input have the same AWQ scales of it, or none. */
@@ -202,8 +204,12 @@ static int find_layers(struct runner *r)
 					 (long long)w[i]->batch);
 	}
 	if (w[0] && w[1] && (w[0]->rows != w[1]->rows || w[0]->k != w[1]->k))
-		return cli_error(CLI_USAGE, "%s and %s differ in shape",
-				 names[0], names[1]);
+		return cli_error(
+		    CLI_USAGE,
+		    "%s and %s differ in shape: in_features %lld and %lld, "
+		    "out_features %lld and %lld",
+		    names[0], names[1], (long long)w[0]->k, (long long)w[1]->k,
+		    (long long)w[0]->rows, (long long)w[1]->rows);
 	if (w[1] && !same_pre_quant_scale(r->layers))
 		return cli_error(
 		    CLI_INPUT,
@@ -251,6 +257,7 @@ static int find_input(struct runner *r, struct tensor_source *source)
 	const int64_t count = nib_file_tensor_count(r->inputs);
 	const struct nib_layer *layer = NULL;
 	const struct nib_file_tensor *tensor = NULL;
+	char near[CLI_NEAREST_TEXT];
 
 	if (name) {
 		layer = nib_file_find_layer(r->inputs, name);
@@ -274,7 +281,8 @@ static int find_input(struct runner *r, struct tensor_source *source)
 		return CLI_INPUT;
 	}
 	if (name)
-		cli_error(CLI_USAGE, "%s has no tensor '%s'", file, name);
+		cli_error(CLI_USAGE, "%s has no tensor '%s'%s", file, name,
+			  tensor_nearest(r->inputs, name, near));
 	else
 		cli_error(CLI_USAGE,
 			  "%s has %lld tensors: choose with --input-tensor",
@@ -466,11 +474,11 @@ static int load_input(struct runner *r)
 				 r->args->input, source.name);
 	if (source.k != k)
 		return cli_error(CLI_INPUT,
-				 "%s: the last size of '%s' is %lld, but %s "
-				 "has k = %lld",
+				 "%s: the last size of '%s' is %lld: must be "
+				 "in_features = %lld of the layer '%s'",
 				 r->args->input, source.name,
-				 (long long)source.k, r->args->tensor,
-				 (long long)k);
+				 (long long)source.k, (long long)k,
+				 r->layers[0]->name);
 	if (source.layer && r->args->activations != ACT_NVFP4)
 		return cli_error(
 		    CLI_USAGE,

@@ -372,15 +372,18 @@ static void put_summary(struct verifier *v)
 
 static int verify(struct verifier *v)
 {
+	char near[CLI_NEAREST_TEXT];
 	int code, end;
 
 	v->table = table_new(columns, v->args->shared.format, 0);
 	code = verify_all(v);
 	if (!code && !v->compared)
-		code = v->args->layer
-			   ? cli_error(CLI_USAGE, "--layer %s: A has none",
-				       v->args->layer)
-			   : cli_error(CLI_INPUT, "A has no tensors");
+		code =
+		    v->args->layer
+			? cli_error(CLI_USAGE, "--layer %s: A has none%s",
+				    v->args->layer,
+				    tensor_nearest(v->a, v->args->layer, near))
+			: cli_error(CLI_INPUT, "A has no tensors");
 	if (!code) {
 		find_only_b(v);
 		put_summary(v);

@@ -82,6 +82,12 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "ModelOpt's layout of Llama 4 and gpt-oss.  nibblas.transformers runs "
 	 "it and nib verify reads it; nib run and the library do not.  The "
 	 "values were not looked at."},
+    [FIND_NO_INPUT] =
+	{"no-input-scale", 0,
+	 "layers that were not calibrated, among layers that were",
+	 "W4A16 (--activations bf16) reads no input scale.  Where activations "
+	 "are quantised, nibblas.transformers gives an expert the largest scale "
+	 "of the others; nib run takes the largest value of x."},
     [FIND_RULE] = {"config-rule", 0,
 		   "patterns of config.json that nib does not understand",
 		   "Which layers they leave out was not compared with the "

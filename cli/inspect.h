@@ -87,6 +87,7 @@ enum finding_kind {
 	FIND_AWQ,
 	FIND_ACROSS,
 	FIND_RULE,
+	FIND_NO_INPUT,
 	FIND_KINDS,
 };
 
@@ -154,6 +155,13 @@ void findings_of_layouts(struct findings *findings,
 /* What config.json says against what the tensors are. */
 void findings_of_config(struct findings *findings, const struct config *config,
 			const struct nib_file *file);
+
+/* ---- uncalibrated.c ------------------------------------------------------ */
+
+/* Layers without an input scale in a file whose other layers have one; scans are
+ * in the order of names. */
+void findings_of_inputs(struct findings *findings, const struct nib_file *file,
+			const struct scan_layer *scans, int64_t count);
 
 /* ---- findings.c, all layers ---------------------------------------------- */
 

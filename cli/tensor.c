@@ -116,6 +116,30 @@ int tensor_in_layer(const struct nib_file *file,
 	return 0;
 }
 
+static const char *layer_name(const void *file, int64_t index)
+{
+	return nib_file_layer_at(file, index)->name;
+}
+
+const char *tensor_nearest_layer(const struct nib_file *file, const char *word,
+				 char text[CLI_NEAREST_TEXT])
+{
+	return cli_nearest(word, layer_name, file, nib_file_layer_count(file),
+			   text);
+}
+
+static const char *tensor_name(const void *file, int64_t index)
+{
+	return nib_file_tensor_at(file, index)->name;
+}
+
+const char *tensor_nearest(const struct nib_file *file, const char *word,
+			   char text[CLI_NEAREST_TEXT])
+{
+	return cli_nearest(word, tensor_name, file, nib_file_tensor_count(file),
+			   text);
+}
+
 int tensor_sibling_set(const char *name, size_t *stem)
 {
 	static const char *const sets[][3] = {

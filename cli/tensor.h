@@ -38,6 +38,12 @@ const struct nib_file_tensor *tensor_beside(const struct nib_file *file,
 int tensor_in_layer(const struct nib_file *file,
 		    const struct nib_file_tensor *tensor);
 
+/* cli_nearest() of the names of layers, or of tensors. */
+const char *tensor_nearest_layer(const struct nib_file *file, const char *word,
+				 char text[CLI_NEAREST_TEXT]);
+const char *tensor_nearest(const struct nib_file *file, const char *word,
+			   char text[CLI_NEAREST_TEXT]);
+
 /*
  * The set of siblings that a layer belongs to by the last part of its name, or
  * -1; *stem: the bytes before that part.  Siblings read the same input: q k v,

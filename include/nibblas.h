@@ -1065,8 +1065,9 @@ struct nib_layer {
 	/* Positive.  NaN if the matrices of a stack have different ones: see
 	 * globals.  0 only if the weight has no rows. */
 	float global;
-	/* 0: the file has none, or a zero, which means that the calibration saw
-	 * no input.  NaN: the matrices of a stack have different ones. */
+	/* 0: the file has none, or 0, inf or NaN, which mean that the
+	 * calibration saw no input.  NaN: the matrices of a stack have
+	 * different ones. */
 	float input_global;
 	/* weight.batch values, one for each matrix; NULL if all have global. */
 	const float *globals;

@@ -75,7 +75,7 @@ static const struct {
 /* What a stored scale of zero is. */
 enum zero {
 	REFUSED,      /* weights: every product would be 0 or NaN */
-	IS_NONE,      /* inputs: the calibration saw none */
+	IS_NONE,      /* inputs, inf and NaN too: the calibration saw none */
 	OF_NO_VALUES, /* weights without rows */
 };
 
@@ -414,6 +414,9 @@ static bool read_value(const struct nib_file_tensor *t, int64_t index,
 	/* The largest of no values is 0. */
 	if (zero == OF_NO_VALUES && reciprocal)
 		return nib_fp32_bits(stored) == nib_fp32_bits(INFINITY);
+	if (zero == IS_NONE)
+		return nib_fp32_bits(fabsf(stored)) >= 0x7F800000 ||
+		       nib_fp32_bits(fabsf(stored)) == 0;
 	return zero != REFUSED && nib_fp32_bits(stored) == 0;
 }
 

@@ -14,7 +14,7 @@ import time
 import unittest
 
 from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
-                        is_instrumented, load, nib, open_terminal, save,
+                        is_instrumented, load, matrix, nib, open_terminal, save,
                         save_sparse, sqnr_db, tensor, to_e2m1, to_e4m3)
 from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
 
@@ -581,9 +581,23 @@ class Run(ModelTest):
         self.refused(*base, "--tensor", self.LAYER, "--index", "1", code=2,
                      says="has 1 matrices")
         self.refused(*base, "--tensor", "model.layers.0.mlp.down_proj",
-                     "--tensor2", self.LAYER, code=2, says="differ in shape")
+                     "--tensor2", self.LAYER, code=2, says="differ in shape: "
+                     "in_features 128 and 128, out_features 24 and 128")
         self.refused(*base, "--tensor", "model.layers.0.self_attn.o_proj",
-                     code=3, says="has k = 48")
+                     code=3, says="the last size of 'x' is 128: must be in_features = 48 "
+                     "of the layer 'model.layers.0.self_attn.o_proj'")
+        for wrong, near in (
+                ("up_proj", "'model.layers.0.mlp.up_proj'"),
+                ("layers.0.mlp.up_proj", "'model.layers.0.mlp.up_proj'"),
+                ("model.layers.0.mlp.up_porj", "'model.layers.0.mlp.up_proj'"),
+                ("up_proj.weight", "'model.layers.0.mlp.up_proj'"),
+                ("x.model.layers.0.zero", "'model.layers.0.zero'")):
+            self.refused(*base, "--tensor", wrong, code=2,
+                         says=r"did you mean (.*, )?%s" % near)
+        self.assertNotIn("mean", self.nib(*base, "--tensor", "nope", code=2).stderr)
+        save(self.path("xs"), {"hidden": matrix(2, K, 1), "other": matrix(2, K, 2)})
+        self.refused(*base[:4], "xs", *base[5:], "--tensor", self.LAYER,
+                     "--input-tensor", "hiden", code=2, says="did you mean 'hidden'")
         self.refused(*base, "--tensor", self.LAYER, "--input-tensor", "z",
                      code=2, says="no tensor 'z'")
         self.refused(*base[:-1], "x", "--tensor", self.LAYER, "--force",

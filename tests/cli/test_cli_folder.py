@@ -3,6 +3,7 @@
 """Checkpoints that are folders: shards with an index and config.json, through nib
 inspect, verify and run; and the layouts of layers that models come in."""
 
+import math
 import os
 import random
 import unittest
@@ -282,6 +283,32 @@ class Layouts(NibTest):
         found = {(row["finding"], row["name"]) for row in rows
                  if row["kind"] == "finding" and row["name"][:3] != "m.a"}
         self.assertEqual(found, want, entry)
+
+    def test_experts_without_an_input_scale(self):
+        """As the file has it, by the tensor's name, and what stands in."""
+        stem, config = "m.experts.%d.up_proj", {"quantization_config": {
+            "quant_method": "modelopt", "quant_algo": "NVFP4"}}
+        tensors = layer("m.q_proj")  # W4A16 beside W4A4: not reported
+        for i, scale in enumerate((0.25, 0, math.inf, math.nan, None, 0.5)):
+            tensors |= layer(stem % i)
+            if scale is not None:
+                tensors[stem % i + ".input_scale"] = tensor("F32", (), [scale])
+        tensors |= layer("m.experts.0.down_proj") | layer("m.o_proj") | {
+            "m.experts.0.down_proj.input_scale": tensor("F32", (), [9]),
+            "m.o_proj.input_scale": tensor("F32", (), [0])}
+        found, _, text = self.inspect(tensors, config)
+        other = "; the largest of the other experts, 0.5, stands in"
+        self.assertEqual(found, {
+            ("no-input-scale", stem % 1 + ".input_scale"): "is 0" + other,
+            ("no-input-scale", stem % 2 + ".input_scale"): "is inf" + other,
+            ("no-input-scale", stem % 3 + ".input_scale"): "is nan" + other,
+            ("no-input-scale", stem % 4): "has no input scale" + other,
+            ("no-input-scale", "m.o_proj.input_scale"): "is 0"})
+        self.assertIn("note: layers that were not calibrated", text)
+        for name in (*tensors,):
+            if name.endswith("input_scale"):
+                tensors[name] = tensor("F32", (), [0])
+        self.assertEqual(self.inspect(tensors, config)[0], {})
 
     def test_mixed_precision(self):
         """Groups of compressed-tensors with formats of their own, all named."""

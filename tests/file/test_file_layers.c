@@ -299,21 +299,11 @@ static const struct bad_layer bad_layers[] = {
     {{W("U8", "2,2,8", 32), S("F8_E4M3", "2,2,1", 4),
       G("F32", "2", 8, half_none)},
      "weight_scale_2 is 0: must be a positive number"},
-    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
-      I(infinite)},
-     "input_scale is inf: must be a positive number"},
-    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
-      I(nan_)},
-     "input_scale is nan: must be a positive number"},
     {{C, S("F8_E4M3", "2,1", 2), CG(infinite)}, "weight_global_scale is inf"},
     {{C, S("F8_E4M3", "2,1", 2), CG(minus)}, "weight_global_scale is -1"},
     {{C, S("F8_E4M3", "2,1", 2), CG(nan_)}, "weight_global_scale is nan"},
-    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(infinite)},
-     "input_global_scale is inf"},
     {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(minus)},
      "input_global_scale is -1"},
-    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(nan_)},
-     "input_global_scale is nan"},
     {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(tiny)},
      "input_global_scale is 1.4013e-45"},
     {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
@@ -453,6 +443,35 @@ static void refuses_a_layer_in_both_formats(void **state)
 	assert_string_equal(nib_file_layer_problem_at(file, 0)->reason,
 			    "the layer is there in both formats");
 	close_parts(file, &image);
+}
+
+/* An expert that the calibration never reached has an input scale of 0, inf or
+ * NaN: the weight is as good as any, and there is no scale. */
+static void reads_layers_that_were_not_calibrated(void **state)
+{
+	static const float *const scales[] = {none, minus_0, infinite, nan_};
+
+	(void)state;
+	for (size_t i = 0; i < 8; i++) {
+		const struct part modelopt[] = {W("U8", "2,8", 16),
+						S("F8_E4M3", "2,1", 2),
+						G("F32", "", 4, half),
+						I(scales[i / 2]),
+						{NULL, NULL, NULL, 0, NULL}};
+		const struct part compressed[] = {C,
+						  S("F8_E4M3", "2,1", 2),
+						  CG(two),
+						  CI(scales[i / 2]),
+						  {NULL, NULL, NULL, 0, NULL}};
+		struct test_image image;
+		struct nib_file *file =
+		    open_parts(i % 2 ? compressed : modelopt, &image);
+
+		assert_int_equal(nib_file_layer_count(file), 1);
+		assert_true(nib_file_layer_at(file, 0)->global == 0.5F);
+		assert_true(nib_file_layer_at(file, 0)->input_global == 0);
+		close_parts(file, &image);
+	}
 }
 
 /* The largest of no values is 0, and so is the global scale: 0, or 1/0. */
@@ -616,6 +635,7 @@ int main(void)
 	    cmocka_unit_test(refuses_other_writers_by_name),
 	    cmocka_unit_test(finds_names_that_begin_others),
 	    cmocka_unit_test(refuses_a_layer_in_both_formats),
+	    cmocka_unit_test(reads_layers_that_were_not_calibrated),
 	    cmocka_unit_test(reads_scales_of_nothing),
 	    cmocka_unit_test(reads_fused_experts),
 	    cmocka_unit_test(reads_awq),
