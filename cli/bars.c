@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli.h"
+
 void html_put(FILE *file, const char *before, const char *text,
 	      const char *after)
 {
@@ -14,8 +16,13 @@ void html_put(FILE *file, const char *before, const char *text,
 	fputs(before, file);
 	for (; *text; text++) {
 		const char *at = strchr(special, *text);
+		const size_t control = cli_control_bytes(text);
 
-		if (at)
+		/* Controls of the direction of writing hide what is there. */
+		if (control > 1) {
+			fputc('?', file);
+			text += control - 1;
+		} else if (at)
 			fputs(names[at - special], file);
 		else
 			fputc(*text, file);

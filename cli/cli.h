@@ -159,6 +159,9 @@ __attribute__((format(printf, 1, 2))) void cli_warn(const char *format, ...);
  * characters that move a terminal's cursor or begin a line of their own.
  */
 void cli_clean(char *text);
+/* Bytes of the control character that text begins with, those of the direction
+ * of writing too; 0: it begins with none. */
+size_t cli_control_bytes(const char *text);
 /* The name that messages begin with: set by main. */
 extern const char *cli_command_name;
 

@@ -31,19 +31,34 @@ const struct cli_option cli_output_options[] = {
 
 /* ---- messages ------------------------------------------------------------ */
 
+size_t cli_control_bytes(const char *text)
+{
+	const unsigned char *c = (const unsigned char *)text;
+
+	if (c[0] < 0x20 || c[0] == 0x7F)
+		return c[0] != '\0';
+	/* U+0080 to U+009F, U+061C */
+	if ((c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) ||
+	    (c[0] == 0xD8 && c[1] == 0x9C))
+		return 2;
+	/* U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069 */
+	if (c[0] == 0xE2 &&
+	    ((c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F ||
+			       (c[2] >= 0xAA && c[2] <= 0xAE))) ||
+	     (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9)))
+		return 3;
+	return 0;
+}
+
 void cli_clean(char *text)
 {
 	char *to = text;
 
 	for (const char *c = text; *c; c++) {
-		unsigned char first = (unsigned char)c[0];
-		unsigned char second = (unsigned char)c[1];
-		/* U+0080 to U+009F are two bytes of UTF-8. */
-		int is_c1 = first == 0xC2 && second >= 0x80 && second < 0xA0;
+		const size_t control = cli_control_bytes(c);
 
-		*to++ = (char)(first < 0x20 || first == 0x7F || is_c1 ? '?'
-								      : first);
-		c += is_c1;
+		*to++ = control ? '?' : *c;
+		c += control ? control - 1 : 0;
 	}
 	*to = '\0';
 }

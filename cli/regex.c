@@ -58,7 +58,7 @@ static int add(struct parser *p, enum op op, int x, int y)
 	return p->n++;
 }
 
-/* Makes room for an instruction before those from begin on, which move. */
+/* Adds an instruction before those from begin on, which move. */
 static void insert(struct parser *p, int begin, enum op op, int x, int y)
 {
 	if (p->failed || p->n == MAX_CODE) {

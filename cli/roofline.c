@@ -67,13 +67,21 @@ static bool belongs(const json_t *row, const struct chart *chart)
 	       fabs(row_get_number(row, "threads") - chart->threads) < 0.5;
 }
 
+/* Whether a rate is one that a scale can show: any machine's, and far more. */
+static bool is_rate(double x)
+{
+	return x >= 1e-30 && x <= 1e30;
+}
+
 static bool is_point(const json_t *row)
 {
-	return !row_is_baseline(row) && row_get_number(row, "flop") > 0 &&
-	       row_get_number(row, "bytes") > 0 &&
-	       row_get_number(row, "time_s") > 0 &&
-	       row_get_number(row, "peak_gflops") > 0 &&
-	       row_get_number(row, "peak_gbps") > 0;
+	const double flop = row_get_number(row, "flop");
+
+	return !row_is_baseline(row) &&
+	       is_rate(flop / row_get_number(row, "bytes")) &&
+	       is_rate(flop / row_get_number(row, "time_s")) &&
+	       is_rate(row_get_number(row, "peak_gflops")) &&
+	       is_rate(row_get_number(row, "peak_gbps"));
 }
 
 static void add_point(struct chart *chart, const json_t *row)
@@ -123,9 +131,9 @@ static void set_roof(struct chart *chart, const json_t *rows)
 	double bytes =
 	    run_rate(rows, chart, peak_read_memory(chart->backend), "gbps");
 
-	if (flop > 0)
+	if (is_rate(flop))
 		chart->flop_per_s = flop;
-	if (bytes > 0)
+	if (is_rate(bytes))
 		chart->bytes_per_s = bytes;
 }
 

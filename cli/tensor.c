@@ -376,6 +376,8 @@ void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
 {
 	struct halves halves = {data, dtype, out};
 
+	if (count <= 0)
+		return; /* out may be NULL */
 	if (dtype == NIB_FP32)
 		memcpy(out, data, (size_t)count * 4);
 	else

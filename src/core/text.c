@@ -40,14 +40,26 @@ size_t nib_utf8_char_bytes(const char *text, size_t n_bytes)
 	return length;
 }
 
-/* C0, DEL and C1: they could move a terminal's cursor. */
+/*
+ * C0, DEL and C1, which could move a terminal's cursor, and the controls of the
+ * direction of writing, which hide what a name is: U+061C, U+200E, U+200F,
+ * U+202A to U+202E, U+2066 to U+2069.
+ */
 static int is_control(const char *text, size_t length)
 {
 	const unsigned char *c = (const unsigned char *)text;
 
 	if (length == 1)
 		return c[0] < 0x20 || c[0] == 0x7F;
-	return length == 2 && c[0] == 0xC2 && c[1] < 0xA0;
+	if (length == 2)
+		return (c[0] == 0xC2 && c[1] < 0xA0) ||
+		       (c[0] == 0xD8 && c[1] == 0x9C);
+	if (length != 3 || c[0] != 0xE2)
+		return 0;
+	if (c[1] == 0x80)
+		return c[2] == 0x8E || c[2] == 0x8F ||
+		       (c[2] >= 0xAA && c[2] <= 0xAE);
+	return c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9;
 }
 
 /* Returns the bytes written before the NUL; stops at a whole character. */

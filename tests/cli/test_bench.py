@@ -335,6 +335,28 @@ class Report(NibTest):
             self.assertNotIn(tag, page)
         self.assertIn("&lt;script&gt;", page)
 
+    def test_controls_of_the_direction_of_writing(self):
+        row = {"op": "gemm", "shape": "1\u202e2\u2066\u061c", "backend": "cpu",
+               "threads": 1, "time_s": 1, "gflops": 1}
+        self.write("rows.json", json.dumps([row]).encode())
+        page = self.page("rows.json")
+        self.assertIn("1?2??", page)
+        self.assertFalse(set("\u202e\u2066\u061c") & set(page))
+
+    def test_roofline_of_impossible_rates(self):
+        """No number of the page is inf or NaN, whatever the rows hold."""
+        row = {"op": "gemm", "shape": "8x8x16", "backend": "cpu", "threads": 1,
+               "flop": 1e308, "bytes": 1e-308, "time_s": 1e-308, "peak_gflops": 1e308,
+               "peak_gbps": 1e-308, "ok": True}
+        usual = dict(row, flop=2e9, bytes=1e7, time_s=4e-6, peak_gflops=5e5,
+                     peak_gbps=2500)
+        peak = dict(usual, op="peak", shape="multiply", gflops=1e308)
+        self.write("rows.json", json.dumps([row, usual, peak] + [
+            dict(usual, **{key: value}) for key in ("flop", "bytes", "time_s", "peak_gbps",
+                                                    "peak_gflops")
+            for value in (1e308, 1e-308)]).encode())
+        self.assertNotRegex(self.page("rows.json"), r'="-?(inf|nan)')
+
     def test_roofline(self):
         row = {"op": "gemm", "shape": "8x8x16", "backend": "cuda-sm90",
                "threads": 1, "flop": 2e9, "bytes": 1e7, "time_s": 4e-6,

@@ -126,6 +126,19 @@ class Inspect(NibTest):
                      "--input", "bad", "--output", "y", code=2,
                      says=r"'a\?\[31m\?b")
 
+    def test_controls_of_the_direction_of_writing(self):
+        """They would show another name than there is."""
+        controls = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e" + \
+            "\u2066\u2067\u2068\u2069"
+        name = "".join(f"a{c}" for c in controls) + "\u2013\u2065\u206a\u0627"
+        save(self.path("bad"), {name: tensor("F32", (2,), [math.nan] * 2)})
+        for form in ("text", "md", "csv"):
+            text = self.nib("inspect", "bad", "--format", form, code=1).stdout
+            self.assertIn("a?" * 12 + name[24:], text)
+            self.assertFalse(set(controls) & set(text))
+        result = self.nib("inspect", "no\u202e", code=3)
+        self.assertIn("no?:", result.stderr)
+
     def test_sign_bits(self):
         name = UP + ".weight_scale"
         data = bytearray(self.tensors[name][2])

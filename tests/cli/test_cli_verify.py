@@ -94,6 +94,13 @@ class Verify(ModelTest):
         self.change("model.position_ids", struct.pack("<3q", 0, 1, 3))
         self.assertIn("bytes differ", self.remark("model.position_ids"))
 
+    def test_matrices_without_columns(self):
+        save(self.path("none"), {"a.weight": ("BF16", [3, 0], b""),
+                                 "b": ("F32", [0, 4], b"")})
+        rows = self.rows("verify", "none", "none")
+        self.assertEqual([(row["name"], row["identical"]) for row in rows],
+                         [("a.weight", True), ("b", True)])
+
     def test_one_layer(self):
         rows = self.rows("verify", "in", "out", "--layer",
                          "model.layers.0.mlp.up_proj")

@@ -423,10 +423,11 @@ static void shows_hostile_names_harmlessly(void **state)
 	    "\\u001b[2Jx\\n",
 	    "\\u007f\\u0085",
 	    "long",
+	    "a\\u061cb\\u200ec\\u200fd\\u202ae\\u202ef\\u2066g\\u2069",
 	};
 
 	(void)state;
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 4; i++) {
 		char header[2048], name[1024];
 		struct nib_error err;
 
@@ -442,11 +443,16 @@ static void shows_hostile_names_harmlessly(void **state)
 			      "unknown dtype '?'");
 		for (const char *c = err.message; *c; c++) {
 			assert_true((unsigned char)*c >= 0x20 && *c != 0x7F);
+			assert_true((unsigned char)*c != 0xD8 &&
+				    (unsigned char)*c != 0xE2);
 			if ((unsigned char)*c == 0xC2)
 				assert_true((unsigned char)c[1] >= 0xA0);
 			if ((unsigned char)*c == 0xC3)
 				assert_int_equal((unsigned char)c[1], 0xA9);
 		}
+		if (i == 3)
+			assert_non_null(
+			    strstr(err.message, "'a?b?c?d?e?f?g?'"));
 	}
 }
 
