@@ -17,12 +17,15 @@ from nibblas._library import call, lib
 FORMATS = {abi.NIB_CHECKPOINT_MODELOPT: "modelopt",
            abi.NIB_CHECKPOINT_COMPRESSED_TENSORS: "compressed-tensors",
            abi.NIB_CHECKPOINT_COMFY: "comfy"}
-# NumPy has no BF16 and no 8-bit floats: arrays of their bits.
+# NumPy has no BF16 and no floats of 8, 6 and 4 bits: arrays of their bits.
 TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16,
          "BF16": np.uint16, "I64": np.int64, "I32": np.int32, "I16": np.int16,
          "I8": np.int8, "U64": np.uint64, "U32": np.uint32, "U16": np.uint16,
-         "U8": np.uint8, "BOOL": np.bool_, "F8_E4M3": np.uint8,
-         "F8_E5M2": np.uint8, "F8_E8M0": np.uint8}
+         "U8": np.uint8, "BOOL": np.bool_, "C64": np.complex64, "F8_E4M3": np.uint8,
+         "F8_E5M2": np.uint8, "F8_E8M0": np.uint8, "F8_E4M3FNUZ": np.uint8,
+         "F8_E5M2FNUZ": np.uint8}
+# Several values to a byte.
+PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
 
 class LinearScales(np.ndarray[Any, Any]):
@@ -60,7 +63,10 @@ class _File:
 
     def __init__(self, path):
         self.handle = C.c_void_p()
-        call("nib_file_open", os.fsencode(path), C.byref(self.handle))
+        path = os.fsencode(path)
+        if b"\0" in path:
+            raise ValueError(f"path = {path!r}: must be without a zero byte")
+        call("nib_file_open", path, C.byref(self.handle))
 
     def __del__(self):
         if lib is not None:
@@ -166,11 +172,17 @@ class Checkpoint(Mapping[str, Layer]):
 
     def tensor(self, name: str) -> npt.NDArray[Any]:
         """Returns a tensor as it is stored, read-only; bfloat16 and 8-bit floats,
-        which NumPy lacks, as uint16 and uint8.  Raises KeyError."""
+        which NumPy lacks, as uint16 and uint8.  Floats of 4 and 6 bits are bytes: the
+        last size counts them, or the array has one dimension if rows do not end with a
+        byte.  Raises KeyError."""
         tensor = lib.nib_file_tensor_at(self._open(),
                                         self._tensors[name]).contents
-        shape = tuple(tensor.shape[:tensor.rank])
-        return self._file.view(tensor.data, TYPES[tensor.dtype.decode()], shape)
+        dtype, shape = tensor.dtype.decode(), tuple(tensor.shape[:tensor.rank])
+        if dtype in PACKED_BITS:
+            row = (shape[-1] if shape else 1) * PACKED_BITS[dtype]
+            shape = (tensor.bytes,) if row % 8 else (*shape[:-1], row // 8)
+            return self._file.view(tensor.data, np.uint8, shape)
+        return self._file.view(tensor.data, TYPES[dtype], shape)
 
     def _open(self):
         if self._file is None:

@@ -50,6 +50,49 @@ class FilesTest(unittest.TestCase):
         return self.path("m.safetensors")
 
 
+class Opened(FilesTest):
+    def test_every_type(self):
+        """All of safetensors 0.7; packed ones as their bytes."""
+        data = np.arange(48, dtype=np.uint8)
+        types = {"BOOL": (48, np.bool_), "C64": (6, np.complex64), "I64": (6, np.int64),
+                 "BF16": (24, np.uint16), "F8_E4M3FNUZ": (48, np.uint8),
+                 "F8_E5M2FNUZ": (48, np.uint8), "F8_E8M0": (48, np.uint8)}
+        packed = {"F4": ((4, 24), (4, 12)), "F6_E2M3": ((4, 16), (4, 12)),
+                  "F6_E3M2": ((2, 32), (2, 24))}
+        odd = {"F4": (16, 6, 1), "F6_E3M2": (32, 2)}
+        shapes = {name: (n,) for name, (n, _) in types.items()}
+        shapes |= {name: shape for name, (shape, _) in packed.items()}
+        path, text, at = self.path("m.safetensors"), {}, 0
+        for name, shape in [*shapes.items(), *((f"odd {k}", v) for k, v in odd.items())]:
+            text[name] = {"dtype": name.removeprefix("odd "), "shape": shape,
+                          "data_offsets": [at, at + 48]}
+            at += 48
+        header = json.dumps(text).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + data.tobytes() * len(text))
+        with nibblas.Checkpoint(path) as file:
+            for name in file.tensors():
+                got = file.tensor(name)
+                self.assertEqual(got.tobytes(), data.tobytes(), name)
+                if name in types:
+                    self.assertEqual((got.shape, got.dtype), (shapes[name], types[name][1]))
+                else:
+                    self.assertEqual(got.dtype, np.uint8)
+                    self.assertEqual(got.shape, packed[name][1] if name in packed else (48,))
+
+    def test_what_is_no_checkpoint(self):
+        path = self.save({"x": np.zeros(3, np.float32)})
+        for bad in (path + "\0.txt", os.fsencode(path) + b"\0"):
+            with self.assertRaisesRegex(ValueError, "without a zero byte"):
+                nibblas.Checkpoint(bad)
+        for data, says in ((b"GGUF\3\0\0\0", "GGUF file: run it by llama.cpp"),
+                           (b"PK\3\4" + bytes(30), "a pickle of PyTorch")):
+            with open(self.path("other.bin"), "wb") as file:
+                file.write(data)
+            with self.assertRaisesRegex(nibblas.FileError, says):
+                nibblas.Checkpoint(self.path("other.bin"))
+
+
 class Written(FilesTest):
     def test_by_nib(self):
         weights = {f"layer.{i}.proj.weight": self.rng.standard_normal(
