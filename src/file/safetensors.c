@@ -416,7 +416,7 @@ static enum nib_status read_header(struct reader *r, const void *bytes,
 		return status;
 	r->data = at + 8 + header_bytes;
 	r->data_bytes = n_bytes - 8 - header_bytes;
-	r->file->strings = malloc((size_t)header_bytes);
+	r->file->strings = malloc((size_t)header_bytes + 1);
 	if (!r->file->strings)
 		return out_of_memory(r);
 	nib_json_init(&r->json, (const char *)at + 8, (size_t)header_bytes,

@@ -597,7 +597,7 @@ class Run(ModelTest):
         self.assertNotIn("mean", self.nib(*base, "--tensor", "nope", code=2).stderr)
         save(self.path("xs"), {"hidden": matrix(2, K, 1), "other": matrix(2, K, 2)})
         self.refused(*base[:4], "xs", *base[5:], "--tensor", self.LAYER,
-                     "--input-tensor", "hiden", code=2, says="did you mean 'hidden'")
+                     "--input-tensor", "hidden2", code=2, says="did you mean 'hidden'")
         self.refused(*base, "--tensor", self.LAYER, "--input-tensor", "z",
                      code=2, says="no tensor 'z'")
         self.refused(*base[:-1], "x", "--tensor", self.LAYER, "--force",
