@@ -114,6 +114,9 @@ int demo_show_model(const struct demo_model *model, const char *path,
 		code = demo_write_input(model, p.x, INPUT_ROWS);
 	if (!code)
 		code = run_commands(&p, for_people, quiet);
+	/* Where nothing was written yet, nothing is left. */
+	if (code)
+		(void)rmdir(path);
 	free(p.bf16);
 	free(p.nvfp4);
 	free(p.x);

@@ -649,7 +649,14 @@ class Demo(NibTest):
         self.assertLess(page.index("A decoder block of a Llama: one token"),
                         page.index("Multiplications of many rows"))
 
-    def test_model_stays(self):
+    def test_model_onto_a_full_disk(self):
+        limit = (1 << 16, 1 << 16)
+        result = self.demo_model(
+            code=4, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+        self.assertRegex(result.stderr, "nib demo: .*model.safetensors: ")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_folder_of_others_stays(self):
         os.mkdir(self.path("model"))
         self.write("model/mine", b"mine")
         result = self.demo_model(code=2)
