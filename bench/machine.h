@@ -24,7 +24,9 @@ struct machine_load {
 	double average; /* the load average of a minute, this process in it */
 	double others;	/* processors that other programs use; < 0: unknown */
 };
-/* Sleeps for a tenth of a second: who computes then is somebody else. */
+/* From here on times are to be doubted: processors that other programs use. */
+#define MACHINE_BUSY 0.25
+/* Sleeps for a tenth of a second: what computes then is another program. */
 void machine_measure_load(struct machine_load *load);
 
 /*

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "machine.h"
+
 const struct table_column row_columns[] = {
     {.key = "op", .title = "op", .width = 10},
     {.key = "shape", .title = "shape", .width = 18},
@@ -198,9 +200,7 @@ void rows_keep(struct rows *rows, json_t *row)
 
 /* ---- was the machine quiet? ---------------------------------------------- */
 
-/* From here on times are to be doubted: processors that other programs used,
- * and the spread of the samples of half of the rows. */
-#define BUSY_OTHERS 0.25
+/* From here on times are to be doubted: the spread of half of the rows. */
 #define WIDE_SPREAD 0.1
 
 bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT])
@@ -239,7 +239,7 @@ bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT])
 	    "%s of %.0f processors (load average %.1f); the samples of a row "
 	    "spread by %.0f %% (median), %.0f %% at most.",
 	    busy, processors, load, 100 * spread, 100 * widest);
-	if (others < BUSY_OTHERS && spread < WIDE_SPREAD)
+	if (others < MACHINE_BUSY && spread < WIDE_SPREAD)
 		return false;
 	snprintf(text + used, ROWS_QUIET_TEXT - used,
 		 " The machine was busy: times are too long and vary. Measure "

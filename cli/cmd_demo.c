@@ -85,6 +85,23 @@ static void begin_table(struct measure_run *run, const struct shape_list *list,
 		    "OpenBLAS (tools/setup.sh baselines) and build again.");
 }
 
+/* Said before the numbers; the end says it of the whole run. */
+static void warn_if_busy(struct rows *rows)
+{
+	struct machine_load load;
+
+	machine_measure_load(&load);
+	if (load.others < MACHINE_BUSY)
+		return;
+	table_note(rows->table,
+		   "\nThe machine is busy: other programs use %.1f of %.0f "
+		   "processors (load average %.1f).",
+		   load.others, load.processors, load.average);
+	table_note(rows->table,
+		   "Times are too long, those of other libraries most: their "
+		   "threads wait for each other.");
+}
+
 /* The first of_block shapes of the list are the block's. */
 static int run_shapes(struct measure_run *run, const struct shape_list *list,
 		      int64_t of_block, const struct demo_args *args,
@@ -104,6 +121,7 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	int code = CLI_OK, end;
 
 	begin_table(run, list, args);
+	warn_if_busy(&run->rows);
 	if (of_block)
 		table_note(run->rows.table,
 			   "\nThe layers of the block, W4A16:");
