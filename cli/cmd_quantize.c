@@ -581,7 +581,8 @@ static const struct cli_option options[] = {
 	 "copy tensors whose names match (default without --include: " SELECT_DEFAULT_EXCLUDE
 	 ")"},
     {"all", OPT_FLAG, ARG(select.all),
-     .help = "quantise every matrix *.weight, with no default exclusions"},
+     .help = "quantise every matrix *.weight, with no default exclusions; a "
+	     "folder keeps what its model cannot load in NVFP4"},
     {"no-share", OPT_FLAG, ARG(no_share),
      .help =
 	 "give q/k/v_proj, gate/up_proj, w1/w3 and what else engines fuse a "
@@ -614,6 +615,10 @@ const struct cli_command command_quantize = {
 	"vLLM read it; tokenizers and other files are copied.  There is no\n"
 	"calibration, so no input scales: the algorithm is W4A16_NVFP4, or\n"
 	"compressed-tensors' nvfp4-pack-quantized without input_activations.\n"
+	"\n"
+	"What transformers does not load in NVFP4 for the model_type of\n"
+	"config.json stays: embeddings, GPT-2's Conv1D, layers whose weight the\n"
+	"model reads.  A folder in which nothing can be loaded is refused.\n"
 	"\n"
 	"Fused experts (experts.gate_up_proj, experts.down_proj) become one\n"
 	"layer for each expert and projection, as engines load them; other 3-D\n"

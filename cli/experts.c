@@ -10,10 +10,42 @@
 
 #define GATE_UP ".experts.gate_up_proj"
 #define DOWN	".experts.down_proj"
+#define IN	".block_sparse_moe.input_linear.weight"
+#define OUT	".block_sparse_moe.output_linear.weight"
+
+#define ALONE "fused experts without *"
 
 static const struct experts kinds[] = {
-    {GATE_UP, DOWN, 0, 2, {"gate_proj", "up_proj"}},
-    {DOWN, GATE_UP, 1, 1, {"down_proj", ""}},
+    {.end = GATE_UP,
+     .beside = DOWN,
+     .alone = ALONE DOWN,
+     .leaf = ".gate_up_proj",
+     .infix = "",
+     .n_parts = 2,
+     .parts = {"gate_proj", "up_proj"}},
+    {.end = DOWN,
+     .beside = GATE_UP,
+     .alone = ALONE GATE_UP,
+     .leaf = ".down_proj",
+     .infix = "",
+     .is_down = 1,
+     .n_parts = 1,
+     .parts = {"down_proj", ""}},
+    {.end = IN,
+     .beside = OUT,
+     .alone = ALONE OUT,
+     .leaf = ".input_linear.weight",
+     .infix = ".experts",
+     .n_parts = 2,
+     .parts = {"gate_proj", "up_proj"}},
+    {.end = OUT,
+     .beside = IN,
+     .alone = ALONE IN,
+     .leaf = ".output_linear.weight",
+     .infix = ".experts",
+     .is_down = 1,
+     .n_parts = 1,
+     .parts = {"down_proj", ""}},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -45,7 +77,8 @@ int experts_are_across(const struct nib_file *file,
 	const struct nib_file_tensor *beside =
 	    tensor_beside(file, t->name, e->end, e->beside);
 
-	return beside && (e->is_down ? fits(beside, t, 1) : fits(t, beside, 1));
+	return beside && !*e->infix &&
+	       (e->is_down ? fits(beside, t, 1) : fits(t, beside, 1));
 }
 
 const char *experts_problem(const struct nib_file *file,
@@ -56,22 +89,24 @@ const char *experts_problem(const struct nib_file *file,
 	    tensor_beside(file, t->name, e->end, e->beside);
 
 	if (!beside)
-		return e->is_down ? "fused experts without *" GATE_UP
-				  : "fused experts without *" DOWN;
+		return e->alone;
 	if (e->is_down ? fits(beside, t, 2) : fits(t, beside, 2))
 		return NULL;
 	return "fused experts, not as [experts, n, k] with k a multiple of 16";
+}
+
+size_t experts_stem(const char *name, const struct experts *e)
+{
+	return strlen(name) - strlen(e->leaf);
 }
 
 int experts_part(const struct nib_file_tensor *t, const struct experts *e,
 		 int64_t i, const char *suffix, struct nib_file_tensor *part,
 		 char **name)
 {
-	const size_t stem = (size_t)(strrchr(t->name, '.') - t->name);
-
-	if (asprintf(name, "%.*s.%lld.%s%s", (int)stem, t->name,
-		     (long long)(i / e->n_parts), e->parts[i % e->n_parts],
-		     suffix) < 0)
+	if (asprintf(name, "%.*s%s.%lld.%s%s", (int)experts_stem(t->name, e),
+		     t->name, e->infix, (long long)(i / e->n_parts),
+		     e->parts[i % e->n_parts], suffix) < 0)
 		return 0;
 	*part = *t;
 	part->name = *name;
@@ -122,12 +157,13 @@ const struct nib_file_tensor *experts_holder(const struct nib_file *file,
 
 		if (!stem)
 			continue;
-		if (asprintf(&whole, "%.*s%s", (int)stem, name,
-			     strrchr(e->end, '.')) < 0) {
+		if (asprintf(&whole, "%.*s%s", (int)(stem - strlen(e->infix)),
+			     name, e->leaf) < 0) {
 			cli_out_of_memory();
 			return NULL;
 		}
-		found = nib_file_find(file, whole);
+		if (tensor_name_ends(whole, e->end))
+			found = nib_file_find(file, whole);
 		free(whole);
 	}
 	return found;

@@ -3,7 +3,8 @@
  * experts.h - fused experts: models that store the experts of a layer as two
  * tensors, X.experts.gate_up_proj [experts, 2 i, k] and X.experts.down_proj
  * [experts, k, i].  Engines for NVFP4 load a layer for each expert and
- * projection instead, X.experts.7.up_proj.
+ * projection instead, X.experts.7.up_proj.  GraniteMoE's X.input_linear.weight and
+ * X.output_linear.weight become the same.
  *
  * Llama 4 and gpt-oss store them across, [experts, k, 2 i] and [experts, i, k],
  * and ModelOpt's NVFP4 of such stacks keeps that order: two values of k a byte.
@@ -16,7 +17,10 @@
 /* How one of the two tensors divides. */
 struct experts {
 	const char *end, *beside; /* of its name, and of the other's */
-	int is_down, n_parts;	  /* projections of an expert */
+	const char *alone;	  /* what is wrong without the other */
+	const char *leaf,
+	    *infix;	      /* a layer is X infix .7.PART, a tensor X leaf */
+	int is_down, n_parts; /* projections of an expert */
 	const char *parts[2];
 };
 
@@ -25,6 +29,8 @@ struct experts {
  * fused experts.
  */
 const struct experts *experts_find(const char *name);
+/* The bytes of X before leaf: the same for both tensors of a layer. */
+size_t experts_stem(const char *name, const struct experts *experts);
 /* NULL if file has the other tensor, and both divide into layers; else why not,
  * in words. */
 const char *experts_problem(const struct nib_file *file,

@@ -195,14 +195,17 @@ static int add_layer(struct selection *s, struct selected item)
 
 /* ---- experts that are loaded together ------------------------------------ */
 
-/* The bytes of X.experts in the name of a weight of experts, or 0. */
-static size_t experts_stem(const char *name)
+/* The bytes of X.experts (X of GraniteMoE) in the name of a weight of experts, or
+ * 0. */
+static size_t stem_of(const char *name)
 {
 	static const char experts[] = ".experts.";
+	const struct experts *fused = experts_find(name);
 	const char *at = strstr(name, experts);
 
-	if (!at ||
-	    (!experts_find(name) && !tensor_name_ends(name, weight_suffix)))
+	if (fused)
+		return experts_stem(name, fused);
+	if (!at || !tensor_name_ends(name, weight_suffix))
 		return 0;
 	return (size_t)(at - name) + sizeof(experts) - 2;
 }
@@ -215,11 +218,11 @@ struct kept {
 
 static const char *find_kept(const struct kept *kept, const char *name)
 {
-	const size_t n = experts_stem(name);
+	const size_t n = stem_of(name);
 
 	/* The last first: files have the experts of a layer together. */
 	for (int64_t i = kept->count - 1; i >= 0 && n; i--)
-		if (experts_stem(kept->names[i]) == n &&
+		if (stem_of(kept->names[i]) == n &&
 		    !strncmp(kept->names[i], name, n))
 			return kept->names[i];
 	return NULL;
@@ -251,7 +254,7 @@ static int find_all_kept(const struct nib_file *file,
 		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
 		const char *name = item.tensor->name;
 
-		if (experts_stem(name) && refuse(file, o, &item) &&
+		if (stem_of(name) && refuse(file, o, &item) &&
 		    !find_kept(kept, name))
 			kept->names[kept->count++] = name;
 	}
@@ -265,9 +268,8 @@ static int refuse_incomplete(const struct kept *kept, struct selected *item)
 	if (other)
 		snprintf(item->reason, sizeof(item->reason),
 			 "experts load together, and %.*s%s is copied", 48,
-			 other + experts_stem(other) + 1,
-			 strlen(other + experts_stem(other) + 1) > 48 ? "..."
-								      : "");
+			 other + stem_of(other) + 1,
+			 strlen(other + stem_of(other) + 1) > 48 ? "..." : "");
 	return other != NULL;
 }
 

@@ -52,7 +52,8 @@ SETUP = re.compile(r"^(__init__|_init_.*|init_.*|tie_.*|_tie_.*|[gs]et_.*|resize
 # Branches that inference does not take.
 UNUSED = re.compile(r"self\.training|pretraining_tp|slow_but_exact")
 # The stacks of experts that nib quantize takes apart, or quantises across.
-STACK = re.compile(r"\.experts\.(gate_up_proj|down_proj)$")
+STACK = re.compile(r"(\.experts\.(gate_up_proj|down_proj)"
+                   r"|\.block_sparse_moe\.(in|out)put_linear\.weight)$")
 # An end of names that so many types have for no linear layer is one for all types.
 COMMON = 4
 REASONS = ("embedding", "Conv1D", "tied", "read", "stack", "converted", "other")

@@ -183,7 +183,7 @@ class Experts(NibTest):
 
     def test_stacks(self):
         tensor = stack(3, 16, 32, 5)
-        name = "m.block_sparse_moe.output_linear.weight"
+        name = "m.block_sparse_moe.fc2.weight"
         flat = {name: (tensor[0], [48, 32], tensor[2])}
         for args in ((), ("--format-out", "compressed-tensors")):
             save(self.path("in"), {name: tensor})

@@ -7,7 +7,7 @@ import json
 import os
 import unittest
 
-from cli_common import NibTest, matrix, save
+from cli_common import NibTest, load, matrix, save
 from cli_model import put_json, save_folder, split
 
 ROWS, K = 32, 64
@@ -60,19 +60,58 @@ class Models(NibTest):
                    {"backbone.layers.0.mixer.dt_proj.weight": "reads itself"})
 
     def test_stacks_that_are_not_loaded(self):
-        names = {"model.layers.0.block_sparse_moe.input_linear.weight": stack(2, 64, 32),
-                 "model.layers.0.block_sparse_moe.output_linear.weight": stack(2, 32, 32),
+        names = {"model.layers.0.mlp.input_linear.weight": stack(2, 64, 32),
+                 "model.layers.0.self_attention.experts.input_linear.weight":
+                     stack(2, 64, 32),
+                 "model.layers.0.mlp.moe.fc1.weight": stack(2, 32, 32),
                  "model.layers.0.self_attn.q_proj.weight": matrix(32, 64, 1)}
-        got = self.quantise({"model_type": "granitemoe"}, names)
+        got = self.quantise({"model_type": "jetmoe"}, names)
         self.assertEqual([name for name, reason in got.items() if not reason],
                          ["model.layers.0.self_attn.q_proj"])
         # Stacks of experts are layers in types that transformers does not have.
         got = self.quantise({"model_type": "mine"}, names)
-        self.assertFalse(any(got.values()))
+        self.assertEqual([name for name, reason in got.items() if reason],
+                         ["model.layers.0.mlp.input_linear.weight"])
         # transformers has no other stacks than those of gate_up_proj and down_proj.
         names = {"model.moe.w1.weight": stack(2, 32, 32), "q.weight": matrix(16, 16, 1)}
         self.assertIn("3-D", self.quantise({"model_type": "llama"}, names)[
             "model.moe.w1.weight"])
+
+    def test_experts_of_granite(self):
+        """Their stacks become layers of each expert, as those of gate_up_proj do."""
+        stem, other = "m.layers.0.block_sparse_moe", "m.layers.0.mlp.experts"
+        tensors = [stack(2, 64, 32), stack(2, 32, 32)]
+        ends = (".input_linear.weight", ".output_linear.weight")
+        save(self.path("a"), {stem + end: x for end, x in zip(ends, tensors)})
+        save(self.path("b"), {other + end: x for end, x in zip(
+            (".gate_up_proj", ".down_proj"), tensors)})
+        rows = [sorted(self.rows("quantize", x, x + "4"), key=lambda row: row["tensor"])
+                for x in "ab"]
+        for row in rows[1]:
+            row["tensor"] = row["tensor"].replace(other, stem + ".experts")
+        self.assertEqual(*rows)
+        self.assertEqual(len(rows[0]), 6)
+        got, want = (load(self.path(x + "4"))[0] for x in "ab")
+        self.assertEqual(got, {name.replace(other, stem + ".experts"): x
+                               for name, x in want.items()})
+        verified = self.rows("verify", "a", "a4")
+        self.assertEqual({row["name"] for row in verified},
+                         {row["tensor"] for row in rows[0]})
+        self.assertTrue(all(row["ok"] for row in verified))
+        names = dict(zip((stem + end for end in ends), tensors))
+        got = self.quantise({"model_type": "granitemoe"}, names)
+        self.assertFalse(any(got.values()))
+        got = self.quantise({"model_type": "granitemoe"},
+                            {**names, "m.q_proj.weight": matrix(32, 64, 1)},
+                            "--exclude", "*output_linear*")
+        self.assertIn("and output_linear.weight is copied",
+                      got[stem + ".input_linear.weight"])
+        # [experts, k, n], and one without the other.
+        for bad, word in (([stack(2, 32, 64), tensors[1]], "not as [experts, n, k]"),
+                          (tensors[:1], "without *.block_sparse_moe.output_linear")):
+            save(self.path("a"), dict(zip(names, bad)))
+            row = self.rows("quantize", "a", "out", "--dry-run")[0]
+            self.assertIn(word, row["reason"])
 
     def test_experts_are_quantised_together(self):
         config = {"model_type": "qwen3_moe"}
