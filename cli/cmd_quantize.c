@@ -14,6 +14,7 @@
 
 #include "cli.h"
 #include "config.h"
+#include "leftovers.h"
 #include "out_folder.h"
 #include "progress.h"
 #include "quantize.h"
@@ -436,6 +437,8 @@ static int run_passes(struct job *job)
 	/* Before the work, so that a place that cannot be written costs none. */
 	code = job->config.folder ? out_folder_begin(&job->out, job->out_path)
 				  : CLI_OK;
+	if (!job->config.folder)
+		leftovers_name(job->out_path, strlen(job->out_path));
 	progress_begin("quantising", total, 1);
 	if (!code)
 		code = find_globals(job);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -47,6 +48,8 @@ static int create(struct out_file *out, const char *path)
 	if (fd < 0) {
 		free(out->temp);
 		out->temp = NULL;
+	} else {
+		(void)flock(fd, LOCK_EX | LOCK_NB); /* see leftovers.h */
 	}
 	return fd;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "leftovers.h"
 #include "out_file.h"
 
 #define COPY_BYTES 65536
@@ -140,76 +141,16 @@ int out_folder_check(const char *path)
 
 #define MAX_TRIES 100
 
-static const char infix[] = ".nib-", digits[] = "0123456789abcdef";
-
-/* Whether an entry is a folder that out_folder_begin() makes for base. */
-static int is_work(const char *entry, const char *base, size_t n)
-{
-	const char *rest = entry + n + sizeof(infix) - 1;
-
-	return !strncmp(entry, base, n) &&
-	       !strncmp(entry + n, infix, sizeof(infix) - 1) && *rest &&
-	       rest[strspn(rest, digits)] == '\0';
-}
-
-/*
- * Whether a folder is what a run left that was killed: it has files, and nobody
- * holds its lock.  A run locks the folder before it puts a file into it.
- */
-static int is_left_over(int parent, const char *name)
-{
-	const struct dirent *entry;
-	const int fd = openat(parent, name,
-			      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-	int found;
-
-	if (!folder) {
-		if (fd >= 0)
-			close(fd);
-		return 0;
-	}
-	found = !flock(fd, LOCK_EX | LOCK_NB) && next_entry(folder, &entry) > 0;
-	closedir(folder);
-	return found;
-}
-
-/* Warns about folders that earlier runs left beside path. */
-static void name_leftovers(const char *path)
-{
-	const size_t n = length_of(path);
-	const char *slash = memrchr(path, '/', n);
-	const char *base = slash ? slash + 1 : path;
-	const size_t before = (size_t)(base - path), bytes = n - before;
-	const struct dirent *entry;
-	char *parent;
-	DIR *folder;
-
-	if (asprintf(&parent, "%.*s", before ? (int)before : 1,
-		     before ? path : ".") < 0)
-		return;
-	folder = opendir(parent);
-	while (folder && next_entry(folder, &entry) > 0)
-		if (is_work(entry->d_name, base, bytes) &&
-		    is_left_over(dirfd(folder), entry->d_name))
-			cli_warn("%.*s%s: unfinished, of a run that was "
-				 "killed; nothing uses it: remove it (rm -r)",
-				 (int)before, path, entry->d_name);
-	if (folder)
-		closedir(folder);
-	free(parent);
-}
-
 int out_folder_begin(struct out_folder *out, const char *path)
 {
 	const int n = (int)length_of(path);
 	char *work = NULL;
 	int made = -1;
 
-	name_leftovers(path);
+	leftovers_name(path, length_of(path));
 	for (int i = 0; i < MAX_TRIES && made; i++) {
 		free(work);
-		if (asprintf(&work, "%.*s%s%08x", n, path, infix,
+		if (asprintf(&work, "%.*s" LEFTOVERS_INFIX "%08x", n, path,
 			     out_file_number()) < 0)
 			return cli_no_memory("names of files");
 		made = mkdir(work, 0777);

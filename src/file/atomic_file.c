@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -118,8 +119,12 @@ static enum nib_status create_temp(struct nib_atomic_file *file,
 			 (unsigned)i);
 		file->fd = nib_open_file(file->dir_fd, file->temp,
 					 O_RDWR | O_CREAT | O_EXCL, file->mode);
-		if (file->fd >= 0)
+		if (file->fd >= 0) {
+			/* So that others can tell it from one of a process
+			 * that is dead; file systems may have no locks. */
+			(void)flock(file->fd, LOCK_EX | LOCK_NB);
 			return keep_mode(file, err);
+		}
 		if (errno != EEXIST)
 			break;
 	}

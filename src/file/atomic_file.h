@@ -3,8 +3,9 @@
  * atomic_file.h - a new file that appears under its name all at once.
  *
  * The bytes go to a temporary file in the same folder, which is renamed over
- * the path at the end.  The path is looked at once, at the beginning: later
- * changes of the working directory do not matter.
+ * the path at the end and locked (flock()) until then.  One without a lock was
+ * left by a process that was killed.  The path is looked at once, at the
+ * beginning: later changes of the working directory do not matter.
  */
 #ifndef NIB_FILE_ATOMIC_FILE_H
 #define NIB_FILE_ATOMIC_FILE_H

@@ -514,18 +514,18 @@ class Folders(ModelTest):
         self.assertIn("interrupted", error)
         self.assertEqual(set(os.listdir(self.folder)), {"in", "model", "large"})
 
-    def begin(self, old, number=None):
-        """Runs nib quantize large out until it has begun to write, and sends it a signal;
-        returns the folder that it makes, which is none of old."""
-        process = subprocess.Popen([NIB, "quantize", "large", "out"], cwd=self.folder,
+    def begin(self, is_made, old, number=None, args=("large", "out")):
+        """Runs nib quantize until it writes into something that it has made, and sends it
+        a signal; returns the name, which is none of old."""
+        process = subprocess.Popen([NIB, "quantize", *args], cwd=self.folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         made = None
         while process.poll() is None and not made:
             time.sleep(0.001)
-            made = next((x for x in os.listdir(self.folder) if x.startswith("out.nib-")
-                         and x not in old and os.listdir(self.path(x))), None)
+            made = next((x for x in os.listdir(self.folder)
+                         if x not in old and is_made(x)), None)
         self.assertIsNotNone(made)
         if number:
             process.send_signal(number)
@@ -537,9 +537,12 @@ class Folders(ModelTest):
         writing is neither."""
         os.mkdir(self.path("large"))
         save_sparse(self.path("large/model.safetensors"), 32768, 8192)
-        left = {self.begin((), signal.SIGKILL)}
-        left.add(self.begin(left, signal.SIGKILL))
-        self.begin(left)  # goes on
+
+        def is_made(x):
+            return x.startswith("out.nib-") and os.listdir(self.path(x))
+        left = {self.begin(is_made, (), signal.SIGKILL)}
+        left.add(self.begin(is_made, left, signal.SIGKILL))
+        self.begin(is_made, left)  # goes on
         os.mkdir(self.path("out.nib-0"))  # nothing in it
         os.mkdir(self.path("out.nib-other"))
         self.write("out.nib-other/x", b"")
@@ -550,6 +553,20 @@ class Folders(ModelTest):
         self.assertEqual(*(os.stat(self.path(x)).st_mode for x in ("out", "out.nib-0")))
         self.assertEqual(self.load_shards("out")[1].keys() & {"model.embed_tokens.weight"},
                          {"model.embed_tokens.weight"})
+
+    def test_killed_while_a_file_is_written(self):
+        save_sparse(self.path("large"), 32768, 8192)
+
+        def is_made(x):
+            return x.startswith(".nib-") and os.stat(self.path(x)).st_size
+        args = "large", "file"
+        left = self.begin(is_made, (), signal.SIGKILL, args)
+        self.begin(is_made, {left}, None, args)  # goes on
+        self.write(".nib-0.tmp", b"")
+        os.mkfifo(self.path(".nib-1.tmp"))
+        error = self.nib("quantize", "in", "small").stderr
+        self.assertEqual([line.split(": ")[2] for line in error.splitlines()], [left])
+        self.assertEqual(self.nib("quantize", "in", "model/small").stderr, "")
 
 
 if __name__ == "__main__":
