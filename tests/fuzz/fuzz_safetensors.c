@@ -55,6 +55,19 @@ static void touch_tensors(const struct nib_file *file, const uint8_t *end)
 	CHECK(!last || (const uint8_t *)last->data + last->bytes == end);
 }
 
+/* The last rows that fit, in the library's order. */
+static void read_rows(const struct nib_layer *layer, int64_t rows)
+{
+	static uint8_t codes[1 << 16], scales[1 << 13];
+	const int64_t half = layer->weight.k / 2;
+	int64_t n = (int64_t)sizeof(codes) / half;
+
+	n = n < rows ? n : rows;
+	CHECK(!nib_file_read_rows(layer, rows - n, n, codes, scales, NULL));
+	touch(codes, (uint64_t)(n * half));
+	touch(scales, (uint64_t)(n * half / 8));
+}
+
 static void touch_layers(const struct nib_file *file)
 {
 	for (int64_t i = 0; i < nib_file_layer_count(file); i++) {
@@ -67,6 +80,7 @@ static void touch_layers(const struct nib_file *file)
 		CHECK(nib_file_find_layer(file, layer->name) == layer);
 		touch(w->codes, rows * (uint64_t)(w->k / 2));
 		touch(w->scales, rows * (uint64_t)(w->k / NIB_BLOCK));
+		read_rows(layer, (int64_t)rows);
 		if (layer->pre_quant_scale)
 			CHECK(w->batch == 1 &&
 			      layer->pre_quant_scale->rank == 1 &&

@@ -110,6 +110,17 @@ def layers():
         ("m.weight", "U8", [1, 8], None),
         ("m.weight_scale", "F8_E4M3", [128, 4], None),
         ("m.weight_scale_2", "F32", [], f32(1))]))
+    comfy = [("m.weight", "U8", [20, 40], None),
+             ("m.weight_scale", "F8_E4M3", [128, 8], None),
+             ("m.weight_scale_2", "F32", [], f32(1))]
+    mark = b'{"format": "nvfp4", "orig_shape": [18, 80], "convrot": false}'
+    write("comfy", *tensors(comfy + [("m.comfy_quant", "U8", [len(mark)], mark)]))
+    layers = json.dumps({"layers": {"x": {}, "m": {"format": "nvfp4"}}})
+    write("comfy_header", *tensors(comfy, {"_quantization_metadata": layers}))
+    write("comfy_modelopt", *tensors(comfy, {"_quantization_metadata": layers,
+                                             "quantization_config": "{}"}))
+    write("foreign", *tensors([("m.weight", "U32", [2, 2], None),
+                               ("m.scales", "U8", [2, 1], None)]))
     write("scales_wrong", *tensors([
         ("m.weight", "U8", [2, 8], None),
         ("m.weight_scale", "F8_E4M3", [2, 2], None),
