@@ -450,10 +450,10 @@ const struct cli_command command_inspect = {
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
 	"small-scales, not-shared, input-scale, awq, packed-across, config-rule,\n"
-	"no-input-scale.  Exchanged nibbles leave every block's values as they\n"
-	"are, so one file cannot prove them: nib verify against the original can.\n"
-	"Random weights have no pattern by which tiled scales or exchanged\n"
-	"nibbles could be seen.\n",
+	"no-target, no-input-scale.  Exchanged nibbles leave every block's\n"
+	"values as they are, so one file cannot prove them: nib verify against\n"
+	"the original can.  Random weights have no pattern by which tiled scales\n"
+	"or exchanged nibbles could be seen.\n",
     .examples = "nib inspect model.safetensors\n"
 		"nib inspect model-dir\n"
 		"nib inspect model.safetensors --brief --strict\n"

@@ -220,26 +220,70 @@ static int is_pattern(const char *entry)
 	return !strncmp(entry, "re:", 3) || strpbrk(entry, "*?[");
 }
 
-static const char *ignored_at(const struct config *c, size_t i)
+static const char *entry_at(const json_t *list, size_t i)
 {
-	return json_string_value(json_array_get(c->ignore, i));
+	return json_string_value(json_array_get(list, i));
 }
 
-static void read_rules(struct config *c)
+static struct regex **read_rules(const json_t *list)
 {
-	const size_t n = json_array_size(c->ignore);
+	const size_t n = json_array_size(list);
+	struct regex **rules = calloc(n + 1, sizeof(struct regex *));
 
-	c->rules = calloc(n + 1, sizeof(*c->rules));
-	if (!c->rules)
+	if (!rules)
 		cli_out_of_memory();
-	for (size_t i = 0; i < n && c->rules; i++) {
-		const char *entry = ignored_at(c, i);
+	for (size_t i = 0; i < n && rules; i++) {
+		const char *entry = entry_at(list, i);
 
 		if (entry && is_pattern(entry))
-			c->rules[i] = strncmp(entry, "re:", 3)
-					  ? regex_new_glob(entry)
-					  : regex_new(entry + 3);
+			rules[i] = strncmp(entry, "re:", 3)
+				       ? regex_new_glob(entry)
+				       : regex_new(entry + 3);
 	}
+	return rules;
+}
+
+static void free_rules(struct regex **rules, const json_t *list)
+{
+	for (size_t i = 0; rules && i < json_array_size(list); i++)
+		regex_free(rules[i]);
+	free(rules);
+}
+
+/* The entry of a list that a layer matches, or NULL. */
+static const char *match(const json_t *list, struct regex *const *rules,
+			 const char *layer)
+{
+	for (size_t i = 0; rules && i < json_array_size(list); i++) {
+		const char *entry = entry_at(list, i);
+
+		if (rules[i] ? regex_matches(rules[i], layer)
+			     : entry && !strcmp(entry, layer))
+			return entry;
+	}
+	return NULL;
+}
+
+/* The targets of all groups; NULL if one has none. */
+static json_t *read_targets(const json_t *model)
+{
+	const json_t *quant = json_object_get(model, "quantization_config");
+	json_t *groups = json_object_get(quant, "config_groups"), *group;
+	json_t *all = json_object_size(groups) ? json_array() : NULL;
+	const char *name;
+
+	json_object_foreach(groups, name, group)
+	{
+		json_t *targets = json_object_get(group, "targets");
+
+		if (all && json_array_size(targets)) {
+			json_array_extend(all, targets);
+		} else {
+			json_decref(all);
+			all = NULL;
+		}
+	}
+	return all;
 }
 
 void config_read(struct config *c, const char *path)
@@ -253,16 +297,18 @@ void config_read(struct config *c, const char *path)
 		free(unused);
 	}
 	read_quantisation(c);
-	read_rules(c);
+	c->targets = read_targets(c->model);
+	c->ignore_rules = read_rules(c->ignore);
+	c->target_rules = read_rules(c->targets);
 	c->ties_embeddings =
 	    json_is_true(json_object_get(c->model, "tie_word_embeddings"));
 }
 
 void config_free(struct config *c)
 {
-	for (size_t i = 0; c->rules && i < json_array_size(c->ignore); i++)
-		regex_free(c->rules[i]);
-	free(c->rules);
+	free_rules(c->ignore_rules, c->ignore);
+	free_rules(c->target_rules, c->targets);
+	json_decref(c->targets);
 	json_decref(c->model);
 	json_decref(c->quant_file);
 	free(c->model_text);
@@ -272,22 +318,42 @@ void config_free(struct config *c)
 
 const char *config_ignores(const struct config *c, const char *layer)
 {
-	for (size_t i = 0; c->rules && i < json_array_size(c->ignore); i++) {
-		const char *name = ignored_at(c, i);
-
-		if (c->rules[i] ? regex_matches(c->rules[i], layer)
-				: name && !strcmp(name, layer))
-			return name;
-	}
-	return NULL;
+	return match(c->ignore, c->ignore_rules, layer);
 }
 
-const char *config_unclear(const struct config *c, size_t i)
+int config_targets(const struct config *c, const char *layer)
 {
-	const char *name = ignored_at(c, i);
+	for (size_t i = 0; i < json_array_size(c->targets); i++) {
+		const char *entry = entry_at(c->targets, i);
 
-	return name && c->rules && !c->rules[i] && is_pattern(name) ? name
-								    : NULL;
+		/* A class, as "Linear", or a pattern that is not clear. */
+		if (!entry || !c->target_rules ||
+		    (!c->target_rules[i] &&
+		     (is_pattern(entry) || !strchr(entry, '.'))))
+			return 1;
+	}
+	return !json_array_size(c->targets) ||
+	       match(c->targets, c->target_rules, layer);
+}
+
+static void each_unclear(const json_t *list, struct regex *const *rules,
+			 void (*found)(void *arg, const char *pattern),
+			 void *arg)
+{
+	for (size_t i = 0; rules && i < json_array_size(list); i++) {
+		const char *entry = entry_at(list, i);
+
+		if (entry && !rules[i] && is_pattern(entry))
+			found(arg, entry);
+	}
+}
+
+void config_each_unclear(const struct config *c,
+			 void (*found)(void *arg, const char *pattern),
+			 void *arg)
+{
+	each_unclear(c->ignore, c->ignore_rules, found, arg);
+	each_unclear(c->targets, c->target_rules, found, arg);
 }
 
 /* How many layers of a mixed model have which algorithm. */
@@ -325,7 +391,7 @@ static void put_ignored(const struct config *c, struct table *table)
 	size_t used = 0;
 
 	for (size_t i = 0; i < n && i < IGNORED_SHOWN; i++) {
-		const char *name = ignored_at(c, i);
+		const char *name = entry_at(c->ignore, i);
 		int more =
 		    snprintf(text + used, sizeof(text) - used, "%s%.100s",
 			     i ? ", " : "", name ? name : "?");

@@ -21,11 +21,14 @@ struct config {
 	/* What they say: "modelopt", "NVFP4" and "FP8" or the like; or "". */
 	const char *method, *algorithm, *kv_cache;
 	char algorithms[128]; /* of a model with several: algorithm is here */
-	const json_t *ignore; /* names of modules; NULL if there is no list */
-	struct regex **rules; /* of its entries that are patterns, else NULL */
-	int is_quantised;     /* one of the files says how */
-	int ties_embeddings;  /* lm_head is the embedding */
-	int failed;	      /* a file is there and could not be read */
+	/* Names of modules left out, and those of all groups' targets; NULL if
+	 * there is no list.  Rules: of entries that are patterns, else NULL. */
+	const json_t *ignore;
+	json_t *targets;
+	struct regex **ignore_rules, **target_rules;
+	int is_quantised;    /* one of the files says how */
+	int ties_embeddings; /* lm_head is the embedding */
+	int failed;	     /* a file is there and could not be read */
 };
 
 #define CONFIG_MODEL	"config.json"
@@ -42,8 +45,13 @@ void config_free(struct config *config);
  * name, a glob, or a regular expression behind "re:".
  */
 const char *config_ignores(const struct config *config, const char *layer);
-/* Entry i of that list if it is a pattern that is not understood, else NULL. */
-const char *config_unclear(const struct config *config, size_t i);
+/* Whether a layer is a target of one of the groups, as far as can be told: there
+ * may be names of classes and patterns that are not understood. */
+int config_targets(const struct config *config, const char *layer);
+/* Calls found for each pattern of both lists that is not understood. */
+void config_each_unclear(const struct config *config,
+			 void (*found)(void *arg, const char *pattern),
+			 void *arg);
 /* Lines for people that say what the files say. */
 void config_put(const struct config *config, struct table *table);
 

@@ -88,6 +88,11 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "W4A16 (--activations bf16) reads no input scale.  Where activations "
 	 "are quantised, nibblas.transformers gives an expert the largest scale "
 	 "of the others; nib run takes the largest value of x."},
+    [FIND_TARGETS] = {"no-target", 0,
+		      "layers that no group of quantization_config targets",
+		      "Engines find the scheme of a layer by the targets of "
+		      "config_groups, and take one without for unquantised, "
+		      "unless they know it by another name."},
     [FIND_RULE] = {"config-rule", 0,
 		   "patterns of config.json that nib does not understand",
 		   "Which layers they leave out was not compared with the "

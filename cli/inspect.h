@@ -87,6 +87,7 @@ enum finding_kind {
 	FIND_AWQ,
 	FIND_ACROSS,
 	FIND_RULE,
+	FIND_TARGETS,
 	FIND_NO_INPUT,
 	FIND_KINDS,
 };

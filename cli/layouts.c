@@ -176,6 +176,11 @@ void findings_of_layouts(struct findings *findings, const struct layouts *l)
 	}
 }
 
+static void add_unclear(void *findings, const char *pattern)
+{
+	findings_add(findings, FIND_RULE, "config.json", "'%.100s'", pattern);
+}
+
 void findings_of_config(struct findings *findings, const struct config *c,
 			const struct nib_file *file)
 {
@@ -192,10 +197,7 @@ void findings_of_config(struct findings *findings, const struct config *c,
 			     "the algorithm is %.60s, and no tensors are NVFP4 "
 			     "layers",
 			     c->algorithm);
-	for (size_t i = 0; i < json_array_size(c->ignore); i++)
-		if (config_unclear(c, i))
-			findings_add(findings, FIND_RULE, "config.json",
-				     "'%.100s'", config_unclear(c, i));
+	config_each_unclear(c, add_unclear, findings);
 	for (int64_t i = 0; i < layers; i++) {
 		const char *name = nib_file_layer_at(file, i)->name;
 		const char *entry = config_ignores(c, name);
@@ -204,5 +206,8 @@ void findings_of_config(struct findings *findings, const struct config *c,
 			findings_add(findings, FIND_CONFIG, name,
 				     "an NVFP4 layer, and left out by '%.100s'",
 				     entry);
+		else if (!config_targets(c, name))
+			findings_add(findings, FIND_TARGETS, name,
+				     "an NVFP4 layer that no entry matches");
 	}
 }

@@ -4,6 +4,7 @@
 it does with the same layer in ModelOpt's order."""
 
 import json
+import os
 import unittest
 
 from cli_common import (NibTest, exchange_nibbles, floats, load, matrix, save, tensor,
@@ -94,6 +95,26 @@ class Comfy(NibTest):
             rows = {row["name"]: row for row in self.rows("verify", "plain", "more")}
             self.assertTrue(rows["q"]["identical"])
             self.assertEqual(rows["later"]["b"], "NVFP4 modelopt")
+
+    def test_marks_of_other_shards(self):
+        """Each header marks the layers of its shard; nib quantize would lose them."""
+        comfy = to_comfy(self.plain, "q", False)
+        parts = [{"later.weight": comfy.pop("later.weight")}, comfy]
+        os.mkdir(self.path("m"))
+        for i, part in enumerate(parts):
+            save(self.path(f"m/{i}.safetensors"), part, i and {
+                "_quantization_metadata": json.dumps({"layers": {"q": {
+                    "format": "nvfp4"}}})})
+        with open(self.path("m/model.safetensors.index.json"), "w",
+                  encoding="utf-8") as file:
+            json.dump({"weight_map": {name: f"{i}.safetensors" for i in (0, 1)
+                                      for name in parts[i]}}, file)
+        rows = {row["name"]: row for row in self.rows("verify", "plain", "m")}
+        self.assertTrue(rows["q"]["identical"])
+        with open(self.path("m/config.json"), "w", encoding="utf-8") as file:
+            file.write("{}")
+        self.refused("quantize", "m", "out", code=3,
+                     says="'q' is marked as ComfyUI's by the header of one of several")
 
     def test_marks_that_change_the_product_are_refused(self):
         text = b'{"format": "nvfp4", "convrot": true}'

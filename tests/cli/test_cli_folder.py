@@ -273,6 +273,21 @@ class Layouts(NibTest):
                       "re:[a", r"re:\bm", "re:a{1000}", "re:\u00e9", "re:" + 999 * "(a|"):
             self.check_left_out(tensors, entry, {("config-rule", "config.json")})
 
+    def test_targets_of_groups(self):
+        tensors = layer("m.mlp.up_proj") | layer("m.attn.q_proj")
+        missing = {("no-target", "m.attn.q_proj")}
+        for targets, want in (
+                ([["re:.*mlp.*"]], missing), ([["re:.*mlp.*"], ["m.attn.q_proj"]], set()),
+                ([["re:.*mlp.*"], [r"re:m\.(attn|x)\..*_proj$"]], set()),
+                ([["Linear"]], set()), ([["re:.*mlp", "Linear"]], set()), ([[]], set()),
+                ([["re:.*mlp"], None], set()), ([["m.mlp.up_proj"]], missing),
+                ([["re:(?!x).*mlp"]], {("config-rule", "config.json")})):
+            config = {"quantization_config": {
+                "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+                "config_groups": {f"group_{i}": {"targets": names}
+                                  for i, names in enumerate(targets)}}}
+            self.assertEqual(set(self.inspect(tensors, config)[0]), want, targets)
+
     def check_left_out(self, tensors, entry, want):
         config = {"quantization_config": {
             "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
