@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Layers of one block that are compared with one of it. */
+#define MOST_EXPERTS 8192
+
 /* The tensor of a layer's input scale, or NULL. */
 static const struct nib_file_tensor *input_scale(const struct nib_file *file,
 						 const struct nib_layer *layer)
@@ -66,7 +69,9 @@ static double largest_of_others(const struct scan_layer *scans, int64_t count,
 	double most = 0;
 
 	for (int step = -1; step < 2 && stem; step += 2)
-		for (int64_t i = index; i >= 0 && i < count; i += step) {
+		for (int64_t i = index;
+		     i >= 0 && i < count && llabs(i - index) < MOST_EXPERTS;
+		     i += step) {
 			const struct nib_layer *layer = scans[i].layer;
 			const double scale = (double)layer->input_global;
 
