@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "file/little_endian.h"
 #include "format/scale_layout.h"
 
 #define ROWS	     130
@@ -38,7 +39,6 @@ static struct nib_file *open_layer(const struct layer_file *f,
 	const int codes = ROWS * K / 2;
 	const int scales = (int)(f->scale_rows * f->scale_groups);
 	const int all = codes + scales + 4 + mark_bytes;
-	const float one = 0.5F;
 	char header[2048];
 	unsigned char *data = malloc((size_t)all);
 	struct nib_file *file;
@@ -62,7 +62,7 @@ static struct nib_file *open_layer(const struct layer_file *f,
 	memcpy(header + used, "}", 2);
 	for (int i = 0; i < codes + scales; i++)
 		data[i] = (unsigned char)(i * 37 % 251 & 0x7F);
-	memcpy(data + codes + scales, &one, 4);
+	nib_store_fp32(data + codes + scales, 0.5F);
 	if (f->mark)
 		memcpy(data + codes + scales + 4, f->mark, (size_t)mark_bytes);
 	*image = test_image_new(header, data, (size_t)all);
