@@ -85,6 +85,11 @@ class _File:
         return out
 
 
+def _is_plain(view):
+    """Whether codes and scales are in the library's order."""
+    return (view.code_order, view.scale_layout) == (abi.NIB_LOW_FIRST, abi.NIB_LINEAR)
+
+
 class Checkpoint(Mapping[str, Layer]):
     """The NVFP4 layers of a checkpoint, by name.
 
@@ -108,9 +113,12 @@ class Checkpoint(Mapping[str, Layer]):
         self._file = _File(path)
         handle = self._file.handle
         self._layers = {}
+        self._reordered = []  # stored in another order than the library's
         for i in range(lib.nib_file_layer_count(handle)):
             layer = lib.nib_file_layer_at(handle, i).contents
             self._layers[layer.name.decode()] = i
+            if not _is_plain(layer.weight):
+                self._reordered.append(layer.name.decode())
         self._tensors = {}
         for i in range(lib.nib_file_tensor_count(handle)):
             tensor = lib.nib_file_tensor_at(handle, i).contents
@@ -136,7 +144,7 @@ class Checkpoint(Mapping[str, Layer]):
         """Codes and scales of a layer: views, or copies in the library's order."""
         w = layer.weight
         shape = (w.batch, w.rows) if w.batch > 1 else (w.rows,)
-        if (w.code_order, w.scale_layout) == (abi.NIB_LOW_FIRST, abi.NIB_LINEAR):
+        if _is_plain(w):
             return (self._file.view(w.codes, np.uint8, (*shape, w.k // 2)),
                     self._file.view(w.scales, np.uint8, (*shape, w.k // 16)))
         codes = np.empty((*shape, w.k // 2), np.uint8)

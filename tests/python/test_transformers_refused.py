@@ -49,6 +49,25 @@ class Refused(ModelTest):
         self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)}), "mixtral"),
                     name, rule, "experts share their x")
 
+    def test_comfy(self):
+        """Nibbles and scales in ComfyUI's order, which a tensor or the header says."""
+        from safetensors.torch import save_file
+        layer = "model.layers.0.self_attn.q_proj"
+
+        def to_tiles(x):
+            scales = x[layer + ".weight_scale"]
+            tiles = torch.zeros(-(-scales.shape[0] // 128) * 128,
+                                -(-scales.shape[1] // 4) * 4, dtype=torch.uint8)
+            x[layer + ".weight_scale"] = tiles.view(scales.dtype)
+        mark = torch.tensor(list(b'{"format": "nvfp4"}'), dtype=torch.uint8)
+        self.refuse(self.changed(lambda x: (x.update({layer + ".comfy_quant": mark}),
+                                            to_tiles(x))), layer, "ComfyUI's order")
+        path = self.changed(to_tiles)
+        file = os.path.join(path, "model.safetensors")
+        save_file(load_file(file), file, {"_quantization_metadata": json.dumps(
+            {"layers": {layer: {"format": "nvfp4"}}})})
+        self.refuse(path, layer, "ComfyUI's order")
+
     def test_offloaded(self):
         """What device_map puts on the disk: experts, and layers with offload_buffers."""
         plan = types.SimpleNamespace(stacks={"model.layers.1.mlp.experts": {}})

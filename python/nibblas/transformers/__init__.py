@@ -89,7 +89,11 @@ def _check_folder(path, named):
     if os.path.isdir(path):
         _check_files(path)
         if not _ELSEWHERE & named.keys():
-            Checkpoint(path).close()
+            with Checkpoint(path) as file:
+                if file._reordered:
+                    raise FileError(f"{path}: {file._reordered[0]} is in ComfyUI's order, "
+                                    "which nibblas.Checkpoint and nib read: must be in "
+                                    "ModelOpt's or compressed-tensors'", "path")
     elif os.path.exists(path):
         raise FileError(f"{path}: must be a folder, with config.json and safetensors "
                         "files", "path")
