@@ -456,28 +456,6 @@ static int run_passes(struct job *job)
 
 static const char see_why[] = " (--dry-run lists the tensors and why)";
 
-/* Layers that only the header marks as ComfyUI's need the header of their shard,
- * and shards are written with that of the first. */
-static int check_marks(const struct job *job)
-{
-	const int64_t n = nib_file_shard_count(job->file) > 1
-			      ? nib_file_layer_count(job->file)
-			      : 0;
-
-	for (int64_t i = 0; i < n; i++) {
-		const struct nib_layer *layer = nib_file_layer_at(job->file, i);
-
-		if (layer->format == NIB_CHECKPOINT_COMFY &&
-		    !tensor_beside(job->file, layer->name, "", ".comfy_quant"))
-			return cli_error(
-			    CLI_INPUT,
-			    "%s: '%s' is marked as ComfyUI's by the header of "
-			    "one of several shards: join them to one file",
-			    job->in_path, layer->name);
-	}
-	return CLI_OK;
-}
-
 static int choose_tensors(struct job *job)
 {
 	struct select_options o = job->args->select;
@@ -508,10 +486,8 @@ static int choose_tensors(struct job *job)
 static int quantize(struct job *job)
 {
 	const struct selection *s = &job->selection;
-	int code = check_marks(job), end;
+	int code = choose_tensors(job), end;
 
-	if (!code)
-		code = choose_tensors(job);
 	if (code)
 		return code;
 	job->table = table_new(columns, job->args->shared.format, 0);
@@ -525,6 +501,28 @@ static int quantize(struct job *job)
 		put_loading(job);
 	end = table_end(job->table);
 	return code ? code : end;
+}
+
+/* Layers that only the header marks as ComfyUI's need the header of their shard,
+ * and shards are written with that of the first. */
+static int check_marks(const struct job *job)
+{
+	const int64_t n = nib_file_shard_count(job->file) > 1
+			      ? nib_file_layer_count(job->file)
+			      : 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		const struct nib_layer *layer = nib_file_layer_at(job->file, i);
+
+		if (layer->format == NIB_CHECKPOINT_COMFY &&
+		    !tensor_beside(job->file, layer->name, "", ".comfy_quant"))
+			return cli_error(
+			    CLI_INPUT,
+			    "%s: '%s' is marked as ComfyUI's by the header of "
+			    "one of several shards: join them to one file",
+			    job->in_path, layer->name);
+	}
+	return CLI_OK;
 }
 
 static int check_folder(const struct job *job)
@@ -553,7 +551,9 @@ static int check_folder(const struct job *job)
 			 ": none is written, by which "
 			 "engines know the format",
 			 job->in_path);
-	code = out_folder_check_rest(c->folder);
+	code = check_marks(job);
+	if (!code)
+		code = out_folder_check_rest(c->folder);
 	return code || job->args->dry_run ? code
 					  : out_folder_check(job->out_path);
 }
