@@ -13,7 +13,9 @@ from unittest import mock
 import nibblas
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 from transformers.core_model_loading import WeightRenaming
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 import nibblas.transformers as nt
 import tiny_models as tiny
@@ -308,6 +310,7 @@ class Refused(ModelTest):
         group = right["quantization_config"]["config_groups"]["group_0"]
         for values, *words in (
                 ("x", "quantization_config: x: must be an object"),
+                (0, "quantization_config: 0: must be an object"),
                 ([1], "quantization_config: [1]: must be an object"),
                 ({"config_groups": [group]}, "config_groups: [", "must be an object"),
                 ({"config_groups": {"g": None}}, "config_groups: g: None: must be"),
@@ -338,6 +341,17 @@ class Refused(ModelTest):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
             self.refuse(os.path.dirname(path), "nvfp4/config.json: ")
+
+    def test_malformed_when_registered(self):
+        """transformers' own call, which reads config.json before nibblas does."""
+        with mock.patch.dict(AUTO_QUANTIZATION_CONFIG_MAPPING):
+            nt.register()
+            for values, rule in (({"quant_algo": "W5A5"}, "quant_algo = W5A5: nibblas runs"),
+                                 ({"config_groups": {"g": []}}, r"config_groups: g: \[\]")):
+                packed = self.configure(self.saved("llama")[0], **values)
+                with self.assertRaisesRegex(nibblas.FileError,
+                                            "^config.json: quantization_config: " + rule):
+                    AutoModelForCausalLM.from_pretrained(packed)
 
     def test_patterns_that_take_long(self):
         """Python's re would need years for these."""

@@ -80,7 +80,8 @@ def _check_files(folder):
         path = os.path.join(folder, name)
         if os.path.isfile(path):
             found = _read_object(path).get("quantization_config")
-            _quantization.check(f"{path}: quantization_config", found or {})
+            if found is not None:
+                _quantization.check(f"{path}: quantization_config", found)
 
 
 def _check_folder(path, named):

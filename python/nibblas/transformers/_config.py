@@ -67,7 +67,6 @@ class Config(QuantizationConfigMixin):
     default_activations = None
 
     def __init__(self, activations=None, /, **source):
-        _quantization.check("config.json: quantization_config", source)
         self.quant_method = METHOD
         self.source = source
         self.activations = activations
@@ -90,13 +89,18 @@ class Config(QuantizationConfigMixin):
 
     @classmethod
     def from_dict(cls, config_dict, return_unused_kwargs=False, **kwargs):
-        _quantization.check("config.json: quantization_config", config_dict)
+        where = "config.json: quantization_config"
+        _quantization.check(where, config_dict)
         if config_dict.get("nibblas_source") is not None:  # nt.from_pretrained()
             source = config_dict["nibblas_source"]
             activations = config_dict.get("nibblas_activations")
         else:
             source, activations = config_dict, cls.default_activations
-        made = cls(activations, **source)
+        _quantization.check(where, source)
+        try:
+            made = cls(activations, **source)
+        except FileError as error:
+            raise FileError(f"{where}: {error}", error.argument) from None
         return (made, kwargs) if return_unused_kwargs else made
 
     def to_dict(self):
