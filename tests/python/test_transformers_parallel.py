@@ -58,7 +58,11 @@ class ParallelTest(ModelTest):
         for name, (family, how) in MODELS.items():
             folder = os.path.join(self.folder, name)
             os.mkdir(folder)
-            tiny.save(tiny.make(family), folder, **how)
+            packed, _ = tiny.save(tiny.make(family), folder, **how)
+            if family == "qwen3_moe":
+                # The largest of the others, of all processes, stands in.
+                self.edit(packed, lambda tensors: tensors.pop(
+                    "model.layers.0.mlp.experts.2.up_proj.input_scale"))
         rows = self.run_ranks()
         runs = [x for x in rows if x["case"] == "run"]
         on_gpus = runs[0]["device"] == "cuda"
