@@ -456,6 +456,20 @@ static int run_passes(struct job *job)
 
 static const char see_why[] = " (--dry-run lists the tensors and why)";
 
+/* Whether --all would quantise something. */
+static int has_default_exclusions(const struct job *job)
+{
+	const struct selection *s = &job->selection;
+	char unused[96];
+
+	for (int64_t i = 0; i < s->count; i++)
+		if (!strncmp(s->items[i].reason, "default exclude", 15) &&
+		    !models_refuse(&job->types, s->items[i].tensor->name,
+				   unused, sizeof(unused)))
+			return 1;
+	return 0;
+}
+
 static int choose_tensors(struct job *job)
 {
 	struct select_options o = job->args->select;
@@ -474,10 +488,15 @@ static int choose_tensors(struct job *job)
 				 "of such a name; nothing was written%s",
 				 o.include.items[0], job->in_path, see_why);
 	if (job->types.is_known && !o.exclude.count && !job->args->dry_run)
-		return cli_error(CLI_INPUT,
-				 "%s has no layer that can be loaded in NVFP4; "
-				 "nothing was written%s",
-				 job->in_path, see_why);
+		return cli_error(
+		    CLI_INPUT,
+		    "%s has no layer that can be loaded in NVFP4%s; "
+		    "nothing was written%s",
+		    job->in_path,
+		    has_default_exclusions(job)
+			? ", except those that --all takes"
+			: "",
+		    see_why);
 	cli_warn("%s has no tensor to quantise: everything is copied",
 		 job->in_path);
 	return CLI_OK;

@@ -163,13 +163,21 @@ class Models(NibTest):
 
     def test_a_model_without_layers_is_refused(self):
         names = [f"transformer.h.0.{x}.weight" for x in ("attn.c_attn", "mlp.c_fc")]
-        tensors = {name: matrix(16, 32, 1) for name in names}
+        tensors = {name: matrix(16, 32, 1)
+                   for name in (*names, "transformer.wte.weight")}
         save_folder(self.path("m"), [tensors], {"model_type": "gpt2"})
         self.refused("quantize", "m", "out", code=3,
-                     says="no layer that can be loaded in NVFP4.*--dry-run")
+                     says="no layer that can be loaded in NVFP4; .*--dry-run")
         self.assertEqual(os.listdir(self.folder), ["m"])
         rows = self.rows("quantize", "m", "out", "--dry-run")
-        self.assertEqual({row["reason"] for row in rows}, {"a Conv1D, [k, n]"})
+        self.assertEqual({row["reason"] for row in rows},
+                         {"a Conv1D, [k, n]", "default exclude *wte*"})
+        vision = {f"vision_model.encoder.layers.0.mlp.{x}.weight": matrix(16, 32, 1)
+                  for x in ("fc1", "fc2")}
+        save_folder(self.path("v"), [vision], {"model_type": "clip_vision_model"})
+        self.refused("quantize", "v", "out", code=3,
+                     says="in NVFP4, except those that --all takes; nothing was")
+        self.nib("quantize", "v", "v4", "--all")
         # A copy, if everything is excluded.
         self.nib("quantize", "m", "out", "--exclude", "*")
 
