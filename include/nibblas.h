@@ -432,7 +432,9 @@ NIB_API enum nib_status nib_backend_get_info(int index,
 
 /*
  * Weights in the order in which the device reads them: a copy of 0.5625 bytes a
- * value, on huge pages where the system has them, for every operation.
+ * value, on huge pages where the system has them, for every operation.  Plans of
+ * another "cpu" device may use weights that were packed for a "cpu" device of
+ * the same instruction set (nib_device_info.backend), which must outlive them.
  */
 struct nib_packed;
 

@@ -174,7 +174,7 @@ static bool same_packed(const struct nib_plan *plan,
 			const struct nib_nvfp4 *checked)
 {
 	return !packed ||
-	       (packed->device == plan->device &&
+	       (nib_reads_packed(plan->device, packed) &&
 		packed->rows == checked->rows && packed->k == checked->k &&
 		packed->batch == checked->batch &&
 		packed->batch_stride_bytes == checked->batch_stride_bytes);

@@ -27,6 +27,22 @@ static enum nib_status check_op(enum nib_op op, bool is_moe,
 					  "NIB_GEMV (2)");
 }
 
+/* Devices of one instruction set read the same packed weights; each GPU its own. */
+bool nib_reads_packed(const struct nib_device *device,
+		      const struct nib_packed *packed)
+{
+	struct nib_device_info ours = {0}, theirs = {0};
+
+	if (packed->device == device)
+		return true;
+	if (packed->device->backend != device->backend ||
+	    !device->backend->is_host)
+		return false;
+	device->backend->device_info(device, &ours);
+	device->backend->device_info(packed->device, &theirs);
+	return strcmp(ours.backend, theirs.backend) == 0;
+}
+
 enum nib_status nib_valid_weights(const struct nib_device *device,
 				  const struct nib_nvfp4 *view,
 				  const struct nib_packed *packed,
@@ -43,9 +59,10 @@ enum nib_status nib_valid_weights(const struct nib_device *device,
 	if (!device)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
 				   " is set: the oracle reads views only");
-	if (packed->device != device)
+	if (!nib_reads_packed(device, packed))
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
-				   ": must be packed for the plan's device");
+				   ": must be packed for the plan's device, or "
+				   "for a cpu device of its instruction set");
 	sizes.rows = packed->rows;
 	sizes.k = packed->k;
 	sizes.batch = packed->batch;

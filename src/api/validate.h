@@ -41,6 +41,10 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      struct nib_moe_problem *out,
 			      struct nib_error *err);
 
+/* Whether plans of the device may use these packed weights. */
+bool nib_reads_packed(const struct nib_device *device,
+		      const struct nib_packed *packed);
+
 /*
  * Weights as a view, or packed for device (NULL: packed ones are refused), of
  * which out has the sizes and no data.  packed_field: what messages call packed.

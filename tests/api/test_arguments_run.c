@@ -343,13 +343,29 @@ static void plans_of_other_packing(void **state)
 	job_free(job);
 }
 
+/* A device of another instruction set than `device`, which is scalar. */
+static struct nib_device *other_set(void)
+{
+	struct nib_device *other = NULL;
+
+	for (int i = 0; i < TEST_ISAS && !other; i++)
+		if (strcmp(test_isas[i], "scalar") != 0)
+			other = test_device(test_isas[i], 1);
+	return other;
+}
+
 static void packed_for_another_device(void **state)
 {
-	struct nib_device *other = test_device("scalar", 1);
-	struct job *job = good_job(NIB_GEMM);
+	struct nib_device *other = other_set();
+	struct job *job;
 	struct nib_error err;
 
 	(void)state;
+	if (!other) {
+		print_message("this machine has one instruction set\n");
+		skip();
+	}
+	job = good_job(NIB_GEMM);
 	job_pack(job,
 		 &(struct job_how){.device = other, .packing = JOB_PACKED});
 	assert_int_equal(nib_multiply(device, NIB_GEMM, job->problems, 3, &err),
@@ -359,6 +375,31 @@ static void packed_for_another_device(void **state)
 			 NIB_BAD_ARGUMENT);
 	untouched(job);
 	job_unpack(job);
+	job_free(job);
+	nib_device_close(other);
+}
+
+/* Another device of the same instruction set reads them. */
+static void packed_for_an_equal_device(void **state)
+{
+	struct nib_device *other = test_device("scalar", 3);
+	struct job *job = good_job(NIB_GEMM);
+	struct nib_plan *plan;
+	struct bits bits;
+
+	(void)state;
+	job_run(job, &(struct job_how){.device = device}, "views");
+	bits = job_bits(job);
+	job_pack(job,
+		 &(struct job_how){.device = other, .packing = JOB_PACKED});
+	plan = job_plan(job, device, false);
+	for (int i = 0; i < 2; i++) {
+		job_run_plan(job, plan, NULL, "packed elsewhere");
+		job_has_bits(job, &bits, "packed elsewhere");
+	}
+	nib_plan_free(plan);
+	job_unpack(job);
+	bits_free(&bits);
 	job_free(job);
 	nib_device_close(other);
 }
@@ -546,6 +587,7 @@ int main(void)
 	    cmocka_unit_test(strides_spelt_out),
 	    cmocka_unit_test(plans_of_other_packing),
 	    cmocka_unit_test(packed_for_another_device),
+	    cmocka_unit_test(packed_for_an_equal_device),
 	    cmocka_unit_test(packed_of_other_sizes),
 	    cmocka_unit_test(workspaces),
 	    cmocka_unit_test(signs),
