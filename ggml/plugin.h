@@ -31,6 +31,13 @@ bool nib_ggml_is_ours(ggml_backend_buffer_type_t type);
  */
 struct nib_nvfp4 nib_ggml_weights(const struct ggml_tensor *tensor);
 
+/*
+ * The same stack, packed by the first call; NULL where there is no memory for that,
+ * which leaves nib_ggml_weights().  It lives until the tensor is written or its buffer
+ * freed.
+ */
+const struct nib_packed *nib_ggml_packed(const struct ggml_tensor *tensor);
+
 /* ---- products.c ----------------------------------------------------------- */
 
 /* The CPU, plans and scratch memory of a stream; one thread at a time uses it. */

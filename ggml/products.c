@@ -27,6 +27,7 @@
 struct sizes {
 	int64_t m, n, k, experts;   /* experts: 0, MUL_MAT */
 	int64_t x_stride, c_stride; /* elements */
+	int64_t is_packed;
 };
 
 struct kept {
@@ -243,14 +244,22 @@ static bool is_one_matrix(const struct ggml_tensor *w,
 	       x->nb[3] == x->nb[2] * (size_t)x->ne[2];
 }
 
+/* One matrix of weights, packed or as a view. */
+struct matrix {
+	struct nib_nvfp4 view; /* of packed ones the sizes */
+	const struct nib_packed *packed;
+};
+
 static enum nib_status multiply_rows(struct nib_ggml_products *p,
-				     struct nib_nvfp4 b,
+				     const struct matrix *w,
 				     const struct ggml_tensor *x, char *from,
 				     char *to, int64_t m, struct nib_error *err)
 {
+	const struct nib_nvfp4 b = w->view;
 	struct sizes sizes;
 	struct nib_problem problem = {
 	    .b = b,
+	    .b_packed = w->packed,
 	    .x = floats(from, m, b.k, (int64_t)(x->nb[1] / sizeof(float))),
 	    .activations = NIB_ACTIVATIONS_INT8,
 	    .c = floats(to, m, b.rows, b.rows),
@@ -261,7 +270,24 @@ static enum nib_status multiply_rows(struct nib_ggml_products *p,
 	sizes.m = m, sizes.n = b.rows, sizes.k = b.k;
 	sizes.x_stride = problem.x.row_stride_elems;
 	sizes.c_stride = b.rows;
+	sizes.is_packed = w->packed != NULL;
 	return run(p, &sizes, &problem, NULL, err);
+}
+
+static struct nib_nvfp4 sizes_of(const struct ggml_tensor *w)
+{
+	return (struct nib_nvfp4){
+	    .rows = w->ne[1], .k = w->ne[0], .batch = w->ne[2] * w->ne[3]};
+}
+
+/* The whole tensor, packed where there is memory for it. */
+static struct matrix whole(const struct ggml_tensor *w)
+{
+	struct matrix matrix = {sizes_of(w), nib_ggml_packed(w)};
+
+	if (!matrix.packed)
+		matrix.view = nib_ggml_weights(w);
+	return matrix;
 }
 
 static enum nib_status mul_mat(struct nib_ggml_products *p,
@@ -270,22 +296,26 @@ static enum nib_status mul_mat(struct nib_ggml_products *p,
 {
 	const struct ggml_tensor *w = op->src[0], *x = op->src[1];
 	const int64_t per2 = op->ne[2] / w->ne[2], per3 = op->ne[3] / w->ne[3];
-	struct nib_nvfp4 b = nib_ggml_weights(w);
-	const struct nib_nvfp4 all = b;
+	struct matrix one = {0};
+	struct nib_nvfp4 all;
 	enum nib_status status = NIB_OK;
 
-	b.batch = 1;
-	if (is_one_matrix(w, x))
-		return multiply_rows(p, b, x, x->data, op->data,
+	if (is_one_matrix(w, x)) {
+		one = whole(w);
+		return multiply_rows(p, &one, x, x->data, op->data,
 				     x->ne[1] * x->ne[2] * x->ne[3], err);
+	}
+	one.view = all = nib_ggml_weights(w);
+	one.view.batch = 1;
 	for (int64_t i = 0; i < op->ne[2] * op->ne[3] && !status; i++) {
 		const int64_t i2 = i % op->ne[2], i3 = i / op->ne[2];
 		const int64_t matrix = i3 / per3 * w->ne[2] + i2 / per2;
+		const int64_t values = all.rows * all.k;
 
-		b.codes = (uint8_t *)all.codes + matrix * b.rows * b.k / 2;
-		b.scales = (uint8_t *)all.scales + matrix * b.rows * b.k / 16;
+		one.view.codes = (uint8_t *)all.codes + matrix * values / 2;
+		one.view.scales = (uint8_t *)all.scales + matrix * values / 16;
 		status = multiply_rows(
-		    p, b, x, (char *)x->data + matrix_at(x, i2, i3),
+		    p, &one, x, (char *)x->data + matrix_at(x, i2, i3),
 		    (char *)op->data + matrix_at(op, i2, i3), x->ne[1], err);
 	}
 	return status;
@@ -349,13 +379,15 @@ static enum nib_status multiply_slots(struct nib_ggml_products *p,
 				      struct nib_error *err)
 {
 	const struct ggml_tensor *x = op->src[1];
-	const struct nib_nvfp4 b = nib_ggml_weights(op->src[0]);
+	const struct matrix w = whole(op->src[0]);
+	const struct nib_nvfp4 b = w.view;
 	const size_t row = (size_t)b.k * sizeof(float);
 	const size_t result = (size_t)b.rows * sizeof(float);
 	char *rows = p->rows.data, *results = p->results.data;
 	struct sizes sizes;
 	struct nib_moe_problem moe = {
 	    .b = b,
+	    .b_packed = w.packed,
 	    .x = floats(rows, s->count, b.k, b.k),
 	    .activations = NIB_ACTIVATIONS_INT8,
 	    .c = floats(results, s->count, b.rows, b.rows),
@@ -366,6 +398,7 @@ static enum nib_status multiply_slots(struct nib_ggml_products *p,
 	memset(&sizes, 0, sizeof(sizes));
 	sizes.m = s->count, sizes.n = b.rows, sizes.k = b.k;
 	sizes.experts = b.batch;
+	sizes.is_packed = w.packed != NULL;
 	for (int64_t i = 0; i < s->count; i++)
 		memcpy(rows + (size_t)s->rows[i] * row,
 		       (const char *)x->data + row_at(x, s, i), row);

@@ -8,14 +8,22 @@
  * half (ggml-common.h).  Here a tensor of b blocks is 32 b bytes of codes, byte j
  * of 16 values holding 2 j and 2 j + 1, then 4 b scales: as long as ggml's, so
  * that a tensor needs no other place, and a permutation of it, so that reading it
- * gives back what was written.  Weights are put in order once, when they are
- * loaded, and exist once.
+ * gives back what was written.
+ *
+ * The first product by a tensor packs it (nib_pack()), which one row of activations
+ * reads four times as fast, and gives the pages of the tensor back to the system, so
+ * that weights exist once.  The pages come back when somebody reads or writes the
+ * tensor, or multiplies by one of several matrices.
  *
  * ggml takes a scale as unsigned, and 0x7F for 0, which is NaN to nibblas: the
  * first bit and such scales become 0 when they are written.
  */
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "plugin.h"
 
@@ -136,16 +144,134 @@ static const struct ggml_tensor *owner_of(const struct ggml_tensor *tensor,
 	return owner;
 }
 
+/* ---- packed tensors ------------------------------------------------------- */
+
+/* A tensor that was multiplied by. */
+struct packed {
+	struct nib_nvfp4 blocks; /* the tensor's own memory */
+	size_t bytes;
+	struct nib_packed *packed; /* NULL: there was no memory for it */
+	bool has_blocks;	   /* the tensor's own memory is filled too */
+	struct packed *next;
+};
+
+/* A buffer's context. */
+struct memory {
+	void *base;
+	pthread_mutex_t mutex; /* of what follows */
+	struct packed *packed;
+	struct nib_device *device; /* that packs; NULL until then */
+};
+
+static struct nib_nvfp4 view_of(const struct ggml_tensor *tensor)
+{
+	const struct blocks b = blocks_of(tensor);
+
+	return (struct nib_nvfp4){
+	    .codes = b.codes,
+	    .scales = b.scales,
+	    .rows = tensor->ne[1],
+	    .k = tensor->ne[0],
+	    .batch = tensor->ne[2] * tensor->ne[3],
+	};
+}
+
+static struct packed *find_packed(const struct memory *m,
+				  const struct ggml_tensor *tensor)
+{
+	struct packed *p = m->packed;
+
+	while (p && p->blocks.codes != tensor->data)
+		p = p->next;
+	return p;
+}
+
+/* Fills the tensor's own memory again. */
+static void need_blocks(struct packed *p)
+{
+	/* Cannot fail: the view is the one that was packed. */
+	if (!p->has_blocks)
+		p->has_blocks =
+		    nib_unpack(p->packed, &p->blocks, NULL) == NIB_OK;
+}
+
+/* The whole pages of the tensor go back to the system. */
+static void drop_blocks(struct packed *p)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t begin = (uintptr_t)p->blocks.codes;
+	const uintptr_t first = (begin + page - 1) / page * page;
+	const uintptr_t end = (begin + p->bytes) / page * page;
+
+	p->has_blocks = false;
+	if (end > first)
+		madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+static struct packed *pack(struct memory *m, const struct ggml_tensor *tensor)
+{
+	struct packed *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	*p = (struct packed){.blocks = view_of(tensor),
+			     .bytes = ggml_nbytes(tensor),
+			     .has_blocks = true,
+			     .next = m->packed};
+	m->packed = p;
+	if (!m->device && nib_device_open("cpu", NULL, &m->device, NULL))
+		m->device = NULL;
+	if (m->device &&
+	    nib_pack(m->device, &p->blocks, &p->packed, NULL) == NIB_OK)
+		drop_blocks(p);
+	return p;
+}
+
+static void unpack_all(struct memory *m)
+{
+	while (m->packed) {
+		struct packed *next = m->packed->next;
+
+		nib_packed_free(m->packed->packed);
+		free(m->packed);
+		m->packed = next;
+	}
+}
+
+/* Before somebody writes the tensor: its own memory is all that there is of it. */
+static void before_write(struct memory *m, const struct ggml_tensor *tensor)
+{
+	struct packed **at = &m->packed, *p;
+
+	while (*at && (*at)->blocks.codes != tensor->data)
+		at = &(*at)->next;
+	p = *at;
+	if (!p)
+		return;
+	need_blocks(p);
+	*at = p->next;
+	nib_packed_free(p->packed);
+	free(p);
+}
+
 /* ---- a buffer ------------------------------------------------------------- */
 
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
-	free(buffer->context);
+	struct memory *m = buffer->context;
+
+	unpack_all(m);
+	nib_device_close(m->device);
+	pthread_mutex_destroy(&m->mutex);
+	free(m->base);
+	free(m);
 }
 
 static void *get_base(ggml_backend_buffer_t buffer)
 {
-	return buffer->context;
+	const struct memory *m = buffer->context;
+
+	return m->base;
 }
 
 static void memset_tensor(ggml_backend_buffer_t buffer,
@@ -153,30 +279,36 @@ static void memset_tensor(ggml_backend_buffer_t buffer,
 			  size_t offset, size_t size)
 {
 	const struct ggml_tensor *owner = owner_of(tensor, &offset);
+	struct memory *m = buffer->context;
 	struct blocks b;
 
-	(void)buffer;
 	if (owner->type != GGML_TYPE_NVFP4) {
 		memset((char *)owner->data + offset, value, size);
 		return;
 	}
+	pthread_mutex_lock(&m->mutex);
+	before_write(m, owner);
 	b = blocks_of(owner);
 	write_bytes(&b, offset, size, NULL, value);
+	pthread_mutex_unlock(&m->mutex);
 }
 
 static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
 		       const void *data, size_t offset, size_t size)
 {
 	const struct ggml_tensor *owner = owner_of(tensor, &offset);
+	struct memory *m = buffer->context;
 	struct blocks b;
 
-	(void)buffer;
 	if (owner->type != GGML_TYPE_NVFP4) {
 		memcpy((char *)owner->data + offset, data, size);
 		return;
 	}
+	pthread_mutex_lock(&m->mutex);
+	before_write(m, owner);
 	b = blocks_of(owner);
 	write_bytes(&b, offset, size, data, 0);
+	pthread_mutex_unlock(&m->mutex);
 }
 
 static void get_tensor(ggml_backend_buffer_t buffer,
@@ -184,21 +316,32 @@ static void get_tensor(ggml_backend_buffer_t buffer,
 		       size_t offset, size_t size)
 {
 	const struct ggml_tensor *owner = owner_of(tensor, &offset);
+	struct memory *m = buffer->context;
+	struct packed *p;
 	struct blocks b;
 
-	(void)buffer;
 	if (owner->type != GGML_TYPE_NVFP4) {
 		memcpy(data, (const char *)owner->data + offset, size);
 		return;
 	}
+	pthread_mutex_lock(&m->mutex);
+	p = find_packed(m, owner);
+	if (p)
+		need_blocks(p);
 	b = blocks_of(owner);
 	read_bytes(&b, offset, size, data);
+	pthread_mutex_unlock(&m->mutex);
 }
 
 /* Before tensors are there: a byte of NVFP4's is no other in either order. */
 static void clear(ggml_backend_buffer_t buffer, uint8_t value)
 {
-	memset(buffer->context, value, buffer->size);
+	struct memory *m = buffer->context;
+
+	pthread_mutex_lock(&m->mutex);
+	unpack_all(m);
+	memset(m->base, value, buffer->size);
+	pthread_mutex_unlock(&m->mutex);
 }
 
 /* ---- the type ------------------------------------------------------------- */
@@ -222,14 +365,20 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type,
 	};
 	/* Not 0 bytes: the base of a buffer is an address. */
 	const size_t bytes = (size / ALIGNMENT + 1) * ALIGNMENT;
-	void *base = bytes > size ? aligned_alloc(ALIGNMENT, bytes) : NULL;
-	ggml_backend_buffer_t buffer;
+	struct memory *m = calloc(1, sizeof(*m));
+	ggml_backend_buffer_t buffer = NULL;
 
-	if (!base)
+	if (m && bytes > size)
+		m->base = aligned_alloc(ALIGNMENT, bytes);
+	if (m && m->base)
+		buffer = ggml_backend_buffer_init(type, interface, m, size);
+	if (!buffer) {
+		if (m)
+			free(m->base);
+		free(m);
 		return NULL;
-	buffer = ggml_backend_buffer_init(type, interface, base, size);
-	if (!buffer)
-		free(base);
+	}
+	pthread_mutex_init(&m->mutex, NULL);
 	return buffer;
 }
 
@@ -267,13 +416,26 @@ bool nib_ggml_is_ours(ggml_backend_buffer_type_t type)
 
 struct nib_nvfp4 nib_ggml_weights(const struct ggml_tensor *tensor)
 {
-	const struct blocks b = blocks_of(tensor);
+	struct memory *m = tensor->buffer->context;
+	struct packed *p;
 
-	return (struct nib_nvfp4){
-	    .codes = b.codes,
-	    .scales = b.scales,
-	    .rows = tensor->ne[1],
-	    .k = tensor->ne[0],
-	    .batch = tensor->ne[2] * tensor->ne[3],
-	};
+	pthread_mutex_lock(&m->mutex);
+	p = find_packed(m, tensor);
+	if (p)
+		need_blocks(p);
+	pthread_mutex_unlock(&m->mutex);
+	return view_of(tensor);
+}
+
+const struct nib_packed *nib_ggml_packed(const struct ggml_tensor *tensor)
+{
+	struct memory *m = tensor->buffer->context;
+	const struct packed *p;
+
+	pthread_mutex_lock(&m->mutex);
+	p = find_packed(m, tensor);
+	if (!p)
+		p = pack(m, tensor);
+	pthread_mutex_unlock(&m->mutex);
+	return p ? p->packed : NULL;
 }
