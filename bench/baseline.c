@@ -363,6 +363,11 @@ struct baseline {
 	int socket;
 };
 
+pid_t baseline_process(const struct baseline *baseline)
+{
+	return baseline->pid;
+}
+
 /* One packet; false when the other process is gone. */
 static bool transfer(int socket, void *data, size_t n_bytes, bool sends)
 {

@@ -13,6 +13,7 @@
 #define NIB_BENCH_BASELINE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "data.h"
 #include "peaks.h"
@@ -34,6 +35,7 @@ extern const struct baseline_engine *const baseline_engines[];
 struct baseline *baseline_start(const struct baseline_engine *engine,
 				const struct shape_list *list,
 				const struct data_options *options);
+pid_t baseline_process(const struct baseline *baseline);
 /* Ends the process; NULL is fine. */
 void baseline_stop(struct baseline *baseline);
 

@@ -2,14 +2,17 @@
 /* machine.c - what the bench asks the operating system about this machine. */
 #include "machine.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "stats.h"
 
 /*
@@ -113,23 +116,46 @@ static bool read_ticks(double *busy, double *all)
 	return is_read;
 }
 
-#define LOAD_WINDOW_US 100000
-
-void machine_measure_load(struct machine_load *load)
+/* Seconds of processors that these processes and this one have used. */
+static double own_seconds(const pid_t *own, int count)
 {
-	double busy[2], all[2];
+	struct timespec t;
+	double seconds = 0;
+
+	for (int i = -1; i < count; i++) {
+		clockid_t clock = CLOCK_PROCESS_CPUTIME_ID;
+
+		/* One that has ended uses nothing any more. */
+		if ((i < 0 || clock_getcpuclockid(own[i], &clock) == 0) &&
+		    clock_gettime(clock, &t) == 0)
+			seconds += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+	}
+	return seconds;
+}
+
+#define LOAD_WINDOW_US 200000
+
+void machine_measure_load(struct machine_load *load, const pid_t *own,
+			  int count)
+{
+	double busy[2], all[2], own_s, begin_s;
 
 	load->processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
 	load->others = -1;
 	if (getloadavg(&load->average, 1) != 1)
 		load->average = 0;
 	bench_settle();
+	own_s = own_seconds(own, count);
+	begin_s = cli_now_s();
 	if (!read_ticks(&busy[0], &all[0]))
 		return;
 	usleep(LOAD_WINDOW_US);
-	if (read_ticks(&busy[1], &all[1]) && all[1] > all[0])
-		load->others =
-		    load->processors * (busy[1] - busy[0]) / (all[1] - all[0]);
+	if (!read_ticks(&busy[1], &all[1]) || !(all[1] > all[0]))
+		return;
+	own_s = (own_seconds(own, count) - own_s) / (cli_now_s() - begin_s);
+	load->others = fmax(
+	    load->processors * (busy[1] - busy[0]) / (all[1] - all[0]) - own_s,
+	    0);
 }
 
 void *machine_alloc(size_t n_bytes)

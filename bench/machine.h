@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "nibblas.h"
 
@@ -26,8 +27,10 @@ struct machine_load {
 };
 /* From here on times are to be doubted: processors that other programs use. */
 #define MACHINE_BUSY 0.25
-/* Sleeps for a tenth of a second: what computes then is another program. */
-void machine_measure_load(struct machine_load *load);
+/* Sleeps for a fifth of a second.  What computes then is another program, or one
+ * of own, which are processes of this one. */
+void machine_measure_load(struct machine_load *load, const pid_t *own,
+			  int count);
 
 /*
  * Pages of zeros, huge ones where the system has them; NULL when memory is

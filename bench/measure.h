@@ -46,6 +46,8 @@ void measure_start_baselines(struct measure_run *run,
 void measure_keep_baselines(
     struct measure_run *run,
     bool (*is_wanted)(const struct baseline_engine *engine));
+/* Sets run->load, unless that was done a moment ago. */
+void measure_load(struct measure_run *run);
 void measure_end(struct measure_run *run);
 
 struct measure_options {

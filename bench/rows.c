@@ -203,42 +203,50 @@ void rows_keep(struct rows *rows, json_t *row)
 /* From here on times are to be doubted: the spread of half of the rows. */
 #define WIDE_SPREAD 0.1
 
-bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT])
+/* The median of the values of our rows, and the largest; -1 without values. */
+static double row_median(const json_t *all, const char *key, double *largest)
 {
-	struct bench_samples spreads = {0};
-	char busy[64] = "Other programs used an unknown number";
-	double others = -1, load = 0, processors = 0, spread = 0, widest = 0;
-	size_t i, used;
+	struct bench_samples values = {0};
+	double median = -1;
 	const json_t *row;
+	size_t i;
 
-	*text = '\0';
+	*largest = -1;
 	json_array_foreach(all, i, row)
 	{
-		if (json_is_number(json_object_get(row, "others_busy")))
-			others =
-			    fmax(others, row_get_number(row, "others_busy"));
-		load = fmax(load, row_get_number(row, "load_average"));
-		processors =
-		    fmax(processors, row_get_number(row, "processors"));
-		if (!row_is_peak(row) && row_get_number(row, "spread") > 0)
-			bench_samples_add(&spreads,
-					  row_get_number(row, "spread"));
+		if (json_is_number(json_object_get(row, key)) &&
+		    !row_is_peak(row) && !row_is_baseline(row))
+			bench_samples_add(&values, row_get_number(row, key));
 	}
-	if (spreads.count) {
-		spread = bench_samples_median(&spreads, 0);
-		widest = bench_samples_quantile(&spreads, 0, 1);
+	if (values.count) {
+		median = bench_samples_median(&values, 0);
+		*largest = bench_samples_quantile(&values, 0, 1);
 	}
-	bench_samples_free(&spreads);
+	bench_samples_free(&values);
+	return median;
+}
+
+bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT])
+{
+	char busy[64] = "Other programs used an unknown number";
+	double widest, load, processors, most;
+	const double others = row_median(all, "others_busy", &most);
+	const double spread = row_median(all, "spread", &widest);
+	size_t used;
+
+	row_median(all, "load_average", &load);
+	row_median(all, "processors", &processors);
+	*text = '\0';
 	if (processors <= 0)
 		return false;
 	if (others >= 0)
-		snprintf(busy, sizeof busy, "Other programs used up to %.1f",
-			 others);
+		snprintf(busy, sizeof busy, "Other programs used %.1f", others);
 	used = (size_t)snprintf(
 	    text, ROWS_QUIET_TEXT,
 	    "%s of %.0f processors (load average %.1f); the samples of a row "
 	    "spread by %.0f %% (median), %.0f %% at most.",
-	    busy, processors, load, 100 * spread, 100 * widest);
+	    busy, processors, load, 100 * fmax(spread, 0),
+	    100 * fmax(widest, 0));
 	if (others < MACHINE_BUSY && spread < WIDE_SPREAD)
 		return false;
 	snprintf(text + used, ROWS_QUIET_TEXT - used,

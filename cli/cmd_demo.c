@@ -86,18 +86,18 @@ static void begin_table(struct measure_run *run, const struct shape_list *list,
 }
 
 /* Said before the numbers; the end says it of the whole run. */
-static void warn_if_busy(struct rows *rows)
+static void warn_if_busy(struct measure_run *run)
 {
-	struct machine_load load;
+	const struct machine_load *load = &run->load;
 
-	machine_measure_load(&load);
-	if (load.others < MACHINE_BUSY)
+	measure_load(run);
+	if (load->others < MACHINE_BUSY)
 		return;
-	table_note(rows->table,
+	table_note(run->rows.table,
 		   "\nThe machine is busy: other programs use %.1f of %.0f "
 		   "processors (load average %.1f).",
-		   load.others, load.processors, load.average);
-	table_note(rows->table,
+		   load->others, load->processors, load->average);
+	table_note(run->rows.table,
 		   "Times are too long, those of other libraries most: their "
 		   "threads wait for each other.");
 }
@@ -121,7 +121,7 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	int code = CLI_OK, end;
 
 	begin_table(run, list, args);
-	warn_if_busy(&run->rows);
+	warn_if_busy(run);
 	if (of_block)
 		table_note(run->rows.table,
 			   "\nThe layers of the block, W4A16:");
