@@ -84,7 +84,7 @@ void cli_parallel(int64_t count, int64_t least,
 	sigset_t saved;
 	int started = 1;
 
-	if (threads == 1) {
+	if (threads <= 1) {
 		body(arg, 0, count);
 		return;
 	}
