@@ -60,10 +60,10 @@ def linear_bytes(module):
     """Bytes of the weights of linear layers, with all their scales."""
     total = 0
     for one in module.modules():
-        if isinstance(one, torch.nn.Linear):
+        if isinstance(one, nibblas.torch.Linear):
+            total += one.codes.nbytes + one.weight_scale.nbytes + 4
+        elif isinstance(one, torch.nn.Linear):
             total += one.weight.nbytes
-        elif isinstance(one, nibblas.torch.Linear):
-            total += one.weight.nbytes + one.weight_scale.nbytes + 4
     return total
 
 

@@ -106,10 +106,16 @@ class LinearTest(TorchTest):
         self.assertEqual((names, left), (["0", "2", "3"], {}))
         return model, quantised
 
+    def write(self, linear, state):
+        """Writes into the tensors of a layer, in their place."""
+        with self.torch.no_grad():
+            for name, value in state.items():
+                getattr(linear, {"weight": "codes"}.get(name, name)).copy_(value)
+
 
 class Numbers(LinearTest):
     def weight(self, ours):
-        return self.ops.dequantize(ours.weight, ours.weight_scale,
+        return self.ops.dequantize(ours.codes, ours.weight_scale,
                                    ours.weight_scale_2, self.torch.float32,
                                    "linear")
 
@@ -191,7 +197,7 @@ class Numbers(LinearTest):
         self.assertTrue(moved._must_quantize)
         ours.activations = "dense"
         self.assertFalse(t.equal(ours(x), nvfp4(x)))
-        self.assertFalse(_linear._must_quantize(ours.weight))
+        self.assertFalse(_linear._must_quantize(ours.codes))
 
     def test_a_static_input_scale(self):
         t = self.torch
@@ -324,7 +330,7 @@ class Life(LinearTest):
             ours = self.package.Linear.from_linear(linear, input_scale=0.01)
             number, alpha = ours._packed.number, ours.weight_scale_2
             for weights in ((None, None), (
-                    ours.weight, ours.weight_scale.view(t.uint8))):  # opcheck's arithmetic
+                    ours.codes, ours.weight_scale.view(t.uint8))):  # opcheck's arithmetic
                 if weights[0] is None:
                     ours.pack()
                 for quantize, kind in ((False, None), (False, "int8"), (True, None)):
@@ -417,16 +423,16 @@ class Life(LinearTest):
                 self.assertEqual(got[name].dtype, state[name].dtype)
             self.assertTrue(one.is_packed_alone)
         # A tensor that was read may be written.
-        codes = ours.weight
+        codes = ours.codes
         self.assertTrue(t.equal(codes, state["weight"]))
-        self.assertIs(ours.weight, codes)
+        self.assertIs(ours.codes, codes)
         self.assertFalse(ours.is_packed_alone)
         self.assertTrue(t.equal(ours(x), want))
         codes.zero_()
         self.assertTrue(t.equal(ours(x), ours.bias.expand(3, 37)))
         ours.pack()
         self.assertTrue(ours.is_packed_alone)
-        self.assertEqual(ours.weight.any(), 0)
+        self.assertEqual(ours.codes.any(), 0)
         # One of the two is replaced, when the other one is not there.
         ours.pack()
         ours.weight = state["weight"]
@@ -437,7 +443,7 @@ class Life(LinearTest):
         made = t.nn.Sequential(*(self.package.Linear(2048, 2048, False)
                                  for _ in range(4)))
         for one in made:
-            one.weight.random_(0, 256)
+            one.codes.random_(0, 256)
             one.weight_scale.view(t.uint8).random_(1, 126)
         sizes = {}
         for kind in ("tensors", "packed", "tensors again"):
@@ -490,21 +496,17 @@ class Life(LinearTest):
                         backend="aot_eager")(x)):
             self.assertTrue(t.equal(got, second))
         self.assertTrue(t.equal(one(x), first))
-        for name, value in other.state_dict().items():
-            with t.no_grad():
-                getattr(one, name).copy_(value)
+        self.write(one, other.state_dict())
         self.assertTrue(t.equal(one(x), second))
         empty = copy.deepcopy(one).to_empty(device="cpu")
-        for name, value in other.state_dict().items():
-            with t.no_grad():
-                getattr(empty, name).copy_(value)
+        self.write(empty, other.state_dict())
         self.assertTrue(t.equal(empty(x), second))
         meta = self.package.Linear(64, 40, device="meta").to_empty(device="cpu")
         meta.load_state_dict(other.state_dict())
         self.assertTrue(t.equal(meta(x), second))
         hidden = self.package.Linear.from_linear(t.nn.Linear(64, 40, bias=False))
         hidden(x)
-        hidden.weight.data.copy_(one.weight)
+        hidden.codes.data.copy_(one.codes)
         hidden.weight_scale.data.copy_(one.weight_scale)
         hidden.weight_scale_2.copy_(one.weight_scale_2)
         hidden.pack()
@@ -725,7 +727,7 @@ class Life(LinearTest):
             with nibblas.Checkpoint(path) as checkpoint:
                 layer = checkpoint["proj"]
                 self.assertTrue(np.array_equal(layer.codes,
-                                               ours.weight.numpy()))
+                                               ours.codes.numpy()))
                 self.assertEqual(layer.global_scale,
                                  ours.weight_scale_2.item())
                 again = self.package.Linear.from_layer(layer, t.ones(40))

@@ -108,7 +108,7 @@ class Families(ModelTest):
                         (name, module, given[0].detach().clone(), y.clone())))
         logits(model, x)
         for name, module, given, y in seen:
-            w = decode(module.weight.numpy(), module.weight_scale.view(
+            w = decode(module.codes.numpy(), module.weight_scale.view(
                 torch.uint8).numpy())
             rows = given.reshape(-1, given.shape[-1])
             alpha, limit = module.weight_scale_2.item(), dense_bound
@@ -462,7 +462,7 @@ class Loading(ModelTest):
             self.assertEqual(nt.report(model).counts()["FP8"], 2)
             half = copy.deepcopy(model).to(torch.bfloat16)
             layer = half.model.layers[0].self_attn.q_proj
-            self.assertEqual((layer.weight.dtype, layer.weight_scale.dtype),
+            self.assertEqual((layer.state_dict()["weight"].dtype, layer.weight_scale.dtype),
                              (torch.float8_e4m3fn, torch.float32))
 
     def test_fp8_blocks(self):

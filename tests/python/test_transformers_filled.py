@@ -208,7 +208,7 @@ class Initialised(ModelTest):
                 name = f"backbone.layers.0.mixer.{leaf}"
                 one = model.get_submodule(name)
                 back = torch.ops.nibblas.dequantize(
-                    one.weight, one.weight_scale, one.weight_scale_2, torch.float32, "linear")
+                    one.codes, one.weight_scale, one.weight_scale_2, torch.float32, "linear")
                 self.assertTrue(torch.equal(back, want[name + ".weight"]))
 
 

@@ -47,7 +47,7 @@ FAMILIES = {
                    "layers_block_type": ["moe", "attention"]},
     "llama4_text": {**EXPERTS, "intermediate_size": 32, "intermediate_size_mlp": 64,
                     "interleave_moe_layer_step": 1, "use_qk_norm": False}}
-LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123]|experts\.\d+\.\w+)"
+LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123o]|\.wi_[01]|Attention\.[qkvo]|experts\.\d+\.\w+)"
                     r"\.weight$")
 STACK = re.compile(r"experts\.(gate_up_proj|down_proj)$")
 INPUT_SCALE = 4 / 2688

@@ -44,7 +44,7 @@ def tensors(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     layer = nibblas.torch.Linear.from_linear(torch.nn.Linear(64, 32))
     layer.activations = "int8"
     layer.pack()
-    number: int = nibblas.torch.pack(layer.weight, layer.weight_scale,
+    number: int = nibblas.torch.pack(layer.codes, layer.weight_scale,
                                      "linear").number
     y = nibblas.torch.scaled_mm(x, x.t(), x, 2, x, 2)
     nibblas.torch.scaled_mm(x, x.t(), None, None, x, 2)

@@ -14,6 +14,7 @@ from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, RECIPES, choose
 from nibblas.torch._alone import PackedModule
 from nibblas.torch._comfy import take_comfy
+from nibblas.torch._dense import FLOATS, DenseView
 from nibblas.torch._multiply import takes_floats
 from nibblas.torch._weights import LayerWeights
 
@@ -71,9 +72,9 @@ def restore_types(module, kept):
             module._buffers[name] = old.to(moved.device)
 
 
-class Linear(PackedModule):
+class Linear(PackedModule, DenseView):
     """y = x * W^T + bias with W in NVFP4, kept as ModelOpt stores it, so that its
-    checkpoints load:
+    checkpoints load.  state_dict() has:
 
         weight          uint8 [out, in/2]
         weight_scale    float8_e4m3fn [out, in/16]
@@ -89,9 +90,13 @@ class Linear(PackedModule):
         "nvfp4"  quantised to NVFP4 (W4A4), by input_scale
         None     "dense"; "nvfp4" on a GPU that has no kernels for dense x
 
+    For other programs the layer is a torch.nn.Linear: its attribute weight reads as the
+    dequantised weights, of compute_dtype (the type of the layer that it was made of, which
+    to() changes).  codes and weight_scale are the tensors themselves.
+
     When they are made or loaded, the weights are packed.  On a CPU the packed form is
     all that is kept, 0.5625 bytes a value: state_dict(), pickle and deepcopy() write the
-    tensors back, bit for bit, and so does reading weight or weight_scale, which makes
+    tensors back, bit for bit, and so does reading codes or weight_scale, which makes
     the layer keep both until pack() is called again; unpack() gives the tensors alone a
     place among the buffers, which torch.export wants.  On a GPU the scales are copied,
     0.0625 bytes a value.
@@ -114,10 +119,15 @@ class Linear(PackedModule):
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  device: Any = None, dtype: torch.dtype | None = None,
                  activations: "ActivationsName | None" = None) -> None:
-        super().__init__()
+        # Not that of torch.nn.Linear, which makes weights of floats.
+        nn.Module.__init__(self)
         if activations is not None:
             choose("activations", activations, ACTIVATIONS)
         self.activations = activations
+        self.compute_dtype = dtype or torch.get_default_dtype()
+        if self.compute_dtype not in FLOATS:
+            raise ArgumentError(f"dtype = {dtype}: must be float32, float16 or bfloat16",
+                                "dtype")
         if in_features % 16:
             raise ArgumentError(f"in_features = {in_features}: must be a "
                                 "multiple of 16", "in_features")
@@ -137,7 +147,7 @@ class Linear(PackedModule):
             self.bias = nn.Parameter(torch.zeros(
                 out_features, dtype=dtype, device=device), requires_grad=False)
         self._has_input_scale = False
-        self._must_quantize = _must_quantize(self.weight)
+        self._must_quantize = _must_quantize(self.weight_scale_2)
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, recipe: str = "modelopt",
@@ -159,8 +169,8 @@ class Linear(PackedModule):
                    activations)
         codes, scales, scale = torch.ops.nibblas.quantize(
             weight, None, "linear", recipe)
-        made.weight.copy_(codes)
-        made.weight_scale.copy_(scales)
+        made._buffers["weight"].copy_(codes)
+        made._buffers["weight_scale"].copy_(scales)
         made.weight_scale_2.copy_(scale)
         if input_scale is not None:
             made.input_scale.fill_(float(input_scale))
@@ -187,8 +197,9 @@ class Linear(PackedModule):
         rows, half = layer.codes.shape
         made = cls(2 * half, rows, bias is not None, device,
                    None if bias is None else bias.dtype, activations)
-        made.weight.copy_(torch.tensor(layer.codes, device="cpu"))
-        made.weight_scale.view(torch.uint8).copy_(torch.tensor(layer.scales, device="cpu"))
+        made._buffers["weight"].copy_(torch.tensor(layer.codes, device="cpu"))
+        made._buffers["weight_scale"].view(torch.uint8).copy_(
+            torch.tensor(layer.scales, device="cpu"))
         made.weight_scale_2.fill_(layer.global_scale)
         made.input_scale.fill_(layer.input_global_scale or 0.0)
         if bias is not None:
@@ -199,8 +210,8 @@ class Linear(PackedModule):
     def pack(self) -> None:
         """Packs the weights now, and reads input_scale.  On a CPU the packed form is all
         that is kept."""
-        if not self._pack_alone() and not self.is_packed_alone and self.weight.is_cuda:
-            self._packed.refresh(self.weight, self.weight_scale)
+        if not self._pack_alone() and not self.is_packed_alone and self.codes.is_cuda:
+            self._packed.refresh(self.codes, self.weight_scale)
         self._packed.rescale()
         self._must_quantize = _must_quantize(self.weight_scale_2)
         if not self.input_scale.is_meta:
@@ -225,14 +236,31 @@ class Linear(PackedModule):
         return dict(zip(self._WEIGHTS, self._packed.unpacked()))
 
     @property
-    def weight(self) -> Tensor:
-        """The codes; on a CPU the layer keeps them, once they were read."""
+    def codes(self) -> Tensor:
+        """The codes, weight of state_dict(); on a CPU the layer keeps them, once they
+        were read."""
         return self._read("weight")
 
     @property
     def weight_scale(self) -> Tensor:
-        """The scales of blocks, as weight."""
+        """The scales of blocks, as codes."""
         return self._read("weight_scale")
+
+    def dequantize(self, dtype: "torch.dtype | None" = None) -> Tensor:
+        """The weights as floats [out, in], of compute_dtype or another."""
+        own = self._buffers
+        codes, scales = (own.get(name) for name in self._WEIGHTS)
+        if codes is None and scales is None:
+            codes, scales = torch.ops.nibblas._unpacked.default(
+                own["weight_scale_2"], self._packed.number, self.out_features,
+                self.in_features)
+        elif codes is None or scales is None:
+            codes, scales = self._tensors().values()
+        return torch.ops.nibblas.dequantize.default(
+            codes, scales, own["weight_scale_2"], dtype or self.compute_dtype, "linear")
+
+    def _device(self) -> torch.device:
+        return self._buffers["weight_scale_2"].device
 
     def forward(self, x: Tensor) -> Tensor:
         """Takes x [.., in] of float32, float16 or bfloat16, with any strides, and
@@ -272,6 +300,7 @@ class Linear(PackedModule):
                 f"activations={self.activations!r}")
 
     def _apply(self, fn, recurse=True):
+        self.compute_dtype = self._checked_type(fn)
         if not self._stays(fn):
             self.unpack()
         kept = dict(self._buffers)

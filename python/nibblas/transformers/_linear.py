@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from nibblas.torch import Linear
+from nibblas.torch._dense import DenseView
 from nibblas.torch._linear import restore_types
 from nibblas.transformers._formats import COMPRESSED
 from nibblas.transformers._names import Origin
@@ -57,7 +58,21 @@ def empty(stored):
     return torch.empty(stored.shape, dtype=TYPES[stored.dtype], device="meta")
 
 
-class CheckpointLinear(Linear):
+class Loading(DenseView):
+    """A layer whose buffers a loader fills: weight is the buffer of that name until
+    finish(), because transformers compares shapes with it."""
+
+    # transformers initialises no module that has this attribute.
+    _is_hf_initialized = True
+    _is_loading = False
+
+    @property
+    def weight(self):
+        stored = self._buffers.get("weight") if self._is_loading else None
+        return super().weight if stored is None else stored
+
+
+class CheckpointLinear(Loading, Linear):
     """A Linear that is filled tensor by tensor under the names of its checkpoint, and
     then made ready by finish().  compressed-tensors' divisors stay in state_dict();
     weight_scale_2 and input_scale are made of them.  Multiplies x by AWQ's
@@ -70,6 +85,7 @@ class CheckpointLinear(Linear):
     def __init__(self, old, layer, activations):
         super().__init__(old.in_features, old.out_features, old.bias is not None,
                          "meta", old.weight.dtype, activations)
+        self._is_loading = True
         self.format, self.origins = layer.format, origins(layer)
         self.has_input = layer.input is not None
         # Whether x is quantised by its largest value though there is an input scale.
@@ -88,7 +104,7 @@ class CheckpointLinear(Linear):
 
     def finish(self):
         """Makes the layer ready, when its tensors are there; packs it on a CPU."""
-        form = self.format
+        form, self._is_loading = self.format, False
         if "weight_packed" in self._buffers:
             self._buffers["weight"] = self._buffers.pop("weight_packed")
         stored = self._buffers[form.factor[1:]]
@@ -108,7 +124,7 @@ class CheckpointLinear(Linear):
     def _read_input(self):
         """Makes input_scale; 0, by which Linear quantises x by its largest value, where
         the checkpoint has none that can be used."""
-        form, scale = self.format, torch.zeros((), device=self.weight_scale.device)
+        form, scale = self.format, torch.zeros((), device=self._device())
         if self.has_input:
             stored = factor(self._buffers[form.input[1:]], form.is_divisor).reshape(())
             self.is_input_unusable = not is_usable(stored)
@@ -118,13 +134,6 @@ class CheckpointLinear(Linear):
     def _gone(self):
         # Until finish() the codes have their other name.
         return [] if "weight_packed" in self._buffers else super()._gone()
-
-    def _read(self, name):
-        # transformers initialises layers that it has loaded, unless their weights say
-        # that they are.
-        if name == "weight" and "weight_packed" in self._buffers:
-            return self._buffers["weight_packed"]
-        return super()._read(name)
 
     def set_input_scale(self, scale):
         super().set_input_scale(scale)
@@ -142,6 +151,13 @@ class CheckpointLinear(Linear):
             x = x * self.pre_quant_scale.to(x.dtype)
         return super().forward(x)
 
+    def dequantize(self, dtype=None):
+        """The weights as floats [out, in], times AWQ's pre_quant_scale."""
+        if not self.has_smooth:
+            return super().dequantize(dtype)
+        weight = super().dequantize(torch.float32) * self.pre_quant_scale.float()
+        return weight.to(dtype or self.compute_dtype)
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self.format == COMPRESSED and prefix + "weight" in destination:
@@ -156,7 +172,7 @@ class CheckpointLinear(Linear):
         self.finish()
 
 
-class Fp8Linear(nn.Module):
+class Fp8Linear(Loading):
     """A linear layer with weights in FP8 (e4m3) and one scale, one for each row or for
     each block; x takes part as it is (W8A16).  Weights times their scales are rounded
     once, to x's type.
@@ -164,22 +180,27 @@ class Fp8Linear(nn.Module):
     block  (rows, columns) that have one scale"""
 
     def __init__(self, old, layer, block):
-        super().__init__()
+        # Not that of torch.nn.Linear, which makes weights of floats.
+        nn.Module.__init__(self)
+        self._is_loading, self.compute_dtype = True, old.weight.dtype
         self.block, self.origins = block, origins(layer)
         self.scale_name = layer.scales.name[len(layer.name) + 1:]
         self.in_features, self.out_features = old.in_features, old.out_features
         parts = [layer.values, layer.scales] + [layer.input] * bool(layer.input)
         for one in parts:
-            self.register_buffer(one.name[len(layer.name) + 1:], empty(one))
+            # register_buffer() takes the property weight for an attribute in the way.
+            self._buffers[one.name[len(layer.name) + 1:]] = empty(one)
         self.bias = old.bias
 
     def finish(self):
         """Makes the layer ready, when its tensors are there."""
+        self._is_loading = False
         check_factors(self.origins[self.scale_name], getattr(self, self.scale_name), False)
         if self.bias is not None:
             self.bias.requires_grad_(False)
 
     def _apply(self, fn, recurse=True):
+        self.compute_dtype = self._checked_type(fn)
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
         restore_types(self, kept)
@@ -187,13 +208,16 @@ class Fp8Linear(nn.Module):
 
     def forward(self, x):
         # The scale first: 448 times x would leave float16's range.
-        y = F.linear(x, self.dequantized(x.dtype))
+        y = F.linear(x, self.dequantize(x.dtype))
         if self.bias is not None:
             y = y + self.bias
         return y.to(x.dtype)
 
-    def dequantized(self, dtype):
-        """The weights as floats."""
+    def _device(self):
+        return self._buffers["weight"].device
+
+    def dequantize(self, dtype=None):
+        """The weights as floats [out, in]."""
         rows, cols = self.block
         scale = getattr(self, self.scale_name).float()
         scale = scale.reshape(-(-self.out_features // rows), -1)
@@ -202,7 +226,8 @@ class Fp8Linear(nn.Module):
             scale = scale.repeat_interleave(rows, 0)[:self.out_features]
         if 1 < cols < self.in_features:
             scale = scale.repeat_interleave(cols, 1)[:, :self.in_features]
-        return (self.weight.float() * scale).to(dtype)
+        weight = self._buffers["weight"].float() * scale
+        return weight.to(dtype or self.compute_dtype)
 
     def extra_repr(self):
         return (f"in_features={self.in_features}, out_features={self.out_features}, "

@@ -258,8 +258,6 @@ class Quantizer(HfQuantizer):
         else:
             new = CheckpointLinear(old, layer, self.quantization_config.activations_of(
                 layer.name, layer.input is not None))
-        # transformers shall not initialise what is in it.
-        new._is_hf_initialized = True
         setattr(model.get_submodule(parent), child, new)
 
     def _swap_experts(self, model, name, stacks):
@@ -284,6 +282,7 @@ class Quantizer(HfQuantizer):
                 _, has_inputs = self.used.get(part.pattern, (None, False))
                 self.used[part.pattern] = (any_layer.format,
                                            has_inputs or bool(made[leaf].inputs))
+        # transformers shall not initialise what is in it.
         module._is_hf_initialized = True
         down = made.pop("down_proj")
         (first,) = made.values()

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users do with an NVFP4 model of transformers: models that read the weights of their
+linear layers themselves, quantising while loading, saving, adapters, dequantising."""
+
+import copy
+import tempfile
+import unittest
+
+import torch
+import transformers
+
+import nibblas.torch
+import nibblas.transformers as nt
+import tiny_models as tiny
+from model_test import ModelTest, newest, tokens
+
+T5 = {"vocab_size": 96, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2,
+      "num_heads": 4, "feed_forward_proj": "gated-gelu", "pad_token_id": 0}
+SPARSE = {**tiny.SIZES, "moe_intermediate_size": 32, "num_key_value_heads": 4,
+          "n_shared_experts": 1, "n_routed_experts": 4, "num_experts_per_tok": 2,
+          "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "kv_lora_rank": 32,
+          "q_lora_rank": 48, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16,
+          "qk_head_dim": 32, "v_head_dim": 16, "index_n_heads": 4, "index_head_dim": 32,
+          "index_topk": 8, "mlp_layer_types": ["dense", "sparse"], "rope_parameters": {
+              "rope_type": "default", "rope_theta": 10000.0,
+              "partial_rotary_factor": 1.0}}
+MAMBA = {"vocab_size": 96, "hidden_size": 64, "state_size": 16, "num_hidden_layers": 2,
+         "time_step_rank": 16, "num_heads": 8, "head_dim": 16, "n_groups": 1,
+         "chunk_size": 8}
+# {class: its configuration} of models that read linear.weight or its type.
+READERS = {
+    "T5EncoderModel": ("T5Config", T5), "UMT5EncoderModel": ("UMT5Config", T5),
+    "LongT5EncoderModel": ("LongT5Config", {**T5, "local_radius": 4}),
+    "MambaForCausalLM": ("MambaConfig", MAMBA), "Mamba2ForCausalLM": ("Mamba2Config", MAMBA),
+    "FalconMambaForCausalLM": ("FalconMambaConfig", MAMBA),
+    "DeepseekV32ForCausalLM": ("DeepseekV32Config", SPARSE),
+    "GlmMoeDsaForCausalLM": ("GlmMoeDsaConfig", SPARSE),
+    "WavLMModel": ("WavLMConfig", {
+        "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 96, "conv_dim": [16, 16], "conv_kernel": [3, 3],
+        "conv_stride": [2, 2], "num_conv_pos_embeddings": 16,
+        "num_conv_pos_embedding_groups": 4})}
+
+
+def first(model, x):
+    """The first output of a model, without gradients."""
+    with torch.no_grad():
+        return model(x)[0]
+
+
+def plainly(model):
+    """A copy of a model with torch.nn.Linear of the same, dequantised weights."""
+    copied = copy.deepcopy(model)
+    for name, one in list(copied.named_modules()):
+        if hasattr(one, "to_linear"):
+            parent, _, child = name.rpartition(".")
+            setattr(copied.get_submodule(parent), child, one.to_linear())
+    return copied
+
+
+class Readers(ModelTest):
+    def made(self, name):
+        """(model, x), or None where this version of transformers has no such class."""
+        config, sizes = READERS[name]
+        if not hasattr(transformers, name):
+            return None
+        torch.manual_seed(0)
+        config = getattr(transformers, config)(**sizes)
+        model = getattr(transformers, name)(config).eval()
+        x = torch.randn(1, 400) if name == "WavLMModel" else tokens()
+        return model, x
+
+    def test_models_that_read_weights(self):
+        seen = 0
+        for name in READERS:
+            with self.subTest(name=name):
+                made = self.made(name)
+                if made is None:
+                    continue
+                model, x = made
+                swapped, _ = nibblas.torch.swap_linears(model)
+                self.assertGreater(len(swapped), 4)
+                y = first(model, x)
+                self.assertTrue(torch.isfinite(y).all())
+                self.assert_near(y, first(plainly(model), x), 1e-5)
+                half = first(model.to(torch.bfloat16), x.bfloat16()
+                             if x.is_floating_point() else x)
+                self.assertTrue(torch.isfinite(half).all())
+                seen += 1
+        self.assertGreaterEqual(seen, 6)
+
+    def test_loaded(self):
+        """T5 casts x to the type of wo.weight, which may be in NVFP4 or in FP8."""
+        cls = transformers.T5EncoderModel
+        for form in ("modelopt", "compressed-tensors", "FP8"):
+            with self.subTest(form=form):
+                model, _ = self.made(cls.__name__)
+                path, plain = tiny.save(
+                    model, tempfile.mkdtemp(dir=self.folder),
+                    "modelopt" if form == "FP8" else form,
+                    keep=("shared", "embed_tokens", *[".wo."] * (form == "FP8")))
+                if form == "FP8":
+                    self.quantise_to_fp8(path, plain, ".wo.weight")
+                model = self.load(path, cls=cls)
+                want = cls.from_pretrained(plain, dtype=torch.float32)
+                self.assertEqual(nt.report(model).counts(), {
+                    "W4A16": 12, "FP8": 2} if form == "FP8" else {"W4A16": 14})
+                self.assert_near(first(model, tokens()), first(want, tokens()), 1e-5)
+
+    def quantise_to_fp8(self, path, plain, end):
+        """Stores the weights of a folder whose names end so as FP8 with a scale."""
+        given = {}
+
+        def change(tensors):
+            for name in [x for x in tensors if x.endswith(end)]:
+                scale = tensors[name].abs().max() / 448
+                tensors[name] = (tensors[name] / scale).to(torch.float8_e4m3fn)
+                tensors[name + "_scale"] = scale
+                given[name] = tensors[name].float() * scale
+        self.edit(path, change)
+        self.edit(plain, lambda x: x.update(given))
+        self.configure(path, quant_algo="MIXED_PRECISION")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
