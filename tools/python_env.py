@@ -53,6 +53,8 @@ TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
 # What transformers wants where processes share a model; in a folder of its own, because it
 # behaves in other ways beside it.
 ACCELERATE = ["--no-deps", "accelerate==1.15.0", "psutil==7.2.2"]
+# PEFT, whose adapters are tested; what else it needs comes with transformers.
+PEFT = ["--no-deps", "peft==0.21.0", *ACCELERATE[1:]]
 
 
 def pip(folder, end, *args):
@@ -110,6 +112,8 @@ def make(folder, kind):
     if not kind:
         missing["accelerate"] = missing.get("torch") or pip(
             folder, end, "--target", os.path.join(folder, "accelerate"), *ACCELERATE)
+        missing["peft"] = missing.get("torch") or pip(
+            folder, end, "--target", os.path.join(folder, "peft"), *PEFT)
     return missing
 
 
@@ -121,7 +125,7 @@ def prepare(folder, kind):
     stamp = os.path.join(folder, "made-of.json")
     more = {"models": [MODELS, LANGUAGE_MODEL], "vllm": [[VLLM], list(VLLM_LEAVES)]}
     want = {"steps": STEPS + more.get(kind, []), "transformers": TRANSFORMERS,
-            "accelerate": ACCELERATE,
+            "accelerate": ACCELERATE, "peft": PEFT,
             "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:
@@ -165,7 +169,8 @@ def main():
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(path),
                NIBBLAS_NO_TORCH=missing["torch"],
                NIBBLAS_ACCELERATE=missing.get("accelerate") or os.path.join(
-                   folder, "accelerate"))
+                   folder, "accelerate"),
+               NIBBLAS_PEFT=missing.get("peft") or os.path.join(folder, "peft"))
     python = os.path.join(folder, "bin", "python")
     os.execve(python, [python, *script], env)
 

@@ -37,7 +37,8 @@ class Weight(TorchTest):
             for got, right in (
                     (w.detach(), want), (w.t(), want.t()), (w[3:7], want[3:7]),
                     (w.double(), want.double()), (w.clone(), want), (w + 1, want + 1),
-                    (copy.deepcopy(w), want), (t.cat([w, w]), t.cat([want, want])),
+                    (copy.deepcopy(w), want), (w.to(w.dtype), want),
+                    (w.float(), want.float()), (w.contiguous(), want), (t.cat([w, w]), t.cat([want, want])),
                     (w @ x[0], want @ x[0]),
                     (t.nn.functional.linear(x, w, linear.bias),
                      t.nn.functional.linear(x, want, linear.bias))):

@@ -693,12 +693,18 @@ class Interface(ModelTest):
         names = {}
         exec(load, names)
         want = logits(names["model"], tokens())
-        # The fourth is for two processes: test_transformers_parallel.py.
-        generate, register, _, write, calibrate = others
+        # The fourth is for two processes: test_transformers_parallel.py; the last but one
+        # for adapters: test_transformers_peft.py.
+        generate, register, _, quantise, write, _, calibrate = others
         exec(generate, names)
         self.assertGreater(names["tokens"].shape[1], 5)
         exec(register, names)
         self.assertTrue(torch.equal(logits(names["model"], tokens()), want))
+        os.rename("model-NVFP4", "as-it-was")
+        exec(quantise, names)
+        counts = {"W4A16": 14, "float32": 1}
+        self.assertEqual(nt.report(names["model"]).counts(), counts)
+        self.assertEqual(nt.report(self.load("model-NVFP4")).counts(), counts)
         exec(write, names)
         self.assertEqual(nt.report(self.load("model-NVFP4")).counts(),
                          {"W4A16": 14, "float32": 1})

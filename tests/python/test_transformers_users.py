@@ -3,16 +3,20 @@
 linear layers themselves, quantising while loading, saving, adapters, dequantising."""
 
 import copy
+import json
+import os
 import tempfile
 import unittest
 
 import torch
 import transformers
+from transformers import AutoModelForCausalLM
 
+import nibblas
 import nibblas.torch
 import nibblas.transformers as nt
 import tiny_models as tiny
-from model_test import ModelTest, newest, tokens
+from model_test import ModelTest, logits, tokens
 
 T5 = {"vocab_size": 96, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2,
       "num_heads": 4, "feed_forward_proj": "gated-gelu", "pad_token_id": 0}
@@ -120,6 +124,113 @@ class Readers(ModelTest):
         self.edit(path, change)
         self.edit(plain, lambda x: x.update(given))
         self.configure(path, quant_algo="MIXED_PRECISION")
+
+
+class Quantised(ModelTest):
+    """Swapped in memory or while loading, then saved and loaded."""
+
+    def round_trip(self, model, **named):
+        path = tempfile.mkdtemp(dir=self.folder)
+        model.save_pretrained(path)
+        with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)["quantization_config"]
+        again = self.load(path, **named)
+        self.assertTrue(torch.equal(logits(again, tokens()), logits(model, tokens())))
+        self.assertEqual(nt.report(again).counts(), nt.report(model).counts())
+        return config
+
+    def test_swapped_and_saved(self):
+        model = tiny.make("llama")
+        swapped, left = nibblas.torch.swap_linears(model, lambda name, _: name == "lm_head")
+        self.assertEqual((len(swapped), left), (14, {"lm_head": "kept"}))
+        self.assertEqual(nt.report(model).rows[-1].note, "kept")
+        config = self.round_trip(model)
+        self.assertEqual((config["quant_method"], config["quant_algo"], config["ignore"]),
+                         ("modelopt", "W4A16_NVFP4", ["lm_head"]))
+        model = tiny.make("llama")
+        nibblas.torch.swap_linears(model, activations="nvfp4")
+        config = self.round_trip(model)
+        self.assertEqual((config["quant_algo"], config["ignore"]), ("NVFP4", []))
+
+    def test_experts_later(self):
+        """The list of layers to leave alone follows a second call."""
+        model = tiny.make("qwen3_moe")
+        nibblas.torch.swap_linears(model, lambda name, _: "gate" in name or "head" in name)
+        experts = [f"model.layers.{i}.mlp.experts" for i in (0, 1)]
+        config = model.config.quantization_config.to_dict()
+        self.assertEqual(config["ignore"], [*experts, "lm_head"])
+        swapped, _ = nt.swap_experts(model)
+        self.assertEqual(swapped, experts)
+        self.assertEqual(self.round_trip(model)["ignore"], ["lm_head"])
+
+    def test_tied(self):
+        """lm_head that is the embedding stays as it is."""
+        model = tiny.make("llama", tie_word_embeddings=True)
+        swapped, left = nibblas.torch.swap_linears(model)
+        self.assertEqual(left, {"lm_head": "shares its weight with model.embed_tokens"})
+        self.assertEqual(len(swapped), 14)
+        self.round_trip(model)
+        self.assertIs(model.lm_head.weight, model.model.embed_tokens.weight)
+
+    def saved_plain(self, family, **sizes):
+        path = tempfile.mkdtemp(dir=self.folder)
+        model = tiny.make(family, **sizes)
+        model.save_pretrained(path)
+        return path, model
+
+    def test_while_loading(self):
+        """By both calls the bits of swap_linears(), experts too."""
+        for family, counts in (("llama", {"W4A16": 14, "float32": 1}),
+                               ("qwen3_moe", {"W4A16": 10, "float32": 1}),
+                               ("mixtral", {"W4A16": 10, "float32": 1})):
+            with self.subTest(family=family):
+                path, model = self.saved_plain(family)
+                nibblas.torch.swap_linears(model, lambda name, _: name == "lm_head",
+                                           experts=True)
+                want = logits(model, tokens())
+                one = self.load(path, quantize=True)
+                other = AutoModelForCausalLM.from_pretrained(
+                    path, dtype=torch.float32, quantization_config=nt.NVFP4Config())
+                for got in (one, other):
+                    self.assertTrue(torch.equal(logits(got, tokens()), want))
+                    self.assertEqual(nt.report(got).counts(), counts)
+                self.round_trip(other)
+
+    def test_what_is_quantised(self):
+        path, _ = self.saved_plain("qwen3_moe")
+        model = self.load(path, quantize=nt.NVFP4Config(
+            ignore=["*.q_proj", "re:.*down"], activations="nvfp4", experts=False))
+        rows = {row.name: (row.kind, row.note) for row in nt.report(model).rows}
+        self.assertEqual(rows["model.layers.0.self_attn.q_proj"], ("float32", "kept"))
+        self.assertEqual(rows["lm_head"], ("W4A4", "swapped"))
+        self.assertEqual(rows["model.layers.1.mlp.experts"][0], "float32")
+        self.assertEqual(self.round_trip(model)["ignore"], [
+            name for name, (kind, _) in rows.items() if kind == "float32"])
+        path, _ = self.saved_plain("llama", tie_word_embeddings=True)
+        self.assertEqual(nt.report(self.load(path, quantize=True)).rows[-1].note[:6], "kept")
+
+    def test_refused(self):
+        """Each error says what to do."""
+        path, _ = self.saved_plain("llama")
+        packed, _ = self.saved("llama")
+        for words, given in ((f"{path}: has no quantization_config.*quantize=True", {}),
+                             ("quantize = 'yes': must be True or an NVFP4Config",
+                              {"quantize": "yes"}),
+                             ("ignore: leaves no layer of the model to quantise",
+                              {"quantize": nt.NVFP4Config(ignore=["*"])}),
+                             ("activations = 'int8': with an NVFP4Config",
+                              {"quantize": nt.NVFP4Config(), "activations": "int8"})):
+            with self.assertRaisesRegex(nibblas.Error, words):
+                self.load(path, **given)
+        with self.assertRaisesRegex(nibblas.Error, "is quantised already.*without quantize="):
+            self.load(packed, quantize=True)
+        for words, given in (("ignore = 'lm_head': must be a list", {"ignore": "lm_head"}),
+                             ("ignore: 7: must be a string", {"ignore": ["a", 7]}),
+                             ("ignore: re:\\(: is no regular", {"ignore": ["re:("]}),
+                             ("recipe = .*must be", {"recipe": "x"}),
+                             ("activations = .*must be", {"activations": "x"})):
+            with self.assertRaisesRegex(nibblas.ArgumentError, words):
+                nt.NVFP4Config(**given)
 
 
 if __name__ == "__main__":

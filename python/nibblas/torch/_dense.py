@@ -3,6 +3,7 @@
 linear.weight: models that look at its type or multiply by it themselves, and adapters
 that are merged into it."""
 
+import functools
 from typing import Any
 
 import torch
@@ -88,6 +89,21 @@ class DenseWeight(Tensor):
         return self.dense().__reduce_ex__(protocol)
 
 
+def _new(name: str) -> Any:
+    """A method of Tensor that returns the tensor itself where nothing is to be done."""
+    method = getattr(Tensor, name)
+
+    @functools.wraps(method)
+    def call(self: DenseWeight, *arguments: Any, **named: Any) -> Any:
+        got = method(self, *arguments, **named)
+        return self.dense() if got is self else got
+    return call
+
+
+for _name in ("to", "type", "float", "half", "bfloat16", "cpu", "cuda", "contiguous"):
+    setattr(DenseWeight, _name, _new(_name))
+
+
 class DenseView(nn.Linear):
     """A linear layer of quantised weights that reads as a torch.nn.Linear: weight is a
     DenseWeight of the type that the layer computes in, which to(), half() and bfloat16()
@@ -127,6 +143,7 @@ class DenseView(nn.Linear):
         self._non_persistent_buffers_set.clear()
         self.__dict__.pop("_packed", None)
         self.__class__ = nn.Linear  # type: ignore[assignment]
+        self.was_quantised = True
         self.weight = nn.Parameter(weight.detach(), requires_grad=False)
 
     def _checked_type(self, fn: Any) -> torch.dtype:

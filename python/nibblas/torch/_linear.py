@@ -2,6 +2,8 @@
 """_linear.py - torch.nn.Linear with NVFP4 weights; x takes part as it is, or is
 quantised too."""
 
+import collections
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -366,6 +368,27 @@ def _stacks(model):
                 break
 
 
+def _owners(model):
+    """{id of a parameter: {id of a module: name} of the modules that have it}."""
+    owners = collections.defaultdict(dict)
+    for name, module in model.named_modules():
+        for x in module._parameters.values():
+            owners[id(x)][id(module)] = name
+    return owners
+
+
+def _configure(model, left):
+    """Tells transformers of the layers of its model that were swapped."""
+    modeling = sys.modules.get("transformers.modeling_utils")
+    if modeling is not None and isinstance(model, modeling.PreTrainedModel):
+        try:
+            # Not above: nibblas.torch needs no transformers.
+            from nibblas.transformers._swap import configure
+        except ImportError:
+            return  # A version before 5.12, which loads no NVFP4 either.
+        configure(model, left)
+
+
 def swap_linears(model: nn.Module,
                  keep: "Callable[[str, nn.Linear], bool] | None" = None,
                  recipe: str = "modelopt",
@@ -381,15 +404,22 @@ def swap_linears(model: nn.Module,
                  nibblas.transformers.swap_experts(); keep is not asked about them
 
     Returns (names of those swapped, {name: reason} of those left, and of modules with
-    stacks of experts).  A layer that the model has in two places stays one.  torch's
+    stacks of experts).  A layer that the model has in two places stays one; one whose
+    weight another module has too, as tied embeddings, stays as it is.  torch's
     transformer encoders leave their fast path, which reads the weights of linear
-    layers and knows no NVFP4."""
+    layers and knows no NVFP4.  A model of transformers gets the configuration by which
+    save_pretrained() writes a folder that nibblas.transformers loads."""
     swapped, left, made = [], {}, {}
+    owners = _owners(model)
     linears = [(name, one) for name, one in model.named_modules(
         remove_duplicate=False) if type(one) is nn.Linear]
     for name, linear in linears:
         if keep is not None and keep(name, linear):
             left[name] = "kept"
+        elif len(owners[id(linear.weight)]) > 1:
+            left[name] = "shares its weight with " + ", ".join(
+                other for one, other in owners[id(linear.weight)].items()
+                if one != id(linear))
         elif linear.in_features % 16:
             left[name] = (f"in_features = {linear.in_features} is no multiple "
                           "of 16")
@@ -411,4 +441,6 @@ def swap_linears(model: nn.Module,
         left.update(others)
     left.update((name, reason) for name, reason in _stacks(model) if name not in left)
     _leave_fast_path(model)
+    if swapped:
+        _configure(model, left)
     return swapped, left

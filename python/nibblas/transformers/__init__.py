@@ -37,14 +37,18 @@ from nibblas.transformers._calibrate import calibrate
 from nibblas.transformers._config import METHOD, PACKED, Config, is_ours
 from nibblas.transformers import _parallel
 from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
+from nibblas.transformers._onload import METHOD as ON_LOAD, NVFP4Config, QuantizerOnLoad
 from nibblas.transformers._quantizer import Quantizer
 from nibblas.transformers._report import Report, Row, describe
 from nibblas.transformers._swap import swap_experts
 
-__all__ = ["Report", "Row", "calibrate", "from_pretrained", "register", "report", "swap_experts"]
+__all__ = ["NVFP4Config", "Report", "Row", "calibrate", "from_pretrained", "register", "report",
+           "swap_experts"]
 
 AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = Config
 AUTO_QUANTIZER_MAPPING[METHOD] = Quantizer
+AUTO_QUANTIZATION_CONFIG_MAPPING[ON_LOAD] = NVFP4Config
+AUTO_QUANTIZER_MAPPING[ON_LOAD] = QuantizerOnLoad
 ALL_EXPERTS_FUNCTIONS.register(IMPLEMENTATION, experts_forward)
 _parallel.register(IMPLEMENTATION)
 _HUB = ("cache_dir", "force_download", "local_files_only", "proxies", "revision",
@@ -119,20 +123,42 @@ def _quantization_of(path, config, hub):
                         _raise_exceptions_for_missing_entries=False)
     if older is None:
         raise FileError(f"{path}: has no quantization_config in config.json, and no "
-                        "hf_quant_config.json: it is not a quantised model", "path")
+                        "hf_quant_config.json: it is not a quantised model; "
+                        "quantize=True quantises it while it is loaded", "path")
     found = {"quant_method": "modelopt", **_read_object(older)}
     _quantization.check(older, found)
     return found, older
 
 
+def _quantise(path, config, quantize, activations, cls, named):
+    """from_pretrained() of a dense checkpoint, which becomes NVFP4."""
+    found = getattr(config, "quantization_config", None)
+    if found is not None:
+        raise ArgumentError(
+            f"quantize: {path} is quantised already, by its quantization_config: load it "
+            "without quantize=", "quantize")
+    if quantize is True:
+        quantize = NVFP4Config(activations=activations)
+    elif not isinstance(quantize, NVFP4Config):
+        raise ArgumentError(f"quantize = {quantize!r}: must be True or an NVFP4Config",
+                            "quantize")
+    elif activations is not None:
+        raise ArgumentError(f"activations = {activations!r}: with an NVFP4Config it says "
+                            "the activations", "activations")
+    return cls.from_pretrained(path, config=config, quantization_config=quantize, **named)
+
+
 def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
-                    cls: Any = AutoModelForCausalLM, **named: Any) -> Any:
-    """Loads an NVFP4 model of ModelOpt or compressed-tensors.
+                    cls: Any = AutoModelForCausalLM,
+                    quantize: "bool | NVFP4Config" = False, **named: Any) -> Any:
+    """Loads an NVFP4 model of ModelOpt or compressed-tensors, or a dense one that it
+    quantises.
 
     path         a directory, or a name on the hub
     activations  how x takes part in every layer, as in nibblas.torch.Linear; None: as
                  the checkpoint says
     cls          the class to load, or an AutoModel class
+    quantize     True, or an NVFP4Config: the checkpoint is dense, and becomes NVFP4
     named        go to cls.from_pretrained(); config may be among them
 
     Returns a model of transformers.  Raises FileError for what the checkpoint has and
@@ -143,6 +169,8 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     hub = {key: value for key, value in named.items() if key in _HUB}
     config = copy.deepcopy(named.pop("config", None)) or AutoConfig.from_pretrained(
         path, **hub)
+    if quantize is not False:
+        return _quantise(path, config, quantize, activations, cls, named)
     found, where = _quantization_of(path, config, hub)
     if not is_ours(found):
         raise ArgumentError(

@@ -116,6 +116,19 @@ class Config(QuantizationConfigMixin):
         """Whether the list of layers to leave alone has a module."""
         return any(matches(name, rule) for rule in self.ignored)
 
+    def relabel(self, plain, quantised):
+        """Puts layers that are not quantised, or no longer, on the list of layers to leave
+        alone, and takes rules off it that name quantised ones."""
+        inner = self.source.get("quantization") or self.source
+        key = "exclude_modules" if "exclude_modules" in inner else "ignore"
+        rules = [rule for rule in inner.get(key) or []
+                 if not any(matches(name, rule) for name in quantised)]
+        self.ignored = rules + [name for name in plain if not any(
+            matches(name, rule) for rule in rules)]
+        inner = {**inner, key: self.ignored}
+        self.source = inner if "quantization" not in self.source else {
+            **self.source, "quantization": inner}
+
     def _group(self, name):
         """The config group of a linear layer, or None: one that names it goes before
         one of all linear layers."""

@@ -7,6 +7,7 @@ import os
 
 import torch
 import transformers
+from torch import nn
 from transformers.core_model_loading import (Concatenate, MergeModulelist,
                                              SplitModulelist, Transpose,
                                              WeightConverter)
@@ -14,6 +15,7 @@ from transformers.quantizers import HfQuantizer
 from transformers.quantizers.base import SequentialLlama4TextExperts
 
 from nibblas._library import FileError, UnsupportedError
+from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats, _parallel, _plan
 from nibblas.transformers._linear import CheckpointLinear, Fp8Linear, empty
 from nibblas.transformers._names import Origin, following, targets
@@ -198,12 +200,31 @@ def _keep_cache_scales(model, tensors, names):
                 parts[name].register_buffer(leaf, empty(stored))
 
 
+def relabel(config, model):
+    """Makes the configuration's list of layers to leave alone that of a model as it is."""
+    plain, quantised = [], []
+    for name, one in model.named_modules():
+        if isinstance(one, (Linear, Fp8Linear)) or hasattr(one, "nibblas"):
+            quantised.append(name)
+        elif type(one) is nn.Linear or _experts.is_experts(one):
+            plain.append(name)
+    config.relabel(plain, quantised)
+
+
 class Quantizer(HfQuantizer):
     """Puts NVFP4 layers into a model while transformers loads it."""
 
     requires_calibration = True
-    is_trainable = False
+    # Adapters are; the weights stay as they are.
+    is_trainable = True
     is_compileable = True
+
+    def __init__(self, quantization_config, **named):
+        super().__init__(quantization_config, **named)
+        # What a loaded checkpoint is for the model; of one that was swapped, nothing.
+        self.plan, self.cache, self.is_mixed = _plan.Plan({}, {}, [], {}, {}, set()), [], False
+        # {name: reason} of layers that swap_linears() left.
+        self.left = {}
 
     def validate_environment(self, *_args, **_named):
         pass
@@ -212,6 +233,13 @@ class Quantizer(HfQuantizer):
         """Experts of which some layers are packed and some are not would be saved
         under one name."""
         return not self.is_mixed
+
+    def get_state_dict_and_metadata(self, model):
+        """transformers' hook, before it writes the configuration: layers whose weights
+        became floats, as by merged adapters, are named there."""
+        if any(getattr(one, "was_quantised", False) for one in model.modules()):
+            relabel(self.quantization_config, model)
+        return super().get_state_dict_and_metadata(model)
 
     def _convert_model_for_quantization(self, model):
         pass

@@ -80,10 +80,14 @@ def _experts_note(module, kind):
     return note
 
 
-def _why(quantizer, name):
-    """Why a linear layer was left as it is."""
+def _why(quantizer, name, module):
+    """Why a linear layer is not quantised."""
+    if getattr(module, "was_quantised", False):
+        return "its weights were written, as by merged adapters"
     if quantizer is None:
         return "not quantised"
+    if name in quantizer.left:
+        return quantizer.left[name]
     config = quantizer.quantization_config
     if any(config.ignores(x) for x in (name, quantizer.plan.plain.get(name, name))):
         return "the checkpoint's ignore list"
@@ -104,7 +108,7 @@ def describe(quantizer, model):
             rows.append(Row(name, kind, _experts_note(module, kind)))
         elif type(module) is nn.Linear:
             kind = str(module.weight.dtype).removeprefix("torch.")
-            rows.append(Row(name, kind, _why(quantizer, name)))
+            rows.append(Row(name, kind, _why(quantizer, name, module)))
         elif not isinstance(module, nn.modules.conv._ConvNd) and any(
                 x.dim() == 3 for x in module.parameters(recurse=False)):
             kind = str(next(module.parameters()).dtype).removeprefix("torch.")

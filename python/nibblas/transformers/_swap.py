@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """_swap.py - quantises the experts of a model that is in memory, so that
 save_pretrained() writes them as ModelOpt does: one by one where transformers merges
-them, else as stacks."""
+them, else as stacks.  A model whose layers were swapped gets ModelOpt's configuration."""
+
+from typing import Any
 
 import torch
 from torch import nn
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import PrefixChange, WeightConverter
 
+from nibblas._library import version
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, RECIPES, choose
+from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats
+from nibblas.transformers._config import Config
 from nibblas.transformers._plan import merges_experts
-from nibblas.transformers._quantizer import add_converters
+from nibblas.transformers._quantizer import Quantizer, add_converters, relabel
 
 
 def _reason(module):
@@ -111,4 +116,38 @@ def swap_experts(model: nn.Module, recipe: str = "modelopt",
         model._weight_conversions = add_converters(conversions, used)
     if any(_experts.is_experts(model.get_submodule(name)) for name in swapped):
         model.set_experts_implementation(_experts.IMPLEMENTATION)
+    if swapped:
+        configure(model, left)
     return swapped, left
+
+
+def _algorithm(model):
+    """ModelOpt's name for what the layers of a model do to x."""
+    kinds = {(one if isinstance(one, Linear) else one.nibblas).activations
+             for one in model.modules()
+             if isinstance(one, Linear) or hasattr(one, "nibblas")}
+    return "NVFP4" if kinds == {"nvfp4"} else "W4A16_NVFP4"
+
+
+def configure(model: Any, left: "dict[str, str]") -> None:
+    """Makes a model whose layers were swapped one that transformers knows as quantised, in
+    ModelOpt's format, so that save_pretrained() writes what from_pretrained() loads.
+
+    left  {name: reason} of the layers that stay"""
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is None:
+        algorithm = _algorithm(model)
+        numbers = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
+        group = {"targets": ["Linear"], "weights": numbers}
+        if algorithm == "NVFP4":
+            group["input_activations"] = numbers
+        config = Config(None, **{
+            "quant_method": "modelopt", "quant_algo": algorithm, "ignore": [],
+            "config_groups": {"group_0": group},
+            "producer": {"name": "nibblas", "version": version()}})
+        quantizer = model.hf_quantizer = Quantizer(config)
+        model.config.quantization_config = config
+        model.is_quantized, model.quantization_method = True, config.quant_method
+    if isinstance(quantizer, Quantizer):
+        quantizer.left.update(left)
+        relabel(quantizer.quantization_config, model)
