@@ -233,6 +233,8 @@ class Awq(ModelTest):
             notes = {row.name: row.note for row in nt.report(model).rows}
             self.assertEqual(notes[self.LAYERS[0]], "ModelOpt, AWQ")
             self.assertEqual(notes["model.layers.0.self_attn.q_proj"], "ModelOpt")
+            self.assert_near(logits(model.dequantize(), tokens()), logits(plain, tokens()),
+                             3e-6)
 
     def test_as_emulated(self):
         """x is multiplied before it is quantised."""

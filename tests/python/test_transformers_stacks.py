@@ -90,7 +90,8 @@ class Orders(ModelTest):
         return self.edit(packed, edit), plain, len(set(experts))
 
     def check(self, family, form, w4a4, change):
-        """Dense logits, the names and bits of what is saved, and W4A4 loaded again."""
+        """Logits, dense and dequantised, the names and bits of what is saved, and W4A4
+        loaded again."""
         packed, plain, experts = self.rewritten(family, form, w4a4, change)
         load = {"cls": self.cls(family)}
         model = self.load(packed, activations="dense", **load)
@@ -103,6 +104,9 @@ class Orders(ModelTest):
             one.data.zero_()
         copied.load_state_dict(model.state_dict())
         self.assertTrue(torch.equal(logits(copied, tokens()), want))
+        copied.dequantize()
+        self.assert_near(logits(copied, tokens()), logits(plain, tokens()), 3e-6,
+                         (family, form))
         again = os.path.join(packed, "again")
         model.save_pretrained(again)
         self.assertEqual(self.tensors(packed), self.tensors(again))

@@ -226,11 +226,73 @@ class Quantised(ModelTest):
             self.load(packed, quantize=True)
         for words, given in (("ignore = 'lm_head': must be a list", {"ignore": "lm_head"}),
                              ("ignore: 7: must be a string", {"ignore": ["a", 7]}),
-                             ("ignore: re:\\(: is no regular", {"ignore": ["re:("]}),
+                             (r"ignore: the pattern '\(': is no regular", {"ignore": ["re:("]}),
                              ("recipe = .*must be", {"recipe": "x"}),
                              ("activations = .*must be", {"activations": "x"})):
             with self.assertRaisesRegex(nibblas.ArgumentError, words):
                 nt.NVFP4Config(**given)
+
+
+class Dense(ModelTest):
+    """A quantised model as one of floats."""
+
+    def check(self, model, want, counts=None):
+        """model.dequantize() has the weights of `want`, and is saved as any model."""
+        self.assertEqual(model.num_parameters(), want.num_parameters())
+        self.assertEqual(model.num_parameters(exclude_embeddings=True),
+                         want.num_parameters(exclude_embeddings=True))
+        copied = copy.deepcopy(model)
+        dense = model.dequantize()
+        self.assertIs(dense, model)
+        state, right = dense.state_dict(), want.state_dict()
+        self.assertEqual(set(state), set(right))
+        for name, x in right.items():
+            self.assertTrue(torch.equal(state[name], x), name)
+        self.assert_near(logits(dense, tokens()), logits(want, tokens()), 1e-6)
+        self.assertEqual(copied.num_parameters(), dense.num_parameters())
+        self.assertNotIn("quantization_config", dense.config.to_dict())
+        self.assertEqual({row.note for row in nt.report(dense).rows} - {
+            "a stack of matrices that is not quantised"}, {"not quantised"})
+        dense.save_pretrained(os.path.join(self.folder, "dense"))
+        again = self.plain(os.path.join(self.folder, "dense"))
+        self.assertTrue(torch.equal(logits(again, tokens()), logits(dense, tokens())))
+        self.assertEqual(dense.half().dtype, torch.float16)
+        dense.float()(tokens(), labels=tokens()).loss.backward()
+        self.assertTrue(dense.model.layers[0].self_attn.q_proj.weight.grad.any())
+
+    def test_dequantised(self):
+        for family, form in (("llama", "modelopt"), ("llama", "compressed-tensors"),
+                             ("mixtral", "compressed-tensors"), ("qwen3_moe", "modelopt"),
+                             ("gpt_oss", "modelopt"), ("llama4_text", "modelopt")):
+            with self.subTest(family=family, form=form):
+                packed, plain = self.saved(family, form)
+                self.check(self.load(packed), self.plain(plain))
+
+    def test_swapped(self):
+        model = tiny.make("qwen3_moe")
+        nibblas.torch.swap_linears(model, experts=True)
+        nibblas.torch.swap_linears(model)  # nothing is left to swap
+        self.assertEqual(model.num_parameters(), tiny.make("qwen3_moe").num_parameters())
+        self.assertEqual(model.num_parameters(only_trainable=True), sum(
+            x.numel() for x in model.parameters() if x.requires_grad))
+        before = logits(model, tokens())
+        dense = model.dequantize(torch.float32)
+        self.assert_near(logits(dense, tokens()), before, 3e-6)
+        self.assertEqual(len(nibblas.torch.swap_linears(dense, experts=True)[0]), 11)
+        self.assert_near(logits(dense, tokens()), before, 0.2)
+
+    def test_types(self):
+        """What transformers' quantisers refuse is refused at once."""
+        swapped = tiny.make("llama")
+        nibblas.torch.swap_linears(swapped)
+        for model in (self.load(self.saved("llama")[0]), swapped):
+            for name in ("half", "float"):
+                with self.assertRaisesRegex(ValueError, "not supported for quantized model"):
+                    getattr(model, name)()
+            with self.assertRaisesRegex(nibblas.UnsupportedError, "^dtype = torch.float64"):
+                model.double()
+            with self.assertRaisesRegex(nibblas.UnsupportedError, "^dtype = torch.float64"):
+                model.to(torch.float64)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ class DenseWeight(Tensor):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        self.layer._become_dense(value)
+        self.layer.make_dense(value)
+        self.layer.was_quantised = True
 
     def __iadd__(self, other: Any) -> Tensor:  # type: ignore[override]
         return self.dense().add_(other)
@@ -134,7 +135,7 @@ class DenseView(nn.Linear):
                                      requires_grad=False)
         return made.train(self.training)
 
-    def _become_dense(self, weight: Tensor) -> None:
+    def make_dense(self, weight: Tensor) -> None:
         """Turns this module into a torch.nn.Linear of these weights, in its place."""
         if weight.shape != (self.out_features, self.in_features):
             raise ArgumentError(f"weight: {list(weight.shape)}: must be "
@@ -143,7 +144,6 @@ class DenseView(nn.Linear):
         self._non_persistent_buffers_set.clear()
         self.__dict__.pop("_packed", None)
         self.__class__ = nn.Linear  # type: ignore[assignment]
-        self.was_quantised = True
         self.weight = nn.Parameter(weight.detach(), requires_grad=False)
 
     def _checked_type(self, fn: Any) -> torch.dtype:

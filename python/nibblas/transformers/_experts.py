@@ -134,6 +134,16 @@ def complete(module):
         module.register_load_state_dict_pre_hook(_transpose)
 
 
+def forget(module):
+    """Leaves nothing of NVFP4 at an experts' module whose parameters are floats again."""
+    del module.nibblas, module._apply
+    for hooks in module._state_dict_hooks, module._load_state_dict_pre_hooks:
+        for key, hook in list(hooks.items()):
+            # torch wraps those of load_state_dict().
+            if getattr(hook, "hook", hook) is _transpose:
+                del hooks[key]
+
+
 def _is_sharded(value):
     """Whether a parameter is a part by experts, as _parallel.py has it."""
     return isinstance(value, DTensor) and [
@@ -211,6 +221,12 @@ def _factors(module, names, is_divisor, experts):
             for name in names]
 
 
+def factors_of(module, one):
+    """Global scales [experts] of the parts of the rows of a Projection."""
+    return _factors(module, one.factors, one.is_divisor,
+                    getattr(module, one.codes).shape[0])
+
+
 class _Rows(NamedTuple):
     """x sorted by expert: as it is, or quantised (scales, and the factor)."""
 
@@ -256,7 +272,7 @@ def quantized(module, codes, scales):
 def _multiply(module, one, rows, offsets, dtype, is_silu=False):
     """The product of each expert's rows; is_silu: silu(gate) * up of it."""
     codes, scales = getattr(module, one.codes), getattr(module, one.scales)
-    factors = _factors(module, one.factors, one.is_divisor, codes.shape[0])
+    factors = factors_of(module, one)
     if rows.factor is not None:
         factors = [x * rows.factor for x in factors]
     if is_silu and len(factors) == 1:
@@ -405,6 +421,10 @@ class Llama4Experts(nn.Module):
     def forward(self, hidden_states):
         experts = self.num_experts
         x = hidden_states.reshape(-1, self.hidden_size)
+        if not hasattr(self, "nibblas"):
+            x = x.view(experts, -1, self.hidden_size)
+            gate, up = (x @ self.gate_up_proj).chunk(2, -1)
+            return ((up * self.act_fn(gate)) @ self.down_proj).view(-1, self.hidden_size)
         offsets = torch.arange(experts + 1, device=x.device,
                                dtype=torch.int32) * (x.shape[0] // experts)
         first, down = self.nibblas.both()

@@ -17,6 +17,7 @@ from transformers.quantizers.base import SequentialLlama4TextExperts
 from nibblas._library import FileError, UnsupportedError
 from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats, _parallel, _plan
+from nibblas.transformers._dense import count_weights, dequantise
 from nibblas.transformers._linear import CheckpointLinear, Fp8Linear, empty
 from nibblas.transformers._names import Origin, following, targets
 from nibblas.transformers._pages import give_back, mapped_files
@@ -385,4 +386,9 @@ class Quantizer(HfQuantizer):
                     give_back(sources, ranges)
             elif hasattr(module, "nibblas"):
                 _experts.finish(name, module, self.origins[name])
+        count_weights(model)
         return model
+
+    def _dequantize(self, model, dtype=None):
+        """transformers' hook of model.dequantize()."""
+        return dequantise(model, dtype or model.dtype)

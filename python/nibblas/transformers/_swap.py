@@ -16,6 +16,7 @@ from nibblas._views import ACTIVATIONS, RECIPES, choose
 from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats
 from nibblas.transformers._config import Config
+from nibblas.transformers._dense import count_weights
 from nibblas.transformers._plan import merges_experts
 from nibblas.transformers._quantizer import Quantizer, add_converters, relabel
 
@@ -148,6 +149,7 @@ def configure(model: Any, left: "dict[str, str]") -> None:
         quantizer = model.hf_quantizer = Quantizer(config)
         model.config.quantization_config = config
         model.is_quantized, model.quantization_method = True, config.quant_method
+        count_weights(model)
     if isinstance(quantizer, Quantizer):
         quantizer.left.update(left)
         relabel(quantizer.quantization_config, model)
