@@ -235,5 +235,69 @@ class Kinds(ErrorTest):
             compiled(self.a[0], self.a[1][:64], *self.b)
 
 
+class Meta(TorchTest):
+    """A tensor on the meta device has no values: among others it is refused, or the result
+    would be memory that nobody wrote."""
+
+    def value(self, kind):
+        """An argument of a type of a schema; a list has two tensors."""
+        if kind.startswith("Optional["):
+            kind = kind[9:-1]
+        if kind == "Tensor":
+            return self.torch.zeros(16, 16, dtype=self.torch.uint8)
+        if kind == "List[Tensor]":
+            return [self.value("Tensor"), self.value("Tensor")]
+        return {"int": 16, "str": "linear", "float": 1.0, "bool": False,
+                "ScalarType": None, "List[int]": []}[kind]
+
+    def test_every_operator(self):
+        t, seen = self.torch, 0
+        names = [name for name in t._C._dispatch_get_all_op_names()
+                 if name.startswith("nibblas::")]
+        for name in names:
+            operator = getattr(self.ops, name[9:]).default
+            good = {one.name: self.value(str(one.type))
+                    for one in operator._schema.arguments
+                    # torch does not look into these: the library refuses their NULL.
+                    if str(one.type) != "Optional[List[Tensor]]"}
+            if "group" in name:
+                good["a_scales"] = None
+            places = [(key, i) for key, x in good.items()
+                      for i in (range(2) if isinstance(x, list) and x else [None])
+                      if isinstance(x, (t.Tensor, list)) and x is not None and len(x)]
+            for key, i in places if len(places) > 1 else ():
+                with self.subTest(operator=name, argument=key, entry=i):
+                    bad = {k: list(x) if isinstance(x, list) else x
+                           for k, x in good.items()}
+                    if i is None:
+                        bad[key] = bad[key].to("meta")
+                    else:
+                        bad[key][i] = bad[key][i].to("meta")
+                    end = "" if i is None else rf"\[{i}\]"
+                    self.refused(f"^{key}{end}: is on meta, where tensors have no values; "
+                                 "must be on cpu, as", operator, **bad)
+                    seen += 1
+        self.assertGreater(seen, 100)
+
+    def test_other_functions(self):
+        t = self.torch
+        b, scales = self.operand(32, 64)[0]
+        self.refused("^b: is on meta", self.package.pack, b.to("meta"), scales)
+        self.refused("^b_scales: is on meta", self.package.pack, b, scales.to("meta"))
+        linear = self.package.Linear.from_linear(t.nn.Linear(64, 32))
+        x = t.zeros(3, 64)
+        self.refused("^x: is on meta", linear, x.to("meta"))
+        self.refused("^b: is on meta", linear.to("meta"), x)
+        whole = self.ops.gemm(*(one.to("meta") for one in (b, scales, b, scales)))
+        self.assertEqual((whole.device.type, whole.shape), ("meta", (32, 32)))
+        self.refused("^a.scales = NULL: must point to", self.ops.group_gemm, [b],
+                     [scales.to("meta")], [b], [scales])
+        for one in range(4):
+            given = [b.view(t.uint8), b.view(t.uint8).t(), scales, scales]
+            given[one] = given[one].to("meta")
+            with self.assertRaisesRegex(nibblas.ArgumentError, "is on meta"):
+                self.package._scaled_mm(*given, out_dtype=t.float32)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

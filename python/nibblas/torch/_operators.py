@@ -16,7 +16,7 @@ from nibblas import _abi as abi
 from nibblas._library import ArgumentError, UnsupportedError
 from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _moe, _multiply
-from nibblas.torch._tensors import Cpu, Cuda, dtype_name, usual_type
+from nibblas.torch._tensors import Cpu, Cuda, check_meta, dtype_name, usual_type
 
 # The operators stay registered as long as this exists.
 LIBRARY = torch.library.Library("nibblas", "DEF")
@@ -40,12 +40,22 @@ def _out_dtype(dtype, a):
     return dtype
 
 
+def _register_fake(name, fake):
+    """The fake kernel of an operator.  It runs for any tensor on the meta device, which has
+    no values: refuses those among others, whose results would be memory that nobody wrote."""
+    @functools.wraps(fake)
+    def checked(*arguments, **named):
+        check_meta(getattr(torch.ops.nibblas, name).default, arguments, named)
+        return fake(*arguments, **named)
+    torch.library.register_fake("nibblas::" + name, checked, lib=LIBRARY)
+
+
 def _define(name, schema, implementation, fake, *first):
     """implementation(backend, *first, ...) on each kind of device."""
     LIBRARY.define(name + schema, tags=TAGS)
     for key, backend in (("CPU", Cpu), ("CUDA", Cuda)):
         LIBRARY.impl(name, functools.partial(implementation, backend, *first), key)
-    torch.library.register_fake("nibblas::" + name, fake, lib=LIBRARY)
+    _register_fake(name, fake)
 
 
 def _check_gradients(*tensors):
@@ -130,8 +140,7 @@ def _define_simple(name, op):
         LIBRARY.define(name + suffix + schema, tags=TAGS)
         LIBRARY.impl(name + suffix, pair[0], "CPU")
         LIBRARY.impl(name + suffix, pair[1], "CUDA")
-        torch.library.register_fake(f"nibblas::{name}{suffix}", fake,
-                                    lib=LIBRARY)
+        _register_fake(name + suffix, fake)
 
 
 _define_simple("gemm", abi.NIB_GEMM)

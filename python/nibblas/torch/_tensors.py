@@ -46,6 +46,24 @@ def array(name, tensor):
                  tensor)
 
 
+def check_meta(operator, arguments, named):
+    """Refuses a tensor on the meta device among arguments of an operator that are on
+    others."""
+    names = [one.name for one in operator._schema.arguments]
+    found = {}
+    for name, value in [*zip(names, arguments), *named.items()]:
+        many = isinstance(value, (list, tuple))
+        for i, x in enumerate(value if many else [value]):
+            if isinstance(x, torch.Tensor):
+                found[f"{name}[{i}]" if many else name] = x.device
+    meta = [name for name, device in found.items() if device.type == "meta"]
+    others = [name for name in found if name not in meta]
+    if meta and others:
+        raise ArgumentError(
+            f"{meta[0]}: is on meta, where tensors have no values; must be on "
+            f"{found[others[0]]}, as {others[0]} is", meta[0])
+
+
 def operand(name, codes, scales, layout, activations=None):
     return Operand(array(name, codes), array(name + "_scales", scales), layout,
                    activations)

@@ -15,6 +15,10 @@ from nibblas.torch._tensors import Cpu, Cuda, array
 
 def _arrays(b, b_scales, layout):
     """(device, b and b_scales as pack_arrays() takes them, its layout and stream)."""
+    for name, x in (("b", b), ("b_scales", b_scales)):
+        if x.is_meta:
+            raise ArgumentError(f"{name}: is on meta, where tensors have no values; must be "
+                                "on a CPU or GPU", name)
     backend = Cpu if b.is_cpu else Cuda
     device = backend.device_of(b)
     return (backend.open(device), array("b", b), array("b_scales", b_scales), layout,

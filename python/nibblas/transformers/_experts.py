@@ -13,6 +13,7 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from nibblas._library import UnsupportedError
 from nibblas.torch._linear import _must_quantize
+from nibblas.torch._tensors import check_meta
 from nibblas.transformers._linear import (TYPES, check_block_scales, check_factors,
                                            factor, is_usable)
 
@@ -309,7 +310,9 @@ def _gradient(gradient: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor,
 
 
 @_gradient.register_fake
-def _(gradient, codes, _scales, _factors, _offsets):
+def _(gradient, codes, scales, factors, offsets):
+    check_meta(torch.ops.nibblas._experts_gradient.default,
+               (gradient, codes, scales, factors, offsets), {})
     return gradient.new_empty(gradient.shape[0], 2 * codes.shape[2])
 
 
