@@ -3,13 +3,12 @@
 machine."""
 
 import ctypes as C
-import os
 import threading
 from typing import Any, NamedTuple
 
 from nibblas import _abi as abi
 from nibblas import _tuning
-from nibblas._library import call, lib
+from nibblas._library import c_string, call, lib
 
 
 class Backend(NamedTuple):
@@ -40,10 +39,10 @@ class Device:
         self.key = (self.name, threads, isa, openmp)
         options = abi.nib_device_options(
             struct_bytes=C.sizeof(abi.nib_device_options), threads=threads,
-            isa=isa.encode() if isa else None,
-            openmp=os.fsencode(openmp) if openmp else None)
+            isa=c_string("isa", isa) if isa else None,
+            openmp=c_string("openmp", openmp) if openmp else None)
         self.handle = C.c_void_p()
-        call("nib_device_open", name.encode(), C.byref(options),
+        call("nib_device_open", c_string("name", name), C.byref(options),
              C.byref(self.handle))
         self.is_cpu = name == "cpu"
         if not self.is_cpu:

@@ -4,6 +4,7 @@ of ModelOpt, compressed-tensors and ComfyUI, brought to one meaning, and the oth
 tensors."""
 
 import ctypes as C
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nibblas import _abi as abi
-from nibblas._library import call, lib
+from nibblas._library import c_string, call, lib
 
 FORMATS = {abi.NIB_CHECKPOINT_MODELOPT: "modelopt",
            abi.NIB_CHECKPOINT_COMPRESSED_TENSORS: "compressed-tensors",
@@ -63,10 +64,7 @@ class _File:
 
     def __init__(self, path):
         self.handle = C.c_void_p()
-        path = os.fsencode(path)
-        if b"\0" in path:
-            raise ValueError(f"path = {path!r}: must be without a zero byte")
-        call("nib_file_open", path, C.byref(self.handle))
+        call("nib_file_open", c_string("path", path), C.byref(self.handle))
 
     def __del__(self):
         if lib is not None:
@@ -88,6 +86,14 @@ class _File:
 def _is_plain(view):
     """Whether codes and scales are in the library's order."""
     return (view.code_order, view.scale_layout) == (abi.NIB_LOW_FIRST, abi.NIB_LINEAR)
+
+
+def _float(struct, name):
+    """A float32 of a C struct, also where the thread counts subnormal ones as 0
+    (torch.set_flush_denormal)."""
+    field = getattr(type(struct), name)
+    bits = C.c_uint32.from_address(C.addressof(struct) + field.offset).value
+    return math.ldexp(bits, -149) if bits < 1 << 23 else getattr(struct, name)
 
 
 class Checkpoint(Mapping[str, Layer]):
@@ -132,7 +138,7 @@ class Checkpoint(Mapping[str, Layer]):
 
     def __getitem__(self, name: str) -> Layer:
         layer = lib.nib_file_layer_at(self._open(), self._layers[name]).contents
-        scale, given = getattr(layer, "global"), layer.input_global
+        scale, given = _float(layer, "global"), _float(layer, "input_global")
         if layer.globals:
             scale = self._file.view(layer.globals, np.float32, (layer.weight.batch,))
         codes, scales = self._codes(layer)

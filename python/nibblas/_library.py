@@ -153,6 +153,16 @@ def call(name, *arguments, count=1, names=None):
         fail(status, error, count, names)
 
 
+def c_string(name, text):
+    """text, a str or os.PathLike, as bytes for a function of C, which would end it at a NUL
+    byte; name: the argument."""
+    found = os.fsencode(text)
+    if b"\0" in found:
+        raise ArgumentError(f"{name} = {os.fsdecode(found)!r}: has a NUL byte, where C would "
+                            "end it", name)
+    return found
+
+
 def version() -> str:
     """Returns the library's version, as "0.1.0"."""
     return lib.nib_version().decode()

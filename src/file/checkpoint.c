@@ -30,6 +30,7 @@
 #include "file/array.h"
 #include "file/comfy.h"
 #include "file/foreign.h"
+#include "file/global_scale.h"
 #include "file/little_endian.h"
 #include "file/safetensors.h"
 #include "format/half.h"
@@ -393,22 +394,14 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 		   : read_scale(f, w, p->scale, rows, half_k / (NIB_BLOCK / 2));
 }
 
-/* Positive and finite.  By its bits: the caller's threads may flush subnormals. */
-static bool is_scale(float value)
-{
-	const uint32_t bits = nib_fp32_bits(value);
-
-	return bits >= 1 && bits < 0x7F800000;
-}
-
 /* One stored value to the meaning of the API; false if it is no scale. */
 static bool read_value(const struct nib_file_tensor *t, int64_t index,
 		       bool reciprocal, enum zero zero, float *value)
 {
 	const float stored = nib_load_fp32((const char *)t->data + index * 4);
 
-	*value = reciprocal ? 1 / stored : stored;
-	if (is_scale(stored) && is_scale(*value))
+	*value = reciprocal ? nib_reciprocal(stored) : stored;
+	if (nib_is_global_scale(stored) && nib_is_global_scale(*value))
 		return true;
 	*value = 0;
 	/* The largest of no values is 0. */
@@ -448,7 +441,7 @@ static enum nib_status read_global(struct finder *f,
 		}
 		if (i == 0)
 			*global = value;
-		else if (value != *global)
+		else if (nib_fp32_bits(value) != nib_fp32_bits(*global))
 			*global = NAN; /* equal to nothing: stays NaN */
 	}
 	if (n < 2 || !isnan(*global) || !globals)

@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "core/view.h"
 #include "file/checkpoint.h"
+#include "file/global_scale.h"
 #include "file/little_endian.h"
 #include "file/writer.h"
 #include "format/view.h"
@@ -216,11 +217,11 @@ static enum nib_status take_weight(const struct nib_writer_tensor *codes,
 static enum nib_status check_global(float global, bool reciprocal,
 				    const char *argument, struct nib_error *err)
 {
-	if (!(global > 0) || !isfinite(global))
+	if (!nib_is_global_scale(global))
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
 					 " = %g: must be a positive number",
 					 (double)global);
-	if (reciprocal && !isfinite(1 / global))
+	if (reciprocal && !nib_is_global_scale(nib_reciprocal(global)))
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
 					 " = %g: this format stores 1 / %s, "
 					 "which must be finite",
@@ -335,7 +336,7 @@ static enum nib_status write_global(struct nib_writer *writer, bool reciprocal,
 {
 	uint8_t stored[4];
 
-	nib_store_fp32(stored, reciprocal ? 1 / global : global);
+	nib_store_fp32(stored, reciprocal ? nib_reciprocal(global) : global);
 	return nib_writer_write(writer, stored, sizeof(stored), err);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/float_mode.h"
 #include "file/little_endian.h"
 
 /* A tensor of a file under construction; floats, or bytes counted up. */
@@ -113,6 +114,48 @@ static void reads_both_formats_to_one_meaning(void **state)
 	assert_null(nib_file_layer_at(file, 2));
 	assert_null(nib_file_layer_at(file, -1));
 	close_parts(file, &image);
+}
+
+/* Scales that are subnormal, for a thread that counts those as 0 too. */
+static void reads_scales_that_a_thread_flushes(void **state)
+{
+	static const float large[] = {1e38F, 2e38F}, small[] = {1e-40F},
+			   want[] = {1 / 1e38F, 1 / 2e38F};
+	static const struct part parts[] = {
+	    {"c.weight_packed", "U8", "3,16", 48, NULL},
+	    {"c.weight_scale", "F8_E4M3", "3,2", 6, NULL},
+	    {"c.weight_global_scale", "F32", "1", 4, large},
+	    {"c.input_global_scale", "F32", "1", 4, large},
+	    {"m.weight", "U8", "3,16", 48, NULL},
+	    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
+	    {"m.weight_scale_2", "F32", "", 4, small},
+	    {"s.weight_packed", "U8", "2,2,8", 32, NULL},
+	    {"s.weight_scale", "F8_E4M3", "2,2,1", 4, NULL},
+	    {"s.weight_global_scale", "F32", "2", 8, large},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	static const int modes[] = {0, MODE_FLUSH};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		const struct nib_layer *layer;
+		struct test_image image;
+		struct nib_file *file;
+
+		test_mode_set(modes[i]);
+		file = open_parts(parts, &image);
+		test_mode_set(0);
+		assert_int_equal(nib_file_layer_problem_count(file), 0);
+		layer = nib_file_find_layer(file, "c");
+		assert_memory_equal(&layer->global, &want[0], 4);
+		assert_memory_equal(&layer->input_global, &want[0], 4);
+		layer = nib_file_find_layer(file, "m");
+		assert_memory_equal(&layer->global, small, 4);
+		layer = nib_file_find_layer(file, "s");
+		assert_non_null(layer->globals);
+		assert_memory_equal(layer->globals, want, 8);
+		close_parts(file, &image);
+	}
 }
 
 static void reads_stacks(void **state)
@@ -629,6 +672,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(reads_both_formats_to_one_meaning),
+	    cmocka_unit_test(reads_scales_that_a_thread_flushes),
 	    cmocka_unit_test(reads_stacks),
 	    cmocka_unit_test(leaves_other_formats_alone),
 	    cmocka_unit_test(says_why_a_layer_cannot_be_read),

@@ -13,6 +13,7 @@
 
 #include "common/data.h"
 #include "common/file.h"
+#include "common/float_mode.h"
 
 /* ---- round trips --------------------------------------------------------- */
 
@@ -191,6 +192,42 @@ static void writes_layers_of_any_layout(void **state)
 			}
 		}
 	}
+}
+
+/* Subnormal scales, by a thread that counts those as 0, into both formats. */
+static void writes_scales_that_a_thread_flushes(void **state)
+{
+	static const float values[] = {1e-38F, 1e-40F};
+	struct test_folder folder = test_folder_new();
+	const char *path = test_path(&folder, "x.safetensors");
+	struct rng rng = rng_new(test_seed());
+	struct test_nvfp4 w =
+	    test_nvfp4_new(&rng, 16, 32, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
+
+	(void)state;
+	for (int format = 0; format < 2; format++) {
+		const float *value = &values[format == NIB_CHECKPOINT_MODELOPT];
+		const enum nib_checkpoint kind = (enum nib_checkpoint)format;
+		struct nib_writer *writer = test_writer_open(path);
+		struct nib_file *file;
+		struct nib_error err;
+
+		assert_int_equal(nib_writer_declare_layer(writer, kind, "x", 16,
+							  32, 0, &err),
+				 NIB_OK);
+		test_mode_set(MODE_FLUSH);
+		assert_int_equal(nib_writer_write_layer(writer, kind, &w.view,
+							*value, 0, &err),
+				 NIB_OK);
+		test_mode_set(0);
+		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+		file = test_file_open(path);
+		assert_memory_equal(&nib_file_find_layer(file, "x")->global,
+				    value, 4);
+		nib_file_close(file);
+	}
+	test_nvfp4_free(&w);
+	test_folder_remove(&folder);
 }
 
 /* Names and dtypes as the two producers write them. */
@@ -553,6 +590,7 @@ int main(void)
 	    cmocka_unit_test(writes_tensors_in_pieces_of_any_size),
 	    cmocka_unit_test(writes_an_empty_file),
 	    cmocka_unit_test(writes_layers_of_any_layout),
+	    cmocka_unit_test(writes_scales_that_a_thread_flushes),
 	    cmocka_unit_test(writes_the_names_of_the_formats),
 	    cmocka_unit_test(writes_stacks),
 	    cmocka_unit_test(mixes_layers_and_tensors),

@@ -83,7 +83,7 @@ class Opened(FilesTest):
     def test_what_is_no_checkpoint(self):
         path = self.save({"x": np.zeros(3, np.float32)})
         for bad in (path + "\0.txt", os.fsencode(path) + b"\0"):
-            with self.assertRaisesRegex(ValueError, "without a zero byte"):
+            with self.assertRaisesRegex(ValueError, "has a NUL byte"):
                 nibblas.Checkpoint(bad)
         for data, says in ((b"GGUF\3\0\0\0", "GGUF file: run it by llama.cpp"),
                            (b"PK\3\4" + bytes(30), "a pickle of PyTorch")):
@@ -282,6 +282,43 @@ class Read(FilesTest):
                 got = file.tensor(name)
                 self.assertEqual((got.dtype, got.shape), (x.dtype, x.shape))
                 self.assertTrue(np.array_equal(got, x))
+
+    def test_every_type_of_safetensors(self):
+        """All names that tensors() has can be read."""
+        bits = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
+                "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
+                "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32,
+                "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64, "U64": 64}
+        raw = {kind: self.rng.integers(0, 2 if kind == "BOOL" else 256, 24 * n // 8,
+                                       dtype=np.uint8) for kind, n in bits.items()}
+        save(self.path("all"), {kind: (kind, x) for kind, x in raw.items()})
+        # save() wrote the shapes of bytes.
+        with open(self.path("all"), "rb") as file:
+            size, = struct.unpack("<Q", file.read(8))
+            header, data = json.loads(file.read(size)), file.read()
+        for one in header.values():
+            one["shape"] = [3, 8]
+        text = json.dumps(header).encode()
+        with open(self.path("all"), "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + data)
+        with nibblas.Checkpoint(self.path("all")) as file:
+            self.assertEqual(set(file.tensors()), set(bits))
+            for kind, x in raw.items():
+                got = file.tensor(kind)
+                self.assertEqual(got.shape, (3, min(bits[kind], 8)), kind)
+                self.assertEqual(got.tobytes(), x.tobytes(), kind)
+            self.assertEqual(file.tensor("C64").dtype, np.complex64)
+
+    def test_a_nul_byte(self):
+        """C would end the path there, and open another file."""
+        path = self.save(self.layer())
+        for bad in (path + "\0x", os.fsencode(path) + b"\0", pathlib.Path(path + "\0/y")):
+            with self.assertRaisesRegex(nibblas.ArgumentError, "^path = .*has a NUL byte"):
+                nibblas.Checkpoint(bad)
+        with self.assertRaisesRegex(nibblas.ArgumentError, "^name = .*has a NUL byte"):
+            nibblas.device("cpu\0:1")
+        with self.assertRaisesRegex(nibblas.ArgumentError, "^isa = .*has a NUL byte"):
+            nibblas.device("cpu", isa="scalar\0x")
 
     def test_refusals(self):
         with open(self.path("bad"), "wb") as file:

@@ -233,6 +233,34 @@ class Quantised(ModelTest):
                 nt.NVFP4Config(**given)
 
 
+class Flushed(ModelTest):
+    """A thread that counts subnormal numbers as 0 (torch.set_flush_denormal)."""
+
+    def test_divisors_of_compressed_tensors(self):
+        """1 / 1e38 is subnormal; so is no part of the result."""
+        packed, _ = self.saved("llama", "compressed-tensors")
+        name = "model.layers.0.mlp.up_proj"
+        self.edit(packed, lambda x: x.update(
+            {name + ".weight_global_scale": torch.tensor([1e38])}))
+        x, read = 1e30 * torch.rand(3, 64), {}
+        for flush in (False, True):
+            torch.set_flush_denormal(flush)
+            try:
+                layer = self.load(packed).get_submodule(name)
+                y = layer(x)
+                with nibblas.Checkpoint(packed) as file:
+                    self.assertEqual(file.problems, {})
+                    scale = file[name].global_scale
+            finally:
+                torch.set_flush_denormal(False)
+            read[flush] = layer.weight_scale_2.view(torch.int32), y.abs().max(), y, scale
+        for got, want in zip(read[True], read[False]):
+            self.assertTrue(torch.equal(torch.as_tensor(got), torch.as_tensor(want)))
+        self.assertEqual(read[True][0], (1 / torch.tensor(1e38)).view(torch.int32))
+        self.assertGreater(read[True][1], 1e-8)
+        self.assertAlmostEqual(read[True][3] * 1e38, 1, 6)
+
+
 class Dense(ModelTest):
     """A quantised model as one of floats."""
 

@@ -16,14 +16,24 @@ TYPES = {"U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32
          "BF16": torch.bfloat16, "F16": torch.float16}
 
 
+def _reciprocal(x):
+    """1 / x in float32, also where that is subnormal and the thread counts those as 0
+    (torch.set_flush_denormal): in float64 it is not, and its bits are made as an integer."""
+    exact = 1 / x.double()
+    bits = (exact.clamp(max=2.0 ** -126) * 2.0 ** 149).round().to(torch.int32)
+    return torch.where(exact < 2.0 ** -126, bits.view(torch.float32), exact.float())
+
+
 def factor(stored, is_divisor):
     """A global scale as a factor, from a tensor of a checkpoint."""
-    return 1 / stored.float() if is_divisor else stored.float()
+    return _reciprocal(stored) if is_divisor else stored.float()
 
 
 def is_usable(scales):
-    """Where global scales are finite and > 0."""
-    return torch.isfinite(scales) & (scales > 0)
+    """Where global scales are finite and > 0; by their bits, because the thread may count
+    subnormal ones as 0."""
+    bits = scales.float().view(torch.int32)
+    return (bits > 0) & (bits < 0x7F800000)
 
 
 def check_factors(origin, values, is_divisor, first=0):
