@@ -96,6 +96,16 @@ class Weight(TorchTest):
         self.unsupported("^weight: has no address", ours.weight.data_ptr)
         self.assertTrue(t.equal(ours.weight.float(), self.want.bfloat16().float()))
 
+    def test_is_scaled(self):
+        """One number for all weights changes the global scale."""
+        t, ours = self.torch, copy.deepcopy(self.ours).float()
+        y = ours(self.x) - ours.bias
+        ours.weight.div_(4).mul_(t.tensor(2.0))
+        self.assertTrue(t.equal(ours.weight.clone(), self.want / 2))
+        self.assertTrue(t.allclose(ours(self.x) - ours.bias, y / 2, atol=1e-6))
+        self.assertTrue(ours.is_packed_alone)
+        self.unsupported("^weight: aten.mul_", ours.weight.mul_, t.ones(64))
+
     def test_becomes_dense(self):
         """What is merged into the weights makes a torch.nn.Linear, in its place."""
         t = self.torch

@@ -14,10 +14,21 @@ from nibblas._library import ArgumentError, UnsupportedError
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
+_aten = torch.ops.aten
+# What may be written: a product with one number, by which a global scale is multiplied.
+SCALING = {_aten.mul_.Tensor: "mul_", _aten.mul_.Scalar: "mul_",
+           _aten.div_.Tensor: "div_", _aten.div_.Scalar: "div_"}
+
+
+def _is_number(x):
+    return not isinstance(x, Tensor) or x.dim() == 0 and not isinstance(x, DenseWeight)
+
+
 class DenseWeight(Tensor):
     """The weights of a layer [out, in] as a tensor of floats.  Its shape, type and device
     cost nothing; each operation that reads its values dequantises them anew, so that
-    nothing is kept.  Values cannot be written.  Assigning to .data, as adapters do that
+    nothing is kept.  Values cannot be written, but mul_() and div_() by one number change the
+    layer's global scale, as RWKV does it for all layers.  Assigning to .data, as adapters do that
     are merged, turns the layer into a torch.nn.Linear with these weights."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -40,6 +51,9 @@ class DenseWeight(Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (),
                            kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in SCALING and isinstance(args[0], DenseWeight) and _is_number(args[1]):
+            args[0].layer._scale(SCALING[func], args[1])
+            return args[0]
         for given, one in zip(func._schema.arguments, args):
             if isinstance(one, DenseWeight) and given.is_write:
                 one._refuse(func)
@@ -108,12 +122,16 @@ for _name in ("to", "type", "float", "half", "bfloat16", "cpu", "cuda", "contigu
 class DenseView(nn.Linear):
     """A linear layer of quantised weights that reads as a torch.nn.Linear: weight is a
     DenseWeight of the type that the layer computes in, which to(), half() and bfloat16()
-    change.  A subclass has dequantize() and _device()."""
+    change.  A subclass has dequantize(), _scale() and _device()."""
 
     compute_dtype: torch.dtype = torch.float32
 
     def dequantize(self, dtype: "torch.dtype | None" = None) -> Tensor:
         """The weights as floats [out, in], of the layer's type or another."""
+        raise NotImplementedError
+
+    def _scale(self, how: str, number: Any) -> None:
+        """Multiplies ("mul_") or divides ("div_") all weights by a number."""
         raise NotImplementedError
 
     def _device(self) -> torch.device:

@@ -261,6 +261,9 @@ class Linear(PackedModule, DenseView):
         return torch.ops.nibblas.dequantize.default(
             codes, scales, own["weight_scale_2"], dtype or self.compute_dtype, "linear")
 
+    def _scale(self, how: str, number: Any) -> None:
+        getattr(self._buffers["weight_scale_2"], how)(number)
+
     def _device(self) -> torch.device:
         return self._buffers["weight_scale_2"].device
 
@@ -377,16 +380,17 @@ def _owners(model):
     return owners
 
 
-def _configure(model, left):
-    """Tells transformers of the layers of its model that were swapped."""
+def _swapping(model):
+    """nibblas.transformers' module for models of transformers, or None."""
     modeling = sys.modules.get("transformers.modeling_utils")
-    if modeling is not None and isinstance(model, modeling.PreTrainedModel):
-        try:
-            # Not above: nibblas.torch needs no transformers.
-            from nibblas.transformers._swap import configure
-        except ImportError:
-            return  # A version before 5.12, which loads no NVFP4 either.
-        configure(model, left)
+    if modeling is None or not isinstance(model, modeling.PreTrainedModel):
+        return None
+    try:
+        # Not above: nibblas.torch needs no transformers.
+        from nibblas.transformers import _swap
+    except ImportError:
+        return None  # A version before 5.12, which loads no NVFP4 either.
+    return _swap
 
 
 def swap_linears(model: nn.Module,
@@ -410,7 +414,8 @@ def swap_linears(model: nn.Module,
     layers and knows no NVFP4.  A model of transformers gets the configuration by which
     save_pretrained() writes a folder that nibblas.transformers loads."""
     swapped, left, made = [], {}, {}
-    owners = _owners(model)
+    owners, of_transformers = _owners(model), _swapping(model)
+    unsaved = of_transformers.unsavable(model) if of_transformers else {}
     linears = [(name, one) for name, one in model.named_modules(
         remove_duplicate=False) if type(one) is nn.Linear]
     for name, linear in linears:
@@ -420,6 +425,8 @@ def swap_linears(model: nn.Module,
             left[name] = "shares its weight with " + ", ".join(
                 other for one, other in owners[id(linear.weight)].items()
                 if one != id(linear))
+        elif name in unsaved:
+            left[name] = unsaved[name]
         elif linear.in_features % 16:
             left[name] = (f"in_features = {linear.in_features} is no multiple "
                           "of 16")
@@ -441,6 +448,6 @@ def swap_linears(model: nn.Module,
         left.update(others)
     left.update((name, reason) for name, reason in _stacks(model) if name not in left)
     _leave_fast_path(model)
-    if swapped:
-        _configure(model, left)
+    if swapped and of_transformers:
+        of_transformers.configure(model, left)
     return swapped, left

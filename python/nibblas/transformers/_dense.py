@@ -26,9 +26,7 @@ def _dequantise_stack(module, one, dtype):
         for expert, scale in enumerate(factor):
             out[expert, here] = torch.ops.nibblas.dequantize(
                 codes[expert, here], scales[expert, here], scale, dtype, "linear")
-    # Llama 4 does not say that its experts are transposed.
-    turned = getattr(module, "is_transposed", True)
-    return out.transpose(1, 2).contiguous() if turned else out
+    return out.transpose(1, 2).contiguous() if module.is_transposed else out
 
 
 def _dequantise_experts(module, dtype):

@@ -419,7 +419,7 @@ class Llama4Experts(nn.Module):
     def __init__(self, old):
         super().__init__()
         self.num_experts, self.act_fn = old.num_experts, old.act_fn
-        self.hidden_size = old.hidden_size
+        self.hidden_size, self.is_transposed = old.hidden_size, True
 
     def forward(self, hidden_states):
         experts = self.num_experts

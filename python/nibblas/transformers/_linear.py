@@ -168,6 +168,12 @@ class CheckpointLinear(Loading, Linear):
         weight = super().dequantize(torch.float32) * self.pre_quant_scale.float()
         return weight.to(dtype or self.compute_dtype)
 
+    def _scale(self, how, number):
+        super()._scale(how, number)
+        if self.format.is_divisor:
+            other = {"mul_": "div_", "div_": "mul_"}[how]
+            getattr(self._buffers[self.format.factor[1:]], other)(number)
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self.format == COMPRESSED and prefix + "weight" in destination:
@@ -222,6 +228,9 @@ class Fp8Linear(Loading):
         if self.bias is not None:
             y = y + self.bias
         return y.to(x.dtype)
+
+    def _scale(self, how, number):
+        getattr(self._buffers[self.scale_name], how)(number)
 
     def _device(self):
         return self._buffers["weight"].device

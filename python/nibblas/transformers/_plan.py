@@ -54,7 +54,7 @@ class Plan(NamedTuple):
                 yield from [stored] if isinstance(stored, formats.Layer) else stored.layers
 
 
-def _is_mergeable(module):
+def is_mergeable(module):
     """Whether the stacks of an experts' module are those of its layers, one below the
     other: gate and up, down."""
     return (getattr(module, "is_concatenated", False) and not module.is_transposed
@@ -106,7 +106,7 @@ class _Names:
                 continue
             target, _ = self.find(name.removesuffix("_packed"))
             stem = target.rsplit(".", 3)[0]
-            if target not in self.state and _is_mergeable(modules.get(stem)):
+            if target not in self.state and is_mergeable(modules.get(stem)):
                 added[".".join(stem.split(".")[-2:])] = (
                     modules[stem].has_gate, order[1].startswith("down"))
         self.converters = with_merging(self.converters, added)

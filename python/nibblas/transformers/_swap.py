@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import PrefixChange, WeightConverter
+from transformers.core_model_loading import (PrefixChange, WeightConverter,
+                                             revert_weight_conversion)
 
 from nibblas._library import version
 from nibblas._numpy import ActivationsName
@@ -17,15 +18,31 @@ from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats
 from nibblas.transformers._config import Config
 from nibblas.transformers._dense import count_weights
-from nibblas.transformers._plan import merges_experts
+from nibblas.transformers._plan import is_mergeable, merges_experts, merging
 from nibblas.transformers._quantizer import Quantizer, add_converters, relabel
 
 
-def _reason(module):
+def _leaves(module):
+    return "gate_up_proj" if hasattr(module, "gate_up_proj") else "up_proj", "down_proj"
+
+
+def _reason(model, name, module):
     """Why the experts of a module cannot be quantised; None: they can."""
     if getattr(module, "has_post_expert_norm", False):
         return "experts with a norm behind each are not supported"
     turned = getattr(module, "is_transposed", True)
+    conversions = _conversions(model)
+    stacks = [f"{name}.{leaf}" for leaf in _leaves(module)
+              if not _converter_of(conversions, f"{name}.{leaf}")]
+    scales = [x + formats.STACK.scales for x in stacks] if turned else []
+    saved = _saved_names(model, stacks + scales, 3)
+    if None in saved.values() or any(
+            saved[x + formats.STACK.scales] != saved[x] + formats.STACK.scales
+            for x in stacks if turned):
+        return (f"transformers saves them as {saved[stacks[0]] or 'other tensors'}, without "
+                "their scales")
+    if stacks and not turned and not is_mergeable(module):
+        return "experts with biases, or gate and up in turns, are saved as no format has them"
     for x in module.parameters(recurse=False):
         if x.dim() == 3 and x.shape[1 if turned else 2] % 16:
             return f"{list(x.shape)}: K is no multiple of 16"
@@ -41,15 +58,43 @@ def _conversions(model):
     return found
 
 
+def _saved_names(model, names, dims):
+    """{name: its name in the files, None where transformers converts the tensor} of tensors
+    of a model."""
+    if not _conversions(model):
+        return {name: name for name in names}
+    tensors = {name: torch.empty([16] * dims, device="meta") for name in names}
+    try:
+        saved = revert_weight_conversion(model, dict(tensors))
+    except Exception:  # pylint: disable=broad-except
+        # A conversion wants other tensors, or other sizes: which one's is it?
+        return {names[0]: None} if len(names) == 1 else {
+            key: x for name in names for key, x in _saved_names(model, [name], dims).items()}
+    found = {id(x): name for name, x in saved.items()}
+    return {name: found.get(id(x)) for name, x in tensors.items()}
+
+
 def _converter_of(conversions, name):
     """The converter that makes a stack, the parameter `name`, of single experts, or
     None."""
     for one in conversions:
         targets = getattr(one, "_original_target_patterns", one.target_patterns)
         if (isinstance(one, WeightConverter) and merges_experts(one)
-                and name.endswith(targets[0])):
+                and name.endswith(targets[0].replace("\\", ""))):
             return one
     return None
+
+
+def _converters_of(conversions, name, module):
+    """{stack: its converter or None} of a module of experts.  Stacks [experts, rows, K] that
+    transformers saves as they are get new converters, and are saved one by one: formats
+    have stacks of [experts, K, rows] only."""
+    leaves = _leaves(module)
+    found = {leaf: _converter_of(conversions, f"{name}.{leaf}") for leaf in leaves}
+    if None in found.values() and not module.is_transposed:
+        conversions += merging(".".join(name.split(".")[-2:]), module.has_gate, False)
+        found = {leaf: _converter_of(conversions, f"{name}.{leaf}") for leaf in leaves}
+    return found
 
 
 def _swap_stack(module, leaf, recipe, transposed, converter):
@@ -88,12 +133,12 @@ def swap_experts(model: nn.Module, recipe: str = "modelopt",
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
     swapped, left, used = [], {}, {}
-    conversions = _conversions(model)
+    conversions = list(_conversions(model))
     for name, module in list(model.named_modules()):
         llama4 = type(module).__name__ == "Llama4TextExperts"
         if hasattr(module, "nibblas") or not (llama4 or _experts.is_experts(module)):
             continue
-        reason = _reason(module)
+        reason = _reason(model, name, module)
         if reason:
             left[name] = reason
             continue
@@ -102,14 +147,11 @@ def swap_experts(model: nn.Module, recipe: str = "modelopt",
             old, module = module, _experts.Llama4Experts(module)
             module._parameters.update(old._parameters)
             setattr(model.get_submodule(parent), child, module)
-        turned = llama4 or module.is_transposed
         made = []
-        for leaf in ("gate_up_proj" if hasattr(module, "gate_up_proj") else "up_proj",
-                     "down_proj"):
-            converter = _converter_of(conversions, f"{name}.{leaf}")
+        for leaf, converter in _converters_of(conversions, name, module).items():
             if converter:
                 used[converter.source_patterns[0]] = formats.MODELOPT, False
-            made.append(_swap_stack(module, leaf, recipe, turned, converter))
+            made.append(_swap_stack(module, leaf, recipe, module.is_transposed, converter))
         module.nibblas = _experts.Stacks(*made, activations)
         _experts.complete(module)
         swapped.append(name)
@@ -128,6 +170,21 @@ def _algorithm(model):
              for one in model.modules()
              if isinstance(one, Linear) or hasattr(one, "nibblas")}
     return "NVFP4" if kinds == {"nvfp4"} else "W4A16_NVFP4"
+
+
+def unsavable(model: Any) -> "dict[str, str]":
+    """{name: reason} of the linear layers of a model whose weight transformers saves under a
+    name, or as a part of a tensor, that their scales would not follow."""
+    names = [name for name, module in model.named_modules() if type(module) is nn.Linear]
+    weights = [name + ".weight" for name in names]
+    saved = _saved_names(model, weights + [x + "_scale" for x in weights], 2)
+    left = {}
+    for name, weight in zip(names, weights):
+        one = saved[weight]
+        if not (one or "").endswith(".weight") or saved[weight + "_scale"] != one + "_scale":
+            left[name] = (f"transformers saves its weight as {one or 'part of another tensor'}"
+                          ", without its scales")
+    return left
 
 
 def configure(model: Any, left: "dict[str, str]") -> None:
