@@ -38,7 +38,8 @@ class Weight(TorchTest):
                     (w.detach(), want), (w.t(), want.t()), (w[3:7], want[3:7]),
                     (w.double(), want.double()), (w.clone(), want), (w + 1, want + 1),
                     (copy.deepcopy(w), want), (w.to(w.dtype), want),
-                    (w.float(), want.float()), (w.contiguous(), want), (t.cat([w, w]), t.cat([want, want])),
+                    (w.float(), want.float()), (w.contiguous(), want),
+                    (t.cat([w, w]), t.cat([want, want])),
                     (w @ x[0], want @ x[0]),
                     (t.nn.functional.linear(x, w, linear.bias),
                      t.nn.functional.linear(x, want, linear.bias))):
@@ -125,6 +126,51 @@ class Weight(TorchTest):
         self.assertTrue(t.equal(one.weight, self.want))
         self.assertTrue(t.equal(one.bias, bias.float()))
         self.assertEqual(self.ours.to_linear().weight.dtype, t.bfloat16)
+
+
+class Siblings(TorchTest):
+    """Layers that engines fuse share a global scale; others have their own."""
+
+    def block(self, *names):
+        nn, t = self.torch.nn, self.torch
+        block = nn.Module()
+        for i, name in enumerate(names):
+            one = nn.Linear(64, 32)
+            one.weight.data = t.randn(32, 64) * (i + 1)
+            setattr(block, name, one)
+        return block
+
+    def test_share(self):
+        t, model = self.torch, self.torch.nn.Module()
+        from nibblas.torch._siblings import SETS
+        for i, names in enumerate(SETS):
+            setattr(model, f"block{i}", self.block(*names, "other"))
+        model.zeros = self.block("q", "k")
+        model.zeros.k.weight.data.zero_()
+        plain = copy.deepcopy(model)
+        self.package.swap_linears(model)
+        for i, names in enumerate((*SETS, ("q", "k"))):
+            where = f"block{i}" if i < len(SETS) else "zeros"
+            block, dense = getattr(model, where), getattr(plain, where)
+            amax = max(float(getattr(dense, name).weight.abs().max()) for name in names)
+            want = t.tensor(amax) / 2688
+            for name in names:
+                ours, w = getattr(block, name), getattr(dense, name).weight.detach()
+                self.assertEqual(ours.weight_scale_2, want, (where, name))
+                codes, scales, _ = self.ops.quantize(w, want, "linear")
+                self.assertTrue(t.equal(ours.codes, codes))
+                self.assertTrue(t.equal(ours.weight_scale.view(t.uint8),
+                                        scales.view(t.uint8)))
+            if i < len(SETS):
+                self.assertEqual(block.other.weight_scale_2,
+                                 dense.other.weight.abs().max() / 2688)
+
+    def test_what_stays_has_no_say(self):
+        model = self.block("q_proj", "k_proj", "v_proj")
+        want = model.k_proj.weight.abs().max().detach() / 2688
+        self.package.swap_linears(model, lambda name, _: name == "v_proj")
+        for one in (model.q_proj, model.k_proj):
+            self.assertEqual(one.weight_scale_2, want)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from nibblas.torch._tensors import USUAL, array, dtype_name, maker
 LARGEST = 6.0 * 448.0
 
 
-def _amax_on_device(x):
+def amax_on_device(x):
     """The largest finite |x| as float32, without waiting for the device: two kernels."""
     if not x.numel():
         return x.new_zeros((), dtype=torch.float32)
@@ -22,10 +22,9 @@ def _amax_on_device(x):
                                     dtype=torch.float32)
 
 
-def _global_on_device(x):
+def global_of(amax):
     """Returns amax / 2688, as the library computes it, without waiting for the
     device."""
-    amax = _amax_on_device(x)
     return torch.where(amax == 0, 1.0, (amax / LARGEST).clamp_min(2.0 ** -149))
 
 
@@ -97,7 +96,7 @@ def quantize_rows(backend, x, global_scale):
     global scale of zeros, by which products of 0 are multiplied, is any."""
     if global_scale is None and backend.saturates:
         # The least float32, which is over 0.
-        global_scale = (_amax_on_device(x) / LARGEST).clamp_min(2.0 ** -149)
+        global_scale = (amax_on_device(x) / LARGEST).clamp_min(2.0 ** -149)
     return _quantize(backend, x, global_scale, "linear", "modelopt", backend.saturates)
 
 
@@ -117,7 +116,7 @@ def _quantize(backend, x, global_scale, layout, recipe, saturate):
         # Nearly always a scalar, for which reshape() would only cost time.
         scale = global_scale.reshape(()) if global_scale.shape else global_scale
     elif x.is_cuda and saturate:
-        scale = _global_on_device(x)
+        scale = global_of(amax_on_device(x))
     else:
         # The library returns the scale that it finds on the host, also from a GPU.
         scale, is_found = _new_scale(), True

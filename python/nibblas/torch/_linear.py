@@ -18,6 +18,7 @@ from nibblas.torch._alone import PackedModule
 from nibblas.torch._comfy import take_comfy
 from nibblas.torch._dense import FLOATS, DenseView
 from nibblas.torch._multiply import takes_floats
+from nibblas.torch._siblings import shared_scales
 from nibblas.torch._weights import LayerWeights
 
 
@@ -154,7 +155,8 @@ class Linear(PackedModule, DenseView):
     @classmethod
     def from_linear(cls, linear: nn.Linear, recipe: str = "modelopt",
                     input_scale: float | None = None,
-                    activations: "ActivationsName | None" = None) -> "Linear":
+                    activations: "ActivationsName | None" = None,
+                    global_scale: Tensor | None = None) -> "Linear":
         """Quantises a torch.nn.Linear, whose in_features is a multiple of 16.
 
         recipe       "modelopt", "compressed-tensors" or "ggml": the scale of a block
@@ -162,6 +164,7 @@ class Linear(PackedModule, DenseView):
         input_scale  the global scale of x, found by calibration, where x is quantised
                      to NVFP4; None: x is quantised by its own largest value
         activations  None, "dense", "int8" or "nvfp4", see Linear
+        global_scale of the weights, float32 []; None: their largest value over 2688
 
         Raises ArgumentError."""
         choose("recipe", recipe, RECIPES)
@@ -170,7 +173,7 @@ class Linear(PackedModule, DenseView):
                    linear.bias is not None, weight.device, weight.dtype,
                    activations)
         codes, scales, scale = torch.ops.nibblas.quantize(
-            weight, None, "linear", recipe)
+            weight, global_scale, "linear", recipe)
         made._buffers["weight"].copy_(codes)
         made._buffers["weight_scale"].copy_(scales)
         made.weight_scale_2.copy_(scale)
@@ -393,32 +396,13 @@ def _swapping(model):
     return _swap
 
 
-def swap_linears(model: nn.Module,
-                 keep: "Callable[[str, nn.Linear], bool] | None" = None,
-                 recipe: str = "modelopt",
-                 activations: "ActivationsName | None" = None,
-                 experts: bool = False) -> tuple[list[str], dict[str, str]]:
-    """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
-
-    model        is changed
-    keep         a function of (name, linear): True for those that stay as they are
-    recipe       as in Linear.from_linear()
-    activations  as in Linear: "nvfp4" quantises activations too
-    experts      True: of a model of transformers the experts too, as by
-                 nibblas.transformers.swap_experts(); keep is not asked about them
-
-    Returns (names of those swapped, {name: reason} of those left, and of modules with
-    stacks of experts).  A layer that the model has in two places stays one; one whose
-    weight another module has too, as tied embeddings, stays as it is.  torch's
-    transformer encoders leave their fast path, which reads the weights of linear
-    layers and knows no NVFP4.  A model of transformers gets the configuration by which
-    save_pretrained() writes a folder that nibblas.transformers loads."""
-    swapped, left, made = [], {}, {}
-    owners, of_transformers = _owners(model), _swapping(model)
+def _choose(model, keep, of_transformers):
+    """({name: linear}, {name: reason}): what is swapped, and what is left."""
+    chosen, left, owners = {}, {}, _owners(model)
     unsaved = of_transformers.unsavable(model) if of_transformers else {}
-    linears = [(name, one) for name, one in model.named_modules(
-        remove_duplicate=False) if type(one) is nn.Linear]
-    for name, linear in linears:
+    for name, linear in model.named_modules(remove_duplicate=False):
+        if type(linear) is not nn.Linear:
+            continue
         if keep is not None and keep(name, linear):
             left[name] = "kept"
         elif len(owners[id(linear.weight)]) > 1:
@@ -433,13 +417,46 @@ def swap_linears(model: nn.Module,
         elif name == "":
             left[name] = "is the model itself: use Linear.from_linear()"
         else:
-            # One that is used twice stays one.
-            if id(linear) not in made:
-                made[id(linear)] = Linear.from_linear(linear, recipe, None,
-                                                      activations)
+            chosen[name] = linear
+    return chosen, left
+
+
+def swap_linears(model: nn.Module,
+                 keep: "Callable[[str, nn.Linear], bool] | None" = None,
+                 recipe: str = "modelopt",
+                 activations: "ActivationsName | None" = None,
+                 experts: bool = False) -> tuple[list[str], dict[str, str]]:
+    """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
+
+    model        is changed
+    keep         a function of (name, linear): True for those that stay as they are
+    recipe       as in Linear.from_linear()
+    activations  as in Linear: "nvfp4" quantises activations too
+    experts      True: of a model of transformers the experts too, as by
+                 nibblas.transformers.swap_experts(); keep is not asked about them
+
+    Layers that read one input (q_proj, k_proj and v_proj, gate_proj and up_proj, and the
+    like) share a global scale, because engines fuse them.
+
+    Returns (names of those swapped, {name: reason} of those left, and of modules with
+    stacks of experts).  A layer that the model has in two places stays one; one whose
+    weight another module has too, as tied embeddings, stays as it is.  torch's
+    transformer encoders leave their fast path, which reads the weights of linear
+    layers and knows no NVFP4.  A model of transformers gets the configuration by which
+    save_pretrained() writes a folder that nibblas.transformers loads."""
+    of_transformers = _swapping(model)
+    chosen, left = _choose(model, keep, of_transformers)
+    swapped, scales = list(chosen), shared_scales(chosen)
+    places = collections.defaultdict(list)
+    for name, linear in chosen.items():
+        places[id(linear)].append(name)
+    for names in places.values():
+        # Each layer's own weights go when it has been swapped.
+        linear = [chosen.pop(name) for name in names][0]
+        made = Linear.from_linear(linear, recipe, None, activations, scales.get(names[0]))
+        for name in names:
             parent, _, child = name.rpartition(".")
-            setattr(model.get_submodule(parent), child, made[id(linear)])
-            swapped.append(name)
+            setattr(model.get_submodule(parent), child, made)
     if experts:
         # Not above: nibblas.torch needs no transformers.
         from nibblas.transformers import swap_experts

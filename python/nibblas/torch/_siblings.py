@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_siblings.py - linear layers that read one input, which engines fuse into one layer and
+so keep one global scale of: the names and the rule of `nib quantize` (cli/tensor.c)."""
+
+import collections
+
+import torch
+
+from nibblas.torch._convert import amax_on_device, global_of
+
+SETS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"),
+        ("q_a_proj", "kv_a_proj_with_mqa"), ("in_proj_qkv", "in_proj_z"),
+        ("in_proj_b", "in_proj_a"), ("query", "key", "value"),
+        ("query_proj", "key_proj", "value_proj"), ("to_q", "to_k", "to_v"),
+        ("add_q_proj", "add_k_proj", "add_v_proj"), ("wq", "wk", "wv"), ("q", "k", "v"),
+        ("q_lin", "k_lin", "v_lin"), ("linear_q", "linear_k", "linear_v"),
+        ("gate", "up"), ("wi_0", "wi_1"))
+_SET_OF = {name: number for number, names in enumerate(SETS) for name in names}
+
+
+def shared_scales(linears):
+    """{name: global scale} of the layers that share one, the largest of theirs.
+
+    linears  {name: torch.nn.Linear} that are quantised"""
+    fused, scales = collections.defaultdict(list), {}
+    for name in linears:
+        stem, _, leaf = name.rpartition(".")
+        if leaf in _SET_OF:
+            fused[stem, _SET_OF[leaf]].append(name)
+    for names in fused.values():
+        if len(names) > 1:
+            largest = [amax_on_device(linears[name].weight.detach()) for name in names]
+            scale = global_of(torch.stack([x.to(largest[0].device) for x in largest]).amax())
+            scales.update((name, scale.to(linears[name].weight.device)) for name in names)
+    return scales
