@@ -86,14 +86,6 @@ def quantised(model):
     return model
 
 
-def write(model, folder):
-    """Saves a quantised model as ModelOpt does."""
-    model.config.quantization_config = {
-        "quant_method": "modelopt", "ignore": ["lm_head"],
-        "quant_algo": "NVFP4" if given.calibrate else "W4A16_NVFP4"}
-    model.save_pretrained(folder)
-
-
 # %% The line that loads an NVFP4 model.
 def load(folder):
     return nt.from_pretrained(folder, activations=given.activations, dtype="auto")
@@ -106,7 +98,7 @@ def random_models(folder):
         model = transformers.AutoModelForCausalLM.from_pretrained(dense, dtype="auto")
     else:
         model = random_model()
-        write(quantised(model), nvfp4)
+        quantised(model).save_pretrained(nvfp4)
         if given.keep:
             model.save_pretrained(dense)
     return {"bfloat16": model.eval(), "NVFP4": load(nvfp4)}

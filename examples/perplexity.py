@@ -80,8 +80,6 @@ print(f"bfloat16  perplexity {before:7.3f}")
 
 # %% Quantised, saved as ModelOpt saves it, and loaded with each kind of activations.
 swapped, _ = nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
-model.config.quantization_config = {
-    "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": ["lm_head"]}
 with tempfile.TemporaryDirectory() as folder:
     model.save_pretrained(folder)
     for kind, activations in (("W4A16", "dense"), ("W4A8", "int8"), ("W4A4", "nvfp4")):

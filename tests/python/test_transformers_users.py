@@ -188,6 +188,20 @@ class Quantised(ModelTest):
         self.assertEqual(swapped, experts)
         self.assertEqual(self.round_trip(model)["ignore"], ["lm_head"])
 
+    def test_calibrated(self):
+        """The configuration says of each layer what it does to x."""
+        model = tiny.make("llama")
+        nibblas.torch.swap_linears(model, lambda name, _: name == "lm_head")
+        nt.calibrate(model, [tokens()])
+        self.assertEqual(self.round_trip(model)["quant_algo"], "NVFP4")
+        model = tiny.make("mixtral")
+        nibblas.torch.swap_linears(model, lambda name, _: name == "lm_head", experts=True)
+        nt.calibrate(model, [tokens()])
+        self.assertEqual(nt.report(model).counts(), {"W4A4": 8, "W4A16": 2, "float32": 1})
+        config = self.round_trip(model)
+        self.assertEqual((config["quant_algo"], len(config["quantized_layers"])),
+                         ("MIXED_PRECISION", 8))
+
     def test_tied(self):
         """lm_head that is the embedding stays as it is."""
         model = tiny.make("llama", tie_word_embeddings=True)

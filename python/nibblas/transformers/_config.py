@@ -116,6 +116,14 @@ class Config(QuantizationConfigMixin):
         """Whether the list of layers to leave alone has a module."""
         return any(matches(name, rule) for rule in self.ignored)
 
+    def set_algorithm(self, algorithm, layers):
+        """Says what is done to x, of ModelOpt's format; layers: of each, where they differ."""
+        self.algorithm, self.layers = algorithm, layers
+        self.source = {**self.source, "quant_algo": algorithm}
+        self.source.pop("quantized_layers", None)
+        if layers:
+            self.source["quantized_layers"] = layers
+
     def relabel(self, plain, quantised):
         """Puts layers that are not quantised, or no longer, on the list of layers to leave
         alone, and takes rules off it that name quantised ones."""

@@ -224,8 +224,9 @@ class Quantizer(HfQuantizer):
         super().__init__(quantization_config, **named)
         # What a loaded checkpoint is for the model; of one that was swapped, nothing.
         self.plan, self.cache, self.is_mixed = _plan.Plan({}, {}, [], {}, {}, set()), [], False
-        # {name: reason} of layers that swap_linears() left.
-        self.left = {}
+        # Of a swapped model: {name: reason} of layers that stayed, and what writes its
+        # configuration.
+        self.left, self.describe = {}, None
 
     def validate_environment(self, *_args, **_named):
         pass
@@ -236,9 +237,11 @@ class Quantizer(HfQuantizer):
         return not self.is_mixed
 
     def get_state_dict_and_metadata(self, model):
-        """transformers' hook, before it writes the configuration: layers whose weights
-        became floats, as by merged adapters, are named there."""
-        if any(getattr(one, "was_quantised", False) for one in model.modules()):
+        """transformers' hook, before it writes the configuration: what the layers of a
+        swapped model do, and layers that became floats, as by merged adapters."""
+        if self.describe is not None:
+            self.describe(self.quantization_config, model)
+        elif any(getattr(one, "was_quantised", False) for one in model.modules()):
             relabel(self.quantization_config, model)
         return super().get_state_dict_and_metadata(model)
 

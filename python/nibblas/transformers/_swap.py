@@ -164,12 +164,24 @@ def swap_experts(model: nn.Module, recipe: str = "modelopt",
     return swapped, left
 
 
-def _algorithm(model):
-    """ModelOpt's name for what the layers of a model do to x."""
-    kinds = {(one if isinstance(one, Linear) else one.nibblas).activations
-             for one in model.modules()
+def _describe(config, model):
+    """Writes what the layers of a swapped model do to x, and which are no NVFP4, into its
+    configuration.  Where only some linear layers quantise x, each is named."""
+    kinds = {name: (one if isinstance(one, Linear) else one.nibblas).activations
+             for name, one in model.named_modules()
              if isinstance(one, Linear) or hasattr(one, "nibblas")}
-    return "NVFP4" if kinds == {"nvfp4"} else "W4A16_NVFP4"
+    algorithm, layers = "MIXED_PRECISION", {}
+    if len({kind == "nvfp4" for kind in kinds.values()}) == 1:
+        algorithm = "NVFP4" if "nvfp4" in kinds.values() else "W4A16_NVFP4"
+    else:
+        weights = [name + ".weight" for name in kinds
+                   if isinstance(model.get_submodule(name), Linear)]
+        for weight, saved in _saved_names(model, weights, 2).items():
+            kind = kinds[weight.removesuffix(".weight")]
+            layers[saved.removesuffix(".weight")] = {
+                "quant_algo": "NVFP4" if kind == "nvfp4" else "W4A16_NVFP4"}
+    config.set_algorithm(algorithm, layers)
+    relabel(config, model)
 
 
 def unsavable(model: Any) -> "dict[str, str]":
@@ -194,19 +206,14 @@ def configure(model: Any, left: "dict[str, str]") -> None:
     left  {name: reason} of the layers that stay"""
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is None:
-        algorithm = _algorithm(model)
-        numbers = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
-        group = {"targets": ["Linear"], "weights": numbers}
-        if algorithm == "NVFP4":
-            group["input_activations"] = numbers
         config = Config(None, **{
-            "quant_method": "modelopt", "quant_algo": algorithm, "ignore": [],
-            "config_groups": {"group_0": group},
+            "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "ignore": [],
             "producer": {"name": "nibblas", "version": version()}})
         quantizer = model.hf_quantizer = Quantizer(config)
+        quantizer.describe = _describe
         model.config.quantization_config = config
         model.is_quantized, model.quantization_method = True, config.quant_method
         count_weights(model)
     if isinstance(quantizer, Quantizer):
         quantizer.left.update(left)
-        relabel(quantizer.quantization_config, model)
+        (quantizer.describe or relabel)(quantizer.quantization_config, model)
