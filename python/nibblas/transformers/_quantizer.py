@@ -224,7 +224,7 @@ class Quantizer(HfQuantizer):
         super().__init__(quantization_config, **named)
         # What a loaded checkpoint is for the model; of one that was swapped, nothing.
         self.plan, self.cache, self.is_mixed = _plan.Plan({}, {}, [], {}, {}, set()), [], False
-        # Of a swapped model: {name: reason} of layers that stayed, and what writes its
+        # A swapped model has {name: reason} of layers that stayed, and what writes its
         # configuration.
         self.left, self.describe = {}, None
 
