@@ -162,6 +162,7 @@ class Quantised(ModelTest):
         nibblas.torch.swap_linears(model, activations="nvfp4")
         config = self.round_trip(model)
         self.assertEqual((config["quant_algo"], config["ignore"]), ("NVFP4", []))
+        self.assertEqual(config["config_groups"]["group_0"]["input_activations"]["num_bits"], 4)
 
     def test_what_is_saved_loads(self):
         """Families whose tensors transformers renames or converts when it saves."""

@@ -116,13 +116,14 @@ class Config(QuantizationConfigMixin):
         """Whether the list of layers to leave alone has a module."""
         return any(matches(name, rule) for rule in self.ignored)
 
-    def set_algorithm(self, algorithm, layers):
-        """Says what is done to x, of ModelOpt's format; layers: of each, where they differ."""
-        self.algorithm, self.layers = algorithm, layers
+    def set_algorithm(self, algorithm, groups, layers):
+        """Says what is done to x, in ModelOpt's format; layers: in each, where they differ."""
+        self.algorithm, self.groups, self.layers = algorithm, groups, layers
         self.source = {**self.source, "quant_algo": algorithm}
-        self.source.pop("quantized_layers", None)
-        if layers:
-            self.source["quantized_layers"] = layers
+        for key, value in (("config_groups", groups), ("quantized_layers", layers)):
+            self.source.pop(key, None)
+            if value:
+                self.source[key] = value
 
     def relabel(self, plain, quantised):
         """Puts layers that are not quantised, or no longer, on the list of layers to leave

@@ -170,9 +170,13 @@ def _describe(config, model):
     kinds = {name: (one if isinstance(one, Linear) else one.nibblas).activations
              for name, one in model.named_modules()
              if isinstance(one, Linear) or hasattr(one, "nibblas")}
-    algorithm, layers = "MIXED_PRECISION", {}
+    algorithm, groups, layers = "MIXED_PRECISION", {}, {}
     if len({kind == "nvfp4" for kind in kinds.values()}) == 1:
-        algorithm = "NVFP4" if "nvfp4" in kinds.values() else "W4A16_NVFP4"
+        four = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
+        groups = {"group_0": {"targets": ["Linear"], "weights": four}}
+        algorithm = "W4A16_NVFP4"
+        if "nvfp4" in kinds.values():
+            algorithm, groups["group_0"]["input_activations"] = "NVFP4", dict(four)
     else:
         weights = [name + ".weight" for name in kinds
                    if isinstance(model.get_submodule(name), Linear)]
@@ -180,7 +184,7 @@ def _describe(config, model):
             kind = kinds[weight.removesuffix(".weight")]
             layers[saved.removesuffix(".weight")] = {
                 "quant_algo": "NVFP4" if kind == "nvfp4" else "W4A16_NVFP4"}
-    config.set_algorithm(algorithm, layers)
+    config.set_algorithm(algorithm, groups, layers)
     relabel(config, model)
 
 
