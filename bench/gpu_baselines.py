@@ -106,7 +106,7 @@ KEYS = ("op shape backend threads layout activations dtype out packed time_s "
         "against_baselines busy last_warp longest_wait predicted grids skipped samples_s "
         "flop bytes limit_s peak_gflops peak_gbps read_s fraction_of_read clock_before_mhz "
         "clock_after_mhz error_fraction checked copies unit speedup plan version "
-        "machine date command").split()
+        "machine processors others_busy load_average date command").split()
 
 
 BASELINE = "baseline:"
@@ -134,6 +134,7 @@ class Run:
         row.update(
             values, op=op, shape=shape, backend=backend, threads=1,
             version=self.nib.version(), machine=self.machine,
+            processors=len(os.sched_getaffinity(0)), load_average=os.getloadavg()[0],
             date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"), predicted=False)
         self.rows.append(row)
         return row
