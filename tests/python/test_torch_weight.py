@@ -3,6 +3,8 @@
 types that a layer cannot compute in are refused at once."""
 
 import copy
+import os
+import re
 import unittest
 
 import nibblas
@@ -139,6 +141,16 @@ class Siblings(TorchTest):
             one.weight.data = t.randn(32, 64) * (i + 1)
             setattr(block, name, one)
         return block
+
+    def test_names_are_those_of_the_command(self):
+        from nibblas.torch._siblings import SETS
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            "..", "..", "cli", "tensor.c")
+        with open(path, encoding="utf-8") as file:
+            table = re.search(r"sets\[\]\[3\] = \{(.*?)\};", file.read(), re.S)[1]
+        self.assertEqual(SETS, tuple(
+            tuple(filter(None, re.findall(r'"(\w*)"', row)))
+            for row in re.findall(r"\{(.*?)\}", table, re.S)))
 
     def test_share(self):
         t, model = self.torch, self.torch.nn.Module()

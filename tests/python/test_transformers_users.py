@@ -264,6 +264,11 @@ class Quantised(ModelTest):
                 self.load(path, **given)
         with self.assertRaisesRegex(nibblas.Error, "is quantised already.*without quantize="):
             self.load(packed, quantize=True)
+        # An older folder of ModelOpt says so in a file of its own.
+        with open(os.path.join(path, "hf_quant_config.json"), "w", encoding="utf-8") as file:
+            json.dump({"quantization": {"quant_algo": "NVFP4"}}, file)
+        with self.assertRaisesRegex(nibblas.Error, "already, by its hf_quant_config.json"):
+            self.load(path, quantize=True)
         for words, given in (("ignore = 'lm_head': must be a list", {"ignore": "lm_head"}),
                              ("ignore: 7: must be a string", {"ignore": ["a", 7]}),
                              (r"ignore: the pattern '\(': is no regular", {"ignore": ["re:("]}),

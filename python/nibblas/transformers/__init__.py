@@ -106,6 +106,14 @@ def _check_folder(path, named):
         raise SystemIOError(f"{path}: no such folder", "path")
 
 
+def _older_file(path, hub):
+    """The path of hf_quant_config.json, in which older versions of ModelOpt write what is
+    in config.json today, or None."""
+    hub = {key: value for key, value in hub.items() if key != "trust_remote_code"}
+    return cached_file(path, "hf_quant_config.json", **hub,
+                       _raise_exceptions_for_missing_entries=False)
+
+
 def _quantization_of(path, config, hub):
     """(the quantization_config of a model, the file that has it, for messages): of
     config.json, or hf_quant_config.json."""
@@ -118,9 +126,7 @@ def _quantization_of(path, config, hub):
             found = found.get("nibblas_source") or found
             _quantization.check(where, found)
             return found, where
-    hub.pop("trust_remote_code", None)
-    older = cached_file(path, "hf_quant_config.json", **hub,
-                        _raise_exceptions_for_missing_entries=False)
+    older = _older_file(path, hub)
     if older is None:
         raise FileError(f"{path}: has no quantization_config in config.json, and no "
                         "hf_quant_config.json: it is not a quantised model; "
@@ -132,11 +138,12 @@ def _quantization_of(path, config, hub):
 
 def _quantise(path, config, quantize, activations, cls, named):
     """from_pretrained() of a dense checkpoint, which becomes NVFP4."""
-    found = getattr(config, "quantization_config", None)
+    found = ("quantization_config" if getattr(config, "quantization_config", None) is not None
+             else _older_file(path, {key: named[key] for key in _HUB if key in named}))
     if found is not None:
         raise ArgumentError(
-            f"quantize: {path} is quantised already, by its quantization_config: load it "
-            "without quantize=", "quantize")
+            f"quantize: {path} is quantised already, by its {os.path.basename(found)}: load "
+            "it without quantize=", "quantize")
     if quantize is True:
         quantize = NVFP4Config(activations=activations)
     elif not isinstance(quantize, NVFP4Config):
