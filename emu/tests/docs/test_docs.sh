@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 export HOME="$work/home" TMPDIR="$work"
 unset NIBEMU_SEED NIBEMU_DEVICE LD_LIBRARY_PATH
 mkdir -p "$HOME" "$work/bin" "$work/nibblas"
-for part in CMakeLists.txt runtime.map command src stub examples tests probes \
+for part in CMakeLists.txt runtime.map harden.cmake command src stub examples tests probes \
 	docs README.md; do
 	cp -r "$source/$part" "$work/nibblas/"
 done
