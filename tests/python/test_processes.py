@@ -76,6 +76,29 @@ class Processes(unittest.TestCase):
 
 
 class OfTorch(TorchTest):
+    def test_threads_of_torch(self):
+        """Products run on the threads that torch's loops have; they start no others, in a
+        fork threads of their own."""
+        if not self.torch.backends.openmp.is_available():
+            self.skipTest("this torch has no OpenMP")
+        script("""
+            import os, torch, nibblas.torch
+            torch.set_num_threads(3)
+            ops = torch.ops.nibblas
+            w = torch.randn(2048, 512)
+            torch.randn(1 << 20).exp()
+            threads = len(os.listdir("/proc/self/task"))
+            q = ops.quantize(w)
+            # Not by torch's own loops, which hang in a fork.
+            product = lambda: ops.gemm(*q[:2], *q[:2]).view(torch.int16).numpy().tobytes()
+            want = product()
+            assert len(os.listdir("/proc/self/task")) == threads
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if product() == want else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            """)
+
     def test_workers_of_a_data_loader(self):
         """They are forked, after the model of the parent has multiplied."""
         self.assertEqual(script("""
