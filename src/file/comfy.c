@@ -201,7 +201,9 @@ static void read_other(struct mark_reader *r, const char *key)
 
 	if (!nib_json_skip(&r->json))
 		return;
-	value += strspn(value, " \t\r\n");
+	/* The text is not terminated, so strspn() could read past it. */
+	while (value < r->json.at && memchr(" \t\r\n", *value, 4))
+		value++;
 	n = (size_t)(r->json.at - value);
 	if (!(n == 5 && !memcmp(value, "false", n)) &&
 	    !(n == 4 && !memcmp(value, "null", n)))

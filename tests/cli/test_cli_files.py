@@ -276,6 +276,7 @@ class Quantize(ModelTest):
         self.assertIn(4, codes)
         self.assertIn(0, codes)
 
+    @unittest.skipIf(is_instrumented(), "a sanitizer starts threads of its own")
     def test_no_threads(self):
         """Where the system starts no thread, as in a container with a limit of
         processes, everything runs on the first."""

@@ -29,8 +29,11 @@ struct layer_file {
 	int64_t scale_rows, scale_groups;
 };
 
-static const struct layer_file marked = {"", "{\"format\": \"nvfp4\"}",
-					 TILED_ROWS, TILED_GROUPS};
+#define MARKED                                                                 \
+	{                                                                      \
+		"", "{\"format\": \"nvfp4\"}", TILED_ROWS, TILED_GROUPS        \
+	}
+static const struct layer_file marked = MARKED;
 
 static struct nib_file *open_layer(const struct layer_file *f,
 				   struct test_image *image)
@@ -127,7 +130,7 @@ static void reads_the_order_of_each_writer(void **state)
 		int exchanged, tiled;
 	} cases[] = {
 	    /* clang-format off */
-	    {marked, NIB_CHECKPOINT_COMFY, 1, 1},
+	    {MARKED, NIB_CHECKPOINT_COMFY, 1, 1},
 	    {{METADATA(LAYERS("m.q")), NULL, TILED_ROWS, TILED_GROUPS},
 	     NIB_CHECKPOINT_COMFY, 1, 1},
 	    /* Without the first part of the name. */
