@@ -646,8 +646,9 @@ class Demo(NibTest):
                     blocks[0]["speedup"][other["backend"][9:]],
                     other["time_s"] / blocks[0]["time_s"])
         page = self.read("page.html").decode()
+        # Of many rows or few: what bounds a shape is measured.
         self.assertLess(page.index("A decoder block of a Llama: one token"),
-                        page.index("Multiplications of many rows"))
+                        page.index("Multiplications of "))
 
     def test_model_onto_a_full_disk(self):
         limit = (1 << 16, 1 << 16)
