@@ -646,7 +646,7 @@ class Demo(NibTest):
                     blocks[0]["speedup"][other["backend"][9:]],
                     other["time_s"] / blocks[0]["time_s"])
         page = self.read("page.html").decode()
-        # Of many rows or few: what bounds a shape is measured.
+        # Whether memory or arithmetic bounds a shape is measured.
         self.assertLess(page.index("A decoder block of a Llama: one token"),
                         page.index("Multiplications of "))
 
