@@ -49,8 +49,10 @@ class _StraightThrough(torch.autograd.Function):
         return gradient @ weight, None, None, None, None
 
 
-# Older versions of torch cannot tell.
-_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+def _is_exporting():
+    """torch.compiler.is_exporting(), which torch.compile takes for True before torch 2.13;
+    older versions have neither."""
+    return getattr(torch.compiler, "_is_exporting_flag", False)
 
 
 def _must_quantize(tensor):
