@@ -192,6 +192,11 @@ static void read_shape(struct mark_reader *r)
 		nib_json_expect(json, ']');
 }
 
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* A key that is not known changes nothing if its value is false or null. */
 static void read_other(struct mark_reader *r, const char *key)
 {
@@ -202,7 +207,7 @@ static void read_other(struct mark_reader *r, const char *key)
 	if (!nib_json_skip(&r->json))
 		return;
 	/* The text is not terminated, so strspn() could read past it. */
-	while (value < r->json.at && memchr(" \t\r\n", *value, 4))
+	while (value < r->json.at && is_space(*value))
 		value++;
 	n = (size_t)(r->json.at - value);
 	if (!(n == 5 && !memcmp(value, "false", n)) &&
