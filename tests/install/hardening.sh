@@ -10,22 +10,8 @@ source=$1 object=$2
 shift 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0
-bad=0
-
-# check NAME COMMAND...: one TAP line, the command's output when it fails.
-check() {
-	name=$1
-	shift
-	count=$((count + 1))
-	if "$@" >"$work/log" 2>&1; then
-		echo "ok $count - $name"
-	else
-		bad=1
-		echo "not ok $count - $name"
-		sed 's/^/# /' "$work/log"
-	fi
-}
+# shellcheck source=tests/install/tap.sh
+. "$source/tests/install/tap.sh"
 
 has_relro() {
 	readelf -lW "$1" | grep GNU_RELRO && readelf -dW "$1" | grep BIND_NOW

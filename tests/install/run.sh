@@ -19,22 +19,8 @@ case $version in
 0.*) soname=libnibblas.so.${version%.*} ;;
 *) soname=libnibblas.so.${version%%.*} ;;
 esac
-count=0
-bad=0
-
-# check NAME COMMAND...: one TAP line, the command's output when it fails.
-check() {
-	name=$1
-	shift
-	count=$((count + 1))
-	if "$@" >"$work/log" 2>&1; then
-		echo "ok $count - $name"
-	else
-		bad=1
-		echo "not ok $count - $name"
-		sed 's/^/# /' "$work/log"
-	fi
-}
+# shellcheck source=tests/install/tap.sh
+. "$here/tap.sh"
 
 # The folders of an install depend on the prefix (Debian: multiarch below /usr).
 find_folders() {
