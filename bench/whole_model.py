@@ -4,7 +4,7 @@
 NVFP4 and in bfloat16, for several numbers of threads.
 
     python bench/whole_model.py                       # 1, 2, 4, ... threads
-    python bench/whole_model.py --size 1b --busy 1    # beside a process that computes
+    python bench/whole_model.py --size 1b --busy 1    # while another process computes
 
 Each row is a process of examples/generate.py with a random Llama, whose two versions
 alternate; nothing but the number of threads is set.  --busy starts processes that keep a
@@ -20,7 +20,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GENERATE = os.path.join(ROOT, "examples", "generate.py")
-# Nothing of this program: a process that always computes.
+# A process that always computes.
 BUSY = [sys.executable, "-c", "while True: pass"]
 
 

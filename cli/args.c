@@ -93,7 +93,7 @@ static void try_name(const char *word, const char *candidate, size_t *least,
 	}
 }
 
-/* Whether a is b, or b behind a dot: up_proj of layers.0.mlp.up_proj. */
+/* Whether a is b or ends with a dot and b: layers.0.mlp.up_proj and up_proj. */
 static int is_end_of(const char *a, const char *b)
 {
 	const size_t n = strlen(a), m = strlen(b);

@@ -42,7 +42,7 @@ void config_read(struct config *config, const char *path);
 void config_free(struct config *config);
 /*
  * The entry of the list of modules left out that a layer matches, or NULL: a
- * name, a glob, or a regular expression behind "re:".
+ * name, a glob, or "re:" and a regular expression.
  */
 const char *config_ignores(const struct config *config, const char *layer);
 /* Whether a layer is a target of one of the groups, as far as can be told: there

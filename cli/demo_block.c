@@ -114,7 +114,7 @@ int demo_show_model(const struct demo_model *model, const char *path,
 		code = demo_write_input(model, p.x, INPUT_ROWS);
 	if (!code)
 		code = run_commands(&p, for_people, quiet);
-	/* Where nothing was written yet, nothing is left. */
+	/* Removes the folder if it is still empty. */
 	if (code)
 		(void)rmdir(path);
 	free(p.bf16);

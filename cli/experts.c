@@ -13,34 +13,34 @@
 #define IN	".block_sparse_moe.input_linear.weight"
 #define OUT	".block_sparse_moe.output_linear.weight"
 
-#define ALONE "fused experts without *"
+#define WITHOUT "fused experts without *"
 
 static const struct experts kinds[] = {
     {.end = GATE_UP,
-     .beside = DOWN,
-     .alone = ALONE DOWN,
+     .partner = DOWN,
+     .without_partner = WITHOUT DOWN,
      .leaf = ".gate_up_proj",
      .infix = "",
      .n_parts = 2,
      .parts = {"gate_proj", "up_proj"}},
     {.end = DOWN,
-     .beside = GATE_UP,
-     .alone = ALONE GATE_UP,
+     .partner = GATE_UP,
+     .without_partner = WITHOUT GATE_UP,
      .leaf = ".down_proj",
      .infix = "",
      .is_down = 1,
      .n_parts = 1,
      .parts = {"down_proj", ""}},
     {.end = IN,
-     .beside = OUT,
-     .alone = ALONE OUT,
+     .partner = OUT,
+     .without_partner = WITHOUT OUT,
      .leaf = ".input_linear.weight",
      .infix = ".experts",
      .n_parts = 2,
      .parts = {"gate_proj", "up_proj"}},
     {.end = OUT,
-     .beside = IN,
-     .alone = ALONE IN,
+     .partner = IN,
+     .without_partner = WITHOUT IN,
      .leaf = ".output_linear.weight",
      .infix = ".experts",
      .is_down = 1,
@@ -74,23 +74,23 @@ static int fits(const struct nib_file_tensor *gate_up,
 int experts_are_across(const struct nib_file *file,
 		       const struct nib_file_tensor *t, const struct experts *e)
 {
-	const struct nib_file_tensor *beside =
-	    tensor_beside(file, t->name, e->end, e->beside);
+	const struct nib_file_tensor *partner =
+	    tensor_beside(file, t->name, e->end, e->partner);
 
-	return beside && !*e->infix &&
-	       (e->is_down ? fits(beside, t, 1) : fits(t, beside, 1));
+	return partner && !*e->infix &&
+	       (e->is_down ? fits(partner, t, 1) : fits(t, partner, 1));
 }
 
 const char *experts_problem(const struct nib_file *file,
 			    const struct nib_file_tensor *t,
 			    const struct experts *e)
 {
-	const struct nib_file_tensor *beside =
-	    tensor_beside(file, t->name, e->end, e->beside);
+	const struct nib_file_tensor *partner =
+	    tensor_beside(file, t->name, e->end, e->partner);
 
-	if (!beside)
-		return e->alone;
-	if (e->is_down ? fits(beside, t, 2) : fits(t, beside, 2))
+	if (!partner)
+		return e->without_partner;
+	if (e->is_down ? fits(partner, t, 2) : fits(t, partner, 2))
 		return NULL;
 	return "fused experts, not as [experts, n, k] with k a multiple of 16";
 }

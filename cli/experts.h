@@ -16,8 +16,8 @@
 
 /* How one of the two tensors divides. */
 struct experts {
-	const char *end, *beside; /* of its name, and of the other's */
-	const char *alone;	  /* what is wrong without the other */
+	const char *end, *partner;   /* of its name, and of the other's */
+	const char *without_partner; /* what is wrong without the other */
 	const char *leaf,
 	    *infix;	      /* a layer is X infix .7.PART, a tensor X leaf */
 	int is_down, n_parts; /* projections of an expert */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leftovers.h - what runs of nib left behind that were killed while they wrote. */
+/* leftovers.h - unfinished output of runs of nib that were killed. */
 #ifndef NIB_LEFTOVERS_H
 #define NIB_LEFTOVERS_H
 
@@ -9,8 +9,9 @@
 #define LEFTOVERS_INFIX ".nib-"
 
 /*
- * Warns about unfinished files beside out, which has n bytes, and about folders
- * that were to become out.  Those of runs that still write are locked.
+ * Warns about unfinished files in the folder of out, whose name has n bytes, and
+ * about unfinished folders that would have become out.  A run that still writes
+ * holds a lock on its own, which is left out.
  */
 void leftovers_name(const char *out, size_t n);
 

@@ -25,7 +25,7 @@ unsigned out_file_number(void)
 	return (unsigned)now.tv_nsec;
 }
 
-/* A new file beside path; its descriptor, or -1. */
+/* Creates a file in the folder of path; returns its descriptor, or -1. */
 static int create(struct out_file *out, const char *path)
 {
 	const char *slash = strrchr(path, '/');

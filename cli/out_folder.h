@@ -16,8 +16,8 @@ struct out_folder {
 /* Whether path is free: nothing is there, or an empty folder that another one
  * can replace. */
 int out_folder_check(const char *path);
-/* Makes a folder of a new name beside path.  Warns about those that killed runs
- * left there. */
+/* Makes a folder with a new name in the folder of path.  Warns about those that
+ * killed runs left there. */
 int out_folder_begin(struct out_folder *out, const char *path);
 int out_folder_commit(struct out_folder *out);
 /* Removes what was written.  Does nothing after a commit. */
